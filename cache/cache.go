@@ -1,0 +1,57 @@
+package cache
+
+import (
+	"context"
+
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
+)
+
+// Event says what happened to an object.
+type Event int
+
+// The events.
+const (
+	EventAdd Event = iota
+	EventUpdate
+	EventDelete
+)
+
+func (e Event) String() string {
+	switch e {
+	case EventAdd:
+		return "add"
+	case EventUpdate:
+		return "update"
+	default:
+		return "delete"
+	}
+}
+
+// Handler is told of one changed object. On an add old is nil, on a delete curr
+// is; on an update both are set, old being exactly what the handler was last
+// told. Handlers run on the worker, one at a time; they do no I/O.
+type Handler func(old, curr *config.Config, event Event)
+
+// ConfigStoreCache is a full local replica of a config source, kept in step
+// with it. Reads never touch the network.
+//
+// Handlers are called in the order they were registered, on the worker, from
+// the difference of two snapshots: intermediate states of one object may be
+// skipped, the changes of one revision are never split, nothing is lost. When
+// a handler runs, the cache is at least as fresh as the event it is told of.
+type ConfigStoreCache interface {
+	storage.ConfigStore
+	// RegisterEventHandler adds a handler for the objects of a kind. It fails
+	// once Run was called.
+	RegisterEventHandler(kind config.GroupVersionKind, handler Handler) error
+	// Run keeps the replica in step until ctx ends, and then returns nil. The
+	// worker must be run beside it.
+	Run(ctx context.Context) error
+	// HasSynced is true once the first list was read and its handlers are done.
+	HasSynced() bool
+	// Snapshot is the newest.
+	Snapshot() *Snapshot
+	// Handled is the newest that all handlers have seen: what a push may use.
+	Handled() *Snapshot
+}

@@ -1,0 +1,62 @@
+package cache
+
+import (
+	"iter"
+	"strconv"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+)
+
+// Snapshot is all configuration as of one revision of its source. It is never
+// modified, costs nothing to keep beyond what differs from its neighbours, and
+// is read without locks. The nil Snapshot is empty, at revision 0.
+type Snapshot struct {
+	revision int64
+	configs  pmap.Map[*config.Config]
+}
+
+// NewSnapshot makes a snapshot of the objects in configs, keyed by the Path of
+// their keys.
+func NewSnapshot(revision int64, configs pmap.Map[*config.Config]) *Snapshot {
+	return &Snapshot{revision: revision, configs: configs}
+}
+
+// Revision is that of the source. It grows from one snapshot to the next, also
+// where no object differs.
+func (s *Snapshot) Revision() int64 {
+	if s == nil {
+		return 0
+	}
+	return s.revision
+}
+
+// Version is the revision as an opaque string.
+func (s *Snapshot) Version() string { return strconv.FormatInt(s.Revision(), 10) }
+
+// Configs are all objects by the Path of their keys.
+func (s *Snapshot) Configs() pmap.Map[*config.Config] {
+	if s == nil {
+		return pmap.Map[*config.Config]{}
+	}
+	return s.configs
+}
+
+// Get returns an object, nil where there is none.
+func (s *Snapshot) Get(key config.Key) *config.Config { return s.Configs().Value(key.Path()) }
+
+// List iterates over the objects of a kind, of one namespace or of all (""), in
+// the order of their namespaces, then names.
+func (s *Snapshot) List(kind config.GroupVersionKind, namespace string) iter.Seq[*config.Config] {
+	prefix := config.KindPath(kind)
+	if namespace != "" {
+		prefix = config.NamespacePath(kind, namespace)
+	}
+	return func(yield func(*config.Config) bool) {
+		for _, c := range s.Configs().Prefix(prefix) {
+			if !yield(c) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+// Worker is the one queue on which all handlers of a server run, those of its
+// caches and those of its registries. Work is posted under a key: a newer task
+// of a key replaces one that still waits and keeps its place, so nobody has to
+// wait to post and no backlog can grow.
+//
+// When a task ends the hooks run, in the order they were added: that is where
+// rows collected by handlers are committed.
+type Worker struct {
+	mu      sync.Mutex // guards the fields below
+	order   []any      // keys that wait, oldest first
+	waiting map[any]func()
+	running bool
+
+	hooks []func() // fixed once running
+	wake  chan struct{}
+}
+
+// NewWorker returns a worker that waits to be run.
+func NewWorker() *Worker {
+	return &Worker{waiting: map[any]func(){}, wake: make(chan struct{}, 1)}
+}
+
+// AtTaskEnd adds a hook. It panics once Run was called: that is a mistake in
+// the wiring.
+func (w *Worker) AtTaskEnd(hook func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.running {
+		panic("cache.Worker: AtTaskEnd after Run")
+	}
+	w.hooks = append(w.hooks, hook)
+}
+
+// Post has task run after those that wait already. It never blocks.
+func (w *Worker) Post(key any, task func()) {
+	w.mu.Lock()
+	if _, ok := w.waiting[key]; !ok {
+		w.order = append(w.order, key)
+	}
+	w.waiting[key] = task
+	w.mu.Unlock()
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run runs tasks until ctx ends, then returns nil. A task under way is
+// finished first; those that wait stay undone.
+func (w *Worker) Run(ctx context.Context) error {
+	w.mu.Lock()
+	if w.running {
+		w.mu.Unlock()
+		return errors.New("worker is running already")
+	}
+	w.running = true
+	w.mu.Unlock()
+	for ctx.Err() == nil {
+		if task := w.next(); task != nil {
+			task()
+			for _, hook := range w.hooks {
+				hook()
+			}
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-w.wake:
+		}
+	}
+	return nil
+}
+
+func (w *Worker) next() func() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.order) == 0 {
+		return nil
+	}
+	key := w.order[0]
+	w.order = w.order[1:]
+	task := w.waiting[key]
+	delete(w.waiting, key)
+	return task
+}
+
+// Len is the number of tasks that wait.
+func (w *Worker) Len() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.order)
+}

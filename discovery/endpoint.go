@@ -1,0 +1,108 @@
+package discovery
+
+import (
+	"cmp"
+	"strings"
+
+	"github.com/portolan-mesh/portolan/storage/labels"
+)
+
+// Health of an endpoint.
+type Health int
+
+// The states an endpoint may be in.
+const (
+	Healthy Health = iota
+	Unhealthy
+	Draining
+)
+
+// Locality is where a workload runs: "region/zone/subzone", and in which
+// cluster.
+type Locality struct {
+	Label   string
+	Cluster string
+}
+
+// TLS modes of an endpoint.
+const (
+	TLSModeIstio    = "istio"
+	TLSModeDisabled = "disabled"
+)
+
+// Endpoint is one address at which one port of a service is served
+// (IstioEndpoint in Istio's terms). It is never modified.
+type Endpoint struct {
+	// Address is an IP, a host name (DNS services only) or the absolute path of
+	// a unix socket, where Port is 0.
+	Address string
+	Port    int
+	// ServicePortName is the port of the service that it serves.
+	ServicePortName string
+	Labels          labels.Instance
+	// ServiceAccount is the SPIFFE identity of the workload, empty for none.
+	ServiceAccount string
+	Network        string
+	Locality       Locality
+	// Weight is at least 1.
+	Weight  uint32
+	Health  Health
+	TLSMode string
+	// Namespace and WorkloadName name the object it comes from.
+	Namespace, WorkloadName string
+}
+
+// Equal says whether two endpoints are the same.
+func (e *Endpoint) Equal(o *Endpoint) bool {
+	if e == nil || o == nil {
+		return e == o
+	}
+	return e.Labels.Equal(o.Labels) && e.identity() == o.identity()
+}
+
+// identity is all of an endpoint but its labels, as one comparable value.
+func (e *Endpoint) identity() any {
+	return [...]any{
+		e.Address, e.Port, e.ServicePortName, e.ServiceAccount, e.Network, e.Locality, e.Weight, e.Health,
+		e.TLSMode, e.Namespace, e.WorkloadName,
+	}
+}
+
+// CompareEndpoints orders the endpoints of a service for output.
+func CompareEndpoints(a, b *Endpoint) int {
+	if c := strings.Compare(a.ServicePortName, b.ServicePortName); c != 0 {
+		return c
+	}
+	if c := strings.Compare(a.Address, b.Address); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(a.Port, b.Port); c != 0 {
+		return c
+	}
+	if c := strings.Compare(a.Namespace, b.Namespace); c != 0 {
+		return c
+	}
+	return strings.Compare(a.WorkloadName, b.WorkloadName)
+}
+
+// WorkloadInstance is one workload, before it is known which services it
+// serves: a WorkloadEntry, or an instance of another registry.
+type WorkloadInstance struct {
+	// Name and Namespace are those of the object, Provider its registry.
+	Name, Namespace string
+	Provider        Provider
+	// Endpoint has everything but the port and service port name.
+	Endpoint Endpoint
+	// PortMap overrides target ports by service port name.
+	PortMap map[string]uint32
+	// DNSServiceEntryOnly: the address is a host name, so only DNS services may
+	// select it.
+	DNSServiceEntryOnly bool
+}
+
+// ServiceInstance is one endpoint of one port of a service.
+type ServiceInstance struct {
+	Service     *Service
+	ServicePort Port
+	Endpoint    *Endpoint
+}

@@ -1,0 +1,187 @@
+package discovery
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/portolan-mesh/portolan/storage/labels"
+)
+
+// ProxyType is what a proxy is for.
+type ProxyType string
+
+// The proxy types.
+const (
+	Sidecar ProxyType = "sidecar"
+	Router  ProxyType = "router"
+)
+
+// InterceptionMode is how traffic gets to a sidecar.
+type InterceptionMode string
+
+// The interception modes of node metadata INTERCEPTION_MODE.
+const (
+	InterceptionNone     InterceptionMode = "NONE"
+	InterceptionRedirect InterceptionMode = "REDIRECT"
+	InterceptionTproxy   InterceptionMode = "TPROXY"
+)
+
+// Proxy is who asks: what a client says of itself when it connects. It is never
+// modified.
+type Proxy struct {
+	// ID is the whole node id, type~ip~id~domain.
+	ID          string
+	Type        ProxyType
+	IPAddresses []string // at least one, as given
+	Name        string   // the id part
+	DNSDomain   string
+	// Namespace is where its configuration lives.
+	Namespace string
+	// MetadataLabels are those of LABELS and StaticLabels those of
+	// STATIC_LABELS; the registry's labels for its address outrank the former.
+	MetadataLabels, StaticLabels labels.Instance
+	ServiceAccount               string
+	ClusterID, Network           string
+	InterceptionMode             InterceptionMode
+	Version                      string // ISTIO_VERSION
+	Locality                     string // region/zone/subzone
+	// EnvoyVersion is what the client says of its own build, empty for none.
+	EnvoyVersion string
+}
+
+// ParseProxy reads the node of a first request. The id has the form
+// type~ip~id~domain (Istio: ParseServiceNodeWithMetadata); metadata
+// INSTANCE_IPS outranks the ip, NAMESPACE the first label of the domain.
+// Booleans and lists may be strings.
+func ParseProxy(node *corev3.Node) (*Proxy, error) {
+	if node == nil {
+		return nil, fmt.Errorf("the first request has no node: set node.id to type~ip~id~domain")
+	}
+	parts := strings.Split(node.GetId(), "~")
+	if len(parts) != 4 {
+		return nil, fmt.Errorf("node id %q: want type~ip~id~domain", node.GetId())
+	}
+	p := &Proxy{ID: node.GetId(), Type: ProxyType(parts[0]), Name: parts[2], DNSDomain: parts[3]}
+	if p.Type != Sidecar && p.Type != Router {
+		return nil, fmt.Errorf("node id %q: type %q is not served: use sidecar or router", node.GetId(), parts[0])
+	}
+	if p.Name == "" {
+		return nil, fmt.Errorf("node id %q: the third part, the proxy's name, is empty", node.GetId())
+	}
+	metadata := node.GetMetadata().GetFields()
+	p.IPAddresses = validIPs(list(metadata["INSTANCE_IPS"]))
+	if len(p.IPAddresses) == 0 {
+		p.IPAddresses = validIPs([]string{parts[1]})
+	}
+	if len(p.IPAddresses) == 0 {
+		return nil, fmt.Errorf("node id %q: %q is not an IP address", node.GetId(), parts[1])
+	}
+	p.Namespace = text(metadata["NAMESPACE"])
+	if p.Namespace == "" {
+		p.Namespace, _, _ = strings.Cut(p.DNSDomain, ".")
+	}
+	p.MetadataLabels = stringMap(metadata["LABELS"])
+	p.StaticLabels = stringMap(metadata["STATIC_LABELS"])
+	p.ServiceAccount = text(metadata["SERVICE_ACCOUNT"])
+	p.ClusterID = text(metadata["CLUSTER_ID"])
+	p.Network = text(metadata["NETWORK"])
+	p.Version = text(metadata["ISTIO_VERSION"])
+	p.InterceptionMode = InterceptionMode(strings.ToUpper(text(metadata["INTERCEPTION_MODE"])))
+	if p.InterceptionMode == "" {
+		p.InterceptionMode = InterceptionRedirect
+	}
+	if l := node.GetLocality(); l != nil {
+		p.Locality = strings.TrimRight(strings.Join([]string{l.GetRegion(), l.GetZone(), l.GetSubZone()}, "/"), "/")
+	}
+	if v := node.GetUserAgentBuildVersion().GetVersion(); v != nil {
+		p.EnvoyVersion = fmt.Sprintf("%d.%d.%d", v.GetMajorNumber(), v.GetMinorNumber(), v.GetPatch())
+	}
+	return p, nil
+}
+
+// Labels are the labels that selectors see, given those that the registries
+// know of the proxy's address: these (or, where there are none, the node's own)
+// laid over its static labels.
+func (p *Proxy) Labels(registry labels.Instance) labels.Instance {
+	top := registry
+	if len(top) == 0 {
+		top = p.MetadataLabels
+	}
+	out := make(labels.Instance, len(top)+len(p.StaticLabels))
+	for k, v := range p.StaticLabels {
+		out[k] = v
+	}
+	for k, v := range top {
+		out[k] = v
+	}
+	return out
+}
+
+// SupportsIPv4 and SupportsIPv6 say which families the proxy has an address of.
+func (p *Proxy) SupportsIPv4() bool { return slices.ContainsFunc(p.IPAddresses, isIPv4) }
+
+// SupportsIPv6 is like SupportsIPv4.
+func (p *Proxy) SupportsIPv6() bool {
+	return slices.ContainsFunc(p.IPAddresses, func(s string) bool { return !isIPv4(s) })
+}
+
+func isIPv4(s string) bool {
+	ip, err := netip.ParseAddr(s)
+	return err == nil && ip.Unmap().Is4()
+}
+
+func validIPs(in []string) []string {
+	var out []string
+	for _, s := range in {
+		if _, err := netip.ParseAddr(strings.TrimSpace(s)); err == nil {
+			out = append(out, strings.TrimSpace(s))
+		}
+	}
+	return out
+}
+
+// text reads a metadata value as a string, whatever scalar it is.
+func text(v *structpb.Value) string {
+	switch k := v.GetKind().(type) {
+	case *structpb.Value_StringValue:
+		return k.StringValue
+	case *structpb.Value_BoolValue:
+		return strconv.FormatBool(k.BoolValue)
+	case *structpb.Value_NumberValue:
+		return strconv.FormatFloat(k.NumberValue, 'f', -1, 64)
+	}
+	return ""
+}
+
+// list reads a list, or a string of values separated by commas.
+func list(v *structpb.Value) []string {
+	if l := v.GetListValue(); l != nil {
+		var out []string
+		for _, e := range l.GetValues() {
+			out = append(out, text(e))
+		}
+		return out
+	}
+	if s := text(v); s != "" {
+		return strings.Split(s, ",")
+	}
+	return nil
+}
+
+func stringMap(v *structpb.Value) labels.Instance {
+	fields := v.GetStructValue().GetFields()
+	if len(fields) == 0 {
+		return nil
+	}
+	out := make(labels.Instance, len(fields))
+	for k, e := range fields {
+		out[k] = text(e)
+	}
+	return out
+}

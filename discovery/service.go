@@ -1,0 +1,200 @@
+package discovery
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/storage/labels"
+)
+
+// Resolution says how a proxy finds the endpoints of a service.
+type Resolution int
+
+// The resolutions, with the ServiceEntry values they come from.
+const (
+	ClientSideLB       Resolution = iota // STATIC: endpoints are pushed
+	DNSLB                                // DNS: the proxy resolves all addresses
+	DNSRoundRobinLB                      // DNS_ROUND_ROBIN: the proxy resolves and uses one
+	Passthrough                          // NONE: the caller names the address
+)
+
+// IsDNS says whether proxies resolve the endpoints by DNS, so that these shape
+// the cluster.
+func (r Resolution) IsDNS() bool { return r == DNSLB || r == DNSRoundRobinLB }
+
+func (r Resolution) String() string {
+	switch r {
+	case ClientSideLB:
+		return "ClientSideLB"
+	case DNSLB:
+		return "DNSLB"
+	case DNSRoundRobinLB:
+		return "DNSRoundRobinLB"
+	default:
+		return "Passthrough"
+	}
+}
+
+// Protocol is what is spoken on a port.
+type Protocol string
+
+// The protocols a port may declare.
+const (
+	HTTP        Protocol = "HTTP"
+	HTTP2       Protocol = "HTTP2"
+	GRPC        Protocol = "GRPC"
+	GRPCWeb     Protocol = "GRPC-Web"
+	HTTPS       Protocol = "HTTPS"
+	TLS         Protocol = "TLS"
+	TCP         Protocol = "TCP"
+	Mongo       Protocol = "MONGO"
+	MySQL       Protocol = "MYSQL"
+	Redis       Protocol = "REDIS"
+	UDP         Protocol = "UDP"
+	Unsupported Protocol = "" // not declared
+)
+
+// ParseProtocol reads a protocol in any case; unknown ones are Unsupported.
+func ParseProtocol(s string) Protocol {
+	switch p := Protocol(strings.ToUpper(s)); p {
+	case HTTP, HTTP2, GRPC, HTTPS, TLS, TCP, Mongo, MySQL, Redis, UDP:
+		return p
+	case "GRPC-WEB":
+		return GRPCWeb
+	}
+	return Unsupported
+}
+
+// IsHTTP says whether requests can be routed by HTTP.
+func (p Protocol) IsHTTP() bool { return p == HTTP || p == GRPCWeb || p.IsHTTP2() }
+
+// IsHTTP2 says whether HTTP/2 is spoken from the first byte.
+func (p Protocol) IsHTTP2() bool { return p == HTTP2 || p == GRPC }
+
+// Port is one port of a service.
+type Port struct {
+	Name     string
+	Number   int
+	Protocol Protocol
+	// TargetPort overrides the port of the endpoints where the service is
+	// Passthrough; 0 for none.
+	TargetPort int
+}
+
+// Visibility is an exportTo list: namespaces, "*" for all, "~" for none. "." is
+// replaced by the object's namespace when the list is read. Nil is public.
+type Visibility []string
+
+// VisibleTo says whether something exported so is seen from a namespace.
+func (v Visibility) VisibleTo(namespace string) bool {
+	switch {
+	case len(v) == 0 || slices.Contains(v, "*"):
+		return true
+	case slices.Contains(v, "~"):
+		return false
+	}
+	return slices.Contains(v, namespace)
+}
+
+// ParseVisibility reads an exportTo list of an object in a namespace; an empty
+// list means the mesh's default.
+func ParseVisibility(exportTo []string, namespace string, meshDefault []string) Visibility {
+	if len(exportTo) == 0 {
+		exportTo = meshDefault
+	}
+	out := make(Visibility, 0, len(exportTo))
+	for _, e := range exportTo {
+		if e == "." {
+			e = namespace
+		}
+		out = append(out, e)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// Service is a named set of endpoints, as one registry knows it under one
+// address. It is never modified once handed to an XDSUpdater.
+type Service struct {
+	Hostname host.Name
+	// Address is the IP or CIDR of the service, 0.0.0.0 where it has none
+	// (Istio's DefaultAddress).
+	Address string
+	// ClusterVIPs are the addresses by cluster, where clusters have their own.
+	ClusterVIPs map[string][]string
+	Ports       []Port
+	Resolution  Resolution
+	// MeshExternal services run outside the mesh: no mutual TLS.
+	MeshExternal bool
+	// ServiceAccounts are the SPIFFE identities that may serve it, sorted.
+	ServiceAccounts []string
+	// CreationTime decides between services of one name: the oldest wins.
+	CreationTime time.Time
+	Attributes   Attributes
+}
+
+// Attributes are what a service has beside what is needed to call it.
+type Attributes struct {
+	// Provider is the registry it comes from, Name and Namespace those of the
+	// object that defines it.
+	Provider        Provider
+	Name, Namespace string
+	Labels          labels.Instance
+	// LabelSelectors select the workloads of the service; nil for none.
+	LabelSelectors           labels.Instance
+	ExportTo                 Visibility
+	ClusterExternalAddresses map[string][]string
+}
+
+// UnspecifiedIP is the Address of a service that has none.
+const UnspecifiedIP = "0.0.0.0"
+
+// Port finds a port by number.
+func (s *Service) Port(number int) (Port, bool) {
+	for _, p := range s.Ports {
+		if p.Number == number {
+			return p, true
+		}
+	}
+	return Port{}, false
+}
+
+// Equal says whether two services are the same in all that can reach a proxy.
+func (s *Service) Equal(o *Service) bool {
+	if s == nil || o == nil {
+		return s == o
+	}
+	return s.Hostname == o.Hostname && s.Address == o.Address &&
+		maps.EqualFunc(s.ClusterVIPs, o.ClusterVIPs, slices.Equal[[]string]) &&
+		slices.Equal(s.Ports, o.Ports) && s.Resolution == o.Resolution && s.MeshExternal == o.MeshExternal &&
+		slices.Equal(s.ServiceAccounts, o.ServiceAccounts) && s.CreationTime.Equal(o.CreationTime) &&
+		s.Attributes.equal(&o.Attributes)
+}
+
+func (a *Attributes) equal(b *Attributes) bool {
+	return a.Provider == b.Provider && a.Name == b.Name && a.Namespace == b.Namespace &&
+		a.Labels.Equal(b.Labels) && a.LabelSelectors.Equal(b.LabelSelectors) &&
+		(a.LabelSelectors == nil) == (b.LabelSelectors == nil) && slices.Equal(a.ExportTo, b.ExportTo) &&
+		maps.EqualFunc(a.ClusterExternalAddresses, b.ClusterExternalAddresses, slices.Equal[[]string])
+}
+
+// CompareServices is the order of services of one name: the oldest first, then
+// by name, namespace and address.
+func CompareServices(a, b *Service) int {
+	if c := a.CreationTime.Truncate(time.Second).Compare(b.CreationTime.Truncate(time.Second)); c != 0 {
+		return c
+	}
+	if c := strings.Compare(a.Attributes.Name, b.Attributes.Name); c != 0 {
+		return c
+	}
+	if c := strings.Compare(a.Attributes.Namespace, b.Attributes.Namespace); c != 0 {
+		return c
+	}
+	if c := strings.Compare(string(a.Hostname), string(b.Hostname)); c != 0 {
+		return c
+	}
+	return strings.Compare(a.Address, b.Address)
+}

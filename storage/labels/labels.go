@@ -1,0 +1,37 @@
+// Package labels matches workload labels against selectors.
+package labels
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Instance is the labels of a workload, an endpoint or a proxy.
+type Instance map[string]string
+
+// SubsetOf says whether every label of i is in o with the same value: whether i
+// as a selector selects o. The empty selector selects all.
+func (i Instance) SubsetOf(o Instance) bool {
+	if len(i) > len(o) {
+		return false
+	}
+	for k, v := range i {
+		if w, ok := o[k]; !ok || v != w {
+			return false
+		}
+	}
+	return true
+}
+
+// Equal says whether both hold the same labels.
+func (i Instance) Equal(o Instance) bool { return maps.Equal(i, o) }
+
+// String is "k=v,k=v" in the order of the keys.
+func (i Instance) String() string {
+	parts := make([]string, 0, len(i))
+	for _, k := range slices.Sorted(maps.Keys(i)) {
+		parts = append(parts, k+"="+i[k])
+	}
+	return strings.Join(parts, ",")
+}

@@ -1,0 +1,54 @@
+package pmap
+
+import "iter"
+
+// Change is one key whose value differs between two maps. Where HasOld or
+// HasNew is false the key is absent on that side and the value is zero.
+type Change[V comparable] struct {
+	Key            string
+	Old, New       V
+	HasOld, HasNew bool
+}
+
+// Diff iterates in key order over the changes that lead from one map to the
+// other. Values are compared by ==. Subtrees that the maps share are passed
+// over, so a map made from another by k changes costs O(k log n).
+func Diff[V comparable](from, to Map[V]) iter.Seq[Change[V]] {
+	return func(yield func(Change[V]) bool) { diff(from.root, to.root, yield) }
+}
+
+func diff[V comparable](from, to *node[V], yield func(Change[V]) bool) bool {
+	switch {
+	case from == to:
+		return true
+	case from == nil:
+		return walk(to, "", func(key string, value V) bool {
+			return yield(Change[V]{Key: key, New: value, HasNew: true})
+		})
+	case to == nil:
+		return walk(from, "", func(key string, value V) bool {
+			return yield(Change[V]{Key: key, Old: value, HasOld: true})
+		})
+	}
+	if above(from.priority, from.key, to.priority, to.key) {
+		below, at, over := split(to, from.key)
+		return diff(from.left, below, yield) && diffNode(from, at, yield) && diff(from.right, over, yield)
+	}
+	// The root of to is the higher, or both roots have one key.
+	below, at, over := split(from, to.key)
+	return diff(below, to.left, yield) && diffNode(at, to, yield) && diff(over, to.right, yield)
+}
+
+// diffNode compares the entries of two nodes of one key, one of which may be
+// missing.
+func diffNode[V comparable](from, to *node[V], yield func(Change[V]) bool) bool {
+	switch {
+	case from == nil:
+		return yield(Change[V]{Key: to.key, New: to.value, HasNew: true})
+	case to == nil:
+		return yield(Change[V]{Key: from.key, Old: from.value, HasOld: true})
+	case from.value == to.value:
+		return true
+	}
+	return yield(Change[V]{Key: from.key, Old: from.value, New: to.value, HasOld: true, HasNew: true})
+}

@@ -1,0 +1,195 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// What can become of a call. Errors returned by a store wrap one of these;
+// test with errors.Is.
+var (
+	// ErrNotFound: no object has that key.
+	ErrNotFound = errors.New("not found")
+	// ErrExists: Create met an object of that key.
+	ErrExists = errors.New("already exists")
+	// ErrConflict: the stored resource version is not the one expected. The
+	// error is a *ConflictError.
+	ErrConflict = errors.New("conflict")
+	// ErrInvalid: the object is not one that may be stored.
+	ErrInvalid = errors.New("invalid")
+	// ErrTooLarge: the object or the batch is over a limit of the store.
+	// Nothing was written.
+	ErrTooLarge = errors.New("too large")
+	// ErrCompacted: the version asked for is older than what is kept.
+	ErrCompacted = errors.New("compacted")
+	// ErrReadOnly: the store takes no mutations.
+	ErrReadOnly = errors.New("read only")
+	// ErrUnavailable: the store cannot be reached, and nothing was written.
+	ErrUnavailable = errors.New("unavailable")
+	// ErrOutcomeUnknown: the mutation may or may not have landed. Read again
+	// before you repeat it.
+	ErrOutcomeUnknown = errors.New("outcome unknown")
+)
+
+// ConflictError says which resource version was expected and which is stored;
+// Actual is empty where there is no such object. It wraps ErrConflict.
+type ConflictError struct {
+	Key              config.Key
+	Expected, Actual string
+}
+
+func (e *ConflictError) Error() string {
+	if e.Actual == "" {
+		return fmt.Sprintf("conflict: %s is gone (you had version %s)", e.Key, e.Expected)
+	}
+	return fmt.Sprintf("conflict: %s changed (you had version %s, the store has %s)", e.Key, e.Expected, e.Actual)
+}
+
+// Unwrap makes errors.Is(err, ErrConflict) hold.
+func (e *ConflictError) Unwrap() error { return ErrConflict }
+
+// OpError is the error of one operation of a batch, by its place.
+type OpError struct {
+	Index int
+	Err   error
+}
+
+func (e *OpError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error of the operation.
+func (e *OpError) Unwrap() error { return e.Err }
+
+// ConfigStore keeps configuration objects. Objects that it returns are shared
+// and read-only; objects that it is given are not kept or changed by it.
+//
+// Kinds may be named in any served version; objects come back under the
+// canonical one. Mutations are asynchronous: a cache fed by the store may show
+// them later. The resource version is opaque; equality is the only comparison.
+type ConfigStore interface {
+	// Schemas are the kinds served. Others are refused with ErrInvalid.
+	Schemas() schema.Set
+	// Get returns one object or ErrNotFound. Of an etcd store it is a
+	// linearizable read, of a cache the newest snapshot.
+	Get(ctx context.Context, kind config.GroupVersionKind, name, namespace string) (*config.Config, error)
+	// List returns the objects of a kind, of one namespace or of all (""), in
+	// the order of their namespaces, then names, all as of one version.
+	List(ctx context.Context, kind config.GroupVersionKind, namespace string) ([]*config.Config, error)
+	// Create stores a new object and returns its resource version; ErrExists
+	// where there is one of that key. A resource version in it is an ErrInvalid.
+	Create(ctx context.Context, object *config.Config) (revision string, err error)
+	// Update changes an object that exists (else ErrNotFound) and returns its
+	// new resource version. Where object carries a resource version that is not
+	// the stored one nothing changes: *ConflictError. Without one the last write
+	// wins. An update that changes nothing writes nothing and returns the
+	// version there is.
+	Update(ctx context.Context, object *config.Config) (revision string, err error)
+	// Delete removes an object (else ErrNotFound); a resourceVersion that is not
+	// empty must be the stored one (*ConflictError). It returns the revision of
+	// the store at which the object went.
+	Delete(ctx context.Context, kind config.GroupVersionKind, name, namespace, resourceVersion string) (revision string, err error)
+	// Version identifies the state of the whole store, as last seen by this
+	// client of it.
+	Version() string
+	// GetResourceAtVersion returns the resource version that an object had when
+	// the store was at version: ErrNotFound where it did not exist then,
+	// ErrCompacted where the ledger does not reach back so far.
+	GetResourceAtVersion(ctx context.Context, version string, key config.Key) (resourceVersion string, err error)
+	// GetLedger returns what keeps the history of versions.
+	GetLedger() Ledger
+	// SetLedger replaces it. A store whose ledger is its own history (etcd)
+	// refuses.
+	SetLedger(Ledger) error
+}
+
+// Ledger answers which resource version an object had at a version of the
+// store.
+type Ledger interface {
+	// ResourceVersionAt is what GetResourceAtVersion promises.
+	ResourceVersionAt(ctx context.Context, version string, key config.Key) (string, error)
+}
+
+// Verb is what an Op does.
+type Verb int
+
+// The verbs of a batch.
+const (
+	Create Verb = iota + 1 // must not exist
+	Update                 // must exist
+	Put                    // either
+	Delete                 // must exist
+)
+
+func (v Verb) String() string {
+	switch v {
+	case Create:
+		return "create"
+	case Update:
+		return "update"
+	case Put:
+		return "apply"
+	case Delete:
+		return "delete"
+	}
+	return fmt.Sprintf("verb %d", int(v))
+}
+
+// Op is one operation of a batch. Delete names the object by Key and, where it
+// is conditional, ResourceVersion; the others carry Config, whose own resource
+// version is the condition where it is not empty.
+type Op struct {
+	Verb            Verb
+	Config          *config.Config
+	Key             config.Key
+	ResourceVersion string
+}
+
+// Target returns the key of the object that the operation is about.
+func (o Op) Target() config.Key {
+	if o.Config != nil {
+		return o.Config.Key()
+	}
+	return o.Key
+}
+
+// Condition returns the resource version that the stored object must have,
+// empty for any.
+func (o Op) Condition() string {
+	if o.Config != nil {
+		return o.Config.ResourceVersion
+	}
+	return o.ResourceVersion
+}
+
+// Outcome is what an operation of a batch did.
+type Outcome string
+
+// The outcomes of an operation.
+const (
+	Created    Outcome = "created"
+	Configured Outcome = "configured"
+	Unchanged  Outcome = "unchanged"
+	Deleted    Outcome = "deleted"
+)
+
+// Result is the outcome of one operation: ResourceVersion is that of the object
+// afterwards, and for a deleted one the revision at which it went.
+type Result struct {
+	Key             config.Key
+	Outcome         Outcome
+	ResourceVersion string
+}
+
+// Batcher is a store that applies several operations as one change.
+type Batcher interface {
+	// Apply does all of ops or nothing, as one revision that every reader sees
+	// whole. Results are in the order of ops. Objects that would not change are
+	// compared, not written; a batch that changes nothing writes nothing and
+	// returns the revision that it read. Two operations on one key are
+	// ErrInvalid. The error is a *multierror.Error of *OpError where operations
+	// are at fault, all of them named.
+	Apply(ctx context.Context, ops []Op) (revision string, results []Result, err error)
+}

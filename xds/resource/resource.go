@@ -1,0 +1,55 @@
+// Package resource is what generators make and streams send: a named Envoy
+// resource as its bytes, with the hash of these as its version.
+package resource
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/portolan-mesh/portolan/storage/pmap"
+)
+
+// Resource is one built resource. It is never modified.
+type Resource struct {
+	Name string
+	// Body is the message as it goes over the wire. Shared and read-only.
+	Body *anypb.Any
+	// Version is the hash of the bytes: equal content, equal version, on every
+	// replica and after every restart.
+	Version string
+	// Children names the resources of the next type that this one makes a proxy
+	// wait for: the endpoints of a cluster, the routes of a listener. When the
+	// resource is sent its children are sent again.
+	Children []string
+}
+
+// Set is the resources of one type by name. Sets made from one another share
+// what they have in common, and pmap.Diff tells what they have not.
+type Set = pmap.Map[*Resource]
+
+// New marshals a message, deterministically.
+func New(name string, message proto.Message, children ...string) (*Resource, error) {
+	body := &anypb.Any{}
+	if err := anypb.MarshalFrom(body, message, proto.MarshalOptions{Deterministic: true}); err != nil {
+		return nil, fmt.Errorf("marshal %s: %w", name, err)
+	}
+	return &Resource{Name: name, Body: body, Version: hash(body.Value), Children: children}, nil
+}
+
+// Under returns r with a version that also covers the version of its parent: a
+// change of the parent then makes the child one that a client lacks.
+func (r *Resource) Under(parentVersion string) *Resource {
+	out := *r
+	out.Version = hash([]byte(r.Version + "/" + parentVersion))
+	return &out
+}
+
+// hash is the first 128 bits of SHA-256 in hex.
+func hash(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:16])
+}
