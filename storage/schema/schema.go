@@ -85,6 +85,16 @@ func (s Set) Resolve(apiVersion, kind string) (*Schema, error) {
 	return schema, nil
 }
 
+// Type finds what the codec of package config has to know of an apiVersion and
+// kind. It is a config.Resolver.
+func (s Set) Type(apiVersion, kind string) (config.Type, error) {
+	k, err := s.Resolve(apiVersion, kind)
+	if err != nil {
+		return config.Type{}, err
+	}
+	return config.Type{GroupVersionKind: k.GroupVersionKind, NewSpec: k.NewSpec, ClusterScoped: k.ClusterScoped}, nil
+}
+
 // Named finds a schema by plural, singular, short or kind name, whatever the
 // case; nil where there is none.
 func (s Set) Named(name string) *Schema {
