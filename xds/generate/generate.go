@@ -1,0 +1,32 @@
+// Package generate is the contract of the generators, each of which makes the
+// Envoy resources of one type, in a package of its own below this one, and the
+// order in which types are sent.
+package generate
+
+import (
+	"iter"
+
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// Generator makes the resources of one type. It has no state.
+type Generator interface {
+	// TypeURL is the type of its resources.
+	TypeURL() string
+	// Affected names the resources that may appear or go because of d; more than
+	// those is allowed. Where d.Whole, these are all that the view may have.
+	// Changes of resources that are there already need not be named: it is known
+	// which rows they were built from. Reads of v are not recorded.
+	Affected(v *mesh.View, d mesh.Delta) iter.Seq[string]
+	// Build makes one resource, nil where the view has none of that name. It is
+	// pure: it reads nothing but v, and equal answers of v give equal bytes.
+	Build(v *mesh.View, name string) (*resource.Resource, error)
+}
+
+// Emptier is a Generator whose clients wait for each resource that they name:
+// a name that is unknown is answered with an empty resource.
+type Emptier interface {
+	// Empty makes the answer to an unknown name.
+	Empty(name string) (*resource.Resource, error)
+}

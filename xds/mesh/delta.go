@@ -1,0 +1,156 @@
+package mesh
+
+import (
+	"iter"
+	"strings"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+)
+
+// Table names a table of rows.
+type Table uint8
+
+// The tables. Self is what a class knows of itself; its rows never stand in a
+// Delta.
+const (
+	Self Table = iota
+	MeshConfig
+	Hosts        // HostRow by host
+	Ports        // the hosts of a port, by PortKey
+	Endpoints    // EndpointRow by ServiceKey
+	Routes       // RouteRow by RouteKey
+	RouteHosts   // the hosts of a gateway
+	Destinations // the VirtualServices that route to a host
+	Rules        // RuleRow by host or pattern
+)
+
+// RowKey names a row.
+type RowKey struct {
+	Table Table
+	Key   string
+}
+
+// Delta is the difference of two contexts, by rows. Whole says that everything
+// has to be looked at: it is the first context, or the class of the proxy or the
+// mesh configuration changed; the tables then differ from empty ones.
+type Delta struct {
+	Whole    bool
+	from, to *PushContext
+}
+
+// Diff tells the rows in which two contexts differ. From nil, or over a change
+// of the mesh configuration, that is all rows there are.
+func Diff(from, to *PushContext) Delta {
+	if from == nil || from.mesh != to.mesh {
+		return Delta{Whole: true, from: &PushContext{}, to: to}
+	}
+	return Delta{from: from, to: to}
+}
+
+// Hosts iterates over the changed hosts, in order.
+func (d Delta) Hosts() iter.Seq[pmap.Change[*HostRow]] {
+	return pmap.Diff(d.from.hosts.hosts, d.to.hosts.hosts)
+}
+
+// Endpoints iterates over the changed endpoint rows, in order.
+func (d Delta) Endpoints() iter.Seq[pmap.Change[*EndpointRow]] {
+	return pmap.Diff(d.from.inputs.Endpoints, d.to.inputs.Endpoints)
+}
+
+// Routes iterates over the changed routes, by RouteKey.
+func (d Delta) Routes() iter.Seq[pmap.Change[*RouteRow]] {
+	return pmap.Diff(d.from.routes.routes, d.to.routes.routes)
+}
+
+// Destinations iterates over the hosts whose set of VirtualServices that route
+// to them changed.
+func (d Delta) Destinations() iter.Seq[pmap.Change[*RouteRow]] {
+	return pmap.Diff(d.from.routes.destinations, d.to.routes.destinations)
+}
+
+// Rules iterates over the changed rules, by host or pattern.
+func (d Delta) Rules() iter.Seq[pmap.Change[*RuleRow]] {
+	return pmap.Diff(d.from.rules.rules, d.to.rules.rules)
+}
+
+// HostsMatching iterates over the hosts that are there now and that a pattern
+// (or the one name) covers.
+func (d Delta) HostsMatching(pattern string) iter.Seq[*HostRow] {
+	return func(yield func(*HostRow) bool) {
+		suffix, wild := strings.CutPrefix(pattern, "*")
+		if !wild {
+			if row, ok := d.to.hosts.hosts.Get(pattern); ok {
+				yield(row)
+			}
+			return
+		}
+		for h, row := range d.to.hosts.hosts.All() {
+			if strings.HasSuffix(h, suffix) && !yield(row) {
+				return
+			}
+		}
+	}
+}
+
+// Keys iterates over the keys of all changed rows.
+func (d Delta) Keys() iter.Seq[RowKey] {
+	return func(yield func(RowKey) bool) {
+		_ = (!d.Whole || yield(RowKey{MeshConfig, ""})) &&
+			changedKeys(Hosts, d.from.hosts.hosts, d.to.hosts.hosts, yield) &&
+			changedKeys(Ports, d.from.hosts.ports, d.to.hosts.ports, yield) &&
+			changedKeys(Endpoints, d.from.inputs.Endpoints, d.to.inputs.Endpoints, yield) &&
+			changedKeys(Routes, d.from.routes.routes, d.to.routes.routes, yield) &&
+			changedKeys(RouteHosts, d.from.routes.routeHosts, d.to.routes.routeHosts, yield) &&
+			changedKeys(Destinations, d.from.routes.destinations, d.to.routes.destinations, yield) &&
+			changedKeys(Rules, d.from.rules.rules, d.to.rules.rules, yield)
+	}
+}
+
+func changedKeys[V comparable](table Table, from, to pmap.Map[V], yield func(RowKey) bool) bool {
+	for c := range pmap.Diff(from, to) {
+		if !yield(RowKey{table, c.Key}) {
+			return false
+		}
+	}
+	return true
+}
+
+// Request derives what a push from one context to the other is about: Full
+// unless nothing but endpoints changed; ConfigsUpdated the objects that differ,
+// those apart which are seen by their rows (ServiceEntry, WorkloadEntry) or push
+// nothing (WorkloadGroup), and (ServiceEntry, host, namespace) for every changed
+// service or endpoint row.
+func (d Delta) Request() *discovery.PushRequest {
+	r := &discovery.PushRequest{Full: d.Whole, ConfigsUpdated: map[config.Key]struct{}{}}
+	for c := range pmap.Diff(d.from.inputs.Configs.Configs(), d.to.inputs.Configs.Configs()) {
+		object := c.New
+		if object == nil {
+			object = c.Old
+		}
+		switch object.Kind {
+		case kindServiceEntry, kindWorkloadEntry, kindWorkloadGroup:
+			continue
+		}
+		r.Full = true
+		r.ConfigsUpdated[object.Key()] = struct{}{}
+	}
+	for c := range pmap.Diff(d.from.inputs.Services, d.to.inputs.Services) {
+		r.Full = true
+		r.ConfigsUpdated[serviceEntryKey(c.Key)] = struct{}{}
+	}
+	for c := range d.Endpoints() {
+		r.ConfigsUpdated[serviceEntryKey(c.Key)] = struct{}{}
+	}
+	return r
+}
+
+// serviceEntryKey is the dependency key of a service row.
+func serviceEntryKey(key string) config.Key {
+	h, namespace := splitServiceKey(key)
+	return config.Key{
+		Kind:      config.GroupVersionKind{Group: networkingGroup, Version: "v1", Kind: kindServiceEntry},
+		Namespace: namespace, Name: string(h),
+	}
+}

@@ -1,0 +1,65 @@
+package mesh
+
+import (
+	"slices"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/labels"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+)
+
+// Gateway is one Gateway object.
+type Gateway struct {
+	Config *config.Config
+	Spec   *networking.Gateway
+}
+
+// Name is "namespace/name", as VirtualServices refer to it.
+func (g *Gateway) Name() string { return g.Config.Namespace + "/" + g.Config.Name }
+
+// nextGateways follows one changed Gateway.
+func nextGateways(gateways pmap.Map[*Gateway], c pmap.Change[*config.Config]) pmap.Map[*Gateway] {
+	if !c.HasNew {
+		return gateways.Delete(c.Key)
+	}
+	return gateways.Set(c.Key, &Gateway{Config: c.New, Spec: c.New.Spec.(*networking.Gateway)})
+}
+
+// Server is one server of a Gateway, with the gateway it stands in.
+type Server struct {
+	Gateway *Gateway
+	Spec    *networking.Server
+}
+
+// Port is the number of its port.
+func (s *Server) Port() int { return int(s.Spec.GetPort().GetNumber()) }
+
+// MergedGateway is all Gateways of one workload: their servers, the oldest
+// gateway first. It is never modified.
+type MergedGateway struct {
+	Gateways []*Gateway
+	Servers  []*Server
+}
+
+// mergeGateways collects the gateways whose selector matches a router's labels;
+// prev is returned where these are the same as before.
+func mergeGateways(gateways pmap.Map[*Gateway], workload labels.Instance, prev *MergedGateway) *MergedGateway {
+	m := &MergedGateway{}
+	for g := range gateways.Values() {
+		if labels.Instance(g.Spec.GetSelector()).SubsetOf(workload) {
+			m.Gateways = append(m.Gateways, g)
+		}
+	}
+	slices.SortFunc(m.Gateways, func(a, b *Gateway) int { return config.Compare(a.Config, b.Config) })
+	if prev != nil && slices.Equal(prev.Gateways, m.Gateways) {
+		return prev
+	}
+	for _, g := range m.Gateways {
+		for _, s := range g.Spec.GetServers() {
+			m.Servers = append(m.Servers, &Server{Gateway: g, Spec: s})
+		}
+	}
+	return m
+}

@@ -1,0 +1,133 @@
+package mesh
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+)
+
+// HostRow is all services of one name, one per namespace, in the order in which
+// they were created.
+type HostRow struct {
+	Hostname host.Name
+	Services []*ServiceRow
+}
+
+func (r *HostRow) equal(o *HostRow) bool {
+	return r != nil && o != nil && slices.Equal(r.Services, o.Services)
+}
+
+// PortUse says how hosts use a port number.
+type PortUse struct {
+	HTTP, TCP bool
+}
+
+// hostIndex has the services by host, and by port the hosts that have it.
+type hostIndex struct {
+	hosts pmap.Map[*HostRow]
+	ports pmap.Map[pmap.Map[PortUse]]
+}
+
+// next follows changed services.
+func (x hostIndex) next(from, to pmap.Map[*ServiceRow]) hostIndex {
+	changed := map[host.Name][]pmap.Change[*ServiceRow]{}
+	var order []host.Name
+	for c := range pmap.Diff(from, to) {
+		h, _ := splitServiceKey(c.Key)
+		if changed[h] == nil {
+			order = append(order, h)
+		}
+		changed[h] = append(changed[h], c)
+	}
+	for _, h := range order {
+		old := x.hosts.Value(string(h))
+		x = x.replace(h, old, old.with(h, changed[h]))
+	}
+	return x
+}
+
+// with returns the row after changes to the services of its host, nil where
+// none is left.
+func (r *HostRow) with(h host.Name, changes []pmap.Change[*ServiceRow]) *HostRow {
+	var services []*ServiceRow
+	if r != nil {
+		services = slices.Clone(r.Services)
+	}
+	for _, c := range changes {
+		services = slices.DeleteFunc(services, func(s *ServiceRow) bool { return s == c.Old })
+		if c.HasNew {
+			services = append(services, c.New)
+		}
+	}
+	if len(services) == 0 {
+		return nil
+	}
+	slices.SortFunc(services, compareServiceRows)
+	row := &HostRow{Hostname: h, Services: services}
+	if row.equal(r) {
+		return r
+	}
+	return row
+}
+
+func (x hostIndex) replace(h host.Name, old, row *HostRow) hostIndex {
+	if old == row {
+		return x
+	}
+	if row == nil {
+		x.hosts = x.hosts.Delete(string(h))
+	} else {
+		x.hosts = x.hosts.Set(string(h), row)
+	}
+	before, after := old.portUse(), row.portUse()
+	for port := range before {
+		if _, still := after[port]; !still {
+			x.ports = withMember(x.ports, PortKey(port), string(h), PortUse{}, false)
+		}
+	}
+	for port, use := range after {
+		if before[port] != use {
+			x.ports = withMember(x.ports, PortKey(port), string(h), use, true)
+		}
+	}
+	return x
+}
+
+// portUse collects the ports of a host over its namespaces.
+func (r *HostRow) portUse() map[int]PortUse {
+	if r == nil {
+		return nil
+	}
+	out := map[int]PortUse{}
+	for _, row := range r.Services {
+		for _, s := range row.Services {
+			for _, p := range s.Ports {
+				use := out[p.Number]
+				use.HTTP = use.HTTP || p.Protocol.IsHTTP()
+				use.TCP = use.TCP || !p.Protocol.IsHTTP()
+				out[p.Number] = use
+			}
+		}
+	}
+	return out
+}
+
+// PortKey is the key of a port in the table of ports.
+func PortKey(port int) string { return strconv.Itoa(port) }
+
+// withMember sets or removes one member of a group, and the group with its last
+// member.
+func withMember[V comparable](groups pmap.Map[pmap.Map[V]], group, member string, value V, present bool) pmap.Map[pmap.Map[V]] {
+	members := groups.Value(group)
+	if present {
+		members = members.Set(member, value)
+	} else {
+		members = members.Delete(member)
+	}
+	if members.Len() == 0 {
+		return groups.Delete(group)
+	}
+	return groups.Set(group, members)
+}

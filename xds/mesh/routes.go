@@ -1,0 +1,195 @@
+package mesh
+
+import (
+	"slices"
+	"strings"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+)
+
+// MeshGateway is the gateway name that stands for all sidecars.
+const MeshGateway = "mesh"
+
+// VirtualService is a VirtualService with all names resolved. It is never
+// modified.
+type VirtualService struct {
+	Config *config.Config
+	// Spec is a copy in which short host names are completed and gateways are
+	// "namespace/name" or "mesh", those of matches included.
+	Spec     *networking.VirtualService
+	Hosts    []host.Name // lower case
+	Gateways []string
+	ExportTo discovery.Visibility
+}
+
+// Destinations are the hosts that its HTTP routes may send requests to, sorted.
+func (vs *VirtualService) Destinations() []host.Name {
+	var out []host.Name
+	for _, r := range vs.Spec.GetHttp() {
+		for _, d := range r.GetRoute() {
+			out = append(out, host.Name(d.GetDestination().GetHost()))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func newVirtualService(c *config.Config, defaultExport []string) *VirtualService {
+	spec := proto.Clone(c.Spec).(*networking.VirtualService)
+	resolve := func(h string) string { return string(host.Resolve(h, c.Namespace, c.Domain)) }
+	vs := &VirtualService{
+		Config: c, Spec: spec,
+		ExportTo: discovery.ParseVisibility(spec.GetExportTo(), c.Namespace, defaultExport),
+	}
+	for i, h := range spec.Hosts {
+		spec.Hosts[i] = strings.ToLower(resolve(h))
+		vs.Hosts = append(vs.Hosts, host.Name(spec.Hosts[i]))
+	}
+	resolveGateways(spec.Gateways, c.Namespace)
+	vs.Gateways = spec.Gateways
+	if len(vs.Gateways) == 0 {
+		vs.Gateways = []string{MeshGateway}
+	}
+	for _, r := range spec.Http {
+		for _, d := range r.Route {
+			if d.Destination != nil {
+				d.Destination.Host = strings.ToLower(resolve(d.Destination.Host))
+			}
+		}
+		for _, m := range r.Match {
+			resolveGateways(m.Gateways, c.Namespace)
+		}
+	}
+	return vs
+}
+
+// resolveGateways makes each name "namespace/name": "./name" and "name" are of
+// the own namespace, "name.namespace.svc..." is the old form, "mesh" is kept.
+// (Istio: resolveGatewayName.)
+func resolveGateways(names []string, namespace string) {
+	for i, name := range names {
+		switch ns, short, qualified := strings.Cut(name, "/"); {
+		case name == MeshGateway:
+		case qualified && ns == ".":
+			names[i] = namespace + "/" + short
+		case qualified:
+		default:
+			short, rest, dotted := strings.Cut(name, ".")
+			ns := namespace
+			if dotted {
+				ns, _, _ = strings.Cut(rest, ".")
+			}
+			names[i] = ns + "/" + short
+		}
+	}
+}
+
+// RouteRow is the VirtualServices that name a host on a gateway, in precedence:
+// the oldest first.
+type RouteRow struct {
+	VirtualServices []*VirtualService
+}
+
+// routeIndex has the VirtualServices by gateway and host.
+type routeIndex struct {
+	defaultExport []string
+	virtual       pmap.Map[*VirtualService] // by config path
+	routes        pmap.Map[*RouteRow]       // by RouteKey
+	routeHosts    pmap.Map[pmap.Map[bool]]  // the hosts of a gateway
+	// destinations has, for a destination host, the VirtualServices of the mesh
+	// gateway that route to it: they import it where a Sidecar does not.
+	destinations pmap.Map[*RouteRow]
+}
+
+// RouteKey is the key of a host of a gateway in the table of routes.
+func RouteKey(gateway string, h host.Name) string { return gateway + "|" + string(h) }
+
+func splitRouteKey(key string) (gateway string, h host.Name) {
+	g, name, _ := strings.Cut(key, "|")
+	return g, host.Name(name)
+}
+
+// next follows one changed VirtualService.
+func (x routeIndex) next(c pmap.Change[*config.Config]) routeIndex {
+	old := x.virtual.Value(c.Key)
+	var curr *VirtualService
+	if c.HasNew {
+		curr = newVirtualService(c.New, x.defaultExport)
+		x.virtual = x.virtual.Set(c.Key, curr)
+	} else {
+		x.virtual = x.virtual.Delete(c.Key)
+	}
+	for _, key := range unionKeys(old.routeKeys(), curr.routeKeys()) {
+		row := x.routes.Value(key).replace(old, curr, slices.Contains(curr.routeKeys(), key))
+		gateway, h := splitRouteKey(key)
+		if row == nil {
+			x.routes = x.routes.Delete(key)
+		} else {
+			x.routes = x.routes.Set(key, row)
+		}
+		x.routeHosts = withMember(x.routeHosts, gateway, string(h), true, row != nil)
+	}
+	for _, key := range unionKeys(old.importKeys(), curr.importKeys()) {
+		row := x.destinations.Value(key).replace(old, curr, slices.Contains(curr.importKeys(), key))
+		if row == nil {
+			x.destinations = x.destinations.Delete(key)
+		} else {
+			x.destinations = x.destinations.Set(key, row)
+		}
+	}
+	return x
+}
+
+func (vs *VirtualService) routeKeys() []string {
+	if vs == nil {
+		return nil
+	}
+	var out []string
+	for _, g := range vs.Gateways {
+		for _, h := range vs.Hosts {
+			out = append(out, RouteKey(g, h))
+		}
+	}
+	return out
+}
+
+// importKeys are the hosts that the VirtualService makes known to sidecars.
+func (vs *VirtualService) importKeys() []string {
+	if vs == nil || !slices.Contains(vs.Gateways, MeshGateway) {
+		return nil
+	}
+	var out []string
+	for _, h := range vs.Destinations() {
+		out = append(out, string(h))
+	}
+	return out
+}
+
+func unionKeys(a, b []string) []string {
+	out := slices.Concat(a, b)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// replace returns the row with curr, where it belongs, in the place of old.
+func (r *RouteRow) replace(old, curr *VirtualService, belongs bool) *RouteRow {
+	var list []*VirtualService
+	if r != nil {
+		list = slices.DeleteFunc(slices.Clone(r.VirtualServices), func(vs *VirtualService) bool { return vs == old })
+	}
+	if belongs {
+		list = append(list, curr)
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	slices.SortFunc(list, func(a, b *VirtualService) int { return config.Compare(a.Config, b.Config) })
+	return &RouteRow{VirtualServices: list}
+}

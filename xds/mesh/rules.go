@@ -1,0 +1,192 @@
+package mesh
+
+import (
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+)
+
+// Rule is the DestinationRules of one host, one namespace and one exportTo,
+// merged: the subsets of all, the first of a name kept, and the first traffic
+// policy. It is never modified.
+type Rule struct {
+	Host      host.Name
+	Namespace string
+	ExportTo  discovery.Visibility
+	Policy    *networking.TrafficPolicy
+	Subsets   []*networking.Subset
+	// Configs are the objects that it was merged from, the oldest first.
+	Configs []*config.Config
+}
+
+// Subset finds a subset by name, nil where there is none.
+func (r *Rule) Subset(name string) *networking.Subset {
+	if r == nil {
+		return nil
+	}
+	for _, s := range r.Subsets {
+		if s.GetName() == name {
+			return s
+		}
+	}
+	return nil
+}
+
+// RuleRow is the rules of one host name or pattern, one per namespace and
+// exportTo, the oldest first.
+type RuleRow struct {
+	Rules   []*Rule
+	sources []*config.Config
+}
+
+// ruleIndex has the DestinationRules by host.
+type ruleIndex struct {
+	defaultExport []string
+	rules         pmap.Map[*RuleRow]
+}
+
+// next follows one changed DestinationRule.
+func (x ruleIndex) next(c pmap.Change[*config.Config]) ruleIndex {
+	if c.HasOld {
+		x = x.with(ruleKey(c.Old), c.Old, nil)
+	}
+	if c.HasNew {
+		x = x.with(ruleKey(c.New), nil, c.New)
+	}
+	return x
+}
+
+func ruleKey(c *config.Config) string {
+	return strings.ToLower(string(host.Resolve(c.Spec.(*networking.DestinationRule).GetHost(), c.Namespace, c.Domain)))
+}
+
+// with replaces one source of a row.
+func (x ruleIndex) with(key string, remove, add *config.Config) ruleIndex {
+	var sources []*config.Config
+	if row := x.rules.Value(key); row != nil {
+		sources = slices.DeleteFunc(slices.Clone(row.sources), func(c *config.Config) bool { return c == remove })
+	}
+	if add != nil {
+		sources = append(sources, add)
+	}
+	if len(sources) == 0 {
+		x.rules = x.rules.Delete(key)
+		return x
+	}
+	slices.SortFunc(sources, config.Compare)
+	x.rules = x.rules.Set(key, mergeRules(key, sources, x.defaultExport))
+	return x
+}
+
+// mergeRules merges the sources of a row, oldest first. Rules whose namespace or
+// exportTo differ stay apart. (Istio: mergeDestinationRule.)
+func mergeRules(key string, sources []*config.Config, defaultExport []string) *RuleRow {
+	row := &RuleRow{sources: sources}
+	for _, c := range sources {
+		spec := c.Spec.(*networking.DestinationRule)
+		exportTo := discovery.ParseVisibility(spec.GetExportTo(), c.Namespace, defaultExport)
+		i := slices.IndexFunc(row.Rules, func(r *Rule) bool {
+			return r.Namespace == c.Namespace && slices.Equal(r.ExportTo, exportTo)
+		})
+		if i < 0 {
+			row.Rules = append(row.Rules, &Rule{Host: host.Name(key), Namespace: c.Namespace, ExportTo: exportTo})
+			i = len(row.Rules) - 1
+		}
+		rule := row.Rules[i]
+		rule.Configs = append(rule.Configs, c)
+		if rule.Policy == nil {
+			rule.Policy = spec.GetTrafficPolicy()
+		}
+		for _, s := range spec.GetSubsets() {
+			if rule.Subset(s.GetName()) == nil {
+				rule.Subsets = append(rule.Subsets, s)
+			}
+		}
+	}
+	return row
+}
+
+// PolicyFor is the traffic policy of a port and subset ("" for none): a subset
+// overrides the rule block by block, and at each level the settings of the port
+// replace those of the destination as a whole. Nil where nothing is set.
+// (Istio: MergeSubsetTrafficPolicy, GetPortLevelTrafficPolicy.)
+func (r *Rule) PolicyFor(subset string, port int) *networking.TrafficPolicy {
+	if r == nil {
+		return nil
+	}
+	policy := atPort(r.Policy, port)
+	s := r.Subset(subset)
+	if s.GetTrafficPolicy() == nil {
+		return policy
+	}
+	over := atPort(s.GetTrafficPolicy(), port)
+	out := &networking.TrafficPolicy{}
+	if policy != nil {
+		out = proto.Clone(policy).(*networking.TrafficPolicy)
+	}
+	if over.GetConnectionPool() != nil {
+		out.ConnectionPool = over.ConnectionPool
+	}
+	if over.GetLoadBalancer() != nil {
+		out.LoadBalancer = over.LoadBalancer
+	}
+	if over.GetOutlierDetection() != nil {
+		out.OutlierDetection = over.OutlierDetection
+	}
+	if over.GetTls() != nil {
+		out.Tls = over.Tls
+	}
+	return out
+}
+
+// visibleRules are the rules of a row that a class may use for a service: the
+// first visible one of the class's own namespace, of the service's and of the
+// root namespace.
+type visibleRules struct {
+	own, service, root *Rule
+}
+
+func (v *View) visibleRules(row *RuleRow, serviceNamespace string) visibleRules {
+	var out visibleRules
+	if row == nil {
+		return out
+	}
+	own := v.class.Scope.Namespace
+	for _, r := range row.Rules {
+		if !r.ExportTo.VisibleTo(own) {
+			continue
+		}
+		take(&out.own, r, own)
+		take(&out.service, r, serviceNamespace)
+		take(&out.root, r, v.context.mesh.GetRootNamespace())
+	}
+	return out
+}
+
+// take keeps the first rule of a namespace.
+func take(slot **Rule, r *Rule, namespace string) {
+	if *slot == nil && r.Namespace == namespace {
+		*slot = r
+	}
+}
+
+// atPort picks the settings of a port where there are any, which then stand
+// alone.
+func atPort(p *networking.TrafficPolicy, port int) *networking.TrafficPolicy {
+	for _, s := range p.GetPortLevelSettings() {
+		if int(s.GetPort().GetNumber()) == port {
+			return &networking.TrafficPolicy{
+				ConnectionPool: s.ConnectionPool, LoadBalancer: s.LoadBalancer,
+				OutlierDetection: s.OutlierDetection, Tls: s.Tls,
+			}
+		}
+	}
+	return p
+}

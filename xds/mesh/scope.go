@@ -1,0 +1,144 @@
+package mesh
+
+import (
+	"strings"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/host"
+)
+
+// SidecarScope decides what a workload sees: its namespace and the Sidecar that
+// applies to it, nil for none, in which case it sees all that is exported to its
+// namespace. It is a comparable value: equal scopes see the same.
+type SidecarScope struct {
+	Namespace string
+	Sidecar   *Sidecar
+}
+
+// EgressListener is one egress listener of a scope, the catch-all where no
+// Sidecar applies. Port is 0 where it serves all ports that no other takes.
+type EgressListener struct {
+	Index int
+	Port  int
+	// Protocol is that of the port, Unsupported where it has none.
+	Protocol discovery.Protocol
+	// Bind is the address as given, empty for the default.
+	Bind string
+}
+
+// Egress are the egress listeners of the scope. There is always one.
+func (s SidecarScope) Egress() []EgressListener {
+	if s.Sidecar == nil || len(s.Sidecar.Spec.GetEgress()) == 0 {
+		return []EgressListener{{}}
+	}
+	var out []EgressListener
+	for i, e := range s.Sidecar.Spec.GetEgress() {
+		out = append(out, EgressListener{
+			Index: i, Port: int(e.GetPort().GetNumber()), Bind: e.GetBind(),
+			Protocol: discovery.ParseProtocol(e.GetPort().GetProtocol()),
+		})
+	}
+	return out
+}
+
+// restricted says whether the scope sees less than all that is exported to its
+// namespace.
+func (s SidecarScope) restricted() bool {
+	return s.Sidecar != nil && len(s.Sidecar.Spec.GetEgress()) > 0
+}
+
+// egressHosts is the hosts list of an egress listener: "namespace/name" each,
+// "*" for any namespace, "." for the own, "~" before it to exclude.
+type egressHosts struct {
+	include, exclude []importedHost
+}
+
+type importedHost struct {
+	namespace string
+	host      host.Name
+}
+
+func parseEgressHosts(hosts []string) egressHosts {
+	var out egressHosts
+	for _, h := range hosts {
+		ns, name, _ := strings.Cut(h, "/")
+		if ns == "~" {
+			if name != "*" {
+				out.exclude = append(out.exclude, importedHost{"*", host.Name(name)})
+			}
+			continue
+		}
+		if rest, excluded := strings.CutPrefix(ns, "~"); excluded {
+			out.exclude = append(out.exclude, importedHost{rest, host.Name(name)})
+			continue
+		}
+		out.include = append(out.include, importedHost{ns, host.Name(name)})
+	}
+	return out
+}
+
+// covers says whether the entry imports a name of a namespace into a scope of
+// namespace own; match compares the name with the entry.
+func (i importedHost) covers(own, namespace string, matches func(host.Name) bool) bool {
+	switch i.namespace {
+	case "*":
+	case ".":
+		if namespace != own {
+			return false
+		}
+	default:
+		if i.namespace != namespace {
+			return false
+		}
+	}
+	return matches(i.host)
+}
+
+func (e egressHosts) imports(own, namespace string, matches func(host.Name) bool) bool {
+	for _, x := range e.exclude {
+		if x.covers(own, namespace, matches) {
+			return false
+		}
+	}
+	// An entry for a namespace by name outranks "*": both import, so that only
+	// the order of the tests differs and the outcome does not.
+	for _, i := range e.include {
+		if i.covers(own, namespace, matches) {
+			return true
+		}
+	}
+	return false
+}
+
+// importsService says whether an egress listener imports a service.
+func (s SidecarScope) importsService(listener int, h host.Name, namespace string) bool {
+	if !s.restricted() {
+		return true
+	}
+	return s.Sidecar.egress[listener].imports(s.Namespace, namespace, h.SubsetOf)
+}
+
+// importsVirtualService says whether an egress listener imports a
+// VirtualService: where one of its hosts overlaps with what is imported.
+func (s SidecarScope) importsVirtualService(listener int, vs *VirtualService) bool {
+	if !s.restricted() {
+		return true
+	}
+	for _, h := range vs.Hosts {
+		if s.Sidecar.egress[listener].imports(s.Namespace, vs.Config.Namespace, h.Matches) {
+			return true
+		}
+	}
+	return false
+}
+
+// Ingress are the ingress listeners of the scope, none where no Sidecar has
+// any.
+func (s SidecarScope) Ingress() []*networking.IstioIngressListener {
+	if s.Sidecar == nil {
+		return nil
+	}
+	return s.Sidecar.Spec.GetIngress()
+}

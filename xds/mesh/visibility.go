@@ -1,0 +1,157 @@
+package mesh
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/storage/labels"
+)
+
+// A question about a host goes through one egress listener, or any. Where no
+// Sidecar restricts the class both are the same question, so that classes share
+// the answer.
+const viaAny = "any"
+
+// viaListener names the question about a host through one listener, and records
+// what else its answer depends on.
+func (v *View) viaListener(listener int, h host.Name) string {
+	if !v.class.Scope.restricted() {
+		return viaAny
+	}
+	v.dependOnImports(h, strconv.Itoa(listener))
+	return strconv.Itoa(listener)
+}
+
+func (v *View) anyListener(h host.Name) string {
+	if v.class.Scope.restricted() {
+		v.dependOnImports(h, viaAny)
+	}
+	return viaAny
+}
+
+// dependOnImports records the VirtualServices through which a restricted scope
+// may import a host.
+func (v *View) dependOnImports(h host.Name, via string) { v.ask(Destinations, string(h), via) }
+
+// service picks the service of a host that the class sees: one that an egress
+// listener imports, of its own namespace first, then the oldest; where none is,
+// one that an imported VirtualService routes to.
+func (v *View) service(h host.Name, via string) *ServiceRow {
+	row := v.context.hosts.hosts.Value(string(h))
+	if row == nil {
+		return nil
+	}
+	scope := v.class.Scope
+	if s := row.pick(scope, func(r *ServiceRow) bool {
+		return v.eachListener(via, func(l int) bool { return scope.importsService(l, h, r.Namespace) })
+	}); s != nil {
+		return s
+	}
+	if scope.restricted() && v.imported(v.context.routes.destinations.Value(string(h)), via) {
+		return row.pick(scope, func(*ServiceRow) bool { return true })
+	}
+	return nil
+}
+
+func (r *HostRow) pick(scope SidecarScope, sees func(*ServiceRow) bool) *ServiceRow {
+	var first *ServiceRow
+	for _, s := range r.Services {
+		if !s.Service().Attributes.ExportTo.VisibleTo(scope.Namespace) || !sees(s) {
+			continue
+		}
+		if s.Namespace == scope.Namespace {
+			return s
+		}
+		if first == nil {
+			first = s
+		}
+	}
+	return first
+}
+
+// eachListener says whether a test holds for the listener named by via, or for
+// one of all.
+func (v *View) eachListener(via string, test func(listener int) bool) bool {
+	if l, err := strconv.Atoi(via); err == nil {
+		return test(l)
+	}
+	return slices.ContainsFunc(v.class.Scope.Egress(), func(l EgressListener) bool { return test(l.Index) })
+}
+
+// imported says whether one of the VirtualServices of a row is seen by the
+// class through a listener.
+func (v *View) imported(row *RouteRow, via string) bool {
+	if row == nil {
+		return false
+	}
+	return slices.ContainsFunc(row.VirtualServices, func(vs *VirtualService) bool {
+		return vs.ExportTo.VisibleTo(v.class.Scope.Namespace) &&
+			v.eachListener(via, func(l int) bool { return v.class.Scope.importsVirtualService(l, vs) })
+	})
+}
+
+// visibleRoutes is a row of routes and which of them a class sees, as a
+// comparable value: a byte each, 1 for seen.
+type visibleRoutes struct {
+	row  *RouteRow
+	seen string
+}
+
+func (r visibleRoutes) list() []*VirtualService {
+	if !strings.Contains(r.seen, "\x00") {
+		return r.row.all()
+	}
+	var out []*VirtualService
+	for i, vs := range r.row.VirtualServices {
+		if r.seen[i] == 1 {
+			out = append(out, vs)
+		}
+	}
+	return out
+}
+
+func (r *RouteRow) all() []*VirtualService {
+	if r == nil {
+		return nil
+	}
+	return r.VirtualServices
+}
+
+func (v *View) visibleRoutes(row *RouteRow, via string) visibleRoutes {
+	seen := make([]byte, len(row.all()))
+	some := false
+	for i, vs := range row.all() {
+		if vs.ExportTo.VisibleTo(v.class.Scope.Namespace) &&
+			(via == "" || v.eachListener(via, func(l int) bool { return v.class.Scope.importsVirtualService(l, vs) })) {
+			seen[i], some = 1, true
+		}
+	}
+	if !some {
+		return visibleRoutes{}
+	}
+	return visibleRoutes{row, string(seen)}
+}
+
+// formatLabels writes a selector as a question; parseLabels reads it back.
+// Neither "," nor "=" can stand in a label.
+func formatLabels(l labels.Instance) string { return l.String() }
+
+func parseLabels(s string) map[string]string {
+	out := map[string]string{}
+	for _, part := range splitComma(s) {
+		k, value, _ := strings.Cut(part, "=")
+		out[k] = value
+	}
+	return out
+}
+
+func joinComma(s []string) string { return strings.Join(s, ",") }
+
+func splitComma(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return strings.Split(s, ",")
+}
