@@ -1,0 +1,21 @@
+// Package etcd keeps configuration in etcd. A Store is a storage.ConfigStore
+// and a storage.Batcher over any *clientv3.Client: one in process, one on a
+// unix socket, one over TCP.
+//
+// Keys lie in two trees, MeshPrefix and SidePrefix (keys.go). A value is an
+// envelope: a protobuf message of ours behind a short magic, with the spec in
+// it (Encode, Decode). The resource version of an object is the mod revision
+// of its key, as a decimal string.
+//
+// Every mutation is one transaction: If the keys still have the revisions that
+// were read Then put or delete. Create, Update and Delete are Apply of one
+// operation: Apply reads the targets at one revision (read), decides what is
+// to become of each (plan), and commits that (commit). GetResourceAtVersion
+// reads at an old revision: MVCC is the ledger.
+//
+//	store, err := etcd.New(client, etcd.Options{Schemas: schema.Pilot()})
+//	version, err := store.Create(ctx, object)
+//
+// Whoever wants to follow the store watches MeshPrefix with the client itself
+// and reads what arrives by ParseConfigKey and Decode; cache/mirror does.
+package etcd

@@ -1,0 +1,116 @@
+// Package etcdtest starts etcd servers for tests: real ones, in the test's own
+// process, each with a directory of its own, on a fast clock and without
+// fsync. What they start they stop when the test ends.
+package etcdtest
+
+import (
+	"net/url"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"go.uber.org/zap"
+)
+
+// MaxTxnOps and MaxRequestBytes are the limits of the servers started here,
+// those of the embedded member of the product.
+const (
+	MaxTxnOps       = 20_000
+	MaxRequestBytes = 16 << 20
+)
+
+// Adjust changes the configuration of a server before it starts.
+type Adjust func(*embed.Config)
+
+// Stock gives a server the limits of an etcd that nobody has configured.
+func Stock(c *embed.Config) {
+	c.MaxTxnOps = embed.DefaultMaxTxnOps
+	c.MaxRequestBytes = embed.DefaultMaxRequestBytes
+}
+
+// Start runs a server without any listener and returns a client in its
+// process.
+func Start(t testing.TB, adjust ...Adjust) *clientv3.Client {
+	t.Helper()
+	server := start(t, newConfig(directory(t)), adjust)
+	client := v3client.New(server.Server)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// Listen runs a server on a unix socket and returns the endpoint to Dial.
+func Listen(t testing.TB, adjust ...Adjust) (endpoint string) {
+	t.Helper()
+	dir := directory(t)
+	c := newConfig(dir)
+	socket := url.URL{Scheme: "unix", Path: filepath.Join(dir, "s")}
+	c.ListenClientUrls = []url.URL{socket}
+	c.AdvertiseClientUrls = []url.URL{socket}
+	start(t, c, adjust)
+	return socket.String()
+}
+
+// Dial returns a client of an endpoint, with a send limit that fits
+// MaxRequestBytes.
+func Dial(t testing.TB, endpoint string) *clientv3.Client {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints:          []string{endpoint},
+		MaxCallSendMsgSize: 2 * MaxRequestBytes,
+		Logger:             zap.NewNop(),
+	})
+	if err != nil {
+		t.Fatalf("etcd client: %v", err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// directory is a short path: that of a unix socket must not pass 107 bytes.
+func directory(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "etcd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+func newConfig(dir string) *embed.Config {
+	c := embed.NewConfig()
+	c.Dir = filepath.Join(dir, "data")
+	c.ListenPeerUrls, c.ListenClientUrls = nil, nil
+	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
+	c.TickMs, c.ElectionMs = 10, 100
+	c.UnsafeNoFsync = true
+	c.SnapshotCount, c.SnapshotCatchUpEntries = 500, 50
+	c.MaxTxnOps = MaxTxnOps
+	c.MaxRequestBytes = MaxRequestBytes
+	return c
+}
+
+func start(t testing.TB, c *embed.Config, adjust []Adjust) *embed.Etcd {
+	t.Helper()
+	for _, a := range adjust {
+		a(c)
+	}
+	server, err := embed.StartEtcd(c)
+	if err != nil {
+		t.Fatalf("start etcd: %v", err)
+	}
+	t.Cleanup(server.Close)
+	select {
+	case <-server.Server.ReadyNotify():
+	case err := <-server.Err():
+		t.Fatalf("etcd ended: %v", err)
+	case <-time.After(30 * time.Second):
+		server.Server.HardStop()
+		t.Fatal("etcd did not become ready in 30 s")
+	}
+	return server
+}
