@@ -23,7 +23,8 @@ func NewSnapshot(revision int64, configs pmap.Map[*config.Config]) *Snapshot {
 }
 
 // Revision is that of the source. It grows from one snapshot to the next, also
-// where no object differs.
+// where no object differs, unless the source itself went back (a restored
+// etcd).
 func (s *Snapshot) Revision() int64 {
 	if s == nil {
 		return 0

@@ -12,15 +12,17 @@ import (
 // wait to post and no backlog can grow.
 //
 // When a task ends the hooks run, in the order they were added: that is where
-// rows collected by handlers are committed.
+// rows collected by handlers are committed. What a task gave to Then follows
+// the hooks.
 type Worker struct {
 	mu      sync.Mutex // guards the fields below
 	order   []any      // keys that wait, oldest first
 	waiting map[any]func()
 	running bool
 
-	hooks []func() // fixed once running
-	wake  chan struct{}
+	hooks []func()      // fixed once running
+	then  []func()      // of the task under way; touched by the worker only
+	wake  chan struct{} // holds a token whenever order may have grown
 }
 
 // NewWorker returns a worker that waits to be run.
@@ -65,10 +67,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.mu.Unlock()
 	for ctx.Err() == nil {
 		if task := w.next(); task != nil {
-			task()
-			for _, hook := range w.hooks {
-				hook()
-			}
+			w.perform(task)
 			continue
 		}
 		select {
@@ -79,6 +78,22 @@ func (w *Worker) Run(ctx context.Context) error {
 	return nil
 }
 
+// Then has f run once the hooks of the task under way are done: what the task
+// announces so is never announced before its rows are committed. It may only be
+// called by a task.
+func (w *Worker) Then(f func()) { w.then = append(w.then, f) }
+
+func (w *Worker) perform(task func()) {
+	task()
+	for _, hook := range w.hooks {
+		hook()
+	}
+	for _, f := range w.then {
+		f()
+	}
+	w.then = nil
+}
+
 func (w *Worker) next() func() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -86,6 +101,7 @@ func (w *Worker) next() func() {
 		return nil
 	}
 	key := w.order[0]
+	w.order[0] = nil
 	w.order = w.order[1:]
 	task := w.waiting[key]
 	delete(w.waiting, key)

@@ -1,0 +1,141 @@
+package cache
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/portolan-mesh/portolan/storage"
+)
+
+// history keeps the newest snapshots, in the order of their revisions, and
+// wakes those who wait for the next. It is bounded: one who falls too far
+// behind is told so and starts over. Snapshots share what does not differ, so
+// each costs what it changed.
+type history struct {
+	newest atomic.Pointer[Snapshot]
+	limit  int
+
+	mu      sync.Mutex // guards the fields below, and the writing of newest
+	stays   []stay
+	trimmed bool          // the predecessor of stays[0] was known once
+	changed chan struct{} // closed at the next snapshot
+}
+
+// stay is a time in which no object changed: from the revision that made its
+// content to that of snapshot.
+type stay struct {
+	from     int64
+	snapshot *Snapshot
+}
+
+func newHistory(limit int) *history {
+	return &history{limit: limit, changed: make(chan struct{})}
+}
+
+func (h *history) append(s *Snapshot) { h.put(s, false) }
+
+func (h *history) restart(s *Snapshot) { h.put(s, true) }
+
+func (h *history) put(s *Snapshot, restart bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	last := h.newest.Load()
+	h.newest.Store(s)
+	switch {
+	case len(h.stays) == 0, restart, s.revision < last.revision,
+		s.revision == last.revision && s.configs != last.configs:
+		h.stays, h.trimmed = []stay{{from: s.revision, snapshot: s}}, false
+	case s.configs == last.configs:
+		h.stays[len(h.stays)-1].snapshot = s
+	default:
+		h.stays = append(h.stays, stay{from: s.revision, snapshot: s})
+	}
+	if len(h.stays) > h.limit {
+		h.stays[0] = stay{}
+		h.stays, h.trimmed = h.stays[1:], true
+	}
+	close(h.changed)
+	h.changed = make(chan struct{})
+}
+
+// wait returns a channel that is closed at the next snapshot.
+func (h *history) wait() <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.changed
+}
+
+// at is Feed.At.
+func (h *history) at(revision int64) (*Snapshot, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if revision > h.newest.Load().Revision() {
+		return nil, false
+	}
+	return h.standing(revision)
+}
+
+// standing returns the last snapshot whose content was made at or before a
+// revision.
+func (h *history) standing(revision int64) (*Snapshot, bool) {
+	i, found := slices.BinarySearchFunc(h.stays, revision, func(s stay, r int64) int { return cmp.Compare(s.from, r) })
+	if !found {
+		i--
+	}
+	if i < 0 {
+		return nil, false
+	}
+	return h.stays[i].snapshot, true
+}
+
+// before is Feed.Since.
+func (h *history) before(revision int64) (*Snapshot, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s, ok := h.standing(revision - 1); ok {
+		return s, true
+	}
+	if len(h.stays) == 0 || h.trimmed || h.stays[0].from != revision {
+		return nil, false
+	}
+	return h.stays[0].snapshot.without(revision), true
+}
+
+// after returns the snapshot after a revision, or what to wait for.
+func (h *history) after(revision int64) (next *Snapshot, changed <-chan struct{}, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	newest := h.newest.Load().Revision()
+	switch {
+	case revision > newest:
+		return nil, nil, fmt.Errorf("follow from revision %d: %w: the source went back to %d", revision, storage.ErrCompacted, newest)
+	case h.trimmed && revision < h.stays[0].from:
+		return nil, nil, fmt.Errorf("follow from revision %d: %w: the oldest kept is %d", revision, storage.ErrCompacted, h.stays[0].from)
+	}
+	i, found := slices.BinarySearchFunc(h.stays, revision, func(s stay, r int64) int { return cmp.Compare(s.snapshot.revision, r) })
+	if found {
+		i++
+	}
+	if i < len(h.stays) {
+		return h.stays[i].snapshot, nil, nil
+	}
+	return nil, h.changed, nil
+}
+
+// without returns the snapshot as of the revision before, as far as it can be
+// told from the objects: those that have revision as their resource version are
+// left out.
+func (s *Snapshot) without(revision int64) *Snapshot {
+	version := strconv.FormatInt(revision, 10)
+	configs := s.configs
+	for key, object := range s.configs.All() {
+		if object.ResourceVersion == version {
+			configs = configs.Delete(key)
+		}
+	}
+	return &Snapshot{revision: revision - 1, configs: configs}
+}
