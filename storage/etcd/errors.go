@@ -1,0 +1,111 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
+)
+
+// What a request is reckoned to take beside its keys and values, on the safe
+// side.
+const (
+	requestOverhead   = 512
+	operationOverhead = 32
+)
+
+// checkCount refuses a batch of more operations than fit one transaction. etcd
+// counts the longest of compares, writes and reads, and there is a compare and
+// a read for every operation.
+func (s *Store) checkCount(n int) error {
+	if n <= s.o.MaxTxnOps {
+		return nil
+	}
+	return fmt.Errorf("%w: the batch has %d operations and etcd takes %d in one transaction: "+
+		"apply it in parts, or raise --max-txn-ops of etcd and of this store", storage.ErrTooLarge, n, s.o.MaxTxnOps)
+}
+
+// checkSize refuses an object that no request can carry.
+func (s *Store) checkSize(key config.Key, size int) error {
+	if size+3*len(ConfigKey(key))+2*operationOverhead+requestOverhead <= s.o.MaxRequestBytes {
+		return nil
+	}
+	return fmt.Errorf("%s: %w: it takes %d bytes and etcd takes %d in one request: "+
+		"make it smaller, or raise --max-request-bytes of etcd and of this store", key, storage.ErrTooLarge, size, s.o.MaxRequestBytes)
+}
+
+// checkTotal refuses a batch that no request can carry.
+func (s *Store) checkTotal(n, size int) error {
+	if size <= s.o.MaxRequestBytes {
+		return nil
+	}
+	return fmt.Errorf("%w: the batch of %d operations takes %d bytes and etcd takes %d in one request: "+
+		"apply it in parts, or raise --max-request-bytes of etcd and of this store", storage.ErrTooLarge, n, size, s.o.MaxRequestBytes)
+}
+
+// readError classifies the error of a read.
+func readError(err error) error {
+	switch {
+	case errors.Is(err, rpctypes.ErrCompacted):
+		return fmt.Errorf("%w: %w", storage.ErrCompacted, err)
+	case errors.Is(err, rpctypes.ErrFutureRev):
+		return fmt.Errorf("%w: %w", storage.ErrInvalid, err)
+	}
+	return fmt.Errorf("%w: %w", storage.ErrUnavailable, err)
+}
+
+// writeError classifies the error of a transaction that writes. Only what shows
+// that nothing was written is anything but storage.ErrOutcomeUnknown.
+func (s *Store) writeError(err error) error {
+	message := err.Error()
+	switch {
+	case errors.Is(err, rpctypes.ErrTooManyOps):
+		return fmt.Errorf("%w: etcd takes fewer operations in one transaction than the %d that this store was told: %w",
+			storage.ErrTooLarge, s.o.MaxTxnOps, err)
+	case strings.Contains(message, "request is too large"), strings.Contains(message, "trying to send message larger than max"):
+		return fmt.Errorf("%w: etcd or its client takes fewer bytes in one request than the %d that this store was told: %w",
+			storage.ErrTooLarge, s.o.MaxRequestBytes, err)
+	case errors.Is(err, rpctypes.ErrNoSpace):
+		return fmt.Errorf("%w: the quota of etcd is used up: compact it, defragment it and disarm its alarm: %w", storage.ErrReadOnly, err)
+	case errors.Is(err, rpctypes.ErrPermissionDenied):
+		return fmt.Errorf("%w: etcd does not let this user write: %w", storage.ErrReadOnly, err)
+	case refused(err), unsent(err):
+		return fmt.Errorf("%w: nothing was written: %w", storage.ErrUnavailable, err)
+	}
+	return fmt.Errorf("%w: %w", storage.ErrOutcomeUnknown, err)
+}
+
+// refused says that the server answered without beginning the transaction.
+func refused(err error) bool {
+	var answer rpctypes.EtcdError
+	if !errors.As(err, &answer) {
+		return false
+	}
+	switch answer.Code() {
+	case codes.InvalidArgument, codes.FailedPrecondition, codes.Unauthenticated:
+		return true
+	}
+	return errors.Is(err, rpctypes.ErrTooManyRequests) || errors.Is(err, rpctypes.ErrNoLeader)
+}
+
+// unsent says that the request did not leave this process. gRPC shows it by its
+// words alone; the first two are those that the client of etcd goes by.
+func unsent(err error) bool {
+	answer, ok := status.FromError(err)
+	if !ok || answer.Code() != codes.Unavailable || errors.Is(err, context.Canceled) {
+		return false
+	}
+	for _, words := range []string{"there is no address available", "there is no connection available", "Error while dialing"} {
+		if strings.Contains(answer.Message(), words) {
+			return true
+		}
+	}
+	return false
+}

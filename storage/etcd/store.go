@@ -1,0 +1,112 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+var (
+	_ storage.ConfigStore = (*Store)(nil)
+	_ storage.Batcher     = (*Store)(nil)
+)
+
+// The limits of an etcd that nobody has configured.
+const (
+	StockMaxTxnOps       = 128
+	StockMaxRequestBytes = 3 << 19
+)
+
+// Options of a store.
+type Options struct {
+	// Schemas are the kinds to serve; they are required. Objects of other kinds
+	// are left alone.
+	Schemas schema.Set
+	// Domain is the DNS suffix of the mesh, set on every object that is read.
+	Domain string
+	// Now is the clock of creation times; nil is time.Now.
+	Now func() time.Time
+	// MaxTxnOps and MaxRequestBytes are the limits of the server: its
+	// --max-txn-ops and --max-request-bytes. 0 is that of a stock etcd.
+	MaxTxnOps, MaxRequestBytes int
+	// RequestTimeout bounds every read, each page of a list, and every mutation
+	// with all its attempts; 0 is ten seconds.
+	RequestTimeout time.Duration
+	// Log is told of stored values that cannot be read; nil is nobody.
+	Log *slog.Logger
+}
+
+// Store is a store on etcd. It keeps nothing but its client, which stays the
+// caller's to close, and may be used by many goroutines.
+type Store struct {
+	client *clientv3.Client
+	o      Options
+
+	// seen is the highest revision that an answer has carried.
+	seen atomic.Int64
+}
+
+// New makes a store on the etcd of a client. It does not talk to it.
+func New(client *clientv3.Client, o Options) (*Store, error) {
+	if client == nil {
+		return nil, errors.New("etcd store: there is no client")
+	}
+	if len(o.Schemas.All()) == 0 {
+		return nil, errors.New("etcd store: Options.Schemas is empty")
+	}
+	if o.MaxTxnOps < 0 || o.MaxRequestBytes < 0 || o.RequestTimeout < 0 {
+		return nil, errors.New("etcd store: a limit in Options is negative")
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.MaxTxnOps == 0 {
+		o.MaxTxnOps = StockMaxTxnOps
+	}
+	if o.MaxRequestBytes == 0 {
+		o.MaxRequestBytes = StockMaxRequestBytes
+	}
+	if o.RequestTimeout == 0 {
+		o.RequestTimeout = 10 * time.Second
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Store{client: client, o: o}, nil
+}
+
+// Schemas are the kinds served.
+func (s *Store) Schemas() schema.Set { return s.o.Schemas }
+
+// Version is the highest revision of etcd that this Store has met, "0" before
+// its first call. Any write to that etcd moves it, also one by another.
+func (s *Store) Version() string { return version(s.seen.Load()) }
+
+// saw notes the revision of an answer.
+func (s *Store) saw(revision int64) {
+	for {
+		seen := s.seen.Load()
+		if revision <= seen || s.seen.CompareAndSwap(seen, revision) {
+			return
+		}
+	}
+}
+
+// get is one read of etcd under a deadline.
+func (s *Store) get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.o.RequestTimeout)
+	defer cancel()
+	response, err := s.client.Get(ctx, key, opts...)
+	if err != nil {
+		return nil, err
+	}
+	s.saw(response.Header.Revision)
+	return response, nil
+}

@@ -1,0 +1,61 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// Kind returns the schema of a kind named in any version that is served. The
+// error is a storage.ErrInvalid.
+func Kind(schemas schema.Set, kind config.GroupVersionKind) (*schema.Schema, error) {
+	found := schemas.Kind(kind)
+	if found == nil {
+		return nil, fmt.Errorf("%w: kind %s of group %s is unknown to this store", storage.ErrInvalid, kind.Kind, kind.Group)
+	}
+	if kind.Version != found.Version && !found.Serves(kind.Version) {
+		return nil, fmt.Errorf("%w: kind %s is not served as version %q: use %s",
+			storage.ErrInvalid, kind.Kind, kind.Version, strings.Join(found.Versions, " or "))
+	}
+	return found, nil
+}
+
+// Key returns the key of an object under the canonical version of its kind. The
+// error is a storage.ErrInvalid where no object can have it.
+func Key(schemas schema.Set, kind config.GroupVersionKind, name, namespace string) (config.Key, error) {
+	found, err := Kind(schemas, kind)
+	if err != nil {
+		return config.Key{}, err
+	}
+	if err := checkPart("name", name); err != nil {
+		return config.Key{}, err
+	}
+	switch {
+	case found.ClusterScoped && namespace != "":
+		return config.Key{}, fmt.Errorf("%w: %s %s has a namespace, and its kind has none", storage.ErrInvalid, kind.Kind, name)
+	case !found.ClusterScoped && namespace == "":
+		return config.Key{}, fmt.Errorf("%w: %s %s has no namespace, and its kind needs one", storage.ErrInvalid, kind.Kind, name)
+	case !found.ClusterScoped:
+		if err := checkPart("namespace", namespace); err != nil {
+			return config.Key{}, err
+		}
+	}
+	return config.Key{Kind: found.GroupVersionKind, Namespace: namespace, Name: name}, nil
+}
+
+// checkPart refuses what could not be read back from a path.
+func checkPart(what, s string) error {
+	switch {
+	case s == "":
+		return fmt.Errorf("%w: the %s is missing", storage.ErrInvalid, what)
+	case s == "_" || s == "." || s == "..":
+		return fmt.Errorf("%w: the %s may not be %q", storage.ErrInvalid, what, s)
+	case strings.ContainsAny(s, "/\x00") || !utf8.ValidString(s):
+		return fmt.Errorf("%w: the %s %q has characters that it may not have", storage.ErrInvalid, what, s)
+	}
+	return nil
+}

@@ -1,0 +1,281 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/hashicorp/go-multierror"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// Batch is a list of operations, each with the canonical key of its object and
+// what is wrong with it as such.
+type Batch struct {
+	targets []target
+	faults  bool
+}
+
+type target struct {
+	op    storage.Op
+	key   config.Key
+	fault error
+}
+
+// New makes a batch. Operations that are at fault whatever is stored are found
+// here and reported by Decide together with the others. The objects in ops are
+// referred to, not copied.
+func New(schemas schema.Set, ops []storage.Op) *Batch {
+	b := &Batch{targets: make([]target, len(ops))}
+	first := make(map[config.Key]int, len(ops))
+	for i, op := range ops {
+		t := newTarget(schemas, op)
+		if earlier, taken := first[t.key]; taken && t.fault == nil {
+			t.fault = failed(op.Verb, t.key, fmt.Errorf(
+				"%w: operations %d and %d of the batch are about the same object", storage.ErrInvalid, earlier+1, i+1))
+		} else if t.fault == nil {
+			first[t.key] = i
+		}
+		b.faults = b.faults || t.fault != nil
+		b.targets[i] = t
+	}
+	return b
+}
+
+func newTarget(schemas schema.Set, op storage.Op) target {
+	if op.Config == nil && op.Verb != storage.Delete {
+		return target{op: op, fault: fmt.Errorf("%s: %w: the object is missing", op.Verb, storage.ErrInvalid)}
+	}
+	named := op.Target()
+	key, err := Key(schemas, named.Kind, named.Name, named.Namespace)
+	if err == nil {
+		err = check(schemas, op)
+	}
+	if err != nil {
+		return target{op: op, key: named, fault: failed(op.Verb, named, err)}
+	}
+	return target{op: op, key: key}
+}
+
+// check looks at an operation by itself.
+func check(schemas schema.Set, op storage.Op) error {
+	switch op.Verb {
+	case storage.Delete:
+		return nil
+	case storage.Create:
+		if op.Config.ResourceVersion != "" {
+			return fmt.Errorf("%w: an object to be created has a resource version (%s): leave it out", storage.ErrInvalid, op.Config.ResourceVersion)
+		}
+	case storage.Update, storage.Put:
+	default:
+		return fmt.Errorf("%w: there is no such operation", storage.ErrInvalid)
+	}
+	spec := op.Config.Spec
+	if spec == nil || !spec.ProtoReflect().IsValid() {
+		return fmt.Errorf("%w: the spec is missing", storage.ErrInvalid)
+	}
+	want := schemas.Kind(op.Config.GroupVersionKind).NewSpec().ProtoReflect().Descriptor().FullName()
+	if got := spec.ProtoReflect().Descriptor().FullName(); got != want {
+		return fmt.Errorf("%w: the spec is a %s, where a %s belongs", storage.ErrInvalid, got, want)
+	}
+	if err := checkText("labels", op.Config.Labels); err != nil {
+		return err
+	}
+	return checkText("annotations", op.Config.Annotations)
+}
+
+// checkText refuses what has no form in protobuf or JSON.
+func checkText(field string, m map[string]string) error {
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		if !utf8.ValidString(k) || !utf8.ValidString(m[k]) {
+			return fmt.Errorf("%w: %s: %q: %q is not text", storage.ErrInvalid, field, k, m[k])
+		}
+	}
+	return nil
+}
+
+// failed names the operation and the object of an error; a conflict names them
+// itself.
+func failed(verb storage.Verb, key config.Key, err error) error {
+	if conflict := (*storage.ConflictError)(nil); errors.As(err, &conflict) {
+		return err
+	}
+	return fmt.Errorf("%s %s: %w", verb, key, err)
+}
+
+// Keys returns the canonical keys of the operations that are not at fault as
+// such, each once, in order.
+func (b *Batch) Keys() []config.Key {
+	keys := make([]config.Key, 0, len(b.targets))
+	for _, t := range b.targets {
+		if t.fault == nil {
+			keys = append(keys, t.key)
+		}
+	}
+	return keys
+}
+
+// OnlyCreates says that every operation is sound and makes a new object: a
+// store may then assume that nothing is stored, and find out as it commits.
+func (b *Batch) OnlyCreates() bool {
+	for _, t := range b.targets {
+		if t.op.Verb != storage.Create {
+			return false
+		}
+	}
+	return !b.faults && len(b.targets) > 0
+}
+
+// Stamp is what a store adds to the objects that it keeps.
+type Stamp struct {
+	// Now is the creation time of every new object of the batch; its fraction of
+	// a second is dropped.
+	Now time.Time
+	// NewUID makes the UID of a new object.
+	NewUID func() string
+	// Domain is that of the store.
+	Domain string
+}
+
+// Step is what one operation comes to. Before is the object that was there, nil
+// for none. After is the one to be there: nil where it is to be deleted, Before
+// itself where nothing changes, else a new Config without a resource version
+// that shares maps and spec with the operation.
+type Step struct {
+	Key           config.Key
+	Outcome       storage.Outcome
+	Before, After *config.Config
+}
+
+// Decide returns what each operation comes to, given the objects that are
+// stored under Keys. The error is a *multierror.Error of one *storage.OpError
+// for each operation that is at fault; then there are no steps.
+//
+// A stored object without a spec stands for one that could not be read. It can
+// be deleted or replaced, and begins anew if it is.
+func (b *Batch) Decide(stored map[config.Key]*config.Config, stamp Stamp) ([]Step, error) {
+	stamp.Now = stamp.Now.UTC().Truncate(time.Second)
+	steps := make([]Step, len(b.targets))
+	var faults *multierror.Error
+	for i, t := range b.targets {
+		err := t.fault
+		if err == nil {
+			steps[i], err = t.decide(stored[t.key], stamp)
+		}
+		if err != nil {
+			faults = multierror.Append(faults, &storage.OpError{Index: i, Err: err})
+		}
+	}
+	if faults != nil {
+		return nil, faults
+	}
+	return steps, nil
+}
+
+func (t target) decide(before *config.Config, stamp Stamp) (Step, error) {
+	if err := t.permit(before); err != nil {
+		return Step{}, failed(t.op.Verb, t.key, err)
+	}
+	step := Step{Key: t.key, Before: before}
+	switch {
+	case t.op.Verb == storage.Delete:
+		step.Outcome = storage.Deleted
+	case before == nil:
+		step.Outcome, step.After = storage.Created, t.made(stamp)
+	case before.Spec == nil:
+		step.Outcome, step.After = storage.Configured, t.made(stamp)
+	case config.SameContent(before, t.op.Config):
+		step.Outcome, step.After = storage.Unchanged, before
+	default:
+		step.Outcome, step.After = storage.Configured, t.changed(before, stamp)
+	}
+	return step, nil
+}
+
+// permit says whether the operation may meet the object that is there.
+func (t target) permit(before *config.Config) error {
+	condition := t.op.Condition()
+	switch {
+	case before != nil && t.op.Verb == storage.Create:
+		return storage.ErrExists
+	case before == nil && (t.op.Verb == storage.Update || t.op.Verb == storage.Delete):
+		return storage.ErrNotFound
+	case condition == "":
+		return nil
+	case before == nil:
+		return &storage.ConflictError{Key: t.key, Expected: condition}
+	case before.ResourceVersion != condition:
+		return &storage.ConflictError{Key: t.key, Expected: condition, Actual: before.ResourceVersion}
+	}
+	return nil
+}
+
+// made is a new object.
+func (t target) made(stamp Stamp) *config.Config {
+	return &config.Config{
+		Meta: config.Meta{
+			GroupVersionKind:  t.key.Kind,
+			Name:              t.key.Name,
+			Namespace:         t.key.Namespace,
+			Domain:            stamp.Domain,
+			Labels:            t.op.Config.Labels,
+			Annotations:       t.op.Config.Annotations,
+			CreationTimestamp: stamp.Now,
+			Generation:        1,
+			UID:               stamp.NewUID(),
+		},
+		Spec: t.op.Config.Spec,
+	}
+}
+
+// changed is an object of other content than before.
+func (t target) changed(before *config.Config, stamp Stamp) *config.Config {
+	after := t.made(Stamp{Now: before.CreationTimestamp, NewUID: func() string { return before.UID }, Domain: stamp.Domain})
+	after.Generation = before.Generation
+	if !proto.Equal(before.Spec, after.Spec) {
+		after.Generation++
+	}
+	return after
+}
+
+// Changes says whether any step changes anything.
+func Changes(steps []Step) bool {
+	for _, s := range steps {
+		if s.Outcome != storage.Unchanged {
+			return true
+		}
+	}
+	return false
+}
+
+// Results are what a store reports of steps that it committed as revision.
+func Results(steps []Step, revision string) []storage.Result {
+	results := make([]storage.Result, len(steps))
+	for i, s := range steps {
+		results[i] = storage.Result{Key: s.Key, Outcome: s.Outcome, ResourceVersion: revision}
+		if s.Outcome == storage.Unchanged {
+			results[i].ResourceVersion = s.Before.ResourceVersion
+		}
+	}
+	return results
+}
+
+// One does a single operation as a batch and returns the resource version that
+// it reports; the error is that of the operation itself.
+func One(op storage.Op, apply func([]storage.Op) (string, []storage.Result, error)) (string, error) {
+	_, results, err := apply([]storage.Op{op})
+	if fault := (*storage.OpError)(nil); errors.As(err, &fault) {
+		return "", fault.Err
+	}
+	if err != nil {
+		return "", err
+	}
+	return results[0].ResourceVersion, nil
+}
