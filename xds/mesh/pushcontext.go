@@ -47,11 +47,12 @@ func New(in Inputs) *PushContext {
 	return empty.Next(in)
 }
 
-// Next derives the context of newer inputs. Its cost follows what differs,
-// except that a new mesh configuration builds everything again.
+// Next derives the context of newer inputs; without a mesh configuration they
+// keep that of p. Its cost follows what differs, except that a new mesh
+// configuration builds everything again.
 func (p *PushContext) Next(in Inputs) *PushContext {
-	if in.Mesh == nil {
-		in.Mesh = DefaultConfig()
+	if p != nil && in.Mesh == nil {
+		in.Mesh = p.mesh
 	}
 	if p == nil || in.Mesh != p.mesh {
 		return New(in)

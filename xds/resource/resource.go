@@ -53,3 +53,16 @@ func hash(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:16])
 }
+
+// SetVersion is the version of several resources as one, in their order: a hash
+// over their names and versions.
+func SetVersion(resources []*Resource) string {
+	h := sha256.New()
+	for _, r := range resources {
+		h.Write([]byte(r.Name))
+		h.Write([]byte{0})
+		h.Write([]byte(r.Version))
+		h.Write([]byte{0})
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}

@@ -1,0 +1,267 @@
+package xds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds/generate"
+	"github.com/portolan-mesh/portolan/xds/stream"
+)
+
+var (
+	errShutdown = status.Error(codes.Unavailable, "the control plane is stopping")
+	errStalled  = status.Error(codes.Unavailable, "the client took nothing for too long")
+)
+
+// Connection is one stream of one proxy. Its fields are used by the goroutine
+// that runs it, those apart which say otherwise.
+type Connection struct {
+	server  *DiscoveryServer
+	variant stream.Variant
+	wire    wire
+	logger  *slog.Logger
+	cancel  context.CancelCauseFunc // any goroutine
+	since   time.Time
+
+	requests chan *message
+	turns    chan struct{}               // a turn to be brought up to date
+	closed   atomic.Bool                 // any goroutine
+	status   atomic.Pointer[ProxyStatus] // read by any goroutine
+	last     map[string]*timing          // by type URL
+
+	proxy    *discovery.Proxy // nil before the first request
+	world    *world
+	order    []string // type URLs in the order of sending
+	sessions map[string]*stream.Session
+}
+
+// timing is when a type was last sent to and last answered.
+type timing struct{ sent, answered time.Time }
+
+// message is a request of either variant.
+type message struct {
+	node    *corev3.Node
+	typeURL string
+	request stream.Request
+}
+
+// wire sends and receives in one of the variants.
+type wire interface {
+	// receive blocks for the next message; io.EOF where the client ended.
+	receive() (*message, error)
+	// send blocks until the transport takes the response.
+	send(typeURL string, r *stream.Response) error
+}
+
+// StreamAggregatedResources implements ADS in state of the world.
+func (s *DiscoveryServer) StreamAggregatedResources(g discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+	return s.serve(g.Context(), stream.StateOfTheWorld, worldWire{g})
+}
+
+// DeltaAggregatedResources implements ADS in delta.
+func (s *DiscoveryServer) DeltaAggregatedResources(g discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+	return s.serve(g.Context(), stream.Delta, deltaWire{g})
+}
+
+// serve runs a stream until the client ends it, the server stops, or the client
+// takes nothing. Receiving and sending block in goroutines of their own, which
+// end when serve has returned and gRPC has ended the stream; Run waits for them.
+func (s *DiscoveryServer) serve(parent context.Context, variant stream.Variant, w wire) error {
+	if !s.published.Load() {
+		return status.Error(codes.Unavailable, "the control plane is not ready yet: its configuration is not read")
+	}
+	ctx, cancel := context.WithCancelCause(parent)
+	defer cancel(nil)
+	c := s.newConnection(variant, w, cancel)
+	s.add(c)
+	defer s.remove(c)
+	ended := make(chan error, 1)
+	s.streams.Go(func() { c.receive(ctx) })
+	s.streams.Go(func() { ended <- c.run(ctx) })
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	if err := context.Cause(ctx); errors.Is(err, errShutdown) || errors.Is(err, errStalled) {
+		return err
+	}
+	return nil
+}
+
+func (s *DiscoveryServer) newConnection(variant stream.Variant, w wire, cancel context.CancelCauseFunc) *Connection {
+	c := &Connection{
+		server: s, variant: variant, wire: w, cancel: cancel, logger: s.logger, since: time.Now(),
+		requests: make(chan *message), turns: make(chan struct{}, 1), last: map[string]*timing{},
+		sessions: map[string]*stream.Session{},
+	}
+	for _, t := range s.options.Types {
+		c.addSession(t.streamType())
+	}
+	return c
+}
+
+func (c *Connection) addSession(t stream.Type) *stream.Session {
+	session := stream.New(t, c.variant)
+	c.sessions[t.URL] = session
+	c.order = append(c.order, t.URL)
+	c.last[t.URL] = &timing{}
+	return session
+}
+
+// receive passes on what the client says until the stream ends.
+func (c *Connection) receive(ctx context.Context) {
+	for {
+		m, err := c.wire.receive()
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			c.cancel(err)
+			return
+		}
+		select {
+		case c.requests <- m:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// run takes requests and turns, one at a time, until ctx ends.
+func (c *Connection) run(ctx context.Context) error {
+	defer c.end()
+	stalled := time.NewTimer(time.Hour)
+	defer stalled.Stop()
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return nil
+		case m := <-c.requests:
+			err = c.handle(m)
+		case <-c.turns:
+			err = c.push()
+		case <-stalled.C:
+			if at := c.stallsAt(); !at.IsZero() && !time.Now().Before(at) {
+				c.logger.Warn("closing a stream whose client answers nothing", "proxy", c.name())
+				return errStalled
+			}
+		}
+		if err != nil {
+			return err
+		}
+		if at := c.stallsAt(); !at.IsZero() {
+			stalled.Reset(time.Until(at))
+		}
+		c.report()
+	}
+}
+
+// takeTurn tells the connection that it has a turn. It is false where the
+// connection has ended.
+func (c *Connection) takeTurn() bool {
+	c.turns <- struct{}{} // never blocks: a connection has one turn at a time
+	if c.closed.Load() {
+		select {
+		case <-c.turns:
+			return false
+		default: // the ending connection has given it back
+		}
+	}
+	return true
+}
+
+// end gives back what the connection holds, a turn that it did not use included.
+func (c *Connection) end() {
+	c.closed.Store(true)
+	select {
+	case <-c.turns:
+		c.server.endTurn(c)
+	default:
+	}
+	if c.world != nil {
+		c.world.close()
+		c.logger.Info("proxy disconnected", "proxy", c.name())
+	}
+}
+
+func (c *Connection) name() string {
+	if c.proxy == nil {
+		return "unknown"
+	}
+	return c.proxy.ID
+}
+
+// handle takes one request.
+func (c *Connection) handle(m *message) error {
+	if c.proxy == nil {
+		if err := c.identify(m.node); err != nil {
+			return err
+		}
+	}
+	session := c.sessions[m.typeURL]
+	if session == nil {
+		// A type that is not served: every name of it is unknown.
+		session = c.addSession(stream.Type{URL: m.typeURL})
+	}
+	answer := session.Request(m.request)
+	switch {
+	case answer.Acked != nil:
+		c.last[m.typeURL].answered = time.Now()
+		c.server.metrics.acked(c.server.typeName(m.typeURL), answer.Acked.Revision)
+	case answer.Rejected != nil:
+		c.last[m.typeURL].answered = time.Now()
+		c.server.metrics.rejected(c.server.typeName(m.typeURL))
+		c.logger.Warn("proxy rejected a response", "proxy", c.name(), "type", m.typeURL,
+			"version", answer.Rejected.Version, "err", answer.Rejected.Message)
+	}
+	return c.flush()
+}
+
+// identify takes the node of the first request and builds the proxy's world.
+func (c *Connection) identify(node *corev3.Node) error {
+	proxy, err := discovery.ParseProxy(node)
+	if err != nil {
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	if proxy.Type == discovery.Sidecar && proxy.InterceptionMode != discovery.InterceptionNone {
+		return status.Error(codes.InvalidArgument, fmt.Sprintf(
+			"proxy %s: interception mode %s is not served yet: set the node metadata INTERCEPTION_MODE to NONE",
+			proxy.ID, proxy.InterceptionMode))
+	}
+	c.proxy = proxy
+	c.world = newWorld(proxy, c.server.generators(), c.server.parents, c.server.memo, c.logger)
+	c.logger.Info("proxy connected", "proxy", proxy.ID, "variant", c.variant.String(), "envoy", proxy.EnvoyVersion)
+	c.advance()
+	return nil
+}
+
+func (s *DiscoveryServer) generators() []generate.Generator {
+	out := make([]generate.Generator, len(s.options.Types))
+	for i, t := range s.options.Types {
+		out[i] = t.Generator
+	}
+	return out
+}
+
+// typeName is the short name of a type, its URL where it has none.
+func (s *DiscoveryServer) typeName(typeURL string) string {
+	for _, t := range s.options.Types {
+		if t.Generator.TypeURL() == typeURL {
+			return t.Name
+		}
+	}
+	return "other"
+}

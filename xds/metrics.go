@@ -1,0 +1,90 @@
+package xds
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds/stream"
+)
+
+// metrics are those of the DiscoveryServer, each named after what is asked.
+type metrics struct {
+	pushes     *prometheus.CounterVec
+	responses  *prometheus.CounterVec
+	resources  *prometheus.CounterVec
+	rejections *prometheus.CounterVec
+	buildTime  prometheus.Histogram
+	ackTime    prometheus.Histogram
+
+	mu    sync.Mutex          // guards begun
+	begun map[int64]time.Time // when a revision woke the pusher
+	order []int64             // its keys, oldest first
+}
+
+// keptRevisions bounds how many revisions are timed at once.
+const keptRevisions = 1024
+
+func newMetrics(r prometheus.Registerer, s *DiscoveryServer) *metrics {
+	buckets := prometheus.ExponentialBuckets(0.0005, 2, 16)
+	m := &metrics{
+		begun:      map[int64]time.Time{},
+		pushes:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "portolan_pushes_total", Help: "Contexts published, by whether more than endpoints changed."}, []string{"full"}),
+		responses:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "portolan_xds_responses_total", Help: "Responses sent, by type."}, []string{"type"}),
+		resources:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "portolan_xds_resources_sent_total", Help: "Resources sent, by type."}, []string{"type"}),
+		rejections: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "portolan_xds_rejections_total", Help: "Responses that a proxy rejected, by type."}, []string{"type"}),
+		buildTime:  prometheus.NewHistogram(prometheus.HistogramOpts{Name: "portolan_xds_build_seconds", Help: "Time to bring the resources of one proxy up to date.", Buckets: buckets}),
+		ackTime:    prometheus.NewHistogram(prometheus.HistogramOpts{Name: "portolan_apply_to_ack_seconds", Help: "Time from the commit of a revision to its acknowledgement by a proxy.", Buckets: buckets}),
+	}
+	if r == nil {
+		return m
+	}
+	r.MustRegister(m.pushes, m.responses, m.resources, m.rejections, m.buildTime, m.ackTime,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "portolan_connected_proxies", Help: "Streams that are open."}, func() float64 {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return float64(len(s.connections))
+		}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "portolan_memo_resources", Help: "Built resources that are held."}, func() float64 {
+			return float64(s.memo.Len())
+		}))
+	return m
+}
+
+func (m *metrics) publishing(request *discovery.PushRequest, revision int64) {
+	full := "false"
+	if request.Full {
+		full = "true"
+	}
+	m.pushes.WithLabelValues(full).Inc()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, known := m.begun[revision]; known {
+		return
+	}
+	m.begun[revision] = request.Start
+	if m.order = append(m.order, revision); len(m.order) > keptRevisions {
+		delete(m.begun, m.order[0])
+		m.order = m.order[1:]
+	}
+}
+
+func (m *metrics) built(took time.Duration) { m.buildTime.Observe(took.Seconds()) }
+
+func (m *metrics) sent(typeName string, r *stream.Response) {
+	m.responses.WithLabelValues(typeName).Inc()
+	m.resources.WithLabelValues(typeName).Add(float64(len(r.Resources)))
+}
+
+func (m *metrics) acked(_ string, revision int64) {
+	m.mu.Lock()
+	begun, known := m.begun[revision]
+	m.mu.Unlock()
+	if known {
+		m.ackTime.Observe(time.Since(begun).Seconds())
+	}
+}
+
+func (m *metrics) rejected(typeName string) { m.rejections.WithLabelValues(typeName).Inc() }

@@ -1,0 +1,302 @@
+package xds
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds/generate"
+	"github.com/portolan-mesh/portolan/xds/memo"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/stream"
+)
+
+// Options are what a DiscoveryServer is made of.
+type Options struct {
+	// Configs is the cache whose handled snapshot is served, and Worker the queue
+	// on which its handlers and all registries run. The server adds its commit as
+	// a hook of the worker: make it after the registries.
+	Configs cache.ConfigStoreCache
+	Worker  *cache.Worker
+	// Mesh is the mesh configuration; nil for the defaults.
+	Mesh *mesh.Config
+	// Types are the resource types served, in the order in which they are sent.
+	Types []ResourceType
+	// Synced says whether everything was read that is to be served. Until then
+	// streams are refused, so that proxies keep what they have.
+	Synced func() bool
+
+	// MaxDebounce is the longest time that a change waits for others under load;
+	// 0 stands for a second.
+	MaxDebounce time.Duration
+	// MaxPushes is how many connections are brought up to date at one time; 0
+	// stands for twice the processors.
+	MaxPushes int
+	// StallTimeout closes a stream whose client takes nothing, or answers
+	// nothing, for so long; 0 stands for two minutes.
+	StallTimeout time.Duration
+
+	Logger *slog.Logger
+	// Registerer takes the metrics; nil for none.
+	Registerer prometheus.Registerer
+}
+
+// ResourceType is a type of resources and how it is served.
+type ResourceType struct {
+	// Name is the short name: CDS, EDS, LDS, RDS.
+	Name      string
+	Generator generate.Generator
+	// Full types may be asked for as a whole; see stream.Type.
+	Full bool
+	// Parent is the type URL whose resources' Children are of this type; empty
+	// for none.
+	Parent string
+	// CoverParent has the version of a resource cover that of the parent of the
+	// same name.
+	CoverParent bool
+}
+
+// DiscoveryServer serves the mesh over xDS. It implements
+// discovery.XDSUpdater, through which the registries hand it their rows.
+type DiscoveryServer struct {
+	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
+
+	options Options
+	logger  *slog.Logger
+	metrics *metrics
+	memo    *memo.Memo
+	parents map[string]string // types whose version covers another's
+
+	rows   *rows // worker only
+	inputs atomic.Pointer[mesh.Inputs]
+
+	context   atomic.Pointer[mesh.PushContext]
+	published atomic.Bool // the first context after the sync is there
+	wakes     chan struct{}
+	queue     *pushQueue
+	slots     chan struct{}
+
+	mu          sync.Mutex // guards the fields below
+	reasons     map[string]int
+	since       time.Time // of the first wake-up since the last push
+	connections map[*Connection]struct{}
+	streams     sync.WaitGroup
+	request     *discovery.PushRequest
+}
+
+// New makes a server. It must be Run, and registered with a gRPC server.
+func New(o Options) *DiscoveryServer {
+	if o.Mesh == nil {
+		o.Mesh = mesh.DefaultConfig()
+	}
+	if o.MaxDebounce == 0 {
+		o.MaxDebounce = time.Second
+	}
+	if o.MaxPushes == 0 {
+		o.MaxPushes = 2 * processors()
+	}
+	if o.StallTimeout == 0 {
+		o.StallTimeout = 2 * time.Minute
+	}
+	if o.Synced == nil {
+		o.Synced = o.Configs.HasSynced
+	}
+	s := &DiscoveryServer{
+		options: o, logger: o.Logger, memo: memo.New(), rows: newRows(), parents: map[string]string{},
+		wakes: make(chan struct{}, 1), queue: newPushQueue(), slots: make(chan struct{}, o.MaxPushes),
+		reasons: map[string]int{}, connections: map[*Connection]struct{}{},
+	}
+	for _, t := range o.Types {
+		if t.CoverParent {
+			s.parents[t.Generator.TypeURL()] = t.Parent
+		}
+	}
+	s.metrics = newMetrics(o.Registerer, s)
+	o.Worker.AtTaskEnd(s.commit)
+	return s
+}
+
+// Register adds the services of the server to a gRPC server.
+func (s *DiscoveryServer) Register(g grpc.ServiceRegistrar) {
+	discoveryv3.RegisterAggregatedDiscoveryServiceServer(g, s)
+}
+
+// Run publishes changes until ctx ends, and then waits until all streams have
+// ended: stop the gRPC server first, or at the same time.
+func (s *DiscoveryServer) Run(ctx context.Context) error {
+	var dispatcher sync.WaitGroup
+	dispatcher.Go(func() { s.dispatch(ctx) })
+	defer s.streams.Wait()
+	defer s.closeAll()
+	defer dispatcher.Wait()
+	d := debounce{max: s.options.MaxDebounce}
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.wakes:
+		}
+		timer.Reset(time.Until(d.at(time.Now())))
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		}
+		began := time.Now()
+		s.publish()
+		d.pushed(began, time.Since(began))
+	}
+}
+
+// Ready says whether the server has something to serve.
+func (s *DiscoveryServer) Ready() error {
+	if !s.published.Load() {
+		return errors.New("xds: the first configuration is not published yet")
+	}
+	return nil
+}
+
+// because counts a reason to push.
+func (s *DiscoveryServer) because(reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reasons[reason]++
+	if s.since.IsZero() {
+		s.since = time.Now()
+	}
+}
+
+func (s *DiscoveryServer) wake() {
+	s.mu.Lock()
+	if s.since.IsZero() {
+		s.since = time.Now()
+	}
+	s.mu.Unlock()
+	select {
+	case s.wakes <- struct{}{}:
+	default:
+	}
+}
+
+// publish derives the next context from the committed inputs and queues all
+// connections. Where the two do not differ for a proxy, its push finds nothing
+// to do.
+func (s *DiscoveryServer) publish() {
+	in := s.inputs.Load()
+	if in == nil || !s.options.Synced() {
+		return
+	}
+	from := s.context.Load()
+	if from != nil && from.Inputs() == *in {
+		return
+	}
+	to := from.Next(*in)
+	s.mu.Lock()
+	request := mesh.Diff(from, to).Request()
+	request.Reason, request.Start = s.reasons, s.since
+	s.reasons, s.since = map[string]int{}, time.Time{}
+	s.request = request
+	s.context.Store(to)
+	s.published.Store(true)
+	connections := slices.Collect(maps.Keys(s.connections))
+	s.mu.Unlock()
+
+	s.metrics.publishing(request, to.Revision())
+	s.logger.Debug("publishing", "revision", to.Revision(), "full", request.Full,
+		"configs", len(request.ConfigsUpdated), "proxies", len(connections))
+	for _, c := range connections {
+		s.queue.enqueue(c)
+	}
+}
+
+// LastRequest is what the last push was about, nil before the first.
+func (s *DiscoveryServer) LastRequest() *discovery.PushRequest {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.request
+}
+
+// Context is the context published last, nil before the first.
+func (s *DiscoveryServer) Context() *mesh.PushContext { return s.context.Load() }
+
+// dispatch hands queued connections their turn, a bounded number at a time.
+func (s *DiscoveryServer) dispatch(ctx context.Context) {
+	for {
+		c := s.queue.dequeue(ctx)
+		if c == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case s.slots <- struct{}{}:
+		}
+		if !c.takeTurn() {
+			s.endTurn(c)
+		}
+	}
+}
+
+// endTurn gives the turn of a connection back.
+func (s *DiscoveryServer) endTurn(c *Connection) {
+	<-s.slots
+	s.queue.done(c)
+}
+
+func (s *DiscoveryServer) add(c *Connection) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.connections[c] = struct{}{}
+}
+
+func (s *DiscoveryServer) remove(c *Connection) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.connections, c)
+}
+
+// closeAll ends all streams.
+func (s *DiscoveryServer) closeAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.connections {
+		c.cancel(errShutdown)
+	}
+}
+
+// Proxies tells what is known of each connected proxy, by node id.
+func (s *DiscoveryServer) Proxies() []ProxyStatus {
+	s.mu.Lock()
+	var out []ProxyStatus
+	for c := range s.connections {
+		if st := c.status.Load(); st != nil {
+			out = append(out, *st)
+		}
+	}
+	s.mu.Unlock()
+	slices.SortFunc(out, func(a, b ProxyStatus) int { return strings.Compare(a.Node, b.Node) })
+	return out
+}
+
+// streamType is a type as the protocol sees it.
+func (t ResourceType) streamType() stream.Type {
+	st := stream.Type{URL: t.Generator.TypeURL(), Full: t.Full}
+	if e, ok := t.Generator.(generate.Emptier); ok {
+		st.Empty = e.Empty
+	}
+	return st
+}

@@ -1,0 +1,225 @@
+package stream
+
+// Request is what a client said. Names and Version are of the state of the
+// world, Subscribe, Unsubscribe and Initial of delta.
+type Request struct {
+	Names   []string
+	Version string
+
+	Subscribe, Unsubscribe []string
+	Initial                map[string]string
+
+	Nonce string
+	// Rejected is set where the client refuses the response of that nonce, with
+	// its words in Message.
+	Rejected bool
+	Message  string
+}
+
+// Answer says how a request was understood.
+type Answer struct {
+	// First request of the type on the stream.
+	First bool
+	// Acked or Rejected name the response that was answered.
+	Acked    *Mark
+	Rejected *Rejection
+	// Stale: it answered an older response than the last, and what it said of
+	// that was ignored.
+	Stale bool
+}
+
+const wildcardName = "*"
+
+// Request takes what a client said: subscriptions, and how it took a response.
+func (s *Session) Request(q Request) Answer {
+	if !s.started {
+		s.start(q)
+		return Answer{First: true}
+	}
+	var a Answer
+	switch {
+	case s.inflight != nil && q.Nonce == s.inflight.Nonce:
+		a = s.settle(q)
+	case q.Nonce != "" && q.Nonce != s.lastNonce() && s.count > 0,
+		s.variant == StateOfTheWorld && s.inflight != nil:
+		a.Stale = true
+		if s.variant == StateOfTheWorld {
+			return a // the client will say all this again when it has the last response
+		}
+	}
+	if s.variant == Delta {
+		s.subscribe(q.Subscribe)
+		s.unsubscribe(q.Unsubscribe)
+	} else {
+		s.rename(q.Names)
+	}
+	return a
+}
+
+func (s *Session) lastNonce() string {
+	if s.inflight != nil {
+		return s.inflight.Nonce
+	}
+	if s.rejected != nil {
+		return s.rejected.Nonce
+	}
+	return s.acked.Nonce
+}
+
+// settle closes the response under way.
+func (s *Session) settle(q Request) Answer {
+	mark := *s.inflight
+	s.inflight = nil
+	if q.Rejected {
+		s.rejected = &Rejection{Mark: mark, Message: q.Message}
+		return Answer{Rejected: s.rejected}
+	}
+	s.acked, s.rejected = mark, nil
+	return Answer{Acked: &mark}
+}
+
+// start takes the first request of the type on this stream. What the client
+// states that it has, and has as it should be, is not sent.
+func (s *Session) start(q Request) {
+	s.started = true
+	if s.variant == StateOfTheWorld {
+		s.startWorld(q)
+	} else {
+		s.startDelta(q)
+	}
+	for name := range s.owed {
+		if _, exists := s.offered.Get(name); exists && s.wants(name) {
+			s.make(name, false)
+		}
+	}
+	clear(s.owed)
+}
+
+func (s *Session) startWorld(q Request) {
+	s.ask(q.Names)
+	s.wildcard = s.wildcard || (s.typ.Full && len(q.Names) == 0)
+	if !s.wildcard && len(s.names) == 0 {
+		return
+	}
+	// Only where a response is the whole truth does its version tell what the
+	// client has: one that dropped a name and asked for it again states the same
+	// version as one that has it.
+	if s.typ.Full && q.Version != "" && q.Version == s.worldVersion(nil) {
+		s.acked = Mark{Version: q.Version, Revision: s.revision, Nonce: q.Nonce}
+		return
+	}
+	s.owes = true
+	s.dueAll(nil)
+}
+
+func (s *Session) startDelta(q Request) {
+	s.ask(q.Subscribe)
+	s.wildcard = s.wildcard || (s.typ.Full && len(q.Subscribe) == 0)
+	s.owes = s.wildcard && len(q.Initial) == 0
+	s.dueAll(q.Initial)
+	for name := range q.Initial {
+		if _, exists := s.offered.Get(name); !exists && s.wants(name) {
+			delete(s.due, name)
+			s.leaving[name] = nil
+		}
+	}
+	if !s.owes && len(s.due) == 0 {
+		s.acked = Mark{Revision: s.revision}
+	}
+}
+
+func (s *Session) ask(names []string) {
+	for _, name := range names {
+		if name == wildcardName {
+			s.wildcard = true
+		} else {
+			s.names[name] = struct{}{}
+		}
+	}
+}
+
+// dueAll makes due what was asked for and is not stated in its version.
+func (s *Session) dueAll(stated map[string]string) {
+	consider := func(name, version string) {
+		if has, ok := stated[name]; !ok || has != version {
+			s.make(name, !ok)
+		}
+	}
+	if s.wildcard {
+		for name, r := range s.offered.All() {
+			consider(name, r.Version)
+		}
+	}
+	for name := range s.names {
+		if r, ok := s.offered.Get(name); ok {
+			consider(name, r.Version)
+		} else {
+			s.make(name, true)
+		}
+	}
+}
+
+// subscribe adds names in a later delta request: each is answered, also one
+// that the client has.
+func (s *Session) subscribe(names []string) {
+	for _, name := range names {
+		if name == wildcardName {
+			if !s.wildcard {
+				s.wildcard, s.owes = true, true
+				s.dueAll(nil)
+			}
+			continue
+		}
+		s.names[name] = struct{}{}
+		s.make(name, true)
+	}
+}
+
+func (s *Session) unsubscribe(names []string) {
+	for _, name := range names {
+		if name == wildcardName {
+			s.wildcard = false
+			s.forgetUnwanted()
+			continue
+		}
+		delete(s.names, name)
+		if !s.wildcard {
+			delete(s.due, name)
+			delete(s.leaving, name)
+		}
+	}
+}
+
+func (s *Session) forgetUnwanted() {
+	for name := range s.due {
+		if !s.named(name) {
+			delete(s.due, name)
+		}
+	}
+	for name := range s.leaving {
+		if !s.named(name) {
+			delete(s.leaving, name)
+		}
+	}
+}
+
+// rename takes the names of a later request in state of the world, which are
+// all names there are: new ones are answered, the missing forgotten.
+func (s *Session) rename(names []string) {
+	stated := make(map[string]struct{}, len(names))
+	var added []string
+	for _, name := range names {
+		stated[name] = struct{}{}
+		if !s.named(name) && (name != wildcardName || !s.wildcard) {
+			added = append(added, name)
+		}
+	}
+	var missing []string
+	for name := range s.names {
+		if _, ok := stated[name]; !ok {
+			missing = append(missing, name)
+		}
+	}
+	s.unsubscribe(missing)
+	s.subscribe(added)
+}

@@ -1,0 +1,407 @@
+package stream_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+	"pgregory.net/rapid"
+
+	"github.com/portolan-mesh/portolan/xds/resource"
+	"github.com/portolan-mesh/portolan/xds/stream"
+)
+
+func res(t interface{ Fatal(...any) }, name, content string) *resource.Resource {
+	r, err := resource.New(name, wrapperspb.String(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// set makes a Set of "name=content" pairs.
+func set(t interface{ Fatal(...any) }, content map[string]string) resource.Set {
+	var s resource.Set
+	for name, c := range content {
+		s = s.Set(name, res(t, name, c))
+	}
+	return s
+}
+
+func empty(name string) (*resource.Resource, error) {
+	return resource.New(name, wrapperspb.String(""))
+}
+
+var (
+	clusters  = stream.Type{URL: "clusters", Full: true}
+	endpoints = stream.Type{URL: "endpoints", Empty: empty}
+	secrets   = stream.Type{URL: "secrets"}
+)
+
+// names lists what a response carries: "+name" for each resource, "-name" for
+// each that is removed; nil where there is no response.
+func names(r *stream.Response, ok bool) []string {
+	if !ok {
+		return nil
+	}
+	out := []string{}
+	for _, x := range r.Resources {
+		out = append(out, "+"+x.Name)
+	}
+	for _, x := range r.Removed {
+		out = append(out, "-"+x)
+	}
+	return out
+}
+
+func expect(t *testing.T, what string, got []string, want ...string) {
+	t.Helper()
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("%s (-want +got):\n%s", what, d)
+	}
+}
+
+// take sends the next response and acknowledges it.
+func take(t *testing.T, s *stream.Session, removals bool, names ...string) (*stream.Response, bool) {
+	t.Helper()
+	r, ok := s.Next(removals)
+	if ok {
+		if a := s.Request(stream.Request{Nonce: r.Nonce, Version: r.Version, Names: names}); a.Acked == nil {
+			t.Errorf("the response was not acknowledged: %+v", a)
+		}
+	}
+	return r, ok
+}
+
+func TestDeltaFirstRequestGetsAll(t *testing.T) {
+	t.Parallel()
+	s := stream.New(clusters, stream.Delta)
+	s.Offer(set(t, map[string]string{"a": "1", "b": "1"}), 7)
+	expect(t, "before a request", names(s.Next(true)))
+	if a := s.Request(stream.Request{}); !a.First {
+		t.Errorf("not the first: %+v", a)
+	}
+	r, ok := s.Next(false)
+	expect(t, "first", names(r, ok), "+a", "+b")
+	if r.Nonce != "7-1" || r.Revision != 7 {
+		t.Errorf("nonce %q, revision %d", r.Nonce, r.Revision)
+	}
+}
+
+func TestOneResponseInFlight(t *testing.T) {
+	t.Parallel()
+	s := stream.New(clusters, stream.Delta)
+	s.Request(stream.Request{})
+	s.Offer(set(t, map[string]string{"a": "1"}), 1)
+	r, _ := s.Next(true)
+	s.Offer(set(t, map[string]string{"a": "2"}), 2)
+	expect(t, "while one is under way", names(s.Next(true)))
+	if st := s.Status(); st.State != stream.Stale {
+		t.Errorf("state %s", st.State)
+	}
+	s.Request(stream.Request{Nonce: r.Nonce})
+	expect(t, "afterwards", names(take(t, s, true)), "+a")
+	if st := s.Status(); st.State != stream.Synced || st.Revision != 2 || st.Acked.Revision != 2 {
+		t.Errorf("status %+v", st)
+	}
+}
+
+func TestEmptyWorldIsAnswered(t *testing.T) {
+	t.Parallel()
+	for _, v := range []stream.Variant{stream.Delta, stream.StateOfTheWorld} {
+		s := stream.New(clusters, v)
+		s.Request(stream.Request{})
+		got := names(s.Next(false))
+		if got == nil || len(got) != 0 {
+			t.Errorf("%s: %v", v, got)
+		}
+	}
+}
+
+func TestUnknownNameIsAnswered(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name    string
+		typ     stream.Type
+		variant stream.Variant
+		want    []string
+	}{
+		{"delta, removed", secrets, stream.Delta, []string{"-x"}},
+		{"delta, empty", endpoints, stream.Delta, []string{"+x"}},
+		{"world, nothing", secrets, stream.StateOfTheWorld, []string{}},
+		{"world, empty", endpoints, stream.StateOfTheWorld, []string{"+x"}},
+	} {
+		for _, later := range []bool{false, true} {
+			s := stream.New(tc.typ, tc.variant)
+			s.Offer(set(t, map[string]string{"a": "1"}), 1)
+			if later {
+				s.Request(stream.Request{Subscribe: []string{"a"}, Names: []string{"a"}})
+				r, _ := s.Next(false)
+				s.Request(stream.Request{Nonce: r.Nonce, Names: []string{"a", "x"}, Subscribe: []string{"x"}})
+			} else {
+				s.Request(stream.Request{Subscribe: []string{"x"}, Names: []string{"x"}})
+			}
+			got := names(s.Next(false))
+			if d := cmp.Diff(tc.want, got); d != "" {
+				t.Errorf("%s, later %v (-want +got):\n%s", tc.name, later, d)
+			}
+		}
+	}
+}
+
+func TestReconnectSendsOnlyWhatIsLacking(t *testing.T) {
+	t.Parallel()
+	now := set(t, map[string]string{"same": "1", "changed": "2", "new": "1"})
+	stated := map[string]string{"same": now.Value("same").Version, "changed": "old", "gone": "old"}
+	s := stream.New(clusters, stream.Delta)
+	s.Offer(now, 5)
+	s.Request(stream.Request{Subscribe: []string{"*"}, Initial: stated})
+	expect(t, "additions", names(take(t, s, false)), "+changed", "+new")
+	expect(t, "removals", names(take(t, s, true)), "-gone")
+
+	s = stream.New(clusters, stream.Delta)
+	s.Offer(now, 5)
+	all := map[string]string{}
+	for name, r := range now.All() {
+		all[name] = r.Version
+	}
+	s.Request(stream.Request{Subscribe: []string{"*"}, Initial: all})
+	expect(t, "nothing lacking", names(s.Next(true)))
+	if st := s.Status(); st.State != stream.Synced || st.Acked.Revision != 5 {
+		t.Errorf("status %+v", st)
+	}
+}
+
+func TestWorldReconnectWithTheSameVersion(t *testing.T) {
+	t.Parallel()
+	now := set(t, map[string]string{"a": "1", "b": "1"})
+	first := stream.New(clusters, stream.StateOfTheWorld)
+	first.Offer(now, 1)
+	first.Request(stream.Request{})
+	r, _ := take(t, first, true)
+
+	again := stream.New(clusters, stream.StateOfTheWorld)
+	again.Offer(now, 9)
+	again.Request(stream.Request{Version: r.Version})
+	expect(t, "same version", names(again.Next(true)))
+	again.Offer(now.Delete("b"), 10)
+	expect(t, "then a removal", names(take(t, again, true)), "+a")
+
+	other := stream.New(clusters, stream.StateOfTheWorld)
+	other.Offer(now, 9)
+	other.Request(stream.Request{Version: "older"})
+	expect(t, "another version", names(take(t, other, true)), "+a", "+b")
+}
+
+func TestResentParentMakesChildrenDue(t *testing.T) {
+	t.Parallel()
+	for _, v := range []stream.Variant{stream.Delta, stream.StateOfTheWorld} {
+		now := set(t, map[string]string{"a": "1", "b": "1"})
+		s := stream.New(endpoints, v)
+		s.Offer(now, 1)
+		q := stream.Request{Subscribe: []string{"a", "b"}, Names: []string{"a", "b"}}
+		s.Request(q)
+		take(t, s, false, "a", "b")
+		s.Resend([]string{"b", "unknown"})
+		expect(t, v.String(), names(take(t, s, false, "a", "b")), "+b")
+	}
+	// Before the first request, whatever version it states.
+	now := set(t, map[string]string{"a": "1", "b": "1"})
+	s := stream.New(endpoints, stream.Delta)
+	s.Offer(now, 1)
+	s.Resend([]string{"b"})
+	s.Request(stream.Request{Subscribe: []string{"a", "b"}, Initial: map[string]string{
+		"a": now.Value("a").Version, "b": now.Value("b").Version,
+	}})
+	expect(t, "stated, but owed", names(take(t, s, false)), "+b")
+}
+
+func TestSubscribingAgainIsAnswered(t *testing.T) {
+	t.Parallel()
+	s := stream.New(endpoints, stream.Delta)
+	s.Offer(set(t, map[string]string{"a": "1"}), 1)
+	s.Request(stream.Request{Subscribe: []string{"a"}})
+	take(t, s, false)
+	s.Request(stream.Request{Subscribe: []string{"a"}})
+	expect(t, "again", names(take(t, s, false)), "+a")
+	s.Request(stream.Request{Unsubscribe: []string{"a"}})
+	s.Offer(set(t, map[string]string{"a": "2"}), 2)
+	expect(t, "unsubscribed", names(s.Next(true)))
+}
+
+func TestRejectionIsNotSentAgain(t *testing.T) {
+	t.Parallel()
+	for _, v := range []stream.Variant{stream.Delta, stream.StateOfTheWorld} {
+		s := stream.New(clusters, v)
+		s.Request(stream.Request{})
+		s.Offer(set(t, map[string]string{"a": "bad"}), 3)
+		r, _ := s.Next(true)
+		a := s.Request(stream.Request{Nonce: r.Nonce, Rejected: true, Message: "no such filter"})
+		if a.Rejected == nil || a.Rejected.Message != "no such filter" || a.Rejected.Revision != 3 {
+			t.Errorf("%s: answer %+v", v, a)
+		}
+		expect(t, "after a rejection", names(s.Next(true)))
+		if st := s.Status(); st.State != stream.Rejected || st.Revision != 0 {
+			t.Errorf("%s: status %+v", v, st)
+		}
+		s.Offer(set(t, map[string]string{"a": "good"}), 4)
+		expect(t, "the next change", names(take(t, s, true)), "+a")
+		if st := s.Status(); st.State != stream.Synced || st.Revision != 4 || st.Rejection != nil {
+			t.Errorf("%s: status %+v", v, st)
+		}
+	}
+}
+
+func TestStaleNonceIsIgnored(t *testing.T) {
+	t.Parallel()
+	s := stream.New(endpoints, stream.StateOfTheWorld)
+	s.Offer(set(t, map[string]string{"a": "1", "b": "1"}), 1)
+	s.Request(stream.Request{Names: []string{"a"}})
+	first, _ := take(t, s, true, "a")
+	s.Offer(set(t, map[string]string{"a": "2", "b": "1"}), 2)
+	second, _ := s.Next(true)
+	a := s.Request(stream.Request{Names: []string{"a", "b"}, Nonce: first.Nonce})
+	if !a.Stale {
+		t.Errorf("answer %+v", a)
+	}
+	expect(t, "still under way", names(s.Next(true)))
+	s.Request(stream.Request{Names: []string{"a", "b"}, Nonce: second.Nonce})
+	expect(t, "said again with the last nonce", names(take(t, s, true, "a", "b")), "+b")
+}
+
+func TestRemovalsWait(t *testing.T) {
+	t.Parallel()
+	for _, v := range []stream.Variant{stream.Delta, stream.StateOfTheWorld} {
+		s := stream.New(clusters, v)
+		s.Request(stream.Request{})
+		s.Offer(set(t, map[string]string{"a": "1", "b": "1"}), 1)
+		take(t, s, true)
+		s.Offer(set(t, map[string]string{"b": "1", "c": "1"}), 2)
+		if v == stream.Delta {
+			expect(t, "additions first", names(take(t, s, false)), "+c")
+			expect(t, "removals after", names(take(t, s, true)), "-a")
+		} else {
+			expect(t, "additions first", names(take(t, s, false)), "+a", "+b", "+c")
+			expect(t, "removals after", names(take(t, s, true)), "+b", "+c")
+		}
+		expect(t, "then nothing", names(s.Next(true)))
+	}
+}
+
+// client is a model of a client: what it holds after what it was told.
+type client struct {
+	variant stream.Variant
+	full    bool
+	holds   map[string]string
+}
+
+func (c *client) apply(r *stream.Response) {
+	if c.variant == stream.StateOfTheWorld && c.full {
+		c.holds = map[string]string{}
+	}
+	for _, x := range r.Resources {
+		c.holds[x.Name] = x.Version
+	}
+	for _, name := range r.Removed {
+		delete(c.holds, name)
+	}
+}
+
+// TestClientConverges drives a session through random offers, subscriptions,
+// rejections and reconnects, and holds a model client against what was offered.
+func TestClientConverges(t *testing.T) {
+	t.Parallel()
+	all := []string{"a", "b", "c", "d"}
+	for _, v := range []stream.Variant{stream.Delta, stream.StateOfTheWorld} {
+		for _, typ := range []stream.Type{clusters, endpoints} {
+			t.Run(fmt.Sprintf("%s %s", v, typ.URL), func(t *testing.T) {
+				t.Parallel()
+				rapid.Check(t, func(t *rapid.T) { converge(t, v, typ, all) })
+			})
+		}
+	}
+}
+
+func converge(t *rapid.T, v stream.Variant, typ stream.Type, all []string) {
+	c := &client{variant: v, full: typ.Full, holds: map[string]string{}}
+	wanted := map[string]bool{}
+	if !typ.Full {
+		wanted["a"] = true
+	}
+	s := stream.New(typ, v)
+	var offered resource.Set
+	version := ""
+	connect := func() {
+		q := stream.Request{Version: version, Initial: maps.Clone(c.holds)}
+		q.Names = slices.Sorted(maps.Keys(wanted))
+		q.Subscribe = q.Names
+		s = stream.New(typ, v)
+		s.Offer(offered, 1)
+		s.Request(q)
+	}
+	answer := func(removals, reject bool) bool {
+		r, ok := s.Next(removals)
+		if !ok {
+			return false
+		}
+		q := stream.Request{Nonce: r.Nonce, Names: slices.Sorted(maps.Keys(wanted)), Rejected: reject}
+		if !reject {
+			c.apply(r)
+			version = r.Version
+		}
+		q.Version = version
+		s.Request(q)
+		return true
+	}
+	connect()
+	for revision := range rapid.IntRange(1, 30).Draw(t, "steps") {
+		name := rapid.SampledFrom(all).Draw(t, "name")
+		switch rapid.SampledFrom([]string{"set", "set", "delete", "subscribe", "unsubscribe", "send", "reconnect"}).Draw(t, "step") {
+		case "set":
+			offered = offered.Set(name, res(t, name, rapid.SampledFrom([]string{"1", "2"}).Draw(t, "content")))
+			s.Offer(offered, int64(revision))
+		case "delete":
+			offered = offered.Delete(name)
+			s.Offer(offered, int64(revision))
+		case "subscribe", "unsubscribe":
+			if typ.Full || s.InFlight() {
+				continue
+			}
+			if wanted[name] {
+				delete(wanted, name)
+				delete(c.holds, name)
+				s.Request(stream.Request{Unsubscribe: []string{name}, Names: slices.Sorted(maps.Keys(wanted)), Nonce: s.Status().Acked.Nonce})
+			} else {
+				wanted[name] = true
+				s.Request(stream.Request{Subscribe: []string{name}, Names: slices.Sorted(maps.Keys(wanted)), Nonce: s.Status().Acked.Nonce})
+			}
+		case "send":
+			answer(rapid.Bool().Draw(t, "removals"), false)
+		case "reconnect":
+			connect()
+		}
+	}
+	for answer(false, false) || answer(true, false) {
+	}
+	want := map[string]string{}
+	for _, name := range all {
+		r, known := offered.Get(name)
+		switch {
+		case !typ.Full && !wanted[name]:
+		case known:
+			want[name] = r.Version
+		case !typ.Full && c.holds[name] != "":
+			e, _ := empty(name)
+			want[name] = e.Version
+		}
+	}
+	if d := cmp.Diff(want, c.holds); d != "" {
+		t.Fatalf("the client (-want +got):\n%s", d)
+	}
+	if st := s.Status(); st.State != stream.Synced {
+		t.Fatalf("state %+v", st)
+	}
+}
