@@ -1,0 +1,272 @@
+package mesh
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	networking "istio.io/api/networking/v1alpha3"
+	"pgregory.net/rapid"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/storage/labels"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+)
+
+var (
+	testHosts      = []string{"a.shop.example", "b.shop.example", "*.shop.example", "short"}
+	testNamespaces = []string{"shop", "edge", "istio-system"}
+)
+
+// draw makes random inputs step by step.
+type draw struct {
+	t        *rapid.T
+	revision int64
+	configs  pmap.Map[*config.Config]
+	in       Inputs
+}
+
+func (d *draw) one(of []string, label string) string { return rapid.SampledFrom(of).Draw(d.t, label) }
+
+func (d *draw) some(of []string, label string) []string {
+	return rapid.SliceOfNDistinct(rapid.SampledFrom(of), 0, 2, rapid.ID[string]).Draw(d.t, label)
+}
+
+func (d *draw) step() Inputs {
+	switch d.one([]string{"config", "config", "service", "endpoints"}, "what") {
+	case "config":
+		d.config()
+	case "service":
+		d.service()
+	default:
+		d.endpoints()
+	}
+	d.revision++
+	d.in.Configs = cache.NewSnapshot(d.revision, d.configs)
+	return d.in
+}
+
+func (d *draw) config() {
+	c := &config.Config{Meta: config.Meta{
+		Name: d.one([]string{"x", "y"}, "name"), Namespace: d.one(testNamespaces, "namespace"), Domain: DefaultDomain,
+		CreationTimestamp: time.Unix(int64(rapid.IntRange(0, 2).Draw(d.t, "created")), 0),
+	}}
+	exportTo := d.some([]string{".", "*", "shop", "~"}, "exportTo")
+	switch kind := d.one([]string{kindVirtualService, kindDestinationRule, kindGateway, kindSidecar}, "kind"); kind {
+	case kindVirtualService:
+		vs := &networking.VirtualService{
+			Hosts: append(d.some(testHosts, "hosts"), "c.shop.example"), ExportTo: exportTo,
+			Gateways: d.some([]string{"mesh", "x", "edge/y", "./y"}, "gateways"),
+			Http: []*networking.HTTPRoute{{Route: []*networking.HTTPRouteDestination{{
+				Destination: &networking.Destination{Host: d.one(testHosts, "destination")},
+			}}}},
+		}
+		c.Spec = vs
+	case kindDestinationRule:
+		c.Spec = &networking.DestinationRule{Host: d.one(testHosts, "host"), ExportTo: exportTo, Subsets: []*networking.Subset{
+			{Name: d.one([]string{"v1", "v2"}, "subset"), Labels: map[string]string{"v": c.Name}},
+		}}
+	case kindGateway:
+		c.Spec = &networking.Gateway{Selector: map[string]string{"app": c.Name}, Servers: []*networking.Server{
+			{Hosts: []string{"*"}, Port: &networking.Port{Number: 80, Name: "http", Protocol: "HTTP"}},
+		}}
+	case kindSidecar:
+		s := &networking.Sidecar{Egress: []*networking.IstioEgressListener{{Hosts: []string{"./" + d.one(testHosts, "import")}}}}
+		if rapid.Bool().Draw(d.t, "selects") {
+			s.WorkloadSelector = &networking.WorkloadSelector{Labels: map[string]string{"app": "x"}}
+		}
+		c.Spec = s
+	default:
+		panic(kind)
+	}
+	kind := string(c.Spec.ProtoReflect().Descriptor().Name())
+	c.GroupVersionKind = config.GroupVersionKind{Group: networkingGroup, Version: "v1", Kind: kind}
+	if rapid.IntRange(0, 3).Draw(d.t, "delete") == 0 {
+		d.configs = d.configs.Delete(c.Key().Path())
+	} else {
+		d.configs = d.configs.Set(c.Key().Path(), c)
+	}
+}
+
+func (d *draw) service() {
+	h, ns := d.one(testHosts[:2], "service"), d.one(testNamespaces, "namespace")
+	key := ServiceKey(host.Name(h), ns)
+	if rapid.IntRange(0, 3).Draw(d.t, "delete") == 0 {
+		d.in.Services = d.in.Services.Delete(key)
+		return
+	}
+	d.in.Services = d.in.Services.Set(key, NewServiceRow([]*discovery.Service{{
+		Hostname: host.Name(h), Address: discovery.UnspecifiedIP,
+		Ports: []discovery.Port{{
+			Name: "p", Number: rapid.IntRange(80, 81).Draw(d.t, "port"),
+			Protocol: discovery.Protocol(d.one([]string{"HTTP", "TCP"}, "protocol")),
+		}},
+		Attributes: discovery.Attributes{Name: h, Namespace: ns, ExportTo: discovery.Visibility(d.some([]string{"*", "shop"}, "exportTo"))},
+	}}, nil))
+}
+
+func (d *draw) endpoints() {
+	h, ns := d.one(testHosts[:2], "service"), d.one(testNamespaces, "namespace")
+	row := &EndpointRow{Hostname: host.Name(h), Namespace: ns}
+	for _, ip := range d.some([]string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}, "addresses") {
+		row.Endpoints = append(row.Endpoints, &discovery.Endpoint{
+			Address: ip, Port: 80, ServicePortName: "p", Labels: labels.Instance{"app": d.one([]string{"x", "y"}, "app")},
+		})
+	}
+	key := ServiceKey(row.Hostname, ns)
+	if len(row.Endpoints) == 0 {
+		d.in.Endpoints = d.in.Endpoints.Delete(key)
+	} else {
+		d.in.Endpoints = d.in.Endpoints.Set(key, row)
+	}
+}
+
+// dump writes a context down by content, so that two can be compared.
+func dump(p *PushContext) map[string]string {
+	out := map[string]string{}
+	put := func(table, key, value string) { out[table+" "+key] = value }
+	for k, r := range p.hosts.hosts.All() {
+		var names []string
+		for _, s := range r.Services {
+			names = append(names, fmt.Sprintf("%s:%p", s.Namespace, s))
+		}
+		put("hosts", k, fmt.Sprint(names))
+	}
+	for k, g := range p.hosts.ports.All() {
+		for h, use := range g.All() {
+			put("ports", k+" "+h, fmt.Sprint(use))
+		}
+	}
+	for table, m := range map[string]pmap.Map[*RouteRow]{"routes": p.routes.routes, "destinations": p.routes.destinations} {
+		for k, r := range m.All() {
+			var list []string
+			for _, vs := range r.VirtualServices {
+				list = append(list, fmt.Sprintf("%p %v %v %v", vs.Config, vs.Hosts, vs.Gateways, vs.ExportTo))
+			}
+			put(table, k, fmt.Sprint(list))
+		}
+	}
+	for k, g := range p.routes.routeHosts.All() {
+		put("routeHosts", k, fmt.Sprint(slices.Collect(g.Keys())))
+	}
+	for k, r := range p.rules.rules.All() {
+		var list []string
+		for _, rule := range r.Rules {
+			list = append(list, fmt.Sprintf("%s %s %v %v %p", rule.Host, rule.Namespace, rule.ExportTo, rule.Configs, rule.Policy))
+			for _, s := range rule.Subsets {
+				list = append(list, s.GetName(), fmt.Sprint(s.GetLabels()))
+			}
+		}
+		put("rules", k, fmt.Sprint(list))
+	}
+	for k, g := range p.gateways.All() {
+		put("gateways", k, fmt.Sprintf("%p", g.Config))
+	}
+	for k, r := range p.sidecars.All() {
+		var list []string
+		for _, s := range r.Sidecars {
+			list = append(list, fmt.Sprintf("%p", s.Config))
+		}
+		put("sidecars", k, fmt.Sprint(list))
+	}
+	for k, r := range p.instances.All() {
+		var list []string
+		for _, i := range r.Endpoints {
+			list = append(list, fmt.Sprint(i.Service, *i.Endpoint))
+		}
+		put("instances", k, fmt.Sprint(list))
+	}
+	return out
+}
+
+// TestNextEqualsNew: the context that follows a random history change by change,
+// or in leaps, is that which is built from its last inputs.
+func TestNextEqualsNew(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		d := &draw{t: t, in: Inputs{Mesh: DefaultConfig()}}
+		var p *PushContext
+		for range rapid.IntRange(1, 25).Draw(t, "pushes") {
+			for range rapid.IntRange(1, 3).Draw(t, "changes") {
+				d.step()
+			}
+			p = p.Next(d.in)
+			if diff := cmp.Diff(dump(New(d.in)), dump(p)); diff != "" {
+				t.Fatalf("Next differs from New (-new +next):\n%s", diff)
+			}
+		}
+	})
+}
+
+// TestDiffOfEqualContextsIsEmpty: what did not change has no key in the delta.
+func TestDiffOfEqualContextsIsEmpty(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		d := &draw{t: t, in: Inputs{Mesh: DefaultConfig()}}
+		for range rapid.IntRange(1, 20).Draw(t, "changes") {
+			d.step()
+		}
+		p := New(d.in)
+		d.in.Configs = cache.NewSnapshot(d.revision+1, d.configs)
+		next := p.Next(d.in)
+		for key := range Diff(p, next).Keys() {
+			t.Fatalf("%v differs", key)
+		}
+		if r := Diff(p, next).Request(); r.Full || len(r.ConfigsUpdated) > 0 {
+			t.Fatalf("request %+v", r)
+		}
+	})
+}
+
+func TestRequestIsDerived(t *testing.T) {
+	t.Parallel()
+	object := func(kind string, spec proto.Message) *config.Config {
+		return &config.Config{Meta: config.Meta{
+			GroupVersionKind: config.GroupVersionKind{Group: networkingGroup, Version: "v1", Kind: kind},
+			Name:             "x", Namespace: "shop",
+		}, Spec: spec}
+	}
+	service := NewServiceRow([]*discovery.Service{{Hostname: "a.example", Attributes: discovery.Attributes{Namespace: "shop"}}}, nil)
+	endpoints := &EndpointRow{Hostname: "a.example", Namespace: "shop", Endpoints: []*discovery.Endpoint{{Address: "10.0.0.1"}}}
+	rowKey := serviceEntryKey(ServiceKey("a.example", "shop"))
+	with := func(c *config.Config) func(*Inputs) {
+		return func(in *Inputs) {
+			in.Configs = cache.NewSnapshot(2, in.Configs.Configs().Set(c.Key().Path(), c))
+		}
+	}
+	rule := object(kindDestinationRule, &networking.DestinationRule{Host: "a.example"})
+	for _, tc := range []struct {
+		name   string
+		change func(*Inputs)
+		full   bool
+		keys   []config.Key
+	}{
+		{"a config object is a full push naming exactly its key", with(rule), true, []config.Key{rule.Key()}},
+		{"a ServiceEntry object pushes by its rows", with(object(kindServiceEntry, &networking.ServiceEntry{})), false, nil},
+		{"a WorkloadGroup pushes nothing", with(object(kindWorkloadGroup, &networking.WorkloadGroup{})), false, nil},
+		{"a service row is a full push naming its host", func(in *Inputs) {
+			in.Services = in.Services.Set(ServiceKey("a.example", "shop"), service)
+		}, true, []config.Key{rowKey}},
+		{"an endpoint row is endpoints only", func(in *Inputs) {
+			in.Endpoints = in.Endpoints.Set(ServiceKey("a.example", "shop"), endpoints)
+		}, false, []config.Key{rowKey}},
+	} {
+		in := Inputs{Mesh: DefaultConfig(), Configs: cache.NewSnapshot(1, pmap.Map[*config.Config]{})}
+		from := New(in)
+		tc.change(&in)
+		r := Diff(from, from.Next(in)).Request()
+		var keys []config.Key
+		for k := range r.ConfigsUpdated {
+			keys = append(keys, k)
+		}
+		if d := cmp.Diff(tc.keys, keys); d != "" || r.Full != tc.full {
+			t.Errorf("%s: full %v, keys (-want +got):\n%s", tc.name, r.Full, d)
+		}
+	}
+}
