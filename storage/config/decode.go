@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/hashicorp/go-multierror"
 	"google.golang.org/protobuf/proto"
@@ -111,7 +112,7 @@ func Decode(source string, data []byte, resolve Resolver) ([]Document, error) {
 // error is of the same type.
 func FromJSON(data []byte, resolve Resolver) (*Config, error) {
 	var errors *multierror.Error
-	if !json.Valid(data) {
+	if !json.Valid(data) || !utf8.Valid(data) {
 		return nil, multierror.Append(errors, &DecodeError{Message: jsonSyntax(data).Error()})
 	}
 	o := object{keepServerFields: true}

@@ -194,7 +194,10 @@ func (o *object) spec(into proto.Message, raw json.RawMessage) {
 	if len(raw) == 0 || isNull(raw) {
 		return
 	}
-	err := protojson.Unmarshal(raw, into)
+	if protojson.Unmarshal(raw, into) == nil {
+		return
+	}
+	err := protojson.Unmarshal(secondsOnly(into.ProtoReflect().Descriptor(), raw), into)
 	if err == nil {
 		return
 	}

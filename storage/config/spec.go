@@ -69,7 +69,7 @@ func (o *object) field(path string, fd protoreflect.FieldDescriptor, raw json.Ra
 
 // value is one value of a field: of a list or a map one element.
 func (o *object) value(path string, fd protoreflect.FieldDescriptor, raw json.RawMessage) {
-	if md := fd.Message(); md != nil && !strings.HasPrefix(string(md.FullName()), "google.protobuf.") {
+	if md := fd.Message(); md != nil && !isWellKnown(md) {
 		o.message(path, md, raw)
 		return
 	}
@@ -83,7 +83,7 @@ func (o *object) value(path string, fd protoreflect.FieldDescriptor, raw json.Ra
 		parent = fd.ContainingMessage().Parent().(protoreflect.MessageDescriptor)
 		text = fmt.Sprintf("{%q:{%s:%s}}", mapField(fd).JSONName(), mapKey(fd), raw)
 	}
-	if err := protojson.Unmarshal([]byte(text), dynamicpb.NewMessage(parent)); err == nil {
+	if protojson.Unmarshal(secondsOnly(parent, []byte(text)), dynamicpb.NewMessage(parent)) == nil {
 		return
 	}
 	if wanted := wants(fd); wanted == "a string" {
@@ -91,6 +91,11 @@ func (o *object) value(path string, fd protoreflect.FieldDescriptor, raw json.Ra
 	} else {
 		o.fail(path, "must be %s, is %s", wanted, shown(raw))
 	}
+}
+
+// isWellKnown says whether a message has a form of its own in JSON.
+func isWellKnown(md protoreflect.MessageDescriptor) bool {
+	return strings.HasPrefix(string(md.FullName()), "google.protobuf.")
 }
 
 // mapField is the field whose entries fd is the value of.
@@ -122,7 +127,7 @@ func wants(fd protoreflect.FieldDescriptor) string {
 	if md := fd.Message(); md != nil {
 		switch md.Name() {
 		case "Duration":
-			return "a duration in seconds, such as 1.5s"
+			return "a duration such as 1.5s, 100ms or 1h"
 		case "Timestamp":
 			return "a time such as 2026-01-31T12:00:00Z"
 		case "Struct":

@@ -8,6 +8,7 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	yamlv2 "go.yaml.in/yaml/v2"
 	"sigs.k8s.io/yaml"
@@ -97,6 +98,9 @@ func (c chunk) objects() []chunk {
 // toJSON is the document as JSON. Its errors name the lines of the file.
 func (c chunk) toJSON() (json.RawMessage, error) {
 	if c.json {
+		if !utf8.Valid(c.text) {
+			return nil, jsonSyntax(c.text)
+		}
 		var o object
 		o.duplicates(c.text)
 		if len(o.faults) > 0 {
@@ -150,6 +154,7 @@ func yamlError(err error) error {
 	return fmt.Errorf("not valid YAML: %s", strings.Join(lines, "; "))
 }
 
+// jsonSyntax says why text is not JSON.
 func jsonSyntax(data []byte) error {
 	var ignored json.RawMessage
 	err := json.Unmarshal(data, &ignored)
@@ -157,5 +162,5 @@ func jsonSyntax(data []byte) error {
 	if errors.As(err, &syntax) {
 		return fmt.Errorf("not valid JSON: %w (at byte %d)", err, syntax.Offset)
 	}
-	return fmt.Errorf("not valid JSON: %w", err)
+	return errors.New("not valid JSON: the text is not in UTF-8")
 }

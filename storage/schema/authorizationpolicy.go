@@ -13,4 +13,19 @@ func authorizationPolicy() *Schema {
 	}.schema()
 }
 
-func checkAuthorizationPolicy(checker, *security.AuthorizationPolicy) {}
+func checkAuthorizationPolicy(c checker, p *security.AuthorizationPolicy) {
+	c.at("selector", "matchLabels").labels(p.GetSelector().GetMatchLabels())
+	if p.Selector != nil && (p.TargetRef != nil || len(p.TargetRefs) > 0) {
+		c.at("selector").fail("excludes targetRefs: set one of the two")
+	}
+	custom := p.Action == security.AuthorizationPolicy_CUSTOM
+	switch {
+	case custom && p.GetProvider().GetName() == "":
+		c.at("provider", "name").fail("is missing: action CUSTOM asks a provider")
+	case !custom && p.GetProvider() != nil:
+		c.at("provider").fail("goes with action CUSTOM only, the action is %s", p.Action)
+	}
+	if p.Rules == nil && (custom || p.Action == security.AuthorizationPolicy_DENY) {
+		c.at("rules").fail("is missing, so that %s never happens: write rules: [{}] for every request", p.Action)
+	}
+}

@@ -2,9 +2,12 @@ package schema
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/go-multierror"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
 // report collects what is found in one object.
@@ -22,9 +25,9 @@ type checker struct {
 	path   string
 }
 
-// at descends to a field of a mapping.
-func (c checker) at(field string) checker {
-	return checker{c.report, c.path + "." + field}
+// at descends to a field of a mapping, and on through fields of fields.
+func (c checker) at(fields ...string) checker {
+	return checker{c.report, c.path + "." + strings.Join(fields, ".")}
 }
 
 // index descends to an element of a list.
@@ -59,6 +62,36 @@ func each[T any](c checker, list []T, check func(checker, T)) {
 	for i, v := range list {
 		check(c.index(i), v)
 	}
+}
+
+// unique reports elements of a list whose keys are equal, at the field that is
+// the key; the zero key is no key.
+func unique[T any, K comparable](c checker, list []T, key func(T) K, field ...string) {
+	var none K
+	seen := map[K]string{}
+	for i, v := range list {
+		at, k := c.index(i), key(v)
+		if len(field) > 0 {
+			at = at.at(field...)
+		}
+		if first, ok := seen[k]; ok {
+			at.fail("%q is set twice, also at %s", fmt.Sprint(k), first)
+		} else if k != none {
+			seen[k] = at.path
+		}
+	}
+}
+
+func itself(s string) string { return s }
+
+// anySet says whether a field of a message is set, other than those named.
+func anySet(m proto.Message, except ...string) bool {
+	set := false
+	m.ProtoReflect().Range(func(fd protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
+		set = !slices.Contains(except, fd.JSONName())
+		return !set
+	})
+	return set
 }
 
 func lower(s string) string { return strings.ToLower(s) }

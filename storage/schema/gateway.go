@@ -1,6 +1,8 @@
 package schema
 
 import (
+	"slices"
+
 	networking "istio.io/api/networking/v1alpha3"
 )
 
@@ -8,11 +10,75 @@ func gateway() *Schema {
 	return definition[*networking.Gateway]{
 		kind: Gateway, plural: "gateways", shortName: "gw",
 		newSpec: func() *networking.Gateway { return &networking.Gateway{} },
-		served:  gatewayServed(),
-		check:   checkGateway,
+		// What is served of a server depends on its protocol: checkServer.
+		served: serve("selector", "servers"),
+		check:  checkGateway,
 	}.schema()
 }
 
-func gatewayServed() fields { return nil }
+func serverServed() fields {
+	// Of tls only httpsRedirect is served; checkPlaintext refuses the rest.
+	return serve("bind", "hosts", "name", "tls").
+		with("port", serve("number", "name", "protocol").refuse("targetPort", "is no longer a field of gateways: leave it out"))
+}
 
-func checkGateway(checker, *networking.Gateway) {}
+func checkGateway(c checker, g *networking.Gateway) {
+	c.at("selector").labels(g.Selector)
+	if len(g.Servers) == 0 {
+		c.at("servers").fail("is missing: a gateway needs at least one server")
+	}
+	each(c.at("servers"), g.Servers, checkServer)
+	unique(c.at("servers"), g.Servers, func(s *networking.Server) string { return s.GetPort().GetName() }, "port", "name")
+}
+
+func checkServer(c checker, s *networking.Server) {
+	if s.GetPort() == nil {
+		c.at("port").fail("is missing: number, name and protocol")
+		return
+	}
+	checkServerPort(c.at("port"), s.Port)
+	c.at("bind").bind(s.Bind)
+	if len(s.Hosts) == 0 {
+		c.at("hosts").fail(`is missing: name at least one host, "*" for all`)
+	}
+	each(c.at("hosts"), s.Hosts, func(c checker, host string) { c.namespacedHost(host, "*", ".") })
+	unique(c.at("hosts"), s.Hosts, itself)
+	switch p := lower(s.Port.Protocol); p {
+	case protocolHTTP, protocolHTTP2, protocolGRPC, "grpc-web":
+		checkPlaintext(c.at("tls"), s.Tls)
+		c.unserved(s.ProtoReflect(), serverServed())
+	case protocolHTTPS, protocolTLS:
+		if s.Tls == nil {
+			c.at("tls").fail("is missing: protocol %s needs it", s.Port.Protocol)
+		}
+		c.serverNotServed(s.Port)
+	default:
+		if slices.Contains(protocols(), p) {
+			c.serverNotServed(s.Port)
+		}
+	}
+}
+
+func (c checker) serverNotServed(p *networking.Port) {
+	c.warn("is a server of protocol %s on port %d, which is not served yet and has no effect", p.Protocol, p.Number)
+}
+
+func checkServerPort(c checker, p *networking.Port) {
+	c.at("number").port(p.Number)
+	if p.Name == "" {
+		c.at("name").fail("is missing: every port has a name of its own")
+	} else {
+		c.at("name").dnsLabel(lower(p.Name))
+	}
+	if p.Protocol == "" {
+		c.at("protocol").fail("is missing: HTTP, for instance")
+	}
+	c.at("protocol").protocol(p.Protocol)
+}
+
+// checkPlaintext refuses certificates that would not be used.
+func checkPlaintext(c checker, t *networking.ServerTLSSettings) {
+	if t != nil && anySet(t, "httpsRedirect") {
+		c.fail("certificates and modes need protocol HTTPS or TLS: a plaintext port takes httpsRedirect only")
+	}
+}

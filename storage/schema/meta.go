@@ -46,6 +46,7 @@ func (r *report) meta(c *config.Config, clusterScoped bool) {
 // syntax reports what a check of apimachinery finds.
 func (c checker) syntax(value string, check func(string) []string) {
 	for _, message := range check(value) {
+		message, _, _ = strings.Cut(message, " (e.g.") // an example and a regular expression
 		c.fail("%q is not valid: %s", value, message)
 	}
 }

@@ -1,6 +1,10 @@
 package schema
 
 import (
+	"maps"
+	"slices"
+	"strconv"
+
 	security "istio.io/api/security/v1beta1"
 )
 
@@ -13,4 +17,12 @@ func peerAuthentication() *Schema {
 	}.schema()
 }
 
-func checkPeerAuthentication(checker, *security.PeerAuthentication) {}
+func checkPeerAuthentication(c checker, p *security.PeerAuthentication) {
+	c.at("selector", "matchLabels").labels(p.GetSelector().GetMatchLabels())
+	if len(p.PortLevelMtls) > 0 && len(p.GetSelector().GetMatchLabels()) == 0 {
+		c.at("portLevelMtls").fail("needs a selector: ports are those of workloads")
+	}
+	for _, port := range slices.Sorted(maps.Keys(p.PortLevelMtls)) {
+		c.at("portLevelMtls").key(strconv.FormatUint(uint64(port), 10)).port(port)
+	}
+}

@@ -11,7 +11,8 @@ import (
 type fields map[string]field
 
 // field is a served field. Where fields is nil, all that it holds is served. A
-// refused field may not be set: to ignore it would be dangerous.
+// refused field may not be set, as to ignore it would be dangerous; refused says
+// so to users.
 type field struct {
 	fields  fields
 	refused string
@@ -32,7 +33,7 @@ func (f fields) with(name string, of fields) fields {
 	return f
 }
 
-// refuse adds a field that may not be set yet, and says what follows from that.
+// refuse adds a field that may not be set, and says why.
 func (f fields) refuse(name, why string) fields {
 	f[name] = field{refused: why}
 	return f
@@ -51,7 +52,7 @@ func (c checker) unserved(m protoreflect.Message, served fields) {
 		case !ok:
 			at.warn("is not served yet and has no effect")
 		case f.refused != "":
-			at.fail("is not served yet: %s", f.refused)
+			at.fail("%s", f.refused)
 		case f.fields != nil:
 			at.unservedOf(fd, m.Get(fd), f.fields)
 		}

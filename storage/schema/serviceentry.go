@@ -1,6 +1,12 @@
 package schema
 
 import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
 	networking "istio.io/api/networking/v1alpha3"
 )
 
@@ -13,6 +19,150 @@ func serviceEntry() *Schema {
 	}.schema()
 }
 
-func serviceEntryServed() fields { return nil }
+func serviceEntryServed() fields {
+	return serve("hosts", "addresses", "location", "resolution", "exportTo").
+		with("ports", serve("number", "name", "protocol", "targetPort")).
+		with("endpoints", workloadEntryServed()).
+		with("workloadSelector", serve("labels"))
+}
 
-func checkServiceEntry(checker, *networking.ServiceEntry) {}
+func checkServiceEntry(c checker, s *networking.ServiceEntry) {
+	checkServiceHosts(c.at("hosts"), s)
+	checkAddresses(c.at("addresses"), s)
+	checkServicePorts(c.at("ports"), s)
+	checkResolution(c, s)
+	each(c.at("endpoints"), s.Endpoints, func(c checker, w *networking.WorkloadEntry) { checkEndpoint(c, s, w) })
+	if s.WorkloadSelector != nil && len(s.Endpoints) > 0 {
+		c.at("workloadSelector").fail("excludes endpoints: set one of the two")
+	}
+	c.at("workloadSelector").selector(s.WorkloadSelector)
+	c.at("exportTo").exportTo(s.ExportTo)
+}
+
+func checkServiceHosts(c checker, s *networking.ServiceEntry) {
+	if len(s.Hosts) == 0 {
+		c.fail("is missing: name at least one host")
+	}
+	each(c, s.Hosts, func(c checker, host string) {
+		if host == "*" {
+			c.fail(`"*" alone stands for every host: name a domain, as in "*.example.com"`)
+			return
+		}
+		c.failIf(hostPattern(host))
+	})
+	unique(c, s.Hosts, itself)
+}
+
+func checkAddresses(c checker, s *networking.ServiceEntry) {
+	wide := s.Resolution == networking.ServiceEntry_NONE || s.Resolution == networking.ServiceEntry_STATIC
+	each(c, s.Addresses, func(c checker, address string) {
+		if isIP(address) {
+			return
+		}
+		if _, err := netip.ParsePrefix(address); err != nil {
+			c.fail("must be an IP address or a CIDR range, is %q", address)
+		} else if !wide {
+			c.fail("a range needs resolution NONE or STATIC: with %s name single addresses", s.Resolution)
+		}
+	})
+}
+
+func checkServicePorts(c checker, s *networking.ServiceEntry) {
+	if len(s.Ports) == 0 {
+		c.warn("is empty: no traffic can reach this service")
+	}
+	each(c, s.Ports, func(c checker, p *networking.ServicePort) {
+		c.at("name").dnsLabel(lower(p.GetName()))
+		c.at("number").port(p.GetNumber())
+		c.at("targetPort").optionalPort(p.GetTargetPort())
+		checkServiceProtocol(c.at("protocol"), s, p.GetProtocol())
+	})
+	unique(c, s.Ports, (*networking.ServicePort).GetName, "name")
+	unique(c, s.Ports, (*networking.ServicePort).GetNumber, "number")
+}
+
+func checkServiceProtocol(c checker, s *networking.ServiceEntry, protocol string) {
+	c.protocol(protocol)
+	switch lower(protocol) {
+	case "":
+		c.warn("is missing: detection is not served yet, the port is plain TCP")
+	case protocolUDP, protocolHTTPProxy:
+		c.warn("%s is not served yet: the port has no effect", protocol)
+	case protocolTCP:
+		if len(s.Addresses) == 0 {
+			c.warn("is TCP and the service has no addresses: nothing but the port number tells its connections from others")
+		}
+	}
+}
+
+// checkResolution checks what the ways to find endpoints ask of the rest.
+func checkResolution(c checker, s *networking.ServiceEntry) {
+	switch s.Resolution {
+	case networking.ServiceEntry_NONE:
+		if len(s.Endpoints) > 0 {
+			c.at("endpoints").fail("resolution NONE goes where the caller goes: leave endpoints out, or use STATIC or DNS")
+		}
+		if s.WorkloadSelector != nil {
+			c.at("workloadSelector").warn("has no effect with resolution NONE")
+		}
+	case networking.ServiceEntry_STATIC:
+		if len(s.Endpoints) == 0 && s.WorkloadSelector == nil {
+			c.at("endpoints").warn("is empty and there is no workloadSelector: the service has nowhere to go")
+		}
+	case networking.ServiceEntry_DNS, networking.ServiceEntry_DNS_ROUND_ROBIN:
+		checkDNS(c, s)
+	default:
+		c.at("resolution").fail("%s is not served yet: use STATIC, DNS, DNS_ROUND_ROBIN or NONE", s.Resolution)
+	}
+}
+
+func checkDNS(c checker, s *networking.ServiceEntry) {
+	if len(s.Endpoints) == 0 && s.WorkloadSelector == nil {
+		each(c.at("hosts"), s.Hosts, func(c checker, host string) {
+			if isWildcard(host) {
+				c.fail("%q cannot be looked up: resolution %s needs endpoints, or a host name without a wildcard", host, s.Resolution)
+			}
+		})
+	}
+	if s.Resolution == networking.ServiceEntry_DNS_ROUND_ROBIN && len(s.Endpoints) > 1 {
+		c.at("endpoints").fail("resolution DNS_ROUND_ROBIN takes one endpoint at most, there are %d", len(s.Endpoints))
+	}
+}
+
+func checkEndpoint(c checker, s *networking.ServiceEntry, w *networking.WorkloadEntry) {
+	if w == nil {
+		c.fail("is empty")
+		return
+	}
+	checkWorkloadEntry(c, w)
+	unix := strings.HasPrefix(w.Address, unixScheme)
+	switch s.Resolution {
+	case networking.ServiceEntry_STATIC:
+		if w.Address != "" && !unix && !isIP(w.Address) {
+			c.at("address").fail("resolution STATIC needs an IP address or a Unix socket, is %q: use DNS for host names", w.Address)
+		}
+	case networking.ServiceEntry_DNS, networking.ServiceEntry_DNS_ROUND_ROBIN:
+		if unix {
+			c.at("address").fail("resolution %s needs a host name or an IP address, is %q", s.Resolution, w.Address)
+		}
+	}
+	if unix && len(s.Ports) != 1 {
+		c.at("address").fail("a Unix socket serves one port, the service has %d", len(s.Ports))
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.Ports)) {
+		if !slices.ContainsFunc(s.Ports, func(p *networking.ServicePort) bool { return p.GetName() == name }) {
+			c.at("ports").key(name).fail("the service has no port of that name: it has %s", portNames(s.Ports))
+		}
+	}
+}
+
+func portNames(ports []*networking.ServicePort) string {
+	if len(ports) == 0 {
+		return "none"
+	}
+	names := make([]string, len(ports))
+	for i, p := range ports {
+		names[i] = fmt.Sprintf("%q", p.GetName())
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,8 +1,16 @@
 package schema
 
 import (
+	"slices"
+	"strings"
+
 	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/storage/host"
 )
+
+// meshGateway stands for all sidecars among the gateways of a VirtualService.
+const meshGateway = "mesh"
 
 func virtualService() *Schema {
 	return definition[*networking.VirtualService]{
@@ -13,6 +21,175 @@ func virtualService() *Schema {
 	}.schema()
 }
 
-func virtualServiceServed() fields { return nil }
+func virtualServiceServed() fields {
+	match := serve("name", "uri", "scheme", "method", "authority", "headers", "withoutHeaders", "queryParams",
+		"ignoreUriCase", "port", "gateways", "sourceLabels", "sourceNamespace")
+	destination := serve("weight", "headers").with("destination", serve("host", "subset", "port"))
+	return serve("hosts", "gateways", "exportTo").
+		with("http", serve("name", "redirect", "directResponse", "rewrite", "timeout", "retries", "headers").
+			with("match", match).with("route", destination))
+}
 
-func checkVirtualService(checker, *networking.VirtualService) {}
+func checkVirtualService(c checker, v *networking.VirtualService) {
+	checkHosts(c.at("hosts"), v)
+	each(c.at("gateways"), v.Gateways, checkGatewayName)
+	unique(c.at("gateways"), v.Gateways, itself)
+	c.at("exportTo").exportTo(v.ExportTo)
+	if len(v.Http) == 0 && len(v.Tcp) == 0 && len(v.Tls) == 0 {
+		c.at("http").fail("is missing: a VirtualService needs at least one route")
+	}
+	each(c.at("http"), v.Http, func(c checker, r *networking.HTTPRoute) { checkHTTPRoute(c, v, r) })
+	checkReachable(c.at("http"), v.Http)
+}
+
+// isDelegate says whether a VirtualService has no hosts of its own.
+func isDelegate(v *networking.VirtualService) bool { return len(v.Hosts) == 0 }
+
+func checkHosts(c checker, v *networking.VirtualService) {
+	if isDelegate(v) {
+		checkDelegate(c, v)
+		return
+	}
+	sidecars := len(v.Gateways) == 0 || slices.Contains(v.Gateways, meshGateway)
+	var earlier []string
+	each(c, v.Hosts, func(c checker, h string) {
+		err := hostPattern(h)
+		switch {
+		case h == "*" && sidecars:
+			c.fail(`"*" cannot be routed by sidecars: name hosts, or gateways without "mesh"`)
+		case err != nil && !isIP(h):
+			c.failIf(err)
+		default:
+			c.shortName(h)
+			c.distinct(h, earlier)
+			earlier = append(earlier, h)
+		}
+	})
+}
+
+// distinct reports a host that overlaps with an earlier one.
+func (c checker) distinct(h string, earlier []string) {
+	for _, e := range earlier {
+		if host.Name(lower(h)).Matches(host.Name(lower(e))) {
+			c.fail("%q overlaps with %q: the hosts of one VirtualService are distinct", h, e)
+			return
+		}
+	}
+}
+
+func checkDelegate(c checker, v *networking.VirtualService) {
+	if len(v.Gateways) > 0 || len(v.Tcp) > 0 || len(v.Tls) > 0 || len(v.Http) == 0 {
+		c.fail("is missing: only a delegate has no hosts, and it has http routes but no gateways, tcp or tls")
+		return
+	}
+	c.warn("is missing, which makes this a delegate: delegates are not served yet, it has no effect")
+}
+
+// checkGatewayName checks "mesh", "name", "namespace/name", "./name" and the
+// old form name.namespace.svc.domain.
+func checkGatewayName(c checker, name string) {
+	namespace, rest, ok := strings.Cut(name, "/")
+	if !ok {
+		c.failIf(hostName(name))
+		return
+	}
+	if namespace != "." {
+		c.dnsLabel(namespace)
+	}
+	c.failIf(hostName(rest))
+}
+
+func checkHTTPRoute(c checker, v *networking.VirtualService, r *networking.HTTPRoute) {
+	checkAction(c, v, r)
+	each(c.at("match"), r.GetMatch(), checkHTTPMatch)
+	checkDestinations(c.at("route"), r.GetRoute())
+	checkRedirect(c.at("redirect"), r)
+	checkDirectResponse(c.at("directResponse"), r.GetDirectResponse())
+	checkRewrite(c, r)
+	c.at("timeout").duration(r.GetTimeout())
+	checkRetries(c.at("retries"), r.GetRetries())
+	c.at("headers").headers(r.GetHeaders())
+}
+
+// checkAction checks that a route does one thing.
+func checkAction(c checker, v *networking.VirtualService, r *networking.HTTPRoute) {
+	var set []string
+	if len(r.GetRoute()) > 0 {
+		set = append(set, "route")
+	}
+	if r.GetRedirect() != nil {
+		set = append(set, "redirect")
+	}
+	if r.GetDirectResponse() != nil {
+		set = append(set, "directResponse")
+	}
+	if r.GetDelegate() != nil {
+		set = append(set, "delegate")
+		if isDelegate(v) {
+			c.at("delegate").fail("a delegate cannot delegate: leave it out")
+		}
+	}
+	switch {
+	case len(set) == 0:
+		c.fail("does nothing: set one of route, redirect, directResponse")
+	case len(set) > 1:
+		c.fail("has %s: set one of them", strings.Join(set, " and "))
+	case set[0] != "route" && r.GetRewrite() != nil:
+		c.at("rewrite").fail("has nothing to rewrite: it goes with route, not with %s", set[0])
+	case set[0] == "redirect" && r.GetFault() != nil:
+		c.at("fault").fail("does not go with redirect")
+	}
+}
+
+func checkDestinations(c checker, destinations []*networking.HTTPRouteDestination) {
+	total := int64(0)
+	each(c, destinations, func(c checker, d *networking.HTTPRouteDestination) {
+		checkDestination(c.at("destination"), d.GetDestination())
+		c.at("weight").notNegative(d.GetWeight())
+		c.at("headers").headers(d.GetHeaders())
+		total += int64(d.GetWeight())
+	})
+	if len(destinations) < 2 {
+		return
+	}
+	const maxTotal = 1<<32 - 1 // Envoy's limit
+	if total == 0 {
+		c.fail("has only weights of 0: give at least one destination a share")
+	}
+	if total > maxTotal {
+		c.fail("has weights that add up to %d: %d is the limit", total, maxTotal)
+	}
+}
+
+func checkDestination(c checker, d *networking.Destination) {
+	switch h := d.GetHost(); {
+	case h == "*":
+		c.at("host").fail(`"*" is no destination: name a host`)
+	case !isIP(h):
+		c.at("host").failIf(hostPattern(h))
+		c.at("host").shortName(h)
+	}
+	if d.GetSubset() != "" {
+		c.at("subset").dnsLabel(lower(d.GetSubset()))
+	}
+	if d.GetPort() != nil {
+		c.at("port", "number").port(d.GetPort().GetNumber())
+	}
+}
+
+// checkReachable warns of routes behind one that takes every request.
+func checkReachable(c checker, routes []*networking.HTTPRoute) {
+	for i, r := range routes {
+		if r.GetDelegate() == nil && takesAll(r) && i < len(routes)-1 {
+			c.index(i+1).warn("and what follows are never used: %s takes every request", c.index(i).path)
+			return
+		}
+	}
+}
+
+func takesAll(r *networking.HTTPRoute) bool {
+	return len(r.GetMatch()) == 0 || slices.ContainsFunc(r.GetMatch(), func(m *networking.HTTPMatchRequest) bool {
+		anyPath := m.GetUri() == nil || m.GetUri().GetPrefix() == "/" || m.GetUri().GetRegex() == ".*"
+		return anyPath && (m == nil || !anySet(m, "name", "uri", "ignoreUriCase", "statPrefix"))
+	})
+}

@@ -1,8 +1,15 @@
 package schema
 
 import (
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
 	networking "istio.io/api/networking/v1alpha3"
 )
+
+const unixScheme = "unix://"
 
 func workloadEntry() *Schema {
 	return definition[*networking.WorkloadEntry]{
@@ -13,6 +20,47 @@ func workloadEntry() *Schema {
 	}.schema()
 }
 
-func workloadEntryServed() fields { return nil }
+func workloadEntryServed() fields {
+	return serve("address", "ports", "labels", "network", "locality", "weight", "serviceAccount")
+}
 
-func checkWorkloadEntry(checker, *networking.WorkloadEntry) {}
+func checkWorkloadEntry(c checker, w *networking.WorkloadEntry) {
+	switch {
+	case w.Address != "":
+	case w.Network != "":
+		c.at("address").warn("is missing: gateways between networks are not served yet, so nothing can reach this workload")
+	default:
+		c.at("address").fail("is missing: an IP address, a host name, or unix:// and the path of a socket")
+	}
+	checkWorkload(c, w)
+}
+
+// checkWorkload checks what a WorkloadEntry, an endpoint of a ServiceEntry and
+// the template of a WorkloadGroup, which has no address, have alike.
+func checkWorkload(c checker, w *networking.WorkloadEntry) {
+	at := c.at("address")
+	if socket, ok := strings.CutPrefix(w.Address, unixScheme); ok {
+		if len(w.Ports) > 0 {
+			c.at("ports").fail("a Unix socket has no ports: leave them out")
+		}
+		switch {
+		case !path.IsAbs(socket) && !strings.HasPrefix(socket, "@"):
+			at.fail("must be %s and an absolute path, is %q", unixScheme, w.Address)
+		case strings.HasSuffix(socket, "/"):
+			at.fail("must be a socket, %q is a directory", w.Address)
+		}
+	} else if w.Address != "" && !isIP(w.Address) && hostName(w.Address) != nil {
+		at.fail("%q is neither an IP address nor a host name", w.Address)
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.Ports)) {
+		c.at("ports").key(name).dnsLabel(lower(name))
+		c.at("ports").key(name).port(w.Ports[name])
+	}
+	c.at("labels").labels(w.Labels)
+	if strings.Contains(w.Locality, "*") || strings.Count(w.Locality, "/") > 2 {
+		c.at("locality").fail("must be region/zone/subzone without wildcards, is %q", w.Locality)
+	}
+	if len(w.ServiceAccount) > 253 {
+		c.at("serviceAccount").fail("is longer than 253 bytes")
+	}
+}

@@ -1,0 +1,90 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+const durationName = "google.protobuf.Duration"
+
+// secondsOnly rewrites the durations of a message's JSON, which Istio takes in
+// any unit (25ms, 1h30m), in the seconds that protojson takes. What does not
+// fit the message it leaves as it is.
+func secondsOnly(md protoreflect.MessageDescriptor, raw json.RawMessage) json.RawMessage {
+	var value any
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	if decoder.Decode(&value) != nil {
+		return raw
+	}
+	rewritten, err := json.Marshal(secondsOf(md, value))
+	if err != nil {
+		return raw
+	}
+	return rewritten
+}
+
+// secondsOf rewrites one value whose type is md.
+func secondsOf(md protoreflect.MessageDescriptor, value any) any {
+	if md.FullName() == durationName {
+		if text, ok := value.(string); ok {
+			return seconds(text)
+		}
+		return value
+	}
+	members, ok := value.(map[string]any)
+	if !ok {
+		return value
+	}
+	for name, member := range members {
+		fd := fieldByName(md, name)
+		if fd == nil || fd.Message() == nil || isWellKnown(fd.Message()) && fd.Message().FullName() != durationName {
+			continue
+		}
+		members[name] = secondsOfField(fd, member)
+	}
+	return members
+}
+
+func secondsOfField(fd protoreflect.FieldDescriptor, value any) any {
+	switch of := value.(type) {
+	case []any:
+		for i := range of {
+			of[i] = secondsOf(fd.Message(), of[i])
+		}
+		return of
+	case map[string]any:
+		if !fd.IsMap() {
+			return secondsOf(fd.Message(), of)
+		}
+		if fd.MapValue().Message() != nil {
+			for key := range of {
+				of[key] = secondsOf(fd.MapValue().Message(), of[key])
+			}
+		}
+		return of
+	}
+	return secondsOf(fd.Message(), value)
+}
+
+// seconds is a duration as protojson writes it; what is none stays as it is.
+func seconds(text string) string {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return text
+	}
+	quoted, err := protojson.Marshal(durationpb.New(d))
+	if err != nil {
+		return text
+	}
+	var out string
+	if json.Unmarshal(quoted, &out) != nil {
+		return text
+	}
+	return out
+}

@@ -1,0 +1,149 @@
+package schema
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	networking "istio.io/api/networking/v1alpha3"
+)
+
+func checkHTTPMatch(c checker, m *networking.HTTPMatchRequest) {
+	c.at("uri").wholeMatch(m.GetUri())
+	c.at("scheme").wholeMatch(m.GetScheme())
+	c.at("method").wholeMatch(m.GetMethod())
+	c.at("authority").wholeMatch(m.GetAuthority())
+	c.at("headers").matches(m.GetHeaders(), checker.matchedHeader)
+	c.at("withoutHeaders").matches(m.GetWithoutHeaders(), checker.matchedHeader)
+	c.at("queryParams").matches(m.GetQueryParams(), func(c checker, name string) {
+		if name == "" {
+			c.fail("needs the name of a parameter")
+		}
+	})
+	c.at("port").optionalPort(m.GetPort())
+	c.at("sourceLabels").labels(m.GetSourceLabels())
+	each(c.at("gateways"), m.GetGateways(), checkGatewayName)
+	if m.GetSourceNamespace() != "" {
+		c.at("sourceNamespace").dnsLabel(m.GetSourceNamespace())
+	}
+}
+
+func checkRedirect(c checker, route *networking.HTTPRoute) {
+	r := route.GetRedirect()
+	if r == nil {
+		return
+	}
+	if !anySet(r, "redirectCode") {
+		c.fail("leads back to where it came from: set uri, prefixRewrite, authority, scheme or a port")
+	}
+	if code := r.RedirectCode; code != 0 && !slices.Contains([]uint32{301, 302, 303, 307, 308}, code) {
+		c.at("redirectCode").fail("must be one of 301, 302, 303, 307, 308, is %d", code)
+	}
+	c.at("scheme").oneOf(r.Scheme, "http", "https")
+	if port, ok := r.RedirectPort.(*networking.HTTPRedirect_Port); ok {
+		c.at("port").port(port.Port)
+	}
+	if r.PrefixRewrite == "" {
+		return
+	}
+	if r.Uri != "" {
+		c.at("prefixRewrite").fail("excludes uri: set one of the two")
+	}
+	if len(route.Match) == 0 || slices.ContainsFunc(route.Match, func(m *networking.HTTPMatchRequest) bool {
+		return m.GetUri().GetPrefix() == ""
+	}) {
+		c.at("prefixRewrite").fail("needs a uri prefix in every match of the route")
+	}
+}
+
+func checkDirectResponse(c checker, r *networking.HTTPDirectResponse) {
+	if r == nil {
+		return
+	}
+	if r.Status < 200 || r.Status > 599 {
+		c.at("status").fail("must be from 200 to 599, is %d", r.Status)
+	}
+	const limit = 1 << 20
+	if size := len(r.GetBody().GetString_()) + len(r.GetBody().GetBytes()); size > limit {
+		c.at("body").fail("has %d bytes: %d is the limit", size, limit)
+	}
+}
+
+func checkRewrite(c checker, route *networking.HTTPRoute) {
+	r := route.GetRewrite()
+	at := c.at("rewrite")
+	if r != nil && !anySet(r) {
+		at.fail("is empty: set uri, authority or uriRegexRewrite")
+	}
+	if regex := r.GetUriRegexRewrite(); regex != nil {
+		if r.Uri != "" {
+			at.at("uriRegexRewrite").fail("excludes uri: set one of the two")
+		}
+		if regex.Match == "" {
+			at.at("uriRegexRewrite", "match").fail("is missing")
+		}
+		if regex.Rewrite == "" {
+			at.at("uriRegexRewrite", "rewrite").fail("is missing")
+		}
+		at.at("uriRegexRewrite", "match").regex(regex.Match)
+	}
+	checkAuthority(c, route)
+}
+
+// checkAuthority checks that a route sets the host of a request once.
+func checkAuthority(c checker, route *networking.HTTPRoute) {
+	first := ""
+	report := func(c checker) {
+		if first != "" {
+			c.fail("sets the host of the request, and so does %s: set it once", first)
+			return
+		}
+		first = c.path
+	}
+	if route.GetRewrite().GetAuthority() != "" {
+		report(c.at("rewrite", "authority"))
+	}
+	operations := route.GetHeaders().GetRequest()
+	for _, name := range []string{":authority", "Host", "host"} {
+		if _, ok := operations.GetSet()[name]; ok {
+			report(c.at("headers", "request", "set").key(name))
+		}
+		if _, ok := operations.GetAdd()[name]; ok {
+			report(c.at("headers", "request", "add").key(name))
+		}
+	}
+}
+
+// retryConditions are those that Envoy knows.
+func retryConditions() []string {
+	return []string{
+		"5xx", "gateway-error", "reset", "reset-before-request", "connect-failure", "envoy-ratelimited",
+		"retriable-4xx", "refused-stream", "retriable-status-codes", "retriable-headers", "http3-post-connect-failure",
+		"cancelled", "deadline-exceeded", "internal", "resource-exhausted", "unavailable",
+	}
+}
+
+func checkRetries(c checker, r *networking.HTTPRetry) {
+	if r == nil {
+		return
+	}
+	c.at("attempts").notNegative(r.Attempts)
+	if r.Attempts == 0 && anySet(r) {
+		c.at("attempts").fail("is 0, which turns retries off: leave the other fields out")
+	}
+	c.at("perTryTimeout").duration(r.PerTryTimeout)
+	c.at("backoff").duration(r.Backoff)
+	if r.RetryOn == "" {
+		return
+	}
+	for condition := range strings.SplitSeq(r.RetryOn, ",") {
+		condition = strings.TrimSpace(condition)
+		if status, err := strconv.Atoi(condition); err == nil {
+			if status < 100 || status > 599 {
+				c.at("retryOn").fail("%d is not an HTTP status", status)
+			}
+		} else if !slices.Contains(retryConditions(), condition) {
+			c.at("retryOn").fail("unknown condition %q: use statuses and %s", condition, strings.Join(retryConditions(), ", "))
+		}
+	}
+}

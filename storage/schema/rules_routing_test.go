@@ -1,0 +1,492 @@
+package schema_test
+
+import (
+	"testing"
+
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+func TestVirtualServiceRules(t *testing.T) {
+	t.Parallel()
+	checkRules(t, []rule{
+		{name: "empty", kind: schema.VirtualService, spec: `{}`,
+			refused: []string{
+				"spec.hosts: is missing: only a delegate has no hosts, and it has http routes but no gateways, tcp or tls",
+				"spec.http: is missing: a VirtualService needs at least one route",
+			}},
+		{name: "delegate", kind: schema.VirtualService, spec: `http: [{delegate: {name: a}}, {route: [{destination: {host: a.b}}]}]`,
+			refused: []string{
+				"spec.http[0].delegate: a delegate cannot delegate: leave it out",
+			},
+			warned: []string{
+				"spec.hosts is missing, which makes this a delegate: delegates are not served yet, it has no effect",
+				"spec.http[0].delegate is not served yet and has no effect",
+			}},
+		{name: "hosts missing", kind: schema.VirtualService, spec: `
+			gateways: [edge]
+			http: [{route: [{destination: {host: a.b}}]}]`,
+			refused: []string{
+				"spec.hosts: is missing: only a delegate has no hosts, and it has http routes but no gateways, tcp or tls",
+			}},
+		{name: "hosts", kind: schema.VirtualService, spec: `
+			hosts: ["*", reviews, "foo*.x", "*.a.com", B.A.com, "*."]
+			gateways: [edge, mesh]
+			http: [{route: [{destination: {host: a.b}}]}]`,
+			refused: []string{
+				`spec.hosts[0]: "*" cannot be routed by sidecars: name hosts, or gateways without "mesh"`,
+				`spec.hosts[2]: "foo*.x" is not a host name: a wildcard stands for whole labels in front, as in "*.example.com"`,
+				`spec.hosts[4]: "B.A.com" overlaps with "*.a.com": the hosts of one VirtualService are distinct`,
+				`spec.hosts[5]: "*." is not a host name: a wildcard stands for whole labels in front, as in "*.example.com"`,
+			},
+			warned: []string{
+				`spec.hosts[1] "reviews" is a short name and stands for reviews.<namespace>.svc.<mesh domain>; write the full host name`,
+			}},
+		{name: "all hosts at a gateway", kind: schema.VirtualService, spec: `
+			hosts: ["*"]
+			gateways: [edge/edge]
+			http: [{route: [{destination: {host: a.b}}]}]`},
+		{name: "gateways", kind: schema.VirtualService, spec: `
+			hosts: [a.b]
+			gateways: [a/b/c, A/b, "", "*/b", mesh, mesh]
+			exportTo: ["~", "."]
+			http: [{route: [{destination: {host: a.b}}], match: [{gateways: [a_b]}]}]`,
+			refused: []string{
+				`spec.gateways[0]: "b/c" is not a host name: its part "b/c" is not letters, digits and inner hyphens, 63 at most`,
+				`spec.gateways[1]: "A" is not valid: a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character`,
+				"spec.gateways[2]: is missing",
+				`spec.gateways[3]: "*" is not valid: a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character`,
+				`spec.gateways[5]: "mesh" is set twice, also at spec.gateways[4]`,
+				`spec.exportTo[0]: "~" must stand alone`,
+				`spec.http[0].match[0].gateways[0]: "a_b" is not a host name: its part "a_b" is not letters, digits and inner hyphens, 63 at most`,
+			}},
+		{name: "actions", kind: schema.VirtualService, spec: `
+			hosts: [a.b]
+			http:
+			- match: [{port: 1}]
+			- match: [{port: 1}]
+			  route: [{destination: {host: a.b}}]
+			  redirect: {uri: /}
+			- match: [{port: 1}]
+			  redirect: {uri: /}
+			  rewrite: {uri: /}
+			- match: [{port: 1}]
+			  redirect: {uri: /}
+			  fault: {abort: {httpStatus: 500}}
+			- delegate: {name: b}`,
+			refused: []string{
+				"spec.http[0]: does nothing: set one of route, redirect, directResponse",
+				"spec.http[1]: has route and redirect: set one of them",
+				"spec.http[2].rewrite: has nothing to rewrite: it goes with route, not with redirect",
+				"spec.http[3].fault: does not go with redirect",
+			},
+			warned: []string{
+				"spec.http[3].fault is not served yet and has no effect",
+				"spec.http[4].delegate is not served yet and has no effect",
+			}},
+		{name: "destinations", kind: schema.VirtualService, spec: `
+			hosts: [a.b]
+			http:
+			- match: [{port: 1}]
+			  route: [{}, {destination: {host: "*"}, weight: -1}, {destination: {host: b, subset: a/b, port: {}}, weight: 2}]
+			- match: [{port: 1}]
+			  route: [{destination: {host: a.b}}, {destination: {host: c.d}}]
+			- route: [{destination: {host: a.b}, weight: 2147483647}, {destination: {host: c.d}, weight: 2147483647}, {destination: {host: e.f}, weight: 2}]`,
+			refused: []string{
+				"spec.http[0].route[0].destination.host: is missing",
+				`spec.http[0].route[1].destination.host: "*" is no destination: name a host`,
+				"spec.http[0].route[1].weight: must not be negative, is -1",
+				`spec.http[0].route[2].destination.subset: "a/b" is not valid: a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character`,
+				"spec.http[0].route[2].destination.port.number: must be a port from 1 to 65535, is 0",
+				"spec.http[1].route: has only weights of 0: give at least one destination a share",
+				"spec.http[2].route: has weights that add up to 4294967296: 4294967295 is the limit",
+			},
+			warned: []string{
+				`spec.http[0].route[2].destination.host "b" is a short name and stands for b.<namespace>.svc.<mesh domain>; write the full host name`,
+			}},
+		{name: "matches", kind: schema.VirtualService, spec: `
+			hosts: [a.b]
+			http:
+			- route: [{destination: {host: a.b}}]
+			  match:
+			  - uri: {}
+			    method: {regex: "("}
+			    scheme: {prefix: ""}
+			    headers: {"a b": {}, "@request.auth.claims.sub": {exact: a}, ":status": {}, x: {regex: ""}}
+			    withoutHeaders: {x: {regex: "a(?=b)"}}
+			    queryParams: {"": {exact: a}, q: {prefix: ""}}
+			    port: 65536
+			    sourceLabels: {"*": "*"}
+			    sourceNamespace: a.b
+			    statPrefix: x`,
+			refused: []string{
+				"spec.http[0].match[0].uri: is empty: set one of exact, prefix, regex",
+				"spec.http[0].match[0].scheme.prefix: is empty: leave the match out",
+				"spec.http[0].match[0].method.regex: error parsing regexp: missing closing ): `(`",
+				`spec.http[0].match[0].headers[:status]: ":status" is not the name of an HTTP header`,
+				"spec.http[0].match[0].headers[@request.auth.claims.sub]: routing by the claims of a token is not served yet",
+				`spec.http[0].match[0].headers[a b]: "a b" is not the name of an HTTP header`,
+				"spec.http[0].match[0].headers[x].regex: is empty: leave the match out",
+				"spec.http[0].match[0].withoutHeaders[x].regex: error parsing regexp: invalid or unsupported Perl syntax: `(?=`",
+				"spec.http[0].match[0].queryParams[]: needs the name of a parameter",
+				"spec.http[0].match[0].queryParams[q].prefix: is empty: leave the match out",
+				"spec.http[0].match[0].port: must be a port from 1 to 65535, is 65536",
+				`spec.http[0].match[0].sourceLabels[*]: "*" is not valid: name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character`,
+				`spec.http[0].match[0].sourceLabels[*]: "*" is not valid: a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character`,
+				`spec.http[0].match[0].sourceNamespace: "a.b" is not valid: must not contain dots`,
+			},
+			warned: []string{
+				"spec.http[0].match[0].statPrefix is not served yet and has no effect",
+			}},
+		{name: "redirects", kind: schema.VirtualService, spec: `
+			hosts: [a.b]
+			http:
+			- match: [{uri: {prefix: /a}}, {uri: {exact: /b}}]
+			  redirect: {prefixRewrite: /c, uri: /d, redirectCode: 300, scheme: ftp, port: 0}
+			- redirect: {redirectCode: 302}`,
+			refused: []string{
+				"spec.http[0].redirect.redirectCode: must be one of 301, 302, 303, 307, 308, is 300",
+				`spec.http[0].redirect.scheme: must be one of http, https, is "ftp"`,
+				"spec.http[0].redirect.port: must be a port from 1 to 65535, is 0",
+				"spec.http[0].redirect.prefixRewrite: excludes uri: set one of the two",
+				"spec.http[0].redirect.prefixRewrite: needs a uri prefix in every match of the route",
+				"spec.http[1].redirect: leads back to where it came from: set uri, prefixRewrite, authority, scheme or a port",
+			}},
+		{name: "direct responses", kind: schema.VirtualService, spec: `
+			hosts: [a.b]
+			http: [{match: [{port: 1}], directResponse: {}}, {directResponse: {status: 600}}]`,
+			refused: []string{
+				"spec.http[0].directResponse.status: must be from 200 to 599, is 0",
+				"spec.http[1].directResponse.status: must be from 200 to 599, is 600",
+			}},
+		{name: "rewrites", kind: schema.VirtualService, spec: `
+			hosts: [a.b]
+			http:
+			- match: [{port: 1}]
+			  route: [{destination: {host: a.b}}]
+			  rewrite: {}
+			- match: [{port: 1}]
+			  route: [{destination: {host: a.b}}]
+			  rewrite: {uri: /a, uriRegexRewrite: {match: "["}}
+			- route: [{destination: {host: a.b}}]
+			  rewrite: {authority: a, uriRegexRewrite: {}}
+			  headers: {request: {set: {Host: b}, add: {":authority": c}}}`,
+			refused: []string{
+				"spec.http[0].rewrite: is empty: set uri, authority or uriRegexRewrite",
+				"spec.http[1].rewrite.uriRegexRewrite: excludes uri: set one of the two",
+				"spec.http[1].rewrite.uriRegexRewrite.rewrite: is missing",
+				"spec.http[1].rewrite.uriRegexRewrite.match: error parsing regexp: missing closing ]: `[`",
+				"spec.http[2].rewrite.uriRegexRewrite.match: is missing",
+				"spec.http[2].rewrite.uriRegexRewrite.rewrite: is missing",
+				"spec.http[2].headers.request.add[:authority]: sets the host of the request, and so does spec.http[2].rewrite.authority: set it once",
+				"spec.http[2].headers.request.set[Host]: sets the host of the request, and so does spec.http[2].rewrite.authority: set it once",
+			}},
+		{name: "timeouts and retries", kind: schema.VirtualService, spec: `
+			hosts: [a.b]
+			http:
+			- match: [{port: 1}]
+			  route: [{destination: {host: a.b}}]
+			  timeout: 0s
+			  retries: {attempts: -1, perTryTimeout: 1.0005s, backoff: -1s, retryOn: "5xx,,99,sometimes"}
+			- route: [{destination: {host: a.b}}]
+			  retries: {retryOn: 5xx}`,
+			refused: []string{
+				"spec.http[0].timeout: must be at least 1ms, is 0s",
+				"spec.http[0].retries.attempts: must not be negative, is -1",
+				"spec.http[0].retries.perTryTimeout: must be whole milliseconds, is 1.0005s",
+				"spec.http[0].retries.backoff: must be at least 1ms, is -1s",
+				`spec.http[0].retries.retryOn: unknown condition "": use statuses and 5xx, gateway-error, reset, reset-before-request, connect-failure, envoy-ratelimited, retriable-4xx, refused-stream, retriable-status-codes, retriable-headers, http3-post-connect-failure, cancelled, deadline-exceeded, internal, resource-exhausted, unavailable`,
+				"spec.http[0].retries.retryOn: 99 is not an HTTP status",
+				`spec.http[0].retries.retryOn: unknown condition "sometimes": use statuses and 5xx, gateway-error, reset, reset-before-request, connect-failure, envoy-ratelimited, retriable-4xx, refused-stream, retriable-status-codes, retriable-headers, http3-post-connect-failure, cancelled, deadline-exceeded, internal, resource-exhausted, unavailable`,
+				"spec.http[1].retries.attempts: is 0, which turns retries off: leave the other fields out",
+			}},
+		{name: "headers", kind: schema.VirtualService, spec: `
+			hosts: [a.b]
+			http:
+			- route: [{destination: {host: a.b}}]
+			  headers:
+			    request: {set: {"": a, x: "100%", ":path": /, y: "%REQ(x)%"}, remove: [Host, ":path", a b]}
+			    response: {add: {x: "a\nb", host: a}}`,
+			refused: []string{
+				`spec.http[0].headers.request.set[]: "" is not the name of an HTTP header`,
+				"spec.http[0].headers.request.set[x]: has a % that begins no command: write %% for the sign itself",
+				`spec.http[0].headers.request.remove[0]: "Host" cannot be removed: every request has it`,
+				`spec.http[0].headers.request.remove[1]: ":path" cannot be removed: every request has it`,
+				`spec.http[0].headers.request.remove[2]: "a b" is not the name of an HTTP header`,
+				"spec.http[0].headers.response.add[x]: must be one line of text",
+			},
+			warned: []string{
+				"spec.http[0].headers.request.set[:path] is a pseudo header, which cannot be set: it has no effect",
+			}},
+		{name: "routes out of reach", kind: schema.VirtualService, spec: `
+			hosts: [a.b]
+			http:
+			- match: [{uri: {prefix: /}, port: 80}, {uri: {prefix: /}, name: all}]
+			  route: [{destination: {host: a.b}}]
+			- route: [{destination: {host: a.b}}]
+			- route: [{destination: {host: a.b}}]`,
+			warned: []string{
+				"spec.http[1] and what follows are never used: spec.http[0] takes every request",
+			}},
+		{name: "not served", kind: schema.VirtualService, spec: `
+			hosts: [a.b]
+			tcp: [{route: [{destination: {host: a.b}}]}]
+			tls: [{match: [{sniHosts: [a.b]}], route: [{destination: {host: a.b}}]}]
+			http:
+			- match: [{port: 80}]
+			  route: [{destination: {host: a.b}}]
+			- route: [{destination: {host: a.b}}]
+			  fault: {abort: {httpStatus: 500}}
+			  mirror: {host: c.d}
+			  mirrorPercent: 5
+			  mirrorPercentage: {value: 5}
+			  mirrors: [{destination: {host: c.d}}]
+			  corsPolicy: {maxAge: 1h}`,
+			warned: []string{
+				"spec.http[1].fault is not served yet and has no effect",
+				"spec.http[1].mirror is not served yet and has no effect",
+				"spec.http[1].mirrors is not served yet and has no effect",
+				"spec.http[1].mirrorPercent is not served yet and has no effect",
+				"spec.http[1].mirrorPercentage is not served yet and has no effect",
+				"spec.http[1].corsPolicy is not served yet and has no effect",
+				"spec.tls is not served yet and has no effect",
+				"spec.tcp is not served yet and has no effect",
+			}},
+	})
+}
+
+func TestDestinationRuleRules(t *testing.T) {
+	t.Parallel()
+	checkRules(t, []rule{
+		{name: "empty", kind: schema.DestinationRule, spec: `{}`,
+			refused: []string{
+				"spec.host: is missing",
+			}},
+		{name: "short host", kind: schema.DestinationRule, spec: `host: reviews`,
+			warned: []string{
+				`spec.host "reviews" is a short name and stands for reviews.<namespace>.svc.<mesh domain>; write the full host name`,
+			}},
+		{name: "every host", kind: schema.DestinationRule, spec: `host: "*"`},
+		{name: "partial host", kind: schema.DestinationRule, spec: `host: "*.shop.svc"`,
+			refused: []string{
+				`spec.host: "*.shop.svc" lacks the domain of the mesh: write it out, as in "*.shop.svc.cluster.local"`,
+			}},
+		{name: "subsets", kind: schema.DestinationRule, spec: `
+			host: a.b
+			subsets: [{name: v1}, {name: v1, labels: {a: b}}, {labels: {a: b c}}, {name: a|b, trafficPolicy: {}}]`,
+			refused: []string{
+				"spec.subsets[2].name: is missing",
+				`spec.subsets[2].labels[a]: "b c" is not valid: a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character`,
+				`spec.subsets[3].name: "a|b" is not valid: a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character`,
+				"spec.subsets[3].trafficPolicy: is empty: set at least one of its fields, or leave it out",
+				`spec.subsets[1].name: "v1" is set twice, also at spec.subsets[0].name`,
+			},
+			warned: []string{
+				"spec.subsets[0] has neither labels nor a trafficPolicy: it is the whole service",
+			}},
+		{name: "empty blocks", kind: schema.DestinationRule, spec: `
+			host: a.b
+			trafficPolicy:
+			  connectionPool: {}
+			  portLevelSettings: [{}, {port: {number: 80}}, {port: {number: 80}, loadBalancer: {consistentHash: {}}}]`,
+			refused: []string{
+				"spec.trafficPolicy.connectionPool: is empty: set tcp or http, or leave it out",
+				"spec.trafficPolicy.portLevelSettings[0].port.number: must be a port from 1 to 65535, is 0",
+				"spec.trafficPolicy.portLevelSettings[2].loadBalancer.consistentHash: lacks what to hash: set one of httpHeaderName, httpCookie, useSourceIp, httpQueryParameterName",
+				`spec.trafficPolicy.portLevelSettings[2].port.number: "80" is set twice, also at spec.trafficPolicy.portLevelSettings[1].port.number`,
+			}},
+		{name: "consistent hash", kind: schema.DestinationRule, spec: `
+			host: a.b
+			trafficPolicy: {loadBalancer: {consistentHash: {httpCookie: {ttl: -1s, attributes: [{}]}, minimumRingSize: 9999999, ringHash: {minimumRingSize: 9999999}}}}
+			subsets:
+			- {name: a, labels: {a: b}, trafficPolicy: {loadBalancer: {consistentHash: {httpHeaderName: a b, maglev: {tableSize: 4}}}}}
+			- {name: b, labels: {a: b}, trafficPolicy: {loadBalancer: {consistentHash: {httpQueryParameterName: "", maglev: {tableSize: 5000077}}}}}
+			- {name: c, labels: {a: b}, trafficPolicy: {loadBalancer: {consistentHash: {useSourceIp: true, minimumRingSize: 5}}}}`,
+			refused: []string{
+				"spec.trafficPolicy.loadBalancer.consistentHash.httpCookie.name: is missing: name the cookie to hash",
+				"spec.trafficPolicy.loadBalancer.consistentHash.httpCookie.ttl: must not be negative, is -1s",
+				"spec.trafficPolicy.loadBalancer.consistentHash.httpCookie.attributes[0].name: is missing",
+				"spec.trafficPolicy.loadBalancer.consistentHash.minimumRingSize: excludes ringHash and maglev: use ringHash.minimumRingSize",
+				"spec.trafficPolicy.loadBalancer.consistentHash.minimumRingSize: must be at most 8388608, is 9999999",
+				"spec.trafficPolicy.loadBalancer.consistentHash.ringHash.minimumRingSize: must be at most 8388608, is 9999999",
+				`spec.subsets[0].trafficPolicy.loadBalancer.consistentHash.httpHeaderName: "a b" is not the name of an HTTP header`,
+				"spec.subsets[0].trafficPolicy.loadBalancer.consistentHash.maglev.tableSize: must be a prime number, is 4",
+				"spec.subsets[1].trafficPolicy.loadBalancer.consistentHash.httpQueryParameterName: is empty",
+				"spec.subsets[1].trafficPolicy.loadBalancer.consistentHash.maglev.tableSize: must be at most 5000011, is 5000077",
+			}},
+		{name: "connection pool", kind: schema.DestinationRule, spec: `
+			host: a.b
+			trafficPolicy:
+			  connectionPool:
+			    tcp: {maxConnections: -1, connectTimeout: 0s, maxConnectionDuration: 0.0001s, idleTimeout: -1s, tcpKeepalive: {time: 0s, interval: 0s}}
+			    http: {http1MaxPendingRequests: -1, http2MaxRequests: -1, maxRequestsPerConnection: -1, maxRetries: -1, maxConcurrentStreams: -1, idleTimeout: 0s, useClientProtocol: true, h2UpgradePolicy: UPGRADE}`,
+			refused: []string{
+				"spec.trafficPolicy.connectionPool.tcp.maxConnections: must not be negative, is -1",
+				"spec.trafficPolicy.connectionPool.tcp.connectTimeout: must be at least 1ms, is 0s",
+				"spec.trafficPolicy.connectionPool.tcp.maxConnectionDuration: must be at least 1ms, is 100µs",
+				"spec.trafficPolicy.connectionPool.tcp.idleTimeout: must be at least 1ms, is -1s",
+				"spec.trafficPolicy.connectionPool.tcp.tcpKeepalive.time: must be at least 1ms, is 0s",
+				"spec.trafficPolicy.connectionPool.tcp.tcpKeepalive.interval: must be at least 1ms, is 0s",
+				"spec.trafficPolicy.connectionPool.http.http1MaxPendingRequests: must not be negative, is -1",
+				"spec.trafficPolicy.connectionPool.http.http2MaxRequests: must not be negative, is -1",
+				"spec.trafficPolicy.connectionPool.http.maxRequestsPerConnection: must not be negative, is -1",
+				"spec.trafficPolicy.connectionPool.http.maxRetries: must not be negative, is -1",
+				"spec.trafficPolicy.connectionPool.http.maxConcurrentStreams: must not be negative, is -1",
+				"spec.trafficPolicy.connectionPool.http.idleTimeout: must be at least 1ms, is 0s",
+				"spec.trafficPolicy.connectionPool.http.useClientProtocol: excludes h2UpgradePolicy UPGRADE: the client's protocol is either kept or upgraded",
+			}},
+		{name: "TLS everywhere", kind: schema.DestinationRule, spec: `
+			host: a.b
+			trafficPolicy: {tls: {mode: ISTIO_MUTUAL}, portLevelSettings: [{port: {number: 443}, tls: {mode: SIMPLE, sni: a.b}}]}
+			subsets: [{name: a, labels: {a: b}, trafficPolicy: {tls: {mode: MUTUAL}}}]`,
+			refused: []string{
+				"spec.trafficPolicy.tls.mode: ISTIO_MUTUAL is not served yet: connections would be in plaintext; only DISABLE is",
+				"spec.trafficPolicy.portLevelSettings[0].tls.mode: SIMPLE is not served yet: connections would be in plaintext; only DISABLE is",
+				"spec.subsets[0].trafficPolicy.tls.mode: MUTUAL is not served yet: connections would be in plaintext; only DISABLE is",
+			}},
+		{name: "not served", kind: schema.DestinationRule, spec: `
+			host: a.b
+			workloadSelector: {matchLabels: {a: b}}
+			trafficPolicy:
+			  outlierDetection: {}
+			  tunnel: {targetHost: a, targetPort: 1}
+			  proxyProtocol: {version: V2}
+			  retryBudget: {percent: 10}
+			  loadBalancer: {simple: RANDOM, localityLbSetting: {enabled: true}, warmup: {duration: 1s}, warmupDurationSecs: 1s}
+			  connectionPool: {http: {http2KeepAlive: {interval: 1s}}}
+			  portLevelSettings: [{port: {number: 80}, outlierDetection: {}}]`,
+			warned: []string{
+				"spec.trafficPolicy.loadBalancer.localityLbSetting is not served yet and has no effect",
+				"spec.trafficPolicy.loadBalancer.warmupDurationSecs is not served yet and has no effect",
+				"spec.trafficPolicy.loadBalancer.warmup is not served yet and has no effect",
+				"spec.trafficPolicy.connectionPool.http.http2KeepAlive is not served yet and has no effect",
+				"spec.trafficPolicy.outlierDetection is not served yet and has no effect",
+				"spec.trafficPolicy.portLevelSettings[0].outlierDetection is not served yet and has no effect",
+				"spec.trafficPolicy.tunnel is not served yet and has no effect",
+				"spec.trafficPolicy.proxyProtocol is not served yet and has no effect",
+				"spec.trafficPolicy.retryBudget is not served yet and has no effect",
+				"spec.workloadSelector is not served yet and has no effect",
+			}},
+	})
+}
+
+func TestGatewayRules(t *testing.T) {
+	t.Parallel()
+	checkRules(t, []rule{
+		{name: "empty", kind: schema.Gateway, spec: `{}`,
+			refused: []string{
+				"spec.servers: is missing: a gateway needs at least one server",
+			}},
+		{name: "servers", kind: schema.Gateway, spec: `
+			selector: {a: b c}
+			servers:
+			- {}
+			- {port: {number: 0, name: "", protocol: ""}, hosts: []}
+			- {port: {number: 80, name: http, protocol: SMTP}, hosts: ["a/b/c", "Shop/a.b", "~/a.b", "*.", "*"]}
+			- {port: {number: 81, name: http, protocol: HTTP, targetPort: 5}, hosts: [a.b, a.b], bind: unix:///a}
+			- {port: {number: 82, name: h82, protocol: HTTP}, hosts: [a.b], bind: localhost, defaultEndpoint: 127.0.0.1:1}`,
+			refused: []string{
+				`spec.selector[a]: "b c" is not valid: a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character`,
+				"spec.servers[0].port: is missing: number, name and protocol",
+				"spec.servers[1].port.number: must be a port from 1 to 65535, is 0",
+				"spec.servers[1].port.name: is missing: every port has a name of its own",
+				"spec.servers[1].port.protocol: is missing: HTTP, for instance",
+				`spec.servers[1].hosts: is missing: name at least one host, "*" for all`,
+				`spec.servers[2].port.protocol: unknown protocol "SMTP": use one of HTTP, HTTP2, GRPC, GRPC-WEB, HTTPS, TLS, TCP, MONGO, MYSQL, REDIS, UDP, HTTP_PROXY`,
+				`spec.servers[2].hosts[0]: "b/c" is not a host name: its part "b/c" is not letters, digits and inner hyphens, 63 at most`,
+				`spec.servers[2].hosts[1]: "Shop" is not valid: a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character`,
+				`spec.servers[2].hosts[2]: "~" is not valid: a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character`,
+				`spec.servers[2].hosts[3]: "*." is not a host name: a wildcard stands for whole labels in front, as in "*.example.com"`,
+				"spec.servers[3].bind: Unix sockets are not served yet: bind an IP address",
+				`spec.servers[3].hosts[1]: "a.b" is set twice, also at spec.servers[3].hosts[0]`,
+				"spec.servers[3].port.targetPort: is no longer a field of gateways: leave it out",
+				`spec.servers[4].bind: must be an IP address, is "localhost"`,
+				`spec.servers[3].port.name: "http" is set twice, also at spec.servers[2].port.name`,
+			},
+			warned: []string{
+				"spec.servers[4].defaultEndpoint is not served yet and has no effect",
+			}},
+		{name: "certificates on a plaintext port", kind: schema.Gateway, spec: `
+			servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ["*"], tls: {mode: SIMPLE, credentialName: a}}]`,
+			refused: []string{
+				"spec.servers[0].tls: certificates and modes need protocol HTTPS or TLS: a plaintext port takes httpsRedirect only",
+			}},
+		{name: "not served", kind: schema.Gateway, spec: `
+			servers:
+			- {port: {number: 443, name: https, protocol: HTTPS}, hosts: ["*"], tls: {mode: SIMPLE, credentialName: a}}
+			- {port: {number: 444, name: tls, protocol: TLS}, hosts: ["*"]}
+			- {port: {number: 445, name: tcp, protocol: TCP}, hosts: ["*"]}`,
+			refused: []string{
+				"spec.servers[1].tls: is missing: protocol TLS needs it",
+			},
+			warned: []string{
+				"spec.servers[0] is a server of protocol HTTPS on port 443, which is not served yet and has no effect",
+				"spec.servers[1] is a server of protocol TLS on port 444, which is not served yet and has no effect",
+				"spec.servers[2] is a server of protocol TCP on port 445, which is not served yet and has no effect",
+			}},
+	})
+}
+
+func TestSidecarRules(t *testing.T) {
+	t.Parallel()
+	checkRules(t, []rule{
+		{name: "empty", kind: schema.Sidecar, spec: `workloadSelector: {}`,
+			refused: []string{
+				"spec: is empty: set at least one of ingress, egress and outboundTrafficPolicy",
+			},
+			warned: []string{
+				"spec.workloadSelector has no labels and selects every workload",
+			}},
+		{name: "ingress", kind: schema.Sidecar, spec: `
+			ingress:
+			- {}
+			- {port: {number: 0}, bind: localhost, captureMode: IPTABLES, defaultEndpoint: 10.0.0.1:80}
+			- {port: {number: 80, protocol: HTTP, targetPort: 81}, bind: unix:///a, defaultEndpoint: "127.0.0.1"}
+			- {port: {number: 80, protocol: UDP}, defaultEndpoint: "127.0.0.1:0", tls: {mode: SIMPLE}, connectionPool: {}}
+			- {port: {number: 81, protocol: SMTP}, defaultEndpoint: unix://a}`,
+			refused: []string{
+				"spec.ingress[0].port: is missing: number, protocol and name",
+				"spec.ingress[1].port.number: must be a port from 1 to 65535, is 0",
+				`spec.ingress[1].bind: must be an IP address, is "localhost"`,
+				`spec.ingress[1].defaultEndpoint: must be on 127.0.0.1, [::1], 0.0.0.0 or [::], the workload itself, is "10.0.0.1:80"`,
+				"spec.ingress[2].bind: Unix sockets are not served yet: bind an IP address",
+				`spec.ingress[2].defaultEndpoint: must be an address and a port such as 127.0.0.1:8080, is "127.0.0.1"`,
+				`spec.ingress[3].defaultEndpoint: must have a port from 1 to 65535, is "127.0.0.1:0"`,
+				`spec.ingress[4].port.protocol: unknown protocol "SMTP": use one of HTTP, HTTP2, GRPC, GRPC-WEB, HTTPS, TLS, TCP, MONGO, MYSQL, REDIS, UDP, HTTP_PROXY`,
+				`spec.ingress[4].defaultEndpoint: must be unix:// and an absolute path, is "unix://a"`,
+				`spec.ingress[3].port.number: "80" is set twice, also at spec.ingress[2].port.number`,
+				"spec.ingress[2].port.targetPort: is no longer a field of sidecars: leave it out",
+				"spec.ingress[3].tls: is not served yet: the port would take plaintext",
+			},
+			warned: []string{
+				"spec.ingress[1].port.protocol is missing: detection is not served yet, the port is plain TCP",
+				"spec.ingress[1].captureMode IPTABLES is not served yet: the listener is a plain one on its address and port",
+				"spec.ingress[3].port.protocol UDP is not served yet: the listener has no effect",
+				"spec.ingress[3].connectionPool is not served yet and has no effect",
+			}},
+		{name: "egress", kind: schema.Sidecar, spec: `
+			egress:
+			- {hosts: ["*/*"]}
+			- {port: {number: 80, protocol: HTTP}}
+			- {port: {number: 80, protocol: HTTP_PROXY}, hosts: [a.b, "~/*", ~shop/a.b, "~.b/c", "./a.b", "./a.b"]}
+			- {bind: 127.0.0.1, hosts: ["~/*"]}`,
+			refused: []string{
+				"spec.egress[1].hosts: is missing: name at least one namespace/host, */* for all",
+				`spec.egress[2].hosts[0]: "a.b" lacks a namespace: write namespace/host, such as */a.b`,
+				`spec.egress[2].hosts[3]: ".b" is not valid: a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character`,
+				"spec.egress[3].port: is missing: a bind address needs a port",
+				`spec.egress[2].port.number: "80" is set twice, also at spec.egress[1].port.number`,
+				"spec.egress[0]: has no port and takes all the rest: it must be the last, and the only one",
+			},
+			warned: []string{
+				"spec.egress[2].port.protocol HTTP_PROXY is not served yet: the listener has no effect",
+				`spec.egress[2].hosts[5] "./a.b" is listed twice, also at [4]`,
+			}},
+		{name: "not served", kind: schema.Sidecar, spec: `
+			inboundConnectionPool: {}
+			outboundTrafficPolicy: {mode: ALLOW_ANY, egressProxy: {host: a.b}}`,
+			warned: []string{
+				"spec.inboundConnectionPool is not served yet and has no effect",
+				"spec.outboundTrafficPolicy.egressProxy is not served yet and has no effect",
+			}},
+	})
+}

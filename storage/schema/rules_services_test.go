@@ -1,0 +1,299 @@
+package schema_test
+
+import (
+	"testing"
+
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+func TestServiceEntryRules(t *testing.T) {
+	t.Parallel()
+	checkRules(t, []rule{
+		{name: "empty", kind: schema.ServiceEntry, spec: `{}`,
+			refused: []string{
+				"spec.hosts: is missing: name at least one host",
+			},
+			warned: []string{
+				"spec.ports is empty: no traffic can reach this service",
+			}},
+		{name: "hosts", kind: schema.ServiceEntry, spec: `
+			hosts: ["*", "*a.com", a.*.com, a_b.com, "a..b", "", 10.0.0.1, ok.com, ok.com]
+			ports: [{number: 80, name: http, protocol: HTTP}]`,
+			refused: []string{
+				`spec.hosts[0]: "*" alone stands for every host: name a domain, as in "*.example.com"`,
+				`spec.hosts[1]: "*a.com" is not a host name: a wildcard stands for whole labels in front, as in "*.example.com"`,
+				`spec.hosts[2]: "a.*.com" is not a host name: a wildcard stands for whole labels in front, as in "*.example.com"`,
+				`spec.hosts[3]: "a_b.com" is not a host name: its part "a_b" is not letters, digits and inner hyphens, 63 at most`,
+				`spec.hosts[4]: "a..b" is not a host name: its part "" is not letters, digits and inner hyphens, 63 at most`,
+				"spec.hosts[5]: is missing",
+				`spec.hosts[6]: "10.0.0.1" is not a host name: its last part is a number`,
+				`spec.hosts[8]: "ok.com" is set twice, also at spec.hosts[7]`,
+			}},
+		{name: "addresses", kind: schema.ServiceEntry, spec: `
+			hosts: [a.com]
+			addresses: [10.0.0.0/8, 1.2.3, 1.2.3.4]
+			resolution: DNS
+			ports: [{number: 80, name: http, protocol: HTTP}]`,
+			refused: []string{
+				"spec.addresses[0]: a range needs resolution NONE or STATIC: with DNS name single addresses",
+				`spec.addresses[1]: must be an IP address or a CIDR range, is "1.2.3"`,
+			}},
+		{name: "ports", kind: schema.ServiceEntry, spec: `
+			hosts: [a.com]
+			ports:
+			- {number: 0, name: "", protocol: HTTP}
+			- {number: 70000, name: b_c, protocol: SMTP, targetPort: 65536}
+			- {number: 80, name: http, protocol: HTTP}
+			- {number: 80, name: http, protocol: HTTP}`,
+			refused: []string{
+				"spec.ports[0].name: is missing",
+				"spec.ports[0].number: must be a port from 1 to 65535, is 0",
+				`spec.ports[1].name: "b_c" is not valid: a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character`,
+				"spec.ports[1].number: must be a port from 1 to 65535, is 70000",
+				"spec.ports[1].targetPort: must be a port from 1 to 65535, is 65536",
+				`spec.ports[1].protocol: unknown protocol "SMTP": use one of HTTP, HTTP2, GRPC, GRPC-WEB, HTTPS, TLS, TCP, MONGO, MYSQL, REDIS, UDP, HTTP_PROXY`,
+				`spec.ports[3].name: "http" is set twice, also at spec.ports[2].name`,
+				`spec.ports[3].number: "80" is set twice, also at spec.ports[2].number`,
+			}},
+		{name: "ports that are not served", kind: schema.ServiceEntry, spec: `
+			hosts: [a.com]
+			ports: [{number: 53, name: dns, protocol: UDP}, {number: 54, name: any}, {number: 55, name: tcp, protocol: tcp}]`,
+			warned: []string{
+				"spec.ports[0].protocol UDP is not served yet: the port has no effect",
+				"spec.ports[1].protocol is missing: detection is not served yet, the port is plain TCP",
+				"spec.ports[2].protocol is TCP and the service has no addresses: nothing but the port number tells its connections from others",
+			}},
+		{name: "selector and endpoints", kind: schema.ServiceEntry, spec: `
+			hosts: [a.com]
+			resolution: STATIC
+			ports: [{number: 80, name: http, protocol: HTTP}]
+			endpoints: [{address: 10.0.0.1}]
+			workloadSelector: {labels: {app: "*"}}`,
+			refused: []string{
+				"spec.workloadSelector: excludes endpoints: set one of the two",
+				`spec.workloadSelector.labels[app]: "*" is not valid: a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character`,
+			}},
+		{name: "resolution NONE", kind: schema.ServiceEntry, spec: `
+			hosts: [a.com]
+			ports: [{number: 80, name: http, protocol: HTTP}]
+			endpoints: [{address: 10.0.0.1}]`,
+			refused: []string{
+				"spec.endpoints: resolution NONE goes where the caller goes: leave endpoints out, or use STATIC or DNS",
+			}},
+		{name: "resolution NONE with a selector", kind: schema.ServiceEntry, spec: `
+			hosts: [a.com]
+			ports: [{number: 80, name: http, protocol: HTTP}]
+			workloadSelector: {}`,
+			warned: []string{
+				"spec.workloadSelector has no effect with resolution NONE",
+				"spec.workloadSelector has no labels and selects every workload",
+			}},
+		{name: "resolution STATIC", kind: schema.ServiceEntry, spec: `
+			hosts: [a.com]
+			resolution: STATIC
+			ports: [{number: 80, name: http, protocol: HTTP}, {number: 81, name: more, protocol: HTTP}]
+			endpoints: [{address: b.com}, {address: unix:///a}, {address: unix://a, ports: {http: 1}}, {}, {ports: {grpc: 0}, address: 10.0.0.1}]`,
+			refused: []string{
+				`spec.endpoints[0].address: resolution STATIC needs an IP address or a Unix socket, is "b.com": use DNS for host names`,
+				"spec.endpoints[1].address: a Unix socket serves one port, the service has 2",
+				"spec.endpoints[2].ports: a Unix socket has no ports: leave them out",
+				`spec.endpoints[2].address: must be unix:// and an absolute path, is "unix://a"`,
+				"spec.endpoints[2].address: a Unix socket serves one port, the service has 2",
+				"spec.endpoints[3].address: is missing: an IP address, a host name, or unix:// and the path of a socket",
+				"spec.endpoints[4].ports[grpc]: must be a port from 1 to 65535, is 0",
+				`spec.endpoints[4].ports[grpc]: the service has no port of that name: it has "http", "more"`,
+			}},
+		{name: "resolution STATIC without endpoints", kind: schema.ServiceEntry, spec: `
+			hosts: [a.com]
+			resolution: STATIC
+			ports: [{number: 80, name: http, protocol: HTTP}]`,
+			warned: []string{
+				"spec.endpoints is empty and there is no workloadSelector: the service has nowhere to go",
+			}},
+		{name: "resolution DNS", kind: schema.ServiceEntry, spec: `
+			hosts: ["*.a.com", b.com]
+			resolution: DNS
+			ports: [{number: 80, name: http, protocol: HTTP}]`,
+			refused: []string{
+				`spec.hosts[0]: "*.a.com" cannot be looked up: resolution DNS needs endpoints, or a host name without a wildcard`,
+			}},
+		{name: "resolution DNS with a socket", kind: schema.ServiceEntry, spec: `
+			hosts: ["*.a.com"]
+			resolution: DNS
+			ports: [{number: 80, name: http, protocol: HTTP}]
+			endpoints: [{address: unix:///a}]`,
+			refused: []string{
+				`spec.endpoints[0].address: resolution DNS needs a host name or an IP address, is "unix:///a"`,
+			}},
+		{name: "resolution DNS_ROUND_ROBIN", kind: schema.ServiceEntry, spec: `
+			hosts: [a.com]
+			resolution: DNS_ROUND_ROBIN
+			ports: [{number: 80, name: http, protocol: HTTP}]
+			endpoints: [{address: b.com}, {address: c.com}]`,
+			refused: []string{
+				"spec.endpoints: resolution DNS_ROUND_ROBIN takes one endpoint at most, there are 2",
+			}},
+		{name: "resolution DYNAMIC_DNS", kind: schema.ServiceEntry, spec: `
+			hosts: ["*.a.com"]
+			resolution: DYNAMIC_DNS
+			ports: [{number: 80, name: http, protocol: HTTP}]`,
+			refused: []string{
+				"spec.resolution: DYNAMIC_DNS is not served yet: use STATIC, DNS, DNS_ROUND_ROBIN or NONE",
+			}},
+		{name: "visibility and names", kind: schema.ServiceEntry, spec: `
+			hosts: [a.com]
+			ports: [{number: 80, name: http, protocol: HTTP}]
+			exportTo: ["*", shop, Shop, shop]
+			subjectAltNames: [spiffe://a]`,
+			refused: []string{
+				`spec.exportTo[0]: "*" must stand alone`,
+				`spec.exportTo[2]: "Shop" is not valid: a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character`,
+				`spec.exportTo[3]: "shop" is set twice, also at spec.exportTo[1]`,
+			},
+			warned: []string{
+				"spec.subjectAltNames is not served yet and has no effect",
+			}},
+	})
+}
+
+func TestWorkloadEntryRules(t *testing.T) {
+	t.Parallel()
+	checkRules(t, []rule{
+		{name: "empty", kind: schema.WorkloadEntry, spec: `{}`,
+			refused: []string{
+				"spec.address: is missing: an IP address, a host name, or unix:// and the path of a socket",
+			}},
+		{name: "network only", kind: schema.WorkloadEntry, spec: `network: vm`,
+			warned: []string{
+				"spec.address is missing: gateways between networks are not served yet, so nothing can reach this workload",
+			}},
+		{name: "address", kind: schema.WorkloadEntry, spec: `address: 10.0.0.256`,
+			refused: []string{
+				`spec.address: "10.0.0.256" is neither an IP address nor a host name`,
+			}},
+		{name: "directory", kind: schema.WorkloadEntry, spec: `address: unix:///run/`,
+			refused: []string{
+				`spec.address: must be a socket, "unix:///run/" is a directory`,
+			}},
+		{name: "values", kind: schema.WorkloadEntry, spec: `
+			address: vm.example.com
+			ports: {"": 80, http: 70000}
+			labels: {"a b": c}
+			locality: a/b/c/d`,
+			refused: []string{
+				"spec.ports[]: is missing",
+				"spec.ports[http]: must be a port from 1 to 65535, is 70000",
+				`spec.labels[a b]: "a b" is not valid: name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character`,
+				`spec.locality: must be region/zone/subzone without wildcards, is "a/b/c/d"`,
+			}},
+		{name: "group", kind: schema.WorkloadGroup, spec: `{}`,
+			refused: []string{
+				"spec.template: is missing: it says what the WorkloadEntries of the group have alike",
+			},
+			warned: []string{
+				"WorkloadGroup is stored but not enforced yet",
+			}},
+		{name: "group with a probe", kind: schema.WorkloadGroup, spec: `
+			metadata: {labels: {a: "b c"}}
+			template: {serviceAccount: a, ports: {http: 80}}
+			probe: {periodSeconds: -1, httpGet: {scheme: FTP}}`,
+			refused: []string{
+				`spec.metadata.labels[a]: "b c" is not valid: a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character`,
+				"spec.probe.periodSeconds: must not be negative, is -1",
+				"spec.probe.httpGet.port: must be a port from 1 to 65535, is 0",
+				`spec.probe.httpGet.scheme: must be one of HTTP, HTTPS, is "FTP"`,
+			},
+			warned: []string{
+				"WorkloadGroup is stored but not enforced yet",
+			}},
+		{name: "group with an empty probe", kind: schema.WorkloadGroup, spec: `
+			template: {}
+			probe: {}`,
+			refused: []string{
+				"spec.probe: lacks what to do: set one of httpGet, tcpSocket, exec, grpc",
+			},
+			warned: []string{
+				"WorkloadGroup is stored but not enforced yet",
+			}},
+	})
+}
+
+func TestKindsThatAreStoredOnly(t *testing.T) {
+	t.Parallel()
+	checkRules(t, []rule{
+		{name: "sound", kind: schema.EnvoyFilter, spec: `
+			configPatches:
+			- applyTo: CLUSTER
+			  match: {context: ANY, cluster: {name: a}}
+			  patch: {operation: MERGE, value: {connect_timeout: 25ms, list: [1, a, null]}}`,
+			warned: []string{
+				"EnvoyFilter is stored but not enforced yet",
+			}},
+		{name: "faulty", kind: schema.EnvoyFilter, spec: `
+			configPatches: [{}, {applyTo: CLUSTER, patch: {}}, {applyTo: CLUSTER, patch: {operation: ADD}}, {applyTo: CLUSTER, patch: {operation: REMOVE}}]`,
+			refused: []string{
+				"spec.configPatches[0].applyTo: is missing: say what is patched",
+				"spec.configPatches[0].patch: is missing: say how it is changed",
+				"spec.configPatches[1].patch.operation: is missing: say how it is changed",
+				"spec.configPatches[2].patch.value: is missing: operation ADD needs one",
+			},
+			warned: []string{
+				"EnvoyFilter is stored but not enforced yet",
+			}},
+		{name: "sound", kind: schema.AuthorizationPolicy, spec: `{}`,
+			warned: []string{
+				"AuthorizationPolicy is stored but not enforced yet",
+			}},
+		{name: "deny without rules", kind: schema.AuthorizationPolicy, spec: `action: DENY`,
+			refused: []string{
+				"spec.rules: is missing, so that DENY never happens: write rules: [{}] for every request",
+			},
+			warned: []string{
+				"AuthorizationPolicy is stored but not enforced yet",
+			}},
+		{name: "custom without provider", kind: schema.AuthorizationPolicy, spec: `{action: CUSTOM, rules: [{}]}`,
+			refused: []string{
+				"spec.provider.name: is missing: action CUSTOM asks a provider",
+			},
+			warned: []string{
+				"AuthorizationPolicy is stored but not enforced yet",
+			}},
+		{name: "faulty", kind: schema.AuthorizationPolicy, spec: `
+			provider: {name: a}
+			selector: {matchLabels: {"a b": c}}
+			targetRefs: [{kind: Service, name: a}]`,
+			refused: []string{
+				`spec.selector.matchLabels[a b]: "a b" is not valid: name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character`,
+				"spec.selector: excludes targetRefs: set one of the two",
+				"spec.provider: goes with action CUSTOM only, the action is ALLOW",
+			},
+			warned: []string{
+				"AuthorizationPolicy is stored but not enforced yet",
+			}},
+		{name: "sound", kind: schema.PeerAuthentication, spec: `{selector: {matchLabels: {app: a}}, portLevelMtls: {80: {mode: DISABLE}}}`,
+			warned: []string{
+				"PeerAuthentication is stored but not enforced yet",
+			}},
+		{name: "faulty", kind: schema.PeerAuthentication, spec: `portLevelMtls: {0: {mode: DISABLE}}`,
+			refused: []string{
+				"spec.portLevelMtls: needs a selector: ports are those of workloads",
+				"spec.portLevelMtls[0]: must be a port from 1 to 65535, is 0",
+			},
+			warned: []string{
+				"PeerAuthentication is stored but not enforced yet",
+			}},
+		{name: "sound", kind: schema.RequestAuthentication, spec: `jwtRules: [{issuer: a, jwksUri: "https://a"}]`,
+			warned: []string{
+				"RequestAuthentication is stored but not enforced yet",
+			}},
+		{name: "faulty", kind: schema.RequestAuthentication, spec: `jwtRules: [{}, {jwksUri: a, jwks: b, timeout: 0s}]`,
+			refused: []string{
+				"spec.jwtRules[0].issuer: is missing: set issuer or jwksUri",
+				"spec.jwtRules[1].jwks: excludes jwksUri: set one of the two",
+				"spec.jwtRules[1].timeout: must be at least 1ms, is 0s",
+			},
+			warned: []string{
+				"RequestAuthentication is stored but not enforced yet",
+			}},
+	})
+}

@@ -1,0 +1,208 @@
+package schema
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	networking "istio.io/api/networking/v1alpha3"
+)
+
+// Protocols as they are compared: in lower case.
+const (
+	protocolHTTP      = "http"
+	protocolHTTP2     = "http2"
+	protocolGRPC      = "grpc"
+	protocolHTTPProxy = "http_proxy"
+	protocolTCP       = "tcp"
+	protocolTLS       = "tls"
+	protocolHTTPS     = "https"
+	protocolUDP       = "udp"
+)
+
+// protocols are those that a port may declare.
+func protocols() []string {
+	return []string{protocolHTTP, protocolHTTP2, protocolGRPC, "grpc-web", protocolHTTPS, protocolTLS, protocolTCP,
+		"mongo", "mysql", "redis", protocolUDP, protocolHTTPProxy}
+}
+
+// dnsLabel is a label of a host name, of either case.
+var dnsLabel = regexp.MustCompile(`^[a-zA-Z0-9]([-a-zA-Z0-9]{0,61}[a-zA-Z0-9])?$`)
+
+// hostName says what is wrong with a fully qualified name or a short one; a dot
+// may end it.
+func hostName(name string) error {
+	if name == "" {
+		return errors.New("is missing")
+	}
+	if len(name) > 255 {
+		return fmt.Errorf("%q is longer than 255 bytes", name)
+	}
+	if strings.Contains(name, "*") {
+		return fmt.Errorf(`%q is not a host name: a wildcard stands for whole labels in front, as in "*.example.com"`, name)
+	}
+	labels := strings.Split(strings.TrimSuffix(name, "."), ".")
+	for _, label := range labels {
+		if !dnsLabel.MatchString(label) {
+			return fmt.Errorf("%q is not a host name: its part %q is not letters, digits and inner hyphens, 63 at most", name, label)
+		}
+	}
+	if last := labels[len(labels)-1]; strings.Trim(last, "0123456789") == "" {
+		return fmt.Errorf("%q is not a host name: its last part is a number", name)
+	}
+	return nil
+}
+
+// hostPattern says what is wrong with a host name or pattern: "*" or
+// "*.example.com".
+func hostPattern(pattern string) error {
+	if pattern == "*" {
+		return nil
+	}
+	if rest, ok := strings.CutPrefix(pattern, "*."); ok && rest != "" {
+		return hostName(rest)
+	}
+	return hostName(pattern)
+}
+
+func isWildcard(host string) bool { return strings.HasPrefix(host, "*") }
+
+func isIP(s string) bool {
+	_, err := netip.ParseAddr(s)
+	return err == nil
+}
+
+// shortName warns of a name that is completed in a way that users of machines
+// seldom mean.
+func (c checker) shortName(name string) {
+	if name != "" && !strings.Contains(name, ".") && !isWildcard(name) && !isIP(name) {
+		c.warn("%q is a short name and stands for %s.<namespace>.svc.<mesh domain>; write the full host name", name, name)
+	}
+}
+
+// port checks a port number that must be there.
+func (c checker) port(number uint32) {
+	if number < 1 || number > 65535 {
+		c.fail("must be a port from 1 to 65535, is %d", number)
+	}
+}
+
+// optionalPort checks a port number of which 0 means none.
+func (c checker) optionalPort(number uint32) {
+	if number != 0 {
+		c.port(number)
+	}
+}
+
+func (c checker) notNegative(n int32) {
+	if n < 0 {
+		c.fail("must not be negative, is %d", n)
+	}
+}
+
+// oneOf checks a value that may be empty against a list.
+func (c checker) oneOf(value string, allowed ...string) {
+	if value != "" && !slices.Contains(allowed, value) {
+		c.fail("must be one of %s, is %q", strings.Join(allowed, ", "), value)
+	}
+}
+
+// protocol checks the protocol of a port, any case; the empty one is left to
+// the caller.
+func (c checker) protocol(p string) {
+	if p != "" && !slices.Contains(protocols(), lower(p)) {
+		c.fail("unknown protocol %q: use one of %s", p, strings.ToUpper(strings.Join(protocols(), ", ")))
+	}
+}
+
+// duration checks a time that may be absent: from 1ms, in whole milliseconds.
+func (c checker) duration(d *durationpb.Duration) {
+	switch {
+	case d == nil:
+	case d.CheckValid() != nil || d.AsDuration() < time.Millisecond:
+		c.fail("must be at least 1ms, is %s", d.AsDuration())
+	case d.AsDuration()%time.Millisecond != 0:
+		c.fail("must be whole milliseconds, is %s", d.AsDuration())
+	}
+}
+
+// dnsLabel checks a name that is one label, such as that of a subset.
+func (c checker) dnsLabel(name string) {
+	if name == "" {
+		c.fail("is missing")
+		return
+	}
+	c.syntax(name, validation.IsDNS1123Label)
+}
+
+// regex checks an expression that Envoy will run.
+func (c checker) regex(expression string) {
+	if len(expression) > 1024 {
+		c.fail("is longer than 1024 bytes")
+		return
+	}
+	if _, err := regexp.Compile(expression); err != nil {
+		c.fail("%v", err)
+	}
+}
+
+// exportTo checks the namespaces an object is visible to.
+func (c checker) exportTo(values []string) {
+	each(c, values, func(c checker, v string) {
+		switch v {
+		case ".":
+		case "*", "~":
+			if len(values) > 1 {
+				c.fail("%q must stand alone", v)
+			}
+		default:
+			c.syntax(v, validation.IsDNS1123Label)
+		}
+	})
+	unique(c, values, itself)
+}
+
+// selector checks the labels by which workloads are selected.
+func (c checker) selector(s *networking.WorkloadSelector) {
+	if s == nil {
+		return
+	}
+	if len(s.Labels) == 0 {
+		c.warn("has no labels and selects every workload")
+	}
+	c.at("labels").labels(s.Labels)
+}
+
+// bind checks the address of a listener.
+func (c checker) bind(address string) {
+	switch {
+	case address == "":
+	case strings.HasPrefix(address, "unix://"):
+		c.fail("Unix sockets are not served yet: bind an IP address")
+	case !isIP(address):
+		c.fail("must be an IP address, is %q", address)
+	}
+}
+
+// namespacedHost checks "host" or "namespace/host", the forms in which Gateway
+// and Sidecar name hosts, and returns the parts.
+func (c checker) namespacedHost(value string, namespaces ...string) (namespace, host string) {
+	namespace, host, ok := strings.Cut(value, "/")
+	if !ok {
+		namespace, host = "", value
+	}
+	if ok && !slices.Contains(namespaces, namespace) {
+		c.syntax(namespace, validation.IsDNS1123Label)
+	}
+	if err := hostPattern(host); err != nil {
+		c.fail("%v", err)
+	}
+	return namespace, host
+}
