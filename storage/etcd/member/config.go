@@ -1,0 +1,77 @@
+package member
+
+import (
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+)
+
+// What one transaction and one request may hold: a batch of several thousand
+// objects. Client, made by Dial, sends up to maxSendBytes, so that etcd rather
+// than the client's transport says what is too large.
+const (
+	maxTxnOps       = 20_000
+	maxRequestBytes = 16 << 20
+	maxSendBytes    = 64 << 20
+)
+
+// memberName and peerURL identify the one member of the cluster. Nothing ever
+// listens on peerURL: etcd wants one, and the same one on each start.
+const (
+	memberName = "portolan"
+	peerURL    = "http://localhost:2380"
+)
+
+// etcdConfig is the configuration of a cluster of one: it elects itself within
+// 0.1 s, keeps a short log in memory (nobody has to catch up from it), and
+// listens on the socket or not at all.
+func etcdConfig(opts Options) (*embed.Config, error) {
+	peer, err := url.Parse(peerURL)
+	if err != nil {
+		return nil, err
+	}
+	cfg := embed.NewConfig()
+	cfg.Name = memberName
+	cfg.Dir = filepath.Join(opts.DataDir, "etcd")
+	cfg.InitialCluster = memberName + "=" + peerURL
+	cfg.AdvertisePeerUrls = []url.URL{*peer}
+	cfg.ListenPeerUrls = nil
+	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = nil, nil
+	if opts.Socket != "" {
+		socket := url.URL{Scheme: "unix", Path: opts.Socket}
+		cfg.ListenClientUrls = []url.URL{socket}
+		cfg.AdvertiseClientUrls = []url.URL{socket}
+	}
+	cfg.EnableGRPCGateway = false
+
+	cfg.TickMs = 10
+	cfg.ElectionMs = 100
+	cfg.SnapshotCount = 500
+	cfg.SnapshotCatchUpEntries = 50
+	cfg.MaxWalFiles = 2
+
+	cfg.MaxTxnOps = maxTxnOps
+	cfg.MaxRequestBytes = maxRequestBytes
+	cfg.WatchProgressNotifyInterval = 5 * time.Second
+	cfg.AutoCompactionMode = embed.CompactorModePeriodic
+	cfg.AutoCompactionRetention = "1h"
+	// A batch of 10,000 objects takes half a second: etcd's own limits, 0.1
+	// and 0.3 s, would call every such batch slow.
+	cfg.WarningApplyDuration = time.Second
+	cfg.WarningUnaryRequestDuration = time.Second
+
+	gates, ok := cfg.ServerFeatureGate.(interface {
+		SetFromMap(map[string]bool) error
+	})
+	if !ok {
+		return nil, fmt.Errorf("etcd's feature gates are a %T, which cannot be set", cfg.ServerFeatureGate)
+	}
+	if err := gates.SetFromMap(map[string]bool{"InitialCorruptCheck": true, "CompactHashCheck": true}); err != nil {
+		return nil, err
+	}
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newZap(opts.Logger, etcdLevel))
+	return cfg, nil
+}

@@ -1,0 +1,28 @@
+// Package member runs the embedded etcd: a cluster of one, without any TCP
+// port, in a child process of the server or in the server itself.
+//
+// In a child process, the default: the parent makes a Child and calls Start,
+// which makes a short private directory for a unix socket, executes the same
+// binary again and waits until RunChild, there, has said that etcd is ready.
+// Run then keeps the child alive. Whatever ends etcd (a full disk, a panic, a
+// kill) ends the child only: Run starts another on the same socket, and a
+// client made by Dial reconnects to it by itself.
+//
+//	child, err := member.NewChild(member.ChildOptions{DataDir: dir, Args: []string{"store", "run"}, Logger: logger})
+//	endpoint, err := child.Start(ctx)
+//	client, err := member.Dial([]string{endpoint}, logger)
+//	err = child.Run(ctx)
+//
+// Parent and child hold on to each other by two pipes. The child's standard
+// input brings it one line, its orders, and then nothing until the parent
+// ends, however it ends: end of file tells the child to stop. Descriptor 3
+// takes one line back, that the child is ready or why it cannot be. Signals
+// play no part in it, so a Ctrl-C or a service manager that signals every
+// process does not take the store away before the parent is done with it.
+//
+// In process: Start returns a Member, and its Client calls etcd without a
+// socket. That is faster, and the whole process ends if etcd does.
+//
+// One member at a time may use a data directory. Whoever starts etcd first
+// takes the lock of the directory (lock.go), whose file names the holder.
+package member

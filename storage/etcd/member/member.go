@@ -1,0 +1,248 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+)
+
+// Options say where one etcd member keeps its data and how it is reached.
+type Options struct {
+	// DataDir holds the lock file and etcd's own directory. It is made if it
+	// does not exist; its path may have any length.
+	DataDir string
+	// Socket is the path of a unix socket to serve on, absolute and at most
+	// 107 bytes. Its directory must be private to this user; it is made if it
+	// does not exist. Empty means none: only Client reaches the member.
+	Socket string
+	// StopTimeout bounds how long Close waits for etcd; zero means 10 seconds.
+	StopTimeout time.Duration
+	// Logger takes what the member and etcd have to say: etcd's warnings and
+	// errors at their level, its information at Debug. Nil discards all.
+	Logger *slog.Logger
+
+	// parent is who started this process for the store's sake; zero means
+	// that the process works for itself.
+	parent processID
+}
+
+// A Member is one embedded etcd that runs in this process. The methods may be
+// called by several goroutines.
+type Member struct {
+	etcd        *embed.Etcd
+	client      *clientv3.Client
+	lock        *dirLock
+	stopTimeout time.Duration
+
+	closing   chan struct{}
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// Start starts etcd on a data directory and returns when it is ready. It
+// fails with ErrInUse if another process has the directory, but first waits
+// for up to 5 seconds if that process is about to end because its parent has.
+// When ctx ends before etcd is ready, Start stops it and returns the reason.
+// Once it is ready, only Close, or Run, ends it.
+func Start(ctx context.Context, opts Options) (*Member, error) {
+	opts, err := opts.complete()
+	if err != nil {
+		return nil, err
+	}
+	if err := makeDataDir(opts.DataDir); err != nil {
+		return nil, err
+	}
+	warnOfLittleSpace(opts.DataDir, opts.Logger)
+	socketDir := ""
+	if opts.Socket != "" {
+		socketDir = filepath.Dir(opts.Socket)
+	}
+	lock, err := lockDir(ctx, opts.DataDir, newHolder(opts.parent, socketDir))
+	if err != nil {
+		return nil, err
+	}
+	if err := prepareSocket(opts.Socket); err != nil {
+		lock.release()
+		return nil, err
+	}
+	etcd, released, err := startEtcd(ctx, opts)
+	if err != nil {
+		if released {
+			lock.release()
+		}
+		return nil, fmt.Errorf("start etcd on %s: %w", opts.DataDir, err)
+	}
+	return &Member{
+		etcd:        etcd,
+		client:      v3client.New(etcd.Server),
+		lock:        lock,
+		stopTimeout: opts.StopTimeout,
+		closing:     make(chan struct{}),
+	}, nil
+}
+
+// Client returns the client that calls this member without a socket. It
+// belongs to the member: Close closes it.
+func (m *Member) Client() *clientv3.Client { return m.client }
+
+// Healthy tells whether the member runs.
+func (m *Member) Healthy() bool {
+	select {
+	case <-m.closing:
+		return false
+	case <-m.etcd.Server.StopNotify():
+		return false
+	default:
+		return true
+	}
+}
+
+// Run waits until ctx ends, or the member is closed, and returns nil when the
+// member has stopped. If etcd ends by itself before that, Run cleans up and
+// returns why.
+func (m *Member) Run(ctx context.Context) error {
+	var cause error
+	select {
+	case <-ctx.Done():
+	case <-m.closing:
+	case err := <-m.etcd.Err():
+		cause = err
+	case <-m.etcd.Server.StopNotify():
+		cause = errors.New("its server stopped by itself")
+	}
+	select {
+	case <-m.closing:
+		cause = nil
+	default:
+	}
+	err := m.Close()
+	if cause != nil {
+		return fmt.Errorf("etcd ended: %w", cause)
+	}
+	return err
+}
+
+// Close closes the client, stops etcd and frees the data directory. It gives
+// up after StopTimeout with an error; the directory then stays locked until
+// this process ends. What was acknowledged is on disk in any case. Calls after
+// the first wait for it and return the same.
+func (m *Member) Close() error {
+	m.closeOnce.Do(func() {
+		close(m.closing)
+		// The client's Close reports that its own context has ended, always.
+		_ = m.client.Close()
+		if m.closeErr = stopEtcd(m.etcd, true, m.stopTimeout); m.closeErr == nil {
+			m.lock.release()
+		}
+	})
+	return m.closeErr
+}
+
+// complete returns the options with defaults in place, or what is wrong.
+func (o Options) complete() (Options, error) {
+	if o.DataDir == "" {
+		return o, errors.New("data directory: not set: name a directory this user can write")
+	}
+	abs, err := filepath.Abs(o.DataDir)
+	if err != nil {
+		return o, fmt.Errorf("data directory %s: %w", o.DataDir, err)
+	}
+	o.DataDir = abs
+	if o.StopTimeout == 0 {
+		o.StopTimeout = 10 * time.Second
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o, nil
+}
+
+// makeDataDir makes a data directory that only this user can read.
+func makeDataDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("data directory %s: %w: choose a directory this user can make and write", dir, err)
+	}
+	return nil
+}
+
+// startEtcd starts etcd and waits until it is ready. If it returns an error,
+// released tells whether etcd has let go of the data directory. StartEtcd
+// itself cannot be interrupted, and waits as long as another etcd, one that
+// does not know our lock, has the directory open; so it is called beside.
+func startEtcd(ctx context.Context, opts Options) (etcd *embed.Etcd, released bool, err error) {
+	cfg, err := etcdConfig(opts)
+	if err != nil {
+		return nil, true, err
+	}
+	type result struct {
+		etcd *embed.Etcd
+		err  error
+	}
+	started := make(chan result, 1)
+	go func() {
+		etcd, err := embed.StartEtcd(cfg)
+		started <- result{etcd, err}
+	}()
+	var r result
+	select {
+	case r = <-started:
+	case <-ctx.Done():
+		select {
+		case r = <-started:
+		case <-time.After(opts.StopTimeout):
+			return nil, false, fmt.Errorf("%w, and etcd did not let go of the directory: does another etcd use it?", context.Cause(ctx))
+		}
+	}
+	if r.err != nil {
+		return nil, true, r.err
+	}
+	if err := awaitReady(ctx, r.etcd); err != nil {
+		stopErr := stopEtcd(r.etcd, false, opts.StopTimeout)
+		return nil, stopErr == nil, errors.Join(err, stopErr)
+	}
+	return r.etcd, true, nil
+}
+
+// awaitReady returns nil when etcd serves, or why it never will.
+func awaitReady(ctx context.Context, etcd *embed.Etcd) error {
+	select {
+	case <-etcd.Server.ReadyNotify():
+		return nil
+	case err := <-etcd.Err():
+		return fmt.Errorf("it failed before it was ready: %w", err)
+	case <-etcd.Server.StopNotify():
+		return errors.New("it stopped before it was ready")
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// stopEtcd stops etcd within a limit. A member that never became ready does
+// not answer to Close: it has to be stopped hard first.
+func stopEtcd(etcd *embed.Etcd, ready bool, limit time.Duration) error {
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		if !ready {
+			etcd.Server.HardStop()
+		}
+		etcd.Close()
+	}()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-stopped:
+		return nil
+	case <-timer.C:
+		return fmt.Errorf("etcd did not stop within %s", limit)
+	}
+}

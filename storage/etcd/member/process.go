@@ -1,0 +1,232 @@
+package member
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A process is one run of the child's command, seen from the parent.
+type process struct {
+	cmd *exec.Cmd
+	// lifeline is the child's standard input. Closing it, as the end of this
+	// process does, tells the child to end.
+	lifeline *os.File
+	// reports is where the child says how its start went.
+	reports *os.File
+	words   *lastWords
+	ready   time.Time
+
+	// done is closed when the process has ended; then err and ended are set.
+	done  chan struct{}
+	err   error
+	ended time.Time
+}
+
+// startProcess executes the command and hands it its orders.
+func startProcess(opts ChildOptions, o orders) (*process, error) {
+	executable, name := opts.Executable, opts.Executable
+	if executable == "" {
+		name = os.Args[0]
+		var err error
+		if executable, err = runningExecutable(); err != nil {
+			return nil, fmt.Errorf("start store process: %w", err)
+		}
+	}
+	stdin, lifeline, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("start store process: %w", err)
+	}
+	defer stdin.Close()
+	reports, reportEnd, err := os.Pipe()
+	if err != nil {
+		lifeline.Close()
+		return nil, fmt.Errorf("start store process: %w", err)
+	}
+	defer reportEnd.Close()
+
+	p := &process{lifeline: lifeline, reports: reports, words: &lastWords{out: opts.Stderr}, done: make(chan struct{})}
+	p.cmd = exec.Command(executable, opts.Args...)
+	p.cmd.Args[0] = name
+	p.cmd.Env = append(os.Environ(), opts.Env...)
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = stdin, p.words, p.words
+	p.cmd.ExtraFiles = []*os.File{reportEnd} // becomes reportFD
+	p.cmd.WaitDelay = time.Second
+	// A group of its own: a Ctrl-C in a terminal goes to the whole group.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := p.cmd.Start(); err != nil {
+		lifeline.Close()
+		reports.Close()
+		return nil, fmt.Errorf("start store process: %w", err)
+	}
+	go func() {
+		defer close(p.done)
+		p.err = p.cmd.Wait()
+		p.ended = time.Now()
+	}()
+	// A line this short fits the pipe's buffer, and a child that is not there
+	// to read it is found out by awaitReady.
+	_ = json.NewEncoder(lifeline).Encode(o)
+	return p, nil
+}
+
+// runningExecutable is the path of the running binary, also if the file of
+// that name has been replaced or removed since: parent and child are to be of
+// one version.
+func runningExecutable() (string, error) {
+	const running = "/proc/self/exe"
+	path, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	mine, err := os.Stat(running)
+	if err != nil {
+		return path, nil // no /proc here
+	}
+	if file, err := os.Stat(path); err != nil || !os.SameFile(mine, file) {
+		return running, nil
+	}
+	return path, nil
+}
+
+// awaitReady waits for the child's report and returns nil if it is ready.
+func (p *process) awaitReady(ctx context.Context) error {
+	defer p.reports.Close()
+	stop := context.AfterFunc(ctx, func() { p.reports.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	var r report
+	err := json.NewDecoder(p.reports).Decode(&r)
+	switch {
+	case err == nil && r.Ready:
+		p.ready = time.Now()
+		return nil
+	case err == nil && r.InUse:
+		return &childError{words: r.Error, is: ErrInUse}
+	case err == nil:
+		return &childError{words: r.Error}
+	case ctx.Err() != nil:
+		return fmt.Errorf("start store process: %w", context.Cause(ctx))
+	case !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("start store process: read its report: %w", err)
+	}
+	// The child has closed its end of the pipe without a word: it is ending.
+	p.stop(childStopTimeout)
+	return fmt.Errorf("store process ended before it was ready: %w", p.cause())
+}
+
+// stop tells the process to end, waits for that, and kills it if it takes
+// longer than the limit.
+func (p *process) stop(limit time.Duration) (killed bool) {
+	p.lifeline.Close()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-p.done:
+		return false
+	case <-timer.C:
+		// It fails only if the process has ended just now.
+		_ = p.cmd.Process.Kill()
+		<-p.done
+		return true
+	}
+}
+
+// running tells whether the process has not ended.
+func (p *process) running() bool {
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+func (p *process) pid() int { return p.cmd.Process.Pid }
+
+// served is how long an ended process was ready.
+func (p *process) served() time.Duration { return p.ended.Sub(p.ready) }
+
+// cause is why an ended process ended: its exit status, and its last words if
+// it ended itself.
+func (p *process) cause() error {
+	err := cmp.Or(p.err, errors.New("exit status 0"))
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && !exit.Exited() {
+		return err // killed: it had no time for words about that
+	}
+	if words := p.words.String(); words != "" {
+		return fmt.Errorf("%w: %s", err, words)
+	}
+	return err
+}
+
+// A childError is an error in the words of the child process.
+type childError struct {
+	words string
+	is    error
+}
+
+// Error implements error.
+func (e *childError) Error() string { return e.words }
+
+// Unwrap returns the sentinel that the child's error was, if any.
+func (e *childError) Unwrap() error { return e.is }
+
+// maxWords bounds how much of a line lastWords keeps.
+const maxWords = 1024
+
+// lastWords passes on what a process writes to its standard error, and
+// remembers the line that tells best why it ended: that of a Go panic, or else
+// the last.
+type lastWords struct {
+	out io.Writer
+
+	mu      sync.Mutex
+	line    []byte // the line being written
+	last    string
+	isPanic bool
+}
+
+// Write implements io.Writer. It never fails: a child must not be held up by
+// a standard error of ours that nobody reads.
+func (w *lastWords) Write(b []byte) (int, error) {
+	_, _ = w.out.Write(b)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for rest := b; len(rest) > 0; {
+		line, after, whole := bytes.Cut(rest, []byte("\n"))
+		w.line = append(w.line, line[:min(len(line), maxWords-len(w.line))]...)
+		if whole {
+			w.keep()
+		}
+		rest = after
+	}
+	return len(b), nil
+}
+
+// keep ends the current line. It is called with mu held.
+func (w *lastWords) keep() {
+	line := bytes.TrimSpace(w.line)
+	w.line = w.line[:0]
+	if len(line) == 0 || w.isPanic {
+		return
+	}
+	w.last = string(line)
+	w.isPanic = bytes.HasPrefix(line, []byte("panic: ")) || bytes.HasPrefix(line, []byte("fatal error: "))
+}
+
+// String returns the line.
+func (w *lastWords) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.last
+}

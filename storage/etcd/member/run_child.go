@@ -1,0 +1,120 @@
+package member
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// childStopTimeout bounds how long the child waits for etcd when it is to end.
+// Everything acknowledged is on disk already, so the process may just exit.
+const childStopTimeout = 3 * time.Second
+
+// reportFD is the descriptor on which the child says how its start went.
+const reportFD = 3
+
+// orders are the one line that the child reads from its standard input.
+type orders struct {
+	DataDir string    `json:"dataDir"`
+	Socket  string    `json:"socket"`
+	Parent  processID `json:"parent"`
+}
+
+// A report is the one line that the child writes to reportFD.
+type report struct {
+	Ready bool   `json:"ready,omitempty"`
+	Error string `json:"error,omitempty"`
+	InUse bool   `json:"inUse,omitempty"`
+}
+
+// RunChild is the whole work of the child process: it runs the member that
+// the parent, a Child, ordered, until the parent ends or ctx does. It ignores
+// SIGINT, SIGTERM and SIGHUP, which users and service managers send to all
+// processes of a server at once: the parent decides when the store ends.
+//
+// A failure to start is told to the parent, which is the one to show it, and
+// is not returned. RunChild returns an error if etcd ends by itself later, or
+// if it was not called in a process that a Child started.
+func RunChild(ctx context.Context, logger *slog.Logger) error {
+	lifeline, reports, err := inheritedPipes()
+	if err != nil {
+		return err
+	}
+	defer reports.Close()
+	// Standard error is a pipe to the parent: without it a line logged after
+	// the parent's death would kill this process before etcd is closed.
+	signal.Ignore(unix.SIGPIPE)
+	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+
+	var o orders
+	if err := json.NewDecoder(lifeline).Decode(&o); err != nil {
+		lifeline.Close()
+		if errors.Is(err, io.EOF) {
+			return nil // the parent ended at once
+		}
+		return fmt.Errorf("read orders from standard input: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	orphaned := make(chan struct{})
+	go func() {
+		defer close(orphaned)
+		// The error does not matter: either way the parent is out of reach.
+		_, _ = io.Copy(io.Discard, lifeline)
+		cancel()
+	}()
+	err = runOrders(ctx, o, reports, logger)
+	select {
+	case <-orphaned:
+		removeSocketDir(filepath.Dir(o.Socket))
+	default:
+	}
+	lifeline.Close()
+	<-orphaned
+	return err
+}
+
+// runOrders runs the member and reports how its start went.
+func runOrders(ctx context.Context, o orders, reports *os.File, logger *slog.Logger) error {
+	m, err := Start(ctx, Options{
+		DataDir: o.DataDir, Socket: o.Socket, Logger: logger,
+		StopTimeout: childStopTimeout, parent: o.Parent,
+	})
+	r := report{Ready: err == nil}
+	if err != nil {
+		r.Error, r.InUse = err.Error(), errors.Is(err, ErrInUse)
+	}
+	// A parent that cannot be told has ended, and ctx with it.
+	_ = json.NewEncoder(reports).Encode(r)
+	reports.Close()
+	if err != nil {
+		return nil
+	}
+	return m.Run(ctx)
+}
+
+// inheritedPipes returns the two pipes that a Child gives to the process that
+// it starts.
+func inheritedPipes() (lifeline, reports *os.File, err error) {
+	for _, fd := range []int{0, reportFD} {
+		var stat unix.Stat_t
+		if err := unix.Fstat(fd, &stat); err != nil || uint32(stat.Mode)&unix.S_IFMT != unix.S_IFIFO {
+			return nil, nil, errors.New("the store process is started by the server, not by hand")
+		}
+		unix.CloseOnExec(fd)
+		// Only reads that do not block can be ended by Close.
+		if err := unix.SetNonblock(fd, true); err != nil {
+			return nil, nil, fmt.Errorf("descriptor %d: %w", fd, err)
+		}
+	}
+	return os.NewFile(0, "orders"), os.NewFile(reportFD, "report"), nil
+}
