@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -33,12 +34,17 @@ func (f *Feed) Get(_ context.Context, kind config.GroupVersionKind, name, namesp
 	return object, nil
 }
 
-// List returns the objects of a kind in the newest snapshot.
+// List returns the objects of a kind in the newest snapshot, in the order of
+// their namespaces, then names.
 func (f *Feed) List(_ context.Context, kind config.GroupVersionKind, namespace string) ([]*config.Config, error) {
 	if err := f.serves(kind); err != nil {
 		return nil, fmt.Errorf("list %s: %w", kind, err)
 	}
-	return slices.Collect(f.Snapshot().List(kind, namespace)), nil
+	objects := slices.Collect(f.Snapshot().List(kind, namespace))
+	slices.SortFunc(objects, func(a, b *config.Config) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return objects, nil
 }
 
 func (f *Feed) serves(kind config.GroupVersionKind) error {

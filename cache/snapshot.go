@@ -47,7 +47,8 @@ func (s *Snapshot) Configs() pmap.Map[*config.Config] {
 func (s *Snapshot) Get(key config.Key) *config.Config { return s.Configs().Value(key.Path()) }
 
 // List iterates over the objects of a kind, of one namespace or of all (""), in
-// the order of their namespaces, then names.
+// the order of the Paths of their keys. That is a fixed order, by name within a
+// namespace, and yet not that of the namespaces: "a-b/" comes before "a/".
 func (s *Snapshot) List(kind config.GroupVersionKind, namespace string) iter.Seq[*config.Config] {
 	prefix := config.KindPath(kind)
 	if namespace != "" {

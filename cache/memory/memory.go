@@ -1,0 +1,79 @@
+// Package memory is the cache of a store in memory: the sink of sources that
+// have no store of their own, such as files, and a cache for tests. What is
+// written to the store, through the cache or beside it, becomes a snapshot per
+// revision.
+package memory
+
+import (
+	"context"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/memory"
+)
+
+// Options configure a Cache.
+type Options struct {
+	// Worker is what the handlers run on. It is required.
+	Worker *cache.Worker
+	// History is how many snapshots are kept for those who follow; zero means
+	// cache.DefaultHistory.
+	History int
+}
+
+// Cache is a cache.ConfigStoreCache over a memory store. Mutations go to the
+// store and show in the cache soon after.
+type Cache struct {
+	*cache.Feed
+	store *memory.Store
+}
+
+var (
+	_ cache.ConfigStoreCache = (*Cache)(nil)
+	_ storage.Batcher        = (*Cache)(nil)
+)
+
+// New returns a cache that waits to be run.
+func New(store *memory.Store, o Options) *Cache {
+	return &Cache{
+		Feed: cache.NewFeed(cache.FeedOptions{
+			Worker: o.Worker, Schemas: store.Schemas(), Store: store, History: o.History,
+		}),
+		store: store,
+	}
+}
+
+// Run keeps the cache equal to the store until ctx ends, and then returns nil.
+func (c *Cache) Run(ctx context.Context) error {
+	if err := c.Seal(); err != nil {
+		return err
+	}
+	for {
+		changed := c.store.Changed()
+		c.advance()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		}
+	}
+}
+
+// advance publishes every revision that the cache lacks, one by one as long as
+// the store still has them, else the newest.
+func (c *Cache) advance() {
+	newest, configs := c.store.Snapshot()
+	next := c.Snapshot().Revision() + 1
+	if c.Snapshot() == nil {
+		next = newest + 1
+		c.Replace(cache.NewSnapshot(newest, configs))
+	}
+	for ; next <= newest; next++ {
+		then, ok := c.store.SnapshotAt(next)
+		if !ok {
+			c.Replace(cache.NewSnapshot(newest, configs))
+			return
+		}
+		c.Publish(cache.NewSnapshot(next, then))
+	}
+}
