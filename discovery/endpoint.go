@@ -2,6 +2,7 @@ package discovery
 
 import (
 	"cmp"
+	"maps"
 	"strings"
 
 	"github.com/portolan-mesh/portolan/storage/labels"
@@ -52,20 +53,18 @@ type Endpoint struct {
 	Namespace, WorkloadName string
 }
 
-// Equal says whether two endpoints are the same.
+// Equal says whether two endpoints are the same. It allocates nothing.
 func (e *Endpoint) Equal(o *Endpoint) bool {
-	if e == nil || o == nil {
+	if e == o || e == nil || o == nil {
 		return e == o
 	}
-	return e.Labels.Equal(o.Labels) && e.identity() == o.identity()
-}
-
-// identity is all of an endpoint but its labels, as one comparable value.
-func (e *Endpoint) identity() any {
-	return [...]any{
-		e.Address, e.Port, e.ServicePortName, e.ServiceAccount, e.Network, e.Locality, e.Weight, e.Health,
-		e.TLSMode, e.Namespace, e.WorkloadName,
-	}
+	return e.Address == o.Address && e.Port == o.Port &&
+		e.ServicePortName == o.ServicePortName &&
+		e.ServiceAccount == o.ServiceAccount &&
+		e.Network == o.Network && e.Locality == o.Locality &&
+		e.Weight == o.Weight && e.Health == o.Health && e.TLSMode == o.TLSMode &&
+		e.Namespace == o.Namespace && e.WorkloadName == o.WorkloadName &&
+		e.Labels.Equal(o.Labels)
 }
 
 // CompareEndpoints orders the endpoints of a service for output.
@@ -98,6 +97,16 @@ type WorkloadInstance struct {
 	// DNSServiceEntryOnly: the address is a host name, so only DNS services may
 	// select it.
 	DNSServiceEntryOnly bool
+}
+
+// Equal says whether two workload instances are the same.
+func (w *WorkloadInstance) Equal(o *WorkloadInstance) bool {
+	if w == o || w == nil || o == nil {
+		return w == o
+	}
+	return w.Name == o.Name && w.Namespace == o.Namespace && w.Provider == o.Provider &&
+		w.DNSServiceEntryOnly == o.DNSServiceEntryOnly && maps.Equal(w.PortMap, o.PortMap) &&
+		w.Endpoint.Equal(&o.Endpoint)
 }
 
 // ServiceInstance is one endpoint of one port of a service.

@@ -15,10 +15,10 @@ type Resolution int
 
 // The resolutions, with the ServiceEntry values they come from.
 const (
-	ClientSideLB       Resolution = iota // STATIC: endpoints are pushed
-	DNSLB                                // DNS: the proxy resolves all addresses
-	DNSRoundRobinLB                      // DNS_ROUND_ROBIN: the proxy resolves and uses one
-	Passthrough                          // NONE: the caller names the address
+	ClientSideLB    Resolution = iota // STATIC: endpoints are pushed
+	DNSLB                             // DNS: the proxy resolves all addresses
+	DNSRoundRobinLB                   // DNS_ROUND_ROBIN: the proxy resolves and uses one
+	Passthrough                       // NONE: the caller names the address
 )
 
 // IsDNS says whether proxies resolve the endpoints by DNS, so that these shape
@@ -164,7 +164,7 @@ func (s *Service) Port(number int) (Port, bool) {
 
 // Equal says whether two services are the same in all that can reach a proxy.
 func (s *Service) Equal(o *Service) bool {
-	if s == nil || o == nil {
+	if s == o || s == nil || o == nil {
 		return s == o
 	}
 	return s.Hostname == o.Hostname && s.Address == o.Address &&

@@ -1,0 +1,166 @@
+// Package memory is a registry kept by method calls: for tests, and for
+// programs that embed Portolan and know their services themselves.
+//
+// Every call changes the set of one host and namespace and posts that whole set
+// to the worker, where the row is written:
+//
+//	AddService, SetEndpoints, RemoveService -> Worker.Post -> discovery.Index.Publish
+package memory
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/host"
+)
+
+// Options configure a Registry. XDS and Worker are required.
+type Options struct {
+	// Cluster tells the registry from other memory registries: no two may have
+	// the same.
+	Cluster string
+	// XDS takes the rows.
+	XDS discovery.XDSUpdater
+	// Worker is where they are written.
+	Worker *cache.Worker
+}
+
+// Registry is a discovery.Instance of provider Memory. All methods may be
+// called from any goroutine. Changes are asynchronous: queries and the
+// XDSUpdater see them once the worker came to them, a later set of the same
+// host possibly in place of an earlier one.
+type Registry struct {
+	discovery.ServiceDiscovery // the index, for reading
+
+	cluster  string
+	xds      discovery.XDSUpdater
+	worker   *cache.Worker
+	handlers discovery.Handlers
+	index    *discovery.Index
+	synced   atomic.Bool
+
+	mu   sync.Mutex // guards sets, and keeps posts in the order of the changes
+	sets map[key]*set
+}
+
+var _ discovery.Instance = (*Registry)(nil)
+
+type key struct {
+	hostname  host.Name
+	namespace string
+}
+
+// source is the key of what is posted to the worker; the zero key stands for
+// the registry as a whole.
+type source struct {
+	registry *Registry
+	key      key
+}
+
+// set is all there is under a key. Its slices are replaced, never modified.
+type set struct {
+	services  []*discovery.Service
+	endpoints []*discovery.Endpoint
+}
+
+// New returns an empty registry.
+func New(o Options) *Registry {
+	index := &discovery.Index{}
+	return &Registry{
+		ServiceDiscovery: index, index: index,
+		cluster: o.Cluster, xds: o.XDS, worker: o.Worker, sets: map[key]*set{},
+	}
+}
+
+// AddService adds a service, or replaces the one of the same host, namespace,
+// object name and address. The registry keeps a copy, whose provider is Memory.
+func (r *Registry) AddService(s *discovery.Service) {
+	own := *s
+	own.Attributes.Provider = discovery.Memory
+	r.change(key{own.Hostname, own.Attributes.Namespace}, func(to *set) {
+		to.services = slices.DeleteFunc(slices.Clone(to.services), func(o *discovery.Service) bool {
+			return o.Address == own.Address && o.Attributes.Name == own.Attributes.Name
+		})
+		to.services = append(to.services, &own)
+	})
+}
+
+// RemoveService removes all services of a host and namespace, and their
+// endpoints.
+func (r *Registry) RemoveService(hostname host.Name, namespace string) {
+	r.change(key{hostname, namespace}, func(to *set) { *to = set{} })
+}
+
+// SetEndpoints sets all endpoints of a host and namespace. Those of a host that
+// has no service yet are kept until it has. The endpoints must not be modified
+// afterwards.
+func (r *Registry) SetEndpoints(hostname host.Name, namespace string, endpoints ...*discovery.Endpoint) {
+	endpoints = slices.Clone(endpoints)
+	r.change(key{hostname, namespace}, func(to *set) { to.endpoints = endpoints })
+}
+
+// change makes a new set of a key and posts it.
+func (r *Registry) change(k key, f func(*set)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	next := &set{}
+	if old := r.sets[k]; old != nil {
+		*next = *old
+	}
+	f(next)
+	if r.sets[k] = next; len(next.services) == 0 && len(next.endpoints) == 0 {
+		delete(r.sets, k)
+	}
+	r.worker.Post(source{r, k}, func() { r.write(k, next) })
+}
+
+// write runs on the worker.
+func (r *Registry) write(k key, s *set) {
+	change := r.index.Publish(r.xds, discovery.ShardKey{Provider: r.Provider(), Cluster: r.cluster}, discovery.Row{
+		Hostname: k.hostname, Namespace: k.namespace,
+		Services: slices.Clone(s.services), Endpoints: s.endpoints,
+	})
+	if change.Services {
+		r.xds.ConfigUpdate(&discovery.PushRequest{
+			Full: true, Reason: map[string]int{discovery.ReasonService: 1}, Start: time.Now(),
+		})
+	}
+	r.handlers.ServicesChanged(change)
+}
+
+// Provider implements discovery.Instance.
+func (r *Registry) Provider() discovery.Provider { return discovery.Memory }
+
+// Cluster implements discovery.Instance.
+func (r *Registry) Cluster() string { return r.cluster }
+
+// AppendServiceHandler implements discovery.Controller. The handler is called
+// on the worker, after the rows of its service were handed over.
+func (r *Registry) AppendServiceHandler(f discovery.ServiceHandler) {
+	r.handlers.AppendServiceHandler(f)
+}
+
+// AppendWorkloadHandler implements discovery.Controller. The registry has no
+// workload instances, so the handler is never called.
+func (r *Registry) AppendWorkloadHandler(f discovery.WorkloadHandler) {
+	r.handlers.AppendWorkloadHandler(f)
+}
+
+// Run has the registry synced once the worker wrote what was set before, and
+// waits until ctx ends.
+func (r *Registry) Run(ctx context.Context) error {
+	r.handlers.Close()
+	r.worker.Post(source{registry: r}, func() {
+		r.worker.Then(func() { r.synced.Store(true) })
+	})
+	<-ctx.Done()
+	return nil
+}
+
+// HasSynced is true once everything that was set before Run is committed.
+func (r *Registry) HasSynced() bool { return r.synced.Load() }

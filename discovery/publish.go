@@ -1,0 +1,80 @@
+package discovery
+
+import (
+	"slices"
+
+	"github.com/portolan-mesh/portolan/cache"
+)
+
+// Change is what a new row made of the old.
+type Change struct {
+	Before, After Row
+	// Services and Endpoints say whether these differ.
+	Services, Endpoints bool
+}
+
+// Publish replaces a row of the index and hands over to the updater what
+// differs, nothing where nothing does: services by SvcUpdate, the endpoints that
+// come along with them by EDSCacheUpdate, endpoints alone by EDSUpdate. The
+// caller wakes the pusher by ConfigUpdate where the services differ. It is
+// called on the worker only, which gives the slices of the row away.
+func (x *Index) Publish(to XDSUpdater, shard ShardKey, row Row) Change {
+	slices.SortFunc(row.Services, CompareServices)
+	if len(row.Services) == 0 {
+		row.Endpoints = nil
+	}
+	before := x.Row(row.Hostname, row.Namespace)
+	change := Change{
+		Before: before, After: row,
+		Services:  !slices.EqualFunc(before.Services, row.Services, (*Service).Equal),
+		Endpoints: !slices.EqualFunc(before.Endpoints, row.Endpoints, (*Endpoint).Equal),
+	}
+	if !change.Services && !change.Endpoints {
+		return change
+	}
+	x.set(row)
+	if change.Services {
+		to.SvcUpdate(shard, row.Hostname, row.Namespace, slices.Clone(row.Services))
+	}
+	switch {
+	case !change.Endpoints, len(row.Services) == 0:
+	case change.Services:
+		to.EDSCacheUpdate(shard, row.Hostname, row.Namespace, slices.Clone(row.Endpoints))
+	default:
+		to.EDSUpdate(shard, row.Hostname, row.Namespace, slices.Clone(row.Endpoints))
+	}
+	return change
+}
+
+// EachService calls f for every service that differs: those deleted, then those
+// updated, then those added. A service is the same one as long as the object
+// that defines it and its address stay.
+func (c Change) EachService(f ServiceHandler) {
+	if !c.Services {
+		return
+	}
+	type identity struct{ name, address string }
+	id := func(s *Service) identity { return identity{s.Attributes.Name, s.Address} }
+	before, after := map[identity]*Service{}, map[identity]*Service{}
+	for _, s := range c.Before.Services {
+		before[id(s)] = s
+	}
+	for _, s := range c.After.Services {
+		after[id(s)] = s
+	}
+	for _, s := range c.Before.Services {
+		if after[id(s)] == nil {
+			f(s, nil, cache.EventDelete)
+		}
+	}
+	for _, s := range c.After.Services {
+		if old := before[id(s)]; old != nil && !old.Equal(s) {
+			f(old, s, cache.EventUpdate)
+		}
+	}
+	for _, s := range c.After.Services {
+		if before[id(s)] == nil {
+			f(nil, s, cache.EventAdd)
+		}
+	}
+}

@@ -1,0 +1,264 @@
+package serviceentry
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/storage/labels"
+)
+
+const (
+	// tlsModeLabel of a workload says how its proxy takes connections.
+	tlsModeLabel = "security.istio.io/tlsMode"
+	// localityLabel stands in for a locality; label values cannot have slashes,
+	// so dots may be written for them.
+	localityLabel = "istio-locality"
+	// unixPrefix marks the address of a unix socket.
+	unixPrefix = "unix://"
+)
+
+// converter is what the conversion depends on beside the object.
+type converter struct {
+	cluster         string
+	trustDomain     string
+	defaultExportTo []string
+}
+
+// services are those of a ServiceEntry, by host: one for each of its addresses,
+// or one without an address. An object whose resolution is not served has none.
+func (c converter) services(object *config.Config, spec *networking.ServiceEntry) map[host.Name][]*discovery.Service {
+	resolution, ok := resolutionOf(spec)
+	if !ok {
+		return nil
+	}
+	template := discovery.Service{
+		Ports:           ports(spec, resolution),
+		Resolution:      resolution,
+		MeshExternal:    spec.GetLocation() == networking.ServiceEntry_MESH_EXTERNAL,
+		ServiceAccounts: sortedSet(spec.GetSubjectAltNames()),
+		CreationTime:    object.CreationTimestamp,
+		Attributes: discovery.Attributes{
+			Provider: discovery.External, Name: object.Name, Namespace: object.Namespace,
+			Labels: object.Labels, LabelSelectors: selectorOf(spec),
+			ExportTo: discovery.ParseVisibility(spec.GetExportTo(), object.Namespace, c.defaultExportTo),
+		},
+	}
+	vips := addresses(spec)
+	out := make(map[host.Name][]*discovery.Service, len(spec.GetHosts()))
+	for _, name := range sortedSet(spec.GetHosts()) {
+		for _, address := range vips {
+			service := template
+			service.Hostname, service.Address = host.Name(name), address
+			out[service.Hostname] = append(out[service.Hostname], &service)
+		}
+	}
+	return out
+}
+
+func resolutionOf(spec *networking.ServiceEntry) (r discovery.Resolution, served bool) {
+	switch spec.GetResolution() {
+	case networking.ServiceEntry_STATIC:
+		return discovery.ClientSideLB, true
+	case networking.ServiceEntry_DNS:
+		return discovery.DNSLB, true
+	case networking.ServiceEntry_DNS_ROUND_ROBIN:
+		return discovery.DNSRoundRobinLB, true
+	case networking.ServiceEntry_NONE:
+		return discovery.Passthrough, true
+	}
+	return 0, false
+}
+
+func ports(spec *networking.ServiceEntry, resolution discovery.Resolution) []discovery.Port {
+	out := make([]discovery.Port, 0, len(spec.GetPorts()))
+	for _, p := range spec.GetPorts() {
+		port := discovery.Port{
+			Name: p.GetName(), Number: int(p.GetNumber()), Protocol: discovery.ParseProtocol(p.GetProtocol()),
+		}
+		if resolution == discovery.Passthrough {
+			port.TargetPort = int(p.GetTargetPort())
+		}
+		out = append(out, port)
+	}
+	return out
+}
+
+// addresses are the distinct ones of a ServiceEntry, as listed: IPs, and CIDRs
+// of more than one address.
+func addresses(spec *networking.ServiceEntry) []string {
+	var out []string
+	for _, s := range spec.GetAddresses() {
+		if prefix, err := netip.ParsePrefix(s); err == nil {
+			if prefix.IsSingleIP() {
+				s = prefix.Addr().String()
+			}
+		} else if _, err := netip.ParseAddr(s); err != nil {
+			continue
+		}
+		if !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	if len(spec.GetAddresses()) == 0 {
+		return []string{discovery.UnspecifiedIP}
+	}
+	return out
+}
+
+// selectorOf returns the labels by which a ServiceEntry selects workloads, nil
+// where it does not select. The empty selector selects all of the namespace.
+func selectorOf(spec *networking.ServiceEntry) labels.Instance {
+	if spec.GetWorkloadSelector() == nil {
+		return nil
+	}
+	out := labels.Instance{}
+	maps.Copy(out, spec.GetWorkloadSelector().GetLabels())
+	return out
+}
+
+// workload converts a WorkloadEntry, or an endpoint of a ServiceEntry, which
+// has no metadata of its own.
+func (c converter) workload(meta *config.Meta, spec *networking.WorkloadEntry) *discovery.WorkloadInstance {
+	all := labels.Instance(spec.GetLabels())
+	if len(meta.Labels) > 0 {
+		all = make(labels.Instance, len(spec.GetLabels())+len(meta.Labels))
+		maps.Copy(all, spec.GetLabels())
+		maps.Copy(all, meta.Labels)
+	}
+	out := &discovery.WorkloadInstance{
+		Name: meta.Name, Namespace: meta.Namespace, Provider: discovery.External,
+		PortMap: spec.GetPorts(),
+		Endpoint: discovery.Endpoint{
+			Address: spec.GetAddress(), Labels: all,
+			ServiceAccount: c.identity(meta.Namespace, spec.GetServiceAccount()),
+			Network:        spec.GetNetwork(),
+			Locality:       discovery.Locality{Label: locality(spec, all), Cluster: c.cluster},
+			Weight:         max(1, spec.GetWeight()),
+			TLSMode:        tlsMode(spec, all),
+			Namespace:      meta.Namespace, WorkloadName: meta.Name,
+		},
+	}
+	if socket, ok := strings.CutPrefix(spec.GetAddress(), unixPrefix); ok && isSocket(socket) {
+		out.Endpoint.Address = socket
+	} else if _, err := netip.ParseAddr(spec.GetAddress()); err != nil {
+		out.DNSServiceEntryOnly = true
+	}
+	return out
+}
+
+// isSocket says whether an endpoint's address is a unix socket: a path, or a
+// name in the abstract namespace.
+func isSocket(address string) bool {
+	return strings.HasPrefix(address, "/") || strings.HasPrefix(address, "@")
+}
+
+// identity is the SPIFFE name of a service account.
+func (c converter) identity(namespace, account string) string {
+	if account == "" {
+		return ""
+	}
+	return "spiffe://" + c.trustDomain + "/ns/" + namespace + "/sa/" + account
+}
+
+func locality(spec *networking.WorkloadEntry, all labels.Instance) string {
+	if spec.GetLocality() != "" {
+		return spec.GetLocality()
+	}
+	label := all[localityLabel]
+	if strings.Contains(label, "/") {
+		return label
+	}
+	return strings.ReplaceAll(label, ".", "/")
+}
+
+func tlsMode(spec *networking.WorkloadEntry, all labels.Instance) string {
+	switch mode := all[tlsModeLabel]; {
+	case mode != "":
+		return mode
+	case spec.GetServiceAccount() != "":
+		return discovery.TLSModeIstio
+	}
+	return discovery.TLSModeDisabled
+}
+
+// inline are the endpoints that a ServiceEntry itself lists; a DNS one without
+// any has its hosts for endpoints, see hostEndpoints.
+func (c converter) inline(object *config.Config, spec *networking.ServiceEntry) []*discovery.Endpoint {
+	var out []*discovery.Endpoint
+	for i, e := range spec.GetEndpoints() {
+		meta := config.Meta{Name: object.Name + "-" + strconv.Itoa(i), Namespace: object.Namespace}
+		out = append(out, endpoints(spec, c.workload(&meta, e))...)
+	}
+	return out
+}
+
+// endpoints are those of a workload for the ports of a ServiceEntry that
+// selects or lists it. There are none where its proxies could not connect to
+// the address: a host name unless they resolve it, a unix socket if they do.
+func endpoints(spec *networking.ServiceEntry, w *discovery.WorkloadInstance) []*discovery.Endpoint {
+	resolution, served := resolutionOf(spec)
+	unix := isSocket(w.Endpoint.Address)
+	switch {
+	case !served, w.Endpoint.Address == "":
+		return nil
+	case resolution.IsDNS() && unix, !resolution.IsDNS() && w.DNSServiceEntryOnly:
+		return nil
+	}
+	out := make([]*discovery.Endpoint, 0, len(spec.GetPorts()))
+	for _, p := range spec.GetPorts() {
+		e := w.Endpoint
+		e.ServicePortName = p.GetName()
+		if !unix {
+			e.Port = targetPort(p, w.PortMap)
+		}
+		out = append(out, &e)
+	}
+	return out
+}
+
+// targetPort is where a workload serves a port: as the workload says, else as
+// the ServiceEntry says, else the same port.
+func targetPort(p *networking.ServicePort, ports map[string]uint32) int {
+	if own := ports[p.GetName()]; own > 0 {
+		return int(own)
+	}
+	if p.GetTargetPort() > 0 {
+		return int(p.GetTargetPort())
+	}
+	return int(p.GetNumber())
+}
+
+// hostEndpoints make a host its own endpoint. A pattern cannot be resolved, so
+// it has none.
+func (c converter) hostEndpoints(object *config.Config, spec *networking.ServiceEntry, hostname host.Name) []*discovery.Endpoint {
+	if hostname.IsWildcard() {
+		return nil
+	}
+	meta := config.Meta{Name: object.Name, Namespace: object.Namespace}
+	return endpoints(spec, c.workload(&meta, &networking.WorkloadEntry{Address: string(hostname)}))
+}
+
+// firstPerPort keeps the first endpoint of each port: all that a proxy uses
+// where it resolves round robin.
+func firstPerPort(in []*discovery.Endpoint) []*discovery.Endpoint {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(slices.Clone(in), func(e *discovery.Endpoint) bool {
+		again := seen[e.ServicePortName]
+		seen[e.ServicePortName] = true
+		return again
+	})
+}
+
+func sortedSet(in []string) []string {
+	out := slices.Clone(in)
+	slices.Sort(out)
+	return slices.Compact(out)
+}

@@ -1,0 +1,160 @@
+package serviceentry_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/discoverytest"
+	"github.com/portolan-mesh/portolan/discovery/serviceentry"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// source is a cache whose snapshots the test makes.
+type source struct{ *cache.Feed }
+
+// Run implements cache.ConfigStoreCache.
+func (s source) Run(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+// mesh is a Store between a source and a recorder.
+type mesh struct {
+	xds     *discoverytest.Recorder
+	store   *serviceentry.Store
+	source  source
+	worker  *cache.Worker
+	configs pmap.Map[*config.Config]
+}
+
+// tb is what testing.T and rapid.T have in common.
+type tb interface {
+	Helper()
+	Cleanup(func())
+	Fatal(...any)
+}
+
+// start runs a store until the test ends; wire may add handlers before.
+func start(t tb, o serviceentry.Options, wire ...func(*serviceentry.Store)) *mesh {
+	t.Helper()
+	m := &mesh{xds: &discoverytest.Recorder{}, worker: cache.NewWorker()}
+	m.source = source{cache.NewFeed(cache.FeedOptions{Worker: m.worker, Schemas: schema.Pilot()})}
+	o.XDS, o.Worker, o.Configs = m.xds, m.worker, m.source
+	m.store = serviceentry.New(o)
+	for _, f := range wire {
+		f(m.store)
+	}
+	run(t, m.worker.Run, m.store.Run)
+	return m
+}
+
+// run runs functions until the test ends.
+func run(t tb, functions ...func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	for _, f := range functions {
+		running.Go(func() {
+			if err := f(ctx); err != nil {
+				panic(err)
+			}
+		})
+	}
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+}
+
+// publish makes a map of objects the next revision, and waits until all its
+// rows are handed over.
+func (m *mesh) publish(configs pmap.Map[*config.Config]) {
+	m.configs = configs
+	m.source.Publish(cache.NewSnapshot(m.source.Snapshot().Revision()+1, configs))
+	m.settle()
+}
+
+// settle waits for the tasks that wait now, and their hooks.
+func (m *mesh) settle() {
+	done := make(chan struct{})
+	m.worker.Post(new(int), func() { close(done) })
+	<-done
+}
+
+// apply stores objects as one revision and returns what the updater was told.
+func (m *mesh) apply(objects ...*config.Config) []string {
+	next := m.configs
+	for _, o := range objects {
+		next = next.Set(o.Key().Path(), o)
+	}
+	m.publish(next)
+	return m.xds.Take()
+}
+
+// remove is like apply.
+func (m *mesh) remove(objects ...*config.Config) []string {
+	next := m.configs
+	for _, o := range objects {
+		next = next.Delete(o.Key().Path())
+	}
+	m.publish(next)
+	return m.xds.Take()
+}
+
+// endpoints are those of a row, as the recorder writes them.
+func (m *mesh) endpoints(namespace, hostname string) []string {
+	return m.xds.Endpoints(namespace, hostname)
+}
+
+func (m *mesh) row(namespace, hostname string) discovery.Row {
+	return m.xds.Rows()[namespace+"/"+hostname]
+}
+
+// object is one object in namespace shop, created at a second.
+func object(t tb, kind config.GroupVersionKind, name string, second int64, body string) *config.Config {
+	t.Helper()
+	document := "apiVersion: networking.istio.io/v1\nkind: " + kind.Kind + "\nmetadata: {name: " + name + ", namespace: shop}\n" + body
+	documents, err := config.Decode(name, []byte(document), schema.Pilot().Type)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := documents[0].Config
+	c.CreationTimestamp = time.Unix(second, 0).UTC()
+	return c
+}
+
+// entry is a ServiceEntry created at second 1, given its spec in YAML flow.
+func entry(t tb, name, spec string) *config.Config {
+	t.Helper()
+	return object(t, schema.ServiceEntry, name, 1, "spec: "+spec)
+}
+
+// workload is a WorkloadEntry created at second 1, given its spec in YAML flow.
+func workload(t tb, name, spec string) *config.Config {
+	t.Helper()
+	return object(t, schema.WorkloadEntry, name, 1, "spec: "+spec)
+}
+
+// with returns a changed copy of an object.
+func with(c *config.Config, change func(*config.Config)) *config.Config {
+	c = c.Clone()
+	change(c)
+	return c
+}
+
+func expect(t testing.TB, got any, want any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}

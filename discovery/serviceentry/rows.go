@@ -1,0 +1,93 @@
+package serviceentry
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/portolan-mesh/portolan/discovery"
+)
+
+// flush hands over the rows of all dirty hosts, then wakes the pusher where
+// services changed, and for the proxies at the addresses of workloads that came
+// to be selected. It runs as each task of the worker ends.
+func (s *Store) flush() {
+	if len(s.dirty) == 0 && len(s.arrived) == 0 {
+		return
+	}
+	changed := 0
+	for _, key := range slices.SortedFunc(maps.Keys(s.dirty), compareHostKeys) {
+		change := s.index.Publish(s.xds, discovery.ShardKey{Provider: s.Provider(), Cluster: s.Cluster()}, s.row(key))
+		if change.Services {
+			changed++
+		}
+		s.handlers.ServicesChanged(change)
+	}
+	clear(s.dirty)
+	if changed > 0 {
+		s.xds.ConfigUpdate(&discovery.PushRequest{
+			Full: true, Reason: map[string]int{discovery.ReasonService: changed}, Start: time.Now(),
+		})
+	}
+	s.tellProxies()
+}
+
+func (s *Store) tellProxies() {
+	for _, w := range s.arrived {
+		if _, err := netip.ParseAddr(w.instance.Endpoint.Address); err == nil && s.isSelected(w) {
+			s.xds.ProxyUpdate(s.Cluster(), w.instance.Endpoint.Address)
+		}
+	}
+	s.arrived = nil
+}
+
+func (s *Store) isSelected(w *workload) bool {
+	for _, e := range s.selecting[w.object.Namespace] {
+		if e.holds(w) {
+			return true
+		}
+	}
+	return false
+}
+
+// row puts together what the ServiceEntries of one host say, the oldest first.
+func (s *Store) row(key hostKey) discovery.Row {
+	row := discovery.Row{Hostname: key.hostname, Namespace: key.namespace}
+	entries := s.byHost[key]
+	for _, e := range entries {
+		row.Services = append(row.Services, e.services[key.hostname]...)
+		row.Endpoints = append(row.Endpoints, e.endpoints(s.convert, key.hostname)...)
+	}
+	if len(entries) > 1 {
+		row.Endpoints = mergeEndpoints(row.Endpoints, entries[0])
+	}
+	return row
+}
+
+// mergeEndpoints makes the endpoints of several ServiceEntries one set: an
+// address that serves a port is taken once, as the oldest describes it, which
+// also says how many a port may have.
+func mergeEndpoints(in []*discovery.Endpoint, oldest *entry) []*discovery.Endpoint {
+	type identity struct {
+		address string
+		port    int
+		name    string
+	}
+	seen := make(map[identity]bool, len(in))
+	out := slices.DeleteFunc(in, func(e *discovery.Endpoint) bool {
+		id := identity{e.Address, e.Port, e.ServicePortName}
+		again := seen[id]
+		seen[id] = true
+		return again
+	})
+	if resolution, _ := resolutionOf(oldest.spec); resolution == discovery.DNSRoundRobinLB {
+		out = firstPerPort(out)
+	}
+	return out
+}
+
+func compareHostKeys(a, b hostKey) int {
+	return cmp.Or(cmp.Compare(a.hostname, b.hostname), cmp.Compare(a.namespace, b.namespace))
+}
