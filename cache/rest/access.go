@@ -1,0 +1,70 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+)
+
+// Identity is who sends a request.
+type Identity struct {
+	User   string
+	Groups []string
+}
+
+// Access is what a request wants to do. Of a path outside the config API only
+// Verb, the HTTP method in lower case, and Path are set.
+type Access struct {
+	// Verb is get, list, watch, create, update or delete.
+	Verb string
+	// Group, Version and Resource (the plural) say which kind; Namespace and Name
+	// which objects, empty for all.
+	Group, Version, Resource, Namespace, Name string
+	// Path is that of the URL.
+	Path string
+}
+
+// Authenticator finds out who sends a request. An error is shown to the client,
+// who is turned away with 401.
+type Authenticator interface {
+	Authenticate(*http.Request) (Identity, error)
+}
+
+// Authorizer decides what an identity may do. An error is shown to the client,
+// who is turned away with 403.
+type Authorizer interface {
+	Authorize(context.Context, Identity, Access) error
+}
+
+// admit finds out who calls, and whether they may.
+func (s *Server) admit(c *call) error {
+	if err := s.authenticate(c); err != nil {
+		return err
+	}
+	return s.authorize(c, c.access())
+}
+
+func (s *Server) authenticate(c *call) error {
+	if s.authenticator == nil {
+		if !fromThisMachine(c.r) {
+			return unauthorized("this server has no authentication configured and serves its own machine only")
+		}
+		c.identity = Identity{User: "local"}
+		return nil
+	}
+	identity, err := s.authenticator.Authenticate(c.r)
+	if err != nil {
+		return unauthorized(err.Error())
+	}
+	c.identity = identity
+	return nil
+}
+
+func (s *Server) authorize(c *call, access Access) error {
+	if s.authorizer == nil {
+		return nil
+	}
+	if err := s.authorizer.Authorize(c.r.Context(), c.identity, access); err != nil {
+		return forbidden(err.Error())
+	}
+	return nil
+}

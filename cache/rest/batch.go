@@ -1,0 +1,280 @@
+package rest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/portolan-mesh/portolan/cache/rest/batch"
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
+)
+
+// batches serves the batch endpoint.
+func (s *Server) batches(w http.ResponseWriter, r *http.Request) {
+	s.serve(w, r, func(c *call) error {
+		c.kind = batch.Kind
+		if r.Method != http.MethodPost {
+			c.w.Header().Set("Allow", "POST")
+			return methodNotAllowed(c)
+		}
+		c.verb = "create"
+		if err := s.authenticate(c); err != nil {
+			return err
+		}
+		return s.apply(c)
+	})
+}
+
+// apply does all operations of a batch or none.
+func (s *Server) apply(c *call) error {
+	if err := refuseDryRun(c.query["dryRun"]); err != nil {
+		return err
+	}
+	request, err := readBatch(c)
+	if err != nil {
+		return err
+	}
+	b := &batchCall{server: s, call: c, places: map[config.Key]int{}}
+	if err := b.read(request.Operations); err != nil {
+		return err
+	}
+	revision, results, err := s.store.Apply(c.r.Context(), b.ops)
+	if err != nil {
+		return b.refused(err)
+	}
+	s.await(c.r.Context(), revision)
+	answer := batch.Result{
+		TypeMeta: metav1.TypeMeta{Kind: batch.ResultKind, APIVersion: batch.APIVersion},
+		Revision: revision, Results: make([]batch.Outcome, len(results)), Warnings: b.warnings,
+	}
+	for i, r := range results {
+		answer.Results[i] = batch.Outcome{
+			Kind: r.Key.Kind.Kind, Namespace: r.Key.Namespace, Name: r.Key.Name,
+			Outcome: string(r.Outcome), ResourceVersion: r.ResourceVersion,
+		}
+	}
+	writeJSON(c.w, http.StatusOK, answer)
+	return nil
+}
+
+func readBatch(c *call) (*batch.Batch, error) {
+	body, isYAML, err := readBody(c)
+	if err != nil {
+		return nil, err
+	}
+	if isYAML {
+		if body, err = yaml.YAMLToJSONStrict(body); err != nil {
+			return nil, badRequest(fmt.Sprintf("the batch is not valid YAML: %v", err))
+		}
+	}
+	var request batch.Batch
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&request); err != nil {
+		return nil, badRequest(fmt.Sprintf("the batch cannot be read: %v", err))
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return nil, badRequest("the batch cannot be read: text follows its end")
+	}
+	switch {
+	case request.APIVersion != batch.APIVersion || request.Kind != batch.Kind:
+		return nil, badRequest(fmt.Sprintf("the body is a %q of apiVersion %q: send kind %s of apiVersion %s",
+			request.Kind, request.APIVersion, batch.Kind, batch.APIVersion))
+	case len(request.Operations) == 0:
+		return nil, badRequest("operations: is empty: a batch needs at least one")
+	}
+	return &request, nil
+}
+
+// batchCall is a batch on its way to the store.
+type batchCall struct {
+	server *Server
+	call   *call
+
+	ops      []storage.Op       // in the order of the request, the unreadable ones too
+	places   map[config.Key]int // of the objects met so far
+	faults   faults
+	denied   []metav1.StatusCause
+	warnings []string
+}
+
+// read makes ops of the operations, and reports the faults of all of them.
+func (b *batchCall) read(operations []batch.Operation) error {
+	b.ops = make([]storage.Op, len(operations))
+	for i, operation := range operations {
+		op, ok := b.operation(i, operation)
+		if !ok {
+			continue
+		}
+		b.ops[i] = op
+		if b.permitted(i, op) {
+			b.validate(i, op)
+		}
+	}
+	if len(b.denied) > 0 {
+		err := forbidden("batch refused, nothing was written: " + sentence(b.denied))
+		err.ErrStatus.Details = &metav1.StatusDetails{Causes: b.denied}
+		return err
+	}
+	return b.faults.error("batch refused, nothing was written", metav1.StatusDetails{Group: batch.Group, Kind: batch.Kind})
+}
+
+var verbs = map[batch.Verb]storage.Verb{
+	batch.Create: storage.Create, batch.Update: storage.Update, batch.Apply: storage.Put, batch.Delete: storage.Delete,
+}
+
+// operation reads one operation, false where it has a fault.
+func (b *batchCall) operation(i int, in batch.Operation) (storage.Op, bool) {
+	verb, ok := verbs[in.Verb]
+	switch {
+	case !ok:
+		b.faults.cannotRead(batch.Field(i, "verb"), fmt.Sprintf("%q is none: use create, update, apply or delete", in.Verb))
+		return storage.Op{}, false
+	case verb == storage.Delete:
+		return b.removal(i, in)
+	case in.APIVersion+in.Kind+in.Namespace+in.Name+in.ResourceVersion != "":
+		b.faults.cannotRead(batch.Field(i, ""), fmt.Sprintf("%s takes its object in the field object: leave the others out", in.Verb))
+		return storage.Op{}, false
+	case len(in.Object) == 0:
+		b.faults.cannotRead(batch.Field(i, "object"), fmt.Sprintf("is missing: %s needs one", in.Verb))
+		return storage.Op{}, false
+	}
+	object, err := b.server.decode(in.Object, false)
+	if err != nil {
+		eachDecodeFault(err, func(object, field, message string) {
+			if object != "" {
+				message = object + ": " + message
+			}
+			b.faults.cannotRead(objectField(i, field), message)
+		})
+		return storage.Op{}, false
+	}
+	object.UID = ""
+	return storage.Op{Verb: verb, Config: object}, true
+}
+
+func objectField(i int, field string) string {
+	if field == "" {
+		return batch.Field(i, "object")
+	}
+	return batch.Field(i, "object."+field)
+}
+
+// removal reads a delete, which names its object by fields or by itself.
+func (b *batchCall) removal(i int, in batch.Operation) (storage.Op, bool) {
+	if len(in.Object) > 0 {
+		var object metav1.PartialObjectMetadata
+		if err := json.Unmarshal(in.Object, &object); err != nil {
+			b.faults.cannotRead(batch.Field(i, "object"), err.Error())
+			return storage.Op{}, false
+		}
+		in.APIVersion, in.Kind = object.APIVersion, object.Kind
+		in.Namespace, in.Name, in.ResourceVersion = object.Namespace, object.Name, object.ResourceVersion
+	}
+	kind, err := b.server.schemas.Resolve(in.APIVersion, in.Kind)
+	if err != nil {
+		b.faults.cannotRead(batch.Field(i, ""), err.Error())
+		return storage.Op{}, false
+	}
+	key := config.Key{Kind: kind.GroupVersionKind, Namespace: in.Namespace, Name: in.Name}
+	switch {
+	case in.Name == "":
+		b.faults.cannotRead(batch.Field(i, "name"), kind.Singular+": is missing: say which one to delete")
+		return storage.Op{}, false
+	case (in.Namespace == "") != kind.ClusterScoped:
+		b.faults.cannotRead(batch.Field(i, "namespace"), fmt.Sprintf("%s: must be set for a kind in namespaces, and for no other", key))
+		return storage.Op{}, false
+	}
+	return storage.Op{Verb: storage.Delete, Key: key, ResourceVersion: in.ResourceVersion}, true
+}
+
+// permitted asks whether the client may do an operation.
+func (b *batchCall) permitted(i int, op storage.Op) bool {
+	verbs := []string{op.Verb.String()}
+	if op.Verb == storage.Put {
+		verbs = []string{"create", "update"}
+	}
+	key := op.Target()
+	kind := b.server.schemas.Kind(key.Kind)
+	for _, verb := range verbs {
+		err := b.server.authorize(b.call, Access{
+			Verb: verb, Path: b.call.r.URL.Path,
+			Group: key.Kind.Group, Version: key.Kind.Version, Resource: kind.Plural, Namespace: key.Namespace, Name: key.Name,
+		})
+		if err != nil {
+			b.denied = append(b.denied, metav1.StatusCause{Type: "Forbidden", Field: batch.Field(i, ""), Message: fmt.Sprintf("%s: %v", key, err)})
+			return false
+		}
+	}
+	return true
+}
+
+// validate reports the faults of an operation that could be read.
+func (b *batchCall) validate(i int, op storage.Op) {
+	key := op.Target()
+	if first, ok := b.places[key]; ok {
+		b.faults.mayNotBe(batch.Field(i, ""), fmt.Sprintf("%s: is the object of operations[%d] too: name each object once", key, first))
+		return
+	}
+	b.places[key] = i
+	if op.Config == nil {
+		return
+	}
+	if op.Verb == storage.Create && op.Config.ResourceVersion != "" {
+		b.faults.mayNotBe(batch.Field(i, "object.metadata.resourceVersion"), fmt.Sprintf("%s: must not be set on an object to be created", key))
+	}
+	warnings, err := b.server.schemas.Kind(key.Kind).Validate(op.Config)
+	for _, w := range warnings {
+		b.warnings = append(b.warnings, fmt.Sprintf("%s: %s", key, w))
+	}
+	eachFieldFault(err, func(field, message string) {
+		b.faults.mayNotBe(objectField(i, field), fmt.Sprintf("%s: %s", key, message))
+	})
+}
+
+// refused is the answer to a batch that the store refuses: each operation at
+// fault is a cause, and the gravest of them gives the status.
+func (b *batchCall) refused(err error) error {
+	var causes []metav1.StatusCause
+	var worst *apierrors.StatusError
+	for _, one := range unpack(err) {
+		status := classify(one)
+		var fault *storage.OpError
+		if !errors.As(one, &fault) || fault.Index >= len(b.ops) {
+			return status
+		}
+		if worst == nil || rank(status) < rank(worst) {
+			worst = status
+		}
+		field := batch.Field(fault.Index, "")
+		if b.ops[fault.Index].Config != nil && errors.Is(one, storage.ErrConflict) {
+			field = objectField(fault.Index, "metadata.resourceVersion")
+		}
+		causes = append(causes, metav1.StatusCause{Type: metav1.CauseType(status.ErrStatus.Reason), Field: field, Message: one.Error()})
+	}
+	worst.ErrStatus.Message = "batch refused, nothing was written: " + sentence(causes)
+	worst.ErrStatus.Details = &metav1.StatusDetails{Group: batch.Group, Kind: batch.Kind, Causes: causes}
+	return worst
+}
+
+// rank orders the reasons for which a store refuses operations, gravest first:
+// what a client does about a conflict solves the others too.
+func rank(err *apierrors.StatusError) int {
+	for i, reason := range []metav1.StatusReason{
+		metav1.StatusReasonConflict, metav1.StatusReasonAlreadyExists, metav1.StatusReasonNotFound,
+		metav1.StatusReasonInvalid, metav1.StatusReasonRequestEntityTooLarge,
+	} {
+		if err.ErrStatus.Reason == reason {
+			return i
+		}
+	}
+	return -1
+}

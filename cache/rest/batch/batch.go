@@ -1,0 +1,130 @@
+package batch
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+)
+
+// Where the endpoint is and what goes through it.
+const (
+	Group      = "portolan.io"
+	Version    = "v1"
+	APIVersion = Group + "/" + Version
+	Kind       = "Batch"
+	ResultKind = "BatchResult"
+	Path       = "/apis/" + APIVersion + "/batches"
+)
+
+// Verb is what an operation does with its object.
+type Verb string
+
+// The verbs. Create fails where the object exists, Update and Delete where it
+// does not; Apply makes it what it is given, whether it exists or not.
+const (
+	Create Verb = "create"
+	Update Verb = "update"
+	Apply  Verb = "apply"
+	Delete Verb = "delete"
+)
+
+// Batch is the request.
+type Batch struct {
+	metav1.TypeMeta `json:",inline"`
+	Operations      []Operation `json:"operations"`
+}
+
+// New returns a batch of operations.
+func New(operations ...Operation) Batch {
+	return Batch{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind}, Operations: operations}
+}
+
+// Operation is one change. Object is the object whole; a resourceVersion in it
+// is the version that the stored one must have. Delete may name its object by
+// the other fields instead.
+type Operation struct {
+	Verb   Verb            `json:"verb"`
+	Object json.RawMessage `json:"object,omitempty"`
+
+	APIVersion      string `json:"apiVersion,omitempty"`
+	Kind            string `json:"kind,omitempty"`
+	Namespace       string `json:"namespace,omitempty"`
+	Name            string `json:"name,omitempty"`
+	ResourceVersion string `json:"resourceVersion,omitempty"`
+}
+
+// Write returns the operation that creates, updates or applies an object.
+func Write(verb Verb, object *config.Config) (Operation, error) {
+	text, err := config.ToJSON(object, "")
+	if err != nil {
+		return Operation{}, err
+	}
+	return Operation{Verb: verb, Object: text}, nil
+}
+
+// Remove returns the operation that deletes an object, whatever its version
+// where resourceVersion is empty.
+func Remove(key config.Key, resourceVersion string) Operation {
+	return Operation{
+		Verb: Delete, APIVersion: key.Kind.APIVersion(), Kind: key.Kind.Kind,
+		Namespace: key.Namespace, Name: key.Name, ResourceVersion: resourceVersion,
+	}
+}
+
+// Result is the answer to a batch that was done. Revision is that of the store
+// after it.
+type Result struct {
+	metav1.TypeMeta `json:",inline"`
+	Revision        string    `json:"revision"`
+	Results         []Outcome `json:"results"`
+	Warnings        []string  `json:"warnings,omitempty"`
+}
+
+// Outcome is what became of one object: created, configured, unchanged or
+// deleted. ResourceVersion is the object's afterwards, and of a deleted one the
+// revision at which it went.
+type Outcome struct {
+	Kind            string `json:"kind"`
+	Namespace       string `json:"namespace,omitempty"`
+	Name            string `json:"name"`
+	Outcome         string `json:"outcome"`
+	ResourceVersion string `json:"resourceVersion"`
+}
+
+// Field is the path of an operation, or of something in it, in the causes of a
+// Status: "operations[2].object.spec.hosts".
+func Field(operation int, rest string) string {
+	field := fmt.Sprintf("operations[%d]", operation)
+	if rest != "" {
+		field += "." + rest
+	}
+	return field
+}
+
+// Index takes the field of a cause apart: the place of the operation, and the
+// field of the operation's object, empty where the fault is the operation's. It
+// returns false for a field that is of no operation.
+func Index(field string) (operation int, objectField string, ok bool) {
+	rest, ok := strings.CutPrefix(field, "operations[")
+	if !ok {
+		return 0, "", false
+	}
+	number, rest, ok := strings.Cut(rest, "]")
+	if !ok {
+		return 0, "", false
+	}
+	operation, err := strconv.Atoi(number)
+	if err != nil || operation < 0 {
+		return 0, "", false
+	}
+	objectField, ok = strings.CutPrefix(rest, ".object.")
+	if !ok {
+		objectField = ""
+	}
+	return operation, objectField, true
+}

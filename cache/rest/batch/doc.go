@@ -1,0 +1,12 @@
+// Package batch has the JSON shapes of the batch endpoint of the config API:
+// several operations that are done as one revision, or not at all.
+//
+//	POST /apis/portolan.io/v1/batches
+//	{"apiVersion": "portolan.io/v1", "kind": "Batch", "operations": [
+//	  {"verb": "apply", "object": {"apiVersion": "networking.istio.io/v1", ...}},
+//	  {"verb": "delete", "apiVersion": "networking.istio.io/v1", "kind": "Gateway", "namespace": "edge", "name": "old"}]}
+//
+// The answer is a Result, its entries in the order of the operations. A refused
+// batch is answered with a metav1.Status whose details.causes name each fault
+// by a field that begins with operations[i]; Index takes that apart.
+package batch

@@ -1,0 +1,211 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strings"
+	"sync/atomic"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/portolan-mesh/portolan/cache/rest/batch"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// Options configure a Client. The zero Options are ready to use.
+type Options struct {
+	// HTTP makes the calls; nil means one of the client's own with Go's defaults.
+	HTTP *http.Client
+	// UserAgent names the program to the server.
+	UserAgent string
+}
+
+// Client calls one server. It may be used by several goroutines.
+type Client struct {
+	server    *url.URL
+	http      *http.Client
+	userAgent string
+}
+
+// New returns a client of the server at a URL such as http://127.0.0.1:15080.
+// Host and port alone mean http. It does not call the server.
+func New(server string, o Options) (*Client, error) {
+	if !strings.Contains(server, "://") {
+		server = "http://" + server
+	}
+	base, err := url.Parse(server)
+	if err != nil {
+		return nil, fmt.Errorf("server %q is not a URL: %w", server, err)
+	}
+	if (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" {
+		return nil, fmt.Errorf("server %q is not a URL such as http://127.0.0.1:15080", server)
+	}
+	base.Path = strings.TrimSuffix(base.Path, "/")
+	if o.HTTP == nil {
+		o.HTTP = &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}
+	}
+	if o.UserAgent == "" {
+		o.UserAgent = "portolan"
+	}
+	return &Client{server: base, http: o.HTTP, userAgent: o.UserAgent}, nil
+}
+
+// Server is the URL of the server.
+func (c *Client) Server() string { return c.server.String() }
+
+// Close gives up connections that are idle.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Resource is the path of a kind's objects in the API, in its canonical
+// version.
+func Resource(kind *schema.Schema) runtimeschema.GroupVersionResource {
+	return runtimeschema.GroupVersionResource{Group: kind.Group, Version: kind.Version, Resource: kind.Plural}
+}
+
+// Selection narrows a list. Both are in Kubernetes' syntax; empty selects all.
+type Selection struct {
+	Labels, Fields string
+}
+
+// Get returns one object.
+func (c *Client) Get(ctx context.Context, resource runtimeschema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
+	out := &unstructured.Unstructured{}
+	_, err := c.do(ctx, request{method: http.MethodGet, path: objectPath(resource, namespace, name)}, out)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// List returns the objects of a namespace, or of all (""), as of one revision:
+// that of its metadata.resourceVersion.
+func (c *Client) List(ctx context.Context, resource runtimeschema.GroupVersionResource, namespace string, s Selection) (*unstructured.UnstructuredList, error) {
+	query := url.Values{}
+	if s.Labels != "" {
+		query.Set("labelSelector", s.Labels)
+	}
+	if s.Fields != "" {
+		query.Set("fieldSelector", s.Fields)
+	}
+	out := &unstructured.UnstructuredList{}
+	_, err := c.do(ctx, request{method: http.MethodGet, path: objectPath(resource, namespace, ""), query: query}, out)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Apply does a batch, all of it or nothing. The faults of a refused one are the
+// causes of the error's status; batch.Index finds the operation of each.
+func (c *Client) Apply(ctx context.Context, b batch.Batch) (*batch.Result, error) {
+	out := &batch.Result{}
+	if _, err := c.do(ctx, request{method: http.MethodPost, path: batch.Path, body: b}, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Delete removes an object; a resourceVersion that is not empty must be the
+// stored one. It returns the server's warnings.
+func (c *Client) Delete(ctx context.Context, resource runtimeschema.GroupVersionResource, namespace, name, resourceVersion string) (warnings []string, err error) {
+	call := request{method: http.MethodDelete, path: objectPath(resource, namespace, name)}
+	if resourceVersion != "" {
+		call.body = metav1.DeleteOptions{
+			TypeMeta:      metav1.TypeMeta{Kind: "DeleteOptions", APIVersion: "v1"},
+			Preconditions: &metav1.Preconditions{ResourceVersion: &resourceVersion},
+		}
+	}
+	return c.do(ctx, call, nil)
+}
+
+// JSON reads what the server answers at a path with a query, which may follow
+// the path, into a value.
+func (c *Client) JSON(ctx context.Context, path string, into any) error {
+	path, text, _ := strings.Cut(path, "?")
+	query, err := url.ParseQuery(text)
+	if err != nil {
+		return fmt.Errorf("query of %s: %w", path, err)
+	}
+	_, err = c.do(ctx, request{method: http.MethodGet, path: path, query: query}, into)
+	return err
+}
+
+// objectPath is the path of an object, or of all where name is empty.
+func objectPath(resource runtimeschema.GroupVersionResource, namespace, name string) string {
+	path := "/apis/" + resource.Group + "/" + resource.Version
+	if namespace != "" {
+		path += "/namespaces/" + url.PathEscape(namespace)
+	}
+	path += "/" + resource.Resource
+	if name != "" {
+		path += "/" + url.PathEscape(name)
+	}
+	return path
+}
+
+type request struct {
+	method, path string // the path is escaped
+	query        url.Values
+	body         any // nil sends none
+}
+
+// do calls the server and reads its answer.
+func (c *Client) do(ctx context.Context, in request, into any) (warnings []string, err error) {
+	var sent atomic.Bool
+	trace := &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }}
+	r, err := c.request(httptrace.WithClientTrace(ctx, trace), in)
+	if err != nil {
+		return nil, err
+	}
+	response, err := c.http.Do(r)
+	if err != nil {
+		return nil, c.unreachable(ctx, in, sent.Load(), err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, c.unreachable(ctx, in, sent.Load(), err)
+	}
+	if response.StatusCode < 200 || response.StatusCode > 299 {
+		return nil, c.refused(response, body)
+	}
+	if into != nil {
+		if err := json.Unmarshal(body, into); err != nil {
+			return nil, fmt.Errorf("the answer of %s%s cannot be read: %w", c.server, in.path, err)
+		}
+	}
+	return warningsOf(response.Header), nil
+}
+
+func (c *Client) request(ctx context.Context, in request) (*http.Request, error) {
+	var body io.Reader
+	if in.body != nil {
+		text, err := json.Marshal(in.body)
+		if err != nil {
+			return nil, fmt.Errorf("encode the body of %s %s: %w", in.method, in.path, err)
+		}
+		body = bytes.NewReader(text)
+	}
+	target := c.server.String() + in.path
+	if len(in.query) > 0 {
+		target += "?" + in.query.Encode()
+	}
+	r, err := http.NewRequestWithContext(ctx, in.method, target, body)
+	if err != nil {
+		return nil, err
+	}
+	if in.body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	r.Header.Set("Accept", "application/json")
+	r.Header.Set("User-Agent", c.userAgent)
+	return r, nil
+}

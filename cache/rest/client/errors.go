@@ -1,0 +1,74 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+)
+
+// UnreachableError is a call that got no answer.
+type UnreachableError struct {
+	// Server is the URL.
+	Server string
+	// Unknown says that a write was sent, so that it may or may not have been
+	// done.
+	Unknown bool
+	// Err is what happened.
+	Err error
+}
+
+func (e *UnreachableError) Error() string {
+	if e.Unknown {
+		return fmt.Sprintf("no answer from the server at %s: %v: the change may or may not have been made; look before you repeat it", e.Server, e.Err)
+	}
+	return fmt.Sprintf("cannot reach the server at %s: %v: is it running (portolan serve)? Name another one with --server or PORTOLAN_SERVER", e.Server, e.Err)
+}
+
+// Unwrap returns what happened.
+func (e *UnreachableError) Unwrap() error { return e.Err }
+
+// unreachable is the error of a call without an answer; sent says whether the
+// server may have read it.
+func (c *Client) unreachable(ctx context.Context, in request, sent bool, err error) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return fmt.Errorf("%s %s: %w", in.method, in.path, context.Canceled)
+	}
+	var withURL *url.Error
+	if errors.As(err, &withURL) {
+		err = withURL.Err
+	}
+	return &UnreachableError{Server: c.server.String(), Unknown: sent && in.method != http.MethodGet, Err: err}
+}
+
+// refused is the error of an answer that is none of success.
+func (c *Client) refused(response *http.Response, body []byte) error {
+	var status metav1.Status
+	if json.Unmarshal(body, &status) == nil && status.Kind == "Status" {
+		return &apierrors.StatusError{ErrStatus: status}
+	}
+	text := strings.TrimSpace(string(body))
+	if len(text) > 200 {
+		text = text[:200] + "..."
+	}
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: int32(response.StatusCode), Reason: metav1.StatusReasonUnknown,
+		Message: fmt.Sprintf("%s answered %s, and not as a Portolan server does: %s", c.server, response.Status, text),
+	}}
+}
+
+func warningsOf(header http.Header) []string {
+	parsed, _ := utilnet.ParseWarningHeaders(header.Values("Warning")) // what cannot be read is no warning of ours
+	var out []string
+	for _, w := range parsed {
+		out = append(out, w.Text)
+	}
+	return out
+}

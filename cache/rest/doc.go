@@ -1,0 +1,23 @@
+// Package rest is the config API over HTTP, in the shape of Kubernetes': reads
+// and watches are answered by a cache, writes go to a store.
+//
+// A request enters through Handler: guard (which host, which origin), then
+// resource, which turns the path into a call, then admit (who is it, may they),
+// then the method of the verb: get, list, watch, create, replace, remove, or
+// apply for a batch. Each returns an error, and statusOf alone makes HTTP of
+// errors. Writes are decoded and validated whole before anything is written, so
+// that one answer names all faults; they are answered once the cache shows
+// them, within a bound, so that a client reads its own writes.
+//
+// A watch follows the snapshots of the cache one by one (Source.Next) and sends
+// the difference of two neighbours as one piece. The objects of one batch share
+// a resourceVersion, and so a watch from N begins with the events of revision N
+// again.
+//
+//	server, err := rest.New(rest.Options{Store: store, Cache: mirror})
+//	...
+//	http.Serve(listener, server.Handler())
+//
+// Package batch has the JSON shapes of the batch endpoint, package client the
+// client of this API.
+package rest

@@ -1,0 +1,44 @@
+package rest
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// healthz says that the process serves.
+func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
+	writeText(w, http.StatusOK, "ok")
+}
+
+// readyz says whether all checks hold, and which do not; with ?verbose it
+// lists them all.
+func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
+	var report strings.Builder
+	failed := 0
+	for _, check := range s.checks {
+		if err := check.Ready(); err != nil {
+			failed++
+			fmt.Fprintf(&report, "[-] %s: %v\n", check.Name, err)
+			continue
+		}
+		fmt.Fprintf(&report, "[+] %s ok\n", check.Name)
+	}
+	switch {
+	case failed > 0:
+		fmt.Fprintf(&report, "not ready: %d of %d checks failed", failed, len(s.checks))
+		writeText(w, http.StatusServiceUnavailable, report.String())
+	case r.URL.Query().Has("verbose"):
+		report.WriteString("ready")
+		writeText(w, http.StatusOK, report.String())
+	default:
+		writeText(w, http.StatusOK, "ok")
+	}
+}
+
+func writeText(w http.ResponseWriter, code int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(code)
+	_, _ = fmt.Fprintln(w, text) // the client is gone
+}

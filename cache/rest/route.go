@@ -1,0 +1,189 @@
+package rest
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// call is one request as the handlers of verbs see it.
+type call struct {
+	w http.ResponseWriter
+	r *http.Request
+
+	query    url.Values
+	identity Identity
+
+	// What the path names; schema is nil outside the config API, and namespace
+	// and name are empty where it names all.
+	schema                   *schema.Schema
+	version, namespace, name string
+	verb                     string
+
+	kind string // for metrics; empty outside the config API
+}
+
+func (c *call) access() Access {
+	access := Access{Verb: c.verb, Path: c.r.URL.Path}
+	if c.schema != nil {
+		access.Group, access.Version, access.Resource = c.schema.Group, c.version, c.schema.Plural
+		access.Namespace, access.Name = c.namespace, c.name
+	}
+	return access
+}
+
+func (c *call) key() config.Key {
+	return config.Key{Kind: c.schema.GroupVersionKind, Namespace: c.namespace, Name: c.name}
+}
+
+// groupResource is the resource as Kubernetes' error messages name it, empty
+// outside the config API.
+func (c *call) groupResource() runtimeschema.GroupResource {
+	if c.schema == nil {
+		return runtimeschema.GroupResource{}
+	}
+	return runtimeschema.GroupResource{Group: c.schema.Group, Resource: c.schema.Plural}
+}
+
+// resource serves the paths of objects.
+func (s *Server) resource(w http.ResponseWriter, r *http.Request) {
+	s.serve(w, r, func(c *call) error {
+		if err := s.locate(c); err != nil {
+			return err
+		}
+		verb := s.verb(c)
+		if verb == nil {
+			c.w.Header().Set("Allow", allowed(c))
+			return methodNotAllowed(c)
+		}
+		if err := s.admit(c); err != nil {
+			return err
+		}
+		return verb(c)
+	})
+}
+
+// serve runs a handler behind the guard, answers its error and counts.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, handle func(*call) error) {
+	recorder := &recorder{ResponseWriter: w}
+	c := &call{w: recorder, r: r, verb: strings.ToLower(r.Method)}
+	start := time.Now()
+	defer func() { s.metrics.observe(c, recorder.code, time.Since(start)) }()
+	err := s.guard(r)
+	if err == nil {
+		c.query, err = parseQuery(r)
+	}
+	if err == nil {
+		err = handle(c)
+	}
+	if err != nil {
+		s.fail(c, err)
+	}
+}
+
+func parseQuery(r *http.Request) (url.Values, error) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, badRequest(fmt.Sprintf("the query of the URL cannot be read: %v", err))
+	}
+	return query, nil
+}
+
+// guarded puts a handler that is none of ours behind guard and admit.
+func (s *Server) guarded(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.serve(w, r, func(c *call) error {
+			if err := s.admit(c); err != nil {
+				return err
+			}
+			handler.ServeHTTP(c.w, c.r)
+			return nil
+		})
+	})
+}
+
+// locate finds what the path names.
+func (s *Server) locate(c *call) error {
+	group, version, plural := c.r.PathValue("group"), c.r.PathValue("version"), c.r.PathValue("plural")
+	c.version, c.namespace, c.name = version, c.r.PathValue("namespace"), c.r.PathValue("name")
+	found := s.schemas.Plural(group, plural)
+	switch {
+	case found == nil:
+		return unknownPath(fmt.Sprintf("no resource %q in group %q: /apis/%s lists what there is", plural, group, group))
+	case !found.Serves(version):
+		return unknownPath(fmt.Sprintf("%s is not served as %s/%s: use %s", plural, group, version, strings.Join(found.Versions, " or ")))
+	case found.ClusterScoped && c.namespace != "":
+		return unknownPath(fmt.Sprintf("%s have no namespace: leave namespaces/%s out of the path", plural, c.namespace))
+	case !found.ClusterScoped && c.namespace == "" && c.name != "":
+		return unknownPath(fmt.Sprintf("%s are in namespaces: put namespaces/<namespace> before %s in the path", plural, plural))
+	}
+	c.schema, c.kind = found, found.Kind
+	return nil
+}
+
+// verb finds the handler of the method, and names the verb in the call; nil
+// where the path does not take the method.
+func (s *Server) verb(c *call) func(*call) error {
+	method := c.r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	verbs := map[string]string{http.MethodGet: "get", http.MethodPut: "update", http.MethodDelete: "delete"}
+	if c.name == "" {
+		verbs = map[string]string{http.MethodGet: "list", http.MethodPost: "create"}
+		if truthy(c.query, "watch") {
+			verbs[http.MethodGet] = "watch"
+		}
+		if c.namespace == "" && !c.schema.ClusterScoped {
+			delete(verbs, http.MethodPost)
+		}
+	}
+	handlers := map[string]func(*call) error{
+		"get": s.get, "list": s.list, "watch": s.watch, "create": s.create, "update": s.replace, "delete": s.remove,
+	}
+	verb, ok := verbs[method]
+	if !ok {
+		return nil
+	}
+	c.verb = verb
+	return handlers[verb]
+}
+
+// allowed is the Allow header of a path.
+func allowed(c *call) string {
+	switch {
+	case c.name != "":
+		return "GET, PUT, DELETE"
+	case c.namespace != "" || c.schema.ClusterScoped:
+		return "GET, POST"
+	default:
+		return "GET"
+	}
+}
+
+// truthy says whether a query parameter is set to true, as Kubernetes reads it.
+func truthy(query url.Values, name string) bool {
+	if !query.Has(name) {
+		return false
+	}
+	value := strings.ToLower(query.Get(name))
+	return value != "false" && value != "0"
+}
+
+func (s *Server) unknownPath(w http.ResponseWriter, r *http.Request) {
+	c := &call{w: w, r: r}
+	s.fail(c, unknownPath(fmt.Sprintf("no such path: %s; /apis lists the groups of the API", r.URL.Path)))
+}
+
+// typeMeta is that of an answer in the call's API version.
+func (c *call) typeMeta(suffix string) metav1.TypeMeta {
+	return metav1.TypeMeta{Kind: c.schema.Kind + suffix, APIVersion: c.schema.Group + "/" + c.version}
+}

@@ -1,0 +1,169 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
+)
+
+// create stores a new object.
+func (s *Server) create(c *call) error {
+	object, err := s.readObject(c)
+	if err != nil {
+		return err
+	}
+	c.name = object.Name // for errors
+	object.UID = ""
+	revision, err := s.store.Create(c.r.Context(), object)
+	if err != nil {
+		return err
+	}
+	return s.writeObject(c, http.StatusCreated, s.written(c.r.Context(), object, revision))
+}
+
+// replace changes an object that exists to what the request says, where the
+// versions in it, if any, are those of the store.
+func (s *Server) replace(c *call) error {
+	object, err := s.readObject(c)
+	if err != nil {
+		return err
+	}
+	uid := object.UID
+	object.UID = ""
+	given := precondition{uid: uid, resourceVersion: object.ResourceVersion}
+	revision, err := s.conditional(c, given, func(resourceVersion string) (string, error) {
+		object.ResourceVersion = resourceVersion
+		return s.store.Update(c.r.Context(), object)
+	})
+	if err != nil {
+		return err
+	}
+	return s.writeObject(c, http.StatusOK, s.written(c.r.Context(), object, revision))
+}
+
+// remove deletes an object, where the preconditions of the request hold.
+func (s *Server) remove(c *call) error {
+	given, err := readDeleteOptions(c)
+	if err != nil {
+		return err
+	}
+	details := metav1.StatusDetails{Name: c.name, Group: c.schema.Group, Kind: c.schema.Plural}
+	if object := s.cache.Snapshot().Get(c.key()); object != nil {
+		details.UID = types.UID(object.UID)
+	}
+	revision, err := s.conditional(c, given, func(resourceVersion string) (string, error) {
+		return s.store.Delete(c.r.Context(), c.schema.GroupVersionKind, c.name, c.namespace, resourceVersion)
+	})
+	if err != nil {
+		return err
+	}
+	s.await(c.r.Context(), revision)
+	writeJSON(c.w, http.StatusOK, metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		ListMeta: metav1.ListMeta{ResourceVersion: revision},
+		Status:   metav1.StatusSuccess, Details: &details,
+	})
+	return nil
+}
+
+// precondition is what must be true of the stored object; empty is anything.
+type precondition struct{ uid, resourceVersion string }
+
+func readDeleteOptions(c *call) (precondition, error) {
+	if err := refuseDryRun(c.query["dryRun"]); err != nil {
+		return precondition{}, err
+	}
+	body, _, err := readBody(c)
+	if err != nil {
+		return precondition{}, err
+	}
+	var options metav1.DeleteOptions
+	if err := yaml.UnmarshalStrict(body, &options); err != nil { // JSON too is YAML
+		return precondition{}, badRequest(fmt.Sprintf("the DeleteOptions in the request body cannot be read: %v", err))
+	}
+	if err := refuseDryRun(options.DryRun); err != nil {
+		return precondition{}, err
+	}
+	var out precondition
+	if p := options.Preconditions; p != nil {
+		if p.UID != nil {
+			out.uid = string(*p.UID)
+		}
+		if p.ResourceVersion != nil {
+			out.resourceVersion = *p.ResourceVersion
+		}
+	}
+	return out, nil
+}
+
+// attempts bounds how often a write that depends on the uid of an object is
+// tried against others who change the object meanwhile.
+const attempts = 5
+
+// conditional does a write under a precondition. The store compares resource
+// versions; a uid is compared here, and the version that was read with it makes
+// sure that it still holds.
+func (s *Server) conditional(c *call, given precondition, write func(resourceVersion string) (string, error)) (string, error) {
+	if given.uid == "" {
+		return write(given.resourceVersion)
+	}
+	for attempt := 1; ; attempt++ {
+		stored, err := s.store.Get(c.r.Context(), c.schema.GroupVersionKind, c.name, c.namespace)
+		if err != nil {
+			return "", err
+		}
+		if stored.UID != given.uid {
+			return "", fmt.Errorf("%w: uid is %s, and the request expects %s: the object was deleted and made anew", storage.ErrConflict, stored.UID, given.uid)
+		}
+		if given.resourceVersion != "" {
+			return write(given.resourceVersion)
+		}
+		revision, err := write(stored.ResourceVersion)
+		if errors.Is(err, storage.ErrConflict) && attempt < attempts {
+			continue
+		}
+		return revision, err
+	}
+}
+
+// written is an object as this write left it.
+func (s *Server) written(ctx context.Context, object *config.Config, revision string) *config.Config {
+	if out := s.await(ctx, revision).Get(object.Key()); out != nil && out.ResourceVersion == revision {
+		return out
+	}
+	out, err := s.store.Get(ctx, object.GroupVersionKind, object.Name, object.Namespace)
+	if err == nil && out.ResourceVersion == revision {
+		return out
+	}
+	mine := *object // somebody else wrote since
+	mine.ResourceVersion = revision
+	return &mine
+}
+
+// await waits for the cache to show a revision, so that the client reads its
+// own writes here, but not for long: the write is done. It returns nil where
+// the cache took longer.
+func (s *Server) await(ctx context.Context, version string) *cache.Snapshot {
+	revision, err := strconv.ParseInt(version, 10, 64)
+	if err != nil {
+		return nil // a store whose versions are not revisions
+	}
+	wait, cancel := context.WithTimeout(ctx, ownWriteWait)
+	defer cancel()
+	snapshot, err := s.cache.Await(wait, revision)
+	if err != nil {
+		s.logger.Debug("cache is behind a write", "revision", revision, "err", err)
+		return nil
+	}
+	return snapshot
+}
