@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/connectivity"
 
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -32,10 +33,10 @@ func (s *Store) Apply(ctx context.Context, ops []storage.Op) (string, []storage.
 	defer cancel()
 	batch := plan.New(s.Schemas(), ops)
 	found := &targets{}
-	if !batch.OnlyCreates() {
+	if !batch.OnlyCreates() || !s.connected() {
 		var err error
 		if found, err = s.read(ctx, batch.Keys()); err != nil {
-			return "", nil, fmt.Errorf("apply: %w", readError(err))
+			return "", nil, fmt.Errorf("apply: %w", s.readError(err))
 		}
 	}
 	for attempt := 1; ; attempt++ {
@@ -59,6 +60,14 @@ func (s *Store) Apply(ctx context.Context, ops []storage.Op) (string, []storage.
 				storage.ErrUnavailable, attempt, err)
 		}
 	}
+}
+
+// connected says whether a request would be sent at once. A mutation that waits
+// for a connection until its deadline looks like one whose answer was lost; a
+// read before it tells them apart.
+func (s *Store) connected() bool {
+	connection := s.client.ActiveConnection()
+	return connection == nil || connection.GetState() == connectivity.Ready
 }
 
 // targets are the objects that a batch is about, as of one revision. Keys that

@@ -51,12 +51,14 @@ func (s *Store) checkTotal(n, size int) error {
 }
 
 // readError classifies the error of a read.
-func readError(err error) error {
+func (s *Store) readError(err error) error {
 	switch {
 	case errors.Is(err, rpctypes.ErrCompacted):
 		return fmt.Errorf("%w: %w", storage.ErrCompacted, err)
 	case errors.Is(err, rpctypes.ErrFutureRev):
 		return fmt.Errorf("%w: %w", storage.ErrInvalid, err)
+	case tooLarge(err):
+		return s.tooLargeError(err)
 	}
 	return fmt.Errorf("%w: %w", storage.ErrUnavailable, err)
 }
@@ -64,14 +66,9 @@ func readError(err error) error {
 // writeError classifies the error of a transaction that writes. Only what shows
 // that nothing was written is anything but storage.ErrOutcomeUnknown.
 func (s *Store) writeError(err error) error {
-	message := err.Error()
 	switch {
-	case errors.Is(err, rpctypes.ErrTooManyOps):
-		return fmt.Errorf("%w: etcd takes fewer operations in one transaction than the %d that this store was told: %w",
-			storage.ErrTooLarge, s.o.MaxTxnOps, err)
-	case strings.Contains(message, "request is too large"), strings.Contains(message, "trying to send message larger than max"):
-		return fmt.Errorf("%w: etcd or its client takes fewer bytes in one request than the %d that this store was told: %w",
-			storage.ErrTooLarge, s.o.MaxRequestBytes, err)
+	case tooLarge(err):
+		return s.tooLargeError(err)
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		return fmt.Errorf("%w: the quota of etcd is used up: compact it, defragment it and disarm its alarm: %w", storage.ErrReadOnly, err)
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
@@ -80,6 +77,19 @@ func (s *Store) writeError(err error) error {
 		return fmt.Errorf("%w: nothing was written: %w", storage.ErrUnavailable, err)
 	}
 	return fmt.Errorf("%w: %w", storage.ErrOutcomeUnknown, err)
+}
+
+// tooLarge recognises the words of etcd, and of gRPC at either end. The message
+// they speak of cannot be the answer: that of a transaction that wrote is small.
+func tooLarge(err error) bool {
+	return errors.Is(err, rpctypes.ErrTooManyOps) ||
+		strings.Contains(err.Error(), "request is too large") ||
+		strings.Contains(err.Error(), "message larger than max")
+}
+
+func (s *Store) tooLargeError(err error) error {
+	return fmt.Errorf("%w: etcd takes less than the %d operations and %d bytes in one request that this store was told: %w",
+		storage.ErrTooLarge, s.o.MaxTxnOps, s.o.MaxRequestBytes, err)
 }
 
 // refused says that the server answered without beginning the transaction.

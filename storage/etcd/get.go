@@ -18,7 +18,7 @@ func (s *Store) Get(ctx context.Context, kind config.GroupVersionKind, name, nam
 	}
 	response, err := s.get(ctx, ConfigKey(key))
 	if err != nil {
-		return nil, fmt.Errorf("get %s: %w", key, readError(err))
+		return nil, fmt.Errorf("get %s: %w", key, s.readError(err))
 	}
 	if len(response.Kvs) == 0 {
 		return nil, fmt.Errorf("get %s: %w", key, storage.ErrNotFound)

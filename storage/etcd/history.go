@@ -43,7 +43,7 @@ func (l ledger) ResourceVersionAt(ctx context.Context, at string, key config.Key
 	}
 	response, err := l.store.get(ctx, ConfigKey(canonical), clientv3.WithRev(revision), clientv3.WithKeysOnly())
 	if err != nil {
-		return "", fmt.Errorf("%s at version %s: %w", key, at, readError(err))
+		return "", fmt.Errorf("%s at version %s: %w", key, at, l.store.readError(err))
 	}
 	if len(response.Kvs) == 0 {
 		return "", fmt.Errorf("%s at version %s: %w", key, at, storage.ErrNotFound)

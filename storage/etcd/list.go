@@ -32,7 +32,7 @@ func (s *Store) List(ctx context.Context, kind config.GroupVersionKind, namespac
 	}
 	kvs, err := s.scan(ctx, prefix)
 	if err != nil {
-		return nil, fmt.Errorf("list %s: %w", found.Plural, readError(err))
+		return nil, fmt.Errorf("list %s: %w", found.Plural, s.readError(err))
 	}
 	objects := make([]*config.Config, 0, len(kvs))
 	for _, kv := range kvs {

@@ -34,7 +34,8 @@ type Options struct {
 	// Now is the clock of creation times; nil is time.Now.
 	Now func() time.Time
 	// MaxTxnOps and MaxRequestBytes are the limits of the server: its
-	// --max-txn-ops and --max-request-bytes. 0 is that of a stock etcd.
+	// --max-txn-ops and --max-request-bytes. 0 is that of a stock etcd. The send
+	// limit of a gRPC client (2 MiB if it was not set) has to fit the latter.
 	MaxTxnOps, MaxRequestBytes int
 	// RequestTimeout bounds every read, each page of a list, and every mutation
 	// with all its attempts; 0 is ten seconds.

@@ -1,0 +1,140 @@
+package etcd_test
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/go-multierror"
+
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/etcd"
+	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+func isErr(err, class error) bool { return errors.Is(err, class) }
+
+func parse(t testing.TB, version string) int64 {
+	t.Helper()
+	n, err := strconv.ParseInt(version, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// stock makes a store that was told nothing of its server's limits.
+func stock(o *etcd.Options) { o.MaxTxnOps, o.MaxRequestBytes = 0, 0 }
+
+func puts(n, size int) (ops []storage.Op) {
+	for i := range n {
+		ops = append(ops, storage.Op{Verb: storage.Put, Config: entry(fmt.Sprintf("e%05d", i), strings.Repeat("x", size))})
+	}
+	return ops
+}
+
+func wantTooLarge(t *testing.T, err error, names ...string) {
+	t.Helper()
+	if !isErr(err, storage.ErrTooLarge) {
+		t.Fatalf("error is %v, want ErrTooLarge", err)
+	}
+	for _, name := range names {
+		if !strings.Contains(err.Error(), name) {
+			t.Errorf("error %q does not name %q", err, name)
+		}
+	}
+}
+
+func wantEmpty(t *testing.T, store *etcd.Store) {
+	t.Helper()
+	objects, err := store.List(t.Context(), schema.ServiceEntry, "")
+	if err != nil || len(objects) != 0 {
+		t.Errorf("the store has %d objects, %v", len(objects), err)
+	}
+}
+
+func TestAStockEtcdTakesWhatTheStoreLetsPass(t *testing.T) {
+	t.Parallel()
+	for name, ops := range map[string][]storage.Op{
+		"128 operations":     puts(128, 10),
+		"one large object":   puts(1, etcd.StockMaxRequestBytes-1300),
+		"128 large together": puts(128, etcd.StockMaxRequestBytes/128-550),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := open(t, etcdtest.Dial(t, etcdtest.Listen(t, etcdtest.Stock)), stock)
+			if _, _, err := store.Apply(t.Context(), ops); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func TestWhatIsTooLargeIsRefusedBeforeItIsSent(t *testing.T) {
+	t.Parallel()
+	store := open(t, etcdtest.Start(t, etcdtest.Stock), stock)
+	_, _, err := store.Apply(t.Context(), puts(129, 10))
+	wantTooLarge(t, err, "129", "128", "--max-txn-ops")
+	_, _, err = store.Apply(t.Context(), puts(100, 20_000))
+	wantTooLarge(t, err, "100 operations", "1572864", "--max-request-bytes")
+	_, err = store.Create(t.Context(), entry("a", strings.Repeat("x", etcd.StockMaxRequestBytes)))
+	wantTooLarge(t, err, "serviceentry/shop/a", "1572864", "--max-request-bytes")
+	wantEmpty(t, store)
+}
+
+func TestAllOversizedObjectsOfABatchAreNamed(t *testing.T) {
+	t.Parallel()
+	store := open(t, etcdtest.Start(t, etcdtest.Stock), stock)
+	ops := puts(3, 10)
+	for _, i := range []int{0, 2} {
+		ops[i].Config = entry(fmt.Sprintf("huge%d", i), strings.Repeat("x", etcd.StockMaxRequestBytes))
+	}
+	_, _, err := store.Apply(t.Context(), ops)
+	wantTooLarge(t, err, "huge0", "huge2")
+	all := (*multierror.Error)(nil)
+	if !errors.As(err, &all) || len(all.Errors) != 2 {
+		t.Errorf("error is %v, want two faults", err)
+	}
+	wantEmpty(t, store)
+}
+
+// A store may be told of larger limits than its server has.
+func TestTheServersOwnLimitsAreErrTooLarge(t *testing.T) {
+	t.Parallel()
+	servers := map[string]func(*testing.T) *etcd.Store{
+		"in process": func(t *testing.T) *etcd.Store { return open(t, etcdtest.Start(t, etcdtest.Stock)) },
+		"unix socket": func(t *testing.T) *etcd.Store {
+			return open(t, etcdtest.Dial(t, etcdtest.Listen(t, etcdtest.Stock)))
+		},
+	}
+	for name, start := range servers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := start(t)
+			var creates []storage.Op
+			for _, op := range puts(129, 10) {
+				creates = append(creates, storage.Op{Verb: storage.Create, Config: op.Config})
+			}
+			_, _, err := store.Apply(t.Context(), creates)
+			wantTooLarge(t, err, strconv.Itoa(etcdtest.MaxTxnOps))
+			_, err = store.Create(t.Context(), entry("a", strings.Repeat("x", 2*etcd.StockMaxRequestBytes)))
+			wantTooLarge(t, err)
+			wantEmpty(t, store)
+		})
+	}
+}
+
+func TestABatchOfTenThousandIsOneRevision(t *testing.T) {
+	t.Parallel()
+	store := open(t, etcdtest.Dial(t, etcdtest.Listen(t)))
+	revision, results, err := store.Apply(t.Context(), puts(10_000, 1000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(results) != 10_000 || results[9999].ResourceVersion != revision || revision != "2" {
+		t.Errorf("%d results at revision %s", len(results), revision)
+	}
+}
