@@ -78,8 +78,8 @@ func (s *DiscoveryServer) DeltaAggregatedResources(g discoveryv3.AggregatedDisco
 // takes nothing. Receiving and sending block in goroutines of their own, which
 // end when serve has returned and gRPC has ended the stream; Run waits for them.
 func (s *DiscoveryServer) serve(parent context.Context, variant stream.Variant, w wire) error {
-	if !s.published.Load() {
-		return status.Error(codes.Unavailable, "the control plane is not ready yet: its configuration is not read")
+	if err := s.Ready(); err != nil {
+		return status.Error(codes.Unavailable, "the control plane is not ready: "+err.Error())
 	}
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)

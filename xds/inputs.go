@@ -128,9 +128,9 @@ func (s *DiscoveryServer) ConfigUpdate(r *discovery.PushRequest) {
 // changed for the proxy; this is but a reason.
 func (s *DiscoveryServer) ProxyUpdate(_, _ string) { s.because(discovery.ReasonProxy) }
 
-// commit makes one Inputs of all that a task of the worker changed, and wakes
-// the pusher where something did.
-func (s *DiscoveryServer) commit() {
+// Commit makes one Inputs of all that a task of the worker changed, and wakes
+// the pusher where something did. It is the last hook of the worker.
+func (s *DiscoveryServer) Commit() {
 	in := mesh.Inputs{
 		Configs:  s.options.Configs.Handled(),
 		Services: s.rows.serviceRows, Endpoints: s.rows.endpointRows, Mesh: s.options.Mesh,

@@ -74,9 +74,3 @@ func (q *pushQueue) done(c *Connection) {
 	}
 }
 
-// idle says whether nothing waits and nothing is under way.
-func (q *pushQueue) idle() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.pending) == 0 && len(q.active) == 0
-}

@@ -25,11 +25,8 @@ import (
 
 // Options are what a DiscoveryServer is made of.
 type Options struct {
-	// Configs is the cache whose handled snapshot is served, and Worker the queue
-	// on which its handlers and all registries run. The server adds its commit as
-	// a hook of the worker: make it after the registries.
+	// Configs is the cache whose handled snapshot is served.
 	Configs cache.ConfigStoreCache
-	Worker  *cache.Worker
 	// Mesh is the mesh configuration; nil for the defaults.
 	Mesh *mesh.Config
 	// Types are the resource types served, in the order in which they are sent.
@@ -82,11 +79,11 @@ type DiscoveryServer struct {
 	rows   *rows // worker only
 	inputs atomic.Pointer[mesh.Inputs]
 
-	context   atomic.Pointer[mesh.PushContext]
-	published atomic.Bool // the first context after the sync is there
-	wakes     chan struct{}
-	queue     *pushQueue
-	slots     chan struct{}
+	context atomic.Pointer[mesh.PushContext]
+	ready   chan struct{} // closed when the first context is there
+	wakes   chan struct{}
+	queue   *pushQueue
+	slots   chan struct{}
 
 	mu          sync.Mutex // guards the fields below
 	reasons     map[string]int
@@ -96,7 +93,9 @@ type DiscoveryServer struct {
 	request     *discovery.PushRequest
 }
 
-// New makes a server. It must be Run, and registered with a gRPC server.
+// New makes a server. It is handed to the registries as their XDSUpdater; then
+// its Commit has to be made the last hook of the worker, and the server
+// registered with a gRPC server and run.
 func New(o Options) *DiscoveryServer {
 	if o.Mesh == nil {
 		o.Mesh = mesh.DefaultConfig()
@@ -115,7 +114,7 @@ func New(o Options) *DiscoveryServer {
 	}
 	s := &DiscoveryServer{
 		options: o, logger: o.Logger, memo: memo.New(), rows: newRows(), parents: map[string]string{},
-		wakes: make(chan struct{}, 1), queue: newPushQueue(), slots: make(chan struct{}, o.MaxPushes),
+		wakes: make(chan struct{}, 1), ready: make(chan struct{}), queue: newPushQueue(), slots: make(chan struct{}, o.MaxPushes),
 		reasons: map[string]int{}, connections: map[*Connection]struct{}{},
 	}
 	for _, t := range o.Types {
@@ -124,7 +123,6 @@ func New(o Options) *DiscoveryServer {
 		}
 	}
 	s.metrics = newMetrics(o.Registerer, s)
-	o.Worker.AtTaskEnd(s.commit)
 	return s
 }
 
@@ -162,12 +160,18 @@ func (s *DiscoveryServer) Run(ctx context.Context) error {
 	}
 }
 
-// Ready says whether the server has something to serve.
+// Published is closed when the first configuration is served. Streams that come
+// earlier are refused.
+func (s *DiscoveryServer) Published() <-chan struct{} { return s.ready }
+
+// Ready says what is missing until the first configuration is served.
 func (s *DiscoveryServer) Ready() error {
-	if !s.published.Load() {
-		return errors.New("xds: the first configuration is not published yet")
+	select {
+	case <-s.ready:
+		return nil
+	default:
+		return errors.New("the first configuration is not published yet")
 	}
-	return nil
 }
 
 // because counts a reason to push.
@@ -211,7 +215,9 @@ func (s *DiscoveryServer) publish() {
 	s.reasons, s.since = map[string]int{}, time.Time{}
 	s.request = request
 	s.context.Store(to)
-	s.published.Store(true)
+	if from == nil {
+		close(s.ready)
+	}
 	connections := slices.Collect(maps.Keys(s.connections))
 	s.mu.Unlock()
 

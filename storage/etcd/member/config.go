@@ -13,8 +13,8 @@ import (
 // objects. Client, made by Dial, sends up to maxSendBytes, so that etcd rather
 // than the client's transport says what is too large.
 const (
-	maxTxnOps       = 20_000
-	maxRequestBytes = 16 << 20
+	MaxTxnOps       = 20_000
+	MaxRequestBytes = 16 << 20
 	maxSendBytes    = 64 << 20
 )
 
@@ -53,8 +53,8 @@ func etcdConfig(opts Options) (*embed.Config, error) {
 	cfg.SnapshotCatchUpEntries = 50
 	cfg.MaxWalFiles = 2
 
-	cfg.MaxTxnOps = maxTxnOps
-	cfg.MaxRequestBytes = maxRequestBytes
+	cfg.MaxTxnOps = MaxTxnOps
+	cfg.MaxRequestBytes = MaxRequestBytes
 	cfg.WatchProgressNotifyInterval = 5 * time.Second
 	cfg.AutoCompactionMode = embed.CompactorModePeriodic
 	cfg.AutoCompactionRetention = "1h"

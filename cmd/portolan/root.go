@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// environment is what a command has of the world around it.
+type environment struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	server         string // --server
+}
+
+// run executes a command line and returns the exit code. Errors go to stderr.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	env := &environment{stdin: stdin, stdout: stdout, stderr: stderr}
+	root := newRootCommand(env)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err != nil {
+		fmt.Fprintf(stderr, "portolan: %s\n", strings.TrimSpace(err.Error()))
+	}
+	return exitCode(err)
+}
+
+func newRootCommand(env *environment) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "portolan",
+		Short: "A service mesh control plane for machines: Istio's API, kept in etcd, served as xDS",
+		Long: `Portolan is a service mesh control plane for virtual machines and bare metal:
+Istio's API, kept in etcd, served as xDS to Envoy. No Kubernetes.
+
+  portolan serve                       run the control plane
+  portolan apply -f shop/              put configuration into it, as one change
+  portolan get virtualservices -A      see what it has
+  portolan proxy status                see which proxies have taken it
+
+Exit codes: 0 done, 1 failure, 64 usage, 65 bad input, 69 server unreachable,
+75 conflict (read again and retry), 77 forbidden.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetIn(env.stdin)
+	root.SetOut(env.stdout)
+	root.SetErr(env.stderr)
+	server := os.Getenv("PORTOLAN_SERVER")
+	if server == "" {
+		server = "http://127.0.0.1:15080"
+	}
+	root.PersistentFlags().StringVar(&env.server, "server", server, "URL of the config API; the default is $PORTOLAN_SERVER where it is set")
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usageError{fmt.Errorf("%w\nSee '%s --help'", err, c.CommandPath())}
+	})
+	root.AddCommand(commands(env)...)
+	refineUsage(root)
+	return root
+}
+
+// refineUsage makes every command report wrong arguments as a usage error, and a
+// group of commands refuse what it does not know.
+func refineUsage(c *cobra.Command) {
+	if check := c.Args; check != nil {
+		c.Args = func(c *cobra.Command, args []string) error {
+			if err := check(c, args); err != nil {
+				return usageError{fmt.Errorf("%w\nSee '%s --help'", err, c.CommandPath())}
+			}
+			return nil
+		}
+	}
+	if c.HasSubCommands() && !c.Runnable() {
+		c.RunE = func(c *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError{fmt.Errorf("unknown command %q for %q\nSee '%s --help'", args[0], c.CommandPath(), c.CommandPath())}
+			}
+			return c.Help()
+		}
+	}
+	for _, sub := range c.Commands() {
+		refineUsage(sub)
+	}
+}
+
+// usageError is a command line that cannot be understood.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// dataError is input that cannot be used.
+type dataError struct{ error }
+
+func (e dataError) Unwrap() error { return e.error }
+
+// The exit codes (sysexits.h where there is one).
+const (
+	exitOK          = 0
+	exitFailure     = 1
+	exitUsage       = 64
+	exitData        = 65
+	exitUnreachable = 69
+	exitConflict    = 75
+	exitForbidden   = 77
+)
+
+// exitCode is the code that tells scripts what kind of error it was.
+func exitCode(err error) int {
+	var usage usageError
+	var data dataError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &usage):
+		return exitUsage
+	case errors.As(err, &data):
+		return exitData
+	}
+	return clientExitCode(err)
+}

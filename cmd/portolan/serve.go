@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/hashicorp/go-multierror"
+	"github.com/spf13/cobra"
+
+	"github.com/portolan-mesh/portolan/xds/mesh"
+)
+
+// serveOptions are the flags of serve.
+type serveOptions struct {
+	dataDir        string
+	xdsAddress     string
+	apiAddress     string
+	meshConfig     string
+	etcdEndpoints  []string
+	storeInProcess bool
+	logLevel       string
+}
+
+func newServeCommand(env *environment) *cobra.Command {
+	var o serveOptions
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the control plane",
+		Long: `Run the control plane: the config API, the store, and xDS for proxies.
+
+The store is an etcd that runs embedded, in a process of its own, with its data
+in --data-dir; --etcd-endpoints uses an etcd cluster instead. Both addresses
+must be of this machine: what listens further needs TLS and authentication,
+which are not served yet.
+
+One line is logged when the server is ready; /readyz of the config API answers
+200 from then on. SIGTERM ends the server and its store.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := o.validate(c.Flags().Changed("data-dir")); err != nil {
+				return usageError{err}
+			}
+			return serve(c.Context(), o, env)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.dataDir, "data-dir", defaultDataDir(), "directory of the embedded store; created if missing")
+	f.StringVar(&o.xdsAddress, "xds-address", "127.0.0.1:15010", "where proxies connect (gRPC); port 0 picks a free one")
+	f.StringVar(&o.apiAddress, "api-address", "127.0.0.1:15080", "where the config API listens (HTTP); port 0 picks a free one")
+	f.StringVar(&o.meshConfig, "mesh-config", "", "file with a MeshConfig in YAML; Istio's defaults without one")
+	f.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil, "host:port of each member of an etcd cluster, instead of the embedded store")
+	f.BoolVar(&o.storeInProcess, "store-in-process", false,
+		"run the embedded store in this process: faster, but a fatal error in etcd, such as a full disk, ends the server")
+	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
+	_ = c.MarkFlagDirname("data-dir")
+	_ = c.MarkFlagFilename("mesh-config", "yaml", "yml")
+	return c
+}
+
+// defaultDataDir is where the embedded store lives unless told otherwise.
+func defaultDataDir() string {
+	if os.Getuid() == 0 {
+		return "/var/lib/portolan"
+	}
+	if state := os.Getenv("XDG_STATE_HOME"); state != "" {
+		return filepath.Join(state, "portolan")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "portolan-data"
+	}
+	return filepath.Join(home, ".local", "state", "portolan")
+}
+
+// validate reports all faults of the flags at once.
+func (o *serveOptions) validate(dataDirGiven bool) error {
+	var faults *multierror.Error
+	add := func(flag, format string, args ...any) {
+		faults = multierror.Append(faults, fmt.Errorf("--%s: "+format, append([]any{flag}, args...)...))
+	}
+	for flag, address := range map[string]string{"api-address": o.apiAddress, "xds-address": o.xdsAddress} {
+		if err := checkLoopback(address); err != nil {
+			add(flag, "%v", err)
+		}
+	}
+	if len(o.etcdEndpoints) > 0 && dataDirGiven {
+		add("data-dir", "is of the embedded store: leave it out with --etcd-endpoints")
+	}
+	if len(o.etcdEndpoints) > 0 && o.storeInProcess {
+		add("store-in-process", "is about the embedded store: leave it out with --etcd-endpoints")
+	}
+	for i, e := range o.etcdEndpoints {
+		if strings.HasPrefix(e, "https://") {
+			add("etcd-endpoints", "%s: TLS to etcd is not served yet: use host:port of a plaintext listener", e)
+		}
+		o.etcdEndpoints[i] = strings.TrimPrefix(e, "http://")
+	}
+	if _, err := parseLevel(o.logLevel); err != nil {
+		add("log-level", "%v", err)
+	}
+	return faults.ErrorOrNil()
+}
+
+// checkLoopback refuses an address that other machines could reach.
+func checkLoopback(address string) error {
+	name, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("%q is not HOST:PORT", address)
+	}
+	if ip, err := netip.ParseAddr(name); name == "localhost" || (err == nil && ip.IsLoopback()) {
+		return nil
+	}
+	return fmt.Errorf("%q is reached from other machines, which needs TLS and authentication; these are not served yet: use 127.0.0.1, [::1] or localhost", address)
+}
+
+func parseLevel(s string) (slog.Level, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(s)); err != nil {
+		return 0, fmt.Errorf("%q is none of debug, info, warn, error", s)
+	}
+	return level, nil
+}
+
+// readMeshConfig reads the file of --mesh-config, or gives the defaults.
+func readMeshConfig(file string, logger *slog.Logger) (*mesh.Config, error) {
+	if file == "" {
+		return mesh.DefaultConfig(), nil
+	}
+	document, err := os.ReadFile(file)
+	if err != nil {
+		return nil, dataError{fmt.Errorf("--mesh-config: %w", err)}
+	}
+	c, warnings, err := mesh.ParseConfig(document)
+	if err != nil {
+		return nil, dataError{fmt.Errorf("%s: %w", file, err)}
+	}
+	for _, w := range warnings {
+		logger.Warn(w, "file", file)
+	}
+	return c, nil
+}
+
+// serve runs the server until ctx ends.
+func serve(ctx context.Context, o serveOptions, env *environment) error {
+	level, err := parseLevel(o.logLevel)
+	if err != nil {
+		return usageError{err}
+	}
+	logger := slog.New(slog.NewTextHandler(env.stderr, &slog.HandlerOptions{Level: level}))
+	meshConfig, err := readMeshConfig(o.meshConfig, logger)
+	if err != nil {
+		return err
+	}
+	// The ports first: one that is taken must change nothing.
+	api, err := listen("--api-address", o.apiAddress)
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	proxies, err := listen("--xds-address", o.xdsAddress)
+	if err != nil {
+		return err
+	}
+	defer proxies.Close()
+
+	store, err := openStore(ctx, o, logger)
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s, err := newServer(store, meshConfig, logger)
+	if err != nil {
+		return errors.Join(err, store.close())
+	}
+	return errors.Join(s.run(ctx, api, proxies), store.close())
+}
+
+// listen opens a port.
+func listen(flag, address string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: another program has the port, or the address is not of this machine: choose another with %s", flag, err, flag)
+	}
+	return l, nil
+}

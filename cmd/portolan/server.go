@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/cache/mirror"
+	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/discovery/serviceentry"
+	"github.com/portolan-mesh/portolan/storage/etcd"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/admin"
+	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+)
+
+const (
+	// maxRequest fits the names of an Envoy with tens of thousands of clusters.
+	maxRequest = 64 << 20
+	// drain is how long requests under way may take when the server stops.
+	drain = 3 * time.Second
+)
+
+// server is everything that serve runs, wired: data flows from the store
+// through the cache and the registries to xDS.
+type server struct {
+	store    *openedStore
+	worker   *cache.Worker
+	mirror   *mirror.Cache
+	registry *serviceentry.Store
+	xds      *xds.DiscoveryServer
+	api      *rest.Server
+	logger   *slog.Logger
+}
+
+func newServer(store *openedStore, meshConfig *mesh.Config, logger *slog.Logger) (*server, error) {
+	s := &server{store: store, worker: cache.NewWorker(), logger: logger}
+	metrics := prometheus.NewRegistry()
+	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+
+	options := store.limits
+	options.Schemas, options.Domain, options.Log = schema.Pilot(), meshConfig.Domain, logger
+	configs, err := etcd.New(store.client, options)
+	if err != nil {
+		return nil, err
+	}
+	s.mirror = mirror.New(store.client, mirror.Options{
+		Worker: s.worker, Schemas: options.Schemas, Store: configs, Domain: options.Domain, Log: logger,
+	})
+	s.xds = xds.New(xds.Options{
+		Configs: s.mirror, Mesh: meshConfig, Types: catalogue.Types(), Synced: s.synced,
+		Logger: logger, Registerer: metrics,
+	})
+	s.registry = serviceentry.New(serviceentry.Options{
+		XDS: s.xds, Worker: s.worker, Configs: s.mirror,
+		DefaultExportTo: meshConfig.GetDefaultServiceExportTo(), TrustDomain: meshConfig.GetTrustDomain(),
+	})
+	s.worker.AtTaskEnd(s.xds.Commit) // after the hooks of the registries
+
+	s.api, err = rest.New(rest.Options{
+		Store: configs, Cache: s.mirror, Registry: metrics, Version: version, Logger: logger,
+		Checks: []rest.Check{
+			{Name: "store", Ready: store.healthy},
+			{Name: "cache", Ready: s.cacheReady},
+			{Name: "xds", Ready: s.xds.Ready},
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.api.Handle(admin.ProxiesPath, admin.Proxies(s.xds))
+	return s, nil
+}
+
+// synced says whether everything that is served was read.
+func (s *server) synced() bool { return s.mirror.HasSynced() && s.registry.HasSynced() }
+
+func (s *server) cacheReady() error {
+	if !s.mirror.HasSynced() {
+		return errors.New("the configuration is not read yet")
+	}
+	return nil
+}
+
+// run serves until ctx ends or a part fails. It stops taking requests first,
+// then what they need, and the store last.
+func (s *server) run(ctx context.Context, api, proxies net.Listener) error {
+	storeContext, stopStore := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopStore()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	storeDone := make(chan error, 1)
+	go func() { storeDone <- s.runStore(storeContext, stop) }()
+
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.worker.Run(ctx) })
+	group.Go(func() error { return s.mirror.Run(ctx) })
+	group.Go(func() error { return s.registry.Run(ctx) })
+	group.Go(func() error { return s.xds.Run(ctx) })
+	group.Go(func() error { return s.serveXDS(ctx, proxies) })
+	group.Go(func() error { return s.serveAPI(ctx, api) })
+	group.Go(func() error { return s.announce(ctx, api, proxies) })
+	err := group.Wait()
+	stopStore()
+	err = errors.Join(err, <-storeDone)
+	s.logger.Info("stopped")
+	return err
+}
+
+// runStore keeps the store alive; should it fail for good, the server ends.
+func (s *server) runStore(ctx context.Context, stop context.CancelCauseFunc) error {
+	if s.store.run == nil {
+		return nil
+	}
+	err := s.store.run(ctx)
+	if err != nil {
+		stop(err)
+	}
+	return err
+}
+
+// announce logs the one line that says the server is ready.
+func (s *server) announce(ctx context.Context, api, proxies net.Listener) error {
+	select {
+	case <-ctx.Done():
+	case <-s.xds.Published():
+		s.logger.Info("ready", "api", "http://"+api.Addr().String(), "xds", proxies.Addr().String(),
+			"version", version, "revision", s.mirror.Snapshot().Revision())
+	}
+	return nil
+}
+
+func (s *server) serveXDS(ctx context.Context, l net.Listener) error {
+	g := grpc.NewServer(
+		grpc.MaxRecvMsgSize(maxRequest),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+	)
+	s.xds.Register(g)
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		<-ctx.Done()
+		g.Stop() // streams never end by themselves
+	}()
+	err := g.Serve(l)
+	if ctx.Err() != nil {
+		<-stopped
+		return nil
+	}
+	return fmt.Errorf("serve xDS: %w", err)
+}
+
+func (s *server) serveAPI(ctx context.Context, l net.Listener) error {
+	h := &http.Server{
+		Handler: s.api.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		ErrorLog: slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug),
+	}
+	h.RegisterOnShutdown(s.api.EndWatches)
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		<-ctx.Done()
+		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+		defer cancel()
+		if h.Shutdown(limit) != nil {
+			_ = h.Close()
+		}
+	}()
+	err := h.Serve(l)
+	if errors.Is(err, http.ErrServerClosed) {
+		<-stopped
+		return nil
+	}
+	return fmt.Errorf("serve the config API: %w", err)
+}

@@ -1,0 +1,29 @@
+package xds
+
+import (
+	"testing"
+	"time"
+)
+
+func TestDebounce(t *testing.T) {
+	t.Parallel()
+	start := time.Unix(1000, 0)
+	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
+	d := debounce{max: 100 * time.Millisecond}
+	if got := d.at(at(0)); !got.Equal(at(0)) {
+		t.Errorf("the first change is pushed at %v, want at once", got.Sub(start))
+	}
+	d.pushed(at(0), 20*time.Millisecond) // smoothed: 10 ms
+	if got := d.at(at(5)); !got.Equal(at(20)) {
+		t.Errorf("under load a change is pushed at %v, want twice the cost after the last push", got.Sub(start))
+	}
+	if got := d.at(at(300)); !got.Equal(at(300)) {
+		t.Errorf("after quiet a change is pushed at %v, want at once", got.Sub(start))
+	}
+	for range 20 {
+		d.pushed(at(400), 10*time.Second)
+	}
+	if got := d.at(at(401)); !got.Equal(at(500)) {
+		t.Errorf("a change waits until %v, want the maximum", got.Sub(start))
+	}
+}
