@@ -84,11 +84,11 @@ func (s *DiscoveryServer) serve(parent context.Context, variant stream.Variant, 
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
 	c := s.newConnection(variant, w, cancel)
-	s.add(c)
-	defer s.remove(c)
 	ended := make(chan error, 1)
-	s.streams.Go(func() { c.receive(ctx) })
-	s.streams.Go(func() { ended <- c.run(ctx) })
+	if !s.add(c, func() { c.receive(ctx) }, func() { ended <- c.run(ctx) }) {
+		return errShutdown
+	}
+	defer s.remove(c)
 	select {
 	case err := <-ended:
 		return err

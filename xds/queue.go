@@ -73,4 +73,3 @@ func (q *pushQueue) done(c *Connection) {
 		q.enqueue(c)
 	}
 }
-

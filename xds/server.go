@@ -89,7 +89,8 @@ type DiscoveryServer struct {
 	reasons     map[string]int
 	since       time.Time // of the first wake-up since the last push
 	connections map[*Connection]struct{}
-	streams     sync.WaitGroup
+	stopped     bool
+	streams     sync.WaitGroup // the goroutines of connections
 	request     *discovery.PushRequest
 }
 
@@ -263,10 +264,19 @@ func (s *DiscoveryServer) endTurn(c *Connection) {
 	s.queue.done(c)
 }
 
-func (s *DiscoveryServer) add(c *Connection) {
+// add takes a connection in and starts its goroutines; it is false where the
+// server has stopped.
+func (s *DiscoveryServer) add(c *Connection, goroutines ...func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.stopped {
+		return false
+	}
 	s.connections[c] = struct{}{}
+	for _, g := range goroutines {
+		s.streams.Go(g)
+	}
+	return true
 }
 
 func (s *DiscoveryServer) remove(c *Connection) {
@@ -275,10 +285,11 @@ func (s *DiscoveryServer) remove(c *Connection) {
 	delete(s.connections, c)
 }
 
-// closeAll ends all streams.
+// closeAll ends all streams, and lets no more begin.
 func (s *DiscoveryServer) closeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.stopped = true
 	for c := range s.connections {
 		c.cancel(errShutdown)
 	}
