@@ -1,0 +1,310 @@
+package envoy
+
+import (
+	"math"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	commondnsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/common/dns/v3"
+	dnsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/dns/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// ClusterType is where a cluster's endpoints come from.
+type ClusterType int
+
+// The cluster types.
+const (
+	// EDS clusters get their endpoints over ADS, under the cluster's name.
+	EDS ClusterType = iota
+	// Static clusters have IP addresses and Unix domain sockets for endpoints.
+	Static
+	// StrictDNS clusters have host names for endpoints; every address that a
+	// name resolves to is one.
+	StrictDNS
+	// LogicalDNS clusters have one host name, of whose addresses the first is
+	// used for new connections.
+	LogicalDNS
+	// OriginalDst clusters forward to where the client meant to connect.
+	OriginalDst
+)
+
+const dnsClusterType = "envoy.clusters.dns"
+
+// DNSFamily is which addresses a DNS cluster asks for.
+type DNSFamily = commondnsv3.DnsLookupFamily
+
+// The families. All races both, as a host with two families does.
+const (
+	DNSv4Only = commondnsv3.DnsLookupFamily_V4_ONLY
+	DNSv6Only = commondnsv3.DnsLookupFamily_V6_ONLY
+	DNSAll    = commondnsv3.DnsLookupFamily_ALL
+)
+
+// ClusterOptions describe a cluster.
+type ClusterOptions struct {
+	Name string
+	Type ClusterType
+	// AltStatName is its name in statistics, empty for the same.
+	AltStatName string
+	// Endpoints are those of a Static, StrictDNS or LogicalDNS cluster.
+	Endpoints []Endpoints
+	DNS       DNSOptions
+	// PortOverride, in an OriginalDst cluster, replaces the client's port.
+	PortOverride uint32
+	// ConnectTimeout is Envoy's 5 s where it is 0.
+	ConnectTimeout  time.Duration
+	LoadBalancer    LoadBalancer
+	CircuitBreakers CircuitBreakers
+	// HTTP says how to speak HTTP; nil in a cluster for TCP. Without it, HTTP is
+	// spoken as version 1.1.
+	HTTP *UpstreamHTTP
+	// Keepalive sends TCP keep-alive probes; nil for none.
+	Keepalive *Keepalive
+	Metadata  ClusterMetadata
+}
+
+// DNSOptions describe how a DNS cluster resolves.
+type DNSOptions struct {
+	Family DNSFamily
+	// RefreshRate is how long to wait after a failure; after a success, it is
+	// the time to live of the answer. Envoy's 5 s where it is 0.
+	RefreshRate time.Duration
+}
+
+// CircuitBreakers limit a cluster; 0 is no limit.
+type CircuitBreakers struct{ MaxConnections, MaxPendingRequests, MaxRequests, MaxRetries uint32 }
+
+// Keepalive are TCP keep-alive probes; what is 0 is left to the system.
+type Keepalive struct {
+	Probes         uint32
+	Time, Interval time.Duration
+}
+
+// Cluster makes a cluster.
+func Cluster(o ClusterOptions) *clusterv3.Cluster {
+	c := &clusterv3.Cluster{
+		Name:            o.Name,
+		AltStatName:     o.AltStatName,
+		ConnectTimeout:  seconds(o.ConnectTimeout),
+		CircuitBreakers: o.CircuitBreakers.message(),
+		Metadata:        o.Metadata.Message(),
+	}
+	o.LoadBalancer.apply(c)
+	o.applyType(c)
+	if o.HTTP != nil {
+		c.TypedExtensionProtocolOptions = o.HTTP.extension()
+	}
+	if k := o.Keepalive; k != nil {
+		c.UpstreamConnectionOptions = &clusterv3.UpstreamConnectionOptions{TcpKeepalive: &corev3.TcpKeepalive{
+			KeepaliveProbes:   count(k.Probes),
+			KeepaliveTime:     count(wholeSeconds(k.Time)),
+			KeepaliveInterval: count(wholeSeconds(k.Interval)),
+		}}
+	}
+	return c
+}
+
+// BlackHoleCluster makes the cluster without endpoints, to which goes what must
+// go nowhere.
+func BlackHoleCluster(connectTimeout time.Duration) *clusterv3.Cluster {
+	return Cluster(ClusterOptions{Name: BlackHoleClusterName, Type: Static, ConnectTimeout: connectTimeout})
+}
+
+// PassthroughCluster makes the cluster to which goes, unchanged, what no
+// configuration is about.
+func PassthroughCluster(connectTimeout time.Duration) *clusterv3.Cluster {
+	return Cluster(ClusterOptions{
+		Name: PassthroughClusterName, Type: OriginalDst, ConnectTimeout: connectTimeout,
+		HTTP: &UpstreamHTTP{Protocol: UseDownstream},
+	})
+}
+
+func (o ClusterOptions) applyType(c *clusterv3.Cluster) {
+	switch o.Type {
+	case EDS:
+		c.ClusterDiscoveryType = builtin(clusterv3.Cluster_EDS)
+		c.EdsClusterConfig = &clusterv3.Cluster_EdsClusterConfig{EdsConfig: ADS(), ServiceName: o.Name}
+	case Static:
+		c.ClusterDiscoveryType = builtin(clusterv3.Cluster_STATIC)
+	case StrictDNS, LogicalDNS:
+		// The message of its own replaces fields of Cluster that are deprecated.
+		c.ClusterDiscoveryType = &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
+			Name: dnsClusterType,
+			TypedConfig: pack(&dnsv3.DnsCluster{
+				DnsRefreshRate:               seconds(o.DNS.RefreshRate),
+				RespectDnsTtl:                true,
+				DnsLookupFamily:              o.DNS.Family,
+				AllAddressesInSingleEndpoint: o.Type == LogicalDNS,
+			}),
+		}}
+	case OriginalDst:
+		c.ClusterDiscoveryType = builtin(clusterv3.Cluster_ORIGINAL_DST)
+		c.LbPolicy, c.LbConfig = clusterv3.Cluster_CLUSTER_PROVIDED, nil
+		if o.PortOverride != 0 {
+			c.LbConfig = &clusterv3.Cluster_OriginalDstLbConfig_{
+				OriginalDstLbConfig: &clusterv3.Cluster_OriginalDstLbConfig{UpstreamPortOverride: wrapperspb.UInt32(o.PortOverride)},
+			}
+		}
+	}
+	if len(o.Endpoints) > 0 && (o.Type == Static || o.Type == StrictDNS || o.Type == LogicalDNS) {
+		c.LoadAssignment = LoadAssignment(o.Name, o.Endpoints)
+	}
+}
+
+func builtin(t clusterv3.Cluster_DiscoveryType) *clusterv3.Cluster_Type {
+	return &clusterv3.Cluster_Type{Type: t}
+}
+
+// ClusterTypeOf tells the type of a cluster that Cluster made.
+func ClusterTypeOf(c *clusterv3.Cluster) ClusterType {
+	if custom := c.GetClusterType(); custom != nil {
+		var dns dnsv3.DnsCluster
+		if err := custom.GetTypedConfig().UnmarshalTo(&dns); err == nil && dns.GetAllAddressesInSingleEndpoint() {
+			return LogicalDNS
+		}
+		return StrictDNS
+	}
+	switch c.GetType() {
+	case clusterv3.Cluster_EDS:
+		return EDS
+	case clusterv3.Cluster_ORIGINAL_DST:
+		return OriginalDst
+	case clusterv3.Cluster_STRICT_DNS:
+		return StrictDNS
+	case clusterv3.Cluster_LOGICAL_DNS:
+		return LogicalDNS
+	default:
+		return Static
+	}
+}
+
+func (b CircuitBreakers) message() *clusterv3.CircuitBreakers {
+	return &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{{
+		MaxConnections:     limit(b.MaxConnections),
+		MaxPendingRequests: limit(b.MaxPendingRequests),
+		MaxRequests:        limit(b.MaxRequests),
+		MaxRetries:         limit(b.MaxRetries),
+		TrackRemaining:     true,
+	}}}
+}
+
+func limit(n uint32) *wrapperspb.UInt32Value {
+	if n == 0 {
+		n = math.MaxUint32
+	}
+	return wrapperspb.UInt32(n)
+}
+
+// LBPolicy is how a cluster chooses an endpoint.
+type LBPolicy int
+
+// The policies; LeastRequest is the default.
+const (
+	LeastRequest LBPolicy = iota
+	RoundRobin
+	Random
+	RingHash
+	Maglev
+)
+
+// LoadBalancer describes how a cluster spreads requests. An OriginalDst cluster
+// has no choice and ignores the policy.
+type LoadBalancer struct {
+	Policy LBPolicy
+	// MinimumRingSize of RingHash is 1024 where it is 0.
+	MinimumRingSize uint64
+	// TableSize of Maglev, a prime, is Envoy's 65537 where it is 0.
+	TableSize uint64
+	// SlowStart is how long LeastRequest and RoundRobin warm a new endpoint up;
+	// 0 for not at all.
+	SlowStart time.Duration
+	// PanicThreshold is the percentage of healthy endpoints below which health
+	// is ignored; nil is Envoy's 50, 0 is never.
+	PanicThreshold *float64
+	// LocalityWeighted spreads over localities by their weights.
+	LocalityWeighted bool
+}
+
+const defaultMinimumRingSize = 1024
+
+func (l LoadBalancer) apply(c *clusterv3.Cluster) {
+	switch l.Policy {
+	case LeastRequest:
+		c.LbPolicy = clusterv3.Cluster_LEAST_REQUEST
+		if s := l.slowStart(); s != nil {
+			c.LbConfig = &clusterv3.Cluster_LeastRequestLbConfig_{
+				LeastRequestLbConfig: &clusterv3.Cluster_LeastRequestLbConfig{SlowStartConfig: s},
+			}
+		}
+	case RoundRobin:
+		c.LbPolicy = clusterv3.Cluster_ROUND_ROBIN
+		if s := l.slowStart(); s != nil {
+			c.LbConfig = &clusterv3.Cluster_RoundRobinLbConfig_{
+				RoundRobinLbConfig: &clusterv3.Cluster_RoundRobinLbConfig{SlowStartConfig: s},
+			}
+		}
+	case Random:
+		c.LbPolicy = clusterv3.Cluster_RANDOM
+	case RingHash:
+		size := l.MinimumRingSize
+		if size == 0 {
+			size = defaultMinimumRingSize
+		}
+		c.LbPolicy = clusterv3.Cluster_RING_HASH
+		c.LbConfig = &clusterv3.Cluster_RingHashLbConfig_{
+			RingHashLbConfig: &clusterv3.Cluster_RingHashLbConfig{MinimumRingSize: wrapperspb.UInt64(size)},
+		}
+	case Maglev:
+		c.LbPolicy = clusterv3.Cluster_MAGLEV
+		if l.TableSize != 0 {
+			c.LbConfig = &clusterv3.Cluster_MaglevLbConfig_{
+				MaglevLbConfig: &clusterv3.Cluster_MaglevLbConfig{TableSize: wrapperspb.UInt64(l.TableSize)},
+			}
+		}
+	}
+	c.CommonLbConfig = l.common()
+}
+
+// The shape of a warm-up: the weight grows linearly from a tenth.
+const (
+	slowStartAggression       = 1
+	slowStartMinWeightPercent = 10
+)
+
+func (l LoadBalancer) slowStart() *clusterv3.Cluster_SlowStartConfig {
+	if l.SlowStart == 0 {
+		return nil
+	}
+	return &clusterv3.Cluster_SlowStartConfig{
+		SlowStartWindow:  seconds(l.SlowStart),
+		Aggression:       &corev3.RuntimeDouble{DefaultValue: slowStartAggression, RuntimeKey: "slow_start.aggression"},
+		MinWeightPercent: &typev3.Percent{Value: slowStartMinWeightPercent},
+	}
+}
+
+func (l LoadBalancer) common() *clusterv3.Cluster_CommonLbConfig {
+	if l.PanicThreshold == nil && !l.LocalityWeighted {
+		return nil
+	}
+	out := &clusterv3.Cluster_CommonLbConfig{}
+	if l.PanicThreshold != nil {
+		out.HealthyPanicThreshold = &typev3.Percent{Value: *l.PanicThreshold}
+	}
+	if l.LocalityWeighted {
+		out.LocalityConfigSpecifier = &clusterv3.Cluster_CommonLbConfig_LocalityWeightedLbConfig_{
+			LocalityWeightedLbConfig: &clusterv3.Cluster_CommonLbConfig_LocalityWeightedLbConfig{},
+		}
+	}
+	return out
+}
+
+// wholeSeconds rounds up, so that what is not nothing stays something.
+func wholeSeconds(d time.Duration) uint32 {
+	if d <= 0 {
+		return 0
+	}
+	return uint32(min((d+time.Second-1)/time.Second, math.MaxUint32))
+}

@@ -1,0 +1,181 @@
+package envoy
+
+import (
+	"strings"
+	"time"
+
+	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	fileaccesslogv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/file/v3"
+	httpinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/http_inspector/v3"
+	tlsinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// Names of filters, as EnvoyFilters match them.
+const (
+	HTTPInspectorName         = "envoy.filters.listener.http_inspector"
+	TLSInspectorName          = "envoy.filters.listener.tls_inspector"
+	HTTPConnectionManagerName = "envoy.filters.network.http_connection_manager"
+	TCPProxyName              = "envoy.filters.network.tcp_proxy"
+	RouterName                = "envoy.filters.http.router"
+	FileAccessLogName         = "envoy.access_loggers.file"
+)
+
+// ListenerOptions describe a listener.
+type ListenerOptions struct {
+	Name string
+	// Host and Port are the address, as for Address.
+	Host string
+	Port uint32
+	// Unbound listeners have no socket: they take over connections that were
+	// redirected to another listener.
+	Unbound   bool
+	Direction corev3.TrafficDirection
+	// HTTPInspector and TLSInspector look at the first bytes, so that filter
+	// chains can match the protocol.
+	HTTPInspector, TLSInspector bool
+	// DetectionTimeout is how long the HTTP inspector waits for these bytes; 0
+	// is without limit. When it has passed the connection goes on undetected.
+	DetectionTimeout time.Duration
+	FilterChains     []*listenerv3.FilterChain
+	// DefaultFilterChain gets what no other chain matches; nil to close it.
+	DefaultFilterChain *listenerv3.FilterChain
+	// AccessLogs record connections that no chain's filters see.
+	AccessLogs []*accesslogv3.AccessLog
+}
+
+// Listener makes a listener.
+func Listener(o ListenerOptions) *listenerv3.Listener {
+	out := &listenerv3.Listener{
+		Name:               o.Name,
+		Address:            Address(o.Host, o.Port),
+		TrafficDirection:   o.Direction,
+		FilterChains:       o.FilterChains,
+		DefaultFilterChain: o.DefaultFilterChain,
+		AccessLog:          o.AccessLogs,
+		// An explicit 0 is no timeout; left out it would be 15 s.
+		ListenerFiltersTimeout:           durationpb.New(0),
+		ContinueOnListenerFiltersTimeout: true,
+	}
+	if o.Unbound {
+		out.BindToPort = wrapperspb.Bool(false)
+	}
+	if o.TLSInspector {
+		out.ListenerFilters = append(out.ListenerFilters, listenerFilter(TLSInspectorName, &tlsinspectorv3.TlsInspector{}))
+	}
+	if o.HTTPInspector {
+		out.ListenerFilters = append(out.ListenerFilters, listenerFilter(HTTPInspectorName, &httpinspectorv3.HttpInspector{}))
+		out.ListenerFiltersTimeout = durationpb.New(o.DetectionTimeout)
+	}
+	return out
+}
+
+func listenerFilter(name string, config proto.Message) *listenerv3.ListenerFilter {
+	return &listenerv3.ListenerFilter{
+		Name: name, ConfigType: &listenerv3.ListenerFilter_TypedConfig{TypedConfig: pack(config)},
+	}
+}
+
+// The protocols that the inspectors detect.
+const (
+	TransportRaw = "raw_buffer"
+	TransportTLS = "tls"
+	ProtocolHTTP = "http/1.1"
+	ProtocolH2C  = "h2c"
+)
+
+// PlaintextHTTP are the application protocols by which a filter chain gets the
+// HTTP that is not encrypted.
+func PlaintextHTTP() []string { return []string{ProtocolHTTP, ProtocolH2C} }
+
+// FilterChainOptions describe a filter chain: what it matches, all of it, and
+// what is done with it. Without a match it gets every connection.
+type FilterChainOptions struct {
+	Name string
+	// Prefixes are the destination addresses it is for.
+	Prefixes []CIDR
+	// DestinationPort is the port the client meant to connect to, 0 for any.
+	DestinationPort      uint32
+	TransportProtocol    string
+	ApplicationProtocols []string
+	ServerNames          []string
+	Filters              []*listenerv3.Filter
+}
+
+// CIDR is a range of addresses.
+type CIDR struct {
+	Address string
+	Bits    uint32
+}
+
+// FilterChain makes a filter chain.
+func FilterChain(o FilterChainOptions) *listenerv3.FilterChain {
+	match := &listenerv3.FilterChainMatch{
+		DestinationPort:      count(o.DestinationPort),
+		TransportProtocol:    o.TransportProtocol,
+		ApplicationProtocols: o.ApplicationProtocols,
+		ServerNames:          o.ServerNames,
+	}
+	for _, p := range o.Prefixes {
+		match.PrefixRanges = append(match.PrefixRanges, &corev3.CidrRange{
+			AddressPrefix: p.Address, PrefixLen: wrapperspb.UInt32(p.Bits),
+		})
+	}
+	out := &listenerv3.FilterChain{Name: o.Name, Filters: o.Filters}
+	if proto.Size(match) > 0 {
+		out.FilterChainMatch = match
+	}
+	return out
+}
+
+// TextLogFormat is Istio's format of access logs, one line a request.
+const TextLogFormat = `[%START_TIME%] "%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:PATH)% ` +
+	`%PROTOCOL%" %RESPONSE_CODE% %RESPONSE_FLAGS% ` +
+	`%RESPONSE_CODE_DETAILS% %CONNECTION_TERMINATION_DETAILS% ` +
+	`"%UPSTREAM_TRANSPORT_FAILURE_REASON%" %BYTES_RECEIVED% %BYTES_SENT% ` +
+	`%DURATION% %RESP(X-ENVOY-UPSTREAM-SERVICE-TIME)% "%REQ(X-FORWARDED-FOR)%" ` +
+	`"%REQ(USER-AGENT)%" "%REQ(X-REQUEST-ID)%" "%REQ(:AUTHORITY)%" "%UPSTREAM_HOST%" ` +
+	`%UPSTREAM_CLUSTER_RAW% %UPSTREAM_LOCAL_ADDRESS% %DOWNSTREAM_LOCAL_ADDRESS% ` +
+	`%DOWNSTREAM_REMOTE_ADDRESS% %REQUESTED_SERVER_NAME% %ROUTE_NAME%` + "\n"
+
+// AccessLogOptions describe an access log.
+type AccessLogOptions struct {
+	Path string // a file; /dev/stdout for the process's output
+	// Format is TextLogFormat where it is empty. It gets the newline it lacks.
+	Format string
+	// NoRoute logs only what no filter chain or route was found for: the one
+	// thing that a listener must log, as no filter sees it.
+	NoRoute bool
+}
+
+// AccessLog makes an access log to a file.
+func AccessLog(o AccessLogOptions) *accesslogv3.AccessLog {
+	format := o.Format
+	if format == "" {
+		format = TextLogFormat
+	}
+	if !strings.HasSuffix(format, "\n") {
+		format += "\n"
+	}
+	out := &accesslogv3.AccessLog{
+		Name: FileAccessLogName,
+		ConfigType: &accesslogv3.AccessLog_TypedConfig{TypedConfig: pack(&fileaccesslogv3.FileAccessLog{
+			Path: o.Path,
+			AccessLogFormat: &fileaccesslogv3.FileAccessLog_LogFormat{LogFormat: &corev3.SubstitutionFormatString{
+				Format: &corev3.SubstitutionFormatString_TextFormatSource{TextFormatSource: &corev3.DataSource{
+					Specifier: &corev3.DataSource_InlineString{InlineString: format},
+				}},
+			}},
+		})},
+	}
+	if o.NoRoute {
+		out.Filter = &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_ResponseFlagFilter{
+			ResponseFlagFilter: &accesslogv3.ResponseFlagFilter{Flags: []string{"NR"}},
+		}}
+	}
+	return out
+}

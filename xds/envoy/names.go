@@ -1,0 +1,196 @@
+package envoy
+
+import (
+	"strconv"
+	"strings"
+	"unicode"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+)
+
+// Direction says whether traffic goes out of a workload or into it.
+type Direction string
+
+// The directions of cluster names.
+const (
+	Outbound Direction = "outbound"
+	Inbound  Direction = "inbound"
+)
+
+// Names that are the same everywhere. EnvoyFilters, dashboards and access logs
+// use them.
+const (
+	PassthroughClusterName        = "PassthroughCluster"
+	InboundPassthroughClusterName = "InboundPassthroughCluster"
+	BlackHoleClusterName          = "BlackHoleCluster"
+
+	VirtualOutboundListenerName = "virtualOutbound"
+	VirtualInboundListenerName  = "virtualInbound"
+	PassthroughFilterChainName  = "PassthroughFilterChain"
+
+	HTTPProxyRouteConfigName = "http_proxy"
+	// DefaultRouteName is the name of a route that has none of its own.
+	DefaultRouteName = "default"
+
+	AllowAnyVirtualHostName = "allow_any"
+	BlockAllVirtualHostName = "block_all"
+)
+
+const (
+	nameSeparator = "|"
+	sniSeparator  = "_."
+)
+
+// ClusterName names the cluster of a port of host, of one subset or, where
+// subset is empty, of all its endpoints: outbound|80|v1|web.example.com.
+func ClusterName(direction Direction, port uint32, subset, host string) string {
+	return join(nameSeparator, direction, port, subset, host)
+}
+
+// InboundClusterName names the cluster of a workload's own port.
+func InboundClusterName(port uint32) string { return ClusterName(Inbound, port, "", "") }
+
+// SNIName is the server name that a client of the cluster sends by default, and
+// a cluster's name where a gateway passes TLS on:
+// outbound_.80_.v1_.web.example.com.
+func SNIName(port uint32, subset, host string) string {
+	return join(sniSeparator, Outbound, port, subset, host)
+}
+
+func join(separator string, direction Direction, port uint32, subset, host string) string {
+	return string(direction) + separator + portText(port) + separator + subset + separator + host
+}
+
+// ClusterRef is what a cluster's name tells.
+type ClusterRef struct {
+	Direction    Direction
+	Port         uint32
+	Subset, Host string
+}
+
+// ParseClusterName reads a name that ClusterName or SNIName has made. Other
+// names, those of clusters that come with the bootstrap among them, are not ok.
+func ParseClusterName(name string) (ref ClusterRef, ok bool) {
+	separator := nameSeparator
+	if strings.HasPrefix(name, string(Outbound)+sniSeparator) || strings.HasPrefix(name, string(Inbound)+sniSeparator) {
+		separator = sniSeparator
+	}
+	parts := strings.SplitN(name, separator, 4)
+	if len(parts) != 4 || strings.Contains(parts[3], separator) {
+		return ClusterRef{}, false
+	}
+	direction := Direction(parts[0])
+	if direction != Outbound && direction != Inbound {
+		return ClusterRef{}, false
+	}
+	port, err := strconv.ParseUint(parts[1], 10, 16)
+	if err != nil {
+		return ClusterRef{}, false
+	}
+	return ClusterRef{Direction: direction, Port: uint32(port), Subset: parts[2], Host: parts[3]}, true
+}
+
+// ListenerName names the listener of an address: 0.0.0.0_80. That of a Unix
+// domain socket has port 0.
+func ListenerName(bind string, port uint32) string {
+	if IsUnix(bind) {
+		port = 0
+	}
+	return bind + "_" + portText(port)
+}
+
+// SidecarRouteConfigName names the routes of the HTTP services that share a
+// port.
+func SidecarRouteConfigName(port uint32) string { return portText(port) }
+
+// ServiceRouteConfigName names the routes of one service, where its port is not
+// shared because the protocol is detected.
+func ServiceRouteConfigName(host string, port uint32) string { return HostPort(host, port) }
+
+// GatewayHTTPRouteConfigName names the routes of a gateway's plaintext servers
+// on a port. bind is empty unless the servers name an address.
+func GatewayHTTPRouteConfigName(port uint32, bind string) string {
+	return withBind("http."+portText(port), bind)
+}
+
+// GatewayHTTPSRouteConfigName names the routes of one TLS-terminating server of
+// a gateway.
+func GatewayHTTPSRouteConfigName(port uint32, portName, gateway, namespace, bind string) string {
+	return withBind("https."+portText(port)+"."+portName+"."+gateway+"."+namespace, bind)
+}
+
+func withBind(name, bind string) string {
+	if bind == "" {
+		return name
+	}
+	return name + "." + bind
+}
+
+// HostPort is host:port, the name and a domain of a virtual host. Like Istio's
+// it puts no brackets around an IPv6 address.
+func HostPort(host string, port uint32) string { return host + ":" + portText(port) }
+
+// InboundVirtualHostName names the virtual host of a workload's own port.
+func InboundVirtualHostName(servicePort uint32) string {
+	return "inbound|http|" + portText(servicePort)
+}
+
+// BlackHoleVirtualHostName names the virtual host of a gateway's port that has
+// no routes.
+func BlackHoleVirtualHostName(port uint32) string { return "blackhole:" + portText(port) }
+
+// RouteName names a route by the name of its http block and that of its match,
+// either of which may be empty.
+func RouteName(route, match string) string {
+	if match == "" {
+		return route
+	}
+	return route + "." + match
+}
+
+// HTTPStatPrefix is the prefix of the statistics of an HTTP listener. The
+// semicolon ends it, so that what follows can be told from it.
+func HTTPStatPrefix(direction Direction, listener string) string {
+	return string(direction) + "_" + listener + ";"
+}
+
+// AltStatName is the name of a cluster in statistics.
+func AltStatName(cluster string) string { return cluster + ";" }
+
+// ConfigPath is the path of a configuration object in metadata:
+// /apis/networking.istio.io/v1/namespaces/default/virtual-service/web.
+func ConfigPath(group, version, kind, namespace, name string) string {
+	return "/apis/" + group + "/" + version + "/namespaces/" + namespace + "/" + kebab(kind) + "/" + name
+}
+
+// kebab turns VirtualService into virtual-service.
+func kebab(kind string) string {
+	var b strings.Builder
+	for i, r := range kind {
+		if unicode.IsUpper(r) && i > 0 {
+			b.WriteByte('-')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}
+
+// RouteOperation describes what a route does, for tracing: the host, port and
+// path of its only cluster, or the VirtualService's name where it has several.
+func RouteOperation(r *routev3.Route, virtualService string, port uint32) string {
+	path := "/*"
+	switch p := r.GetMatch().GetPathSpecifier().(type) {
+	case *routev3.RouteMatch_Prefix:
+		path = p.Prefix + "*"
+	case *routev3.RouteMatch_Path:
+		path = p.Path
+	case *routev3.RouteMatch_SafeRegex:
+		path = p.SafeRegex.GetRegex()
+	}
+	if ref, ok := ParseClusterName(r.GetRoute().GetCluster()); ok {
+		return HostPort(ref.Host, ref.Port) + path
+	}
+	return HostPort(virtualService, port) + path
+}
+
+func portText(port uint32) string { return strconv.FormatUint(uint64(port), 10) }

@@ -1,0 +1,116 @@
+package envoy
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	previoushostsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/host/previous_hosts/v3"
+	previousprioritiesv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/priority/previous_priorities/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+const (
+	// DefaultRetryOn is when a request is tried again: when it is sure not to
+	// have been processed, or gRPC says so.
+	DefaultRetryOn       = "connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes"
+	defaultRetryAttempts = 2
+
+	retriableStatusCodes = "retriable-status-codes"
+	// hostSelectionAttempts is how often another endpoint is looked for before
+	// one that has failed already is taken again.
+	hostSelectionAttempts = 5
+	// previousPrioritiesUpdate is after how many tries priorities are looked at
+	// anew.
+	previousPrioritiesUpdate = 2
+)
+
+// RetryOptions describe when a request is tried again. The zero value is the
+// default: two further attempts, on other endpoints.
+type RetryOptions struct {
+	// Attempts beyond the first; nil is the default, 0 or less none.
+	Attempts *int32
+	// On lists conditions and status codes with commas between them; empty is
+	// DefaultRetryOn.
+	On string
+	// PerTryTimeout is that of the request where it is 0.
+	PerTryTimeout time.Duration
+	// Backoff is the least time between attempts, Envoy's 25 ms where it is 0.
+	Backoff time.Duration
+	// RemoteLocalities tries localities of a lower priority too.
+	RemoteLocalities bool
+	// ConsistentHash says that the cluster chooses its endpoint by a hash, which
+	// a further attempt then does not avoid.
+	ConsistentHash bool
+	// IgnorePreviousHosts outranks ConsistentHash: whether a further attempt
+	// avoids the endpoints tried before.
+	IgnorePreviousHosts *bool
+}
+
+// Retry makes a retry policy, nil where there are no further attempts.
+func Retry(o RetryOptions) *routev3.RetryPolicy {
+	attempts := int32(defaultRetryAttempts)
+	if o.Attempts != nil {
+		attempts = *o.Attempts
+	}
+	if attempts <= 0 {
+		return nil
+	}
+	out := &routev3.RetryPolicy{
+		NumRetries:                    wrapperspb.UInt32(uint32(attempts)),
+		RetryOn:                       DefaultRetryOn,
+		HostSelectionRetryMaxAttempts: hostSelectionAttempts,
+		PerTryTimeout:                 seconds(o.PerTryTimeout),
+	}
+	if o.On != "" {
+		out.RetryOn, out.RetriableStatusCodes = parseRetryOn(o.On)
+	}
+	if o.Backoff > 0 {
+		out.RetryBackOff = &routev3.RetryPolicy_RetryBackOff{BaseInterval: seconds(o.Backoff)}
+	}
+	if o.RemoteLocalities {
+		out.RetryPriority = &routev3.RetryPolicy_RetryPriority{
+			Name: "envoy.retry_priorities.previous_priorities",
+			ConfigType: &routev3.RetryPolicy_RetryPriority_TypedConfig{
+				TypedConfig: pack(&previousprioritiesv3.PreviousPrioritiesConfig{UpdateFrequency: previousPrioritiesUpdate}),
+			},
+		}
+	}
+	avoidPrevious := !o.ConsistentHash
+	if o.IgnorePreviousHosts != nil {
+		avoidPrevious = *o.IgnorePreviousHosts
+	}
+	if avoidPrevious {
+		out.RetryHostPredicate = []*routev3.RetryPolicy_RetryHostPredicate{{
+			Name: "envoy.retry_host_predicates.previous_hosts",
+			ConfigType: &routev3.RetryPolicy_RetryHostPredicate_TypedConfig{
+				TypedConfig: pack(&previoushostsv3.PreviousHostsPredicate{}),
+			},
+		}}
+	}
+	return out
+}
+
+// parseRetryOn parts the conditions from the status codes, for which Envoy has
+// a field of their own and a condition that turns it on.
+func parseRetryOn(on string) (conditions string, codes []uint32) {
+	var tokens []string
+	for token := range strings.SplitSeq(on, ",") {
+		token = strings.TrimSpace(token)
+		if token == "" {
+			continue
+		}
+		if code, err := strconv.ParseUint(token, 10, 32); err == nil && http.StatusText(int(code)) != "" {
+			codes = append(codes, uint32(code))
+			continue
+		}
+		tokens = append(tokens, token)
+	}
+	if len(codes) > 0 && !slices.Contains(tokens, retriableStatusCodes) {
+		tokens = append(tokens, retriableStatusCodes)
+	}
+	return strings.Join(tokens, ","), codes
+}

@@ -1,0 +1,285 @@
+package envoy
+
+import (
+	"cmp"
+	"time"
+	"unicode/utf8"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// RouteConfigOptions describe a route configuration.
+type RouteConfigOptions struct {
+	Name         string
+	VirtualHosts []*routev3.VirtualHost
+	// MatchPort compares the port of a request's host too; else it is ignored,
+	// and domains need none.
+	MatchPort bool
+	// MaxDirectResponseBody is the size of the longest body that a route answers
+	// with; Envoy refuses one over 4 KiB unless told here.
+	MaxDirectResponseBody uint32
+}
+
+// RouteConfig makes a route configuration. Clusters that it names need not
+// exist.
+func RouteConfig(o RouteConfigOptions) *routev3.RouteConfiguration {
+	return &routev3.RouteConfiguration{
+		Name:                           o.Name,
+		VirtualHosts:                   o.VirtualHosts,
+		ValidateClusters:               wrapperspb.Bool(false),
+		IgnorePortInHostMatching:       !o.MatchPort,
+		MaxDirectResponseBodySizeBytes: count(o.MaxDirectResponseBody),
+	}
+}
+
+// VirtualHostOptions describe a virtual host.
+type VirtualHostOptions struct {
+	Name    string
+	Domains []string
+	Routes  []*routev3.Route
+	// RequireTLS redirects every plaintext request to https.
+	RequireTLS bool
+}
+
+// VirtualHost makes a virtual host, which tells its upstreams the attempt that
+// a request is.
+func VirtualHost(o VirtualHostOptions) *routev3.VirtualHost {
+	out := &routev3.VirtualHost{
+		Name: o.Name, Domains: o.Domains, Routes: o.Routes, IncludeRequestAttemptCount: true,
+	}
+	if o.RequireTLS {
+		out.RequireTls = routev3.VirtualHost_ALL
+	}
+	return out
+}
+
+// RouteOptions describe a route: one of Forward, Redirect and DirectResponse.
+// A route with none of them, or that forwards to no cluster, answers 500.
+type RouteOptions struct {
+	Name           string // DefaultRouteName where it is empty
+	Match          *routev3.RouteMatch
+	Forward        *Forward
+	Redirect       *Redirect
+	DirectResponse *DirectResponse
+	Headers        Headers
+	// Decorator is the operation's name in traces, empty for none.
+	Decorator string
+	// Config is the ConfigPath of the object that the route comes from, empty
+	// for none.
+	Config string
+}
+
+// Forward sends requests to clusters.
+type Forward struct {
+	// Clusters share the requests by weight. One alone has them all, whatever
+	// its weight; among several, one of weight 0 is left out.
+	Clusters []WeightedCluster
+	// Timeout of a request, 0 for none. It also caps what a gRPC client asks for.
+	Timeout time.Duration
+	Retry   *routev3.RetryPolicy // nil for none
+	// PrefixRewrite replaces the part of the path that matched, or else
+	// RegexRewrite changes the path.
+	PrefixRewrite string
+	RegexRewrite  *RegexRewrite
+	// HostRewrite replaces the request's host; it yields to a header "host" that
+	// is set.
+	HostRewrite  string
+	HashPolicies []HashPolicy
+}
+
+// RegexRewrite replaces what an RE2 expression matches.
+type RegexRewrite struct{ Match, Substitution string }
+
+// WeightedCluster is one of the clusters that traffic is shared among.
+type WeightedCluster struct {
+	Name   string
+	Weight uint32
+	// Headers are changed on top of those of the route; not for TCP.
+	Headers Headers
+}
+
+// DirectResponse answers without an upstream.
+type DirectResponse struct {
+	Status uint32
+	Body   []byte
+}
+
+// Route makes a route.
+func Route(o RouteOptions) *routev3.Route {
+	out := &routev3.Route{Name: cmp.Or(o.Name, DefaultRouteName), Match: o.Match, Metadata: ConfigMetadata(o.Config)}
+	if out.Match == nil {
+		out.Match = Match(MatchOptions{})
+	}
+	if o.Decorator != "" {
+		out.Decorator = &routev3.Decorator{Operation: o.Decorator}
+	}
+	setHeaders(out, o.Headers)
+	switch {
+	case o.Redirect != nil:
+		out.Action = o.Redirect.action()
+	case o.DirectResponse != nil:
+		out.Action = o.DirectResponse.action()
+	case o.Forward != nil && len(o.Forward.clusters()) > 0:
+		clusters, host := o.Forward.clusters(), o.Headers.host()
+		if len(clusters) == 1 {
+			setHeaders(out, clusters[0].Headers)
+			host = cmp.Or(clusters[0].Headers.host(), host)
+		}
+		out.Action = o.Forward.action(clusters, host)
+	default:
+		out.Action = (&DirectResponse{Status: 500}).action()
+	}
+	return out
+}
+
+// setHeaders adds changes to those that r makes already.
+func setHeaders(r *routev3.Route, h Headers) {
+	r.RequestHeadersToAdd = append(r.RequestHeadersToAdd, h.Request.options()...)
+	r.RequestHeadersToRemove = append(r.RequestHeadersToRemove, h.Request.Remove...)
+	r.ResponseHeadersToAdd = append(r.ResponseHeadersToAdd, h.Response.options()...)
+	r.ResponseHeadersToRemove = append(r.ResponseHeadersToRemove, h.Response.Remove...)
+}
+
+// clusters are those that get requests.
+func (f *Forward) clusters() []WeightedCluster { return effective(f.Clusters) }
+
+// effective leaves out, among several, those of weight 0.
+func effective(clusters []WeightedCluster) []WeightedCluster {
+	if len(clusters) == 1 {
+		return clusters
+	}
+	var out []WeightedCluster
+	for _, c := range clusters {
+		if c.Weight > 0 {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// action forwards to clusters, at least one. host replaces the host of the
+// request unless it is empty.
+func (f *Forward) action(clusters []WeightedCluster, host string) *routev3.Route_Route {
+	out := &routev3.RouteAction{
+		// An explicit 0 is no timeout; left out it would be 15 s.
+		Timeout: durationpb.New(f.Timeout),
+		MaxStreamDuration: &routev3.RouteAction_MaxStreamDuration{
+			GrpcTimeoutHeaderMax: durationpb.New(f.Timeout),
+		},
+		RetryPolicy:   f.Retry,
+		PrefixRewrite: f.PrefixRewrite,
+	}
+	if len(clusters) == 1 {
+		out.ClusterSpecifier = &routev3.RouteAction_Cluster{Cluster: clusters[0].Name}
+	} else {
+		out.ClusterSpecifier = &routev3.RouteAction_WeightedClusters{WeightedClusters: weightedClusters(clusters)}
+	}
+	if r := f.RegexRewrite; r != nil {
+		out.RegexRewrite = &matcherv3.RegexMatchAndSubstitute{Pattern: regex(r.Match), Substitution: r.Substitution}
+	}
+	if host = cmp.Or(host, f.HostRewrite); host != "" {
+		out.HostRewriteSpecifier = &routev3.RouteAction_HostRewriteLiteral{HostRewriteLiteral: host}
+	}
+	for _, h := range f.HashPolicies {
+		out.HashPolicy = append(out.HashPolicy, h.route())
+	}
+	return &routev3.Route_Route{Route: out}
+}
+
+func weightedClusters(clusters []WeightedCluster) *routev3.WeightedCluster {
+	weights := make([]uint32, len(clusters))
+	for i, c := range clusters {
+		weights[i] = c.Weight
+	}
+	out := &routev3.WeightedCluster{}
+	for i, weight := range fitWeights(weights) {
+		c := &routev3.WeightedCluster_ClusterWeight{
+			Name:                    clusters[i].Name,
+			Weight:                  wrapperspb.UInt32(weight),
+			RequestHeadersToAdd:     clusters[i].Headers.Request.options(),
+			RequestHeadersToRemove:  clusters[i].Headers.Request.Remove,
+			ResponseHeadersToAdd:    clusters[i].Headers.Response.options(),
+			ResponseHeadersToRemove: clusters[i].Headers.Response.Remove,
+		}
+		if host := clusters[i].Headers.host(); host != "" {
+			c.HostRewriteSpecifier = &routev3.WeightedCluster_ClusterWeight_HostRewriteLiteral{HostRewriteLiteral: host}
+		}
+		out.Clusters = append(out.Clusters, c)
+	}
+	return out
+}
+
+func (d *DirectResponse) action() *routev3.Route_DirectResponse {
+	out := &routev3.DirectResponseAction{Status: d.Status}
+	switch {
+	case len(d.Body) == 0:
+	case utf8.Valid(d.Body):
+		out.Body = &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: string(d.Body)}}
+	default:
+		out.Body = &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: d.Body}}
+	}
+	return &routev3.Route_DirectResponse{DirectResponse: out}
+}
+
+// Redirect answers with another address for the client to go to. What is left
+// empty stays as it was in the request.
+type Redirect struct {
+	// Code is 301 (which is also what 0 means), 302, 303, 307 or 308.
+	Code         uint32
+	Scheme, Host string
+	// Path replaces the whole path, or else PrefixRewrite the part that matched.
+	Path, PrefixRewrite string
+	// Port is left out where it is the one that the scheme implies anyway.
+	Port uint32
+	// TLS says that the listener terminates TLS, so that the request's scheme is
+	// https.
+	TLS bool
+}
+
+func (r *Redirect) action() *routev3.Route_Redirect {
+	out := &routev3.RedirectAction{ResponseCode: redirectCode(r.Code), HostRedirect: r.Host, PortRedirect: r.port()}
+	if r.Scheme != "" {
+		out.SchemeRewriteSpecifier = &routev3.RedirectAction_SchemeRedirect{SchemeRedirect: r.Scheme}
+	}
+	switch {
+	case r.Path != "":
+		out.PathRewriteSpecifier = &routev3.RedirectAction_PathRedirect{PathRedirect: r.Path}
+	case r.PrefixRewrite != "":
+		out.PathRewriteSpecifier = &routev3.RedirectAction_PrefixRewrite{PrefixRewrite: r.PrefixRewrite}
+	}
+	return &routev3.Route_Redirect{Redirect: out}
+}
+
+func (r *Redirect) port() uint32 {
+	scheme := r.Scheme
+	if scheme == "" && r.TLS {
+		scheme = "https"
+	}
+	implied := uint32(80)
+	if scheme == "https" {
+		implied = 443
+	}
+	if r.Port == implied {
+		return 0
+	}
+	return r.Port
+}
+
+func redirectCode(code uint32) routev3.RedirectAction_RedirectResponseCode {
+	switch code {
+	case 302:
+		return routev3.RedirectAction_FOUND
+	case 303:
+		return routev3.RedirectAction_SEE_OTHER
+	case 307:
+		return routev3.RedirectAction_TEMPORARY_REDIRECT
+	case 308:
+		return routev3.RedirectAction_PERMANENT_REDIRECT
+	default:
+		return routev3.RedirectAction_MOVED_PERMANENTLY
+	}
+}

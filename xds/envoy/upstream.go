@@ -1,0 +1,82 @@
+package envoy
+
+import (
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// UpstreamProtocol is the version of HTTP that a cluster's endpoints are spoken
+// to in.
+type UpstreamProtocol int
+
+// The versions.
+const (
+	HTTP1 UpstreamProtocol = iota
+	HTTP2
+	// UseDownstream is the version that the client spoke.
+	UseDownstream
+)
+
+const (
+	httpProtocolOptionsName = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+	// defaultMaxConcurrentStreams is Istio's: as good as no limit.
+	defaultMaxConcurrentStreams = 1 << 30
+)
+
+// UpstreamHTTP describes how a cluster speaks HTTP; 0 is no limit, and for the
+// idle timeout Envoy's hour.
+type UpstreamHTTP struct {
+	Protocol                           UpstreamProtocol
+	IdleTimeout, MaxConnectionDuration time.Duration
+	MaxRequestsPerConnection           uint32
+	MaxConcurrentStreams               uint32 // of a connection in HTTP/2
+}
+
+func (h UpstreamHTTP) extension() map[string]*anypb.Any {
+	out := &httpv3.HttpProtocolOptions{CommonHttpProtocolOptions: h.common()}
+	http1, http2 := &corev3.Http1ProtocolOptions{}, h.http2()
+	switch h.Protocol {
+	case HTTP1:
+		out.UpstreamProtocolOptions = explicit(&httpv3.HttpProtocolOptions_ExplicitHttpConfig{
+			ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_HttpProtocolOptions{HttpProtocolOptions: http1},
+		})
+	case HTTP2:
+		out.UpstreamProtocolOptions = explicit(&httpv3.HttpProtocolOptions_ExplicitHttpConfig{
+			ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: http2},
+		})
+	case UseDownstream:
+		out.UpstreamProtocolOptions = &httpv3.HttpProtocolOptions_UseDownstreamProtocolConfig{
+			UseDownstreamProtocolConfig: &httpv3.HttpProtocolOptions_UseDownstreamHttpConfig{
+				HttpProtocolOptions: http1, Http2ProtocolOptions: http2,
+			},
+		}
+	}
+	return map[string]*anypb.Any{httpProtocolOptionsName: pack(out)}
+}
+
+func explicit(c *httpv3.HttpProtocolOptions_ExplicitHttpConfig) *httpv3.HttpProtocolOptions_ExplicitHttpConfig_ {
+	return &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: c}
+}
+
+func (h UpstreamHTTP) http2() *corev3.Http2ProtocolOptions {
+	streams := h.MaxConcurrentStreams
+	if streams == 0 {
+		streams = defaultMaxConcurrentStreams
+	}
+	return &corev3.Http2ProtocolOptions{MaxConcurrentStreams: wrapperspb.UInt32(streams)}
+}
+
+func (h UpstreamHTTP) common() *corev3.HttpProtocolOptions {
+	if h.IdleTimeout == 0 && h.MaxConnectionDuration == 0 && h.MaxRequestsPerConnection == 0 {
+		return nil
+	}
+	return &corev3.HttpProtocolOptions{
+		IdleTimeout:              seconds(h.IdleTimeout),
+		MaxConnectionDuration:    seconds(h.MaxConnectionDuration),
+		MaxRequestsPerConnection: count(h.MaxRequestsPerConnection),
+	}
+}
