@@ -19,13 +19,6 @@ const unknownField = "unknown field"
 // fault is what is wrong with one field of an object.
 type fault struct{ field, message string }
 
-func (f fault) String() string {
-	if f.field == "" {
-		return f.message
-	}
-	return f.field + ": " + f.message
-}
-
 // object decodes one object and collects its faults.
 type object struct {
 	// keepServerFields reads what a server sets; else it is ignored.
@@ -37,6 +30,15 @@ type object struct {
 
 func (o *object) fail(field, format string, args ...any) {
 	o.faults = append(o.faults, fault{field, fmt.Sprintf(format, args...)})
+}
+
+// faultTexts are the faults in words.
+func (o *object) faultTexts() []string {
+	texts := make([]string, len(o.faults))
+	for i, f := range o.faults {
+		texts[i] = f.field + ": " + f.message
+	}
+	return texts
 }
 
 // name is Key.String of what is known of the object.

@@ -104,7 +104,7 @@ func (c chunk) toJSON() (json.RawMessage, error) {
 		var o object
 		o.duplicates(c.text)
 		if len(o.faults) > 0 {
-			return nil, errors.New(o.faults[0].String())
+			return nil, errors.New(strings.Join(o.faultTexts(), "; "))
 		}
 		return c.text, nil
 	}
