@@ -1,0 +1,97 @@
+package mirror_test
+
+import (
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// relay passes connections on to a unix socket and can cut them all.
+type relay struct {
+	listener net.Listener
+	running  sync.WaitGroup
+
+	mu     sync.Mutex // guards the fields below
+	target string     // empty while cut
+	conns  map[net.Conn]struct{}
+}
+
+// newRelay returns a relay to an endpoint of the form unix:///path.
+func newRelay(t testing.TB, endpoint string) *relay {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "relay")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("unix", filepath.Join(dir, "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &relay{listener: listener, conns: map[net.Conn]struct{}{}}
+	r.lead(endpoint)
+	r.running.Go(r.accept)
+	t.Cleanup(func() {
+		_ = listener.Close()
+		r.cut()
+		r.running.Wait()
+		_ = os.RemoveAll(dir)
+	})
+	return r
+}
+
+func (r *relay) endpoint() string { return "unix://" + r.listener.Addr().String() }
+
+// cut closes all connections and lets no new one through.
+func (r *relay) cut() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.target = ""
+	for c := range r.conns {
+		_ = c.Close()
+	}
+	clear(r.conns)
+}
+
+// lead lets new connections through, to an endpoint.
+func (r *relay) lead(endpoint string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.target = strings.TrimPrefix(endpoint, "unix://")
+}
+
+func (r *relay) accept() {
+	for {
+		in, err := r.listener.Accept()
+		if err != nil {
+			return
+		}
+		if out := r.connect(in); out != nil {
+			r.running.Go(func() { pass(in, out) })
+			r.running.Go(func() { pass(out, in) })
+		}
+	}
+}
+
+// connect returns the other side of a connection, nil while the relay is cut.
+func (r *relay) connect(in net.Conn) net.Conn {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.target != "" {
+		if out, err := net.Dial("unix", r.target); err == nil {
+			r.conns[in], r.conns[out] = struct{}{}, struct{}{}
+			return out
+		}
+	}
+	_ = in.Close()
+	return nil
+}
+
+func pass(from, to net.Conn) {
+	_, _ = io.Copy(to, from)
+	_ = from.Close()
+	_ = to.Close()
+}
