@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -13,12 +14,14 @@ import (
 
 // writeJSON answers with a value of a type that always encodes.
 func writeJSON(w http.ResponseWriter, code int, value any) {
-	body, err := json.Marshal(value)
-	if err != nil {
+	var body bytes.Buffer
+	encoder := json.NewEncoder(&body)
+	encoder.SetEscapeHTML(false) // people read it
+	if err := encoder.Encode(value); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	writeBody(w, code, append(body, '\n'))
+	writeBody(w, code, body.Bytes())
 }
 
 // writeBody answers with JSON text. A client that does not take it in time

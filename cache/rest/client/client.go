@@ -175,7 +175,7 @@ func (c *Client) do(ctx context.Context, in request, into any) (warnings []strin
 		return nil, c.unreachable(ctx, in, sent.Load(), err)
 	}
 	if response.StatusCode < 200 || response.StatusCode > 299 {
-		return nil, c.refused(response, body)
+		return nil, c.refused(in, response, body)
 	}
 	if into != nil {
 		if err := json.Unmarshal(body, into); err != nil {

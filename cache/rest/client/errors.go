@@ -48,8 +48,9 @@ func (c *Client) unreachable(ctx context.Context, in request, sent bool, err err
 	return &UnreachableError{Server: c.server.String(), Unknown: sent && in.method != http.MethodGet, Err: err}
 }
 
-// refused is the error of an answer that is none of success.
-func (c *Client) refused(response *http.Response, body []byte) error {
+// refused is the error of an answer that is none of success. What is no Status
+// came from another program, a proxy perhaps, and not from the server.
+func (c *Client) refused(in request, response *http.Response, body []byte) error {
 	var status metav1.Status
 	if json.Unmarshal(body, &status) == nil && status.Kind == "Status" {
 		return &apierrors.StatusError{ErrStatus: status}
@@ -58,10 +59,10 @@ func (c *Client) refused(response *http.Response, body []byte) error {
 	if len(text) > 200 {
 		text = text[:200] + "..."
 	}
-	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: int32(response.StatusCode), Reason: metav1.StatusReasonUnknown,
-		Message: fmt.Sprintf("%s answered %s, and not as a Portolan server does: %s", c.server, response.Status, text),
-	}}
+	return &UnreachableError{
+		Server: c.server.String(), Unknown: in.method != http.MethodGet && response.StatusCode >= http.StatusInternalServerError,
+		Err: fmt.Errorf("the answer is %s, and not that of a Portolan server: %s", response.Status, text),
+	}
 }
 
 func warningsOf(header http.Header) []string {

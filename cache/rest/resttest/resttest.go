@@ -1,0 +1,99 @@
+// Package resttest runs a config API over a store in memory, for tests.
+package resttest
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/portolan-mesh/portolan/cache"
+	cachememory "github.com/portolan-mesh/portolan/cache/memory"
+	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/storage/memory"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// Server is a running API. It ends with the test.
+type Server struct {
+	URL   string
+	Store *memory.Store
+	Cache *cachememory.Cache
+	REST  *rest.Server
+	// HTTP is a client that leaves nothing behind.
+	HTTP *http.Client
+}
+
+// Start runs an API; configure may change the options, its store and cache
+// among them, before that. History is how many revisions the cache keeps, 0 for
+// many.
+func Start(t *testing.T, history int, configure func(*rest.Options)) *Server {
+	t.Helper()
+	worker := cache.NewWorker()
+	store := memory.New(schema.Pilot(), memory.Options{})
+	replica := cachememory.New(store, cachememory.Options{Worker: worker, History: history})
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = worker.Run(ctx) })
+	running.Go(func() { _ = replica.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	wait, stop := context.WithTimeout(ctx, 10*time.Second)
+	defer stop()
+	if _, err := replica.Await(wait, 1); err != nil {
+		t.Fatal(err)
+	}
+	o := rest.Options{Store: store, Cache: replica, Version: "v1.2.3"}
+	if configure != nil {
+		configure(&o)
+	}
+	api, err := rest.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(api.Handler())
+	t.Cleanup(func() {
+		api.EndWatches()
+		server.Close()
+	})
+	return &Server{URL: server.URL, Store: store, Cache: replica, REST: api, HTTP: server.Client()}
+}
+
+// Answer is what a request came to.
+type Answer struct {
+	Code   int
+	Header http.Header
+	Body   string
+}
+
+// Do sends a request; edit may change it, and a body that is not empty is said
+// to be JSON before that.
+func (s *Server) Do(t *testing.T, method, path, body string, edit ...func(*http.Request)) Answer {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for _, f := range edit {
+		f(r)
+	}
+	response, err := s.HTTP.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Answer{Code: response.StatusCode, Header: response.Header, Body: string(text)}
+}
