@@ -1,6 +1,7 @@
 package envoy
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -47,7 +48,7 @@ const (
 type ClusterOptions struct {
 	Name string
 	Type ClusterType
-	// AltStatName is its name in statistics, empty for the same.
+	// AltStatName is its name in statistics, AltStatName of Name where empty.
 	AltStatName string
 	// Endpoints are those of a Static, StrictDNS or LogicalDNS cluster.
 	Endpoints []Endpoints
@@ -87,7 +88,7 @@ type Keepalive struct {
 func Cluster(o ClusterOptions) *clusterv3.Cluster {
 	c := &clusterv3.Cluster{
 		Name:            o.Name,
-		AltStatName:     o.AltStatName,
+		AltStatName:     cmp.Or(o.AltStatName, AltStatName(o.Name)),
 		ConnectTimeout:  seconds(o.ConnectTimeout),
 		CircuitBreakers: o.CircuitBreakers.message(),
 		Metadata:        o.Metadata.Message(),

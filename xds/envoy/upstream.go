@@ -6,6 +6,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
@@ -34,6 +35,9 @@ type UpstreamHTTP struct {
 	IdleTimeout, MaxConnectionDuration time.Duration
 	MaxRequestsPerConnection           uint32
 	MaxConcurrentStreams               uint32 // of a connection in HTTP/2
+	// PingInterval is how often a connection in HTTP/2 is probed, 0 for never;
+	// one that does not answer in PingTimeout is closed.
+	PingInterval, PingTimeout time.Duration
 }
 
 func (h UpstreamHTTP) extension() map[string]*anypb.Any {
@@ -67,7 +71,13 @@ func (h UpstreamHTTP) http2() *corev3.Http2ProtocolOptions {
 	if streams == 0 {
 		streams = defaultMaxConcurrentStreams
 	}
-	return &corev3.Http2ProtocolOptions{MaxConcurrentStreams: wrapperspb.UInt32(streams)}
+	out := &corev3.Http2ProtocolOptions{MaxConcurrentStreams: wrapperspb.UInt32(streams)}
+	if h.PingInterval > 0 {
+		out.ConnectionKeepalive = &corev3.KeepaliveSettings{
+			Interval: durationpb.New(h.PingInterval), Timeout: durationpb.New(h.PingTimeout),
+		}
+	}
+	return out
 }
 
 func (h UpstreamHTTP) common() *corev3.HttpProtocolOptions {

@@ -1,0 +1,164 @@
+package bootstrap
+
+import (
+	"net/netip"
+	"strings"
+	"time"
+
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	metricsv3 "github.com/envoyproxy/go-control-plane/envoy/config/metrics/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/portolan-mesh/portolan/storage/labels"
+	"github.com/portolan-mesh/portolan/xds/envoy"
+)
+
+// XDSClusterName is the cluster of the control plane.
+const XDSClusterName = "xds-grpc"
+
+const (
+	// A control plane that is gone without closing the connection is noticed
+	// after the sum of both.
+	pingInterval = 30 * time.Second
+	pingTimeout  = 10 * time.Second
+	// maxRegexProgram is Istio's: Envoy's own limit of 100 refuses expressions
+	// that validation lets through.
+	maxRegexProgram = 32768
+)
+
+// Build makes the bootstrap, or names every fault of the options.
+func Build(o Options) (*bootstrapv3.Bootstrap, error) {
+	o = o.withDefaults()
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	out := &bootstrapv3.Bootstrap{
+		Node:            o.node(),
+		StaticResources: &bootstrapv3.Bootstrap_StaticResources{Clusters: []*clusterv3.Cluster{o.xdsCluster()}},
+		DynamicResources: &bootstrapv3.Bootstrap_DynamicResources{
+			AdsConfig: o.adsConfig(),
+			CdsConfig: envoy.ADS(),
+			LdsConfig: envoy.ADS(),
+		},
+		StatsConfig: statsConfig(),
+		LayeredRuntime: &bootstrapv3.LayeredRuntime{Layers: []*bootstrapv3.RuntimeLayer{{
+			Name: "static",
+			LayerSpecifier: &bootstrapv3.RuntimeLayer_StaticLayer{StaticLayer: &structpb.Struct{Fields: map[string]*structpb.Value{
+				"re2.max_program_size.error_level": structpb.NewNumberValue(maxRegexProgram),
+			}}},
+		}}},
+	}
+	if o.AdminAddress != AdminOff {
+		out.Admin = &bootstrapv3.Admin{Address: address(o.AdminAddress)}
+	}
+	return out, nil
+}
+
+// node is what discovery.ParseProxy reads.
+func (o Options) node() *corev3.Node {
+	out := &corev3.Node{
+		Id: strings.Join([]string{
+			string(o.Type), o.IPs[0], o.Name + "." + o.Namespace, o.Namespace + ".svc." + o.Domain,
+		}, "~"),
+		Cluster:  o.Cluster,
+		Metadata: &structpb.Struct{Fields: o.metadata()},
+	}
+	if o.Locality != "" {
+		out.Locality = envoy.Locality(o.Locality)
+	}
+	return out
+}
+
+func (o Options) metadata() map[string]*structpb.Value {
+	out := map[string]*structpb.Value{}
+	for name, value := range map[string]string{
+		"NAME":              o.Name,
+		"NAMESPACE":         o.Namespace,
+		"INSTANCE_IPS":      strings.Join(o.IPs, ","),
+		"ISTIO_VERSION":     o.IstioVersion,
+		"SERVICE_ACCOUNT":   o.ServiceAccount,
+		"CLUSTER_ID":        o.ClusterID,
+		"NETWORK":           o.Network,
+		"INTERCEPTION_MODE": string(o.InterceptionMode),
+	} {
+		if value != "" {
+			out[name] = structpb.NewStringValue(value)
+		}
+	}
+	if len(o.Labels) > 0 {
+		out["LABELS"] = structpb.NewStructValue(textStruct(o.Labels))
+	}
+	return out
+}
+
+func textStruct(in labels.Instance) *structpb.Struct {
+	out := &structpb.Struct{Fields: make(map[string]*structpb.Value, len(in))}
+	for k, v := range in {
+		out.Fields[k] = structpb.NewStringValue(v)
+	}
+	return out
+}
+
+func (o Options) adsConfig() *corev3.ApiConfigSource {
+	kind := corev3.ApiConfigSource_DELTA_GRPC
+	if o.StateOfTheWorld {
+		kind = corev3.ApiConfigSource_GRPC
+	}
+	return &corev3.ApiConfigSource{
+		ApiType:                   kind,
+		TransportApiVersion:       corev3.ApiVersion_V3,
+		SetNodeOnFirstMessageOnly: true,
+		GrpcServices: []*corev3.GrpcService{{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
+			EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: XDSClusterName},
+		}}},
+	}
+}
+
+// xdsCluster is the control plane: by address, or by a name all of whose
+// addresses are replicas.
+func (o Options) xdsCluster() *clusterv3.Cluster {
+	endpoint := envoy.Endpoint{Host: o.XDSAddress}
+	kind := envoy.Static
+	if !envoy.IsUnix(o.XDSAddress) {
+		endpoint.Host, endpoint.Port, _ = hostPort(o.XDSAddress) // validated
+		if _, err := netip.ParseAddr(endpoint.Host); err != nil {
+			kind = envoy.StrictDNS
+		}
+	}
+	return envoy.Cluster(envoy.ClusterOptions{
+		Name:           XDSClusterName,
+		Type:           kind,
+		ConnectTimeout: o.ConnectTimeout,
+		DNS:            envoy.DNSOptions{Family: envoy.DNSAll},
+		Endpoints:      []envoy.Endpoints{{Endpoints: []envoy.Endpoint{endpoint}}},
+		LoadBalancer:   envoy.LoadBalancer{Policy: envoy.RoundRobin},
+		HTTP:           &envoy.UpstreamHTTP{Protocol: envoy.HTTP2, PingInterval: pingInterval, PingTimeout: pingTimeout},
+	})
+}
+
+func address(s string) *corev3.Address {
+	host, port, _ := hostPort(s) // validated
+	return envoy.Address(host, port)
+}
+
+// statsConfig takes the names of clusters and listeners out of the names of
+// statistics, as labels by Istio's names. A name ends at its semicolon.
+func statsConfig() *metricsv3.StatsConfig {
+	out := &metricsv3.StatsConfig{UseAllDefaultTags: wrapperspb.Bool(false)}
+	for _, tag := range []struct{ name, regex string }{
+		{"cluster_name", `^cluster\.((.+?);\.)`},
+		{"tcp_prefix", `^tcp\.((.+?);?\.)\w+?$`},
+		{"http_conn_manager_prefix", `^http\.((.+?);\.)`},
+		{"listener_address", `^listener\.(((?:[_.[:digit:]]*|[_\[\]aAbBcCdDeEfF[:digit:]]*))\.)`},
+		{"response_code", `_rq(_(\d{3}))$`},
+		{"response_code_class", `_rq(_(\dxx))$`},
+	} {
+		out.StatsTags = append(out.StatsTags, &metricsv3.TagSpecifier{
+			TagName: tag.name, TagValue: &metricsv3.TagSpecifier_Regex{Regex: tag.regex},
+		})
+	}
+	return out
+}

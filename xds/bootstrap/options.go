@@ -1,0 +1,168 @@
+package bootstrap
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-multierror"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/labels"
+	"github.com/portolan-mesh/portolan/xds/envoy"
+)
+
+// The defaults of Options.
+const (
+	DefaultDomain         = "cluster.local"
+	DefaultXDSAddress     = "127.0.0.1:15010"
+	DefaultAdminAddress   = "127.0.0.1:15000"
+	DefaultConnectTimeout = time.Second
+	DefaultIstioVersion   = "1.31.0"
+)
+
+// AdminOff, as an admin address, is no admin interface.
+const AdminOff = "off"
+
+// Options describe a proxy and how it reaches the control plane. Type, IPs,
+// Name and Namespace have no defaults.
+type Options struct {
+	Type discovery.ProxyType
+	// IPs are the addresses by which the mesh knows the workload, the first of
+	// them in the node's id.
+	IPs []string
+	// Name of the workload, unique in its Namespace, which is also where its
+	// configuration lives.
+	Name, Namespace string
+	// Domain is the mesh's DNS suffix, DefaultDomain where it is empty.
+	Domain string
+	// Cluster is the service that the proxy counts as in statistics and traces,
+	// <name>.<namespace> where it is empty. ClusterID is the cluster of machines
+	// that it is one of, and Network its network.
+	Cluster, ClusterID, Network string
+	Labels                      labels.Instance
+	ServiceAccount              string
+	// InterceptionMode of a sidecar; NONE where it is empty, as nothing captures
+	// traffic on a machine that has not been told to. A router has none.
+	InterceptionMode discovery.InterceptionMode
+	// IstioVersion is what EnvoyFilters that ask for a version see,
+	// DefaultIstioVersion where it is empty.
+	IstioVersion string
+	// Locality is region/zone/subzone; parts from the right may be missing.
+	Locality string
+	// XDSAddress is where the control plane serves xDS: host:port, or a Unix
+	// domain socket; DefaultXDSAddress where it is empty.
+	XDSAddress string
+	// StateOfTheWorld has the server send all resources of a type at each change
+	// instead of those that changed.
+	StateOfTheWorld bool
+	// ConnectTimeout is how long to wait for the control plane, each time,
+	// DefaultConnectTimeout where it is 0.
+	ConnectTimeout time.Duration
+	// AdminAddress is where Envoy's own interface listens, which lets whoever
+	// reaches it stop the proxy: DefaultAdminAddress where it is empty, AdminOff
+	// for none.
+	AdminAddress string
+}
+
+func (o Options) withDefaults() Options {
+	o.Domain = cmp.Or(o.Domain, DefaultDomain)
+	o.Cluster = cmp.Or(o.Cluster, o.Name+"."+o.Namespace)
+	o.IstioVersion = cmp.Or(o.IstioVersion, DefaultIstioVersion)
+	o.XDSAddress = cmp.Or(o.XDSAddress, DefaultXDSAddress)
+	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, DefaultConnectTimeout)
+	o.AdminAddress = cmp.Or(o.AdminAddress, DefaultAdminAddress)
+	if o.Type == discovery.Sidecar {
+		o.InterceptionMode = cmp.Or(o.InterceptionMode, discovery.InterceptionNone)
+	}
+	return o
+}
+
+// validate names every fault at once.
+func (o Options) validate() error {
+	var faults *multierror.Error
+	fault := func(format string, args ...any) { faults = multierror.Append(faults, fmt.Errorf(format, args...)) }
+
+	if o.Type != discovery.Sidecar && o.Type != discovery.Router {
+		fault("type %q: use sidecar or router", o.Type)
+	}
+	if len(o.IPs) == 0 {
+		fault("ip: the proxy needs at least one address by which the mesh knows it")
+	}
+	for _, ip := range o.IPs {
+		if _, err := netip.ParseAddr(ip); err != nil {
+			fault("ip %q: not an IP address", ip)
+		}
+	}
+	for _, f := range []struct{ field, value string }{
+		{"name", o.Name}, {"namespace", o.Namespace}, {"domain", o.Domain},
+	} {
+		if err := nodePart(f.value); err != nil {
+			fault("%s %q: %w", f.field, f.value, err)
+		}
+	}
+	if err := o.validateInterception(); err != nil {
+		fault("interception mode %q: %w", o.InterceptionMode, err)
+	}
+	if strings.Count(o.Locality, "/") > 2 {
+		fault("locality %q: want region/zone/subzone", o.Locality)
+	}
+	if o.ConnectTimeout < 0 {
+		fault("connect timeout %s: must be positive", o.ConnectTimeout)
+	}
+	if !envoy.IsUnix(o.XDSAddress) {
+		if _, _, err := hostPort(o.XDSAddress); err != nil {
+			fault("xds address %q: %w", o.XDSAddress, err)
+		}
+	}
+	if o.AdminAddress != AdminOff {
+		host, _, err := hostPort(o.AdminAddress)
+		if err != nil {
+			fault("admin address %q: %w", o.AdminAddress, err)
+		} else if _, err := netip.ParseAddr(host); err != nil {
+			fault("admin address %q: the host must be an IP address", o.AdminAddress)
+		}
+	}
+	return faults.ErrorOrNil()
+}
+
+// nodePart checks a part of the node's id, whose parts "~" separates.
+func nodePart(s string) error {
+	switch {
+	case s == "":
+		return fmt.Errorf("must not be empty")
+	case strings.ContainsFunc(s, func(r rune) bool { return r == '~' || r == '/' || r <= ' ' || r == 0x7f }):
+		return fmt.Errorf("must not contain ~, / or blanks")
+	}
+	return nil
+}
+
+func (o Options) validateInterception() error {
+	switch o.InterceptionMode {
+	case discovery.InterceptionNone, discovery.InterceptionRedirect, discovery.InterceptionTproxy:
+		if o.Type == discovery.Router {
+			return fmt.Errorf("a router intercepts nothing, leave it out")
+		}
+	case "":
+		// Only a router's is still empty.
+	default:
+		return fmt.Errorf("use NONE, REDIRECT or TPROXY")
+	}
+	return nil
+}
+
+func hostPort(s string) (string, uint32, error) {
+	host, text, err := net.SplitHostPort(s)
+	if err != nil {
+		return "", 0, fmt.Errorf("want host:port")
+	}
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || port == 0 || host == "" {
+		return "", 0, fmt.Errorf("want host:port, with a port from 1 to 65535")
+	}
+	return host, uint32(port), nil
+}

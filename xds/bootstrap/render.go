@@ -1,0 +1,40 @@
+package bootstrap
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"sigs.k8s.io/yaml"
+)
+
+// JSON renders a bootstrap in the field names of Envoy's documentation: equal
+// bootstraps, equal bytes.
+func JSON(b *bootstrapv3.Bootstrap) ([]byte, error) {
+	raw, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(b)
+	if err != nil {
+		return nil, fmt.Errorf("render the bootstrap: %w", err)
+	}
+	// protojson varies its white space on purpose.
+	var out bytes.Buffer
+	if err := json.Indent(&out, raw, "", "  "); err != nil {
+		return nil, fmt.Errorf("render the bootstrap: %w", err)
+	}
+	out.WriteByte('\n')
+	return out.Bytes(), nil
+}
+
+// YAML is like JSON.
+func YAML(b *bootstrapv3.Bootstrap) ([]byte, error) {
+	raw, err := JSON(b)
+	if err != nil {
+		return nil, err
+	}
+	out, err := yaml.JSONToYAML(raw)
+	if err != nil {
+		return nil, fmt.Errorf("render the bootstrap: %w", err)
+	}
+	return out, nil
+}
