@@ -1,0 +1,142 @@
+package xdstest
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/portolan-mesh/portolan/cache"
+	cachememory "github.com/portolan-mesh/portolan/cache/memory"
+	"github.com/portolan-mesh/portolan/discovery/serviceentry"
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/memory"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds"
+)
+
+// Server is a whole control plane in the test's process, from a store in memory
+// to gRPC on loopback, wired as in the product.
+type Server struct {
+	tb    testing.TB
+	Store *memory.Store
+	XDS   *xds.DiscoveryServer
+
+	// Address is where clients Dial.
+	Address string
+}
+
+// NewServer runs a server of the given types. Options may change how the xDS
+// server is made. It ends with the test.
+func NewServer(tb testing.TB, types []xds.ResourceType, options ...func(*xds.Options)) *Server {
+	tb.Helper()
+	return NewServerOn(tb, memory.New(schema.Pilot(), memory.Options{Domain: "cluster.local"}), types, options...)
+}
+
+// NewServerOn runs a server on a store, which several may share.
+func NewServerOn(tb testing.TB, store *memory.Store, types []xds.ResourceType, options ...func(*xds.Options)) *Server {
+	tb.Helper()
+	worker := cache.NewWorker()
+	configs := cachememory.New(store, cachememory.Options{Worker: worker})
+	o := xds.Options{Configs: configs, Types: types, Logger: slog.New(slog.DiscardHandler)}
+	for _, change := range options {
+		change(&o)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s := &Server{tb: tb, Store: store, XDS: xds.New(o), Address: listener.Addr().String()}
+	serviceentry.New(serviceentry.Options{XDS: s.XDS, Worker: worker, Configs: configs})
+	worker.AtTaskEnd(s.XDS.Commit)
+	g := grpc.NewServer()
+	s.XDS.Register(g)
+
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	run := func(part func(context.Context) error) {
+		running.Go(func() {
+			if err := part(ctx); err != nil {
+				tb.Errorf("server: %v", err)
+			}
+		})
+	}
+	run(worker.Run)
+	run(configs.Run)
+	run(s.XDS.Run)
+	run(func(context.Context) error { return g.Serve(listener) })
+	tb.Cleanup(func() {
+		g.Stop()
+		cancel()
+		running.Wait()
+	})
+	select {
+	case <-s.XDS.Published():
+	case <-time.After(10 * time.Second):
+		tb.Fatal("the server has published nothing for 10 s")
+	}
+	return s
+}
+
+// Objects decodes documents, which have to be valid.
+func Objects(tb testing.TB, documents ...string) []*config.Config {
+	tb.Helper()
+	var out []*config.Config
+	for _, document := range documents {
+		decoded, err := config.Decode("test", []byte(document), schema.Pilot().Type)
+		if err != nil {
+			tb.Fatalf("decode: %v", err)
+		}
+		for _, d := range decoded {
+			if d.Config.Namespace == "" {
+				d.Config.Namespace = "default"
+			}
+			if _, err := schema.Pilot().Kind(d.Config.GroupVersionKind).Validate(d.Config); err != nil {
+				tb.Fatalf("%s is not valid: %v", d.Config.Key(), err)
+			}
+			out = append(out, d.Config)
+		}
+	}
+	return out
+}
+
+// Apply creates or replaces the objects in documents as one batch, and returns
+// its revision.
+func (s *Server) Apply(documents ...string) int64 {
+	s.tb.Helper()
+	var ops []storage.Op
+	for _, c := range Objects(s.tb, documents...) {
+		ops = append(ops, storage.Op{Verb: storage.Put, Config: c})
+	}
+	return s.batch(ops)
+}
+
+// Delete removes the objects in documents as one batch, and returns its
+// revision.
+func (s *Server) Delete(documents ...string) int64 {
+	s.tb.Helper()
+	var ops []storage.Op
+	for _, c := range Objects(s.tb, documents...) {
+		ops = append(ops, storage.Op{Verb: storage.Delete, Key: c.Key()})
+	}
+	return s.batch(ops)
+}
+
+func (s *Server) batch(ops []storage.Op) int64 {
+	s.tb.Helper()
+	revision, _, err := s.Store.Apply(context.Background(), ops)
+	if err != nil {
+		s.tb.Fatalf("apply: %v", err)
+	}
+	n, err := strconv.ParseInt(revision, 10, 64)
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	return n
+}
