@@ -342,20 +342,27 @@ func TestProgressMovesTheRevision(t *testing.T) {
 	}
 }
 
-// TestAListOfSeveralPages reads more keys than one page holds, while they
-// change.
+// TestAListOfSeveralPages reads more keys than one page holds, while batches
+// change the first and the last of them together.
 func TestAListOfSeveralPages(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)
 	r := cachetest.NewRig(t, subject(t, client, client))
-	r.Fill(20_001)
+	last := r.Fill(20_001)
 	fold := r.Fold()
+	r.Worker.AtTaskEnd(func() {
+		handled := r.Cache.Handled()
+		head := cachetest.Round(handled.Get(cachetest.Key("n000", "object-000000")))
+		tail := cachetest.Round(handled.Get(cachetest.Key("n020", "object-020000")))
+		if head != tail {
+			t.Errorf("revision %s has rounds %s and %s of one batch", handled.Version(), head, tail)
+		}
+	})
 	r.Launch()
-	for round := range 20 {
-		r.Put("n000", "object-000000", round+1)
-		r.Put("n020", "object-020000", round+1)
+	for round := 1; round < 20 || !r.Cache.HasSynced(); round++ {
+		last = r.Apply(cachetest.Put("n000", "object-000000", round), cachetest.Put("n020", "object-020000", round))
 	}
-	r.Settle(r.Store.Version())
+	r.Settle(last)
 	r.Equal()
 	fold.Check()
 	if n := r.Cache.Snapshot().Configs().Len(); n != 20_001 {
