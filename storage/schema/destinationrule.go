@@ -27,6 +27,7 @@ func destinationRuleServed() fields {
 	policy := serve("tls").with("loadBalancer", loadBalancer).with("connectionPool", connectionPool).
 		with("portLevelSettings", port)
 	return serve("host", "exportTo").
+		refuse("workloadSelector", "is not served yet, and without it the rule would apply to every client: leave it out").
 		with("trafficPolicy", policy).
 		with("subsets", serve("name", "labels").with("trafficPolicy", policy))
 }

@@ -364,7 +364,9 @@ func TestDestinationRuleRules(t *testing.T) {
 				"spec.trafficPolicy.tunnel is not served yet and has no effect",
 				"spec.trafficPolicy.proxyProtocol is not served yet and has no effect",
 				"spec.trafficPolicy.retryBudget is not served yet and has no effect",
-				"spec.workloadSelector is not served yet and has no effect",
+			},
+			refused: []string{
+				"spec.workloadSelector: is not served yet, and without it the rule would apply to every client: leave it out",
 			}},
 	})
 }
