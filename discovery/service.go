@@ -54,13 +54,14 @@ const (
 	MySQL       Protocol = "MYSQL"
 	Redis       Protocol = "REDIS"
 	UDP         Protocol = "UDP"
+	HTTPProxy   Protocol = "HTTP_PROXY"
 	Unsupported Protocol = "" // not declared
 )
 
 // ParseProtocol reads a protocol in any case; unknown ones are Unsupported.
 func ParseProtocol(s string) Protocol {
 	switch p := Protocol(strings.ToUpper(s)); p {
-	case HTTP, HTTP2, GRPC, HTTPS, TLS, TCP, Mongo, MySQL, Redis, UDP:
+	case HTTP, HTTP2, GRPC, HTTPS, TLS, TCP, Mongo, MySQL, Redis, UDP, HTTPProxy:
 		return p
 	case "GRPC-WEB":
 		return GRPCWeb
@@ -73,6 +74,10 @@ func (p Protocol) IsHTTP() bool { return p == HTTP || p == GRPCWeb || p.IsHTTP2(
 
 // IsHTTP2 says whether HTTP/2 is spoken from the first byte.
 func (p Protocol) IsHTTP2() bool { return p == HTTP2 || p == GRPC }
+
+// IsServed says whether proxies take part in it. Ports of UDP and HTTP_PROXY are
+// known and have no effect.
+func (p Protocol) IsServed() bool { return p != UDP && p != HTTPProxy }
 
 // Port is one port of a service.
 type Port struct {

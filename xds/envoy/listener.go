@@ -1,13 +1,11 @@
 package envoy
 
 import (
-	"strings"
 	"time"
 
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	fileaccesslogv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/file/v3"
 	httpinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/http_inspector/v3"
 	tlsinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
 	"google.golang.org/protobuf/proto"
@@ -128,54 +126,6 @@ func FilterChain(o FilterChainOptions) *listenerv3.FilterChain {
 	out := &listenerv3.FilterChain{Name: o.Name, Filters: o.Filters}
 	if proto.Size(match) > 0 {
 		out.FilterChainMatch = match
-	}
-	return out
-}
-
-// TextLogFormat is Istio's format of access logs, one line a request.
-const TextLogFormat = `[%START_TIME%] "%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:PATH)% ` +
-	`%PROTOCOL%" %RESPONSE_CODE% %RESPONSE_FLAGS% ` +
-	`%RESPONSE_CODE_DETAILS% %CONNECTION_TERMINATION_DETAILS% ` +
-	`"%UPSTREAM_TRANSPORT_FAILURE_REASON%" %BYTES_RECEIVED% %BYTES_SENT% ` +
-	`%DURATION% %RESP(X-ENVOY-UPSTREAM-SERVICE-TIME)% "%REQ(X-FORWARDED-FOR)%" ` +
-	`"%REQ(USER-AGENT)%" "%REQ(X-REQUEST-ID)%" "%REQ(:AUTHORITY)%" "%UPSTREAM_HOST%" ` +
-	`%UPSTREAM_CLUSTER_RAW% %UPSTREAM_LOCAL_ADDRESS% %DOWNSTREAM_LOCAL_ADDRESS% ` +
-	`%DOWNSTREAM_REMOTE_ADDRESS% %REQUESTED_SERVER_NAME% %ROUTE_NAME%` + "\n"
-
-// AccessLogOptions describe an access log.
-type AccessLogOptions struct {
-	Path string // a file; /dev/stdout for the process's output
-	// Format is TextLogFormat where it is empty. It gets the newline it lacks.
-	Format string
-	// NoRoute logs only what no filter chain or route was found for: the one
-	// thing that a listener must log, as no filter sees it.
-	NoRoute bool
-}
-
-// AccessLog makes an access log to a file.
-func AccessLog(o AccessLogOptions) *accesslogv3.AccessLog {
-	format := o.Format
-	if format == "" {
-		format = TextLogFormat
-	}
-	if !strings.HasSuffix(format, "\n") {
-		format += "\n"
-	}
-	out := &accesslogv3.AccessLog{
-		Name: FileAccessLogName,
-		ConfigType: &accesslogv3.AccessLog_TypedConfig{TypedConfig: pack(&fileaccesslogv3.FileAccessLog{
-			Path: o.Path,
-			AccessLogFormat: &fileaccesslogv3.FileAccessLog_LogFormat{LogFormat: &corev3.SubstitutionFormatString{
-				Format: &corev3.SubstitutionFormatString_TextFormatSource{TextFormatSource: &corev3.DataSource{
-					Specifier: &corev3.DataSource_InlineString{InlineString: format},
-				}},
-			}},
-		})},
-	}
-	if o.NoRoute {
-		out.Filter = &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_ResponseFlagFilter{
-			ResponseFlagFilter: &accesslogv3.ResponseFlagFilter{Flags: []string{"NR"}},
-		}}
 	}
 	return out
 }

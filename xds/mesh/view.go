@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"iter"
+	"net/netip"
 	"strconv"
 
 	networking "istio.io/api/networking/v1alpha3"
@@ -131,6 +132,17 @@ func (v *View) AllowAny() bool {
 
 // IPs are the addresses of the workload. What reads them is the workload's own.
 func (v *View) IPs() []string { return splitComma(v.ask(Self, selfIPs, "").(string)) }
+
+// InstanceIP is the first address of the workload of a family, empty for none.
+// What reads it is the workload's own.
+func (v *View) InstanceIP(v6 bool) string {
+	for _, ip := range v.IPs() {
+		if a, err := netip.ParseAddr(ip); err == nil && a.Unmap().Is4() != v6 {
+			return ip
+		}
+	}
+	return ""
+}
 
 // InNamespace says whether the proxy is of a namespace.
 func (v *View) InNamespace(namespace string) bool {

@@ -1,0 +1,107 @@
+package envoy
+
+import (
+	"strings"
+
+	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	fileaccesslogv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/file/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// TextLogFormat is Istio's format of access logs, one line a request.
+const TextLogFormat = `[%START_TIME%] "%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:PATH)% ` +
+	`%PROTOCOL%" %RESPONSE_CODE% %RESPONSE_FLAGS% ` +
+	`%RESPONSE_CODE_DETAILS% %CONNECTION_TERMINATION_DETAILS% ` +
+	`"%UPSTREAM_TRANSPORT_FAILURE_REASON%" %BYTES_RECEIVED% %BYTES_SENT% ` +
+	`%DURATION% %RESP(X-ENVOY-UPSTREAM-SERVICE-TIME)% "%REQ(X-FORWARDED-FOR)%" ` +
+	`"%REQ(USER-AGENT)%" "%REQ(X-REQUEST-ID)%" "%REQ(:AUTHORITY)%" "%UPSTREAM_HOST%" ` +
+	`%UPSTREAM_CLUSTER_RAW% %UPSTREAM_LOCAL_ADDRESS% %DOWNSTREAM_LOCAL_ADDRESS% ` +
+	`%DOWNSTREAM_REMOTE_ADDRESS% %REQUESTED_SERVER_NAME% %ROUTE_NAME%` + "\n"
+
+// AccessLogOptions describe an access log.
+type AccessLogOptions struct {
+	Path string // a file; /dev/stdout for the process's output
+	// Format is TextLogFormat where it is empty. It gets the newline it lacks.
+	Format string
+	// JSON logs objects of these fields instead.
+	JSON *structpb.Struct
+	// NoRoute logs only what no filter chain or route was found for: the one
+	// thing that a listener must log, as no filter sees it.
+	NoRoute bool
+}
+
+// AccessLog makes an access log to a file.
+func AccessLog(o AccessLogOptions) *accesslogv3.AccessLog {
+	out := &accesslogv3.AccessLog{
+		Name: FileAccessLogName,
+		ConfigType: &accesslogv3.AccessLog_TypedConfig{TypedConfig: pack(&fileaccesslogv3.FileAccessLog{
+			Path:            o.Path,
+			AccessLogFormat: &fileaccesslogv3.FileAccessLog_LogFormat{LogFormat: o.format()},
+		})},
+	}
+	if o.NoRoute {
+		out.Filter = &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_ResponseFlagFilter{
+			ResponseFlagFilter: &accesslogv3.ResponseFlagFilter{Flags: []string{"NR"}},
+		}}
+	}
+	return out
+}
+
+func (o AccessLogOptions) format() *corev3.SubstitutionFormatString {
+	if o.JSON != nil {
+		return &corev3.SubstitutionFormatString{Format: &corev3.SubstitutionFormatString_JsonFormat{JsonFormat: o.JSON}}
+	}
+	format := o.Format
+	if format == "" {
+		format = TextLogFormat
+	}
+	if !strings.HasSuffix(format, "\n") {
+		format += "\n"
+	}
+	return &corev3.SubstitutionFormatString{
+		Format: &corev3.SubstitutionFormatString_TextFormatSource{TextFormatSource: &corev3.DataSource{
+			Specifier: &corev3.DataSource_InlineString{InlineString: format},
+		}},
+	}
+}
+
+// JSONLogFormat reads the fields of a JSON log from the text of an object.
+// Without text, or where it is none, they are Istio's.
+func JSONLogFormat(text string) *structpb.Struct {
+	fields := &structpb.Struct{}
+	if text != "" && protojson.Unmarshal([]byte(text), fields) == nil {
+		return fields
+	}
+	fields = &structpb.Struct{Fields: map[string]*structpb.Value{}}
+	for _, f := range [][2]string{
+		{"start_time", "%START_TIME%"},
+		{"route_name", "%ROUTE_NAME%"},
+		{"method", "%REQ(:METHOD)%"},
+		{"path", "%REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%"},
+		{"protocol", "%PROTOCOL%"},
+		{"response_code", "%RESPONSE_CODE%"},
+		{"response_flags", "%RESPONSE_FLAGS%"},
+		{"response_code_details", "%RESPONSE_CODE_DETAILS%"},
+		{"connection_termination_details", "%CONNECTION_TERMINATION_DETAILS%"},
+		{"upstream_transport_failure_reason", "%UPSTREAM_TRANSPORT_FAILURE_REASON%"},
+		{"bytes_received", "%BYTES_RECEIVED%"},
+		{"bytes_sent", "%BYTES_SENT%"},
+		{"duration", "%DURATION%"},
+		{"upstream_service_time", "%RESP(X-ENVOY-UPSTREAM-SERVICE-TIME)%"},
+		{"x_forwarded_for", "%REQ(X-FORWARDED-FOR)%"},
+		{"user_agent", "%REQ(USER-AGENT)%"},
+		{"request_id", "%REQ(X-REQUEST-ID)%"},
+		{"authority", "%REQ(:AUTHORITY)%"},
+		{"upstream_host", "%UPSTREAM_HOST%"},
+		{"upstream_cluster", "%UPSTREAM_CLUSTER_RAW%"},
+		{"upstream_local_address", "%UPSTREAM_LOCAL_ADDRESS%"},
+		{"downstream_local_address", "%DOWNSTREAM_LOCAL_ADDRESS%"},
+		{"downstream_remote_address", "%DOWNSTREAM_REMOTE_ADDRESS%"},
+		{"requested_server_name", "%REQUESTED_SERVER_NAME%"},
+	} {
+		fields.Fields[f[0]] = structpb.NewStringValue(f[1])
+	}
+	return fields
+}

@@ -1,0 +1,174 @@
+package cluster
+
+import (
+	"iter"
+	"net"
+	"strconv"
+	"time"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/generate"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// TypeURL is the type of clusters.
+const TypeURL = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+
+// dnsRefreshRate is how long proxies wait after a name was not resolved.
+const dnsRefreshRate = time.Minute
+
+// Generator makes clusters.
+type Generator struct{}
+
+var _ generate.Generator = Generator{}
+
+// TypeURL implements generate.Generator.
+func (Generator) TypeURL() string { return TypeURL }
+
+// Affected implements generate.Generator.
+func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if d.Whole {
+			names := []string{envoy.BlackHoleClusterName, envoy.PassthroughClusterName}
+			for _, l := range v.Ingress() {
+				names = append(names, envoy.InboundClusterName(l.GetPort().GetNumber()))
+			}
+			for _, name := range names {
+				if !yield(name) {
+					return
+				}
+			}
+		}
+		Names(v, d)(yield)
+	}
+}
+
+// Build implements generate.Generator.
+func (Generator) Build(v *mesh.View, name string) (*resource.Resource, error) {
+	switch name {
+	case envoy.BlackHoleClusterName:
+		return resource.New(name, envoy.BlackHoleCluster(connectTimeout(v)))
+	case envoy.PassthroughClusterName:
+		if v.Shape().Type == discovery.Router {
+			return nil, nil
+		}
+		return resource.New(name, envoy.PassthroughCluster(connectTimeout(v)))
+	}
+	if o, ok := Find(v, name); ok {
+		return outbound(v, name, o)
+	}
+	for _, l := range v.Ingress() {
+		if name == envoy.InboundClusterName(l.GetPort().GetNumber()) {
+			return inbound(v, name, l)
+		}
+	}
+	return nil, nil
+}
+
+func connectTimeout(v *mesh.View) time.Duration { return v.Mesh().GetConnectTimeout().AsDuration() }
+
+// outbound makes the cluster of a service's port. Where it would have to hold
+// its endpoints and there are none, there is no such cluster.
+func outbound(v *mesh.View, name string, o Outbound) (*resource.Resource, error) {
+	options := envoy.ClusterOptions{
+		Name: name, AltStatName: envoy.AltStatName(name),
+		Type:           o.Type(v.Shape()),
+		ConnectTimeout: connectTimeout(v),
+		Metadata:       o.metadata(),
+	}
+	var children []string
+	switch options.Type {
+	case envoy.EDS:
+		children = []string{name}
+	case envoy.StrictDNS, envoy.LogicalDNS:
+		options.Endpoints = o.Localities(v.Shape(), o.Service.DNSEndpoints)
+		if len(options.Endpoints) == 0 {
+			return nil, nil
+		}
+		options.DNS = envoy.DNSOptions{Family: dnsFamily(v.Shape()), RefreshRate: dnsRefreshRate}
+	case envoy.OriginalDst:
+		options.PortOverride = uint32(o.Port.TargetPort)
+	}
+	apply(o.Policy(), o.Port.Protocol, &options)
+	return resource.New(name, envoy.Cluster(options), children...)
+}
+
+// metadata says where the cluster comes from.
+func (o Outbound) metadata() envoy.ClusterMetadata {
+	service := o.Service.Service()
+	name := service.Attributes.Name
+	if service.Attributes.Provider == discovery.External {
+		name = string(service.Hostname)
+	}
+	m := envoy.ClusterMetadata{
+		Subset:   o.Subset.GetName(),
+		External: service.MeshExternal,
+		Services: []envoy.ServiceRef{{Host: string(service.Hostname), Name: name, Namespace: o.Service.Namespace}},
+	}
+	if o.Rule != nil {
+		m.Config = configPath(o.Rule.Configs[0])
+	}
+	return m
+}
+
+func configPath(c *config.Config) string {
+	return envoy.ConfigPath(c.Group, c.Version, c.Kind, c.Namespace, c.Name)
+}
+
+// dnsFamily is which addresses a proxy can reach.
+func dnsFamily(shape mesh.Shape) envoy.DNSFamily {
+	switch {
+	case shape.IPv4 && shape.IPv6:
+		return envoy.DNSAll
+	case shape.IPv6:
+		return envoy.DNSv6Only
+	}
+	return envoy.DNSv4Only
+}
+
+// inbound makes the cluster of an ingress port: the application beside the
+// proxy.
+func inbound(v *mesh.View, name string, l *networking.IstioIngressListener) (*resource.Resource, error) {
+	address, port, ok := applicationAddress(v, l)
+	if !ok {
+		return nil, nil
+	}
+	options := envoy.ClusterOptions{
+		Name: name, AltStatName: envoy.AltStatName(name), Type: envoy.Static, ConnectTimeout: connectTimeout(v),
+		Endpoints: []envoy.Endpoints{{Endpoints: []envoy.Endpoint{{Host: address, Port: port}}}},
+	}
+	apply(nil, discovery.ParseProtocol(l.GetPort().GetProtocol()), &options)
+	return resource.New(name, envoy.Cluster(options))
+}
+
+// applicationAddress is where an ingress listener sends what it takes: the
+// loopback address and its own port unless it names another; the unspecified
+// address stands for that of the instance.
+func applicationAddress(v *mesh.View, l *networking.IstioIngressListener) (address string, port uint32, ok bool) {
+	given := l.GetDefaultEndpoint()
+	switch {
+	case given == "":
+		return "127.0.0.1", l.GetPort().GetNumber(), true
+	case envoy.IsUnix(given):
+		return given, 0, true
+	}
+	address, text, err := net.SplitHostPort(given)
+	if err != nil {
+		return "", 0, false
+	}
+	number, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return "", 0, false
+	}
+	if address == "0.0.0.0" || address == "::" {
+		if address = v.InstanceIP(address == "::"); address == "" {
+			return "", 0, false
+		}
+	}
+	return address, uint32(number), true
+}

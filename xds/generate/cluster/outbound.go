@@ -1,0 +1,202 @@
+package cluster
+
+import (
+	"iter"
+	"maps"
+	"net/netip"
+	"slices"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/storage/labels"
+	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+)
+
+// Outbound is one port of a service, or of a subset of its endpoints, as a view
+// sees it: what an outbound cluster stands for.
+type Outbound struct {
+	Service *mesh.ServiceRow
+	Port    discovery.Port
+	// Rule is the DestinationRule that applies, nil for none; Subset is one of
+	// its subsets, nil for the whole service.
+	Rule   *mesh.Rule
+	Subset *networking.Subset
+}
+
+// Find looks up what an outbound cluster's name stands for; false where the view
+// has nothing of that name.
+func Find(v *mesh.View, name string) (Outbound, bool) {
+	ref, ok := envoy.ParseClusterName(name)
+	if !ok || envoy.ClusterName(envoy.Outbound, ref.Port, ref.Subset, ref.Host) != name {
+		return Outbound{}, false
+	}
+	row := v.Service(host.Name(ref.Host))
+	if row == nil {
+		return Outbound{}, false
+	}
+	port, ok := row.Port(int(ref.Port))
+	if !ok || !port.Protocol.IsServed() {
+		return Outbound{}, false
+	}
+	o := Outbound{Service: row, Port: port, Rule: v.Rule(row)}
+	if ref.Subset == "" {
+		return o, true
+	}
+	o.Subset = o.Rule.Subset(ref.Subset)
+	return o, o.Subset != nil
+}
+
+// Policy is the traffic policy that applies, nil for none.
+func (o Outbound) Policy() *networking.TrafficPolicy {
+	return o.Rule.PolicyFor(o.Subset.GetName(), o.Port.Number)
+}
+
+// Type is how a proxy of a shape finds the endpoints.
+func (o Outbound) Type(shape mesh.Shape) envoy.ClusterType {
+	if o.Policy().GetLoadBalancer().GetSimple() == networking.LoadBalancerSettings_PASSTHROUGH {
+		return envoy.OriginalDst
+	}
+	switch o.Service.Service().Resolution {
+	case discovery.DNSLB:
+		return envoy.StrictDNS
+	case discovery.DNSRoundRobinLB:
+		return envoy.LogicalDNS
+	case discovery.Passthrough:
+		if shape.Type != discovery.Router { // a gateway has no original destination
+			return envoy.OriginalDst
+		}
+	}
+	return envoy.EDS
+}
+
+// Localities are those of some endpoints that serve the port, belong to the
+// subset and are healthy, by locality, as the type of the cluster admits them:
+// addresses and sockets where they are pushed, addresses and host names where
+// the proxy resolves them.
+func (o Outbound) Localities(shape mesh.Shape, endpoints []*discovery.Endpoint) []envoy.Endpoints {
+	kind := o.Type(shape)
+	selector := labels.Instance(o.Subset.GetLabels())
+	byLabel := map[string][]envoy.Endpoint{}
+	for _, e := range endpoints {
+		if e.ServicePortName != o.Port.Name || e.Health != discovery.Healthy ||
+			!selector.SubsetOf(e.Labels) || !admits(kind, e.Address) {
+			continue
+		}
+		label := e.Locality.Label
+		byLabel[label] = append(byLabel[label], envoy.Endpoint{Host: e.Address, Port: uint32(e.Port), Weight: e.Weight})
+		if kind == envoy.LogicalDNS {
+			break // it has one
+		}
+	}
+	var out []envoy.Endpoints
+	for _, label := range slices.Sorted(maps.Keys(byLabel)) {
+		out = append(out, envoy.Endpoints{Locality: label, Endpoints: byLabel[label]})
+	}
+	return out
+}
+
+func admits(kind envoy.ClusterType, address string) bool {
+	if kind != envoy.EDS {
+		return !envoy.IsUnix(address)
+	}
+	_, err := netip.ParseAddr(address)
+	return err == nil || envoy.IsUnix(address)
+}
+
+// Names are the outbound clusters that may appear or go because of d.
+func Names(v *mesh.View, d mesh.Delta) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		_ = hostNames(v, d, yield) && (d.Whole || ruleNames(v, d, yield) && importNames(v, d, yield))
+	}
+}
+
+// hostNames names the clusters of hosts that changed, as they were and as they
+// are.
+func hostNames(v *mesh.View, d mesh.Delta, yield func(string) bool) bool {
+	for c := range d.Hosts() {
+		if !rowNames(v, c.Old, yield) || !rowNames(v, c.New, yield) {
+			return false
+		}
+	}
+	return true
+}
+
+// ruleNames names the clusters of hosts whose DestinationRules changed: another
+// rule, of another namespace or of a wider pattern, may now be the one that
+// applies, so all subsets count that apply now, beside those which the rule had.
+func ruleNames(v *mesh.View, d mesh.Delta, yield func(string) bool) bool {
+	for c := range d.Rules() {
+		for row := range d.HostsMatching(c.Key) {
+			if !rowNames(v, row, yield) || !subsetNames(row, c.Old, yield) || !subsetNames(row, c.New, yield) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// importNames names the clusters of hosts that a restricted scope may have begun
+// or ceased to import through a VirtualService.
+func importNames(v *mesh.View, d mesh.Delta, yield func(string) bool) bool {
+	for c := range d.Destinations() {
+		for row := range d.HostsMatching(c.Key) {
+			if !rowNames(v, row, yield) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// rowNames names the clusters of a host, with the subsets that apply to it.
+func rowNames(v *mesh.View, row *mesh.HostRow, yield func(string) bool) bool {
+	if row == nil {
+		return true
+	}
+	for _, s := range row.Services {
+		subsets := []string{""}
+		if rule := v.Rule(s); rule != nil {
+			for _, subset := range rule.Subsets {
+				subsets = append(subsets, subset.GetName())
+			}
+		}
+		if !portNames(s, subsets, yield) {
+			return false
+		}
+	}
+	return true
+}
+
+// subsetNames names the clusters that the subsets of a row of rules would make
+// of a host.
+func subsetNames(row *mesh.HostRow, rules *mesh.RuleRow, yield func(string) bool) bool {
+	if rules == nil {
+		return true
+	}
+	var subsets []string
+	for _, r := range rules.Rules {
+		for _, s := range r.Subsets {
+			subsets = append(subsets, s.GetName())
+		}
+	}
+	for _, s := range row.Services {
+		if !portNames(s, subsets, yield) {
+			return false
+		}
+	}
+	return true
+}
+
+func portNames(s *mesh.ServiceRow, subsets []string, yield func(string) bool) bool {
+	for _, port := range s.Ports() {
+		for _, subset := range subsets {
+			if !yield(envoy.ClusterName(envoy.Outbound, uint32(port.Number), subset, string(s.Hostname))) {
+				return false
+			}
+		}
+	}
+	return true
+}

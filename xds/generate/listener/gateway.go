@@ -1,0 +1,52 @@
+package listener
+
+import (
+	"cmp"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+
+	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/generate/route"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+func gatewayNames(v *mesh.View, yield func(string) bool) {
+	for _, s := range route.GatewayServers(v) {
+		if !yield(envoy.ListenerName(serverBind(v, s), uint32(s.Port()))) {
+			return
+		}
+	}
+}
+
+func serverBind(v *mesh.View, s *mesh.Server) string {
+	return cmp.Or(s.Spec.GetBind(), wildcard(v.Shape()))
+}
+
+// gateway makes the listener that the servers of an address and port share. The
+// first of them tells the name of their routes.
+func gateway(v *mesh.View, name string) (*resource.Resource, error) {
+	for _, s := range route.GatewayServers(v) {
+		bind, port := serverBind(v, s), uint32(s.Port())
+		if envoy.ListenerName(bind, port) != name {
+			continue
+		}
+		routes := route.GatewayName(s)
+		return resource.New(name, envoy.Listener(envoy.ListenerOptions{
+			Name: name, Host: bind, Port: port,
+			Direction:  corev3.TrafficDirection_OUTBOUND,
+			AccessLogs: accessLogs(v, true),
+			FilterChains: []*listenerv3.FilterChain{envoy.FilterChain(envoy.FilterChainOptions{
+				Filters: []*listenerv3.Filter{envoy.HTTPConnectionManager(envoy.HTTPOptions{
+					StatPrefix:      envoy.HTTPStatPrefix(envoy.Outbound, name),
+					RouteConfigName: routes,
+					Edge:            true,
+					ServerName:      envoy.ServerName,
+					AccessLogs:      accessLogs(v, false),
+				})},
+			})},
+		}), routes)
+	}
+	return nil, nil
+}

@@ -1,0 +1,113 @@
+package listener
+
+import (
+	"iter"
+	"strconv"
+	"strings"
+
+	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/generate"
+	"github.com/portolan-mesh/portolan/xds/generate/route"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// TypeURL is the type of listeners.
+const TypeURL = "type.googleapis.com/envoy.config.listener.v3.Listener"
+
+// Generator makes listeners.
+type Generator struct{}
+
+var _ generate.Generator = Generator{}
+
+// TypeURL implements generate.Generator.
+func (Generator) TypeURL() string { return TypeURL }
+
+// Affected implements generate.Generator. The listeners of a gateway, and those
+// that a Sidecar names, come and go with these, which make another class of the
+// proxy; the others with the ports of services.
+func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if v.Shape().Type == discovery.Router {
+			if d.Whole {
+				gatewayNames(v, yield)
+			}
+			return
+		}
+		if d.Whole && !(inboundNames(v, yield) && egressNames(v, yield)) {
+			return
+		}
+		for port := range route.ChangedPorts(d) {
+			if l, ok := route.ListenerOf(v, port); ok && !yield(outboundName(v, l, port)) {
+				return
+			}
+		}
+	}
+}
+
+// Build implements generate.Generator.
+func (Generator) Build(v *mesh.View, name string) (*resource.Resource, error) {
+	if v.Shape().Type == discovery.Router {
+		return gateway(v, name)
+	}
+	for _, l := range v.Ingress() {
+		if inboundName(v, l) == name {
+			return inbound(v, name, l)
+		}
+	}
+	port, ok := portOf(name)
+	if !ok {
+		return nil, nil
+	}
+	l, ok := route.ListenerOf(v, port)
+	if !ok || outboundName(v, l, port) != name {
+		return nil, nil
+	}
+	return outbound(v, name, l, port)
+}
+
+// portOf reads the port at the end of a listener's name.
+func portOf(name string) (int, bool) {
+	at := strings.LastIndexByte(name, '_')
+	if at < 0 {
+		return 0, false
+	}
+	port, err := strconv.ParseUint(name[at+1:], 10, 16)
+	return int(port), err == nil && port > 0
+}
+
+// loopback and wildcard are the addresses on which a proxy of a shape takes what
+// comes from beside it, and what comes from anywhere.
+func loopback(s mesh.Shape) string {
+	if s.IPv6 && !s.IPv4 {
+		return "::1"
+	}
+	return "127.0.0.1"
+}
+
+func wildcard(s mesh.Shape) string {
+	if s.IPv6 && !s.IPv4 {
+		return "::"
+	}
+	return discovery.UnspecifiedIP
+}
+
+// accessLogs are those that the mesh asks for, none by default. noRoute are
+// those of connections that no filter sees.
+func accessLogs(v *mesh.View, noRoute bool) []*accesslogv3.AccessLog {
+	m := v.Mesh()
+	if m.GetAccessLogFile() == "" {
+		return nil
+	}
+	options := envoy.AccessLogOptions{Path: m.GetAccessLogFile(), NoRoute: noRoute}
+	if m.GetAccessLogEncoding() == meshv1alpha1.MeshConfig_JSON {
+		options.JSON = envoy.JSONLogFormat(m.GetAccessLogFormat())
+	} else {
+		options.Format = m.GetAccessLogFormat()
+	}
+	return []*accesslogv3.AccessLog{envoy.AccessLog(options)}
+}

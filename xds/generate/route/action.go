@@ -1,0 +1,84 @@
+package route
+
+import (
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/xds/envoy"
+)
+
+// forward is where the requests of a route go and what becomes of them on the
+// way.
+func (t translator) forward(http *networking.HTTPRoute) *envoy.Forward {
+	out := &envoy.Forward{
+		Timeout:       http.GetTimeout().AsDuration(),
+		PrefixRewrite: http.GetRewrite().GetUri(),
+		HostRewrite:   http.GetRewrite().GetAuthority(),
+	}
+	if r := http.GetRewrite().GetUriRegexRewrite(); r != nil {
+		out.RegexRewrite = &envoy.RegexRewrite{Match: r.GetMatch(), Substitution: r.GetRewrite()}
+	}
+	for _, d := range http.GetRoute() {
+		if len(http.GetRoute()) > 1 && d.GetWeight() <= 0 {
+			continue
+		}
+		at := t.destination(d.GetDestination())
+		out.Clusters = append(out.Clusters, envoy.WeightedCluster{
+			Name: at.cluster(), Weight: uint32(max(d.GetWeight(), 0)), Headers: headers(d.GetHeaders()),
+		})
+		out.HashPolicies = append(out.HashPolicies, at.hashPolicies(t.view)...)
+	}
+	out.Retry = envoy.Retry(retry(http.GetRetries(), len(out.HashPolicies) > 0))
+	return out
+}
+
+// retry is the policy of a route, the default where it has none.
+func retry(r *networking.HTTPRetry, hashed bool) envoy.RetryOptions {
+	out := envoy.RetryOptions{ConsistentHash: hashed}
+	if r == nil {
+		return out
+	}
+	out.Attempts = &r.Attempts
+	out.On = r.GetRetryOn()
+	out.PerTryTimeout = r.GetPerTryTimeout().AsDuration()
+	out.Backoff = r.GetBackoff().AsDuration()
+	out.RemoteLocalities = r.GetRetryRemoteLocalities().GetValue()
+	if ignore := r.GetRetryIgnorePreviousHosts(); ignore != nil {
+		out.IgnorePreviousHosts = &ignore.Value
+	}
+	return out
+}
+
+func (t translator) redirect(r *networking.HTTPRedirect) *envoy.Redirect {
+	out := &envoy.Redirect{
+		Code: r.GetRedirectCode(), Scheme: r.GetScheme(), Host: r.GetAuthority(),
+		Path: r.GetUri(), PrefixRewrite: r.GetPrefixRewrite(), Port: r.GetPort(),
+	}
+	if r.GetDerivePort() == networking.HTTPRedirect_FROM_REQUEST_PORT {
+		out.Port = uint32(t.port)
+	}
+	return out
+}
+
+func directResponse(r *networking.HTTPDirectResponse) *envoy.DirectResponse {
+	out := &envoy.DirectResponse{Status: r.GetStatus()}
+	switch body := r.GetBody().GetSpecifier().(type) {
+	case *networking.HTTPBody_String_:
+		out.Body = []byte(body.String_)
+	case *networking.HTTPBody_Bytes:
+		out.Body = body.Bytes
+	}
+	return out
+}
+
+func headers(h *networking.Headers) envoy.Headers {
+	return envoy.Headers{Request: headerOps(h.GetRequest()), Response: headerOps(h.GetResponse())}
+}
+
+func headerOps(o *networking.Headers_HeaderOperations) envoy.HeaderOps {
+	return envoy.HeaderOps{Set: o.GetSet(), Add: o.GetAdd(), Remove: o.GetRemove()}
+}
+
+func configPath(m *config.Meta) string {
+	return envoy.ConfigPath(m.Group, m.Version, m.Kind, m.Namespace, m.Name)
+}

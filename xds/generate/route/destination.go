@@ -1,0 +1,77 @@
+package route
+
+import (
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+)
+
+// destination is a port of a service, or of a subset of it, that requests go
+// to. The service may be unknown.
+type destination struct {
+	hostname string
+	subset   string
+	port     int
+	service  *mesh.ServiceRow
+}
+
+// destination resolves where a route leads. Without a port it is the only one
+// that the service has, else that of the listener. (Istio:
+// GetDestinationCluster.)
+func (t translator) destination(d *networking.Destination) destination {
+	out := destination{
+		hostname: d.GetHost(), subset: d.GetSubset(), port: int(d.GetPort().GetNumber()),
+		service: t.view.Service(host.Name(d.GetHost())),
+	}
+	if out.port != 0 {
+		return out
+	}
+	out.port = t.port
+	if out.service == nil {
+		return out
+	}
+	if ports := out.service.Ports(); len(ports) == 1 {
+		out.port = ports[0].Number
+	}
+	return out
+}
+
+func (d destination) cluster() string {
+	return envoy.ClusterName(envoy.Outbound, uint32(d.port), d.subset, d.hostname)
+}
+
+// hashPolicies are what the destination's consistent hash is over, none where
+// it is balanced otherwise.
+func (d destination) hashPolicies(v *mesh.View) []envoy.HashPolicy {
+	if d.service == nil {
+		return nil
+	}
+	hash := v.Rule(d.service).PolicyFor(d.subset, d.port).GetLoadBalancer().GetConsistentHash()
+	switch key := hash.GetHashKey().(type) {
+	case *networking.LoadBalancerSettings_ConsistentHashLB_HttpHeaderName:
+		return []envoy.HashPolicy{{Header: key.HttpHeaderName}}
+	case *networking.LoadBalancerSettings_ConsistentHashLB_HttpQueryParameterName:
+		return []envoy.HashPolicy{{QueryParameter: key.HttpQueryParameterName}}
+	case *networking.LoadBalancerSettings_ConsistentHashLB_UseSourceIp:
+		if key.UseSourceIp {
+			return []envoy.HashPolicy{{SourceIP: true}}
+		}
+	case *networking.LoadBalancerSettings_ConsistentHashLB_HttpCookie:
+		return []envoy.HashPolicy{{Cookie: hashCookie(key.HttpCookie)}}
+	}
+	return nil
+}
+
+func hashCookie(c *networking.LoadBalancerSettings_ConsistentHashLB_HTTPCookie) *envoy.HashCookie {
+	out := &envoy.HashCookie{Name: c.GetName(), Path: c.GetPath()}
+	if c.GetTtl() != nil {
+		ttl := c.GetTtl().AsDuration()
+		out.TTL = &ttl
+	}
+	for _, a := range c.GetAttributes() {
+		out.Attributes = append(out.Attributes, envoy.CookieAttribute{Name: a.GetName(), Value: a.GetValue()})
+	}
+	return out
+}

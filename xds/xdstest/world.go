@@ -1,0 +1,249 @@
+package xdstest
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/discoverytest"
+	"github.com/portolan-mesh/portolan/discovery/serviceentry"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/generate"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// World is a mesh made from YAML, without a store or a server: objects go
+// through the registry of ServiceEntries, as in the product, into Inputs and a
+// PushContext. It belongs to one goroutine.
+type World struct {
+	tb       testing.TB
+	worker   *cache.Worker
+	feed     *cache.Feed
+	recorder *discoverytest.Recorder
+
+	configs  pmap.Map[*config.Config]
+	revision int64
+	inputs   mesh.Inputs
+	context  *mesh.PushContext
+}
+
+// still is a cache whose snapshots are published by hand.
+type still struct{ *cache.Feed }
+
+// Run implements cache.ConfigStoreCache.
+func (still) Run(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+// NewWorld makes a world of the objects in documents. It ends with the test.
+func NewWorld(tb testing.TB, documents ...string) *World {
+	tb.Helper()
+	w := &World{tb: tb, worker: cache.NewWorker(), recorder: &discoverytest.Recorder{}}
+	w.feed = cache.NewFeed(cache.FeedOptions{Worker: w.worker, Schemas: schema.Pilot()})
+	serviceentry.New(serviceentry.Options{XDS: w.recorder, Worker: w.worker, Configs: still{w.feed}})
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := w.worker.Run(ctx); err != nil {
+			tb.Errorf("worker: %v", err)
+		}
+	})
+	tb.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	w.Apply(documents...)
+	return w
+}
+
+// Apply creates or replaces the objects in documents, as one revision. An object
+// is a second younger than the one before it; replacing it does not change its
+// age. Objects without a namespace are of "default".
+func (w *World) Apply(documents ...string) {
+	w.tb.Helper()
+	w.revision++
+	age := 0
+	for _, document := range documents {
+		decoded, err := config.Decode("test", []byte(document), schema.Pilot().Type)
+		if err != nil {
+			w.tb.Fatalf("decode: %v", err)
+		}
+		for _, d := range decoded {
+			w.put(d.Config, age)
+			age++
+		}
+	}
+	w.commit()
+}
+
+func (w *World) put(object *config.Config, age int) {
+	w.tb.Helper()
+	if object.Namespace == "" {
+		object.Namespace = "default"
+	}
+	object.Domain = mesh.DefaultDomain
+	epoch := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	object.CreationTimestamp = epoch.Add(time.Duration(w.revision)*time.Hour + time.Duration(age)*time.Second)
+	if _, err := schema.Pilot().Kind(object.GroupVersionKind).Validate(object); err != nil {
+		w.tb.Fatalf("%s is not valid: %v", object.Key(), err)
+	}
+	path := object.Key().Path()
+	if old, ok := w.configs.Get(path); ok {
+		object.CreationTimestamp = old.CreationTimestamp
+		if config.SameContent(old, object) {
+			return
+		}
+	}
+	w.configs = w.configs.Set(path, object)
+}
+
+// Delete removes an object, named as in "virtualservice/shop/reviews".
+func (w *World) Delete(name string) {
+	w.tb.Helper()
+	w.revision++
+	for path, object := range w.configs.All() {
+		if object.Key().String() == name {
+			w.configs = w.configs.Delete(path)
+			w.commit()
+			return
+		}
+	}
+	w.tb.Fatalf("delete %s: there is no such object", name)
+}
+
+// SetMesh replaces the mesh configuration, given in YAML.
+func (w *World) SetMesh(document string) {
+	w.tb.Helper()
+	parsed, _, err := mesh.ParseConfig([]byte(document))
+	if err != nil {
+		w.tb.Fatal(err)
+	}
+	w.inputs.Mesh = parsed
+	w.commit()
+}
+
+// commit runs the handlers, waits for them, and derives the next context.
+func (w *World) commit() {
+	w.feed.Publish(cache.NewSnapshot(w.revision, w.configs))
+	done := make(chan struct{})
+	w.worker.Post("committed", func() { close(done) })
+	<-done
+	w.inputs.Configs = w.feed.Handled()
+	w.inputs.Services = pmap.Map[*mesh.ServiceRow]{}
+	w.inputs.Endpoints = pmap.Map[*mesh.EndpointRow]{}
+	services, endpoints := w.context.Inputs().Services, w.context.Inputs().Endpoints
+	for _, row := range w.recorder.Rows() {
+		key := mesh.ServiceKey(row.Hostname, row.Namespace)
+		if len(row.Services) > 0 {
+			service := mesh.NewServiceRow(row.Services, row.Endpoints)
+			if old := services.Value(key); old.Equal(service) {
+				service = old
+			}
+			w.inputs.Services = w.inputs.Services.Set(key, service)
+		}
+		if len(row.Endpoints) > 0 {
+			e := &mesh.EndpointRow{Hostname: row.Hostname, Namespace: row.Namespace, Endpoints: row.Endpoints}
+			if old := endpoints.Value(key); old.Equal(e) {
+				e = old
+			}
+			w.inputs.Endpoints = w.inputs.Endpoints.Set(key, e)
+		}
+	}
+	w.context = w.context.Next(w.inputs)
+}
+
+// Context is the mesh as it is now.
+func (w *World) Context() *mesh.PushContext { return w.context }
+
+// Node is a proxy of tests.
+type Node struct {
+	Type      discovery.ProxyType // Sidecar
+	IP        string              // 10.0.0.1
+	Namespace string              // default
+	Labels    map[string]string
+}
+
+// Proxy makes the node a proxy that captures no traffic, as one that connects
+// would be.
+func (n Node) Proxy(tb testing.TB) *discovery.Proxy {
+	tb.Helper()
+	if n.Type == "" {
+		n.Type = discovery.Sidecar
+	}
+	if n.IP == "" {
+		n.IP = "10.0.0.1"
+	}
+	if n.Namespace == "" {
+		n.Namespace = "default"
+	}
+	labels := &structpb.Struct{Fields: map[string]*structpb.Value{}}
+	for k, v := range n.Labels {
+		labels.Fields[k] = structpb.NewStringValue(v)
+	}
+	proxy, err := discovery.ParseProxy(&corev3.Node{
+		Id: string(n.Type) + "~" + n.IP + "~test~" + n.Namespace + ".svc.cluster.local",
+		Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{
+			"NAMESPACE":         structpb.NewStringValue(n.Namespace),
+			"INTERCEPTION_MODE": structpb.NewStringValue(string(discovery.InterceptionNone)),
+			"LABELS":            structpb.NewStructValue(labels),
+		}},
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return proxy
+}
+
+// View is the world as a node sees it.
+func (w *World) View(n Node) *mesh.View {
+	return mesh.NewView(w.context, w.context.ClassOf(n.Proxy(w.tb), nil))
+}
+
+// Build makes all resources of a node that the generators have, in the order of
+// their names.
+func (w *World) Build(n Node, generators ...generate.Generator) []*resource.Resource {
+	w.tb.Helper()
+	var out []*resource.Resource
+	for _, g := range generators {
+		out = append(out, w.buildType(n, g)...)
+	}
+	return out
+}
+
+func (w *World) buildType(n Node, g generate.Generator) []*resource.Resource {
+	w.tb.Helper()
+	view := w.View(n)
+	names := slices.Sorted(g.Affected(view, mesh.Diff(nil, w.context)))
+	var out []*resource.Resource
+	for _, name := range slices.Compact(names) {
+		r, err := g.Build(view.Recording(), name)
+		if err != nil {
+			w.tb.Fatalf("build %s: %v", name, err)
+		}
+		if r != nil {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// Simulate makes the simulation of a node.
+func (w *World) Simulate(n Node, generators ...generate.Generator) *Simulation {
+	w.tb.Helper()
+	s, err := NewSimulation(w.Build(n, generators...))
+	if err != nil {
+		w.tb.Fatal(err)
+	}
+	return s
+}
