@@ -1,0 +1,259 @@
+package envoy_test
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/portolan-mesh/portolan/xds/envoy"
+)
+
+const (
+	ads       = `{"ads": {}, "initialFetchTimeout": "0s", "resourceApiVersion": "V3"}`
+	unlimited = `{"thresholds": [{"maxConnections": 4294967295, "maxPendingRequests": 4294967295, "maxRequests": 4294967295,
+		"maxRetries": 4294967295, "trackRemaining": true}]}`
+	oneEndpoint = `{"clusterName": "c", "endpoints": [{"locality": {}, "loadBalancingWeight": 1, "lbEndpoints": [
+		{"loadBalancingWeight": 1, "endpoint": {"address": {"socketAddress": {"address": "h", "portValue": 80}}}}]}]}`
+)
+
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	endpoints := []envoy.Endpoints{{Endpoints: []envoy.Endpoint{{Host: "h", Port: 80}}}}
+	threshold := 0.0
+	for name, c := range map[string]struct {
+		options envoy.ClusterOptions
+		want    string
+	}{
+		"endpoints over ADS": {
+			envoy.ClusterOptions{Name: "c", ConnectTimeout: 10 * time.Second},
+			`"type": "EDS", "edsClusterConfig": {"edsConfig": ` + ads + `, "serviceName": "c"},
+			 "connectTimeout": "10s", "lbPolicy": "LEAST_REQUEST"`,
+		},
+		"static": {
+			envoy.ClusterOptions{Name: "c", Type: envoy.Static, Endpoints: endpoints},
+			`"type": "STATIC", "loadAssignment": ` + oneEndpoint + `, "lbPolicy": "LEAST_REQUEST"`,
+		},
+		"strict DNS": {
+			envoy.ClusterOptions{
+				Name: "c", Type: envoy.StrictDNS, Endpoints: endpoints,
+				DNS:          envoy.DNSOptions{Family: envoy.DNSv4Only, RefreshRate: time.Minute},
+				LoadBalancer: envoy.LoadBalancer{Policy: envoy.RoundRobin},
+			},
+			`"clusterType": {"name": "envoy.clusters.dns", "typedConfig": {
+				"@type": "type.googleapis.com/envoy.extensions.clusters.dns.v3.DnsCluster",
+				"dnsRefreshRate": "60s", "respectDnsTtl": true, "dnsLookupFamily": "V4_ONLY"}},
+			 "loadAssignment": ` + oneEndpoint,
+		},
+		"logical DNS": {
+			envoy.ClusterOptions{Name: "c", Type: envoy.LogicalDNS, Endpoints: endpoints, DNS: envoy.DNSOptions{Family: envoy.DNSAll}},
+			`"clusterType": {"name": "envoy.clusters.dns", "typedConfig": {
+				"@type": "type.googleapis.com/envoy.extensions.clusters.dns.v3.DnsCluster",
+				"respectDnsTtl": true, "dnsLookupFamily": "ALL", "allAddressesInSingleEndpoint": true}},
+			 "loadAssignment": ` + oneEndpoint + `, "lbPolicy": "LEAST_REQUEST"`,
+		},
+		"original destination ignores policy and endpoints": {
+			envoy.ClusterOptions{
+				Name: "c", Type: envoy.OriginalDst, Endpoints: endpoints, PortOverride: 8080,
+				LoadBalancer: envoy.LoadBalancer{Policy: envoy.RingHash},
+			},
+			`"type": "ORIGINAL_DST", "lbPolicy": "CLUSTER_PROVIDED", "originalDstLbConfig": {"upstreamPortOverride": 8080}`,
+		},
+		"ring": {
+			envoy.ClusterOptions{Name: "c", Type: envoy.Static, LoadBalancer: envoy.LoadBalancer{Policy: envoy.RingHash}},
+			`"type": "STATIC", "lbPolicy": "RING_HASH", "ringHashLbConfig": {"minimumRingSize": "1024"}`,
+		},
+		"maglev": {
+			envoy.ClusterOptions{Name: "c", Type: envoy.Static, LoadBalancer: envoy.LoadBalancer{Policy: envoy.Maglev, TableSize: 251}},
+			`"type": "STATIC", "lbPolicy": "MAGLEV", "maglevLbConfig": {"tableSize": "251"}`,
+		},
+		"random, never in panic, by locality": {
+			envoy.ClusterOptions{Name: "c", Type: envoy.Static, LoadBalancer: envoy.LoadBalancer{
+				Policy: envoy.Random, PanicThreshold: &threshold, LocalityWeighted: true,
+			}},
+			`"type": "STATIC", "lbPolicy": "RANDOM", "commonLbConfig": {"healthyPanicThreshold": {}, "localityWeightedLbConfig": {}}`,
+		},
+		"slow start": {
+			envoy.ClusterOptions{Name: "c", Type: envoy.Static, LoadBalancer: envoy.LoadBalancer{
+				Policy: envoy.RoundRobin, SlowStart: time.Minute,
+			}},
+			`"type": "STATIC", "roundRobinLbConfig": {"slowStartConfig": {"slowStartWindow": "60s",
+				"aggression": {"defaultValue": 1, "runtimeKey": "slow_start.aggression"}, "minWeightPercent": {"value": 10}}}`,
+		},
+		"keep-alive, in whole seconds": {
+			envoy.ClusterOptions{Name: "c", Type: envoy.Static, Keepalive: &envoy.Keepalive{
+				Probes: 3, Time: time.Hour, Interval: 1500 * time.Millisecond,
+			}},
+			`"type": "STATIC", "lbPolicy": "LEAST_REQUEST", "upstreamConnectionOptions": {"tcpKeepalive": {
+				"keepaliveProbes": 3, "keepaliveTime": 3600, "keepaliveInterval": 2}}`,
+		},
+		"metadata": {
+			envoy.ClusterOptions{Name: "c", Type: envoy.Static, Metadata: envoy.ClusterMetadata{
+				Config: "/apis/x", Subset: "v1", External: true,
+				Services: []envoy.ServiceRef{{Host: "h.example.com", Name: "h", Namespace: "ns"}},
+			}},
+			`"type": "STATIC", "lbPolicy": "LEAST_REQUEST", "metadata": {"filterMetadata": {"istio": {"config": "/apis/x",
+				"subset": "v1", "external": true, "services": [{"host": "h.example.com", "name": "h", "namespace": "ns"}]}}}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := envoy.Cluster(c.options)
+			check(t, got, `{"name": "c", "altStatName": "c;", "circuitBreakers": `+unlimited+`, `+c.want+`}`)
+			if kind := envoy.ClusterTypeOf(got); kind != c.options.Type {
+				t.Errorf("its type is read as %d, want %d", kind, c.options.Type)
+			}
+		})
+	}
+}
+
+func TestCircuitBreakers(t *testing.T) {
+	t.Parallel()
+	check(t, envoy.Cluster(envoy.ClusterOptions{
+		Name: "c", Type: envoy.Static, AltStatName: "mine",
+		CircuitBreakers: envoy.CircuitBreakers{MaxConnections: 1, MaxPendingRequests: 2, MaxRequests: 3, MaxRetries: 4},
+	}), `{"name": "c", "altStatName": "mine", "type": "STATIC", "lbPolicy": "LEAST_REQUEST", "circuitBreakers": {"thresholds": [
+		{"maxConnections": 1, "maxPendingRequests": 2, "maxRequests": 3, "maxRetries": 4, "trackRemaining": true}]}}`)
+}
+
+func TestUpstreamHTTP(t *testing.T) {
+	t.Parallel()
+	const http2 = `{"maxConcurrentStreams": 1073741824}`
+	for name, c := range map[string]struct {
+		options envoy.UpstreamHTTP
+		want    string
+	}{
+		"version 1": {envoy.UpstreamHTTP{}, `"explicitHttpConfig": {"httpProtocolOptions": {}}`},
+		"version 2": {
+			envoy.UpstreamHTTP{Protocol: envoy.HTTP2, MaxConcurrentStreams: 7},
+			`"explicitHttpConfig": {"http2ProtocolOptions": {"maxConcurrentStreams": 7}}`,
+		},
+		"pings": {
+			envoy.UpstreamHTTP{Protocol: envoy.HTTP2, PingInterval: 30 * time.Second, PingTimeout: 5 * time.Second},
+			`"explicitHttpConfig": {"http2ProtocolOptions": {"maxConcurrentStreams": 1073741824,
+				"connectionKeepalive": {"interval": "30s", "timeout": "5s"}}}`,
+		},
+		"the client's, with limits": {
+			envoy.UpstreamHTTP{
+				Protocol: envoy.UseDownstream, IdleTimeout: time.Second, MaxConnectionDuration: time.Minute, MaxRequestsPerConnection: 1,
+			},
+			`"commonHttpProtocolOptions": {"idleTimeout": "1s", "maxConnectionDuration": "60s", "maxRequestsPerConnection": 1},
+			 "useDownstreamProtocolConfig": {"httpProtocolOptions": {}, "http2ProtocolOptions": ` + http2 + `}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			check(t, envoy.Cluster(envoy.ClusterOptions{Name: "c", Type: envoy.Static, HTTP: &c.options}),
+				`{"name": "c", "altStatName": "c;", "type": "STATIC", "lbPolicy": "LEAST_REQUEST", "circuitBreakers": `+unlimited+`,
+				  "typedExtensionProtocolOptions": {"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+				  "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions", `+c.want+`}}}`)
+		})
+	}
+}
+
+func TestClustersForTheUnknown(t *testing.T) {
+	t.Parallel()
+	hole := envoy.BlackHoleCluster(time.Second)
+	if hole.GetName() != "BlackHoleCluster" || envoy.ClusterTypeOf(hole) != envoy.Static || hole.GetLoadAssignment() != nil {
+		t.Errorf("the black hole leads somewhere: %v", hole)
+	}
+	through := envoy.PassthroughCluster(time.Second)
+	if through.GetName() != "PassthroughCluster" || envoy.ClusterTypeOf(through) != envoy.OriginalDst {
+		t.Errorf("the passthrough does not pass through: %v", through)
+	}
+	checkValid(t, hole)
+	checkValid(t, through)
+}
+
+func TestLoadAssignment(t *testing.T) {
+	t.Parallel()
+	check(t, envoy.LoadAssignment("c", []envoy.Endpoints{
+		{Locality: "r/z/s", Endpoints: []envoy.Endpoint{
+			{Host: "10.0.0.1", Port: 80, Weight: 3, Metadata: envoy.EndpointMetadata{Workload: "w;ns;;;", TLSMode: "istio"}},
+			{Host: "::1", Port: 80, Health: corev3.HealthStatus_UNHEALTHY},
+		}},
+		{Locality: "empty"},
+		{Locality: "r", Priority: 1, Weight: 9, Endpoints: []envoy.Endpoint{{Host: "unix:///run/s.sock", Port: 1}}},
+	}), `{"clusterName": "c", "endpoints": [
+		{"locality": {"region": "r", "zone": "z", "subZone": "s"}, "loadBalancingWeight": 4, "lbEndpoints": [
+			{"loadBalancingWeight": 3, "endpoint": {"address": {"socketAddress": {"address": "10.0.0.1", "portValue": 80}}},
+			 "metadata": {"filterMetadata": {"istio": {"workload": "w;ns;;;"}, "envoy.transport_socket_match": {"tlsMode": "istio"}}}},
+			{"loadBalancingWeight": 1, "healthStatus": "UNHEALTHY",
+			 "endpoint": {"address": {"socketAddress": {"address": "::1", "portValue": 80}}}}]},
+		{"locality": {"region": "r"}, "loadBalancingWeight": 9, "priority": 1, "lbEndpoints": [
+			{"loadBalancingWeight": 1, "endpoint": {"address": {"pipe": {"path": "/run/s.sock"}}}}]}]}`)
+	check(t, envoy.LoadAssignment("none", nil), `{"clusterName": "none"}`)
+}
+
+func TestWeightsFit(t *testing.T) {
+	t.Parallel()
+	for name, weights := range map[string][][]uint32{
+		"one locality":       {{math.MaxUint32, math.MaxUint32, 1}},
+		"several localities": {{math.MaxUint32}, {math.MaxUint32 / 2, 1}, {1, 1, 1}},
+		"just too many":      {{math.MaxUint32, 1}},
+	} {
+		var localities []envoy.Endpoints
+		for _, l := range weights {
+			var e envoy.Endpoints
+			for _, w := range l {
+				e.Endpoints = append(e.Endpoints, envoy.Endpoint{Host: "10.0.0.1", Port: 1, Weight: w})
+			}
+			localities = append(localities, e)
+		}
+		var total uint64
+		for i, l := range envoy.LoadAssignment("c", localities).GetEndpoints() {
+			var sum uint64
+			var got []uint32
+			for _, e := range l.GetLbEndpoints() {
+				got = append(got, e.GetLoadBalancingWeight().GetValue())
+				sum += uint64(got[len(got)-1])
+			}
+			total += uint64(l.GetLoadBalancingWeight().GetValue())
+			if sum > math.MaxUint32 || slices.Contains(got, 0) || got[0] < slices.Max(got) {
+				t.Errorf("%s: locality %d has %v, whose sum is %d", name, i, got, sum)
+			}
+		}
+		if total > math.MaxUint32 {
+			t.Errorf("%s: the sum over localities is %d", name, total)
+		}
+	}
+}
+
+func TestAddress(t *testing.T) {
+	t.Parallel()
+	for host, want := range map[string]string{
+		"10.0.0.1":           `{"socketAddress": {"address": "10.0.0.1", "portValue": 80}}`,
+		"::1":                `{"socketAddress": {"address": "::1", "portValue": 80}}`,
+		"[::1]":              `{"socketAddress": {"address": "::1", "portValue": 80}}`,
+		"db.example.com":     `{"socketAddress": {"address": "db.example.com", "portValue": 80}}`,
+		"unix:///run/s.sock": `{"pipe": {"path": "/run/s.sock"}}`,
+		"/run/s.sock":        `{"pipe": {"path": "/run/s.sock"}}`,
+		"unix://@abstract":   `{"pipe": {"path": "@abstract"}}`,
+	} {
+		check(t, envoy.Address(host, 80), want)
+	}
+}
+
+func TestEqualOptionsEqualBytes(t *testing.T) {
+	t.Parallel()
+	build := func() []byte {
+		m := envoy.Cluster(envoy.ClusterOptions{
+			Name: "c", HTTP: &envoy.UpstreamHTTP{},
+			Metadata: envoy.ClusterMetadata{Config: "a", Subset: "b", External: true, Services: []envoy.ServiceRef{{}, {}}},
+		})
+		out, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	first := build()
+	for range 20 {
+		if !slices.Equal(first, build()) {
+			t.Fatal("the bytes differ")
+		}
+	}
+}
