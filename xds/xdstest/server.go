@@ -110,25 +110,38 @@ func Objects(tb testing.TB, documents ...string) []*config.Config {
 // its revision.
 func (s *Server) Apply(documents ...string) int64 {
 	s.tb.Helper()
-	var ops []storage.Op
-	for _, c := range Objects(s.tb, documents...) {
-		ops = append(ops, storage.Op{Verb: storage.Put, Config: c})
-	}
-	return s.batch(ops)
+	return s.Batch(Ops(s.tb, documents...))
 }
 
 // Delete removes the objects in documents as one batch, and returns its
 // revision.
 func (s *Server) Delete(documents ...string) int64 {
 	s.tb.Helper()
-	var ops []storage.Op
-	for _, c := range Objects(s.tb, documents...) {
-		ops = append(ops, storage.Op{Verb: storage.Delete, Key: c.Key()})
-	}
-	return s.batch(ops)
+	return s.Batch(Removals(s.tb, documents...))
 }
 
-func (s *Server) batch(ops []storage.Op) int64 {
+// Ops are the operations that create or replace the objects in documents.
+func Ops(tb testing.TB, documents ...string) []storage.Op {
+	tb.Helper()
+	var ops []storage.Op
+	for _, c := range Objects(tb, documents...) {
+		ops = append(ops, storage.Op{Verb: storage.Put, Config: c})
+	}
+	return ops
+}
+
+// Removals are the operations that remove the objects in documents.
+func Removals(tb testing.TB, documents ...string) []storage.Op {
+	tb.Helper()
+	var ops []storage.Op
+	for _, c := range Objects(tb, documents...) {
+		ops = append(ops, storage.Op{Verb: storage.Delete, Key: c.Key()})
+	}
+	return ops
+}
+
+// Batch does operations as one revision, and returns it.
+func (s *Server) Batch(ops []storage.Op) int64 {
 	s.tb.Helper()
 	revision, _, err := s.Store.Apply(context.Background(), ops)
 	if err != nil {
@@ -139,4 +152,17 @@ func (s *Server) batch(ops []storage.Op) int64 {
 		s.tb.Fatal(err)
 	}
 	return n
+}
+
+// Eventually waits until a condition holds; what names it in the failure.
+func Eventually(tb testing.TB, what string, condition func() bool) {
+	tb.Helper()
+	deadline := time.After(awaitLimit)
+	for pause := time.Millisecond; !condition(); pause = min(2*pause, 50*time.Millisecond) {
+		select {
+		case <-deadline:
+			tb.Fatalf("waiting for %s: not within %s", what, awaitLimit)
+		case <-time.After(pause):
+		}
+	}
 }

@@ -1,0 +1,69 @@
+package xds
+
+import (
+	"log/slog"
+	"maps"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds/generate"
+	"github.com/portolan-mesh/portolan/xds/memo"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+)
+
+// TestWorld shows a world to tests.
+type TestWorld struct {
+	*world
+	types []ResourceType
+}
+
+// NewTestWorld makes the empty world of a proxy.
+func NewTestWorld(proxy *discovery.Proxy, types []ResourceType, m *memo.Memo, logger *slog.Logger) TestWorld {
+	var generators []generate.Generator
+	parents := map[string]string{}
+	for _, t := range types {
+		generators = append(generators, t.Generator)
+		if t.CoverParent {
+			parents[t.Generator.TypeURL()] = t.Parent
+		}
+	}
+	return TestWorld{newWorld(proxy, generators, parents, m, logger), types}
+}
+
+// Advance brings the world to a context.
+func (w TestWorld) Advance(to *mesh.PushContext) { w.advance(to) }
+
+// Close gives up what the world holds.
+func (w TestWorld) Close() { w.close() }
+
+// Versions are the versions of the resources by type and name.
+func (w TestWorld) Versions() map[string]string {
+	out := map[string]string{}
+	for _, t := range w.types {
+		for name, r := range w.resources(t.Generator.TypeURL()).All() {
+			out[t.Name+" "+name] = r.Version
+		}
+	}
+	return out
+}
+
+// Walked are the versions of the resources that a full walk makes.
+func (w TestWorld) Walked() (map[string]string, error) {
+	byType := map[string]map[string]string{}
+	out := map[string]string{}
+	for _, t := range w.types {
+		built, err := walk(t.Generator, w.context, w.class)
+		if err != nil {
+			return nil, err
+		}
+		versions := map[string]string{}
+		for name, r := range built {
+			if parent, ok := byType[t.Parent][name]; ok && t.CoverParent {
+				r = r.Under(parent)
+			}
+			versions[name] = r.Version
+			out[t.Name+" "+name] = r.Version
+		}
+		byType[t.Generator.TypeURL()] = maps.Clone(versions)
+	}
+	return out, nil
+}

@@ -1,0 +1,21 @@
+// Package catalogue is the list of the resource types that Portolan serves, in
+// the order in which they are sent: what refers comes after what it refers to.
+package catalogue
+
+import (
+	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/generate/cluster"
+	"github.com/portolan-mesh/portolan/xds/generate/endpoint"
+	"github.com/portolan-mesh/portolan/xds/generate/listener"
+	"github.com/portolan-mesh/portolan/xds/generate/route"
+)
+
+// Types are the resource types served. A type of resources is added here.
+func Types() []xds.ResourceType {
+	return []xds.ResourceType{
+		{Name: "CDS", Generator: cluster.Generator{}, Full: true},
+		{Name: "EDS", Generator: endpoint.Generator{}, Parent: cluster.TypeURL, CoverParent: true},
+		{Name: "LDS", Generator: listener.Generator{}, Full: true},
+		{Name: "RDS", Generator: route.Generator{}, Parent: listener.TypeURL},
+	}
+}
