@@ -14,8 +14,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/cache/rest/resttest"
+	"github.com/portolan-mesh/portolan/storage"
 )
 
 // watching is an open watch.
@@ -188,6 +190,26 @@ func TestWatchOfWhatIsForgotten(t *testing.T) {
 		t.Errorf("%d %s", a.Code, a.Body)
 	}
 	follow(t, s, entries+"?watch=true&resourceVersion=5").expect("ADDED d@5")
+}
+
+// forgetful is a cache whose history has gone past those who follow.
+type forgetful struct{ rest.Source }
+
+func (forgetful) Next(context.Context, *cache.Snapshot) (*cache.Snapshot, error) {
+	return nil, fmt.Errorf("follow: %w", storage.ErrCompacted)
+}
+
+func TestWatchThatFellBehind(t *testing.T) {
+	t.Parallel()
+	s := resttest.Start(t, 0, func(o *rest.Options) { o.Cache = forgetful{o.Cache} })
+	a := s.Do(t, "GET", entries+"?watch=true", "")
+	e := parse[struct {
+		Type   string
+		Object metav1.Status
+	}](t, a.Body)
+	if a.Code != 200 || e.Type != "ERROR" || e.Object.Code != 410 || e.Object.Reason != metav1.StatusReasonExpired {
+		t.Errorf("%d %s", a.Code, a.Body)
+	}
 }
 
 func TestWatchOfTheFuture(t *testing.T) {

@@ -31,7 +31,7 @@ type Server struct {
 // Start runs an API; configure may change the options, its store and cache
 // among them, before that. History is how many revisions the cache keeps, 0 for
 // many.
-func Start(t *testing.T, history int, configure func(*rest.Options)) *Server {
+func Start(t testing.TB, history int, configure func(*rest.Options)) *Server {
 	t.Helper()
 	worker := cache.NewWorker()
 	store := memory.New(schema.Pilot(), memory.Options{})
@@ -74,7 +74,7 @@ type Answer struct {
 
 // Do sends a request; edit may change it, and a body that is not empty is said
 // to be JSON before that.
-func (s *Server) Do(t *testing.T, method, path, body string, edit ...func(*http.Request)) Answer {
+func (s *Server) Do(t testing.TB, method, path, body string, edit ...func(*http.Request)) Answer {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, strings.NewReader(body))
 	if err != nil {
