@@ -123,15 +123,14 @@ func (s *Store) addTarget(t *targets, kv *mvccpb.KeyValue) {
 		return // Not a key that was asked for.
 	}
 	t.revisions[key] = kv.ModRevision
-	object, err := Decode(kv, s.Schemas(), s.o.Domain)
+	object, wrapper, err := decode(kv, key, s.Schemas().Kind(key.Kind), s.o.Domain)
 	if err != nil {
 		t.objects[key] = &config.Config{Meta: config.Meta{
 			GroupVersionKind: key.Kind, Name: key.Name, Namespace: key.Namespace, ResourceVersion: version(kv.ModRevision),
 		}}
 		return
 	}
-	t.objects[key] = object
-	t.wrappers[key], _ = open(kv, key)
+	t.objects[key], t.wrappers[key] = object, wrapper
 }
 
 // commit writes steps in one transaction if the targets are as they were found.

@@ -62,13 +62,19 @@ func Decode(kv *mvccpb.KeyValue, schemas schema.Set, domain string) (*config.Con
 	if err != nil {
 		return nil, err
 	}
+	object, _, err := decode(kv, key, schemas.Kind(key.Kind), domain)
+	return object, err
+}
+
+// decode returns the envelope of a value as well. The object and it share maps.
+func decode(kv *mvccpb.KeyValue, key config.Key, kind *schema.Schema, domain string) (*config.Config, *envelope.Envelope, error) {
 	wrapper, err := open(kv, key)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	spec := schemas.Kind(key.Kind).NewSpec()
+	spec := kind.NewSpec()
 	if err := wrapper.Spec.UnmarshalTo(spec); err != nil {
-		return nil, undecodable(kv, fmt.Sprintf("its spec: %v", err))
+		return nil, nil, undecodable(kv, fmt.Sprintf("its spec: %v", err))
 	}
 	return &config.Config{
 		Meta: config.Meta{
@@ -84,7 +90,7 @@ func Decode(kv *mvccpb.KeyValue, schemas schema.Set, domain string) (*config.Con
 			UID:               wrapper.Uid,
 		},
 		Spec: spec,
-	}, nil
+	}, wrapper, nil
 }
 
 // open reads the envelope of a value and checks that it belongs to key.

@@ -28,6 +28,7 @@ func open(t testing.TB, client *clientv3.Client, adjust ...func(*etcd.Options)) 
 	o := etcd.Options{
 		Schemas: schema.Pilot(), Domain: "mesh.internal",
 		MaxTxnOps: etcdtest.MaxTxnOps, MaxRequestBytes: etcdtest.MaxRequestBytes,
+		RequestTimeout: time.Minute, // Of a machine busy with other tests.
 	}
 	for _, a := range adjust {
 		a(&o)
@@ -150,8 +151,8 @@ func TestListReadsSeveralPagesAtOneRevision(t *testing.T) {
 	t.Parallel()
 	store := open(t, etcdtest.Start(t))
 	const n = 25_001 // Two full pages and a part.
-	for from := 0; from < n; from += 10_000 {
-		fill(t, store, from, min(from+10_000, n))
+	for from := 0; from < n; from += 2500 {
+		fill(t, store, from, min(from+2500, n))
 	}
 	objects, err := store.List(t.Context(), schema.ServiceEntry, "shop")
 	if err != nil || len(objects) != n {
