@@ -112,12 +112,14 @@ func (e egressHosts) imports(own, namespace string, matches func(host.Name) bool
 	return false
 }
 
-// importsService says whether an egress listener imports a service.
+// importsService says whether an egress listener imports a service. A listener
+// that the scope does not have, which a recorded question of another scope may
+// name, imports nothing.
 func (s SidecarScope) importsService(listener int, h host.Name, namespace string) bool {
 	if !s.restricted() {
 		return true
 	}
-	return s.Sidecar.egress[listener].imports(s.Namespace, namespace, h.SubsetOf)
+	return listener < len(s.Sidecar.egress) && s.Sidecar.egress[listener].imports(s.Namespace, namespace, h.SubsetOf)
 }
 
 // importsVirtualService says whether an egress listener imports a
@@ -125,6 +127,9 @@ func (s SidecarScope) importsService(listener int, h host.Name, namespace string
 func (s SidecarScope) importsVirtualService(listener int, vs *VirtualService) bool {
 	if !s.restricted() {
 		return true
+	}
+	if listener >= len(s.Sidecar.egress) {
+		return false
 	}
 	for _, h := range vs.Hosts {
 		if s.Sidecar.egress[listener].imports(s.Namespace, vs.Config.Namespace, h.Matches) {

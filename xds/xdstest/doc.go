@@ -5,7 +5,7 @@
 // cluster to endpoints, and tells what becomes of them:
 //
 //	w := xdstest.NewWorld(t, documents)
-//	s := w.Simulate(xdstest.Node{Type: discovery.Router}, generators...)
+//	s := w.Simulate(xdstest.Node{Type: discovery.Router})
 //	got := s.Run(xdstest.Request{Port: 8080, Host: "web.example.com"}).String()
 //
 // A Server is a whole control plane in the process of the test, to which

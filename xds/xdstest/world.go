@@ -18,6 +18,10 @@ import (
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/generate"
+	"github.com/portolan-mesh/portolan/xds/generate/cluster"
+	"github.com/portolan-mesh/portolan/xds/generate/endpoint"
+	"github.com/portolan-mesh/portolan/xds/generate/listener"
+	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
@@ -214,16 +218,16 @@ func (w *World) View(n Node) *mesh.View {
 // their names.
 func (w *World) Build(n Node, generators ...generate.Generator) []*resource.Resource {
 	w.tb.Helper()
+	view := w.View(n)
 	var out []*resource.Resource
 	for _, g := range generators {
-		out = append(out, w.buildType(n, g)...)
+		out = append(out, w.buildType(view, g)...)
 	}
 	return out
 }
 
-func (w *World) buildType(n Node, g generate.Generator) []*resource.Resource {
+func (w *World) buildType(view *mesh.View, g generate.Generator) []*resource.Resource {
 	w.tb.Helper()
-	view := w.View(n)
 	names := slices.Sorted(g.Affected(view, mesh.Diff(nil, w.context)))
 	var out []*resource.Resource
 	for _, name := range slices.Compact(names) {
@@ -238,10 +242,16 @@ func (w *World) buildType(n Node, g generate.Generator) []*resource.Resource {
 	return out
 }
 
+// Generators are those of the types that a Simulation reads, in the order in
+// which they are sent.
+func Generators() []generate.Generator {
+	return []generate.Generator{cluster.Generator{}, endpoint.Generator{}, listener.Generator{}, route.Generator{}}
+}
+
 // Simulate makes the simulation of a node.
-func (w *World) Simulate(n Node, generators ...generate.Generator) *Simulation {
+func (w *World) Simulate(n Node) *Simulation {
 	w.tb.Helper()
-	s, err := NewSimulation(w.Build(n, generators...))
+	s, err := NewSimulation(w.Build(n, Generators()...))
 	if err != nil {
 		w.tb.Fatal(err)
 	}

@@ -1,0 +1,331 @@
+package generate_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds/generate"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/resource"
+	"github.com/portolan-mesh/portolan/xds/xdstest"
+)
+
+// follower keeps the resources of one node and type by what a generator says of
+// changes: the names that Affected gives, and those built from an answer that
+// is now another.
+type follower struct {
+	node      xdstest.Node
+	generator generate.Generator
+	class     *mesh.Class
+	context   *mesh.PushContext
+	built     map[string]*resource.Resource
+	reads     map[string]map[mesh.Read]any
+}
+
+func (f *follower) advance(t *testing.T, to *mesh.PushContext) (looked int) {
+	t.Helper()
+	class := to.ClassOf(f.node.Proxy(t), f.class)
+	from := f.context
+	if class != f.class {
+		from = nil
+	}
+	delta := mesh.Diff(from, to)
+	view := mesh.NewView(to, class)
+	names := map[string]bool{}
+	for name := range f.generator.Affected(view, delta) {
+		names[name] = true
+	}
+	for name, reads := range f.reads {
+		for read, answer := range reads {
+			if view.Answer(read) != answer {
+				names[name] = true
+			}
+		}
+	}
+	for name := range names {
+		recording := view.Recording()
+		r, err := f.generator.Build(recording, name)
+		if err != nil {
+			t.Fatalf("build %s: %v", name, err)
+		}
+		delete(f.built, name)
+		delete(f.reads, name)
+		if r != nil {
+			f.built[name], f.reads[name] = r, recording.Reads()
+		}
+	}
+	f.class, f.context = class, to
+	return len(names)
+}
+
+// walk builds everything anew.
+func (f *follower) walk(t *testing.T) map[string]*resource.Resource {
+	t.Helper()
+	fresh := follower{node: f.node, generator: f.generator, built: map[string]*resource.Resource{}, reads: map[string]map[mesh.Read]any{}}
+	fresh.advance(t, f.context)
+	return fresh.built
+}
+
+func versions(m map[string]*resource.Resource) map[string]string {
+	out := map[string]string{}
+	for name, r := range m {
+		out[name] = r.Version
+	}
+	return out
+}
+
+func nodes() []xdstest.Node {
+	return []xdstest.Node{
+		{},
+		{Namespace: "shop", Labels: map[string]string{"app": "cart"}},
+		{Type: discovery.Router, Namespace: "edge", Labels: map[string]string{"istio": "gateway"}},
+	}
+}
+
+func followers() []*follower {
+	var out []*follower
+	for _, n := range nodes() {
+		for _, g := range xdstest.Generators() {
+			out = append(out, &follower{
+				node: n, generator: g,
+				built: map[string]*resource.Resource{}, reads: map[string]map[mesh.Read]any{},
+			})
+		}
+	}
+	return out
+}
+
+// variants are objects and what each may look like; a history goes from one
+// look to another, or to none.
+func variants() map[string][]string {
+	service := func(name, namespace, host string, specs ...string) (string, []string) {
+		var out []string
+		for _, spec := range specs {
+			out = append(out, fmt.Sprintf("apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: %s, namespace: %s}\nspec: {hosts: [%s], %s}", name, namespace, host, spec))
+		}
+		return "serviceentry/" + namespace + "/" + name, out
+	}
+	other := func(kind, name, namespace string, specs ...string) (string, []string) {
+		var out []string
+		for _, spec := range specs {
+			out = append(out, fmt.Sprintf("apiVersion: networking.istio.io/v1\nkind: %s\nmetadata: {name: %s, namespace: %s}\nspec: {%s}", kind, name, namespace, spec))
+		}
+		return strings.ToLower(kind) + "/" + namespace + "/" + name, out
+	}
+	const http, tcp = "ports: [{number: 80, name: http, protocol: HTTP}]", "ports: [{number: 80, name: tcp, protocol: TCP}, {number: 90, name: tcp2, protocol: TCP}]"
+	out := map[string][]string{}
+	add := func(name string, specs []string) { out[name] = specs }
+	add(service("web", "default", "web.example.com",
+		http+", resolution: STATIC, endpoints: [{address: 10.1.0.1, labels: {version: v1}}]",
+		http+", resolution: STATIC, endpoints: [{address: 10.1.0.1, labels: {version: v1}}, {address: 10.1.0.2, labels: {version: v2}}]",
+		http+", resolution: DNS, endpoints: [{address: a.example.com, labels: {version: v1}}]",
+		tcp+", resolution: STATIC, endpoints: [{address: 10.1.0.1}]",
+		http+", resolution: STATIC, exportTo: ['.'], endpoints: [{address: 10.1.0.3}]"))
+	add(service("web2", "shop", "web.example.com", http+", resolution: STATIC, endpoints: [{address: 10.1.1.1}]"))
+	add(service("db", "default", "db.example.com",
+		tcp+", addresses: [10.9.0.1], resolution: STATIC, endpoints: [{address: 10.2.0.1}]",
+		tcp+", resolution: NONE",
+		http+", addresses: [10.9.0.1, 10.9.0.2], resolution: STATIC, workloadSelector: {labels: {app: db}}"))
+	add(service("cart", "shop", "cart.shop.internal",
+		"ports: [{number: 8080, name: grpc, protocol: GRPC}, {number: 80, name: http, protocol: HTTP}], resolution: STATIC, endpoints: [{address: 10.3.0.1}]"))
+	add(other("WorkloadEntry", "db-1", "default", "address: 10.2.0.9, labels: {app: db}", "address: 10.2.0.9, labels: {app: other}"))
+	add(other("WorkloadEntry", "me", "default", "address: 10.0.0.1, labels: {app: me}"))
+	add(other("DestinationRule", "web", "default",
+		"host: web.example.com, subsets: [{name: v1, labels: {version: v1}}, {name: v2, labels: {version: v2}}]",
+		"host: web.example.com, trafficPolicy: {loadBalancer: {consistentHash: {httpHeaderName: x}}}, subsets: [{name: v2, labels: {version: v2}}]"))
+	add(other("DestinationRule", "all", "istio-system",
+		"host: '*.example.com', subsets: [{name: v3, labels: {version: v3}}]",
+		"host: '*', trafficPolicy: {loadBalancer: {simple: RANDOM}}"))
+	add(other("VirtualService", "web", "default",
+		"hosts: [web.example.com], gateways: [mesh, edge/gw], http: [{route: [{destination: {host: web.example.com, subset: v1}, weight: 90}, {destination: {host: cart.shop.internal}, weight: 10}]}]",
+		"hosts: [web.example.com], http: [{match: [{sourceLabels: {app: cart}}], directResponse: {status: 418}}, {route: [{destination: {host: db.example.com}}]}]",
+		"hosts: ['*.example.com'], gateways: [mesh], exportTo: ['.'], http: [{redirect: {uri: /x}}]"))
+	add(other("VirtualService", "old", "shop",
+		"hosts: [legacy.example.org, web.example.com], gateways: [mesh, edge/gw], http: [{match: [{uri: {prefix: /a}}], route: [{destination: {host: cart.shop.internal, port: {number: 8080}}}]}]"))
+	add(other("Gateway", "gw", "edge",
+		"selector: {istio: gateway}, servers: [{port: {number: 8000, name: http, protocol: HTTP}, hosts: ['*']}]",
+		"selector: {istio: gateway}, servers: [{port: {number: 8000, name: http, protocol: HTTP}, hosts: ['web.example.com'], tls: {httpsRedirect: true}}, {port: {number: 8001, name: h2, protocol: HTTP2}, hosts: ['shop/*.org'], bind: 10.0.0.7}]",
+		"selector: {istio: other}, servers: [{port: {number: 8000, name: http, protocol: HTTP}, hosts: ['*']}]"))
+	add(other("Sidecar", "cart", "shop",
+		"workloadSelector: {labels: {app: cart}}, egress: [{hosts: ['./*']}]",
+		"egress: [{port: {number: 80, protocol: HTTP, name: http}, bind: 127.0.0.9, hosts: ['*/web.example.com']}, {port: {number: 90, protocol: TCP, name: tcp}, hosts: ['default/*']}, {hosts: ['~/*']}], ingress: [{port: {number: 9090, protocol: HTTP, name: in}, defaultEndpoint: 127.0.0.1:8080}]",
+		"egress: [{hosts: ['*/legacy.example.org']}], outboundTrafficPolicy: {mode: REGISTRY_ONLY}"))
+	return out
+}
+
+// Whatever the history, what follows the changes is what a walk over everything
+// arrives at.
+func TestAffectedEqualsWalk(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(12) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			random := rand.New(rand.NewPCG(seed, 0))
+			objects := variants()
+			names := slices.Sorted(maps.Keys(objects))
+			w := xdstest.NewWorld(t)
+			there := map[string]bool{}
+			all := followers()
+			for step := range 60 {
+				name := names[random.IntN(len(names))]
+				choice := random.IntN(len(objects[name]) + 1)
+				switch {
+				case choice < len(objects[name]):
+					w.Apply(objects[name][choice])
+					there[name] = true
+				case there[name]:
+					w.Delete(name)
+					delete(there, name)
+				}
+				if random.IntN(4) == 0 && step > 0 {
+					continue // several changes in one
+				}
+				for _, f := range all {
+					f.advance(t, w.Context())
+					if diff := cmp.Diff(versions(f.walk(t)), versions(f.built)); diff != "" {
+						t.Fatalf("step %d (%s, variant %d): %s of %s %s: walked -, followed +\n%s",
+							step, name, choice, f.generator.TypeURL(), f.node.Type, f.node.Namespace, diff)
+					}
+				}
+			}
+		})
+	}
+}
+
+// A change of one row looks at the same number of resources however large the
+// mesh is.
+func TestLookedAtFollowsTheChange(t *testing.T) {
+	t.Parallel()
+	const format = `
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: s%[1]d}
+spec:
+  hosts: [s%[1]d.example.com]
+  ports: [{number: %[2]d, name: http, protocol: HTTP}]
+  resolution: STATIC
+  endpoints: [{address: 10.1.0.%[3]d}]
+`
+	looked := func(size int) []int {
+		var documents []string
+		for i := range size {
+			documents = append(documents, fmt.Sprintf(format, i, 1000+i, 1))
+		}
+		w := xdstest.NewWorld(t, strings.Join(documents, "---\n"))
+		all := followers()
+		var out []int
+		for _, f := range all {
+			f.advance(t, w.Context())
+		}
+		changes := []string{
+			fmt.Sprintf(format, 0, 1000, 2), // endpoints only
+			fmt.Sprintf(format, 0, 999, 2),  // a port
+			fmt.Sprintf(format, size, 998, 1),
+		}
+		for _, change := range changes {
+			w.Apply(change)
+			for _, f := range all {
+				out = append(out, f.advance(t, w.Context()))
+			}
+		}
+		return out
+	}
+	if diff := cmp.Diff(looked(10), looked(200)); diff != "" {
+		t.Errorf("resources looked at, in a mesh of 10 services - and of 200 +:\n%s", diff)
+	}
+}
+
+// An endpoint that changes concerns load assignments and nothing else.
+func TestEndpointsConcernAssignmentsOnly(t *testing.T) {
+	t.Parallel()
+	web := func(address string) string {
+		return `
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: web}
+spec:
+  hosts: [web.example.com]
+  ports: [{number: 80, name: http, protocol: HTTP}]
+  resolution: STATIC
+  endpoints: [{address: ` + address + `}]
+`
+	}
+	w := xdstest.NewWorld(t, web("10.1.0.1"))
+	all := followers()
+	for _, f := range all {
+		f.advance(t, w.Context())
+	}
+	w.Apply(web("10.1.0.2"))
+	for _, f := range all {
+		looked := f.advance(t, w.Context())
+		if isEndpoint := strings.HasSuffix(f.generator.TypeURL(), "ClusterLoadAssignment"); isEndpoint != (looked == 1) {
+			t.Errorf("%s looked at %d resources", f.generator.TypeURL(), looked)
+		}
+	}
+}
+
+// The same world makes the same bytes, every time.
+func TestBuildsAreEqual(t *testing.T) {
+	t.Parallel()
+	var documents []string
+	for _, name := range slices.Sorted(maps.Keys(variants())) {
+		documents = append(documents, variants()[name][0])
+	}
+	var first []map[string]string
+	for round := range 5 {
+		w := xdstest.NewWorld(t, documents...)
+		var got []map[string]string
+		for _, f := range followers() {
+			f.advance(t, w.Context())
+			got = append(got, versions(f.built))
+		}
+		if round == 0 {
+			first = got
+		}
+		if diff := cmp.Diff(first, got); diff != "" {
+			t.Fatalf("round %d:\n%s", round, diff)
+		}
+	}
+}
+
+// No name that a client may ask for makes a generator fail or answer with
+// another resource.
+func FuzzBuildAnyName(f *testing.F) {
+	var documents []string
+	for _, name := range slices.Sorted(maps.Keys(variants())) {
+		documents = append(documents, variants()[name][min(1, len(variants()[name])-1)])
+	}
+	w := xdstest.NewWorld(f, documents...)
+	for _, name := range []string{
+		"", "|||", "outbound|80||web.example.com", "outbound|080||web.example.com", "outbound|80|v1|web.example.com",
+		"outbound_.80_.v1_.web.example.com", "inbound|9090||", "inbound|9090|v1|x", "BlackHoleCluster",
+		"127.0.0.1_80", "127.0.0.1_080", "127.0.0.9_80", "_", "_80", "10.0.0.1_9090", "80", "0", "-1", "65536", "080",
+		"http.8000", "http.8001.10.0.0.7", "http.", "https.443.x.y.z", "outbound|80||*", "outbound|80|*|/", "\x00", "\xff",
+	} {
+		f.Add(name)
+	}
+	views := make([]*mesh.View, 0, 3)
+	for _, n := range nodes() {
+		views = append(views, w.View(n))
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		for _, g := range xdstest.Generators() {
+			for _, v := range views {
+				r, err := g.Build(v.Recording(), name)
+				if err != nil {
+					t.Errorf("build %q: %v", name, err)
+				}
+				if r != nil && r.Name != name {
+					t.Errorf("build %q made %q", name, r.Name)
+				}
+			}
+		}
+	})
+}
