@@ -8,6 +8,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/memo"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
 // TestWorld shows a world to tests.
@@ -34,6 +35,16 @@ func (w TestWorld) Advance(to *mesh.PushContext) { w.advance(to) }
 
 // Close gives up what the world holds.
 func (w TestWorld) Close() { w.close() }
+
+// Set is the resources of a type by its short name.
+func (w TestWorld) Set(name string) resource.Set {
+	for _, t := range w.types {
+		if t.Name == name {
+			return w.resources(t.Generator.TypeURL())
+		}
+	}
+	return resource.Set{}
+}
 
 // Versions are the versions of the resources by type and name.
 func (w TestWorld) Versions() map[string]string {

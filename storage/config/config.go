@@ -31,8 +31,10 @@ type Key struct {
 
 // Path is "<group>/<kind>/<namespace>/<name>": the key of an object in a
 // snapshot and the tail of its key in etcd. It leaves out the version, since
-// all versions of a kind are one object, and orders objects by kind, then
-// namespace, then name. Objects without a namespace have "_" in its place.
+// all versions of a kind are one object. Paths bring the objects of a kind, and
+// those of a namespace of it, together; their order is that of the bytes, in
+// which "a-b/" comes before "a/". Objects without a namespace have "_" in its
+// place.
 func (k Key) Path() string { return KindPath(k.Kind) + scope(k.Namespace) + "/" + k.Name }
 
 // String is "kind/namespace/name" as users write it: "virtualservice/shop/reviews".

@@ -31,7 +31,7 @@ type Class struct {
 func (p *PushContext) ClassOf(proxy *discovery.Proxy, prev *Class) *Class {
 	var known labels.Instance
 	for _, ip := range proxy.IPAddresses {
-		if known = p.instances.Value(ip).Labels(); known != nil {
+		if known = workloadLabels(p.instances.Value(ip)); known != nil {
 			break
 		}
 	}

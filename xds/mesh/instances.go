@@ -8,38 +8,35 @@ import (
 	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
-// InstanceRow is the endpoints at one address, over all services, in the order
-// of their services.
+// InstanceRow is the endpoints of one service at one address.
 type InstanceRow struct {
-	Endpoints []Instance
+	Endpoints []*discovery.Endpoint
 }
 
-// Instance is an endpoint and the row it stands in.
-type Instance struct {
-	Service  string // its ServiceKey
-	Endpoint *discovery.Endpoint
-}
+// Instances are the endpoints at one address, by ServiceKey.
+type Instances = pmap.Map[*InstanceRow]
 
-// Labels are those of the workload at the address, nil where none is known.
-func (r *InstanceRow) Labels() labels.Instance {
-	if r == nil {
-		return nil
+// workloadLabels are the labels of the workload at an address: those of its
+// first service, nil where none is known.
+func workloadLabels(at Instances) labels.Instance {
+	for row := range at.Values() {
+		return row.Endpoints[0].Labels
 	}
-	return r.Endpoints[0].Endpoint.Labels
+	return nil
 }
 
 // nextInstances follows changed endpoints.
-func nextInstances(instances pmap.Map[*InstanceRow], from, to pmap.Map[*EndpointRow]) pmap.Map[*InstanceRow] {
+func nextInstances(instances pmap.Map[Instances], from, to pmap.Map[*EndpointRow]) pmap.Map[Instances] {
 	for c := range pmap.Diff(from, to) {
 		old, curr := byAddress(c.Old), byAddress(c.New)
-		for address, before := range old {
-			if after := curr[address]; !slices.EqualFunc(before, after, (*discovery.Endpoint).Equal) {
-				instances = withInstances(instances, address, c.Key, after)
+		for address := range old {
+			if _, still := curr[address]; !still {
+				instances = withMember(instances, address, c.Key, nil, false)
 			}
 		}
 		for address, after := range curr {
-			if _, had := old[address]; !had {
-				instances = withInstances(instances, address, c.Key, after)
+			if before := old[address]; !slices.EqualFunc(before, after, (*discovery.Endpoint).Equal) {
+				instances = withMember(instances, address, c.Key, &InstanceRow{Endpoints: after}, true)
 			}
 		}
 	}
@@ -55,26 +52,4 @@ func byAddress(r *EndpointRow) map[string][]*discovery.Endpoint {
 		out[e.Address] = append(out[e.Address], e)
 	}
 	return out
-}
-
-// withInstances replaces what one service has at an address.
-func withInstances(instances pmap.Map[*InstanceRow], address, service string, endpoints []*discovery.Endpoint) pmap.Map[*InstanceRow] {
-	var list []Instance
-	if row := instances.Value(address); row != nil {
-		list = slices.DeleteFunc(slices.Clone(row.Endpoints), func(i Instance) bool { return i.Service == service })
-	}
-	at, _ := slices.BinarySearchFunc(list, service, func(i Instance, s string) int {
-		if i.Service < s {
-			return -1
-		}
-		return 1
-	})
-	for _, e := range endpoints {
-		list = slices.Insert(list, at, Instance{Service: service, Endpoint: e})
-		at++
-	}
-	if len(list) == 0 {
-		return instances.Delete(address)
-	}
-	return instances.Set(address, &InstanceRow{Endpoints: list})
 }

@@ -175,12 +175,14 @@ func dump(p *PushContext) map[string]string {
 		}
 		put("sidecars", k, fmt.Sprint(list))
 	}
-	for k, r := range p.instances.All() {
-		var list []string
-		for _, i := range r.Endpoints {
-			list = append(list, fmt.Sprint(i.Service, *i.Endpoint))
+	for k, at := range p.instances.All() {
+		for service, r := range at.All() {
+			var list []string
+			for _, e := range r.Endpoints {
+				list = append(list, fmt.Sprint(*e))
+			}
+			put("instances", k+" "+service, fmt.Sprint(list))
 		}
-		put("instances", k, fmt.Sprint(list))
 	}
 	return out
 }

@@ -28,9 +28,9 @@ type PushContext struct {
 	hosts     hostIndex
 	routes    routeIndex
 	rules     ruleIndex
-	gateways  pmap.Map[*Gateway]     // by config path
-	sidecars  pmap.Map[*SidecarRow]  // by namespace
-	instances pmap.Map[*InstanceRow] // by address
+	gateways  pmap.Map[*Gateway]    // by config path
+	sidecars  pmap.Map[*SidecarRow] // by namespace
+	instances pmap.Map[Instances]   // by address
 }
 
 // New builds the context of inputs from nothing. It equals what Next arrives at
@@ -107,5 +107,5 @@ func (p *PushContext) Inputs() Inputs {
 // Mesh is the mesh configuration.
 func (p *PushContext) Mesh() *Config { return p.mesh }
 
-// Instances are the endpoints at an address, nil for none.
-func (p *PushContext) Instances(address string) *InstanceRow { return p.instances.Value(address) }
+// Instances are the endpoints at an address.
+func (p *PushContext) Instances(address string) Instances { return p.instances.Value(address) }

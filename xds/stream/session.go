@@ -182,9 +182,10 @@ func (s *Session) Next(removals bool) (*Response, bool) {
 	mark := r.Mark
 	s.inflight = &mark
 	s.owes = false
-	clear(s.due)
-	if removals {
-		clear(s.leaving)
+	// New maps, since clearing one costs what it once held.
+	s.due = map[string]dueness{}
+	if removals && len(s.leaving) > 0 {
+		s.leaving = map[string]*resource.Resource{}
 	}
 	return r, true
 }
