@@ -220,7 +220,7 @@ func (c *Connection) handle(m *message) error {
 	switch {
 	case answer.Acked != nil:
 		c.last[m.typeURL].answered = time.Now()
-		c.server.metrics.acked(c.server.typeName(m.typeURL), answer.Acked.Revision)
+		c.server.metrics.acked(answer.Acked.Revision, c.since)
 	case answer.Rejected != nil:
 		c.last[m.typeURL].answered = time.Now()
 		c.server.metrics.rejected(c.server.typeName(m.typeURL))

@@ -78,11 +78,12 @@ func (m *metrics) sent(typeName string, r *stream.Response) {
 	m.resources.WithLabelValues(typeName).Add(float64(len(r.Resources)))
 }
 
-func (m *metrics) acked(_ string, revision int64) {
+// acked times a revision, for a proxy that was connected when it came.
+func (m *metrics) acked(revision int64, connected time.Time) {
 	m.mu.Lock()
 	begun, known := m.begun[revision]
 	m.mu.Unlock()
-	if known {
+	if known && connected.Before(begun) {
 		m.ackTime.Observe(time.Since(begun).Seconds())
 	}
 }
