@@ -1,0 +1,222 @@
+package integration
+
+import (
+	"bytes"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/labels"
+	"github.com/portolan-mesh/portolan/xds/bootstrap"
+	// The name envoy is taken by the process.
+	messages "github.com/portolan-mesh/portolan/xds/envoy"
+)
+
+// TestSmokeEnvoyAcceptsBootstraps has the real Envoy judge every form of a
+// bootstrap.
+func TestSmokeEnvoyAcceptsBootstraps(t *testing.T) {
+	t.Parallel()
+	sidecar := bootstrap.Options{Type: discovery.Sidecar, IPs: []string{"10.0.0.1"}, Name: "web-1", Namespace: "shop"}
+	full := sidecar
+	full.IPs = []string{"10.0.0.1", "fd00::1"}
+	full.Labels = labels.Instance{"app": "web"}
+	full.ServiceAccount, full.ClusterID, full.Network, full.Locality = "web", "east", "dmz", "eu/a/rack-7"
+	full.InterceptionMode = discovery.InterceptionRedirect
+	full.XDSAddress, full.StateOfTheWorld, full.AdminAddress = "mesh.example.com:15010", true, "[::1]:15000"
+	router := sidecar
+	router.Type, router.XDSAddress, router.AdminAddress = discovery.Router, "unix:///run/xds.sock", bootstrap.AdminOff
+	for name, o := range map[string]bootstrap.Options{"sidecar": sidecar, "full": full, "router": router} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, err := bootstrap.Build(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			validate(t, b)
+		})
+	}
+}
+
+// TestSmokeEnvoyAcceptsConstructors has the real Envoy judge everything that
+// xds/envoy makes, with every option used.
+func TestSmokeEnvoyAcceptsConstructors(t *testing.T) {
+	t.Parallel()
+	b, err := bootstrap.Build(bootstrap.Options{
+		Type: discovery.Sidecar, IPs: []string{"10.0.0.1"}, Name: "web-1", Namespace: "shop",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.StaticResources.Clusters = append(b.StaticResources.Clusters, everyCluster()...)
+	b.StaticResources.Listeners = everyListener()
+	validate(t, b)
+}
+
+// validate has Envoy check a configuration, which must be free of warnings:
+// among other things they name deprecated fields.
+func validate(t *testing.T, b *bootstrapv3.Bootstrap) {
+	t.Helper()
+	path := needEnvoy(t)
+	for name, render := range map[string]func(*bootstrapv3.Bootstrap) ([]byte, error){
+		"bootstrap.yaml": bootstrap.YAML, "bootstrap.json": bootstrap.JSON,
+	} {
+		document, err := render(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config := write(t, name, string(document))
+		out, err := exec.CommandContext(t.Context(), path, "--mode", "validate", "--log-level", "warning", "-c", config).CombinedOutput()
+		if err != nil {
+			t.Fatalf("Envoy refuses %s: %v\n%s", filepath.Base(config), err, out)
+		}
+		if bytes.Contains(out, []byte("[warning]")) {
+			t.Errorf("Envoy warns of %s:\n%s", filepath.Base(config), out)
+		}
+	}
+}
+
+func everyCluster() []*clusterv3.Cluster {
+	threshold := 0.0
+	addresses := []messages.Endpoints{
+		{Locality: "eu/a/1", Endpoints: []messages.Endpoint{
+			{Host: "10.0.0.1", Port: 80, Weight: 1 << 31, Metadata: messages.EndpointMetadata{Workload: "w;ns;;;", TLSMode: "istio"}},
+			{Host: "fd00::1", Port: 80, Weight: 1 << 31, Health: corev3.HealthStatus_UNHEALTHY},
+		}},
+		{Locality: "eu/b", Priority: 1, Endpoints: []messages.Endpoint{{Host: "unix:///run/s.sock"}, {Host: "unix://@abstract"}}},
+	}
+	name := []messages.Endpoints{{Endpoints: []messages.Endpoint{{Host: "db.example.com", Port: 3306}}}}
+	options := []messages.ClusterOptions{
+		{Name: messages.ClusterName(messages.Outbound, 80, "v1", "web.example.com"), Metadata: messages.ClusterMetadata{
+			Config: "/apis/x", Subset: "v1", External: true, Services: []messages.ServiceRef{{Host: "web.example.com", Name: "web", Namespace: "shop"}},
+		}},
+		{Name: "static", Type: messages.Static, Endpoints: addresses, ConnectTimeout: time.Second,
+			LoadBalancer: messages.LoadBalancer{PanicThreshold: &threshold, LocalityWeighted: true, SlowStart: time.Minute},
+			Keepalive:    &messages.Keepalive{Probes: 3, Time: time.Hour, Interval: time.Second},
+			CircuitBreakers: messages.CircuitBreakers{
+				MaxConnections: 1, MaxPendingRequests: 1, MaxRequests: 1, MaxRetries: 1,
+			}},
+		{Name: "strict-dns", Type: messages.StrictDNS, Endpoints: name, DNS: messages.DNSOptions{Family: messages.DNSv4Only, RefreshRate: time.Minute}},
+		{Name: "logical-dns", Type: messages.LogicalDNS, Endpoints: name, DNS: messages.DNSOptions{Family: messages.DNSAll}},
+		{Name: "v6", Type: messages.LogicalDNS, Endpoints: name, DNS: messages.DNSOptions{Family: messages.DNSv6Only}},
+		{Name: "original", Type: messages.OriginalDst, PortOverride: 8080},
+		{Name: "round-robin", Type: messages.Static, LoadBalancer: messages.LoadBalancer{Policy: messages.RoundRobin, SlowStart: time.Minute}},
+		{Name: "random", Type: messages.Static, LoadBalancer: messages.LoadBalancer{Policy: messages.Random}},
+		{Name: "ring", Type: messages.Static, LoadBalancer: messages.LoadBalancer{Policy: messages.RingHash}},
+		{Name: "maglev", Type: messages.Static, LoadBalancer: messages.LoadBalancer{Policy: messages.Maglev, TableSize: 251}},
+		{Name: "http1", Type: messages.Static, HTTP: &messages.UpstreamHTTP{
+			IdleTimeout: time.Minute, MaxConnectionDuration: time.Hour, MaxRequestsPerConnection: 9,
+		}},
+		{Name: "http2", Type: messages.Static, HTTP: &messages.UpstreamHTTP{
+			Protocol: messages.HTTP2, MaxConcurrentStreams: 7, PingInterval: time.Minute, PingTimeout: time.Second,
+		}},
+		{Name: "downstream", Type: messages.Static, HTTP: &messages.UpstreamHTTP{Protocol: messages.UseDownstream}},
+	}
+	out := []*clusterv3.Cluster{messages.BlackHoleCluster(time.Second), messages.PassthroughCluster(time.Second)}
+	for _, o := range options {
+		out = append(out, messages.Cluster(o))
+	}
+	return out
+}
+
+func everyListener() []*listenerv3.Listener {
+	logs := []*accesslogv3.AccessLog{messages.AccessLog(messages.AccessLogOptions{Path: "/dev/null"})}
+	chain := func(name string, o messages.FilterChainOptions, f *listenerv3.Filter) *listenerv3.FilterChain {
+		o.Name, o.Filters = name, []*listenerv3.Filter{f}
+		return messages.FilterChain(o)
+	}
+	weighted := []messages.WeightedCluster{{Name: "static", Weight: 1}, {Name: "http1", Weight: 2}}
+	return []*listenerv3.Listener{
+		messages.Listener(messages.ListenerOptions{
+			Name: messages.ListenerName("127.0.0.1", 10080), Host: "127.0.0.1", Port: 10080, Direction: corev3.TrafficDirection_OUTBOUND,
+			HTTPInspector: true, TLSInspector: true, DetectionTimeout: time.Second,
+			AccessLogs: []*accesslogv3.AccessLog{messages.AccessLog(messages.AccessLogOptions{Path: "/dev/null", NoRoute: true})},
+			FilterChains: []*listenerv3.FilterChain{
+				chain("inline", messages.FilterChainOptions{
+					TransportProtocol: messages.TransportRaw, ApplicationProtocols: messages.PlaintextHTTP(),
+				}, messages.HTTPConnectionManager(messages.HTTPOptions{
+					StatPrefix: messages.HTTPStatPrefix(messages.Outbound, "127.0.0.1_10080"), Edge: true,
+					ServerName: messages.ServerName, RouteConfig: everyRoute(), AccessLogs: logs,
+				})),
+				chain("over-ads", messages.FilterChainOptions{
+					DestinationPort: 80, Prefixes: []messages.CIDR{{Address: "10.0.0.0", Bits: 8}, {Address: "fd00::", Bits: 8}},
+				}, messages.HTTPConnectionManager(messages.HTTPOptions{StatPrefix: "h", RouteConfigName: "80"})),
+				chain("names", messages.FilterChainOptions{
+					TransportProtocol: messages.TransportTLS, ServerNames: []string{"web.example.com", "*.example.org"},
+				}, messages.TCPProxy(messages.TCPProxyOptions{StatPrefix: "t", Clusters: weighted, HashSourceIP: true, AccessLogs: logs})),
+			},
+			DefaultFilterChain: chain(messages.PassthroughFilterChainName, messages.FilterChainOptions{}, messages.TCPProxy(
+				messages.TCPProxyOptions{StatPrefix: "p", Clusters: weighted[:1], IdleTimeout: time.Minute})),
+		}),
+		messages.Listener(messages.ListenerOptions{
+			Name: "unbound", Host: "0.0.0.0", Port: 10081, Unbound: true, Direction: corev3.TrafficDirection_INBOUND,
+			FilterChains: []*listenerv3.FilterChain{chain("", messages.FilterChainOptions{}, messages.TCPProxy(messages.TCPProxyOptions{StatPrefix: "b"}))},
+		}),
+	}
+}
+
+func everyRoute() *routev3.RouteConfiguration {
+	clusters := []messages.WeightedCluster{{Name: "static"}}
+	ttl := time.Hour
+	headers := messages.Headers{
+		Request:  messages.HeaderOps{Set: map[string]string{"host": "h", "x": "%START_TIME%"}, Add: map[string]string{"y": "1"}, Remove: []string{"z"}},
+		Response: messages.HeaderOps{Set: map[string]string{"x": "1"}, Add: map[string]string{"y": "1"}, Remove: []string{"z"}},
+	}
+	exact := messages.StringMatch{Kind: messages.Exact, Value: "v"}
+	routes := []messages.RouteOptions{
+		{
+			Name: "forward", Decorator: "op", Config: "/apis/x", Headers: headers,
+			Match: messages.Match(messages.MatchOptions{
+				Path: messages.StringMatch{Kind: messages.Prefix, Value: "/a"}, IgnorePathCase: true, Method: &exact, Authority: &exact, HTTPScheme: &exact,
+				Headers: []messages.NamedMatch{
+					{Name: "a"}, {Name: "b", StringMatch: exact, Invert: true}, {Name: "c", StringMatch: messages.StringMatch{Kind: messages.Regex, Value: "x.*"}},
+				},
+				QueryParameters: []messages.NamedMatch{{Name: "a"}, {Name: "b", StringMatch: exact}},
+			}),
+			Forward: &messages.Forward{
+				Clusters: clusters, Timeout: time.Second, PrefixRewrite: "/b", HostRewrite: "h",
+				Retry: messages.Retry(messages.RetryOptions{
+					On: "5xx,503", PerTryTimeout: time.Second, Backoff: time.Millisecond, RemoteLocalities: true,
+				}),
+				HashPolicies: []messages.HashPolicy{
+					{Header: "x"}, {QueryParameter: "q"}, {SourceIP: true},
+					{Cookie: &messages.HashCookie{Name: "c", Path: "/", TTL: &ttl, Attributes: []messages.CookieAttribute{{Name: "SameSite", Value: "Lax"}}}},
+				},
+			},
+		},
+		{
+			Match: messages.Match(messages.MatchOptions{Path: messages.StringMatch{Kind: messages.PathPrefix, Value: "/s/"}}),
+			Forward: &messages.Forward{
+				Clusters: []messages.WeightedCluster{{Name: "static", Weight: 1, Headers: headers}, {Name: "http1", Weight: 99}},
+				Retry:    messages.Retry(messages.RetryOptions{}), RegexRewrite: &messages.RegexRewrite{Match: "/s/(.*)", Substitution: `/\1`},
+			},
+		},
+		{
+			Match:    messages.Match(messages.MatchOptions{Path: messages.StringMatch{Kind: messages.Regex, Value: "/[a-z]{1,200}(/.*)?"}}),
+			Redirect: &messages.Redirect{Code: 308, Scheme: "https", Host: "h", PrefixRewrite: "/", Port: 8443},
+		},
+		{Match: messages.Match(messages.MatchOptions{Path: exactPath("/moved")}), Redirect: &messages.Redirect{Path: "/new"}},
+		{Match: messages.Match(messages.MatchOptions{Path: exactPath("/tea")}), DirectResponse: &messages.DirectResponse{Status: 418, Body: make([]byte, 1<<20)}},
+		{},
+	}
+	var built []*routev3.Route
+	for _, r := range routes {
+		built = append(built, messages.Route(r))
+	}
+	return messages.RouteConfig(messages.RouteConfigOptions{Name: "80", MaxDirectResponseBody: 1 << 20, VirtualHosts: []*routev3.VirtualHost{
+		messages.VirtualHost(messages.VirtualHostOptions{Name: "web:80", Domains: []string{"web.example.com"}, Routes: built}),
+		messages.VirtualHost(messages.VirtualHostOptions{Name: "tls", Domains: []string{"*"}, RequireTLS: true}),
+	}})
+}
+
+func exactPath(path string) messages.StringMatch {
+	return messages.StringMatch{Kind: messages.Exact, Value: path}
+}
