@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -15,17 +16,19 @@ import (
 type environment struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	server         string // --server
+	now            func() time.Time
+	server         string        // --server
+	timeout        time.Duration // --request-timeout
 }
 
 // run executes a command line and returns the exit code. Errors go to stderr.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	env := &environment{stdin: stdin, stdout: stdout, stderr: stderr}
+	env := &environment{stdin: stdin, stdout: stdout, stderr: stderr, now: time.Now}
 	root := newRootCommand(env)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err != nil {
-		fmt.Fprintf(stderr, "portolan: %s\n", strings.TrimSpace(err.Error()))
+		fmt.Fprintf(stderr, "portolan: %s\n", strings.TrimSpace(words(err)))
 	}
 	return exitCode(err)
 }
@@ -55,6 +58,7 @@ Exit codes: 0 done, 1 failure, 64 usage, 65 bad input, 69 server unreachable,
 		server = "http://127.0.0.1:15080"
 	}
 	root.PersistentFlags().StringVar(&env.server, "server", server, "URL of the config API; the default is $PORTOLAN_SERVER where it is set")
+	root.PersistentFlags().DurationVar(&env.timeout, "request-timeout", 30*time.Second, "how long a command waits for the server; 0 is without limit")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w\nSee '%s --help'", err, c.CommandPath())}
 	})

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestBootstrap(t *testing.T) {
+	t.Parallel()
+	o := do(t, "", "bootstrap", "--name", "vm-12", "-n", "shop", "--ip", "10.0.0.12,fd00::12", "--labels", "app=reviews,version=v1",
+		"--interception", "none", "--service-account", "reviews", "--locality", "eu/a", "--xds-address", "cp.example:15010", "--admin-address", "off")
+	if o.code != exitOK || o.err != "" {
+		t.Fatalf("%+v", o)
+	}
+	golden(t, "bootstrap.yaml", o.out)
+}
+
+func TestBootstrapOfGateway(t *testing.T) {
+	t.Parallel()
+	o := do(t, "", "bootstrap", "--type", "gateway", "--name", "edge-1", "--ip", "10.0.0.2", "--interception", "NONE", "--state-of-the-world")
+	for _, want := range []string{"id: router~10.0.0.2~edge-1.default~default.svc.cluster.local", "api_type: GRPC\n"} {
+		if o.code != exitOK || !strings.Contains(o.out, want) {
+			t.Errorf("no %q in %+v", want, o)
+		}
+	}
+	if other := do(t, "", "bootstrap", "--type", "router", "--name", "edge-1", "--ip", "10.0.0.2", "--delta=false"); other != o {
+		t.Errorf("in other words: %+v", other)
+	}
+}
+
+func TestBootstrapNamesAllFaults(t *testing.T) {
+	t.Parallel()
+	o := do(t, "", "bootstrap", "--type", "proxy", "--ip", "here", "--interception", "redirect", "--delta", "--state-of-the-world", "--xds-address", "x")
+	if o.code != exitUsage || o.out != "" {
+		t.Errorf("%+v", o)
+	}
+	for _, want := range []string{
+		"6 faults:", `--type "proxy": use sidecar or gateway`, "--interception REDIRECT: is not served yet: use NONE",
+		"--delta and --state-of-the-world exclude each other", `ip "here": not an IP address`, `name "": must not be empty`, `xds address "x": want host:port`,
+	} {
+		if !strings.Contains(o.err, want) {
+			t.Errorf("no %q in %s", want, o.err)
+		}
+	}
+}

@@ -1,0 +1,235 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"strconv"
+
+	"google.golang.org/protobuf/proto"
+	networking "istio.io/api/networking/v1alpha3"
+	security "istio.io/api/security/v1beta1"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// column is one of the columns that a kind has of its own. Cells show all of a
+// list where the table is wide.
+type column struct {
+	header string
+	wide   bool // only in wide tables
+	cell   func(spec proto.Message, wide bool) string
+}
+
+// show is a column of every table, detail one of wide tables.
+func show[M proto.Message](header string, cell func(M, bool) string) column {
+	return column{header: header, cell: func(spec proto.Message, wide bool) string { return cell(spec.(M), wide) }}
+}
+
+func detail[M proto.Message](header string, cell func(M) string) column {
+	return column{header: header, wide: true, cell: func(spec proto.Message, _ bool) string { return cell(spec.(M)) }}
+}
+
+// columnsOf are the columns of a kind, few enough to fit a terminal.
+func columnsOf(kind config.GroupVersionKind) []column {
+	switch kind {
+	case schema.VirtualService:
+		return virtualServiceColumns()
+	case schema.DestinationRule:
+		return destinationRuleColumns()
+	case schema.Gateway:
+		return gatewayColumns()
+	case schema.ServiceEntry:
+		return serviceEntryColumns()
+	case schema.WorkloadEntry:
+		return workloadEntryColumns()
+	case schema.WorkloadGroup:
+		return workloadGroupColumns()
+	case schema.Sidecar:
+		return sidecarColumns()
+	case schema.EnvoyFilter:
+		return envoyFilterColumns()
+	case schema.AuthorizationPolicy, schema.PeerAuthentication, schema.RequestAuthentication:
+		return policyColumns(kind)
+	}
+	return nil
+}
+
+func virtualServiceColumns() []column {
+	type spec = *networking.VirtualService
+	return []column{
+		show("HOSTS", func(s spec, wide bool) string { return items(s.GetHosts(), wide) }),
+		show("GATEWAYS", func(s spec, wide bool) string {
+			if len(s.GetGateways()) == 0 {
+				return "mesh"
+			}
+			return items(s.GetGateways(), wide)
+		}),
+		detail("ROUTES", routeCounts),
+		detail("EXPORT-TO", func(s spec) string { return items(s.GetExportTo(), true) }),
+	}
+}
+
+func destinationRuleColumns() []column {
+	type spec = *networking.DestinationRule
+	return []column{
+		show("HOST", func(s spec, _ bool) string { return s.GetHost() }),
+		show("SUBSETS", func(s spec, wide bool) string {
+			return items(each(s.GetSubsets(), (*networking.Subset).GetName), wide)
+		}),
+		detail("LOAD-BALANCER", func(s spec) string {
+			lb := s.GetTrafficPolicy().GetLoadBalancer()
+			switch {
+			case lb.GetConsistentHash() != nil:
+				return "CONSISTENT_HASH"
+			case lb.GetSimple() != networking.LoadBalancerSettings_UNSPECIFIED:
+				return lb.GetSimple().String()
+			}
+			return ""
+		}),
+		detail("EXPORT-TO", func(s spec) string { return items(s.GetExportTo(), true) }),
+	}
+}
+
+func gatewayColumns() []column {
+	type spec = *networking.Gateway
+	return []column{
+		show("SELECTOR", func(s spec, wide bool) string { return pairs(s.GetSelector(), wide) }),
+		show("PORTS", func(s spec, wide bool) string {
+			return items(each(s.GetServers(), func(s *networking.Server) string {
+				return port(s.GetPort().GetNumber(), s.GetPort().GetProtocol())
+			}), wide)
+		}),
+		detail("HOSTS", func(s spec) string {
+			var hosts []string
+			for _, server := range s.GetServers() {
+				hosts = append(hosts, server.GetHosts()...)
+			}
+			return items(hosts, true)
+		}),
+	}
+}
+
+func serviceEntryColumns() []column {
+	type spec = *networking.ServiceEntry
+	return []column{
+		show("HOSTS", func(s spec, wide bool) string { return items(s.GetHosts(), wide) }),
+		show("PORTS", func(s spec, wide bool) string {
+			return items(each(s.GetPorts(), func(p *networking.ServicePort) string {
+				return port(p.GetNumber(), p.GetProtocol())
+			}), wide)
+		}),
+		show("RESOLUTION", func(s spec, _ bool) string { return s.GetResolution().String() }),
+		show("ENDPOINTS", func(s spec, wide bool) string {
+			if s.GetWorkloadSelector() != nil {
+				return pairs(s.GetWorkloadSelector().GetLabels(), wide)
+			}
+			return items(each(s.GetEndpoints(), (*networking.WorkloadEntry).GetAddress), wide)
+		}),
+		detail("ADDRESSES", func(s spec) string { return items(s.GetAddresses(), true) }),
+		detail("LOCATION", func(s spec) string { return s.GetLocation().String() }),
+		detail("EXPORT-TO", func(s spec) string { return items(s.GetExportTo(), true) }),
+	}
+}
+
+func workloadEntryColumns() []column {
+	type spec = *networking.WorkloadEntry
+	return []column{
+		show("ADDRESS", func(s spec, _ bool) string { return s.GetAddress() }),
+		show("LABELS", func(s spec, wide bool) string { return pairs(s.GetLabels(), wide) }),
+		detail("PORTS", func(s spec) string { return pairs(s.GetPorts(), true) }),
+		detail("SERVICE-ACCOUNT", spec.GetServiceAccount),
+		detail("LOCALITY", spec.GetLocality),
+		detail("NETWORK", spec.GetNetwork),
+		detail("WEIGHT", func(s spec) string { return number(s.GetWeight()) }),
+	}
+}
+
+func workloadGroupColumns() []column {
+	type spec = *networking.WorkloadGroup
+	return []column{
+		show("SERVICE-ACCOUNT", func(s spec, _ bool) string { return s.GetTemplate().GetServiceAccount() }),
+		show("LABELS", func(s spec, wide bool) string { return pairs(s.GetMetadata().GetLabels(), wide) }),
+		detail("PORTS", func(s spec) string { return pairs(s.GetTemplate().GetPorts(), true) }),
+		detail("LOCALITY", func(s spec) string { return s.GetTemplate().GetLocality() }),
+		detail("NETWORK", func(s spec) string { return s.GetTemplate().GetNetwork() }),
+	}
+}
+
+func sidecarColumns() []column {
+	type spec = *networking.Sidecar
+	return []column{
+		show("SELECTOR", func(s spec, wide bool) string { return selector(s.GetWorkloadSelector().GetLabels(), wide) }),
+		show("EGRESS", func(s spec, wide bool) string {
+			var hosts []string
+			for _, listener := range s.GetEgress() {
+				hosts = append(hosts, listener.GetHosts()...)
+			}
+			return items(hosts, wide)
+		}),
+		detail("INGRESS", func(s spec) string {
+			return items(each(s.GetIngress(), func(l *networking.IstioIngressListener) string {
+				return port(l.GetPort().GetNumber(), l.GetPort().GetProtocol())
+			}), true)
+		}),
+	}
+}
+
+func envoyFilterColumns() []column {
+	type spec = *networking.EnvoyFilter
+	return []column{
+		show("SELECTOR", func(s spec, wide bool) string { return selector(s.GetWorkloadSelector().GetLabels(), wide) }),
+		show("PATCHES", func(s spec, _ bool) string { return strconv.Itoa(len(s.GetConfigPatches())) }),
+		detail("PRIORITY", func(s spec) string { return strconv.Itoa(int(s.GetPriority())) }),
+	}
+}
+
+func policyColumns(kind config.GroupVersionKind) []column {
+	switch kind {
+	case schema.AuthorizationPolicy:
+		type spec = *security.AuthorizationPolicy
+		return []column{
+			show("ACTION", func(s spec, _ bool) string { return s.GetAction().String() }),
+			show("SELECTOR", func(s spec, wide bool) string { return selector(s.GetSelector().GetMatchLabels(), wide) }),
+			show("RULES", func(s spec, _ bool) string { return strconv.Itoa(len(s.GetRules())) }),
+		}
+	case schema.PeerAuthentication:
+		type spec = *security.PeerAuthentication
+		return []column{
+			show("MODE", func(s spec, _ bool) string { return s.GetMtls().GetMode().String() }),
+			show("SELECTOR", func(s spec, wide bool) string { return selector(s.GetSelector().GetMatchLabels(), wide) }),
+		}
+	}
+	type spec = *security.RequestAuthentication
+	return []column{
+		show("ISSUERS", func(s spec, wide bool) string {
+			return items(each(s.GetJwtRules(), (*security.JWTRule).GetIssuer), wide)
+		}),
+		show("SELECTOR", func(s spec, wide bool) string { return selector(s.GetSelector().GetMatchLabels(), wide) }),
+	}
+}
+
+// selector is a selector of workloads, of which an empty one selects all.
+func selector(labels map[string]string, wide bool) string {
+	if len(labels) == 0 {
+		return "all"
+	}
+	return pairs(labels, wide)
+}
+
+// port is "80/HTTP".
+func port(n uint32, protocol string) string { return fmt.Sprintf("%d/%s", n, protocol) }
+
+func number(n uint32) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatUint(uint64(n), 10)
+}
+
+// routeCounts are those that are not 0, such as "http=2,tcp=1".
+func routeCounts(s *networking.VirtualService) string {
+	counts := map[string]int{"http": len(s.GetHttp()), "tls": len(s.GetTls()), "tcp": len(s.GetTcp())}
+	maps.DeleteFunc(counts, func(_ string, n int) bool { return n == 0 })
+	return pairs(counts, true)
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/portolan-mesh/portolan/cache/rest/client"
+)
+
+// commands are those of the binary; cobra adds completion and help.
+func commands(env *environment) []*cobra.Command {
+	return []*cobra.Command{
+		newServeCommand(env), newStoreCommand(env),
+		newApplyCommand(env), newGetCommand(env), newDeleteCommand(env), newAPIResourcesCommand(env),
+		newProxyCommand(env), newBootstrapCommand(env),
+		newVersionCommand(env),
+	}
+}
+
+// call does something with a client of the server, within --request-timeout.
+func (e *environment) call(ctx context.Context, do func(context.Context, *client.Client) error) error {
+	c, err := client.New(e.server, client.Options{UserAgent: "portolan/" + version})
+	if err != nil {
+		return usageError{fmt.Errorf("--server: %w", err)}
+	}
+	defer c.Close()
+	if e.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, e.timeout)
+		defer cancel()
+	}
+	return e.explainTimeout(do(ctx, c))
+}
+
+// oneOf refuses a value of a flag that is none of those known.
+func oneOf(flag, value string, known ...string) error {
+	for _, k := range known {
+		if value == k {
+			return nil
+		}
+	}
+	return usageError{fmt.Errorf("%s %q: use %s", flag, value, alternatives(known))}
+}
+
+// alternatives are "a, b or c".
+func alternatives(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// completeOutput offers the values of -o.
+func completeOutput(c *cobra.Command, values ...string) {
+	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}

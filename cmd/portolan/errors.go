@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/hashicorp/go-multierror"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/portolan-mesh/portolan/cache/rest/batch"
+	"github.com/portolan-mesh/portolan/cache/rest/client"
+	"github.com/portolan-mesh/portolan/storage/config"
+)
+
+// clientExitCode is the code for an error of the client of the config API.
+func clientExitCode(err error) int {
+	var unreachable *client.UnreachableError
+	switch {
+	case errors.As(err, &unreachable), apierrors.IsServiceUnavailable(err):
+		return exitUnreachable
+	case apierrors.IsConflict(err):
+		return exitConflict
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		return exitForbidden
+	case apierrors.IsBadRequest(err), apierrors.IsInvalid(err), apierrors.IsRequestEntityTooLargeError(err):
+		return exitData
+	}
+	return exitFailure
+}
+
+// explainTimeout says which flag was at work where the server took too long.
+func (e *environment) explainTimeout(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w (waited %s, see --request-timeout)", err, e.timeout)
+	}
+	return err
+}
+
+// words is the text of an error; of several at once, one a line.
+func words(err error) string {
+	var many *multierror.Error
+	if errors.As(err, &many) {
+		many.ErrorFormat = lines
+	}
+	return err.Error()
+}
+
+func lines(faults []error) string {
+	if len(faults) == 1 {
+		return faults[0].Error()
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d faults:", len(faults))
+	for _, f := range faults {
+		b.WriteString("\n  " + f.Error())
+	}
+	return b.String()
+}
+
+// nothing says what was not done, and why. It is nil where there are no faults.
+func nothing(done string, faults *multierror.Error) error {
+	if faults.ErrorOrNil() == nil {
+		return nil
+	}
+	faults.ErrorFormat = lines
+	return fmt.Errorf("nothing was %s: %w", done, faults)
+}
+
+// refusal is an answer of the server in the words of the user's files.
+type refusal struct {
+	error
+	status error
+}
+
+// Unwrap returns the words and the answer.
+func (r refusal) Unwrap() []error { return []error{r.error, r.status} }
+
+// refused names the documents that a refused batch is at fault for; the batch
+// had one operation for each document. Other errors are returned as they are.
+func refused(err error, done string, documents []config.Document) error {
+	causes := causesOf(err)
+	if len(causes) == 0 {
+		return err
+	}
+	var faults *multierror.Error
+	for _, cause := range causes {
+		i, field, ok := batch.Index(cause.Field)
+		if !ok || i >= len(documents) {
+			return err
+		}
+		faults = multierror.Append(faults, located(documents[i], field, cause))
+	}
+	return refusal{nothing(done, faults), err}
+}
+
+// located is one cause at the place of the object that it is about.
+func located(d config.Document, field string, cause metav1.StatusCause) error {
+	key := d.Config.Key().String()
+	fault := d.Fault(field, strings.TrimPrefix(cause.Message, key+": "))
+	if strings.Contains(fault.Message, key) { // the message says it all
+		fault.Object, fault.Field = "", ""
+	}
+	if isA(cause, metav1.StatusReasonConflict) {
+		fault.Message += ": see what it is now with portolan get " + key + " -o yaml"
+	}
+	return fault
+}
+
+func isA(cause metav1.StatusCause, reason metav1.StatusReason) bool {
+	return cause.Type == metav1.CauseType(reason)
+}
+
+func causesOf(err error) []metav1.StatusCause {
+	var status *apierrors.StatusError
+	if !errors.As(err, &status) || status.ErrStatus.Details == nil {
+		return nil
+	}
+	return status.ErrStatus.Details.Causes
+}

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/go-multierror"
+	"github.com/spf13/cobra"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+const defaultNamespace = "default"
+
+// extensions are those of the files that are read in a directory.
+var extensions = []string{".yaml", ".yml", ".json"}
+
+// fileFlags say which files a command reads, and into which namespace objects
+// go that name none.
+type fileFlags struct {
+	names     []string
+	recursive bool
+	namespace string
+}
+
+func (f *fileFlags) register(c *cobra.Command, verb string) {
+	flags := c.Flags()
+	flags.StringArrayVarP(&f.names, "filename", "f", nil, "file or directory with the objects to "+verb+", or - for stdin; may be repeated")
+	flags.BoolVarP(&f.recursive, "recursive", "R", false, "read the subdirectories of -f too")
+	flags.StringVarP(&f.namespace, "namespace", "n", "", `namespace of objects that name none (default "default"); those that name another are refused`)
+	_ = c.MarkFlagFilename("filename", "yaml", "yml", "json")
+}
+
+// manifest is what files hold: objects and faults, of all files together.
+type manifest struct {
+	schemas   schema.Set
+	documents []config.Document
+	faults    *multierror.Error
+}
+
+// read reads all files. What is wrong with them is in the manifest; an error is
+// of the command line.
+func (f *fileFlags) read(stdin io.Reader) (*manifest, error) {
+	if first := slices.Index(f.names, "-"); first >= 0 && slices.Contains(f.names[first+1:], "-") {
+		return nil, usageError{errors.New("-f - is given twice: stdin can be read once")}
+	}
+	m := &manifest{schemas: schema.Pilot()}
+	for _, name := range f.names {
+		files, err := f.list(name)
+		m.fault(err)
+		for _, file := range files {
+			m.readFile(file, stdin)
+		}
+	}
+	if len(m.documents) == 0 && m.faults.ErrorOrNil() == nil {
+		m.fault(fmt.Errorf("%s: no objects there", strings.Join(each(f.names, sourceOf), ", ")))
+	}
+	m.place(f.namespace)
+	m.unique()
+	return m, nil
+}
+
+// list is the files that an argument of -f stands for, sorted.
+func (f *fileFlags) list(name string) ([]string, error) {
+	if name == "-" {
+		return []string{name}, nil
+	}
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, unreadable(name, err)
+	}
+	if !info.IsDir() {
+		return []string{name}, nil
+	}
+	var files []string
+	err = fs.WalkDir(os.DirFS(name), ".", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case !entry.IsDir() && slices.Contains(extensions, filepath.Ext(path)):
+			files = append(files, filepath.Join(name, path))
+		case entry.IsDir() && path != "." && !f.recursive:
+			return fs.SkipDir
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return nil, unreadable(name, err)
+	case len(files) == 0 && f.recursive:
+		return nil, fmt.Errorf("-f %s: no file in it ends in %s", name, alternatives(extensions))
+	case len(files) == 0:
+		return nil, fmt.Errorf("-f %s: no file in it ends in %s: -R looks in its subdirectories too", name, alternatives(extensions))
+	}
+	return files, nil
+}
+
+// unreadable is the error of a file that cannot be read.
+func unreadable(name string, err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		err = path.Err
+	}
+	return fmt.Errorf("-f %s: %w", name, err)
+}
+
+// sourceOf is the name of a file in errors.
+func sourceOf(file string) string {
+	if file == "-" {
+		return "stdin"
+	}
+	return file
+}
+
+func (m *manifest) readFile(file string, stdin io.Reader) {
+	read := func() ([]byte, error) { return os.ReadFile(file) }
+	if file == "-" {
+		read = func() ([]byte, error) { return io.ReadAll(stdin) }
+	}
+	data, err := read()
+	if err != nil {
+		m.fault(unreadable(file, err))
+		return
+	}
+	documents, err := config.Decode(sourceOf(file), data, m.schemas.Type)
+	m.documents = append(m.documents, documents...)
+	m.fault(err)
+}
+
+// fault adds an error, or the errors that it consists of.
+func (m *manifest) fault(err error) {
+	if err != nil {
+		m.faults = multierror.Append(m.faults, err)
+	}
+}
+
+// place completes the namespaces of objects that name none.
+func (m *manifest) place(namespace string) {
+	for _, d := range m.documents {
+		switch {
+		case m.schemas.Kind(d.Config.GroupVersionKind).ClusterScoped:
+		case d.Config.Namespace == "" && namespace == "":
+			d.Config.Namespace = defaultNamespace
+		case d.Config.Namespace == "":
+			d.Config.Namespace = namespace
+		case namespace != "" && d.Config.Namespace != namespace:
+			m.fault(d.Fault("metadata.namespace", fmt.Sprintf("is %q, and -n says %q: leave one of them out", d.Config.Namespace, namespace)))
+		}
+	}
+}
+
+// unique reports objects that are there twice, in one file or in several.
+func (m *manifest) unique() {
+	first := map[config.Key]config.Document{}
+	for _, d := range m.documents {
+		key := d.Config.Key()
+		if other, taken := first[key]; taken && key.Name != "" {
+			m.fault(d.Fault("", "is there twice, also in "+position(other)))
+			continue
+		}
+		first[key] = d
+	}
+}
+
+// position is where a document stands, in the words of its faults.
+func position(d config.Document) string {
+	return (&config.DecodeError{Source: d.Source, Index: d.Index, Line: d.Line, Item: d.Item}).Error()
+}
+
+// validate reports what the server would find wrong with the objects.
+func (m *manifest) validate() {
+	for _, d := range m.documents {
+		_, err := m.schemas.Kind(d.Config.GroupVersionKind).Validate(d.Config)
+		for _, one := range unpack(err) {
+			var fault *schema.FieldError
+			if errors.As(one, &fault) {
+				m.fault(d.Fault(fault.Field, fault.Message))
+			} else {
+				m.fault(d.Fault("", one.Error()))
+			}
+		}
+	}
+}
+
+// unpack returns the errors of a multierror, or err itself.
+func unpack(err error) []error {
+	var many *multierror.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &many):
+		return many.Errors
+	}
+	return []error{err}
+}
+
+// err is the error of all faults; done says what was not done because of them.
+func (m *manifest) err(done string) error {
+	if err := nothing(done, m.faults); err != nil {
+		return dataError{err}
+	}
+	return nil
+}

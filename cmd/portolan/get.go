@@ -1,0 +1,302 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/go-multierror"
+	"github.com/spf13/cobra"
+	yamlv2 "go.yaml.in/yaml/v2"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/portolan-mesh/portolan/cache/rest/client"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+type getOptions struct {
+	namespace     string
+	allNamespaces bool
+	output        string
+	noHeaders     bool
+}
+
+var getOutputs = []string{"table", "wide", "yaml", "json", "name"}
+
+func newGetCommand(env *environment) *cobra.Command {
+	var o getOptions
+	c := &cobra.Command{
+		Use:   "get (KIND[,KIND...] | KIND NAME... | KIND/NAME...)",
+		Short: "Show objects",
+		Long: `Show objects: all of some kinds in a namespace, or those named. Kinds go by their
+names, singular or plural, and by their short names; see portolan api-resources.
+
+REV is the revision of the store at which an object was last changed, its
+metadata.resourceVersion.`,
+		Example: `  portolan get vs -n shop
+  portolan get serviceentries,workloadentries -A -o wide
+  portolan get virtualservice/reviews -n shop -o yaml`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("name what to get: KIND, KIND NAME or KIND/NAME")
+			}
+			return nil
+		},
+		ValidArgsFunction: completeObjects(env),
+		RunE: func(c *cobra.Command, args []string) error {
+			selected, err := o.selection(args)
+			if err != nil {
+				return err
+			}
+			return o.run(c.Context(), env, selected)
+		},
+	}
+	f := c.Flags()
+	f.StringVarP(&o.namespace, "namespace", "n", "", `namespace of the objects (default "default")`)
+	f.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "show the objects of all namespaces")
+	f.StringVarP(&o.output, "output", "o", "table", "form of the output: "+alternatives(getOutputs))
+	f.BoolVar(&o.noHeaders, "no-headers", false, "leave the headers of tables out")
+	completeOutput(c, getOutputs...)
+	return c
+}
+
+func (o *getOptions) selection(args []string) (selection, error) {
+	if err := oneOf("-o", o.output, getOutputs...); err != nil {
+		return selection{}, err
+	}
+	if o.allNamespaces && o.namespace != "" {
+		return selection{}, usageError{errors.New("-A is all namespaces, and -n is one: leave one of them out")}
+	}
+	selected, err := selectObjects(schema.Pilot(), args, o.namespace)
+	if err != nil {
+		return selection{}, err
+	}
+	if o.allNamespaces && len(selected.keys) > 0 {
+		return selection{}, usageError{errors.New("an object is in one namespace: name it with -n instead of -A")}
+	}
+	return selected, nil
+}
+
+// found are the objects of one kind, by namespace and name.
+type found struct {
+	kind    *schema.Schema
+	objects []*unstructured.Unstructured
+}
+
+func (o *getOptions) run(ctx context.Context, env *environment, selected selection) error {
+	var all []found
+	var missing error
+	err := env.call(ctx, func(ctx context.Context, c *client.Client) (err error) {
+		for _, kind := range selected.kinds {
+			f := found{kind: kind}
+			if len(selected.keys) > 0 {
+				f.objects, err = named(ctx, c, kind, selected.keys, &missing)
+			} else {
+				f.objects, err = o.list(ctx, c, kind)
+			}
+			if err != nil {
+				return err
+			}
+			slices.SortFunc(f.objects, func(a, b *unstructured.Unstructured) int {
+				return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
+			})
+			all = append(all, f)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if len(selected.keys) == 0 {
+		o.tellEmpty(env, all)
+	}
+	if missing == nil || slices.ContainsFunc(all, func(f found) bool { return len(f.objects) > 0 }) {
+		err = o.print(env, all, len(selected.keys) == 1)
+	}
+	return errors.Join(err, missing)
+}
+
+func (o *getOptions) list(ctx context.Context, c *client.Client, kind *schema.Schema) ([]*unstructured.Unstructured, error) {
+	namespace := ""
+	if !o.allNamespaces {
+		namespace = namespaceOf(kind, o.namespace)
+	}
+	list, err := c.List(ctx, client.Resource(kind), namespace, client.Selection{})
+	if err != nil {
+		return nil, err
+	}
+	objects := make([]*unstructured.Unstructured, len(list.Items))
+	for i := range list.Items {
+		objects[i] = &list.Items[i]
+	}
+	return objects, nil
+}
+
+// named gets those objects that are of a kind. Objects that do not exist are
+// added to missing.
+func named(ctx context.Context, c *client.Client, kind *schema.Schema, keys []config.Key, missing *error) ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+	for _, key := range keys {
+		if key.Kind != kind.GroupVersionKind {
+			continue
+		}
+		object, err := c.Get(ctx, client.Resource(kind), key.Namespace, key.Name)
+		switch {
+		case apierrors.IsNotFound(err):
+			*missing = multierror.Append(*missing, fmt.Errorf("%s: not found: see those there are with portolan get %s -A", key, kind.Plural))
+		case err != nil:
+			return nil, err
+		default:
+			objects = append(objects, object)
+		}
+	}
+	return objects, nil
+}
+
+// tellEmpty says of which kinds there is nothing.
+func (o *getOptions) tellEmpty(env *environment, all []found) {
+	for _, f := range all {
+		switch {
+		case len(f.objects) > 0:
+		case o.allNamespaces || f.kind.ClusterScoped:
+			fmt.Fprintf(env.stderr, "No %s found.\n", f.kind.Plural)
+		default:
+			fmt.Fprintf(env.stderr, "No %s found in namespace %s.\n", f.kind.Plural, namespaceOf(f.kind, o.namespace))
+		}
+	}
+}
+
+// print writes objects in the form of -o; one says that one object was asked
+// for, which JSON shows without a list around it.
+func (o *getOptions) print(env *environment, all []found, one bool) error {
+	switch o.output {
+	case "yaml":
+		return printYAML(env, all)
+	case "json":
+		return printJSON(env, all, one)
+	case "name":
+		for _, f := range all {
+			for _, object := range f.objects {
+				key := config.Key{Kind: f.kind.GroupVersionKind, Namespace: object.GetNamespace(), Name: object.GetName()}
+				fmt.Fprintln(env.stdout, key)
+			}
+		}
+		return nil
+	}
+	separator := ""
+	for _, f := range all {
+		if len(f.objects) == 0 {
+			continue
+		}
+		fmt.Fprint(env.stdout, separator)
+		separator = "\n"
+		rows, err := o.rows(env, f, len(all) > 1)
+		if err != nil {
+			return err
+		}
+		if err := writeTable(env.stdout, rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printYAML(env *environment, all []found) error {
+	separator := ""
+	for _, f := range all {
+		for _, object := range f.objects {
+			text, err := yamlv2.Marshal(object.Object)
+			if err != nil {
+				return err
+			}
+			if _, err := fmt.Fprintf(env.stdout, "%s%s", separator, text); err != nil {
+				return err
+			}
+			separator = "---\n"
+		}
+	}
+	return nil
+}
+
+func printJSON(env *environment, all []found, one bool) error {
+	objects := []any{}
+	for _, f := range all {
+		for _, object := range f.objects {
+			objects = append(objects, object.Object)
+		}
+	}
+	if one {
+		return writeJSON(env, objects[0])
+	}
+	return writeJSON(env, struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+		Items      []any  `json:"items"`
+	}{"v1", "List", objects})
+}
+
+// writeJSON writes indented JSON for programs and people.
+func writeJSON(env *environment, value any) error {
+	encoder := json.NewEncoder(env.stdout)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(value)
+}
+
+// rows is the table of one kind. Where it is one of several, names say the kind.
+func (o *getOptions) rows(env *environment, f found, several bool) ([][]string, error) {
+	wide := o.output == "wide"
+	columns := slices.DeleteFunc(columnsOf(f.kind.GroupVersionKind), func(c column) bool { return c.wide && !wide })
+	header := append([]string{"NAME"}, each(columns, func(c column) string { return c.header })...)
+	header = append(header, "REV", "AGE")
+	if o.allNamespaces {
+		header = append([]string{"NAMESPACE"}, header...)
+	}
+	rows := [][]string{header}
+	if o.noHeaders {
+		rows = nil
+	}
+	for _, object := range f.objects {
+		spec, err := specOf(f.kind, object)
+		if err != nil {
+			return nil, err
+		}
+		var row []string
+		if o.allNamespaces {
+			row = append(row, object.GetNamespace())
+		}
+		name := object.GetName()
+		if several {
+			name = strings.ToLower(f.kind.Kind) + "/" + name
+		}
+		row = append(row, name)
+		for _, c := range columns {
+			row = append(row, c.cell(spec, wide))
+		}
+		row = append(row, object.GetResourceVersion(), age(env.now(), object.GetCreationTimestamp().Time))
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// specOf reads the spec of an object. What a newer server may have in it and
+// this program does not know is left out.
+func specOf(kind *schema.Schema, object *unstructured.Unstructured) (proto.Message, error) {
+	spec := kind.NewSpec()
+	text, err := json.Marshal(object.Object["spec"])
+	if err == nil && string(text) != "null" {
+		err = (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(text, spec)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the spec of %s %s/%s cannot be read: %w", kind.Singular, object.GetNamespace(), object.GetName(), err)
+	}
+	return spec, nil
+}

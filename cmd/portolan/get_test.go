@@ -1,0 +1,167 @@
+package main
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// seconds are the ages of objects that a test has just made.
+var seconds = regexp.MustCompile(`(?m) \d+s$`)
+
+// startShop is an API that has an object of every kind.
+func startShop(t *testing.T) api {
+	t.Helper()
+	a := startAPI(t)
+	a.must(t, "", "apply", "-f", "testdata/shop.yaml")
+	return a
+}
+
+func TestGetTables(t *testing.T) {
+	t.Parallel()
+	a := startShop(t)
+	var all strings.Builder
+	show := func(args ...string) {
+		all.WriteString("$ portolan " + strings.Join(args, " ") + "\n")
+		all.WriteString(seconds.ReplaceAllString(a.must(t, "", args...), " 5s") + "\n")
+	}
+	for _, kind := range schema.Pilot().All() {
+		show("get", kind.ShortNames[0], "-n", "shop")
+		show("get", kind.Singular, "-A", "-o", "wide")
+	}
+	show("get", "vs,dr", "-n", "shop", "--no-headers")
+	show("get", "vs/reviews", "dr/shop/reviews", "-n", "shop", "-o", "name")
+	golden(t, "get.txt", all.String())
+}
+
+func TestGetYAMLMayBeApplied(t *testing.T) {
+	t.Parallel()
+	a := startShop(t)
+	var kinds []string
+	for _, kind := range schema.Pilot().All() {
+		kinds = append(kinds, kind.Plural)
+	}
+	every := strings.Join(kinds, ",")
+	before := a.Store.Version()
+	for _, form := range []string{"yaml", "json"} {
+		text := a.must(t, "", "get", every, "-A", "-o", form)
+		out := a.must(t, text, "apply", "-f", "-")
+		if n := strings.Count(out, "unchanged"); n != strings.Count(out, "\n") || n < len(kinds) {
+			t.Errorf("%s: %s", form, out)
+		}
+	}
+	if v := a.Store.Version(); v != before {
+		t.Errorf("the store went from %s to %s", before, v)
+	}
+	resolve := schema.Pilot().Type
+	written, err := os.ReadFile("testdata/shop.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrote, err := config.Decode("shop", written, resolve)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := config.Decode("get", []byte(a.must(t, "", "get", every, "-A", "-o", "yaml")), resolve)
+	if err != nil || len(got) != len(wrote) {
+		t.Errorf("%d documents, %v; wrote %d", len(got), err, len(wrote))
+	}
+}
+
+func TestGetJSON(t *testing.T) {
+	t.Parallel()
+	a := startAPI(t)
+	same(t, "empty", a.must(t, "", "get", "vs", "-o", "json"), "{\n  \"apiVersion\": \"v1\",\n  \"kind\": \"List\",\n  \"items\": []\n}\n")
+	a.must(t, entry("x", ""), "apply", "-f", "-")
+	if out := a.must(t, "", "get", "se", "x", "-o", "json"); !strings.HasPrefix(out, "{\n  \"apiVersion\": \"networking.istio.io/v1\"") {
+		t.Errorf("one object: %s", out)
+	}
+	if out := a.must(t, "", "get", "se", "-o", "json"); !strings.Contains(out, `"kind": "List"`) || !strings.Contains(out, `"x.shop"`) {
+		t.Errorf("a list of one: %s", out)
+	}
+}
+
+func TestGetSaysWhatThereIsNot(t *testing.T) {
+	t.Parallel()
+	a := startAPI(t)
+	a.must(t, entry("x", ""), "apply", "-f", "-")
+	tests := []struct {
+		args     []string
+		code     int
+		out, err string
+	}{
+		{[]string{"vs", "-n", "shop"}, exitOK, "", "No virtualservices found in namespace shop.\n"},
+		{[]string{"vs", "-A"}, exitOK, "", "No virtualservices found.\n"},
+		{[]string{"vs", "-o", "yaml"}, exitOK, "", "No virtualservices found in namespace default.\n"},
+		{[]string{"vs,se", "-o", "name"}, exitOK, "serviceentry/default/x\n", "No virtualservices found in namespace default.\n"},
+		{[]string{"se", "y"}, exitFailure, "",
+			"portolan: serviceentry/default/y: not found: see those there are with portolan get serviceentries -A\n"},
+		{[]string{"se", "y", "-o", "json"}, exitFailure, "",
+			"portolan: serviceentry/default/y: not found: see those there are with portolan get serviceentries -A\n"},
+		{[]string{"se/x", "vs/x", "se/y", "-o", "name"}, exitFailure, "serviceentry/default/x\n",
+			"portolan: 2 faults:\n" +
+				"  serviceentry/default/y: not found: see those there are with portolan get serviceentries -A\n" +
+				"  virtualservice/default/x: not found: see those there are with portolan get virtualservices -A\n"},
+	}
+	for _, test := range tests {
+		o := a.do(t, "", append([]string{"get"}, test.args...)...)
+		if o != (outcome{test.code, test.out, test.err}) {
+			t.Errorf("get %v: %+v", test.args, o)
+		}
+	}
+}
+
+func TestBadArguments(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ line, says string }{
+		{"get", "name what to get: KIND, KIND NAME or KIND/NAME\nSee 'portolan get --help'"},
+		{"get pods", `unknown kind "pods": see portolan api-resources for those served`},
+		{"get vs,", `unknown kind "": see portolan api-resources for those served`},
+		{"get vs -o xml", `-o "xml": use table, wide, yaml, json or name`},
+		{"get vs -A -n shop", "-A is all namespaces, and -n is one: leave one of them out"},
+		{"get vs/x -A", "an object is in one namespace: name it with -n instead of -A"},
+		{"get vs,dr x", "vs,dr x: give names of one kind, or KIND/NAME"},
+		{"get vs x/y", `"x/y" is not a name: use vs NAME..., or KIND/NAME for each object`},
+		{"get vs/x y", `"y" names no object: use KIND/NAME or KIND/NAMESPACE/NAME`},
+		{"get vs/a/b/c", `"vs/a/b/c" names no object: use KIND/NAME or KIND/NAMESPACE/NAME`},
+		{"get vs/shop/x -n edge", "vs/shop/x is in namespace shop, and -n says edge: leave one of them out"},
+		{"get vs --frob", "unknown flag: --frob\nSee 'portolan get --help'"},
+		{"delete", "name what to delete: KIND NAME, KIND/NAME, or files with -f"},
+		{"delete vs", "name the virtualservices to delete"},
+		{"delete vs x -f a.yaml", "vs: name objects either by files (-f) or by arguments"},
+		{"proxy status -o yaml", `-o "yaml": use table or json`},
+		{"proxy frob", "unknown command \"frob\" for \"portolan proxy\"\nSee 'portolan proxy --help'"},
+		{"get vs --server ftp://x", `--server: server "ftp://x" is not a URL such as http://127.0.0.1:15080`},
+		{"api-resources x", "unknown command \"x\" for \"portolan api-resources\"\nSee 'portolan api-resources --help'"},
+	}
+	for _, test := range tests {
+		o := do(t, "", strings.Fields(test.line)...)
+		same(t, test.line, o.err, "portolan: "+test.says+"\n")
+		if o.code != exitUsage || o.out != "" {
+			t.Errorf("%s: %+v", test.line, o)
+		}
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	t.Parallel()
+	a := startAPI(t)
+	a.must(t, entry("x", "")+"---\n"+entry("z", ""), "apply", "-f", "-")
+	if out := do(t, "", "__complete", "get", "").out; !strings.Contains(out, "virtualservices\tvs\n") {
+		t.Errorf("kinds: %s", out)
+	}
+	same(t, "names", do(t, "", "--server", a.URL, "__complete", "delete", "se", "x", "").out, "z\n:4\n")
+	same(t, "forms", do(t, "", "__complete", "get", "vs", "-o", "").out, "table\nwide\nyaml\njson\nname\n:4\n")
+	if out := do(t, "", "completion", "bash"); out.code != exitOK || out.out == "" {
+		t.Errorf("%+v", out)
+	}
+}
+
+func TestAPIResources(t *testing.T) {
+	t.Parallel()
+	golden(t, "api-resources.txt", do(t, "", "api-resources").out)
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/portolan-mesh/portolan/cache/rest/client"
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/admin"
+	"github.com/portolan-mesh/portolan/xds/stream"
+)
+
+func newProxyCommand(env *environment) *cobra.Command {
+	c := &cobra.Command{Use: "proxy", Short: "Look at the proxies of the mesh"}
+	c.AddCommand(newProxyStatusCommand(env))
+	return c
+}
+
+func newProxyStatusCommand(env *environment) *cobra.Command {
+	outputs := []string{"table", "json"}
+	var output string
+	c := &cobra.Command{
+		Use:     "status [NODE]",
+		Aliases: []string{"list"},
+		Short:   "Show the connected proxies, and how well they are in step",
+		Long: `Show the proxies that are connected to the server, or those of them whose node id
+contains NODE: for each type of resources whether the proxy has all of it, and
+since when.
+
+  SYNCED    it took the newest, and lacks nothing
+  STALE     something was sent that it did not answer yet, or is about to be sent
+  REJECTED  it refused the last response; its words are below the table
+  NOT SENT  it did not ask for this type
+
+REV is the revision of the store that all types are known to be at.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := oneOf("-o", output, outputs...); err != nil {
+				return err
+			}
+			node := strings.Join(args, "")
+			list, err := env.proxies(c.Context(), node)
+			if err != nil {
+				return err
+			}
+			return env.printProxies(list, node, output)
+		},
+	}
+	c.Flags().StringVarP(&output, "output", "o", "table", "form of the output: "+alternatives(outputs))
+	completeOutput(c, outputs...)
+	return c
+}
+
+// proxies are those whose node id contains a text.
+func (e *environment) proxies(ctx context.Context, node string) (admin.ProxyList, error) {
+	var list admin.ProxyList
+	err := e.call(ctx, func(ctx context.Context, c *client.Client) error {
+		return c.JSON(ctx, admin.ProxiesPath, &list)
+	})
+	shown := []xds.ProxyStatus{}
+	for _, p := range list.Items {
+		if strings.Contains(p.Node, node) {
+			shown = append(shown, p)
+		}
+	}
+	list.Items = shown
+	return list, err
+}
+
+func (e *environment) printProxies(list admin.ProxyList, node, output string) error {
+	if output == "json" {
+		return writeJSON(e, list)
+	}
+	if len(list.Items) == 0 {
+		which := ""
+		if node != "" {
+			which = fmt.Sprintf(" whose node id contains %q", node)
+		}
+		_, err := fmt.Fprintf(e.stderr, "No proxy%s is connected to %s.\n", which, e.server)
+		return err
+	}
+	if err := writeTable(e.stdout, proxyRows(list.Items, e.now())); err != nil {
+		return err
+	}
+	return writeTable(e.stdout, rejections(list.Items))
+}
+
+func proxyRows(proxies []xds.ProxyStatus, now time.Time) [][]string {
+	types := typeNames(proxies)
+	header := append([]string{"NODE", "TYPE", "NS"}, types...)
+	rows := [][]string{append(header, "REV", "ENVOY")}
+	for _, p := range proxies {
+		kind := p.Type
+		if kind == string(discovery.Router) {
+			kind = "gateway"
+		}
+		row := []string{p.Name, kind, p.Namespace}
+		for _, name := range types {
+			row = append(row, stateOf(p, name, now))
+		}
+		rows = append(rows, append(row, strconv.FormatInt(p.Revision, 10), p.Envoy))
+	}
+	return rows
+}
+
+// typeNames are those of all proxies, in the order of the server.
+func typeNames(proxies []xds.ProxyStatus) []string {
+	var names []string
+	for _, p := range proxies {
+		for _, t := range p.Types {
+			if !slices.Contains(names, t.Name) {
+				names = append(names, t.Name)
+			}
+		}
+	}
+	return names
+}
+
+// stateOf is a state and since when: "SYNCED 3m".
+func stateOf(p xds.ProxyStatus, name string, now time.Time) string {
+	for _, t := range p.Types {
+		if t.Name != name {
+			continue
+		}
+		since := t.Answered
+		if t.State == stream.Stale {
+			since = t.Sent
+		}
+		return strings.TrimSpace(string(t.State) + " " + age(now, since))
+	}
+	return string(stream.NotSent)
+}
+
+// rejections are what proxies refused, in their own words.
+func rejections(proxies []xds.ProxyStatus) [][]string {
+	var rows [][]string
+	for _, p := range proxies {
+		for _, t := range p.Types {
+			if t.State == stream.Rejected {
+				rows = append(rows, []string{"  rejected", p.Name, t.Name, fmt.Sprintf("rev %d", t.RejectedRevision), strconv.Quote(t.Message)})
+			}
+		}
+	}
+	return rows
+}

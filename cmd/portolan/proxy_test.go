@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/admin"
+	"github.com/portolan-mesh/portolan/xds/stream"
+)
+
+var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+
+func someProxies() admin.ProxyList {
+	synced := func(name string, ago time.Duration) xds.TypeStatus {
+		return xds.TypeStatus{Name: name, State: stream.Synced, Revision: 815, Sent: noon.Add(-ago), Answered: noon.Add(-ago)}
+	}
+	return admin.ProxyList{TypeMeta: metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "ProxyList"}, Items: []xds.ProxyStatus{
+		{Node: "router~10.0.0.2~edge-1.edge~edge.svc.cluster.local", Name: "edge-1", Type: "router", Namespace: "edge", Variant: "delta", Envoy: "1.40.0", Revision: 814,
+			Types: []xds.TypeStatus{
+				synced("CDS", 3*time.Minute), synced("EDS", 9*time.Second),
+				{Name: "LDS", State: stream.Stale, Sent: noon.Add(-41 * time.Second), Answered: noon.Add(-time.Hour)},
+				{Name: "RDS", State: stream.NotSent},
+			}},
+		{Node: "sidecar~10.0.0.17~vm-17.shop~shop.svc.cluster.local", Name: "vm-17", Type: "sidecar", Namespace: "shop", Variant: "delta", Revision: 812,
+			Types: []xds.TypeStatus{
+				synced("CDS", 26*time.Hour), synced("EDS", 0), synced("LDS", 3*time.Hour),
+				{Name: "RDS", State: stream.Rejected, Answered: noon.Add(-12 * time.Second), RejectedRevision: 815, Message: "unknown cluster\n\"outbound|80\""},
+			}},
+	}}
+}
+
+// proxyStatus runs proxy status at noon against a server that has the proxies.
+func proxyStatus(t *testing.T, list admin.ProxyList, args ...string) outcome {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != admin.ProxiesPath {
+			http.NotFound(w, r)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(list)
+	}))
+	defer server.Close()
+	var out, err bytes.Buffer
+	env := &environment{stdin: strings.NewReader(""), stdout: &out, stderr: &err, now: func() time.Time { return noon }}
+	root := newRootCommand(env)
+	root.SetArgs(append([]string{"proxy", "--server", server.URL}, args...))
+	if e := root.ExecuteContext(context.WithoutCancel(t.Context())); e != nil {
+		t.Fatal(e)
+	}
+	return outcome{exitOK, out.String(), strings.ReplaceAll(err.String(), server.URL, "URL")}
+}
+
+func TestProxyStatus(t *testing.T) {
+	t.Parallel()
+	o := proxyStatus(t, someProxies(), "status")
+	golden(t, "proxy-status.txt", o.out)
+	if list := proxyStatus(t, someProxies(), "list"); list != o {
+		t.Errorf("proxy list: %+v", list)
+	}
+	one := proxyStatus(t, someProxies(), "status", "edge-1").out
+	if strings.Contains(one, "vm-17") || !strings.Contains(one, "edge-1") {
+		t.Errorf("one proxy: %s", one)
+	}
+}
+
+func TestProxyStatusJSON(t *testing.T) {
+	t.Parallel()
+	var got admin.ProxyList
+	if err := json.Unmarshal([]byte(proxyStatus(t, someProxies(), "status", "-o", "json", "vm").out), &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Items) != 1 || got.Kind != "ProxyList" || got.Items[0].Types[3].Message != "unknown cluster\n\"outbound|80\"" {
+		t.Errorf("%+v", got)
+	}
+	same(t, "none", proxyStatus(t, admin.ProxyList{}, "status", "-o", "json").out, "{\n  \"items\": []\n}\n")
+}
+
+func TestProxyStatusOfNone(t *testing.T) {
+	t.Parallel()
+	if o := proxyStatus(t, admin.ProxyList{}, "status"); o != (outcome{exitOK, "", "No proxy is connected to URL.\n"}) {
+		t.Errorf("%+v", o)
+	}
+	if o := proxyStatus(t, someProxies(), "status", "x"); o != (outcome{exitOK, "", "No proxy whose node id contains \"x\" is connected to URL.\n"}) {
+		t.Errorf("%+v", o)
+	}
+}

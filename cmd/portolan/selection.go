@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/portolan-mesh/portolan/cache/rest/client"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// selection is what arguments name: objects by their keys, or, where there are
+// no keys, all objects of some kinds.
+type selection struct {
+	kinds []*schema.Schema
+	keys  []config.Key
+}
+
+// selectObjects reads KIND[,KIND...], KIND NAME..., KIND/NAME... or
+// KIND/NAMESPACE/NAME..., of which there is at least one argument. Without a
+// namespace, names are of the default one.
+func selectObjects(schemas schema.Set, args []string, namespace string) (selection, error) {
+	var s selection
+	if strings.Contains(args[0], "/") {
+		for _, arg := range args {
+			if err := s.addReference(schemas, arg, namespace); err != nil {
+				return selection{}, usageError{err}
+			}
+		}
+		return s, nil
+	}
+	for _, name := range strings.Split(args[0], ",") {
+		kind, err := kindNamed(schemas, name)
+		if err != nil {
+			return selection{}, usageError{err}
+		}
+		if !slices.Contains(s.kinds, kind) {
+			s.kinds = append(s.kinds, kind)
+		}
+	}
+	if len(args) > 1 && len(s.kinds) > 1 {
+		return selection{}, usageError{fmt.Errorf("%s %s: give names of one kind, or KIND/NAME", args[0], args[1])}
+	}
+	for _, name := range args[1:] {
+		if name == "" || strings.Contains(name, "/") {
+			return selection{}, usageError{fmt.Errorf("%q is not a name: use %s NAME..., or KIND/NAME for each object", name, args[0])}
+		}
+		s.add(s.kinds[0], namespace, name)
+	}
+	return s, nil
+}
+
+// addReference adds KIND/NAME or KIND/NAMESPACE/NAME.
+func (s *selection) addReference(schemas schema.Set, reference, namespace string) error {
+	parts := strings.Split(reference, "/")
+	if len(parts) < 2 || len(parts) > 3 || slices.Contains(parts, "") {
+		return fmt.Errorf("%q names no object: use KIND/NAME or KIND/NAMESPACE/NAME", reference)
+	}
+	kind, err := kindNamed(schemas, parts[0])
+	if err != nil {
+		return err
+	}
+	if len(parts) == 3 {
+		if namespace != "" && namespace != parts[1] {
+			return fmt.Errorf("%s is in namespace %s, and -n says %s: leave one of them out", reference, parts[1], namespace)
+		}
+		namespace = parts[1]
+	}
+	s.add(kind, namespace, parts[len(parts)-1])
+	return nil
+}
+
+// add adds an object, once.
+func (s *selection) add(kind *schema.Schema, namespace, name string) {
+	key := config.Key{Kind: kind.GroupVersionKind, Namespace: namespaceOf(kind, namespace), Name: name}
+	if !slices.Contains(s.keys, key) {
+		s.keys = append(s.keys, key)
+	}
+	if !slices.Contains(s.kinds, kind) {
+		s.kinds = append(s.kinds, kind)
+	}
+}
+
+// namespaceOf is the namespace that -n stands for.
+func namespaceOf(kind *schema.Schema, namespace string) string {
+	switch {
+	case kind.ClusterScoped:
+		return ""
+	case namespace == "":
+		return defaultNamespace
+	}
+	return namespace
+}
+
+func kindNamed(schemas schema.Set, name string) (*schema.Schema, error) {
+	if kind := schemas.Named(name); kind != nil {
+		return kind, nil
+	}
+	return nil, fmt.Errorf("unknown kind %q: see portolan api-resources for those served", name)
+}
+
+// completionTimeout bounds how long a shell waits for names.
+const completionTimeout = 2 * time.Second
+
+// completeObjects offers kinds, and behind a kind the names there are of it.
+func completeObjects(env *environment) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		schemas := schema.Pilot()
+		if len(args) == 0 {
+			var out []cobra.Completion
+			for _, kind := range schemas.All() {
+				out = append(out, cobra.CompletionWithDesc(kind.Plural, strings.Join(kind.ShortNames, ", ")))
+			}
+			return out, cobra.ShellCompDirectiveNoFileComp
+		}
+		kind := schemas.Named(args[0])
+		if kind == nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		namespace, _ := c.Flags().GetString("namespace")
+		return env.namesOf(c.Context(), kind, namespaceOf(kind, namespace), args[1:]), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// namesOf are the names of objects, except some; none where the server does not
+// answer soon.
+func (e *environment) namesOf(ctx context.Context, kind *schema.Schema, namespace string, except []string) []cobra.Completion {
+	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
+	defer cancel()
+	var names []cobra.Completion
+	_ = e.call(ctx, func(ctx context.Context, c *client.Client) error {
+		list, err := c.List(ctx, client.Resource(kind), namespace, client.Selection{})
+		if err != nil {
+			return err
+		}
+		for _, object := range list.Items {
+			if !slices.Contains(except, object.GetName()) {
+				names = append(names, object.GetName())
+			}
+		}
+		return nil
+	})
+	return names
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// journal is the log of a server; lines may be waited for.
+type journal struct {
+	mu      sync.Mutex
+	text    bytes.Buffer
+	written chan struct{} // holds a token after a write
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	select {
+	case j.written <- struct{}{}:
+	default:
+	}
+	return j.text.Write(p)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
+var readyLine = regexp.MustCompile(`msg=ready api=(\S+)`)
+
+// ready waits for a server to be ready, and returns the URL of its API.
+func (j *journal) ready(t *testing.T, ended <-chan int) string {
+	t.Helper()
+	limit := time.After(30 * time.Second)
+	for {
+		if m := readyLine.FindStringSubmatch(j.String()); m != nil {
+			return m[1]
+		}
+		select {
+		case <-j.written:
+		case code := <-ended:
+			t.Fatalf("serve ended with %d:\n%s", code, j)
+		case <-limit:
+			t.Fatalf("serve is not ready:\n%s", j)
+		}
+	}
+}
+
+// serveIn runs a server on a data directory; stop ends it and returns its exit
+// code.
+func serveIn(t *testing.T, dir string) (server string, log *journal, stop func() int) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	log = &journal{written: make(chan struct{}, 1)}
+	ended := make(chan int, 1)
+	go func() { ended <- run(ctx, serveArgs(dir), strings.NewReader(""), log, log) }()
+	var once sync.Once
+	code := -1
+	stop = func() int {
+		once.Do(func() {
+			cancel()
+			code = <-ended
+		})
+		return code
+	}
+	t.Cleanup(func() { stop() })
+	return log.ready(t, ended), log, stop
+}
+
+func serveArgs(dir string, more ...string) []string {
+	return append([]string{"serve", "--data-dir", dir, "--api-address", "127.0.0.1:0", "--xds-address", "127.0.0.1:0"}, more...)
+}
+
+// TestServeKeepsWhatIsApplied goes the way of a user: serve, apply, look, end,
+// and serve again.
+func TestServeKeepsWhatIsApplied(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	server, log, stop := serveIn(t, dir)
+	if o := do(t, entry("x", ""), "apply", "-f", "-", "--server", server); o.code != exitOK || !strings.HasPrefix(o.out, "serviceentry/default/x  created  rev ") {
+		t.Fatalf("%+v", o)
+	}
+	if o := do(t, "", "proxy", "status", "--server", server); o.code != exitOK || !strings.Contains(o.err, "No proxy is connected") {
+		t.Errorf("%+v", o)
+	}
+
+	taken := do(t, "", serveArgs(dir)...)
+	if taken.code != exitFailure || !strings.Contains(taken.err, dir) || !strings.Contains(taken.err, fmt.Sprintf("held by process %d", os.Getpid())) {
+		t.Errorf("a data directory in use: %+v", taken)
+	}
+	if code := stop(); code != exitOK {
+		t.Fatalf("serve ended with %d:\n%s", code, log)
+	}
+
+	server, _, stop = serveIn(t, dir)
+	if o := do(t, "", "get", "se", "-o", "name", "--server", server); o.out != "serviceentry/default/x\n" {
+		t.Errorf("after a restart: %+v", o)
+	}
+	if code := stop(); code != exitOK {
+		t.Errorf("serve ended with %d", code)
+	}
+}
+
+func TestServePortInUse(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for _, flag := range []string{"--api-address", "--xds-address"} {
+		dir := t.TempDir()
+		o := do(t, "", serveArgs(dir, flag, l.Addr().String())...)
+		if o.code != exitFailure || !strings.Contains(o.err, "portolan: "+flag+": ") || !strings.Contains(o.err, "address already in use") {
+			t.Errorf("%s: %+v", flag, o)
+		}
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			t.Errorf("%s: the data directory has %v, %v", flag, left, err)
+		}
+	}
+}
+
+func TestServeBadFlags(t *testing.T) {
+	t.Parallel()
+	meshConfig := write(t, map[string]string{"bad.yaml": "accessLogFil: x"}) + "/bad.yaml"
+	tests := []struct {
+		args []string
+		code int
+		says []string
+	}{
+		{[]string{"--api-address", "0.0.0.0:15080"}, exitUsage, []string{"--api-address", "0.0.0.0:15080", "TLS and authentication", "127.0.0.1"}},
+		{[]string{"--xds-address", "192.0.2.1:1", "--log-level", "loud"}, exitUsage, []string{"2 faults:", "--xds-address", "--log-level"}},
+		{[]string{"--api-address", "here"}, exitUsage, []string{"HOST:PORT"}},
+		{[]string{"--etcd-endpoints", "https://127.0.0.1:1"}, exitUsage, []string{"--data-dir", "--etcd-endpoints", "TLS"}},
+		{[]string{"--mesh-config", "absent.yaml"}, exitData, []string{"--mesh-config", "absent.yaml"}},
+		{[]string{"--mesh-config", meshConfig}, exitData, []string{meshConfig, "accessLogFil"}},
+		{[]string{"more"}, exitUsage, []string{"portolan serve --help"}},
+	}
+	for _, test := range tests {
+		o := do(t, "", serveArgs(t.TempDir(), test.args...)...)
+		if o.code != test.code {
+			t.Errorf("%v: %+v", test.args, o)
+		}
+		for _, word := range test.says {
+			if !strings.Contains(o.err, word) {
+				t.Errorf("%v: %q does not say %s", test.args, o.err, word)
+			}
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+)
+
+// writeTable aligns the cells of rows. An empty cell is shown as "-".
+func writeTable(out io.Writer, rows [][]string) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		for i, cell := range row {
+			if i > 0 {
+				fmt.Fprint(w, "\t")
+			}
+			if cell == "" {
+				cell = "-"
+			}
+			fmt.Fprint(w, cell)
+		}
+		fmt.Fprintln(w)
+	}
+	return w.Flush()
+}
+
+// age is how long ago something was, in the greatest unit; empty for never.
+func age(now, then time.Time) string {
+	if then.IsZero() {
+		return ""
+	}
+	return duration.ShortHumanDuration(max(now.Sub(then), 0))
+}
+
+// shownItems is how much of a list a cell shows unless it is wide.
+const shownItems = 3
+
+// items are the elements of a list: all of them, or the first ones and how many
+// there are more.
+func items(list []string, all bool) string {
+	if all || len(list) <= shownItems {
+		return strings.Join(list, ",")
+	}
+	return fmt.Sprintf("%s +%d more", strings.Join(list[:shownItems], ","), len(list)-shownItems)
+}
+
+// pairs is a map as items are, by key.
+func pairs[V any](m map[string]V, all bool) string {
+	list := make([]string, 0, len(m))
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		list = append(list, fmt.Sprintf("%s=%v", key, m[key]))
+	}
+	return items(list, all)
+}
+
+// each is f of every element.
+func each[T any](list []T, f func(T) string) []string {
+	out := make([]string, len(list))
+	for i, v := range list {
+		out[i] = f(v)
+	}
+	return out
+}
