@@ -40,7 +40,8 @@ type Simulation struct {
 }
 
 // NewSimulation reads resources of any types; those of other types than the four
-// that traffic needs are passed over.
+// that traffic needs are passed over. It fails on messages that break the rules
+// of their fields, which Envoy would refuse.
 func NewSimulation(resources []*resource.Resource) (*Simulation, error) {
 	s := &Simulation{
 		routes:    map[string]*routev3.RouteConfiguration{},
@@ -51,6 +52,11 @@ func NewSimulation(resources []*resource.Resource) (*Simulation, error) {
 		message, err := r.Body.UnmarshalNew()
 		if err != nil {
 			return nil, fmt.Errorf("unmarshal %s: %w", r.Name, err)
+		}
+		if v, ok := message.(interface{ ValidateAll() error }); ok {
+			if err := v.ValidateAll(); err != nil {
+				return nil, fmt.Errorf("%s is not valid: %w", r.Name, err)
+			}
 		}
 		switch m := message.(type) {
 		case *listenerv3.Listener:
@@ -259,15 +265,19 @@ func (s *Simulation) tcp(p *tcpv3.TcpProxy, result *Result) {
 
 // destination looks a cluster and its endpoints up.
 func (s *Simulation) destination(name string, weight uint32) Destination {
-	cluster, ok := s.clusters[name]
-	if !ok {
-		return Destination{Cluster: name, Weight: weight, Missing: true}
+	return Destination{
+		Cluster: name, Weight: weight, Missing: s.clusters[name] == nil, Endpoints: s.EndpointsOf(name),
 	}
-	assignment := cluster.GetLoadAssignment()
-	if cluster.GetType() == clusterv3.Cluster_EDS {
-		assignment = s.endpoints[cmp.Or(cluster.GetEdsClusterConfig().GetServiceName(), name)]
+}
+
+// EndpointsOf are the endpoints of a cluster, "address:port" each, in order:
+// its own, or those that were sent for it.
+func (s *Simulation) EndpointsOf(name string) []string {
+	cluster := s.clusters[name]
+	if cluster.GetEdsClusterConfig() == nil {
+		return addresses(cluster.GetLoadAssignment())
 	}
-	return Destination{Cluster: name, Weight: weight, Endpoints: addresses(assignment)}
+	return addresses(s.endpoints[cmp.Or(cluster.GetEdsClusterConfig().GetServiceName(), name)])
 }
 
 func addresses(assignment *endpointv3.ClusterLoadAssignment) []string {

@@ -2,7 +2,9 @@ package xdstest
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -256,4 +258,27 @@ func (w *World) Simulate(n Node) *Simulation {
 		w.tb.Fatal(err)
 	}
 	return s
+}
+
+// Object writes the YAML of a networking object: its kind, "namespace/name" (the
+// namespace may be left out) and its spec, a mapping in braces.
+func Object(kind, name, spec string) string {
+	namespace, short, ok := strings.Cut(name, "/")
+	if !ok {
+		namespace, short = "default", name
+	}
+	return fmt.Sprintf("apiVersion: networking.istio.io/v1\nkind: %s\nmetadata: {name: %s, namespace: %s}\nspec: %s\n",
+		kind, short, namespace, spec)
+}
+
+// HTTPService writes a ServiceEntry of a host with port 80 for HTTP and one
+// endpoint for each address.
+func HTTPService(name, hostname string, addresses ...string) string {
+	var endpoints []string
+	for _, a := range addresses {
+		endpoints = append(endpoints, "{address: "+a+"}")
+	}
+	return Object("ServiceEntry", name, fmt.Sprintf(
+		"{hosts: ['%s'], ports: [{number: 80, name: http, protocol: HTTP}], resolution: STATIC, endpoints: [%s]}",
+		hostname, strings.Join(endpoints, ", ")))
 }
