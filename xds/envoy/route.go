@@ -78,7 +78,7 @@ type Forward struct {
 	// Clusters share the requests by weight. One alone has them all, whatever
 	// its weight; among several, one of weight 0 is left out.
 	Clusters []WeightedCluster
-	// Timeout of a request, 0 for none. It also caps what a gRPC client asks for.
+	// Timeout of a request, 0 for none but the one that a gRPC client asks for.
 	Timeout time.Duration
 	Retry   *routev3.RetryPolicy // nil for none
 	// PrefixRewrite replaces the part of the path that matched, or else
@@ -166,12 +166,14 @@ func effective(clusters []WeightedCluster) []WeightedCluster {
 func (f *Forward) action(clusters []WeightedCluster, host string) *routev3.Route_Route {
 	out := &routev3.RouteAction{
 		// An explicit 0 is no timeout; left out it would be 15 s.
-		Timeout: durationpb.New(f.Timeout),
-		MaxStreamDuration: &routev3.RouteAction_MaxStreamDuration{
-			GrpcTimeoutHeaderMax: durationpb.New(f.Timeout),
-		},
+		Timeout:       durationpb.New(f.Timeout),
 		RetryPolicy:   f.Retry,
 		PrefixRewrite: f.PrefixRewrite,
+	}
+	if f.Timeout == 0 {
+		// What a gRPC client asks for holds. Next to a Timeout this must not be:
+		// Envoy would ignore the Timeout.
+		out.MaxStreamDuration = &routev3.RouteAction_MaxStreamDuration{GrpcTimeoutHeaderMax: durationpb.New(0)}
 	}
 	if len(clusters) == 1 {
 		out.ClusterSpecifier = &routev3.RouteAction_Cluster{Cluster: clusters[0].Name}

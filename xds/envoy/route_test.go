@@ -99,7 +99,7 @@ func TestRoute(t *testing.T) {
 				},
 			},
 			`"name": "r", "decorator": {"operation": "op"}, "metadata": {"filterMetadata": {"istio": {"config": "/apis/x"}}},
-			 "route": {"cluster": "c", "timeout": "1s", "maxStreamDuration": {"grpcTimeoutHeaderMax": "1s"},
+			 "route": {"cluster": "c", "timeout": "1s",
 				"prefixRewrite": "/b", "hostRewriteLiteral": "h", "hashPolicy": [{"header": {"headerName": "x"}}]}`,
 		},
 		"regex rewrite": {
