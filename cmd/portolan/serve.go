@@ -85,9 +85,9 @@ func (o *serveOptions) validate(dataDirGiven bool) error {
 	add := func(flag, format string, args ...any) {
 		faults = multierror.Append(faults, fmt.Errorf("--%s: "+format, append([]any{flag}, args...)...))
 	}
-	for flag, address := range map[string]string{"api-address": o.apiAddress, "xds-address": o.xdsAddress} {
-		if err := checkLoopback(address); err != nil {
-			add(flag, "%v", err)
+	for _, a := range []struct{ flag, address string }{{"api-address", o.apiAddress}, {"xds-address", o.xdsAddress}} {
+		if err := checkLoopback(a.address); err != nil {
+			add(a.flag, "%v", err)
 		}
 	}
 	if len(o.etcdEndpoints) > 0 && dataDirGiven {
