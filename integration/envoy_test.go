@@ -1,0 +1,302 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/portolan-mesh/portolan/xds/stream"
+)
+
+// envoyBinary is where `make tools` puts Envoy.
+const envoyBinary = "../.tools/envoy"
+
+// needEnvoy skips a test where there is no Envoy, but fails it in CI.
+func needEnvoy(t testing.TB) string {
+	t.Helper()
+	path, err := filepath.Abs(envoyBinary)
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	switch {
+	case err == nil:
+		return path
+	case os.Getenv("CI") == "true":
+		t.Fatalf("there is no Envoy (%v): run make tools", err)
+	}
+	t.Skipf("SKIPPED, AND NOTHING WAS TESTED: there is no Envoy (%v): run make tools", err)
+	return ""
+}
+
+// envoy is an Envoy of a server.
+type envoy struct {
+	t       testing.TB
+	name    string
+	admin   string // host:port
+	process *process
+	client  *http.Client
+}
+
+// envoyOptions say who an Envoy is.
+type envoyOptions struct {
+	kind    string // sidecar or router
+	name    string
+	labels  string // k=v,...
+	variant stream.Variant
+	// namespace and ip have the defaults shop and 10.0.0.1; xds is the server's.
+	namespace, ip, xds string
+}
+
+// startEnvoy runs an Envoy until the test ends, from the bootstrap that the
+// command line makes, and waits until it has the configuration of now.
+func (s *server) startEnvoy(o envoyOptions) *envoy {
+	s.t.Helper()
+	e := s.launchEnvoy(o)
+	s.awaitSynced(s.revision(), o.name)
+	e.awaitReady()
+	return e
+}
+
+// launchEnvoy is startEnvoy without the waiting.
+func (s *server) launchEnvoy(o envoyOptions) *envoy {
+	s.t.Helper()
+	path := needEnvoy(s.t)
+	if o.namespace == "" {
+		o.namespace = "shop"
+	}
+	if o.ip == "" {
+		o.ip = "10.0.0.1"
+	}
+	if o.xds == "" {
+		o.xds = s.xds
+	}
+	e := &envoy{t: s.t, name: o.name, admin: local(freePort(s.t)), client: clientOf(s.t)}
+	args := []string{
+		"bootstrap", "--type", o.kind, "--name", o.name, "--namespace", o.namespace, "--ip", o.ip,
+		"--xds-address", o.xds, "--admin-address", e.admin,
+	}
+	if o.labels != "" {
+		args = append(args, "--labels", o.labels)
+	}
+	if o.variant == stream.StateOfTheWorld {
+		args = append(args, "--state-of-the-world")
+	}
+	config := write(s.t, o.name+".yaml", s.must("", args...))
+	e.process = start(s.t, "envoy-"+o.name, path, "-c", config,
+		"--disable-hot-restart", "--concurrency", "1", "--log-level", "warning")
+	return e
+}
+
+// startPair runs a gateway and a sidecar: "edge" with the label app=edge, and
+// "client".
+func (s *server) startPair(v stream.Variant) (edge, client *envoy) {
+	s.t.Helper()
+	edge = s.launchEnvoy(envoyOptions{kind: "router", name: "edge", labels: "app=edge", variant: v})
+	client = s.launchEnvoy(envoyOptions{kind: "sidecar", name: "client", labels: "app=client", ip: "10.0.0.2", variant: v})
+	s.awaitSynced(s.revision(), "edge", "client")
+	edge.awaitReady()
+	client.awaitReady()
+	return edge, client
+}
+
+// get reads a path of Envoy's admin interface.
+func (e *envoy) get(path string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+e.admin+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := e.client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("GET %s: %s: %s", path, response.Status, body)
+	}
+	return body, err
+}
+
+// awaitReady waits until Envoy takes traffic.
+func (e *envoy) awaitReady() {
+	e.t.Helper()
+	eventually(e.t, e.name+" is ready", func() error {
+		if !e.process.running() {
+			e.t.Fatalf("%s has ended: %v\n%s", e.name, e.process.err, e.process.tail())
+		}
+		_, err := e.get("/ready")
+		return err
+	})
+}
+
+// stats are the counters and gauges whose names match a regular expression.
+func (e *envoy) stats(filter string) (map[string]int, error) {
+	body, err := e.get("/stats?format=json&filter=" + filter)
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Stats []struct {
+			Name  string
+			Value json.RawMessage
+		}
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return nil, err
+	}
+	out := map[string]int{}
+	for _, s := range answer.Stats {
+		var n int
+		if s.Name != "" && json.Unmarshal(s.Value, &n) == nil {
+			out[s.Name] = n
+		}
+	}
+	return out, nil
+}
+
+// expectNothingRejected fails where Envoy refused a configuration.
+func (e *envoy) expectNothingRejected() {
+	e.t.Helper()
+	rejected, err := e.stats("update_rejected$")
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	if n := nonzero(rejected); len(n) > 0 {
+		e.t.Errorf("%s rejected updates: %v\n%s", e.name, n, e.process.tail())
+	}
+}
+
+// awaitWarm waits until no cluster and no listener waits for anything.
+func (e *envoy) awaitWarm() {
+	e.t.Helper()
+	eventually(e.t, "nothing of "+e.name+" is warming", func() error {
+		warming, err := e.warming()
+		if err == nil && len(warming) > 0 {
+			err = fmt.Errorf("%v", warming)
+		}
+		return err
+	})
+}
+
+func (e *envoy) warming() (map[string]int, error) {
+	warming, err := e.stats("warming")
+	return nonzero(warming), err
+}
+
+// held is one resource of Envoy.
+type held struct {
+	Version string
+	// Since is when Envoy took it.
+	Since string
+}
+
+// held are the resources that Envoy took from its server, by "type name".
+func (e *envoy) held() (map[string]held, error) {
+	body, err := e.get("/config_dump?include_eds")
+	if err != nil {
+		return nil, err
+	}
+	var dump struct{ Configs []map[string]json.RawMessage }
+	if err := json.Unmarshal(body, &dump); err != nil {
+		return nil, err
+	}
+	out := map[string]held{}
+	for _, section := range dump.Configs {
+		for key, raw := range section {
+			if !strings.HasPrefix(key, "dynamic_") {
+				continue
+			}
+			if err := readHeld(key, raw, out); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if len(out) == 0 {
+		return nil, errors.New("it has nothing")
+	}
+	return out, nil
+}
+
+// readHeld reads a list of a config dump. A dump that lists something warming
+// has it under a name of its own.
+func readHeld(key string, raw json.RawMessage, into map[string]held) error {
+	type entry struct {
+		Name           string `json:"name"`
+		VersionInfo    string `json:"version_info"`
+		LastUpdated    string `json:"last_updated"`
+		Cluster        named  `json:"cluster"`
+		RouteConfig    named  `json:"route_config"`
+		EndpointConfig named  `json:"endpoint_config"`
+		ActiveState    *struct {
+			VersionInfo string `json:"version_info"`
+			LastUpdated string `json:"last_updated"`
+		} `json:"active_state"`
+	}
+	var entries []entry
+	if err := json.Unmarshal(raw, &entries); err != nil {
+		return fmt.Errorf("%s: %w", key, err)
+	}
+	for _, x := range entries {
+		name := x.Name + x.Cluster.String() + x.RouteConfig.String() + x.EndpointConfig.String()
+		h := held{Version: x.VersionInfo, Since: x.LastUpdated}
+		if x.ActiveState != nil {
+			h = held{Version: x.ActiveState.VersionInfo, Since: x.ActiveState.LastUpdated}
+		}
+		into[strings.TrimPrefix(key, "dynamic_")+" "+name] = h
+	}
+	return nil
+}
+
+// named is a message that a config dump holds, of which the name matters.
+type named struct {
+	Name        string `json:"name"`
+	ClusterName string `json:"cluster_name"`
+}
+
+// String is whichever name it has.
+func (n named) String() string { return n.Name + n.ClusterName }
+
+// mustHold is held, of an Envoy that answers.
+func (e *envoy) mustHold() map[string]held {
+	e.t.Helper()
+	out, err := e.held()
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return out
+}
+
+// names are those of the resources that Envoy has, in order.
+func (e *envoy) names() []string {
+	e.t.Helper()
+	var out []string
+	for name := range e.mustHold() {
+		out = append(out, name)
+	}
+	sort.Strings(out)
+	return out
+}
+
+// awaitConfig waits until a text is part of Envoy's configuration, endpoints
+// included, or no part of it.
+func (e *envoy) awaitConfig(text string, present bool) {
+	e.t.Helper()
+	eventually(e.t, fmt.Sprintf("%q in the configuration of %s: %v", text, e.name, present), func() error {
+		dump, err := e.get("/config_dump?include_eds")
+		if err == nil && strings.Contains(string(dump), text) != present {
+			err = errors.New("not so")
+		}
+		return err
+	})
+}

@@ -1,0 +1,6 @@
+package integration
+
+import "syscall"
+
+// dieWithParent has the kernel end a process with the thread that starts it.
+func dieWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package integration
+
+import "syscall"
+
+// dieWithParent cannot be had here: an interrupted test run may leave processes.
+func dieWithParent(*syscall.SysProcAttr) {}

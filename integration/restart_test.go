@@ -1,0 +1,104 @@
+package integration
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/portolan-mesh/portolan/xds/stream"
+)
+
+// TestEnvoyKillServer kills the server: the proxies serve on, and one that
+// starts on the same data finds them in step.
+func TestEnvoyKillServer(t *testing.T) {
+	inBothVariants(t, func(t *testing.T, v stream.Variant) {
+		s, x := startServer(t, serverOptions{}), newShop(t)
+		s.apply(x.all(50, 50))
+		edge, client := s.startPair(v)
+		awaitReply(t, request{port: x.gateway, host: shopHost, path: "/"}, send(t, x.atGateway("/")).String())
+		loads := []*load{startLoad(t, "gateway", x.atGateway("/")), startLoad(t, "sidecar", x.atSidecar("/"))}
+		before := map[string]map[string]held{"edge": edge.mustHold(), "client": client.mustHold()}
+
+		s.kill()
+		for _, l := range loads {
+			expectShare(t, l.name+" without a server", l.sample(200), "v1", 50)
+		}
+		s.start()
+		s.awaitSynced(s.revision(), "edge", "client")
+
+		after := map[string]map[string]held{"edge": edge.mustHold(), "client": client.mustHold()}
+		if v == stream.Delta {
+			// The time at which Envoy took each resource is part of what is compared.
+			if d := cmp.Diff(before, after); d != "" {
+				t.Errorf("the restart changed what the proxies hold (-before +after):\n%s", d)
+			}
+			if sent := s.sent(); len(sent) > 0 {
+				t.Errorf("resources were sent again: %v", sent)
+			}
+		} else if d := cmp.Diff(versionsOf(before), versionsOf(after)); d != "" {
+			t.Errorf("the restart changed versions (-before +after):\n%s", d)
+		}
+		s.awaitSynced(s.apply(x.routes(0, 100)), "edge", "client")
+		awaitOnly(t, loads, "v2")
+		for _, l := range loads {
+			l.expectUnharmed()
+		}
+		s.expectNothingRejected()
+		edge.expectNothingRejected()
+		client.expectNothingRejected()
+	})
+}
+
+// versionsOf are the versions of what proxies hold.
+func versionsOf(all map[string]map[string]held) []string {
+	var out []string
+	for proxy, resources := range all {
+		for name, h := range resources {
+			out = append(out, proxy+" "+name+" "+h.Version)
+		}
+	}
+	return slices.Sorted(slices.Values(out))
+}
+
+// TestEnvoyServerKilledBetweenClusterAndEndpoints cuts a server off after a
+// changed cluster and before its endpoints. After the reconnect no cluster may
+// be left waiting.
+func TestEnvoyServerKilledBetweenClusterAndEndpoints(t *testing.T) {
+	inBothVariants(t, func(t *testing.T, v stream.Variant) {
+		s, x := startServer(t, serverOptions{}), newShop(t)
+		s.apply(x.all(50, 50))
+		relay := startRelay(t, s.xds)
+		edge := s.startEnvoy(envoyOptions{kind: "router", name: "edge", labels: "app=edge", variant: v, xds: relay.address})
+		awaitReply(t, x.atGateway("/"), send(t, x.atGateway("/")).String())
+		l := startLoad(t, "gateway", x.atGateway("/"))
+
+		relay.arm()
+		s.apply(fill(tunedRule, "$host", shopHost))
+		eventually(t, "a cluster waits for its endpoints", func() error {
+			warming, err := edge.warming()
+			if err == nil && len(warming) == 0 {
+				err = fmt.Errorf("none does")
+			}
+			return err
+		})
+		s.kill()
+		l.sample(50)
+		if relay.disarm() == 0 {
+			t.Error("no endpoints were held back: the scenario did not happen")
+		}
+		s.start()
+		s.awaitSynced(s.revision(), "edge")
+		edge.awaitWarm()
+		edge.awaitConfig(`"connect_timeout": "3.500s"`, true)
+		l.sample(50)
+		s.awaitSynced(s.apply(x.entry(x.v2), x.routes(0, 100)), "edge")
+		awaitOnly(t, []*load{l}, "v2")
+		l.expectUnharmed()
+		s.expectNothingRejected()
+		edge.expectNothingRejected()
+		t.Log(slices.Sorted(maps.Keys(edge.mustHold())))
+	})
+}

@@ -1,0 +1,324 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/admin"
+	"github.com/portolan-mesh/portolan/xds/stream"
+)
+
+// server is a `portolan serve`.
+type server struct {
+	t       testing.TB
+	o       serverOptions
+	api     string // host:port, the same after a restart
+	xds     string
+	process *process
+	client  *http.Client
+}
+
+// serverOptions are those of a server; the zero ones give it a new data
+// directory and free ports.
+type serverOptions struct {
+	dataDir string
+	// etcd is the endpoint of an etcd to use instead of the embedded one.
+	etcd       string
+	meshConfig string // the document
+	args       []string
+}
+
+// startServer runs a server until the test ends.
+func startServer(t testing.TB, o serverOptions) *server {
+	t.Helper()
+	if o.dataDir == "" && o.etcd == "" {
+		o.dataDir = filepath.Join(t.TempDir(), "data")
+	}
+	if o.meshConfig != "" {
+		o.args = append(o.args, "--mesh-config", write(t, "mesh.yaml", o.meshConfig))
+	}
+	s := &server{t: t, o: o, api: "127.0.0.1:0", xds: "127.0.0.1:0", client: clientOf(t)}
+	s.start()
+	return s
+}
+
+// announced is the line that a server logs when it is ready.
+var announced = regexp.MustCompile(`msg=ready .*api=http://(\S+) xds=(\S+)`)
+
+// start runs the server, again on the ports that it had before, and waits until
+// it is ready.
+func (s *server) start() {
+	s.t.Helper()
+	args := []string{"serve", "--api-address", s.api, "--xds-address", s.xds}
+	if s.o.etcd != "" {
+		args = append(args, "--etcd-endpoints", s.o.etcd)
+	} else {
+		args = append(args, "--data-dir", s.o.dataDir)
+	}
+	s.process = start(s.t, "portolan", binary, append(args, s.o.args...)...)
+	eventually(s.t, "the server is ready", func() error {
+		if line := announced.FindStringSubmatch(s.process.output()); line != nil {
+			s.api, s.xds = line[1], line[2]
+			return nil
+		}
+		if !s.process.running() {
+			s.t.Fatalf("the server has ended: %v\n%s", s.process.err, s.process.tail())
+		}
+		return errors.New("it has not said so")
+	})
+}
+
+// kill ends the server as kill -9 does. Its store process ends by itself.
+func (s *server) kill() { s.process.kill() }
+
+func (s *server) url(path string) string { return "http://" + s.api + path }
+
+// get reads a path of the API, and the answer as JSON where into is not nil.
+func (s *server) get(path string, into any) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url(path), nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := s.client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("GET %s: %s: %s", path, response.Status, body)
+	}
+	if into != nil {
+		return body, json.Unmarshal(body, into)
+	}
+	return body, nil
+}
+
+// outcome is what a run of the command line came to.
+type outcome struct {
+	stdout, stderr string
+	code           int
+}
+
+// command runs the binary, with a document at its standard input.
+func command(t testing.TB, stdin string, args ...string) outcome {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	c := exec.CommandContext(ctx, binary, args...)
+	var stdout, stderr bytes.Buffer
+	c.Stdin, c.Stdout, c.Stderr = strings.NewReader(stdin), &stdout, &stderr
+	err := c.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("portolan %s: %v", strings.Join(args, " "), err)
+	}
+	return outcome{stdout: stdout.String(), stderr: stderr.String(), code: c.ProcessState.ExitCode()}
+}
+
+// try runs a command against the server.
+func (s *server) try(stdin string, args ...string) outcome {
+	s.t.Helper()
+	return command(s.t, stdin, append(args, "--server", "http://"+s.api)...)
+}
+
+// must runs a command that has to succeed, and returns what it prints.
+func (s *server) must(stdin string, args ...string) string {
+	s.t.Helper()
+	out := s.try(stdin, args...)
+	if out.code != 0 {
+		s.t.Fatalf("portolan %s: exit code %d\n%s%s", strings.Join(args, " "), out.code, out.stdout, out.stderr)
+	}
+	return out.stdout
+}
+
+// apply puts documents into the store as one batch, and returns the store's
+// revision after it.
+func (s *server) apply(documents ...string) int64 {
+	s.t.Helper()
+	s.must(strings.Join(documents, "\n---\n"), "apply", "-f", "-")
+	return s.revision()
+}
+
+// remove deletes the objects in documents.
+func (s *server) remove(documents ...string) int64 {
+	s.t.Helper()
+	s.must(strings.Join(documents, "\n---\n"), "delete", "-f", "-")
+	return s.revision()
+}
+
+// revision is that of the store.
+func (s *server) revision() int64 {
+	s.t.Helper()
+	var list struct {
+		Metadata struct {
+			ResourceVersion string `json:"resourceVersion"`
+		} `json:"metadata"`
+	}
+	if _, err := s.get("/apis/networking.istio.io/v1/virtualservices", &list); err != nil {
+		s.t.Fatal(err)
+	}
+	n, err := strconv.ParseInt(list.Metadata.ResourceVersion, 10, 64)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return n
+}
+
+// proxies are those connected, by name.
+func (s *server) proxies() (map[string]xds.ProxyStatus, error) {
+	var list admin.ProxyList
+	if _, err := s.get(admin.ProxiesPath, &list); err != nil {
+		return nil, err
+	}
+	out := map[string]xds.ProxyStatus{}
+	for _, p := range list.Items {
+		name, _, _ := strings.Cut(p.Name, ".")
+		out[name] = p
+	}
+	return out, nil
+}
+
+// awaitSynced waits until proxies have acknowledged everything as of a
+// revision. A rejection fails at once.
+func (s *server) awaitSynced(revision int64, names ...string) {
+	s.t.Helper()
+	eventually(s.t, fmt.Sprintf("%v acknowledge revision %d", names, revision), func() error {
+		connected, err := s.proxies()
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			p, ok := connected[name]
+			if !ok {
+				return fmt.Errorf("%s is not connected", name)
+			}
+			for _, typ := range p.Types {
+				if typ.State == stream.Rejected {
+					s.t.Fatalf("%s rejected %s: %s", name, typ.Name, typ.Message)
+				}
+			}
+			if !syncedAt(p, revision) {
+				return fmt.Errorf("%s is at %d: %+v", name, p.Revision, p.Types)
+			}
+		}
+		return nil
+	})
+}
+
+// syncedAt says whether a proxy has taken clusters and listeners, and all that
+// it asked for, as of a revision.
+func syncedAt(p xds.ProxyStatus, revision int64) bool {
+	for _, typ := range p.Types {
+		optional := typ.Name != "CDS" && typ.Name != "LDS"
+		if typ.State == stream.NotSent && optional {
+			continue
+		}
+		if typ.State != stream.Synced {
+			return false
+		}
+	}
+	return p.Revision >= revision
+}
+
+// counters are the values of a metric by the value of one of its labels.
+func (s *server) counters(metric, label string) map[string]int {
+	s.t.Helper()
+	text, err := s.get("/metrics", nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	out := map[string]int{}
+	for _, m := range families[metric].GetMetric() {
+		for _, l := range m.GetLabel() {
+			if l.GetName() == label {
+				out[l.GetValue()] += int(m.GetCounter().GetValue())
+			}
+		}
+	}
+	return out
+}
+
+// sent are the resources that were sent since the server started, by type.
+func (s *server) sent() map[string]int {
+	return nonzero(s.counters("portolan_xds_resources_sent_total", "type"))
+}
+
+// responses are the responses that were sent since the server started, by type.
+func (s *server) responses() map[string]int {
+	return nonzero(s.counters("portolan_xds_responses_total", "type"))
+}
+
+// expectNothingRejected fails where a proxy has refused anything.
+func (s *server) expectNothingRejected() {
+	s.t.Helper()
+	if n := nonzero(s.counters("portolan_xds_rejections_total", "type")); len(n) > 0 {
+		s.t.Errorf("proxies rejected responses: %v\n%s", n, s.process.tail())
+	}
+}
+
+// less is what was counted between two readings.
+func less(after, before map[string]int) map[string]int {
+	out := map[string]int{}
+	for k, n := range after {
+		out[k] = n - before[k]
+	}
+	return nonzero(out)
+}
+
+func nonzero(m map[string]int) map[string]int {
+	for k, n := range m {
+		if n == 0 {
+			delete(m, k)
+		}
+	}
+	return m
+}
+
+// listening says whether something listens on an address.
+func listening(address string) bool {
+	c, err := net.DialTimeout("tcp", address, time.Second)
+	if err != nil {
+		return false
+	}
+	_ = c.Close()
+	return true
+}
+
+// typesOf are the names of types, in order.
+func typesOf(counts map[string]int) []string {
+	var out []string
+	for name := range counts {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}

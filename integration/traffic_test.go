@@ -1,0 +1,281 @@
+package integration
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// request is one that goes through a proxy at a port of 127.0.0.1.
+type request struct {
+	port   int
+	host   string
+	method string // GET
+	path   string // "/"
+	header map[string]string
+}
+
+// reply is what came back; echo is empty where no upstream answered.
+type reply struct {
+	status   int
+	location string
+	body     string
+	echo     echo
+}
+
+// String is the upstream's name, or the status where none answered.
+func (r reply) String() string {
+	if r.echo.Upstream != "" {
+		return r.echo.Upstream
+	}
+	return fmt.Sprint(r.status)
+}
+
+// errNoAnswer is a request that got none.
+var errNoAnswer = errors.New("no answer")
+
+// clientOf makes an HTTP client of one scenario, which follows no redirect.
+func clientOf(t testing.TB) *http.Client {
+	transport := &http.Transport{MaxIdleConnsPerHost: 16, DisableCompression: true}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{
+		Transport:     transport,
+		Timeout:       15 * time.Second,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// do sends a request.
+func do(ctx context.Context, client *http.Client, q request) (reply, error) {
+	method, path := q.method, q.path
+	if method == "" {
+		method = http.MethodGet
+	}
+	if path == "" {
+		path = "/"
+	}
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+local(q.port)+path, nil)
+	if err != nil {
+		return reply{}, err
+	}
+	r.Host = q.host
+	for k, v := range q.header {
+		r.Header.Set(k, v)
+	}
+	response, err := client.Do(r)
+	if err != nil {
+		return reply{}, fmt.Errorf("%w: %w", errNoAnswer, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return reply{}, fmt.Errorf("%w: %w", errNoAnswer, err)
+	}
+	out := reply{status: response.StatusCode, location: response.Header.Get("Location"), body: string(body)}
+	if strings.HasPrefix(response.Header.Get("Content-Type"), "application/json") {
+		_ = json.Unmarshal(body, &out.echo)
+	}
+	return out, nil
+}
+
+// send sends a request that has to be answered.
+func send(t testing.TB, q request) reply {
+	t.Helper()
+	out, err := do(t.Context(), clientOf(t), q)
+	if err != nil {
+		t.Fatalf("%s %s%s: %v", q.method, q.host, q.path, err)
+	}
+	return out
+}
+
+// awaitReply waits until a request is answered so that String of the reply is
+// want.
+func awaitReply(t testing.TB, q request, want string) {
+	t.Helper()
+	client := clientOf(t)
+	eventually(t, fmt.Sprintf("%s%s on port %d answers %s", q.host, q.path, q.port, want), func() error {
+		got, err := do(t.Context(), client, q)
+		if err != nil {
+			return err
+		}
+		if got.String() != want {
+			return fmt.Errorf("it answers %s: %s", got, strings.TrimSpace(got.body))
+		}
+		return nil
+	})
+}
+
+// awaitClosed waits until nothing listens on a port.
+func awaitClosed(t testing.TB, port int) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("port %d is closed", port), func() error {
+		c, err := net.DialTimeout("tcp", local(port), time.Second)
+		if err != nil {
+			return nil
+		}
+		_ = c.Close()
+		return errors.New("it takes connections")
+	})
+}
+
+// greeting connects to a port and returns the line that it is greeted with,
+// once what it sends has come back.
+func greeting(ctx context.Context, port int) (string, error) {
+	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", local(port))
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = c.Close() }()
+	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	r := bufio.NewReader(c)
+	name, err := r.ReadString('\n')
+	if err != nil {
+		return "", err
+	}
+	if _, err := fmt.Fprintln(c, "hello"); err != nil {
+		return "", err
+	}
+	if back, err := r.ReadString('\n'); err != nil || back != "hello\n" {
+		return "", fmt.Errorf("sent hello, got %q: %w", back, err)
+	}
+	return strings.TrimSpace(name), nil
+}
+
+// awaitGreeting waits until a connection to a port reaches the TCP upstream of
+// that name.
+func awaitGreeting(t testing.TB, port int, want string) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("port %d leads to %s", port, want), func() error {
+		got, err := greeting(t.Context(), port)
+		if err == nil && got != want {
+			err = fmt.Errorf("it leads to %s", got)
+		}
+		return err
+	})
+}
+
+// load is requests that keep going until the test ends, counted.
+type load struct {
+	t    testing.TB
+	name string
+	stop func()
+
+	mu       sync.Mutex
+	counts   map[string]int // by String of the reply
+	failures []string       // all but 200
+}
+
+// startLoad sends a request again and again, some 250 times a second.
+func startLoad(t testing.TB, name string, q request) *load {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &load{t: t, name: name, counts: map[string]int{}}
+	client := clientOf(t)
+	var running sync.WaitGroup
+	for range 2 {
+		running.Go(func() { l.run(ctx, client, q) })
+	}
+	l.stop = func() {
+		cancel()
+		running.Wait()
+	}
+	t.Cleanup(l.stop)
+	return l
+}
+
+func (l *load) run(ctx context.Context, client *http.Client, q request) {
+	pace := time.NewTicker(8 * time.Millisecond)
+	defer pace.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-pace.C:
+		}
+		got, err := do(ctx, client, q)
+		if ctx.Err() != nil {
+			return
+		}
+		l.mu.Lock()
+		switch {
+		case err != nil:
+			l.failures = append(l.failures, fmt.Sprintf("%s %v", time.Now().Format(time.TimeOnly), err))
+		case got.status != http.StatusOK:
+			l.failures = append(l.failures, fmt.Sprintf("%s %d %s", time.Now().Format(time.TimeOnly), got.status, got.body))
+		default:
+			l.counts[got.String()]++
+		}
+		l.mu.Unlock()
+	}
+}
+
+// snapshot is the counts so far.
+func (l *load) snapshot() map[string]int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.counts)
+}
+
+// sample waits for n more requests and returns what answered them.
+func (l *load) sample(n int) map[string]int {
+	l.t.Helper()
+	before := l.snapshot()
+	out := map[string]int{}
+	eventually(l.t, fmt.Sprintf("%d more requests of %s", n, l.name), func() error {
+		clear(out)
+		total := 0
+		for name, count := range l.snapshot() {
+			if d := count - before[name]; d > 0 {
+				out[name] = d
+				total += d
+			}
+		}
+		if total < n {
+			return fmt.Errorf("%d so far: %v, failures %v", total, out, l.failed())
+		}
+		return nil
+	})
+	return out
+}
+
+// failed are the requests that were not answered with 200.
+func (l *load) failed() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.failures)
+}
+
+// expectUnharmed ends the load; not one of its requests may have failed.
+func (l *load) expectUnharmed() {
+	l.t.Helper()
+	l.stop()
+	if failures := l.failed(); len(failures) > 0 {
+		l.t.Errorf("%s: %d requests failed, the first: %s", l.name, len(failures), strings.Join(failures[:min(5, len(failures))], "; "))
+	}
+	l.t.Logf("%s: %v, %d failed", l.name, l.snapshot(), len(l.failed()))
+}
+
+// expectShare fails where a sample does not give a name its share, in percent,
+// within 10.
+func expectShare(t testing.TB, what string, sample map[string]int, name string, percent int) {
+	t.Helper()
+	total := 0
+	for _, n := range sample {
+		total += n
+	}
+	got := 100 * sample[name] / max(total, 1)
+	if got < percent-10 || got > percent+10 {
+		t.Errorf("%s: %s has %d %% of %v, want about %d %%", what, name, got, sample, percent)
+	}
+}

@@ -1,0 +1,107 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+// echo is what an upstream says of a request that reached it.
+type echo struct {
+	Upstream string
+	Method   string
+	Path     string // with the query
+	Host     string
+	Header   http.Header
+	// Attempt counts the requests with the same x-case header, this one
+	// included.
+	Attempt int
+}
+
+// upstream is an HTTP server that answers with what it was asked. A request
+// makes it do more by its headers: x-delay is how long the answer takes, and
+// x-fail how many of the requests with the same x-case it answers with 503.
+type upstream struct {
+	name string
+	port int
+
+	mu       sync.Mutex
+	attempts map[string]int
+}
+
+// startUpstream runs an upstream until the test ends.
+func startUpstream(t testing.TB, name string) *upstream {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &upstream{name: name, port: l.Addr().(*net.TCPAddr).Port, attempts: map[string]int{}}
+	server := &http.Server{Handler: u}
+	var running sync.WaitGroup
+	running.Go(func() { _ = server.Serve(l) })
+	t.Cleanup(func() {
+		_ = server.Close()
+		running.Wait()
+	})
+	return u
+}
+
+// ServeHTTP implements http.Handler.
+func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	u.mu.Lock()
+	u.attempts[r.Header.Get("x-case")]++
+	attempt := u.attempts[r.Header.Get("x-case")]
+	u.mu.Unlock()
+	if delay, err := time.ParseDuration(r.Header.Get("x-delay")); err == nil {
+		select {
+		case <-time.After(delay):
+		case <-r.Context().Done():
+			return
+		}
+	}
+	if n, err := strconv.Atoi(r.Header.Get("x-fail")); err == nil && attempt <= n {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(echo{
+		Upstream: u.name, Method: r.Method, Path: r.URL.RequestURI(), Host: r.Host, Header: r.Header, Attempt: attempt,
+	})
+}
+
+// startTCPUpstream runs a server that greets with its name, echoes what it is
+// sent, and returns its port.
+func startTCPUpstream(t testing.TB, name string) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			running.Go(func() {
+				defer func() { _ = c.Close() }()
+				_ = c.SetDeadline(time.Now().Add(patience))
+				fmt.Fprintln(c, name)
+				_, _ = io.Copy(c, c)
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		running.Wait()
+	})
+	return l.Addr().(*net.TCPAddr).Port
+}
