@@ -105,19 +105,19 @@ func followers() []*follower {
 // variants are objects and what each may look like; a history goes from one
 // look to another, or to none.
 func variants() map[string][]string {
-	service := func(name, namespace, host string, specs ...string) (string, []string) {
-		var out []string
-		for _, spec := range specs {
-			out = append(out, fmt.Sprintf("apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: %s, namespace: %s}\nspec: {hosts: [%s], %s}", name, namespace, host, spec))
-		}
-		return "serviceentry/" + namespace + "/" + name, out
-	}
 	other := func(kind, name, namespace string, specs ...string) (string, []string) {
 		var out []string
 		for _, spec := range specs {
-			out = append(out, fmt.Sprintf("apiVersion: networking.istio.io/v1\nkind: %s\nmetadata: {name: %s, namespace: %s}\nspec: {%s}", kind, name, namespace, spec))
+			out = append(out, xdstest.Object(kind, namespace+"/"+name, "{"+spec+"}"))
 		}
 		return strings.ToLower(kind) + "/" + namespace + "/" + name, out
+	}
+	service := func(name, namespace, host string, specs ...string) (string, []string) {
+		var out []string
+		for _, spec := range specs {
+			out = append(out, "hosts: ["+host+"], "+spec)
+		}
+		return other("ServiceEntry", name, namespace, out...)
 	}
 	const http, tcp = "ports: [{number: 80, name: http, protocol: HTTP}]", "ports: [{number: 80, name: tcp, protocol: TCP}, {number: 90, name: tcp2, protocol: TCP}]"
 	out := map[string][]string{}
@@ -245,18 +245,7 @@ spec:
 // An endpoint that changes concerns load assignments and nothing else.
 func TestEndpointsConcernAssignmentsOnly(t *testing.T) {
 	t.Parallel()
-	web := func(address string) string {
-		return `
-apiVersion: networking.istio.io/v1
-kind: ServiceEntry
-metadata: {name: web}
-spec:
-  hosts: [web.example.com]
-  ports: [{number: 80, name: http, protocol: HTTP}]
-  resolution: STATIC
-  endpoints: [{address: ` + address + `}]
-`
-	}
+	web := func(address string) string { return xdstest.HTTPService("web", "web.example.com", address) }
 	w := xdstest.NewWorld(t, web("10.1.0.1"))
 	all := followers()
 	for _, f := range all {

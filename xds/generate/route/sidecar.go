@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+	"strings"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 
@@ -87,8 +88,8 @@ type sidecarBuilder struct {
 	translator
 	listener mesh.EgressListener
 	services []*mesh.ServiceRow // in the order of their hosts
-	// taken are the domains that belong to a virtual host already: the first one
-	// keeps a domain, and a service's name outranks every address.
+	// taken are the domains, in lower case, that belong to a virtual host already:
+	// the first one keeps a domain, and a service's name outranks every address.
 	taken map[string]bool
 }
 
@@ -97,9 +98,10 @@ func (b *sidecarBuilder) collect() {
 		if !use.HTTP {
 			continue
 		}
-		if s := httpService(b.view, b.listener, b.port, name); s != nil && !b.taken[name] {
+		domain := strings.ToLower(name) // as Envoy compares them
+		if s := httpService(b.view, b.listener, b.port, name); s != nil && !b.taken[domain] {
 			b.services = append(b.services, s)
-			b.taken[name] = true
+			b.taken[domain] = true
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package route_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -70,6 +71,23 @@ func TestSidecarScope(t *testing.T) {
 			request: xdstest.Request{Host: "web.example.com"}, want: toWeb},
 		{name: "and no others", mesh: []string{web, shop, explicit}, request: xdstest.Request{Host: "cart.example.com"}, want: "PassthroughCluster"},
 	})
+}
+
+// Envoy refuses a domain that stands twice, whatever the case.
+func TestDomainsAreUnique(t *testing.T) {
+	t.Parallel()
+	s := xdstest.NewWorld(t, web, xdstest.HTTPService("same", "WEB.example.com"),
+		xdstest.Object("ServiceEntry", "ip", "{hosts: [x.example.com, z.example.com], addresses: [10.9.0.1, 10.9.0.1/32], resolution: STATIC, ports: [{number: 80, name: http, protocol: HTTP}]}")).
+		Simulate(xdstest.Node{})
+	seen := map[string]bool{}
+	for _, v := range s.Route("80").GetVirtualHosts() {
+		for _, d := range v.GetDomains() {
+			if seen[strings.ToLower(d)] {
+				t.Errorf("%s stands twice", d)
+			}
+			seen[strings.ToLower(d)] = true
+		}
+	}
 }
 
 // Two services of one name: that of the proxy's namespace, else the oldest.
