@@ -53,12 +53,22 @@ func (c converter) services(object *config.Config, spec *networking.ServiceEntry
 	}
 	vips := addresses(spec)
 	out := make(map[host.Name][]*discovery.Service, len(spec.GetHosts()))
-	for _, name := range sortedSet(spec.GetHosts()) {
+	for _, name := range sortedSet(lowerCase(spec.GetHosts())) {
 		for _, address := range vips {
 			service := template
 			service.Hostname, service.Address = host.Name(name), address
 			out[service.Hostname] = append(out[service.Hostname], &service)
 		}
+	}
+	return out
+}
+
+// lowerCase makes host names comparable: DNS knows no case, and rules and routes
+// are matched in lower case.
+func lowerCase(names []string) []string {
+	out := make([]string, len(names))
+	for i, name := range names {
+		out[i] = strings.ToLower(name)
 	}
 	return out
 }

@@ -63,7 +63,7 @@ type importedHost struct {
 func parseEgressHosts(hosts []string) egressHosts {
 	var out egressHosts
 	for _, h := range hosts {
-		ns, name, _ := strings.Cut(h, "/")
+		ns, name, _ := strings.Cut(strings.ToLower(h), "/")
 		if ns == "~" {
 			if name != "*" {
 				out.exclude = append(out.exclude, importedHost{"*", host.Name(name)})

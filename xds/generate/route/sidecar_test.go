@@ -41,6 +41,8 @@ func TestSidecarVirtualHosts(t *testing.T) {
 			request: xdstest.Request{Host: "web.example.com"}, want: toReviews},
 		{name: "the most specific host of a VirtualService", request: xdstest.Request{Host: "web.example.com"}, want: toReviews,
 			mesh: []string{web, reviews, onto("a", "'*.example.com'", "web.example.com"), onto("b", "web.example.com", "reviews.example.com")}},
+		{name: "host names know no case", request: xdstest.Request{Host: "web.example.com"}, want: "outbound|80||reviews.example.com",
+			mesh: []string{xdstest.HTTPService("web", "Web.Example.com", "10.7.0.1"), reviews, onto("a", "WEB.example.com", "Reviews.example.com")}},
 		{name: "a wildcard VirtualService applies to a service", request: xdstest.Request{Host: "web.example.com"}, want: toReviews,
 			mesh: []string{web, reviews, onto("a", "'*.example.com'", "reviews.example.com")}},
 		{name: "a wildcard VirtualService that covers services has no host of its own", request: xdstest.Request{Host: "x.example.com"}, want: "PassthroughCluster",
