@@ -1,0 +1,105 @@
+package integration
+
+import (
+	"bytes"
+	"fmt"
+	"net/url"
+	"slices"
+	"testing"
+
+	"go.etcd.io/etcd/server/v3/embed"
+
+	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
+	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/xdstest"
+)
+
+// startEtcd runs an etcd of its own, as nobody has configured it, and returns
+// its address.
+func startEtcd(t testing.TB) string {
+	t.Helper()
+	at := url.URL{Scheme: "http", Host: local(freePort(t))}
+	etcdtest.Start(t, etcdtest.Stock, func(c *embed.Config) {
+		c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{at}, []url.URL{at}
+	})
+	return at.Host
+}
+
+// TestTwoServersOneEtcd runs two servers on one etcd. Each sees what is written
+// through the other, and both serve a node the same bytes.
+func TestTwoServersOneEtcd(t *testing.T) {
+	inBothVariants(t, func(t *testing.T, v stream.Variant) {
+		etcd := startEtcd(t)
+		one, two := startServer(t, serverOptions{etcd: etcd}), startServer(t, serverOptions{etcd: etcd})
+		x := newShop(t)
+		x.v1, x.v2 = &upstream{name: "v1", port: 9001}, &upstream{name: "v2", port: 9002}
+		nodes := []xdstest.ClientOptions{
+			{Node: xdstest.NewNode("router", "10.0.0.1", "edge", "shop", map[string]string{"app": "edge"}), Variant: v, Follow: true},
+			{Node: xdstest.NewNode("sidecar", "10.0.0.2", "client", "shop", nil), Variant: v, Follow: true},
+		}
+		var atOne, atTwo []*xdstest.Client
+		for _, o := range nodes {
+			atOne, atTwo = append(atOne, connect(t, one, o)), append(atTwo, connect(t, two, o))
+		}
+		for i, change := range []func() int64{
+			func() int64 { return one.apply(x.all(90, 10)) },
+			func() int64 { return two.apply(x.routes(50, 50)) },
+			func() int64 { return one.apply(x.entry(x.v2)) },
+			func() int64 { return two.apply(x.entry(x.v1, x.v2), fill(tunedRule, "$host", shopHost)) },
+			func() int64 { return one.remove(x.routes(50, 50)) },
+		} {
+			revision := change()
+			one.awaitSynced(revision, "edge", "client")
+			two.awaitSynced(revision, "edge", "client")
+			for j := range nodes {
+				expectSameBytes(t, fmt.Sprintf("change %d, node %d", i, j), atOne[j], atTwo[j])
+			}
+		}
+		one.expectNothingRejected()
+		two.expectNothingRejected()
+
+		// A third that comes late has read all of it at once.
+		three := startServer(t, serverOptions{etcd: etcd})
+		for j, o := range nodes {
+			late := connect(t, three, o)
+			three.awaitSynced(one.revision(), []string{"edge", "client"}[j])
+			expectSameBytes(t, fmt.Sprintf("a late server, node %d", j), atOne[j], late)
+		}
+	})
+}
+
+// connect opens the stream of a proxy that wants everything.
+func connect(t testing.TB, s *server, o xdstest.ClientOptions) *xdstest.Client {
+	t.Helper()
+	c := xdstest.Dial(t, s.xds, o)
+	c.Subscribe(xdstest.ClusterType)
+	c.Subscribe(xdstest.ListenerType)
+	return c
+}
+
+// expectSameBytes compares what two clients hold, byte by byte.
+func expectSameBytes(t *testing.T, what string, a, b *xdstest.Client) {
+	t.Helper()
+	total := 0
+	for _, typeURL := range []string{xdstest.ClusterType, xdstest.EndpointType, xdstest.ListenerType, xdstest.RouteType} {
+		one, two := a.Held(typeURL), b.Held(typeURL)
+		var names []string
+		for name := range one {
+			names = append(names, name)
+		}
+		for name := range two {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		for _, name := range slices.Compact(names) {
+			total++
+			if !bytes.Equal(one[name].Body.GetValue(), two[name].Body.GetValue()) || one[name].Version != two[name].Version {
+				t.Errorf("%s: %s %s differs: version %q and %q\n%v\n%v", what, typeURL, name,
+					one[name].Version, two[name].Version, one[name].Body, two[name].Body)
+			}
+		}
+	}
+	if total == 0 {
+		t.Errorf("%s: nothing was compared", what)
+	}
+}
