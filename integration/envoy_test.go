@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"sort"
 	"strings"
 	"testing"
 	"time"
@@ -274,17 +273,6 @@ func (e *envoy) mustHold() map[string]held {
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	return out
-}
-
-// names are those of the resources that Envoy has, in order.
-func (e *envoy) names() []string {
-	e.t.Helper()
-	var out []string
-	for name := range e.mustHold() {
-		out = append(out, name)
-	}
-	sort.Strings(out)
 	return out
 }
 

@@ -40,7 +40,7 @@ spec:
 func TestEnvoySidecarListeners(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v stream.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)
-		tcpService, ledger := freePort(t), startTCPUpstream(t, "ledger")
+		ledger := startTCPUpstream(t, "ledger")
 		app, tcpApp := startUpstream(t, "app"), startTCPUpstream(t, "tcp-app")
 		out, tcpOut, in, tcpIn := freePort(t), freePort(t), freePort(t), freePort(t)
 		sidecar := fill(`
@@ -65,7 +65,7 @@ spec:
     hosts: ["shop/ledger.shop.test"]
 `, "$tcpIn", tcpIn, "$tcpApp", tcpApp, "$tcpOut", tcpOut, "$in", in, "$app", app.port, "$out", out)
 		// An egress listener with a port carries the services that have that port.
-		x.service, tcpService = out, tcpOut
+		x.service = out
 		tcp := fill(`
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
@@ -76,7 +76,7 @@ spec:
   resolution: STATIC
   ports: [{number: $port, name: tcp, protocol: TCP}]
   endpoints: [{address: 127.0.0.1, ports: {tcp: $target}}]
-`, "$port", tcpService, "$target", ledger)
+`, "$port", tcpOut, "$target", ledger)
 		other := startUpstream(t, "other")
 		otherPort := freePort(t)
 		unseen := fill(`

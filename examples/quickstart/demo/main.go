@@ -1,0 +1,51 @@
+// Command demo shows Portolan's main job to a person, from an empty store to
+// traffic that follows its configuration and survives the control plane:
+//
+//	make demo
+//
+// It runs the real binary, stock Envoys and small services on free ports of
+// 127.0.0.1, does with them what a user would type, and checks what it claims.
+// Then it waits for Ctrl-C and cleans up. With ONCE=1 it ends by itself, with a
+// status that says whether every claim held.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	os.Exit(run(ctx, os.Getenv("ONCE") != ""))
+}
+
+// run shows everything and returns the exit status.
+func run(ctx context.Context, once bool) int {
+	d, err := newDemo(newConsole(os.Stdout))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		return 1
+	}
+	err = d.play(ctx)
+	interrupted := ctx.Err() != nil
+	switch {
+	case interrupted:
+		d.console.say("Interrupted.")
+	case err != nil:
+		d.claim(false, "%v", err)
+	}
+	if err == nil && !once && !interrupted {
+		d.whatNext()
+		<-ctx.Done()
+	}
+	failed := len(d.broken)
+	d.close(failed > 0)
+	if failed > 0 || (interrupted && once) {
+		return 1
+	}
+	return 0
+}
