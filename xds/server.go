@@ -149,17 +149,28 @@ func (s *DiscoveryServer) Run(ctx context.Context) error {
 			return nil
 		case <-s.wakes:
 		}
-		timer.Reset(time.Until(d.at(time.Now())))
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-timer.C:
+		for wait := time.Until(d.at(time.Now())); ; wait = syncInterval {
+			timer.Reset(wait)
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-timer.C:
+			}
+			// Asked before the inputs are read: what it promises is in them. Nothing
+			// tells when it turns true, so that it is asked again.
+			if s.options.Synced() {
+				break
+			}
 		}
 		began := time.Now()
-		s.publish()
-		d.pushed(began, time.Since(began))
+		if s.publish() {
+			d.pushed(began, time.Since(began))
+		}
 	}
 }
+
+// syncInterval is how often a server that starts asks whether it may publish.
+const syncInterval = 10 * time.Millisecond
 
 // Published is closed when the first configuration is served. Streams that come
 // earlier are refused.
@@ -199,15 +210,11 @@ func (s *DiscoveryServer) wake() {
 
 // publish derives the next context from the committed inputs and queues all
 // connections. Where the two do not differ for a proxy, its push finds nothing
-// to do.
-func (s *DiscoveryServer) publish() {
-	in := s.inputs.Load()
-	if in == nil || !s.options.Synced() {
-		return
-	}
-	from := s.context.Load()
+// to do. It is false where nothing was committed since the last.
+func (s *DiscoveryServer) publish() bool {
+	in, from := s.inputs.Load(), s.context.Load()
 	if from != nil && from.Inputs() == *in {
-		return
+		return false
 	}
 	to := from.Next(*in)
 	s.mu.Lock()
@@ -228,6 +235,7 @@ func (s *DiscoveryServer) publish() {
 	for _, c := range connections {
 		s.queue.enqueue(c)
 	}
+	return true
 }
 
 // LastRequest is what the last push was about, nil before the first.
