@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -136,15 +137,27 @@ func logs(t testing.TB) string {
 	return dir
 }
 
+// handed counts the ports that freePort has looked at. They lie below those that
+// the kernel gives to whoever connects or asks for any port, and no two calls
+// return the same one.
+var handed atomic.Uint32
+
+const firstPort, ports = 20000, 12000
+
 // freePort is a port of 127.0.0.1 that nothing listens on.
 func freePort(t testing.TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range ports {
+		// Test processes that run at the same time begin at different places.
+		port := firstPort + (int(handed.Add(1))+os.Getpid()*97)%ports
+		l, err := net.Listen("tcp", local(port))
+		if err == nil {
+			_ = l.Close()
+			return port
+		}
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatal("no port is free")
+	return 0
 }
 
 func local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

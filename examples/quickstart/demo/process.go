@@ -72,24 +72,25 @@ func (p *process) ended() error {
 	return fmt.Errorf("%s has ended: %s", p.name, lines[len(lines)-1])
 }
 
-// freePorts are ports of 127.0.0.1 that nothing listens on.
+// freePorts are ports of 127.0.0.1 that nothing listens on. They lie below those
+// that the kernel gives to whoever connects, so that they stay free.
 func freePorts(n int) ([]int, error) {
-	var ports []int
-	var held []net.Listener
-	defer func() {
-		for _, l := range held {
-			_ = l.Close()
-		}
-	}()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	const first, number = 20000, 12000
+	var out []int
+	for i := range number {
+		port := first + (os.Getpid()*97+i)%number
+		l, err := net.Listen("tcp", local(port))
 		if err != nil {
+			continue // taken
+		}
+		if err := l.Close(); err != nil {
 			return nil, err
 		}
-		held = append(held, l)
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		if out = append(out, port); len(out) == n {
+			return out, nil
+		}
 	}
-	return ports, nil
+	return nil, fmt.Errorf("%d free ports are needed from %d on, and %d are there", n, first, len(out))
 }
 
 // needFiles says what is missing, and how to get it.
