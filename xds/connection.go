@@ -22,6 +22,7 @@ import (
 var (
 	errShutdown = status.Error(codes.Unavailable, "the control plane is stopping")
 	errStalled  = status.Error(codes.Unavailable, "the client took nothing for too long")
+	errSilent   = status.Error(codes.Unavailable, "the client answered nothing for too long")
 )
 
 // Connection is one stream of one proxy. Its fields are used by the goroutine
@@ -35,8 +36,7 @@ type Connection struct {
 	since   time.Time
 
 	requests chan *message
-	turns    chan struct{}               // a turn to be brought up to date
-	closed   atomic.Bool                 // any goroutine
+	dirty    chan struct{}               // holds a token where there is something to push; see mark
 	status   atomic.Pointer[ProxyStatus] // read by any goroutine
 	last     map[string]*timing          // by type URL
 
@@ -89,21 +89,21 @@ func (s *DiscoveryServer) serve(parent context.Context, variant stream.Variant, 
 		return errShutdown
 	}
 	defer s.remove(c)
+	var err error
 	select {
-	case err := <-ended:
-		return err
+	case err = <-ended:
 	case <-ctx.Done():
 	}
-	if err := context.Cause(ctx); errors.Is(err, errShutdown) || errors.Is(err, errStalled) {
-		return err
+	if cause := context.Cause(ctx); errors.Is(cause, errShutdown) || errors.Is(cause, errStalled) {
+		return cause
 	}
-	return nil
+	return err
 }
 
 func (s *DiscoveryServer) newConnection(variant stream.Variant, w wire, cancel context.CancelCauseFunc) *Connection {
 	c := &Connection{
 		server: s, variant: variant, wire: w, cancel: cancel, logger: s.logger, since: time.Now(),
-		requests: make(chan *message), turns: make(chan struct{}, 1), last: map[string]*timing{},
+		requests: make(chan *message), dirty: make(chan struct{}, 1), last: map[string]*timing{},
 		sessions: map[string]*stream.Session{},
 	}
 	for _, t := range s.options.Types {
@@ -139,7 +139,16 @@ func (c *Connection) receive(ctx context.Context) {
 	}
 }
 
-// run takes requests and turns, one at a time, until ctx ends.
+// mark makes the connection dirty: what it serves is no longer the newest. It
+// never blocks, and may be called by any goroutine.
+func (c *Connection) mark() {
+	select {
+	case c.dirty <- struct{}{}:
+	default:
+	}
+}
+
+// run takes requests and pushes, one at a time, until ctx ends.
 func (c *Connection) run(ctx context.Context) error {
 	defer c.end()
 	stalled := time.NewTimer(time.Hour)
@@ -148,18 +157,20 @@ func (c *Connection) run(ctx context.Context) error {
 		var err error
 		select {
 		case <-ctx.Done():
-			return nil
 		case m := <-c.requests:
-			err = c.handle(m)
-		case <-c.turns:
-			err = c.push()
+			err = c.handle(ctx, m)
+		case <-c.dirty:
+			err = c.push(ctx)
 		case <-stalled.C:
 			if at := c.stallsAt(); !at.IsZero() && !time.Now().Before(at) {
 				c.logger.Warn("closing a stream whose client answers nothing", "proxy", c.name())
-				return errStalled
+				err = errSilent
 			}
 		}
-		if err != nil {
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
 			return err
 		}
 		if at := c.stallsAt(); !at.IsZero() {
@@ -169,28 +180,8 @@ func (c *Connection) run(ctx context.Context) error {
 	}
 }
 
-// takeTurn tells the connection that it has a turn. It is false where the
-// connection has ended.
-func (c *Connection) takeTurn() bool {
-	c.turns <- struct{}{} // never blocks: a connection has one turn at a time
-	if c.closed.Load() {
-		select {
-		case <-c.turns:
-			return false
-		default: // the ending connection has given it back
-		}
-	}
-	return true
-}
-
-// end gives back what the connection holds, a turn that it did not use included.
+// end gives up what the connection holds.
 func (c *Connection) end() {
-	c.closed.Store(true)
-	select {
-	case <-c.turns:
-		c.server.endTurn(c)
-	default:
-	}
 	if c.world != nil {
 		c.world.close()
 		c.logger.Info("proxy disconnected", "proxy", c.name())
@@ -205,9 +196,9 @@ func (c *Connection) name() string {
 }
 
 // handle takes one request.
-func (c *Connection) handle(m *message) error {
+func (c *Connection) handle(ctx context.Context, m *message) error {
 	if c.proxy == nil {
-		if err := c.identify(m.node); err != nil {
+		if err := c.identify(ctx, m.node); err != nil {
 			return err
 		}
 	}
@@ -231,7 +222,7 @@ func (c *Connection) handle(m *message) error {
 }
 
 // identify takes the node of the first request and builds the proxy's world.
-func (c *Connection) identify(node *corev3.Node) error {
+func (c *Connection) identify(ctx context.Context, node *corev3.Node) error {
 	proxy, err := discovery.ParseProxy(node)
 	if err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
@@ -244,8 +235,7 @@ func (c *Connection) identify(node *corev3.Node) error {
 	c.proxy = proxy
 	c.world = newWorld(proxy, c.server.generators(), c.server.parents, c.server.memo, c.logger)
 	c.logger.Info("proxy connected", "proxy", proxy.ID, "variant", c.variant.String(), "envoy", proxy.EnvoyVersion)
-	c.advance()
-	return nil
+	return c.advance(ctx)
 }
 
 func (s *DiscoveryServer) generators() []generate.Generator {

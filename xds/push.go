@@ -1,27 +1,32 @@
 package xds
 
 import (
+	"context"
 	"time"
 
 	"github.com/portolan-mesh/portolan/xds/stream"
 )
 
-// push is a connection's turn: its world is brought to the newest context and
-// offered, and what may be sent now is sent.
-func (c *Connection) push() error {
+// push brings the connection up to date: its world is taken to the newest
+// context and offered, and what may be sent now is sent.
+func (c *Connection) push(ctx context.Context) error {
 	if c.proxy == nil {
-		c.server.endTurn(c)
-		return nil
+		return nil // the first request brings it to the newest
 	}
-	c.advance()
-	// Only the building is rationed: a client that is slow to receive must not
-	// hold back the others.
-	c.server.endTurn(c)
+	if err := c.advance(ctx); err != nil {
+		return err
+	}
 	return c.flush()
 }
 
-// advance brings the world to the newest context and offers it.
-func (c *Connection) advance() {
+// advance brings the world to the newest context and offers it, when it is the
+// connection's turn. Only the building is rationed: a client that is slow to
+// receive must not hold back the others.
+func (c *Connection) advance(ctx context.Context) error {
+	if err := c.server.queue.enter(ctx); err != nil {
+		return err
+	}
+	defer c.server.queue.leave()
 	began := time.Now()
 	to := c.server.context.Load()
 	c.world.advance(to)
@@ -29,6 +34,7 @@ func (c *Connection) advance() {
 		c.sessions[typeURL].Offer(c.world.resources(typeURL), to.Revision())
 	}
 	c.server.metrics.built(time.Since(began))
+	return nil
 }
 
 // flush sends what may be sent now, type by type in order: what a client lacks
@@ -85,7 +91,11 @@ func children(r *stream.Response) []string {
 // closed, which ends the blocked write.
 func (c *Connection) send(typeURL string, r *stream.Response) error {
 	c.last[typeURL].sent = time.Now()
-	watchdog := time.AfterFunc(c.server.options.StallTimeout, func() { c.cancel(errStalled) })
+	name := c.name()
+	watchdog := time.AfterFunc(c.server.options.StallTimeout, func() {
+		c.logger.Warn("closing a stream whose client takes nothing", "proxy", name)
+		c.cancel(errStalled)
+	})
 	defer watchdog.Stop()
 	if err := c.wire.send(typeURL, r); err != nil {
 		return err

@@ -7,25 +7,36 @@ import (
 
 func TestPushQueue(t *testing.T) {
 	t.Parallel()
-	q, a, b := newPushQueue(), &Connection{}, &Connection{}
+	q := newPushQueue(2)
 	ctx, cancel := context.WithCancel(t.Context())
-	next := func(want *Connection, what string) {
-		t.Helper()
-		if got := q.dequeue(ctx); got != want {
-			t.Errorf("%s: dequeued another connection", what)
+	for range 2 {
+		if err := q.enter(ctx); err != nil {
+			t.Fatal(err)
 		}
 	}
-	q.enqueue(a)
-	q.enqueue(b)
-	q.enqueue(a)
-	next(a, "the first to wait")
-	q.enqueue(a) // dirty again while its push is under way
-	q.enqueue(a)
-	next(b, "one under way is kept back")
-	q.done(b)
-	q.done(a)
-	next(a, "dirty again, once")
-	q.done(a)
+	third := make(chan error)
+	go func() { third <- q.enter(ctx) }()
+	q.leave()
+	if err := <-third; err != nil {
+		t.Errorf("a turn was given back, and the third is told %v", err)
+	}
 	cancel()
-	next(nil, "nothing waits, and the context has ended")
+	if err := q.enter(ctx); err == nil {
+		t.Error("entered a full queue after the context has ended")
+	}
+}
+
+// TestAConnectionIsMarkedOnce: changes that come while one waits are one push.
+func TestAConnectionIsMarkedOnce(t *testing.T) {
+	t.Parallel()
+	c := &Connection{dirty: make(chan struct{}, 1)}
+	for range 3 {
+		c.mark()
+	}
+	<-c.dirty
+	select {
+	case <-c.dirty:
+		t.Error("marked twice")
+	default:
+	}
 }

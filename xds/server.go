@@ -83,7 +83,6 @@ type DiscoveryServer struct {
 	ready   chan struct{} // closed when the first context is there
 	wakes   chan struct{}
 	queue   *pushQueue
-	slots   chan struct{}
 
 	mu          sync.Mutex // guards the fields below
 	reasons     map[string]int
@@ -115,7 +114,7 @@ func New(o Options) *DiscoveryServer {
 	}
 	s := &DiscoveryServer{
 		options: o, logger: o.Logger, memo: memo.New(), rows: newRows(), parents: map[string]string{},
-		wakes: make(chan struct{}, 1), ready: make(chan struct{}), queue: newPushQueue(), slots: make(chan struct{}, o.MaxPushes),
+		wakes: make(chan struct{}, 1), ready: make(chan struct{}), queue: newPushQueue(o.MaxPushes),
 		reasons: map[string]int{}, connections: map[*Connection]struct{}{},
 	}
 	for _, t := range o.Types {
@@ -135,11 +134,8 @@ func (s *DiscoveryServer) Register(g grpc.ServiceRegistrar) {
 // Run publishes changes until ctx ends, and then waits until all streams have
 // ended: stop the gRPC server first, or at the same time.
 func (s *DiscoveryServer) Run(ctx context.Context) error {
-	var dispatcher sync.WaitGroup
-	dispatcher.Go(func() { s.dispatch(ctx) })
 	defer s.streams.Wait()
 	defer s.closeAll()
-	defer dispatcher.Wait()
 	d := debounce{max: s.options.MaxDebounce}
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -208,7 +204,7 @@ func (s *DiscoveryServer) wake() {
 	}
 }
 
-// publish derives the next context from the committed inputs and queues all
+// publish derives the next context from the committed inputs and marks all
 // connections. Where the two do not differ for a proxy, its push finds nothing
 // to do. It is false where nothing was committed since the last.
 func (s *DiscoveryServer) publish() bool {
@@ -233,7 +229,7 @@ func (s *DiscoveryServer) publish() bool {
 	s.logger.Debug("publishing", "revision", to.Revision(), "full", request.Full,
 		"configs", len(request.ConfigsUpdated), "proxies", len(connections))
 	for _, c := range connections {
-		s.queue.enqueue(c)
+		c.mark()
 	}
 	return true
 }
@@ -247,30 +243,6 @@ func (s *DiscoveryServer) LastRequest() *discovery.PushRequest {
 
 // Context is the context published last, nil before the first.
 func (s *DiscoveryServer) Context() *mesh.PushContext { return s.context.Load() }
-
-// dispatch hands queued connections their turn, a bounded number at a time.
-func (s *DiscoveryServer) dispatch(ctx context.Context) {
-	for {
-		c := s.queue.dequeue(ctx)
-		if c == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case s.slots <- struct{}{}:
-		}
-		if !c.takeTurn() {
-			s.endTurn(c)
-		}
-	}
-}
-
-// endTurn gives the turn of a connection back.
-func (s *DiscoveryServer) endTurn(c *Connection) {
-	<-s.slots
-	s.queue.done(c)
-}
 
 // add takes a connection in and starts its goroutines; it is false where the
 // server has stopped.
