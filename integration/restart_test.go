@@ -1,9 +1,11 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
-	"maps"
 	"slices"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -99,6 +101,42 @@ func TestEnvoyServerKilledBetweenClusterAndEndpoints(t *testing.T) {
 		l.expectUnharmed()
 		s.expectNothingRejected()
 		edge.expectNothingRejected()
-		t.Log(slices.Sorted(maps.Keys(edge.mustHold())))
+	})
+}
+
+// TestEnvoyStoreKilled kills the store process. The server and the proxies serve
+// on, and changes go through as soon as the store is back.
+func TestEnvoyStoreKilled(t *testing.T) {
+	inBothVariants(t, func(t *testing.T, v stream.Variant) {
+		s, x := startServer(t, serverOptions{}), newShop(t)
+		s.apply(x.all(50, 50))
+		edge, client := s.startPair(v)
+		awaitReply(t, x.atGateway("/"), send(t, x.atGateway("/")).String())
+		loads := []*load{startLoad(t, "gateway", x.atGateway("/")), startLoad(t, "sidecar", x.atSidecar("/"))}
+		before := s.responses()
+		for range 3 {
+			if err := syscall.Kill(storeOf(t, s.o.dataDir), syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			out := s.must("", "proxy", "status")
+			if !strings.Contains(out, "edge") {
+				t.Errorf("the status without a store:\n%s", out)
+			}
+			eventually(t, "the store takes the change", func() error {
+				if out := s.try(x.routes(50, 50), "apply", "-f", "-"); out.code != 0 {
+					return errors.New(out.stderr)
+				}
+				return nil
+			})
+		}
+		expectEqual(t, "responses for a store that came back as it was", less(s.responses(), before), map[string]int{})
+		s.awaitSynced(s.apply(x.routes(0, 100)), "edge", "client")
+		awaitOnly(t, loads, "v2")
+		for _, l := range loads {
+			l.expectUnharmed()
+		}
+		s.expectNothingRejected()
+		edge.expectNothingRejected()
+		client.expectNothingRejected()
 	})
 }

@@ -182,17 +182,19 @@ spec:
   hosts: [$name.shop.test]
   location: MESH_INTERNAL
   resolution: $resolution
-  ports: [{number: $port, name: http, protocol: HTTP}]
+  ports: [{number: $port, name: http, protocol: $protocol}]
   endpoints: [{address: $address, ports: {http: $target}}]
 `
 		s.apply(
-			fill(entry, "$name", "one", "$resolution", "STATIC", "$address", "127.0.0.1", "$port", port, "$target", one.port),
-			fill(entry, "$name", "two", "$resolution", "DNS", "$address", "localhost", "$port", port, "$target", two.port),
+			fill(entry, "$protocol", "HTTP", "$name", "one", "$resolution", "STATIC", "$address", "127.0.0.1", "$port", port, "$target", one.port),
+			fill(entry, "$protocol", "HTTP2", "$name", "two", "$resolution", "DNS", "$address", "localhost", "$port", port, "$target", two.port),
 		)
 		client := s.startEnvoy(envoyOptions{kind: "sidecar", name: "client", variant: v})
 		awaitReply(t, request{port: port, host: "one.shop.test"}, "one")
 		awaitReply(t, request{port: port, host: "two.shop.test"}, "two")
 		awaitReply(t, request{port: port, host: "two.shop.test:" + fmt.Sprint(port)}, "two")
+		expectEqual(t, "protocol to a port of HTTP", send(t, request{port: port, host: "one.shop.test"}).echo.Proto, "HTTP/1.1")
+		expectEqual(t, "protocol to a port of HTTP2", send(t, request{port: port, host: "two.shop.test"}).echo.Proto, "HTTP/2.0")
 		s.expectNothingRejected()
 		client.expectNothingRejected()
 	})

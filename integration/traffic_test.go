@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net"
 	"net/http"
 	"slices"
@@ -267,15 +268,16 @@ func (l *load) expectUnharmed() {
 }
 
 // expectShare fails where a sample does not give a name its share, in percent,
-// within 10.
+// within five standard deviations of what chance makes of it.
 func expectShare(t testing.TB, what string, sample map[string]int, name string, percent int) {
 	t.Helper()
 	total := 0
 	for _, n := range sample {
 		total += n
 	}
-	got := 100 * sample[name] / max(total, 1)
-	if got < percent-10 || got > percent+10 {
-		t.Errorf("%s: %s has %d %% of %v, want about %d %%", what, name, got, sample, percent)
+	p, n := float64(percent)/100, float64(total)
+	off := math.Abs(float64(sample[name]) - p*n)
+	if total == 0 || off > 5*math.Sqrt(n*p*(1-p)) {
+		t.Errorf("%s: %s has %d of %v, want about %d %%", what, name, sample[name], sample, percent)
 	}
 }

@@ -18,13 +18,14 @@ type echo struct {
 	Method   string
 	Path     string // with the query
 	Host     string
+	Proto    string
 	Header   http.Header
 	// Attempt counts the requests with the same x-case header, this one
 	// included.
 	Attempt int
 }
 
-// upstream is an HTTP server that answers with what it was asked. A request
+// upstream is a server of HTTP/1.1 and of HTTP/2 without TLS that answers with what it was asked. A request
 // makes it do more by its headers: x-delay is how long the answer takes, and
 // x-fail how many of the requests with the same x-case it answers with 503.
 type upstream struct {
@@ -43,7 +44,10 @@ func startUpstream(t testing.TB, name string) *upstream {
 		t.Fatal(err)
 	}
 	u := &upstream{name: name, port: l.Addr().(*net.TCPAddr).Port, attempts: map[string]int{}}
-	server := &http.Server{Handler: u}
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	server := &http.Server{Handler: u, Protocols: protocols}
 	var running sync.WaitGroup
 	running.Go(func() { _ = server.Serve(l) })
 	t.Cleanup(func() {
@@ -72,7 +76,7 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(echo{
-		Upstream: u.name, Method: r.Method, Path: r.URL.RequestURI(), Host: r.Host, Header: r.Header, Attempt: attempt,
+		Upstream: u.name, Method: r.Method, Path: r.URL.RequestURI(), Host: r.Host, Proto: r.Proto, Header: r.Header, Attempt: attempt,
 	})
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -171,7 +172,8 @@ func (d *demo) trafficLine() string {
 // showTraffic waits for some more requests through each proxy and shows how they
 // were split; v1 should have had its share, in percent.
 func (d *demo) showTraffic(ctx context.Context, v1 float64) error {
-	const sample, tolerance = 500, 8
+	const sample = 500
+	tolerance := 5 * math.Sqrt(v1*(100-v1)/sample) // chance does not reach that
 	var before []tally
 	for _, c := range d.traffic {
 		sum, _ := c.sum()
