@@ -246,12 +246,20 @@ func (s *DiscoveryServer) generators() []generate.Generator {
 	return out
 }
 
-// typeName is the short name of a type, its URL where it has none.
-func (s *DiscoveryServer) typeName(typeURL string) string {
+// typ finds a served type by its URL.
+func (s *DiscoveryServer) typ(typeURL string) (ResourceType, bool) {
 	for _, t := range s.options.Types {
 		if t.Generator.TypeURL() == typeURL {
-			return t.Name
+			return t, true
 		}
+	}
+	return ResourceType{}, false
+}
+
+// typeName is the short name of a type, "other" of one that is not served.
+func (s *DiscoveryServer) typeName(typeURL string) string {
+	if t, served := s.typ(typeURL); served {
+		return t.Name
 	}
 	return "other"
 }

@@ -2,8 +2,12 @@ package xds
 
 import (
 	"context"
+	"iter"
+	"maps"
+	"slices"
 	"time"
 
+	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/stream"
 )
 
@@ -39,31 +43,70 @@ func (c *Connection) advance(ctx context.Context) error {
 
 // flush sends what may be sent now, type by type in order: what a client lacks
 // of one type goes out before what may refer to it. Removals wait until nothing
-// is lacking and nothing is under way, and go in the opposite order.
+// is lacking and nothing is under way.
 func (c *Connection) flush() error {
+	var lacking []string // types of which the client has to take more first
 	for _, typeURL := range c.order {
-		if err := c.sendNext(typeURL, false); err != nil {
-			return err
+		if !c.waits(typeURL, lacking) {
+			if err := c.sendNext(typeURL, false); err != nil {
+				return err
+			}
 		}
 		if c.sessions[typeURL].Lacks() {
-			return nil // until the client has answered
+			lacking = append(lacking, typeURL)
 		}
+	}
+	if len(lacking) > 0 {
+		return nil // until the client has answered
 	}
 	for _, session := range c.sessions {
 		if session.InFlight() {
 			return nil
 		}
 	}
-	for i := len(c.order) - 1; i >= 0; i-- {
-		if err := c.sendNext(c.order[i], true); err != nil {
+	return c.remove()
+}
+
+// waits says whether a type may refer to what the client lacks. Children are no
+// such type, though they come after their parent: a client may take its time to
+// acknowledge clusters, or listeners, until it has what these wait for.
+func (c *Connection) waits(typeURL string, lacking []string) bool {
+	t, served := c.server.typ(typeURL)
+	return served && slices.ContainsFunc(lacking, func(l string) bool { return l != t.Parent })
+}
+
+// remove sends removals in the opposite order: what refers goes before what it
+// refers to, parents before their children.
+func (c *Connection) remove() error {
+	for i, typeURL := range slices.Backward(c.order) {
+		t, _ := c.server.typ(typeURL)
+		if t.Parent != "" {
+			if err := c.removeType(slices.Index(c.order, t.Parent)); err != nil {
+				return err
+			}
+		}
+		if err := c.removeType(i); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// sendNext sends the next response of a type, if there is one, and makes the
-// children of what it carries due again.
+// removeType sends the removals of one type, unless the client has refused what
+// came later: it goes on with the older that may refer to them.
+func (c *Connection) removeType(i int) error {
+	for _, later := range c.order[i+1:] {
+		t, _ := c.server.typ(later)
+		if t.Parent != c.order[i] && c.sessions[later].Status().State == stream.Rejected {
+			return nil
+		}
+	}
+	return c.sendNext(c.order[i], true)
+}
+
+// sendNext sends the next response of a type, if there is one. The children of
+// what it carries become due again; those of what it takes away the client gives
+// up by itself.
 func (c *Connection) sendNext(typeURL string, removals bool) error {
 	response, ok := c.sessions[typeURL].Next(removals)
 	if !ok {
@@ -71,18 +114,33 @@ func (c *Connection) sendNext(typeURL string, removals bool) error {
 	}
 	for _, t := range c.server.options.Types {
 		if t.Parent == typeURL {
-			c.sessions[t.Generator.TypeURL()].Resend(children(response))
+			session := c.sessions[t.Generator.TypeURL()]
+			session.Resend(children(slices.Values(response.Changed)))
+			session.Forget(children(maps.Values(response.Withdrawn)))
+			if t.CoverParent { // of the same name, and no child of what it is now
+				session.Forget(slices.Collect(maps.Keys(response.Withdrawn)))
+				session.Forget(namesOf(response.Changed))
+			}
 		}
 	}
 	return c.send(typeURL, response)
 }
 
-// children are the resources that a client will wait for when it has taken a
-// response.
-func children(r *stream.Response) []string {
+// children are the resources that a client waits for when it has taken others.
+func children(parents iter.Seq[*resource.Resource]) []string {
 	var out []string
-	for _, parent := range r.Changed {
-		out = append(out, parent.Children...)
+	for parent := range parents {
+		if parent != nil {
+			out = append(out, parent.Children...)
+		}
+	}
+	return out
+}
+
+func namesOf(resources []*resource.Resource) []string {
+	out := make([]string, len(resources))
+	for i, r := range resources {
+		out[i] = r.Name
 	}
 	return out
 }

@@ -1,5 +1,10 @@
 package stream
 
+import (
+	"maps"
+	"slices"
+)
+
 // Request is what a client said. Names and Version are of the state of the
 // world, Subscribe, Unsubscribe and Initial of delta.
 type Request struct {
@@ -40,7 +45,7 @@ func (s *Session) Request(q Request) Answer {
 	switch {
 	case s.inflight != nil && q.Nonce == s.inflight.Nonce:
 		a = s.settle(q)
-	case q.Nonce != "" && q.Nonce != s.lastNonce() && s.count > 0,
+	case q.Nonce != "" && q.Nonce != s.nonce && s.count > 0,
 		s.variant == StateOfTheWorld && s.inflight != nil:
 		a.Stale = true
 		if s.variant == StateOfTheWorld {
@@ -56,25 +61,29 @@ func (s *Session) Request(q Request) Answer {
 	return a
 }
 
-func (s *Session) lastNonce() string {
-	if s.inflight != nil {
-		return s.inflight.Nonce
-	}
-	if s.rejected != nil {
-		return s.rejected.Nonce
-	}
-	return s.acked.Nonce
-}
-
 // settle closes the response under way.
 func (s *Session) settle(q Request) Answer {
-	mark := *s.inflight
-	s.inflight = nil
+	mark, sent := *s.inflight, s.sent
+	s.inflight, s.sent = nil, nil
 	if q.Rejected {
-		s.rejected = &Rejection{Mark: mark, Message: q.Message}
+		at := s.acked.Revision
+		if s.rejected != nil {
+			at = s.rejected.at
+		}
+		for name := range sent {
+			s.refused[name] = struct{}{}
+		}
+		s.rejected = &Rejection{Mark: mark, Message: q.Message, at: at}
 		return Answer{Rejected: s.rejected}
 	}
-	s.acked, s.rejected = mark, nil
+	s.acked = mark
+	for name := range sent {
+		delete(s.refused, name)
+	}
+	if len(s.refused) == 0 || s.typ.Full && s.variant == StateOfTheWorld {
+		s.rejected = nil
+		clear(s.refused)
+	}
 	return Answer{Acked: &mark}
 }
 
@@ -97,6 +106,7 @@ func (s *Session) start(q Request) {
 
 func (s *Session) startWorld(q Request) {
 	s.ask(q.Names)
+	s.explicit = len(q.Names) > 0
 	s.wildcard = s.wildcard || (s.typ.Full && len(q.Names) == 0)
 	if !s.wildcard && len(s.names) == 0 {
 		return
@@ -175,37 +185,55 @@ func (s *Session) subscribe(names []string) {
 	}
 }
 
+// unsubscribe gives names up. In delta a client cannot tell whether it has a
+// resource for its name or for a wildcard that goes on, so it is told anew.
 func (s *Session) unsubscribe(names []string) {
 	for _, name := range names {
 		if name == wildcardName {
 			s.wildcard = false
-			s.forgetUnwanted()
 			continue
 		}
+		was := s.named(name)
 		delete(s.names, name)
-		if !s.wildcard {
-			delete(s.due, name)
-			delete(s.leaving, name)
+		if was && s.wildcard && s.variant == Delta {
+			s.make(name, false)
 		}
+	}
+	if !s.wildcard && len(names) > 0 {
+		s.forgetUnwanted(names)
 	}
 }
 
-func (s *Session) forgetUnwanted() {
-	for name := range s.due {
-		if !s.named(name) {
-			delete(s.due, name)
+// forgetUnwanted drops what is due of names that were given up, or of all that
+// are not asked for where one of these is the wildcard.
+func (s *Session) forgetUnwanted(names []string) {
+	if slices.Contains(names, wildcardName) {
+		names = slices.Concat(slices.Collect(maps.Keys(s.due)), slices.Collect(maps.Keys(s.leaving)), slices.Collect(maps.Keys(s.refused)))
+	}
+	repaired := false
+	for _, name := range names {
+		if s.named(name) {
+			continue
+		}
+		delete(s.due, name)
+		delete(s.leaving, name)
+		if _, ok := s.refused[name]; ok {
+			repaired = true
+			delete(s.refused, name)
 		}
 	}
-	for name := range s.leaving {
-		if !s.named(name) {
-			delete(s.leaving, name)
-		}
+	if repaired {
+		s.retry()
 	}
 }
 
 // rename takes the names of a later request in state of the world, which are
-// all names there are: new ones are answered, the missing forgotten.
+// all names there are: new ones are answered, the missing forgotten. To name
+// none means what it meant before as long as none was ever named.
 func (s *Session) rename(names []string) {
+	if s.explicit = s.explicit || len(names) > 0; !s.explicit {
+		return
+	}
 	stated := make(map[string]struct{}, len(names))
 	var added []string
 	for _, name := range names {
@@ -220,6 +248,9 @@ func (s *Session) rename(names []string) {
 			missing = append(missing, name)
 		}
 	}
-	s.unsubscribe(missing)
+	if _, ok := stated[wildcardName]; s.wildcard && !ok {
+		missing = append(missing, wildcardName)
+	}
 	s.subscribe(added)
+	s.unsubscribe(missing)
 }

@@ -52,6 +52,9 @@ type Response struct {
 	// Changed are those of Resources that the client lacks: all in delta, while in
 	// state of the world the rest goes along because it has to.
 	Changed []*resource.Resource
+	// Withdrawn are the resources that the client has to give up, as they were,
+	// nil where that is not known.
+	Withdrawn map[string]*resource.Resource
 }
 
 // Session is the state of one type on one stream.
@@ -61,6 +64,7 @@ type Session struct {
 
 	// What the client asked for.
 	started  bool
+	explicit bool // it has used names, so that naming none is no wildcard
 	wildcard bool
 	names    map[string]struct{}
 
@@ -76,10 +80,15 @@ type Session struct {
 	owes     bool // an answer is due even if nothing is to be said
 
 	// What was said and how it was taken.
+	// What the client was sent in the response under way, and what it refused and
+	// was not sent since.
 	count    int
+	nonce    string // of the last response
 	inflight *Mark
+	sent     map[string]dueness
 	acked    Mark
 	rejected *Rejection
+	refused  map[string]struct{}
 }
 
 type dueness struct{ fresh bool }
@@ -88,34 +97,62 @@ type dueness struct{ fresh bool }
 type Rejection struct {
 	Mark
 	Message string
+	at      int64 // the revision that the client was at
 }
 
 // New returns the session of a type on which nothing was said yet.
 func New(typ Type, variant Variant) *Session {
 	return &Session{
 		typ: typ, variant: variant, names: map[string]struct{}{}, due: map[string]dueness{},
-		leaving: map[string]*resource.Resource{}, owed: map[string]struct{}{},
+		leaving: map[string]*resource.Resource{}, owed: map[string]struct{}{}, refused: map[string]struct{}{},
 	}
 }
 
 // Offer says what the client should have from now on, as of a revision of the
 // store. The cost follows the difference to what was offered last.
 func (s *Session) Offer(to resource.Set, revision int64) {
-	if s.started {
-		for c := range pmap.Diff(s.offered, to) {
-			if s.wants(c.Key) {
-				s.change(c)
-			}
-		}
+	if s.started || len(s.owed) > 0 {
+		s.follow(to)
 	}
 	s.offered, s.revision = to, revision
 }
 
+// follow takes the difference to what was offered last.
+func (s *Session) follow(to resource.Set) {
+	repaired := false
+	for c := range pmap.Diff(s.offered, to) {
+		if c.HasOld && c.HasNew && c.Old.Version == c.New.Version {
+			continue
+		}
+		if _, ok := s.refused[c.Key]; ok {
+			repaired = true
+		}
+		if !c.HasNew {
+			delete(s.owed, c.Key)
+			delete(s.refused, c.Key)
+		}
+		if s.wants(c.Key) {
+			s.change(c)
+		}
+	}
+	if repaired {
+		s.retry()
+	}
+}
+
+// retry has all sent again that was refused, since part of it changed: a client
+// that refuses one resource may have dropped those that came with it.
+func (s *Session) retry() {
+	for name := range s.refused {
+		s.make(name, false)
+	}
+	if len(s.refused) == 0 {
+		s.rejected = nil
+	}
+}
+
 func (s *Session) change(c pmap.Change[*resource.Resource]) {
 	if c.HasNew {
-		if c.HasOld && c.Old.Version == c.New.Version {
-			return
-		}
 		_, had := s.leaving[c.Key]
 		delete(s.leaving, c.Key)
 		if _, already := s.due[c.Key]; !already {
@@ -145,6 +182,15 @@ func (s *Session) Resend(names []string) {
 	}
 }
 
+// Forget drops removals that were not told yet: the client gives these
+// resources up by itself, as nothing that it has or is being sent refers to them
+// any more. Until then it may go on using them.
+func (s *Session) Forget(names []string) {
+	for _, name := range names {
+		delete(s.leaving, name)
+	}
+}
+
 // make has a name sent.
 func (s *Session) make(name string, fresh bool) {
 	if _, already := s.due[name]; !already {
@@ -162,11 +208,13 @@ func (s *Session) named(name string) bool {
 
 // Next returns the response to send now, if there is one: nothing while another
 // is on its way. Removals wait until they are allowed: a client must not lose
-// what others of its resources still refer to.
+// what others of its resources still refer to. They never go with additions,
+// which a client may refuse.
 func (s *Session) Next(removals bool) (*Response, bool) {
 	if !s.started || s.inflight != nil {
 		return nil, false
 	}
+	removals = removals && len(s.due) == 0
 	if len(s.due) == 0 && !s.owes && !(removals && len(s.leaving) > 0) {
 		return nil, false
 	}
@@ -177,15 +225,18 @@ func (s *Session) Next(removals bool) (*Response, bool) {
 		s.fillWorld(r, removals)
 	}
 	s.count++
-	r.Revision = s.revision
-	r.Nonce = fmt.Sprintf("%d-%d", s.revision, s.count)
+	s.nonce = fmt.Sprintf("%d-%d", s.revision, s.count)
+	r.Revision, r.Nonce = s.revision, s.nonce
 	mark := r.Mark
 	s.inflight = &mark
 	s.owes = false
 	// New maps, since clearing one costs what it once held.
-	s.due = map[string]dueness{}
+	s.sent, s.due = s.due, map[string]dueness{}
 	if removals && len(s.leaving) > 0 {
-		s.leaving = map[string]*resource.Resource{}
+		r.Withdrawn, s.leaving = s.leaving, map[string]*resource.Resource{}
+		for name := range r.Withdrawn {
+			s.sent[name] = dueness{}
+		}
 	}
 	return r, true
 }

@@ -327,13 +327,13 @@ func TestClientConverges(t *testing.T) {
 
 func converge(t *rapid.T, v stream.Variant, typ stream.Type, all []string) {
 	c := &client{variant: v, full: typ.Full, holds: map[string]string{}}
-	wanted := map[string]bool{}
+	wanted, bad := map[string]bool{}, map[string]bool{}
 	if !typ.Full {
 		wanted["a"] = true
 	}
 	s := stream.New(typ, v)
 	var offered resource.Set
-	version := ""
+	version, last := "", ""
 	connect := func() {
 		q := stream.Request{Version: version, Initial: maps.Clone(c.holds)}
 		q.Names = slices.Sorted(maps.Keys(wanted))
@@ -341,14 +341,20 @@ func converge(t *rapid.T, v stream.Variant, typ stream.Type, all []string) {
 		s = stream.New(typ, v)
 		s.Offer(offered, 1)
 		s.Request(q)
+		clear(bad)
+		last = ""
 	}
 	answer := func(removals, reject bool) bool {
 		r, ok := s.Next(removals)
 		if !ok {
 			return false
 		}
-		q := stream.Request{Nonce: r.Nonce, Names: slices.Sorted(maps.Keys(wanted)), Rejected: reject}
-		if !reject {
+		last = r.Nonce
+		// A client that refuses one resource takes none of the response.
+		q := stream.Request{Nonce: r.Nonce, Names: slices.Sorted(maps.Keys(wanted)), Rejected: reject && len(r.Changed) > 0}
+		if q.Rejected {
+			bad[rapid.SampledFrom(r.Changed).Draw(t, "refused").Name] = true
+		} else {
 			c.apply(r)
 			version = r.Version
 		}
@@ -373,17 +379,21 @@ func converge(t *rapid.T, v stream.Variant, typ stream.Type, all []string) {
 			if wanted[name] {
 				delete(wanted, name)
 				delete(c.holds, name)
-				s.Request(stream.Request{Unsubscribe: []string{name}, Names: slices.Sorted(maps.Keys(wanted)), Nonce: s.Status().Acked.Nonce})
+				s.Request(stream.Request{Unsubscribe: []string{name}, Names: slices.Sorted(maps.Keys(wanted)), Nonce: last})
 			} else {
 				wanted[name] = true
-				s.Request(stream.Request{Subscribe: []string{name}, Names: slices.Sorted(maps.Keys(wanted)), Nonce: s.Status().Acked.Nonce})
+				s.Request(stream.Request{Subscribe: []string{name}, Names: slices.Sorted(maps.Keys(wanted)), Nonce: last})
 			}
 		case "send":
-			answer(rapid.Bool().Draw(t, "removals"), false)
+			answer(rapid.Bool().Draw(t, "removals"), rapid.IntRange(0, 2).Draw(t, "reject") == 0)
 		case "reconnect":
 			connect()
 		}
 	}
+	for name := range bad { // what was refused is repaired
+		offered = offered.Set(name, res(t, name, "3"))
+	}
+	s.Offer(offered, 100)
 	for answer(false, false) || answer(true, false) {
 	}
 	want := map[string]string{}

@@ -30,7 +30,7 @@ func (s *Session) Status() Status {
 	case !s.started:
 		st.State = NotSent
 	case s.rejected != nil && s.inflight == nil:
-		st.State = Rejected
+		st.State, st.Revision = Rejected, s.rejected.at
 	case s.Pending():
 		st.State = Stale
 	default:
