@@ -68,6 +68,57 @@ func TestTwoServersOneEtcd(t *testing.T) {
 	})
 }
 
+// TestEnvoyCatchesUp changes and deletes objects while the proxies have no
+// server. When theirs is back, they have what there is and nothing else.
+func TestEnvoyCatchesUp(t *testing.T) {
+	inBothVariants(t, func(t *testing.T, v stream.Variant) {
+		etcd := startEtcd(t)
+		s, other := startServer(t, serverOptions{etcd: etcd}), startServer(t, serverOptions{etcd: etcd})
+		x, gone, fresh := newShop(t), freePort(t), freePort(t)
+		extra := func(name string, port int) string {
+			return fill(`
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: $name, namespace: shop}
+spec:
+  hosts: [$name.shop.test]
+  resolution: STATIC
+  ports: [{number: $port, name: http, protocol: HTTP}]
+  endpoints: [{address: 127.0.0.1, ports: {http: $target}}]
+`, "$name", name, "$port", port, "$target", x.v1.port)
+		}
+		s.apply(x.all(100, 0), extra("gone", gone))
+		edge, client := s.startPair(v)
+		awaitReply(t, x.atGateway("/"), "v1")
+		awaitReply(t, request{port: gone, host: "gone.shop.test"}, "v1")
+		untouched := edge.mustHold()[fmt.Sprintf("listeners 127.0.0.1_%d", x.gateway)]
+		loads := []*load{startLoad(t, "gateway", x.atGateway("/")), startLoad(t, "sidecar", x.atSidecar("/"))}
+
+		s.kill()
+		other.remove(extra("gone", gone))
+		revision := other.apply(x.routes(0, 100), extra("fresh", fresh))
+		for _, l := range loads {
+			expectShare(t, l.name+" without a server", l.sample(50), "v1", 100)
+		}
+		s.start()
+		s.awaitSynced(revision, "edge", "client")
+		awaitOnly(t, loads, "v2")
+		awaitClosed(t, gone)
+		awaitReply(t, request{port: fresh, host: "fresh.shop.test"}, "v1")
+		client.awaitConfig("gone.shop.test", false)
+		edge.awaitConfig("gone.shop.test", false)
+		if v == stream.Delta {
+			expectEqual(t, "the gateway's listener", edge.mustHold()[fmt.Sprintf("listeners 127.0.0.1_%d", x.gateway)], untouched)
+		}
+		for _, l := range loads {
+			l.expectUnharmed()
+		}
+		s.expectNothingRejected()
+		edge.expectNothingRejected()
+		client.expectNothingRejected()
+	})
+}
+
 // connect opens the stream of a proxy that wants everything.
 func connect(t testing.TB, s *server, o xdstest.ClientOptions) *xdstest.Client {
 	t.Helper()

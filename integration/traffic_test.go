@@ -277,7 +277,8 @@ func expectShare(t testing.TB, what string, sample map[string]int, name string, 
 	}
 	p, n := float64(percent)/100, float64(total)
 	off := math.Abs(float64(sample[name]) - p*n)
-	if total == 0 || off > 5*math.Sqrt(n*p*(1-p)) {
+	const late = 2 // requests that were under way before the sample
+	if total == 0 || off > 5*math.Sqrt(n*p*(1-p))+late {
 		t.Errorf("%s: %s has %d of %v, want about %d %%", what, name, sample[name], sample, percent)
 	}
 }

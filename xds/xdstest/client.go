@@ -122,26 +122,21 @@ func Dial(tb testing.TB, target string, o ClientOptions) *Client {
 	if err != nil {
 		tb.Fatalf("xDS client: %v", err)
 	}
-	tb.Cleanup(func() { _ = connection.Close() })
-	return NewClient(tb, connection, o)
-}
-
-// NewClient opens a stream on a connection, which has to outlive it.
-func NewClient(tb testing.TB, connection grpc.ClientConnInterface, o ClientOptions) *Client {
-	tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	wire, err := openWire(ctx, connection, o.Variant)
 	if err != nil {
 		cancel()
+		_ = connection.Close()
 		tb.Fatalf("xDS client: %v", err)
 	}
 	c := &Client{tb: tb, o: o, wire: wire, changed: make(chan struct{}), types: map[string]*clientType{}}
 	var running sync.WaitGroup
 	running.Go(c.run)
-	c.close = func() {
+	c.close = sync.OnceFunc(func() {
 		cancel()
+		_ = connection.Close()
 		running.Wait()
-	}
+	})
 	tb.Cleanup(c.close)
 	return c
 }
@@ -149,7 +144,7 @@ func NewClient(tb testing.TB, connection grpc.ClientConnInterface, o ClientOptio
 // Close ends the stream.
 func (c *Client) Close() { c.close() }
 
-func openWire(ctx context.Context, connection grpc.ClientConnInterface, variant stream.Variant) (clientWire, error) {
+func openWire(ctx context.Context, connection *grpc.ClientConn, variant stream.Variant) (clientWire, error) {
 	ads := discoveryv3.NewAggregatedDiscoveryServiceClient(connection)
 	if variant == stream.Delta {
 		s, err := ads.DeltaAggregatedResources(ctx)
