@@ -137,5 +137,5 @@ func (s *Snapshot) without(revision int64) *Snapshot {
 			configs = configs.Delete(key)
 		}
 	}
-	return &Snapshot{revision: revision - 1, configs: configs}
+	return &Snapshot{revision: revision - 1, epoch: s.epoch, configs: configs}
 }

@@ -12,8 +12,8 @@ import (
 // modified, costs nothing to keep beyond what differs from its neighbours, and
 // is read without locks. The nil Snapshot is empty, at revision 0.
 type Snapshot struct {
-	revision int64
-	configs  pmap.Map[*config.Config]
+	revision, epoch int64
+	configs         pmap.Map[*config.Config]
 }
 
 // NewSnapshot makes a snapshot of the objects in configs, keyed by the Path of
@@ -22,9 +22,27 @@ func NewSnapshot(revision int64, configs pmap.Map[*config.Config]) *Snapshot {
 	return &Snapshot{revision: revision, configs: configs}
 }
 
-// Revision is that of the source. It grows from one snapshot to the next, also
-// where no object differs, unless the source itself went back (a restored
-// etcd).
+// Next makes the snapshot that follows s in its epoch.
+func (s *Snapshot) Next(revision int64, configs pmap.Map[*config.Config]) *Snapshot {
+	return &Snapshot{revision: revision, epoch: s.Epoch(), configs: configs}
+}
+
+// InEpoch is the snapshot as one of an epoch.
+func (s *Snapshot) InEpoch(epoch int64) *Snapshot {
+	return &Snapshot{revision: s.revision, epoch: epoch, configs: s.configs}
+}
+
+// Epoch counts how often the source turned out to be another one, or an older
+// state of itself (a restored etcd). It never goes back.
+func (s *Snapshot) Epoch() int64 {
+	if s == nil {
+		return 0
+	}
+	return s.epoch
+}
+
+// Revision is that of the source. Within an epoch it never goes back from one
+// snapshot to the next, and it may grow where no object differs.
 func (s *Snapshot) Revision() int64 {
 	if s == nil {
 		return 0

@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"iter"
 	"strconv"
-	"strings"
-	"time"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -18,89 +16,60 @@ import (
 	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
-const (
-	// pageSize is large because etcd counts the rest of the range for every
-	// page: small pages cost the square of the number of keys.
-	pageSize = 10_000
-	// callTimeout bounds one page.
-	callTimeout = 15 * time.Second
-)
-
-// entry is one object of a list, by the path of its key.
-type entry struct {
-	path   string
-	object *config.Config
-}
-
-// list reads the whole tree at one revision and publishes it.
+// list reads the whole tree at one revision and publishes it. Which store it is
+// read from is asked before and after, so that a list is of one store.
 func (c *Cache) list(ctx context.Context) error {
-	first, err := c.page(ctx, etcd.MeshPrefix, 0)
+	asked := c.o.Now()
+	before, err := c.identify(ctx)
 	if err != nil {
 		return fmt.Errorf("list %s: %w", etcd.MeshPrefix, err)
 	}
-	revision := first.Header.Revision
-	// The revisions of another store say nothing about the objects held.
-	sameStore := first.Header.ClusterId == c.cluster && revision >= c.Snapshot().Revision()
-	var entries []entry
-	for page := first; ; {
-		for _, kv := range page.Kvs {
-			entries = c.collect(entries, kv, sameStore)
-		}
-		if !page.More {
-			break
-		}
-		next := string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
-		if page, err = c.page(ctx, next, revision); err != nil {
-			return fmt.Errorf("list %s from %q at revision %d: %w", etcd.MeshPrefix, next, revision, err)
-		}
+	read, err := c.readTree(ctx)
+	c.inOne = errors.Is(err, rpctypes.ErrCompacted)
+	if err != nil {
+		return fmt.Errorf("list %s: %w", etcd.MeshPrefix, err)
 	}
-	c.cluster = first.Header.ClusterId
-	c.Replace(cache.NewSnapshot(revision, pmap.FromSorted(all(entries))))
-	c.o.Log.Info("configuration listed", "revision", revision, "objects", len(entries))
+	store, err := c.ensureIdentity(ctx)
+	if err != nil {
+		return fmt.Errorf("list %s: %w", etcd.MeshPrefix, err)
+	}
+	header := read.header
+	if header.ClusterId != store.Cluster || before.Cluster != store.Cluster || (before.ID != "" && before.ID != store.ID) ||
+		header.Revision < before.Revision || store.Revision < header.Revision {
+		return errors.New("the store in etcd was replaced while it was listed")
+	}
+	c.enter(etcd.Instance{Cluster: store.Cluster, ID: store.ID, Revision: header.Revision})
+	c.versions.replace(read.versions)
+	c.Replace(cache.NewSnapshot(header.Revision, read.configs).InEpoch(c.epoch))
+	c.fresh.restart(asked)
+	c.o.Log.Info("configuration listed", "revision", header.Revision, "objects", read.configs.Len())
 	return nil
 }
 
-// page reads from a key on, at a revision or, where that is 0, at the newest.
-func (c *Cache) page(ctx context.Context, from string, revision int64) (*clientv3.GetResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	page, err := c.client.Get(ctx, from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(etcd.MeshPrefix)),
-		clientv3.WithLimit(pageSize), clientv3.WithRev(revision))
-	if err == nil {
-		c.hear()
-	}
-	return page, err
+// tree is what a list came to.
+type tree struct {
+	header   *etcdserverpb.ResponseHeader
+	configs  pmap.Map[*config.Config]
+	versions map[string]version
 }
 
-// collect adds what one key and value hold. An object that is held already
-// stays the same pointer, so that the difference to it is nothing.
-func (c *Cache) collect(entries []entry, kv *mvccpb.KeyValue, sameStore bool) []entry {
-	path, ok := strings.CutPrefix(string(kv.Key), etcd.ConfigPrefix)
-	if !ok {
-		return entries
-	}
-	held := c.Snapshot().Configs().Value(path)
-	if held != nil && sameStore && hasVersion(held, kv.ModRevision) {
-		return append(entries, entry{path, held})
-	}
-	object := c.decode(kv)
-	switch {
-	case object == nil:
-		object = held
-	case held != nil && same(held, object):
-		object = held
-	}
-	if object == nil {
-		return entries
-	}
-	return append(entries, entry{path, object})
+func (c *Cache) readTree(ctx context.Context) (tree, error) {
+	out := tree{versions: make(map[string]version, c.Snapshot().Configs().Len())}
+	entries, wait := c.readAll(ctx, func(ctx context.Context, each pairs) (err error) {
+		out.header, err = c.scan(ctx, query{prefix: etcd.MeshPrefix, inOne: c.inOne}, each)
+		return err
+	})
+	out.configs = pmap.FromSorted(out.take(entries))
+	return out, wait()
 }
 
-func all(entries []entry) iter.Seq2[string, *config.Config] {
+// take notes the versions of entries and passes on the objects.
+func (t *tree) take(entries iter.Seq[entry]) iter.Seq2[string, *config.Config] {
 	return func(yield func(string, *config.Config) bool) {
-		for _, e := range entries {
-			if !yield(e.path, e.object) {
-				return
+		for e := range entries {
+			t.versions[e.path] = e.version
+			if e.object != nil {
+				yield(e.path, e.object)
 			}
 		}
 	}
@@ -109,29 +78,4 @@ func all(entries []entry) iter.Seq2[string, *config.Config] {
 func hasVersion(object *config.Config, revision int64) bool {
 	var digits [20]byte
 	return object.ResourceVersion == string(strconv.AppendInt(digits[:0], revision, 10))
-}
-
-// same says whether two objects are one state of one incarnation.
-func same(a, b *config.Config) bool {
-	return a.ResourceVersion == b.ResourceVersion && a.UID == b.UID && a.Generation == b.Generation &&
-		a.CreationTimestamp.Equal(b.CreationTimestamp) && config.SameContent(a, b)
-}
-
-// decode returns the object of a key and value, nil where there is none to be
-// had from them; that is logged once per key and revision.
-func (c *Cache) decode(kv *mvccpb.KeyValue) *config.Config {
-	object, err := etcd.Decode(kv, c.o.Schemas, c.o.Domain)
-	key := string(kv.Key)
-	switch {
-	case err == nil:
-		delete(c.broken, key)
-		return object
-	case errors.Is(err, etcd.ErrForeignKey):
-		c.o.Log.Debug("passing over a foreign key in etcd", "key", key, "revision", kv.ModRevision, "err", err)
-	case c.broken[key] != kv.ModRevision:
-		c.broken[key] = kv.ModRevision
-		c.o.Log.Error("a value in etcd cannot be decoded: the last good object goes on serving; apply it again or delete it",
-			"key", key, "revision", kv.ModRevision, "err", err)
-	}
-	return nil
 }

@@ -2,21 +2,25 @@ package mirror
 
 import (
 	"context"
+	"hash/maphash"
 	"log/slog"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
 // Defaults of Options.
 const (
 	DefaultProgressInterval = 5 * time.Second
+	DefaultCheckInterval    = 5 * time.Minute
 	DefaultRetryMin         = 50 * time.Millisecond
 	DefaultRetryMax         = 5 * time.Second
 )
@@ -38,10 +42,16 @@ type Options struct {
 	// ProgressInterval is how often etcd is asked for its revision while it has
 	// nothing to tell.
 	ProgressInterval time.Duration
+	// CheckInterval is how often, give or take a tenth, the cache is compared with
+	// the store at the same revision; it also is when the connection was lost.
+	// Negative is never.
+	CheckInterval time.Duration
 	// RetryMin and RetryMax bound the pause before etcd is tried again.
 	RetryMin, RetryMax time.Duration
 	// Now is the clock.
 	Now func() time.Time
+	// Registerer takes the metrics; nil is none.
+	Registerer prometheus.Registerer
 }
 
 func (o *Options) setDefaults() {
@@ -50,6 +60,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.ProgressInterval <= 0 {
 		o.ProgressInterval = DefaultProgressInterval
+	}
+	if o.CheckInterval == 0 {
+		o.CheckInterval = DefaultCheckInterval
 	}
 	if o.RetryMin <= 0 {
 		o.RetryMin = DefaultRetryMin
@@ -66,13 +79,23 @@ func (o *Options) setDefaults() {
 // cannot be reached it serves what it has.
 type Cache struct {
 	*cache.Feed
-	client *clientv3.Client
-	o      Options
-	heard  atomic.Int64 // when etcd last said something, in Unix nanoseconds
+	client  *clientv3.Client
+	o       Options
+	metrics *metrics
+	seed    maphash.Seed // of the sums in versions
 
-	// The fields below belong to the goroutine of Run.
-	cluster uint64           // id of the etcd cluster that the snapshot came from
-	broken  map[string]int64 // revisions of values that did not decode, by key
+	versions versions
+	fresh    freshness
+	heard    atomic.Pointer[time.Time] // when etcd last said something
+	highest  atomic.Int64              // revision of the store that was met in this epoch
+	waiting  atomic.Int64              // how many wait for a revision
+	demand   chan struct{}             // holds a token when another one begins to
+
+	// The fields below are written by the goroutine of Run, while nothing runs
+	// beside it.
+	store etcd.Instance // that the snapshot came from
+	epoch int64
+	inOne bool // the last list was overtaken by a compaction
 }
 
 var (
@@ -84,12 +107,15 @@ var (
 // keepalive is what notices a connection that went dead.
 func New(client *clientv3.Client, o Options) *Cache {
 	o.setDefaults()
-	return &Cache{
+	c := &Cache{
 		Feed: cache.NewFeed(cache.FeedOptions{
 			Worker: o.Worker, Schemas: o.Schemas, Store: o.Store, History: o.History,
 		}),
-		client: client, o: o, broken: map[string]int64{},
+		client: client, o: o, seed: maphash.MakeSeed(), demand: make(chan struct{}, 1),
 	}
+	c.fresh.restart(o.Now())
+	c.metrics = newMetrics(o.Registerer, c)
+	return c
 }
 
 // Run keeps the cache equal to etcd until ctx ends, and then returns nil. An
@@ -99,10 +125,15 @@ func (c *Cache) Run(ctx context.Context) error {
 		return err
 	}
 	retry := pause{min: c.o.RetryMin, max: c.o.RetryMax}
+	var cause error // of a new list
 	for ctx.Err() == nil {
 		err := c.list(ctx)
 		if err == nil {
+			if cause != nil {
+				c.metrics.relists.WithLabelValues(reasonOf(cause)).Inc()
+			}
 			err = c.follow(ctx, &retry)
+			cause = err
 		}
 		if ctx.Err() == nil {
 			c.o.Log.Warn("listing the configuration in etcd anew", "err", err, "revision", c.Snapshot().Revision())
@@ -114,8 +145,8 @@ func (c *Cache) Run(ctx context.Context) error {
 
 // LastHeard is when etcd last said something, the zero time if it never did.
 func (c *Cache) LastHeard() time.Time {
-	if at := c.heard.Load(); at != 0 {
-		return time.Unix(0, at)
+	if at := c.heard.Load(); at != nil {
+		return *at
 	}
 	return time.Time{}
 }
@@ -124,7 +155,10 @@ func (c *Cache) LastHeard() time.Time {
 // three of them may pass in silence.
 func (c *Cache) Reachable() bool { return c.o.Now().Sub(c.LastHeard()) <= 3*c.o.ProgressInterval }
 
-func (c *Cache) hear() { c.heard.Store(c.o.Now().UnixNano()) }
+func (c *Cache) hear() {
+	now := c.o.Now()
+	c.heard.Store(&now)
+}
 
 // pause is the time between two attempts: it doubles from min to max, and half
 // of it is random, so that replicas do not come all at once.

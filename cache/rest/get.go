@@ -11,12 +11,20 @@ import (
 	"github.com/portolan-mesh/portolan/storage"
 )
 
+// Freshness. Reads are answered by the newest snapshot, which is a moment behind
+// the store. A resourceVersion makes an answer at least as new as that: the
+// server waits for it, for a while, and then answers 504 with Retry-After. So a
+// client reads its own write through any replica if it gives the revision that
+// the write returned. And with consistent=true, where no version was seen, an
+// answer shows every write that was acknowledged before the request: the server
+// asks the store where it stands, and answers 503 where that cannot be reached.
+
 // get answers with one object of the newest snapshot.
 func (s *Server) get(c *call) error {
 	if truthy(c.query, "watch") {
 		return badRequest("watch a list with fieldSelector=metadata.name=" + c.name + " instead of an object")
 	}
-	revision, err := parseRevision(c.query)
+	revision, err := s.least(c)
 	if err != nil {
 		return err
 	}
@@ -29,6 +37,31 @@ func (s *Server) get(c *call) error {
 		return storage.ErrNotFound
 	}
 	return s.writeObject(c, http.StatusOK, object)
+}
+
+// least is the revision that an answer must not be older than.
+func (s *Server) least(c *call) (int64, error) {
+	revision, err := parseRevision(c.query)
+	if err != nil || !truthy(c.query, "consistent") {
+		return revision, err
+	}
+	now, err := s.storeRevision(c.r.Context())
+	if err != nil {
+		return 0, unavailable("the store cannot be asked for its revision, which consistent=true needs: " + err.Error())
+	}
+	return max(revision, now), nil
+}
+
+// storeRevision is where the store stands now. A store without a network tells
+// by its version.
+func (s *Server) storeRevision(ctx context.Context) (int64, error) {
+	quorum, ok := s.cache.(Quorum)
+	if !ok {
+		return strconv.ParseInt(s.store.Version(), 10, 64)
+	}
+	ctx, cancel := context.WithTimeout(ctx, catchUpWait)
+	defer cancel()
+	return quorum.StoreRevision(ctx)
 }
 
 // parseRevision reads resourceVersion; absent and 0 are any.

@@ -12,28 +12,43 @@ func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
 }
 
 // readyz says whether all checks hold, and which do not; with ?verbose it
-// lists them all.
+// lists them all. A server that once had its configuration stays ready whatever
+// becomes of the store, since what it serves is better than nothing; it says
+// then that it is degraded.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	var report strings.Builder
-	failed := 0
+	failed, degraded := 0, 0
 	for _, check := range s.checks {
-		if err := check.Ready(); err != nil {
+		if err := ask(check.Ready); err != nil {
 			failed++
 			fmt.Fprintf(&report, "[-] %s: %v\n", check.Name, err)
-			continue
+		} else if err := ask(check.Degraded); err != nil {
+			degraded++
+			fmt.Fprintf(&report, "[!] %s: %v\n", check.Name, err)
+		} else {
+			fmt.Fprintf(&report, "[+] %s ok\n", check.Name)
 		}
-		fmt.Fprintf(&report, "[+] %s ok\n", check.Name)
 	}
 	switch {
 	case failed > 0:
 		fmt.Fprintf(&report, "not ready: %d of %d checks failed", failed, len(s.checks))
 		writeText(w, http.StatusServiceUnavailable, report.String())
+	case degraded > 0:
+		fmt.Fprintf(&report, "ready, and degraded: %d of %d checks", degraded, len(s.checks))
+		writeText(w, http.StatusOK, report.String())
 	case r.URL.Query().Has("verbose"):
 		report.WriteString("ready")
 		writeText(w, http.StatusOK, report.String())
 	default:
 		writeText(w, http.StatusOK, "ok")
 	}
+}
+
+func ask(condition func() error) error {
+	if condition == nil {
+		return nil
+	}
+	return condition()
 }
 
 func writeText(w http.ResponseWriter, code int, text string) {

@@ -67,15 +67,19 @@ func (s *Server) listed(c *call) (*cache.Snapshot, int64, error) {
 	default:
 		return nil, 0, badRequest(fmt.Sprintf("resourceVersionMatch %q: use NotOlderThan or Exact", match))
 	}
-	snapshot, err := s.atLeast(c.r.Context(), revision)
+	if match == "Exact" && revision == 0 {
+		return nil, 0, badRequest("resourceVersionMatch Exact needs a resourceVersion")
+	}
+	least, err := s.least(c)
+	if err != nil {
+		return nil, 0, err
+	}
+	snapshot, err := s.atLeast(c.r.Context(), least)
 	if err != nil {
 		return nil, 0, err
 	}
 	if match != "Exact" {
 		return snapshot, snapshot.Revision(), nil
-	}
-	if revision == 0 {
-		return nil, 0, badRequest("resourceVersionMatch Exact needs a resourceVersion")
 	}
 	snapshot, ok := s.cache.At(revision)
 	if !ok {

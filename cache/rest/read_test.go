@@ -139,9 +139,12 @@ func TestCacheThatHasNotSynced(t *testing.T) {
 
 func TestHealth(t *testing.T) {
 	t.Parallel()
-	var broken error
+	var broken, worse error
 	s := resttest.Start(t, 0, func(o *rest.Options) {
-		o.Checks = []rest.Check{{"store", func() error { return nil }}, {"cache", func() error { return broken }}}
+		o.Checks = []rest.Check{
+			{Name: "store", Degraded: func() error { return worse }},
+			{Name: "cache", Ready: func() error { return broken }},
+		}
 	})
 	evil := func(r *http.Request) { r.Host = "10.1.2.3" } // as a load balancer calls it
 	if a := s.Do(t, "GET", "/healthz", "", evil); a.Code != 200 || a.Body != "ok\n" {
@@ -153,6 +156,11 @@ func TestHealth(t *testing.T) {
 	if a := s.Do(t, "GET", "/readyz?verbose", ""); a.Body != "[+] store ok\n[+] cache ok\nready\n" {
 		t.Errorf("%s", a.Body)
 	}
+	worse = errors.New("no answer for 7s")
+	if a := s.Do(t, "GET", "/readyz", ""); a.Code != 200 || a.Body != "[!] store: no answer for 7s\n[+] cache ok\nready, and degraded: 1 of 2 checks\n" {
+		t.Errorf("%d %s", a.Code, a.Body)
+	}
+	worse = nil
 	broken = errors.New("behind by 7")
 	if a := s.Do(t, "GET", "/readyz", ""); a.Code != 503 || a.Body != "[+] store ok\n[-] cache: behind by 7\nnot ready: 1 of 2 checks failed\n" {
 		t.Errorf("%d %s", a.Code, a.Body)

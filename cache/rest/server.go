@@ -40,10 +40,20 @@ type Source interface {
 	Await(ctx context.Context, revision int64) (*cache.Snapshot, error)
 }
 
-// Check is one condition of readiness; nil from Ready means that it holds.
+// Check is one condition of readiness; nil from Ready means that it holds, and a
+// nil Ready always does. Degraded, if there is one, says what is worse than it
+// should be although the server is of use: /readyz tells it and answers 200.
 type Check struct {
-	Name  string
-	Ready func() error
+	Name     string
+	Ready    func() error
+	Degraded func() error
+}
+
+// Quorum is what a Source may have beside: the revision of its store now, asked
+// for over the network. With it the server answers reads that must show every
+// write acknowledged before they began.
+type Quorum interface {
+	StoreRevision(ctx context.Context) (int64, error)
 }
 
 // Options configure a Server. Store and Cache are required, and Cache must

@@ -128,7 +128,7 @@ func methodNotAllowed(c *call) *apierrors.StatusError {
 // tooFarAhead tells a client that it has seen a version which this server has
 // not; client-go understands the cause.
 func tooFarAhead(err error) *apierrors.StatusError {
-	out := apierrors.NewTimeoutError("Too large resource version: "+err.Error(), 0)
+	out := apierrors.NewTimeoutError("Too large resource version: "+err.Error(), 1)
 	out.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}}
 	return out
 }

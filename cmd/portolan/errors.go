@@ -19,7 +19,7 @@ import (
 func clientExitCode(err error) int {
 	var unreachable *client.UnreachableError
 	switch {
-	case errors.As(err, &unreachable), apierrors.IsServiceUnavailable(err):
+	case errors.As(err, &unreachable), apierrors.IsServiceUnavailable(err), client.NotYet(err):
 		return exitUnreachable
 	case apierrors.IsConflict(err):
 		return exitConflict

@@ -27,6 +27,7 @@ type getOptions struct {
 	allNamespaces bool
 	output        string
 	noHeaders     bool
+	freshness     client.Freshness
 }
 
 var getOutputs = []string{"table", "wide", "yaml", "json", "name"}
@@ -40,10 +41,15 @@ func newGetCommand(env *environment) *cobra.Command {
 names, singular or plural, and by their short names; see portolan api-resources.
 
 REV is the revision of the store at which an object was last changed, its
-metadata.resourceVersion.`,
+metadata.resourceVersion.
+
+A server answers from its memory, which is a moment behind the store; right
+after a change made through another server, --min-revision with the revision
+that the change printed waits for it.`,
 		Example: `  portolan get vs -n shop
   portolan get serviceentries,workloadentries -A -o wide
-  portolan get virtualservice/reviews -n shop -o yaml`,
+  portolan get virtualservice/reviews -n shop -o yaml
+  portolan get virtualservice/reviews -n shop --min-revision 42`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return errors.New("name what to get: KIND, KIND NAME or KIND/NAME")
@@ -64,6 +70,8 @@ metadata.resourceVersion.`,
 	f.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "show the objects of all namespaces")
 	f.StringVarP(&o.output, "output", "o", "table", "form of the output: "+alternatives(getOutputs))
 	f.BoolVar(&o.noHeaders, "no-headers", false, "leave the headers of tables out")
+	f.Int64Var(&o.freshness.MinRevision, "min-revision", 0, "wait until the server shows this revision of the store")
+	f.BoolVar(&o.freshness.Consistent, "consistent", false, "show all that was acknowledged until now: the server asks its store first")
 	completeOutput(c, getOutputs...)
 	return c
 }
@@ -74,6 +82,9 @@ func (o *getOptions) selection(args []string) (selection, error) {
 	}
 	if o.allNamespaces && o.namespace != "" {
 		return selection{}, usageError{errors.New("-A is all namespaces, and -n is one: leave one of them out")}
+	}
+	if o.freshness.MinRevision < 0 {
+		return selection{}, usageError{fmt.Errorf("--min-revision %d: a revision is a number from 1 on, as apply and delete print it", o.freshness.MinRevision)}
 	}
 	selected, err := selectObjects(schema.Pilot(), args, o.namespace)
 	if err != nil {
@@ -95,12 +106,16 @@ func (o *getOptions) run(ctx context.Context, env *environment, selected selecti
 	var all []found
 	var missing error
 	err := env.call(ctx, func(ctx context.Context, c *client.Client) (err error) {
+		c = c.Fresh(o.freshness)
 		for _, kind := range selected.kinds {
 			f := found{kind: kind}
 			if len(selected.keys) > 0 {
 				f.objects, err = named(ctx, c, kind, selected.keys, &missing)
 			} else {
 				f.objects, err = o.list(ctx, c, kind)
+			}
+			if client.NotYet(err) {
+				return fmt.Errorf("%w: the server has not seen revision %d of its store yet: try again, or look at portolan_cache_staleness_seconds of its metrics", err, o.freshness.MinRevision)
 			}
 			if err != nil {
 				return err

@@ -59,6 +59,7 @@ func newServer(store *openedStore, meshConfig *mesh.Config, logger *slog.Logger)
 	}
 	s.mirror = mirror.New(store.client, mirror.Options{
 		Worker: s.worker, Schemas: options.Schemas, Store: configs, Domain: options.Domain, Log: logger,
+		Registerer: metrics,
 	})
 	s.xds = xds.New(xds.Options{
 		Configs: s.mirror, Mesh: meshConfig, Types: catalogue.Types(), Synced: s.synced,
@@ -73,8 +74,8 @@ func newServer(store *openedStore, meshConfig *mesh.Config, logger *slog.Logger)
 	s.api, err = rest.New(rest.Options{
 		Store: configs, Cache: s.mirror, Registry: metrics, Version: version, Logger: logger,
 		Checks: []rest.Check{
-			{Name: "store", Ready: store.healthy},
-			{Name: "cache", Ready: s.cacheReady},
+			{Name: "store", Degraded: store.healthy},
+			{Name: "cache", Ready: s.cacheReady, Degraded: s.mirror.Degraded},
 			{Name: "xds", Ready: s.xds.Ready},
 		},
 	})

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync/atomic"
 
@@ -33,6 +34,29 @@ type Client struct {
 	server    *url.URL
 	http      *http.Client
 	userAgent string
+	freshness Freshness
+}
+
+// Freshness is how new what is read must be. The zero Freshness is content with
+// what the server has, which is a moment behind its store.
+type Freshness struct {
+	// MinRevision is a revision that the answer must not be older than, such as
+	// one that a write returned, also through another replica. The error of a
+	// server that does not get there in a few seconds is NotYet.
+	MinRevision int64
+	// Consistent asks for all that was acknowledged before the call; the server
+	// asks its store.
+	Consistent bool
+}
+
+func (f Freshness) add(query url.Values) url.Values {
+	if f.MinRevision > 0 {
+		query.Set("resourceVersion", strconv.FormatInt(f.MinRevision, 10))
+	}
+	if f.Consistent {
+		query.Set("consistent", "true")
+	}
+	return query
 }
 
 // New returns a client of the server at a URL such as http://127.0.0.1:15080.
@@ -58,6 +82,14 @@ func New(server string, o Options) (*Client, error) {
 	return &Client{server: base, http: o.HTTP, userAgent: o.UserAgent}, nil
 }
 
+// Fresh returns a client of the same server whose Get and List are as new as f
+// says.
+func (c *Client) Fresh(f Freshness) *Client {
+	fresh := *c
+	fresh.freshness = f
+	return &fresh
+}
+
 // Server is the URL of the server.
 func (c *Client) Server() string { return c.server.String() }
 
@@ -78,7 +110,8 @@ type Selection struct {
 // Get returns one object.
 func (c *Client) Get(ctx context.Context, resource runtimeschema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
 	out := &unstructured.Unstructured{}
-	_, err := c.do(ctx, request{method: http.MethodGet, path: objectPath(resource, namespace, name)}, out)
+	query := c.freshness.add(url.Values{})
+	_, err := c.do(ctx, request{method: http.MethodGet, path: objectPath(resource, namespace, name), query: query}, out)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +121,7 @@ func (c *Client) Get(ctx context.Context, resource runtimeschema.GroupVersionRes
 // List returns the objects of a namespace, or of all (""), as of one revision:
 // that of its metadata.resourceVersion.
 func (c *Client) List(ctx context.Context, resource runtimeschema.GroupVersionResource, namespace string, s Selection) (*unstructured.UnstructuredList, error) {
-	query := url.Values{}
+	query := c.freshness.add(url.Values{})
 	if s.Labels != "" {
 		query.Set("labelSelector", s.Labels)
 	}

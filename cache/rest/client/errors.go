@@ -48,6 +48,12 @@ func (c *Client) unreachable(ctx context.Context, in request, sent bool, err err
 	return &UnreachableError{Server: c.server.String(), Unknown: sent && in.method != http.MethodGet, Err: err}
 }
 
+// NotYet says whether a read failed because the server has not reached the
+// revision that was asked for: it may be asked again.
+func NotYet(err error) bool {
+	return apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
+}
+
 // refused is the error of an answer that is none of success. What is no Status
 // came from another program, a proxy perhaps, and not from the server.
 func (c *Client) refused(in request, response *http.Response, body []byte) error {

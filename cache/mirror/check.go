@@ -1,0 +1,204 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"iter"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/etcd"
+)
+
+const (
+	// shownKeys is how many differing keys are named.
+	shownKeys = 5
+	// checkAttempts is how often a check begins again because the revision of the
+	// cache is compacted already.
+	checkAttempts = 3
+)
+
+// errDiverged: the cache is not what the store was at the same revision.
+var errDiverged = errors.New("the cache differs from the store at the same revision")
+
+// check compares the cache with the store again and again: the keys and their
+// revisions every CheckInterval, and the values too whenever the connection was
+// lost, since the store behind the new one may be a restored one that has used
+// the same revisions for something else. A difference ends the watch.
+func (c *Cache) check(ctx context.Context, cancel context.CancelCauseFunc) {
+	reconnected, tending := c.reconnects(ctx)
+	defer tending.Wait()
+	values := false
+	timer := time.NewTimer(c.untilCheck())
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-reconnected:
+			values = true
+		case <-timer.C:
+		}
+		err := c.compare(ctx, values)
+		switch {
+		case errors.Is(err, errDiverged), errors.Is(err, errWentBack):
+			cancel(err)
+			return
+		case err != nil:
+			c.metrics.checks.WithLabelValues("failed").Inc()
+			c.o.Log.Debug("the cache cannot be compared with the store", "err", err)
+		default:
+			c.metrics.checks.WithLabelValues("equal").Inc()
+		}
+		if err != nil && values {
+			timer.Reset(c.o.RetryMax)
+			continue
+		}
+		values = false
+		timer.Reset(c.untilCheck())
+	}
+}
+
+// untilCheck is a random time around CheckInterval, so that replicas do not
+// come all at once.
+func (c *Cache) untilCheck() time.Duration {
+	return c.o.CheckInterval - c.o.CheckInterval/10 + rand.N(c.o.CheckInterval/5+1)
+}
+
+// compare looks twice before it says errDiverged: what the cache learnt while it
+// was compared can make one look wrong.
+func (c *Cache) compare(ctx context.Context, values bool) error {
+	store, err := c.identify(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.recognise(store); err != nil {
+		return err
+	}
+	first, err := c.differences(ctx, values)
+	if err != nil || len(first) == 0 {
+		return err
+	}
+	second, err := c.differences(ctx, values)
+	if err != nil {
+		return err
+	}
+	var shown []string
+	confirmed := 0
+	for path, what := range second {
+		if _, ok := first[path]; !ok {
+			continue
+		}
+		if confirmed++; len(shown) < shownKeys {
+			shown = append(shown, what)
+		}
+	}
+	if confirmed == 0 {
+		return nil
+	}
+	c.metrics.checks.WithLabelValues("different").Inc()
+	c.o.Log.Error("the cache differs from the store, it is listed anew: please report this",
+		"revision", c.Snapshot().Revision(), "differences", confirmed, "first", strings.Join(shown, ", "))
+	return fmt.Errorf("%w: %d keys, such as %s", errDiverged, confirmed, strings.Join(shown, ", "))
+}
+
+// differences are the paths at which a snapshot of the cache and the store as of
+// its revision differ, and how.
+func (c *Cache) differences(ctx context.Context, values bool) (map[string]string, error) {
+	for attempt := 1; ; attempt++ {
+		d := &difference{cache: c, snapshot: c.Snapshot(), values: values, found: map[string]string{}}
+		err := d.find(ctx)
+		switch {
+		case errors.Is(err, rpctypes.ErrFutureRev):
+			return nil, fmt.Errorf("%w: it is older than revision %d", errWentBack, d.snapshot.Revision())
+		case errors.Is(err, rpctypes.ErrCompacted) && attempt < checkAttempts:
+			continue
+		}
+		return d.found, err
+	}
+}
+
+// difference is one comparison under way: a walk through two ordered sequences
+// of keys at once.
+type difference struct {
+	cache    *Cache
+	snapshot *cache.Snapshot
+	values   bool
+	found    map[string]string // by path
+
+	next   func() (string, *config.Config, bool) // of the snapshot
+	path   string
+	object *config.Config
+	more   bool
+}
+
+func (d *difference) find(ctx context.Context) error {
+	next, stop := iter.Pull2(d.snapshot.Configs().All())
+	defer stop()
+	d.next = next
+	d.advance()
+	_, err := d.cache.scan(ctx, query{prefix: etcd.ConfigPrefix, revision: d.snapshot.Revision(), keysOnly: !d.values}, d.take)
+	if err != nil {
+		return err
+	}
+	for d.more {
+		d.onlyInCache()
+	}
+	return nil
+}
+
+func (d *difference) advance() { d.path, d.object, d.more = d.next() }
+
+func (d *difference) take(kvs []*mvccpb.KeyValue) error {
+	for _, kv := range kvs {
+		path := strings.TrimPrefix(string(kv.Key), etcd.ConfigPrefix)
+		for d.more && d.path < path {
+			d.onlyInCache()
+		}
+		var held *config.Config
+		if d.more && d.path == path {
+			held = d.object
+			d.advance()
+		}
+		d.pair(path, kv, held)
+	}
+	return nil
+}
+
+func (d *difference) onlyInCache() {
+	d.add(d.path, "not in the store, in the cache at "+d.object.ResourceVersion)
+	d.advance()
+}
+
+// pair compares what the store has under a key with what the cache has, nil if
+// nothing.
+func (d *difference) pair(path string, kv *mvccpb.KeyValue, held *config.Config) {
+	known, ok := d.cache.versions.get(path)
+	switch {
+	case ok && known.revision > d.snapshot.Revision():
+		return // changed since: nothing is known of then
+	case ok && known.broken && known.revision == kv.ModRevision:
+		return
+	case held != nil && hasVersion(held, kv.ModRevision):
+		if d.values && ok && known.revision == kv.ModRevision && known.sum != maphash.Bytes(d.cache.seed, kv.Value) {
+			d.add(path, fmt.Sprintf("the value of revision %d is another", kv.ModRevision))
+		}
+		return
+	case held != nil:
+		d.add(path, fmt.Sprintf("in the store at %d, in the cache at %s", kv.ModRevision, held.ResourceVersion))
+		return
+	}
+	if _, err := etcd.ParseConfigKey(string(kv.Key), d.cache.o.Schemas); err == nil {
+		d.add(path, fmt.Sprintf("in the store at %d, not in the cache", kv.ModRevision))
+	}
+}
+
+func (d *difference) add(path, what string) { d.found[path] = path + ": " + what }

@@ -1,0 +1,223 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"hash/maphash"
+	"iter"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/etcd"
+)
+
+// batchSize is how many values are decoded in one go.
+const batchSize = 128
+
+// entry is what one key of the configuration tree holds.
+type entry struct {
+	path    string
+	version version
+	// object is what the value decodes to; for one that does not, the last good
+	// object, or nil.
+	object *config.Config
+}
+
+// version is a value in the store as the cache last saw it. Two that are equal
+// are the same bytes of the same revision.
+type version struct {
+	revision int64
+	sum      uint64
+	broken   bool // the value cannot be decoded
+}
+
+// read makes the entry of a key and value. What snapshot holds of the same
+// version stays the same pointer, so that the difference to it is nothing. It is
+// false for a key that is none of an object of a known kind.
+func (c *Cache) read(kv *mvccpb.KeyValue, snapshot *cache.Snapshot) (entry, bool) {
+	path, ok := strings.CutPrefix(string(kv.Key), etcd.ConfigPrefix)
+	if !ok {
+		return entry{}, false
+	}
+	e := entry{path: path, version: version{revision: kv.ModRevision, sum: maphash.Bytes(c.seed, kv.Value)}}
+	known, seen := c.versions.get(path)
+	unchanged := seen && known.revision == e.version.revision && known.sum == e.version.sum
+	held := snapshot.Configs().Value(path)
+	if unchanged && !known.broken && held != nil && hasVersion(held, kv.ModRevision) {
+		e.object = held
+		return e, true
+	}
+	object, err := etcd.Decode(kv, c.o.Schemas, c.o.Domain)
+	switch {
+	case err == nil:
+		e.object = object
+		if held != nil && same(held, object) {
+			e.object = held
+		}
+	case errors.Is(err, etcd.ErrForeignKey):
+		c.o.Log.Debug("passing over a foreign key in etcd", "key", string(kv.Key), "revision", kv.ModRevision, "err", err)
+		return entry{}, false
+	default:
+		e.object, e.version.broken = held, true
+		if !unchanged {
+			c.o.Log.Error("a value in etcd cannot be decoded: the last good object goes on serving; apply it again or delete it",
+				"key", string(kv.Key), "revision", kv.ModRevision, "err", err)
+		}
+	}
+	return e, true
+}
+
+// same says whether two objects are one state of one incarnation.
+func same(a, b *config.Config) bool {
+	return a.ResourceVersion == b.ResourceVersion && a.UID == b.UID && a.Generation == b.Generation &&
+		a.CreationTimestamp.Equal(b.CreationTimestamp) && config.SameContent(a, b)
+}
+
+// readEvents makes the entries of the puts among events, each at the place of
+// its event; where there are many, on all cores.
+func (c *Cache) readEvents(events []*clientv3.Event) []entry {
+	entries := make([]entry, len(events))
+	snapshot := c.Snapshot()
+	fill := func(from, to int) {
+		for i, e := range events[from:to] {
+			if e.Type == clientv3.EventTypePut {
+				entries[from+i], _ = c.read(e.Kv, snapshot)
+			}
+		}
+	}
+	if len(events) <= batchSize {
+		fill(0, len(events))
+		return entries
+	}
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for from := 0; from < len(events); from += batchSize {
+		group.Go(func() error {
+			fill(from, min(from+batchSize, len(events)))
+			return nil
+		})
+	}
+	_ = group.Wait() // none fails
+	return entries
+}
+
+// batch is a run of pairs on its way to entries.
+type batch struct {
+	kvs     []*mvccpb.KeyValue
+	entries []entry
+	done    chan struct{} // closed once entries are there
+}
+
+// readAll makes the entries of the pairs that scan gives, on all cores and in
+// their order. It holds a few batches for each core and no more, whatever the
+// size of the whole: scan waits for whoever takes the entries, which must be
+// taken to their end. wait then returns the error of scan.
+func (c *Cache) readAll(ctx context.Context, scan func(ctx context.Context, each pairs) error) (entries iter.Seq[entry], wait func() error) {
+	cores := runtime.GOMAXPROCS(0)
+	group, ctx := errgroup.WithContext(ctx)
+	work, ordered := make(chan *batch), make(chan *batch, 2*cores)
+	snapshot := c.Snapshot()
+	group.Go(func() error {
+		defer close(ordered)
+		defer close(work)
+		return scan(ctx, func(kvs []*mvccpb.KeyValue) error {
+			for part := range slices.Chunk(kvs, batchSize) {
+				b := &batch{kvs: part, done: make(chan struct{})}
+				select {
+				case <-ctx.Done():
+					return ctx.Err()
+				case ordered <- b:
+					work <- b // there is always one who takes it
+				}
+			}
+			return nil
+		})
+	})
+	for range cores {
+		group.Go(func() error {
+			for b := range work {
+				c.readBatch(b, snapshot)
+			}
+			return nil
+		})
+	}
+	return func(yield func(entry) bool) {
+		for b := range ordered {
+			<-b.done
+			for _, e := range b.entries {
+				yield(e)
+			}
+		}
+	}, group.Wait
+}
+
+func (c *Cache) readBatch(b *batch, snapshot *cache.Snapshot) {
+	defer close(b.done)
+	b.entries = make([]entry, 0, len(b.kvs))
+	for _, kv := range b.kvs {
+		if e, ok := c.read(kv, snapshot); ok {
+			b.entries = append(b.entries, e)
+		}
+	}
+	b.kvs = nil
+}
+
+// versions are those of all values of the configuration tree, by the path of
+// the key. The goroutine of Run writes them, others may read.
+type versions struct {
+	mu     sync.RWMutex // guards the fields below
+	byPath map[string]version
+	broken int
+}
+
+func (v *versions) get(path string) (version, bool) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	found, ok := v.byPath[path]
+	return found, ok
+}
+
+func (v *versions) set(path string, to version) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.broken += count(to) - count(v.byPath[path])
+	v.byPath[path] = to
+}
+
+func (v *versions) remove(path string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.broken -= count(v.byPath[path])
+	delete(v.byPath, path)
+}
+
+func (v *versions) replace(all map[string]version) {
+	broken := 0
+	for _, one := range all {
+		broken += count(one)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.byPath, v.broken = all, broken
+}
+
+func (v *versions) countBroken() int {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.broken
+}
+
+func count(v version) int {
+	if v.broken {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,179 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/connectivity"
+
+	"github.com/portolan-mesh/portolan/storage/etcd"
+)
+
+// errWentBack: the store is at an older revision than it was, or is another
+// one.
+var errWentBack = errors.New("the store in etcd is not the one this cache was read from, or went back to an older revision")
+
+// identify asks the store who it is, and where it stands.
+func (c *Cache) identify(ctx context.Context) (etcd.Instance, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.probeTimeout())
+	defer cancel()
+	store, err := etcd.ReadInstance(ctx, c.client)
+	if err == nil {
+		c.hear()
+	}
+	return store, err
+}
+
+// ensureIdentity is identify that gives a new store its id. A store that cannot
+// be written to goes without.
+func (c *Cache) ensureIdentity(ctx context.Context) (etcd.Instance, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	store, err := etcd.EnsureInstance(ctx, c.client)
+	if err != nil && store.Cluster != 0 {
+		c.o.Log.Warn("the store in etcd has no id and cannot be given one: another one in its place may be noticed late", "err", err)
+		return store, nil
+	}
+	return store, err
+}
+
+// recognise says errWentBack unless a store that has just answered is the one
+// that the cache was read from, at the revision it was at or beyond.
+func (c *Cache) recognise(store etcd.Instance) error {
+	highest := c.highest.Load()
+	switch {
+	case store.Cluster != c.store.Cluster:
+		return fmt.Errorf("%w: its cluster is %x and was %x", errWentBack, store.Cluster, c.store.Cluster)
+	case c.store.ID != "" && store.ID != c.store.ID:
+		return fmt.Errorf("%w: its id is %q and was %q", errWentBack, store.ID, c.store.ID)
+	case store.Revision < highest:
+		return fmt.Errorf("%w: it is at %d and was at %d", errWentBack, store.Revision, highest)
+	}
+	return nil
+}
+
+// enter takes a store that was listed for the one of this cache. If it is not
+// the one before, a new epoch begins.
+func (c *Cache) enter(store etcd.Instance) {
+	if c.Snapshot() != nil {
+		if err := c.recognise(store); err != nil {
+			c.epoch++
+			c.metrics.epochs.Inc()
+			c.o.Log.Error("a new epoch of the configuration begins: revisions may be lower than before, or stand for something else",
+				"epoch", c.epoch, "revision", store.Revision, "before", c.Snapshot().Revision(), "err", err)
+		}
+	}
+	c.store = store
+	c.highest.Store(store.Revision)
+}
+
+// saw notes a revision of the store.
+func (c *Cache) saw(revision int64) {
+	for {
+		highest := c.highest.Load()
+		if revision <= highest || c.highest.CompareAndSwap(highest, revision) {
+			return
+		}
+	}
+}
+
+// freshness is what is known of how old the cache may be: the store was asked
+// for its revision, and all that was acknowledged before is in the cache once
+// the cache is there.
+type freshness struct {
+	mu       sync.Mutex // guards the fields below
+	asOf     time.Time  // all writes before are in the cache
+	asked    time.Time  // zero while nothing is pending
+	revision int64      // what the store answered then
+}
+
+// restart: all writes before at are in the cache.
+func (f *freshness) restart(at time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asOf, f.asked = at, time.Time{}
+}
+
+// note: the store, asked at a time, answered with a revision.
+func (f *freshness) note(asked time.Time, revision, cache int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.settle(cache)
+	if f.asked.IsZero() {
+		f.asked, f.revision = asked, revision
+		f.settle(cache)
+	}
+}
+
+func (f *freshness) settle(cache int64) {
+	if !f.asked.IsZero() && cache >= f.revision {
+		f.asOf, f.asked = f.asked, time.Time{}
+	}
+}
+
+// at returns the time before which all writes are in a cache of a revision.
+func (f *freshness) at(cache int64) time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.settle(cache)
+	return f.asOf
+}
+
+// Staleness is how old the cache may be at most: every write that was
+// acknowledged longer ago is in it. It is measured against the store, so it
+// grows while the store does not answer, and up to ProgressInterval between two
+// questions. Before the first list it counts from New.
+func (c *Cache) Staleness() time.Duration {
+	// The revision first: a later one would vouch for an earlier answer.
+	return max(0, c.o.Now().Sub(c.fresh.at(c.Snapshot().Revision())))
+}
+
+// Degraded says why what is served may be old or incomplete, nil where it is
+// not.
+func (c *Cache) Degraded() error {
+	var problems []string
+	if !c.Reachable() {
+		problems = append(problems, fmt.Sprintf("etcd does not answer: what is served is as of revision %s, %s ago",
+			c.Version(), c.Staleness().Round(time.Second)))
+	}
+	if n := c.versions.countBroken(); n > 0 {
+		problems = append(problems, fmt.Sprintf("%d values in etcd cannot be decoded: their last good objects are served", n))
+	}
+	if len(problems) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(problems, "; "))
+}
+
+// reconnects returns a channel that has a token whenever the connection to etcd
+// may have been lost and is there again. It is tended until ctx ends; done is
+// to be waited for.
+func (c *Cache) reconnects(ctx context.Context) (again <-chan struct{}, done *sync.WaitGroup) {
+	tokens := make(chan struct{}, 1)
+	done = &sync.WaitGroup{}
+	connection := c.client.ActiveConnection()
+	if connection == nil {
+		return tokens, done // in this process
+	}
+	done.Go(func() {
+		lost := false
+		for state := connection.GetState(); ; state = connection.GetState() {
+			if state == connectivity.Ready && lost {
+				lost = false
+				select {
+				case tokens <- struct{}{}:
+				default:
+				}
+			}
+			if !connection.WaitForStateChange(ctx, state) {
+				return
+			}
+			lost = true
+		}
+	})
+	return tokens, done
+}

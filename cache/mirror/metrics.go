@@ -1,0 +1,66 @@
+package mirror
+
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+// metrics answer how far behind the store this replica may be, and what it took
+// to stay in step.
+type metrics struct {
+	relists *prometheus.CounterVec
+	checks  *prometheus.CounterVec
+	epochs  prometheus.Counter
+}
+
+func newMetrics(r prometheus.Registerer, c *Cache) *metrics {
+	m := &metrics{
+		relists: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "portolan_cache_relists_total",
+			Help: "Lists of the whole configuration after the first, by what made them necessary."}, []string{"reason"}),
+		checks: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "portolan_cache_checks_total",
+			Help: "Comparisons of the cache with the store at the same revision, by outcome; one that is different is a bug and is healed by a list."}, []string{"outcome"}),
+		epochs: prometheus.NewCounter(prometheus.CounterOpts{Name: "portolan_cache_epochs_total",
+			Help: "How often the store turned out to be another one or to have gone back, as after a restore."}),
+	}
+	if r == nil {
+		return m
+	}
+	r.MustRegister(m.relists, m.checks, m.epochs,
+		gauge("portolan_cache_staleness_seconds", "Every write acknowledged longer ago is in the cache; up to the progress interval in an idle cache.",
+			func() float64 { return c.Staleness().Seconds() }),
+		gauge("portolan_cache_revision", "Revision of the store that the cache shows.",
+			func() float64 { return float64(c.Snapshot().Revision()) }),
+		gauge("portolan_cache_handled_lag", "Revisions that the handlers are behind the cache.",
+			func() float64 { return float64(c.Lag()) }),
+		gauge("portolan_cache_objects", "Objects in the cache.",
+			func() float64 { return float64(c.Snapshot().Configs().Len()) }),
+		gauge("portolan_cache_broken_values", "Values in the store that cannot be decoded; their last good objects are served.",
+			func() float64 { return float64(c.versions.countBroken()) }),
+		gauge("portolan_store_reachable", "Whether etcd answers: 1 or 0.", func() float64 {
+			if c.Reachable() {
+				return 1
+			}
+			return 0
+		}))
+	return m
+}
+
+func gauge(name, help string, value func() float64) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
+}
+
+// reasonOf names the cause of a new list.
+func reasonOf(err error) string {
+	switch {
+	case errors.Is(err, rpctypes.ErrCompacted):
+		return "compacted"
+	case errors.Is(err, errWentBack):
+		return "epoch"
+	case errors.Is(err, errDiverged):
+		return "diverged"
+	default:
+		return "other"
+	}
+}
