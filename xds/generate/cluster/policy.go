@@ -40,7 +40,8 @@ func loadBalancer(settings *networking.LoadBalancerSettings) envoy.LoadBalancer 
 		if maglev := hash.GetMaglev(); maglev != nil {
 			return envoy.LoadBalancer{Policy: envoy.Maglev, TableSize: maglev.GetTableSize()}
 		}
-		size := hash.GetMinimumRingSize() //nolint:staticcheck // the deprecated field is still in use
+		//lint:ignore SA1019 Istio takes the deprecated field still.
+		size := hash.GetMinimumRingSize()
 		if ring := hash.GetRingHash(); ring != nil {
 			size = ring.GetMinimumRingSize()
 		}
