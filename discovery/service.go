@@ -96,12 +96,21 @@ type Visibility []string
 // VisibleTo says whether something exported so is seen from a namespace.
 func (v Visibility) VisibleTo(namespace string) bool {
 	switch {
-	case len(v) == 0 || slices.Contains(v, "*"):
+	case v.Public():
 		return true
 	case slices.Contains(v, "~"):
 		return false
 	}
 	return slices.Contains(v, namespace)
+}
+
+// Public says whether something exported so is seen from everywhere.
+func (v Visibility) Public() bool { return len(v) == 0 || slices.Contains(v, "*") }
+
+// Includes says whether every entry of o is one of v. "*" is an entry like any
+// other.
+func (v Visibility) Includes(o Visibility) bool {
+	return !slices.ContainsFunc(o, func(e string) bool { return !slices.Contains(v, e) })
 }
 
 // ParseVisibility reads an exportTo list of an object in a namespace; an empty

@@ -57,7 +57,7 @@ func (w *world) advance(to *mesh.PushContext) {
 	if w.context == to {
 		return
 	}
-	class := to.ClassOf(w.proxy, w.class)
+	class := to.ClassAfter(w.context, w.proxy, w.class)
 	from := w.context
 	if class != w.class {
 		from = nil

@@ -26,15 +26,19 @@ type Class struct {
 	labels labels.Instance
 }
 
+// ClassAfter is ClassOf where prev is the class in an earlier context, from. It
+// looks only at what changed since.
+func (p *PushContext) ClassAfter(from *PushContext, proxy *discovery.Proxy, prev *Class) *Class {
+	if from == nil || prev == nil || from.mesh != p.mesh || from.gateways != p.gateways || from.sidecars != p.sidecars ||
+		slices.ContainsFunc(proxy.IPAddresses, func(ip string) bool { return from.Instances(ip) != p.Instances(ip) }) {
+		return p.ClassOf(proxy, prev)
+	}
+	return prev
+}
+
 // ClassOf derives the class of a proxy in a context. Where it is the same as
 // prev, prev itself is returned.
 func (p *PushContext) ClassOf(proxy *discovery.Proxy, prev *Class) *Class {
-	var known labels.Instance
-	for _, ip := range proxy.IPAddresses {
-		if known = workloadLabels(p.instances.Value(ip)); known != nil {
-			break
-		}
-	}
 	c := &Class{
 		Shape: Shape{
 			Type: proxy.Type, Interception: proxy.InterceptionMode,
@@ -42,7 +46,7 @@ func (p *PushContext) ClassOf(proxy *discovery.Proxy, prev *Class) *Class {
 		},
 		Scope:  SidecarScope{Namespace: proxy.Namespace},
 		IPs:    proxy.IPAddresses,
-		labels: proxy.Labels(known),
+		labels: proxy.Labels(p.workloadLabels(proxy)),
 	}
 	if proxy.Type == discovery.Router {
 		var before *MergedGateway

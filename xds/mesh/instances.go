@@ -1,7 +1,9 @@
 package mesh
 
 import (
+	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/labels"
@@ -16,13 +18,37 @@ type InstanceRow struct {
 // Instances are the endpoints at one address, by ServiceKey.
 type Instances = pmap.Map[*InstanceRow]
 
-// workloadLabels are the labels of the workload at an address: those of its
-// first service, nil where none is known.
-func workloadLabels(at Instances) labels.Instance {
-	for row := range at.Values() {
-		return row.Endpoints[0].Labels
+// workloadLabels are the labels of the workload at the proxy's addresses: the
+// first there are, those of services of the proxy's namespace before others; nil
+// where none are known.
+func (p *PushContext) workloadLabels(proxy *discovery.Proxy) labels.Instance {
+	var other labels.Instance
+	for _, ip := range proxy.IPAddresses {
+		for key, row := range p.Instances(ip).All() {
+			_, namespace := splitServiceKey(key)
+			for _, e := range row.Endpoints {
+				switch {
+				case len(e.Labels) == 0:
+				case namespace == proxy.Namespace:
+					return e.Labels
+				case other == nil:
+					other = e.Labels
+				}
+			}
+		}
 	}
-	return nil
+	return other
+}
+
+// addressKey is the one spelling of an address.
+func addressKey(address string) string {
+	if !strings.Contains(address, ":") {
+		return address
+	}
+	if ip, err := netip.ParseAddr(address); err == nil {
+		return ip.Unmap().String()
+	}
+	return address
 }
 
 // nextInstances follows changed endpoints.
@@ -49,7 +75,8 @@ func byAddress(r *EndpointRow) map[string][]*discovery.Endpoint {
 	}
 	out := map[string][]*discovery.Endpoint{}
 	for _, e := range r.Endpoints {
-		out[e.Address] = append(out[e.Address], e)
+		key := addressKey(e.Address)
+		out[key] = append(out[key], e)
 	}
 	return out
 }

@@ -42,7 +42,7 @@ func New(in Inputs) *PushContext {
 	empty := &PushContext{
 		inputs: Inputs{Mesh: in.Mesh}, mesh: in.Mesh,
 		routes: routeIndex{defaultExport: in.Mesh.GetDefaultVirtualServiceExportTo()},
-		rules:  ruleIndex{defaultExport: in.Mesh.GetDefaultDestinationRuleExportTo()},
+		rules:  ruleIndex{defaultExport: ruleExport(in.Mesh.GetDefaultDestinationRuleExportTo())},
 	}
 	return empty.Next(in)
 }
@@ -108,4 +108,6 @@ func (p *PushContext) Inputs() Inputs {
 func (p *PushContext) Mesh() *Config { return p.mesh }
 
 // Instances are the endpoints at an address.
-func (p *PushContext) Instances(address string) Instances { return p.instances.Value(address) }
+func (p *PushContext) Instances(address string) Instances {
+	return p.instances.Value(addressKey(address))
+}

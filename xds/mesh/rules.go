@@ -63,6 +63,15 @@ func (x ruleIndex) next(c pmap.Change[*config.Config]) ruleIndex {
 	return x
 }
 
+// ruleExport is what the mesh's default export means for rules: "." is honoured,
+// anything else is public. (Istio: setDestinationRules.)
+func ruleExport(meshDefault []string) []string {
+	if slices.Contains(meshDefault, ".") {
+		return []string{"."}
+	}
+	return []string{"*"}
+}
+
 func ruleKey(c *config.Config) string {
 	return strings.ToLower(string(host.Resolve(c.Spec.(*networking.DestinationRule).GetHost(), c.Namespace, c.Domain)))
 }
@@ -86,31 +95,40 @@ func (x ruleIndex) with(key string, remove, add *config.Config) ruleIndex {
 }
 
 // mergeRules merges the sources of a row, oldest first. Rules whose namespace or
-// exportTo differ stay apart. (Istio: mergeDestinationRule.)
+// exportTo differ stay apart, except that a rule for more namespaces counts also
+// in the older ones for fewer. (Istio: mergeDestinationRule.)
 func mergeRules(key string, sources []*config.Config, defaultExport []string) *RuleRow {
 	row := &RuleRow{sources: sources}
 	for _, c := range sources {
 		spec := c.Spec.(*networking.DestinationRule)
 		exportTo := discovery.ParseVisibility(spec.GetExportTo(), c.Namespace, defaultExport)
-		i := slices.IndexFunc(row.Rules, func(r *Rule) bool {
-			return r.Namespace == c.Namespace && slices.Equal(r.ExportTo, exportTo)
-		})
-		if i < 0 {
-			row.Rules = append(row.Rules, &Rule{Host: host.Name(key), Namespace: c.Namespace, ExportTo: exportTo})
-			i = len(row.Rules) - 1
-		}
-		rule := row.Rules[i]
-		rule.Configs = append(rule.Configs, c)
-		if rule.Policy == nil {
-			rule.Policy = spec.GetTrafficPolicy()
-		}
-		for _, s := range spec.GetSubsets() {
-			if rule.Subset(s.GetName()) == nil {
-				rule.Subsets = append(rule.Subsets, s)
+		same := false
+		for _, r := range row.Rules {
+			if r.Namespace == c.Namespace && exportTo.Includes(r.ExportTo) {
+				r.merge(c, spec)
+				same = same || len(r.ExportTo) == len(exportTo)
 			}
+		}
+		if !same {
+			r := &Rule{Host: host.Name(key), Namespace: c.Namespace, ExportTo: exportTo}
+			r.merge(c, spec)
+			row.Rules = append(row.Rules, r)
 		}
 	}
 	return row
+}
+
+// merge adds a younger rule while r is made.
+func (r *Rule) merge(c *config.Config, spec *networking.DestinationRule) {
+	r.Configs = append(r.Configs, c)
+	if r.Policy == nil {
+		r.Policy = spec.GetTrafficPolicy()
+	}
+	for _, s := range spec.GetSubsets() {
+		if r.Subset(s.GetName()) == nil {
+			r.Subsets = append(r.Subsets, s)
+		}
+	}
 }
 
 // PolicyFor is the traffic policy of a port and subset ("" for none): a subset
@@ -158,14 +176,18 @@ func (v *View) visibleRules(row *RuleRow, serviceNamespace string) visibleRules 
 	if row == nil {
 		return out
 	}
-	own := v.class.Scope.Namespace
+	own, root := v.class.Scope.Namespace, v.context.mesh.GetRootNamespace()
 	for _, r := range row.Rules {
 		if !r.ExportTo.VisibleTo(own) {
 			continue
 		}
-		take(&out.own, r, own)
+		// In the root namespace only a private rule is meant for its own clients;
+		// the others are for all, and come last.
+		if own != root || slices.Equal(r.ExportTo, discovery.Visibility{root}) {
+			take(&out.own, r, own)
+		}
 		take(&out.service, r, serviceNamespace)
-		take(&out.root, r, v.context.mesh.GetRootNamespace())
+		take(&out.root, r, root)
 	}
 	return out
 }

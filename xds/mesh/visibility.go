@@ -1,10 +1,12 @@
 package mesh
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/labels"
 )
@@ -92,24 +94,53 @@ func (v *View) imported(row *RouteRow, via string) bool {
 	})
 }
 
-// visibleRoutes is a row of routes and which of them a class sees, as a
-// comparable value: a byte each, 1 for seen.
+// visibleRoutes is a row of routes and how a class sees them, as a comparable
+// value: a byte each, 0 for unseen, else the precedence.
 type visibleRoutes struct {
 	row  *RouteRow
 	seen string
 }
 
 func (r visibleRoutes) list() []*VirtualService {
-	if !strings.Contains(r.seen, "\x00") {
-		return r.row.all()
+	if r.row == nil || strings.Count(r.seen, r.seen[:1]) == len(r.seen) {
+		return r.row.all() // all in one place, the oldest first
 	}
 	var out []*VirtualService
-	for i, vs := range r.row.VirtualServices {
-		if r.seen[i] == 1 {
-			out = append(out, vs)
+	for p := byte(privateRoutes); p <= publicRoutes; p++ {
+		for i, vs := range r.row.VirtualServices {
+			if r.seen[i] == p {
+				out = append(out, vs)
+			}
 		}
 	}
 	return out
+}
+
+// The precedence of VirtualServices, as a namespace sees them.
+const (
+	privateRoutes  = iota + 1 // of the namespace, and not public
+	exportedRoutes            // of another namespace, which exports them to this one
+	publicRoutes
+)
+
+// precedence is that of a VirtualService that the namespace sees. (Istio:
+// VirtualServicesForGateway.)
+func (vs *VirtualService) precedence(namespace string) byte {
+	switch {
+	case vs.ExportTo.Public():
+		return publicRoutes
+	case vs.Config.Namespace == namespace:
+		return privateRoutes
+	}
+	return exportedRoutes
+}
+
+// CompareVirtualServices is the precedence of VirtualServices that the view has
+// answered with: those private to the proxy's namespace, those that others
+// export to it, public ones; the oldest first in each.
+func (v *View) CompareVirtualServices(a, b *VirtualService) int {
+	own := v.class.Scope.Namespace
+	return cmp.Or(cmp.Compare(a.precedence(own), b.precedence(own)), config.Compare(a.Config, b.Config))
 }
 
 func (r *RouteRow) all() []*VirtualService {
@@ -125,7 +156,7 @@ func (v *View) visibleRoutes(row *RouteRow, via string) visibleRoutes {
 	for i, vs := range row.all() {
 		if vs.ExportTo.VisibleTo(v.class.Scope.Namespace) &&
 			(via == "" || v.eachListener(via, func(l int) bool { return v.class.Scope.importsVirtualService(l, vs) })) {
-			seen[i], some = 1, true
+			seen[i], some = vs.precedence(v.class.Scope.Namespace), true
 		}
 	}
 	if !some {

@@ -9,7 +9,6 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 
 	"github.com/portolan-mesh/portolan/discovery"
-	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/mesh"
@@ -150,7 +149,7 @@ type bound struct {
 	names []host.Name
 }
 
-// bound finds the VirtualServices of a server, the oldest first.
+// bound finds the VirtualServices of a server, in precedence.
 func (t translator) bound(s *mesh.Server) []bound {
 	found := map[*mesh.VirtualService][]host.Name{}
 	servers := serverHosts(s)
@@ -170,7 +169,7 @@ func (t translator) bound(s *mesh.Server) []bound {
 	for vs, names := range found {
 		out = append(out, bound{vs, names})
 	}
-	slices.SortFunc(out, func(a, b bound) int { return config.Compare(a.vs.Config, b.vs.Config) })
+	slices.SortFunc(out, func(a, b bound) int { return t.view.CompareVirtualServices(a.vs, b.vs) })
 	return out
 }
 

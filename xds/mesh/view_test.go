@@ -1,0 +1,241 @@
+package mesh_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/labels"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/xdstest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// virtualService writes one of a host; those applied first are the older.
+func virtualService(name, gateway, exportTo string) string {
+	return xdstest.Object("VirtualService", name, fmt.Sprintf(
+		"{hosts: [a.example], gateways: [%s], exportTo: [%s], http: [{route: [{destination: {host: a.example}}]}]}", gateway, exportTo))
+}
+
+func virtualServiceNames(list []*mesh.VirtualService) []string {
+	var out []string
+	for _, vs := range list {
+		out = append(out, vs.Config.Namespace+"/"+vs.Config.Name)
+	}
+	return out
+}
+
+// TestVirtualServicesInLookupOrder: those private to the proxy's namespace, then
+// those exported to it, then public ones; the oldest first in each.
+func TestVirtualServicesInLookupOrder(t *testing.T) {
+	t.Parallel()
+	for _, gateway := range []string{mesh.MeshGateway, "edge/gw"} {
+		w := xdstest.NewWorld(t,
+			virtualService("shop/public", gateway, "'*'"),
+			virtualService("edge/shared", gateway, "shop, edge"),
+			virtualService("edge/hidden", gateway, "."),
+			virtualService("shop/private", gateway, "."),
+			virtualService("shop/younger", gateway, "shop, edge"),
+		)
+		for namespace, want := range map[string][]string{
+			"shop":  {"shop/private", "shop/younger", "edge/shared", "shop/public"},
+			"edge":  {"edge/shared", "edge/hidden", "shop/younger", "shop/public"},
+			"other": {"shop/public"},
+		} {
+			v := w.View(xdstest.Node{Namespace: namespace})
+			list := v.VirtualServices(gateway, "a.example")
+			if d := cmp.Diff(want, virtualServiceNames(list)); d != "" {
+				t.Errorf("%s from %s (-want +got):\n%s", gateway, namespace, d)
+			}
+			if !slices.IsSortedFunc(list, v.CompareVirtualServices) {
+				t.Errorf("%s from %s: the order is not that of CompareVirtualServices", gateway, namespace)
+			}
+			if gateway != mesh.MeshGateway {
+				continue
+			}
+			if got := v.VirtualServiceAt(v.Egress()[0], "a.example"); virtualServiceNames([]*mesh.VirtualService{got})[0] != want[0] {
+				t.Errorf("from %s %s applies", namespace, got.Config.Name)
+			}
+		}
+	}
+}
+
+// TestOrderIsPartOfTheAnswer: what two namespaces see in different order is not
+// the same answer.
+func TestOrderIsPartOfTheAnswer(t *testing.T) {
+	t.Parallel()
+	w := xdstest.NewWorld(t,
+		virtualService("shop/a", mesh.MeshGateway, "shop, edge"), virtualService("edge/b", mesh.MeshGateway, "shop, edge"))
+	shop, edge := w.View(xdstest.Node{Namespace: "shop"}).Recording(), w.View(xdstest.Node{Namespace: "edge"})
+	shop.VirtualServiceAt(shop.Egress()[0], "a.example")
+	for read, answer := range shop.Reads() {
+		if read.Row.Table == mesh.Routes && edge.Answer(read) == answer {
+			t.Errorf("%v has one answer in both namespaces", read)
+		}
+	}
+}
+
+func rule(name, host, exportTo, subset string) string {
+	return xdstest.Object("DestinationRule", name, fmt.Sprintf(
+		"{host: '%s', exportTo: [%s], subsets: [{name: %s, labels: {v: x}}]}", host, exportTo, subset))
+}
+
+func subsetNames(r *mesh.Rule) []string {
+	var out []string
+	if r != nil {
+		for _, s := range r.Subsets {
+			out = append(out, s.GetName())
+		}
+	}
+	return out
+}
+
+// TestRuleLookup follows SEMANTICS of destinationRule: the namespace of the
+// client, that of the service, the root namespace; the first that has a match
+// decides.
+func TestRuleLookup(t *testing.T) {
+	t.Parallel()
+	const public, private, root = "'*'", ".", "istio-system"
+	service := xdstest.HTTPService("shop/a", "a.shop.example", "10.1.0.1")
+	for _, tc := range []struct {
+		name, client string
+		rules        []string
+		want         []string
+	}{
+		{"the client's own outranks a more specific one", "edge", []string{
+			rule("shop/x", "a.shop.example", public, "shop"), rule("edge/x", "*.example", private, "edge"),
+		}, []string{"edge"}},
+		{"the service's outranks the root's", "edge", []string{
+			rule(root+"/x", "a.shop.example", public, "root"), rule("shop/x", "*.example", public, "shop"),
+		}, []string{"shop"}},
+		{"the root's applies where no other does", "edge", []string{
+			rule(root+"/x", "*.example", public, "root"), rule("shop/x", "a.shop.example", private, "shop"),
+		}, []string{"root"}},
+		{"the root's own private ones are for its own clients", "edge", []string{
+			rule(root+"/x", "*.example", private, "root"),
+		}, nil},
+		{"a client in the root namespace: a public rule there is for all, and comes last", root, []string{
+			rule(root+"/x", "a.shop.example", public, "root"), rule("shop/x", "*.example", public, "shop"),
+		}, []string{"shop"}},
+		{"a client in the root namespace: a private rule there is for it, and comes first", root, []string{
+			rule("shop/x", "a.shop.example", public, "shop"), rule(root+"/x", "*.example", private, "root"),
+		}, []string{"root"}},
+		{"a client in the root namespace: a public rule applies where no other does", root, []string{
+			rule(root+"/x", "*.example", public, "root"),
+		}, []string{"root"}},
+		{"rules of one namespace and host merge", "shop", []string{
+			rule("shop/x", "a.shop.example", public, "one"), rule("shop/z", "a.shop.example", public, "two"),
+		}, []string{"one", "two"}},
+		{"rules for others do not merge", "shop", []string{
+			rule("shop/x", "a.shop.example", "shop, edge", "one"), rule("shop/z", "a.shop.example", "shop, other", "two"),
+		}, []string{"one"}},
+		{"a rule for more namespaces merges into the older for fewer", "shop", []string{
+			rule("shop/x", "a.shop.example", "shop", "one"), rule("shop/z", "a.shop.example", "shop, edge", "two"),
+		}, []string{"one", "two"}},
+		{"and stands alone for the others", "edge", []string{
+			rule("shop/x", "a.shop.example", "shop", "one"), rule("shop/z", "a.shop.example", "shop, edge", "two"),
+		}, []string{"two"}},
+		{"a rule for fewer does not merge into one for more", "shop", []string{
+			rule("shop/x", "a.shop.example", "shop, edge", "one"), rule("shop/z", "a.shop.example", "shop", "two"),
+		}, []string{"one"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			w := xdstest.NewWorld(t, append([]string{service}, tc.rules...)...)
+			v := w.View(xdstest.Node{Namespace: tc.client})
+			if d := cmp.Diff(tc.want, subsetNames(v.Rule(v.Service("a.shop.example")))); d != "" {
+				t.Errorf("subsets (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+// TestDefaultExportOfRules: "." is honoured, and anything else is public.
+func TestDefaultExportOfRules(t *testing.T) {
+	t.Parallel()
+	for exportTo, want := range map[string][]string{"'.'": nil, "'*'": {"one"}, "'~'": {"one"}, "other": {"one"}} {
+		w := xdstest.NewWorld(t, xdstest.HTTPService("shop/a", "a.shop.example", "10.1.0.1"),
+			xdstest.Object("DestinationRule", "shop/x", "{host: a.shop.example, subsets: [{name: one, labels: {v: x}}]}"))
+		w.SetMesh("defaultDestinationRuleExportTo: [" + exportTo + "]")
+		v := w.View(xdstest.Node{Namespace: "edge"})
+		if d := cmp.Diff(want, subsetNames(v.Rule(v.Service("a.shop.example")))); d != "" {
+			t.Errorf("%s (-want +got):\n%s", exportTo, d)
+		}
+	}
+}
+
+// TestLabelsOfAProxy: those of the workload at its address, of its own namespace
+// first, over the ones it states.
+func TestLabelsOfAProxy(t *testing.T) {
+	t.Parallel()
+	at := func(name, host, ip, labels string) string {
+		return xdstest.Object("ServiceEntry", name, fmt.Sprintf(
+			"{hosts: [%s], resolution: STATIC, ports: [{number: 80, name: http, protocol: HTTP}], endpoints: [{address: '%s', labels: {%s}}]}", host, ip, labels))
+	}
+	for _, tc := range []struct {
+		name, ip  string
+		documents []string
+		want      labels.Instance
+	}{
+		{"stated", "10.0.0.1", nil, labels.Instance{"app": "stated"}},
+		{"of the registry", "10.0.0.1", []string{at("shop/a", "a.example", "10.0.0.1", "app: a")}, labels.Instance{"app": "a"}},
+		{"another service at the address has none", "10.0.0.1", []string{
+			at("shop/a", "a.example", "10.0.0.1", ""), at("shop/b", "b.example", "10.0.0.1", "app: b"),
+		}, labels.Instance{"app": "b"}},
+		{"of its own namespace", "10.0.0.1", []string{
+			at("edge/a", "a.example", "10.0.0.1", "app: theirs"), at("shop/b", "b.example", "10.0.0.1", "app: ours"),
+		}, labels.Instance{"app": "ours"}},
+		{"whatever the spelling of the address", "2001:db8::1", []string{at("shop/a", "a.example", "2001:DB8:0:0::1", "app: a")}, labels.Instance{"app": "a"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			w := xdstest.NewWorld(t, tc.documents...)
+			n := xdstest.Node{Namespace: "shop", IP: tc.ip, Labels: map[string]string{"app": "stated"}}
+			if !w.View(n).HasLabels(tc.want) {
+				t.Errorf("the proxy does not have %v", tc.want)
+			}
+		})
+	}
+}
+
+// TestAClassFollowsWhatItIsMadeOf: the class of a proxy is looked at again when
+// a gateway, a Sidecar or the workload at its address changes, and is the same
+// otherwise.
+func TestAClassFollowsWhatItIsMadeOf(t *testing.T) {
+	t.Parallel()
+	entry := func(ip, app string) string {
+		return xdstest.Object("ServiceEntry", "shop/a", fmt.Sprintf(
+			"{hosts: [a.example], resolution: STATIC, ports: [{number: 80, name: http, protocol: HTTP}], endpoints: [{address: %s, labels: {app: %s}}]}", ip, app))
+	}
+	gateway := xdstest.Object("Gateway", "edge/gw", "{selector: {app: gw}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*']}]}")
+	for _, kind := range []discovery.ProxyType{discovery.Sidecar, discovery.Router} {
+		proxy := xdstest.Node{Type: kind, Namespace: "shop", Labels: map[string]string{"app": "gw"}}.Proxy(t)
+		w := xdstest.NewWorld(t)
+		from := w.Context()
+		class := from.ClassAfter(nil, proxy, nil)
+		for _, step := range []struct {
+			name, document  string
+			sidecar, router bool // whether the class of one changes
+		}{
+			{"a service elsewhere", xdstest.HTTPService("shop/b", "b.example", "10.9.0.1"), false, false},
+			{"a gateway that selects it", gateway, false, true},
+			{"a Sidecar", xdstest.Object("Sidecar", "shop/s", "{egress: [{hosts: ['./*']}]}"), true, false},
+			{"a workload at another address", entry("10.0.0.2", "other"), false, false},
+			{"the workload at its address", entry("10.0.0.1", "other"), true, true},
+			{"which is labelled anew", entry("10.0.0.1", "gw"), true, true},
+		} {
+			w.Apply(step.document)
+			next := w.Context().ClassAfter(from, proxy, class)
+			want := map[discovery.ProxyType]bool{discovery.Sidecar: step.sidecar, discovery.Router: step.router}[kind]
+			if got := next != class; got != want {
+				t.Errorf("%s of a %s: changed %v, want %v", step.name, kind, got, want)
+			}
+			from, class = w.Context(), next
+		}
+	}
+}
