@@ -108,7 +108,7 @@ func TestEnvoyDeletesWithdraw(t *testing.T) {
 		awaitReply(t, x.atSidecar("/"), "v2")
 		subset := fmt.Sprintf("outbound|%d|v2|%s", x.service, shopHost)
 		whole := fmt.Sprintf("outbound|%d||%s", x.service, shopHost)
-		client.awaitConfig(subset, true)
+		client.awaitCluster(subset, true)
 
 		s.awaitSynced(s.remove(x.routes(0, 100)), "edge", "client")
 		awaitReply(t, x.atGateway("/"), "404")
@@ -120,13 +120,13 @@ func TestEnvoyDeletesWithdraw(t *testing.T) {
 		})
 
 		s.awaitSynced(s.remove(x.rule()), "edge", "client")
-		client.awaitConfig(subset, false)
-		edge.awaitConfig(subset, false)
-		client.awaitConfig(whole, true)
+		client.awaitCluster(subset, false)
+		edge.awaitCluster(subset, false)
+		client.awaitCluster(whole, true)
 
 		s.awaitSynced(s.remove(x.entry()), "edge", "client")
-		client.awaitConfig(whole, false)
-		edge.awaitConfig(whole, false)
+		client.awaitCluster(whole, false)
+		edge.awaitCluster(whole, false)
 		awaitClosed(t, x.service)
 
 		s.awaitSynced(s.remove(x.door()), "edge", "client")

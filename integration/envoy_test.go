@@ -276,13 +276,25 @@ func (e *envoy) mustHold() map[string]held {
 	return out
 }
 
-// awaitConfig waits until a text is part of Envoy's configuration, endpoints
-// included, or no part of it.
-func (e *envoy) awaitConfig(text string, present bool) {
+// awaitCluster waits until Envoy has a cluster, or has it no more.
+func (e *envoy) awaitCluster(name string, present bool) {
 	e.t.Helper()
-	eventually(e.t, fmt.Sprintf("%q in the configuration of %s: %v", text, e.name, present), func() error {
-		dump, err := e.get("/config_dump?include_eds")
-		if err == nil && strings.Contains(string(dump), text) != present {
+	eventually(e.t, fmt.Sprintf("cluster %s of %s: %v", name, e.name, present), func() error {
+		resources, err := e.held()
+		if _, there := resources["active_clusters "+name]; err == nil && there != present {
+			err = errors.New("not so")
+		}
+		return err
+	})
+}
+
+// awaitConfig waits until a text is part of Envoy's configuration. What Envoy
+// drains, such as the routes of a listener that is gone, is part of it.
+func (e *envoy) awaitConfig(text string) {
+	e.t.Helper()
+	eventually(e.t, fmt.Sprintf("%q in the configuration of %s", text, e.name), func() error {
+		dump, err := e.get("/config_dump")
+		if err == nil && !strings.Contains(string(dump), text) {
 			err = errors.New("not so")
 		}
 		return err

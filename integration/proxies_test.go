@@ -138,7 +138,7 @@ connectTimeout: 4.25s
 		_, client := s.startPair(v)
 		awaitReply(t, x.atSidecar("/logged"), "v1")
 		awaitReply(t, request{port: x.service, host: "elsewhere.test"}, "502")
-		client.awaitConfig(`"connect_timeout": "4.250s"`, true)
+		client.awaitConfig(`"connect_timeout": "4.250s"`)
 		eventually(t, "the request is in the access log", func() error {
 			if out := client.process.output(); !strings.Contains(out, "/logged") {
 				return fmt.Errorf("the log has no such line")

@@ -105,8 +105,8 @@ spec:
 		awaitOnly(t, loads, "v2")
 		awaitClosed(t, gone)
 		awaitReply(t, request{port: fresh, host: "fresh.shop.test"}, "v1")
-		client.awaitConfig("gone.shop.test", false)
-		edge.awaitConfig("gone.shop.test", false)
+		client.awaitCluster(fmt.Sprintf("outbound|%d||gone.shop.test", gone), false)
+		edge.awaitCluster(fmt.Sprintf("outbound|%d||gone.shop.test", gone), false)
 		if v == stream.Delta {
 			expectEqual(t, "the gateway's listener", edge.mustHold()[fmt.Sprintf("listeners 127.0.0.1_%d", x.gateway)], untouched)
 		}

@@ -94,7 +94,7 @@ func TestEnvoyServerKilledBetweenClusterAndEndpoints(t *testing.T) {
 		s.start()
 		s.awaitSynced(s.revision(), "edge")
 		edge.awaitWarm()
-		edge.awaitConfig(`"connect_timeout": "3.500s"`, true)
+		edge.awaitConfig(`"connect_timeout": "3.500s"`)
 		l.sample(50)
 		s.awaitSynced(s.apply(x.routes(0, 100)), "edge")
 		s.awaitSynced(s.apply(x.entry(x.v2)), "edge")

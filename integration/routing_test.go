@@ -96,8 +96,8 @@ func TestEnvoyRouting(t *testing.T) {
 		if got := send(t, request{port: x.gateway, host: "elsewhere.test"}); got.status != http.StatusNotFound {
 			t.Errorf("a host that the gateway does not serve: %d", got.status)
 		}
-		edge.awaitConfig(`"connect_timeout": "3.500s"`, true)
-		client.awaitConfig(`"max_pending_requests": 77`, true)
+		edge.awaitConfig(`"connect_timeout": "3.500s"`)
+		client.awaitConfig(`"max_pending_requests": 77`)
 		s.expectNothingRejected()
 		edge.expectNothingRejected()
 		client.expectNothingRejected()

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/portolan-mesh/portolan/xds/stream"
@@ -96,7 +97,7 @@ spec:
 		awaitReply(t, request{port: in, host: "anything.test"}, "app")
 		awaitGreeting(t, tcpOut, "ledger")
 		awaitGreeting(t, tcpIn, "tcp-app")
-		client.awaitConfig("unseen.shop.test", false)
+		client.awaitCluster(fmt.Sprintf("outbound|%d||unseen.shop.test", otherPort), false)
 		if listening(local(otherPort)) {
 			t.Error("a service that the Sidecar does not import has a listener")
 		}
@@ -104,6 +105,7 @@ spec:
 		// Without it the workload sees every service, and has no inward listener.
 		s.awaitSynced(s.remove(sidecar), "client")
 		awaitReply(t, request{port: otherPort, host: "unseen.shop.test"}, "other")
+		client.awaitCluster(fmt.Sprintf("outbound|%d||unseen.shop.test", otherPort), true)
 		awaitReply(t, request{port: out, host: shopHost}, "v2")
 		awaitClosed(t, in)
 		awaitClosed(t, tcpIn)
