@@ -20,10 +20,14 @@ type Instances = pmap.Map[*InstanceRow]
 
 // workloadLabels are the labels of the workload at the proxy's addresses: the
 // first there are, those of services of the proxy's namespace before others; nil
-// where none are known.
+// where none are known. A loopback address is every machine's and tells nothing
+// of who asks, so it is passed over.
 func (p *PushContext) workloadLabels(proxy *discovery.Proxy) labels.Instance {
 	var other labels.Instance
 	for _, ip := range proxy.IPAddresses {
+		if isLoopback(ip) {
+			continue
+		}
 		for key, row := range p.Instances(ip).All() {
 			_, namespace := splitServiceKey(key)
 			for _, e := range row.Endpoints {
@@ -38,6 +42,11 @@ func (p *PushContext) workloadLabels(proxy *discovery.Proxy) labels.Instance {
 		}
 	}
 	return other
+}
+
+func isLoopback(address string) bool {
+	ip, err := netip.ParseAddr(address)
+	return err == nil && ip.IsLoopback()
 }
 
 // addressKey is the one spelling of an address.

@@ -190,6 +190,7 @@ func TestLabelsOfAProxy(t *testing.T) {
 		{"of its own namespace", "10.0.0.1", []string{
 			at("edge/a", "a.example", "10.0.0.1", "app: theirs"), at("shop/b", "b.example", "10.0.0.1", "app: ours"),
 		}, labels.Instance{"app": "ours"}},
+		{"stated, where the address is every machine's", "127.0.0.1", []string{at("shop/a", "a.example", "127.0.0.1", "app: a")}, labels.Instance{"app": "stated"}},
 		{"whatever the spelling of the address", "2001:db8::1", []string{at("shop/a", "a.example", "2001:DB8:0:0::1", "app: a")}, labels.Instance{"app": "a"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
