@@ -33,8 +33,10 @@ type typeWorld struct {
 	// parent is the type whose versions the versions of this one cover, nil for
 	// none.
 	parent *typeWorld
-	// traces are what was looked at, with the resources that there are not.
+	// traces are what the resources were built from; failed names those which could
+	// not be built the last time, whatever their trace says.
 	traces map[string]*memo.Trace
+	failed map[string]struct{}
 	set    resource.Set
 	before resource.Set // as it was one context earlier
 }
@@ -45,7 +47,7 @@ func newWorld(proxy *discovery.Proxy, generators []generate.Generator, parents m
 	w := &world{proxy: proxy, memo: m, logger: logger}
 	byURL := map[string]*typeWorld{}
 	for _, g := range generators {
-		t := &typeWorld{generator: g, traces: map[string]*memo.Trace{}, parent: byURL[parents[g.TypeURL()]]}
+		t := &typeWorld{generator: g, traces: map[string]*memo.Trace{}, failed: map[string]struct{}{}, parent: byURL[parents[g.TypeURL()]]}
 		byURL[g.TypeURL()] = t
 		w.types = append(w.types, t)
 	}
@@ -78,7 +80,7 @@ func (w *world) advance(to *mesh.PushContext) {
 // advanceType builds again what the delta may concern: the names that may
 // appear or go, and those built from a changed row.
 func (w *world) advanceType(t *typeWorld, view *mesh.View, delta mesh.Delta, changed []mesh.RowKey) {
-	names := map[string]struct{}{}
+	names := maps.Clone(t.failed)
 	for name := range t.generator.Affected(view, delta) {
 		names[name] = struct{}{}
 	}
@@ -103,14 +105,16 @@ func (w *world) advanceType(t *typeWorld, view *mesh.View, delta mesh.Delta, cha
 }
 
 // rebuild takes a resource as the view has it. One that cannot be built keeps
-// its last good form.
+// its last good form, and is tried again with the next change.
 func (w *world) rebuild(t *typeWorld, view *mesh.View, name string) {
 	trace, err := w.memo.Build(view, t.generator, name)
 	if err != nil {
 		w.logger.Error("resource not built, the last one is kept", "type", t.generator.TypeURL(), "name", name,
 			"proxy", w.proxy.ID, "err", err)
+		t.failed[name] = struct{}{}
 		return
 	}
+	delete(t.failed, name)
 	if old := t.traces[name]; old != nil {
 		w.memo.Release(old)
 	}

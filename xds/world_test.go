@@ -1,19 +1,25 @@
 package xds_test
 
 import (
+	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 	"pgregory.net/rapid"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
 	"github.com/portolan-mesh/portolan/xds/memo"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -146,4 +152,66 @@ func TestAffectedEqualsAWalk(t *testing.T) {
 			rt.Fatalf("%d resources are held by nobody", n)
 		}
 	})
+}
+
+// moody is a generator of one resource, which cannot be built until it can.
+type moody struct {
+	fails *atomic.Bool
+	built *atomic.Int32
+}
+
+func (moody) TypeURL() string { return "moody" }
+
+func (moody) Affected(_ *mesh.View, d mesh.Delta) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if d.Whole {
+			yield("x")
+		}
+	}
+}
+
+func (m moody) Build(v *mesh.View, name string) (*resource.Resource, error) {
+	m.built.Add(1)
+	if v.Service("a.example"); m.fails.Load() {
+		return nil, errors.New("not in the mood")
+	}
+	return resource.New(name, wrapperspb.Int32(m.built.Load()))
+}
+
+// TestWhatCouldNotBeBuiltIsBuiltLater: a failed build keeps the last resource,
+// also none, and what it had read makes it due again.
+func TestWhatCouldNotBeBuiltIsBuiltLater(t *testing.T) {
+	t.Parallel()
+	m := moody{new(atomic.Bool), new(atomic.Int32)}
+	types := []xds.ResourceType{{Name: "moody", Generator: m}}
+	shared := memo.New()
+	w := xds.NewTestWorld(xdstest.Node{}.Proxy(t), types, shared, slog.New(slog.DiscardHandler))
+	world := xdstest.NewWorld(t)
+	advance := func(document string, fails bool) map[string]string {
+		world.Apply(document)
+		m.fails.Store(fails)
+		w.Advance(world.Context())
+		return w.Versions()
+	}
+	if got := advance(xdstest.HTTPService("b", "b.example", "10.1.0.1"), true); len(got) > 0 {
+		t.Errorf("built %v", got)
+	}
+	first := advance(xdstest.HTTPService("b", "b.example", "10.1.0.2"), false)
+	if len(first) != 1 {
+		t.Fatal("not built once it could be")
+	}
+	if got := advance(xdstest.HTTPService("a", "a.example", "10.1.0.2"), true); got["moody x"] != first["moody x"] {
+		t.Errorf("a failed build left %v of %v", got, first)
+	}
+	if got := advance(xdstest.HTTPService("b", "b.example", "10.1.0.3"), false); got["moody x"] == first["moody x"] {
+		t.Error("not built again")
+	}
+	n := m.built.Load()
+	if advance(xdstest.HTTPService("b", "b.example", "10.1.0.4"), false); m.built.Load() != n {
+		t.Error("built again for nothing")
+	}
+	w.Close()
+	if n := shared.Len(); n != 0 {
+		t.Errorf("%d resources are held by nobody", n)
+	}
 }
