@@ -202,16 +202,18 @@ func (c *Connection) handle(ctx context.Context, m *message) error {
 			return err
 		}
 	}
-	session := c.sessions[m.typeURL]
-	if session == nil {
-		// A type that is not served: every name of it is unknown.
-		session = c.addSession(stream.Type{URL: m.typeURL})
+	session, err := c.session(m.typeURL)
+	if err != nil {
+		return err
 	}
+	before := session.Status().Acked.Revision
 	answer := session.Request(m.request)
 	switch {
 	case answer.Acked != nil:
 		c.last[m.typeURL].answered = time.Now()
-		c.server.metrics.acked(answer.Acked.Revision, c.since)
+		if answer.Acked.Revision > before {
+			c.server.metrics.acked(answer.Acked.Revision, c.since)
+		}
 	case answer.Rejected != nil:
 		c.last[m.typeURL].answered = time.Now()
 		c.server.metrics.rejected(c.server.typeName(m.typeURL))
@@ -219,6 +221,22 @@ func (c *Connection) handle(ctx context.Context, m *message) error {
 			"version", answer.Rejected.Version, "err", answer.Rejected.Message)
 	}
 	return c.flush()
+}
+
+// maxTypes bounds the types of a stream, which a client may make up.
+const maxTypes = 64
+
+// session finds that of a type. Of one that is not served every name is unknown.
+func (c *Connection) session(typeURL string) (*stream.Session, error) {
+	switch session := c.sessions[typeURL]; {
+	case session != nil:
+		return session, nil
+	case typeURL == "":
+		return nil, status.Error(codes.InvalidArgument, "a request on an aggregated stream has no type_url")
+	case len(c.sessions) >= maxTypes:
+		return nil, status.Errorf(codes.InvalidArgument, "type %s: the stream asks for more than %d types", typeURL, maxTypes)
+	}
+	return c.addSession(stream.Type{URL: typeURL}), nil
 }
 
 // identify takes the node of the first request and builds the proxy's world.

@@ -135,8 +135,12 @@ func (s *DiscoveryServer) Commit() {
 		Configs:  s.options.Configs.Handled(),
 		Services: s.rows.serviceRows, Endpoints: s.rows.endpointRows, Mesh: s.options.Mesh,
 	}
-	if last := s.inputs.Load(); last != nil && *last == in {
+	last := s.inputs.Load()
+	if last != nil && *last == in {
 		return
+	}
+	if last == nil || last.Configs != in.Configs {
+		s.because(discovery.ReasonConfig)
 	}
 	s.inputs.Store(&in)
 	s.wake()

@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -187,11 +188,9 @@ func (s *DiscoveryServer) because(reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reasons[reason]++
-	if s.since.IsZero() {
-		s.since = time.Now()
-	}
 }
 
+// wake has the pusher look at the inputs, which have changed.
 func (s *DiscoveryServer) wake() {
 	s.mu.Lock()
 	if s.since.IsZero() {
@@ -275,7 +274,8 @@ func (s *DiscoveryServer) closeAll() {
 	}
 }
 
-// Proxies tells what is known of each connected proxy, by node id.
+// Proxies tells what is known of each connected proxy, by node id; where one has
+// several streams, the oldest first.
 func (s *DiscoveryServer) Proxies() []ProxyStatus {
 	s.mu.Lock()
 	var out []ProxyStatus
@@ -285,7 +285,9 @@ func (s *DiscoveryServer) Proxies() []ProxyStatus {
 		}
 	}
 	s.mu.Unlock()
-	slices.SortFunc(out, func(a, b ProxyStatus) int { return strings.Compare(a.Node, b.Node) })
+	slices.SortFunc(out, func(a, b ProxyStatus) int {
+		return cmp.Or(strings.Compare(a.Node, b.Node), a.ConnectedSince.Compare(b.ConnectedSince))
+	})
 	return out
 }
 

@@ -8,9 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -127,5 +129,26 @@ func TestTheFirstPushHasWhatSyncedPromised(t *testing.T) {
 	xdstest.Eventually(t, "revision 2", func() bool { return s.Context().Revision() == 2 })
 	if n := counted(t, registry, "portolan_pushes_total"); n != 1 {
 		t.Errorf("%.0f pushes", n)
+	}
+}
+
+// TestAPushBeganWithWhatItCarries: a wake-up that changed nothing does not make
+// the next push look old.
+func TestAPushBeganWithWhatItCarries(t *testing.T) {
+	t.Parallel()
+	s, handle, _ := starting(t, func() bool { return true })
+	s.SvcUpdate(discovery.ShardKey{Provider: discovery.Memory}, "a.example", "shop", nil)
+	s.ConfigUpdate(&discovery.PushRequest{Reason: map[string]int{discovery.ReasonMesh: 2}})
+	before := time.Now()
+	handle(1)
+	s.Commit()
+	<-s.Published()
+	r := s.LastRequest()
+	if r.Start.Before(before) {
+		t.Errorf("the push began %s before anything changed", before.Sub(r.Start))
+	}
+	want := map[string]int{discovery.ReasonService: 1, discovery.ReasonMesh: 2, discovery.ReasonConfig: 1}
+	if d := cmp.Diff(want, r.Reason); d != "" {
+		t.Errorf("reasons (-want +got):\n%s", d)
 	}
 }
