@@ -13,9 +13,12 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// DefaultHistory is how many snapshots a Feed keeps where its options do not
-// say.
-const DefaultHistory = 1000
+// How many snapshots a Feed keeps, and how many changed objects at most with
+// them, where its options do not say.
+const (
+	DefaultHistory        = 1000
+	DefaultHistoryChanges = 20_000
+)
 
 // FeedOptions configure a Feed.
 type FeedOptions struct {
@@ -29,6 +32,10 @@ type FeedOptions struct {
 	// History is how many changed snapshots are kept for those who follow; zero
 	// means DefaultHistory.
 	History int
+	// HistoryChanges bounds the objects that are kept for them alone, since one
+	// revision may change thousands; zero means DefaultHistoryChanges. The last
+	// change is kept whatever its size.
+	HistoryChanges int
 }
 
 // Feed is the part that all caches share, by embedding it: the newest snapshot
@@ -61,9 +68,12 @@ func NewFeed(o FeedOptions) *Feed {
 	if o.History <= 0 {
 		o.History = DefaultHistory
 	}
+	if o.HistoryChanges <= 0 {
+		o.HistoryChanges = DefaultHistoryChanges
+	}
 	return &Feed{
 		worker: o.Worker, schemas: o.Schemas, store: o.Store,
-		history: newHistory(o.History), handlers: map[kind][]Handler{},
+		history: newHistory(o.History, o.HistoryChanges), handlers: map[kind][]Handler{},
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
 // history keeps the newest snapshots, in the order of their revisions, and
@@ -16,11 +17,12 @@ import (
 // behind is told so and starts over. Snapshots share what does not differ, so
 // each costs what it changed.
 type history struct {
-	newest atomic.Pointer[Snapshot]
-	limit  int
+	newest        atomic.Pointer[Snapshot]
+	limit, weight int // how many stays, and how many changes between them
 
 	mu      sync.Mutex // guards the fields below, and the writing of newest
 	stays   []stay
+	changes int           // of all stays but the first
 	trimmed bool          // the predecessor of stays[0] was known once
 	changed chan struct{} // closed at the next snapshot
 }
@@ -29,11 +31,12 @@ type history struct {
 // content to that of snapshot.
 type stay struct {
 	from     int64
+	changes  int // objects that differ from the stay before
 	snapshot *Snapshot
 }
 
-func newHistory(limit int) *history {
-	return &history{limit: limit, changed: make(chan struct{})}
+func newHistory(limit, weight int) *history {
+	return &history{limit: limit, weight: weight, changed: make(chan struct{})}
 }
 
 func (h *history) append(s *Snapshot) { h.put(s, false) }
@@ -41,22 +44,30 @@ func (h *history) append(s *Snapshot) { h.put(s, false) }
 func (h *history) restart(s *Snapshot) { h.put(s, true) }
 
 func (h *history) put(s *Snapshot, restart bool) {
+	last := h.newest.Load()
+	changes := 0
+	if !restart {
+		for range pmap.Diff(last.Configs(), s.configs) {
+			changes++
+		}
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	last := h.newest.Load()
 	h.newest.Store(s)
 	switch {
 	case len(h.stays) == 0, restart, s.revision < last.revision,
 		s.revision == last.revision && s.configs != last.configs:
-		h.stays, h.trimmed = []stay{{from: s.revision, snapshot: s}}, false
+		h.stays, h.trimmed, h.changes = []stay{{from: s.revision, snapshot: s}}, false, 0
 	case s.configs == last.configs:
 		h.stays[len(h.stays)-1].snapshot = s
 	default:
-		h.stays = append(h.stays, stay{from: s.revision, snapshot: s})
+		h.stays = append(h.stays, stay{from: s.revision, changes: changes, snapshot: s})
+		h.changes += changes
 	}
-	if len(h.stays) > h.limit {
+	for len(h.stays) > h.limit || (h.changes > h.weight && len(h.stays) > 2) {
 		h.stays[0] = stay{}
 		h.stays, h.trimmed = h.stays[1:], true
+		h.changes -= h.stays[0].changes
 	}
 	close(h.changed)
 	h.changed = make(chan struct{})

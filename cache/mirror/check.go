@@ -34,8 +34,6 @@ var errDiverged = errors.New("the cache differs from the store at the same revis
 // lost, since the store behind the new one may be a restored one that has used
 // the same revisions for something else. A difference ends the watch.
 func (c *Cache) check(ctx context.Context, cancel context.CancelCauseFunc) {
-	reconnected, tending := c.reconnects(ctx)
-	defer tending.Wait()
 	values := false
 	timer := time.NewTimer(c.untilCheck())
 	defer timer.Stop()
@@ -43,7 +41,7 @@ func (c *Cache) check(ctx context.Context, cancel context.CancelCauseFunc) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-reconnected:
+		case <-c.reconnected:
 			values = true
 		case <-timer.C:
 		}

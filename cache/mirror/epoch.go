@@ -149,31 +149,25 @@ func (c *Cache) Degraded() error {
 	return errors.New(strings.Join(problems, "; "))
 }
 
-// reconnects returns a channel that has a token whenever the connection to etcd
-// may have been lost and is there again. It is tended until ctx ends; done is
-// to be waited for.
-func (c *Cache) reconnects(ctx context.Context) (again <-chan struct{}, done *sync.WaitGroup) {
-	tokens := make(chan struct{}, 1)
-	done = &sync.WaitGroup{}
+// tend puts a token into reconnected whenever the connection to etcd may have
+// been lost and is there again, until ctx ends.
+func (c *Cache) tend(ctx context.Context) {
 	connection := c.client.ActiveConnection()
 	if connection == nil {
-		return tokens, done // in this process
+		return // in this process
 	}
-	done.Go(func() {
-		lost := false
-		for state := connection.GetState(); ; state = connection.GetState() {
-			if state == connectivity.Ready && lost {
-				lost = false
-				select {
-				case tokens <- struct{}{}:
-				default:
-				}
+	lost := false
+	for state := connection.GetState(); ; state = connection.GetState() {
+		if state == connectivity.Ready && lost {
+			lost = false
+			select {
+			case c.reconnected <- struct{}{}:
+			default:
 			}
-			if !connection.WaitForStateChange(ctx, state) {
-				return
-			}
-			lost = true
 		}
-	})
-	return tokens, done
+		if !connection.WaitForStateChange(ctx, state) {
+			return
+		}
+		lost = lost || state == connectivity.Ready
+	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cache/cachetest"
+	"github.com/portolan-mesh/portolan/cache/mirror"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
@@ -30,11 +31,16 @@ type faulty struct {
 	told []string
 }
 
-func newFaulty(t *testing.T) *faulty {
+func newFaulty(t *testing.T, adjust ...func(*mirror.Options)) *faulty {
 	t.Helper()
-	endpoint := etcdtest.Listen(t)
+	return newFaultyOf(t, etcdtest.Listen(t), adjust...)
+}
+
+// newFaultyOf mirrors the etcd of an endpoint.
+func newFaultyOf(t *testing.T, endpoint string, adjust ...func(*mirror.Options)) *faulty {
+	t.Helper()
 	f := &faulty{relay: newRelay(t, endpoint), direct: etcdtest.Dial(t, endpoint)}
-	f.Rig = cachetest.NewRig(t, subject(t, etcdtest.Dial(t, f.relay.endpoint()), f.direct))
+	f.Rig = cachetest.NewRig(t, subject(t, etcdtest.Dial(t, f.relay.endpoint()), f.direct, adjust...))
 	f.Handler(schema.ServiceEntry, func(o, c *config.Config, e cache.Event) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -212,10 +218,12 @@ func TestCompactionToTheHeadUnderLoad(t *testing.T) {
 	fold.Check()
 }
 
-// logged collects the messages of log records at Error.
+// logged collects log records at Error: their keys and revisions, and all of
+// them.
 type logged struct {
-	mu   sync.Mutex // guards keys
-	keys []string
+	mu    sync.Mutex // guards the fields below
+	keys  []string
+	words []string
 }
 
 func (l *logged) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelError }
@@ -233,7 +241,16 @@ func (l *logged) Handle(_ context.Context, r slog.Record) error {
 		return true
 	})
 	l.keys = append(l.keys, line)
+	words := r.Message
+	r.Attrs(func(a slog.Attr) bool { words += " " + a.String(); return true })
+	l.words = append(l.words, words)
 	return nil
+}
+
+func (l *logged) said() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.words)
 }
 
 func (l *logged) lines() []string {

@@ -5,6 +5,7 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -91,6 +92,8 @@ type Cache struct {
 	waiting  atomic.Int64              // how many wait for a revision
 	demand   chan struct{}             // holds a token when another one begins to
 
+	reconnected chan struct{} // holds a token when the connection was lost and is there again
+
 	// The fields below are written by the goroutine of Run, while nothing runs
 	// beside it.
 	store etcd.Instance // that the snapshot came from
@@ -111,7 +114,7 @@ func New(client *clientv3.Client, o Options) *Cache {
 		Feed: cache.NewFeed(cache.FeedOptions{
 			Worker: o.Worker, Schemas: o.Schemas, Store: o.Store, History: o.History,
 		}),
-		client: client, o: o, seed: maphash.MakeSeed(), demand: make(chan struct{}, 1),
+		client: client, o: o, seed: maphash.MakeSeed(), demand: make(chan struct{}, 1), reconnected: make(chan struct{}, 1),
 	}
 	c.fresh.restart(o.Now())
 	c.metrics = newMetrics(o.Registerer, c)
@@ -124,6 +127,9 @@ func (c *Cache) Run(ctx context.Context) error {
 	if err := c.Seal(); err != nil {
 		return err
 	}
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	beside.Go(func() { c.tend(ctx) })
 	retry := pause{min: c.o.RetryMin, max: c.o.RetryMax}
 	var cause error // of a new list
 	for ctx.Err() == nil {

@@ -1,7 +1,6 @@
 package mirror_test
 
 import (
-	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -10,7 +9,8 @@ import (
 	"testing"
 )
 
-// relay passes connections on to a unix socket and can cut them all.
+// relay passes connections on to a unix socket. It can cut them all, hold what
+// they carry, and swallow it.
 type relay struct {
 	listener net.Listener
 	running  sync.WaitGroup
@@ -18,6 +18,8 @@ type relay struct {
 	mu     sync.Mutex // guards the fields below
 	target string     // empty while cut
 	conns  map[net.Conn]struct{}
+	held   chan struct{} // closed when what is held may go on; nil while nothing is
+	hole   bool
 }
 
 // newRelay returns a relay to an endpoint of the form unix:///path.
@@ -54,13 +56,40 @@ func (r *relay) cut() {
 		_ = c.Close()
 	}
 	clear(r.conns)
+	r.free()
 }
 
-// lead lets new connections through, to an endpoint.
+// lead lets new connections through, to an endpoint; old ones stay.
 func (r *relay) lead(endpoint string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.target = strings.TrimPrefix(endpoint, "unix://")
+	r.hole = false
+	r.free()
+}
+
+// hold keeps all bytes back until the next lead or cut.
+func (r *relay) hold() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.held == nil {
+		r.held = make(chan struct{})
+	}
+}
+
+// swallow makes all bytes vanish, on connections to come too, until the next
+// lead.
+func (r *relay) swallow() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hole = true
+}
+
+func (r *relay) free() {
+	if r.held != nil {
+		close(r.held)
+		r.held = nil
+	}
 }
 
 func (r *relay) accept() {
@@ -70,8 +99,8 @@ func (r *relay) accept() {
 			return
 		}
 		if out := r.connect(in); out != nil {
-			r.running.Go(func() { pass(in, out) })
-			r.running.Go(func() { pass(out, in) })
+			r.running.Go(func() { r.pass(in, out) })
+			r.running.Go(func() { r.pass(out, in) })
 		}
 	}
 }
@@ -90,8 +119,25 @@ func (r *relay) connect(in net.Conn) net.Conn {
 	return nil
 }
 
-func pass(from, to net.Conn) {
-	_, _ = io.Copy(to, from)
-	_ = from.Close()
-	_ = to.Close()
+func (r *relay) pass(from, to net.Conn) {
+	defer func() { _ = from.Close(); _ = to.Close() }()
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buffer)
+		if err != nil {
+			return
+		}
+		r.mu.Lock()
+		held, hole := r.held, r.hole
+		r.mu.Unlock()
+		if held != nil {
+			<-held
+		}
+		if hole {
+			continue
+		}
+		if _, err := to.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
 }
