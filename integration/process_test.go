@@ -24,6 +24,8 @@ type process struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed when it has ended
 	err  error         // then: how
+	// asked says that the test ended it.
+	asked bool
 }
 
 // start runs a program; its output goes to a file that stays if the test fails.
@@ -43,6 +45,9 @@ func start(t testing.TB, name, path string, args ...string) *process {
 		t.Fatalf("start %s: %v", name, err)
 	}
 	t.Cleanup(func() {
+		if !p.running() && !p.asked {
+			t.Errorf("%s ended by itself: %v", p.name, p.err)
+		}
 		p.kill()
 		if t.Failed() {
 			t.Logf("the last of %s:\n%s", p.log, p.tail())
@@ -66,6 +71,7 @@ func (p *process) run(log *os.File, started chan<- error) {
 
 // kill ends the process at once.
 func (p *process) kill() {
+	p.asked = true
 	_ = p.cmd.Process.Kill()
 	<-p.done
 }
@@ -73,6 +79,7 @@ func (p *process) kill() {
 // terminate asks the process to end, and returns how it did.
 func (p *process) terminate(t testing.TB) error {
 	t.Helper()
+	p.asked = true
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatalf("terminate %s: %v", p.name, err)
 	}
