@@ -3,6 +3,7 @@ package xds_test
 import (
 	"context"
 	"log/slog"
+	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/discovery"
@@ -39,8 +41,16 @@ func (h handCache) handled(worker *cache.Worker, revision int64) {
 	<-done
 }
 
-// starting is a DiscoveryServer that runs over a cache moved by hand.
-func starting(t *testing.T, synced func() bool) (*xds.DiscoveryServer, func(revision int64), *prometheus.Registry) {
+// byHand is a DiscoveryServer that runs over a cache moved by hand.
+type byHand struct {
+	*xds.DiscoveryServer
+	handle   func(revision int64) // makes an empty snapshot the handled one
+	stop     func()               // ends Run and waits for it
+	address  string               // where it is served by gRPC
+	registry *prometheus.Registry
+}
+
+func starting(t *testing.T, synced func() bool) *byHand {
 	t.Helper()
 	worker, registry := cache.NewWorker(), prometheus.NewRegistry()
 	configs := handCache{cache.NewFeed(cache.FeedOptions{Worker: worker, Schemas: schema.Pilot()})}
@@ -56,11 +66,25 @@ func starting(t *testing.T, synced func() bool) (*xds.DiscoveryServer, func(revi
 			}
 		})
 	}
+	g := grpc.NewServer()
+	s.Register(g)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = g.Serve(listener) })
+	b := &byHand{
+		DiscoveryServer: s, registry: registry, address: listener.Addr().String(),
+		handle: func(revision int64) { configs.handled(worker, revision) },
+		stop:   sync.OnceFunc(func() { cancel(); running.Wait() }),
+	}
 	t.Cleanup(func() {
-		cancel()
-		running.Wait()
+		g.Stop()
+		b.stop()
+		serving.Wait()
 	})
-	return s, func(revision int64) { configs.handled(worker, revision) }, registry
+	return b
 }
 
 // counted is the sum over the labels of a counter.
@@ -86,11 +110,11 @@ func counted(t *testing.T, registry *prometheus.Registry, name string) float64 {
 func TestSyncedAfterTheLastCommit(t *testing.T) {
 	t.Parallel()
 	var synced, asked atomic.Bool
-	s, handle, _ := starting(t, func() bool {
+	s := starting(t, func() bool {
 		asked.Store(true)
 		return synced.Load()
 	})
-	handle(1)
+	s.handle(1)
 	s.Commit()
 	xdstest.Eventually(t, "the question", asked.Load)
 	select {
@@ -110,24 +134,22 @@ func TestSyncedAfterTheLastCommit(t *testing.T) {
 // was synced is part of the first push, not of a second one.
 func TestTheFirstPushHasWhatSyncedPromised(t *testing.T) {
 	t.Parallel()
-	var s *xds.DiscoveryServer
-	var handle func(int64)
+	var s *byHand
 	var once sync.Once
 	ready := make(chan struct{})
-	var registry *prometheus.Registry
-	s, handle, registry = starting(t, func() bool {
+	s = starting(t, func() bool {
 		<-ready
 		once.Do(func() { // the last registry commits, then it is synced
-			handle(2)
+			s.handle(2)
 			s.Commit()
 		})
 		return true
 	})
-	handle(1)
+	s.handle(1)
 	s.Commit()
 	close(ready)
 	xdstest.Eventually(t, "revision 2", func() bool { return s.Context().Revision() == 2 })
-	if n := counted(t, registry, "portolan_pushes_total"); n != 1 {
+	if n := counted(t, s.registry, "portolan_pushes_total"); n != 1 {
 		t.Errorf("%.0f pushes", n)
 	}
 }
@@ -136,11 +158,11 @@ func TestTheFirstPushHasWhatSyncedPromised(t *testing.T) {
 // the next push look old.
 func TestAPushBeganWithWhatItCarries(t *testing.T) {
 	t.Parallel()
-	s, handle, _ := starting(t, func() bool { return true })
+	s := starting(t, func() bool { return true })
 	s.SvcUpdate(discovery.ShardKey{Provider: discovery.Memory}, "a.example", "shop", nil)
 	s.ConfigUpdate(&discovery.PushRequest{Reason: map[string]int{discovery.ReasonMesh: 2}})
 	before := time.Now()
-	handle(1)
+	s.handle(1)
 	s.Commit()
 	<-s.Published()
 	r := s.LastRequest()

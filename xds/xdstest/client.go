@@ -45,6 +45,10 @@ type ClientOptions struct {
 	// Initial are the versions that a delta client states when it first asks for
 	// a type: what it has from an earlier stream.
 	Initial map[string]map[string]string
+	// Resume is an earlier client of the same options, closed, whose proxy
+	// connects again: the new one holds what that held, states it, and asks for
+	// the same.
+	Resume *Client
 }
 
 // Held is a resource as a Client has it.
@@ -138,6 +142,9 @@ func Dial(tb testing.TB, target string, o ClientOptions) *Client {
 		running.Wait()
 	})
 	tb.Cleanup(c.close)
+	if o.Resume != nil {
+		c.resume(o.Resume)
+	}
 	return c
 }
 
@@ -320,7 +327,11 @@ func (c *Client) take(a *Answer) {
 	if c.o.Variant == stream.StateOfTheWorld && whole {
 		t.held = map[string]Held{}
 	}
-	maps.Copy(t.held, a.Resources)
+	for name, h := range a.Resources {
+		if t.wildcard || t.subscribed["*"] || t.subscribed[name] { // else it was given up meanwhile
+			t.held[name] = h
+		}
+	}
 	for _, name := range a.Removed {
 		delete(t.held, name)
 	}
