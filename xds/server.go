@@ -212,8 +212,8 @@ func (s *DiscoveryServer) publish() bool {
 		return false
 	}
 	to := from.Next(*in)
-	s.mu.Lock()
 	request := mesh.Diff(from, to).Request()
+	s.mu.Lock()
 	request.Reason, request.Start = s.reasons, s.since
 	s.reasons, s.since = map[string]int{}, time.Time{}
 	s.request = request
