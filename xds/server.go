@@ -138,30 +138,32 @@ func (s *DiscoveryServer) Run(ctx context.Context) error {
 	defer s.streams.Wait()
 	defer s.closeAll()
 	d := debounce{max: s.options.MaxDebounce}
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-s.wakes:
-		}
-		for wait := time.Until(d.at(time.Now())); ; wait = syncInterval {
-			timer.Reset(wait)
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-timer.C:
-			}
-			// Asked before the inputs are read: what it promises is in them. Nothing
-			// tells when it turns true, so that it is asked again.
-			if s.options.Synced() {
-				break
-			}
-		}
+	for s.await(ctx, &d) {
 		began := time.Now()
 		if s.publish() {
 			d.pushed(began, time.Since(began))
+		}
+	}
+	return nil
+}
+
+// await waits for a change, and until it may be published; false when ctx ends.
+func (s *DiscoveryServer) await(ctx context.Context, d *debounce) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-s.wakes:
+	}
+	for wait := time.Until(d.at(time.Now())); ; wait = syncInterval {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(wait):
+		}
+		// Asked before the inputs are read: what it promises is in them. Nothing
+		// tells when it turns true, so that it is asked again.
+		if s.options.Synced() {
+			return true
 		}
 	}
 }

@@ -227,3 +227,18 @@ func TestOwedNamesGoWithTheirResources(t *testing.T) {
 	s.Request(stream.Request{Subscribe: []string{"a"}, Initial: map[string]string{"a": now.Value("a").Version}})
 	expect(t, "of another life", names(s.Next(true)))
 }
+
+// TestAVersionOfNamesIsNoProof: a client that gave a name up and asked for it
+// again when the stream broke states the version of the time when it had both.
+func TestAVersionOfNamesIsNoProof(t *testing.T) {
+	t.Parallel()
+	now := set(t, map[string]string{"A": "1", "B": "1"})
+	s := stream.New(clusters, stream.StateOfTheWorld)
+	s.Offer(now, 1)
+	s.Request(said("", "A", "B"))
+	r, _ := take(t, s, true, "A", "B")
+	s = stream.New(clusters, stream.StateOfTheWorld)
+	s.Offer(now, 1)
+	s.Request(stream.Request{Names: []string{"A", "B"}, Version: r.Version})
+	expect(t, "by name", names(s.Next(true)), "+A", "+B")
+}

@@ -111,10 +111,10 @@ func (s *Session) startWorld(q Request) {
 	if !s.wildcard && len(s.names) == 0 {
 		return
 	}
-	// Only where a response is the whole truth does its version tell what the
-	// client has: one that dropped a name and asked for it again states the same
-	// version as one that has it.
-	if s.typ.Full && q.Version != "" && q.Version == s.worldVersion(nil) {
+	// Only of all there is does a version tell what the client has: one that
+	// dropped a name and asked for it again states the same version as one that
+	// has it.
+	if s.typ.Full && s.wildcard && len(s.names) == 0 && q.Version != "" && q.Version == s.worldVersion(nil) {
 		s.acked = Mark{Version: q.Version, Revision: s.revision, Nonce: q.Nonce}
 		return
 	}
