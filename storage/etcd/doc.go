@@ -1,6 +1,6 @@
-// Package etcd keeps configuration in etcd. A Store is a storage.ConfigStore
-// and a storage.Batcher over any *clientv3.Client: one in process, one on a
-// unix socket, one over TCP.
+// Package etcd keeps configuration in etcd. A Store is a storage.ConfigStore, a
+// storage.Batcher and a storage.Historian over any *clientv3.Client: one in
+// process, one on a unix socket, one over TCP.
 //
 // Keys lie in two trees, MeshPrefix and SidePrefix (keys.go). A value is an
 // envelope: a protobuf message of ours behind a short magic, with the spec in
@@ -10,8 +10,15 @@
 // Every mutation is one transaction: If the keys still have the revisions that
 // were read Then put or delete. Create, Update and Delete are Apply of one
 // operation: Apply reads the targets at one revision (read), decides what is
-// to become of each (plan), and commits that (commit). GetResourceAtVersion
-// reads at an old revision: MVCC is the ledger.
+// to become of each (plan), makes the transaction (newMutation), and sees it
+// land (land), also where answers are lost: a write id, in every value that it
+// puts and as the key of its record of history, tells it by its work.
+//
+// MVCC is the ledger: GetResourceAtVersion reads at an old revision. History is
+// explicit records, one for each batch (record.go), which compaction does not
+// touch: History, Records and At read them with what there is as of one
+// revision and leave the telling to package history; Prune removes them and
+// notes in floors how far back they are whole.
 //
 //	store, err := etcd.New(client, etcd.Options{Schemas: schema.Pilot()})
 //	version, err := store.Create(ctx, object)

@@ -15,30 +15,38 @@ import (
 )
 
 // What a request is reckoned to take beside its keys and values, on the safe
-// side.
+// side: as a whole, with the key of its record and what that says of the batch,
+// and for each operation.
 const (
-	requestOverhead   = 512
+	requestOverhead   = 1024
 	operationOverhead = 32
 )
 
 // checkCount refuses a batch of more operations than fit one transaction. etcd
-// counts the longest of compares, writes and reads, and there is a compare and
-// a read for every operation.
+// counts the longest of compares, writes and reads: there is a compare and a
+// read for every operation, and one of each for the record of history.
 func (s *Store) checkCount(n int) error {
-	if n <= s.o.MaxTxnOps {
+	if n < s.o.MaxTxnOps {
 		return nil
 	}
-	return fmt.Errorf("%w: the batch has %d operations and etcd takes %d in one transaction: "+
+	return fmt.Errorf("%w: the batch has %d operations, and etcd takes %d in one transaction, one of which is the record of history: "+
 		"apply it in parts, or raise --max-txn-ops of etcd and of this store", storage.ErrTooLarge, n, s.o.MaxTxnOps)
 }
 
-// checkSize refuses an object that no request can carry.
+// recordLimit is the size up to which a record keeps a value: half a request,
+// since the request that replaces a value carries the new one, too.
+func (s *Store) recordLimit() int { return (s.o.MaxRequestBytes - requestOverhead) / 2 }
+
+// checkSize refuses an object that could not be replaced by another of its
+// size in one request.
 func (s *Store) checkSize(key config.Key, size int) error {
-	if size+3*len(ConfigKey(key))+2*operationOverhead+requestOverhead <= s.o.MaxRequestBytes {
+	limit := s.recordLimit() - 4*len(ConfigKey(key)) - 2*operationOverhead
+	if size <= limit {
 		return nil
 	}
-	return fmt.Errorf("%s: %w: it takes %d bytes and etcd takes %d in one request: "+
-		"make it smaller, or raise --max-request-bytes of etcd and of this store", key, storage.ErrTooLarge, size, s.o.MaxRequestBytes)
+	return fmt.Errorf("%s: %w: it takes %d bytes, and %d are the most: etcd takes %d in one request, "+
+		"and one that changes an object carries it before and after: "+
+		"make it smaller, or raise --max-request-bytes of etcd and of this store", key, storage.ErrTooLarge, size, limit, s.o.MaxRequestBytes)
 }
 
 // checkTotal refuses a batch that no request can carry.
@@ -46,7 +54,7 @@ func (s *Store) checkTotal(n, size int) error {
 	if size <= s.o.MaxRequestBytes {
 		return nil
 	}
-	return fmt.Errorf("%w: the batch of %d operations takes %d bytes and etcd takes %d in one request: "+
+	return fmt.Errorf("%w: the batch of %d operations takes %d bytes with its record of history, and etcd takes %d in one request: "+
 		"apply it in parts, or raise --max-request-bytes of etcd and of this store", storage.ErrTooLarge, n, size, s.o.MaxRequestBytes)
 }
 

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -18,98 +16,6 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
-
-// hooked is a KV whose transactions with a condition run before and after, if
-// they are set, around the real one; the errors of both go to the caller.
-type hooked struct {
-	clientv3.KV
-	before, after func() error
-	commits       atomic.Int64
-}
-
-func (h *hooked) Txn(ctx context.Context) clientv3.Txn {
-	return &hookedTxn{Txn: h.KV.Txn(ctx), hooked: h}
-}
-
-type hookedTxn struct {
-	clientv3.Txn
-	hooked *hooked
-	writes bool
-}
-
-func (t *hookedTxn) If(c ...clientv3.Cmp) clientv3.Txn {
-	t.writes = true
-	t.Txn = t.Txn.If(c...)
-	return t
-}
-
-func (t *hookedTxn) Then(o ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Then(o...); return t }
-func (t *hookedTxn) Else(o ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Else(o...); return t }
-
-func (t *hookedTxn) Commit() (*clientv3.TxnResponse, error) {
-	if !t.writes {
-		return t.Txn.Commit()
-	}
-	t.hooked.commits.Add(1)
-	if t.hooked.before != nil {
-		if err := t.hooked.before(); err != nil {
-			return nil, err
-		}
-	}
-	response, err := t.Txn.Commit()
-	if err == nil && t.hooked.after != nil {
-		if err := t.hooked.after(); err != nil {
-			return nil, err
-		}
-	}
-	return response, err
-}
-
-func hook(client *clientv3.Client) *hooked {
-	h := &hooked{KV: client.KV}
-	client.KV = h
-	return h
-}
-
-// TestAnAnswerThatIsLostIsOutcomeUnknown: every one of these errors can come
-// from a mutation that has landed, as it does here. It is not sent again.
-func TestAnAnswerThatIsLostIsOutcomeUnknown(t *testing.T) {
-	t.Parallel()
-	for name, lost := range map[string]error{
-		"deadline":         context.DeadlineExceeded,
-		"canceled":         context.Canceled,
-		"timed out":        rpctypes.ErrTimeout,
-		"leader failed":    rpctypes.ErrTimeoutDueToLeaderFail,
-		"leader changed":   rpctypes.ErrLeaderChanged,
-		"server stopped":   rpctypes.ErrStopped,
-		"connection lost":  status.Error(codes.Unavailable, "error reading from server: EOF"),
-		"unknown to us":    errors.New("something else"),
-		"internal":         status.Error(codes.Internal, "stream terminated"),
-		"canceled by gRPC": status.Error(codes.Canceled, "grpc: the client connection is closing"),
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			client := etcdtest.Start(t)
-			kv := hook(client)
-			store := open(t, client)
-			kv.after = func() error { return lost }
-			_, err := store.Create(t.Context(), entry("a", "1.example"))
-			if !isErr(err, storage.ErrOutcomeUnknown) || !isErr(err, lost) || !strings.Contains(err.Error(), "serviceentry/shop/a") {
-				t.Errorf("create: %v, want ErrOutcomeUnknown of %v that names the object", err, lost)
-			}
-			if _, err := store.Update(t.Context(), entry("a", "2.example")); !isErr(err, storage.ErrOutcomeUnknown) {
-				t.Errorf("update: %v, want ErrOutcomeUnknown", err)
-			}
-			if _, err := store.Delete(t.Context(), schema.ServiceEntry, "a", "shop", ""); !isErr(err, storage.ErrOutcomeUnknown) {
-				t.Errorf("delete: %v, want ErrOutcomeUnknown", err)
-			}
-			if n := kv.commits.Load(); n != 3 {
-				t.Errorf("%d transactions for 3 mutations", n)
-			}
-			wantEmpty(t, store)
-		})
-	}
-}
 
 func TestARefusedMutationIsNotOutcomeUnknown(t *testing.T) {
 	t.Parallel()

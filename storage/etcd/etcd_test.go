@@ -70,12 +70,40 @@ func TestConformanceOnUnixSocket(t *testing.T) {
 	})
 }
 
+func TestHistoryInProcess(t *testing.T) {
+	t.Parallel()
+	storetest.RunHistory(t, historical(func(t *testing.T) *clientv3.Client { return etcdtest.Start(t) }))
+}
+
+func TestHistoryOnUnixSocket(t *testing.T) {
+	t.Parallel()
+	storetest.RunHistory(t, historical(func(t *testing.T) *clientv3.Client { return etcdtest.Dial(t, etcdtest.Listen(t)) }))
+}
+
+func historical(start func(*testing.T) *clientv3.Client) func(*testing.T, func() time.Time) storetest.HistorySubject {
+	return func(t *testing.T, now func() time.Time) storetest.HistorySubject {
+		client := start(t)
+		return storetest.HistorySubject{
+			Store:   open(t, client, func(o *etcd.Options) { o.Now = now }),
+			Compact: func(t *testing.T, version string) { compact(t, client, version) },
+		}
+	}
+}
+
+func compact(t testing.TB, client *clientv3.Client, version string) {
+	t.Helper()
+	if _, err := client.Compact(t.Context(), parse(t, version), clientv3.WithCompactPhysical()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestNewRefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
 	client := clientv3.NewCtxClient(t.Context())
 	for name, o := range map[string]etcd.Options{
 		"no schemas":     {},
 		"negative limit": {Schemas: schema.Pilot(), MaxTxnOps: -1},
+		"endless":        {Schemas: schema.Pilot(), RequestTimeout: storage.HistoryGrace},
 	} {
 		if _, err := etcd.New(client, o); err == nil {
 			t.Errorf("%s: no error", name)

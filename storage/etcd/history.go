@@ -4,49 +4,142 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
+	"math"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/history"
 	"github.com/portolan-mesh/portolan/storage/plan"
 )
 
-// GetResourceAtVersion reads at an old revision of etcd: it reaches back as far
-// as etcd is not compacted.
-func (s *Store) GetResourceAtVersion(ctx context.Context, version string, key config.Key) (string, error) {
-	return ledger{s}.ResourceVersionAt(ctx, version, key)
+// History reads every record, in pages, and keeps those of the object.
+func (s *Store) History(ctx context.Context, key config.Key, limit int) ([]storage.Change, error) {
+	canonical, err := plan.Key(s.Schemas(), key.Kind, key.Name, key.Namespace)
+	if err != nil {
+		return nil, fmt.Errorf("history: %w", err)
+	}
+	view, err := s.view(ctx, storage.Selection{Kind: canonical.Kind, Namespace: canonical.Namespace, Name: canonical.Name}, 0)
+	if err != nil {
+		return nil, fmt.Errorf("history of %s: %w", canonical, s.readError(err))
+	}
+	var changes []storage.Change
+	for _, record := range view.Recorded(0, math.MaxInt64, limit) {
+		changes = append(changes, record.Changes...)
+	}
+	return changes, nil
 }
 
-// GetLedger returns the history of etcd itself.
-func (s *Store) GetLedger() storage.Ledger { return ledger{s} }
-
-// SetLedger refuses: the ledger of this store is the history of etcd. The error
-// is an errors.ErrUnsupported.
-func (s *Store) SetLedger(storage.Ledger) error {
-	return fmt.Errorf("set ledger: %w: the ledger of an etcd store is the history of etcd", errors.ErrUnsupported)
+// Records reads every record, in pages, and keeps those of the selection.
+func (s *Store) Records(ctx context.Context, query storage.Query) ([]storage.Record, error) {
+	of, err := plan.Selection(s.Schemas(), query.Selection)
+	if err != nil {
+		return nil, fmt.Errorf("records: %w", err)
+	}
+	after, until, err := plan.Between(query)
+	if err != nil {
+		return nil, fmt.Errorf("records: %w", err)
+	}
+	view, err := s.view(ctx, of, after)
+	if err != nil {
+		return nil, fmt.Errorf("records: %w", s.readError(err))
+	}
+	return view.Recorded(after, until, query.Limit), nil
 }
 
-// ledger is the MVCC history of etcd.
-type ledger struct{ store *Store }
+// At reads at the old revision where etcd is not compacted that far. Else it
+// reads what there is and every record, and goes back from there.
+func (s *Store) At(ctx context.Context, version string, of storage.Selection) ([]*config.Config, error) {
+	of, err := plan.Selection(s.Schemas(), of)
+	if err != nil {
+		return nil, fmt.Errorf("read at version %s: %w", version, err)
+	}
+	revision, err := plan.Revision(version)
+	if err != nil {
+		return nil, fmt.Errorf("read at version %s: %w", version, err)
+	}
+	objects, err := s.listAt(ctx, of, revision)
+	if errors.Is(err, rpctypes.ErrCompacted) {
+		var view history.View
+		if view, err = s.view(ctx, of, revision); err == nil {
+			if objects, err = view.At(revision); err != nil {
+				return nil, fmt.Errorf("read at version %s: %w", version, err)
+			}
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read at version %s: %w", version, s.readError(err))
+	}
+	return objects, nil
+}
 
-func (l ledger) ResourceVersionAt(ctx context.Context, at string, key config.Key) (string, error) {
-	canonical, err := plan.Key(l.store.Schemas(), key.Kind, key.Name, key.Namespace)
+// listAt reads the selected objects at a revision that is not compacted.
+func (s *Store) listAt(ctx context.Context, of storage.Selection, revision int64) ([]*config.Config, error) {
+	var objects []*config.Config
+	_, err := s.walk(ctx, scan{prefix: ConfigPrefix + selectionPath(of), at: revision, limit: pageSize}, func(kv *mvccpb.KeyValue) {
+		if key, err := ParseConfigKey(string(kv.Key), s.Schemas()); err == nil && of.Has(key) {
+			objects = s.addObject(ctx, objects, kv)
+		}
+	})
+	history.Order(objects)
+	return objects, err
+}
+
+// selectionPath is the longest prefix of the Paths of everything selected.
+func selectionPath(of storage.Selection) string {
+	switch {
+	case of.Kind.Kind == "":
+		return ""
+	case of.Name != "":
+		return config.Key{Kind: of.Kind, Namespace: of.Namespace, Name: of.Name}.Path()
+	case of.Namespace != "":
+		return config.NamespacePath(of.Kind, of.Namespace)
+	}
+	return config.KindPath(of.Kind)
+}
+
+// view gathers the objects selected and their records above a revision, all as
+// of one revision of etcd. Its errors are those of etcd.
+func (s *Store) view(ctx context.Context, of storage.Selection, after int64) (history.View, error) {
+	var view history.View
+	err := restarting(func() (err error) {
+		view, err = s.viewOnce(ctx, of, after)
+		return err
+	})
+	return view, err
+}
+
+func (s *Store) viewOnce(ctx context.Context, of storage.Selection, after int64) (history.View, error) {
+	view := history.View{Live: map[config.Key]*config.Config{}, Single: of.Name != ""}
+	revision, err := s.walk(ctx, scan{prefix: HistoryPrefix, limit: firstPage}, func(kv *mvccpb.KeyValue) {
+		if kv.CreateRevision <= after {
+			return
+		}
+		record, err := s.openRecord(kv, of.Has, true)
+		if err != nil {
+			s.leaveOut(ctx, kv, err)
+		} else if len(record.Entries) > 0 {
+			view.Records = append(view.Records, record)
+		}
+	})
 	if err != nil {
-		return "", fmt.Errorf("%s at version %s: %w", key, at, err)
+		return view, err
 	}
-	// To etcd a revision of 0 means the newest.
-	revision, err := strconv.ParseInt(at, 10, 64)
-	if err != nil || revision < 1 {
-		return "", fmt.Errorf("%s at version %s: %w: this is not a version of the store", key, at, storage.ErrInvalid)
-	}
-	response, err := l.store.get(ctx, ConfigKey(canonical), clientv3.WithRev(revision), clientv3.WithKeysOnly())
+	history.Sort(view.Records)
+	_, err = s.walk(ctx, scan{prefix: ConfigPrefix + selectionPath(of), at: revision, limit: pageSize}, func(kv *mvccpb.KeyValue) {
+		if key, err := ParseConfigKey(string(kv.Key), s.Schemas()); err == nil && of.Has(key) {
+			view.Live[key] = s.object(kv, key)
+		}
+	})
 	if err != nil {
-		return "", fmt.Errorf("%s at version %s: %w", key, at, l.store.readError(err))
+		return view, err
 	}
-	if len(response.Kvs) == 0 {
-		return "", fmt.Errorf("%s at version %s: %w", key, at, storage.ErrNotFound)
-	}
-	return version(response.Kvs[0].ModRevision), nil
+	view.Floor, err = s.floor(ctx, of, revision)
+	return view, err
+}
+
+func (s *Store) leaveOut(ctx context.Context, kv *mvccpb.KeyValue, err error) {
+	s.o.Log.WarnContext(ctx, "stored record of history left out", "key", string(kv.Key), "revision", kv.ModRevision, "err", err)
 }

@@ -1,15 +1,19 @@
 package etcd_test
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/hashicorp/go-multierror"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -56,12 +60,15 @@ func wantEmpty(t *testing.T, store *etcd.Store) {
 	}
 }
 
+// largest is about the size of the largest object that a stock etcd takes.
+const largest = etcd.StockMaxRequestBytes/2 - 1200
+
 func TestAStockEtcdTakesWhatTheStoreLetsPass(t *testing.T) {
 	t.Parallel()
 	for name, ops := range map[string][]storage.Op{
-		"128 operations":     puts(128, 10),
-		"one large object":   puts(1, etcd.StockMaxRequestBytes-1300),
-		"128 large together": puts(128, etcd.StockMaxRequestBytes/128-550),
+		"127 operations":     puts(127, 10),
+		"one large object":   puts(1, largest),
+		"127 large together": puts(127, etcd.StockMaxRequestBytes/127-600),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -76,13 +83,84 @@ func TestAStockEtcdTakesWhatTheStoreLetsPass(t *testing.T) {
 func TestWhatIsTooLargeIsRefusedBeforeItIsSent(t *testing.T) {
 	t.Parallel()
 	store := open(t, etcdtest.Start(t, etcdtest.Stock), stock)
-	_, _, err := store.Apply(t.Context(), puts(129, 10))
-	wantTooLarge(t, err, "129", "128", "--max-txn-ops")
+	_, _, err := store.Apply(t.Context(), puts(128, 10))
+	wantTooLarge(t, err, "128 operations", "record of history", "--max-txn-ops")
 	_, _, err = store.Apply(t.Context(), puts(100, 20_000))
 	wantTooLarge(t, err, "100 operations", "1572864", "--max-request-bytes")
-	_, err = store.Create(t.Context(), entry("a", strings.Repeat("x", etcd.StockMaxRequestBytes)))
+	_, err = store.Create(t.Context(), entry("a", strings.Repeat("x", etcd.StockMaxRequestBytes/2)))
 	wantTooLarge(t, err, "serviceentry/shop/a", "1572864", "--max-request-bytes")
 	wantEmpty(t, store)
+}
+
+// TestWhatIsStoredCanBeReplacedAndDeleted: the record of history carries the
+// former value, and random bytes are not compressed.
+func TestWhatIsStoredCanBeReplacedAndDeleted(t *testing.T) {
+	t.Parallel()
+	client := etcdtest.Dial(t, etcdtest.Listen(t, etcdtest.Stock))
+	store := open(t, client, stock)
+	create(t, store, entry("a", noise(largest)))
+	if _, err := store.Update(t.Context(), entry("a", noise(largest-4))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Delete(t.Context(), schema.ServiceEntry, "a", "shop", ""); err != nil {
+		t.Fatal(err)
+	}
+	changes, err := store.History(t.Context(), entry("a").Key(), 0)
+	if err != nil || len(changes) != 3 || changes[0].Before.Spec == nil {
+		t.Errorf("history is %v, %v", changes, err)
+	}
+	// Of another writer, and larger than a record may be.
+	foreign, err := etcd.Encode(entry("b", noise(2*largest)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, client, etcd.ConfigKey(entry("b").Key()), foreign)
+	if _, err := store.Delete(t.Context(), schema.ServiceEntry, "b", "shop", ""); err != nil {
+		t.Fatal(err)
+	}
+	changes, err = store.History(t.Context(), entry("b").Key(), 0)
+	if err != nil || len(changes) != 1 || changes[0].Before == nil || changes[0].Before.Spec != nil {
+		t.Errorf("history is %v, %v, want one deletion of what is not known", changes, err)
+	}
+}
+
+// noise is text that does not compress to less than three quarters.
+func noise(n int) string {
+	raw := make([]byte, n*3/4)
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(raw)
+	return base64.StdEncoding.EncodeToString(raw)
+}
+
+// TestALargeRecordIsCompressed: a batch that changes thousands of objects would
+// else be twice the size of one that creates them.
+func TestALargeRecordIsCompressed(t *testing.T) {
+	t.Parallel()
+	client := etcdtest.Start(t)
+	store := open(t, client)
+	const n = 1000
+	for _, size := range []int{1000, 1001} {
+		if _, _, err := store.Apply(t.Context(), puts(n, size)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	records, err := store.Records(t.Context(), storage.Query{})
+	if err != nil || len(records) != 2 || len(records[0].Changes) != n {
+		t.Fatalf("%d records, %v", len(records), err)
+	}
+	for i, op := range puts(n, 1000) {
+		if before := records[0].Changes[i].Before; before == nil || !config.SameContent(before, op.Config) {
+			t.Fatalf("change %d was of %v", i, before)
+		}
+	}
+	response, err := client.Get(t.Context(), etcd.HistoryPrefix, clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kv := range response.Kvs {
+		if len(kv.Value) > 200*n {
+			t.Errorf("a record of %d objects takes %d bytes", n, len(kv.Value))
+		}
+	}
 }
 
 func TestAllOversizedObjectsOfABatchAreNamed(t *testing.T) {

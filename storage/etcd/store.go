@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,7 @@ import (
 var (
 	_ storage.ConfigStore = (*Store)(nil)
 	_ storage.Batcher     = (*Store)(nil)
+	_ storage.Historian   = (*Store)(nil)
 )
 
 // The limits of an etcd that nobody has configured.
@@ -38,7 +40,8 @@ type Options struct {
 	// limit of a gRPC client (2 MiB if it was not set) has to fit the latter.
 	MaxTxnOps, MaxRequestBytes int
 	// RequestTimeout bounds every read, each page of a list, and every mutation
-	// with all its attempts; 0 is ten seconds.
+	// with all its attempts; 0 is ten seconds. It is at most half of
+	// storage.HistoryGrace, so that a writer in doubt finds its record.
 	RequestTimeout time.Duration
 	// Log is told of stored values that cannot be read; nil is nobody.
 	Log *slog.Logger
@@ -64,6 +67,9 @@ func New(client *clientv3.Client, o Options) (*Store, error) {
 	}
 	if o.MaxTxnOps < 0 || o.MaxRequestBytes < 0 || o.RequestTimeout < 0 {
 		return nil, errors.New("etcd store: a limit in Options is negative")
+	}
+	if o.RequestTimeout > storage.HistoryGrace/2 {
+		return nil, fmt.Errorf("etcd store: Options.RequestTimeout is %v: it may be %v at most", o.RequestTimeout, storage.HistoryGrace/2)
 	}
 	if o.Now == nil {
 		o.Now = time.Now

@@ -1,11 +1,11 @@
 // Package memory keeps configuration in memory. A Store is a
-// storage.ConfigStore and a storage.Batcher that every reader sees as a
-// sequence of immutable maps, one for each revision.
+// storage.ConfigStore, a storage.Batcher and a storage.Historian that every
+// reader sees as a sequence of immutable maps, one for each revision.
 //
 // Writers (Apply, and the single verbs, which are batches of one) take turns:
 // each has its operations decided against the newest map by package plan, makes
-// the next map, files it in the history, and publishes it with one store of a
-// pointer. Readers load that pointer.
+// the next map, keeps it among the last states, publishes it with one store of
+// a pointer, and records what was done. Readers load that pointer.
 //
 //	store := memory.New(schema.Pilot(), memory.Options{})
 //	version, err := store.Create(ctx, object)

@@ -2,78 +2,138 @@ package memory
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strconv"
-	"sync"
+	"math"
+	"slices"
+	"time"
 
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/history"
 	"github.com/portolan-mesh/portolan/storage/plan"
 )
 
-// GetResourceAtVersion asks the ledger.
-func (s *Store) GetResourceAtVersion(ctx context.Context, version string, key config.Key) (string, error) {
-	return s.GetLedger().ResourceVersionAt(ctx, version, key)
-}
-
-// GetLedger returns the history of the store, or what SetLedger put in its
-// place.
-func (s *Store) GetLedger() storage.Ledger { return *s.ledger.Load() }
-
-// SetLedger has GetResourceAtVersion answered by another ledger from now on.
-func (s *Store) SetLedger(l storage.Ledger) error {
-	if l == nil {
-		return errors.New("set ledger: it is nil")
+// record keeps what steps did, and drops the oldest record where there are too
+// many. The caller holds mu.
+func (s *Store) record(revision int64, steps []plan.Step, origin storage.Origin, now time.Time) {
+	record := history.Record{Revision: revision, Time: now.UTC().Truncate(time.Millisecond), Origin: origin}
+	for _, step := range steps {
+		if step.Outcome != storage.Unchanged {
+			record.Entries = append(record.Entries, history.Entry{Key: step.Key, Outcome: step.Outcome, Before: step.Before})
+		}
 	}
-	s.ledger.Store(&l)
-	return nil
+	s.records = append(s.records, record)
+	if len(s.records) > len(s.states.ring) {
+		s.raise(history.Floors(s.records, []int{0}))
+		s.records = s.records[1:]
+	}
 }
 
-// historyLedger is the history of a store as a storage.Ledger.
-type historyLedger struct{ store *Store }
+// raise notes that records are gone. The caller holds mu.
+func (s *Store) raise(floors map[config.Key]int64) {
+	for scope, floor := range floors {
+		s.floors[scope] = max(s.floors[scope], floor)
+	}
+}
 
-func (l historyLedger) ResourceVersionAt(_ context.Context, version string, key config.Key) (string, error) {
-	canonical, err := plan.Key(l.store.schemas, key.Kind, key.Name, key.Namespace)
+// History implements storage.Historian.
+func (s *Store) History(_ context.Context, key config.Key, limit int) ([]storage.Change, error) {
+	canonical, err := plan.Key(s.schemas, key.Kind, key.Name, key.Namespace)
 	if err != nil {
-		return "", fmt.Errorf("%s at version %s: %w", key, version, err)
+		return nil, fmt.Errorf("history: %w", err)
 	}
-	revision, err := strconv.ParseInt(version, 10, 64)
-	if err != nil || revision < 1 || revision > l.store.current.Load().revision {
-		return "", fmt.Errorf("%s at version %s: %w: the store was never at that version", key, version, storage.ErrInvalid)
+	view := s.view(storage.Selection{Kind: canonical.Kind, Namespace: canonical.Namespace, Name: canonical.Name})
+	var changes []storage.Change
+	for _, record := range view.Recorded(0, math.MaxInt64, limit) {
+		changes = append(changes, record.Changes...)
 	}
-	then := l.store.history.at(revision)
-	if then == nil {
-		return "", fmt.Errorf("%s at version %s: %w: it is older than what the store keeps", key, version, storage.ErrCompacted)
-	}
-	object, ok := then.configs.Get(canonical.Path())
-	if !ok {
-		return "", fmt.Errorf("%s at version %s: %w", key, version, storage.ErrNotFound)
-	}
-	return object.ResourceVersion, nil
+	return changes, nil
 }
 
-// history is a ring of the last states.
-type history struct {
-	mu sync.RWMutex
-	// ring has the state of a revision at the place revision modulo its length.
-	ring []*state
-}
-
-func newHistory(n int) *history { return &history{ring: make([]*state, n)} }
-
-func (h *history) add(s *state) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.ring[s.revision%int64(len(h.ring))] = s
-}
-
-// at returns the state of a revision, nil where it is no longer there.
-func (h *history) at(revision int64) *state {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	if s := h.ring[revision%int64(len(h.ring))]; s != nil && s.revision == revision {
-		return s
+// Records implements storage.Historian.
+func (s *Store) Records(_ context.Context, query storage.Query) ([]storage.Record, error) {
+	of, err := plan.Selection(s.schemas, query.Selection)
+	if err != nil {
+		return nil, fmt.Errorf("records: %w", err)
 	}
-	return nil
+	after, until, err := plan.Between(query)
+	if err != nil {
+		return nil, fmt.Errorf("records: %w", err)
+	}
+	return s.view(of).Recorded(after, until, query.Limit), nil
+}
+
+// At implements storage.Historian. It reads the state of the version where it
+// is still there, else it goes back by the records.
+func (s *Store) At(_ context.Context, version string, of storage.Selection) ([]*config.Config, error) {
+	of, err := plan.Selection(s.schemas, of)
+	if err != nil {
+		return nil, fmt.Errorf("read at version %s: %w", version, err)
+	}
+	revision, err := s.revision(version)
+	if err != nil {
+		return nil, fmt.Errorf("read at version %s: %w", version, err)
+	}
+	view := s.view(of)
+	if then := s.states.at(revision); then != nil {
+		view = history.View{Live: selected(then, of)}
+	}
+	objects, err := view.At(revision)
+	if err != nil {
+		return nil, fmt.Errorf("read at version %s: %w", version, err)
+	}
+	return objects, nil
+}
+
+// Prune implements storage.Historian.
+func (s *Store) Prune(_ context.Context, r storage.Retention) (removed int, err error) {
+	if err := history.CheckRetention(r); err != nil {
+		return 0, fmt.Errorf("prune: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	records := slices.Clone(s.records)
+	history.Sort(records)
+	live := func(key config.Key) bool { return s.current.Load().configs.Value(key.Path()) != nil }
+	expired := history.Expired(records, live, r, s.now())
+	s.raise(history.Floors(records, expired))
+	gone := map[int64]bool{}
+	for _, place := range expired {
+		gone[records[place].Revision] = true
+	}
+	s.records = slices.DeleteFunc(slices.Clone(s.records), func(r history.Record) bool { return gone[r.Revision] })
+	return len(expired), nil
+}
+
+// view is the history of what is selected, as of now.
+func (s *Store) view(of storage.Selection) history.View {
+	s.mu.Lock()
+	now, records := s.current.Load(), s.records
+	var floor int64
+	for scope, revision := range s.floors {
+		if history.InScope(of, scope) {
+			floor = max(floor, revision)
+		}
+	}
+	s.mu.Unlock()
+	view := history.View{Live: selected(now, of), Floor: floor, Single: of.Name != ""}
+	for _, record := range records {
+		record.Entries = slices.DeleteFunc(slices.Clone(record.Entries), func(e history.Entry) bool { return !of.Has(e.Key) })
+		if len(record.Entries) > 0 {
+			view.Records = append(view.Records, record)
+		}
+	}
+	history.Sort(view.Records)
+	return view
+}
+
+// selected are the objects of a state that a selection has.
+func selected(then *state, of storage.Selection) map[config.Key]*config.Config {
+	objects := map[config.Key]*config.Config{}
+	for _, object := range then.configs.All() {
+		if of.Has(object.Key()) {
+			objects[object.Key()] = object
+		}
+	}
+	return objects
 }

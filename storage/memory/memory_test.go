@@ -3,6 +3,7 @@ package memory_test
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -23,6 +24,20 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(*testing.T) storage.ConfigStore {
 		return memory.New(schema.Pilot(), memory.Options{})
+	})
+}
+
+func TestHistory(t *testing.T) {
+	t.Parallel()
+	storetest.RunHistory(t, func(t *testing.T, now func() time.Time) storetest.HistorySubject {
+		store := memory.New(schema.Pilot(), memory.Options{Now: now})
+		return storetest.HistorySubject{Store: store, Compact: func(t *testing.T, version string) {
+			revision, err := strconv.ParseInt(version, 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			store.Compact(revision)
+		}}
 	})
 }
 

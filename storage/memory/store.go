@@ -12,6 +12,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/history"
 	"github.com/portolan-mesh/portolan/storage/plan"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -20,6 +21,7 @@ import (
 var (
 	_ storage.ConfigStore = (*Store)(nil)
 	_ storage.Batcher     = (*Store)(nil)
+	_ storage.Historian   = (*Store)(nil)
 )
 
 // Options of a store. The zero Options are good.
@@ -28,8 +30,8 @@ type Options struct {
 	Domain string
 	// Now is the clock of creation times; nil is time.Now.
 	Now func() time.Time
-	// History is how many revisions GetResourceAtVersion reaches back; 0 is
-	// 1,000.
+	// History is how many revisions GetResourceAtVersion reaches back, and how
+	// many records of history are kept whatever Prune is told; 0 is 1,000.
 	History int
 }
 
@@ -42,11 +44,16 @@ type Store struct {
 
 	current atomic.Pointer[state]
 	ledger  atomic.Pointer[storage.Ledger]
-	history *history
+	states  *states
 
-	// writers take turns under mu, from the reading of current to its
-	// replacement.
+	// Writers take turns under mu, from the reading of current to its
+	// replacement. It also guards what follows.
 	mu sync.Mutex
+	// records are those of what was done, oldest first. The slice is replaced or
+	// appended to: what it has does not change.
+	records []history.Record
+	// floors are the highest revisions of records that went, by their scopes.
+	floors map[config.Key]int64
 }
 
 // state is the store at one revision. It is never modified; superseded is
@@ -65,11 +72,11 @@ func New(schemas schema.Set, o Options) *Store {
 	if o.History <= 0 {
 		o.History = 1000
 	}
-	s := &Store{schemas: schemas, domain: o.Domain, now: o.Now, history: newHistory(o.History)}
+	s := &Store{schemas: schemas, domain: o.Domain, now: o.Now, states: newStates(o.History), floors: map[config.Key]int64{}}
 	first := &state{revision: 1, superseded: make(chan struct{})}
-	s.history.add(first)
+	s.states.add(first)
 	s.current.Store(first)
-	var own storage.Ledger = historyLedger{s}
+	var own storage.Ledger = stateLedger{s}
 	s.ledger.Store(&own)
 	return s
 }
@@ -87,7 +94,7 @@ func (s *Store) Snapshot() (revision int64, configs pmap.Map[*config.Config]) {
 // SnapshotAt returns the objects as of a revision, false where the store was
 // not there yet or keeps it no longer. A follower walks the revisions by it.
 func (s *Store) SnapshotAt(revision int64) (configs pmap.Map[*config.Config], ok bool) {
-	if then := s.history.at(revision); then != nil && revision <= s.current.Load().revision {
+	if then := s.states.at(revision); then != nil && revision <= s.current.Load().revision {
 		return then.configs, true
 	}
 	return pmap.Map[*config.Config]{}, false
@@ -138,12 +145,14 @@ func (s *Store) Apply(ctx context.Context, ops []storage.Op) (string, []storage.
 			stored[key] = object
 		}
 	}
-	steps, err := batch.Decide(stored, plan.Stamp{Now: s.now(), NewUID: uuid.NewString, Domain: s.domain})
+	stamp := plan.Stamp{Now: s.now(), NewUID: uuid.NewString, Domain: s.domain}
+	steps, err := batch.Decide(stored, stamp)
 	if err != nil {
 		return "", nil, err
 	}
 	if plan.Changes(steps) {
 		now = s.advance(now, steps)
+		s.record(now.revision, steps, storage.OriginOf(ctx), stamp.Now)
 	}
 	return version(now.revision), plan.Results(steps, version(now.revision)), nil
 }
@@ -162,7 +171,7 @@ func (s *Store) advance(now *state, steps []plan.Step) *state {
 			next.configs = next.configs.Set(step.Key.Path(), object)
 		}
 	}
-	s.history.add(next)
+	s.states.add(next)
 	s.current.Store(next)
 	close(now.superseded)
 	return next

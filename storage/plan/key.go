@@ -2,6 +2,8 @@ package plan
 
 import (
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -58,4 +60,52 @@ func checkPart(what, s string) error {
 		return fmt.Errorf("%w: the %s %q has characters that it may not have", storage.ErrInvalid, what, s)
 	}
 	return nil
+}
+
+// Selection returns a selection with its kind under the canonical version. The
+// error is a storage.ErrInvalid where no object can be in it.
+func Selection(schemas schema.Set, of storage.Selection) (storage.Selection, error) {
+	if of.Name != "" {
+		key, err := Key(schemas, of.Kind, of.Name, of.Namespace)
+		of.Kind = key.Kind
+		return of, err
+	}
+	if of.Kind != (config.GroupVersionKind{}) {
+		found, err := Kind(schemas, of.Kind)
+		if err != nil {
+			return of, err
+		}
+		if found.ClusterScoped && of.Namespace != "" {
+			return of, fmt.Errorf("%w: objects of kind %s are in no namespace", storage.ErrInvalid, of.Kind.Kind)
+		}
+		of.Kind = found.GroupVersionKind
+	}
+	if of.Namespace != "" {
+		return of, checkPart("namespace", of.Namespace)
+	}
+	return of, nil
+}
+
+// Revision reads a version of a store that counts revisions from 1. The error
+// is a storage.ErrInvalid.
+func Revision(version string) (int64, error) {
+	revision, err := strconv.ParseInt(version, 10, 64)
+	if err != nil || revision < 1 {
+		return 0, fmt.Errorf("%w: %q is not a version of the store", storage.ErrInvalid, version)
+	}
+	return revision, nil
+}
+
+// Between reads the bounds of a query; one that is not set is no bound.
+func Between(query storage.Query) (after, until int64, err error) {
+	until = math.MaxInt64
+	if query.After != "" {
+		if after, err = Revision(query.After); err != nil {
+			return 0, 0, err
+		}
+	}
+	if query.Until != "" {
+		until, err = Revision(query.Until)
+	}
+	return after, until, err
 }

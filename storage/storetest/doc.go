@@ -1,4 +1,4 @@
-// Package storetest is the contract of storage.ConfigStore and storage.Batcher
-// in executable form: Run holds a store to every sentence of it, in one named
-// subtest each.
+// Package storetest is the contract of storage.ConfigStore, storage.Batcher and
+// storage.Historian in executable form: Run and RunHistory hold a store to
+// every sentence of it, in one named subtest each.
 package storetest

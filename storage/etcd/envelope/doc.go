@@ -1,6 +1,6 @@
-// Package envelope is the stored form of a configuration object: the message
-// that storage/etcd writes as the value of a key. Its source is
-// envelope.proto.
+// Package envelope is the stored form of what storage/etcd writes: of a
+// configuration object (envelope.proto) and of a record of history
+// (history.proto).
 package envelope
 
 //go:generate go run github.com/bufbuild/buf/cmd/buf@v1.57.2 generate

@@ -1,0 +1,67 @@
+package etcd
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/etcd/envelope"
+	"github.com/portolan-mesh/portolan/storage/history"
+)
+
+// floorPrefix is the tree of floors: how far back the history of each scope
+// (history.Scope) is whole.
+const floorPrefix = MetaPrefix + "history/"
+
+func floorKey(scope config.Key) string {
+	return floorPrefix + strings.TrimSuffix(config.NamespacePath(scope.Kind, scope.Namespace), "/")
+}
+
+// floor is the highest floor of the scopes of a selection. A floor that cannot
+// be read is as high as it can be.
+func (s *Store) floor(ctx context.Context, of storage.Selection, at int64) (floor int64, err error) {
+	_, err = s.walk(ctx, scan{prefix: floorPrefix, at: at, limit: pageSize}, func(kv *mvccpb.KeyValue) {
+		if !history.InScope(of, scopeOf(kv)) {
+			return
+		}
+		revision, err := decodeFloor(kv)
+		if err != nil {
+			s.leaveOut(ctx, kv, err)
+			revision = kv.ModRevision
+		}
+		floor = max(floor, revision)
+	})
+	return floor, err
+}
+
+// scopeOf is the inverse of floorKey.
+func scopeOf(kv *mvccpb.KeyValue) config.Key {
+	parts := strings.SplitN(strings.TrimPrefix(string(kv.Key), floorPrefix), "/", 3)
+	parts = append(parts, "", "")
+	if parts[2] == clusterScope {
+		parts[2] = ""
+	}
+	return config.Key{Kind: config.GroupVersionKind{Group: parts[0], Kind: parts[1]}, Namespace: parts[2]}
+}
+
+func encodeFloor(revision int64) ([]byte, error) {
+	return proto.MarshalOptions{Deterministic: true}.MarshalAppend(bytes.Clone(magic), &envelope.Floor{Revision: revision})
+}
+
+func decodeFloor(kv *mvccpb.KeyValue) (revision int64, err error) {
+	body, ok := bytes.CutPrefix(kv.Value, magic)
+	if !ok {
+		return 0, undecodable(kv, fmt.Sprintf("it does not begin with %q", magic))
+	}
+	floor := &envelope.Floor{}
+	if err := proto.Unmarshal(body, floor); err != nil {
+		return 0, undecodable(kv, err.Error())
+	}
+	return floor.Revision, nil
+}

@@ -1,0 +1,148 @@
+package etcd
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/hashicorp/go-multierror"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/etcd/envelope"
+	"github.com/portolan-mesh/portolan/storage/plan"
+)
+
+// mutation is one transaction of a batch. It may be sent many times and lands
+// at most once: it is conditional on the absence of its own record of history,
+// whose key is its write id.
+type mutation struct {
+	writeID uuid.UUID
+	// keys are the targets and found what they must still be.
+	keys  []config.Key
+	found *targets
+
+	// The transaction.
+	compares []clientv3.Cmp
+	writes   []clientv3.Op
+	// What tells how it stands: the targets and the record.
+	reads []clientv3.Op
+
+	size   int // bytes that it takes as a request
+	faults *multierror.Error
+}
+
+// recordKey is the key of the record of the batch with a write id.
+func recordKey(writeID uuid.UUID) string { return HistoryPrefix + writeID.String() }
+
+// newMutation makes the transaction of steps. What is too large is refused,
+// each object by its place.
+func (s *Store) newMutation(steps []plan.Step, found *targets, record *envelope.Record) (*mutation, error) {
+	m := &mutation{
+		writeID:  uuid.New(),
+		keys:     make([]config.Key, len(steps)),
+		found:    found,
+		compares: make([]clientv3.Cmp, 0, len(steps)+1),
+		writes:   make([]clientv3.Op, 0, len(steps)+1),
+		size:     requestOverhead,
+	}
+	for i, step := range steps {
+		m.keys[i] = step.Key
+		m.require(ConfigKey(step.Key), found.revisionOf(step.Key))
+		s.addStep(m, i, step)
+	}
+	if m.faults != nil {
+		return nil, m.faults
+	}
+	value, err := encodeRecord(record)
+	if err != nil {
+		return nil, fmt.Errorf("apply: %w: the record of history: %w", storage.ErrInvalid, err)
+	}
+	key := recordKey(m.writeID)
+	m.compares = append(m.compares, absent(key))
+	m.reads = append(gets(m.keys), clientv3.OpGet(key))
+	m.size += 2*len(key) + operationOverhead
+	m.put(key, value)
+	return m, s.checkTotal(len(steps), m.size)
+}
+
+// addStep adds what a step writes.
+func (s *Store) addStep(m *mutation, i int, step plan.Step) {
+	key := ConfigKey(step.Key)
+	switch step.Outcome {
+	case storage.Unchanged:
+		return
+	case storage.Deleted:
+		m.writes = append(m.writes, clientv3.OpDelete(key))
+		m.size += len(key) + operationOverhead
+		return
+	}
+	wrapper := m.found.wrappers[step.Key]
+	if wrapper == nil {
+		wrapper = &envelope.Envelope{}
+	}
+	value, err := encode(step.After, m.writeID[:], wrapper)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", storage.ErrInvalid, err)
+	} else {
+		err = s.checkSize(step.Key, len(value))
+	}
+	if err != nil {
+		m.faults = multierror.Append(m.faults, &storage.OpError{Index: i, Err: err})
+		return
+	}
+	m.put(key, value)
+}
+
+// require makes the transaction conditional on the mod revision of a key, which
+// is read if it is another.
+func (m *mutation) require(key string, revision int64) {
+	m.compares = append(m.compares, clientv3.Compare(clientv3.ModRevision(key), "=", revision))
+	m.size += 2*len(key) + operationOverhead
+}
+
+func (m *mutation) put(key string, value []byte) {
+	m.writes = append(m.writes, clientv3.OpPut(key, string(value)))
+	m.size += len(key) + len(value) + operationOverhead
+}
+
+// absent is the condition that there is no such key.
+func absent(key string) clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(key), "=", 0)
+}
+
+// landed returns the revision at which the mutation landed, given how it
+// stands, 0 where it did not. Its record says so, and so does any target that
+// bears its write id.
+func (m *mutation) landed(now *targets) int64 {
+	if now.record != nil && !isVoid(now.record) {
+		return now.record.CreateRevision
+	}
+	for _, key := range m.keys {
+		if string(now.wrappers[key].GetWriteId()) == string(m.writeID[:]) {
+			return now.revisionOf(key)
+		}
+	}
+	return 0
+}
+
+// mayLand says whether a transaction that was sent and has not landed could
+// still do so: at once, because all targets are what they must be, or one day,
+// because none that was there has changed and those that must be absent may go
+// again.
+func (m *mutation) mayLand(now *targets) (atOnce, oneDay bool) {
+	atOnce, oneDay = true, true
+	for _, key := range m.keys {
+		if want := m.found.revisionOf(key); now.revisionOf(key) != want {
+			atOnce = false
+			oneDay = oneDay && want == 0
+		}
+	}
+	return atOnce, oneDay
+}
+
+// void is the value of a record that stands in the way of a mutation.
+func void(now time.Time) ([]byte, error) {
+	return encodeRecord(&envelope.Record{Time: now.UnixMilli(), Void: true})
+}

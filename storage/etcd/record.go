@@ -1,0 +1,180 @@
+package etcd
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/etcd/envelope"
+	"github.com/portolan-mesh/portolan/storage/history"
+	"github.com/portolan-mesh/portolan/storage/plan"
+)
+
+// packFrom is the size of a record from which compressing it is worth its time.
+const packFrom = 32 << 10
+
+var outcomes = map[storage.Outcome]envelope.Outcome{
+	storage.Created:    envelope.Outcome_OUTCOME_CREATED,
+	storage.Configured: envelope.Outcome_OUTCOME_CONFIGURED,
+	storage.Deleted:    envelope.Outcome_OUTCOME_DELETED,
+}
+
+// newRecord is the record of steps. Values before that are larger than limit
+// are left out of it: only another writer can have written them, and they must
+// be deletable.
+func newRecord(steps []plan.Step, found *targets, origin storage.Origin, now time.Time, limit int) *envelope.Record {
+	record := &envelope.Record{
+		Time: now.UnixMilli(),
+		User: origin.User, Address: origin.Address, Tool: origin.Tool, Message: origin.Message,
+	}
+	for _, step := range steps {
+		if step.Outcome == storage.Unchanged {
+			continue
+		}
+		entry := &envelope.Entry{
+			Group: step.Key.Kind.Group, Kind: step.Key.Kind.Kind, Namespace: step.Key.Namespace, Name: step.Key.Name,
+			Outcome: outcomes[step.Outcome],
+		}
+		if before := found.kvs[step.Key]; before != nil {
+			entry.BeforeRevision = before.ModRevision
+			if len(before.Value) <= limit {
+				entry.Before = before.Value
+			}
+		}
+		record.Entries = append(record.Entries, entry)
+	}
+	return record
+}
+
+// encodeRecord returns the value of a record.
+func encodeRecord(record *envelope.Record) ([]byte, error) {
+	value, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(bytes.Clone(magic), record)
+	if err != nil || len(value) < packFrom {
+		return value, err
+	}
+	entries, err := proto.Marshal(&envelope.Record{Entries: record.Entries})
+	if err != nil {
+		return nil, err
+	}
+	var packed bytes.Buffer
+	w, err := gzip.NewWriterLevel(&packed, gzip.BestSpeed)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(entries); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	small := &envelope.Record{
+		Time: record.Time, User: record.User, Address: record.Address, Tool: record.Tool, Message: record.Message,
+		Packed: packed.Bytes(),
+	}
+	return proto.MarshalOptions{Deterministic: true}.MarshalAppend(bytes.Clone(magic), small)
+}
+
+// decodeRecord is the inverse of encodeRecord. The error is an ErrUndecodable.
+func decodeRecord(kv *mvccpb.KeyValue) (*envelope.Record, error) {
+	body, ok := bytes.CutPrefix(kv.Value, magic)
+	if !ok {
+		return nil, undecodable(kv, fmt.Sprintf("it does not begin with %q", magic))
+	}
+	record := &envelope.Record{}
+	if err := proto.Unmarshal(body, record); err != nil {
+		return nil, undecodable(kv, err.Error())
+	}
+	if len(record.Packed) == 0 {
+		return record, nil
+	}
+	r, err := gzip.NewReader(bytes.NewReader(record.Packed))
+	if err != nil {
+		return nil, undecodable(kv, err.Error())
+	}
+	entries, err := io.ReadAll(r)
+	if err != nil {
+		return nil, undecodable(kv, err.Error())
+	}
+	record.Packed = nil
+	if err := (proto.UnmarshalOptions{Merge: true}).Unmarshal(entries, record); err != nil {
+		return nil, undecodable(kv, err.Error())
+	}
+	return record, nil
+}
+
+// isVoid says whether a value is a record of nothing done.
+func isVoid(kv *mvccpb.KeyValue) bool {
+	record, err := decodeRecord(kv)
+	return err == nil && record.Void
+}
+
+// openRecord reads a record, with those entries alone that are wanted and the
+// values before them if asked.
+func (s *Store) openRecord(kv *mvccpb.KeyValue, wanted func(config.Key) bool, before bool) (history.Record, error) {
+	record, err := decodeRecord(kv)
+	if err != nil {
+		return history.Record{}, err
+	}
+	out := history.Record{
+		Revision: kv.CreateRevision,
+		Time:     time.UnixMilli(record.Time).UTC(),
+		Origin:   storage.Origin{User: record.User, Address: record.Address, Tool: record.Tool, Message: record.Message},
+	}
+	for _, e := range record.Entries {
+		key := s.keyOf(e)
+		if !wanted(key) {
+			continue
+		}
+		entry := history.Entry{Key: key, Outcome: outcomeOf(e)}
+		if before && e.BeforeRevision != 0 {
+			entry.Before = s.before(key, e)
+		}
+		out.Entries = append(out.Entries, entry)
+	}
+	return out, nil
+}
+
+// keyOf is the key of the object of an entry, without an API version where this
+// binary does not know its kind.
+func (s *Store) keyOf(e *envelope.Entry) config.Key {
+	kind := config.GroupVersionKind{Group: e.Group, Kind: e.Kind}
+	if known := s.Schemas().Kind(kind); known != nil {
+		kind = known.GroupVersionKind
+	}
+	return config.Key{Kind: kind, Namespace: e.Namespace, Name: e.Name}
+}
+
+// before is the object before an entry.
+func (s *Store) before(key config.Key, e *envelope.Entry) *config.Config {
+	kv := &mvccpb.KeyValue{Key: []byte(ConfigKey(key)), Value: e.Before, ModRevision: e.BeforeRevision}
+	return s.object(kv, key)
+}
+
+// object is what a value says, without a spec where it cannot be read.
+func (s *Store) object(kv *mvccpb.KeyValue, key config.Key) *config.Config {
+	if kind := s.Schemas().Kind(key.Kind); kind != nil {
+		if object, _, err := decode(kv, key, kind, s.o.Domain); err == nil {
+			return object
+		}
+	}
+	return history.Unknown(key, version(kv.ModRevision))
+}
+
+// outcomeOf is the outcome of an entry; one that this binary does not know is
+// told by its name.
+func outcomeOf(e *envelope.Entry) storage.Outcome {
+	for outcome, stored := range outcomes {
+		if stored == e.Outcome {
+			return outcome
+		}
+	}
+	return storage.Outcome(strings.ToLower(strings.TrimPrefix(e.Outcome.String(), "OUTCOME_")))
+}

@@ -1,0 +1,81 @@
+package etcd
+
+import (
+	"context"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/etcd/envelope"
+	"github.com/portolan-mesh/portolan/storage/history"
+)
+
+// targets are the objects that a batch is about, as of one revision. Keys that
+// are absent have no entries; a value that cannot be read has an object without
+// a spec and no wrapper.
+type targets struct {
+	revision int64
+	objects  map[config.Key]*config.Config
+	wrappers map[config.Key]*envelope.Envelope
+	kvs      map[config.Key]*mvccpb.KeyValue
+	// record is that of the batch, nil unless it was asked for and is there.
+	record *mvccpb.KeyValue
+}
+
+// read gets all keys at one revision, by one request.
+func (s *Store) read(ctx context.Context, keys []config.Key) (*targets, error) {
+	response, err := s.client.Txn(ctx).Then(gets(keys)...).Commit()
+	if err != nil {
+		return nil, err
+	}
+	s.saw(response.Header.Revision)
+	return s.targets(response), nil
+}
+
+func gets(keys []config.Key) []clientv3.Op {
+	ops := make([]clientv3.Op, len(keys), len(keys)+1)
+	for i, key := range keys {
+		ops[i] = clientv3.OpGet(ConfigKey(key))
+	}
+	return ops
+}
+
+// targets reads the answers to gets.
+func (s *Store) targets(response *clientv3.TxnResponse) *targets {
+	n := len(response.Responses)
+	t := &targets{
+		revision: response.Header.Revision,
+		objects:  make(map[config.Key]*config.Config, n),
+		wrappers: make(map[config.Key]*envelope.Envelope, n),
+		kvs:      make(map[config.Key]*mvccpb.KeyValue, n),
+	}
+	for _, r := range response.Responses {
+		for _, kv := range r.GetResponseRange().GetKvs() {
+			s.addTarget(t, kv)
+		}
+	}
+	return t
+}
+
+func (s *Store) addTarget(t *targets, kv *mvccpb.KeyValue) {
+	if strings.HasPrefix(string(kv.Key), HistoryPrefix) {
+		t.record = kv
+		return
+	}
+	key, err := ParseConfigKey(string(kv.Key), s.Schemas())
+	if err != nil {
+		return // Not a key that was asked for.
+	}
+	t.kvs[key] = kv
+	object, wrapper, err := decode(kv, key, s.Schemas().Kind(key.Kind), s.o.Domain)
+	if err != nil {
+		t.objects[key] = history.Unknown(key, version(kv.ModRevision))
+		return
+	}
+	t.objects[key], t.wrappers[key] = object, wrapper
+}
+
+// revisionOf is the mod revision of a target, 0 of an absent one.
+func (t *targets) revisionOf(key config.Key) int64 { return t.kvs[key].GetModRevision() }

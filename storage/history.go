@@ -1,0 +1,130 @@
+package storage
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+)
+
+// HistoryGrace is how long a record of history is safe from Prune whatever is
+// asked: a writer whose answer was lost finds its own work by it.
+const HistoryGrace = 5 * time.Minute
+
+// Origin says whose mutation it is. A store keeps it in the history and reads
+// nothing into it; any part may be empty.
+type Origin struct {
+	// User is who was authenticated.
+	User string
+	// Address is that of the client, as the server of the API saw it.
+	Address string
+	// Tool is the program and its version.
+	Tool string
+	// Message is what the user had to say about the change.
+	Message string
+}
+
+type originKey struct{}
+
+// WithOrigin returns a context whose mutations are recorded as of o.
+func WithOrigin(ctx context.Context, o Origin) context.Context {
+	return context.WithValue(ctx, originKey{}, o)
+}
+
+// OriginOf returns what WithOrigin put into a context, else the zero Origin. It
+// is text: what is not UTF-8 in it is replaced.
+func OriginOf(ctx context.Context) Origin {
+	o, _ := ctx.Value(originKey{}).(Origin)
+	for _, s := range []*string{&o.User, &o.Address, &o.Tool, &o.Message} {
+		*s = strings.ToValidUTF8(*s, "\uFFFD")
+	}
+	return o
+}
+
+// Change is what one revision did to one object.
+//
+// An object that existed but is not known, because its value cannot be read or
+// because the records in between are gone, is a Config without a spec.
+type Change struct {
+	Revision string
+	Time     time.Time
+	Origin   Origin
+	Key      config.Key
+	// Outcome is Created, Configured or Deleted.
+	Outcome Outcome
+	// Before is the object as it was, nil for a created one; After as it became,
+	// nil for a deleted one. Each carries the resource version that it had.
+	Before, After *config.Config
+}
+
+// Record is what one batch did: its changes in the order of its operations. All
+// have the Revision, Time and Origin of the record.
+type Record struct {
+	Revision string
+	Time     time.Time
+	Origin   Origin
+	Changes  []Change
+}
+
+// Selection names objects of a store: all, those of a kind, of a namespace, of
+// both, or one. Fields that are empty select everything; a Name needs a Kind,
+// and a Namespace unless the kind has none.
+type Selection struct {
+	Kind            config.GroupVersionKind
+	Namespace, Name string
+}
+
+// Has says whether an object is among those selected, whatever API version
+// either names.
+func (s Selection) Has(key config.Key) bool {
+	return (s.Kind.Kind == "" || s.Kind.Kind == key.Kind.Kind && s.Kind.Group == key.Kind.Group) &&
+		(s.Name == "" || s.Name == key.Name && s.Namespace == key.Namespace) &&
+		(s.Namespace == "" || s.Namespace == key.Namespace)
+}
+
+// Query asks for records. The zero Query asks for all.
+type Query struct {
+	// Selection is of the objects whose changes are wanted. A record shows no
+	// others, and without any it is left out.
+	Selection Selection
+	// After and Until bound the revision: those above After up to and with
+	// Until, so that the records are what leads from one state to the other.
+	After, Until string
+	// Limit is how many records are wanted, 0 for all.
+	Limit int
+}
+
+// Retention is what Prune leaves.
+type Retention struct {
+	// Keep is how many of its newest changes every object keeps, at least 1.
+	Keep int
+	// Deleted is how long the history of an object stays after the object has
+	// gone; 0 is for ever.
+	Deleted time.Duration
+}
+
+// Historian is a store that remembers who changed what: it keeps one record for
+// every batch that changes something, written together with the change.
+// Compaction does not touch records; Prune alone removes them. Of a change made
+// past the store, by hand, there is none.
+type Historian interface {
+	// History returns the newest changes of one object, newest first and at most
+	// limit, 0 for all. It reaches beyond a deletion, to earlier objects of that
+	// key. It may read every record there is.
+	History(ctx context.Context, key config.Key, limit int) ([]Change, error)
+	// Records returns the newest records of a query, newest first. It may read
+	// every record there is.
+	Records(ctx context.Context, query Query) ([]Record, error)
+	// At returns the selected objects as they were when the store was at a
+	// version, in the order of groups, kinds, namespaces and names. Values that
+	// cannot be read are left out. ErrCompacted says that what is kept does not
+	// reach back so far; that of a single object often does where that of a
+	// namespace does not.
+	At(ctx context.Context, version string, of Selection) ([]*config.Config, error)
+	// Prune removes each record all of whose objects are past their retention:
+	// they have Keep newer records, or went longer than Deleted ago. No record
+	// younger than HistoryGrace goes. Several may prune at once. It returns how
+	// many records it removed, also with an error.
+	Prune(ctx context.Context, r Retention) (removed int, err error)
+}

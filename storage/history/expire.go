@@ -1,0 +1,58 @@
+package history
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
+)
+
+// CheckRetention refuses a retention that nobody can have meant.
+func CheckRetention(r storage.Retention) error {
+	if r.Keep < 1 || r.Deleted < 0 {
+		return fmt.Errorf("%w: a retention of %d changes, and of %v for deleted objects: keep at least 1 change, for 0 (for ever) or longer",
+			storage.ErrInvalid, r.Keep, r.Deleted)
+	}
+	return nil
+}
+
+// Expired returns the places of the records that may go, given all there are,
+// newest first, and which objects there are. What is expired stays so, whatever
+// is written and whoever else removes records in the meantime: the newest Keep
+// entries of an object do not count as expired to anyone.
+func Expired(records []Record, live func(config.Key) bool, r storage.Retention, now time.Time) []int {
+	newer := map[config.Key]int{}        // entries that were seen
+	newest := map[config.Key]time.Time{} // time of the first of them
+	past := func(key config.Key, at time.Time) bool {
+		if newer[key] == 0 {
+			newest[key] = at
+		}
+		newer[key]++
+		return newer[key] > r.Keep ||
+			r.Deleted > 0 && now.Sub(newest[key]) >= r.Deleted && !live(key)
+	}
+	var expired []int
+	for i, record := range records {
+		may := now.Sub(record.Time) >= storage.HistoryGrace
+		for _, e := range record.Entries {
+			may = past(e.Key, record.Time) && may
+		}
+		if may {
+			expired = append(expired, i)
+		}
+	}
+	return expired
+}
+
+// Floors are, by scope, the highest revisions among the records at some places.
+func Floors(records []Record, places []int) map[config.Key]int64 {
+	floors := map[config.Key]int64{}
+	for _, i := range places {
+		for _, e := range records[i].Entries {
+			scope := Scope(e.Key)
+			floors[scope] = max(floors[scope], records[i].Revision)
+		}
+	}
+	return floors
+}

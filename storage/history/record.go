@@ -1,0 +1,117 @@
+package history
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
+)
+
+// Record is what one batch did, as a store keeps it.
+type Record struct {
+	Revision int64
+	Time     time.Time
+	Origin   storage.Origin
+	Entries  []Entry
+}
+
+// Entry is what a batch did to one object. What the object became is not in it:
+// that is the object there is, or the Before of a later record.
+type Entry struct {
+	Key     config.Key
+	Outcome storage.Outcome
+	// Before is nil for a created object. It has no spec where it could not be
+	// read.
+	Before *config.Config
+}
+
+// Scope returns the key of an object without its name and API version: what the
+// objects of one kind in one namespace have in common. How far back history is
+// whole is told by scope.
+func Scope(key config.Key) config.Key {
+	return config.Key{Kind: config.GroupVersionKind{Group: key.Kind.Group, Kind: key.Kind.Kind}, Namespace: key.Namespace}
+}
+
+// InScope says whether objects of a scope may be in a selection.
+func InScope(of storage.Selection, scope config.Key) bool {
+	return storage.Selection{Kind: of.Kind, Namespace: of.Namespace}.Has(scope)
+}
+
+// View is the history of some objects as of one revision.
+type View struct {
+	// Live are the objects there are.
+	Live map[config.Key]*config.Config
+	// Records are those of their changes, newest first, without entries of other
+	// objects.
+	Records []Record
+	// Floor is the highest revision of a record of the same scopes that is gone:
+	// above it none is missing.
+	Floor int64
+	// Single says that the view is of one object only.
+	Single bool
+}
+
+// Sort brings records into the order of a View.
+func Sort(records []Record) {
+	slices.SortFunc(records, func(a, b Record) int { return cmp.Compare(b.Revision, a.Revision) })
+}
+
+// Recorded returns what the view has to tell of the records above after up to
+// and with until, newest first and at most limit, 0 for all.
+func (v View) Recorded(after, until int64, limit int) []storage.Record {
+	var told []storage.Record
+	state := maps.Clone(v.Live) // of the objects, after the record at hand
+	for _, r := range v.Records {
+		if r.Revision <= after || limit > 0 && len(told) == limit {
+			break
+		}
+		if record := r.tell(state); r.Revision <= until && len(record.Changes) > 0 {
+			told = append(told, record)
+		}
+	}
+	return told
+}
+
+// tell says what a record did, given the objects after it, and takes them back
+// to before it.
+func (r Record) tell(state map[config.Key]*config.Config) storage.Record {
+	revision := version(r.Revision)
+	told := storage.Record{Revision: revision, Time: r.Time, Origin: r.Origin}
+	for _, e := range r.Entries {
+		change := storage.Change{
+			Revision: revision, Time: r.Time, Origin: r.Origin,
+			Key: e.Key, Outcome: e.Outcome, Before: e.Before,
+		}
+		if e.Outcome != storage.Deleted {
+			if change.After = state[e.Key]; change.After == nil || change.After.ResourceVersion != revision {
+				change.After = Unknown(e.Key, revision)
+			}
+		}
+		state[e.Key] = e.Before
+		told.Changes = append(told.Changes, change)
+	}
+	return told
+}
+
+// Unknown stands for an object that cannot be read.
+func Unknown(key config.Key, resourceVersion string) *config.Config {
+	return &config.Config{Meta: config.Meta{
+		GroupVersionKind: key.Kind, Namespace: key.Namespace, Name: key.Name, ResourceVersion: resourceVersion,
+	}}
+}
+
+// version makes a revision an opaque version.
+func version(revision int64) string { return strconv.FormatInt(revision, 10) }
+
+// revisionOf is the inverse of version for the resource version of an object.
+func revisionOf(object *config.Config) int64 {
+	revision, err := strconv.ParseInt(object.ResourceVersion, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return revision
+}
