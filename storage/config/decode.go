@@ -3,12 +3,14 @@ package config
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/hashicorp/go-multierror"
 	"google.golang.org/protobuf/proto"
+	"sigs.k8s.io/yaml"
 )
 
 // Type is what the codec has to know of a kind.
@@ -105,6 +107,24 @@ func Decode(source string, data []byte, resolve Resolver) ([]Document, error) {
 		d.document(at, raw)
 	}
 	return d.documents, d.errors.ErrorOrNil()
+}
+
+// DecodeMessage reads one YAML or JSON document that is a message and no object,
+// such as a MeshConfig, into an empty message: as strictly as the spec of an
+// object, with durations in any unit. The error is a *multierror.Error that
+// names every fault by its field, whose path begins with name.
+func DecodeMessage(name string, data []byte, into proto.Message) error {
+	raw, err := yaml.YAMLToJSONStrict(data)
+	if err != nil {
+		return yamlError(err)
+	}
+	var o object
+	o.into(name, into, raw)
+	var faults *multierror.Error
+	for _, text := range o.faultTexts() {
+		faults = multierror.Append(faults, errors.New(text))
+	}
+	return faults.ErrorOrNil()
 }
 
 // FromJSON reads one object as ToJSON writes it, what the server set included:

@@ -87,7 +87,7 @@ func (o *object) typed(c *Config, apiVersion string, members map[string]json.Raw
 	}
 	c.GroupVersionKind = t.GroupVersionKind
 	c.Spec = t.NewSpec()
-	o.spec(c.Spec, members["spec"])
+	o.into("spec", c.Spec, members["spec"])
 	if status := members["status"]; o.keepServerFields && len(status) > 0 && !isNull(status) {
 		c.Status = &metav1alpha1.IstioStatus{}
 		if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(status, c.Status); err != nil {
@@ -190,9 +190,9 @@ func (o *object) texts(field string, raw json.RawMessage) map[string]string {
 	return out
 }
 
-// spec decodes raw into an empty message, and where that fails says why, field
-// by field.
-func (o *object) spec(into proto.Message, raw json.RawMessage) {
+// into decodes raw into an empty message at a path, and where that fails says
+// why, field by field.
+func (o *object) into(path string, into proto.Message, raw json.RawMessage) {
 	if len(raw) == 0 || isNull(raw) {
 		return
 	}
@@ -204,9 +204,9 @@ func (o *object) spec(into proto.Message, raw json.RawMessage) {
 		return
 	}
 	before := len(o.faults)
-	o.message("spec", into.ProtoReflect().Descriptor(), raw)
+	o.message(path, into.ProtoReflect().Descriptor(), raw)
 	if len(o.faults) == before {
-		o.fail("spec", "%s", protoError(err))
+		o.fail(path, "%s", protoError(err))
 	}
 }
 

@@ -28,6 +28,9 @@ type HTTPOptions struct {
 	// Edge trusts no X-Forwarded-For of its clients and sets its own: for
 	// gateways.
 	Edge bool
+	// TrustedHops is how many addresses at the end of X-Forwarded-For are those of
+	// trusted proxies in front of an Edge.
+	TrustedHops uint32
 	// ServerName is the value of the header "server", Envoy's own where empty.
 	ServerName string
 	// Filters run, in their order, before the router, which is added.
@@ -45,6 +48,7 @@ func HTTPConnectionManager(o HTTPOptions) *listenerv3.Filter {
 		HttpFilters:       append(o.Filters[:len(o.Filters):len(o.Filters)], router()),
 		ServerName:        o.ServerName,
 		UseRemoteAddress:  wrapperspb.Bool(o.Edge),
+		XffNumTrustedHops: o.TrustedHops,
 		NormalizePath:     wrapperspb.Bool(true),
 		StreamIdleTimeout: durationpb.New(0),
 		UpgradeConfigs:    []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},

@@ -2,13 +2,16 @@ package mesh
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protojson"
+	"github.com/hashicorp/go-multierror"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
-	"sigs.k8s.io/yaml"
+
+	"github.com/portolan-mesh/portolan/storage/config"
 )
 
 // Config is the mesh configuration: an input row like any other. It is never
@@ -42,43 +45,70 @@ func DefaultConfig() *Config {
 	}
 }
 
-// served are the fields of MeshConfig that have an effect.
-var served = map[protoreflect.Name]bool{
-	"connect_timeout": true, "root_namespace": true, "trust_domain": true, "access_log_file": true,
-	"outbound_traffic_policy": true, "default_service_export_to": true, "default_virtual_service_export_to": true,
-	"default_destination_rule_export_to": true, "access_log_format": true, "access_log_encoding": true,
-}
+// served are the fields of MeshConfig that have an effect, and of its
+// defaultConfig.
+var (
+	served = map[protoreflect.Name]bool{
+		"connect_timeout": true, "root_namespace": true, "trust_domain": true, "access_log_file": true,
+		"outbound_traffic_policy": true, "default_service_export_to": true, "default_virtual_service_export_to": true,
+		"default_destination_rule_export_to": true, "access_log_format": true, "access_log_encoding": true,
+		"default_config": true,
+	}
+	servedDefaultConfig   = map[protoreflect.Name]bool{"gateway_topology": true}
+	servedGatewayTopology = map[protoreflect.Name]bool{"num_trusted_proxies": true}
+)
 
 // ParseConfig reads a MeshConfig in YAML, strictly, and lays it over the
-// defaults. The warnings name the fields that are set and not served yet.
+// defaults. The error names all faults. The warnings, in order, name the fields
+// that are set and not served yet.
 func ParseConfig(document []byte) (c *Config, warnings []string, err error) {
-	asJSON, err := yaml.YAMLToJSONStrict(document)
-	if err != nil {
-		return nil, nil, fmt.Errorf("mesh config: %w", err)
-	}
 	over := &meshv1alpha1.MeshConfig{}
-	if string(asJSON) != "null" {
-		if err := protojson.Unmarshal(asJSON, over); err != nil {
-			return nil, nil, fmt.Errorf("mesh config: %w", err)
-		}
+	if err := config.DecodeMessage("meshConfig", document, over); err != nil {
+		return nil, nil, err
 	}
+	var faults *multierror.Error
+	if t := over.GetConnectTimeout(); t != nil && t.AsDuration() < time.Millisecond {
+		faults = multierror.Append(faults, fmt.Errorf("meshConfig.connectTimeout: must be at least 1ms, is %s", t.AsDuration()))
+	}
+	switch mode := over.GetOutboundTrafficPolicy().GetMode(); mode {
+	case meshv1alpha1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY, meshv1alpha1.MeshConfig_OutboundTrafficPolicy_REGISTRY_ONLY:
+	default:
+		faults = multierror.Append(faults, fmt.Errorf("meshConfig.outboundTrafficPolicy.mode: %s is not served: use ALLOW_ANY or REGISTRY_ONLY", mode))
+	}
+	if err := faults.ErrorOrNil(); err != nil {
+		return nil, nil, err
+	}
+	warnings = slices.Concat(
+		unserved("meshConfig", over, served),
+		unserved("meshConfig.defaultConfig", over.GetDefaultConfig(), servedDefaultConfig),
+		unserved("meshConfig.defaultConfig.gatewayTopology", over.GetDefaultConfig().GetGatewayTopology(), servedGatewayTopology),
+	)
 	c = DefaultConfig()
 	into := c.MeshConfig.ProtoReflect()
 	over.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
-		if !served[field.Name()] {
-			warnings = append(warnings, fmt.Sprintf("mesh config: %s is not served yet and has no effect", field.JSONName()))
-		}
 		into.Set(field, value)
 		return true
 	})
-	if over.GetConnectTimeout() != nil && over.GetConnectTimeout().AsDuration() < time.Millisecond {
-		return nil, nil, fmt.Errorf("mesh config: connectTimeout: must be at least 1ms")
-	}
-	if c.OutboundTrafficPolicy.GetMode() == meshv1alpha1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY ||
-		c.OutboundTrafficPolicy.GetMode() == meshv1alpha1.MeshConfig_OutboundTrafficPolicy_REGISTRY_ONLY {
-		return c, warnings, nil
-	}
-	return nil, nil, fmt.Errorf("mesh config: outboundTrafficPolicy.mode: use ALLOW_ANY or REGISTRY_ONLY")
+	return c, warnings, nil
+}
+
+// unserved names the fields of a message that are set and have no effect.
+func unserved(path string, m proto.Message, served map[protoreflect.Name]bool) []string {
+	var out []string
+	m.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
+		if !served[field.Name()] {
+			out = append(out, fmt.Sprintf("%s.%s is not served yet and has no effect", path, field.JSONName()))
+		}
+		return true
+	})
+	slices.Sort(out)
+	return out
+}
+
+// TrustedProxies is how many proxies in front of a gateway may say who the
+// client is.
+func (c *Config) TrustedProxies() uint32 {
+	return c.GetDefaultConfig().GetGatewayTopology().GetNumTrustedProxies()
 }
 
 // AllowAny says whether traffic to hosts outside the registry passes through.

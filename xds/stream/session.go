@@ -79,9 +79,8 @@ type Session struct {
 	owed     map[string]struct{}
 	owes     bool // an answer is due even if nothing is to be said
 
-	// What was said and how it was taken.
-	// What the client was sent in the response under way, and what it refused and
-	// was not sent since.
+	// What was said and how it was taken: sent is in the response under way,
+	// refused what the client refused and was not sent since.
 	count    int
 	nonce    string // of the last response
 	inflight *Mark

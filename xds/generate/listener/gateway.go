@@ -42,6 +42,7 @@ func gateway(v *mesh.View, name string) (*resource.Resource, error) {
 					StatPrefix:      envoy.HTTPStatPrefix(envoy.Outbound, name),
 					RouteConfigName: routes,
 					Edge:            true,
+					TrustedHops:     v.Mesh().TrustedProxies(),
 					ServerName:      envoy.ServerName,
 					AccessLogs:      accessLogs(v, false),
 				})},
