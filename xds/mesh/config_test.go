@@ -44,7 +44,7 @@ func TestParseConfigNamesAllFaults(t *testing.T) {
 	for document, want := range map[string][]string{
 		"connectTimeout: 0s\noutboundTrafficPolicy: {mode: ALLOW_ANY_DYNAMIC_DNS}": {"meshConfig.connectTimeout: must be at least 1ms", "meshConfig.outboundTrafficPolicy.mode"},
 		"conectTimeout: 1s\naccessLogFile: [1]":                                    {"meshConfig.conectTimeout: unknown field", "meshConfig.accessLogFile: "},
-		"a: b: c":                                                                  {"line 1"},
+		"a: b: c":                                                                  {"not valid YAML"},
 	} {
 		_, _, err := mesh.ParseConfig([]byte(document))
 		for _, part := range want {
