@@ -11,8 +11,11 @@ import (
 
 const (
 	// patience is how many times in a row the store may be found ahead of a cache
-	// that does not move before the watch is taken for dead.
-	patience = 3
+	// that does not move before the watch is taken for dead. It doubles, up to
+	// maxPatience, with every watch that brought nothing: one that has much to
+	// catch up with takes its time.
+	patience    = 3
+	maxPatience = 96
 	// askFirst and askAgain are how long one who waits for a revision waits before
 	// etcd is asked for its progress: an event that is on its way comes first.
 	askFirst = 10 * time.Millisecond
@@ -31,13 +34,12 @@ func (c *Cache) ask(ctx context.Context, cancel context.CancelCauseFunc) {
 	defer ticker.Stop()
 	demanded := time.NewTimer(0)
 	defer demanded.Stop()
-	var silence silence
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			if err := c.probe(ctx, &silence); err != nil {
+			if err := c.probe(ctx); err != nil {
 				cancel(err)
 				return
 			}
@@ -56,34 +58,39 @@ func (c *Cache) ask(ctx context.Context, cancel context.CancelCauseFunc) {
 // silence counts how often the store was found ahead of a cache that had not
 // moved since.
 type silence struct {
-	revision int64
-	times    int
+	revision        int64
+	times, patience int
+}
+
+// hears notes where the store and the cache stand, and says whether the watch
+// may be alive.
+func (s *silence) hears(store, cache int64) bool {
+	if cache >= store || cache != s.revision {
+		*s = silence{revision: cache, patience: patience}
+		return true
+	}
+	if s.times++; s.times <= s.patience {
+		return true
+	}
+	s.times, s.patience = 0, min(2*s.patience, maxPatience)
+	return false
 }
 
 // probe asks the store who it is and where it stands. An etcd that does not
 // answer is no reason to do anything.
-func (c *Cache) probe(ctx context.Context, s *silence) error {
+func (c *Cache) probe(ctx context.Context) error {
 	asked := c.o.Now()
-	store, err := c.identify(ctx)
-	if err != nil {
+	store, err := c.recognise(ctx)
+	switch {
+	case errors.Is(err, errWentBack):
+		return err
+	case err != nil:
 		c.o.Log.Debug("etcd cannot be asked for its revision", "err", err)
 		return nil
 	}
-	if err := c.recognise(store); err != nil {
-		return err
-	}
-	c.saw(store.Revision)
 	stands := c.Snapshot().Revision()
 	c.fresh.note(asked, store.Revision, stands)
-	switch {
-	case stands >= store.Revision:
-		*s = silence{}
-	case stands != s.revision:
-		*s = silence{revision: stands, times: 1}
-	default:
-		s.times++
-	}
-	if s.times > patience {
+	if !c.silence.hears(store.Revision, stands) {
 		return fmt.Errorf("%w: the store is at %d, the cache at %d", errSilent, store.Revision, stands)
 	}
 	return nil

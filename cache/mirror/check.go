@@ -74,11 +74,7 @@ func (c *Cache) untilCheck() time.Duration {
 // compare looks twice before it says errDiverged: what the cache learnt while it
 // was compared can make one look wrong.
 func (c *Cache) compare(ctx context.Context, values bool) error {
-	store, err := c.identify(ctx)
-	if err != nil {
-		return err
-	}
-	if err := c.recognise(store); err != nil {
+	if _, err := c.recognise(ctx); err != nil {
 		return err
 	}
 	first, err := c.differences(ctx, values)

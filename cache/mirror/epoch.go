@@ -41,10 +41,22 @@ func (c *Cache) ensureIdentity(ctx context.Context) (etcd.Instance, error) {
 	return store, err
 }
 
-// recognise says errWentBack unless a store that has just answered is the one
+// recognise is identify that fails with errWentBack unless the store is the one
 // that the cache was read from, at the revision it was at or beyond.
-func (c *Cache) recognise(store etcd.Instance) error {
-	highest := c.highest.Load()
+func (c *Cache) recognise(ctx context.Context) (etcd.Instance, error) {
+	highest := c.highest.Load() // before: what is met meanwhile may be newer than the answer
+	store, err := c.identify(ctx)
+	if err != nil {
+		return store, err
+	}
+	if err := c.compareIdentity(store, highest); err != nil {
+		return store, err
+	}
+	c.saw(store.Revision)
+	return store, nil
+}
+
+func (c *Cache) compareIdentity(store etcd.Instance, highest int64) error {
 	switch {
 	case store.Cluster != c.store.Cluster:
 		return fmt.Errorf("%w: its cluster is %x and was %x", errWentBack, store.Cluster, c.store.Cluster)
@@ -60,7 +72,7 @@ func (c *Cache) recognise(store etcd.Instance) error {
 // the one before, a new epoch begins.
 func (c *Cache) enter(store etcd.Instance) {
 	if c.Snapshot() != nil {
-		if err := c.recognise(store); err != nil {
+		if err := c.compareIdentity(store, c.highest.Load()); err != nil {
 			c.epoch++
 			c.metrics.epochs.Inc()
 			c.o.Log.Error("a new epoch of the configuration begins: revisions may be lower than before, or stand for something else",

@@ -94,6 +94,8 @@ type Cache struct {
 
 	reconnected chan struct{} // holds a token when the connection was lost and is there again
 
+	silence silence // of the goroutine that asks, one at a time
+
 	// The fields below are written by the goroutine of Run, while nothing runs
 	// beside it.
 	store etcd.Instance // that the snapshot came from

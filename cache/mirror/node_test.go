@@ -83,8 +83,8 @@ func shortDir(t testing.TB) string {
 	return dir
 }
 
-// startCluster runs three members, on the clock of a real cluster.
-func startCluster(t testing.TB) []*node {
+// startCluster runs three members. again starts one that was stopped.
+func startCluster(t testing.TB) (nodes []*node, again func(i int)) {
 	t.Helper()
 	var peers []url.URL
 	var initial []string
@@ -93,23 +93,25 @@ func startCluster(t testing.TB) []*node {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = l.Close() }()
+		defer func() { _ = l.Close() }() // all three are taken until the last is known
 		peers = append(peers, url.URL{Scheme: "http", Host: l.Addr().String()})
 		initial = append(initial, fmt.Sprintf("m%d=http://%s", i, l.Addr()))
-		_ = l.Close()
 	}
-	var nodes []*node
-	for i := range 3 {
-		dir := shortDir(t)
-		at := url.URL{Scheme: "unix", Path: filepath.Join(dir, "s")}
+	nodes = make([]*node, 3)
+	var dirs []string
+	for range 3 {
+		dirs = append(dirs, shortDir(t))
+	}
+	again = func(i int) {
+		at := url.URL{Scheme: "unix", Path: filepath.Join(dirs[i], "s")}
 		c := embed.NewConfig()
-		c.Name, c.Dir = fmt.Sprint("m", i), filepath.Join(dir, "data")
+		c.Name, c.Dir = fmt.Sprint("m", i), filepath.Join(dirs[i], "data")
 		c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{at}, []url.URL{at}
 		c.ListenPeerUrls, c.AdvertisePeerUrls = peers[i:i+1], peers[i:i+1]
 		c.InitialCluster = strings.Join(initial, ",")
-		nodes = append(nodes, startConfig(t, c, dir, at.String(), nil))
+		nodes[i] = startConfig(t, c, dirs[i], at.String(), nil)
 	}
-	return nodes
+	return nodes, again
 }
 
 // dialAll is a client of all members.

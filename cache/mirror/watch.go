@@ -70,10 +70,7 @@ func (c *Cache) receive(ctx context.Context, r *clientv3.WatchResponse) error {
 		return errWentBack
 	case r.Header.Revision < snapshot.Revision():
 		// Either the store went back or this is a member that lags.
-		store, err := c.identify(ctx)
-		if err != nil {
-			c.o.Log.Debug("etcd cannot be asked for its revision", "err", err)
-		} else if err := c.recognise(store); err != nil {
+		if _, err := c.recognise(ctx); errors.Is(err, errWentBack) {
 			return err
 		}
 	case r.IsProgressNotify() && r.Header.Revision > snapshot.Revision():
