@@ -35,7 +35,8 @@ func (s *Server) batches(w http.ResponseWriter, r *http.Request) {
 
 // apply does all operations of a batch or none.
 func (s *Server) apply(c *call) error {
-	if err := refuseDryRun(c.query["dryRun"]); err != nil {
+	trial, err := s.rehearse(c, c.query["dryRun"])
+	if err != nil {
 		return err
 	}
 	request, err := readBatch(c)
@@ -46,11 +47,23 @@ func (s *Server) apply(c *call) error {
 	if err := b.read(request.Operations); err != nil {
 		return err
 	}
-	revision, results, err := s.store.Apply(c.r.Context(), b.ops)
+	do := s.store.Apply
+	if trial != nil {
+		do = trial.apply
+	}
+	revision, results, err := do(c.r.Context(), b.ops)
 	if err != nil {
 		return b.refused(err)
 	}
-	s.await(c.r.Context(), revision)
+	if trial == nil {
+		s.await(c.r.Context(), revision)
+	}
+	writeJSON(c.w, http.StatusOK, b.result(revision, results))
+	return nil
+}
+
+// result is the answer to a batch that was done.
+func (b *batchCall) result(revision string, results []storage.Result) batch.Result {
 	answer := batch.Result{
 		TypeMeta: metav1.TypeMeta{Kind: batch.ResultKind, APIVersion: batch.APIVersion},
 		Revision: revision, Results: make([]batch.Outcome, len(results)), Warnings: b.warnings,
@@ -61,8 +74,7 @@ func (s *Server) apply(c *call) error {
 			Outcome: string(r.Outcome), ResourceVersion: r.ResourceVersion,
 		}
 	}
-	writeJSON(c.w, http.StatusOK, answer)
-	return nil
+	return answer
 }
 
 func readBatch(c *call) (*batch.Batch, error) {

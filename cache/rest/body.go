@@ -42,21 +42,10 @@ func readBody(c *call) (body []byte, isYAML bool, err error) {
 	}
 }
 
-// refuseDryRun refuses what would otherwise be done for real.
-func refuseDryRun(values []string) error {
-	if len(values) == 0 {
-		return nil
-	}
-	return badRequest("dryRun is not served: leave it out, or validate on the client's side")
-}
-
 // readObject reads and validates the object of a create or a replace, and puts
 // the warnings into the answer. What only the server sets is left out of it,
 // except the uid.
 func (s *Server) readObject(c *call) (*config.Config, error) {
-	if err := refuseDryRun(c.query["dryRun"]); err != nil {
-		return nil, err
-	}
 	body, isYAML, err := readBody(c)
 	if err != nil {
 		return nil, err

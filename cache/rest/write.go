@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,12 +19,22 @@ import (
 
 // create stores a new object.
 func (s *Server) create(c *call) error {
+	trial, err := s.rehearse(c, c.query["dryRun"])
+	if err != nil {
+		return err
+	}
 	object, err := s.readObject(c)
 	if err != nil {
 		return err
 	}
 	c.name = object.Name // for errors
 	object.UID = ""
+	if trial != nil {
+		if _, err := trial.one(c.r.Context(), storage.Op{Verb: storage.Create, Config: object}); err != nil {
+			return err
+		}
+		return s.writeObject(c, http.StatusCreated, trial.object())
+	}
 	revision, err := s.store.Create(c.r.Context(), object)
 	if err != nil {
 		return err
@@ -34,6 +45,10 @@ func (s *Server) create(c *call) error {
 // replace changes an object that exists to what the request says, where the
 // versions in it, if any, are those of the store.
 func (s *Server) replace(c *call) error {
+	trial, err := s.rehearse(c, c.query["dryRun"])
+	if err != nil {
+		return err
+	}
 	object, err := s.readObject(c)
 	if err != nil {
 		return err
@@ -41,19 +56,29 @@ func (s *Server) replace(c *call) error {
 	uid := object.UID
 	object.UID = ""
 	given := precondition{uid: uid, resourceVersion: object.ResourceVersion}
-	revision, err := s.conditional(c, given, func(resourceVersion string) (string, error) {
+	revision, err := s.conditional(c, given, trial, func(resourceVersion string) (string, error) {
 		object.ResourceVersion = resourceVersion
+		if trial != nil {
+			return trial.one(c.r.Context(), storage.Op{Verb: storage.Update, Config: object})
+		}
 		return s.store.Update(c.r.Context(), object)
 	})
 	if err != nil {
 		return err
+	}
+	if trial != nil {
+		return s.writeObject(c, http.StatusOK, trial.object())
 	}
 	return s.writeObject(c, http.StatusOK, s.written(c.r.Context(), object, revision))
 }
 
 // remove deletes an object, where the preconditions of the request hold.
 func (s *Server) remove(c *call) error {
-	given, err := readDeleteOptions(c)
+	given, dry, err := readDeleteOptions(c)
+	if err != nil {
+		return err
+	}
+	trial, err := s.rehearse(c, dry)
 	if err != nil {
 		return err
 	}
@@ -61,13 +86,18 @@ func (s *Server) remove(c *call) error {
 	if object := s.cache.Snapshot().Get(c.key()); object != nil {
 		details.UID = types.UID(object.UID)
 	}
-	revision, err := s.conditional(c, given, func(resourceVersion string) (string, error) {
+	revision, err := s.conditional(c, given, trial, func(resourceVersion string) (string, error) {
+		if trial != nil {
+			return trial.one(c.r.Context(), storage.Op{Verb: storage.Delete, Key: c.key(), ResourceVersion: resourceVersion})
+		}
 		return s.store.Delete(c.r.Context(), c.schema.GroupVersionKind, c.name, c.namespace, resourceVersion)
 	})
 	if err != nil {
 		return err
 	}
-	s.await(c.r.Context(), revision)
+	if trial == nil {
+		s.await(c.r.Context(), revision)
+	}
 	writeJSON(c.w, http.StatusOK, metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
 		ListMeta: metav1.ListMeta{ResourceVersion: revision},
@@ -79,22 +109,17 @@ func (s *Server) remove(c *call) error {
 // precondition is what must be true of the stored object; empty is anything.
 type precondition struct{ uid, resourceVersion string }
 
-func readDeleteOptions(c *call) (precondition, error) {
-	if err := refuseDryRun(c.query["dryRun"]); err != nil {
-		return precondition{}, err
-	}
+// readDeleteOptions reads the precondition of a delete, and the values of dryRun
+// in the query and in the body.
+func readDeleteOptions(c *call) (out precondition, dry []string, err error) {
 	body, _, err := readBody(c)
 	if err != nil {
-		return precondition{}, err
+		return precondition{}, nil, err
 	}
 	var options metav1.DeleteOptions
 	if err := yaml.UnmarshalStrict(body, &options); err != nil { // JSON too is YAML
-		return precondition{}, badRequest(fmt.Sprintf("the DeleteOptions in the request body cannot be read: %v", err))
+		return precondition{}, nil, badRequest(fmt.Sprintf("the DeleteOptions in the request body cannot be read: %v", err))
 	}
-	if err := refuseDryRun(options.DryRun); err != nil {
-		return precondition{}, err
-	}
-	var out precondition
 	if p := options.Preconditions; p != nil {
 		if p.UID != nil {
 			out.uid = string(*p.UID)
@@ -103,7 +128,7 @@ func readDeleteOptions(c *call) (precondition, error) {
 			out.resourceVersion = *p.ResourceVersion
 		}
 	}
-	return out, nil
+	return out, slices.Concat(c.query["dryRun"], options.DryRun), nil
 }
 
 // attempts bounds how often a write that depends on the uid of an object is
@@ -112,13 +137,13 @@ const attempts = 5
 
 // conditional does a write under a precondition. The store compares resource
 // versions; a uid is compared here, and the version that was read with it makes
-// sure that it still holds.
-func (s *Server) conditional(c *call, given precondition, write func(resourceVersion string) (string, error)) (string, error) {
+// sure that it still holds. A rehearsal reads what it decides by.
+func (s *Server) conditional(c *call, given precondition, trial *rehearsal, write func(resourceVersion string) (string, error)) (string, error) {
 	if given.uid == "" {
 		return write(given.resourceVersion)
 	}
 	for attempt := 1; ; attempt++ {
-		stored, err := s.store.Get(c.r.Context(), c.schema.GroupVersionKind, c.name, c.namespace)
+		stored, err := s.current(c, trial)
 		if err != nil {
 			return "", err
 		}
@@ -134,6 +159,17 @@ func (s *Server) conditional(c *call, given precondition, write func(resourceVer
 		}
 		return revision, err
 	}
+}
+
+// current is the object of the call as it is stored.
+func (s *Server) current(c *call, trial *rehearsal) (*config.Config, error) {
+	if trial == nil {
+		return s.store.Get(c.r.Context(), c.schema.GroupVersionKind, c.name, c.namespace)
+	}
+	if object := trial.snapshot.Get(c.key()); object != nil {
+		return object, nil
+	}
+	return nil, storage.ErrNotFound
 }
 
 // written is an object as this write left it.

@@ -13,8 +13,13 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
+type applyOptions struct {
+	files fileFlags
+	dry   dryRun
+}
+
 func newApplyCommand(env *environment) *cobra.Command {
-	var files fileFlags
+	var o applyOptions
 	c := &cobra.Command{
 		Use:   "apply -f FILE|DIR|-",
 		Short: "Create or change objects, all of them as one change",
@@ -23,19 +28,28 @@ see whole, or, where one of them has a fault, none.
 
 What a file says replaces the spec, the labels and the annotations of an object.
 A metadata.resourceVersion in it must be that of the stored object (exit code 75
-where it is not); without one, the last write wins.`,
+where it is not); without one, the last write wins.
+
+--dry-run=server says what would become of each object, with the errors that the
+apply would have, and changes nothing; --dry-run=client reads and validates the
+files and needs no server.`,
 		Example: `  portolan apply -f shop.yaml
+  portolan apply -f shop/ --dry-run=server
   portolan apply -f shop/ -R -n shop
   portolan get vs/reviews -n shop -o yaml | sed s/v1/v2/ | portolan apply -f -`,
 		Args: filesOnly,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if len(files.names) == 0 {
+			if len(o.files.names) == 0 {
 				return usageError{errors.New("name what to apply: -f FILE, -f DIR, or -f - for stdin")}
 			}
-			return apply(c.Context(), env, &files)
+			if err := o.dry.check(); err != nil {
+				return err
+			}
+			return o.run(c.Context(), env)
 		},
 	}
-	files.register(c, "apply")
+	o.files.register(c, "apply")
+	o.dry.register(c)
 	return c
 }
 
@@ -47,14 +61,17 @@ func filesOnly(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-func apply(ctx context.Context, env *environment, files *fileFlags) error {
-	m, err := files.read(env.stdin)
+func (o *applyOptions) run(ctx context.Context, env *environment) error {
+	m, err := o.files.read(env.stdin)
 	if err != nil {
 		return err
 	}
 	m.validate()
 	if err := m.err("applied"); err != nil {
 		return err
+	}
+	if o.dry == dryRunClient {
+		return env.printValid(m)
 	}
 	operations := make([]batch.Operation, len(m.documents))
 	for i, d := range m.documents {
@@ -63,29 +80,45 @@ func apply(ctx context.Context, env *environment, files *fileFlags) error {
 		}
 	}
 	return env.call(ctx, func(ctx context.Context, c *client.Client) error {
-		result, err := c.Apply(ctx, batch.New(operations...))
+		result, err := o.dry.send(ctx, c, batch.New(operations...))
 		if err != nil {
 			return refused(err, "applied", m.documents)
 		}
-		return env.printOutcomes(m.documents, result)
+		return env.printOutcomes(m.documents, result, o.dry)
 	})
 }
 
 // printOutcomes tells what became of each object, and the server's warnings.
-func (e *environment) printOutcomes(documents []config.Document, result *batch.Result) error {
-	warned := map[string]bool{}
-	for _, w := range result.Warnings {
-		if !warned[w] {
-			warned[w] = true
-			fmt.Fprintf(e.stderr, "Warning: %s\n", w)
-		}
-	}
+func (e *environment) printOutcomes(documents []config.Document, result *batch.Result, dry dryRun) error {
+	e.warn(result.Warnings)
 	if len(result.Results) != len(documents) {
 		return fmt.Errorf("the server at %s answered %d outcomes for %d objects: is it a Portolan of another version?", e.server, len(result.Results), len(documents))
 	}
 	rows := make([][]string, len(documents))
 	for i, r := range result.Results {
-		rows[i] = []string{documents[i].Config.Key().String(), r.Outcome, "rev " + r.ResourceVersion}
+		rows[i] = dry.row(documents[i], r.Outcome, "rev "+r.ResourceVersion)
 	}
 	return writeTable(e.stdout, rows)
+}
+
+// printValid tells that the files are sound, as far as can be told without a
+// server.
+func (e *environment) printValid(m *manifest) error {
+	e.warn(m.warnings)
+	rows := make([][]string, len(m.documents))
+	for i, d := range m.documents {
+		rows[i] = dryRunClient.row(d, "valid")
+	}
+	return writeTable(e.stdout, rows)
+}
+
+// warn prints warnings, each once.
+func (e *environment) warn(warnings []string) {
+	warned := map[string]bool{}
+	for _, w := range warnings {
+		if !warned[w] {
+			warned[w] = true
+			fmt.Fprintf(e.stderr, "Warning: %s\n", w)
+		}
+	}
 }

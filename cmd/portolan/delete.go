@@ -18,6 +18,7 @@ import (
 type deleteOptions struct {
 	files          fileFlags
 	ignoreNotFound bool
+	dry            dryRun
 }
 
 func newDeleteCommand(env *environment) *cobra.Command {
@@ -28,12 +29,18 @@ func newDeleteCommand(env *environment) *cobra.Command {
 		Long: `Delete objects, named by files or by arguments: all of them as one change, or,
 where one of them does not exist, none.
 
-A metadata.resourceVersion in a file must be that of the stored object.`,
+A metadata.resourceVersion in a file must be that of the stored object.
+
+--dry-run=server says what would be deleted, with the errors that the delete
+would have; --dry-run=client only reads the files or arguments.`,
 		Example: `  portolan delete -f shop/
   portolan delete vs reviews ratings -n shop
   portolan delete vs/reviews dr/reviews -n shop --ignore-not-found`,
 		ValidArgsFunction: completeObjects(env),
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := o.dry.check(); err != nil {
+				return err
+			}
 			documents, err := o.documents(env, args)
 			if err != nil {
 				return err
@@ -42,6 +49,7 @@ A metadata.resourceVersion in a file must be that of the stored object.`,
 		},
 	}
 	o.files.register(c, "delete")
+	o.dry.register(c)
 	c.Flags().BoolVar(&o.ignoreNotFound, "ignore-not-found", false, "take objects that do not exist for deleted")
 	return c
 }
@@ -78,11 +86,14 @@ func (o *deleteOptions) documents(env *environment, args []string) ([]config.Doc
 }
 
 func (o *deleteOptions) run(ctx context.Context, env *environment, documents []config.Document) error {
+	if o.dry == dryRunClient {
+		return env.printValid(&manifest{documents: documents})
+	}
 	return env.call(ctx, func(ctx context.Context, c *client.Client) error {
 		for len(documents) > 0 {
-			result, err := c.Apply(ctx, removals(documents))
+			result, err := o.dry.send(ctx, c, removals(documents))
 			if err == nil {
-				return env.printOutcomes(documents, result)
+				return env.printOutcomes(documents, result, o.dry)
 			}
 			rest, ok := existing(err, documents)
 			if !ok || !o.ignoreNotFound {

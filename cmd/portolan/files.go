@@ -43,6 +43,7 @@ type manifest struct {
 	schemas   schema.Set
 	documents []config.Document
 	faults    *multierror.Error
+	warnings  []string // of validate
 }
 
 // read reads all files. What is wrong with them is in the manifest; an error is
@@ -177,7 +178,10 @@ func position(d config.Document) string {
 // validate reports what the server would find wrong with the objects.
 func (m *manifest) validate() {
 	for _, d := range m.documents {
-		_, err := m.schemas.Kind(d.Config.GroupVersionKind).Validate(d.Config)
+		warnings, err := m.schemas.Kind(d.Config.GroupVersionKind).Validate(d.Config)
+		for _, w := range warnings {
+			m.warnings = append(m.warnings, fmt.Sprintf("%s: %s", d.Config.Key(), w))
+		}
 		for _, one := range unpack(err) {
 			var fault *schema.FieldError
 			if errors.As(one, &fault) {

@@ -8,5 +8,6 @@
 //
 // The answer is a Result, its entries in the order of the operations. A refused
 // batch is answered with a metav1.Status whose details.causes name each fault
-// by a field that begins with operations[i]; Index takes that apart.
+// by a field that begins with operations[i]; Index takes that apart. With
+// ?dryRun=All both are what they would be, and nothing is written.
 package batch

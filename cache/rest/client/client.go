@@ -146,6 +146,17 @@ func (c *Client) Apply(ctx context.Context, b batch.Batch) (*batch.Result, error
 	return out, nil
 }
 
+// Try returns what Apply would, error or result, as the store is now; the server
+// writes nothing. What changes before the batch is applied may change it.
+func (c *Client) Try(ctx context.Context, b batch.Batch) (*batch.Result, error) {
+	out := &batch.Result{}
+	query := url.Values{"dryRun": {metav1.DryRunAll}, "consistent": {"true"}}
+	if _, err := c.do(ctx, request{method: http.MethodPost, path: batch.Path, query: query, body: b}, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // Delete removes an object; a resourceVersion that is not empty must be the
 // stored one. It returns the server's warnings.
 func (c *Client) Delete(ctx context.Context, resource runtimeschema.GroupVersionResource, namespace, name, resourceVersion string) (warnings []string, err error) {

@@ -45,8 +45,11 @@ func (c *Client) unreachable(ctx context.Context, in request, sent bool, err err
 	if errors.As(err, &withURL) {
 		err = withURL.Err
 	}
-	return &UnreachableError{Server: c.server.String(), Unknown: sent && in.method != http.MethodGet, Err: err}
+	return &UnreachableError{Server: c.server.String(), Unknown: sent && in.writes(), Err: err}
 }
+
+// writes says whether a call may change what is stored.
+func (r request) writes() bool { return r.method != http.MethodGet && !r.query.Has("dryRun") }
 
 // NotYet says whether a read failed because the server has not reached the
 // revision that was asked for: it may be asked again.
@@ -66,7 +69,7 @@ func (c *Client) refused(in request, response *http.Response, body []byte) error
 		text = text[:200] + "..."
 	}
 	return &UnreachableError{
-		Server: c.server.String(), Unknown: in.method != http.MethodGet && response.StatusCode >= http.StatusInternalServerError,
+		Server: c.server.String(), Unknown: in.writes() && response.StatusCode >= http.StatusInternalServerError,
 		Err: fmt.Errorf("the answer is %s, and not that of a Portolan server: %s", response.Status, text),
 	}
 }
