@@ -14,7 +14,7 @@ import (
 func commands(env *environment) []*cobra.Command {
 	return []*cobra.Command{
 		newServeCommand(env), newStoreCommand(env),
-		newApplyCommand(env), newGetCommand(env), newDeleteCommand(env), newAPIResourcesCommand(env),
+		newApplyCommand(env), newDiffCommand(env), newGetCommand(env), newDeleteCommand(env), newAPIResourcesCommand(env),
 		newProxyCommand(env), newBootstrapCommand(env),
 		newVersionCommand(env),
 	}

@@ -27,7 +27,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root := newRootCommand(env)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	if err != nil {
+	if err != nil && !errors.Is(err, differences{}) {
 		fmt.Fprintf(stderr, "portolan: %s\n", strings.TrimSpace(words(err)))
 	}
 	return exitCode(err)
@@ -45,8 +45,8 @@ Istio's API, kept in etcd, served as xDS to Envoy. No Kubernetes.
   portolan get virtualservices -A      see what it has
   portolan proxy status                see which proxies have taken it
 
-Exit codes: 0 done, 1 failure, 64 usage, 65 bad input, 69 server unreachable,
-75 conflict (read again and retry), 77 forbidden.`,
+Exit codes: 0 done, 1 failure, 2 differences found (diff), 64 usage, 65 bad input,
+69 server unreachable, 75 conflict (read again and retry), 77 forbidden.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
@@ -105,6 +105,7 @@ func (e dataError) Unwrap() error { return e.error }
 const (
 	exitOK          = 0
 	exitFailure     = 1
+	exitDifferences = 2
 	exitUsage       = 64
 	exitData        = 65
 	exitUnreachable = 69
@@ -119,6 +120,8 @@ func exitCode(err error) int {
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.Is(err, differences{}):
+		return exitDifferences
 	case errors.As(err, &usage):
 		return exitUsage
 	case errors.As(err, &data):

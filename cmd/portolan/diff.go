@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/aymanbagabas/go-udiff"
+	"github.com/spf13/cobra"
+	yamlv2 "go.yaml.in/yaml/v2"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/portolan-mesh/portolan/cache/rest/client"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+func newDiffCommand(env *environment) *cobra.Command {
+	var files fileFlags
+	c := &cobra.Command{
+		Use:   "diff -f FILE|DIR|-",
+		Short: "Show what an apply would change",
+		Long: `Show how files differ from what is stored, as unified diffs of YAML: what an
+apply of the same files would change. Objects are in the order of the files;
+those that are the same print nothing. What only the server sets is left out; a
+resourceVersion is shown where the file has one.
+
+The exit code is 0 where there is no difference, 2 where there is one, and another
+after an error.`,
+		Example: `  portolan diff -f shop.yaml
+  portolan diff -f shop/ -R -n shop && echo "nothing to apply"`,
+		Args: filesOnly,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if len(files.names) == 0 {
+				return usageError{errors.New("name what to compare: -f FILE, -f DIR, or -f - for stdin")}
+			}
+			return diff(c.Context(), env, &files)
+		},
+	}
+	files.register(c, "compare")
+	return c
+}
+
+func diff(ctx context.Context, env *environment, files *fileFlags) error {
+	m, err := files.read(env.stdin)
+	if err != nil {
+		return err
+	}
+	m.validate()
+	if err := m.err("compared"); err != nil {
+		return err
+	}
+	var stored map[config.Key]*unstructured.Unstructured
+	err = env.call(ctx, func(ctx context.Context, c *client.Client) (err error) {
+		stored, err = storedOf(ctx, c.Fresh(client.Freshness{Consistent: true}), m)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	var found error
+	for _, d := range m.documents {
+		text, err := difference(stored[d.Config.Key()], d)
+		if err != nil {
+			return err
+		}
+		if text == "" {
+			continue
+		}
+		found = differences{}
+		if _, err := fmt.Fprint(env.stdout, text); err != nil {
+			return err
+		}
+	}
+	return found
+}
+
+// place is where objects of one kind are.
+type place struct {
+	kind      *schema.Schema
+	namespace string
+}
+
+// storedOf returns the stored objects that the documents are about. Many of one
+// place are fetched together.
+func storedOf(ctx context.Context, c *client.Client, m *manifest) (map[config.Key]*unstructured.Unstructured, error) {
+	names := map[place][]string{}
+	var order []place
+	for _, d := range m.documents {
+		p := place{m.schemas.Kind(d.Config.GroupVersionKind), d.Config.Namespace}
+		if names[p] == nil {
+			order = append(order, p)
+		}
+		names[p] = append(names[p], d.Config.Name)
+	}
+	stored := map[config.Key]*unstructured.Unstructured{}
+	for _, p := range order {
+		var which client.Selection
+		if len(names[p]) == 1 {
+			which.Fields = "metadata.name=" + names[p][0]
+		}
+		list, err := c.List(ctx, client.Resource(p.kind), p.namespace, which)
+		if err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			object := &list.Items[i]
+			stored[config.Key{Kind: p.kind.GroupVersionKind, Namespace: object.GetNamespace(), Name: object.GetName()}] = object
+		}
+	}
+	return stored, nil
+}
+
+// nowhere stands for the side of a difference on which there is no object.
+const nowhere = "/dev/null"
+
+// difference is what would become of an object that is stored, or of none (nil),
+// if the document were applied; empty is nothing.
+func difference(stored *unstructured.Unstructured, d config.Document) (string, error) {
+	key := d.Config.Key().String()
+	text, err := config.ToJSON(d.Config, "")
+	if err != nil {
+		return "", dataError{d.Fault("", err.Error())}
+	}
+	wanted := &unstructured.Unstructured{}
+	if err := wanted.UnmarshalJSON(text); err != nil {
+		return "", dataError{d.Fault("", err.Error())}
+	}
+	versioned := d.Config.ResourceVersion != ""
+	after, err := comparableText(wanted, versioned)
+	if err != nil {
+		return "", err
+	}
+	if stored == nil {
+		return udiff.Unified(nowhere, key+"\t"+d.Source, "", after), nil
+	}
+	before, err := comparableText(stored, versioned)
+	if err != nil {
+		return "", err
+	}
+	return udiff.Unified(key+"\trev "+stored.GetResourceVersion(), key+"\t"+d.Source, before, after), nil
+}
+
+// comparableText is the YAML of an object without what only the server sets.
+func comparableText(object *unstructured.Unstructured, versioned bool) (string, error) {
+	object = object.DeepCopy()
+	drop := []string{"creationTimestamp", "generation", "uid"}
+	if !versioned {
+		drop = append(drop, "resourceVersion")
+	}
+	for _, field := range drop {
+		unstructured.RemoveNestedField(object.Object, "metadata", field)
+	}
+	delete(object.Object, "status")
+	text, err := yamlv2.Marshal(object.Object)
+	if err != nil {
+		return "", fmt.Errorf("write %s/%s as YAML: %w", object.GetNamespace(), object.GetName(), err)
+	}
+	return string(text), nil
+}
+
+// differences is the result of a diff that found some; the exit code says so,
+// and nothing else.
+type differences struct{}
+
+func (differences) Error() string { return "there are differences" }
