@@ -199,14 +199,15 @@ func (v *versions) remove(path string) {
 	delete(v.byPath, path)
 }
 
-func (v *versions) replace(all map[string]version) {
-	broken := 0
+func (v *versions) replace(all []seen) {
+	broken, byPath := 0, make(map[string]version, len(all))
 	for _, one := range all {
-		broken += count(one)
+		byPath[one.path] = one.version
+		broken += count(one.version)
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.byPath, v.broken = all, broken
+	v.byPath, v.broken = byPath, broken
 }
 
 func (v *versions) countBroken() int {

@@ -39,7 +39,7 @@ func (c *Cache) list(ctx context.Context) error {
 		return errors.New("the store in etcd was replaced while it was listed")
 	}
 	c.enter(etcd.Instance{Cluster: store.Cluster, ID: store.ID, Revision: header.Revision})
-	c.versions.replace(read.versions)
+	c.versions.replace(read.seen)
 	c.Replace(cache.NewSnapshot(header.Revision, read.configs).InEpoch(c.epoch))
 	c.fresh.restart(asked)
 	c.o.Log.Info("configuration listed", "revision", header.Revision, "objects", read.configs.Len())
@@ -48,13 +48,19 @@ func (c *Cache) list(ctx context.Context) error {
 
 // tree is what a list came to.
 type tree struct {
-	header   *etcdserverpb.ResponseHeader
-	configs  pmap.Map[*config.Config]
-	versions map[string]version
+	header  *etcdserverpb.ResponseHeader
+	configs pmap.Map[*config.Config]
+	seen    []seen
+}
+
+// seen is a value of a list.
+type seen struct {
+	path    string
+	version version
 }
 
 func (c *Cache) readTree(ctx context.Context) (tree, error) {
-	out := tree{versions: make(map[string]version, c.Snapshot().Configs().Len())}
+	var out tree
 	entries, wait := c.readAll(ctx, func(ctx context.Context, each pairs) (err error) {
 		out.header, err = c.scan(ctx, query{prefix: etcd.MeshPrefix, inOne: c.inOne}, each)
 		return err
@@ -63,11 +69,11 @@ func (c *Cache) readTree(ctx context.Context) (tree, error) {
 	return out, wait()
 }
 
-// take notes the versions of entries and passes on the objects.
+// take notes the versions in entries and passes on the objects.
 func (t *tree) take(entries iter.Seq[entry]) iter.Seq2[string, *config.Config] {
 	return func(yield func(string, *config.Config) bool) {
 		for e := range entries {
-			t.versions[e.path] = e.version
+			t.seen = append(t.seen, seen{e.path, e.version})
 			if e.object != nil {
 				yield(e.path, e.object)
 			}

@@ -9,6 +9,12 @@
 // that one answer names all faults; they are answered once the cache shows
 // them, within a bound, so that a client reads its own writes.
 //
+// Reads are answered by the newest snapshot of the cache, a moment behind the
+// store; also the GET of one object without a resourceVersion, for which
+// Kubernetes would ask its store. A client that needs more says so, by
+// resourceVersion or consistent=true, and is made to wait or told to try again
+// (get.go), never answered by something older.
+//
 // A watch follows the snapshots of the cache one by one (Source.Next) and sends
 // the difference of two neighbours as one piece. The objects of one batch share
 // a resourceVersion, and so a watch from N begins with the events of revision N

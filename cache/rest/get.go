@@ -11,14 +11,6 @@ import (
 	"github.com/portolan-mesh/portolan/storage"
 )
 
-// Freshness. Reads are answered by the newest snapshot, which is a moment behind
-// the store. A resourceVersion makes an answer at least as new as that: the
-// server waits for it, for a while, and then answers 504 with Retry-After. So a
-// client reads its own write through any replica if it gives the revision that
-// the write returned. And with consistent=true, where no version was seen, an
-// answer shows every write that was acknowledged before the request: the server
-// asks the store where it stands, and answers 503 where that cannot be reached.
-
 // get answers with one object of the newest snapshot.
 func (s *Server) get(c *call) error {
 	if truthy(c.query, "watch") {
@@ -39,7 +31,10 @@ func (s *Server) get(c *call) error {
 	return s.writeObject(c, http.StatusOK, object)
 }
 
-// least is the revision that an answer must not be older than.
+// least is the revision that an answer must not be older than. A resourceVersion
+// says so itself: by the one that a write returned, a client reads its own write
+// through any replica. With consistent=true an answer shows every write that was
+// acknowledged before the request: it is asked of the store where that stands.
 func (s *Server) least(c *call) (int64, error) {
 	revision, err := parseRevision(c.query)
 	if err != nil || !truthy(c.query, "consistent") {

@@ -165,3 +165,23 @@ func TestAPIResources(t *testing.T) {
 	t.Parallel()
 	golden(t, "api-resources.txt", do(t, "", "api-resources").out)
 }
+
+func TestGetOfARevision(t *testing.T) {
+	t.Parallel()
+	a := startShop(t)
+	out := a.must(t, "", "delete", "vs/reviews", "-n", "shop")
+	_, revision, ok := strings.Cut(strings.TrimSpace(out), "rev ")
+	if !ok {
+		t.Fatalf("delete printed no revision: %s", out)
+	}
+	if o := a.do(t, "", "get", "vs/reviews", "-n", "shop", "--min-revision", revision); o.code != exitFailure || !strings.Contains(o.err, "not found") {
+		t.Errorf("%d %s", o.code, o.err)
+	}
+	a.must(t, "", "get", "vs", "-A", "--consistent")
+	if o := a.do(t, "", "get", "vs", "-A", "--min-revision", "99999"); o.code != exitUnreachable || !strings.Contains(o.err, "try again") {
+		t.Errorf("%d %s", o.code, o.err)
+	}
+	if o := a.do(t, "", "get", "vs", "--min-revision", "-1"); o.code != exitUsage {
+		t.Errorf("%d %s", o.code, o.err)
+	}
+}
