@@ -10,10 +10,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/go-multierror"
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/portolan-mesh/portolan/storage/etcd/member"
+	"github.com/portolan-mesh/portolan/storage/etcd/upkeep"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
@@ -25,6 +29,8 @@ type serveOptions struct {
 	meshConfig     string
 	etcdEndpoints  []string
 	storeInProcess bool
+	storeRetention time.Duration
+	storeQuota     resource.QuantityValue
 	logLevel       string
 }
 
@@ -41,10 +47,14 @@ must be of this machine: what listens further needs TLS and authentication,
 which are not served yet.
 
 One line is logged when the server is ready; /readyz of the config API answers
-200 from then on. SIGTERM ends the server and its store.`,
+200 from then on, unless the store is away: it then says why. Proxies are served
+from memory all the same, and the store is started again by itself.
+
+SIGTERM ends the server and its store, within 10 seconds in any state, with exit
+code 0; it is 1 where the server could not start or had to end.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := o.validate(c.Flags().Changed("data-dir")); err != nil {
+			if err := o.validate(c.Flags().Changed); err != nil {
 				return usageError{err}
 			}
 			return serve(c.Context(), o, env)
@@ -58,11 +68,17 @@ One line is logged when the server is ready; /readyz of the config API answers
 	f.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil, "host:port of each member of an etcd cluster, instead of the embedded store")
 	f.BoolVar(&o.storeInProcess, "store-in-process", false,
 		"run the embedded store in this process: faster, but a fatal error in etcd, such as a full disk, ends the server")
+	f.DurationVar(&o.storeRetention, "store-retention", upkeep.DefaultRetention, "how long past revisions of the embedded store can be read, at least 1m")
+	o.storeQuota.Quantity = *resource.NewQuantity(member.DefaultQuota, resource.BinarySI)
+	f.Var(&o.storeQuota, "store-quota", "size at which the embedded store takes no more writes, at least 64Mi")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	_ = c.MarkFlagDirname("data-dir")
 	_ = c.MarkFlagFilename("mesh-config", "yaml", "yml")
 	return c
 }
+
+// minQuota holds some of the largest batches that the store takes.
+const minQuota = 64 << 20
 
 // defaultDataDir is where the embedded store lives unless told otherwise.
 func defaultDataDir() string {
@@ -80,7 +96,7 @@ func defaultDataDir() string {
 }
 
 // validate reports all faults of the flags at once.
-func (o *serveOptions) validate(dataDirGiven bool) error {
+func (o *serveOptions) validate(given func(flag string) bool) error {
 	var faults *multierror.Error
 	add := func(flag, format string, args ...any) {
 		faults = multierror.Append(faults, fmt.Errorf("--%s: "+format, append([]any{flag}, args...)...))
@@ -90,11 +106,16 @@ func (o *serveOptions) validate(dataDirGiven bool) error {
 			add(a.flag, "%v", err)
 		}
 	}
-	if len(o.etcdEndpoints) > 0 && dataDirGiven {
-		add("data-dir", "is of the embedded store: leave it out with --etcd-endpoints")
+	for _, flag := range []string{"data-dir", "store-in-process", "store-retention", "store-quota"} {
+		if len(o.etcdEndpoints) > 0 && given(flag) {
+			add(flag, "is of the embedded store: leave it out with --etcd-endpoints")
+		}
 	}
-	if len(o.etcdEndpoints) > 0 && o.storeInProcess {
-		add("store-in-process", "is about the embedded store: leave it out with --etcd-endpoints")
+	if o.storeRetention < upkeep.MinRetention {
+		add("store-retention", "%s is too short: those who watch need the recent past: keep at least %s", o.storeRetention, upkeep.MinRetention)
+	}
+	if o.storeQuota.Value() < minQuota {
+		add("store-quota", "%s is too small for an apply of some thousand objects: give at least 64Mi", o.storeQuota.String())
 	}
 	for i, e := range o.etcdEndpoints {
 		if strings.HasPrefix(e, "https://") {

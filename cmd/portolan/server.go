@@ -51,6 +51,10 @@ func newServer(store *openedStore, meshConfig *mesh.Config, logger *slog.Logger)
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
+	if store.metrics != nil {
+		metrics.MustRegister(store.metrics)
+	}
+
 	options := store.limits
 	options.Schemas, options.Domain, options.Log = schema.Pilot(), meshConfig.Domain, logger
 	configs, err := etcd.New(store.client, options)

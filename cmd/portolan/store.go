@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/etcd/member"
+	"github.com/portolan-mesh/portolan/storage/etcd/upkeep"
 )
 
 // newStoreCommand has the commands of the store. "run" is how serve starts the
@@ -38,6 +40,8 @@ type openedStore struct {
 	run func(context.Context) error
 	// healthy says why it cannot be used at present.
 	healthy func() error
+	// metrics are those of the embedded store; nil for another's.
+	metrics prometheus.Collector
 	close   func() error
 }
 
@@ -62,40 +66,47 @@ func embedded() etcd.Options {
 }
 
 func openInProcess(ctx context.Context, o serveOptions, logger *slog.Logger) (*openedStore, error) {
-	m, err := member.Start(ctx, member.Options{DataDir: o.dataDir, Logger: logger})
+	m, err := member.Start(ctx, member.Options{DataDir: o.dataDir, Quota: o.storeQuota.Value(), Upkeep: o.upkeep(), Logger: logger})
 	if err != nil {
 		return nil, err
 	}
 	logger.Warn("the store runs in this process: a fatal error in etcd ends the server, xDS included")
 	return &openedStore{
 		client: m.Client(), limits: embedded(), run: m.Run, close: m.Close,
-		healthy: func() error { return upOrErr(m.Healthy()) },
+		healthy: degraded(m.Ready), metrics: m,
 	}, nil
 }
 
 func openChild(ctx context.Context, o serveOptions, logger *slog.Logger) (*openedStore, error) {
-	child, err := member.NewChild(member.ChildOptions{DataDir: o.dataDir, Args: []string{"store", "run"}, Logger: logger})
+	child, err := member.NewChild(member.ChildOptions{
+		DataDir: o.dataDir, Args: []string{"store", "run"}, Quota: o.storeQuota.Value(), Upkeep: o.upkeep(), Logger: logger,
+	})
 	if err != nil {
 		return nil, err
 	}
-	endpoint, err := child.Start(ctx)
-	if err != nil {
+	if _, err := child.Start(ctx); err != nil {
 		return nil, err
 	}
-	client, err := member.Dial([]string{endpoint}, logger)
+	client, err := child.Dial(logger)
 	if err != nil {
 		return nil, errors.Join(err, child.Close())
 	}
 	return &openedStore{
 		client: client, limits: embedded(), run: child.Run,
-		healthy: func() error { return upOrErr(child.Healthy()) },
-		close:   func() error { return errors.Join(client.Close(), child.Close()) },
+		healthy: degraded(child.Ready), metrics: child,
+		close: func() error { return errors.Join(client.Close(), child.Close()) },
 	}, nil
 }
 
-func upOrErr(up bool) error {
-	if up {
+// degraded says what a store that is away means for the server.
+func degraded(ready func() error) func() error {
+	return func() error {
+		if err := ready(); err != nil {
+			return fmt.Errorf("degraded: xDS is served from memory, and writes fail: %w", err)
+		}
 		return nil
 	}
-	return fmt.Errorf("the store process is down and is being restarted")
 }
+
+// upkeep is how the embedded store is to be kept.
+func (o serveOptions) upkeep() upkeep.Policy { return upkeep.Policy{Retention: o.storeRetention} }

@@ -4,12 +4,18 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/portolan-mesh/portolan/storage/etcd/upkeep"
 )
 
 // ChildOptions say how to start the child process. The zero value of each
@@ -28,6 +34,10 @@ type ChildOptions struct {
 	// first of XDG_RUNTIME_DIR, the directory for temporary files and /tmp
 	// that will do.
 	RuntimeDir string
+	// Quota is as in Options.
+	Quota int64
+	// Upkeep is how Run keeps the store in shape.
+	Upkeep upkeep.Policy
 	// Stderr takes what the child writes to its standard error, its log among
 	// it. Nil means that of this process.
 	Stderr io.Writer
@@ -41,16 +51,36 @@ type ChildOptions struct {
 	// which doubles with each further death up to BackoffMax, zero means 5 s,
 	// and starts over after a child that served for ResetAfter, zero means 1 s.
 	BackoffMin, BackoffMax, ResetAfter time.Duration
+	// StartTimeout is how long a child may take to be ready before it is
+	// killed; zero means 5 minutes.
+	StartTimeout time.Duration
+	// A child that runs is asked for an answer every ProbeInterval, zero means
+	// 1 s. One that has not answered ProbeMisses times in a row, zero means 3,
+	// each time for ProbeTimeout, zero means 5 s, is killed and started again.
+	ProbeInterval, ProbeTimeout time.Duration
+	ProbeMisses                 int
 }
 
-// A Child keeps an etcd member running in a child process. Call Start, then
-// Run, or Close instead of Run. Healthy may be called at any time.
+// A Child keeps an etcd member running in a child process, and in shape. Call
+// Start, then Run, or Close instead of Run. The other methods may be called at
+// any time after Start. It is a prometheus.Collector.
 type Child struct {
 	opts   ChildOptions
-	socket string // set by Start, the same for all processes
+	socket string           // set by Start, the same for all processes
+	client *clientv3.Client // for probes and upkeep
+	keeper *upkeep.Keeper
 	// current is the process that was last ready; nil before the first and
 	// after the end.
 	current atomic.Pointer[process]
+	// outage is why there is no process that is ready, nil while there is one.
+	outage   atomic.Pointer[outage]
+	restarts atomic.Int64
+}
+
+// An outage is a time without a process that is ready.
+type outage struct {
+	since time.Time
+	cause error
 }
 
 // NewChild returns a Child for a data directory. It starts nothing.
@@ -67,6 +97,10 @@ func NewChild(opts ChildOptions) (*Child, error) {
 	opts.BackoffMin = cmp.Or(opts.BackoffMin, 100*time.Millisecond)
 	opts.BackoffMax = cmp.Or(opts.BackoffMax, 5*time.Second)
 	opts.ResetAfter = cmp.Or(opts.ResetAfter, time.Second)
+	opts.StartTimeout = cmp.Or(opts.StartTimeout, 5*time.Minute)
+	opts.ProbeInterval = cmp.Or(opts.ProbeInterval, time.Second)
+	opts.ProbeTimeout = cmp.Or(opts.ProbeTimeout, 5*time.Second)
+	opts.ProbeMisses = cmp.Or(opts.ProbeMisses, 3)
 	if opts.Stderr == nil {
 		opts.Stderr = os.Stderr
 	}
@@ -79,32 +113,51 @@ func NewChild(opts ChildOptions) (*Child, error) {
 // Start starts the first process and returns, when it is ready, the endpoint
 // for Dial; the endpoint stays the same over restarts. If the process cannot
 // become ready, or ctx ends before it is, Start leaves nothing behind and
-// returns why, in the child's own words; ErrInUse if the data directory is
-// another server's. The end of ctx does not matter after that.
+// returns why, in the child's own words; the sentinels of the function Start
+// are told apart. The end of ctx does not matter after that.
 func (c *Child) Start(ctx context.Context) (endpoint string, err error) {
 	dir, err := makeSocketDir(socketBases(c.opts.RuntimeDir))
 	if err != nil {
 		return "", err
 	}
 	c.socket = filepath.Join(dir, socketName)
-	if err := c.launch(ctx); err != nil {
+	if err := c.prepare(); err != nil {
 		removeSocketDir(dir)
 		return "", err
 	}
-	return "unix://" + c.socket, nil
+	if err := c.launch(ctx); err != nil {
+		_ = c.client.Close() // reports that its own context has ended
+		removeSocketDir(dir)
+		return "", err
+	}
+	return c.endpoint(), nil
 }
 
-// Healthy tells whether there is a process that is ready.
-func (c *Child) Healthy() bool {
-	p := c.current.Load()
-	return p != nil && p.running()
+func (c *Child) endpoint() string { return "unix://" + c.socket }
+
+// prepare makes what looks after the processes.
+func (c *Child) prepare() (err error) {
+	if c.client, err = dial([]string{c.endpoint()}, c.opts.Logger, near); err != nil {
+		return err
+	}
+	target := upkeep.Target{Client: c.client, Endpoint: c.endpoint(), DataDir: c.opts.DataDir}
+	c.keeper, err = upkeep.New(target, c.opts.Upkeep, c.opts.Logger)
+	return err
 }
 
-// Run starts the child process again whenever it ends, until ctx ends; then it
-// stops the process, waits for it and returns nil. It is called once, after
-// Start. Whoever uses the endpoint should be done with it when ctx ends.
+// Keeper sees to the upkeep of the store while Run runs.
+func (c *Child) Keeper() *upkeep.Keeper { return c.keeper }
+
+// Run starts the child process again whenever it ends or stops answering, and
+// keeps the store in shape, until ctx ends; then it stops the process, waits
+// for it and returns nil. It is called once, after Start. Whoever uses the
+// endpoint should be done with it when ctx ends.
 func (c *Child) Run(ctx context.Context) error {
 	defer c.Close()
+	var others sync.WaitGroup
+	defer others.Wait()
+	others.Go(func() { _ = c.keeper.Run(ctx) }) // always nil
+	others.Go(func() { c.probe(ctx) })
 	backoff := c.opts.BackoffMin
 	for {
 		p := c.current.Load()
@@ -116,20 +169,42 @@ func (c *Child) Run(ctx context.Context) error {
 		if p.served() >= c.opts.ResetAfter {
 			backoff = c.opts.BackoffMin
 		}
-		cause := p.cause()
-		for {
-			c.opts.Logger.Error("store process ended", "pid", p.pid(), "err", cause, "restartIn", backoff)
-			if !sleep(ctx, backoff) {
-				return nil
-			}
-			backoff = min(2*backoff, c.opts.BackoffMax)
-			if cause = c.launch(ctx); cause == nil {
-				break
-			}
-			if ctx.Err() != nil {
-				return nil
-			}
+		c.outage.Store(&outage{since: p.ended, cause: p.cause()})
+		c.opts.Logger.Error("store process ended", "pid", p.pid(), "err", p.cause(), "restartIn", backoff)
+		if !c.relaunch(ctx, &backoff) {
+			return nil
 		}
+	}
+}
+
+// retold is how often a store process that cannot be started is told of while
+// the reason stays the same.
+const retold = time.Minute
+
+// relaunch starts processes until one is ready. It returns false if ctx ends.
+func (c *Child) relaunch(ctx context.Context, backoff *time.Duration) bool {
+	begun := c.outage.Load().since
+	var last string
+	var told time.Time
+	for {
+		if !sleep(ctx, *backoff) {
+			return false
+		}
+		*backoff = min(2**backoff, c.opts.BackoffMax)
+		c.restarts.Add(1)
+		err := c.launch(ctx)
+		if err == nil {
+			return true
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+		c.outage.Store(&outage{since: begun, cause: err})
+		level := slog.LevelDebug
+		if err.Error() != last || time.Since(told) >= retold {
+			level, last, told = slog.LevelError, err.Error(), time.Now()
+		}
+		c.opts.Logger.Log(ctx, level, "store process cannot be started, and is tried again", "err", err, "restartIn", *backoff)
 	}
 }
 
@@ -140,6 +215,7 @@ func (c *Child) Close() error {
 	if p == nil {
 		return nil
 	}
+	_ = c.client.Close() // reports that its own context has ended
 	c.end(p)
 	removeSocketDir(filepath.Dir(c.socket))
 	return nil
@@ -147,20 +223,24 @@ func (c *Child) Close() error {
 
 // launch starts a process and makes it current when it is ready.
 func (c *Child) launch(ctx context.Context) error {
-	p, err := startProcess(c.opts, orders{DataDir: c.opts.DataDir, Socket: c.socket, Parent: self()})
+	existed := hasData(c.opts.DataDir)
+	p, err := startProcess(c.opts, orders{DataDir: c.opts.DataDir, Socket: c.socket, Quota: c.opts.Quota, Parent: self()})
 	if err != nil {
 		return err
 	}
 	slow := time.AfterFunc(10*time.Second, func() {
 		c.opts.Logger.Warn("store process is not ready yet: is another etcd using the data directory?", "pid", p.pid(), "dir", c.opts.DataDir)
 	})
-	err = p.awaitReady(ctx)
+	limited, cancel := context.WithTimeoutCause(ctx, c.opts.StartTimeout, fmt.Errorf("it was not ready within %s", c.opts.StartTimeout))
+	err = p.awaitReady(limited)
+	cancel()
 	slow.Stop()
 	if err != nil {
 		c.end(p)
-		return err
+		return diagnose(c.opts.DataDir, existed, err)
 	}
 	c.current.Store(p)
+	c.outage.Store(nil)
 	c.opts.Logger.Info("store process is ready", "pid", p.pid(), "socket", c.socket)
 	return nil
 }

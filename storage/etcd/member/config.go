@@ -3,7 +3,6 @@ package member
 import (
 	"fmt"
 	"net/url"
-	"path/filepath"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
@@ -17,6 +16,10 @@ const (
 	MaxRequestBytes = 16 << 20
 	maxSendBytes    = 64 << 20
 )
+
+// DefaultQuota is the size of the database at which it takes no more writes,
+// unless told otherwise: room for a million objects and their history.
+const DefaultQuota = 2 << 30
 
 // memberName and peerURL identify the one member of the cluster. Nothing ever
 // listens on peerURL: etcd wants one, and the same one on each start.
@@ -35,7 +38,7 @@ func etcdConfig(opts Options) (*embed.Config, error) {
 	}
 	cfg := embed.NewConfig()
 	cfg.Name = memberName
-	cfg.Dir = filepath.Join(opts.DataDir, "etcd")
+	cfg.Dir = etcdDir(opts.DataDir)
 	cfg.InitialCluster = memberName + "=" + peerURL
 	cfg.AdvertisePeerUrls = []url.URL{*peer}
 	cfg.ListenPeerUrls = nil
@@ -56,8 +59,8 @@ func etcdConfig(opts Options) (*embed.Config, error) {
 	cfg.MaxTxnOps = MaxTxnOps
 	cfg.MaxRequestBytes = MaxRequestBytes
 	cfg.WatchProgressNotifyInterval = 5 * time.Second
-	cfg.AutoCompactionMode = embed.CompactorModePeriodic
-	cfg.AutoCompactionRetention = "1h"
+	cfg.QuotaBackendBytes = opts.Quota
+	cfg.AutoCompactionRetention = "0" // upkeep compacts
 	// A batch of 10,000 objects takes half a second: etcd's own limits, 0.1
 	// and 0.3 s, would call every such batch slow.
 	cfg.WarningApplyDuration = time.Second

@@ -1,6 +1,7 @@
 package member
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+
+	"github.com/portolan-mesh/portolan/storage/etcd/upkeep"
 )
 
 // Options say where one etcd member keeps its data and how it is reached.
@@ -24,23 +27,29 @@ type Options struct {
 	// 107 bytes. Its directory must be private to this user; it is made if it
 	// does not exist. Empty means none: only Client reaches the member.
 	Socket string
+	// Quota is the size in bytes at which the database takes no more writes;
+	// zero means DefaultQuota.
+	Quota int64
+	// Upkeep is how Run keeps the member in shape.
+	Upkeep upkeep.Policy
 	// StopTimeout bounds how long Close waits for etcd; zero means 10 seconds.
 	StopTimeout time.Duration
 	// Logger takes what the member and etcd have to say: etcd's warnings and
 	// errors at their level, its information at Debug. Nil discards all.
 	Logger *slog.Logger
 
-	// parent is who started this process for the store's sake; zero means
-	// that the process works for itself.
+	// parent is who started this process for the store's sake, and sees to the
+	// upkeep; zero means that the process works for itself.
 	parent processID
 }
 
 // A Member is one embedded etcd that runs in this process. The methods may be
-// called by several goroutines.
+// called by several goroutines. It is a prometheus.Collector.
 type Member struct {
 	etcd        *embed.Etcd
 	client      *clientv3.Client
 	lock        *dirLock
+	keeper      *upkeep.Keeper // nil where the parent has it
 	stopTimeout time.Duration
 
 	closing   chan struct{}
@@ -50,7 +59,9 @@ type Member struct {
 
 // Start starts etcd on a data directory and returns when it is ready. It
 // fails with ErrInUse if another process has the directory, but first waits
-// for up to 5 seconds if that process is about to end because its parent has.
+// for up to 5 seconds if that process is about to end because its parent has;
+// with ErrNoSpace if the file system has too little for etcd to start on; and
+// with ErrDamaged if etcd cannot use what is there.
 // When ctx ends before etcd is ready, Start stops it and returns the reason.
 // Once it is ready, only Close, or Run, ends it.
 func Start(ctx context.Context, opts Options) (*Member, error) {
@@ -61,7 +72,9 @@ func Start(ctx context.Context, opts Options) (*Member, error) {
 	if err := makeDataDir(opts.DataDir); err != nil {
 		return nil, err
 	}
-	warnOfLittleSpace(opts.DataDir, opts.Logger)
+	if err := checkSpace(opts.DataDir); err != nil {
+		return nil, err
+	}
 	socketDir := ""
 	if opts.Socket != "" {
 		socketDir = filepath.Dir(opts.Socket)
@@ -81,13 +94,21 @@ func Start(ctx context.Context, opts Options) (*Member, error) {
 		}
 		return nil, fmt.Errorf("start etcd on %s: %w", opts.DataDir, err)
 	}
-	return &Member{
+	m := &Member{
 		etcd:        etcd,
 		client:      v3client.New(etcd.Server),
 		lock:        lock,
 		stopTimeout: opts.StopTimeout,
 		closing:     make(chan struct{}),
-	}, nil
+	}
+	if opts.parent.PID != 0 {
+		return m, nil
+	}
+	target := upkeep.Target{Client: m.client, Endpoint: memberName, Defragment: etcd.Server.Backend().Defrag, DataDir: opts.DataDir}
+	if m.keeper, err = upkeep.New(target, opts.Upkeep, opts.Logger); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	return m, nil
 }
 
 // Client returns the client that calls this member without a socket. It
@@ -106,10 +127,28 @@ func (m *Member) Healthy() bool {
 	}
 }
 
-// Run waits until ctx ends, or the member is closed, and returns nil when the
-// member has stopped. If etcd ends by itself before that, Run cleans up and
-// returns why.
+// Ready returns nil if the member can be read and written, or why not.
+func (m *Member) Ready() error {
+	if !m.Healthy() {
+		return errors.New("the store has stopped: start the server again")
+	}
+	return full(m.keeper)
+}
+
+// Keeper sees to the upkeep of the member while Run runs.
+func (m *Member) Keeper() *upkeep.Keeper { return m.keeper }
+
+// Run keeps the member in shape until ctx ends, or the member is closed, and
+// returns nil when the member has stopped. If etcd ends by itself before that,
+// Run cleans up and returns why.
 func (m *Member) Run(ctx context.Context) error {
+	if m.keeper != nil {
+		var kept sync.WaitGroup
+		keeping, stop := context.WithCancel(ctx)
+		kept.Go(func() { _ = m.keeper.Run(keeping) }) // always nil
+		defer kept.Wait()
+		defer stop()
+	}
 	var cause error
 	select {
 	case <-ctx.Done():
@@ -157,8 +196,9 @@ func (o Options) complete() (Options, error) {
 		return o, fmt.Errorf("data directory %s: %w", o.DataDir, err)
 	}
 	o.DataDir = abs
-	if o.StopTimeout == 0 {
-		o.StopTimeout = 10 * time.Second
+	o.StopTimeout = cmp.Or(o.StopTimeout, 10*time.Second)
+	if o.Quota = cmp.Or(o.Quota, DefaultQuota); o.Quota < 0 {
+		return o, fmt.Errorf("quota of the store: %d is negative", o.Quota)
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -188,9 +228,10 @@ func startEtcd(ctx context.Context, opts Options) (etcd *embed.Etcd, released bo
 		err  error
 	}
 	started := make(chan result, 1)
+	existed := hasData(opts.DataDir)
 	go func() {
-		etcd, err := embed.StartEtcd(cfg)
-		started <- result{etcd, err}
+		etcd, err := startRecovering(cfg)
+		started <- result{etcd, diagnose(opts.DataDir, existed, err)}
 	}()
 	var r result
 	select {
@@ -203,27 +244,18 @@ func startEtcd(ctx context.Context, opts Options) (etcd *embed.Etcd, released bo
 		}
 	}
 	if r.err != nil {
+		var panicked *panicError
+		if errors.As(r.err, &panicked) {
+			opts.Logger.Debug("etcd panicked", "stack", panicked.stack)
+			return nil, false, r.err
+		}
 		return nil, true, r.err
 	}
-	if err := awaitReady(ctx, r.etcd); err != nil {
+	if err := awaitReady(ctx, r.etcd, opts.DataDir); err != nil {
 		stopErr := stopEtcd(r.etcd, false, opts.StopTimeout)
 		return nil, stopErr == nil, errors.Join(err, stopErr)
 	}
 	return r.etcd, true, nil
-}
-
-// awaitReady returns nil when etcd serves, or why it never will.
-func awaitReady(ctx context.Context, etcd *embed.Etcd) error {
-	select {
-	case <-etcd.Server.ReadyNotify():
-		return nil
-	case err := <-etcd.Err():
-		return fmt.Errorf("it failed before it was ready: %w", err)
-	case <-etcd.Server.StopNotify():
-		return errors.New("it stopped before it was ready")
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // stopEtcd stops etcd within a limit. A member that never became ready does

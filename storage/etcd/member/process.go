@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -25,6 +26,10 @@ type process struct {
 	reports *os.File
 	words   *lastWords
 	ready   time.Time
+	// silent is since when the process has not answered, nil while it does.
+	silent atomic.Pointer[time.Time]
+	// condemned is why the parent killed it, if it did.
+	condemned atomic.Pointer[string]
 
 	// done is closed when the process has ended; then err and ended are set.
 	done  chan struct{}
@@ -109,10 +114,8 @@ func (p *process) awaitReady(ctx context.Context) error {
 	case err == nil && r.Ready:
 		p.ready = time.Now()
 		return nil
-	case err == nil && r.InUse:
-		return &childError{words: r.Error, is: ErrInUse}
 	case err == nil:
-		return &childError{words: r.Error}
+		return &childError{words: r.Error, is: kinds[r.Kind]}
 	case ctx.Err() != nil:
 		return fmt.Errorf("start store process: %w", context.Cause(ctx))
 	case !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
@@ -120,7 +123,11 @@ func (p *process) awaitReady(ctx context.Context) error {
 	}
 	// The child has closed its end of the pipe without a word: it is ending.
 	p.stop(childStopTimeout)
-	return fmt.Errorf("store process ended before it was ready: %w", p.cause())
+	cause := p.cause()
+	if trace, ok := p.words.panicked(); ok {
+		cause = &panicError{value: cause, stack: trace}
+	}
+	return fmt.Errorf("store process ended before it was ready: %w", cause)
 }
 
 // stop tells the process to end, waits for that, and kills it if it takes
@@ -138,6 +145,13 @@ func (p *process) stop(limit time.Duration) (killed bool) {
 		<-p.done
 		return true
 	}
+}
+
+// condemn kills the process for a reason.
+func (p *process) condemn(reason string) {
+	p.condemned.Store(&reason)
+	// It fails only if the process has ended just now.
+	_ = p.cmd.Process.Kill()
 }
 
 // running tells whether the process has not ended.
@@ -158,6 +172,9 @@ func (p *process) served() time.Duration { return p.ended.Sub(p.ready) }
 // cause is why an ended process ended: its exit status, and its last words if
 // it ended itself.
 func (p *process) cause() error {
+	if reason := p.condemned.Load(); reason != nil {
+		return errors.New(*reason)
+	}
 	err := cmp.Or(p.err, errors.New("exit status 0"))
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && !exit.Exited() {
@@ -181,12 +198,16 @@ func (e *childError) Error() string { return e.words }
 // Unwrap returns the sentinel that the child's error was, if any.
 func (e *childError) Unwrap() error { return e.is }
 
-// maxWords bounds how much of a line lastWords keeps.
-const maxWords = 1024
+// maxWords bounds how much of a line lastWords keeps, and maxTrace how much of
+// what follows a panic.
+const (
+	maxWords = 1024
+	maxTrace = 16 << 10
+)
 
 // lastWords passes on what a process writes to its standard error, and
 // remembers the line that tells best why it ended: that of a Go panic, or else
-// the last.
+// the last. Of a panic it keeps the trace too.
 type lastWords struct {
 	out io.Writer
 
@@ -194,6 +215,7 @@ type lastWords struct {
 	line    []byte // the line being written
 	last    string
 	isPanic bool
+	trace   []byte
 }
 
 // Write implements io.Writer. It never fails: a child must not be held up by
@@ -217,7 +239,12 @@ func (w *lastWords) Write(b []byte) (int, error) {
 func (w *lastWords) keep() {
 	line := bytes.TrimSpace(w.line)
 	w.line = w.line[:0]
-	if len(line) == 0 || w.isPanic {
+	switch {
+	case len(line) == 0:
+		return
+	case w.isPanic:
+		w.trace = append(append(w.trace, line[:min(len(line), maxTrace-len(w.trace))]...), '\n')
+		w.trace = w.trace[:min(len(w.trace), maxTrace)]
 		return
 	}
 	w.last = string(line)
@@ -229,4 +256,11 @@ func (w *lastWords) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.last
+}
+
+// panicked returns the trace of the panic that ended the process, if one did.
+func (w *lastWords) panicked() (trace string, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return string(w.trace), w.isPanic
 }

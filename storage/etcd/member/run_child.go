@@ -26,6 +26,7 @@ const reportFD = 3
 type orders struct {
 	DataDir string    `json:"dataDir"`
 	Socket  string    `json:"socket"`
+	Quota   int64     `json:"quota,omitempty"`
 	Parent  processID `json:"parent"`
 }
 
@@ -33,7 +34,21 @@ type orders struct {
 type report struct {
 	Ready bool   `json:"ready,omitempty"`
 	Error string `json:"error,omitempty"`
-	InUse bool   `json:"inUse,omitempty"`
+	// Kind is the sentinel that the error is, see kinds.
+	Kind string `json:"kind,omitempty"`
+}
+
+// kinds are the errors of a start that callers tell apart.
+var kinds = map[string]error{"inUse": ErrInUse, "noSpace": ErrNoSpace, "damaged": ErrDamaged}
+
+// kindOf is the name of an error's sentinel, if it has one.
+func kindOf(err error) string {
+	for name, kind := range kinds {
+		if errors.Is(err, kind) {
+			return name
+		}
+	}
+	return ""
 }
 
 // RunChild is the whole work of the child process: it runs the member that
@@ -86,12 +101,12 @@ func RunChild(ctx context.Context, logger *slog.Logger) error {
 // runOrders runs the member and reports how its start went.
 func runOrders(ctx context.Context, o orders, reports *os.File, logger *slog.Logger) error {
 	m, err := Start(ctx, Options{
-		DataDir: o.DataDir, Socket: o.Socket, Logger: logger,
+		DataDir: o.DataDir, Socket: o.Socket, Quota: o.Quota, Logger: logger,
 		StopTimeout: childStopTimeout, parent: o.Parent,
 	})
 	r := report{Ready: err == nil}
 	if err != nil {
-		r.Error, r.InUse = err.Error(), errors.Is(err, ErrInUse)
+		r.Error, r.Kind = err.Error(), kindOf(err)
 	}
 	// A parent that cannot be told has ended, and ctx with it.
 	_ = json.NewEncoder(reports).Encode(r)

@@ -1,25 +1,67 @@
 package member
 
 import (
-	"log/slog"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
 
-	"golang.org/x/sys/unix"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+
+	"github.com/portolan-mesh/portolan/storage/etcd/upkeep"
 )
 
-// minFree is the free space below which Start warns. An empty member alone
-// takes 138 MiB, and etcd ends when it cannot write.
-const minFree = 1 << 30
+// ErrNoSpace is the error of a file system that is too full to start etcd on.
+var ErrNoSpace = errors.New("too little free space")
 
-// warnOfLittleSpace logs a warning if the file system of dir is nearly full.
-func warnOfLittleSpace(dir string, logger *slog.Logger) {
-	var fs unix.Statfs_t
-	if err := unix.Statfs(dir, &fs); err != nil {
-		logger.Debug("free space of the data directory is unknown", "dir", dir, "err", err)
-		return
+// startRoom is what etcd needs to start beside its log.
+const startRoom = 16 << 20
+
+// checkSpace refuses to start etcd where it would soon end: it does when it
+// cannot write, and takes its process along. etcd reserves its log in segments
+// of 64 MB, one to write to and the next in reserve.
+func checkSpace(dir string) error {
+	space, err := upkeep.SpaceOf(dir)
+	if err != nil {
+		return fmt.Errorf("data directory %s: %w", dir, err)
 	}
-	free := uint64(fs.Bavail) * uint64(fs.Bsize)
-	if free < minFree {
-		logger.Warn("little free space for the store: it stops when the disk is full; free some or move the data directory",
-			"dir", dir, "freeMiB", free>>20, "wantedMiB", minFree>>20)
+	missing, err := missingSegments(walDir(dir))
+	if err != nil {
+		return fmt.Errorf("data directory %s: %w", dir, err)
 	}
+	need := int64(missing)*wal.SegmentSizeBytes + startRoom
+	if space.Free >= need {
+		return nil
+	}
+	return fmt.Errorf("data directory %s: %w: its file system has %d MiB free of %d MiB, and the store needs %d MiB to start: free some, or move the directory",
+		dir, ErrNoSpace, space.Free>>20, space.Total>>20, (need+1<<20-1)>>20)
 }
+
+// missingSegments is how many segments of the log are yet to be reserved.
+func missingSegments(dir string) (int, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, err
+	}
+	current, reserve := 1, 1
+	for _, e := range entries {
+		info, err := e.Info()
+		switch {
+		case err != nil: // it is gone
+		case strings.HasSuffix(e.Name(), ".wal"):
+			current = 0
+		case strings.HasSuffix(e.Name(), ".tmp") && info.Size() >= wal.SegmentSizeBytes:
+			reserve = 0
+		}
+	}
+	return current + reserve, nil
+}
+
+// etcdDir is where etcd keeps its data.
+func etcdDir(dataDir string) string { return filepath.Join(dataDir, "etcd") }
+
+func walDir(dataDir string) string { return filepath.Join(etcdDir(dataDir), "member", "wal") }
+
+func dbFile(dataDir string) string { return filepath.Join(etcdDir(dataDir), "member", "snap", "db") }

@@ -1,0 +1,133 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/storage/schema"
+)
+
+// ErrDamaged is the error of data that etcd cannot read.
+var ErrDamaged = errors.New("the data is damaged")
+
+// A panicError is a panic of etcd while it starts.
+type panicError struct {
+	value error
+	stack string
+}
+
+// Error implements error.
+func (e *panicError) Error() string { return e.value.Error() }
+
+// Unwrap returns what it panicked with.
+func (e *panicError) Unwrap() error { return e.value }
+
+// startRecovering is embed.StartEtcd, which panics on data that it did not
+// expect, or faults on a database that ends too early.
+func startRecovering(cfg *embed.Config) (etcd *embed.Etcd, err error) {
+	debug.SetPanicOnFault(true)
+	defer func() {
+		if v := recover(); v != nil {
+			err = &panicError{value: fmt.Errorf("panic: %v", v), stack: string(debug.Stack())}
+		}
+	}()
+	return embed.StartEtcd(cfg)
+}
+
+// diagnose names what is damaged, and what to do, if that is why etcd did not
+// start on data that was there before. It goes by etcd's words, and by where in
+// etcd a panic was.
+func diagnose(dataDir string, existed bool, err error) error {
+	if err == nil || !existed || errors.Is(err, ErrDamaged) {
+		return err
+	}
+	text := err.Error()
+	var panicked *panicError
+	if errors.As(err, &panicked) {
+		text += panicked.stack
+	}
+	for _, d := range []struct {
+		what, path string
+		signs      []string
+	}{
+		{"database", dbFile(dataDir), []string{"v3 backend", "go.etcd.io/bbolt", "storage/backend.", "storage/mvcc.", "failed to open database", "invalid database"}},
+		// A log without its first record lets the start itself panic.
+		{"log", walDir(dataDir), []string{"walpb", "wal: ", "crc mismatch", "cannot parse invalid wire-format", "storage/wal.", "etcdserver.bootstrap("}},
+	} {
+		for _, sign := range d.signs {
+			if strings.Contains(text, sign) {
+				return damaged(dataDir, d.what, d.path, err)
+			}
+		}
+	}
+	if panicked != nil && !lacksSpace(err) {
+		return damaged(dataDir, "data", etcdDir(dataDir), err)
+	}
+	return err
+}
+
+// damaged is the error of a damaged part of a data directory.
+func damaged(dataDir, what, path string, cause error) error {
+	return fmt.Errorf("%w: etcd cannot use its %s, %s: %w: keep a copy of %s, and restore the latest backup with 'portolan store snapshot restore'",
+		ErrDamaged, what, path, cause, dataDir)
+}
+
+// behindAfter is how long a log may take to catch up with its database after
+// the member leads its cluster; that takes one write to the disk.
+const behindAfter = 5 * time.Second
+
+// awaitReady returns nil when etcd serves, or why it never will. A log that has
+// lost its end, and is behind its database, makes etcd wait without a word: it
+// passes over all that is committed until its numbers reach those that the
+// database has seen.
+func awaitReady(ctx context.Context, etcd *embed.Etcd, dataDir string) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	var leads time.Time
+	for {
+		select {
+		case <-etcd.Server.ReadyNotify():
+			return nil
+		case err := <-etcd.Err():
+			return fmt.Errorf("it failed before it was ready: %w", err)
+		case <-etcd.Server.StopNotify():
+			return errors.New("it stopped before it was ready")
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+		}
+		if etcd.Server.Leader() == 0 {
+			continue
+		}
+		if leads.IsZero() {
+			leads = time.Now()
+		}
+		if time.Since(leads) < behindAfter {
+			continue
+		}
+		applied, _ := schema.ReadConsistentIndex(etcd.Server.Backend().ReadTx())
+		if committed := etcd.Server.CommittedIndex(); committed < applied {
+			return damaged(dataDir, "log", walDir(dataDir), fmt.Errorf("it ends at entry %d and the database has entry %d", committed, applied))
+		}
+	}
+}
+
+// hasData tells whether a data directory has been used.
+func hasData(dataDir string) bool {
+	_, err := os.Stat(etcdDir(dataDir) + "/member")
+	return err == nil
+}
+
+// lacksSpace tells whether an error, or the last words of a process, are about
+// a full file system.
+func lacksSpace(err error) bool {
+	return errors.Is(err, ErrNoSpace) || errors.Is(err, syscall.ENOSPC) ||
+		strings.Contains(err.Error(), syscall.ENOSPC.Error()) || strings.Contains(err.Error(), ErrNoSpace.Error())
+}

@@ -1,0 +1,46 @@
+package member
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// What both forms of the store are asked; upkeep has the rest.
+var (
+	upDesc = prometheus.NewDesc("portolan_store_up",
+		"1 while the embedded store runs and answers.", nil, nil)
+	restartsDesc = prometheus.NewDesc("portolan_store_restarts_total",
+		"Attempts to start the store process again since the server started.", nil, nil)
+)
+
+// up is 1 for true.
+func up(healthy bool) prometheus.Metric {
+	value := 0.0
+	if healthy {
+		value = 1
+	}
+	return prometheus.MustNewConstMetric(upDesc, prometheus.GaugeValue, value)
+}
+
+// Describe implements prometheus.Collector. Register a Child after Start.
+func (c *Child) Describe(out chan<- *prometheus.Desc) {
+	out <- upDesc
+	out <- restartsDesc
+	c.keeper.Describe(out)
+}
+
+// Collect implements prometheus.Collector.
+func (c *Child) Collect(out chan<- prometheus.Metric) {
+	out <- up(c.Healthy())
+	out <- prometheus.MustNewConstMetric(restartsDesc, prometheus.CounterValue, float64(c.restarts.Load()))
+	c.keeper.Collect(out)
+}
+
+// Describe implements prometheus.Collector.
+func (m *Member) Describe(out chan<- *prometheus.Desc) {
+	out <- upDesc
+	m.keeper.Describe(out)
+}
+
+// Collect implements prometheus.Collector.
+func (m *Member) Collect(out chan<- prometheus.Metric) {
+	out <- up(m.Healthy())
+	m.keeper.Collect(out)
+}

@@ -1,0 +1,114 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/portolan-mesh/portolan/storage/etcd/upkeep"
+)
+
+// probeKey is read to see whether etcd answers; nobody writes it.
+const probeKey = "\x00portolan"
+
+// Healthy tells whether there is a process that is ready and answers.
+func (c *Child) Healthy() bool { return c.reachable() == nil }
+
+// Ready returns nil if the store can be read and written, or why not, in words
+// for an operator.
+func (c *Child) Ready() error {
+	if err := c.reachable(); err != nil {
+		return err
+	}
+	return full(c.keeper)
+}
+
+// reachable returns why no process of the store answers.
+func (c *Child) reachable() error {
+	p := c.current.Load()
+	if p == nil {
+		return errors.New("the store process is not running")
+	}
+	if o := c.outage.Load(); o != nil {
+		return c.down(o)
+	}
+	if !p.running() {
+		return c.down(&outage{since: p.ended, cause: p.cause()})
+	}
+	if since := p.silent.Load(); since != nil {
+		return fmt.Errorf("the store process has not answered for %s", time.Since(*since).Round(time.Second))
+	}
+	return nil
+}
+
+// down is the error of an outage.
+func (c *Child) down(o *outage) error {
+	advice := ""
+	if lacksSpace(o.cause) && !strings.Contains(o.cause.Error(), ErrNoSpace.Error()) {
+		advice = ": free some space for " + c.opts.DataDir
+	}
+	return fmt.Errorf("the store process is down for %s and is being restarted: %w%s",
+		time.Since(o.since).Round(time.Second), o.cause, advice)
+}
+
+// full is the error of a store that takes no writes.
+func full(k *upkeep.Keeper) error {
+	s := k.Status()
+	if s == nil || !s.Alarmed(upkeep.NoSpace) {
+		return nil
+	}
+	return fmt.Errorf("the store takes no writes: its quota is used up (%d MiB of %d MiB): delete objects, or start the server with a larger --store-quota",
+		s.Size>>20, s.Quota>>20)
+}
+
+// probe kills a process that runs but does not answer, until ctx ends. What
+// supervises it starts another.
+func (c *Child) probe(ctx context.Context) {
+	misses := 0
+	var asked *process
+	for sleep(ctx, c.opts.ProbeInterval) {
+		p := c.current.Load()
+		if p != asked {
+			asked, misses = p, 0
+		}
+		for p.running() && !c.answers(ctx, p) {
+			if ctx.Err() != nil {
+				return
+			}
+			if misses++; misses < c.opts.ProbeMisses {
+				continue
+			}
+			silence := time.Since(*p.silent.Load()).Round(time.Second)
+			c.opts.Logger.Error("store process does not answer and is killed; nothing acknowledged is lost", "pid", p.pid(), "silentFor", silence)
+			p.condemn(fmt.Sprintf("it did not answer for %s and was killed", silence))
+			<-p.done
+		}
+		misses = 0
+	}
+}
+
+// answers tells whether the process answers a linearizable read within
+// ProbeTimeout, and notes it. One that is being defragmented, or ends
+// meanwhile, is not expected to.
+func (c *Child) answers(ctx context.Context, p *process) bool {
+	begun := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, c.opts.ProbeTimeout)
+	defer cancel()
+	for ctx.Err() == nil {
+		_, err := c.client.Get(ctx, probeKey)
+		if err == nil || errors.Is(err, rpctypes.ErrNoLeader) || !p.running() {
+			p.silent.Store(nil)
+			return true
+		}
+		sleep(ctx, 50*time.Millisecond)
+	}
+	if c.keeper.Busy() {
+		return true
+	}
+	p.silent.CompareAndSwap(nil, &begun)
+	return false
+}

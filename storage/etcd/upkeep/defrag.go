@@ -1,0 +1,113 @@
+package upkeep
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// defragTimeout bounds a defragmentation; etcd goes on with one that takes
+// longer. copyRoom is the free space that one needs beside the copy it makes.
+const (
+	defragTimeout = 10 * time.Minute
+	copyRoom      = 64 << 20
+)
+
+// A defragmenter knows how long a defragmentation has been wanted, and whether
+// the moment is quiet.
+type defragmenter struct {
+	revision int64
+	changed  time.Time // when the revision was seen to change
+	wanted   time.Time // since when; zero while it is not
+	failed   time.Time // when the last one did
+}
+
+// saw notes what a look has found.
+func (d *defragmenter) saw(s *Status) {
+	if s.Revision != d.revision {
+		d.revision, d.changed = s.Revision, s.At
+	}
+}
+
+// due says whether it is time: there is much to gain, and the moment is quiet
+// or there is no time to wait for one.
+func (d *defragmenter) due(k *Keeper, s *Status) bool {
+	grown := s.Size > 2*s.InUse && s.Size > k.p.DefragMin
+	pressed := filling(s) && s.Size-s.InUse > s.Size/4
+	switch {
+	case !grown && !pressed:
+		d.wanted = time.Time{}
+		return false
+	case !d.failed.IsZero() && s.At.Sub(d.failed) < k.p.BackoffMax:
+		return false
+	case d.wanted.IsZero():
+		d.wanted = s.At
+	}
+	return pressed || s.At.Sub(d.changed) >= k.p.Quiet || s.At.Sub(d.wanted) >= k.p.Patience
+}
+
+// defragmentNow defragments, and remembers if that failed.
+func (k *Keeper) defragmentNow(ctx context.Context, s *Status) {
+	err := k.defragment(ctx, s)
+	switch {
+	case err == nil:
+		k.defrag.failed = time.Time{}
+		k.warnings.defrag.clear()
+	case ctx.Err() == nil:
+		k.defrag.failed = k.p.Now()
+		if k.warnings.defrag.raise(k.p.Now()) {
+			k.log.Warn("the store takes more space than it needs: it could not be defragmented; it will be tried again", "err", err)
+		}
+	}
+}
+
+// Defragment gives the space that is not in use back to the file system. The
+// member answers nobody meanwhile: about 1 s for 1 GiB in use.
+func (k *Keeper) Defragment(ctx context.Context) error {
+	done, err := k.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	s, err := k.look(ctx)
+	if err != nil {
+		return err
+	}
+	return k.defragment(ctx, s)
+}
+
+// defragment is Defragment, of someone whose turn it is and who has looked.
+func (k *Keeper) defragment(ctx context.Context, s *Status) error {
+	space, err := SpaceOf(k.target.DataDir)
+	if need := s.InUse + copyRoom; err == nil && space.Free < need {
+		return fmt.Errorf("defragment the store: it makes a copy, for which %s needs %d MiB free, and it has %d MiB: free some space there",
+			k.target.DataDir, mib(need), mib(space.Free))
+	}
+	k.busy.Store(true)
+	defer k.busy.Store(false)
+	begun := time.Now()
+	if err := k.target.defragment(ctx); err != nil {
+		return fmt.Errorf("defragment the store: %w", err)
+	}
+	took := time.Since(begun)
+	k.metrics.defrag.Observe(took.Seconds())
+	k.defrag.wanted = time.Time{}
+	after, err := k.look(ctx)
+	if err != nil {
+		return err
+	}
+	k.log.Info("store defragmented: it answered nobody meanwhile",
+		"took", took.Round(time.Millisecond), "beforeMiB", mib(s.Size), "afterMiB", mib(after.Size))
+	return nil
+}
+
+// defragment has the member do it, and waits.
+func (t Target) defragment(ctx context.Context) error {
+	if t.Defragment != nil {
+		return t.Defragment()
+	}
+	ctx, cancel := context.WithTimeout(ctx, defragTimeout)
+	defer cancel()
+	_, err := t.Client.Defragment(ctx, t.Endpoint)
+	return err
+}

@@ -1,0 +1,225 @@
+package upkeep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// lookTimeout bounds one question to the member.
+const lookTimeout = 5 * time.Second
+
+// Target is the member to keep.
+type Target struct {
+	// Client reaches it. It stays the caller's to close.
+	Client *clientv3.Client
+	// Endpoint is that of the member, any text for a client that calls it
+	// within the process.
+	Endpoint string
+	// Defragment does it for a client that calls the member within the process,
+	// which cannot (etcd 3.7.3 panics); nil is the client's.
+	Defragment func() error
+	// DataDir is the directory whose file system must not become full.
+	DataDir string
+}
+
+// Status is what a look has found.
+type Status struct {
+	// At is when.
+	At time.Time
+	// Size is that of the database file, of which InUse is data and the rest
+	// free for reuse. The member takes no writes when Size reaches Quota.
+	Size, InUse, Quota int64
+	// Revision is the newest, and Compacted the last that this Keeper has
+	// compacted to, 0 before the first time.
+	Revision, Compacted int64
+	// Alarms are those raised, NoSpace and Corrupt.
+	Alarms []string
+}
+
+// The alarms of etcd.
+const (
+	// NoSpace is raised by a write that the quota has no room for.
+	NoSpace = "NOSPACE"
+	// Corrupt is raised by members whose data differ.
+	Corrupt = "CORRUPT"
+)
+
+var alarmKinds = []string{NoSpace, Corrupt}
+
+// Alarmed says whether an alarm is raised.
+func (s *Status) Alarmed(alarm string) bool { return slices.Contains(s.Alarms, alarm) }
+
+// roomy says whether a database of a size has room for writes under the quota.
+func (s *Status) roomy(size int64) bool { return size < s.Quota-s.Quota/50 }
+
+// A Keeper keeps one member in shape. Its methods may be called by several
+// goroutines; it does one thing at a time. It is a prometheus.Collector.
+type Keeper struct {
+	target  Target
+	p       Policy
+	log     *slog.Logger
+	metrics *metrics
+
+	status atomic.Pointer[Status]
+	space  atomic.Pointer[Space]
+	busy   atomic.Bool
+	turn   chan struct{} // holds a token; whoever has it may use what follows
+
+	compactor compactor
+	defrag    defragmenter
+	ladder    ladder
+	warnings  warnings
+}
+
+// New returns a Keeper that waits to be run. Nil discards the log.
+func New(target Target, p Policy, logger *slog.Logger) (*Keeper, error) {
+	if target.Client == nil || target.DataDir == "" {
+		return nil, errors.New("upkeep: a client and a data directory are required")
+	}
+	p, err := p.complete()
+	if err != nil {
+		return nil, err
+	}
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	k := &Keeper{target: target, p: p, log: logger, metrics: newMetrics(), turn: make(chan struct{}, 1)}
+	k.turn <- struct{}{}
+	return k, nil
+}
+
+// Run looks after the member until ctx ends, and then returns nil. A member
+// that cannot be reached is looked at again later.
+func (k *Keeper) Run(ctx context.Context) error {
+	tick := time.NewTicker(k.p.Interval)
+	defer tick.Stop()
+	for {
+		if err := k.Check(ctx); err != nil && ctx.Err() == nil {
+			k.log.Debug("the store was not looked after", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// Status is what the last look found, nil before the first.
+func (k *Keeper) Status() *Status { return k.status.Load() }
+
+// Space is that of the file system of the data directory, nil before the first
+// look.
+func (k *Keeper) Space() *Space { return k.space.Load() }
+
+// Busy says whether the member is being defragmented, and so answers nobody.
+func (k *Keeper) Busy() bool { return k.busy.Load() }
+
+// Check looks at the member once and does what is due.
+func (k *Keeper) Check(ctx context.Context) error {
+	done, err := k.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	k.watchSpace()
+	s, err := k.look(ctx)
+	if err != nil {
+		return err
+	}
+	if s.Alarmed(Corrupt) && k.warnings.corrupt.raise(k.p.Now()) {
+		k.log.Error("etcd says that its data is damaged: restore a backup with 'portolan store snapshot restore'", "dir", k.target.DataDir)
+	}
+	if s.Alarmed(NoSpace) {
+		k.makeRoom(ctx, s)
+		return nil
+	}
+	k.ladder.rest(k)
+	k.compactOld(ctx, s)
+	if k.defrag.due(k, s) {
+		k.defragmentNow(ctx, s)
+	}
+	k.watchQuota()
+	return nil
+}
+
+// begin waits for the turn of the caller, who calls done after it.
+func (k *Keeper) begin(ctx context.Context) (done func(), err error) {
+	select {
+	case <-k.turn:
+		return func() { k.turn <- struct{}{} }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// look asks the member how it is.
+func (k *Keeper) look(ctx context.Context) (*Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	answer, err := k.target.Client.Status(ctx, k.target.Endpoint)
+	if err != nil {
+		return nil, fmt.Errorf("status of the store: %w", err)
+	}
+	s := &Status{
+		At: k.p.Now(), Size: answer.DbSize, InUse: answer.DbSizeInUse, Quota: answer.DbSizeQuota,
+		Revision: answer.Header.Revision, Compacted: k.compactor.last, Alarms: alarms(answer.Errors),
+	}
+	k.status.Store(s)
+	k.defrag.saw(s)
+	return s, nil
+}
+
+// alarms are the kinds of the alarms among the errors that etcd tells of. It
+// writes them as memberID:1 alarm:NOSPACE.
+func alarms(errs []string) []string {
+	var out []string
+	for _, e := range errs {
+		for _, kind := range alarmKinds {
+			if strings.Contains(e, "alarm:"+kind) && !slices.Contains(out, kind) {
+				out = append(out, kind)
+			}
+		}
+	}
+	return out
+}
+
+// A notice is something to be told once when it begins, and every hour while
+// it lasts.
+type notice struct {
+	on   bool
+	told time.Time
+}
+
+// noticeEvery is how often a notice is repeated.
+const noticeEvery = time.Hour
+
+// raise says whether it is to be told now.
+func (n *notice) raise(now time.Time) bool {
+	if n.on && now.Sub(n.told) < noticeEvery {
+		return false
+	}
+	n.on, n.told = true, now
+	return true
+}
+
+// clear says whether it was raised.
+func (n *notice) clear() bool {
+	was := n.on
+	n.on = false
+	return was
+}
+
+// warnings are what an operator is told of.
+type warnings struct{ space, noSpace, quota, corrupt, compact, defrag notice }
+
+// mib is a number of bytes in MiB, for people.
+func mib(bytes int64) int64 { return bytes >> 20 }

@@ -1,0 +1,131 @@
+package upkeep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// filling says whether 80 % of the quota are used.
+func filling(s *Status) bool { return s.Size >= s.Quota/5*4 }
+
+// watchQuota warns while there is still room.
+func (k *Keeper) watchQuota() {
+	s := k.Status()
+	now := k.p.Now()
+	switch {
+	case !filling(s):
+		if k.warnings.quota.clear() {
+			k.log.Info("the store is below 80 % of its quota again", "sizeMiB", mib(s.Size), "quotaMiB", mib(s.Quota))
+		}
+	case k.warnings.quota.raise(now):
+		k.log.Warn("the store is filling up, and takes no writes at its quota: delete objects, keep less history (--store-retention) or raise the quota (--store-quota)",
+			"sizeMiB", mib(s.Size), "inUseMiB", mib(s.InUse), "quotaMiB", mib(s.Quota))
+	}
+}
+
+// errStillFull is the error of an attempt that freed too little.
+var errStillFull = errors.New("compaction and defragmentation freed too little")
+
+// A ladder is the way out of a store whose quota is used up, step by step, and
+// with pauses: each step stops the store for a moment.
+type ladder struct {
+	tried    time.Time // when the last attempt ended
+	pause    time.Duration
+	revision int64 // after it
+}
+
+// calm is how long there was no alarm before the pauses are short again.
+const calm = 10 * time.Minute
+
+// due says whether to try now. After an attempt that did not help, a change
+// can only be a deletion, so the next one may.
+func (l *ladder) due(k *Keeper, s *Status) bool {
+	since := s.At.Sub(l.tried)
+	switch {
+	case l.tried.IsZero(), since >= l.pause:
+		return true
+	default:
+		return s.Revision != l.revision && since >= k.p.BackoffMin
+	}
+}
+
+// ended notes the end of an attempt.
+func (l *ladder) ended(k *Keeper) {
+	l.tried, l.revision = k.p.Now(), k.Status().Revision
+	l.pause = min(max(2*l.pause, k.p.BackoffMin), k.p.BackoffMax)
+}
+
+// rest notes that there is no alarm.
+func (l *ladder) rest(k *Keeper) {
+	if !l.tried.IsZero() && k.p.Now().Sub(l.tried) >= calm {
+		*l = ladder{}
+	}
+}
+
+// makeRoom gets a store whose quota is used up to take writes again.
+func (k *Keeper) makeRoom(ctx context.Context, s *Status) {
+	if k.warnings.noSpace.raise(s.At) {
+		k.log.Error("the store takes no writes: its quota is used up", "sizeMiB", mib(s.Size), "inUseMiB", mib(s.InUse), "quotaMiB", mib(s.Quota))
+	}
+	if !k.ladder.due(k, s) {
+		return
+	}
+	err := k.climb(ctx, s)
+	if ctx.Err() != nil {
+		return
+	}
+	k.ladder.ended(k)
+	after := k.Status()
+	if err != nil {
+		k.log.Error("the store stays full: delete objects, or start the server with a larger --store-quota",
+			"err", err, "inUseMiB", mib(after.InUse), "quotaMiB", mib(after.Quota), "retryIn", k.ladder.pause)
+		return
+	}
+	k.warnings.noSpace.clear()
+	k.log.Info("the store takes writes again", "beforeMiB", mib(s.Size), "sizeMiB", mib(after.Size), "quotaMiB", mib(after.Quota))
+}
+
+// climb goes as many steps as it takes: drop all history, give its space back,
+// lift the alarm.
+func (k *Keeper) climb(ctx context.Context, s *Status) error {
+	if !s.roomy(s.InUse) {
+		if err := k.compactTo(ctx, s.Revision); err != nil {
+			return err
+		}
+		k.log.Warn("all history of the store was dropped to make room", "revision", s.Revision)
+	}
+	if !s.roomy(s.Size) {
+		if err := k.defragment(ctx, s); err != nil {
+			return err
+		}
+		if s = k.Status(); !s.roomy(s.Size) {
+			return errStillFull
+		}
+	}
+	return k.disarm(ctx)
+}
+
+// disarm lifts the alarm on every member that has raised it.
+func (k *Keeper) disarm(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	list, err := k.target.Client.AlarmList(ctx)
+	if err != nil {
+		return fmt.Errorf("list the alarms of the store: %w", err)
+	}
+	for _, a := range list.Alarms {
+		if a.Alarm != etcdserverpb.AlarmType_NOSPACE {
+			continue
+		}
+		if _, err := k.target.Client.AlarmDisarm(ctx, (*clientv3.AlarmMember)(a)); err != nil {
+			return fmt.Errorf("lift the alarm of the store: %w", err)
+		}
+	}
+	_, err = k.look(ctx)
+	return err
+}
