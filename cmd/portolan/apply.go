@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,6 +16,7 @@ import (
 
 type applyOptions struct {
 	files fileFlags
+	prune pruneFlags
 	dry   dryRun
 }
 
@@ -32,10 +34,11 @@ where it is not); without one, the last write wins.
 
 --dry-run=server says what would become of each object, with the errors that the
 apply would have, and changes nothing; --dry-run=client reads and validates the
-files and needs no server.`,
+files and needs no server.` + pruneHelp,
 		Example: `  portolan apply -f shop.yaml
   portolan apply -f shop/ --dry-run=server
   portolan apply -f shop/ -R -n shop
+  portolan apply -f shop/ --prune -l app=shop
   portolan get vs/reviews -n shop -o yaml | sed s/v1/v2/ | portolan apply -f -`,
 		Args: filesOnly,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -45,11 +48,15 @@ files and needs no server.`,
 			if err := o.dry.check(); err != nil {
 				return err
 			}
+			if err := o.prune.check(o.dry); err != nil {
+				return err
+			}
 			return o.run(c.Context(), env)
 		},
 	}
 	o.files.register(c, "apply")
 	o.dry.register(c)
+	o.prune.register(c)
 	return c
 }
 
@@ -67,6 +74,7 @@ func (o *applyOptions) run(ctx context.Context, env *environment) error {
 		return err
 	}
 	m.validate()
+	o.prune.demand(m)
 	if err := m.err("applied"); err != nil {
 		return err
 	}
@@ -80,12 +88,31 @@ func (o *applyOptions) run(ctx context.Context, env *environment) error {
 		}
 	}
 	return env.call(ctx, func(ctx context.Context, c *client.Client) error {
-		result, err := o.dry.send(ctx, c, batch.New(operations...))
-		if err != nil {
-			return refused(err, "applied", m.documents)
-		}
-		return env.printOutcomes(m.documents, result, o.dry)
+		return o.send(ctx, env, c, m, operations)
 	})
+}
+
+// send applies the documents, and deletes what is superfluous beside them. What
+// was listed as superfluous and is gone by then is listed again.
+func (o *applyOptions) send(ctx context.Context, env *environment, c *client.Client, m *manifest, operations []batch.Operation) error {
+	for {
+		more, err := o.prune.superfluous(ctx, c, m, o.files.namespace)
+		if err != nil {
+			return err
+		}
+		documents, all := slices.Clip(m.documents), slices.Clip(operations)
+		for _, s := range more {
+			documents = append(documents, s.document())
+			all = append(all, batch.Remove(s.key, s.object.GetResourceVersion()))
+		}
+		result, err := o.dry.send(ctx, c, batch.New(all...))
+		if err == nil {
+			return env.printOutcomes(documents, result, o.dry)
+		}
+		if _, gone := existing(err, documents); !gone || len(more) == 0 {
+			return refused(err, "applied", documents)
+		}
+	}
 }
 
 // printOutcomes tells what became of each object, and the server's warnings.

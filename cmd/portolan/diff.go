@@ -15,8 +15,13 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
+type diffOptions struct {
+	files fileFlags
+	prune pruneFlags
+}
+
 func newDiffCommand(env *environment) *cobra.Command {
-	var files fileFlags
+	var o diffOptions
 	c := &cobra.Command{
 		Use:   "diff -f FILE|DIR|-",
 		Short: "Show what an apply would change",
@@ -26,53 +31,68 @@ those that are the same print nothing. What only the server sets is left out; a
 resourceVersion is shown where the file has one.
 
 The exit code is 0 where there is no difference, 2 where there is one, and another
-after an error.`,
+after an error.` + pruneHelp,
 		Example: `  portolan diff -f shop.yaml
   portolan diff -f shop/ -R -n shop && echo "nothing to apply"`,
 		Args: filesOnly,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if len(files.names) == 0 {
+			if len(o.files.names) == 0 {
 				return usageError{errors.New("name what to compare: -f FILE, -f DIR, or -f - for stdin")}
 			}
-			return diff(c.Context(), env, &files)
+			if err := o.prune.check(dryRunNone); err != nil {
+				return err
+			}
+			return o.run(c.Context(), env)
 		},
 	}
-	files.register(c, "compare")
+	o.files.register(c, "compare")
+	o.prune.register(c)
 	return c
 }
 
-func diff(ctx context.Context, env *environment, files *fileFlags) error {
-	m, err := files.read(env.stdin)
+func (o *diffOptions) run(ctx context.Context, env *environment) error {
+	m, err := o.files.read(env.stdin)
 	if err != nil {
 		return err
 	}
 	m.validate()
+	o.prune.demand(m)
 	if err := m.err("compared"); err != nil {
 		return err
 	}
 	var stored map[config.Key]*unstructured.Unstructured
+	var more []superfluous
 	err = env.call(ctx, func(ctx context.Context, c *client.Client) (err error) {
-		stored, err = storedOf(ctx, c.Fresh(client.Freshness{Consistent: true}), m)
+		if stored, err = storedOf(ctx, c.Fresh(client.Freshness{Consistent: true}), m); err != nil {
+			return err
+		}
+		more, err = o.prune.superfluous(ctx, c, m, o.files.namespace)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	var found error
+	var found bool
 	for _, d := range m.documents {
 		text, err := difference(stored[d.Config.Key()], d)
 		if err != nil {
 			return err
 		}
-		if text == "" {
-			continue
-		}
-		found = differences{}
-		if _, err := fmt.Fprint(env.stdout, text); err != nil {
+		found = found || text != ""
+		fmt.Fprint(env.stdout, text)
+	}
+	for _, s := range more {
+		text, err := s.difference()
+		if err != nil {
 			return err
 		}
+		found = true
+		fmt.Fprint(env.stdout, text)
 	}
-	return found
+	if found {
+		return differences{}
+	}
+	return nil
 }
 
 // place is where objects of one kind are.

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/aymanbagabas/go-udiff"
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/portolan-mesh/portolan/cache/rest/client"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// pruneHelp is what commands with --prune say about it.
+const pruneHelp = `
+
+--prune -l key=value takes the files for all there is with these labels: objects
+that have them, in the namespaces of the files and of -n, and are in no file, are
+deleted in the same change; every object of the files must have the labels, too.
+Objects of all kinds are, since a file that is gone leaves no trace of its kind;
+--prune-kinds says which instead. An object that somebody changes meanwhile is not
+deleted: nothing is done then (exit code 75).`
+
+// pruneFlags say which objects are deleted for being in no file.
+type pruneFlags struct {
+	enabled  bool
+	selector string
+	names    []string // of kinds
+
+	labels labels.Set
+	kinds  []*schema.Schema
+}
+
+func (p *pruneFlags) register(c *cobra.Command) {
+	f := c.Flags()
+	f.BoolVar(&p.enabled, "prune", false, "delete what has the labels of -l and is in no file")
+	f.StringVarP(&p.selector, "selector", "l", "", "labels of the objects that --prune is about: key=value[,key=value...]")
+	f.StringSliceVar(&p.names, "prune-kinds", nil, "kinds that --prune deletes objects of (default all)")
+}
+
+// check reads the flags.
+func (p *pruneFlags) check(dry dryRun) error {
+	switch {
+	case !p.enabled && (p.selector != "" || len(p.names) > 0):
+		return usageError{errors.New("-l and --prune-kinds say what --prune deletes: add it, or leave them out")}
+	case !p.enabled:
+		return nil
+	case p.selector == "":
+		return usageError{errors.New("--prune needs -l key=value: the labels of the objects that the files are all there is of")}
+	case dry == dryRunClient:
+		return usageError{errors.New("--prune has to ask the server what there is: use --dry-run=server")}
+	}
+	var err error
+	if p.labels, err = labels.ConvertSelectorToLabelsMap(p.selector); err != nil {
+		return usageError{fmt.Errorf("-l %s: %w: use key=value[,key=value...]", p.selector, err)}
+	}
+	p.kinds = schema.Pilot().All()
+	if len(p.names) > 0 {
+		p.kinds = nil
+	}
+	for _, name := range p.names {
+		kind, err := kindNamed(schema.Pilot(), name)
+		if err != nil {
+			return usageError{fmt.Errorf("--prune-kinds: %w", err)}
+		}
+		if !slices.Contains(p.kinds, kind) {
+			p.kinds = append(p.kinds, kind)
+		}
+	}
+	return nil
+}
+
+// demand reports objects that the next run would not find by their labels.
+func (p *pruneFlags) demand(m *manifest) {
+	if !p.enabled {
+		return
+	}
+	for _, d := range m.documents {
+		if !p.labels.AsSelector().Matches(labels.Set(d.Config.Labels)) {
+			m.fault(d.Fault("metadata.labels", fmt.Sprintf("lack %s, by which --prune tells what the files are all there is of", p.labels)))
+		}
+	}
+}
+
+// superfluous lists the stored objects that are to be deleted, by kind, namespace
+// and name.
+func (p *pruneFlags) superfluous(ctx context.Context, c *client.Client, m *manifest, namespace string) ([]superfluous, error) {
+	if !p.enabled {
+		return nil, nil
+	}
+	c = c.Fresh(client.Freshness{Consistent: true})
+	wanted := map[config.Key]bool{}
+	for _, d := range m.documents {
+		wanted[d.Config.Key()] = true
+	}
+	var out []superfluous
+	for _, at := range p.places(m, namespace) {
+		list, err := c.List(ctx, client.Resource(at.kind), at.namespace, client.Selection{Labels: p.labels.String()})
+		if err != nil {
+			return nil, err
+		}
+		slices.SortFunc(list.Items, func(a, b unstructured.Unstructured) int { return cmp.Compare(a.GetName(), b.GetName()) })
+		for i := range list.Items {
+			s := superfluous{object: &list.Items[i], key: config.Key{
+				Kind: at.kind.GroupVersionKind, Namespace: at.namespace, Name: list.Items[i].GetName(),
+			}}
+			if !wanted[s.key] {
+				out = append(out, s)
+			}
+		}
+	}
+	return out, nil
+}
+
+// places are where superfluous objects may be.
+func (p *pruneFlags) places(m *manifest, namespace string) []place {
+	var namespaces []string
+	if namespace != "" {
+		namespaces = append(namespaces, namespace)
+	}
+	for _, d := range m.documents {
+		if d.Config.Namespace != "" {
+			namespaces = append(namespaces, d.Config.Namespace)
+		}
+	}
+	slices.Sort(namespaces)
+	namespaces = slices.Compact(namespaces)
+	var out []place
+	for _, kind := range p.kinds {
+		if kind.ClusterScoped {
+			out = append(out, place{kind, ""})
+			continue
+		}
+		for _, n := range namespaces {
+			out = append(out, place{kind, n})
+		}
+	}
+	return out
+}
+
+// superfluous is a stored object that is in no file.
+type superfluous struct {
+	key    config.Key
+	object *unstructured.Unstructured
+}
+
+// document is what a deletion is about: the object in the version that was
+// listed. It stands in no file.
+func (s superfluous) document() config.Document {
+	return config.Document{Config: &config.Config{Meta: config.Meta{
+		GroupVersionKind: s.key.Kind, Namespace: s.key.Namespace, Name: s.key.Name,
+		ResourceVersion: s.object.GetResourceVersion(),
+	}}}
+}
+
+// difference is that of a deletion.
+func (s superfluous) difference() (string, error) {
+	before, err := comparableText(s.object, false)
+	if err != nil {
+		return "", err
+	}
+	return udiff.Unified(s.key.String()+"\trev "+s.object.GetResourceVersion(), nowhere, before, ""), nil
+}

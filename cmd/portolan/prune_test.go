@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/portolan-mesh/portolan/cache/rest/batch"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+const (
+	mine  = ", namespace: shop, labels: {app: shop}"
+	edge  = ", namespace: edge, labels: {app: shop}"
+	other = ", namespace: shop, labels: {app: other}"
+)
+
+// pruned starts an API with objects of which some will not be in the files.
+func pruned(t *testing.T) api {
+	t.Helper()
+	a := startAPI(t)
+	a.must(t, strings.Join([]string{
+		entry("a", mine), entry("z", mine), entry("b", mine), entry("theirs", other), entry("elsewhere", edge),
+		"apiVersion: networking.istio.io/v1\nkind: Sidecar\nmetadata: {name: s" + mine + "}\nspec: {egress: [{hosts: [./*]}]}\n",
+	}, "---\n"), "apply", "-f", "-")
+	return a
+}
+
+func TestApplyPrunes(t *testing.T) {
+	t.Parallel()
+	a := pruned(t)
+	files := entry("new", mine) + "---\n" + entry("a", mine)
+	prune := []string{"apply", "-f", "-", "--prune", "-l", "app=shop"}
+
+	same(t, "dry run", a.must(t, files, append(prune, "--dry-run=server")...),
+		"serviceentry/shop/new  created (dry run)\nserviceentry/shop/a    unchanged (dry run)\n"+
+			"serviceentry/shop/b    deleted (dry run)\nserviceentry/shop/z    deleted (dry run)\nsidecar/shop/s         deleted (dry run)\n")
+	o := a.do(t, files, "diff", "-f", "-", "--prune", "-l", "app=shop", "--prune-kinds", "se")
+	golden(t, "diff-prune.txt", o.out)
+	if o.code != exitDifferences {
+		t.Errorf("%+v", o)
+	}
+	if v := a.Store.Version(); v != "2" {
+		t.Fatalf("the store is at %s", v)
+	}
+	same(t, "of one kind", a.must(t, files, append(prune, "--prune-kinds", "serviceentries,dr")...),
+		"serviceentry/shop/new  created    rev 3\nserviceentry/shop/a    unchanged  rev 2\n"+
+			"serviceentry/shop/b    deleted    rev 3\nserviceentry/shop/z    deleted    rev 3\n")
+	same(t, "of all kinds and one namespace more", a.must(t, entry("a", ", labels: {app: shop}"), append(prune, "-n", "shop")...),
+		"serviceentry/shop/a    unchanged  rev 2\nserviceentry/shop/new  deleted    rev 4\nsidecar/shop/s         deleted    rev 4\n")
+	same(t, "what is left", a.must(t, "", "get", "se,sidecars", "-A", "-o", "name"),
+		"serviceentry/edge/elsewhere\nserviceentry/shop/a\nserviceentry/shop/theirs\n")
+}
+
+// between runs something before each batch that goes to an API.
+func between(t *testing.T, a api, do func()) string {
+	t.Helper()
+	target, err := url.Parse(a.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.Transport = a.HTTP.Transport
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == batch.Path {
+			do()
+		}
+		r.Host = target.Host
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func TestPruneDeletesNothingNewer(t *testing.T) {
+	t.Parallel()
+	a := pruned(t)
+	url := between(t, a, func() { a.do(t, entry("z", mine+", annotations: {note: new}"), "apply", "-f", "-") })
+	o := do(t, entry("a", mine), "apply", "-f", "-", "--prune", "-l", "app=shop", "--server", url)
+	if want := (outcome{exitConflict, "", "portolan: nothing was applied: conflict: serviceentry/shop/z changed (you had version 2, the store has 3): " +
+		"see what it is now with portolan get serviceentry/shop/z -o yaml\n"}); o != want {
+		t.Errorf("%+v", o)
+	}
+}
+
+func TestPruneDoesNotMindWhatIsGoneMeanwhile(t *testing.T) {
+	t.Parallel()
+	a := pruned(t)
+	url := between(t, a, func() {
+		_, _ = a.Store.Delete(context.Background(), schema.ServiceEntry, "z", "shop", "") // the second time there is none
+	})
+	o := do(t, entry("a", mine), "apply", "-f", "-", "--prune", "-l", "app=shop", "--server", url)
+	if want := (outcome{exitOK, "serviceentry/shop/a  unchanged  rev 2\nserviceentry/shop/b  deleted    rev 4\nsidecar/shop/s       deleted    rev 4\n", ""}); o != want {
+		t.Errorf("%+v", o)
+	}
+}
+
+func TestPruneRefusals(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"--prune"}, exitUsage, "--prune needs -l"},
+		{[]string{"-l", "app=shop"}, exitUsage, "say what --prune deletes"},
+		{[]string{"--prune", "-l", "app"}, exitUsage, "-l app: "},
+		{[]string{"--prune", "-l", "app!=x"}, exitUsage, "use key=value"},
+		{[]string{"--prune", "-l", "app=shop", "--prune-kinds", "pods"}, exitUsage, `--prune-kinds: unknown kind "pods"`},
+		{[]string{"--prune", "-l", "app=shop", "--dry-run=client"}, exitUsage, "use --dry-run=server"},
+		{[]string{"--prune", "-l", "app=shop"}, exitData,
+			"nothing was applied: stdin: document 1 (line 1): serviceentry/shop/theirs: metadata.labels: lack app=shop, by which"},
+	} {
+		o := do(t, entry("theirs", other), append([]string{"apply", "-f", "-"}, test.args...)...)
+		if o.code != test.code || o.out != "" || !strings.Contains(o.err, test.says) {
+			t.Errorf("%v: %+v", test.args, o)
+		}
+	}
+}
