@@ -15,9 +15,10 @@ import (
 )
 
 type applyOptions struct {
-	files fileFlags
-	prune pruneFlags
-	dry   dryRun
+	files  fileFlags
+	prune  pruneFlags
+	dry    dryRun
+	chunks int // 0 is all as one change
 }
 
 func newApplyCommand(env *environment) *cobra.Command {
@@ -34,7 +35,7 @@ where it is not); without one, the last write wins.
 
 --dry-run=server says what would become of each object, with the errors that the
 apply would have, and changes nothing; --dry-run=client reads and validates the
-files and needs no server.` + pruneHelp,
+files and needs no server.` + pruneHelp + chunksHelp,
 		Example: `  portolan apply -f shop.yaml
   portolan apply -f shop/ --dry-run=server
   portolan apply -f shop/ -R -n shop
@@ -51,12 +52,16 @@ files and needs no server.` + pruneHelp,
 			if err := o.prune.check(o.dry); err != nil {
 				return err
 			}
+			if o.chunks < 0 {
+				return usageError{fmt.Errorf("--chunks %d: give the number of objects of a part, from 1 on", o.chunks)}
+			}
 			return o.run(c.Context(), env)
 		},
 	}
 	o.files.register(c, "apply")
 	o.dry.register(c)
 	o.prune.register(c)
+	c.Flags().IntVar(&o.chunks, "chunks", 0, "apply parts of at most this many objects, each as a change of its own; 0 is all as one")
 	return c
 }
 
@@ -87,32 +92,51 @@ func (o *applyOptions) run(ctx context.Context, env *environment) error {
 			return dataError{d.Fault("", err.Error())}
 		}
 	}
-	return env.call(ctx, func(ctx context.Context, c *client.Client) error {
-		return o.send(ctx, env, c, m, operations)
+	wanted := change{m.documents, operations}
+	if o.chunks == 0 {
+		return env.call(ctx, func(ctx context.Context, c *client.Client) error { return o.send(ctx, env, c, m, wanted) })
+	}
+	var all change
+	err = env.call(ctx, func(ctx context.Context, c *client.Client) (err error) {
+		all, err = o.complete(ctx, c, m, wanted)
+		return err
 	})
+	if err != nil {
+		return err
+	}
+	return o.sendParts(ctx, env, all)
 }
 
 // send applies the documents, and deletes what is superfluous beside them. What
 // was listed as superfluous and is gone by then is listed again.
-func (o *applyOptions) send(ctx context.Context, env *environment, c *client.Client, m *manifest, operations []batch.Operation) error {
+func (o *applyOptions) send(ctx context.Context, env *environment, c *client.Client, m *manifest, wanted change) error {
 	for {
-		more, err := o.prune.superfluous(ctx, c, m, o.files.namespace)
+		all, err := o.complete(ctx, c, m, wanted)
 		if err != nil {
 			return err
 		}
-		documents, all := slices.Clip(m.documents), slices.Clip(operations)
-		for _, s := range more {
-			documents = append(documents, s.document())
-			all = append(all, batch.Remove(s.key, s.object.GetResourceVersion()))
-		}
-		result, err := o.dry.send(ctx, c, batch.New(all...))
+		result, err := o.dry.send(ctx, c, batch.New(all.operations...))
 		if err == nil {
-			return env.printOutcomes(documents, result, o.dry)
+			return env.printOutcomes(all.documents, result, o.dry)
 		}
-		if _, gone := existing(err, documents); !gone || len(more) == 0 {
-			return refused(err, "applied", documents)
+		if _, gone := existing(err, all.documents); !gone || !o.prune.enabled {
+			return hintChunks(refused(err, "applied", all.documents))
 		}
 	}
+}
+
+// complete adds the deletions of what is superfluous.
+func (o *applyOptions) complete(ctx context.Context, c *client.Client, m *manifest, wanted change) (change, error) {
+	more, err := o.prune.superfluous(ctx, c, m, o.files.namespace)
+	if err != nil {
+		return change{}, err
+	}
+	all := change{slices.Clip(wanted.documents), slices.Clip(wanted.operations)}
+	for _, s := range more {
+		all.documents = append(all.documents, s.document())
+		all.operations = append(all.operations, batch.Remove(s.key, s.object.GetResourceVersion()))
+	}
+	return all, nil
 }
 
 // printOutcomes tells what became of each object, and the server's warnings.

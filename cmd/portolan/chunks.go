@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/portolan-mesh/portolan/cache/rest/batch"
+	"github.com/portolan-mesh/portolan/cache/rest/client"
+	"github.com/portolan-mesh/portolan/storage/config"
+)
+
+// chunksHelp is what apply says about --chunks.
+const chunksHelp = `
+
+What is too large for one change of the store is refused, unless --chunks N
+divides it: parts of at most N objects, in the order of the files and deletions
+last, are a change each. Proxies see part after part then, and where one fails,
+those before it stay.`
+
+// change is all that one apply changes: what it does with each object.
+type change struct {
+	documents  []config.Document
+	operations []batch.Operation
+}
+
+// part is some of a change that is applied by itself. Objects are counted from 1.
+type part struct {
+	change
+	number, of  int
+	first, last int
+}
+
+func (p part) String() string {
+	return fmt.Sprintf("part %d of %d: objects %d-%d", p.number, p.of, p.first, p.last)
+}
+
+// parts divides a change into parts of at most size objects.
+func (c change) parts(size int) []part {
+	total := len(c.documents)
+	of := (total + size - 1) / size
+	out := make([]part, of)
+	for i := range out {
+		from, to := i*size, min((i+1)*size, total)
+		out[i] = part{change{c.documents[from:to], c.operations[from:to]}, i + 1, of, from + 1, to}
+	}
+	return out
+}
+
+// sendParts applies a change in parts, each within --request-timeout, up to the
+// first that fails.
+func (o *applyOptions) sendParts(ctx context.Context, env *environment, all change) error {
+	for _, p := range all.parts(o.chunks) {
+		err := env.call(ctx, func(ctx context.Context, c *client.Client) error {
+			result, err := o.dry.send(ctx, c, batch.New(p.operations...))
+			if err != nil {
+				return refused(err, "applied of this part", p.documents)
+			}
+			revision := "rev " + result.Revision
+			if o.dry == dryRunServer {
+				revision = "dry run"
+			}
+			fmt.Fprintf(env.stdout, "%s: %s\n", p, revision)
+			return env.printOutcomes(p.documents, result, o.dry)
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %s: %w", p, o.progress(p, len(all.documents), err), err)
+		}
+	}
+	return nil
+}
+
+// progress says how far the parts came, where p failed.
+func (o *applyOptions) progress(p part, total int, err error) string {
+	done, rest := "nothing was applied before it", fmt.Sprintf("objects %d-%d were not applied", p.first, total)
+	if p.number > 1 {
+		done = fmt.Sprintf("objects 1-%d were applied", p.first-1)
+	}
+	if o.dry == dryRunServer {
+		return "dry run, nothing is applied"
+	}
+	if !unsettled(err) {
+		return done + ", " + rest
+	}
+	rest = "nothing follows it"
+	if p.last < total {
+		rest = fmt.Sprintf("objects %d-%d were not applied", p.last+1, total)
+	}
+	return fmt.Sprintf("%s, of objects %d-%d it is not known, %s", done, p.first, p.last, rest)
+}
+
+// unsettled says whether a change may have been made although it failed.
+func unsettled(err error) bool {
+	var unreachable *client.UnreachableError
+	return errors.As(err, &unreachable) && unreachable.Unknown || apierrors.IsTimeout(err)
+}
+
+// hintChunks says what there is for a change that is too large as a whole.
+func hintChunks(err error) error {
+	if !apierrors.IsRequestEntityTooLargeError(err) {
+		return err
+	}
+	return fmt.Errorf("nothing was applied: %w (--chunks N applies parts of at most N objects, each a change of its own)", err)
+}

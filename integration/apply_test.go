@@ -1,0 +1,99 @@
+package integration
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// bulk is a ServiceEntry with so many endpoints.
+func bulk(i, endpoints int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata:
+  name: service-%05d
+  namespace: bulk
+  labels: {app: service-%05d, team: team-%02d}
+spec:
+  hosts: [service-%05d.bulk.test]
+  location: MESH_INTERNAL
+  resolution: STATIC
+  ports:
+  - {number: 8080, name: http, protocol: HTTP}
+`, i, i, i%50, i)
+	if endpoints > 0 {
+		b.WriteString("  endpoints:\n")
+	}
+	for n := range endpoints {
+		fmt.Fprintf(&b, "  - {address: 10.%d.%d.%d, labels: {version: v%d, zone: zone-%d, rack: rack-%02d}}\n", i/250, i%250, n+1, n%2+1, n%3, n)
+	}
+	return b.String()
+}
+
+// bulkDirectory has n objects in files of a hundred, and says how much text it is.
+func bulkDirectory(t *testing.T, n, endpoints int) (dir string, size int) {
+	t.Helper()
+	dir = t.TempDir()
+	for first := 0; first < n; first += 100 {
+		var documents []string
+		for i := first; i < min(first+100, n); i++ {
+			documents = append(documents, bulk(i, endpoints))
+		}
+		text := strings.Join(documents, "---\n")
+		size += len(text)
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%05d.yaml", first)), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir, size
+}
+
+// TestApplyTenThousand: a directory of 10,000 objects and 12 MiB is one revision
+// of the embedded store, and one of more than it takes is refused whole, and
+// applied in parts where that is asked for.
+func TestApplyTenThousand(t *testing.T) {
+	s := startServer(t, serverOptions{})
+	dir, size := bulkDirectory(t, 10_000, 13)
+	if size < 12<<20 {
+		t.Fatalf("the directory has %d bytes", size)
+	}
+	before := s.apply(goodGateway) // a first write, so that nothing of the start of a store counts
+	begin := time.Now()
+	lines := strings.Split(strings.TrimSpace(s.must("", "apply", "-f", dir)), "\n")
+	t.Logf("%d objects, %.1f MiB of YAML: applied in %.1f s", len(lines), float64(size)/(1<<20), time.Since(begin).Seconds())
+	revision := s.revision()
+	if len(lines) != 10_000 || revision != before+1 {
+		t.Errorf("%d objects, and the store went from %d to %d", len(lines), before, revision)
+	}
+	end := fmt.Sprintf("created  rev %d", revision)
+	for _, line := range lines {
+		if !strings.HasSuffix(line, end) {
+			t.Fatalf("%q does not end in %q", line, end)
+		}
+	}
+	begin = time.Now()
+	if out := s.must("", "diff", "-f", dir); out != "" {
+		t.Errorf("differences after the apply: %.200s", out)
+	}
+	t.Logf("diff without differences in %.1f s", time.Since(begin).Seconds())
+
+	over, _ := bulkDirectory(t, 20_001, 0)
+	out := s.try("", "apply", "-f", over)
+	expectRefusal(t, out, 65, "nothing was applied", "20001", "20000", "--chunks N")
+	if now := s.revision(); now != revision {
+		t.Errorf("the refused apply took the store from %d to %d", revision, now)
+	}
+	parts := s.must("", "apply", "-f", over, "--chunks", "12000")
+	for _, want := range []string{
+		fmt.Sprintf("part 1 of 2: objects 1-12000: rev %d\n", revision+1),
+		fmt.Sprintf("part 2 of 2: objects 12001-20001: rev %d\n", revision+2),
+	} {
+		if !strings.Contains(parts, want) {
+			t.Errorf("the output lacks %q", want)
+		}
+	}
+}
