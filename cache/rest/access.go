@@ -3,6 +3,8 @@ package rest
 import (
 	"context"
 	"net/http"
+
+	"github.com/portolan-mesh/portolan/storage"
 )
 
 // Identity is who sends a request.
@@ -48,15 +50,23 @@ func (s *Server) authenticate(c *call) error {
 		if !fromThisMachine(c.r) {
 			return unauthorized("this server has no authentication configured and serves its own machine only")
 		}
-		c.identity = Identity{User: "local"}
+		c.is(Identity{User: "local"})
 		return nil
 	}
 	identity, err := s.authenticator.Authenticate(c.r)
 	if err != nil {
 		return unauthorized(err.Error())
 	}
-	c.identity = identity
+	c.is(identity)
 	return nil
+}
+
+// is takes note of who calls, also for the history of what the call changes.
+func (c *call) is(identity Identity) {
+	c.identity = identity
+	c.r = c.r.WithContext(storage.WithOrigin(c.r.Context(), storage.Origin{
+		User: identity.User, Address: c.r.RemoteAddr, Tool: c.r.UserAgent(),
+	}))
 }
 
 func (s *Server) authorize(c *call, access Access) error {
