@@ -63,7 +63,11 @@ func TestExitCodesOfAnswers(t *testing.T) {
 		}))
 		o := do(t, entry("x", ""), "apply", "-f", "-", "--server", server.URL)
 		server.Close()
-		if want := (outcome{test.exit, "", "portolan: so it is\n"}); o != want {
+		words := "so it is"
+		if test.reason == metav1.StatusReasonRequestEntityTooLarge {
+			words = "nothing was applied: so it is (--chunks N applies parts of at most N objects, each a change of its own)"
+		}
+		if want := (outcome{test.exit, "", "portolan: " + words + "\n"}); o != want {
 			t.Errorf("%s: %+v", test.reason, o)
 		}
 	}
