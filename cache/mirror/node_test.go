@@ -23,6 +23,7 @@ import (
 type node struct {
 	dir      string
 	endpoint string
+	server   *embed.Etcd
 	stop     func()
 }
 
@@ -59,7 +60,7 @@ func startConfig(t testing.TB, c *embed.Config, dir, endpoint string, adjust []e
 		server.Close()
 	})
 	t.Cleanup(stop)
-	return &node{dir: dir, endpoint: endpoint, stop: stop}
+	return &node{dir: dir, endpoint: endpoint, server: server, stop: stop}
 }
 
 // copyOf returns a directory with the data of a node that was stopped.

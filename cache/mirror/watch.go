@@ -37,9 +37,7 @@ func (c *Cache) watch(ctx context.Context, retry *pause) error {
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	defer cancel(nil)
-	responses := c.client.Watch(ctx, etcd.MeshPrefix, clientv3.WithPrefix(),
-		clientv3.WithRev(c.Snapshot().Revision()+1),
-		clientv3.WithProgressNotify(), clientv3.WithCreatedNotify(), clientv3.WithFragment())
+	responses := c.client.Watch(ctx, etcd.MeshPrefix, c.watchOptions()...)
 	beside.Go(func() { c.ask(ctx, cancel) })
 	if c.o.CheckInterval > 0 {
 		beside.Go(func() { c.check(ctx, cancel) })
@@ -54,6 +52,19 @@ func (c *Cache) watch(ctx context.Context, retry *pause) error {
 		return cause
 	}
 	return errWatchEnded
+}
+
+func (c *Cache) watchOptions() []clientv3.OpOption {
+	options := []clientv3.OpOption{
+		clientv3.WithPrefix(), clientv3.WithRev(c.Snapshot().Revision() + 1),
+		clientv3.WithProgressNotify(), clientv3.WithCreatedNotify(),
+	}
+	if c.client.ActiveConnection() != nil {
+		// Bounds the messages of etcd. In process there are none, and fragments
+		// cost several times the rest.
+		options = append(options, clientv3.WithFragment())
+	}
+	return options
 }
 
 // receive takes in one response. Its events are whole revisions, in order.
