@@ -33,7 +33,7 @@ func (s *Store) Apply(ctx context.Context, ops []storage.Op) (string, []storage.
 	if !batch.OnlyCreates() || !s.connected() {
 		var err error
 		if found, err = s.read(ctx, batch.Keys()); err != nil {
-			return "", nil, fmt.Errorf("apply: %w", s.readError(err))
+			return "", nil, fmt.Errorf("apply: nothing was written: %w", s.readError(err))
 		}
 	}
 	for attempt := 1; ; attempt++ {

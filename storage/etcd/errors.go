@@ -78,7 +78,8 @@ func (s *Store) writeError(err error) error {
 	case tooLarge(err):
 		return s.tooLargeError(err)
 	case errors.Is(err, rpctypes.ErrNoSpace):
-		return fmt.Errorf("%w: the quota of etcd is used up: compact it, defragment it and disarm its alarm: %w", storage.ErrReadOnly, err)
+		return fmt.Errorf("%w: nothing was written: the quota of etcd is used up: the embedded store makes room by itself where it can; "+
+			"compact any other, defragment it and disarm its alarm: %w", storage.ErrUnavailable, err)
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
 		return fmt.Errorf("%w: etcd does not let this user write: %w", storage.ErrReadOnly, err)
 	case refused(err), unsent(err):

@@ -20,7 +20,7 @@ import (
 func TestARefusedMutationIsNotOutcomeUnknown(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ answer, class error }{
-		"quota used up":     {rpctypes.ErrNoSpace, storage.ErrReadOnly},
+		"quota used up":     {rpctypes.ErrNoSpace, storage.ErrUnavailable},
 		"permission denied": {rpctypes.ErrPermissionDenied, storage.ErrReadOnly},
 		"token invalid":     {rpctypes.ErrInvalidAuthToken, storage.ErrUnavailable},
 		"too many requests": {rpctypes.ErrTooManyRequests, storage.ErrUnavailable},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/portolan-mesh/portolan/storage"
@@ -76,11 +77,29 @@ func (t *sender) write(ctx context.Context) (now *targets, revision int64, err e
 		return t.targets(answer), 0, nil
 	case t.doubt != nil:
 		return nil, 0, nil
+	case errors.Is(err, rpctypes.ErrNoSpace):
+		return t.overQuota(ctx, err)
 	}
 	if err = t.writeError(err); errors.Is(err, storage.ErrOutcomeUnknown) {
 		t.doubt, err = err, nil
 	}
 	return nil, 0, err
+}
+
+// overQuota finds out what became of a transaction that the quota has no room
+// for. etcd counts the room of each before it lets it in, and once more when its
+// turn comes: one that finds it taken by then is done, and answered the same.
+func (t *sender) overQuota(ctx context.Context, refusal error) (now *targets, revision int64, err error) {
+	t.doubt = fmt.Errorf("%w: %w", storage.ErrOutcomeUnknown, refusal)
+	now, err = t.look(ctx)
+	t.doubt = nil
+	if err != nil {
+		return nil, 0, err
+	}
+	if revision = t.m.landed(now); revision != 0 {
+		return nil, revision, nil
+	}
+	return nil, 0, t.writeError(refusal)
 }
 
 // look reads how the mutation stands, as often as it takes.
