@@ -60,6 +60,10 @@ func (s *Status) Alarmed(alarm string) bool { return slices.Contains(s.Alarms, a
 // roomy says whether a database of a size has room for writes under the quota.
 func (s *Status) roomy(size int64) bool { return size < s.Quota-s.Quota/50 }
 
+// ample says whether a store of a size has room for large writes as well: else
+// what can be freed is freed, lest one of these raises the alarm again at once.
+func (s *Status) ample(size int64) bool { return size < s.Quota/5*4 }
+
 // A Keeper keeps one member in shape. Its methods may be called by several
 // goroutines; it does one thing at a time. It is a prometheus.Collector.
 type Keeper struct {

@@ -11,7 +11,7 @@ import (
 )
 
 // filling says whether 80 % of the quota are used.
-func filling(s *Status) bool { return s.Size >= s.Quota/5*4 }
+func filling(s *Status) bool { return !s.ample(s.Size) }
 
 // watchQuota warns while there is still room.
 func (k *Keeper) watchQuota() {
@@ -93,13 +93,13 @@ func (k *Keeper) makeRoom(ctx context.Context, s *Status) {
 // climb goes as many steps as it takes: drop all history, give its space back,
 // lift the alarm.
 func (k *Keeper) climb(ctx context.Context, s *Status) error {
-	if !s.roomy(s.InUse) {
+	if !s.ample(s.InUse) {
 		if err := k.compactTo(ctx, s.Revision); err != nil {
 			return err
 		}
 		k.log.Warn("all history of the store was dropped to make room", "revision", s.Revision)
 	}
-	if !s.roomy(s.Size) {
+	if !s.ample(s.Size) {
 		if err := k.defragment(ctx, s); err != nil {
 			return err
 		}
