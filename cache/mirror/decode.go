@@ -123,7 +123,7 @@ type batch struct {
 func (c *Cache) readAll(ctx context.Context, scan func(ctx context.Context, each pairs) error) (entries iter.Seq[entry], wait func() error) {
 	cores := runtime.GOMAXPROCS(0)
 	group, ctx := errgroup.WithContext(ctx)
-	work, ordered := make(chan *batch), make(chan *batch, 2*cores)
+	work, ordered := make(chan *batch), make(chan *batch, 8*cores)
 	snapshot := c.Snapshot()
 	group.Go(func() error {
 		defer close(ordered)
