@@ -102,7 +102,7 @@ func openChild(ctx context.Context, o serveOptions, logger *slog.Logger) (*opene
 func degraded(ready func() error) func() error {
 	return func() error {
 		if err := ready(); err != nil {
-			return fmt.Errorf("degraded: xDS is served from memory, and writes fail: %w", err)
+			return fmt.Errorf("proxies are served from memory, and writes fail: %w", err)
 		}
 		return nil
 	}

@@ -5,12 +5,14 @@
 // which makes a short private directory for a unix socket, executes the same
 // binary again and waits until RunChild, there, has said that etcd is ready.
 // Run then keeps the child alive. Whatever ends etcd (a full disk, a panic, a
-// kill) ends the child only: Run starts another on the same socket, and a
-// client made by Dial reconnects to it by itself.
+// kill) ends the child only: Run starts another on the same socket, also in
+// place of one that does not answer (probe.go), and a client made by Dial
+// reconnects to it by itself. While there is none, that client fails at once
+// with the reason. Run also keeps the store in shape (package upkeep).
 //
 //	child, err := member.NewChild(member.ChildOptions{DataDir: dir, Args: []string{"store", "run"}, Logger: logger})
-//	endpoint, err := child.Start(ctx)
-//	client, err := member.Dial([]string{endpoint}, logger)
+//	_, err = child.Start(ctx)
+//	client, err := child.Dial(logger)
 //	err = child.Run(ctx)
 //
 // Parent and child hold on to each other by two pipes. The child's standard
@@ -22,6 +24,10 @@
 //
 // In process: Start returns a Member, and its Client calls etcd without a
 // socket. That is faster, and the whole process ends if etcd does.
+//
+// Start refuses to begin what would soon end badly: on a file system with too
+// little space (space.go), and on damaged data, of which it says what is
+// damaged, where, and what to do (damage.go).
 //
 // One member at a time may use a data directory. Whoever starts etcd first
 // takes the lock of the directory (lock.go), whose file names the holder.

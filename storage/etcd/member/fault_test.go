@@ -264,18 +264,7 @@ func fill(t *testing.T, dir string) string {
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	const keys = 1500
-	whole := t.TempDir()
-	s := startServer(t, whole, shortDir(t))
-	client := dial(t, s.endpoint)
-	for i := range keys {
-		put(t, client, fmt.Sprintf("k%05d", i), strings.Repeat("v", 1000))
-	}
-	client.Close()
-	store := readLock(t, whole)
-	s.kill()
-	_ = syscall.Kill(store.PID, syscall.SIGKILL)
-	eventually(t, "end of the store process", func() bool { return gone(store.PID) })
-
+	whole := killedStore(t, keys)
 	const log, db = "wal/*.wal", "snap/db"
 	for name, test := range map[string]struct {
 		file   string
@@ -324,21 +313,28 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestTornEnd: a log that ends in the middle of what was being written, as a
-// power failure leaves it, is no damage: that was never acknowledged.
-func TestTornEnd(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
+// killedStore is a data directory with some keys of 1 KB, as kill -9 leaves it.
+func killedStore(t *testing.T, keys int) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
 	s := startServer(t, dir, shortDir(t))
 	client := dial(t, s.endpoint)
-	for i := range 100 {
-		put(t, client, fmt.Sprintf("k%05d", i), "v")
+	for i := range keys {
+		put(t, client, fmt.Sprintf("k%05d", i), strings.Repeat("v", 1000))
 	}
 	client.Close()
 	store := readLock(t, dir)
 	s.kill()
 	_ = syscall.Kill(store.PID, syscall.SIGKILL)
 	eventually(t, "end of the store process", func() bool { return gone(store.PID) })
+	return dir
+}
+
+// TestTornEnd: a log that ends in the middle of what was being written, as a
+// power failure leaves it, is no damage: that was never acknowledged.
+func TestTornEnd(t *testing.T) {
+	t.Parallel()
+	dir := killedStore(t, 100)
 	damage(t, filepath.Join(dir, "etcd", "member", "wal", "*.wal"), func(f *os.File) error {
 		// A length without what it is the length of.
 		_, err := f.WriteAt([]byte{0x70}, endOfLog(t, f))

@@ -61,7 +61,7 @@ func full(k *upkeep.Keeper) error {
 	if s == nil || !s.Alarmed(upkeep.NoSpace) {
 		return nil
 	}
-	return fmt.Errorf("the store takes no writes: its quota is used up (%d MiB of %d MiB): delete objects, or start the server with a larger --store-quota",
+	return fmt.Errorf("the store takes no writes: its quota is used up (%d MiB of %d MiB): if it makes no room by itself within a minute, start the server with a larger --store-quota",
 		s.Size>>20, s.Quota>>20)
 }
 

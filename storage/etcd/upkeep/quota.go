@@ -23,7 +23,7 @@ func (k *Keeper) watchQuota() {
 			k.log.Info("the store is below 80 % of its quota again", "sizeMiB", mib(s.Size), "quotaMiB", mib(s.Quota))
 		}
 	case k.warnings.quota.raise(now):
-		k.log.Warn("the store is filling up, and takes no writes at its quota: delete objects, keep less history (--store-retention) or raise the quota (--store-quota)",
+		k.log.Warn("the store is filling up, and takes no writes at its quota: delete objects, keep less history (--store-retention) or start the server with a larger --store-quota",
 			"sizeMiB", mib(s.Size), "inUseMiB", mib(s.InUse), "quotaMiB", mib(s.Quota))
 	}
 }
@@ -82,7 +82,7 @@ func (k *Keeper) makeRoom(ctx context.Context, s *Status) {
 	k.ladder.ended(k)
 	after := k.Status()
 	if err != nil {
-		k.log.Error("the store stays full: delete objects, or start the server with a larger --store-quota",
+		k.log.Error("the store stays full of live data: start the server with a larger --store-quota, then delete what is not needed",
 			"err", err, "inUseMiB", mib(after.InUse), "quotaMiB", mib(after.Quota), "retryIn", k.ladder.pause)
 		return
 	}
