@@ -1,8 +1,6 @@
 package integration
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -13,19 +11,14 @@ import (
 	"testing"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sys/unix"
 
-	"github.com/portolan-mesh/portolan/storage/etcd/member"
 	"github.com/portolan-mesh/portolan/xds/stream"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
 // failFast is how long a write may take to fail while the store is down.
 const failFast = 2 * time.Second
-
-// shutdown is how long a server may take to end, whatever state it is in.
-const shutdown = 10 * time.Second
 
 // expectDegraded waits until the server says that it lacks its store, and why.
 // It stays ready: proxies are to come to it all the same.
@@ -372,199 +365,6 @@ func changeBit(t testing.TB, path string, at int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// TestStoreShutdown ends servers in states from which it is hard to: within
-// bounds, with exit code 0 and with the data directory free for the next one.
-func TestStoreShutdown(t *testing.T) {
-	for name, reach := range map[string]func(*testing.T, string) *process{
-		"starting":               stateStarting,
-		"waiting for the lock":   stateLocked,
-		"store hung":             stateHung,
-		"store down, disk full":  stateDiskFull,
-		"compacting":             stateCompacting,
-		"store killed just now":  stateKilled,
-		"in the middle of start": stateAtOnce,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			dir := filepath.Join(t.TempDir(), "data")
-			p := reach(t, dir)
-			begun := time.Now()
-			if err := p.terminate(t); err != nil {
-				t.Errorf("it ended with %v", err)
-			}
-			took := time.Since(begun)
-			t.Logf("ended after %s", took.Round(time.Millisecond))
-			if took > shutdown {
-				t.Errorf("it took %s to end", took)
-			}
-		})
-	}
-}
-
-// serveOn starts a server, without waiting for it.
-func serveOn(t *testing.T, dir string) *process {
-	t.Helper()
-	return start(t, "portolan", binary, "serve", "--api-address", "127.0.0.1:0", "--xds-address", "127.0.0.1:0", "--data-dir", dir)
-}
-
-// startsAgain checks, when the test is over, that a server starts on the
-// directory.
-func startsAgain(t *testing.T, dir string) {
-	t.Cleanup(func() {
-		if !t.Failed() {
-			startServer(t, serverOptions{dataDir: dir})
-		}
-	})
-}
-
-// used makes a data directory that a server has used.
-func used(t *testing.T, dir string) {
-	t.Helper()
-	s := startServer(t, serverOptions{dataDir: dir})
-	s.apply(newShop(t).all(50, 50))
-	if err := s.process.terminate(t); err != nil {
-		t.Fatal(err)
-	}
-	startsAgain(t, dir)
-}
-
-// holding has a file locked until the test ends, as another process would.
-func holding(t *testing.T, file string) {
-	t.Helper()
-	f, err := os.OpenFile(file, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = f.Close() })
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// stateStarting has an etcd that waits for its files.
-func stateStarting(t *testing.T, dir string) *process {
-	used(t, dir)
-	holding(t, filepath.Join(dir, "etcd", "member", "snap", "db"))
-	p := serveOn(t, dir)
-	eventually(t, "the store process has the lock", func() error {
-		if text, err := os.ReadFile(filepath.Join(dir, "portolan.lock")); err != nil || !json.Valid(text) {
-			return fmt.Errorf("%q, %v", text, err)
-		}
-		return nil
-	})
-	return p
-}
-
-// stateLocked has a store process that waits for the lock, the holder of which
-// has not said who it is.
-func stateLocked(t *testing.T, dir string) *process {
-	used(t, dir)
-	holding(t, filepath.Join(dir, "portolan.lock"))
-	p := serveOn(t, dir)
-	eventually(t, "there is a store process", func() error {
-		_, err := childOf(p.pid())
-		return err
-	})
-	return p
-}
-
-// stateAtOnce is as early as it gets.
-func stateAtOnce(t *testing.T, dir string) *process {
-	used(t, dir)
-	p := serveOn(t, dir)
-	eventually(t, "there is a store process", func() error {
-		_, err := childOf(p.pid())
-		return err
-	})
-	return p
-}
-
-// childOf is a child of a process.
-func childOf(pid int) (string, error) {
-	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	if err != nil {
-		return "", err
-	}
-	for _, task := range tasks {
-		if text, err := os.ReadFile(task); err == nil && len(text) > 0 {
-			return string(text), nil
-		}
-	}
-	return "", errors.New("it has no child")
-}
-
-func stateHung(t *testing.T, dir string) *process {
-	s := startServer(t, serverOptions{dataDir: dir})
-	startsAgain(t, dir)
-	if err := syscall.Kill(storeOf(t, dir), syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	return s.process
-}
-
-func stateKilled(t *testing.T, dir string) *process {
-	s := startServer(t, serverOptions{dataDir: dir})
-	startsAgain(t, dir)
-	if err := syscall.Kill(storeOf(t, dir), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	return s.process
-}
-
-func stateDiskFull(t *testing.T, _ string) *process {
-	disk := smallFileSystem(t, 160)
-	dir := filepath.Join(disk, "data")
-	s := startServer(t, serverOptions{dataDir: dir})
-	startsAgain(t, dir)
-	filler := fillUp(t, disk)
-	t.Cleanup(func() { _ = os.Remove(filler) }) // before the next start
-	if err := syscall.Kill(storeOf(t, dir), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	s.expectDegraded("too little free space")
-	return s.process
-}
-
-// stateCompacting has an etcd that drops many revisions, and copies itself.
-func stateCompacting(t *testing.T, dir string) *process {
-	s := startServer(t, serverOptions{dataDir: dir})
-	startsAgain(t, dir)
-	text, err := os.ReadFile(filepath.Join(dir, "portolan.lock"))
-	var holder struct{ SocketDir string }
-	if err == nil {
-		err = json.Unmarshal(text, &holder)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	endpoint := "unix://" + filepath.Join(holder.SocketDir, "etcd.sock")
-	client, err := member.Dial([]string{endpoint}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	puts := make([]clientv3.Op, 4000)
-	for i := range puts {
-		puts[i] = clientv3.OpPut(fmt.Sprintf("/other/%05d", i), strings.Repeat("v", 1<<10))
-	}
-	var revision int64
-	for range 20 {
-		answer, err := client.Txn(ctx).Then(puts...).Commit()
-		if err != nil {
-			t.Fatal(err)
-		}
-		revision = answer.Header.Revision
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_, _ = client.Compact(ctx, revision, clientv3.WithCompactPhysical()) // neither needs to come to an end
-		_, _ = client.Defragment(ctx, endpoint)
-	}()
-	t.Cleanup(func() { cancel(); <-ended; _ = client.Close() })
-	return s.process
 }
 
 // TestStoreTooLittleSpace starts a server where etcd could not even make its
