@@ -75,7 +75,7 @@ func diagnose(dataDir string, existed bool, err error) error {
 
 // damaged is the error of a damaged part of a data directory.
 func damaged(dataDir, what, path string, cause error) error {
-	return fmt.Errorf("%w: etcd cannot use its %s, %s: %w: keep a copy of %s, and restore the latest backup with 'portolan store snapshot restore'",
+	return fmt.Errorf("%w: etcd cannot use its %s, %s: %w: keep a copy of %s, and put the latest backup of it in its place",
 		ErrDamaged, what, path, cause, dataDir)
 }
 

@@ -140,7 +140,7 @@ func (k *Keeper) Check(ctx context.Context) error {
 		return err
 	}
 	if s.Alarmed(Corrupt) && k.warnings.corrupt.raise(k.p.Now()) {
-		k.log.Error("etcd says that its data is damaged: restore a backup with 'portolan store snapshot restore'", "dir", k.target.DataDir)
+		k.log.Error("etcd says that its data is damaged: stop the server and put the latest backup of the directory in its place", "dir", k.target.DataDir)
 	}
 	if s.Alarmed(NoSpace) {
 		k.makeRoom(ctx, s)
