@@ -15,7 +15,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/portolan-mesh/portolan/discovery"
-	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/stream"
 )
 
@@ -251,17 +250,9 @@ func (c *Connection) identify(ctx context.Context, node *corev3.Node) error {
 			proxy.ID, proxy.InterceptionMode))
 	}
 	c.proxy = proxy
-	c.world = newWorld(proxy, c.server.generators(), c.server.parents, c.server.memo, c.logger)
+	c.world = newWorld(proxy, c.server.options.Types, c.server.memo, c.logger)
 	c.logger.Info("proxy connected", "proxy", proxy.ID, "variant", c.variant.String(), "envoy", proxy.EnvoyVersion)
 	return c.advance(ctx)
-}
-
-func (s *DiscoveryServer) generators() []generate.Generator {
-	out := make([]generate.Generator, len(s.options.Types))
-	for i, t := range s.options.Types {
-		out[i] = t.Generator
-	}
-	return out
 }
 
 // typ finds a served type by its URL.

@@ -5,7 +5,6 @@ import (
 	"maps"
 
 	"github.com/portolan-mesh/portolan/discovery"
-	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/memo"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
@@ -19,15 +18,7 @@ type TestWorld struct {
 
 // NewTestWorld makes the empty world of a proxy.
 func NewTestWorld(proxy *discovery.Proxy, types []ResourceType, m *memo.Memo, logger *slog.Logger) TestWorld {
-	var generators []generate.Generator
-	parents := map[string]string{}
-	for _, t := range types {
-		generators = append(generators, t.Generator)
-		if t.CoverParent {
-			parents[t.Generator.TypeURL()] = t.Parent
-		}
-	}
-	return TestWorld{newWorld(proxy, generators, parents, m, logger), types}
+	return TestWorld{newWorld(proxy, types, m, logger), types}
 }
 
 // Advance brings the world to a context.

@@ -75,7 +75,6 @@ type DiscoveryServer struct {
 	logger  *slog.Logger
 	metrics *metrics
 	memo    *memo.Memo
-	parents map[string]string // types whose version covers another's
 
 	rows   *rows // worker only
 	inputs atomic.Pointer[mesh.Inputs]
@@ -114,14 +113,9 @@ func New(o Options) *DiscoveryServer {
 		o.Synced = o.Configs.HasSynced
 	}
 	s := &DiscoveryServer{
-		options: o, logger: o.Logger, memo: memo.New(), rows: newRows(), parents: map[string]string{},
+		options: o, logger: o.Logger, memo: memo.New(), rows: newRows(),
 		wakes: make(chan struct{}, 1), ready: make(chan struct{}), queue: newPushQueue(o.MaxPushes),
 		reasons: map[string]int{}, connections: map[*Connection]struct{}{},
-	}
-	for _, t := range o.Types {
-		if t.CoverParent {
-			s.parents[t.Generator.TypeURL()] = t.Parent
-		}
 	}
 	s.metrics = newMetrics(o.Registerer, s)
 	return s

@@ -41,14 +41,16 @@ type typeWorld struct {
 	before resource.Set // as it was one context earlier
 }
 
-// newWorld makes the empty world of a proxy. parents names, by type, the type
-// whose versions are folded in.
-func newWorld(proxy *discovery.Proxy, generators []generate.Generator, parents map[string]string, m *memo.Memo, logger *slog.Logger) *world {
+// newWorld makes the empty world of a proxy, of the types that are served.
+func newWorld(proxy *discovery.Proxy, types []ResourceType, m *memo.Memo, logger *slog.Logger) *world {
 	w := &world{proxy: proxy, memo: m, logger: logger}
 	byURL := map[string]*typeWorld{}
-	for _, g := range generators {
-		t := &typeWorld{generator: g, traces: map[string]*memo.Trace{}, failed: map[string]struct{}{}, parent: byURL[parents[g.TypeURL()]]}
-		byURL[g.TypeURL()] = t
+	for _, served := range types {
+		t := &typeWorld{generator: served.Generator, traces: map[string]*memo.Trace{}, failed: map[string]struct{}{}}
+		if served.CoverParent {
+			t.parent = byURL[served.Parent]
+		}
+		byURL[served.Generator.TypeURL()] = t
 		w.types = append(w.types, t)
 	}
 	return w
