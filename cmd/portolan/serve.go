@@ -8,30 +8,21 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
-	"strings"
-	"time"
 
 	"github.com/hashicorp/go-multierror"
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/portolan-mesh/portolan/storage/etcd/member"
-	"github.com/portolan-mesh/portolan/storage/etcd/upkeep"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
 // serveOptions are the flags of serve.
 type serveOptions struct {
-	dataDir        string
-	xdsAddress     string
-	apiAddress     string
-	meshConfig     string
-	etcdEndpoints  []string
-	storeInProcess bool
-	storeRetention time.Duration
-	storeQuota     resource.QuantityValue
-	logLevel       string
+	xdsAddress string
+	apiAddress string
+	meshConfig string
+	embedded   embeddedStore
+	external   externalStore
+	logLevel   string
 }
 
 func newServeCommand(env *environment) *cobra.Command {
@@ -61,39 +52,19 @@ code 0; it is 1 where the server could not start or had to end.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&o.dataDir, "data-dir", defaultDataDir(), "directory of the embedded store; created if missing")
 	f.StringVar(&o.xdsAddress, "xds-address", "127.0.0.1:15010", "where proxies connect (gRPC); port 0 picks a free one")
 	f.StringVar(&o.apiAddress, "api-address", "127.0.0.1:15080", "where the config API listens (HTTP); port 0 picks a free one")
 	f.StringVar(&o.meshConfig, "mesh-config", "", "file with a MeshConfig in YAML; Istio's defaults without one")
-	f.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil, "host:port of each member of an etcd cluster, instead of the embedded store")
-	f.BoolVar(&o.storeInProcess, "store-in-process", false,
-		"run the embedded store in this process: faster, but a fatal error in etcd, such as a full disk, ends the server")
-	f.DurationVar(&o.storeRetention, "store-retention", upkeep.DefaultRetention, "how long past revisions of the embedded store can be read, at least 1m")
-	o.storeQuota.Quantity = *resource.NewQuantity(member.DefaultQuota, resource.BinarySI)
-	f.Var(&o.storeQuota, "store-quota", "size at which the embedded store takes no more writes, at least 64Mi")
+	o.embedded.register(f)
+	o.external.register(f)
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	_ = c.MarkFlagDirname("data-dir")
 	_ = c.MarkFlagFilename("mesh-config", "yaml", "yml")
 	return c
 }
 
-// minQuota holds some of the largest batches that the store takes.
-const minQuota = 64 << 20
-
-// defaultDataDir is where the embedded store lives unless told otherwise.
-func defaultDataDir() string {
-	if os.Getuid() == 0 {
-		return "/var/lib/portolan"
-	}
-	if state := os.Getenv("XDG_STATE_HOME"); state != "" {
-		return filepath.Join(state, "portolan")
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return "portolan-data"
-	}
-	return filepath.Join(home, ".local", "state", "portolan")
-}
+// addFault notes a fault of a flag.
+type addFault func(flag, format string, args ...any)
 
 // validate reports all faults of the flags at once.
 func (o *serveOptions) validate(given func(flag string) bool) error {
@@ -106,23 +77,11 @@ func (o *serveOptions) validate(given func(flag string) bool) error {
 			add(a.flag, "%v", err)
 		}
 	}
-	for _, flag := range []string{"data-dir", "store-in-process", "store-retention", "store-quota"} {
-		if len(o.etcdEndpoints) > 0 && given(flag) {
-			add(flag, "is of the embedded store: leave it out with --etcd-endpoints")
-		}
+	if len(o.external.endpoints) > 0 {
+		o.embedded.exclude(given, add)
 	}
-	if o.storeRetention < upkeep.MinRetention {
-		add("store-retention", "%s is too short: those who watch need the recent past: keep at least %s", o.storeRetention, upkeep.MinRetention)
-	}
-	if o.storeQuota.Value() < minQuota {
-		add("store-quota", "%s is too small for an apply of some thousand objects: give at least 64Mi", o.storeQuota.String())
-	}
-	for i, e := range o.etcdEndpoints {
-		if strings.HasPrefix(e, "https://") {
-			add("etcd-endpoints", "%s: TLS to etcd is not served yet: use host:port of a plaintext listener", e)
-		}
-		o.etcdEndpoints[i] = strings.TrimPrefix(e, "http://")
-	}
+	o.embedded.validate(add)
+	o.external.validate(add)
 	if _, err := parseLevel(o.logLevel); err != nil {
 		add("log-level", "%v", err)
 	}

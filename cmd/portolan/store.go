@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 
@@ -12,14 +11,18 @@ import (
 
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/etcd/member"
-	"github.com/portolan-mesh/portolan/storage/etcd/upkeep"
 )
 
 // newStoreCommand has the commands of the store. "run" is how serve starts the
 // embedded member; it is of no use to people.
 func newStoreCommand(env *environment) *cobra.Command {
-	c := &cobra.Command{Use: "store", Short: "The embedded store", Hidden: true}
-	c.AddCommand(&cobra.Command{
+	c := &cobra.Command{Use: "store", Short: "See to the store of a server"}
+	c.AddCommand(newStoreRunCommand(env))
+	return c
+}
+
+func newStoreRunCommand(env *environment) *cobra.Command {
+	return &cobra.Command{
 		Use:    "run",
 		Short:  "Run the embedded etcd of a server (started by serve)",
 		Hidden: true,
@@ -28,8 +31,7 @@ func newStoreCommand(env *environment) *cobra.Command {
 			logger := slog.New(slog.NewTextHandler(env.stderr, nil)).With("process", "store")
 			return member.RunChild(context.WithoutCancel(c.Context()), logger)
 		},
-	})
-	return c
+	}
 }
 
 // openedStore is the etcd that the server uses, however it is run.
@@ -47,55 +49,10 @@ type openedStore struct {
 
 // openStore starts the embedded member, or connects to a cluster.
 func openStore(ctx context.Context, o serveOptions, logger *slog.Logger) (*openedStore, error) {
-	switch {
-	case len(o.etcdEndpoints) > 0:
-		client, err := member.Dial(o.etcdEndpoints, logger)
-		if err != nil {
-			return nil, err
-		}
-		return &openedStore{client: client, healthy: func() error { return nil }, close: client.Close}, nil
-	case o.storeInProcess:
-		return openInProcess(ctx, o, logger)
+	if len(o.external.endpoints) > 0 {
+		return o.external.open(logger)
 	}
-	return openChild(ctx, o, logger)
-}
-
-// embedded are the limits of the embedded member.
-func embedded() etcd.Options {
-	return etcd.Options{MaxTxnOps: member.MaxTxnOps, MaxRequestBytes: member.MaxRequestBytes}
-}
-
-func openInProcess(ctx context.Context, o serveOptions, logger *slog.Logger) (*openedStore, error) {
-	m, err := member.Start(ctx, member.Options{DataDir: o.dataDir, Quota: o.storeQuota.Value(), Upkeep: o.upkeep(), Logger: logger})
-	if err != nil {
-		return nil, err
-	}
-	logger.Warn("the store runs in this process: a fatal error in etcd ends the server, xDS included")
-	return &openedStore{
-		client: m.Client(), limits: embedded(), run: m.Run, close: m.Close,
-		healthy: degraded(m.Ready), metrics: m,
-	}, nil
-}
-
-func openChild(ctx context.Context, o serveOptions, logger *slog.Logger) (*openedStore, error) {
-	child, err := member.NewChild(member.ChildOptions{
-		DataDir: o.dataDir, Args: []string{"store", "run"}, Quota: o.storeQuota.Value(), Upkeep: o.upkeep(), Logger: logger,
-	})
-	if err != nil {
-		return nil, err
-	}
-	if _, err := child.Start(ctx); err != nil {
-		return nil, err
-	}
-	client, err := child.Dial(logger)
-	if err != nil {
-		return nil, errors.Join(err, child.Close())
-	}
-	return &openedStore{
-		client: client, limits: embedded(), run: child.Run,
-		healthy: degraded(child.Ready), metrics: child,
-		close: func() error { return errors.Join(client.Close(), child.Close()) },
-	}, nil
+	return o.embedded.open(ctx, logger)
 }
 
 // degraded says what a store that is away means for the server.
@@ -107,6 +64,3 @@ func degraded(ready func() error) func() error {
 		return nil
 	}
 }
-
-// upkeep is how the embedded store is to be kept.
-func (o serveOptions) upkeep() upkeep.Policy { return upkeep.Policy{Retention: o.storeRetention} }
