@@ -43,6 +43,9 @@ type ConflictError struct {
 }
 
 func (e *ConflictError) Error() string {
+	if e.Expected == Absent {
+		return fmt.Sprintf("conflict: %s exists (you had version %s, which is none, the store has %s)", e.Key, e.Expected, e.Actual)
+	}
 	if e.Actual == "" {
 		return fmt.Sprintf("conflict: %s is gone (you had version %s)", e.Key, e.Expected)
 	}
@@ -121,7 +124,15 @@ const (
 	Update                 // must exist
 	Put                    // either
 	Delete                 // must exist
+	// Restore is a Put that brings an object of the past back: one that it
+	// creates has the creation time that Config has, in whole seconds and not in
+	// the future. Where Config has none, or the object exists, it is as of a Put.
+	Restore
 )
+
+// Absent is the resource version of an object that does not exist. As the
+// condition of a Put or a Restore it says that there must be none.
+const Absent = "0"
 
 func (v Verb) String() string {
 	switch v {
@@ -133,6 +144,8 @@ func (v Verb) String() string {
 		return "apply"
 	case Delete:
 		return "delete"
+	case Restore:
+		return "restore"
 	}
 	return fmt.Sprintf("verb %d", int(v))
 }

@@ -140,7 +140,8 @@ func (b *batchCall) read(operations []batch.Operation) error {
 }
 
 var verbs = map[batch.Verb]storage.Verb{
-	batch.Create: storage.Create, batch.Update: storage.Update, batch.Apply: storage.Put, batch.Delete: storage.Delete,
+	batch.Create: storage.Create, batch.Update: storage.Update, batch.Apply: storage.Put,
+	batch.Restore: storage.Restore, batch.Delete: storage.Delete,
 }
 
 // operation reads one operation, false where it has a fault.
@@ -148,7 +149,7 @@ func (b *batchCall) operation(i int, in batch.Operation) (storage.Op, bool) {
 	verb, ok := verbs[in.Verb]
 	switch {
 	case !ok:
-		b.faults.cannotRead(batch.Field(i, "verb"), fmt.Sprintf("%q is none: use create, update, apply or delete", in.Verb))
+		b.faults.cannotRead(batch.Field(i, "verb"), fmt.Sprintf("%q is none: use create, update, apply, restore or delete", in.Verb))
 		return storage.Op{}, false
 	case verb == storage.Delete:
 		return b.removal(i, in)
@@ -211,7 +212,7 @@ func (b *batchCall) removal(i int, in batch.Operation) (storage.Op, bool) {
 // permitted asks whether the client may do an operation.
 func (b *batchCall) permitted(i int, op storage.Op) bool {
 	verbs := []string{op.Verb.String()}
-	if op.Verb == storage.Put {
+	if op.Verb == storage.Put || op.Verb == storage.Restore {
 		verbs = []string{"create", "update"}
 	}
 	key := op.Target()

@@ -21,6 +21,26 @@ func batchOf(operations ...string) string {
 
 func write(verb, object string) string { return `{"verb":"` + verb + `","object":` + object + `}` }
 
+func TestRestoreKeepsTheCreationTime(t *testing.T) {
+	t.Parallel()
+	s := resttest.Start(t, 0, nil)
+	gone := func(verb, name string) string {
+		return write(verb, entry(name, `,"creationTimestamp":"2001-02-03T04:05:06Z","resourceVersion":"0"`))
+	}
+	if a := s.Do(t, "POST", batches, batchOf(gone("restore", "old"), gone("apply", "new"))); a.Code != 200 {
+		t.Fatalf("%d %s", a.Code, a.Body)
+	}
+	for name, want := range map[string]bool{"old": true, "new": false} {
+		text := s.Do(t, "GET", "/apis/networking.istio.io/v1/namespaces/shop/serviceentries/"+name, "").Body
+		if strings.Contains(text, "2001-02-03T04:05:06Z") != want {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+	if a := s.Do(t, "POST", batches, batchOf(gone("restore", "old"))); a.Code != 409 {
+		t.Errorf("again: %d %s", a.Code, a.Body)
+	}
+}
+
 const peer = `{"apiVersion":"security.istio.io/v1beta1","kind":"PeerAuthentication","metadata":{"name":"p","namespace":"shop"},"spec":{"mtls":{"mode":"STRICT"}}}`
 
 func TestBatchIsOneRevision(t *testing.T) {

@@ -95,14 +95,14 @@ func fitToPath(c *call, object *config.Config, found *faults) {
 }
 
 // decode reads one object. What only the server sets is left out of it, except
-// the uid.
+// the uid, and of JSON the creation time.
 func (s *Server) decode(body []byte, isYAML bool) (*config.Config, error) {
 	if !isYAML {
 		object, err := config.FromJSON(body, s.schemas.Type)
 		if err != nil {
 			return nil, err
 		}
-		object.CreationTimestamp, object.Generation, object.Status = time.Time{}, 0, nil
+		object.Generation, object.Status = 0, nil
 		return object, nil
 	}
 	documents, err := config.Decode("", body, s.schemas.Type)

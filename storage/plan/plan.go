@@ -73,7 +73,7 @@ func check(schemas schema.Set, op storage.Op) error {
 		if op.Config.ResourceVersion != "" {
 			return fmt.Errorf("%w: an object to be created has a resource version (%s): leave it out", storage.ErrInvalid, op.Config.ResourceVersion)
 		}
-	case storage.Update, storage.Put:
+	case storage.Update, storage.Put, storage.Restore:
 	default:
 		return fmt.Errorf("%w: there is no such operation", storage.ErrInvalid)
 	}
@@ -135,8 +135,8 @@ func (b *Batch) OnlyCreates() bool {
 
 // Stamp is what a store adds to the objects that it keeps.
 type Stamp struct {
-	// Now is the creation time of every new object of the batch; its fraction of
-	// a second is dropped.
+	// Now is the creation time of every new object of the batch that is not
+	// restored with its own; its fraction of a second is dropped.
 	Now time.Time
 	// NewUID makes the UID of a new object.
 	NewUID func() string
@@ -207,7 +207,7 @@ func (t target) permit(before *config.Config) error {
 		return storage.ErrExists
 	case before == nil && (t.op.Verb == storage.Update || t.op.Verb == storage.Delete):
 		return storage.ErrNotFound
-	case condition == "":
+	case condition == "" || before == nil && condition == storage.Absent:
 		return nil
 	case before == nil:
 		return &storage.ConflictError{Key: t.key, Expected: condition}
@@ -219,17 +219,26 @@ func (t target) permit(before *config.Config) error {
 
 // made is a new object.
 func (t target) made(stamp Stamp) *config.Config {
+	created := stamp.Now
+	if then := t.op.Config.CreationTimestamp; t.op.Verb == storage.Restore && !then.IsZero() && then.Before(created) {
+		created = then.UTC().Truncate(time.Second)
+	}
+	return t.stamped(created, stamp.NewUID(), stamp.Domain)
+}
+
+// stamped is an object with what the operation says and what the store adds.
+func (t target) stamped(created time.Time, uid, domain string) *config.Config {
 	return &config.Config{
 		Meta: config.Meta{
 			GroupVersionKind:  t.key.Kind,
 			Name:              t.key.Name,
 			Namespace:         t.key.Namespace,
-			Domain:            stamp.Domain,
+			Domain:            domain,
 			Labels:            t.op.Config.Labels,
 			Annotations:       t.op.Config.Annotations,
-			CreationTimestamp: stamp.Now,
+			CreationTimestamp: created,
 			Generation:        1,
-			UID:               stamp.NewUID(),
+			UID:               uid,
 		},
 		Spec: t.op.Config.Spec,
 	}
@@ -237,7 +246,7 @@ func (t target) made(stamp Stamp) *config.Config {
 
 // changed is an object of other content than before.
 func (t target) changed(before *config.Config, stamp Stamp) *config.Config {
-	after := t.made(Stamp{Now: before.CreationTimestamp, NewUID: func() string { return before.UID }, Domain: stamp.Domain})
+	after := t.stamped(before.CreationTimestamp, before.UID, stamp.Domain)
 	after.Generation = before.Generation
 	if !proto.Equal(before.Spec, after.Spec) {
 		after.Generation++

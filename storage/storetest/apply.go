@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/go-multierror"
@@ -206,6 +207,53 @@ var applyTests = []test{
 		f.delete(entry("shop", "a"), "")
 		err := f.refuse(op(storage.Put, versioned(entry("shop", "a"), version)))
 		f.wantConflict(err, entry("shop", "a").Key(), version, "")
+	}},
+	{"restores an object that is gone as old as it was", func(f *fixture) {
+		then := time.Date(2001, 2, 3, 4, 5, 6, 789, time.FixedZone("", 3600))
+		gone := entry("shop", "a")
+		gone.CreationTimestamp, gone.UID, gone.Generation = then, "mine", 99
+		_, results := f.apply(op(storage.Restore, gone))
+		got := f.get(gone)
+		if want := then.UTC().Truncate(time.Second); got.CreationTimestamp != want || results[0].Outcome != storage.Created {
+			f.Errorf("%s as of %v, want created as of %v", results[0].Outcome, got.CreationTimestamp, want)
+		}
+		if got.UID == "mine" || got.Generation != 1 {
+			f.Errorf("uid %s, generation %d, want a new object", got.UID, got.Generation)
+		}
+		f.wantContent(gone)
+	}},
+	{"restores nothing as of the future, or as of no time", func(f *fixture) {
+		began := time.Now()
+		early, never := entry("shop", "early"), entry("shop", "never")
+		early.CreationTimestamp = began.Add(time.Hour)
+		f.apply(op(storage.Restore, early), op(storage.Restore, never))
+		for _, c := range []*config.Config{early, never} {
+			if err := around(f.get(c).CreationTimestamp, began); err != nil {
+				f.Errorf("%s: creation time %v", c.Key(), err)
+			}
+		}
+	}},
+	{"restores an object that exists as a put does", func(f *fixture) {
+		version := f.create(entry("shop", "a"))
+		first := f.get(entry("shop", "a"))
+		then := versioned(entry("shop", "a", "2.example"), version)
+		then.CreationTimestamp = time.Unix(5, 0)
+		_, results := f.apply(op(storage.Restore, then))
+		got := f.get(then)
+		if got.CreationTimestamp != first.CreationTimestamp || got.UID != first.UID || results[0].Outcome != storage.Configured {
+			f.Errorf("%s: %+v became %+v", results[0].Outcome, first.Meta, got.Meta)
+		}
+		then.ResourceVersion = got.ResourceVersion
+		if _, results = f.apply(op(storage.Restore, then)); results[0].Outcome != storage.Unchanged {
+			f.Errorf("of what it is: %s", results[0].Outcome)
+		}
+	}},
+	{"puts and restores as Absent only what does not exist", func(f *fixture) {
+		for _, verb := range []storage.Verb{storage.Put, storage.Restore} {
+			c := versioned(entry("shop", verb.String()), storage.Absent)
+			revision, _ := f.apply(op(verb, c))
+			f.wantConflict(f.refuse(op(verb, c)), c.Key(), storage.Absent, revision)
+		}
 	}},
 	{"of a conditional delete compares", func(f *fixture) {
 		stale := f.create(entry("shop", "a"))

@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
@@ -25,13 +26,20 @@ const (
 type Verb string
 
 // The verbs. Create fails where the object exists, Update and Delete where it
-// does not; Apply makes it what it is given, whether it exists or not.
+// does not; Apply makes it what it is given, whether it exists or not, and
+// Restore does the same and gives an object that it creates the
+// creationTimestamp that it is given, unless that is in the future.
 const (
-	Create Verb = "create"
-	Update Verb = "update"
-	Apply  Verb = "apply"
-	Delete Verb = "delete"
+	Create  Verb = "create"
+	Update  Verb = "update"
+	Apply   Verb = "apply"
+	Restore Verb = "restore"
+	Delete  Verb = "delete"
 )
+
+// Absent is the resourceVersion of an object that must not exist, for Apply and
+// Restore.
+const Absent = storage.Absent
 
 // Batch is the request.
 type Batch struct {
@@ -45,7 +53,7 @@ func New(operations ...Operation) Batch {
 }
 
 // Operation is one change. Object is the object whole; a resourceVersion in it
-// is the version that the stored one must have. Delete may name its object by
+// is the version that the stored one must have, or Absent. Delete may name its object by
 // the other fields instead.
 type Operation struct {
 	Verb   Verb            `json:"verb"`
@@ -58,7 +66,8 @@ type Operation struct {
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 }
 
-// Write returns the operation that creates, updates or applies an object.
+// Write returns the operation that creates, updates, applies or restores an
+// object.
 func Write(verb Verb, object *config.Config) (Operation, error) {
 	text, err := config.ToJSON(object, "")
 	if err != nil {

@@ -6,6 +6,10 @@
 //	  {"verb": "apply", "object": {"apiVersion": "networking.istio.io/v1", ...}},
 //	  {"verb": "delete", "apiVersion": "networking.istio.io/v1", "kind": "Gateway", "namespace": "edge", "name": "old"}]}
 //
+// The object of a restore may have a creationTimestamp, which it keeps where it
+// is created by it, and the resourceVersion "0" (Absent) where it must not
+// exist.
+//
 // The answer is a Result, its entries in the order of the operations. A refused
 // batch is answered with a metav1.Status whose details.causes name each fault
 // by a field that begins with operations[i]; Index takes that apart. With
