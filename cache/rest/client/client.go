@@ -203,6 +203,26 @@ type request struct {
 
 // do calls the server and reads its answer.
 func (c *Client) do(ctx context.Context, in request, into any) (warnings []string, err error) {
+	response, err := c.send(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, c.unreachable(ctx, in, true, err)
+	}
+	if into != nil {
+		if err := json.Unmarshal(body, into); err != nil {
+			return nil, fmt.Errorf("the answer of %s%s cannot be read: %w", c.server, in.path, err)
+		}
+	}
+	return warningsOf(response.Header), nil
+}
+
+// send calls the server and returns its answer, which is one of success, before
+// its body is read.
+func (c *Client) send(ctx context.Context, in request) (*http.Response, error) {
 	var sent atomic.Bool
 	trace := &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }}
 	r, err := c.request(httptrace.WithClientTrace(ctx, trace), in)
@@ -213,20 +233,15 @@ func (c *Client) do(ctx context.Context, in request, into any) (warnings []strin
 	if err != nil {
 		return nil, c.unreachable(ctx, in, sent.Load(), err)
 	}
+	if response.StatusCode >= 200 && response.StatusCode <= 299 {
+		return response, nil
+	}
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
 		return nil, c.unreachable(ctx, in, sent.Load(), err)
 	}
-	if response.StatusCode < 200 || response.StatusCode > 299 {
-		return nil, c.refused(in, response, body)
-	}
-	if into != nil {
-		if err := json.Unmarshal(body, into); err != nil {
-			return nil, fmt.Errorf("the answer of %s%s cannot be read: %w", c.server, in.path, err)
-		}
-	}
-	return warningsOf(response.Header), nil
+	return nil, c.refused(in, response, body)
 }
 
 func (c *Client) request(ctx context.Context, in request) (*http.Request, error) {

@@ -30,8 +30,8 @@ type Server struct {
 
 // Start runs an API; configure may change the options, its store and cache
 // among them, before that. History is how many revisions the cache keeps, 0 for
-// many.
-func Start(t testing.TB, history int, configure func(*rest.Options)) *Server {
+// many. What extends the API is called before it serves.
+func Start(t testing.TB, history int, configure func(*rest.Options), extend ...func(*rest.Server)) *Server {
 	t.Helper()
 	worker := cache.NewWorker()
 	store := memory.New(schema.Pilot(), memory.Options{})
@@ -56,6 +56,9 @@ func Start(t testing.TB, history int, configure func(*rest.Options)) *Server {
 	api, err := rest.New(o)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, f := range extend {
+		f(api)
 	}
 	server := httptest.NewServer(api.Handler())
 	t.Cleanup(func() {

@@ -1,0 +1,79 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
+)
+
+// StoreStatus returns how the store of the server is.
+func (c *Client) StoreStatus(ctx context.Context) (*maintenance.Status, error) {
+	out := &maintenance.Status{}
+	if err := c.JSON(ctx, maintenance.StatusPath, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// StoreSnapshot begins to read a snapshot of the whole store. Reading its body
+// fails where the connection ends early; whether it is whole is for the reader
+// to see by its hash. The context bounds the reading too.
+func (c *Client) StoreSnapshot(ctx context.Context) (*maintenance.Snapshot, error) {
+	in := request{method: http.MethodGet, path: maintenance.SnapshotPath}
+	response, err := c.send(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	text := response.Header.Get(maintenance.RevisionHeader)
+	revision, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		_ = response.Body.Close()
+		return nil, fmt.Errorf("the answer of %s%s is no snapshot: its %s is %q", c.server, in.path, maintenance.RevisionHeader, text)
+	}
+	return &maintenance.Snapshot{Body: &bodyReader{response.Body, func(err error) error {
+		return fmt.Errorf("the snapshot ended early: %w", c.unreachable(ctx, in, true, err))
+	}}, Revision: revision}, nil
+}
+
+// A bodyReader puts what ends a body early into words.
+type bodyReader struct {
+	io.ReadCloser
+	explain func(error) error
+}
+
+// Read implements io.Reader.
+func (b *bodyReader) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF { //nolint:errorlint // EOF is never wrapped
+		err = b.explain(err)
+	}
+	return n, err
+}
+
+// CompactStore drops all revisions below one, 0 meaning the newest, and returns
+// it when their space is free for reuse.
+func (c *Client) CompactStore(ctx context.Context, revision int64) (int64, error) {
+	in := maintenance.Compaction{TypeMeta: storeType("StoreCompaction"), Revision: revision}
+	out := &maintenance.Compaction{}
+	_, err := c.do(ctx, request{method: http.MethodPost, path: maintenance.CompactPath, body: in}, out)
+	return out.Revision, err
+}
+
+// DefragmentStore has the store give back space that it does not use.
+func (c *Client) DefragmentStore(ctx context.Context) (*maintenance.Defragmentation, error) {
+	out := &maintenance.Defragmentation{}
+	if _, err := c.do(ctx, request{method: http.MethodPost, path: maintenance.DefragmentPath}, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func storeType(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{Kind: kind, APIVersion: maintenance.APIVersion}
+}

@@ -1,0 +1,48 @@
+package maintenance
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/portolan-mesh/portolan/cache/rest"
+)
+
+// CompactPath is where a Compaction is posted to.
+const CompactPath = Path + "/compact"
+
+// A Compaction drops what is older than a revision. It is also the answer: what
+// was done.
+type Compaction struct {
+	metav1.TypeMeta `json:",inline"`
+	// Revision is the oldest that can be read afterwards; 0 asks for the newest.
+	Revision int64 `json:"revision"`
+}
+
+// Compactor compacts a store that the server looks after.
+type Compactor interface {
+	// Compact drops all revisions below one, 0 meaning the newest, and returns
+	// it when their space is free for reuse.
+	Compact(ctx context.Context, revision int64) (int64, error)
+}
+
+func (o Options) compact(w http.ResponseWriter, r *http.Request) error {
+	if o.Compactor == nil {
+		return lacking("compact", theirs+"etcdctl compact REVISION")
+	}
+	var request Compaction
+	if err := rest.ReadJSON(w, r, &request); err != nil {
+		return err
+	}
+	if request.Revision < 0 {
+		return rest.BadRequest(fmt.Sprintf("revision: %d is none: use one that the store has, or 0 for the newest", request.Revision))
+	}
+	revision, err := o.Compactor.Compact(r.Context(), request.Revision)
+	if err != nil {
+		return err
+	}
+	rest.WriteJSON(w, http.StatusOK, Compaction{TypeMeta: typeMeta("StoreCompaction"), Revision: revision})
+	return nil
+}

@@ -1,0 +1,72 @@
+package maintenance
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/portolan-mesh/portolan/cache/rest"
+)
+
+// Path is the root of all paths of this package, and APIVersion that of all its
+// shapes.
+const (
+	Path       = "/apis/portolan.io/v1/store"
+	APIVersion = "portolan.io/v1"
+)
+
+// Options are what can be done with a store. What is nil is refused.
+type Options struct {
+	Status    Reporter
+	Snapshots Snapshotter
+	Compactor Compactor
+	// Defragmenter is that of a store which the server looks after.
+	Defragmenter Defragmenter
+}
+
+// Register adds the paths to a config API that does not serve yet.
+func Register(api *rest.Server, o Options) {
+	endpoint(api, StatusPath, methods{http.MethodGet: o.status})
+	endpoint(api, SnapshotPath, methods{http.MethodGet: o.snapshot})
+	endpoint(api, CompactPath, methods{http.MethodPost: o.compact})
+	endpoint(api, DefragmentPath, methods{http.MethodPost: o.defragment})
+}
+
+// methods are what a path does, by HTTP method.
+type methods map[string]rest.EndpointFunc
+
+// endpoint adds a path, which may have wildcards of http.ServeMux.
+func endpoint(api *rest.Server, path string, m methods) {
+	var names []string
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	allow := strings.Join(names, ", ")
+	api.Endpoint(path, func(w http.ResponseWriter, r *http.Request) error {
+		answer, ok := m[r.Method]
+		if !ok {
+			w.Header().Set("Allow", allow)
+			return rest.Refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
+				fmt.Sprintf("method %s is not allowed on %s: it takes %s", r.Method, r.URL.Path, allow))
+		}
+		return answer(w, r)
+	})
+}
+
+// lacking refuses what this store cannot do, and says what to use.
+func lacking(what, instead string) error {
+	return rest.Refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
+		fmt.Sprintf("this server does not %s its store: %s", what, instead))
+}
+
+// theirs says whose decision it is.
+const theirs = "the store is an etcd that somebody else looks after: its owner does it with "
+
+// typeMeta is that of a shape of this package.
+func typeMeta(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{Kind: kind, APIVersion: APIVersion}
+}

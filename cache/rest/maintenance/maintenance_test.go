@@ -1,0 +1,163 @@
+package maintenance_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"go.uber.org/goleak"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/cache/rest/client"
+	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
+	"github.com/portolan-mesh/portolan/cache/rest/resttest"
+	"github.com/portolan-mesh/portolan/storage"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// start runs an API with a store that can do what is in o.
+func start(t *testing.T, o maintenance.Options, configure func(*rest.Options)) (*resttest.Server, *client.Client) {
+	t.Helper()
+	s := resttest.Start(t, 0, configure, func(api *rest.Server) { maintenance.Register(api, o) })
+	c, err := client.New(s.URL, client.Options{HTTP: s.HTTP})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, c
+}
+
+// store does all there is to do, as its fields say.
+type store struct {
+	body io.Reader
+	err  error
+	got  int64 // of the compaction
+}
+
+func (s *store) StoreStatus(context.Context) maintenance.Status {
+	return maintenance.Status{Cache: maintenance.CacheStatus{Revision: 7}, Problems: []string{"one"}}
+}
+
+func (s *store) Snapshot(context.Context) (maintenance.Snapshot, error) {
+	return maintenance.Snapshot{Body: io.NopCloser(s.body), Revision: 41}, s.err
+}
+
+func (s *store) Compact(_ context.Context, revision int64) (int64, error) {
+	s.got = revision
+	return 40, s.err
+}
+
+func (s *store) Defragment(context.Context) (maintenance.Defragmentation, error) {
+	return maintenance.Defragmentation{BeforeBytes: 2, AfterBytes: 1}, s.err
+}
+
+func all(s *store) maintenance.Options {
+	return maintenance.Options{Status: s, Snapshots: s, Compactor: s, Defragmenter: s}
+}
+
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	fake := &store{}
+	_, c := start(t, all(fake), nil)
+	status, err := c.StoreStatus(t.Context())
+	if err != nil || status.Kind != "StoreStatus" || status.Cache.Revision != 7 || len(status.Problems) != 1 {
+		t.Errorf("status: %+v, %v", status, err)
+	}
+	if revision, err := c.CompactStore(t.Context(), 39); err != nil || revision != 40 || fake.got != 39 {
+		t.Errorf("compact: %d, %v; asked for %d", revision, err, fake.got)
+	}
+	if done, err := c.DefragmentStore(t.Context()); err != nil || done.AfterBytes != 1 {
+		t.Errorf("defragment: %+v, %v", done, err)
+	}
+	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
+	fake.body = iotest.OneByteReader(bytes.NewReader(content[:100]))
+	for _, body := range []io.Reader{fake.body, iotest.DataErrReader(bytes.NewReader(content))} {
+		fake.body = body
+		snapshot, err := c.StoreSnapshot(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(snapshot.Body)
+		if err != nil || snapshot.Revision != 41 || !bytes.HasPrefix(content, got) || len(got) < 100 {
+			t.Errorf("snapshot: %d bytes, revision %d, %v", len(got), snapshot.Revision, err)
+		}
+		_ = snapshot.Body.Close()
+	}
+}
+
+// TestASnapshotThatBreaksOffIsNoSnapshot: what fails before the first byte is an
+// answer in words, and what fails later an end that no client takes for one.
+func TestASnapshotThatBreaksOffIsNoSnapshot(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("the disk is gone")
+	fake := &store{body: iotest.ErrReader(broken)}
+	_, c := start(t, all(fake), nil)
+	if _, err := c.StoreSnapshot(t.Context()); err == nil || !strings.Contains(err.Error(), "the disk is gone") {
+		t.Errorf("at once: %v", err)
+	}
+	fake.body = io.MultiReader(strings.NewReader(strings.Repeat("x", 1<<20)), iotest.ErrReader(broken))
+	snapshot, err := c.StoreSnapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = snapshot.Body.Close() }()
+	var unreachable *client.UnreachableError
+	if _, err := io.Copy(io.Discard, snapshot.Body); !errors.As(err, &unreachable) || !strings.Contains(err.Error(), "ended early") {
+		t.Errorf("midway: %v", err)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	s, c := start(t, maintenance.Options{}, nil)
+	_, compact := c.CompactStore(t.Context(), 0)
+	_, defragment := c.DefragmentStore(t.Context())
+	for words, err := range map[string]error{"etcdctl compact": compact, "etcdctl defrag": defragment} {
+		if !apierrors.IsMethodNotSupported(err) || !strings.Contains(err.Error(), words) {
+			t.Errorf("of a store of others: %v", err)
+		}
+	}
+	if a := s.Do(t, http.MethodPut, maintenance.StatusPath, "{}"); a.Code != 405 || a.Header.Get("Allow") != "GET" {
+		t.Errorf("PUT: %+v", a)
+	}
+	full := &store{err: storage.ErrUnavailable}
+	s, c = start(t, all(full), nil)
+	if _, err := c.CompactStore(t.Context(), 0); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("a store that is away: %v", err)
+	}
+	for body, code := range map[string]int{`{"revision":-1}`: 400, `{"revison":1}`: 400, `{"revision":1}`: 503, `{}{}`: 400} {
+		if a := s.Do(t, http.MethodPost, maintenance.CompactPath, body); a.Code != code || !strings.Contains(a.Body, `"kind":"Status"`) {
+			t.Errorf("%s: %+v", body, a)
+		}
+	}
+}
+
+// nobody may do anything.
+type nobody struct{}
+
+func (nobody) Authorize(_ context.Context, _ rest.Identity, a rest.Access) error {
+	return errors.New("not " + a.Verb + " " + a.Path)
+}
+
+func TestTheAPIGuardsIt(t *testing.T) {
+	t.Parallel()
+	fake := &store{body: strings.NewReader("secret")}
+	s, _ := start(t, all(fake), func(o *rest.Options) { o.Authorizer = nobody{} })
+	for path, method := range map[string]string{
+		maintenance.StatusPath: http.MethodGet, maintenance.SnapshotPath: http.MethodGet,
+		maintenance.CompactPath: http.MethodPost, maintenance.DefragmentPath: http.MethodPost,
+	} {
+		if a := s.Do(t, method, path, ""); a.Code != http.StatusForbidden {
+			t.Errorf("%s %s: %+v", method, path, a)
+		}
+	}
+	if a := s.Do(t, http.MethodGet, maintenance.SnapshotPath, "", func(r *http.Request) { r.Host = "evil.example" }); a.Code != http.StatusForbidden {
+		t.Errorf("a page that points its name here: %+v", a)
+	}
+}

@@ -1,0 +1,83 @@
+package maintenance
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// SnapshotPath is where a GET returns a snapshot of the whole store: the bytes
+// of etcd's database and then their SHA-256. RevisionHeader is of the answer: a
+// snapshot of a lower revision lacks writes that were acknowledged before.
+const (
+	SnapshotPath   = Path + "/snapshot"
+	RevisionHeader = "Portolan-Revision"
+)
+
+// A Snapshot is one that a store has begun to send.
+type Snapshot struct {
+	// Body is its bytes, which the reader closes.
+	Body io.ReadCloser
+	// Revision is one that all writes acknowledged before are at or below.
+	Revision int64
+}
+
+// Snapshotter takes snapshots of a store.
+type Snapshotter interface {
+	Snapshot(context.Context) (Snapshot, error)
+}
+
+// pieceTimeout is how long a client may take to take one piece of a snapshot.
+const pieceTimeout = 30 * time.Second
+
+func (o Options) snapshot(w http.ResponseWriter, r *http.Request) error {
+	if o.Snapshots == nil {
+		return lacking("take snapshots of", "ask etcd itself, with etcdctl snapshot save FILE")
+	}
+	snapshot, err := o.Snapshots.Snapshot(r.Context())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = snapshot.Body.Close() }()
+	// The first piece before the header: what fails at once is told in words.
+	first := make([]byte, 64<<10)
+	n, err := io.ReadAtLeast(snapshot.Body, first, 1)
+	if err != nil {
+		return fmt.Errorf("read the snapshot: %w", err)
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set(RevisionHeader, strconv.FormatInt(snapshot.Revision, 10))
+	w.WriteHeader(http.StatusOK)
+	if err := send(w, io.MultiReader(bytes.NewReader(first[:n]), snapshot.Body)); err != nil {
+		panic(http.ErrAbortHandler) // no client is to take what it has for the whole
+	}
+	return nil
+}
+
+// send copies to a client that may take its time, but not for ever.
+func send(w http.ResponseWriter, from io.Reader) error {
+	controller := http.NewResponseController(w)
+	// The connection is left without a deadline, as others who answer on it
+	// expect. One that knows no deadlines has none.
+	defer func() { _ = controller.SetWriteDeadline(time.Time{}) }()
+	piece := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(piece)
+		_ = controller.SetWriteDeadline(time.Now().Add(pieceTimeout))
+		if _, err := w.Write(piece[:n]); err != nil {
+			return err
+		}
+		if errors.Is(err, io.EOF) {
+			return controller.Flush()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package maintenance
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/portolan-mesh/portolan/cache/rest"
+)
+
+// StatusPath is where a GET returns a Status.
+const StatusPath = Path + "/status"
+
+// The kinds of store.
+const (
+	Embedded = "embedded" // the server runs it and looks after it
+	External = "external" // an etcd that somebody else runs
+)
+
+// A Status is how a store is, as one server sees it.
+type Status struct {
+	metav1.TypeMeta `json:",inline"`
+	// Server says who answered.
+	Server ServerStatus `json:"server"`
+	// Store is what was asked of it; nil where it does not answer.
+	Store *StoreStatus `json:"store,omitempty"`
+	// Cache is what the server answers reads and serves proxies from.
+	Cache CacheStatus `json:"cache"`
+	// Jobs are those of which one server of all does each.
+	Jobs []JobStatus `json:"jobs,omitempty"`
+	// Quarantined is how many objects are in the store and cannot be served.
+	Quarantined int `json:"quarantined"`
+	// Backup is the last one that the server made by itself; nil where it makes
+	// none.
+	Backup *BackupStatus `json:"backup,omitempty"`
+	// Problems are what somebody should see to; there are none where all is well.
+	Problems []string `json:"problems,omitempty"`
+}
+
+// ServerStatus is one server.
+type ServerStatus struct {
+	Version string `json:"version"`
+	Host    string `json:"host"`
+	PID     int    `json:"pid"`
+	// Store is Embedded or External.
+	Store   string `json:"store"`
+	DataDir string `json:"dataDir,omitempty"`
+}
+
+// StoreStatus is an etcd cluster. The sizes are those of the member that fills
+// the most of its quota.
+type StoreStatus struct {
+	// Cluster is the id of the etcd cluster in hexadecimal, Instance the id that
+	// Portolan gave the store.
+	Cluster  string `json:"cluster"`
+	Instance string `json:"instance,omitempty"`
+	Revision int64  `json:"revision"`
+	// Compacted is the revision below which nothing can be read, 0 where the
+	// server does not know.
+	Compacted    int64         `json:"compacted,omitempty"`
+	DBBytes      int64         `json:"dbBytes"`
+	DBInUseBytes int64         `json:"dbInUseBytes"`
+	QuotaBytes   int64         `json:"quotaBytes,omitempty"`
+	FreeBytes    int64         `json:"freeBytes,omitempty"`
+	Alarms       []string      `json:"alarms,omitempty"`
+	Members      []StoreMember `json:"members"`
+}
+
+// StoreMember is one member of an etcd cluster.
+type StoreMember struct {
+	ID      string `json:"id"` // hexadecimal
+	Name    string `json:"name,omitempty"`
+	Version string `json:"version,omitempty"`
+	Leader  bool   `json:"leader,omitempty"`
+	Learner bool   `json:"learner,omitempty"`
+	DBBytes int64  `json:"dbBytes,omitempty"`
+	// Index is how far it is in the log of the cluster.
+	Index uint64 `json:"index,omitempty"`
+	// Error is why nothing else is known of it.
+	Error string `json:"error,omitempty"`
+}
+
+// CacheStatus is the cache of one server.
+type CacheStatus struct {
+	Revision int64 `json:"revision"`
+	Objects  int   `json:"objects"`
+	// StalenessSeconds is how old it may be at most.
+	StalenessSeconds float64 `json:"stalenessSeconds"`
+	// Degraded is why it may be old or incomplete, empty where it is not.
+	Degraded string `json:"degraded,omitempty"`
+}
+
+// JobStatus is a job and who does it; Leader is empty where nobody does.
+type JobStatus struct {
+	Name   string `json:"name"`
+	Leader string `json:"leader,omitempty"`
+}
+
+// BackupStatus is the last scheduled backup.
+type BackupStatus struct {
+	Time     time.Time `json:"time,omitzero"`
+	File     string    `json:"file,omitempty"`
+	Revision int64     `json:"revision,omitempty"`
+	// Error is why there is none newer.
+	Error string `json:"error,omitempty"`
+}
+
+// Reporter tells how a store is. It answers also where the store does not,
+// within seconds.
+type Reporter interface {
+	StoreStatus(context.Context) Status
+}
+
+func (o Options) status(w http.ResponseWriter, r *http.Request) error {
+	if o.Status == nil {
+		return lacking("report on", "ask etcd itself, with etcdctl endpoint status")
+	}
+	status := o.Status.StoreStatus(r.Context())
+	status.TypeMeta = typeMeta("StoreStatus")
+	rest.WriteJSON(w, http.StatusOK, status)
+	return nil
+}
