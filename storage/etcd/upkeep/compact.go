@@ -64,15 +64,17 @@ func (k *Keeper) compactOld(ctx context.Context, s *Status) {
 	}
 }
 
-// Compact drops all revisions below one and waits until their space is free
-// for reuse. Those who watch from below it have to list anew.
-func (k *Keeper) Compact(ctx context.Context, revision int64) error {
-	done, err := k.begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	return k.compactTo(ctx, revision)
+// Compact drops all revisions below one, 0 for the newest, and waits until
+// their space is free for reuse. Those who watch from below it have to list
+// anew. It is for the whole store, however many members that has; the change is
+// that of this one. A revision below the last compaction changes nothing.
+func (k *Keeper) Compact(ctx context.Context, revision int64) (Change, error) {
+	return k.change(ctx, func(s *Status) error {
+		if revision == 0 {
+			revision = s.Revision
+		}
+		return k.compactTo(ctx, revision)
+	})
 }
 
 // compactTo is Compact, of someone whose turn it is.

@@ -62,18 +62,10 @@ func (k *Keeper) defragmentNow(ctx context.Context, s *Status) {
 }
 
 // Defragment gives the space that is not in use back to the file system. The
-// member answers nobody meanwhile: about 1 s for 1 GiB in use.
-func (k *Keeper) Defragment(ctx context.Context) error {
-	done, err := k.begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	s, err := k.look(ctx)
-	if err != nil {
-		return err
-	}
-	return k.defragment(ctx, s)
+// member answers nobody meanwhile: about 1 s for 1 GiB in use. It is for this
+// member alone.
+func (k *Keeper) Defragment(ctx context.Context) (Change, error) {
+	return k.change(ctx, func(s *Status) error { return k.defragment(ctx, s) })
 }
 
 // defragment is Defragment, of someone whose turn it is and who has looked.

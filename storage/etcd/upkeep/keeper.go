@@ -155,6 +155,27 @@ func (k *Keeper) Check(ctx context.Context) error {
 	return nil
 }
 
+// A Change is what an operation has done to the member.
+type Change struct{ Before, After *Status }
+
+// change waits for the turn of an operation and has it done between two looks.
+func (k *Keeper) change(ctx context.Context, operate func(*Status) error) (Change, error) {
+	done, err := k.begin(ctx)
+	if err != nil {
+		return Change{}, err
+	}
+	defer done()
+	before, err := k.look(ctx)
+	if err != nil {
+		return Change{}, err
+	}
+	if err := operate(before); err != nil {
+		return Change{Before: before}, err
+	}
+	after, err := k.look(ctx)
+	return Change{Before: before, After: after}, err
+}
+
 // begin waits for the turn of the caller, who calls done after it.
 func (k *Keeper) begin(ctx context.Context) (done func(), err error) {
 	select {
