@@ -15,7 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sys/unix"
 
-	"github.com/portolan-mesh/portolan/storage/etcd/member"
+	"github.com/portolan-mesh/portolan/storage/etcd/dial"
 )
 
 // shutdown is how long a server may take to end, whatever state it is in.
@@ -187,7 +187,7 @@ func stateCompacting(t *testing.T, dir string) *process {
 		t.Fatal(err)
 	}
 	endpoint := "unix://" + filepath.Join(holder.SocketDir, "etcd.sock")
-	client, err := member.Dial([]string{endpoint}, nil)
+	client, err := dial.New(dial.Options{Endpoints: []string{endpoint}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/portolan-mesh/portolan/storage/etcd/member"
+	"github.com/portolan-mesh/portolan/storage/etcd/dial"
 )
 
 // externalStore are the flags of an etcd cluster that somebody else runs.
@@ -29,7 +29,7 @@ func (o *externalStore) validate(add addFault) {
 
 // open makes a client of the cluster.
 func (o *externalStore) open(logger *slog.Logger) (*openedStore, error) {
-	client, err := member.Dial(o.endpoints, logger)
+	client, err := dial.New(dial.Options{Endpoints: o.endpoints, Logger: logger})
 	if err != nil {
 		return nil, err
 	}

@@ -137,7 +137,7 @@ func (c *Child) endpoint() string { return "unix://" + c.socket }
 
 // prepare makes what looks after the processes.
 func (c *Child) prepare() (err error) {
-	if c.client, err = dial([]string{c.endpoint()}, c.opts.Logger, near); err != nil {
+	if c.client, err = c.dial(c.opts.Logger); err != nil {
 		return err
 	}
 	target := upkeep.Target{Client: c.client, Endpoint: c.endpoint(), DataDir: c.opts.DataDir}

@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sys/unix"
 
+	"github.com/portolan-mesh/portolan/storage/etcd/dial"
 	"github.com/portolan-mesh/portolan/storage/etcd/member"
 )
 
@@ -34,7 +35,7 @@ func TestChildServesOnSocket(t *testing.T) {
 	if !child.Healthy() {
 		t.Error("not healthy after Start")
 	}
-	client, err := member.Dial([]string{endpoint}, nil)
+	client, err := dial.New(dial.Options{Endpoints: []string{endpoint}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +69,7 @@ func TestChildIsRestarted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	child, endpoint := startChild(t, childOptions(t, dir))
-	client := dial(t, endpoint)
+	client := clientOf(t, endpoint)
 	first := readLock(t, dir)
 	put(t, client, "k", "v")
 	kill(t, first.PID, syscall.SIGKILL)
@@ -86,7 +87,7 @@ func TestChildIgnoresSignalsForAll(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	_, endpoint := startChild(t, childOptions(t, dir))
-	client := dial(t, endpoint)
+	client := clientOf(t, endpoint)
 	store := readLock(t, dir)
 	if group, err := syscall.Getpgid(store.PID); err != nil || group != store.PID {
 		t.Errorf("process group %d, %v; want its own", group, err)
@@ -104,7 +105,7 @@ func TestChildEndsWithParent(t *testing.T) {
 	t.Parallel()
 	dir, runtimeDir := t.TempDir(), shortDir(t)
 	s := startServer(t, dir, runtimeDir)
-	put(t, dial(t, s.endpoint), "k", "v")
+	put(t, clientOf(t, s.endpoint), "k", "v")
 	store := readLock(t, dir)
 	s.kill()
 	eventually(t, "end of the store process", func() bool { return gone(store.PID) })
@@ -169,7 +170,7 @@ func TestOrphanThatStays(t *testing.T) {
 // time when it is to stop.
 func holdOpen(t *testing.T, endpoint string) {
 	t.Helper()
-	watch := dial(t, endpoint).Watch(t.Context(), "k", clientv3.WithCreatedNotify())
+	watch := clientOf(t, endpoint).Watch(t.Context(), "k", clientv3.WithCreatedNotify())
 	select {
 	case <-watch:
 	case <-time.After(10 * time.Second):
@@ -181,7 +182,7 @@ func TestDataDirInUse(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	_, endpoint := startChild(t, childOptions(t, dir))
-	put(t, dial(t, endpoint), "k", "v")
+	put(t, clientOf(t, endpoint), "k", "v")
 	opts := childOptions(t, dir)
 	second, err := member.NewChild(opts)
 	if err != nil {
@@ -208,7 +209,7 @@ func TestLongDataDir(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), strings.Repeat("d", 100), strings.Repeat("e", 200))
 	child, endpoint := startChild(t, childOptions(t, dir))
-	put(t, dial(t, endpoint), "k", "v")
+	put(t, clientOf(t, endpoint), "k", "v")
 	if !child.Healthy() {
 		t.Error("not healthy")
 	}

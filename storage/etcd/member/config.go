@@ -6,15 +6,15 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
+
+	"github.com/portolan-mesh/portolan/storage/etcd/zaplog"
 )
 
 // What one transaction and one request may hold: a batch of several thousand
-// objects. Client, made by Dial, sends up to maxSendBytes, so that etcd rather
-// than the client's transport says what is too large.
+// objects.
 const (
 	MaxTxnOps       = 20_000
 	MaxRequestBytes = 16 << 20
-	maxSendBytes    = 64 << 20
 )
 
 // DefaultQuota is the size of the database at which it takes no more writes,
@@ -75,6 +75,6 @@ func etcdConfig(opts Options) (*embed.Config, error) {
 	if err := gates.SetFromMap(map[string]bool{"InitialCorruptCheck": true, "CompactHashCheck": true}); err != nil {
 		return nil, err
 	}
-	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newZap(opts.Logger, etcdLevel))
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zaplog.New(opts.Logger, etcdLevel))
 	return cfg, nil
 }

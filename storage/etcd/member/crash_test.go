@@ -49,7 +49,7 @@ func TestAcknowledgedWritesSurvive(t *testing.T) {
 // how many keys are acknowledged.
 func writeUntilKilled(t *testing.T, s *server, acknowledged int, kill func()) int {
 	t.Helper()
-	client := dial(t, s.endpoint)
+	client := clientOf(t, s.endpoint)
 	defer client.Close()
 	after := acknowledged + 1 + rand.IntN(40)
 	killed := make(chan struct{})
@@ -77,7 +77,7 @@ func writeUntilKilled(t *testing.T, s *server, acknowledged int, kill func()) in
 // verify reads back every acknowledged key.
 func verify(t *testing.T, s *server, round, acknowledged int) {
 	t.Helper()
-	client := dial(t, s.endpoint)
+	client := clientOf(t, s.endpoint)
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 	defer cancel()

@@ -108,7 +108,7 @@ func TestCrashLoopIsNoStorm(t *testing.T) {
 	journal := &lines{}
 	opts.Logger = journal.logger()
 	child, endpoint := startChild(t, opts)
-	put(t, dial(t, endpoint), "k", "v")
+	put(t, clientOf(t, endpoint), "k", "v")
 	client, err := child.Dial(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -171,7 +171,7 @@ func TestFullFileSystem(t *testing.T) {
 	dir := tmpfs(t, 160)
 	opts := childOptions(t, filepath.Join(dir, "data"))
 	child, endpoint := startChild(t, opts)
-	client := dial(t, endpoint)
+	client := clientOf(t, endpoint)
 	put(t, client, "k", "v")
 	filler := fill(t, dir)
 	acknowledged := 0
@@ -298,7 +298,7 @@ func TestDamage(t *testing.T) {
 			endpoint, err := child.Start(t.Context())
 			if err == nil {
 				defer child.Close()
-				answer, getErr := dial(t, endpoint).Get(t.Context(), "k", clientv3.WithPrefix(), clientv3.WithCountOnly())
+				answer, getErr := clientOf(t, endpoint).Get(t.Context(), "k", clientv3.WithPrefix(), clientv3.WithCountOnly())
 				if getErr != nil || answer.Count != keys || test.what != "" && test.what != "either" {
 					t.Errorf("it started, with %v (%v)", answer, getErr)
 				}
@@ -318,7 +318,7 @@ func killedStore(t *testing.T, keys int) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	s := startServer(t, dir, shortDir(t))
-	client := dial(t, s.endpoint)
+	client := clientOf(t, s.endpoint)
 	for i := range keys {
 		put(t, client, fmt.Sprintf("k%05d", i), strings.Repeat("v", 1000))
 	}
@@ -341,7 +341,7 @@ func TestTornEnd(t *testing.T) {
 		return err
 	})
 	_, endpoint := startChild(t, childOptions(t, dir))
-	answer, err := dial(t, endpoint).Get(t.Context(), "k", clientv3.WithPrefix(), clientv3.WithCountOnly())
+	answer, err := clientOf(t, endpoint).Get(t.Context(), "k", clientv3.WithPrefix(), clientv3.WithCountOnly())
 	if err != nil || answer.Count != 100 {
 		t.Errorf("%v, %v", answer, err)
 	}

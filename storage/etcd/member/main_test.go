@@ -19,6 +19,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 
+	"github.com/portolan-mesh/portolan/storage/etcd/dial"
 	"github.com/portolan-mesh/portolan/storage/etcd/member"
 )
 
@@ -123,9 +124,9 @@ func startChild(t *testing.T, opts member.ChildOptions) (*member.Child, string) 
 	return child, endpoint
 }
 
-func dial(t *testing.T, endpoint string) *clientv3.Client {
+func clientOf(t *testing.T, endpoint string) *clientv3.Client {
 	t.Helper()
-	client, err := member.Dial([]string{endpoint}, nil)
+	client, err := dial.New(dial.Options{Endpoints: []string{endpoint}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/portolan-mesh/portolan/storage/etcd/dial"
 	"github.com/portolan-mesh/portolan/storage/etcd/member"
 )
 
@@ -80,7 +81,7 @@ func TestLargeTransaction(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(shortDir(t), "s")
 	startMember(t, member.Options{DataDir: t.TempDir(), Socket: socket})
-	client := dial(t, "unix://"+socket)
+	client := clientOf(t, "unix://"+socket)
 	value := strings.Repeat("v", 1000)
 	ops := make([]clientv3.Op, 10_001)
 	for i := range ops {
@@ -140,7 +141,7 @@ func TestSocketPath(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			client, err := member.Dial([]string{"unix://" + socket}, nil)
+			client, err := dial.New(dial.Options{Endpoints: []string{"unix://" + socket}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -177,12 +178,5 @@ func TestStartRefusesBadDataDir(t *testing.T) {
 	}
 	if _, err := member.Start(t.Context(), member.Options{}); err == nil {
 		t.Error("no error without a data directory")
-	}
-}
-
-func TestDialNeedsEndpoints(t *testing.T) {
-	t.Parallel()
-	if _, err := member.Dial(nil, nil); err == nil {
-		t.Error("no error")
 	}
 }

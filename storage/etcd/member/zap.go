@@ -1,20 +1,10 @@
 package member
 
 import (
-	"context"
 	"log/slog"
-	"maps"
-	"slices"
 
-	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 )
-
-// newZap returns a zap logger that writes to a slog logger, at the level that
-// the given function makes of zap's entry.
-func newZap(logger *slog.Logger, level func(zapcore.Level, string) slog.Level) *zap.Logger {
-	return zap.New(&zapCore{handler: logger.With("component", "etcd").Handler(), level: level})
-}
 
 // expected are what etcd complains of on a common start or stop of a member
 // like ours. Nobody could act on it: it is about ports and tokens that the
@@ -45,55 +35,4 @@ func etcdLevel(l zapcore.Level, message string) slog.Level {
 	default:
 		return slog.LevelError
 	}
-}
-
-// clientLevel is the level of what the client says: its warnings repeat the
-// errors that its callers are returned.
-func clientLevel(zapcore.Level, string) slog.Level { return slog.LevelDebug }
-
-// zapCore is a zapcore.Core over a slog.Handler.
-type zapCore struct {
-	handler slog.Handler
-	level   func(zapcore.Level, string) slog.Level
-}
-
-// Enabled implements zapcore.LevelEnabler.
-func (c *zapCore) Enabled(l zapcore.Level) bool {
-	return c.handler.Enabled(context.Background(), c.level(l, ""))
-}
-
-// With implements zapcore.Core.
-func (c *zapCore) With(fields []zapcore.Field) zapcore.Core {
-	return &zapCore{handler: c.handler.WithAttrs(attributes(fields)), level: c.level}
-}
-
-// Check implements zapcore.Core.
-func (c *zapCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if c.handler.Enabled(context.Background(), c.level(e.Level, e.Message)) {
-		return ce.AddCore(e, c)
-	}
-	return ce
-}
-
-// Write implements zapcore.Core.
-func (c *zapCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
-	record := slog.NewRecord(e.Time, c.level(e.Level, e.Message), e.Message, 0)
-	record.AddAttrs(attributes(fields)...)
-	return c.handler.Handle(context.Background(), record)
-}
-
-// Sync implements zapcore.Core.
-func (c *zapCore) Sync() error { return nil }
-
-// attributes returns zap's fields as slog's. One field may add several.
-func attributes(fields []zapcore.Field) []slog.Attr {
-	attrs := make([]slog.Attr, 0, len(fields))
-	for _, f := range fields {
-		values := zapcore.NewMapObjectEncoder()
-		f.AddTo(values)
-		for _, key := range slices.Sorted(maps.Keys(values.Fields)) {
-			attrs = append(attrs, slog.Any(key, values.Fields[key]))
-		}
-	}
-	return attrs
 }

@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 
+	"github.com/portolan-mesh/portolan/storage/etcd/dial"
 	"github.com/portolan-mesh/portolan/storage/etcd/member"
 	"github.com/portolan-mesh/portolan/storage/etcd/upkeep"
 )
@@ -48,7 +49,7 @@ func newRigIn(t *testing.T, dir string, quota int64, p upkeep.Policy) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := member.Dial([]string{"unix://" + socket}, nil)
+	client, err := dial.New(dial.Options{Endpoints: []string{"unix://" + socket}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,90 @@
+package dial
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"google.golang.org/grpc/credentials"
+)
+
+// Files name what a client knows etcd by, and what etcd knows the client by, as
+// PEM. They are read at every connection.
+type Files struct {
+	// CA has the authorities that may have signed the certificate of etcd; empty
+	// are those of the system.
+	CA string
+	// Cert and Key are the client's own; empty is none.
+	Cert, Key string
+	// ServerName is the name in the certificate of etcd, where that is not the
+	// host of its endpoint.
+	ServerName string
+}
+
+// Config reads the files. Its error names the file that cannot be used; all such
+// files at once.
+func (f Files) Config() (*tls.Config, error) {
+	roots, rootsErr := readRoots(f.CA)
+	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, ServerName: f.ServerName}
+	if f.Cert == "" && f.Key == "" {
+		return config, rootsErr
+	}
+	pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+	if err != nil {
+		return nil, errors.Join(rootsErr, fmt.Errorf("certificate %s with key %s: %w", f.Cert, f.Key, err))
+	}
+	config.Certificates = []tls.Certificate{pair}
+	return config, rootsErr
+}
+
+func readRoots(file string) (*x509.CertPool, error) {
+	if file == "" {
+		return nil, nil
+	}
+	document, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(document) {
+		return nil, fmt.Errorf("%s: there is no certificate in PEM in it", file)
+	}
+	return roots, nil
+}
+
+// transport is TLS by the configuration of the moment.
+type transport struct {
+	config func() (*tls.Config, error)
+}
+
+// ClientHandshake implements credentials.TransportCredentials.
+func (t transport) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	config, err := t.config()
+	if err != nil {
+		return nil, nil, err
+	}
+	return credentials.NewTLS(config).ClientHandshake(ctx, authority, conn)
+}
+
+// ServerHandshake implements credentials.TransportCredentials. A client has none.
+func (t transport) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return nil, nil, errors.New("these are the credentials of a client")
+}
+
+// Info implements credentials.TransportCredentials.
+func (t transport) Info() credentials.ProtocolInfo {
+	return credentials.ProtocolInfo{SecurityProtocol: "tls"}
+}
+
+// Clone implements credentials.TransportCredentials.
+func (t transport) Clone() credentials.TransportCredentials { return t }
+
+// OverrideServerName implements credentials.TransportCredentials. Nothing
+// overrides it but Files.ServerName.
+func (t transport) OverrideServerName(string) error {
+	return errors.New("the server name is one of Options.TLS")
+}
