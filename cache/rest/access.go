@@ -2,8 +2,13 @@ package rest
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
+	"github.com/portolan-mesh/portolan/cache/rest/batch"
 	"github.com/portolan-mesh/portolan/storage"
 )
 
@@ -67,6 +72,20 @@ func (c *call) is(identity Identity) {
 	c.r = c.r.WithContext(storage.WithOrigin(c.r.Context(), storage.Origin{
 		User: identity.User, Address: c.r.RemoteAddr, Tool: c.r.UserAgent(),
 	}))
+}
+
+// say takes note of what the client says about its change, for the history.
+func (c *call) say(message string, found *faults) {
+	switch {
+	case len(message) > batch.MaxMessage:
+		found.cannotRead("message", fmt.Sprintf("has %d bytes, and may have %d", len(message), batch.MaxMessage))
+	case !utf8.ValidString(message) || strings.ContainsFunc(message, unicode.IsControl):
+		found.cannotRead("message", fmt.Sprintf("%q is not one line of text", message))
+	case message != "":
+		origin := storage.OriginOf(c.r.Context())
+		origin.Message = message
+		c.r = c.r.WithContext(storage.WithOrigin(c.r.Context(), origin))
+	}
 }
 
 func (s *Server) authorize(c *call, access Access) error {

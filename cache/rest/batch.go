@@ -44,6 +44,7 @@ func (s *Server) apply(c *call) error {
 		return err
 	}
 	b := &batchCall{server: s, call: c, places: map[config.Key]int{}}
+	c.say(request.Message, &b.faults)
 	if err := b.read(request.Operations); err != nil {
 		return err
 	}

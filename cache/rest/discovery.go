@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 
 	"github.com/portolan-mesh/portolan/cache/rest/batch"
+	"github.com/portolan-mesh/portolan/cache/rest/record"
 )
 
 // document serves a path that answers GET with a value.
@@ -107,7 +108,10 @@ func (s *Server) resourceList(c *call) (any, error) {
 		})
 	}
 	if group == batch.Group && v == batch.Version {
-		list.APIResources = []metav1.APIResource{{Name: "batches", SingularName: "batch", Kind: batch.Kind, Verbs: metav1.Verbs{"create"}}}
+		list.APIResources = []metav1.APIResource{
+			{Name: "batches", SingularName: "batch", Kind: batch.Kind, Verbs: metav1.Verbs{"create"}},
+			{Name: record.Resource, SingularName: "record", Kind: record.Kind, Verbs: metav1.Verbs{"list"}},
+		}
 	}
 	if list.APIResources == nil {
 		return nil, unknownPath(fmt.Sprintf("no API version %s/%s: /apis lists what there is", group, v))

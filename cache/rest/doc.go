@@ -20,10 +20,13 @@
 // a resourceVersion, and so a watch from N begins with the events of revision N
 // again.
 //
-//	server, err := rest.New(rest.Options{Store: store, Cache: mirror})
+//	server, err := rest.New(rest.Options{Store: store, Cache: mirror, History: store})
 //	...
 //	http.Serve(listener, server.Handler())
 //
-// Package batch has the JSON shapes of the batch endpoint, package client the
-// client of this API.
+// The past is asked of a History: records of what was changed by whom, and lists
+// of a revision that the cache keeps no longer (resourceVersionMatch=Exact).
+//
+// Package batch has the JSON shapes of the batch endpoint, package record those
+// of the history; package client is the client of this API.
 package rest

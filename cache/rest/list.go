@@ -3,13 +3,16 @@ package rest
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"iter"
 	"net/http"
+	"slices"
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
@@ -23,7 +26,7 @@ func (s *Server) list(c *call) error {
 	if c.query.Get("continue") != "" {
 		return badRequest("continue: this server returns whole lists and never gave such a token")
 	}
-	snapshot, revision, err := s.listed(c)
+	objects, revision, err := s.listed(c, selector)
 	if err != nil {
 		return err
 	}
@@ -38,7 +41,7 @@ func (s *Server) list(c *call) error {
 	body.Write(bytes.TrimSuffix(head, []byte("}")))
 	body.WriteString(`,"items":[`)
 	separator := "\n"
-	for object := range snapshot.List(c.schema.GroupVersionKind, c.namespace) {
+	for object := range objects {
 		if !selector.matches(object) {
 			continue
 		}
@@ -55,8 +58,9 @@ func (s *Server) list(c *call) error {
 	return nil
 }
 
-// listed is the snapshot that a list is of, and the revision it stands for.
-func (s *Server) listed(c *call) (*cache.Snapshot, int64, error) {
+// listed are the objects that a list selects from, and the revision at which
+// they stood.
+func (s *Server) listed(c *call, selector selector) (iter.Seq[*config.Config], int64, error) {
 	revision, err := parseRevision(c.query)
 	if err != nil {
 		return nil, 0, err
@@ -70,6 +74,10 @@ func (s *Server) listed(c *call) (*cache.Snapshot, int64, error) {
 	if match == "Exact" && revision == 0 {
 		return nil, 0, badRequest("resourceVersionMatch Exact needs a resourceVersion")
 	}
+	if match == "Exact" {
+		objects, err := s.listedAt(c, revision, selector)
+		return objects, revision, err
+	}
 	least, err := s.least(c)
 	if err != nil {
 		return nil, 0, err
@@ -78,12 +86,41 @@ func (s *Server) listed(c *call) (*cache.Snapshot, int64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	if match != "Exact" {
-		return snapshot, snapshot.Revision(), nil
+	return snapshot.List(c.schema.GroupVersionKind, c.namespace), snapshot.Revision(), nil
+}
+
+// listedAt are the objects as they were at a revision: from the cache, or from
+// the history where that does not reach so far back. Of one object alone history
+// often reaches further than of many.
+func (s *Server) listedAt(c *call, revision int64, selector selector) (iter.Seq[*config.Config], error) {
+	if err := s.reach(c, revision); err != nil {
+		return nil, err
 	}
-	snapshot, ok := s.cache.At(revision)
-	if !ok {
-		return nil, 0, expired(fmt.Sprintf("revision %d is older than the history that is kept: list without resourceVersion", revision))
+	if snapshot, ok := s.cache.At(revision); ok {
+		return snapshot.List(c.schema.GroupVersionKind, c.namespace), nil
 	}
-	return snapshot, revision, nil
+	if s.history == nil {
+		return nil, expired(fmt.Sprintf("revision %d is older than the history that is kept: list without resourceVersion", revision))
+	}
+	of := storage.Selection{Kind: c.schema.GroupVersionKind, Namespace: c.namespace}
+	if name, ok := selector.fields.RequiresExactMatch("metadata.name"); ok && (of.Namespace != "") != c.schema.ClusterScoped {
+		of.Name = name
+	}
+	objects, err := s.history.At(c.r.Context(), strconv.FormatInt(revision, 10), of)
+	if errors.Is(err, storage.ErrCompacted) {
+		return nil, expired(fmt.Sprintf("revision %d is not known any more: %v", revision, err))
+	}
+	return slices.Values(objects), err
+}
+
+// reach waits for a while until the cache is at a revision. One that the store
+// has not reached is refused at once: it is a mistake of the client's.
+func (s *Server) reach(c *call, revision int64) error {
+	if snapshot := s.cache.Snapshot(); snapshot != nil && snapshot.Revision() < revision {
+		if now, err := s.storeRevision(c.r.Context()); err == nil && now < revision {
+			return badRequest(fmt.Sprintf("revision %d is in the future: the store is at %d", revision, now))
+		}
+	}
+	_, err := s.atLeast(c.r.Context(), revision)
+	return err
 }

@@ -114,7 +114,7 @@ func TestList(t *testing.T) {
 	for query, code := range map[string]int{
 		"?resourceVersionMatch=Exact":                    400,
 		"?resourceVersionMatch=Other&resourceVersion=1":  400,
-		"?resourceVersionMatch=Exact&resourceVersion=99": 504,
+		"?resourceVersionMatch=Exact&resourceVersion=99": 400,
 	} {
 		if a := s.Do(t, "GET", entries+query, ""); a.Code != code {
 			t.Errorf("%s: %d %s", query, a.Code, a.Body)

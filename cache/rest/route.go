@@ -67,6 +67,11 @@ func (s *Server) resource(w http.ResponseWriter, r *http.Request) {
 		if err := s.admit(c); err != nil {
 			return err
 		}
+		var found faults
+		c.say(c.query.Get("message"), &found) // of a read nobody remembers it
+		if err := found.error("the parameters of the URL cannot be read", metav1.StatusDetails{}); err != nil {
+			return err
+		}
 		return verb(c)
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cache/rest/batch"
+	"github.com/portolan-mesh/portolan/cache/rest/record"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
@@ -61,6 +62,9 @@ type Quorum interface {
 type Options struct {
 	Store Store
 	Cache Source
+	// History tells of the past of Store. Without one there are no records, and
+	// lists of a revision reach as far back as Cache does.
+	History History
 	// Authenticator says who sends a request. Without one the server serves its
 	// own machine only.
 	Authenticator Authenticator
@@ -87,6 +91,7 @@ type Options struct {
 type Server struct {
 	store         Store
 	cache         Source
+	history       History
 	schemas       schema.Set
 	authenticator Authenticator
 	authorizer    Authorizer
@@ -117,7 +122,7 @@ func New(o Options) (*Server, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{
-		store: o.Store, cache: o.Cache, schemas: o.Store.Schemas(),
+		store: o.Store, cache: o.Cache, history: o.History, schemas: o.Store.Schemas(),
 		authenticator: o.Authenticator, authorizer: o.Authorizer,
 		checks: o.Checks, version: o.Version, bookmarks: o.BookmarkInterval, logger: o.Logger,
 		mux: http.NewServeMux(), origin: http.NewCrossOriginProtection(),
@@ -149,6 +154,7 @@ func (s *Server) routes(registry *prometheus.Registry) {
 	s.mux.HandleFunc("/apis/{group}/{version}/namespaces/{namespace}/{plural}", s.resource)
 	s.mux.HandleFunc("/apis/{group}/{version}/namespaces/{namespace}/{plural}/{name}", s.resource)
 	s.mux.HandleFunc(batch.Path, s.batches)
+	s.mux.HandleFunc(record.Path, s.records)
 	s.mux.Handle("/", s.guarded(http.HandlerFunc(s.unknownPath)))
 }
 

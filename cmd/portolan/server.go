@@ -84,7 +84,7 @@ func newServer(store *openedStore, meshConfig *mesh.Config, logger *slog.Logger)
 	s.worker.AtTaskEnd(s.xds.Commit) // after the hooks of the registries
 
 	s.api, err = rest.New(rest.Options{
-		Store: configs, Cache: s.mirror, Registry: metrics, Version: version, Logger: logger,
+		Store: configs, Cache: s.mirror, History: configs, Registry: metrics, Version: version, Logger: logger,
 		Checks: []rest.Check{
 			{Name: "store", Degraded: store.healthy},
 			{Name: "cache", Ready: s.cacheReady, Degraded: s.mirror.Degraded},

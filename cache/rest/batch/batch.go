@@ -41,9 +41,14 @@ const (
 // Restore.
 const Absent = storage.Absent
 
-// Batch is the request.
+// MaxMessage is how many bytes a message may have.
+const MaxMessage = 1024
+
+// Batch is the request. Message is what there is to say about the change, for
+// its record in the history: one line of text, or none.
 type Batch struct {
 	metav1.TypeMeta `json:",inline"`
+	Message         string      `json:"message,omitempty"`
 	Operations      []Operation `json:"operations"`
 }
 

@@ -2,7 +2,7 @@
 // several operations that are done as one revision, or not at all.
 //
 //	POST /apis/portolan.io/v1/batches
-//	{"apiVersion": "portolan.io/v1", "kind": "Batch", "operations": [
+//	{"apiVersion": "portolan.io/v1", "kind": "Batch", "message": "to v2", "operations": [
 //	  {"verb": "apply", "object": {"apiVersion": "networking.istio.io/v1", ...}},
 //	  {"verb": "delete", "apiVersion": "networking.istio.io/v1", "kind": "Gateway", "namespace": "edge", "name": "old"}]}
 //

@@ -13,11 +13,14 @@ import (
 	"strings"
 	"sync/atomic"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/portolan-mesh/portolan/cache/rest/batch"
+	"github.com/portolan-mesh/portolan/cache/rest/record"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
@@ -40,6 +43,10 @@ type Client struct {
 // Freshness is how new what is read must be. The zero Freshness is content with
 // what the server has, which is a moment behind its store.
 type Freshness struct {
+	// Exact is the one revision at which to read, 0 for none: as it was then. The
+	// error where the server knows it no longer is an IsResourceExpired, that of
+	// one in the future an IsBadRequest. The other fields are of no account then.
+	Exact int64
 	// MinRevision is a revision that the answer must not be older than, such as
 	// one that a write returned, also through another replica. The error of a
 	// server that does not get there in a few seconds is NotYet.
@@ -50,6 +57,11 @@ type Freshness struct {
 }
 
 func (f Freshness) add(query url.Values) url.Values {
+	if f.Exact > 0 {
+		query.Set("resourceVersion", strconv.FormatInt(f.Exact, 10))
+		query.Set("resourceVersionMatch", "Exact")
+		return query
+	}
 	if f.MinRevision > 0 {
 		query.Set("resourceVersion", strconv.FormatInt(f.MinRevision, 10))
 	}
@@ -109,6 +121,9 @@ type Selection struct {
 
 // Get returns one object.
 func (c *Client) Get(ctx context.Context, resource runtimeschema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
+	if c.freshness.Exact > 0 {
+		return c.getFromList(ctx, resource, namespace, name)
+	}
 	out := &unstructured.Unstructured{}
 	query := c.freshness.add(url.Values{})
 	_, err := c.do(ctx, request{method: http.MethodGet, path: objectPath(resource, namespace, name), query: query}, out)
@@ -116,6 +131,18 @@ func (c *Client) Get(ctx context.Context, resource runtimeschema.GroupVersionRes
 		return nil, err
 	}
 	return out, nil
+}
+
+// getFromList gets one object as a list, which can be of a revision.
+func (c *Client) getFromList(ctx context.Context, resource runtimeschema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
+	list, err := c.List(ctx, resource, namespace, Selection{Fields: fields.OneTermEqualSelector("metadata.name", name).String()})
+	if err != nil {
+		return nil, err
+	}
+	if len(list.Items) == 0 {
+		return nil, apierrors.NewNotFound(resource.GroupResource(), name)
+	}
+	return &list.Items[0], nil
 }
 
 // List returns the objects of a namespace, or of all (""), as of one revision:
@@ -168,6 +195,17 @@ func (c *Client) Delete(ctx context.Context, resource runtimeschema.GroupVersion
 		}
 	}
 	return c.do(ctx, call, nil)
+}
+
+// Records returns one page of the history. Where its metadata.continue is set,
+// that is the Until of the next page.
+func (c *Client) Records(ctx context.Context, q record.Query) (*record.List, error) {
+	out := &record.List{}
+	_, err := c.do(ctx, request{method: http.MethodGet, path: record.Path, query: q.Values()}, out)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // JSON reads what the server answers at a path with a query, which may follow

@@ -17,6 +17,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache/rest/batch"
 	"github.com/portolan-mesh/portolan/cache/rest/client"
+	"github.com/portolan-mesh/portolan/cache/rest/record"
 	"github.com/portolan-mesh/portolan/cache/rest/resttest"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -94,6 +95,34 @@ func TestApplyReadDelete(t *testing.T) {
 	var version struct{ GitVersion string }
 	if err := c.JSON(t.Context(), "/version?x=y", &version); err != nil || version.GitVersion != "v1.2.3" {
 		t.Errorf("%+v, %v", version, err)
+	}
+}
+
+func TestReadingThePast(t *testing.T) {
+	t.Parallel()
+	c := connect(t, resttest.Start(t, 1, nil).URL)
+	changed := entry("a")
+	changed.Labels = nil
+	for _, operation := range []batch.Operation{put(t, entry("a")), put(t, changed), batch.Remove(changed.Key(), "")} {
+		b := batch.New(operation)
+		b.Message = "why " + string(operation.Verb)
+		if _, err := c.Apply(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	then := c.Fresh(client.Freshness{Exact: 2, MinRevision: 99})
+	if got, err := then.Get(t.Context(), entries, "shop", "a"); err != nil || got.GetResourceVersion() != "2" || got.GetLabels()["app"] != "a" {
+		t.Errorf("%v, %v", got, err)
+	}
+	if _, err := then.Get(t.Context(), entries, "shop", "b"); !apierrors.IsNotFound(err) {
+		t.Errorf("what was not there: %v", err)
+	}
+	if _, err := c.Fresh(client.Freshness{Exact: 99}).Get(t.Context(), entries, "shop", "a"); !apierrors.IsBadRequest(err) {
+		t.Errorf("in the future: %v", err)
+	}
+	page, err := c.Records(t.Context(), record.Query{Kind: "ServiceEntry", Namespace: "shop", Name: "a", Limit: 2})
+	if err != nil || len(page.Items) != 2 || page.Items[0].Message != "why delete" || page.Metadata.Continue != "2" {
+		t.Errorf("%+v, %v", page, err)
 	}
 }
 

@@ -49,7 +49,7 @@ func Start(t testing.TB, history int, configure func(*rest.Options), extend ...f
 	if _, err := replica.Await(wait, 1); err != nil {
 		t.Fatal(err)
 	}
-	o := rest.Options{Store: store, Cache: replica, Version: "v1.2.3"}
+	o := rest.Options{Store: store, Cache: replica, History: store, Version: "v1.2.3"}
 	if configure != nil {
 		configure(&o)
 	}
