@@ -15,6 +15,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/portolan-mesh/portolan/storage/etcd/cluster"
 	"github.com/portolan-mesh/portolan/storage/etcd/upkeep"
 )
 
@@ -36,6 +37,8 @@ type ChildOptions struct {
 	RuntimeDir string
 	// Quota is as in Options.
 	Quota int64
+	// Cluster is as in Options.
+	Cluster *Cluster
 	// Upkeep is how Run keeps the store in shape.
 	Upkeep upkeep.Policy
 	// Stderr takes what the child writes to its standard error, its log among
@@ -69,6 +72,8 @@ type Child struct {
 	socket string           // set by Start, the same for all processes
 	client *clientv3.Client // for probes and upkeep
 	keeper *upkeep.Keeper
+	roster *cluster.Roster
+	peers  *peers // nil in a cluster of one
 	// current is the process that was last ready; nil before the first and
 	// after the end.
 	current atomic.Pointer[process]
@@ -81,6 +86,8 @@ type Child struct {
 type outage struct {
 	since time.Time
 	cause error
+	// waits says that a process runs, and waits for other members.
+	waits bool
 }
 
 // NewChild returns a Child for a data directory. It starts nothing.
@@ -110,8 +117,9 @@ func NewChild(opts ChildOptions) (*Child, error) {
 	return &Child{opts: opts}, nil
 }
 
-// Start starts the first process and returns, when it is ready, the endpoint
-// for Dial; the endpoint stays the same over restarts. If the process cannot
+// Start starts the first process and returns, when it is ready, its endpoint,
+// which stays the same over restarts. One of several members is not waited for
+// once it waits for the others: Ready says so then. If the process cannot
 // become ready, or ctx ends before it is, Start leaves nothing behind and
 // returns why, in the child's own words; the sentinels of the function Start
 // are told apart. The end of ctx does not matter after that.
@@ -126,7 +134,7 @@ func (c *Child) Start(ctx context.Context) (endpoint string, err error) {
 		return "", err
 	}
 	if err := c.launch(ctx); err != nil {
-		_ = c.client.Close() // reports that its own context has ended
+		c.hangUp()
 		removeSocketDir(dir)
 		return "", err
 	}
@@ -140,6 +148,12 @@ func (c *Child) prepare() (err error) {
 	if c.client, err = c.dial(c.opts.Logger); err != nil {
 		return err
 	}
+	if o := c.opts.Cluster; o != nil {
+		c.roster = cluster.New(o.dialer(c.opts.Logger), append([]string{o.ClientURL}, o.Join...)...)
+		c.peers = newPeers(o, c.roster, c.opts.Logger)
+	} else {
+		c.roster = cluster.New(func(string) (*clientv3.Client, error) { return c.dial(c.opts.Logger) }, c.endpoint())
+	}
 	target := upkeep.Target{Client: c.client, Endpoint: c.endpoint(), DataDir: c.opts.DataDir}
 	c.keeper, err = upkeep.New(target, c.opts.Upkeep, c.opts.Logger)
 	return err
@@ -147,6 +161,9 @@ func (c *Child) prepare() (err error) {
 
 // Keeper sees to the upkeep of the store while Run runs.
 func (c *Child) Keeper() *upkeep.Keeper { return c.keeper }
+
+// Roster is the members of the store's cluster, to look at and to change.
+func (c *Child) Roster() *cluster.Roster { return c.roster }
 
 // Run starts the child process again whenever it ends or stops answering, and
 // keeps the store in shape, until ctx ends; then it stops the process, waits
@@ -158,23 +175,69 @@ func (c *Child) Run(ctx context.Context) error {
 	defer others.Wait()
 	others.Go(func() { _ = c.keeper.Run(ctx) }) // always nil
 	others.Go(func() { c.probe(ctx) })
+	if c.peers != nil {
+		others.Go(func() { c.peers.run(ctx) })
+	}
 	backoff := c.opts.BackoffMin
 	for {
 		p := c.current.Load()
-		select {
-		case <-ctx.Done():
+		cause := c.attend(ctx, p)
+		if ctx.Err() != nil {
 			return nil
-		case <-p.done:
 		}
 		if p.served() >= c.opts.ResetAfter {
 			backoff = c.opts.BackoffMin
 		}
-		c.outage.Store(&outage{since: p.ended, cause: p.cause()})
-		c.opts.Logger.Error("store process ended", "pid", p.pid(), "err", p.cause(), "restartIn", backoff)
+		c.outage.Store(&outage{since: p.ended, cause: cause})
+		c.opts.Logger.Error("store process ended", "pid", p.pid(), "err", cause, "restartIn", backoff)
 		if !c.relaunch(ctx, &backoff) {
 			return nil
 		}
 	}
+}
+
+// attend waits until a process has ended, and returns why, or until ctx has. It
+// hears what one says that waits for other members.
+func (c *Child) attend(ctx context.Context, p *process) error {
+	for p.ready.Load() == nil && p.running() {
+		limited, cancel := context.WithTimeoutCause(ctx, waitingSilence, fmt.Errorf("it said nothing for %s", waitingSilence))
+		w, err := p.awaitReport(limited)
+		cancel()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			c.end(p)
+			return err
+		}
+		c.heard(p, w)
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-p.done:
+		return p.cause()
+	}
+}
+
+// heard makes a process current that is ready, or, where it says so, waits.
+func (c *Child) heard(p *process, w *waiting) {
+	if w == nil {
+		c.current.Store(p)
+		c.outage.Store(nil)
+		c.opts.Logger.Info("store process is ready", "pid", p.pid(), "socket", c.socket)
+		return
+	}
+	now := &outage{since: time.Now(), cause: errors.New(w.For), waits: true}
+	last := c.outage.Load()
+	if last == nil || !last.waits || last.cause.Error() != w.For {
+		c.opts.Logger.Info("store process is not ready yet", "pid", p.pid(), "because", w.For)
+	} else {
+		now.since = last.since
+	}
+	c.outage.Store(now)
+	c.current.Store(p)
+	c.roster.Learn(w.Others...)
 }
 
 // retold is how often a store process that cannot be started is told of while
@@ -215,16 +278,23 @@ func (c *Child) Close() error {
 	if p == nil {
 		return nil
 	}
-	_ = c.client.Close() // reports that its own context has ended
+	c.hangUp()
 	c.end(p)
 	removeSocketDir(filepath.Dir(c.socket))
 	return nil
 }
 
-// launch starts a process and makes it current when it is ready.
+// hangUp closes the clients of what looks after the processes.
+func (c *Child) hangUp() {
+	_ = c.client.Close() // reports that its own context has ended
+	_ = c.roster.Close() // always nil
+}
+
+// launch starts a process and makes it current when it is ready, or waits for
+// other members.
 func (c *Child) launch(ctx context.Context) error {
 	existed := hasData(c.opts.DataDir)
-	p, err := startProcess(c.opts, orders{DataDir: c.opts.DataDir, Socket: c.socket, Quota: c.opts.Quota, Parent: self()})
+	p, err := startProcess(c.opts, orders{DataDir: c.opts.DataDir, Socket: c.socket, Quota: c.opts.Quota, Cluster: c.opts.Cluster, Parent: self()})
 	if err != nil {
 		return err
 	}
@@ -232,16 +302,14 @@ func (c *Child) launch(ctx context.Context) error {
 		c.opts.Logger.Warn("store process is not ready yet: is another etcd using the data directory?", "pid", p.pid(), "dir", c.opts.DataDir)
 	})
 	limited, cancel := context.WithTimeoutCause(ctx, c.opts.StartTimeout, fmt.Errorf("it was not ready within %s", c.opts.StartTimeout))
-	err = p.awaitReady(limited)
+	w, err := p.awaitReport(limited)
 	cancel()
 	slow.Stop()
 	if err != nil {
 		c.end(p)
 		return diagnose(c.opts.DataDir, existed, err)
 	}
-	c.current.Store(p)
-	c.outage.Store(nil)
-	c.opts.Logger.Info("store process is ready", "pid", p.pid(), "socket", c.socket)
+	c.heard(p, w)
 	return nil
 }
 

@@ -30,7 +30,8 @@ const (
 
 // etcdConfig is the configuration of a cluster of one: it elects itself within
 // 0.1 s, keeps a short log in memory (nobody has to catch up from it), and
-// listens on the socket or not at all.
+// listens on the socket or not at all. Cluster.configure makes it that of one
+// of several.
 func etcdConfig(opts Options) (*embed.Config, error) {
 	peer, err := url.Parse(peerURL)
 	if err != nil {
@@ -72,7 +73,11 @@ func etcdConfig(opts Options) (*embed.Config, error) {
 	if !ok {
 		return nil, fmt.Errorf("etcd's feature gates are a %T, which cannot be set", cfg.ServerFeatureGate)
 	}
-	if err := gates.SetFromMap(map[string]bool{"InitialCorruptCheck": true, "CompactHashCheck": true}); err != nil {
+	if err := gates.SetFromMap(map[string]bool{
+		"InitialCorruptCheck": true, "CompactHashCheck": true,
+		// Peers compare the address that a member calls from with its certificate.
+		"SetMemberLocalAddr": opts.Cluster != nil,
+	}); err != nil {
 		return nil, err
 	}
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zaplog.New(opts.Logger, etcdLevel))

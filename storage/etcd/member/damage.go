@@ -73,6 +73,19 @@ func diagnose(dataDir string, existed bool, err error) error {
 	return err
 }
 
+// known is an error of etcd about its cluster in our words.
+func known(err error, opts Options) error {
+	switch {
+	case err == nil || opts.Cluster == nil:
+		return err
+	case strings.Contains(err.Error(), "has already been bootstrapped"):
+		return opts.Cluster.used(fmt.Sprintf("the others know a member %s at %s that has run", opts.Cluster.Name, opts.Cluster.PeerURL))
+	case strings.Contains(err.Error(), "found data inconsistency with peers"):
+		return fmt.Errorf("%w: it differs from that of the other members: %w: replace this member: see Members in the documentation of operations", ErrDamaged, err)
+	}
+	return err
+}
+
 // damaged is the error of a damaged part of a data directory.
 func damaged(dataDir, what, path string, cause error) error {
 	return fmt.Errorf("%w: etcd cannot use its %s, %s: %w: keep a copy of %s, and put the latest backup of it in its place",
@@ -87,10 +100,13 @@ const behindAfter = 5 * time.Second
 // lost its end, and is behind its database, makes etcd wait without a word: it
 // passes over all that is committed until its numbers reach those that the
 // database has seen.
-func awaitReady(ctx context.Context, etcd *embed.Etcd, dataDir string) error {
+//
+// One of several takes from the others what its log lacks, and waits for them.
+func awaitReady(ctx context.Context, etcd *embed.Etcd, opts Options) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	var leads time.Time
+	told := time.Now()
 	for {
 		select {
 		case <-etcd.Server.ReadyNotify():
@@ -98,10 +114,20 @@ func awaitReady(ctx context.Context, etcd *embed.Etcd, dataDir string) error {
 		case err := <-etcd.Err():
 			return fmt.Errorf("it failed before it was ready: %w", err)
 		case <-etcd.Server.StopNotify():
+			if err := removedElsewhere(ctx, etcd, opts); err != nil {
+				return err
+			}
 			return errors.New("it stopped before it was ready")
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-tick.C:
+		}
+		if opts.Cluster != nil {
+			if time.Since(told) >= waitingInterval {
+				opts.waiting(waiting{For: waitingFor(ctx, etcd, opts.Cluster), Others: clientURLs(etcd)})
+				told = time.Now()
+			}
+			continue
 		}
 		if etcd.Server.Leader() == 0 {
 			continue
@@ -114,7 +140,7 @@ func awaitReady(ctx context.Context, etcd *embed.Etcd, dataDir string) error {
 		}
 		applied, _ := schema.ReadConsistentIndex(etcd.Server.Backend().ReadTx())
 		if committed := etcd.Server.CommittedIndex(); committed < applied {
-			return damaged(dataDir, "log", walDir(dataDir), fmt.Errorf("it ends at entry %d and the database has entry %d", committed, applied))
+			return damaged(opts.DataDir, "log", walDir(opts.DataDir), fmt.Errorf("it ends at entry %d and the database has entry %d", committed, applied))
 		}
 	}
 }

@@ -13,21 +13,39 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/dial"
 )
 
+// How long a client pauses at most before it connects again, and how often it
+// tries a read. A member on this machine is back soon or, in a second, not at
+// all; of several, another one serves.
+const (
+	reconnect = 200 * time.Millisecond
+	retries   = 40
+)
+
 // Dial returns a client of the child's store. While the process is known to be
 // down, or not to answer, calls fail within about a second, and writes at once,
-// with the reason; it connects again by itself. The logger takes what the client
-// says, at Debug; nil discards it. Call it after Start, and close the client.
+// with the reason; it connects again by itself. One of a cluster calls this
+// server's own member, and another one while that does not serve. The logger
+// takes what the client says, at Debug; nil discards it. Call it after Start,
+// and close the client.
 func (c *Child) Dial(logger *slog.Logger) (*clientv3.Client, error) {
-	return c.dial(logger, grpc.WithChainUnaryInterceptor(c.gate))
+	gate := grpc.WithChainUnaryInterceptor(c.gate)
+	if c.peers == nil {
+		return c.dial(logger, gate)
+	}
+	o := c.opts.Cluster.reach(logger, c.opts.Cluster.ClientURL)
+	// The first endpoint that can be connected to, instead of all in turn.
+	o.GRPC = []grpc.DialOption{gate, grpc.WithDisableServiceConfig(), grpc.WithDefaultServiceConfig(`{"loadBalancingConfig": [{"pick_first": {}}]}`)}
+	client, err := dial.New(o)
+	if err != nil {
+		return nil, err
+	}
+	c.peers.point(client)
+	return client, nil
 }
 
-// dial makes a client that knows its server to be on this machine: back soon or,
-// in a second, not at all.
+// dial makes a client of the child itself.
 func (c *Child) dial(logger *slog.Logger, opts ...grpc.DialOption) (*clientv3.Client, error) {
-	return dial.New(dial.Options{
-		Endpoints: []string{c.endpoint()}, Logger: logger,
-		Reconnect: 200 * time.Millisecond, Retries: 40, GRPC: opts,
-	})
+	return dial.New(dial.Options{Endpoints: []string{c.endpoint()}, Logger: logger, Reconnect: reconnect, Retries: retries, GRPC: opts})
 }
 
 // gate is a grpc.UnaryClientInterceptor. Its words are those by which etcd's

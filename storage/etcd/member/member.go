@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"go.etcd.io/etcd/server/v3/storage/wal"
 
 	"github.com/portolan-mesh/portolan/storage/etcd/upkeep"
 )
@@ -32,6 +33,10 @@ type Options struct {
 	Quota int64
 	// Upkeep is how Run keeps the member in shape.
 	Upkeep upkeep.Policy
+	// Cluster makes the member one of several; nil is a cluster of one, without
+	// any TCP port. One of several needs a Socket too, on which its parent sees
+	// to it.
+	Cluster *Cluster
 	// StopTimeout bounds how long Close waits for etcd; zero means 10 seconds.
 	StopTimeout time.Duration
 	// Logger takes what the member and etcd have to say: etcd's warnings and
@@ -41,6 +46,16 @@ type Options struct {
 	// parent is who started this process for the store's sake, and sees to the
 	// upkeep; zero means that the process works for itself.
 	parent processID
+	// waiting is told what a member that is not ready waits for, again and again.
+	waiting func(waiting)
+}
+
+// waiting is what a member says that waits for others.
+type waiting struct {
+	// For is what it waits for, in words for an operator.
+	For string `json:"for"`
+	// Others are the client URLs of the other members, as far as it knows them.
+	Others []string `json:"others,omitempty"`
 }
 
 // A Member is one embedded etcd that runs in this process. The methods may be
@@ -60,8 +75,11 @@ type Member struct {
 // Start starts etcd on a data directory and returns when it is ready. It
 // fails with ErrInUse if another process has the directory, but first waits
 // for up to 5 seconds if that process is about to end because its parent has;
-// with ErrNoSpace if the file system has too little for etcd to start on; and
-// with ErrDamaged if etcd cannot use what is there.
+// with ErrNoSpace if the file system has too little for etcd to start on;
+// with ErrDamaged if etcd cannot use what is there; with ErrRemoved if it is of
+// a member that its cluster has removed; and with ErrUsed if there is nothing,
+// and the cluster knows the member as one with data. One of several is ready
+// when a majority of them runs, and waits for that.
 // When ctx ends before etcd is ready, Start stops it and returns the reason.
 // Once it is ready, only Close, or Run, ends it.
 func Start(ctx context.Context, opts Options) (*Member, error) {
@@ -100,6 +118,9 @@ func Start(ctx context.Context, opts Options) (*Member, error) {
 		lock:        lock,
 		stopTimeout: opts.StopTimeout,
 		closing:     make(chan struct{}),
+	}
+	if err := m.settle(ctx, opts.Cluster, opts.Logger); err != nil {
+		return nil, errors.Join(err, m.Close())
 	}
 	if opts.parent.PID != 0 {
 		return m, nil
@@ -200,8 +221,14 @@ func (o Options) complete() (Options, error) {
 	if o.Quota = cmp.Or(o.Quota, DefaultQuota); o.Quota < 0 {
 		return o, fmt.Errorf("quota of the store: %d is negative", o.Quota)
 	}
+	if o.Cluster != nil && o.Socket == "" {
+		return o, errors.New("a member of several needs a socket")
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.waiting == nil {
+		o.waiting = func(waiting) {}
 	}
 	return o, nil
 }
@@ -214,12 +241,28 @@ func makeDataDir(dir string) error {
 	return nil
 }
 
+// completeConfig is the configuration of a member, wherever it is.
+func completeConfig(ctx context.Context, opts Options) (*embed.Config, error) {
+	cfg, err := etcdConfig(opts)
+	if err != nil || opts.Cluster == nil {
+		return cfg, err
+	}
+	initial, joining := []Peer(nil), false
+	if !wal.Exist(walDir(opts.DataDir)) {
+		initial, joining, err = opts.Cluster.beginning(ctx, opts.Logger, func(words string) { opts.waiting(waiting{For: words}) })
+		if err != nil {
+			return nil, err
+		}
+	}
+	return cfg, opts.Cluster.configure(cfg, opts, initial, joining)
+}
+
 // startEtcd starts etcd and waits until it is ready. If it returns an error,
 // released tells whether etcd has let go of the data directory. StartEtcd
 // itself cannot be interrupted, and waits as long as another etcd, one that
 // does not know our lock, has the directory open; so it is called beside.
 func startEtcd(ctx context.Context, opts Options) (etcd *embed.Etcd, released bool, err error) {
-	cfg, err := etcdConfig(opts)
+	cfg, err := completeConfig(ctx, opts)
 	if err != nil {
 		return nil, true, err
 	}
@@ -231,7 +274,7 @@ func startEtcd(ctx context.Context, opts Options) (etcd *embed.Etcd, released bo
 	existed := hasData(opts.DataDir)
 	go func() {
 		etcd, err := startRecovering(cfg)
-		started <- result{etcd, diagnose(opts.DataDir, existed, err)}
+		started <- result{etcd, known(diagnose(opts.DataDir, existed, err), opts)}
 	}()
 	var r result
 	select {
@@ -251,7 +294,11 @@ func startEtcd(ctx context.Context, opts Options) (etcd *embed.Etcd, released bo
 		}
 		return nil, true, r.err
 	}
-	if err := awaitReady(ctx, r.etcd, opts.DataDir); err != nil {
+	err = checkIdentity(r.etcd, opts)
+	if err == nil {
+		err = awaitReady(ctx, r.etcd, opts)
+	}
+	if err != nil {
 		stopErr := stopEtcd(r.etcd, false, opts.StopTimeout)
 		return nil, stopErr == nil, errors.Join(err, stopErr)
 	}
@@ -264,7 +311,11 @@ func stopEtcd(etcd *embed.Etcd, ready bool, limit time.Duration) error {
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		if !ready {
+		if ready {
+			// Those who stay need not wait for an election. Close does it too, but
+			// only when nobody calls any more.
+			_ = etcd.Server.TryTransferLeadershipOnShutdown()
+		} else {
 			etcd.Server.HardStop()
 		}
 		etcd.Close()

@@ -1,6 +1,7 @@
 package member
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/portolan-mesh/portolan/storage/etcd/upkeep"
 )
@@ -19,7 +21,8 @@ const probeKey = "\x00portolan"
 func (c *Child) Healthy() bool { return c.reachable() == nil }
 
 // Ready returns nil if the store can be read and written, or why not, in words
-// for an operator.
+// for an operator. It may be that although the process is down, where there are
+// other members.
 func (c *Child) Ready() error {
 	if err := c.reachable(); err != nil {
 		return err
@@ -27,8 +30,32 @@ func (c *Child) Ready() error {
 	return full(c.keeper)
 }
 
-// reachable returns why no process of the store answers.
+// Whole returns nil if nothing of the store is missing, or what is although it
+// can be read and written.
+func (c *Child) Whole() error {
+	if c.peers == nil {
+		return nil
+	}
+	if err := c.away(); err != nil {
+		return fmt.Errorf("writes succeed through the other members of the store: %w", err)
+	}
+	return c.peers.thin()
+}
+
+// reachable returns why the store cannot be called.
 func (c *Child) reachable() error {
+	if c.peers == nil {
+		return c.away()
+	}
+	err := c.peers.unusable()
+	if err != nil && !c.peers.met() {
+		return cmp.Or(c.away(), err)
+	}
+	return err
+}
+
+// away returns why the process does not answer.
+func (c *Child) away() error {
 	p := c.current.Load()
 	if p == nil {
 		return errors.New("the store process is not running")
@@ -47,6 +74,9 @@ func (c *Child) reachable() error {
 
 // down is the error of an outage.
 func (c *Child) down(o *outage) error {
+	if o.waits {
+		return o.cause
+	}
 	advice := ""
 	if lacksSpace(o.cause) && !strings.Contains(o.cause.Error(), ErrNoSpace.Error()) {
 		advice = ": free some space for " + c.opts.DataDir
@@ -75,7 +105,7 @@ func (c *Child) probe(ctx context.Context) {
 		if p != asked {
 			asked, misses = p, 0
 		}
-		for p.running() && !c.answers(ctx, p) {
+		for p.ready.Load() != nil && p.running() && !c.answers(ctx, p) {
 			if ctx.Err() != nil {
 				return
 			}
@@ -93,14 +123,15 @@ func (c *Child) probe(ctx context.Context) {
 
 // answers tells whether the process answers a linearizable read within
 // ProbeTimeout, and notes it. One that is being defragmented, or ends
-// meanwhile, is not expected to.
+// meanwhile, is not expected to; one that lacks the others says so, and that is
+// an answer.
 func (c *Child) answers(ctx context.Context, p *process) bool {
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, c.opts.ProbeTimeout)
 	defer cancel()
 	for ctx.Err() == nil {
-		_, err := c.client.Get(ctx, probeKey)
-		if err == nil || errors.Is(err, rpctypes.ErrNoLeader) || !p.running() {
+		_, err := c.client.Get(clientv3.WithRequireLeader(ctx), probeKey)
+		if err == nil || errors.Is(err, rpctypes.ErrNoLeader) || isLearner(err) || !p.running() {
 			p.silent.Store(nil)
 			return true
 		}
@@ -111,4 +142,9 @@ func (c *Child) answers(ctx context.Context, p *process) bool {
 	}
 	p.silent.CompareAndSwap(nil, &begun)
 	return false
+}
+
+// isLearner recognises the answer of a learner, which takes no such reads.
+func isLearner(err error) bool {
+	return strings.Contains(err.Error(), rpctypes.ErrorDesc(rpctypes.ErrGRPCNotSupportedForLearner))
 }

@@ -22,10 +22,12 @@ type process struct {
 	// lifeline is the child's standard input. Closing it, as the end of this
 	// process does, tells the child to end.
 	lifeline *os.File
-	// reports is where the child says how its start went.
+	// reports is where the child says how its start goes, which said reads.
 	reports *os.File
+	said    *json.Decoder
 	words   *lastWords
-	ready   time.Time
+	// ready is since when it is; nil before.
+	ready atomic.Pointer[time.Time]
 	// silent is since when the process has not answered, nil while it does.
 	silent atomic.Pointer[time.Time]
 	// condemned is why the parent killed it, if it did.
@@ -59,7 +61,7 @@ func startProcess(opts ChildOptions, o orders) (*process, error) {
 	}
 	defer reportEnd.Close()
 
-	p := &process{lifeline: lifeline, reports: reports, words: &lastWords{out: opts.Stderr}, done: make(chan struct{})}
+	p := &process{lifeline: lifeline, reports: reports, said: json.NewDecoder(reports), words: &lastWords{out: opts.Stderr}, done: make(chan struct{})}
 	p.cmd = exec.Command(executable, opts.Args...)
 	p.cmd.Args[0] = name
 	p.cmd.Env = append(os.Environ(), opts.Env...)
@@ -103,23 +105,28 @@ func runningExecutable() (string, error) {
 	return path, nil
 }
 
-// awaitReady waits for the child's report and returns nil if it is ready.
-func (p *process) awaitReady(ctx context.Context) error {
-	defer p.reports.Close()
+// awaitReport waits for the next report of the child: nil is that it is ready.
+// One that failed has said its last.
+func (p *process) awaitReport(ctx context.Context) (*waiting, error) {
 	stop := context.AfterFunc(ctx, func() { p.reports.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	var r report
-	err := json.NewDecoder(p.reports).Decode(&r)
+	err := p.said.Decode(&r)
+	if err == nil && r.Waiting != nil {
+		return r.Waiting, nil
+	}
+	defer p.reports.Close()
 	switch {
 	case err == nil && r.Ready:
-		p.ready = time.Now()
-		return nil
+		now := time.Now()
+		p.ready.Store(&now)
+		return nil, nil
 	case err == nil:
-		return &childError{words: r.Error, is: kinds[r.Kind]}
+		return nil, &childError{words: r.Error, is: kinds[r.Kind]}
 	case ctx.Err() != nil:
-		return fmt.Errorf("start store process: %w", context.Cause(ctx))
+		return nil, fmt.Errorf("start store process: %w", context.Cause(ctx))
 	case !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
-		return fmt.Errorf("start store process: read its report: %w", err)
+		return nil, fmt.Errorf("start store process: read its report: %w", err)
 	}
 	// The child has closed its end of the pipe without a word: it is ending.
 	p.stop(childStopTimeout)
@@ -127,7 +134,7 @@ func (p *process) awaitReady(ctx context.Context) error {
 	if trace, ok := p.words.panicked(); ok {
 		cause = &panicError{value: cause, stack: trace}
 	}
-	return fmt.Errorf("store process ended before it was ready: %w", cause)
+	return nil, fmt.Errorf("store process ended before it was ready: %w", cause)
 }
 
 // stop tells the process to end, waits for that, and kills it if it takes
@@ -167,7 +174,12 @@ func (p *process) running() bool {
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
 // served is how long an ended process was ready.
-func (p *process) served() time.Duration { return p.ended.Sub(p.ready) }
+func (p *process) served() time.Duration {
+	if ready := p.ready.Load(); ready != nil {
+		return p.ended.Sub(*ready)
+	}
+	return 0
+}
 
 // cause is why an ended process ended: its exit status, and its last words if
 // it ended itself.

@@ -27,19 +27,25 @@ type orders struct {
 	DataDir string    `json:"dataDir"`
 	Socket  string    `json:"socket"`
 	Quota   int64     `json:"quota,omitempty"`
+	Cluster *Cluster  `json:"cluster,omitempty"`
 	Parent  processID `json:"parent"`
 }
 
-// A report is the one line that the child writes to reportFD.
+// A report is one line that the child writes to reportFD. The last says that it
+// is ready, or why it cannot be; those before are of a member that waits for
+// others.
 type report struct {
-	Ready bool   `json:"ready,omitempty"`
-	Error string `json:"error,omitempty"`
+	Ready   bool     `json:"ready,omitempty"`
+	Waiting *waiting `json:"waiting,omitempty"`
+	Error   string   `json:"error,omitempty"`
 	// Kind is the sentinel that the error is, see kinds.
 	Kind string `json:"kind,omitempty"`
 }
 
 // kinds are the errors of a start that callers tell apart.
-var kinds = map[string]error{"inUse": ErrInUse, "noSpace": ErrNoSpace, "damaged": ErrDamaged}
+var kinds = map[string]error{
+	"inUse": ErrInUse, "noSpace": ErrNoSpace, "damaged": ErrDamaged, "removed": ErrRemoved, "used": ErrUsed,
+}
 
 // kindOf is the name of an error's sentinel, if it has one.
 func kindOf(err error) string {
@@ -100,16 +106,18 @@ func RunChild(ctx context.Context, logger *slog.Logger) error {
 
 // runOrders runs the member and reports how its start went.
 func runOrders(ctx context.Context, o orders, reports *os.File, logger *slog.Logger) error {
+	// A parent that cannot be told has ended, and ctx with it.
+	say := json.NewEncoder(reports)
 	m, err := Start(ctx, Options{
-		DataDir: o.DataDir, Socket: o.Socket, Quota: o.Quota, Logger: logger,
+		DataDir: o.DataDir, Socket: o.Socket, Quota: o.Quota, Cluster: o.Cluster, Logger: logger,
 		StopTimeout: childStopTimeout, parent: o.Parent,
+		waiting: func(w waiting) { _ = say.Encode(report{Waiting: &w}) },
 	})
 	r := report{Ready: err == nil}
 	if err != nil {
 		r.Error, r.Kind = err.Error(), kindOf(err)
 	}
-	// A parent that cannot be told has ended, and ctx with it.
-	_ = json.NewEncoder(reports).Encode(r)
+	_ = say.Encode(r)
 	reports.Close()
 	if err != nil {
 		return nil

@@ -20,7 +20,13 @@ const maxSocketPath = 107
 const (
 	socketDirPrefix = "portolan-"
 	socketName      = "etcd.sock"
+	httpSocketName  = "http.sock"
 )
+
+// httpSocket is beside a socket the one for HTTP.
+func httpSocket(socket string) string {
+	return filepath.Join(filepath.Dir(socket), httpSocketName)
+}
 
 // plainPath are the paths that stand in a unix:// endpoint as they are.
 var plainPath = regexp.MustCompile(`^/[A-Za-z0-9/._+-]*$`)
@@ -59,13 +65,14 @@ func socketBases(asked string) []string {
 }
 
 // removeSocketDir removes a directory that makeSocketDir made, if it is still
-// that. It takes away the socket and the directory, nothing else.
+// that. It takes away the sockets and the directory, nothing else.
 func removeSocketDir(dir string) {
 	if !filepath.IsAbs(dir) || !strings.HasPrefix(filepath.Base(dir), socketDirPrefix) || privateDir(dir) != nil {
 		return
 	}
 	// Whatever remains is empty, private and of no use to anyone.
 	_ = os.Remove(filepath.Join(dir, socketName))
+	_ = os.Remove(filepath.Join(dir, httpSocketName))
 	_ = os.Remove(dir)
 }
 

@@ -1,0 +1,165 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// The errors that callers tell apart. Any other is of a cluster that could not
+// be asked, or did not answer.
+var (
+	// ErrUnknown is the error of a member that there is not.
+	ErrUnknown = errors.New("no such member")
+	// ErrRefused is the error of a change that would do harm, or has no sense.
+	ErrRefused = errors.New("refused")
+	// ErrNotInStep is the error of a learner that has not caught up in time.
+	ErrNotInStep = errors.New("not in step")
+)
+
+// A Member is one member, as the cluster knows it and as it answered.
+type Member struct {
+	ID uint64
+	// Name is empty until the member has first started.
+	Name string
+	// PeerURLs are where the other members reach it, and ClientURLs where
+	// clients do.
+	PeerURLs, ClientURLs []string
+	// Learner says that it takes all changes and has no vote.
+	Learner bool
+	// Answer is what it said of itself; nil where it did not answer, for the
+	// reason Err.
+	Answer *Answer
+	Err    error
+}
+
+// An Answer is what a member says of itself.
+type Answer struct {
+	// Leader is the member that it follows, 0 while it knows none.
+	Leader uint64
+	// Size is that of its database, and InUse the part that is data.
+	Size, InUse int64
+	// Committed and Applied are the newest entries of the log that it knows to be
+	// decided, and that its database has.
+	Committed, Applied uint64
+	// Version is that of its etcd.
+	Version string
+}
+
+// A Status is what a member is in its cluster.
+type Status string
+
+// What a member can be.
+const (
+	// Leader decides the order of all changes; it is one of the voters.
+	Leader Status = "leader"
+	// Voter counts for the quorum.
+	Voter Status = "voter"
+	// Learner catches up, or waits to be promoted.
+	Learner Status = "learner"
+	// Waiting answers, and knows no leader.
+	Waiting Status = "waiting"
+	// Unstarted was added and has not started yet.
+	Unstarted Status = "unstarted"
+	// Unreachable does not answer.
+	Unreachable Status = "unreachable"
+)
+
+// Status is what the member is.
+func (m *Member) Status() Status {
+	switch {
+	case m.Name == "" && m.Answer == nil:
+		return Unstarted
+	case m.Answer == nil:
+		return Unreachable
+	case m.Answer.Leader == 0:
+		return Waiting
+	case m.Answer.Leader == m.ID:
+		return Leader
+	case m.Learner:
+		return Learner
+	}
+	return Voter
+}
+
+// String is what people call the member.
+func (m *Member) String() string {
+	if m.Name != "" {
+		return m.Name
+	}
+	return FormatID(m.ID)
+}
+
+// FormatID is an id as etcd's tools show it.
+func FormatID(id uint64) string { return fmt.Sprintf("%x", id) }
+
+// serves says whether reads and writes through the member succeed.
+func (m *Member) serves() bool { return m.Answer != nil && m.Answer.Leader != 0 && !m.Learner }
+
+// A View is the members at one moment, by name.
+type View struct{ Members []Member }
+
+// Leader is the member that leads, or nil.
+func (v *View) Leader() *Member {
+	for i := range v.Members {
+		if v.Members[i].Status() == Leader {
+			return &v.Members[i]
+		}
+	}
+	return nil
+}
+
+// Serving are the members through which reads and writes succeed, by name.
+func (v *View) Serving() []Member {
+	return v.some(func(m *Member) bool { return m.serves() })
+}
+
+// Silent are the members that have started and do not answer, by name.
+func (v *View) Silent() []Member {
+	return v.some(func(m *Member) bool { return m.Status() == Unreachable })
+}
+
+// Voters are those that count for the quorum.
+func (v *View) Voters() []Member {
+	return v.some(func(m *Member) bool { return !m.Learner })
+}
+
+// Quorum is how many voters are needed for a write.
+func (v *View) Quorum() int { return len(v.Voters())/2 + 1 }
+
+func (v *View) some(which func(*Member) bool) []Member {
+	var out []Member
+	for i := range v.Members {
+		if which(&v.Members[i]) {
+			out = append(out, v.Members[i])
+		}
+	}
+	return out
+}
+
+// Find returns the member with a name, or with an id or a peer URL where that
+// is what the name is.
+func (v *View) Find(name string) (*Member, error) {
+	for _, matches := range []func(*Member) bool{
+		func(m *Member) bool { return m.Name == name },
+		func(m *Member) bool { return FormatID(m.ID) == strings.ToLower(name) },
+		func(m *Member) bool { return slices.Contains(m.PeerURLs, strings.TrimSuffix(name, "/")) },
+	} {
+		for i := range v.Members {
+			if name != "" && matches(&v.Members[i]) {
+				return &v.Members[i], nil
+			}
+		}
+	}
+	return nil, fmt.Errorf("%w %q: there are %s: one that has not started goes by its id or its peer URL", ErrUnknown, name, Names(v.Members))
+}
+
+// Names are those of members, in a text.
+func Names(members []Member) string {
+	names := make([]string, len(members))
+	for i := range members {
+		names[i] = members[i].String()
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,211 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+
+	"github.com/portolan-mesh/portolan/storage/etcd/cluster"
+	"github.com/portolan-mesh/portolan/storage/etcd/dial"
+)
+
+// A Cluster makes a member one of several, which reach each other over TCP.
+type Cluster struct {
+	// Name is the member's in its cluster.
+	Name string `json:"name"`
+	// PeerURL is where the other members reach it, and ClientURL where the
+	// servers beside them do: https://HOST:PORT of this machine; http without
+	// TLS, of loopback. Both are listened on, and told to the others.
+	PeerURL   string `json:"peerURL"`
+	ClientURL string `json:"clientURL"`
+	// Initial are the members of a new cluster, this one among them; Join are
+	// client URLs of members of the cluster to which this one was added. They are
+	// used where the data directory is empty, and ignored ever after. With neither
+	// the member is a new cluster by itself, to which others can be added.
+	Initial []Peer   `json:"initial,omitempty"`
+	Join    []string `json:"join,omitempty"`
+	// TLS names the files of the certificate by which the member is known, as
+	// server and as client, and of the authority that signs those of all members;
+	// nil is plaintext. A certificate that is replaced is used from then on.
+	TLS *dial.Files `json:"tls,omitempty"`
+}
+
+// A Peer is a member of a new cluster.
+type Peer struct {
+	Name string `json:"name"`
+	URL  string `json:"url"`
+}
+
+// String is the peer as etcd writes it.
+func (p Peer) String() string { return p.Name + "=" + p.URL }
+
+// dialer makes clients of single members.
+func (c *Cluster) dialer(logger *slog.Logger) func(string) (*clientv3.Client, error) {
+	return func(endpoint string) (*clientv3.Client, error) {
+		return dial.New(c.reach(logger, endpoint))
+	}
+}
+
+// reach is how clients reach members.
+func (c *Cluster) reach(logger *slog.Logger, endpoints ...string) dial.Options {
+	o := dial.Options{Endpoints: endpoints, Logger: logger, Reconnect: reconnect, Retries: retries}
+	if c.TLS != nil {
+		o.TLS = c.TLS.Config
+	}
+	return o
+}
+
+// configure makes the configuration of a cluster of one that of a member of
+// several: etcd's own clock and log, since the others have to keep up and catch
+// up, and listeners. initial are the members if the data directory is empty,
+// and joining says that their cluster exists.
+func (c *Cluster) configure(cfg *embed.Config, opts Options, initial []Peer, joining bool) error {
+	peer, err := url.Parse(c.PeerURL)
+	if err != nil {
+		return err
+	}
+	client, err := url.Parse(c.ClientURL)
+	if err != nil {
+		return err
+	}
+	listenPeer, peerErr := bindable(*peer)
+	listenClient, clientErr := bindable(*client)
+	if err := errors.Join(peerErr, clientErr); err != nil {
+		return err
+	}
+	stock := embed.NewConfig()
+	cfg.TickMs, cfg.ElectionMs = stock.TickMs, stock.ElectionMs
+	cfg.SnapshotCount, cfg.SnapshotCatchUpEntries = stock.SnapshotCount, stock.SnapshotCatchUpEntries
+	cfg.MaxWalFiles = stock.MaxWalFiles
+	cfg.StrictReconfigCheck, cfg.MaxLearners = true, 1
+
+	cfg.Name = c.Name
+	cfg.InitialCluster = strings.Join(texts(initial), ",")
+	cfg.InitialClusterToken = "portolan " + strings.Join(names(initial), ",")
+	if joining {
+		cfg.ClusterState = embed.ClusterStateFlagExisting
+	}
+	cfg.AdvertisePeerUrls, cfg.ListenPeerUrls = []url.URL{*peer}, []url.URL{listenPeer}
+	cfg.AdvertiseClientUrls = []url.URL{*client}
+	cfg.ListenClientUrls = append(cfg.ListenClientUrls, listenClient)
+	// gRPC has its own server only where HTTP has another address. The one that
+	// HTTP has here is of no use to anyone.
+	cfg.ListenClientHttpUrls = []url.URL{{Scheme: "unix", Path: httpSocket(opts.Socket)}}
+	if c.TLS != nil {
+		info := transport.TLSInfo{CertFile: c.TLS.Cert, KeyFile: c.TLS.Key, TrustedCAFile: c.TLS.CA, ClientCertAuth: true}
+		cfg.PeerTLSInfo, cfg.ClientTLSInfo = info, info
+		cfg.TlsMinVersion = "TLS1.3"
+	}
+	return nil
+}
+
+func texts(peers []Peer) []string {
+	out := make([]string, len(peers))
+	for i, p := range peers {
+		out[i] = p.String()
+	}
+	return out
+}
+
+func names(peers []Peer) []string {
+	out := make([]string, len(peers))
+	for i, p := range peers {
+		out[i] = p.Name
+	}
+	slices.Sort(out)
+	return out
+}
+
+// bindable is a URL by address, which is how etcd wants those to listen on.
+func bindable(u url.URL) (url.URL, error) {
+	if u.Hostname() == "localhost" || net.ParseIP(u.Hostname()) != nil {
+		return u, nil
+	}
+	addresses, err := net.LookupHost(u.Hostname())
+	if err != nil {
+		return u, fmt.Errorf("%s: %w: name an address of this machine", u.String(), err)
+	}
+	u.Host = net.JoinHostPort(addresses[0], u.Port())
+	return u, nil
+}
+
+// beginning is how a member without data comes to its cluster: as one of the
+// initial members, or, where it was added to them, by asking them who they are;
+// that takes until one answers, or ctx ends. told takes what it waits for.
+func (c *Cluster) beginning(ctx context.Context, logger *slog.Logger, told func(string)) (initial []Peer, joining bool, err error) {
+	switch {
+	case len(c.Initial) > 0:
+		return c.Initial, false, nil
+	case len(c.Join) == 0:
+		return []Peer{{Name: c.Name, URL: c.PeerURL}}, false, nil
+	}
+	roster := cluster.New(c.dialer(logger), c.Join...)
+	defer roster.Close()
+	for {
+		view, err := roster.Look(ctx)
+		if err == nil {
+			initial, err = c.place(view)
+			return initial, true, err
+		}
+		if ctx.Err() == nil {
+			told("waiting for a member of the cluster to join: " + oneLine(err))
+		}
+		if !sleep(ctx, waitingInterval) {
+			return nil, false, context.Cause(ctx)
+		}
+	}
+}
+
+// place finds the place that was made for this member, and returns the members
+// of the cluster with it in there.
+func (c *Cluster) place(view *cluster.View) ([]Peer, error) {
+	var out []Peer
+	placed := false
+	for i := range view.Members {
+		m := &view.Members[i]
+		mine := slices.Contains(m.PeerURLs, c.PeerURL)
+		name := m.Name
+		switch {
+		case mine && m.Name != "":
+			return nil, c.used(fmt.Sprintf("a member %s at %s has run before, with another data directory", m, c.PeerURL))
+		case mine:
+			placed, name = true, c.Name
+		case m.Name == c.Name:
+			return nil, c.used(fmt.Sprintf("there is a member %s at %s", m, strings.Join(m.PeerURLs, ",")))
+		case m.Name == "":
+			name = "unstarted-" + cluster.FormatID(m.ID)
+		}
+		for _, u := range m.PeerURLs {
+			out = append(out, Peer{Name: name, URL: u})
+		}
+	}
+	if !placed {
+		return nil, fmt.Errorf("no member with the peer URL %s was added to the cluster of %s: run this against a server of that cluster first: %s",
+			c.PeerURL, cluster.Names(view.Members), c.addCommand())
+	}
+	return out, nil
+}
+
+// used is the error of a name, or an address, that has another past than an
+// empty data directory.
+func (c *Cluster) used(what string) error {
+	return fmt.Errorf("%w: %s, and this data directory is empty: a member that has lost its data does not come back as the same: "+
+		"start it on its data directory, or replace it: run these against another server of the cluster, and start this one again on an empty directory with --store-join: "+
+		"portolan store member remove %s; %s", ErrUsed, what, c.Name, c.addCommand())
+}
+
+func (c *Cluster) addCommand() string {
+	return fmt.Sprintf("portolan store member add %s --peer-url %s", c.Name, c.PeerURL)
+}
+
+// oneLine is an error of several lines in one.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

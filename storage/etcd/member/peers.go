@@ -1,0 +1,206 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/portolan-mesh/portolan/storage/etcd/cluster"
+)
+
+const (
+	// lookInterval is how often the members are looked at.
+	lookInterval = time.Second
+	// electionPatience is for how long members that are enough for a quorum may
+	// be without a leader before writes are refused: they elect one meanwhile.
+	electionPatience = 3 * time.Second
+)
+
+// peers are the members of a cluster, this server's own among them, as the
+// server sees them. It points clients at those that serve, so that a server is
+// of use while its own member is not.
+type peers struct {
+	own    string // the client URL of this server's member
+	roster *cluster.Roster
+	logger *slog.Logger
+	seen   atomic.Pointer[standing] // nil before the first look
+
+	mu        sync.Mutex // guards what follows
+	clients   []*clientv3.Client
+	endpoints []string // those the clients have
+}
+
+// A standing is how the cluster was at the last look.
+type standing struct {
+	view *cluster.View // nil while no member has ever answered
+	err  error         // then: why
+	// leaderless is since when no member has served; zero while one does.
+	leaderless time.Time
+}
+
+func newPeers(c *Cluster, roster *cluster.Roster, logger *slog.Logger) *peers {
+	return &peers{own: c.ClientURL, roster: roster, logger: logger, endpoints: []string{c.ClientURL}}
+}
+
+// point adds a client that is to call the members that serve.
+func (p *peers) point(client *clientv3.Client) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clients = append(p.clients, client)
+	client.SetEndpoints(p.endpoints...)
+}
+
+// run looks after the members until ctx ends.
+func (p *peers) run(ctx context.Context) {
+	for {
+		p.look(ctx)
+		if !sleep(ctx, lookInterval) {
+			return
+		}
+	}
+}
+
+// look looks once.
+func (p *peers) look(ctx context.Context) {
+	view, err := p.roster.Look(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	last := p.seen.Load()
+	now := &standing{view: view, err: err}
+	if now.view == nil || len(view.Serving()) == 0 {
+		now.leaderless = time.Now()
+		if last != nil && !last.leaderless.IsZero() {
+			now.leaderless = last.leaderless
+		}
+	}
+	p.tell(last, now)
+	p.seen.Store(now)
+	if view != nil {
+		p.turn(view.Serving())
+	}
+}
+
+// turn has the clients call the members that serve, their own first. They stay
+// where they are while none does.
+func (p *peers) turn(serving []cluster.Member) {
+	var endpoints []string
+	for _, m := range serving {
+		if m.ClientURLs[0] == p.own {
+			endpoints = slices.Insert(endpoints, 0, p.own)
+			continue
+		}
+		endpoints = append(endpoints, m.ClientURLs[0])
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(endpoints) == 0 || slices.Equal(endpoints, p.endpoints) {
+		return
+	}
+	home := endpoints[0] == p.own && (len(p.endpoints) == 0 || p.endpoints[0] != p.own)
+	p.endpoints = endpoints
+	for _, c := range p.clients {
+		if home {
+			// A client stays with the member that it is connected to as long as
+			// that is among its endpoints.
+			c.SetEndpoints(p.own)
+		}
+		c.SetEndpoints(endpoints...)
+	}
+}
+
+// tell logs what has changed.
+func (p *peers) tell(last, now *standing) {
+	if now.view == nil {
+		return
+	}
+	for _, m := range now.view.Silent() {
+		if !last.silent(m.ID) && !slices.Contains(m.ClientURLs, p.own) {
+			p.logger.Warn("a member of the store does not answer", "member", m.String(), "url", strings.Join(m.ClientURLs, ","), "err", m.Err)
+		}
+	}
+	for _, m := range now.view.Members {
+		if m.Answer != nil && last.silent(m.ID) && !slices.Contains(m.ClientURLs, p.own) {
+			p.logger.Info("a member of the store answers again", "member", m.String())
+		}
+	}
+	switch was, is := last.lost(), now.lost(); {
+	case is && !was:
+		p.logger.Error("the store takes no writes", "err", now.trouble())
+	case was && !is:
+		p.logger.Info("the store takes writes again")
+	}
+}
+
+// silent says whether a member was known not to answer.
+func (s *standing) silent(id uint64) bool {
+	return s != nil && s.view != nil && slices.ContainsFunc(s.view.Silent(), func(m cluster.Member) bool { return m.ID == id })
+}
+
+// lost says whether the cluster is known to take no writes.
+func (s *standing) lost() bool { return s != nil && s.view != nil && s.trouble() != nil }
+
+// trouble is why nothing can be read or written; nil where it can, or soon can.
+func (s *standing) trouble() error {
+	switch {
+	case s.leaderless.IsZero():
+		return nil
+	case s.view == nil:
+		return errors.New(oneLine(s.err))
+	}
+	need, answer := s.view.Quorum(), 0
+	var away []string
+	for _, m := range s.view.Voters() {
+		if m.Answer != nil {
+			answer++
+			continue
+		}
+		away = append(away, fmt.Sprintf("%s at %s (%v)", m.String(), strings.Join(m.ClientURLs, ","), m.Err))
+	}
+	switch {
+	case answer < need:
+		return fmt.Errorf("the store has no quorum: %d of its %d members answer, and %d are needed: waiting for the other members of the store: %s",
+			answer, len(s.view.Voters()), need, strings.Join(away, ", "))
+	case time.Since(s.leaderless) < electionPatience:
+		return nil
+	}
+	return fmt.Errorf("the members of the store have been without a leader for %s: do they reach each other at their peer URLs?",
+		time.Since(s.leaderless).Round(time.Second))
+}
+
+// unusable returns why nothing can be read or written, as of the last look.
+func (p *peers) unusable() error {
+	s := p.seen.Load()
+	if s == nil {
+		return errors.New("the members of the store are being looked for")
+	}
+	return s.trouble()
+}
+
+// met says whether any member has ever answered.
+func (p *peers) met() bool {
+	s := p.seen.Load()
+	return s != nil && s.view != nil
+}
+
+// thin returns which members are missing although the store works.
+func (p *peers) thin() error {
+	s := p.seen.Load()
+	if s == nil || s.view == nil {
+		return nil
+	}
+	silent := s.view.Silent()
+	if len(silent) == 0 {
+		return nil
+	}
+	return fmt.Errorf("writes succeed, and of the %d members of the store these do not answer: %s: bring them back, or replace them",
+		len(s.view.Members), cluster.Names(silent))
+}
