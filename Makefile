@@ -21,10 +21,10 @@ ONCE ?=
 BENCH ?= .
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test integration bench lint generate tools clean
+.PHONY: help build demo test integration bench bench-store lint generate tools clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  \1\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 16
 
 build: ## build the binary, bin/portolan
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
@@ -43,6 +43,10 @@ integration: tools ## everything against the real things, one test at a time
 
 bench: tools ## benchmarks; BENCH=<regexp> selects
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 30m ./...
+
+bench-store: ## the store and its cache beside a plain etcd client, as ratios; STRICT=1 fails where a target is missed
+	CGO_ENABLED=0 $(GO) build -o bin/benchstore ./integration/benchstore
+	bin/benchstore $(if $(STRICT),-strict)
 
 lint: ## gofmt, go vet, staticcheck
 	@files=$$(gofmt -l $$($(GO) list -f '{{.Dir}}' ./...)); \
