@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ type applyOptions struct {
 	files  fileFlags
 	prune  pruneFlags
 	dry    dryRun
+	why    message
 	chunks int // 0 is all as one change
 }
 
@@ -46,7 +48,7 @@ files and needs no server.` + pruneHelp + chunksHelp,
 			if len(o.files.names) == 0 {
 				return usageError{errors.New("name what to apply: -f FILE, -f DIR, or -f - for stdin")}
 			}
-			if err := o.dry.check(); err != nil {
+			if err := cmp.Or(o.dry.check(), o.why.check()); err != nil {
 				return err
 			}
 			if err := o.prune.check(o.dry); err != nil {
@@ -60,6 +62,7 @@ files and needs no server.` + pruneHelp + chunksHelp,
 	}
 	o.files.register(c, "apply")
 	o.dry.register(c)
+	o.why.register(c)
 	o.prune.register(c)
 	c.Flags().IntVar(&o.chunks, "chunks", 0, "apply parts of at most this many objects, each as a change of its own; 0 is all as one")
 	return c
@@ -115,7 +118,7 @@ func (o *applyOptions) send(ctx context.Context, env *environment, c *client.Cli
 		if err != nil {
 			return err
 		}
-		result, err := o.dry.send(ctx, c, batch.New(all.operations...))
+		result, err := o.dry.send(ctx, c, o.why.about(all.operations))
 		if err == nil {
 			return env.printOutcomes(all.documents, result, o.dry)
 		}

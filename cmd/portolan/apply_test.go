@@ -82,10 +82,10 @@ func TestApplyBadInput(t *testing.T) {
 			"nothing was applied: stdin: document 2 (line 11): serviceentry/shop/bad: spec.ports[0].number: must be a port from 1 to 65535, is 70000"},
 		{"a stale version", good + entry("there", `, namespace: shop, labels: {a: b}, resourceVersion: "1"`), nil, exitConflict,
 			"nothing was applied: stdin: document 2 (line 11): conflict: serviceentry/shop/there changed (you had version 1, the store has 2): " +
-				"see what it is now with portolan get serviceentry/shop/there -o yaml"},
+				"see portolan diff serviceentry/there -n shop --from 1"},
 		{"a version of what is gone", entry("gone", `, namespace: shop, resourceVersion: "1"`), nil, exitConflict,
 			"nothing was applied: stdin: document 1 (line 1): conflict: serviceentry/shop/gone is gone (you had version 1): " +
-				"see what it is now with portolan get serviceentry/shop/gone -o yaml"},
+				"see portolan diff serviceentry/gone -n shop --from 1"},
 		{"no objects", "# nothing\n---\n", nil, exitData,
 			"nothing was applied: stdin: no objects there"},
 		{"several faults", strings.Replace(entry("UPPER", ", namespace: shop"), "STATIC", "STATISTIC", 1) + "---\nkind: Pod\n", nil, exitData,

@@ -54,7 +54,7 @@ func (c change) parts(size int) []part {
 func (o *applyOptions) sendParts(ctx context.Context, env *environment, all change) error {
 	for _, p := range all.parts(o.chunks) {
 		err := env.call(ctx, func(ctx context.Context, c *client.Client) error {
-			result, err := o.dry.send(ctx, c, batch.New(p.operations...))
+			result, err := o.dry.send(ctx, c, o.why.about(p.operations))
 			if err != nil {
 				return refused(err, "applied of this part", p.documents)
 			}

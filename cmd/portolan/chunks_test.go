@@ -46,7 +46,7 @@ func TestAPartThatFailsIsTheLast(t *testing.T) {
 		"part 1 of 3: objects 1-2: rev 3\nserviceentry/default/a  created  rev 3\nserviceentry/default/b  created  rev 3\n",
 		"portolan: part 2 of 3: objects 3-4: objects 1-2 were applied, objects 3-5 were not applied: nothing was applied of this part: " +
 			"stdin: document 4 (line 31): conflict: serviceentry/default/d changed (you had version 1, the store has 2): " +
-			"see what it is now with portolan get serviceentry/default/d -o yaml\n"}); o != want {
+			"see portolan diff serviceentry/d -n default --from 1\n"}); o != want {
 		t.Errorf("%+v", o)
 	}
 	if v := a.Store.Version(); v != "3" {

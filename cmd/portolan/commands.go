@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -15,6 +16,7 @@ func commands(env *environment) []*cobra.Command {
 	return []*cobra.Command{
 		newServeCommand(env), newStoreCommand(env),
 		newApplyCommand(env), newDiffCommand(env), newGetCommand(env), newDeleteCommand(env), newAPIResourcesCommand(env),
+		newHistoryCommand(env), newAuditCommand(env), newRollbackCommand(env),
 		newProxyCommand(env), newBootstrapCommand(env),
 		newVersionCommand(env),
 	}
@@ -22,14 +24,19 @@ func commands(env *environment) []*cobra.Command {
 
 // call does something with a client of the server, within --request-timeout.
 func (e *environment) call(ctx context.Context, do func(context.Context, *client.Client) error) error {
-	c, err := client.New(e.server, client.Options{UserAgent: "portolan/" + version})
+	return e.callFor(ctx, e.timeout, do)
+}
+
+// callFor is call within another time, 0 meaning without limit.
+func (e *environment) callFor(ctx context.Context, timeout time.Duration, do func(context.Context, *client.Client) error) error {
+	c, err := client.New(e.server, client.Options{UserAgent: agent(version, e.command, e.user)})
 	if err != nil {
 		return usageError{fmt.Errorf("--server: %w", err)}
 	}
 	defer c.Close()
-	if e.timeout > 0 {
+	if timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, e.timeout)
+		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
 	return e.explainTimeout(do(ctx, c))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ type deleteOptions struct {
 	files          fileFlags
 	ignoreNotFound bool
 	dry            dryRun
+	why            message
 }
 
 func newDeleteCommand(env *environment) *cobra.Command {
@@ -38,7 +40,7 @@ would have; --dry-run=client only reads the files or arguments.`,
   portolan delete vs/reviews dr/reviews -n shop --ignore-not-found`,
 		ValidArgsFunction: completeObjects(env),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := o.dry.check(); err != nil {
+			if err := cmp.Or(o.dry.check(), o.why.check()); err != nil {
 				return err
 			}
 			documents, err := o.documents(env, args)
@@ -50,6 +52,7 @@ would have; --dry-run=client only reads the files or arguments.`,
 	}
 	o.files.register(c, "delete")
 	o.dry.register(c)
+	o.why.register(c)
 	c.Flags().BoolVar(&o.ignoreNotFound, "ignore-not-found", false, "take objects that do not exist for deleted")
 	return c
 }
@@ -91,7 +94,7 @@ func (o *deleteOptions) run(ctx context.Context, env *environment, documents []c
 	}
 	return env.call(ctx, func(ctx context.Context, c *client.Client) error {
 		for len(documents) > 0 {
-			result, err := o.dry.send(ctx, c, removals(documents))
+			result, err := o.dry.send(ctx, c, o.why.about(removals(documents)))
 			if err == nil {
 				return env.printOutcomes(documents, result, o.dry)
 			}
@@ -105,12 +108,10 @@ func (o *deleteOptions) run(ctx context.Context, env *environment, documents []c
 	})
 }
 
-func removals(documents []config.Document) batch.Batch {
-	b := batch.New()
-	for _, d := range documents {
-		b.Operations = append(b.Operations, batch.Remove(d.Config.Key(), d.Config.ResourceVersion))
-	}
-	return b
+func removals(documents []config.Document) []batch.Operation {
+	return each(documents, func(d config.Document) batch.Operation {
+		return batch.Remove(d.Config.Key(), d.Config.ResourceVersion)
+	})
 }
 
 // existing are the documents whose objects are not reported missing; false where

@@ -16,28 +16,40 @@ import (
 )
 
 type diffOptions struct {
-	files fileFlags
-	prune pruneFlags
+	files     fileFlags
+	prune     pruneFlags
+	revisions revisionFlags
 }
 
 func newDiffCommand(env *environment) *cobra.Command {
 	var o diffOptions
 	c := &cobra.Command{
-		Use:   "diff -f FILE|DIR|-",
-		Short: "Show what an apply would change",
+		Use:   "diff (-f FILE|DIR|- | [KIND | KIND NAME... | KIND/NAME...] --from REVISION [--to REVISION])",
+		Short: "Show what an apply would change, or what has changed since a revision",
 		Long: `Show how files differ from what is stored, as unified diffs of YAML: what an
 apply of the same files would change. Objects are in the order of the files;
 those that are the same print nothing. What only the server sets is left out; a
 resourceVersion is shown where the file has one.
 
+With --from it shows instead what has changed in the store since a revision, or up
+to another (--to): of objects, of a kind, of a namespace (-n), or of everything (-A).
+
 The exit code is 0 where there is no difference, 2 where there is one, and another
 after an error.` + pruneHelp,
 		Example: `  portolan diff -f shop.yaml
-  portolan diff -f shop/ -R -n shop && echo "nothing to apply"`,
-		Args: filesOnly,
-		RunE: func(c *cobra.Command, _ []string) error {
+  portolan diff -f shop/ -R -n shop && echo "nothing to apply"
+  portolan diff vs/reviews -n shop --from 812
+  portolan diff -A --from 812 --to 815`,
+		ValidArgsFunction: completeObjects(env),
+		RunE: func(c *cobra.Command, args []string) error {
+			if o.revisions.given(c) {
+				return o.runRevisions(c, env, args)
+			}
+			if err := filesOnly(c, args); err != nil {
+				return usageError{fmt.Errorf("%w, or give --from REVISION", err)}
+			}
 			if len(o.files.names) == 0 {
-				return usageError{errors.New("name what to compare: -f FILE, -f DIR, or -f - for stdin")}
+				return usageError{errors.New("name what to compare: -f FILE, -f DIR, or -f - for stdin; or --from REVISION")}
 			}
 			if err := o.prune.check(dryRunNone); err != nil {
 				return err
@@ -47,7 +59,23 @@ after an error.` + pruneHelp,
 	}
 	o.files.register(c, "compare")
 	o.prune.register(c)
+	o.revisions.register(c)
 	return c
+}
+
+// runRevisions compares revisions of the store.
+func (o *diffOptions) runRevisions(c *cobra.Command, env *environment, args []string) error {
+	if len(o.files.names) > 0 || o.prune.enabled || o.prune.selector != "" || len(o.prune.names) > 0 {
+		return usageError{errors.New("--from, --to and -A compare revisions of the store, and -f and --prune files with it: leave one of them out")}
+	}
+	if err := o.revisions.check(c); err != nil {
+		return err
+	}
+	s, err := newScope(args, o.files.namespace, o.revisions.allNamespaces)
+	if err != nil {
+		return err
+	}
+	return o.revisions.run(c.Context(), env, s)
 }
 
 func (o *diffOptions) run(ctx context.Context, env *environment) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/hashicorp/go-multierror"
@@ -25,7 +26,7 @@ func clientExitCode(err error) int {
 		return exitConflict
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		return exitForbidden
-	case apierrors.IsBadRequest(err), apierrors.IsInvalid(err), apierrors.IsRequestEntityTooLargeError(err):
+	case apierrors.IsBadRequest(err), apierrors.IsInvalid(err), apierrors.IsRequestEntityTooLargeError(err), apierrors.IsResourceExpired(err):
 		return exitData
 	}
 	return exitFailure
@@ -104,9 +105,22 @@ func located(d config.Document, field string, cause metav1.StatusCause) error {
 		fault.Object, fault.Field = "", ""
 	}
 	if isA(cause, metav1.StatusReasonConflict) {
-		fault.Message += ": see what it is now with portolan get " + key + " -o yaml"
+		fault.Message += ": see " + sinceThen(d.Config)
 	}
 	return fault
+}
+
+// sinceThen is the command that shows what was done to an object since it was
+// as given.
+func sinceThen(object *config.Config) string {
+	at := strings.ToLower(object.Kind) + "/" + object.Name
+	if object.Namespace != "" {
+		at += " -n " + object.Namespace
+	}
+	if revision, err := strconv.ParseInt(object.ResourceVersion, 10, 64); err == nil && revision > 0 {
+		return "portolan diff " + at + " --from " + object.ResourceVersion
+	}
+	return "portolan history " + at
 }
 
 func isA(cause metav1.StatusCause, reason metav1.StatusReason) bool {

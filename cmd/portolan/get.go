@@ -45,11 +45,12 @@ metadata.resourceVersion.
 
 A server answers from its memory, which is a moment behind the store; right
 after a change made through another server, --min-revision with the revision
-that the change printed waits for it.`,
+that the change printed waits for it. --revision shows objects as they were.`,
 		Example: `  portolan get vs -n shop
   portolan get serviceentries,workloadentries -A -o wide
   portolan get virtualservice/reviews -n shop -o yaml
-  portolan get virtualservice/reviews -n shop --min-revision 42`,
+  portolan get virtualservice/reviews -n shop --min-revision 42
+  portolan get vs -A --revision 42`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return errors.New("name what to get: KIND, KIND NAME or KIND/NAME")
@@ -72,6 +73,7 @@ that the change printed waits for it.`,
 	f.BoolVar(&o.noHeaders, "no-headers", false, "leave the headers of tables out")
 	f.Int64Var(&o.freshness.MinRevision, "min-revision", 0, "wait until the server shows this revision of the store")
 	f.BoolVar(&o.freshness.Consistent, "consistent", false, "show all that was acknowledged until now: the server asks its store first")
+	f.Int64Var(&o.freshness.Exact, "revision", 0, "show the objects as they were at this revision of the store")
 	completeOutput(c, getOutputs...)
 	return c
 }
@@ -83,8 +85,8 @@ func (o *getOptions) selection(args []string) (selection, error) {
 	if o.allNamespaces && o.namespace != "" {
 		return selection{}, usageError{errors.New("-A is all namespaces, and -n is one: leave one of them out")}
 	}
-	if o.freshness.MinRevision < 0 {
-		return selection{}, usageError{fmt.Errorf("--min-revision %d: a revision is a number from 1 on, as apply and delete print it", o.freshness.MinRevision)}
+	if err := o.checkFreshness(); err != nil {
+		return selection{}, err
 	}
 	selected, err := selectObjects(schema.Pilot(), args, o.namespace)
 	if err != nil {
@@ -94,6 +96,20 @@ func (o *getOptions) selection(args []string) (selection, error) {
 		return selection{}, usageError{errors.New("an object is in one namespace: name it with -n instead of -A")}
 	}
 	return selected, nil
+}
+
+// checkFreshness refuses what is no revision, and two ways to say how new.
+func (o *getOptions) checkFreshness() error {
+	f := o.freshness
+	switch {
+	case f.Exact != 0 && (f.MinRevision != 0 || f.Consistent):
+		return usageError{errors.New("--revision is one revision, whatever there is now: leave --min-revision and --consistent out")}
+	case f.Exact != 0:
+		return checkRevision("--revision", f.Exact)
+	case f.MinRevision != 0:
+		return checkRevision("--min-revision", f.MinRevision)
+	}
+	return nil
 }
 
 // found are the objects of one kind, by namespace and name.
@@ -110,7 +126,7 @@ func (o *getOptions) run(ctx context.Context, env *environment, selected selecti
 		for _, kind := range selected.kinds {
 			f := found{kind: kind}
 			if len(selected.keys) > 0 {
-				f.objects, err = named(ctx, c, kind, selected.keys, &missing)
+				f.objects, err = o.named(ctx, c, kind, selected.keys, &missing)
 			} else {
 				f.objects, err = o.list(ctx, c, kind)
 			}
@@ -155,9 +171,17 @@ func (o *getOptions) list(ctx context.Context, c *client.Client, kind *schema.Sc
 	return objects, nil
 }
 
+// notFound says that an object does not exist, or did not.
+func (o *getOptions) notFound(key config.Key, kind *schema.Schema) error {
+	if o.freshness.Exact > 0 {
+		return fmt.Errorf("%s: there was none at revision %d: see when there was with portolan history %s", key, o.freshness.Exact, key)
+	}
+	return fmt.Errorf("%s: not found: see those there are with portolan get %s -A", key, kind.Plural)
+}
+
 // named gets those objects that are of a kind. Objects that do not exist are
 // added to missing.
-func named(ctx context.Context, c *client.Client, kind *schema.Schema, keys []config.Key, missing *error) ([]*unstructured.Unstructured, error) {
+func (o *getOptions) named(ctx context.Context, c *client.Client, kind *schema.Schema, keys []config.Key, missing *error) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	for _, key := range keys {
 		if key.Kind != kind.GroupVersionKind {
@@ -166,7 +190,7 @@ func named(ctx context.Context, c *client.Client, kind *schema.Schema, keys []co
 		object, err := c.Get(ctx, client.Resource(kind), key.Namespace, key.Name)
 		switch {
 		case apierrors.IsNotFound(err):
-			*missing = multierror.Append(*missing, fmt.Errorf("%s: not found: see those there are with portolan get %s -A", key, kind.Plural))
+			*missing = multierror.Append(*missing, o.notFound(key, kind))
 		case err != nil:
 			return nil, err
 		default:

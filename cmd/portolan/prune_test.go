@@ -82,7 +82,7 @@ func TestPruneDeletesNothingNewer(t *testing.T) {
 	url := between(t, a, func() { a.do(t, entry("z", mine+", annotations: {note: new}"), "apply", "-f", "-") })
 	o := do(t, entry("a", mine), "apply", "-f", "-", "--prune", "-l", "app=shop", "--server", url)
 	if want := (outcome{exitConflict, "", "portolan: nothing was applied: conflict: serviceentry/shop/z changed (you had version 2, the store has 3): " +
-		"see what it is now with portolan get serviceentry/shop/z -o yaml\n"}); o != want {
+		"see portolan diff serviceentry/z -n shop --from 2\n"}); o != want {
 		t.Errorf("%+v", o)
 	}
 }

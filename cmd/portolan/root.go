@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 )
 
 // environment is what a command has of the world around it.
@@ -17,13 +18,19 @@ type environment struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	now            func() time.Time
+	terminal       bool          // whether somebody is there to be asked
+	user           string        // who runs the program, as the machine says
+	command        string        // the command that runs, such as "apply"
 	server         string        // --server
 	timeout        time.Duration // --request-timeout
 }
 
 // run executes a command line and returns the exit code. Errors go to stderr.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	env := &environment{stdin: stdin, stdout: stdout, stderr: stderr, now: time.Now}
+	env := &environment{
+		stdin: stdin, stdout: stdout, stderr: stderr, now: time.Now,
+		terminal: isTerminal(stdin) && isTerminal(stderr), user: localUser(),
+	}
 	root := newRootCommand(env)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
@@ -31,6 +38,12 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		fmt.Fprintf(stderr, "portolan: %s\n", strings.TrimSpace(words(err)))
 	}
 	return exitCode(err)
+}
+
+// isTerminal says whether a stream is a terminal.
+func isTerminal(stream any) bool {
+	file, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
 }
 
 func newRootCommand(env *environment) *cobra.Command {
@@ -44,9 +57,13 @@ Istio's API, kept in etcd, served as xDS to Envoy. No Kubernetes.
   portolan apply -f shop/              put configuration into it, as one change
   portolan get virtualservices -A      see what it has
   portolan proxy status                see which proxies have taken it
+  portolan history vs/reviews -n shop  see who changed an object, and go back with rollback
 
 Exit codes: 0 done, 1 failure, 2 differences found (diff), 64 usage, 65 bad input,
 69 server unreachable, 75 conflict (read again and retry), 77 forbidden.`,
+		PersistentPreRun: func(c *cobra.Command, _ []string) {
+			_, env.command, _ = strings.Cut(c.CommandPath(), " ")
+		},
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}

@@ -60,8 +60,8 @@ func pairs[V any](m map[string]V, all bool) string {
 }
 
 // each is f of every element.
-func each[T any](list []T, f func(T) string) []string {
-	out := make([]string, len(list))
+func each[T, R any](list []T, f func(T) R) []R {
+	out := make([]R, len(list))
 	for i, v := range list {
 		out[i] = f(v)
 	}

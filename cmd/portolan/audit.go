@@ -1,0 +1,135 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/portolan-mesh/portolan/cache/rest/client"
+	"github.com/portolan-mesh/portolan/cache/rest/record"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+type auditOptions struct {
+	namespace string
+	by        string
+	since     time.Duration
+	limit     int
+	output    string
+}
+
+func newAuditCommand(env *environment) *cobra.Command {
+	var o auditOptions
+	c := &cobra.Command{
+		Use:   "audit [KIND | KIND NAME | KIND/NAME]",
+		Short: "Show who changed what in the store",
+		Long: `Show the changes of the store, newest first and a line for each: what was done at
+once is one. A kind, an object or a namespace shows those that concern it.
+
+WHO was authenticated by the server, and is what --by is about; FROM is what the
+client said of itself, and its address where it was another machine.`,
+		Example: `  portolan audit --since 1h
+  portolan audit -n shop --by anna
+  portolan audit vs/reviews -n shop -o json`,
+		Args:              cobra.MaximumNArgs(2),
+		ValidArgsFunction: completeObjects(env),
+		RunE: func(c *cobra.Command, args []string) error {
+			query, err := o.query(args)
+			if err != nil {
+				return err
+			}
+			return o.run(c.Context(), env, query)
+		},
+	}
+	f := c.Flags()
+	f.StringVarP(&o.namespace, "namespace", "n", "", "only changes in this namespace; that of an object is \"default\" without it")
+	f.StringVar(&o.by, "by", "", "only changes of this user")
+	f.DurationVar(&o.since, "since", 0, "only changes of so long ago and later, such as 90m or 24h")
+	f.IntVar(&o.limit, "limit", 50, "how many changes to show, the newest; 0 is all")
+	f.StringVarP(&o.output, "output", "o", "table", "form of the output: "+alternatives(recordOutputs))
+	completeOutput(c, recordOutputs...)
+	return c
+}
+
+func (o *auditOptions) query(args []string) (record.Query, error) {
+	if err := cmp.Or(oneOf("-o", o.output, recordOutputs...), checkLimit(o.limit)); err != nil {
+		return record.Query{}, err
+	}
+	if o.since < 0 {
+		return record.Query{}, usageError{fmt.Errorf("--since %s: give how long ago, such as 90m or 24h", o.since)}
+	}
+	q := record.Query{Namespace: o.namespace, Bare: o.output == "table"}
+	if len(args) == 0 {
+		return q, nil
+	}
+	selected, err := selectObjects(schema.Pilot(), args, o.namespace)
+	if err != nil {
+		return q, err
+	}
+	if len(selected.kinds) > 1 || len(selected.keys) > 1 {
+		return q, usageError{fmt.Errorf("%s: name one kind or one object", strings.Join(args, " "))}
+	}
+	q.Group, q.Kind = selected.kinds[0].Group, selected.kinds[0].Kind
+	if len(selected.keys) == 1 {
+		q.Namespace, q.Name = selected.keys[0].Namespace, selected.keys[0].Name
+	}
+	return q, nil
+}
+
+func (o *auditOptions) run(ctx context.Context, env *environment, q record.Query) error {
+	q.Limit = pageFor(o.limit)
+	if o.by != "" {
+		q.Limit = record.MaxLimit
+	}
+	by := func(r record.Record) bool { return o.by == "" || r.User == o.by }
+	old := func(r record.Record) bool { return o.since > 0 && env.now().Sub(r.Time) > o.since }
+	var records []record.Record
+	err := env.call(ctx, func(ctx context.Context, c *client.Client) (err error) {
+		records, err = readRecords(ctx, c, q, o.limit, by, old)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if o.output != "table" {
+		return writeRecords(env, o.output, records)
+	}
+	if len(records) == 0 {
+		fmt.Fprintln(env.stderr, "No such changes.")
+		return nil
+	}
+	if len(records) == o.limit {
+		defer fmt.Fprintf(env.stderr, "These are the newest %d; --limit 0 shows all.\n", o.limit)
+	}
+	return env.recordTable("CHANGES", records, changesOf)
+}
+
+// changesOf says what a record did: to its object, or to how many.
+func changesOf(r record.Record) string {
+	if len(r.Changes) == 1 {
+		c := r.Changes[0]
+		key := config.Key{Kind: config.GroupVersionKind{Kind: c.Kind}, Namespace: c.Namespace, Name: c.Name}
+		return plain(key.String()) + " " + c.Outcome
+	}
+	counts := map[string]int{}
+	for _, c := range r.Changes {
+		counts[c.Outcome]++
+	}
+	return fmt.Sprintf("%d objects: %s", len(r.Changes), outcomeCounts(counts))
+}
+
+// outcomeCounts is "2 created, 1 deleted".
+func outcomeCounts(counts map[string]int) string {
+	var parts []string
+	for _, outcome := range []string{"created", "configured", "deleted"} {
+		if n := counts[outcome]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, outcome))
+		}
+	}
+	return strings.Join(parts, ", ")
+}

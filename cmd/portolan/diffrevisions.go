@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/aymanbagabas/go-udiff"
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/portolan-mesh/portolan/cache/rest/client"
+	"github.com/portolan-mesh/portolan/storage/config"
+)
+
+// revisionFlags say between which revisions diff compares, and what.
+type revisionFlags struct {
+	from, to      int64 // 0 is now
+	allNamespaces bool
+}
+
+func (r *revisionFlags) register(c *cobra.Command) {
+	f := c.Flags()
+	f.Int64Var(&r.from, "from", 0, "compare what is stored with what it was at this revision")
+	f.Int64Var(&r.to, "to", 0, "compare with this revision instead of now")
+	f.BoolVarP(&r.allNamespaces, "all-namespaces", "A", false, "compare the objects of all namespaces; for --from")
+}
+
+// given says whether revisions are compared, and not files.
+func (r *revisionFlags) given(c *cobra.Command) bool {
+	return c.Flags().Changed("from") || c.Flags().Changed("to") || r.allNamespaces
+}
+
+func (r *revisionFlags) check(c *cobra.Command) error {
+	if !c.Flags().Changed("from") {
+		return usageError{errors.New("--to and -A need --from: the revision to compare with")}
+	}
+	if err := checkRevision("--from", r.from); err != nil || !c.Flags().Changed("to") {
+		return err
+	}
+	return checkRevision("--to", r.to)
+}
+
+// run shows what changed from one revision to the other.
+func (r *revisionFlags) run(ctx context.Context, env *environment, s scope) error {
+	var before, after state
+	err := env.call(ctx, func(ctx context.Context, c *client.Client) (err error) {
+		if before, err = s.at(ctx, c, r.from); err != nil {
+			return err
+		}
+		after, err = s.at(ctx, c, r.to)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	found := false
+	for _, key := range s.keysOf(before, after) {
+		text, err := differenceBetween(key, before.objects[key], after.objects[key])
+		if err != nil {
+			return err
+		}
+		found = found || text != ""
+		fmt.Fprint(env.stdout, text)
+	}
+	if found {
+		return differences{}
+	}
+	return nil
+}
+
+// differenceBetween is what became of an object; nil is none.
+func differenceBetween(key config.Key, before, after *unstructured.Unstructured) (string, error) {
+	labelBefore, textBefore, err := side(key, before)
+	if err != nil {
+		return "", err
+	}
+	labelAfter, textAfter, err := side(key, after)
+	if err != nil {
+		return "", err
+	}
+	return udiff.Unified(labelBefore, labelAfter, textBefore, textAfter), nil
+}
+
+// side is one side of a difference.
+func side(key config.Key, object *unstructured.Unstructured) (label, text string, err error) {
+	if object == nil {
+		return nowhere, "", nil
+	}
+	text, err = comparableText(object, false)
+	return key.String() + "\trev " + object.GetResourceVersion(), text, err
+}

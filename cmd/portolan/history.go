@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/portolan-mesh/portolan/cache/rest/client"
+	"github.com/portolan-mesh/portolan/cache/rest/record"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+type historyOptions struct {
+	namespace string
+	limit     int
+	output    string
+}
+
+func newHistoryCommand(env *environment) *cobra.Command {
+	var o historyOptions
+	c := &cobra.Command{
+		Use:   "history (KIND NAME | KIND/NAME)",
+		Short: "Show who changed an object, when and how",
+		Long: `Show the changes of an object, newest first, also of one that was deleted.
+
+REV is the revision of the store, by which get --revision, diff --from and
+rollback --to-revision find the object as it was. WHO was authenticated by the
+server; FROM is what the client said of itself, and its address where it was
+another machine. CHANGE is the first field that differs.`,
+		Example: `  portolan history vs/reviews -n shop
+  portolan get vs/reviews -n shop --revision 812 -o yaml
+  portolan diff vs/reviews -n shop --from 812`,
+		Args:              cobra.RangeArgs(1, 2),
+		ValidArgsFunction: completeObjects(env),
+		RunE: func(c *cobra.Command, args []string) error {
+			key, err := o.key(args)
+			if err != nil {
+				return err
+			}
+			return o.run(c.Context(), env, key)
+		},
+	}
+	f := c.Flags()
+	f.StringVarP(&o.namespace, "namespace", "n", "", `namespace of the object (default "default")`)
+	f.IntVar(&o.limit, "limit", 20, "how many changes to show, the newest; 0 is all")
+	f.StringVarP(&o.output, "output", "o", "table", "form of the output: "+alternatives(recordOutputs))
+	completeOutput(c, recordOutputs...)
+	return c
+}
+
+func (o *historyOptions) key(args []string) (config.Key, error) {
+	if err := oneOf("-o", o.output, recordOutputs...); err != nil {
+		return config.Key{}, err
+	}
+	if err := checkLimit(o.limit); err != nil {
+		return config.Key{}, err
+	}
+	selected, err := selectObjects(schema.Pilot(), args, o.namespace)
+	if err != nil {
+		return config.Key{}, err
+	}
+	if len(selected.keys) != 1 {
+		return config.Key{}, usageError{errors.New("name one object: KIND NAME or KIND/NAME; portolan audit shows the changes of several")}
+	}
+	return selected.keys[0], nil
+}
+
+func checkLimit(limit int) error {
+	if limit < 0 {
+		return usageError{fmt.Errorf("--limit %d: give a number from 1 on, or 0 for all", limit)}
+	}
+	return nil
+}
+
+func (o *historyOptions) run(ctx context.Context, env *environment, key config.Key) error {
+	var records []record.Record
+	err := env.call(ctx, func(ctx context.Context, c *client.Client) (err error) {
+		q := record.Query{Group: key.Kind.Group, Kind: key.Kind.Kind, Namespace: key.Namespace, Name: key.Name, Limit: pageFor(o.limit)}
+		always, never := func(record.Record) bool { return true }, func(record.Record) bool { return false }
+		records, err = readRecords(ctx, c, q, o.limit, always, never)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if len(records) == 0 {
+		return fmt.Errorf("%s: there is no history of it: it never was, or its records are past their retention", key)
+	}
+	if o.output != "table" {
+		return writeRecords(env, o.output, records)
+	}
+	return env.recordTable("CHANGE", records, func(r record.Record) string { return summary(r.Changes[0]) })
+}

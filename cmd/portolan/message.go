@@ -1,0 +1,64 @@
+package main
+
+import (
+	"fmt"
+	"os/user"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/portolan-mesh/portolan/cache/rest/batch"
+)
+
+// message is what a user has to say about a change; the history keeps it.
+type message string
+
+func (m *message) register(c *cobra.Command) {
+	c.Flags().StringVarP((*string)(m), "message", "m", "", "what there is to say about the change, for the history; one line")
+}
+
+func (m message) check() error {
+	switch {
+	case len(m) > batch.MaxMessage:
+		return usageError{fmt.Errorf("--message has %d bytes, and may have %d", len(m), batch.MaxMessage)}
+	case !utf8.ValidString(string(m)) || strings.ContainsFunc(string(m), unicode.IsControl):
+		return usageError{fmt.Errorf("--message %q is not one line of text", string(m))}
+	}
+	return nil
+}
+
+// about is the batch of operations that the message is about.
+func (m message) about(operations []batch.Operation) batch.Batch {
+	b := batch.New(operations...)
+	b.Message = string(m)
+	return b
+}
+
+// agent is how the program presents itself to servers: version, command, and the
+// local user, who is claimed and not proven.
+func agent(version, command, user string) string {
+	words := []string{"portolan/" + version}
+	if command != "" {
+		words = append(words, command)
+	}
+	if user != "" {
+		words = append(words, "("+user+")")
+	}
+	return strings.Join(words, " ")
+}
+
+// localUser is the name of who runs the program, as far as a header can have it.
+func localUser() string {
+	u, err := user.Current()
+	if err != nil {
+		return ""
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune(`._-@+\`, r) {
+			return r
+		}
+		return '_'
+	}, u.Username)
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/portolan-mesh/portolan/cache/rest/client"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// scope is what a command compares or brings back: objects by their keys, or,
+// where there are no keys, all objects of some kinds in a namespace, or in all.
+type scope struct {
+	selection
+	namespace string // empty for all
+	allKinds  bool
+}
+
+// newScope reads KIND/NAME and its other forms, KIND, or nothing, which is all
+// kinds.
+func newScope(args []string, namespace string, allNamespaces bool) (scope, error) {
+	if allNamespaces && namespace != "" {
+		return scope{}, usageError{errors.New("-A is all namespaces, and -n is one: leave one of them out")}
+	}
+	schemas := schema.Pilot()
+	s := scope{selection: selection{kinds: schemas.All()}, allKinds: len(args) == 0}
+	if len(args) > 0 {
+		var err error
+		if s.selection, err = selectObjects(schemas, args, namespace); err != nil {
+			return scope{}, err
+		}
+	}
+	if allNamespaces {
+		if len(s.keys) > 0 {
+			return scope{}, usageError{errors.New("an object is in one namespace: name it with -n instead of -A")}
+		}
+		return s, nil
+	}
+	s.namespace = cmp.Or(namespace, defaultNamespace)
+	return s, nil
+}
+
+// String is the scope in words.
+func (s scope) String() string {
+	where := "the whole store"
+	if s.namespace != "" {
+		where = "namespace " + s.namespace
+	}
+	switch {
+	case len(s.keys) > 0:
+		return strings.Join(each(s.keys, config.Key.String), ", ")
+	case s.allKinds:
+		return where
+	}
+	return strings.Join(each(s.kinds, func(k *schema.Schema) string { return k.Plural }), ", ") + " of " + where
+}
+
+// places are where the objects are, each with the name of the one that is meant,
+// empty for all.
+func (s scope) places() []namedPlace {
+	var out []namedPlace
+	for _, kind := range s.kinds {
+		switch {
+		case len(s.keys) > 0:
+			for _, key := range s.keys {
+				if key.Kind == kind.GroupVersionKind {
+					out = append(out, namedPlace{place{kind, key.Namespace}, key.Name})
+				}
+			}
+		case !kind.ClusterScoped:
+			out = append(out, namedPlace{place{kind, s.namespace}, ""})
+		case s.namespace == "" || !s.allKinds:
+			out = append(out, namedPlace{place{kind, ""}, ""})
+		}
+	}
+	return out
+}
+
+type namedPlace struct {
+	place
+	name string
+}
+
+// state is the objects of a scope as of one revision.
+type state struct {
+	revision int64
+	objects  map[config.Key]*unstructured.Unstructured
+}
+
+// at reads the state at a revision; 0 is all that was acknowledged until now.
+func (s scope) at(ctx context.Context, c *client.Client, revision int64) (state, error) {
+	out := state{revision: revision, objects: map[config.Key]*unstructured.Unstructured{}}
+	for _, p := range s.places() {
+		fresh := client.Freshness{Exact: out.revision, Consistent: true}
+		var which client.Selection
+		if p.name != "" {
+			which.Fields = fields.OneTermEqualSelector("metadata.name", p.name).String()
+		}
+		list, err := c.Fresh(fresh).List(ctx, client.Resource(p.kind), p.namespace, which)
+		if err != nil {
+			return state{}, err
+		}
+		if out.revision == 0 { // what follows is read as of the same
+			if out.revision, err = strconv.ParseInt(list.GetResourceVersion(), 10, 64); err != nil {
+				return state{}, fmt.Errorf("the revision that the server at %s is at cannot be read: %w", c.Server(), err)
+			}
+		}
+		for i := range list.Items {
+			object := &list.Items[i]
+			out.objects[config.Key{Kind: p.kind.GroupVersionKind, Namespace: object.GetNamespace(), Name: object.GetName()}] = object
+		}
+	}
+	return out, nil
+}
+
+// keysOf are those of all objects of some states, by kind, namespace and name.
+func (s scope) keysOf(states ...state) []config.Key {
+	seen := map[config.Key]bool{}
+	var keys []config.Key
+	for _, then := range states {
+		for key := range then.objects {
+			if !seen[key] {
+				seen[key] = true
+				keys = append(keys, key)
+			}
+		}
+	}
+	order := map[config.GroupVersionKind]int{}
+	for i, kind := range s.kinds {
+		order[kind.GroupVersionKind] = i
+	}
+	slices.SortFunc(keys, func(a, b config.Key) int {
+		return cmp.Or(cmp.Compare(order[a.Kind], order[b.Kind]), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return keys
+}
+
+// checkRevision refuses what is no revision.
+func checkRevision(flag string, revision int64) error {
+	if revision < 1 {
+		return usageError{fmt.Errorf("%s %d: a revision is a number from 1 on, as apply, delete and history print it", flag, revision)}
+	}
+	return nil
+}

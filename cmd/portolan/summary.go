@@ -1,0 +1,167 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/portolan-mesh/portolan/cache/rest/record"
+)
+
+// summary says in a few words what a change did to its object: the outcome, and
+// of an object that was changed the first field that differs and how many more.
+func summary(change record.Change) string {
+	if change.Outcome != "configured" {
+		return change.Outcome
+	}
+	before, ok1 := contentOf(change.Before)
+	after, ok2 := contentOf(change.After)
+	if !ok1 || !ok2 {
+		return change.Outcome + ", what is not known any more"
+	}
+	fields := fieldChanges("", before, after)
+	switch len(fields) {
+	case 0:
+		return change.Outcome
+	case 1:
+		return fields[0].String()
+	}
+	return fmt.Sprintf("%s (+%d more)", fields[0], len(fields)-1)
+}
+
+// contentOf is what a user wrote of an object: the fields of its spec, and its
+// labels and annotations beside them. It is false of an object that is not known.
+func contentOf(text json.RawMessage) (map[string]any, bool) {
+	var object struct {
+		Metadata struct {
+			Labels      map[string]any `json:"labels"`
+			Annotations map[string]any `json:"annotations"`
+		} `json:"metadata"`
+		Spec map[string]any `json:"spec"`
+	}
+	if json.Unmarshal(text, &object) != nil || object.Spec == nil {
+		return nil, false
+	}
+	content := object.Spec
+	for name, values := range map[string]map[string]any{"metadata.labels": object.Metadata.Labels, "metadata.annotations": object.Metadata.Annotations} {
+		if len(values) > 0 {
+			content[name] = values
+		}
+	}
+	return content, true
+}
+
+// fieldChange is one field that differs, of which a side that lacks it is nil.
+type fieldChange struct {
+	path          string
+	before, after any
+}
+
+// String is "path before -> after", "+path value" or "-path".
+func (f fieldChange) String() string {
+	switch {
+	case f.before == nil && scalar(f.after):
+		return "+" + f.path + " " + brief(f.after)
+	case f.before == nil:
+		return "+" + f.path
+	case f.after == nil:
+		return "-" + f.path
+	case scalar(f.before) && scalar(f.after):
+		return f.path + " " + brief(f.before) + " -> " + brief(f.after)
+	}
+	return f.path + " changed"
+}
+
+func scalar(value any) bool {
+	switch value.(type) {
+	case map[string]any, []any:
+		return false
+	}
+	return true
+}
+
+// briefLength is how many characters of a value are shown.
+const briefLength = 40
+
+func brief(value any) string {
+	text := plain(fmt.Sprint(value))
+	if text == "" {
+		return `""`
+	}
+	if utf8.RuneCountInString(text) > briefLength {
+		text = string([]rune(text)[:briefLength-3]) + "..."
+	}
+	return text
+}
+
+// fieldChanges are the fields that differ between two values of JSON, in the
+// order of their names.
+func fieldChanges(path string, before, after any) []fieldChange {
+	if reflect.DeepEqual(before, after) {
+		return nil
+	}
+	if a, ok := before.(map[string]any); ok {
+		if b, ok := after.(map[string]any); ok {
+			return mapChanges(path, a, b)
+		}
+	}
+	if a, ok := before.([]any); ok {
+		if b, ok := after.([]any); ok {
+			return listChanges(path, a, b)
+		}
+	}
+	return []fieldChange{{path, before, after}}
+}
+
+func mapChanges(path string, before, after map[string]any) []fieldChange {
+	all := maps.Clone(before)
+	maps.Copy(all, after)
+	var changes []fieldChange
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		changes = append(changes, fieldChanges(memberPath(path, name), before[name], after[name])...)
+	}
+	return changes
+}
+
+// memberPath is the path of a member. Names with a dot, of labels above all, are in
+// brackets.
+func memberPath(path, name string) string {
+	switch {
+	case path == "":
+		return name
+	case strings.Contains(name, "."):
+		return path + "[" + name + "]"
+	}
+	return path + "." + name
+}
+
+// listChanges compares what is between the elements that are the same at the
+// beginning and at the end.
+func listChanges(path string, before, after []any) []fieldChange {
+	first := 0
+	for first < min(len(before), len(after)) && reflect.DeepEqual(before[first], after[first]) {
+		first++
+	}
+	last := 0
+	for last < min(len(before), len(after))-first && reflect.DeepEqual(before[len(before)-1-last], after[len(after)-1-last]) {
+		last++
+	}
+	before, after = before[first:len(before)-last], after[first:len(after)-last]
+	var changes []fieldChange
+	for i := range max(len(before), len(after)) {
+		var a, b any
+		if i < len(before) {
+			a = before[i]
+		}
+		if i < len(after) {
+			b = after[i]
+		}
+		changes = append(changes, fieldChanges(path+"["+strconv.Itoa(first+i)+"]", a, b)...)
+	}
+	return changes
+}
