@@ -18,6 +18,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cache/mirror"
 	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
 	"github.com/portolan-mesh/portolan/discovery/serviceentry"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/etcd"
@@ -95,6 +96,7 @@ func newServer(store *openedStore, meshConfig *mesh.Config, logger *slog.Logger)
 		return nil, err
 	}
 	s.api.Handle(admin.ProxiesPath, admin.Proxies(s.xds))
+	maintenance.Register(s.api, s.maintenance())
 	return s, nil
 }
 

@@ -11,13 +11,18 @@ import (
 
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/etcd/member"
+	"github.com/portolan-mesh/portolan/storage/etcd/upkeep"
 )
 
 // newStoreCommand has the commands of the store. "run" is how serve starts the
 // embedded member; it is of no use to people.
 func newStoreCommand(env *environment) *cobra.Command {
 	c := &cobra.Command{Use: "store", Short: "See to the store of a server"}
-	c.AddCommand(newStoreRunCommand(env))
+	c.AddCommand(
+		newStoreStatusCommand(env), newStoreSnapshotCommand(env),
+		newStoreCompactCommand(env), newStoreDefragCommand(env),
+		newStoreRunCommand(env),
+	)
 	return c
 }
 
@@ -44,6 +49,10 @@ type openedStore struct {
 	healthy func() error
 	// metrics are those of the embedded store; nil for another's.
 	metrics prometheus.Collector
+	// keeper and dataDir are those of the embedded store, nil and empty for
+	// another's.
+	keeper  *upkeep.Keeper
+	dataDir string
 	close   func() error
 }
 

@@ -90,7 +90,7 @@ func (o *embeddedStore) openInProcess(ctx context.Context, logger *slog.Logger) 
 	logger.Warn("the store runs in this process: a fatal error in etcd ends the server, xDS included")
 	return &openedStore{
 		client: m.Client(), limits: embedded(), run: m.Run, close: m.Close,
-		healthy: degraded(m.Ready), metrics: m,
+		healthy: degraded(m.Ready), metrics: m, keeper: m.Keeper(), dataDir: o.dataDir,
 	}, nil
 }
 
@@ -110,7 +110,7 @@ func (o *embeddedStore) openChild(ctx context.Context, logger *slog.Logger) (*op
 	}
 	return &openedStore{
 		client: client, limits: embedded(), run: child.Run,
-		healthy: degraded(child.Ready), metrics: child,
+		healthy: degraded(child.Ready), metrics: child, keeper: child.Keeper(), dataDir: o.dataDir,
 		close: func() error { return errors.Join(client.Close(), child.Close()) },
 	}, nil
 }

@@ -57,12 +57,14 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 }
 
 // CompactStore drops all revisions below one, 0 meaning the newest, and returns
-// it when their space is free for reuse.
-func (c *Client) CompactStore(ctx context.Context, revision int64) (int64, error) {
+// when their space is free for reuse.
+func (c *Client) CompactStore(ctx context.Context, revision int64) (*maintenance.Compaction, error) {
 	in := maintenance.Compaction{TypeMeta: storeType("StoreCompaction"), Revision: revision}
 	out := &maintenance.Compaction{}
-	_, err := c.do(ctx, request{method: http.MethodPost, path: maintenance.CompactPath, body: in}, out)
-	return out.Revision, err
+	if _, err := c.do(ctx, request{method: http.MethodPost, path: maintenance.CompactPath, body: in}, out); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // DefragmentStore has the store give back space that it does not use.

@@ -19,13 +19,17 @@ type Compaction struct {
 	metav1.TypeMeta `json:",inline"`
 	// Revision is the oldest that can be read afterwards; 0 asks for the newest.
 	Revision int64 `json:"revision"`
+	// BeforeBytes and AfterBytes are how much of the database is data; they are
+	// of the answer.
+	BeforeBytes int64 `json:"beforeBytes,omitempty"`
+	AfterBytes  int64 `json:"afterBytes,omitempty"`
 }
 
 // Compactor compacts a store that the server looks after.
 type Compactor interface {
 	// Compact drops all revisions below one, 0 meaning the newest, and returns
-	// it when their space is free for reuse.
-	Compact(ctx context.Context, revision int64) (int64, error)
+	// when their space is free for reuse.
+	Compact(ctx context.Context, revision int64) (Compaction, error)
 }
 
 func (o Options) compact(w http.ResponseWriter, r *http.Request) error {
@@ -39,10 +43,11 @@ func (o Options) compact(w http.ResponseWriter, r *http.Request) error {
 	if request.Revision < 0 {
 		return rest.BadRequest(fmt.Sprintf("revision: %d is none: use one that the store has, or 0 for the newest", request.Revision))
 	}
-	revision, err := o.Compactor.Compact(r.Context(), request.Revision)
+	done, err := o.Compactor.Compact(r.Context(), request.Revision)
 	if err != nil {
 		return err
 	}
-	rest.WriteJSON(w, http.StatusOK, Compaction{TypeMeta: typeMeta("StoreCompaction"), Revision: revision})
+	done.TypeMeta = typeMeta("StoreCompaction")
+	rest.WriteJSON(w, http.StatusOK, done)
 	return nil
 }

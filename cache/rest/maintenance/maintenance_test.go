@@ -48,9 +48,9 @@ func (s *store) Snapshot(context.Context) (maintenance.Snapshot, error) {
 	return maintenance.Snapshot{Body: io.NopCloser(s.body), Revision: 41}, s.err
 }
 
-func (s *store) Compact(_ context.Context, revision int64) (int64, error) {
+func (s *store) Compact(_ context.Context, revision int64) (maintenance.Compaction, error) {
 	s.got = revision
-	return 40, s.err
+	return maintenance.Compaction{Revision: 40}, s.err
 }
 
 func (s *store) Defragment(context.Context) (maintenance.Defragmentation, error) {
@@ -69,8 +69,8 @@ func TestAnswers(t *testing.T) {
 	if err != nil || status.Kind != "StoreStatus" || status.Cache.Revision != 7 || len(status.Problems) != 1 {
 		t.Errorf("status: %+v, %v", status, err)
 	}
-	if revision, err := c.CompactStore(t.Context(), 39); err != nil || revision != 40 || fake.got != 39 {
-		t.Errorf("compact: %d, %v; asked for %d", revision, err, fake.got)
+	if done, err := c.CompactStore(t.Context(), 39); err != nil || done.Revision != 40 || fake.got != 39 {
+		t.Errorf("compact: %+v, %v; asked for %d", done, err, fake.got)
 	}
 	if done, err := c.DefragmentStore(t.Context()); err != nil || done.AfterBytes != 1 {
 		t.Errorf("defragment: %+v, %v", done, err)

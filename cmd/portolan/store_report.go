@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
+	"github.com/portolan-mesh/portolan/storage/etcd"
+)
+
+// reportTimeout bounds how long a report waits for the store.
+const reportTimeout = 5 * time.Second
+
+// reporter tells how the store of a server is.
+type reporter struct{ server *server }
+
+// StoreStatus implements maintenance.Reporter.
+func (r *reporter) StoreStatus(ctx context.Context) maintenance.Status {
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	status := maintenance.Status{Server: r.self(), Cache: r.cache()}
+	store, err := r.store(ctx)
+	status.Store = store
+	if err != nil {
+		status.Problems = append(status.Problems, "the store does not answer: "+err.Error())
+	}
+	status.Problems = append(status.Problems, problems(status)...)
+	return status
+}
+
+func (r *reporter) self() maintenance.ServerStatus {
+	host, _ := os.Hostname() // empty where the system does not know
+	s := maintenance.ServerStatus{Version: version, Host: host, PID: os.Getpid(), Store: maintenance.External}
+	if r.server.store.keeper != nil {
+		s.Store, s.DataDir = maintenance.Embedded, r.server.store.dataDir
+	}
+	return s
+}
+
+func (r *reporter) cache() maintenance.CacheStatus {
+	mirror := r.server.mirror
+	s := maintenance.CacheStatus{StalenessSeconds: mirror.Staleness().Seconds()}
+	if snapshot := mirror.Snapshot(); snapshot != nil {
+		s.Revision, s.Objects = snapshot.Revision(), snapshot.Configs().Len()
+	}
+	if err := mirror.Degraded(); err != nil {
+		s.Degraded = err.Error()
+	}
+	return s
+}
+
+// store asks the store, as far as it answers.
+func (r *reporter) store(ctx context.Context) (*maintenance.StoreStatus, error) {
+	identity, err := etcd.ReadInstance(ctx, r.server.store.client)
+	if err != nil {
+		return nil, err
+	}
+	s := &maintenance.StoreStatus{
+		Cluster: fmt.Sprintf("%x", identity.Cluster), Instance: identity.ID, Revision: identity.Revision,
+	}
+	if keeper := r.server.store.keeper; keeper != nil {
+		if space := keeper.Space(); space != nil {
+			s.FreeBytes = space.Free
+		}
+		if k := keeper.Status(); k != nil {
+			s.DBBytes, s.DBInUseBytes, s.QuotaBytes = k.Size, k.InUse, k.Quota
+			s.Compacted, s.Alarms = k.Compacted, k.Alarms
+		}
+	}
+	return s, nil
+}
+
+// problems are what somebody should see to.
+func problems(s maintenance.Status) []string {
+	var out []string
+	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	if s.Cache.Degraded != "" {
+		add("cache: %s", s.Cache.Degraded)
+	}
+	if s.Quarantined > 0 {
+		add("%d objects in the store cannot be served: see portolan store quarantine list", s.Quarantined)
+	}
+	if s.Backup != nil && s.Backup.Error != "" {
+		add("the last backup failed: %s", s.Backup.Error)
+	}
+	if s.Store == nil {
+		return out
+	}
+	for _, alarm := range s.Store.Alarms {
+		add("etcd has raised the alarm %s", alarm)
+	}
+	if q := s.Store.QuotaBytes; q > 0 && s.Store.DBBytes > q/5*4 {
+		add("the store fills %d %% of its quota", s.Store.DBBytes*100/q)
+	}
+	for _, m := range s.Store.Members {
+		if m.Error != "" {
+			add("member %s: %s", m.Name, m.Error)
+		}
+	}
+	return out
+}

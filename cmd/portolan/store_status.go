@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/portolan-mesh/portolan/cache/rest/client"
+	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
+)
+
+func newStoreStatusCommand(env *environment) *cobra.Command {
+	output := ""
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "See how the store of a server is, on one screen",
+		Long: `See how the store of a server is: how full, how old what is served may be, and
+what somebody should see to. The exit code is 1 where there is such a problem.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := oneOf("-o", output, "", "json", "yaml"); err != nil {
+				return err
+			}
+			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
+				status, err := api.StoreStatus(ctx)
+				if err != nil {
+					return err
+				}
+				if output != "" {
+					err = writeDocument(env.stdout, output, status)
+				} else {
+					err = writeStatus(env.stdout, status, env.now())
+				}
+				if err == nil && len(status.Problems) > 0 {
+					err = problemsFound(len(status.Problems))
+				}
+				return err
+			})
+		},
+	}
+	c.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
+	completeOutput(c, "json", "yaml")
+	return c
+}
+
+// problemsFound is the result of a status that shows some.
+type problemsFound int
+
+func (p problemsFound) Error() string {
+	if p == 1 {
+		return "there is a problem with the store, see above"
+	}
+	return fmt.Sprintf("there are %d problems with the store, see above", int(p))
+}
+
+// writeStatus shows a status to people.
+func writeStatus(out io.Writer, s *maintenance.Status, now time.Time) error {
+	server := fmt.Sprintf("%s, process %d on %s", s.Server.Version, s.Server.PID, s.Server.Host)
+	rows := [][]string{{"server", server}, {"store", storeKind(s)}}
+	if st := s.Store; st != nil {
+		rows = append(rows,
+			[]string{"identity", "cluster " + st.Cluster + ", instance " + orNone(st.Instance)},
+			[]string{"revision", revisions(st)})
+		if st.DBBytes > 0 {
+			rows = append(rows, []string{"size", sizes(st)})
+		}
+		rows = append(rows, []string{"alarms", orNone(strings.Join(st.Alarms, ", "))})
+	}
+	rows = append(rows, []string{"cache", cacheLine(s.Cache)})
+	for _, job := range s.Jobs {
+		rows = append(rows, []string{"job", job.Name + ": " + orNone(job.Leader)})
+	}
+	rows = append(rows, []string{"quarantine", fmt.Sprintf("%d objects", s.Quarantined)})
+	if s.Backup != nil {
+		rows = append(rows, []string{"backup", backupLine(s.Backup, now)})
+	}
+	if err := writeTable(out, rows); err != nil {
+		return err
+	}
+	if err := writeMembers(out, s.Store); err != nil {
+		return err
+	}
+	for _, p := range s.Problems {
+		fmt.Fprintf(out, "! %s\n", p)
+	}
+	return nil
+}
+
+func storeKind(s *maintenance.Status) string {
+	if s.Server.Store == maintenance.Embedded {
+		return "embedded, in " + s.Server.DataDir
+	}
+	return "external: an etcd that others look after"
+}
+
+func revisions(st *maintenance.StoreStatus) string {
+	if st.Compacted == 0 {
+		return fmt.Sprint(st.Revision)
+	}
+	return fmt.Sprintf("%d, compacted to %d", st.Revision, st.Compacted)
+}
+
+func sizes(st *maintenance.StoreStatus) string {
+	text := fmt.Sprintf("%s, of which %s in use", mebi(st.DBBytes), mebi(st.DBInUseBytes))
+	if st.QuotaBytes > 0 {
+		text += fmt.Sprintf("; quota %s (%d %% used)", mebi(st.QuotaBytes), st.DBBytes*100/st.QuotaBytes)
+	}
+	if st.FreeBytes > 0 {
+		text += fmt.Sprintf("; %s free on the disk", mebi(st.FreeBytes))
+	}
+	return text
+}
+
+func cacheLine(c maintenance.CacheStatus) string {
+	return fmt.Sprintf("revision %d, %d objects, at most %s old", c.Revision, c.Objects,
+		time.Duration(c.StalenessSeconds*float64(time.Second)).Round(100*time.Millisecond))
+}
+
+func backupLine(b *maintenance.BackupStatus, now time.Time) string {
+	text := "none yet"
+	if !b.Time.IsZero() {
+		text = fmt.Sprintf("%s ago, revision %d, %s", age(now, b.Time), b.Revision, b.File)
+	}
+	if b.Error != "" {
+		text += "; the last attempt failed"
+	}
+	return text
+}
+
+// writeMembers lists the members of a cluster of several.
+func writeMembers(out io.Writer, st *maintenance.StoreStatus) error {
+	if st == nil || len(st.Members) < 2 {
+		return nil
+	}
+	rows := [][]string{{"MEMBER", "NAME", "ROLE", "VERSION", "SIZE", "INDEX", "STATE"}}
+	for _, m := range st.Members {
+		role, state, size, index := "follower", "ok", "", ""
+		switch {
+		case m.Leader:
+			role = "leader"
+		case m.Learner:
+			role = "learner"
+		}
+		if m.Error != "" {
+			state = m.Error
+		} else {
+			size, index = mebi(m.DBBytes), fmt.Sprint(m.Index)
+		}
+		rows = append(rows, []string{m.ID, m.Name, role, m.Version, size, index, state})
+	}
+	fmt.Fprintln(out)
+	return writeTable(out, rows)
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return s
+}

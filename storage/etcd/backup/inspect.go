@@ -1,0 +1,160 @@
+package backup
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// ErrNoSnapshot is the error of a file that is no snapshot, or not a whole one.
+var ErrNoSnapshot = errors.New("not a whole snapshot")
+
+// A Summary says what is in a snapshot.
+type Summary struct {
+	// File is its name, Size that of the file, and Hash the SHA-256 in
+	// hexadecimal that the file ends with and its content has.
+	File string `json:"file"`
+	Size int64  `json:"size"`
+	Hash string `json:"sha256"`
+	// Revision is that of the store, and Compacted the oldest that can be read.
+	Revision  int64 `json:"revision"`
+	Compacted int64 `json:"compacted"`
+	// Etcd is the version of etcd's own format, empty before 3.6.
+	Etcd string `json:"etcd,omitempty"`
+	// Instance is the id of the store (etcd.InstanceKey).
+	Instance string `json:"instance,omitempty"`
+	// Keys are all of etcd, of which Objects are configuration and Records
+	// history. Other are those that are not Portolan's.
+	Keys    int         `json:"keys"`
+	Objects []KindCount `json:"objects"`
+	Records int         `json:"records"`
+	Other   int         `json:"other,omitempty"`
+	// First and Last are the times of the oldest and the newest record, zero
+	// where there is none.
+	First time.Time `json:"first,omitzero"`
+	Last  time.Time `json:"last,omitzero"`
+}
+
+// KindCount is how many objects of a kind there are; Unreadable of them are of a
+// kind that this binary does not know, or cannot be decoded.
+type KindCount struct {
+	Group      string `json:"group"`
+	Kind       string `json:"kind"`
+	Count      int    `json:"count"`
+	Unreadable int    `json:"unreadable,omitempty"`
+}
+
+// Count is the number of all objects.
+func (s *Summary) Count() int {
+	n := 0
+	for _, k := range s.Objects {
+		n += k.Count
+	}
+	return n
+}
+
+// Inspect reads a snapshot, whole, and says what is in it. A file that was cut,
+// changed, or is something else is an ErrNoSnapshot.
+func Inspect(file string, schemas schema.Set) (*Summary, error) {
+	size, hash, err := verify(file)
+	if err != nil {
+		return nil, err
+	}
+	s := &Summary{File: file, Size: size, Hash: hash}
+	if err := readDatabase(file, func(tx *bolt.Tx) error { return s.read(tx, schemas) }); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// refused is the error of a file that is no snapshot.
+func refused(file, format string, args ...any) error {
+	return fmt.Errorf("%s: %w: "+format, append([]any{file, ErrNoSnapshot}, args...)...)
+}
+
+// sector is what the size of etcd's database is a multiple of.
+const sector = 512
+
+// verify compares the content of a file with the hash at its end.
+func verify(file string) (size int64, hash string, err error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return 0, "", err
+	}
+	switch size = info.Size(); {
+	case !info.Mode().IsRegular():
+		return 0, "", refused(file, "it is no regular file")
+	case size == 0:
+		return 0, "", refused(file, "it is empty")
+	case size%sector == 0:
+		return 0, "", refused(file, "no hash follows its content: it was cut, or is a copy of a data directory's database, which may be torn: make one with portolan store snapshot save")
+	case size%sector != sha256.Size:
+		return 0, "", refused(file, "its size of %d bytes is that of no snapshot: it was cut, or is something else", size)
+	}
+	h := sha256.New()
+	if _, err := io.CopyN(h, f, size-sha256.Size); err != nil {
+		return 0, "", fmt.Errorf("read %s: %w", file, err)
+	}
+	want := make([]byte, sha256.Size)
+	if _, err := io.ReadFull(f, want); err != nil {
+		return 0, "", fmt.Errorf("read %s: %w", file, err)
+	}
+	if got := h.Sum(nil); !bytes.Equal(got, want) {
+		return 0, "", refused(file, "its content has the hash %x, and the hash at its end is %x: it was changed, cut, or is something else", got, want)
+	}
+	return size, hex.EncodeToString(want), nil
+}
+
+// readDatabase reads a database whose bytes are those that etcd sent. One that
+// was damaged before may let bbolt panic or fault.
+func readDatabase(file string, read func(*bolt.Tx) error) (err error) {
+	old := debug.SetPanicOnFault(true)
+	defer debug.SetPanicOnFault(old)
+	defer func() {
+		if v := recover(); v != nil {
+			err = refused(file, "its database is damaged: %v", v)
+		}
+	}()
+	db, err := bolt.Open(file, 0o600, &bolt.Options{ReadOnly: true})
+	if err != nil {
+		return refused(file, "its database cannot be opened: %v", err)
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if err := db.View(check); err != nil {
+		return refused(file, "%v", err)
+	}
+	if err := db.View(read); err != nil {
+		return refused(file, "its database cannot be read: %v", err)
+	}
+	return nil
+}
+
+// check looks at the structure of the whole database.
+func check(tx *bolt.Tx) error {
+	var first error
+	n := 0
+	for err := range tx.Check() {
+		if n++; first == nil {
+			first = err
+		}
+	}
+	if first != nil {
+		return fmt.Errorf("its database is damaged in %d places: %w", n, first)
+	}
+	return nil
+}

@@ -1,0 +1,213 @@
+package member
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/uuid"
+	bolt "go.etcd.io/bbolt"
+	"go.etcd.io/etcd/etcdutl/v3/snapshot"
+	etcdschema "go.etcd.io/etcd/server/v3/storage/schema"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/portolan-mesh/portolan/storage/etcd/backup"
+	"github.com/portolan-mesh/portolan/storage/etcd/upkeep"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// revisionBump is what a restore adds to the revision of a snapshot: more than
+// a store can have gone on since, so that no revision stands for two states and
+// whoever watches the store from a later one is told to read it anew.
+const revisionBump = 1_000_000_000
+
+// ErrNotEmpty is the error of a directory that holds something already.
+var ErrNotEmpty = errors.New("the directory is not empty")
+
+// RestoreOptions say which member to make of a snapshot.
+type RestoreOptions struct {
+	// File is a snapshot, DataDir the data directory to be: it is made, or empty.
+	File, DataDir string
+	// Name, PeerURL and InitialCluster are those that the member is to be started
+	// with, and make it one of several; empty are those of a cluster of one.
+	Name, PeerURL, InitialCluster string
+	// Token makes of the snapshot a store that is another than any before, so
+	// that caches know it from the store they have read. All members restored
+	// together need the same, and no other restore may have had it. Empty means
+	// a new one, which is for a cluster of one.
+	Token string
+	// Schemas are the kinds that the Summary tells readable objects by.
+	Schemas schema.Set
+}
+
+// A Restored is what a restore has made.
+type Restored struct {
+	// Summary is that of the snapshot.
+	*backup.Summary
+	// Revision is that of the restored store: all revisions below are taken for
+	// compacted.
+	Revision int64
+	// Token is the one given, or the new one.
+	Token string
+}
+
+// Restore makes the data directory of a member that is not started yet from a
+// snapshot, which is verified first. It appears whole or, with an error, not at
+// all. A directory that is in use is an ErrInUse, one that holds something an
+// ErrNotEmpty.
+func Restore(ctx context.Context, opts RestoreOptions) (*Restored, error) {
+	opts, err := opts.complete()
+	if err != nil {
+		return nil, err
+	}
+	summary, err := backup.Inspect(opts.File, opts.Schemas)
+	if err != nil {
+		return nil, err
+	}
+	_, err = os.Stat(opts.DataDir)
+	existed := err == nil
+	if err := makeDataDir(opts.DataDir); err != nil {
+		return nil, err
+	}
+	lock, err := lockDir(ctx, opts.DataDir, newHolder(processID{}, ""))
+	if err != nil {
+		return nil, err
+	}
+	err = opts.fill(summary.Size)
+	lock.release()
+	if err != nil {
+		if !existed {
+			err = errors.Join(err, os.RemoveAll(opts.DataDir))
+		}
+		return nil, err
+	}
+	return &Restored{Summary: summary, Revision: summary.Revision + revisionBump, Token: opts.Token}, nil
+}
+
+// complete returns the options with defaults in place, or what is wrong.
+func (o RestoreOptions) complete() (RestoreOptions, error) {
+	if o.File == "" || o.DataDir == "" {
+		return o, errors.New("restore: a snapshot and a data directory are required")
+	}
+	switch several := strings.Contains(o.InitialCluster, ","); {
+	case (o.Name == "") != (o.InitialCluster == "") || (o.Name == "") != (o.PeerURL == ""):
+		return o, errors.New("restore: a member of a cluster needs its name, its peer URL and the initial cluster: give all three, as it is to be started")
+	case several && o.Token == "":
+		return o, errors.New("restore: the members of a cluster need one token between them, which no restore before had")
+	}
+	abs, err := filepath.Abs(o.DataDir)
+	if err != nil {
+		return o, fmt.Errorf("data directory %s: %w", o.DataDir, err)
+	}
+	o.DataDir = abs
+	o.Name, o.PeerURL = cmp.Or(o.Name, memberName), cmp.Or(o.PeerURL, peerURL)
+	o.InitialCluster = cmp.Or(o.InitialCluster, o.Name+"="+o.PeerURL)
+	o.Token = cmp.Or(o.Token, "restored-"+uuid.NewString())
+	return o, nil
+}
+
+// fill makes etcd's directory, of a snapshot of a size, in a data directory that
+// is locked.
+func (o RestoreOptions) fill(size int64) (err error) {
+	if err := o.checkEmpty(); err != nil {
+		return err
+	}
+	if err := o.checkRoom(size); err != nil {
+		return err
+	}
+	part, err := os.MkdirTemp(o.DataDir, "restore-*")
+	if err != nil {
+		return fmt.Errorf("restore to %s: %w", o.DataDir, err)
+	}
+	err = o.restore(part)
+	if err == nil {
+		err = withoutUsers(filepath.Join(part, "member", "snap", "db"))
+	}
+	if err == nil {
+		err = os.Rename(part, etcdDir(o.DataDir))
+	}
+	if err != nil {
+		return fmt.Errorf("restore to %s: %w", o.DataDir, errors.Join(err, os.RemoveAll(part)))
+	}
+	return syncDir(o.DataDir)
+}
+
+// checkEmpty refuses a directory that holds more than a lock.
+func (o RestoreOptions) checkEmpty() error {
+	entries, err := os.ReadDir(o.DataDir)
+	if err != nil {
+		return fmt.Errorf("data directory %s: %w", o.DataDir, err)
+	}
+	for _, e := range entries {
+		if e.Name() != lockFile {
+			return fmt.Errorf("restore to %s: %w: it has %s: name another, or move that away", o.DataDir, ErrNotEmpty, e.Name())
+		}
+	}
+	return nil
+}
+
+// checkRoom refuses a file system that cannot hold what is to be restored.
+func (o RestoreOptions) checkRoom(size int64) error {
+	space, err := upkeep.SpaceOf(o.DataDir)
+	if err != nil {
+		return fmt.Errorf("data directory %s: %w", o.DataDir, err)
+	}
+	if need := size + 2*wal.SegmentSizeBytes + startRoom; space.Free < need {
+		return fmt.Errorf("restore to %s: %w: its file system has %d MiB free, and %d MiB are needed: free some, or name another directory",
+			o.DataDir, ErrNoSpace, space.Free>>20, (need+1<<20-1)>>20)
+	}
+	return nil
+}
+
+// restore lets etcd make a directory of its own. Where it would end the process
+// it panics instead, and that is an error here.
+func (o RestoreOptions) restore(dir string) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("etcd: %v", v)
+		}
+	}()
+	logger := zap.NewNop().WithOptions(zap.WithFatalHook(zapcore.WriteThenPanic))
+	return snapshot.NewV3(logger).Restore(snapshot.RestoreConfig{
+		SnapshotPath: o.File, OutputDataDir: dir,
+		Name: o.Name, PeerURLs: []string{o.PeerURL}, InitialCluster: o.InitialCluster, InitialClusterToken: o.Token,
+		RevisionBump: revisionBump, MarkCompacted: true,
+	})
+}
+
+// withoutUsers turns off the users and passwords that a snapshot of somebody
+// else's etcd may bring along: who may reach an embedded member is a matter of
+// its socket, or of TLS.
+func withoutUsers(file string) error {
+	db, err := bolt.Open(file, 0o600, nil)
+	if err != nil {
+		return err
+	}
+	err = db.Update(func(tx *bolt.Tx) error {
+		auth := tx.Bucket(etcdschema.Auth.Name())
+		if auth == nil || auth.Get(etcdschema.AuthEnabledKeyName) == nil {
+			return nil
+		}
+		return auth.Put(etcdschema.AuthEnabledKeyName, []byte{0})
+	})
+	return errors.Join(err, db.Close())
+}
+
+// syncDir puts the names in a directory on disk.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil // it can be written and not read
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
