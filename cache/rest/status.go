@@ -69,7 +69,7 @@ func classify(err error) *apierrors.StatusError {
 	case errors.Is(err, storage.ErrTooLarge):
 		return refuse(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge, err.Error())
 	case errors.Is(err, storage.ErrReadOnly):
-		return refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, err.Error())
+		return forbidden(err.Error())
 	case errors.Is(err, storage.ErrCompacted):
 		return expired(err.Error())
 	case errors.Is(err, storage.ErrOutcomeUnknown):

@@ -169,7 +169,7 @@ func TestErrorsOfTheStore(t *testing.T) {
 	}{
 		{storage.ErrInvalid, 422, metav1.StatusReasonInvalid},
 		{storage.ErrTooLarge, 413, metav1.StatusReasonRequestEntityTooLarge},
-		{storage.ErrReadOnly, 405, metav1.StatusReasonMethodNotAllowed},
+		{storage.ErrReadOnly, 403, metav1.StatusReasonForbidden},
 		{storage.ErrUnavailable, 503, metav1.StatusReasonServiceUnavailable},
 		{storage.ErrOutcomeUnknown, 504, metav1.StatusReasonTimeout},
 		{context.DeadlineExceeded, 504, metav1.StatusReasonTimeout},

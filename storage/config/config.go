@@ -130,7 +130,12 @@ func cloneMap(m map[string]string) map[string]string {
 // SameContent says whether two objects say the same: spec, labels and
 // annotations are equal. Storing one over the other would change nothing.
 func SameContent(a, b *Config) bool {
-	return sameMap(a.Labels, b.Labels) && sameMap(a.Annotations, b.Annotations) && proto.Equal(a.Spec, b.Spec)
+	return SameLabels(a, b) && proto.Equal(a.Spec, b.Spec)
+}
+
+// SameLabels says whether the labels and annotations of two objects are equal.
+func SameLabels(a, b *Config) bool {
+	return sameMap(a.Labels, b.Labels) && sameMap(a.Annotations, b.Annotations)
 }
 
 func sameMap(a, b map[string]string) bool {

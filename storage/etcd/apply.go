@@ -15,7 +15,7 @@ import (
 
 // Apply reads the targets at one revision, decides, and commits in one
 // transaction that compares the revision of every target, those that do not
-// change included. The answer to a lost race carries what the targets are now,
+// change included, and that of the storage format. The answer to a lost race carries what the targets are now,
 // so the next attempt needs no read; it fails where an operation was
 // conditional.
 //
@@ -29,8 +29,9 @@ func (s *Store) Apply(ctx context.Context, ops []storage.Op) (string, []storage.
 	ctx, cancel := context.WithTimeout(ctx, s.o.RequestTimeout)
 	defer cancel()
 	batch := plan.New(s.Schemas(), ops)
-	found := &targets{}
-	if !batch.OnlyCreates() || !s.connected() {
+	format, known := s.knownFormat()
+	found := &targets{format: format}
+	if !known || !batch.OnlyCreates() || !s.connected() {
 		var err error
 		if found, err = s.read(ctx, batch.Keys()); err != nil {
 			return "", nil, fmt.Errorf("apply: nothing was written: %w", s.readError(err))

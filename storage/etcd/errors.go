@@ -15,8 +15,8 @@ import (
 )
 
 // What a request is reckoned to take beside its keys and values, on the safe
-// side: as a whole, with the key of its record and what that says of the batch,
-// and for each operation.
+// side: as a whole, with the key of its record, what that says of the batch and
+// the format, and for each operation.
 const (
 	requestOverhead   = 1024
 	operationOverhead = 32
@@ -24,12 +24,13 @@ const (
 
 // checkCount refuses a batch of more operations than fit one transaction. etcd
 // counts the longest of compares, writes and reads: there is a compare and a
-// read for every operation, and one of each for the record of history.
+// read for every operation, and one of each for the record of history and for
+// the storage format.
 func (s *Store) checkCount(n int) error {
-	if n < s.o.MaxTxnOps {
+	if n <= s.o.MaxTxnOps-2 {
 		return nil
 	}
-	return fmt.Errorf("%w: the batch has %d operations, and etcd takes %d in one transaction, one of which is the record of history: "+
+	return fmt.Errorf("%w: the batch has %d operations, and etcd takes %d in one transaction, two of which are the record of history and the storage format: "+
 		"apply it in parts, or raise --max-txn-ops of etcd and of this store", storage.ErrTooLarge, n, s.o.MaxTxnOps)
 }
 
@@ -101,9 +102,13 @@ func (s *Store) tooLargeError(err error) error {
 		storage.ErrTooLarge, s.o.MaxTxnOps, s.o.MaxRequestBytes, err)
 }
 
-// refused says that the server answered without beginning the transaction.
+// refused says that the server answered without beginning the transaction, or
+// that there was nothing to tell it who asks.
 func refused(err error) bool {
 	var answer rpctypes.EtcdError
+	if status.Code(err) == codes.Unauthenticated {
+		return true
+	}
 	if !errors.As(err, &answer) {
 		return false
 	}
@@ -115,13 +120,14 @@ func refused(err error) bool {
 }
 
 // unsent says that the request did not leave this process. gRPC shows it by its
-// words alone; the first two are those that the client of etcd goes by.
+// words alone; the first two are those that the client of etcd goes by, the last
+// are those of TLS.
 func unsent(err error) bool {
 	answer, ok := status.FromError(err)
 	if !ok || answer.Code() != codes.Unavailable || errors.Is(err, context.Canceled) {
 		return false
 	}
-	for _, words := range []string{"there is no address available", "there is no connection available", "Error while dialing"} {
+	for _, words := range []string{"there is no address available", "there is no connection available", "Error while dialing", "authentication handshake failed"} {
 		if strings.Contains(answer.Message(), words) {
 			return true
 		}

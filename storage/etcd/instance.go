@@ -22,17 +22,23 @@ type Instance struct {
 	// Revision is that of the store when it answered: a quorum read, which shows
 	// every write that was acknowledged before it began.
 	Revision int64
+	// Format is what it said of the values in it.
+	Format Format
 }
 
-// ReadInstance asks the store behind a client who it is, and for its revision.
+// ReadInstance asks the store behind a client who it is, for its revision, and
+// for its format.
 func ReadInstance(ctx context.Context, client *clientv3.Client) (Instance, error) {
-	r, err := client.Get(ctx, InstanceKey)
+	r, err := client.Txn(ctx).Then(clientv3.OpGet(InstanceKey), clientv3.OpGet(FormatKey)).Commit()
 	if err != nil {
 		return Instance{}, fmt.Errorf("read %s: %w", InstanceKey, err)
 	}
 	out := Instance{Cluster: r.Header.ClusterId, Revision: r.Header.Revision}
-	if len(r.Kvs) > 0 {
-		out.ID = string(r.Kvs[0].Value)
+	for _, kv := range r.Responses[0].GetResponseRange().Kvs {
+		out.ID = string(kv.Value)
+	}
+	for _, kv := range r.Responses[1].GetResponseRange().Kvs {
+		out.Format = decodeFormat(kv)
 	}
 	return out, nil
 }
@@ -54,5 +60,5 @@ func EnsureInstance(ctx context.Context, client *clientv3.Client) (Instance, err
 	if !r.Succeeded {
 		id = string(r.Responses[0].GetResponseRange().Kvs[0].Value)
 	}
-	return Instance{Cluster: r.Header.ClusterId, ID: id, Revision: r.Header.Revision}, nil
+	return Instance{Cluster: r.Header.ClusterId, ID: id, Revision: r.Header.Revision, Format: found.Format}, nil
 }

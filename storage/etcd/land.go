@@ -116,7 +116,7 @@ func (t *sender) look(ctx context.Context) (*targets, error) {
 }
 
 // prevent makes sure that a transaction still under way cannot land, by a void
-// record in its place, as often as it takes. It returns the revision at which
+// record in its place, as often as it takes; a format that has changed does it, too. It returns the revision at which
 // it landed if it was faster, else 0.
 func (t *sender) prevent(ctx context.Context) (revision int64, err error) {
 	key := recordKey(t.m.writeID)
@@ -125,8 +125,8 @@ func (t *sender) prevent(ctx context.Context) (revision int64, err error) {
 		return 0, t.unknown(err)
 	}
 	for attempt := 1; ; attempt++ {
-		answer, err := t.send(ctx, []clientv3.Cmp{absent(key)},
-			[]clientv3.Op{clientv3.OpPut(key, string(value))}, []clientv3.Op{clientv3.OpGet(key)})
+		answer, err := t.send(ctx, []clientv3.Cmp{absent(key), t.m.found.format.unchanged()},
+			[]clientv3.Op{clientv3.OpPut(key, string(value))}, []clientv3.Op{clientv3.OpGet(key), clientv3.OpGet(FormatKey)})
 		switch {
 		case err == nil && answer.Succeeded:
 			return 0, nil

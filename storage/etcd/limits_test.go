@@ -66,9 +66,9 @@ const largest = etcd.StockMaxRequestBytes/2 - 1200
 func TestAStockEtcdTakesWhatTheStoreLetsPass(t *testing.T) {
 	t.Parallel()
 	for name, ops := range map[string][]storage.Op{
-		"127 operations":     puts(127, 10),
+		"126 operations":     puts(126, 10),
 		"one large object":   puts(1, largest),
-		"127 large together": puts(127, etcd.StockMaxRequestBytes/127-600),
+		"126 large together": puts(126, etcd.StockMaxRequestBytes/126-600),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -83,8 +83,8 @@ func TestAStockEtcdTakesWhatTheStoreLetsPass(t *testing.T) {
 func TestWhatIsTooLargeIsRefusedBeforeItIsSent(t *testing.T) {
 	t.Parallel()
 	store := open(t, etcdtest.Start(t, etcdtest.Stock), stock)
-	_, _, err := store.Apply(t.Context(), puts(128, 10))
-	wantTooLarge(t, err, "128 operations", "record of history", "--max-txn-ops")
+	_, _, err := store.Apply(t.Context(), puts(127, 10))
+	wantTooLarge(t, err, "127 operations", "record of history", "storage format", "--max-txn-ops")
 	_, _, err = store.Apply(t.Context(), puts(100, 20_000))
 	wantTooLarge(t, err, "100 operations", "1572864", "--max-request-bytes")
 	_, err = store.Create(t.Context(), entry("a", strings.Repeat("x", etcd.StockMaxRequestBytes/2)))

@@ -26,7 +26,7 @@ type mutation struct {
 	// The transaction.
 	compares []clientv3.Cmp
 	writes   []clientv3.Op
-	// What tells how it stands: the targets and the record.
+	// What tells how it stands: the targets, the format and the record.
 	reads []clientv3.Op
 
 	size   int // bytes that it takes as a request
@@ -43,9 +43,12 @@ func (s *Store) newMutation(steps []plan.Step, found *targets, record *envelope.
 		writeID:  uuid.New(),
 		keys:     make([]config.Key, len(steps)),
 		found:    found,
-		compares: make([]clientv3.Cmp, 0, len(steps)+1),
-		writes:   make([]clientv3.Op, 0, len(steps)+1),
+		compares: make([]clientv3.Cmp, 0, len(steps)+2),
+		writes:   make([]clientv3.Op, 0, len(steps)+2),
 		size:     requestOverhead,
+	}
+	if err := m.keepFormat(found.format); err != nil {
+		return nil, fmt.Errorf("apply: %w", err)
 	}
 	for i, step := range steps {
 		m.keys[i] = step.Key
@@ -65,6 +68,23 @@ func (s *Store) newMutation(steps []plan.Step, found *targets, record *envelope.
 	m.size += 2*len(key) + operationOverhead
 	m.put(key, value)
 	return m, s.checkTotal(len(steps), m.size)
+}
+
+// keepFormat makes the transaction conditional on the format, and has it raise
+// that if need be.
+func (m *mutation) keepFormat(format Format) error {
+	if err := format.Writable(); err != nil {
+		return err
+	}
+	raised, err := format.raised()
+	if err != nil {
+		return fmt.Errorf("%w: the storage format: %w", storage.ErrInvalid, err)
+	}
+	m.compares = append(m.compares, format.unchanged())
+	if raised != nil {
+		m.writes = append(m.writes, clientv3.OpPut(FormatKey, string(raised)))
+	}
+	return nil
 }
 
 // addStep adds what a step writes.
@@ -130,8 +150,11 @@ func (m *mutation) landed(now *targets) int64 {
 // mayLand says whether a transaction that was sent and has not landed could
 // still do so: at once, because all targets are what they must be, or one day,
 // because none that was there has changed and those that must be absent may go
-// again.
+// again. The format never goes.
 func (m *mutation) mayLand(now *targets) (atOnce, oneDay bool) {
+	if now.format.Revision != m.found.format.Revision {
+		return false, false
+	}
 	atOnce, oneDay = true, true
 	for _, key := range m.keys {
 		if want := m.found.revisionOf(key); now.revisionOf(key) != want {

@@ -74,8 +74,8 @@ func (p *pruning) read(ctx context.Context) error {
 }
 
 // fit says how many of the expired records, at least one, make one transaction
-// with the floors that they raise. A batch of n objects and its record were one,
-// so n floors and the removal of the record are.
+// with the floors that they raise. A batch of n objects, its record and the
+// format were one, so n floors, the removal of the record and the format are.
 func (p *pruning) fit(expired []int) int {
 	scopes := map[config.Key]bool{}
 	for i, place := range expired {
@@ -114,23 +114,32 @@ func (p *pruning) remove(ctx context.Context, expired []int) (removed int, err e
 			return removed, nil
 		}
 		if err := backOff(ctx, attempt); err != nil {
-			return 0, fmt.Errorf("%w: others raised the same floors before each of %d attempts: %w", storage.ErrUnavailable, attempt, err)
+			return 0, fmt.Errorf("%w: others raised the same floors or the storage format before each of %d attempts: %w", storage.ErrUnavailable, attempt, err)
 		}
 	}
 }
 
 // raise makes what raises floors: the puts of those that are lower yet, on the
-// condition that none is changed meanwhile.
+// condition that none is changed meanwhile, nor the storage format.
 func (p *pruning) raise(ctx context.Context, floors map[config.Key]int64) (compares []clientv3.Cmp, puts []clientv3.Op, err error) {
 	scopes := slices.Collect(maps.Keys(floors))
-	reads := make([]clientv3.Op, len(scopes))
+	reads := make([]clientv3.Op, len(scopes), len(scopes)+1)
 	for i, scope := range scopes {
 		reads[i] = clientv3.OpGet(floorKey(scope))
 	}
+	reads = append(reads, clientv3.OpGet(FormatKey))
 	answer, err := p.client.Txn(ctx).Then(reads...).Commit()
 	if err != nil {
 		return nil, nil, p.readError(err)
 	}
+	format := Format{}
+	for _, kv := range answer.Responses[len(scopes)].GetResponseRange().Kvs {
+		format = decodeFormat(kv)
+	}
+	if err := format.Writable(); err != nil {
+		return nil, nil, err
+	}
+	compares = append(compares, format.unchanged())
 	for i, scope := range scopes {
 		var revision, floor int64
 		for _, kv := range answer.Responses[i].GetResponseRange().Kvs {

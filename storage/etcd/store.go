@@ -47,14 +47,16 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Store is a store on etcd. It keeps nothing but its client, which stays the
-// caller's to close, and may be used by many goroutines.
+// Store is a store on etcd. It keeps nothing of what is stored; its client stays
+// the caller's to close. It may be used by many goroutines.
 type Store struct {
 	client *clientv3.Client
 	o      Options
 
 	// seen is the highest revision that an answer has carried.
 	seen atomic.Int64
+	// format is what the store said of itself when it was last asked.
+	format atomic.Pointer[Format]
 }
 
 // New makes a store on the etcd of a client. It does not talk to it.

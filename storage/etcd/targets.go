@@ -20,11 +20,13 @@ type targets struct {
 	objects  map[config.Key]*config.Config
 	wrappers map[config.Key]*envelope.Envelope
 	kvs      map[config.Key]*mvccpb.KeyValue
+	// format is what the store says of itself.
+	format Format
 	// record is that of the batch, nil unless it was asked for and is there.
 	record *mvccpb.KeyValue
 }
 
-// read gets all keys at one revision, by one request.
+// read gets all keys and the format at one revision, by one request.
 func (s *Store) read(ctx context.Context, keys []config.Key) (*targets, error) {
 	response, err := s.client.Txn(ctx).Then(gets(keys)...).Commit()
 	if err != nil {
@@ -35,14 +37,14 @@ func (s *Store) read(ctx context.Context, keys []config.Key) (*targets, error) {
 }
 
 func gets(keys []config.Key) []clientv3.Op {
-	ops := make([]clientv3.Op, len(keys), len(keys)+1)
+	ops := make([]clientv3.Op, len(keys), len(keys)+2)
 	for i, key := range keys {
 		ops[i] = clientv3.OpGet(ConfigKey(key))
 	}
-	return ops
+	return append(ops, clientv3.OpGet(FormatKey))
 }
 
-// targets reads the answers to gets.
+// targets reads the answers to gets, and takes note of the format.
 func (s *Store) targets(response *clientv3.TxnResponse) *targets {
 	n := len(response.Responses)
 	t := &targets{
@@ -56,12 +58,17 @@ func (s *Store) targets(response *clientv3.TxnResponse) *targets {
 			s.addTarget(t, kv)
 		}
 	}
+	s.format.Store(&t.format)
 	return t
 }
 
 func (s *Store) addTarget(t *targets, kv *mvccpb.KeyValue) {
-	if strings.HasPrefix(string(kv.Key), HistoryPrefix) {
+	switch {
+	case strings.HasPrefix(string(kv.Key), HistoryPrefix):
 		t.record = kv
+		return
+	case string(kv.Key) == FormatKey:
+		t.format = decodeFormat(kv)
 		return
 	}
 	key, err := ParseConfigKey(string(kv.Key), s.Schemas())

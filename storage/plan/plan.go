@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/hashicorp/go-multierror"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -147,7 +146,7 @@ type Stamp struct {
 // Step is what one operation comes to. Before is the object that was there, nil
 // for none. After is the one to be there: nil where it is to be deleted, Before
 // itself where nothing changes, else a new Config without a resource version
-// that shares maps and spec with the operation.
+// that shares maps with the operation, and its spec with that or with Before.
 type Step struct {
 	Key           config.Key
 	Outcome       storage.Outcome
@@ -191,10 +190,8 @@ func (t target) decide(before *config.Config, stamp Stamp) (Step, error) {
 		step.Outcome, step.After = storage.Created, t.made(stamp)
 	case before.Spec == nil:
 		step.Outcome, step.After = storage.Configured, t.made(stamp)
-	case config.SameContent(before, t.op.Config):
-		step.Outcome, step.After = storage.Unchanged, before
 	default:
-		step.Outcome, step.After = storage.Configured, t.changed(before, stamp)
+		step.Outcome, step.After = t.changed(before, stamp)
 	}
 	return step, nil
 }
@@ -244,14 +241,19 @@ func (t target) stamped(created time.Time, uid, domain string) *config.Config {
 	}
 }
 
-// changed is an object of other content than before.
-func (t target) changed(before *config.Config, stamp Stamp) *config.Config {
+// changed is what becomes of an object that exists: itself, where its content
+// is what the operation says.
+func (t target) changed(before *config.Config, stamp Stamp) (storage.Outcome, *config.Config) {
+	merged, respecified := spec(before.Spec, t.op.Config.Spec)
+	if !respecified && config.SameLabels(before, t.op.Config) {
+		return storage.Unchanged, before
+	}
 	after := t.stamped(before.CreationTimestamp, before.UID, stamp.Domain)
-	after.Generation = before.Generation
-	if !proto.Equal(before.Spec, after.Spec) {
+	after.Spec, after.Generation = merged, before.Generation
+	if respecified {
 		after.Generation++
 	}
-	return after
+	return storage.Configured, after
 }
 
 // Changes says whether any step changes anything.
