@@ -82,15 +82,14 @@ func (o *auditOptions) query(args []string) (record.Query, error) {
 }
 
 func (o *auditOptions) run(ctx context.Context, env *environment, q record.Query) error {
-	q.Limit = pageFor(o.limit)
-	if o.by != "" {
-		q.Limit = record.MaxLimit
+	want := reading{limit: o.limit, by: o.by}
+	if o.since > 0 {
+		want.since = env.now().Add(-o.since)
 	}
-	by := func(r record.Record) bool { return o.by == "" || r.User == o.by }
-	old := func(r record.Record) bool { return o.since > 0 && env.now().Sub(r.Time) > o.since }
 	var records []record.Record
+	var more bool
 	err := env.call(ctx, func(ctx context.Context, c *client.Client) (err error) {
-		records, err = readRecords(ctx, c, q, o.limit, by, old)
+		records, more, err = want.of(ctx, c, q)
 		return err
 	})
 	if err != nil {
@@ -103,10 +102,7 @@ func (o *auditOptions) run(ctx context.Context, env *environment, q record.Query
 		fmt.Fprintln(env.stderr, "No such changes.")
 		return nil
 	}
-	if len(records) == o.limit {
-		defer fmt.Fprintf(env.stderr, "These are the newest %d; --limit 0 shows all.\n", o.limit)
-	}
-	return env.recordTable("CHANGES", records, changesOf)
+	return env.recordTable("CHANGES", records, more, changesOf)
 }
 
 // changesOf says what a record did: to its object, or to how many.
@@ -120,16 +116,25 @@ func changesOf(r record.Record) string {
 	for _, c := range r.Changes {
 		counts[c.Outcome]++
 	}
-	return fmt.Sprintf("%d objects: %s", len(r.Changes), outcomeCounts(counts))
+	return objectCounts(counts)
 }
 
-// outcomeCounts is "2 created, 1 deleted".
-func outcomeCounts(counts map[string]int) string {
+// objectCounts is "2 objects created" or "3 objects: 2 created, 1 deleted".
+func objectCounts(counts map[string]int) string {
+	all := 0
 	var parts []string
 	for _, outcome := range []string{"created", "configured", "deleted"} {
 		if n := counts[outcome]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, outcome))
+			all += n
 		}
 	}
-	return strings.Join(parts, ", ")
+	if len(parts) == 1 {
+		_, outcome, _ := strings.Cut(parts[0], " ")
+		if all == 1 {
+			return "1 object " + outcome
+		}
+		return fmt.Sprintf("%d objects %s", all, outcome)
+	}
+	return fmt.Sprintf("%d objects: %s", all, strings.Join(parts, ", "))
 }

@@ -77,10 +77,10 @@ func checkLimit(limit int) error {
 
 func (o *historyOptions) run(ctx context.Context, env *environment, key config.Key) error {
 	var records []record.Record
+	var more bool
 	err := env.call(ctx, func(ctx context.Context, c *client.Client) (err error) {
-		q := record.Query{Group: key.Kind.Group, Kind: key.Kind.Kind, Namespace: key.Namespace, Name: key.Name, Limit: pageFor(o.limit)}
-		always, never := func(record.Record) bool { return true }, func(record.Record) bool { return false }
-		records, err = readRecords(ctx, c, q, o.limit, always, never)
+		q := record.Query{Group: key.Kind.Group, Kind: key.Kind.Kind, Namespace: key.Namespace, Name: key.Name}
+		records, more, err = reading{limit: o.limit}.of(ctx, c, q)
 		return err
 	})
 	if err != nil {
@@ -92,5 +92,5 @@ func (o *historyOptions) run(ctx context.Context, env *environment, key config.K
 	if o.output != "table" {
 		return writeRecords(env, o.output, records)
 	}
-	return env.recordTable("CHANGE", records, func(r record.Record) string { return summary(r.Changes[0]) })
+	return env.recordTable("CHANGE", records, more, func(r record.Record) string { return summary(r.Changes[0]) })
 }

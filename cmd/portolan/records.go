@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/netip"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"sigs.k8s.io/yaml"
@@ -16,41 +18,45 @@ import (
 
 var recordOutputs = []string{"table", "json", "yaml"}
 
-// readRecords reads the newest records of a query that are wanted, at most limit
-// of them (0 is all), up to the first at which it is enough.
-func readRecords(ctx context.Context, c *client.Client, q record.Query, limit int, wanted, enough func(record.Record) bool) ([]record.Record, error) {
-	records := []record.Record{}
+// reading says which records of a query are read.
+type reading struct {
+	limit int // how many, the newest; 0 is all
+	// by is the user whose they are, and since how old they may be; empty and 0
+	// are any.
+	by    string
+	since time.Time
+}
+
+// of reads records of a query, newest first, and whether there are more of them.
+func (want reading) of(ctx context.Context, c *client.Client, q record.Query) (records []record.Record, more bool, err error) {
+	q.Limit = record.MaxLimit
+	if want.limit > 0 && want.by == "" {
+		q.Limit = min(want.limit+1, record.MaxLimit) // one more tells that there are more
+	}
+	records = []record.Record{}
 	for {
 		page, err := c.Records(ctx, q)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		for _, r := range page.Items {
-			if enough(r) {
-				return records, nil
-			}
-			if wanted(r) {
+			switch {
+			case r.Time.Before(want.since):
+				return records, false, nil
+			case want.by != "" && r.User != want.by:
+			case want.limit > 0 && len(records) == want.limit:
+				return records, true, nil
+			default:
 				records = append(records, r)
-			}
-			if len(records) == limit {
-				return records, nil
 			}
 		}
 		if page.Metadata.Continue == "" {
-			return records, nil
+			return records, false, nil
 		}
 		if q.Until, err = strconv.ParseInt(page.Metadata.Continue, 10, 64); err != nil {
-			return nil, err
+			return nil, false, fmt.Errorf("metadata.continue of %s at %s: %w", record.Path, c.Server(), err)
 		}
 	}
-}
-
-// pageFor is the size of the pages for so many records.
-func pageFor(limit int) int {
-	if limit == 0 {
-		return record.MaxLimit
-	}
-	return min(limit, record.MaxLimit)
 }
 
 // writeRecords writes records for programs, as the API has them.
@@ -67,8 +73,8 @@ func writeRecords(env *environment, output string, records []record.Record) erro
 }
 
 // recordTable is a table with a line for each record; what it did is in a column
-// of its own, and the messages where there are any.
-func (e *environment) recordTable(header string, records []record.Record, did func(record.Record) string) error {
+// of its own, and the messages where there are any. It says if there are more.
+func (e *environment) recordTable(header string, records []record.Record, more bool, did func(record.Record) string) error {
 	rows := [][]string{{"REV", "WHEN", "WHO", "FROM", header}}
 	messages := false
 	for _, r := range records {
@@ -85,7 +91,11 @@ func (e *environment) recordTable(header string, records []record.Record, did fu
 			rows[i+1] = append(rows[i+1], plain(r.Message))
 		}
 	}
-	return writeTable(e.stdout, rows)
+	err := writeTable(e.stdout, rows)
+	if more {
+		fmt.Fprintf(e.stderr, "These are the newest %d; --limit 0 shows all.\n", len(records))
+	}
+	return err
 }
 
 // origin is where a change came from, as far as that is known and not proven: of

@@ -193,7 +193,7 @@ func (o *rollbackOptions) confirm(ctx context.Context, env *environment, s scope
 			counts["configured"]++
 		}
 	}
-	fmt.Fprintf(env.stderr, "Roll %s back to revision %d? %d objects: %s. [y/N] ", s, o.revision, len(all.operations), outcomeCounts(counts))
+	fmt.Fprintf(env.stderr, "Roll %s back to revision %d? %s. [y/N] ", s, o.revision, objectCounts(counts))
 	answer, err := env.ask(ctx)
 	if err != nil {
 		return err

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/cache/rest/resttest"
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
+)
+
+func TestRollbackOfAnObject(t *testing.T) {
+	t.Parallel()
+	a := voyage(t)
+	same(t, "dry run", a.must(t, "", "rollback", "se/a", "-n", "shop", "--to-revision", "2", "--dry-run=server"),
+		"serviceentry/shop/a  configured (dry run)\n")
+	if v := a.Store.Version(); v != "6" {
+		t.Fatalf("the store is at %s", v)
+	}
+	same(t, "changed", a.must(t, "", "rollback", "se", "a", "-n", "shop", "--to-revision", "2"), "serviceentry/shop/a  configured  rev 7\n")
+	same(t, "deleted, and changed", a.must(t, "", "rollback", "se/shop/b", "se/shop/a", "--to-revision", "3", "-m", "oops"),
+		"serviceentry/shop/a  configured  rev 8\nserviceentry/shop/b  created     rev 8\n")
+	same(t, "created", a.must(t, "", "rollback", "se/x", "-n", "edge", "--to-revision", "3"), "serviceentry/edge/x  deleted  rev 9\n")
+	same(t, "messages", squeezed(a.must(t, "", "audit", "--limit", "3")), `REV WHEN WHO FROM CHANGES MESSAGE
+9 now local rollback (anna) serviceentry/edge/x deleted rollback to revision 3
+8 now local rollback (anna) 2 objects: 1 created, 1 configured oops
+7 now local rollback (anna) serviceentry/shop/a configured rollback to revision 2
+`)
+	o := a.do(t, "", "rollback", "se/a", "-n", "shop", "--to-revision", "3")
+	if want := (outcome{exitOK, "", "Nothing to do: serviceentry/shop/a is as it was at revision 3.\n"}); o != want {
+		t.Errorf("%+v", o)
+	}
+	if v := a.Store.Version(); v != "9" {
+		t.Errorf("the store is at %s", v)
+	}
+}
+
+func TestRollbackOfANamespaceAndOfAll(t *testing.T) {
+	t.Parallel()
+	a := voyage(t)
+	same(t, "a namespace", a.must(t, "", "rollback", "-n", "shop", "--to-revision", "2"),
+		"serviceentry/shop/a  configured  rev 7\nserviceentry/shop/b  created     rev 7\n")
+	same(t, "the store", a.must(t, "", "rollback", "-A", "--to-revision", "3"),
+		"serviceentry/edge/x  deleted     rev 8\nserviceentry/shop/a  configured  rev 8\n")
+	for _, revision := range []string{"3", "8"} {
+		same(t, "is what it was at "+revision, a.must(t, "", "diff", "-A", "--from", revision), "")
+	}
+	same(t, "a kind", a.must(t, "", "rollback", "se", "-A", "--to-revision", "1"), "serviceentry/shop/a  deleted  rev 9\nserviceentry/shop/b  deleted  rev 9\n")
+}
+
+// TestRollbackKeepsAges: an object that comes back is as old as it was, since
+// the oldest wins where two are about one thing.
+func TestRollbackKeepsAges(t *testing.T) {
+	t.Parallel()
+	a := startAPI(t)
+	documents, err := config.Decode("", []byte(entry("a", ", namespace: shop")), a.Store.Schemas().Type)
+	if err != nil {
+		t.Fatal(err)
+	}
+	object := documents[0].Config
+	object.CreationTimestamp = time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
+	if _, _, err := a.Store.Apply(t.Context(), []storage.Op{{Verb: storage.Restore, Config: object}}); err != nil {
+		t.Fatal(err)
+	}
+	a.must(t, "", "delete", "se/a", "-n", "shop")
+	a.must(t, "", "rollback", "se/a", "-n", "shop", "--to-revision", "2")
+	got, err := a.Store.Get(t.Context(), object.GroupVersionKind, "a", "shop")
+	if err != nil || !got.CreationTimestamp.Equal(object.CreationTimestamp) {
+		t.Errorf("it is of %v, %v", got, err)
+	}
+}
+
+func TestRollbackOverwritesNothing(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		meanwhile func(a api)
+		args      string
+		says      string
+	}{
+		"a change": {
+			func(a api) { a.must(t, moved("a", "10.9.9.9"), "apply", "-f", "-") }, "se/a -n shop --to-revision 2",
+			"conflict: serviceentry/shop/a changed (you had version 6, the store has 7): see portolan diff serviceentry/a -n shop --from 6\n",
+		},
+		"a creation": {
+			func(a api) { a.must(t, moved("b", "10.9.9.9"), "apply", "-f", "-") }, "-n shop --to-revision 2",
+			"conflict: serviceentry/shop/b exists (you had version 0, which is none, the store has 7): see portolan history serviceentry/b -n shop\n",
+		},
+		"a change of what would be deleted": {
+			func(a api) { a.must(t, entry("x", ", namespace: edge, labels: {a: b}"), "apply", "-f", "-") }, "-A --to-revision 3",
+			"conflict: serviceentry/edge/x changed (you had version 4, the store has 7): see portolan diff serviceentry/x -n edge --from 4\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := voyage(t)
+			url := between(t, a, func() { test.meanwhile(a) })
+			o := do(t, "", append(strings.Fields("rollback "+test.args), "--server", url)...)
+			if o.code != exitConflict || o.out != "" || o.err != "portolan: nothing was rolled back: "+test.says {
+				t.Errorf("%+v", o)
+			}
+			if v := a.Store.Version(); v != "7" {
+				t.Errorf("the store is at %s", v)
+			}
+		})
+	}
+}
+
+// forgotten is a history that does not reach back.
+type forgotten struct{ rest.History }
+
+func (forgotten) At(context.Context, string, storage.Selection) ([]*config.Config, error) {
+	return nil, storage.ErrCompacted
+}
+
+func TestRollbackErrors(t *testing.T) {
+	t.Parallel()
+	a := voyage(t)
+	for _, test := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"--to-revision 2", exitUsage, "name what to roll back"},
+		{"-A", exitUsage, "--to-revision is missing"},
+		{"-A --to-revision -2", exitUsage, "--to-revision -2"},
+		{"-A -n shop --to-revision 2", exitUsage, "leave one of them out"},
+		{"-A --to-revision 2 --dry-run=client", exitUsage, "use --dry-run=server"},
+		{"-A --to-revision 2 --dry-run=x", exitUsage, "--dry-run"},
+		{"teapot/a --to-revision 2", exitUsage, "unknown kind"},
+		{"se/a -A --to-revision 2", exitUsage, "name it with -n instead of -A"},
+		{"-A --to-revision 7", exitData, "nothing was rolled back: revision 7 is in the future: the store is at 6"},
+	} {
+		o := a.do(t, "", append([]string{"rollback"}, strings.Fields(test.args)...)...)
+		if o.code != test.code || !strings.Contains(o.err, test.says) || o.out != "" {
+			t.Errorf("%s: %+v", test.args, o)
+		}
+	}
+	b := api{resttest.Start(t, 1, func(o *rest.Options) { o.History = forgotten{o.History} })}
+	b.must(t, entry("a", ""), "apply", "-f", "-")
+	b.must(t, "", "delete", "se/a")
+	o := b.do(t, "", "rollback", "-A", "--to-revision", "2")
+	if o.code != exitData || !strings.HasPrefix(o.err, "portolan: nothing was rolled back: revision 2 is not known any more: ") {
+		t.Errorf("%+v", o)
+	}
+}
+
+func TestRollbackAsksOnATerminal(t *testing.T) {
+	t.Parallel()
+	a := voyage(t)
+	ask := func(answer string, args ...string) outcome {
+		var out, err strings.Builder
+		env := &environment{stdin: strings.NewReader(answer), stdout: &out, stderr: &err, now: nil, terminal: true}
+		root := newRootCommand(env)
+		root.SetArgs(append([]string{"rollback", "--server", a.URL}, args...))
+		failure := root.ExecuteContext(t.Context())
+		return outcome{exitCode(failure), out.String(), err.String()}
+	}
+	const question = "Roll namespace shop back to revision 2? 2 objects: 1 created, 1 configured. [y/N] "
+	for _, no := range []string{"", "n\n", "\n", "yeah\n"} {
+		if o := ask(no, "-n", "shop", "--to-revision", "2"); o != (outcome{exitFailure, "", question}) {
+			t.Errorf("%q: %+v", no, o)
+		}
+	}
+	if v := a.Store.Version(); v != "6" {
+		t.Fatalf("the store is at %s", v)
+	}
+	if o := ask("", "-n", "shop", "--to-revision", "2", "--dry-run=server"); o.code != exitOK || o.err != "" {
+		t.Errorf("dry run: %+v", o)
+	}
+	if o := ask("", "se/a", "-n", "shop", "--to-revision", "2"); o.code != exitOK || o.err != "" {
+		t.Errorf("one object: %+v", o)
+	}
+	if o := ask("", "-A", "--to-revision", "6", "--yes"); o.code != exitOK || o.err != "" {
+		t.Errorf("--yes: %+v", o)
+	}
+	if o := ask("Y\n", "-A", "--to-revision", "1"); o.code != exitOK || o.err != "Roll the whole store back to revision 1? 2 objects deleted. [y/N] " {
+		t.Errorf("yes: %+v", o)
+	}
+}
