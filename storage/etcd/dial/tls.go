@@ -67,6 +67,9 @@ func (t transport) ClientHandshake(ctx context.Context, authority string, conn n
 	if err != nil {
 		return nil, nil, err
 	}
+	if config.ServerName != "" {
+		authority = config.ServerName
+	}
 	return credentials.NewTLS(config).ClientHandshake(ctx, authority, conn)
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +15,8 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.uber.org/zap"
+
+	"github.com/portolan-mesh/portolan/storage/etcd/dial"
 )
 
 // MaxTxnOps and MaxRequestBytes are the limits of the servers started here,
@@ -36,7 +39,7 @@ func Stock(c *embed.Config) {
 // process.
 func Start(t testing.TB, adjust ...Adjust) *clientv3.Client {
 	t.Helper()
-	server := start(t, newConfig(directory(t)), adjust)
+	server, _ := start(t, newConfig(directory(t)), adjust)
 	client := v3client.New(server.Server)
 	t.Cleanup(func() { _ = client.Close() })
 	return client
@@ -54,15 +57,16 @@ func Listen(t testing.TB, adjust ...Adjust) (endpoint string) {
 	return socket.String()
 }
 
-// Dial returns a client of an endpoint, with a send limit that fits
-// MaxRequestBytes.
-func Dial(t testing.TB, endpoint string) *clientv3.Client {
+// Dial returns a client of an endpoint, as the product makes it.
+func Dial(t testing.TB, endpoints ...string) *clientv3.Client {
 	t.Helper()
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints:          []string{endpoint},
-		MaxCallSendMsgSize: 2 * MaxRequestBytes,
-		Logger:             zap.NewNop(),
-	})
+	return DialWith(t, dial.Options{Endpoints: endpoints})
+}
+
+// DialWith returns a client.
+func DialWith(t testing.TB, o dial.Options) *clientv3.Client {
+	t.Helper()
+	client, err := dial.New(o)
 	if err != nil {
 		t.Fatalf("etcd client: %v", err)
 	}
@@ -94,7 +98,7 @@ func newConfig(dir string) *embed.Config {
 	return c
 }
 
-func start(t testing.TB, c *embed.Config, adjust []Adjust) *embed.Etcd {
+func start(t testing.TB, c *embed.Config, adjust []Adjust) (server *embed.Etcd, stopIt func()) {
 	t.Helper()
 	for _, a := range adjust {
 		a(c)
@@ -103,14 +107,30 @@ func start(t testing.TB, c *embed.Config, adjust []Adjust) *embed.Etcd {
 	if err != nil {
 		t.Fatalf("start etcd: %v", err)
 	}
-	t.Cleanup(server.Close)
+	stopIt = sync.OnceFunc(func() { stop(server) })
+	t.Cleanup(stopIt)
+	awaitReady(t, server)
+	return server, stopIt
+}
+
+func awaitReady(t testing.TB, server *embed.Etcd) {
+	t.Helper()
 	select {
 	case <-server.Server.ReadyNotify():
 	case err := <-server.Err():
 		t.Fatalf("etcd ended: %v", err)
 	case <-time.After(30 * time.Second):
-		server.Server.HardStop()
 		t.Fatal("etcd did not become ready in 30 s")
 	}
-	return server
+}
+
+// stop stops a server, also one that is not ready: Close alone would wait for
+// it to become so.
+func stop(server *embed.Etcd) {
+	select {
+	case <-server.Server.ReadyNotify():
+	default:
+		server.Server.HardStop()
+	}
+	server.Close()
 }

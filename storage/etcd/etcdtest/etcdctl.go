@@ -1,0 +1,93 @@
+package etcdtest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Passwords are those that users of these names get from Etcdctl.
+func Passwords(user string) string { return "password of " + user }
+
+// Documented returns the lines of a program in the code blocks of a section of
+// docs/operations.md: a test runs what operators are told to run.
+func Documented(t testing.TB, section, program string) []string {
+	t.Helper()
+	_, here, _, _ := runtime.Caller(0)
+	document, err := os.ReadFile(filepath.Join(filepath.Dir(here), "../../../docs/operations.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, ok := strings.Cut(string(document), "\n## "+section+"\n")
+	if !ok {
+		t.Fatalf("docs/operations.md has no section %q", section)
+	}
+	text, _, _ = strings.Cut(text, "\n## ")
+	var out []string
+	for line := range strings.Lines(text) {
+		if line, ok := strings.CutPrefix(line, "    "); ok && strings.HasPrefix(line, program+" ") {
+			out = append(out, strings.TrimSpace(line))
+		}
+	}
+	if len(out) == 0 {
+		t.Fatalf("section %q of docs/operations.md has no lines of %s", section, program)
+	}
+	return out
+}
+
+// Etcdctl does what etcdctl does, for the commands about users and roles.
+// Passwords are those of Passwords.
+func Etcdctl(t testing.TB, client *clientv3.Client, lines ...string) {
+	t.Helper()
+	for _, line := range lines {
+		if err := etcdctl(t.Context(), client, strings.Fields(strings.TrimPrefix(line, "etcdctl "))); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+	}
+}
+
+// EnableAuth does all that is documented for an etcd that is to ask who its
+// clients are: afterwards it has the users root, portolan and portolan-reader.
+func EnableAuth(t testing.TB, client *clientv3.Client) {
+	t.Helper()
+	Etcdctl(t, client, Documented(t, AuthSection, "etcdctl")...)
+}
+
+// AuthSection is where docs/operations.md says how users are made.
+const AuthSection = "An etcd of your own"
+
+func etcdctl(ctx context.Context, client *clientv3.Client, words []string) (err error) {
+	if len(words) < 2 {
+		return errors.New("there is no such command")
+	}
+	args := append(words[2:], "", "", "", "")
+	switch words[0] + " " + words[1] {
+	case "role add":
+		_, err = client.RoleAdd(ctx, args[0])
+	case "role grant-permission":
+		kind, unknown := clientv3.StrToPermissionType(args[1])
+		if unknown != nil {
+			return unknown
+		}
+		_, err = client.RoleGrantPermission(ctx, args[0], args[2], args[3], kind)
+	case "role revoke-permission":
+		_, err = client.RoleRevokePermission(ctx, args[0], args[1], args[2])
+	case "user add":
+		_, err = client.UserAdd(ctx, args[0], Passwords(args[0]))
+	case "user passwd":
+		_, err = client.UserChangePassword(ctx, args[0], Passwords(args[0]))
+	case "user grant-role":
+		_, err = client.UserGrantRole(ctx, args[0], args[1])
+	case "auth enable":
+		_, err = client.AuthEnable(ctx)
+	default:
+		return errors.New("there is no such command")
+	}
+	return err
+}

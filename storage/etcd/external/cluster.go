@@ -1,0 +1,225 @@
+package external
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/portolan-mesh/portolan/storage/etcd/dial"
+)
+
+// Defaults of Options.
+const (
+	DefaultInterval = 2 * time.Second
+	DefaultGrace    = 6 * time.Second
+)
+
+const (
+	// timeout is how long one question may take.
+	timeout = 3 * time.Second
+	// repeat is how often the log says again why the cluster cannot be used.
+	repeat = time.Minute
+)
+
+// Options of a Cluster.
+type Options struct {
+	// Dial says how it is reached.
+	Dial dial.Options
+	// Logger is told when the cluster cannot be used, and when it can again; nil
+	// is nobody.
+	Logger *slog.Logger
+	// Interval is the time between two questions; 0 is DefaultInterval.
+	Interval time.Duration
+	// Grace is how long it may not answer before it is said to be away: time for
+	// another leader to be elected. 0 is DefaultGrace.
+	Grace time.Duration
+}
+
+// Cluster is an etcd cluster that somebody else runs.
+type Cluster struct {
+	o      Options
+	client *clientv3.Client
+
+	state atomic.Pointer[state]
+	heard atomic.Pointer[time.Time] // when it last answered; set by New
+
+	// The fields below are of the goroutine that asks: that of Start, then of Run.
+	flaws    map[string]bool // versions whose flaws were told
+	toldAt   time.Time       // when the log last said why it cannot be used; zero while it can
+	versions time.Time       // when the versions are to be looked at again
+}
+
+// state is what is known of a cluster.
+type state struct {
+	since time.Time
+	// err is why it cannot be used, nil where it can.
+	err error
+	// silent says that it does not answer at all.
+	silent bool
+}
+
+// New makes a Cluster. It does not talk to it. The caller closes it.
+func New(o Options) (*Cluster, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Interval == 0 {
+		o.Interval = DefaultInterval
+	}
+	if o.Grace == 0 {
+		o.Grace = DefaultGrace
+	}
+	c := &Cluster{o: o, flaws: map[string]bool{}}
+	now := time.Now()
+	c.heard.Store(&now)
+	c.state.Store(&state{since: now, err: errors.New("etcd was not asked yet")})
+	d := o.Dial
+	d.Retries = 40 // a second or two
+	d.GRPC = append([]grpc.DialOption{grpc.WithChainUnaryInterceptor(c.gate)}, d.GRPC...)
+	client, err := dial.New(d)
+	if err != nil {
+		return nil, err
+	}
+	c.client = client
+	return c, nil
+}
+
+// Client is the client of the cluster; Close closes it.
+func (c *Cluster) Client() *clientv3.Client { return c.client }
+
+// Close closes the client.
+func (c *Cluster) Close() error { return c.client.Close() }
+
+// Ready returns nil if the cluster can be read and written, or why not, in words
+// for an operator.
+func (c *Cluster) Ready() error {
+	s := c.state.Load()
+	if s.silent {
+		return fmt.Errorf("etcd has not answered for %s: %w", time.Since(s.since).Round(time.Second), s.err)
+	}
+	return s.err
+}
+
+// Start asks the cluster whether it can be used. It returns within five seconds,
+// with an error only where waiting would be of no use, all of its reasons at
+// once: the process should end, and somebody see to them.
+func (c *Cluster) Start(ctx context.Context) error {
+	err := c.ask(ctx)
+	var refusal *refusalError
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.As(err, &refusal) && !refusal.writes:
+		return err
+	case err == nil || refusal != nil:
+		c.note(err)
+		return nil
+	}
+	if fault := c.faults(ctx); fault.lasting {
+		return fault.err
+	} else if fault.err != nil {
+		err = fault.err
+	}
+	// Not a single answer yet: nothing to be patient for.
+	c.becomes(&state{since: time.Now(), err: err, silent: true})
+	return nil
+}
+
+// Run goes on asking the cluster until ctx ends, and then returns nil. It is
+// called once, after Start.
+func (c *Cluster) Run(ctx context.Context) error {
+	ticker := time.NewTicker(c.o.Interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		err := c.ask(ctx)
+		if ctx.Err() == nil {
+			c.judge(ctx, err)
+		}
+	}
+}
+
+// judge makes a state of what came of a question.
+func (c *Cluster) judge(ctx context.Context, err error) {
+	var refusal *refusalError
+	if err == nil || errors.As(err, &refusal) {
+		c.note(err)
+		return
+	}
+	since := *c.heard.Load()
+	if !c.state.Load().silent && time.Since(since) < c.o.Grace {
+		return
+	}
+	if fault := c.faults(ctx); fault.err != nil {
+		err = fault.err
+	}
+	if s := c.state.Load(); s.silent {
+		since = s.since
+	}
+	c.becomes(&state{since: since, err: err, silent: true})
+}
+
+// note takes down an answer: that it can be used, or why not.
+func (c *Cluster) note(err error) {
+	now := time.Now()
+	c.heard.Store(&now)
+	next := &state{since: now, err: err}
+	if before := c.state.Load(); before.err != nil {
+		next.since = before.since
+	}
+	c.becomes(next)
+}
+
+// becomes sets the state, and logs a change of it, and from time to time what
+// lasts.
+func (c *Cluster) becomes(next *state) {
+	before := c.state.Swap(next)
+	now := time.Now()
+	switch {
+	case next.err == nil && before.err != nil && !c.toldAt.IsZero():
+		c.o.Logger.Info("etcd can be used again", "after", now.Sub(before.since).Round(time.Millisecond))
+		c.toldAt = time.Time{}
+	case next.err != nil && (c.toldAt.IsZero() || before.err == nil || before.silent != next.silent || now.Sub(c.toldAt) >= repeat):
+		c.o.Logger.Warn("etcd cannot be used, it is asked again and again", "err", next.err, "endpoints", c.o.Dial.Endpoints)
+		c.toldAt = now
+	}
+}
+
+// asking is the key of a context whose calls are let through the gate.
+type asking struct{}
+
+// gate is a grpc.UnaryClientInterceptor. Its words are those by which etcd's
+// client tells that a request was not sent.
+func (c *Cluster) gate(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	if s := c.state.Load(); s.silent && ctx.Value(asking{}) == nil {
+		return status.Errorf(codes.Unavailable, "there is no connection available: %v", c.Ready())
+	}
+	return invoke(ctx, method, request, answer, conn, opts...)
+}
+
+var upDesc = prometheus.NewDesc("portolan_store_up", "1 while etcd can be read and written.", nil, nil)
+
+// Describe implements prometheus.Collector.
+func (c *Cluster) Describe(out chan<- *prometheus.Desc) { out <- upDesc }
+
+// Collect implements prometheus.Collector.
+func (c *Cluster) Collect(out chan<- prometheus.Metric) {
+	up := 0.0
+	if c.Ready() == nil {
+		up = 1
+	}
+	out <- prometheus.MustNewConstMetric(upDesc, prometheus.GaugeValue, up)
+}

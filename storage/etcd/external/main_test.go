@@ -1,0 +1,140 @@
+package external_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/goleak"
+
+	"github.com/portolan-mesh/portolan/storage/etcd/dial"
+	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
+	"github.com/portolan-mesh/portolan/storage/etcd/external"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long a condition may take to come true.
+const patience = 30 * time.Second
+
+// secured is an etcd with TLS and users, as documented.
+type secured struct {
+	endpoint  string
+	authority *etcdtest.Authority
+	files     dial.Files // of a client
+	root      *clientv3.Client
+}
+
+// tokenTTL is how many seconds a token that is not used lives in these tests.
+const tokenTTL = 1
+
+func startSecured(t *testing.T, adjust ...etcdtest.Adjust) *secured {
+	t.Helper()
+	s := &secured{authority: etcdtest.NewAuthority(t)}
+	s.endpoint = etcdtest.NewServer(t, append(adjust, s.authority.TLS(t, "0"), func(c *embed.Config) { c.AuthTokenTTL = tokenTTL })...).Endpoint
+	s.files = s.authority.Files(t, "client")
+	etcdtest.EnableAuth(t, etcdtest.DialWith(t, s.as("")))
+	s.root = etcdtest.DialWith(t, s.as("root"))
+	return s
+}
+
+// as is how a user connects.
+func (s *secured) as(user string) dial.Options {
+	o := dial.Options{Endpoints: []string{s.endpoint}, TLS: s.files.Config}
+	if user != "" {
+		o.User, o.Password = user, passwordOf(user)
+	}
+	return o
+}
+
+func passwordOf(user string) func() (string, error) {
+	return func() (string, error) { return etcdtest.Passwords(user), nil }
+}
+
+// start makes a cluster, and runs it where it can be used.
+func start(t *testing.T, o external.Options) (*external.Cluster, error) {
+	t.Helper()
+	o.Interval, o.Grace = 50*time.Millisecond, 200*time.Millisecond
+	cluster, err := external.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+		_ = cluster.Close()
+	})
+	if err := cluster.Start(ctx); err != nil {
+		return cluster, err
+	}
+	running.Go(func() { _ = cluster.Run(ctx) })
+	return cluster, nil
+}
+
+// eventually waits until check returns nil.
+func eventually(t *testing.T, what string, check func() error) {
+	t.Helper()
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	deadline := time.After(patience)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("%s: not within %s: %v", what, patience, err)
+		case <-ticker.C:
+		}
+	}
+}
+
+// awaitReason waits until a cluster cannot be used for a reason with these words.
+func awaitReason(t *testing.T, c *external.Cluster, words string) {
+	t.Helper()
+	eventually(t, "the cluster cannot be used: "+words, func() error {
+		if err := c.Ready(); err == nil || !strings.Contains(err.Error(), words) {
+			return fmt.Errorf("it says %w", errors.Join(err))
+		}
+		return nil
+	})
+}
+
+func awaitReady(t *testing.T, c *external.Cluster) {
+	t.Helper()
+	eventually(t, "the cluster can be used", c.Ready)
+}
+
+// lines collects what is logged.
+type lines struct {
+	mu   sync.Mutex // guards text
+	text strings.Builder
+}
+
+func newLines() (*lines, *slog.Logger) {
+	l := &lines{}
+	return l, slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// Write implements io.Writer.
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
