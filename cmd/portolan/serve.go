@@ -33,7 +33,8 @@ func newServeCommand(env *environment) *cobra.Command {
 		Long: `Run the control plane: the config API, the store, and xDS for proxies.
 
 The store is an etcd that runs embedded, in a process of its own, with its data
-in --data-dir; --etcd-endpoints uses an etcd cluster instead. Both addresses
+in --data-dir; --etcd-endpoints uses an etcd cluster instead, which is waited
+for while it is away. Both addresses
 must be of this machine: what listens further needs TLS and authentication,
 which are not served yet.
 
@@ -79,9 +80,11 @@ func (o *serveOptions) validate(given func(flag string) bool) error {
 	}
 	if len(o.external.endpoints) > 0 {
 		o.embedded.exclude(given, add)
+		o.external.validate(add)
+	} else {
+		o.external.exclude(given, add)
 	}
 	o.embedded.validate(add)
-	o.external.validate(add)
 	if _, err := parseLevel(o.logLevel); err != nil {
 		add("log-level", "%v", err)
 	}

@@ -59,7 +59,7 @@ type openedStore struct {
 // openStore starts the embedded member, or connects to a cluster.
 func openStore(ctx context.Context, o serveOptions, logger *slog.Logger) (*openedStore, error) {
 	if len(o.external.endpoints) > 0 {
-		return o.external.open(logger)
+		return o.external.open(ctx, logger)
 	}
 	return o.embedded.open(ctx, logger)
 }

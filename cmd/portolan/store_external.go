@@ -1,37 +1,194 @@
 package main
 
 import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
 	"log/slog"
+	"net"
+	"net/netip"
+	"os"
 	"strings"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/etcd/dial"
+	"github.com/portolan-mesh/portolan/storage/etcd/external"
+)
+
+// etcdPassword is the variable with the password of --etcd-user. There is no
+// flag for it: everyone on the machine sees those.
+const etcdPassword = "PORTOLAN_ETCD_PASSWORD"
+
+// The limits on limits: what holds an object and its record at all, and what a
+// client sends.
+const (
+	minTxnOps       = 3
+	minRequestBytes = 64 << 10
+	maxRequestBytes = 60 << 20
 )
 
 // externalStore are the flags of an etcd cluster that somebody else runs.
 type externalStore struct {
-	endpoints []string
+	endpoints    []string
+	files        dial.Files
+	user         string
+	passwordFile string
+	maxTxnOps    int
+	maxRequest   resource.QuantityValue
 }
 
 func (o *externalStore) register(f *pflag.FlagSet) {
-	f.StringSliceVar(&o.endpoints, "etcd-endpoints", nil, "host:port of each member of an etcd cluster, instead of the embedded store")
+	f.StringSliceVar(&o.endpoints, "etcd-endpoints", nil, "https://HOST:PORT of each member of an etcd cluster, instead of the embedded store; HOST:PORT alone is plaintext unless one of the next four is given")
+	f.StringVar(&o.files.CA, "etcd-ca", "", "file with the authorities that sign the certificates of etcd, in PEM; those of the system without one")
+	f.StringVar(&o.files.Cert, "etcd-cert", "", "file with this server's certificate for etcd; read again at every connection")
+	f.StringVar(&o.files.Key, "etcd-key", "", "file with the key of --etcd-cert")
+	f.StringVar(&o.files.ServerName, "etcd-server-name", "", "the name in the certificates of etcd, where it is not the host of the endpoint")
+	f.StringVar(&o.user, "etcd-user", "", "user of etcd; without one etcd may know the server by the common name of --etcd-cert")
+	f.StringVar(&o.passwordFile, "etcd-password-file", "", "file with the password of --etcd-user, read again when etcd asks; without it $"+etcdPassword+" has the password")
+	f.IntVar(&o.maxTxnOps, "etcd-max-txn-ops", etcd.StockMaxTxnOps, "the --max-txn-ops of that etcd")
+	o.maxRequest.Quantity = *resource.NewQuantity(etcd.StockMaxRequestBytes, resource.BinarySI)
+	f.Var(&o.maxRequest, "etcd-max-request-bytes", "the --max-request-bytes of that etcd")
+}
+
+// exclude reports the flags that were given although no such cluster is used.
+func (o *externalStore) exclude(given func(flag string) bool, add addFault) {
+	for _, flag := range []string{
+		"etcd-ca", "etcd-cert", "etcd-key", "etcd-server-name", "etcd-user", "etcd-password-file", "etcd-max-txn-ops", "etcd-max-request-bytes",
+	} {
+		if given(flag) {
+			add(flag, "is of an etcd cluster: name that by --etcd-endpoints, or leave it out")
+		}
+	}
 }
 
 func (o *externalStore) validate(add addFault) {
 	for i, e := range o.endpoints {
-		if strings.HasPrefix(e, "https://") {
-			add("etcd-endpoints", "%s: TLS to etcd is not served yet: use host:port of a plaintext listener", e)
+		endpoint, err := o.endpoint(e)
+		if err != nil {
+			add("etcd-endpoints", "%v", err)
+			continue
 		}
-		o.endpoints[i] = strings.TrimPrefix(e, "http://")
+		o.endpoints[i] = endpoint
+		switch {
+		case strings.HasPrefix(endpoint, "https://") != o.secure():
+			add("etcd-endpoints", "%s: either all endpoints are of TLS or none is", e)
+		case !o.secure() && o.user != "" && !local(endpoint):
+			add("etcd-user", "the password would go to %s in plaintext: use https://", e)
+		}
+	}
+	if !o.secure() && o.files != (dial.Files{}) && len(o.endpoints) > 0 {
+		add("etcd-endpoints", "are of plaintext, which has no use for --etcd-ca, --etcd-cert, --etcd-key and --etcd-server-name: use https://")
+	}
+	if (o.files.Cert == "") != (o.files.Key == "") {
+		add("etcd-cert", "goes with --etcd-key: give both or none")
+	} else if _, err := o.files.Config(); err != nil {
+		add("etcd-ca, --etcd-cert, --etcd-key", "%v", err)
+	}
+	o.validatePassword(add)
+	if o.maxTxnOps < minTxnOps {
+		add("etcd-max-txn-ops", "%d is too few: an object takes one, and its record of history another: at least %d", o.maxTxnOps, minTxnOps)
+	}
+	if n := o.maxRequest.Value(); n < minRequestBytes || n > maxRequestBytes {
+		add("etcd-max-request-bytes", "%s: give at least 64Ki and at most 60Mi", o.maxRequest.String())
 	}
 }
 
-// open makes a client of the cluster.
-func (o *externalStore) open(logger *slog.Logger) (*openedStore, error) {
-	client, err := dial.New(dial.Options{Endpoints: o.endpoints, Logger: logger})
+func (o *externalStore) validatePassword(add addFault) {
+	_, set := os.LookupEnv(etcdPassword)
+	switch {
+	case o.user == "" && o.passwordFile != "":
+		add("etcd-password-file", "is of no use without --etcd-user")
+	case o.user != "" && o.passwordFile == "" && !set:
+		add("etcd-user", "needs a password, by --etcd-password-file or $%s", etcdPassword)
+	case o.passwordFile != "":
+		if _, err := o.password(); err != nil {
+			add("etcd-password-file", "%v", err)
+		}
+	}
+}
+
+// endpoint returns an endpoint with its scheme.
+func (o *externalStore) endpoint(s string) (string, error) {
+	scheme, address, ok := strings.Cut(s, "://")
+	if !ok {
+		scheme, address = "http", s
+		if o.files != (dial.Files{}) {
+			scheme = "https"
+		}
+	}
+	switch scheme {
+	case "unix":
+		return s, nil
+	case "http", "https":
+	default:
+		return "", fmt.Errorf("%q: %s is neither http nor https", s, scheme)
+	}
+	address = strings.TrimSuffix(address, "/")
+	if host, port, err := net.SplitHostPort(address); err != nil || host == "" || port == "" {
+		return "", fmt.Errorf("%q is not https://HOST:PORT", s)
+	}
+	return scheme + "://" + address, nil
+}
+
+// secure says whether the endpoints are of TLS; validate sees to it that they
+// are all like the first.
+func (o *externalStore) secure() bool {
+	return len(o.endpoints) > 0 && strings.HasPrefix(o.endpoints[0], "https://")
+}
+
+// local says whether what is sent to an endpoint stays on this machine.
+func local(endpoint string) bool {
+	scheme, address, _ := strings.Cut(endpoint, "://")
+	host, _, _ := net.SplitHostPort(address)
+	ip, err := netip.ParseAddr(host)
+	return scheme == "unix" || host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// password is that of the moment.
+func (o *externalStore) password() (string, error) {
+	if o.passwordFile == "" {
+		return os.Getenv(etcdPassword), nil
+	}
+	content, err := os.ReadFile(o.passwordFile)
+	if err != nil {
+		return "", err
+	}
+	password := strings.TrimRight(string(content), "\r\n")
+	if password == "" {
+		return "", fmt.Errorf("%s is empty", o.passwordFile)
+	}
+	return password, nil
+}
+
+// open connects to the cluster. One that is away is waited for by the server; an
+// error says what waiting would not mend.
+func (o *externalStore) open(ctx context.Context, logger *slog.Logger) (*openedStore, error) {
+	d := dial.Options{Endpoints: o.endpoints, Logger: logger}
+	if o.secure() {
+		d.TLS = func() (*tls.Config, error) { return o.files.Config() }
+	}
+	if o.user != "" {
+		d.User, d.Password = o.user, o.password
+	}
+	for _, e := range o.endpoints {
+		if !o.secure() && !local(e) {
+			logger.Warn("all that etcd keeps crosses the network in plaintext, and anyone on the way can change it: use https:// endpoints", "endpoint", e)
+		}
+	}
+	cluster, err := external.New(external.Options{Dial: d, Logger: logger})
 	if err != nil {
 		return nil, err
 	}
-	return &openedStore{client: client, healthy: func() error { return nil }, close: client.Close}, nil
+	if err := cluster.Start(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("--etcd-endpoints: %w", err), cluster.Close())
+	}
+	return &openedStore{
+		client: cluster.Client(), run: cluster.Run, close: cluster.Close,
+		limits:  etcd.Options{MaxTxnOps: o.maxTxnOps, MaxRequestBytes: int(o.maxRequest.Value())},
+		healthy: degraded(cluster.Ready), metrics: cluster,
+	}, nil
 }
