@@ -1,0 +1,229 @@
+package aggregate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-multierror"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/discovery"
+)
+
+// Options configure a Registry. XDS and Worker are required.
+type Options struct {
+	// XDS is told of the rows that go with a registry that is removed.
+	XDS discovery.XDSUpdater
+	// Worker is where that happens.
+	Worker *cache.Worker
+}
+
+// Registry is several registries. All methods may be called from any goroutine.
+type Registry struct {
+	o Options
+
+	mu        sync.Mutex // guards the fields below
+	entries   []*entry   // in order; replaced, never modified
+	services  []discovery.ServiceHandler
+	workloads []discovery.WorkloadHandler
+	running   context.Context // of Run, nil before and after
+	ran       bool
+	failed    *multierror.Error
+	lives     sync.WaitGroup // of the registries that run
+}
+
+// entry is one registry and its life.
+type entry struct {
+	discovery.Instance
+	stop  context.CancelFunc // nil until it runs
+	ended chan struct{}      // closed when its Run has returned
+	err   error              // of Run; set before ended is closed
+}
+
+func (e *entry) shard() discovery.ShardKey {
+	return discovery.ShardKey{Provider: e.Provider(), Cluster: e.Cluster()}
+}
+
+var (
+	_ discovery.ServiceDiscovery = (*Registry)(nil)
+	_ discovery.Controller       = (*Registry)(nil)
+)
+
+// New returns a Registry of none.
+func New(o Options) *Registry { return &Registry{o: o} }
+
+// Add adds a registry, which must be no other's to run. While this one runs it
+// is run at once; handlers that were appended are appended to it. Two of one
+// provider and cluster cannot be told apart: the second is refused.
+func (r *Registry) Add(instance discovery.Instance) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := &entry{Instance: instance, ended: make(chan struct{})}
+	if i := r.find(e.shard()); i >= 0 {
+		return fmt.Errorf("registry %s: there is one already: give it another cluster", e.shard())
+	}
+	for _, f := range r.services {
+		e.AppendServiceHandler(f)
+	}
+	for _, f := range r.workloads {
+		e.AppendWorkloadHandler(f)
+	}
+	r.entries = slices.Insert(slices.Clone(r.entries), r.place(e), e)
+	if r.running != nil {
+		r.start(e)
+	}
+	return nil
+}
+
+// place is where a new registry belongs: behind those of Kubernetes if it is
+// one, else at the end.
+func (r *Registry) place(e *entry) int {
+	other := func(o *entry) bool { return o.Provider() != discovery.Kubernetes }
+	if i := slices.IndexFunc(r.entries, other); i >= 0 && !other(e) {
+		return i
+	}
+	return len(r.entries)
+}
+
+func (r *Registry) find(shard discovery.ShardKey) int {
+	return slices.IndexFunc(r.entries, func(e *entry) bool { return e.shard() == shard })
+}
+
+// start runs a registry. Its failure is its own: it is noted, and what it handed
+// over stays.
+func (r *Registry) start(e *entry) {
+	ctx, stop := context.WithCancel(r.running)
+	e.stop = stop
+	r.lives.Go(func() {
+		defer close(e.ended)
+		defer stop()
+		if e.err = e.Run(ctx); e.err != nil {
+			r.note(fmt.Errorf("registry %s: %w", e.shard(), e.err))
+		}
+	})
+}
+
+func (r *Registry) note(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failed = multierror.Append(r.failed, err)
+}
+
+// Remove ends a registry, waits for that, and has the worker take back its rows
+// and tell the handlers; those of the others stay. It returns before that
+// happened.
+func (r *Registry) Remove(shard discovery.ShardKey) error {
+	r.mu.Lock()
+	i := r.find(shard)
+	if i < 0 {
+		r.mu.Unlock()
+		return fmt.Errorf("registry %s: there is none", shard)
+	}
+	e := r.entries[i]
+	r.entries = slices.Delete(slices.Clone(r.entries), i, i+1)
+	r.mu.Unlock()
+	if e.stop != nil {
+		e.stop()
+		<-e.ended
+	}
+	// What the registry posted before it ended waits already, so this is last.
+	r.o.Worker.Post(e, func() { r.withdraw(e) })
+	return nil
+}
+
+// withdraw runs on the worker.
+func (r *Registry) withdraw(e *entry) {
+	r.mu.Lock()
+	handlers := slices.Clip(r.services)
+	r.mu.Unlock()
+	services := e.Services()
+	for _, s := range services {
+		r.o.XDS.SvcUpdate(e.shard(), s.Hostname, s.Attributes.Namespace, nil)
+	}
+	for _, s := range services {
+		for _, f := range handlers {
+			f(s, nil, cache.EventDelete)
+		}
+	}
+	if len(services) > 0 {
+		r.o.XDS.ConfigUpdate(&discovery.PushRequest{
+			Full: true, Reason: map[string]int{discovery.ReasonService: 1}, Start: time.Now(),
+		})
+	}
+}
+
+// Run runs the registries, those added meanwhile too, until ctx ends and all
+// have ended. One that fails leaves the others running; the errors of all are
+// returned together.
+func (r *Registry) Run(ctx context.Context) error {
+	r.mu.Lock()
+	if r.ran {
+		r.mu.Unlock()
+		return errors.New("the registries were run already")
+	}
+	r.running, r.ran = ctx, true
+	for _, e := range r.entries {
+		r.start(e)
+	}
+	r.mu.Unlock()
+	<-ctx.Done()
+	r.mu.Lock()
+	r.running = nil
+	r.mu.Unlock()
+	r.lives.Wait()
+	return r.Failed()
+}
+
+// Failed returns the errors of registries whose Run has ended by itself, nil
+// where none has.
+func (r *Registry) Failed() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failed.ErrorOrNil()
+}
+
+// Registries returns them in order.
+func (r *Registry) Registries() []discovery.Instance {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make([]discovery.Instance, len(r.entries))
+	for i, e := range r.entries {
+		out[i] = e.Instance
+	}
+	return out
+}
+
+// HasSynced is true once every registry has.
+func (r *Registry) HasSynced() bool {
+	for _, instance := range r.Registries() {
+		if !instance.HasSynced() {
+			return false
+		}
+	}
+	return true
+}
+
+// AppendServiceHandler implements discovery.Controller: the handler is appended
+// to every registry, those to come too.
+func (r *Registry) AppendServiceHandler(f discovery.ServiceHandler) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.services = append(r.services, f)
+	for _, e := range r.entries {
+		e.AppendServiceHandler(f)
+	}
+}
+
+// AppendWorkloadHandler is like AppendServiceHandler, for workload instances.
+func (r *Registry) AppendWorkloadHandler(f discovery.WorkloadHandler) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.workloads = append(r.workloads, f)
+	for _, e := range r.entries {
+		e.AppendWorkloadHandler(f)
+	}
+}
