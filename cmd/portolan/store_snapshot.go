@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/portolan-mesh/portolan/cache/rest/client"
+	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/etcd/backup"
+	"github.com/portolan-mesh/portolan/storage/etcd/cluster"
 	"github.com/portolan-mesh/portolan/storage/etcd/member"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
@@ -174,13 +177,11 @@ func writeSummary(out io.Writer, s *backup.Summary) error {
 		{"file", fmt.Sprintf("%s, %s", s.File, mebi(s.Size))},
 		{"sha256", s.Hash + ", as its content has"},
 		{"revision", fmt.Sprintf("%d%s", s.Revision, compacted)},
+		{"format", formatLine(s)},
 		{"instance", orNone(s.Instance)},
 		{"keys", fmt.Sprint(s.Keys)},
 		{"history", records},
 		{"objects", fmt.Sprint(s.Count())},
-	}
-	if s.Etcd != "" {
-		rows = append(rows, []string{"format", "etcd " + s.Etcd})
 	}
 	for _, k := range s.Objects {
 		count := fmt.Sprint(k.Count)
@@ -195,8 +196,26 @@ func writeSummary(out io.Writer, s *backup.Summary) error {
 	return writeTable(out, rows)
 }
 
+// formatLine says which versions wrote what is in a snapshot.
+func formatLine(s *backup.Summary) string {
+	text := fmt.Sprintf("storage format %d", s.Format)
+	if s.Format > etcd.StorageFormat {
+		text += fmt.Sprintf(" (this version has %d and cannot write to it)", etcd.StorageFormat)
+	}
+	if s.Etcd != "" {
+		text += ", of etcd " + s.Etcd
+	}
+	return text
+}
+
+// restoreFlags are those of a restore.
+type restoreFlags struct {
+	member.RestoreOptions
+	initial []string
+}
+
 func newSnapshotRestoreCommand(env *environment) *cobra.Command {
-	o := member.RestoreOptions{Schemas: schema.Pilot()}
+	o := restoreFlags{RestoreOptions: member.RestoreOptions{Schemas: schema.Pilot()}}
 	c := &cobra.Command{
 		Use:   "restore FILE --data-dir DIR",
 		Short: "Make the data directory of a server from a snapshot",
@@ -211,25 +230,46 @@ The restored store is another than all before: its revisions begin 1,000,000,000
 above that of the snapshot, and caches, proxies and whoever watches read all of
 it anew, whatever they had.
 
-For a store of several members run it once for each, from the same file and with
-the same --restore-id, with the flags that the member is to be started with; then
-start them all.`,
+For a store of several members run it on the machine of each, from the same file
+and with the same --restore-id, with the --store-name and --store-initial-cluster
+that its server is started with; then start all servers.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if o.File = args[0]; o.DataDir == "" {
-				return usageError{errors.New("--data-dir: name the directory to restore to; it must not exist or be empty")}
+			o.File = args[0]
+			if err := o.check(); err != nil {
+				return usageError{err}
 			}
-			return restoreSnapshot(c.Context(), env, o)
+			return restoreSnapshot(c.Context(), env, o.RestoreOptions)
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&o.DataDir, "data-dir", "", "directory to restore to; it must not exist or be empty")
-	f.StringVar(&o.Name, "store-name", "", "name of the member, of a store of several")
-	f.StringVar(&o.PeerURL, "store-peer-url", "", "URL at which the other members reach it")
-	f.StringVar(&o.InitialCluster, "store-initial-cluster", "", "all members: name=URL,name=URL,...")
-	f.StringVar(&o.Token, "restore-id", "", "any text that no restore had before, the same for all members of this one (default a new one)")
+	f.StringVar(&o.DataDir, "data-dir", "", "directory to restore to; it must not exist, or be empty")
+	f.StringVar(&o.Name, "store-name", "", "name of this server's member of a store of several")
+	f.StringSliceVar(&o.initial, "store-initial-cluster", nil, "members of the restored store, as NAME=PEER-URL, this one among them")
+	f.StringVar(&o.Token, "restore-id", "", "any text that no restore had before, the same for all members of the store; for a store of one it is made up")
 	_ = c.MarkFlagDirname("data-dir")
 	return c
+}
+
+// check reads the flags.
+func (o *restoreFlags) check() error {
+	if o.DataDir == "" {
+		return errors.New("--data-dir: name the directory to restore to; it must not exist, or be empty")
+	}
+	if (o.Name == "") != (len(o.initial) == 0) {
+		return errors.New("--store-name and --store-initial-cluster: give both, as the server is to be started with, or none for a store of one")
+	}
+	for _, text := range o.initial {
+		name, url, ok := strings.Cut(text, "=")
+		if err := errors.Join(cluster.CheckName(name), cluster.CheckURL(url)); !ok || err != nil {
+			return fmt.Errorf("--store-initial-cluster: %q is not NAME=PEER-URL: %w", text, err)
+		}
+		o.Initial = append(o.Initial, member.Peer{Name: name, URL: strings.TrimSuffix(url, "/")})
+	}
+	if len(o.Initial) > 1 && o.Token == "" {
+		return errors.New("--restore-id: give one text that no restore had before to each of the members, such as the date and time")
+	}
+	return nil
 }
 
 func restoreSnapshot(ctx context.Context, env *environment, o member.RestoreOptions) error {

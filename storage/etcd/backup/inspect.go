@@ -31,6 +31,9 @@ type Summary struct {
 	Compacted int64 `json:"compacted"`
 	// Etcd is the version of etcd's own format, empty before 3.6.
 	Etcd string `json:"etcd,omitempty"`
+	// Format is the storage format of what Portolan has written, 0 where it says
+	// nothing of it.
+	Format int64 `json:"storageFormat,omitempty"`
 	// Instance is the id of the store (etcd.InstanceKey).
 	Instance string `json:"instance,omitempty"`
 	// Keys are all of etcd, of which Objects are configuration and Records
@@ -135,7 +138,7 @@ func readDatabase(file string, read func(*bolt.Tx) error) (err error) {
 		return refused(file, "its database cannot be opened: %v", err)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := db.View(check); err != nil {
+	if err := db.View(walk); err != nil {
 		return refused(file, "%v", err)
 	}
 	if err := db.View(read); err != nil {
@@ -144,17 +147,15 @@ func readDatabase(file string, read func(*bolt.Tx) error) (err error) {
 	return nil
 }
 
-// check looks at the structure of the whole database.
-func check(tx *bolt.Tx) error {
-	var first error
-	n := 0
-	for err := range tx.Check() {
-		if n++; first == nil {
-			first = err
-		}
-	}
-	if first != nil {
-		return fmt.Errorf("its database is damaged in %d places: %w", n, first)
-	}
-	return nil
+// walk goes over all that is in the database. bbolt's own check would do so on a
+// goroutine of its own, where a panic ends the process.
+func walk(tx *bolt.Tx) error {
+	return tx.ForEach(func(name []byte, bucket *bolt.Bucket) error {
+		return bucket.ForEach(func(_, value []byte) error {
+			if value == nil {
+				return fmt.Errorf("its table %q holds another: it is not etcd's", name)
+			}
+			return nil
+		})
+	})
 }

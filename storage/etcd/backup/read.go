@@ -67,7 +67,7 @@ func (s *Summary) compactions(meta *bolt.Bucket) {
 			s.Compacted = max(s.Compacted, mvcc.BytesToRev(revision).Main)
 		}
 	}
-	s.Revision = s.Compacted
+	s.Revision = max(s.Compacted, 1) // that of a store without a key
 }
 
 // count adds a key to what there is.
@@ -76,6 +76,8 @@ func (s *Summary) count(kv *mvccpb.KeyValue, schemas schema.Set, kinds map[strin
 	switch {
 	case key == etcd.InstanceKey:
 		s.Instance = string(kv.Value)
+	case key == etcd.FormatKey:
+		s.Format = etcd.DecodeFormat(kv).StorageFormat
 	case strings.HasPrefix(key, etcd.ConfigPrefix):
 		countObject(kv, schemas, kinds)
 	case strings.HasPrefix(key, etcd.HistoryPrefix):

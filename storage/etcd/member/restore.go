@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -35,9 +36,11 @@ var ErrNotEmpty = errors.New("the directory is not empty")
 type RestoreOptions struct {
 	// File is a snapshot, DataDir the data directory to be: it is made, or empty.
 	File, DataDir string
-	// Name, PeerURL and InitialCluster are those that the member is to be started
-	// with, and make it one of several; empty are those of a cluster of one.
-	Name, PeerURL, InitialCluster string
+	// Name and Initial are those that the member is to be started with
+	// (Cluster.Name, Cluster.Initial), and make it one of several; empty is a
+	// cluster of one.
+	Name    string
+	Initial []Peer
 	// Token makes of the snapshot a store that is another than any before, so
 	// that caches know it from the store they have read. All members restored
 	// together need the same, and no other restore may have had it. Empty means
@@ -96,19 +99,20 @@ func (o RestoreOptions) complete() (RestoreOptions, error) {
 	if o.File == "" || o.DataDir == "" {
 		return o, errors.New("restore: a snapshot and a data directory are required")
 	}
-	switch several := strings.Contains(o.InitialCluster, ","); {
-	case (o.Name == "") != (o.InitialCluster == "") || (o.Name == "") != (o.PeerURL == ""):
-		return o, errors.New("restore: a member of a cluster needs its name, its peer URL and the initial cluster: give all three, as it is to be started")
-	case several && o.Token == "":
-		return o, errors.New("restore: the members of a cluster need one token between them, which no restore before had")
+	if o.Name == "" && len(o.Initial) == 0 {
+		o.Name, o.Initial = memberName, []Peer{{Name: memberName, URL: peerURL}}
+	}
+	if !slices.ContainsFunc(o.Initial, func(p Peer) bool { return p.Name == o.Name }) {
+		return o, fmt.Errorf("restore: member %q is not among the initial ones, %q: give both, as the member is to be started", o.Name, texts(o.Initial))
+	}
+	if len(o.Initial) > 1 && o.Token == "" {
+		return o, errors.New("restore: the members of a cluster need one id of the restore between them, which no restore before had")
 	}
 	abs, err := filepath.Abs(o.DataDir)
 	if err != nil {
 		return o, fmt.Errorf("data directory %s: %w", o.DataDir, err)
 	}
 	o.DataDir = abs
-	o.Name, o.PeerURL = cmp.Or(o.Name, memberName), cmp.Or(o.PeerURL, peerURL)
-	o.InitialCluster = cmp.Or(o.InitialCluster, o.Name+"="+o.PeerURL)
 	o.Token = cmp.Or(o.Token, "restored-"+uuid.NewString())
 	return o, nil
 }
@@ -177,9 +181,20 @@ func (o RestoreOptions) restore(dir string) (err error) {
 	logger := zap.NewNop().WithOptions(zap.WithFatalHook(zapcore.WriteThenPanic))
 	return snapshot.NewV3(logger).Restore(snapshot.RestoreConfig{
 		SnapshotPath: o.File, OutputDataDir: dir,
-		Name: o.Name, PeerURLs: []string{o.PeerURL}, InitialCluster: o.InitialCluster, InitialClusterToken: o.Token,
+		Name: o.Name, PeerURLs: o.peerURLs(), InitialCluster: strings.Join(texts(o.Initial), ","), InitialClusterToken: o.Token,
 		RevisionBump: revisionBump, MarkCompacted: true,
 	})
+}
+
+// peerURLs are those of the member itself.
+func (o RestoreOptions) peerURLs() []string {
+	var out []string
+	for _, p := range o.Initial {
+		if p.Name == o.Name {
+			out = append(out, p.URL)
+		}
+	}
+	return out
 }
 
 // withoutUsers turns off the users and passwords that a snapshot of somebody

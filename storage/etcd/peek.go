@@ -24,3 +24,7 @@ func RecordTime(kv *mvccpb.KeyValue) (time.Time, error) {
 	}
 	return time.UnixMilli(record.Time).UTC(), nil
 }
+
+// DecodeFormat reads the value of FormatKey; where it cannot be read the Fault
+// of the Format says why.
+func DecodeFormat(kv *mvccpb.KeyValue) Format { return decodeFormat(kv) }
