@@ -1,0 +1,119 @@
+package mirror_test
+
+import (
+	"errors"
+	"net/url"
+	"path/filepath"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.etcd.io/etcd/etcdutl/v3/snapshot"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
+
+	"github.com/portolan-mesh/portolan/cache/cachetest"
+	"github.com/portolan-mesh/portolan/storage/etcd"
+	"github.com/portolan-mesh/portolan/storage/etcd/backup"
+	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
+	"github.com/portolan-mesh/portolan/storage/etcd/member"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// TestRestoreOfASnapshot: a cache that stays while its store is put back to a
+// snapshot converges to it, and tells each handler what that took. It does so
+// with the restore of this product, and with one of etcd's own tool that leaves
+// revisions and cluster id as they were, and whatever was written afterwards.
+func TestRestoreOfASnapshot(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		restore func(t *testing.T, file string) (etcdDir string)
+		further int // writes after the restore, before the cache is back
+	}{
+		"portolan":                         {restoreBumped, 0},
+		"portolan, written to since":       {restoreBumped, 20},
+		"etcdutl, an older revision":       {restoreAsItWas, 0},
+		"etcdutl, overtaken by new writes": {restoreAsItWas, 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			first := startNode(t, shortDir(t))
+			origin := etcdtest.Dial(t, first.endpoint)
+			if _, err := etcd.EnsureInstance(t.Context(), origin); err != nil {
+				t.Fatal(err)
+			}
+			r := &restored{registry: prometheus.NewRegistry(), log: &logged{}}
+			r.faulty = newFaultyOf(t, first.endpoint, register(r.registry), logTo(r.log))
+			r.Apply(cachetest.Put("a", "x", 1), cachetest.Put("a", "y", 1))
+			file := snapshotOf(t, first)
+			fold := r.Fold()
+			for i := range 10 {
+				r.Put("a", "x", 2+i)
+			}
+			r.Put("a", "lost", 1)
+			r.Start()
+			r.expect(t, "add a/lost ->1", "add a/x ->11", "add a/y ->1")
+
+			first.stop()
+			r.backup = startRestored(t, c.restore(t, file))
+			client := etcdtest.Dial(t, r.backup.endpoint)
+			r.later = cachetest.NewRig(t, subject(t, client, client))
+			for i := range c.further {
+				r.later.Put("b", "z", i)
+			}
+			r.relay.cut()
+			r.relay.lead(r.backup.endpoint)
+			r.converge(t)
+			fold.Check()
+			if r.Cache.Snapshot().Get(cachetest.Key("a", "lost")) != nil {
+				t.Error("what was written after the snapshot is still there")
+			}
+		})
+	}
+}
+
+// snapshotOf saves one of a running etcd.
+func snapshotOf(t *testing.T, n *node) string {
+	t.Helper()
+	body, _, err := backup.Take(t.Context(), etcdtest.Dial(t, n.endpoint))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "snapshot")
+	_, err = backup.Write(body, file, backup.WriteOptions{Schemas: schema.Pilot()})
+	if err = errors.Join(err, body.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func restoreBumped(t *testing.T, file string) string {
+	t.Helper()
+	dir := shortDir(t)
+	if _, err := member.Restore(t.Context(), member.RestoreOptions{File: file, DataDir: dir}); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, "etcd")
+}
+
+func restoreAsItWas(t *testing.T, file string) string {
+	t.Helper()
+	c, dir := embed.NewConfig(), filepath.Join(shortDir(t), "etcd")
+	err := snapshot.NewV3(zap.NewNop()).Restore(snapshot.RestoreConfig{
+		SnapshotPath: file, OutputDataDir: dir, Name: c.Name, PeerURLs: []string{c.AdvertisePeerUrls[0].String()},
+		InitialCluster: c.InitialCluster, InitialClusterToken: c.InitialClusterToken,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// startRestored runs an etcd on its restored directory.
+func startRestored(t *testing.T, dir string) *node {
+	t.Helper()
+	at := url.URL{Scheme: "unix", Path: filepath.Join(shortDir(t), "s")}
+	c := embed.NewConfig()
+	c.Dir = dir
+	c.ListenPeerUrls, c.ListenClientUrls, c.AdvertiseClientUrls = nil, []url.URL{at}, []url.URL{at}
+	return startConfig(t, c, dir, at.String(), nil)
+}
