@@ -24,11 +24,13 @@ const batchSize = 128
 
 // entry is what one key of the configuration tree holds.
 type entry struct {
-	path    string
+	path    string // empty for a foreign key
 	version version
 	// object is what the value decodes to; for one that does not, the last good
 	// object, or nil.
 	object *config.Config
+	// fault is what is wrong with it, nil for an object.
+	fault *Quarantined
 }
 
 // version is a value in the store as the cache last saw it. Two that are equal
@@ -41,7 +43,7 @@ type version struct {
 
 // read makes the entry of a key and value. What snapshot holds of the same
 // version stays the same pointer, so that the difference to it is nothing. It is
-// false for a key that is none of an object of a known kind.
+// false for a key outside the tree.
 func (c *Cache) read(kv *mvccpb.KeyValue, snapshot *cache.Snapshot) (entry, bool) {
 	path, ok := strings.CutPrefix(string(kv.Key), etcd.ConfigPrefix)
 	if !ok {
@@ -63,16 +65,24 @@ func (c *Cache) read(kv *mvccpb.KeyValue, snapshot *cache.Snapshot) (entry, bool
 			e.object = held
 		}
 	case errors.Is(err, etcd.ErrForeignKey):
-		c.o.Log.Debug("passing over a foreign key in etcd", "key", string(kv.Key), "revision", kv.ModRevision, "err", err)
-		return entry{}, false
+		return entry{fault: quarantined(kv, err)}, true
 	default:
-		e.object, e.version.broken = held, true
+		e.object, e.version.broken, e.fault = held, true, quarantined(kv, err)
 		if !unchanged {
 			c.o.Log.Error("a value in etcd cannot be decoded: the last good object goes on serving; apply it again or delete it",
 				"key", string(kv.Key), "revision", kv.ModRevision, "err", err)
 		}
 	}
 	return e, true
+}
+
+// quarantined is a pair that is at fault.
+func quarantined(kv *mvccpb.KeyValue, err error) *Quarantined {
+	out := &Quarantined{Key: string(kv.Key), Revision: kv.ModRevision, Size: len(kv.Value)}
+	if !errors.As(err, &out.Fault) {
+		out.Fault = &etcd.Fault{Key: out.Key, Revision: out.Revision, Class: etcd.ErrUndecodable, Why: err.Error()}
+	}
+	return out
 }
 
 // same says whether two objects are one state of one incarnation.
@@ -175,7 +185,6 @@ func (c *Cache) readBatch(b *batch, snapshot *cache.Snapshot) {
 type versions struct {
 	mu     sync.RWMutex // guards the fields below
 	byPath map[string]version
-	broken int
 }
 
 func (v *versions) get(path string) (version, bool) {
@@ -188,37 +197,21 @@ func (v *versions) get(path string) (version, bool) {
 func (v *versions) set(path string, to version) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.broken += count(to) - count(v.byPath[path])
 	v.byPath[path] = to
 }
 
 func (v *versions) remove(path string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.broken -= count(v.byPath[path])
 	delete(v.byPath, path)
 }
 
 func (v *versions) replace(all []seen) {
-	broken, byPath := 0, make(map[string]version, len(all))
+	byPath := make(map[string]version, len(all))
 	for _, one := range all {
 		byPath[one.path] = one.version
-		broken += count(one.version)
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.byPath, v.broken = byPath, broken
-}
-
-func (v *versions) countBroken() int {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
-	return v.broken
-}
-
-func count(v version) int {
-	if v.broken {
-		return 1
-	}
-	return 0
+	v.byPath = byPath
 }

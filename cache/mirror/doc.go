@@ -21,7 +21,8 @@
 //
 // Without etcd the cache serves what it has, and says so by Degraded. A value
 // that cannot be decoded is logged and counted, and the last good object goes on
-// serving; it never stops a list or a watch. A store that cannot be given an id
+// serving; it never stops a list or a watch, nor does a key of an unknown kind.
+// Quarantine (quarantine.go) shows both. A store that cannot be given an id
 // (a user who may only read) is mirrored all the same.
 //
 //	c := mirror.New(client, mirror.Options{Worker: worker, Schemas: schema.Pilot(), Store: store})

@@ -24,6 +24,7 @@ func (c *Cache) identify(ctx context.Context) (etcd.Instance, error) {
 	store, err := etcd.ReadInstance(ctx, c.client)
 	if err == nil {
 		c.hear()
+		c.format.Store(&store.Format)
 	}
 	return store, err
 }
@@ -144,16 +145,21 @@ func (c *Cache) Staleness() time.Duration {
 	return max(0, c.o.Now().Sub(c.fresh.at(c.Snapshot().Revision())))
 }
 
-// Degraded says why what is served may be old or incomplete, nil where it is
-// not.
+// Degraded says why what is served may be old or not what was meant, or why it
+// cannot be changed; nil where nothing is wrong. What is in quarantine is told
+// by Quarantine alone: it is the fault of a single object.
 func (c *Cache) Degraded() error {
 	var problems []string
 	if !c.Reachable() {
 		problems = append(problems, fmt.Sprintf("etcd does not answer: what is served is as of revision %s, %s ago",
 			c.Version(), c.Staleness().Round(time.Second)))
 	}
-	if n := c.versions.countBroken(); n > 0 {
-		problems = append(problems, fmt.Sprintf("%d values in etcd cannot be decoded: their last good objects are served", n))
+	if f := c.format.Load(); f != nil {
+		for _, err := range []error{f.Readable(), f.Writable()} {
+			if err != nil {
+				problems = append(problems, err.Error())
+			}
+		}
 	}
 	if len(problems) == 0 {
 		return nil

@@ -40,6 +40,7 @@ func (c *Cache) list(ctx context.Context) error {
 	}
 	c.enter(etcd.Instance{Cluster: store.Cluster, ID: store.ID, Revision: header.Revision})
 	c.versions.replace(read.seen)
+	c.setQuarantine(read.quarantine)
 	c.Replace(cache.NewSnapshot(header.Revision, read.configs).InEpoch(c.epoch))
 	c.fresh.restart(asked)
 	c.o.Log.Info("configuration listed", "revision", header.Revision, "objects", read.configs.Len())
@@ -48,9 +49,10 @@ func (c *Cache) list(ctx context.Context) error {
 
 // tree is what a list came to.
 type tree struct {
-	header  *etcdserverpb.ResponseHeader
-	configs pmap.Map[*config.Config]
-	seen    []seen
+	header     *etcdserverpb.ResponseHeader
+	configs    pmap.Map[*config.Config]
+	seen       []seen
+	quarantine Quarantine
 }
 
 // seen is a value of a list.
@@ -65,14 +67,21 @@ func (c *Cache) readTree(ctx context.Context) (tree, error) {
 		out.header, err = c.scan(ctx, query{prefix: etcd.MeshPrefix, inOne: c.inOne}, each)
 		return err
 	})
-	out.configs = pmap.FromSorted(out.take(entries))
+	out.configs = pmap.FromSorted(out.take(entries, c.confine))
 	return out, wait()
 }
 
-// take notes the versions in entries and passes on the objects.
-func (t *tree) take(entries iter.Seq[entry]) iter.Seq2[string, *config.Config] {
+// take notes the versions in entries, confines what is at fault and passes on
+// the objects.
+func (t *tree) take(entries iter.Seq[entry], confine func(*Quarantined, bool) *Quarantined) iter.Seq2[string, *config.Config] {
 	return func(yield func(string, *config.Config) bool) {
 		for e := range entries {
+			if e.fault != nil {
+				t.quarantine = t.quarantine.with(confine(e.fault, e.object != nil))
+			}
+			if e.path == "" {
+				continue
+			}
 			t.seen = append(t.seen, seen{e.path, e.version})
 			if e.object != nil {
 				yield(e.path, e.object)

@@ -37,7 +37,9 @@ func newMetrics(r prometheus.Registerer, c *Cache) *metrics {
 		gauge("portolan_cache_objects", "Objects in the cache.",
 			func() float64 { return float64(c.Snapshot().Configs().Len()) }),
 		gauge("portolan_cache_broken_values", "Values in the store that cannot be decoded; their last good objects are served.",
-			func() float64 { return float64(c.versions.countBroken()) }),
+			func() float64 { q := c.Quarantine(); return float64(q.Len() - q.Foreign()) }),
+		gauge("portolan_cache_foreign_keys", "Keys of the configuration in the store that are of no kind known here; they are passed over.",
+			func() float64 { return float64(c.Quarantine().Foreign()) }),
 		gauge("portolan_store_reachable", "Whether etcd answers: 1 or 0.", func() float64 {
 			if c.Reachable() {
 				return 1

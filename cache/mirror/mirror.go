@@ -85,12 +85,14 @@ type Cache struct {
 	metrics *metrics
 	seed    maphash.Seed // of the sums in versions
 
-	versions versions
-	fresh    freshness
-	heard    atomic.Pointer[time.Time] // when etcd last said something
-	highest  atomic.Int64              // revision of the store that was met in this epoch
-	waiting  atomic.Int64              // how many wait for a revision
-	demand   chan struct{}             // holds a token when another one begins to
+	versions   versions
+	quarantine atomic.Pointer[Quarantine]
+	format     atomic.Pointer[etcd.Format] // as it was last read
+	fresh      freshness
+	heard      atomic.Pointer[time.Time] // when etcd last said something
+	highest    atomic.Int64              // revision of the store that was met in this epoch
+	waiting    atomic.Int64              // how many wait for a revision
+	demand     chan struct{}             // holds a token when another one begins to
 
 	reconnected chan struct{} // holds a token when the connection was lost and is there again
 

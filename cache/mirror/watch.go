@@ -120,11 +120,14 @@ func (c *Cache) apply(events []*clientv3.Event, entries []entry) {
 }
 
 func (c *Cache) change(configs pmap.Map[*config.Config], e *clientv3.Event, put entry) pmap.Map[*config.Config] {
+	path, ok := strings.CutPrefix(string(e.Kv.Key), etcd.ConfigPrefix)
+	if !ok {
+		return configs
+	}
+	if c.Quarantine().Len() > 0 || put.fault != nil {
+		c.changeQuarantine(string(e.Kv.Key), put.fault, configs.Value(path) != nil)
+	}
 	if e.Type == clientv3.EventTypeDelete {
-		path, ok := strings.CutPrefix(string(e.Kv.Key), etcd.ConfigPrefix)
-		if !ok {
-			return configs
-		}
 		c.versions.remove(path)
 		return configs.Delete(path)
 	}

@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -19,10 +18,6 @@ import (
 // magic stands in front of every value: three letters and a format byte, so
 // that the encoding can change value by value and a reader can tell.
 var magic = []byte("ptl\x01")
-
-// ErrUndecodable says that a value under a good key is not one that this
-// binary can read. Whoever walks a tree reports it and goes on.
-var ErrUndecodable = errors.New("undecodable value")
 
 // Encode returns the value of an object: magic and envelope. The object must
 // be of the canonical version of its kind. writeID identifies the mutation.
@@ -112,10 +107,6 @@ func open(kv *mvccpb.KeyValue, key config.Key) (*envelope.Envelope, error) {
 		return nil, undecodable(kv, "it has no spec")
 	}
 	return wrapper, nil
-}
-
-func undecodable(kv *mvccpb.KeyValue, why string) error {
-	return fmt.Errorf("%q at revision %d: %w: %s", kv.Key, kv.ModRevision, ErrUndecodable, why)
 }
 
 // version makes a revision an opaque version.

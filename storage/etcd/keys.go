@@ -1,8 +1,6 @@
 package etcd
 
 import (
-	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -37,10 +35,6 @@ const (
 // clusterScope stands in a key for the namespace of objects that have none.
 const clusterScope = "_"
 
-// ErrForeignKey says that a key of etcd is not that of an object of a kind
-// known here. Whoever walks a tree reports it and goes on.
-var ErrForeignKey = errors.New("not the key of a known object")
-
 // ConfigKey returns the key of a configuration object:
 // /portolan/v1/mesh/config/<group>/<kind>/<namespace>/<name>, with "_" for the
 // namespace of a cluster-scoped one. Keys order as the Paths of config keys do.
@@ -60,7 +54,7 @@ func ParseConfigKey(key string, schemas schema.Set) (config.Key, error) {
 	}
 	kind := schemas.Kind(config.GroupVersionKind{Group: parts[0], Kind: parts[1]})
 	if kind == nil {
-		return config.Key{}, foreign(key, "its kind is unknown")
+		return config.Key{}, &Fault{Key: key, Class: ErrUnknownKind}
 	}
 	namespace, name := parts[2], parts[3]
 	if (namespace == clusterScope) != kind.ClusterScoped {
@@ -76,8 +70,6 @@ func ParseConfigKey(key string, schemas schema.Set) (config.Key, error) {
 	}
 	return config.Key{Kind: kind.GroupVersionKind, Namespace: namespace, Name: name}, nil
 }
-
-func foreign(key, why string) error { return fmt.Errorf("%q: %w: %s", key, ErrForeignKey, why) }
 
 // validPart says whether a name or namespace can stand between two slashes of a
 // key and be read back.
