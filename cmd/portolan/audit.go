@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ import (
 
 type auditOptions struct {
 	namespace string
+	all       bool
 	by        string
 	since     time.Duration
 	limit     int
@@ -48,6 +50,7 @@ client said of itself, and its address where it was another machine.`,
 	}
 	f := c.Flags()
 	f.StringVarP(&o.namespace, "namespace", "n", "", "only changes in this namespace; that of an object is \"default\" without it")
+	f.BoolVarP(&o.all, "all-namespaces", "A", false, "changes in all namespaces, as without -n")
 	f.StringVar(&o.by, "by", "", "only changes of this user")
 	f.DurationVar(&o.since, "since", 0, "only changes of so long ago and later, such as 90m or 24h")
 	f.IntVar(&o.limit, "limit", 50, "how many changes to show, the newest; 0 is all")
@@ -63,6 +66,9 @@ func (o *auditOptions) query(args []string) (record.Query, error) {
 	if o.since < 0 {
 		return record.Query{}, usageError{fmt.Errorf("--since %s: give how long ago, such as 90m or 24h", o.since)}
 	}
+	if o.all && o.namespace != "" {
+		return record.Query{}, usageError{errors.New("-A is all namespaces, and -n is one: leave one of them out")}
+	}
 	q := record.Query{Namespace: o.namespace, Bare: o.output == "table"}
 	if len(args) == 0 {
 		return q, nil
@@ -73,6 +79,9 @@ func (o *auditOptions) query(args []string) (record.Query, error) {
 	}
 	if len(selected.kinds) > 1 || len(selected.keys) > 1 {
 		return q, usageError{fmt.Errorf("%s: name one kind or one object", strings.Join(args, " "))}
+	}
+	if o.all && len(selected.keys) > 0 {
+		return q, usageError{errors.New("an object is in one namespace: name it with -n instead of -A")}
 	}
 	q.Group, q.Kind = selected.kinds[0].Group, selected.kinds[0].Kind
 	if len(selected.keys) == 1 {

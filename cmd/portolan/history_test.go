@@ -120,7 +120,7 @@ func TestAudit(t *testing.T) {
 		return strings.Join(revisions, " ")
 	}
 	for args, want := range map[string]string{
-		"-n edge": "4", "se": "6 5 4 3 2", "vs": "", "se/b -n shop": "5 2", "se a -n shop --limit 2": "6 3",
+		"-n edge": "4", "-A": "6 5 4 3 2", "se": "6 5 4 3 2", "vs": "", "se/b -n shop": "5 2", "se a -n shop --limit 2": "6 3",
 		"--by local": "6 5 4 3 2", "--by anna": "", "--since 1h": "6 5 4 3 2", "--since 1ns": "", "--by local --limit 1": "6",
 	} {
 		same(t, args, lines(strings.Fields(args)...), want)
@@ -129,7 +129,7 @@ func TestAudit(t *testing.T) {
 	if err := json.Unmarshal([]byte(a.must(t, "", "audit", "-o", "json", "-n", "edge")), &list); err != nil || len(list.Items[0].Changes[0].After) == 0 {
 		t.Errorf("%+v, %v", list, err)
 	}
-	for _, args := range []string{"se,vs", "se a b", "se/a vs/b", "--since -1h", "--limit -1", "-o wide", "teapot"} {
+	for _, args := range []string{"se,vs", "se a b", "se/a vs/b", "--since -1h", "--limit -1", "-o wide", "teapot", "-A -n shop", "se/a -A"} {
 		if o := a.do(t, "", append([]string{"audit"}, strings.Fields(args)...)...); o.code != exitUsage || o.out != "" {
 			t.Errorf("%s: %+v", args, o)
 		}

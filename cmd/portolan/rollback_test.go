@@ -147,6 +147,26 @@ func TestRollbackErrors(t *testing.T) {
 	}
 }
 
+func TestRollbackThatIsTooLarge(t *testing.T) {
+	t.Parallel()
+	a := voyage(t)
+	s := resttest.Start(t, 0, func(o *rest.Options) { o.Store, o.Cache, o.History = small{o.Store}, a.Cache, a.Store })
+	o := do(t, "", "rollback", "-A", "--to-revision", "2", "--server", s.URL)
+	if o.code != exitData || o.out != "" || !strings.HasPrefix(o.err, "portolan: nothing was rolled back: ") || !strings.HasSuffix(o.err, ": roll back one namespace or one object after the other\n") {
+		t.Errorf("%+v", o)
+	}
+}
+
+// small is a store that takes no batches.
+type small struct{ rest.Store }
+
+func (small) Apply(context.Context, []storage.Op) (string, []storage.Result, error) {
+	return "", nil, storage.ErrTooLarge
+}
+
+// Version is later than that of the cache.
+func (small) Version() string { return "6" }
+
 func TestRollbackAsksOnATerminal(t *testing.T) {
 	t.Parallel()
 	a := voyage(t)
