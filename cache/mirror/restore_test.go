@@ -53,6 +53,8 @@ func TestRestoreOfASnapshot(t *testing.T) {
 			r.Start()
 			r.expect(t, "add a/lost ->1", "add a/x ->11", "add a/y ->1")
 
+			r.relay.lead("unix://" + filepath.Join(shortDir(t), "nobody"))
+			r.relay.cut()
 			first.stop()
 			r.backup = startRestored(t, c.restore(t, file))
 			client := etcdtest.Dial(t, r.backup.endpoint)
