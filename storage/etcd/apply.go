@@ -15,9 +15,10 @@ import (
 
 // Apply reads the targets at one revision, decides, and commits in one
 // transaction that compares the revision of every target, those that do not
-// change included, and that of the storage format. The answer to a lost race carries what the targets are now,
-// so the next attempt needs no read; it fails where an operation was
-// conditional.
+// change included, and that of the storage format. Targets that this Store wrote
+// or read a moment ago are not read, since the comparison finds out. The answer
+// to a lost race carries what the targets are now, so the next attempt needs no
+// read; it fails where an operation was conditional.
 //
 // A transaction whose answer is lost is looked for, and sent again if it has
 // not landed: it lands once or not at all, and which of the two is reported.
@@ -29,17 +30,10 @@ func (s *Store) Apply(ctx context.Context, ops []storage.Op) (string, []storage.
 	ctx, cancel := context.WithTimeout(ctx, s.o.RequestTimeout)
 	defer cancel()
 	batch := plan.New(s.Schemas(), ops)
-	format, known := s.knownFormat()
-	found := &targets{format: format}
-	if !known || !batch.OnlyCreates() || !s.connected() {
-		var err error
-		if found, err = s.read(ctx, batch.Keys()); err != nil {
-			return "", nil, fmt.Errorf("apply: nothing was written: %w", s.readError(err))
-		}
-	}
+	found := s.guess(batch)
 	for attempt := 1; ; attempt++ {
 		now := s.o.Now()
-		steps, err := batch.Decide(found.objects, plan.Stamp{Now: now, NewUID: uuid.NewString, Domain: s.o.Domain})
+		steps, err := s.decide(ctx, batch, &found, now)
 		if err != nil {
 			return "", nil, err
 		}
@@ -59,6 +53,39 @@ func (s *Store) Apply(ctx context.Context, ops []storage.Op) (string, []storage.
 				storage.ErrUnavailable, attempt, err)
 		}
 	}
+}
+
+// guess is what the targets are taken to be without asking: absent, where all
+// are to be made, or what this Store remembers of them. It is nil where it does
+// not remember all, and where there is no connection.
+func (s *Store) guess(batch *plan.Batch) *targets {
+	format, known := s.knownFormat()
+	if !known || !s.connected() {
+		return nil
+	}
+	if batch.OnlyCreates() {
+		return &targets{format: format}
+	}
+	return s.recall(batch.Keys(), format)
+}
+
+// decide returns what the operations come to, given what the targets were found
+// to be. Only a transaction shows that a guess is right: one that leads to an
+// error, or to no transaction, is given up, and the targets are read.
+func (s *Store) decide(ctx context.Context, batch *plan.Batch, found **targets, now time.Time) ([]plan.Step, error) {
+	stamp := plan.Stamp{Now: now, NewUID: uuid.NewString, Domain: s.o.Domain}
+	if *found != nil {
+		steps, err := batch.Decide((*found).objects, stamp)
+		if !(*found).guessed || err == nil && plan.Changes(steps) {
+			return steps, err
+		}
+	}
+	read, err := s.read(ctx, batch.Keys())
+	if err != nil {
+		return nil, fmt.Errorf("apply: nothing was written: %w", s.readError(err))
+	}
+	*found = read
+	return batch.Decide(read.objects, stamp)
 }
 
 // connected says whether a request would be sent at once. A mutation that waits

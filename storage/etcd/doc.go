@@ -9,10 +9,11 @@
 //
 // Every mutation is one transaction: If the keys still have the revisions that
 // were read Then put or delete. Create, Update and Delete are Apply of one
-// operation: Apply reads the targets at one revision (read), decides what is
-// to become of each (plan), makes the transaction (newMutation), and sees it
-// land (land), also where answers are lost: a write id, in every value that it
-// puts and as the key of its record of history, tells it by its work.
+// operation: Apply reads the targets at one revision (read) or remembers them
+// (recent), decides what is to become of each (plan), makes the transaction
+// (newMutation), and sees it land (land), also where answers are lost: a write
+// id, in every value that it puts and as the key of its record of history, tells
+// it by its work.
 //
 // MVCC is the ledger: GetResourceAtVersion reads at an old revision. History is
 // explicit records, one for each batch (record.go), which compaction does not

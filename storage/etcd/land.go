@@ -72,6 +72,7 @@ func (t *sender) write(ctx context.Context) (now *targets, revision int64, err e
 	answer, err := t.send(ctx, t.m.compares, t.m.writes, t.m.reads)
 	switch {
 	case err == nil && answer.Succeeded:
+		t.m.remember(&t.recent, answer.Header)
 		return nil, answer.Header.Revision, nil
 	case err == nil:
 		return t.targets(answer), 0, nil
@@ -143,6 +144,7 @@ func (t *sender) prevent(ctx context.Context) (revision int64, err error) {
 func (t *sender) send(ctx context.Context, compares []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.patience)
 	defer cancel()
+	seen := t.seen.Load()
 	txn := t.client.Txn(ctx)
 	if len(compares) > 0 {
 		txn = txn.If(compares...)
@@ -151,7 +153,7 @@ func (t *sender) send(ctx context.Context, compares []clientv3.Cmp, then, otherw
 	if err != nil {
 		return nil, err
 	}
-	t.saw(answer.Header.Revision)
+	t.saw(seen, answer.Header)
 	return answer, nil
 }
 

@@ -1,11 +1,14 @@
 package etcd
 
 import (
+	"bytes"
 	"fmt"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/hashicorp/go-multierror"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/portolan-mesh/portolan/storage"
@@ -125,6 +128,16 @@ func (m *mutation) require(key string, revision int64) {
 func (m *mutation) put(key string, value []byte) {
 	m.writes = append(m.writes, clientv3.OpPut(key, string(value)))
 	m.size += len(key) + len(value) + operationOverhead
+}
+
+// remember has what the mutation put remembered, which landed by the answer
+// with a header.
+func (m *mutation) remember(in *recent, h *etcdserverpb.ResponseHeader) {
+	for _, op := range m.writes {
+		if op.IsPut() && bytes.HasPrefix(op.KeyBytes(), []byte(ConfigPrefix)) {
+			in.remember(&mvccpb.KeyValue{Key: op.KeyBytes(), Value: op.ValueBytes(), ModRevision: h.Revision}, h)
+		}
+	}
 }
 
 // absent is the condition that there is no such key.

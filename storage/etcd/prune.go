@@ -106,7 +106,7 @@ func (p *pruning) remove(ctx context.Context, expired []int) (removed int, err e
 		if err != nil {
 			return 0, p.writeError(err)
 		}
-		p.saw(answer.Header.Revision)
+		p.saw(0, answer.Header)
 		if answer.Succeeded {
 			for _, r := range answer.Responses {
 				removed += int(r.GetResponseDeleteRange().GetDeleted())

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/portolan-mesh/portolan/storage"
@@ -47,14 +48,17 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Store is a store on etcd. It keeps nothing of what is stored; its client stays
-// the caller's to close. It may be used by many goroutines.
+// Store is a store on etcd. It keeps no more of what is stored than saves it a
+// read (recent.go); its client stays the caller's to close. It may be used by
+// many goroutines.
 type Store struct {
 	client *clientv3.Client
 	o      Options
 
 	// seen is the highest revision that an answer has carried.
 	seen atomic.Int64
+	// recent is what need not be read before it is changed.
+	recent recent
 	// format is what the store said of itself when it was last asked.
 	format atomic.Pointer[Format]
 }
@@ -98,9 +102,11 @@ func (s *Store) Schemas() schema.Set { return s.o.Schemas }
 // its first call. Any write to that etcd moves it, also one by another.
 func (s *Store) Version() string { return version(s.seen.Load()) }
 
-// saw notes the revision of an answer.
-func (s *Store) saw(revision int64) {
-	for {
+// saw notes the header of an answer to a request that was made when the revision
+// before was the highest seen.
+func (s *Store) saw(before int64, h *etcdserverpb.ResponseHeader) {
+	s.recent.meet(before, h)
+	for revision := h.Revision; ; {
 		seen := s.seen.Load()
 		if revision <= seen || s.seen.CompareAndSwap(seen, revision) {
 			return
@@ -112,10 +118,11 @@ func (s *Store) saw(revision int64) {
 func (s *Store) get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.RequestTimeout)
 	defer cancel()
+	seen := s.seen.Load()
 	response, err := s.client.Get(ctx, key, opts...)
 	if err != nil {
 		return nil, err
 	}
-	s.saw(response.Header.Revision)
+	s.saw(seen, response.Header)
 	return response, nil
 }

@@ -17,6 +17,8 @@ import (
 // a spec and no wrapper.
 type targets struct {
 	revision int64
+	// guessed says that they are what this Store remembers, not what it read.
+	guessed  bool
 	objects  map[config.Key]*config.Config
 	wrappers map[config.Key]*envelope.Envelope
 	kvs      map[config.Key]*mvccpb.KeyValue
@@ -28,11 +30,12 @@ type targets struct {
 
 // read gets all keys and the format at one revision, by one request.
 func (s *Store) read(ctx context.Context, keys []config.Key) (*targets, error) {
+	seen := s.seen.Load()
 	response, err := s.client.Txn(ctx).Then(gets(keys)...).Commit()
 	if err != nil {
 		return nil, err
 	}
-	s.saw(response.Header.Revision)
+	s.saw(seen, response.Header)
 	return s.targets(response), nil
 }
 
@@ -46,19 +49,41 @@ func gets(keys []config.Key) []clientv3.Op {
 
 // targets reads the answers to gets, and takes note of the format.
 func (s *Store) targets(response *clientv3.TxnResponse) *targets {
-	n := len(response.Responses)
-	t := &targets{
-		revision: response.Header.Revision,
-		objects:  make(map[config.Key]*config.Config, n),
-		wrappers: make(map[config.Key]*envelope.Envelope, n),
-		kvs:      make(map[config.Key]*mvccpb.KeyValue, n),
-	}
+	t := newTargets(len(response.Responses))
+	t.revision = response.Header.Revision
 	for _, r := range response.Responses {
 		for _, kv := range r.GetResponseRange().GetKvs() {
 			s.addTarget(t, kv)
 		}
 	}
+	for _, kv := range t.kvs {
+		s.recent.remember(kv, response.Header)
+	}
 	s.format.Store(&t.format)
+	return t
+}
+
+func newTargets(n int) *targets {
+	return &targets{
+		objects:  make(map[config.Key]*config.Config, n),
+		wrappers: make(map[config.Key]*envelope.Envelope, n),
+		kvs:      make(map[config.Key]*mvccpb.KeyValue, n),
+	}
+}
+
+// recall makes targets of what is remembered, nil where that is not all.
+func (s *Store) recall(keys []config.Key, format Format) *targets {
+	kvs := make([]*mvccpb.KeyValue, len(keys))
+	for i, key := range keys {
+		if kvs[i] = s.recent.recall(ConfigKey(key)); kvs[i] == nil {
+			return nil
+		}
+	}
+	t := newTargets(len(keys))
+	t.guessed, t.format = true, format
+	for _, kv := range kvs {
+		s.addTarget(t, kv)
+	}
 	return t
 }
 
