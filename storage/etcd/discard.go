@@ -1,0 +1,156 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/etcd/envelope"
+)
+
+// Discard removes a key of the configuration tree that is no object: one of no
+// kind known here, or whose value cannot be read. It must have the mod revision
+// that the caller saw, so that nothing else goes. The history gets a record of
+// it, with the value. It returns the revision at which the key went.
+//
+// The error is a storage.ErrNotFound or ErrConflict where the key is gone or has
+// another revision, and an ErrInvalid where it is an object: Delete is for those.
+func (s *Store) Discard(ctx context.Context, key string, revision int64) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.o.RequestTimeout)
+	defer cancel()
+	landed, err := s.discard(ctx, key, revision)
+	if err != nil {
+		return "", fmt.Errorf("delete %q: %w", key, err)
+	}
+	return version(landed), nil
+}
+
+func (s *Store) discard(ctx context.Context, key string, revision int64) (int64, error) {
+	if !strings.HasPrefix(key, ConfigPrefix) {
+		return 0, fmt.Errorf("%w: it is not under %s", storage.ErrInvalid, ConfigPrefix)
+	}
+	answer, err := s.client.Txn(ctx).Then(clientv3.OpGet(key), clientv3.OpGet(FormatKey)).Commit()
+	if err != nil {
+		return 0, fmt.Errorf("nothing was written: %w", s.readError(err))
+	}
+	kv, format := pairOf(answer, 0), formatOf(answer, 1)
+	if err := s.mayDiscard(key, kv, revision, format); err != nil {
+		return 0, err
+	}
+	value, err := encodeRecord(s.discarded(kv, storage.OriginOf(ctx)))
+	if err != nil {
+		return 0, fmt.Errorf("%w: the record of history: %w", storage.ErrInvalid, err)
+	}
+	d := &discarding{key: key, revision: revision, format: format, record: recordKey(uuid.New()), value: string(value)}
+	return s.landDiscard(ctx, d)
+}
+
+// mayDiscard says whether a key may be discarded, given what is under it.
+func (s *Store) mayDiscard(key string, kv *mvccpb.KeyValue, revision int64, format Format) error {
+	switch {
+	case kv == nil:
+		return storage.ErrNotFound
+	case kv.ModRevision != revision:
+		return &storage.ConflictError{Key: looseKey(key), Expected: version(revision), Actual: version(kv.ModRevision)}
+	}
+	if _, err := Decode(kv, s.Schemas(), ""); err == nil {
+		return fmt.Errorf("%w: it is a sound object: delete it as such", storage.ErrInvalid)
+	}
+	return format.Writable()
+}
+
+// discarding is the transaction that removes one key. It may be sent many times
+// and lands at most once.
+type discarding struct {
+	key           string
+	revision      int64
+	format        Format
+	record, value string
+}
+
+// landDiscard sends the transaction until it is known what became of it.
+func (s *Store) landDiscard(ctx context.Context, d *discarding) (int64, error) {
+	deadline, _ := ctx.Deadline()
+	try := &sender{Store: s, patience: time.Until(deadline) / tries}
+	for attempt := 1; ; attempt++ {
+		answer, err := try.send(ctx,
+			[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(d.key), "=", d.revision), d.format.unchanged(), absent(d.record)},
+			[]clientv3.Op{clientv3.OpDelete(d.key), clientv3.OpPut(d.record, d.value)},
+			[]clientv3.Op{clientv3.OpGet(d.key), clientv3.OpGet(FormatKey), clientv3.OpGet(d.record)})
+		switch {
+		case err == nil && answer.Succeeded:
+			return answer.Header.Revision, nil
+		case err == nil:
+			if record := pairOf(answer, 2); record != nil {
+				return record.CreateRevision, nil
+			}
+			if err := s.mayDiscard(d.key, pairOf(answer, 0), d.revision, formatOf(answer, 1)); err != nil {
+				return 0, err
+			}
+			return 0, fmt.Errorf("%w: the storage format changed meanwhile, nothing was written: try again", storage.ErrUnavailable)
+		case try.doubt == nil:
+			if err = s.writeError(err); !errors.Is(err, storage.ErrOutcomeUnknown) {
+				return 0, err
+			}
+			try.doubt = err
+		}
+		if err := backOff(ctx, attempt); err != nil {
+			return 0, try.unknown(err)
+		}
+	}
+}
+
+// discarded is the record of a key that goes.
+func (s *Store) discarded(kv *mvccpb.KeyValue, origin storage.Origin) *envelope.Record {
+	key := looseKey(string(kv.Key))
+	entry := &envelope.Entry{
+		Group: key.Kind.Group, Kind: key.Kind.Kind, Namespace: key.Namespace, Name: key.Name,
+		Outcome: envelope.Outcome_OUTCOME_DELETED, BeforeRevision: kv.ModRevision,
+	}
+	if len(kv.Value) <= s.recordLimit() {
+		entry.Before = kv.Value
+	}
+	return &envelope.Record{
+		Time: s.o.Now().UnixMilli(),
+		User: origin.User, Address: origin.Address, Tool: origin.Tool, Message: origin.Message,
+		Entries: []*envelope.Entry{entry},
+	}
+}
+
+// looseKey is what can be told of the object of a key, whatever its form: one of
+// another form is a name. It is text.
+func looseKey(key string) config.Key {
+	path := strings.ToValidUTF8(strings.TrimPrefix(key, ConfigPrefix), "\uFFFD")
+	parts := strings.Split(path, "/")
+	if len(parts) != 4 {
+		return config.Key{Name: path}
+	}
+	if parts[2] == clusterScope {
+		parts[2] = ""
+	}
+	return config.Key{Kind: config.GroupVersionKind{Group: parts[0], Kind: parts[1]}, Namespace: parts[2], Name: parts[3]}
+}
+
+// pairOf is what the i-th read of a transaction found, nil if nothing.
+func pairOf(answer *clientv3.TxnResponse, i int) *mvccpb.KeyValue {
+	for _, kv := range answer.Responses[i].GetResponseRange().GetKvs() {
+		return kv
+	}
+	return nil
+}
+
+// formatOf is the format that the i-th read of a transaction found.
+func formatOf(answer *clientv3.TxnResponse, i int) Format {
+	if kv := pairOf(answer, i); kv != nil {
+		return decodeFormat(kv)
+	}
+	return Format{}
+}
