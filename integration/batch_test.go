@@ -41,11 +41,10 @@ func TestBatchIsOneRevision(t *testing.T) {
 		const generations = 25
 		s := startServer(t, serverOptions{})
 		first := s.apply(twins(0)...)
-		client := xdstest.Dial(t, s.xds, xdstest.ClientOptions{
-			Node: xdstest.NewNode("sidecar", "10.0.0.2", "client", "shop", nil), Variant: v, Follow: true,
-		})
 		p := &pairs{t: t, held: map[string]bool{}, world: v == stream.StateOfTheWorld}
-		client.OnAnswer(p.take)
+		client := xdstest.Dial(t, s.xds, xdstest.ClientOptions{
+			Node: xdstest.NewNode("sidecar", "10.0.0.2", "client", "shop", nil), Variant: v, Follow: true, OnAnswer: p.take,
+		})
 		client.Subscribe(xdstest.ClusterType)
 		client.Subscribe(xdstest.ListenerType)
 		watcher := s.watchTwins(t, first)

@@ -3,7 +3,7 @@
 // needs on loopback and free ports and ends it again; where one fails, the logs
 // of its processes stay, and their directory is named.
 //
-// The parts: main_test.go builds the binary, process_test.go runs processes,
+// The parts: main_test.go builds the binary, processtest runs processes,
 // server_test.go and envoy_test.go are the two kinds of them,
 // upstream_test.go is what traffic goes to, traffic_test.go sends and counts it,
 // relay_test.go sits between a proxy and its server. The other files are the

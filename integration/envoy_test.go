@@ -132,7 +132,7 @@ func (e *envoy) awaitReady() {
 	e.t.Helper()
 	eventually(e.t, e.name+" is ready", func() error {
 		if !e.process.running() {
-			e.t.Fatalf("%s has ended: %v\n%s", e.name, e.process.err, e.process.tail())
+			e.t.Fatalf("%s has ended: %v\n%s", e.name, e.process.Err(), e.process.tail())
 		}
 		_, err := e.get("/ready")
 		return err

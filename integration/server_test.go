@@ -80,7 +80,7 @@ func (s *server) start() {
 			return nil
 		}
 		if !s.process.running() {
-			s.t.Fatalf("the server has ended: %v\n%s", s.process.err, s.process.tail())
+			s.t.Fatalf("the server has ended: %v\n%s", s.process.Err(), s.process.tail())
 		}
 		return errors.New("it has not said so")
 	})

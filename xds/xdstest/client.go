@@ -45,6 +45,9 @@ type ClientOptions struct {
 	// Initial are the versions that a delta client states when it first asks for
 	// a type: what it has from an earlier stream.
 	Initial map[string]map[string]string
+	// OnAnswer is called with every answer once it is part of what the client
+	// holds and before it is acknowledged. It must not call the client.
+	OnAnswer func(*Answer)
 	// Resume is an earlier client of the same options, closed, whose proxy
 	// connects again: the new one holds what that held, states it, and asks for
 	// the same.
@@ -81,6 +84,7 @@ type Client struct {
 	wire clientWire
 	// close ends the stream and waits for it; it may be called again.
 	close func()
+	done  chan struct{} // closed when the stream has ended
 
 	mu      sync.Mutex // guards what follows
 	changed chan struct{}
@@ -88,7 +92,6 @@ type Client struct {
 	answers []*Answer
 	types   map[string]*clientType
 	named   bool // the node was sent
-	onEach  func(*Answer)
 }
 
 // clientType is what a client holds and asked for of a type.
@@ -121,19 +124,33 @@ type clientWire interface {
 // Dial opens a stream to a server at host:port, or at what gRPC calls a target.
 func Dial(tb testing.TB, target string, o ClientOptions) *Client {
 	tb.Helper()
+	c, err := Open(tb, target, o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
+// Open is Dial for a server that may be away: the error says why there is no
+// stream.
+func Open(tb testing.TB, target string, o ClientOptions) (*Client, error) {
+	tb.Helper()
 	connection, err := grpc.NewClient(target, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponse)))
 	if err != nil {
-		tb.Fatalf("xDS client: %v", err)
+		return nil, fmt.Errorf("xDS client: %w", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	wire, err := openWire(ctx, connection, o.Variant)
 	if err != nil {
 		cancel()
 		_ = connection.Close()
-		tb.Fatalf("xDS client: %v", err)
+		return nil, fmt.Errorf("xDS client: %w", err)
 	}
-	c := &Client{tb: tb, o: o, wire: wire, changed: make(chan struct{}), types: map[string]*clientType{}}
+	c := &Client{
+		tb: tb, o: o, wire: wire,
+		done: make(chan struct{}), changed: make(chan struct{}), types: map[string]*clientType{},
+	}
 	var running sync.WaitGroup
 	running.Go(c.run)
 	c.close = sync.OnceFunc(func() {
@@ -145,8 +162,11 @@ func Dial(tb testing.TB, target string, o ClientOptions) *Client {
 	if o.Resume != nil {
 		c.resume(o.Resume)
 	}
-	return c
+	return c, nil
 }
+
+// Done is closed when the stream has ended.
+func (c *Client) Done() <-chan struct{} { return c.done }
 
 // Close ends the stream.
 func (c *Client) Close() { c.close() }
@@ -159,15 +179,6 @@ func openWire(ctx context.Context, connection *grpc.ClientConn, variant stream.V
 	}
 	s, err := ads.StreamAggregatedResources(ctx)
 	return worldClient{s}, err
-}
-
-// OnAnswer has f called with every answer once it is part of what the client
-// holds and before it is acknowledged. It is set before the first Subscribe;
-// f must not call the client.
-func (c *Client) OnAnswer(f func(*Answer)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.onEach = f
 }
 
 // Subscribe asks for names of a type, or without names for all of it.
@@ -301,6 +312,7 @@ func (c *Client) await(what string, condition func() bool) {
 
 // run takes what the server sends until the stream ends.
 func (c *Client) run() {
+	defer close(c.done)
 	for {
 		a, err := c.wire.receive()
 		c.mu.Lock()
@@ -335,8 +347,8 @@ func (c *Client) take(a *Answer) {
 	for _, name := range a.Removed {
 		delete(t.held, name)
 	}
-	if c.onEach != nil {
-		c.onEach(a)
+	if c.o.OnAnswer != nil {
+		c.o.OnAnswer(a)
 	}
 	if !c.o.Manual {
 		c.acknowledge(a)
