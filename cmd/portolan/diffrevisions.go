@@ -54,6 +54,9 @@ func (r *revisionFlags) run(ctx context.Context, env *environment, s scope) erro
 	if err != nil {
 		return err
 	}
+	if err := s.demand(before, after); err != nil {
+		return err
+	}
 	found := false
 	for _, key := range s.keysOf(before, after) {
 		text, err := differenceBetween(key, before.objects[key], after.objects[key])

@@ -95,6 +95,9 @@ func TestDiffOfRevisionsErrors(t *testing.T) {
 			t.Errorf("%s: %+v", args, o)
 		}
 	}
+	if o := a.do(t, "", "diff", "se/typo", "--from", "2"); o.code != exitFailure || !strings.Contains(o.err, "serviceentry/default/typo: there was none at revision 2, and none at 6") {
+		t.Errorf("%+v", o)
+	}
 	if o := a.do(t, "", "diff", "--from", "99"); o.code != exitData || !strings.Contains(o.err, "revision 99 is in the future: the store is at 6") {
 		t.Errorf("%+v", o)
 	}

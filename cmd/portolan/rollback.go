@@ -61,6 +61,7 @@ given.`,
 	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	o.message.register(c)
 	o.dry.register(c)
+	f.Lookup("dry-run").Usage = "change nothing: server says what would become of each object"
 	return c
 }
 
@@ -131,6 +132,9 @@ func (o *rollbackOptions) plan(ctx context.Context, c *client.Client, s scope) (
 	if err != nil {
 		return change{}, fmt.Errorf("nothing was rolled back: %w", err)
 	}
+	if err := s.demand(then, now); err != nil {
+		return change{}, err
+	}
 	var all change
 	for _, key := range s.keysOf(then, now) {
 		operation, needed, err := undo(key, then.objects[key], now.objects[key])
@@ -196,7 +200,7 @@ func (o *rollbackOptions) confirm(ctx context.Context, env *environment, s scope
 	fmt.Fprintf(env.stderr, "Roll %s back to revision %d? %s. [y/N] ", s, o.revision, objectCounts(counts))
 	answer, err := env.ask(ctx)
 	if err != nil {
-		return err
+		return fmt.Errorf("nothing was rolled back: %w", err)
 	}
 	if answer != "y" && answer != "yes" {
 		return errors.New("nothing was rolled back: you did not say yes")
@@ -216,6 +220,7 @@ func (e *environment) ask(ctx context.Context) (string, error) {
 	case text := <-line:
 		return strings.ToLower(strings.TrimSpace(text)), nil
 	case <-ctx.Done():
-		return "", ctx.Err()
+		fmt.Fprintln(e.stderr)
+		return "", errors.New("interrupted")
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -131,6 +132,7 @@ func TestRollbackErrors(t *testing.T) {
 		{"-A --to-revision 2 --dry-run=x", exitUsage, "--dry-run"},
 		{"teapot/a --to-revision 2", exitUsage, "unknown kind"},
 		{"se/a -A --to-revision 2", exitUsage, "name it with -n instead of -A"},
+		{"se/typo se/shop/a --to-revision 2", exitFailure, "serviceentry/default/typo: there was none at revision 2, and none at 6: see when there was with portolan history serviceentry/default/typo\n"},
 		{"-A --to-revision 7", exitData, "nothing was rolled back: revision 7 is in the future: the store is at 6"},
 	} {
 		o := a.do(t, "", append([]string{"rollback"}, strings.Fields(test.args)...)...)
@@ -167,6 +169,14 @@ func (small) Apply(context.Context, []storage.Op) (string, []storage.Result, err
 // Version is later than that of the cache.
 func (small) Version() string { return "6" }
 
+// waiting is a user who says nothing.
+type waiting struct{ until context.Context }
+
+func (w waiting) Read([]byte) (int, error) {
+	<-w.until.Done()
+	return 0, io.EOF
+}
+
 func TestRollbackAsksOnATerminal(t *testing.T) {
 	t.Parallel()
 	a := voyage(t)
@@ -186,6 +196,11 @@ func TestRollbackAsksOnATerminal(t *testing.T) {
 	}
 	if v := a.Store.Version(); v != "6" {
 		t.Fatalf("the store is at %s", v)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if text, err := (&environment{stdin: waiting{t.Context()}, stderr: io.Discard}).ask(gone); text != "" || err == nil || err.Error() != "interrupted" {
+		t.Errorf("who goes away: %q, %v", text, err)
 	}
 	if o := ask("", "-n", "shop", "--to-revision", "2", "--dry-run=server"); o.code != exitOK || o.err != "" {
 		t.Errorf("dry run: %+v", o)

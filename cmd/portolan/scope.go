@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hashicorp/go-multierror"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 
@@ -142,6 +143,19 @@ func (s scope) keysOf(states ...state) []config.Key {
 		return cmp.Or(cmp.Compare(order[a.Kind], order[b.Kind]), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return keys
+}
+
+// demand reports objects of the scope that are in neither of two states: their
+// names are mistaken.
+func (s scope) demand(before, after state) error {
+	var missing *multierror.Error
+	for _, key := range s.keys {
+		if before.objects[key] == nil && after.objects[key] == nil {
+			missing = multierror.Append(missing, fmt.Errorf("%s: there was none at revision %d, and none at %d: see when there was with portolan history %s",
+				key, before.revision, after.revision, key))
+		}
+	}
+	return missing.ErrorOrNil()
 }
 
 // checkRevision refuses what is no revision.
