@@ -28,18 +28,18 @@ type restored struct {
 
 func newRestored(t *testing.T, before func(*cachetest.Rig)) *restored {
 	t.Helper()
-	first := startNode(t, shortDir(t))
-	origin := etcdtest.Dial(t, first.endpoint)
+	first := startNode(t, t.TempDir())
+	origin := etcdtest.Dial(t, first.Endpoint)
 	if _, err := etcd.EnsureInstance(t.Context(), origin); err != nil {
 		t.Fatal(err)
 	}
 	before(cachetest.NewRig(t, subject(t, origin, origin)))
-	first.stop()
+	first.Stop()
 	backup := startNode(t, copyOf(t, first))
 	again := startNode(t, first.dir)
 	r := &restored{registry: prometheus.NewRegistry(), log: &logged{}, backup: backup}
-	r.faulty = newFaultyOf(t, again.endpoint, register(r.registry), logTo(r.log))
-	client := etcdtest.Dial(t, backup.endpoint)
+	r.faulty = newFaultyOf(t, again.Endpoint, register(r.registry), logTo(r.log))
+	client := etcdtest.Dial(t, backup.Endpoint)
 	r.later = cachetest.NewRig(t, subject(t, client, client))
 	return r
 }
@@ -56,7 +56,7 @@ func TestAStoreRestoredToAnOlderState(t *testing.T) {
 	f.Start()
 	f.expect(t, "add a/x ->11", "add a/y ->1", "add a/z ->1")
 	f.relay.cut()
-	f.relay.lead(f.backup.endpoint)
+	f.relay.lead(f.backup.Endpoint)
 	f.converge(t)
 	f.expect(t, "update a/x 11>1", "delete a/z 1>-")
 	fold.Check()
@@ -78,7 +78,7 @@ func TestARestoredStoreThatOvertook(t *testing.T) {
 		f.later.Put("a", "new", i)
 	}
 	f.relay.cut()
-	f.relay.lead(f.backup.endpoint)
+	f.relay.lead(f.backup.Endpoint)
 	f.converge(t)
 	fold.Check()
 	for _, name := range []string{"lost", "x", "y", "new"} {
@@ -104,7 +104,7 @@ func TestARestoredStoreWithTheSameRevisions(t *testing.T) {
 	f.Start()
 	f.expect(t, "add a/x ->2")
 	f.relay.cut()
-	f.relay.lead(f.backup.endpoint)
+	f.relay.lead(f.backup.Endpoint)
 	f.converge(t)
 	f.expect(t, "update a/x 2>3")
 	fold.Check()
@@ -115,9 +115,9 @@ func TestARestoredStoreWithTheSameRevisions(t *testing.T) {
 func TestAnotherStoreOfAHigherRevision(t *testing.T) {
 	t.Parallel()
 	registry, log := prometheus.NewRegistry(), &logged{}
-	f := &restored{registry: registry, log: log, backup: startNode(t, shortDir(t))}
-	f.faulty = newFaultyOf(t, startNode(t, shortDir(t)).endpoint, register(registry), logTo(log))
-	client := etcdtest.Dial(t, f.backup.endpoint)
+	f := &restored{registry: registry, log: log, backup: startNode(t, t.TempDir())}
+	f.faulty = newFaultyOf(t, startNode(t, t.TempDir()).Endpoint, register(registry), logTo(log))
+	client := etcdtest.Dial(t, f.backup.Endpoint)
 	f.later = cachetest.NewRig(t, subject(t, client, client))
 	if _, err := etcd.EnsureInstance(t.Context(), client); err != nil {
 		t.Fatal(err)
@@ -139,7 +139,7 @@ func TestAnotherStoreOfAHigherRevision(t *testing.T) {
 		t.Fatalf("%+v and %+v, %v: want the same cluster and other ids", here, there, err)
 	}
 	f.relay.cut()
-	f.relay.lead(f.backup.endpoint)
+	f.relay.lead(f.backup.Endpoint)
 	f.converge(t)
 	fold.Check()
 	f.announced(t, 1)

@@ -65,24 +65,21 @@ func (w *warned) said(text string) bool {
 // again where it stopped.
 func TestNoLeader(t *testing.T) {
 	t.Parallel()
-	nodes, again := startCluster(t)
-	for i := range nodes {
-		again(i)
-	}
-	client := dialAll(t, nodes)
+	members := etcdtest.Cluster(t)
+	client := etcdtest.Dial(t, etcdtest.Endpoints(members)...)
 	registry, log := prometheus.NewRegistry(), &warned{}
 	r := cachetest.NewRig(t, subject(t, client, client, register(registry), logTo(log)))
 	fold := r.Fold()
 	r.Start()
 	r.Settle(r.Put("a", "x", 1))
-	nodes[1].stop()
-	nodes[2].stop()
+	members[1].Stop()
+	members[2].Stop()
 	r.Eventually("unreachable", func() bool { return !mirrorOf(r).Reachable() })
 	r.Eventually("no leader", func() bool { return log.said("no leader") })
 	if got := r.Cache.Snapshot().Get(cachetest.Key("a", "x")); cachetest.Round(got) != "1" {
 		t.Errorf("round %s", cachetest.Round(got))
 	}
-	again(1)
+	members[1].Start(t)
 	var last string
 	r.Eventually("a leader", func() bool {
 		var err error

@@ -1,17 +1,12 @@
 package mirror_test
 
 import (
-	"crypto/tls"
 	"log/slog"
-	"net/url"
-	"path/filepath"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/goleak"
-	"go.uber.org/zap"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cache/cachetest"
@@ -21,14 +16,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
-		// Members of a cluster leave connections to each other behind.
-		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
-		goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
-		goleak.IgnoreAnyFunction("net/http.(*connReader).backgroundRead"),
-		goleak.IgnoreAnyFunction("net/http.(*conn).serve"))
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, etcdtest.LeftByMembers()...) }
 
 // subject mirrors what a second client writes to the same etcd.
 func subject(t testing.TB, mirrored, writer *clientv3.Client, adjust ...func(*mirror.Options)) cachetest.Subject {
@@ -60,53 +48,32 @@ func logTo(h slog.Handler) func(*mirror.Options) {
 
 func mirrorOf(r *cachetest.Rig) *mirror.Cache { return r.Cache.(*mirror.Cache) }
 
-func TestInProcess(t *testing.T) {
+// TestConformance mirrors etcd in all the ways in which it is reached.
+func TestConformance(t *testing.T) {
 	t.Parallel()
-	cachetest.Run(t, func(t testing.TB) cachetest.Subject {
-		client := etcdtest.Start(t)
-		return subject(t, client, client)
-	})
-}
-
-func TestUnixSocket(t *testing.T) {
-	t.Parallel()
-	cachetest.Run(t, func(t testing.TB) cachetest.Subject {
-		endpoint := etcdtest.Listen(t)
-		return subject(t, etcdtest.Dial(t, endpoint), etcdtest.Dial(t, endpoint))
-	})
-}
-
-func TestTLS(t *testing.T) {
-	t.Parallel()
-	cachetest.Run(t, func(t testing.TB) cachetest.Subject {
-		dir := shortDir(t)
-		c := embed.NewConfig()
-		c.Dir = filepath.Join(dir, "data")
-		anywhere := []url.URL{{Scheme: "https", Host: "127.0.0.1:0"}}
-		c.ListenPeerUrls, c.ListenClientUrls, c.AdvertiseClientUrls = nil, anywhere, anywhere
-		c.ClientAutoTLS = true
-		n := startConfig(t, c, dir, "", nil)
-		client, err := clientv3.New(clientv3.Config{
-			Endpoints: []string{"https://" + n.server.Clients[0].Addr().String()}, Logger: zap.NewNop(),
-			TLS: &tls.Config{InsecureSkipVerify: true}, // signed by itself, for this test
+	for name, open := range map[string]func(t testing.TB) cachetest.Subject{
+		"in process": func(t testing.TB) cachetest.Subject {
+			client := etcdtest.Start(t)
+			return subject(t, client, client)
+		},
+		"unix socket": func(t testing.TB) cachetest.Subject {
+			endpoint := etcdtest.Listen(t)
+			return subject(t, etcdtest.Dial(t, endpoint), etcdtest.Dial(t, endpoint))
+		},
+		"TLS and the documented user": func(t testing.TB) cachetest.Subject {
+			secured := etcdtest.NewSecured(t)
+			return subject(t, secured.Dial(t, "portolan"), secured.Dial(t, "portolan"))
+		},
+		"three members": func(t testing.TB) cachetest.Subject {
+			endpoints := etcdtest.Endpoints(etcdtest.Cluster(t))
+			return subject(t, etcdtest.Dial(t, endpoints...), etcdtest.Dial(t, endpoints[2]))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cachetest.Run(t, open)
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = client.Close() })
-		return subject(t, client, client)
-	})
-}
-
-func TestThreeMembers(t *testing.T) {
-	t.Parallel()
-	cachetest.Run(t, func(t testing.TB) cachetest.Subject {
-		nodes, again := startCluster(t)
-		for i := range nodes {
-			again(i)
-		}
-		return subject(t, dialAll(t, nodes), etcdtest.Dial(t, nodes[2].endpoint))
-	})
+	}
 }
 
 func BenchmarkInProcess(b *testing.B) {

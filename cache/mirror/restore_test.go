@@ -2,7 +2,6 @@ package mirror_test
 
 import (
 	"errors"
-	"net/url"
 	"path/filepath"
 	"testing"
 
@@ -36,13 +35,13 @@ func TestRestoreOfASnapshot(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			first := startNode(t, shortDir(t))
-			origin := etcdtest.Dial(t, first.endpoint)
+			first := startNode(t, t.TempDir())
+			origin := etcdtest.Dial(t, first.Endpoint)
 			if _, err := etcd.EnsureInstance(t.Context(), origin); err != nil {
 				t.Fatal(err)
 			}
 			r := &restored{registry: prometheus.NewRegistry(), log: &logged{}}
-			r.faulty = newFaultyOf(t, first.endpoint, register(r.registry), logTo(r.log))
+			r.faulty = newFaultyOf(t, first.Endpoint, register(r.registry), logTo(r.log))
 			r.Apply(cachetest.Put("a", "x", 1), cachetest.Put("a", "y", 1))
 			file := snapshotOf(t, first)
 			fold := r.Fold()
@@ -53,17 +52,17 @@ func TestRestoreOfASnapshot(t *testing.T) {
 			r.Start()
 			r.expect(t, "add a/lost ->1", "add a/x ->11", "add a/y ->1")
 
-			r.relay.lead("unix://" + filepath.Join(shortDir(t), "nobody"))
+			r.relay.lead("unix://" + filepath.Join(t.TempDir(), "nobody"))
 			r.relay.cut()
-			first.stop()
+			first.Stop()
 			r.backup = startRestored(t, c.restore(t, file))
-			client := etcdtest.Dial(t, r.backup.endpoint)
+			client := etcdtest.Dial(t, r.backup.Endpoint)
 			r.later = cachetest.NewRig(t, subject(t, client, client))
 			for i := range c.further {
 				r.later.Put("b", "z", i)
 			}
 			r.relay.cut()
-			r.relay.lead(r.backup.endpoint)
+			r.relay.lead(r.backup.Endpoint)
 			r.converge(t)
 			fold.Check()
 			if r.Cache.Snapshot().Get(cachetest.Key("a", "lost")) != nil {
@@ -76,7 +75,7 @@ func TestRestoreOfASnapshot(t *testing.T) {
 // snapshotOf saves one of a running etcd.
 func snapshotOf(t *testing.T, n *node) string {
 	t.Helper()
-	body, _, err := backup.Take(t.Context(), etcdtest.Dial(t, n.endpoint))
+	body, _, err := backup.Take(t.Context(), etcdtest.Dial(t, n.Endpoint))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +89,7 @@ func snapshotOf(t *testing.T, n *node) string {
 
 func restoreBumped(t *testing.T, file string) string {
 	t.Helper()
-	dir := shortDir(t)
+	dir := t.TempDir()
 	if _, err := member.Restore(t.Context(), member.RestoreOptions{File: file, DataDir: dir}); err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +98,7 @@ func restoreBumped(t *testing.T, file string) string {
 
 func restoreAsItWas(t *testing.T, file string) string {
 	t.Helper()
-	c, dir := embed.NewConfig(), filepath.Join(shortDir(t), "etcd")
+	c, dir := embed.NewConfig(), filepath.Join(t.TempDir(), "etcd")
 	err := snapshot.NewV3(zap.NewNop()).Restore(snapshot.RestoreConfig{
 		SnapshotPath: file, OutputDataDir: dir, Name: c.Name, PeerURLs: []string{c.AdvertisePeerUrls[0].String()},
 		InitialCluster: c.InitialCluster, InitialClusterToken: c.InitialClusterToken,
@@ -113,9 +112,5 @@ func restoreAsItWas(t *testing.T, file string) string {
 // startRestored runs an etcd on its restored directory.
 func startRestored(t *testing.T, dir string) *node {
 	t.Helper()
-	at := url.URL{Scheme: "unix", Path: filepath.Join(shortDir(t), "s")}
-	c := embed.NewConfig()
-	c.Dir = dir
-	c.ListenPeerUrls, c.ListenClientUrls, c.AdvertiseClientUrls = nil, []url.URL{at}, []url.URL{at}
-	return startConfig(t, c, dir, at.String(), nil)
+	return &node{Server: etcdtest.NewServer(t, func(c *embed.Config) { c.Dir = dir }), dir: dir}
 }

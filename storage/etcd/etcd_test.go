@@ -17,10 +17,9 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
 	"github.com/portolan-mesh/portolan/storage/schema"
-	"github.com/portolan-mesh/portolan/storage/storetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, etcdtest.LeftByMembers()...) }
 
 // open makes a store with the limits of the servers of etcdtest.
 func open(t testing.TB, client *clientv3.Client, adjust ...func(*etcd.Options)) *etcd.Store {
@@ -56,38 +55,6 @@ func create(t testing.TB, s *etcd.Store, c *config.Config) (version string) {
 		t.Fatal(err)
 	}
 	return version
-}
-
-func TestConformanceInProcess(t *testing.T) {
-	t.Parallel()
-	storetest.Run(t, func(t *testing.T) storage.ConfigStore { return open(t, etcdtest.Start(t)) })
-}
-
-func TestConformanceOnUnixSocket(t *testing.T) {
-	t.Parallel()
-	storetest.Run(t, func(t *testing.T) storage.ConfigStore {
-		return open(t, etcdtest.Dial(t, etcdtest.Listen(t)))
-	})
-}
-
-func TestHistoryInProcess(t *testing.T) {
-	t.Parallel()
-	storetest.RunHistory(t, historical(func(t *testing.T) *clientv3.Client { return etcdtest.Start(t) }))
-}
-
-func TestHistoryOnUnixSocket(t *testing.T) {
-	t.Parallel()
-	storetest.RunHistory(t, historical(func(t *testing.T) *clientv3.Client { return etcdtest.Dial(t, etcdtest.Listen(t)) }))
-}
-
-func historical(start func(*testing.T) *clientv3.Client) func(*testing.T, func() time.Time) storetest.HistorySubject {
-	return func(t *testing.T, now func() time.Time) storetest.HistorySubject {
-		client := start(t)
-		return storetest.HistorySubject{
-			Store:   open(t, client, func(o *etcd.Options) { o.Now = now }),
-			Compact: func(t *testing.T, version string) { compact(t, client, version) },
-		}
-	}
 }
 
 func compact(t testing.TB, client *clientv3.Client, version string) {

@@ -4,7 +4,6 @@
 package etcdtest
 
 import (
-	"net/url"
 	"os"
 	"path/filepath"
 	"sync"
@@ -39,7 +38,12 @@ func Stock(c *embed.Config) {
 // process.
 func Start(t testing.TB, adjust ...Adjust) *clientv3.Client {
 	t.Helper()
-	server, _ := start(t, newConfig(directory(t)), adjust)
+	c := newConfig(directory(t))
+	for _, a := range adjust {
+		a(c)
+	}
+	server, _ := launch(t, c)
+	awaitReady(t, server)
 	client := v3client.New(server.Server)
 	t.Cleanup(func() { _ = client.Close() })
 	return client
@@ -48,13 +52,7 @@ func Start(t testing.TB, adjust ...Adjust) *clientv3.Client {
 // Listen runs a server on a unix socket and returns the endpoint to Dial.
 func Listen(t testing.TB, adjust ...Adjust) (endpoint string) {
 	t.Helper()
-	dir := directory(t)
-	c := newConfig(dir)
-	socket := url.URL{Scheme: "unix", Path: filepath.Join(dir, "s")}
-	c.ListenClientUrls = []url.URL{socket}
-	c.AdvertiseClientUrls = []url.URL{socket}
-	start(t, c, adjust)
-	return socket.String()
+	return NewServer(t, adjust...).Endpoint
 }
 
 // Dial returns a client of an endpoint, as the product makes it.
@@ -98,18 +96,15 @@ func newConfig(dir string) *embed.Config {
 	return c
 }
 
-func start(t testing.TB, c *embed.Config, adjust []Adjust) (server *embed.Etcd, stopIt func()) {
+// launch runs a server, which may not be ready yet.
+func launch(t testing.TB, c *embed.Config) (server *embed.Etcd, stopIt func()) {
 	t.Helper()
-	for _, a := range adjust {
-		a(c)
-	}
 	server, err := embed.StartEtcd(c)
 	if err != nil {
 		t.Fatalf("start etcd: %v", err)
 	}
 	stopIt = sync.OnceFunc(func() { stop(server) })
 	t.Cleanup(stopIt)
-	awaitReady(t, server)
 	return server, stopIt
 }
 

@@ -1,33 +1,80 @@
 package etcdtest
 
 import (
+	"fmt"
+	"net"
 	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/goleak"
 )
 
-// Server is an etcd with a listener that a test can stop.
+// Server is an etcd with a listener. A test can stop it and start it again; it
+// is stopped when the test ends at the latest.
 type Server struct {
-	// Endpoint is where it listens.
+	// Endpoint is where it listens, the same after it was started again.
 	Endpoint string
-	// Stop stops it, at most once; it is stopped when the test ends at the latest.
-	Stop func()
+
+	config func() *embed.Config
+	stop   func()
 }
 
-// NewServer runs a server that listens where adjust has it: At or Authority.TLS.
+// NewServer runs a server that listens on a unix socket, or where adjust has it.
 func NewServer(t testing.TB, adjust ...Adjust) *Server {
 	t.Helper()
-	c := newConfig(directory(t))
-	server, stop := start(t, c, adjust)
-	at := c.AdvertiseClientUrls[0]
-	if at.Scheme != "unix" {
-		at.Host = server.Clients[0].Addr().String() // where port 0 was asked for
-	}
-	return &Server{Endpoint: at.String(), Stop: stop}
+	s := newServer(t, adjust)
+	s.Start(t)
+	return s
 }
 
-// At has a server listen at an endpoint without TLS.
+func newServer(t testing.TB, adjust []Adjust) *Server {
+	t.Helper()
+	dir := directory(t)
+	adjust = append([]Adjust{At(t, "unix://"+filepath.Join(dir, "s"))}, adjust...)
+	s := &Server{}
+	s.config = func() *embed.Config {
+		c := newConfig(dir)
+		for _, a := range adjust {
+			a(c)
+		}
+		if s.Endpoint != "" {
+			At(t, s.Endpoint)(c)
+		}
+		return c
+	}
+	return s
+}
+
+// Start runs a server that was stopped, on the data that it had.
+func (s *Server) Start(t testing.TB) {
+	t.Helper()
+	awaitReady(t, s.launch(t))
+}
+
+func (s *Server) launch(t testing.TB) *embed.Etcd {
+	t.Helper()
+	c := s.config()
+	server, stop := launch(t, c)
+	s.stop = stop
+	if s.Endpoint == "" {
+		at := c.AdvertiseClientUrls[0]
+		if at.Scheme != "unix" {
+			at.Host = server.Clients[0].Addr().String() // where port 0 was asked for
+		}
+		s.Endpoint = at.String()
+	}
+	return server
+}
+
+// Stop stops the server.
+func (s *Server) Stop() { s.stop() }
+
+// At has a server listen at an endpoint, without TLS unless that is set up
+// beside it.
 func At(t testing.TB, endpoint string) Adjust {
 	t.Helper()
 	at, err := url.Parse(endpoint)
@@ -36,5 +83,62 @@ func At(t testing.TB, endpoint string) Adjust {
 	}
 	return func(c *embed.Config) {
 		c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{*at}, []url.URL{*at}
+	}
+}
+
+// Cluster runs three members, each on a unix socket of its own.
+func Cluster(t testing.TB, adjust ...Adjust) []*Server {
+	t.Helper()
+	peers := freeAddresses(t, 3)
+	var initial []string
+	for i, peer := range peers {
+		initial = append(initial, fmt.Sprintf("m%d=http://%s", i, peer))
+	}
+	members := make([]*Server, len(peers))
+	launched := make([]*embed.Etcd, len(peers))
+	for i, peer := range peers {
+		at := []url.URL{{Scheme: "http", Host: peer}}
+		members[i] = newServer(t, slices.Concat(adjust, []Adjust{func(c *embed.Config) {
+			c.Name, c.InitialCluster = fmt.Sprint("m", i), strings.Join(initial, ",")
+			c.ListenPeerUrls, c.AdvertisePeerUrls = at, at
+		}}))
+		launched[i] = members[i].launch(t)
+	}
+	for _, server := range launched { // none is ready before the others
+		awaitReady(t, server)
+	}
+	return members
+}
+
+// Endpoints are those of several servers.
+func Endpoints(servers []*Server) (out []string) {
+	for _, s := range servers {
+		out = append(out, s.Endpoint)
+	}
+	return out
+}
+
+// freeAddresses are of this machine, and nothing listened there a moment ago.
+func freeAddresses(t testing.TB, n int) (out []string) {
+	t.Helper()
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = l.Close() }() // all are taken until the last is known
+		out = append(out, l.Addr().String())
+	}
+	return out
+}
+
+// LeftByMembers are the connections to each other that members of a cluster
+// leave behind, for goleak to pass over.
+func LeftByMembers() []goleak.Option {
+	return []goleak.Option{
+		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
+		goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
+		goleak.IgnoreAnyFunction("net/http.(*connReader).backgroundRead"),
+		goleak.IgnoreAnyFunction("net/http.(*conn).serve"),
 	}
 }

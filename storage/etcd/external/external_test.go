@@ -43,8 +43,8 @@ func words(err error) string {
 // TestStartNamesWhatIsWrong starts on what waiting would not mend.
 func TestStartNamesWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	s := startSecured(t)
-	etcdtest.Etcdctl(t, s.root, "user add stranger")
+	s := etcdtest.NewSecured(t)
+	etcdtest.Etcdctl(t, s.Dial(t, "root"), "user add stranger")
 	other := etcdtest.NewAuthority(t)
 	cases := map[string]struct {
 		adjust func(o *dial.Options, f *dial.Files)
@@ -70,7 +70,7 @@ func TestStartNamesWhatIsWrong(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o, files := s.as("portolan"), s.files
+			o, files := s.As("portolan"), s.Files
 			c.adjust(&o, &files)
 			o.TLS = files.Config
 			log, logger := newLines()
@@ -139,11 +139,12 @@ func TestWaitsForAClusterThatIsAway(t *testing.T) {
 // it runs.
 func TestFollowsUsersAndRoles(t *testing.T) {
 	t.Parallel()
-	s := startSecured(t)
+	s := etcdtest.NewSecured(t)
+	root := s.Dial(t, "root")
 	var password atomic.Pointer[string]
 	set := func(p string) { password.Store(&p) }
 	set(etcdtest.Passwords("portolan"))
-	o := s.as("portolan")
+	o := s.As("portolan")
 	o.Password = func() (string, error) { return *password.Load(), nil }
 	cluster, err := start(t, external.Options{Dial: o})
 	if err != nil {
@@ -151,14 +152,14 @@ func TestFollowsUsersAndRoles(t *testing.T) {
 	}
 	awaitReady(t, cluster)
 
-	etcdtest.Etcdctl(t, s.root, "role revoke-permission portolan /portolan/ /portolan0")
+	etcdtest.Etcdctl(t, root, "role revoke-permission portolan /portolan/ /portolan0")
 	awaitReason(t, cluster, `does not let user "portolan" read /portolan/v1/`)
-	etcdtest.Etcdctl(t, s.root, "role grant-permission portolan read /portolan/ /portolan0")
+	etcdtest.Etcdctl(t, root, "role grant-permission portolan read /portolan/ /portolan0")
 	awaitReason(t, cluster, `lets user "portolan" read /portolan/v1/ but not write there`)
-	etcdtest.Etcdctl(t, s.root, "role grant-permission portolan readwrite /portolan/ /portolan0")
+	etcdtest.Etcdctl(t, root, "role grant-permission portolan readwrite /portolan/ /portolan0")
 	awaitReady(t, cluster)
 
-	if _, err := s.root.UserChangePassword(t.Context(), "portolan", "another"); err != nil {
+	if _, err := root.UserChangePassword(t.Context(), "portolan", "another"); err != nil {
 		t.Fatal(err)
 	}
 	awaitReason(t, cluster, `does not know user "portolan" by this password`)
@@ -207,8 +208,8 @@ func TestFollowsCertificates(t *testing.T) {
 
 func TestReaderMayServe(t *testing.T) {
 	t.Parallel()
-	s := startSecured(t)
-	cluster, err := start(t, external.Options{Dial: s.as("portolan-reader")})
+	s := etcdtest.NewSecured(t)
+	cluster, err := start(t, external.Options{Dial: s.As("portolan-reader")})
 	if err != nil {
 		t.Fatal(err)
 	}

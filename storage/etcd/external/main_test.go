@@ -10,11 +10,8 @@ import (
 	"testing"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/goleak"
 
-	"github.com/portolan-mesh/portolan/storage/etcd/dial"
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
 	"github.com/portolan-mesh/portolan/storage/etcd/external"
 )
@@ -23,36 +20,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience is how long a condition may take to come true.
 const patience = 30 * time.Second
-
-// secured is an etcd with TLS and users, as documented.
-type secured struct {
-	endpoint  string
-	authority *etcdtest.Authority
-	files     dial.Files // of a client
-	root      *clientv3.Client
-}
-
-// tokenTTL is how many seconds a token that is not used lives in these tests.
-const tokenTTL = 1
-
-func startSecured(t *testing.T, adjust ...etcdtest.Adjust) *secured {
-	t.Helper()
-	s := &secured{authority: etcdtest.NewAuthority(t)}
-	s.endpoint = etcdtest.NewServer(t, append(adjust, s.authority.TLS(t, "0"), func(c *embed.Config) { c.AuthTokenTTL = tokenTTL })...).Endpoint
-	s.files = s.authority.Files(t, "client")
-	etcdtest.EnableAuth(t, etcdtest.DialWith(t, s.as("")))
-	s.root = etcdtest.DialWith(t, s.as("root"))
-	return s
-}
-
-// as is how a user connects.
-func (s *secured) as(user string) dial.Options {
-	o := dial.Options{Endpoints: []string{s.endpoint}, TLS: s.files.Config}
-	if user != "" {
-		o.User, o.Password = user, passwordOf(user)
-	}
-	return o
-}
 
 func passwordOf(user string) func() (string, error) {
 	return func() (string, error) { return etcdtest.Passwords(user), nil }

@@ -1,0 +1,47 @@
+package etcdtest
+
+import (
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+
+	"github.com/portolan-mesh/portolan/storage/etcd/dial"
+)
+
+// Secured is an etcd with TLS that asks who its clients are. It has the users
+// whom docs/operations.md has operators make: root, portolan, portolan-reader.
+type Secured struct {
+	*Server
+	Authority *Authority
+	// Files are those of a client without a name that etcd knows.
+	Files dial.Files
+}
+
+// NewSecured runs one. A token that is not used lives for a second.
+func NewSecured(t testing.TB, adjust ...Adjust) *Secured {
+	t.Helper()
+	a := NewAuthority(t)
+	s := &Secured{Authority: a, Files: a.Files(t, "client")}
+	s.Server = NewServer(t, append(adjust, a.TLS(t, "0"), func(c *embed.Config) {
+		c.BcryptCost, c.AuthTokenTTL = 4, 1
+	})...)
+	EnableAuth(t, s.Dial(t, ""))
+	return s
+}
+
+// As is how a user whose password is that of Passwords connects; "" is without
+// one.
+func (s *Secured) As(user string) dial.Options {
+	o := dial.Options{Endpoints: []string{s.Endpoint}, TLS: s.Files.Config}
+	if user != "" {
+		o.User, o.Password = user, func() (string, error) { return Passwords(user), nil }
+	}
+	return o
+}
+
+// Dial returns a client of a user.
+func (s *Secured) Dial(t testing.TB, user string) *clientv3.Client {
+	t.Helper()
+	return DialWith(t, s.As(user))
+}

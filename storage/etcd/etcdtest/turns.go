@@ -1,0 +1,23 @@
+package etcdtest
+
+import (
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Turns lends one etcd to many tests, where one of its own for each would take
+// too long to start. Who calls the function that it returns has the etcd, empty,
+// until its test ends; the others wait.
+func Turns(client *clientv3.Client) func(t testing.TB) {
+	free := make(chan struct{}, 1)
+	free <- struct{}{}
+	return func(t testing.TB) {
+		t.Helper()
+		<-free
+		t.Cleanup(func() { free <- struct{}{} })
+		if _, err := client.Delete(t.Context(), "", clientv3.WithFromKey()); err != nil {
+			t.Fatalf("empty etcd: %v", err)
+		}
+	}
+}
