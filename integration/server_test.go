@@ -67,6 +67,13 @@ var announced = regexp.MustCompile(`msg=ready .*api=http://(\S+) xds=(\S+)`)
 // it is ready.
 func (s *server) start() {
 	s.t.Helper()
+	s.launch()
+	s.awaitReady()
+}
+
+// launch runs the server, and does not wait.
+func (s *server) launch() {
+	s.t.Helper()
 	args := []string{"serve", "--api-address", s.api, "--xds-address", s.xds}
 	if s.o.etcd != "" {
 		args = append(args, "--etcd-endpoints", s.o.etcd)
@@ -74,6 +81,11 @@ func (s *server) start() {
 		args = append(args, "--data-dir", s.o.dataDir)
 	}
 	s.process = start(s.t, "portolan", binary, append(args, s.o.args...)...)
+}
+
+// awaitReady waits until the server has said that it is ready.
+func (s *server) awaitReady() {
+	s.t.Helper()
 	eventually(s.t, "the server is ready", func() error {
 		if line := announced.FindStringSubmatch(s.process.output()); line != nil {
 			s.api, s.xds = line[1], line[2]

@@ -19,6 +19,9 @@ func (s *server) maintenance() maintenance.Options {
 	if s.store.keeper != nil {
 		o.Compactor, o.Defragmenter = caretaker{s.store.keeper}, caretaker{s.store.keeper}
 	}
+	if s.store.members != nil {
+		o.Members = s.store.members
+	}
 	return o
 }
 

@@ -84,7 +84,7 @@ func (o *serveOptions) validate(given func(flag string) bool) error {
 	} else {
 		o.external.exclude(given, add)
 	}
-	o.embedded.validate(add)
+	o.embedded.validate(given, add)
 	if _, err := parseLevel(o.logLevel); err != nil {
 		add("log-level", "%v", err)
 	}

@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/portolan-mesh/portolan/storage/etcd"
+	"github.com/portolan-mesh/portolan/storage/etcd/cluster"
 	"github.com/portolan-mesh/portolan/storage/etcd/member"
 	"github.com/portolan-mesh/portolan/storage/etcd/upkeep"
 )
@@ -21,7 +22,7 @@ func newStoreCommand(env *environment) *cobra.Command {
 	c.AddCommand(
 		newStoreStatusCommand(env), newStoreSnapshotCommand(env),
 		newStoreCompactCommand(env), newStoreDefragCommand(env),
-		newStoreRunCommand(env),
+		newStoreMemberCommand(env), newStoreRunCommand(env),
 	)
 	return c
 }
@@ -53,6 +54,8 @@ type openedStore struct {
 	// another's.
 	keeper  *upkeep.Keeper
 	dataDir string
+	// members are those of the embedded store; nil in process, and for another's.
+	members *cluster.Roster
 	close   func() error
 }
 
@@ -62,6 +65,16 @@ func openStore(ctx context.Context, o serveOptions, logger *slog.Logger) (*opene
 		return o.external.open(ctx, logger)
 	}
 	return o.embedded.open(ctx, logger)
+}
+
+// whole says what is missing of a store that can be used all the same.
+func whole(healthy, whole func() error) func() error {
+	return func() error {
+		if err := healthy(); err != nil {
+			return err
+		}
+		return whole()
+	}
 }
 
 // degraded says what a store that is away means for the server.

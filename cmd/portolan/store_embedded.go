@@ -22,6 +22,7 @@ type embeddedStore struct {
 	inProcess bool
 	retention time.Duration
 	quota     resource.QuantityValue
+	cluster   storeCluster
 }
 
 func (o *embeddedStore) register(f *pflag.FlagSet) {
@@ -31,18 +32,20 @@ func (o *embeddedStore) register(f *pflag.FlagSet) {
 	f.DurationVar(&o.retention, "store-retention", upkeep.DefaultRetention, "how long past revisions of the embedded store can be read, at least 1m")
 	o.quota.Quantity = *resource.NewQuantity(member.DefaultQuota, resource.BinarySI)
 	f.Var(&o.quota, "store-quota", "size at which the embedded store takes no more writes, at least 64Mi")
+	o.cluster.register(f)
 }
 
 // exclude reports the flags that were given although another store is used.
 func (o *embeddedStore) exclude(given func(flag string) bool, add addFault) {
-	for _, flag := range []string{"data-dir", "store-in-process", "store-retention", "store-quota"} {
+	for _, flag := range append([]string{"data-dir", "store-in-process", "store-retention", "store-quota"}, clusterFlags...) {
 		if given(flag) {
 			add(flag, "is of the embedded store: leave it out with --etcd-endpoints")
 		}
 	}
 }
 
-func (o *embeddedStore) validate(add addFault) {
+func (o *embeddedStore) validate(given func(flag string) bool, add addFault) {
+	o.cluster.validate(given, o.inProcess, add)
 	if o.retention < upkeep.MinRetention {
 		add("store-retention", "%s is too short: those who watch need the recent past: keep at least %s", o.retention, upkeep.MinRetention)
 	}
@@ -96,7 +99,8 @@ func (o *embeddedStore) openInProcess(ctx context.Context, logger *slog.Logger) 
 
 func (o *embeddedStore) openChild(ctx context.Context, logger *slog.Logger) (*openedStore, error) {
 	child, err := member.NewChild(member.ChildOptions{
-		DataDir: o.dataDir, Args: []string{"store", "run"}, Quota: o.quota.Value(), Upkeep: o.upkeep(), Logger: logger,
+		DataDir: o.dataDir, Args: []string{"store", "run"}, Quota: o.quota.Value(),
+		Cluster: o.cluster.cluster(), Upkeep: o.upkeep(), Logger: logger,
 	})
 	if err != nil {
 		return nil, err
@@ -110,7 +114,7 @@ func (o *embeddedStore) openChild(ctx context.Context, logger *slog.Logger) (*op
 	}
 	return &openedStore{
 		client: client, limits: embedded(), run: child.Run,
-		healthy: degraded(child.Ready), metrics: child, keeper: child.Keeper(), dataDir: o.dataDir,
+		healthy: whole(degraded(child.Ready), child.Whole), metrics: child, members: child.Roster(), keeper: child.Keeper(), dataDir: o.dataDir,
 		close: func() error { return errors.Join(client.Close(), child.Close()) },
 	}, nil
 }

@@ -25,6 +25,7 @@ type Options struct {
 	Compactor Compactor
 	// Defragmenter is that of a store which the server looks after.
 	Defragmenter Defragmenter
+	Members      Members
 }
 
 // Register adds the paths to a config API that does not serve yet.
@@ -33,6 +34,9 @@ func Register(api *rest.Server, o Options) {
 	endpoint(api, SnapshotPath, methods{http.MethodGet: o.snapshot})
 	endpoint(api, CompactPath, methods{http.MethodPost: o.compact})
 	endpoint(api, DefragmentPath, methods{http.MethodPost: o.defragment})
+	endpoint(api, MembersPath, methods{http.MethodGet: o.membership(o.listMembers), http.MethodPost: o.membership(o.addMember)})
+	endpoint(api, memberPath, methods{http.MethodDelete: o.membership(o.removeMember)})
+	endpoint(api, promotePath, methods{http.MethodPost: o.membership(o.promoteMember)})
 }
 
 // methods are what a path does, by HTTP method.

@@ -74,7 +74,11 @@ func (r *Roster) Add(ctx context.Context, name, peerURL string) (*Change, error)
 	if err := v.mayAdd(name, peerURL); err != nil {
 		return nil, fmt.Errorf("add %s: %w: %w", name, ErrRefused, err)
 	}
-	answer, err := leader.MemberAddAsLearner(ctx, []string{peerURL})
+	var answer *clientv3.MemberAddResponse
+	err = settled(ctx, func(ctx context.Context) error {
+		answer, err = leader.MemberAddAsLearner(ctx, []string{peerURL})
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("add %s: %w", name, changeError(err))
 	}
@@ -147,10 +151,10 @@ func promote(ctx context.Context, v *View, m *Member, leader *clientv3.Client) (
 	case m.Answer == nil || v.lag(m) > inStep:
 		return false, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, changeWait)
 	defer cancel()
 	_, err = leader.MemberPromote(ctx, m.ID)
-	if errors.Is(err, rpctypes.ErrMemberLearnerNotReady) {
+	if errors.Is(err, rpctypes.ErrMemberLearnerNotReady) || errors.Is(err, rpctypes.ErrUnhealthy) {
 		return false, nil
 	}
 	if err != nil {
@@ -209,7 +213,11 @@ func (r *Roster) Remove(ctx context.Context, name string) (*Change, error) {
 			return nil, fmt.Errorf("remove %s: it leads, and could not hand that over: %w", m, changeError(err))
 		}
 	}
-	if _, err := leader.MemberRemove(ctx, m.ID); err != nil {
+	err = settled(ctx, func(ctx context.Context) error {
+		_, err := leader.MemberRemove(ctx, m.ID)
+		return err
+	})
+	if err != nil {
 		return nil, fmt.Errorf("remove %s: %w", m, changeError(err))
 	}
 	if rest := len(v.Voters()); !m.Learner && rest == 2 {
@@ -268,13 +276,48 @@ func (r *Roster) lead(ctx context.Context) (*View, *clientv3.Client, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	voters, answer := v.Voters(), 0
+	for i := range voters {
+		if voters[i].Answer != nil {
+			answer++
+		}
+	}
 	leader := v.Leader()
-	if leader == nil {
-		return nil, nil, fmt.Errorf("the store's cluster has no leader: %d of %d voters are needed, and %d answer: bring back %s",
-			v.Quorum(), len(v.Voters()), len(v.Voters())-len(v.Silent()), Names(v.Silent()))
+	switch {
+	case answer < v.Quorum():
+		return nil, nil, fmt.Errorf("the store has no quorum: %d of its %d voters answer, and %d are needed: bring back %s",
+			answer, len(voters), v.Quorum(), Names(v.Silent()))
+	case leader == nil:
+		return nil, nil, errors.New("the members of the store have no leader: try again in a moment")
 	}
 	c, err := r.conn(leader.ClientURLs[0])
 	return v, c, err
+}
+
+// changeWait bounds a change, and settleWait how long it is tried.
+const (
+	changeWait = 15 * time.Second
+	settleWait = 7 * time.Second
+)
+
+// settled makes a change that etcd refuses while members have been connected to
+// each other for less than 5 seconds, and so waits for that, for as long as it
+// can take.
+func settled(ctx context.Context, change func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, changeWait)
+	defer cancel()
+	giveUp := time.Now().Add(settleWait)
+	for {
+		err := change(ctx)
+		if !errors.Is(err, rpctypes.ErrUnhealthy) || time.Now().After(giveUp) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(stepInterval):
+		}
+	}
 }
 
 // changeError adds what to do to etcd's refusals.
@@ -283,7 +326,7 @@ func changeError(err error) error {
 		err   error
 		words string
 	}{
-		{rpctypes.ErrUnhealthy, "a member has been connected for less than 5 seconds, or is not: try again in a moment"},
+		{rpctypes.ErrUnhealthy, "not all members have been connected to each other for 5 seconds: see which is away with portolan store member list"},
 		{rpctypes.ErrMemberNotEnoughStarted, "too few members would be started: start those that were added first"},
 		{rpctypes.ErrTooManyLearners, "there can be one learner at a time: promote or remove it first"},
 		{rpctypes.ErrPeerURLExist, "another member has this peer URL"},

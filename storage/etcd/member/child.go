@@ -138,6 +138,9 @@ func (c *Child) Start(ctx context.Context) (endpoint string, err error) {
 		removeSocketDir(dir)
 		return "", err
 	}
+	if c.peers != nil && c.outage.Load() == nil {
+		c.peers.look(ctx)
+	}
 	return c.endpoint(), nil
 }
 

@@ -100,6 +100,7 @@ func (c *Cluster) configure(cfg *embed.Config, opts Options, initial []Peer, joi
 	// gRPC has its own server only where HTTP has another address. The one that
 	// HTTP has here is of no use to anyone.
 	cfg.ListenClientHttpUrls = []url.URL{{Scheme: "unix", Path: httpSocket(opts.Socket)}}
+	cfg.ServiceRegister = opts.doors.add
 	if c.TLS != nil {
 		info := transport.TLSInfo{CertFile: c.TLS.Cert, KeyFile: c.TLS.Key, TrustedCAFile: c.TLS.CA, ClientCertAuth: true}
 		cfg.PeerTLSInfo, cfg.ClientTLSInfo = info, info

@@ -112,6 +112,9 @@ func awaitReady(ctx context.Context, etcd *embed.Etcd, opts Options) error {
 		case <-etcd.Server.ReadyNotify():
 			return nil
 		case err := <-etcd.Err():
+			if gone := removedElsewhere(ctx, etcd, opts); gone != nil {
+				return gone
+			}
 			return fmt.Errorf("it failed before it was ready: %w", err)
 		case <-etcd.Server.StopNotify():
 			if err := removedElsewhere(ctx, etcd, opts); err != nil {

@@ -1,14 +1,11 @@
 package member
 
 import (
-	"context"
 	"log/slog"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/portolan-mesh/portolan/storage/etcd/dial"
 )
@@ -33,8 +30,11 @@ func (c *Child) Dial(logger *slog.Logger) (*clientv3.Client, error) {
 		return c.dial(logger, gate)
 	}
 	o := c.opts.Cluster.reach(logger, c.opts.Cluster.ClientURL)
-	// The first endpoint that can be connected to, instead of all in turn.
-	o.GRPC = []grpc.DialOption{gate, grpc.WithDisableServiceConfig(), grpc.WithDefaultServiceConfig(`{"loadBalancingConfig": [{"pick_first": {}}]}`)}
+	o.GRPC = []grpc.DialOption{
+		gate, grpc.WithChainUnaryInterceptor(c.peers.calls.unary), grpc.WithChainStreamInterceptor(c.peers.calls.stream),
+		// The first endpoint that can be connected to, instead of all in turn.
+		grpc.WithDisableServiceConfig(), grpc.WithDefaultServiceConfig(`{"loadBalancingConfig": [{"pick_first": {}}]}`),
+	}
 	client, err := dial.New(o)
 	if err != nil {
 		return nil, err
@@ -46,13 +46,4 @@ func (c *Child) Dial(logger *slog.Logger) (*clientv3.Client, error) {
 // dial makes a client of the child itself.
 func (c *Child) dial(logger *slog.Logger, opts ...grpc.DialOption) (*clientv3.Client, error) {
 	return dial.New(dial.Options{Endpoints: []string{c.endpoint()}, Logger: logger, Reconnect: reconnect, Retries: retries, GRPC: opts})
-}
-
-// gate is a grpc.UnaryClientInterceptor. Its words are those by which etcd's
-// client tells that a request was not sent.
-func (c *Child) gate(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	if err := c.reachable(); err != nil {
-		return status.Errorf(codes.Unavailable, "there is no connection available: %v", err)
-	}
-	return invoke(ctx, method, request, answer, conn, opts...)
 }

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
+	"go.etcd.io/etcd/server/v3/storage/schema"
+	"go.uber.org/zap"
 
 	"github.com/portolan-mesh/portolan/storage/etcd/cluster"
 )
@@ -24,8 +27,10 @@ var ErrUsed = errors.New("the member is not new")
 // checkIdentity compares who the data says the member is with what it was told.
 // What data says is what counts.
 func checkIdentity(etcd *embed.Etcd, opts Options) error {
-	members := etcd.Server.Cluster().Members()
-	self := etcd.Server.Cluster().Member(etcd.Server.MemberID())
+	// Not from the server, which may be about to repeat its log from the start.
+	byID, _ := schema.NewMembershipBackend(zap.NewNop(), etcd.Server.Backend()).MustReadMembersFromBackend()
+	members := slices.Collect(maps.Values(byID))
+	self := byID[etcd.Server.MemberID()]
 	switch c := opts.Cluster; {
 	case len(members) == 0: // the first entry of its log is yet to be applied
 		return nil

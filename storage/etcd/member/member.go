@@ -48,6 +48,8 @@ type Options struct {
 	parent processID
 	// waiting is told what a member that is not ready waits for, again and again.
 	waiting func(waiting)
+	// doors takes the servers of one of several.
+	doors *doors
 }
 
 // waiting is what a member says that waits for others.
@@ -66,6 +68,7 @@ type Member struct {
 	lock        *dirLock
 	keeper      *upkeep.Keeper // nil where the parent has it
 	stopTimeout time.Duration
+	shut        func() // ends what serves; nil where Close will do
 
 	closing   chan struct{}
 	closeOnce sync.Once
@@ -105,6 +108,11 @@ func Start(ctx context.Context, opts Options) (*Member, error) {
 		lock.release()
 		return nil, err
 	}
+	var shut func()
+	if opts.Cluster != nil {
+		opts.doors = &doors{}
+		shut = opts.doors.shut
+	}
 	etcd, released, err := startEtcd(ctx, opts)
 	if err != nil {
 		if released {
@@ -116,6 +124,7 @@ func Start(ctx context.Context, opts Options) (*Member, error) {
 		etcd:        etcd,
 		client:      v3client.New(etcd.Server),
 		lock:        lock,
+		shut:        shut,
 		stopTimeout: opts.StopTimeout,
 		closing:     make(chan struct{}),
 	}
@@ -200,7 +209,7 @@ func (m *Member) Close() error {
 		close(m.closing)
 		// The client's Close reports that its own context has ended, always.
 		_ = m.client.Close()
-		if m.closeErr = stopEtcd(m.etcd, true, m.stopTimeout); m.closeErr == nil {
+		if m.closeErr = stopEtcd(m.etcd, true, m.shut, m.stopTimeout); m.closeErr == nil {
 			m.lock.release()
 		}
 	})
@@ -299,24 +308,25 @@ func startEtcd(ctx context.Context, opts Options) (etcd *embed.Etcd, released bo
 		err = awaitReady(ctx, r.etcd, opts)
 	}
 	if err != nil {
-		stopErr := stopEtcd(r.etcd, false, opts.StopTimeout)
+		stopErr := stopEtcd(r.etcd, false, nil, opts.StopTimeout)
 		return nil, stopErr == nil, errors.Join(err, stopErr)
 	}
 	return r.etcd, true, nil
 }
 
 // stopEtcd stops etcd within a limit. A member that never became ready does
-// not answer to Close: it has to be stopped hard first.
-func stopEtcd(etcd *embed.Etcd, ready bool, limit time.Duration) error {
+// not answer to Close: it has to be stopped hard first. One of several hands
+// over what it leads, and shuts its doors.
+func stopEtcd(etcd *embed.Etcd, ready bool, shut func(), limit time.Duration) error {
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		if ready {
-			// Those who stay need not wait for an election. Close does it too, but
-			// only when nobody calls any more.
-			_ = etcd.Server.TryTransferLeadershipOnShutdown()
-		} else {
+		switch {
+		case !ready:
 			etcd.Server.HardStop()
+		case shut != nil:
+			leave(etcd)
+			shut()
 		}
 		etcd.Close()
 	}()

@@ -32,6 +32,7 @@ type peers struct {
 	roster *cluster.Roster
 	logger *slog.Logger
 	seen   atomic.Pointer[standing] // nil before the first look
+	calls  *calls                   // those of the clients
 
 	mu        sync.Mutex // guards what follows
 	clients   []*clientv3.Client
@@ -47,7 +48,7 @@ type standing struct {
 }
 
 func newPeers(c *Cluster, roster *cluster.Roster, logger *slog.Logger) *peers {
-	return &peers{own: c.ClientURL, roster: roster, logger: logger, endpoints: []string{c.ClientURL}}
+	return &peers{own: c.ClientURL, roster: roster, logger: logger, endpoints: []string{c.ClientURL}, calls: &calls{cuts: map[int]context.CancelCauseFunc{}}}
 }
 
 // point adds a client that is to call the members that serve.
@@ -87,10 +88,14 @@ func (p *peers) look(ctx context.Context) {
 	if view != nil {
 		p.turn(view.Serving())
 	}
+	if now.lost() && !last.lost() {
+		p.calls.cut()
+	}
 }
 
 // turn has the clients call the members that serve, their own first. They stay
-// where they are while none does.
+// where they are while none does. Calls to the one that was the first are cut if
+// it serves no more.
 func (p *peers) turn(serving []cluster.Member) {
 	var endpoints []string
 	for _, m := range serving {
@@ -105,7 +110,8 @@ func (p *peers) turn(serving []cluster.Member) {
 	if len(endpoints) == 0 || slices.Equal(endpoints, p.endpoints) {
 		return
 	}
-	home := endpoints[0] == p.own && (len(p.endpoints) == 0 || p.endpoints[0] != p.own)
+	first := p.endpoints[0]
+	home := endpoints[0] == p.own && first != p.own
 	p.endpoints = endpoints
 	for _, c := range p.clients {
 		if home {
@@ -114,6 +120,9 @@ func (p *peers) turn(serving []cluster.Member) {
 			c.SetEndpoints(p.own)
 		}
 		c.SetEndpoints(endpoints...)
+	}
+	if !slices.Contains(endpoints, first) {
+		p.calls.cut()
 	}
 }
 

@@ -7,10 +7,11 @@ import (
 )
 
 // expected are what etcd complains of on a common start or stop of a member
-// like ours. Nobody could act on it: it is about ports and tokens that the
-// member does not have, about our choice of limits, and about notes of its own
-// version, which it takes down again and again until the first entries are on
-// disk.
+// like ours, or of another one. Nobody could act on it: it is about ports and
+// tokens that the member does not have, about our choice of limits, about notes
+// of its own version, which it takes down again and again until the first
+// entries are on disk, and about members that are away, of which the parent
+// tells in one line.
 var expected = map[string]bool{
 	"Running http and grpc server on single port. This is not recommended for production.": true,
 	"simple token is not cryptographically signed":                                         true,
@@ -22,6 +23,27 @@ var expected = map[string]bool{
 	"setting up serving from embedded etcd failed.": true,
 	"stopping insecure grpc server due to error":    true,
 	"stopped insecure grpc server due to error":     true,
+	"stopping secure grpc server due to error":      true,
+	"stopped secure grpc server due to error":       true,
+
+	"scheme is http or unix while key and cert files are present; ignoring key and cert files":           true,
+	"scheme is http or unix while --client-cert-auth is enabled; ignoring client cert auth for this URL": true,
+	"unable to set a member local address due to lack of suitable local addresses":                       true,
+
+	"lost TCP streaming connection with remote peer":                                 true,
+	"closed TCP streaming connection with remote peer":                               true,
+	"peer became inactive (message send to peer failed)":                             true,
+	"failed to find remote peer in cluster":                                          true,
+	"prober detected unhealthy status":                                               true,
+	"failed to reach the peer URL":                                                   true,
+	"failed hash kv request":                                                         true,
+	"failed to get version":                                                          true,
+	"failed to publish local member to cluster through raft":                         true,
+	"failed to get hash kv from peer":                                                true,
+	"stopped publish because server is stopping":                                     true,
+	"waiting for ReadIndex response took too long, retrying":                         true,
+	"timed out waiting for read index response (local node might have slow network)": true,
+	"ignored out-of-date read index response; local node read indexes queueing up and waiting to be in sync with leader": true,
 }
 
 // etcdLevel is the level of what the server says. Its information is of use

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/portolan-mesh/portolan/cache/rest/client"
+	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
+)
+
+func newStoreMemberCommand(env *environment) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "member",
+		Short: "See and change the members of a store of several",
+		Long: `See and change the members of the store that servers form by themselves
+(portolan serve --store-peer-url). Any of the servers can be asked.
+
+To replace a member whose data is lost: remove it, add it, start its server on an
+empty directory with the command that add prints, and promote it.`,
+	}
+	c.AddCommand(newMemberListCommand(env), newMemberAddCommand(env), newMemberPromoteCommand(env), newMemberRemoveCommand(env))
+	return c
+}
+
+func newMemberListCommand(env *environment) *cobra.Command {
+	outputs := []string{"table", "json"}
+	var output string
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "Show the members, and how each is",
+		Long: `Show the members of the store, and how each is:
+
+  leader       it votes, and orders all changes
+  voter        it votes
+  learner      it has no vote, and catches up: see LAG, then promote it
+  waiting      it answers, and knows no leader: there is no quorum
+  unstarted    it was added and has not started yet
+  unreachable  it does not answer; why is below the table
+
+INDEX is the newest entry of the log that a member has, LAG how many it lacks.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := oneOf("-o", output, outputs...); err != nil {
+				return err
+			}
+			return env.call(c.Context(), func(ctx context.Context, c *client.Client) error {
+				list, err := c.StoreMembers(ctx)
+				if err != nil {
+					return err
+				}
+				if output == "json" {
+					return writeJSON(env, list)
+				}
+				return env.printMembers(list.Items)
+			})
+		},
+	}
+	c.Flags().StringVarP(&output, "output", "o", "table", "form of the output: "+alternatives(outputs))
+	completeOutput(c, outputs...)
+	return c
+}
+
+func (e *environment) printMembers(members []maintenance.Member) error {
+	rows := [][]string{{"NAME", "ID", "STATUS", "PEER URLS", "CLIENT URLS", "DB SIZE", "INDEX", "LAG"}}
+	var reasons [][]string
+	for _, m := range members {
+		row := []string{m.Name, m.ID, string(m.Status), strings.Join(m.PeerURLs, ","), strings.Join(m.ClientURLs, ","), "", "", ""}
+		if m.Version != "" {
+			row[5], row[6], row[7] = fmt.Sprintf("%.1f MiB", float64(m.DBBytes)/(1<<20)), strconv.FormatUint(m.Index, 10), strconv.FormatUint(m.Lag, 10)
+		}
+		rows = append(rows, row)
+		if m.Error != "" {
+			name := m.Name
+			if name == "" {
+				name = m.ID
+			}
+			reasons = append(reasons, []string{"  " + name, string(m.Status), m.Error})
+		}
+	}
+	return errors.Join(writeTable(e.stdout, rows), writeTable(e.stdout, reasons))
+}
+
+func newMemberAddCommand(env *environment) *cobra.Command {
+	var peerURL string
+	c := &cobra.Command{
+		Use:   "add NAME --peer-url URL",
+		Short: "Make a place for a new member, and print how to start it",
+		Long: `Make a place for a new member in the store. It begins as a learner, which has no
+vote, so that a member that never comes costs nothing; there is one learner at a
+time. The command to start it with is printed.`,
+		Example: `  portolan store member add cp-3 --peer-url https://10.0.0.3:2380`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if peerURL == "" {
+				return usageError{errors.New("--peer-url is missing: it is the address at which the others reach the new member, such as https://10.0.0.3:2380")}
+			}
+			return env.call(c.Context(), func(ctx context.Context, c *client.Client) error {
+				change, err := c.AddStoreMember(ctx, args[0], peerURL)
+				if err != nil {
+					return err
+				}
+				env.warnOf(change)
+				_, err = fmt.Fprint(env.stdout, howToStart(args[0], change))
+				return err
+			})
+		},
+	}
+	c.Flags().StringVar(&peerURL, "peer-url", "", "where the other members will reach it")
+	return c
+}
+
+// howToStart says what to do with a member that was added.
+func howToStart(name string, change *maintenance.MemberChange) string {
+	peerURL := change.Member.PeerURLs[0]
+	command := fmt.Sprintf("portolan serve --store-name %s --store-peer-url %s \\\n    --store-join %s", name, peerURL, strings.Join(change.Join, ","))
+	if strings.HasPrefix(peerURL, "https:") {
+		command += " \\\n    --store-cert FILE --store-key FILE --store-ca FILE"
+	}
+	return fmt.Sprintf(`%s was added as a learner, with the id %s. Start it on its machine, with an empty
+data directory:
+
+  %s
+
+and then give it a vote:
+
+  portolan store member promote %s
+`, name, change.Member.ID, command, name)
+}
+
+func newMemberPromoteCommand(env *environment) *cobra.Command {
+	return &cobra.Command{
+		Use:   "promote NAME",
+		Short: "Give a member that has caught up a vote",
+		Long: `Give a learner a vote, as soon as it has caught up; the command waits for that for
+up to 20 seconds, and says how far it is if that was not enough.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return env.change(c.Context(), "is a voter", func(ctx context.Context, c *client.Client) (*maintenance.MemberChange, error) {
+				return c.PromoteStoreMember(ctx, args[0])
+			})
+		},
+	}
+}
+
+func newMemberRemoveCommand(env *environment) *cobra.Command {
+	return &cobra.Command{
+		Use:   "remove NAME",
+		Short: "Take a member out of the store for good",
+		Long: `Take a member out of the store, for good: its data directory is of no more use. What
+would leave too few voters for a quorum is refused. A member that has never
+started goes by its id or its peer URL.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return env.change(c.Context(), "was removed", func(ctx context.Context, c *client.Client) (*maintenance.MemberChange, error) {
+				return c.RemoveStoreMember(ctx, args[0])
+			})
+		},
+	}
+}
+
+// change changes a member and says so.
+func (e *environment) change(ctx context.Context, done string, do func(context.Context, *client.Client) (*maintenance.MemberChange, error)) error {
+	return e.call(ctx, func(ctx context.Context, c *client.Client) error {
+		change, err := do(ctx, c)
+		if err != nil {
+			return err
+		}
+		e.warnOf(change)
+		name := change.Member.Name
+		if name == "" {
+			name = change.Member.ID
+		}
+		_, err = fmt.Fprintf(e.stdout, "%s %s\n", name, done)
+		return err
+	})
+}
+
+// warnOf tells what an operator should know beside what was done.
+func (e *environment) warnOf(change *maintenance.MemberChange) {
+	for _, w := range change.Warnings {
+		fmt.Fprintf(e.stderr, "Warning: %s\n", w)
+	}
+}

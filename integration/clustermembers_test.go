@@ -1,0 +1,323 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/portolan-mesh/portolan/storage/etcd/cluster"
+	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
+)
+
+// printed is the command that `store member add` prints.
+var printed = regexp.MustCompile(`(?s)\n  portolan (serve .*?)\n\n`)
+
+// join runs the command that `store member add` printed, for a member that is
+// to be somewhere, and waits until it is a learner.
+func (f *fleet) join(m memberAt, out string) *server {
+	f.t.Helper()
+	match := printed.FindStringSubmatch(out)
+	if match == nil {
+		f.t.Fatalf("no command in %s", out)
+	}
+	flags := strings.Fields(strings.ReplaceAll(match[1], "\\\n", " "))
+	var join string
+	for i, flag := range flags {
+		if flag == "--store-join" {
+			join = flags[i+1]
+		}
+	}
+	if want := []string{"serve", "--store-name", m.name, "--store-peer-url", m.peer}; strings.Join(flags[:5], " ") != strings.Join(want, " ") {
+		f.t.Errorf("the command is %q, want it to begin with %q", flags, want)
+	}
+	// What is left are the files, and a port that is not the default one here.
+	s := f.add(m, f.authority, "--store-join", join)
+	s.launch()
+	return s
+}
+
+// addMember takes a new member in through a server, up to its vote.
+func (f *fleet) addMember(through *server, m memberAt) *server {
+	f.t.Helper()
+	s := f.join(m, through.must("", "store", "member", "add", m.name, "--peer-url", m.peer))
+	s.awaitReady()
+	out := through.must("", "store", "member", "promote", m.name)
+	if !strings.Contains(out, m.name+" is a voter") {
+		f.t.Errorf("promote: %s", out)
+	}
+	return s
+}
+
+// TestClusterGrowsFromOne makes a store of one one of three, with all that is in
+// it, and takes the first server away.
+func TestClusterGrowsFromOne(t *testing.T) {
+	f := &fleet{t: t, authority: etcdtest.NewAuthority(t)}
+	one := startServer(t, serverOptions{})
+	f.servers = []*server{one}
+	var documents []string
+	for i := range 300 {
+		documents = append(documents, entry(fmt.Sprintf("old-%d", i), 80))
+	}
+	one.apply(documents...)
+	if out := one.try("", "store", "member", "add", "cp-2", "--peer-url", "https://127.0.0.1:1"); out.code != 75 || !strings.Contains(out.stderr, "--store-peer-url") {
+		t.Errorf("a store without an address: exit code %d: %s", out.code, out.stderr)
+	}
+
+	// With an address it is one that others can join.
+	if err := one.process.terminate(t); err != nil {
+		t.Fatal(err)
+	}
+	first := newMemberAt(t, "cp-1")
+	one.o.args = f.identity(first, f.authority)
+	one.start()
+	one.awaitMembers(map[string]cluster.Status{"cp-1": cluster.Voter})
+	two := f.addMember(one, newMemberAt(t, "cp-2"))
+	three := f.addMember(two, newMemberAt(t, "cp-3"))
+	one.awaitMembers(map[string]cluster.Status{"cp-1": cluster.Voter, "cp-2": cluster.Voter, "cp-3": cluster.Voter})
+	three.has("old-0", "old-299")
+
+	f.kill(one)
+	t.Logf("without the first server a write succeeds after %s", three.nextWrite("new"))
+	two.has("old-0", "old-299", "new")
+	one.start()
+	one.awaitWhole()
+	one.has("new")
+
+	// Without its flags the first would be a stranger to the others.
+	if err := one.process.terminate(t); err != nil {
+		t.Fatal(err)
+	}
+	out := command(t, "", "serve", "--api-address", "127.0.0.1:0", "--xds-address", "127.0.0.1:0", "--data-dir", one.o.dataDir)
+	if out.code != 1 || !strings.Contains(out.stderr, "of member cp-1 of a cluster of 3 (cp-1, cp-2, cp-3): start it with --store-name cp-1 --store-peer-url "+first.peer) {
+		t.Errorf("a start without the flags: exit code %d: %s", out.code, out.stderr)
+	}
+}
+
+// TestClusterReplacesAMember loses the data of a member. It is refused as it is,
+// and comes back as another.
+func TestClusterReplacesAMember(t *testing.T) {
+	f := startFleet(t, "cp-1", "cp-2", "cp-3")
+	one, lost := f.servers[0], f.servers[2]
+	one.apply(entry("before", 80))
+	f.kill(lost)
+	if err := os.RemoveAll(lost.o.dataDir); err != nil {
+		t.Fatal(err)
+	}
+	m := memberAt{name: "cp-3", peer: lost.o.args[3], client: lost.o.args[5]}
+	refused := f.run(lost)
+	for _, words := range []string{"the member is not new", "this data directory is empty", "portolan store member remove cp-3", "portolan store member add cp-3 --peer-url " + m.peer} {
+		if refused.code != 1 || !strings.Contains(refused.stderr, words) {
+			t.Errorf("an empty directory: exit code %d, and not %q: %s", refused.code, words, refused.stderr)
+		}
+	}
+	if out := one.try("", "store", "member", "remove", "cp-2"); out.code != 75 || !strings.Contains(out.stderr, "of the 2 voters left 1 would answer, and 2 are needed: bring cp-3 back") {
+		t.Errorf("removing the wrong one: exit code %d: %s", out.code, out.stderr)
+	}
+	if out := one.try("", "store", "member", "add", "cp-3", "--peer-url", m.peer); out.code != 75 || !strings.Contains(out.stderr, "remove that one first with portolan store member remove cp-3") {
+		t.Errorf("adding it before: exit code %d: %s", out.code, out.stderr)
+	}
+
+	one.must("", "store", "member", "remove", "cp-3")
+	again := f.addMember(f.servers[1], m)
+	again.awaitWhole()
+	again.has("before")
+	one.awaitMembers(map[string]cluster.Status{"cp-1": cluster.Voter, "cp-2": cluster.Voter, "cp-3": cluster.Voter})
+	f.kill(one)
+	t.Logf("the new member counts: without the first a write succeeds after %s", again.nextWrite("after"))
+}
+
+// run runs a server to its end, which comes soon.
+func (f *fleet) run(s *server) outcome {
+	f.t.Helper()
+	return command(f.t, "", append([]string{"serve", "--api-address", "127.0.0.1:0", "--xds-address", "127.0.0.1:0", "--data-dir", s.o.dataDir}, s.o.args...)...)
+}
+
+// TestClusterRemovesALivingMember removes the one that leads. Its server goes on
+// through the others, says what has happened, and does not start again.
+func TestClusterRemovesALivingMember(t *testing.T) {
+	f := startFleet(t, "cp-1", "cp-2", "cp-3")
+	leader, others := f.leader()
+	name := leader.o.args[1]
+	out := others[0].try("", "store", "member", "remove", name)
+	if out.code != 0 || !strings.Contains(out.stderr, name+" led the cluster: ") {
+		t.Errorf("exit code %d: %s%s", out.code, out.stdout, out.stderr)
+	}
+	t.Logf("the leader is removed: the next write succeeds after %s", others[1].nextWrite("after"))
+	leader.expectReports("writes succeed through the other members", "removed from its cluster")
+	leader.nextWrite("through-others")
+	leader.has("after")
+	if err := leader.process.terminate(t); err != nil {
+		t.Errorf("its server ended with %v", err)
+	}
+	refused := f.run(leader)
+	for _, words := range []string{"removed from its cluster", leader.o.dataDir, "portolan store member add " + name} {
+		if refused.code != 1 || !strings.Contains(refused.stderr, words) {
+			t.Errorf("a removed member: exit code %d, and not %q: %s", refused.code, words, refused.stderr)
+		}
+	}
+
+	// Two cannot do without one of them.
+	f.kill(others[1])
+	if out := others[0].try("", "store", "member", "remove", others[1].o.args[1]); out.code != 69 || !strings.Contains(out.stderr, "the store has no quorum: 1 of its 2 voters") {
+		t.Errorf("removing one of two that is away: exit code %d: %s", out.code, out.stderr)
+	}
+}
+
+// TestClusterRemovesAnAbsentMember removes a member while its server is away.
+func TestClusterRemovesAnAbsentMember(t *testing.T) {
+	f := startFleet(t, "cp-1", "cp-2", "cp-3")
+	away := f.servers[2]
+	f.kill(away)
+	f.servers[0].must("", "store", "member", "remove", "cp-3")
+	if out := f.run(away); out.code != 1 || !strings.Contains(out.stderr, "removed from its cluster") {
+		t.Errorf("exit code %d: %s", out.code, out.stderr)
+	}
+	f.servers[0].nextWrite("after")
+}
+
+// TestClusterStartsSlowly starts members one after another: a member that waits
+// says for whom, ends when it is told to, and goes on when the others come.
+func TestClusterStartsSlowly(t *testing.T) {
+	f := newFleet(t, "cp-1", "cp-2", "cp-3")
+	one, two, three := f.servers[0], f.servers[1], f.servers[2]
+	waits := func(s *server, words ...string) {
+		t.Helper()
+		eventually(t, "readiness says for whom it waits", func() error {
+			_, err := s.get("/readyz", nil)
+			for _, w := range append(words, "waiting for the other members of the store: ") {
+				if err == nil || !strings.Contains(err.Error(), w) {
+					return fmt.Errorf("%q is not in %w", w, errors.Join(err, errors.New("")))
+				}
+			}
+			return nil
+		})
+	}
+	one.launch()
+	waits(one, "cp-2 at ", "cp-3 at ")
+	out := one.try(entry("early", 80), "apply", "-f", "-")
+	if out.code != 69 || !strings.Contains(out.stderr, "nothing was written") || !strings.Contains(out.stderr, "waiting for the other members") {
+		t.Errorf("a write: exit code %d: %s", out.code, out.stderr)
+	}
+	begun := time.Now()
+	if err := one.process.terminate(t); err != nil || time.Since(begun) > shutdown {
+		t.Errorf("while it waited it ended with %v after %s", err, time.Since(begun))
+	}
+	t.Logf("it ended after %s", time.Since(begun).Round(time.Millisecond))
+	one.launch()
+	waits(one, "cp-2 at ", "cp-3 at ")
+	three.launch()
+	one.awaitReady()
+	three.awaitReady()
+	one.nextWrite("two-of-three")
+	two.launch()
+	two.awaitReady()
+	for _, s := range f.servers {
+		s.awaitWhole()
+		s.has("two-of-three")
+	}
+	if n := strings.Count(one.process.output(), "\n"); n > 60 {
+		t.Errorf("it logged %d lines while it waited:\n%s", n, one.process.output())
+	}
+}
+
+// TestClusterRefusesStrangers has a member with the certificate of another
+// authority come.
+func TestClusterRefusesStrangers(t *testing.T) {
+	f := newFleet(t, "cp-1", "cp-2", "cp-3")
+	stranger := f.servers[2]
+	forged := f.identity(memberAt{name: "cp-3", peer: stranger.o.args[3], client: stranger.o.args[5]}, etcdtest.NewAuthority(t))
+	stranger.o.args = append(forged, stranger.o.args[len(forged):]...)
+	for _, s := range f.servers {
+		s.launch()
+	}
+	f.servers[0].awaitReady()
+	f.servers[1].awaitReady()
+	f.servers[0].expectReports("writes succeed", "do not answer: cp-3")
+	eventually(t, "the stranger says that it is refused", func() error {
+		_, err := stranger.get("/readyz", nil)
+		if err == nil || !strings.Contains(err.Error(), "certificate") {
+			return fmt.Errorf("it says %w", errors.Join(err, errors.New("")))
+		}
+		return nil
+	})
+	if status, err := f.servers[0].members(); err != nil || status["cp-3"].Status == cluster.Voter {
+		t.Errorf("%v, %v", status, err)
+	}
+}
+
+// TestClusterHangs stops the store process of one member: it is killed, and its
+// server writes through the others meanwhile.
+func TestClusterHangs(t *testing.T) {
+	f := startFleet(t, "cp-1", "cp-2", "cp-3")
+	leader, _ := f.leader()
+	store := storeOf(t, leader.o.dataDir)
+	if err := syscall.Kill(store, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	t.Logf("its own member, which leads, hangs: its next write succeeds after %s", leader.nextWrite("after"))
+	eventually(t, "another store process takes its place", func() error {
+		if storeOf(t, leader.o.dataDir) == store {
+			return errors.New("it is the same")
+		}
+		return nil
+	})
+	t.Logf("it is replaced after %s", time.Since(begun).Round(time.Millisecond))
+	leader.awaitWhole()
+}
+
+// TestClusterFlags gives flags that cannot be: all faults are told at once.
+func TestClusterFlags(t *testing.T) {
+	a, b := etcdtest.NewAuthority(t), etcdtest.NewAuthority(t)
+	pair, other := a.Issue(t, "cp-1", "10.0.0.1"), b.Issue(t, "cp-1", "10.0.0.1")
+	tls := []string{"--store-cert", pair.Cert, "--store-key", pair.Key, "--store-ca", a.File}
+	for name, test := range map[string]struct {
+		args []string
+		want []string
+	}{
+		"plaintext beyond loopback": {
+			[]string{"--store-name", "cp-1", "--store-peer-url", "http://10.0.0.1:2380"},
+			[]string{"--store-peer-url", "needs TLS: use https"},
+		},
+		"no certificate": {
+			[]string{"--store-name", "cp-1", "--store-peer-url", "https://10.0.0.1:2380"},
+			[]string{"give --store-cert, --store-key and --store-ca"},
+		},
+		"all at once": {
+			append([]string{"--store-name", "a b", "--store-initial-cluster", "cp-1=https://10.0.0.2:2380,cp-1=https://10.0.0.2:2380", "--store-join", "10.0.0.3", "--store-in-process"}, tls...),
+			[]string{"--store-name", "--store-peer-url: is missing", "two members called cp-1", "two members at", "this member is not in it", "--store-join", "--store-in-process"},
+		},
+		"wrong host": {
+			append([]string{"--store-name", "cp-1", "--store-peer-url", "https://10.0.0.9:2380"}, tls...),
+			[]string{"--store-cert", "10.0.0.9"},
+		},
+		"wrong authority": {
+			[]string{"--store-name", "cp-1", "--store-peer-url", "https://10.0.0.1:2380", "--store-cert", other.Cert, "--store-key", other.Key, "--store-ca", a.File},
+			[]string{"cannot be used as that of a server", "unknown authority"},
+		},
+		"no file": {
+			[]string{"--store-name", "cp-1", "--store-peer-url", "https://10.0.0.1:2380", "--store-cert", "/no/cert", "--store-ca", a.File},
+			[]string{"/no/cert", "--store-key: is missing"},
+		},
+		"another's store": {
+			[]string{"--store-name", "cp-1", "--store-peer-url", "http://127.0.0.1:2380", "--etcd-endpoints", "127.0.0.1:2379"},
+			[]string{"--store-peer-url: is of the embedded store"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out := command(t, "", append([]string{"serve", "--data-dir", filepath.Join(t.TempDir(), "data")}, test.args...)...)
+			for _, words := range test.want {
+				if out.code != 64 || !strings.Contains(out.stderr, words) {
+					t.Errorf("exit code %d, and not %q: %s", out.code, words, out.stderr)
+				}
+			}
+		})
+	}
+}
