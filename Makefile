@@ -21,7 +21,7 @@ ONCE ?=
 BENCH ?= .
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test integration bench bench-store lint generate tools clean
+.PHONY: help build demo test integration reliability bench bench-store lint generate tools clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 16
@@ -40,6 +40,11 @@ test: tools ## unit tests, traffic simulation, a smoke test on real Envoy
 
 integration: tools ## everything against the real things, one test at a time
 	$(GO) test -v -count=1 -p 1 -timeout 25m -run '^$(AREA)' ./integration/...
+
+reliability: ## histories under harm, judged; SEED= SEEDS= DURATION= TOPOLOGY= select, MUTANTS=1 tests the judges
+	$(GO) test -v -count=1 -timeout 8h -run '^Test$(if $(MUTANTS),Mutants,Reliability)$$' ./integration/reliability $(strip \
+	  $(if $(SEED),-seed $(SEED)) $(if $(SEEDS),-seeds $(SEEDS)) $(if $(DURATION),-duration $(DURATION)) \
+	  $(if $(TOPOLOGY),-topology $(TOPOLOGY)) $(if $(MUTANTS),-mutants))
 
 bench: tools ## benchmarks; BENCH=<regexp> selects
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 30m ./...

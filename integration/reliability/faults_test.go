@@ -1,0 +1,461 @@
+package reliability_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/portolan-mesh/portolan/integration/reliability"
+	"github.com/portolan-mesh/portolan/xds/xdstest"
+)
+
+// harm is something that is done to a run, and undone again before do returns.
+type harm struct {
+	name string
+	do   func(ctx context.Context, r *rig) error
+	// prepare is called before anything runs.
+	prepare func(r *rig) error
+	args    []string // of every server of the run
+	// slow says that it takes long, and has no place in a short run.
+	slow bool
+	// root says that it takes a user who may mount file systems.
+	root bool
+}
+
+// The harm that is done to any topology.
+var toServers = []harm{
+	{name: "kill-server", do: killServer},
+	{name: "pause-server", do: pauseServer},
+	{name: "slow-consumers", do: slowConsumers},
+}
+
+// toEmbedded is what is done to a server with its own store.
+var toEmbedded = slices.Concat(toServers, []harm{
+	{name: "kill-store", do: killStore},
+	{name: "kill-everything", do: killEverything},
+	{name: "pause-store", do: pauseStore},
+	{name: "compact-behind", do: compactBehind},
+	{name: "compact-again-and-again", do: compactAgainAndAgain},
+	{name: "full-disk", do: fullDisk, prepare: smallDisk, slow: true, root: true},
+	{name: "quota", do: useQuota, args: []string{"--store-quota", "64Mi"}, slow: true},
+})
+
+// toMembers is what is done to an etcd of three members, and to those who use it.
+var toMembers = slices.Concat(toServers, []harm{
+	{name: "kill-leader", do: killLeader},
+	{name: "kill-member", do: killMember},
+	{name: "kill-everything", do: killMembers},
+	{name: "pause-leader", do: pauseLeader},
+	{name: "isolate-leader", do: isolateLeader},
+	{name: "no-quorum", do: scatter},
+	{name: "cut-clients", do: cutClients},
+	{name: "hold-clients", do: holdClients},
+	{name: "black-hole", do: swallowClients, slow: true},
+	{name: "compact-behind", do: compactBehindCut},
+	{name: "compact-again-and-again", do: compactAgainAndAgain},
+	{name: "lose-member", do: loseMember},
+})
+
+// longRun is how long a run is that has time for everything.
+const longRun = 40 * time.Second
+
+// plan is what is done in a run: one to three of what there is.
+func plan(random *rand.Rand, menu []harm, duration time.Duration) (out []harm) {
+	menu = slices.DeleteFunc(slices.Clone(menu), func(h harm) bool {
+		return (h.slow && duration < longRun) || (h.root && os.Getuid() != 0)
+	})
+	n := 1 + random.IntN(3)
+	for _, i := range random.Perm(len(menu))[:n] {
+		out = append(out, menu[i])
+	}
+	return out
+}
+
+// suffer does the harm of a plan, spread over the time.
+func (r *rig) suffer(ctx context.Context, plan []harm, duration time.Duration) {
+	gap := duration / time.Duration(3*len(plan)+1)
+	for _, h := range plan {
+		pass(ctx, gap/2+time.Duration(r.random.Int64N(int64(gap))))
+		done := reliability.Harm{Name: h.name, Start: r.now()}
+		if err := h.do(ctx, r); err != nil {
+			r.t.Errorf("%s: %v", h.name, err)
+		}
+		done.End = r.now()
+		r.record(func(h *reliability.History) { h.Harm = append(h.Harm, done) })
+	}
+}
+
+func (r *rig) anyServer() *server { return r.servers[r.random.IntN(len(r.servers))] }
+
+// between is a random time.
+func (r *rig) between(least, most time.Duration) time.Duration {
+	return least + time.Duration(r.random.Int64N(int64(most-least)))
+}
+
+func killServer(ctx context.Context, r *rig) error {
+	s := r.anyServer()
+	s.suffer(true)
+	defer s.suffer(false)
+	s.current().Kill()
+	pass(ctx, r.between(0, 500*time.Millisecond))
+	s.start()
+	return s.ready(ctx, 30*time.Second)
+}
+
+func pauseServer(ctx context.Context, r *rig) error {
+	s := r.anyServer()
+	s.suffer(true)
+	defer s.suffer(false)
+	s.current().Pause()
+	pass(ctx, r.between(time.Second, 4*time.Second))
+	s.current().Resume()
+	return nil
+}
+
+// killStore ends the store process; the server starts another one.
+func killStore(ctx context.Context, r *rig) error {
+	return r.servers[0].awaitStore(ctx, r.servers[0].signalStore(syscall.SIGKILL))
+}
+
+// awaitStore waits until another store process than one that was answers.
+func (s *server) awaitStore(ctx context.Context, was int) error {
+	return await(ctx, 30*time.Second, func() error {
+		if h, err := s.store(); err != nil || h.PID == was {
+			return fmt.Errorf("no other store process: %w", err)
+		}
+		return s.r.withStore(ctx, func(ctx context.Context, c *clientv3.Client) error {
+			ctx, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			_, err := c.Get(ctx, "x")
+			return err
+		})
+	})
+}
+
+func killEverything(ctx context.Context, r *rig) error {
+	s := r.servers[0]
+	s.suffer(true)
+	defer s.suffer(false)
+	s.signalStore(syscall.SIGKILL)
+	s.current().Kill()
+	s.start()
+	return s.ready(ctx, 30*time.Second)
+}
+
+// pauseStore stops the store process where it is, for so long that the server
+// gives it up, or not.
+func pauseStore(ctx context.Context, r *rig) error {
+	s := r.servers[0]
+	stopped := s.signalStore(syscall.SIGSTOP)
+	pass(ctx, r.between(time.Second, 7*time.Second))
+	if h, err := s.store(); err == nil && h.PID == stopped {
+		s.signalStore(syscall.SIGCONT)
+	}
+	return s.awaitStore(ctx, 0)
+}
+
+// compactBehind changes the store while the server does not look, and drops the
+// history of that: the server has to list anew.
+func compactBehind(ctx context.Context, r *rig) error {
+	s := r.servers[0]
+	s.suffer(true)
+	defer s.suffer(false)
+	s.current().Pause()
+	defer s.current().Resume()
+	if err := r.leaveBehind(ctx); err != nil {
+		return err
+	}
+	s.signalStore(syscall.SIGKILL) // and with it what it had sent
+	s.current().Resume()
+	return s.awaitStore(ctx, 0)
+}
+
+// leaveBehind changes the store and compacts it up to the last change.
+func (r *rig) leaveBehind(ctx context.Context) error {
+	if err := r.writeDirectly(ctx, 60); err != nil {
+		return fmt.Errorf("write to the store itself: %w", err)
+	}
+	var head int64
+	err := r.withStore(ctx, func(ctx context.Context, c *clientv3.Client) error {
+		answer, err := c.Get(ctx, "x")
+		if err == nil {
+			head = answer.Header.Revision
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := await(ctx, 10*time.Second, func() error {
+		if at := r.truth.at(); at < head {
+			return fmt.Errorf("the truth is known up to %d, not %d", at, head)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	return r.compact(ctx)
+}
+
+// compactAgainAndAgain drops the history as soon as it is made, while a server
+// is stopped for moments.
+func compactAgainAndAgain(ctx context.Context, r *rig) error {
+	s := r.anyServer()
+	s.suffer(true)
+	defer s.suffer(false)
+	for range 20 {
+		s.current().Pause()
+		pass(ctx, 50*time.Millisecond)
+		_ = r.compact(ctx) // the store may be away; then there is no race
+		s.current().Resume()
+		pass(ctx, 50*time.Millisecond)
+	}
+	return nil
+}
+
+// smallDisk gives the data of the server a file system of its own.
+func smallDisk(r *rig) error {
+	dir := filepath.Join(r.dir, "p0")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=320m,mode=0700"); err != nil {
+		return fmt.Errorf("a small file system needs root: %w", err)
+	}
+	r.t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			r.t.Error(err)
+		}
+	})
+	return nil
+}
+
+// fullDisk leaves no space where the store has its data, and later frees it.
+func fullDisk(ctx context.Context, r *rig) error {
+	s := r.servers[0]
+	name := filepath.Join(s.dataDir, "filler")
+	file, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	for _, size := range []int{1 << 20, 4 << 10} {
+		for err = nil; err == nil; {
+			_, err = file.Write(make([]byte, size))
+		}
+	}
+	if err := file.Close(); err != nil {
+		return err
+	}
+	degraded := await(ctx, 20*time.Second, func() error {
+		report, err := get(ctx, s.url()+"/readyz")
+		if err == nil && !strings.Contains(report, "degraded") {
+			err = errors.New(report)
+		}
+		return err
+	})
+	pass(ctx, r.between(time.Second, 4*time.Second))
+	if err := os.Remove(name); err != nil {
+		return err
+	}
+	if degraded != nil {
+		return fmt.Errorf("readiness does not say that the store is away: %w", degraded)
+	}
+	return s.awaitStore(ctx, 0)
+}
+
+// useQuota writes until etcd takes no more: the server makes room.
+func useQuota(ctx context.Context, r *rig) error {
+	pad := strings.Repeat("x", 1<<20)
+	full := false
+	for i := 0; i < 200 && !full; i++ {
+		_ = r.withStore(ctx, func(ctx context.Context, c *clientv3.Client) error {
+			_, err := c.Put(ctx, "/another/program", pad)
+			full = err != nil && strings.Contains(err.Error(), "database space exceeded")
+			return err
+		})
+	}
+	if !full {
+		return errors.New("the quota is never used up")
+	}
+	return await(ctx, 30*time.Second, func() error {
+		return r.withStore(ctx, func(ctx context.Context, c *clientv3.Client) error {
+			_, err := c.Put(ctx, "/another/program", "")
+			return err
+		})
+	})
+}
+
+// aLeader is the leader, or any member where there is none.
+func (r *rig) aLeader(ctx context.Context) *etcdMember {
+	if m := r.cluster.leader(ctx); m != nil {
+		return m
+	}
+	return r.aMember()
+}
+
+func (r *rig) aMember() *etcdMember { return r.members()[r.random.IntN(3)] }
+
+func killLeader(ctx context.Context, r *rig) error { return r.crash(ctx, r.aLeader(ctx)) }
+func killMember(ctx context.Context, r *rig) error { return r.crash(ctx, r.aMember()) }
+func killMembers(ctx context.Context, r *rig) error {
+	return r.crash(ctx, r.members()...)
+}
+
+// crash kills members and starts them again.
+func (r *rig) crash(ctx context.Context, members ...*etcdMember) error {
+	for _, m := range members {
+		m.process.Kill()
+	}
+	pass(ctx, r.between(0, 3*time.Second))
+	for _, m := range members {
+		m.start()
+	}
+	return r.awaitQuorum(ctx)
+}
+
+func (r *rig) awaitQuorum(ctx context.Context) error {
+	return await(ctx, 30*time.Second, func() error {
+		return r.withStore(ctx, func(ctx context.Context, c *clientv3.Client) error {
+			_, err := c.Get(ctx, "x")
+			return err
+		})
+	})
+}
+
+func pauseLeader(ctx context.Context, r *rig) error {
+	m := r.aLeader(ctx)
+	m.process.Pause()
+	pass(ctx, r.between(2*time.Second, 6*time.Second))
+	m.process.Resume()
+	return r.awaitQuorum(ctx)
+}
+
+func isolateLeader(ctx context.Context, r *rig) error {
+	r.cluster.isolate(ctx, r.aLeader(ctx))
+	pass(ctx, r.between(3*time.Second, 7*time.Second))
+	r.cluster.mend()
+	return r.awaitQuorum(ctx)
+}
+
+// scatter leaves no member that hears another: there is no quorum.
+func scatter(ctx context.Context, r *rig) error {
+	r.cluster.scatter()
+	pass(ctx, r.between(2*time.Second, 6*time.Second))
+	r.cluster.mend()
+	return r.awaitQuorum(ctx)
+}
+
+func cutClients(ctx context.Context, r *rig) error {
+	s := r.anyServer()
+	for range 3 {
+		for _, l := range s.links {
+			l.Cut()
+		}
+		pass(ctx, r.between(0, 1500*time.Millisecond))
+		for _, l := range s.links {
+			l.Mend()
+		}
+		pass(ctx, r.between(0, 500*time.Millisecond))
+	}
+	return nil
+}
+
+func holdClients(ctx context.Context, r *rig) error {
+	s := r.anyServer()
+	for _, l := range s.links {
+		l.Hold()
+	}
+	pass(ctx, r.between(time.Second, 5*time.Second))
+	for _, l := range s.links {
+		if r.random.IntN(2) == 0 {
+			l.Cut() // and what was held is lost
+		}
+		l.Mend()
+	}
+	return nil
+}
+
+// swallowClients has what a server and its store say vanish, until they know that
+// their connections are dead.
+func swallowClients(ctx context.Context, r *rig) error {
+	s := r.anyServer()
+	for _, l := range s.links {
+		l.Swallow()
+	}
+	pass(ctx, 14*time.Second)
+	for _, l := range s.links {
+		l.Mend()
+	}
+	return nil
+}
+
+// compactBehindCut is compactBehind for a server that is cut off from its store.
+func compactBehindCut(ctx context.Context, r *rig) error {
+	s := r.anyServer()
+	for _, l := range s.links {
+		l.Cut()
+	}
+	defer func() {
+		for _, l := range s.links {
+			l.Mend()
+		}
+	}()
+	return r.leaveBehind(ctx)
+}
+
+func loseMember(ctx context.Context, r *rig) error {
+	m := r.aMember()
+	m.process.Kill()
+	return r.cluster.replace(ctx, m)
+}
+
+// slowConsumers watch and subscribe, and then read nothing.
+func slowConsumers(ctx context.Context, r *rig) error {
+	s := r.anyServer()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var watches []net.Conn
+	for range 5 {
+		c, err := net.DialTimeout("tcp", s.api, time.Second)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = c.Close() }()
+		_ = c.(*net.TCPConn).SetReadBuffer(1024)
+		fmt.Fprintf(c, "GET /apis/networking.istio.io/v1/serviceentries?watch=true HTTP/1.1\r\nHost: x\r\n\r\n")
+		watches = append(watches, c)
+	}
+	connection, err := grpc.NewClient(s.xds, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithInitialWindowSize(65535))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = connection.Close() }()
+	for range 5 {
+		stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(connection).StreamAggregatedResources(ctx)
+		if err != nil {
+			return err
+		}
+		_ = stream.Send(&discoveryv3.DiscoveryRequest{
+			Node: xdstest.NewNode("router", "10.255.0.2", "slow", "group", nil), TypeUrl: xdstest.ClusterType,
+		})
+	}
+	pass(ctx, r.between(3*time.Second, 6*time.Second))
+	if len(watches) == 0 {
+		return errors.New("nobody watches")
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+package reliability_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+// The flags of a run; `make reliability` sets them.
+var (
+	seedFlag     = flag.Uint64("seed", 0, "the seed of the first run; 0 is a random one")
+	seedsFlag    = flag.Int("seeds", 1, "how many runs of each topology, each with the next seed")
+	durationFlag = flag.Duration("duration", 15*time.Second, "how long the clients of a run are at work")
+	topologyFlag = flag.String("topology", "", "the only topology to run: see topologies")
+	keepFlag     = flag.String("keep", "", "the directory that histories of failed runs are kept in; a temporary one without")
+)
+
+func TestMain(m *testing.M) {
+	if document := os.Getenv(memberVariable); document != "" {
+		os.Exit(runMember(document))
+	}
+	flag.Parse()
+	status := m.Run()
+	built.remove()
+	os.Exit(status)
+}
+
+// binaries are the programs that were built, by what is changed in them.
+type binaries struct {
+	mu  sync.Mutex // guards the fields below
+	dir string
+	by  map[string]string
+}
+
+var built = binaries{by: map[string]string{}}
+
+// portolan is the program as it is.
+func portolan(t testing.TB) string { return built.build(t, "portolan", "") }
+
+// build builds the program once, with an overlay of changed sources if one is
+// named.
+func (b *binaries) build(t testing.TB, name, overlay string) string {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if path, ok := b.by[name]; ok {
+		return path
+	}
+	if b.dir == "" {
+		dir, err := os.MkdirTemp("", "portolan-reliability-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.dir = dir
+	}
+	path := filepath.Join(b.dir, name)
+	args := []string{"build", "-trimpath", "-o", path}
+	if overlay != "" {
+		args = append(args, "-overlay", overlay)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	build := exec.CommandContext(ctx, "go", append(args, "../../cmd/portolan")...)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as `make build`, whose cache it shares
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", name, err, out)
+	}
+	b.by[name] = path
+	return path
+}
+
+func (b *binaries) remove() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.dir != "" {
+		_ = os.RemoveAll(b.dir)
+	}
+}
+
+// await waits until check returns nil, and returns its last error otherwise.
+func await(ctx context.Context, within time.Duration, check func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	for {
+		err := check()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("not within %s: %w", within, err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// pass lets some time go by, unless ctx ends.
+func pass(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

@@ -1,0 +1,312 @@
+package reliability_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/portolan-mesh/portolan/cache/rest/client"
+	"github.com/portolan-mesh/portolan/integration/reliability"
+	"github.com/portolan-mesh/portolan/storage/etcd"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/stream"
+)
+
+// topologies are the ways in which Portolan is run.
+func topologies() []topology {
+	return []topology{
+		{name: "embedded", servers: 1, harm: toEmbedded},
+		{name: "members", servers: 3, members: true, harm: toMembers},
+	}
+}
+
+// TestReliability runs every topology under harm, and judges what was seen.
+func TestReliability(t *testing.T) {
+	first := *seedFlag
+	if first == 0 {
+		first = rand.Uint64() % 1_000_000
+	}
+	totals := map[string]int{}
+	for seed := first; seed < first+uint64(*seedsFlag); seed++ {
+		for _, topo := range topologies() {
+			if *topologyFlag != "" && *topologyFlag != topo.name {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s/%d", topo.name, seed), func(t *testing.T) {
+				plan := plan(randomOf(seed, 1), topo.harm, *durationFlag)
+				h := run(t, topo, seed, *durationFlag, plan, portolan(t))
+				report(t, h, reliability.Judge(h), totals)
+			})
+		}
+	}
+	t.Logf("%d runs, %d violations: %d calls, %d writes acknowledged, %d outcomes unknown, %d watch events, %d pushes",
+		totals["runs"], totals["violations"], totals["calls"], totals["acknowledged"], totals["unknown"], totals["events"], totals["pushes"])
+}
+
+// report tells what became of a run, in one line; where a promise was broken it
+// keeps what was seen.
+func report(t *testing.T, h *reliability.History, violations []reliability.Violation, totals map[string]int) {
+	t.Helper()
+	s := reliability.Summarize(h)
+	verdict := fmt.Sprintf("%d checkers ok", len(reliability.Checkers()))
+	if len(violations) > 0 {
+		verdict = fmt.Sprintf("%d VIOLATIONS of %s", len(violations), strings.Join(reliability.Broken(violations), ", "))
+	}
+	t.Logf("seed %d, %s: %s: %d calls, %d writes acknowledged, %d outcomes unknown, %d watch events, %d pushes, in step after %s: %s",
+		h.Seed, h.Topology, strings.Join(s.Harm, ", "), s.Calls, s.Acknowledged, s.Unknown, s.Events, s.Pushes,
+		s.Settled.Round(time.Millisecond), verdict)
+	for name, n := range map[string]int{
+		"runs": 1, "violations": len(violations), "calls": s.Calls, "acknowledged": s.Acknowledged,
+		"unknown": s.Unknown, "events": s.Events, "pushes": s.Pushes,
+	} {
+		totals[name] += n
+	}
+	const shown = 20
+	for i, v := range violations {
+		if i == shown {
+			t.Errorf("and %d more", len(violations)-shown)
+			break
+		}
+		t.Error(v)
+	}
+	if t.Failed() {
+		keep(t, h, violations)
+	}
+}
+
+// keep saves a history and tells how to run it again.
+func keep(t *testing.T, h *reliability.History, violations []reliability.Violation) {
+	t.Helper()
+	base := *keepFlag
+	if base == "" {
+		base = os.TempDir()
+	}
+	dir, err := os.MkdirTemp(base, fmt.Sprintf("reliability-%s-%d-", h.Topology, h.Seed))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	text, _ := json.MarshalIndent(violations, "", " ")
+	if err := os.WriteFile(filepath.Join(dir, "violations.json"), text, 0o600); err != nil {
+		t.Error(err)
+	}
+	if err := h.Save(dir); err != nil {
+		t.Error(err)
+	}
+	t.Logf("the history is in %s; once more: make reliability SEED=%d DURATION=%s TOPOLOGY=%s", dir, h.Seed, *durationFlag, h.Topology)
+}
+
+// run does one run and returns all that was seen.
+func run(t *testing.T, topo topology, seed uint64, duration time.Duration, plan []harm, binary string) *reliability.History {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	topo, prepare := topo.prepared(plan)
+	r := newRig(t, topo, seed, binary, prepare...)
+	r.truth = &teller{r: r}
+	var telling sync.WaitGroup
+	telling.Go(func() { r.truth.run(ctx) })
+	defer telling.Wait()
+	defer cancel()
+	if err := r.seedObjects(ctx); err != nil {
+		t.Fatal(err)
+	}
+	proxies, stopFollowing := r.following(ctx)
+	stopWorking := r.working(ctx)
+	pass(ctx, warmUp)
+	before := r.measureAll(ctx)
+	begun := time.Now()
+	r.suffer(ctx, plan, duration)
+	pass(ctx, time.Until(begun.Add(duration)))
+	healed := r.now()
+	stopWorking()
+	r.settle(ctx, healed, proxies, before)
+	stopFollowing()
+	r.conclude(ctx)
+	return &r.history
+}
+
+// warmUp is how long clients work before they are measured and harmed.
+const warmUp = time.Second
+
+// prepared is a topology as a plan needs it, and what has to be done first.
+func (o topology) prepared(plan []harm) (topology, []func(*rig) error) {
+	var prepare []func(*rig) error
+	for _, h := range plan {
+		o.args = append(o.args[:len(o.args):len(o.args)], h.args...)
+		if h.prepare != nil {
+			prepare = append(prepare, h.prepare)
+		}
+	}
+	return o, prepare
+}
+
+func (r *rig) measureAll(ctx context.Context) map[*server]reliability.Sample {
+	out := map[*server]reliability.Sample{}
+	for _, s := range r.servers {
+		if sample, err := r.measure(ctx, s); err == nil {
+			out[s] = sample
+		}
+	}
+	return out
+}
+
+// settle waits until every replica is in step with the store, and notes how long
+// that took since the harm was over.
+func (r *rig) settle(ctx context.Context, healed time.Duration, proxies []*proxy, before map[*server]reliability.Sample) {
+	const limit = 20 * time.Second
+	var last int64
+	err := await(ctx, limit, func() error {
+		return r.withStore(ctx, func(ctx context.Context, c *clientv3.Client) error {
+			answer, err := c.Get(ctx, etcd.ConfigPrefix, clientv3.WithPrefix())
+			if err != nil {
+				return err
+			}
+			last = answer.Header.Revision
+			return r.finish(answer)
+		})
+	})
+	if err != nil {
+		r.t.Errorf("the store does not answer once the harm is over: %v", err)
+		return
+	}
+	if err := await(ctx, limit, func() error {
+		if at := r.truth.at(); at < last {
+			return fmt.Errorf("the truth is known up to %d, and the store is at %d", at, last)
+		}
+		return nil
+	}); err != nil {
+		r.t.Error(err)
+	}
+	settled := make([]reliability.Settling, len(r.servers))
+	var running sync.WaitGroup
+	for i, s := range r.servers {
+		running.Go(func() { settled[i] = r.settleOne(ctx, s, last, healed, limit, proxies) })
+	}
+	running.Wait()
+	for i, s := range r.servers {
+		settled[i].Before = before[s]
+		settled[i].After = r.rested(ctx, s, before[s])
+	}
+	r.record(func(h *reliability.History) { h.Settled = settled })
+}
+
+// finish notes what the store holds in the end.
+func (r *rig) finish(answer *clientv3.GetResponse) error {
+	final := map[reliability.Key]reliability.Version{}
+	for _, kv := range answer.Kvs {
+		object, err := etcd.Decode(kv, schema.Pilot(), "")
+		if err != nil {
+			return err
+		}
+		final[reliability.KeyOf(object.Key())] = reliability.Version{Revision: kv.ModRevision, Value: reliability.ValueOf(object.Annotations)}
+	}
+	r.record(func(h *reliability.History) { h.Final = final })
+	return nil
+}
+
+// settleOne waits until one replica shows a revision to readers, and the same to
+// the proxies that it has as to one that is new.
+func (r *rig) settleOne(ctx context.Context, s *server, last int64, healed, limit time.Duration, proxies []*proxy) reliability.Settling {
+	out := reliability.Settling{Replica: s.name, Revision: last, Objects: map[reliability.Key]reliability.Version{}}
+	api := newAPI(r, s)
+	err := await(ctx, limit, func() error {
+		for _, scope := range reliability.Scopes() {
+			l, class := r.list(ctx, api, s, -2, scope, client.Freshness{MinRevision: last})
+			if class != reliability.OK {
+				return fmt.Errorf("a list of %s: %s", scope, class)
+			}
+			for key, v := range l.Objects {
+				out.Objects[key] = v
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		err = await(ctx, limit, func() (err error) { out.Resources, err = r.sameToAll(ctx, s, proxies); return err })
+	}
+	out.Took = r.now() - healed
+	if err != nil {
+		out.Error = err.Error()
+	}
+	return out
+}
+
+// sameToAll returns a digest of what a new proxy is sent, where those that are
+// connected hold just that.
+func (r *rig) sameToAll(ctx context.Context, s *server, proxies []*proxy) (string, error) {
+	c, err := r.newcomer(ctx, s, int(stream.Delta))
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	want := holds(c)
+	for _, p := range proxies {
+		if p.s == s && p.digest() != want {
+			return "", fmt.Errorf("%s holds something else (%s) than a new proxy (%s)", p.name, p.digest(), want)
+		}
+	}
+	return want, nil
+}
+
+// rested waits for a while until a server takes no more than before, and returns
+// what it takes.
+func (r *rig) rested(ctx context.Context, s *server, before reliability.Sample) (out reliability.Sample) {
+	_ = await(ctx, 15*time.Second, func() error {
+		sample, err := r.measure(ctx, s)
+		if err != nil {
+			return err
+		}
+		out = sample
+		h := reliability.History{Settled: []reliability.Settling{{Replica: s.name, Before: before, After: sample}}}
+		if broken := reliability.Bounded(&h); len(broken) > 0 {
+			return fmt.Errorf("%v", broken)
+		}
+		return nil
+	})
+	return out
+}
+
+// conclude ends all processes and puts the history together.
+func (r *rig) conclude(ctx context.Context) {
+	for _, s := range r.servers {
+		r.end(s)
+	}
+	if r.cluster == nil { // the lock is free, and all is there
+		s := r.servers[0]
+		s.start()
+		if err := s.ready(ctx, 20*time.Second); err != nil {
+			r.t.Errorf("the second start: %v", err)
+		}
+		r.end(s)
+	}
+	truth, err := r.truth.tell()
+	if err != nil {
+		r.t.Errorf("the truth is not known: %v", err)
+	}
+	r.record(func(h *reliability.History) {
+		h.Truth = truth
+		for _, s := range r.servers {
+			h.Listed = append(h.Listed, s.lists()...)
+		}
+	})
+}
+
+func (r *rig) end(s *server) {
+	begun := time.Now()
+	e := reliability.Ending{Process: s.id()}
+	if err := s.current().Terminate(r.t, 30*time.Second); err != nil {
+		e.Error = err.Error()
+	}
+	e.Took = time.Since(begun)
+	r.record(func(h *reliability.History) { h.Endings = append(h.Endings, e) })
+}

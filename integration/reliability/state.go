@@ -1,0 +1,171 @@
+package reliability
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Converged checks that once all harm is over every replica is soon what the
+// store is, and that all send a proxy the same: CONVERGE.
+func Converged(h *History) []Violation {
+	var out report
+	for i, s := range h.Settled {
+		if s.Error != "" {
+			out.add("CONVERGE", "%s is not in step: %s", s.Replica, s.Error)
+			continue
+		}
+		if s.Took > h.Promises.Converge {
+			out.add("CONVERGE", "%s took %s to be in step", s.Replica, s.Took.Round(time.Millisecond))
+		}
+		want := h.Truth.In("", s.Revision)
+		for _, key := range differences(s.Objects, want) {
+			out.add("CONVERGE", "%s shows %s at %+v, and the store has %+v", s.Replica, key, s.Objects[key], want[key])
+		}
+		if first := h.Settled[0]; i > 0 && first.Error == "" && s.Resources != first.Resources {
+			out.add("CONVERGE", "%s and %s send a proxy not the same", first.Replica, s.Replica)
+		}
+	}
+	return out
+}
+
+// measurement is how far apart the two readings of a sample may be.
+const measurement = 0.25
+
+// Fresh checks that a replica is never more behind than it says: FRESH.
+func Fresh(h *History) []Violation {
+	type told struct {
+		at       time.Duration
+		revision int64
+	}
+	var writes []told // with the greatest revision acknowledged so far
+	for _, c := range h.Calls {
+		if len(c.Writes) > 0 && c.Class == OK && !c.Same && !c.Writes[0].Unchanged {
+			writes = append(writes, told{c.End, c.Revision})
+		}
+	}
+	slices.SortFunc(writes, func(a, b told) int { return cmp.Compare(a.at, b.at) })
+	var out report
+	for _, s := range h.Samples {
+		if s.Revision == 0 {
+			continue // it has read nothing, and says that it is not ready
+		}
+		for _, w := range writes {
+			if w.at >= s.Start {
+				break
+			}
+			if behind := (s.Start - w.at).Seconds(); w.revision > s.Revision && behind > s.Staleness+measurement {
+				out.add("FRESH", "%s said at %s that it is at most %.3f s behind, and revision %d, which it did not have at %d, was acknowledged %.3f s before",
+					s.Replica, s.Start.Round(time.Millisecond), s.Staleness, w.revision, s.Revision, behind)
+				break
+			}
+		}
+	}
+	return out
+}
+
+// Stable checks that whatever becomes of the store new proxies are configured
+// and writes fail in time: STATIC-STAB.
+func Stable(h *History) []Violation {
+	var out report
+	for _, n := range h.Newcomers {
+		switch {
+		case n.Error != "":
+			out.add("STATIC-STAB", "a new proxy at %s was not configured at %s: %s", n.Replica, n.Start.Round(time.Millisecond), n.Error)
+		case n.Took > h.Promises.Newcomer:
+			out.add("STATIC-STAB", "a new proxy at %s waited %s for its configuration", n.Replica, n.Took.Round(time.Millisecond))
+		}
+	}
+	for _, c := range h.Calls {
+		if took := c.End - c.Start; len(c.Writes) > 0 && took > h.Promises.Fail {
+			out.add("STATIC-STAB", "a write took %s: %s", took.Round(time.Millisecond), c)
+		}
+	}
+	return out
+}
+
+// Room that a replica may take after harm beyond what it took before: what it
+// has learnt, and what its runtime has not given back.
+const (
+	moreGoroutines = 40
+	moreFiles      = 24
+	moreResident   = 128 << 20
+)
+
+// Bounded checks that a replica takes no more of the machine after harm than
+// before: BOUNDED.
+func Bounded(h *History) []Violation {
+	var out report
+	for _, s := range h.Settled {
+		if s.Before.Goroutines == 0 || s.After.Goroutines == 0 {
+			continue
+		}
+		if s.After.Goroutines > s.Before.Goroutines+moreGoroutines {
+			out.add("BOUNDED", "%s has %d goroutines, and had %d", s.Replica, s.After.Goroutines, s.Before.Goroutines)
+		}
+		if s.After.Files > s.Before.Files+moreFiles {
+			out.add("BOUNDED", "%s has %d files open, and had %d", s.Replica, s.After.Files, s.Before.Files)
+		}
+		if s.After.Resident > 2*s.Before.Resident+moreResident {
+			out.add("BOUNDED", "%s takes %d MiB, and took %d", s.Replica, s.After.Resident>>20, s.Before.Resident>>20)
+		}
+	}
+	return out
+}
+
+// ShutDown checks that every process that was asked to end did, in time and as
+// documented: SHUTDOWN.
+func ShutDown(h *History) []Violation {
+	var out report
+	for _, e := range h.Endings {
+		if e.Error != "" {
+			out.add("SHUTDOWN", "%s: %s", e.Process, e.Error)
+		} else if e.Took > h.Promises.End {
+			out.add("SHUTDOWN", "%s took %s", e.Process, e.Took.Round(time.Millisecond))
+		}
+	}
+	return out
+}
+
+// Summary counts what is in a history.
+type Summary struct {
+	Calls, Acknowledged, Unknown, Lists, Events, Pushes int
+	// Settled is how long the slowest replica took to be in step.
+	Settled time.Duration
+	// Harm are the names of the faults, in the order in which they were done.
+	Harm []string
+}
+
+// Summarize counts.
+func Summarize(h *History) Summary {
+	s := Summary{Calls: len(h.Calls) + len(h.Lists), Lists: len(h.Lists), Pushes: len(h.Pushes)}
+	for _, c := range h.Calls {
+		switch {
+		case len(c.Writes) == 0:
+		case c.Class == OK:
+			s.Acknowledged++
+		case c.Class == Unknown:
+			s.Unknown++
+		}
+	}
+	for _, w := range h.Watches {
+		s.Events += len(w.Events)
+	}
+	for _, r := range h.Settled {
+		s.Settled = max(s.Settled, r.Took)
+	}
+	for _, harm := range h.Harm {
+		s.Harm = append(s.Harm, harm.Name)
+	}
+	return s
+}
+
+// Broken are the invariants that violations name, in order.
+func Broken(violations []Violation) []string {
+	names := map[string]bool{}
+	for _, v := range violations {
+		names[v.Invariant] = true
+	}
+	return slices.Sorted(maps.Keys(names))
+}

@@ -1,0 +1,97 @@
+package reliability
+
+import (
+	"maps"
+	"slices"
+	"sort"
+	"strings"
+)
+
+// Event is one change of the store. A value of 0 is a deletion.
+type Event struct {
+	Revision int64 `json:"revision"`
+	Key      Key   `json:"key"`
+	Value    int64 `json:"value,omitempty"`
+}
+
+// Truth is what the store went through, in the order of revisions.
+type Truth struct {
+	Events []Event
+	byKey  map[Key][]Event
+}
+
+// NewTruth makes the truth of events, which are in order.
+func NewTruth(events []Event) Truth {
+	t := Truth{Events: events, byKey: map[Key][]Event{}}
+	for _, e := range events {
+		t.byKey[e.Key] = append(t.byKey[e.Key], e)
+	}
+	return t
+}
+
+// Keys are all keys that ever were, in order.
+func (t Truth) Keys() []Key { return slices.Sorted(maps.Keys(t.byKey)) }
+
+// Of are the events of a key.
+func (t Truth) Of(key Key) []Event { return t.byKey[key] }
+
+// Last is the last event of a key at a revision or before; the zero Event where
+// there is none.
+func (t Truth) Last(key Key, revision int64) Event {
+	events := t.byKey[key]
+	n := sort.Search(len(events), func(i int) bool { return events[i].Revision > revision })
+	if n == 0 {
+		return Event{}
+	}
+	return events[n-1]
+}
+
+// At is what a key held at a revision; the zero Version where there was no
+// object.
+func (t Truth) At(key Key, revision int64) Version {
+	if e := t.Last(key, revision); e.Value != 0 {
+		return Version{Revision: e.Revision, Value: e.Value}
+	}
+	return Version{}
+}
+
+// Between are the events of a key after one revision and up to another.
+func (t Truth) Between(key Key, after, upTo int64) []Event {
+	events := t.byKey[key]
+	from := sort.Search(len(events), func(i int) bool { return events[i].Revision > after })
+	to := sort.Search(len(events), func(i int) bool { return events[i].Revision > upTo })
+	return events[from:max(from, to)]
+}
+
+// In are all objects of a scope, "Kind/namespace" or "" for all, at a revision.
+func (t Truth) In(scope string, revision int64) map[Key]Version {
+	out := map[Key]Version{}
+	for key := range t.byKey {
+		if !key.In(scope) {
+			continue
+		}
+		if v := t.At(key, revision); v.Value != 0 {
+			out[key] = v
+		}
+	}
+	return out
+}
+
+// In says whether a key is of a scope.
+func (k Key) In(scope string) bool { return scope == "" || strings.HasPrefix(string(k), scope+"/") }
+
+// revisionsOf are the revisions at which a value came to a key.
+func (t Truth) revisionsOf(key Key, value int64) (out []int64) {
+	for _, e := range t.byKey[key] {
+		if e.Value == value {
+			out = append(out, e.Revision)
+		}
+	}
+	return out
+}
+
+// changedAt says whether a key changed at a revision.
+func (t Truth) changedAt(key Key, revision int64) bool {
+	e := t.Last(key, revision)
+	return e.Revision == revision && e.Key == key
+}

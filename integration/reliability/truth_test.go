@@ -1,0 +1,122 @@
+package reliability_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/portolan-mesh/portolan/integration/reliability"
+	"github.com/portolan-mesh/portolan/storage/etcd"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// teller follows the store from its first revision on, with nothing between, and
+// remembers every event. Compaction never overtakes it.
+type teller struct {
+	r *rig
+
+	mu       sync.Mutex // guards what follows
+	events   []reliability.Event
+	revision int64 // all up to it is known
+	err      error // why nothing can be known any more
+}
+
+// run follows until ctx ends.
+func (t *teller) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		t.follow(ctx)
+		pass(ctx, 50*time.Millisecond)
+	}
+}
+
+// follow watches one store process, or the members, until they are others.
+func (t *teller) follow(ctx context.Context) {
+	endpoints, err := t.r.endpoints()
+	if err != nil {
+		return
+	}
+	client, err := newClient(endpoints...)
+	if err != nil {
+		return
+	}
+	defer func() { _ = client.Close() }()
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	defer cancel()
+	beside.Go(func() {
+		for ctx.Err() == nil {
+			pass(ctx, 100*time.Millisecond)
+			if now, err := t.r.endpoints(); err != nil || !slices.Equal(now, endpoints) {
+				cancel()
+			}
+			asked, done := context.WithTimeout(ctx, time.Second)
+			_ = client.RequestProgress(asked) // of the metadata of the watch
+			done()
+		}
+	})
+	for response := range client.Watch(ctx, etcd.ConfigPrefix, clientv3.WithPrefix(), clientv3.WithRev(t.at()+1)) {
+		if err := response.Err(); err != nil {
+			t.fail(err)
+			return
+		}
+		t.take(response)
+	}
+}
+
+func (t *teller) take(response clientv3.WatchResponse) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, e := range response.Events {
+		event := reliability.Event{Revision: e.Kv.ModRevision}
+		key, err := etcd.ParseConfigKey(string(e.Kv.Key), schema.Pilot())
+		if err != nil {
+			continue
+		}
+		event.Key = reliability.KeyOf(key)
+		if e.Type == clientv3.EventTypePut {
+			object, err := etcd.Decode(e.Kv, schema.Pilot(), "")
+			if err != nil {
+				t.err = errors.Join(t.err, err)
+				continue
+			}
+			event.Value = reliability.ValueOf(object.Annotations)
+		}
+		t.events = append(t.events, event)
+	}
+	switch n := len(response.Events); {
+	case n > 0:
+		t.revision = max(t.revision, response.Events[n-1].Kv.ModRevision) // those of one revision come together
+	case response.IsProgressNotify():
+		t.revision = max(t.revision, response.Header.Revision)
+	}
+}
+
+func (t *teller) fail(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if errors.Is(err, rpctypes.ErrCompacted) || strings.Contains(err.Error(), "compacted") {
+		t.err = errors.Join(t.err, err)
+	}
+}
+
+// at is the revision up to which everything is known.
+func (t *teller) at() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.revision
+}
+
+// tell is the truth.
+func (t *teller) tell() (reliability.Truth, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return reliability.NewTruth(slices.Clone(t.events)), t.err
+}
