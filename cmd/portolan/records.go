@@ -10,8 +10,6 @@ import (
 	"time"
 	"unicode"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/portolan-mesh/portolan/cache/rest/client"
 	"github.com/portolan-mesh/portolan/cache/rest/record"
 )
@@ -61,15 +59,7 @@ func (want reading) of(ctx context.Context, c *client.Client, q record.Query) (r
 
 // writeRecords writes records for programs, as the API has them.
 func writeRecords(env *environment, output string, records []record.Record) error {
-	list := record.NewList(records)
-	if output == "json" {
-		return writeJSON(env, list)
-	}
-	text, err := yaml.Marshal(list)
-	if err == nil {
-		_, err = env.stdout.Write(text)
-	}
-	return err
+	return writeDocument(env.stdout, output, record.NewList(records))
 }
 
 // recordTable is a table with a line for each record; what it did is in a column
