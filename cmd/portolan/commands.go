@@ -18,7 +18,7 @@ func commands(env *environment) []*cobra.Command {
 		newApplyCommand(env), newDiffCommand(env), newGetCommand(env), newDeleteCommand(env), newAPIResourcesCommand(env),
 		newHistoryCommand(env), newAuditCommand(env), newRollbackCommand(env),
 		newProxyCommand(env), newBootstrapCommand(env),
-		newVersionCommand(env),
+		newUpgradeCommand(env), newVersionCommand(env),
 	}
 }
 

@@ -15,7 +15,10 @@ import (
 
 // maintenance is what operators may do to the store through the API.
 func (s *server) maintenance() maintenance.Options {
-	o := maintenance.Options{Status: &reporter{s}, Snapshots: snapshots{s.store.client}}
+	o := maintenance.Options{
+		Status: &reporter{s}, Snapshots: snapshots{s.store.client},
+		Quarantine: quarantine{s}, Format: formatter{s},
+	}
 	if s.store.keeper != nil {
 		o.Compactor, o.Defragmenter = caretaker{s.store.keeper}, caretaker{s.store.keeper}
 	}

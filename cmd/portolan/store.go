@@ -21,7 +21,7 @@ func newStoreCommand(env *environment) *cobra.Command {
 	c := &cobra.Command{Use: "store", Short: "See to the store of a server"}
 	c.AddCommand(
 		newStoreStatusCommand(env), newStoreSnapshotCommand(env),
-		newStoreCompactCommand(env), newStoreDefragCommand(env),
+		newStoreCompactCommand(env), newStoreDefragCommand(env), newStoreQuarantineCommand(env),
 		newStoreMemberCommand(env), newStoreRunCommand(env),
 	)
 	return c

@@ -20,7 +20,7 @@ type reporter struct{ server *server }
 func (r *reporter) StoreStatus(ctx context.Context) maintenance.Status {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	status := maintenance.Status{Server: r.self(), Cache: r.cache()}
+	status := maintenance.Status{Server: r.self(), Cache: r.cache(), Quarantined: r.server.mirror.Quarantine().Len()}
 	store, err := r.store(ctx)
 	status.Store = store
 	if err != nil {
@@ -80,7 +80,7 @@ func problems(s maintenance.Status) []string {
 		add("cache: %s", s.Cache.Degraded)
 	}
 	if s.Quarantined > 0 {
-		add("%d objects in the store cannot be served: see portolan store quarantine list", s.Quarantined)
+		add("%d keys in the store cannot be served: see portolan store quarantine list", s.Quarantined)
 	}
 	if s.Backup != nil && s.Backup.Error != "" {
 		add("the last backup failed: %s", s.Backup.Error)

@@ -74,7 +74,7 @@ func writeStatus(out io.Writer, s *maintenance.Status, now time.Time) error {
 	for _, job := range s.Jobs {
 		rows = append(rows, []string{"job", job.Name + ": " + orNone(job.Leader)})
 	}
-	rows = append(rows, []string{"quarantine", fmt.Sprintf("%d objects", s.Quarantined)})
+	rows = append(rows, []string{"quarantine", fmt.Sprintf("%d keys", s.Quarantined)})
 	if s.Backup != nil {
 		rows = append(rows, []string{"backup", backupLine(s.Backup, now)})
 	}

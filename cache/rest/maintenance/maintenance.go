@@ -25,6 +25,8 @@ type Options struct {
 	Compactor Compactor
 	// Defragmenter is that of a store which the server looks after.
 	Defragmenter Defragmenter
+	Quarantine   Quarantine
+	Format       Formatter
 	Members      Members
 }
 
@@ -34,6 +36,8 @@ func Register(api *rest.Server, o Options) {
 	endpoint(api, SnapshotPath, methods{http.MethodGet: o.snapshot})
 	endpoint(api, CompactPath, methods{http.MethodPost: o.compact})
 	endpoint(api, DefragmentPath, methods{http.MethodPost: o.defragment})
+	endpoint(api, QuarantinePath, methods{http.MethodGet: o.listQuarantine, http.MethodDelete: o.discard})
+	endpoint(api, FormatPath, methods{http.MethodGet: o.format})
 	endpoint(api, MembersPath, methods{http.MethodGet: o.membership(o.listMembers), http.MethodPost: o.membership(o.addMember)})
 	endpoint(api, memberPath, methods{http.MethodDelete: o.membership(o.removeMember)})
 	endpoint(api, promotePath, methods{http.MethodPost: o.membership(o.promoteMember)})

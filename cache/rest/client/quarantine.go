@@ -1,0 +1,40 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
+)
+
+// Quarantine returns what is in the store and cannot be served.
+func (c *Client) Quarantine(ctx context.Context) (*maintenance.QuarantineList, error) {
+	out := &maintenance.QuarantineList{}
+	if err := c.JSON(ctx, maintenance.QuarantinePath, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Discard removes a key that is in quarantine, as the list of it has it, if it
+// has the revision.
+func (c *Client) Discard(ctx context.Context, key string, revision int64) (*maintenance.Discarded, error) {
+	out := &maintenance.Discarded{}
+	query := url.Values{"key": {key}, "revision": {strconv.FormatInt(revision, 10)}}
+	if _, err := c.do(ctx, request{method: http.MethodDelete, path: maintenance.QuarantinePath, query: query}, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// StoreFormat returns whether the server and its store fit together. The server
+// reads the whole store for it.
+func (c *Client) StoreFormat(ctx context.Context) (*maintenance.Format, error) {
+	out := &maintenance.Format{}
+	if err := c.JSON(ctx, maintenance.FormatPath, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
