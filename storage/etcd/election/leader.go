@@ -1,0 +1,55 @@
+package election
+
+import (
+	"context"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/portolan-mesh/portolan/storage"
+)
+
+// ErrNotLeader says that this process does not lead any more, and that nothing
+// was written. It is a storage.ErrReadOnly.
+var ErrNotLeader = fmt.Errorf("%w: this is not the leader any more", storage.ErrReadOnly)
+
+// A Leader is who leads, for one term. It may be used by several goroutines, and
+// after its term, when every write is an ErrNotLeader.
+type Leader struct {
+	client *clientv3.Client
+	fence  clientv3.Cmp
+	term   int64
+}
+
+func newLeader(t *term, lose context.CancelCauseFunc) *Leader {
+	l := &Leader{
+		fence: clientv3.Compare(clientv3.CreateRevision(t.election.Key()), "=", t.election.Rev()),
+		term:  t.election.Rev(),
+	}
+	lost := func() error {
+		err := fmt.Errorf("%w: its term %d of %s has ended", ErrNotLeader, l.term, t.o.Name)
+		lose(err)
+		return err
+	}
+	l.client = clientv3.NewCtxClient(t.own)
+	l.client.KV = fencedKV{KV: t.client.KV, fence: l.fence, lost: lost}
+	l.client.Lease, l.client.Watcher = t.client.Lease, t.client.Watcher
+	return l
+}
+
+// Fence is the condition that this term has not ended, for a transaction of a
+// caller who tells by himself why it failed. Txn is simpler.
+func (l *Leader) Fence() clientv3.Cmp { return l.fence }
+
+// Term is a number that is higher in each later term of the election.
+func (l *Leader) Term() int64 { return l.term }
+
+// Txn is a transaction of the leader: like any other, and an ErrNotLeader without
+// effect once the term has ended, which the context of the job then knows as
+// well. One operation less than etcd's --max-txn-ops fits into it.
+func (l *Leader) Txn(ctx context.Context) clientv3.Txn { return l.client.Txn(ctx) }
+
+// Client reads, writes and watches as the one that the election was given does,
+// but every write of it is as those of Txn are. Compact is not: it has no
+// conditions. Do not close it; a store made of it is a store of the leader.
+func (l *Leader) Client() *clientv3.Client { return l.client }

@@ -1,0 +1,192 @@
+package election
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+)
+
+// closeTimeout bounds the revocation of a lease. One that is not revoked
+// expires: nobody keeps it alive any more.
+const closeTimeout = 2 * time.Second
+
+// A term is one candidacy, under a lease of its own, and what follows from it.
+type term struct {
+	*Election
+	lease    clientv3.LeaseID
+	session  *concurrency.Session
+	election *concurrency.Election
+	// own is the context of what clients of the term do by themselves.
+	own  context.Context
+	quit context.CancelFunc
+}
+
+// open takes a lease that is kept alive until the term is closed.
+func (e *Election) open(ctx context.Context) (*term, error) {
+	limited, cancel := context.WithTimeout(ctx, e.o.TTL)
+	defer cancel()
+	granted, err := e.client.Grant(limited, int64(e.o.TTL/time.Second))
+	if err != nil {
+		return nil, fmt.Errorf("take a lease: %w", err)
+	}
+	// The library cleans up, without a limit, under the context of its client:
+	// this one ends when that of the campaign does, and the lease sees to the rest.
+	own, quit := context.WithCancel(ctx)
+	client := clientv3.NewCtxClient(own)
+	client.KV, client.Lease, client.Watcher = e.client.KV, e.client.Lease, e.client.Watcher
+	t := &term{Election: e, lease: granted.ID, own: own, quit: quit}
+	t.session, err = concurrency.NewSession(client, concurrency.WithLease(t.lease), concurrency.WithContext(context.WithoutCancel(ctx)))
+	if err != nil {
+		t.revoke(ctx)
+		return nil, fmt.Errorf("keep a lease alive: %w", err)
+	}
+	t.election = concurrency.NewElection(t.session, e.prefix())
+	return t, nil
+}
+
+// close gives up the lease and with it the key, which lets the next one lead.
+func (t *term) close(ctx context.Context) {
+	t.session.Orphan()
+	t.revoke(ctx)
+}
+
+func (t *term) revoke(ctx context.Context) {
+	t.quit()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	_, err := t.client.Revoke(ctx, t.lease)
+	if err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		t.o.Logger.Debug("the lease was not revoked, it expires by itself", "err", err)
+	}
+}
+
+// campaign waits until this candidate leads, or its lease is gone.
+func (t *term) campaign(ctx context.Context) error {
+	// A member without a leader must not keep its silence for that of others.
+	ctx, cancel := context.WithCancelCause(clientv3.WithRequireLeader(ctx))
+	defer cancel(nil)
+	lost := fmt.Errorf("%w: the lease was lost before its turn came", ErrNotLeader)
+	stop := context.AfterFunc(t.session.Ctx(), func() {
+		cancel(lost)
+		t.quit()
+	})
+	defer stop()
+	err := t.election.Campaign(ctx, t.value(time.Time{}))
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return fmt.Errorf("campaign: %w", err)
+	}
+	return nil
+}
+
+// value is what the key says of its holder.
+func (t *term) value(since time.Time) string {
+	value, err := json.Marshal(holding{ID: t.o.ID, Since: since})
+	if err != nil {
+		panic(err) // two texts
+	}
+	return string(value)
+}
+
+// lead runs the job of a candidate who was elected. A term that is lost is told
+// to the log and is no error.
+func (t *term) lead(ctx context.Context, job Job) error {
+	ctx, lose := context.WithCancelCause(ctx)
+	defer lose(nil)
+	safe, err := t.verify(ctx)
+	if err == nil {
+		err = t.proclaim(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	leader := newLeader(t, lose)
+	context.AfterFunc(ctx, func() { t.leading.CompareAndSwap(leader.term, 0) })
+	stop := context.AfterFunc(t.session.Ctx(), func() { lose(fmt.Errorf("%w: the lease was lost", ErrNotLeader)) })
+	defer stop()
+	t.terms.Add(1)
+	t.leading.Store(leader.term)
+	t.o.Logger.Info("leads", "term", leader.Term())
+
+	var guard sync.WaitGroup
+	guard.Go(func() { t.guard(ctx, safe, lose) })
+	err = job(ctx, leader)
+	why := context.Cause(ctx)
+	lose(nil)
+	guard.Wait()
+	switch {
+	case errors.Is(why, ErrNotLeader):
+		t.o.Logger.Info("leads no more", "term", leader.Term(), "err", why)
+		return nil
+	case why == nil && err != nil:
+		return fmt.Errorf("the job ended: %w", err)
+	}
+	t.o.Logger.Info("resigns", "term", leader.Term())
+	return nil
+}
+
+// proclaim notes since when this one leads.
+func (t *term) proclaim(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, t.o.TTL/3)
+	defer cancel()
+	if err := t.election.Proclaim(ctx, t.value(time.Now())); err != nil {
+		return fmt.Errorf("proclaim: %w", err)
+	}
+	return nil
+}
+
+// guard loses the leadership when the key is found to be gone, and when it has
+// not been found to be there for so long that the lease may expire.
+func (t *term) guard(ctx context.Context, safe time.Time, lose context.CancelCauseFunc) {
+	expiry := time.AfterFunc(time.Until(safe), func() {
+		lose(fmt.Errorf("%w: etcd has not confirmed it, and the lease may expire", ErrNotLeader))
+	})
+	defer expiry.Stop()
+	tick := time.NewTicker(t.o.TTL / 6)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		safe, err := t.verify(ctx)
+		switch {
+		case errors.Is(err, ErrNotLeader):
+			lose(err)
+		case err != nil:
+			t.o.Logger.Debug("leadership is not confirmed", "err", err)
+		default:
+			expiry.Reset(time.Until(safe))
+		}
+	}
+}
+
+// verify asks etcd for the key and the rest of the lease. Until safe, counted
+// from before the question, the lease cannot expire; etcd counts in whole seconds.
+func (t *term) verify(ctx context.Context) (safe time.Time, err error) {
+	ctx, cancel := context.WithTimeout(ctx, t.o.TTL/3)
+	defer cancel()
+	asked := time.Now()
+	rest, err := t.client.TimeToLive(ctx, t.lease, clientv3.WithAttachedKeys())
+	if err != nil {
+		return time.Time{}, fmt.Errorf("ask for the lease: %w", err)
+	}
+	if rest.TTL <= 0 {
+		return time.Time{}, fmt.Errorf("%w: the lease has expired", ErrNotLeader)
+	}
+	if !slices.ContainsFunc(rest.Keys, func(k []byte) bool { return string(k) == t.election.Key() }) {
+		return time.Time{}, fmt.Errorf("%w: the key %s was removed", ErrNotLeader, t.election.Key())
+	}
+	return asked.Add(time.Duration(rest.TTL) * time.Second), nil
+}
