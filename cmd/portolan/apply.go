@@ -16,6 +16,7 @@ import (
 )
 
 type applyOptions struct {
+	verb   batch.Verb // Apply or Restore
 	files  fileFlags
 	prune  pruneFlags
 	dry    dryRun
@@ -24,7 +25,7 @@ type applyOptions struct {
 }
 
 func newApplyCommand(env *environment) *cobra.Command {
-	var o applyOptions
+	o := applyOptions{verb: batch.Apply}
 	c := &cobra.Command{
 		Use:   "apply -f FILE|DIR|-",
 		Short: "Create or change objects, all of them as one change",
@@ -64,8 +65,12 @@ files and needs no server.` + pruneHelp + chunksHelp,
 	o.dry.register(c)
 	o.why.register(c)
 	o.prune.register(c)
-	c.Flags().IntVar(&o.chunks, "chunks", 0, "apply parts of at most this many objects, each as a change of its own; 0 is all as one")
+	o.registerChunks(c)
 	return c
+}
+
+func (o *applyOptions) registerChunks(c *cobra.Command) {
+	c.Flags().IntVar(&o.chunks, "chunks", 0, c.Name()+" parts of at most this many objects, each as a change of its own; 0 is all as one")
 }
 
 // filesOnly refuses arguments, which are files without -f as a rule.
@@ -91,7 +96,10 @@ func (o *applyOptions) run(ctx context.Context, env *environment) error {
 	}
 	operations := make([]batch.Operation, len(m.documents))
 	for i, d := range m.documents {
-		if operations[i], err = batch.Write(batch.Apply, d.Config); err != nil {
+		if o.files.exported { // of another store
+			d.Config.ResourceVersion, d.Config.UID, d.Config.Generation, d.Config.Status = "", "", 0, nil
+		}
+		if operations[i], err = batch.Write(o.verb, d.Config); err != nil {
 			return dataError{d.Fault("", err.Error())}
 		}
 	}

@@ -16,6 +16,7 @@ func commands(env *environment) []*cobra.Command {
 	return []*cobra.Command{
 		newServeCommand(env), newStoreCommand(env),
 		newApplyCommand(env), newDiffCommand(env), newGetCommand(env), newDeleteCommand(env), newAPIResourcesCommand(env),
+		newExportCommand(env), newImportCommand(env),
 		newHistoryCommand(env), newAuditCommand(env), newRollbackCommand(env),
 		newProxyCommand(env), newBootstrapCommand(env),
 		newUpgradeCommand(env), newVersionCommand(env),

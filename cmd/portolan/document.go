@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,16 +11,22 @@ import (
 
 // writeDocument writes a value as JSON or YAML, by its JSON form.
 func writeDocument(out io.Writer, format string, value any) error {
-	text, err := json.MarshalIndent(value, "", "  ")
-	if err == nil && format == "yaml" {
-		text, err = yaml.JSONToYAML(text)
-	} else {
-		text = append(text, '\n')
-	}
-	if err != nil {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false) // people read it
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(value); err != nil {
 		return fmt.Errorf("write %s: %w", format, err)
 	}
-	_, err = out.Write(text)
+	if format == "yaml" {
+		document, err := yaml.JSONToYAML(text.Bytes())
+		if err != nil {
+			return fmt.Errorf("write %s: %w", format, err)
+		}
+		_, err = out.Write(document)
+		return err
+	}
+	_, err := text.WriteTo(out)
 	return err
 }
 

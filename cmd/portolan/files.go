@@ -28,6 +28,8 @@ type fileFlags struct {
 	names     []string
 	recursive bool
 	namespace string
+	// exported says that what the server set is read, too.
+	exported bool
 }
 
 func (f *fileFlags) register(c *cobra.Command, verb string) {
@@ -57,7 +59,7 @@ func (f *fileFlags) read(stdin io.Reader) (*manifest, error) {
 		files, err := f.list(name)
 		m.fault(err)
 		for _, file := range files {
-			m.readFile(file, stdin)
+			m.readFile(file, stdin, f.decoder())
 		}
 	}
 	if len(m.documents) == 0 && m.faults.ErrorOrNil() == nil {
@@ -120,7 +122,15 @@ func sourceOf(file string) string {
 	return file
 }
 
-func (m *manifest) readFile(file string, stdin io.Reader) {
+// decoder reads the objects of one file.
+func (f *fileFlags) decoder() func(string, []byte, config.Resolver) ([]config.Document, error) {
+	if f.exported {
+		return config.DecodeExported
+	}
+	return config.Decode
+}
+
+func (m *manifest) readFile(file string, stdin io.Reader, decode func(string, []byte, config.Resolver) ([]config.Document, error)) {
 	read := func() ([]byte, error) { return os.ReadFile(file) }
 	if file == "-" {
 		read = func() ([]byte, error) { return io.ReadAll(stdin) }
@@ -130,7 +140,7 @@ func (m *manifest) readFile(file string, stdin io.Reader) {
 		m.fault(unreadable(file, err))
 		return
 	}
-	documents, err := config.Decode(sourceOf(file), data, m.schemas.Type)
+	documents, err := decode(sourceOf(file), data, m.schemas.Type)
 	m.documents = append(m.documents, documents...)
 	m.fault(err)
 }

@@ -275,19 +275,21 @@ func printJSON(env *environment, all []found, one bool) error {
 	if one {
 		return writeJSON(env, objects[0])
 	}
-	return writeJSON(env, struct {
+	return writeJSON(env, listOf(objects))
+}
+
+// listOf is a list of objects of any kinds.
+func listOf(objects []any) any {
+	return struct {
 		APIVersion string `json:"apiVersion"`
 		Kind       string `json:"kind"`
 		Items      []any  `json:"items"`
-	}{"v1", "List", objects})
+	}{"v1", "List", objects}
 }
 
 // writeJSON writes indented JSON for programs and people.
 func writeJSON(env *environment, value any) error {
-	encoder := json.NewEncoder(env.stdout)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(value)
+	return writeDocument(env.stdout, "json", value)
 }
 
 // rows is the table of one kind. Where it is one of several, names say the kind.

@@ -92,6 +92,17 @@ func (e *DecodeError) Error() string {
 // every document, or nil; the documents returned are those without one.
 func Decode(source string, data []byte, resolve Resolver) ([]Document, error) {
 	d := decoder{source: source, resolve: resolve}
+	return d.decode(data)
+}
+
+// DecodeExported is Decode of objects that a server wrote, to put them back: it
+// reads what the server set, too, creation times among it.
+func DecodeExported(source string, data []byte, resolve Resolver) ([]Document, error) {
+	d := decoder{source: source, resolve: resolve, keepServerFields: true}
+	return d.decode(data)
+}
+
+func (d *decoder) decode(data []byte) ([]Document, error) {
 	index := 0
 	for _, c := range split(data) {
 		raw, err := c.toJSON()
@@ -99,7 +110,7 @@ func Decode(source string, data []byte, resolve Resolver) ([]Document, error) {
 			continue
 		}
 		index++
-		at := Document{Source: source, Index: index, Line: c.line}
+		at := Document{Source: d.source, Index: index, Line: c.line}
 		if err != nil {
 			d.add(at.Fault("", err.Error()))
 			continue
@@ -148,10 +159,11 @@ func FromJSON(data []byte, resolve Resolver) (*Config, error) {
 }
 
 type decoder struct {
-	source    string
-	resolve   Resolver
-	documents []Document
-	errors    *multierror.Error
+	source           string
+	resolve          Resolver
+	keepServerFields bool
+	documents        []Document
+	errors           *multierror.Error
 }
 
 func (d *decoder) add(e *DecodeError) { d.errors = multierror.Append(d.errors, e) }
@@ -185,7 +197,7 @@ func (d *decoder) document(at Document, raw json.RawMessage) {
 }
 
 func (d *decoder) object(at Document, raw json.RawMessage) {
-	o := object{}
+	o := object{keepServerFields: d.keepServerFields}
 	at.Config = o.decode(raw, d.resolve)
 	if len(o.faults) == 0 {
 		d.documents = append(d.documents, at)

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// past is configuration that was created at different times, with texts that
+// YAML has its own ideas about.
+const past = `apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata:
+  name: younger
+  namespace: shop
+  creationTimestamp: "2026-03-01T10:00:01Z"
+  annotations: {a: "yes", b: "1e3", c: "two\nlines\n", d: "\u0085\u2028\ufeff:#", e: "null", f: "012", g: " "}
+spec:
+  hosts: [contended.shop]
+  http: [{route: [{destination: {host: a.shop}}]}]
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: zz-older, namespace: shop, creationTimestamp: 2026-03-01T10:00:00Z, resourceVersion: "77", uid: x, generation: 9, labels: {app: shop}}
+spec:
+  hosts: [contended.shop]
+  http: [{route: [{destination: {host: b.shop}, weight: 100}], timeout: 1.5s}]
+---
+apiVersion: security.istio.io/v1
+kind: PeerAuthentication
+metadata: {name: default, namespace: edge, creationTimestamp: "2025-12-31T23:59:59Z"}
+spec: {mtls: {mode: STRICT}}
+`
+
+// TestExportImportExport: what comes out of a new store is what went in, byte by
+// byte.
+func TestExportImportExport(t *testing.T) {
+	t.Parallel()
+	first := startAPI(t)
+	first.must(t, past, "import", "-f", "-")
+	for i := range 30 {
+		first.must(t, entry(fmt.Sprintf("e%d", i), ", namespace: shop"), "apply", "-f", "-")
+	}
+	for _, output := range []string{"yaml", "json"} {
+		text := first.must(t, "", "export", "-o", output)
+		if again := first.must(t, "", "export", "-o", output); again != text {
+			t.Errorf("two exports differ:\n%s\n%s", text, again)
+		}
+		for _, chunks := range []string{"0", "7"} {
+			second := startAPI(t)
+			second.must(t, text, "import", "-f", "-", "--chunks", chunks)
+			same(t, output+" in chunks of "+chunks, second.must(t, "", "export", "-o", output), text)
+			if n := strings.Count(text, "hosts"); n != 32 {
+				t.Errorf("%d objects with hosts in\n%s", n, text)
+			}
+		}
+	}
+	text := first.must(t, "", "export")
+	for _, only := range []string{"resourceVersion", "uid", "generation", "status"} {
+		if strings.Contains(text, only+":") {
+			t.Errorf("%s is in\n%s", only, text)
+		}
+	}
+	var headings []string
+	for _, match := range regexp.MustCompile(`(?m)^kind: (.*)$`).FindAllStringSubmatch(text, -1) {
+		headings = append(headings, match[1])
+	}
+	if got, want := slices.Compact(headings), []string{"ServiceEntry", "VirtualService", "PeerAuthentication"}; !slices.Equal(got, want) {
+		t.Errorf("order %q, want %q", got, want)
+	}
+}
+
+// TestImportKeepsTheOrderOfCreation, by which of two that contend the oldest
+// wins; apply does not.
+func TestImportKeepsTheOrderOfCreation(t *testing.T) {
+	t.Parallel()
+	a := startAPI(t)
+	a.must(t, past, "import", "-f", "-")
+	text := a.must(t, "", "export", "virtualservices")
+	for _, want := range []string{`creationTimestamp: "2026-03-01T10:00:00Z"`, `creationTimestamp: "2026-03-01T10:00:01Z"`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s is not in\n%s", want, text)
+		}
+	}
+	// What is there keeps its own.
+	a.must(t, strings.ReplaceAll(past, "2026-03-01", "2020-03-01"), "import", "-f", "-")
+	same(t, "imported again", a.must(t, "", "export", "virtualservices"), text)
+}
+
+func TestExportOfARevisionANamespaceAKind(t *testing.T) {
+	t.Parallel()
+	a := startAPI(t)
+	a.must(t, past, "import", "-f", "-")
+	before := a.must(t, "", "export")
+	list := a.must(t, "", "get", "vs", "-A", "--no-headers")
+	revision := strings.Fields(list)[4]
+	a.must(t, entry("new", ", namespace: shop"), "apply", "-f", "-")
+	a.must(t, "", "delete", "vs", "younger", "-n", "shop")
+	same(t, "at revision "+revision, a.must(t, "", "export", "--revision", revision), before)
+	for args, want := range map[string]string{
+		"-n edge": "PeerAuthentication", "vs": "VirtualService", "-n shop se,vs": "ServiceEntry VirtualService", "vs se -n shop": "ServiceEntry VirtualService",
+		"-n nobody": "", "gateways": "",
+	} {
+		text := a.must(t, "", append([]string{"export"}, strings.Fields(args)...)...)
+		var got []string
+		for _, match := range regexp.MustCompile(`(?m)^kind: (.*)$`).FindAllStringSubmatch(text, -1) {
+			got = append(got, match[1])
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("export %s: %q, want %s", args, got, want)
+		}
+	}
+	for args, code := range map[string]int{
+		"--revision 9999": exitData, "--revision -1": exitUsage, "kettles": exitUsage, "vs/x": exitUsage, "-o name": exitUsage,
+	} {
+		if o := a.do(t, "", append([]string{"export"}, strings.Fields(args)...)...); o.code != code || o.out != "" {
+			t.Errorf("export %s: %+v, want exit code %d", args, o, code)
+		}
+	}
+}
+
+func TestImportOfFaults(t *testing.T) {
+	t.Parallel()
+	a := startAPI(t)
+	bad := past + "---\n" + strings.Replace(entry("bad", ", namespace: shop"), "hosts: [bad.shop]", "hosts: []", 1)
+	if o := a.do(t, bad, "import", "-f", "-"); o.code != exitData || !strings.Contains(o.err, "spec.hosts") {
+		t.Errorf("%+v", o)
+	}
+	if o := a.do(t, past, "import", "-f", "-", "--dry-run=server"); o.code != exitOK || !strings.Contains(o.out, "created (dry run)") {
+		t.Errorf("dry run: %+v", o)
+	}
+	same(t, "the store after it", a.must(t, "", "export"), "")
+	for _, args := range []string{"", "-f - --chunks -1", "x.yaml"} {
+		if o := a.do(t, past, append([]string{"import"}, strings.Fields(args)...)...); o.code != exitUsage {
+			t.Errorf("import %s: %+v", args, o)
+		}
+	}
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/portolan-mesh/portolan/cache/rest/batch"
+)
+
+func newImportCommand(env *environment) *cobra.Command {
+	o := applyOptions{verb: batch.Restore, files: fileFlags{exported: true}}
+	c := &cobra.Command{
+		Use:   "import -f FILE|DIR|-",
+		Short: "Put back what export has written, as one change",
+		Long: `Put back what portolan export has written, into an empty store or another: all
+objects as one change, or, where one of them has a fault, none. It is an apply
+that keeps creation times: objects that are created are as old as they were, so
+that of those that contend the same one wins. Objects that are there already keep
+their own; those that are in no file stay. resourceVersions are ignored.` + chunksHelp,
+		Example: `  portolan import -f mesh.yaml
+  portolan import -f mesh.yaml --dry-run=server
+  portolan export --server http://127.0.0.1:15080 | portolan import -f - --server http://127.0.0.1:25080`,
+		Args: filesOnly,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if len(o.files.names) == 0 {
+				return usageError{errors.New("name what to import: -f FILE, -f DIR, or -f - for stdin")}
+			}
+			if err := cmp.Or(o.dry.check(), o.why.check()); err != nil {
+				return err
+			}
+			if o.chunks < 0 {
+				return usageError{fmt.Errorf("--chunks %d: give the number of objects of a part, from 1 on", o.chunks)}
+			}
+			return o.run(c.Context(), env)
+		},
+	}
+	o.files.register(c, "import")
+	o.dry.register(c)
+	o.why.register(c)
+	o.registerChunks(c)
+	return c
+}
