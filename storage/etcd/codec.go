@@ -28,11 +28,14 @@ func Encode(object *config.Config, writeID []byte) ([]byte, error) {
 }
 
 // encode fills in an envelope that may carry fields of a newer writer; those
-// stay in it.
+// stay in it. A spec may be encoded already.
 func encode(object *config.Config, writeID []byte, into *envelope.Envelope) ([]byte, error) {
-	spec := &anypb.Any{}
-	if err := anypb.MarshalFrom(spec, object.Spec, proto.MarshalOptions{Deterministic: true}); err != nil {
-		return nil, fmt.Errorf("encode the spec of %s: %w", object.Key(), err)
+	spec, encoded := object.Spec.(*anypb.Any)
+	if !encoded {
+		spec = &anypb.Any{}
+		if err := anypb.MarshalFrom(spec, object.Spec, proto.MarshalOptions{Deterministic: true}); err != nil {
+			return nil, fmt.Errorf("encode the spec of %s: %w", object.Key(), err)
+		}
 	}
 	into.Group, into.Kind = object.Group, object.Kind
 	into.Namespace, into.Name = object.Namespace, object.Name
@@ -71,6 +74,11 @@ func decode(kv *mvccpb.KeyValue, key config.Key, kind *schema.Schema, domain str
 	if err := wrapper.Spec.UnmarshalTo(spec); err != nil {
 		return nil, nil, undecodable(kv, fmt.Sprintf("its spec: %v", err))
 	}
+	return assemble(kv, key, wrapper, domain, spec), wrapper, nil
+}
+
+// assemble makes an object of the parts of its value.
+func assemble(kv *mvccpb.KeyValue, key config.Key, wrapper *envelope.Envelope, domain string, spec proto.Message) *config.Config {
 	return &config.Config{
 		Meta: config.Meta{
 			GroupVersionKind:  key.Kind,
@@ -85,7 +93,7 @@ func decode(kv *mvccpb.KeyValue, key config.Key, kind *schema.Schema, domain str
 			UID:               wrapper.Uid,
 		},
 		Spec: spec,
-	}, wrapper, nil
+	}
 }
 
 // open reads the envelope of a value and checks that it belongs to key.

@@ -23,7 +23,7 @@ func (s *Store) Get(ctx context.Context, kind config.GroupVersionKind, name, nam
 	if len(response.Kvs) == 0 {
 		return nil, fmt.Errorf("get %s: %w", key, storage.ErrNotFound)
 	}
-	s.recent.remember(response.Kvs[0], response.Header)
+	s.recent.remember(remembered{kv: response.Kvs[0]}, response.Header)
 	object, err := Decode(response.Kvs[0], s.Schemas(), s.o.Domain)
 	if err != nil {
 		return nil, fmt.Errorf("get %s: %w", key, err)

@@ -135,7 +135,8 @@ func (m *mutation) put(key string, value []byte) {
 func (m *mutation) remember(in *recent, h *etcdserverpb.ResponseHeader) {
 	for _, op := range m.writes {
 		if op.IsPut() && bytes.HasPrefix(op.KeyBytes(), []byte(ConfigPrefix)) {
-			in.remember(&mvccpb.KeyValue{Key: op.KeyBytes(), Value: op.ValueBytes(), ModRevision: h.Revision}, h)
+			kv := &mvccpb.KeyValue{Key: op.KeyBytes(), Value: op.ValueBytes(), ModRevision: h.Revision}
+			in.remember(remembered{kv: kv, own: true}, h)
 		}
 	}
 }

@@ -37,9 +37,12 @@ type life struct{ cluster, term uint64 }
 
 func lifeOf(h *etcdserverpb.ResponseHeader) life { return life{h.ClusterId, h.RaftTerm} }
 
+// remembered is a value that is not modified.
 type remembered struct {
 	kv *mvccpb.KeyValue
-	at time.Time
+	// own says that this Store has written it.
+	own bool
+	at  time.Time // when it was read or written
 }
 
 func (r remembered) size() int { return len(r.kv.Key) + len(r.kv.Value) }
@@ -55,22 +58,23 @@ func (r *recent) meet(seen int64, h *etcdserverpb.ResponseHeader) {
 	}
 }
 
-// remember keeps a value that is not modified from now on, unless a newer one
-// of its key is there. h is the header of the answer that it goes with.
-func (r *recent) remember(kv *mvccpb.KeyValue, h *etcdserverpb.ResponseHeader) {
-	one := remembered{kv, time.Now()}
+// remember keeps a value, unless a newer one of its key is there. h is the header
+// of the answer that it goes with.
+func (r *recent) remember(one remembered, h *etcdserverpb.ResponseHeader) {
+	one.at = time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if lifeOf(h) != r.life || one.size() > recentBytes/8 {
 		return
 	}
-	if e, ok := r.byKey[string(kv.Key)]; ok {
-		if e.Value.(remembered).kv.ModRevision > kv.ModRevision {
+	key := string(one.kv.Key)
+	if e, ok := r.byKey[key]; ok {
+		if e.Value.(remembered).kv.ModRevision >= one.kv.ModRevision {
 			return
 		}
 		r.forget(e)
 	}
-	r.byKey[string(kv.Key)] = r.order.PushFront(one)
+	r.byKey[key] = r.order.PushFront(one)
 	for r.bytes += one.size(); r.bytes > recentBytes; {
 		r.forget(r.order.Back())
 	}
@@ -83,19 +87,19 @@ func (r *recent) forget(e *list.Element) {
 	delete(r.byKey, string(one.kv.Key))
 }
 
-// recall returns what is remembered of a key, nil for nothing.
-func (r *recent) recall(key string) *mvccpb.KeyValue {
+// recall returns what is remembered of a key, the zero remembered for nothing.
+func (r *recent) recall(key string) remembered {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e, ok := r.byKey[key]
 	if !ok {
-		return nil
+		return remembered{}
 	}
 	one := e.Value.(remembered)
 	if time.Since(one.at) > recentAge {
 		r.forget(e)
-		return nil
+		return remembered{}
 	}
 	r.order.MoveToFront(e)
-	return one.kv
+	return one
 }

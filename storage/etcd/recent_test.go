@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/etcd"
@@ -181,5 +183,23 @@ func TestAnotherLifeOfEtcdIsNotRemembered(t *testing.T) {
 	update(t, store, at(version, "c.example"))
 	if got := host(before(t, store)); got != "z.example" {
 		t.Errorf("before there was %s", got)
+	}
+}
+
+// TestWhatIsRememberedKeepsFieldsUnknownHere: what this store wrote itself may
+// hold fields that it does not know, if it was given them.
+func TestWhatIsRememberedKeepsFieldsUnknownHere(t *testing.T) {
+	t.Parallel()
+	first, _, requests, version := two(t)
+	given := at(version, "b.example")
+	given.Spec.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 9999, protowire.VarintType), 1))
+	version = update(t, first, given)
+	update(t, first, at(version, "c.example"))
+	if n := requests.requests.Load(); n != 2 {
+		t.Errorf("%d requests", n)
+	}
+	got, err := first.Get(t.Context(), schema.ServiceEntry, "e", "shop")
+	if err != nil || host(got) != "c.example" || len(got.Spec.ProtoReflect().GetUnknown()) == 0 {
+		t.Errorf("the object is %v, %v", got, err)
 	}
 }

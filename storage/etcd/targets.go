@@ -10,6 +10,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/etcd/envelope"
 	"github.com/portolan-mesh/portolan/storage/history"
+	"github.com/portolan-mesh/portolan/storage/plan"
 )
 
 // targets are the objects that a batch is about, as of one revision. Keys that
@@ -57,7 +58,7 @@ func (s *Store) targets(response *clientv3.TxnResponse) *targets {
 		}
 	}
 	for _, kv := range t.kvs {
-		s.recent.remember(kv, response.Header)
+		s.recent.remember(remembered{kv: kv}, response.Header)
 	}
 	s.format.Store(&t.format)
 	return t
@@ -73,18 +74,32 @@ func newTargets(n int) *targets {
 
 // recall makes targets of what is remembered, nil where that is not all.
 func (s *Store) recall(keys []config.Key, format Format) *targets {
-	kvs := make([]*mvccpb.KeyValue, len(keys))
+	all := make([]remembered, len(keys))
 	for i, key := range keys {
-		if kvs[i] = s.recent.recall(ConfigKey(key)); kvs[i] == nil {
+		if all[i] = s.recent.recall(ConfigKey(key)); all[i].kv == nil {
 			return nil
 		}
 	}
 	t := newTargets(len(keys))
 	t.guessed, t.format = true, format
-	for _, kv := range kvs {
-		s.addTarget(t, kv)
+	for i, one := range all {
+		if !one.own || !s.addEncoded(t, keys[i], one.kv) {
+			s.addTarget(t, one.kv)
+		}
 	}
 	return t
+}
+
+// addEncoded adds a target that this Store has written, with its spec left as it
+// is (plan.Known), and says whether that can be.
+func (s *Store) addEncoded(t *targets, key config.Key, kv *mvccpb.KeyValue) bool {
+	wrapper, err := open(kv, key)
+	if err != nil || !plan.Known(wrapper.Spec.Value, s.Schemas().Kind(key.Kind).NewSpec().ProtoReflect().Descriptor()) {
+		return false
+	}
+	t.kvs[key], t.wrappers[key] = kv, wrapper
+	t.objects[key] = assemble(kv, key, wrapper, s.o.Domain, wrapper.Spec)
+	return true
 }
 
 func (s *Store) addTarget(t *targets, kv *mvccpb.KeyValue) {

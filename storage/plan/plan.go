@@ -146,7 +146,8 @@ type Stamp struct {
 // Step is what one operation comes to. Before is the object that was there, nil
 // for none. After is the one to be there: nil where it is to be deleted, Before
 // itself where nothing changes, else a new Config without a resource version
-// that shares maps with the operation, and its spec with that or with Before.
+// that shares maps with the operation, and its spec with that or with Before,
+// and is encoded (encoded.go) where Before is.
 type Step struct {
 	Key           config.Key
 	Outcome       storage.Outcome

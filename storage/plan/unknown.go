@@ -3,6 +3,7 @@ package plan
 import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/anypb"
 )
 
 // A newer binary may have stored fields that this one does not know. Whoever
@@ -12,6 +13,9 @@ import (
 // anything else than that one. What there is in fields unknown here stays,
 // unless the new spec has such fields itself: it comes from the store then.
 func spec(before, after proto.Message) (merged proto.Message, changed bool) {
+	if encoded, ok := before.(*anypb.Any); ok {
+		return respecify(encoded, after)
+	}
 	if proto.Equal(before, after) {
 		return before, false
 	}
