@@ -59,7 +59,7 @@ func diagnose(dataDir string, existed bool, err error) error {
 	}{
 		{"database", dbFile(dataDir), []string{"v3 backend", "go.etcd.io/bbolt", "storage/backend.", "storage/mvcc.", "failed to open database", "invalid database"}},
 		// A log without its first record lets the start itself panic.
-		{"log", walDir(dataDir), []string{"walpb", "wal: ", "crc mismatch", "cannot parse invalid wire-format", "storage/wal.", "etcdserver.bootstrap("}},
+		{"log", walDir(dataDir), []string{"walpb", "wal: ", "crc mismatch", "Was the raft log corrupted, truncated, or lost?", "cannot parse invalid wire-format", "storage/wal.", "etcdserver.bootstrap("}},
 	} {
 		for _, sign := range d.signs {
 			if strings.Contains(text, sign) {
@@ -78,17 +78,20 @@ func known(err error, opts Options) error {
 	switch {
 	case err == nil || opts.Cluster == nil:
 		return err
+	case errors.Is(err, ErrDamaged):
+		return opts.Cluster.replaceable(err)
 	case strings.Contains(err.Error(), "has already been bootstrapped"):
 		return opts.Cluster.used(fmt.Sprintf("the others know a member %s at %s that has run", opts.Cluster.Name, opts.Cluster.PeerURL))
 	case strings.Contains(err.Error(), "found data inconsistency with peers"):
-		return fmt.Errorf("%w: it differs from that of the other members: %w: replace this member: see Members in the documentation of operations", ErrDamaged, err)
+		return opts.Cluster.replaceable(fmt.Errorf("%w: it differs from that of the other members: %w", ErrDamaged, err))
 	}
 	return err
 }
 
 // damaged is the error of a damaged part of a data directory.
 func damaged(dataDir, what, path string, cause error) error {
-	return fmt.Errorf("%w: etcd cannot use its %s, %s: %w: keep a copy of %s, and put the latest backup of it in its place",
+	return fmt.Errorf("%w: etcd cannot use its %s, %s: %w: move %s away, and make it anew of the latest snapshot: "+
+		"portolan store snapshot restore FILE --data-dir %[5]s (a member of several that still serve is replaced instead: portolan store member remove, and add)",
 		ErrDamaged, what, path, cause, dataDir)
 }
 

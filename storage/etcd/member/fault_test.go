@@ -305,7 +305,7 @@ func TestDamage(t *testing.T) {
 				return
 			}
 			if test.what == "" || !errors.Is(err, member.ErrDamaged) ||
-				!says(err, dir, "its "+strings.Replace(test.what, "either", "database", 1), "keep a copy", "latest backup") || len(err.Error()) > 1500 {
+				!says(err, dir, "its "+strings.Replace(test.what, "either", "database", 1), "move "+dir+" away", "portolan store snapshot restore FILE --data-dir "+dir) || len(err.Error()) > 1500 {
 				t.Errorf("got %v", err)
 			}
 			t.Log(strings.ReplaceAll(err.Error(), dir, "DIR"))

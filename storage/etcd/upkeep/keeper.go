@@ -140,7 +140,8 @@ func (k *Keeper) Check(ctx context.Context) error {
 		return err
 	}
 	if s.Alarmed(Corrupt) && k.warnings.corrupt.raise(k.p.Now()) {
-		k.log.Error("etcd says that its data is damaged: stop the server and put the latest backup of the directory in its place", "dir", k.target.DataDir)
+		k.log.Error("etcd says that the data of its members differs: replace the member that does (portolan store member remove, and add); a store of one is restored with portolan store snapshot restore",
+			"dir", k.target.DataDir)
 	}
 	if s.Alarmed(NoSpace) {
 		k.makeRoom(ctx, s)
