@@ -15,7 +15,12 @@ import (
 // binary is the portolan that the scenarios run, built once by TestMain.
 var binary string
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) {
+	if file := os.Getenv(etcdConfig); file != "" {
+		os.Exit(beEtcd(file))
+	}
+	os.Exit(run(m))
+}
 
 func run(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "portolan-binary-")
