@@ -20,7 +20,6 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
 	"github.com/portolan-mesh/portolan/discovery/serviceentry"
-	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds"
@@ -32,11 +31,6 @@ import (
 const (
 	// maxRequest fits the names of an Envoy with tens of thousands of clusters.
 	maxRequest = 64 << 20
-	// Of every object its newest changes are kept as history, and of one that was
-	// deleted they are kept for a time.
-	keptChanges   = 20
-	keptDeleted   = 30 * 24 * time.Hour
-	pruneInterval = 10 * time.Minute
 	// drain is how long requests under way may take when the server stops.
 	drain = 3 * time.Second
 )
@@ -51,6 +45,7 @@ type server struct {
 	registry *serviceentry.Store
 	xds      *xds.DiscoveryServer
 	api      *rest.Server
+	jobs     *jobs
 	logger   *slog.Logger
 }
 
@@ -70,6 +65,9 @@ func newServer(store *openedStore, meshConfig *mesh.Config, logger *slog.Logger)
 		return nil, err
 	}
 	s.configs = configs
+	if s.jobs, err = newJobs(store.client, metrics, logger, &pruner{store: configs, logger: logger}); err != nil {
+		return nil, err
+	}
 	s.mirror = mirror.New(store.client, mirror.Options{
 		Worker: s.worker, Schemas: options.Schemas, Store: configs, Domain: options.Domain, Log: logger,
 		Registerer: metrics,
@@ -128,7 +126,7 @@ func (s *server) run(ctx context.Context, api, proxies net.Listener) error {
 	group.Go(func() error { return s.serveXDS(ctx, proxies) })
 	group.Go(func() error { return s.serveAPI(ctx, api) })
 	group.Go(func() error { return s.announce(ctx, api, proxies) })
-	group.Go(func() error { return s.prune(ctx) })
+	group.Go(func() error { return s.jobs.run(ctx) })
 	err := group.Wait()
 	stopStore()
 	err = errors.Join(err, <-storeDone)
@@ -146,29 +144,6 @@ func (s *server) runStore(ctx context.Context, stop context.CancelCauseFunc) err
 		stop(err)
 	}
 	return err
-}
-
-// prune keeps the records of history within bounds. Several servers of one store
-// may do it at the same time.
-func (s *server) prune(ctx context.Context) error {
-	ticker := time.NewTicker(pruneInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-		removed, err := s.configs.Prune(ctx, storage.Retention{Keep: keptChanges, Deleted: keptDeleted})
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil:
-			s.logger.Warn("history was not pruned, it will be tried again", "err", err, "after", pruneInterval)
-		case removed > 0:
-			s.logger.Info("history pruned", "records", removed)
-		}
-	}
 }
 
 // announce logs the one line that says the server is ready.

@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
 
 	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
 	"github.com/portolan-mesh/portolan/storage/etcd"
+	"github.com/portolan-mesh/portolan/storage/etcd/election"
 )
 
 // reportTimeout bounds how long a report waits for the store.
@@ -25,6 +27,8 @@ func (r *reporter) StoreStatus(ctx context.Context) maintenance.Status {
 	status.Store = store
 	if err != nil {
 		status.Problems = append(status.Problems, "the store does not answer: "+err.Error())
+	} else {
+		status.Jobs = r.jobs(ctx)
 	}
 	status.Problems = append(status.Problems, problems(status)...)
 	return status
@@ -70,6 +74,15 @@ func (r *reporter) store(ctx context.Context) (*maintenance.StoreStatus, error) 
 		}
 	}
 	return s, nil
+}
+
+// jobs are the elections, and who leads them: nobody for a moment between two.
+func (r *reporter) jobs(ctx context.Context) []maintenance.JobStatus {
+	leader, err := r.server.jobs.Leader(ctx)
+	if err != nil && !errors.Is(err, election.ErrNoLeader) {
+		return nil
+	}
+	return []maintenance.JobStatus{{Name: electionName, Leader: leader.ID}}
 }
 
 // problems are what somebody should see to.

@@ -83,6 +83,8 @@ func (s *Store) writeError(err error) error {
 			"compact any other, defragment it and disarm its alarm: %w", storage.ErrUnavailable, err)
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
 		return fmt.Errorf("%w: etcd does not let this user write: %w", storage.ErrReadOnly, err)
+	case errors.Is(err, storage.ErrReadOnly): // of a client that is fenced
+		return fmt.Errorf("nothing was written: %w", err)
 	case refused(err), unsent(err):
 		return fmt.Errorf("%w: nothing was written: %w", storage.ErrUnavailable, err)
 	}

@@ -95,6 +95,15 @@ func New(client *clientv3.Client, o Options) (*Store, error) {
 	return &Store{client: client, o: o}, nil
 }
 
+// Fenced returns this store through another client of the same etcd, one that
+// makes every transaction part of a larger one, as that of an election's leader
+// does (package election): so one operation less fits into each.
+func (s *Store) Fenced(client *clientv3.Client) *Store {
+	o := s.o
+	o.MaxTxnOps--
+	return &Store{client: client, o: o}
+}
+
 // Schemas are the kinds served.
 func (s *Store) Schemas() schema.Set { return s.o.Schemas }
 
