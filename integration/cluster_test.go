@@ -251,6 +251,7 @@ func (s *server) expectReports(words ...string) {
 // TestClusterWithoutQuorum kills two of three: writes fail soon and say why,
 // reads and proxies are served. With one back all is well again.
 func TestClusterWithoutQuorum(t *testing.T) {
+	t.Parallel()
 	f, x := startFleet(t, "cp-1", "cp-2", "cp-3"), newShop(t)
 	s := f.servers[0]
 	s.apply(x.all(100, 0))
@@ -272,7 +273,13 @@ func TestClusterWithoutQuorum(t *testing.T) {
 	<-time.After(max(0, 17*time.Second-time.Since(begun))) // longer than a hung one lives
 	expectEqual(t, "the store process, which is well and waits", storeOf(t, s.o.dataDir), store)
 
+	begun = time.Now()
+	if err := s.process.terminate(t); err != nil || time.Since(begun) > shutdown {
+		t.Errorf("without a quorum it ended with %v after %s", err, time.Since(begun))
+	}
+	s.launch()
 	f.servers[1].start()
+	s.awaitReady()
 	f.servers[1].expectReports("writes succeed", "do not answer: cp-3")
 	t.Logf("with two of three a write succeeds after %s", s.nextWrite("healed"))
 	f.servers[1].has("healed")
@@ -280,4 +287,44 @@ func TestClusterWithoutQuorum(t *testing.T) {
 	for _, s := range f.servers {
 		s.awaitWhole()
 	}
+}
+
+// clusterRounds is how often TestClusterLosesNothing kills all.
+const clusterRounds = 10
+
+// TestClusterLosesNothing kills all servers and their store processes at once,
+// while writers write through one of them. What was acknowledged is there
+// afterwards, at every server.
+func TestClusterLosesNothing(t *testing.T) {
+	f := startFleet(t, "cp-1", "cp-2", "cp-3")
+	rounds := clusterRounds
+	if testing.Short() {
+		rounds = 2
+	}
+	var acknowledged [4]int
+	for round := range rounds {
+		f.servers[round%3].writeUntil(t, &acknowledged, func() {
+			var stores []int
+			for _, s := range f.servers {
+				stores = append(stores, storeOf(t, s.o.dataDir))
+			}
+			for _, pid := range stores {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+			for _, s := range f.servers {
+				s.kill()
+			}
+		})
+		for _, s := range f.servers {
+			s.launch()
+		}
+		for _, s := range f.servers {
+			s.awaitReady()
+			s.verify(t, round, &acknowledged)
+		}
+		if t.Failed() {
+			t.Fatalf("round %d of %d", round+1, rounds)
+		}
+	}
+	t.Logf("%d rounds, acknowledged writes by writer: %v", rounds, acknowledged)
 }

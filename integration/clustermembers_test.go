@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/bbolt"
+
+	"github.com/portolan-mesh/portolan/cache/rest/batch"
+	"github.com/portolan-mesh/portolan/cache/rest/client"
 	"github.com/portolan-mesh/portolan/storage/etcd/cluster"
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
 )
@@ -65,6 +70,12 @@ func TestClusterGrowsFromOne(t *testing.T) {
 		documents = append(documents, entry(fmt.Sprintf("old-%d", i), 80))
 	}
 	one.apply(documents...)
+	for i := range 700 { // so that its log does not reach back to the beginning
+		if i%100 == 0 {
+			one.nextWrite(fmt.Sprintf("later-%d", i))
+		}
+		one.put(t, i)
+	}
 	if out := one.try("", "store", "member", "add", "cp-2", "--peer-url", "https://127.0.0.1:1"); out.code != 75 || !strings.Contains(out.stderr, "--store-peer-url") {
 		t.Errorf("a store without an address: exit code %d: %s", out.code, out.stderr)
 	}
@@ -80,7 +91,7 @@ func TestClusterGrowsFromOne(t *testing.T) {
 	two := f.addMember(one, newMemberAt(t, "cp-2"))
 	three := f.addMember(two, newMemberAt(t, "cp-3"))
 	one.awaitMembers(map[string]cluster.Status{"cp-1": cluster.Voter, "cp-2": cluster.Voter, "cp-3": cluster.Voter})
-	three.has("old-0", "old-299")
+	three.has("old-0", "old-299", "later-600")
 
 	f.kill(one)
 	t.Logf("without the first server a write succeeds after %s", three.nextWrite("new"))
@@ -96,6 +107,18 @@ func TestClusterGrowsFromOne(t *testing.T) {
 	out := command(t, "", "serve", "--api-address", "127.0.0.1:0", "--xds-address", "127.0.0.1:0", "--data-dir", one.o.dataDir)
 	if out.code != 1 || !strings.Contains(out.stderr, "of member cp-1 of a cluster of 3 (cp-1, cp-2, cp-3): start it with --store-name cp-1 --store-peer-url "+first.peer) {
 		t.Errorf("a start without the flags: exit code %d: %s", out.code, out.stderr)
+	}
+}
+
+// put writes one small object by the API.
+func (s *server) put(t *testing.T, value int) {
+	t.Helper()
+	c, err := client.New(s.url(""), client.Options{HTTP: s.client})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Apply(t.Context(), batch.New(counter(0, value+1, ""))); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -141,6 +164,7 @@ func (f *fleet) run(s *server) outcome {
 // TestClusterRemovesALivingMember removes the one that leads. Its server goes on
 // through the others, says what has happened, and does not start again.
 func TestClusterRemovesALivingMember(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, "cp-1", "cp-2", "cp-3")
 	leader, others := f.leader()
 	name := leader.o.args[1]
@@ -184,6 +208,7 @@ func TestClusterRemovesAnAbsentMember(t *testing.T) {
 // TestClusterStartsSlowly starts members one after another: a member that waits
 // says for whom, ends when it is told to, and goes on when the others come.
 func TestClusterStartsSlowly(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, "cp-1", "cp-2", "cp-3")
 	one, two, three := f.servers[0], f.servers[1], f.servers[2]
 	waits := func(s *server, words ...string) {
@@ -254,6 +279,7 @@ func TestClusterRefusesStrangers(t *testing.T) {
 // TestClusterHangs stops the store process of one member: it is killed, and its
 // server writes through the others meanwhile.
 func TestClusterHangs(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, "cp-1", "cp-2", "cp-3")
 	leader, _ := f.leader()
 	store := storeOf(t, leader.o.dataDir)
@@ -261,7 +287,11 @@ func TestClusterHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	begun := time.Now()
-	t.Logf("its own member, which leads, hangs: its next write succeeds after %s", leader.nextWrite("after"))
+	took := leader.nextWrite("after")
+	t.Logf("its own member, which leads, hangs: its next write succeeds after %s", took)
+	if took > 8*time.Second {
+		t.Errorf("a write waits for the member that hangs: it took %s", took)
+	}
 	eventually(t, "another store process takes its place", func() error {
 		if storeOf(t, leader.o.dataDir) == store {
 			return errors.New("it is the same")
@@ -319,5 +349,53 @@ func TestClusterFlags(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestClusterFindsDamage changes one value in the database of a member, which
+// etcd alone does not see. The member does not serve it: it says that it differs
+// from the others, and what to do.
+func TestClusterFindsDamage(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, "cp-1", "cp-2", "cp-3")
+	f.servers[0].apply(entry("reviews", 8080))
+	f.servers[2].has("reviews")
+	damaged := f.servers[2]
+	if err := damaged.process.terminate(t); err != nil {
+		t.Fatal(err)
+	}
+	changeValue(t, filepath.Join(damaged.o.dataDir, "etcd", "member", "snap", "db"), "reviews.shop.test")
+	out := f.run(damaged)
+	for _, words := range []string{"the data is damaged", "it differs from that of the other members", "portolan store member remove cp-3", "add cp-3 --peer-url"} {
+		if out.code != 1 || !strings.Contains(out.stderr, words) {
+			t.Errorf("exit code %d, and not %q: %s", out.code, words, out.stderr)
+		}
+	}
+	f.servers[0].nextWrite("after")
+}
+
+// changeValue changes one byte of a text in the first value of a database that
+// has it.
+func changeValue(t *testing.T, file, text string) {
+	t.Helper()
+	db, err := bbolt.Open(file, 0o600, &bbolt.Options{Timeout: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	err = db.Update(func(tx *bbolt.Tx) error {
+		values := tx.Bucket([]byte("key"))
+		cursor := values.Cursor()
+		for k, v := cursor.First(); k != nil; k, v = cursor.Next() {
+			if i := bytes.Index(v, []byte(text)); i >= 0 {
+				changed := bytes.Clone(v)
+				changed[i]++
+				return values.Put(bytes.Clone(k), changed)
+			}
+		}
+		return errors.New("no value has the text")
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

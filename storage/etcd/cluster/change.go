@@ -270,12 +270,38 @@ func (r *Roster) handOver(ctx context.Context, v *View, m *Member, leader *clien
 	return nil, errors.New("no other voter answers")
 }
 
-// lead looks at the members, and returns a client of the one that leads.
+// electionWait is how long voters that are enough may take to elect a leader.
+const electionWait = 5 * time.Second
+
+// lead looks at the members, and returns a client of the one that leads. Where
+// they are about to elect one, it waits for that.
 func (r *Roster) lead(ctx context.Context) (*View, *clientv3.Client, error) {
-	v, err := r.Look(ctx)
-	if err != nil {
-		return nil, nil, err
+	giveUp := time.Now().Add(electionWait)
+	for {
+		v, err := r.Look(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		leader, err := v.led()
+		if err == nil {
+			c, err := r.conn(leader.ClientURLs[0])
+			return v, c, err
+		}
+		if !errors.Is(err, errNoLeader) || time.Now().After(giveUp) {
+			return nil, nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, nil, err
+		case <-time.After(stepInterval):
+		}
 	}
+}
+
+var errNoLeader = errors.New("the members of the store have no leader: try again in a moment")
+
+// led returns the leader of a cluster that has a quorum.
+func (v *View) led() (*Member, error) {
 	voters, answer := v.Voters(), 0
 	for i := range voters {
 		if voters[i].Answer != nil {
@@ -285,13 +311,12 @@ func (r *Roster) lead(ctx context.Context) (*View, *clientv3.Client, error) {
 	leader := v.Leader()
 	switch {
 	case answer < v.Quorum():
-		return nil, nil, fmt.Errorf("the store has no quorum: %d of its %d voters answer, and %d are needed: bring back %s",
+		return nil, fmt.Errorf("the store has no quorum: %d of its %d voters answer, and %d are needed: bring back %s",
 			answer, len(voters), v.Quorum(), Names(v.Silent()))
 	case leader == nil:
-		return nil, nil, errors.New("the members of the store have no leader: try again in a moment")
+		return nil, errNoLeader
 	}
-	c, err := r.conn(leader.ClientURLs[0])
-	return v, c, err
+	return leader, nil
 }
 
 // changeWait bounds a change, and settleWait how long it is tried.

@@ -177,7 +177,7 @@ func (r *Roster) askOne(ctx context.Context, endpoint string) (*Answer, error) {
 		return nil, err
 	}
 	return &Answer{
-		Leader: s.Leader, Size: s.DbSize, InUse: s.DbSizeInUse,
+		Leader: s.Leader, Size: s.DbSize, InUse: s.DbSizeInUse, Quota: s.DbSizeQuota,
 		Committed: s.RaftIndex, Applied: s.RaftAppliedIndex, Version: s.Version,
 	}, nil
 }

@@ -38,8 +38,9 @@ type Member struct {
 type Answer struct {
 	// Leader is the member that it follows, 0 while it knows none.
 	Leader uint64
-	// Size is that of its database, and InUse the part that is data.
-	Size, InUse int64
+	// Size is that of its database, which Quota bounds, and InUse the part that is
+	// data.
+	Size, InUse, Quota int64
 	// Committed and Applied are the newest entries of the log that it knows to be
 	// decided, and that its database has.
 	Committed, Applied uint64
@@ -65,6 +66,9 @@ const (
 	// Unreachable does not answer.
 	Unreachable Status = "unreachable"
 )
+
+// Statuses are all there are.
+var Statuses = []Status{Leader, Voter, Learner, Waiting, Unstarted, Unreachable}
 
 // Status is what the member is.
 func (m *Member) Status() Status {

@@ -211,7 +211,7 @@ func (c *Child) attend(ctx context.Context, p *process) error {
 		}
 		if err != nil {
 			c.end(p)
-			return err
+			return c.diagnose(true, err)
 		}
 		c.heard(p, w)
 	}
@@ -221,6 +221,15 @@ func (c *Child) attend(ctx context.Context, p *process) error {
 	case <-p.done:
 		return p.cause()
 	}
+}
+
+// diagnose says of a process that did not become ready what it is about.
+func (c *Child) diagnose(existed bool, err error) error {
+	var told *childError
+	if errors.As(err, &told) { // in which case it has said so itself
+		return err
+	}
+	return known(diagnose(c.opts.DataDir, existed, err), Options{Cluster: c.opts.Cluster})
 }
 
 // heard makes a process current that is ready, or, where it says so, waits.
@@ -310,7 +319,7 @@ func (c *Child) launch(ctx context.Context) error {
 	slow.Stop()
 	if err != nil {
 		c.end(p)
-		return diagnose(c.opts.DataDir, existed, err)
+		return c.diagnose(existed, err)
 	}
 	c.heard(p, w)
 	return nil

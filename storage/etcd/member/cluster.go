@@ -204,6 +204,13 @@ func (c *Cluster) used(what string) error {
 		"portolan store member remove %s; %s", ErrUsed, what, c.Name, c.addCommand())
 }
 
+// replaceable adds to the error of damaged data that the other members have it
+// all.
+func (c *Cluster) replaceable(err error) error {
+	return fmt.Errorf("%w: or, while the other members are well, replace this one: run these against another server, and start this one on an empty directory with --store-join: "+
+		"portolan store member remove %s; %s", err, c.Name, c.addCommand())
+}
+
 func (c *Cluster) addCommand() string {
 	return fmt.Sprintf("portolan store member add %s --peer-url %s", c.Name, c.PeerURL)
 }

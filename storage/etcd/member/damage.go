@@ -82,8 +82,6 @@ func known(err error, opts Options) error {
 		return opts.Cluster.replaceable(err)
 	case strings.Contains(err.Error(), "has already been bootstrapped"):
 		return opts.Cluster.used(fmt.Sprintf("the others know a member %s at %s that has run", opts.Cluster.Name, opts.Cluster.PeerURL))
-	case strings.Contains(err.Error(), "found data inconsistency with peers"):
-		return opts.Cluster.replaceable(fmt.Errorf("%w: it differs from that of the other members: %w", ErrDamaged, err))
 	}
 	return err
 }

@@ -71,6 +71,20 @@ func namesOf(members []*membership.Member) []string {
 	return out
 }
 
+// compareData returns an error if the data of the member is not that of the
+// others: a disk has changed it.
+func compareData(etcd *embed.Etcd, opts Options) error {
+	err := etcd.Server.CorruptionChecker().InitialCheck()
+	switch {
+	case err == nil:
+		return nil
+	case strings.Contains(err.Error(), "found data inconsistency with peers"):
+		return opts.Cluster.replaceable(fmt.Errorf("%w: it differs from that of the other members: %w", ErrDamaged, err))
+	}
+	opts.Logger.Info("the data of the member was not compared with that of the others", "err", err)
+	return nil
+}
+
 // removed is the error of a member that is one no more.
 func removed(opts Options) error {
 	advice := "start the server on an empty directory"

@@ -307,6 +307,9 @@ func startEtcd(ctx context.Context, opts Options) (etcd *embed.Etcd, released bo
 	if err == nil {
 		err = awaitReady(ctx, r.etcd, opts)
 	}
+	if err == nil && existed && opts.Cluster != nil {
+		err = compareData(r.etcd, opts)
+	}
 	if err != nil {
 		stopErr := stopEtcd(r.etcd, false, nil, opts.StopTimeout)
 		return nil, stopErr == nil, errors.Join(err, stopErr)

@@ -1,6 +1,10 @@
 package member
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/portolan-mesh/portolan/storage/etcd/cluster"
+)
 
 // What both forms of the store are asked; upkeep has the rest.
 var (
@@ -8,6 +12,8 @@ var (
 		"1 while the embedded store runs and answers.", nil, nil)
 	restartsDesc = prometheus.NewDesc("portolan_store_restarts_total",
 		"Attempts to start the store process again since the server started.", nil, nil)
+	membersDesc = prometheus.NewDesc("portolan_store_members",
+		"Members of the store by what they are, as this server sees them.", []string{"status"}, nil)
 )
 
 // up is 1 for true.
@@ -23,6 +29,7 @@ func up(healthy bool) prometheus.Metric {
 func (c *Child) Describe(out chan<- *prometheus.Desc) {
 	out <- upDesc
 	out <- restartsDesc
+	out <- membersDesc
 	c.keeper.Describe(out)
 }
 
@@ -30,6 +37,9 @@ func (c *Child) Describe(out chan<- *prometheus.Desc) {
 func (c *Child) Collect(out chan<- prometheus.Metric) {
 	out <- up(c.Healthy())
 	out <- prometheus.MustNewConstMetric(restartsDesc, prometheus.CounterValue, float64(c.restarts.Load()))
+	if c.peers != nil {
+		c.peers.collect(out)
+	}
 	c.keeper.Collect(out)
 }
 
@@ -43,4 +53,19 @@ func (m *Member) Describe(out chan<- *prometheus.Desc) {
 func (m *Member) Collect(out chan<- prometheus.Metric) {
 	out <- up(m.Healthy())
 	m.keeper.Collect(out)
+}
+
+// collect counts the members.
+func (p *peers) collect(out chan<- prometheus.Metric) {
+	s := p.seen.Load()
+	if s == nil || s.view == nil {
+		return
+	}
+	count := map[cluster.Status]int{}
+	for i := range s.view.Members {
+		count[s.view.Members[i].Status()]++
+	}
+	for _, status := range cluster.Statuses {
+		out <- prometheus.MustNewConstMetric(membersDesc, prometheus.GaugeValue, float64(count[status]), string(status))
+	}
 }
