@@ -19,6 +19,7 @@ type Link struct {
 	cut   bool
 	from  map[string]bool // origins that are cut off
 	held  chan struct{}   // closed when what is held may go on; nil while nothing is
+	heard bool            // while held: what clients say is passed on
 	hole  bool
 }
 
@@ -60,9 +61,15 @@ func (l *Link) CutFrom(origin string) {
 }
 
 // Hold keeps all bytes back until Mend or Cut.
-func (l *Link) Hold() {
+func (l *Link) Hold() { l.hold(false) }
+
+// HoldAnswers is Hold for what the server says: it hears its clients.
+func (l *Link) HoldAnswers() { l.hold(true) }
+
+func (l *Link) hold(heard bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.heard = heard
 	if l.held == nil {
 		l.held = make(chan struct{})
 	}
@@ -137,13 +144,13 @@ func (l *Link) serve(in net.Conn) {
 	}
 	defer l.forget(out)
 	var back sync.WaitGroup
-	back.Go(func() { l.pass(out, in, make([]byte, 64<<10)) })
+	back.Go(func() { l.pass(out, in, make([]byte, 64<<10), true) })
 	defer back.Wait()
 	defer func() { _ = out.Close() }()
-	if len(first) > 0 && !l.write(out, first) {
+	if len(first) > 0 && !l.write(out, first, false) {
 		return
 	}
-	l.pass(in, out, buffer)
+	l.pass(in, out, buffer, false)
 }
 
 func (l *Link) keep(c net.Conn) bool {
@@ -170,22 +177,23 @@ func (l *Link) refuses(origin string) bool {
 	return l.from[origin]
 }
 
-func (l *Link) pass(from, to net.Conn, buffer []byte) {
+func (l *Link) pass(from, to net.Conn, buffer []byte, answers bool) {
 	defer func() { _ = from.Close(); _ = to.Close() }()
 	for {
 		n, err := from.Read(buffer)
-		if err != nil || !l.write(to, buffer[:n]) {
+		if err != nil || !l.write(to, buffer[:n], answers) {
 			return
 		}
 	}
 }
 
 // write passes some bytes on, once they are not held; false where that fails.
-func (l *Link) write(to net.Conn, bytes []byte) bool {
+// answers are those of the server.
+func (l *Link) write(to net.Conn, bytes []byte, answers bool) bool {
 	l.mu.Lock()
-	held, hole := l.held, l.hole
+	held, hole, passes := l.held, l.hole, l.heard && !answers
 	l.mu.Unlock()
-	if held != nil {
+	if held != nil && !passes {
 		<-held
 	}
 	if hole {

@@ -64,6 +64,7 @@ var toMembers = slices.Concat(toServers, []harm{
 	{name: "no-quorum", do: scatter},
 	{name: "cut-clients", do: cutClients},
 	{name: "hold-clients", do: holdClients},
+	{name: "lose-answers", do: loseAnswers},
 	{name: "black-hole", do: swallowClients, slow: true},
 	{name: "compact-behind", do: compactBehindCut},
 	{name: "compact-again-and-again", do: compactAgainAndAgain},
@@ -72,6 +73,16 @@ var toMembers = slices.Concat(toServers, []harm{
 
 // longRun is how long a run is that has time for everything.
 const longRun = 40 * time.Second
+
+// toFleet is what is done to servers that keep one store together.
+var toFleet = slices.Concat(toServers, []harm{
+	{name: "kill-store", do: killStore},
+	{name: "kill-machine", do: killMachine},
+	{name: "kill-everything", do: killEverything},
+	{name: "pause-store", do: pauseStore},
+	{name: "compact-behind", do: compactBehind},
+	{name: "compact-again-and-again", do: compactAgainAndAgain},
+})
 
 // plan is what is done in a run: one to three of what there is.
 func plan(random *rand.Rand, menu []harm, duration time.Duration) (out []harm) {
@@ -92,7 +103,7 @@ func (r *rig) suffer(ctx context.Context, plan []harm, duration time.Duration) {
 		pass(ctx, gap/2+time.Duration(r.random.Int64N(int64(gap))))
 		done := reliability.Harm{Name: h.name, Start: r.now()}
 		if err := h.do(ctx, r); err != nil {
-			r.t.Errorf("%s: %v", h.name, err)
+			r.fail("%s: %w", h.name, err)
 		}
 		done.End = r.now()
 		r.record(func(h *reliability.History) { h.Harm = append(h.Harm, done) })
@@ -126,9 +137,10 @@ func pauseServer(ctx context.Context, r *rig) error {
 	return nil
 }
 
-// killStore ends the store process; the server starts another one.
+// killStore ends a store process; its server starts another one.
 func killStore(ctx context.Context, r *rig) error {
-	return r.servers[0].awaitStore(ctx, r.servers[0].signalStore(syscall.SIGKILL))
+	s := r.anyServer()
+	return s.awaitStore(ctx, s.signalStore(syscall.SIGKILL))
 }
 
 // awaitStore waits until another store process than one that was answers.
@@ -146,20 +158,37 @@ func (s *server) awaitStore(ctx context.Context, was int) error {
 	})
 }
 
-func killEverything(ctx context.Context, r *rig) error {
-	s := r.servers[0]
-	s.suffer(true)
-	defer s.suffer(false)
-	s.signalStore(syscall.SIGKILL)
-	s.current().Kill()
-	s.start()
-	return s.ready(ctx, 30*time.Second)
+// killMachine ends a server and its store at once.
+func killMachine(ctx context.Context, r *rig) error { return restart(ctx, r, r.anyServer()) }
+
+// killEverything ends all servers and their stores at once.
+func killEverything(ctx context.Context, r *rig) error { return restart(ctx, r, r.servers...) }
+
+func restart(ctx context.Context, r *rig, servers ...*server) error {
+	for _, s := range servers {
+		s.suffer(true)
+		defer s.suffer(false)
+		s.signalStore(syscall.SIGKILL)
+	}
+	for _, s := range servers {
+		s.current().Kill()
+	}
+	pass(ctx, r.between(0, 500*time.Millisecond))
+	for _, s := range servers {
+		s.start()
+	}
+	for _, s := range servers {
+		if err := s.ready(ctx, 30*time.Second); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // pauseStore stops the store process where it is, for so long that the server
 // gives it up, or not.
 func pauseStore(ctx context.Context, r *rig) error {
-	s := r.servers[0]
+	s := r.anyServer()
 	stopped := s.signalStore(syscall.SIGSTOP)
 	pass(ctx, r.between(time.Second, 7*time.Second))
 	if h, err := s.store(); err == nil && h.PID == stopped {
@@ -171,7 +200,7 @@ func pauseStore(ctx context.Context, r *rig) error {
 // compactBehind changes the store while the server does not look, and drops the
 // history of that: the server has to list anew.
 func compactBehind(ctx context.Context, r *rig) error {
-	s := r.servers[0]
+	s := r.anyServer()
 	s.suffer(true)
 	defer s.suffer(false)
 	s.current().Pause()
@@ -186,7 +215,8 @@ func compactBehind(ctx context.Context, r *rig) error {
 
 // leaveBehind changes the store and compacts it up to the last change.
 func (r *rig) leaveBehind(ctx context.Context) error {
-	if err := r.writeDirectly(ctx, 60); err != nil {
+	// More than what a connection holds that nobody reads.
+	if err := r.writeDirectly(ctx, 300); err != nil {
 		return fmt.Errorf("write to the store itself: %w", err)
 	}
 	var head int64
@@ -385,6 +415,24 @@ func holdClients(ctx context.Context, r *rig) error {
 			l.Cut() // and what was held is lost
 		}
 		l.Mend()
+	}
+	return nil
+}
+
+// loseAnswers has a server heard by its store, and not answered before it is cut
+// off: of what it wrote it does not know what became.
+func loseAnswers(ctx context.Context, r *rig) error {
+	s := r.anyServer()
+	for range 8 {
+		for _, l := range s.links {
+			l.HoldAnswers()
+		}
+		pass(ctx, r.between(100*time.Millisecond, 400*time.Millisecond))
+		for _, l := range s.links {
+			l.Cut()
+			l.Mend()
+		}
+		pass(ctx, r.between(100*time.Millisecond, 400*time.Millisecond))
 	}
 	return nil
 }

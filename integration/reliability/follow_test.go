@@ -194,7 +194,7 @@ func (p *proxy) take(replica, name string, a *xdstest.Answer) {
 	whole := p.variant == stream.StateOfTheWorld && a.TypeURL == xdstest.ClusterType
 	push, err := reliability.ReadPush(a.Nonce, bodies, a.Removed, whole)
 	if err != nil {
-		p.r.t.Errorf("%s: %v", name, err)
+		p.r.fail("%s: %w", name, err)
 		return
 	}
 	push.Replica, push.Stream, push.At, push.Type = replica, name, p.r.now(), shortType(a.TypeURL)

@@ -16,7 +16,7 @@ import (
 var (
 	seedFlag     = flag.Uint64("seed", 0, "the seed of the first run; 0 is a random one")
 	seedsFlag    = flag.Int("seeds", 1, "how many runs of each topology, each with the next seed")
-	durationFlag = flag.Duration("duration", 15*time.Second, "how long the clients of a run are at work")
+	durationFlag = flag.Duration("duration", 12*time.Second, "how long the clients of a run are at work")
 	topologyFlag = flag.String("topology", "", "the only topology to run: see topologies")
 	keepFlag     = flag.String("keep", "", "the directory that histories of failed runs are kept in; a temporary one without")
 )

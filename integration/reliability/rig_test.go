@@ -38,6 +38,7 @@ type rig struct {
 
 	mu      sync.Mutex // guards what follows
 	history reliability.History
+	trouble []error // with the run itself
 }
 
 // topology is a way to run Portolan, and what may be done to it.
@@ -45,6 +46,7 @@ type topology struct {
 	name    string
 	servers int
 	members bool // on an etcd of three members
+	fleet   bool // each with a member of one store
 	args    []string
 	harm    []harm
 }
@@ -58,6 +60,7 @@ type server struct {
 	api     string              // host:port, always the same
 	xds     string
 	args    []string
+	client  string // host:port of its member of a store of several
 
 	mu          sync.Mutex // guards what follows
 	process     *processtest.Process
@@ -99,6 +102,9 @@ func newRig(t testing.TB, topo topology, seed uint64, binary string, prepare ...
 		}
 		r.servers = append(r.servers, s)
 	}
+	if topo.fleet {
+		r.gather()
+	}
 	for _, s := range r.servers {
 		s.start()
 	}
@@ -108,6 +114,21 @@ func newRig(t testing.TB, topo topology, seed uint64, binary string, prepare ...
 		}
 	}
 	return r
+}
+
+// gather has each server keep one member of a store of them all.
+func (r *rig) gather() {
+	var initial []string
+	peers := map[*server]string{}
+	for _, s := range r.servers {
+		peers[s] = "http://" + processtest.Local(processtest.FreePort(r.t))
+		s.client = processtest.Local(processtest.FreePort(r.t))
+		initial = append(initial, s.name+"="+peers[s])
+	}
+	for _, s := range r.servers {
+		s.args = append(s.args[:len(s.args):len(s.args)], "--store-name", s.name, "--store-peer-url", peers[s],
+			"--store-client-url", "http://"+s.client, "--store-initial-cluster", strings.Join(initial, ","))
+	}
 }
 
 // randomOf is a source of a seed, another one for each number.
@@ -138,6 +159,13 @@ func (r *rig) record(change func(h *reliability.History)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	change(&r.history)
+}
+
+// fail notes that the run itself went wrong.
+func (r *rig) fail(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.trouble = append(r.trouble, fmt.Errorf(format, args...))
 }
 
 // start runs the server, again on the ports that it had before.
@@ -259,6 +287,13 @@ func (s *server) signalStore(signal syscall.Signal) int {
 func (r *rig) endpoints() ([]string, error) {
 	if r.cluster != nil {
 		return r.cluster.endpoints(), nil
+	}
+	if r.topo.fleet {
+		var out []string
+		for _, s := range r.servers {
+			out = append(out, "http://"+s.client)
+		}
+		return out, nil
 	}
 	h, err := r.servers[0].store()
 	if err != nil {

@@ -26,6 +26,7 @@ func topologies() []topology {
 	return []topology{
 		{name: "embedded", servers: 1, harm: toEmbedded},
 		{name: "members", servers: 3, members: true, harm: toMembers},
+		{name: "fleet", servers: 3, fleet: true, harm: toFleet},
 	}
 }
 
@@ -43,7 +44,10 @@ func TestReliability(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s/%d", topo.name, seed), func(t *testing.T) {
 				plan := plan(randomOf(seed, 1), topo.harm, *durationFlag)
-				h := run(t, topo, seed, *durationFlag, plan, portolan(t))
+				h, trouble := run(t, topo, seed, *durationFlag, plan, portolan(t))
+				for _, err := range trouble {
+					t.Error(err)
+				}
 				report(t, h, reliability.Judge(h), totals)
 			})
 		}
@@ -105,8 +109,9 @@ func keep(t *testing.T, h *reliability.History, violations []reliability.Violati
 	t.Logf("the history is in %s; once more: make reliability SEED=%d DURATION=%s TOPOLOGY=%s", dir, h.Seed, *durationFlag, h.Topology)
 }
 
-// run does one run and returns all that was seen.
-func run(t *testing.T, topo topology, seed uint64, duration time.Duration, plan []harm, binary string) *reliability.History {
+// run does one run and returns all that was seen, and what went wrong with the
+// run itself.
+func run(t *testing.T, topo topology, seed uint64, duration time.Duration, plan []harm, binary string) (*reliability.History, []error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -132,7 +137,7 @@ func run(t *testing.T, topo topology, seed uint64, duration time.Duration, plan 
 	r.settle(ctx, healed, proxies, before)
 	stopFollowing()
 	r.conclude(ctx)
-	return &r.history
+	return &r.history, r.trouble
 }
 
 // warmUp is how long clients work before they are measured and harmed.
@@ -176,7 +181,7 @@ func (r *rig) settle(ctx context.Context, healed time.Duration, proxies []*proxy
 		})
 	})
 	if err != nil {
-		r.t.Errorf("the store does not answer once the harm is over: %v", err)
+		r.fail("the store does not answer once the harm is over: %v", err)
 		return
 	}
 	if err := await(ctx, limit, func() error {
@@ -185,7 +190,7 @@ func (r *rig) settle(ctx context.Context, healed time.Duration, proxies []*proxy
 		}
 		return nil
 	}); err != nil {
-		r.t.Error(err)
+		r.fail("%w", err)
 	}
 	settled := make([]reliability.Settling, len(r.servers))
 	var running sync.WaitGroup
@@ -281,17 +286,17 @@ func (r *rig) conclude(ctx context.Context) {
 	for _, s := range r.servers {
 		r.end(s)
 	}
-	if r.cluster == nil { // the lock is free, and all is there
+	if len(r.servers) == 1 { // the lock is free, and all is there
 		s := r.servers[0]
 		s.start()
 		if err := s.ready(ctx, 20*time.Second); err != nil {
-			r.t.Errorf("the second start: %v", err)
+			r.fail("the second start: %w", err)
 		}
 		r.end(s)
 	}
 	truth, err := r.truth.tell()
 	if err != nil {
-		r.t.Errorf("the truth is not known: %v", err)
+		r.fail("the truth is not known: %v", err)
 	}
 	r.record(func(h *reliability.History) {
 		h.Truth = truth

@@ -141,7 +141,7 @@ func (w *writer) write(ctx context.Context, s *server, c reliability.Call) relia
 	for _, one := range c.Writes {
 		operation, err := operationOf(one)
 		if err != nil {
-			w.r.t.Error(err)
+			w.r.fail("%w", err)
 			return reliability.Refused
 		}
 		operations = append(operations, operation)

@@ -1,0 +1,175 @@
+package reliability_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/portolan-mesh/portolan/cache/rest/client"
+	"github.com/portolan-mesh/portolan/integration/reliability"
+	"github.com/portolan-mesh/portolan/storage/etcd"
+)
+
+// TestTornLog takes the end of the log away from a store that was killed, as a
+// disk does that lied about it: the store goes back, and reuses revisions. The
+// server announces an epoch, and everybody converges to what the store is now.
+func TestTornLog(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r := newRig(t, topology{name: "torn", servers: 1}, 1, portolan(t))
+	r.truth = &teller{r: r}
+	if err := r.seedObjects(ctx); err != nil {
+		t.Fatal(err)
+	}
+	s := r.servers[0]
+	var running sync.WaitGroup
+	follower := r.newProxy(s, 0)
+	running.Go(func() { follower.run(ctx) })
+	defer running.Wait()
+	defer cancel()
+
+	before, after := r.tear(t, ctx)
+	t.Logf("the store went back from revision %d to %d", before, after)
+	if err := await(ctx, 20*time.Second, func() error {
+		sample, err := r.measure(ctx, s)
+		if err == nil && sample.Epochs == 0 {
+			err = errors.New("no epoch is counted")
+		}
+		return err
+	}); err != nil {
+		t.Errorf("the server does not know that the store went back: %v", err)
+	}
+	if err := r.writeDirectly(ctx, 3); err != nil { // revisions that were used before
+		t.Fatal(err)
+	}
+	if err := await(ctx, 20*time.Second, func() error { return r.sameAsStore(ctx, s) }); err != nil {
+		t.Error(err)
+	}
+	if err := await(ctx, 20*time.Second, func() error { _, err := r.sameToAll(ctx, s, []*proxy{follower}); return err }); err != nil {
+		t.Error(err)
+	}
+	if class := r.newWriter(0).write(ctx, s, reliability.Call{Writes: []reliability.Write{
+		{Key: reliability.Singles()[0], Verb: reliability.Put, Value: r.values.Add(1)},
+	}}); class != reliability.OK {
+		t.Errorf("a write afterwards: %s", class)
+	}
+}
+
+// tear makes the store lose its last revisions. What it has written elsewhere by
+// the time it dies cannot be lost, so it may take some attempts.
+func (r *rig) tear(t *testing.T, ctx context.Context) (before, after int64) {
+	t.Helper()
+	s := r.servers[0]
+	for range 10 {
+		if err := r.writeDirectly(ctx, 12); err != nil {
+			t.Fatal(err)
+		}
+		before = r.head(ctx)
+		if err := await(ctx, 5*time.Second, func() error {
+			if sample, err := r.measure(ctx, s); err != nil || sample.Revision < before {
+				return fmt.Errorf("the cache is at %d: %w", sample.Revision, err)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.writeDirectly(ctx, 8); err != nil {
+			t.Fatal(err)
+		}
+		before = r.head(ctx)
+		s.current().Pause()
+		killed := s.signalStore(syscall.SIGKILL)
+		log, whole := cutLog(t, s.dataDir)
+		s.current().Resume()
+		if err := s.awaitStore(ctx, killed); err == nil {
+			if after = r.head(ctx); after < before {
+				return before, after
+			}
+			continue
+		}
+		// The rest of the data was ahead of the log: with all of it, once more.
+		s.current().Pause()
+		if err := os.WriteFile(log, whole, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s.current().Resume()
+		if err := s.awaitStore(ctx, killed); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Fatal("the store does not lose anything")
+	return 0, 0
+}
+
+// cutLog zeroes the last bytes of the newest log from the boundary of a sector
+// on, and returns its path and what it had.
+func cutLog(t *testing.T, dataDir string) (path string, whole []byte) {
+	t.Helper()
+	const sector, lost = 512, 3 << 10
+	paths, err := filepath.Glob(filepath.Join(dataDir, "etcd", "member", "wal", "*.wal"))
+	if err != nil || len(paths) == 0 {
+		t.Fatal(paths, err)
+	}
+	path = slices.Max(paths)
+	if whole, err = os.ReadFile(path); err != nil {
+		t.Fatal(err)
+	}
+	end := len(bytes.TrimRight(whole, "\x00"))
+	torn := slices.Clone(whole)
+	clear(torn[max(0, end-lost)/sector*sector : end])
+	if err := os.WriteFile(path, torn, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path, whole
+}
+
+// head is the revision of the store, 0 where it does not answer.
+func (r *rig) head(ctx context.Context) (revision int64) {
+	_ = r.withStore(ctx, func(ctx context.Context, c *clientv3.Client) error {
+		answer, err := c.Get(ctx, "x")
+		if err == nil {
+			revision = answer.Header.Revision
+		}
+		return err
+	})
+	return revision
+}
+
+// sameAsStore says whether a server shows what the store has.
+func (r *rig) sameAsStore(ctx context.Context, s *server) error {
+	var revision int64
+	err := r.withStore(ctx, func(ctx context.Context, c *clientv3.Client) error {
+		answer, err := c.Get(ctx, etcd.ConfigPrefix, clientv3.WithPrefix())
+		if err != nil {
+			return err
+		}
+		revision = answer.Header.Revision
+		return r.finish(answer)
+	})
+	if err != nil {
+		return err
+	}
+	shown := map[reliability.Key]reliability.Version{}
+	for _, scope := range reliability.Scopes() {
+		l, class := r.list(ctx, newAPI(r, s), s, -2, scope, client.Freshness{MinRevision: revision})
+		if class != reliability.OK {
+			return fmt.Errorf("a list of %s: %s", scope, class)
+		}
+		maps.Copy(shown, l.Objects)
+	}
+	if !maps.Equal(shown, r.history.Final) {
+		return fmt.Errorf("the server shows %v, and the store has %v", shown, r.history.Final)
+	}
+	return nil
+}
