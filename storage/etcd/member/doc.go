@@ -1,5 +1,6 @@
 // Package member runs the embedded etcd: a cluster of one, without any TCP
-// port, in a child process of the server or in the server itself.
+// port, in a child process of the server or in the server itself; or, in a
+// child process, one of several members (Cluster).
 //
 // In a child process, the default: the parent makes a Child and calls Start,
 // which makes a short private directory for a unix socket, executes the same
@@ -22,6 +23,12 @@
 // play no part in it, so a Ctrl-C or a service manager that signals every
 // process does not take the store away before the parent is done with it.
 //
+// One of several is ready when a majority runs. Until then the child reports
+// what it waits for (waiting.go), and the parent passes it on (Child.Ready). Who the members are is in the data directory
+// (identity.go); an empty one begins as an initial member or joins (cluster.go).
+// The parent looks at all members every second, and has its clients call its
+// own, or another that serves (peers.go).
+//
 // In process: Start returns a Member, and its Client calls etcd without a
 // socket. That is faster, and the whole process ends if etcd does.
 //
@@ -29,6 +36,6 @@
 // little space (space.go), and on damaged data, of which it says what is
 // damaged, where, and what to do (damage.go).
 //
-// One member at a time may use a data directory. Whoever starts etcd first
-// takes the lock of the directory (lock.go), whose file names the holder.
+// Whoever starts etcd first takes the lock of the data directory (lock.go),
+// whose file names the holder.
 package member
