@@ -84,14 +84,17 @@ var toFleet = slices.Concat(toServers, []harm{
 	{name: "compact-again-and-again", do: compactAgainAndAgain},
 })
 
-// plan is what is done in a run: one to three of what there is.
+// plan is what is done in a run: one to three of what there is, and as many again
+// for every half minute.
 func plan(random *rand.Rand, menu []harm, duration time.Duration) (out []harm) {
 	menu = slices.DeleteFunc(slices.Clone(menu), func(h harm) bool {
 		return (h.slow && duration < longRun) || (h.root && os.Getuid() != 0)
 	})
-	n := 1 + random.IntN(3)
-	for _, i := range random.Perm(len(menu))[:n] {
-		out = append(out, menu[i])
+	for range max(1, duration/(30*time.Second)) {
+		n := 1 + random.IntN(3)
+		for _, i := range random.Perm(len(menu))[:n] {
+			out = append(out, menu[i])
+		}
 	}
 	return out
 }

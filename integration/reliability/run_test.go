@@ -146,7 +146,12 @@ const warmUp = time.Second
 // prepared is a topology as a plan needs it, and what has to be done first.
 func (o topology) prepared(plan []harm) (topology, []func(*rig) error) {
 	var prepare []func(*rig) error
+	seen := map[string]bool{}
 	for _, h := range plan {
+		if seen[h.name] {
+			continue
+		}
+		seen[h.name] = true
 		o.args = append(o.args[:len(o.args):len(o.args)], h.args...)
 		if h.prepare != nil {
 			prepare = append(prepare, h.prepare)
