@@ -175,6 +175,9 @@ func TestClusterRemovesALivingMember(t *testing.T) {
 	t.Logf("the leader is removed: the next write succeeds after %s", others[1].nextWrite("after"))
 	leader.expectReports("writes succeed through the other members", "removed from its cluster")
 	leader.nextWrite("through-others")
+	if strings.Contains(leader.process.output(), "panic: ") {
+		t.Errorf("its store process panicked:\n%s", leader.process.output())
+	}
 	leader.has("after")
 	if err := leader.process.terminate(t); err != nil {
 		t.Errorf("its server ended with %v", err)

@@ -57,3 +57,12 @@ func (d *doors) shut() {
 	}
 	shutting.Wait()
 }
+
+// slam ends all servers at once, with the calls under way.
+func (d *doors) slam() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range d.servers {
+		s.Stop()
+	}
+}

@@ -68,7 +68,7 @@ type Member struct {
 	lock        *dirLock
 	keeper      *upkeep.Keeper // nil where the parent has it
 	stopTimeout time.Duration
-	shut        func() // ends what serves; nil where Close will do
+	doors       *doors // nil in a cluster of one
 
 	closing   chan struct{}
 	closeOnce sync.Once
@@ -108,10 +108,8 @@ func Start(ctx context.Context, opts Options) (*Member, error) {
 		lock.release()
 		return nil, err
 	}
-	var shut func()
 	if opts.Cluster != nil {
 		opts.doors = &doors{}
-		shut = opts.doors.shut
 	}
 	etcd, released, err := startEtcd(ctx, opts)
 	if err != nil {
@@ -124,7 +122,7 @@ func Start(ctx context.Context, opts Options) (*Member, error) {
 		etcd:        etcd,
 		client:      v3client.New(etcd.Server),
 		lock:        lock,
-		shut:        shut,
+		doors:       opts.doors,
 		stopTimeout: opts.StopTimeout,
 		closing:     make(chan struct{}),
 	}
@@ -179,15 +177,7 @@ func (m *Member) Run(ctx context.Context) error {
 		defer kept.Wait()
 		defer stop()
 	}
-	var cause error
-	select {
-	case <-ctx.Done():
-	case <-m.closing:
-	case err := <-m.etcd.Err():
-		cause = err
-	case <-m.etcd.Server.StopNotify():
-		cause = errors.New("its server stopped by itself")
-	}
+	cause := m.await(ctx)
 	select {
 	case <-m.closing:
 		cause = nil
@@ -200,6 +190,38 @@ func (m *Member) Run(ctx context.Context) error {
 	return err
 }
 
+// removalInterval is how often a member sees whether it still is one: etcd goes
+// on for a second without a word when it is removed, and panics where it is
+// asked for its status meanwhile.
+const removalInterval = 20 * time.Millisecond
+
+// await waits until the member is to end, or returns why it has.
+func (m *Member) await(ctx context.Context) error {
+	var removal <-chan time.Time
+	if m.doors != nil {
+		tick := time.NewTicker(removalInterval)
+		defer tick.Stop()
+		removal = tick.C
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-m.closing:
+			return nil
+		case err := <-m.etcd.Err():
+			return err
+		case <-m.etcd.Server.StopNotify():
+			return errors.New("its server stopped by itself")
+		case <-removal:
+			if m.etcd.Server.Cluster().Member(m.etcd.Server.MemberID()) == nil {
+				m.doors.slam()
+				return ErrRemoved
+			}
+		}
+	}
+}
+
 // Close closes the client, stops etcd and frees the data directory. It gives
 // up after StopTimeout with an error; the directory then stays locked until
 // this process ends. What was acknowledged is on disk in any case. Calls after
@@ -209,7 +231,7 @@ func (m *Member) Close() error {
 		close(m.closing)
 		// The client's Close reports that its own context has ended, always.
 		_ = m.client.Close()
-		if m.closeErr = stopEtcd(m.etcd, true, m.shut, m.stopTimeout); m.closeErr == nil {
+		if m.closeErr = stopEtcd(m.etcd, true, m.doors, m.stopTimeout); m.closeErr == nil {
 			m.lock.release()
 		}
 	})
@@ -320,16 +342,16 @@ func startEtcd(ctx context.Context, opts Options) (etcd *embed.Etcd, released bo
 // stopEtcd stops etcd within a limit. A member that never became ready does
 // not answer to Close: it has to be stopped hard first. One of several hands
 // over what it leads, and shuts its doors.
-func stopEtcd(etcd *embed.Etcd, ready bool, shut func(), limit time.Duration) error {
+func stopEtcd(etcd *embed.Etcd, ready bool, doors *doors, limit time.Duration) error {
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
 		switch {
 		case !ready:
 			etcd.Server.HardStop()
-		case shut != nil:
+		case doors != nil:
 			leave(etcd)
-			shut()
+			doors.shut()
 		}
 		etcd.Close()
 	}()
