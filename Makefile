@@ -21,7 +21,7 @@ ONCE ?=
 BENCH ?= .
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test integration reliability bench bench-store lint generate tools clean
+.PHONY: help build demo test integration reliability bench bench-store lint generate tools consul clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 16
@@ -38,13 +38,13 @@ test: tools ## unit tests, traffic simulation, a smoke test on real Envoy
 	$(GO) test $(RACE) -timeout 12m $(UNIT)
 	$(GO) test -timeout 3m -run 'Layers|Smoke' ./integration/...
 
-integration: tools ## everything against the real things, one test at a time
+integration: tools consul ## everything against the real things, one test at a time
 	$(GO) test -v -count=1 -p 1 -timeout 25m -run '^$(AREA)' ./integration/...
 
 reliability: ## histories under harm, judged; SEED= SEEDS= DURATION= TOPOLOGY= select, MUTANTS=1 tests the judges
 	$(GO) test -v -count=1 -timeout 8h -run '^Test$(if $(MUTANTS),Mutants,Reliability)$$' ./integration/reliability $(strip \
 	  $(if $(SEED),-seed $(SEED)) $(if $(SEEDS),-seeds $(SEEDS)) $(if $(DURATION),-duration $(DURATION)) \
-	  $(if $(TOPOLOGY),-topology $(TOPOLOGY)) $(if $(MUTANTS),-mutants))
+	  $(if $(TOPOLOGY),-topology $(TOPOLOGY)) $(if $(BINARY),-binary $(abspath $(BINARY))) $(if $(MUTANTS),-mutants))
 
 bench: tools ## benchmarks; BENCH=<regexp> selects
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 30m ./...
@@ -64,6 +64,9 @@ generate: ## write generated code anew
 
 tools: ## put Envoy into .tools/
 	@PYTHON='$(PYTHON)' ENVOY_VERSION='$(ENVOY_VERSION)' .ci/tools
+
+consul: ## build Consul into .tools/, for the integration tests
+	@GO='$(GO)' .ci/consul/build
 
 clean: ## remove what was built; the tools in .tools/ stay
 	rm -rf bin dist

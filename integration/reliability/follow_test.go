@@ -31,6 +31,7 @@ import (
 // comes to that, and lists again when its revision is too old.
 type watcher struct {
 	r     *rig
+	apis  map[*server]*client.Client
 	scope string
 	at    int // the replica
 	from  int64
@@ -43,7 +44,7 @@ func (w *watcher) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		s := w.r.servers[w.at%len(w.r.servers)]
 		if w.from == 0 {
-			l, class := w.r.list(ctx, newAPI(w.r, s), s, -1, w.scope, client.Freshness{})
+			l, class := w.r.list(ctx, w.apis[s], s, -1, w.scope, client.Freshness{})
 			if class != reliability.OK {
 				w.at++
 				pass(ctx, 100*time.Millisecond)
@@ -341,7 +342,7 @@ func (r *rig) following(ctx context.Context) (proxies []*proxy, stop func()) {
 	var running sync.WaitGroup
 	for i, s := range r.servers {
 		for _, scope := range reliability.Scopes()[:4] {
-			w := &watcher{r: r, scope: scope, at: i}
+			w := &watcher{r: r, apis: r.newAPIs(), scope: scope, at: i}
 			running.Go(func() { w.run(ctx) })
 		}
 		for _, v := range []stream.Variant{stream.Delta, stream.StateOfTheWorld} {

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 )
 
 // The flags of a run; `make reliability` sets them.
@@ -18,6 +20,7 @@ var (
 	seedsFlag    = flag.Int("seeds", 1, "how many runs of each topology, each with the next seed")
 	durationFlag = flag.Duration("duration", 12*time.Second, "how long the clients of a run are at work")
 	topologyFlag = flag.String("topology", "", "the only topology to run: see topologies")
+	binaryFlag   = flag.String("binary", "", "the program to run; built from the sources without one")
 	keepFlag     = flag.String("keep", "", "the directory that histories of failed runs are kept in; a temporary one without")
 )
 
@@ -28,6 +31,10 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	status := m.Run()
 	built.remove()
+	if err := goleak.Find(); status == 0 && err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		status = 1
+	}
 	os.Exit(status)
 }
 
@@ -41,7 +48,12 @@ type binaries struct {
 var built = binaries{by: map[string]string{}}
 
 // portolan is the program as it is.
-func portolan(t testing.TB) string { return built.build(t, "portolan", "") }
+func portolan(t testing.TB) string {
+	if *binaryFlag != "" {
+		return *binaryFlag
+	}
+	return built.build(t, "portolan", "")
+}
 
 // build builds the program once, with an overlay of changed sources if one is
 // named.

@@ -26,7 +26,7 @@ func TestNoop(t *testing.T) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
-	follower, looker := r.newProxy(s, 0), &watcher{r: r, scope: "ServiceEntry/group"}
+	follower, looker := r.newProxy(s, 0), &watcher{r: r, apis: r.newAPIs(), scope: "ServiceEntry/group"}
 	running.Go(func() { follower.run(ctx) })
 	running.Go(func() { looker.run(ctx) })
 	settled := func() (pushes int) {

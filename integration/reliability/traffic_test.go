@@ -44,12 +44,19 @@ type writer struct {
 func (r *rig) newWriter(number int) *writer {
 	w := &writer{
 		r: r, number: number, random: randomOf(r.seed, uint64(number)+2),
-		apis: map[*server]*client.Client{}, known: map[reliability.Key]int64{},
+		known: map[reliability.Key]int64{},
 	}
-	for _, s := range r.servers {
-		w.apis[s] = newAPI(r, s)
-	}
+	w.apis = r.newAPIs()
 	return w
+}
+
+// newAPIs are clients of all servers with connections of their own.
+func (r *rig) newAPIs() map[*server]*client.Client {
+	out := map[*server]*client.Client{}
+	for _, s := range r.servers {
+		out[s] = newAPI(r, s)
+	}
+	return out
 }
 
 // newAPI is a client of a server with connections of its own.
