@@ -157,7 +157,7 @@ func (c *Child) prepare() (err error) {
 	} else {
 		c.roster = cluster.New(func(string) (*clientv3.Client, error) { return c.dial(c.opts.Logger) }, c.endpoint())
 	}
-	target := upkeep.Target{Client: c.client, Endpoint: c.endpoint(), DataDir: c.opts.DataDir}
+	target := upkeep.Target{Client: c.client, Endpoint: c.endpoint(), DataDir: c.opts.DataDir, Roster: c.roster}
 	c.keeper, err = upkeep.New(target, c.opts.Upkeep, c.opts.Logger)
 	return err
 }

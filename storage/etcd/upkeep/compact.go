@@ -2,66 +2,165 @@ package upkeep
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/portolan-mesh/portolan/storage/etcd"
 )
+
+// CompactKey holds what was last compacted. Each Keeper of a cluster finds out
+// for itself what is due, and whoever replaces the value first does it: the
+// others see that it was replaced, and leave it for this time. So one compacts in
+// each interval, and another takes over from one that is gone.
+const CompactKey = etcd.MetaPrefix + "compact"
 
 // compactTimeout bounds the wait for a compaction, which goes on without us.
 const compactTimeout = time.Minute
 
+// compacted is the value of CompactKey.
+type compacted struct {
+	// Revision is the one compacted to.
+	Revision int64 `json:"revision"`
+	// Puts is how often CompactKey had been put at that revision. By it a store in
+	// which nothing but compactions is written is told from one to compact.
+	Puts int64 `json:"puts"`
+
+	modified int64 // mod revision of the key, 0 where there is none
+	puts     int64 // by now
+	now      int64 // revision of the store
+}
+
 // A mark is the newest revision at some time.
 type mark struct {
-	at       time.Time
-	revision int64
+	at             time.Time
+	revision, puts int64
 }
 
 // A compactor remembers which revision was the newest when. It forgets with
 // its process: history is then kept for up to one retention longer.
 type compactor struct {
 	marks []mark // oldest first
-	last  int64  // the last compaction
+	seen  int64  // the mod revision of CompactKey when a compaction was last due
+	last  int64  // the last compaction that is known of
 }
 
-// due notes the revision of now and returns that to compact to, 0 for none:
-// the newest that was superseded more than the retention ago.
-func (c *compactor) due(now time.Time, revision int64, retention time.Duration) int64 {
-	if n := len(c.marks); n > 0 && c.marks[n-1].revision > revision {
-		c.marks = nil // the store went back, as after a restore
-	}
-	if n := len(c.marks); n == 0 || now.Sub(c.marks[n-1].at) >= retention/10 {
-		c.marks = append(c.marks, mark{at: now, revision: revision})
-	}
-	var target int64
+// wantsMark says whether to note the revision of now.
+func (c *compactor) wantsMark(now time.Time, retention time.Duration) bool {
+	n := len(c.marks)
+	return n == 0 || now.Sub(c.marks[n-1].at) >= retention/10
+}
+
+// due takes the newest mark of a revision that was superseded more than the
+// retention ago.
+func (c *compactor) due(now time.Time, retention time.Duration) (m mark, ok bool) {
 	for len(c.marks) > 0 && now.Sub(c.marks[0].at) >= retention {
-		target = c.marks[0].revision
+		m, ok = c.marks[0], true
 		c.marks = c.marks[1:]
 	}
-	if target <= max(c.last, 1) || target > revision {
-		return 0
-	}
-	return target
+	return m, ok
 }
 
 // compactOld drops what is older than the retention.
 func (k *Keeper) compactOld(ctx context.Context, s *Status) {
-	target := k.compactor.due(k.p.Now(), s.Revision, k.p.Retention)
-	if target == 0 {
-		return
+	if err := k.note(ctx, s); err != nil {
+		k.log.Debug("the revision of now is not noted", "err", err)
 	}
 	begun := k.p.Now()
-	err := k.compactTo(ctx, target)
+	target, err := k.claim(ctx)
+	if err == nil && target != 0 {
+		err = k.compactTo(ctx, target)
+	}
 	switch {
-	case err == nil:
+	case err != nil:
+		if ctx.Err() == nil && k.warnings.compact.raise(begun) {
+			k.log.Warn("the history of the store grows: it could not be compacted; it will be tried again", "err", err)
+		}
+	case target != 0:
 		k.warnings.compact.clear()
 		k.log.Debug("store compacted", "revision", target, "took", k.p.Now().Sub(begun))
-	case ctx.Err() == nil && k.warnings.compact.raise(begun):
-		k.log.Warn("the history of the store grows: it could not be compacted; it will be tried again",
-			"revision", target, "err", err)
 	}
+}
+
+// note remembers the revision of now, from time to time.
+func (k *Keeper) note(ctx context.Context, s *Status) error {
+	c, now := &k.compactor, k.p.Now()
+	if n := len(c.marks); n > 0 && c.marks[n-1].revision > s.Revision {
+		*c = compactor{} // the store went back, as after a restore
+	}
+	if !c.wantsMark(now, k.p.Retention) {
+		return nil
+	}
+	r, err := k.lastCompacted(ctx)
+	if err != nil {
+		return err
+	}
+	c.marks = append(c.marks, mark{at: now, revision: r.now, puts: r.puts})
+	return nil
+}
+
+// claim returns the revision to compact to, if there is one and no other Keeper
+// sees to it, else 0.
+func (k *Keeper) claim(ctx context.Context) (target int64, err error) {
+	c := &k.compactor
+	m, ok := c.due(k.p.Now(), k.p.Retention)
+	if !ok {
+		return 0, nil
+	}
+	r, err := k.lastCompacted(ctx)
+	if err != nil {
+		return 0, err
+	}
+	others := r.modified != c.seen // whoever did it since then does it again
+	c.seen, c.last = r.modified, max(c.last, r.Revision)
+	if others || m.revision-c.last <= m.puts-r.Puts || m.revision <= max(c.last, 1) {
+		return 0, nil
+	}
+	return k.replace(ctx, r, m)
+}
+
+// lastCompacted reads CompactKey.
+func (k *Keeper) lastCompacted(ctx context.Context) (compacted, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	answer, err := k.target.Client.Get(ctx, CompactKey)
+	if err != nil {
+		return compacted{}, fmt.Errorf("read %s: %w", CompactKey, err)
+	}
+	out := compacted{now: answer.Header.Revision}
+	for _, kv := range answer.Kvs {
+		if json.Unmarshal(kv.Value, &out) != nil {
+			out.Revision, out.Puts = 0, 0 // of no use, and soon replaced
+		}
+		out.modified, out.puts = kv.ModRevision, kv.Version
+	}
+	return out, nil
+}
+
+// replace puts CompactKey if it is still as it was read, and returns the revision
+// that is to be compacted to by whoever succeeds in that.
+func (k *Keeper) replace(ctx context.Context, r compacted, m mark) (target int64, err error) {
+	value, err := json.Marshal(compacted{Revision: m.revision, Puts: m.puts})
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	answer, err := k.target.Client.Txn(ctx).
+		If(clientv3.Compare(clientv3.ModRevision(CompactKey), "=", r.modified)).
+		Then(clientv3.OpPut(CompactKey, string(value))).Commit()
+	if err != nil {
+		return 0, fmt.Errorf("write %s: %w", CompactKey, err)
+	}
+	if !answer.Succeeded {
+		return 0, nil
+	}
+	k.compactor.seen = answer.Header.Revision
+	return m.revision, nil
 }
 
 // Compact drops all revisions below one, 0 for the newest, and waits until

@@ -2,6 +2,7 @@ package upkeep
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -19,7 +20,7 @@ type defragmenter struct {
 	revision int64
 	changed  time.Time // when the revision was seen to change
 	wanted   time.Time // since when; zero while it is not
-	failed   time.Time // when the last one did
+	again    time.Time // not before, after one that failed or had to wait
 }
 
 // saw notes what a look has found.
@@ -29,33 +30,42 @@ func (d *defragmenter) saw(s *Status) {
 	}
 }
 
+// grown says whether a database has much to gain from a defragmentation.
+func (k *Keeper) grown(s *Status) bool {
+	return s.Size > 2*s.InUse && s.Size > k.p.DefragMin || filling(s) && s.Size-s.InUse > s.Size/4
+}
+
 // due says whether it is time: there is much to gain, and the moment is quiet
 // or there is no time to wait for one.
 func (d *defragmenter) due(k *Keeper, s *Status) bool {
-	grown := s.Size > 2*s.InUse && s.Size > k.p.DefragMin
-	pressed := filling(s) && s.Size-s.InUse > s.Size/4
 	switch {
-	case !grown && !pressed:
+	case !k.grown(s):
 		d.wanted = time.Time{}
 		return false
-	case !d.failed.IsZero() && s.At.Sub(d.failed) < k.p.BackoffMax:
+	case s.At.Before(d.again):
 		return false
 	case d.wanted.IsZero():
 		d.wanted = s.At
 	}
-	return pressed || s.At.Sub(d.changed) >= k.p.Quiet || s.At.Sub(d.wanted) >= k.p.Patience
+	return filling(s) || s.At.Sub(d.changed) >= k.p.Quiet || s.At.Sub(d.wanted) >= k.p.Patience
 }
 
-// defragmentNow defragments, and remembers if that failed.
+// defragmentNow defragments when it is the turn of this member, and remembers if
+// that failed.
 func (k *Keeper) defragmentNow(ctx context.Context, s *Status) {
-	err := k.defragment(ctx, s)
+	waited := s.At.Sub(k.defrag.wanted)
+	err := k.defragmentInTurn(ctx, s, func(o others) error { return k.mayDefragment(o, waited) })
+	now := k.p.Now()
 	switch {
 	case err == nil:
-		k.defrag.failed = time.Time{}
 		k.warnings.defrag.clear()
-	case ctx.Err() == nil:
-		k.defrag.failed = k.p.Now()
-		if k.warnings.defrag.raise(k.p.Now()) {
+	case ctx.Err() != nil:
+	case errors.Is(err, ErrWait) && waited < k.p.Patience:
+		k.defrag.again = now.Add(k.p.BackoffMin)
+		k.log.Debug("the defragmentation of the store waits", "err", err)
+	default:
+		k.defrag.again = now.Add(k.p.BackoffMax)
+		if k.warnings.defrag.raise(now) {
 			k.log.Warn("the store takes more space than it needs: it could not be defragmented; it will be tried again", "err", err)
 		}
 	}
@@ -63,9 +73,28 @@ func (k *Keeper) defragmentNow(ctx context.Context, s *Status) {
 
 // Defragment gives the space that is not in use back to the file system. The
 // member answers nobody meanwhile: about 1 s for 1 GiB in use. It is for this
-// member alone.
+// member alone, and an ErrWait while another of its cluster is away, or is being
+// defragmented.
 func (k *Keeper) Defragment(ctx context.Context) (Change, error) {
-	return k.change(ctx, func(s *Status) error { return k.defragment(ctx, s) })
+	return k.change(ctx, func(s *Status) error { return k.defragmentInTurn(ctx, s, others.healthy) })
+}
+
+// defragmentInTurn defragments if the other members let it, and none of them
+// does so meanwhile.
+func (k *Keeper) defragmentInTurn(ctx context.Context, s *Status, may func(others) error) error {
+	o, err := k.others(ctx, s)
+	if err == nil {
+		err = may(o)
+	}
+	if err != nil {
+		return fmt.Errorf("defragment the store: %w", err)
+	}
+	unlock, err := k.lock(ctx, o, s)
+	if err != nil {
+		return fmt.Errorf("defragment the store: %w", err)
+	}
+	defer unlock()
+	return k.defragment(ctx, s)
 }
 
 // defragment is Defragment, of someone whose turn it is and who has looked.
@@ -83,7 +112,7 @@ func (k *Keeper) defragment(ctx context.Context, s *Status) error {
 	}
 	took := time.Since(begun)
 	k.metrics.defrag.Observe(took.Seconds())
-	k.defrag.wanted = time.Time{}
+	k.defrag.wanted, k.defrag.again = time.Time{}, time.Time{}
 	after, err := k.look(ctx)
 	if err != nil {
 		return err

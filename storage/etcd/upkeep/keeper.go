@@ -5,12 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"regexp"
 	"slices"
-	"strings"
+	"strconv"
 	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/portolan-mesh/portolan/storage/etcd/cluster"
 )
 
 // lookTimeout bounds one question to the member.
@@ -28,6 +32,9 @@ type Target struct {
 	Defragment func() error
 	// DataDir is the directory whose file system must not become full.
 	DataDir string
+	// Roster is the cluster of the member; nil says that it is the only one. It
+	// stays the caller's to close.
+	Roster *cluster.Roster
 }
 
 // Status is what a look has found.
@@ -37,11 +44,17 @@ type Status struct {
 	// Size is that of the database file, of which InUse is data and the rest
 	// free for reuse. The member takes no writes when Size reaches Quota.
 	Size, InUse, Quota int64
-	// Revision is the newest, and Compacted the last that this Keeper has
+	// Revision is the newest, and Compacted the last that is known to have been
 	// compacted to, 0 before the first time.
 	Revision, Compacted int64
-	// Alarms are those raised, NoSpace and Corrupt.
+	// Alarms are those raised by any member, NoSpace and Corrupt, and Raised by
+	// which: the ids of members by alarm.
 	Alarms []string
+	Raised map[string][]uint64
+	// Member is the id of this one.
+	Member uint64
+
+	leader uint64
 }
 
 // The alarms of etcd.
@@ -139,14 +152,15 @@ func (k *Keeper) Check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.Alarmed(Corrupt) && k.warnings.corrupt.raise(k.p.Now()) {
-		k.log.Error("etcd says that the data of its members differs: replace the member that does (portolan store member remove, and add); a store of one is restored with portolan store snapshot restore",
-			"dir", k.target.DataDir)
+	k.watchDamage(s)
+	if s.leader == 0 {
+		return nil // what follows needs the others of the cluster
 	}
 	if s.Alarmed(NoSpace) {
 		k.makeRoom(ctx, s)
 		return nil
 	}
+	k.writesAgain(s)
 	k.ladder.rest(k)
 	k.compactOld(ctx, s)
 	if k.defrag.due(k, s) {
@@ -197,25 +211,46 @@ func (k *Keeper) look(ctx context.Context) (*Status, error) {
 	}
 	s := &Status{
 		At: k.p.Now(), Size: answer.DbSize, InUse: answer.DbSizeInUse, Quota: answer.DbSizeQuota,
-		Revision: answer.Header.Revision, Compacted: k.compactor.last, Alarms: alarms(answer.Errors),
+		Revision: answer.Header.Revision, Compacted: k.compactor.last, Raised: raised(answer.Errors),
+		Member: answer.Header.MemberId, leader: answer.Leader,
 	}
+	s.Alarms = slices.Sorted(maps.Keys(s.Raised))
 	k.status.Store(s)
 	k.defrag.saw(s)
 	return s, nil
 }
 
-// alarms are the kinds of the alarms among the errors that etcd tells of. It
-// writes them as memberID:1 alarm:NOSPACE.
-func alarms(errs []string) []string {
-	var out []string
+// alarmForm is how etcd writes an alarm among the errors that it tells of.
+var alarmForm = regexp.MustCompile(`^memberID:(\d+)\s+alarm:(\w+)`)
+
+// raised are the members that have raised each alarm.
+func raised(errs []string) map[string][]uint64 {
+	out := map[string][]uint64{}
 	for _, e := range errs {
-		for _, kind := range alarmKinds {
-			if strings.Contains(e, "alarm:"+kind) && !slices.Contains(out, kind) {
-				out = append(out, kind)
-			}
+		m := alarmForm.FindStringSubmatch(e)
+		if m == nil || !slices.Contains(alarmKinds, m[2]) {
+			continue
 		}
+		id, _ := strconv.ParseUint(m[1], 10, 64) // digits
+		out[m[2]] = append(out[m[2]], id)
 	}
 	return out
+}
+
+// watchDamage tells of members whose data differ from that of the others. etcd
+// does not always know which that is, and then it is the member 0.
+func (k *Keeper) watchDamage(s *Status) {
+	if !s.Alarmed(Corrupt) || !k.warnings.corrupt.raise(k.p.Now()) {
+		return
+	}
+	for _, id := range s.Raised[Corrupt] {
+		attributes := []any{"member", cluster.FormatID(id)}
+		if id == s.Member {
+			attributes = append(attributes, "dir", k.target.DataDir)
+		}
+		k.log.Error("etcd says that the data of its members differs: replace the member that does (portolan store member remove, and add); "+
+			"a store of one is restored with portolan store snapshot restore", attributes...)
+	}
 }
 
 // A notice is something to be told once when it begins, and every hour while

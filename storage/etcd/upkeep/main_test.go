@@ -14,11 +14,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/portolan-mesh/portolan/storage/etcd/dial"
+	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
 	"github.com/portolan-mesh/portolan/storage/etcd/member"
 	"github.com/portolan-mesh/portolan/storage/etcd/upkeep"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, etcdtest.LeftByMembers()...) }
 
 // A rig is a member that nobody looks after but a test.
 type rig struct {

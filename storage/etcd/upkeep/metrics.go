@@ -26,7 +26,7 @@ func newMetrics() *metrics {
 		size:      describe("db_bytes", "Size of the store's database file, which the quota bounds."),
 		inUse:     describe("db_in_use_bytes", "Part of the database file that holds data."),
 		quota:     describe("quota_bytes", "Size at which the store takes no more writes."),
-		compacted: describe("compacted_revision", "Revision that this server last compacted the store to; absent before the first time."),
+		compacted: describe("compacted_revision", "Revision that the store was last compacted to, as far as this server knows; absent before the first time."),
 		alarm:     describe("alarm", "1 while the store has raised the alarm: NOSPACE is a used up quota, CORRUPT damaged data.", "alarm"),
 	}
 }

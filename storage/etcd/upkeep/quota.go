@@ -34,9 +34,11 @@ var errStillFull = errors.New("compaction and defragmentation freed too little")
 // A ladder is the way out of a store whose quota is used up, step by step, and
 // with pauses: each step stops the store for a moment.
 type ladder struct {
+	begun    time.Time // when the alarm was first seen
 	tried    time.Time // when the last attempt ended
 	pause    time.Duration
 	revision int64 // after it
+	waits    bool  // for other members, and is to go on soon
 }
 
 // calm is how long there was no alarm before the pauses are short again.
@@ -47,7 +49,7 @@ const calm = 10 * time.Minute
 func (l *ladder) due(k *Keeper, s *Status) bool {
 	since := s.At.Sub(l.tried)
 	switch {
-	case l.tried.IsZero(), since >= l.pause:
+	case l.tried.IsZero(), l.waits, since >= l.pause:
 		return true
 	default:
 		return s.Revision != l.revision && since >= k.p.BackoffMin
@@ -62,6 +64,7 @@ func (l *ladder) ended(k *Keeper) {
 
 // rest notes that there is no alarm.
 func (l *ladder) rest(k *Keeper) {
+	l.begun, l.waits = time.Time{}, false
 	if !l.tried.IsZero() && k.p.Now().Sub(l.tried) >= calm {
 		*l = ladder{}
 	}
@@ -75,8 +78,15 @@ func (k *Keeper) makeRoom(ctx context.Context, s *Status) {
 	if !k.ladder.due(k, s) {
 		return
 	}
+	if k.ladder.begun.IsZero() {
+		k.ladder.begun = s.At
+	}
 	err := k.climb(ctx, s)
 	if ctx.Err() != nil {
+		return
+	}
+	if k.ladder.waits = errors.Is(err, ErrWait); k.ladder.waits {
+		k.log.Debug("the store has no room yet", "err", err)
 		return
 	}
 	k.ladder.ended(k)
@@ -86,26 +96,41 @@ func (k *Keeper) makeRoom(ctx context.Context, s *Status) {
 			"err", err, "inUseMiB", mib(after.InUse), "quotaMiB", mib(after.Quota), "retryIn", k.ladder.pause)
 		return
 	}
-	k.warnings.noSpace.clear()
-	k.log.Info("the store takes writes again", "beforeMiB", mib(s.Size), "sizeMiB", mib(after.Size), "quotaMiB", mib(after.Quota))
+	k.writesAgain(after)
+}
+
+// writesAgain tells that the alarm is lifted, whoever has done so.
+func (k *Keeper) writesAgain(s *Status) {
+	if k.warnings.noSpace.clear() {
+		k.log.Info("the store takes writes again", "sizeMiB", mib(s.Size), "quotaMiB", mib(s.Quota))
+	}
 }
 
 // climb goes as many steps as it takes: drop all history, give its space back,
-// lift the alarm.
+// one member after the other, lift the alarm once all have room.
 func (k *Keeper) climb(ctx context.Context, s *Status) error {
-	if !s.ample(s.InUse) {
+	if !s.ample(s.InUse) && k.compactor.last < s.Revision {
 		if err := k.compactTo(ctx, s.Revision); err != nil {
 			return err
 		}
 		k.log.Warn("all history of the store was dropped to make room", "revision", s.Revision)
 	}
+	waited := s.At.Sub(k.ladder.begun)
 	if !s.ample(s.Size) {
-		if err := k.defragment(ctx, s); err != nil {
+		err := k.defragmentInTurn(ctx, s, func(o others) error { return k.mayClear(o, s, waited) })
+		if err != nil {
 			return err
 		}
 		if s = k.Status(); !s.roomy(s.Size) {
 			return errStillFull
 		}
+	}
+	o, err := k.others(ctx, s)
+	if err == nil {
+		err = k.mayDisarm(o, waited)
+	}
+	if err != nil {
+		return err
 	}
 	return k.disarm(ctx)
 }

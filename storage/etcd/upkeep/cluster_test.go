@@ -1,0 +1,357 @@
+package upkeep_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+
+	"github.com/portolan-mesh/portolan/storage/etcd/cluster"
+	"github.com/portolan-mesh/portolan/storage/etcd/dial"
+	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
+	"github.com/portolan-mesh/portolan/storage/etcd/upkeep"
+)
+
+// A fleet is a cluster of three members, each with a Keeper of its own; the rigs
+// share a clock. The leader is the last.
+type fleet struct {
+	*rig // the first
+	rigs []*rig
+	stop []func()
+
+	mu      sync.Mutex
+	busy    [3]bool
+	overlap bool
+	order   []int // of the members that were defragmented
+}
+
+func newFleet(t *testing.T, quota int64, p upkeep.Policy) *fleet {
+	t.Helper()
+	members := etcdtest.Cluster(t, func(c *embed.Config) { c.QuotaBackendBytes = quota })
+	f := &fleet{}
+	now := &clock{now: time.Now()}
+	p.Now = now.Now
+	var last *rig
+	var stopLast func()
+	for _, member := range members {
+		endpoint := member.Endpoint
+		r := &rig{t: t, client: etcdtest.Dial(t, endpoint), endpoint: endpoint, log: &journal{}, clock: now}
+		s, err := r.client.Status(t.Context(), endpoint)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Leader == s.Header.MemberId {
+			last, stopLast = r, member.Stop
+			continue
+		}
+		f.rigs, f.stop = append(f.rigs, r), append(f.stop, member.Stop)
+	}
+	if last == nil {
+		t.Fatal("the cluster has no leader")
+	}
+	f.rigs, f.stop = append(f.rigs, last), append(f.stop, stopLast)
+	f.rig = f.rigs[0]
+	for i, r := range f.rigs {
+		roster := cluster.New(func(e string) (*clientv3.Client, error) { return dial.New(dial.Options{Endpoints: []string{e}}) }, r.endpoint)
+		t.Cleanup(func() { _ = roster.Close() })
+		target := upkeep.Target{
+			Client: r.client, Endpoint: r.endpoint, DataDir: t.TempDir(), Roster: roster,
+			Defragment: func() error { return f.defragment(i) },
+		}
+		var err error
+		if r.keeper, err = upkeep.New(target, p, slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return f
+}
+
+// defragment does it as the keeper would, and notes whether another is at it.
+func (f *fleet) defragment(i int) error {
+	f.mu.Lock()
+	busy := f.busy
+	f.busy[i], f.order = true, append(f.order, i)
+	f.mu.Unlock()
+	for j, r := range f.rigs {
+		if !busy[j] {
+			continue
+		}
+		// It may be done, and the answer on its way. While it is not, the size that
+		// it tells is that of before.
+		if s, err := r.client.Status(f.t.Context(), r.endpoint); err != nil || s.DbSize > 12<<20 {
+			f.mu.Lock()
+			f.overlap = true
+			f.mu.Unlock()
+		}
+	}
+	_, err := f.rigs[i].client.Defragment(f.t.Context(), f.rigs[i].endpoint)
+	f.mu.Lock()
+	f.busy[i] = false
+	f.mu.Unlock()
+	return err
+}
+
+// inOrder fails unless all were defragmented, one after the other, and the leader
+// last, if that is still the one of the beginning.
+func (f *fleet) inOrder() {
+	f.t.Helper()
+	last := f.rigs[2]
+	s, err := last.client.Status(f.t.Context(), last.endpoint)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	each := slices.Sorted(slices.Values(f.order))
+	if !slices.Equal(slices.Compact(each), []int{0, 1, 2}) || f.overlap || (s.Leader == s.Header.MemberId && f.order[len(f.order)-1] != 2) {
+		f.t.Errorf("defragmented in the order %v, at the same time: %v; want each, and the leader, 2, last", f.order, f.overlap)
+	}
+}
+
+// checkAll has all keepers look, at the same time.
+func (f *fleet) checkAll() {
+	f.t.Helper()
+	var looking sync.WaitGroup
+	for _, r := range f.rigs {
+		looking.Go(func() {
+			if err := r.keeper.Check(f.t.Context()); err != nil {
+				f.t.Error(err)
+			}
+		})
+	}
+	looking.Wait()
+}
+
+// compactions counts those of each keeper since it was last asked.
+func (f *fleet) compactions() (out [3]int) {
+	for i, r := range f.rigs {
+		out[i] = strings.Count(r.log.take(), "msg=\"store compacted\"")
+	}
+	return out
+}
+
+func (f *fleet) revision() int64 {
+	f.t.Helper()
+	answer, err := f.client.Get(f.t.Context(), "k")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return answer.Header.Revision
+}
+
+// TestOneOfAClusterCompacts: in each interval one does it, the same one until it
+// is gone; and a store that nobody writes is left alone.
+func TestOneOfAClusterCompacts(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 0, upkeep.Policy{Retention: time.Hour})
+	round := func(keepers ...*rig) {
+		f.mustPut("k", 1)
+		f.clock.pass(6 * time.Minute)
+		for _, r := range keepers {
+			r.check()
+		}
+	}
+	for range 11 {
+		round(f.rigs...)
+	}
+	f.compactions()
+	old := f.revision()
+	for range 20 {
+		round(f.rigs...)
+	}
+	if got := f.compactions(); got != [3]int{20, 0, 0} {
+		t.Errorf("in 20 intervals the members compacted %v times, want one of them to do it 20 times", got)
+	}
+	if f.readable(old - 1) {
+		t.Errorf("revision %d is still readable", old-1)
+	}
+	for range 10 { // the first is gone
+		round(f.rigs[1:]...)
+	}
+	if got := f.compactions(); got[0] != 0 || got[1] < 8 || got[2] != 0 {
+		t.Errorf("in 10 intervals without the first the members compacted %v times", got)
+	}
+	for range 30 {
+		f.clock.pass(6 * time.Minute)
+		f.checkAll()
+	}
+	f.compactions()
+	idle := f.revision()
+	for range 30 {
+		f.clock.pass(6 * time.Minute)
+		f.checkAll()
+	}
+	if got := f.compactions(); got != [3]int{} || f.revision() != idle {
+		t.Errorf("the members compacted %v times although nobody wrote; revision %d, was %d", got, f.revision(), idle)
+	}
+}
+
+// settle waits until every member has noticed what a compaction has freed.
+func (f *fleet) settle() {
+	f.t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		f.mustPut("other", 1)
+		grown := 0
+		for _, r := range f.rigs {
+			s, err := r.client.Status(f.t.Context(), r.endpoint)
+			if err != nil {
+				f.t.Fatal(err)
+			}
+			if s.DbSize > 2*s.DbSizeInUse {
+				grown++
+			}
+		}
+		if grown == len(f.rigs) {
+			return
+		}
+		if time.Now().After(end) {
+			f.t.Fatalf("%d members have something to give back", grown)
+		}
+	}
+}
+
+// TestOneOfAClusterIsDefragmented at a time, and the leader last.
+func TestOneOfAClusterIsDefragmented(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 0, upkeep.Policy{DefragMin: 8 << 20, Quiet: time.Minute, Patience: time.Hour})
+	f.bloat(16)
+	f.settle()
+	f.checkAll()
+	for range 10 {
+		f.clock.pass(time.Minute)
+		f.checkAll()
+	}
+	f.inOrder()
+	for i, r := range f.rigs {
+		if s := r.keeper.Status(); s.Size > 8<<20 {
+			t.Errorf("member %d still has %d MiB", i, s.Size>>20)
+		}
+	}
+	if n, err := f.client.Leases(t.Context()); err != nil || len(n.Leases) != 0 {
+		t.Errorf("locks are left: %v, %v", n, err)
+	}
+}
+
+// TestDefragmentOnDemand: whoever asks is told of another who does it, and of a
+// member that is away.
+func TestDefragmentOnDemand(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 0, upkeep.Policy{DefragMin: 8 << 20, Quiet: time.Minute, Patience: time.Hour})
+	f.bloat(16)
+	f.settle()
+	errs := make([]error, len(f.rigs))
+	var asking sync.WaitGroup
+	for i, r := range f.rigs {
+		asking.Go(func() { _, errs[i] = r.keeper.Defragment(t.Context()) })
+	}
+	asking.Wait()
+	done := 0
+	for i, err := range errs {
+		if err == nil {
+			done++
+		} else if !errors.Is(err, upkeep.ErrWait) {
+			t.Errorf("member %d: %v", i, err)
+		}
+	}
+	if done == 0 || f.overlap {
+		t.Errorf("%d were defragmented, at the same time: %v", done, f.overlap)
+	}
+	f.order = nil
+	f.bloat(16)
+	f.settle()
+	f.stop[1]()
+	f.check()
+	f.clock.pass(2 * time.Minute)
+	f.check()
+	if _, err := f.keeper.Defragment(t.Context()); !errors.Is(err, upkeep.ErrWait) || !strings.Contains(err.Error(), "unreachable") {
+		t.Errorf("with a member away: %v", err)
+	}
+	if len(f.order) > 0 {
+		t.Error("defragmented with a member away")
+	}
+	f.says("the defragmentation of the store waits")
+	f.clock.pass(time.Hour)
+	f.check()
+	f.says("could not be defragmented", "unreachable")
+}
+
+// fill uses up the quota, with history.
+func (f *fleet) fill() {
+	f.t.Helper()
+	for i := 0; ; i++ {
+		if err := f.put("k", 1<<20); errors.Is(err, rpctypes.ErrNoSpace) {
+			return
+		} else if err != nil || i > 500 {
+			f.t.Fatalf("put %d: %v", i, err)
+		}
+	}
+}
+
+// TestQuotaLadderOfACluster: no lock can be taken, as that is a write; the members
+// make room one after the other all the same, the leader last.
+func TestQuotaLadderOfACluster(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 16<<20, upkeep.Policy{})
+	f.fill()
+	for range 10 {
+		f.checkAll()
+		f.clock.pass(5 * time.Second)
+	}
+	f.mustPut("k", 1<<20)
+	f.inOrder()
+	if list, err := f.client.AlarmList(t.Context()); err != nil || len(list.Alarms) > 0 {
+		t.Errorf("alarms: %v, %v", list, err)
+	}
+	f.checkAll()
+	for _, r := range f.rigs {
+		r.says("the store takes no writes", "the store takes writes again")
+	}
+}
+
+// TestQuotaLadderWithoutAMember: room is made once it has been away for long.
+func TestQuotaLadderWithoutAMember(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 16<<20, upkeep.Policy{Patience: 10 * time.Minute})
+	f.fill()
+	f.stop[1]()
+	look := func() { f.rigs[0].check(); f.rigs[2].check() }
+	look()
+	if len(f.order) != 0 || f.put("k", 1) == nil {
+		t.Errorf("%v were defragmented with a member away", f.order)
+	}
+	f.clock.pass(10 * time.Minute)
+	for range 3 {
+		look()
+	}
+	if f.overlap || len(f.order) == 0 || slices.Contains(f.order, 1) {
+		t.Errorf("defragmented %v, at the same time: %v; want those that are there and need it", f.order, f.overlap)
+	}
+	f.mustPut("k", 1)
+}
+
+// TestDamage of one member is told of by all, by its id.
+func TestDamage(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 0, upkeep.Policy{})
+	damaged := f.rigs[1].check().Member
+	_, err := etcdserverpb.NewMaintenanceClient(f.client.ActiveConnection()).Alarm(t.Context(), &etcdserverpb.AlarmRequest{
+		Action: etcdserverpb.AlarmRequest_ACTIVATE, MemberID: damaged, Alarm: etcdserverpb.AlarmType_CORRUPT,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.checkAll()
+	if s := f.keeper.Status(); !s.Alarmed(upkeep.Corrupt) || len(s.Raised[upkeep.Corrupt]) != 1 || s.Raised[upkeep.Corrupt][0] != damaged {
+		t.Errorf("%+v, want the alarm of %d", s, damaged)
+	}
+	names := fmt.Sprintf("member=%x", damaged)
+	f.says("data of its members differs", names)
+	f.rigs[1].says("data of its members differs", names, "dir=")
+}
