@@ -144,7 +144,7 @@ func TestServeBadFlags(t *testing.T) {
 		{[]string{"--store-retention", "1s", "--store-quota", "1Mi"}, exitUsage, []string{"2 faults:", "--store-retention", "1m0s", "--store-quota", "64Mi"}},
 		{[]string{"--store-quota", "lots"}, exitUsage, []string{"--store-quota"}},
 		{[]string{"--etcd-endpoints", "127.0.0.1:1", "--store-in-process", "--store-quota", "4Gi"}, exitUsage, []string{"--store-in-process", "--store-quota"}},
-		{[]string{"--etcd-endpoints", "https://127.0.0.1:1"}, exitUsage, []string{"--data-dir", "--etcd-endpoints", "TLS"}},
+		{[]string{"--etcd-endpoints", "https://127.0.0.1:1"}, exitUsage, []string{"--data-dir", "is of the embedded store"}},
 		{[]string{"--mesh-config", "absent.yaml"}, exitData, []string{"--mesh-config", "absent.yaml"}},
 		{[]string{"--mesh-config", meshConfig}, exitData, []string{meshConfig, "accessLogFil"}},
 		{[]string{"more"}, exitUsage, []string{"portolan serve --help"}},

@@ -98,11 +98,10 @@ func (o *externalStore) validate(add addFault) {
 }
 
 func (o *externalStore) validatePassword(add addFault) {
-	_, set := os.LookupEnv(etcdPassword)
 	switch {
 	case o.user == "" && o.passwordFile != "":
 		add("etcd-password-file", "is of no use without --etcd-user")
-	case o.user != "" && o.passwordFile == "" && !set:
+	case o.user != "" && o.passwordFile == "" && os.Getenv(etcdPassword) == "":
 		add("etcd-user", "needs a password, by --etcd-password-file or $%s", etcdPassword)
 	case o.passwordFile != "":
 		if _, err := o.password(); err != nil {
