@@ -1,6 +1,34 @@
 package mirror
 
-import "context"
+import (
+	"context"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+)
 
 // Compare is one check.
 func (c *Cache) Compare(ctx context.Context, values bool) error { return c.compare(ctx, values) }
+
+// Begin is a list: it takes what etcd had at a revision, in the order of its
+// keys.
+func (c *Cache) Begin(revision int64, kvs []*mvccpb.KeyValue) {
+	var read tree
+	read.configs = pmap.FromSorted(read.take(func(yield func(entry) bool) {
+		for _, kv := range kvs {
+			if e, ok := c.read(kv, nil); ok {
+				yield(e)
+			}
+		}
+	}, c.confine))
+	c.versions.replace(read.seen)
+	c.Replace(cache.NewSnapshot(revision, read.configs))
+}
+
+// Receive is what a watch does with one response.
+func (c *Cache) Receive(ctx context.Context, r *clientv3.WatchResponse) error {
+	return c.receive(ctx, r)
+}
