@@ -41,25 +41,34 @@ func measureUpdates(ctx context.Context, b *bench) error {
 	b.note("an update puts %s", shape)
 	ours, plain, bare := make([]writer, writers), make([]writer, writers), make([]writer, writers)
 	for i := range writers {
-		if ours[i], err = b.storeWriter(ctx, s, i); err != nil {
+		if ours[i], err = b.storeWriter(ctx, i, s); err != nil {
 			return err
 		}
 		plain[i] = shape.writer(b.plain, fmt.Sprintf("%s%05d", shape.key[:len(shape.key)-5], i))
 		bare[i] = transaction{key: shape.key, value: shape.value}.writer(b.plain, fmt.Sprintf("%s%05d-", shape.key[:len(shape.key)-5], i))
 	}
-	return errors.Join(b.latency(ctx, ours[0], plain[0], bare[0]), b.rate(ctx, ours, plain, bare))
+	other, err := store(b.ours) // another replica
+	if err != nil {
+		return err
+	}
+	taking, err := b.storeWriter(ctx, writers, s, other)
+	if err != nil {
+		return err
+	}
+	return errors.Join(b.latency(ctx, ours[0], taking, plain[0], bare[0]), b.rate(ctx, ours, plain, bare))
 }
 
-// storeWriter is one that updates the i-th object through the store.
-func (b *bench) storeWriter(ctx context.Context, s *etcd.Store, i int) (writer, error) {
+// storeWriter is one that updates the i-th object, through the stores in turn.
+// A store need not read what it wrote itself.
+func (b *bench) storeWriter(ctx context.Context, i int, stores ...*etcd.Store) (writer, error) {
 	rounds := [2]*config.Config{object(i, 0), object(i, 1)}
-	version, err := s.Create(ctx, rounds[0])
+	version, err := stores[0].Create(ctx, rounds[0])
 	round := 0
 	return func(ctx context.Context) error {
 		round++
 		next := *rounds[round%2]
 		next.ResourceVersion = version
-		version, err = s.Update(ctx, &next)
+		version, err = stores[round%len(stores)].Update(ctx, &next)
 		return err
 	}, err
 }
@@ -92,7 +101,7 @@ func (b *bench) transaction(ctx context.Context) (transaction, error) {
 	if err != nil {
 		return transaction{}, err
 	}
-	write, err := b.storeWriter(ctx, s, writers)
+	write, err := b.storeWriter(ctx, writers+1, s)
 	if err != nil {
 		return transaction{}, err
 	}
@@ -140,8 +149,8 @@ func (t transaction) writer(client *clientv3.Client, key string) writer {
 }
 
 // latency is measured with one writer.
-func (b *bench) latency(ctx context.Context, ours, plain, bare writer) error {
-	var plainAll, oursAll, bareAll paced
+func (b *bench) latency(ctx context.Context, ours, taking, plain, bare writer) error {
+	var plainAll, oursAll, bareAll, takingAll, besideTaking paced
 	sideOf := func(all *paced, w writer) side {
 		return all.slice(b.slice, timed(func() error { return w(ctx) }))
 	}
@@ -153,8 +162,13 @@ func (b *bench) latency(ctx context.Context, ours, plain, bare writer) error {
 	if err != nil {
 		return err
 	}
+	read, err := compare(b.pairs/2, sideOf(&besideTaking, plain), sideOf(&takingAll, taking))
+	if err != nil {
+		return err
+	}
 	b.add(line{"one update, one writer: p50", plainAll.both(same.plain), oursAll.both(same.portolan), same.ratio, limit{ratio: 1.5}})
 	b.add(line{what: "  beside a compare-and-set of one key", plain: bareAll.both(single.plain), ratio: single.ratio})
+	b.add(line{what: "  of what another replica wrote last", plain: besideTaking.both(read.plain), portolan: takingAll.both(read.portolan), ratio: read.ratio})
 	return nil
 }
 
