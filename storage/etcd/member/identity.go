@@ -28,14 +28,14 @@ var ErrUsed = errors.New("the member is not new")
 // What data says is what counts.
 func checkIdentity(etcd *embed.Etcd, opts Options) error {
 	// Not from the server, which may be about to repeat its log from the start.
-	byID, _ := schema.NewMembershipBackend(zap.NewNop(), etcd.Server.Backend()).MustReadMembersFromBackend()
+	byID, gone := schema.NewMembershipBackend(zap.NewNop(), etcd.Server.Backend()).MustReadMembersFromBackend()
 	members := slices.Collect(maps.Values(byID))
 	self := byID[etcd.Server.MemberID()]
 	switch c := opts.Cluster; {
-	case len(members) == 0: // the first entry of its log is yet to be applied
-		return nil
-	case self == nil:
+	case wasRemoved(etcd.Server.MemberID(), byID, gone):
 		return removed(opts)
+	case self == nil: // the entry of its log that adds it is yet to be applied
+		return nil
 	case c == nil && len(members) > 1:
 		return fmt.Errorf("the data directory is that of member %s of a cluster of %d (%s): start it with --store-name %s --store-peer-url %s and the other flags that it was started with",
 			self.Name, len(members), strings.Join(namesOf(members), ", "), self.Name, strings.Join(self.PeerURLs, ","))
@@ -43,6 +43,12 @@ func checkIdentity(etcd *embed.Etcd, opts Options) error {
 		opts.Logger.Info("the members of the store are those in its data directory; the initial ones were of its first start", "members", namesOf(members))
 	}
 	return nil
+}
+
+// wasRemoved says whether data says that a member was removed. That it is not
+// among the members does not: those of a new cluster are added one by one.
+func wasRemoved[ID comparable](id ID, members map[ID]*membership.Member, gone map[ID]bool) bool {
+	return members[id] == nil && gone[id]
 }
 
 func sameMembers(initial []Peer, members []*membership.Member) bool {
