@@ -402,3 +402,52 @@ func changeValue(t *testing.T, file, text string) {
 		t.Fatal(err)
 	}
 }
+
+// TestClusterJoin tries what joining needs, in the wrong order.
+func TestClusterJoin(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, "cp-1")
+	one, m := f.servers[0], newMemberAt(t, "cp-2")
+	refuses := func(words string, args ...string) {
+		t.Helper()
+		if out := one.try("", append([]string{"store", "member"}, args...)...); out.code != 75 || !strings.Contains(out.stderr, words) {
+			t.Errorf("%v: exit code %d, and not %q: %s", args, out.code, words, out.stderr)
+		}
+	}
+	two := f.add(m, f.authority, "--store-join", one.o.args[5])
+	out := f.run(two)
+	if words := "run this against a server of that cluster first: portolan store member add cp-2 --peer-url " + m.peer; out.code != 1 || !strings.Contains(out.stderr, words) {
+		t.Errorf("without a place: exit code %d, and not %q: %s", out.code, words, out.stderr)
+	}
+	one.must("", "store", "member", "add", "cp-2", "--peer-url", m.peer)
+	refuses("there can be one at a time", "add", "cp-3", "--peer-url", "https://127.0.0.1:1")
+	refuses("it has not started yet", "promote", m.peer)
+	one.must("", "store", "member", "remove", m.peer)
+	if out := f.run(two); out.code != 1 || !strings.Contains(out.stderr, "no member with the peer URL") {
+		t.Errorf("a place that is gone: exit code %d: %s", out.code, out.stderr)
+	}
+
+	// Nobody to ask is waited for.
+	begun := time.Now()
+	if err := one.process.terminate(t); err != nil {
+		t.Fatal(err)
+	}
+	two.launch()
+	eventually(t, "it waits for a member to join", func() error {
+		if _, err := two.get("/readyz", nil); err == nil || !strings.Contains(err.Error(), "waiting for a member of the cluster to join") {
+			return fmt.Errorf("it says %w", errors.Join(err, errors.New("")))
+		}
+		return nil
+	})
+	if err := two.process.terminate(t); err != nil || time.Since(begun) > 2*shutdown {
+		t.Errorf("it ended with %v", err)
+	}
+	one.start()
+	one.must("", "store", "member", "add", "cp-2", "--peer-url", m.peer)
+	two.start()
+	one.awaitMembers(map[string]cluster.Status{"cp-1": cluster.Voter, "cp-2": cluster.Learner})
+	if out := one.try("", "store", "member", "promote", "cp-2"); out.code != 0 || !strings.Contains(out.stderr, "Warning: 2 voters") {
+		t.Errorf("promote: exit code %d: %s%s", out.code, out.stdout, out.stderr)
+	}
+	refuses("is that of member cp-2", "add", "cp-3", "--peer-url", m.peer)
+}
