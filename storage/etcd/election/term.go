@@ -12,6 +12,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
+
+	"github.com/portolan-mesh/portolan/storage/etcd/dial"
 )
 
 // closeTimeout bounds the revocation of a lease. One that is not revoked
@@ -70,8 +72,9 @@ func (t *term) revoke(ctx context.Context) {
 
 // campaign waits until this candidate leads, or its lease is gone.
 func (t *term) campaign(ctx context.Context) error {
-	// A member without a leader must not keep its silence for that of others.
-	ctx, cancel := context.WithCancelCause(clientv3.WithRequireLeader(ctx))
+	// A member without a leader must not keep its silence for that of others, and
+	// the stream of a watch that is older than the token of its user takes no other.
+	ctx, cancel := context.WithCancelCause(dial.Apart(clientv3.WithRequireLeader(ctx)))
 	defer cancel(nil)
 	lost := fmt.Errorf("%w: the lease was lost before its turn came", ErrNotLeader)
 	stop := context.AfterFunc(t.session.Ctx(), func() {
