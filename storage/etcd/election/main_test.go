@@ -39,7 +39,7 @@ const (
 
 func TestMain(m *testing.M) {
 	if os.Getenv(roleVar) != "holder" {
-		goleak.VerifyTestMain(m)
+		goleak.VerifyTestMain(m, etcdtest.LeftByMembers()...)
 		return
 	}
 	if err := hold(os.Getenv(endpointVar), os.Getenv(idVar)); err != nil {
