@@ -69,6 +69,7 @@ initial-advertise-peer-urls: $peer
 initial-cluster: theirs=$peer
 client-transport-security: {cert-file: $cert, key-file: $key, trusted-ca-file: $ca, client-cert-auth: true}
 auth-token-ttl: 1
+bcrypt-cost: 4
 log-level: warn
 `, "$data", filepath.Join(t.TempDir(), "etcd"), "$endpoint", e.endpoint, "$peer", "http://"+local(freePort(t)),
 		"$cert", server.Cert, "$key", server.Key, "$ca", e.authority.File))
