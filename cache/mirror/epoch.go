@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,9 +25,33 @@ func (c *Cache) identify(ctx context.Context) (etcd.Instance, error) {
 	store, err := etcd.ReadInstance(ctx, c.client)
 	if err == nil {
 		c.hear()
-		c.format.Store(&store.Format)
+		c.learn(store.Format)
 	}
 	return store, err
+}
+
+// learn takes note of the format of the store, and tells the log when it becomes
+// one that this binary is not fit for.
+func (c *Cache) learn(f etcd.Format) {
+	known := c.unfit()
+	c.format.Store(&f)
+	if err := c.unfit(); err != nil && known == nil {
+		c.o.Log.Warn("a newer server has written to the store", "err", err, "format", f.StorageFormat, "reader", f.MinReader)
+	}
+}
+
+// unfit says why this binary may misread the store or does not write to it, nil
+// where it does neither.
+func (c *Cache) unfit() error {
+	f := c.format.Load()
+	if f == nil {
+		return nil
+	}
+	readable, writable := f.Readable(), f.Writable()
+	if readable != nil && writable != nil {
+		return fmt.Errorf("%w; %w", readable, writable)
+	}
+	return cmp.Or(readable, writable)
 }
 
 // ensureIdentity is identify that gives a new store its id. A store that cannot
@@ -154,12 +179,8 @@ func (c *Cache) Degraded() error {
 		problems = append(problems, fmt.Sprintf("etcd does not answer: what is served is as of revision %s, %s ago",
 			c.Version(), c.Staleness().Round(time.Second)))
 	}
-	if f := c.format.Load(); f != nil {
-		for _, err := range []error{f.Readable(), f.Writable()} {
-			if err != nil {
-				problems = append(problems, err.Error())
-			}
-		}
+	if err := c.unfit(); err != nil {
+		problems = append(problems, err.Error())
 	}
 	if len(problems) == 0 {
 		return nil

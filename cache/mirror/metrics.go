@@ -40,6 +40,12 @@ func newMetrics(r prometheus.Registerer, c *Cache) *metrics {
 			func() float64 { q := c.Quarantine(); return float64(q.Len() - q.Foreign()) }),
 		gauge("portolan_cache_foreign_keys", "Keys of the configuration in the store that are of no kind known here; they are passed over.",
 			func() float64 { return float64(c.Quarantine().Foreign()) }),
+		gauge("portolan_store_newer", "Whether a newer server has written to the store, so that this one only reads it: 1 or 0.", func() float64 {
+			if c.unfit() != nil {
+				return 1
+			}
+			return 0
+		}),
 		gauge("portolan_store_reachable", "Whether etcd answers: 1 or 0.", func() float64 {
 			if c.Reachable() {
 				return 1

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/portolan-mesh/portolan/cache/cachetest"
@@ -149,10 +150,11 @@ func revisionOf(t testing.TB, client *clientv3.Client) int64 {
 func TestAFormatAboveOursIsDegraded(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)
-	r := cachetest.NewRig(t, subject(t, client, client))
+	registry := prometheus.NewRegistry()
+	r := cachetest.NewRig(t, subject(t, client, client, register(registry)))
 	r.Put("a", "x", 1)
 	r.Start()
-	if err := mirrorOf(r).Degraded(); err != nil {
+	if err := mirrorOf(r).Degraded(); err != nil || metric(t, registry, "portolan_store_newer") != 0 {
 		t.Errorf("degraded: %v", err)
 	}
 	// The fields storage_format and min_reader.
@@ -165,7 +167,7 @@ func TestAFormatAboveOursIsDegraded(t *testing.T) {
 			t.Errorf("%q does not say %q", err, words)
 		}
 	}
-	if r.Cache.Snapshot().Get(cachetest.Key("a", "x")) == nil {
-		t.Error("the object is gone")
+	if r.Cache.Snapshot().Get(cachetest.Key("a", "x")) == nil || metric(t, registry, "portolan_store_newer") != 1 {
+		t.Error("the object is gone, or the metric says nothing")
 	}
 }

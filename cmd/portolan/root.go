@@ -60,7 +60,8 @@ Istio's API, kept in etcd, served as xDS to Envoy. No Kubernetes.
   portolan history vs/reviews -n shop  see who changed an object, and go back with rollback
 
 Exit codes: 0 done, 1 failure, 2 differences found (diff), 64 usage, 65 bad input,
-69 server unreachable, 75 conflict (read again and retry), 77 forbidden.`,
+69 server unreachable, 75 conflict (read again and retry), 77 forbidden, also by a
+store that takes no writes.`,
 		PersistentPreRun: func(c *cobra.Command, _ []string) {
 			_, env.command, _ = strings.Cut(c.CommandPath(), " ")
 		},
