@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -189,5 +191,57 @@ func TestSurveyCounts(t *testing.T) {
 	want := etcd.Survey{Format: got.Format, Objects: 3, UnknownFields: 2, UnknownKinds: 2, Undecodable: 1, Malformed: 3}
 	if err != nil || got != want || got.Format.StorageFormat != etcd.StorageFormat {
 		t.Errorf("survey is %+v, %v, want %+v", got, err, want)
+	}
+}
+
+// TestWhatWasDiscardedIsPruned: its record is one like any other, whatever the
+// key was.
+func TestWhatWasDiscardedIsPruned(t *testing.T) {
+	t.Parallel()
+	client := etcdtest.Start(t)
+	var ahead atomic.Int64
+	store := open(t, client, func(o *etcd.Options) {
+		o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	})
+	for key := range faulty {
+		put(t, client, key, []byte("junk"))
+		if _, err := store.Discard(t.Context(), key, value(t, client, key).ModRevision); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ahead.Store(int64(2 * storage.HistoryGrace))
+	removed, err := store.Prune(t.Context(), storage.Retention{Keep: 1, Deleted: time.Minute})
+	if err != nil || removed != len(faulty) {
+		t.Errorf("%d of %d records were pruned, %v", removed, len(faulty), err)
+	}
+	if _, err := store.Records(t.Context(), storage.Query{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestASpecThatCannotBeReadIsReplaced: the envelope is sound, and the spec in it
+// is not.
+func TestASpecThatCannotBeReadIsReplaced(t *testing.T) {
+	t.Parallel()
+	client := etcdtest.Start(t)
+	store := open(t, client)
+	create(t, store, entry("a", "1.example"))
+	key := etcd.ConfigKey(entry("a").Key())
+	for name, damage := range map[string]func(*envelope.Envelope){
+		"bytes": func(e *envelope.Envelope) { e.Spec.Value = []byte("\xff\xff") },
+		"type":  func(e *envelope.Envelope) { e.Spec.TypeUrl = "type.googleapis.com/istio.networking.v1alpha3.Sidecar" },
+	} {
+		wrapper := unwrap(t, value(t, client, key).Value)
+		damage(wrapper)
+		put(t, client, key, wrap(t, wrapper))
+		if _, err := store.Get(t.Context(), schema.ServiceEntry, "a", "shop"); !isErr(err, etcd.ErrUndecodable) {
+			t.Errorf("%s: Get is %v", name, err)
+		}
+		if _, results, err := store.Apply(t.Context(), []storage.Op{{Verb: storage.Put, Config: entry("a", "2.example")}}); err != nil || results[0].Outcome != storage.Configured {
+			t.Errorf("%s: %v, %v", name, results, err)
+		}
+		if got, err := store.Get(t.Context(), schema.ServiceEntry, "a", "shop"); err != nil || host(got) != "2.example" {
+			t.Errorf("%s: the object is %v, %v", name, got, err)
+		}
 	}
 }

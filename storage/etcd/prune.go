@@ -132,10 +132,7 @@ func (p *pruning) raise(ctx context.Context, floors map[config.Key]int64) (compa
 	if err != nil {
 		return nil, nil, p.readError(err)
 	}
-	format := Format{}
-	for _, kv := range answer.Responses[len(scopes)].GetResponseRange().Kvs {
-		format = decodeFormat(kv)
-	}
+	format := formatOf(answer, len(scopes))
 	if err := format.Writable(); err != nil {
 		return nil, nil, err
 	}
