@@ -205,3 +205,15 @@ var faults = []struct {
 func tell(h *reliability.History, e reliability.Event) {
 	h.Truth = reliability.NewTruth(append(slices.Clone(h.Truth.Events), e))
 }
+
+// TestAnEmptyHistoryProvesNothing: whoever judges one is told what it lacks.
+func TestAnEmptyHistoryProvesNothing(t *testing.T) {
+	t.Parallel()
+	h := &reliability.History{}
+	if got := reliability.Judge(h); len(got) > 0 {
+		t.Errorf("%v", got)
+	}
+	if got := reliability.Unseen(h); len(got) != 12 {
+		t.Errorf("%d things are unseen: %q", len(got), got)
+	}
+}

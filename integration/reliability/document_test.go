@@ -10,7 +10,7 @@ import (
 
 // row is a line of the table of promises, and test a test that it names.
 var (
-	row  = regexp.MustCompile("(?m)^\\| ([A-Z>=-]+) \\|.*\\|$")
+	row  = regexp.MustCompile(`(?m)^\| ([A-Z>=-]+) \|.*\|$`)
 	test = regexp.MustCompile("`([a-z/]+)\\.(Test[A-Za-z0-9]+)`")
 )
 

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -30,6 +31,9 @@ type harm struct {
 	// prepare is called before anything runs.
 	prepare func(r *rig) error
 	args    []string // of every server of the run
+	// store says that it is done to the store, and may be done while something
+	// else is done to a server.
+	store bool
 	// slow says that it takes long, and has no place in a short run.
 	slow bool
 	// root says that it takes a user who may mount file systems.
@@ -45,30 +49,30 @@ var toServers = []harm{
 
 // toEmbedded is what is done to a server with its own store.
 var toEmbedded = slices.Concat(toServers, []harm{
-	{name: "kill-store", do: killStore},
+	{name: "kill-store", store: true, do: killStore},
 	{name: "kill-everything", do: killEverything},
-	{name: "pause-store", do: pauseStore},
+	{name: "pause-store", store: true, do: pauseStore},
 	{name: "compact-behind", do: compactBehind},
 	{name: "compact-again-and-again", do: compactAgainAndAgain},
-	{name: "full-disk", do: fullDisk, prepare: smallDisk, slow: true, root: true},
-	{name: "quota", do: useQuota, args: []string{"--store-quota", "64Mi"}, slow: true},
+	{name: "full-disk", store: true, do: fullDisk, prepare: smallDisk, slow: true, root: true},
+	{name: "quota", store: true, do: useQuota, args: []string{"--store-quota", "64Mi"}, slow: true},
 })
 
 // toMembers is what is done to an etcd of three members, and to those who use it.
 var toMembers = slices.Concat(toServers, []harm{
-	{name: "kill-leader", do: killLeader},
-	{name: "kill-member", do: killMember},
-	{name: "kill-everything", do: killMembers},
-	{name: "pause-leader", do: pauseLeader},
-	{name: "isolate-leader", do: isolateLeader},
-	{name: "no-quorum", do: scatter},
+	{name: "kill-leader", store: true, do: killLeader},
+	{name: "kill-member", store: true, do: killMember},
+	{name: "kill-members", store: true, do: killMembers},
+	{name: "pause-leader", store: true, do: pauseLeader},
+	{name: "isolate-leader", store: true, do: isolateLeader},
+	{name: "no-quorum", store: true, do: scatter},
 	{name: "cut-clients", do: cutClients},
 	{name: "hold-clients", do: holdClients},
 	{name: "lose-answers", do: loseAnswers},
 	{name: "black-hole", do: swallowClients, slow: true},
 	{name: "compact-behind", do: compactBehindCut},
 	{name: "compact-again-and-again", do: compactAgainAndAgain},
-	{name: "lose-member", do: loseMember},
+	{name: "lose-member", store: true, do: loseMember},
 })
 
 // longRun is how long a run is that has time for everything.
@@ -76,10 +80,10 @@ const longRun = 40 * time.Second
 
 // toFleet is what is done to servers that keep one store together.
 var toFleet = slices.Concat(toServers, []harm{
-	{name: "kill-store", do: killStore},
+	{name: "kill-store", store: true, do: killStore},
 	{name: "kill-machine", do: killMachine},
 	{name: "kill-everything", do: killEverything},
-	{name: "pause-store", do: pauseStore},
+	{name: "pause-store", store: true, do: pauseStore},
 	{name: "compact-behind", do: compactBehind},
 	{name: "compact-again-and-again", do: compactAgainAndAgain},
 })
@@ -99,11 +103,28 @@ func plan(random *rand.Rand, menu []harm, duration time.Duration) (out []harm) {
 	return out
 }
 
-// suffer does the harm of a plan, spread over the time.
+// suffer does the harm of a plan, spread over the time: what is done to the store
+// and what is done to servers at the same time, each in its order.
 func (r *rig) suffer(ctx context.Context, plan []harm, duration time.Duration) {
-	gap := duration / time.Duration(3*len(plan)+1)
+	var lanes [2][]harm
 	for _, h := range plan {
-		pass(ctx, gap/2+time.Duration(r.random.Int64N(int64(gap))))
+		lane := 0
+		if h.store {
+			lane = 1
+		}
+		lanes[lane] = append(lanes[lane], h)
+	}
+	var running sync.WaitGroup
+	for _, lane := range lanes {
+		running.Go(func() { r.sufferOne(ctx, lane, duration) })
+	}
+	running.Wait()
+}
+
+func (r *rig) sufferOne(ctx context.Context, lane []harm, duration time.Duration) {
+	gap := duration / time.Duration(3*len(lane)+1)
+	for _, h := range lane {
+		pass(ctx, gap/2+r.between(0, gap))
 		done := reliability.Harm{Name: h.name, Start: r.now()}
 		if err := h.do(ctx, r); err != nil {
 			r.fail("%s: %w", h.name, err)
@@ -113,11 +134,18 @@ func (r *rig) suffer(ctx context.Context, plan []harm, duration time.Duration) {
 	}
 }
 
-func (r *rig) anyServer() *server { return r.servers[r.random.IntN(len(r.servers))] }
+func (r *rig) anyServer() *server { return r.servers[r.pick(len(r.servers))] }
 
 // between is a random time.
 func (r *rig) between(least, most time.Duration) time.Duration {
-	return least + time.Duration(r.random.Int64N(int64(most-least)))
+	return least + time.Duration(r.pick(int(most-least)))
+}
+
+// pick is a random number below n.
+func (r *rig) pick(n int) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.random.IntN(n)
 }
 
 func killServer(ctx context.Context, r *rig) error {
@@ -208,40 +236,29 @@ func compactBehind(ctx context.Context, r *rig) error {
 	defer s.suffer(false)
 	s.current().Pause()
 	defer s.current().Resume()
-	if err := r.leaveBehind(ctx); err != nil {
-		return err
-	}
+	r.leaveBehind(ctx)
 	s.signalStore(syscall.SIGKILL) // and with it what it had sent
 	s.current().Resume()
 	return s.awaitStore(ctx, 0)
 }
 
-// leaveBehind changes the store and compacts it up to the last change.
-func (r *rig) leaveBehind(ctx context.Context) error {
+// leaveBehind changes the store and compacts it up to the last change. Where the
+// store is away, too, there is nothing to leave behind.
+func (r *rig) leaveBehind(ctx context.Context) {
 	// More than what a connection holds that nobody reads.
 	if err := r.writeDirectly(ctx, 300); err != nil {
-		return fmt.Errorf("write to the store itself: %w", err)
+		return
 	}
-	var head int64
-	err := r.withStore(ctx, func(ctx context.Context, c *clientv3.Client) error {
-		answer, err := c.Get(ctx, "x")
-		if err == nil {
-			head = answer.Header.Revision
-		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	if err := await(ctx, 10*time.Second, func() error {
+	head := r.head(ctx)
+	err := await(ctx, 5*time.Second, func() error {
 		if at := r.truth.at(); at < head {
 			return fmt.Errorf("the truth is known up to %d, not %d", at, head)
 		}
 		return nil
-	}); err != nil {
-		return err
+	})
+	if err == nil {
+		_ = r.compact(ctx)
 	}
-	return r.compact(ctx)
 }
 
 // compactAgainAndAgain drops the history as soon as it is made, while a server
@@ -340,7 +357,7 @@ func (r *rig) aLeader(ctx context.Context) *etcdMember {
 	return r.aMember()
 }
 
-func (r *rig) aMember() *etcdMember { return r.members()[r.random.IntN(3)] }
+func (r *rig) aMember() *etcdMember { return r.members()[r.pick(3)] }
 
 func killLeader(ctx context.Context, r *rig) error { return r.crash(ctx, r.aLeader(ctx)) }
 func killMember(ctx context.Context, r *rig) error { return r.crash(ctx, r.aMember()) }
@@ -414,7 +431,7 @@ func holdClients(ctx context.Context, r *rig) error {
 	}
 	pass(ctx, r.between(time.Second, 5*time.Second))
 	for _, l := range s.links {
-		if r.random.IntN(2) == 0 {
+		if r.pick(2) == 0 {
 			l.Cut() // and what was held is lost
 		}
 		l.Mend()
@@ -465,7 +482,8 @@ func compactBehindCut(ctx context.Context, r *rig) error {
 			l.Mend()
 		}
 	}()
-	return r.leaveBehind(ctx)
+	r.leaveBehind(ctx)
+	return nil
 }
 
 func loseMember(ctx context.Context, r *rig) error {

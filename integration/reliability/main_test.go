@@ -17,7 +17,7 @@ import (
 // The flags of a run; `make reliability` sets them.
 var (
 	seedFlag     = flag.Uint64("seed", 0, "the seed of the first run; 0 is a random one")
-	seedsFlag    = flag.Int("seeds", 1, "how many runs of each topology, each with the next seed")
+	seedsFlag    = flag.Int("seeds", 1, "how many runs, each with the next seed; with one, every topology is run, with more they take turns")
 	durationFlag = flag.Duration("duration", 12*time.Second, "how long the clients of a run are at work")
 	topologyFlag = flag.String("topology", "", "the only topology to run: see topologies")
 	binaryFlag   = flag.String("binary", "", "the program to run; built from the sources without one")

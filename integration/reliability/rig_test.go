@@ -25,7 +25,6 @@ import (
 // rig is everything that runs in one run, and what it records.
 type rig struct {
 	t       testing.TB
-	random  *rand.Rand // of the plan of harm; every client has its own
 	seed    uint64
 	binary  string
 	dir     string // of the data
@@ -38,7 +37,8 @@ type rig struct {
 
 	mu      sync.Mutex // guards what follows
 	history reliability.History
-	trouble []error // with the run itself
+	trouble []error    // with the run itself
+	random  *rand.Rand // of the harm; every client has its own
 }
 
 // topology is a way to run Portolan, and what may be done to it.
@@ -79,9 +79,11 @@ func newRig(t testing.TB, topo topology, seed uint64, binary string, prepare ...
 	r := &rig{t: t, seed: seed, random: randomOf(seed, 0), binary: binary, dir: dir, topo: topo, begun: time.Now()}
 	r.history = reliability.History{Seed: seed, Topology: topo.name, Promises: promises}
 	t.Cleanup(func() {
-		if !t.Failed() {
-			_ = os.RemoveAll(dir)
+		if t.Failed() {
+			t.Logf("the data is kept in %s", dir)
+			return
 		}
+		_ = os.RemoveAll(dir)
 	})
 	for _, f := range prepare {
 		if err := f(r); err != nil {

@@ -30,7 +30,8 @@ func topologies() []topology {
 	}
 }
 
-// TestReliability runs every topology under harm, and judges what was seen.
+// TestReliability runs every topology under harm, and judges what was seen. Where
+// there are several seeds the topologies take turns.
 func TestReliability(t *testing.T) {
 	first := *seedFlag
 	if first == 0 {
@@ -38,8 +39,11 @@ func TestReliability(t *testing.T) {
 	}
 	totals := map[string]int{}
 	for seed := first; seed < first+uint64(*seedsFlag); seed++ {
-		for _, topo := range topologies() {
+		for i, topo := range topologies() {
 			if *topologyFlag != "" && *topologyFlag != topo.name {
+				continue
+			}
+			if *topologyFlag == "" && *seedsFlag > 1 && seed%uint64(len(topologies())) != uint64(i) {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s/%d", topo.name, seed), func(t *testing.T) {
@@ -73,6 +77,9 @@ func report(t *testing.T, h *reliability.History, violations []reliability.Viola
 		"unknown": s.Unknown, "events": s.Events, "pushes": s.Pushes,
 	} {
 		totals[name] += n
+	}
+	if unseen := reliability.Unseen(h); len(unseen) > 0 {
+		t.Errorf("nothing was seen of %s", strings.Join(unseen, ", "))
 	}
 	const shown = 20
 	for i, v := range violations {

@@ -161,6 +161,35 @@ func Summarize(h *History) Summary {
 	return s
 }
 
+// Unseen names what a history has nothing of, so that what is said of it means
+// nothing.
+func Unseen(h *History) (out []string) {
+	told, read, carried := 0, 0, map[string]int{}
+	for _, w := range h.Watches {
+		told += len(w.Events)
+	}
+	for _, c := range h.Calls {
+		if len(c.Writes) == 0 && c.Consistent && c.Class == OK {
+			read++
+		}
+	}
+	for _, p := range h.Pushes {
+		carried[p.Type] += len(p.Values)
+	}
+	for what, n := range map[string]int{
+		"events of the truth": len(h.Truth.Events), "acknowledged writes": Summarize(h).Acknowledged, "consistent reads": read,
+		"lists": len(h.Lists), "events of watches": told, "new proxies": len(h.Newcomers), "samples": len(h.Samples),
+		"values in clusters": carried["Cluster"], "values in endpoints": carried["ClusterLoadAssignment"],
+		"values in routes": carried["RouteConfiguration"], "replicas in the end": len(h.Settled), "objects in the end": len(h.Final),
+	} {
+		if n == 0 {
+			out = append(out, what)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
 // Broken are the invariants that violations name, in order.
 func Broken(violations []Violation) []string {
 	names := map[string]bool{}
