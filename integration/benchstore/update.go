@@ -58,10 +58,11 @@ func measureUpdates(ctx context.Context, b *bench) error {
 	return errors.Join(b.latency(ctx, ours[0], taking, plain[0], bare[0]), b.rate(ctx, ours, plain, bare))
 }
 
-// storeWriter is one that updates the i-th object, through the stores in turn.
-// A store need not read what it wrote itself.
+// storeWriter is one that updates the i-th ServiceEntry, all of which have the
+// same size, through the stores in turn. A store need not read what it wrote
+// itself.
 func (b *bench) storeWriter(ctx context.Context, i int, stores ...*etcd.Store) (writer, error) {
-	rounds := [2]*config.Config{object(i, 0), object(i, 1)}
+	rounds := [2]*config.Config{object(2*i, 0), object(2*i, 1)}
 	version, err := stores[0].Create(ctx, rounds[0])
 	round := 0
 	return func(ctx context.Context) error {
