@@ -151,10 +151,10 @@ func (f *fleet) revision() int64 {
 func TestOneOfAClusterCompacts(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 0, upkeep.Policy{Retention: time.Hour})
-	round := func(keepers ...*rig) {
-		f.mustPut("k", 1)
-		f.clock.pass(6 * time.Minute)
+	round := func(keepers ...*rig) { // of 6 minutes, in which each looks at its own time
 		for _, r := range keepers {
+			f.mustPut("k", 1)
+			f.clock.pass(6 * time.Minute / time.Duration(len(keepers)))
 			r.check()
 		}
 	}
@@ -175,8 +175,8 @@ func TestOneOfAClusterCompacts(t *testing.T) {
 	for range 10 { // the first is gone
 		round(f.rigs[1:]...)
 	}
-	if got := f.compactions(); got[0] != 0 || got[1] < 8 || got[2] != 0 {
-		t.Errorf("in 10 intervals without the first the members compacted %v times", got)
+	if got := f.compactions(); got[0] != 0 || got[1]*got[2] != 0 || got[1]+got[2] < 8 {
+		t.Errorf("in 10 intervals without the first the members compacted %v times, want one of the others to do it", got)
 	}
 	for range 30 {
 		f.clock.pass(6 * time.Minute)
