@@ -29,7 +29,7 @@ func main() {
 	}
 	o := options{}
 	flag.IntVar(&o.objects, "objects", 100_000, "how many objects the cache is measured with")
-	flag.IntVar(&o.pairs, "pairs", 24, "how many slices each side of a ratio gets")
+	flag.IntVar(&o.pairs, "pairs", 32, "how many slices each side of a ratio gets")
 	flag.DurationVar(&o.slice, "slice", 250*time.Millisecond, "how long a slice of single changes is")
 	flag.StringVar(&o.only, "only", "", "measure only these, comma separated: update,cache")
 	flag.StringVar(&o.dir, "dir", "", "where the data directory is made; the default is that for temporary files")
