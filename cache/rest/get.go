@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/storage"
@@ -85,8 +86,13 @@ func (s *Server) atLeast(ctx context.Context, revision int64) (*cache.Snapshot, 
 	wait, cancel := context.WithTimeout(ctx, catchUpWait)
 	defer cancel()
 	snapshot, err := s.cache.Await(wait, revision)
-	if err != nil {
-		return nil, tooFarAhead(err)
+	if err == nil {
+		return snapshot, nil
 	}
-	return snapshot, nil
+	ask, done := context.WithTimeout(ctx, time.Second)
+	defer done()
+	if now, err := s.storeRevision(ask); err == nil && now < revision {
+		return nil, neverThere(revision, now)
+	}
+	return nil, tooFarAhead(err)
 }

@@ -133,6 +133,15 @@ func tooFarAhead(err error) *apierrors.StatusError {
 	return out
 }
 
+// neverThere is tooFarAhead of a version that the store itself has not reached,
+// as after it was put back to an older state. No waiting helps, so it does not
+// say when to try again: client-go reads all anew then, at once.
+func neverThere(revision, now int64) error {
+	out := tooFarAhead(fmt.Errorf("revision %d is in the future, or of a store that was restored since: the store is at %d", revision, now))
+	out.ErrStatus.Details.RetryAfterSeconds = 0
+	return out
+}
+
 // faults are what is wrong with a request, one cause each. Where one of them is
 // about what cannot be read, as opposed to what may not be stored, all are
 // reported as 400, else as 422.

@@ -22,6 +22,7 @@ type serveOptions struct {
 	meshConfig string
 	embedded   embeddedStore
 	external   externalStore
+	backup     backupFlags
 	logLevel   string
 }
 
@@ -58,6 +59,7 @@ code 0; it is 1 where the server could not start or had to end.`,
 	f.StringVar(&o.meshConfig, "mesh-config", "", "file with a MeshConfig in YAML; Istio's defaults without one")
 	o.embedded.register(f)
 	o.external.register(f)
+	o.backup.register(f)
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	_ = c.MarkFlagDirname("data-dir")
 	_ = c.MarkFlagFilename("mesh-config", "yaml", "yml")
@@ -85,6 +87,7 @@ func (o *serveOptions) validate(given func(flag string) bool) error {
 		o.external.exclude(given, add)
 	}
 	o.embedded.validate(given, add)
+	o.backup.validate(given, add)
 	if _, err := parseLevel(o.logLevel); err != nil {
 		add("log-level", "%v", err)
 	}
@@ -159,6 +162,9 @@ func serve(ctx context.Context, o serveOptions, env *environment) error {
 	}
 	if err != nil {
 		return err
+	}
+	if store.backups, err = o.backup.scheduler(store.client, logger); err != nil {
+		return errors.Join(err, store.close())
 	}
 	s, err := newServer(store, meshConfig, logger)
 	if err != nil {

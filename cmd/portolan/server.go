@@ -57,6 +57,9 @@ func newServer(store *openedStore, meshConfig *mesh.Config, logger *slog.Logger)
 	if store.metrics != nil {
 		metrics.MustRegister(store.metrics)
 	}
+	if store.backups != nil {
+		metrics.MustRegister(store.backups)
+	}
 
 	options := store.limits
 	options.Schemas, options.Domain, options.Log = schema.Pilot(), meshConfig.Domain, logger
@@ -127,6 +130,9 @@ func (s *server) run(ctx context.Context, api, proxies net.Listener) error {
 	group.Go(func() error { return s.serveAPI(ctx, api) })
 	group.Go(func() error { return s.announce(ctx, api, proxies) })
 	group.Go(func() error { return s.jobs.run(ctx) })
+	if s.store.backups != nil {
+		group.Go(func() error { return s.store.backups.Run(ctx) })
+	}
 	err := group.Wait()
 	stopStore()
 	err = errors.Join(err, <-storeDone)

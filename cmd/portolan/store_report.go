@@ -9,6 +9,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
 	"github.com/portolan-mesh/portolan/storage/etcd"
+	"github.com/portolan-mesh/portolan/storage/etcd/cluster"
 	"github.com/portolan-mesh/portolan/storage/etcd/election"
 )
 
@@ -30,8 +31,22 @@ func (r *reporter) StoreStatus(ctx context.Context) maintenance.Status {
 	} else {
 		status.Jobs = r.jobs(ctx)
 	}
+	status.Backup = r.backup()
 	status.Problems = append(status.Problems, problems(status)...)
 	return status
+}
+
+// backup is the last one that was scheduled.
+func (r *reporter) backup() *maintenance.BackupStatus {
+	if r.server.store.backups == nil {
+		return nil
+	}
+	last := r.server.store.backups.Last()
+	s := &maintenance.BackupStatus{Time: last.Time, File: last.File, Revision: last.Revision}
+	if last.Err != nil {
+		s.Error = last.Err.Error()
+	}
+	return s
 }
 
 func (r *reporter) self() maintenance.ServerStatus {
@@ -73,7 +88,29 @@ func (r *reporter) store(ctx context.Context) (*maintenance.StoreStatus, error) 
 			s.Compacted, s.Alarms = k.Compacted, k.Alarms
 		}
 	}
+	if roster := r.server.store.members; roster != nil {
+		view, err := roster.Look(ctx)
+		if err != nil {
+			return s, err
+		}
+		for i := range view.Members {
+			s.Members = append(s.Members, memberStatus(&view.Members[i]))
+		}
+	}
 	return s, nil
+}
+
+func memberStatus(m *cluster.Member) maintenance.StoreMember {
+	status := m.Status()
+	s := maintenance.StoreMember{
+		ID: cluster.FormatID(m.ID), Name: m.Name, Learner: m.Learner, Leader: status == cluster.Leader,
+	}
+	if m.Answer != nil {
+		s.Version, s.DBBytes, s.Index = m.Answer.Version, m.Answer.Size, m.Answer.Applied
+	} else if m.Err != nil {
+		s.Error = string(status) + ": " + m.Err.Error()
+	}
+	return s
 }
 
 // jobs are the elections, and who leads them: nobody for a moment between two.

@@ -1,0 +1,114 @@
+package backup_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/portolan-mesh/portolan/storage/etcd/backup"
+	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// clock is a time that tests set.
+type clock struct{ seconds atomic.Int64 }
+
+func (c *clock) now() time.Time { return time.Unix(c.seconds.Load(), 0) }
+
+func newScheduler(t *testing.T, endpoint string, o backup.Schedule) *backup.Scheduler {
+	t.Helper()
+	o.Schemas = schema.Pilot()
+	s, err := backup.NewScheduler(etcdtest.Dial(t, endpoint), o, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestSchedulerKeepsTheNewest, touches no other file, and remembers over a
+// restart when it is due.
+func TestSchedulerKeepsTheNewest(t *testing.T) {
+	t.Parallel()
+	c := &clock{}
+	c.seconds.Store(time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC).Unix())
+	dir, endpoint := filepath.Join(t.TempDir(), "new"), etcdtest.Listen(t)
+	o := backup.Schedule{Dir: dir, Interval: time.Hour, Keep: 2, Now: c.now}
+	s := newScheduler(t, endpoint, o)
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(s)
+	for i := range 4 {
+		if err := s.Save(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			if err := os.WriteFile(filepath.Join(dir, "portolan-mine.snapshot"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.seconds.Add(3600)
+	}
+	remains(t, dir, "portolan-20261121T090000Z.snapshot", "portolan-20261121T100000Z.snapshot", "portolan-mine.snapshot")
+	if got, err := backup.Inspect(s.Last().File, schema.Pilot()); err != nil || got.Revision != s.Last().Revision {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP portolan_backup_failures_total Scheduled backups that failed.
+# TYPE portolan_backup_failures_total counter
+portolan_backup_failures_total 0
+# HELP portolan_backup_last_success_timestamp_seconds When the newest scheduled backup was made; absent before the first.
+# TYPE portolan_backup_last_success_timestamp_seconds gauge
+portolan_backup_last_success_timestamp_seconds 1.7952588e+09
+`)); err != nil {
+		t.Error(err)
+	}
+
+	// Another process on the same directory makes the next one when it is due.
+	c.seconds.Add(-1800)
+	again := newScheduler(t, endpoint, o)
+	ctx, stop := context.WithCancel(t.Context())
+	ran := make(chan error, 1)
+	go func() { ran <- again.Run(ctx) }()
+	for again.Last().Time.IsZero() {
+		time.Sleep(time.Millisecond)
+	}
+	stop()
+	if err := <-ran; err != nil || again.Last().File != filepath.Join(dir, "portolan-20261121T100000Z.snapshot") {
+		t.Errorf("%v, %+v", err, again.Last())
+	}
+}
+
+// TestSchedulerTriesAgain, and says what was wrong meanwhile.
+func TestSchedulerTriesAgain(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "taken")
+	if err := os.WriteFile(dir, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := newScheduler(t, etcdtest.Listen(t), backup.Schedule{Dir: dir, Interval: 100 * time.Millisecond, Keep: 1})
+	ctx, stop := context.WithCancel(t.Context())
+	ran := make(chan error, 1)
+	go func() { ran <- s.Run(ctx) }()
+	await := func(what string, condition func() bool) {
+		for end := time.Now().Add(20 * time.Second); !condition(); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%s: %+v", what, s.Last())
+			}
+		}
+	}
+	await("a failure", func() bool { return s.Last().Err != nil })
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	await("a success", func() bool { return s.Last().Err == nil && !s.Last().Time.IsZero() })
+	stop()
+	if err := <-ran; err != nil {
+		t.Error(err)
+	}
+}
