@@ -36,7 +36,10 @@ type fleet struct {
 
 func newFleet(t *testing.T, quota int64, p upkeep.Policy) *fleet {
 	t.Helper()
-	members := etcdtest.Cluster(t, func(c *embed.Config) { c.QuotaBackendBytes = quota })
+	members := etcdtest.Cluster(t, func(c *embed.Config) {
+		c.QuotaBackendBytes = quota
+		c.TickMs, c.ElectionMs = 50, 500 // the leader is to stay the leader on a busy machine
+	})
 	f := &fleet{}
 	now := &clock{now: time.Now()}
 	p.Now = now.Now
