@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/portolan-mesh/portolan/storage/etcd"
+	"github.com/portolan-mesh/portolan/storage/etcd/backup"
 	"github.com/portolan-mesh/portolan/storage/etcd/cluster"
 	"github.com/portolan-mesh/portolan/storage/etcd/member"
 	"github.com/portolan-mesh/portolan/storage/etcd/upkeep"
@@ -54,6 +55,8 @@ type openedStore struct {
 	// another's.
 	keeper  *upkeep.Keeper
 	dataDir string
+	// backups are made of it by schedule; nil where none are.
+	backups *backup.Scheduler
 	// members are those of the embedded store; nil in process, and for another's.
 	members *cluster.Roster
 	close   func() error
