@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
+	"github.com/portolan-mesh/portolan/cache/rest/resttest"
+)
+
+// reports is a store that is as it says.
+type reports maintenance.Status
+
+func (r reports) StoreStatus(context.Context) maintenance.Status { return maintenance.Status(r) }
+
+func startReporting(t *testing.T, status maintenance.Status) api {
+	t.Helper()
+	return api{resttest.Start(t, 0, nil, func(s *rest.Server) {
+		maintenance.Register(s, maintenance.Options{Status: reports(status)})
+	})}
+}
+
+// TestStoreStatus: one screen, and an exit code that says whether somebody
+// should look at it.
+func TestStoreStatus(t *testing.T) {
+	t.Parallel()
+	status := maintenance.Status{
+		Server: maintenance.ServerStatus{Version: "v1.2.3", Host: "cp-1", PID: 7, Store: maintenance.Embedded, DataDir: "/data"},
+		Store: &maintenance.StoreStatus{
+			Cluster: "abc", Instance: "id", Revision: 815, Compacted: 700, DBBytes: 3 << 20, DBInUseBytes: 1 << 20, QuotaBytes: 2 << 30, FreeBytes: 5 << 30,
+			Members: []maintenance.StoreMember{
+				{ID: "1", Name: "cp-1", Version: "3.7.3", Leader: true, DBBytes: 3 << 20, Index: 99}, {ID: "2", Name: "cp-2", Learner: true, Error: "unreachable"},
+			},
+		},
+		Cache:  maintenance.CacheStatus{Revision: 815, Objects: 12, StalenessSeconds: 0.5},
+		Jobs:   []maintenance.JobStatus{{Name: "pruner", Leader: "cp-1"}},
+		Backup: &maintenance.BackupStatus{Time: time.Now().Add(-2 * time.Hour), File: "/b/x.snapshot", Revision: 800},
+	}
+	good := startReporting(t, status)
+	out := good.must(t, "", "store", "status")
+	for _, words := range []string{
+		"v1.2.3, process 7 on cp-1", "embedded, in /data", "cluster abc, instance id", "815, compacted to 700", "3.0 MiB, of which 1.0 MiB in use; quota 2.0 GiB (0 % used); 5.0 GiB free",
+		"revision 815, 12 objects, at most 500ms old", "pruner: cp-1", "2h ago, revision 800, /b/x.snapshot", "leader", "learner",
+	} {
+		if !strings.Contains(out, words) {
+			t.Errorf("%q is not in\n%s", words, out)
+		}
+	}
+	for _, output := range []string{"json", "yaml"} {
+		if out := good.must(t, "", "store", "status", "-o", output); !strings.Contains(out, "stalenessSeconds") {
+			t.Errorf("-o %s: %s", output, out)
+		}
+	}
+	status.Problems = []string{"the store is on fire"}
+	bad := startReporting(t, status)
+	if o := bad.do(t, "", "store", "status"); o.code != exitFailure || !strings.Contains(o.out, "! the store is on fire") || !strings.Contains(o.err, "a problem with the store") {
+		t.Errorf("%+v", o)
+	}
+	if o := good.do(t, "", "store", "compact"); o.code == exitOK || !strings.Contains(o.err, "etcdctl compact") {
+		t.Errorf("compact of a store of others: %+v", o)
+	}
+}
+
+// TestProblems are told by what a status says.
+func TestProblems(t *testing.T) {
+	t.Parallel()
+	status := maintenance.Status{
+		Cache: maintenance.CacheStatus{Degraded: "etcd does not answer"}, Quarantined: 2, Backup: &maintenance.BackupStatus{Error: "disk full"},
+		Store: &maintenance.StoreStatus{
+			Alarms: []string{"NOSPACE"}, DBBytes: 90, QuotaBytes: 100, Members: []maintenance.StoreMember{{Name: "cp-2", Error: "unreachable"}},
+		},
+	}
+	all := strings.Join(problems(status), "\n")
+	for _, words := range []string{"etcd does not answer", "2 ", "disk full", "NOSPACE", "90 %", "cp-2"} {
+		if !strings.Contains(all, words) {
+			t.Errorf("%q is not in\n%s", words, all)
+		}
+	}
+	if none := problems(maintenance.Status{Store: &maintenance.StoreStatus{QuotaBytes: 100, DBBytes: 10}}); len(none) > 0 {
+		t.Errorf("%q", none)
+	}
+}
+
+// TestSnapshotFlags: what cannot be meant is a usage error, what is no snapshot
+// bad data, and neither leaves anything behind.
+func TestSnapshotFlags(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "text")
+	if err := os.WriteFile(file, []byte("hello"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for args, code := range map[string]int{
+		"inspect " + file: exitData, "inspect " + file + "x": exitData, "inspect": exitUsage, "inspect " + file + " -o name": exitUsage,
+		"restore " + file: exitUsage, "restore " + file + " --data-dir " + dir + "/d": exitData,
+		"restore " + file + " --data-dir " + dir + "/d --store-name a":                                                                   exitUsage,
+		"restore " + file + " --data-dir " + dir + "/d --store-name a --store-initial-cluster a=nowhere":                                 exitUsage,
+		"restore " + file + " --data-dir " + dir + "/d --store-name a --store-initial-cluster a=http://127.0.0.1:1,b=http://127.0.0.1:2": exitUsage,
+		"save " + file: exitUsage,
+	} {
+		if o := do(t, "", append([]string{"store", "snapshot"}, strings.Fields(args)...)...); o.code != code || o.err == "" {
+			t.Errorf("%s: %+v, want exit code %d", args, o, code)
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+		t.Errorf("%v, %v", left, err)
+	}
+	for _, args := range []string{"--backup-keep 3", "--backup-dir x --backup-interval 1s", "--backup-dir x --backup-keep 0"} {
+		if o := do(t, "", append([]string{"serve"}, strings.Fields(args)...)...); o.code != exitUsage || !strings.Contains(o.err, "--backup-") {
+			t.Errorf("serve %s: %+v", args, o)
+		}
+	}
+}
