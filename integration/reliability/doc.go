@@ -15,11 +15,11 @@
 //	state.go     what a replica says of itself, and how it came through
 //
 // The tests have the rest: rig_test.go runs the processes, traffic_test.go and
-// follow_test.go are the clients, faults_test.go the harm, mutants_test.go shows
-// that each checker bites: it builds Portolan with a mistake and expects the
-// checker to find it.
+// follow_test.go are the clients, faults_test.go and faultsmembers_test.go the
+// harm, check_test.go and mutants_test.go show that the checkers bite: the first
+// by one fault in a good history, the other by Portolan built with one mistake.
 //
 //	make reliability                          one seed, a minute
-//	make reliability DURATION=90s SEEDS=20    the long form
+//	make reliability DURATION=90s SEEDS=24    the long form
 //	make reliability SEED=7 DURATION=90s      once more
 package reliability
