@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 
 	"github.com/portolan-mesh/portolan/storage/etcd/dial"
@@ -26,6 +27,9 @@ const (
 const (
 	// timeout is how long one question may take.
 	timeout = 3 * time.Second
+	// refusals is how many questions in a row no endpoint takes a connection for
+	// until the cluster is said to be away: no election looks like that.
+	refusals = 2
 	// repeat is how often the log says again why the cluster cannot be used.
 	repeat = time.Minute
 )
@@ -40,7 +44,8 @@ type Options struct {
 	// Interval is the time between two questions; 0 is DefaultInterval.
 	Interval time.Duration
 	// Grace is how long it may not answer before it is said to be away: time for
-	// another leader to be elected. 0 is DefaultGrace.
+	// another leader to be elected. One that takes no connections is not waited
+	// for so long. 0 is DefaultGrace.
 	Grace time.Duration
 }
 
@@ -51,8 +56,10 @@ type Cluster struct {
 
 	state atomic.Pointer[state]
 	heard atomic.Pointer[time.Time] // when it last answered; set by New
+	calls dial.Calls
 
 	// The fields below are of the goroutine that asks: that of Start, then of Run.
+	refused  int             // questions in a row that no endpoint took a connection for
 	flaws    map[string]bool // versions whose flaws were told
 	toldAt   time.Time       // when the log last said why it cannot be used; zero while it can
 	versions time.Time       // when the versions are to be looked at again
@@ -159,8 +166,11 @@ func (c *Cluster) judge(ctx context.Context, err error) {
 		c.note(err)
 		return
 	}
+	if c.refused++; c.client.ActiveConnection().GetState() != connectivity.TransientFailure {
+		c.refused = 0
+	}
 	since := *c.heard.Load()
-	if !c.state.Load().silent && time.Since(since) < c.o.Grace {
+	if !c.state.Load().silent && time.Since(since) < c.o.Grace && c.refused < refusals {
 		return
 	}
 	if fault := c.faults(ctx); fault.err != nil {
@@ -176,6 +186,7 @@ func (c *Cluster) judge(ctx context.Context, err error) {
 func (c *Cluster) note(err error) {
 	now := time.Now()
 	c.heard.Store(&now)
+	c.refused = 0
 	next := &state{since: now, err: err}
 	if before := c.state.Load(); before.err != nil {
 		next.since = before.since
@@ -187,6 +198,9 @@ func (c *Cluster) note(err error) {
 // lasts.
 func (c *Cluster) becomes(next *state) {
 	before := c.state.Swap(next)
+	if next.silent && !before.silent {
+		c.calls.Cut()
+	}
 	now := time.Now()
 	switch {
 	case next.err == nil && before.err != nil && !c.toldAt.IsZero():
@@ -202,12 +216,16 @@ func (c *Cluster) becomes(next *state) {
 type asking struct{}
 
 // gate is a grpc.UnaryClientInterceptor. Its words are those by which etcd's
-// client tells that a request was not sent.
+// client tells that a request was not sent. Calls under way end when the cluster
+// is found to be away; questions do not wait for a connection.
 func (c *Cluster) gate(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	if s := c.state.Load(); s.silent && ctx.Value(asking{}) == nil {
+	if ctx.Value(asking{}) != nil {
+		return invoke(ctx, method, request, answer, conn, append(opts, grpc.WaitForReady(false))...)
+	}
+	if c.state.Load().silent {
 		return status.Errorf(codes.Unavailable, "there is no connection available: %v", c.Ready())
 	}
-	return invoke(ctx, method, request, answer, conn, opts...)
+	return c.calls.Unary(ctx, method, request, answer, conn, invoke, opts...)
 }
 
 var upDesc = prometheus.NewDesc("portolan_store_up", "1 while etcd can be read and written.", nil, nil)

@@ -1,6 +1,7 @@
 package external_test
 
 import (
+	"context"
 	"errors"
 	"net"
 	"os"
@@ -214,4 +215,26 @@ func TestReaderMayServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitReason(t, cluster, `lets user "portolan-reader" read /portolan/v1/ but not write there`)
+}
+
+// TestDeathEndsWhatWaits: a call that waits for a connection when the cluster
+// dies does not wait for its own deadline, and an etcd that takes no connections
+// is said to be away sooner than one that is silent.
+func TestDeathEndsWhatWaits(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.NewServer(t, etcdtest.At(t, "http://127.0.0.1:0"))
+	cluster, err := start(t, external.Options{
+		Dial: dial.Options{Endpoints: []string{server.Endpoint}}, Interval: 100 * time.Millisecond, Grace: time.Hour,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	awaitReady(t, cluster)
+	server.Stop()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if _, err := cluster.Client().Get(ctx, "/portolan/v1/x"); err == nil || ctx.Err() != nil {
+		t.Errorf("a read as etcd died: %v", err)
+	}
+	awaitReason(t, cluster, "connection refused")
 }

@@ -31,7 +31,7 @@ func (c *Child) Dial(logger *slog.Logger) (*clientv3.Client, error) {
 	}
 	o := c.opts.Cluster.reach(logger, c.opts.Cluster.ClientURL)
 	o.GRPC = []grpc.DialOption{
-		gate, grpc.WithChainUnaryInterceptor(c.peers.calls.unary), grpc.WithChainStreamInterceptor(c.peers.calls.stream),
+		gate, grpc.WithChainUnaryInterceptor(c.peers.calls.Unary), grpc.WithChainStreamInterceptor(c.peers.calls.Stream),
 		// The first endpoint that can be connected to, instead of all in turn.
 		grpc.WithDisableServiceConfig(), grpc.WithDefaultServiceConfig(`{"loadBalancingConfig": [{"pick_first": {}}]}`),
 	}

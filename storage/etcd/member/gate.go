@@ -2,7 +2,6 @@ package member
 
 import (
 	"context"
-	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -16,85 +15,4 @@ func (c *Child) gate(ctx context.Context, method string, request, answer any, co
 		return status.Errorf(codes.Unavailable, "there is no connection available: %v", err)
 	}
 	return invoke(ctx, method, request, answer, conn, opts...)
-}
-
-// errCut is the error of a call that was cut. Reads and watches that end with
-// it are begun again by etcd's client; whether a write was done is not known.
-var errCut = status.Error(codes.Unavailable, "the member of the store that was called does not serve any more")
-
-// calls are those under way to members of a cluster. They are cut when the
-// member that they are with does not serve any more: one that hangs would let
-// them wait for as long as they may.
-type calls struct {
-	mu   sync.Mutex // guards what follows
-	next int
-	cuts map[int]context.CancelCauseFunc
-}
-
-// cut ends all calls under way.
-func (c *calls) cut() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, cut := range c.cuts {
-		cut(errCut)
-	}
-}
-
-// begin makes the context of a call. It is noted until that context ends.
-func (c *calls) begin(ctx context.Context) (context.Context, context.CancelCauseFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	id := c.next
-	c.next++
-	c.cuts[id] = cancel
-	context.AfterFunc(ctx, func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.cuts, id)
-	})
-	return ctx, cancel
-}
-
-// unary is a grpc.UnaryClientInterceptor.
-func (c *calls) unary(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	ctx, end := c.begin(ctx)
-	defer end(nil)
-	return explainCut(ctx, invoke(ctx, method, request, answer, conn, opts...))
-}
-
-// stream is a grpc.StreamClientInterceptor.
-func (c *calls) stream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	ctx, end := c.begin(ctx)
-	s, err := open(ctx, desc, conn, method, opts...)
-	if err != nil {
-		defer end(nil)
-		return nil, explainCut(ctx, err)
-	}
-	return &cutStream{ClientStream: s, ctx: ctx, end: end}, nil
-}
-
-// explainCut is the error of a call by what ended it.
-func explainCut(ctx context.Context, err error) error {
-	if err != nil && context.Cause(ctx) == errCut { //nolint:errorlint // it is that very value
-		return errCut
-	}
-	return err
-}
-
-// A cutStream is a stream that can be cut.
-type cutStream struct {
-	grpc.ClientStream
-	ctx context.Context
-	end context.CancelCauseFunc
-}
-
-// RecvMsg implements grpc.ClientStream. After an error there is nothing more.
-func (s *cutStream) RecvMsg(m any) error {
-	err := s.ClientStream.RecvMsg(m)
-	if err == nil {
-		return nil
-	}
-	defer s.end(nil)
-	return explainCut(s.ctx, err)
 }

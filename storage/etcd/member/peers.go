@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/portolan-mesh/portolan/storage/etcd/cluster"
+	"github.com/portolan-mesh/portolan/storage/etcd/dial"
 )
 
 const (
@@ -32,7 +33,7 @@ type peers struct {
 	roster *cluster.Roster
 	logger *slog.Logger
 	seen   atomic.Pointer[standing] // nil before the first look
-	calls  *calls                   // those of the clients
+	calls  *dial.Calls              // those of the clients
 
 	mu        sync.Mutex // guards what follows
 	clients   []*clientv3.Client
@@ -48,7 +49,7 @@ type standing struct {
 }
 
 func newPeers(c *Cluster, roster *cluster.Roster, logger *slog.Logger) *peers {
-	return &peers{own: c.ClientURL, roster: roster, logger: logger, endpoints: []string{c.ClientURL}, calls: &calls{cuts: map[int]context.CancelCauseFunc{}}}
+	return &peers{own: c.ClientURL, roster: roster, logger: logger, endpoints: []string{c.ClientURL}, calls: &dial.Calls{}}
 }
 
 // point adds a client that is to call the members that serve.
@@ -89,7 +90,7 @@ func (p *peers) look(ctx context.Context) {
 		p.turn(view.Serving())
 	}
 	if now.lost() && !last.lost() {
-		p.calls.cut()
+		p.calls.Cut()
 	}
 }
 
@@ -122,7 +123,7 @@ func (p *peers) turn(serving []cluster.Member) {
 		c.SetEndpoints(endpoints...)
 	}
 	if !slices.Contains(endpoints, first) {
-		p.calls.cut()
+		p.calls.Cut()
 	}
 }
 

@@ -1,0 +1,94 @@
+package dial
+
+import (
+	"context"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// errCut is the error of a call that was cut. Reads and watches that end with
+// it are begun again by etcd's client; whether a write was done is not known.
+var errCut = status.Error(codes.Unavailable, "etcd does not serve any more where it was called")
+
+// Calls are those of a client that are under way. Whoever notices that they are
+// with a member that does not serve any more cuts them: one that hangs would let
+// them wait for as long as they may. The zero Calls has none.
+type Calls struct {
+	mu   sync.Mutex // guards what follows
+	next int
+	cuts map[int]context.CancelCauseFunc
+}
+
+// Cut ends all calls under way.
+func (c *Calls) Cut() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, cut := range c.cuts {
+		cut(errCut)
+	}
+}
+
+// begin makes the context of a call. It is noted until that context ends.
+func (c *Calls) begin(ctx context.Context) (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cuts == nil {
+		c.cuts = map[int]context.CancelCauseFunc{}
+	}
+	id := c.next
+	c.next++
+	c.cuts[id] = cancel
+	context.AfterFunc(ctx, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.cuts, id)
+	})
+	return ctx, cancel
+}
+
+// Unary is a grpc.UnaryClientInterceptor that notes calls.
+func (c *Calls) Unary(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	ctx, end := c.begin(ctx)
+	defer end(nil)
+	return explainCut(ctx, invoke(ctx, method, request, answer, conn, opts...))
+}
+
+// Stream is a grpc.StreamClientInterceptor that notes streams.
+func (c *Calls) Stream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	ctx, end := c.begin(ctx)
+	s, err := open(ctx, desc, conn, method, opts...)
+	if err != nil {
+		defer end(nil)
+		return nil, explainCut(ctx, err)
+	}
+	return &cutStream{ClientStream: s, ctx: ctx, end: end}, nil
+}
+
+// explainCut is the error of a call by what ended it.
+func explainCut(ctx context.Context, err error) error {
+	if err != nil && context.Cause(ctx) == errCut { //nolint:errorlint // it is that very value
+		return errCut
+	}
+	return err
+}
+
+// A cutStream is a stream that can be cut.
+type cutStream struct {
+	grpc.ClientStream
+	ctx context.Context
+	end context.CancelCauseFunc
+}
+
+// RecvMsg implements grpc.ClientStream. After an error there is nothing more.
+func (s *cutStream) RecvMsg(m any) error {
+	err := s.ClientStream.RecvMsg(m)
+	if err == nil {
+		return nil
+	}
+	defer s.end(nil)
+	return explainCut(s.ctx, err)
+}
