@@ -2,11 +2,13 @@ package rest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -144,7 +146,11 @@ func (w *watcher) run(ctx context.Context, at *cache.Snapshot, initial bool) err
 		case err != nil:
 			return w.broken(err)
 		}
-		if err := errors.Join(w.step(at, next), w.flush()); err != nil {
+		advance := w.step
+		if _, known := w.cache.At(at.Revision()); !known {
+			advance = w.leap
+		}
+		if err := errors.Join(advance(at, next), w.flush()); err != nil {
 			return err
 		}
 		at = next
@@ -175,23 +181,71 @@ func (w *watcher) step(from, to *cache.Snapshot) error {
 }
 
 func (w *watcher) change(change pmap.Change[*config.Config], at *cache.Snapshot) error {
-	if !w.concerns(change.Old) && !w.concerns(change.New) {
+	gone, kind, object := w.tell(change)
+	if gone != nil {
+		if err := w.deleted(gone, at); err != nil {
+			return err
+		}
+	}
+	if object == nil {
 		return nil
+	}
+	return w.event(kind, object)
+}
+
+// leap is step where the cache was listed anew and nothing is known of what lay
+// between: the objects are of several revisions. What is gone comes first, as of
+// the revision before, and what is there after it, in the order of revisions. So
+// a client that is cut off in the middle has a revision from which it must list,
+// or the last one, whose objects it is sent again, and misses nothing.
+func (w *watcher) leap(from, to *cache.Snapshot) error {
+	type present struct {
+		kind     watch.EventType
+		object   *config.Config
+		revision int64
+	}
+	var all []present
+	for change := range pmap.Diff(from.Configs(), to.Configs()) {
+		gone, kind, object := w.tell(change)
+		if gone != nil {
+			if err := w.deleted(gone, from); err != nil {
+				return err
+			}
+		}
+		if object != nil {
+			revision, _ := strconv.ParseInt(object.ResourceVersion, 10, 64) // of etcd, or all are 0
+			all = append(all, present{kind, object, revision})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b present) int { return cmp.Compare(a.revision, b.revision) })
+	for _, p := range all {
+		if err := w.event(p.kind, p.object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tell is what the client is told of a change: the object that is gone, nil if
+// none is, and the one that is there, nil if there is nothing to tell of it.
+func (w *watcher) tell(change pmap.Change[*config.Config]) (gone *config.Config, kind watch.EventType, object *config.Config) {
+	if !w.concerns(change.Old) && !w.concerns(change.New) {
+		return nil, "", nil
 	}
 	before, now := w.options.selector.matches(change.Old), w.options.selector.matches(change.New)
 	switch {
 	case before && now && change.Old.UID != change.New.UID:
-		return errors.Join(w.deleted(change.Old, at), w.event(watch.Added, change.New))
+		return change.Old, watch.Added, change.New
 	case before && now && change.Old.ResourceVersion == change.New.ResourceVersion:
-		return nil
+		return nil, "", nil
 	case before && now:
-		return w.event(watch.Modified, change.New)
+		return nil, watch.Modified, change.New
 	case now:
-		return w.event(watch.Added, change.New)
+		return nil, watch.Added, change.New
 	case before:
-		return w.deleted(change.Old, at)
+		return change.Old, "", nil
 	}
-	return nil
+	return nil, "", nil
 }
 
 // concerns says whether an object is of the kind and namespace that are

@@ -192,6 +192,49 @@ func TestWatchOfWhatIsForgotten(t *testing.T) {
 	follow(t, s, entries+"?watch=true&resourceVersion=5").expect("ADDED d@5")
 }
 
+// leaping is a cache that was listed anew at a revision, of whose history before
+// nothing is known.
+type leaping struct {
+	rest.Source
+	to int64
+}
+
+func (l leaping) Next(ctx context.Context, after *cache.Snapshot) (*cache.Snapshot, error) {
+	if after.Revision() < l.to {
+		return l.Await(ctx, l.to)
+	}
+	return l.Source.Next(ctx, after)
+}
+
+func (l leaping) At(revision int64) (*cache.Snapshot, bool) {
+	if revision < l.to {
+		return nil, false
+	}
+	return l.Source.At(revision)
+}
+
+// TestWatchOverANewList: what is gone comes first and does not bear the revision
+// of the list, so that nobody who has heard half of it takes it for the whole.
+func TestWatchOverANewList(t *testing.T) {
+	t.Parallel()
+	s := resttest.Start(t, 0, func(o *rest.Options) { o.Cache = leaping{o.Cache, 8} })
+	for _, name := range []string{"a", "b", "c"} {
+		create(t, s, name, "")
+	}
+	w := follow(t, s, entries+"?watch=true")
+	w.expect("ADDED a@2", "ADDED b@3", "ADDED c@4")
+	for _, name := range []string{"a", "b"} {
+		if a := s.Do(t, "DELETE", shopEntries+"/"+name, ""); a.Code != 200 {
+			t.Fatal(a.Body)
+		}
+	}
+	apply(t, s, write("apply", entry("c", `,"labels":{"app":"web"}`)))
+	create(t, s, "b", "")
+	w.expect("DELETED a@4", "DELETED b@4", "MODIFIED c@7", "ADDED b@8")
+	create(t, s, "d", "")
+	w.expect("ADDED d@9")
+}
+
 // forgetful is a cache whose history has gone past those who follow.
 type forgetful struct{ rest.Source }
 

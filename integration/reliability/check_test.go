@@ -157,6 +157,7 @@ var faults = []struct {
 	{"REV-MONO", "a later write at an earlier revision", func(h *reliability.History) { h.Calls[2].Start, h.Calls[2].End = at(11), at(12) }},
 	{"REV-MONO", "a list that went back", func(h *reliability.History) { h.Lists[0].Start, h.Lists[0].End = at(85), at(86) }},
 	{"REV-MONO", "a stream that went back", func(h *reliability.History) { h.Pushes[2].At = at(40) }},
+	{"REV-MONO", "an epoch without a reason", func(h *reliability.History) { h.Samples[0].Epochs = 1 }},
 	{"WATCH-RELIABLE", "a list lacks a change", func(h *reliability.History) { h.Lists[1].Objects = nil }},
 	{"WATCH-RELIABLE", "a proxy is sent an old value", func(h *reliability.History) { h.Pushes[2].Values[alone] = 3 }},
 	{"WATCH-RELIABLE", "an event is missing", func(h *reliability.History) {
@@ -186,6 +187,10 @@ var faults = []struct {
 	{"RELIST-EQ", "a deletion comes twice", func(h *reliability.History) {
 		h.Watches[0].Events = append(h.Watches[0].Events, reliability.Delivery{Type: reliability.Deleted, Key: alone, Revision: 7})
 	}},
+	{"RELIST-EQ", "a list brings a deletion of what never went", func(h *reliability.History) {
+		h.Listed = append(h.Listed, reliability.Listed{Replica: "p0#1", After: 4, Revision: 5})
+		h.Watches[0].Events = slices.Insert(h.Watches[0].Events, 2, reliability.Delivery{Type: reliability.Deleted, Key: alone, Revision: 4})
+	}},
 	{"CONVERGE", "a replica is never in step", func(h *reliability.History) { h.Settled[1].Error = "it waits" }},
 	{"CONVERGE", "a replica takes long", func(h *reliability.History) { h.Settled[1].Took = at(5000) }},
 	{"CONVERGE", "a replica has something else", func(h *reliability.History) { delete(h.Settled[1].Objects, left) }},
@@ -204,6 +209,26 @@ var faults = []struct {
 // tell adds an event to the truth.
 func tell(h *reliability.History, e reliability.Event) {
 	h.Truth = reliability.NewTruth(append(slices.Clone(h.Truth.Events), e))
+}
+
+// TestAListBringsManyRevisions: what a watcher is told of a list of the whole
+// store may be of several revisions, and its deletions bear the one before.
+func TestAListBringsManyRevisions(t *testing.T) {
+	t.Parallel()
+	h := story()
+	h.Listed = append(h.Listed, reliability.Listed{Replica: "p0#1", After: 4, Revision: 9})
+	tell(h, reliability.Event{Revision: 7, Key: alone, Value: 70})
+	tell(h, reliability.Event{Revision: 8, Key: alone + "2", Value: 80})
+	h.Calls, h.Final, h.Settled = nil, nil, nil
+	h.Watches = h.Watches[:1]
+	h.Watches[0].Events = append(h.Watches[0].Events[:2:2],
+		reliability.Delivery{Type: reliability.Deleted, Key: alone, Revision: 4, Value: 3},
+		reliability.Delivery{Type: reliability.Added, Key: alone, Revision: 7, Value: 70},
+		reliability.Delivery{Type: reliability.Added, Key: alone + "2", Revision: 8, Value: 80},
+		reliability.Delivery{Type: reliability.Bookmark, Revision: 9})
+	if got := reliability.Watches(h); len(got) > 0 {
+		t.Errorf("%v", got)
+	}
 }
 
 // TestAnEmptyHistoryProvesNothing: whoever judges one is told what it lacks.

@@ -48,17 +48,17 @@ var slowMirror = []change{
 
 var mutants = []mutant{
 	{name: "events-dropped", invariant: "WATCH-RELIABLE", topology: "embedded", daily: true, changes: []change{
-		{watchFile, "\tconfigs := snapshot.Configs()\n\tfor i, e := range events {\n",
-			"\tconfigs := snapshot.Configs()\n\tif revision%50 == 0 {\n\t\tevents = nil\n\t}\n\tfor i, e := range events {\n"},
+		{watchFile, "\tcontent := snapshot.Content()\n\tfor i, e := range events {\n",
+			"\tcontent := snapshot.Content()\n\tif revision%50 == 0 {\n\t\tevents = nil\n\t}\n\tfor i, e := range events {\n"},
 	}},
 	{name: "batch-in-halves", invariant: "TXN-ALL", topology: "embedded", daily: true, changes: []change{
 		{watchFile, "\t\"sync\"\n", "\t\"sync\"\n\t\"time\"\n"},
-		{watchFile, "\tfor i, e := range events {\n\t\tconfigs = c.change(configs, e, entries[i])\n",
-			"\tfor i, e := range events {\n\t\tif i == 1 {\n\t\t\tc.Publish(snapshot.Next(revision, configs))\n\t\t\ttime.Sleep(5 * time.Millisecond)\n\t\t}\n\t\tconfigs = c.change(configs, e, entries[i])\n"},
+		{watchFile, "\tfor i, e := range events {\n\t\tc.change(&content, e, entries[i])\n",
+			"\tfor i, e := range events {\n\t\tif i == 1 {\n\t\t\tc.Publish(snapshot.Next(revision, content))\n\t\t\ttime.Sleep(5 * time.Millisecond)\n\t\t}\n\t\tc.change(&content, e, entries[i])\n"},
 	}},
 	{name: "relist-without-deletions", invariant: "RELIST-EQ", topology: "embedded", harm: "compact-behind", daily: true, changes: []change{
-		{listFile, "\tc.versions.replace(read.seen)\n",
-			"\tc.versions.replace(read.seen)\n\tif old := c.Snapshot(); old != nil {\n\t\tfor path, object := range old.Configs().All() {\n\t\t\tif read.configs.Value(path) == nil {\n\t\t\t\tread.configs = read.configs.Set(path, object)\n\t\t\t}\n\t\t}\n\t}\n"},
+		{listFile, "\tc.Replace((*cache.Snapshot)(nil).Next(header.Revision, read.content()).InEpoch(c.epoch))\n",
+			"\tcontent := read.content()\n\tif old := c.Snapshot(); old != nil {\n\t\tfor path, object := range old.Configs().All() {\n\t\t\tif content.Configs.Value(path) == nil {\n\t\t\t\tcontent.Configs = content.Configs.Set(path, object)\n\t\t\t}\n\t\t}\n\t}\n\tc.Replace((*cache.Snapshot)(nil).Next(header.Revision, content).InEpoch(c.epoch))\n"},
 	}},
 	{name: "write-id-ignored", invariant: "AMBIG", topology: "members", harm: "lose-answers", daily: true, changes: []change{
 		{mutationFile, "func (m *mutation) landed(now *targets) int64 {\n", "func (m *mutation) landed(now *targets) int64 {\n\tif now != nil {\n\t\treturn 0\n\t}\n"},

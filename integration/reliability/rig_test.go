@@ -257,6 +257,24 @@ func (s *server) lists() (out []reliability.Listed) {
 	return out
 }
 
+// alarming are words that no log may have: the mirror found itself wrong, or the
+// program its own memory.
+var alarming = regexp.MustCompile(`please report this|DATA RACE|(?m:^panic:)|(?m:^fatal error:)`)
+
+// alarms are the lines of the server's logs that have such words.
+func (s *server) alarms() (out []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, p := range s.logs {
+		for line := range strings.Lines(p.Output()) {
+			if alarming.MatchString(line) {
+				out = append(out, id+": "+strings.TrimSpace(line))
+			}
+		}
+	}
+	return out
+}
+
 // holder is what a store's lock file says of its process.
 type holder struct {
 	PID, ParentPID int

@@ -306,6 +306,11 @@ func (r *rig) conclude(ctx context.Context) {
 		}
 		r.end(s)
 	}
+	for _, s := range r.servers {
+		for _, line := range s.alarms() {
+			r.fail("an alarm: %s", line)
+		}
+	}
 	truth, err := r.truth.tell()
 	if err != nil {
 		r.fail("the truth is not known: %v", err)

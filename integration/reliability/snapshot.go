@@ -156,11 +156,12 @@ func keysOf(m map[Key]int64) func(yield func(Key) bool) {
 
 // Monotone checks that revisions never go back: those that writes return to
 // whoever waits for the one before, those of lists by one process, of responses
-// on one stream, and those that a process says to be at: REV-MONO.
+// on one stream, and those that a process says to be at, and that nobody says they
+// did: REV-MONO.
 func Monotone(h *History) []Violation {
 	var out report
 	var writes []moment
-	shown := map[string][]moment{}
+	shown, epochs := map[string][]moment{}, map[string]int{}
 	for _, c := range h.Calls {
 		if len(c.Writes) > 0 && c.Class == OK && !c.Same && !c.Writes[0].Unchanged {
 			writes = append(writes, moment{c.Start, c.End, c.Revision})
@@ -174,6 +175,10 @@ func Monotone(h *History) []Violation {
 	}
 	for _, s := range h.Samples {
 		shown["the metric of "+s.Replica] = append(shown["the metric of "+s.Replica], moment{s.Start, s.End, s.Revision})
+		if s.Epochs > epochs[s.Replica] {
+			epochs[s.Replica] = s.Epochs
+			out.add("REV-MONO", "%s says at %s that the store went back, and it did not", s.Replica, s.Start.Round(time.Millisecond))
+		}
 	}
 	goesBack("writes", writes, true, &out)
 	for _, where := range sortedKeys(shown) {

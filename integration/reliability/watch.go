@@ -32,6 +32,7 @@ type judge struct {
 	at     int64           // greatest revision so far
 	marked int64           // of the last bookmark
 	last   map[Key]int64   // revision of the last event of each key
+	silent int64           // up to which nothing is complete, since a list brings it
 	seen   map[Delivery]bool
 	// broken keeps one fault from being told with every event after it.
 	broken bool
@@ -45,15 +46,52 @@ func (j *judge) run() {
 			j.bookmark(e)
 			continue
 		}
+		if l, ok := j.leaps(e); ok {
+			j.leapt(e, l)
+			continue
+		}
 		j.event(e)
 		j.held = Apply(j.held, e)
 		j.last[e.Key] = e.Revision
 		j.at = max(j.at, e.Revision)
 		last := i == len(j.w.Events)-1 || j.w.Events[i+1].Revision > e.Revision
-		if last && !j.listed(j.at) {
+		if last && !j.listed(j.at) && j.at > j.silent {
 			j.compare(j.at, "WATCH-ATOMIC")
 		}
 	}
+}
+
+// lag is how many revisions a watcher may be behind its replica when that lists
+// anew.
+const lag = 200
+
+// leaps says whether an event is of a deletion that a list of the whole store
+// brought: such a one bears the revision that the watcher had before, since when
+// it was is not known.
+func (j *judge) leaps(e Delivery) (Listed, bool) {
+	if e.Type != Deleted || j.h.Truth.changedAt(e.Key, e.Revision) && j.h.Truth.At(e.Key, e.Revision).Value == 0 {
+		return Listed{}, false
+	}
+	for _, l := range j.h.Listed {
+		if l.Replica == j.w.Replica && l.After > 0 && l.After-lag <= e.Revision && e.Revision <= l.After {
+			return l, true
+		}
+	}
+	return Listed{}, false
+}
+
+// leapt takes such an event in: the object was there, and is not at the revision
+// of the list, or was made anew.
+func (j *judge) leapt(e Delivery, l Listed) {
+	if _, had := j.held[e.Key]; !had {
+		j.fault("RELIST-EQ", "the deletion of %s at %d was told, and the watcher had no such object", e.Key, e.Revision)
+	}
+	if len(j.h.Truth.Between(e.Key, e.Revision, l.Revision)) == 0 {
+		j.fault("RELIST-EQ", "the deletion of %s was told by the list at %d, and it never went", e.Key, l.Revision)
+	}
+	j.held = Apply(j.held, e)
+	j.last[e.Key] = max(j.last[e.Key], e.Revision)
+	j.silent = max(j.silent, l.Revision)
 }
 
 // again says whether an event repeats what the watcher has heard, as it may: a
@@ -143,7 +181,11 @@ func (j *judge) compare(revision int64, invariant string) {
 // store, which brings several revisions in one step.
 func (j *judge) listed(revision int64) bool {
 	return slices.ContainsFunc(j.h.Listed, func(l Listed) bool {
-		return l.Replica == j.w.Replica && l.After < revision && revision <= l.Revision
+		after := l.After
+		if after > 0 {
+			after -= lag // the watcher may be behind
+		}
+		return l.Replica == j.w.Replica && after < revision && revision <= l.Revision
 	})
 }
 
