@@ -69,7 +69,7 @@ func (s *Store) readError(err error) error {
 	case tooLarge(err):
 		return s.tooLargeError(err)
 	}
-	return fmt.Errorf("%w: %w", storage.ErrUnavailable, err)
+	return fmt.Errorf("%w: %w", storage.ErrUnavailable, plainError{err})
 }
 
 // writeError classifies the error of a transaction that writes. Only what shows
@@ -86,10 +86,25 @@ func (s *Store) writeError(err error) error {
 	case errors.Is(err, storage.ErrReadOnly): // of a client that is fenced
 		return fmt.Errorf("nothing was written: %w", err)
 	case refused(err), unsent(err):
-		return fmt.Errorf("%w: nothing was written: %w", storage.ErrUnavailable, err)
+		return fmt.Errorf("%w: nothing was written: %w", storage.ErrUnavailable, plainError{err})
 	}
-	return fmt.Errorf("%w: %w", storage.ErrOutcomeUnknown, err)
+	return fmt.Errorf("%w: %w", storage.ErrOutcomeUnknown, plainError{err})
 }
+
+// notSent are the words by which etcd's client, and those who refuse requests in
+// its name, tell that a request was not sent.
+const notSent = "there is no connection available"
+
+// plainError is an error of gRPC without its code, and without the words that
+// are for programs.
+type plainError struct{ err error }
+
+func (e plainError) Error() string {
+	return strings.TrimPrefix(status.Convert(e.err).Message(), notSent+": ")
+}
+
+// Unwrap returns the error as it was.
+func (e plainError) Unwrap() error { return e.err }
 
 // tooLarge recognises the words of etcd, and of gRPC at either end. The message
 // they speak of cannot be the answer: that of a transaction that wrote is small.
@@ -129,7 +144,7 @@ func unsent(err error) bool {
 	if !ok || answer.Code() != codes.Unavailable || errors.Is(err, context.Canceled) {
 		return false
 	}
-	for _, words := range []string{"there is no address available", "there is no connection available", "Error while dialing", "authentication handshake failed"} {
+	for _, words := range []string{"there is no address available", notSent, "Error while dialing", "authentication handshake failed"} {
 		if strings.Contains(answer.Message(), words) {
 			return true
 		}
