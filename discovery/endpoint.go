@@ -94,8 +94,9 @@ type WorkloadInstance struct {
 	Endpoint Endpoint
 	// PortMap overrides target ports by service port name.
 	PortMap map[string]uint32
-	// DNSServiceEntryOnly: the address is a host name, so only DNS services may
-	// select it.
+	// DNSServiceEntryOnly: the address is a host name, which only a DNS
+	// ServiceEntry may select, or a unix socket, which only one that is not DNS
+	// may; no other registry's services select either.
 	DNSServiceEntryOnly bool
 }
 

@@ -102,7 +102,8 @@ func (x *Index) InstancesByPort(service *Service, port int, selector labels.Inst
 
 // GetProxyServiceInstances returns one instance for each port of each service of
 // the proxy's namespace that has an endpoint at an address of the proxy, always
-// in the same order. A proxy without a namespace has those of all.
+// in the same order. A proxy without a namespace has those of all; one that
+// proved an identity has none of endpoints that are another's.
 func (x *Index) GetProxyServiceInstances(proxy *Proxy) []*ServiceInstance {
 	t := x.load()
 	var out []*ServiceInstance
@@ -114,7 +115,7 @@ func (x *Index) GetProxyServiceInstances(proxy *Proxy) []*ServiceInstance {
 			}
 			for _, e := range row.byIP[canonicalIP(ip)] {
 				port := key + "/" + e.ServicePortName
-				if instance := row.instance(e); instance != nil && !seen[port] {
+				if instance := row.instance(e); instance != nil && !seen[port] && proxy.Serves(e) {
 					seen[port] = true
 					out = append(out, instance)
 				}
@@ -124,26 +125,20 @@ func (x *Index) GetProxyServiceInstances(proxy *Proxy) []*ServiceInstance {
 	return out
 }
 
-// GetProxyWorkloadLabels returns the labels of the first endpoint that has any
-// at an address of the proxy, those of services of the proxy's namespace before
-// others; nil where there is none. It is always the same one.
+// GetProxyWorkloadLabels returns the labels of the workload at an address of the
+// proxy, as Proxy.WorkloadLabels picks them; nil where there is none. It is
+// always the same one.
 func (x *Index) GetProxyWorkloadLabels(proxy *Proxy) labels.Instance {
 	t := x.load()
-	var other labels.Instance
-	for _, ip := range proxy.IPAddresses {
-		for _, row := range t.at(ip) {
-			for _, e := range row.byIP[canonicalIP(ip)] {
-				switch {
-				case len(e.Labels) == 0:
-				case row.Namespace == proxy.Namespace:
-					return e.Labels
-				case other == nil:
-					other = e.Labels
+	return proxy.WorkloadLabels(func(ip string) iter.Seq2[string, []*Endpoint] {
+		return func(yield func(string, []*Endpoint) bool) {
+			for _, row := range t.at(ip) {
+				if !yield(row.Namespace, row.byIP[canonicalIP(ip)]) {
+					return
 				}
 			}
 		}
-	}
-	return other
+	})
 }
 
 // at iterates over the rows that have an endpoint at an address, by key.

@@ -2,6 +2,7 @@ package discovery
 
 import (
 	"fmt"
+	"iter"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -47,10 +48,14 @@ type Proxy struct {
 	// STATIC_LABELS; the registry's labels for its address outrank the former.
 	MetadataLabels, StaticLabels labels.Instance
 	ServiceAccount               string
-	ClusterID, Network           string
-	InterceptionMode             InterceptionMode
-	Version                      string // ISTIO_VERSION
-	Locality                     string // region/zone/subzone
+	// Identity is the SPIFFE identity that the client proved, such as
+	// "spiffe://cluster.local/ns/shop/sa/web"; empty for one that proved none. It
+	// outranks what an address says: see Serves and WorkloadLabels.
+	Identity           string
+	ClusterID, Network string
+	InterceptionMode   InterceptionMode
+	Version            string // ISTIO_VERSION
+	Locality           string // region/zone/subzone
 	// EnvoyVersion is what the client says of its own build, empty for none.
 	EnvoyVersion string
 }
@@ -103,6 +108,49 @@ func ParseProxy(node *corev3.Node) (*Proxy, error) {
 		p.EnvoyVersion = fmt.Sprintf("%d.%d.%d", v.GetMajorNumber(), v.GetMinorNumber(), v.GetPatch())
 	}
 	return p, nil
+}
+
+// Serves says whether an endpoint at an address of the proxy can be its workload's:
+// not where the endpoint is of another account than the proxy proved to be.
+func (p *Proxy) Serves(e *Endpoint) bool {
+	return p.Identity == "" || e.ServiceAccount == "" || e.ServiceAccount == p.Identity
+}
+
+// describes says whether an endpoint at an address of the proxy may tell its
+// labels: where the proxy proved an identity, only one of that identity.
+func (p *Proxy) describes(e *Endpoint) bool {
+	return len(e.Labels) > 0 && (p.Identity == "" || e.ServiceAccount == p.Identity)
+}
+
+// WorkloadLabels picks the labels of the proxy's workload from the endpoints at
+// its addresses, which at lists in a fixed order, together with the namespace of
+// their service: the first there are, those of services of the proxy's namespace
+// before others; nil for none. Endpoints of others than the proxy proved to be
+// tell nothing. Neither does a loopback address, which is every machine's.
+func (p *Proxy) WorkloadLabels(at func(ip string) iter.Seq2[string, []*Endpoint]) labels.Instance {
+	var other labels.Instance
+	for _, ip := range p.IPAddresses {
+		if isLoopback(ip) {
+			continue
+		}
+		for namespace, endpoints := range at(ip) {
+			for _, e := range endpoints {
+				switch {
+				case !p.describes(e):
+				case namespace == p.Namespace:
+					return e.Labels
+				case other == nil:
+					other = e.Labels
+				}
+			}
+		}
+	}
+	return other
+}
+
+func isLoopback(address string) bool {
+	ip, err := netip.ParseAddr(address)
+	return err == nil && ip.IsLoopback()
 }
 
 // Labels are the labels that selectors see, given those that the registries

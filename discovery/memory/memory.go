@@ -5,6 +5,10 @@
 // to the worker, where the row is written:
 //
 //	AddService, SetEndpoints, RemoveService -> Worker.Post -> discovery.Index.Publish
+//
+// Its workload instances make no rows: whoever selects workloads is told of them.
+//
+//	SetWorkload, RemoveWorkload -> Worker.Post -> the workload handlers
 package memory
 
 import (
@@ -46,6 +50,8 @@ type Registry struct {
 
 	mu   sync.Mutex // guards sets, and keeps posts in the order of the changes
 	sets map[key]*set
+
+	workloads map[workloadKey]*discovery.WorkloadInstance // as the handlers know them; of the worker
 }
 
 var _ discovery.Instance = (*Registry)(nil)
@@ -55,11 +61,15 @@ type key struct {
 	namespace string
 }
 
+// workloadKey names a workload instance.
+type workloadKey struct{ namespace, name string }
+
 // source is the key of what is posted to the worker; the zero key stands for
 // the registry as a whole.
 type source struct {
 	registry *Registry
 	key      key
+	workload workloadKey
 }
 
 // set is all there is under a key. Its slices are replaced, never modified.
@@ -74,6 +84,7 @@ func New(o Options) *Registry {
 	return &Registry{
 		ServiceDiscovery: index, index: index,
 		cluster: o.Cluster, xds: o.XDS, worker: o.Worker, sets: map[key]*set{},
+		workloads: map[workloadKey]*discovery.WorkloadInstance{},
 	}
 }
 
@@ -116,7 +127,7 @@ func (r *Registry) change(k key, f func(*set)) {
 	if r.sets[k] = next; len(next.services) == 0 && len(next.endpoints) == 0 {
 		delete(r.sets, k)
 	}
-	r.worker.Post(source{r, k}, func() { r.write(k, next) })
+	r.worker.Post(source{registry: r, key: k}, func() { r.write(k, next) })
 }
 
 // write runs on the worker.
@@ -133,6 +144,41 @@ func (r *Registry) write(k key, s *set) {
 	r.handlers.ServicesChanged(change)
 }
 
+// SetWorkload adds a workload instance, or replaces the one of the same namespace
+// and name. The registry keeps a copy, whose provider is Memory and whose
+// endpoint is in the registry's cluster.
+func (r *Registry) SetWorkload(w *discovery.WorkloadInstance) {
+	own := *w
+	own.Provider, own.Endpoint.Locality.Cluster = discovery.Memory, r.cluster
+	r.postWorkload(workloadKey{own.Namespace, own.Name}, &own)
+}
+
+// RemoveWorkload removes a workload instance.
+func (r *Registry) RemoveWorkload(namespace, name string) {
+	r.postWorkload(workloadKey{namespace, name}, nil)
+}
+
+func (r *Registry) postWorkload(k workloadKey, curr *discovery.WorkloadInstance) {
+	r.worker.Post(source{registry: r, workload: k}, func() { r.tell(k, curr) })
+}
+
+// tell runs on the worker.
+func (r *Registry) tell(k workloadKey, curr *discovery.WorkloadInstance) {
+	old := r.workloads[k]
+	switch {
+	case old.Equal(curr):
+	case curr == nil:
+		delete(r.workloads, k)
+		r.handlers.WorkloadChanged(old, cache.EventDelete)
+	case old == nil:
+		r.workloads[k] = curr
+		r.handlers.WorkloadChanged(curr, cache.EventAdd)
+	default:
+		r.workloads[k] = curr
+		r.handlers.WorkloadChanged(curr, cache.EventUpdate)
+	}
+}
+
 // Provider implements discovery.Instance.
 func (r *Registry) Provider() discovery.Provider { return discovery.Memory }
 
@@ -145,8 +191,8 @@ func (r *Registry) AppendServiceHandler(f discovery.ServiceHandler) {
 	r.handlers.AppendServiceHandler(f)
 }
 
-// AppendWorkloadHandler implements discovery.Controller. The registry has no
-// workload instances, so the handler is never called.
+// AppendWorkloadHandler implements discovery.Controller. The handler is called
+// on the worker.
 func (r *Registry) AppendWorkloadHandler(f discovery.WorkloadHandler) {
 	r.handlers.AppendWorkloadHandler(f)
 }

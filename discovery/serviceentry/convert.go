@@ -157,7 +157,7 @@ func (c converter) workload(meta *config.Meta, spec *networking.WorkloadEntry) *
 		},
 	}
 	if socket, ok := strings.CutPrefix(spec.GetAddress(), unixPrefix); ok && isSocket(socket) {
-		out.Endpoint.Address = socket
+		out.Endpoint.Address, out.DNSServiceEntryOnly = socket, true
 	} else if _, err := netip.ParseAddr(spec.GetAddress()); err != nil {
 		out.DNSServiceEntryOnly = true
 	}
@@ -219,7 +219,7 @@ func endpoints(spec *networking.ServiceEntry, w *discovery.WorkloadInstance) []*
 	switch {
 	case !served, w.Endpoint.Address == "":
 		return nil
-	case resolution.IsDNS() && unix, !resolution.IsDNS() && w.DNSServiceEntryOnly:
+	case resolution.IsDNS() && unix, !resolution.IsDNS() && !unix && w.DNSServiceEntryOnly:
 		return nil
 	}
 	out := make([]*discovery.Endpoint, 0, len(spec.GetPorts()))

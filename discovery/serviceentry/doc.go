@@ -3,15 +3,17 @@
 //
 // The way of a change:
 //
-//	serviceEntryHandler, workloadEntryHandler   keep the Store's indexes, mark hosts dirty
+//	serviceEntryHandler, workloadEntryHandler,
+//	WorkloadInstanceHandler, SetHealth          keep the catalog, mark hosts dirty
 //	Store.flush, as the worker's task ends      rebuilds each dirty host once
 //	discovery.Index.Publish                     hands over what differs
 //
 // So a revision that adds a thousand WorkloadEntries of one ServiceEntry costs
 // one rebuild of its hosts, and one WorkloadEntry costs a look at the selectors
-// of its namespace and nothing else.
+// that have a label of it, and the rebuild of the hosts that select it.
 //
 // convert.go has the rules by which an object becomes services and endpoints;
-// it knows nothing of indexes. Health checks of WorkloadEntries are not part of
-// it: every WorkloadEntry is healthy.
+// it knows nothing of indexes. catalog.go has the indexes. instances.go takes
+// the workloads of other registries, which ServiceEntries select like
+// WorkloadEntries.
 package serviceentry

@@ -1,6 +1,7 @@
 package serviceentry
 
 import (
+	"cmp"
 	"slices"
 
 	networking "istio.io/api/networking/v1alpha3"
@@ -18,10 +19,15 @@ type entry struct {
 	selector labels.Instance // nil: it does not select
 	services map[host.Name][]*discovery.Service
 	inline   []*discovery.Endpoint
-	// selected are the workloads that it selects now, in the order of
-	// config.Compare.
+	// selected are the workloads that it selects, in the order of
+	// compareWorkloads, but for those moved since: of these moved has what is
+	// selected now, a selection without a workload where nothing is.
 	selected []selection
+	moved    map[workloadKey]selection
+	filed    label // where the catalog keeps the selector
 }
+
+func (e *entry) key() nameKey { return nameKey{e.object.Namespace, e.object.Name} }
 
 // selection is a selected workload, with its endpoints for the entry's ports.
 type selection struct {
@@ -29,17 +35,43 @@ type selection struct {
 	endpoints []*discovery.Endpoint
 }
 
-// workload is one WorkloadEntry, converted. It is never modified.
+// workload is what a ServiceEntry may select: a WorkloadEntry, or an instance of
+// another registry. It is never modified.
 type workload struct {
-	object   *config.Config
+	key      workloadKey
+	object   *config.Config // of a WorkloadEntry, else nil
 	instance *discovery.WorkloadInstance
+}
+
+// workloadKey names a workload of a namespace.
+type workloadKey struct {
+	provider      discovery.Provider
+	cluster, name string
+}
+
+// compareWorkloads is the order of the workloads of a namespace: WorkloadEntries
+// first, by config.Compare, then the instances of other registries.
+func compareWorkloads(a, b *workload) int {
+	switch {
+	case a.object != nil && b.object != nil:
+		return config.Compare(a.object, b.object)
+	case a.object != nil:
+		return -1
+	case b.object != nil:
+		return 1
+	}
+	return cmp.Or(
+		cmp.Compare(a.key.provider, b.key.provider),
+		cmp.Compare(a.key.cluster, b.key.cluster),
+		cmp.Compare(a.key.name, b.key.name),
+	)
 }
 
 func (c converter) entry(object *config.Config) *entry {
 	spec, _ := object.Spec.(*networking.ServiceEntry)
-	e := &entry{
-		object: object, spec: spec, selector: selectorOf(spec),
-		services: c.services(object, spec),
+	e := &entry{object: object, spec: spec, services: c.services(object, spec)}
+	if _, served := resolutionOf(spec); served {
+		e.selector = selectorOf(spec)
 	}
 	if e.selector == nil {
 		e.inline = c.inline(object, spec)
@@ -49,7 +81,10 @@ func (c converter) entry(object *config.Config) *entry {
 
 func (c converter) workloadOf(object *config.Config) *workload {
 	spec, _ := object.Spec.(*networking.WorkloadEntry)
-	return &workload{object: object, instance: c.workload(&object.Meta, spec)}
+	return &workload{
+		key:    workloadKey{discovery.External, c.cluster, object.Name},
+		object: object, instance: c.workload(&object.Meta, spec),
+	}
 }
 
 // same says whether two workloads, nil being none, make the same endpoints in
@@ -58,7 +93,7 @@ func (w *workload) same(o *workload) bool {
 	if w == nil || o == nil {
 		return w == o
 	}
-	return config.Compare(w.object, o.object) == 0 && w.instance.Equal(o.instance)
+	return compareWorkloads(w, o) == 0 && w.instance.Equal(o.instance)
 }
 
 // selects says whether the entry selects a workload of its namespace, nil being
@@ -67,33 +102,66 @@ func (e *entry) selects(w *workload) bool {
 	return w != nil && e.selector != nil && e.selector.SubsetOf(w.instance.Endpoint.Labels)
 }
 
-// move makes the entry select curr where it selected old; either may be nil. It
-// says whether the entry has to do with one of them.
-func (e *entry) move(old, curr *workload) bool {
-	was, is := e.selects(old), e.selects(curr)
-	if was {
-		if i, ok := e.search(old); ok {
-			e.selected = slices.Delete(e.selected, i, i+1)
-		}
+// move makes the entry select curr where it selected old; either may be nil.
+func (e *entry) move(old, curr *workload) {
+	if e.moved == nil {
+		e.moved = map[workloadKey]selection{}
 	}
-	if is {
-		i, _ := e.search(curr)
-		e.selected = slices.Insert(e.selected, i, selection{curr, endpoints(e.spec, curr.instance)})
+	if e.selects(old) {
+		e.moved[old.key] = selection{}
 	}
-	return was || is
+	if e.selects(curr) {
+		e.moved[curr.key] = selection{curr, endpoints(e.spec, curr.instance)}
+	}
 }
 
-// search finds the place of a workload among those selected.
-func (e *entry) search(w *workload) (int, bool) {
-	return slices.BinarySearchFunc(e.selected, w, func(s selection, w *workload) int {
-		return config.Compare(s.object, w.object)
+// selections brings what is selected up to date and returns it.
+func (e *entry) selections() []selection {
+	if len(e.moved) == 0 {
+		return e.selected
+	}
+	e.selected = slices.DeleteFunc(e.selected, func(s selection) bool {
+		_, moved := e.moved[s.key]
+		return moved
 	})
+	for _, s := range e.moved {
+		if s.workload != nil {
+			e.selected = append(e.selected, s)
+		}
+	}
+	slices.SortFunc(e.selected, func(a, b selection) int { return compareWorkloads(a.workload, b.workload) })
+	e.moved = nil
+	return e.selected
 }
 
 // holds says whether the entry selects that very workload now.
 func (e *entry) holds(w *workload) bool {
-	i, ok := e.search(w)
-	return ok && e.selected[i].workload == w
+	selected := e.selections()
+	i, ok := slices.BinarySearchFunc(selected, w, func(s selection, w *workload) int { return compareWorkloads(s.workload, w) })
+	return ok && selected[i].workload == w
+}
+
+// selectedEndpoints are those of the workloads it selects. An instance of
+// another registry at the address of a WorkloadEntry is left out: the entry
+// describes it.
+func (e *entry) selectedEndpoints() []*discovery.Endpoint {
+	selected := e.selections()
+	var own map[addressKey]bool // addresses of WorkloadEntries; made where there are instances
+	if n := len(selected); n > 0 && selected[n-1].object == nil {
+		own = map[addressKey]bool{}
+	}
+	var out []*discovery.Endpoint
+	for _, s := range selected {
+		if own != nil {
+			address := s.addresses()[0]
+			if s.object == nil && own[address] {
+				continue
+			}
+			own[address] = own[address] || s.object != nil
+		}
+		out = append(out, s.endpoints...)
+	}
+	return out
 }
 
 // endpoints are those of a host of the entry: its own as listed, or those of
@@ -105,9 +173,7 @@ func (e *entry) endpoints(c converter, hostname host.Name) []*discovery.Endpoint
 	case !served:
 		return nil
 	case e.selector != nil:
-		for _, s := range e.selected {
-			out = append(out, s.endpoints...)
-		}
+		out = e.selectedEndpoints()
 	case len(e.spec.GetEndpoints()) == 0 && resolution.IsDNS():
 		out = c.hostEndpoints(e.object, e.spec, hostname)
 	default:

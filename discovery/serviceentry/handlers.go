@@ -3,53 +3,32 @@ package serviceentry
 import (
 	"cmp"
 	"slices"
+	"strconv"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// serviceEntryHandler keeps the index of ServiceEntries.
+// HealthChecksAnnotation of a WorkloadEntry, "true", says that it is of no use
+// until its health was told.
+const HealthChecksAnnotation = "proxy.istio.io/health-checks-enabled"
+
+// serviceEntryHandler keeps the ServiceEntries, and marks the hosts of the old
+// and of the new one.
 func (s *Store) serviceEntryHandler(old, curr *config.Config, _ cache.Event) {
 	if old != nil {
-		s.removeEntry(nameKey{old.Namespace, old.Name})
-	}
-	if curr != nil {
-		s.addEntry(s.convert.entry(curr))
-	}
-}
-
-func (s *Store) addEntry(e *entry) {
-	namespace, name := e.object.Namespace, e.object.Name
-	s.entries[nameKey{namespace, name}] = e
-	for hostname := range e.services {
-		key := hostKey{hostname, namespace}
-		s.byHost[key] = append(s.byHost[key], e)
-		slices.SortFunc(s.byHost[key], compareEntries)
-	}
-	if e.selector != nil {
-		put(s.selecting, namespace, name, e)
-		for _, w := range s.workloads[namespace] {
-			if e.selects(w) {
-				e.selected = append(e.selected, selection{w, endpoints(e.spec, w.instance)})
-			}
+		if e := s.catalog.removeEntry(nameKey{old.Namespace, old.Name}); e != nil {
+			s.markDirty(e)
 		}
-		slices.SortFunc(e.selected, func(a, b selection) int { return config.Compare(a.object, b.object) })
 	}
-	s.markDirty(e)
-}
-
-func (s *Store) removeEntry(key nameKey) {
-	e := s.entries[key]
-	if e == nil {
+	if curr == nil {
 		return
 	}
-	delete(s.entries, key)
-	remove(s.selecting, key.namespace, key.name)
-	for hostname := range e.services {
-		key := hostKey{hostname, key.namespace}
-		s.byHost[key] = slices.DeleteFunc(s.byHost[key], func(o *entry) bool { return o == e })
-		if len(s.byHost[key]) == 0 {
-			delete(s.byHost, key)
+	e := s.convert.entry(curr)
+	s.catalog.addEntry(e)
+	if e.selector != nil {
+		for w := range s.catalog.place(curr.Namespace).selected(e.selector) {
+			e.move(nil, w)
 		}
 	}
 	s.markDirty(e)
@@ -61,50 +40,85 @@ func (s *Store) markDirty(e *entry) {
 	}
 }
 
-func compareEntries(a, b *entry) int { return config.Compare(a.object, b.object) }
-
-// workloadEntryHandler tells the workload handlers, then moves the workload in
-// and out of the ServiceEntries of its namespace that select it.
-func (s *Store) workloadEntryHandler(old, curr *config.Config, event cache.Event) {
-	var before, after *workload
-	if old != nil {
-		before = s.workloads[old.Namespace][old.Name]
+// workloadEntryHandler makes a workload of a WorkloadEntry that is healthy; one
+// that is not acts as if it were deleted.
+func (s *Store) workloadEntryHandler(old, curr *config.Config, _ cache.Event) {
+	object := cmp.Or(curr, old)
+	key := nameKey{object.Namespace, object.Name}
+	if delete(s.checked, key); curr != nil && s.isChecked(curr) {
+		s.checked[key] = curr
 	}
-	if curr != nil {
+	s.changeWorkloadEntry(key, curr)
+}
+
+// SetHealth has it that a WorkloadEntry is healthy, or not; it matters to those
+// that ask for health checks, which are not healthy before. The health of an
+// entry is kept whether or not the entry is there, until ForgetHealth. It may
+// only be called on the worker.
+func (s *Store) SetHealth(namespace, name string, healthy bool) {
+	key := nameKey{namespace, name}
+	s.health[key] = healthy
+	if object := s.checked[key]; object != nil {
+		s.changeWorkloadEntry(key, object)
+	}
+}
+
+// ForgetHealth has it that nothing is known of the health of a WorkloadEntry. It
+// may only be called on the worker.
+func (s *Store) ForgetHealth(namespace, name string) {
+	key := nameKey{namespace, name}
+	delete(s.health, key)
+	if object := s.checked[key]; object != nil {
+		s.changeWorkloadEntry(key, object)
+	}
+}
+
+// isChecked says whether the health of a WorkloadEntry matters.
+func (s *Store) isChecked(object *config.Config) bool {
+	on, err := strconv.ParseBool(object.Annotations[HealthChecksAnnotation])
+	return err == nil && on && !s.off.HealthChecks
+}
+
+// changeWorkloadEntry tells the workload handlers, then moves the workload in
+// and out of the ServiceEntries of its namespace that select it.
+func (s *Store) changeWorkloadEntry(key nameKey, curr *config.Config) {
+	before, after := s.catalog.workload(key, s.Cluster()), (*workload)(nil)
+	if curr != nil && (s.checked[key] == nil || s.health[key]) {
 		after = s.convert.workloadOf(curr)
 	}
 	if before.same(after) {
 		return
 	}
-	s.handlers.WorkloadChanged(cmp.Or(after, before).instance, event)
-	s.keepWorkload(before, after)
-	for _, e := range s.selecting[cmp.Or(after, before).object.Namespace] {
-		if e.move(before, after) {
-			s.markDirty(e)
-		}
-	}
+	s.handlers.WorkloadChanged(cmp.Or(after, before).instance, eventOf(before, after))
+	s.moveWorkload(key.namespace, before, after)
 	if after != nil && (before == nil || before.instance.Endpoint.Address != after.instance.Endpoint.Address) {
 		s.arrived = append(s.arrived, after)
 	}
 }
 
-func (s *Store) keepWorkload(before, after *workload) {
-	if after == nil {
-		remove(s.workloads, before.object.Namespace, before.object.Name)
-		return
+func eventOf(before, after *workload) cache.Event {
+	switch {
+	case before == nil:
+		return cache.EventAdd
+	case after == nil:
+		return cache.EventDelete
 	}
-	put(s.workloads, after.object.Namespace, after.object.Name, after)
+	return cache.EventUpdate
 }
 
-func put[V any](m map[string]map[string]V, namespace, name string, v V) {
-	if m[namespace] == nil {
-		m[namespace] = map[string]V{}
+// moveWorkload puts after in the place of before, and marks the hosts of the
+// ServiceEntries that select one of them. Either may be nil.
+func (s *Store) moveWorkload(namespace string, before, after *workload) {
+	s.catalog.replace(namespace, before, after)
+	place := s.catalog.place(namespace)
+	var concerned []*entry
+	for _, w := range []*workload{before, after} {
+		if w != nil {
+			concerned = slices.AppendSeq(concerned, place.selecting(w.instance.Endpoint.Labels))
+		}
 	}
-	m[namespace][name] = v
-}
-
-func remove[V any](m map[string]map[string]V, namespace, name string) {
-	if delete(m[namespace], name); len(m[namespace]) == 0 {
-		delete(m, namespace)
+	for _, e := range concerned {
+		e.move(before, after) // the second time, it is where it should be
+		s.markDirty(e)
 	}
 }

@@ -44,7 +44,7 @@ func (s *Store) tellProxies() {
 }
 
 func (s *Store) isSelected(w *workload) bool {
-	for _, e := range s.selecting[w.object.Namespace] {
+	for e := range s.catalog.place(w.object.Namespace).selecting(w.instance.Endpoint.Labels) {
 		if e.holds(w) {
 			return true
 		}
@@ -55,7 +55,7 @@ func (s *Store) isSelected(w *workload) bool {
 // row puts together what the ServiceEntries of one host say, the oldest first.
 func (s *Store) row(key hostKey) discovery.Row {
 	row := discovery.Row{Hostname: key.hostname, Namespace: key.namespace}
-	entries := s.byHost[key]
+	entries := s.catalog.rows[key]
 	for _, e := range entries {
 		row.Services = append(row.Services, e.services[key.hostname]...)
 		row.Endpoints = append(row.Endpoints, e.endpoints(s.convert, key.hostname)...)

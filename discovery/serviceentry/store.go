@@ -7,6 +7,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
@@ -26,6 +27,21 @@ type Options struct {
 	DefaultExportTo []string
 	// TrustDomain is that of service accounts; empty for cluster.local.
 	TrustDomain string
+	// Off turns off what is on otherwise.
+	Off Switches
+}
+
+// Switches are what may be turned off.
+type Switches struct {
+	// SelectInstances: ServiceEntries select workload instances of other
+	// registries, such as pods, beside WorkloadEntries.
+	SelectInstances bool
+	// OfferWorkloadEntries: services of other registries, such as Kubernetes,
+	// select WorkloadEntries.
+	OfferWorkloadEntries bool
+	// HealthChecks: a WorkloadEntry that asks for them counts once it is
+	// healthy. Turned off, every WorkloadEntry does.
+	HealthChecks bool
 }
 
 // DefaultTrustDomain is the trust domain where the options name none.
@@ -37,19 +53,20 @@ type Store struct {
 	discovery.ServiceDiscovery // the index, for reading
 
 	convert  converter
+	off      Switches
 	xds      discovery.XDSUpdater
 	configs  cache.ConfigStoreCache
 	handlers discovery.Handlers
 	index    *discovery.Index
 
-	// The fields below belong to the worker.
+	// The fields below belong to the worker; the catalog may be read by others.
 
-	entries   map[nameKey]*entry
-	byHost    map[hostKey][]*entry            // in the order of config.Compare
-	selecting map[string]map[string]*entry    // those with a selector, by namespace, name
-	workloads map[string]map[string]*workload // by namespace, name
-	dirty     map[hostKey]struct{}            // hosts whose rows may differ
-	arrived   []*workload                     // whose proxies are to be told
+	catalog   *catalog
+	instances instances                  // of other registries
+	checked   map[nameKey]*config.Config // WorkloadEntries whose health matters
+	health    map[nameKey]bool           // as far as it is known
+	dirty     map[hostKey]struct{}       // hosts whose rows may differ
+	arrived   []*workload                // whose proxies are to be told
 }
 
 var _ discovery.Instance = (*Store)(nil)
@@ -75,10 +92,9 @@ func New(o Options) *Store {
 			cluster: o.Cluster, defaultExportTo: o.DefaultExportTo,
 			trustDomain: cmp.Or(o.TrustDomain, DefaultTrustDomain),
 		},
-		xds: o.XDS, configs: o.Configs, index: index,
-		entries: map[nameKey]*entry{}, byHost: map[hostKey][]*entry{},
-		selecting: map[string]map[string]*entry{}, workloads: map[string]map[string]*workload{},
-		dirty: map[hostKey]struct{}{},
+		off: o.Off, xds: o.XDS, configs: o.Configs, index: index, catalog: newCatalog(),
+		instances: instances{byKey: map[string]map[workloadKey]*workload{}, byAddress: map[addressKey][]*workload{}},
+		checked:   map[nameKey]*config.Config{}, health: map[nameKey]bool{}, dirty: map[hostKey]struct{}{},
 	}
 	mustRegister(o.Configs.RegisterEventHandler(schema.ServiceEntry, s.serviceEntryHandler))
 	mustRegister(o.Configs.RegisterEventHandler(schema.WorkloadEntry, s.workloadEntryHandler))
@@ -104,7 +120,8 @@ func (s *Store) AppendServiceHandler(f discovery.ServiceHandler) { s.handlers.Ap
 
 // AppendWorkloadHandler implements discovery.Controller. The handler is called
 // on the worker for every WorkloadEntry that changed, before its rows are
-// handed over.
+// handed over. One that comes to be unhealthy is deleted, one that recovers is
+// added.
 func (s *Store) AppendWorkloadHandler(f discovery.WorkloadHandler) {
 	s.handlers.AppendWorkloadHandler(f)
 }

@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"iter"
 	"net/netip"
 	"slices"
 	"strings"
@@ -18,35 +19,18 @@ type InstanceRow struct {
 // Instances are the endpoints at one address, by ServiceKey.
 type Instances = pmap.Map[*InstanceRow]
 
-// workloadLabels are the labels of the workload at the proxy's addresses: the
-// first there are, those of services of the proxy's namespace before others; nil
-// where none are known. A loopback address is every machine's and tells nothing
-// of who asks, so it is passed over.
+// workloadLabels are the labels of the workload at the proxy's addresses, nil
+// where none are known.
 func (p *PushContext) workloadLabels(proxy *discovery.Proxy) labels.Instance {
-	var other labels.Instance
-	for _, ip := range proxy.IPAddresses {
-		if isLoopback(ip) {
-			continue
-		}
-		for key, row := range p.Instances(ip).All() {
-			_, namespace := splitServiceKey(key)
-			for _, e := range row.Endpoints {
-				switch {
-				case len(e.Labels) == 0:
-				case namespace == proxy.Namespace:
-					return e.Labels
-				case other == nil:
-					other = e.Labels
+	return proxy.WorkloadLabels(func(ip string) iter.Seq2[string, []*discovery.Endpoint] {
+		return func(yield func(string, []*discovery.Endpoint) bool) {
+			for key, row := range p.Instances(ip).All() {
+				if _, namespace := splitServiceKey(key); !yield(namespace, row.Endpoints) {
+					return
 				}
 			}
 		}
-	}
-	return other
-}
-
-func isLoopback(address string) bool {
-	ip, err := netip.ParseAddr(address)
-	return err == nil && ip.IsLoopback()
+	})
 }
 
 // addressKey is the one spelling of an address.

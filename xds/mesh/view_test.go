@@ -204,6 +204,29 @@ func TestLabelsOfAProxy(t *testing.T) {
 	}
 }
 
+// TestAnIdentityOutranksAnAddress: endpoints at the address of a proxy that
+// proved who it is tell its labels only if they are of that identity.
+func TestAnIdentityOutranksAnAddress(t *testing.T) {
+	t.Parallel()
+	at := func(name, account string) string {
+		return xdstest.Object("ServiceEntry", name, fmt.Sprintf(
+			"{hosts: [%s.example], resolution: STATIC, ports: [{number: 80, name: http, protocol: HTTP}], endpoints: [{address: 10.0.0.1, labels: {app: %s}, serviceAccount: '%s'}]}",
+			name[len("shop/"):], name[len("shop/"):], account))
+	}
+	w := xdstest.NewWorld(t, at("shop/a", ""), at("shop/b", "other"), at("shop/c", "web"))
+	for _, tc := range []struct{ name, identity, want string }{
+		{"not authenticated: the first endpoint at the address", "", "a"},
+		{"authenticated: the one of its identity", "spiffe://cluster.local/ns/shop/sa/web", "c"},
+		{"authenticated as nobody known: its own", "spiffe://cluster.local/ns/shop/sa/db", "stated"},
+		{"of another namespace: its own", "spiffe://cluster.local/ns/edge/sa/web", "stated"},
+	} {
+		n := xdstest.Node{Namespace: "shop", Labels: map[string]string{"app": "stated"}, Identity: tc.identity}
+		if want := (labels.Instance{"app": tc.want}); !w.View(n).HasLabels(want) {
+			t.Errorf("%s: the proxy does not have %v", tc.name, want)
+		}
+	}
+}
+
 // TestAClassFollowsWhatItIsMadeOf: the class of a proxy is looked at again when
 // a gateway, a Sidecar or the workload at its address changes, and is the same
 // otherwise.

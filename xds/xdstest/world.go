@@ -178,6 +178,7 @@ type Node struct {
 	IP        string              // 10.0.0.1
 	Namespace string              // default
 	Labels    map[string]string
+	Identity  string // that the proxy proved; none
 }
 
 // Proxy makes the node a proxy that captures no traffic, as one that connects
@@ -208,6 +209,7 @@ func (n Node) Proxy(tb testing.TB) *discovery.Proxy {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	proxy.Identity = n.Identity
 	return proxy
 }
 

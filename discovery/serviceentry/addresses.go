@@ -1,0 +1,79 @@
+package serviceentry
+
+import (
+	"net/netip"
+	"strings"
+
+	"github.com/portolan-mesh/portolan/storage/pmap"
+)
+
+// addressIndex finds the ServiceEntries whose addresses overlap a range. Its
+// keys are the bits of the range, one byte each, so that what lies within a
+// range has its bits for a prefix. The zero index is empty.
+type addressIndex struct {
+	ranges pmap.Map[*entry] // by bits|namespace/name
+}
+
+func (x *addressIndex) add(e *entry) {
+	for _, prefix := range e.ranges() {
+		x.ranges = x.ranges.Set(rangeKey(prefix, e), e)
+	}
+}
+
+func (x *addressIndex) remove(e *entry) {
+	for _, prefix := range e.ranges() {
+		x.ranges = x.ranges.Delete(rangeKey(prefix, e))
+	}
+}
+
+// overlapping calls f for each ServiceEntry that has an address in common with a
+// range, until f returns false: the wider ones first, always in the same order.
+func (x *addressIndex) overlapping(prefix netip.Prefix, f func(*entry) bool) {
+	all := bits(prefix)
+	for n := range len(all) { // the ranges that hold it
+		for _, e := range x.ranges.Prefix(all[:n] + "|") {
+			if !f(e) {
+				return
+			}
+		}
+	}
+	for _, e := range x.ranges.Prefix(all) { // itself, and those that it holds
+		if !f(e) {
+			return
+		}
+	}
+}
+
+func rangeKey(prefix netip.Prefix, e *entry) string {
+	return bits(prefix) + "|" + e.object.Namespace + "/" + e.object.Name
+}
+
+// bits writes the fixed bits of a range, behind one byte for the family.
+func bits(prefix netip.Prefix) string {
+	address := prefix.Addr()
+	var b strings.Builder
+	if address.Is4() {
+		b.WriteByte('4')
+	} else {
+		b.WriteByte('6')
+	}
+	raw := address.AsSlice()
+	for i := range prefix.Bits() {
+		b.WriteByte('0' + raw[i/8]>>(7-i%8)&1)
+	}
+	return b.String()
+}
+
+// ranges are the addresses of a ServiceEntry.
+func (e *entry) ranges() []netip.Prefix {
+	var out []netip.Prefix
+	for _, s := range e.spec.GetAddresses() {
+		if prefix, err := netip.ParsePrefix(s); err == nil {
+			out = append(out, prefix.Masked())
+		} else if address, err := netip.ParseAddr(s); err == nil {
+			address = address.Unmap().WithZone("")
+			out = append(out, netip.PrefixFrom(address, address.BitLen()))
+		}
+	}
+	return out
+}
