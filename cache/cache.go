@@ -33,6 +33,13 @@ func (e Event) String() string {
 // told. Handlers run on the worker, one at a time; they do no I/O.
 type Handler func(old, curr *config.Config, event Event)
 
+// SnapshotHandler is told of the difference of two snapshots, of which from is
+// the one that it was last told of, nil at first. It looks at the trees that it
+// cares for, by pmap.Diff, which costs nothing where they are the same. It runs
+// on the worker, in the task of the handlers of objects and before them; it does
+// no I/O.
+type SnapshotHandler func(from, to *Snapshot)
+
 // ConfigStoreCache is a full local replica of a config source, kept in step
 // with it. Reads never touch the network.
 //
@@ -45,6 +52,9 @@ type ConfigStoreCache interface {
 	// RegisterEventHandler adds a handler for the objects of a kind. It fails
 	// once Run was called.
 	RegisterEventHandler(kind config.GroupVersionKind, handler Handler) error
+	// RegisterSnapshotHandler adds a handler for what is kept beside the objects. It
+	// fails once Run was called.
+	RegisterSnapshotHandler(handler SnapshotHandler) error
 	// Run keeps the replica in step until ctx ends, and then returns nil. The
 	// worker must be run beside it.
 	Run(ctx context.Context) error

@@ -50,9 +50,10 @@ type Feed struct {
 	handled atomic.Pointer[Snapshot]
 	synced  atomic.Bool
 
-	mu       sync.Mutex // guards the fields below
-	handlers map[kind][]Handler
-	sealed   bool
+	mu         sync.Mutex // guards the fields below
+	handlers   map[kind][]Handler
+	onSnapshot []SnapshotHandler
+	sealed     bool
 }
 
 // kind names a kind whatever the version.
@@ -93,6 +94,18 @@ func (f *Feed) RegisterEventHandler(kind config.GroupVersionKind, handler Handle
 	return nil
 }
 
+// RegisterSnapshotHandler adds a handler that is told of every difference before
+// those of objects are. It fails once the cache runs.
+func (f *Feed) RegisterSnapshotHandler(handler SnapshotHandler) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.sealed {
+		return errors.New("handler for snapshots: the cache runs already: register handlers before Run")
+	}
+	f.onSnapshot = append(f.onSnapshot, handler)
+	return nil
+}
+
 // Seal ends the registration of handlers. Run of a cache begins with it; the
 // second call fails.
 func (f *Feed) Seal() error {
@@ -121,10 +134,13 @@ func (f *Feed) Replace(s *Snapshot) {
 	f.worker.Post(f, f.handle)
 }
 
-// handle is the task: one call per changed object and handler, in the order of
-// the keys, then of registration.
+// handle is the task: the handlers of snapshots, then one call per changed object
+// and handler, in the order of the keys, then of registration.
 func (f *Feed) handle() {
 	from, to := f.handled.Load(), f.Snapshot()
+	for _, handler := range f.snapshotHandlers() {
+		handler(from, to)
+	}
 	for change := range pmap.Diff(from.Configs(), to.Configs()) {
 		f.notify(change)
 	}
@@ -145,6 +161,12 @@ func (f *Feed) notify(change pmap.Change[*config.Config]) {
 	for _, handler := range f.handlersOf(object.GroupVersionKind) {
 		handler(change.Old, change.New, event)
 	}
+}
+
+func (f *Feed) snapshotHandlers() []SnapshotHandler {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.onSnapshot
 }
 
 func (f *Feed) handlersOf(kind config.GroupVersionKind) []Handler {

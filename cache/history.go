@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 
 	"github.com/portolan-mesh/portolan/storage"
-	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
 // history keeps the newest snapshots, in the order of their revisions, and
@@ -27,11 +26,11 @@ type history struct {
 	changed chan struct{} // closed at the next snapshot
 }
 
-// stay is a time in which no object changed: from the revision that made its
+// stay is a time in which nothing changed: from the revision that made its
 // content to that of snapshot.
 type stay struct {
 	from     int64
-	changes  int // objects that differ from the stay before
+	changes  int // what differs from the stay before
 	snapshot *Snapshot
 }
 
@@ -47,18 +46,16 @@ func (h *history) put(s *Snapshot, restart bool) {
 	last := h.newest.Load()
 	changes := 0
 	if !restart {
-		for range pmap.Diff(last.Configs(), s.configs) {
-			changes++
-		}
+		changes = last.Content().differences(s.content)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.newest.Store(s)
 	switch {
 	case len(h.stays) == 0, restart, s.revision < last.revision,
-		s.revision == last.revision && s.configs != last.configs:
+		s.revision == last.revision && s.content != last.content:
 		h.stays, h.trimmed, h.changes = []stay{{from: s.revision, snapshot: s}}, false, 0
-	case s.configs == last.configs:
+	case s.content == last.content:
 		h.stays[len(h.stays)-1].snapshot = s
 	default:
 		h.stays = append(h.stays, stay{from: s.revision, changes: changes, snapshot: s})
@@ -138,15 +135,24 @@ func (h *history) after(revision int64) (next *Snapshot, changed <-chan struct{}
 }
 
 // without returns the snapshot as of the revision before, as far as it can be
-// told from the objects: those that have revision as their resource version are
-// left out.
+// told from what it holds: what bears the revision is left out.
 func (s *Snapshot) without(revision int64) *Snapshot {
 	version := strconv.FormatInt(revision, 10)
-	configs := s.configs
-	for key, object := range s.configs.All() {
+	content := s.content
+	for key, object := range s.content.Configs.All() {
 		if object.ResourceVersion == version {
-			configs = configs.Delete(key)
+			content.Configs = content.Configs.Delete(key)
 		}
 	}
-	return &Snapshot{revision: revision - 1, epoch: s.epoch, configs: configs}
+	for key, assignment := range s.content.Addresses.All() {
+		if assignment.Revision == revision {
+			content.Addresses = content.Addresses.Delete(key)
+		}
+	}
+	for key, report := range s.content.Health.All() {
+		if report.Revision == revision {
+			content.Health = content.Health.Delete(key)
+		}
+	}
+	return &Snapshot{revision: revision - 1, epoch: s.epoch, content: content}
 }

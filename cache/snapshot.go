@@ -4,32 +4,45 @@ import (
 	"iter"
 	"strconv"
 
+	"github.com/portolan-mesh/portolan/storage/address"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
-// Snapshot is all configuration as of one revision of its source. It is never
-// modified, costs nothing to keep beyond what differs from its neighbours, and
-// is read without locks. The nil Snapshot is empty, at revision 0.
+// Snapshot is all configuration, and what the store keeps beside it, as of one
+// revision of its source. It is never modified, costs nothing to keep beyond what
+// differs from its neighbours, and is read without locks. The nil Snapshot is
+// empty, at revision 0.
 type Snapshot struct {
 	revision, epoch int64
-	configs         pmap.Map[*config.Config]
+	content         Content
 }
 
-// NewSnapshot makes a snapshot of the objects in configs, keyed by the Path of
-// their keys.
+// Content is what a snapshot holds. Two that are == share all of it.
+type Content struct {
+	// Configs are the objects by the Path of their keys.
+	Configs pmap.Map[*config.Config]
+	// Addresses are those that hosts were given, by address.Path.
+	Addresses pmap.Map[*address.Assignment]
+	// Health is how workloads are, by health.Path.
+	Health pmap.Map[*health.Report]
+}
+
+// NewSnapshot makes a snapshot of objects alone, keyed by the Path of their keys.
 func NewSnapshot(revision int64, configs pmap.Map[*config.Config]) *Snapshot {
-	return &Snapshot{revision: revision, configs: configs}
+	return (*Snapshot)(nil).Next(revision, Content{Configs: configs})
 }
 
-// Next makes the snapshot that follows s in its epoch.
-func (s *Snapshot) Next(revision int64, configs pmap.Map[*config.Config]) *Snapshot {
-	return &Snapshot{revision: revision, epoch: s.Epoch(), configs: configs}
+// Next makes the snapshot that follows s in its epoch; after the nil Snapshot it
+// is the first one.
+func (s *Snapshot) Next(revision int64, content Content) *Snapshot {
+	return &Snapshot{revision: revision, epoch: s.Epoch(), content: content}
 }
 
 // InEpoch is the snapshot as one of an epoch.
 func (s *Snapshot) InEpoch(epoch int64) *Snapshot {
-	return &Snapshot{revision: s.revision, epoch: epoch, configs: s.configs}
+	return &Snapshot{revision: s.revision, epoch: epoch, content: s.content}
 }
 
 // Epoch counts how often the source turned out to be another one, or an older
@@ -53,13 +66,22 @@ func (s *Snapshot) Revision() int64 {
 // Version is the revision as an opaque string.
 func (s *Snapshot) Version() string { return strconv.FormatInt(s.Revision(), 10) }
 
-// Configs are all objects by the Path of their keys.
-func (s *Snapshot) Configs() pmap.Map[*config.Config] {
+// Content is all that the snapshot holds.
+func (s *Snapshot) Content() Content {
 	if s == nil {
-		return pmap.Map[*config.Config]{}
+		return Content{}
 	}
-	return s.configs
+	return s.content
 }
+
+// Configs are all objects by the Path of their keys.
+func (s *Snapshot) Configs() pmap.Map[*config.Config] { return s.Content().Configs }
+
+// Addresses are those that hosts were given, by address.Path.
+func (s *Snapshot) Addresses() pmap.Map[*address.Assignment] { return s.Content().Addresses }
+
+// Health is what was last said of workloads, by health.Path.
+func (s *Snapshot) Health() pmap.Map[*health.Report] { return s.Content().Health }
 
 // Get returns an object, nil where there is none.
 func (s *Snapshot) Get(key config.Key) *config.Config { return s.Configs().Value(key.Path()) }
@@ -79,4 +101,16 @@ func (s *Snapshot) List(kind config.GroupVersionKind, namespace string) iter.Seq
 			}
 		}
 	}
+}
+
+// differences counts what differs between two contents.
+func (c Content) differences(o Content) int {
+	return count(c.Configs, o.Configs) + count(c.Addresses, o.Addresses) + count(c.Health, o.Health)
+}
+
+func count[V comparable](from, to pmap.Map[V]) (n int) {
+	for range pmap.Diff(from, to) {
+		n++
+	}
+	return n
 }

@@ -7,6 +7,7 @@ import (
 	"hash/maphash"
 	"iter"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"time"
 
@@ -128,18 +129,18 @@ type difference struct {
 	values   bool
 	found    map[string]string // by path
 
-	next   func() (string, *config.Config, bool) // of the snapshot
-	path   string
-	object *config.Config
-	more   bool
+	next  func() (string, any, bool) // of the snapshot
+	path  string
+	value any
+	more  bool
 }
 
 func (d *difference) find(ctx context.Context) error {
-	next, stop := iter.Pull2(d.snapshot.Configs().All())
+	next, stop := iter.Pull2(everything(d.snapshot.Content()))
 	defer stop()
 	d.next = next
 	d.advance()
-	_, err := d.cache.scan(ctx, query{prefix: etcd.ConfigPrefix, revision: d.snapshot.Revision(), keysOnly: !d.values}, d.take)
+	_, err := d.cache.scan(ctx, query{prefix: etcd.MeshPrefix, revision: d.snapshot.Revision(), keysOnly: !d.values}, d.take)
 	if err != nil {
 		return err
 	}
@@ -149,48 +150,61 @@ func (d *difference) find(ctx context.Context) error {
 	return nil
 }
 
-func (d *difference) advance() { d.path, d.object, d.more = d.next() }
+func (d *difference) advance() { d.path, d.value, d.more = d.next() }
 
 func (d *difference) take(kvs []*mvccpb.KeyValue) error {
 	for _, kv := range kvs {
-		path := strings.TrimPrefix(string(kv.Key), etcd.ConfigPrefix)
+		path := strings.TrimPrefix(string(kv.Key), etcd.MeshPrefix)
+		tree := treeAt(path)
+		if tree == nil {
+			continue
+		}
 		for d.more && d.path < path {
 			d.onlyInCache()
 		}
-		var held *config.Config
+		var held any
 		if d.more && d.path == path {
-			held = d.object
+			held = d.value
 			d.advance()
 		}
-		d.pair(path, kv, held)
+		d.pair(tree, path, kv, held)
 	}
 	return nil
 }
 
 func (d *difference) onlyInCache() {
-	d.add(d.path, "not in the store, in the cache at "+d.object.ResourceVersion)
+	d.add(d.path, "not in the store, in the cache at "+d.revisionOf(d.path, d.value))
 	d.advance()
+}
+
+// revisionOf is the mod revision of a value of the cache, as far as it is known.
+func (d *difference) revisionOf(path string, value any) string {
+	if object, ok := value.(*config.Config); ok {
+		return object.ResourceVersion
+	}
+	known, _ := d.cache.versions.get(path)
+	return strconv.FormatInt(known.revision, 10)
 }
 
 // pair compares what the store has under a key with what the cache has, nil if
 // nothing.
-func (d *difference) pair(path string, kv *mvccpb.KeyValue, held *config.Config) {
+func (d *difference) pair(tree tree, path string, kv *mvccpb.KeyValue, held any) {
 	known, ok := d.cache.versions.get(path)
 	switch {
 	case ok && known.revision > d.snapshot.Revision():
 		return // changed since: nothing is known of then
 	case ok && known.broken && known.revision == kv.ModRevision:
 		return
-	case held != nil && hasVersion(held, kv.ModRevision):
+	case held != nil && d.revisionOf(path, held) == strconv.FormatInt(kv.ModRevision, 10):
 		if d.values && ok && known.revision == kv.ModRevision && known.sum != maphash.Bytes(d.cache.seed, kv.Value) {
 			d.add(path, fmt.Sprintf("the value of revision %d is another", kv.ModRevision))
 		}
 		return
 	case held != nil:
-		d.add(path, fmt.Sprintf("in the store at %d, in the cache at %s", kv.ModRevision, held.ResourceVersion))
+		d.add(path, fmt.Sprintf("in the store at %d, in the cache at %s", kv.ModRevision, d.revisionOf(path, held)))
 		return
 	}
-	if _, err := etcd.ParseConfigKey(string(kv.Key), d.cache.o.Schemas); err == nil {
+	if _, err := tree.decode(d.cache, &mvccpb.KeyValue{Key: kv.Key}); !errors.Is(err, etcd.ErrForeignKey) {
 		d.add(path, fmt.Sprintf("in the store at %d, not in the cache", kv.ModRevision))
 	}
 }

@@ -22,14 +22,14 @@ import (
 // batchSize is how many values are decoded in one go.
 const batchSize = 128
 
-// entry is what one key of the configuration tree holds.
+// entry is what one key of a tree holds.
 type entry struct {
 	path    string // empty for a foreign key
 	version version
-	// object is what the value decodes to; for one that does not, the last good
-	// object, or nil.
-	object *config.Config
-	// fault is what is wrong with it, nil for an object.
+	// value is what it decodes to; for one that does not, the last good one, or
+	// nil.
+	value any
+	// fault is what is wrong with it, nil for a sound one.
 	fault *Quarantined
 }
 
@@ -43,33 +43,34 @@ type version struct {
 
 // read makes the entry of a key and value. What snapshot holds of the same
 // version stays the same pointer, so that the difference to it is nothing. It is
-// false for a key outside the tree.
+// false for a key outside the trees.
 func (c *Cache) read(kv *mvccpb.KeyValue, snapshot *cache.Snapshot) (entry, bool) {
-	path, ok := strings.CutPrefix(string(kv.Key), etcd.ConfigPrefix)
-	if !ok {
+	path := strings.TrimPrefix(string(kv.Key), etcd.MeshPrefix)
+	tree := treeAt(path)
+	if tree == nil {
 		return entry{}, false
 	}
 	e := entry{path: path, version: version{revision: kv.ModRevision, sum: maphash.Bytes(c.seed, kv.Value)}}
 	known, seen := c.versions.get(path)
 	unchanged := seen && known.revision == e.version.revision && known.sum == e.version.sum
-	held := snapshot.Configs().Value(path)
-	if unchanged && !known.broken && held != nil && hasVersion(held, kv.ModRevision) {
-		e.object = held
+	held := tree.get(snapshot.Content(), path)
+	if unchanged && !known.broken && held != nil && isOf(held, kv.ModRevision) {
+		e.value = held
 		return e, true
 	}
-	object, err := etcd.Decode(kv, c.o.Schemas, c.o.Domain)
+	value, err := tree.decode(c, kv)
 	switch {
 	case err == nil:
-		e.object = object
-		if held != nil && same(held, object) {
-			e.object = held
+		e.value = value
+		if held != nil && tree.same(held, value) {
+			e.value = held
 		}
 	case errors.Is(err, etcd.ErrForeignKey):
 		return entry{fault: quarantined(kv, err)}, true
 	default:
-		e.object, e.version.broken, e.fault = held, true, quarantined(kv, err)
+		e.value, e.version.broken, e.fault = held, true, quarantined(kv, err)
 		if !unchanged {
-			c.o.Log.Error("a value in etcd cannot be decoded: the last good object goes on serving; apply it again or delete it",
+			c.o.Log.Error("a value in etcd cannot be decoded: the last good one goes on serving; apply it again or delete it",
 				"key", string(kv.Key), "revision", kv.ModRevision, "err", err)
 		}
 	}
@@ -180,8 +181,7 @@ func (c *Cache) readBatch(b *batch, snapshot *cache.Snapshot) {
 	b.kvs = nil
 }
 
-// versions are those of all values of the configuration tree, by the path of
-// the key. The goroutine of Run writes them, others may read.
+// versions are those of all values of the trees, by the path of the key. The goroutine of Run writes them, others may read.
 type versions struct {
 	mu     sync.RWMutex // guards the fields below
 	byPath map[string]version
@@ -206,7 +206,7 @@ func (v *versions) remove(path string) {
 	delete(v.byPath, path)
 }
 
-func (v *versions) replace(all []seen) {
+func (v *versions) replace(all []entry) {
 	byPath := make(map[string]version, len(all))
 	for _, one := range all {
 		byPath[one.path] = one.version

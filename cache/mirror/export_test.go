@@ -7,7 +7,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/portolan-mesh/portolan/cache"
-	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
 // Compare is one check.
@@ -16,16 +15,16 @@ func (c *Cache) Compare(ctx context.Context, values bool) error { return c.compa
 // Begin is a list: it takes what etcd had at a revision, in the order of its
 // keys.
 func (c *Cache) Begin(revision int64, kvs []*mvccpb.KeyValue) {
-	var read tree
-	read.configs = pmap.FromSorted(read.take(func(yield func(entry) bool) {
+	var read listing
+	read.take(func(yield func(entry) bool) {
 		for _, kv := range kvs {
 			if e, ok := c.read(kv, nil); ok {
 				yield(e)
 			}
 		}
-	}, c.confine))
-	c.versions.replace(read.seen)
-	c.Replace(cache.NewSnapshot(revision, read.configs))
+	}, c.confine)
+	c.versions.replace(read.entries)
+	c.Replace((*cache.Snapshot)(nil).Next(revision, read.content()))
 }
 
 // Receive is what a watch does with one response.

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"sort"
 	"strconv"
+	"strings"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -13,10 +15,9 @@ import (
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/etcd"
-	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
-// list reads the whole tree at one revision and publishes it. Which store it is
+// list reads all trees at one revision and publishes it. Which store it is
 // read from is asked before and after, so that a list is of one store.
 func (c *Cache) list(ctx context.Context) error {
 	asked := c.o.Now()
@@ -39,55 +40,71 @@ func (c *Cache) list(ctx context.Context) error {
 		return errors.New("the store in etcd was replaced while it was listed")
 	}
 	c.enter(etcd.Instance{Cluster: store.Cluster, ID: store.ID, Revision: header.Revision})
-	c.versions.replace(read.seen)
+	c.versions.replace(read.entries)
 	c.setQuarantine(read.quarantine)
-	c.Replace(cache.NewSnapshot(header.Revision, read.configs).InEpoch(c.epoch))
+	c.Replace((*cache.Snapshot)(nil).Next(header.Revision, read.content()).InEpoch(c.epoch))
 	c.fresh.restart(asked)
-	c.o.Log.Info("configuration listed", "revision", header.Revision, "objects", read.configs.Len())
+	c.o.Log.Info("configuration listed", "revision", header.Revision, "objects", c.Snapshot().Configs().Len())
 	return nil
 }
 
-// tree is what a list came to.
-type tree struct {
+// listing is what a list came to.
+type listing struct {
 	header     *etcdserverpb.ResponseHeader
-	configs    pmap.Map[*config.Config]
-	seen       []seen
+	entries    []entry // in the order of their paths
 	quarantine Quarantine
 }
 
-// seen is a value of a list.
-type seen struct {
-	path    string
-	version version
-}
-
-func (c *Cache) readTree(ctx context.Context) (tree, error) {
-	var out tree
+func (c *Cache) readTree(ctx context.Context) (listing, error) {
+	var out listing
 	entries, wait := c.readAll(ctx, func(ctx context.Context, each pairs) (err error) {
 		out.header, err = c.scan(ctx, query{prefix: etcd.MeshPrefix, inOne: c.inOne}, each)
 		return err
 	})
-	out.configs = pmap.FromSorted(out.take(entries, c.confine))
+	out.take(entries, c.confine)
 	return out, wait()
 }
 
-// take notes the versions in entries, confines what is at fault and passes on
-// the objects.
-func (t *tree) take(entries iter.Seq[entry], confine func(*Quarantined, bool) *Quarantined) iter.Seq2[string, *config.Config] {
-	return func(yield func(string, *config.Config) bool) {
-		for e := range entries {
-			if e.fault != nil {
-				t.quarantine = t.quarantine.with(confine(e.fault, e.object != nil))
-			}
-			if e.path == "" {
-				continue
-			}
-			t.seen = append(t.seen, seen{e.path, e.version})
-			if e.object != nil {
-				yield(e.path, e.object)
+// take collects entries and confines what is at fault.
+func (l *listing) take(entries iter.Seq[entry], confine func(*Quarantined, bool) *Quarantined) {
+	for e := range entries {
+		if e.fault != nil {
+			l.quarantine = l.quarantine.with(confine(e.fault, e.value != nil))
+		}
+		if e.path != "" {
+			l.entries = append(l.entries, e)
+		}
+	}
+}
+
+// content are the values of all entries.
+func (l *listing) content() cache.Content {
+	var out cache.Content
+	rest := l.entries
+	for _, t := range trees {
+		n := sort.Search(len(rest), func(i int) bool { return !strings.HasPrefix(rest[i].path, t.prefix()) })
+		t.fill(&out, values(rest[:n]))
+		rest = rest[n:]
+	}
+	return out
+}
+
+// values are those of entries that have one.
+func values(of []entry) iter.Seq2[string, any] {
+	return func(yield func(string, any) bool) {
+		for _, e := range of {
+			if e.value != nil && !yield(e.path, e.value) {
+				return
 			}
 		}
 	}
+}
+
+// isOf says whether a value of a snapshot may be that of a mod revision: of an
+// object it is known.
+func isOf(value any, revision int64) bool {
+	object, ok := value.(*config.Config)
+	return !ok || hasVersion(object, revision)
 }
 
 func hasVersion(object *config.Config, revision int64) bool {

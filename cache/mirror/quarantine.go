@@ -9,8 +9,9 @@ import (
 	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
-// Quarantined is a key of the configuration tree of etcd which is not that of a
-// known object, or whose value cannot be read. It is never modified.
+// Quarantined is a key of the trees of etcd that are mirrored which is not that
+// of a known object or of a row beside the objects, or whose value cannot be
+// read. It is never modified.
 type Quarantined struct {
 	// Key is the whole key in etcd, Revision its mod revision, and Size that of
 	// the value in bytes.
@@ -21,15 +22,14 @@ type Quarantined struct {
 	Fault *etcd.Fault
 	// Since is when this cache first met the key at fault.
 	Since time.Time
-	// Serving says that the last good object of the key goes on being served.
+	// Serving says that the last good value of the key goes on being served.
 	Serving bool
 }
 
 // foreign says that the key itself is at fault.
 func (q *Quarantined) foreign() bool { return errors.Is(q.Fault, etcd.ErrForeignKey) }
 
-// Quarantine is everything under etcd.ConfigPrefix that is no object of the
-// cache, as of one revision. The zero Quarantine is empty; none is ever
+// Quarantine is everything in the trees mirrored that is nothing of the cache, as of one revision. The zero Quarantine is empty; none is ever
 // modified.
 type Quarantine struct {
 	byKey   pmap.Map[*Quarantined]

@@ -9,9 +9,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/storage/etcd"
-	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
 // errWatchEnded: etcd closed the watch and did not say why.
@@ -85,7 +84,7 @@ func (c *Cache) receive(ctx context.Context, r *clientv3.WatchResponse) error {
 			return err
 		}
 	case r.IsProgressNotify() && r.Header.Revision > snapshot.Revision():
-		c.Publish(snapshot.Next(r.Header.Revision, snapshot.Configs()))
+		c.Publish(snapshot.Next(r.Header.Revision, snapshot.Content()))
 	}
 	c.saw(r.Header.Revision)
 	entries := c.readEvents(r.Events)
@@ -112,31 +111,37 @@ func (c *Cache) apply(events []*clientv3.Event, entries []entry) {
 	if revision <= snapshot.Revision() {
 		return
 	}
-	configs := snapshot.Configs()
+	content := snapshot.Content()
 	for i, e := range events {
-		configs = c.change(configs, e, entries[i])
+		c.change(&content, e, entries[i])
 	}
-	c.Publish(snapshot.Next(revision, configs))
+	c.Publish(snapshot.Next(revision, content))
 }
 
-func (c *Cache) change(configs pmap.Map[*config.Config], e *clientv3.Event, put entry) pmap.Map[*config.Config] {
-	path, ok := strings.CutPrefix(string(e.Kv.Key), etcd.ConfigPrefix)
-	if !ok {
-		return configs
+// change makes content what it is after an event.
+func (c *Cache) change(content *cache.Content, e *clientv3.Event, put entry) {
+	path := strings.TrimPrefix(string(e.Kv.Key), etcd.MeshPrefix)
+	tree := treeAt(path)
+	if tree == nil {
+		return
 	}
 	if c.Quarantine().Len() > 0 || put.fault != nil {
-		c.changeQuarantine(string(e.Kv.Key), put.fault, configs.Value(path) != nil)
+		c.changeQuarantine(string(e.Kv.Key), put.fault, tree.get(*content, path) != nil)
 	}
 	if e.Type == clientv3.EventTypeDelete {
 		c.versions.remove(path)
-		return configs.Delete(path)
+		tree.remove(content, path)
+		return
 	}
 	if put.path == "" {
-		return configs
+		return
 	}
 	c.versions.set(put.path, put.version)
-	if put.version.broken || put.object == nil {
-		return configs
+	if put.version.broken || put.value == nil {
+		return
 	}
-	return configs.Set(put.path, put.object)
+	// Read before this, put may be a copy of what an event since has made equal.
+	if held := tree.get(*content, path); held == nil || !tree.same(held, put.value) {
+		tree.set(content, path, put.value)
+	}
 }

@@ -1,5 +1,6 @@
 // Package envelope is the stored form of what storage/etcd writes: of a
-// configuration object (envelope.proto), of a record of history (history.proto)
+// configuration object (envelope.proto), of what there is beside it (address.proto,
+// health.proto), of a record of history (history.proto)
 // and of what the whole store may hold (format.proto).
 package envelope
 
