@@ -2,6 +2,7 @@ package member
 
 import (
 	"log/slog"
+	"strings"
 
 	"go.uber.org/zap/zapcore"
 )
@@ -50,11 +51,15 @@ var expected = map[string]bool{
 	"ignored out-of-date read index response; local node read indexes queueing up and waiting to be in sync with leader": true,
 }
 
+// pending ends what a slow start says of a member that takes part in no election
+// before it has read who is in its cluster.
+const pending = "since there are still pending configuration changes to apply"
+
 // etcdLevel is the level of what the server says. Its information is of use
 // only to those who look into etcd itself.
 func etcdLevel(l zapcore.Level, message string) slog.Level {
 	switch {
-	case l < zapcore.WarnLevel || expected[message]:
+	case l < zapcore.WarnLevel || expected[message] || strings.HasSuffix(message, pending):
 		return slog.LevelDebug
 	case l == zapcore.WarnLevel:
 		return slog.LevelWarn
