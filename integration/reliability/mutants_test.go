@@ -75,7 +75,7 @@ var mutants = []mutant{
 		{metricsFile, "return c.Staleness().Seconds()", "return 0 * c.Staleness().Seconds()"},
 	}},
 	{name: "watch-events-twice", invariant: "WATCH-UNIQUE", topology: "embedded", changes: []change{
-		{apiWatchFile, "errors.Join(w.step(at, next), w.flush())", "errors.Join(w.step(at, next), w.step(at, next), w.flush())"},
+		{apiWatchFile, "errors.Join(advance(at, next), w.flush())", "errors.Join(advance(at, next), advance(at, next), w.flush())"},
 	}},
 	{name: "watch-from-now", invariant: "WATCH-RESUMABLE", topology: "embedded", harm: "kill-server", changes: []change{
 		{apiWatchFile, "\tfrom, ok := s.cache.Since(o.revision)\n", "\tfrom, ok := newest, newest != nil\n"},
