@@ -69,3 +69,6 @@ func (w TestWorld) Walked() (map[string]string, error) {
 	}
 	return out, nil
 }
+
+// Inputs are what the server committed last.
+func (s *DiscoveryServer) Inputs() mesh.Inputs { return *s.inputs.Load() }

@@ -1,0 +1,177 @@
+package xds_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/serviceentry"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/host"
+)
+
+// event is one thing that happens to a replica. Those of one source happen in
+// the order of that source; sources know nothing of each other.
+type event struct {
+	source string
+	what   string
+	do     func(*replica)
+}
+
+// sources draws the events of one source each.
+type sources struct{ t *rapid.T }
+
+func (s sources) one(label string, of ...string) string {
+	return rapid.SampledFrom(of).Draw(s.t, label)
+}
+
+func (s sources) removal() bool { return rapid.IntRange(0, 3).Draw(s.t, "remove") == 0 }
+
+// configs are changes of ServiceEntries and WorkloadEntries, a revision each.
+func (s sources) configs() event {
+	namespace, name := s.one("namespace", "shop", "edge"), s.one("name", "r", "s", "z")
+	created := int64(name[0])
+	var object *config.Config
+	if s.one("kind", "ServiceEntry", "WorkloadEntry") == "ServiceEntry" {
+		object = objectOf(s.t, "ServiceEntry", namespace+"/"+name, fmt.Sprintf(
+			`{hosts: ['%s'], addresses: [%s], ports: [{number: %s, name: http, protocol: %s}], exportTo: [%s], %s}`,
+			s.one("host", "a.example", "b.example", "*.example", "m.example"), s.one("address", "", "10.9.0.1", "10.9.0.0/24"),
+			s.one("port", "80", "81"), s.one("protocol", "HTTP", "TCP"), s.one("exportTo", "'*'", "."),
+			s.one("endpoints", "resolution: STATIC, workloadSelector: {labels: {app: a}}", "resolution: STATIC, workloadSelector: {}",
+				"resolution: DNS, workloadSelector: {labels: {app: a, v: '1'}}", "resolution: STATIC, endpoints: [{address: 10.0.0.1}, {address: 10.0.0.2}]",
+				"resolution: DNS, endpoints: [{address: one.example}]", "resolution: NONE", "resolution: DNS_ROUND_ROBIN, workloadSelector: {labels: {v: '1'}}")), created)
+	} else {
+		object = objectOf(s.t, "WorkloadEntry", namespace+"/"+name, fmt.Sprintf(
+			`{address: %s, labels: {app: %s, v: '%s'}, serviceAccount: '%s'}`,
+			s.one("ip", "10.0.0.1", "10.0.0.2", "vm.example"), s.one("app", "a", "b"), s.one("v", "1", "2"), s.one("account", "", "web")), created)
+		if rapid.Bool().Draw(s.t, "checked") {
+			checked(object)
+		}
+	}
+	remove := s.removal()
+	return event{"config", fmt.Sprint(object.Key(), remove, object.Spec), func(r *replica) {
+		if remove {
+			r.remove(object)
+		} else {
+			r.set(object)
+		}
+		r.commit()
+	}}
+}
+
+func (s sources) health() event {
+	namespace, name := s.one("namespace", "shop", "edge"), s.one("name", "r", "s", "z")
+	healthy, forget := rapid.Bool().Draw(s.t, "healthy"), s.removal()
+	return event{"health", fmt.Sprint(namespace, name, healthy, forget), func(r *replica) {
+		r.worker.Post(new(int), func() {
+			if forget {
+				r.entries.ForgetHealth(namespace, name)
+			} else {
+				r.entries.SetHealth(namespace, name, healthy)
+			}
+		})
+	}}
+}
+
+func (s sources) pods() event {
+	name := s.one("pod", "p", "q")
+	w := pod(name, s.one("ip", "10.0.0.1", "10.0.0.3"), map[string]string{"app": s.one("app", "a", "b"), "v": s.one("v", "1", "2")})
+	remove := s.removal()
+	return event{"pods", fmt.Sprint(name, w.Endpoint.Address, w.Endpoint.Labels, remove), func(r *replica) {
+		if remove {
+			r.pods.RemoveWorkload("shop", name)
+		} else {
+			r.pods.SetWorkload(w)
+		}
+	}}
+}
+
+// memory changes services of hosts that ServiceEntries have too.
+func (s sources) memory() event {
+	hostname, namespace := host.Name(s.one("host", "a.example", "m.example")), s.one("namespace", "shop", "edge")
+	service := &discovery.Service{
+		Hostname: hostname, Address: discovery.UnspecifiedIP,
+		Ports:      []discovery.Port{{Name: "http", Number: rapid.IntRange(80, 81).Draw(s.t, "number"), Protocol: discovery.HTTP}},
+		Attributes: discovery.Attributes{Name: "m", Namespace: namespace},
+	}
+	endpoint := &discovery.Endpoint{Address: s.one("ip", "10.0.0.1", "10.0.0.4"), Port: 80, ServicePortName: "http", Weight: 1, Namespace: namespace}
+	switch do := s.one("do", "add", "endpoints", "remove"); do {
+	case "add":
+		return event{"memory", fmt.Sprint(do, hostname, namespace), func(r *replica) { r.memory.AddService(service) }}
+	case "endpoints":
+		return event{"memory", fmt.Sprint(do, hostname, namespace), func(r *replica) { r.memory.SetEndpoints(hostname, namespace, endpoint) }}
+	default:
+		return event{"memory", fmt.Sprint(do, hostname, namespace), func(r *replica) { r.memory.RemoveService(hostname, namespace) }}
+	}
+}
+
+// shuffled draws an order of events in which those of one source stay in theirs.
+func shuffled(t *rapid.T, events []event) []event {
+	bySource := map[string][]event{}
+	for _, e := range events {
+		bySource[e.source] = append(bySource[e.source], e)
+	}
+	var order []string
+	for _, e := range events {
+		order = append(order, e.source)
+	}
+	var out []event
+	for _, source := range rapid.Permutation(order).Draw(t, "order") {
+		out = append(out, bySource[source][0])
+		bySource[source] = bySource[source][1:]
+	}
+	return out
+}
+
+// run has events happen, some of them before the last was worked on, and some
+// pushes in between.
+func (r *replica) run(t *rapid.T, events []event) {
+	for _, e := range events {
+		e.do(r)
+		switch rapid.IntRange(0, 2).Draw(t, "pause") {
+		case 0:
+			r.settle()
+		case 1:
+			r.push()
+		}
+	}
+	r.push()
+}
+
+// TestAnyOrderOfEventsEndsInTheSameWorld: whatever the order in which the
+// sources of several registries are heard, and however many pushes lie in
+// between, the rows are the same and all resources are equal byte by byte.
+func TestAnyOrderOfEventsEndsInTheSameWorld(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s := sources{t}
+		var events []event
+		for range rapid.IntRange(1, 20).Draw(t, "events") {
+			draw := map[string]func() event{"config": s.configs, "health": s.health, "pods": s.pods, "memory": s.memory}
+			events = append(events, draw[s.one("source", "config", "config", "health", "pods", "memory")]())
+		}
+		one := newReplica(t, serviceentry.Switches{})
+		one.run(t, events)
+		other := newReplica(t, serviceentry.Switches{})
+		other.run(t, shuffled(t, events))
+		if diff := cmp.Diff(one.rows(), other.rows()); diff != "" {
+			t.Fatalf("rows (-one +other)\n%s\n%s", diff, written(events))
+		}
+		if diff := cmp.Diff(one.versions(), other.versions()); diff != "" {
+			t.Fatalf("resources (-one +other)\n%s\n%s", diff, written(events))
+		}
+	})
+}
+
+// written writes events down.
+func written(events []event) string {
+	var lines []string
+	for _, e := range events {
+		lines = append(lines, e.source+": "+e.what)
+	}
+	return strings.Join(lines, "\n")
+}
