@@ -35,13 +35,23 @@ func Address(host string, port uint32) *corev3.Address {
 	}}}
 }
 
+// HealthStatus is what Envoy is told of an endpoint.
+type HealthStatus = corev3.HealthStatus
+
+// The states of an endpoint to which no new request goes while another can take
+// it.
+const (
+	Unhealthy = corev3.HealthStatus_UNHEALTHY
+	Draining  = corev3.HealthStatus_DRAINING
+)
+
 // Endpoint is one endpoint of a cluster.
 type Endpoint struct {
 	Host   string // as for Address; a host name only in DNS clusters
 	Port   uint32
 	Weight uint32 // 0 is 1
 	// Health is UNKNOWN, which Envoy takes for healthy, by default.
-	Health   corev3.HealthStatus
+	Health   HealthStatus
 	Metadata EndpointMetadata
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -270,31 +271,45 @@ func (s *Simulation) destination(name string, weight uint32) Destination {
 	}
 }
 
-// EndpointsOf are the endpoints of a cluster, "address:port" each, in order:
-// its own, or those that were sent for it.
+// EndpointsOf are the endpoints of a cluster that requests go to, "address:port"
+// each, in order: its own, or those that were sent for it. Those that are not
+// healthy are left out unless so many are that Envoy panics.
 func (s *Simulation) EndpointsOf(name string) []string {
 	cluster := s.clusters[name]
-	if cluster.GetEdsClusterConfig() == nil {
-		return addresses(cluster.GetLoadAssignment())
+	assignment := cluster.GetLoadAssignment()
+	if cluster.GetEdsClusterConfig() != nil {
+		assignment = s.endpoints[cmp.Or(cluster.GetEdsClusterConfig().GetServiceName(), name)]
 	}
-	return addresses(s.endpoints[cmp.Or(cluster.GetEdsClusterConfig().GetServiceName(), name)])
+	threshold := 50.0
+	if t := cluster.GetCommonLbConfig().GetHealthyPanicThreshold(); t != nil {
+		threshold = t.GetValue()
+	}
+	all, healthy := addresses(assignment)
+	if 100*float64(len(healthy)) < threshold*float64(len(all)) {
+		return all
+	}
+	return healthy
 }
 
-func addresses(assignment *endpointv3.ClusterLoadAssignment) []string {
-	var out []string
+// addresses are those of all endpoints, and those of the healthy ones, in order.
+func addresses(assignment *endpointv3.ClusterLoadAssignment) (all, healthy []string) {
 	for _, locality := range assignment.GetEndpoints() {
 		for _, e := range locality.GetLbEndpoints() {
 			address := e.GetEndpoint().GetAddress()
-			if pipe := address.GetPipe(); pipe != nil {
-				out = append(out, pipe.GetPath())
-				continue
+			text := address.GetPipe().GetPath()
+			if socket := address.GetSocketAddress(); socket != nil {
+				text = fmt.Sprintf("%s:%d", socket.GetAddress(), socket.GetPortValue())
 			}
-			socket := address.GetSocketAddress()
-			out = append(out, fmt.Sprintf("%s:%d", socket.GetAddress(), socket.GetPortValue()))
+			all = append(all, text)
+			switch e.GetHealthStatus() {
+			case corev3.HealthStatus_UNKNOWN, corev3.HealthStatus_HEALTHY:
+				healthy = append(healthy, text)
+			}
 		}
 	}
-	slices.Sort(out)
-	return out
+	slices.Sort(all)
+	slices.Sort(healthy)
+	return all, healthy
 }
 
 // Clusters are the names of all clusters, in order.

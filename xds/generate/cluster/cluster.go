@@ -95,6 +95,9 @@ func outbound(v *mesh.View, name string, o Outbound) (*resource.Resource, error)
 		options.PortOverride = uint32(o.Port.TargetPort)
 	}
 	apply(o.Policy(), o.Port.Protocol, &options)
+	if options.Type != envoy.OriginalDst {
+		options.LoadBalancer.PanicThreshold = o.healths().panicThreshold()
+	}
 	return resource.New(name, envoy.Cluster(options), children...)
 }
 

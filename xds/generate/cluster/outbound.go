@@ -72,21 +72,24 @@ func (o Outbound) Type(shape mesh.Shape) envoy.ClusterType {
 	return envoy.EDS
 }
 
-// Localities are those of some endpoints that serve the port, belong to the
-// subset and are healthy, by locality, as the type of the cluster admits them:
-// addresses and sockets where they are pushed, addresses and host names where
-// the proxy resolves them.
+// Localities are those of some endpoints that serve the port and belong to the
+// subset, by locality, as their health (health.go) and the type of the cluster
+// admit them: addresses and sockets where they are pushed, addresses and host
+// names where the proxy resolves them.
 func (o Outbound) Localities(shape mesh.Shape, endpoints []*discovery.Endpoint) []envoy.Endpoints {
-	kind := o.Type(shape)
+	kind, healths := o.Type(shape), o.healths()
 	selector := labels.Instance(o.Subset.GetLabels())
 	byLabel := map[string][]envoy.Endpoint{}
 	for _, e := range endpoints {
-		if e.ServicePortName != o.Port.Name || e.Health != discovery.Healthy ||
-			!selector.SubsetOf(e.Labels) || !admits(kind, e.Address) {
+		status, sent := healths.statusOf(e)
+		if e.ServicePortName != o.Port.Name || !sent || !selector.SubsetOf(e.Labels) || !admits(kind, e.Address) {
+			continue
+		}
+		if kind == envoy.LogicalDNS && e.Health != discovery.Healthy {
 			continue
 		}
 		label := e.Locality.Label
-		byLabel[label] = append(byLabel[label], envoy.Endpoint{Host: e.Address, Port: uint32(e.Port), Weight: e.Weight})
+		byLabel[label] = append(byLabel[label], envoy.Endpoint{Host: e.Address, Port: uint32(e.Port), Weight: e.Weight, Health: status})
 		if kind == envoy.LogicalDNS {
 			break // it has one
 		}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/xds/generate"
+	"github.com/portolan-mesh/portolan/xds/generate/cluster"
 	"github.com/portolan-mesh/portolan/xds/generate/endpoint"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
@@ -74,34 +76,74 @@ func TestLocalitiesAndWeights(t *testing.T) {
 	}
 }
 
-// Only those that are healthy are sent, wherever a row comes from.
-func TestUnhealthyAreLeftOut(t *testing.T) {
-	t.Parallel()
+// sentOf builds the cluster and the endpoints of one service whose endpoints
+// are, in order, healthy, unhealthy and draining, and returns the simulation.
+func sentOf(t *testing.T, labels map[string]string, rule string) *xdstest.Simulation {
+	t.Helper()
 	service := &discovery.Service{
 		Hostname: "a.example.com", Ports: []discovery.Port{{Name: "http", Number: 80, Protocol: discovery.HTTP}},
-		Attributes: discovery.Attributes{Namespace: "default"},
+		Attributes: discovery.Attributes{Namespace: "default", Labels: labels},
 	}
 	at := func(address string, health discovery.Health) *discovery.Endpoint {
 		return &discovery.Endpoint{Address: address, Port: 80, ServicePortName: "http", Weight: 1, Health: health}
 	}
 	endpoints := []*discovery.Endpoint{at("10.1.0.1", discovery.Healthy), at("10.1.0.2", discovery.Unhealthy), at("10.1.0.3", discovery.Draining)}
 	key := mesh.ServiceKey("a.example.com", "default")
-	context := mesh.New(mesh.Inputs{
+	inputs := mesh.Inputs{
 		Services:  pmap.Map[*mesh.ServiceRow]{}.Set(key, mesh.NewServiceRow([]*discovery.Service{service}, endpoints)),
 		Endpoints: pmap.Map[*mesh.EndpointRow]{}.Set(key, &mesh.EndpointRow{Hostname: "a.example.com", Namespace: "default", Endpoints: endpoints}),
-	})
+	}
+	if rule != "" {
+		inputs.Configs = xdstest.NewWorld(t, xdstest.Object("DestinationRule", "a", rule)).Context().Inputs().Configs
+	}
+	context := mesh.New(inputs)
 	view := mesh.NewView(context, context.ClassOf(xdstest.Node{}.Proxy(t), nil))
-	r, err := endpoint.Generator{}.Build(view, "outbound|80||a.example.com")
+	var built []*resource.Resource
+	for _, g := range []generate.Generator{cluster.Generator{}, endpoint.Generator{}} {
+		r, err := g.Build(view, "outbound|80||a.example.com")
+		if err != nil {
+			t.Fatal(err)
+		}
+		built = append(built, r)
+	}
+	s, err := xdstest.NewSimulation(built)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := xdstest.NewSimulation([]*resource.Resource{r})
-	if err != nil {
-		t.Fatal(err)
-	}
-	locality := s.Assignment(r.Name).GetEndpoints()[0]
-	if n := len(locality.GetLbEndpoints()); n != 1 || locality.GetLbEndpoints()[0].GetEndpoint().GetAddress().GetSocketAddress().GetAddress() != "10.1.0.1" {
-		t.Errorf("sent: %v", locality)
+	return s
+}
+
+// Unhealthy endpoints are sent as such, whatever registry they are of, and never
+// used, unless the policy wants a panic threshold; draining ones are sent where
+// sessions are persistent.
+func TestWhichHealthIsSent(t *testing.T) {
+	t.Parallel()
+	healthy, unhealthy, draining := "10.1.0.1 UNKNOWN", "10.1.0.2 UNHEALTHY", "10.1.0.3 DRAINING"
+	for name, c := range map[string]struct {
+		labels map[string]string
+		rule   string
+		want   []string
+	}{
+		"by default":          {want: []string{healthy, unhealthy}},
+		"minHealthPercent 0":  {rule: "{host: a.example.com, trafficPolicy: {outlierDetection: {minHealthPercent: 0}}}", want: []string{healthy, unhealthy}},
+		"minHealthPercent 30": {rule: "{host: a.example.com, trafficPolicy: {outlierDetection: {minHealthPercent: 30}}}", want: []string{healthy}},
+		"persistent sessions": {labels: map[string]string{"istio.io/persistent-session": "cookie"}, want: []string{healthy, unhealthy, draining}},
+		"sessions by header":  {labels: map[string]string{"istio.io/persistent-session-header": "x"}, want: []string{healthy, unhealthy, draining}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := sentOf(t, c.labels, c.rule)
+			var got []string
+			for _, e := range s.Assignment("outbound|80||a.example.com").GetEndpoints()[0].GetLbEndpoints() {
+				got = append(got, e.GetEndpoint().GetAddress().GetSocketAddress().GetAddress()+" "+e.GetHealthStatus().String())
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff([]string{"10.1.0.1:80"}, s.EndpointsOf("outbound|80||a.example.com")); diff != "" {
+				t.Errorf("requests go to: %s", diff)
+			}
+		})
 	}
 }
 
