@@ -24,7 +24,7 @@ import (
 // not landed: it lands once or not at all, and which of the two is reported.
 // storage.ErrOutcomeUnknown is for when etcd did not answer again in time.
 func (s *Store) Apply(ctx context.Context, ops []storage.Op) (string, []storage.Result, error) {
-	if err := s.checkCount(len(ops)); err != nil {
+	if err := s.checkCount(ops); err != nil {
 		return "", nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.o.RequestTimeout)

@@ -25,13 +25,23 @@ const (
 // checkCount refuses a batch of more operations than fit one transaction. etcd
 // counts the longest of compares, writes and reads: there is a compare and a
 // read for every operation, and one of each for the record of history and for
-// the storage format.
-func (s *Store) checkCount(n int) error {
-	if n <= s.o.MaxTxnOps-2 {
+// the storage format; the deletion of what has a health is two writes.
+func (s *Store) checkCount(ops []storage.Op) error {
+	writes := len(ops)
+	for _, op := range ops {
+		if op.Verb == storage.Delete && hasHealth(op.Key.Kind) {
+			writes++
+		}
+	}
+	if writes <= s.o.MaxTxnOps-2 {
 		return nil
 	}
-	return fmt.Errorf("%w: the batch has %d operations, and etcd takes %d in one transaction, two of which are the record of history and the storage format: "+
-		"apply it in parts, or raise --max-txn-ops of etcd and of this store", storage.ErrTooLarge, n, s.o.MaxTxnOps)
+	beside := ""
+	if more := writes - len(ops); more > 0 {
+		beside = fmt.Sprintf(", and %d more for the health of what is deleted", more)
+	}
+	return fmt.Errorf("%w: the batch has %d operations%s, and etcd takes %d in one transaction, two of which are the record of history and the storage format: "+
+		"apply it in parts, or raise --max-txn-ops of etcd and of this store", storage.ErrTooLarge, len(ops), beside, s.o.MaxTxnOps)
 }
 
 // recordLimit is the size up to which a record keeps a value: half a request,

@@ -97,8 +97,10 @@ func (s *Store) addStep(m *mutation, i int, step plan.Step) {
 	case storage.Unchanged:
 		return
 	case storage.Deleted:
-		m.writes = append(m.writes, clientv3.OpDelete(key))
-		m.size += len(key) + operationOverhead
+		m.remove(key)
+		if hasHealth(step.Key.Kind) {
+			m.remove(HealthKey(step.Key.Namespace, step.Key.Name))
+		}
 		return
 	}
 	wrapper := m.found.wrappers[step.Key]
@@ -123,6 +125,11 @@ func (s *Store) addStep(m *mutation, i int, step plan.Step) {
 func (m *mutation) require(key string, revision int64) {
 	m.compares = append(m.compares, clientv3.Compare(clientv3.ModRevision(key), "=", revision))
 	m.size += 2*len(key) + operationOverhead
+}
+
+func (m *mutation) remove(key string) {
+	m.writes = append(m.writes, clientv3.OpDelete(key))
+	m.size += len(key) + operationOverhead
 }
 
 func (m *mutation) put(key string, value []byte) {

@@ -1,0 +1,242 @@
+package etcd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/etcd/envelope"
+	"github.com/portolan-mesh/portolan/storage/plan"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+var _ storage.HealthKeeper = (*Store)(nil)
+
+// hasHealth says whether objects of a kind have a health.
+func hasHealth(kind config.GroupVersionKind) bool {
+	return kind.Group == schema.WorkloadEntry.Group && kind.Kind == schema.WorkloadEntry.Kind
+}
+
+// SetHealth implements storage.HealthKeeper, for WorkloadEntries. It is one
+// transaction, on condition that neither the object nor its health is another
+// than what was read; where one is, it is decided anew.
+func (s *Store) SetHealth(ctx context.Context, update storage.HealthUpdate) (storage.HealthResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.o.RequestTimeout)
+	defer cancel()
+	key, err := plan.Key(s.Schemas(), update.Key.Kind, update.Key.Name, update.Key.Namespace)
+	if err == nil && !hasHealth(key.Kind) {
+		err = fmt.Errorf("%w: objects of its kind have none", storage.ErrInvalid)
+	}
+	if err != nil {
+		return storage.HealthResult{}, fmt.Errorf("set the health of %s: %w", update.Key, err)
+	}
+	update.Key = key
+	deadline, _ := ctx.Deadline()
+	w := &healthWrite{
+		sender: &sender{Store: s, patience: time.Until(deadline) / tries},
+		update: update, writeID: uuid.New(), now: s.o.Now(),
+	}
+	result, err := w.land(ctx)
+	if err != nil {
+		return storage.HealthResult{}, fmt.Errorf("set the health of %s: %w", key, err)
+	}
+	return result, nil
+}
+
+// healthWrite is one update on its way into etcd.
+type healthWrite struct {
+	*sender
+	update  storage.HealthUpdate
+	writeID uuid.UUID
+	now     time.Time
+	// removes is the revision of the health that it has tried to remove, 0 for none.
+	removes int64
+}
+
+// healthFound is what an update meets.
+type healthFound struct {
+	revision       int64
+	object, report *mvccpb.KeyValue // nil where there is none
+	format         Format
+}
+
+// land tries until it is known what became of the update. One whose answer was
+// lost is known by its write id; another transaction of the same update cannot
+// land beside it, since each is conditional on the health that was read.
+func (w *healthWrite) land(ctx context.Context) (storage.HealthResult, error) {
+	for attempt := 1; ; attempt++ {
+		result, done, err := w.attempt(ctx)
+		if done {
+			return result, err
+		}
+		if backOff(ctx, attempt) == nil {
+			continue
+		}
+		if w.doubt != nil {
+			return storage.HealthResult{}, w.unknown(ctx.Err())
+		}
+		if err == nil {
+			err = fmt.Errorf("others changed it before each of %d attempts", attempt)
+		}
+		return storage.HealthResult{}, fmt.Errorf("%w: nothing was written: %w", storage.ErrUnavailable, err)
+	}
+}
+
+// attempt reads, decides and writes once. Where it is not done, another attempt
+// may be.
+func (w *healthWrite) attempt(ctx context.Context) (result storage.HealthResult, done bool, err error) {
+	found, err := w.find(ctx)
+	if err != nil {
+		return result, false, err
+	}
+	write, result, err := w.decide(found)
+	switch {
+	case errors.Is(err, storage.ErrConflict) && w.doubt != nil:
+		return result, true, w.unknown(err) // perhaps its own work is in its way
+	case err != nil || write == nil:
+		return result, true, err
+	}
+	answer, err := w.send(ctx, []clientv3.Cmp{
+		clientv3.Compare(clientv3.ModRevision(ConfigKey(w.update.Key)), "=", found.object.ModRevision),
+		clientv3.Compare(clientv3.ModRevision(w.key()), "=", found.report.GetModRevision()),
+		found.format.unchanged(),
+	}, []clientv3.Op{*write}, nil)
+	if err != nil {
+		if err = w.writeError(err); errors.Is(err, storage.ErrOutcomeUnknown) {
+			w.doubt = err
+		}
+		return result, w.doubt == nil, err
+	}
+	if answer.Succeeded {
+		result.Revision = version(answer.Header.Revision)
+		if result.Report != nil {
+			result.Report.Revision = answer.Header.Revision
+		}
+	}
+	return result, answer.Succeeded, nil
+}
+
+func (w *healthWrite) key() string { return HealthKey(w.update.Key.Namespace, w.update.Key.Name) }
+
+// find reads the object and its health at one revision.
+func (w *healthWrite) find(ctx context.Context) (*healthFound, error) {
+	answer, err := w.send(ctx, nil, []clientv3.Op{
+		clientv3.OpGet(ConfigKey(w.update.Key)), clientv3.OpGet(w.key()), clientv3.OpGet(FormatKey),
+	}, nil)
+	if err != nil {
+		return nil, w.readError(err)
+	}
+	return &healthFound{
+		revision: answer.Header.Revision, object: pairOf(answer, 0), report: pairOf(answer, 1), format: formatOf(answer, 2),
+	}, nil
+}
+
+// decide returns what is to be written, nil for nothing, and the result if it
+// is.
+func (w *healthWrite) decide(found *healthFound) (*clientv3.Op, storage.HealthResult, error) {
+	uid, err := w.permitted(found)
+	if err != nil {
+		return nil, storage.HealthResult{}, err
+	}
+	known := known(found.report, uid)
+	there := storage.HealthResult{Revision: version(found.revision)}
+	if known.Uid != "" {
+		there.Revision, there.Report = version(found.report.ModRevision), reportOf(known, found.report.ModRevision)
+	}
+	if w.update.Report == nil {
+		if revision := found.report.GetModRevision(); revision == 0 || w.removes != 0 && w.doubt != nil && w.removes != revision {
+			return nil, there, nil // gone, or gone and told anew
+		}
+		w.removes = found.report.ModRevision
+		op := clientv3.OpDelete(w.key())
+		return &op, storage.HealthResult{}, nil
+	}
+	next := w.next(known, uid)
+	there.Stale = next == nil
+	if there.Stale || proto.Equal(next, known) {
+		return nil, there, nil
+	}
+	next.WriteId = w.writeID[:]
+	value, err := closeMessage(next)
+	if err != nil {
+		return nil, storage.HealthResult{}, fmt.Errorf("%w: %w", storage.ErrInvalid, err)
+	}
+	op := clientv3.OpPut(w.key(), string(value))
+	return &op, storage.HealthResult{Report: reportOf(next, 0)}, nil
+}
+
+// known is what a value says of the object with a uid, nothing where it is of
+// another or cannot be read.
+func known(kv *mvccpb.KeyValue, uid string) *envelope.Health {
+	out := &envelope.Health{}
+	if kv == nil || openMessage(kv, out) != nil || out.Uid != uid {
+		return &envelope.Health{}
+	}
+	return out
+}
+
+// permitted checks the conditions of the update, and returns the uid of the
+// object.
+func (w *healthWrite) permitted(found *healthFound) (uid string, err error) {
+	if err := found.format.Writable(); err != nil {
+		return "", err
+	}
+	if found.object == nil {
+		return "", storage.ErrNotFound
+	}
+	wrapper, err := open(found.object, w.update.Key)
+	if err != nil {
+		return "", err
+	}
+	if w.update.UID != "" && w.update.UID != wrapper.Uid {
+		return "", fmt.Errorf("%w: uid is %s, and the request expects %s: the object was deleted and made anew", storage.ErrConflict, wrapper.Uid, w.update.UID)
+	}
+	stands := found.object.ModRevision
+	if known(found.report, wrapper.Uid).Uid != "" {
+		stands = max(stands, found.report.ModRevision)
+	}
+	if w.update.ResourceVersion != "" && w.update.ResourceVersion != version(stands) && !w.mine(found.report) {
+		return "", &storage.ConflictError{Key: w.update.Key, Expected: w.update.ResourceVersion, Actual: version(stands)}
+	}
+	return wrapper.Uid, nil
+}
+
+// mine says whether this very update wrote a value.
+func (w *healthWrite) mine(kv *mvccpb.KeyValue) bool {
+	held := &envelope.Health{}
+	return kv != nil && openMessage(kv, held) == nil && bytes.Equal(held.WriteId, w.writeID[:])
+}
+
+// next is what the update makes of what is known; nil where that is newer.
+func (w *healthWrite) next(known *envelope.Health, uid string) *envelope.Health {
+	report := w.update.Report
+	probed := report.Probed.UnixNano()
+	switch {
+	case report.Probed.IsZero() || report.Probed.After(w.now):
+		probed = max(w.now.UnixNano(), known.Probed)
+	case report.Probed.Nanosecond() == 0 && report.Probed.Equal(time.Unix(0, known.Probed).Truncate(time.Second)):
+		probed = known.Probed
+	case probed < known.Probed:
+		return nil
+	}
+	out := proto.CloneOf(known)
+	switch {
+	case known.Uid != "" && known.Healthy == report.Healthy:
+	case report.Since.IsZero() || report.Since.UnixNano() > probed:
+		out.Since = probed
+	default:
+		out.Since = report.Since.UnixNano()
+	}
+	out.Namespace, out.Name, out.Uid = w.update.Key.Namespace, w.update.Key.Name, uid
+	out.Healthy, out.Reason, out.Message, out.Probed = report.Healthy, report.Reason, report.Message, probed
+	return out
+}

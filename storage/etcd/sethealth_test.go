@@ -1,0 +1,249 @@
+package etcd_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/etcd"
+	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
+	"github.com/portolan-mesh/portolan/storage/health"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+func workload(name string) *config.Config {
+	return &config.Config{
+		Meta: config.Meta{GroupVersionKind: schema.WorkloadEntry, Namespace: "shop", Name: name},
+		Spec: &networking.WorkloadEntry{Address: "10.0.0.1"},
+	}
+}
+
+var probed = time.Date(2026, 1, 31, 12, 0, 0, 500, time.UTC)
+
+func probe(healthy bool, after time.Duration) *health.Report {
+	return &health.Report{Healthy: healthy, Message: "x", Probed: probed.Add(after)}
+}
+
+func report(t testing.TB, s *etcd.Store, name string, r *health.Report) storage.HealthResult {
+	t.Helper()
+	result, err := s.SetHealth(t.Context(), storage.HealthUpdate{Key: workload(name).Key(), Report: r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+// healthIn is the health in etcd, nil where there is none.
+func healthIn(t testing.TB, client *clientv3.Client, name string) *health.Report {
+	t.Helper()
+	response, err := client.Get(t.Context(), etcd.HealthKey("shop", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(response.Kvs) == 0 {
+		return nil
+	}
+	out, err := etcd.DecodeHealth(response.Kvs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func uidOf(t testing.TB, s *etcd.Store, name string) string {
+	t.Helper()
+	object, err := s.Get(t.Context(), schema.WorkloadEntry, name, "shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return object.UID
+}
+
+func TestSetHealthStoresWhatWasFound(t *testing.T) {
+	t.Parallel()
+	client := etcdtest.Start(t)
+	store := open(t, client)
+	before := create(t, store, workload("a"))
+	result := report(t, store, "a", &health.Report{Healthy: true, Reason: "Probe", Message: "200 OK", Probed: probed})
+	got := healthIn(t, client, "a")
+	want := &health.Report{
+		Namespace: "shop", Name: "a", UID: uidOf(t, store, "a"), Healthy: true, Reason: "Probe", Message: "200 OK",
+		Since: probed, Probed: probed, Revision: parse(t, result.Revision),
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff(got, result.Report); d != "" {
+		t.Error(d)
+	}
+	if object, err := store.Get(t.Context(), schema.WorkloadEntry, "a", "shop"); err != nil || object.ResourceVersion != before {
+		t.Errorf("the version of the object is %s and was %s: %v", object.ResourceVersion, before, err)
+	}
+}
+
+func TestWhichOfTwoReportsStands(t *testing.T) {
+	t.Parallel()
+	second := probed.Truncate(time.Second)
+	for name, c := range map[string]struct {
+		first, next  *health.Report
+		healthy      bool
+		since        time.Time
+		stale, wrote bool
+	}{
+		"a later one":                  {probe(true, 0), probe(false, time.Second), false, probed.Add(time.Second), false, true},
+		"not an older one":             {probe(true, 0), probe(false, -time.Nanosecond), true, probed, true, false},
+		"the last of the same time":    {probe(true, 0), probe(false, 0), false, probed, false, true},
+		"one of the same whole second": {probe(true, 0), &health.Report{Message: "x", Probed: second}, false, probed, false, true},
+		"not one of the second before": {probe(true, 0), &health.Report{Probed: second.Add(-time.Second)}, true, probed, true, false},
+		"one without a time":           {probe(true, time.Hour*24*365*100), &health.Report{}, false, time.Time{}, false, true},
+		"no change":                    {probe(true, 0), probe(true, 0), true, probed, false, false},
+		"healthy still":                {probe(true, 0), probe(true, time.Minute), true, probed, false, true},
+		"since is told": {probe(true, 0), &health.Report{Since: probed.Add(time.Second), Probed: probed.Add(time.Minute)}, false, probed.Add(time.Second),
+			false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client := etcdtest.Start(t)
+			store := open(t, client)
+			create(t, store, workload("a"))
+			first, second := report(t, store, "a", c.first), report(t, store, "a", c.next)
+			got := healthIn(t, client, "a")
+			if got.Healthy != c.healthy || second.Stale != c.stale || (first.Revision != second.Revision) != c.wrote {
+				t.Errorf("%+v after %s and %s, stale %v", got, first.Revision, second.Revision, second.Stale)
+			}
+			if !c.since.IsZero() && !got.Since.Equal(c.since) {
+				t.Errorf("since %v, want %v", got.Since, c.since)
+			}
+		})
+	}
+}
+
+func TestTheConditionsOfSetHealth(t *testing.T) {
+	t.Parallel()
+	client := etcdtest.Start(t)
+	store := open(t, client)
+	created := create(t, store, workload("a"))
+	uid := uidOf(t, store, "a")
+	healthy := report(t, store, "a", probe(true, 0)).Revision
+	for _, c := range []struct {
+		name string
+		with storage.HealthUpdate
+		want error
+	}{
+		{"another uid", storage.HealthUpdate{UID: "x"}, storage.ErrConflict},
+		{"the version of the object alone", storage.HealthUpdate{ResourceVersion: created}, storage.ErrConflict},
+		{"the version of both", storage.HealthUpdate{UID: uid, ResourceVersion: healthy}, nil},
+		{"that version again", storage.HealthUpdate{ResourceVersion: healthy}, storage.ErrConflict},
+		{"no such object", storage.HealthUpdate{Key: workload("b").Key()}, storage.ErrNotFound},
+		{"another kind", storage.HealthUpdate{Key: entry("a").Key()}, storage.ErrInvalid},
+	} {
+		if c.with.Key.Name == "" {
+			c.with.Key = workload("a").Key()
+		}
+		c.with.Report = probe(false, time.Minute)
+		if _, err := store.SetHealth(t.Context(), c.with); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, err, c.want)
+		}
+	}
+}
+
+func TestHealthIsForgotten(t *testing.T) {
+	t.Parallel()
+	client := etcdtest.Start(t)
+	store := open(t, client)
+	create(t, store, workload("a"))
+	if result := report(t, store, "a", nil); result.Report != nil || healthIn(t, client, "a") != nil {
+		t.Errorf("%+v", result)
+	}
+	report(t, store, "a", probe(true, 0))
+	if result := report(t, store, "a", nil); result.Report != nil || healthIn(t, client, "a") != nil {
+		t.Errorf("%+v", result)
+	}
+}
+
+func TestHealthGoesWithItsObject(t *testing.T) {
+	t.Parallel()
+	client := etcdtest.Start(t)
+	store := open(t, client)
+	create(t, store, workload("a"))
+	create(t, store, workload("b"))
+	report(t, store, "a", probe(true, 0))
+	kept := report(t, store, "b", probe(true, 0))
+	gone, _, err := store.Apply(t.Context(), []storage.Op{{Verb: storage.Delete, Key: workload("a").Key()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if healthIn(t, client, "a") != nil || healthIn(t, client, "b").Revision != parse(t, kept.Revision) {
+		t.Error("the health of a is there, or that of b is not")
+	}
+	response, err := client.Get(t.Context(), etcd.HealthKey("shop", "a"), clientv3.WithRev(parse(t, gone)-1))
+	if err != nil || len(response.Kvs) != 1 {
+		t.Errorf("the health of a went before its object: %v", err)
+	}
+}
+
+// An older binary leaves the health of what it deletes.
+func TestHealthIsThatOfOneIncarnation(t *testing.T) {
+	t.Parallel()
+	client := etcdtest.Start(t)
+	store := open(t, client)
+	create(t, store, workload("a"))
+	report(t, store, "a", probe(true, time.Hour))
+	if _, err := client.Delete(t.Context(), etcd.ConfigKey(workload("a").Key())); err != nil {
+		t.Fatal(err)
+	}
+	create(t, open(t, client), workload("a"))
+	if result := report(t, store, "a", probe(false, 0)); result.Stale || result.Report.UID != uidOf(t, store, "a") || !result.Report.Since.Equal(probed) {
+		t.Errorf("%+v", result)
+	}
+}
+
+func TestRivalReportsEndWithTheLatest(t *testing.T) {
+	t.Parallel()
+	client := etcdtest.Start(t)
+	store := open(t, client)
+	create(t, store, workload("a"))
+	var all sync.WaitGroup
+	for i := range 20 {
+		all.Go(func() {
+			_, err := store.SetHealth(t.Context(), storage.HealthUpdate{Key: workload("a").Key(), Report: probe(i%2 == 0, time.Duration(i)*time.Second)})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	want := probe(false, 19*time.Second)
+	if d := cmp.Diff(want, healthIn(t, client, "a"), cmpopts.IgnoreFields(health.Report{}, "Namespace", "Name", "UID", "Since", "Revision")); d != "" {
+		t.Error(d)
+	}
+}
+
+// A batch counts what etcd does, or it fails there and is taken for a lost one.
+func TestAStockEtcdDeletesWhatTheStoreLetsPass(t *testing.T) {
+	t.Parallel()
+	store := open(t, etcdtest.Dial(t, etcdtest.Listen(t, etcdtest.Stock)), stock)
+	var creates, deletes []storage.Op
+	for i := range 64 {
+		object := workload(fmt.Sprintf("w%02d", i))
+		creates = append(creates, storage.Op{Verb: storage.Create, Config: object})
+		deletes = append(deletes, storage.Op{Verb: storage.Delete, Key: object.Key()})
+	}
+	if _, _, err := store.Apply(t.Context(), creates); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := store.Apply(t.Context(), deletes)
+	wantTooLarge(t, err, "64 operations", "64 more for the health", "128")
+	if _, _, err := store.Apply(t.Context(), deletes[:63]); err != nil {
+		t.Error(err)
+	}
+}
