@@ -32,6 +32,7 @@ type judge struct {
 	at     int64           // greatest revision so far
 	marked int64           // of the last bookmark
 	last   map[Key]int64   // revision of the last event of each key
+	first  int64           // revision of the first event
 	silent int64           // up to which nothing is complete, since a list brings it
 	seen   map[Delivery]bool
 	// broken keeps one fault from being told with every event after it.
@@ -45,6 +46,9 @@ func (j *judge) run() {
 		if e.Type == Bookmark {
 			j.bookmark(e)
 			continue
+		}
+		if j.first == 0 {
+			j.first = e.Revision
 		}
 		if l, ok := j.leaps(e); ok {
 			j.leapt(e, l)
@@ -140,13 +144,19 @@ func (j *judge) missing(e Delivery, after int64) {
 		if j.listed(passed.Revision) {
 			continue
 		}
-		invariant := "WATCH-RELIABLE"
-		if j.w.Resumed && len(j.seen) == 1 {
-			invariant = "WATCH-RESUMABLE"
-		}
-		j.fault(invariant, "the change of %s at %d was passed over: the next that came is that at %d", e.Key, passed.Revision, e.Revision)
+		j.fault(j.lost(passed.Revision), "the change of %s at %d was passed over: the next that came is that at %d", e.Key, passed.Revision, e.Revision)
 		return
 	}
+}
+
+// lost is the invariant that a watch breaks which does not tell of a revision:
+// one that goes on, and loses something before the first that it tells, does not
+// go on where it stopped.
+func (j *judge) lost(revision int64) string {
+	if j.w.Resumed && j.w.From < revision && revision < j.first {
+		return "WATCH-RESUMABLE"
+	}
+	return "WATCH-RELIABLE"
 }
 
 // bookmark checks that all up to a revision has come.
@@ -171,7 +181,7 @@ func (j *judge) compare(revision int64, invariant string) {
 	for _, key := range differences(j.held, want) {
 		j.broken = true
 		if invariant == "WATCH-ATOMIC" && !j.h.Truth.changedAt(key, revision) {
-			invariant = "WATCH-RELIABLE"
+			invariant = j.lost(j.h.Truth.Last(key, revision).Revision)
 		}
 		j.fault(invariant, "at revision %d the watcher has %s at %+v, and the store had %+v", revision, key, j.held[key], want[key])
 	}
