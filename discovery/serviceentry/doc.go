@@ -3,8 +3,8 @@
 //
 // The way of a change:
 //
-//	serviceEntryHandler, workloadEntryHandler,
-//	WorkloadInstanceHandler, SetHealth          keep the catalog, mark hosts dirty
+//	healthHandler, serviceEntryHandler, workloadEntryHandler,
+//	WorkloadInstanceHandler                     keep the catalog, mark hosts dirty
 //	Store.flush, as the worker's task ends      rebuilds each dirty host once
 //	discovery.Index.Publish                     hands over what differs
 //

@@ -3,15 +3,10 @@ package serviceentry
 import (
 	"cmp"
 	"slices"
-	"strconv"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/storage/config"
 )
-
-// HealthChecksAnnotation of a WorkloadEntry, "true", says that it is of no use
-// until its health was told.
-const HealthChecksAnnotation = "proxy.istio.io/health-checks-enabled"
 
 // serviceEntryHandler keeps the ServiceEntries, and marks the hosts of the old
 // and of the new one.
@@ -51,39 +46,11 @@ func (s *Store) workloadEntryHandler(old, curr *config.Config, _ cache.Event) {
 	s.changeWorkloadEntry(key, curr)
 }
 
-// SetHealth has it that a WorkloadEntry is healthy, or not; it matters to those
-// that ask for health checks, which are not healthy before. The health of an
-// entry is kept whether or not the entry is there, until ForgetHealth. It may
-// only be called on the worker.
-func (s *Store) SetHealth(namespace, name string, healthy bool) {
-	key := nameKey{namespace, name}
-	s.health[key] = healthy
-	if object := s.checked[key]; object != nil {
-		s.changeWorkloadEntry(key, object)
-	}
-}
-
-// ForgetHealth has it that nothing is known of the health of a WorkloadEntry. It
-// may only be called on the worker.
-func (s *Store) ForgetHealth(namespace, name string) {
-	key := nameKey{namespace, name}
-	delete(s.health, key)
-	if object := s.checked[key]; object != nil {
-		s.changeWorkloadEntry(key, object)
-	}
-}
-
-// isChecked says whether the health of a WorkloadEntry matters.
-func (s *Store) isChecked(object *config.Config) bool {
-	on, err := strconv.ParseBool(object.Annotations[HealthChecksAnnotation])
-	return err == nil && on && !s.off.HealthChecks
-}
-
 // changeWorkloadEntry tells the workload handlers, then moves the workload in
 // and out of the ServiceEntries of its namespace that select it.
 func (s *Store) changeWorkloadEntry(key nameKey, curr *config.Config) {
 	before, after := s.catalog.workload(key, s.Cluster()), (*workload)(nil)
-	if curr != nil && (s.checked[key] == nil || s.health[key]) {
+	if curr != nil && (s.checked[key] == nil || s.isHealthy(curr)) {
 		after = s.convert.workloadOf(curr)
 	}
 	if before.same(after) {

@@ -14,6 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/discoverytest"
 	"github.com/portolan-mesh/portolan/discovery/serviceentry"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
@@ -36,6 +37,7 @@ type mesh struct {
 	source  source
 	worker  *cache.Worker
 	configs pmap.Map[*config.Config]
+	health  pmap.Map[*health.Report]
 }
 
 // tb is what testing.T and rapid.T have in common.
@@ -80,7 +82,7 @@ func run(t tb, functions ...func(context.Context) error) {
 // rows are handed over.
 func (m *mesh) publish(configs pmap.Map[*config.Config]) {
 	m.configs = configs
-	m.source.Publish(cache.NewSnapshot(m.source.Snapshot().Revision()+1, configs))
+	m.source.Publish(m.source.Snapshot().Next(m.source.Snapshot().Revision()+1, cache.Content{Configs: configs, Health: m.health}))
 	m.settle()
 }
 

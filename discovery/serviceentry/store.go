@@ -8,6 +8,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
@@ -64,7 +65,7 @@ type Store struct {
 	catalog   *catalog
 	instances instances                  // of other registries
 	checked   map[nameKey]*config.Config // WorkloadEntries whose health matters
-	health    map[nameKey]bool           // as far as it is known
+	health    map[nameKey]*health.Report // of all WorkloadEntries, as far as it is known
 	dirty     map[hostKey]struct{}       // hosts whose rows may differ
 	arrived   []*workload                // whose proxies are to be told
 }
@@ -94,10 +95,11 @@ func New(o Options) *Store {
 		},
 		off: o.Off, xds: o.XDS, configs: o.Configs, index: index, catalog: newCatalog(),
 		instances: instances{byKey: map[string]map[workloadKey]*workload{}, byAddress: map[addressKey][]*workload{}},
-		checked:   map[nameKey]*config.Config{}, health: map[nameKey]bool{}, dirty: map[hostKey]struct{}{},
+		checked:   map[nameKey]*config.Config{}, health: map[nameKey]*health.Report{}, dirty: map[hostKey]struct{}{},
 	}
 	mustRegister(o.Configs.RegisterEventHandler(schema.ServiceEntry, s.serviceEntryHandler))
 	mustRegister(o.Configs.RegisterEventHandler(schema.WorkloadEntry, s.workloadEntryHandler))
+	mustRegister(o.Configs.RegisterSnapshotHandler(s.healthHandler))
 	o.Worker.AtTaskEnd(s.flush)
 	return s
 }

@@ -1,0 +1,61 @@
+package serviceentry
+
+import (
+	"strconv"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/health"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+)
+
+// HealthChecksAnnotation of a WorkloadEntry, "true", says that it is of no use
+// until its health was told.
+const HealthChecksAnnotation = "proxy.istio.io/health-checks-enabled"
+
+// healthHandler takes over the reports that the store keeps beside the objects.
+func (s *Store) healthHandler(from, to *cache.Snapshot) {
+	for change := range pmap.Diff(from.Health(), to.Health()) {
+		if change.HasNew {
+			s.hear(nameKey{change.New.Namespace, change.New.Name}, change.New)
+		} else {
+			s.hear(nameKey{change.Old.Namespace, change.Old.Name}, nil)
+		}
+	}
+}
+
+// SetHealth has it that a WorkloadEntry is healthy, or not; it matters to those
+// that ask for health checks, which are not healthy before. The health of an
+// entry is kept whether or not the entry is there, until ForgetHealth. It may
+// only be called on the worker.
+func (s *Store) SetHealth(namespace, name string, healthy bool) {
+	s.hear(nameKey{namespace, name}, &health.Report{Namespace: namespace, Name: name, Healthy: healthy})
+}
+
+// ForgetHealth has it that nothing is known of the health of a WorkloadEntry. It
+// may only be called on the worker.
+func (s *Store) ForgetHealth(namespace, name string) { s.hear(nameKey{namespace, name}, nil) }
+
+// hear takes over what is known of the health of a WorkloadEntry, nil for
+// nothing.
+func (s *Store) hear(key nameKey, report *health.Report) {
+	if s.health[key] = report; report == nil {
+		delete(s.health, key)
+	}
+	if object := s.checked[key]; object != nil {
+		s.changeWorkloadEntry(key, object)
+	}
+}
+
+// isChecked says whether the health of a WorkloadEntry matters.
+func (s *Store) isChecked(object *config.Config) bool {
+	on, err := strconv.ParseBool(object.Annotations[HealthChecksAnnotation])
+	return err == nil && on && !s.off.HealthChecks
+}
+
+// isHealthy says whether a WorkloadEntry was told to be healthy. What was told
+// of another one by its name does not count.
+func (s *Store) isHealthy(object *config.Config) bool {
+	r := s.health[nameKey{object.Namespace, object.Name}]
+	return r != nil && r.Healthy && (r.UID == "" || r.UID == object.UID)
+}

@@ -1,0 +1,99 @@
+package serviceentry_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/portolan-mesh/portolan/discovery/serviceentry"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/health"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// tell publishes a revision in which a report is there, and returns what the
+// updater was told.
+func (m *mesh) tell(name, uid string, healthy bool) []string {
+	r := &health.Report{Namespace: "shop", Name: name, UID: uid, Healthy: healthy}
+	m.health = m.health.Set(r.Path(), r)
+	m.publish(m.configs)
+	return m.xds.Take()
+}
+
+// checked is a WorkloadEntry that asks for health checks.
+func checked(t tb, name, uid, address string) *config.Config {
+	t.Helper()
+	w := object(t, schema.WorkloadEntry, name, 2, "spec: {address: "+address+", labels: {app: a}}")
+	w.UID = uid
+	w.Annotations = map[string]string{serviceentry.HealthChecksAnnotation: "true"}
+	return w
+}
+
+func selectingA(t tb) *config.Config {
+	t.Helper()
+	return object(t, schema.ServiceEntry, "a", 1,
+		"spec: {hosts: [a.example.com], resolution: STATIC, ports: [{number: 80, name: http, protocol: HTTP}], workloadSelector: {labels: {app: a}}}")
+}
+
+func (m *mesh) addresses() []string {
+	out := []string{}
+	for _, e := range m.row("shop", "a.example.com").Endpoints {
+		out = append(out, e.Address)
+	}
+	return out
+}
+
+func TestTheStoredHealthDecidesMembership(t *testing.T) {
+	t.Parallel()
+	m := start(t, serviceentry.Options{})
+	m.apply(selectingA(t), checked(t, "w", "u1", "10.0.0.1"), checked(t, "x", "u2", "10.0.0.2"))
+	want := func(when string, addresses ...string) {
+		t.Helper()
+		if d := cmp.Diff(append([]string{}, addresses...), m.addresses()); d != "" {
+			t.Errorf("%s: %s", when, d)
+		}
+	}
+	want("before the first report")
+	m.tell("w", "u1", true)
+	want("after one is healthy", "10.0.0.1")
+	m.tell("x", "u2", true)
+	want("after both are", "10.0.0.1", "10.0.0.2")
+	if told := m.tell("w", "u1", false); len(told) != 1 {
+		t.Errorf("a change of health tells more than its endpoints: %q", told)
+	}
+	want("after one failed", "10.0.0.2")
+	if told := m.tell("w", "u1", false); len(told) != 0 {
+		t.Errorf("the same again: %q", told)
+	}
+	m.tell("w", "u1", true)
+	want("after it recovered", "10.0.0.1", "10.0.0.2")
+	m.health = m.health.Delete(health.Path("shop", "w"))
+	m.publish(m.configs)
+	want("after its health is forgotten", "10.0.0.2")
+}
+
+func TestTheHealthOfAnotherIncarnationDoesNotCount(t *testing.T) {
+	t.Parallel()
+	m := start(t, serviceentry.Options{})
+	m.apply(selectingA(t), checked(t, "w", "u1", "10.0.0.1"))
+	m.tell("w", "u1", true)
+	m.apply(checked(t, "w", "u2", "10.0.0.1"))
+	if got := m.addresses(); len(got) != 0 {
+		t.Errorf("made anew: %q", got)
+	}
+	m.tell("w", "u2", true)
+	if got := m.addresses(); len(got) != 1 {
+		t.Errorf("told anew: %q", got)
+	}
+}
+
+func TestHealthThatIsNotAskedForDoesNotCount(t *testing.T) {
+	t.Parallel()
+	m := start(t, serviceentry.Options{})
+	w := checked(t, "w", "u1", "10.0.0.1")
+	w.Annotations = nil
+	m.apply(selectingA(t), w)
+	if told := m.tell("w", "u1", false); len(told) != 0 || len(m.addresses()) != 1 {
+		t.Errorf("%q, %q", told, m.addresses())
+	}
+}
