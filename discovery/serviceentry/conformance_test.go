@@ -1,0 +1,44 @@
+package serviceentry_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/registrytest"
+	"github.com/portolan-mesh/portolan/discovery/serviceentry"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	registrytest.Run(t, func(t *testing.T, xds discovery.XDSUpdater, worker *cache.Worker) registrytest.Source {
+		feed := cache.NewFeed(cache.FeedOptions{Worker: worker, Schemas: schema.Pilot()})
+		store := serviceentry.New(serviceentry.Options{Cluster: "c1", XDS: xds, Worker: worker, Configs: source{feed}})
+		return registrytest.Source{
+			Registry: store, Provider: discovery.External, Cluster: "c1",
+			Offer: func(services ...registrytest.Service) {
+				var configs pmap.Map[*config.Config]
+				for _, s := range services {
+					c := declare(t, s)
+					configs = configs.Set(c.Key().Path(), c)
+				}
+				feed.Publish(cache.NewSnapshot(feed.Snapshot().Revision()+1, configs))
+			},
+		}
+	})
+}
+
+// declare is the ServiceEntry of a service of the suite.
+func declare(t *testing.T, s registrytest.Service) *config.Config {
+	var endpoints []string
+	for _, i := range s.Instances {
+		endpoints = append(endpoints, fmt.Sprintf("{address: %s, labels: {v: %q}}", i.Address, i.Labels["v"]))
+	}
+	return entry(t, s.Name, fmt.Sprintf("{hosts: [%s.example], resolution: STATIC, ports: [{number: %d, name: http, protocol: HTTP}], endpoints: [%s]}",
+		s.Name, s.Port, strings.Join(endpoints, ", ")))
+}
