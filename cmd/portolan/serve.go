@@ -22,6 +22,7 @@ type serveOptions struct {
 	meshConfig string
 	embedded   embeddedStore
 	external   externalStore
+	consul     consulRegistry
 	backup     backupFlags
 	logLevel   string
 }
@@ -59,6 +60,7 @@ code 0; it is 1 where the server could not start or had to end.`,
 	f.StringVar(&o.meshConfig, "mesh-config", "", "file with a MeshConfig in YAML; Istio's defaults without one")
 	o.embedded.register(f)
 	o.external.register(f)
+	o.consul.register(f)
 	o.backup.register(f)
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	_ = c.MarkFlagDirname("data-dir")
@@ -88,6 +90,7 @@ func (o *serveOptions) validate(given func(flag string) bool) error {
 	}
 	o.embedded.validate(given, add)
 	o.backup.validate(given, add)
+	o.consul.validate(given, add)
 	if _, err := parseLevel(o.logLevel); err != nil {
 		add("log-level", "%v", err)
 	}
@@ -166,7 +169,7 @@ func serve(ctx context.Context, o serveOptions, env *environment) error {
 	if store.backups, err = o.backup.scheduler(store.client, logger); err != nil {
 		return errors.Join(err, store.close())
 	}
-	s, err := newServer(store, meshConfig, logger)
+	s, err := newServer(store, meshConfig, &o.consul, logger)
 	if err != nil {
 		return errors.Join(err, store.close())
 	}

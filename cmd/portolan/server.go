@@ -19,6 +19,8 @@ import (
 	"github.com/portolan-mesh/portolan/cache/mirror"
 	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
+	"github.com/portolan-mesh/portolan/discovery/aggregate"
+	"github.com/portolan-mesh/portolan/discovery/consul"
 	"github.com/portolan-mesh/portolan/discovery/serviceentry"
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -42,14 +44,15 @@ type server struct {
 	configs  *etcd.Store
 	worker   *cache.Worker
 	mirror   *mirror.Cache
-	registry *serviceentry.Store
+	registry *aggregate.Registry
+	consul   *consul.Registry // nil without --consul-address
 	xds      *xds.DiscoveryServer
 	api      *rest.Server
 	jobs     *jobs
 	logger   *slog.Logger
 }
 
-func newServer(store *openedStore, meshConfig *mesh.Config, logger *slog.Logger) (*server, error) {
+func newServer(store *openedStore, meshConfig *mesh.Config, fromConsul *consulRegistry, logger *slog.Logger) (*server, error) {
 	s := &server{store: store, worker: cache.NewWorker(), logger: logger}
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -79,26 +82,48 @@ func newServer(store *openedStore, meshConfig *mesh.Config, logger *slog.Logger)
 		Configs: s.mirror, Mesh: meshConfig, Types: catalogue.Types(), Synced: s.synced,
 		Logger: logger, Registerer: metrics,
 	})
-	s.registry = serviceentry.New(serviceentry.Options{
-		XDS: s.xds, Worker: s.worker, Configs: s.mirror,
-		DefaultExportTo: meshConfig.GetDefaultServiceExportTo(), TrustDomain: meshConfig.GetTrustDomain(),
-	})
+	if err := s.addRegistries(meshConfig, fromConsul, metrics); err != nil {
+		return nil, err
+	}
 	s.worker.AtTaskEnd(s.xds.Commit) // after the hooks of the registries
 
+	checks := []rest.Check{
+		{Name: "store", Degraded: store.healthy},
+		{Name: "cache", Ready: s.cacheReady, Degraded: s.mirror.Degraded},
+	}
+	if s.consul != nil {
+		checks = append(checks, rest.Check{Name: "consul", Ready: s.consul.Ready, Degraded: s.consul.Degraded})
+	}
 	s.api, err = rest.New(rest.Options{
 		Store: configs, Cache: s.mirror, History: configs, Registry: metrics, Version: version, Logger: logger,
-		Checks: []rest.Check{
-			{Name: "store", Degraded: store.healthy},
-			{Name: "cache", Ready: s.cacheReady, Degraded: s.mirror.Degraded},
-			{Name: "xds", Ready: s.xds.Ready},
-		},
+		Checks: append(checks, rest.Check{Name: "xds", Ready: s.xds.Ready}),
 	})
 	if err != nil {
 		return nil, err
 	}
 	s.api.Handle(admin.ProxiesPath, admin.Proxies(s.xds))
 	maintenance.Register(s.api, s.maintenance())
+	if s.consul != nil {
+		s.api.Handle(consulPath, serveConsul(s.consul))
+	}
 	return s, nil
+}
+
+// addRegistries makes the registries. Where several could answer, the first
+// does.
+func (s *server) addRegistries(meshConfig *mesh.Config, fromConsul *consulRegistry, metrics prometheus.Registerer) error {
+	s.registry = aggregate.New(aggregate.Options{XDS: s.xds, Worker: s.worker})
+	if err := s.registry.Add(serviceentry.New(serviceentry.Options{
+		XDS: s.xds, Worker: s.worker, Configs: s.mirror,
+		DefaultExportTo: meshConfig.GetDefaultServiceExportTo(), TrustDomain: meshConfig.GetTrustDomain(),
+	})); err != nil {
+		return err
+	}
+	var err error
+	if s.consul, err = fromConsul.open(s.xds, s.worker, metrics, s.logger); err != nil || s.consul == nil {
+		return err
+	}
+	return s.registry.Add(s.consul)
 }
 
 // synced says whether everything that is served was read.

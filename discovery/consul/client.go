@@ -1,0 +1,63 @@
+package consul
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+)
+
+// client is the way to one agent of Consul.
+type client struct {
+	*api.Client
+	close func()
+}
+
+// newClient makes a client whose connections are those of the queries and a few
+// more.
+func newClient(o *Options) (*client, error) {
+	address, err := url.Parse(o.Address)
+	if err != nil {
+		return nil, err
+	}
+	dialer := &net.Dialer{
+		Timeout:         5 * time.Second,
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 5 * time.Second, Count: 3},
+	}
+	transport := &http.Transport{
+		DialContext: dialer.DialContext, TLSHandshakeTimeout: 5 * time.Second,
+		ForceAttemptHTTP2: true, HTTP2: &http.HTTP2Config{SendPingTimeout: 10 * time.Second, PingTimeout: 5 * time.Second},
+		MaxIdleConnsPerHost: o.MaxQueries, IdleConnTimeout: time.Minute, DisableCompression: true,
+	}
+	if address.Scheme == "https" {
+		transport.DialTLSContext = dialTLS(dialer, o.TLS)
+	}
+	c, err := api.NewClient(&api.Config{
+		Address: address.Host, Scheme: address.Scheme, Transport: transport, HttpClient: &http.Client{Transport: transport},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &client{c, transport.CloseIdleConnections}, nil
+}
+
+// dialTLS opens connections by the configuration of the moment.
+func dialTLS(dialer *net.Dialer, configure func() (*tls.Config, error)) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		config := &tls.Config{MinVersion: tls.VersionTLS12}
+		if configure != nil {
+			own, err := configure()
+			if err != nil {
+				return nil, err
+			}
+			config = own.Clone()
+		}
+		config.NextProtos = []string{"h2", "http/1.1"}
+		d := &tls.Dialer{NetDialer: dialer, Config: config}
+		return d.DialContext(ctx, network, address)
+	}
+}

@@ -1,0 +1,239 @@
+package consul
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/labels"
+)
+
+// What the metadata of an instance may say; a tag key=value or key|value says
+// the same.
+const (
+	metaProtocol      = "portolan-protocol"
+	metaProtocolPlain = "protocol"
+	// metaPort is the port of the service that the instance serves, where that is
+	// not its own.
+	metaPort    = "portolan-port"
+	metaZone    = "zone"
+	metaSubzone = "subzone"
+	// labelTLSMode says how the instance's proxy takes connections, as of other
+	// workloads.
+	labelTLSMode = "security.istio.io/tlsMode"
+)
+
+// instance is one instance of one service, converted. It is never modified.
+type instance struct {
+	id      string // within its datacentre
+	service string // the name in lower case
+	// endpoint has everything but its ports.
+	endpoint discovery.Endpoint
+	ports    []port
+	// vip is the address that all instances of the service give it, if they do.
+	vip string
+	// away says that it gets no traffic: its service keeps its ports all the same.
+	away bool
+	// flaw says what is wrong with it, and leftOut that it is not in the mesh for
+	// that.
+	flaw    string
+	leftOut bool
+}
+
+// port is a port of a service, and where an instance serves it.
+type port struct {
+	number, target int
+	protocol       discovery.Protocol // Unsupported where none is declared
+}
+
+func (i *instance) equal(o *instance) bool {
+	return i.id == o.id && i.service == o.service && i.vip == o.vip && i.away == o.away &&
+		i.flaw == o.flaw && i.leftOut == o.leftOut && slices.Equal(i.ports, o.ports) && i.endpoint.Equal(&o.endpoint)
+}
+
+// taken says whether a service of the catalogue is one of the mesh's: not
+// Consul's own servers, and not the proxies and gateways of Consul's own mesh.
+func taken(kind api.ServiceKind, name string) bool { return kind == "" && name != serversName }
+
+// serversName is the service that Consul's servers are in.
+const serversName = "consul"
+
+// flawOfName says why a service of that name cannot be in the mesh.
+func flawOfName(name string) string {
+	if isLabel(strings.ToLower(name)) {
+		return ""
+	}
+	return "the name is not a DNS label: left out"
+}
+
+// isLabel says whether a name is a DNS label in lower case.
+func isLabel(s string) bool {
+	if s == "" || len(s) > 63 || s[0] == '-' || s[len(s)-1] == '-' {
+		return false
+	}
+	return !strings.ContainsFunc(s, func(c rune) bool {
+		return c != '-' && (c < 'a' || c > 'z') && (c < '0' || c > '9')
+	})
+}
+
+// instancesOf converts what is taken of a list of instances, by their ids.
+func instancesOf(o *Options, entries []*api.ServiceEntry) map[string]*instance {
+	out := make(map[string]*instance, len(entries))
+	for _, e := range entries {
+		if e.Node != nil && e.Service != nil && taken(e.Service.Kind, e.Service.Service) {
+			i := convert(o, e)
+			out[i.id] = i
+		}
+	}
+	return out
+}
+
+// convert makes an instance of what Consul has of it.
+func convert(o *Options, e *api.ServiceEntry) *instance {
+	s := e.Service
+	all := labelsOf(s)
+	i := &instance{
+		id: e.Node.Node + "/" + s.ID, service: strings.ToLower(s.Service), vip: s.TaggedAddresses["virtual"].Address,
+		endpoint: discovery.Endpoint{
+			Address: addressOf(e), Labels: all, TLSMode: cmp.Or(all[labelTLSMode], discovery.TLSModeDisabled),
+			Locality:  discovery.Locality{Label: localityOf(e), Cluster: o.Cluster},
+			Namespace: o.Namespace, WorkloadName: s.ID,
+		},
+	}
+	if _, err := netip.ParseAddr(i.vip); err != nil {
+		i.vip = ""
+	}
+	i.ports, i.flaw = portsOf(s, all)
+	i.endpoint.Health, i.endpoint.Weight, i.away = healthOf(o, e)
+	switch _, err := netip.ParseAddr(i.endpoint.Address); {
+	case flawOfName(s.Service) != "":
+		i.flaw, i.leftOut = flawOfName(s.Service), true
+	case err != nil:
+		i.flaw, i.leftOut = "the address "+strconv.Quote(i.endpoint.Address)+" is not an IP address: left out", true
+	case len(i.ports) == 0:
+		i.flaw, i.leftOut = "it has no port: left out", true
+	}
+	return i
+}
+
+// labelsOf are the tags and, over them, the metadata of an instance. A tag
+// key=value or key|value is a label; any other is one of the value "true".
+func labelsOf(s *api.AgentService) labels.Instance {
+	out := make(labels.Instance, len(s.Tags)+len(s.Meta))
+	for _, tag := range s.Tags {
+		if at := strings.IndexAny(tag, "=|"); at < 0 && tag != "" {
+			out[tag] = "true"
+		}
+	}
+	for _, tag := range s.Tags {
+		if at := strings.IndexAny(tag, "=|"); at > 0 {
+			out[tag[:at]] = tag[at+1:]
+		}
+	}
+	maps.Copy(out, s.Meta)
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+// addressOf is the address of the instance, else that of its node.
+func addressOf(e *api.ServiceEntry) string {
+	return cmp.Or(e.Service.Address,
+		e.Service.TaggedAddresses["lan_ipv4"].Address, e.Service.TaggedAddresses["lan"].Address, e.Service.TaggedAddresses["lan_ipv6"].Address,
+		e.Node.Address, e.Node.TaggedAddresses["lan_ipv4"], e.Node.TaggedAddresses["lan"])
+}
+
+// localityOf is region/zone/subzone; the region is the datacentre unless the
+// instance or its node has a locality of its own.
+func localityOf(e *api.ServiceEntry) string {
+	service, node := &api.Locality{}, &api.Locality{}
+	if e.Service.Locality != nil {
+		service = e.Service.Locality
+	}
+	if e.Node.Locality != nil {
+		node = e.Node.Locality
+	}
+	region := cmp.Or(service.Region, node.Region, e.Node.Datacenter)
+	zone := cmp.Or(service.Zone, e.Service.Meta[metaZone], node.Zone, e.Node.Meta[metaZone])
+	subzone := cmp.Or(e.Service.Meta[metaSubzone], e.Node.Meta[metaSubzone])
+	return strings.TrimRight(region+"/"+zone+"/"+subzone, "/")
+}
+
+// portsOf are the ports of an instance, and what is wrong with what it says of
+// them.
+func portsOf(s *api.AgentService, all labels.Instance) (ports []port, flaw string) {
+	protocol, flaw := protocolOf(s, all)
+	for _, p := range s.Ports {
+		own := protocol
+		if name, _, _ := strings.Cut(p.Name, "-"); own == discovery.Unsupported {
+			own = discovery.ParseProtocol(name)
+		}
+		if p.Port > 0 {
+			ports = append(ports, port{p.Port, p.Port, own})
+		}
+	}
+	if len(ports) > 0 {
+		return ports, flaw
+	}
+	if s.Port <= 0 {
+		return nil, flaw
+	}
+	number := s.Port
+	if text, ok := all[metaPort]; ok {
+		if n, err := strconv.Atoi(text); err == nil && n > 0 && n < 1<<16 {
+			number = n
+		} else {
+			flaw = metaPort + " " + strconv.Quote(text) + " is not a port: its own is used"
+		}
+	}
+	return []port{{number, s.Port, protocol}}, flaw
+}
+
+// protocolOf is what an instance says of its protocol.
+func protocolOf(s *api.AgentService, all labels.Instance) (p discovery.Protocol, flaw string) {
+	if text := cmp.Or(all[metaProtocol], all[metaProtocolPlain]); text != "" {
+		if p = discovery.ParseProtocol(text); p == discovery.Unsupported {
+			flaw = "the protocol " + strconv.Quote(text) + " is not known: it is taken for TCP"
+		}
+		return p, flaw
+	}
+	for _, tag := range s.Tags {
+		if p = discovery.ParseProtocol(tag); p != discovery.Unsupported {
+			return p, ""
+		}
+	}
+	return discovery.Unsupported, ""
+}
+
+// healthOf says whether an instance gets traffic, by the worst of its checks and
+// those of its node.
+func healthOf(o *Options, e *api.ServiceEntry) (health discovery.Health, weight uint32, away bool) {
+	passing, warning := e.Service.Weights.Passing, e.Service.Weights.Warning
+	var own api.HealthChecks
+	for _, c := range e.Checks {
+		if c.ServiceID == "" || c.ServiceID == e.Service.ID {
+			own = append(own, c)
+		}
+	}
+	if passing <= 0 {
+		passing = 1
+	}
+	switch own.AggregatedStatus() {
+	case api.HealthMaint:
+		return discovery.Unhealthy, uint32(passing), true
+	case api.HealthPassing:
+		return discovery.Healthy, uint32(passing), false
+	case api.HealthWarning:
+		if !o.WarningUnhealthy {
+			return discovery.Healthy, uint32(max(1, warning)), warning <= 0
+		}
+	}
+	return discovery.Unhealthy, uint32(passing), false
+}

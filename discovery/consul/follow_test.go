@@ -1,0 +1,241 @@
+package consul_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/consul/api"
+
+	"github.com/portolan-mesh/portolan/discovery/consul"
+)
+
+// limits are the limits on queries under which three services on one node are
+// followed by each plan.
+var limits = map[string]int{"service": 10, "node": 3}
+
+// three has three services with one instance each.
+func three(t *testing.T) *agent {
+	a := newAgent(t)
+	for i, name := range []string{"a", "b", "c"} {
+		a.put(entry("n1", name, name+"-1", fmt.Sprintf("10.0.0.%d", i+1), 80))
+	}
+	return a
+}
+
+// byEachPlan runs a test on three services under each plan.
+func byEachPlan(t *testing.T, test func(t *testing.T, a *agent, o func(*consul.Options))) {
+	for plan, limit := range limits {
+		t.Run(plan, func(t *testing.T) {
+			t.Parallel()
+			test(t, three(t), func(o *consul.Options) { o.MaxQueries = limit })
+		})
+	}
+}
+
+func TestOneChangedInstanceIsOneUpdate(t *testing.T) {
+	t.Parallel()
+	byEachPlan(t, func(t *testing.T, a *agent, o func(*consul.Options)) {
+		f := follow(t, a, o).synced()
+		f.row("a", "tcp-80=10.0.0.1:80")
+		f.xds.Take()
+		a.put(entry("n2", "a", "a-2", "10.0.1.1", 80))
+		f.row("a", "tcp-80=10.0.0.1:80", "tcp-80=10.0.1.1:80")
+		a.put(entry("n1", "b", "b-1", "10.0.0.2", 80, tags("version=v2")))
+		await(t, "the label is there", func() bool {
+			return f.xds.Rows()["consul/b.service.consul"].Endpoints[0].Labels["version"] == "v2"
+		})
+		a.put(entry("n1", "d", "d-1", "10.0.0.4", 80))
+		f.row("d", "tcp-80=10.0.0.4:80")
+		want := []string{
+			"endpoints consul/a.service.consul 2", "endpoints consul/b.service.consul 1",
+			"services consul/d.service.consul 1", "endpoints (silent) consul/d.service.consul 1", "wake service=1",
+		}
+		var got []string
+		await(t, "the pusher is woken", func() bool { got = append(got, f.xds.Take()...); return len(got) >= len(want) })
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+		a.remove("n1/d-1")
+		await(t, "the service goes", func() bool { return !f.has("d") })
+	})
+}
+
+// While Consul does not answer, or has no leader, or refuses the token, nothing
+// goes; and what happened meanwhile is seen when it is back.
+func TestWhileConsulIsAway(t *testing.T) {
+	t.Parallel()
+	for name, harm := range map[string]func(a *agent, on bool){
+		"no leader":      func(a *agent, on bool) { a.leader = !on },
+		"refuses token":  func(a *agent, on bool) { a.denied = on },
+		"shows nothing":  func(a *agent, on bool) { a.hidden = func(string) bool { return on } },
+		"hides one of c": func(a *agent, on bool) { a.hidden = func(s string) bool { return on && s == "c" } },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			byEachPlan(t, func(t *testing.T, a *agent, o func(*consul.Options)) {
+				f := follow(t, a, o).synced()
+				f.xds.Take()
+				a.change(func() { harm(a, true) })
+				await(t, "it is degraded", func() bool { return f.Degraded() != nil })
+				if err := f.Ready(); err != nil {
+					t.Errorf("not ready any more: %v", err)
+				}
+				if calls := f.xds.Take(); len(calls) > 0 {
+					t.Errorf("while Consul is away: %v", calls)
+				}
+				a.change(func() {
+					a.entries["n1/b-2"] = entry("n1", "b", "b-2", "10.0.0.9", 80)
+					delete(a.entries, "n1/c-1")
+					harm(a, false)
+				})
+				f.row("b", "tcp-80=10.0.0.2:80", "tcp-80=10.0.0.9:80")
+				await(t, "what went meanwhile goes", func() bool { return !f.has("c") })
+				await(t, "it is not degraded", func() bool { return f.Degraded() == nil })
+				if !f.has("a") {
+					t.Error("a is gone")
+				}
+			})
+		})
+	}
+}
+
+// A Consul that has lost its data says nothing of what was in it before; what it
+// had again and loses is gone.
+func TestConsulLosesItsData(t *testing.T) {
+	t.Parallel()
+	for name, harm := range map[string]func(*agent){
+		"its servers are others": func(a *agent) { a.server, a.denied, a.index = "second", true, 100 },
+		"its index goes back":    func(a *agent) { a.index = 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			byEachPlan(t, func(t *testing.T, a *agent, o func(*consul.Options)) {
+				f := follow(t, a, o, func(o *consul.Options) { o.ResetHold = 1500 * time.Millisecond }).synced()
+				f.xds.Take()
+				a.change(func() {
+					clear(a.entries)
+					harm(a)
+				})
+				if a.denied {
+					await(t, "that it is away is seen", func() bool { return f.Degraded() != nil })
+					a.change(func() { a.denied = false })
+				}
+				await(t, "it says so", func() bool {
+					err := f.Degraded()
+					return err != nil && strings.Contains(err.Error(), "lost its data")
+				})
+				a.put(entry("n1", "a", "a-1", "10.0.0.1", 80))
+				a.put(entry("n1", "b", "b-1", "10.0.0.22", 80))
+				f.row("b", "tcp-80=10.0.0.22:80")
+				await(t, "a was seen again", func() bool { return f.Status().Datacenters[0].Kept == 1 })
+				for _, s := range []string{"a", "b", "c"} {
+					if !f.has(s) {
+						t.Errorf("%s is gone", s)
+					}
+				}
+				a.remove("n1/a-1")
+				await(t, "a goes, which was there again", func() bool { return !f.has("a") })
+				if !f.has("c") {
+					t.Error("c is gone before its time")
+				}
+				await(t, "what is not back in time goes", func() bool { return !f.has("c") })
+				await(t, "it is not degraded", func() bool { return f.Degraded() == nil })
+				if !f.has("b") {
+					t.Error("b is gone")
+				}
+			})
+		})
+	}
+}
+
+func TestNotReadyBeforeTheWholeIsRead(t *testing.T) {
+	t.Parallel()
+	a := three(t)
+	a.change(func() { a.leader = false })
+	f := follow(t, a)
+	await(t, "it says why", func() bool {
+		err := f.Ready()
+		return err != nil && strings.Contains(err.Error(), "datacenter local: not read yet") && strings.Contains(err.Error(), "No cluster leader")
+	})
+	if f.HasSynced() || len(f.xds.Rows()) > 0 {
+		t.Error("synced with nothing")
+	}
+	if got := f.gauge("portolan_consul_up"); got != 0 {
+		t.Errorf("portolan_consul_up is %v", got)
+	}
+	a.change(func() { a.leader = true })
+	f.synced()
+	for _, s := range []string{"a", "b", "c"} {
+		if !f.has(s) {
+			t.Errorf("synced without %s", s)
+		}
+	}
+}
+
+// The plan follows the number of services and nodes, and nothing goes when it
+// changes.
+func TestThePlanChanges(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t)
+	a.put(entry("n1", "first", "first", "10.0.0.1", 80))
+	f := follow(t, a, func(o *consul.Options) { o.MaxQueries = 8 }).synced()
+	by := func(plan string) {
+		t.Helper()
+		await(t, "by "+plan, func() bool { return f.Status().Datacenters[0].By == plan })
+	}
+	by("service")
+	many := func(nodes int) {
+		a.change(func() {
+			for i := range 12 {
+				e := entry(fmt.Sprintf("n%d", i%nodes), fmt.Sprintf("s%d", i), fmt.Sprintf("s%d", i), "10.0.1.1", 80)
+				a.entries[e.Service.ID] = e
+			}
+		})
+	}
+	many(2) // on three nodes with the first
+	by("node")
+	f.row("s11", "tcp-80=10.0.1.1:80")
+	many(6)
+	by("turns")
+	a.change(func() { a.entries["s11"].Service.Address = "10.0.1.2" })
+	f.row("s11", "tcp-80=10.0.1.2:80")
+	if fresh := f.Status().Datacenters[0].Freshness; fresh <= 0 || fresh > time.Second {
+		t.Errorf("freshness of 13 services by turns: %s", fresh)
+	}
+	many(1)
+	by("node")
+	a.change(func() {
+		for i := range 12 {
+			if i > 2 {
+				delete(a.entries, fmt.Sprintf("s%d", i))
+			}
+		}
+	})
+	await(t, "they go", func() bool { return !f.has("s11") })
+	by("service")
+	f.row("first", "tcp-80=10.0.0.1:80")
+	if calls := f.xds.Take(); slices.Contains(calls, "services consul/first.service.consul 0") {
+		t.Errorf("the first service was withdrawn meanwhile: %v", calls)
+	}
+}
+
+// A service of several datacentres is one, with the endpoints of all.
+func TestSeveralDatacenters(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t)
+	in := func(dc string) func(*api.ServiceEntry) { return node(func(n *api.Node) { n.Datacenter = dc }) }
+	a.put(entry("n1", "web", "w", "10.0.0.1", 80, in("east")))
+	a.put(entry("n2", "web", "w", "10.0.0.2", 80, in("west")))
+	a.put(entry("n3", "web", "w", "10.0.0.3", 80, in("south"))) // not asked for
+	f := follow(t, a, func(o *consul.Options) { o.Datacenters = []string{"west", "east"} }).synced()
+	want := []string{"port tcp-80 80 TCP", "10.0.0.1:80 at east for tcp-80 weight 1", "10.0.0.2:80 at west for tcp-80 weight 1"}
+	if diff := cmp.Diff(want, described(f.xds.Rows()["consul/web.service.consul"])); diff != "" {
+		t.Error(diff)
+	}
+	a.remove("n1/w")
+	f.row("web", "tcp-80=10.0.0.2:80")
+}

@@ -1,0 +1,116 @@
+package consul
+
+import (
+	"cmp"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/discovery"
+)
+
+// The defaults of Options.
+const (
+	DefaultDomain    = "service.consul"
+	DefaultNamespace = "consul"
+	// DefaultMaxQueries leaves room below the 200 connections that Consul takes
+	// from one address unless limits.http_max_conns_per_client says otherwise.
+	DefaultMaxQueries = 150
+	// DefaultMaxQueriesTLS is DefaultMaxQueries over TLS, where Consul speaks
+	// HTTP/2 and one connection carries 250 queries.
+	DefaultMaxQueriesTLS = 5000
+	DefaultResetHold     = 5 * time.Minute
+)
+
+// Options configure a Registry. Address, XDS and Worker are required.
+type Options struct {
+	// Address is the URL of a Consul agent: http://HOST:PORT or https://HOST:PORT.
+	Address string
+	// TLS is asked for the configuration of every new connection of an https
+	// Address; nil stands for the authorities of the system.
+	TLS func() (*tls.Config, error)
+	// Token is asked for the ACL token of every request; nil stands for none.
+	Token func() (string, error)
+
+	// Datacenters are those whose services are taken; none stands for that of the
+	// agent.
+	Datacenters []string
+	// Domain is what follows the name of a service in its host name; empty for
+	// DefaultDomain.
+	Domain string
+	// Namespace is that of all services in the mesh; empty for DefaultNamespace.
+	Namespace string
+	// Cluster tells the registry from others of Consul: no two may have the same.
+	Cluster string
+	// MaxQueries is how many queries may wait in Consul at a time; 0 for
+	// DefaultMaxQueries, or DefaultMaxQueriesTLS.
+	MaxQueries int
+	// WarningUnhealthy has instances whose worst check is warning get no traffic.
+	WarningUnhealthy bool
+	// ResetHold is how long what was known is kept that a Consul which has lost
+	// its data does not have; 0 for DefaultResetHold.
+	ResetHold time.Duration
+
+	// XDS takes the rows.
+	XDS discovery.XDSUpdater
+	// Worker is where they are written.
+	Worker *cache.Worker
+	// Logger may be nil.
+	Logger *slog.Logger
+	// Registerer takes the metrics; nil for none.
+	Registerer prometheus.Registerer
+}
+
+// minQueries follow a list, and one service or node.
+const minQueries = 3
+
+// Validate says all that is wrong with the options.
+func (o Options) Validate() error { return o.complete() }
+
+// complete fills in the defaults, and says all that is wrong.
+func (o *Options) complete() error {
+	var faults []error
+	address, err := url.Parse(o.Address)
+	switch {
+	case err != nil:
+		faults = append(faults, fmt.Errorf("address: %w", err))
+	case (address.Scheme != "http" && address.Scheme != "https") || address.Host == "" || strings.Trim(address.Path, "/") != "":
+		faults = append(faults, fmt.Errorf("address: %q is not http://HOST:PORT or https://HOST:PORT", o.Address))
+	}
+	o.Domain = strings.ToLower(strings.Trim(cmp.Or(o.Domain, DefaultDomain), "."))
+	for label := range strings.SplitSeq(o.Domain, ".") {
+		if !isLabel(label) {
+			faults = append(faults, fmt.Errorf("domain: %q is not a DNS name", o.Domain))
+			break
+		}
+	}
+	if o.Namespace = cmp.Or(o.Namespace, DefaultNamespace); !isLabel(o.Namespace) {
+		faults = append(faults, fmt.Errorf("namespace: %q is not a DNS label", o.Namespace))
+	}
+	if o.MaxQueries == 0 {
+		o.MaxQueries = DefaultMaxQueries
+		if address != nil && address.Scheme == "https" {
+			o.MaxQueries = DefaultMaxQueriesTLS
+		}
+	}
+	o.Datacenters = slices.Compact(slices.Sorted(slices.Values(o.Datacenters)))
+	if len(o.Datacenters) == 0 {
+		o.Datacenters = []string{""}
+	}
+	if o.MaxQueries < minQueries*len(o.Datacenters) {
+		faults = append(faults, fmt.Errorf("max queries: %d is too few: at least %d for each datacenter", o.MaxQueries, minQueries))
+	}
+	o.ResetHold = cmp.Or(o.ResetHold, DefaultResetHold)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return errors.Join(faults...)
+}

@@ -1,0 +1,127 @@
+package consul
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/portolan-mesh/portolan/discovery"
+)
+
+// Registry is a discovery.Instance of provider Consul. Its queries may be called
+// from any goroutine.
+type Registry struct {
+	discovery.ServiceDiscovery // the index, for reading
+
+	o           Options
+	client      *client
+	metrics     *metrics
+	catalog     *catalog
+	datacenters []*datacenter
+	handlers    discovery.Handlers
+	index       *discovery.Index
+	synced      atomic.Bool
+	reported    reported
+}
+
+// reported are the flaws that were logged, by service.
+type reported struct {
+	mu      sync.Mutex // guards reasons
+	reasons map[string]map[string]bool
+}
+
+var _ discovery.Instance = (*Registry)(nil)
+
+// source is the key of what is posted to the worker: the name of a service, or
+// empty for the registry as a whole.
+type source struct {
+	registry *Registry
+	service  string
+}
+
+// New makes a registry. It does not talk to Consul before Run.
+func New(o Options) (*Registry, error) {
+	if err := o.complete(); err != nil {
+		return nil, fmt.Errorf("consul: %w", err)
+	}
+	client, err := newClient(&o)
+	if err != nil {
+		return nil, fmt.Errorf("consul: %w", err)
+	}
+	index := &discovery.Index{}
+	r := &Registry{ServiceDiscovery: index, index: index, o: o, client: client, catalog: newCatalog()}
+	r.reported.reasons = map[string]map[string]bool{}
+	r.metrics = newMetrics(o.Registerer, r)
+	for _, name := range o.Datacenters {
+		r.datacenters = append(r.datacenters, newDatacenter(r, name, o.MaxQueries/len(o.Datacenters)))
+	}
+	return r, nil
+}
+
+// Provider implements discovery.Instance.
+func (r *Registry) Provider() discovery.Provider { return discovery.Consul }
+
+// Cluster implements discovery.Instance.
+func (r *Registry) Cluster() string { return r.o.Cluster }
+
+// AppendServiceHandler implements discovery.Controller. The handler is called
+// on the worker, after the rows of its service were handed over.
+func (r *Registry) AppendServiceHandler(f discovery.ServiceHandler) {
+	r.handlers.AppendServiceHandler(f)
+}
+
+// AppendWorkloadHandler implements discovery.Controller. An instance in Consul
+// is of one service and selected by none, so the handler is never called.
+func (r *Registry) AppendWorkloadHandler(f discovery.WorkloadHandler) {
+	r.handlers.AppendWorkloadHandler(f)
+}
+
+// Run follows the catalogue until ctx ends. A Consul that is away is waited for;
+// what was known of it stays.
+func (r *Registry) Run(ctx context.Context) error {
+	r.handlers.Close()
+	defer r.client.close()
+	var running sync.WaitGroup
+	for _, d := range r.datacenters {
+		running.Go(func() { d.run(ctx) })
+	}
+	running.Wait()
+	return nil
+}
+
+// HasSynced is true once the whole catalogue of every datacentre was handed
+// over.
+func (r *Registry) HasSynced() bool { return r.synced.Load() }
+
+// publish has the worker write the rows of services.
+func (r *Registry) publish(services []string) {
+	for _, name := range services {
+		r.o.Worker.Post(source{r, name}, func() { r.write(name) })
+	}
+}
+
+// whole is called when a datacentre was read as a whole, after its services were
+// published.
+func (r *Registry) whole() {
+	if r.synced.Load() || !r.catalog.whole(r.o.Datacenters) {
+		return
+	}
+	r.o.Worker.Post(source{registry: r}, func() {
+		r.o.Worker.Then(func() { r.synced.Store(true) })
+	})
+}
+
+// write hands over the row of a service as it is known now. It runs on the
+// worker.
+func (r *Registry) write(name string) {
+	change := r.index.Publish(r.o.XDS, discovery.ShardKey{Provider: discovery.Consul, Cluster: r.o.Cluster},
+		rowOf(&r.o, name, r.catalog.instances(name)))
+	if change.Services {
+		r.o.XDS.ConfigUpdate(&discovery.PushRequest{
+			Full: true, Reason: map[string]int{discovery.ReasonService: 1}, Start: time.Now(),
+		})
+	}
+	r.handlers.ServicesChanged(change)
+}
