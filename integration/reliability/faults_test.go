@@ -32,7 +32,7 @@ type harm struct {
 	prepare func(r *rig) error
 	args    []string // of every server of the run
 	// store says that it is done to the store, and may be done while something
-	// else is done to a server.
+	// else is done to a server: a server can start meanwhile.
 	store bool
 	// slow says that it takes long, and has no place in a short run.
 	slow bool
@@ -51,10 +51,10 @@ var toServers = []harm{
 var toEmbedded = slices.Concat(toServers, []harm{
 	{name: "kill-store", store: true, do: killStore},
 	{name: "kill-everything", do: killEverything},
-	{name: "pause-store", store: true, do: pauseStore},
+	{name: "pause-store", do: pauseStore},
 	{name: "compact-behind", do: compactBehind},
 	{name: "compact-again-and-again", do: compactAgainAndAgain},
-	{name: "full-disk", store: true, do: fullDisk, prepare: smallDisk, slow: true, root: true},
+	{name: "full-disk", do: fullDisk, prepare: smallDisk, slow: true, root: true},
 	{name: "quota", store: true, do: useQuota, args: []string{"--store-quota", "64Mi"}, slow: true},
 })
 
@@ -83,7 +83,7 @@ var toFleet = slices.Concat(toServers, []harm{
 	{name: "kill-store", store: true, do: killStore},
 	{name: "kill-machine", do: killMachine},
 	{name: "kill-everything", do: killEverything},
-	{name: "pause-store", store: true, do: pauseStore},
+	{name: "pause-store", do: pauseStore},
 	{name: "compact-behind", do: compactBehind},
 	{name: "compact-again-and-again", do: compactAgainAndAgain},
 })
@@ -283,7 +283,7 @@ func smallDisk(r *rig) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=320m,mode=0700"); err != nil {
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=768m,mode=0700"); err != nil {
 		return fmt.Errorf("a small file system needs root: %w", err)
 	}
 	r.t.Cleanup(func() {

@@ -143,7 +143,9 @@ func run(t *testing.T, topo topology, seed uint64, duration time.Duration, plan 
 	stopWorking()
 	r.settle(ctx, healed, proxies, before)
 	stopFollowing()
-	r.conclude(ctx)
+	cancel() // etcd waits for those who watch it, and it is to end
+	telling.Wait()
+	r.conclude(t.Context())
 	return &r.history, r.trouble
 }
 
