@@ -119,7 +119,8 @@ type batchCall struct {
 	warnings []string
 }
 
-// read makes ops of the operations, and reports the faults of all of them.
+// read makes ops of the operations, and reports the faults of all of them; where
+// there are none, it collects what is odd about them.
 func (b *batchCall) read(operations []batch.Operation) error {
 	b.ops = make([]storage.Op, len(operations))
 	for i, operation := range operations {
@@ -137,7 +138,15 @@ func (b *batchCall) read(operations []batch.Operation) error {
 		err.ErrStatus.Details = &metav1.StatusDetails{Causes: b.denied}
 		return err
 	}
-	return b.faults.error("batch refused, nothing was written", metav1.StatusDetails{Group: batch.Group, Kind: batch.Kind})
+	if err := b.faults.error("batch refused, nothing was written", metav1.StatusDetails{Group: batch.Group, Kind: batch.Kind}); err != nil {
+		return err
+	}
+	for i, warnings := range b.server.advise(b.ops) {
+		for _, w := range warnings {
+			b.warnings = append(b.warnings, fmt.Sprintf("%s: %s", b.ops[i].Target(), w))
+		}
+	}
+	return nil
 }
 
 var verbs = map[batch.Verb]storage.Verb{

@@ -6,11 +6,13 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
@@ -70,8 +72,16 @@ func (s *Server) readObject(c *call) (*config.Config, error) {
 	if err := found.error(object.Key().String()+" is invalid", details); err != nil {
 		return nil, err
 	}
-	warn(c.w, warnings)
+	warn(c.w, slices.Concat(warnings, s.advise([]storage.Op{{Verb: storage.Put, Config: object}})[0]))
 	return object, nil
+}
+
+// advise returns what the advisor says of each operation.
+func (s *Server) advise(ops []storage.Op) [][]string {
+	if s.advisor == nil {
+		return make([][]string, len(ops))
+	}
+	return s.advisor.Advise(ops)
 }
 
 // fitToPath checks that the object is the one that the path names, and fills

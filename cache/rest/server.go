@@ -57,6 +57,13 @@ type Quorum interface {
 	StoreRevision(ctx context.Context) (int64, error)
 }
 
+// Advisor says of objects that are valid one by one, and about to be written as
+// one, what is odd about them beside what there is: a list of warnings for each
+// operation. Its cost must follow what the operations touch.
+type Advisor interface {
+	Advise(ops []storage.Op) [][]string
+}
+
 // Options configure a Server. Store and Cache are required, and Cache must
 // follow Store.
 type Options struct {
@@ -73,6 +80,8 @@ type Options struct {
 	// Hosts are the names and addresses by which clients may call the server,
 	// beside those of loopback.
 	Hosts []string
+	// Advisor adds to the warnings of writes; nil for none.
+	Advisor Advisor
 	// Checks must hold for /readyz to answer 200.
 	Checks []Check
 	// Version is what /version reports, such as v1.2.3.
@@ -95,6 +104,7 @@ type Server struct {
 	schemas       schema.Set
 	authenticator Authenticator
 	authorizer    Authorizer
+	advisor       Advisor
 	hosts         []string
 	checks        []Check
 	version       string
@@ -124,7 +134,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		store: o.Store, cache: o.Cache, history: o.History, schemas: o.Store.Schemas(),
 		authenticator: o.Authenticator, authorizer: o.Authorizer,
-		checks: o.Checks, version: o.Version, bookmarks: o.BookmarkInterval, logger: o.Logger,
+		advisor: o.Advisor, checks: o.Checks, version: o.Version, bookmarks: o.BookmarkInterval, logger: o.Logger,
 		mux: http.NewServeMux(), origin: http.NewCrossOriginProtection(),
 	}
 	for _, host := range o.Hosts {

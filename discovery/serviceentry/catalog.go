@@ -18,16 +18,17 @@ import (
 type catalog struct {
 	mu      sync.RWMutex // guards the fields below
 	entries map[nameKey]*entry
-	hosts   map[host.Name]map[nameKey]*entry
-	rows    map[hostKey][]*entry // in the order of config.Compare
-	places  map[string]*place    // by namespace
+	hosts   map[host.Name][]*entry // these three in the order of config.Compare
+	rows    map[hostKey][]*entry
+	bare    map[uint32][]*entry // by port, those that have nothing but it, see entry.bare
+	places  map[string]*place   // by namespace
 	vips    addressIndex
 }
 
 func newCatalog() *catalog {
 	return &catalog{
-		entries: map[nameKey]*entry{}, hosts: map[host.Name]map[nameKey]*entry{},
-		rows: map[hostKey][]*entry{}, places: map[string]*place{},
+		entries: map[nameKey]*entry{}, hosts: map[host.Name][]*entry{}, rows: map[hostKey][]*entry{},
+		bare: map[uint32][]*entry{}, places: map[string]*place{},
 	}
 }
 
@@ -71,10 +72,11 @@ func (c *catalog) addEntry(e *entry) {
 	key := e.key()
 	c.entries[key] = e
 	for hostname := range e.services {
-		put(c.hosts, hostname, key, e)
-		row := hostKey{hostname, key.namespace}
-		i, _ := slices.BinarySearchFunc(c.rows[row], e, compareEntries)
-		c.rows[row] = slices.Insert(c.rows[row], i, e)
+		list(c.hosts, hostname, e)
+		list(c.rows, hostKey{hostname, key.namespace}, e)
+	}
+	for _, port := range e.bare() {
+		list(c.bare, port, e)
 	}
 	c.vips.add(e)
 	if e.selector != nil {
@@ -92,12 +94,11 @@ func (c *catalog) removeEntry(key nameKey) *entry {
 	}
 	delete(c.entries, key)
 	for hostname := range e.services {
-		remove(c.hosts, hostname, key)
-		row := hostKey{hostname, key.namespace}
-		c.rows[row] = slices.DeleteFunc(c.rows[row], func(o *entry) bool { return o == e })
-		if len(c.rows[row]) == 0 {
-			delete(c.rows, row)
-		}
+		unlist(c.hosts, hostname, e)
+		unlist(c.rows, hostKey{hostname, key.namespace}, e)
+	}
+	for _, port := range e.bare() {
+		unlist(c.bare, port, e)
 	}
 	c.vips.remove(e)
 	if e.selector != nil {
@@ -195,6 +196,19 @@ func (c *catalog) workload(key nameKey, cluster string) *workload {
 }
 
 func compareEntries(a, b *entry) int { return config.Compare(a.object, b.object) }
+
+// list puts an entry where it belongs in a group.
+func list[G comparable](m map[G][]*entry, group G, e *entry) {
+	i, _ := slices.BinarySearchFunc(m[group], e, compareEntries)
+	m[group] = slices.Insert(m[group], i, e)
+}
+
+func unlist[G comparable](m map[G][]*entry, group G, e *entry) {
+	m[group] = slices.DeleteFunc(m[group], func(o *entry) bool { return o == e })
+	if len(m[group]) == 0 {
+		delete(m, group)
+	}
+}
 
 func put[G, K comparable, V any](m map[G]map[K]V, group G, k K, v V) {
 	if m[group] == nil {

@@ -93,6 +93,12 @@ func (m *mesh) settle() {
 	<-done
 }
 
+// do runs f on the worker, and waits for its rows.
+func (m *mesh) do(f func()) {
+	m.worker.Post(new(int), f)
+	m.settle()
+}
+
 // apply stores objects as one revision and returns what the updater was told.
 func (m *mesh) apply(objects ...*config.Config) []string {
 	next := m.configs

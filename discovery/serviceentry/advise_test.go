@@ -1,0 +1,172 @@
+package serviceentry_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/serviceentry"
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
+)
+
+// advice is what is said of objects that are written as one, each warning behind
+// the name of its object.
+func (m *mesh) advice(objects ...*config.Config) []string {
+	var ops []storage.Op
+	for _, o := range objects {
+		ops = append(ops, storage.Op{Verb: storage.Put, Config: o})
+	}
+	var out []string
+	for i, warnings := range m.store.Advise(ops) {
+		for _, w := range warnings {
+			out = append(out, objects[i].Name+": "+w)
+		}
+	}
+	return out
+}
+
+// of is a ServiceEntry of a host, with more of its spec.
+func of(t tb, name, host, more string) *config.Config {
+	return entry(t, name, `{hosts: [`+host+`], `+more+`}`)
+}
+
+func in(namespace string, c *config.Config) *config.Config {
+	return with(c, func(c *config.Config) { c.Namespace = namespace })
+}
+
+const (
+	http80 = `ports: [{number: 80, name: http, protocol: HTTP}], resolution: STATIC, endpoints: [{address: 10.0.0.1}]`
+	tcp80  = `ports: [{number: 80, name: tcp, protocol: TCP}], resolution: STATIC, endpoints: [{address: 10.0.0.1}]`
+	tcp81  = `ports: [{number: 81, name: tcp, protocol: TCP}], resolution: STATIC, endpoints: [{address: 10.0.0.1}]`
+	bare80 = `ports: [{number: 80, name: tcp, protocol: TCP}], resolution: NONE`
+)
+
+func TestAdvice(t *testing.T) {
+	t.Parallel()
+	const own, other = `exportTo: ["."], `, `addresses: [10.1.0.0/24], `
+	for _, tc := range []struct {
+		name            string
+		stored, written []*config.Config
+		want            []string
+	}{
+		{"nothing odd", []*config.Config{of(t, "a", "a.example", http80)}, []*config.Config{of(t, "b", "b.example", http80)}, nil},
+		{"what is replaced does not count", []*config.Config{of(t, "a", "a.example", http80)}, []*config.Config{of(t, "a", "a.example", http80)}, nil},
+		{
+			"a host of another", []*config.Config{of(t, "b", "b.example", http80)}, []*config.Config{of(t, "a", "a.example, B.example", http80)},
+			[]string{`a: spec.hosts[1] "b.example" is a host of serviceentry/shop/b too: their endpoints are put together, and the oldest says the rest (PTL0105)`},
+		},
+		{
+			"a host of another namespace", []*config.Config{in("edge", of(t, "b", "b.example", http80))}, []*config.Config{of(t, "a", "b.example", http80)},
+			[]string{`a: spec.hosts[0] "b.example" is a host of serviceentry/edge/b too: proxies that see both use that of their own namespace, else the oldest (PTL0105)`},
+		},
+		{"a host of another namespace that nobody else sees", []*config.Config{in("edge", of(t, "b", "b.example", own+http80))}, []*config.Config{of(t, "a", "b.example", own+http80)}, nil},
+		{
+			"a host of another that is written with it", nil, []*config.Config{of(t, "a", "a.example", http80), of(t, "b", "a.example", http80)},
+			[]string{
+				`a: spec.hosts[0] "a.example" is a host of serviceentry/shop/b too: their endpoints are put together, and the oldest says the rest (PTL0105)`,
+				`b: spec.hosts[0] "a.example" is a host of serviceentry/shop/a too: their endpoints are put together, and the oldest says the rest (PTL0105)`,
+			},
+		},
+		{
+			"an address of another", []*config.Config{of(t, "b", "b.example", `addresses: [10.1.0.7], `+tcp80)}, []*config.Config{of(t, "a", "a.example", `addresses: [10.1.0.8, 10.1.0.7], `+tcp80)},
+			[]string{`a: spec.addresses[1] 10.1.0.7 is an address of serviceentry/shop/b too, and both have port 80: all connections are the oldest's (PTL0106)`},
+		},
+		{
+			"an address within a range of another", []*config.Config{of(t, "b", "b.example", other+tcp80)}, []*config.Config{of(t, "a", "a.example", `addresses: [10.1.0.7], `+tcp80)},
+			[]string{`a: spec.addresses[0] 10.1.0.7 is an address of serviceentry/shop/b too, and both have port 80: all connections are the oldest's (PTL0106)`},
+		},
+		{
+			"a range around an address of another", []*config.Config{of(t, "b", "b.example", `addresses: [10.1.0.7], `+http80)}, []*config.Config{of(t, "a", "a.example", other+http80)},
+			[]string{`a: spec.addresses[0] 10.1.0.0/24 is an address of serviceentry/shop/b too, and both have port 80: only the host of a request tells them apart (PTL0106)`},
+		},
+		{"an address of another on other ports", []*config.Config{of(t, "b", "b.example", other+tcp81)}, []*config.Config{of(t, "a", "a.example", other+tcp80)}, nil},
+		{"a range beside", []*config.Config{of(t, "b", "b.example", `addresses: [10.1.1.0/24, "fd00::/8"], `+tcp80)}, []*config.Config{of(t, "a", "a.example", other+tcp80)}, nil},
+		{
+			"a port of another, and neither has an address", []*config.Config{of(t, "b", "b.example", bare80)}, []*config.Config{of(t, "a", "a.example", bare80)},
+			[]string{`a: spec.ports 80 is a port of serviceentry/shop/b too, and neither has an address: all connections are the oldest's: set addresses, or other ports (PTL0107, IST0134)`},
+		},
+		{"a port of another that is HTTP", []*config.Config{of(t, "b", "b.example", bare80)}, []*config.Config{of(t, "a", "a.example", http80)}, nil},
+		{
+			"a selector that selects nothing", []*config.Config{workload(t, "w", `{address: 10.0.0.1, labels: {app: b}}`)}, []*config.Config{selecting(t, "a", "a.example")},
+			[]string{`a: spec.workloadSelector selects no workload of namespace shop now: there is no endpoint until one has the labels app=a (PTL0108, IST0127)`},
+		},
+		{
+			"a selector whose last workload goes", []*config.Config{workload(t, "w", `{address: 10.0.0.1, labels: {app: a}}`)},
+			[]*config.Config{selecting(t, "a", "a.example"), workload(t, "w", `{address: 10.0.0.1, labels: {app: b}}`)},
+			[]string{`a: spec.workloadSelector selects no workload of namespace shop now: there is no endpoint until one has the labels app=a (PTL0108, IST0127)`},
+		},
+		{"a selector of what is there", []*config.Config{workload(t, "w", `{address: 10.0.0.1, labels: {app: a}}`)}, []*config.Config{selecting(t, "a", "a.example")}, nil},
+		{"a selector of what is written with it", nil, []*config.Config{selecting(t, "a", "a.example"), workload(t, "w", `{address: 10.0.0.1, labels: {app: a}}`)}, nil},
+		{
+			"an endpoint port that no service port has", []*config.Config{selecting(t, "a", "a.example")}, []*config.Config{workload(t, "w", `{address: 10.0.0.1, labels: {app: a}, ports: {http: 80, other: 81}}`)},
+			[]string{`w: spec.ports[other] is a port of no ServiceEntry that selects this workload: it has no effect (PTL0109)`},
+		},
+		{
+			"a selected workload with a port that no service has", []*config.Config{workload(t, "w", `{address: 10.0.0.1, labels: {app: a}, ports: {other: 81}}`)}, []*config.Config{selecting(t, "a", "a.example")},
+			[]string{`a: spec.workloadSelector selects workload w, whose port "other" no ServiceEntry that selects it has: it has no effect (PTL0109)`},
+		},
+		{"a workload that nobody selects may have any port", nil, []*config.Config{workload(t, "w", `{address: 10.0.0.1, labels: {app: a}, ports: {other: 81}}`)}, nil},
+		{
+			"a port that another which selects the workload has", []*config.Config{
+				selecting(t, "a", "a.example"), workload(t, "w", `{address: 10.0.0.1, labels: {app: a}, ports: {other: 81}}`),
+			}, []*config.Config{of(t, "b", "b.example", `ports: [{number: 81, name: other}], resolution: STATIC, workloadSelector: {labels: {app: a}}`)}, nil,
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			m := start(t, serviceentry.Options{})
+			m.apply(tc.stored...)
+			expect(t, m.advice(tc.written...), tc.want)
+		})
+	}
+}
+
+func TestAdviceCountsInstancesOfOtherRegistries(t *testing.T) {
+	t.Parallel()
+	m := start(t, serviceentry.Options{})
+	m.do(func() {
+		m.store.WorkloadInstanceHandler(&discovery.WorkloadInstance{
+			Name: "p", Namespace: "shop", Provider: discovery.Kubernetes,
+			Endpoint: discovery.Endpoint{Address: "10.0.0.1", Labels: map[string]string{"app": "a"}},
+		}, cache.EventAdd)
+	})
+	expect(t, m.advice(selecting(t, "a", "a.example")), []string(nil))
+}
+
+func TestAdviceOnADeleteIsNone(t *testing.T) {
+	t.Parallel()
+	m := start(t, serviceentry.Options{})
+	b := of(t, "b", "a.example", http80)
+	m.apply(b)
+	got := m.store.Advise([]storage.Op{
+		{Verb: storage.Delete, Key: b.Key()}, {Verb: storage.Create, Config: of(t, "a", "a.example", http80)},
+	})
+	expect(t, slices.Concat(got...), []string(nil))
+}
+
+// TestAdviceNeverDisturbsTheWorker asks while objects come and go; the race
+// detector is its judge.
+func TestAdviceNeverDisturbsTheWorker(t *testing.T) {
+	t.Parallel()
+	m := start(t, serviceentry.Options{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 200 {
+			for _, warning := range m.advice(selecting(t, "z", "a.example"), of(t, "c", "c.example", `addresses: [10.1.0.1], `+tcp80)) {
+				if !strings.Contains(warning, "(PTL01") {
+					panic(warning)
+				}
+			}
+		}
+	}()
+	w := workload(t, "w", `{address: 10.0.0.1, labels: {app: a}}`)
+	for range 50 {
+		m.apply(selecting(t, "a", "a.example"), w, of(t, "b", "b.example", `addresses: [10.1.0.0/16], `+tcp80))
+		m.remove(w)
+	}
+	<-done
+}
