@@ -45,6 +45,7 @@ type server struct {
 	worker   *cache.Worker
 	mirror   *mirror.Cache
 	registry *aggregate.Registry
+	entries  *serviceentry.Store
 	consul   *consul.Registry // nil without --consul-address
 	xds      *xds.DiscoveryServer
 	api      *rest.Server
@@ -96,7 +97,7 @@ func newServer(store *openedStore, meshConfig *mesh.Config, fromConsul *consulRe
 	}
 	s.api, err = rest.New(rest.Options{
 		Store: configs, Cache: s.mirror, History: configs, Registry: metrics, Version: version, Logger: logger,
-		Checks: append(checks, rest.Check{Name: "xds", Ready: s.xds.Ready}),
+		Advisor: s.entries, Checks: append(checks, rest.Check{Name: "xds", Ready: s.xds.Ready}),
 	})
 	if err != nil {
 		return nil, err
@@ -113,10 +114,11 @@ func newServer(store *openedStore, meshConfig *mesh.Config, fromConsul *consulRe
 // does.
 func (s *server) addRegistries(meshConfig *mesh.Config, fromConsul *consulRegistry, metrics prometheus.Registerer) error {
 	s.registry = aggregate.New(aggregate.Options{XDS: s.xds, Worker: s.worker})
-	if err := s.registry.Add(serviceentry.New(serviceentry.Options{
+	s.entries = serviceentry.New(serviceentry.Options{
 		XDS: s.xds, Worker: s.worker, Configs: s.mirror,
 		DefaultExportTo: meshConfig.GetDefaultServiceExportTo(), TrustDomain: meshConfig.GetTrustDomain(),
-	})); err != nil {
+	})
+	if err := s.registry.Add(s.entries); err != nil {
 		return err
 	}
 	var err error
