@@ -14,7 +14,7 @@ type HealthUpdate struct {
 	// UID and ResourceVersion are conditions, empty for none: the object has this
 	// uid, and the greater of its version and of that of its health is this.
 	UID, ResourceVersion string
-	// Report is what was found, nil to forget what is known. Whose it is and its
+	// Report is what was found; an Unknown one takes back what is known. Whose it is and its
 	// revision are left to the store. The zero Probed is now, and so is one in the
 	// future. The zero Since is Probed; where Healthy is as before it stays.
 	Report *health.Report
@@ -22,10 +22,10 @@ type HealthUpdate struct {
 
 // HealthResult is what became of an update.
 type HealthResult struct {
-	// Revision is the version of the health afterwards; of a workload without any
-	// it is one of the store at which there was none.
+	// Revision is the version of the health afterwards, and that of the object where
+	// it has none.
 	Revision string
-	// Report is what is stored now, nil for nothing.
+	// Report is what is stored now, nil where nothing ever was.
 	Report *health.Report
 	// Stale says that a newer report was there already, and nothing was written.
 	Stale bool

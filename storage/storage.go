@@ -158,6 +158,10 @@ type Op struct {
 	Config          *config.Config
 	Key             config.Key
 	ResourceVersion string
+	// Served says that the condition is the version of the object as it is served
+	// with its status: the greater of its own and of that of its health, where the
+	// store is a HealthKeeper.
+	Served bool
 }
 
 // Target returns the key of the object that the operation is about.

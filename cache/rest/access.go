@@ -24,8 +24,9 @@ type Access struct {
 	// Verb is get, list, watch, create, update or delete.
 	Verb string
 	// Group, Version and Resource (the plural) say which kind; Namespace and Name
-	// which objects, empty for all.
-	Group, Version, Resource, Namespace, Name string
+	// which objects, empty for all; Subresource is status where it is about nothing
+	// else of them.
+	Group, Version, Resource, Namespace, Name, Subresource string
 	// Path is that of the URL.
 	Path string
 }

@@ -52,7 +52,7 @@ func bounded(w http.ResponseWriter, write func() error) error {
 	return err
 }
 
-// writeObject answers with an object in the API version of the path.
+// writeObject answers with an object as served, in the API version of the path.
 func (s *Server) writeObject(c *call, code int, object *config.Config) error {
 	body, err := config.ToJSON(object, c.version)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cache/rest/batch"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -57,10 +58,20 @@ func (s *Server) apply(c *call) error {
 		return b.refused(err)
 	}
 	if trial == nil {
-		s.await(c.r.Context(), revision)
+		asServed(s.await(c.r.Context(), revision), results)
 	}
 	writeJSON(c.w, http.StatusOK, b.result(revision, results))
 	return nil
+}
+
+// asServed gives results the versions of their objects as they are served, as far
+// as the snapshot shows them; none may be there.
+func asServed(snapshot *cache.Snapshot, results []storage.Result) {
+	for i, r := range results {
+		if object := snapshot.Get(r.Key); object != nil && object.ResourceVersion == r.ResourceVersion {
+			results[i].ResourceVersion = served(snapshot, object).ResourceVersion
+		}
+	}
 }
 
 // result is the answer to a batch that was done.
@@ -181,7 +192,7 @@ func (b *batchCall) operation(i int, in batch.Operation) (storage.Op, bool) {
 		return storage.Op{}, false
 	}
 	object.UID = ""
-	return storage.Op{Verb: verb, Config: object}, true
+	return storage.Op{Verb: verb, Config: object, Served: true}, true
 }
 
 func objectField(i int, field string) string {
@@ -216,7 +227,7 @@ func (b *batchCall) removal(i int, in batch.Operation) (storage.Op, bool) {
 		b.faults.cannotRead(batch.Field(i, "namespace"), fmt.Sprintf("%s: must be set for a kind in namespaces, and for no other", key))
 		return storage.Op{}, false
 	}
-	return storage.Op{Verb: storage.Delete, Key: key, ResourceVersion: in.ResourceVersion}, true
+	return storage.Op{Verb: storage.Delete, Key: key, ResourceVersion: in.ResourceVersion, Served: true}, true
 }
 
 // permitted asks whether the client may do an operation.

@@ -106,6 +106,11 @@ func (s *Server) resourceList(c *call) (any, error) {
 			Namespaced: !kind.ClusterScoped, Categories: []string{"portolan", "istio-io"},
 			Verbs: metav1.Verbs{"create", "delete", "get", "list", "update", "watch"},
 		})
+		if s.hasStatus(kind) {
+			list.APIResources = append(list.APIResources, metav1.APIResource{
+				Name: kind.Plural + "/" + statusPath, Kind: kind.Kind, Namespaced: !kind.ClusterScoped, Verbs: metav1.Verbs{"get", "update"},
+			})
+		}
 	}
 	if group == batch.Group && v == batch.Version {
 		list.APIResources = []metav1.APIResource{

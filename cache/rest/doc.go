@@ -24,6 +24,12 @@
 //	...
 //	http.Serve(listener, server.Handler())
 //
+// What clients see of an object is put together in served.go: what the store keeps
+// of it, and its status, which the store keeps beside it. The resourceVersion is
+// the greatest of the revisions of both, so a change of either is an event of
+// watches, and a precondition is about both (storage.Op.Served). Of a status the
+// health of a WorkloadEntry can be set, by PUT of .../status (substatus.go).
+//
 // The past is asked of a History: records of what was changed by whom, and lists
 // of a revision that the cache keeps no longer (resourceVersionMatch=Exact).
 //

@@ -62,7 +62,7 @@ func (r *rehearsal) apply(_ context.Context, ops []storage.Op) (string, []storag
 	b := plan.New(r.schemas, ops)
 	stored := map[config.Key]*config.Config{}
 	for _, key := range b.Keys() {
-		if object := r.snapshot.Get(key); object != nil {
+		if object := served(r.snapshot, r.snapshot.Get(key)); object != nil {
 			stored[key] = object
 		}
 	}
@@ -74,11 +74,6 @@ func (r *rehearsal) apply(_ context.Context, ops []storage.Op) (string, []storag
 	return r.revision(), plan.Results(steps, r.revision()), nil
 }
 
-// one does a single operation.
-func (r *rehearsal) one(ctx context.Context, op storage.Op) (string, error) {
-	return plan.One(op, func(ops []storage.Op) (string, []storage.Result, error) { return r.apply(ctx, ops) })
-}
-
 func (r *rehearsal) revision() string { return strconv.FormatInt(r.snapshot.Revision(), 10) }
 
 // object is the object of a single operation as it would be. A new one has no
@@ -88,7 +83,7 @@ func (r *rehearsal) object() *config.Config {
 	step := r.steps[0]
 	after := *step.After
 	if step.Before != nil {
-		after.ResourceVersion = step.Before.ResourceVersion
+		after.ResourceVersion, after.Status = step.Before.ResourceVersion, step.Before.Status
 	}
 	return &after
 }

@@ -25,7 +25,7 @@ func (s *Server) get(c *call) error {
 	if err != nil {
 		return err
 	}
-	object := snapshot.Get(c.key())
+	object := served(snapshot, snapshot.Get(c.key()))
 	if object == nil {
 		return storage.ErrNotFound
 	}

@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
 )
@@ -86,18 +87,29 @@ func (s *Server) listed(c *call, selector selector) (iter.Seq[*config.Config], i
 	if err != nil {
 		return nil, 0, err
 	}
-	return snapshot.List(c.schema.GroupVersionKind, c.namespace), snapshot.Revision(), nil
+	return inSnapshot(c, snapshot), snapshot.Revision(), nil
+}
+
+// inSnapshot are the objects of a list as a snapshot has them.
+func inSnapshot(c *call, snapshot *cache.Snapshot) iter.Seq[*config.Config] {
+	return func(yield func(*config.Config) bool) {
+		for object := range snapshot.List(c.schema.GroupVersionKind, c.namespace) {
+			if !yield(served(snapshot, object)) {
+				return
+			}
+		}
+	}
 }
 
 // listedAt are the objects as they were at a revision: from the cache, or from
 // the history where that does not reach so far back. Of one object alone history
-// often reaches further than of many.
+// often reaches further than of many. What history tells has no status.
 func (s *Server) listedAt(c *call, revision int64, selector selector) (iter.Seq[*config.Config], error) {
 	if err := s.reach(c, revision); err != nil {
 		return nil, err
 	}
 	if snapshot, ok := s.cache.At(revision); ok {
-		return snapshot.List(c.schema.GroupVersionKind, c.namespace), nil
+		return inSnapshot(c, snapshot), nil
 	}
 	if s.history == nil {
 		return nil, expired(fmt.Sprintf("revision %d is older than the history that is kept: list without resourceVersion", revision))

@@ -26,6 +26,7 @@ type call struct {
 	// and name are empty where it names all.
 	schema                   *schema.Schema
 	version, namespace, name string
+	subresource              string
 	verb                     string
 
 	kind string // for metrics; empty outside the config API
@@ -35,7 +36,7 @@ func (c *call) access() Access {
 	access := Access{Verb: c.verb, Path: c.r.URL.Path}
 	if c.schema != nil {
 		access.Group, access.Version, access.Resource = c.schema.Group, c.version, c.schema.Plural
-		access.Namespace, access.Name = c.namespace, c.name
+		access.Namespace, access.Name, access.Subresource = c.namespace, c.name, c.subresource
 	}
 	return access
 }
@@ -119,6 +120,7 @@ func (s *Server) guarded(handler http.Handler) http.Handler {
 func (s *Server) locate(c *call) error {
 	group, version, plural := c.r.PathValue("group"), c.r.PathValue("version"), c.r.PathValue("plural")
 	c.version, c.namespace, c.name = version, c.r.PathValue("namespace"), c.r.PathValue("name")
+	c.subresource = c.r.PathValue("subresource")
 	found := s.schemas.Plural(group, plural)
 	switch {
 	case found == nil:
@@ -129,6 +131,8 @@ func (s *Server) locate(c *call) error {
 		return unknownPath(fmt.Sprintf("%s have no namespace: leave namespaces/%s out of the path", plural, c.namespace))
 	case !found.ClusterScoped && c.namespace == "" && c.name != "":
 		return unknownPath(fmt.Sprintf("%s are in namespaces: put namespaces/<namespace> before %s in the path", plural, plural))
+	case c.subresource != "" && (c.subresource != statusPath || !s.hasStatus(found)):
+		return unknownPath(fmt.Sprintf("%s have no %s that can be read or set by itself", plural, c.subresource))
 	}
 	c.schema, c.kind = found, found.Kind
 	return nil
@@ -154,6 +158,10 @@ func (s *Server) verb(c *call) func(*call) error {
 	handlers := map[string]func(*call) error{
 		"get": s.get, "list": s.list, "watch": s.watch, "create": s.create, "update": s.replace, "delete": s.remove,
 	}
+	if c.subresource != "" {
+		delete(verbs, http.MethodDelete)
+		handlers["update"] = s.setStatus
+	}
 	verb, ok := verbs[method]
 	if !ok {
 		return nil
@@ -165,6 +173,8 @@ func (s *Server) verb(c *call) func(*call) error {
 // allowed is the Allow header of a path.
 func allowed(c *call) string {
 	switch {
+	case c.subresource != "":
+		return "GET, PUT"
 	case c.name != "":
 		return "GET, PUT, DELETE"
 	case c.namespace != "" || c.schema.ClusterScoped:

@@ -163,6 +163,7 @@ func (s *Server) routes(registry *prometheus.Registry) {
 	s.mux.HandleFunc("/apis/{group}/{version}/{plural}/{name}", s.resource)
 	s.mux.HandleFunc("/apis/{group}/{version}/namespaces/{namespace}/{plural}", s.resource)
 	s.mux.HandleFunc("/apis/{group}/{version}/namespaces/{namespace}/{plural}/{name}", s.resource)
+	s.mux.HandleFunc("/apis/{group}/{version}/namespaces/{namespace}/{plural}/{name}/{subresource}", s.resource)
 	s.mux.HandleFunc(batch.Path, s.batches)
 	s.mux.HandleFunc(record.Path, s.records)
 	s.mux.Handle("/", s.guarded(http.HandlerFunc(s.unknownPath)))

@@ -172,7 +172,7 @@ func (w *watcher) next(ctx context.Context, at *cache.Snapshot, due time.Time) (
 // step adds the events that lead from one snapshot to the next, in the order of
 // the keys.
 func (w *watcher) step(from, to *cache.Snapshot) error {
-	for change := range pmap.Diff(from.Configs(), to.Configs()) {
+	for change := range changes(from, to) {
 		if err := w.change(change, to); err != nil {
 			return err
 		}
@@ -205,7 +205,7 @@ func (w *watcher) leap(from, to *cache.Snapshot) error {
 		revision int64
 	}
 	var all []present
-	for change := range pmap.Diff(from.Configs(), to.Configs()) {
+	for change := range changes(from, to) {
 		gone, kind, object := w.tell(change)
 		if gone != nil {
 			if err := w.deleted(gone, from); err != nil {

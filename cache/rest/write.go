@@ -15,6 +15,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/plan"
 )
 
 // create stores a new object.
@@ -30,7 +31,7 @@ func (s *Server) create(c *call) error {
 	c.name = object.Name // for errors
 	object.UID = ""
 	if trial != nil {
-		if _, err := trial.one(c.r.Context(), storage.Op{Verb: storage.Create, Config: object}); err != nil {
+		if _, err := s.one(c, trial, storage.Op{Verb: storage.Create, Config: object}); err != nil {
 			return err
 		}
 		return s.writeObject(c, http.StatusCreated, trial.object())
@@ -56,12 +57,9 @@ func (s *Server) replace(c *call) error {
 	uid := object.UID
 	object.UID = ""
 	given := precondition{uid: uid, resourceVersion: object.ResourceVersion}
-	revision, err := s.conditional(c, given, trial, func(resourceVersion string) (string, error) {
+	revision, err := s.conditional(c, given, trial, func(resourceVersion string, served bool) (string, error) {
 		object.ResourceVersion = resourceVersion
-		if trial != nil {
-			return trial.one(c.r.Context(), storage.Op{Verb: storage.Update, Config: object})
-		}
-		return s.store.Update(c.r.Context(), object)
+		return s.one(c, trial, storage.Op{Verb: storage.Update, Config: object, Served: served})
 	})
 	if err != nil {
 		return err
@@ -86,11 +84,8 @@ func (s *Server) remove(c *call) error {
 	if object := s.cache.Snapshot().Get(c.key()); object != nil {
 		details.UID = types.UID(object.UID)
 	}
-	revision, err := s.conditional(c, given, trial, func(resourceVersion string) (string, error) {
-		if trial != nil {
-			return trial.one(c.r.Context(), storage.Op{Verb: storage.Delete, Key: c.key(), ResourceVersion: resourceVersion})
-		}
-		return s.store.Delete(c.r.Context(), c.schema.GroupVersionKind, c.name, c.namespace, resourceVersion)
+	revision, err := s.conditional(c, given, trial, func(resourceVersion string, served bool) (string, error) {
+		return s.one(c, trial, storage.Op{Verb: storage.Delete, Key: c.key(), ResourceVersion: resourceVersion, Served: served})
 	})
 	if err != nil {
 		return err
@@ -104,6 +99,15 @@ func (s *Server) remove(c *call) error {
 		Status:   metav1.StatusSuccess, Details: &details,
 	})
 	return nil
+}
+
+// one does a single operation, or rehearses it.
+func (s *Server) one(c *call, trial *rehearsal, op storage.Op) (string, error) {
+	apply := s.store.Apply
+	if trial != nil {
+		apply = trial.apply
+	}
+	return plan.One(op, func(ops []storage.Op) (string, []storage.Result, error) { return apply(c.r.Context(), ops) })
 }
 
 // precondition is what must be true of the stored object; empty is anything.
@@ -137,10 +141,11 @@ const attempts = 5
 
 // conditional does a write under a precondition. The store compares resource
 // versions; a uid is compared here, and the version that was read with it makes
-// sure that it still holds. A rehearsal reads what it decides by.
-func (s *Server) conditional(c *call, given precondition, trial *rehearsal, write func(resourceVersion string) (string, error)) (string, error) {
+// sure that it still holds. A rehearsal reads what it decides by. The version of a
+// client is that of the object as served, that of one who reads the store is not.
+func (s *Server) conditional(c *call, given precondition, trial *rehearsal, write func(resourceVersion string, served bool) (string, error)) (string, error) {
 	if given.uid == "" {
-		return write(given.resourceVersion)
+		return write(given.resourceVersion, true)
 	}
 	for attempt := 1; ; attempt++ {
 		stored, err := s.current(c, trial)
@@ -151,9 +156,9 @@ func (s *Server) conditional(c *call, given precondition, trial *rehearsal, writ
 			return "", fmt.Errorf("%w: uid is %s, and the request expects %s: the object was deleted and made anew", storage.ErrConflict, stored.UID, given.uid)
 		}
 		if given.resourceVersion != "" {
-			return write(given.resourceVersion)
+			return write(given.resourceVersion, true)
 		}
-		revision, err := write(stored.ResourceVersion)
+		revision, err := write(stored.ResourceVersion, false)
 		if errors.Is(err, storage.ErrConflict) && attempt < attempts {
 			continue
 		}
@@ -166,7 +171,7 @@ func (s *Server) current(c *call, trial *rehearsal) (*config.Config, error) {
 	if trial == nil {
 		return s.store.Get(c.r.Context(), c.schema.GroupVersionKind, c.name, c.namespace)
 	}
-	if object := trial.snapshot.Get(c.key()); object != nil {
+	if object := served(trial.snapshot, trial.snapshot.Get(c.key())); object != nil {
 		return object, nil
 	}
 	return nil, storage.ErrNotFound
@@ -174,7 +179,9 @@ func (s *Server) current(c *call, trial *rehearsal) (*config.Config, error) {
 
 // written is an object as this write left it.
 func (s *Server) written(ctx context.Context, object *config.Config, revision string) *config.Config {
-	if out := s.await(ctx, revision).Get(object.Key()); out != nil && out.ResourceVersion == revision {
+	snapshot := s.await(ctx, revision)
+	stored := snapshot.Get(object.Key())
+	if out := served(snapshot, stored); out != nil && (stored.ResourceVersion == revision || out.ResourceVersion == revision) {
 		return out
 	}
 	out, err := s.store.Get(ctx, object.GroupVersionKind, object.Name, object.Namespace)

@@ -1,8 +1,6 @@
 package serviceentry
 
 import (
-	"strconv"
-
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/health"
@@ -11,7 +9,7 @@ import (
 
 // HealthChecksAnnotation of a WorkloadEntry, "true", says that it is of no use
 // until its health was told.
-const HealthChecksAnnotation = "proxy.istio.io/health-checks-enabled"
+const HealthChecksAnnotation = health.ChecksAnnotation
 
 // healthHandler takes over the reports that the store keeps beside the objects.
 func (s *Store) healthHandler(from, to *cache.Snapshot) {
@@ -49,8 +47,7 @@ func (s *Store) hear(key nameKey, report *health.Report) {
 
 // isChecked says whether the health of a WorkloadEntry matters.
 func (s *Store) isChecked(object *config.Config) bool {
-	on, err := strconv.ParseBool(object.Annotations[HealthChecksAnnotation])
-	return err == nil && on && !s.off.HealthChecks
+	return health.Checked(object.Annotations) && !s.off.HealthChecks
 }
 
 // isHealthy says whether a WorkloadEntry was told to be healthy. What was told

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
-	metav1alpha1 "istio.io/api/meta/v1alpha1"
 )
 
 // GroupVersionKind names a kind of object. The version is that of the API a
@@ -98,8 +97,10 @@ func (m *Meta) Key() Key {
 // and must not be modified; use Clone.
 type Config struct {
 	Meta
-	Spec   proto.Message
-	Status *metav1alpha1.IstioStatus
+	Spec proto.Message
+	// Status is what is known of the object, nil for nothing. No store keeps it
+	// with the object: it is put together where an object is shown.
+	Status proto.Message
 }
 
 // Clone returns a deep copy that the caller may modify.
@@ -111,7 +112,7 @@ func (c *Config) Clone() *Config {
 		out.Spec = proto.Clone(c.Spec)
 	}
 	if c.Status != nil {
-		out.Status = proto.Clone(c.Status).(*metav1alpha1.IstioStatus)
+		out.Status = proto.Clone(c.Status)
 	}
 	return &out
 }

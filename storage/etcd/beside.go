@@ -93,7 +93,7 @@ func DecodeHealth(kv *mvccpb.KeyValue) (*health.Report, error) {
 
 func reportOf(h *envelope.Health, revision int64) *health.Report {
 	return &health.Report{
-		Namespace: h.Namespace, Name: h.Name, UID: h.Uid, Healthy: h.Healthy, Reason: h.Reason, Message: h.Message,
+		Namespace: h.Namespace, Name: h.Name, UID: h.Uid, Healthy: h.Healthy, Unknown: h.Unknown, Reason: h.Reason, Message: h.Message,
 		Since: time.Unix(0, h.Since).UTC(), Probed: time.Unix(0, h.Probed).UTC(), Revision: revision,
 	}
 }
@@ -101,7 +101,7 @@ func reportOf(h *envelope.Health, revision int64) *health.Report {
 // EncodeHealth returns the value of a report.
 func EncodeHealth(r *health.Report) ([]byte, error) {
 	return closeMessage(&envelope.Health{
-		Namespace: r.Namespace, Name: r.Name, Healthy: r.Healthy, Reason: r.Reason, Message: r.Message,
+		Namespace: r.Namespace, Name: r.Name, Healthy: r.Healthy, Unknown: r.Unknown, Reason: r.Reason, Message: r.Message,
 		Since: r.Since.UnixNano(), Probed: r.Probed.UnixNano(), Uid: r.UID,
 	})
 }

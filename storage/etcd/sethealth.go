@@ -58,13 +58,10 @@ type healthWrite struct {
 	update  storage.HealthUpdate
 	writeID uuid.UUID
 	now     time.Time
-	// removes is the revision of the health that it has tried to remove, 0 for none.
-	removes int64
 }
 
 // healthFound is what an update meets.
 type healthFound struct {
-	revision       int64
 	object, report *mvccpb.KeyValue // nil where there is none
 	format         Format
 }
@@ -118,9 +115,7 @@ func (w *healthWrite) attempt(ctx context.Context) (result storage.HealthResult,
 	}
 	if answer.Succeeded {
 		result.Revision = version(answer.Header.Revision)
-		if result.Report != nil {
-			result.Report.Revision = answer.Header.Revision
-		}
+		result.Report.Revision = answer.Header.Revision
 	}
 	return result, answer.Succeeded, nil
 }
@@ -135,9 +130,7 @@ func (w *healthWrite) find(ctx context.Context) (*healthFound, error) {
 	if err != nil {
 		return nil, w.readError(err)
 	}
-	return &healthFound{
-		revision: answer.Header.Revision, object: pairOf(answer, 0), report: pairOf(answer, 1), format: formatOf(answer, 2),
-	}, nil
+	return &healthFound{object: pairOf(answer, 0), report: pairOf(answer, 1), format: formatOf(answer, 2)}, nil
 }
 
 // decide returns what is to be written, nil for nothing, and the result if it
@@ -148,17 +141,12 @@ func (w *healthWrite) decide(found *healthFound) (*clientv3.Op, storage.HealthRe
 		return nil, storage.HealthResult{}, err
 	}
 	known := known(found.report, uid)
-	there := storage.HealthResult{Revision: version(found.revision)}
+	there := storage.HealthResult{Revision: version(found.object.ModRevision)}
 	if known.Uid != "" {
 		there.Revision, there.Report = version(found.report.ModRevision), reportOf(known, found.report.ModRevision)
 	}
-	if w.update.Report == nil {
-		if revision := found.report.GetModRevision(); revision == 0 || w.removes != 0 && w.doubt != nil && w.removes != revision {
-			return nil, there, nil // gone, or gone and told anew
-		}
-		w.removes = found.report.ModRevision
-		op := clientv3.OpDelete(w.key())
-		return &op, storage.HealthResult{}, nil
+	if w.update.Report.Unknown && (known.Uid == "" || known.Unknown) {
+		return nil, there, nil
 	}
 	next := w.next(known, uid)
 	there.Stale = next == nil
@@ -230,13 +218,14 @@ func (w *healthWrite) next(known *envelope.Health, uid string) *envelope.Health 
 	}
 	out := proto.CloneOf(known)
 	switch {
-	case known.Uid != "" && known.Healthy == report.Healthy:
+	case known.Uid != "" && known.Healthy == report.Healthy && known.Unknown == report.Unknown:
 	case report.Since.IsZero() || report.Since.UnixNano() > probed:
 		out.Since = probed
 	default:
 		out.Since = report.Since.UnixNano()
 	}
 	out.Namespace, out.Name, out.Uid = w.update.Key.Namespace, w.update.Key.Name, uid
-	out.Healthy, out.Reason, out.Message, out.Probed = report.Healthy, report.Reason, report.Message, probed
+	out.Healthy, out.Unknown, out.Probed = report.Healthy && !report.Unknown, report.Unknown, probed
+	out.Reason, out.Message = report.Reason, report.Message
 	return out
 }

@@ -156,17 +156,23 @@ func TestTheConditionsOfSetHealth(t *testing.T) {
 	}
 }
 
-func TestHealthIsForgotten(t *testing.T) {
+// What is taken back keeps a revision, so that the version of the object as it is
+// served never falls.
+func TestHealthIsTakenBack(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)
 	store := open(t, client)
-	create(t, store, workload("a"))
-	if result := report(t, store, "a", nil); result.Report != nil || healthIn(t, client, "a") != nil {
+	created := create(t, store, workload("a"))
+	if result := report(t, store, "a", &health.Report{Unknown: true}); result.Report != nil || result.Revision != created {
 		t.Errorf("%+v", result)
 	}
-	report(t, store, "a", probe(true, 0))
-	if result := report(t, store, "a", nil); result.Report != nil || healthIn(t, client, "a") != nil {
-		t.Errorf("%+v", result)
+	told := report(t, store, "a", probe(true, 0))
+	result := report(t, store, "a", &health.Report{Unknown: true})
+	if got := healthIn(t, client, "a"); !got.Unknown || got.Healthy || got.Revision <= told.Report.Revision {
+		t.Errorf("%+v", got)
+	}
+	if again := report(t, store, "a", &health.Report{Unknown: true}); again.Revision != result.Revision {
+		t.Errorf("written again: %+v", again)
 	}
 }
 

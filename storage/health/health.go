@@ -2,7 +2,21 @@
 // beside their WorkloadEntries.
 package health
 
-import "time"
+import (
+	"strconv"
+	"time"
+)
+
+// ChecksAnnotation of a WorkloadEntry, "true", says that it is of no use until
+// it was reported to be healthy.
+const ChecksAnnotation = "proxy.istio.io/health-checks-enabled"
+
+// Checked says whether the health of a WorkloadEntry with some annotations
+// matters.
+func Checked(annotations map[string]string) bool {
+	on, err := strconv.ParseBool(annotations[ChecksAnnotation])
+	return err == nil && on
+}
 
 // Report is what was last said of the health of a WorkloadEntry. It is never
 // modified.
@@ -11,6 +25,8 @@ type Report struct {
 	// of that name is meant: of another the report says nothing.
 	Namespace, Name, UID string
 	Healthy              bool
+	// Unknown says that an earlier report was taken back: nothing is known.
+	Unknown bool
 	// Reason is one word for programs, Message a sentence for people.
 	Reason, Message string
 	// Since is when Healthy last changed, Probed when it was last looked at.
@@ -18,6 +34,9 @@ type Report struct {
 	// Revision is that of the store at which it was said.
 	Revision int64
 }
+
+// Of says whether the report is of the WorkloadEntry with a uid; nil is of none.
+func (r *Report) Of(uid string) bool { return r != nil && r.UID == uid }
 
 // Path is the key of a report in a map of all.
 func (r *Report) Path() string { return Path(r.Namespace, r.Name) }

@@ -39,7 +39,10 @@ type Health struct {
 	// The uid of the WorkloadEntry: another one by the same name is not meant.
 	Uid string `protobuf:"bytes,8,opt,name=uid,proto3" json:"uid,omitempty"`
 	// Sixteen random bytes that identify the mutation which wrote this value.
-	WriteId       []byte `protobuf:"bytes,9,opt,name=write_id,json=writeId,proto3" json:"write_id,omitempty"`
+	WriteId []byte `protobuf:"bytes,9,opt,name=write_id,json=writeId,proto3" json:"write_id,omitempty"`
+	// What was said was taken back, and nothing is known. The value stays, so that
+	// its revision never falls.
+	Unknown       bool `protobuf:"varint,10,opt,name=unknown,proto3" json:"unknown,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -137,11 +140,18 @@ func (x *Health) GetWriteId() []byte {
 	return nil
 }
 
+func (x *Health) GetUnknown() bool {
+	if x != nil {
+		return x.Unknown
+	}
+	return false
+}
+
 var File_health_proto protoreflect.FileDescriptor
 
 const file_health_proto_rawDesc = "" +
 	"\n" +
-	"\fhealth.proto\x12\x13portolan.storage.v1\"\xe1\x01\n" +
+	"\fhealth.proto\x12\x13portolan.storage.v1\"\xfb\x01\n" +
 	"\x06Health\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -151,7 +161,9 @@ const file_health_proto_rawDesc = "" +
 	"\x05since\x18\x06 \x01(\x03R\x05since\x12\x16\n" +
 	"\x06probed\x18\a \x01(\x03R\x06probed\x12\x10\n" +
 	"\x03uid\x18\b \x01(\tR\x03uid\x12\x19\n" +
-	"\bwrite_id\x18\t \x01(\fR\awriteIdB9Z7github.com/portolan-mesh/portolan/storage/etcd/envelopeb\x06proto3"
+	"\bwrite_id\x18\t \x01(\fR\awriteId\x12\x18\n" +
+	"\aunknown\x18\n" +
+	" \x01(\bR\aunknownB9Z7github.com/portolan-mesh/portolan/storage/etcd/envelopeb\x06proto3"
 
 var (
 	file_health_proto_rawDescOnce sync.Once

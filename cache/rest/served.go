@@ -1,0 +1,108 @@
+package rest
+
+import (
+	"iter"
+	"slices"
+	"strconv"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+	metav1alpha1 "istio.io/api/meta/v1alpha1"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/health"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// healthy is the type of the condition that says how a workload is.
+const healthy = "Healthy"
+
+// served is an object as clients see it: with its status, which is put together
+// here alone, from what the snapshot has beside the object. Its resourceVersion
+// is the greatest of those of its parts. A nil object is none.
+func served(from *cache.Snapshot, object *config.Config) *config.Config {
+	if object == nil {
+		return nil
+	}
+	if isKind(object.GroupVersionKind, schema.WorkloadEntry) {
+		return withHealth(object, from.Health().Value(health.Path(object.Namespace, object.Name)))
+	}
+	return object
+}
+
+func isKind(k, of config.GroupVersionKind) bool { return k.Group == of.Group && k.Kind == of.Kind }
+
+// withHealth is a WorkloadEntry with what was reported of it.
+func withHealth(object *config.Config, r *health.Report) *config.Config {
+	if !r.Of(object.UID) {
+		return object
+	}
+	out := *object
+	if own, err := strconv.ParseInt(object.ResourceVersion, 10, 64); err == nil && r.Revision > own {
+		out.ResourceVersion = strconv.FormatInt(r.Revision, 10)
+	}
+	if !r.Unknown {
+		out.Status = &metav1alpha1.IstioStatus{Conditions: []*metav1alpha1.IstioCondition{condition(r)}}
+	}
+	return &out
+}
+
+func condition(r *health.Report) *metav1alpha1.IstioCondition {
+	status := "False"
+	if r.Healthy {
+		status = "True"
+	}
+	return &metav1alpha1.IstioCondition{
+		Type: healthy, Status: status, Reason: r.Reason, Message: r.Message,
+		LastTransitionTime: timestamppb.New(r.Since), LastProbeTime: timestamppb.New(r.Probed),
+	}
+}
+
+// changes are the objects that differ between two snapshots as they are served,
+// in the order of the keys.
+func changes(from, to *cache.Snapshot) iter.Seq[pmap.Change[*config.Config]] {
+	return func(yield func(pmap.Change[*config.Config]) bool) {
+		beside := reported(from, to)
+		tell := func(path string) bool {
+			before, hadOld := from.Configs().Get(path)
+			after, hasNew := to.Configs().Get(path)
+			return yield(pmap.Change[*config.Config]{
+				Key: path, Old: served(from, before), New: served(to, after), HasOld: hadOld, HasNew: hasNew,
+			})
+		}
+		for change := range pmap.Diff(from.Configs(), to.Configs()) {
+			for len(beside) > 0 && beside[0] < change.Key {
+				if !tell(beside[0]) {
+					return
+				}
+				beside = beside[1:]
+			}
+			if len(beside) > 0 && beside[0] == change.Key {
+				beside = beside[1:]
+			}
+			if !tell(change.Key) {
+				return
+			}
+		}
+		for _, path := range beside {
+			if !tell(path) {
+				return
+			}
+		}
+	}
+}
+
+// reported are the paths of the objects whose health differs, in order.
+func reported(from, to *cache.Snapshot) []string {
+	var paths []string
+	for change := range pmap.Diff(from.Health(), to.Health()) {
+		r := change.New
+		if r == nil {
+			r = change.Old
+		}
+		paths = append(paths, config.Key{Kind: schema.WorkloadEntry, Namespace: r.Namespace, Name: r.Name}.Path())
+	}
+	slices.Sort(paths)
+	return paths
+}

@@ -1,0 +1,172 @@
+package rest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	metav1alpha1 "istio.io/api/meta/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/health"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// statusPath is the last part of the path of the status of an object.
+const statusPath = "status"
+
+// maxStatusText bounds the reason and the message of a condition.
+const maxStatusText = 32 << 10
+
+// hasStatus says whether the status of a kind can be set: that of WorkloadEntries,
+// of which the condition Healthy can be.
+func (s *Server) hasStatus(kind *schema.Schema) bool {
+	_, keeps := s.store.(storage.HealthKeeper)
+	return keeps && isKind(kind.GroupVersionKind, schema.WorkloadEntry)
+}
+
+// setStatus sets the health of a WorkloadEntry to what the condition in the
+// request says; a request without one takes back what is known. The rest of the
+// object in the request is not looked at.
+func (s *Server) setStatus(c *call) error {
+	keeper, ok := s.store.(storage.HealthKeeper)
+	if !ok {
+		return unknownPath("this server keeps no status")
+	}
+	if dry, err := dryRun(c.query["dryRun"]); err != nil || dry {
+		if err == nil {
+			err = badRequest("dryRun is not for the status of an object: leave it out")
+		}
+		return err
+	}
+	update, err := readStatus(c)
+	if err != nil {
+		return err
+	}
+	result, err := keeper.SetHealth(c.r.Context(), update)
+	if err != nil {
+		return err
+	}
+	snapshot := s.await(c.r.Context(), result.Revision)
+	object := snapshot.Get(c.key())
+	if object == nil { // the cache takes its time
+		if object, err = s.store.Get(c.r.Context(), c.schema.GroupVersionKind, c.name, c.namespace); err != nil {
+			return err
+		}
+	}
+	warn(c.w, statusWarnings(object, update.Report, result))
+	if out := served(snapshot, object); snapshot != nil {
+		return s.writeObject(c, http.StatusOK, out)
+	}
+	return s.writeObject(c, http.StatusOK, withHealth(object, result.Report))
+}
+
+// statusWarnings say why a report has no effect.
+func statusWarnings(object *config.Config, sent *health.Report, result storage.HealthResult) (warnings []string) {
+	if result.Stale {
+		warnings = append(warnings, fmt.Sprintf("status: nothing was changed: the store has a report of %s, which is newer than that of %s",
+			result.Report.Probed.Format(time.RFC3339Nano), sent.Probed.Format(time.RFC3339Nano)))
+	}
+	if !health.Checked(object.Annotations) {
+		warnings = append(warnings, fmt.Sprintf("status: %s counts as healthy whatever is reported: it has no annotation %s: \"true\"",
+			object.Key(), health.ChecksAnnotation))
+	}
+	return warnings
+}
+
+// readStatus reads the object of a request as far as its status goes.
+func readStatus(c *call) (storage.HealthUpdate, error) {
+	body, _, err := readBody(c)
+	if err != nil {
+		return storage.HealthUpdate{}, err
+	}
+	if body, err = yaml.YAMLToJSON(body); err != nil { // JSON too is YAML
+		return storage.HealthUpdate{}, badRequest(fmt.Sprintf("the object in the request body cannot be read: %v", err))
+	}
+	var object struct {
+		metav1.PartialObjectMetadata `json:",inline"`
+		Status                       json.RawMessage `json:"status"`
+	}
+	if err := json.Unmarshal(body, &object); err != nil {
+		return storage.HealthUpdate{}, badRequest(fmt.Sprintf("the object in the request body cannot be read: %v", err))
+	}
+	var found faults
+	fitStatusToPath(c, &object.PartialObjectMetadata, &found)
+	update := storage.HealthUpdate{
+		Key: c.key(), UID: string(object.UID), ResourceVersion: object.ResourceVersion, Report: readReport(object.Status, &found),
+	}
+	details := metav1.StatusDetails{Name: c.name, Group: c.schema.Group, Kind: c.schema.Kind}
+	return update, found.error("the status of "+c.key().String()+" cannot be set", details)
+}
+
+// fitStatusToPath checks that the object is the one that the path names.
+func fitStatusToPath(c *call, object *metav1.PartialObjectMetadata, found *faults) {
+	kind := object.GroupVersionKind()
+	if kind.Kind != c.schema.Kind || kind.Group != c.schema.Group {
+		found.cannotRead("kind", fmt.Sprintf("is %q of %q, and the path takes %s of %s", kind.Kind, object.APIVersion, c.schema.Kind, c.schema.Group))
+	}
+	if object.Namespace != "" && object.Namespace != c.namespace {
+		found.cannotRead("metadata.namespace", fmt.Sprintf("is %q, and the path says %q: make them equal", object.Namespace, c.namespace))
+	}
+	if object.Name != "" && object.Name != c.name {
+		found.cannotRead("metadata.name", fmt.Sprintf("is %q, and the path says %q: make them equal", object.Name, c.name))
+	}
+}
+
+// readReport reads a status, of which absent is an empty one.
+func readReport(text json.RawMessage, found *faults) *health.Report {
+	status := &metav1alpha1.IstioStatus{}
+	if len(text) > 0 && string(text) != "null" {
+		if err := protojson.Unmarshal(text, status); err != nil {
+			found.cannotRead("status", err.Error())
+			return nil
+		}
+	}
+	if len(status.GetValidationMessages()) > 0 {
+		found.mayNotBe("status.validationMessages", "is not kept: leave it out")
+	}
+	report := &health.Report{Unknown: true}
+	for i, condition := range status.GetConditions() {
+		field := fmt.Sprintf("status.conditions[%d]", i)
+		switch {
+		case condition.GetType() != healthy:
+			found.mayNotBe(field+".type", fmt.Sprintf("is %q: only %s can be set", condition.GetType(), healthy))
+		case !report.Unknown:
+			found.mayNotBe(field+".type", "is "+healthy+" once more: say it once")
+		default:
+			report = readCondition(condition, field, found)
+		}
+	}
+	return report
+}
+
+func readCondition(in *metav1alpha1.IstioCondition, field string, found *faults) *health.Report {
+	if in.GetStatus() != "True" && in.GetStatus() != "False" {
+		found.mayNotBe(field+".status", fmt.Sprintf("is %q: use True or False, and leave the condition out where nothing is known", in.GetStatus()))
+	}
+	if n := len(in.GetReason()) + len(in.GetMessage()); n > maxStatusText {
+		found.mayNotBe(field+".message", fmt.Sprintf("and the reason have %d bytes, and may have %d", n, maxStatusText))
+	}
+	return &health.Report{
+		Healthy: in.GetStatus() == "True", Reason: in.GetReason(), Message: in.GetMessage(),
+		Since:  readTime(in.GetLastTransitionTime(), field+".lastTransitionTime", found),
+		Probed: readTime(in.GetLastProbeTime(), field+".lastProbeTime", found),
+	}
+}
+
+// readTime reads a time; absent is the zero one.
+func readTime(in *timestamppb.Timestamp, field string, found *faults) time.Time {
+	if in == nil {
+		return time.Time{}
+	}
+	if in.GetSeconds() < 0 || in.CheckValid() != nil {
+		found.mayNotBe(field, "is no time that a workload can have been looked at")
+	}
+	return in.AsTime()
+}
