@@ -62,18 +62,22 @@ func (c *Cache) Run(ctx context.Context) error {
 // advance publishes every revision that the cache lacks, one by one as long as
 // the store still has them, else the newest.
 func (c *Cache) advance() {
-	newest, configs := c.store.Snapshot()
+	newest, content := c.store.Snapshot()
 	next := c.Snapshot().Revision() + 1
 	if c.Snapshot() == nil {
 		next = newest + 1
-		c.Replace(cache.NewSnapshot(newest, configs))
+		c.Replace(snapshot(newest, content))
 	}
 	for ; next <= newest; next++ {
 		then, ok := c.store.SnapshotAt(next)
 		if !ok {
-			c.Replace(cache.NewSnapshot(newest, configs))
+			c.Replace(snapshot(newest, content))
 			return
 		}
-		c.Publish(cache.NewSnapshot(next, then))
+		c.Publish(snapshot(next, then))
 	}
+}
+
+func snapshot(revision int64, content memory.Content) *cache.Snapshot {
+	return (*cache.Snapshot)(nil).Next(revision, cache.Content{Configs: content.Configs, Addresses: content.Addresses})
 }

@@ -1,8 +1,6 @@
 package address
 
-import (
-	"net/netip"
-)
+import "net/netip"
 
 // Assignment is the durable address of a host in a namespace: one of each
 // family, for all ServiceEntries of that namespace that have the host. It is

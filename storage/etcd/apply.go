@@ -64,7 +64,9 @@ func (s *Store) guess(batch *plan.Batch) *targets {
 		return nil
 	}
 	if batch.OnlyCreates() {
-		return &targets{format: format}
+		t := newTargets(0)
+		t.format = format
+		return t
 	}
 	return s.recall(batch.Keys(), format)
 }
@@ -96,10 +98,20 @@ func (s *Store) connected() bool {
 	return connection == nil || connection.GetState() == connectivity.Ready
 }
 
-// commit writes steps in one transaction if the targets are as they were found.
-// If not, nothing is written and lost is what they are now.
+// commit writes steps in one transaction, with the addresses that hosts get or
+// lose by them, if the targets are as they were found. If not, nothing is written
+// and lost is what they are now.
 func (s *Store) commit(ctx context.Context, steps []plan.Step, found *targets, now time.Time) (revision int64, lost *targets, err error) {
-	m, err := s.newMutation(steps, found, newRecord(steps, found, storage.OriginOf(ctx), now, s.recordLimit()))
+	claims := s.claims(steps)
+	s.assume(claims, found)
+	allotted, err := s.allot(ctx, claims, found, now)
+	if err != nil {
+		return 0, nil, fmt.Errorf("apply: nothing was written: %w", err)
+	}
+	if err := s.checkAddresses(len(steps), len(allotted.keys)); err != nil {
+		return 0, nil, err
+	}
+	m, err := s.newMutation(steps, found, allotted, newRecord(steps, found, storage.OriginOf(ctx), now, s.recordLimit()))
 	if err != nil {
 		return 0, nil, err
 	}
@@ -110,7 +122,12 @@ func (s *Store) commit(ctx context.Context, steps []plan.Step, found *targets, n
 	if err != nil {
 		return 0, nil, fmt.Errorf("apply %s: %w", subject(steps), err)
 	}
-	return revision, lost, nil
+	if lost != nil {
+		lost.knowAbsent(allotted.keys)
+		return 0, lost, nil
+	}
+	s.tellWithout(ctx, allotted)
+	return revision, nil, nil
 }
 
 // subject names what a batch is about, in an error.

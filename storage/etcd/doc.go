@@ -15,6 +15,10 @@
 // id, in every value that it puts and as the key of its record of history, tells
 // it by its work.
 //
+// With Options.Addresses that transaction also gives hosts of ServiceEntries that
+// have no address one, or takes it back (addresses.go). What was written by a
+// store without them is made good by SettleAddresses.
+//
 // MVCC is the ledger: GetResourceAtVersion reads at an old revision. History is
 // explicit records, one for each batch (record.go), which compaction does not
 // touch: History, Records and At read them with what there is as of one

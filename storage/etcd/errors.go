@@ -44,6 +44,18 @@ func (s *Store) checkCount(ops []storage.Op) error {
 		"apply it in parts, or raise --max-txn-ops of etcd and of this store", storage.ErrTooLarge, len(ops), beside, s.o.MaxTxnOps)
 }
 
+// checkAddresses refuses a batch whose hosts get or lose more addresses than fit
+// beside its n operations. A host that gets or loses one takes two compares,
+// writes and reads more.
+func (s *Store) checkAddresses(n, more int) error {
+	if more == 0 || n+more <= s.o.MaxTxnOps-2 {
+		return nil
+	}
+	return fmt.Errorf("%w: the batch has %d operations, and %d more for the addresses of hosts of ServiceEntries, and etcd takes %d in one transaction, "+
+		"two of which are the record of history and the storage format: "+
+		"apply it in parts, or raise --max-txn-ops of etcd and of this store", storage.ErrTooLarge, n, more, s.o.MaxTxnOps)
+}
+
 // recordLimit is the size up to which a record keeps a value: half a request,
 // since the request that replaces a value carries the new one, too.
 func (s *Store) recordLimit() int { return (s.o.MaxRequestBytes - requestOverhead) / 2 }

@@ -30,6 +30,9 @@ const (
 	AuditPrefix    = SidePrefix + "audit/"
 	ElectionPrefix = SidePrefix + "election/"
 	MetaPrefix     = SidePrefix + "meta/"
+	// SlotPrefix is that of what each IPv4 address that a host has or had has been
+	// used for: what is under AddressPrefix, the other way round.
+	SlotPrefix = SidePrefix + "address/"
 )
 
 // clusterScope stands in a key for the namespace of objects that have none.

@@ -25,6 +25,8 @@ type mutation struct {
 	// keys are the targets and found what they must still be.
 	keys  []config.Key
 	found *targets
+	// allotted is what it changes of addresses.
+	allotted allotment
 
 	// The transaction.
 	compares []clientv3.Cmp
@@ -41,11 +43,12 @@ func recordKey(writeID uuid.UUID) string { return HistoryPrefix + writeID.String
 
 // newMutation makes the transaction of steps. What is too large is refused,
 // each object by its place.
-func (s *Store) newMutation(steps []plan.Step, found *targets, record *envelope.Record) (*mutation, error) {
+func (s *Store) newMutation(steps []plan.Step, found *targets, allotted allotment, record *envelope.Record) (*mutation, error) {
 	m := &mutation{
 		writeID:  uuid.New(),
 		keys:     make([]config.Key, len(steps)),
 		found:    found,
+		allotted: allotted,
 		compares: make([]clientv3.Cmp, 0, len(steps)+2),
 		writes:   make([]clientv3.Op, 0, len(steps)+2),
 		size:     requestOverhead,
@@ -61,13 +64,19 @@ func (s *Store) newMutation(steps []plan.Step, found *targets, record *envelope.
 	if m.faults != nil {
 		return nil, m.faults
 	}
+	for _, key := range allotted.keys {
+		m.require(key, found.addresses[key].GetModRevision())
+	}
+	for _, w := range allotted.writes {
+		m.write(w)
+	}
 	value, err := encodeRecord(record)
 	if err != nil {
 		return nil, fmt.Errorf("apply: %w: the record of history: %w", storage.ErrInvalid, err)
 	}
 	key := recordKey(m.writeID)
 	m.compares = append(m.compares, absent(key))
-	m.reads = append(gets(m.keys), clientv3.OpGet(key))
+	m.reads = append(append(gets(m.keys), clientv3.OpGet(key)), getAll(allotted.keys)...)
 	m.size += 2*len(key) + operationOverhead
 	m.put(key, value)
 	return m, s.checkTotal(len(steps), m.size)
@@ -132,6 +141,15 @@ func (m *mutation) remove(key string) {
 	m.size += len(key) + operationOverhead
 }
 
+// write adds a put, or where there is no value, the removal of a key.
+func (m *mutation) write(w keyWrite) {
+	if w.value == nil {
+		m.remove(w.key)
+		return
+	}
+	m.put(w.key, w.value)
+}
+
 func (m *mutation) put(key string, value []byte) {
 	m.writes = append(m.writes, clientv3.OpPut(key, string(value)))
 	m.size += len(key) + len(value) + operationOverhead
@@ -179,6 +197,12 @@ func (m *mutation) mayLand(now *targets) (atOnce, oneDay bool) {
 	atOnce, oneDay = true, true
 	for _, key := range m.keys {
 		if want := m.found.revisionOf(key); now.revisionOf(key) != want {
+			atOnce = false
+			oneDay = oneDay && want == 0
+		}
+	}
+	for _, key := range m.allotted.keys {
+		if want := m.found.addresses[key].GetModRevision(); now.addresses[key].GetModRevision() != want {
 			atOnce = false
 			oneDay = oneDay && want == 0
 		}

@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/address"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
@@ -44,7 +45,12 @@ type Options struct {
 	// with all its attempts; 0 is ten seconds. It is at most half of
 	// storage.HistoryGrace, so that a writer in doubt finds its record.
 	RequestTimeout time.Duration
-	// Log is told of stored values that cannot be read; nil is nobody.
+	// Addresses are where the hosts of ServiceEntries that have no address get one,
+	// in the transaction that writes the object. Without ranges nobody gets or loses
+	// any.
+	Addresses address.Ranges
+	// Log is told of stored values that cannot be read, and of hosts for which there
+	// is no address left; nil is nobody.
 	Log *slog.Logger
 }
 
@@ -73,6 +79,11 @@ func New(client *clientv3.Client, o Options) (*Store, error) {
 	}
 	if o.MaxTxnOps < 0 || o.MaxRequestBytes < 0 || o.RequestTimeout < 0 {
 		return nil, errors.New("etcd store: a limit in Options is negative")
+	}
+	if o.Addresses.Enabled() {
+		if err := errors.Join(address.CheckIPv4(o.Addresses.IPv4), address.CheckIPv6(o.Addresses.IPv6)); err != nil {
+			return nil, fmt.Errorf("etcd store: Options.Addresses: %w", err)
+		}
 	}
 	if o.RequestTimeout > storage.HistoryGrace/2 {
 		return nil, fmt.Errorf("etcd store: Options.RequestTimeout is %v: it may be %v at most", o.RequestTimeout, storage.HistoryGrace/2)

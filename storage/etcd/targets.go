@@ -27,6 +27,9 @@ type targets struct {
 	format Format
 	// record is that of the batch, nil unless it was asked for and is there.
 	record *mvccpb.KeyValue
+	// addresses is what is known of hosts and slots, by key; nil where there is no
+	// such key.
+	addresses map[string]*mvccpb.KeyValue
 }
 
 // read gets all keys and the format at one revision, by one request.
@@ -69,6 +72,8 @@ func newTargets(n int) *targets {
 		objects:  make(map[config.Key]*config.Config, n),
 		wrappers: make(map[config.Key]*envelope.Envelope, n),
 		kvs:      make(map[config.Key]*mvccpb.KeyValue, n),
+
+		addresses: map[string]*mvccpb.KeyValue{},
 	}
 }
 
@@ -109,6 +114,9 @@ func (s *Store) addTarget(t *targets, kv *mvccpb.KeyValue) {
 		return
 	case string(kv.Key) == FormatKey:
 		t.format = decodeFormat(kv)
+		return
+	case strings.HasPrefix(string(kv.Key), AddressPrefix), strings.HasPrefix(string(kv.Key), SlotPrefix):
+		t.addresses[string(kv.Key)] = kv
 		return
 	}
 	key, err := ParseConfigKey(string(kv.Key), s.Schemas())

@@ -94,7 +94,7 @@ func (s *Store) Prune(_ context.Context, r storage.Retention) (removed int, err 
 	defer s.mu.Unlock()
 	records := slices.Clone(s.records)
 	history.Sort(records)
-	live := func(key config.Key) bool { return s.current.Load().configs.Value(key.Path()) != nil }
+	live := func(key config.Key) bool { return s.current.Load().Configs.Value(key.Path()) != nil }
 	expired := history.Expired(records, live, r, s.now())
 	s.raise(history.Floors(records, expired))
 	gone := map[int64]bool{}
@@ -130,7 +130,7 @@ func (s *Store) view(of storage.Selection) history.View {
 // selected are the objects of a state that a selection has.
 func selected(then *state, of storage.Selection) map[config.Key]*config.Config {
 	objects := map[config.Key]*config.Config{}
-	for _, object := range then.configs.All() {
+	for _, object := range then.Configs.All() {
 		if of.Has(object.Key()) {
 			objects[object.Key()] = object
 		}

@@ -45,7 +45,7 @@ func (l stateLedger) ResourceVersionAt(_ context.Context, version string, key co
 	if then == nil {
 		return "", fmt.Errorf("%s at version %s: %w: it is older than what the store keeps", key, version, storage.ErrCompacted)
 	}
-	object, ok := then.configs.Get(canonical.Path())
+	object, ok := then.Configs.Get(canonical.Path())
 	if !ok {
 		return "", fmt.Errorf("%s at version %s: %w", key, version, storage.ErrNotFound)
 	}

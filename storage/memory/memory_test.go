@@ -72,9 +72,9 @@ func TestChangedIsClosedByTheNextChangeOnly(t *testing.T) {
 	}
 	create(t, s, "b")
 	<-changed
-	revision, configs := s.Snapshot()
-	if revision != 3 || configs.Len() != 2 {
-		t.Errorf("snapshot at %d of %d objects, want 3 and 2", revision, configs.Len())
+	revision, content := s.Snapshot()
+	if revision != 3 || content.Configs.Len() != 2 {
+		t.Errorf("snapshot at %d of %d objects, want 3 and 2", revision, content.Configs.Len())
 	}
 }
 
@@ -85,8 +85,8 @@ func TestSnapshotsAreKeyedByPathAndDoNotChange(t *testing.T) {
 	_, held := s.Snapshot()
 	create(t, s, "b")
 	key := entry("a").Key()
-	if object := held.Value(key.Path()); held.Len() != 1 || object == nil || object.Domain != "mesh.internal" {
-		t.Errorf("the held snapshot has %d objects, %v at %s", held.Len(), object, key.Path())
+	if object := held.Configs.Value(key.Path()); held.Configs.Len() != 1 || object == nil || object.Domain != "mesh.internal" {
+		t.Errorf("the held snapshot has %d objects, %v at %s", held.Configs.Len(), object, key.Path())
 	}
 }
 

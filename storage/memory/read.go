@@ -17,7 +17,7 @@ func (s *Store) Get(_ context.Context, kind config.GroupVersionKind, name, names
 	if err != nil {
 		return nil, fmt.Errorf("get: %w", err)
 	}
-	object, ok := s.current.Load().configs.Get(key.Path())
+	object, ok := s.current.Load().Configs.Get(key.Path())
 	if !ok {
 		return nil, fmt.Errorf("get %s: %w", key, storage.ErrNotFound)
 	}
@@ -35,7 +35,7 @@ func (s *Store) List(_ context.Context, kind config.GroupVersionKind, namespace 
 		prefix = config.NamespacePath(found.GroupVersionKind, namespace)
 	}
 	var objects []*config.Config
-	for _, object := range s.current.Load().configs.Prefix(prefix) {
+	for _, object := range s.current.Load().Configs.Prefix(prefix) {
 		objects = append(objects, object)
 	}
 	// Paths order "a-b/" before "a/".

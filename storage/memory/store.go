@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/address"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/history"
 	"github.com/portolan-mesh/portolan/storage/plan"
@@ -33,6 +34,17 @@ type Options struct {
 	// History is how many revisions GetResourceAtVersion reaches back, and how
 	// many records of history are kept whatever Prune is told; 0 is 1,000.
 	History int
+	// Addresses are where the hosts of ServiceEntries that have no address get one.
+	// Without ranges nobody gets any.
+	Addresses address.Ranges
+}
+
+// Content is what a store holds at one revision.
+type Content struct {
+	// Configs are the objects by the Path of their keys, Addresses those that hosts
+	// were given by address.Path.
+	Configs   pmap.Map[*config.Config]
+	Addresses pmap.Map[*address.Assignment]
 }
 
 // Store is a store in memory. Its versions are revisions counted from 1, the
@@ -41,6 +53,7 @@ type Store struct {
 	schemas schema.Set
 	domain  string
 	now     func() time.Time
+	ranges  address.Ranges
 
 	current atomic.Pointer[state]
 	ledger  atomic.Pointer[storage.Ledger]
@@ -54,13 +67,15 @@ type Store struct {
 	records []history.Record
 	// floors are the highest revisions of records that went, by their scopes.
 	floors map[config.Key]int64
+	// allotted says who has which address.
+	allotted allotted
 }
 
 // state is the store at one revision. It is never modified; superseded is
 // closed when there is a newer one.
 type state struct {
+	Content
 	revision   int64
-	configs    pmap.Map[*config.Config]
 	superseded chan struct{}
 }
 
@@ -72,7 +87,10 @@ func New(schemas schema.Set, o Options) *Store {
 	if o.History <= 0 {
 		o.History = 1000
 	}
-	s := &Store{schemas: schemas, domain: o.Domain, now: o.Now, states: newStates(o.History), floors: map[config.Key]int64{}}
+	s := &Store{
+		schemas: schemas, domain: o.Domain, now: o.Now, ranges: o.Addresses,
+		states: newStates(o.History), floors: map[config.Key]int64{}, allotted: newAllotted(),
+	}
 	first := &state{revision: 1, superseded: make(chan struct{})}
 	s.states.add(first)
 	s.current.Store(first)
@@ -84,20 +102,19 @@ func New(schemas schema.Set, o Options) *Store {
 // Schemas are the kinds served.
 func (s *Store) Schemas() schema.Set { return s.schemas }
 
-// Snapshot returns the newest revision and its objects, by the Path of their
-// keys.
-func (s *Store) Snapshot() (revision int64, configs pmap.Map[*config.Config]) {
+// Snapshot returns the newest revision and what the store holds.
+func (s *Store) Snapshot() (revision int64, content Content) {
 	now := s.current.Load()
-	return now.revision, now.configs
+	return now.revision, now.Content
 }
 
-// SnapshotAt returns the objects as of a revision, false where the store was
-// not there yet or keeps it no longer. A follower walks the revisions by it.
-func (s *Store) SnapshotAt(revision int64) (configs pmap.Map[*config.Config], ok bool) {
+// SnapshotAt returns what the store held as of a revision, false where it was not
+// there yet or keeps it no longer. A follower walks the revisions by it.
+func (s *Store) SnapshotAt(revision int64) (content Content, ok bool) {
 	if then := s.states.at(revision); then != nil && revision <= s.current.Load().revision {
-		return then.configs, true
+		return then.Content, true
 	}
-	return pmap.Map[*config.Config]{}, false
+	return Content{}, false
 }
 
 // Changed returns a channel that is closed when the newest revision of this
@@ -141,7 +158,7 @@ func (s *Store) Apply(ctx context.Context, ops []storage.Op) (string, []storage.
 	now := s.current.Load()
 	stored := make(map[config.Key]*config.Config, len(ops))
 	for _, key := range batch.Keys() {
-		if object, ok := now.configs.Get(key.Path()); ok {
+		if object, ok := now.Configs.Get(key.Path()); ok {
 			stored[key] = object
 		}
 	}
@@ -159,17 +176,20 @@ func (s *Store) Apply(ctx context.Context, ops []storage.Op) (string, []storage.
 
 // advance publishes the state that steps make of now. The caller holds mu.
 func (s *Store) advance(now *state, steps []plan.Step) *state {
-	next := &state{revision: now.revision + 1, configs: now.configs, superseded: make(chan struct{})}
+	next := &state{revision: now.revision + 1, Content: now.Content, superseded: make(chan struct{})}
 	for _, step := range steps {
 		switch step.Outcome {
 		case storage.Unchanged:
 		case storage.Deleted:
-			next.configs = next.configs.Delete(step.Key.Path())
+			next.Configs = next.Configs.Delete(step.Key.Path())
 		default:
 			object := step.After.Clone()
 			object.ResourceVersion = version(next.revision)
-			next.configs = next.configs.Set(step.Key.Path(), object)
+			next.Configs = next.Configs.Set(step.Key.Path(), object)
 		}
+	}
+	if s.ranges.Enabled() {
+		s.allot(next, address.Claims(steps))
 	}
 	s.states.add(next)
 	s.current.Store(next)

@@ -1,0 +1,201 @@
+package address_test
+
+import (
+	"fmt"
+	"iter"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/types/known/anypb"
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/storage/address"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// The behaviour of stores that give addresses is in package storetest.
+
+func entry(name string, spec *networking.ServiceEntry) *config.Config {
+	return &config.Config{Meta: config.Meta{GroupVersionKind: schema.ServiceEntry, Namespace: "shop", Name: name}, Spec: spec}
+}
+
+func TestHosts(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		spec  *networking.ServiceEntry
+		label string
+		want  []string
+	}{
+		"STATIC, sorted, each once": {&networking.ServiceEntry{Hosts: []string{"b", "A", "a"}, Resolution: networking.ServiceEntry_STATIC}, "", []string{"a", "b"}},
+		"DNS":                       {&networking.ServiceEntry{Hosts: []string{"a"}, Resolution: networking.ServiceEntry_DNS}, "", []string{"a"}},
+		"DNS_ROUND_ROBIN":           {&networking.ServiceEntry{Hosts: []string{"a"}, Resolution: networking.ServiceEntry_DNS_ROUND_ROBIN}, "", []string{"a"}},
+		"NONE":                      {&networking.ServiceEntry{Hosts: []string{"a"}}, "", nil},
+		"own addresses":             {&networking.ServiceEntry{Hosts: []string{"a"}, Addresses: []string{"10.0.0.1"}, Resolution: networking.ServiceEntry_STATIC}, "", nil},
+		"patterns":                  {&networking.ServiceEntry{Hosts: []string{"*.a", "a", "*"}, Resolution: networking.ServiceEntry_STATIC}, "", []string{"a"}},
+		"switched off":              {&networking.ServiceEntry{Hosts: []string{"a"}, Resolution: networking.ServiceEntry_STATIC}, "FALSE", nil},
+		"switched on":               {&networking.ServiceEntry{Hosts: []string{"a"}, Resolution: networking.ServiceEntry_STATIC}, "true", []string{"a"}},
+		"no form of a key":          {&networking.ServiceEntry{Hosts: []string{"", "a/b"}, Resolution: networking.ServiceEntry_STATIC}, "", nil},
+	} {
+		c.spec.Endpoints = []*networking.WorkloadEntry{{Address: "10.0.0.9"}}
+		object := entry("x", c.spec)
+		if c.label != "" {
+			object.Labels = map[string]string{address.Label: c.label}
+		}
+		if d := cmp.Diff(c.want, address.Hosts(object)); d != "" {
+			t.Errorf("%s (-want +got):\n%s", name, d)
+		}
+		encoded, err := anypb.New(c.spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		object.Spec = encoded
+		if d := cmp.Diff(c.want, address.Hosts(object)); d != "" {
+			t.Errorf("%s, encoded (-want +got):\n%s", name, d)
+		}
+	}
+	if address.Hosts(nil) != nil || address.Hosts(&config.Config{Meta: config.Meta{GroupVersionKind: schema.ServiceEntry}}) != nil {
+		t.Error("no object has hosts")
+	}
+}
+
+func TestRanges(t *testing.T) {
+	t.Parallel()
+	for text, sound := range map[string]bool{
+		"240.240.0.0/16": true, "10.0.0.0/8": true, "10.0.0.0/30": true, "10.0.0.0/31": false, "0.0.0.0/0": false, "2001:2::/48": false,
+	} {
+		if err := address.CheckIPv4(netip.MustParsePrefix(text)); (err == nil) != sound {
+			t.Errorf("IPv4 range %s: %v", text, err)
+		}
+	}
+	for text, sound := range map[string]bool{"2001:2::/48": true, "fd00::/96": true, "fd00::/97": false, "10.0.0.0/8": false, "::ffff:10.0.0.0/100": false} {
+		if err := address.CheckIPv6(netip.MustParsePrefix(text)); (err == nil) != sound {
+			t.Errorf("IPv6 range %s: %v", text, err)
+		}
+	}
+	if got := address.DefaultRanges().IPv6For(netip.MustParseAddr("240.240.1.2")).String(); got != "2001:2::f0f0:102" {
+		t.Errorf("IPv6 of 240.240.1.2 is %s", got)
+	}
+	small := address.Ranges{IPv4: netip.MustParsePrefix("10.0.0.8/29"), IPv6: netip.MustParsePrefix("fd00::/96")}
+	seen := map[string]bool{}
+	for i := range 200 {
+		seen[small.Probe(address.Key{Namespace: "a", Host: fmt.Sprint(i)}, i).String()] = true
+	}
+	for i := 9; i <= 14; i++ {
+		if !seen[fmt.Sprintf("10.0.0.%d", i)] {
+			t.Errorf("10.0.0.%d is never tried", i)
+		}
+		delete(seen, fmt.Sprintf("10.0.0.%d", i))
+	}
+	if len(seen) != 0 {
+		t.Errorf("addresses beside the range are tried: %v", seen)
+	}
+}
+
+// partial is a view that knows what it was asked for before.
+type partial struct {
+	holdings     map[address.Key]*address.Holding
+	slots        map[netip.Addr]*address.Slot
+	knownHosts   map[address.Key]bool
+	knownSlots   map[netip.Addr]bool
+	all          bool
+	rounds, asks int
+}
+
+func (p *partial) Holding(k address.Key) (*address.Holding, bool) {
+	return p.holdings[k], p.knownHosts[k]
+}
+
+func (p *partial) Slot(a netip.Addr) (*address.Slot, bool) {
+	return p.slots[a], p.all || p.knownSlots[a]
+}
+
+func (p *partial) Slots() (iter.Seq2[netip.Addr, *address.Slot], bool) {
+	return func(yield func(netip.Addr, *address.Slot) bool) {
+		for a, s := range p.slots {
+			if !yield(a, s) {
+				return
+			}
+		}
+	}, p.all
+}
+
+// decide asks until the view knows enough.
+func (p *partial) decide(r address.Ranges, claims []address.Claim, now time.Time) *address.Decision {
+	for {
+		d := r.Decide(claims, p, now)
+		if d.Complete() {
+			return d
+		}
+		p.rounds++
+		for _, k := range d.Unknown.Hosts {
+			p.knownHosts[k] = true
+			p.asks++
+		}
+		for _, a := range d.Unknown.Slots {
+			p.knownSlots[a] = true
+			p.asks++
+		}
+		p.all = p.all || d.AllSlots
+	}
+}
+
+func newPartial() *partial {
+	return &partial{
+		holdings: map[address.Key]*address.Holding{}, slots: map[netip.Addr]*address.Slot{},
+		knownHosts: map[address.Key]bool{}, knownSlots: map[netip.Addr]bool{},
+	}
+}
+
+// TestAViewIsAskedForWhatItTakes: a decision looks at the host and at Probes
+// addresses, and at all only where these will not do.
+func TestAViewIsAskedForWhatItTakes(t *testing.T) {
+	t.Parallel()
+	now, ranges, k := time.Now(), address.DefaultRanges(), address.Key{Namespace: "shop", Host: "a.example"}
+	claims := []address.Claim{{Key: k, Add: []string{"a"}}}
+	view := newPartial()
+	d := view.decide(ranges, claims, now)
+	if len(d.Changes) != 1 || d.Changes[0].IPv4 != ranges.Probe(k, 0) || view.rounds != 2 || view.asks != 1+address.Probes {
+		t.Errorf("%+v after %d questions in %d rounds", d.Changes, view.asks, view.rounds)
+	}
+
+	view = newPartial()
+	other := &address.Slot{Key: address.Key{Namespace: "shop", Host: "other"}}
+	for i := range address.Probes {
+		view.slots[ranges.Probe(k, i)] = other
+	}
+	d = view.decide(ranges, claims, now)
+	if len(d.Changes) != 1 || view.slots[d.Changes[0].IPv4] != nil || !view.all {
+		t.Errorf("%+v where all of the first addresses are taken", d.Changes)
+	}
+}
+
+// TestTheLongestFreeIsTakenLast: where every address was used, the one that is
+// free for longest goes first, and none before its grace is over.
+func TestTheLongestFreeIsTakenLast(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	ranges := address.Ranges{IPv4: netip.MustParsePrefix("10.0.0.0/29"), IPv6: netip.MustParsePrefix("fd00::/96")}
+	view := newPartial()
+	for i := 1; i <= 6; i++ {
+		ipv4 := netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})
+		view.slots[ipv4] = &address.Slot{
+			Key: address.Key{Namespace: "shop", Host: fmt.Sprint(i)}, Freed: now.Add(-address.Grace).Add(time.Duration(4-i) * time.Second),
+		}
+	}
+	var given []string
+	var claims []address.Claim
+	for _, host := range []string{"p", "q", "r", "s"} {
+		claims = append(claims, address.Claim{Key: address.Key{Namespace: "shop", Host: host}, Add: []string{"a"}})
+	}
+	d := view.decide(ranges, claims, now)
+	for _, change := range d.Changes {
+		given = append(given, change.IPv4.String())
+	}
+	if !slices.Equal(given, []string{"10.0.0.6", "10.0.0.5", "10.0.0.4"}) || len(d.Without) != 1 {
+		t.Errorf("given are %v, without are %v", given, d.Without)
+	}
+}

@@ -1,0 +1,77 @@
+package address
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+)
+
+// v6Bits is how many bits of an IPv6 address are those of the IPv4 address that
+// it goes with.
+const v6Bits = 32
+
+// Ranges are where new addresses are taken from. A host gets an IPv4 address of
+// the one, and in the other the IPv6 address that ends in the same 32 bits; so
+// all addresses are distinct if the IPv4 ones are, also those of other ranges.
+// Addresses that were given stay when the ranges change.
+type Ranges struct{ IPv4, IPv6 netip.Prefix }
+
+// DefaultRanges are those of Istio.
+func DefaultRanges() Ranges {
+	return Ranges{IPv4: netip.MustParsePrefix("240.240.0.0/16"), IPv6: netip.MustParsePrefix("2001:2::/48")}
+}
+
+// CheckIPv4 says what is wrong with an IPv4 range.
+func CheckIPv4(p netip.Prefix) error {
+	switch {
+	case !p.Addr().Is4():
+		return fmt.Errorf("%s is not a range of IPv4 addresses: give one such as 240.240.0.0/16", p)
+	case p.Bits() < 8 || p.Bits() > 30:
+		return fmt.Errorf("%s: give a range of /8 to /30", p)
+	}
+	return nil
+}
+
+// CheckIPv6 says what is wrong with an IPv6 range.
+func CheckIPv6(p netip.Prefix) error {
+	switch {
+	case !p.Addr().Is6() || p.Addr().Is4In6():
+		return fmt.Errorf("%s is not a range of IPv6 addresses: give one such as 2001:2::/48", p)
+	case p.Bits() > 128-v6Bits:
+		return fmt.Errorf("%s is too small: the last 32 bits are those of the IPv4 address: give /96 or larger", p)
+	}
+	return nil
+}
+
+// Enabled says whether addresses are given at all: the zero Ranges give none.
+func (r Ranges) Enabled() bool { return r.IPv4.IsValid() }
+
+// Size is how many hosts can have an address: the first and the last address of
+// the IPv4 range are no host's.
+func (r Ranges) Size() int { return 1<<(32-r.IPv4.Bits()) - 2 }
+
+// slot returns the IPv4 address of a place, counted from 0.
+func (r Ranges) slot(place int) netip.Addr {
+	base := r.IPv4.Masked().Addr().As4()
+	var out [4]byte
+	binary.BigEndian.PutUint32(out[:], binary.BigEndian.Uint32(base[:])+uint32(place)+1)
+	return netip.AddrFrom4(out)
+}
+
+// IPv6For is the IPv6 address that goes with an IPv4 address.
+func (r Ranges) IPv6For(ipv4 netip.Addr) netip.Addr {
+	out, low := r.IPv6.Masked().Addr().As16(), ipv4.As4()
+	copy(out[12:], low[:])
+	return netip.AddrFrom16(out)
+}
+
+// Probe returns the i-th address to be tried for a host: the first follows from
+// its name, the others from a step that does, too.
+func (r Ranges) Probe(k Key, i int) netip.Addr {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(k.Namespace + "/" + k.Host)) // never fails
+	sum, size := h.Sum64(), uint64(r.Size())
+	start, step := sum%size, 1+(sum>>32)%max(size-1, 1)
+	return r.slot(int((start + uint64(i)*step) % size))
+}
