@@ -168,3 +168,19 @@ func TestProxyFamilies(t *testing.T) {
 		}
 	}
 }
+
+func TestServesAsksForTheIdentityThatWasProved(t *testing.T) {
+	t.Parallel()
+	const web, db = "spiffe://cluster.local/ns/shop/sa/web", "spiffe://cluster.local/ns/shop/sa/db"
+	for _, tc := range []struct {
+		proxy, endpoint string
+		want            bool
+	}{
+		{"", "", true}, {"", db, true}, {web, web, true}, {web, "", true}, {web, db, false},
+	} {
+		p := &discovery.Proxy{Identity: tc.proxy}
+		if got := p.Serves(&discovery.Endpoint{ServiceAccount: tc.endpoint}); got != tc.want {
+			t.Errorf("proxy of %q, endpoint of %q: %t", tc.proxy, tc.endpoint, got)
+		}
+	}
+}

@@ -183,3 +183,29 @@ func TestServiceHandlers(t *testing.T) {
 	f.settle()
 	expect(t, got, []string{"add", "delete"})
 }
+
+func TestWorkloadHandlersAreToldOfWhatDiffers(t *testing.T) {
+	t.Parallel()
+	f := newFixture()
+	var told []string
+	f.AppendWorkloadHandler(func(w *discovery.WorkloadInstance, event cache.Event) {
+		told = append(told, fmt.Sprint(event, " ", w.Provider, " ", w.Endpoint.Locality.Cluster, " ", w.Name, " ", w.Endpoint.Address))
+	})
+	run(t, f.worker.Run)
+	w := func(address string) *discovery.WorkloadInstance {
+		return &discovery.WorkloadInstance{Name: "w", Namespace: "shop", Endpoint: discovery.Endpoint{Address: address}}
+	}
+	for _, do := range []func(){
+		func() { f.SetWorkload(w("10.0.0.1")) }, func() { f.SetWorkload(w("10.0.0.1")) }, func() { f.SetWorkload(w("10.0.0.2")) },
+		func() { f.RemoveWorkload("shop", "w") }, func() { f.RemoveWorkload("shop", "w") },
+	} {
+		do()
+		if calls := f.settle(); len(calls) > 0 {
+			t.Errorf("rows of a workload instance: %q", calls)
+		}
+	}
+	want := []string{"add Memory m1 w 10.0.0.1", "update Memory m1 w 10.0.0.2", "delete Memory m1 w 10.0.0.2"}
+	if diff := cmp.Diff(want, told); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}

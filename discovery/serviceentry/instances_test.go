@@ -1,0 +1,174 @@
+package serviceentry_test
+
+import (
+	"testing"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/serviceentry"
+	"github.com/portolan-mesh/portolan/storage/config"
+)
+
+// pod is an instance of another registry with app=a, in namespace shop.
+func pod(name, address string) *discovery.WorkloadInstance {
+	return &discovery.WorkloadInstance{
+		Name: name, Namespace: "shop", Provider: discovery.Kubernetes,
+		Endpoint: discovery.Endpoint{
+			Address: address, Labels: map[string]string{"app": "a"}, Weight: 1,
+			Locality: discovery.Locality{Cluster: "k1"}, Namespace: "shop", WorkloadName: name,
+		},
+	}
+}
+
+// tells has the store told of an instance, and returns what the updater was.
+func (m *mesh) tells(w *discovery.WorkloadInstance, event cache.Event) []string {
+	m.do(func() { m.store.WorkloadInstanceHandler(w, event) })
+	return m.xds.Take()
+}
+
+func TestServiceEntriesSelectInstancesOfOtherRegistries(t *testing.T) {
+	t.Parallel()
+	m := start(t, serviceentry.Options{})
+	m.apply(selecting(t, "se", "a.example"))
+	w := pod("p", "10.0.0.1")
+	w.PortMap = map[string]uint32{"http": 8080}
+	expect(t, m.tells(w, cache.EventAdd), []string{"endpoints shop/a.example 1"})
+	expect(t, m.endpoints("shop", "a.example"), []string{"http=10.0.0.1:8080"})
+	want := w.Endpoint
+	want.Port, want.ServicePortName = 8080, "http"
+	expect(t, m.row("shop", "a.example").Endpoints[0], &want)
+}
+
+func TestInstancesThatCameBeforeTheServiceEntryAreSelected(t *testing.T) {
+	t.Parallel()
+	m := start(t, serviceentry.Options{})
+	expect(t, m.tells(pod("p", "10.0.0.1"), cache.EventAdd), []string(nil))
+	m.apply(selecting(t, "se", "a.example"))
+	expect(t, m.endpoints("shop", "a.example"), []string{"http=10.0.0.1:80"})
+}
+
+// TestInstancesAreDedupedByIP: of several at one address the first by registry,
+// cluster and name counts, whatever came first; one that goes uncovers the next.
+func TestInstancesAreDedupedByIP(t *testing.T) {
+	t.Parallel()
+	m := start(t, serviceentry.Options{})
+	m.apply(selecting(t, "se", "a.example"))
+	m.tells(pod("q", "10.0.0.1"), cache.EventAdd)
+	m.tells(pod("p", "::ffff:10.0.0.1"), cache.EventAdd)
+	name := func() string { return m.row("shop", "a.example").Endpoints[0].WorkloadName }
+	expect(t, len(m.endpoints("shop", "a.example")), 1)
+	expect(t, name(), "p")
+	expect(t, m.tells(pod("r", "10.0.0.1"), cache.EventAdd), []string(nil))
+	m.tells(pod("p", "::ffff:10.0.0.1"), cache.EventDelete)
+	expect(t, name(), "q")
+	elsewhere := pod("a", "10.0.0.1")
+	elsewhere.Namespace = "other"
+	m.tells(elsewhere, cache.EventAdd)
+	expect(t, name(), "q")
+}
+
+func TestAChangedAddressDeletesTheOld(t *testing.T) {
+	t.Parallel()
+	m := start(t, serviceentry.Options{})
+	m.apply(selecting(t, "se", "a.example"))
+	m.tells(pod("p", "10.0.0.1"), cache.EventAdd)
+	m.tells(pod("q", "10.0.0.1"), cache.EventAdd) // covered by p
+	expect(t, m.tells(pod("p", "10.0.0.2"), cache.EventUpdate), []string{"endpoints shop/a.example 2"})
+	expect(t, m.endpoints("shop", "a.example"), []string{"http=10.0.0.2:80", "http=10.0.0.1:80"})
+	expect(t, m.tells(pod("q", "10.0.0.2"), cache.EventUpdate), []string{"endpoints shop/a.example 1"})
+	expect(t, m.endpoints("shop", "a.example"), []string{"http=10.0.0.2:80"})
+}
+
+func TestRepeatedInstanceEventsDoNothing(t *testing.T) {
+	t.Parallel()
+	m := start(t, serviceentry.Options{})
+	m.apply(selecting(t, "se", "a.example"))
+	expect(t, m.tells(pod("p", "10.0.0.1"), cache.EventDelete), []string(nil))
+	m.tells(pod("p", "10.0.0.1"), cache.EventAdd)
+	expect(t, m.tells(pod("p", "10.0.0.1"), cache.EventAdd), []string(nil))
+	expect(t, m.tells(pod("p", "10.0.0.1"), cache.EventUpdate), []string(nil))
+	expect(t, m.tells(pod("p", "10.0.0.1"), cache.EventDelete), []string{"endpoints shop/a.example 0"})
+	expect(t, m.tells(pod("p", "10.0.0.1"), cache.EventDelete), []string(nil))
+}
+
+func TestSelectorsOfOtherNamespacesDoNotSelectInstances(t *testing.T) {
+	t.Parallel()
+	m := start(t, serviceentry.Options{})
+	m.apply(with(selecting(t, "se", "a.example"), func(c *config.Config) { c.Namespace = "other" }))
+	expect(t, m.tells(pod("p", "10.0.0.1"), cache.EventAdd), []string(nil))
+	nowhere := pod("p", "10.0.0.1")
+	nowhere.Namespace = ""
+	expect(t, m.tells(nowhere, cache.EventAdd), []string(nil))
+}
+
+// TestAWorkloadEntryOutranksAnInstanceAtItsAddress, wherever one of them is not
+// selected the other is.
+func TestAWorkloadEntryOutranksAnInstanceAtItsAddress(t *testing.T) {
+	t.Parallel()
+	m := start(t, serviceentry.Options{})
+	w := workload(t, "w", `{address: 10.0.0.1, labels: {app: a}}`)
+	m.apply(selecting(t, "se", "a.example"), w)
+	m.tells(pod("p", "10.0.0.1"), cache.EventAdd)
+	m.tells(pod("q", "10.0.0.2"), cache.EventAdd)
+	names := func() (out []string) {
+		for _, e := range m.row("shop", "a.example").Endpoints {
+			out = append(out, e.WorkloadName)
+		}
+		return out
+	}
+	expect(t, names(), []string{"w", "q"})
+	m.remove(w)
+	expect(t, names(), []string{"p", "q"})
+}
+
+func TestOwnWorkloadEntriesAreNoInstancesOfOthers(t *testing.T) {
+	t.Parallel()
+	m := start(t, serviceentry.Options{})
+	m.apply(selecting(t, "se", "a.example"))
+	w := pod("w", "10.0.0.1")
+	w.Provider = discovery.External
+	expect(t, m.tells(w, cache.EventAdd), []string(nil))
+}
+
+// peer is a registry that others tell of their workloads.
+type peer struct {
+	handlers []discovery.WorkloadHandler
+	told     []string
+}
+
+func (p *peer) AppendWorkloadHandler(f discovery.WorkloadHandler) { p.handlers = append(p.handlers, f) }
+
+func (p *peer) WorkloadInstanceHandler(w *discovery.WorkloadInstance, event cache.Event) {
+	p.told = append(p.told, event.String()+" "+w.Name)
+}
+
+func TestSwitches(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name      string
+		off       serviceentry.Switches
+		endpoints []string // w is a WorkloadEntry, p a pod
+		told      []string
+	}{
+		{"all are on", serviceentry.Switches{}, []string{"http=10.0.0.2:80"}, nil},
+		{"ServiceEntries select no pods", serviceentry.Switches{SelectInstances: true}, nil, nil},
+		{"WorkloadEntries are not offered", serviceentry.Switches{OfferWorkloadEntries: true, HealthChecks: true}, []string{"http=10.0.0.1:80", "http=10.0.0.2:80"}, nil},
+		{"no health checks", serviceentry.Switches{HealthChecks: true}, []string{"http=10.0.0.1:80", "http=10.0.0.2:80"}, []string{"add w"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := &peer{}
+			m := start(t, serviceentry.Options{Off: tc.off}, func(s *serviceentry.Store) { s.Exchange(p) })
+			w := checked(t, "w", "u1", "10.0.0.1") // never healthy
+			m.apply(selecting(t, "se", "a.example"), w)
+			m.do(func() {
+				for _, f := range p.handlers {
+					f(pod("p", "10.0.0.2"), cache.EventAdd)
+				}
+				m.store.WorkloadInstanceHandler(pod("p", "10.0.0.2"), cache.EventUpdate)
+			})
+			expect(t, m.endpoints("shop", "a.example"), tc.endpoints)
+			expect(t, p.told, tc.told)
+		})
+	}
+}
