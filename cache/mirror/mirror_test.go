@@ -23,6 +23,7 @@ func subject(t testing.TB, mirrored, writer *clientv3.Client, adjust ...func(*mi
 	t.Helper()
 	store, err := etcd.New(writer, etcd.Options{
 		Schemas: schema.Pilot(), MaxTxnOps: etcdtest.MaxTxnOps, MaxRequestBytes: etcdtest.MaxRequestBytes,
+		RequestTimeout: time.Minute, // a busy machine is not what is tested
 	})
 	if err != nil {
 		t.Fatal(err)

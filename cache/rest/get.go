@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"time"
+	"sync"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/storage"
@@ -84,15 +84,25 @@ func (s *Server) atLeast(ctx context.Context, revision int64) (*cache.Snapshot, 
 		return snapshot, nil
 	}
 	wait, cancel := context.WithTimeout(ctx, catchUpWait)
+	now := make(chan int64, 1)
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		if revision, err := s.storeRevision(wait); err == nil {
+			now <- revision
+		}
+	})
+	defer asking.Wait()
 	defer cancel()
 	snapshot, err := s.cache.Await(wait, revision)
 	if err == nil {
 		return snapshot, nil
 	}
-	ask, done := context.WithTimeout(ctx, time.Second)
-	defer done()
-	if now, err := s.storeRevision(ask); err == nil && now < revision {
-		return nil, neverThere(revision, now)
+	select {
+	case now := <-now:
+		if now < revision {
+			return nil, neverThere(revision, now)
+		}
+	default:
 	}
 	return nil, tooFarAhead(err)
 }
