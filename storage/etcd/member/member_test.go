@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/portolan-mesh/portolan/storage/etcd/dial"
@@ -87,9 +88,14 @@ func TestLargeTransaction(t *testing.T) {
 	for i := range ops {
 		ops[i] = clientv3.OpPut(fmt.Sprintf("k%05d", i), value)
 	}
-	if _, err := client.Txn(t.Context()).Then(ops...).Commit(); err != nil {
-		t.Fatal(err)
-	}
+	// etcd gives a request 5 seconds, which a busy machine may not have.
+	eventually(t, "the transaction", func() bool {
+		_, err := client.Txn(t.Context()).Then(ops...).Commit()
+		if err != nil && !errors.Is(err, rpctypes.ErrTimeout) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
 	answer, err := client.Get(t.Context(), "k", clientv3.WithPrefix())
 	if err != nil || len(answer.Kvs) != len(ops) {
 		t.Errorf("got %d keys, %v", len(answer.Kvs), err)
