@@ -12,6 +12,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/address"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -222,15 +223,11 @@ func sharedPorts(a, b *entry) []sharedPort {
 	return out
 }
 
-// autoAddressLabel of a ServiceEntry, "false", has its hosts get no address of
-// their own.
-const autoAddressLabel = "networking.istio.io/enable-autoallocate-ip"
-
 // bare are the ports of a ServiceEntry whose connections nothing but the port
 // tells from others': they carry no host name, and the service has no address and
 // gets none.
 func (e *entry) bare() []uint32 {
-	if len(e.spec.GetAddresses()) > 0 || !e.lacksAddress() {
+	if len(e.spec.GetAddresses()) > 0 || len(address.Hosts(e.object)) == len(e.services) {
 		return nil
 	}
 	var out []uint32
@@ -242,21 +239,6 @@ func (e *entry) bare() []uint32 {
 		}
 	}
 	return out
-}
-
-func (e *entry) lacksAddress() bool {
-	if len(e.services) == 0 {
-		return false
-	}
-	if e.spec.GetResolution() == networking.ServiceEntry_NONE || strings.EqualFold(e.object.Labels[autoAddressLabel], "false") {
-		return true
-	}
-	for hostname := range e.services {
-		if hostname.IsWildcard() {
-			return true
-		}
-	}
-	return false
 }
 
 func (a *advisor) ports(e *entry) {

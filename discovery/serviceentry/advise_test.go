@@ -88,6 +88,7 @@ func TestAdvice(t *testing.T) {
 			"a port of another, and neither has an address", []*config.Config{of(t, "b", "b.example", bare80)}, []*config.Config{of(t, "a", "a.example", bare80)},
 			[]string{`a: spec.ports 80 is a port of serviceentry/shop/b too, and neither has an address: all connections are the oldest's: set addresses, or other ports (PTL0107, IST0134)`},
 		},
+		{"a port of another, and both get addresses", []*config.Config{of(t, "b", "b.example", tcp80)}, []*config.Config{of(t, "a", "a.example", tcp80)}, nil},
 		{"a port of another that is HTTP", []*config.Config{of(t, "b", "b.example", bare80)}, []*config.Config{of(t, "a", "a.example", http80)}, nil},
 		{
 			"a selector that selects nothing", []*config.Config{workload(t, "w", `{address: 10.0.0.1, labels: {app: b}}`)}, []*config.Config{selecting(t, "a", "a.example")},

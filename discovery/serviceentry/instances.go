@@ -18,9 +18,7 @@ type Peer interface {
 // Exchange has the store and a peer select each other's workloads, as far as
 // the switches let them. Before Run of either only.
 func (s *Store) Exchange(p Peer) {
-	if !s.off.SelectInstances {
-		p.AppendWorkloadHandler(s.WorkloadInstanceHandler)
-	}
+	p.AppendWorkloadHandler(s.WorkloadInstanceHandler)
 	if !s.off.OfferWorkloadEntries {
 		s.AppendWorkloadHandler(p.WorkloadInstanceHandler)
 	}
@@ -38,11 +36,11 @@ type instances struct {
 
 // WorkloadInstanceHandler makes a workload instance of another registry one that
 // the ServiceEntries of its namespace may select. Events that repeat what is
-// known do nothing, whatever their kind; so do those of WorkloadEntries, and of
-// instances without a namespace. It has the shape of a
-// discovery.WorkloadHandler, and may only be called on the worker.
+// known do nothing, whatever their kind; so do those of WorkloadEntries, and all
+// where Switches turn this off. It has the shape of a discovery.WorkloadHandler,
+// and may only be called on the worker.
 func (s *Store) WorkloadInstanceHandler(instance *discovery.WorkloadInstance, event cache.Event) {
-	if s.off.SelectInstances || instance.Provider == s.Provider() || instance.Namespace == "" {
+	if s.off.SelectInstances || instance.Provider == s.Provider() {
 		return
 	}
 	key := workloadKey{instance.Provider, instance.Endpoint.Locality.Cluster, instance.Name}

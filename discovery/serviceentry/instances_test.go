@@ -96,9 +96,6 @@ func TestSelectorsOfOtherNamespacesDoNotSelectInstances(t *testing.T) {
 	m := start(t, serviceentry.Options{})
 	m.apply(with(selecting(t, "se", "a.example"), func(c *config.Config) { c.Namespace = "other" }))
 	expect(t, m.tells(pod("p", "10.0.0.1"), cache.EventAdd), []string(nil))
-	nowhere := pod("p", "10.0.0.1")
-	nowhere.Namespace = ""
-	expect(t, m.tells(nowhere, cache.EventAdd), []string(nil))
 }
 
 // TestAWorkloadEntryOutranksAnInstanceAtItsAddress, wherever one of them is not
@@ -117,8 +114,21 @@ func TestAWorkloadEntryOutranksAnInstanceAtItsAddress(t *testing.T) {
 		return out
 	}
 	expect(t, names(), []string{"w", "q"})
-	m.remove(w)
+	w2 := workload(t, "w2", `{address: 10.0.0.1, labels: {app: a, v: "2"}}`)
+	m.apply(w2)
+	expect(t, names(), []string{"w", "w2", "q"}) // it covers no other WorkloadEntry
+	m.remove(w, w2)
 	expect(t, names(), []string{"p", "q"})
+}
+
+func TestOtherRegistriesSelectOnlyWorkloadEntriesAtAnIP(t *testing.T) {
+	t.Parallel()
+	got := map[string]bool{}
+	m := start(t, serviceentry.Options{}, func(s *serviceentry.Store) {
+		s.AppendWorkloadHandler(func(w *discovery.WorkloadInstance, _ cache.Event) { got[w.Name] = !w.DNSServiceEntryOnly })
+	})
+	m.apply(workload(t, "ip", `{address: 10.0.0.1}`), workload(t, "host", `{address: vm.example}`), workload(t, "socket", `{address: "unix:///a.sock"}`))
+	expect(t, got, map[string]bool{"ip": true, "host": false, "socket": false})
 }
 
 func TestOwnWorkloadEntriesAreNoInstancesOfOthers(t *testing.T) {
