@@ -63,11 +63,23 @@ func setShard[T any](table map[string]map[discovery.ShardKey][]T, key string, sh
 // inShardOrder puts the shards of a key together in the order of their keys.
 func inShardOrder[T any](shards map[discovery.ShardKey][]T) []T {
 	var out []T
-	keys := slices.SortedFunc(maps.Keys(shards), func(a, b discovery.ShardKey) int {
+	for _, k := range shardOrder(shards) {
+		out = append(out, shards[k]...)
+	}
+	return out
+}
+
+func shardOrder[T any](shards map[discovery.ShardKey]T) []discovery.ShardKey {
+	return slices.SortedFunc(maps.Keys(shards), func(a, b discovery.ShardKey) int {
 		return strings.Compare(a.String(), b.String())
 	})
-	for _, k := range keys {
-		out = append(out, shards[k]...)
+}
+
+// sizes says how many of what inShardOrder returns each shard has.
+func sizes[T any](shards map[discovery.ShardKey][]T) []mesh.ShardSize {
+	out := make([]mesh.ShardSize, 0, len(shards))
+	for _, k := range shardOrder(shards) {
+		out = append(out, mesh.ShardSize{Shard: k, Count: len(shards[k])})
 	}
 	return out
 }
@@ -90,7 +102,7 @@ func (r *rows) rebuildEndpoints(key string, hostname host.Name, namespace string
 		r.endpointRows = r.endpointRows.Delete(key)
 		return
 	}
-	row := &mesh.EndpointRow{Hostname: hostname, Namespace: namespace, Endpoints: endpoints}
+	row := &mesh.EndpointRow{Hostname: hostname, Namespace: namespace, Endpoints: endpoints, Shards: sizes(r.endpoints[key])}
 	if !row.Equal(r.endpointRows.Value(key)) {
 		r.endpointRows = r.endpointRows.Set(key, row)
 	}

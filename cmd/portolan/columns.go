@@ -8,9 +8,12 @@ import (
 	"google.golang.org/protobuf/proto"
 	networking "istio.io/api/networking/v1alpha3"
 	security "istio.io/api/security/v1beta1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/admin"
 )
 
 // column is one of the columns that a kind has of its own. Cells show all of a
@@ -19,6 +22,16 @@ type column struct {
 	header string
 	wide   bool // only in wide tables
 	cell   func(spec proto.Message, wide bool) string
+	// state, in place of cell, shows something that is not of the spec.
+	state func(*unstructured.Unstructured) string
+}
+
+// text is the cell of an object, whose spec is read already.
+func (c column) text(object *unstructured.Unstructured, spec proto.Message, wide bool) string {
+	if c.state != nil {
+		return c.state(object)
+	}
+	return c.cell(spec, wide)
 }
 
 // show is a column of every table, detail one of wide tables.
@@ -137,12 +150,31 @@ func workloadEntryColumns() []column {
 	return []column{
 		show("ADDRESS", func(s spec, _ bool) string { return s.GetAddress() }),
 		show("LABELS", func(s spec, wide bool) string { return pairs(s.GetLabels(), wide) }),
+		{header: "HEALTH", wide: true, state: healthOf},
 		detail("PORTS", func(s spec) string { return pairs(s.GetPorts(), true) }),
 		detail("SERVICE-ACCOUNT", spec.GetServiceAccount),
 		detail("LOCALITY", spec.GetLocality),
 		detail("NETWORK", spec.GetNetwork),
 		detail("WEIGHT", func(s spec) string { return number(s.GetWeight()) }),
 	}
+}
+
+// healthOf is how a WorkloadEntry is: HEALTHY or UNHEALTHY as was reported,
+// UNKNOWN where nothing was although its health is checked, else empty.
+func healthOf(object *unstructured.Unstructured) string {
+	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	for _, one := range conditions {
+		if c, ok := one.(map[string]any); ok && c["type"] == "Healthy" {
+			if c["status"] == "True" {
+				return admin.Healthy
+			}
+			return admin.Unhealthy
+		}
+	}
+	if health.Checked(object.GetAnnotations()) {
+		return "UNKNOWN"
+	}
+	return ""
 }
 
 func workloadGroupColumns() []column {

@@ -320,7 +320,7 @@ func (o *getOptions) rows(env *environment, f found, several bool) ([][]string, 
 		}
 		row = append(row, name)
 		for _, c := range columns {
-			row = append(row, c.cell(spec, wide))
+			row = append(row, c.text(object, spec, wide))
 		}
 		row = append(row, object.GetResourceVersion(), age(env.now(), object.GetCreationTimestamp().Time))
 		rows = append(rows, row)

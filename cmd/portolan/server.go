@@ -103,6 +103,7 @@ func newServer(store *openedStore, meshConfig *mesh.Config, fromConsul *consulRe
 		return nil, err
 	}
 	s.api.Handle(admin.ProxiesPath, admin.Proxies(s.xds))
+	s.api.Endpoint(admin.ServicesPath, admin.Services(s.xds))
 	maintenance.Register(s.api, s.maintenance())
 	if s.consul != nil {
 		s.api.Handle(consulPath, serveConsul(s.consul))

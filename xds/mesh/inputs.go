@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"iter"
 	"slices"
 	"strings"
 
@@ -97,6 +98,32 @@ type EndpointRow struct {
 	// Endpoints are in the order of their shards, within a shard as the registry
 	// gave them.
 	Endpoints []*discovery.Endpoint
+	// Shards say which of them are whose: the first Count are of the first shard.
+	Shards []ShardSize
+}
+
+// ShardSize is how many endpoints of a row a shard has.
+type ShardSize struct {
+	Shard discovery.ShardKey
+	Count int
+}
+
+// ByShard iterates over the endpoints and the shards that they are of.
+func (r *EndpointRow) ByShard() iter.Seq2[discovery.ShardKey, *discovery.Endpoint] {
+	return func(yield func(discovery.ShardKey, *discovery.Endpoint) bool) {
+		if r == nil {
+			return
+		}
+		rest := r.Endpoints
+		for _, s := range r.Shards {
+			for _, e := range rest[:s.Count] {
+				if !yield(s.Shard, e) {
+					return
+				}
+			}
+			rest = rest[s.Count:]
+		}
+	}
 }
 
 // Equal says whether two rows have the same content.
@@ -104,7 +131,7 @@ func (r *EndpointRow) Equal(o *EndpointRow) bool {
 	if r == nil || o == nil {
 		return r == o
 	}
-	return r.Hostname == o.Hostname && r.Namespace == o.Namespace &&
+	return r.Hostname == o.Hostname && r.Namespace == o.Namespace && slices.Equal(r.Shards, o.Shards) &&
 		slices.EqualFunc(r.Endpoints, o.Endpoints, (*discovery.Endpoint).Equal)
 }
 

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/portolan-mesh/portolan/cache/rest/client"
+	"github.com/portolan-mesh/portolan/xds/admin"
+)
+
+func newDescribeCommand(env *environment) *cobra.Command {
+	c := &cobra.Command{Use: "describe", Short: "Show what the server made of the configuration"}
+	c.AddCommand(newDescribeServiceCommand(env))
+	return c
+}
+
+func newDescribeServiceCommand(env *environment) *cobra.Command {
+	outputs := []string{"table", "json", "yaml"}
+	var output, namespace string
+	c := &cobra.Command{
+		Use:     "service HOST",
+		Aliases: []string{"services", "svc"},
+		Short:   "Show the services of a host, their endpoints, and the subsets these are in",
+		Long: `Show what proxies are told of a host: the services that the registries have under
+its name, the endpoints by registry, locality and health, and the subsets of the
+DestinationRules for it.
+
+  HEALTHY    it gets requests
+  UNHEALTHY  proxies know it and send it nothing
+  DRAINING   it finishes what it has
+  LEFT OUT   its health checks did not succeed, so it is no endpoint at all
+
+A subset that selects no endpoint is marked: a route to it fails.`,
+		Example: `  portolan describe service reviews.shop.internal
+  portolan describe service reviews.shop.internal -n shop -o json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := oneOf("-o", output, outputs...); err != nil {
+				return err
+			}
+			list, err := env.services(c.Context(), args[0], namespace)
+			if err != nil {
+				return err
+			}
+			if output != "table" {
+				return writeDocument(env.stdout, output, list)
+			}
+			for i, s := range list.Items {
+				if i > 0 {
+					fmt.Fprintln(env.stdout)
+				}
+				if err := env.printService(s); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	f := c.Flags()
+	f.StringVarP(&namespace, "namespace", "n", "", "namespace of the services (default all)")
+	f.StringVarP(&output, "output", "o", "table", "form of the output: "+alternatives(outputs))
+	completeOutput(c, outputs...)
+	return c
+}
+
+// services are those of a host; none is an error.
+func (e *environment) services(ctx context.Context, host, namespace string) (admin.ServiceList, error) {
+	var list admin.ServiceList
+	query := url.Values{"host": {host}}
+	where := ""
+	if namespace != "" {
+		query.Set("namespace", namespace)
+		where = " in namespace " + namespace
+	}
+	err := e.call(ctx, func(ctx context.Context, c *client.Client) error {
+		return c.JSON(ctx, admin.ServicesPath+"?"+query.Encode(), &list)
+	})
+	if err == nil && len(list.Items) == 0 {
+		err = fmt.Errorf("service %s: no registry has this host%s: see the hosts there are with portolan get serviceentries -A", host, where)
+		if len(list.Similar) > 0 {
+			err = errors.New(err.Error() + ", or did you mean " + alternatives(list.Similar) + "?")
+		}
+	}
+	return list, err
+}
+
+func (e *environment) printService(s admin.Service) error {
+	fmt.Fprintf(e.stdout, "service %s  namespace %s  %s\n\n", s.Hostname, s.Namespace, healthCounts(s.Endpoints))
+	if err := writeTable(e.stdout, definitionRows(s.Definitions)); err != nil {
+		return err
+	}
+	fmt.Fprintln(e.stdout)
+	if len(s.Endpoints) == 0 {
+		fmt.Fprintln(e.stdout, "No endpoints.")
+	} else if err := writeTable(e.stdout, endpointRows(s.Endpoints)); err != nil {
+		return err
+	}
+	if len(s.Subsets) == 0 {
+		return nil
+	}
+	fmt.Fprintln(e.stdout)
+	return writeTable(e.stdout, subsetRows(s.Subsets))
+}
+
+// healthCounts are how many endpoints are in each state: "3 healthy, 1 unhealthy".
+func healthCounts(endpoints []admin.Endpoint) string {
+	var parts []string
+	for _, state := range []string{admin.Healthy, admin.Unhealthy, admin.Draining, admin.LeftOut} {
+		n := 0
+		for _, e := range endpoints {
+			if e.Health == state {
+				n++
+			}
+		}
+		if n > 0 || state == admin.Healthy {
+			parts = append(parts, fmt.Sprintf("%d %s", n, strings.ToLower(state)))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func definitionRows(definitions []admin.Definition) [][]string {
+	rows := [][]string{{"REGISTRY", "NAME", "RESOLUTION", "ADDRESS", "PORTS", "EXPORT-TO"}}
+	for _, d := range definitions {
+		rows = append(rows, []string{
+			d.Registry, d.Name, d.Resolution, d.Address,
+			items(each(d.Ports, func(p admin.Port) string { return port(uint32(p.Number), p.Protocol) }), true), items(d.ExportTo, true),
+		})
+	}
+	return rows
+}
+
+// endpointRows are endpoints by registry, locality and health.
+func endpointRows(endpoints []admin.Endpoint) [][]string {
+	endpoints = slices.Clone(endpoints)
+	slices.SortStableFunc(endpoints, func(a, b admin.Endpoint) int {
+		return slices.Compare([]string{a.Registry, a.Locality, a.Health}, []string{b.Registry, b.Locality, b.Health})
+	})
+	rows := [][]string{{"REGISTRY", "LOCALITY", "HEALTH", "ADDRESS", "PORTS", "WORKLOAD", "NETWORK", "WEIGHT", "SUBSETS"}}
+	for _, e := range endpoints {
+		row := []string{
+			e.Registry, e.Locality, e.Health, e.Address,
+			items(each(e.Ports, func(p admin.Port) string { return p.Name + "=" + strconv.Itoa(p.Number) }), true),
+			e.Workload, e.Network, number(e.Weight),
+			items(each(e.Subsets, func(s admin.SubsetRef) string { return s.Name }), true),
+		}
+		if e.Reason != "" {
+			row = append(row, "! "+e.Reason)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func subsetRows(subsets []admin.Subset) [][]string {
+	rows := [][]string{{"SUBSET", "RULE", "FOR", "LABELS", "ENDPOINTS", "HEALTHY"}}
+	for _, s := range subsets {
+		row := []string{
+			s.Name, "destinationrule/" + s.Rule, s.Host, pairs(s.Labels, true), strconv.Itoa(s.Endpoints), strconv.Itoa(s.Healthy),
+		}
+		switch {
+		case s.Endpoints == 0:
+			row = append(row, "! selects nothing")
+		case s.Healthy == 0:
+			row = append(row, "! none is healthy")
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}

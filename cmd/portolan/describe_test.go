@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/portolan-mesh/portolan/xds/admin"
+)
+
+// serving runs a command against a server that answers every request so.
+func serving(t *testing.T, answer func(*http.Request) any, args ...string) (outcome, error) {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if text, ok := answer(r).(string); ok {
+			_, _ = io.WriteString(w, text)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(answer(r))
+	}))
+	defer server.Close()
+	var out, stderr bytes.Buffer
+	root := newRootCommand(&environment{stdin: strings.NewReader(""), stdout: &out, stderr: &stderr, now: func() time.Time { return noon }})
+	root.SetArgs(append(args, "--server", server.URL))
+	err := root.ExecuteContext(context.WithoutCancel(t.Context()))
+	return outcome{exitOK, out.String(), stderr.String()}, err
+}
+
+func someService() admin.ServiceList {
+	v1, v2 := admin.SubsetRef{Name: "v1", Rule: "shop/reviews"}, admin.SubsetRef{Name: "v2", Rule: "shop/reviews"}
+	return admin.ServiceList{
+		TypeMeta: metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "ServiceList"}, Revision: 815,
+		Items: []admin.Service{{
+			Hostname: "reviews.shop.internal", Namespace: "shop",
+			Definitions: []admin.Definition{
+				{Registry: "External", Name: "reviews", Resolution: "ClientSideLB", Address: "240.240.0.7", Ports: []admin.Port{{Name: "http", Number: 80, Protocol: "HTTP"}}, ExportTo: []string{"*"}},
+				{Registry: "Consul", Name: "reviews", Resolution: "ClientSideLB", Ports: []admin.Port{{Name: "http", Number: 80, Protocol: "HTTP"}}},
+			},
+			Endpoints: []admin.Endpoint{
+				{Registry: "External", Address: "10.0.0.2", Ports: []admin.Port{{Name: "http", Number: 8080}}, Locality: "eu/b", Health: admin.Healthy, Weight: 1, Workload: "shop/vm-2", Subsets: []admin.SubsetRef{v2}},
+				{Registry: "External", Address: "10.0.0.1", Ports: []admin.Port{{Name: "http", Number: 8080}}, Locality: "eu/a", Health: admin.Healthy, Weight: 3, Workload: "shop/vm-1", Network: "lan", Subsets: []admin.SubsetRef{v1}},
+				{Registry: "External", Address: "10.0.0.3", Locality: "eu/a", Health: admin.LeftOut, Reason: "503 Service Unavailable", Workload: "shop/vm-3"},
+				{Registry: "Consul", Cluster: "dc1", Address: "10.1.0.1", Ports: []admin.Port{{Name: "http", Number: 80}}, Locality: "dc1", Health: admin.Unhealthy, Weight: 1, Subsets: []admin.SubsetRef{v2}},
+			},
+			Subsets: []admin.Subset{
+				{SubsetRef: v1, Host: "reviews.shop.internal", Labels: map[string]string{"version": "v1"}, Endpoints: 1, Healthy: 1},
+				{SubsetRef: v2, Host: "reviews.shop.internal", Labels: map[string]string{"version": "v2"}, Endpoints: 2, Healthy: 1},
+				{SubsetRef: admin.SubsetRef{Name: "v3", Rule: "shop/reviews"}, Host: "reviews.shop.internal", Labels: map[string]string{"version": "v3"}},
+			},
+		}},
+	}
+}
+
+func TestDescribeService(t *testing.T) {
+	t.Parallel()
+	var asked string
+	out, err := serving(t, func(r *http.Request) any { asked = r.URL.String(); return someService() },
+		"describe", "service", "reviews.shop.internal", "-n", "shop")
+	if err != nil || asked != admin.ServicesPath+"?host=reviews.shop.internal&namespace=shop" {
+		t.Fatalf("%v after %s", err, asked)
+	}
+	golden(t, "describe-service.txt", out.out)
+}
+
+func TestDescribeServiceForPrograms(t *testing.T) {
+	t.Parallel()
+	for _, form := range []string{"json", "yaml"} {
+		out, err := serving(t, func(*http.Request) any { return someService() }, "describe", "svc", "reviews.shop.internal", "-o", form)
+		if err != nil || !strings.Contains(out.out, "LEFT OUT") || !strings.Contains(out.out, "ServiceList") {
+			t.Errorf("%s: %v\n%s", form, err, out.out)
+		}
+	}
+}
+
+func TestDescribeAnUnknownService(t *testing.T) {
+	t.Parallel()
+	_, err := serving(t, func(*http.Request) any { return admin.ServiceList{Similar: []string{"reviews.shop.internal"}} },
+		"describe", "service", "reviews", "-n", "shop")
+	if err == nil || !strings.Contains(err.Error(), "in namespace shop") || !strings.Contains(err.Error(), "did you mean reviews.shop.internal?") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestGetWorkloadsShowsTheirHealth(t *testing.T) {
+	t.Parallel()
+	item := func(name, annotations, status string) string {
+		return `{"apiVersion":"networking.istio.io/v1","kind":"WorkloadEntry","metadata":{"name":"` + name + `","namespace":"shop","resourceVersion":"7",` +
+			`"creationTimestamp":"2026-01-31T11:00:00Z","annotations":{` + annotations + `}},"spec":{"address":"10.0.0.1","locality":"eu/a","network":"lan"}` + status + `}`
+	}
+	condition := func(status string) string {
+		return `,"status":{"conditions":[{"type":"Healthy","status":"` + status + `"}]}`
+	}
+	checked := `"proxy.istio.io/health-checks-enabled":"true"`
+	list := `{"apiVersion":"networking.istio.io/v1","kind":"WorkloadEntryList","metadata":{},"items":[` + strings.Join([]string{
+		item("a", checked, condition("True")), item("b", checked, condition("False")), item("c", checked, ""), item("d", "", ""),
+	}, ",") + `]}`
+	out, err := serving(t, func(*http.Request) any { return list }, "get", "we", "-n", "shop", "-o", "wide")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "get-health.txt", out.out)
+}

@@ -1,0 +1,335 @@
+package admin
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	networking "istio.io/api/networking/v1alpha3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/health"
+	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/storage/labels"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+)
+
+// ServicesPath is where a ServiceList is served: of the services of one host
+// (the parameter host), in one namespace or in all.
+const ServicesPath = "/apis/portolan.io/v1/services"
+
+// ServiceList is services as proxies are told of them, the oldest first. Its
+// JSON form is an API.
+type ServiceList struct {
+	metav1.TypeMeta `json:",inline"`
+	// Revision of the store that they are as of.
+	Revision int64     `json:"revision"`
+	Items    []Service `json:"items"`
+	// Similar are some hosts whose names are like the one asked for, where there
+	// is none of that.
+	Similar []string `json:"similar,omitempty"`
+}
+
+// Service is all that the registries know of a host in one namespace.
+type Service struct {
+	Hostname  string `json:"hostname"`
+	Namespace string `json:"namespace"`
+	// Definitions are the services of that name, one for each address; the first
+	// answers for the host.
+	Definitions []Definition `json:"definitions"`
+	// Endpoints are in the order of registries.
+	Endpoints []Endpoint `json:"endpoints"`
+	// Subsets are those of all DestinationRules that apply to the host for some
+	// proxy.
+	Subsets []Subset `json:"subsets"`
+}
+
+// Definition is a service under one address.
+type Definition struct {
+	Registry     string   `json:"registry"`
+	Name         string   `json:"name,omitempty"`
+	Resolution   string   `json:"resolution"`
+	Address      string   `json:"address,omitempty"`
+	Ports        []Port   `json:"ports"`
+	ExportTo     []string `json:"exportTo"`
+	MeshExternal bool     `json:"meshExternal,omitempty"`
+}
+
+// Port is a port of a service, or of an endpoint that serves it.
+type Port struct {
+	Name     string `json:"name"`
+	Number   int    `json:"number"`
+	Protocol string `json:"protocol,omitempty"`
+}
+
+// The states of an endpoint.
+const (
+	Healthy   = "HEALTHY"
+	Unhealthy = "UNHEALTHY"
+	Draining  = "DRAINING"
+	// LeftOut is a workload that a service selects and whose health checks did not
+	// succeed, so that it is no endpoint.
+	LeftOut = "LEFT OUT"
+)
+
+// Endpoint is an address at which a service is served, with the ports at which
+// it serves those of the service.
+type Endpoint struct {
+	Registry string `json:"registry"`
+	Cluster  string `json:"cluster,omitempty"`
+	Address  string `json:"address"`
+	Ports    []Port `json:"ports"`
+	Locality string `json:"locality,omitempty"`
+	Network  string `json:"network,omitempty"`
+	Health   string `json:"health"`
+	// Reason is why a workload is left out.
+	Reason string `json:"reason,omitempty"`
+	Weight uint32 `json:"weight,omitempty"`
+	// Workload is "namespace/name" of the object that it comes from.
+	Workload       string            `json:"workload,omitempty"`
+	ServiceAccount string            `json:"serviceAccount,omitempty"`
+	Labels         map[string]string `json:"labels,omitempty"`
+	// Subsets are those that it belongs to.
+	Subsets []SubsetRef `json:"subsets,omitempty"`
+}
+
+// SubsetRef names a subset of a DestinationRule, "namespace/name".
+type SubsetRef struct {
+	Name string `json:"name"`
+	Rule string `json:"rule"`
+}
+
+// Subset is a subset, and how many endpoints it selects.
+type Subset struct {
+	SubsetRef `json:",inline"`
+	// Host is the name or pattern that the rule is for.
+	Host      string            `json:"host"`
+	Labels    map[string]string `json:"labels,omitempty"`
+	Endpoints int               `json:"endpoints"`
+	Healthy   int               `json:"healthy"`
+}
+
+// Source has the context of the newest push, nil before the first; an
+// *xds.DiscoveryServer is one.
+type Source interface{ Context() *mesh.PushContext }
+
+// Services serves what a server has of the services of a host: the rows that its
+// newest push was made from.
+func Services(server Source) rest.EndpointFunc {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET")
+			return rest.Refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "use GET")
+		}
+		name, namespace := strings.ToLower(r.URL.Query().Get("host")), r.URL.Query().Get("namespace")
+		if name == "" {
+			return rest.BadRequest("say which: " + ServicesPath + "?host=HOST")
+		}
+		context := server.Context()
+		if context == nil {
+			return rest.Unavailable("the server has not read its configuration yet: try again in a moment")
+		}
+		rest.WriteJSON(w, http.StatusOK, describe(context, host.Name(name), namespace))
+		return nil
+	}
+}
+
+func describe(p *mesh.PushContext, name host.Name, namespace string) ServiceList {
+	list := ServiceList{
+		TypeMeta: metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "ServiceList"},
+		Revision: p.Revision(), Items: []Service{},
+	}
+	row := p.Host(name)
+	if row == nil {
+		list.Similar = similar(p, string(name))
+		return list
+	}
+	rules := p.RulesOf(name)
+	for _, s := range row.Services {
+		if namespace == "" || s.Namespace == namespace {
+			out := service(s, p.EndpointsOf(s), rules)
+			out.Endpoints = append(out.Endpoints, leftOut(p, s, out.Endpoints)...)
+			list.Items = append(list.Items, out)
+		}
+	}
+	return list
+}
+
+// maxSimilar bounds the names that are told in place of an unknown one.
+const maxSimilar = 3
+
+// similar are some hosts that contain a name, or are contained in it, by their
+// first label.
+func similar(p *mesh.PushContext, name string) (out []string) {
+	first, _, _ := strings.Cut(name, ".")
+	for row := range p.HostRows() {
+		label, _, _ := strings.Cut(string(row.Hostname), ".")
+		if strings.Contains(label, first) || strings.HasPrefix(first, label) && label != "" {
+			if out = append(out, string(row.Hostname)); len(out) == maxSimilar {
+				break
+			}
+		}
+	}
+	return out
+}
+
+// leftOut are the WorkloadEntries that a service selects and that are not among
+// its endpoints since they were not reported to be healthy.
+func leftOut(p *mesh.PushContext, row *mesh.ServiceRow, endpoints []Endpoint) (out []Endpoint) {
+	configs := p.Inputs().Configs
+	for object := range configs.List(schema.WorkloadEntry, row.Namespace) {
+		name := object.Namespace + "/" + object.Name
+		if !health.Checked(object.Annotations) || !selects(row, object) ||
+			slices.ContainsFunc(endpoints, func(e Endpoint) bool { return e.Workload == name }) {
+			continue
+		}
+		spec := object.Spec.(*networking.WorkloadEntry)
+		reason := "no report"
+		if r := configs.Health().Value(health.Path(object.Namespace, object.Name)); r.Of(object.UID) && !r.Unknown {
+			if r.Healthy {
+				continue // it has no place here for another reason
+			}
+			reason = r.Message
+		}
+		out = append(out, Endpoint{
+			Registry: string(discovery.External), Address: spec.GetAddress(), Ports: []Port{}, Locality: spec.GetLocality(),
+			Network: spec.GetNetwork(), Health: LeftOut, Reason: reason, Workload: name, Labels: labelsOf(object),
+		})
+	}
+	return out
+}
+
+// selects says whether a service selects a WorkloadEntry of its namespace.
+func selects(row *mesh.ServiceRow, object *config.Config) bool {
+	return slices.ContainsFunc(row.Services, func(s *discovery.Service) bool {
+		return s.Attributes.Provider == discovery.External && s.Attributes.LabelSelectors != nil &&
+			s.Attributes.LabelSelectors.SubsetOf(labelsOf(object))
+	})
+}
+
+// labelsOf are those of a WorkloadEntry: of its spec, overlaid by its own.
+func labelsOf(object *config.Config) labels.Instance {
+	out := labels.Instance{}
+	maps.Copy(out, object.Spec.(*networking.WorkloadEntry).GetLabels())
+	maps.Copy(out, object.Labels)
+	return out
+}
+
+func service(row *mesh.ServiceRow, endpoints *mesh.EndpointRow, rules []*mesh.Rule) Service {
+	out := Service{
+		Hostname: string(row.Hostname), Namespace: row.Namespace,
+		Definitions: []Definition{}, Endpoints: []Endpoint{}, Subsets: subsets(rules),
+	}
+	for _, s := range row.Services {
+		out.Definitions = append(out.Definitions, definition(s))
+	}
+	out.Endpoints = grouped(endpoints)
+	for i := range out.Endpoints {
+		e := &out.Endpoints[i]
+		for j := range out.Subsets {
+			s := &out.Subsets[j]
+			if !labels.Instance(s.Labels).SubsetOf(e.Labels) {
+				continue
+			}
+			e.Subsets = append(e.Subsets, s.SubsetRef)
+			s.Endpoints++
+			if e.Health == Healthy {
+				s.Healthy++
+			}
+		}
+	}
+	return out
+}
+
+func definition(s *discovery.Service) Definition {
+	out := Definition{
+		Registry: string(s.Attributes.Provider), Name: s.Attributes.Name, Resolution: s.Resolution.String(),
+		Ports: []Port{}, ExportTo: []string{"*"}, MeshExternal: s.MeshExternal,
+	}
+	if !s.Attributes.ExportTo.Public() {
+		out.ExportTo = s.Attributes.ExportTo
+	}
+	if s.Address != discovery.UnspecifiedIP {
+		out.Address = s.Address
+	}
+	for _, p := range s.Ports {
+		out.Ports = append(out.Ports, Port{Name: p.Name, Number: p.Number, Protocol: string(p.Protocol)})
+	}
+	return out
+}
+
+// grouped makes one of the endpoints of several ports that differ in nothing
+// else.
+func grouped(row *mesh.EndpointRow) []Endpoint {
+	out := []Endpoint{}
+	var last *discovery.Endpoint
+	var of discovery.ShardKey
+	for shard, e := range row.ByShard() {
+		port := Port{Name: e.ServicePortName, Number: e.Port}
+		if last != nil && shard == of && samePlace(last, e) {
+			same := &out[len(out)-1]
+			same.Ports = append(same.Ports, port)
+			continue
+		}
+		last, of = e, shard
+		out = append(out, endpoint(shard, e, port))
+	}
+	return out
+}
+
+// samePlace says whether two endpoints differ in their ports at most.
+func samePlace(a, b *discovery.Endpoint) bool {
+	other := *b
+	other.Port, other.ServicePortName = a.Port, a.ServicePortName
+	return a.Equal(&other)
+}
+
+func endpoint(shard discovery.ShardKey, e *discovery.Endpoint, port Port) Endpoint {
+	out := Endpoint{
+		Registry: string(shard.Provider), Cluster: shard.Cluster, Address: e.Address, Ports: []Port{port},
+		Locality: e.Locality.Label, Network: e.Network, Health: healthOf(e.Health), Weight: e.Weight,
+		ServiceAccount: e.ServiceAccount, Labels: e.Labels,
+	}
+	if e.WorkloadName != "" {
+		out.Workload = e.Namespace + "/" + e.WorkloadName
+	}
+	return out
+}
+
+func healthOf(h discovery.Health) string {
+	switch h {
+	case discovery.Healthy:
+		return Healthy
+	case discovery.Draining:
+		return Draining
+	}
+	return Unhealthy
+}
+
+// subsets are those of some rules, each under the object that it is of.
+func subsets(rules []*mesh.Rule) []Subset {
+	out := []Subset{}
+	for _, r := range rules {
+		for _, s := range r.Subsets {
+			out = append(out, Subset{
+				SubsetRef: SubsetRef{Name: s.GetName(), Rule: ruleOf(r, s)},
+				Host:      string(r.Host), Labels: s.GetLabels(),
+			})
+		}
+	}
+	return out
+}
+
+// ruleOf is the DestinationRule among those merged that a subset is of.
+func ruleOf(r *mesh.Rule, s *networking.Subset) string {
+	i := slices.IndexFunc(r.Configs, func(c *config.Config) bool {
+		return slices.Contains(c.Spec.(*networking.DestinationRule).GetSubsets(), s)
+	})
+	return fmt.Sprintf("%s/%s", r.Configs[i].Namespace, r.Configs[i].Name)
+}

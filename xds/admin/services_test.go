@@ -1,0 +1,158 @@
+package admin_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/health"
+	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/xds/admin"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/xdstest"
+)
+
+// world is a server that has published a context, or none yet.
+type world struct{ context *mesh.PushContext }
+
+func (w world) Context() *mesh.PushContext { return w.context }
+
+const reviews = host.Name("reviews.shop")
+
+// shop is a mesh in which two registries know one host.
+func shop(t *testing.T) world {
+	t.Helper()
+	declared := &discovery.Service{
+		Hostname: reviews, Address: "10.9.0.1", Ports: []discovery.Port{{Name: "http", Number: 80, Protocol: discovery.HTTP}, {Name: "tcp", Number: 81, Protocol: discovery.TCP}},
+		Attributes: discovery.Attributes{
+			Provider: discovery.External, Name: "reviews", Namespace: "shop",
+			LabelSelectors: map[string]string{"app": "reviews"}, ExportTo: discovery.Visibility{"shop"},
+		},
+	}
+	found := &discovery.Service{
+		Hostname: reviews, Address: discovery.UnspecifiedIP, Ports: declared.Ports[:1],
+		Attributes: discovery.Attributes{Provider: discovery.Consul, Name: "reviews", Namespace: "shop"},
+	}
+	at := func(address, name string, port int, version string, h discovery.Health) *discovery.Endpoint {
+		return &discovery.Endpoint{
+			Address: address, ServicePortName: name, Port: port, Labels: map[string]string{"version": version}, Weight: 1, Health: h,
+			Locality: discovery.Locality{Label: "eu/a"}, Namespace: "shop", WorkloadName: "w-" + version,
+		}
+	}
+	endpoints := []*discovery.Endpoint{
+		at("10.0.0.9", "http", 9080, "v1", discovery.Unhealthy),
+		at("10.0.0.1", "http", 8080, "v1", discovery.Healthy), at("10.0.0.1", "tcp", 8081, "v1", discovery.Healthy),
+		at("10.0.0.2", "http", 8080, "v2", discovery.Draining),
+	}
+	key := mesh.ServiceKey(reviews, "shop")
+	return world{mesh.New(mesh.Inputs{
+		Configs:  objects(t),
+		Services: pmap.Map[*mesh.ServiceRow]{}.Set(key, mesh.NewServiceRow([]*discovery.Service{declared, found}, endpoints)),
+		Endpoints: pmap.Map[*mesh.EndpointRow]{}.Set(key, &mesh.EndpointRow{
+			Hostname: reviews, Namespace: "shop", Endpoints: endpoints,
+			Shards: []mesh.ShardSize{{Shard: discovery.ShardKey{Provider: discovery.Consul, Cluster: "dc1"}, Count: 1}, {Shard: discovery.ShardKey{Provider: discovery.External}, Count: 3}},
+		}),
+	})}
+}
+
+// objects are two rules for the host, of which one is for a pattern, and
+// workloads that are left out.
+func objects(t *testing.T) *cache.Snapshot {
+	t.Helper()
+	entry := func(name, labels string) *config.Config {
+		c := xdstest.Objects(t, xdstest.Object("WorkloadEntry", "shop/"+name, "{address: 10.0.0.7, locality: eu/b, labels: {"+labels+"}}"))[0]
+		c.UID, c.Annotations = name, map[string]string{health.ChecksAnnotation: "true"}
+		return c
+	}
+	all := xdstest.Objects(t,
+		xdstest.Object("DestinationRule", "shop/reviews", "{host: reviews.shop, subsets: [{name: v1, labels: {version: v1}}, {name: v2, labels: {version: v2}}, {name: v3, labels: {version: v3}}]}"),
+		xdstest.Object("DestinationRule", "shop/wide", "{host: '*.shop', subsets: [{name: hidden}]}"),
+		xdstest.Object("DestinationRule", "client/mine", "{host: '*.shop', subsets: [{name: all}]}"))
+	all = append(all, entry("silent", "app: reviews"), entry("failed", "app: reviews"), entry("other", "app: other"), entry("w-v1", "app: reviews"))
+	content := cache.Content{}
+	for _, c := range all {
+		content.Configs = content.Configs.Set(c.Key().Path(), c)
+	}
+	failed := &health.Report{Namespace: "shop", Name: "failed", UID: "failed", Message: "503"}
+	content.Health = content.Health.Set(failed.Path(), failed)
+	return (*cache.Snapshot)(nil).Next(42, content)
+}
+
+func get(t *testing.T, s admin.Source, query string) (admin.ServiceList, error) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	if err := admin.Services(s)(w, httptest.NewRequest(http.MethodGet, admin.ServicesPath+query, nil)); err != nil {
+		return admin.ServiceList{}, err
+	}
+	var list admin.ServiceList
+	if err := json.Unmarshal(w.Body.Bytes(), &list); err != nil {
+		t.Fatal(err)
+	}
+	return list, nil
+}
+
+func TestAServiceIsDescribedByItsRows(t *testing.T) {
+	t.Parallel()
+	list, err := get(t, shop(t), "?host=Reviews.shop&namespace=shop")
+	if err != nil || len(list.Items) != 1 || list.Revision != 42 {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	s := list.Items[0]
+	var got []string
+	for _, d := range s.Definitions {
+		got = append(got, fmt.Sprintf("service %s %s %q %v %v", d.Registry, d.Name, d.Address, d.Ports, d.ExportTo))
+	}
+	for _, e := range s.Endpoints {
+		got = append(got, fmt.Sprintf("endpoint %s/%s %s %v %s %s %s %s %v", e.Registry, e.Cluster, e.Address, e.Ports, e.Locality, e.Health, e.Reason, e.Workload, e.Subsets))
+	}
+	for _, x := range s.Subsets {
+		got = append(got, fmt.Sprintf("subset %s of %s for %s %v: %d, %d healthy", x.Name, x.Rule, x.Host, x.Labels, x.Endpoints, x.Healthy))
+	}
+	want := []string{
+		`service Consul reviews "" [{http 80 HTTP}] [*]`,
+		`service External reviews "10.9.0.1" [{http 80 HTTP} {tcp 81 TCP}] [shop]`,
+		"endpoint Consul/dc1 10.0.0.9 [{http 9080 }] eu/a UNHEALTHY  shop/w-v1 [{v1 shop/reviews} {all client/mine}]",
+		"endpoint External/ 10.0.0.1 [{http 8080 } {tcp 8081 }] eu/a HEALTHY  shop/w-v1 [{v1 shop/reviews} {all client/mine}]",
+		"endpoint External/ 10.0.0.2 [{http 8080 }] eu/a DRAINING  shop/w-v2 [{v2 shop/reviews} {all client/mine}]",
+		"endpoint External/ 10.0.0.7 [] eu/b LEFT OUT 503 shop/failed []",
+		"endpoint External/ 10.0.0.7 [] eu/b LEFT OUT no report shop/silent []",
+		"subset v1 of shop/reviews for reviews.shop map[version:v1]: 2, 1 healthy",
+		"subset v2 of shop/reviews for reviews.shop map[version:v2]: 1, 0 healthy",
+		"subset v3 of shop/reviews for reviews.shop map[version:v3]: 0, 0 healthy",
+		"subset all of client/mine for *.shop map[]: 3, 1 healthy",
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestAnUnknownHostIsToldWithSimilarOnes(t *testing.T) {
+	t.Parallel()
+	for query, similar := range map[string]string{
+		"?host=review": "reviews.shop", "?host=reviews.bank": "reviews.shop", "?host=ratings.shop": "", "?host=reviews.shop&namespace=bank": "",
+	} {
+		list, err := get(t, shop(t), query)
+		if err != nil || len(list.Items) != 0 || strings.Join(list.Similar, ",") != similar {
+			t.Errorf("%s: %+v, %v", query, list, err)
+		}
+	}
+}
+
+func TestWhatCannotBeDescribed(t *testing.T) {
+	t.Parallel()
+	if _, err := get(t, shop(t), ""); err == nil || !strings.Contains(err.Error(), "?host=HOST") {
+		t.Errorf("no host: %v", err)
+	}
+	if _, err := get(t, world{}, "?host=a"); err == nil || !strings.Contains(err.Error(), "try again") {
+		t.Errorf("nothing published: %v", err)
+	}
+}
