@@ -31,6 +31,7 @@ type echo struct {
 type upstream struct {
 	name string
 	port int
+	stop func() // ends it before the test does
 
 	mu       sync.Mutex
 	attempts map[string]int
@@ -50,10 +51,11 @@ func startUpstream(t testing.TB, name string) *upstream {
 	server := &http.Server{Handler: u, Protocols: protocols}
 	var running sync.WaitGroup
 	running.Go(func() { _ = server.Serve(l) })
-	t.Cleanup(func() {
+	u.stop = func() {
 		_ = server.Close()
 		running.Wait()
-	})
+	}
+	t.Cleanup(u.stop)
 	return u
 }
 

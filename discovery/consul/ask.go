@@ -60,7 +60,7 @@ func request[T any](ctx context.Context, d *datacenter, q question[T], index uin
 	}
 	d.r.metrics.requests.WithLabelValues(q.kind).Inc()
 	answer, meta, err = q.ask(o.WithContext(ctx))
-	if err == nil && !meta.KnownLeader {
+	if err == nil && !meta.KnownLeader && meta.QueryBackend != api.QueryBackendStreaming {
 		err = errNoLeader
 	}
 	return answer, meta, err

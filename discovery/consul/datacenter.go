@@ -309,9 +309,14 @@ func (d *datacenter) nodes() question[[]*api.Node] {
 	return question[[]*api.Node]{kind: "nodes", spacing: listSpacing, steady: true, ask: d.r.client.Catalog().Nodes}
 }
 
+// service asks for the instances of a service, those near the agent first: not
+// for their order, but because Consul then does not answer from its event
+// stream, whose answers say neither that there is a leader nor that something is
+// hidden.
 func (d *datacenter) service(name string) question[[]*api.ServiceEntry] {
 	return question[[]*api.ServiceEntry]{kind: "service", name: name, spacing: spacing, steady: true,
 		ask: func(o *api.QueryOptions) ([]*api.ServiceEntry, *api.QueryMeta, error) {
+			o.Near = "_agent"
 			return d.r.client.Health().Service(name, "", false, o)
 		}}
 }

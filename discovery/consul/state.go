@@ -82,6 +82,7 @@ func (d *datacenter) suspect() bool {
 func (d *datacenter) fail(query string, err error) {
 	err = inWords(err)
 	d.r.metrics.failures.WithLabelValues(d.word()).Inc()
+	d.r.o.Logger.Debug("a query of Consul failed", "datacenter", d.word(), "query", query, "err", err)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.faults[query] = err

@@ -1,0 +1,206 @@
+package integration
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// consulBinary is where `make consul` puts Consul.
+const consulBinary = "../.tools/consul"
+
+// needConsul skips a test where there is no Consul, but fails it in CI.
+func needConsul(t testing.TB) string {
+	t.Helper()
+	path, err := filepath.Abs(consulBinary)
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	switch {
+	case err == nil:
+		return path
+	case os.Getenv("CI") == "true":
+		t.Fatalf("there is no Consul (%v): run make consul", err)
+	}
+	t.Skipf("SKIPPED, AND NOTHING WAS TESTED: there is no Consul (%v): run make consul", err)
+	return ""
+}
+
+// consulAgent is a Consul of one server, with its default limits.
+type consulAgent struct {
+	*api.Client
+	t       testing.TB
+	url     string
+	config  string // the file
+	process *process
+}
+
+// consulOptions are those of a Consul.
+type consulOptions struct {
+	// root is the token that may do everything; empty has ACLs off.
+	root string
+}
+
+// startConsul runs a Consul until the test ends.
+func startConsul(t testing.TB, o consulOptions) *consulAgent {
+	t.Helper()
+	needConsul(t)
+	port := freePort(t)
+	config := map[string]any{
+		"data_dir": filepath.Join(t.TempDir(), "consul"), "server": true, "bootstrap_expect": 1, "node_name": "server",
+		"bind_addr": "127.0.0.1", "client_addr": "127.0.0.1", "log_level": "warn", "disable_update_check": true,
+		"ports": map[string]int{
+			"http": port, "dns": -1, "grpc": -1, "https": -1, "serf_wan": -1, "server": freePort(t), "serf_lan": freePort(t),
+		},
+		"performance": map[string]any{"raft_multiplier": 1},
+		"telemetry":   map[string]any{"prometheus_retention_time": "10m", "disable_hostname": true},
+	}
+	if o.root != "" {
+		config["acl"] = map[string]any{
+			"enabled": true, "default_policy": "deny",
+			"tokens": map[string]any{"initial_management": o.root, "agent": o.root},
+		}
+	}
+	document, err := json.Marshal(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &consulAgent{t: t, url: "http://" + local(port), config: write(t, "consul.json", string(document))}
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	if c.Client, err = api.NewClient(&api.Config{
+		Address: local(port), Token: o.root, HttpClient: &http.Client{Transport: transport, Timeout: 30 * time.Second},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	c.start()
+	return c
+}
+
+// start runs the agent, again with the data it had before, and waits until it
+// has a leader and itself in the catalogue.
+func (c *consulAgent) start() {
+	c.t.Helper()
+	c.process = start(c.t, "consul", needConsul(c.t), "agent", "-config-file", c.config)
+	eventually(c.t, "Consul has a leader", func() error {
+		servers, _, err := c.Health().Service("consul", "", true, nil)
+		if err == nil && len(servers) == 0 {
+			err = errors.New("it has no server yet")
+		}
+		return err
+	})
+}
+
+// register registers an instance at an upstream with the agent, with a check
+// that passes until fail is called.
+func (c *consulAgent) register(service, id string, u *upstream, port int, tags ...string) {
+	c.t.Helper()
+	c.must(c.Agent().ServiceRegister(&api.AgentServiceRegistration{
+		ID: id, Name: service, Address: "127.0.0.1", Port: u.port, Tags: tags,
+		Meta:  map[string]string{"protocol": "http", "portolan-port": fmt.Sprint(port)},
+		Check: &api.AgentServiceCheck{CheckID: "check-" + id, TTL: "10m", Status: api.HealthPassing},
+	}))
+	// What an agent is told of a check it still knows after a restart.
+	c.must(c.Agent().UpdateTTL("check-"+id, "", api.HealthPassing))
+}
+
+// fail makes the check of an instance critical.
+func (c *consulAgent) fail(id string) {
+	c.t.Helper()
+	c.must(c.Agent().UpdateTTL("check-"+id, "it is told to fail", api.HealthCritical))
+}
+
+// deregister takes an instance back.
+func (c *consulAgent) deregister(id string) {
+	c.t.Helper()
+	c.must(c.Agent().ServiceDeregister(id))
+}
+
+func (c *consulAgent) must(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// queries counts the queries that Consul has answered or holds, by its own
+// counter.
+func (c *consulAgent) queries() int {
+	c.t.Helper()
+	response, err := http.Get(c.url + "/v1/agent/metrics?format=prometheus")
+	c.must(err)
+	defer func() { _ = response.Body.Close() }()
+	var text bytes.Buffer
+	_, err = text.ReadFrom(response.Body)
+	c.must(err)
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(&text)
+	c.must(err)
+	total := 0.0
+	for _, m := range families["consul_rpc_query"].GetMetric() {
+		total += m.GetCounter().GetValue()
+	}
+	return int(total)
+}
+
+// catalogue fills the catalogue with services of one instance each, in
+// transactions, spread over nodes.
+func (c *consulAgent) catalogue(services, nodes int) {
+	c.t.Helper()
+	const most = 64 // operations that Consul takes in one transaction
+	var ops api.TxnOps
+	flush := func(least int) {
+		if len(ops) < least || len(ops) == 0 {
+			return
+		}
+		ok, answer, _, err := c.Txn().Txn(ops, nil)
+		if err == nil && !ok {
+			err = fmt.Errorf("%v", answer.Errors[0].What)
+		}
+		c.must(err)
+		ops = ops[:0]
+	}
+	for i := range nodes {
+		node := fmt.Sprintf("n%d", i)
+		_, err := c.Catalog().Register(&api.CatalogRegistration{
+			Node: node, Address: fmt.Sprintf("10.1.0.%d", i+1), NodeMeta: map[string]string{"zone": fmt.Sprint(i % 3)},
+			Check: &api.AgentCheck{Node: node, CheckID: "serfHealth", Name: "as every node with an agent has it", Status: api.HealthPassing},
+		}, nil)
+		c.must(err)
+	}
+	for i := range services {
+		ops = append(ops, &api.TxnOp{Service: &api.ServiceTxnOp{Verb: api.ServiceSet, Node: fmt.Sprintf("n%d", i%nodes), Service: api.AgentService{
+			ID: fmt.Sprintf("s%d", i), Service: fmt.Sprintf("s%d", i), Port: 8080, Meta: map[string]string{"protocol": "http"},
+		}}})
+		flush(most)
+	}
+	flush(1)
+}
+
+// weigh gives the instance of a service of catalogue another weight, and its
+// check another note.
+func (c *consulAgent) weigh(service, nodes, weight int) {
+	c.t.Helper()
+	id := fmt.Sprintf("s%d", service)
+	_, err := c.Catalog().Register(&api.CatalogRegistration{
+		Node: fmt.Sprintf("n%d", service%nodes), SkipNodeUpdate: true,
+		Service: &api.AgentService{
+			ID: id, Service: id, Port: 8080, Meta: map[string]string{"protocol": "http"},
+			Weights: api.AgentWeights{Passing: weight, Warning: 1},
+		},
+		Check: &api.AgentCheck{
+			Node: fmt.Sprintf("n%d", service%nodes), CheckID: "c" + id, Name: "c", ServiceID: id, Status: api.HealthPassing, Notes: fmt.Sprint(weight),
+		},
+	}, nil)
+	c.must(err)
+}
