@@ -109,6 +109,10 @@ func TestAdvice(t *testing.T) {
 			"a selected workload with a port that no service has", []*config.Config{workload(t, "w", `{address: 10.0.0.1, labels: {app: a}, ports: {other: 81}}`)}, []*config.Config{selecting(t, "a", "a.example")},
 			[]string{`a: spec.workloadSelector selects workload w, whose port "other" no ServiceEntry that selects it has: it has no effect (PTL0109)`},
 		},
+		{
+			"a workload with but some of the labels is not selected", []*config.Config{of(t, "a", "a.example", `ports: [{number: 80, name: http}], resolution: STATIC, workloadSelector: {labels: {app: a, v: "1"}}`)},
+			[]*config.Config{workload(t, "w", `{address: 10.0.0.1, labels: {app: a, w: "1"}, ports: {other: 81}}`), workload(t, "x", `{address: 10.0.0.1, labels: {v: "1"}, ports: {other: 81}}`)}, nil,
+		},
 		{"a workload that nobody selects may have any port", nil, []*config.Config{workload(t, "w", `{address: 10.0.0.1, labels: {app: a}, ports: {other: 81}}`)}, nil},
 		{
 			"a port that another which selects the workload has", []*config.Config{
