@@ -54,8 +54,11 @@ type Proxy struct {
 	Identity           string
 	ClusterID, Network string
 	InterceptionMode   InterceptionMode
-	Version            string // ISTIO_VERSION
-	Locality           string // region/zone/subzone
+	// DNSCapture says that applications beside it find services by the addresses
+	// that these were given (DNS_CAPTURE).
+	DNSCapture bool
+	Version    string // ISTIO_VERSION
+	Locality   string // region/zone/subzone
 	// EnvoyVersion is what the client says of its own build, empty for none.
 	EnvoyVersion string
 }
@@ -101,6 +104,7 @@ func ParseProxy(node *corev3.Node) (*Proxy, error) {
 	if p.InterceptionMode == "" {
 		p.InterceptionMode = InterceptionRedirect
 	}
+	p.DNSCapture, _ = strconv.ParseBool(text(metadata["DNS_CAPTURE"]))
 	if l := node.GetLocality(); l != nil {
 		p.Locality = strings.TrimRight(strings.Join([]string{l.GetRegion(), l.GetZone(), l.GetSubZone()}, "/"), "/")
 	}

@@ -137,6 +137,9 @@ type Service struct {
 	// Address is the IP or CIDR of the service, 0.0.0.0 where it has none
 	// (Istio's DefaultAddress).
 	Address string
+	// AutoAllocatedIPv4 and AutoAllocatedIPv6 are what a service without an address
+	// was given in its place, empty where it was given none.
+	AutoAllocatedIPv4, AutoAllocatedIPv6 string
 	// ClusterVIPs are the addresses by cluster, where clusters have their own.
 	ClusterVIPs map[string][]string
 	Ports       []Port
@@ -182,6 +185,7 @@ func (s *Service) Equal(o *Service) bool {
 		return s == o
 	}
 	return s.Hostname == o.Hostname && s.Address == o.Address &&
+		s.AutoAllocatedIPv4 == o.AutoAllocatedIPv4 && s.AutoAllocatedIPv6 == o.AutoAllocatedIPv6 &&
 		maps.EqualFunc(s.ClusterVIPs, o.ClusterVIPs, slices.Equal[[]string]) &&
 		slices.Equal(s.Ports, o.Ports) && s.Resolution == o.Resolution && s.MeshExternal == o.MeshExternal &&
 		slices.Equal(s.ServiceAccounts, o.ServiceAccounts) && s.CreationTime.Equal(o.CreationTime) &&

@@ -42,6 +42,7 @@ control plane is that tells it everything else. The server is not asked.`,
 	f.StringSliceVar(&o.IPs, "ip", nil, "address by which the mesh knows the workload; may be repeated")
 	f.StringToStringVar((*map[string]string)(&o.Labels), "labels", nil, "labels of the workload, KEY=VALUE,...: what selectors see unless a WorkloadEntry has its address")
 	f.StringVar(&flags.interception, "interception", "", "how traffic gets to a sidecar: NONE, to listeners on 127.0.0.1 (default NONE)")
+	f.BoolVar(&o.DNSCapture, "dns-capture", false, "listen on the addresses that services without one were given, too: for machines on which their names resolve to these, and these are local")
 	f.BoolVar(&flags.delta, "delta", true, "ask for changes only (delta xDS)")
 	f.BoolVar(&flags.stateOfTheWorld, "state-of-the-world", false, "ask for all resources of a type at each change, instead of --delta")
 	f.StringVar(&o.XDSAddress, "xds-address", bootstrap.DefaultXDSAddress, "host:port where the control plane serves xDS")

@@ -13,6 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/discoverytest"
 	"github.com/portolan-mesh/portolan/discovery/serviceentry"
+	addresses "github.com/portolan-mesh/portolan/storage/address"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/pmap"
@@ -38,6 +39,8 @@ type mesh struct {
 	worker  *cache.Worker
 	configs pmap.Map[*config.Config]
 	health  pmap.Map[*health.Report]
+	// given are the addresses of hosts without any.
+	given pmap.Map[*addresses.Assignment]
 }
 
 // tb is what testing.T and rapid.T have in common.
@@ -82,7 +85,7 @@ func run(t tb, functions ...func(context.Context) error) {
 // rows are handed over.
 func (m *mesh) publish(configs pmap.Map[*config.Config]) {
 	m.configs = configs
-	m.source.Publish(m.source.Snapshot().Next(m.source.Snapshot().Revision()+1, cache.Content{Configs: configs, Health: m.health}))
+	m.source.Publish(m.source.Snapshot().Next(m.source.Snapshot().Revision()+1, cache.Content{Configs: configs, Health: m.health, Addresses: m.given}))
 	m.settle()
 }
 

@@ -57,7 +57,7 @@ func (s *Store) row(key hostKey) discovery.Row {
 	row := discovery.Row{Hostname: key.hostname, Namespace: key.namespace}
 	entries := s.catalog.rows[key]
 	for _, e := range entries {
-		row.Services = append(row.Services, e.services[key.hostname]...)
+		row.Services = append(row.Services, s.addressed(e, key)...)
 		row.Endpoints = append(row.Endpoints, e.endpoints(s.convert, key.hostname)...)
 	}
 	if len(entries) > 1 {

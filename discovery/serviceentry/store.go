@@ -7,9 +7,11 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/address"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
@@ -63,11 +65,12 @@ type Store struct {
 	// The fields below belong to the worker; the catalog may be read by others.
 
 	catalog   *catalog
-	instances instances                  // of other registries
-	checked   map[nameKey]*config.Config // WorkloadEntries whose health matters
-	health    map[nameKey]*health.Report // of all WorkloadEntries, as far as it is known
-	dirty     map[hostKey]struct{}       // hosts whose rows may differ
-	arrived   []*workload                // whose proxies are to be told
+	instances instances                     // of other registries
+	checked   map[nameKey]*config.Config    // WorkloadEntries whose health matters
+	health    map[nameKey]*health.Report    // of all WorkloadEntries, as far as it is known
+	assigned  pmap.Map[*address.Assignment] // by address.Path
+	dirty     map[hostKey]struct{}          // hosts whose rows may differ
+	arrived   []*workload                   // whose proxies are to be told
 }
 
 var _ discovery.Instance = (*Store)(nil)
@@ -100,6 +103,7 @@ func New(o Options) *Store {
 	mustRegister(o.Configs.RegisterEventHandler(schema.ServiceEntry, s.serviceEntryHandler))
 	mustRegister(o.Configs.RegisterEventHandler(schema.WorkloadEntry, s.workloadEntryHandler))
 	mustRegister(o.Configs.RegisterSnapshotHandler(s.healthHandler))
+	mustRegister(o.Configs.RegisterSnapshotHandler(s.addressHandler))
 	o.Worker.AtTaskEnd(s.flush)
 	return s
 }

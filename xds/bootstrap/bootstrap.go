@@ -88,6 +88,9 @@ func (o Options) metadata() map[string]*structpb.Value {
 			out[name] = structpb.NewStringValue(value)
 		}
 	}
+	if o.DNSCapture {
+		out["DNS_CAPTURE"] = structpb.NewStringValue("true")
+	}
 	if len(o.Labels) > 0 {
 		out["LABELS"] = structpb.NewStructValue(textStruct(o.Labels))
 	}

@@ -49,6 +49,9 @@ type Options struct {
 	// InterceptionMode of a sidecar; NONE where it is empty, as nothing captures
 	// traffic on a machine that has not been told to. A router has none.
 	InterceptionMode discovery.InterceptionMode
+	// DNSCapture says that applications beside a sidecar find services by the
+	// addresses that these were given: it listens on each of them.
+	DNSCapture bool
 	// IstioVersion is what EnvoyFilters that ask for a version see,
 	// DefaultIstioVersion where it is empty.
 	IstioVersion string

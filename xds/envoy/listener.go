@@ -31,7 +31,9 @@ type ListenerOptions struct {
 	Port uint32
 	// Unbound listeners have no socket: they take over connections that were
 	// redirected to another listener.
-	Unbound   bool
+	Unbound bool
+	// Free listeners may have an address that the machine does not.
+	Free      bool
 	Direction corev3.TrafficDirection
 	// HTTPInspector and TLSInspector look at the first bytes, so that filter
 	// chains can match the protocol.
@@ -61,6 +63,9 @@ func Listener(o ListenerOptions) *listenerv3.Listener {
 	}
 	if o.Unbound {
 		out.BindToPort = wrapperspb.Bool(false)
+	}
+	if o.Free {
+		out.Freebind = wrapperspb.Bool(true)
 	}
 	if o.TLSInspector {
 		out.ListenerFilters = append(out.ListenerFilters, listenerFilter(TLSInspectorName, &tlsinspectorv3.TlsInspector{}))

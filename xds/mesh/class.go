@@ -13,6 +13,9 @@ type Shape struct {
 	Type         discovery.ProxyType
 	Interception discovery.InterceptionMode
 	IPv4, IPv6   bool
+	// DNSCapture: applications beside the proxy connect to the addresses that
+	// services were given.
+	DNSCapture bool
 }
 
 // Class is all of a proxy that its configuration depends on. It is never
@@ -42,7 +45,7 @@ func (p *PushContext) ClassOf(proxy *discovery.Proxy, prev *Class) *Class {
 	c := &Class{
 		Shape: Shape{
 			Type: proxy.Type, Interception: proxy.InterceptionMode,
-			IPv4: proxy.SupportsIPv4(), IPv6: proxy.SupportsIPv6(),
+			IPv4: proxy.SupportsIPv4(), IPv6: proxy.SupportsIPv6(), DNSCapture: proxy.DNSCapture,
 		},
 		Scope:  SidecarScope{Namespace: proxy.Namespace},
 		IPs:    proxy.IPAddresses,

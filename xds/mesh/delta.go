@@ -19,6 +19,7 @@ const (
 	MeshConfig
 	Hosts        // HostRow by host
 	Ports        // the hosts of a port, by PortKey
+	Assigned     // the hosts that were given an address
 	Endpoints    // EndpointRow by ServiceKey
 	Routes       // RouteRow by RouteKey
 	RouteHosts   // the hosts of a gateway
@@ -100,6 +101,7 @@ func (d Delta) Keys() iter.Seq[RowKey] {
 		_ = (!d.Whole || yield(RowKey{MeshConfig, ""})) &&
 			changedKeys(Hosts, d.from.hosts.hosts, d.to.hosts.hosts, yield) &&
 			changedKeys(Ports, d.from.hosts.ports, d.to.hosts.ports, yield) &&
+			changedKeys(Assigned, d.from.hosts.assigned, d.to.hosts.assigned, yield) &&
 			changedKeys(Endpoints, d.from.inputs.Endpoints, d.to.inputs.Endpoints, yield) &&
 			changedKeys(Routes, d.from.routes.routes, d.to.routes.routes, yield) &&
 			changedKeys(RouteHosts, d.from.routes.routeHosts, d.to.routes.routeHosts, yield) &&

@@ -41,14 +41,52 @@ func (r *ServiceRow) Port(number int) (discovery.Port, bool) {
 	return discovery.Port{}, false
 }
 
-// Addresses are the single IP addresses under which the service is called, in
-// the order of its services.
-func (r *ServiceRow) Addresses() []string {
+// Addresses are the single IP addresses under which proxies of a shape call the
+// service, in the order of its services: those that it has, and those that it was
+// given in their place.
+func (r *ServiceRow) Addresses(of Shape) []string {
 	var out []string
 	for _, s := range r.Services {
-		ip, err := netip.ParseAddr(s.Address)
-		if err == nil && !ip.IsUnspecified() && !slices.Contains(out, s.Address) {
+		if ip, err := netip.ParseAddr(s.Address); err == nil && !ip.IsUnspecified() {
 			out = append(out, s.Address)
+			continue
+		}
+		out = append(out, assigned(s, of)...)
+	}
+	return distinct(out)
+}
+
+// Assigned are those of its addresses that the service was given.
+func (r *ServiceRow) Assigned(to Shape) []string {
+	var out []string
+	for _, s := range r.Services {
+		out = append(out, assigned(s, to)...)
+	}
+	return distinct(out)
+}
+
+// assigned are what a service without an address was given, of the families of a
+// shape.
+func assigned(s *discovery.Service, to Shape) []string {
+	var out []string
+	if s.Address != discovery.UnspecifiedIP {
+		return nil
+	}
+	if to.IPv4 && s.AutoAllocatedIPv4 != "" {
+		out = append(out, s.AutoAllocatedIPv4)
+	}
+	if to.IPv6 && s.AutoAllocatedIPv6 != "" {
+		out = append(out, s.AutoAllocatedIPv6)
+	}
+	return out
+}
+
+// distinct are the first of equals, in order.
+func distinct(in []string) []string {
+	var out []string
+	for _, s := range in {
+		if !slices.Contains(out, s) {
+			out = append(out, s)
 		}
 	}
 	return out

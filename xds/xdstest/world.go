@@ -3,6 +3,7 @@ package xdstest
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/discoverytest"
 	"github.com/portolan-mesh/portolan/discovery/serviceentry"
+	"github.com/portolan-mesh/portolan/storage/address"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -37,10 +39,11 @@ type World struct {
 	feed     *cache.Feed
 	recorder *discoverytest.Recorder
 
-	configs  pmap.Map[*config.Config]
-	revision int64
-	inputs   mesh.Inputs
-	context  *mesh.PushContext
+	configs   pmap.Map[*config.Config]
+	addresses pmap.Map[*address.Assignment]
+	revision  int64
+	inputs    mesh.Inputs
+	context   *mesh.PushContext
 }
 
 // still is a cache whose snapshots are published by hand.
@@ -128,6 +131,19 @@ func (w *World) Delete(name string) {
 	w.tb.Fatalf("delete %s: there is no such object", name)
 }
 
+// Assign gives a host of ServiceEntries that have no address one, which must be an
+// IPv4 address; that of IPv6 follows from it.
+func (w *World) Assign(namespace, hostname, ipv4 string) {
+	w.tb.Helper()
+	w.revision++
+	ip := netip.MustParseAddr(ipv4)
+	assignment := &address.Assignment{
+		Namespace: namespace, Host: hostname, IPv4: ip, IPv6: address.DefaultRanges().IPv6For(ip), Revision: w.revision,
+	}
+	w.addresses = w.addresses.Set(assignment.Path(), assignment)
+	w.commit()
+}
+
 // SetMesh replaces the mesh configuration, given in YAML.
 func (w *World) SetMesh(document string) {
 	w.tb.Helper()
@@ -141,7 +157,7 @@ func (w *World) SetMesh(document string) {
 
 // commit runs the handlers, waits for them, and derives the next context.
 func (w *World) commit() {
-	w.feed.Publish(cache.NewSnapshot(w.revision, w.configs))
+	w.feed.Publish(w.feed.Snapshot().Next(w.revision, cache.Content{Configs: w.configs, Addresses: w.addresses}))
 	done := make(chan struct{})
 	w.worker.Post("committed", func() { close(done) })
 	<-done
@@ -179,6 +195,8 @@ type Node struct {
 	Namespace string              // default
 	Labels    map[string]string
 	Identity  string // that the proxy proved; none
+	// DNSCapture: applications beside it connect to addresses that were assigned.
+	DNSCapture bool
 }
 
 // Proxy makes the node a proxy that captures no traffic, as one that connects
@@ -204,6 +222,7 @@ func (n Node) Proxy(tb testing.TB) *discovery.Proxy {
 			"NAMESPACE":         structpb.NewStringValue(n.Namespace),
 			"INTERCEPTION_MODE": structpb.NewStringValue(string(discovery.InterceptionNone)),
 			"LABELS":            structpb.NewStructValue(labels),
+			"DNS_CAPTURE":       structpb.NewBoolValue(n.DNSCapture),
 		}},
 	})
 	if err != nil {

@@ -46,6 +46,7 @@ func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 				return
 			}
 		}
+		assignedNames(v, d, yield)
 	}
 }
 
@@ -64,10 +65,15 @@ func (Generator) Build(v *mesh.View, name string) (*resource.Resource, error) {
 		return nil, nil
 	}
 	l, ok := route.ListenerOf(v, port)
-	if !ok || outboundName(v, l, port) != name {
+	switch {
+	case !ok:
 		return nil, nil
+	case outboundName(v, l, port) == name:
+		return outbound(v, name, l, port)
+	case l.Port == 0:
+		return assigned(v, name, l, port)
 	}
-	return outbound(v, name, l, port)
+	return nil, nil
 }
 
 // portOf reads the port at the end of a listener's name.
@@ -78,6 +84,14 @@ func portOf(name string) (int, bool) {
 	}
 	port, err := strconv.ParseUint(name[at+1:], 10, 16)
 	return int(port), err == nil && port > 0
+}
+
+// addressOf is what stands before the port in a listener's name.
+func addressOf(name string) string {
+	if at := strings.LastIndexByte(name, '_'); at >= 0 {
+		return name[:at]
+	}
+	return ""
 }
 
 // loopback and wildcard are the addresses on which a proxy of a shape takes what

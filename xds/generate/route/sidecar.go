@@ -74,7 +74,7 @@ func sidecarHosts(v *mesh.View, listener mesh.EgressListener, port int) []*route
 	b.collect()
 	var out []*routev3.VirtualHost
 	for _, s := range b.services {
-		out = append(out, b.virtualHost(string(s.Hostname), b.routesTo(s), s.Addresses()))
+		out = append(out, b.virtualHost(string(s.Hostname), b.routesTo(s), s.Addresses(b.view.Shape())))
 	}
 	if port == foreignPort {
 		out = append(out, b.foreignHosts()...)

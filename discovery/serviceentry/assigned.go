@@ -1,0 +1,42 @@
+package serviceentry
+
+import (
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/address"
+	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+)
+
+// addressHandler takes over the addresses that the store gave to hosts. (Istio:
+// they come in the status of the ServiceEntry.)
+func (s *Store) addressHandler(from, to *cache.Snapshot) {
+	s.assigned = to.Addresses()
+	for change := range pmap.Diff(from.Addresses(), to.Addresses()) {
+		assignment := change.New
+		if !change.HasNew {
+			assignment = change.Old
+		}
+		key := hostKey{host.Name(assignment.Host), assignment.Namespace}
+		if len(s.catalog.rows[key]) > 0 {
+			s.dirty[key] = struct{}{}
+		}
+	}
+}
+
+// addressed are the services of a host of an entry, with the addresses that they
+// were given where the entry may have any.
+func (s *Store) addressed(e *entry, key hostKey) []*discovery.Service {
+	services := e.services[key.hostname]
+	assignment := s.assigned.Value(address.Path(key.namespace, string(key.hostname)))
+	if assignment == nil || !address.Eligible(e.object) {
+		return services
+	}
+	out := make([]*discovery.Service, len(services))
+	for i, service := range services {
+		with := *service
+		with.AutoAllocatedIPv4, with.AutoAllocatedIPv6 = assignment.IPv4.String(), assignment.IPv6.String()
+		out[i] = &with
+	}
+	return out
+}
