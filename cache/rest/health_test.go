@@ -140,6 +140,47 @@ func TestTheStatusOfAWorkloadIsSetAndShown(t *testing.T) {
 	}
 }
 
+func TestAPreconditionIsAboutSpecAndStatus(t *testing.T) {
+	t.Parallel()
+	s := onEtcd(t)
+	made := do(t, s, "POST", workloads, workload("w", "", ""), 201).Metadata
+	told := do(t, s, "PUT", workloads+"/w/status", workload("w", `,"resourceVersion":"`+made.ResourceVersion+`"`, condition("True", "")), 200).Metadata
+	at := func(version string, more string) string {
+		return workload("w", `,"resourceVersion":"`+version+`"`, more)
+	}
+	for name, c := range map[string]struct{ method, path, body string }{
+		"status":  {"PUT", workloads + "/w/status", at(made.ResourceVersion, condition("False", ""))},
+		"replace": {"PUT", workloads + "/w", at(made.ResourceVersion, "")},
+		"delete":  {"DELETE", workloads + "/w", `{"preconditions":{"resourceVersion":"` + made.ResourceVersion + `"}}`},
+		"batch": {"POST", "/apis/portolan.io/v1/batches",
+			`{"apiVersion":"portolan.io/v1","kind":"Batch","operations":[{"verb":"apply","object":` + at(made.ResourceVersion, "") + `}]}`},
+		"uid": {"PUT", workloads + "/w/status", workload("w", `,"uid":"x"`, condition("False", ""))},
+	} {
+		if a := s.Do(t, c.method, c.path, c.body); a.Code != 409 {
+			t.Errorf("%s with the version before the status: %d %s", name, a.Code, a.Body)
+		}
+	}
+	if unchanged := do(t, s, "PUT", workloads+"/w", at(told.ResourceVersion, ""), 200).Metadata; unchanged.ResourceVersion != told.ResourceVersion {
+		t.Errorf("nothing changed, and the version is %s", unchanged.ResourceVersion)
+	}
+	changed := do(t, s, "PUT", workloads+"/w", strings.Replace(at(told.ResourceVersion, ""), "10.0.0.1", "10.0.0.2", 1), 200)
+	if changed.health() != "True" || changed.Spec.Address != "10.0.0.2" {
+		t.Errorf("%+v", changed)
+	}
+	again := do(t, s, "PUT", workloads+"/w/status", at(changed.Metadata.ResourceVersion, condition("False", "")), 200)
+	if a := s.Do(t, "PUT", workloads+"/w?dryRun=All", at(changed.Metadata.ResourceVersion, "")); a.Code != 409 {
+		t.Errorf("dry run: %d %s", a.Code, a.Body)
+	}
+	do(t, s, "PUT", workloads+"/w?dryRun=All", at(again.Metadata.ResourceVersion, ""), 200)
+	uid := `{"preconditions":{"uid":"` + string(again.Metadata.UID) + `"}}`
+	if a := s.Do(t, "DELETE", workloads+"/w", uid); a.Code != 200 {
+		t.Errorf("delete by uid: %d %s", a.Code, a.Body)
+	}
+	if anew := do(t, s, "POST", workloads, workload("w", "", ""), 201); anew.health() != "" {
+		t.Error("made anew with the health of the one before")
+	}
+}
+
 func TestAStatusThatCannotBeSet(t *testing.T) {
 	t.Parallel()
 	s := onEtcd(t)

@@ -2,13 +2,16 @@ package rest
 
 import (
 	"iter"
+	"net/netip"
 	"slices"
 	"strconv"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 	metav1alpha1 "istio.io/api/meta/v1alpha1"
+	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/storage/address"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/pmap"
@@ -25,8 +28,11 @@ func served(from *cache.Snapshot, object *config.Config) *config.Config {
 	if object == nil {
 		return nil
 	}
-	if isKind(object.GroupVersionKind, schema.WorkloadEntry) {
+	switch {
+	case isKind(object.GroupVersionKind, schema.WorkloadEntry):
 		return withHealth(object, from.Health().Value(health.Path(object.Namespace, object.Name)))
+	case isKind(object.GroupVersionKind, schema.ServiceEntry):
+		return withAddresses(object, from)
 	}
 	return object
 }
@@ -57,6 +63,30 @@ func condition(r *health.Report) *metav1alpha1.IstioCondition {
 		Type: healthy, Status: status, Reason: r.Reason, Message: r.Message,
 		LastTransitionTime: timestamppb.New(r.Since), LastProbeTime: timestamppb.New(r.Probed),
 	}
+}
+
+// withAddresses is a ServiceEntry with the addresses that its hosts were given.
+// These come in the transaction that writes the object, so its version is its
+// own.
+func withAddresses(object *config.Config, from *cache.Snapshot) *config.Config {
+	assigned := from.Addresses()
+	if assigned.Len() == 0 {
+		return object
+	}
+	status := &networking.ServiceEntryStatus{}
+	for _, h := range address.Hosts(object) {
+		if a := assigned.Value(address.Path(object.Namespace, h)); a != nil {
+			for _, ip := range []netip.Addr{a.IPv4, a.IPv6} {
+				status.Addresses = append(status.Addresses, &networking.ServiceEntryAddress{Value: ip.String(), Host: h})
+			}
+		}
+	}
+	if len(status.Addresses) == 0 {
+		return object
+	}
+	out := *object
+	out.Status = status
+	return &out
 }
 
 // changes are the objects that differ between two snapshots as they are served,

@@ -29,7 +29,7 @@ func (s *Store) Apply(ctx context.Context, ops []storage.Op) (string, []storage.
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.o.RequestTimeout)
 	defer cancel()
-	batch := plan.New(s.Schemas(), ops)
+	batch := s.newWork(ops)
 	found := s.guess(batch)
 	for attempt := 1; ; attempt++ {
 		now := s.o.Now()
@@ -57,10 +57,10 @@ func (s *Store) Apply(ctx context.Context, ops []storage.Op) (string, []storage.
 
 // guess is what the targets are taken to be without asking: absent, where all
 // are to be made, or what this Store remembers of them. It is nil where it does
-// not remember all, and where there is no connection.
-func (s *Store) guess(batch *plan.Batch) *targets {
+// not remember all, where health decides, and where there is no connection.
+func (s *Store) guess(batch work) *targets {
 	format, known := s.knownFormat()
-	if !known || !s.connected() {
+	if !known || !s.connected() || len(batch.watched) > 0 {
 		return nil
 	}
 	if batch.OnlyCreates() {
@@ -74,19 +74,21 @@ func (s *Store) guess(batch *plan.Batch) *targets {
 // decide returns what the operations come to, given what the targets were found
 // to be. Only a transaction shows that a guess is right: one that leads to an
 // error, or to no transaction, is given up, and the targets are read.
-func (s *Store) decide(ctx context.Context, batch *plan.Batch, found **targets, now time.Time) ([]plan.Step, error) {
+func (s *Store) decide(ctx context.Context, batch work, found **targets, now time.Time) ([]plan.Step, error) {
 	stamp := plan.Stamp{Now: now, NewUID: uuid.NewString, Domain: s.o.Domain}
 	if *found != nil {
+		(*found).serve(batch.watched)
 		steps, err := batch.Decide((*found).objects, stamp)
 		if !(*found).guessed || err == nil && plan.Changes(steps) {
 			return steps, err
 		}
 	}
-	read, err := s.read(ctx, batch.Keys())
+	read, err := s.read(ctx, batch.Keys(), batch.watched)
 	if err != nil {
 		return nil, fmt.Errorf("apply: nothing was written: %w", s.readError(err))
 	}
 	*found = read
+	read.serve(batch.watched)
 	return batch.Decide(read.objects, stamp)
 }
 

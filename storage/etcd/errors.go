@@ -25,20 +25,25 @@ const (
 // checkCount refuses a batch of more operations than fit one transaction. etcd
 // counts the longest of compares, writes and reads: there is a compare and a
 // read for every operation, and one of each for the record of history and for
-// the storage format; the deletion of what has a health is two writes.
+// the storage format; the deletion of what has a health is two writes, and a
+// condition on it is one more compare and read.
 func (s *Store) checkCount(ops []storage.Op) error {
-	writes := len(ops)
+	removed, watched := 0, 0
 	for _, op := range ops {
 		if op.Verb == storage.Delete && hasHealth(op.Key.Kind) {
-			writes++
+			removed++
+		}
+		if isWatched(op) {
+			watched++
 		}
 	}
-	if writes <= s.o.MaxTxnOps-2 {
+	more := max(removed, watched)
+	if len(ops)+more <= s.o.MaxTxnOps-2 {
 		return nil
 	}
 	beside := ""
-	if more := writes - len(ops); more > 0 {
-		beside = fmt.Sprintf(", and %d more for the health of what is deleted", more)
+	if more > 0 {
+		beside = fmt.Sprintf(", and %d more for the health of workloads", more)
 	}
 	return fmt.Errorf("%w: the batch has %d operations%s, and etcd takes %d in one transaction, two of which are the record of history and the storage format: "+
 		"apply it in parts, or raise --max-txn-ops of etcd and of this store", storage.ErrTooLarge, len(ops), beside, s.o.MaxTxnOps)

@@ -64,6 +64,7 @@ func (s *Store) newMutation(steps []plan.Step, found *targets, allotted allotmen
 	if m.faults != nil {
 		return nil, m.faults
 	}
+	m.requireHealth()
 	for _, key := range allotted.keys {
 		m.require(key, found.addresses[key].GetModRevision())
 	}
@@ -77,6 +78,7 @@ func (s *Store) newMutation(steps []plan.Step, found *targets, allotted allotmen
 	key := recordKey(m.writeID)
 	m.compares = append(m.compares, absent(key))
 	m.reads = append(append(gets(m.keys), clientv3.OpGet(key)), getAll(allotted.keys)...)
+	m.reads = append(m.reads, getHealth(found.watched)...)
 	m.size += 2*len(key) + operationOverhead
 	m.put(key, value)
 	return m, s.checkTotal(len(steps), m.size)
@@ -197,6 +199,12 @@ func (m *mutation) mayLand(now *targets) (atOnce, oneDay bool) {
 	atOnce, oneDay = true, true
 	for _, key := range m.keys {
 		if want := m.found.revisionOf(key); now.revisionOf(key) != want {
+			atOnce = false
+			oneDay = oneDay && want == 0
+		}
+	}
+	for _, key := range m.found.watched {
+		if want := m.found.healthRevision(key); now.healthRevision(key) != want {
 			atOnce = false
 			oneDay = oneDay && want == 0
 		}

@@ -3,6 +3,7 @@ package etcd_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -248,8 +249,77 @@ func TestAStockEtcdDeletesWhatTheStoreLetsPass(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _, err := store.Apply(t.Context(), deletes)
-	wantTooLarge(t, err, "64 operations", "64 more for the health", "128")
+	wantTooLarge(t, err, "64 operations", "64 more for the health of workloads", "128")
 	if _, _, err := store.Apply(t.Context(), deletes[:63]); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestAServedVersionCountsHealth(t *testing.T) {
+	t.Parallel()
+	client := etcdtest.Start(t)
+	store := open(t, client)
+	created := create(t, store, workload("a"))
+	healthy := report(t, store, "a", probe(true, 0)).Revision
+	put := func(version string, served bool, address string) error {
+		object := workload("a")
+		object.Spec.(*networking.WorkloadEntry).Address, object.ResourceVersion = address, version
+		_, _, err := store.Apply(t.Context(), []storage.Op{{Verb: storage.Put, Config: object, Served: served}})
+		return err
+	}
+	if err := put(created, true, "10.0.0.2"); !errors.Is(err, storage.ErrConflict) || !strings.Contains(err.Error(), healthy) {
+		t.Errorf("the version before the health: %v", err)
+	}
+	if err := put(healthy, false, "10.0.0.2"); !errors.Is(err, storage.ErrConflict) {
+		t.Errorf("the version of the object itself is not that of its health: %v", err)
+	}
+	if err := put(healthy, true, "10.0.0.2"); err != nil {
+		t.Error(err)
+	}
+	object, err := store.Get(t.Context(), schema.WorkloadEntry, "a", "shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := put(object.ResourceVersion, true, "10.0.0.3"); err != nil {
+		t.Errorf("an object newer than its health: %v", err)
+	}
+}
+
+// Of writers that change an object or its health on condition of one version, one
+// wins.
+func TestOneOfRivalsWinsWhateverTheyChange(t *testing.T) {
+	t.Parallel()
+	client := etcdtest.Start(t)
+	store := open(t, client)
+	version := create(t, store, workload("a"))
+	for round := range 20 {
+		var rivals sync.WaitGroup
+		wins := make(chan string, 6)
+		for i := range 3 {
+			rivals.Go(func() {
+				r := &health.Report{Healthy: round%2 == 0, Message: fmt.Sprint(i)}
+				result, err := store.SetHealth(t.Context(), storage.HealthUpdate{Key: workload("a").Key(), ResourceVersion: version, Report: r})
+				if err == nil {
+					wins <- result.Revision
+				} else if !errors.Is(err, storage.ErrConflict) {
+					t.Error(err)
+				}
+			})
+			rivals.Go(func() {
+				object := workload("a")
+				object.ResourceVersion, object.Labels = version, map[string]string{"round": fmt.Sprint(round), "rival": fmt.Sprint(i)}
+				revision, _, err := store.Apply(t.Context(), []storage.Op{{Verb: storage.Update, Config: object, Served: true}})
+				if err == nil {
+					wins <- revision
+				} else if !errors.Is(err, storage.ErrConflict) {
+					t.Error(err)
+				}
+			})
+		}
+		rivals.Wait()
+		if len(wins) != 1 {
+			t.Fatalf("round %d: %d won", round, len(wins))
+		}
+		version = <-wins
 	}
 }

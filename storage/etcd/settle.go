@@ -73,7 +73,7 @@ func (s *Store) settle(ctx context.Context, doubts []address.Doubt) (without []a
 		keys[i] = d.Key
 	}
 	for attempt := 1; ; attempt++ {
-		found, err := s.read(ctx, keys)
+		found, err := s.read(ctx, keys, nil)
 		if err != nil {
 			return nil, s.readError(err)
 		}

@@ -30,12 +30,17 @@ type targets struct {
 	// addresses is what is known of hosts and slots, by key; nil where there is no
 	// such key.
 	addresses map[string]*mvccpb.KeyValue
+	// watched are the targets whose health decides (served.go), and health is that
+	// of them, by key.
+	watched []config.Key
+	health  map[string]*mvccpb.KeyValue
 }
 
-// read gets all keys and the format at one revision, by one request.
-func (s *Store) read(ctx context.Context, keys []config.Key) (*targets, error) {
+// read gets all keys, the health of those watched and the format at one revision,
+// by one request.
+func (s *Store) read(ctx context.Context, keys, watched []config.Key) (*targets, error) {
 	seen := s.seen.Load()
-	response, err := s.client.Txn(ctx).Then(gets(keys)...).Commit()
+	response, err := s.client.Txn(ctx).Then(append(gets(keys), getHealth(watched)...)...).Commit()
 	if err != nil {
 		return nil, err
 	}
@@ -117,6 +122,9 @@ func (s *Store) addTarget(t *targets, kv *mvccpb.KeyValue) {
 		return
 	case strings.HasPrefix(string(kv.Key), AddressPrefix), strings.HasPrefix(string(kv.Key), SlotPrefix):
 		t.addresses[string(kv.Key)] = kv
+		return
+	case strings.HasPrefix(string(kv.Key), HealthPrefix):
+		t.addHealth(kv)
 		return
 	}
 	key, err := ParseConfigKey(string(kv.Key), s.Schemas())
