@@ -253,3 +253,25 @@ func TestHandlersAreCalledInOrderAndClosed(t *testing.T) {
 	}()
 	h.AppendServiceHandler(nil)
 }
+
+// TestInstancesAreOfTheIdentityThatWasProved: of several services at one address
+// a proxy that proved who it is has none of another's.
+func TestInstancesAreOfTheIdentityThatWasProved(t *testing.T) {
+	t.Parallel()
+	const web = "spiffe://cluster.local/ns/shop/sa/web"
+	x := &discovery.Index{}
+	for hostname, account := range map[string]string{"mine.example": web, "nobodys.example": "", "theirs.example": "spiffe://cluster.local/ns/shop/sa/db"} {
+		e := *endpoint("10.0.0.1", "http", nil)
+		e.ServiceAccount = account
+		x.Publish(&discoverytest.Recorder{}, discovery.ShardKey{}, discovery.Row{
+			Hostname: host.Name(hostname), Namespace: "shop",
+			Services: []*discovery.Service{service(host.Name(hostname), "shop", 1, discovery.UnspecifiedIP, "http")}, Endpoints: []*discovery.Endpoint{&e},
+		})
+	}
+	for identity, want := range map[string]int{"": 3, web: 2} {
+		got := x.GetProxyServiceInstances(&discovery.Proxy{Namespace: "shop", IPAddresses: []string{"10.0.0.1"}, Identity: identity})
+		if len(got) != want {
+			t.Errorf("%q has %d instances, not %d", identity, len(got), want)
+		}
+	}
+}

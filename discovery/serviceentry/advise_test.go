@@ -113,6 +113,14 @@ func TestAdvice(t *testing.T) {
 			"a workload with but some of the labels is not selected", []*config.Config{of(t, "a", "a.example", `ports: [{number: 80, name: http}], resolution: STATIC, workloadSelector: {labels: {app: a, v: "1"}}`)},
 			[]*config.Config{workload(t, "w", `{address: 10.0.0.1, labels: {app: a, w: "1"}, ports: {other: 81}}`), workload(t, "x", `{address: 10.0.0.1, labels: {v: "1"}, ports: {other: 81}}`)}, nil,
 		},
+		{
+			"a selector of several labels", []*config.Config{workload(t, "w", `{address: 10.0.0.1, labels: {app: a}}`), workload(t, "x", `{address: 10.0.0.1, labels: {v: "1"}}`)},
+			[]*config.Config{of(t, "a", "a.example", `ports: [{number: 80, name: http}], resolution: STATIC, workloadSelector: {labels: {app: a, v: "1"}}`)},
+			[]string{`a: spec.workloadSelector selects no workload of namespace shop now: there is no endpoint until one has the labels app=a,v=1 (PTL0108, IST0127)`},
+		},
+		{
+			"an address that it has already", []*config.Config{of(t, "a", "old.example", other+tcp80)}, []*config.Config{of(t, "a", "a.example", other+tcp80)}, nil,
+		},
 		{"a workload that nobody selects may have any port", nil, []*config.Config{workload(t, "w", `{address: 10.0.0.1, labels: {app: a}, ports: {other: 81}}`)}, nil},
 		{
 			"a port that another which selects the workload has", []*config.Config{

@@ -112,6 +112,19 @@ func TestNoServiceEntryInTheNamespaceMeansNoWork(t *testing.T) {
 	expect(t, m.remove(w), []string(nil))
 }
 
+func TestADeletedOrRelabelledWorkloadIsNotSelectedLater(t *testing.T) {
+	t.Parallel()
+	m := start(t, serviceentry.Options{})
+	w, v := workload(t, "w", `{address: 10.0.0.1, labels: {app: a}}`), workload(t, "v", `{address: 10.0.0.2, labels: {app: a}}`)
+	stays := workload(t, "x", `{address: 10.0.0.3}`)
+	m.apply(w, v, stays)
+	m.remove(w)
+	m.apply(with(v, func(c *config.Config) { c.Spec.(*networking.WorkloadEntry).Labels = map[string]string{"app": "b"} }))
+	m.apply(selecting(t, "a", "a.example"), entry(t, "all", `{hosts: [all.example], `+httpPort+`, resolution: STATIC, workloadSelector: {}}`))
+	expect(t, m.endpoints("shop", "a.example"), []string(nil))
+	expect(t, m.endpoints("shop", "all.example"), []string{"http=10.0.0.2:80", "http=10.0.0.3:80"})
+}
+
 func TestServiceEntryHandler(t *testing.T) {
 	t.Parallel()
 	spec := func(f func(*networking.ServiceEntry)) func(*config.Config) {
