@@ -11,6 +11,11 @@ import (
 	"github.com/hashicorp/consul/api"
 )
 
+// maxConnections bounds the connections over TLS, each of which carries many
+// queries. Without a bound a transport opens one for each request that comes
+// while all are full.
+const maxConnections = 50
+
 // client is the way to one agent of Consul.
 type client struct {
 	*api.Client
@@ -34,6 +39,7 @@ func newClient(o *Options) (*client, error) {
 		MaxIdleConnsPerHost: o.MaxQueries, IdleConnTimeout: time.Minute, DisableCompression: true,
 	}
 	if address.Scheme == "https" {
+		transport.MaxConnsPerHost = maxConnections
 		transport.DialTLSContext = dialTLS(dialer, o.TLS)
 	}
 	c, err := api.NewClient(&api.Config{

@@ -80,9 +80,9 @@ func (o *Options) complete() error {
 	var faults []error
 	address, err := url.Parse(o.Address)
 	switch {
-	case err != nil:
-		faults = append(faults, fmt.Errorf("address: %w", err))
-	case (address.Scheme != "http" && address.Scheme != "https") || address.Host == "" || strings.Trim(address.Path, "/") != "":
+	case err == nil && address.User != nil:
+		faults = append(faults, errors.New("address: a user is of no use to Consul: leave it out"))
+	case err != nil || (address.Scheme != "http" && address.Scheme != "https") || address.Host == "" || strings.Trim(address.Path, "/") != "":
 		faults = append(faults, fmt.Errorf("address: %q is not http://HOST:PORT or https://HOST:PORT", o.Address))
 	}
 	o.Domain = strings.ToLower(strings.Trim(cmp.Or(o.Domain, DefaultDomain), "."))
