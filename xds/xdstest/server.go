@@ -24,9 +24,11 @@ import (
 // Server is a whole control plane in the test's process, from a store in memory
 // to gRPC on loopback, wired as in the product.
 type Server struct {
-	tb    testing.TB
-	Store *memory.Store
-	XDS   *xds.DiscoveryServer
+	tb      testing.TB
+	worker  *cache.Worker
+	entries *serviceentry.Store
+	Store   *memory.Store
+	XDS     *xds.DiscoveryServer
 
 	// Address is where clients Dial.
 	Address string
@@ -52,8 +54,8 @@ func NewServerOn(tb testing.TB, store *memory.Store, types []xds.ResourceType, o
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s := &Server{tb: tb, Store: store, XDS: xds.New(o), Address: listener.Addr().String()}
-	serviceentry.New(serviceentry.Options{XDS: s.XDS, Worker: worker, Configs: configs})
+	s := &Server{tb: tb, worker: worker, Store: store, XDS: xds.New(o), Address: listener.Addr().String()}
+	s.entries = serviceentry.New(serviceentry.Options{XDS: s.XDS, Worker: worker, Configs: configs})
 	worker.AtTaskEnd(s.XDS.Commit)
 	g := grpc.NewServer()
 	s.XDS.Register(g)
@@ -82,6 +84,11 @@ func NewServerOn(tb testing.TB, store *memory.Store, types []xds.ResourceType, o
 		tb.Fatal("the server has published nothing for 10 s")
 	}
 	return s
+}
+
+// SetHealth reports a WorkloadEntry to be healthy, or not.
+func (s *Server) SetHealth(namespace, name string, healthy bool) {
+	s.worker.Post(namespace+"/"+name, func() { s.entries.SetHealth(namespace, name, healthy) })
 }
 
 // Objects decodes documents, which have to be valid.
