@@ -51,6 +51,8 @@ type envoyOptions struct {
 	name    string
 	labels  string // k=v,...
 	variant stream.Variant
+	// dnsCapture has it listen on the addresses that services were given.
+	dnsCapture bool
 	// namespace and ip have the defaults shop and 10.0.0.1; xds is the server's.
 	namespace, ip, xds string
 }
@@ -85,6 +87,9 @@ func (s *server) launchEnvoy(o envoyOptions) *envoy {
 	}
 	if o.labels != "" {
 		args = append(args, "--labels", o.labels)
+	}
+	if o.dnsCapture {
+		args = append(args, "--dns-capture")
 	}
 	if o.variant == stream.StateOfTheWorld {
 		args = append(args, "--state-of-the-world")

@@ -139,7 +139,7 @@ func serviceEntryColumns() []column {
 			}
 			return items(each(s.GetEndpoints(), (*networking.WorkloadEntry).GetAddress), wide)
 		}),
-		detail("ADDRESSES", func(s spec) string { return items(s.GetAddresses(), true) }),
+		{header: "ADDRESSES", wide: true, state: addressesOf},
 		detail("LOCATION", func(s spec) string { return s.GetLocation().String() }),
 		detail("EXPORT-TO", func(s spec) string { return items(s.GetExportTo(), true) }),
 	}
@@ -157,6 +157,26 @@ func workloadEntryColumns() []column {
 		detail("NETWORK", spec.GetNetwork),
 		detail("WEIGHT", func(s spec) string { return number(s.GetWeight()) }),
 	}
+}
+
+// addressesOf are the addresses of a ServiceEntry: its own, else those that its
+// hosts were given, with the host where there are several.
+func addressesOf(object *unstructured.Unstructured) string {
+	if own, _, _ := unstructured.NestedStringSlice(object.Object, "spec", "addresses"); len(own) > 0 {
+		return items(own, true)
+	}
+	hosts, _, _ := unstructured.NestedStringSlice(object.Object, "spec", "hosts")
+	given, _, _ := unstructured.NestedSlice(object.Object, "status", "addresses")
+	var out []string
+	for _, one := range given {
+		a, _ := one.(map[string]any)
+		text := fmt.Sprint(a["value"])
+		if len(hosts) > 1 {
+			text += fmt.Sprintf(" (%v)", a["host"])
+		}
+		out = append(out, text)
+	}
+	return items(out, true)
 }
 
 // healthOf is how a WorkloadEntry is: HEALTHY or UNHEALTHY as was reported,

@@ -24,6 +24,7 @@ type serveOptions struct {
 	external   externalStore
 	consul     consulRegistry
 	backup     backupFlags
+	addresses  addressFlags
 	logLevel   string
 }
 
@@ -62,6 +63,7 @@ code 0; it is 1 where the server could not start or had to end.`,
 	o.external.register(f)
 	o.consul.register(f)
 	o.backup.register(f)
+	o.addresses.register(f)
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	_ = c.MarkFlagDirname("data-dir")
 	_ = c.MarkFlagFilename("mesh-config", "yaml", "yml")
@@ -90,6 +92,7 @@ func (o *serveOptions) validate(given func(flag string) bool) error {
 	}
 	o.embedded.validate(given, add)
 	o.backup.validate(given, add)
+	o.addresses.validate(add)
 	o.consul.validate(given, add)
 	if _, err := parseLevel(o.logLevel); err != nil {
 		add("log-level", "%v", err)
@@ -169,6 +172,7 @@ func serve(ctx context.Context, o serveOptions, env *environment) error {
 	if store.backups, err = o.backup.scheduler(store.client, logger); err != nil {
 		return errors.Join(err, store.close())
 	}
+	store.limits.Addresses = o.addresses.ranges()
 	s, err := newServer(store, meshConfig, &o.consul, logger)
 	if err != nil {
 		return errors.Join(err, store.close())

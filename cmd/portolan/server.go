@@ -72,13 +72,17 @@ func newServer(store *openedStore, meshConfig *mesh.Config, fromConsul *consulRe
 		return nil, err
 	}
 	s.configs = configs
-	if s.jobs, err = newJobs(store.client, metrics, logger, &pruner{store: configs, logger: logger}); err != nil {
-		return nil, err
-	}
 	s.mirror = mirror.New(store.client, mirror.Options{
 		Worker: s.worker, Schemas: options.Schemas, Store: configs, Domain: options.Domain, Log: logger,
 		Registerer: metrics,
 	})
+	settles, err := newSettler(configs, s.mirror, metrics, logger)
+	if err != nil {
+		return nil, err
+	}
+	if s.jobs, err = newJobs(store.client, metrics, logger, &pruner{store: configs, logger: logger}, settles); err != nil {
+		return nil, err
+	}
 	s.xds = xds.New(xds.Options{
 		Configs: s.mirror, Mesh: meshConfig, Types: catalogue.Types(), Synced: s.synced,
 		Logger: logger, Registerer: metrics,

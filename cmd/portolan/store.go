@@ -44,7 +44,7 @@ func newStoreRunCommand(env *environment) *cobra.Command {
 // openedStore is the etcd that the server uses, however it is run.
 type openedStore struct {
 	client *clientv3.Client
-	limits etcd.Options // MaxTxnOps and MaxRequestBytes
+	limits etcd.Options // MaxTxnOps, MaxRequestBytes and Addresses
 	// run keeps it alive until its context ends; nil where nothing is to be run.
 	run func(context.Context) error
 	// healthy says why it cannot be used at present.
