@@ -8,5 +8,6 @@
 // answers the queries of ServiceDiscovery, Index.Publish hands over a row that
 // differs, Handlers keeps whom to tell. Package serviceentry is the registry of
 // ServiceEntry and WorkloadEntry objects, memory one kept by method calls;
-// discoverytest has an XDSUpdater for tests.
+// discoverytest has an XDSUpdater for tests, and registrytest the suite that every
+// registry passes.
 package discovery

@@ -64,32 +64,25 @@ func relabel(m *mesh, w *config.Config) func() {
 // among 1,000 of 20, in many namespaces and all in one. It is not parallel: it
 // counts the allocations of the process.
 func TestOneWorkloadEntryCostsTheSameInALargeMesh(t *testing.T) {
-	for _, tc := range []struct {
-		name   string
-		spread bool
-		change func(*mesh, *config.Config) func()
-	}{
-		{"a weight, in a namespace each", true, weigh},
-		{"a weight, all in one namespace", false, weigh},
-		{"labels, all in one namespace", false, relabel},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			measure := func(n int) (float64, uint64) {
-				namespaces := 1
-				if tc.spread {
-					namespaces = n
+	for _, namespaces := range []int{2000, 1} {
+		small, smallEntry := crowd(t, 20, min(20, namespaces))
+		large, largeEntry := crowd(t, 2000, namespaces)
+		for name, change := range map[string]func(*mesh, *config.Config) func(){"a weight": weigh, "labels": relabel} {
+			t.Run(fmt.Sprintf("%s, in %d namespaces", name, namespaces), func(t *testing.T) {
+				allocations, bytes := cost(change(small, smallEntry))
+				many, manyBytes := cost(change(large, largeEntry))
+				t.Logf("%v allocations of %d bytes among 2000 ServiceEntries, %v of %d among 20", many, manyBytes, allocations, bytes)
+				if many > 2*allocations || manyBytes > 2*bytes {
+					t.Error("that is more than twice as much")
 				}
-				change := tc.change(crowd(t, n, namespaces))
-				return testing.AllocsPerRun(100, change), bytesPerRun(100, change)
-			}
-			small, smallBytes := measure(20)
-			large, largeBytes := measure(2000)
-			t.Logf("%v allocations of %d bytes among 2000 ServiceEntries, %v of %d among 20", large, largeBytes, small, smallBytes)
-			if large > 2*small || largeBytes > 2*smallBytes {
-				t.Error("that is more than twice as much")
-			}
-		})
+			})
+		}
 	}
+}
+
+// cost is what a function allocates, on average.
+func cost(f func()) (allocations float64, bytes uint64) {
+	return testing.AllocsPerRun(100, f), bytesPerRun(100, f)
 }
 
 // TestOneWorkloadEntryTouchesWhatSelectsIt: of the ServiceEntries of a namespace
