@@ -287,23 +287,31 @@ spec:
 }
 
 // TestConsulRequestsPerChange counts what one changed instance costs, by
-// Consul's own counter: with few services one query each, and with 5,000 on
-// dozens of nodes two for each node. Either way a change is at most two queries
-// answered, and so two asked, and one response with endpoints.
+// Consul's own counter: with few services one query each, over TLS also where they
+// are more than Consul takes connections, and with 5,000 on dozens of nodes two
+// for each node. Any way a change is at most two queries answered, and so two
+// asked, and one response with endpoints.
 func TestConsulRequestsPerChange(t *testing.T) {
-	for _, scale := range []struct {
+	for name, scale := range map[string]struct {
 		by              string
 		services, nodes int
-	}{{"service", 50, 5}, {"node", 5000, 40}} {
-		t.Run(scale.by, func(t *testing.T) {
-			agent := startConsul(t, consulOptions{})
+		secure          bool
+	}{
+		"few": {"service", 50, 5, false}, "many": {"node", 5000, 40, false}, "over TLS": {"service", 300, 200, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			agent := startConsul(t, consulOptions{secure: scale.secure})
 			agent.catalogue(scale.services, scale.nodes)
+			args := []string{"--consul-address", agent.url, "--log-level", "debug"}
+			if scale.secure {
+				args = []string{"--consul-address", agent.secureURL, "--consul-ca", agent.ca, "--log-level", "debug"}
+			}
 			began := time.Now()
-			s := startServer(t, serverOptions{args: []string{"--consul-address", agent.url, "--log-level", "debug"}})
+			s := startServer(t, serverOptions{args: args})
 			c := &consulScene{t: t, server: s, agent: agent}
 			status := c.consulStatus()
 			t.Logf("%d services by %s: ready after %s, %d queries wait", status.Services, status.By, time.Since(began).Round(time.Millisecond), status.Queries)
-			if status.By != scale.by || status.Services != scale.services || status.Queries > consul.DefaultMaxQueries {
+			if status.By != scale.by || status.Services != scale.services || status.Queries > status.Limit {
 				t.Fatalf("%+v", status)
 			}
 			client := connect(t, s, xdstest.ClientOptions{

@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,16 +42,20 @@ func needConsul(t testing.TB) string {
 // consulAgent is a Consul of one server, with its default limits.
 type consulAgent struct {
 	*api.Client
-	t       testing.TB
-	url     string
-	config  string // the file
-	process *process
+	t      testing.TB
+	url    string
+	config string // the file
+	// secureURL is by https, and ca the file with the authority of its certificate.
+	secureURL, ca string
+	process       *process
 }
 
 // consulOptions are those of a Consul.
 type consulOptions struct {
 	// root is the token that may do everything; empty has ACLs off.
 	root string
+	// secure has it answer by https too; secureURL and ca are set then.
+	secure bool
 }
 
 // startConsul runs a Consul until the test ends.
@@ -71,11 +78,16 @@ func startConsul(t testing.TB, o consulOptions) *consulAgent {
 			"tokens": map[string]any{"initial_management": o.root, "agent": o.root},
 		}
 	}
+	c := &consulAgent{t: t, url: "http://" + local(port)}
+	if o.secure {
+		c.secureURL = "https://" + local(freePort(t))
+		c.ca = secureConsul(t, config, c.secureURL)
+	}
 	document, err := json.Marshal(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &consulAgent{t: t, url: "http://" + local(port), config: write(t, "consul.json", string(document))}
+	c.config = write(t, "consul.json", string(document))
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
 	if c.Client, err = api.NewClient(&api.Config{
@@ -85,6 +97,30 @@ func startConsul(t testing.TB, o consulOptions) *consulAgent {
 	}
 	c.start()
 	return c
+}
+
+// secureConsul adds https to a configuration, and returns the file with the
+// authority that signed its certificate.
+func secureConsul(t testing.TB, config map[string]any, address string) (ca string) {
+	t.Helper()
+	dir := t.TempDir()
+	for _, args := range [][]string{{"tls", "ca", "create"}, {"tls", "cert", "create", "-server"}} {
+		c := exec.CommandContext(t.Context(), needConsul(t), args...)
+		c.Dir = dir
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Fatalf("consul %v: %v\n%s", args, err, out)
+		}
+	}
+	port, err := strconv.Atoi(address[strings.LastIndex(address, ":")+1:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	config["ports"].(map[string]int)["https"] = port
+	ca = filepath.Join(dir, "consul-agent-ca.pem")
+	config["ca_file"] = ca
+	config["cert_file"] = filepath.Join(dir, "dc1-server-consul-0.pem")
+	config["key_file"] = filepath.Join(dir, "dc1-server-consul-0-key.pem")
+	return ca
 }
 
 // start runs the agent, again with the data it had before, and waits until it

@@ -65,24 +65,34 @@ func (d *datacenter) run(ctx context.Context) {
 	}
 }
 
-// choose finds the best plan that the limit on queries allows.
+// choose finds the best plan that the limit on queries allows. Of many services
+// it takes the nodes where these are fewer: they are read sooner.
 func (d *datacenter) choose(ctx context.Context) (plan, error) {
 	services, _, err := once(ctx, d, d.services())
 	if err != nil {
 		return 0, err
 	}
-	if names, _ := d.usable(services); len(names)+1 <= d.max {
+	names, _ := d.usable(services)
+	if len(names)+1 <= d.few() {
 		return byService, nil
 	}
 	nodes, _, err := once(ctx, d, d.nodes())
 	if err != nil {
 		return 0, err
 	}
-	if 2*len(nodes)+1 <= d.max {
+	switch nodesFit := 2*len(nodes)+1 <= d.max; {
+	case nodesFit && 2*len(nodes) < len(names):
+		return byNode, nil
+	case len(names)+1 <= d.max:
+		return byService, nil
+	case nodesFit:
 		return byNode, nil
 	}
 	return byTurns, nil
 }
+
+// few is how many queries are few, whatever the limit.
+func (d *datacenter) few() int { return min(d.max, DefaultMaxQueries) }
 
 // list is which parts there are.
 type list struct {
@@ -152,7 +162,7 @@ func (d *datacenter) tooMany(p plan, parts int) bool {
 // better says whether a plan that is better fits by a good margin.
 func (d *datacenter) better(ctx context.Context, p plan, t *turns) bool {
 	fits := func(queries int) bool { return queries <= d.max*3/4 }
-	few := fits(d.r.catalog.size(d.name) + 1)
+	few := d.r.catalog.size(d.name)+1 <= d.few()*3/4
 	if p == byService || p == byNode && !few || p == byTurns && !few && !t.passed() {
 		return false
 	}

@@ -23,7 +23,7 @@ func TestManyQueriesShareConnectionsOverTLS(t *testing.T) {
 	a := newAgent(t)
 	a.change(func() {
 		for i := range services {
-			e := entry("n1", fmt.Sprintf("s%d", i), fmt.Sprintf("s%d", i), "10.0.0.1", 80)
+			e := entry(fmt.Sprintf("n%d", i), fmt.Sprintf("s%d", i), fmt.Sprintf("s%d", i), "10.0.0.1", 80)
 			a.entries[e.Service.ID] = e
 		}
 	})
@@ -66,8 +66,7 @@ func TestManyQueriesShareConnectionsOverTLS(t *testing.T) {
 	if strings.Contains(f.log.String(), "secret") {
 		t.Error("the log has the token")
 	}
-	a.put(entry("n1", "s7", "s7", "10.0.0.7", 80))
-	a.remove("s7") // as it was called above
+	a.change(func() { a.entries["s7"] = entry("n7", "s7", "s7", "10.0.0.7", 80) })
 	f.row("s7", "tcp-80=10.0.0.7:80")
 }
 
