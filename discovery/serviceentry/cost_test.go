@@ -8,7 +8,9 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/discovery/serviceentry"
+	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
 // perEntry is how many WorkloadEntries each ServiceEntry of a crowd selects.
@@ -59,15 +61,29 @@ func relabel(m *mesh, w *config.Config) func() {
 	}
 }
 
+// advise asks for advice on one WorkloadEntry, and on a ServiceEntry that selects
+// it and has an address, over and over.
+func advise(m *mesh, w *config.Config) func() {
+	labels := w.Spec.(*networking.WorkloadEntry).Labels
+	se := &networking.ServiceEntry{
+		Hosts: []string{"a0.example"}, Addresses: []string{"10.1.0.1"}, Ports: []*networking.ServicePort{{Name: "http", Number: 80}},
+		Resolution: networking.ServiceEntry_STATIC, WorkloadSelector: &networking.WorkloadSelector{Labels: labels},
+	}
+	ops := []storage.Op{{Verb: storage.Put, Config: w}, {Verb: storage.Create, Config: &config.Config{
+		Meta: config.Meta{GroupVersionKind: schema.ServiceEntry, Namespace: w.Namespace, Name: "new"}, Spec: se,
+	}}}
+	return func() { m.store.Advise(ops) }
+}
+
 // TestOneWorkloadEntryCostsTheSameInALargeMesh: an event on one WorkloadEntry
 // among 100,000 of 2,000 ServiceEntries allocates at most twice what it does
-// among 1,000 of 20, in many namespaces and all in one. It is not parallel: it
-// counts the allocations of the process.
+// among 1,000 of 20, in many namespaces and all in one, and so does advice on it.
+// It is not parallel: it counts the allocations of the process.
 func TestOneWorkloadEntryCostsTheSameInALargeMesh(t *testing.T) {
 	for _, namespaces := range []int{2000, 1} {
 		small, smallEntry := crowd(t, 20, min(20, namespaces))
 		large, largeEntry := crowd(t, 2000, namespaces)
-		for name, change := range map[string]func(*mesh, *config.Config) func(){"a weight": weigh, "labels": relabel} {
+		for name, change := range map[string]func(*mesh, *config.Config) func(){"a weight": weigh, "labels": relabel, "advice": advise} {
 			t.Run(fmt.Sprintf("%s, in %d namespaces", name, namespaces), func(t *testing.T) {
 				allocations, bytes := cost(change(small, smallEntry))
 				many, manyBytes := cost(change(large, largeEntry))
