@@ -21,6 +21,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/mirror"
 	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/cache/rest/resttest"
+	"github.com/portolan-mesh/portolan/storage/address"
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -32,7 +33,7 @@ const workloads = shop + "/workloadentries"
 func onEtcd(t *testing.T) *resttest.Server {
 	t.Helper()
 	client := etcdtest.Start(t)
-	store, err := etcd.New(client, etcd.Options{Schemas: schema.Pilot(), RequestTimeout: time.Minute})
+	store, err := etcd.New(client, etcd.Options{Schemas: schema.Pilot(), RequestTimeout: time.Minute, Addresses: address.DefaultRanges()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,6 +301,37 @@ func TestAnInformerSeesHealth(t *testing.T) {
 	}
 	if a := s.Do(t, http.MethodDelete, workloads+"/w", ""); a.Code != 200 {
 		t.Fatal(a.Body)
+	}
+}
+
+// The addresses that hosts were given are the status of a ServiceEntry, wherever it
+// is shown; they come with the object, whose version is its own.
+func TestTheStatusOfAServiceEntryIsItsAddresses(t *testing.T) {
+	t.Parallel()
+	s := onEtcd(t)
+	type status struct {
+		Metadata metav1.ObjectMeta `json:"metadata"`
+		Status   struct {
+			Addresses []struct{ Value, Host string } `json:"addresses"`
+		} `json:"status"`
+	}
+	made := parse[status](t, s.Do(t, "POST", shopEntries, entry("a", "")).Body)
+	if len(made.Status.Addresses) != 2 || made.Status.Addresses[0].Host != "a.shop" {
+		t.Fatalf("created: %+v", made)
+	}
+	got := parse[status](t, s.Do(t, "GET", shopEntries+"/a", "").Body)
+	if fmt.Sprint(got) != fmt.Sprint(made) {
+		t.Errorf("got %+v, made %+v", got, made)
+	}
+	if list := s.Do(t, "GET", shopEntries, "").Body; !strings.Contains(list, made.Status.Addresses[1].Value) {
+		t.Errorf("list: %s", list)
+	}
+	if watch := s.Do(t, "GET", shopEntries+"?watch=true&timeoutSeconds=1&resourceVersion="+made.Metadata.ResourceVersion, "").Body; !strings.Contains(watch, made.Status.Addresses[1].Value) {
+		t.Errorf("watch: %s", watch)
+	}
+	own := s.Do(t, "POST", shopEntries, strings.Replace(entry("b", ""), `"location"`, `"addresses":["10.9.0.1"],"location"`, 1))
+	if own.Code != 201 || strings.Contains(own.Body, `"status"`) {
+		t.Errorf("one with an address of its own: %d %s", own.Code, own.Body)
 	}
 }
 
