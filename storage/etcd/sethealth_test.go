@@ -1,6 +1,7 @@
 package etcd_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -321,5 +322,43 @@ func TestOneOfRivalsWinsWhateverTheyChange(t *testing.T) {
 			t.Fatalf("round %d: %d won", round, len(wins))
 		}
 		version = <-wins
+	}
+}
+
+// A report whose answer was lost is told as what became of it, its own work
+// recognised even where its condition does not hold any more because of it.
+func TestALostAnswerToAReport(t *testing.T) {
+	t.Parallel()
+	for name, lost := range ambiguous {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client := etcdtest.Start(t)
+			store := open(t, client)
+			created := create(t, store, workload("a"))
+			kv := hook(client)
+			kv.after = once(always(lost))
+			update := storage.HealthUpdate{Key: workload("a").Key(), ResourceVersion: created, Report: probe(true, 0)}
+			result, err := store.SetHealth(t.Context(), update)
+			if got := healthIn(t, client, "a"); err != nil || got == nil || got.Revision != parse(t, result.Revision) || kv.commits.Load() != 1 {
+				t.Fatalf("landed, and the answer was lost: %+v, %v after %d transactions", result, err, kv.commits.Load())
+			}
+			kv.before = once(always(lost))
+			second := report(t, store, "a", probe(false, time.Second))
+			if got := healthIn(t, client, "a"); got.Healthy || got.Revision != parse(t, second.Revision) {
+				t.Errorf("not landed at first: %+v", got)
+			}
+		})
+	}
+}
+
+func TestAReportThatStaysInDoubt(t *testing.T) {
+	t.Parallel()
+	client := etcdtest.Start(t)
+	store := open(t, client, func(o *etcd.Options) { o.RequestTimeout = 300 * time.Millisecond })
+	create(t, store, workload("a"))
+	hook(client).before = always(context.DeadlineExceeded)
+	_, err := store.SetHealth(t.Context(), storage.HealthUpdate{Key: workload("a").Key(), Report: probe(true, 0)})
+	if !errors.Is(err, storage.ErrOutcomeUnknown) {
+		t.Errorf("%v", err)
 	}
 }
