@@ -30,6 +30,7 @@ type view struct {
 	// keep says that it is not believed in what it lacks.
 	listed map[string]bool
 	keep   bool
+	index  uint64 // of that list
 	// whole is true once there were all parts of a plan.
 	whole bool
 	// counts are the instances by service.
@@ -44,6 +45,18 @@ type part struct {
 	// filtered says that the last answer that is believed had something hidden
 	// by ACLs; doubtful that a later one is not believed in what it lacks.
 	filtered, doubtful bool
+	index              uint64 // of the answer
+}
+
+// answer is what a query has answered.
+type answer struct {
+	instances map[string]*instance
+	// filtered says that something was hidden by ACLs.
+	filtered bool
+	// strict says that it is of a service that is listed: that has instances, so
+	// that none are seen only where they are hidden.
+	strict bool
+	index  uint64
 }
 
 // keptPart has what is kept of the parts of an earlier plan. No query is called
@@ -68,17 +81,17 @@ func (c *catalog) begin(datacenter string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	v := c.view(datacenter)
-	v.next, v.wanted, v.listed, v.keep = map[string]*part{}, nil, nil, false
+	v.next, v.wanted, v.listed, v.keep, v.index = map[string]*part{}, nil, nil, false, 0
 }
 
 // want says which parts there are. Those that are gone go, unless something in
-// them is kept, or keep says that the list is not to be believed in what it
-// lacks. It returns the parts that are to be asked for.
-func (c *catalog) want(datacenter string, names []string, keep bool) (wanted map[string]bool, changed []string) {
+// them is kept, or the list is doubtful. It returns the parts that are to be
+// asked for.
+func (c *catalog) want(datacenter string, l list) (wanted map[string]bool, changed []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	v := c.view(datacenter)
-	v.listed, v.keep = setOf(names), keep
+	v.listed, v.keep, v.index = setOf(l.names), l.doubtful, l.index
 	if v.next != nil {
 		v.wanted = maps.Clone(v.listed)
 		maps.DeleteFunc(v.next, func(name string, _ *part) bool { return !v.wanted[name] })
@@ -106,7 +119,7 @@ func (c *catalog) trim(datacenter string, v *view) (wanted map[string]bool, chan
 	for name, p := range v.parts {
 		switch {
 		case v.listed[name] || name == keptPart:
-		case v.keep || len(p.kept) > 0:
+		case v.keep, len(p.kept) > 0, len(p.answer) > 0 && p.index > v.index: // the list is older than it
 			wanted[name] = true
 		default:
 			c.replace(datacenter, p.all(), nil, gone)
@@ -116,38 +129,36 @@ func (c *catalog) trim(datacenter string, v *view) (wanted map[string]bool, chan
 	return wanted, gone.list()
 }
 
-// take takes an answer. strict answers are those of a service that is listed: it
-// has instances, so that none are seen only where they are hidden.
-//
-// It returns whether the part is not listed, and so may be gone now.
-func (c *catalog) take(datacenter, name string, answer map[string]*instance, filtered, strict bool) (changed []string, unlisted bool) {
+// take takes the answer of a part. It returns whether the part is not listed,
+// and so may be gone now.
+func (c *catalog) take(datacenter, name string, a answer) (changed []string, unlisted bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	v := c.view(datacenter)
 	if v.next != nil {
-		v.next[name] = &part{answer: answer, filtered: filtered}
+		v.next[name] = &part{answer: a.instances, filtered: a.filtered, index: a.index}
 		return c.complete(datacenter, v), false
 	}
 	p := v.parts[name]
 	if p == nil {
-		p = &part{filtered: filtered}
+		p = &part{filtered: a.filtered}
 		v.parts[name] = p
 	}
 	if kept := v.parts[keptPart]; kept != nil {
-		kept.kept = without(kept.kept, answer)
+		kept.kept = without(kept.kept, a.instances)
 	}
 	before := p.all()
 	was := p.doubtful
-	p.doubtful = filtered && len(before) > 0 && (!p.filtered || strict && len(answer) == 0)
+	p.doubtful = a.filtered && len(before) > 0 && (!p.filtered || a.strict && len(a.instances) == 0)
 	switch {
 	case p.doubtful:
-		p.kept = without(before, answer)
+		p.kept = without(before, a.instances)
 	case was:
-		p.filtered, p.kept = filtered, nil
+		p.filtered, p.kept = a.filtered, nil
 	default:
-		p.filtered, p.kept = filtered, without(p.kept, answer)
+		p.filtered, p.kept = a.filtered, without(p.kept, a.instances)
 	}
-	p.answer = answer
+	p.answer, p.index = a.instances, a.index
 	out := changes{}
 	c.replace(datacenter, before, p.all(), out)
 	return out.list(), !v.listed[name]
@@ -179,7 +190,7 @@ func (c *catalog) reset(datacenter string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range c.view(datacenter).parts {
-		p.kept, p.answer, p.doubtful = p.all(), nil, false
+		p.kept, p.answer, p.doubtful, p.index = p.all(), nil, false, 0
 	}
 }
 

@@ -97,8 +97,9 @@ func (d *datacenter) few() int { return min(d.max, DefaultMaxQueries) }
 // list is which parts there are.
 type list struct {
 	names []string
-	// doubtful says that something is hidden that may be there.
+	// doubtful says that it is not believed in what it lacks: something is hidden.
 	doubtful bool
+	index    uint64
 }
 
 // follow follows the datacentre by a plan until another is better.
@@ -121,7 +122,7 @@ func (d *datacenter) follow(ctx context.Context, p plan) {
 		case <-ctx.Done():
 			return
 		case l := <-lists:
-			wanted, changed = d.r.catalog.want(d.name, l.names, l.doubtful)
+			wanted, changed = d.r.catalog.want(d.name, l)
 		case <-d.turned:
 			if d.better(ctx, p, turns) {
 				return
@@ -200,14 +201,14 @@ func (d *datacenter) watchList(ctx context.Context, p plan, lists chan<- list) {
 			for _, n := range nodes {
 				names = append(names, n.Node)
 			}
-			send(list{names, doubts(meta.ResultsFilteredByACLs, len(names))})
+			send(list{names, doubts(meta.ResultsFilteredByACLs, len(names)), meta.LastIndex})
 		})
 		return
 	}
 	watch(ctx, d, d.services(), func(services map[string][]string, meta *api.QueryMeta, _ int) {
 		names, unusable := d.usable(services)
 		d.setUnusable(unusable)
-		send(list{names, doubts(meta.ResultsFilteredByACLs, len(names))})
+		send(list{names, doubts(meta.ResultsFilteredByACLs, len(names)), meta.LastIndex})
 	})
 }
 
@@ -232,7 +233,7 @@ func (d *datacenter) usable(services map[string][]string) (names, unusable []str
 func (d *datacenter) watchPart(ctx context.Context, p plan, name string) {
 	if p == byService {
 		watch(ctx, d, d.service(name), func(entries []*api.ServiceEntry, meta *api.QueryMeta, _ int) {
-			d.take(name, instancesOf(&d.r.o, entries), meta.ResultsFilteredByACLs, true)
+			d.take(name, answer{instancesOf(&d.r.o, entries), meta.ResultsFilteredByACLs, true, meta.LastIndex})
 		})
 		return
 	}
@@ -244,10 +245,10 @@ func (d *datacenter) watchPart(ctx context.Context, p plan, name string) {
 }
 
 // take hands over what was learned of a part.
-func (d *datacenter) take(part string, answer map[string]*instance, filtered, strict bool) {
-	changed, unlisted := d.r.catalog.take(d.name, part, answer, filtered, strict)
+func (d *datacenter) take(part string, a answer) {
+	changed, unlisted := d.r.catalog.take(d.name, part, a)
 	d.publish(changed)
-	if unlisted || !strict {
+	if unlisted || !a.strict {
 		d.turn() // there may be less to follow
 	}
 }
@@ -276,6 +277,7 @@ type node struct {
 	checks   api.HealthChecks
 	filtered [2]bool
 	rounds   [2]int // of the two answers, from 1
+	index    uint64 // of the services
 }
 
 // setServices takes the services of the node. A node that is gone has none; that
@@ -287,6 +289,7 @@ func (n *node) setServices(services *api.CatalogNodeServiceList, meta *api.Query
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.services, n.filtered[0], n.rounds[0] = services, meta.ResultsFilteredByACLs, round+1
+	n.index = meta.LastIndex
 	n.handOver()
 }
 
@@ -306,7 +309,7 @@ func (n *node) handOver() {
 	for _, s := range n.services.Services {
 		entries = append(entries, &api.ServiceEntry{Node: n.services.Node, Service: s, Checks: n.checks})
 	}
-	n.d.take(n.name, instancesOf(&n.d.r.o, entries), n.filtered[0] || n.filtered[1], false)
+	n.d.take(n.name, answer{instancesOf(&n.d.r.o, entries), n.filtered[0] || n.filtered[1], false, n.index})
 }
 
 // The questions.

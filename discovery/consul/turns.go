@@ -110,7 +110,7 @@ func (d *datacenter) takeTurn(ctx context.Context, t *turns, name string) {
 	default:
 		d.forget(q.String())
 		if t.isNew(name, meta.LastIndex) {
-			d.take(name, instancesOf(&d.r.o, entries), meta.ResultsFilteredByACLs, true)
+			d.take(name, answer{instancesOf(&d.r.o, entries), meta.ResultsFilteredByACLs, true, meta.LastIndex})
 		}
 	}
 }
