@@ -3,6 +3,7 @@ package consul
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -106,9 +107,12 @@ func (d *datacenter) recover(ctx context.Context) {
 		return
 	}
 	for delay := minPause; d.suspect() && ctx.Err() == nil; delay = min(2*delay, maxPause) {
-		servers, _, err := request(ctx, d, d.probe(), 0)
+		servers, meta, err := request(ctx, d, d.probe(), 0)
 		if ctx.Err() != nil {
 			return
+		}
+		if err == nil && len(servers) == 0 && !meta.ResultsFilteredByACLs && d.knowsServers() {
+			err = errNoServers
 		}
 		if err == nil {
 			d.back(servers)
@@ -117,6 +121,16 @@ func (d *datacenter) recover(ctx context.Context) {
 		d.away(inWords(err))
 		pause(ctx, jitter(delay))
 	}
+}
+
+// errNoServers is a Consul that has just begun: it has a leader, which is not in
+// the catalogue yet, and nothing else is.
+var errNoServers = errors.New("it has no servers in its catalogue yet")
+
+func (d *datacenter) knowsServers() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.servers) > 0
 }
 
 // probe asks for Consul's own servers. An answer, even an empty one, says that
