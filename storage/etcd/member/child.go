@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -133,7 +134,7 @@ func (c *Child) Start(ctx context.Context) (endpoint string, err error) {
 		removeSocketDir(dir)
 		return "", err
 	}
-	if err := c.launch(ctx); err != nil {
+	if err := c.launchFirst(ctx); err != nil {
 		c.hangUp()
 		removeSocketDir(dir)
 		return "", err
@@ -323,6 +324,23 @@ func (c *Child) launch(ctx context.Context) error {
 	}
 	c.heard(p, w)
 	return nil
+}
+
+// firstTries is how often the first process is started where somebody kills it.
+const firstTries = 3
+
+// launchFirst is launch of the first process. An error of it is for whoever
+// starts the server; that somebody killed the process is none, and says nothing
+// of the store.
+func (c *Child) launchFirst(ctx context.Context) (err error) {
+	for range firstTries {
+		var exit *exec.ExitError
+		if err = c.launch(ctx); err == nil || !errors.As(err, &exit) || exit.Exited() {
+			return err
+		}
+		c.opts.Logger.Warn("store process was killed before it was ready", "err", err)
+	}
+	return err
 }
 
 // end stops a process, by force if it takes too long.

@@ -257,6 +257,41 @@ func TestChildStartFails(t *testing.T) {
 	}
 }
 
+// TestFirstProcessIsKilled: that somebody kills the store process while the
+// server starts is no reason for the server not to, unless it goes on.
+func TestFirstProcessIsKilled(t *testing.T) {
+	t.Parallel()
+	executable, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for times, want := range map[int]string{2: "", 3: "ended before it was ready: signal: killed"} {
+		t.Run(fmt.Sprint(times), func(t *testing.T) {
+			t.Parallel()
+			opts := childOptions(t, t.TempDir())
+			count := filepath.Join(t.TempDir(), "count")
+			opts.Executable = "/bin/sh"
+			opts.Args = []string{"-c", fmt.Sprintf(`echo >> %s; [ $(wc -l < %s) -gt %d ] || kill -9 $$; exec %s`, count, count, times, executable)}
+			child, err := member.NewChild(opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = child.Start(t.Context())
+			switch {
+			case want == "" && err != nil:
+				t.Error(err)
+			case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+				t.Errorf("got %v, want %q in it", err, want)
+			}
+			if err == nil {
+				if err := child.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
 // An etcd that another etcd keeps from opening its files hangs in its start.
 func TestStopWhileStarting(t *testing.T) {
 	t.Parallel()
