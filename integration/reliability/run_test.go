@@ -328,7 +328,9 @@ func (r *rig) conclude(ctx context.Context) {
 func (r *rig) end(s *server) {
 	begun := time.Now()
 	e := reliability.Ending{Process: s.id()}
-	if err := s.current().Terminate(r.t, 30*time.Second); err != nil {
+	if p := s.current(); !p.Running() {
+		e.Error = fmt.Sprintf("it had ended by itself: %v", p.Err())
+	} else if err := p.Terminate(r.t, 30*time.Second); err != nil {
 		e.Error = err.Error()
 	}
 	e.Took = time.Since(begun)
