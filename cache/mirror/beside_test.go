@@ -3,6 +3,7 @@ package mirror_test
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -149,9 +150,9 @@ func TestWhatIsKeptBesideTheObjects(t *testing.T) {
 func TestTheCheckCoversWhatIsBeside(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)
-	drop := false
+	var drop atomic.Bool
 	m := mutate(client, func(r clientv3.WatchResponse) []clientv3.WatchResponse {
-		if drop && len(r.Events) > 0 {
+		if drop.Load() && len(r.Events) > 0 {
 			r.Events = nil
 		}
 		return []clientv3.WatchResponse{r}
@@ -164,7 +165,7 @@ func TestTheCheckCoversWhatIsBeside(t *testing.T) {
 	if err := mirrorOf(r).Compare(t.Context(), true); err != nil {
 		t.Fatalf("the cache is equal, and the check says %v", err)
 	}
-	drop = true
+	drop.Store(true)
 	for what, change := range map[string]func(){
 		"a value of another revision": func() { b.put(key, addressValue(t, "a", "db.example", "240.240.0.2")) },
 		"one more":                    func() { b.put(etcd.HealthKey("a", "v"), healthValue(t, health.Report{Namespace: "a", Name: "v"})) },
