@@ -127,8 +127,8 @@ func (f *given) expect(hosts ...string) {
 	}
 	slices.Sort(got)
 	slices.Sort(hosts)
-	if d := cmp.Diff(hosts, got); d != "" {
-		f.Fatalf("hosts with addresses (-want +got):\n%s", d)
+	if !slices.Equal(hosts, got) {
+		f.Fatalf("hosts with addresses (-want +got):\n%s", cmp.Diff(hosts, got))
 	}
 }
 
