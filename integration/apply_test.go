@@ -81,16 +81,17 @@ func TestApplyTenThousand(t *testing.T) {
 	}
 	t.Logf("diff without differences in %.1f s", time.Since(begin).Seconds())
 
-	over, _ := bulkDirectory(t, 20_001, 0)
+	over, _ := bulkDirectory(t, 30_001, 0)
 	out := s.try("", "apply", "-f", over)
-	expectRefusal(t, out, 65, "nothing was applied", "20001", "20000", "--chunks N")
-	if now := s.revision(); now != revision {
-		t.Errorf("the refused apply took the store from %d to %d", revision, now)
-	}
-	parts := s.must("", "apply", "-f", over, "--chunks", "12000")
+	expectRefusal(t, out, 65, "nothing was applied", "30001", "60000", "--chunks N")
+	records := revisions(s.must("", "audit"))
+	expectEqual(t, "the newest record after the refused apply", records[0], revision)
+	parts := s.must("", "apply", "-f", over, "--chunks", "16000")
+	made := revisions(s.must("", "audit"))
+	expectEqual(t, "records before the parts", made[2:], records)
 	for _, want := range []string{
-		fmt.Sprintf("part 1 of 2: objects 1-12000: rev %d\n", revision+1),
-		fmt.Sprintf("part 2 of 2: objects 12001-20001: rev %d\n", revision+2),
+		"part 1 of 2: objects 1-16000: rev " + made[1] + "\n",
+		"part 2 of 2: objects 16001-30001: rev " + made[0] + "\n",
 	} {
 		if !strings.Contains(parts, want) {
 			t.Errorf("the output lacks %q", want)

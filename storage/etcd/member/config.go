@@ -10,11 +10,11 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/zaplog"
 )
 
-// What one transaction and one request may hold: a batch of several thousand
-// objects.
+// What one transaction and one request may hold: a batch of more than ten
+// thousand objects, and two operations beside each for the address of its host.
 const (
-	MaxTxnOps       = 20_000
-	MaxRequestBytes = 16 << 20
+	MaxTxnOps       = 60_000
+	MaxRequestBytes = 24 << 20
 )
 
 // DefaultQuota is the size of the database at which it takes no more writes,
