@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -138,32 +139,48 @@ func TestLeftoversOfKilledServer(t *testing.T) {
 
 func TestOrphanIsWaitedFor(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	s := startServer(t, dir, shortDir(t))
-	store := readLock(t, dir)
-	holdOpen(t, s.endpoint)
-	s.kill()
-	if gone(store.PID) {
-		t.Fatal("the store process ended in spite of an open stream: nothing to wait for")
-	}
+	dir, pid := orphan(t, 0)
 	startMember(t, member.Options{DataDir: dir})
-	eventually(t, "end of the store process, which has let go of the directory", func() bool { return gone(store.PID) })
+	eventually(t, "end of the store process, which has let go of the directory", func() bool { return gone(pid) })
 }
 
 func TestOrphanThatStays(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	s := startServer(t, dir, shortDir(t))
-	store := readLock(t, dir)
-	holdOpen(t, s.endpoint)
-	s.kill()
-	// Not before: the kernel wakes stopped processes when their parent ends.
-	kill(t, store.PID, syscall.SIGSTOP)
-	t.Cleanup(func() { _ = syscall.Kill(store.PID, syscall.SIGKILL) })
+	dir, pid := orphan(t, syscall.SIGSTOP)
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
 	_, err := member.Start(t.Context(), member.Options{DataDir: dir})
-	if !errors.Is(err, member.ErrInUse) || !strings.Contains(err.Error(), fmt.Sprintf("process %d, which outlived its server", store.PID)) {
+	if !errors.Is(err, member.ErrInUse) || !strings.Contains(err.Error(), fmt.Sprintf("process %d, which outlived its server", pid)) {
 		t.Errorf("got %v", err)
 	}
+}
+
+// orphan leaves a store process whose server was killed, and which has taken a
+// signal since. The signal cannot be sent before, since the kernel wakes stopped
+// processes when their parent ends; so that one which ends in time is no orphan,
+// and another server is started.
+func orphan(t *testing.T, signal syscall.Signal) (dir string, pid int) {
+	t.Helper()
+	for range 20 {
+		dir := t.TempDir()
+		s := startServer(t, dir, shortDir(t))
+		pid := readLock(t, dir).PID
+		holdOpen(t, s.endpoint)
+		s.kill()
+		if syscall.Kill(pid, signal) == nil && holdsLock(pid) {
+			return dir, pid
+		}
+	}
+	t.Fatal("every store process ended before it took a signal, in spite of open streams")
+	return "", 0
+}
+
+// holdsLock says whether a process has a lock file open.
+func holdsLock(pid int) bool {
+	fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	return slices.ContainsFunc(fds, func(fd string) bool {
+		target, err := os.Readlink(fd)
+		return err == nil && filepath.Base(target) == "portolan.lock"
+	})
 }
 
 // holdOpen opens a stream to a store process, which waits for its end for some
