@@ -30,3 +30,17 @@ type Emptier interface {
 	// Empty makes the answer to an unknown name.
 	Empty(name string) (*resource.Resource, error)
 }
+
+// Composer is a Generator whose resources are put together: Build makes what is
+// a resource's own, and its parts are the resources of another type whose names
+// begin with its name and a slash. One changed part then costs its own building,
+// and a copy of the others' bytes.
+type Composer interface {
+	Generator
+	// PartsURL is the type of the parts.
+	PartsURL() string
+	// Compose puts own, which Build made, and the parts together, in order of
+	// names. It reads nothing else: equal versions of own and parts give equal
+	// bytes.
+	Compose(own *resource.Resource, parts iter.Seq[*resource.Resource]) (*resource.Resource, error)
+}

@@ -25,6 +25,27 @@ type Resource struct {
 	// wait for: the endpoints of a cluster, the routes of a listener. When the
 	// resource is sent its children are sent again.
 	Children []string
+	// Refs names, in order, the clusters that the resource sends traffic to.
+	Refs []string
+	// Parts are the resources whose bytes this one carries; their Refs are its.
+	Parts []*Resource
+}
+
+// EachRef iterates over the clusters that the resource or one of its parts
+// sends traffic to. A name may come more than once.
+func (r *Resource) EachRef(yield func(cluster string) bool) {
+	for _, ref := range r.Refs {
+		if !yield(ref) {
+			return
+		}
+	}
+	for _, part := range r.Parts {
+		for _, ref := range part.Refs {
+			if !yield(ref) {
+				return
+			}
+		}
+	}
 }
 
 // Set is the resources of one type by name. Sets made from one another share
