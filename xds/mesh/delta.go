@@ -19,7 +19,8 @@ const (
 	MeshConfig
 	Hosts        // HostRow by host
 	Ports        // the hosts of a port, by PortKey
-	Assigned     // the hosts that were given an address
+	Addresses    // the hosts that have an address or were given it
+	Covered      // the hosts that speak HTTP on a port and that a pattern covers, by CoverKey
 	Endpoints    // EndpointRow by ServiceKey
 	Routes       // RouteRow by RouteKey
 	RouteHosts   // the hosts of a gateway
@@ -101,7 +102,8 @@ func (d Delta) Keys() iter.Seq[RowKey] {
 		_ = (!d.Whole || yield(RowKey{MeshConfig, ""})) &&
 			changedKeys(Hosts, d.from.hosts.hosts, d.to.hosts.hosts, yield) &&
 			changedKeys(Ports, d.from.hosts.ports, d.to.hosts.ports, yield) &&
-			changedKeys(Assigned, d.from.hosts.assigned, d.to.hosts.assigned, yield) &&
+			changedKeys(Addresses, d.from.hosts.groups.addresses, d.to.hosts.groups.addresses, yield) &&
+			changedKeys(Covered, d.from.hosts.groups.covered, d.to.hosts.groups.covered, yield) &&
 			changedKeys(Endpoints, d.from.inputs.Endpoints, d.to.inputs.Endpoints, yield) &&
 			changedKeys(Routes, d.from.routes.routes, d.to.routes.routes, yield) &&
 			changedKeys(RouteHosts, d.from.routes.routeHosts, d.to.routes.routeHosts, yield) &&

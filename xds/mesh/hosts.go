@@ -24,12 +24,12 @@ type PortUse struct {
 	HTTP, TCP bool
 }
 
-// hostIndex has the services by host, and by port and by address that was given
-// the hosts that have it.
+// hostIndex has the services by host, and the hosts by port and by what else they
+// share.
 type hostIndex struct {
-	hosts    pmap.Map[*HostRow]
-	ports    pmap.Map[pmap.Map[PortUse]]
-	assigned pmap.Map[pmap.Map[bool]]
+	hosts  pmap.Map[*HostRow]
+	ports  pmap.Map[pmap.Map[PortUse]]
+	groups hostGroups
 }
 
 // next follows changed services.
@@ -94,33 +94,8 @@ func (x hostIndex) replace(h host.Name, old, row *HostRow) hostIndex {
 			x.ports = withMember(x.ports, PortKey(port), string(h), use, true)
 		}
 	}
-	return x.reassign(h, old.assigned(), row.assigned())
-}
-
-// reassign moves a host from addresses that it was given to others.
-func (x hostIndex) reassign(h host.Name, before, after []string) hostIndex {
-	for _, ip := range before {
-		if !slices.Contains(after, ip) {
-			x.assigned = withMember(x.assigned, ip, string(h), false, false)
-		}
-	}
-	for _, ip := range after {
-		x.assigned = withMember(x.assigned, ip, string(h), true, true)
-	}
+	x.groups = x.groups.next(h, old, row)
 	return x
-}
-
-// assigned are the addresses that the services of a host were given, over its
-// namespaces.
-func (r *HostRow) assigned() []string {
-	if r == nil {
-		return nil
-	}
-	var out []string
-	for _, row := range r.Services {
-		out = append(out, row.Assigned(Shape{IPv4: true, IPv6: true})...)
-	}
-	return out
 }
 
 // portUse collects the ports of a host over its namespaces.

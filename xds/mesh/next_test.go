@@ -102,7 +102,7 @@ func (d *draw) service() {
 		return
 	}
 	d.in.Services = d.in.Services.Set(key, NewServiceRow([]*discovery.Service{{
-		Hostname: host.Name(h), Address: discovery.UnspecifiedIP,
+		Hostname: host.Name(h), Address: d.one([]string{discovery.UnspecifiedIP, "10.9.0.1", "fd00:0::1"}, "address"), AutoAllocatedIPv4: "240.240.0.1",
 		Ports: []discovery.Port{{
 			Name: "p", Number: rapid.IntRange(80, 81).Draw(d.t, "port"),
 			Protocol: discovery.Protocol(d.one([]string{"HTTP", "TCP"}, "protocol")),
@@ -141,6 +141,11 @@ func dump(p *PushContext) map[string]string {
 	for k, g := range p.hosts.ports.All() {
 		for h, use := range g.All() {
 			put("ports", k+" "+h, fmt.Sprint(use))
+		}
+	}
+	for table, m := range map[string]pmap.Map[pmap.Map[bool]]{"addresses": p.hosts.groups.addresses, "covered": p.hosts.groups.covered} {
+		for k, g := range m.All() {
+			put(table, k, fmt.Sprint(slices.Collect(g.Keys())))
 		}
 	}
 	for table, m := range map[string]pmap.Map[*RouteRow]{"routes": p.routes.routes, "destinations": p.routes.destinations} {

@@ -54,8 +54,10 @@ func (v *View) Answer(r Read) any {
 		return v.service(host.Name(r.Row.Key), r.Via)
 	case Ports:
 		return v.context.hosts.ports.Value(r.Row.Key)
-	case Assigned:
-		return v.context.hosts.assigned.Value(r.Row.Key)
+	case Addresses:
+		return v.context.hosts.groups.addresses.Value(r.Row.Key)
+	case Covered:
+		return v.context.hosts.groups.covered.Value(r.Row.Key)
 	case Endpoints:
 		return v.context.inputs.Endpoints.Value(r.Row.Key)
 	case Routes:
@@ -177,12 +179,6 @@ func (v *View) Endpoints(s *ServiceRow) *EndpointRow {
 // them or not: ask Service or ServiceAt of each.
 func (v *View) PortHosts(port int) iter.Seq2[string, PortUse] {
 	return v.ask(Ports, PortKey(port), "").(pmap.Map[PortUse]).All()
-}
-
-// AssignedHosts are the hosts that were given an address, in order, whether the
-// proxy sees them or not: ask Service or ServiceAt of each.
-func (v *View) AssignedHosts(ip string) iter.Seq[string] {
-	return v.ask(Assigned, ip, "").(pmap.Map[bool]).Keys()
 }
 
 // RouteHosts are the hosts that VirtualServices name on a gateway, in order: ask

@@ -56,7 +56,7 @@ func assigned(v *mesh.View, name string, l mesh.EgressListener, port int) (*reso
 	if err != nil || !v.Shape().DNSCapture {
 		return nil, nil
 	}
-	for h := range v.AssignedHosts(ip.String()) {
+	for h := range v.HostsAt(ip.String()) {
 		row := v.ServiceAt(l, host.Name(h))
 		if row == nil || !slices.Contains(row.Assigned(v.Shape()), ip.String()) {
 			continue
