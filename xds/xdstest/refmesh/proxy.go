@@ -1,0 +1,55 @@
+package refmesh
+
+import (
+	"fmt"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// Proxies say who the sidecars of a mesh are: each is beside an endpoint.
+type Proxies struct {
+	Mesh Mesh
+	// Spread takes them from all namespaces; otherwise all are of the first, as
+	// long as it has endpoints for them.
+	Spread bool
+	// Interception is the node metadata INTERCEPTION_MODE.
+	Interception string
+}
+
+// Node is what a proxy says of itself. No proxy is beside the last endpoint of a
+// service.
+func (p Proxies) Node(n int) *corev3.Node {
+	i, e := p.place(n)
+	ip, namespace := EndpointAddress(i, e), Namespace(i)
+	name := fmt.Sprintf("%s-%d", Name(i), e)
+	locality := strings.Split(p.Mesh.Locality(i, e), "/")
+	fields := map[string]*structpb.Value{}
+	for k, v := range p.Mesh.labels(i, e) {
+		fields[k] = structpb.NewStringValue(v)
+	}
+	return &corev3.Node{
+		Id: "sidecar~" + ip + "~" + name + "." + namespace + "~" + namespace + ".svc.cluster.local",
+		Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{
+			"NAMESPACE":         structpb.NewStringValue(namespace),
+			"INSTANCE_IPS":      structpb.NewStringValue(ip),
+			"INTERCEPTION_MODE": structpb.NewStringValue(p.Interception),
+			"LABELS":            structpb.NewStructValue(&structpb.Struct{Fields: fields}),
+		}},
+		Locality: &corev3.Locality{Region: locality[0], Zone: locality[1], SubZone: locality[2]},
+	}
+}
+
+// place is the service and the endpoint that a proxy is beside.
+func (p Proxies) place(n int) (service, endpoint int) {
+	own := p.Mesh.Services
+	if !p.Spread {
+		own = max(p.Mesh.Services/Namespaces, 1)
+	}
+	service, endpoint = n%own, n/own%(Endpoints-1)
+	if !p.Spread {
+		service *= Namespaces
+	}
+	return service, endpoint
+}

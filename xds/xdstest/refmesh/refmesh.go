@@ -1,0 +1,230 @@
+package refmesh
+
+import (
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+const (
+	// Namespaces is how many the services are spread over.
+	Namespaces = 20
+	// Endpoints is how many a service has, and Routes a VirtualService.
+	Endpoints, Routes = 5, 10
+	// HTTPPort and TCPPort are those of every service.
+	HTTPPort, TCPPort = 8080, 9000
+	// Target is a service that has both a VirtualService and a DestinationRule,
+	// and that all Sidecars import: the one to change.
+	Target = 8
+	// RootNamespace is that of a Sidecar for the whole mesh.
+	RootNamespace = "istio-system"
+)
+
+// Mesh says what a reference mesh has. The zero options make every service
+// visible to every proxy.
+type Mesh struct {
+	// Services is how many there are.
+	Services int
+	// MeshWide has one Sidecar of the root namespace import so many services.
+	MeshWide int
+	// PerNamespace has a Sidecar in each namespace import so many services: the
+	// first half of them is the same everywhere.
+	PerNamespace int
+	// Localities and LabelSets are how many of each the endpoints are spread over;
+	// 0 stands for one.
+	Localities, LabelSets int
+}
+
+// Objects is the mesh whole: ServiceEntries first, then what refers to them.
+func (m Mesh) Objects() []*config.Config {
+	var out []*config.Config
+	for i := range m.Services {
+		out = append(out, m.ServiceEntry(i))
+	}
+	for i := range m.Services {
+		if HasRoutes(i) {
+			out = append(out, m.VirtualService(i, ""))
+		}
+		if HasRule(i) {
+			out = append(out, m.DestinationRule(i, DefaultConnections))
+		}
+	}
+	return append(out, m.sidecars()...)
+}
+
+// HasRoutes says whether a service has a VirtualService: every other does.
+func HasRoutes(i int) bool { return i%2 == 0 }
+
+// HasRule says whether a service has a DestinationRule: half of those with a
+// VirtualService do, and half of those without.
+func HasRule(i int) bool { return i%4 < 2 }
+
+// Namespace is that of a service.
+func Namespace(i int) string { return fmt.Sprintf("ns-%02d", i%Namespaces) }
+
+// Name is that of a service and of its objects.
+func Name(i int) string { return fmt.Sprintf("s%05d", i) }
+
+// Host is the host name of a service.
+func Host(i int) string { return Name(i) + "." + Namespace(i) + ".mesh.test" }
+
+// Address is the virtual address of a service.
+func Address(i int) string { return fmt.Sprintf("10.%d.%d.%d", 64+i/62500, i/250%250, i%250+1) }
+
+// EndpointAddress is the address of the endpoint e of a service.
+func EndpointAddress(i, e int) string { return address(128, i*Endpoints+e) }
+
+// address is one of a large range that begins at 10.<first>.0.1.
+func address(first, n int) string {
+	return fmt.Sprintf("10.%d.%d.%d", first+n/62500, n/250%250, n%250+1)
+}
+
+func meta(kind config.GroupVersionKind, namespace, name string) config.Meta {
+	return config.Meta{GroupVersionKind: kind, Namespace: namespace, Name: name, Labels: map[string]string{"app": name}}
+}
+
+// ServiceEntry is the object of a service.
+func (m Mesh) ServiceEntry(i int) *config.Config {
+	spec := &networking.ServiceEntry{
+		Hosts: []string{Host(i)}, Addresses: []string{Address(i)},
+		Location: networking.ServiceEntry_MESH_INTERNAL, Resolution: networking.ServiceEntry_STATIC,
+		Ports: []*networking.ServicePort{
+			{Name: "http", Number: HTTPPort, Protocol: "HTTP"},
+			{Name: "tcp", Number: TCPPort, Protocol: "TCP"},
+		},
+	}
+	for e := range Endpoints {
+		spec.Endpoints = append(spec.Endpoints, &networking.WorkloadEntry{
+			Address: EndpointAddress(i, e), Labels: m.labels(i, e), Locality: m.Locality(i, e), Weight: 1,
+		})
+	}
+	return &config.Config{Meta: meta(schema.ServiceEntry, Namespace(i), Name(i)), Spec: spec}
+}
+
+// labels are those of an endpoint: the subset that it is of, and one of the sets
+// of labels.
+func (m Mesh) labels(i, e int) map[string]string {
+	version := "v1"
+	if e >= 3 {
+		version = "v2"
+	}
+	out := map[string]string{"app": Name(i), "version": version}
+	if m.LabelSets > 1 {
+		out["set"] = fmt.Sprintf("l%d", (i+e)%m.LabelSets)
+	}
+	return out
+}
+
+// Locality is that of an endpoint, in the form region/zone/subzone.
+func (m Mesh) Locality(i, e int) string {
+	return fmt.Sprintf("region-1/zone-%d/a", (i/Namespaces+e)%max(m.Localities, 1))
+}
+
+// VirtualService is that of a service: ten routes by header and path, each to two
+// subsets or services by weight. A mark is matched in place of the last header.
+func (m Mesh) VirtualService(i int, mark string) *config.Config {
+	spec := &networking.VirtualService{Hosts: []string{Host(i)}}
+	for r := range Routes {
+		value := fmt.Sprintf("tenant-%02d", r)
+		if r == Routes-1 && mark != "" {
+			value = mark
+		}
+		route := &networking.HTTPRoute{
+			Name:  fmt.Sprintf("r%02d", r),
+			Route: m.weighted(i, int32(10*r)),
+		}
+		match := &networking.HTTPMatchRequest{
+			Uri: &networking.StringMatch{MatchType: &networking.StringMatch_Prefix{Prefix: fmt.Sprintf("/api/v1/%s/%02d", Name(i), r)}},
+		}
+		if r%2 == 1 {
+			match.Headers = map[string]*networking.StringMatch{
+				"x-tenant": {MatchType: &networking.StringMatch_Exact{Exact: value}},
+			}
+		}
+		route.Match = []*networking.HTTPMatchRequest{match}
+		spec.Http = append(spec.Http, route)
+	}
+	return &config.Config{Meta: meta(schema.VirtualService, Namespace(i), Name(i)), Spec: spec}
+}
+
+// weighted are two destinations: the subsets of a service that has some, else
+// the service and its neighbour.
+func (m Mesh) weighted(i int, weight int32) []*networking.HTTPRouteDestination {
+	port := &networking.PortSelector{Number: HTTPPort}
+	one := &networking.Destination{Host: Host(i), Port: port}
+	other := &networking.Destination{Host: Host((i + 1) % m.Services), Port: port}
+	if HasRule(i) {
+		one = &networking.Destination{Host: Host(i), Port: port, Subset: "v1"}
+		other = &networking.Destination{Host: Host(i), Port: port, Subset: "v2"}
+	}
+	return []*networking.HTTPRouteDestination{
+		{Destination: one, Weight: 100 - weight}, {Destination: other, Weight: weight},
+	}
+}
+
+// DefaultConnections is how many a DestinationRule allows at first.
+const DefaultConnections = 1024
+
+// DestinationRule is that of a service: two subsets, outlier detection, and pools
+// of so many connections.
+func (m Mesh) DestinationRule(i, connections int) *config.Config {
+	spec := &networking.DestinationRule{
+		Host: Host(i),
+		TrafficPolicy: &networking.TrafficPolicy{
+			ConnectionPool: &networking.ConnectionPoolSettings{
+				Tcp:  &networking.ConnectionPoolSettings_TCPSettings{MaxConnections: int32(connections), ConnectTimeout: durationpb.New(2 * time.Second)},
+				Http: &networking.ConnectionPoolSettings_HTTPSettings{Http1MaxPendingRequests: 256, MaxRequestsPerConnection: 64},
+			},
+			OutlierDetection: &networking.OutlierDetection{
+				Consecutive_5XxErrors: wrapperspb.UInt32(5), Interval: durationpb.New(10 * time.Second),
+				BaseEjectionTime: durationpb.New(30 * time.Second), MaxEjectionPercent: 50,
+			},
+		},
+		Subsets: []*networking.Subset{
+			{Name: "v1", Labels: map[string]string{"version": "v1"}},
+			{Name: "v2", Labels: map[string]string{"version": "v2"}},
+		},
+	}
+	return &config.Config{Meta: meta(schema.DestinationRule, Namespace(i), Name(i)), Spec: spec}
+}
+
+// sidecars are those that the options ask for.
+func (m Mesh) sidecars() []*config.Config {
+	var out []*config.Config
+	if m.MeshWide > 0 {
+		out = append(out, sidecar(RootNamespace, m.imports(0, m.MeshWide)))
+	}
+	if m.PerNamespace > 0 {
+		for n := range Namespaces {
+			out = append(out, sidecar(Namespace(n), m.imports(n, m.PerNamespace)))
+		}
+	}
+	return out
+}
+
+// imports names so many services for namespace n: half of them the first ones of
+// the mesh, Target among them, and half others for each namespace.
+func (m Mesh) imports(n, count int) []string {
+	var out []string
+	same := max(count/2, Target+1)
+	for i := range same {
+		out = append(out, "*/"+Host(i))
+	}
+	for i := range count - same {
+		out = append(out, "*/"+Host(same+(n*(count-same)+i)%max(m.Services-same, 1)))
+	}
+	return out
+}
+
+func sidecar(namespace string, hosts []string) *config.Config {
+	return &config.Config{
+		Meta: meta(schema.Sidecar, namespace, "default"),
+		Spec: &networking.Sidecar{Egress: []*networking.IstioEgressListener{{Hosts: hosts}}},
+	}
+}

@@ -1,0 +1,80 @@
+package refmesh_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/xdstest/refmesh"
+)
+
+// TestTheMeshIsValid: all objects, and what they become by every change, are what
+// the API takes without a warning
+// but of what is not served yet.
+func TestTheMeshIsValid(t *testing.T) {
+	t.Parallel()
+	m := refmesh.Mesh{Services: 100, MeshWide: 50, PerNamespace: 20, Localities: 4, LabelSets: 10}
+	objects := m.Objects()
+	for _, c := range []refmesh.Change{
+		m.ChangeEndpoint(refmesh.Target, 1), m.ChangeRoutes(refmesh.Target, 1), m.ChangeRule(refmesh.Target, 1), m.NewService(1),
+	} {
+		objects = append(objects, c.Objects...)
+	}
+	for _, object := range objects {
+		warnings, err := schema.Pilot().Kind(object.GroupVersionKind).Validate(object)
+		if err != nil {
+			t.Errorf("%s: %v", object.Key(), err)
+		}
+		for _, w := range warnings {
+			if !strings.Contains(w, "not served yet") {
+				t.Errorf("%s: %s", object.Key(), w)
+			}
+		}
+	}
+}
+
+// TestTheMeshIsWhatIsSaidOfIt counts.
+func TestTheMeshIsWhatIsSaidOfIt(t *testing.T) {
+	t.Parallel()
+	kinds, namespaces, keys := map[string]int{}, map[string]bool{}, map[config.Key]bool{}
+	m := refmesh.Mesh{Services: 100, PerNamespace: 20}
+	for _, object := range m.Objects() {
+		kinds[object.Kind]++
+		namespaces[object.Namespace], keys[object.Key()] = true, true
+	}
+	want := map[string]int{"ServiceEntry": 100, "VirtualService": 50, "DestinationRule": 50, "Sidecar": 20}
+	for kind, n := range want {
+		if kinds[kind] != n {
+			t.Errorf("%d of %s, want %d", kinds[kind], kind, n)
+		}
+	}
+	if len(namespaces) != refmesh.Namespaces || len(keys) != 220 {
+		t.Errorf("%d namespaces, %d objects", len(namespaces), len(keys))
+	}
+	if !refmesh.HasRoutes(refmesh.Target) || !refmesh.HasRule(refmesh.Target) {
+		t.Error("the target lacks routes or a rule")
+	}
+}
+
+// TestProxiesAreOfTheMesh: they differ, and are of one namespace or of all.
+func TestProxiesAreOfTheMesh(t *testing.T) {
+	t.Parallel()
+	for _, spread := range []bool{false, true} {
+		p := refmesh.Proxies{Mesh: refmesh.Mesh{Services: 1000, Localities: 4, LabelSets: 10}, Spread: spread, Interception: "NONE"}
+		ids, namespaces, zones := map[string]bool{}, map[string]bool{}, map[string]bool{}
+		for n := range 200 {
+			node := p.Node(n)
+			ids[node.GetId()] = true
+			namespaces[node.GetMetadata().GetFields()["NAMESPACE"].GetStringValue()] = true
+			zones[node.GetLocality().GetZone()] = true
+		}
+		want := 1
+		if spread {
+			want = refmesh.Namespaces
+		}
+		if len(ids) != 200 || len(namespaces) != want || len(zones) != 4 {
+			t.Errorf("spread %t: %d proxies, %d namespaces, %d zones", spread, len(ids), len(namespaces), len(zones))
+		}
+	}
+}
