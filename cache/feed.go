@@ -199,8 +199,11 @@ func (f *Feed) Lag() int64 {
 //
 // The revision of the first snapshot of a history is within reach, so that a
 // client who has just listed can follow: what came before it is taken to be the
-// same without the objects that have this resource version.
-func (f *Feed) Since(revision int64) (*Snapshot, bool) { return f.history.before(revision) }
+// same without the objects that have this resource version. A cache that can ask
+// its source for more does so, for as long as ctx lasts.
+func (f *Feed) Since(_ context.Context, revision int64) (*Snapshot, bool) {
+	return f.history.before(revision)
+}
 
 // At returns the configuration as it stood at a revision, false where the
 // history does not reach back, or not yet forward, so far.

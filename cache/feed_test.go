@@ -273,16 +273,16 @@ func TestFollowersGetEveryRevision(t *testing.T) {
 func TestSinceAndNextWithinABoundedHistory(t *testing.T) {
 	t.Parallel()
 	f, _ := newFeed(3)
-	if _, ok := f.Since(1); ok {
+	if _, ok := f.Since(t.Context(), 1); ok {
 		t.Error("Since before the first snapshot")
 	}
 	s := source{revision: 9}
 	f.Publish(s.set(alpha, "a")) // 10
 	first := f.Snapshot()
-	if before, ok := f.Since(10); !ok || before.Configs().Len() != 0 || before.Revision() != 9 {
+	if before, ok := f.Since(t.Context(), 10); !ok || before.Configs().Len() != 0 || before.Revision() != 9 {
 		t.Errorf("Since of the first revision = %v, %v; want what was before", before, ok)
 	}
-	if _, ok := f.Since(9); ok {
+	if _, ok := f.Since(t.Context(), 9); ok {
 		t.Error("Since reaches behind the first revision")
 	}
 	s.revision = 19
@@ -290,12 +290,12 @@ func TestSinceAndNextWithinABoundedHistory(t *testing.T) {
 	f.Publish(s.idle())          // 21: the revision alone
 	f.Publish(s.set(alpha, "a")) // 22
 	for since, want := range map[int64]int64{11: 10, 20: 10, 21: 21, 22: 21, 23: 22, 99: 22} {
-		if got, ok := f.Since(since); !ok || got.Revision() != want {
+		if got, ok := f.Since(t.Context(), since); !ok || got.Revision() != want {
 			t.Errorf("Since(%d) = %d, %v; want %d", since, got.Revision(), ok, want)
 		}
 	}
 	f.Publish(s.set(alpha, "a")) // 23: 10 is forgotten
-	if _, ok := f.Since(20); ok {
+	if _, ok := f.Since(t.Context(), 20); ok {
 		t.Error("Since(20) knows what was forgotten")
 	}
 	if _, err := f.Next(t.Context(), first); !errors.Is(err, storage.ErrCompacted) {
@@ -325,7 +325,7 @@ func TestReplaceBeginsHistoryAnew(t *testing.T) {
 	if d := cmp.Diff([]string{"add a ->1", "add b ->2", "delete a 1>-"}, got); d != "" {
 		t.Errorf("events (-want +got):\n%s", d)
 	}
-	if _, ok := f.Since(5); ok {
+	if _, ok := f.Since(t.Context(), 5); ok {
 		t.Error("Since knows what happened in the gap")
 	}
 	if next, err := f.Next(t.Context(), before); err != nil || next.Revision() != 10 {

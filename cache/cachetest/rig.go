@@ -31,7 +31,7 @@ type Cache interface {
 	cache.ConfigStoreCache
 	Lag() int64
 	At(revision int64) (*cache.Snapshot, bool)
-	Since(revision int64) (*cache.Snapshot, bool)
+	Since(ctx context.Context, revision int64) (*cache.Snapshot, bool)
 	Next(ctx context.Context, after *cache.Snapshot) (*cache.Snapshot, error)
 	Await(ctx context.Context, revision int64) (*cache.Snapshot, error)
 }

@@ -303,7 +303,7 @@ func followers(t *testing.T, r *Rig) {
 	before := r.Put("a", "x", 0)
 	r.Start()
 	at := r.Cache.Snapshot()
-	since, ok := r.Cache.Since(Revision(t, before))
+	since, ok := r.Cache.Since(t.Context(), Revision(t, before))
 	if !ok || since.Get(Key("a", "x")) != nil {
 		t.Errorf("Since of the revision just listed = %v, %v; want what was before it", since.Version(), ok)
 	}
@@ -326,14 +326,14 @@ func followers(t *testing.T, r *Rig) {
 		at = next
 	}
 	third := Revision(t, revisions[2])
-	since, ok = r.Cache.Since(third)
+	since, ok = r.Cache.Since(t.Context(), third)
 	if !ok || Round(since.Get(Key("a", "x"))) != "2" {
 		t.Errorf("Since(%d) has round %s, %v; want 2", third, Round(since.Get(Key("a", "x"))), ok)
 	}
 	if then, ok := r.Cache.At(third); !ok || Round(then.Get(Key("a", "x"))) != "3" {
 		t.Errorf("At(%d) has round %s, %v; want 3", third, Round(then.Get(Key("a", "x"))), ok)
 	}
-	if _, ok := r.Cache.Since(Revision(t, before) - 1); ok {
+	if _, ok := r.Cache.Since(t.Context(), Revision(t, before)-1); ok {
 		t.Error("Since reaches behind the first list")
 	}
 }

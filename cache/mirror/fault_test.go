@@ -91,7 +91,7 @@ func TestACutWatchGoesOnWhereItStopped(t *testing.T) {
 		t.Errorf("round %s, want 2", cachetest.Round(got))
 	}
 	// Without a new list the history goes on: it still knows the time before.
-	if then, ok := f.Cache.Since(cachetest.Revision(t, second)); !ok || cachetest.Round(then.Get(cachetest.Key("a", "x"))) != "1" {
+	if then, ok := f.Cache.Since(t.Context(), cachetest.Revision(t, second)); !ok || cachetest.Round(then.Get(cachetest.Key("a", "x"))) != "1" {
 		t.Errorf("the history since %s is lost (first was %s)", second, first)
 	}
 }
@@ -119,7 +119,7 @@ func TestCompactionWhileCutEndsInTheDifference(t *testing.T) {
 	if f.Cache.Snapshot().Get(cachetest.Key("a", "kept")) != kept {
 		t.Error("an unchanged object became another pointer")
 	}
-	if _, ok := f.Cache.Since(cachetest.Revision(t, last) - 1); ok {
+	if _, ok := f.Cache.Since(t.Context(), cachetest.Revision(t, last) - 1); ok {
 		t.Error("the history claims to know what was compacted")
 	}
 }

@@ -42,6 +42,7 @@ func (c *Cache) list(ctx context.Context) error {
 	c.enter(etcd.Instance{Cluster: store.Cluster, ID: store.ID, Revision: header.Revision})
 	c.versions.replace(read.entries)
 	c.setQuarantine(read.quarantine)
+	c.listed.Store(header.Revision)
 	c.Replace((*cache.Snapshot)(nil).Next(header.Revision, read.content()).InEpoch(c.epoch))
 	c.fresh.restart(asked)
 	c.o.Log.Info("configuration listed", "revision", header.Revision, "objects", c.Snapshot().Configs().Len())

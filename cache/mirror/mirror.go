@@ -91,6 +91,7 @@ type Cache struct {
 	fresh      freshness
 	heard      atomic.Pointer[time.Time] // when etcd last said something
 	highest    atomic.Int64              // revision of the store that was met in this epoch
+	listed     atomic.Int64              // revision of the last list
 	waiting    atomic.Int64              // how many wait for a revision
 	demand     chan struct{}             // holds a token when another one begins to
 

@@ -35,7 +35,7 @@ type Store interface {
 // whose methods these are.
 type Source interface {
 	Snapshot() *cache.Snapshot
-	Since(revision int64) (*cache.Snapshot, bool)
+	Since(ctx context.Context, revision int64) (*cache.Snapshot, bool)
 	At(revision int64) (*cache.Snapshot, bool)
 	Next(ctx context.Context, after *cache.Snapshot) (*cache.Snapshot, error)
 	Await(ctx context.Context, revision int64) (*cache.Snapshot, error)

@@ -101,7 +101,7 @@ func (s *Server) start(ctx context.Context, o watchOptions) (from *cache.Snapsho
 	if o.initial || o.revision == 0 {
 		return newest, o.initial, nil
 	}
-	from, ok := s.cache.Since(o.revision)
+	from, ok := s.cache.Since(ctx, o.revision)
 	if !ok {
 		return nil, false, expired(fmt.Sprintf("too old resource version: %d: the history that is kept begins later: list again and watch from there", o.revision))
 	}

@@ -78,7 +78,7 @@ var mutants = []mutant{
 		{apiWatchFile, "errors.Join(advance(at, next), w.flush())", "errors.Join(advance(at, next), advance(at, next), w.flush())"},
 	}},
 	{name: "watch-from-now", invariant: "WATCH-RESUMABLE", topology: "embedded", harm: "kill-server", changes: []change{
-		{apiWatchFile, "\tfrom, ok := s.cache.Since(o.revision)\n", "\tfrom, ok := newest, newest != nil\n"},
+		{apiWatchFile, "\tfrom, ok := s.cache.Since(ctx, o.revision)\n", "\tfrom, ok := newest, newest != nil\n"},
 	}},
 }
 

@@ -1,0 +1,73 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/storage/etcd"
+)
+
+// Since is that of the Feed, and knows more of the revision of a list: what it
+// deleted is in no list, so that the store is asked for it. Who follows from
+// there has all of that revision, also a part of which another server told
+// before. Where the store has forgotten what came before the list it is the
+// Feed's answer, and where the store does not answer it is false.
+func (c *Cache) Since(ctx context.Context, revision int64) (*cache.Snapshot, bool) {
+	since, ok := c.Feed.Since(ctx, revision)
+	if !ok || revision != c.listed.Load() {
+		return since, ok
+	}
+	at, ok := c.At(revision)
+	if !ok {
+		return nil, false
+	}
+	content := since.Content()
+	switch err := c.restoreDeleted(ctx, &content, at.Content(), revision-1); {
+	case errors.Is(err, rpctypes.ErrCompacted):
+		return since, true
+	case err != nil:
+		c.o.Log.Warn("cannot tell what the revision of the last list deleted", "revision", revision, "err", err)
+		return nil, false
+	}
+	return since.Next(since.Revision(), content), true
+}
+
+// restoreDeleted puts into content what was there at a revision and is not in
+// now.
+func (c *Cache) restoreDeleted(ctx context.Context, content *cache.Content, now cache.Content, revision int64) error {
+	if revision <= 0 {
+		return nil
+	}
+	var gone []string
+	collect := func(kvs []*mvccpb.KeyValue) error {
+		for _, kv := range kvs {
+			path := strings.TrimPrefix(string(kv.Key), etcd.MeshPrefix)
+			if tree := treeAt(path); tree != nil && tree.get(now, path) == nil {
+				gone = append(gone, path)
+			}
+		}
+		return nil
+	}
+	if _, err := c.scan(ctx, query{prefix: etcd.MeshPrefix, revision: revision, keysOnly: true}, collect); err != nil {
+		return err
+	}
+	for _, path := range gone {
+		read, err := c.page(ctx, etcd.MeshPrefix+path, []clientv3.OpOption{clientv3.WithRev(revision)})
+		if err != nil {
+			return err
+		}
+		for _, kv := range read.Kvs {
+			tree := treeAt(path)
+			if value, err := tree.decode(c, kv); err == nil { // else nobody was told of it
+				tree.set(content, path, value)
+			}
+		}
+	}
+	return nil
+}
