@@ -21,6 +21,9 @@ type ProxyType string
 const (
 	Sidecar ProxyType = "sidecar"
 	Router  ProxyType = "router"
+	// Proxyless is a gRPC client or server that takes configuration itself, and has
+	// no proxy beside it.
+	Proxyless ProxyType = "grpc"
 )
 
 // InterceptionMode is how traffic gets to a sidecar.
@@ -59,14 +62,16 @@ type Proxy struct {
 	DNSCapture bool
 	Version    string // ISTIO_VERSION
 	Locality   string // region/zone/subzone
-	// EnvoyVersion is what the client says of its own build, empty for none.
+	// EnvoyVersion is what the client says of its own build, empty for none; of one
+	// that is no Envoy with its name, as in "gRPC Go 1.85.0".
 	EnvoyVersion string
 }
 
 // ParseProxy reads the node of a first request. The id has the form
 // type~ip~id~domain (Istio: ParseServiceNodeWithMetadata); metadata
 // INSTANCE_IPS outranks the ip, NAMESPACE the first label of the domain.
-// Booleans and lists may be strings.
+// Booleans and lists may be strings. A node whose metadata say GENERATOR: grpc, or
+// whose client is gRPC by its own words, is Proxyless whatever its id says.
 func ParseProxy(node *corev3.Node) (*Proxy, error) {
 	if node == nil {
 		return nil, fmt.Errorf("the first request has no node: set node.id to type~ip~id~domain")
@@ -104,14 +109,38 @@ func ParseProxy(node *corev3.Node) (*Proxy, error) {
 	if p.InterceptionMode == "" {
 		p.InterceptionMode = InterceptionRedirect
 	}
+	if isProxyless(node) {
+		p.Type, p.InterceptionMode = Proxyless, InterceptionNone
+	}
 	p.DNSCapture, _ = strconv.ParseBool(text(metadata["DNS_CAPTURE"]))
 	if l := node.GetLocality(); l != nil {
 		p.Locality = strings.TrimRight(strings.Join([]string{l.GetRegion(), l.GetZone(), l.GetSubZone()}, "/"), "/")
 	}
-	if v := node.GetUserAgentBuildVersion().GetVersion(); v != nil {
-		p.EnvoyVersion = fmt.Sprintf("%d.%d.%d", v.GetMajorNumber(), v.GetMinorNumber(), v.GetPatch())
-	}
+	p.EnvoyVersion = build(node)
 	return p, nil
+}
+
+// The libraries of gRPC call themselves "gRPC Go", "gRPC C-core linux", "gRPC Java",
+// "gRPC Node Pure JS".
+const grpcUserAgent = "gRPC "
+
+// isProxyless says whether a node is a gRPC client. What metadata GENERATOR says
+// outranks what the library says.
+func isProxyless(node *corev3.Node) bool {
+	if generator := text(node.GetMetadata().GetFields()["GENERATOR"]); generator != "" {
+		return generator == string(Proxyless)
+	}
+	return strings.HasPrefix(node.GetUserAgentName(), grpcUserAgent)
+}
+
+func build(node *corev3.Node) string {
+	if v := node.GetUserAgentBuildVersion().GetVersion(); v != nil {
+		return fmt.Sprintf("%d.%d.%d", v.GetMajorNumber(), v.GetMinorNumber(), v.GetPatch())
+	}
+	if strings.HasPrefix(node.GetUserAgentName(), grpcUserAgent) {
+		return strings.TrimSpace(node.GetUserAgentName() + " " + node.GetUserAgentVersion())
+	}
+	return ""
 }
 
 // Serves says whether an endpoint at an address of the proxy can be its workload's:

@@ -1,12 +1,13 @@
 package discovery_test
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/portolan-mesh/portolan/discovery"
@@ -91,7 +92,7 @@ func TestParseProxy(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
+			if diff := gocmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
@@ -111,6 +112,46 @@ func TestParseProxyLocalityAndBuild(t *testing.T) {
 	}
 	if p.Locality != "eu/eu-1" || p.EnvoyVersion != "1.40.2" {
 		t.Errorf("locality %q, version %q", p.Locality, p.EnvoyVersion)
+	}
+}
+
+// Whose metadata say so, or whose library is gRPC, has no proxy: nothing is
+// intercepted there.
+func TestParseProxyless(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name, agent, generator, id string
+		want                       discovery.ProxyType
+	}{
+		{name: "grpc-go", agent: "gRPC Go", want: discovery.Proxyless},
+		{name: "C-core", agent: "gRPC C-core linux", want: discovery.Proxyless},
+		{name: "grpc-js", agent: "gRPC Node Pure JS", want: discovery.Proxyless},
+		{name: "by metadata", generator: "grpc", want: discovery.Proxyless},
+		{name: "by metadata, whatever the id", generator: "grpc", id: "router~10.0.0.1~web-1~shop.svc.mesh.local", want: discovery.Proxyless},
+		{name: "metadata outrank the library", agent: "gRPC Go", generator: "envoy", want: discovery.Sidecar},
+		{name: "Envoy", agent: "envoy", want: discovery.Sidecar},
+		{name: "who says nothing", want: discovery.Sidecar},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			metadata := map[string]any{}
+			if tc.generator != "" {
+				metadata["GENERATOR"] = tc.generator
+			}
+			n := node(t, cmp.Or(tc.id, "sidecar~10.0.0.1~web-1~shop.svc.mesh.local"), metadata)
+			n.UserAgentName = tc.agent
+			n.UserAgentVersionType = &corev3.Node_UserAgentVersion{UserAgentVersion: "1.85.0"}
+			p, err := discovery.ParseProxy(n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.Type != tc.want || (p.InterceptionMode == discovery.InterceptionNone) != (tc.want == discovery.Proxyless) {
+				t.Errorf("%s, interception %s, want %s", p.Type, p.InterceptionMode, tc.want)
+			}
+			if tc.agent == "gRPC Go" && p.EnvoyVersion != "gRPC Go 1.85.0" {
+				t.Errorf("version %q", p.EnvoyVersion)
+			}
+		})
 	}
 }
 

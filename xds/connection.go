@@ -100,15 +100,11 @@ func (s *DiscoveryServer) serve(parent context.Context, variant stream.Variant, 
 }
 
 func (s *DiscoveryServer) newConnection(variant stream.Variant, w wire, cancel context.CancelCauseFunc) *Connection {
-	c := &Connection{
+	return &Connection{
 		server: s, variant: variant, wire: w, cancel: cancel, logger: s.logger, since: time.Now(),
 		requests: make(chan *message), dirty: make(chan struct{}, 1), last: map[string]*timing{},
 		sessions: map[string]*stream.Session{},
 	}
-	for _, t := range s.options.Types {
-		c.addSession(t.streamType())
-	}
-	return c
 }
 
 func (c *Connection) addSession(t stream.Type) *stream.Session {
@@ -250,6 +246,9 @@ func (c *Connection) identify(ctx context.Context, node *corev3.Node) error {
 			proxy.ID, proxy.InterceptionMode))
 	}
 	c.proxy = proxy
+	for _, t := range c.server.options.Types {
+		c.addSession(t.streamType(proxy.Type))
+	}
 	c.world = newWorld(proxy, c.server.options.Types, c.server.memo, c.logger)
 	c.logger.Info("proxy connected", "proxy", proxy.ID, "variant", c.variant.String(), "envoy", proxy.EnvoyVersion)
 	return c.advance(ctx)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"log/slog"
 	"maps"
 	"slices"
@@ -21,6 +22,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/memo"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/stream"
 )
 
@@ -56,6 +58,8 @@ type ResourceType struct {
 	// Name is the short name: CDS, EDS, LDS, RDS.
 	Name      string
 	Generator generate.Generator
+	// Proxyless makes what gRPC clients get instead; nil for nothing.
+	Proxyless generate.Generator
 	// Full types may be asked for as a whole; see stream.Type.
 	Full bool
 	// Parent is the type URL whose resources' Children are of this type; empty
@@ -287,10 +291,33 @@ func (s *DiscoveryServer) Proxies() []ProxyStatus {
 	return out
 }
 
-// streamType is a type as the protocol sees it.
-func (t ResourceType) streamType() stream.Type {
+// For is the generator for proxies of a type.
+func (t ResourceType) For(kind discovery.ProxyType) generate.Generator {
+	switch {
+	case kind != discovery.Proxyless:
+		return t.Generator
+	case t.Proxyless == nil:
+		return nothing{t.Generator.TypeURL()}
+	}
+	return t.Proxyless
+}
+
+// nothing is the generator of a type that some proxies have none of.
+type nothing struct{ typeURL string }
+
+// TypeURL implements generate.Generator.
+func (n nothing) TypeURL() string { return n.typeURL }
+
+// Affected implements generate.Generator.
+func (nothing) Affected(*mesh.View, mesh.Delta) iter.Seq[string] { return func(func(string) bool) {} }
+
+// Build implements generate.Generator.
+func (nothing) Build(*mesh.View, string) (*resource.Resource, error) { return nil, nil }
+
+// streamType is a type as the protocol sees it, for proxies of a type.
+func (t ResourceType) streamType(kind discovery.ProxyType) stream.Type {
 	st := stream.Type{URL: t.Generator.TypeURL(), Full: t.Full}
-	if e, ok := t.Generator.(generate.Emptier); ok {
+	if e, ok := t.For(kind).(generate.Emptier); ok {
 		st.Empty = e.Empty
 	}
 	return st

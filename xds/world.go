@@ -46,7 +46,7 @@ func newWorld(proxy *discovery.Proxy, types []ResourceType, m *memo.Memo, logger
 	w := &world{proxy: proxy, memo: m, logger: logger}
 	byURL := map[string]*typeWorld{}
 	for _, served := range types {
-		t := &typeWorld{generator: served.Generator, traces: map[string]*memo.Trace{}, failed: map[string]struct{}{}}
+		t := &typeWorld{generator: served.For(proxy.Type), traces: map[string]*memo.Trace{}, failed: map[string]struct{}{}}
 		if served.CoverParent {
 			t.parent = byURL[served.Parent]
 		}

@@ -27,7 +27,8 @@ type Generator interface {
 // Emptier is a Generator whose clients wait for each resource that they name:
 // a name that is unknown is answered with an empty resource.
 type Emptier interface {
-	// Empty makes the answer to an unknown name.
+	// Empty makes the answer to an unknown name; nil where it is answered as
+	// removed.
 	Empty(name string) (*resource.Resource, error)
 }
 
