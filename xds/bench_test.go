@@ -74,7 +74,7 @@ func newRig(tb testing.TB, n int) *rig {
 	}
 	r.session.Offer(endpoints, 1)
 	r.session.Request(stream.Request{Subscribe: names})
-	response, _ := r.session.Next(true)
+	response, _ := r.session.Next(stream.All())
 	r.session.Request(stream.Request{Nonce: response.Nonce})
 	return r
 }
@@ -87,7 +87,7 @@ func (r *rig) change(tb testing.TB) {
 	r.context = r.context.Next(r.in)
 	r.world.Advance(r.context)
 	r.session.Offer(r.world.Set("EDS"), int64(r.weight))
-	response, ok := r.session.Next(true)
+	response, ok := r.session.Next(stream.All())
 	if !ok || len(response.Resources) != 1 {
 		tb.Fatalf("the response is %+v", response)
 	}

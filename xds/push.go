@@ -48,7 +48,7 @@ func (c *Connection) flush() error {
 	var lacking []string // types of which the client has to take more first
 	for _, typeURL := range c.order {
 		if !c.waits(typeURL, lacking) {
-			if err := c.sendNext(typeURL, false); err != nil {
+			if err := c.sendNext(typeURL, stream.Additions()); err != nil {
 				return err
 			}
 		}
@@ -101,14 +101,14 @@ func (c *Connection) removeType(i int) error {
 			return nil
 		}
 	}
-	return c.sendNext(c.order[i], true)
+	return c.sendNext(c.order[i], stream.All())
 }
 
 // sendNext sends the next response of a type, if there is one. The children of
 // what it carries become due again; those of what it takes away the client gives
 // up by itself.
-func (c *Connection) sendNext(typeURL string, removals bool) error {
-	response, ok := c.sessions[typeURL].Next(removals)
+func (c *Connection) sendNext(typeURL string, allow stream.Allow) error {
+	response, ok := c.sessions[typeURL].Next(allow)
 	if !ok {
 		return nil
 	}

@@ -23,12 +23,12 @@ func TestWildcardInStateOfTheWorld(t *testing.T) {
 	expect(t, "A is asked for beside all", names(take(t, s, true, "*", "A")), "+A", "+B")
 	s.Request(said("1-2", "A"))
 	s.Offer(set(t, map[string]string{"A": "1", "B": "2"}), 2)
-	expect(t, "B is not wanted any more", names(s.Next(true)))
+	expect(t, "B is not wanted any more", names(s.Next(stream.All())))
 	s.Offer(set(t, map[string]string{"A": "2", "B": "2"}), 3)
 	expect(t, "A is", names(take(t, s, true, "A")), "+A")
 	s.Request(said("3-3"))
 	s.Offer(set(t, map[string]string{"A": "3", "B": "3"}), 4)
-	expect(t, "no names after names are none", names(s.Next(true)))
+	expect(t, "no names after names are none", names(s.Next(stream.All())))
 	if st := s.Status(); st.State != stream.Synced {
 		t.Errorf("status %+v", st)
 	}
@@ -44,7 +44,7 @@ func TestAnEmptyListIsAllOnlyAtFirst(t *testing.T) {
 	expect(t, "by name", names(take(t, s, true, "A")), "+A")
 	s.Request(said("1-1"))
 	s.Offer(set(t, map[string]string{"A": "2", "B": "2"}), 2)
-	expect(t, "given up", names(s.Next(true)))
+	expect(t, "given up", names(s.Next(stream.All())))
 }
 
 // TestWildcardInDelta walks through the example of the protocol's text.
@@ -63,7 +63,7 @@ func TestWildcardInDelta(t *testing.T) {
 	expect(t, "A only", names(take(t, s, true)), "+A")
 	s.Request(stream.Request{Unsubscribe: []string{"A"}})
 	s.Offer(set(t, map[string]string{"A": "4", "B": "4"}), 4)
-	expect(t, "none", names(s.Next(true)))
+	expect(t, "none", names(s.Next(stream.All())))
 }
 
 // TestGivingUpANameUnderAWildcard: the client does not know whether it has the
@@ -79,7 +79,7 @@ func TestGivingUpANameUnderAWildcard(t *testing.T) {
 	s.Request(stream.Request{Unsubscribe: []string{"unknown"}})
 	expect(t, "still unknown", names(take(t, s, true)), "-unknown")
 	s.Request(stream.Request{Unsubscribe: []string{"never asked for"}})
-	expect(t, "nothing to tell", names(s.Next(true)))
+	expect(t, "nothing to tell", names(s.Next(stream.All())))
 }
 
 // TestARejectionOutlivesOtherChanges: a client that refused a resource does not
@@ -91,7 +91,7 @@ func TestARejectionOutlivesOtherChanges(t *testing.T) {
 	s.Offer(set(t, map[string]string{"a": "1"}), 1)
 	take(t, s, true)
 	s.Offer(set(t, map[string]string{"a": "bad"}), 2)
-	r, _ := s.Next(true)
+	r, _ := s.Next(stream.All())
 	s.Request(stream.Request{Nonce: r.Nonce, Rejected: true, Message: "no"})
 	s.Offer(set(t, map[string]string{"a": "bad", "b": "1"}), 3)
 	expect(t, "the other alone", names(take(t, s, true)), "+b")
@@ -124,7 +124,7 @@ func TestARepairSendsAllThatWasRefused(t *testing.T) {
 			s := stream.New(typ, stream.Delta)
 			s.Offer(set(t, map[string]string{"a": "bad", "b": "1", "c": "1"}), 1)
 			s.Request(said("", "a", "b", "c"))
-			r, _ := s.Next(true)
+			r, _ := s.Next(stream.All())
 			s.Request(stream.Request{Nonce: r.Nonce, Rejected: true, Message: "no"})
 			repair.do(s, r.Nonce)
 			expect(t, typ.URL+", "+what, names(take(t, s, true)), repair.want...)
@@ -148,7 +148,7 @@ func TestWhatIsGivenUpIsRejectedNoMore(t *testing.T) {
 			s := stream.New(endpoints, v)
 			s.Offer(set(t, map[string]string{"a": "bad"}), 2)
 			s.Request(said("", "a"))
-			r, _ := s.Next(true)
+			r, _ := s.Next(stream.All())
 			s.Request(stream.Request{Nonce: r.Nonce, Rejected: true, Message: "no", Names: []string{"a"}})
 			mend(s, r.Nonce)
 			for range 2 {
@@ -167,7 +167,7 @@ func TestAnOldNonceAfterARejection(t *testing.T) {
 	s := stream.New(endpoints, stream.StateOfTheWorld)
 	s.Offer(set(t, map[string]string{"a": "bad", "b": "1"}), 1)
 	s.Request(said("", "a", "b"))
-	first, _ := s.Next(true)
+	first, _ := s.Next(stream.All())
 	s.Request(stream.Request{Nonce: first.Nonce, Rejected: true, Names: []string{"a", "b"}})
 	s.Offer(set(t, map[string]string{"a": "bad", "b": "2"}), 2)
 	second, _ := take(t, s, true, "a", "b")
@@ -225,7 +225,7 @@ func TestOwedNamesGoWithTheirResources(t *testing.T) {
 	now := set(t, map[string]string{"a": "1"})
 	s.Offer(now, 3)
 	s.Request(stream.Request{Subscribe: []string{"a"}, Initial: map[string]string{"a": now.Value("a").Version}})
-	expect(t, "of another life", names(s.Next(true)))
+	expect(t, "of another life", names(s.Next(stream.All())))
 }
 
 // TestAVersionOfNamesIsNoProof: a client that gave a name up and asked for it
@@ -240,5 +240,5 @@ func TestAVersionOfNamesIsNoProof(t *testing.T) {
 	s = stream.New(clusters, stream.StateOfTheWorld)
 	s.Offer(now, 1)
 	s.Request(stream.Request{Names: []string{"A", "B"}, Version: r.Version})
-	expect(t, "by name", names(s.Next(true)), "+A", "+B")
+	expect(t, "by name", names(s.Next(stream.All())), "+A", "+B")
 }

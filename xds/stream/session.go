@@ -2,6 +2,7 @@ package stream
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 
@@ -32,7 +33,8 @@ type Type struct {
 	// and a response in state of the world is the whole truth.
 	Full bool
 	// Empty makes the answer to an unknown name, where the clients of the type
-	// wait for each resource; nil where unknown names are answered as removed.
+	// wait for each resource; nil, or no answer, where unknown names are answered
+	// as removed.
 	Empty func(name string) (*resource.Resource, error)
 }
 
@@ -209,19 +211,30 @@ func (s *Session) named(name string) bool {
 // is on its way. Removals wait until they are allowed: a client must not lose
 // what others of its resources still refer to. They never go with additions,
 // which a client may refuse.
-func (s *Session) Next(removals bool) (*Response, bool) {
+func (s *Session) Next(allow Allow) (*Response, bool) {
 	if !s.started || s.inflight != nil {
 		return nil, false
 	}
-	removals = removals && len(s.due) == 0
-	if len(s.due) == 0 && !s.owes && !(removals && len(s.leaving) > 0) {
+	due, gated := divide(s.due, func(name string) bool {
+		_, known := s.offered.Get(name)
+		return !known || allow.adds(name)
+	})
+	var leaving, kept map[string]*resource.Resource
+	if len(due) > 0 {
+		kept = s.leaving
+	} else {
+		leaving, kept = divide(s.leaving, allow.removes)
+	}
+	if len(due) == 0 && len(leaving) == 0 && (!s.owes || len(gated) > 0) {
 		return nil, false
 	}
+	s.due, s.leaving = due, leaving
+	removals := len(leaving) > 0
 	r := &Response{}
 	if s.variant == Delta {
 		s.fillDelta(r, removals)
 	} else {
-		s.fillWorld(r, removals)
+		s.fillWorld(r, removals, kept)
 	}
 	s.count++
 	s.nonce = fmt.Sprintf("%d-%d", s.revision, s.count)
@@ -229,15 +242,53 @@ func (s *Session) Next(removals bool) (*Response, bool) {
 	mark := r.Mark
 	s.inflight = &mark
 	s.owes = false
-	// New maps, since clearing one costs what it once held.
-	s.sent, s.due = s.due, map[string]dueness{}
-	if removals && len(s.leaving) > 0 {
-		r.Withdrawn, s.leaving = s.leaving, map[string]*resource.Resource{}
+	s.sent, s.due, s.leaving = s.due, gated, kept
+	if removals {
+		r.Withdrawn = leaving
 		for name := range r.Withdrawn {
 			s.sent[name] = dueness{}
 		}
 	}
 	return r, true
+}
+
+// divide parts a map into what holds and what does not.
+func divide[T any](from map[string]T, holds func(name string) bool) (does, doesNot map[string]T) {
+	does, doesNot = map[string]T{}, map[string]T{}
+	for name, v := range from {
+		if holds(name) {
+			does[name] = v
+		} else {
+			doesNot[name] = v
+		}
+	}
+	return does, doesNot
+}
+
+// Holds tells what the client has of a name: the version that it has
+// acknowledged or stated, and true; else the version that is on its way to it,
+// or "", and false.
+func (s *Session) Holds(name string) (version string, acked bool) {
+	known, ok := s.offered.Get(name)
+	if !ok || !s.started || !s.wants(name) {
+		return "", false
+	}
+	_, sent := s.sent[name]
+	_, due := s.due[name]
+	_, refused := s.refused[name]
+	switch {
+	case sent:
+		return known.Version, false
+	case due || refused:
+		return "", false
+	}
+	return known.Version, true
+}
+
+// Due iterates, in order, over the names that the client lacks or has in an
+// older version.
+func (s *Session) Due() iter.Seq[string] {
+	return slices.Values(slices.Sorted(maps.Keys(s.due)))
 }
 
 func (s *Session) fillDelta(r *Response, removals bool) {
@@ -259,22 +310,16 @@ func (s *Session) fillDelta(r *Response, removals bool) {
 
 // tellUnknown answers a name for which there is no resource.
 func (s *Session) tellUnknown(r *Response, name string) {
-	if s.typ.Empty != nil && s.named(name) {
-		if empty, err := s.typ.Empty(name); err == nil {
-			r.Resources = append(r.Resources, empty)
-			return
-		}
+	if empty := s.empty(name); empty != nil {
+		r.Resources = append(r.Resources, empty)
+		return
 	}
 	if s.variant == Delta {
 		r.Removed = append(r.Removed, name)
 	}
 }
 
-func (s *Session) fillWorld(r *Response, removals bool) {
-	kept := s.leaving
-	if removals {
-		kept = nil
-	}
+func (s *Session) fillWorld(r *Response, removals bool, kept map[string]*resource.Resource) {
 	r.Version = s.worldVersion(kept)
 	if s.typ.Full {
 		r.Resources = s.world(kept)
@@ -311,14 +356,13 @@ func (s *Session) world(kept map[string]*resource.Resource) []*resource.Resource
 		for name := range s.names {
 			if r, ok := s.offered.Get(name); ok {
 				out = append(out, r)
+			} else if _, stays := kept[name]; !stays {
+				out = append(out, s.empty(name))
 			}
 		}
 	}
-	for _, r := range kept {
-		if r != nil {
-			out = append(out, r)
-		}
-	}
+	out = slices.AppendSeq(out, maps.Values(kept))
+	out = slices.DeleteFunc(out, func(r *resource.Resource) bool { return r == nil })
 	slices.SortFunc(out, func(a, b *resource.Resource) int {
 		if a.Name < b.Name {
 			return -1
@@ -326,6 +370,19 @@ func (s *Session) world(kept map[string]*resource.Resource) []*resource.Resource
 		return 1
 	})
 	return out
+}
+
+// empty is the answer to a name that was asked for and is unknown, nil where that
+// is none.
+func (s *Session) empty(name string) *resource.Resource {
+	if s.typ.Empty == nil || !s.named(name) {
+		return nil
+	}
+	empty, err := s.typ.Empty(name)
+	if err != nil {
+		return nil
+	}
+	return empty
 }
 
 // worldVersion is the version of all that the client should have.

@@ -1,0 +1,21 @@
+package stream
+
+// Allow says what the next response may carry. What it may not carry stays due,
+// and Next is to be asked again when it may.
+type Allow struct {
+	// Add says whether the resource of a name may be added or changed; nil for all.
+	Add func(name string) bool
+	// Remove says whether the client may be told to give a name up; nil for none.
+	Remove func(name string) bool
+}
+
+// Additions allows all that is added or changed, and no removal.
+func Additions() Allow { return Allow{} }
+
+// All allows all additions, and all removals once nothing that may be added is
+// due.
+func All() Allow { return Allow{Remove: func(string) bool { return true }} }
+
+func (a Allow) adds(name string) bool { return a.Add == nil || a.Add(name) }
+
+func (a Allow) removes(name string) bool { return a.Remove != nil && a.Remove(name) }
