@@ -21,6 +21,7 @@ const (
 	Ports        // the hosts of a port, by PortKey
 	Addresses    // the hosts that have an address or were given it
 	Covered      // the hosts that speak HTTP on a port and that a pattern covers, by CoverKey
+	Claims       // the services that claim a port, by ClaimKey
 	Endpoints    // EndpointRow by ServiceKey
 	Routes       // RouteRow by RouteKey
 	RouteHosts   // the hosts of a gateway
@@ -104,6 +105,7 @@ func (d Delta) Keys() iter.Seq[RowKey] {
 			changedKeys(Ports, d.from.hosts.ports, d.to.hosts.ports, yield) &&
 			changedKeys(Addresses, d.from.hosts.groups.addresses, d.to.hosts.groups.addresses, yield) &&
 			changedKeys(Covered, d.from.hosts.groups.covered, d.to.hosts.groups.covered, yield) &&
+			changedKeys(Claims, d.from.hosts.claims.rows, d.to.hosts.claims.rows, yield) &&
 			changedKeys(Endpoints, d.from.inputs.Endpoints, d.to.inputs.Endpoints, yield) &&
 			changedKeys(Routes, d.from.routes.routes, d.to.routes.routes, yield) &&
 			changedKeys(RouteHosts, d.from.routes.routeHosts, d.to.routes.routeHosts, yield) &&

@@ -30,6 +30,7 @@ type hostIndex struct {
 	hosts  pmap.Map[*HostRow]
 	ports  pmap.Map[pmap.Map[PortUse]]
 	groups hostGroups
+	claims claimIndex
 }
 
 // next follows changed services.
@@ -95,6 +96,7 @@ func (x hostIndex) replace(h host.Name, old, row *HostRow) hostIndex {
 		}
 	}
 	x.groups = x.groups.next(h, old, row)
+	x.claims = x.claims.next(old, row)
 	return x
 }
 

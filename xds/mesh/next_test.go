@@ -102,10 +102,11 @@ func (d *draw) service() {
 		return
 	}
 	d.in.Services = d.in.Services.Set(key, NewServiceRow([]*discovery.Service{{
-		Hostname: host.Name(h), Address: d.one([]string{discovery.UnspecifiedIP, "10.9.0.1", "fd00:0::1"}, "address"), AutoAllocatedIPv4: "240.240.0.1",
+		Hostname: host.Name(h), Address: d.one([]string{discovery.UnspecifiedIP, "10.9.0.1", "fd00:0::1", "10.8.0.0/16"}, "address"),
+		AutoAllocatedIPv4: d.one([]string{"", "240.240.0.1"}, "given"),
 		Ports: []discovery.Port{{
 			Name: "p", Number: rapid.IntRange(80, 81).Draw(d.t, "port"),
-			Protocol: discovery.Protocol(d.one([]string{"HTTP", "TCP"}, "protocol")),
+			Protocol: discovery.Protocol(d.one([]string{"HTTP", "TCP", ""}, "protocol")),
 		}},
 		Attributes: discovery.Attributes{Name: h, Namespace: ns, ExportTo: discovery.Visibility(d.some([]string{"*", "shop"}, "exportTo"))},
 	}}, nil))
@@ -147,6 +148,9 @@ func dump(p *PushContext) map[string]string {
 		for k, g := range m.All() {
 			put(table, k, fmt.Sprint(slices.Collect(g.Keys())))
 		}
+	}
+	for k, g := range p.hosts.claims.rows.All() {
+		put("claims", k, fmt.Sprint(slices.Collect(g.Values())))
 	}
 	for table, m := range map[string]pmap.Map[*RouteRow]{"routes": p.routes.routes, "destinations": p.routes.destinations} {
 		for k, r := range m.All() {

@@ -26,6 +26,9 @@ type EgressListener struct {
 	Protocol discovery.Protocol
 	// Bind is the address as given, empty for the default.
 	Bind string
+	// Uncaptured listeners have a socket of their own even where traffic is
+	// captured.
+	Uncaptured bool
 }
 
 // Egress are the egress listeners of the scope. There is always one.
@@ -37,7 +40,8 @@ func (s SidecarScope) Egress() []EgressListener {
 	for i, e := range s.Sidecar.Spec.GetEgress() {
 		out = append(out, EgressListener{
 			Index: i, Port: int(e.GetPort().GetNumber()), Bind: e.GetBind(),
-			Protocol: discovery.ParseProtocol(e.GetPort().GetProtocol()),
+			Protocol:   discovery.ParseProtocol(e.GetPort().GetProtocol()),
+			Uncaptured: e.GetCaptureMode() == networking.CaptureMode_NONE,
 		})
 	}
 	return out

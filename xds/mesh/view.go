@@ -58,6 +58,8 @@ func (v *View) Answer(r Read) any {
 		return v.context.hosts.groups.addresses.Value(r.Row.Key)
 	case Covered:
 		return v.context.hosts.groups.covered.Value(r.Row.Key)
+	case Claims:
+		return v.context.hosts.claims.rows.Value(r.Row.Key)
 	case Endpoints:
 		return v.context.inputs.Endpoints.Value(r.Row.Key)
 	case Routes:
