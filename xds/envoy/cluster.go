@@ -55,6 +55,9 @@ type ClusterOptions struct {
 	DNS       DNSOptions
 	// PortOverride, in an OriginalDst cluster, replaces the client's port.
 	PortOverride uint32
+	// SourceAddresses are what connections come from, one of each family at most;
+	// the system's choice where there are none.
+	SourceAddresses []string
 	// ConnectTimeout is Envoy's 5 s where it is 0.
 	ConnectTimeout  time.Duration
 	LoadBalancer    LoadBalancer
@@ -95,6 +98,7 @@ func Cluster(o ClusterOptions) *clusterv3.Cluster {
 	}
 	o.LoadBalancer.apply(c)
 	o.applyType(c)
+	c.UpstreamBindConfig = bindConfig(o.SourceAddresses)
 	if o.HTTP != nil {
 		c.TypedExtensionProtocolOptions = o.HTTP.extension()
 	}
@@ -121,6 +125,30 @@ func PassthroughCluster(connectTimeout time.Duration) *clusterv3.Cluster {
 		Name: PassthroughClusterName, Type: OriginalDst, ConnectTimeout: connectTimeout,
 		HTTP: &UpstreamHTTP{Protocol: UseDownstream},
 	})
+}
+
+// InboundPassthroughCluster makes the cluster to which goes, unchanged, what comes
+// to a workload on a port that no configuration is about. Its connections come from
+// the source addresses, as those to InboundClusterName do.
+func InboundPassthroughCluster(connectTimeout time.Duration, sourceAddresses ...string) *clusterv3.Cluster {
+	return Cluster(ClusterOptions{
+		Name: InboundPassthroughClusterName, Type: OriginalDst, ConnectTimeout: connectTimeout,
+		SourceAddresses: sourceAddresses,
+		HTTP:            &UpstreamHTTP{Protocol: UseDownstream},
+	})
+}
+
+// bindConfig has connections come from addresses, the first of them where the
+// destination is of neither family; nil where there are none.
+func bindConfig(addresses []string) *corev3.BindConfig {
+	if len(addresses) == 0 {
+		return nil
+	}
+	out := &corev3.BindConfig{SourceAddress: Address(addresses[0], 0).GetSocketAddress()}
+	for _, a := range addresses[1:] {
+		out.ExtraSourceAddresses = append(out.ExtraSourceAddresses, &corev3.ExtraSourceAddress{Address: Address(a, 0).GetSocketAddress()})
+	}
+	return out
 }
 
 func (o ClusterOptions) applyType(c *clusterv3.Cluster) {

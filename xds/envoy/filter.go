@@ -33,6 +33,10 @@ type HTTPOptions struct {
 	TrustedHops uint32
 	// ServerName is the value of the header "server", Envoy's own where empty.
 	ServerName string
+	// ForwardIdentity appends to X-Forwarded-Client-Cert who the client proved to
+	// be. Without it the header is taken away, as it is from a client that proved
+	// nothing.
+	ForwardIdentity bool
 	// Filters run, in their order, before the router, which is added.
 	Filters    []*hcmv3.HttpFilter
 	AccessLogs []*accesslogv3.AccessLog
@@ -53,6 +57,12 @@ func HTTPConnectionManager(o HTTPOptions) *listenerv3.Filter {
 		StreamIdleTimeout: durationpb.New(0),
 		UpgradeConfigs:    []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
 		AccessLog:         o.AccessLogs,
+	}
+	if o.ForwardIdentity {
+		manager.ForwardClientCertDetails = hcmv3.HttpConnectionManager_APPEND_FORWARD
+		manager.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{
+			Subject: wrapperspb.Bool(true), Uri: true, Dns: true,
+		}
 	}
 	if o.RouteConfig != nil {
 		manager.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: o.RouteConfig}

@@ -7,7 +7,10 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	httpinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/http_inspector/v3"
+	originaldstv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/original_dst/v3"
+	originalsrcv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/original_src/v3"
 	tlsinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -17,11 +20,17 @@ import (
 const (
 	HTTPInspectorName         = "envoy.filters.listener.http_inspector"
 	TLSInspectorName          = "envoy.filters.listener.tls_inspector"
+	OriginalDstName           = "envoy.filters.listener.original_dst"
+	OriginalSrcName           = "envoy.filters.listener.original_src"
 	HTTPConnectionManagerName = "envoy.filters.network.http_connection_manager"
 	TCPProxyName              = "envoy.filters.network.tcp_proxy"
 	RouterName                = "envoy.filters.http.router"
 	FileAccessLogName         = "envoy.access_loggers.file"
 )
+
+// OriginalSourceMark is the mark on the packets of connections that keep the
+// source address of the client, by which the machine's routes find them.
+const OriginalSourceMark = 1337
 
 // ListenerOptions describe a listener.
 type ListenerOptions struct {
@@ -29,15 +38,29 @@ type ListenerOptions struct {
 	// Host and Port are the address, as for Address.
 	Host string
 	Port uint32
+	// MoreHosts are further addresses with the same port.
+	MoreHosts []string
 	// Unbound listeners have no socket: they take over connections that were
 	// redirected to another listener.
 	Unbound bool
 	// Free listeners may have an address that the machine does not.
-	Free      bool
-	Direction corev3.TrafficDirection
+	Free bool
+	// HandOff gives a connection to the listener of the address that the client
+	// meant to connect to, and keeps it where there is none.
+	HandOff bool
+	// OriginalDst restores the address that the client meant to connect to, so that
+	// filter chains can match it; OriginalSrc has connections to the application
+	// come from the client's own address.
+	OriginalDst, OriginalSrc bool
+	// Transparent listeners take connections to any address, as TPROXY delivers
+	// them.
+	Transparent bool
+	Direction   corev3.TrafficDirection
 	// HTTPInspector and TLSInspector look at the first bytes, so that filter
-	// chains can match the protocol.
+	// chains can match the protocol; not on the ports of Uninspected, for who
+	// serves these may speak first.
 	HTTPInspector, TLSInspector bool
+	Uninspected                 []uint32
 	// DetectionTimeout is how long the HTTP inspector waits for these bytes; 0
 	// is without limit. When it has passed the connection goes on undetected.
 	DetectionTimeout time.Duration
@@ -61,20 +84,71 @@ func Listener(o ListenerOptions) *listenerv3.Listener {
 		ListenerFiltersTimeout:           durationpb.New(0),
 		ContinueOnListenerFiltersTimeout: true,
 	}
+	for _, h := range o.MoreHosts {
+		out.AdditionalAddresses = append(out.AdditionalAddresses, &listenerv3.AdditionalAddress{Address: Address(h, o.Port)})
+	}
 	if o.Unbound {
 		out.BindToPort = wrapperspb.Bool(false)
 	}
 	if o.Free {
 		out.Freebind = wrapperspb.Bool(true)
 	}
-	if o.TLSInspector {
-		out.ListenerFilters = append(out.ListenerFilters, listenerFilter(TLSInspectorName, &tlsinspectorv3.TlsInspector{}))
+	if o.HandOff {
+		out.UseOriginalDst = wrapperspb.Bool(true)
+	}
+	if o.Transparent {
+		out.Transparent = wrapperspb.Bool(true)
 	}
 	if o.HTTPInspector {
-		out.ListenerFilters = append(out.ListenerFilters, listenerFilter(HTTPInspectorName, &httpinspectorv3.HttpInspector{}))
 		out.ListenerFiltersTimeout = durationpb.New(o.DetectionTimeout)
 	}
+	out.ListenerFilters = o.listenerFilters()
 	return out
+}
+
+// listenerFilters: addresses are restored before anything is inspected.
+func (o ListenerOptions) listenerFilters() []*listenerv3.ListenerFilter {
+	var out []*listenerv3.ListenerFilter
+	if o.OriginalDst {
+		out = append(out, listenerFilter(OriginalDstName, &originaldstv3.OriginalDst{}))
+	}
+	if o.OriginalSrc {
+		out = append(out, listenerFilter(OriginalSrcName, &originalsrcv3.OriginalSrc{Mark: OriginalSourceMark}))
+	}
+	if o.TLSInspector {
+		out = append(out, o.inspector(TLSInspectorName, &tlsinspectorv3.TlsInspector{}))
+	}
+	if o.HTTPInspector {
+		out = append(out, o.inspector(HTTPInspectorName, &httpinspectorv3.HttpInspector{}))
+	}
+	return out
+}
+
+func (o ListenerOptions) inspector(name string, config proto.Message) *listenerv3.ListenerFilter {
+	out := listenerFilter(name, config)
+	out.FilterDisabled = anyPort(o.Uninspected)
+	return out
+}
+
+// anyPort matches connections to one of some ports; nil where there are none.
+func anyPort(ports []uint32) *listenerv3.ListenerFilterChainMatchPredicate {
+	var rules []*listenerv3.ListenerFilterChainMatchPredicate
+	for _, port := range ports {
+		rules = append(rules, &listenerv3.ListenerFilterChainMatchPredicate{
+			Rule: &listenerv3.ListenerFilterChainMatchPredicate_DestinationPortRange{
+				DestinationPortRange: &typev3.Int32Range{Start: int32(port), End: int32(port) + 1},
+			},
+		})
+	}
+	switch len(rules) {
+	case 0:
+		return nil
+	case 1:
+		return rules[0]
+	}
+	return &listenerv3.ListenerFilterChainMatchPredicate{Rule: &listenerv3.ListenerFilterChainMatchPredicate_OrMatch{
+		OrMatch: &listenerv3.ListenerFilterChainMatchPredicate_MatchSet{Rules: rules},
+	}}
 }
 
 func listenerFilter(name string, config proto.Message) *listenerv3.ListenerFilter {

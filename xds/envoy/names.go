@@ -28,6 +28,11 @@ const (
 	VirtualInboundListenerName  = "virtualInbound"
 	PassthroughFilterChainName  = "PassthroughFilterChain"
 
+	VirtualOutboundBlackHoleName = "virtualOutbound-blackhole"
+	VirtualOutboundCatchAllName  = "virtualOutbound-catchall-tcp"
+	VirtualInboundBlackHoleName  = "virtualInbound-blackhole"
+	VirtualInboundCatchAllName   = "virtualInbound-catchall-http" // of HTTP; of other bytes it is that of the listener
+
 	HTTPProxyRouteConfigName = "http_proxy"
 	// DefaultRouteName is the name of a route that has none of its own.
 	DefaultRouteName = "default"
