@@ -66,14 +66,10 @@ func (s *Session) settle(q Request) Answer {
 	mark, sent := *s.inflight, s.sent
 	s.inflight, s.sent = nil, nil
 	if q.Rejected {
-		at := s.acked.Revision
-		if s.rejected != nil {
-			at = s.rejected.at
-		}
 		for name := range sent {
 			s.refused[name] = struct{}{}
 		}
-		s.rejected = &Rejection{Mark: mark, Message: q.Message, at: at}
+		s.rejected = &Rejection{Mark: mark, Message: q.Message}
 		return Answer{Rejected: s.rejected}
 	}
 	s.acked = mark
@@ -84,13 +80,16 @@ func (s *Session) settle(q Request) Answer {
 		s.rejected = nil
 		clear(s.refused)
 	}
+	if s.rejected == nil {
+		s.covered = max(s.covered, s.covering)
+	}
 	return Answer{Acked: &mark}
 }
 
 // start takes the first request of the type on this stream. What the client
 // states that it has, and has as it should be, is not sent.
 func (s *Session) start(q Request) {
-	s.started = true
+	s.started, s.changed = true, s.revision
 	if s.variant == StateOfTheWorld {
 		s.startWorld(q)
 	} else {

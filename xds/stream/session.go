@@ -76,6 +76,7 @@ type Session struct {
 	// were. owed are names to be sent whatever version the first request states.
 	offered  resource.Set
 	revision int64
+	changed  int64 // revision of the last offer that made a difference to the client
 	due      map[string]dueness
 	leaving  map[string]*resource.Resource
 	owed     map[string]struct{}
@@ -88,7 +89,10 @@ type Session struct {
 	inflight *Mark
 	sent     map[string]dueness
 	acked    Mark
-	rejected *Rejection
+	// The client has all of what it should have had at the revision covered, and at
+	// covering as soon as it takes the response under way.
+	covered, covering int64
+	rejected          *Rejection
 	refused  map[string]struct{}
 }
 
@@ -98,7 +102,6 @@ type dueness struct{ fresh bool }
 type Rejection struct {
 	Mark
 	Message string
-	at      int64 // the revision that the client was at
 }
 
 // New returns the session of a type on which nothing was said yet.
@@ -112,10 +115,14 @@ func New(typ Type, variant Variant) *Session {
 // Offer says what the client should have from now on, as of a revision of the
 // store. The cost follows the difference to what was offered last.
 func (s *Session) Offer(to resource.Set, revision int64) {
+	if s.inStep() {
+		s.covered = s.revision
+	}
+	s.revision = revision
 	if s.started || len(s.owed) > 0 {
 		s.follow(to)
 	}
-	s.offered, s.revision = to, revision
+	s.offered = to
 }
 
 // follow takes the difference to what was offered last.
@@ -153,6 +160,7 @@ func (s *Session) retry() {
 }
 
 func (s *Session) change(c pmap.Change[*resource.Resource]) {
+	s.changed = s.revision
 	if c.HasNew {
 		_, had := s.leaving[c.Key]
 		delete(s.leaving, c.Key)
@@ -243,6 +251,9 @@ func (s *Session) Next(allow Allow) (*Response, bool) {
 	s.inflight = &mark
 	s.owes = false
 	s.sent, s.due, s.leaving = s.due, gated, kept
+	if s.covering = s.covered; len(gated) == 0 && len(kept) == 0 {
+		s.covering = s.revision
+	}
 	if removals {
 		r.Withdrawn = leaving
 		for name := range r.Withdrawn {

@@ -1,5 +1,13 @@
 package stream
 
+import (
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
 // State is how well a client is in step, in the words of the command line.
 type State string
 
@@ -14,27 +22,50 @@ const (
 // Status is what is known of a client.
 type Status struct {
 	State State
-	// Revision of the store that the client is known to be at: that of the last
-	// offer where it lacks nothing, else of the last response that it took.
+	// Revision of the store that the client is known to be at: it has all that it
+	// should have had then. That is the revision of the last offer where it lacks
+	// nothing.
 	Revision int64
+	// Offered is the revision of the last offer, and Changed that of the last one
+	// that made a difference to the client.
+	Offered, Changed int64
 	// Acked is the last response it took. Rejection is set where it refused the
-	// last one.
+	// last one. Sent is the one under way, whose nonce is empty where none is.
 	Acked     Mark
 	Rejection *Rejection
+	Sent      Mark
 }
 
 // Status tells how well the client is in step.
 func (s *Session) Status() Status {
-	st := Status{Acked: s.acked, Rejection: s.rejected, Revision: s.acked.Revision}
+	st := Status{Acked: s.acked, Rejection: s.rejected, Revision: s.covered, Offered: s.revision, Changed: s.changed}
+	if s.inflight != nil {
+		st.Sent = *s.inflight
+	}
 	switch {
 	case !s.started:
 		st.State = NotSent
 	case s.rejected != nil && s.inflight == nil:
-		st.State, st.Revision = Rejected, s.rejected.at
+		st.State = Rejected
 	case s.Pending():
 		st.State = Stale
 	default:
 		st.State, st.Revision = Synced, s.revision
 	}
 	return st
+}
+
+// inStep says whether the client has all that it should have.
+func (s *Session) inStep() bool { return s.started && s.rejected == nil && !s.Pending() }
+
+// Refused iterates over the names that the client refused and was not sent again,
+// in order, with what it should have of each, nil where there is none.
+func (s *Session) Refused() iter.Seq2[string, *resource.Resource] {
+	return func(yield func(string, *resource.Resource) bool) {
+		for _, name := range slices.Sorted(maps.Keys(s.refused)) {
+			if !yield(name, s.offered.Value(name)) {
+				return
+			}
+		}
+	}
 }
