@@ -7,6 +7,9 @@ type Allow struct {
 	Add func(name string) bool
 	// Remove says whether the client may be told to give a name up; nil for none.
 	Remove func(name string) bool
+	// Together has removals go in one response with additions, for resources that
+	// must not be there at the same time. Otherwise they go alone.
+	Together bool
 }
 
 // Additions allows all that is added or changed, and no removal.

@@ -66,24 +66,45 @@ func (s *Session) settle(q Request) Answer {
 	mark, sent := *s.inflight, s.sent
 	s.inflight, s.sent = nil, nil
 	if q.Rejected {
-		for name := range sent {
-			s.refused[name] = struct{}{}
-		}
-		s.rejected = &Rejection{Mark: mark, Message: q.Message}
-		return Answer{Rejected: s.rejected}
+		return s.refuse(q, mark, sent)
 	}
 	s.acked = mark
-	for name := range sent {
+	for name, d := range sent {
 		delete(s.refused, name)
+		if _, changed := s.due[name]; changed {
+			s.due[name] = holding{resource: d.after}
+		} else if _, leaves := s.leaving[name]; leaves {
+			s.leaving[name] = holding{resource: d.after}
+		}
 	}
-	if len(s.refused) == 0 || s.typ.Full && s.variant == StateOfTheWorld {
+	if s.typ.Full && s.variant == StateOfTheWorld {
+		maps.DeleteFunc(s.refused, func(_ string, h holding) bool { return h.unknown }) // it went along
+	}
+	if len(s.refused) == 0 {
 		s.rejected = nil
-		clear(s.refused)
 	}
 	if s.rejected == nil {
 		s.covered = max(s.covered, s.covering)
 	}
 	return Answer{Acked: &mark}
+}
+
+// refuse notes that the client took nothing of a response, and goes on with what
+// it had.
+func (s *Session) refuse(q Request, mark Mark, sent map[string]delivery) Answer {
+	repaired := false
+	for name, d := range sent {
+		_, changed := s.due[name]
+		repaired = repaired || changed || s.Leaves(name)
+		if !s.Leaves(name) {
+			s.refused[name] = d.before
+		}
+	}
+	s.rejected = &Rejection{Mark: mark, Message: q.Message}
+	if repaired {
+		s.retry()
+	}
+	return Answer{Rejected: s.rejected}
 }
 
 // start takes the first request of the type on this stream. What the client
@@ -97,7 +118,7 @@ func (s *Session) start(q Request) {
 	}
 	for name := range s.owed {
 		if _, exists := s.offered.Get(name); exists && s.wants(name) {
-			s.make(name, false)
+			s.make(name, s.has(name))
 		}
 	}
 	clear(s.owed)
@@ -113,23 +134,28 @@ func (s *Session) startWorld(q Request) {
 	// Only of all there is does a version tell what the client has: one that
 	// dropped a name and asked for it again states the same version as one that
 	// has it.
-	if s.typ.Full && s.wildcard && len(s.names) == 0 && q.Version != "" && q.Version == s.worldVersion(nil) {
+	if s.typ.Full && s.wildcard && len(s.names) == 0 && q.Version != "" && q.Version == s.worldVersion() {
 		s.acked = Mark{Version: q.Version, Revision: s.revision, Nonce: q.Nonce}
 		return
 	}
 	s.owes = true
-	s.dueAll(nil)
+	s.dueAll(nil, q.Version != "")
 }
 
 func (s *Session) startDelta(q Request) {
+	for name, version := range q.Initial {
+		if !s.open(name) {
+			s.stated[name] = version
+		}
+	}
 	s.ask(q.Subscribe)
 	s.wildcard = s.wildcard || (s.typ.Full && len(q.Subscribe) == 0)
 	s.owes = s.wildcard && len(q.Initial) == 0
-	s.dueAll(q.Initial)
+	s.dueAll(q.Initial, false)
 	for name := range q.Initial {
 		if _, exists := s.offered.Get(name); !exists && s.wants(name) {
 			delete(s.due, name)
-			s.leaving[name] = nil
+			s.leaving[name] = holding{unknown: true}
 		}
 	}
 	if !s.owes && len(s.due) == 0 {
@@ -147,23 +173,26 @@ func (s *Session) ask(names []string) {
 	}
 }
 
-// dueAll makes due what was asked for and is not stated in its version.
-func (s *Session) dueAll(stated map[string]string) {
+// dueAll makes due what was asked for and is not stated in its version. Of what
+// is not stated the client has nothing, unless it is said to be unknown.
+func (s *Session) dueAll(stated map[string]string, unknown bool) {
 	consider := func(name, version string) {
 		if has, ok := stated[name]; !ok || has != version {
-			s.make(name, !ok)
+			s.make(name, holding{unknown: unknown || ok})
 		}
 	}
 	if s.wildcard {
 		for name, r := range s.offered.All() {
-			consider(name, r.Version)
+			if s.open(name) {
+				consider(name, r.Version)
+			}
 		}
 	}
 	for name := range s.names {
-		if r, ok := s.offered.Get(name); ok {
+		if r, ok := s.offered.Get(name); !ok {
+			s.make(name, holding{})
+		} else if s.open(name) {
 			consider(name, r.Version)
-		} else {
-			s.make(name, true)
 		}
 	}
 }
@@ -175,12 +204,12 @@ func (s *Session) subscribe(names []string) {
 		if name == wildcardName {
 			if !s.wildcard {
 				s.wildcard, s.owes = true, true
-				s.dueAll(nil)
+				s.dueAll(nil, false)
 			}
 			continue
 		}
 		s.names[name] = struct{}{}
-		s.make(name, true)
+		s.make(name, holding{})
 	}
 }
 
@@ -195,7 +224,7 @@ func (s *Session) unsubscribe(names []string) {
 		was := s.named(name)
 		delete(s.names, name)
 		if was && s.wildcard && s.variant == Delta {
-			s.make(name, false)
+			s.make(name, s.has(name))
 		}
 	}
 	if !s.wildcard && len(names) > 0 {
@@ -216,6 +245,7 @@ func (s *Session) forgetUnwanted(names []string) {
 		}
 		delete(s.due, name)
 		delete(s.leaving, name)
+		delete(s.sent, name)
 		if _, ok := s.refused[name]; ok {
 			repaired = true
 			delete(s.refused, name)

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds/resource"
@@ -36,6 +37,8 @@ type Type struct {
 	// wait for each resource; nil, or no answer, where unknown names are answered
 	// as removed.
 	Empty func(name string) (*resource.Resource, error)
+	// Scoped types are of resources that live within others; see Open. Delta only.
+	Scoped bool
 }
 
 // Mark names a response: its nonce, its version and the revision of the store
@@ -54,6 +57,8 @@ type Response struct {
 	// Changed are those of Resources that the client lacks: all in delta, while in
 	// state of the world the rest goes along because it has to.
 	Changed []*resource.Resource
+	// New are those of Changed of which the client is not known to have any version.
+	New []*resource.Resource
 	// Withdrawn are the resources that the client has to give up, as they were,
 	// nil where that is not known.
 	Withdrawn map[string]*resource.Resource
@@ -70,33 +75,36 @@ type Session struct {
 	wildcard bool
 	names    map[string]struct{}
 
-	// What the client should have, and in which it does not have it yet. due
-	// names resources to be sent, or to be answered as unknown; fresh ones the
-	// client never had. leaving are resources that it has to give up, as they
-	// were. owed are names to be sent whatever version the first request states.
+	// What the client should have, and in which it does not have it yet: due names
+	// resources to be sent, or to be answered as unknown, leaving those that it has
+	// to give up, each with what the client has instead. owed are names to be sent
+	// whatever version the first request states.
 	offered  resource.Set
 	revision int64
 	changed  int64 // revision of the last offer that made a difference to the client
-	due      map[string]dueness
-	leaving  map[string]*resource.Resource
+	due      map[string]holding
+	leaving  map[string]holding
 	owed     map[string]struct{}
 	owes     bool // an answer is due even if nothing is to be said
+
+	// Of a scoped type: the scopes that are open, and the versions that the client
+	// has stated of names in others.
+	scopes map[string]struct{}
+	stated map[string]string
 
 	// What was said and how it was taken: sent is in the response under way,
 	// refused what the client refused and was not sent since.
 	count    int
 	nonce    string // of the last response
 	inflight *Mark
-	sent     map[string]dueness
+	sent     map[string]delivery
 	acked    Mark
 	// The client has all of what it should have had at the revision covered, and at
 	// covering as soon as it takes the response under way.
 	covered, covering int64
 	rejected          *Rejection
-	refused  map[string]struct{}
+	refused           map[string]holding
 }
-
-type dueness struct{ fresh bool }
 
 // Rejection is a response that the client refused, and its words.
 type Rejection struct {
@@ -107,8 +115,9 @@ type Rejection struct {
 // New returns the session of a type on which nothing was said yet.
 func New(typ Type, variant Variant) *Session {
 	return &Session{
-		typ: typ, variant: variant, names: map[string]struct{}{}, due: map[string]dueness{},
-		leaving: map[string]*resource.Resource{}, owed: map[string]struct{}{}, refused: map[string]struct{}{},
+		typ: typ, variant: variant, names: map[string]struct{}{}, due: map[string]holding{},
+		leaving: map[string]holding{}, owed: map[string]struct{}{}, refused: map[string]holding{},
+		scopes: map[string]struct{}{}, stated: map[string]string{},
 	}
 }
 
@@ -135,12 +144,18 @@ func (s *Session) follow(to resource.Set) {
 		if _, ok := s.refused[c.Key]; ok {
 			repaired = true
 		}
+		if s.wants(c.Key) {
+			s.changed = s.revision
+			if c.HasNew {
+				s.make(c.Key, s.has(c.Key))
+			} else {
+				s.giveUp(c.Key)
+			}
+		}
 		if !c.HasNew {
 			delete(s.owed, c.Key)
+			delete(s.stated, c.Key)
 			delete(s.refused, c.Key)
-		}
-		if s.wants(c.Key) {
-			s.change(c)
 		}
 	}
 	if repaired {
@@ -151,31 +166,27 @@ func (s *Session) follow(to resource.Set) {
 // retry has all sent again that was refused, since part of it changed: a client
 // that refuses one resource may have dropped those that came with it.
 func (s *Session) retry() {
-	for name := range s.refused {
-		s.make(name, false)
+	for name, h := range s.refused {
+		s.make(name, h)
 	}
 	if len(s.refused) == 0 {
 		s.rejected = nil
 	}
 }
 
-func (s *Session) change(c pmap.Change[*resource.Resource]) {
-	s.changed = s.revision
-	if c.HasNew {
-		_, had := s.leaving[c.Key]
-		delete(s.leaving, c.Key)
-		if _, already := s.due[c.Key]; !already {
-			s.due[c.Key] = dueness{fresh: !c.HasOld && !had}
+// giveUp has the client told that a name is gone, where it may have a resource
+// or has asked for it by that name.
+func (s *Session) giveUp(name string) {
+	h, due := s.due[name]
+	_, sent := s.sent[name]
+	if due && h.none() && !sent {
+		if !s.named(name) {
+			delete(s.due, name)
 		}
 		return
 	}
-	was, unsent := s.due[c.Key]
-	delete(s.due, c.Key)
-	if !unsent || !was.fresh {
-		s.leaving[c.Key] = c.Old
-	} else if s.named(c.Key) {
-		s.due[c.Key] = was // it was asked for by name: answer that it is unknown
-	}
+	s.leaving[name] = s.has(name)
+	delete(s.due, name)
 }
 
 // Resend has named resources sent again although they did not change: their
@@ -186,29 +197,34 @@ func (s *Session) Resend(names []string) {
 		case !s.started:
 			s.owed[name] = struct{}{}
 		case s.wants(name) && exists:
-			s.make(name, false)
+			s.make(name, s.has(name))
 		}
 	}
 }
 
-// Forget drops removals that were not told yet: the client gives these
-// resources up by itself, as nothing that it has or is being sent refers to them
-// any more. Until then it may go on using them.
-func (s *Session) Forget(names []string) {
+// Forget drops removals that were not told yet, and names them: the client gives
+// these resources up by itself, as nothing that it has or is being sent refers
+// to them any more. Until then it may go on using them.
+func (s *Session) Forget(names []string) []string {
+	var out []string
 	for _, name := range names {
-		delete(s.leaving, name)
+		if _, ok := s.leaving[name]; ok {
+			out = append(out, name)
+			delete(s.leaving, name)
+		}
 	}
+	return out
 }
 
-// make has a name sent.
-func (s *Session) make(name string, fresh bool) {
+// make has a name sent to a client that has something else of it, or nothing.
+func (s *Session) make(name string, instead holding) {
 	if _, already := s.due[name]; !already {
-		s.due[name] = dueness{fresh}
+		s.due[name] = instead
 	}
 	delete(s.leaving, name)
 }
 
-func (s *Session) wants(name string) bool { return s.wildcard || s.named(name) }
+func (s *Session) wants(name string) bool { return (s.wildcard || s.named(name)) && s.open(name) }
 
 func (s *Session) named(name string) bool {
 	_, ok := s.names[name]
@@ -216,33 +232,34 @@ func (s *Session) named(name string) bool {
 }
 
 // Next returns the response to send now, if there is one: nothing while another
-// is on its way. Removals wait until they are allowed: a client must not lose
-// what others of its resources still refer to. They never go with additions,
-// which a client may refuse.
+// is on its way, and nothing that is not allowed. Unless they are allowed to, no
+// removals go with additions, which a client may refuse. In state of the world a
+// response that says all there is has what must wait in the version that the
+// client has.
 func (s *Session) Next(allow Allow) (*Response, bool) {
 	if !s.started || s.inflight != nil {
 		return nil, false
 	}
-	due, gated := divide(s.due, func(name string) bool {
+	due, waiting := divide(s.due, func(name string) bool {
 		_, known := s.offered.Get(name)
-		return !known || allow.adds(name)
+		return !known || s.open(name) && allow.adds(name)
 	})
-	var leaving, kept map[string]*resource.Resource
-	if len(due) > 0 {
-		kept = s.leaving
-	} else {
+	leaving, kept := map[string]holding{}, s.leaving
+	if len(s.leaving) > 0 && (len(due) == 0 || allow.Together) {
 		leaving, kept = divide(s.leaving, allow.removes)
 	}
-	if len(due) == 0 && len(leaving) == 0 && (!s.owes || len(gated) > 0) {
+	if len(due) == 0 && len(leaving) == 0 && (!s.owes || len(waiting) > 0) {
 		return nil, false
 	}
-	s.due, s.leaving = due, leaving
-	removals := len(leaving) > 0
+	if s.variant == StateOfTheWorld && s.typ.Full && anyUnknown(waiting) {
+		return nil, false // what is left out of the response, the client gives up
+	}
 	r := &Response{}
+	s.due, s.leaving = due, leaving
 	if s.variant == Delta {
-		s.fillDelta(r, removals)
+		s.fillDelta(r)
 	} else {
-		s.fillWorld(r, removals, kept)
+		s.fillWorld(r, kept, waiting)
 	}
 	s.count++
 	s.nonce = fmt.Sprintf("%d-%d", s.revision, s.count)
@@ -250,22 +267,37 @@ func (s *Session) Next(allow Allow) (*Response, bool) {
 	mark := r.Mark
 	s.inflight = &mark
 	s.owes = false
-	s.sent, s.due, s.leaving = s.due, gated, kept
-	if s.covering = s.covered; len(gated) == 0 && len(kept) == 0 {
+	s.deliver(r)
+	s.due, s.leaving = waiting, kept
+	if s.covering = s.covered; len(waiting) == 0 && len(kept) == 0 {
 		s.covering = s.revision
-	}
-	if removals {
-		r.Withdrawn = leaving
-		for name := range r.Withdrawn {
-			s.sent[name] = dueness{}
-		}
 	}
 	return r, true
 }
 
+// deliver notes what is in the response under way.
+func (s *Session) deliver(r *Response) {
+	s.sent = make(map[string]delivery, len(s.due)+len(s.leaving))
+	for name, h := range s.due {
+		s.sent[name] = delivery{before: h, after: s.offered.Value(name)}
+	}
+	for _, changed := range r.Changed {
+		if h, ok := s.due[changed.Name]; ok && h.resource == nil {
+			r.New = append(r.New, changed)
+		}
+	}
+	if len(s.leaving) > 0 {
+		r.Withdrawn = make(map[string]*resource.Resource, len(s.leaving))
+	}
+	for name, h := range s.leaving {
+		r.Withdrawn[name] = h.resource
+		s.sent[name] = delivery{before: h}
+	}
+}
+
 // divide parts a map into what holds and what does not.
-func divide[T any](from map[string]T, holds func(name string) bool) (does, doesNot map[string]T) {
-	does, doesNot = map[string]T{}, map[string]T{}
+func divide(from map[string]holding, holds func(name string) bool) (does, doesNot map[string]holding) {
+	does, doesNot = map[string]holding{}, map[string]holding{}
 	for name, v := range from {
 		if holds(name) {
 			does[name] = v
@@ -276,24 +308,13 @@ func divide[T any](from map[string]T, holds func(name string) bool) (does, doesN
 	return does, doesNot
 }
 
-// Holds tells what the client has of a name: the version that it has
-// acknowledged or stated, and true; else the version that is on its way to it,
-// or "", and false.
-func (s *Session) Holds(name string) (version string, acked bool) {
-	known, ok := s.offered.Get(name)
-	if !ok || !s.started || !s.wants(name) {
-		return "", false
+func anyUnknown(holdings map[string]holding) bool {
+	for _, h := range holdings {
+		if h.unknown {
+			return true
+		}
 	}
-	_, sent := s.sent[name]
-	_, due := s.due[name]
-	_, refused := s.refused[name]
-	switch {
-	case sent:
-		return known.Version, false
-	case due || refused:
-		return "", false
-	}
-	return known.Version, true
+	return false
 }
 
 // Due iterates, in order, over the names that the client lacks or has in an
@@ -302,7 +323,7 @@ func (s *Session) Due() iter.Seq[string] {
 	return slices.Values(slices.Sorted(maps.Keys(s.due)))
 }
 
-func (s *Session) fillDelta(r *Response, removals bool) {
+func (s *Session) fillDelta(r *Response) {
 	for _, name := range slices.Sorted(maps.Keys(s.due)) {
 		if known, ok := s.offered.Get(name); ok {
 			r.Resources = append(r.Resources, known)
@@ -311,10 +332,8 @@ func (s *Session) fillDelta(r *Response, removals bool) {
 		}
 	}
 	r.Changed = r.Resources
-	if removals {
-		for _, name := range slices.Sorted(maps.Keys(s.leaving)) {
-			s.tellUnknown(r, name)
-		}
+	for _, name := range slices.Sorted(maps.Keys(s.leaving)) {
+		s.tellUnknown(r, name)
 	}
 	r.Version = fmt.Sprint(s.revision)
 }
@@ -330,10 +349,11 @@ func (s *Session) tellUnknown(r *Response, name string) {
 	}
 }
 
-func (s *Session) fillWorld(r *Response, removals bool, kept map[string]*resource.Resource) {
-	r.Version = s.worldVersion(kept)
+func (s *Session) fillWorld(r *Response, kept, waiting map[string]holding) {
+	world := s.world(kept, waiting)
+	r.Version = resource.SetVersion(world)
 	if s.typ.Full {
-		r.Resources = s.world(kept)
+		r.Resources = world
 		for _, known := range r.Resources {
 			if _, lacks := s.due[known.Name]; lacks {
 				r.Changed = append(r.Changed, known)
@@ -341,13 +361,7 @@ func (s *Session) fillWorld(r *Response, removals bool, kept map[string]*resourc
 		}
 		return
 	}
-	tell := maps.Clone(s.due)
-	if removals {
-		for name := range s.leaving {
-			tell[name] = dueness{}
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(tell)) {
+	for _, name := range slices.Sorted(maps.Keys(s.due)) {
 		if known, ok := s.offered.Get(name); ok {
 			r.Resources = append(r.Resources, known)
 		} else {
@@ -355,31 +369,46 @@ func (s *Session) fillWorld(r *Response, removals bool, kept map[string]*resourc
 		}
 	}
 	r.Changed = r.Resources
+	for _, name := range slices.Sorted(maps.Keys(s.leaving)) {
+		s.tellUnknown(r, name)
+	}
 }
 
-// world is all that the client should have, in order, those resources included
-// that are kept for now.
-func (s *Session) world(kept map[string]*resource.Resource) []*resource.Resource {
+// world is all that the client should have now, in order: what is kept for now
+// included, and what waits, or was refused, as the client has it.
+func (s *Session) world(kept, waiting map[string]holding) []*resource.Resource {
 	var out []*resource.Resource
+	add := func(name string, r *resource.Resource) {
+		if h, waits := waiting[name]; waits {
+			r = h.resource
+		} else if h, refused := s.refused[name]; refused && !h.unknown {
+			if _, again := s.due[name]; !again {
+				r = h.resource
+			}
+		}
+		if r != nil {
+			out = append(out, r)
+		}
+	}
 	if s.wildcard {
-		out = slices.Collect(s.offered.Values())
+		for name, r := range s.offered.All() {
+			add(name, r)
+		}
 	} else {
 		for name := range s.names {
 			if r, ok := s.offered.Get(name); ok {
-				out = append(out, r)
+				add(name, r)
 			} else if _, stays := kept[name]; !stays {
-				out = append(out, s.empty(name))
+				add(name, s.empty(name))
 			}
 		}
 	}
-	out = slices.AppendSeq(out, maps.Values(kept))
-	out = slices.DeleteFunc(out, func(r *resource.Resource) bool { return r == nil })
-	slices.SortFunc(out, func(a, b *resource.Resource) int {
-		if a.Name < b.Name {
-			return -1
+	for _, h := range kept {
+		if h.resource != nil {
+			out = append(out, h.resource)
 		}
-		return 1
-	})
+	}
+	slices.SortFunc(out, func(a, b *resource.Resource) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
 
@@ -397,9 +426,7 @@ func (s *Session) empty(name string) *resource.Resource {
 }
 
 // worldVersion is the version of all that the client should have.
-func (s *Session) worldVersion(kept map[string]*resource.Resource) string {
-	return resource.SetVersion(s.world(kept))
-}
+func (s *Session) worldVersion() string { return resource.SetVersion(s.world(nil, nil)) }
 
 // Pending says whether something is on its way, or would be if it could.
 func (s *Session) Pending() bool {
