@@ -1,0 +1,208 @@
+package nameset
+
+import (
+	"hash/maphash"
+	"iter"
+	"maps"
+	"slices"
+	"sync"
+	"weak"
+
+	"github.com/portolan-mesh/portolan/storage/pmap"
+)
+
+// Set is an immutable set of names. The zero Set is empty. Sets of one Table
+// that are == are equal; the converse holds of large ones.
+type Set struct{ content *content }
+
+// content is what equal sets share.
+type content struct {
+	names pmap.Map[struct{}]
+	sum   uint64 // of the hashes of the names
+}
+
+func (s Set) names() pmap.Map[struct{}] {
+	if s.content == nil {
+		return pmap.Map[struct{}]{}
+	}
+	return s.content.names
+}
+
+// Len returns the number of names.
+func (s Set) Len() int { return s.names().Len() }
+
+// Has says whether a name is in the set.
+func (s Set) Has(name string) bool {
+	_, ok := s.names().Get(name)
+	return ok
+}
+
+// All iterates over the names in order.
+func (s Set) All() iter.Seq[string] { return s.names().Keys() }
+
+// Missing iterates over the names of s that are not in other, in order. It costs
+// what differs where one was made from the other.
+func (s Set) Missing(other Set) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for c := range pmap.Diff(s.names(), other.names()) {
+			if !c.HasNew && !yield(c.Key) {
+				return
+			}
+		}
+	}
+}
+
+// internFrom is how many names make a set worth a place in the table.
+const internFrom = 16
+
+// Table makes sets. It may be used by several goroutines. A nil Table makes sets
+// that share nothing with those of others.
+type Table struct {
+	seed maphash.Seed
+
+	mu   sync.Mutex
+	sets map[uint64]weak.Pointer[content] // by sum
+	live int                              // entries that the last sweep has left
+}
+
+// NewTable returns an empty table.
+func NewTable() *Table {
+	return &Table{seed: maphash.MakeSeed(), sets: map[uint64]weak.Pointer[content]{}}
+}
+
+// Of returns the set of names, which may come in any order and more than once.
+func (t *Table) Of(names []string) Set {
+	if !ascending(names) {
+		names = slices.Compact(slices.Sorted(slices.Values(names)))
+	}
+	if len(names) == 0 {
+		return Set{}
+	}
+	var sum uint64
+	for _, name := range names {
+		sum += t.hash(name)
+	}
+	if c := t.find(len(names), sum); c != nil && holds(c.names, names) {
+		return Set{c}
+	}
+	return t.intern(&content{names: pmap.FromSorted(each(names)), sum: sum})
+}
+
+// With returns the set of the names of s and others.
+func (t *Table) With(s Set, names ...string) Set {
+	if len(names) > s.Len() {
+		return t.Of(slices.AppendSeq(slices.Clone(names), s.All()))
+	}
+	next := content{names: s.names(), sum: s.sum()}
+	for _, name := range names {
+		if grown := next.names.Set(name, struct{}{}); grown != next.names {
+			next.names, next.sum = grown, next.sum+t.hash(name)
+		}
+	}
+	return t.replace(s, next)
+}
+
+// Without returns the set of those names of s that are not among others.
+func (t *Table) Without(s Set, names ...string) Set {
+	next := content{names: s.names(), sum: s.sum()}
+	for _, name := range names {
+		if shrunk := next.names.Delete(name); shrunk != next.names {
+			next.names, next.sum = shrunk, next.sum-t.hash(name)
+		}
+	}
+	return t.replace(s, next)
+}
+
+// Len is how many sets the table knows, those included that went since it was
+// last swept.
+func (t *Table) Len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.sets)
+}
+
+func (s Set) sum() uint64 {
+	if s.content == nil {
+		return 0
+	}
+	return s.content.sum
+}
+
+func (t *Table) replace(s Set, next content) Set {
+	switch {
+	case next.names == s.names():
+		return s
+	case next.names.Len() == 0:
+		return Set{}
+	}
+	return t.intern(&next)
+}
+
+func (t *Table) hash(name string) uint64 {
+	if t == nil {
+		return 0
+	}
+	return maphash.String(t.seed, name)
+}
+
+// find returns the content of a sum, if there is one of that size.
+func (t *Table) find(size int, sum uint64) *content {
+	if t == nil || size < internFrom {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c := t.sets[sum].Value(); c != nil && c.names.Len() == size {
+		return c
+	}
+	return nil
+}
+
+// intern returns the set of what is equal to c and known, or else makes c known.
+func (t *Table) intern(c *content) Set {
+	if t == nil || c.names.Len() < internFrom {
+		return Set{c}
+	}
+	if known := t.find(c.names.Len(), c.sum); known != nil && pmap.Equal(known.names, c.names) {
+		return Set{known}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.sets) > 2*t.live+internFrom {
+		maps.DeleteFunc(t.sets, func(_ uint64, p weak.Pointer[content]) bool { return p.Value() == nil })
+		t.live = len(t.sets)
+	}
+	t.sets[c.sum] = weak.Make(c)
+	return Set{c}
+}
+
+func ascending(names []string) bool {
+	for i := 1; i < len(names); i++ {
+		if names[i-1] >= names[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func each(names []string) iter.Seq2[string, struct{}] {
+	return func(yield func(string, struct{}) bool) {
+		for _, name := range names {
+			if !yield(name, struct{}{}) {
+				return
+			}
+		}
+	}
+}
+
+// holds says whether a map has just these names, given in order.
+func holds(m pmap.Map[struct{}], names []string) bool {
+	i := 0
+	for name := range m.Keys() {
+		if i == len(names) || names[i] != name {
+			return false
+		}
+		i++
+	}
+	return i == len(names)
+}

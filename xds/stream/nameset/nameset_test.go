@@ -1,0 +1,121 @@
+package nameset_test
+
+import (
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/portolan-mesh/portolan/xds/stream/nameset"
+)
+
+func numbered(n int) []string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = fmt.Sprintf("outbound|80||service-%05d", i)
+	}
+	return out
+}
+
+// TestSetsBehaveLikeGoMaps drives sets, of a table and of none, through one
+// random history.
+func TestSetsBehaveLikeGoMaps(t *testing.T) {
+	t.Parallel()
+	for what, table := range map[string]*nameset.Table{"of a table": nameset.NewTable(), "of none": nil} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			rapid.Check(t, func(t *rapid.T) {
+				var s nameset.Set
+				reference := map[string]bool{}
+				some := rapid.SliceOfN(rapid.SampledFrom(numbered(40)), 0, 40)
+				for range rapid.IntRange(1, 10).Draw(t, "steps") {
+					names := some.Draw(t, "names")
+					before := s
+					switch rapid.SampledFrom([]string{"of", "with", "without"}).Draw(t, "step") {
+					case "of":
+						clear(reference)
+						s = table.Of(names)
+						fallthrough
+					case "with":
+						s = table.With(s, names...)
+						for _, name := range names {
+							reference[name] = true
+						}
+					case "without":
+						s = table.Without(s, names...)
+						maps.DeleteFunc(reference, func(name string, _ bool) bool { return slices.Contains(names, name) })
+					}
+					want := slices.Sorted(maps.Keys(reference))
+					if d := cmp.Diff(want, slices.Collect(s.All())); d != "" || s.Len() != len(want) {
+						t.Fatalf("len %d (-want +got):\n%s", s.Len(), d)
+					}
+					for name := range before.Missing(s) {
+						if !before.Has(name) || s.Has(name) {
+							t.Fatalf("%s is not missing", name)
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestEqualSetsAreOne whatever way they came about.
+func TestEqualSetsAreOne(t *testing.T) {
+	t.Parallel()
+	table := nameset.NewTable()
+	names := numbered(100)
+	whole := table.Of(names)
+	backwards := slices.Clone(names)
+	slices.Reverse(backwards)
+	for what, s := range map[string]nameset.Set{
+		"in another order": table.Of(backwards),
+		"twice":            table.Of(slices.Concat(names, names)),
+		"grown":            table.With(table.Of(names[:99]), names[99]),
+		"grown by many":    table.With(table.Of(names[:2]), names...),
+		"shrunk":           table.Without(table.With(whole, "another"), "another"),
+	} {
+		if s != whole {
+			t.Errorf("%s: another set", what)
+		}
+	}
+	if table.With(whole, "another") == whole || table.Of(numbered(99)) == whole {
+		t.Error("sets that differ are one")
+	}
+}
+
+// TestASetGoesWithItsHolders: a table holds none of what it knows.
+func TestASetGoesWithItsHolders(t *testing.T) {
+	t.Parallel()
+	table := nameset.NewTable()
+	kept := table.Of(numbered(20))
+	for i := range 10_000 {
+		table.With(kept, fmt.Sprint(i))
+		if i%1000 == 0 {
+			runtime.GC()
+		}
+	}
+	if n := table.Len(); n > 5_000 {
+		t.Errorf("%d sets are known of 10,000 that went", n)
+	}
+	if table.Of(numbered(20)) != kept {
+		t.Error("a set that is held was forgotten")
+	}
+}
+
+// BenchmarkOf is what a request for 6,000 names costs that others made before.
+func BenchmarkOf(b *testing.B) {
+	table := nameset.NewTable()
+	names := numbered(6_000)
+	kept := table.Of(names)
+	b.ReportAllocs()
+	for b.Loop() {
+		if table.Of(names) != kept {
+			b.Fatal("another set")
+		}
+	}
+}
