@@ -216,9 +216,14 @@ func (n Node) Proxy(tb testing.TB) *discovery.Proxy {
 	for k, v := range n.Labels {
 		labels.Fields[k] = structpb.NewStringValue(v)
 	}
+	kind, generator := n.Type, ""
+	if kind == discovery.Proxyless { // as its metadata say, not its id
+		kind, generator = discovery.Sidecar, string(kind)
+	}
 	proxy, err := discovery.ParseProxy(&corev3.Node{
-		Id: string(n.Type) + "~" + n.IP + "~test~" + n.Namespace + ".svc.cluster.local",
+		Id: string(kind) + "~" + n.IP + "~test~" + n.Namespace + ".svc.cluster.local",
 		Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{
+			"GENERATOR":         structpb.NewStringValue(generator),
 			"NAMESPACE":         structpb.NewStringValue(n.Namespace),
 			"INTERCEPTION_MODE": structpb.NewStringValue(string(discovery.InterceptionNone)),
 			"LABELS":            structpb.NewStructValue(labels),

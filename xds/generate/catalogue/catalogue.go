@@ -7,15 +7,16 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate/cluster"
 	"github.com/portolan-mesh/portolan/xds/generate/endpoint"
 	"github.com/portolan-mesh/portolan/xds/generate/listener"
+	"github.com/portolan-mesh/portolan/xds/generate/proxyless"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
 )
 
 // Types are the resource types served. A type of resources is added here.
 func Types() []xds.ResourceType {
 	return []xds.ResourceType{
-		{Name: "CDS", Generator: cluster.Generator{}, Full: true},
-		{Name: "EDS", Generator: endpoint.Generator{}, Parent: cluster.TypeURL, CoverParent: true},
-		{Name: "LDS", Generator: listener.Generator{}, Full: true},
-		{Name: "RDS", Generator: route.Generator{}, Parent: listener.TypeURL},
+		{Name: "CDS", Generator: cluster.Generator{}, Proxyless: proxyless.Clusters{}, Full: true},
+		{Name: "EDS", Generator: endpoint.Generator{}, Proxyless: proxyless.Endpoints{}, Parent: cluster.TypeURL, CoverParent: true},
+		{Name: "LDS", Generator: listener.Generator{}, Proxyless: proxyless.Listeners{}, Full: true},
+		{Name: "RDS", Generator: route.Generator{}, Proxyless: proxyless.Routes{}, Parent: listener.TypeURL},
 	}
 }

@@ -79,7 +79,7 @@ func outbound(v *mesh.View, name string, o Outbound) (*resource.Resource, error)
 		Name: name, AltStatName: envoy.AltStatName(name),
 		Type:           o.Type(v.Shape()),
 		ConnectTimeout: connectTimeout(v),
-		Metadata:       o.metadata(),
+		Metadata:       o.Metadata(),
 	}
 	var children []string
 	switch options.Type {
@@ -101,8 +101,8 @@ func outbound(v *mesh.View, name string, o Outbound) (*resource.Resource, error)
 	return resource.New(name, envoy.Cluster(options), children...)
 }
 
-// metadata says where the cluster comes from.
-func (o Outbound) metadata() envoy.ClusterMetadata {
+// Metadata says where the cluster comes from.
+func (o Outbound) Metadata() envoy.ClusterMetadata {
 	service := o.Service.Service()
 	name := service.Attributes.Name
 	if service.Attributes.Provider == discovery.External {

@@ -54,8 +54,15 @@ func (o Outbound) Policy() *networking.TrafficPolicy {
 	return o.Rule.PolicyFor(o.Subset.GetName(), o.Port.Number)
 }
 
-// Type is how a proxy of a shape finds the endpoints.
+// Type is how a proxy of a shape finds the endpoints. A gRPC client connects to
+// none but those it knows, and of the names it would resolve it has one.
 func (o Outbound) Type(shape mesh.Shape) envoy.ClusterType {
+	if shape.Type == discovery.Proxyless {
+		if o.Service.Service().Resolution.IsDNS() {
+			return envoy.LogicalDNS
+		}
+		return envoy.EDS
+	}
 	if o.Policy().GetLoadBalancer().GetSimple() == networking.LoadBalancerSettings_PASSTHROUGH {
 		return envoy.OriginalDst
 	}

@@ -1,0 +1,64 @@
+package proxyless
+
+import (
+	"iter"
+	"net/netip"
+
+	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/generate"
+	"github.com/portolan-mesh/portolan/xds/generate/cluster"
+	"github.com/portolan-mesh/portolan/xds/generate/endpoint"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// Endpoints makes load assignments.
+type Endpoints struct{ endpoint.Generator }
+
+var (
+	_ generate.Generator = Endpoints{}
+	_ generate.Emptier   = Endpoints{}
+)
+
+// Affected implements generate.Generator.
+func (Endpoints) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] { return cluster.Names(v, d) }
+
+// Build implements generate.Generator.
+func (Endpoints) Build(v *mesh.View, name string) (*resource.Resource, error) {
+	o, ok := cluster.Find(v, name)
+	if !ok || o.Type(v.Shape()) != envoy.EDS {
+		return nil, nil
+	}
+	var localities []envoy.Endpoints
+	if row := v.Endpoints(o.Service); row != nil {
+		localities = distinct(o.Localities(v.Shape(), row.Endpoints))
+	}
+	return resource.New(name, envoy.LoadAssignment(name, localities))
+}
+
+// distinct are the endpoints that gRPC takes: those at IP addresses, each once. It
+// refuses an assignment that has an address twice, or a locality.
+func distinct(in []envoy.Endpoints) []envoy.Endpoints {
+	type place struct{ region, zone, subZone string }
+	var out []envoy.Endpoints
+	at := map[place]int{}
+	seen := map[netip.AddrPort]bool{}
+	for _, l := range in {
+		locality := envoy.Locality(l.Locality)
+		key := place{locality.GetRegion(), locality.GetZone(), locality.GetSubZone()}
+		i, known := at[key]
+		if !known {
+			i = len(out)
+			at[key] = i
+			out = append(out, envoy.Endpoints{Locality: l.Locality, Priority: l.Priority, Weight: l.Weight})
+		}
+		for _, e := range l.Endpoints {
+			ip, err := netip.ParseAddr(e.Host)
+			if address := netip.AddrPortFrom(ip, uint16(e.Port)); err == nil && !seen[address] {
+				seen[address] = true
+				out[i].Endpoints = append(out[i].Endpoints, e)
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,119 @@
+package proxyless
+
+import (
+	"iter"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/generate"
+	"github.com/portolan-mesh/portolan/xds/generate/cluster"
+	"github.com/portolan-mesh/portolan/xds/generate/listener"
+	"github.com/portolan-mesh/portolan/xds/generate/route"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// Listeners makes the listeners of clients, one for each port of a service.
+type Listeners struct{}
+
+var (
+	_ generate.Generator = Listeners{}
+	_ generate.Emptier   = Listeners{}
+)
+
+// TypeURL implements generate.Generator.
+func (Listeners) TypeURL() string { return listener.TypeURL }
+
+// Affected implements generate.Generator.
+func (Listeners) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
+	return names(v, d, func(p port) string { return envoy.HostPort(p.host, uint32(p.number)) })
+}
+
+// Build implements generate.Generator.
+func (Listeners) Build(v *mesh.View, name string) (*resource.Resource, error) {
+	hostname, text, ok := cutLast(name, ':')
+	if !ok {
+		return nil, nil
+	}
+	number, err := strconv.ParseUint(text, 10, 16)
+	p := port{hostname, int(number)}
+	if err != nil || envoy.HostPort(p.host, uint32(p.number)) != name {
+		return nil, nil
+	}
+	if _, service := p.find(v); service == nil {
+		return nil, nil
+	}
+	return resource.New(name, envoy.GRPCClientListener(name, p.routeConfig()), p.routeConfig())
+}
+
+// Empty implements generate.Emptier: a target that is no port of a service leads
+// nowhere. A server is told to take every call, whether the mesh knows of its
+// workload or not: one that was withdrawn goes on until its last client has heard.
+func (Listeners) Empty(name string) (*resource.Resource, error) {
+	at, inbound := strings.CutPrefix(name, envoy.GRPCServerListenerPrefix)
+	if !inbound {
+		return resource.New(name, envoy.EmptyGRPCClientListener(name))
+	}
+	address, err := netip.ParseAddrPort(at)
+	if err != nil {
+		return nil, nil
+	}
+	hostname, _, err := net.SplitHostPort(at) // as the server writes it, which compares it
+	if err != nil {
+		return nil, nil
+	}
+	return resource.New(name, envoy.GRPCServerListener(name, hostname, uint32(address.Port())))
+}
+
+// port is a port of a service, which clients call as host:port.
+type port struct {
+	host   string
+	number int
+}
+
+// routeConfig names the routes of the port.
+func (p port) routeConfig() string {
+	return envoy.ClusterName(envoy.Outbound, uint32(p.number), "", p.host)
+}
+
+// find looks up the service, as a client sees it on the egress listener of the
+// port; nil where it does not, or the port is not served.
+func (p port) find(v *mesh.View) (mesh.EgressListener, *mesh.ServiceRow) {
+	l, ok := route.ListenerOf(v, p.number)
+	if !ok {
+		return l, nil
+	}
+	row := v.ServiceAt(l, host.Name(p.host))
+	if row == nil {
+		return l, nil
+	}
+	if served, ok := row.Port(p.number); !ok || !served.Protocol.IsServed() {
+		return l, nil
+	}
+	return l, row
+}
+
+// names are the forms of those ports that may appear or go because of d, which
+// are those of the clusters.
+func names(v *mesh.View, d mesh.Delta, form func(port) string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for name := range cluster.Names(v, d) {
+			ref, ok := envoy.ParseClusterName(name)
+			if ok && ref.Subset == "" && !yield(form(port{ref.Host, int(ref.Port)})) {
+				return
+			}
+		}
+	}
+}
+
+func cutLast(s string, separator byte) (before, after string, ok bool) {
+	at := strings.LastIndexByte(s, separator)
+	if at < 0 {
+		return s, "", false
+	}
+	return s[:at], s[at+1:], true
+}

@@ -1,0 +1,129 @@
+package proxyless
+
+import (
+	"iter"
+	"slices"
+	"strings"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/generate"
+	"github.com/portolan-mesh/portolan/xds/generate/route"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// Routes makes route configurations, one for each port of a service.
+type Routes struct{}
+
+var (
+	_ generate.Generator = Routes{}
+	_ generate.Emptier   = Routes{}
+)
+
+// TypeURL implements generate.Generator.
+func (Routes) TypeURL() string { return route.TypeURL }
+
+// Affected implements generate.Generator.
+func (Routes) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
+	return names(v, d, port.routeConfig)
+}
+
+// Build implements generate.Generator. The one virtual host takes all there is,
+// since the client found it by the host already, whatever authority it then sends.
+func (Routes) Build(v *mesh.View, name string) (*resource.Resource, error) {
+	ref, ok := envoy.ParseClusterName(name)
+	p := port{ref.Host, int(ref.Port)}
+	if !ok || p.routeConfig() != name {
+		return nil, nil
+	}
+	l, service := p.find(v)
+	if service == nil {
+		return nil, nil
+	}
+	var routes []*routev3.Route
+	for _, r := range route.RoutesTo(v, l, service, p.number) {
+		routes = append(routes, p.translate(r)...)
+	}
+	return resource.New(name, envoy.RouteConfig(envoy.RouteConfigOptions{
+		Name: name, MatchPort: true,
+		VirtualHosts: []*routev3.VirtualHost{{
+			Name: envoy.HostPort(p.host, uint32(p.number)), Domains: []string{"*"}, Routes: routes,
+		}},
+	}))
+}
+
+// Empty implements generate.Emptier: routes that lead nowhere.
+func (Routes) Empty(name string) (*resource.Resource, error) { return route.Generator{}.Empty(name) }
+
+// translate puts a route of a sidecar into what gRPC knows: a route for each match
+// that together are its match, none where no call can match.
+func (p port) translate(r *routev3.Route) []*routev3.Route {
+	var out []*routev3.Route
+	for _, match := range p.matches(r.GetMatch()) {
+		next := &routev3.Route{Name: r.GetName(), Match: match, Metadata: r.GetMetadata(), Action: envoy.NonForwarding()}
+		if forward := r.GetRoute(); forward != nil {
+			next.Action = &routev3.Route_Route{Route: translateAction(forward)}
+		}
+		out = append(out, next)
+	}
+	return out
+}
+
+// translateAction keeps what gRPC knows of forwarding: clusters, a limit of time,
+// retries, and what is hashed.
+func translateAction(from *routev3.RouteAction) *routev3.RouteAction {
+	out := &routev3.RouteAction{
+		MaxStreamDuration: &routev3.RouteAction_MaxStreamDuration{
+			// 0 is no limit but the client's own.
+			GrpcTimeoutHeaderMax: durationpb.New(from.GetTimeout().AsDuration()),
+		},
+		RetryPolicy: translateRetry(from.GetRetryPolicy()),
+	}
+	if weighted := from.GetWeightedClusters(); weighted != nil {
+		clusters := &routev3.WeightedCluster{}
+		for _, c := range weighted.GetClusters() {
+			clusters.Clusters = append(clusters.Clusters, &routev3.WeightedCluster_ClusterWeight{Name: c.GetName(), Weight: c.GetWeight()})
+		}
+		out.ClusterSpecifier = &routev3.RouteAction_WeightedClusters{WeightedClusters: clusters}
+	} else {
+		out.ClusterSpecifier = &routev3.RouteAction_Cluster{Cluster: from.GetCluster()}
+	}
+	for _, h := range from.GetHashPolicy() {
+		switch {
+		case h.GetHeader() != nil:
+			out.HashPolicy = append(out.HashPolicy, h)
+		case h.GetConnectionProperties().GetSourceIp():
+			out.HashPolicy = append(out.HashPolicy, byChannel())
+		}
+	}
+	return out
+}
+
+// byChannel hashes what stands for the client itself.
+func byChannel() *routev3.RouteAction_HashPolicy {
+	return &routev3.RouteAction_HashPolicy{PolicySpecifier: &routev3.RouteAction_HashPolicy_FilterState_{
+		FilterState: &routev3.RouteAction_HashPolicy_FilterState{Key: "io.grpc.channel_id"},
+	}}
+}
+
+// retryConditions are those on which gRPC tries a call again.
+var retryConditions = []string{"cancelled", "deadline-exceeded", "internal", "resource-exhausted", "unavailable"}
+
+// translateRetry is nil where gRPC has none of the conditions.
+func translateRetry(from *routev3.RetryPolicy) *routev3.RetryPolicy {
+	var on []string
+	for condition := range strings.SplitSeq(from.GetRetryOn(), ",") {
+		if slices.Contains(retryConditions, condition) {
+			on = append(on, condition)
+		}
+	}
+	if len(on) == 0 {
+		return nil
+	}
+	return &routev3.RetryPolicy{
+		RetryOn: strings.Join(on, ","), NumRetries: from.GetNumRetries(), RetryBackOff: from.GetRetryBackOff(),
+	}
+}
