@@ -26,6 +26,7 @@ type serveOptions struct {
 	backup     backupFlags
 	addresses  addressFlags
 	logLevel   string
+	profiles   bool
 }
 
 func newServeCommand(env *environment) *cobra.Command {
@@ -65,6 +66,7 @@ code 0; it is 1 where the server could not start or had to end.`,
 	o.backup.register(f)
 	o.addresses.register(f)
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
+	f.BoolVar(&o.profiles, "pprof", false, "show profiles of the server at "+profilesPath+" of the config API, for go tool pprof")
 	_ = c.MarkFlagDirname("data-dir")
 	_ = c.MarkFlagFilename("mesh-config", "yaml", "yml")
 	return c
@@ -176,6 +178,9 @@ func serve(ctx context.Context, o serveOptions, env *environment) error {
 	s, err := newServer(store, meshConfig, &o.consul, logger)
 	if err != nil {
 		return errors.Join(err, store.close())
+	}
+	if o.profiles {
+		serveProfiles(s.api)
 	}
 	return errors.Join(s.run(ctx, api, proxies), store.close())
 }

@@ -56,14 +56,14 @@ func (j *journal) ready(t *testing.T, ended <-chan int) string {
 	}
 }
 
-// serveIn runs a server on a data directory; stop ends it and returns its exit
-// code.
-func serveIn(t *testing.T, dir string) (server string, log *journal, stop func() int) {
+// serveIn runs a server on a data directory, with more flags; stop ends it and
+// returns its exit code.
+func serveIn(t *testing.T, dir string, more ...string) (server string, log *journal, stop func() int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	log = &journal{written: make(chan struct{}, 1)}
 	ended := make(chan int, 1)
-	go func() { ended <- run(ctx, serveArgs(dir), strings.NewReader(""), log, log) }()
+	go func() { ended <- run(ctx, serveArgs(dir, more...), strings.NewReader(""), log, log) }()
 	var once sync.Once
 	code := -1
 	stop = func() int {
