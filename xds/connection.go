@@ -40,7 +40,7 @@ type Connection struct {
 	last     map[string]*timing          // by type URL
 
 	proxy    *discovery.Proxy // nil before the first request
-	world    *world
+	world    *place
 	order    []string // type URLs in the order of sending
 	sessions map[string]*stream.Session
 }
@@ -249,7 +249,7 @@ func (c *Connection) identify(ctx context.Context, node *corev3.Node) error {
 	for _, t := range c.server.options.Types {
 		c.addSession(t.streamType(proxy.Type))
 	}
-	c.world = newWorld(proxy, c.server.options.Types, c.server.memo, c.logger)
+	c.world = c.server.worlds.join(proxy)
 	c.logger.Info("proxy connected", "proxy", proxy.ID, "variant", c.variant.String(), "envoy", proxy.EnvoyVersion)
 	return c.advance(ctx)
 }

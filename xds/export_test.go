@@ -1,35 +1,62 @@
 package xds
 
 import (
+	"fmt"
 	"log/slog"
-	"maps"
+	"slices"
+	"strings"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/memo"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// TestWorld shows a world to tests.
+// TestWorlds shows the worlds of all classes to tests.
+type TestWorlds struct {
+	*worlds
+	newest func() *mesh.PushContext
+}
+
+// NewTestWorlds makes worlds that follow what newest returns.
+func NewTestWorlds(types []ResourceType, m *memo.Memo, newest func() *mesh.PushContext) TestWorlds {
+	return TestWorlds{newWorlds(types, m, slog.New(slog.DiscardHandler)), newest}
+}
+
+// Join makes the place of a proxy.
+func (w TestWorlds) Join(proxy *discovery.Proxy) TestWorld {
+	return TestWorld{w.join(proxy), w.newest}
+}
+
+// Classes is how many worlds there are.
+func (w TestWorlds) Classes() int { return w.count() }
+
+// TestWorld shows a place among the worlds to tests.
 type TestWorld struct {
-	*world
-	types []ResourceType
+	*place
+	newest func() *mesh.PushContext
 }
 
-// NewTestWorld makes the empty world of a proxy.
+// NewTestWorld makes the place of a proxy among worlds of its own.
 func NewTestWorld(proxy *discovery.Proxy, types []ResourceType, m *memo.Memo, logger *slog.Logger) TestWorld {
-	return TestWorld{newWorld(proxy, types, m, logger), types}
+	return TestWorld{newWorlds(types, m, logger).join(proxy), nil}
 }
 
-// Advance brings the world to a context.
-func (w TestWorld) Advance(to *mesh.PushContext) { w.advance(to) }
+// Advance brings the place to a context.
+func (w TestWorld) Advance(to *mesh.PushContext) {
+	w.advance(func() *mesh.PushContext { return to })
+}
 
-// Close gives up what the world holds.
+// Follow brings the place to the newest context.
+func (w TestWorld) Follow() { w.advance(w.newest) }
+
+// Close gives up what the place holds.
 func (w TestWorld) Close() { w.close() }
 
 // Set is the resources of a type by its short name.
 func (w TestWorld) Set(name string) resource.Set {
-	for _, t := range w.types {
+	for _, t := range w.worlds.types {
 		if t.Name == name {
 			return w.resources(t.Generator.TypeURL())
 		}
@@ -40,7 +67,7 @@ func (w TestWorld) Set(name string) resource.Set {
 // Versions are the versions of the resources by type and name.
 func (w TestWorld) Versions() map[string]string {
 	out := map[string]string{}
-	for _, t := range w.types {
+	for _, t := range w.worlds.types {
 		for name, r := range w.resources(t.Generator.TypeURL()).All() {
 			out[t.Name+" "+name] = r.Version
 		}
@@ -48,24 +75,101 @@ func (w TestWorld) Versions() map[string]string {
 	return out
 }
 
-// Walked are the versions of the resources that a full walk makes.
+// Walked are the versions of the resources that a full walk makes, without memo,
+// delta or neighbours: what the world must equal at any time.
 func (w TestWorld) Walked() (map[string]string, error) {
-	byType := map[string]map[string]string{}
+	class := w.context().ClassOf(w.proxy)
+	k := walker{
+		view: mesh.NewView(w.context(), class), delta: mesh.Diff(nil, w.context()), kind: w.proxy.Type,
+		types: w.worlds.types, built: map[string]map[string]*resource.Resource{},
+	}
 	out := map[string]string{}
-	for _, t := range w.types {
-		built, err := walk(t.Generator, w.context, w.class)
+	for _, t := range w.worlds.types {
+		built, err := k.all(t)
 		if err != nil {
 			return nil, err
 		}
-		versions := map[string]string{}
 		for name, r := range built {
-			if parent, ok := byType[t.Parent][name]; ok && t.CoverParent {
-				r = r.Under(parent)
-			}
-			versions[name] = r.Version
 			out[t.Name+" "+name] = r.Version
 		}
-		byType[t.Generator.TypeURL()] = maps.Clone(versions)
+		if t.Inbound == nil || w.proxy.Type != discovery.Sidecar {
+			continue
+		}
+		inbound, err := walk(t.Inbound, k.view.Of(w.proxy), k.delta)
+		if err != nil {
+			return nil, err
+		}
+		for name, r := range inbound {
+			out[t.Name+" "+name] = r.Version
+		}
+	}
+	return out, nil
+}
+
+// walker builds all types once.
+type walker struct {
+	view  *mesh.View
+	delta mesh.Delta
+	kind  discovery.ProxyType
+	types []ResourceType
+	built map[string]map[string]*resource.Resource // by type URL
+}
+
+func (k walker) all(t ResourceType) (map[string]*resource.Resource, error) {
+	url := t.Generator.TypeURL()
+	if done := k.built[url]; done != nil {
+		return done, nil
+	}
+	built, err := walk(t.For(k.kind), k.view, k.delta)
+	if err != nil {
+		return nil, err
+	}
+	if c, ok := t.For(k.kind).(generate.Composer); ok {
+		if built, err = k.compose(c, built); err != nil {
+			return nil, err
+		}
+	}
+	for name, r := range built {
+		if parent := k.built[t.Parent][name]; parent != nil && t.CoverParent {
+			built[name] = r.Under(parent.Version)
+		}
+	}
+	k.built[url] = built
+	return built, nil
+}
+
+func (k walker) compose(c generate.Composer, own map[string]*resource.Resource) (map[string]*resource.Resource, error) {
+	i := slices.IndexFunc(k.types, func(t ResourceType) bool { return t.Generator.TypeURL() == c.PartsURL() })
+	parts, err := k.all(k.types[i])
+	if err != nil {
+		return nil, err
+	}
+	for name, o := range own {
+		var of []*resource.Resource
+		for _, p := range parts {
+			if rest, ok := strings.CutPrefix(p.Name, name+"/"); ok && !strings.Contains(rest, "/") {
+				of = append(of, p)
+			}
+		}
+		slices.SortFunc(of, func(a, b *resource.Resource) int { return strings.Compare(a.Name, b.Name) })
+		if own[name], err = c.Compose(o, slices.Values(of)); err != nil {
+			return nil, err
+		}
+	}
+	return own, nil
+}
+
+// walk builds every resource of a generator anew.
+func walk(g generate.Generator, view *mesh.View, delta mesh.Delta) (map[string]*resource.Resource, error) {
+	out := map[string]*resource.Resource{}
+	for name := range g.Affected(view, delta) {
+		r, err := g.Build(view, name)
+		if err != nil {
+			return nil, fmt.Errorf("build %s: %w", name, err)
+		}
+		if r != nil {
+			out[name] = r
+		}
 	}
 	return out, nil
 }

@@ -32,10 +32,10 @@ func (c *Connection) advance(ctx context.Context) error {
 	}
 	defer c.server.queue.leave()
 	began := time.Now()
-	to := c.server.context.Load()
-	c.world.advance(to)
+	c.world.advance(c.server.context.Load)
+	revision := c.world.context().Revision()
 	for _, typeURL := range c.order {
-		c.sessions[typeURL].Offer(c.world.resources(typeURL), to.Revision())
+		c.sessions[typeURL].Offer(c.world.resources(typeURL), revision)
 	}
 	c.server.metrics.built(time.Since(began))
 	return nil

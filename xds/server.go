@@ -58,6 +58,11 @@ type ResourceType struct {
 	// Name is the short name: CDS, EDS, LDS, RDS.
 	Name      string
 	Generator generate.Generator
+	// Inbound makes those resources of the type that are a workload's own, of a
+	// sidecar: they may read its addresses and the services that it serves. They are
+	// few, built for each proxy and inserted among those of its class. Affected is
+	// asked with a Whole delta only, and what it reads is recorded. Nil for none.
+	Inbound generate.Generator
 	// Proxyless makes what gRPC clients get instead; nil for nothing.
 	Proxyless generate.Generator
 	// Full types may be asked for as a whole; see stream.Type.
@@ -79,6 +84,7 @@ type DiscoveryServer struct {
 	logger  *slog.Logger
 	metrics *metrics
 	memo    *memo.Memo
+	worlds  *worlds
 
 	rows   *rows // worker only
 	inputs atomic.Pointer[mesh.Inputs]
@@ -121,6 +127,7 @@ func New(o Options) *DiscoveryServer {
 		wakes: make(chan struct{}, 1), ready: make(chan struct{}), queue: newPushQueue(o.MaxPushes),
 		reasons: map[string]int{}, connections: map[*Connection]struct{}{},
 	}
+	s.worlds = newWorlds(o.Types, s.memo, o.Logger)
 	s.metrics = newMetrics(o.Registerer, s)
 	return s
 }

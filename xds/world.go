@@ -1,12 +1,13 @@
 package xds
 
 import (
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 
-	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/memo"
@@ -14,75 +15,124 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// world is all resources that one class of proxies should have, by type, and how
-// they are brought from one context to the next at the cost of what changed. It
-// is used by one goroutine.
+// world is all resources that the proxies of one class should have, by type, and
+// how they are brought from one context to the next at the cost of what changed.
+// The first member that asks has it done, the others take what came of it.
 type world struct {
-	proxy  *discovery.Proxy
+	class  mesh.Class
 	memo   *memo.Memo
 	logger *slog.Logger
 
+	members int // guarded by worlds.mu
+
+	newest atomic.Pointer[sets] // nil before the first
+
+	mu    sync.Mutex   // guards the fields below; held while resources are built
+	types []*typeWorld // in the order of the server
+	order []*typeWorld // parts before what is composed of them
+}
+
+// sets are the resources of a class in one context. They are never modified.
+type sets struct {
 	context *mesh.PushContext
-	class   *mesh.Class
-	types   []*typeWorld
+	view    *mesh.View
+	byType  []resource.Set // in the order of the server
 }
 
-// typeWorld is the resources of one type.
-type typeWorld struct {
-	generator generate.Generator
-	// parent is the type whose versions the versions of this one cover, nil for
-	// none.
-	parent *typeWorld
-	// traces are what the resources were built from; failed names those which could
-	// not be built the last time, whatever their trace says.
-	traces map[string]*memo.Trace
-	failed map[string]struct{}
-	set    resource.Set
-	before resource.Set // as it was one context earlier
-}
-
-// newWorld makes the empty world of a proxy, of the types that are served.
-func newWorld(proxy *discovery.Proxy, types []ResourceType, m *memo.Memo, logger *slog.Logger) *world {
-	w := &world{proxy: proxy, memo: m, logger: logger}
+// newWorld makes the empty world of a class, of the types that are served.
+func newWorld(class mesh.Class, types []ResourceType, m *memo.Memo, logger *slog.Logger) *world {
+	w := &world{class: class, memo: m, logger: logger}
 	byURL := map[string]*typeWorld{}
 	for _, served := range types {
-		t := &typeWorld{generator: served.For(proxy.Type), traces: map[string]*memo.Trace{}, failed: map[string]struct{}{}}
+		t := newTypeWorld(served.For(class.Shape.Type))
 		if served.CoverParent {
 			t.parent = byURL[served.Parent]
 		}
-		byURL[served.Generator.TypeURL()] = t
+		byURL[t.url] = t
 		w.types = append(w.types, t)
 	}
+	for _, t := range w.types {
+		if t.composer != nil {
+			t.parts = byURL[t.composer.PartsURL()]
+		}
+		if t.parts != nil {
+			w.order = append(w.order, t.parts)
+		}
+		w.order = append(w.order, t)
+	}
+	w.order = distinct(w.order)
 	return w
 }
 
-// advance brings the resources to a context.
-func (w *world) advance(to *mesh.PushContext) {
-	if w.context == to {
-		return
+// distinct are the first of equals, in order.
+func distinct(in []*typeWorld) []*typeWorld {
+	var out []*typeWorld
+	for _, t := range in {
+		if !slices.Contains(out, t) {
+			out = append(out, t)
+		}
 	}
-	class := to.ClassAfter(w.context, w.proxy, w.class)
-	from := w.context
-	if class != w.class {
-		from = nil
+	return out
+}
+
+// advance brings the resources to the newest context, and returns them.
+func (w *world) advance(newest func() *mesh.PushContext) *sets {
+	if s := w.newest.Load(); s != nil && s.context == newest() {
+		return s
 	}
-	delta := mesh.Diff(from, to)
-	view := mesh.NewView(to, class)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	from, to := w.newest.Load(), newest()
+	if from != nil && from.context == to {
+		return from
+	}
+	view := mesh.NewView(to, w.class)
+	w.build(view, w.delta(from, to, view))
+	next := &sets{context: to, view: view}
+	for _, t := range w.types {
+		next.byType = append(next.byType, t.set)
+	}
+	w.newest.Store(next)
+	return next
+}
+
+// delta is what changed for the class: everything, where what its proxies see is
+// decided anew.
+func (w *world) delta(from *sets, to *mesh.PushContext, view *mesh.View) mesh.Delta {
+	if from == nil || !view.SameScope(from.view) {
+		return mesh.Diff(nil, to)
+	}
+	return mesh.Diff(from.context, to)
+}
+
+func (w *world) build(view *mesh.View, delta mesh.Delta) {
 	var changed []mesh.RowKey
 	if !delta.Whole {
 		changed = slices.Collect(delta.Keys())
 	}
-	for _, t := range w.types {
+	var old []*memo.Trace
+	for _, t := range w.order {
 		t.before = t.set
-		w.advanceType(t, view, delta, changed)
+		names := slices.Sorted(maps.Keys(w.concerned(t, view, delta, changed)))
+		for _, name := range names {
+			old = append(old, w.rebuild(t, view, name))
+		}
+		dirty := names
+		if t.parts != nil {
+			dirty = w.compose(t, names)
+		}
+		t.update(w.memo, dirty, delta.Whole)
 	}
-	w.context, w.class = to, class
+	w.memo.Release(old...)
 }
 
-// advanceType builds again what the delta may concern: the names that may
-// appear or go, and those built from a changed row.
-func (w *world) advanceType(t *typeWorld, view *mesh.View, delta mesh.Delta, changed []mesh.RowKey) {
-	names := maps.Clone(t.failed)
+// concerned names what the delta may concern: the names that may appear or go,
+// those built from a changed row, and those that could not be built.
+func (w *world) concerned(t *typeWorld, view *mesh.View, delta mesh.Delta, changed []mesh.RowKey) map[string]struct{} {
+	names := map[string]struct{}{}
+	for name := range t.failed {
+		names[name] = struct{}{}
+	}
 	for name := range t.generator.Affected(view, delta) {
 		names[name] = struct{}{}
 	}
@@ -91,96 +141,198 @@ func (w *world) advanceType(t *typeWorld, view *mesh.View, delta mesh.Delta, cha
 			names[name] = struct{}{}
 		}
 	}
-	for _, name := range w.memo.Readers(t.generator.TypeURL(), view.Shape(), changed) {
+	for _, name := range w.memo.Readers(t.url, view.Shape(), changed) {
 		if _, known := t.traces[name]; known {
 			names[name] = struct{}{}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		w.rebuild(t, view, name)
-	}
-	if t.parent != nil {
-		for c := range pmap.Diff(t.parent.before, t.parent.set) {
-			t.put(c.Key)
-		}
-	}
+	return names
 }
 
-// rebuild takes a resource as the view has it. One that cannot be built keeps
-// its last good form, and is tried again with the next change.
-func (w *world) rebuild(t *typeWorld, view *mesh.View, name string) {
+// rebuild takes a resource as the view has it, and returns the trace that is to
+// be released. One that cannot be built keeps its last good form, and is tried
+// again with the next change.
+func (w *world) rebuild(t *typeWorld, view *mesh.View, name string) (old *memo.Trace) {
 	trace, err := w.memo.Build(view, t.generator, name)
 	if err != nil {
-		w.logger.Error("resource not built, the last one is kept", "type", t.generator.TypeURL(), "name", name,
-			"proxy", w.proxy.ID, "err", err)
-		t.failed[name] = struct{}{}
-		return
+		w.fail(t, name, err)
+		return nil
 	}
 	delete(t.failed, name)
-	if old := t.traces[name]; old != nil {
-		w.memo.Release(old)
+	old = t.traces[name]
+	if trace.Resource != nil {
+		t.traces[name] = trace
+		return old
 	}
-	t.traces[name] = trace
-	t.put(name)
-	if trace.Resource == nil {
-		delete(t.traces, name)
-		w.memo.Release(trace)
+	delete(t.traces, name)
+	w.memo.Release(trace)
+	return old
+}
+
+func (w *world) fail(t *typeWorld, name string, err error) {
+	t.failed[name] = struct{}{}
+	w.logger.Error("resource not built, the last one is kept", "type", t.url, "name", name,
+		"namespace", w.class.Namespace, "err", err)
+}
+
+// compose puts those resources together again of which the own or a part changed,
+// and names them.
+func (w *world) compose(t *typeWorld, own []string) (dirty []string) {
+	names := map[string]struct{}{}
+	for _, name := range own {
+		names[name] = struct{}{}
+	}
+	for c := range pmap.Diff(t.parts.before, t.parts.set) {
+		name := wholeOf(c.Key)
+		names[name] = struct{}{}
+		sum := t.sums[name]
+		if c.HasOld {
+			sum = sum.Without(c.Old)
+		}
+		if c.HasNew {
+			sum = sum.With(c.New)
+		}
+		if t.sums[name] = sum; sum == (memo.Sum{}) {
+			delete(t.sums, name)
+		}
+	}
+	dirty = slices.Sorted(maps.Keys(names))
+	for _, name := range dirty {
+		w.composeOne(t, name)
+	}
+	return dirty
+}
+
+func (w *world) composeOne(t *typeWorld, name string) {
+	old, trace := t.composed[name], t.traces[name]
+	if trace == nil {
+		delete(t.composed, name)
+	} else {
+		parts := func(yield func(*resource.Resource) bool) {
+			for _, part := range t.parts.set.Prefix(name + "/") {
+				if wholeOf(part.Name) == name && !yield(part) {
+					return
+				}
+			}
+		}
+		composed, err := w.memo.Compose(t.composer, trace.Resource, t.sums[name], parts)
+		if err != nil {
+			w.fail(t, name, err)
+			return
+		}
+		t.composed[name] = composed
+	}
+	if old != nil {
+		w.memo.ReleaseComposed(old)
 	}
 }
 
-// put brings one name of the set in line with its trace and its parent.
-func (t *typeWorld) put(name string) {
-	var built *resource.Resource
-	if trace := t.traces[name]; trace != nil {
-		built = trace.Resource
+// wholeOf is the name of what a part is a part of.
+func wholeOf(part string) string { return part[:max(strings.LastIndexByte(part, '/'), 0)] }
+
+// close gives up what the world holds. It has no members.
+func (w *world) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, t := range w.types {
+		w.memo.Release(slices.Collect(maps.Values(t.traces))...)
+		for _, c := range t.composed {
+			w.memo.ReleaseComposed(c)
+		}
+		clear(t.traces)
+		clear(t.composed)
 	}
-	if built == nil {
-		t.set = t.set.Delete(name)
+}
+
+// typeWorld is the resources of one type in a world.
+type typeWorld struct {
+	url       string
+	generator generate.Generator
+	composer  generate.Composer // the same, where it composes; else nil
+	// parent is the type whose versions the versions of this one cover, parts the
+	// one that this one is composed of; nil for none.
+	parent, parts *typeWorld
+	// traces are what the resources were built from; failed names those which could
+	// not be built the last time, whatever their trace says.
+	traces map[string]*memo.Trace
+	failed map[string]struct{}
+	// composed are the resources, where traces are but their own part, and sums
+	// those of their parts.
+	composed map[string]*memo.Composed
+	sums     map[string]memo.Sum
+
+	set    resource.Set
+	before resource.Set // as it was one context earlier
+}
+
+func newTypeWorld(g generate.Generator) *typeWorld {
+	t := &typeWorld{url: g.TypeURL(), generator: g, traces: map[string]*memo.Trace{}, failed: map[string]struct{}{}}
+	if c, ok := g.(generate.Composer); ok {
+		t.composer, t.composed, t.sums = c, map[string]*memo.Composed{}, map[string]memo.Sum{}
+	}
+	return t
+}
+
+// update brings the set in line with what was built, for the names that are dirty
+// and those whose parent changed, or for all.
+func (t *typeWorld) update(m *memo.Memo, dirty []string, all bool) {
+	if all {
+		t.fill(m)
 		return
 	}
-	if t.parent != nil {
-		if parent, ok := t.parent.set.Get(name); ok {
-			built = built.Under(parent.Version)
-		}
+	for _, name := range dirty {
+		t.put(m, name)
 	}
-	if old, ok := t.set.Get(name); !ok || old.Version != built.Version {
+	if t.parent == nil {
+		return
+	}
+	for c := range pmap.Diff(t.parent.before, t.parent.set) {
+		t.put(m, c.Key)
+	}
+}
+
+func (t *typeWorld) put(m *memo.Memo, name string) {
+	if built := t.current(m, name); built == nil {
+		t.set = t.set.Delete(name)
+	} else {
 		t.set = t.set.Set(name, built)
 	}
 }
 
-// close gives up what the world holds.
-func (w *world) close() {
-	for _, t := range w.types {
-		for _, trace := range t.traces {
-			w.memo.Release(trace)
+// fill makes the set from nothing.
+func (t *typeWorld) fill(m *memo.Memo) {
+	names := slices.Sorted(maps.Keys(t.traces))
+	t.set = pmap.FromSorted(func(yield func(string, *resource.Resource) bool) {
+		for _, name := range names {
+			if built := t.current(m, name); built != nil && !yield(name, built) {
+				return
+			}
 		}
-		clear(t.traces)
-	}
+	})
 }
 
-// resources returns the set of a type; none for a type that is not generated.
-func (w *world) resources(typeURL string) resource.Set {
-	for _, t := range w.types {
-		if t.generator.TypeURL() == typeURL {
-			return t.set
+// current is the resource of a name as it should be, nil for none: the one that
+// the set has, unless that is of another version.
+func (t *typeWorld) current(m *memo.Memo, name string) *resource.Resource {
+	trace := t.traces[name]
+	if trace == nil {
+		return nil
+	}
+	built := trace.Resource
+	if t.composer != nil && t.parts != nil {
+		c := t.composed[name]
+		if c == nil {
+			return nil // it could not be put together yet
+		}
+		built = c.Resource
+	}
+	if t.parent != nil {
+		if parent, ok := t.parent.set.Get(name); ok {
+			built = m.Under(trace, parent.Version)
 		}
 	}
-	return resource.Set{}
-}
-
-// walk builds every resource of a type anew, without memo or delta: what the set
-// must equal at any time. It is the oracle of tests.
-func walk(g generate.Generator, to *mesh.PushContext, class *mesh.Class) (map[string]*resource.Resource, error) {
-	view := mesh.NewView(to, class)
-	out := map[string]*resource.Resource{}
-	for name := range g.Affected(view, mesh.Diff(nil, to)) {
-		r, err := g.Build(view, name)
-		if err != nil {
-			return nil, fmt.Errorf("build %s: %w", name, err)
-		}
-		if r != nil {
-			out[name] = r
-		}
+	if old, ok := t.set.Get(name); ok && built != nil && old.Version == built.Version {
+		return old
 	}
-	return out, nil
+	return built
 }

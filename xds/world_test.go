@@ -112,22 +112,26 @@ func (h *history) step(w *xdstest.World) {
 
 // TestAffectedEqualsAWalk: over random histories of all kinds, the resources
 // that a proxy's world arrives at change by change are those which building all
-// anew makes, for gateways and sidecars of several namespaces that share one
-// memo.
+// anew makes: for gateways and sidecars of several namespaces, some of one class,
+// which share worlds and one memo, and change classes as they go.
 func TestAffectedEqualsAWalk(t *testing.T) {
 	t.Parallel()
 	nodes := []xdstest.Node{
 		{Type: discovery.Sidecar, Namespace: "shop", IP: "10.0.0.1", Labels: map[string]string{"v": "x"}},
+		{Type: discovery.Sidecar, Namespace: "shop", IP: "10.1.0.1", Labels: map[string]string{"v": "x"}},
+		{Type: discovery.Sidecar, Namespace: "shop", IP: "10.0.0.5"},
 		{Type: discovery.Sidecar, Namespace: "edge", IP: "10.0.0.2"},
 		{Type: discovery.Router, Namespace: "edge", IP: "10.0.0.3", Labels: map[string]string{"app": "gw"}},
+		{Type: discovery.Router, Namespace: "edge", IP: "10.0.0.4", Labels: map[string]string{"app": "gw"}},
 	}
 	rapid.Check(t, func(rt *rapid.T) {
 		h := &history{t: rt}
 		mesh := xdstest.NewWorld(t)
 		shared := memo.New()
+		all := xds.NewTestWorlds(catalogue.Types(), shared, mesh.Context)
 		var worlds []xds.TestWorld
 		for _, n := range nodes {
-			worlds = append(worlds, xds.NewTestWorld(n.Proxy(t), catalogue.Types(), shared, slog.New(slog.DiscardHandler)))
+			worlds = append(worlds, all.Join(n.Proxy(t)))
 		}
 		for range rapid.IntRange(1, 12).Draw(rt, "pushes") {
 			h.step(mesh)
@@ -135,7 +139,7 @@ func TestAffectedEqualsAWalk(t *testing.T) {
 				if rapid.IntRange(0, 4).Draw(rt, "skip") == 0 {
 					continue // a slow proxy sees several pushes as one
 				}
-				w.Advance(mesh.Context())
+				w.Follow()
 				want, err := w.Walked()
 				if err != nil {
 					rt.Fatal(err)
@@ -148,8 +152,8 @@ func TestAffectedEqualsAWalk(t *testing.T) {
 		for _, w := range worlds {
 			w.Close()
 		}
-		if n := shared.Len(); n != 0 {
-			rt.Fatalf("%d resources are held by nobody", n)
+		if n := shared.Len(); n != 0 || all.Classes() != 0 {
+			rt.Fatalf("%d resources and %d classes are held by nobody", n, all.Classes())
 		}
 	})
 }

@@ -33,15 +33,16 @@ type Emptier interface {
 }
 
 // Composer is a Generator whose resources are put together: Build makes what is
-// a resource's own, and its parts are the resources of another type whose names
-// begin with its name and a slash. One changed part then costs its own building,
-// and a copy of the others' bytes.
+// a resource's own, and its parts are the resources of another type that are
+// named after it: its name, a slash, and what has no slash. One changed part then
+// costs its own building, and a copy of the others' bytes.
 type Composer interface {
 	Generator
 	// PartsURL is the type of the parts.
 	PartsURL() string
 	// Compose puts own, which Build made, and the parts together, in order of
-	// names. It reads nothing else: equal versions of own and parts give equal
-	// bytes.
+	// names; resource.Resource.Parts are those whose bytes it carries. It reads
+	// nothing else, and as many of the parts as it needs: equal versions of own and
+	// parts give equal bytes.
 	Compose(own *resource.Resource, parts iter.Seq[*resource.Resource]) (*resource.Resource, error)
 }

@@ -23,28 +23,28 @@ import (
 type follower struct {
 	node      xdstest.Node
 	generator generate.Generator
-	class     *mesh.Class
+	class     mesh.Class
 	context   *mesh.PushContext
 	built     map[string]*resource.Resource
-	reads     map[string]map[mesh.Read]any
+	reads     map[string][]mesh.Recorded
 }
 
 func (f *follower) advance(t *testing.T, to *mesh.PushContext) (looked int) {
 	t.Helper()
-	class := to.ClassOf(f.node.Proxy(t), f.class)
+	class := to.ClassOf(f.node.Proxy(t))
+	view := mesh.NewView(to, class)
 	from := f.context
-	if class != f.class {
+	if from == nil || !view.SameScope(mesh.NewView(from, f.class)) {
 		from = nil
 	}
 	delta := mesh.Diff(from, to)
-	view := mesh.NewView(to, class)
 	names := map[string]bool{}
 	for name := range f.generator.Affected(view, delta) {
 		names[name] = true
 	}
 	for name, reads := range f.reads {
-		for read, answer := range reads {
-			if view.Answer(read) != answer {
+		for _, r := range reads {
+			if view.Answer(r.Read) != r.Answer {
 				names[name] = true
 			}
 		}
@@ -68,7 +68,7 @@ func (f *follower) advance(t *testing.T, to *mesh.PushContext) (looked int) {
 // walk builds everything anew.
 func (f *follower) walk(t *testing.T) map[string]*resource.Resource {
 	t.Helper()
-	fresh := follower{node: f.node, generator: f.generator, built: map[string]*resource.Resource{}, reads: map[string]map[mesh.Read]any{}}
+	fresh := follower{node: f.node, generator: f.generator, built: map[string]*resource.Resource{}, reads: map[string][]mesh.Recorded{}}
 	fresh.advance(t, f.context)
 	return fresh.built
 }
@@ -95,7 +95,7 @@ func followers() []*follower {
 		for _, g := range xdstest.Generators() {
 			out = append(out, &follower{
 				node: n, generator: g,
-				built: map[string]*resource.Resource{}, reads: map[string]map[mesh.Read]any{},
+				built: map[string]*resource.Resource{}, reads: map[string][]mesh.Recorded{},
 			})
 		}
 	}

@@ -55,6 +55,7 @@ func TestSharing(t *testing.T) {
 		xdstest.Object("ServiceEntry", "shop/b", "{hosts: [b.example], exportTo: ['.'], resolution: STATIC, ports: [{number: 80, name: http, protocol: HTTP}]}"),
 		xdstest.Object("Sidecar", "narrow/s", "{egress: [{hosts: ['shop/a.example']}]}"),
 		xdstest.Object("Sidecar", "blind/s", "{egress: [{hosts: ['~/*']}]}"),
+		xdstest.Object("VirtualService", "shop/v", "{hosts: [v.example], http: [{match: [{sourceLabels: {v: x}}], directResponse: {status: 200}}]}"),
 	}
 	shop, edge := xdstest.Node{Namespace: "shop"}, xdstest.Node{Namespace: "edge"}
 	labelled := xdstest.Node{Namespace: "shop", IP: "10.0.0.2", Labels: map[string]string{"v": "x"}}

@@ -68,15 +68,15 @@ func TestOneClaimantIsEnough(t *testing.T) {
 	hidden := claiming("shop/hidden", "81, name: http, protocol: HTTP", "exportTo: ['.']")
 	w := xdstest.NewWorld(t, append(documents, hidden)...)
 	node := xdstest.Node{Namespace: "edge"}
-	ask := func(port int) (bool, map[mesh.Read]any) {
+	ask := func(port int) (bool, []mesh.Recorded) {
 		v := w.View(node).Recording()
 		claimed := v.Claimed(w.View(node).Egress()[0], mesh.ClaimHTTP, port)
 		return claimed, v.Reads()
 	}
-	holds := func(reads map[mesh.Read]any) bool {
+	holds := func(reads []mesh.Recorded) bool {
 		v := w.View(node)
-		for read, answer := range reads {
-			if v.Answer(read) != answer {
+		for _, r := range reads {
+			if v.Answer(r.Read) != r.Answer {
 				return false
 			}
 		}

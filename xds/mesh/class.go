@@ -2,9 +2,11 @@ package mesh
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/labels"
+	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
 // Shape is what generators may read of a proxy without its being recorded:
@@ -18,51 +20,99 @@ type Shape struct {
 	DNSCapture bool
 }
 
-// Class is all of a proxy that its configuration depends on. It is never
-// modified.
+// Class is all of a proxy that the configuration which it shares with others
+// depends on. It is an identity: proxies of one Class have the same resources in
+// every context, those of their workloads apart. It has names and outcomes, no
+// contents: the objects that it names are looked up in the context.
 type Class struct {
-	Shape   Shape
-	Scope   SidecarScope
-	Gateway *MergedGateway // of routers, else nil
-	// IPs reach only the listeners that are the workload's own.
-	IPs    []string
-	labels labels.Instance
+	Shape     Shape
+	Namespace string
+	// Sidecar is the path of the Sidecar that applies, empty for none.
+	Sidecar string
+	// Gateways are the paths of the Gateways that select a router, in order.
+	Gateways string
+	// Selectors are those selectors of source labels, of all that the configuration
+	// has, which match the proxy's labels.
+	Selectors string
 }
 
-// ClassAfter is ClassOf where prev is the class in an earlier context, from. It
-// looks only at what changed since.
-func (p *PushContext) ClassAfter(from *PushContext, proxy *discovery.Proxy, prev *Class) *Class {
-	if from == nil || prev == nil || from.mesh != p.mesh || from.gateways != p.gateways || from.sidecars != p.sidecars ||
+// separator stands between the names in a field of a Class.
+const separator = "\n"
+
+// ClassAfter is ClassOf where prev is the class in an earlier context, from, nil
+// for none. It looks only at what changed since.
+func (p *PushContext) ClassAfter(from *PushContext, proxy *discovery.Proxy, prev Class) Class {
+	if from == nil || from.mesh != p.mesh || from.gateways != p.gateways || from.sidecars != p.sidecars ||
+		from.selectors.matched != p.selectors.matched ||
 		slices.ContainsFunc(proxy.IPAddresses, func(ip string) bool { return from.Instances(ip) != p.Instances(ip) }) {
-		return p.ClassOf(proxy, prev)
+		return p.ClassOf(proxy)
 	}
 	return prev
 }
 
-// ClassOf derives the class of a proxy in a context. Where it is the same as
-// prev, prev itself is returned.
-func (p *PushContext) ClassOf(proxy *discovery.Proxy, prev *Class) *Class {
-	c := &Class{
+// ClassOf derives the class of a proxy in a context.
+func (p *PushContext) ClassOf(proxy *discovery.Proxy) Class {
+	c := Class{
 		Shape: Shape{
 			Type: proxy.Type, Interception: proxy.InterceptionMode,
 			IPv4: proxy.SupportsIPv4(), IPv6: proxy.SupportsIPv6(), DNSCapture: proxy.DNSCapture,
 		},
-		Scope:  SidecarScope{Namespace: proxy.Namespace},
-		IPs:    proxy.IPAddresses,
-		labels: proxy.Labels(p.workloadLabels(proxy)),
+		Namespace: proxy.Namespace,
 	}
+	workload := proxy.Labels(p.workloadLabels(proxy))
+	c.Selectors = p.selectors.matching(workload)
 	if proxy.Type == discovery.Router {
-		var before *MergedGateway
-		if prev != nil {
-			before = prev.Gateway
-		}
-		c.Gateway = mergeGateways(p.gateways, c.labels, before)
-	} else {
-		c.Scope.Sidecar = p.selectSidecar(proxy.Namespace, c.labels)
-	}
-	if prev != nil && c.Shape == prev.Shape && c.Scope == prev.Scope && c.Gateway == prev.Gateway &&
-		slices.Equal(c.IPs, prev.IPs) && c.labels.Equal(prev.labels) {
-		return prev
+		c.Gateways = selectedGateways(p.gateways, workload)
+	} else if s := p.selectSidecar(proxy.Namespace, workload); s != nil {
+		c.Sidecar = s.Config.Key().Path()
 	}
 	return c
+}
+
+// selectorIndex has the selectors of source labels that VirtualServices have, in
+// the form that formatLabels gives them, and how many VirtualServices have each.
+type selectorIndex struct {
+	uses pmap.Map[int]
+	// matched are the same selectors; it changes only as they come and go.
+	matched pmap.Map[bool]
+}
+
+// next follows the selectors of one VirtualService, as they were and as they are.
+func (x selectorIndex) next(old, curr []string) selectorIndex {
+	for _, s := range old {
+		x = x.count(s, -1)
+	}
+	for _, s := range curr {
+		x = x.count(s, 1)
+	}
+	return x
+}
+
+func (x selectorIndex) count(selector string, by int) selectorIndex {
+	n := x.uses.Value(selector) + by
+	if n == 0 {
+		return selectorIndex{x.uses.Delete(selector), x.matched.Delete(selector)}
+	}
+	return selectorIndex{x.uses.Set(selector, n), x.matched.Set(selector, true)}
+}
+
+// matching are the selectors that labels match, in order.
+func (x selectorIndex) matching(workload labels.Instance) string {
+	var out []string
+	for selector := range x.matched.Keys() {
+		if parseLabels(selector).SubsetOf(workload) {
+			out = append(out, selector)
+		}
+	}
+	return strings.Join(out, separator)
+}
+
+// has says whether a selector is among those of the class.
+func (c Class) has(selector string) bool {
+	for s := range strings.SplitSeq(c.Selectors, separator) {
+		if s == selector {
+			return true
+		}
+	}
+	return false
 }

@@ -2,32 +2,39 @@ package mesh
 
 import (
 	"iter"
-	"strings"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
 // Table names a table of rows.
 type Table uint8
 
-// The tables. Self is what a class knows of itself; its rows never stand in a
-// Delta.
+// The tables. Self is what a class, or a workload, knows of itself; its rows never
+// stand in a Delta, nor do those of the tables that only a workload's own resources
+// read.
 const (
-	Self Table = iota
-	MeshConfig
-	Hosts        // HostRow by host
-	Ports        // the hosts of a port, by PortKey
-	Addresses    // the hosts that have an address or were given it
-	Covered      // the hosts that speak HTTP on a port and that a pattern covers, by CoverKey
-	Claims       // the services that claim a port, by ClaimKey
-	Endpoints    // EndpointRow by ServiceKey
-	Routes       // RouteRow by RouteKey
-	RouteHosts   // the hosts of a gateway
-	Destinations // the VirtualServices that route to a host
-	Rules        // RuleRow by host or pattern
+	Self         Table = iota
+	Instances          // the endpoints at an address
+	Services           // ServiceRow by ServiceKey
+	Gateways           // Gateway by path; a change of one is another delta, Whole
+	MeshConfig         // likewise
+	Hosts              // HostRow by host
+	Ports              // the hosts of a port, by PortKey
+	Addresses          // the hosts that have an address or were given it
+	Covered            // the hosts that speak HTTP on a port and that a pattern covers, by CoverKey
+	Claims             // the services that claim a port, by ClaimKey
+	Endpoints          // EndpointRow by ServiceKey
+	Routes             // RouteRow by RouteKey
+	RouteHosts         // the hosts of a gateway
+	Destinations       // the VirtualServices that route to a host
+	Rules              // RuleRow by host or pattern
 )
+
+// Tracked says whether changes of the table's rows stand in a Delta.
+func (t Table) Tracked() bool { return t > MeshConfig }
 
 // RowKey names a row.
 type RowKey struct {
@@ -81,37 +88,54 @@ func (d Delta) Rules() iter.Seq[pmap.Change[*RuleRow]] {
 // HostsMatching iterates over the hosts that are there now and that a pattern
 // (or the one name) covers.
 func (d Delta) HostsMatching(pattern string) iter.Seq[*HostRow] {
-	return func(yield func(*HostRow) bool) {
-		suffix, wild := strings.CutPrefix(pattern, "*")
-		if !wild {
-			if row, ok := d.to.hosts.hosts.Get(pattern); ok {
-				yield(row)
-			}
-			return
-		}
-		for h, row := range d.to.hosts.hosts.All() {
-			if strings.HasSuffix(h, suffix) && !yield(row) {
-				return
-			}
-		}
-	}
+	return d.to.hosts.matching(host.Name(pattern))
 }
 
-// Keys iterates over the keys of all changed rows.
+// Keys iterates over the keys of all changed rows that are tracked. Where a row of
+// a pattern changed, those of the hosts that it covers count, too: what applies to
+// them may be another.
 func (d Delta) Keys() iter.Seq[RowKey] {
 	return func(yield func(RowKey) bool) {
-		_ = (!d.Whole || yield(RowKey{MeshConfig, ""})) &&
-			changedKeys(Hosts, d.from.hosts.hosts, d.to.hosts.hosts, yield) &&
+		_ = changedKeys(Hosts, d.from.hosts.hosts, d.to.hosts.hosts, yield) &&
 			changedKeys(Ports, d.from.hosts.ports, d.to.hosts.ports, yield) &&
 			changedKeys(Addresses, d.from.hosts.groups.addresses, d.to.hosts.groups.addresses, yield) &&
 			changedKeys(Covered, d.from.hosts.groups.covered, d.to.hosts.groups.covered, yield) &&
 			changedKeys(Claims, d.from.hosts.claims.rows, d.to.hosts.claims.rows, yield) &&
 			changedKeys(Endpoints, d.from.inputs.Endpoints, d.to.inputs.Endpoints, yield) &&
-			changedKeys(Routes, d.from.routes.routes, d.to.routes.routes, yield) &&
+			d.routeKeys(yield) &&
 			changedKeys(RouteHosts, d.from.routes.routeHosts, d.to.routes.routeHosts, yield) &&
 			changedKeys(Destinations, d.from.routes.destinations, d.to.routes.destinations, yield) &&
-			changedKeys(Rules, d.from.rules.rules, d.to.rules.rules, yield)
+			d.ruleKeys(yield)
 	}
+}
+
+func (d Delta) routeKeys(yield func(RowKey) bool) bool {
+	for c := range d.Routes() {
+		if !yield(RowKey{Routes, c.Key}) {
+			return false
+		}
+		gateway, h := splitRouteKey(c.Key)
+		if gateway != MeshGateway || !h.IsWildcard() {
+			continue
+		}
+		for row := range d.to.hosts.matching(h) {
+			if !yield(RowKey{Routes, RouteKey(MeshGateway, row.Hostname)}) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (d Delta) ruleKeys(yield func(RowKey) bool) bool {
+	for c := range d.Rules() {
+		for row := range d.to.hosts.matching(host.Name(c.Key)) {
+			if !yield(RowKey{Rules, string(row.Hostname)}) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func changedKeys[V comparable](table Table, from, to pmap.Map[V], yield func(RowKey) bool) bool {

@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"slices"
+	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
 
@@ -43,19 +44,22 @@ type MergedGateway struct {
 	Servers  []*Server
 }
 
-// mergeGateways collects the gateways whose selector matches a router's labels;
-// prev is returned where these are the same as before.
-func mergeGateways(gateways pmap.Map[*Gateway], workload labels.Instance, prev *MergedGateway) *MergedGateway {
-	m := &MergedGateway{}
-	for g := range gateways.Values() {
+// selectedGateways are the paths of the gateways whose selector matches a
+// router's labels, in order.
+func selectedGateways(gateways pmap.Map[*Gateway], workload labels.Instance) string {
+	var out []string
+	for path, g := range gateways.All() {
 		if labels.Instance(g.Spec.GetSelector()).SubsetOf(workload) {
-			m.Gateways = append(m.Gateways, g)
+			out = append(out, path)
 		}
 	}
+	return strings.Join(out, separator)
+}
+
+// mergeGateways puts gateways together.
+func mergeGateways(gateways []*Gateway) *MergedGateway {
+	m := &MergedGateway{Gateways: gateways}
 	slices.SortFunc(m.Gateways, func(a, b *Gateway) int { return config.Compare(a.Config, b.Config) })
-	if prev != nil && slices.Equal(prev.Gateways, m.Gateways) {
-		return prev
-	}
 	for _, g := range m.Gateways {
 		for _, s := range g.Spec.GetServers() {
 			m.Servers = append(m.Servers, &Server{Gateway: g, Spec: s})

@@ -1,8 +1,10 @@
 package mesh
 
 import (
+	"iter"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/pmap"
@@ -31,6 +33,8 @@ type hostIndex struct {
 	ports  pmap.Map[pmap.Map[PortUse]]
 	groups hostGroups
 	claims claimIndex
+	// reversed has the same rows by host read backwards: what ends alike is together.
+	reversed pmap.Map[*HostRow]
 }
 
 // next follows changed services.
@@ -80,9 +84,9 @@ func (x hostIndex) replace(h host.Name, old, row *HostRow) hostIndex {
 		return x
 	}
 	if row == nil {
-		x.hosts = x.hosts.Delete(string(h))
+		x.hosts, x.reversed = x.hosts.Delete(string(h)), x.reversed.Delete(reverse(string(h)))
 	} else {
-		x.hosts = x.hosts.Set(string(h), row)
+		x.hosts, x.reversed = x.hosts.Set(string(h), row), x.reversed.Set(reverse(string(h)), row)
 	}
 	before, after := old.portUse(), row.portUse()
 	for port := range before {
@@ -98,6 +102,30 @@ func (x hostIndex) replace(h host.Name, old, row *HostRow) hostIndex {
 	x.groups = x.groups.next(h, old, row)
 	x.claims = x.claims.next(old, row)
 	return x
+}
+
+// matching iterates over the hosts that a pattern (or the one name) covers.
+func (x hostIndex) matching(pattern host.Name) iter.Seq[*HostRow] {
+	return func(yield func(*HostRow) bool) {
+		suffix, wild := strings.CutPrefix(string(pattern), "*")
+		if !wild {
+			if row, ok := x.hosts.Get(string(pattern)); ok {
+				yield(row)
+			}
+			return
+		}
+		for _, row := range x.reversed.Prefix(reverse(suffix)) {
+			if !yield(row) {
+				return
+			}
+		}
+	}
+}
+
+func reverse(s string) string {
+	b := []byte(s)
+	slices.Reverse(b)
+	return string(b)
 }
 
 // portUse collects the ports of a host over its namespaces.

@@ -16,8 +16,8 @@ type InstanceRow struct {
 	Endpoints []*discovery.Endpoint
 }
 
-// Instances are the endpoints at one address, by ServiceKey.
-type Instances = pmap.Map[*InstanceRow]
+// InstancesAt are the endpoints at one address, by ServiceKey.
+type InstancesAt = pmap.Map[*InstanceRow]
 
 // workloadLabels are the labels of the workload at the proxy's addresses, nil
 // where none are known.
@@ -45,7 +45,7 @@ func addressKey(address string) string {
 }
 
 // nextInstances follows changed endpoints.
-func nextInstances(instances pmap.Map[Instances], from, to pmap.Map[*EndpointRow]) pmap.Map[Instances] {
+func nextInstances(instances pmap.Map[InstancesAt], from, to pmap.Map[*EndpointRow]) pmap.Map[InstancesAt] {
 	for c := range pmap.Diff(from, to) {
 		old, curr := byAddress(c.Old), byAddress(c.New)
 		for address := range old {

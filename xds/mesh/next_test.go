@@ -63,7 +63,7 @@ func (d *draw) config() {
 		vs := &networking.VirtualService{
 			Hosts: append(d.some(testHosts, "hosts"), "c.shop.example"), ExportTo: exportTo,
 			Gateways: d.some([]string{"mesh", "x", "edge/y", "./y"}, "gateways"),
-			Http: []*networking.HTTPRoute{{Route: []*networking.HTTPRouteDestination{{
+			Http: []*networking.HTTPRoute{{Match: d.match(), Route: []*networking.HTTPRouteDestination{{
 				Destination: &networking.Destination{Host: d.one(testHosts, "destination")},
 			}}}},
 		}
@@ -92,6 +92,14 @@ func (d *draw) config() {
 	} else {
 		d.configs = d.configs.Set(c.Key().Path(), c)
 	}
+}
+
+func (d *draw) match() []*networking.HTTPMatchRequest {
+	var out []*networking.HTTPMatchRequest
+	for _, app := range d.some([]string{"x", "y", "z"}, "source") {
+		out = append(out, &networking.HTTPMatchRequest{SourceLabels: map[string]string{"app": app}})
+	}
+	return out
 }
 
 func (d *draw) service() {
@@ -174,6 +182,16 @@ func dump(p *PushContext) map[string]string {
 		}
 		put("rules", k, fmt.Sprint(list))
 	}
+	for k, n := range p.selectors.uses.All() {
+		put("selectors", k, fmt.Sprint(n, p.selectors.matched.Value(k)))
+	}
+	for k := range p.selectors.matched.Keys() {
+		put("matched", k, "")
+	}
+	for k, row := range p.hosts.reversed.All() {
+		put("reversed", k, string(row.Hostname))
+	}
+	put("patterns", "", fmt.Sprint(p.rules.patterns, p.routes.patterns))
 	for k, g := range p.gateways.All() {
 		put("gateways", k, fmt.Sprintf("%p", g.Config))
 	}

@@ -30,7 +30,8 @@ type PushContext struct {
 	rules     ruleIndex
 	gateways  pmap.Map[*Gateway]    // by config path
 	sidecars  pmap.Map[*SidecarRow] // by namespace
-	instances pmap.Map[Instances]   // by address
+	selectors selectorIndex
+	instances pmap.Map[InstancesAt] // by address
 }
 
 // New builds the context of inputs from nothing. It equals what Next arrives at
@@ -71,7 +72,9 @@ func (p *PushContext) Next(in Inputs) *PushContext {
 func (p *PushContext) follow(c pmap.Change[*config.Config]) {
 	switch kind, _ := strings.CutPrefix(kindOf(c.Key), networkingGroup+"/"); kind {
 	case kindVirtualService:
+		old := p.routes.virtual.Value(c.Key)
 		p.routes = p.routes.next(c)
+		p.selectors = p.selectors.next(old.sourceSelectors(), p.routes.virtual.Value(c.Key).sourceSelectors())
 	case kindDestinationRule:
 		p.rules = p.rules.next(c)
 	case kindGateway:
@@ -108,6 +111,6 @@ func (p *PushContext) Inputs() Inputs {
 func (p *PushContext) Mesh() *Config { return p.mesh }
 
 // Instances are the endpoints at an address.
-func (p *PushContext) Instances(address string) Instances {
+func (p *PushContext) Instances(address string) InstancesAt {
 	return p.instances.Value(addressKey(address))
 }

@@ -41,6 +41,23 @@ func (vs *VirtualService) Destinations() []host.Name {
 	return slices.Compact(out)
 }
 
+// sourceSelectors are the selectors of source labels in its matches, each once.
+func (vs *VirtualService) sourceSelectors() []string {
+	if vs == nil {
+		return nil
+	}
+	var out []string
+	for _, r := range vs.Spec.GetHttp() {
+		for _, m := range r.GetMatch() {
+			if len(m.GetSourceLabels()) > 0 {
+				out = append(out, formatLabels(m.GetSourceLabels()))
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 func newVirtualService(c *config.Config, defaultExport []string) *VirtualService {
 	spec := proto.Clone(c.Spec).(*networking.VirtualService)
 	resolve := func(h string) string { return string(host.Resolve(h, c.Namespace, c.Domain)) }
@@ -106,6 +123,8 @@ type routeIndex struct {
 	// destinations has, for a destination host, the VirtualServices of the mesh
 	// gateway that route to it: they import it where a Sidecar does not.
 	destinations pmap.Map[*RouteRow]
+	// patterns is how many hosts of the mesh gateway are patterns.
+	patterns int
 }
 
 // RouteKey is the key of a host of a gateway in the table of routes.
@@ -129,6 +148,9 @@ func (x routeIndex) next(c pmap.Change[*config.Config]) routeIndex {
 	for _, key := range unionKeys(old.routeKeys(), curr.routeKeys()) {
 		row := x.routes.Value(key).replace(old, curr, slices.Contains(curr.routeKeys(), key))
 		gateway, h := splitRouteKey(key)
+		if gateway == MeshGateway && h.IsWildcard() {
+			x.patterns += present(row) - present(x.routes.Value(key))
+		}
 		if row == nil {
 			x.routes = x.routes.Delete(key)
 		} else {
@@ -145,6 +167,14 @@ func (x routeIndex) next(c pmap.Change[*config.Config]) routeIndex {
 		}
 	}
 	return x
+}
+
+// present is 1 for a row that is there.
+func present[T any](row *T) int {
+	if row == nil {
+		return 0
+	}
+	return 1
 }
 
 func (vs *VirtualService) routeKeys() []string {

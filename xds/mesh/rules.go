@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -50,6 +51,7 @@ type RuleRow struct {
 type ruleIndex struct {
 	defaultExport []string
 	rules         pmap.Map[*RuleRow]
+	patterns      int // how many of the rows are of patterns
 }
 
 // next follows one changed DestinationRule.
@@ -84,6 +86,9 @@ func (x ruleIndex) with(key string, remove, add *config.Config) ruleIndex {
 	}
 	if add != nil {
 		sources = append(sources, add)
+	}
+	if host.Name(key).IsWildcard() {
+		x.patterns += min(len(sources), 1) - present(x.rules.Value(key))
 	}
 	if len(sources) == 0 {
 		x.rules = x.rules.Delete(key)
@@ -164,6 +169,22 @@ func (r *Rule) PolicyFor(subset string, port int) *networking.TrafficPolicy {
 	return out
 }
 
+// rule is the answer of Rule.
+func (v *View) rule(h host.Name, serviceNamespace string) *Rule {
+	if v.context.rules.patterns == 0 {
+		return v.visibleRules(v.context.rules.rules.Value(string(h)), serviceNamespace).best()
+	}
+	var best visibleRules
+	for name := range h.Covers() {
+		found := v.visibleRules(v.context.rules.rules.Value(string(name)), serviceNamespace)
+		if found.own != nil {
+			return found.own
+		}
+		best.service, best.root = cmp.Or(best.service, found.service), cmp.Or(best.root, found.root)
+	}
+	return best.best()
+}
+
 // visibleRules are the rules of a row that a class may use for a service: the
 // first visible one of the class's own namespace, of the service's and of the
 // root namespace.
@@ -171,12 +192,14 @@ type visibleRules struct {
 	own, service, root *Rule
 }
 
+func (r visibleRules) best() *Rule { return cmp.Or(r.own, r.service, r.root) }
+
 func (v *View) visibleRules(row *RuleRow, serviceNamespace string) visibleRules {
 	var out visibleRules
 	if row == nil {
 		return out
 	}
-	own, root := v.class.Scope.Namespace, v.context.mesh.GetRootNamespace()
+	own, root := v.scope.Namespace, v.context.mesh.GetRootNamespace()
 	for _, r := range row.Rules {
 		if !r.ExportTo.VisibleTo(own) {
 			continue

@@ -78,6 +78,20 @@ func (p *PushContext) selectSidecar(namespace string, workload labels.Instance) 
 	return nil
 }
 
+// sidecar finds one by its path, nil where there is none.
+func (p *PushContext) sidecar(path string) *Sidecar {
+	object := p.inputs.Configs.Configs().Value(path)
+	if object == nil {
+		return nil
+	}
+	for _, s := range p.sidecars.Value(object.Namespace).all() {
+		if s.Config == object {
+			return s
+		}
+	}
+	return nil
+}
+
 func (r *SidecarRow) all() []*Sidecar {
 	if r == nil {
 		return nil

@@ -2,11 +2,13 @@ package mesh
 
 import (
 	"iter"
-	"net/netip"
+	"slices"
 	"strconv"
+	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/storage/pmap"
@@ -21,26 +23,100 @@ type Read struct {
 	Via string
 }
 
+// Recorded is a question with its answer.
+type Recorded struct {
+	Read   Read
+	Answer any
+}
+
 // View is a context as one class of proxies sees it, visibility applied. All
 // that is asked of it is recorded, absent rows too. A View is used by one
 // goroutine.
 type View struct {
 	context *PushContext
-	class   *Class
-	reads   map[Read]any // nil where nothing is to be recorded
+	class   Class
+	scope   SidecarScope
+	// workload is the proxy whose own resources are made, nil in the view of a class.
+	workload *discovery.Proxy
+	reads    *reads // nil where nothing is to be recorded
 }
 
-// NewView returns a view that does not record.
-func NewView(p *PushContext, c *Class) *View { return &View{context: p, class: c} }
+// NewView returns the view of a class, which does not record.
+func NewView(p *PushContext, c Class) *View {
+	return &View{context: p, class: c, scope: SidecarScope{Namespace: c.Namespace, Sidecar: p.sidecar(c.Sidecar)}}
+}
+
+// SameScope says whether two views are of one class that sees by the same rules:
+// by one Sidecar, through the same gateways and with one mesh configuration. What
+// follows from a change of these is not told row by row.
+func (v *View) SameScope(o *View) bool {
+	return v.class == o.class && v.scope == o.scope && v.context.mesh == o.context.mesh &&
+		slices.Equal(v.gateways(), o.gateways())
+}
+
+// gateways are those of the class as they are now.
+func (v *View) gateways() []*Gateway {
+	if v.class.Gateways == "" || v.class.Shape.Type != discovery.Router {
+		return nil
+	}
+	var out []*Gateway
+	for path := range strings.SplitSeq(v.class.Gateways, separator) {
+		out = append(out, v.context.gateways.Value(path))
+	}
+	return out
+}
+
+// Of returns the view of one proxy of the class, which knows what is the
+// workload's own beside what the class sees. It does not record.
+func (v *View) Of(proxy *discovery.Proxy) *View {
+	out := *v
+	out.workload, out.reads = proxy, nil
+	return &out
+}
 
 // Recording returns a view of the same context and class that records from now
 // on.
 func (v *View) Recording() *View {
-	return &View{context: v.context, class: v.class, reads: map[Read]any{}}
+	out := *v
+	out.reads = &reads{}
+	return &out
 }
 
-// Reads are what was asked and answered so far.
-func (v *View) Reads() map[Read]any { return v.reads }
+// Reads are what was asked and answered so far, each question once.
+func (v *View) Reads() []Recorded { return slices.Clip(v.reads.list) }
+
+// reads is what was asked. Most resources ask so little that a list is searched
+// faster than a map.
+type reads struct {
+	list  []Recorded
+	index map[Read]int // nil while the list is short
+}
+
+const shortReads = 16
+
+// find returns the place of a question, -1 where it was not asked.
+func (r *reads) find(q Read) int {
+	if r.index != nil {
+		if i, ok := r.index[q]; ok {
+			return i
+		}
+		return -1
+	}
+	return slices.IndexFunc(r.list, func(o Recorded) bool { return o.Read == q })
+}
+
+func (r *reads) add(q Read, answer any) {
+	r.list = append(r.list, Recorded{q, answer})
+	switch {
+	case r.index != nil:
+		r.index[q] = len(r.list) - 1
+	case len(r.list) > shortReads:
+		r.index = make(map[Read]int, 2*shortReads)
+		for i, o := range r.list {
+			r.index[o.Read] = i
+		}
+	}
+}
 
 // Answer is what the view says to a recorded question now: comparable by ==
 // with what was recorded.
@@ -63,13 +139,19 @@ func (v *View) Answer(r Read) any {
 	case Endpoints:
 		return v.context.inputs.Endpoints.Value(r.Row.Key)
 	case Routes:
-		return v.visibleRoutes(v.context.routes.routes.Value(r.Row.Key), r.Via)
+		return v.route(r.Row.Key, r.Via)
 	case RouteHosts:
 		return v.context.routes.routeHosts.Value(r.Row.Key)
 	case Destinations:
 		return v.imported(v.context.routes.destinations.Value(r.Row.Key), r.Via)
 	case Rules:
-		return v.visibleRules(v.context.rules.rules.Value(r.Row.Key), r.Via)
+		return v.rule(host.Name(r.Row.Key), r.Via)
+	case Gateways:
+		return v.context.gateways.Value(r.Row.Key)
+	case Instances:
+		return v.context.Instances(r.Row.Key)
+	case Services:
+		return v.context.inputs.Services.Value(r.Row.Key)
 	}
 	panic("mesh.View: unknown table " + strconv.Itoa(int(r.Row.Table)))
 }
@@ -77,10 +159,14 @@ func (v *View) Answer(r Read) any {
 // ask answers and records.
 func (v *View) ask(table Table, key, via string) any {
 	r := Read{RowKey{table, key}, via}
-	answer := v.Answer(r)
-	if v.reads != nil {
-		v.reads[r] = answer
+	if v.reads == nil {
+		return v.Answer(r)
 	}
+	if i := v.reads.find(r); i >= 0 {
+		return v.reads.list[i].Answer
+	}
+	answer := v.Answer(r)
+	v.reads.add(r, answer)
 	return answer
 }
 
@@ -92,30 +178,44 @@ func (v *View) Mesh() *Config { return v.ask(MeshConfig, "", "").(*Config) }
 
 // The questions about the class itself.
 const (
-	selfGateway   = "gateway"
+	selfGateways  = "gateways"
 	selfSidecar   = "sidecar"
 	selfNamespace = "namespace"
 	selfLabels    = "labels"
 	selfIPs       = "ips"
+	selfServes    = "serves"
 )
 
 func (v *View) self(key, via string) any {
 	switch key {
-	case selfGateway:
-		return v.class.Gateway
+	case selfGateways:
+		return v.class.Gateways
 	case selfSidecar:
-		return v.class.Scope.Sidecar
+		return v.scope.Sidecar
 	case selfNamespace:
-		return v.class.Scope.Namespace == via
+		return v.class.Namespace == via
 	case selfIPs:
-		return joinComma(v.class.IPs)
+		return v.ips()
+	case selfServes:
+		return v.identity()
 	default:
-		return labels.Instance(parseLabels(via)).SubsetOf(v.class.labels)
+		return v.class.has(via)
 	}
 }
 
 // Gateway is the merged gateway of a router; nil for other proxies.
-func (v *View) Gateway() *MergedGateway { return v.ask(Self, selfGateway, "").(*MergedGateway) }
+func (v *View) Gateway() *MergedGateway {
+	if v.class.Shape.Type != discovery.Router {
+		return nil
+	}
+	var gateways []*Gateway
+	for path := range strings.SplitSeq(v.ask(Self, selfGateways, "").(string), separator) {
+		if g := v.ask(Gateways, path, "").(*Gateway); g != nil {
+			gateways = append(gateways, g)
+		}
+	}
+	return mergeGateways(gateways)
+}
 
 // Egress are the egress listeners that the proxy has; always at least one.
 func (v *View) Egress() []EgressListener {
@@ -136,26 +236,14 @@ func (v *View) AllowAny() bool {
 	return v.Mesh().AllowAny()
 }
 
-// IPs are the addresses of the workload. What reads them is the workload's own.
-func (v *View) IPs() []string { return splitComma(v.ask(Self, selfIPs, "").(string)) }
-
-// InstanceIP is the first address of the workload of a family, empty for none.
-// What reads it is the workload's own.
-func (v *View) InstanceIP(v6 bool) string {
-	for _, ip := range v.IPs() {
-		if a, err := netip.ParseAddr(ip); err == nil && a.Unmap().Is4() != v6 {
-			return ip
-		}
-	}
-	return ""
-}
-
 // InNamespace says whether the proxy is of a namespace.
 func (v *View) InNamespace(namespace string) bool {
 	return v.ask(Self, selfNamespace, namespace).(bool)
 }
 
-// HasLabels says whether the proxy's labels are a superset of a selector.
+// HasLabels says whether the proxy's labels are a superset of a selector, which
+// has to be one of the source labels that a VirtualService has: other outcomes are
+// not known to a class.
 func (v *View) HasLabels(selector labels.Instance) bool {
 	return v.ask(Self, selfLabels, formatLabels(selector)).(bool)
 }
@@ -202,24 +290,16 @@ func (v *View) VirtualServices(gateway string, h host.Name) []*VirtualService {
 	return v.ask(Routes, RouteKey(gateway, h), "").(visibleRoutes).list()
 }
 
-// VirtualServiceAt is the VirtualService of sidecars that applies to a host on an
-// egress listener: the first visible and imported one of the most specific name.
+// VirtualServiceAt is the VirtualService of sidecars that applies to the host of a
+// service on an egress listener: the first visible and imported one of the most
+// specific name.
 func (v *View) VirtualServiceAt(listener EgressListener, h host.Name) *VirtualService {
-	for name := range h.Covers() {
-		if found := v.VirtualServiceNamed(listener, name); found != nil {
-			return found
-		}
-	}
-	return nil
+	return v.ask(Routes, RouteKey(MeshGateway, h), strconv.Itoa(listener.Index)).(*VirtualService)
 }
 
 // VirtualServiceNamed is like VirtualServiceAt for exactly one name or pattern.
 func (v *View) VirtualServiceNamed(listener EgressListener, name host.Name) *VirtualService {
-	list := v.ask(Routes, RouteKey(MeshGateway, name), strconv.Itoa(listener.Index)).(visibleRoutes).list()
-	if len(list) == 0 {
-		return nil
-	}
-	return list[0]
+	return v.ask(Routes, RouteKey(MeshGateway, name), viaExactly+strconv.Itoa(listener.Index)).(*VirtualService)
 }
 
 // Rule is the merged DestinationRule that applies when the proxy calls a
@@ -228,21 +308,5 @@ func (v *View) VirtualServiceNamed(listener EgressListener, name host.Name) *Vir
 // namespace that has a match decides, by its most specific host. (Istio:
 // destinationRule.)
 func (v *View) Rule(s *ServiceRow) *Rule {
-	var best visibleRules
-	for name := range s.Hostname.Covers() {
-		found := v.ask(Rules, string(name), s.Namespace).(visibleRules)
-		if found.own != nil {
-			return found.own
-		}
-		if best.service == nil {
-			best.service = found.service
-		}
-		if best.root == nil {
-			best.root = found.root
-		}
-	}
-	if best.service != nil {
-		return best.service
-	}
-	return best.root
+	return v.ask(Rules, string(s.Hostname), s.Namespace).(*Rule)
 }

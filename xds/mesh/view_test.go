@@ -73,9 +73,10 @@ func TestOrderIsPartOfTheAnswer(t *testing.T) {
 		virtualService("shop/a", mesh.MeshGateway, "shop, edge"), virtualService("edge/b", mesh.MeshGateway, "shop, edge"))
 	shop, edge := w.View(xdstest.Node{Namespace: "shop"}).Recording(), w.View(xdstest.Node{Namespace: "edge"})
 	shop.VirtualServiceAt(shop.Egress()[0], "a.example")
-	for read, answer := range shop.Reads() {
-		if read.Row.Table == mesh.Routes && edge.Answer(read) == answer {
-			t.Errorf("%v has one answer in both namespaces", read)
+	shop.VirtualServices(mesh.MeshGateway, "a.example")
+	for _, r := range shop.Reads() {
+		if r.Read.Row.Table == mesh.Routes && edge.Answer(r.Read) == r.Answer {
+			t.Errorf("%v has one answer in both namespaces", r.Read)
 		}
 	}
 }
@@ -169,6 +170,12 @@ func TestDefaultExportOfRules(t *testing.T) {
 	}
 }
 
+// asksFor writes a VirtualService that routes requests from a label in its own way.
+func asksFor(key, value string) string {
+	return xdstest.Object("VirtualService", "shop/asks-for-"+value, fmt.Sprintf(
+		"{hosts: [asks.example], http: [{match: [{sourceLabels: {%s: %s}}], directResponse: {status: 200}}]}", key, value))
+}
+
 // TestLabelsOfAProxy: those of the workload at its address, of its own namespace
 // first, over the ones it states.
 func TestLabelsOfAProxy(t *testing.T) {
@@ -195,7 +202,7 @@ func TestLabelsOfAProxy(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			w := xdstest.NewWorld(t, tc.documents...)
+			w := xdstest.NewWorld(t, append(tc.documents, asksFor("app", tc.want["app"]))...)
 			n := xdstest.Node{Namespace: "shop", IP: tc.ip, Labels: map[string]string{"app": "stated"}}
 			if !w.View(n).HasLabels(tc.want) {
 				t.Errorf("the proxy does not have %v", tc.want)
@@ -213,7 +220,8 @@ func TestAnIdentityOutranksAnAddress(t *testing.T) {
 			"{hosts: [%s.example], resolution: STATIC, ports: [{number: 80, name: http, protocol: HTTP}], endpoints: [{address: 10.0.0.1, labels: {app: %s}, serviceAccount: '%s'}]}",
 			name[len("shop/"):], name[len("shop/"):], account))
 	}
-	w := xdstest.NewWorld(t, at("shop/a", ""), at("shop/b", "other"), at("shop/c", "web"))
+	w := xdstest.NewWorld(t, at("shop/a", ""), at("shop/b", "other"), at("shop/c", "web"),
+		asksFor("app", "a"), asksFor("app", "c"), asksFor("app", "stated"))
 	for _, tc := range []struct{ name, identity, want string }{
 		{"not authenticated: the first endpoint at the address", "", "a"},
 		{"authenticated: the one of its identity", "spiffe://cluster.local/ns/shop/sa/web", "c"},
@@ -227,30 +235,41 @@ func TestAnIdentityOutranksAnAddress(t *testing.T) {
 	}
 }
 
-// TestAClassFollowsWhatItIsMadeOf: the class of a proxy is looked at again when
-// a gateway, a Sidecar or the workload at its address changes, and is the same
-// otherwise.
+// TestAClassFollowsWhatItIsMadeOf: a class changes with the outcomes that it is
+// made of, the gateways and the Sidecar that select the proxy and the source
+// labels that it matches, and with nothing else.
 func TestAClassFollowsWhatItIsMadeOf(t *testing.T) {
 	t.Parallel()
 	entry := func(ip, app string) string {
 		return xdstest.Object("ServiceEntry", "shop/a", fmt.Sprintf(
 			"{hosts: [a.example], resolution: STATIC, ports: [{number: 80, name: http, protocol: HTTP}], endpoints: [{address: %s, labels: {app: %s}}]}", ip, app))
 	}
-	gateway := xdstest.Object("Gateway", "edge/gw", "{selector: {app: gw}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*']}]}")
+	gateway := func(port int) string {
+		return xdstest.Object("Gateway", "edge/gw", fmt.Sprintf("{selector: {app: gw}, servers: [{port: {number: %d, name: http, protocol: HTTP}, hosts: ['*']}]}", port))
+	}
+	sidecar := func(hosts string) string {
+		return xdstest.Object("Sidecar", "shop/s", "{workloadSelector: {labels: {app: gw}}, egress: [{hosts: ['"+hosts+"']}]}")
+	}
 	for _, kind := range []discovery.ProxyType{discovery.Sidecar, discovery.Router} {
 		proxy := xdstest.Node{Type: kind, Namespace: "shop", Labels: map[string]string{"app": "gw"}}.Proxy(t)
 		w := xdstest.NewWorld(t)
 		from := w.Context()
-		class := from.ClassAfter(nil, proxy, nil)
+		class := from.ClassAfter(nil, proxy, mesh.Class{})
 		for _, step := range []struct {
 			name, document  string
 			sidecar, router bool // whether the class of one changes
 		}{
 			{"a service elsewhere", xdstest.HTTPService("shop/b", "b.example", "10.9.0.1"), false, false},
-			{"a gateway that selects it", gateway, false, true},
-			{"a Sidecar", xdstest.Object("Sidecar", "shop/s", "{egress: [{hosts: ['./*']}]}"), true, false},
+			{"a gateway that selects it", gateway(80), false, true},
+			{"which changes", gateway(81), false, false},
+			{"a Sidecar", sidecar("./*"), true, false},
+			{"which changes", sidecar("*/*"), false, false},
 			{"a workload at another address", entry("10.0.0.2", "other"), false, false},
 			{"the workload at its address", entry("10.0.0.1", "other"), true, true},
+			{"source labels that it does not have", asksFor("app", "nobody"), false, false},
+			{"source labels that it has", asksFor("app", "other"), true, true},
+			{"which another VirtualService has, too", xdstest.Object("VirtualService", "edge/too",
+				"{hosts: [too.example], http: [{match: [{sourceLabels: {app: other}}], directResponse: {status: 200}}]}"), false, false},
 			{"which is labelled anew", entry("10.0.0.1", "gw"), true, true},
 		} {
 			w.Apply(step.document)
@@ -258,6 +277,9 @@ func TestAClassFollowsWhatItIsMadeOf(t *testing.T) {
 			want := map[discovery.ProxyType]bool{discovery.Sidecar: step.sidecar, discovery.Router: step.router}[kind]
 			if got := next != class; got != want {
 				t.Errorf("%s of a %s: changed %v, want %v", step.name, kind, got, want)
+			}
+			if next != w.Context().ClassOf(proxy) {
+				t.Errorf("%s of a %s: the class that follows is not that of the context", step.name, kind)
 			}
 			from, class = w.Context(), next
 		}

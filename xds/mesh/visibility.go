@@ -19,7 +19,7 @@ const viaAny = "any"
 // viaListener names the question about a host through one listener, and records
 // what else its answer depends on.
 func (v *View) viaListener(listener int, h host.Name) string {
-	if !v.class.Scope.restricted() {
+	if !v.scope.restricted() {
 		return viaAny
 	}
 	v.dependOnImports(h, strconv.Itoa(listener))
@@ -27,7 +27,7 @@ func (v *View) viaListener(listener int, h host.Name) string {
 }
 
 func (v *View) anyListener(h host.Name) string {
-	if v.class.Scope.restricted() {
+	if v.scope.restricted() {
 		v.dependOnImports(h, viaAny)
 	}
 	return viaAny
@@ -45,7 +45,7 @@ func (v *View) service(h host.Name, via string) *ServiceRow {
 	if row == nil {
 		return nil
 	}
-	scope := v.class.Scope
+	scope := v.scope
 	if s := row.pick(scope, func(r *ServiceRow) bool {
 		return v.eachListener(via, func(l int) bool { return scope.importsService(l, h, r.Namespace) })
 	}); s != nil {
@@ -79,7 +79,7 @@ func (v *View) eachListener(via string, test func(listener int) bool) bool {
 	if l, err := strconv.Atoi(via); err == nil {
 		return test(l)
 	}
-	return slices.ContainsFunc(v.class.Scope.Egress(), func(l EgressListener) bool { return test(l.Index) })
+	return slices.ContainsFunc(v.scope.Egress(), func(l EgressListener) bool { return test(l.Index) })
 }
 
 // imported says whether one of the VirtualServices of a row is seen by the
@@ -89,8 +89,8 @@ func (v *View) imported(row *RouteRow, via string) bool {
 		return false
 	}
 	return slices.ContainsFunc(row.VirtualServices, func(vs *VirtualService) bool {
-		return vs.ExportTo.VisibleTo(v.class.Scope.Namespace) &&
-			v.eachListener(via, func(l int) bool { return v.class.Scope.importsVirtualService(l, vs) })
+		return vs.ExportTo.VisibleTo(v.scope.Namespace) &&
+			v.eachListener(via, func(l int) bool { return v.scope.importsVirtualService(l, vs) })
 	})
 }
 
@@ -139,7 +139,7 @@ func (vs *VirtualService) precedence(namespace string) byte {
 // answered with: those private to the proxy's namespace, those that others
 // export to it, public ones; the oldest first in each.
 func (v *View) CompareVirtualServices(a, b *VirtualService) int {
-	own := v.class.Scope.Namespace
+	own := v.scope.Namespace
 	return cmp.Or(cmp.Compare(a.precedence(own), b.precedence(own)), config.Compare(a.Config, b.Config))
 }
 
@@ -150,13 +150,52 @@ func (r *RouteRow) all() []*VirtualService {
 	return r.VirtualServices
 }
 
-func (v *View) visibleRoutes(row *RouteRow, via string) visibleRoutes {
+// viaExactly marks the question about the VirtualServices of one name, not of
+// those that cover it.
+const viaExactly = "="
+
+// route answers a question about the routes of a host: all that the class sees on
+// a gateway (via is empty), or the one that applies on an egress listener of a
+// sidecar.
+func (v *View) route(key, via string) any {
+	if via == "" {
+		return v.visibleRoutes(v.context.routes.routes.Value(key))
+	}
+	listener, exactly := strings.CutPrefix(via, viaExactly)
+	if exactly || v.context.routes.patterns == 0 {
+		return v.firstRoute(v.context.routes.routes.Value(key), listener)
+	}
+	gateway, h := splitRouteKey(key)
+	for name := range h.Covers() {
+		if vs := v.firstRoute(v.context.routes.routes.Value(RouteKey(gateway, name)), listener); vs != nil {
+			return vs
+		}
+	}
+	return (*VirtualService)(nil)
+}
+
+// firstRoute is the VirtualService of a row that comes first of those that the
+// class imports through a listener, nil for none.
+func (v *View) firstRoute(row *RouteRow, listener string) *VirtualService {
+	var first *VirtualService
+	for _, vs := range row.all() {
+		if !vs.ExportTo.VisibleTo(v.scope.Namespace) ||
+			!v.eachListener(listener, func(l int) bool { return v.scope.importsVirtualService(l, vs) }) {
+			continue
+		}
+		if first == nil || vs.precedence(v.scope.Namespace) < first.precedence(v.scope.Namespace) {
+			first = vs
+		}
+	}
+	return first
+}
+
+func (v *View) visibleRoutes(row *RouteRow) visibleRoutes {
 	seen := make([]byte, len(row.all()))
 	some := false
 	for i, vs := range row.all() {
-		if vs.ExportTo.VisibleTo(v.class.Scope.Namespace) &&
-			(via == "" || v.eachListener(via, func(l int) bool { return v.class.Scope.importsVirtualService(l, vs) })) {
-			seen[i], some = vs.precedence(v.class.Scope.Namespace), true
+		if vs.ExportTo.VisibleTo(v.scope.Namespace) {
+			seen[i], some = vs.precedence(v.scope.Namespace), true
 		}
 	}
 	if !some {
@@ -169,8 +208,8 @@ func (v *View) visibleRoutes(row *RouteRow, via string) visibleRoutes {
 // Neither "," nor "=" can stand in a label.
 func formatLabels(l labels.Instance) string { return l.String() }
 
-func parseLabels(s string) map[string]string {
-	out := map[string]string{}
+func parseLabels(s string) labels.Instance {
+	out := labels.Instance{}
 	for _, part := range splitComma(s) {
 		k, value, _ := strings.Cut(part, "=")
 		out[k] = value

@@ -237,19 +237,51 @@ func (n Node) Proxy(tb testing.TB) *discovery.Proxy {
 	return proxy
 }
 
-// View is the world as a node sees it.
+// View is the world as a node sees it, with what is the workload's own.
 func (w *World) View(n Node) *mesh.View {
-	return mesh.NewView(w.context, w.context.ClassOf(n.Proxy(w.tb), nil))
+	proxy := n.Proxy(w.tb)
+	return mesh.NewView(w.context, w.context.ClassOf(proxy)).Of(proxy)
 }
 
 // Build makes all resources of a node that the generators have, in the order of
-// their names.
+// their names. What a generator composes is composed of what another of them makes.
 func (w *World) Build(n Node, generators ...generate.Generator) []*resource.Resource {
 	w.tb.Helper()
 	view := w.View(n)
-	var out []*resource.Resource
+	byURL := map[string][]*resource.Resource{}
 	for _, g := range generators {
-		out = append(out, w.buildType(view, g)...)
+		byURL[g.TypeURL()] = append(byURL[g.TypeURL()], w.buildType(view, g)...)
+	}
+	var out []*resource.Resource
+	seen := map[string]bool{}
+	for _, g := range generators {
+		built := byURL[g.TypeURL()]
+		if c, ok := g.(generate.Composer); ok {
+			built = w.compose(c, built, byURL[c.PartsURL()])
+		}
+		if !seen[g.TypeURL()] {
+			out = append(out, built...)
+		}
+		seen[g.TypeURL()] = true
+	}
+	return out
+}
+
+// compose puts resources together with those of the parts that are named after
+// them.
+func (w *World) compose(g generate.Composer, own, parts []*resource.Resource) []*resource.Resource {
+	w.tb.Helper()
+	var out []*resource.Resource
+	for _, o := range own {
+		of := slices.DeleteFunc(slices.Clone(parts), func(p *resource.Resource) bool {
+			at := strings.LastIndexByte(p.Name, '/')
+			return at < 0 || p.Name[:at] != o.Name
+		})
+		r, err := g.Compose(o, slices.Values(of))
+		if err != nil {
+			w.tb.Fatalf("compose %s: %v", o.Name, err)
+		}
+		out = append(out, r)
 	}
 	return out
 }
@@ -276,10 +308,15 @@ func Generators() []generate.Generator {
 	return []generate.Generator{cluster.Generator{}, endpoint.Generator{}, listener.Generator{}, route.Generator{}}
 }
 
+// Inbound are the generators of what is a workload's own.
+func Inbound() []generate.Generator {
+	return []generate.Generator{cluster.Inbound{}, listener.Inbound{}}
+}
+
 // Simulate makes the simulation of a node.
 func (w *World) Simulate(n Node) *Simulation {
 	w.tb.Helper()
-	s, err := NewSimulation(w.Build(n, Generators()...))
+	s, err := NewSimulation(w.Build(n, append(Generators(), Inbound()...)...))
 	if err != nil {
 		w.tb.Fatal(err)
 	}

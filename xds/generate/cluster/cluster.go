@@ -2,11 +2,7 @@ package cluster
 
 import (
 	"iter"
-	"net"
-	"strconv"
 	"time"
-
-	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -34,11 +30,7 @@ func (Generator) TypeURL() string { return TypeURL }
 func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if d.Whole {
-			names := []string{envoy.BlackHoleClusterName, envoy.PassthroughClusterName}
-			for _, l := range v.Ingress() {
-				names = append(names, envoy.InboundClusterName(l.GetPort().GetNumber()))
-			}
-			for _, name := range names {
+			for _, name := range []string{envoy.BlackHoleClusterName, envoy.PassthroughClusterName} {
 				if !yield(name) {
 					return
 				}
@@ -61,11 +53,6 @@ func (Generator) Build(v *mesh.View, name string) (*resource.Resource, error) {
 	}
 	if o, ok := Find(v, name); ok {
 		return outbound(v, name, o)
-	}
-	for _, l := range v.Ingress() {
-		if name == envoy.InboundClusterName(l.GetPort().GetNumber()) {
-			return inbound(v, name, l)
-		}
 	}
 	return nil, nil
 }
@@ -132,46 +119,4 @@ func dnsFamily(shape mesh.Shape) envoy.DNSFamily {
 		return envoy.DNSv6Only
 	}
 	return envoy.DNSv4Only
-}
-
-// inbound makes the cluster of an ingress port: the application beside the
-// proxy.
-func inbound(v *mesh.View, name string, l *networking.IstioIngressListener) (*resource.Resource, error) {
-	address, port, ok := applicationAddress(v, l)
-	if !ok {
-		return nil, nil
-	}
-	options := envoy.ClusterOptions{
-		Name: name, AltStatName: envoy.AltStatName(name), Type: envoy.Static, ConnectTimeout: connectTimeout(v),
-		Endpoints: []envoy.Endpoints{{Endpoints: []envoy.Endpoint{{Host: address, Port: port}}}},
-	}
-	apply(nil, discovery.ParseProtocol(l.GetPort().GetProtocol()), &options)
-	return resource.New(name, envoy.Cluster(options))
-}
-
-// applicationAddress is where an ingress listener sends what it takes: the
-// loopback address and its own port unless it names another; the unspecified
-// address stands for that of the instance.
-func applicationAddress(v *mesh.View, l *networking.IstioIngressListener) (address string, port uint32, ok bool) {
-	given := l.GetDefaultEndpoint()
-	switch {
-	case given == "":
-		return "127.0.0.1", l.GetPort().GetNumber(), true
-	case envoy.IsUnix(given):
-		return given, 0, true
-	}
-	address, text, err := net.SplitHostPort(given)
-	if err != nil {
-		return "", 0, false
-	}
-	number, err := strconv.ParseUint(text, 10, 16)
-	if err != nil {
-		return "", 0, false
-	}
-	if address == "0.0.0.0" || address == "::" {
-		if address = v.InstanceIP(address == "::"); address == "" {
-			return "", 0, false
-		}
-	}
-	return address, uint32(number), true
 }

@@ -97,7 +97,7 @@ func sentOf(t *testing.T, labels map[string]string, rule string) *xdstest.Simula
 		inputs.Configs = xdstest.NewWorld(t, xdstest.Object("DestinationRule", "a", rule)).Context().Inputs().Configs
 	}
 	context := mesh.New(inputs)
-	view := mesh.NewView(context, context.ClassOf(xdstest.Node{}.Proxy(t), nil))
+	view := mesh.NewView(context, context.ClassOf(xdstest.Node{}.Proxy(t)))
 	var built []*resource.Resource
 	for _, g := range []generate.Generator{cluster.Generator{}, endpoint.Generator{}} {
 		r, err := g.Build(view, "outbound|80||a.example.com")

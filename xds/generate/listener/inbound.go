@@ -2,6 +2,7 @@ package listener
 
 import (
 	"cmp"
+	"iter"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
@@ -10,17 +11,39 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-func inboundNames(v *mesh.View, yield func(string) bool) bool {
-	for _, l := range v.Ingress() {
-		if !yield(inboundName(v, l)) {
-			return false
+// Inbound makes the listeners that take what comes to the application beside a
+// sidecar. They are its workload's own.
+type Inbound struct{}
+
+var _ generate.Generator = Inbound{}
+
+// TypeURL implements generate.Generator.
+func (Inbound) TypeURL() string { return TypeURL }
+
+// Affected implements generate.Generator.
+func (Inbound) Affected(v *mesh.View, _ mesh.Delta) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, l := range v.Ingress() {
+			if !yield(inboundName(v, l)) {
+				return
+			}
 		}
 	}
-	return true
+}
+
+// Build implements generate.Generator.
+func (Inbound) Build(v *mesh.View, name string) (*resource.Resource, error) {
+	for _, l := range v.Ingress() {
+		if inboundName(v, l) == name {
+			return inbound(v, name, l)
+		}
+	}
+	return nil, nil
 }
 
 func inboundName(v *mesh.View, l *networking.IstioIngressListener) string {

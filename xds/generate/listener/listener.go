@@ -38,7 +38,7 @@ func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 			}
 			return
 		}
-		if d.Whole && !(inboundNames(v, yield) && egressNames(v, yield)) {
+		if d.Whole && !egressNames(v, yield) {
 			return
 		}
 		for port := range route.ChangedPorts(d) {
@@ -54,11 +54,6 @@ func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 func (Generator) Build(v *mesh.View, name string) (*resource.Resource, error) {
 	if v.Shape().Type == discovery.Router {
 		return gateway(v, name)
-	}
-	for _, l := range v.Ingress() {
-		if inboundName(v, l) == name {
-			return inbound(v, name, l)
-		}
 	}
 	port, ok := portOf(name)
 	if !ok {

@@ -1,0 +1,75 @@
+package mesh
+
+import (
+	"net/netip"
+
+	"github.com/portolan-mesh/portolan/discovery"
+)
+
+// What a view knows of one workload. Only the generators of inbound resources
+// ask: their resources are the workload's own, and shared with none.
+
+// InboundService is a service that the workload serves.
+type InboundService struct {
+	Service *ServiceRow
+	// Endpoints are those of the service at the workload's addresses that the
+	// workload can be, in the order of the registries.
+	Endpoints []*discovery.Endpoint
+}
+
+// IPs are the addresses of the workload, none in the view of a class.
+func (v *View) IPs() []string { return splitComma(v.ask(Self, selfIPs, "").(string)) }
+
+func (v *View) ips() string {
+	if v.workload == nil {
+		return ""
+	}
+	return joinComma(v.workload.IPAddresses)
+}
+
+// identity is what the workload proved to be, empty where it proved nothing.
+func (v *View) identity() string {
+	if v.workload == nil {
+		return ""
+	}
+	return v.workload.Identity
+}
+
+// InstanceIP is the first address of the workload of a family, empty for none.
+func (v *View) InstanceIP(v6 bool) string {
+	for _, ip := range v.IPs() {
+		if a, err := netip.ParseAddr(ip); err == nil && a.Unmap().Is4() != v6 {
+			return ip
+		}
+	}
+	return ""
+}
+
+// InboundServices are the services that have endpoints at the workload's
+// addresses, whoever sees them, by address and then in the order of host and
+// namespace.
+func (v *View) InboundServices() []InboundService {
+	self := discovery.Proxy{Identity: v.ask(Self, selfServes, "").(string)}
+	var out []InboundService
+	at := map[string]int{} // the place of a service by its key
+	for _, ip := range v.IPs() {
+		for key, row := range v.ask(Instances, addressKey(ip), "").(InstancesAt).All() {
+			for _, e := range row.Endpoints {
+				if !self.Serves(e) {
+					continue
+				}
+				i, known := at[key]
+				if !known {
+					s := v.ask(Services, key, "").(*ServiceRow)
+					if s == nil {
+						break
+					}
+					i, at[key] = len(out), len(out)
+					out = append(out, InboundService{Service: s})
+				}
+				out[i].Endpoints = append(out[i].Endpoints, e)
+			}
+		}
+	}
+	return out
+}
