@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -53,24 +52,6 @@ type message struct {
 	node    *corev3.Node
 	typeURL string
 	request stream.Request
-}
-
-// wire sends and receives in one of the variants.
-type wire interface {
-	// receive blocks for the next message; io.EOF where the client ended.
-	receive() (*message, error)
-	// send blocks until the transport takes the response.
-	send(typeURL string, r *stream.Response) error
-}
-
-// StreamAggregatedResources implements ADS in state of the world.
-func (s *DiscoveryServer) StreamAggregatedResources(g discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
-	return s.serve(g.Context(), stream.StateOfTheWorld, worldWire{g})
-}
-
-// DeltaAggregatedResources implements ADS in delta.
-func (s *DiscoveryServer) DeltaAggregatedResources(g discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
-	return s.serve(g.Context(), stream.Delta, deltaWire{g})
 }
 
 // serve runs a stream until the client ends it, the server stops, or the client

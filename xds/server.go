@@ -15,10 +15,10 @@ import (
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/grpc"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds/encoded"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/memo"
 	"github.com/portolan-mesh/portolan/xds/mesh"
@@ -84,6 +84,7 @@ type DiscoveryServer struct {
 	logger  *slog.Logger
 	metrics *metrics
 	memo    *memo.Memo
+	encoded *encoded.Cache
 	worlds  *worlds
 
 	rows   *rows // worker only
@@ -123,7 +124,7 @@ func New(o Options) *DiscoveryServer {
 		o.Synced = o.Configs.HasSynced
 	}
 	s := &DiscoveryServer{
-		options: o, logger: o.Logger, memo: memo.New(), rows: newRows(),
+		options: o, logger: o.Logger, memo: memo.New(), encoded: encoded.New(encoded.Options{ControlPlane: "portolan"}), rows: newRows(),
 		wakes: make(chan struct{}, 1), ready: make(chan struct{}), queue: newPushQueue(o.MaxPushes),
 		reasons: map[string]int{}, connections: map[*Connection]struct{}{},
 	}
@@ -132,16 +133,12 @@ func New(o Options) *DiscoveryServer {
 	return s
 }
 
-// Register adds the services of the server to a gRPC server.
-func (s *DiscoveryServer) Register(g grpc.ServiceRegistrar) {
-	discoveryv3.RegisterAggregatedDiscoveryServiceServer(g, s)
-}
-
 // Run publishes changes until ctx ends, and then waits until all streams have
 // ended: stop the gRPC server first, or at the same time.
 func (s *DiscoveryServer) Run(ctx context.Context) error {
 	defer s.streams.Wait()
 	defer s.closeAll()
+	s.streams.Go(func() { _ = s.encoded.Run(ctx) })
 	d := debounce{max: s.options.MaxDebounce}
 	for s.await(ctx, &d) {
 		began := time.Now()

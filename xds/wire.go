@@ -1,21 +1,49 @@
 package xds
 
 import (
-	"fmt"
+	"strconv"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
+	"github.com/portolan-mesh/portolan/xds/encoded"
 	"github.com/portolan-mesh/portolan/xds/stream"
 )
 
-// controlPlane names this server in its responses.
-var controlPlane = &corev3.ControlPlane{Identifier: "portolan"}
+// wire sends and receives in one of the variants.
+type wire interface {
+	// receive blocks for the next message; io.EOF where the client ended.
+	receive() (*message, error)
+	// send blocks until the transport takes the response.
+	send(typeURL string, r *stream.Response) error
+}
 
-// worldWire is ADS in state of the world.
+// only is the type of the resources of a stream, empty for one of all types.
+type only string
+
+// of finds the type of a request, which a stream of one type need not state.
+func (o only) of(typeURL string) (string, error) {
+	switch {
+	case o == "" || typeURL == string(o):
+		return typeURL, nil
+	case typeURL == "":
+		return string(o), nil
+	}
+	return "", status.Errorf(codes.InvalidArgument, "a stream of type %s is asked for type %s", o, typeURL)
+}
+
+// worldWire is a stream in state of the world.
 type worldWire struct {
-	stream discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesServer
+	only    only
+	encoded *encoded.Cache
+	stream  worldStream
+}
+
+type worldStream interface {
+	grpc.ServerStream
+	Recv() (*discoveryv3.DiscoveryRequest, error)
 }
 
 func (w worldWire) receive() (*message, error) {
@@ -23,26 +51,30 @@ func (w worldWire) receive() (*message, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &message{node: q.GetNode(), typeURL: q.GetTypeUrl(), request: stream.Request{
+	typeURL, err := w.only.of(q.GetTypeUrl())
+	if err != nil {
+		return nil, err
+	}
+	return &message{node: q.GetNode(), typeURL: typeURL, request: stream.Request{
 		Names: q.GetResourceNames(), Version: q.GetVersionInfo(), Nonce: q.GetResponseNonce(),
 		Rejected: q.GetErrorDetail() != nil, Message: q.GetErrorDetail().GetMessage(),
 	}}, nil
 }
 
 func (w worldWire) send(typeURL string, r *stream.Response) error {
-	out := &discoveryv3.DiscoveryResponse{
-		TypeUrl: typeURL, Nonce: r.Nonce, VersionInfo: r.Version, ControlPlane: controlPlane,
-		Resources: make([]*anypb.Any, len(r.Resources)),
-	}
-	for i, res := range r.Resources {
-		out.Resources[i] = res.Body
-	}
-	return w.stream.Send(out)
+	return w.stream.SendMsg(w.encoded.World(encoded.Header{TypeURL: typeURL, Nonce: r.Nonce, Version: r.Version}, r.Resources))
 }
 
-// deltaWire is ADS in delta.
+// deltaWire is a stream in delta.
 type deltaWire struct {
-	stream discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer
+	only    only
+	encoded *encoded.Cache
+	stream  deltaStream
+}
+
+type deltaStream interface {
+	grpc.ServerStream
+	Recv() (*discoveryv3.DeltaDiscoveryRequest, error)
 }
 
 func (w deltaWire) receive() (*message, error) {
@@ -50,7 +82,11 @@ func (w deltaWire) receive() (*message, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &message{node: q.GetNode(), typeURL: q.GetTypeUrl(), request: stream.Request{
+	typeURL, err := w.only.of(q.GetTypeUrl())
+	if err != nil {
+		return nil, err
+	}
+	return &message{node: q.GetNode(), typeURL: typeURL, request: stream.Request{
 		Subscribe: q.GetResourceNamesSubscribe(), Unsubscribe: q.GetResourceNamesUnsubscribe(),
 		Initial: q.GetInitialResourceVersions(), Nonce: q.GetResponseNonce(),
 		Rejected: q.GetErrorDetail() != nil, Message: q.GetErrorDetail().GetMessage(),
@@ -58,12 +94,6 @@ func (w deltaWire) receive() (*message, error) {
 }
 
 func (w deltaWire) send(typeURL string, r *stream.Response) error {
-	out := &discoveryv3.DeltaDiscoveryResponse{
-		TypeUrl: typeURL, Nonce: r.Nonce, SystemVersionInfo: fmt.Sprint(r.Revision), ControlPlane: controlPlane,
-		Resources: make([]*discoveryv3.Resource, len(r.Resources)), RemovedResources: r.Removed,
-	}
-	for i, res := range r.Resources {
-		out.Resources[i] = &discoveryv3.Resource{Name: res.Name, Version: res.Version, Resource: res.Body}
-	}
-	return w.stream.Send(out)
+	header := encoded.Header{TypeURL: typeURL, Nonce: r.Nonce, Version: strconv.FormatInt(r.Revision, 10)}
+	return w.stream.SendMsg(w.encoded.Delta(header, r.Resources, r.Removed))
 }

@@ -30,12 +30,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
-const (
-	// maxRequest fits the names of an Envoy with tens of thousands of clusters.
-	maxRequest = 64 << 20
-	// drain is how long requests under way may take when the server stops.
-	drain = 3 * time.Second
-)
+// drain is how long requests under way may take when the server stops.
+const drain = 3 * time.Second
 
 // server is everything that serve runs, wired: data flows from the store
 // through the cache and the registries to xDS.
@@ -196,11 +192,10 @@ func (s *server) announce(ctx context.Context, api, proxies net.Listener) error 
 }
 
 func (s *server) serveXDS(ctx context.Context, l net.Listener) error {
-	g := grpc.NewServer(
-		grpc.MaxRecvMsgSize(maxRequest),
+	g := grpc.NewServer(append(xds.ServerOptions(),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
-	)
+	)...)
 	s.xds.Register(g)
 	stopped := make(chan struct{})
 	go func() {

@@ -57,7 +57,7 @@ func NewServerOn(tb testing.TB, store *memory.Store, types []xds.ResourceType, o
 	s := &Server{tb: tb, worker: worker, Store: store, XDS: xds.New(o), Address: listener.Addr().String()}
 	s.entries = serviceentry.New(serviceentry.Options{XDS: s.XDS, Worker: worker, Configs: configs})
 	worker.AtTaskEnd(s.XDS.Commit)
-	g := grpc.NewServer()
+	g := grpc.NewServer(xds.ServerOptions()...)
 	s.XDS.Register(g)
 
 	ctx, cancel := context.WithCancel(context.Background())
