@@ -21,7 +21,7 @@ ONCE ?=
 BENCH ?= .
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test integration reliability bench bench-store lint generate tools consul clean
+.PHONY: help build demo test integration reliability bench bench-store bench-push lint generate tools consul clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 16
@@ -52,6 +52,10 @@ bench: tools ## benchmarks; BENCH=<regexp> selects
 bench-store: ## the store and its cache beside a plain etcd client, as ratios; STRICT=1 fails where a target is missed
 	CGO_ENABLED=0 $(GO) build -o bin/benchstore ./integration/benchstore
 	bin/benchstore $(if $(STRICT),-strict)
+
+bench-push: ## the cost of a push for many proxies, beside Istio's and a server that only sends; CELLS= selects, STRICT=1 fails where a target is missed
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/portolan ./integration/load
+	bin/load $(if $(STRICT),-strict) $(if $(CELLS),-cells '$(CELLS)')
 
 lint: ## gofmt, go vet, staticcheck
 	@files=$$(gofmt -l $$($(GO) list -f '{{.Dir}}' ./...)); \

@@ -1,0 +1,90 @@
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Expectation is what every proxy is to be sent: a response that carries a mark,
+// of one of the types, or of any where there are none. Without also the mark may
+// be absent from it: then a response that does not carry it is awaited.
+type Expectation struct {
+	Types []string
+	Mark  []byte
+	// Absent awaits a response of the types that does not carry the mark.
+	Absent bool
+}
+
+func (e Expectation) met(typeURL string, response []byte) bool {
+	if len(e.Types) > 0 && !slices.Contains(e.Types, typeURL) {
+		return false
+	}
+	return bytes.Contains(response, e.Mark) != e.Absent
+}
+
+// Receipt tells when each proxy had all that was expected.
+type Receipt struct {
+	expected []Expectation
+	complete uint64
+	done     chan struct{} // closed when all proxies have all
+
+	mu    sync.Mutex         // guards what follows
+	known map[*digest]uint64 // which expectations a response meets
+	met   []uint64           // by proxy
+	times []time.Time        // by proxy
+	lack  int
+}
+
+// Expect begins to look for what is expected, instead of what was before. At
+// most 64 can be.
+func (f *Fleet) Expect(expected ...Expectation) *Receipt {
+	r := &Receipt{
+		expected: expected, complete: 1<<len(expected) - 1, done: make(chan struct{}),
+		known: map[*digest]uint64{}, met: make([]uint64, len(f.proxies)), times: make([]time.Time, len(f.proxies)),
+		lack: len(f.proxies),
+	}
+	f.receipt.Store(r)
+	return r
+}
+
+// received notes what a proxy was sent.
+func (r *Receipt) received(proxy int, d *digest, response []byte, at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.met[proxy] == r.complete {
+		return
+	}
+	met, known := r.known[d]
+	if !known {
+		for i, e := range r.expected {
+			if e.met(d.typeURL, response) {
+				met |= 1 << i
+			}
+		}
+		r.known[d] = met
+	}
+	if r.met[proxy] |= met; r.met[proxy] != r.complete {
+		return
+	}
+	r.times[proxy] = at
+	if r.lack--; r.lack == 0 {
+		close(r.done)
+	}
+}
+
+// Await waits until all proxies have all that was expected, and returns when each
+// had.
+func (r *Receipt) Await(ctx context.Context) ([]time.Time, error) {
+	select {
+	case <-r.done:
+		return r.times, nil
+	case <-ctx.Done():
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return nil, fmt.Errorf("%d of %d proxies were not sent what was expected: %w", r.lack, len(r.times), ctx.Err())
+}

@@ -1,0 +1,97 @@
+package fleet
+
+import (
+	"maps"
+	"slices"
+	"sync"
+)
+
+// holding is what a proxy has of clusters or listeners, as far as it matters:
+// what they make it ask for. Proxies that were sent the same share one. It is
+// never modified.
+type holding struct {
+	children map[string][]string // by the name of the resource
+	wanted   map[string]int      // each of them, and by how many
+
+	once  sync.Once
+	names []string // see all
+}
+
+var nothing = &holding{}
+
+// all is everything wanted, in order: what a request in state of the world names.
+func (h *holding) all() []string {
+	h.once.Do(func() { h.names = slices.Sorted(maps.Keys(h.wanted)) })
+	return h.names
+}
+
+// step is what a response changes.
+type step struct {
+	to          *holding
+	more, fewer []string // wanted now, and no longer wanted
+}
+
+// steps are those taken lately.
+type steps struct {
+	mu   sync.Mutex // guards taken
+	made map[stepKey]step
+}
+
+type stepKey struct {
+	from  *holding
+	by    *digest
+	whole bool
+}
+
+// keptSteps bounds how many are known at one time.
+const keptSteps = 128
+
+// take is where a response leads. whole says that what it does not carry is gone.
+func (s *steps) take(from *holding, by *digest, whole bool) step {
+	key := stepKey{from, by, whole}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known, ok := s.made[key]; ok {
+		return known
+	}
+	made := from.next(by, whole)
+	if len(s.made) >= keptSteps || s.made == nil {
+		s.made = map[stepKey]step{}
+	}
+	s.made[key] = made
+	return made
+}
+
+func (h *holding) next(by *digest, whole bool) step {
+	to := &holding{}
+	if whole || len(h.children) == 0 {
+		to.children = make(map[string][]string, len(by.names))
+	} else {
+		to.children = maps.Clone(h.children)
+	}
+	for i, name := range by.names {
+		to.children[name] = by.children[i]
+	}
+	for _, name := range by.removed {
+		delete(to.children, name)
+	}
+	to.wanted = make(map[string]int, len(to.children))
+	for _, children := range to.children {
+		for _, child := range children {
+			to.wanted[child]++
+		}
+	}
+	return step{to, missing(to.wanted, h.wanted), missing(h.wanted, to.wanted)}
+}
+
+// missing names what the one has and the other has not, in order.
+func missing(of, in map[string]int) []string {
+	var out []string
+	for name := range of {
+		if in[name] == 0 {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}

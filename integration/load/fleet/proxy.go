@@ -1,0 +1,275 @@
+package fleet
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/portolan-mesh/portolan/integration/load/raw"
+	"github.com/portolan-mesh/portolan/xds/stream"
+)
+
+const (
+	// The windows of Envoy's streams and connections.
+	streamWindow, connectionWindow = 16 << 20, 24 << 20
+	// minBackoff and maxBackoff bound how long a proxy waits before it connects
+	// again.
+	minBackoff, maxBackoff = 100 * time.Millisecond, 5 * time.Second
+	// pendingRequests are those that wait to be sent.
+	pendingRequests = 64
+)
+
+// childOf is the type that a proxy asks for because of what it has of another.
+var childOf = map[string]string{ClusterType: EndpointType, ListenerType: RouteType}
+
+// proxy is one of a fleet. It has one stream at a time.
+type proxy struct {
+	fleet *Fleet
+	index int
+
+	mu     sync.Mutex // guards what follows
+	counts Counts
+	tries  int
+	types  map[string]*asked // of the stream, by type URL
+}
+
+// asked is what a proxy asked for of a type, and how that is answered.
+type asked struct {
+	version, nonce string   // of the last response
+	parents        *holding // what its names come from; nil for a wildcard
+	due            int      // names without an answer
+	answered       bool
+}
+
+func newProxy(f *Fleet, index int) *proxy {
+	return &proxy{fleet: f, index: index, counts: Counts{}}
+}
+
+// run keeps a stream open until ctx ends.
+func (p *proxy) run(ctx context.Context) {
+	for backoff := minBackoff; ; backoff = min(2*backoff, maxBackoff) {
+		err := p.stream(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		p.fleet.failed(err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(backoff/2 + rand.N(backoff)):
+		}
+	}
+}
+
+// stream opens one and follows it to its end.
+func (p *proxy) stream(ctx context.Context) error {
+	connection, err := grpc.NewClient("passthrough:///"+p.fleet.o.Address,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithInitialWindowSize(streamWindow), grpc.WithInitialConnWindowSize(connectionWindow),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(raw.Codec{}), grpc.MaxCallRecvMsgSize(1<<30)))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = connection.Close() }()
+	ctx, cancel := context.WithCancel(ctx)
+	description := &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}
+	s, err := connection.NewStream(ctx, description, methods[p.fleet.o.Variant])
+	if err != nil {
+		cancel()
+		return err
+	}
+	requests := make(chan []byte, pendingRequests)
+	var sending sync.WaitGroup
+	sending.Go(func() { send(ctx, s, requests) })
+	defer sending.Wait()
+	defer cancel()
+	return p.follow(ctx, s, requests)
+}
+
+// send sends requests until ctx ends or the stream does.
+func send(ctx context.Context, s grpc.ClientStream, requests <-chan []byte) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case request := <-requests:
+			if s.SendMsg(&raw.Frame{Bytes: request}) != nil {
+				return // the receiving side learns why
+			}
+		}
+	}
+}
+
+// follow asks for everything and takes what comes.
+func (p *proxy) follow(ctx context.Context, s grpc.ClientStream, requests chan<- []byte) error {
+	for _, request := range p.begin() {
+		requests <- request // it has room for them
+	}
+	var f raw.Frame
+	for {
+		if err := s.RecvMsg(&f); err != nil {
+			return err
+		}
+		answers, err := p.take(f.Bytes, time.Now())
+		f.Free()
+		if err != nil {
+			return err
+		}
+		for _, request := range answers {
+			select {
+			case requests <- request:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+}
+
+// begin forgets the stream before and makes the first requests.
+func (p *proxy) begin() [][]byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tries++
+	p.types = map[string]*asked{ClusterType: {}, ListenerType: {}}
+	return [][]byte{p.first(ClusterType, true), p.first(ListenerType, false)}
+}
+
+// first asks for all of a type, with the node in the first request of a stream.
+func (p *proxy) first(typeURL string, node bool) []byte {
+	var out []byte
+	if at := p.fleet.at; node {
+		message, err := proto.Marshal(p.fleet.o.Node(p.index))
+		if err != nil {
+			panic(err) // only text that is not UTF-8
+		}
+		out = protowire.AppendBytes(protowire.AppendTag(out, at.node, protowire.BytesType), message)
+	}
+	return raw.AppendText(out, p.fleet.at.typeURL, typeURL)
+}
+
+// take notes a response, and makes the requests that it leads to: it is
+// acknowledged, and then what it names is asked for.
+func (p *proxy) take(bytes []byte, now time.Time) ([][]byte, error) {
+	r, err := readResponse(bytes, p.fleet.at)
+	if err != nil {
+		return nil, err
+	}
+	d, err := p.fleet.digests.of(r)
+	if err != nil {
+		return nil, err
+	}
+	p.fleet.last.Store(now.UnixNano())
+	if p.index == 0 && p.fleet.o.Record != nil {
+		p.fleet.o.Record(r.typeURL, bytes)
+	}
+	p.mu.Lock()
+	requests := p.answer(r, d)
+	p.mu.Unlock()
+	if receipt := p.fleet.receipt.Load(); receipt != nil {
+		receipt.received(p.index, d, bytes, now)
+	}
+	return requests, nil
+}
+
+// answer is called with mu held.
+func (p *proxy) answer(r response, d *digest) [][]byte {
+	p.counts[r.typeURL] = p.counts[r.typeURL].plus(Count{1, int64(len(d.names)), int64(len(d.removed)), int64(len(r.bytes))}, 1)
+	t := p.types[r.typeURL]
+	if t == nil {
+		t = &asked{} // sent without being asked for
+		p.types[r.typeURL] = t
+	}
+	t.version, t.nonce, t.answered = r.version, r.nonce, true
+	t.due = max(0, t.due-len(d.names)-len(d.removed))
+	out := [][]byte{p.acknowledge(r.typeURL, t)}
+	if child, parent := childOf[r.typeURL]; parent {
+		out = append(out, p.adopt(child, d)...)
+	}
+	if d.hosts && p.types[VirtualHostType] == nil {
+		p.types[VirtualHostType] = &asked{answered: true} // there may be none
+		out = append(out, p.first(VirtualHostType, false))
+	}
+	return out
+}
+
+// adopt asks for the children of what a proxy was sent.
+func (p *proxy) adopt(child string, d *digest) [][]byte {
+	t := p.types[child]
+	from := nothing
+	if t != nil {
+		from = t.parents
+	}
+	world := p.fleet.o.Variant == stream.StateOfTheWorld
+	taken := p.fleet.steps.take(from, d, world)
+	if t == nil {
+		if len(taken.to.wanted) == 0 {
+			return nil
+		}
+		t = &asked{}
+		p.types[child] = t
+	}
+	t.parents = taken.to
+	if len(taken.more)+len(taken.fewer) == 0 {
+		return nil
+	}
+	t.due += len(taken.more)
+	at := p.fleet.at
+	out := raw.AppendText(nil, at.typeURL, child)
+	if world {
+		return [][]byte{p.acknowledge(child, t)}
+	}
+	out = appendNames(out, at.subscribe, taken.more)
+	return [][]byte{appendNames(out, at.unsubscribe, taken.fewer)}
+}
+
+// acknowledge is the request that takes the last response of a type, and in state
+// of the world says again what is asked for.
+func (p *proxy) acknowledge(typeURL string, t *asked) []byte {
+	at := p.fleet.at
+	out := raw.AppendText(nil, at.typeURL, typeURL)
+	out = raw.AppendText(out, at.nonce, t.nonce)
+	if p.fleet.o.Variant == stream.Delta {
+		return out
+	}
+	out = raw.AppendText(out, at.version, t.version)
+	if t.parents != nil {
+		out = appendNames(out, at.subscribe, t.parents.all())
+	}
+	return out
+}
+
+// synced says whether everything that was asked for was answered.
+func (p *proxy) synced() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.types == nil {
+		return false
+	}
+	for _, t := range p.types {
+		if !t.answered || t.due > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (p *proxy) addTo(all Counts) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for typeURL, count := range p.counts {
+		all[typeURL] = all[typeURL].plus(count, 1)
+	}
+}
+
+// reconnects is how often a stream was opened but for the first.
+func (p *proxy) reconnects() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return max(0, p.tries-1)
+}

@@ -1,0 +1,81 @@
+package fleet
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/portolan-mesh/portolan/integration/load/raw"
+	"github.com/portolan-mesh/portolan/xds/stream"
+)
+
+// The types that a proxy asks for.
+const (
+	ClusterType     = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+	EndpointType    = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
+	ListenerType    = "type.googleapis.com/envoy.config.listener.v3.Listener"
+	RouteType       = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
+	VirtualHostType = "type.googleapis.com/envoy.config.route.v3.VirtualHost"
+)
+
+// methods are those of ADS.
+var methods = map[stream.Variant]string{
+	stream.StateOfTheWorld: "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources",
+	stream.Delta:           "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources",
+}
+
+// fields are the numbers of the fields of requests and responses in a variant; 0
+// stands for one that there is not.
+type fields struct {
+	// of a request
+	node, typeURL, subscribe, unsubscribe, version, nonce protowire.Number
+	// of a response
+	resources, removed, fromType, fromVersion, fromNonce protowire.Number
+	// of an entry of resources: where its name, version and body are
+	name, entryVersion, body protowire.Number
+}
+
+var fieldsOf = map[stream.Variant]fields{
+	stream.StateOfTheWorld: {
+		node: 2, typeURL: 4, subscribe: 3, version: 1, nonce: 5,
+		resources: 2, fromType: 4, fromVersion: 1, fromNonce: 5,
+	},
+	stream.Delta: {
+		node: 1, typeURL: 2, subscribe: 3, unsubscribe: 4, nonce: 6,
+		resources: 2, removed: 6, fromType: 4, fromVersion: 1, fromNonce: 5,
+		name: 3, entryVersion: 1, body: 2,
+	},
+}
+
+// response is one as it came; its fields point into the bytes.
+type response struct {
+	typeURL, version, nonce string
+	bytes                   []byte
+}
+
+// readResponse finds what differs from stream to stream.
+func readResponse(bytes []byte, at fields) (response, error) {
+	r := response{bytes: bytes}
+	err := raw.Each(bytes, func(n protowire.Number, content []byte) {
+		switch n {
+		case at.fromType:
+			r.typeURL = string(content)
+		case at.fromVersion:
+			r.version = string(content)
+		case at.fromNonce:
+			r.nonce = string(content)
+		}
+	})
+	if err != nil {
+		return r, fmt.Errorf("a response cannot be read: %w", err)
+	}
+	return r, nil
+}
+
+// appendNames appends a field for each name.
+func appendNames(to []byte, number protowire.Number, names []string) []byte {
+	for _, name := range names {
+		to = raw.AppendText(to, number, name)
+	}
+	return to
+}

@@ -1,0 +1,158 @@
+// Package floor is a server of ADS that does nothing but send: responses that
+// another server made, encoded once, the same bytes to every client. What it
+// takes is the least that any server can take on the machine, with the same
+// gRPC: the floor that a control plane is compared with.
+package floor
+
+import (
+	"context"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/portolan-mesh/portolan/integration/load/raw"
+	"github.com/portolan-mesh/portolan/xds/stream"
+)
+
+// Recording is what a server sent to one client, in the order of a type.
+type Recording struct {
+	Variant stream.Variant
+	// Responses are those of a first sync, by type URL.
+	Responses map[string][][]byte
+	// Changes are those that a change led to, by its name.
+	Changes map[string][][]byte
+}
+
+// Server sends a Recording to every client that asks. Its responses of a type go
+// out at the first request for it on a stream; nothing else that a client says
+// is heard.
+type Server struct {
+	typeField protowire.Number
+	responses map[string][]*raw.Frame
+	changes   map[string][]*raw.Frame
+
+	mu      sync.Mutex // guards clients
+	clients map[*client]struct{}
+}
+
+// New makes a server of a recording.
+func New(r Recording) *Server {
+	s := &Server{typeField: 2, responses: frames(r.Responses), changes: frames(r.Changes), clients: map[*client]struct{}{}}
+	if r.Variant == stream.StateOfTheWorld {
+		s.typeField = 4
+	}
+	return s
+}
+
+func frames(of map[string][][]byte) map[string][]*raw.Frame {
+	out := map[string][]*raw.Frame{}
+	for name, responses := range of {
+		for _, response := range responses {
+			out[name] = append(out[name], &raw.Frame{Bytes: response})
+		}
+	}
+	return out
+}
+
+// Serve listens until ctx ends.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	g := grpc.NewServer(grpc.ForceServerCodecV2(raw.Codec{}), grpc.MaxRecvMsgSize(1<<30))
+	handler := func(_ any, stream grpc.ServerStream) error { return s.follow(stream) }
+	g.RegisterService(&grpc.ServiceDesc{
+		ServiceName: "envoy.service.discovery.v3.AggregatedDiscoveryService", HandlerType: (*any)(nil),
+		Streams: []grpc.StreamDesc{
+			{StreamName: "StreamAggregatedResources", Handler: handler, ServerStreams: true, ClientStreams: true},
+			{StreamName: "DeltaAggregatedResources", Handler: handler, ServerStreams: true, ClientStreams: true},
+		},
+	}, s)
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		<-ctx.Done()
+		g.Stop()
+	}()
+	err := g.Serve(l)
+	if ctx.Err() != nil {
+		<-stopped
+		return nil
+	}
+	return err
+}
+
+// Push sends the responses of a change to every client that is connected.
+func (s *Server) Push(change string) {
+	s.mu.Lock()
+	clients := slices.Collect(maps.Keys(s.clients))
+	s.mu.Unlock()
+	for _, c := range clients {
+		for _, f := range s.changes[change] {
+			c.push(f)
+		}
+	}
+}
+
+// client is one stream.
+type client struct {
+	stream grpc.ServerStream
+	queue  chan *raw.Frame
+}
+
+// queued is how many responses may wait for one client.
+const queued = 64
+
+func (c *client) push(f *raw.Frame) {
+	select {
+	case c.queue <- f:
+	case <-c.stream.Context().Done():
+	}
+}
+
+// follow serves one stream. Requests are heard by a goroutine of their own, which
+// gRPC ends with the stream.
+func (s *Server) follow(stream grpc.ServerStream) error {
+	c := &client{stream, make(chan *raw.Frame, queued)}
+	s.mu.Lock()
+	s.clients[c] = struct{}{}
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.clients, c)
+	}()
+	ended := make(chan struct{})
+	go func() { defer close(ended); s.hear(c) }()
+	for {
+		select {
+		case <-ended:
+			return nil
+		case f := <-c.queue:
+			if err := stream.SendMsg(f); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// hear queues what is asked for, until the client ends.
+func (s *Server) hear(c *client) {
+	asked := map[string]bool{}
+	for {
+		var request raw.Frame
+		if err := c.stream.RecvMsg(&request); err != nil {
+			return
+		}
+		typeURL := string(raw.Field(request.Bytes, s.typeField))
+		request.Free()
+		if asked[typeURL] {
+			continue
+		}
+		asked[typeURL] = true
+		for _, response := range s.responses[typeURL] {
+			c.push(response)
+		}
+	}
+}

@@ -1,0 +1,375 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
+	"github.com/portolan-mesh/portolan/integration/load/fleet"
+	"github.com/portolan-mesh/portolan/integration/load/floor"
+	"github.com/portolan-mesh/portolan/integration/load/meter"
+	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/xdstest/refmesh"
+)
+
+// settle is how long a server that has started is left alone.
+const settle = time.Second
+
+// run is the measuring of a cell.
+type run struct {
+	options
+	*results
+	server *server
+	fleet  *fleet.Fleet
+	record *recorder // of what the first proxy is sent
+	floor  floor.Recording
+	marks  map[string]refmesh.Change // the last of each kind
+}
+
+// measureCell runs a server on a directory and measures.
+func measureCell(ctx context.Context, o options, dir string, r *results) (err error) {
+	var args []string
+	if r.cell.whole {
+		args = append(args, "--route-delta=off")
+	}
+	s, err := startServer(ctx, o.binary, dir, args...)
+	if err != nil {
+		return err
+	}
+	m := &run{options: o, results: r, server: s, record: &recorder{}, marks: map[string]refmesh.Change{}}
+	m.floor = floor.Recording{Variant: r.cell.variant, Changes: map[string][][]byte{}}
+	defer func() { err = errors.Join(err, s.stop()) }()
+	if err := wait(ctx, settle); err != nil {
+		return err
+	}
+	if r.cell.connections {
+		return m.connections(ctx)
+	}
+	return errors.Join(m.changes(ctx), m.besideFloor(ctx, dir))
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// node says who the proxies of a cell are, from the one that is first on.
+func (o options) node(c cell, first int) func(int) *corev3.Node {
+	p := refmesh.Proxies{Mesh: c.mesh, Spread: c.spread, Interception: o.interception}
+	return func(n int) *corev3.Node { return p.Node(first + n) }
+}
+
+// follow runs a fleet until stop is called.
+func follow(ctx context.Context, o fleet.Options) (f *fleet.Fleet, stop func()) {
+	f = fleet.New(o)
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { f.Run(ctx) })
+	return f, func() { cancel(); running.Wait() }
+}
+
+// changes connects all proxies, makes changes, and watches the quiet.
+func (m *run) changes(ctx context.Context) error {
+	if err := errors.Join(m.server.collect(ctx), m.server.ResetPeak()); err != nil {
+		return err
+	}
+	profiled := m.startProfile(ctx, "sync", 5*time.Second)
+	f, stop, err := m.firstSync(ctx, m.server.Process, m.server.xds, m.record.take, m.add)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	if m.fleet, m.floor.Responses, err = f, m.record.byType(), profiled(); err != nil {
+		return err
+	}
+	for _, kind := range m.cell.changes {
+		if m.options.changes.MatchString(kind) {
+			if err := m.change(ctx, kind); err != nil {
+				return fmt.Errorf("%s: %w", kind, err)
+			}
+		}
+	}
+	if m.cell.quiet {
+		return m.quiet(ctx)
+	}
+	return nil
+}
+
+// adding takes a figure.
+type adding func(name string, u unit, v float64)
+
+// firstSync connects proxies to a server and waits until they have everything.
+func (m *run) firstSync(ctx context.Context, p meter.Process, address string, record func(string, []byte), add adding) (*fleet.Fleet, func(), error) {
+	limit, cancel := context.WithTimeout(ctx, m.timeout)
+	defer cancel()
+	before, err := usage(p)
+	if err != nil {
+		return nil, nil, err
+	}
+	began := time.Now()
+	f, stop := follow(ctx, fleet.Options{
+		Address: address, Proxies: m.cell.proxies, Variant: m.cell.variant, Node: m.node(m.cell, 0), Record: record,
+	})
+	got, err := f.AwaitSync(limit, m.silence)
+	used, err2 := usage(p)
+	if err := errors.Join(err, err2); err != nil {
+		stop()
+		return nil, nil, err
+	}
+	all := got.Counts.Total()
+	add(syncTime, seconds, got.At.Sub(began).Seconds())
+	if p != unmeasured {
+		add(syncCPU, seconds, (used.CPU - before.CPU).Seconds())
+		add(syncMemory, bytes, float64(used.Peak))
+	}
+	add(syncBytes, bytes, m.perProxy(all.Bytes))
+	add(syncMessages, count, m.perProxy(all.Messages))
+	if got.Reconnects > 0 {
+		m.note("%d streams were opened again during the first sync", got.Reconnects)
+	}
+	return f, stop, nil
+}
+
+// unmeasured is no process: only what its clients see is known of a server.
+const unmeasured meter.Process = 0
+
+func usage(p meter.Process) (meter.Usage, error) {
+	if p == unmeasured {
+		return meter.Usage{}, nil
+	}
+	return p.Usage()
+}
+
+func (m *run) perProxy(n int64) float64 { return float64(n) / float64(m.cell.proxies) }
+
+// expected is what a change has proxies sent, and the types that it may have them
+// sent.
+func expected(kind string, v stream.Variant, mark []byte) (is []fleet.Expectation, types []string) {
+	routes := []string{fleet.RouteType, fleet.VirtualHostType}
+	of := func(types ...string) fleet.Expectation { return fleet.Expectation{Types: types, Mark: mark} }
+	everything := append(routes, fleet.ClusterType, fleet.EndpointType, fleet.ListenerType)
+	switch kind {
+	case "endpoint":
+		return []fleet.Expectation{of(fleet.EndpointType)}, []string{fleet.EndpointType}
+	case "routes":
+		return []fleet.Expectation{of(routes...)}, routes
+	case "rule": // a cluster that changes has its endpoints sent again
+		return []fleet.Expectation{of(fleet.ClusterType)}, []string{fleet.ClusterType, fleet.EndpointType}
+	case "new":
+		return []fleet.Expectation{of(fleet.ClusterType), of(fleet.EndpointType), of(routes...)}, everything
+	case "deleted":
+		gone := of(fleet.ClusterType)
+		gone.Absent = v == stream.StateOfTheWorld
+		return []fleet.Expectation{gone}, everything
+	}
+	panic("no such change: " + kind)
+}
+
+// makeChange is the change of a kind; n makes each another one.
+func makeChange(mesh refmesh.Mesh, kind string, n int) refmesh.Change {
+	switch kind {
+	case "endpoint":
+		return mesh.ChangeEndpoint(refmesh.Target, n)
+	case "routes":
+		return mesh.ChangeRoutes(refmesh.Target, n)
+	case "rule":
+		return mesh.ChangeRule(refmesh.Target, n)
+	case "new":
+		return mesh.NewService(n)
+	case "deleted":
+		return mesh.DeleteService(n)
+	}
+	panic("no such change: " + kind)
+}
+
+// changed is what came of the repetitions of a change.
+type changed struct {
+	took   []time.Duration // of each proxy and repetition
+	cpu    time.Duration   // of all
+	counts fleet.Counts    // of all
+	reps   int
+}
+
+// pause is how long nothing may come after a change before the next.
+const pause = 100 * time.Millisecond
+
+// change makes changes of a kind one after another. The first warms up, and is
+// not counted.
+func (m *run) change(ctx context.Context, kind string) error {
+	ctx, cancel := context.WithTimeout(ctx, m.timeout)
+	defer cancel()
+	profiled := func() error { return nil }
+	var all changed
+	for n := range m.reps + 1 {
+		change := makeChange(m.cell.mesh, kind, n)
+		if n == 1 {
+			profiled = m.startProfile(ctx, kind, time.Duration(m.reps)*(2*pause))
+		}
+		m.record.reset()
+		err := m.once(ctx, m.fleet, m.server.Process, kind, change.Mark, &all, func() error { return m.server.apply(ctx, change) })
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			all = changed{}
+		}
+		m.marks[kind], m.floor.Changes[kind] = change, m.record.all()
+	}
+	m.addChange(kind, all, m.add)
+	return profiled()
+}
+
+// once makes one change and waits until all have it and nothing more comes.
+func (m *run) once(ctx context.Context, f *fleet.Fleet, p meter.Process, kind string, mark []byte, to *changed, do func() error) error {
+	expect, _ := expected(kind, m.cell.variant, mark)
+	receipt := f.Expect(expect...)
+	counts := f.Counts()
+	before, err := p.CPU()
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := do(); err != nil {
+		return err
+	}
+	times, err := receipt.Await(ctx)
+	if err != nil {
+		return err
+	}
+	if err := f.AwaitSilence(ctx, pause); err != nil {
+		return err
+	}
+	after, err := p.CPU()
+	for _, at := range times {
+		to.took = append(to.took, at.Sub(began))
+	}
+	to.cpu += after - before
+	to.counts = to.counts.Plus(f.Counts().Since(counts))
+	to.reps++
+	return err
+}
+
+// addChange makes figures of the repetitions of a change.
+func (m *run) addChange(kind string, c changed, add adding) {
+	slices.Sort(c.took)
+	at := func(q float64) float64 { return c.took[min(int(q*float64(len(c.took))), len(c.took)-1)].Seconds() }
+	_, types := expected(kind, m.cell.variant, nil)
+	var other int64
+	for typeURL, n := range c.counts {
+		if !slices.Contains(types, typeURL) {
+			other += n.Messages
+		}
+	}
+	reps := float64(c.reps)
+	add(median(kind), seconds, at(0.5))
+	add(p99(kind), seconds, at(0.99))
+	add(changeCPU(kind), seconds, c.cpu.Seconds()/reps)
+	add(bytesOf(kind), bytes, m.perProxy(c.counts.Total().Bytes)/reps)
+	add(others(kind), count, m.perProxy(other)/reps)
+}
+
+// quiet watches a server to which nothing happens.
+func (m *run) quiet(ctx context.Context) error {
+	store, err := m.server.storeCPU()
+	before, err2 := m.server.CPU()
+	began := time.Now()
+	if err := errors.Join(err, err2, wait(ctx, m.idle)); err != nil {
+		return err
+	}
+	after, err := m.server.CPU()
+	storeAfter, err2 := m.server.storeCPU()
+	took := time.Since(began)
+	m.add(quietCPU, share, float64(after-before)/float64(took))
+	m.note("while quiet the process of the store took %.2f %% of a core besides", 100*float64(storeAfter-store)/float64(took))
+	return errors.Join(err, err2)
+}
+
+// connections finds what a connection holds: what the server has in use with all
+// proxies, less that with a quarter of them, once no garbage is left.
+func (m *run) connections(ctx context.Context) error {
+	few := max(m.cell.proxies/4, 1)
+	var held [2]int64
+	for i, part := range []struct{ first, proxies int }{{0, few}, {few, m.cell.proxies - few}} {
+		f, stop := follow(ctx, fleet.Options{
+			Address: m.server.xds, Proxies: part.proxies, Variant: m.cell.variant, Node: m.node(m.cell, part.first),
+		})
+		defer stop()
+		limit, cancel := context.WithTimeout(ctx, m.timeout)
+		_, err := f.AwaitSync(limit, m.silence)
+		cancel()
+		if err != nil {
+			return err
+		}
+		if held[i], err = m.server.memory(ctx); err != nil {
+			return err
+		}
+	}
+	m.add(connectionMemory, bytes, float64(held[1]-held[0])/float64(m.cell.proxies-few))
+	m.note("%s in use with %d proxies, %s with %d", size(float64(held[0])), few, size(float64(held[1])), m.cell.proxies)
+	return nil
+}
+
+// startProfile profiles the server if that was asked for.
+func (m *run) startProfile(ctx context.Context, what string, length time.Duration) (wait func() error) {
+	if m.profiles == "" {
+		return func() error { return nil }
+	}
+	name := strings.NewReplacer(":", "-", "/", "-").Replace(m.cell.name) + "-" + what + ".prof"
+	return m.server.profile(ctx, filepath.Join(m.profiles, name), cmp.Or(length, time.Second))
+}
+
+// recorder keeps what the first proxy was sent.
+type recorder struct {
+	mu   sync.Mutex // guards sent
+	sent []recorded
+}
+
+type recorded struct {
+	typeURL string
+	bytes   []byte
+}
+
+func (r *recorder) take(typeURL string, response []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sent = append(r.sent, recorded{typeURL, slices.Clone(response)})
+}
+
+func (r *recorder) reset() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sent = nil
+}
+
+// all is everything since reset.
+func (r *recorder) all() (out [][]byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, one := range r.sent {
+		out = append(out, one.bytes)
+	}
+	return out
+}
+
+// byType is everything since reset, by type URL.
+func (r *recorder) byType() map[string][][]byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := map[string][][]byte{}
+	for _, one := range r.sent {
+		out[one.typeURL] = append(out[one.typeURL], one.bytes)
+	}
+	return out
+}
