@@ -25,6 +25,9 @@ type Resource struct {
 	// wait for: the endpoints of a cluster, the routes of a listener. When the
 	// resource is sent its children are sent again.
 	Children []string
+	// Resolves says that a proxy which has taken the resource needs a moment more:
+	// it is a cluster whose host names the proxy resolves.
+	Resolves bool
 	// Refs names, in order, the clusters that the resource sends traffic to.
 	Refs []string
 	// Parts are the resources whose bytes this one carries; their Refs are its.

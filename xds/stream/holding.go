@@ -68,11 +68,21 @@ func (s *Session) Wants(name string) bool { return s.started && s.wants(name) }
 // Started says whether the client has asked for anything of the type.
 func (s *Session) Started() bool { return s.started }
 
-// Lacking says whether a resource is to be sent and was not, and whether the
-// client has none of that name.
-func (s *Session) Lacking(name string) (due, none bool) {
+// Lacking says whether a resource is to be sent and was not yet, and whether it
+// is new to the client, which has no version of it, or soon has none.
+func (s *Session) Lacking(name string) (due, isNew bool) {
 	h, due := s.due[name]
-	return due, due && h.resource == nil
+	if !due {
+		return false, false
+	}
+	d, sent := s.sent[name]
+	return true, s.isNew(h) || sent && d.after == nil
+}
+
+// isNew says whether nothing is known that the client has. In state of the world
+// it does not say which resources it has.
+func (s *Session) isNew(h holding) bool {
+	return h.none() || h.unknown && s.variant == StateOfTheWorld
 }
 
 // Leaves says whether the client is yet to be told to give a name up.
@@ -87,6 +97,18 @@ func (s *Session) Leaving() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for name := range s.leaving {
 			if !yield(name) {
+				return
+			}
+		}
+	}
+}
+
+// Retained iterates, in no order, over the resources that the client goes on with
+// as it refused others in their place. A nil resource may be any.
+func (s *Session) Retained() iter.Seq2[string, *resource.Resource] {
+	return func(yield func(string, *resource.Resource) bool) {
+		for name, h := range s.refused {
+			if !h.none() && !yield(name, h.resource) {
 				return
 			}
 		}

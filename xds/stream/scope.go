@@ -6,15 +6,21 @@ import "strings"
 // its name up to the last slash. A client wants of a scope only while it is
 // open, that is, while it has what they live in.
 
-// scopeOf is the scope of a name, empty for none.
-func scopeOf(name string) string { return name[:max(strings.LastIndexByte(name, '/'), 0)] }
+// ScopeOf is the scope of a name, empty for none.
+func ScopeOf(name string) string { return name[:max(strings.LastIndexByte(name, '/'), 0)] }
 
 // open says whether resources of a name may be sent.
 func (s *Session) open(name string) bool {
 	if !s.typ.Scoped {
 		return true
 	}
-	_, ok := s.scopes[scopeOf(name)]
+	_, ok := s.scopes[ScopeOf(name)]
+	return ok
+}
+
+// Opened says whether a scope is open.
+func (s *Session) Opened(scope string) bool {
+	_, ok := s.scopes[scope]
 	return ok
 }
 
@@ -27,7 +33,7 @@ func (s *Session) Open(scope string, isNew bool) {
 	}
 	s.scopes[scope] = struct{}{}
 	for name, r := range s.offered.Prefix(scope + "/") {
-		if scopeOf(name) != scope || !s.started || !s.wants(name) {
+		if ScopeOf(name) != scope || !s.started || !s.wants(name) {
 			continue
 		}
 		version, stated := s.stated[name]
@@ -41,7 +47,7 @@ func (s *Session) Open(scope string, isNew bool) {
 		}
 	}
 	for name := range s.stated { // of what is no more
-		if scopeOf(name) == scope {
+		if ScopeOf(name) == scope {
 			s.leaving[name] = holding{unknown: true}
 			delete(s.stated, name)
 		}
@@ -54,7 +60,7 @@ func (s *Session) Close(scope string) {
 		return
 	}
 	for name := range s.offered.Prefix(scope + "/") {
-		if scopeOf(name) == scope && s.started && s.wants(name) {
+		if ScopeOf(name) == scope && s.started && s.wants(name) {
 			s.giveUp(name)
 			delete(s.refused, name)
 		}

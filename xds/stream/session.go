@@ -282,7 +282,7 @@ func (s *Session) deliver(r *Response) {
 		s.sent[name] = delivery{before: h, after: s.offered.Value(name)}
 	}
 	for _, changed := range r.Changed {
-		if h, ok := s.due[changed.Name]; ok && h.resource == nil {
+		if h, ok := s.due[changed.Name]; ok && s.isNew(h) {
 			r.New = append(r.New, changed)
 		}
 	}

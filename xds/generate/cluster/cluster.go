@@ -85,7 +85,11 @@ func outbound(v *mesh.View, name string, o Outbound) (*resource.Resource, error)
 	if options.Type != envoy.OriginalDst {
 		options.LoadBalancer.PanicThreshold = o.healths().panicThreshold()
 	}
-	return resource.New(name, envoy.Cluster(options), children...)
+	built, err := resource.New(name, envoy.Cluster(options), children...)
+	if err == nil {
+		built.Resolves = options.Type == envoy.StrictDNS || options.Type == envoy.LogicalDNS
+	}
+	return built, err
 }
 
 // Metadata says where the cluster comes from.
