@@ -3,10 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/go-multierror"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/bootstrap"
@@ -17,6 +19,8 @@ import (
 type bootstrapFlags struct {
 	kind, interception     string
 	delta, stateOfTheWorld bool
+	// foreign are those that were given and mean nothing without an Envoy.
+	foreign []string
 }
 
 func newBootstrapCommand(env *environment) *cobra.Command {
@@ -24,19 +28,25 @@ func newBootstrapCommand(env *environment) *cobra.Command {
 	var o bootstrap.Options
 	c := &cobra.Command{
 		Use:   "bootstrap --name NAME --ip ADDRESS",
-		Short: "Print the configuration that an Envoy starts with",
+		Short: "Print the configuration that an Envoy or a gRPC client starts with",
 		Long: `Print the configuration that an Envoy starts with: who it is, and where the
-control plane is that tells it everything else. The server is not asked.`,
+control plane is that tells it everything else. The server is not asked.
+
+With --type grpc it is for a program that needs no Envoy, since its gRPC library
+asks the control plane itself: put it into a file, name that in the variable
+GRPC_XDS_BOOTSTRAP, and call services as xds:///HOST:PORT.`,
 		Example: `  portolan bootstrap --name vm-12 --ip 10.0.0.12 -n shop --labels app=reviews > envoy.yaml
   portolan bootstrap --type gateway --name edge-1 --ip 10.0.0.2 --labels istio=ingress > edge.yaml
-  envoy -c envoy.yaml`,
+  envoy -c envoy.yaml
+  portolan bootstrap --type grpc --name vm-12 --ip 10.0.0.12 -n shop > grpc.json`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			flags.foreign = changed(c.Flags(), "interception", "dns-capture", "delta", "state-of-the-world", "admin-address")
 			return printBootstrap(env, flags, o, c.Flags().Changed("delta"))
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&flags.kind, "type", "sidecar", "what the proxy is for: sidecar, or gateway (Istio's router)")
+	f.StringVar(&flags.kind, "type", "sidecar", "what the proxy is for: sidecar, or gateway (Istio's router); grpc for a program that is its own")
 	f.StringVar(&o.Name, "name", "", "name of the workload, unique in its namespace")
 	f.StringVarP(&o.Namespace, "namespace", "n", defaultNamespace, "namespace of the workload, and of its configuration")
 	f.StringSliceVar(&o.IPs, "ip", nil, "address by which the mesh knows the workload; may be repeated")
@@ -55,19 +65,32 @@ control plane is that tells it everything else. The server is not asked.`,
 
 func printBootstrap(env *environment, flags bootstrapFlags, o bootstrap.Options, deltaGiven bool) error {
 	faults := flags.complete(&o, deltaGiven)
-	message, err := bootstrap.Build(o)
+	text, err := render(o)
 	if err != nil {
 		faults = multierror.Append(faults, err)
 	}
 	if err := faults.ErrorOrNil(); err != nil {
 		return usageError{err}
 	}
-	text, err := bootstrap.YAML(message)
-	if err != nil {
-		return err
-	}
 	_, err = env.stdout.Write(text)
 	return err
+}
+
+// render makes the text that a proxy of the options' type reads.
+func render(o bootstrap.Options) ([]byte, error) {
+	if o.Type == discovery.Proxyless {
+		return bootstrap.GRPC(o)
+	}
+	message, err := bootstrap.Build(o)
+	if err != nil {
+		return nil, err
+	}
+	return bootstrap.YAML(message)
+}
+
+// changed are those of the flags that were given, in order.
+func changed(flags *pflag.FlagSet, names ...string) []string {
+	return slices.DeleteFunc(names, func(name string) bool { return !flags.Changed(name) })
 }
 
 // complete sets the options that the flags stand for. An option whose flag is
@@ -79,9 +102,15 @@ func (f bootstrapFlags) complete(o *bootstrap.Options, deltaGiven bool) *multier
 		o.Type = discovery.Router
 	case "sidecar":
 		o.Type = discovery.Sidecar
+	case "grpc":
+		o.Type = discovery.Proxyless
+		for _, name := range f.foreign {
+			faults = multierror.Append(faults, fmt.Errorf("--%s is about an Envoy: leave it out with --type grpc", name))
+		}
+		return faults
 	default:
 		o.Type = discovery.Sidecar
-		faults = multierror.Append(faults, fmt.Errorf("--type %q: use sidecar or gateway", f.kind))
+		faults = multierror.Append(faults, fmt.Errorf("--type %q: use sidecar, gateway or grpc", f.kind))
 	}
 	switch mode := discovery.InterceptionMode(strings.ToUpper(f.interception)); {
 	case mode == discovery.InterceptionRedirect, mode == discovery.InterceptionTproxy:

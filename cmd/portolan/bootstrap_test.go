@@ -28,6 +28,28 @@ func TestBootstrapOfGateway(t *testing.T) {
 	}
 }
 
+func TestBootstrapOfGRPC(t *testing.T) {
+	t.Parallel()
+	o := do(t, "", "bootstrap", "--type", "grpc", "--name", "vm-12", "-n", "shop", "--ip", "10.0.0.12", "--labels", "app=reviews",
+		"--locality", "eu/a", "--xds-address", "cp.example:15010")
+	if o.code != exitOK || o.err != "" {
+		t.Fatalf("%+v", o)
+	}
+	golden(t, "bootstrap-grpc.json", o.out)
+
+	o = do(t, "", "bootstrap", "--type", "grpc", "--ip", "here", "--name", "vm-12", "--interception", "NONE", "--state-of-the-world", "--xds-address", "x")
+	if o.code != exitUsage || o.out != "" {
+		t.Errorf("%+v", o)
+	}
+	for _, want := range []string{
+		"4 faults:", "--interception is about an Envoy: leave it out with --type grpc", "--state-of-the-world is about", `ip "here"`, `xds address "x"`,
+	} {
+		if !strings.Contains(o.err, want) {
+			t.Errorf("no %q in %s", want, o.err)
+		}
+	}
+}
+
 func TestBootstrapNamesAllFaults(t *testing.T) {
 	t.Parallel()
 	o := do(t, "", "bootstrap", "--type", "proxy", "--ip", "here", "--interception", "redirect", "--delta", "--state-of-the-world", "--xds-address", "x")
@@ -35,7 +57,7 @@ func TestBootstrapNamesAllFaults(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	for _, want := range []string{
-		"6 faults:", `--type "proxy": use sidecar or gateway`, "--interception REDIRECT: is not served yet: use NONE",
+		"6 faults:", `--type "proxy": use sidecar, gateway or grpc`, "--interception REDIRECT: is not served yet: use NONE",
 		"--delta and --state-of-the-world exclude each other", `ip "here": not an IP address`, `name "": must not be empty`, `xds address "x": want host:port`,
 	} {
 		if !strings.Contains(o.err, want) {

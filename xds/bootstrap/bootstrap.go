@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/xds/envoy"
 )
@@ -32,7 +33,7 @@ const (
 // Build makes the bootstrap, or names every fault of the options.
 func Build(o Options) (*bootstrapv3.Bootstrap, error) {
 	o = o.withDefaults()
-	if err := o.validate(); err != nil {
+	if err := o.validate(discovery.Sidecar, discovery.Router); err != nil {
 		return nil, err
 	}
 	out := &bootstrapv3.Bootstrap{
@@ -59,9 +60,13 @@ func Build(o Options) (*bootstrapv3.Bootstrap, error) {
 
 // node is what discovery.ParseProxy reads.
 func (o Options) node() *corev3.Node {
+	kind := o.Type
+	if kind == discovery.Proxyless { // which its metadata say
+		kind = discovery.Sidecar
+	}
 	out := &corev3.Node{
 		Id: strings.Join([]string{
-			string(o.Type), o.IPs[0], o.Name + "." + o.Namespace, o.Namespace + ".svc." + o.Domain,
+			string(kind), o.IPs[0], o.Name + "." + o.Namespace, o.Namespace + ".svc." + o.Domain,
 		}, "~"),
 		Cluster:  o.Cluster,
 		Metadata: &structpb.Struct{Fields: o.metadata()},
@@ -87,6 +92,9 @@ func (o Options) metadata() map[string]*structpb.Value {
 		if value != "" {
 			out[name] = structpb.NewStringValue(value)
 		}
+	}
+	if o.Type == discovery.Proxyless {
+		out["GENERATOR"] = structpb.NewStringValue(string(discovery.Proxyless))
 	}
 	if o.DNSCapture {
 		out["DNS_CAPTURE"] = structpb.NewStringValue("true")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -85,13 +86,13 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// validate names every fault at once.
-func (o Options) validate() error {
+// validate names every fault at once, and a type that is none of those asked for.
+func (o Options) validate(types ...discovery.ProxyType) error {
 	var faults *multierror.Error
 	fault := func(format string, args ...any) { faults = multierror.Append(faults, fmt.Errorf(format, args...)) }
 
-	if o.Type != discovery.Sidecar && o.Type != discovery.Router {
-		fault("type %q: use sidecar or router", o.Type)
+	if !slices.Contains(types, o.Type) {
+		fault("type %q: use %s", o.Type, orList(types))
 	}
 	if len(o.IPs) == 0 {
 		fault("ip: the proxy needs at least one address by which the mesh knows it")
@@ -131,6 +132,14 @@ func (o Options) validate() error {
 		}
 	}
 	return faults.ErrorOrNil()
+}
+
+func orList(types []discovery.ProxyType) string {
+	words := make([]string, len(types))
+	for i, t := range types {
+		words[i] = string(t)
+	}
+	return strings.Join(words, " or ")
 }
 
 // nodePart checks a part of the node's id, whose parts "~" separates.

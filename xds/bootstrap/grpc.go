@@ -1,0 +1,68 @@
+package bootstrap
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds/envoy"
+)
+
+// grpcBootstrap is the file that GRPC_XDS_BOOTSTRAP names (gRPC proposals A27 and
+// A36).
+type grpcBootstrap struct {
+	Servers        []grpcServer    `json:"xds_servers"`
+	Node           json.RawMessage `json:"node"`
+	ServerListener string          `json:"server_listener_resource_name_template"`
+}
+
+type grpcServer struct {
+	URI         string      `json:"server_uri"`
+	Credentials []grpcCreds `json:"channel_creds"`
+	Features    []string    `json:"server_features"`
+}
+
+type grpcCreds struct {
+	Type string `json:"type"`
+}
+
+// GRPC renders, in JSON, what a gRPC client or server of options of type Proxyless
+// starts with, or names every fault of the options. What concerns only an Envoy is
+// not read: interception, DNS capture, the variant, its own interface.
+func GRPC(o Options) ([]byte, error) {
+	o = o.withDefaults()
+	o.AdminAddress = AdminOff
+	if err := o.validate(discovery.Proxyless); err != nil {
+		return nil, err
+	}
+	node, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(o.node())
+	if err != nil {
+		return nil, fmt.Errorf("render the node: %w", err)
+	}
+	out, err := json.MarshalIndent(grpcBootstrap{
+		Servers: []grpcServer{{
+			URI: grpcTarget(o.XDSAddress), Credentials: []grpcCreds{{Type: "insecure"}}, Features: []string{"xds_v3"},
+		}},
+		Node:           node,
+		ServerListener: envoy.GRPCServerListenerPrefix + "%s",
+	}, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("render the bootstrap: %w", err)
+	}
+	return append(out, '\n'), nil
+}
+
+// grpcTarget is an address in the words of gRPC.
+func grpcTarget(address string) string {
+	if !envoy.IsUnix(address) {
+		return address
+	}
+	path := strings.TrimPrefix(address, "unix://")
+	if abstract, ok := strings.CutPrefix(path, "@"); ok {
+		return "unix-abstract:" + abstract
+	}
+	return "unix:" + path
+}
