@@ -87,6 +87,7 @@ func (p *proxy) stream(ctx context.Context) error {
 	requests := make(chan []byte, pendingRequests)
 	var sending sync.WaitGroup
 	sending.Go(func() { send(ctx, s, requests) })
+	defer p.end()
 	defer sending.Wait()
 	defer cancel()
 	return p.follow(ctx, s, requests)
@@ -131,7 +132,14 @@ func (p *proxy) follow(ctx context.Context, s grpc.ClientStream, requests chan<-
 	}
 }
 
-// begin forgets the stream before and makes the first requests.
+// end forgets the stream, with which all that was asked for has gone.
+func (p *proxy) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.types = nil
+}
+
+// begin makes the first requests of a stream.
 func (p *proxy) begin() [][]byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,0 +1,237 @@
+package fleet_test
+
+import (
+	"context"
+	"path"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"go.uber.org/goleak"
+
+	"github.com/portolan-mesh/portolan/integration/load/fleet"
+	"github.com/portolan-mesh/portolan/integration/processtest"
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
+	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/xdstest"
+	"github.com/portolan-mesh/portolan/xds/xdstest/refmesh"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	services, proxies = 20, 5
+	// patience is for a machine that is busy with other things.
+	patience = time.Minute
+	// silence is how long nothing comes when everything has come.
+	silence = 300 * time.Millisecond
+)
+
+var mesh = refmesh.Mesh{Services: services}
+
+// types are those that all proxies ask for.
+var types = []string{fleet.ClusterType, fleet.EndpointType, fleet.ListenerType, fleet.RouteType}
+
+// rig is a fleet in sync with a control plane that serves the reference mesh.
+type rig struct {
+	*testing.T
+	ctx    context.Context
+	server *xdstest.Server
+	link   *processtest.Link
+	fleet  *fleet.Fleet
+	node   func(int) *corev3.Node
+	sync   fleet.Sync
+}
+
+func both(t *testing.T, f func(*testing.T, stream.Variant)) {
+	t.Helper()
+	t.Parallel()
+	for _, v := range []stream.Variant{stream.Delta, stream.StateOfTheWorld} {
+		t.Run(v.String(), func(t *testing.T) { t.Parallel(); f(t, v) })
+	}
+}
+
+func newRig(t *testing.T, v stream.Variant) *rig {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	r := &rig{T: t, ctx: ctx, server: xdstest.NewServer(t, catalogue.Types())}
+	r.link = processtest.NewLink(t, r.server.Address, nil)
+	r.apply(refmesh.Change{Objects: mesh.Objects()})
+	r.node = refmesh.Proxies{Mesh: mesh, Spread: true, Interception: "NONE"}.Node
+	r.fleet = fleet.New(fleet.Options{Address: r.link.Address(), Proxies: proxies, Variant: v, Node: r.node})
+	var running sync.WaitGroup
+	running.Go(func() { r.fleet.Run(ctx) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+	r.sync = r.awaitSync()
+	return r
+}
+
+func (r *rig) awaitSync() fleet.Sync {
+	r.Helper()
+	got, err := r.fleet.AwaitSync(r.ctx, silence)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return got
+}
+
+// apply makes a change in the server's store.
+func (r *rig) apply(change refmesh.Change) {
+	r.Helper()
+	var ops []storage.Op
+	for _, object := range change.Objects {
+		if change.Delete {
+			ops = append(ops, storage.Op{Verb: storage.Delete, Key: object.Key()})
+		} else {
+			ops = append(ops, storage.Op{Verb: storage.Put, Config: object})
+		}
+	}
+	r.server.Batch(ops)
+}
+
+// change makes a change, awaits what is expected at every proxy, and returns all
+// that was sent because of it.
+func (r *rig) change(change refmesh.Change, expected ...fleet.Expectation) fleet.Counts {
+	r.Helper()
+	before := r.fleet.Counts()
+	receipt := r.fleet.Expect(expected...)
+	began := time.Now()
+	r.apply(change)
+	times, err := receipt.Await(r.ctx)
+	if err != nil {
+		r.Fatal(err)
+	}
+	for i, at := range times {
+		if at.Before(began) {
+			r.Errorf("proxy %d had the change before it was made", i)
+		}
+	}
+	r.awaitSilence()
+	return r.fleet.Counts().Since(before)
+}
+
+func (r *rig) awaitSilence() {
+	r.Helper()
+	if err := r.fleet.AwaitSilence(r.ctx, silence); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// TestEverythingIsReceived: the proxies of a fleet are sent what recording clients
+// with the same nodes are sent, which decode all of it.
+func TestEverythingIsReceived(t *testing.T) {
+	both(t, func(t *testing.T, v stream.Variant) {
+		r := newRig(t, v)
+		want := map[string]int64{}
+		for i := range proxies {
+			c := xdstest.Dial(t, r.server.Address, xdstest.ClientOptions{Node: r.node(i), Variant: v, Follow: true})
+			c.Subscribe(fleet.ClusterType)
+			c.Subscribe(fleet.ListenerType)
+			c.Await("all of the mesh", func(held func(string) map[string]xdstest.Held) bool {
+				return len(held(fleet.EndpointType)) >= 4*services && len(held(fleet.RouteType)) > 0
+			})
+			for _, typeURL := range types {
+				want[typeURL] += int64(len(c.Held(typeURL)))
+			}
+		}
+		for typeURL, n := range want {
+			if got := r.sync.Counts[typeURL]; got.Resources != n || got.Bytes == 0 {
+				t.Errorf("%s: %+v, want %d resources", path.Base(typeURL), got, n)
+			}
+		}
+		if r.sync.Reconnects != 0 {
+			t.Errorf("%d streams were opened again", r.sync.Reconnects)
+		}
+	})
+}
+
+// sent fails where other types than some were sent, or more bytes to a proxy than
+// most.
+func (r *rig) sent(what string, counts fleet.Counts, most int64, types ...string) {
+	r.Helper()
+	for typeURL, c := range counts {
+		if !slices.Contains(types, typeURL) {
+			r.Errorf("%s: %+v of %s was sent", what, c, path.Base(typeURL))
+		}
+	}
+	if got := counts.Total().Bytes / proxies; got == 0 || got > most {
+		r.Errorf("%s: %d bytes for a proxy, want at most %d", what, got, most)
+	}
+}
+
+// TestNothingButWhatChangedIsSent: one endpoint is one message of endpoints for
+// each proxy, one VirtualService one of virtual hosts or of one table; no other
+// type goes with them, and what changes nothing is not sent.
+func TestNothingButWhatChangedIsSent(t *testing.T) {
+	both(t, func(t *testing.T, v stream.Variant) {
+		r := newRig(t, v)
+		moved := mesh.ChangeEndpoint(refmesh.Target, 1)
+		got := r.change(moved, fleet.Expectation{Types: []string{fleet.EndpointType}, Mark: moved.Mark})
+		r.sent("one endpoint", got, 8<<10, fleet.EndpointType)
+		// Both ports, each with and without the subset that the endpoint is of.
+		if e := got[fleet.EndpointType]; e.Messages != proxies || e.Resources != 4*proxies {
+			t.Errorf("one endpoint: %+v for %d proxies", e, proxies)
+		}
+
+		changed := mesh.ChangeRoutes(refmesh.Target, 1)
+		got = r.change(changed, fleet.Expectation{Mark: changed.Mark})
+		whole := r.sync.Counts[fleet.RouteType].Bytes / proxies
+		r.sent("one VirtualService", got, max(whole, 16<<10)*11/10, fleet.RouteType, fleet.VirtualHostType)
+		if c := got.Total(); c.Messages != proxies || c.Resources != proxies {
+			t.Errorf("one VirtualService: %+v for %d proxies", c, proxies)
+		}
+
+		before := r.fleet.Counts()
+		r.apply(changed) // as it is already
+		r.awaitSilence()
+		if more := r.fleet.Counts().Since(before); len(more) > 0 {
+			t.Errorf("nothing changed, and %v was sent", more)
+		}
+	})
+}
+
+// TestWhatIsAskedForFollowsWhatIsSent: the endpoints of a new cluster are asked
+// for, and given up when it goes.
+func TestWhatIsAskedForFollowsWhatIsSent(t *testing.T) {
+	both(t, func(t *testing.T, v stream.Variant) {
+		r := newRig(t, v)
+		for range 2 { // when it is back its endpoints are asked for again
+			added := mesh.NewService(1)
+			got := r.change(added,
+				fleet.Expectation{Types: []string{fleet.ClusterType}, Mark: added.Mark},
+				fleet.Expectation{Types: []string{fleet.EndpointType}, Mark: added.Mark},
+				fleet.Expectation{Types: []string{fleet.RouteType, fleet.VirtualHostType}, Mark: added.Mark})
+			if n := got[fleet.EndpointType].Resources; n != 2*proxies {
+				t.Errorf("a new service: %d endpoint resources for %d proxies", n, proxies)
+			}
+			got = r.change(mesh.DeleteService(1), fleet.Expectation{
+				Types: []string{fleet.ClusterType}, Mark: added.Mark, Absent: v == stream.StateOfTheWorld,
+			})
+			if n := got[fleet.ClusterType].Removed; v == stream.Delta && n != 2*proxies {
+				t.Errorf("a deleted service: %d removed clusters for %d proxies", n, proxies)
+			}
+		}
+	})
+}
+
+// TestAFleetComesBack: proxies whose streams end open others, and are sent
+// everything again.
+func TestAFleetComesBack(t *testing.T) {
+	both(t, func(t *testing.T, v stream.Variant) {
+		r := newRig(t, v)
+		first := r.sync.Counts
+		r.link.Cut()
+		r.link.Mend()
+		for r.sync.Reconnects < proxies {
+			r.sync = r.awaitSync()
+		}
+		for _, typeURL := range types {
+			if n, want := r.sync.Counts[typeURL].Resources, 2*first[typeURL].Resources; n != want {
+				t.Errorf("%s: %d resources with those after the reconnect, want %d", path.Base(typeURL), n, want)
+			}
+		}
+	})
+}
