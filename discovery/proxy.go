@@ -65,6 +65,8 @@ type Proxy struct {
 	// EnvoyVersion is what the client says of its own build, empty for none; of one
 	// that is no Envoy with its name, as in "gRPC Go 1.85.0".
 	EnvoyVersion string
+	// RouteDelta: it takes virtual hosts as resources of their own, one by one.
+	RouteDelta bool
 }
 
 // ParseProxy reads the node of a first request. The id has the form

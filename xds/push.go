@@ -78,18 +78,21 @@ func (c *Connection) waits(typeURL string, lacking []string) bool {
 // remove sends removals in the opposite order: what refers goes before what it
 // refers to, parents before their children.
 func (c *Connection) remove() error {
-	for i, typeURL := range slices.Backward(c.order) {
-		t, _ := c.server.typ(typeURL)
-		if t.Parent != "" {
-			if err := c.removeType(slices.Index(c.order, t.Parent)); err != nil {
-				return err
-			}
-		}
-		if err := c.removeType(i); err != nil {
+	for i := range slices.Backward(c.order) {
+		if err := c.removeAfterParents(i); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (c *Connection) removeAfterParents(i int) error {
+	if t, _ := c.server.typ(c.order[i]); t.Parent != "" {
+		if err := c.removeAfterParents(slices.Index(c.order, t.Parent)); err != nil {
+			return err
+		}
+	}
+	return c.removeType(i)
 }
 
 // removeType sends the removals of one type, unless the client has refused what

@@ -2,6 +2,7 @@ package envoy
 
 import (
 	"cmp"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -22,18 +23,31 @@ type RouteConfigOptions struct {
 	// MaxDirectResponseBody is the size of the longest body that a route answers
 	// with; Envoy refuses one over 4 KiB unless told here.
 	MaxDirectResponseBody uint32
+	// HostsByDelta has the client ask for more virtual hosts, which come one by one
+	// on the same stream.
+	HostsByDelta bool
 }
+
+// hostsTimeout is how long a route configuration waits for the first of its hosts
+// that come one by one. It serves what it has when none came in that time.
+const hostsTimeout = 10 * time.Second
 
 // RouteConfig makes a route configuration. Clusters that it names need not
 // exist.
 func RouteConfig(o RouteConfigOptions) *routev3.RouteConfiguration {
-	return &routev3.RouteConfiguration{
+	out := &routev3.RouteConfiguration{
 		Name:                           o.Name,
 		VirtualHosts:                   o.VirtualHosts,
 		ValidateClusters:               wrapperspb.Bool(false),
 		IgnorePortInHostMatching:       !o.MatchPort,
 		MaxDirectResponseBodySizeBytes: count(o.MaxDirectResponseBody),
 	}
+	if o.HostsByDelta {
+		source := ADS()
+		source.InitialFetchTimeout = durationpb.New(hostsTimeout)
+		out.Vhds = &routev3.Vhds{ConfigSource: source}
+	}
+	return out
 }
 
 // VirtualHostOptions describe a virtual host.
@@ -55,6 +69,27 @@ func VirtualHost(o VirtualHostOptions) *routev3.VirtualHost {
 		out.RequireTls = routev3.VirtualHost_ALL
 	}
 	return out
+}
+
+// ClustersOf are the clusters that the routes of a virtual host name, sorted.
+func ClustersOf(h *routev3.VirtualHost) []string {
+	var out []string
+	name := func(cluster string) {
+		if cluster != "" {
+			out = append(out, cluster)
+		}
+	}
+	for _, r := range h.GetRoutes() {
+		name(r.GetRoute().GetCluster())
+		for _, c := range r.GetRoute().GetWeightedClusters().GetClusters() {
+			name(c.GetName())
+		}
+		for _, m := range slices.Concat(h.GetRequestMirrorPolicies(), r.GetRoute().GetRequestMirrorPolicies()) {
+			name(m.GetCluster())
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // RouteOptions describe a route: one of Forward, Redirect and DirectResponse.

@@ -34,6 +34,9 @@ type Class struct {
 	// Selectors are those selectors of source labels, of all that the configuration
 	// has, which match the proxy's labels.
 	Selectors string
+	// RouteDelta: it takes virtual hosts as resources of their own. No part of the
+	// Shape: the virtual hosts are the same as those of proxies that do not.
+	RouteDelta bool
 }
 
 // separator stands between the names in a field of a Class.
@@ -57,7 +60,8 @@ func (p *PushContext) ClassOf(proxy *discovery.Proxy) Class {
 			Type: proxy.Type, Interception: proxy.InterceptionMode,
 			IPv4: proxy.SupportsIPv4(), IPv6: proxy.SupportsIPv6(), DNSCapture: proxy.DNSCapture,
 		},
-		Namespace: proxy.Namespace,
+		Namespace:  proxy.Namespace,
+		RouteDelta: proxy.RouteDelta,
 	}
 	workload := proxy.Labels(p.workloadLabels(proxy))
 	c.Selectors = p.selectors.matching(workload)

@@ -184,6 +184,7 @@ const (
 	selfLabels    = "labels"
 	selfIPs       = "ips"
 	selfServes    = "serves"
+	selfDelta     = "routeDelta"
 )
 
 func (v *View) self(key, via string) any {
@@ -198,6 +199,8 @@ func (v *View) self(key, via string) any {
 		return v.ips()
 	case selfServes:
 		return v.identity()
+	case selfDelta:
+		return v.class.RouteDelta
 	default:
 		return v.class.has(via)
 	}
@@ -216,6 +219,10 @@ func (v *View) Gateway() *MergedGateway {
 	}
 	return mergeGateways(gateways)
 }
+
+// RouteDelta says whether the proxy takes virtual hosts as resources of their own,
+// else within their route configurations.
+func (v *View) RouteDelta() bool { return v.ask(Self, selfDelta, "").(bool) }
 
 // Egress are the egress listeners that the proxy has; always at least one.
 func (v *View) Egress() []EgressListener {

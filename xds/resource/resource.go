@@ -64,6 +64,19 @@ func New(name string, message proto.Message, children ...string) (*Resource, err
 	return &Resource{Name: name, Body: body, Version: hash(body.Value), Children: children}, nil
 }
 
+// With returns r with other bytes, which were put together from its own and from
+// those of parts: versions of these tell what the bytes are.
+func (r *Resource) With(body []byte, parts []*Resource) *Resource {
+	out := *r
+	out.Body, out.Parts = &anypb.Any{TypeUrl: r.Body.GetTypeUrl(), Value: body}, parts
+	if len(parts) == 0 {
+		out.Version = hash(body)
+	} else {
+		out.Version = SetVersion(append([]*Resource{r}, parts...))
+	}
+	return &out
+}
+
 // Under returns r with a version that also covers the version of its parent: a
 // change of the parent then makes the child one that a client lacks.
 func (r *Resource) Under(parentVersion string) *Resource {

@@ -26,6 +26,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate/endpoint"
 	"github.com/portolan-mesh/portolan/xds/generate/listener"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
+	"github.com/portolan-mesh/portolan/xds/generate/virtualhost"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
@@ -197,6 +198,8 @@ type Node struct {
 	Identity  string // that the proxy proved; none
 	// DNSCapture: applications beside it connect to addresses that were assigned.
 	DNSCapture bool
+	// RouteDelta: it takes virtual hosts one by one.
+	RouteDelta bool
 }
 
 // Proxy makes the node a proxy that captures no traffic, as one that connects
@@ -233,7 +236,7 @@ func (n Node) Proxy(tb testing.TB) *discovery.Proxy {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	proxy.Identity = n.Identity
+	proxy.Identity, proxy.RouteDelta = n.Identity, n.RouteDelta
 	return proxy
 }
 
@@ -305,7 +308,7 @@ func (w *World) buildType(view *mesh.View, g generate.Generator) []*resource.Res
 // Generators are those of the types that a Simulation reads, in the order in
 // which they are sent.
 func Generators() []generate.Generator {
-	return []generate.Generator{cluster.Generator{}, endpoint.Generator{}, listener.Generator{}, route.Generator{}}
+	return []generate.Generator{cluster.Generator{}, endpoint.Generator{}, listener.Generator{}, route.Generator{}, virtualhost.Generator{}}
 }
 
 // Inbound are the generators of what is a workload's own.

@@ -9,6 +9,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate/listener"
 	"github.com/portolan-mesh/portolan/xds/generate/proxyless"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
+	"github.com/portolan-mesh/portolan/xds/generate/virtualhost"
 )
 
 // Types are the resource types served. A type of resources is added here.
@@ -18,5 +19,6 @@ func Types() []xds.ResourceType {
 		{Name: "EDS", Generator: endpoint.Generator{}, Proxyless: proxyless.Endpoints{}, Parent: cluster.TypeURL, CoverParent: true},
 		{Name: "LDS", Generator: listener.Generator{}, Inbound: listener.Inbound{}, Proxyless: proxyless.Listeners{}, Full: true},
 		{Name: "RDS", Generator: route.Generator{}, Proxyless: proxyless.Routes{}, Parent: listener.TypeURL},
+		{Name: "VHDS", Generator: virtualhost.Generator{}, Parent: route.TypeURL},
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
+	"github.com/portolan-mesh/portolan/xds/generate/virtualhost"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
@@ -44,7 +45,7 @@ func (Routes) Build(v *mesh.View, name string) (*resource.Resource, error) {
 		return nil, nil
 	}
 	var routes []*routev3.Route
-	for _, r := range route.RoutesTo(v, l, service, p.number) {
+	for _, r := range virtualhost.RoutesTo(v, l, service, p.number) {
 		routes = append(routes, p.translate(r)...)
 	}
 	return resource.New(name, envoy.RouteConfig(envoy.RouteConfigOptions{

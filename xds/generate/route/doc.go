@@ -1,13 +1,10 @@
 // Package route generates route configurations.
 //
-// A sidecar has one for each port on which it speaks HTTP, named after the
-// port: a virtual host for every service that the port's egress listener
-// carries, with the routes of the VirtualService that applies to it, else one
-// route to the service (sidecar.go). A gateway has one for each of its plaintext
-// ports: a virtual host for every name in which its servers and the
-// VirtualServices bound to them meet (gateway.go).
+// A sidecar has one for each port on which it speaks HTTP, named after the port
+// (sidecar.go). A gateway has one for each of its plaintext ports (gateway.go).
 //
-// What a VirtualService says is translated once for both, by a translator that
-// knows the port and the gateway in question: which routes apply (virtual.go),
-// where they go (destination.go) and what is done to requests (action.go).
+// What Build makes of one is its frame: its name, its options and what becomes of
+// requests to unknown hosts. The hosts are resources of their own, which package
+// virtualhost makes, and Compose brings both together (compose.go): it copies the
+// hosts in, or, for a proxy that takes them one by one, has the proxy ask for them.
 package route

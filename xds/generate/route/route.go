@@ -13,8 +13,12 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// TypeURL is the type of route configurations.
-const TypeURL = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
+// TypeURL is the type of route configurations, PartsURL that of the virtual
+// hosts which they are made of.
+const (
+	TypeURL  = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
+	PartsURL = "type.googleapis.com/envoy.config.route.v3.VirtualHost"
+)
 
 // maxDirectResponseBody is the size of the longest body of a direct response.
 const maxDirectResponseBody = 1 << 20
@@ -23,12 +27,15 @@ const maxDirectResponseBody = 1 << 20
 type Generator struct{}
 
 var (
-	_ generate.Generator = Generator{}
-	_ generate.Emptier   = Generator{}
+	_ generate.Composer = Generator{}
+	_ generate.Emptier  = Generator{}
 )
 
 // TypeURL implements generate.Generator.
 func (Generator) TypeURL() string { return TypeURL }
+
+// PartsURL implements generate.Composer.
+func (Generator) PartsURL() string { return PartsURL }
 
 // Affected implements generate.Generator. The routes of a gateway come and go
 // with its servers, those of a sidecar with the ports of services.
@@ -55,29 +62,32 @@ func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 	}
 }
 
-// Build implements generate.Generator.
+// Build implements generate.Generator: it makes the frame of a route
+// configuration, see Compose.
 func (Generator) Build(v *mesh.View, name string) (*resource.Resource, error) {
-	var hosts []*routev3.VirtualHost
+	var rest *routev3.VirtualHost
 	if v.Shape().Type == discovery.Router {
-		servers := serversOf(v, name)
+		servers := ServersOf(v, name)
 		if len(servers) == 0 {
 			return nil, nil
 		}
-		hosts = gatewayHosts(v, servers)
+		rest = blackHole(servers[0].Port())
 	} else {
-		port, err := strconv.ParseUint(name, 10, 16)
-		if err != nil || sidecarName(int(port)) != name {
+		listener, port, ok := SidecarPort(v, name)
+		if !ok || !Carries(v, listener, port) {
 			return nil, nil
 		}
-		listener, ok := ListenerOf(v, int(port))
-		if !ok || !Carries(v, listener, int(port)) {
-			return nil, nil
-		}
-		hosts = sidecarHosts(v, listener, int(port))
+		rest = restOf(v)
 	}
-	return resource.New(name, envoy.RouteConfig(envoy.RouteConfigOptions{
-		Name: name, VirtualHosts: hosts, MaxDirectResponseBody: maxDirectResponseBody,
+	out, err := resource.New(name, envoy.RouteConfig(envoy.RouteConfigOptions{
+		Name: name, VirtualHosts: []*routev3.VirtualHost{rest}, MaxDirectResponseBody: maxDirectResponseBody,
+		HostsByDelta: v.RouteDelta(),
 	}))
+	if err != nil {
+		return nil, err
+	}
+	out.Refs = envoy.ClustersOf(rest)
+	return out, nil
 }
 
 // Empty implements generate.Emptier.
@@ -87,46 +97,18 @@ func (Generator) Empty(name string) (*resource.Resource, error) {
 
 func sidecarName(port int) string { return envoy.SidecarRouteConfigName(uint32(port)) }
 
-// ChangedPorts are the ports of the hosts that may have come into or gone out of
-// a sidecar's sight, with what they are now and with what they were, each once.
-func ChangedPorts(d mesh.Delta) iter.Seq[int] {
-	return func(yield func(int) bool) {
-		seen := map[int]bool{}
-		once := func(port int) bool {
-			if seen[port] {
-				return true
-			}
-			seen[port] = true
-			return yield(port)
-		}
-		for c := range d.Hosts() {
-			if !hostPorts(c.Old, once) || !hostPorts(c.New, once) {
-				return
-			}
-		}
-		if d.Whole {
-			return
-		}
-		for c := range d.Destinations() {
-			for row := range d.HostsMatching(c.Key) {
-				if !hostPorts(row, once) {
-					return
-				}
-			}
-		}
+// SidecarPort tells the port of a sidecar's route configuration by its name, and
+// the egress listener that carries it; false for another name, and for a port on
+// which no listener routes by HTTP.
+func SidecarPort(v *mesh.View, name string) (mesh.EgressListener, int, bool) {
+	number, err := strconv.ParseUint(name, 10, 16)
+	port := int(number)
+	if err != nil || sidecarName(port) != name {
+		return mesh.EgressListener{}, 0, false
 	}
-}
-
-func hostPorts(row *mesh.HostRow, yield func(int) bool) bool {
-	if row == nil {
-		return true
+	listener, ok := ListenerOf(v, port)
+	if !ok || listener.Port != 0 && !listener.Protocol.IsHTTP() {
+		return mesh.EgressListener{}, 0, false
 	}
-	for _, s := range row.Services {
-		for _, p := range s.Ports() {
-			if !yield(p.Number) {
-				return false
-			}
-		}
-	}
-	return true
+	return listener, port, true
 }

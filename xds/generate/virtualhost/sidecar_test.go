@@ -1,4 +1,4 @@
-package route_test
+package virtualhost_test
 
 import (
 	"strings"
@@ -6,11 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
-
-var generator route.Generator
 
 func TestSidecarVirtualHosts(t *testing.T) {
 	t.Parallel()

@@ -1,9 +1,7 @@
-package route_test
+package virtualhost_test
 
 import (
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
@@ -72,22 +70,4 @@ func TestGatewayRoutes(t *testing.T) {
 		tests[i].node.Type = discovery.Router
 	}
 	run(t, tests)
-}
-
-// Names of route configurations are what EnvoyFilters match.
-func TestGatewayRouteNames(t *testing.T) {
-	t.Parallel()
-	w := xdstest.NewWorld(t, xdstest.Object("Gateway", "gw", `{servers: [
-		{port: {number: 80, name: http, protocol: HTTP}, hosts: [a.example.com]},
-		{port: {number: 80, name: h2, protocol: HTTP2}, hosts: [b.example.com]},
-		{port: {number: 80, name: local, protocol: HTTP}, bind: 127.0.0.1, hosts: ['*']},
-		{port: {number: 443, name: tls, protocol: HTTPS}, tls: {mode: PASSTHROUGH}, hosts: ['*']},
-		{port: {number: 9000, name: tcp, protocol: TCP}, hosts: ['*']}]}`))
-	s := w.Simulate(xdstest.Node{Type: discovery.Router})
-	if diff := cmp.Diff([]string{"http.80", "http.80.127.0.0.1"}, s.Routes()); diff != "" {
-		t.Error(diff)
-	}
-	if got := s.Route("http.80").GetVirtualHosts()[0].GetName(); got != "blackhole:80" {
-		t.Errorf("the virtual host of nothing is %s", got)
-	}
 }

@@ -1,4 +1,4 @@
-package route
+package virtualhost
 
 import (
 	networking "istio.io/api/networking/v1alpha3"

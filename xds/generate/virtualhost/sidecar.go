@@ -1,0 +1,194 @@
+package virtualhost
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+
+	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/generate/route"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+)
+
+// foreignPort is the one port on which VirtualServices may route hosts that are
+// no services. (Istio: legacy, and relied upon.)
+const foreignPort = 80
+
+func sidecarName(h string, port int) string {
+	return route.HostName(envoy.SidecarRouteConfigName(uint32(port)), h, port)
+}
+
+// sidecarNames are the hosts that may have come or gone: those of services, and
+// those that VirtualServices name.
+func sidecarNames(d mesh.Delta, yield func(string) bool) {
+	for row := range route.ChangedHosts(d) {
+		if !namesOf(row, yield) {
+			return
+		}
+	}
+	for c := range d.Routes() {
+		h, ok := strings.CutPrefix(c.Key, mesh.RouteKey(mesh.MeshGateway, ""))
+		if ok && !yield(sidecarName(h, foreignPort)) {
+			return
+		}
+	}
+}
+
+// namesOf are the hosts of a service, and those of no service that may have made
+// way for it: at its addresses, and by patterns that cover it.
+func namesOf(row *mesh.HostRow, yield func(string) bool) bool {
+	covers := false
+	for _, s := range row.Services {
+		for _, p := range s.Ports() {
+			if p.Protocol.IsHTTP() && !yield(sidecarName(string(s.Hostname), p.Number)) {
+				return false
+			}
+		}
+		if p, ok := s.Port(foreignPort); !ok || !p.Protocol.IsHTTP() {
+			continue
+		}
+		covers = true
+		for _, address := range s.Addresses(mesh.Shape{IPv4: true, IPv6: true}) {
+			if !yield(sidecarName(address, foreignPort)) {
+				return false
+			}
+		}
+	}
+	for pattern := range row.Hostname.Covers() {
+		if covers && !yield(sidecarName(string(pattern), foreignPort)) {
+			return false
+		}
+	}
+	return true
+}
+
+// sidecarBuilder makes the virtual hosts of one port.
+type sidecarBuilder struct {
+	translator
+	listener mesh.EgressListener
+}
+
+// host is the virtual host of a service that the port's listener sees, or that of
+// no service; nil where there is none. "*" is what takes the rest.
+func (b sidecarBuilder) host(h host.Name) *envoy.VirtualHostOptions {
+	if h == "*" {
+		return nil
+	}
+	if s := b.service(h); s != nil {
+		return &envoy.VirtualHostOptions{Domains: b.domains(s), Routes: b.routesTo(s)}
+	}
+	if b.port != foreignPort || b.taken(h) {
+		return nil
+	}
+	vs := b.view.VirtualServiceNamed(b.listener, h)
+	if vs == nil {
+		return nil
+	}
+	routes := b.routes(vs)
+	if len(routes) == 0 {
+		return nil
+	}
+	return &envoy.VirtualHostOptions{Domains: []string{string(h)}, Routes: routes}
+}
+
+// service is the one of a host that has a virtual host here, nil for none.
+func (b sidecarBuilder) service(h host.Name) *mesh.ServiceRow {
+	return route.HTTPService(b.view, b.listener, b.port, h)
+}
+
+// domains are the name of a service and those of its addresses that are not
+// another's.
+func (b sidecarBuilder) domains(s *mesh.ServiceRow) []string {
+	out := []string{string(s.Hostname)}
+	for _, address := range s.Addresses(b.view.Shape()) {
+		if domain := addressDomain(address); b.keeps(s, address, domain) && !slices.Contains(out, domain) {
+			out = append(out, domain)
+		}
+	}
+	return out
+}
+
+// addressDomain is the domain of requests to an address.
+func addressDomain(address string) string {
+	if ip, err := netip.ParseAddr(address); err == nil && ip.Is6() {
+		return "[" + strings.ToLower(address) + "]"
+	}
+	return address
+}
+
+// keeps says whether an address is a domain of the service: where no service has
+// it for its name, and no host before this one has the address.
+func (b sidecarBuilder) keeps(s *mesh.ServiceRow, address, domain string) bool {
+	if b.service(host.Name(domain)) != nil {
+		return false
+	}
+	for h := range b.view.HostsAt(address) {
+		if h == string(s.Hostname) {
+			break
+		}
+		if b.hasAddress(host.Name(h), domain) {
+			return false
+		}
+	}
+	return true
+}
+
+// hasAddress says whether a host has a virtual host here and an address.
+func (b sidecarBuilder) hasAddress(h host.Name, domain string) bool {
+	s := b.service(h)
+	return s != nil && slices.ContainsFunc(s.Addresses(b.view.Shape()), func(a string) bool {
+		return addressDomain(a) == domain
+	})
+}
+
+// taken says whether a host that is no service makes way for those that are: a
+// name for one that has it as its address, a pattern for any that it covers.
+func (b sidecarBuilder) taken(h host.Name) bool {
+	if !h.IsWildcard() {
+		for other := range b.view.HostsAt(string(h)) {
+			if b.hasAddress(host.Name(other), string(h)) {
+				return true
+			}
+		}
+		return false
+	}
+	for other := range b.view.HTTPHostsUnder(h, b.port) {
+		if b.service(host.Name(other)) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// routesTo are the routes of requests to a service: those of the VirtualService
+// that applies, or straight to it.
+func (b sidecarBuilder) routesTo(s *mesh.ServiceRow) []*routev3.Route {
+	if vs := b.view.VirtualServiceAt(b.listener, s.Hostname); vs != nil {
+		if routes := b.routes(vs); len(routes) > 0 {
+			return routes
+		}
+	}
+	return []*routev3.Route{b.straight(s)}
+}
+
+// straight is the route to a service that no VirtualService is about.
+func (b sidecarBuilder) straight(s *mesh.ServiceRow) *routev3.Route {
+	to := destination{hostname: string(s.Hostname), port: b.port, service: s}
+	policies := to.hashPolicies(b.view)
+	return b.decorated(envoy.Route(envoy.RouteOptions{Forward: &envoy.Forward{
+		Clusters:     []envoy.WeightedCluster{{Name: to.cluster()}},
+		HashPolicies: policies,
+		Retry:        envoy.Retry(retry(nil, len(policies) > 0)),
+	}}), "")
+}
+
+// RoutesTo are the routes of requests to a port of a service, as a proxy has them
+// on an egress listener: those of the VirtualService that applies, or straight to
+// it.
+func RoutesTo(v *mesh.View, listener mesh.EgressListener, s *mesh.ServiceRow, port int) []*routev3.Route {
+	b := sidecarBuilder{translator{view: v, gateway: mesh.MeshGateway, port: port}, listener}
+	return b.routesTo(s)
+}

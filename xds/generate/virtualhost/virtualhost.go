@@ -1,0 +1,78 @@
+package virtualhost
+
+import (
+	"iter"
+	"strings"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/generate"
+	"github.com/portolan-mesh/portolan/xds/generate/route"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// TypeURL is the type of virtual hosts.
+const TypeURL = route.PartsURL
+
+// Generator makes virtual hosts.
+type Generator struct{}
+
+var _ generate.Generator = Generator{}
+
+// TypeURL implements generate.Generator.
+func (Generator) TypeURL() string { return TypeURL }
+
+// Affected implements generate.Generator. A host comes and goes with the services
+// of its name and with the VirtualServices that name it, and where others of the
+// same domain make way.
+func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if v.Shape().Type == discovery.Router {
+			gatewayNames(v, d, yield)
+		} else {
+			sidecarNames(d, yield)
+		}
+	}
+}
+
+// Build implements generate.Generator.
+func (Generator) Build(v *mesh.View, name string) (*resource.Resource, error) {
+	config, hostPort, ok := route.SplitHostName(name)
+	if !ok {
+		return nil, nil
+	}
+	// The port stands behind the last colon, and is that of the route configuration.
+	colon := strings.LastIndex(hostPort, ":")
+	if colon <= 0 {
+		return nil, nil
+	}
+	h := host.Name(hostPort[:colon])
+	var options *envoy.VirtualHostOptions
+	if v.Shape().Type == discovery.Router {
+		servers := route.ServersOf(v, config)
+		if len(servers) == 0 || route.HostName(config, string(h), servers[0].Port()) != name {
+			return nil, nil
+		}
+		options = gatewayHost(v, servers, h)
+	} else {
+		listener, port, ok := route.SidecarPort(v, config)
+		if !ok || route.HostName(config, string(h), port) != name {
+			return nil, nil
+		}
+		b := sidecarBuilder{translator{view: v, gateway: mesh.MeshGateway, port: port}, listener}
+		options = b.host(h)
+	}
+	if options == nil {
+		return nil, nil
+	}
+	options.Name = name
+	made := envoy.VirtualHost(*options)
+	out, err := resource.New(name, made)
+	if err != nil {
+		return nil, err
+	}
+	out.Refs = envoy.ClustersOf(made)
+	return out, nil
+}
