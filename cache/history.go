@@ -154,5 +154,10 @@ func (s *Snapshot) without(revision int64) *Snapshot {
 			content.Health = content.Health.Delete(key)
 		}
 	}
+	for key, report := range s.content.Statuses.All() {
+		if report.Revision == revision {
+			content.Statuses = content.Statuses.Delete(key)
+		}
+	}
 	return &Snapshot{revision: revision - 1, epoch: s.epoch, content: content}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/status"
 )
 
 // Snapshot is all configuration, and what the store keeps beside it, as of one
@@ -27,6 +28,10 @@ type Content struct {
 	Addresses pmap.Map[*address.Assignment]
 	// Health is how workloads are, by health.Path.
 	Health pmap.Map[*health.Report]
+	// Statuses are what servers say of objects, by the Path of their keys. Nothing
+	// that is generated depends on them, and only the snapshots that clients are
+	// answered from have any.
+	Statuses pmap.Map[*status.Report]
 }
 
 // NewSnapshot makes a snapshot of objects alone, keyed by the Path of their keys.
@@ -83,6 +88,9 @@ func (s *Snapshot) Addresses() pmap.Map[*address.Assignment] { return s.Content(
 // Health is what was last said of workloads, by health.Path.
 func (s *Snapshot) Health() pmap.Map[*health.Report] { return s.Content().Health }
 
+// Statuses are what servers say of objects, by the Path of their keys.
+func (s *Snapshot) Statuses() pmap.Map[*status.Report] { return s.Content().Statuses }
+
 // Get returns an object, nil where there is none.
 func (s *Snapshot) Get(key config.Key) *config.Config { return s.Configs().Value(key.Path()) }
 
@@ -105,7 +113,8 @@ func (s *Snapshot) List(kind config.GroupVersionKind, namespace string) iter.Seq
 
 // differences counts what differs between two contents.
 func (c Content) differences(o Content) int {
-	return count(c.Configs, o.Configs) + count(c.Addresses, o.Addresses) + count(c.Health, o.Health)
+	return count(c.Configs, o.Configs) + count(c.Addresses, o.Addresses) + count(c.Health, o.Health) +
+		count(c.Statuses, o.Statuses)
 }
 
 func count[V comparable](from, to pmap.Map[V]) (n int) {

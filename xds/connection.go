@@ -44,8 +44,12 @@ type Connection struct {
 	sessions map[string]*stream.Session
 }
 
-// timing is when a type was last sent to and last answered.
-type timing struct{ sent, answered time.Time }
+// timing is when a type was last sent to and last answered, and how well the
+// proxy is in step.
+type timing struct {
+	sent, answered time.Time
+	progress
+}
 
 // message is a request of either variant.
 type message struct {

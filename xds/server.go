@@ -95,6 +95,8 @@ type DiscoveryServer struct {
 	wakes   chan struct{}
 	queue   *pushQueue
 
+	published published
+
 	mu          sync.Mutex // guards the fields below
 	reasons     map[string]int
 	since       time.Time // of the first wake-up since the last push
@@ -221,6 +223,7 @@ func (s *DiscoveryServer) publish() bool {
 	request.Reason, request.Start = s.reasons, s.since
 	s.reasons, s.since = map[string]int{}, time.Time{}
 	s.request = request
+	s.published.follow(from, to)
 	s.context.Store(to)
 	if from == nil {
 		close(s.ready)

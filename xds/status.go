@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/xds/stream"
 )
 
@@ -16,26 +17,82 @@ type ProxyStatus struct {
 	Variant   string `json:"variant"`
 	Envoy     string `json:"envoy,omitempty"`
 	// Revision of the store that all types of the proxy are known to be at.
-	Revision       int64        `json:"revision"`
-	ConnectedSince time.Time    `json:"connectedSince"`
-	Types          []TypeStatus `json:"types"`
+	Revision       int64     `json:"revision"`
+	ConnectedSince time.Time `json:"connectedSince"`
+	// StaleSince is since when the newest that concerns the proxy is not
+	// acknowledged, the zero time where it is.
+	StaleSince time.Time    `json:"staleSince,omitzero"`
+	Types      []TypeStatus `json:"types"`
 }
 
 // TypeStatus is how well a proxy is in step in one type.
 type TypeStatus struct {
 	Name  string       `json:"name"`
 	State stream.State `json:"state"`
-	// Revision that the proxy is known to be at; Version and AckedRevision are
-	// those of the last response it took.
+	// Revision that the proxy is known to be at; Version, AckedRevision and
+	// AckedNonce are those of the last response it took.
 	Revision      int64  `json:"revision"`
 	Version       string `json:"version,omitempty"`
 	AckedRevision int64  `json:"ackedRevision"`
-	// Message is what the proxy said when it rejected the last response, and
-	// RejectedRevision that of the response.
-	Message          string    `json:"message,omitempty"`
-	RejectedRevision int64     `json:"rejectedRevision,omitempty"`
-	Sent             time.Time `json:"sent,omitzero"`
-	Answered         time.Time `json:"answered,omitzero"`
+	AckedNonce    string `json:"ackedNonce,omitempty"`
+	// SentRevision and SentNonce are those of a response that it did not answer yet.
+	SentRevision int64  `json:"sentRevision,omitempty"`
+	SentNonce    string `json:"sentNonce,omitempty"`
+	// Message is what the proxy said when it rejected the last response,
+	// RejectedRevision and RejectedNonce are those of the response, and Objects name
+	// what the rejected resources were built from, as far as that is known.
+	Message          string   `json:"message,omitempty"`
+	RejectedRevision int64    `json:"rejectedRevision,omitempty"`
+	RejectedNonce    string   `json:"rejectedNonce,omitempty"`
+	Objects          []string `json:"objects,omitempty"`
+	// Sent and Answered are when a response last was; StaleSince is since when the
+	// proxy lacks something or has refused it, the zero time where it does not.
+	Sent       time.Time `json:"sent,omitzero"`
+	Answered   time.Time `json:"answered,omitzero"`
+	StaleSince time.Time `json:"staleSince,omitzero"`
+
+	offered int64 // the newest revision that the proxy was offered
+	changes spans
+	blamed  []config.Key
+}
+
+// progress is what a connection remembers of one type to tell how well the proxy
+// is in step.
+type progress struct {
+	offered int64 // revision of the offer that was last looked at
+	changes spans
+	stale   time.Time // since when it is not in step
+
+	rejected string // nonce of the rejection that blamed is about
+	blamed   []config.Key
+}
+
+// follow takes note of where the session of the type stands now.
+func (p *progress) follow(session *stream.Session, now time.Time) stream.Status {
+	st := session.Status()
+	switch {
+	case st.State == stream.NotSent:
+	case st.Offered < p.offered: // the store is another one
+		p.changes = spans{{0, st.Offered}}
+	case st.Offered > p.offered && st.Changed > p.offered:
+		p.changes = p.changes.with(span{p.offered, st.Offered})
+	}
+	if st.State != stream.NotSent {
+		p.offered = st.Offered
+	}
+	switch lacks := st.State == stream.Stale || st.State == stream.Rejected; {
+	case !lacks:
+		p.stale = time.Time{}
+	case p.stale.IsZero():
+		p.stale = now
+	}
+	switch {
+	case st.Rejection == nil:
+		p.rejected, p.blamed = "", nil
+	case st.Rejection.Nonce != p.rejected:
+		p.rejected, p.blamed = st.Rejection.Nonce, blame(st.Rejection.Message, session.Refused())
+	}
+	return st
 }
 
 // report makes the state of the connection known.
@@ -47,23 +104,38 @@ func (c *Connection) report() {
 		Node: c.proxy.ID, Name: c.proxy.Name, Type: string(c.proxy.Type), Namespace: c.proxy.Namespace,
 		Variant: c.variant.String(), Envoy: c.proxy.EnvoyVersion, ConnectedSince: c.since, Revision: -1,
 	}
+	now := time.Now()
 	for _, t := range c.server.options.Types {
 		typeURL := t.Generator.TypeURL()
-		s := c.sessions[typeURL].Status()
-		ts := TypeStatus{
-			Name: t.Name, State: s.State, Revision: s.Revision, Version: s.Acked.Version, AckedRevision: s.Acked.Revision,
-			Sent: c.last[typeURL].sent, Answered: c.last[typeURL].answered,
+		last := c.last[typeURL]
+		ts := typeStatus(t.Name, last.follow(c.sessions[typeURL], now), last)
+		if ts.State != stream.NotSent && (st.Revision < 0 || ts.Revision < st.Revision) {
+			st.Revision = ts.Revision
 		}
-		if s.Rejection != nil {
-			ts.Message, ts.RejectedRevision = s.Rejection.Message, s.Rejection.Revision
-		}
-		if s.State != stream.NotSent && (st.Revision < 0 || s.Revision < st.Revision) {
-			st.Revision = s.Revision
+		if since := ts.StaleSince; !since.IsZero() && (st.StaleSince.IsZero() || since.Before(st.StaleSince)) {
+			st.StaleSince = since
 		}
 		st.Types = append(st.Types, ts)
 	}
 	st.Revision = max(st.Revision, 0)
 	c.status.Store(st)
+}
+
+func typeStatus(name string, s stream.Status, last *timing) TypeStatus {
+	ts := TypeStatus{
+		Name: name, State: s.State, Revision: s.Revision,
+		Version: s.Acked.Version, AckedRevision: s.Acked.Revision, AckedNonce: s.Acked.Nonce,
+		SentRevision: s.Sent.Revision, SentNonce: s.Sent.Nonce,
+		Sent: last.sent, Answered: last.answered, StaleSince: last.stale,
+		offered: s.Offered, changes: last.changes, blamed: last.blamed,
+	}
+	if s.Rejection != nil {
+		ts.Message, ts.RejectedRevision, ts.RejectedNonce = s.Rejection.Message, s.Rejection.Revision, s.Rejection.Nonce
+		for _, key := range last.blamed {
+			ts.Objects = append(ts.Objects, key.String())
+		}
+	}
+	return ts
 }
 
 // stallsAt is when the oldest response that is under way runs out; zero where

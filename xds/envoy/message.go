@@ -115,6 +115,11 @@ func (m ClusterMetadata) Message() *corev3.Metadata {
 // ConfigPath names it.
 func ConfigMetadata(path string) *corev3.Metadata { return ClusterMetadata{Config: path}.Message() }
 
+// ConfigOf is the ConfigPath in metadata, empty where there is none.
+func ConfigOf(m *corev3.Metadata) string {
+	return m.GetFilterMetadata()[istioMetadata].GetFields()["config"].GetStringValue()
+}
+
 // EndpointMetadata is what an endpoint tells of its workload.
 type EndpointMetadata struct {
 	// Workload is "name;namespace;canonical service;revision;cluster", as

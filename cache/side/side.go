@@ -1,0 +1,160 @@
+package side
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/status"
+)
+
+// Base is the cache of the configuration that statuses are laid over.
+type Base interface {
+	Snapshot() *cache.Snapshot
+	Since(ctx context.Context, revision int64) (*cache.Snapshot, bool)
+	At(revision int64) (*cache.Snapshot, bool)
+	Next(ctx context.Context, after *cache.Snapshot) (*cache.Snapshot, error)
+	Await(ctx context.Context, revision int64) (*cache.Snapshot, error)
+	StoreRevision(ctx context.Context) (int64, error)
+}
+
+// Options configure a Cache. Base and Schemas are required.
+type Options struct {
+	Base    Base
+	Schemas schema.Set
+	// Log is told of trouble; nil is nobody.
+	Log *slog.Logger
+}
+
+// Facts are all that is on the side, as of one revision. They are never modified.
+type Facts struct {
+	Revision int64
+	// Statuses are what servers say of objects, by the Path of their keys.
+	Statuses pmap.Map[*status.Report]
+	// Replicas are the reports of the servers that are alive, by their ids.
+	Replicas pmap.Map[*status.Replica]
+	// Proxies are those that are known, by node id.
+	Proxies pmap.Map[*status.Proxy]
+}
+
+// Cache mirrors the side. While etcd cannot be reached it serves what it has.
+type Cache struct {
+	client *clientv3.Client
+	base   Base
+	o      Options
+	feed   *cache.Feed // of merged snapshots; it has no handlers
+
+	mu      sync.Mutex // guards the fields below
+	facts   *Facts
+	changed chan struct{} // closed when facts are replaced
+}
+
+// New returns a cache that waits to be run. The client stays the caller's.
+func New(client *clientv3.Client, o Options) *Cache {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Cache{
+		client: client, base: o.Base, o: o, changed: make(chan struct{}),
+		feed: cache.NewFeed(cache.FeedOptions{Worker: cache.NewWorker(), Schemas: o.Schemas}),
+	}
+}
+
+// The pause before etcd is tried again.
+const (
+	retryMin = 50 * time.Millisecond
+	retryMax = 5 * time.Second
+)
+
+// Run keeps the cache equal to etcd until ctx ends, and then returns nil.
+func (c *Cache) Run(ctx context.Context) error {
+	for pause := retryMin; ctx.Err() == nil; pause = min(2*pause, retryMax) {
+		begun := time.Now()
+		err := c.mirror(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		if time.Since(begun) > retryMax {
+			pause = retryMin
+		}
+		level := slog.LevelWarn
+		if errors.Is(err, errLeapt) {
+			level = slog.LevelDebug
+		}
+		c.o.Log.Log(ctx, level, "listing the statuses in etcd anew", "err", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+	return nil
+}
+
+// Facts are all that is known, nil before the first list, and a channel that is
+// closed when there are newer ones.
+func (c *Cache) Facts() (*Facts, <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.facts, c.changed
+}
+
+func (c *Cache) setFacts(f *Facts) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.facts = f
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// Snapshot is the newest, nil before the first.
+func (c *Cache) Snapshot() *cache.Snapshot { return c.feed.Snapshot() }
+
+// At returns what there was at a revision; see cache.Feed.
+func (c *Cache) At(revision int64) (*cache.Snapshot, bool) { return c.feed.At(revision) }
+
+// Next returns the snapshot that followed after; see cache.Feed.
+func (c *Cache) Next(ctx context.Context, after *cache.Snapshot) (*cache.Snapshot, error) {
+	return c.feed.Next(ctx, after)
+}
+
+// Since returns what there was just before a revision; see cache.Feed. Where this
+// cache began later, it is what the base has, with those statuses that are older:
+// whoever follows is told of the others.
+func (c *Cache) Since(ctx context.Context, revision int64) (*cache.Snapshot, bool) {
+	if before, ok := c.feed.At(revision - 1); ok {
+		return before, true
+	}
+	before, ok := c.base.Since(ctx, revision)
+	if !ok {
+		return nil, false
+	}
+	content := before.Content()
+	content.Statuses = c.feed.Snapshot().Statuses()
+	for path, report := range content.Statuses.All() {
+		if report.Revision >= revision {
+			content.Statuses = content.Statuses.Delete(path)
+		}
+	}
+	return before.Next(before.Revision(), content), true
+}
+
+// Await returns the newest snapshot as soon as it is at a revision or beyond.
+func (c *Cache) Await(ctx context.Context, revision int64) (*cache.Snapshot, error) {
+	if s := c.feed.Snapshot(); s != nil && s.Revision() >= revision {
+		return s, nil
+	}
+	if _, err := c.base.Await(ctx, revision); err != nil {
+		return nil, err
+	}
+	return c.feed.Await(ctx, revision)
+}
+
+// StoreRevision asks the store for its revision; see mirror.Cache.
+func (c *Cache) StoreRevision(ctx context.Context) (int64, error) { return c.base.StoreRevision(ctx) }

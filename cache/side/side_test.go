@@ -1,0 +1,230 @@
+package side_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/cache/mirror"
+	"github.com/portolan-mesh/portolan/cache/side"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/etcd"
+	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/status"
+)
+
+// rig is a side cache over a mirror of a real etcd.
+type rig struct {
+	t      testing.TB
+	client *clientv3.Client
+	store  *etcd.Store
+	base   *mirror.Cache
+	side   *side.Cache
+}
+
+func start(t testing.TB, client *clientv3.Client) *rig {
+	t.Helper()
+	store, err := etcd.New(client, etcd.Options{Schemas: schema.Pilot(), RequestTimeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	worker := cache.NewWorker()
+	r := &rig{t: t, client: client, store: store}
+	r.base = mirror.New(client, mirror.Options{Worker: worker, Schemas: schema.Pilot(), Store: store, ProgressInterval: 50 * time.Millisecond})
+	r.side = side.New(client, side.Options{Base: r.base, Schemas: schema.Pilot()})
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var running sync.WaitGroup
+	for _, run := range []func(context.Context) error{worker.Run, r.base.Run, r.side.Run} {
+		running.Go(func() {
+			if err := run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	return r
+}
+
+func key(name string) config.Key {
+	return config.Key{Kind: schema.VirtualService, Namespace: "shop", Name: name}
+}
+
+// put writes an object, and returns its revision.
+func (r *rig) put(name string, round int) int64 {
+	r.t.Helper()
+	object := &config.Config{
+		Meta: config.Meta{GroupVersionKind: schema.VirtualService, Namespace: "shop", Name: name, Labels: map[string]string{"round": strconv.Itoa(round)}},
+		Spec: &networking.VirtualService{Hosts: []string{name + ".shop"}},
+	}
+	revision, err := r.store.Update(r.t.Context(), object)
+	if err != nil {
+		revision, err = r.store.Create(r.t.Context(), object)
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	n, err := strconv.ParseInt(revision, 10, 64)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return n
+}
+
+// say writes a status, and returns its revision.
+func (r *rig) say(name, message string) int64 {
+	r.t.Helper()
+	value, err := etcd.EncodeStatus(&status.Report{Key: key(name), UID: "u", Conditions: []status.Condition{{Type: "T", Message: message}}})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	answer, err := r.client.Put(r.t.Context(), etcd.ObjectStatusKey(key(name)), string(value))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return answer.Header.Revision
+}
+
+func (r *rig) await(revision int64) *cache.Snapshot {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
+	defer cancel()
+	s, err := r.side.Await(ctx, revision)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return s
+}
+
+// TestOneOrder: whatever comes first, what is seen at a revision is all of the
+// configuration and all of the statuses up to it, and each change is seen once.
+func TestOneOrder(t *testing.T) {
+	t.Parallel()
+	r := start(t, etcdtest.Dial(t, etcdtest.Listen(t)))
+	from := r.await(r.put("a", 0))
+	const changes = 300
+	wrote := map[int64]string{} // what a revision changed
+	var last int64
+	random := rand.New(rand.NewPCG(1, 0))
+	for i := range changes {
+		name := fmt.Sprintf("o%d", random.IntN(20))
+		if random.IntN(2) == 0 {
+			last = r.put(name, i+1)
+			wrote[last] = "object " + key(name).Path()
+		} else {
+			last = r.say(name, strconv.Itoa(i))
+			wrote[last] = "status " + key(name).Path()
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	seen := map[int64]string{}
+	for at := from; at.Revision() < last; {
+		next, err := r.side.Next(ctx, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for path, object := range next.Configs().All() {
+			if before := at.Configs().Value(path); before == nil || before.ResourceVersion != object.ResourceVersion {
+				seen[next.Revision()] += "object " + path
+			}
+		}
+		for path, report := range next.Statuses().All() {
+			if before := at.Statuses().Value(path); before == nil || before.Revision != report.Revision {
+				seen[next.Revision()] += "status " + path
+			}
+		}
+		at = next
+	}
+	for revision, what := range wrote {
+		if seen[revision] != what {
+			t.Errorf("revision %d changed %s, and seen was %q", revision, what, seen[revision])
+		}
+	}
+	for revision, what := range seen {
+		if wrote[revision] == "" {
+			t.Errorf("revision %d changed nothing, and seen was %s", revision, what)
+		}
+	}
+}
+
+// TestAQuietSideHoldsNobodyUp: a write of either tree, and of neither, is soon
+// known to be all there is.
+func TestAQuietSideHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
+	r := start(t, etcdtest.Start(t))
+	for i := range 20 {
+		if s := r.await(r.put("a", i)); s.Get(key("a")).Labels["round"] != strconv.Itoa(i) {
+			t.Errorf("round %d is not there at revision %d", i, s.Revision())
+		}
+	}
+	if s := r.await(r.say("a", "once")); s.Statuses().Value(key("a").Path()).Conditions[0].Message != "once" {
+		t.Errorf("the status is not there at revision %d", s.Revision())
+	}
+	answer, err := r.client.Put(t.Context(), etcd.MetaPrefix+"test", "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.await(answer.Header.Revision)
+}
+
+// TestSinceBeforeItBegan: a client that resumes from before the cache began is
+// told of the statuses that are newer.
+func TestSinceBeforeItBegan(t *testing.T) {
+	t.Parallel()
+	client := etcdtest.Start(t)
+	first := start(t, client)
+	first.put("a", 1)
+	first.say("a", "old")
+	at := first.put("b", 1)
+	first.say("b", "new")
+	first.await(first.put("c", 1))
+
+	r := start(t, client)
+	r.await(at)
+	before, ok := first.side.Since(t.Context(), at)
+	if !ok || before.Statuses().Value(key("a").Path()) == nil || before.Statuses().Value(key("b").Path()) != nil || before.Get(key("b")) != nil {
+		t.Errorf("before revision %d: %v, %d objects, %d statuses", at, ok, before.Configs().Len(), before.Statuses().Len())
+	}
+	if _, ok := r.side.Since(t.Context(), 1); ok {
+		t.Error("revision 1 is within the reach of a cache that began later")
+	}
+}
+
+// TestListsAnew: a watch that etcd has compacted away, and one whose base was
+// listed anew, are begun again, and nothing is missed.
+func TestListsAnew(t *testing.T) {
+	t.Parallel()
+	endpoint := etcdtest.Listen(t)
+	r := start(t, etcdtest.Dial(t, endpoint))
+	r.await(r.put("a", 1))
+	relay := etcdtest.NewRelay(t, endpoint)
+	cut := start(t, etcdtest.Dial(t, relay.Endpoint()))
+	cut.await(r.say("a", "before"))
+	relay.HoldAnswers()
+	last := r.say("a", "while away")
+	if _, err := r.client.Compact(t.Context(), last); err != nil {
+		t.Fatal(err)
+	}
+	relay.Cut() // and it connects again, to an etcd that has forgotten
+	if s := cut.await(last); s.Statuses().Value(key("a").Path()).Conditions[0].Message != "while away" {
+		t.Errorf("the status is not there at revision %d", s.Revision())
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := cut.side.Await(ctx, last+1000); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a revision of the future: %v", err)
+	}
+}

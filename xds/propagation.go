@@ -1,0 +1,229 @@
+package xds
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/portolan-mesh/portolan/storage/status"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/stream"
+)
+
+// Propagation is how far revisions have come among the proxies that are connected
+// to a server, as it was when it was asked for. A proxy is in it once however many
+// streams it has.
+type Propagation struct {
+	// Published is the newest revision that proxies were offered.
+	Published int64
+
+	changes spans // of the configuration
+	proxies []proxyProgress
+}
+
+// proxyProgress is what is known of one proxy, by type.
+type proxyProgress struct {
+	node  string
+	types []TypeStatus // that it asked for
+}
+
+// verdict is how one proxy took something.
+type verdict int
+
+const (
+	notConcerned verdict = iota
+	accepted
+	waiting
+	rejected // the gravest
+)
+
+// published remembers the last changes of the configuration that were published.
+type published struct {
+	mu      sync.Mutex // guards changes
+	changes []span
+}
+
+// maxPublished bounds the changes that are told apart.
+const maxPublished = 64
+
+// follow takes note of a context that takes the place of another.
+func (p *published) follow(from, to *mesh.PushContext) {
+	if from.Inputs().Configs.Content() == to.Inputs().Configs.Content() {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if to.Revision() <= from.Revision() { // the store is another one
+		p.changes = nil
+	}
+	since := from.Revision()
+	if len(p.changes) == 0 {
+		since = 0
+	}
+	p.changes = append(slices.Clone(p.changes), span{since, to.Revision()})
+	if n := len(p.changes) - maxPublished; n > 0 {
+		p.changes = p.changes[n:]
+	}
+}
+
+func (p *published) last() []span {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.changes
+}
+
+// Propagation tells how far revisions have come.
+func (s *DiscoveryServer) Propagation() *Propagation {
+	p := &Propagation{changes: s.published.last(), Published: s.Context().Revision()}
+	for _, st := range s.Proxies() { // by node, the oldest stream first
+		if n := len(p.proxies); n == 0 || p.proxies[n-1].node != st.Node {
+			p.proxies = append(p.proxies, proxyProgress{node: st.Node})
+		}
+		p.proxies[len(p.proxies)-1].add(st.Types)
+	}
+	return p
+}
+
+// add takes in what a newer stream of the proxy asked for.
+func (p *proxyProgress) add(types []TypeStatus) {
+	for _, t := range types {
+		if t.State == stream.NotSent {
+			continue
+		}
+		if i := slices.IndexFunc(p.types, func(o TypeStatus) bool { return o.Name == t.Name }); i >= 0 {
+			p.types[i] = t
+		} else {
+			p.types = append(p.types, t)
+		}
+	}
+}
+
+// alone is how the proxy took the change of one revision.
+func (p proxyProgress) alone(revision int64) verdict {
+	v := notConcerned
+	for _, t := range p.types {
+		if t.offered < revision || t.changes.has(revision) {
+			v = max(v, t.took(revision))
+		}
+	}
+	return v
+}
+
+// all is how the proxy took everything up to a revision; whether it is concerned
+// is told of the revision alone.
+func (p proxyProgress) all(revision int64) verdict {
+	v := notConcerned
+	for _, t := range p.types {
+		took := t.took(t.changes.upTo(revision))
+		if t.offered < revision {
+			took = t.took(revision)
+		}
+		if took != accepted || t.changes.has(revision) {
+			v = max(v, took)
+		}
+	}
+	return v
+}
+
+// took is how the proxy took a change of the type.
+func (t TypeStatus) took(revision int64) verdict {
+	switch {
+	case t.Revision >= revision:
+		return accepted
+	case t.RejectedNonce != "" && t.RejectedRevision >= revision:
+		return rejected
+	}
+	return waiting
+}
+
+// Alone counts how the proxies took the change of one revision.
+func (p *Propagation) Alone(revision int64) status.Count {
+	return p.count(revision, proxyProgress.alone)
+}
+
+// All counts how they took everything up to a revision. A proxy that has all of it
+// is counted as concerned where the revision itself made a difference to it.
+func (p *Propagation) All(revision int64) status.Count {
+	return p.count(revision, proxyProgress.all)
+}
+
+func (p *Propagation) count(revision int64, judge func(proxyProgress, int64) verdict) (c status.Count) {
+	for _, proxy := range p.proxies {
+		switch judge(proxy, revision) {
+		case notConcerned:
+			c.NotConcerned++
+		case accepted:
+			c.Accepted++
+		case waiting:
+			c.Waiting++
+		case rejected:
+			c.Rejected++
+		}
+	}
+	return c
+}
+
+// Nodes are the ids of the proxies, in order.
+func (p *Propagation) Nodes() []string {
+	out := make([]string, len(p.proxies))
+	for i, proxy := range p.proxies {
+		out[i] = proxy.node
+	}
+	return out
+}
+
+// maxWords bounds what is passed on of a proxy's words.
+const maxWords = 512
+
+// Troubles are the types of proxies that are not in step, those that were refused
+// first, then those that lack something for the longest time; no more than limit.
+func (p *Propagation) Troubles(limit int) []status.Trouble {
+	var out []status.Trouble
+	for _, proxy := range p.proxies {
+		for _, t := range proxy.types {
+			if !t.StaleSince.IsZero() {
+				out = append(out, t.trouble(proxy.node))
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b status.Trouble) int {
+		if a.Rejected != b.Rejected {
+			if a.Rejected {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.Node, b.Node))
+	})
+	return slices.Clip(out[:min(len(out), limit)])
+}
+
+func (t TypeStatus) trouble(node string) status.Trouble {
+	out := status.Trouble{Node: node, Type: t.Name, Revision: t.Revision, Since: t.StaleSince}
+	if t.RejectedNonce == "" {
+		return out
+	}
+	out.Rejected, out.RejectedRevision, out.Message = true, t.RejectedRevision, shorten(t.Message, maxWords)
+	for _, key := range t.blamed {
+		out.Objects = append(out.Objects, key.Path())
+	}
+	return out
+}
+
+// shorten cuts a text to some bytes.
+func shorten(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit], "") + " ..."
+}
+
+// Report is what the server tells others of its proxies.
+func (p *Propagation) Report(id string, troubles int) *status.Replica {
+	out := &status.Replica{ID: id, Proxies: len(p.proxies), Troubles: p.Troubles(troubles)}
+	for _, c := range p.changes {
+		out.Changes = append(out.Changes, status.Change{From: c.from, To: c.to, Alone: p.Alone(c.to), All: p.All(c.to)})
+	}
+	return out
+}
