@@ -1,0 +1,119 @@
+package xds_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/portolan-mesh/portolan/storage/status"
+	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
+	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/xdstest"
+)
+
+// manual opens the stream of a proxy that answers when the test says so.
+func manual(t *testing.T, s *xdstest.Server, v stream.Variant, ip, name string) *xdstest.Client {
+	t.Helper()
+	c := xdstest.Dial(t, s.Address, xdstest.ClientOptions{
+		Node: xdstest.NewNode("sidecar", ip, name, "shop", nil), Variant: v, Manual: true,
+	})
+	c.Subscribe(xdstest.ClusterType)
+	return c
+}
+
+// judged waits until the proxies took a revision so and so.
+func judged(t *testing.T, s *xdstest.Server, revision int64, want status.Count) {
+	t.Helper()
+	xdstest.Eventually(t, fmt.Sprintf("revision %d: %+v", revision, want), func() bool {
+		return s.XDS.Propagation().Alone(revision) == want
+	})
+}
+
+// private is a service that the namespace of the tests' proxies does not see.
+const private = `apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: private, namespace: other}
+spec:
+  hosts: [private.other.example]
+  exportTo: ["."]
+  ports: [{number: 80, name: http, protocol: HTTP}]
+  resolution: STATIC
+  endpoints: [{address: 10.9.9.9}]
+`
+
+// TestPropagation follows one change after the other among a proxy that answers
+// at once and one that answers when it is told to.
+func TestPropagation(t *testing.T) {
+	t.Parallel()
+	variants(t, func(t *testing.T, v stream.Variant) {
+		s := xdstest.NewServer(t, catalogue.Types())
+		first := s.Apply(service("reviews", 9080, "10.1.0.1"))
+		quick := dial(t, s, v, nil)
+		settled(t, s, first)
+		slow := manual(t, s, v, "10.0.0.2", "slow")
+		answer := slow.AwaitAnswer(xdstest.ClusterType, 0)
+		judged(t, s, first, status.Count{Accepted: 1, Waiting: 1})
+		slow.Ack(answer)
+		judged(t, s, first, status.Count{Accepted: 2})
+
+		unseen := s.Apply(private)
+		judged(t, s, unseen, status.Count{NotConcerned: 2})
+		judged(t, s, unseen+100, status.Count{Waiting: 2})
+
+		second := s.Apply(service("ratings", 9080, "10.1.0.9"))
+		judged(t, s, second, status.Count{Accepted: 1, Waiting: 1})
+		judged(t, s, unseen, status.Count{NotConcerned: 2})
+		if d := cmp.Diff(status.Count{NotConcerned: 2}, s.XDS.Propagation().All(unseen)); d != "" {
+			t.Errorf("all up to the one that nobody sees (-want +got):\n%s", d)
+		}
+		slow.Nack(slow.AwaitAnswer(xdstest.ClusterType, 1), "outbound|9080||ratings.shop.example is no good")
+		judged(t, s, second, status.Count{Accepted: 1, Rejected: 1})
+		judged(t, s, first, status.Count{Accepted: 2})
+
+		// It lacks what came before a revision that does not concern it.
+		later := s.Delete(private)
+		judged(t, s, later, status.Count{NotConcerned: 2})
+		if d := cmp.Diff(status.Count{NotConcerned: 1, Rejected: 1}, s.XDS.Propagation().All(later)); d != "" {
+			t.Errorf("all up to the last (-want +got):\n%s", d)
+		}
+		p := s.XDS.Propagation()
+		report := p.Report("me", 1)
+		if last := report.Changes[len(report.Changes)-1]; last.To != later || last.Alone.NotConcerned != 2 || report.Proxies != 2 || len(report.Troubles) != 1 {
+			t.Errorf("report %+v", report)
+		}
+		trouble := report.Troubles[0]
+		if trouble.Node != "sidecar~10.0.0.2~slow~shop.svc.cluster.local" || !trouble.Rejected || trouble.RejectedRevision != second || trouble.Revision < first || trouble.Revision >= second {
+			t.Errorf("trouble %+v", trouble)
+		}
+		quick.Close()
+		slow.Close()
+		judged(t, s, second, status.Count{})
+	})
+}
+
+// TestRejectionsNameTheirObjects: the words of a proxy name a resource, whose
+// metadata names the object.
+func TestRejectionsNameTheirObjects(t *testing.T) {
+	t.Parallel()
+	s := xdstest.NewServer(t, catalogue.Types())
+	s.Apply(service("reviews", 9080, "10.1.0.1"), service("ratings", 9080, "10.1.0.2"), subsets)
+	c := manual(t, s, stream.Delta, "10.0.0.3", "picky")
+	c.Nack(c.AwaitAnswer(xdstest.ClusterType, 0), "outbound|9080|v1|reviews.shop.example: bad")
+	var troubles []status.Trouble
+	xdstest.Eventually(t, "the rejection is known", func() bool {
+		troubles = s.XDS.Propagation().Troubles(10)
+		return len(troubles) == 1 && troubles[0].Rejected
+	})
+	if want := []string{"networking.istio.io/DestinationRule/shop/reviews"}; !slices.Equal(troubles[0].Objects, want) {
+		t.Errorf("objects %v, want %v", troubles[0].Objects, want)
+	}
+	if p := s.XDS.Proxies()[0]; p.StaleSince.IsZero() || p.Types[0].RejectedNonce == "" || !slices.Equal(p.Types[0].Objects, []string{"destinationrule/shop/reviews"}) {
+		t.Errorf("status %+v", p)
+	}
+	s.Delete(subsets)
+	again := c.AwaitAnswer(xdstest.ClusterType, 1)
+	c.Ack(again)
+	xdstest.Eventually(t, "nothing is refused any more", func() bool { return len(s.XDS.Propagation().Troubles(10)) == 0 || s.XDS.Proxies()[0].Types[0].State == stream.Stale })
+}
