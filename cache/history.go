@@ -159,5 +159,5 @@ func (s *Snapshot) without(revision int64) *Snapshot {
 			content.Statuses = content.Statuses.Delete(key)
 		}
 	}
-	return &Snapshot{revision: revision - 1, epoch: s.epoch, content: content}
+	return &Snapshot{revision: revision - 1, changed: revision - 1, epoch: s.epoch, content: content}
 }

@@ -17,6 +17,7 @@ import (
 // empty, at revision 0.
 type Snapshot struct {
 	revision, epoch int64
+	changed         int64 // the revision that made the content
 	content         Content
 }
 
@@ -42,12 +43,16 @@ func NewSnapshot(revision int64, configs pmap.Map[*config.Config]) *Snapshot {
 // Next makes the snapshot that follows s in its epoch; after the nil Snapshot it
 // is the first one.
 func (s *Snapshot) Next(revision int64, content Content) *Snapshot {
-	return &Snapshot{revision: revision, epoch: s.Epoch(), content: content}
+	changed := revision
+	if s != nil && s.content == content {
+		changed = s.changed
+	}
+	return &Snapshot{revision: revision, changed: changed, epoch: s.Epoch(), content: content}
 }
 
 // InEpoch is the snapshot as one of an epoch.
 func (s *Snapshot) InEpoch(epoch int64) *Snapshot {
-	return &Snapshot{revision: s.revision, epoch: epoch, content: s.content}
+	return &Snapshot{revision: s.revision, changed: s.changed, epoch: epoch, content: s.content}
 }
 
 // Epoch counts how often the source turned out to be another one, or an older
@@ -66,6 +71,15 @@ func (s *Snapshot) Revision() int64 {
 		return 0
 	}
 	return s.revision
+}
+
+// Changed is the revision that made the content of the snapshot: from there to
+// Revision nothing differs. Of a list it is that of the list.
+func (s *Snapshot) Changed() int64 {
+	if s == nil {
+		return 0
+	}
+	return s.changed
 }
 
 // Version is the revision as an opaque string.

@@ -61,7 +61,7 @@ func (p *published) follow(from, to *mesh.PushContext) {
 	if len(p.changes) == 0 {
 		since = 0
 	}
-	p.changes = append(slices.Clone(p.changes), span{since, to.Revision()})
+	p.changes = append(slices.Clone(p.changes), span{since, to.Inputs().Configs.Changed()})
 	if n := len(p.changes) - maxPublished; n > 0 {
 		p.changes = p.changes[n:]
 	}

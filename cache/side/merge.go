@@ -47,7 +47,7 @@ func (c *Cache) mirror(ctx context.Context) error {
 	}
 	c.setFacts(facts)
 	m := &merger{
-		cache: c, facts: *facts, statuses: facts.Statuses, known: facts.Revision, base: base, basis: base.Revision(),
+		cache: c, facts: *facts, statuses: facts.Statuses, known: facts.Revision, base: base, basis: base.Revision(), since: base.Revision(),
 		bases: make(chan *cache.Snapshot), restart: true,
 	}
 	// A stream of its own, so that the progress of others is not in its way.
@@ -72,6 +72,7 @@ type merger struct {
 	facts    Facts                    // as the watch has it
 	base     *cache.Snapshot          // what was merged last
 	statuses pmap.Map[*status.Report] // likewise
+	since    int64                    // revision of the base at first; older ones are not told apart
 	restart  bool                     // nothing was published yet
 	basis    int64                    // all of the base up to here is known
 	known    int64                    // all statuses up to here are
@@ -189,7 +190,7 @@ func (m *merger) merge() {
 	for {
 		revision := limit + 1
 		if len(m.waiting) > 0 {
-			revision = min(revision, m.waiting[0].Revision())
+			revision = min(revision, m.waiting[0].Changed())
 		}
 		if len(m.later) > 0 {
 			revision = min(revision, m.later[0].revision)
@@ -197,17 +198,17 @@ func (m *merger) merge() {
 		if revision > limit {
 			break
 		}
-		if len(m.waiting) > 0 && m.waiting[0].Revision() == revision {
+		if len(m.waiting) > 0 && m.waiting[0].Changed() == revision {
 			m.base, m.waiting = m.waiting[0], m.waiting[1:]
 		}
 		if len(m.later) > 0 && m.later[0].revision == revision {
 			m.statuses, m.later = m.later[0].statuses, m.later[1:]
 		}
-		if revision >= m.base.Revision() { // else the base is newer than that from the start
+		if revision >= m.since { // else the base is newer than that from the start
 			m.publish(revision)
 		}
 	}
-	if newest := m.cache.feed.Snapshot(); limit >= m.base.Revision() && (m.restart || limit > newest.Revision()) {
+	if newest := m.cache.feed.Snapshot(); limit >= m.since && (m.restart || limit > newest.Revision()) {
 		m.publish(limit)
 	}
 }
@@ -215,13 +216,12 @@ func (m *merger) merge() {
 func (m *merger) publish(revision int64) {
 	content := m.base.Content()
 	content.Statuses = m.statuses
-	next := m.base.Next(revision, content)
 	if m.restart {
 		m.restart = false
-		m.cache.feed.Replace(next)
+		m.cache.feed.Replace(m.base.Next(revision, content))
 		return
 	}
-	m.cache.feed.Publish(next)
+	m.cache.feed.Publish(m.cache.feed.Snapshot().Next(revision, content))
 }
 
 // ask asks whichever side is behind for its progress, and ends a watch that does
