@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/portolan-mesh/portolan/discovery"
@@ -38,7 +39,11 @@ func GRPC(o Options) ([]byte, error) {
 	if err := o.validate(discovery.Proxyless); err != nil {
 		return nil, err
 	}
-	node, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(o.node())
+	message := o.node()
+	if message.Locality == nil { // without which the library in JavaScript reads no node
+		message.Locality = &corev3.Locality{}
+	}
+	node, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(message)
 	if err != nil {
 		return nil, fmt.Errorf("render the node: %w", err)
 	}

@@ -45,6 +45,9 @@ func TestTheServerReadsTheNodeOfGRPC(t *testing.T) {
 	if err := protojson.Unmarshal(grpc(t, proxyless()).Node, node); err != nil {
 		t.Fatal(err)
 	}
+	if node.GetLocality() == nil {
+		t.Error("the node has no locality, not even an empty one")
+	}
 	p, err := discovery.ParseProxy(node)
 	if err != nil {
 		t.Fatal(err)

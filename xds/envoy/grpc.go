@@ -55,7 +55,8 @@ func GRPCServerListener(name, host string, port uint32) *listenerv3.Listener {
 			VirtualHosts: []*routev3.VirtualHost{{
 				Name: InboundVirtualHostName(port), Domains: []string{"*"},
 				Routes: []*routev3.Route{{
-					Name: DefaultRouteName, Match: Match(MatchOptions{}), Action: NonForwarding(),
+					Name: DefaultRouteName, Match: Match(MatchOptions{}),
+					Action: &routev3.Route_NonForwardingAction{NonForwardingAction: &routev3.NonForwardingAction{}},
 				}},
 			}},
 		}},
@@ -66,12 +67,6 @@ func GRPCServerListener(name, host string, port uint32) *listenerv3.Listener {
 			Name: name, Filters: []*listenerv3.Filter{networkFilter(HTTPConnectionManagerName, manager)},
 		}},
 	}
-}
-
-// NonForwarding is the action of what is not sent on: a gRPC server takes the
-// call itself, a client has it fail.
-func NonForwarding() *routev3.Route_NonForwardingAction {
-	return &routev3.Route_NonForwardingAction{NonForwardingAction: &routev3.NonForwardingAction{}}
 }
 
 // GRPCClusterOptions describe a cluster of a gRPC client.

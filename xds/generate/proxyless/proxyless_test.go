@@ -189,7 +189,7 @@ func TestClusters(t *testing.T) {
 			expect(t, tc.want, tc.look(c))
 		})
 	}
-	expect(t, "EDS nowhere", source(empty[*clusterv3.Cluster](t, proxyless.Clusters{}, "nowhere")))
+	expect(t, "EDS BlackHoleCluster", source(empty[*clusterv3.Cluster](t, proxyless.Clusters{}, "BlackHoleCluster")))
 }
 
 // gRPC refuses an assignment that has an address twice, or a locality, and ignores

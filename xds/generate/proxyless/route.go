@@ -62,15 +62,24 @@ func (Routes) Empty(name string) (*resource.Resource, error) { return route.Gene
 // translate puts a route of a sidecar into what gRPC knows: a route for each match
 // that together are its match, none where no call can match.
 func (p port) translate(r *routev3.Route) []*routev3.Route {
+	action := nowhere()
+	if forward := r.GetRoute(); forward != nil {
+		action = translateAction(forward)
+	}
 	var out []*routev3.Route
 	for _, match := range p.matches(r.GetMatch()) {
-		next := &routev3.Route{Name: r.GetName(), Match: match, Metadata: r.GetMetadata(), Action: envoy.NonForwarding()}
-		if forward := r.GetRoute(); forward != nil {
-			next.Action = &routev3.Route_Route{Route: translateAction(forward)}
-		}
-		out = append(out, next)
+		out = append(out, &routev3.Route{
+			Name: r.GetName(), Match: match, Metadata: r.GetMetadata(), Action: &routev3.Route_Route{Route: action},
+		})
 	}
 	return out
+}
+
+// nowhere has a call fail, in place of an action that gRPC has not: a cluster
+// without endpoints. (Of an action other than forwarding the library in JavaScript
+// dies.)
+func nowhere() *routev3.RouteAction {
+	return &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: envoy.BlackHoleClusterName}}
 }
 
 // translateAction keeps what gRPC knows of forwarding: clusters, a limit of time,

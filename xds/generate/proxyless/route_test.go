@@ -84,7 +84,7 @@ func text(r *routev3.Route) string {
 	}
 	out := strings.TrimSpace(path(r.GetMatch()) + " " + strings.Join(headers, ", "))
 	to := r.GetRoute()
-	if to == nil {
+	if to.GetCluster() == "BlackHoleCluster" {
 		return out + " -> nowhere"
 	}
 	out += " -> " + clusters(to)
