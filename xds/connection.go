@@ -230,6 +230,7 @@ func (c *Connection) identify(ctx context.Context, node *corev3.Node) error {
 			"proxy %s: interception mode %s is not served yet: set the node metadata INTERCEPTION_MODE to NONE",
 			proxy.ID, proxy.InterceptionMode))
 	}
+	proxy.RouteDelta = c.takesRouteDelta(node)
 	c.proxy = proxy
 	for _, t := range c.server.options.Types {
 		c.addSession(t.streamType(proxy.Type))

@@ -47,6 +47,9 @@ type Options struct {
 	// StallTimeout closes a stream whose client takes nothing, or answers
 	// nothing, for so long; 0 stands for two minutes.
 	StallTimeout time.Duration
+	// WholeRoutes sends route configurations with all their virtual hosts to
+	// everyone, also to clients that take these one by one.
+	WholeRoutes bool
 
 	Logger *slog.Logger
 	// Registerer takes the metrics; nil for none.
@@ -55,7 +58,7 @@ type Options struct {
 
 // ResourceType is a type of resources and how it is served.
 type ResourceType struct {
-	// Name is the short name: CDS, EDS, LDS, RDS.
+	// Name is the short name: CDS, EDS, LDS, RDS, VHDS.
 	Name      string
 	Generator generate.Generator
 	// Inbound makes those resources of the type that are a workload's own, of a

@@ -25,6 +25,7 @@ type serveOptions struct {
 	consul     consulRegistry
 	backup     backupFlags
 	addresses  addressFlags
+	xds        xdsFlags
 	logLevel   string
 	profiles   bool
 }
@@ -65,6 +66,7 @@ code 0; it is 1 where the server could not start or had to end.`,
 	o.consul.register(f)
 	o.backup.register(f)
 	o.addresses.register(f)
+	o.xds.register(f)
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.BoolVar(&o.profiles, "pprof", false, "show profiles of the server at "+profilesPath+" of the config API, for go tool pprof")
 	_ = c.MarkFlagDirname("data-dir")
@@ -95,6 +97,7 @@ func (o *serveOptions) validate(given func(flag string) bool) error {
 	o.embedded.validate(given, add)
 	o.backup.validate(given, add)
 	o.addresses.validate(add)
+	o.xds.validate(add)
 	o.consul.validate(given, add)
 	if _, err := parseLevel(o.logLevel); err != nil {
 		add("log-level", "%v", err)
@@ -175,7 +178,7 @@ func serve(ctx context.Context, o serveOptions, env *environment) error {
 		return errors.Join(err, store.close())
 	}
 	store.limits.Addresses = o.addresses.ranges()
-	s, err := newServer(store, meshConfig, &o.consul, logger)
+	s, err := newServer(store, meshConfig, &o, logger)
 	if err != nil {
 		return errors.Join(err, store.close())
 	}

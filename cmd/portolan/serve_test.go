@@ -146,6 +146,7 @@ func TestServeBadFlags(t *testing.T) {
 		{[]string{"--store-quota", "lots"}, exitUsage, []string{"--store-quota"}},
 		{[]string{"--etcd-endpoints", "127.0.0.1:1", "--store-in-process", "--store-quota", "4Gi"}, exitUsage, []string{"--store-in-process", "--store-quota"}},
 		{[]string{"--etcd-endpoints", "https://127.0.0.1:1"}, exitUsage, []string{"--data-dir", "is of the embedded store"}},
+		{[]string{"--route-delta", "on"}, exitUsage, []string{"--route-delta", "neither auto nor off"}},
 		{[]string{"--mesh-config", "absent.yaml"}, exitData, []string{"--mesh-config", "absent.yaml"}},
 		{[]string{"--mesh-config", meshConfig}, exitData, []string{meshConfig, "accessLogFil"}},
 		{[]string{"more"}, exitUsage, []string{"portolan serve --help"}},

@@ -49,7 +49,7 @@ type server struct {
 	logger   *slog.Logger
 }
 
-func newServer(store *openedStore, meshConfig *mesh.Config, fromConsul *consulRegistry, logger *slog.Logger) (*server, error) {
+func newServer(store *openedStore, meshConfig *mesh.Config, o *serveOptions, logger *slog.Logger) (*server, error) {
 	s := &server{store: store, worker: cache.NewWorker(), logger: logger}
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -79,11 +79,13 @@ func newServer(store *openedStore, meshConfig *mesh.Config, fromConsul *consulRe
 	if s.jobs, err = newJobs(store.client, metrics, logger, &pruner{store: configs, logger: logger}, settles); err != nil {
 		return nil, err
 	}
-	s.xds = xds.New(xds.Options{
+	served := xds.Options{
 		Configs: s.mirror, Mesh: meshConfig, Types: catalogue.Types(), Synced: s.synced,
 		Logger: logger, Registerer: metrics,
-	})
-	if err := s.addRegistries(meshConfig, fromConsul, metrics); err != nil {
+	}
+	o.xds.apply(&served)
+	s.xds = xds.New(served)
+	if err := s.addRegistries(meshConfig, &o.consul, metrics); err != nil {
 		return nil, err
 	}
 	s.worker.AtTaskEnd(s.xds.Commit) // after the hooks of the registries

@@ -1,0 +1,64 @@
+package xds_test
+
+import (
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+
+	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
+	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/xdstest"
+)
+
+// Virtual hosts go one by one to an Envoy that is known to take them, over delta;
+// whoever else asks has whole tables.
+func TestWhoTakesRoutesByDelta(t *testing.T) {
+	t.Parallel()
+	auto := xdstest.NewServer(t, catalogue.Types())
+	off := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) { o.WholeRoutes = true })
+	auto.Apply(service("a", 9080, "10.1.0.1"))
+	off.Apply(service("a", 9080, "10.1.0.1"))
+	agent := func(name string, major, minor uint32) *corev3.Node {
+		n := node("10.0.0.1")
+		n.UserAgentName = name
+		n.UserAgentVersionType = &corev3.Node_UserAgentBuildVersion{UserAgentBuildVersion: &corev3.BuildVersion{
+			Version: &typev3.SemanticVersion{MajorNumber: major, MinorNumber: minor},
+		}}
+		return n
+	}
+	for name, c := range map[string]struct {
+		server  *xdstest.Server
+		node    *corev3.Node
+		variant stream.Variant
+		want    bool
+	}{
+		"Envoy 1.40": {auto, agent("envoy", 1, 40), stream.Delta, true},
+		"Envoy 1.40 of a server that sends whole tables": {off, agent("envoy", 1, 40), stream.Delta, false},
+		"Envoy 2.0":                        {auto, agent("envoy", 2, 0), stream.Delta, true},
+		"Envoy 1.40 in state of the world": {auto, agent("envoy", 1, 40), stream.StateOfTheWorld, false},
+		"Envoy 1.39":                       {auto, agent("envoy", 1, 39), stream.Delta, false},
+		"Envoy 0.99":                       {auto, agent("envoy", 0, 99), stream.Delta, false},
+		"another client":                   {auto, agent("other", 1, 40), stream.Delta, false},
+		"a client without a name":          {auto, node("10.0.0.1"), stream.Delta, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client := xdstest.Dial(t, c.server.Address, xdstest.ClientOptions{Node: c.node, Variant: c.variant})
+			client.Subscribe(xdstest.RouteType, "9080")
+			a := client.AwaitAnswer(xdstest.RouteType, 0)
+			config := &routev3.RouteConfiguration{}
+			if err := a.Resources["9080"].Body.UnmarshalTo(config); err != nil {
+				t.Fatal(err)
+			}
+			if got := config.GetVhds() != nil; got != c.want {
+				t.Errorf("virtual hosts by delta: %v", got)
+			}
+			if got := len(config.GetVirtualHosts()) == 1; got != c.want {
+				t.Errorf("%d virtual hosts in the table", len(config.GetVirtualHosts()))
+			}
+		})
+	}
+}
