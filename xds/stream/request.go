@@ -1,8 +1,11 @@
 package stream
 
 import (
-	"maps"
 	"slices"
+
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/xds/resource"
+	"github.com/portolan-mesh/portolan/xds/stream/nameset"
 )
 
 // Request is what a client said. Names and Version are of the state of the
@@ -63,48 +66,72 @@ func (s *Session) Request(q Request) Answer {
 
 // settle closes the response under way.
 func (s *Session) settle(q Request) Answer {
-	mark, sent := *s.inflight, s.sent
-	s.inflight, s.sent = nil, nil
+	f := s.inflight
+	s.inflight = nil
 	if q.Rejected {
-		return s.refuse(q, mark, sent)
+		s.refuse(f)
+		s.rejected = &Rejection{Mark: f.Mark, Message: q.Message}
+		s.retryChanged(f)
+		return Answer{Rejected: s.rejected}
 	}
-	s.acked = mark
-	for name, d := range sent {
-		delete(s.refused, name)
-		if _, changed := s.due[name]; changed {
-			s.due[name] = holding{resource: d.after}
-		} else if _, leaves := s.leaving[name]; leaves {
-			s.leaving[name] = holding{resource: d.after}
+	if s.refused.Len() > 0 {
+		for c := range pmap.Diff(s.has, f.has) {
+			if differs(c) {
+				s.refused = s.refused.Delete(c.Key)
+			}
+		}
+		for _, name := range f.unknown {
+			s.refused = s.refused.Delete(name)
 		}
 	}
-	if s.typ.Full && s.variant == StateOfTheWorld {
-		maps.DeleteFunc(s.refused, func(_ string, h holding) bool { return h.unknown }) // it went along
-	}
-	if len(s.refused) == 0 {
+	s.has, s.blind, s.acked = f.has, false, f.Mark
+	if s.refused.Len() == 0 {
 		s.rejected = nil
-	}
-	if s.rejected == nil {
 		s.covered = max(s.covered, s.covering)
 	}
-	return Answer{Acked: &mark}
+	return Answer{Acked: &f.Mark}
 }
 
-// refuse notes that the client took nothing of a response, and goes on with what
-// it had.
-func (s *Session) refuse(q Request, mark Mark, sent map[string]delivery) Answer {
-	repaired := false
-	for name, d := range sent {
-		_, changed := s.due[name]
-		repaired = repaired || changed || s.Leaves(name)
-		if !s.Leaves(name) {
-			s.refused[name] = d.before
+// refuse notes what the client refused. It goes on with what it had.
+func (s *Session) refuse(f *flight) {
+	if s.has.Len() == 0 && s.refused.Len() == 0 && s.asksAll(f.has) {
+		s.refused = f.has // as a first response is refused by many at a time
+	} else {
+		for c := range pmap.Diff(s.has, f.has) {
+			switch {
+			case !differs(c) || !s.asks(c.Key):
+			case c.HasNew:
+				s.refused = s.refused.Set(c.Key, c.New)
+			default:
+				s.refused = s.refused.Set(c.Key, nothing)
+			}
 		}
 	}
-	s.rejected = &Rejection{Mark: mark, Message: q.Message}
-	if repaired {
-		s.retry()
+	for _, name := range f.unknown {
+		s.refused = s.refused.Set(name, nothing)
 	}
-	return Answer{Rejected: s.rejected}
+}
+
+func (s *Session) asksAll(set resource.Set) bool {
+	for name := range set.Keys() {
+		if !s.asks(name) {
+			return false
+		}
+	}
+	return true
+}
+
+// retryChanged has what was refused sent again where part of it has changed while
+// it was under way.
+func (s *Session) retryChanged(f *flight) {
+	for c := range s.differences(f.has) {
+		if c, ok := s.concerns(c); ok {
+			if _, refused := s.refused.Get(c.Key); refused {
+				s.retry()
+				return
+			}
+		}
+	}
 }
 
 // start takes the first request of the type on this stream. What the client
@@ -116,170 +143,97 @@ func (s *Session) start(q Request) {
 	} else {
 		s.startDelta(q)
 	}
-	for name := range s.owed {
-		if _, exists := s.offered.Get(name); exists && s.wants(name) {
-			s.make(name, s.has(name))
-		}
+	for name := range s.resend.All() {
+		s.doubt(name)
 	}
-	clear(s.owed)
+	s.resend = nameset.Set{}
 }
 
 func (s *Session) startWorld(q Request) {
 	s.ask(q.Names)
 	s.explicit = len(q.Names) > 0
 	s.wildcard = s.wildcard || (s.typ.Full && len(q.Names) == 0)
-	if !s.wildcard && len(s.names) == 0 {
+	if !s.wildcard && s.names.Len() == 0 {
 		return
 	}
 	// Only of all there is does a version tell what the client has: one that
 	// dropped a name and asked for it again states the same version as one that
 	// has it.
-	if s.typ.Full && s.wildcard && len(s.names) == 0 && q.Version != "" && q.Version == s.worldVersion() {
+	all := s.typ.Full && s.wildcard && s.names.Len() == 0
+	if all && q.Version != "" && q.Version == resource.SetVersion(s.world(s.offered)) {
+		s.has = s.offered
 		s.acked = Mark{Version: q.Version, Revision: s.revision, Nonce: q.Nonce}
 		return
 	}
-	s.owes = true
-	s.dueAll(nil, q.Version != "")
+	s.owes, s.blind = true, q.Version != ""
+	s.askUnknown(nil)
 }
 
 func (s *Session) startDelta(q Request) {
-	for name, version := range q.Initial {
-		if !s.open(name) {
-			s.stated[name] = version
-		}
-	}
 	s.ask(q.Subscribe)
 	s.wildcard = s.wildcard || (s.typ.Full && len(q.Subscribe) == 0)
 	s.owes = s.wildcard && len(q.Initial) == 0
-	s.dueAll(q.Initial, false)
-	for name := range q.Initial {
-		if _, exists := s.offered.Get(name); !exists && s.wants(name) {
-			delete(s.due, name)
-			s.leaving[name] = holding{unknown: true}
-		}
-	}
-	if !s.owes && len(s.due) == 0 {
+	s.has = s.stated(q.Initial)
+	s.askUnknown(q.Initial)
+	if !s.Lacks() {
 		s.acked = Mark{Revision: s.revision}
 	}
 }
 
 func (s *Session) ask(names []string) {
-	for _, name := range names {
-		if name == wildcardName {
-			s.wildcard = true
-		} else {
-			s.names[name] = struct{}{}
-		}
+	if i := slices.Index(names, wildcardName); i >= 0 {
+		s.wildcard = true
+		names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == wildcardName })
 	}
+	s.names = s.typ.Names.Of(names)
 }
 
-// dueAll makes due what was asked for and is not stated in its version. Of what
-// is not stated the client has nothing, unless it is said to be unknown.
-func (s *Session) dueAll(stated map[string]string, unknown bool) {
-	consider := func(name, version string) {
-		if has, ok := stated[name]; !ok || has != version {
-			s.make(name, holding{unknown: unknown || ok})
+// askUnknown has the client told of each name that it asks for and that does not
+// exist. What it states that it has of such it is told to give up, in time.
+func (s *Session) askUnknown(stated map[string]string) {
+	var unknown []string
+	for name := range s.names.All() {
+		_, exists := s.offered.Get(name)
+		if _, states := stated[name]; !exists && !states {
+			unknown = append(unknown, name)
 		}
 	}
-	if s.wildcard {
-		for name, r := range s.offered.All() {
-			if s.open(name) {
-				consider(name, r.Version)
+	s.asked = s.typ.Names.Of(unknown)
+}
+
+// stated is what a client has who states some versions: where they are those of
+// what is offered, that itself.
+func (s *Session) stated(versions map[string]string) resource.Set {
+	if len(versions) == 0 {
+		return resource.Set{}
+	}
+	var other []string
+	for name, r := range s.offered.All() {
+		if version, ok := versions[name]; s.asks(name) && (!ok || version != r.Version) {
+			other = append(other, name)
+		}
+	}
+	has, few := s.offered, len(other) < s.offered.Len()/8
+	if !few {
+		has = pmap.FromSorted(func(yield func(string, *resource.Resource) bool) {
+			for name, r := range s.offered.All() {
+				if s.asks(name) && versions[name] == r.Version && !yield(name, r) {
+					return
+				}
 			}
+		})
+	}
+	for _, name := range other {
+		if _, ok := versions[name]; ok {
+			has = has.Set(name, &resource.Resource{Name: name, Version: unsure})
+		} else if few {
+			has = has.Delete(name)
 		}
 	}
-	for name := range s.names {
-		if r, ok := s.offered.Get(name); !ok {
-			s.make(name, holding{})
-		} else if s.open(name) {
-			consider(name, r.Version)
+	for name := range versions {
+		if _, exists := s.offered.Get(name); !exists && s.asks(name) {
+			has = has.Set(name, &resource.Resource{Name: name, Version: unsure})
 		}
 	}
-}
-
-// subscribe adds names in a later delta request: each is answered, also one
-// that the client has.
-func (s *Session) subscribe(names []string) {
-	for _, name := range names {
-		if name == wildcardName {
-			if !s.wildcard {
-				s.wildcard, s.owes = true, true
-				s.dueAll(nil, false)
-			}
-			continue
-		}
-		s.names[name] = struct{}{}
-		s.make(name, holding{})
-	}
-}
-
-// unsubscribe gives names up. In delta a client cannot tell whether it has a
-// resource for its name or for a wildcard that goes on, so it is told anew.
-func (s *Session) unsubscribe(names []string) {
-	for _, name := range names {
-		if name == wildcardName {
-			s.wildcard = false
-			continue
-		}
-		was := s.named(name)
-		delete(s.names, name)
-		if was && s.wildcard && s.variant == Delta {
-			s.make(name, s.has(name))
-		}
-	}
-	if !s.wildcard && len(names) > 0 {
-		s.forgetUnwanted(names)
-	}
-}
-
-// forgetUnwanted drops what is due of names that were given up, or of all that
-// are not asked for where one of these is the wildcard.
-func (s *Session) forgetUnwanted(names []string) {
-	if slices.Contains(names, wildcardName) {
-		names = slices.Concat(slices.Collect(maps.Keys(s.due)), slices.Collect(maps.Keys(s.leaving)), slices.Collect(maps.Keys(s.refused)))
-	}
-	repaired := false
-	for _, name := range names {
-		if s.named(name) {
-			continue
-		}
-		delete(s.due, name)
-		delete(s.leaving, name)
-		delete(s.sent, name)
-		if _, ok := s.refused[name]; ok {
-			repaired = true
-			delete(s.refused, name)
-		}
-	}
-	if repaired {
-		s.retry()
-	}
-}
-
-// rename takes the names of a later request in state of the world, which are
-// all names there are: new ones are answered, the missing forgotten. To name
-// none means what it meant before as long as none was ever named.
-func (s *Session) rename(names []string) {
-	if s.explicit = s.explicit || len(names) > 0; !s.explicit {
-		return
-	}
-	stated := make(map[string]struct{}, len(names))
-	var added []string
-	for _, name := range names {
-		stated[name] = struct{}{}
-		if !s.named(name) && (name != wildcardName || !s.wildcard) {
-			added = append(added, name)
-		}
-	}
-	var missing []string
-	for name := range s.names {
-		if _, ok := stated[name]; !ok {
-			missing = append(missing, name)
-		}
-	}
-	if _, ok := stated[wildcardName]; s.wildcard && !ok {
-		missing = append(missing, wildcardName)
-	}
-	s.subscribe(added)
-	s.unsubscribe(missing)
+	return has
 }

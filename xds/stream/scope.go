@@ -1,6 +1,11 @@
 package stream
 
-import "strings"
+import (
+	"iter"
+	"strings"
+
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
 
 // A scoped type is of resources that live within another: the scope of each is
 // its name up to the last slash. A client wants of a scope only while it is
@@ -9,61 +14,93 @@ import "strings"
 // ScopeOf is the scope of a name, empty for none.
 func ScopeOf(name string) string { return name[:max(strings.LastIndexByte(name, '/'), 0)] }
 
-// open says whether resources of a name may be sent.
-func (s *Session) open(name string) bool {
+// scopeState is how far resources of a scope may be sent.
+type scopeState int
+
+const (
+	open   scopeState = iota
+	shut              // it was open: what the client has of it is to go
+	unseen            // what the client has stated of it stays as it is
+)
+
+func (s *Session) scope(name string) scopeState {
 	if !s.typ.Scoped {
-		return true
+		return open
 	}
-	_, ok := s.scopes[ScopeOf(name)]
-	return ok
+	switch opened, seen := s.scopes[ScopeOf(name)]; {
+	case !seen:
+		return unseen
+	case !opened:
+		return shut
+	}
+	return open
 }
 
 // Opened says whether a scope is open.
-func (s *Session) Opened(scope string) bool {
-	_, ok := s.scopes[scope]
-	return ok
+func (s *Session) Opened(scope string) bool { return s.scopes[scope] }
+
+// Emptied says whether a scope has nothing any more that the client should have,
+// and something that it is yet to be told to give up.
+func (s *Session) Emptied(scope string) bool {
+	for range namesWithin(s.offered, scope) {
+		return false
+	}
+	for name := range namesWithin(s.told(), scope) {
+		if s.Leaves(name) {
+			return true
+		}
+	}
+	return false
 }
 
 // Open has the resources of a scope sent, but those which the client has stated
 // to have as they are. Where it is new to the client, whatever it stated is lost
 // to it, and all are sent.
 func (s *Session) Open(scope string, isNew bool) {
-	if _, already := s.scopes[scope]; already && !isNew {
+	if s.scopes[scope] && !isNew {
 		return
 	}
-	s.scopes[scope] = struct{}{}
-	for name, r := range s.offered.Prefix(scope + "/") {
-		if ScopeOf(name) != scope || !s.started || !s.wants(name) {
-			continue
-		}
-		version, stated := s.stated[name]
-		delete(s.stated, name)
-		switch {
-		case isNew:
-			s.due[name] = holding{}
-			delete(s.leaving, name)
-		case !stated || version != r.Version:
-			s.make(name, holding{unknown: stated})
-		}
+	if s.scopes == nil {
+		s.scopes = map[string]bool{}
 	}
-	for name := range s.stated { // of what is no more
-		if ScopeOf(name) == scope {
-			s.leaving[name] = holding{unknown: true}
-			delete(s.stated, name)
-		}
+	s.scopes[scope] = true
+	if isNew {
+		s.eachHas(func(has resource.Set) resource.Set { return withoutScope(has, scope) })
+		s.refused = withoutScope(s.refused, scope)
 	}
 }
 
 // Close has the client give up all that it has of a scope.
 func (s *Session) Close(scope string) {
-	if _, opened := s.scopes[scope]; !opened {
+	if !s.scopes[scope] {
 		return
 	}
-	for name := range s.offered.Prefix(scope + "/") {
-		if ScopeOf(name) == scope && s.started && s.wants(name) {
-			s.giveUp(name)
-			delete(s.refused, name)
+	s.scopes[scope] = false
+	s.eachHas(func(has resource.Set) resource.Set {
+		out := has
+		for name := range namesWithin(has, scope) {
+			out = doubted(out, name)
+		}
+		return out
+	})
+	s.refused = withoutScope(s.refused, scope)
+}
+
+// namesWithin iterates over the names of a scope.
+func namesWithin(set resource.Set, scope string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for name := range set.Prefix(scope + "/") {
+			if ScopeOf(name) == scope && !yield(name) {
+				return
+			}
 		}
 	}
-	delete(s.scopes, scope)
+}
+
+func withoutScope(set resource.Set, scope string) resource.Set {
+	out := set
+	for name := range namesWithin(set, scope) {
+		out = out.Delete(name)
+	}
+	return out
 }

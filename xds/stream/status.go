@@ -2,8 +2,6 @@ package stream
 
 import (
 	"iter"
-	"maps"
-	"slices"
 
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
@@ -40,7 +38,7 @@ type Status struct {
 func (s *Session) Status() Status {
 	st := Status{Acked: s.acked, Rejection: s.rejected, Revision: s.covered, Offered: s.revision, Changed: s.changed}
 	if s.inflight != nil {
-		st.Sent = *s.inflight
+		st.Sent = s.inflight.Mark
 	}
 	switch {
 	case !s.started:
@@ -62,8 +60,8 @@ func (s *Session) inStep() bool { return s.started && s.rejected == nil && !s.Pe
 // in order, with what it should have of each, nil where there is none.
 func (s *Session) Refused() iter.Seq2[string, *resource.Resource] {
 	return func(yield func(string, *resource.Resource) bool) {
-		for _, name := range slices.Sorted(maps.Keys(s.refused)) {
-			if !yield(name, s.offered.Value(name)) {
+		for name := range s.refused.Keys() {
+			if s.asks(name) && !yield(name, s.offered.Value(name)) {
 				return
 			}
 		}

@@ -1,0 +1,130 @@
+package stream
+
+import (
+	"iter"
+	"slices"
+
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// subscribe adds names in a later delta request: each is answered, also one
+// that the client has.
+func (s *Session) subscribe(names []string) {
+	if i := slices.Index(names, wildcardName); i >= 0 {
+		names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == wildcardName })
+		if !s.wildcard {
+			s.eachHas(s.onlyNamed)
+			s.wildcard, s.owes = true, true
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	if !s.wildcard {
+		s.forgetNew(names)
+	}
+	s.names = s.typ.Names.With(s.names, names...)
+	s.asked = s.typ.Names.With(s.asked, names...)
+}
+
+// onlyNamed is what a client has of the names that it asks for, all of which it
+// is to be sent again.
+func (s *Session) onlyNamed(has resource.Set) resource.Set {
+	return pmap.FromSorted(s.nameds(has, func(r *resource.Resource) *resource.Resource {
+		if !certain(r) {
+			return r
+		}
+		doubtful := *r
+		doubtful.Version = unsure + r.Version
+		return &doubtful
+	}))
+}
+
+// nameds iterates over what a client has of the names that it asks for.
+func (s *Session) nameds(has resource.Set, as func(*resource.Resource) *resource.Resource) iter.Seq2[string, *resource.Resource] {
+	return func(yield func(string, *resource.Resource) bool) {
+		for name := range s.names.All() {
+			if r, ok := has.Get(name); ok && !yield(name, as(r)) {
+				return
+			}
+		}
+	}
+}
+
+// forgetNew drops what the client would seem to have of names that it did not ask
+// for until now.
+func (s *Session) forgetNew(names []string) {
+	many := len(names) > s.has.Len()/8
+	s.eachHas(func(has resource.Set) resource.Set {
+		if many {
+			return pmap.FromSorted(s.nameds(has, func(r *resource.Resource) *resource.Resource { return r }))
+		}
+		for _, name := range names {
+			if !s.named(name) {
+				has = has.Delete(name)
+			}
+		}
+		return has
+	})
+}
+
+// unsubscribe gives names up. In delta a client cannot tell whether it has a
+// resource for its name or for a wildcard that goes on, so it is told anew.
+func (s *Session) unsubscribe(names []string) {
+	if len(names) == 0 {
+		return
+	}
+	var again []string
+	for _, name := range names {
+		if name == wildcardName {
+			s.wildcard = false
+		} else if s.named(name) && s.wildcard && s.variant == Delta {
+			again = append(again, name)
+		}
+	}
+	s.names = s.typ.Names.Without(s.names, names...)
+	s.asked = s.typ.Names.With(s.asked, again...)
+	if !s.wildcard {
+		s.forgetUnwanted()
+	}
+}
+
+// forgetUnwanted drops what is due of names that are not asked for any more.
+func (s *Session) forgetUnwanted() {
+	s.asked = s.typ.Names.Without(s.asked, slices.Collect(s.asked.Missing(s.names))...)
+	repaired := false
+	for name := range s.refused.Keys() {
+		if !s.named(name) {
+			s.refused = s.refused.Delete(name)
+			repaired = true
+		}
+	}
+	if repaired {
+		s.retry()
+	}
+	s.lapse()
+}
+
+// rename takes the names of a later request in state of the world, which are
+// all names there are: new ones are answered, the missing forgotten. To name
+// none means what it meant before as long as none was ever named.
+func (s *Session) rename(names []string) {
+	if s.explicit = s.explicit || len(names) > 0; !s.explicit {
+		return
+	}
+	wildcard := slices.Contains(names, wildcardName)
+	if wildcard {
+		names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == wildcardName })
+	}
+	stated := s.typ.Names.Of(names)
+	added, missing := slices.Collect(stated.Missing(s.names)), slices.Collect(s.names.Missing(stated))
+	switch {
+	case wildcard && !s.wildcard:
+		added = append(added, wildcardName)
+	case !wildcard && s.wildcard:
+		missing = append(missing, wildcardName)
+	}
+	s.subscribe(added)
+	s.unsubscribe(missing)
+}
