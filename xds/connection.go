@@ -93,6 +93,7 @@ func (s *DiscoveryServer) newConnection(variant stream.Variant, w wire, cancel c
 }
 
 func (c *Connection) addSession(t stream.Type) *stream.Session {
+	t.Names = c.server.names
 	session := stream.New(t, c.variant)
 	c.sessions[t.URL] = session
 	c.order = append(c.order, t.URL)

@@ -24,6 +24,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/stream/nameset"
 )
 
 // Options are what a DiscoveryServer is made of.
@@ -88,6 +89,7 @@ type DiscoveryServer struct {
 	metrics *metrics
 	memo    *memo.Memo
 	encoded *encoded.Cache
+	names   *nameset.Table // what clients ask for
 	worlds  *worlds
 
 	rows   *rows // worker only
@@ -129,7 +131,7 @@ func New(o Options) *DiscoveryServer {
 		o.Synced = o.Configs.HasSynced
 	}
 	s := &DiscoveryServer{
-		options: o, logger: o.Logger, memo: memo.New(), encoded: encoded.New(encoded.Options{ControlPlane: "portolan"}), rows: newRows(),
+		options: o, logger: o.Logger, memo: memo.New(), encoded: encoded.New(encoded.Options{ControlPlane: "portolan"}), names: nameset.NewTable(), rows: newRows(),
 		wakes: make(chan struct{}, 1), ready: make(chan struct{}), queue: newPushQueue(o.MaxPushes),
 		reasons: map[string]int{}, connections: map[*Connection]struct{}{},
 	}
