@@ -1,0 +1,273 @@
+package order
+
+import (
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/portolan-mesh/portolan/xds/resource"
+	"github.com/portolan-mesh/portolan/xds/stream"
+)
+
+// Type is a resource type and how it relates to others.
+type Type struct {
+	stream.Type
+	// Parent is the URL of the type whose resources' Children are of this type, or,
+	// where this type is scoped, whose resources these live in; empty for none.
+	Parent string
+	// CoverParent says that resources have the names of their parents.
+	CoverParent bool
+	// Target says that the Refs of resources of other types are of this one.
+	Target bool
+}
+
+// Limits bound the waiting. None may be zero.
+type Limits struct {
+	// Ready is how long a resource waits until the client has what it refers to.
+	Ready time.Duration
+	// Resolve is the moment that a client is given to resolve host names.
+	Resolve time.Duration
+	// Withdraw is how long a resource that is gone is kept for what refers to it.
+	Withdraw time.Duration
+}
+
+// Late is a resource that was sent although the client did not have what it
+// refers to: the limit had passed.
+type Late struct {
+	TypeURL, Name string
+	// Missing is one of those that it refers to.
+	Missing string
+}
+
+// Flow is what goes to one client. It is used by one goroutine.
+type Flow struct {
+	variant stream.Variant
+	limits  Limits
+	kinds   []*kind // in the order of sending
+	byURL   map[string]*kind
+	target  *kind // nil for none
+	late    []Late
+}
+
+// kind is a type of a Flow.
+type kind struct {
+	Type
+	session  *stream.Session
+	parent   *kind
+	children []*kind
+
+	// under are the resources under way that were new to the client.
+	under []*resource.Resource
+	gate  gate
+	// Of a target: how far the client has come with what is new to it.
+	arrivals arrivals
+	// awaited are the names under way whose parents wait for them.
+	awaited map[string]struct{}
+	// withdrawals are the names that are kept, by when they first were; zero for
+	// those that are kept without limit.
+	withdrawals map[string]time.Time
+	// doubted, of a parent of scoped resources, are those of which the client refused
+	// a version.
+	doubted map[string]struct{}
+}
+
+// New returns the flow to a client that has said nothing yet. Types are in the
+// order in which they are sent: parents before their children, and what is
+// referred to before what refers.
+func New(types []Type, variant stream.Variant, limits Limits) *Flow {
+	f := &Flow{variant: variant, limits: limits, byURL: map[string]*kind{}}
+	for _, t := range types {
+		f.add(t)
+	}
+	return f
+}
+
+func (f *Flow) add(t Type) *kind {
+	k := &kind{Type: t, session: stream.New(t.Type, f.variant)}
+	if k.parent = f.byURL[t.Parent]; k.parent != nil {
+		k.parent.children = append(k.parent.children, k)
+	}
+	if t.Target {
+		f.target = k
+	}
+	f.kinds = append(f.kinds, k)
+	f.byURL[t.URL] = k
+	return k
+}
+
+// Add takes in a type on which nothing depends.
+func (f *Flow) Add(t stream.Type) *stream.Session { return f.add(Type{Type: t}).session }
+
+// Session is that of a type, nil for one that was never taken in.
+func (f *Flow) Session(typeURL string) *stream.Session {
+	if k := f.byURL[typeURL]; k != nil {
+		return k.session
+	}
+	return nil
+}
+
+// Sessions iterates over the types, in the order of sending.
+func (f *Flow) Sessions() iter.Seq2[string, *stream.Session] {
+	return func(yield func(string, *stream.Session) bool) {
+		for _, k := range f.kinds {
+			if !yield(k.URL, k.session) {
+				return
+			}
+		}
+	}
+}
+
+// Len is the number of types.
+func (f *Flow) Len() int { return len(f.kinds) }
+
+// Offer says what the client should have of each type from now on, as of a
+// revision of the store.
+func (f *Flow) Offer(sets func(typeURL string) resource.Set, revision int64) {
+	for _, k := range f.kinds {
+		k.session.Offer(sets(k.URL), revision)
+	}
+	if f.target != nil && !f.target.session.InFlight() {
+		s := f.target.session
+		f.target.arrivals.keep(func(name string) bool { return s.Offered(name) != nil || s.Leaves(name) })
+	}
+}
+
+// Request takes what the client said of a type that the flow has.
+func (f *Flow) Request(typeURL string, q stream.Request, now time.Time) stream.Answer {
+	k := f.byURL[typeURL]
+	answer := k.session.Request(q)
+	switch {
+	case answer.Acked != nil:
+		f.acknowledged(k, now)
+	case answer.Rejected != nil:
+		f.refused(k)
+	}
+	k.rescope(q, answer.First)
+	return answer
+}
+
+// acknowledged takes note that the client has what was under way.
+func (f *Flow) acknowledged(k *kind, now time.Time) {
+	if k.Target {
+		asked := slices.ContainsFunc(k.children, func(c *kind) bool { return c.session.Started() })
+		k.arrivals.answered(k.under, true, asked, now.Add(f.limits.Resolve))
+	}
+	if k.parent != nil && k.parent.Target {
+		k.parent.arrivals.warmed(k.awaited)
+	}
+	k.openNew()
+	k.under, k.awaited = nil, nil
+}
+
+// refused takes note that the client does not have what was under way.
+func (f *Flow) refused(k *kind) {
+	if k.Target {
+		k.arrivals.answered(k.under, false, true, time.Time{})
+	}
+	k.doubt()
+	k.under, k.awaited = nil, nil
+}
+
+// Responses iterates over what is to be sent now. What is added goes type by
+// type in their order, what is withdrawn in the opposite order,
+// unless it has been kept for too long.
+func (f *Flow) Responses(now time.Time) iter.Seq2[string, *stream.Response] {
+	return func(yield func(string, *stream.Response) bool) {
+		if f.target != nil {
+			f.target.arrivals.resolved(now)
+		}
+		for _, k := range f.kinds {
+			if k.overdue(now, f.limits.Withdraw) && !f.withdraw(k, now, yield) {
+				return
+			}
+			if r, ok := f.next(k, f.additions(k, now)); ok && !yield(k.URL, r) {
+				return
+			}
+		}
+		for _, k := range slices.Backward(f.kinds) {
+			if !f.withdraw(k, now, yield) {
+				return
+			}
+		}
+	}
+}
+
+// withdraw yields the next response of a type that takes something away.
+func (f *Flow) withdraw(k *kind, now time.Time, yield func(string, *stream.Response) bool) bool {
+	allow, some := f.withdrawals(k, now)
+	if !some {
+		return true
+	}
+	r, ok := f.next(k, allow)
+	return !ok || yield(k.URL, r)
+}
+
+// next takes the next response of a type, and what follows from its being sent.
+func (f *Flow) next(k *kind, allow stream.Allow) (*stream.Response, bool) {
+	r, ok := k.session.Next(allow)
+	if !ok {
+		return nil, false
+	}
+	f.late = append(f.late, k.gate.passed()...)
+	k.under = r.New
+	if k.Target {
+		k.arrivals.sent(r)
+		for _, child := range k.children { // what it is being sent is not of these
+			for _, n := range r.New {
+				delete(child.awaited, n.Name)
+			}
+		}
+	}
+	if p := k.parent; p != nil && p.Target {
+		k.awaited = p.arrivals.awaitedIn(r)
+	}
+	for _, child := range k.children {
+		child.follow(k, r)
+	}
+	return r, true
+}
+
+// Wake is when, after now, Responses may yield more though nothing has happened;
+// zero for never.
+func (f *Flow) Wake(now time.Time) time.Time {
+	var at time.Time
+	soonest := func(t time.Time) {
+		if t.After(now) && (at.IsZero() || t.Before(at)) {
+			at = t
+		}
+	}
+	for _, k := range f.kinds {
+		if k.session.InFlight() {
+			continue // nothing goes before the client has answered
+		}
+		for _, since := range k.gate.since {
+			soonest(since.Add(f.limits.Ready))
+		}
+		for _, since := range k.withdrawals {
+			if !since.IsZero() {
+				soonest(since.Add(f.limits.Withdraw))
+			}
+		}
+	}
+	if f.target != nil {
+		soonest(f.target.arrivals.wake())
+	}
+	return at
+}
+
+// Late takes the resources that were sent too early since the last call.
+func (f *Flow) Late() []Late {
+	out := f.late
+	f.late = nil
+	return out
+}
+
+// Waiting is how much of a type is held back: additions until the client has what
+// they refer to, and withdrawals until nothing refers to them.
+func (f *Flow) Waiting(typeURL string) (additions, withdrawals int) {
+	k := f.byURL[typeURL]
+	if k == nil {
+		return 0, 0
+	}
+	return len(k.gate.since), len(k.withdrawals)
+}

@@ -1,0 +1,96 @@
+package order
+
+import (
+	"time"
+
+	"github.com/portolan-mesh/portolan/xds/resource"
+	"github.com/portolan-mesh/portolan/xds/stream"
+)
+
+// gate holds back what refers to targets that the client does not have.
+type gate struct {
+	// since is when the names that wait began to, those of scopes for a scoped type.
+	since map[string]time.Time
+	// late are those allowed although they should wait.
+	late []Late
+}
+
+// passed takes what was late in the response that has just been made.
+func (g *gate) passed() []Late {
+	out := g.late
+	g.late = nil
+	return out
+}
+
+// additions says what of a type may be added now.
+func (f *Flow) additions(k *kind, now time.Time) stream.Allow {
+	k.gate.late = nil
+	if k.session.InFlight() || !k.session.Lacks() {
+		if !k.session.InFlight() {
+			k.gate.since = nil
+		}
+		return f.together(k, nil)
+	}
+	before := k.gate.since
+	k.gate.since = nil
+	if k.Scoped {
+		return f.together(k, f.waitingScopes(k, before, now))
+	}
+	if !f.waits(k) {
+		return stream.Additions()
+	}
+	return stream.Allow{Add: func(name string) bool {
+		missing, waits := k.emptied(name)
+		if !waits && f.refers(k) {
+			missing, waits = f.missing(k.session.Offered(name))
+		}
+		return !waits || !f.hold(k, name, missing, before, now)
+	}}
+}
+
+// waits says whether anything of a type may have to wait.
+func (f *Flow) waits(k *kind) bool {
+	if f.refers(k) && !f.target.settled() {
+		return true
+	}
+	for child := range k.scoped {
+		for range child.session.Leaving() {
+			return true
+		}
+	}
+	return false
+}
+
+// refers says whether resources of a type may refer to targets.
+func (f *Flow) refers(k *kind) bool { return f.target != nil && k != f.target && k.parent != f.target }
+
+// missing finds a target that the client does not have and the resource refers
+// to.
+func (f *Flow) missing(r *resource.Resource) (string, bool) {
+	if r == nil {
+		return "", false
+	}
+	for name := range r.EachRef {
+		if !f.target.ready(name) {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// hold has a name wait, unless it has waited for too long.
+func (f *Flow) hold(k *kind, name, missing string, before map[string]time.Time, now time.Time) bool {
+	since, waited := before[name]
+	if !waited {
+		since = now
+	}
+	if now.Sub(since) >= f.limits.Ready {
+		k.gate.late = append(k.gate.late, Late{TypeURL: k.URL, Name: name, Missing: missing})
+		return false
+	}
+	if k.gate.since == nil {
+		k.gate.since = map[string]time.Time{}
+	}
+	k.gate.since[name] = since
+	return true
+}
