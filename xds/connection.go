@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"sync/atomic"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/portolan-mesh/portolan/discovery"
@@ -20,6 +22,7 @@ import (
 var (
 	errShutdown = status.Error(codes.Unavailable, "the control plane is stopping")
 	errStalled  = status.Error(codes.Unavailable, "the client took nothing for too long")
+	errMoved    = status.Error(codes.Unavailable, "another replica has fewer proxies: connect anew")
 	errSilent   = status.Error(codes.Unavailable, "the client answered nothing for too long")
 )
 
@@ -32,6 +35,8 @@ type Connection struct {
 	logger  *slog.Logger
 	cancel  context.CancelCauseFunc // any goroutine
 	since   time.Time
+	remote  net.Addr // nil where it is not known
+	leave   func()   // ends the turn of the first sync; nil when it is over
 
 	requests chan *message
 	dirty    chan struct{}               // holds a token where there is something to push; see mark
@@ -68,6 +73,9 @@ func (s *DiscoveryServer) serve(parent context.Context, variant stream.Variant, 
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
 	c := s.newConnection(variant, w, cancel)
+	if p, ok := peer.FromContext(parent); ok {
+		c.remote = p.Addr
+	}
 	ended := make(chan error, 1)
 	if !s.add(c, func() { c.receive(ctx) }, func() { ended <- c.run(ctx) }) {
 		return errShutdown
@@ -78,8 +86,10 @@ func (s *DiscoveryServer) serve(parent context.Context, variant stream.Variant, 
 	case err = <-ended:
 	case <-ctx.Done():
 	}
-	if cause := context.Cause(ctx); errors.Is(cause, errShutdown) || errors.Is(cause, errStalled) {
-		return cause
+	for _, why := range []error{errShutdown, errStalled, errMoved} {
+		if errors.Is(context.Cause(ctx), why) {
+			return why
+		}
 	}
 	return err
 }
@@ -157,12 +167,16 @@ func (c *Connection) run(ctx context.Context) error {
 		if at := c.stallsAt(); !at.IsZero() {
 			stalled.Reset(time.Until(at))
 		}
+		c.admitted()
 		c.report()
 	}
 }
 
 // end gives up what the connection holds.
 func (c *Connection) end() {
+	if c.leave != nil {
+		c.leave()
+	}
 	if c.world != nil {
 		c.world.close()
 		c.logger.Info("proxy disconnected", "proxy", c.name())
@@ -232,6 +246,9 @@ func (c *Connection) identify(ctx context.Context, node *corev3.Node) error {
 			proxy.ID, proxy.InterceptionMode))
 	}
 	proxy.RouteDelta = c.takesRouteDelta(node)
+	if c.leave, err = c.server.admission.enter(ctx); err != nil {
+		return err
+	}
 	c.proxy = proxy
 	for _, t := range c.server.options.Types {
 		c.addSession(t.streamType(proxy.Type))

@@ -43,9 +43,10 @@ func newMetrics(r prometheus.Registerer, s *DiscoveryServer) *metrics {
 	}
 	r.MustRegister(m.pushes, m.responses, m.resources, m.rejections, m.buildTime, m.ackTime,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "portolan_connected_proxies", Help: "Streams that are open."}, func() float64 {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return float64(len(s.connections))
+			return float64(s.Connections())
+		}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "portolan_first_syncs", Help: "Proxies that are being brought up from nothing."}, func() float64 {
+			return float64(s.admission.inside())
 		}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "portolan_memo_resources", Help: "Built resources that are held."}, func() float64 {
 			return float64(s.memo.Len())

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"log/slog"
 	"maps"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -51,6 +52,15 @@ type Options struct {
 	// WholeRoutes sends route configurations with all their virtual hosts to
 	// everyone, also to clients that take these one by one.
 	WholeRoutes bool
+
+	// MaxFirstSyncs is how many proxies are brought up from nothing at one time,
+	// 0 stands for 100. A stream waits AdmissionWait for its turn, 0 stands for five
+	// seconds, and is refused then.
+	MaxFirstSyncs int
+	AdmissionWait time.Duration
+	// HangUp closes the connection to a client that is to choose another server; nil
+	// ends only its stream.
+	HangUp func(remote net.Addr)
 
 	Logger *slog.Logger
 	// Registerer takes the metrics; nil for none.
@@ -101,12 +111,14 @@ type DiscoveryServer struct {
 	queue   *pushQueue
 
 	published published
+	admission *admission
 
 	mu          sync.Mutex // guards the fields below
 	reasons     map[string]int
 	since       time.Time // of the first wake-up since the last push
 	connections map[*Connection]struct{}
 	stopped     bool
+	draining    bool
 	streams     sync.WaitGroup // the goroutines of connections
 	request     *discovery.PushRequest
 }
@@ -127,6 +139,12 @@ func New(o Options) *DiscoveryServer {
 	if o.StallTimeout == 0 {
 		o.StallTimeout = 2 * time.Minute
 	}
+	if o.MaxFirstSyncs == 0 {
+		o.MaxFirstSyncs = 100
+	}
+	if o.AdmissionWait == 0 {
+		o.AdmissionWait = 5 * time.Second
+	}
 	if o.Synced == nil {
 		o.Synced = o.Configs.HasSynced
 	}
@@ -136,6 +154,7 @@ func New(o Options) *DiscoveryServer {
 		reasons: map[string]int{}, connections: map[*Connection]struct{}{},
 	}
 	s.worlds = newWorlds(o.Types, s.memo, o.Logger)
+	s.admission = newAdmission(o.MaxFirstSyncs, o.AdmissionWait, firstSyncLimit)
 	s.metrics = newMetrics(o.Registerer, s)
 	return s
 }
@@ -184,8 +203,15 @@ const syncInterval = 10 * time.Millisecond
 // earlier are refused.
 func (s *DiscoveryServer) Published() <-chan struct{} { return s.ready }
 
-// Ready says what is missing until the first configuration is served.
+// Ready says what is missing until the first configuration is served, and that
+// the server drains.
 func (s *DiscoveryServer) Ready() error {
+	s.mu.Lock()
+	draining := s.draining
+	s.mu.Unlock()
+	if draining {
+		return errors.New("it is being drained")
+	}
 	select {
 	case <-s.ready:
 		return nil
@@ -260,7 +286,7 @@ func (s *DiscoveryServer) Context() *mesh.PushContext { return s.context.Load() 
 func (s *DiscoveryServer) add(c *Connection, goroutines ...func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopped {
+	if s.stopped || s.draining {
 		return false
 	}
 	s.connections[c] = struct{}{}
