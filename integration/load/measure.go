@@ -137,7 +137,7 @@ func (m *run) firstSync(ctx context.Context, p meter.Process, address string, re
 	add(syncBytes, bytes, m.perProxy(all.Bytes))
 	add(syncMessages, count, m.perProxy(all.Messages))
 	if got.Reconnects > 0 {
-		m.note("%d streams were opened again during the first sync", got.Reconnects)
+		m.note("%d streams were opened again during the first sync: %v", got.Reconnects, got.Reason)
 	}
 	return f, stop, nil
 }

@@ -71,6 +71,8 @@ type Sync struct {
 	Counts Counts
 	// Reconnects is how often a stream had to be opened again.
 	Reconnects int
+	// Reason is why the last of them ended before.
+	Reason error
 }
 
 // AwaitSync waits until every proxy has an answer to all that it asked for, and
@@ -79,7 +81,7 @@ func (f *Fleet) AwaitSync(ctx context.Context, silence time.Duration) (Sync, err
 	if err := f.await(ctx, silence, f.synced); err != nil {
 		return Sync{}, fmt.Errorf("%d of %d proxies are not in sync: %w", f.o.Proxies-f.count(), f.o.Proxies, errors.Join(err, f.failure()))
 	}
-	out := Sync{At: time.Unix(0, f.last.Load()), Counts: f.Counts()}
+	out := Sync{At: time.Unix(0, f.last.Load()), Counts: f.Counts(), Reason: f.failure()}
 	for _, p := range f.proxies {
 		out.Reconnects += p.reconnects()
 	}

@@ -61,12 +61,26 @@ func newRig(t *testing.T, v stream.Variant) *rig {
 	r.link = processtest.NewLink(t, r.server.Address, nil)
 	r.apply(refmesh.Change{Objects: mesh.Objects()})
 	r.node = refmesh.Proxies{Mesh: mesh, Spread: true, Interception: "NONE"}.Node
+	r.recorded(0, v).Close() // now the mesh is served whole
 	r.fleet = fleet.New(fleet.Options{Address: r.link.Address(), Proxies: proxies, Variant: v, Node: r.node})
 	var running sync.WaitGroup
 	running.Go(func() { r.fleet.Run(ctx) })
 	t.Cleanup(func() { cancel(); running.Wait() })
 	r.sync = r.awaitSync()
 	return r
+}
+
+// recorded is a client with the node of a proxy, which records and decodes all that
+// the proxy is sent.
+func (r *rig) recorded(proxy int, v stream.Variant) *xdstest.Client {
+	r.Helper()
+	c := xdstest.Dial(r, r.server.Address, xdstest.ClientOptions{Node: r.node(proxy), Variant: v, Follow: true})
+	c.Subscribe(fleet.ClusterType)
+	c.Subscribe(fleet.ListenerType)
+	c.Await("all of the mesh", func(held func(string) map[string]xdstest.Held) bool {
+		return len(held(fleet.EndpointType)) >= 4*services && len(held(fleet.RouteType)) > 0
+	})
+	return c
 }
 
 func (r *rig) awaitSync() fleet.Sync {
@@ -127,12 +141,7 @@ func TestEverythingIsReceived(t *testing.T) {
 		r := newRig(t, v)
 		want := map[string]int64{}
 		for i := range proxies {
-			c := xdstest.Dial(t, r.server.Address, xdstest.ClientOptions{Node: r.node(i), Variant: v, Follow: true})
-			c.Subscribe(fleet.ClusterType)
-			c.Subscribe(fleet.ListenerType)
-			c.Await("all of the mesh", func(held func(string) map[string]xdstest.Held) bool {
-				return len(held(fleet.EndpointType)) >= 4*services && len(held(fleet.RouteType)) > 0
-			})
+			c := r.recorded(i, v)
 			for _, typeURL := range types {
 				want[typeURL] += int64(len(c.Held(typeURL)))
 			}

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
@@ -15,15 +13,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/stream"
 )
 
-const (
-	// The windows of Envoy's streams and connections.
-	streamWindow, connectionWindow = 16 << 20, 24 << 20
-	// minBackoff and maxBackoff bound how long a proxy waits before it connects
-	// again.
-	minBackoff, maxBackoff = 100 * time.Millisecond, 5 * time.Second
-	// pendingRequests are those that wait to be sent.
-	pendingRequests = 64
-)
+// minBackoff and maxBackoff bound how long a proxy waits before it connects again.
+const minBackoff, maxBackoff = 100 * time.Millisecond, 5 * time.Second
 
 // childOf is the type that a proxy asks for because of what it has of another.
 var childOf = map[string]string{ClusterType: EndpointType, ListenerType: RouteType}
@@ -69,65 +60,26 @@ func (p *proxy) run(ctx context.Context) {
 
 // stream opens one and follows it to its end.
 func (p *proxy) stream(ctx context.Context) error {
-	connection, err := grpc.NewClient("passthrough:///"+p.fleet.o.Address,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithInitialWindowSize(streamWindow), grpc.WithInitialConnWindowSize(connectionWindow),
-		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(raw.Codec{}), grpc.MaxCallRecvMsgSize(1<<30)))
+	s, err := raw.Open(ctx, p.fleet.o.Address, methods[p.fleet.o.Variant])
 	if err != nil {
 		return err
 	}
-	defer func() { _ = connection.Close() }()
-	ctx, cancel := context.WithCancel(ctx)
-	description := &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}
-	s, err := connection.NewStream(ctx, description, methods[p.fleet.o.Variant])
-	if err != nil {
-		cancel()
-		return err
-	}
-	requests := make(chan []byte, pendingRequests)
-	var sending sync.WaitGroup
-	sending.Go(func() { send(ctx, s, requests) })
 	defer p.end()
-	defer sending.Wait()
-	defer cancel()
-	return p.follow(ctx, s, requests)
-}
-
-// send sends requests until ctx ends or the stream does.
-func send(ctx context.Context, s grpc.ClientStream, requests <-chan []byte) {
+	defer s.Close()
+	requests := p.begin()
 	for {
-		select {
-		case <-ctx.Done():
-			return
-		case request := <-requests:
-			if s.SendMsg(&raw.Frame{Bytes: request}) != nil {
-				return // the receiving side learns why
-			}
+		for _, request := range requests {
+			s.Send(request)
 		}
-	}
-}
-
-// follow asks for everything and takes what comes.
-func (p *proxy) follow(ctx context.Context, s grpc.ClientStream, requests chan<- []byte) error {
-	for _, request := range p.begin() {
-		requests <- request // it has room for them
-	}
-	var f raw.Frame
-	for {
-		if err := s.RecvMsg(&f); err != nil {
+		if err := s.Flush(); err != nil {
 			return err
 		}
-		answers, err := p.take(f.Bytes, time.Now())
-		f.Free()
+		response, err := s.Receive()
 		if err != nil {
 			return err
 		}
-		for _, request := range answers {
-			select {
-			case requests <- request:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
+		if requests, err = p.take(response, time.Now()); err != nil {
+			return err
 		}
 	}
 }

@@ -1,56 +1,6 @@
-// Package raw sends and receives gRPC messages as their bytes, and finds fields
-// in them without decoding the rest.
 package raw
 
-import (
-	"fmt"
-
-	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/mem"
-	"google.golang.org/protobuf/encoding/protowire"
-)
-
-// Frame is a message as its bytes.
-type Frame struct {
-	Bytes  []byte
-	buffer mem.Buffer // of one that was received
-}
-
-// Free gives the bytes of a received message back; they must not be used after.
-func (f *Frame) Free() {
-	if f.buffer != nil {
-		f.buffer.Free()
-	}
-	f.Bytes, f.buffer = nil, nil
-}
-
-// Codec passes Frames on as they are.
-type Codec struct{}
-
-var _ encoding.CodecV2 = Codec{}
-
-// Name is that under which every peer knows the encoding.
-func (Codec) Name() string { return "proto" }
-
-// Marshal implements encoding.CodecV2.
-func (Codec) Marshal(v any) (mem.BufferSlice, error) {
-	f, ok := v.(*Frame)
-	if !ok {
-		return nil, fmt.Errorf("a %T is no frame", v)
-	}
-	return mem.BufferSlice{mem.SliceBuffer(f.Bytes)}, nil
-}
-
-// Unmarshal implements encoding.CodecV2.
-func (Codec) Unmarshal(data mem.BufferSlice, v any) error {
-	f, ok := v.(*Frame)
-	if !ok {
-		return fmt.Errorf("a %T is no frame", v)
-	}
-	f.buffer = data.MaterializeToBuffer(mem.DefaultBufferPool())
-	f.Bytes = f.buffer.ReadOnlyData()
-	return nil
-}
+import "google.golang.org/protobuf/encoding/protowire"
 
 // Each calls f with the number and the content of every field of a message that
 // has a length.

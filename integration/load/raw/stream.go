@@ -1,0 +1,341 @@
+package raw
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc/mem"
+)
+
+const (
+	// The windows of Envoy's streams and connections: what a server may send
+	// ahead of what was taken.
+	streamWindow, connectionWindow = 16 << 20, 24 << 20
+	// firstWindow is what HTTP/2 gives either side at first.
+	firstWindow = 65535
+	// maxFrame is what HTTP/2 lets a frame have at least.
+	maxFrame = 16 << 10
+	// maxMessage bounds what a message is believed to be.
+	maxMessage = 1 << 30
+	// theStream is the number of the only one.
+	theStream = 1
+	// readAhead is how much is read at one time.
+	readAhead = 32 << 10
+)
+
+// Stream is a client's side of one gRPC stream, on a connection of its own, in
+// plaintext. It belongs to one goroutine.
+type Stream struct {
+	conn net.Conn
+	in   *bufio.Reader
+	stop func() bool
+
+	out     bytes.Buffer // frames that are written by the next Flush
+	waiting []byte       // messages that the windows of the server leave no room for
+	first   int64        // the window that the server gives a stream at first
+	stream  int64        // what is left of its window
+	whole   int64        // what is left of that of the connection
+
+	taken   int    // of the window that the server has, since it was told last
+	headers []byte // of a block that goes on in further frames
+	decoder *hpack.Decoder
+	said    map[string]string // by the headers that were decoded last
+	message mem.Buffer        // the last that was received
+	rest    int               // what is left of the frame of data that is being read
+	padding int               // what follows it
+}
+
+// Open connects to host:port and opens a stream of a method, such as
+// "/package.Service/Method". It ends with ctx.
+func Open(ctx context.Context, address, method string) (*Stream, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	s := &Stream{
+		conn: conn, in: bufio.NewReaderSize(conn, readAhead), said: map[string]string{},
+		first: firstWindow, stream: firstWindow, whole: firstWindow,
+	}
+	s.decoder = hpack.NewDecoder(4096, func(h hpack.HeaderField) { s.said[h.Name] = h.Value })
+	s.stop = context.AfterFunc(ctx, func() { _ = conn.Close() })
+	s.begin(address, method)
+	if err := s.Flush(); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close ends the stream.
+func (s *Stream) Close() {
+	s.stop()
+	_ = s.conn.Close()
+	s.free()
+}
+
+func (s *Stream) free() {
+	if s.message != nil {
+		s.message.Free()
+		s.message = nil
+	}
+}
+
+// begin says what a client says first.
+func (s *Stream) begin(address, method string) {
+	s.out.WriteString(http2.ClientPreface)
+	settings := binary.BigEndian.AppendUint16(nil, uint16(http2.SettingEnablePush))
+	settings = binary.BigEndian.AppendUint32(settings, 0)
+	settings = binary.BigEndian.AppendUint16(settings, uint16(http2.SettingInitialWindowSize))
+	settings = binary.BigEndian.AppendUint32(settings, streamWindow)
+	s.frame(http2.FrameSettings, 0, 0, settings)
+	s.update(0, connectionWindow-firstWindow)
+
+	var block bytes.Buffer
+	encoder := hpack.NewEncoder(&block)
+	for _, h := range [][2]string{
+		{":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", address},
+		{"content-type", "application/grpc"}, {"te", "trailers"},
+	} {
+		_ = encoder.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}) // a buffer takes all
+	}
+	s.frame(http2.FrameHeaders, http2.FlagHeadersEndHeaders, theStream, block.Bytes())
+}
+
+// frame appends one to what is written next.
+func (s *Stream) frame(kind http2.FrameType, flags http2.Flags, stream uint32, payload []byte) {
+	head := [9]byte{byte(len(payload) >> 16), byte(len(payload) >> 8), byte(len(payload)), byte(kind), byte(flags)}
+	binary.BigEndian.PutUint32(head[5:], stream)
+	s.out.Write(head[:])
+	s.out.Write(payload)
+}
+
+func (s *Stream) update(stream uint32, by int) {
+	s.frame(http2.FrameWindowUpdate, 0, stream, binary.BigEndian.AppendUint32(nil, uint32(by)))
+}
+
+// Send has a message sent by the next Flush or, where the windows of the server
+// leave no room for it, by a later Receive.
+func (s *Stream) Send(message []byte) {
+	s.waiting = append(s.waiting, 0) // not compressed
+	s.waiting = binary.BigEndian.AppendUint32(s.waiting, uint32(len(message)))
+	s.waiting = append(s.waiting, message...)
+}
+
+// Flush writes what may be written.
+func (s *Stream) Flush() error {
+	for {
+		n := min(int64(len(s.waiting)), s.stream, s.whole, maxFrame)
+		if n <= 0 {
+			break
+		}
+		s.frame(http2.FrameData, 0, theStream, s.waiting[:n])
+		s.waiting, s.stream, s.whole = s.waiting[n:], s.stream-n, s.whole-n
+	}
+	if len(s.waiting) == 0 {
+		s.waiting = nil
+	}
+	if s.out.Len() == 0 {
+		return nil
+	}
+	_, err := s.out.WriteTo(s.conn)
+	return err
+}
+
+// Receive waits for the next message. It is the caller's until the next call.
+// Where the server ends the stream, the error is its reason.
+func (s *Stream) Receive() ([]byte, error) {
+	s.free()
+	var head [5]byte
+	if err := s.data(head[:]); err != nil {
+		return nil, err
+	}
+	size := binary.BigEndian.Uint32(head[1:])
+	if head[0] != 0 || size > maxMessage {
+		return nil, fmt.Errorf("a message of %d bytes with the flags %d cannot be taken", size, head[0])
+	}
+	pool := mem.DefaultBufferPool()
+	message := pool.Get(int(size))
+	s.message = mem.NewBuffer(message, pool)
+	if err := s.data(*message); err != nil {
+		return nil, err
+	}
+	return *message, nil
+}
+
+// data fills to with what comes in frames of data.
+func (s *Stream) data(to []byte) error {
+	for len(to) > 0 {
+		if s.rest == 0 {
+			if err := s.next(); err != nil {
+				return err
+			}
+			continue
+		}
+		n, err := io.ReadFull(s.in, to[:min(len(to), s.rest)])
+		if err != nil {
+			return err
+		}
+		to, s.rest = to[n:], s.rest-n
+		if s.rest == 0 && s.padding > 0 {
+			if _, err := s.in.Discard(s.padding); err != nil {
+				return err
+			}
+			s.padding = 0
+		}
+	}
+	return nil
+}
+
+// next takes frames until one has data.
+func (s *Stream) next() error {
+	for s.rest == 0 {
+		if err := s.control(); err != nil {
+			return err
+		}
+		if s.out.Len() > 0 || len(s.waiting) > 0 {
+			if err := s.Flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// control takes one frame, of data only its head.
+func (s *Stream) control() error {
+	var head [9]byte
+	if _, err := io.ReadFull(s.in, head[:]); err != nil {
+		return err
+	}
+	size := int(head[0])<<16 | int(head[1])<<8 | int(head[2])
+	kind, flags := http2.FrameType(head[3]), http2.Flags(head[4])
+	of := binary.BigEndian.Uint32(head[5:]) &^ (1 << 31)
+	if kind == http2.FrameData {
+		return s.dataFrame(size, flags)
+	}
+	payload := make([]byte, size)
+	if _, err := io.ReadFull(s.in, payload); err != nil {
+		return err
+	}
+	switch kind {
+	case http2.FrameHeaders, http2.FrameContinuation:
+		return s.headerFrame(kind, flags, payload)
+	case http2.FrameSettings:
+		return s.settings(flags, payload)
+	case http2.FramePing:
+		if !flags.Has(http2.FlagPingAck) {
+			s.frame(http2.FramePing, http2.FlagPingAck, 0, payload)
+		}
+	case http2.FrameWindowUpdate:
+		if size != 4 {
+			return errMalformed
+		}
+		if by := int64(binary.BigEndian.Uint32(payload) &^ (1 << 31)); of == 0 {
+			s.whole += by
+		} else {
+			s.stream += by
+		}
+	case http2.FrameRSTStream:
+		return errors.New("the server reset the stream")
+	case http2.FrameGoAway:
+		return fmt.Errorf("the server goes away: %q", payload[min(8, size):])
+	}
+	return nil
+}
+
+var errMalformed = errors.New("the server sent a malformed frame")
+
+// dataFrame notes how much data follows. The server is given its window back when
+// half of it is used.
+func (s *Stream) dataFrame(size int, flags http2.Flags) error {
+	s.taken += size
+	if flags.Has(http2.FlagDataPadded) {
+		n, err := s.in.ReadByte()
+		if err != nil {
+			return err
+		}
+		if int(n)+1 > size {
+			return errMalformed
+		}
+		s.padding = int(n)
+		size -= s.padding + 1
+	}
+	s.rest = size
+	if size == 0 && s.padding > 0 {
+		if _, err := s.in.Discard(s.padding); err != nil {
+			return err
+		}
+		s.padding = 0
+	}
+	if s.taken >= streamWindow/2 {
+		s.update(0, s.taken)
+		s.update(theStream, s.taken)
+		s.taken = 0
+	}
+	return nil
+}
+
+func (s *Stream) settings(flags http2.Flags, payload []byte) error {
+	if flags.Has(http2.FlagSettingsAck) {
+		return nil
+	}
+	for ; len(payload) >= 6; payload = payload[6:] {
+		if http2.SettingID(binary.BigEndian.Uint16(payload)) == http2.SettingInitialWindowSize {
+			window := int64(binary.BigEndian.Uint32(payload[2:]))
+			s.stream += window - s.first
+			s.first = window
+		}
+	}
+	s.frame(http2.FrameSettings, http2.FlagSettingsAck, 0, nil)
+	return nil
+}
+
+// headerFrame takes headers, of which only the reason for which a stream ends is
+// of interest.
+func (s *Stream) headerFrame(kind http2.FrameType, flags http2.Flags, payload []byte) error {
+	if kind == http2.FrameHeaders {
+		padding := 0
+		if flags.Has(http2.FlagHeadersPadded) && len(payload) > 0 {
+			padding, payload = int(payload[0]), payload[1:]
+		}
+		if flags.Has(http2.FlagHeadersPriority) && len(payload) >= 5 {
+			payload = payload[5:]
+		}
+		if padding > len(payload) {
+			return errMalformed
+		}
+		s.headers = append(s.headers[:0], payload[:len(payload)-padding]...)
+	} else {
+		s.headers = append(s.headers, payload...)
+	}
+	if !flags.Has(http2.FlagHeadersEndHeaders) {
+		return nil
+	}
+	return s.reason()
+}
+
+// reason is why the headers say that the stream has ended, nil where they do not.
+func (s *Stream) reason() error {
+	clear(s.said)
+	if _, err := s.decoder.Write(s.headers); err != nil {
+		return fmt.Errorf("the headers of the stream: %w", err)
+	}
+	if err := s.decoder.Close(); err != nil {
+		return fmt.Errorf("the headers of the stream: %w", err)
+	}
+	if code, ended := s.said["grpc-status"]; ended {
+		return fmt.Errorf("the server ended the stream: code %s: %s", code, s.said["grpc-message"])
+	}
+	if status, first := s.said[":status"]; first && status != "200" {
+		return fmt.Errorf("the server answers HTTP %s", status)
+	}
+	return nil
+}

@@ -1,0 +1,146 @@
+package raw_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/portolan-mesh/portolan/integration/load/raw"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// echo is a server that sends every message back, and ends a stream with the words
+// of one that begins with "end".
+func echo(t *testing.T) (address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := grpc.NewServer(grpc.ForceServerCodecV2(raw.Codec{}), grpc.MaxRecvMsgSize(64<<20))
+	g.RegisterService(&grpc.ServiceDesc{ServiceName: "test.Echo", HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{{
+		StreamName: "Follow", ServerStreams: true, ClientStreams: true,
+		Handler: func(_ any, s grpc.ServerStream) error {
+			for {
+				var f raw.Frame
+				if err := s.RecvMsg(&f); err != nil {
+					return err
+				}
+				if bytes.HasPrefix(f.Bytes, []byte("end")) {
+					return status.Error(codes.FailedPrecondition, string(f.Bytes))
+				}
+				// What is freed may be used again while it is sent.
+				if err := s.SendMsg(&raw.Frame{Bytes: bytes.Clone(f.Bytes)}); err != nil {
+					return err
+				}
+				f.Free()
+			}
+		},
+	}}}, nil)
+	var running sync.WaitGroup
+	running.Go(func() { _ = g.Serve(l) })
+	t.Cleanup(func() { g.Stop(); running.Wait() })
+	return l.Addr().String()
+}
+
+func open(t *testing.T, address, method string) *raw.Stream {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	s, err := raw.Open(ctx, address, method)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close(); cancel() })
+	return s
+}
+
+// TestMessagesOfAnySize go both ways, those that are larger than the windows of
+// either side too, and many before the first is taken.
+func TestMessagesOfAnySize(t *testing.T) {
+	t.Parallel()
+	s := open(t, echo(t), "/test.Echo/Follow")
+	var sent [][]byte
+	for _, size := range []int{1, 0, 100, 16 << 10, 65535, 1 << 20, 40 << 20, 3} {
+		message := bytes.Repeat([]byte{byte(size), byte(size >> 8), 7}, size/3+1)[:size]
+		sent = append(sent, message)
+		s.Send(message)
+	}
+	if err := s.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range sent {
+		got, err := s.Receive()
+		if err != nil {
+			t.Fatalf("message %d: %v", i, err)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("message %d: %d bytes, want those %d that were sent", i, len(got), len(want))
+		}
+	}
+}
+
+// TestTheReasonOfAnEnd is that of the server.
+func TestTheReasonOfAnEnd(t *testing.T) {
+	t.Parallel()
+	address := echo(t)
+	s := open(t, address, "/test.Echo/Follow")
+	s.Send([]byte("end of it"))
+	if err := s.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Receive(); err == nil || !strings.Contains(err.Error(), "code 9: end of it") {
+		t.Errorf("the reason is %v", err)
+	}
+	if _, err := open(t, address, "/test.Echo/Absent").Receive(); err == nil || !strings.Contains(err.Error(), "code 12") {
+		t.Errorf("of a method that there is not: %v", err)
+	}
+}
+
+// TestAStreamEndsWithItsContext, also while it waits.
+func TestAStreamEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(context.Background())
+	s, err := raw.Open(ctx, echo(t), "/test.Echo/Follow")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	ended := make(chan error, 1)
+	go func() { _, err := s.Receive(); ended <- err }()
+	cancel()
+	if err := <-ended; err == nil || err == io.EOF {
+		t.Errorf("a stream that is given up ends with %v", err)
+	}
+	if _, err := raw.Open(ctx, "127.0.0.1:1", "/test.Echo/Follow"); err == nil {
+		t.Error("nobody listens, and there is a stream")
+	}
+}
+
+// TestFields are found without decoding what they have.
+func TestFields(t *testing.T) {
+	t.Parallel()
+	message := raw.AppendText(nil, 3, "three")
+	message = append(message, 0x08, 0x96, 0x01) // field 1, a number
+	message = raw.AppendText(message, 5, "")
+	message = raw.AppendText(message, 3, "again")
+	if got := string(raw.Field(message, 3)); got != "again" {
+		t.Errorf("field 3 is %q", got)
+	}
+	if got := raw.Field(message, 5); got != nil {
+		t.Errorf("field 5 is %q", got)
+	}
+	if got := raw.Field(message[:len(message)-1], 3); got != nil {
+		t.Errorf("field 3 of half a message is %q", got)
+	}
+}
