@@ -95,11 +95,10 @@ func hash(b []byte) string {
 // over their names and versions.
 func SetVersion(resources []*Resource) string {
 	h := sha256.New()
+	var line []byte
 	for _, r := range resources {
-		h.Write([]byte(r.Name))
-		h.Write([]byte{0})
-		h.Write([]byte(r.Version))
-		h.Write([]byte{0})
+		line = append(append(append(append(line[:0], r.Name...), 0), r.Version...), 0)
+		h.Write(line)
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }

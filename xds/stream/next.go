@@ -212,15 +212,14 @@ func (s *Session) response(p *plan, to resource.Set) *Response {
 		r.Withdrawn[c.Key] = known(c.Old)
 	}
 	slices.Sort(r.Removed)
-	switch {
-	case s.variant == Delta:
+	if s.variant == Delta {
 		r.Version = strconv.FormatInt(s.revision, 10)
-	case s.typ.Full:
-		r.Resources = s.world(to)
-		r.Version = resource.SetVersion(r.Resources)
-	default:
-		r.Version = resource.SetVersion(s.world(to))
+		return r
 	}
+	if s.typ.Full {
+		r.Resources = s.world(to)
+	}
+	r.Version = resource.SetVersion(r.Resources)
 	return r
 }
 
