@@ -34,8 +34,26 @@ func GRPCClientListener(name, routeConfig string) *listenerv3.Listener {
 // fail at once, as unavailable.
 func EmptyGRPCClientListener(name string) *listenerv3.Listener {
 	return grpcClientListener(name, &hcmv3.HttpConnectionManager{
-		RouteSpecifier: &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: &routev3.RouteConfiguration{Name: name}},
+		RouteSpecifier: &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: EmptyGRPCRouteConfig(name)},
 	})
+}
+
+// EmptyGRPCRouteConfig makes routes that lead nowhere. (The library in JavaScript
+// has a call without a route wait.)
+func EmptyGRPCRouteConfig(name string) *routev3.RouteConfiguration {
+	return &routev3.RouteConfiguration{Name: name, VirtualHosts: []*routev3.VirtualHost{{
+		Name: BlockAllVirtualHostName, Domains: []string{"*"},
+		Routes: []*routev3.Route{{
+			Name: DefaultRouteName, Match: Match(MatchOptions{}), Action: &routev3.Route_Route{Route: GRPCNowhere()},
+		}},
+	}}}
+}
+
+// GRPCNowhere has calls fail at once, as unavailable: it sends them to the cluster
+// without endpoints, BlackHoleClusterName. There is nothing else of which every
+// library makes that; the one in JavaScript dies of a route that does not forward.
+func GRPCNowhere() *routev3.RouteAction {
+	return &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: BlackHoleClusterName}}
 }
 
 func grpcClientListener(name string, manager *hcmv3.HttpConnectionManager) *listenerv3.Listener {

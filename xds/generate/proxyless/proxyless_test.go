@@ -2,6 +2,7 @@ package proxyless_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -113,9 +114,7 @@ func TestClientListenersOfARestrictedScope(t *testing.T) {
 func TestEmptyListeners(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"nowhere.example.com:80", "nowhere"} {
-		if m := manager(t, empty[*listenerv3.Listener](t, proxyless.Listeners{}, name)); m.GetRouteConfig() == nil || len(m.GetRouteConfig().GetVirtualHosts()) > 0 {
-			t.Errorf("%s leads somewhere: %v", name, m)
-		}
+		expectNowhere(t, manager(t, empty[*listenerv3.Listener](t, proxyless.Listeners{}, name)).GetRouteConfig())
 	}
 	for at, want := range map[string]string{"0.0.0.0:9001": "0.0.0.0:9001", "[::]:9001": ":::9001", "127.0.0.1:1": "127.0.0.1:1"} {
 		l := empty[*listenerv3.Listener](t, proxyless.Listeners{}, "xds.istio.io/grpc/lds/inbound/"+at)
@@ -158,6 +157,9 @@ func TestClusters(t *testing.T) {
 		at := c.GetLoadAssignment().GetEndpoints()[0].GetLbEndpoints()[0].GetEndpoint().GetAddress().GetSocketAddress()
 		return fmt.Sprintf("%s %s:%d of %d", c.GetType(), at.GetAddress(), at.GetPortValue(), len(c.GetLoadAssignment().GetEndpoints()))
 	}
+	ring := func(c *clusterv3.Cluster) string {
+		return fmt.Sprint(c.GetRingHashLbConfig().GetMinimumRingSize().GetValue())
+	}
 	limit := func(c *clusterv3.Cluster) string {
 		return fmt.Sprint(c.GetCircuitBreakers().GetThresholds()[0].GetMaxRequests().GetValue())
 	}
@@ -177,6 +179,7 @@ func TestClusters(t *testing.T) {
 		{"LEAST_REQUEST", []string{web, rule("{loadBalancer: {simple: LEAST_REQUEST}}")}, balancer, "envoy.load_balancing_policies.wrr_locality or ROUND_ROBIN"},
 		{"consistent hash", []string{web, rule("{loadBalancer: {consistentHash: {httpHeaderName: x}}}")}, balancer, "RING_HASH"},
 		{"maglev", []string{web, rule("{loadBalancer: {consistentHash: {httpHeaderName: x, maglev: {}}}}")}, balancer, "RING_HASH"},
+		{"a ring of a size", []string{web, rule("{loadBalancer: {consistentHash: {httpHeaderName: x, ringHash: {minimumRingSize: 64}}}}")}, ring, "64"},
 		{"no limit", []string{web}, limit, "4294967295"},
 		{"a limit", []string{web, rule("{connectionPool: {http: {http2MaxRequests: 7}}}")}, limit, "7"},
 	} {
@@ -216,7 +219,14 @@ func TestEndpoints(t *testing.T) {
 
 func TestEmptyRoutes(t *testing.T) {
 	t.Parallel()
-	if c := empty[*routev3.RouteConfiguration](t, proxyless.Routes{}, "nowhere"); len(c.GetVirtualHosts()) > 0 {
-		t.Errorf("nowhere has routes: %v", c)
+	expectNowhere(t, empty[*routev3.RouteConfiguration](t, proxyless.Routes{}, "nowhere"))
+}
+
+// expectNowhere looks at routes all of whose calls fail.
+func expectNowhere(t *testing.T, c *routev3.RouteConfiguration) {
+	t.Helper()
+	hosts := c.GetVirtualHosts()
+	if len(hosts) != 1 || !slices.Equal(hosts[0].GetDomains(), []string{"*"}) || len(hosts[0].GetRoutes()) != 1 || text(hosts[0].GetRoutes()[0]) != "/* -> nowhere" {
+		t.Errorf("it leads somewhere: %v", c)
 	}
 }

@@ -48,6 +48,7 @@ func (Routes) Build(v *mesh.View, name string) (*resource.Resource, error) {
 	for _, r := range virtualhost.RoutesTo(v, l, service, p.number) {
 		routes = append(routes, p.translate(r)...)
 	}
+	routes = announce(routes, virtualhost.IdleTo(v, l, service, p.number))
 	return resource.New(name, envoy.RouteConfig(envoy.RouteConfigOptions{
 		Name: name, MatchPort: true,
 		VirtualHosts: []*routev3.VirtualHost{{
@@ -57,12 +58,37 @@ func (Routes) Build(v *mesh.View, name string) (*resource.Resource, error) {
 }
 
 // Empty implements generate.Emptier: routes that lead nowhere.
-func (Routes) Empty(name string) (*resource.Resource, error) { return route.Generator{}.Empty(name) }
+func (Routes) Empty(name string) (*resource.Resource, error) {
+	return resource.New(name, envoy.EmptyGRPCRouteConfig(name))
+}
+
+// announce adds routes that no call comes to, for clusters that have no calls yet:
+// what stands in a VirtualService with weight 0 is known to the client when it gets
+// its share. (The library in Go fails calls that come in the moment between a new
+// route and its new cluster.)
+func announce(routes []*routev3.Route, clusters []string) []*routev3.Route {
+	if len(clusters) == 0 {
+		return routes
+	}
+	var to []*routev3.RouteAction
+	if len(routes) == 0 || !envoy.CatchAll(routes[len(routes)-1].GetMatch()) {
+		to = append(to, envoy.GRPCNowhere())
+	}
+	for _, name := range clusters {
+		to = append(to, &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: name}})
+	}
+	for _, action := range to {
+		routes = append(routes, &routev3.Route{
+			Name: envoy.DefaultRouteName, Match: envoy.Match(envoy.MatchOptions{}), Action: &routev3.Route_Route{Route: action},
+		})
+	}
+	return routes
+}
 
 // translate puts a route of a sidecar into what gRPC knows: a route for each match
 // that together are its match, none where no call can match.
 func (p port) translate(r *routev3.Route) []*routev3.Route {
-	action := nowhere()
+	action := envoy.GRPCNowhere() // in place of one that gRPC has not
 	if forward := r.GetRoute(); forward != nil {
 		action = translateAction(forward)
 	}
@@ -73,13 +99,6 @@ func (p port) translate(r *routev3.Route) []*routev3.Route {
 		})
 	}
 	return out
-}
-
-// nowhere has a call fail, in place of an action that gRPC has not: a cluster
-// without endpoints. (Of an action other than forwarding the library in JavaScript
-// dies.)
-func nowhere() *routev3.RouteAction {
-	return &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: envoy.BlackHoleClusterName}}
 }
 
 // translateAction keeps what gRPC knows of forwarding: clusters, a limit of time,
