@@ -64,7 +64,7 @@ func (c *Connection) admitted() {
 		return
 	}
 	listeners := false
-	for typeURL, session := range c.sessions {
+	for typeURL, session := range c.flow.Sessions() {
 		if session.Started() && session.Pending() {
 			return
 		}

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds/order"
 	"github.com/portolan-mesh/portolan/xds/stream"
 )
 
@@ -43,16 +44,17 @@ type Connection struct {
 	status   atomic.Pointer[ProxyStatus] // read by any goroutine
 	last     map[string]*timing          // by type URL
 
-	proxy    *discovery.Proxy // nil before the first request
-	world    *place
-	order    []string // type URLs in the order of sending
-	sessions map[string]*stream.Session
+	// Nil before the first request.
+	proxy *discovery.Proxy
+	world *place
+	flow  *order.Flow
 }
 
 // timing is when a type was last sent to and last answered, and how well the
 // proxy is in step.
 type timing struct {
 	sent, answered time.Time
+	late           int // changes that went before what they lead to
 	progress
 }
 
@@ -98,17 +100,7 @@ func (s *DiscoveryServer) newConnection(variant stream.Variant, w wire, cancel c
 	return &Connection{
 		server: s, variant: variant, wire: w, cancel: cancel, logger: s.logger, since: time.Now(),
 		requests: make(chan *message), dirty: make(chan struct{}, 1), last: map[string]*timing{},
-		sessions: map[string]*stream.Session{},
 	}
-}
-
-func (c *Connection) addSession(t stream.Type) *stream.Session {
-	t.Names = c.server.names
-	session := stream.New(t, c.variant)
-	c.sessions[t.URL] = session
-	c.order = append(c.order, t.URL)
-	c.last[t.URL] = &timing{}
-	return session
 }
 
 // receive passes on what the client says until the stream ends.
@@ -142,8 +134,8 @@ func (c *Connection) mark() {
 // run takes requests and pushes, one at a time, until ctx ends.
 func (c *Connection) run(ctx context.Context) error {
 	defer c.end()
-	stalled := time.NewTimer(time.Hour)
-	defer stalled.Stop()
+	timer := time.NewTimer(time.Hour) // armed where something waits
+	defer timer.Stop()
 	for {
 		var err error
 		select {
@@ -152,10 +144,12 @@ func (c *Connection) run(ctx context.Context) error {
 			err = c.handle(ctx, m)
 		case <-c.dirty:
 			err = c.push(ctx)
-		case <-stalled.C:
+		case <-timer.C:
 			if at := c.stallsAt(); !at.IsZero() && !time.Now().Before(at) {
 				c.logger.Warn("closing a stream whose client answers nothing", "proxy", c.name())
 				err = errSilent
+			} else {
+				err = c.flush()
 			}
 		}
 		switch {
@@ -164,8 +158,8 @@ func (c *Connection) run(ctx context.Context) error {
 		case err != nil:
 			return err
 		}
-		if at := c.stallsAt(); !at.IsZero() {
-			stalled.Reset(time.Until(at))
+		if at := c.wakesAt(); !at.IsZero() {
+			timer.Reset(time.Until(at))
 		}
 		c.admitted()
 		c.report()
@@ -202,7 +196,7 @@ func (c *Connection) handle(ctx context.Context, m *message) error {
 		return err
 	}
 	before := session.Status().Acked.Revision
-	answer := session.Request(m.request)
+	answer := c.flow.Request(m.typeURL, m.request, time.Now())
 	switch {
 	case answer.Acked != nil:
 		c.last[m.typeURL].answered = time.Now()
@@ -223,15 +217,16 @@ const maxTypes = 64
 
 // session finds that of a type. Of one that is not served every name is unknown.
 func (c *Connection) session(typeURL string) (*stream.Session, error) {
-	switch session := c.sessions[typeURL]; {
+	switch session := c.flow.Session(typeURL); {
 	case session != nil:
 		return session, nil
 	case typeURL == "":
 		return nil, status.Error(codes.InvalidArgument, "a request on an aggregated stream has no type_url")
-	case len(c.sessions) >= maxTypes:
+	case c.flow.Len() >= maxTypes:
 		return nil, status.Errorf(codes.InvalidArgument, "type %s: the stream asks for more than %d types", typeURL, maxTypes)
 	}
-	return c.addSession(stream.Type{URL: typeURL}), nil
+	c.last[typeURL] = &timing{}
+	return c.flow.Add(stream.Type{URL: typeURL, Names: c.server.names}), nil
 }
 
 // identify takes the node of the first request and builds the proxy's world.
@@ -250,12 +245,22 @@ func (c *Connection) identify(ctx context.Context, node *corev3.Node) error {
 		return err
 	}
 	c.proxy = proxy
-	for _, t := range c.server.options.Types {
-		c.addSession(t.streamType(proxy.Type))
-	}
+	c.flow = c.newFlow()
 	c.world = c.server.worlds.join(proxy)
 	c.logger.Info("proxy connected", "proxy", proxy.ID, "variant", c.variant.String(), "envoy", proxy.EnvoyVersion)
 	return c.advance(ctx)
+}
+
+// newFlow makes the flow of the types that are served to the proxy.
+func (c *Connection) newFlow() *order.Flow {
+	o := c.server.options
+	types := make([]order.Type, len(o.Types))
+	for i, t := range o.Types {
+		types[i] = order.Type{Type: t.streamType(c.proxy.Type), Parent: t.Parent, CoverParent: t.CoverParent, Target: t.Target}
+		types[i].Names = c.server.names
+		c.last[types[i].URL] = &timing{}
+	}
+	return order.New(types, c.variant, order.Limits{Ready: o.ReadyLimit, Resolve: o.ResolveGrace, Withdraw: o.WithdrawLimit})
 }
 
 // typ finds a served type by its URL.

@@ -16,6 +16,7 @@ type metrics struct {
 	responses  *prometheus.CounterVec
 	resources  *prometheus.CounterVec
 	rejections *prometheus.CounterVec
+	lates      *prometheus.CounterVec
 	buildTime  prometheus.Histogram
 	ackTime    prometheus.Histogram
 
@@ -35,13 +36,14 @@ func newMetrics(r prometheus.Registerer, s *DiscoveryServer) *metrics {
 		responses:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "portolan_xds_responses_total", Help: "Responses sent, by type."}, []string{"type"}),
 		resources:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "portolan_xds_resources_sent_total", Help: "Resources sent, by type."}, []string{"type"}),
 		rejections: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "portolan_xds_rejections_total", Help: "Responses that a proxy rejected, by type."}, []string{"type"}),
+		lates:      prometheus.NewCounterVec(prometheus.CounterOpts{Name: "portolan_xds_late_clusters_total", Help: "Changes sent before the proxy had the clusters that they lead to, by type."}, []string{"type"}),
 		buildTime:  prometheus.NewHistogram(prometheus.HistogramOpts{Name: "portolan_xds_build_seconds", Help: "Time to bring the resources of one proxy up to date.", Buckets: buckets}),
 		ackTime:    prometheus.NewHistogram(prometheus.HistogramOpts{Name: "portolan_apply_to_ack_seconds", Help: "Time from the commit of a revision to its acknowledgement by a proxy.", Buckets: buckets}),
 	}
 	if r == nil {
 		return m
 	}
-	r.MustRegister(m.pushes, m.responses, m.resources, m.rejections, m.buildTime, m.ackTime,
+	r.MustRegister(m.pushes, m.responses, m.resources, m.rejections, m.lates, m.buildTime, m.ackTime,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "portolan_connected_proxies", Help: "Streams that are open."}, func() float64 {
 			return float64(s.Connections())
 		}),
@@ -90,3 +92,5 @@ func (m *metrics) acked(revision int64, connected time.Time) {
 }
 
 func (m *metrics) rejected(typeName string) { m.rejections.WithLabelValues(typeName).Inc() }
+
+func (m *metrics) late(typeName string) { m.lates.WithLabelValues(typeName).Inc() }

@@ -49,6 +49,15 @@ type Options struct {
 	// StallTimeout closes a stream whose client takes nothing, or answers
 	// nothing, for so long; 0 stands for two minutes.
 	StallTimeout time.Duration
+	// ReadyLimit is how long what leads to a cluster waits until a proxy has that; 0
+	// stands for five seconds.
+	ReadyLimit time.Duration
+	// ResolveGrace is the moment that a proxy is given to resolve the host names of a
+	// cluster that it has taken; 0 stands for 200 ms.
+	ResolveGrace time.Duration
+	// WithdrawLimit is how long a cluster that is gone is kept for what leads to it;
+	// 0 stands for ten seconds.
+	WithdrawLimit time.Duration
 	// WholeRoutes sends route configurations with all their virtual hosts to
 	// everyone, also to clients that take these one by one.
 	WholeRoutes bool
@@ -87,6 +96,12 @@ type ResourceType struct {
 	// CoverParent has the version of a resource cover that of the parent of the
 	// same name.
 	CoverParent bool
+	// Target is set of the type that the Refs of resources name, which wait until a
+	// client has what they name.
+	Target bool
+	// Scoped types are of resources that live within those of Parent, whose names
+	// begin with the names of these and a slash.
+	Scoped bool
 }
 
 // DiscoveryServer serves the mesh over xDS. It implements
@@ -144,6 +159,15 @@ func New(o Options) *DiscoveryServer {
 	}
 	if o.AdmissionWait == 0 {
 		o.AdmissionWait = 5 * time.Second
+	}
+	if o.ReadyLimit == 0 {
+		o.ReadyLimit = 5 * time.Second
+	}
+	if o.ResolveGrace == 0 {
+		o.ResolveGrace = 200 * time.Millisecond
+	}
+	if o.WithdrawLimit == 0 {
+		o.WithdrawLimit = 10 * time.Second
 	}
 	if o.Synced == nil {
 		o.Synced = o.Configs.HasSynced
@@ -354,7 +378,7 @@ func (nothing) Build(*mesh.View, string) (*resource.Resource, error) { return ni
 
 // streamType is a type as the protocol sees it, for proxies of a type.
 func (t ResourceType) streamType(kind discovery.ProxyType) stream.Type {
-	st := stream.Type{URL: t.Generator.TypeURL(), Full: t.Full}
+	st := stream.Type{URL: t.Generator.TypeURL(), Full: t.Full, Scoped: t.Scoped}
 	if e, ok := t.For(kind).(generate.Emptier); ok {
 		st.Empty = e.Empty
 	}

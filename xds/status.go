@@ -51,6 +51,14 @@ type TypeStatus struct {
 	Answered   time.Time `json:"answered,omitzero"`
 	StaleSince time.Time `json:"staleSince,omitzero"`
 
+	// Waiting is how many changes are held back until the proxy has the clusters that
+	// they lead to, and Kept how many resources that are gone it keeps until nothing
+	// of it leads to them. Late is how many changes were sent before the proxy had
+	// such clusters, as they had waited for too long.
+	Waiting int `json:"waiting,omitempty"`
+	Kept    int `json:"kept,omitempty"`
+	Late    int `json:"late,omitempty"`
+
 	offered int64 // the newest revision that the proxy was offered
 	changes spans
 	blamed  []config.Key
@@ -108,7 +116,8 @@ func (c *Connection) report() {
 	for _, t := range c.server.options.Types {
 		typeURL := t.Generator.TypeURL()
 		last := c.last[typeURL]
-		ts := typeStatus(t.Name, last.follow(c.sessions[typeURL], now), last)
+		ts := typeStatus(t.Name, last.follow(c.flow.Session(typeURL), now), last)
+		ts.Waiting, ts.Kept = c.flow.Waiting(typeURL)
 		if ts.State != stream.NotSent && (st.Revision < 0 || ts.Revision < st.Revision) {
 			st.Revision = ts.Revision
 		}
@@ -127,6 +136,7 @@ func typeStatus(name string, s stream.Status, last *timing) TypeStatus {
 		Version: s.Acked.Version, AckedRevision: s.Acked.Revision, AckedNonce: s.Acked.Nonce,
 		SentRevision: s.Sent.Revision, SentNonce: s.Sent.Nonce,
 		Sent: last.sent, Answered: last.answered, StaleSince: last.stale,
+		Late:    last.late,
 		offered: s.Offered, changes: last.changes, blamed: last.blamed,
 	}
 	if s.Rejection != nil {
@@ -142,7 +152,10 @@ func typeStatus(name string, s stream.Status, last *timing) TypeStatus {
 // none is.
 func (c *Connection) stallsAt() time.Time {
 	var oldest time.Time
-	for typeURL, s := range c.sessions {
+	if c.flow == nil {
+		return oldest
+	}
+	for typeURL, s := range c.flow.Sessions() {
 		if sent := c.last[typeURL].sent; s.InFlight() && (oldest.IsZero() || sent.Before(oldest)) {
 			oldest = sent
 		}
@@ -151,6 +164,19 @@ func (c *Connection) stallsAt() time.Time {
 		return oldest
 	}
 	return oldest.Add(c.server.options.StallTimeout)
+}
+
+// wakesAt is when there may be something to do though nothing happens; zero for
+// never.
+func (c *Connection) wakesAt() time.Time {
+	at := c.stallsAt()
+	if c.flow == nil {
+		return at
+	}
+	if wake := c.flow.Wake(time.Now()); at.IsZero() || !wake.IsZero() && wake.Before(at) {
+		return wake
+	}
+	return at
 }
 
 func processors() int { return runtime.GOMAXPROCS(0) }

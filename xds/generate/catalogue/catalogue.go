@@ -15,10 +15,10 @@ import (
 // Types are the resource types served. A type of resources is added here.
 func Types() []xds.ResourceType {
 	return []xds.ResourceType{
-		{Name: "CDS", Generator: cluster.Generator{}, Inbound: cluster.Inbound{}, Proxyless: proxyless.Clusters{}, Full: true},
+		{Name: "CDS", Generator: cluster.Generator{}, Inbound: cluster.Inbound{}, Proxyless: proxyless.Clusters{}, Full: true, Target: true},
 		{Name: "EDS", Generator: endpoint.Generator{}, Proxyless: proxyless.Endpoints{}, Parent: cluster.TypeURL, CoverParent: true},
 		{Name: "LDS", Generator: listener.Generator{}, Inbound: listener.Inbound{}, Proxyless: proxyless.Listeners{}, Full: true},
 		{Name: "RDS", Generator: route.Generator{}, Proxyless: proxyless.Routes{}, Parent: listener.TypeURL},
-		{Name: "VHDS", Generator: virtualhost.Generator{}, Parent: route.TypeURL},
+		{Name: "VHDS", Generator: virtualhost.Generator{}, Parent: route.TypeURL, Full: true, Scoped: true},
 	}
 }
