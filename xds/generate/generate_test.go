@@ -85,6 +85,8 @@ func nodes() []xdstest.Node {
 	return []xdstest.Node{
 		{},
 		{Namespace: "shop", Labels: map[string]string{"app": "cart"}},
+		{Interception: discovery.InterceptionRedirect},
+		{Namespace: "shop", Labels: map[string]string{"app": "cart"}, Interception: discovery.InterceptionRedirect},
 		{Type: discovery.Router, Namespace: "edge", Labels: map[string]string{"istio": "gateway"}},
 	}
 }
@@ -132,7 +134,13 @@ func variants() map[string][]string {
 	add(service("db", "default", "db.example.com",
 		tcp+", addresses: [10.9.0.1], resolution: STATIC, endpoints: [{address: 10.2.0.1}]",
 		tcp+", resolution: NONE",
+		"ports: [{number: 80, name: plain}, {number: 90, name: plain2}], addresses: [10.9.0.1], resolution: STATIC",
+		"ports: [{number: 80, name: plain}, {number: 90, name: tcp, protocol: TCP}], addresses: [10.9.0.0/24], resolution: STATIC",
 		http+", addresses: [10.9.0.1, 10.9.0.2], resolution: STATIC, workloadSelector: {labels: {app: db}}"))
+	add(service("raw", "shop", "raw.example.com",
+		"ports: [{number: 80, name: plain}], resolution: NONE",
+		"ports: [{number: 90, name: plain}], resolution: NONE, exportTo: ['.']",
+		tcp+", addresses: [10.9.0.1], resolution: STATIC"))
 	add(service("cart", "shop", "cart.shop.internal",
 		"ports: [{number: 8080, name: grpc, protocol: GRPC}, {number: 80, name: http, protocol: HTTP}], resolution: STATIC, endpoints: [{address: 10.3.0.1}]"))
 	add(other("WorkloadEntry", "db-1", "default", "address: 10.2.0.9, labels: {app: db}", "address: 10.2.0.9, labels: {app: other}"))

@@ -42,7 +42,7 @@ type claimIndex struct {
 }
 
 // ClaimKey is the key of a claim to a port in the table of claims.
-func ClaimKey(c Claim, port int) string { return string(c) + "/" + PortKey(port) }
+func ClaimKey(c Claim, port int) string { return string(c) + "/" + portKey(port) }
 
 // next follows a host from one row to the next, either of which may be nil.
 func (x claimIndex) next(old, row *HostRow) claimIndex {
@@ -146,7 +146,8 @@ func (r *ServiceRow) is(c claimant) bool { return r != nil && r.Namespace == c.n
 // Claimed says whether any service that the proxy sees through a listener makes a
 // claim to a port. Where one does, nothing is recorded but that one.
 func (v *View) Claimed(l EgressListener, c Claim, port int) bool {
-	unrecorded := NewView(v.context, v.class)
+	unrecorded := *v
+	unrecorded.reads = nil
 	for s := range unrecorded.Claimants(l, c, port) {
 		return v.ServiceAt(l, s.Hostname) != nil
 	}

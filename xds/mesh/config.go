@@ -52,7 +52,8 @@ var (
 		"connect_timeout": true, "root_namespace": true, "trust_domain": true, "access_log_file": true,
 		"outbound_traffic_policy": true, "default_service_export_to": true, "default_virtual_service_export_to": true,
 		"default_destination_rule_export_to": true, "access_log_format": true, "access_log_encoding": true,
-		"default_config": true,
+		"default_config": true, "proxy_listen_port": true, "proxy_inbound_listen_port": true, "inbound_traffic_policy": true,
+		"protocol_detection_timeout": true,
 	}
 	servedDefaultConfig   = map[protoreflect.Name]bool{"gateway_topology": true}
 	servedGatewayTopology = map[protoreflect.Name]bool{"num_trusted_proxies": true}

@@ -22,7 +22,6 @@ const (
 	Gateways           // Gateway by path; a change of one is another delta, Whole
 	MeshConfig         // likewise
 	Hosts              // HostRow by host
-	Ports              // the hosts of a port, by PortKey
 	Addresses          // the hosts that have an address or were given it
 	Covered            // the hosts that speak HTTP on a port and that a pattern covers, by CoverKey
 	Claims             // the services that claim a port, by ClaimKey
@@ -97,7 +96,6 @@ func (d Delta) HostsMatching(pattern string) iter.Seq[*HostRow] {
 func (d Delta) Keys() iter.Seq[RowKey] {
 	return func(yield func(RowKey) bool) {
 		_ = changedKeys(Hosts, d.from.hosts.hosts, d.to.hosts.hosts, yield) &&
-			changedKeys(Ports, d.from.hosts.ports, d.to.hosts.ports, yield) &&
 			changedKeys(Addresses, d.from.hosts.groups.addresses, d.to.hosts.groups.addresses, yield) &&
 			changedKeys(Covered, d.from.hosts.groups.covered, d.to.hosts.groups.covered, yield) &&
 			changedKeys(Claims, d.from.hosts.claims.rows, d.to.hosts.claims.rows, yield) &&

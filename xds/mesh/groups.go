@@ -4,6 +4,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 )
@@ -14,8 +15,8 @@ type hostGroups struct {
 	// addresses has the hosts by each address that their services have or were
 	// given, in its one spelling.
 	addresses pmap.Map[pmap.Map[bool]]
-	// covered has the hosts that speak HTTP on a port by each pattern that covers
-	// them, by CoverKey.
+	// covered has the hosts that may be routed by HTTP on a port by each pattern that
+	// covers them, by CoverKey.
 	covered pmap.Map[pmap.Map[bool]]
 }
 
@@ -32,18 +33,37 @@ func (x hostGroups) next(h host.Name, old, row *HostRow) hostGroups {
 			x.addresses = withMember(x.addresses, address, string(h), true, true)
 		}
 	}
-	spoke, speaks := old.portUse(), row.portUse()
+	spoke, speaks := old.routable(), row.routable()
 	for port := range spoke {
-		if spoke[port].HTTP && !speaks[port].HTTP {
+		if !speaks[port] {
 			x = x.cover(h, port, false)
 		}
 	}
 	for port := range speaks {
-		if speaks[port].HTTP && !spoke[port].HTTP {
+		if !spoke[port] {
 			x = x.cover(h, port, true)
 		}
 	}
 	return x
+}
+
+// routable are the ports of a host, over its namespaces, on which requests may be
+// routed by HTTP: by some proxies also those that declare no protocol.
+func (r *HostRow) routable() map[int]bool {
+	if r == nil {
+		return nil
+	}
+	out := map[int]bool{}
+	for _, row := range r.Services {
+		for _, s := range row.Services {
+			for _, p := range s.Ports {
+				if p.Protocol.IsHTTP() || p.Protocol == discovery.Unsupported {
+					out[p.Number] = true
+				}
+			}
+		}
+	}
+	return out
 }
 
 // cover puts a host among those that each of its patterns covers, or takes it
@@ -72,7 +92,7 @@ func (r *HostRow) addresses() []string {
 }
 
 // CoverKey is the key of a pattern in the table of covered hosts.
-func CoverKey(port int, pattern host.Name) string { return PortKey(port) + "|" + string(pattern) }
+func CoverKey(port int, pattern host.Name) string { return portKey(port) + "|" + string(pattern) }
 
 // HostsAt are the hosts that have an address or were given it, in order, whether
 // the proxy sees them or not: ask Service or ServiceAt of each.
@@ -80,8 +100,8 @@ func (v *View) HostsAt(address string) iter.Seq[string] {
 	return v.ask(Addresses, addressKey(address), "").(pmap.Map[bool]).Keys()
 }
 
-// HTTPHostsUnder are the hosts that speak HTTP on a port and that a pattern
-// covers, in order, whether the proxy sees them or not: ask Service or ServiceAt
+// HTTPHostsUnder are the hosts that may be routed by HTTP on a port and that a
+// pattern covers, in order, whether the proxy sees them or not: ask Service or ServiceAt
 // of each.
 func (v *View) HTTPHostsUnder(pattern host.Name, port int) iter.Seq[string] {
 	return v.ask(Covered, CoverKey(port, pattern), "").(pmap.Map[bool]).Keys()

@@ -21,16 +21,9 @@ func (r *HostRow) equal(o *HostRow) bool {
 	return r != nil && o != nil && slices.Equal(r.Services, o.Services)
 }
 
-// PortUse says how hosts use a port number.
-type PortUse struct {
-	HTTP, TCP bool
-}
-
-// hostIndex has the services by host, and the hosts by port and by what else they
-// share.
+// hostIndex has the services by host, and the hosts by what they share.
 type hostIndex struct {
 	hosts  pmap.Map[*HostRow]
-	ports  pmap.Map[pmap.Map[PortUse]]
 	groups hostGroups
 	claims claimIndex
 	// reversed has the same rows by host read backwards: what ends alike is together.
@@ -88,17 +81,6 @@ func (x hostIndex) replace(h host.Name, old, row *HostRow) hostIndex {
 	} else {
 		x.hosts, x.reversed = x.hosts.Set(string(h), row), x.reversed.Set(reverse(string(h)), row)
 	}
-	before, after := old.portUse(), row.portUse()
-	for port := range before {
-		if _, still := after[port]; !still {
-			x.ports = withMember(x.ports, PortKey(port), string(h), PortUse{}, false)
-		}
-	}
-	for port, use := range after {
-		if before[port] != use {
-			x.ports = withMember(x.ports, PortKey(port), string(h), use, true)
-		}
-	}
 	x.groups = x.groups.next(h, old, row)
 	x.claims = x.claims.next(old, row)
 	return x
@@ -128,27 +110,7 @@ func reverse(s string) string {
 	return string(b)
 }
 
-// portUse collects the ports of a host over its namespaces.
-func (r *HostRow) portUse() map[int]PortUse {
-	if r == nil {
-		return nil
-	}
-	out := map[int]PortUse{}
-	for _, row := range r.Services {
-		for _, s := range row.Services {
-			for _, p := range s.Ports {
-				use := out[p.Number]
-				use.HTTP = use.HTTP || p.Protocol.IsHTTP()
-				use.TCP = use.TCP || !p.Protocol.IsHTTP()
-				out[p.Number] = use
-			}
-		}
-	}
-	return out
-}
-
-// PortKey is the key of a port in the table of ports.
-func PortKey(port int) string { return strconv.Itoa(port) }
+func portKey(port int) string { return strconv.Itoa(port) }
 
 // withMember sets or removes one member of a group, and the group with its last
 // member.

@@ -147,11 +147,6 @@ func dump(p *PushContext) map[string]string {
 		}
 		put("hosts", k, fmt.Sprint(names))
 	}
-	for k, g := range p.hosts.ports.All() {
-		for h, use := range g.All() {
-			put("ports", k+" "+h, fmt.Sprint(use))
-		}
-	}
 	for table, m := range map[string]pmap.Map[pmap.Map[bool]]{"addresses": p.hosts.groups.addresses, "covered": p.hosts.groups.covered} {
 		for k, g := range m.All() {
 			put(table, k, fmt.Sprint(slices.Collect(g.Keys())))

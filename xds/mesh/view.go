@@ -128,8 +128,6 @@ func (v *View) Answer(r Read) any {
 		return v.self(r.Row.Key, r.Via)
 	case Hosts:
 		return v.service(host.Name(r.Row.Key), r.Via)
-	case Ports:
-		return v.context.hosts.ports.Value(r.Row.Key)
 	case Addresses:
 		return v.context.hosts.groups.addresses.Value(r.Row.Key)
 	case Covered:
@@ -270,12 +268,6 @@ func (v *View) ServiceAt(listener EgressListener, h host.Name) *ServiceRow {
 // Endpoints are those of a service; nil where there are none.
 func (v *View) Endpoints(s *ServiceRow) *EndpointRow {
 	return v.ask(Endpoints, ServiceKey(s.Hostname, s.Namespace), "").(*EndpointRow)
-}
-
-// PortHosts are the hosts that have a port, in order, whether the proxy sees
-// them or not: ask Service or ServiceAt of each.
-func (v *View) PortHosts(port int) iter.Seq2[string, PortUse] {
-	return v.ask(Ports, PortKey(port), "").(pmap.Map[PortUse]).All()
 }
 
 // RouteHosts are the hosts that VirtualServices name on a gateway, in order: ask

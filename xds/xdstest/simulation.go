@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -87,8 +86,12 @@ const (
 // Request is a request or, where Protocol is TCP, a connection. What is empty
 // has the default that is named.
 type Request struct {
-	Address  string // 127.0.0.1
-	Port     int    // 80
+	// Address and Port are those that the client means: 127.0.0.1 and 80. Beside a
+	// proxy that captures traffic, all but a loopback address is redirected to it.
+	Address string
+	Port    int
+	// Inbound requests come from elsewhere to the workload.
+	Inbound  bool
 	Protocol Protocol
 	Host     string // Address and port
 	Path     string // "/"; with the query
@@ -111,8 +114,8 @@ type Result struct {
 	// Err is one of the errors above, wrapped, where the request comes to
 	// nothing.
 	Err error
-	// Listener, VirtualHost and Route name what was passed.
-	Listener, VirtualHost, Route string
+	// Listener, FilterChain, VirtualHost and Route name what was passed.
+	Listener, FilterChain, VirtualHost, Route string
 	// Action is the route that was chosen, nil for TCP.
 	Action *routev3.Route
 	// Destinations are where the request goes, each with its share.
@@ -173,7 +176,7 @@ func (r Result) Endpoints() []string {
 // Run sends a request.
 func (s *Simulation) Run(r Request) Result {
 	r = r.withDefaults()
-	listener := s.listener(r)
+	listener := s.accepts(r)
 	if listener == nil {
 		return Result{Err: ErrNoListener}
 	}
@@ -183,6 +186,7 @@ func (s *Simulation) Run(r Request) Result {
 		result.Err = err
 		return result
 	}
+	result.FilterChain = chain.GetName()
 	if len(chain.GetFilters()) != 1 {
 		result.Err = fmt.Errorf("listener %s: simulation of %d network filters", listener.GetName(), len(chain.GetFilters()))
 		return result
@@ -201,57 +205,6 @@ func (s *Simulation) Run(r Request) Result {
 		result.Err = fmt.Errorf("listener %s: simulation of %s", listener.GetName(), proto.MessageName(filter))
 	}
 	return result
-}
-
-// listener finds who accepts the connection: who is bound to its address, else
-// who is bound to all.
-func (s *Simulation) listener(r Request) *listenerv3.Listener {
-	var wildcard *listenerv3.Listener
-	for _, l := range s.listeners {
-		socket := l.GetAddress().GetSocketAddress()
-		if int(socket.GetPortValue()) != r.Port {
-			continue
-		}
-		switch ip, _ := netip.ParseAddr(socket.GetAddress()); {
-		case socket.GetAddress() == r.Address:
-			return l
-		case ip.IsUnspecified():
-			wildcard = l
-		}
-	}
-	return wildcard
-}
-
-// filterChain picks the chain of a connection, by the protocol that the
-// listener's inspector finds.
-func filterChain(l *listenerv3.Listener, r Request) (*listenerv3.FilterChain, error) {
-	inspects := slices.ContainsFunc(l.GetListenerFilters(), func(f *listenerv3.ListenerFilter) bool {
-		return f.GetTypedConfig().GetTypeUrl() ==
-			"type.googleapis.com/envoy.extensions.filters.listener.http_inspector.v3.HttpInspector"
-	})
-	var open *listenerv3.FilterChain
-	for _, c := range l.GetFilterChains() {
-		match := c.GetFilterChainMatch()
-		protocols := match.GetApplicationProtocols()
-		if other := proto.CloneOf(match); other != nil {
-			if other.ApplicationProtocols = nil; proto.Size(other) > 0 {
-				return nil, fmt.Errorf("listener %s: simulation of the filter chain match %v", l.GetName(), match)
-			}
-		}
-		switch {
-		case len(protocols) == 0:
-			open = c
-		case inspects && r.Protocol != TCP && slices.Contains(protocols, string(r.Protocol)):
-			return c, nil
-		}
-	}
-	switch {
-	case open != nil:
-		return open, nil
-	case l.GetDefaultFilterChain() != nil:
-		return l.GetDefaultFilterChain(), nil
-	}
-	return nil, fmt.Errorf("listener %s: %w", l.GetName(), ErrNoFilterChain)
 }
 
 func (s *Simulation) tcp(p *tcpv3.TcpProxy, result *Result) {

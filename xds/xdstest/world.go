@@ -1,6 +1,7 @@
 package xdstest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -200,10 +201,13 @@ type Node struct {
 	DNSCapture bool
 	// RouteDelta: it takes virtual hosts one by one.
 	RouteDelta bool
+	// Interception is how traffic gets to it: NONE, of itself.
+	Interception discovery.InterceptionMode
+	// MoreIPs are further addresses.
+	MoreIPs []string
 }
 
-// Proxy makes the node a proxy that captures no traffic, as one that connects
-// would be.
+// Proxy makes the node a proxy, as one that connects would be.
 func (n Node) Proxy(tb testing.TB) *discovery.Proxy {
 	tb.Helper()
 	if n.Type == "" {
@@ -228,7 +232,8 @@ func (n Node) Proxy(tb testing.TB) *discovery.Proxy {
 		Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{
 			"GENERATOR":         structpb.NewStringValue(generator),
 			"NAMESPACE":         structpb.NewStringValue(n.Namespace),
-			"INTERCEPTION_MODE": structpb.NewStringValue(string(discovery.InterceptionNone)),
+			"INTERCEPTION_MODE": structpb.NewStringValue(string(cmp.Or(n.Interception, discovery.InterceptionNone))),
+			"INSTANCE_IPS":      structpb.NewStringValue(strings.Join(append([]string{n.IP}, n.MoreIPs...), ",")),
 			"LABELS":            structpb.NewStructValue(labels),
 			"DNS_CAPTURE":       structpb.NewBoolValue(n.DNSCapture),
 		}},

@@ -82,6 +82,9 @@ func outbound(v *mesh.View, name string, o Outbound) (*resource.Resource, error)
 		options.PortOverride = uint32(o.Port.TargetPort)
 	}
 	apply(o.Policy(), o.Port.Protocol, &options)
+	if o.Port.Protocol == discovery.Unsupported && v.Shape().Captures() {
+		options.HTTP = detectedHTTP(options.HTTP)
+	}
 	if options.Type != envoy.OriginalDst {
 		options.LoadBalancer.PanicThreshold = o.healths().panicThreshold()
 	}
@@ -94,20 +97,24 @@ func outbound(v *mesh.View, name string, o Outbound) (*resource.Resource, error)
 
 // Metadata says where the cluster comes from.
 func (o Outbound) Metadata() envoy.ClusterMetadata {
-	service := o.Service.Service()
-	name := service.Attributes.Name
-	if service.Attributes.Provider == discovery.External {
-		name = string(service.Hostname)
-	}
 	m := envoy.ClusterMetadata{
 		Subset:   o.Subset.GetName(),
-		External: service.MeshExternal,
-		Services: []envoy.ServiceRef{{Host: string(service.Hostname), Name: name, Namespace: o.Service.Namespace}},
+		External: o.Service.Service().MeshExternal,
+		Services: []envoy.ServiceRef{serviceRef(o.Service)},
 	}
 	if o.Rule != nil {
 		m.Config = configPath(o.Rule.Configs[0])
 	}
 	return m
+}
+
+func serviceRef(row *mesh.ServiceRow) envoy.ServiceRef {
+	service := row.Service()
+	name := service.Attributes.Name
+	if service.Attributes.Provider == discovery.External {
+		name = string(service.Hostname)
+	}
+	return envoy.ServiceRef{Host: string(service.Hostname), Name: name, Namespace: row.Namespace}
 }
 
 func configPath(c *config.Config) string {

@@ -2,14 +2,13 @@ package cluster
 
 import (
 	"iter"
-	"net"
-	"strconv"
 
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate"
+	"github.com/portolan-mesh/portolan/xds/generate/workload"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
@@ -26,8 +25,11 @@ func (Inbound) TypeURL() string { return TypeURL }
 // Affected implements generate.Generator.
 func (Inbound) Affected(v *mesh.View, _ mesh.Delta) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		for _, l := range v.Ingress() {
-			if !yield(envoy.InboundClusterName(l.GetPort().GetNumber())) {
+		if v.Shape().Type != discovery.Sidecar || v.Shape().Captures() && !yield(envoy.InboundPassthroughClusterName) {
+			return
+		}
+		for _, p := range workload.Ports(v) {
+			if !yield(envoy.InboundClusterName(uint32(p.Number))) {
 				return
 			}
 		}
@@ -36,52 +38,81 @@ func (Inbound) Affected(v *mesh.View, _ mesh.Delta) iter.Seq[string] {
 
 // Build implements generate.Generator.
 func (Inbound) Build(v *mesh.View, name string) (*resource.Resource, error) {
-	for _, l := range v.Ingress() {
-		if name == envoy.InboundClusterName(l.GetPort().GetNumber()) {
-			return inbound(v, name, l)
-		}
+	if v.Shape().Type != discovery.Sidecar {
+		return nil, nil
 	}
-	return nil, nil
+	if name == envoy.InboundPassthroughClusterName {
+		if !v.Shape().Captures() {
+			return nil, nil
+		}
+		return resource.New(name, envoy.InboundPassthroughCluster(connectTimeout(v), passthroughSources(v.Shape())...))
+	}
+	ref, ok := envoy.ParseClusterName(name)
+	if !ok || envoy.InboundClusterName(ref.Port) != name {
+		return nil, nil
+	}
+	p, ok := workload.Find(v, int(ref.Port))
+	if !ok {
+		return nil, nil
+	}
+	return inbound(v, name, p)
 }
 
-// inbound makes the cluster of an ingress port: the application beside the
+// inbound makes the cluster of a port of the workload: the application beside the
 // proxy.
-func inbound(v *mesh.View, name string, l *networking.IstioIngressListener) (*resource.Resource, error) {
-	address, port, ok := applicationAddress(v, l)
+func inbound(v *mesh.View, name string, p workload.Port) (*resource.Resource, error) {
+	to, original, ok := p.Application(v)
 	if !ok {
 		return nil, nil
 	}
 	options := envoy.ClusterOptions{
 		Name: name, AltStatName: envoy.AltStatName(name), Type: envoy.Static, ConnectTimeout: connectTimeout(v),
-		Endpoints: []envoy.Endpoints{{Endpoints: []envoy.Endpoint{{Host: address, Port: port}}}},
 	}
-	apply(nil, discovery.ParseProtocol(l.GetPort().GetProtocol()), &options)
+	apply(inboundPolicy(v, p), p.Protocol, &options)
+	if original {
+		options.Type, options.SourceAddresses = envoy.OriginalDst, passthroughSources(v.Shape())
+	} else {
+		options.Endpoints = []envoy.Endpoints{{Endpoints: []envoy.Endpoint{to}}}
+	}
+	if p.Protocol == discovery.Unsupported && p.Captured(v.Shape()) {
+		options.HTTP = detectedHTTP(options.HTTP)
+	}
+	for _, s := range p.Services {
+		options.Metadata.Services = append(options.Metadata.Services, serviceRef(s))
+	}
 	return resource.New(name, envoy.Cluster(options))
 }
 
-// applicationAddress is where an ingress listener sends what it takes: the
-// loopback address and its own port unless it names another; the unspecified
-// address stands for that of the instance.
-func applicationAddress(v *mesh.View, l *networking.IstioIngressListener) (address string, port uint32, ok bool) {
-	given := l.GetDefaultEndpoint()
-	switch {
-	case given == "":
-		return "127.0.0.1", l.GetPort().GetNumber(), true
-	case envoy.IsUnix(given):
-		return given, 0, true
+// inboundPolicy limits the connections to the application: as the Sidecar says,
+// else as the rule of the service does for its clients. (Nothing else of that rule
+// concerns the application.)
+func inboundPolicy(v *mesh.View, p workload.Port) *networking.TrafficPolicy {
+	pool := p.Ingress.GetConnectionPool()
+	if pool == nil {
+		pool = v.InboundConnectionPool()
 	}
-	address, text, err := net.SplitHostPort(given)
-	if err != nil {
-		return "", 0, false
+	if pool == nil && len(p.Services) > 0 {
+		pool = v.Rule(p.Services[0]).PolicyFor("", p.ServicePort).GetConnectionPool()
 	}
-	number, err := strconv.ParseUint(text, 10, 16)
-	if err != nil {
-		return "", 0, false
+	if pool == nil {
+		return nil
 	}
-	if address == "0.0.0.0" || address == "::" {
-		if address = v.InstanceIP(address == "::"); address == "" {
-			return "", 0, false
-		}
+	return &networking.TrafficPolicy{ConnectionPool: pool}
+}
+
+// passthroughSources are what connections to the application come from where they
+// go to the address that the client meant: by these the machine's rules know them,
+// and do not redirect them once more. A transparent proxy keeps the client's own.
+func passthroughSources(of mesh.Shape) []string {
+	var out []string
+	if of.Interception == discovery.InterceptionTproxy {
+		return nil
 	}
-	return address, uint32(number), true
+	if of.IPv4 {
+		out = append(out, "127.0.0.6")
+	}
+	if of.IPv6 {
+		out = append(out, "::6")
+	}
+	return out
 }

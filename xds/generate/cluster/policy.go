@@ -78,3 +78,14 @@ func upstreamHTTP(pool *networking.ConnectionPoolSettings, protocol discovery.Pr
 	}
 	return out
 }
+
+// detectedHTTP is how HTTP is spoken where the proxy found that a client speaks it,
+// on a port that declares nothing: in the client's version.
+func detectedHTTP(asked *envoy.UpstreamHTTP) *envoy.UpstreamHTTP {
+	var out envoy.UpstreamHTTP
+	if asked != nil {
+		out = *asked
+	}
+	out.Protocol = envoy.UseDownstream
+	return &out
+}

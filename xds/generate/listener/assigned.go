@@ -4,45 +4,22 @@ import (
 	"net/netip"
 	"slices"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-
+	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/xds/envoy"
-	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// assignedNames names the listeners at addresses that services were given, of
-// which some may have come or gone.
-func assignedNames(v *mesh.View, d mesh.Delta, yield func(string) bool) {
+// assignedNames are the names of the listeners that a service has on a port at the
+// addresses that it was given, beside a proxy on which these are local.
+func assignedNames(v *mesh.View, s *mesh.ServiceRow, p discovery.Port, yield func(string) bool) bool {
 	if !v.Shape().DNSCapture {
-		return
-	}
-	seen := map[string]bool{}
-	for c := range d.Hosts() {
-		for _, row := range []*mesh.HostRow{c.Old, c.New} {
-			if !assignedNamesOf(v, row, seen, yield) {
-				return
-			}
-		}
-	}
-}
-
-func assignedNamesOf(v *mesh.View, row *mesh.HostRow, seen map[string]bool, yield func(string) bool) bool {
-	if row == nil {
 		return true
 	}
-	for _, s := range row.Services {
-		for _, ip := range s.Assigned(v.Shape()) {
-			for _, p := range s.Ports() {
-				name := envoy.ListenerName(ip, uint32(p.Number))
-				if !seen[name] && !yield(name) {
-					return false
-				}
-				seen[name] = true
-			}
+	for _, ip := range s.Assigned(v.Shape()) {
+		if !yield(envoy.ListenerName(ip, uint32(p.Number))) {
+			return false
 		}
 	}
 	return true
@@ -65,16 +42,13 @@ func assigned(v *mesh.View, name string, l mesh.EgressListener, port int) (*reso
 		if !ok || !p.Protocol.IsServed() {
 			continue
 		}
-		options := envoy.ListenerOptions{
-			Name: name, Host: ip.String(), Port: uint32(port), Free: true,
-			Direction: corev3.TrafficDirection_OUTBOUND, AccessLogs: accessLogs(v, true),
+		c := chains{view: v, name: name, port: port}
+		if p.Protocol.IsHTTP() && v.CarriesHTTP(l, port) {
+			c.http(c.shared(), envoy.FilterChainOptions{})
+		} else {
+			c.tcp(row)
 		}
-		if p.Protocol.IsHTTP() && route.Carries(v, l, port) {
-			options.FilterChains = []*listenerv3.FilterChain{httpChain(v, name, port, nil)}
-			return resource.New(name, envoy.Listener(options), envoy.SidecarRouteConfigName(uint32(port)))
-		}
-		options.FilterChains = []*listenerv3.FilterChain{tcpChain(v, row, port)}
-		return resource.New(name, envoy.Listener(options))
+		return c.listener(envoy.ListenerOptions{Host: ip.String(), Port: uint32(port), Free: true})
 	}
 	return nil, nil
 }

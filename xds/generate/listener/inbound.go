@@ -7,11 +7,11 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate"
+	"github.com/portolan-mesh/portolan/xds/generate/workload"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
@@ -28,8 +28,11 @@ func (Inbound) TypeURL() string { return TypeURL }
 // Affected implements generate.Generator.
 func (Inbound) Affected(v *mesh.View, _ mesh.Delta) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		for _, l := range v.Ingress() {
-			if !yield(inboundName(v, l)) {
+		if v.Shape().Type != discovery.Sidecar || v.Shape().Captures() && !yield(envoy.VirtualInboundListenerName) {
+			return
+		}
+		for _, p := range workload.Ports(v) {
+			if !p.Captured(v.Shape()) && !yield(inboundName(v, p)) {
 				return
 			}
 		}
@@ -38,67 +41,80 @@ func (Inbound) Affected(v *mesh.View, _ mesh.Delta) iter.Seq[string] {
 
 // Build implements generate.Generator.
 func (Inbound) Build(v *mesh.View, name string) (*resource.Resource, error) {
-	for _, l := range v.Ingress() {
-		if inboundName(v, l) == name {
-			return inbound(v, name, l)
+	if v.Shape().Type != discovery.Sidecar {
+		return nil, nil
+	}
+	if name == envoy.VirtualInboundListenerName && v.Shape().Captures() {
+		return virtualInbound(v)
+	}
+	for _, p := range workload.Ports(v) {
+		if !p.Captured(v.Shape()) && inboundName(v, p) == name {
+			return inbound(v, name, p)
 		}
 	}
 	return nil, nil
 }
 
-func inboundName(v *mesh.View, l *networking.IstioIngressListener) string {
-	return envoy.ListenerName(inboundBind(v, l), l.GetPort().GetNumber())
+func inboundName(v *mesh.View, p workload.Port) string {
+	return envoy.ListenerName(inboundBind(v, p), uint32(p.Number))
 }
 
-// inboundBind is the address of an ingress listener: the one it names, else the
-// first of the workload.
-func inboundBind(v *mesh.View, l *networking.IstioIngressListener) string {
-	if l.GetBind() != "" {
-		return l.GetBind()
-	}
-	return cmp.Or(v.InstanceIP(false), v.InstanceIP(true))
+// inboundBind is the address of an ingress listener that has a socket: the one it
+// names, else the first of the workload.
+func inboundBind(v *mesh.View, p workload.Port) string {
+	return cmp.Or(p.Ingress.GetBind(), v.InstanceIP(false), v.InstanceIP(true))
 }
 
-// inbound makes the listener of an ingress port, which forwards everything to
-// the application.
-func inbound(v *mesh.View, name string, l *networking.IstioIngressListener) (*resource.Resource, error) {
-	protocol := discovery.ParseProtocol(l.GetPort().GetProtocol())
-	if !protocol.IsServed() {
+// inbound makes the listener of an ingress port, which forwards everything to the
+// application.
+func inbound(v *mesh.View, name string, p workload.Port) (*resource.Resource, error) {
+	if !p.Protocol.IsServed() {
 		return nil, nil
 	}
-	port := l.GetPort().GetNumber()
-	filter := envoy.TCPProxy(envoy.TCPProxyOptions{
-		StatPrefix: envoy.InboundClusterName(port),
-		Clusters:   []envoy.WeightedCluster{{Name: envoy.InboundClusterName(port)}},
-		AccessLogs: accessLogs(v, false),
-	})
-	if protocol.IsHTTP() {
-		filter = envoy.HTTPConnectionManager(envoy.HTTPOptions{
-			StatPrefix:  envoy.HTTPStatPrefix(envoy.Inbound, name),
-			RouteConfig: inboundRoutes(port),
-			ServerName:  envoy.ServerName,
-			AccessLogs:  accessLogs(v, false),
-		})
+	filter := inboundTCP(v, p)
+	if p.Protocol.IsHTTP() {
+		filter = inboundHTTP(v, name, p)
 	}
-	return resource.New(name, envoy.Listener(envoy.ListenerOptions{
-		Name: name, Host: inboundBind(v, l), Port: port,
+	return made(envoy.ListenerOptions{
+		Name: name, Host: inboundBind(v, p), Port: uint32(p.Number),
 		Direction:    corev3.TrafficDirection_INBOUND,
 		AccessLogs:   accessLogs(v, true),
 		FilterChains: []*listenerv3.FilterChain{envoy.FilterChain(envoy.FilterChainOptions{Filters: []*listenerv3.Filter{filter}})},
-	}))
+	}, nil, []string{clusterOf(p)})
+}
+
+func clusterOf(p workload.Port) string { return envoy.InboundClusterName(uint32(p.Number)) }
+
+// inboundTCP forwards the bytes of a port to the application.
+func inboundTCP(v *mesh.View, p workload.Port) *listenerv3.Filter {
+	return envoy.TCPProxy(envoy.TCPProxyOptions{
+		StatPrefix: clusterOf(p),
+		Clusters:   []envoy.WeightedCluster{{Name: clusterOf(p)}},
+		AccessLogs: accessLogs(v, false),
+	})
+}
+
+// inboundHTTP forwards the requests of a port to the application.
+func inboundHTTP(v *mesh.View, name string, p workload.Port) *listenerv3.Filter {
+	return envoy.HTTPConnectionManager(envoy.HTTPOptions{
+		StatPrefix:      envoy.HTTPStatPrefix(envoy.Inbound, name),
+		RouteConfig:     inboundRoutes(clusterOf(p), p.ServicePort),
+		ServerName:      envoy.ServerName,
+		ForwardIdentity: true,
+		AccessLogs:      accessLogs(v, false),
+	})
 }
 
 // inboundRoutes send every request to the application, without a timeout and
 // without a retry.
-func inboundRoutes(port uint32) *routev3.RouteConfiguration {
-	cluster := envoy.InboundClusterName(port)
+func inboundRoutes(cluster string, servicePort int) *routev3.RouteConfiguration {
 	route := envoy.Route(envoy.RouteOptions{
 		Forward: &envoy.Forward{Clusters: []envoy.WeightedCluster{{Name: cluster}}},
 	})
 	return envoy.RouteConfig(envoy.RouteConfigOptions{
 		Name: cluster,
 		VirtualHosts: []*routev3.VirtualHost{envoy.VirtualHost(envoy.VirtualHostOptions{
-			Name: envoy.InboundVirtualHostName(port), Domains: []string{"*"}, Routes: []*routev3.Route{route},
+			Name: envoy.InboundVirtualHostName(uint32(servicePort)), Domains: []string{"*"}, Routes: []*routev3.Route{route},
 		})},
 	})
 }

@@ -29,7 +29,7 @@ func (Generator) TypeURL() string { return TypeURL }
 
 // Affected implements generate.Generator. The listeners of a gateway, and those
 // that a Sidecar names, come and go with these, which make another class of the
-// proxy; the others with the ports of services.
+// proxy; the others with the services that the proxy sees.
 func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if v.Shape().Type == discovery.Router {
@@ -38,16 +38,43 @@ func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 			}
 			return
 		}
-		if d.Whole && !egressNames(v, yield) {
+		if d.Whole && !(virtualNames(v, yield) && egressNames(v, yield)) {
 			return
 		}
-		for port := range route.ChangedPorts(d) {
-			if l, ok := route.ListenerOf(v, port); ok && !yield(outboundName(v, l, port)) {
+		for row := range route.ChangedHosts(d) {
+			if !hostNames(v, row, yield) {
 				return
 			}
 		}
-		assignedNames(v, d, yield)
 	}
+}
+
+// virtualNames names the listener that captured traffic goes to.
+func virtualNames(v *mesh.View, yield func(string) bool) bool {
+	return !v.Shape().Captures() || yield(envoy.VirtualOutboundListenerName)
+}
+
+// hostNames names the listeners that the services of a host have or share, as far
+// as the proxy sees them. Those that were built from another one's row are found
+// by it.
+func hostNames(v *mesh.View, row *mesh.HostRow, yield func(string) bool) bool {
+	for _, s := range row.Services {
+		for _, p := range s.Ports() {
+			l, ok := route.ListenerOf(v, p.Number)
+			if ok && v.ServiceAt(l, row.Hostname) == s && !portNames(v, l, s, p, yield) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func portNames(v *mesh.View, l mesh.EgressListener, s *mesh.ServiceRow, p discovery.Port, yield func(string) bool) bool {
+	bind := bindOf(v, l)
+	if bind == "" {
+		return capturedNames(v, l, s, p, yield)
+	}
+	return yield(envoy.ListenerName(bind, uint32(p.Number))) && (v.Shape().Captures() || assignedNames(v, s, p, yield))
 }
 
 // Build implements generate.Generator.
@@ -55,17 +82,25 @@ func (Generator) Build(v *mesh.View, name string) (*resource.Resource, error) {
 	if v.Shape().Type == discovery.Router {
 		return gateway(v, name)
 	}
+	if name == envoy.VirtualOutboundListenerName && v.Shape().Captures() {
+		return virtualOutbound(v)
+	}
 	port, ok := portOf(name)
 	if !ok {
 		return nil, nil
 	}
 	l, ok := route.ListenerOf(v, port)
-	switch {
-	case !ok:
+	if !ok {
 		return nil, nil
-	case outboundName(v, l, port) == name:
+	}
+	switch bind := bindOf(v, l); {
+	case bind == "" && name == envoy.ListenerName(wildcard(v.Shape()), uint32(port)):
+		return everywhere(v, name, l, port)
+	case bind == "":
+		return at(v, name, l, port)
+	case name == envoy.ListenerName(bind, uint32(port)):
 		return outbound(v, name, l, port)
-	case l.Port == 0:
+	case l.Port == 0 && !v.Shape().Captures():
 		return assigned(v, name, l, port)
 	}
 	return nil, nil
@@ -103,6 +138,15 @@ func wildcard(s mesh.Shape) string {
 		return "::"
 	}
 	return discovery.UnspecifiedIP
+}
+
+// moreWildcards are the other addresses at which a proxy takes what comes from
+// anywhere.
+func moreWildcards(s mesh.Shape) []string {
+	if s.IPv4 && s.IPv6 {
+		return []string{"::"}
+	}
+	return nil
 }
 
 // accessLogs are those that the mesh asks for, none by default. noRoute are

@@ -1,72 +1,55 @@
 package listener
 
 import (
-	"cmp"
-
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-
-	"github.com/portolan-mesh/portolan/discovery"
-	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/xds/envoy"
-	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// egressNames names the listeners of the egress listeners that have a port.
+// egressNames names the listeners of the egress listeners that have a port and an
+// address.
 func egressNames(v *mesh.View, yield func(string) bool) bool {
 	for _, l := range v.Egress() {
-		if l.Port != 0 && !yield(outboundName(v, l, l.Port)) {
+		if l.Port == 0 {
+			continue
+		}
+		bind := bindOf(v, l)
+		if bind == "" && l.Protocol.IsHTTP() {
+			bind = wildcard(v.Shape())
+		}
+		if bind != "" && !yield(envoy.ListenerName(bind, uint32(l.Port))) {
 			return false
 		}
 	}
 	return true
 }
 
-func outboundName(v *mesh.View, l mesh.EgressListener, port int) string {
-	return envoy.ListenerName(outboundBind(v, l), uint32(port))
-}
-
-func outboundBind(v *mesh.View, l mesh.EgressListener) string {
-	return cmp.Or(l.Bind, loopback(v.Shape()))
-}
-
-// outbound makes the listener of a port, nil where nothing stands behind it.
-// HTTP goes to the routes of the port, what is not HTTP to one service: all that
-// tells connections apart is the port. Where both are on one port, the first
-// bytes decide.
+// outbound makes the listener of a port at the one address that an egress listener
+// has, nil where nothing stands behind it. HTTP goes to the routes of the port,
+// what is not HTTP to one service: all that tells connections apart is the port.
+// Where both are on one port, the first bytes decide.
 func outbound(v *mesh.View, name string, l mesh.EgressListener, port int) (*resource.Resource, error) {
 	if !l.Protocol.IsServed() {
 		return nil, nil
 	}
-	http := route.Carries(v, l, port)
+	c := chains{view: v, name: name, port: port}
+	http := v.CarriesHTTP(l, port)
 	var tcp *mesh.ServiceRow
 	if l.Port == 0 || !http {
 		tcp = tcpService(v, l, port)
 	}
-	options := envoy.ListenerOptions{
-		Name: name, Host: outboundBind(v, l), Port: uint32(port),
-		Direction: corev3.TrafficDirection_OUTBOUND,
-	}
-	var children []string
-	if http {
-		children = []string{envoy.SidecarRouteConfigName(uint32(port))}
-	}
 	switch {
 	case http && tcp != nil:
-		options.HTTPInspector = true
-		options.FilterChains = []*listenerv3.FilterChain{httpChain(v, name, port, envoy.PlaintextHTTP())}
-		options.DefaultFilterChain = tcpChain(v, tcp, port)
+		c.detectHTTP(c.shared(), nil)
+		c.tcp(tcp)
 	case http:
-		options.FilterChains = []*listenerv3.FilterChain{httpChain(v, name, port, nil)}
+		c.http(c.shared(), envoy.FilterChainOptions{})
 	case tcp != nil:
-		options.FilterChains = []*listenerv3.FilterChain{tcpChain(v, tcp, port)}
+		c.tcp(tcp)
 	default:
 		return nil, nil
 	}
-	options.AccessLogs = accessLogs(v, true)
-	return resource.New(name, envoy.Listener(options), children...)
+	return c.listener(envoy.ListenerOptions{Host: bindOf(v, l), Port: uint32(port), Unbound: !bound(v, l)})
 }
 
 // tcpService is the service that gets the connections of a port: the oldest of
@@ -75,45 +58,15 @@ func outbound(v *mesh.View, name string, l mesh.EgressListener, port int) (*reso
 // those count that speak HTTP there, too.
 func tcpService(v *mesh.View, l mesh.EgressListener, port int) *mesh.ServiceRow {
 	var oldest *mesh.ServiceRow
-	for name, use := range v.PortHosts(port) {
-		if !use.TCP && l.Port == 0 {
-			continue
-		}
-		row := v.ServiceAt(l, host.Name(name))
-		if row == nil {
-			continue
-		}
-		p, ok := row.Port(port)
-		if !ok || !p.Protocol.IsServed() || p.Protocol.IsHTTP() && l.Port == 0 {
-			continue
-		}
-		if oldest == nil || discovery.CompareServices(row.Service(), oldest.Service()) < 0 {
-			oldest = row
-		}
+	for s := range v.Claimants(l, mesh.ClaimTCP, port) {
+		oldest = s
+		break
+	}
+	if l.Port == 0 {
+		return oldest
+	}
+	for s := range v.Claimants(l, mesh.ClaimHTTP, port) {
+		return older(oldest, s)
 	}
 	return oldest
-}
-
-func httpChain(v *mesh.View, name string, port int, protocols []string) *listenerv3.FilterChain {
-	return envoy.FilterChain(envoy.FilterChainOptions{
-		ApplicationProtocols: protocols,
-		Filters: []*listenerv3.Filter{envoy.HTTPConnectionManager(envoy.HTTPOptions{
-			StatPrefix:      envoy.HTTPStatPrefix(envoy.Outbound, name),
-			RouteConfigName: envoy.SidecarRouteConfigName(uint32(port)),
-			AccessLogs:      accessLogs(v, false),
-		})},
-	})
-}
-
-func tcpChain(v *mesh.View, service *mesh.ServiceRow, port int) *listenerv3.FilterChain {
-	cluster := envoy.ClusterName(envoy.Outbound, uint32(port), "", string(service.Hostname))
-	hash := v.Rule(service).PolicyFor("", port).GetLoadBalancer().GetConsistentHash()
-	return envoy.FilterChain(envoy.FilterChainOptions{
-		Filters: []*listenerv3.Filter{envoy.TCPProxy(envoy.TCPProxyOptions{
-			StatPrefix:   cluster,
-			Clusters:     []envoy.WeightedCluster{{Name: cluster}},
-			HashSourceIP: hash.GetUseSourceIp(),
-			AccessLogs:   accessLogs(v, false),
-		})},
-	})
 }

@@ -2,7 +2,6 @@ package route
 
 import (
 	"iter"
-	"strconv"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 
@@ -59,6 +58,13 @@ func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 				return
 			}
 		}
+		for row := range ChangedHosts(d) {
+			for port := range DetectedPorts(v, row) {
+				if !yield(envoy.ServiceRouteConfigName(string(row.Hostname), uint32(port))) {
+					return
+				}
+			}
+		}
 	}
 }
 
@@ -73,11 +79,13 @@ func (Generator) Build(v *mesh.View, name string) (*resource.Resource, error) {
 		}
 		rest = blackHole(servers[0].Port())
 	} else {
-		listener, port, ok := SidecarPort(v, name)
-		if !ok || !Carries(v, listener, port) {
+		c, ok := CarrierOf(v, name)
+		if !ok || !c.exists(v) {
 			return nil, nil
 		}
-		rest = restOf(v)
+		if rest = restOf(v); c.Only != "" {
+			rest = blackHole(c.Port)
+		}
 	}
 	out, err := resource.New(name, envoy.RouteConfig(envoy.RouteConfigOptions{
 		Name: name, VirtualHosts: []*routev3.VirtualHost{rest}, MaxDirectResponseBody: maxDirectResponseBody,
@@ -96,19 +104,3 @@ func (Generator) Empty(name string) (*resource.Resource, error) {
 }
 
 func sidecarName(port int) string { return envoy.SidecarRouteConfigName(uint32(port)) }
-
-// SidecarPort tells the port of a sidecar's route configuration by its name, and
-// the egress listener that carries it; false for another name, and for a port on
-// which no listener routes by HTTP.
-func SidecarPort(v *mesh.View, name string) (mesh.EgressListener, int, bool) {
-	number, err := strconv.ParseUint(name, 10, 16)
-	port := int(number)
-	if err != nil || sidecarName(port) != name {
-		return mesh.EgressListener{}, 0, false
-	}
-	listener, ok := ListenerOf(v, port)
-	if !ok || listener.Port != 0 && !listener.Protocol.IsHTTP() {
-		return mesh.EgressListener{}, 0, false
-	}
-	return listener, port, true
-}

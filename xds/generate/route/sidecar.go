@@ -5,7 +5,6 @@ import (
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 
-	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
@@ -26,34 +25,6 @@ func ListenerOf(v *mesh.View, port int) (mesh.EgressListener, bool) {
 		return mesh.EgressListener{}, false
 	}
 	return *rest, true
-}
-
-// Carries says whether requests are routed by HTTP on a port of an egress
-// listener: one that is for HTTP, or one for all ports that sees a service which
-// speaks it there.
-func Carries(v *mesh.View, listener mesh.EgressListener, port int) bool {
-	if listener.Port != 0 {
-		return listener.Protocol.IsHTTP()
-	}
-	for name, use := range v.PortHosts(port) {
-		if use.HTTP && HTTPService(v, listener, port, host.Name(name)) != nil {
-			return true
-		}
-	}
-	return false
-}
-
-// HTTPService is the service of a host that the listener sees and that speaks
-// HTTP on the port, nil for none.
-func HTTPService(v *mesh.View, listener mesh.EgressListener, port int, h host.Name) *mesh.ServiceRow {
-	row := v.ServiceAt(listener, h)
-	if row == nil {
-		return nil
-	}
-	if p, ok := row.Port(port); !ok || !p.Protocol.IsHTTP() {
-		return nil
-	}
-	return row
 }
 
 // restOf takes requests to hosts that nothing is known of: it lets them pass

@@ -23,9 +23,9 @@ func sidecarName(h string, port int) string {
 
 // sidecarNames are the hosts that may have come or gone: those of services, and
 // those that VirtualServices name.
-func sidecarNames(d mesh.Delta, yield func(string) bool) {
+func sidecarNames(v *mesh.View, d mesh.Delta, yield func(string) bool) {
 	for row := range route.ChangedHosts(d) {
-		if !namesOf(row, yield) {
+		if !namesOf(v, row, yield) {
 			return
 		}
 	}
@@ -39,15 +39,21 @@ func sidecarNames(d mesh.Delta, yield func(string) bool) {
 
 // namesOf are the hosts of a service, and those of no service that may have made
 // way for it: at its addresses, and by patterns that cover it.
-func namesOf(row *mesh.HostRow, yield func(string) bool) bool {
+func namesOf(v *mesh.View, row *mesh.HostRow, yield func(string) bool) bool {
+	for port := range route.DetectedPorts(v, row) {
+		config := envoy.ServiceRouteConfigName(string(row.Hostname), uint32(port))
+		if !yield(route.HostName(config, string(row.Hostname), port)) {
+			return false
+		}
+	}
 	covers := false
 	for _, s := range row.Services {
 		for _, p := range s.Ports() {
-			if p.Protocol.IsHTTP() && !yield(sidecarName(string(s.Hostname), p.Number)) {
+			if v.Shape().RoutesHTTP(p.Protocol) && !yield(sidecarName(string(s.Hostname), p.Number)) {
 				return false
 			}
 		}
-		if p, ok := s.Port(foreignPort); !ok || !p.Protocol.IsHTTP() {
+		if p, ok := s.Port(foreignPort); !ok || !v.Shape().RoutesHTTP(p.Protocol) {
 			continue
 		}
 		covers = true
@@ -68,7 +74,7 @@ func namesOf(row *mesh.HostRow, yield func(string) bool) bool {
 // sidecarBuilder makes the virtual hosts of one port.
 type sidecarBuilder struct {
 	translator
-	listener mesh.EgressListener
+	carrier route.Carrier
 }
 
 // host is the virtual host of a service that the port's listener sees, or that of
@@ -80,10 +86,10 @@ func (b sidecarBuilder) host(h host.Name) *envoy.VirtualHostOptions {
 	if s := b.service(h); s != nil {
 		return &envoy.VirtualHostOptions{Domains: b.domains(s), Routes: b.routesTo(s)}
 	}
-	if b.port != foreignPort || b.taken(h) {
+	if b.carrier.Only != "" || b.port != foreignPort || b.taken(h) {
 		return nil
 	}
-	vs := b.view.VirtualServiceNamed(b.listener, h)
+	vs := b.view.VirtualServiceNamed(b.carrier.Listener, h)
 	if vs == nil {
 		return nil
 	}
@@ -96,12 +102,15 @@ func (b sidecarBuilder) host(h host.Name) *envoy.VirtualHostOptions {
 
 // service is the one of a host that has a virtual host here, nil for none.
 func (b sidecarBuilder) service(h host.Name) *mesh.ServiceRow {
-	return route.HTTPService(b.view, b.listener, b.port, h)
+	return b.carrier.Service(b.view, h)
 }
 
 // domains are the name of a service and those of its addresses that are not
-// another's.
+// another's; all where nobody else's requests come.
 func (b sidecarBuilder) domains(s *mesh.ServiceRow) []string {
+	if b.carrier.Only != "" {
+		return []string{"*"}
+	}
 	out := []string{string(s.Hostname)}
 	for _, address := range s.Addresses(b.view.Shape()) {
 		if domain := addressDomain(address); b.keeps(s, address, domain) && !slices.Contains(out, domain) {
@@ -166,7 +175,7 @@ func (b sidecarBuilder) taken(h host.Name) bool {
 // routesTo are the routes of requests to a service: those of the VirtualService
 // that applies, or straight to it.
 func (b sidecarBuilder) routesTo(s *mesh.ServiceRow) []*routev3.Route {
-	if vs := b.view.VirtualServiceAt(b.listener, s.Hostname); vs != nil {
+	if vs := b.view.VirtualServiceAt(b.carrier.Listener, s.Hostname); vs != nil {
 		if routes := b.routes(vs); len(routes) > 0 {
 			return routes
 		}
@@ -189,6 +198,6 @@ func (b sidecarBuilder) straight(s *mesh.ServiceRow) *routev3.Route {
 // on an egress listener: those of the VirtualService that applies, or straight to
 // it.
 func RoutesTo(v *mesh.View, listener mesh.EgressListener, s *mesh.ServiceRow, port int) []*routev3.Route {
-	b := sidecarBuilder{translator{view: v, gateway: mesh.MeshGateway, port: port}, listener}
+	b := sidecarBuilder{translator{view: v, gateway: mesh.MeshGateway, port: port}, route.Carrier{Listener: listener, Port: port}}
 	return b.routesTo(s)
 }

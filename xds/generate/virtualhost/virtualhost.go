@@ -32,7 +32,7 @@ func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 		if v.Shape().Type == discovery.Router {
 			gatewayNames(v, d, yield)
 		} else {
-			sidecarNames(d, yield)
+			sidecarNames(v, d, yield)
 		}
 	}
 }
@@ -57,11 +57,11 @@ func (Generator) Build(v *mesh.View, name string) (*resource.Resource, error) {
 		}
 		options = gatewayHost(v, servers, h)
 	} else {
-		listener, port, ok := route.SidecarPort(v, config)
-		if !ok || route.HostName(config, string(h), port) != name {
+		c, ok := route.CarrierOf(v, config)
+		if !ok || route.HostName(config, string(h), c.Port) != name {
 			return nil, nil
 		}
-		b := sidecarBuilder{translator{view: v, gateway: mesh.MeshGateway, port: port}, listener}
+		b := sidecarBuilder{translator{view: v, gateway: mesh.MeshGateway, port: c.Port}, c}
 		options = b.host(h)
 	}
 	if options == nil {

@@ -91,7 +91,7 @@ func TestReadsAreLocal(t *testing.T) {
 			t.Fatal(r, err)
 		}
 		for _, asked := range v.Reads() {
-			if table := asked.Read.Row.Table; table == mesh.Ports || table == mesh.RouteHosts {
+			if table := asked.Read.Row.Table; table == mesh.Claims || table == mesh.RouteHosts {
 				t.Errorf("it depends on all hosts: %v", asked.Read)
 			}
 		}

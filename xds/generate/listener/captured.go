@@ -1,0 +1,235 @@
+package listener
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// The ports that proxies have for themselves, beside those of the virtual
+// listeners: health and statistics. (Istio: 15021 and 15090.)
+const (
+	statusPort     = 15021
+	prometheusPort = 15090
+)
+
+// reserved says whether a port at every address would be in the way of a proxy's
+// own.
+func reserved(v *mesh.View, port int) bool {
+	return port == statusPort || port == prometheusPort ||
+		port == int(v.Mesh().GetProxyListenPort()) || port == int(v.Mesh().GetProxyInboundListenPort())
+}
+
+// virtualOutbound makes the listener that captured connections are redirected to.
+// It hands each to the listener of the address that the client meant to connect to;
+// what has none it lets pass or not, as the policy says. (Istio: virtualOutbound.)
+func virtualOutbound(v *mesh.View) (*resource.Resource, error) {
+	port := uint32(v.Mesh().GetProxyListenPort())
+	rest, restCluster := passChain(v, envoy.VirtualOutboundCatchAllName)
+	return made(envoy.ListenerOptions{
+		Name: envoy.VirtualOutboundListenerName, Host: wildcard(v.Shape()), MoreHosts: moreWildcards(v.Shape()), Port: port,
+		HandOff: true, Transparent: v.Shape().Interception == discovery.InterceptionTproxy,
+		Direction:  corev3.TrafficDirection_OUTBOUND,
+		AccessLogs: accessLogs(v, true),
+		FilterChains: []*listenerv3.FilterChain{
+			blackHoleChain(v, envoy.VirtualOutboundBlackHoleName, port), rest,
+		},
+	}, nil, []string{envoy.BlackHoleClusterName, restCluster})
+}
+
+// blackHoleChain closes what was meant for the port of a virtual listener itself,
+// which it would hand to itself for ever.
+func blackHoleChain(v *mesh.View, name string, port uint32) *listenerv3.FilterChain {
+	return envoy.FilterChain(envoy.FilterChainOptions{
+		Name: name, DestinationPort: port,
+		Filters: []*listenerv3.Filter{envoy.TCPProxy(envoy.TCPProxyOptions{
+			StatPrefix: envoy.BlackHoleClusterName,
+			Clusters:   []envoy.WeightedCluster{{Name: envoy.BlackHoleClusterName}},
+			AccessLogs: accessLogs(v, false),
+		})},
+	})
+}
+
+// passChain takes the connections that nothing else does, and says which cluster
+// they go to.
+func passChain(v *mesh.View, name string) (chain *listenerv3.FilterChain, cluster string) {
+	cluster = envoy.BlackHoleClusterName
+	if v.AllowAny() {
+		cluster = envoy.PassthroughClusterName
+	}
+	return envoy.FilterChain(envoy.FilterChainOptions{
+		Name: name,
+		Filters: []*listenerv3.Filter{envoy.TCPProxy(envoy.TCPProxyOptions{
+			StatPrefix: cluster,
+			Clusters:   []envoy.WeightedCluster{{Name: cluster}},
+			AccessLogs: accessLogs(v, false),
+		})},
+	}), cluster
+}
+
+// everywhere makes the listener of a port at every address, nil where nothing
+// claims it. HTTP goes to the routes of the port. What is not HTTP goes to the
+// service that has the client's destination in a range of addresses; else to the
+// oldest of those of which no address is known; else it passes or not, as the
+// policy says.
+func everywhere(v *mesh.View, name string, l mesh.EgressListener, port int) (*resource.Resource, error) {
+	if reserved(v, port) {
+		return nil, nil
+	}
+	c := chains{view: v, name: name, port: port}
+	if l.Port == 0 || takesTCP(l) {
+		for s := range v.Claimants(l, mesh.ClaimRange, port) {
+			c.ranges(s)
+		}
+	}
+	if v.CarriesHTTP(l, port) {
+		c.detectHTTP(c.shared(), nil)
+	}
+	if s := oldestOpen(v, l, port); s != nil {
+		c.tcp(s)
+	}
+	if len(c.list) == 0 && c.rest == nil {
+		return nil, nil
+	}
+	if c.rest == nil {
+		var cluster string
+		c.rest, cluster = passChain(v, envoy.PassthroughFilterChainName)
+		c.refs = append(c.refs, cluster)
+	}
+	return c.listener(envoy.ListenerOptions{
+		Host: wildcard(v.Shape()), MoreHosts: moreWildcards(v.Shape()), Port: uint32(port), Unbound: true,
+	})
+}
+
+// at makes the listener of a port at an address of services, nil where none of
+// them has the port for anything but HTTP, which is told apart by its hosts and
+// taken at every address. The oldest service keeps the address.
+func at(v *mesh.View, name string, l mesh.EgressListener, port int) (*resource.Resource, error) {
+	ip, err := netip.ParseAddr(addressOf(name))
+	if err != nil || envoy.ListenerName(ip.String(), uint32(port)) != name {
+		return nil, nil
+	}
+	var services []*mesh.ServiceRow
+	for h := range v.HostsAt(ip.String()) {
+		s := v.ServiceAt(l, host.Name(h))
+		if s == nil || !hasAddress(s, v.Shape(), ip) {
+			continue
+		}
+		if p, ok := s.Port(port); ok && takenAsTCP(l, p) {
+			services = append(services, s)
+		}
+	}
+	if len(services) == 0 {
+		return nil, nil
+	}
+	slices.SortFunc(services, func(a, b *mesh.ServiceRow) int { return discovery.CompareServices(a.Service(), b.Service()) })
+	c := chains{view: v, name: name, port: port}
+	for _, s := range services {
+		if detected(l, s, port) {
+			c.detectHTTP(c.routesOf(s), nil)
+			break
+		}
+	}
+	c.tcp(services[0])
+	return c.listener(envoy.ListenerOptions{Host: ip.String(), Port: uint32(port), Unbound: true})
+}
+
+// hasAddress says whether proxies of a shape call a service under an address.
+func hasAddress(s *mesh.ServiceRow, of mesh.Shape, ip netip.Addr) bool {
+	return slices.ContainsFunc(s.Addresses(of), func(a string) bool {
+		parsed, err := netip.ParseAddr(a)
+		return err == nil && parsed.Unmap() == ip
+	})
+}
+
+// takenAsTCP says whether a listener hands connections to a port on as they are,
+// unless it finds HTTP in them: where the port does not say that it speaks HTTP,
+// or the listener says that it does not.
+func takenAsTCP(l mesh.EgressListener, p discovery.Port) bool {
+	if l.Port != 0 {
+		return p.Protocol.IsServed() && takesTCP(l)
+	}
+	return p.Protocol.IsServed() && !p.Protocol.IsHTTP()
+}
+
+// takesTCP says of a listener that has a port of its own whether that is for
+// anything but HTTP.
+func takesTCP(l mesh.EgressListener) bool { return l.Protocol.IsServed() && !l.Protocol.IsHTTP() }
+
+// detected says whether HTTP on a service's port is found by looking at it: where
+// neither the port nor the listener declares a protocol.
+func detected(l mesh.EgressListener, s *mesh.ServiceRow, port int) bool {
+	p, ok := s.Port(port)
+	return ok && l.Port == 0 && p.Protocol == discovery.Unsupported
+}
+
+// oldestOpen is the service that gets what is not HTTP and meant for an address
+// of which nothing is known; nil for none.
+func oldestOpen(v *mesh.View, l mesh.EgressListener, port int) *mesh.ServiceRow {
+	var oldest *mesh.ServiceRow
+	if l.Port == 0 || takesTCP(l) {
+		for s := range v.Claimants(l, mesh.ClaimOpen, port) {
+			oldest = s
+			break
+		}
+	}
+	if l.Port == 0 || !takesTCP(l) {
+		return oldest
+	}
+	for s := range v.Claimants(l, mesh.ClaimHTTP, port) {
+		if s.Open() {
+			return older(oldest, s)
+		}
+	}
+	return oldest
+}
+
+// older is the first of two services, either of which may be nil, in the order of
+// age.
+func older(a, b *mesh.ServiceRow) *mesh.ServiceRow {
+	if a == nil || b != nil && discovery.CompareServices(b.Service(), a.Service()) < 0 {
+		return b
+	}
+	return a
+}
+
+// capturedNames are the names of the listeners that a service has or shares on a
+// port.
+func capturedNames(v *mesh.View, l mesh.EgressListener, s *mesh.ServiceRow, p discovery.Port, yield func(string) bool) bool {
+	port := uint32(p.Number)
+	if !takenAsTCP(l, p) {
+		return yield(envoy.ListenerName(wildcard(v.Shape()), port))
+	}
+	if (s.Open() || len(s.Ranges()) > 0) && !yield(envoy.ListenerName(wildcard(v.Shape()), port)) {
+		return false
+	}
+	for _, a := range s.Addresses(v.Shape()) {
+		if ip, err := netip.ParseAddr(a); err == nil && !yield(envoy.ListenerName(ip.Unmap().String(), port)) {
+			return false
+		}
+	}
+	return true
+}
+
+// bindOf is the address of a listener's own socket, or that at which it takes all
+// it captures; empty where that depends on the services.
+func bindOf(v *mesh.View, l mesh.EgressListener) string {
+	if bound(v, l) {
+		return cmp.Or(l.Bind, loopback(v.Shape()))
+	}
+	return l.Bind
+}
+
+// bound says whether an egress listener has sockets of its own.
+func bound(v *mesh.View, l mesh.EgressListener) bool {
+	return l.Uncaptured || !v.Shape().Captures()
+}

@@ -1,0 +1,109 @@
+package route
+
+import (
+	"iter"
+	"strconv"
+	"strings"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+)
+
+// Carrier is whose requests a sidecar's route configuration is for: those to a port
+// of an egress listener, or those of them that are meant for addresses of one
+// service, which declares no protocol, so that nobody else's requests come there.
+type Carrier struct {
+	Listener mesh.EgressListener
+	Port     int
+	// Only is the host of that service, empty for the whole port.
+	Only host.Name
+}
+
+// CarrierOf tells a carrier by the name of its route configuration; false for
+// another name, and for a port on which no listener routes by HTTP.
+func CarrierOf(v *mesh.View, name string) (Carrier, bool) {
+	only, text, detected := cutLast(name, ":")
+	if !detected {
+		only, text = "", name
+	}
+	number, err := strconv.ParseUint(text, 10, 16)
+	c := Carrier{Port: int(number), Only: host.Name(only)}
+	if err != nil || c.name() != name {
+		return Carrier{}, false
+	}
+	var ok bool
+	c.Listener, ok = ListenerOf(v, c.Port)
+	if !ok || c.Listener.Port != 0 && (c.Only != "" || !c.Listener.Protocol.IsHTTP()) {
+		return Carrier{}, false
+	}
+	return c, true
+}
+
+func (c Carrier) name() string {
+	if c.Only == "" {
+		return sidecarName(c.Port)
+	}
+	return envoy.ServiceRouteConfigName(string(c.Only), uint32(c.Port))
+}
+
+func cutLast(s, separator string) (before, after string, found bool) {
+	i := strings.LastIndex(s, separator)
+	if i < 0 {
+		return "", s, false
+	}
+	return s[:i], s[i+len(separator):], true
+}
+
+// exists says whether there is anything behind the carrier.
+func (c Carrier) exists(v *mesh.View) bool {
+	if c.Only == "" {
+		return v.CarriesHTTP(c.Listener, c.Port)
+	}
+	return c.Service(v, c.Only) != nil
+}
+
+// Service is the service of a host that has a virtual host in the route
+// configuration, nil for none: one that the listener sees and whose port is routed
+// by HTTP.
+func (c Carrier) Service(v *mesh.View, h host.Name) *mesh.ServiceRow {
+	if c.Only != "" && c.Only != h {
+		return nil
+	}
+	row := v.ServiceAt(c.Listener, h)
+	if row == nil {
+		return nil
+	}
+	p, ok := row.Port(c.Port)
+	switch {
+	case !ok || !v.Shape().RoutesHTTP(p.Protocol):
+		return nil
+	case c.Only != "" && !detectedAt(v, row, p):
+		return nil
+	}
+	return row
+}
+
+// detectedAt says whether HTTP on a port of a service is looked for at addresses
+// that it has.
+func detectedAt(v *mesh.View, s *mesh.ServiceRow, p discovery.Port) bool {
+	return p.Protocol == discovery.Unsupported && (len(s.Addresses(v.Shape())) > 0 || len(s.Ranges()) > 0)
+}
+
+// DetectedPorts are the ports of a host on which a sidecar that captures traffic
+// looks for HTTP at the addresses of its services.
+func DetectedPorts(v *mesh.View, row *mesh.HostRow) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		if !v.Shape().Captures() {
+			return
+		}
+		for _, s := range row.Services {
+			for _, p := range s.Ports() {
+				if detectedAt(v, s, p) && !yield(p.Number) {
+					return
+				}
+			}
+		}
+	}
+}

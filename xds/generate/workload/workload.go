@@ -1,0 +1,157 @@
+// Package workload tells what comes in to the application beside a sidecar: the
+// ports that it serves, of which there is a filter chain and a cluster each.
+package workload
+
+import (
+	"cmp"
+	"net"
+	"slices"
+	"strconv"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+)
+
+// Port is a port of the workload on which requests come in: one that it serves
+// for services, or an ingress listener of its Sidecar.
+type Port struct {
+	// Number is the workload's own port.
+	Number   int
+	Protocol discovery.Protocol
+	// Services are those that it serves there, the oldest first, which decides the
+	// protocol; ServicePort is the port of that one, Number of an ingress listener.
+	Services    []*mesh.ServiceRow
+	ServicePort int
+	// Ingress is the ingress listener, nil for none.
+	Ingress *networking.IstioIngressListener
+}
+
+// Ports are the ports of a workload, in order. The ingress listeners of a Sidecar
+// replace those of services. Of two services on one port the older decides.
+func Ports(v *mesh.View) []Port {
+	if ingress := v.Ingress(); len(ingress) > 0 {
+		return ingressPorts(ingress)
+	}
+	if !v.Shape().Captures() {
+		return nil
+	}
+	return servicePorts(v)
+}
+
+// Find is the port of a number; false where there is none.
+func Find(v *mesh.View, number int) (Port, bool) {
+	for _, p := range Ports(v) {
+		if p.Number == number {
+			return p, true
+		}
+	}
+	return Port{}, false
+}
+
+func ingressPorts(ingress []*networking.IstioIngressListener) []Port {
+	var out []Port
+	for _, l := range ingress {
+		number := int(l.GetPort().GetNumber())
+		out = append(out, Port{
+			Number: number, ServicePort: number, Ingress: l,
+			Protocol: discovery.ParseProtocol(l.GetPort().GetProtocol()),
+		})
+	}
+	return ordered(out)
+}
+
+// served is a service that the workload serves on one of its ports.
+type served struct {
+	number  int
+	port    discovery.Port
+	service *mesh.ServiceRow
+}
+
+// servicePorts are the ports of services of the workload's own namespace: those of
+// another one may not say what comes in to it. (Istio: GetProxyServiceTargets.)
+func servicePorts(v *mesh.View) []Port {
+	var all []served
+	for _, s := range v.InboundServices() {
+		if !v.InNamespace(s.Service.Namespace) {
+			continue
+		}
+		for _, e := range s.Endpoints {
+			i := slices.IndexFunc(s.Service.Ports(), func(p discovery.Port) bool { return p.Name == e.ServicePortName })
+			if i < 0 || e.Port == 0 {
+				continue
+			}
+			if p := s.Service.Ports()[i]; p.Protocol.IsServed() {
+				all = append(all, served{e.Port, p, s.Service})
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b served) int {
+		return cmp.Or(discovery.CompareServices(a.service.Service(), b.service.Service()), cmp.Compare(a.port.Number, b.port.Number))
+	})
+	at := map[int]int{}
+	var out []Port
+	for _, s := range all {
+		i, known := at[s.number]
+		if !known {
+			i, at[s.number] = len(out), len(out)
+			out = append(out, Port{Number: s.number, Protocol: s.port.Protocol, ServicePort: s.port.Number})
+		}
+		if !slices.Contains(out[i].Services, s.service) {
+			out[i].Services = append(out[i].Services, s.service)
+		}
+	}
+	return ordered(out)
+}
+
+// ordered are the first of each number, in the order of numbers.
+func ordered(ports []Port) []Port {
+	slices.SortStableFunc(ports, func(a, b Port) int { return cmp.Compare(a.Number, b.Number) })
+	return slices.CompactFunc(ports, func(a, b Port) bool { return a.Number == b.Number })
+}
+
+// Captured says whether what comes to the port is redirected to the proxy, which
+// has no socket for it then.
+func (p Port) Captured(of mesh.Shape) bool {
+	return of.Captures() && p.Ingress.GetCaptureMode() != networking.CaptureMode_NONE
+}
+
+// Application is where what comes to the port goes, and whether that is the
+// address that the client meant, of which nothing else is known then. False where
+// an ingress listener names no address.
+func (p Port) Application(v *mesh.View) (to envoy.Endpoint, original, ok bool) {
+	loopback := envoy.Endpoint{Host: "127.0.0.1", Port: uint32(p.Number)}
+	if of := v.Shape(); of.IPv6 && !of.IPv4 {
+		loopback.Host = "::1"
+	}
+	switch given := p.Ingress.GetDefaultEndpoint(); {
+	case given == "" && p.Captured(v.Shape()) && v.Mesh().PassesInbound():
+		return envoy.Endpoint{}, true, true
+	case given == "":
+		return loopback, false, true
+	case envoy.IsUnix(given):
+		return envoy.Endpoint{Host: given}, false, true
+	default:
+		to, ok = endpoint(v, given)
+		return to, false, ok
+	}
+}
+
+// endpoint reads the endpoint of an ingress listener: the unspecified address
+// stands for that of the instance.
+func endpoint(v *mesh.View, given string) (envoy.Endpoint, bool) {
+	address, text, err := net.SplitHostPort(given)
+	if err != nil {
+		return envoy.Endpoint{}, false
+	}
+	number, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return envoy.Endpoint{}, false
+	}
+	if address == "0.0.0.0" || address == "::" {
+		address = v.InstanceIP(address == "::")
+	}
+	return envoy.Endpoint{Host: address, Port: uint32(number)}, address != ""
+}

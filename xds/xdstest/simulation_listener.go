@@ -1,0 +1,162 @@
+package xdstest
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	"google.golang.org/protobuf/proto"
+)
+
+// accepts finds the listener that a connection ends up in. Beside a proxy that
+// captures traffic it is redirected: what goes out to the listener that hands it on
+// to that of the client's destination, what comes in to the other one.
+func (s *Simulation) accepts(r Request) *listenerv3.Listener {
+	bound := func(l *listenerv3.Listener) bool { return l.GetBindToPort() == nil || l.GetBindToPort().GetValue() }
+	in, out := s.Listener("virtualInbound"), s.handsOff()
+	ip, _ := netip.ParseAddr(r.Address)
+	switch {
+	case r.Inbound && in != nil:
+		return in
+	case !r.Inbound && out != nil && !ip.IsLoopback():
+		return cmp.Or(s.at(r, func(l *listenerv3.Listener) bool { return l != out }), out)
+	}
+	return s.at(r, bound)
+}
+
+// handsOff is the listener that gives connections to others.
+func (s *Simulation) handsOff() *listenerv3.Listener {
+	for _, l := range s.listeners {
+		if l.GetUseOriginalDst().GetValue() {
+			return l
+		}
+	}
+	return nil
+}
+
+// at finds, of some listeners, the one at the address, else that at every address.
+func (s *Simulation) at(r Request, of func(*listenerv3.Listener) bool) *listenerv3.Listener {
+	ip, _ := netip.ParseAddr(r.Address)
+	var wildcard *listenerv3.Listener
+	for _, l := range s.listeners {
+		if !of(l) {
+			continue
+		}
+		for _, a := range listenerAddresses(l) {
+			if int(a.GetPortValue()) != r.Port {
+				continue
+			}
+			switch own, _ := netip.ParseAddr(a.GetAddress()); {
+			case a.GetAddress() == r.Address || own == ip && ip.IsValid():
+				return l
+			case own.IsUnspecified() && own.Is4() == ip.Is4():
+				wildcard = l
+			}
+		}
+	}
+	return wildcard
+}
+
+func listenerAddresses(l *listenerv3.Listener) []*corev3.SocketAddress {
+	out := []*corev3.SocketAddress{l.GetAddress().GetSocketAddress()}
+	for _, a := range l.GetAdditionalAddresses() {
+		out = append(out, a.GetAddress().GetSocketAddress())
+	}
+	return out
+}
+
+// filterChain picks the chain of a connection, as Envoy does: by one property after
+// another, those that name the connection's before those that name none, and never
+// back on a step.
+func filterChain(l *listenerv3.Listener, r Request) (*listenerv3.FilterChain, error) {
+	for _, c := range l.GetFilterChains() {
+		if other := proto.CloneOf(c.GetFilterChainMatch()); other != nil {
+			other.DestinationPort, other.PrefixRanges, other.TransportProtocol, other.ApplicationProtocols = nil, nil, "", nil
+			if proto.Size(other) > 0 {
+				return nil, fmt.Errorf("listener %s: simulation of the filter chain match %v", l.GetName(), c.GetFilterChainMatch())
+			}
+		}
+	}
+	ip, _ := netip.ParseAddr(r.Address)
+	chains := narrow(l.GetFilterChains(), func(m *listenerv3.FilterChainMatch) (int, bool) {
+		return rank(m.GetDestinationPort() != nil, int(m.GetDestinationPort().GetValue()) == r.Port)
+	})
+	chains = narrow(chains, func(m *listenerv3.FilterChainMatch) (int, bool) { return prefixRank(m, ip) })
+	chains = narrow(chains, func(m *listenerv3.FilterChainMatch) (int, bool) {
+		return rank(m.GetTransportProtocol() != "", m.GetTransportProtocol() == "raw_buffer")
+	})
+	found := inspected(l, r)
+	chains = narrow(chains, func(m *listenerv3.FilterChainMatch) (int, bool) {
+		return rank(len(m.GetApplicationProtocols()) > 0, slices.Contains(m.GetApplicationProtocols(), found))
+	})
+	switch {
+	case len(chains) > 1:
+		return nil, fmt.Errorf("listener %s: several filter chains match alike, which Envoy refuses", l.GetName())
+	case len(chains) == 1:
+		return chains[0], nil
+	case l.GetDefaultFilterChain() != nil:
+		return l.GetDefaultFilterChain(), nil
+	}
+	return nil, fmt.Errorf("listener %s: %w", l.GetName(), ErrNoFilterChain)
+}
+
+// narrow keeps the chains of the highest rank, those apart that do not match.
+func narrow(in []*listenerv3.FilterChain, rankOf func(*listenerv3.FilterChainMatch) (int, bool)) []*listenerv3.FilterChain {
+	var out []*listenerv3.FilterChain
+	best := -1
+	for _, c := range in {
+		switch rank, ok := rankOf(c.GetFilterChainMatch()); {
+		case !ok || rank < best:
+		case rank > best:
+			out, best = []*listenerv3.FilterChain{c}, rank
+		default:
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// rank is that of a match which names a property, or does not.
+func rank(names, matches bool) (int, bool) {
+	if names {
+		return 1, matches
+	}
+	return 0, true
+}
+
+// prefixRank is the length of the longest range that an address is in.
+func prefixRank(m *listenerv3.FilterChainMatch, ip netip.Addr) (int, bool) {
+	best, ok := 0, len(m.GetPrefixRanges()) == 0
+	for _, p := range m.GetPrefixRanges() {
+		own, _ := netip.ParseAddr(p.GetAddressPrefix())
+		if bits := int(p.GetPrefixLen().GetValue()); netip.PrefixFrom(own, bits).Contains(ip) {
+			best, ok = max(best, 1+bits), true
+		}
+	}
+	return best, ok
+}
+
+// inspected is what the inspector of HTTP finds in the first bytes, empty where
+// that is nothing, or where nobody looks.
+func inspected(l *listenerv3.Listener, r Request) string {
+	const inspector = "type.googleapis.com/envoy.extensions.filters.listener.http_inspector.v3.HttpInspector"
+	for _, f := range l.GetListenerFilters() {
+		if f.GetTypedConfig().GetTypeUrl() == inspector && r.Protocol != TCP && !disabled(f.GetFilterDisabled(), r.Port) {
+			return string(r.Protocol)
+		}
+	}
+	return ""
+}
+
+// disabled says whether a predicate of ports, one or several, holds.
+func disabled(p *listenerv3.ListenerFilterChainMatchPredicate, port int) bool {
+	if r := p.GetDestinationPortRange(); r != nil {
+		return int32(port) >= r.GetStart() && int32(port) < r.GetEnd()
+	}
+	return slices.ContainsFunc(p.GetOrMatch().GetRules(), func(rule *listenerv3.ListenerFilterChainMatchPredicate) bool {
+		return disabled(rule, port)
+	})
+}
