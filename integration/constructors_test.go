@@ -31,9 +31,9 @@ func TestSmokeEnvoyAcceptsBootstraps(t *testing.T) {
 	full.Labels = labels.Instance{"app": "web"}
 	full.ServiceAccount, full.ClusterID, full.Network, full.Locality = "web", "east", "dmz", "eu/a/rack-7"
 	full.InterceptionMode = discovery.InterceptionRedirect
-	full.XDSAddress, full.StateOfTheWorld, full.AdminAddress = "mesh.example.com:15010", true, "[::1]:15000"
+	full.XDSAddresses, full.StateOfTheWorld, full.AdminAddress = []string{"mesh.example.com:15010", "10.0.0.1:15010"}, true, "[::1]:15000"
 	router := sidecar
-	router.Type, router.XDSAddress, router.AdminAddress = discovery.Router, "unix:///run/xds.sock", bootstrap.AdminOff
+	router.Type, router.XDSAddresses, router.AdminAddress = discovery.Router, []string{"unix:///run/xds.sock"}, bootstrap.AdminOff
 	for name, o := range map[string]bootstrap.Options{"sidecar": sidecar, "full": full, "router": router} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -55,7 +55,7 @@ GRPC_XDS_BOOTSTRAP, and call services as xds:///HOST:PORT.`,
 	f.BoolVar(&o.DNSCapture, "dns-capture", false, "listen on the addresses that services without one were given, too: for machines on which their names resolve to these, and these are local")
 	f.BoolVar(&flags.delta, "delta", true, "ask for changes only (delta xDS)")
 	f.BoolVar(&flags.stateOfTheWorld, "state-of-the-world", false, "ask for all resources of a type at each change, instead of --delta")
-	f.StringVar(&o.XDSAddress, "xds-address", bootstrap.DefaultXDSAddress, "host:port where the control plane serves xDS")
+	f.StringSliceVar(&o.XDSAddresses, "xds-address", []string{bootstrap.DefaultXDSAddress}, "host:port where a server of the control plane serves xDS; may be repeated: the proxy uses one that answers")
 	f.StringVar(&o.AdminAddress, "admin-address", bootstrap.DefaultAdminAddress, `host:port of Envoy's own interface, which can stop the proxy; "off" for none`)
 	f.StringVar(&o.Cluster, "cluster", "", "service that the proxy counts as in statistics (default NAME.NAMESPACE)")
 	f.StringVar(&o.Locality, "locality", "", "where the proxy runs: region/zone/subzone")

@@ -128,23 +128,27 @@ func (o Options) adsConfig() *corev3.ApiConfigSource {
 	}
 }
 
-// xdsCluster is the control plane: by address, or by a name all of whose
-// addresses are replicas.
+// xdsCluster is the control plane: by the addresses of its servers, or by names
+// all of whose addresses are servers.
 func (o Options) xdsCluster() *clusterv3.Cluster {
-	endpoint := envoy.Endpoint{Host: o.XDSAddress}
+	var endpoints []envoy.Endpoint
 	kind := envoy.Static
-	if !envoy.IsUnix(o.XDSAddress) {
-		endpoint.Host, endpoint.Port, _ = hostPort(o.XDSAddress) // validated
-		if _, err := netip.ParseAddr(endpoint.Host); err != nil {
-			kind = envoy.StrictDNS
+	for _, address := range o.XDSAddresses {
+		endpoint := envoy.Endpoint{Host: address}
+		if !envoy.IsUnix(address) {
+			endpoint.Host, endpoint.Port, _ = hostPort(address) // validated
+			if _, err := netip.ParseAddr(endpoint.Host); err != nil {
+				kind = envoy.StrictDNS
+			}
 		}
+		endpoints = append(endpoints, endpoint)
 	}
 	return envoy.Cluster(envoy.ClusterOptions{
 		Name:           XDSClusterName,
 		Type:           kind,
 		ConnectTimeout: o.ConnectTimeout,
 		DNS:            envoy.DNSOptions{Family: envoy.DNSAll},
-		Endpoints:      []envoy.Endpoints{{Endpoints: []envoy.Endpoint{endpoint}}},
+		Endpoints:      []envoy.Endpoints{{Endpoints: endpoints}},
 		LoadBalancer:   envoy.LoadBalancer{Policy: envoy.RoundRobin},
 		HTTP:           &envoy.UpstreamHTTP{Protocol: envoy.HTTP2, PingInterval: pingInterval, PingTimeout: pingTimeout},
 	})

@@ -98,6 +98,23 @@ func TestResourcesComeOverOneStream(t *testing.T) {
 	}
 }
 
+// TestSeveralServers are endpoints of one cluster, which is resolved where one of
+// them is a name.
+func TestSeveralServers(t *testing.T) {
+	t.Parallel()
+	for last, kind := range map[string]envoy.ClusterType{"10.0.0.9:15010": envoy.Static, "mesh.example.com:15010": envoy.StrictDNS} {
+		o := minimal()
+		o.XDSAddresses = []string{"10.0.0.8:15010", last}
+		cluster := build(t, o).GetStaticResources().GetClusters()[0]
+		if got := envoy.ClusterTypeOf(cluster); got != kind {
+			t.Errorf("with %s: cluster type %d, want %d", last, got, kind)
+		}
+		if n := len(cluster.GetLoadAssignment().GetEndpoints()[0].GetLbEndpoints()); n != 2 {
+			t.Errorf("with %s: %d endpoints, want 2", last, n)
+		}
+	}
+}
+
 func TestAddresses(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]struct {
@@ -105,14 +122,16 @@ func TestAddresses(t *testing.T) {
 		host string
 		port uint32
 	}{
-		"":                       {envoy.Static, "127.0.0.1", 15010},
-		"10.0.0.9:15012":         {envoy.Static, "10.0.0.9", 15012},
-		"[fd00::9]:15012":        {envoy.Static, "fd00::9", 15012},
-		"mesh.example.com:15010": {envoy.StrictDNS, "mesh.example.com", 15010},
-		"unix:///run/xds.sock":   {envoy.Static, "unix:///run/xds.sock", 0},
+		bootstrap.DefaultXDSAddress: {envoy.Static, "127.0.0.1", 15010},
+		"10.0.0.9:15012":            {envoy.Static, "10.0.0.9", 15012},
+		"[fd00::9]:15012":           {envoy.Static, "fd00::9", 15012},
+		"mesh.example.com:15010":    {envoy.StrictDNS, "mesh.example.com", 15010},
+		"unix:///run/xds.sock":      {envoy.Static, "unix:///run/xds.sock", 0},
 	} {
 		o := minimal()
-		o.XDSAddress, o.ConnectTimeout = address, 3*time.Second
+		if o.ConnectTimeout = 3 * time.Second; address != bootstrap.DefaultXDSAddress {
+			o.XDSAddresses = []string{address}
+		}
 		cluster := build(t, o).GetStaticResources().GetClusters()[0]
 		if got := envoy.ClusterTypeOf(cluster); got != want.kind {
 			t.Errorf("%q: cluster type %d, want %d", address, got, want.kind)
@@ -143,7 +162,7 @@ func TestAllFaultsAtOnce(t *testing.T) {
 	t.Parallel()
 	_, err := bootstrap.Build(bootstrap.Options{
 		Type: "waypoint", IPs: []string{"10.0.0.1", "ten"}, Name: "a~b", Domain: "a b", InterceptionMode: "MAGIC",
-		Locality: "a/b/c/d", XDSAddress: "15010", AdminAddress: "localhost:15000", ConnectTimeout: -time.Second,
+		Locality: "a/b/c/d", XDSAddresses: []string{"15010"}, AdminAddress: "localhost:15000", ConnectTimeout: -time.Second,
 	})
 	if err == nil {
 		t.Fatal("no fault")
@@ -163,8 +182,8 @@ func TestFaults(t *testing.T) {
 	for want, change := range map[string]func(*bootstrap.Options){
 		"ip: the proxy needs":              func(o *bootstrap.Options) { o.IPs = nil },
 		"a router intercepts nothing":      func(o *bootstrap.Options) { o.Type, o.InterceptionMode = discovery.Router, discovery.InterceptionNone },
-		`xds address "h:0"`:                func(o *bootstrap.Options) { o.XDSAddress = "h:0" },
-		`xds address ":15010"`:             func(o *bootstrap.Options) { o.XDSAddress = ":15010" },
+		`xds address "h:0"`:                func(o *bootstrap.Options) { o.XDSAddresses = []string{"h:0"} },
+		`xds address ":15010"`:             func(o *bootstrap.Options) { o.XDSAddresses = []string{":15010"} },
 		`admin address "127.0.0.1:http"`:   func(o *bootstrap.Options) { o.AdminAddress = "127.0.0.1:http" },
 		`name "a/b": must not contain`:     func(o *bootstrap.Options) { o.Name = "a/b" },
 		`use NONE, REDIRECT or TPROXY`:     func(o *bootstrap.Options) { o.InterceptionMode = "none" },

@@ -47,10 +47,14 @@ func GRPC(o Options) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("render the node: %w", err)
 	}
+	var servers []grpcServer
+	for _, address := range o.XDSAddresses {
+		servers = append(servers, grpcServer{
+			URI: grpcTarget(address), Credentials: []grpcCreds{{Type: "insecure"}}, Features: []string{"xds_v3"},
+		})
+	}
 	out, err := json.MarshalIndent(grpcBootstrap{
-		Servers: []grpcServer{{
-			URI: grpcTarget(o.XDSAddress), Credentials: []grpcCreds{{Type: "insecure"}}, Features: []string{"xds_v3"},
-		}},
+		Servers:        servers,
 		Node:           node,
 		ServerListener: envoy.GRPCServerListenerPrefix + "%s",
 	}, "", "  ")

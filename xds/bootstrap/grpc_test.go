@@ -60,11 +60,11 @@ func TestTheServerReadsTheNodeOfGRPC(t *testing.T) {
 func TestServersOfGRPC(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]string{
-		"": "127.0.0.1:15010", "cp.example:15010": "cp.example:15010", "unix:///run/xds": "unix:/run/xds", "/run/xds": "unix:/run/xds",
+		"cp.example:15010": "cp.example:15010", "unix:///run/xds": "unix:/run/xds", "/run/xds": "unix:/run/xds",
 		"@xds": "unix-abstract:xds",
 	} {
 		o := proxyless()
-		o.XDSAddress = address
+		o.XDSAddresses = []string{address}
 		if got := grpc(t, o).Servers[0].URI; got != want {
 			t.Errorf("%q: %s, want %s", address, got, want)
 		}

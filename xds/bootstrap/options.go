@@ -58,9 +58,10 @@ type Options struct {
 	IstioVersion string
 	// Locality is region/zone/subzone; parts from the right may be missing.
 	Locality string
-	// XDSAddress is where the control plane serves xDS: host:port, or a Unix
-	// domain socket; DefaultXDSAddress where it is empty.
-	XDSAddress string
+	// XDSAddresses are where the servers of the control plane serve xDS: host:port,
+	// or a Unix domain socket; DefaultXDSAddress where there is none. A proxy uses
+	// one of them, and another where that does not answer.
+	XDSAddresses []string
 	// StateOfTheWorld has the server send all resources of a type at each change
 	// instead of those that changed.
 	StateOfTheWorld bool
@@ -77,7 +78,9 @@ func (o Options) withDefaults() Options {
 	o.Domain = cmp.Or(o.Domain, DefaultDomain)
 	o.Cluster = cmp.Or(o.Cluster, o.Name+"."+o.Namespace)
 	o.IstioVersion = cmp.Or(o.IstioVersion, DefaultIstioVersion)
-	o.XDSAddress = cmp.Or(o.XDSAddress, DefaultXDSAddress)
+	if len(o.XDSAddresses) == 0 {
+		o.XDSAddresses = []string{DefaultXDSAddress}
+	}
 	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, DefaultConnectTimeout)
 	o.AdminAddress = cmp.Or(o.AdminAddress, DefaultAdminAddress)
 	if o.Type == discovery.Sidecar {
@@ -118,9 +121,12 @@ func (o Options) validate(types ...discovery.ProxyType) error {
 	if o.ConnectTimeout < 0 {
 		fault("connect timeout %s: must be positive", o.ConnectTimeout)
 	}
-	if !envoy.IsUnix(o.XDSAddress) {
-		if _, _, err := hostPort(o.XDSAddress); err != nil {
-			fault("xds address %q: %w", o.XDSAddress, err)
+	for _, address := range o.XDSAddresses {
+		if envoy.IsUnix(address) {
+			continue
+		}
+		if _, _, err := hostPort(address); err != nil {
+			fault("xds address %q: %w", address, err)
 		}
 	}
 	if o.AdminAddress != AdminOff {
