@@ -105,9 +105,10 @@ func (s *Session) plan(allow Allow) *plan {
 		}
 	}
 	s.planAsked(p, allow)
-	removals := len(p.add)+len(p.unknown) == 0 || allow.Together
+	said := len(p.add)+len(p.unknown) > 0
 	for _, c := range leaving {
-		if removals && allow.removes(c.Key) {
+		lost := s.whole() && said && known(c.Old) == nil // there is nothing to keep it by
+		if lost || (!said || allow.Together) && allow.removes(c.Key) {
 			p.gone = append(p.gone, c)
 		} else {
 			p.hold(c)
