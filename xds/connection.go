@@ -3,7 +3,6 @@ package xds
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -234,11 +233,6 @@ func (c *Connection) identify(ctx context.Context, node *corev3.Node) error {
 	proxy, err := discovery.ParseProxy(node)
 	if err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
-	}
-	if proxy.Type == discovery.Sidecar && proxy.InterceptionMode != discovery.InterceptionNone {
-		return status.Error(codes.InvalidArgument, fmt.Sprintf(
-			"proxy %s: interception mode %s is not served yet: set the node metadata INTERCEPTION_MODE to NONE",
-			proxy.ID, proxy.InterceptionMode))
 	}
 	proxy.RouteDelta = c.takesRouteDelta(node)
 	if c.leave, err = c.server.admission.enter(ctx); err != nil {
