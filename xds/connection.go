@@ -252,6 +252,7 @@ func (c *Connection) newFlow() *order.Flow {
 	for i, t := range o.Types {
 		types[i] = order.Type{Type: t.streamType(c.proxy.Type), Parent: t.Parent, CoverParent: t.CoverParent, Target: t.Target}
 		types[i].Names = c.server.names
+		types[i].Optional = t.Scoped && !c.proxy.RouteDelta
 		c.last[types[i].URL] = &timing{}
 	}
 	return order.New(types, c.variant, order.Limits{Ready: o.ReadyLimit, Resolve: o.ResolveGrace, Withdraw: o.WithdrawLimit})

@@ -19,6 +19,9 @@ type Type struct {
 	CoverParent bool
 	// Target says that the Refs of resources of other types are of this one.
 	Target bool
+	// Optional says that the client may never ask for the type. For others that it
+	// has not asked for yet, withdrawals wait.
+	Optional bool
 }
 
 // Limits bound the waiting. None may be zero.

@@ -62,7 +62,7 @@ func never(string) bool { return false }
 func (f *Flow) needed(k *kind) func(name string) bool {
 	silent := false
 	for referrer := range f.referrers(k) {
-		silent = silent || !referrer.session.Started()
+		silent = silent || !referrer.Optional && !referrer.session.Started()
 	}
 	referred := f.leads(k, (*stream.Session).Unsettled)
 	busy := k.session.Lacks() || f.opening(k)
