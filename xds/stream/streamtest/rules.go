@@ -86,6 +86,8 @@ func asking(delta *stream.Variant) []rule {
 			c.ask(Endpoints, "a", "b")
 			c.take(Endpoints, "a=1", "b=1")
 			c.drop(Endpoints, "a")
+			c.ask(Endpoints, "c")
+			c.take(Endpoints, "c=") // the server has heard it
 			b.offer(Endpoints, "a=2", "b=1")
 			c.conn.Quiet()
 			b.offer(Endpoints, "a=2", "b=2")
@@ -125,6 +127,8 @@ func asking(delta *stream.Variant) []rule {
 			c.ask(Clusters, "a")
 			c.takeIn(Clusters, one("a=1"), []string{"a=1", "b=1"})
 			c.drop(Clusters, "*")
+			c.ask(Clusters, "c")
+			c.takeIn(Clusters, one("-c"), one("a=1")) // the server has heard it
 			b.offer(Clusters, "a=1", "b=2")
 			c.conn.Quiet()
 			b.offer(Clusters, "a=2", "b=2")

@@ -1,0 +1,301 @@
+package xds_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/generate"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/resource"
+	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/stream/streamtest"
+	"github.com/portolan-mesh/portolan/xds/xdstest"
+)
+
+// TestConformance holds the server against the rules of the protocol, on
+// aggregated streams over gRPC.
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	streamtest.Run(t, streamtest.Aggregated, newPlainServer)
+}
+
+// TestConformanceOfTheServicesForOneType is the same on streams of one type.
+func TestConformanceOfTheServicesForOneType(t *testing.T) {
+	t.Parallel()
+	streamtest.Run(t, streamtest.PerType, newPlainServer)
+}
+
+// plainServer is a whole control plane whose resources are plain: what is in them
+// is the name of the port of a service.
+type plainServer struct {
+	tb     testing.TB
+	server *xdstest.Server
+	has    map[string]bool // services by name
+}
+
+func newPlainServer(tb testing.TB) streamtest.Server {
+	types := []xds.ResourceType{
+		{Name: "CDS", Generator: plain{streamtest.Clusters}, Full: true, Target: true},
+		{Name: "EDS", Generator: waited{plain{streamtest.Endpoints}}, Parent: streamtest.Clusters},
+		{Name: "VHDS", Generator: plain{streamtest.Hosts}, Full: true},
+		{Name: "SDS", Generator: plain{streamtest.Secrets}},
+	}
+	return &plainServer{tb: tb, server: xdstest.NewServer(tb, types), has: map[string]bool{}}
+}
+
+// serviceOf names the service that makes a resource.
+func serviceOf(typeURL, name string) string {
+	return name + "-" + strings.ToLower(typeURL[strings.LastIndexByte(typeURL, '.')+1:])
+}
+
+func (s *plainServer) Offer(typeURL string, content map[string]string) {
+	s.tb.Helper()
+	var put, gone []string
+	for _, name := range streamtest.Names() {
+		service := serviceOf(typeURL, name)
+		c, offered := content[name]
+		document := fmt.Sprintf(`apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: %[1]s}
+spec: {hosts: [%[1]s.example], ports: [{number: 80, name: v%[2]s, protocol: TCP}], resolution: STATIC, location: MESH_INTERNAL}
+`, service, c)
+		if offered {
+			put = append(put, document)
+		} else if s.has[service] {
+			gone = append(gone, document)
+		}
+		s.has[service] = offered
+	}
+	ops := append(xdstest.Ops(s.tb, put...), xdstest.Removals(s.tb, gone...)...)
+	if len(ops) == 0 {
+		return
+	}
+	revision := s.server.Batch(ops)
+	xdstest.Eventually(s.tb, "the content is published", func() bool { return s.server.XDS.Context().Revision() >= revision })
+}
+
+// plain is a generator of plain resources.
+type plain struct{ typeURL string }
+
+func (p plain) TypeURL() string { return p.typeURL }
+
+func (plain) Affected(*mesh.View, mesh.Delta) iter.Seq[string] {
+	return slices.Values(streamtest.Names())
+}
+
+func (p plain) Build(v *mesh.View, name string) (*resource.Resource, error) {
+	row := v.Service(host.Name(serviceOf(p.typeURL, name) + ".example"))
+	if row == nil {
+		return nil, nil
+	}
+	return streamtest.Resource(p.typeURL, name, row.Services[0].Ports[0].Name[1:])
+}
+
+// waited is one whose unknown names are answered.
+type waited struct{ plain }
+
+var _ generate.Emptier = waited{}
+
+func (w waited) Empty(name string) (*resource.Resource, error) {
+	return streamtest.Resource(w.typeURL, name, "")
+}
+
+// plainConn is a stream over gRPC.
+type plainConn struct {
+	tb      testing.TB
+	typeURL string // empty where it is of all
+	wire    plainWire
+	replies chan *streamtest.Reply
+	close   func()
+	named   bool // the node was sent
+	probes  []string
+	nonce   string // of the last probe's answer
+}
+
+func (s *plainServer) Connect(variant stream.Variant, typeURL string) streamtest.Conn {
+	s.tb.Helper()
+	connection, err := grpc.NewClient(s.server.Address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &plainConn{tb: s.tb, typeURL: typeURL, replies: make(chan *streamtest.Reply, 100)}
+	desc := &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}
+	g, err := connection.NewStream(ctx, desc, methodOf(variant, typeURL))
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	if variant == stream.Delta {
+		c.wire = plainDelta{&grpc.GenericClientStream[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse]{ClientStream: g}}
+	} else {
+		c.wire = plainWorld{&grpc.GenericClientStream[discoveryv3.DiscoveryRequest, discoveryv3.DiscoveryResponse]{ClientStream: g}}
+	}
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		defer close(c.replies)
+		for {
+			r, err := c.wire.receive()
+			if err != nil {
+				return
+			}
+			c.replies <- r
+		}
+	})
+	c.close = sync.OnceFunc(func() {
+		cancel()
+		_ = connection.Close()
+		reading.Wait()
+	})
+	s.tb.Cleanup(c.close)
+	return c
+}
+
+func methodOf(variant stream.Variant, typeURL string) string {
+	verb := map[stream.Variant]string{stream.Delta: "Delta", stream.StateOfTheWorld: "Stream"}[variant]
+	switch typeURL {
+	case streamtest.Clusters:
+		return "/envoy.service.cluster.v3.ClusterDiscoveryService/" + verb + "Clusters"
+	case streamtest.Endpoints:
+		return "/envoy.service.endpoint.v3.EndpointDiscoveryService/" + verb + "Endpoints"
+	case streamtest.Hosts:
+		return "/envoy.service.route.v3.VirtualHostDiscoveryService/" + verb + "VirtualHosts"
+	case streamtest.Secrets:
+		return "/envoy.service.secret.v3.SecretDiscoveryService/" + verb + "Secrets"
+	}
+	return "/envoy.service.discovery.v3.AggregatedDiscoveryService/" + verb + "AggregatedResources"
+}
+
+func (c *plainConn) Send(typeURL string, q stream.Request) {
+	c.tb.Helper()
+	if typeURL == c.typeURL && !c.named {
+		typeURL = "" // which a stream of one type need not say
+	}
+	if err := c.wire.send(typeURL, q, !c.named); err != nil {
+		c.tb.Fatalf("send: %v", err)
+	}
+	c.named = true
+}
+
+func (c *plainConn) Receive() *streamtest.Reply {
+	c.tb.Helper()
+	select {
+	case r, ok := <-c.replies:
+		if !ok {
+			c.tb.Fatal("the stream has ended")
+		}
+		return r
+	case <-time.After(20 * time.Second):
+		c.tb.Fatal("no response within 20 s")
+	}
+	return nil
+}
+
+// Quiet asks for a name of a type that nobody serves, the answer to which is the
+// next response. On a stream of one type there is no such.
+func (c *plainConn) Quiet() {
+	c.tb.Helper()
+	const probe = "type.googleapis.com/probe"
+	if c.typeURL != "" {
+		return
+	}
+	name := fmt.Sprintf("probe-%d", len(c.probes))
+	c.probes = append(c.probes, name)
+	c.Send(probe, stream.Request{Names: c.probes, Subscribe: []string{name}, Nonce: c.nonce})
+	r := c.Receive()
+	if r.TypeURL != probe {
+		c.tb.Fatalf("there is a response of %s that nothing asked for: %+v", r.TypeURL, r)
+	}
+	c.nonce = r.Nonce
+}
+
+func (c *plainConn) Close() { c.close() }
+
+// plainWire says and reads what a variant has.
+type plainWire interface {
+	send(typeURL string, q stream.Request, first bool) error
+	receive() (*streamtest.Reply, error)
+}
+
+func rejection(q stream.Request) *statuspb.Status {
+	if !q.Rejected {
+		return nil
+	}
+	return &statuspb.Status{Code: int32(codes.InvalidArgument), Message: q.Message}
+}
+
+type plainWorld struct {
+	grpc.BidiStreamingClient[discoveryv3.DiscoveryRequest, discoveryv3.DiscoveryResponse]
+}
+
+func (w plainWorld) send(typeURL string, q stream.Request, first bool) error {
+	m := &discoveryv3.DiscoveryRequest{
+		TypeUrl: typeURL, ResourceNames: q.Names, VersionInfo: q.Version, ResponseNonce: q.Nonce, ErrorDetail: rejection(q),
+	}
+	if first {
+		m.Node = node("10.0.0.1")
+	}
+	return w.Send(m)
+}
+
+func (w plainWorld) receive() (*streamtest.Reply, error) {
+	m, err := w.Recv()
+	if err != nil {
+		return nil, err
+	}
+	r := &streamtest.Reply{TypeURL: m.GetTypeUrl(), Nonce: m.GetNonce(), Version: m.GetVersionInfo()}
+	for _, body := range m.GetResources() {
+		name, content, err := streamtest.Content(body.GetValue())
+		if err != nil {
+			return nil, err
+		}
+		r.Resources = append(r.Resources, streamtest.Received{Name: name, Content: content})
+	}
+	return r, nil
+}
+
+type plainDelta struct {
+	grpc.BidiStreamingClient[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse]
+}
+
+func (w plainDelta) send(typeURL string, q stream.Request, first bool) error {
+	m := &discoveryv3.DeltaDiscoveryRequest{
+		TypeUrl: typeURL, ResourceNamesSubscribe: q.Subscribe, ResourceNamesUnsubscribe: q.Unsubscribe,
+		InitialResourceVersions: q.Initial, ResponseNonce: q.Nonce, ErrorDetail: rejection(q),
+	}
+	if first {
+		m.Node = node("10.0.0.1")
+	}
+	return w.Send(m)
+}
+
+func (w plainDelta) receive() (*streamtest.Reply, error) {
+	m, err := w.Recv()
+	if err != nil {
+		return nil, err
+	}
+	r := &streamtest.Reply{
+		TypeURL: m.GetTypeUrl(), Nonce: m.GetNonce(), Version: m.GetSystemVersionInfo(), Removed: m.GetRemovedResources(),
+	}
+	for _, x := range m.GetResources() {
+		_, content, err := streamtest.Content(x.GetResource().GetValue())
+		if err != nil {
+			return nil, err
+		}
+		r.Resources = append(r.Resources, streamtest.Received{Name: x.GetName(), Version: x.GetVersion(), Content: content})
+	}
+	return r, nil
+}
