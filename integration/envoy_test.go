@@ -22,7 +22,14 @@ const envoyBinary = "../.tools/envoy"
 // needEnvoy skips a test where there is no Envoy, but fails it in CI.
 func needEnvoy(t testing.TB) string {
 	t.Helper()
-	path, err := filepath.Abs(envoyBinary)
+	return needTool(t, envoyBinary, "tools")
+}
+
+// needTool skips a test where a file is not there that a target of make puts
+// there, but fails it in CI.
+func needTool(t testing.TB, file, target string) string {
+	t.Helper()
+	path, err := filepath.Abs(file)
 	if err == nil {
 		_, err = os.Stat(path)
 	}
@@ -30,9 +37,9 @@ func needEnvoy(t testing.TB) string {
 	case err == nil:
 		return path
 	case os.Getenv("CI") == "true":
-		t.Fatalf("there is no Envoy (%v): run make tools", err)
+		t.Fatalf("a tool is missing (%v): run make %s", err, target)
 	}
-	t.Skipf("SKIPPED, AND NOTHING WAS TESTED: there is no Envoy (%v): run make tools", err)
+	t.Skipf("SKIPPED, AND NOTHING WAS TESTED: a tool is missing (%v): run make %s", err, target)
 	return ""
 }
 

@@ -1,0 +1,188 @@
+package integration
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/portolan-mesh/portolan/integration/processtest"
+)
+
+// Where `make grpc-clients` puts the gRPC clients.
+const (
+	grpcPython = "../.tools/grpc-python/bin/python"
+	grpcNode   = "../.tools/grpc-js/node"
+	grpcJS     = "../.tools/grpc-js/node_modules"
+)
+
+// grpcLanguages are those in which the scenarios have a client.
+var grpcLanguages = []string{"go", "python", "js"}
+
+// grpcPeer builds the server and client in Go, once, beside the binary.
+var grpcPeer = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(filepath.Dir(binary), "grpcpeer")
+	if out, err := exec.Command("go", "build", "-trimpath", "-o", path, "./grpcpeer").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build grpcpeer: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+func needGRPCPeer(t testing.TB) string {
+	t.Helper()
+	path, err := grpcPeer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// grpcClient is a program that calls services over gRPC, and is its own proxy. At
+// its port it takes HTTP: the host of a request is the target, its path the
+// method, its headers x-... the metadata.
+type grpcClient struct {
+	name string
+	port int
+}
+
+// startGRPCClient runs a client until the test ends, from the bootstrap that the
+// command line makes.
+func (s *server) startGRPCClient(language, ip string) *grpcClient {
+	s.t.Helper()
+	c := &grpcClient{name: language, port: freePort(s.t)}
+	o := processtest.Options{Name: "grpc-" + language, Env: []string{s.grpcBootstrap(language, ip)}}
+	switch language {
+	case "python":
+		o.Path, o.Args = needTool(s.t, grpcPython, "grpc-clients"), []string{"testdata/grpc/front.py", local(c.port)}
+	case "js":
+		o.Path, o.Args = needTool(s.t, grpcNode, "grpc-clients"), []string{"testdata/grpc/front.js", local(c.port)}
+		o.Env = append(o.Env, "NODE_PATH="+needTool(s.t, grpcJS, "grpc-clients"))
+	default:
+		o.Path, o.Args = needGRPCPeer(s.t), []string{"front", "--listen", local(c.port)}
+	}
+	processtest.Start(s.t, o)
+	eventually(s.t, "the client in "+language+" listens", func() error {
+		if !listening(local(c.port)) {
+			return fmt.Errorf("nothing listens on %d", c.port)
+		}
+		return nil
+	})
+	return c
+}
+
+// grpcBootstrap writes a bootstrap, and returns the variable that names it.
+func (s *server) grpcBootstrap(name, ip string) string {
+	s.t.Helper()
+	text := s.must("", "bootstrap", "--type", "grpc", "--name", name, "--namespace", "shop", "--ip", ip, "--xds-address", s.xds)
+	return "GRPC_XDS_BOOTSTRAP=" + write(s.t, name+".json", text)
+}
+
+// call is a call of the service, to a method of it.
+func (c *grpcClient) call(method string, metadata ...string) request {
+	r := request{port: c.port, host: shopHost + ":8080", path: method, header: map[string]string{}}
+	for i := 0; i+1 < len(metadata); i += 2 {
+		r.header[metadata[i]] = metadata[i+1]
+	}
+	return r
+}
+
+// anyMethod is one that no route is about.
+const anyMethod = "/shop.Reviews/Get"
+
+// grpcBackend is a server of the service; its name is the version that it is of.
+type grpcBackend struct {
+	name    string
+	port    int
+	process *processtest.Process
+}
+
+// startGRPCBackend runs a server until the test ends.
+func startGRPCBackend(t testing.TB, name string, env ...string) *grpcBackend {
+	t.Helper()
+	b := &grpcBackend{name: name, port: freePort(t)}
+	args := []string{"serve", "--name", name, "--listen", local(b.port)}
+	if len(env) > 0 {
+		args = append(args, "--xds")
+	}
+	b.process = processtest.Start(t, processtest.Options{Name: "grpc-" + name, Path: needGRPCPeer(t), Args: args, Env: env})
+	eventually(t, name+" listens", func() error {
+		if !listening(local(b.port)) {
+			return fmt.Errorf("nothing listens on %d", b.port)
+		}
+		return nil
+	})
+	return b
+}
+
+// grpcEntry is the service, with some backends.
+func grpcEntry(backends ...*grpcBackend) string {
+	doc := fill(`
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: reviews, namespace: shop}
+spec:
+  hosts: [$host]
+  location: MESH_INTERNAL
+  resolution: STATIC
+  ports: [{number: 8080, name: grpc, protocol: GRPC}]
+  endpoints:
+`, "$host", shopHost)
+	for _, b := range backends {
+		doc += fmt.Sprintf("  - {address: 127.0.0.1, ports: {grpc: %d}, labels: {version: %s}}\n", b.port, b.name)
+	}
+	return doc
+}
+
+// grpcScene is a server, a service of it in two versions and clients in all
+// languages.
+type grpcScene struct {
+	*server
+	shop    *shop // its rules and routes
+	v1, v2  *grpcBackend
+	clients []*grpcClient
+}
+
+func startGRPCScene(t testing.TB, o serverOptions, documents ...string) *grpcScene {
+	t.Helper()
+	g := &grpcScene{server: startServer(t, o), shop: &shop{}, v1: startGRPCBackend(t, "v1"), v2: startGRPCBackend(t, "v2")}
+	g.apply(append([]string{grpcEntry(g.v1, g.v2), g.shop.rule()}, documents...)...)
+	for i, language := range grpcLanguages {
+		g.clients = append(g.clients, g.startGRPCClient(language, fmt.Sprintf("10.0.1.%d", i+1)))
+	}
+	return g
+}
+
+// startLoads has each client call the service again and again.
+func (g *grpcScene) startLoads() []*load {
+	g.t.Helper()
+	var out []*load
+	for _, c := range g.clients {
+		send(g.t, c.call(anyMethod)) // which makes the channel
+		out = append(out, startLoad(g.t, c.name, c.call(anyMethod)))
+	}
+	return out
+}
+
+// awaitClients waits until all clients are at a revision.
+func (g *grpcScene) awaitClients(revision int64) {
+	g.t.Helper()
+	g.awaitSynced(revision, grpcLanguages...)
+}
+
+// expectUnharmed ends the loads: no call failed, and no client has refused
+// anything.
+func (g *grpcScene) expectUnharmed(loads []*load) {
+	g.t.Helper()
+	for _, l := range loads {
+		l.expectUnharmed()
+	}
+	g.expectNothingRejected()
+	shown := g.must("", "proxy", "status")
+	for _, c := range g.clients {
+		if !strings.Contains(shown, c.name+".shop ") || strings.Count(shown, " grpc ") < len(g.clients) {
+			g.t.Errorf("%s is not shown as what it is:\n%s", c.name, shown)
+		}
+	}
+}

@@ -1,0 +1,247 @@
+package integration
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// grpcRoutes has a route for everything that gRPC has of a VirtualService.
+const grpcRoutes = `
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: reviews, namespace: shop}
+spec:
+  hosts: [$host]
+  http:
+  - match: [{uri: {exact: /shop.Reviews/Exact}}, {uri: {prefix: /shop.Api/}}, {uri: {regex: "/shop\\.Item/Get[0-9]+"}}]
+    route: [{destination: {host: $host, subset: v2}}]
+  - match: [{headers: {x-user: {exact: anna}}}, {headers: {x-group: {prefix: beta-}, x-any: {}}}]
+    route: [{destination: {host: $host, subset: v2}}]
+  - match: [{uri: {exact: /shop.Reviews/Others}, withoutHeaders: {x-user: {exact: bob}}}]
+    route: [{destination: {host: $host, subset: v2}}]
+  - match: [{uri: {exact: /shop.Reviews/Posted}, method: {exact: POST}, authority: {prefix: reviews}}]
+    route: [{destination: {host: $host, subset: v2}}]
+  - match: [{uri: {exact: /shop.Reviews/Slow}}]
+    timeout: 2s
+    route: [{destination: {host: $host, subset: v2}}]
+  - match: [{uri: {exact: /shop.Reviews/Flaky}}]
+    retries: {attempts: 3, retryOn: "unavailable,5xx"}
+    route: [{destination: {host: $host, subset: v2}}]
+  - match: [{uri: {exact: /shop.Reviews/Once}}]
+    retries: {attempts: 0}
+    route: [{destination: {host: $host, subset: v2}}]
+  - match: [{uri: {exact: /shop.Reviews/Moved}}]
+    redirect: {uri: /shop.Reviews/Exact}
+  - match: [{uri: {exact: /shop.Reviews/Missing}}]
+    route: [{destination: {host: $host, subset: v9}}]
+  - match: [{uri: {exact: /shop.Reviews/Weighted}}]
+    route:
+    - {destination: {host: $host, subset: v1}, weight: 30}
+    - {destination: {host: $host, subset: v2}, weight: 70}
+  - route: [{destination: {host: $host, subset: v1}}]
+`
+
+// TestGRPCRouting makes a call through every kind of route, in each language.
+func TestGRPCRouting(t *testing.T) {
+	g := startGRPCScene(t, serverOptions{}, fill(grpcRoutes, "$host", shopHost))
+	for _, c := range g.clients {
+		t.Run(c.name, func(t *testing.T) {
+			awaitReply(t, c.call(anyMethod), "v1")
+			expectGRPCRoutes(t, c)
+		})
+	}
+	g.awaitClients(g.revision())
+	g.expectUnharmed(nil)
+}
+
+func expectGRPCRoutes(t *testing.T, c *grpcClient) {
+	for _, tc := range []struct {
+		name, method string
+		metadata     []string
+		want         string
+		attempt      int
+	}{
+		{name: "exact", method: "/shop.Reviews/Exact", want: "v2"},
+		{name: "prefix", method: "/shop.Api/Any", want: "v2"},
+		{name: "regex", method: "/shop.Item/Get17", want: "v2"},
+		{name: "another regex", method: "/shop.Item/Get", want: "v1"},
+		{name: "header", method: anyMethod, metadata: []string{"x-user", "anna"}, want: "v2"},
+		{name: "another header", method: anyMethod, metadata: []string{"x-user", "bob"}, want: "v1"},
+		{name: "two headers", method: anyMethod, metadata: []string{"x-group", "beta-7", "x-any", "1"}, want: "v2"},
+		{name: "one of two headers", method: anyMethod, metadata: []string{"x-group", "beta-7"}, want: "v1"},
+		{name: "without a header that is missing", method: "/shop.Reviews/Others", want: "v2"},
+		{name: "without a header of another value", method: "/shop.Reviews/Others", metadata: []string{"x-user", "jo"}, want: "v2"},
+		{name: "without a header that is there", method: "/shop.Reviews/Others", metadata: []string{"x-user", "bob"}, want: "v1"},
+		{name: "method and authority", method: "/shop.Reviews/Posted", want: "v2"},
+		{name: "in time", method: "/shop.Reviews/Slow", want: "v2"},
+		{name: "too late", method: "/shop.Reviews/Slow", metadata: []string{"x-delay", "8s"}, want: fmt.Sprint(http.StatusGatewayTimeout)},
+		{name: "retried", method: "/shop.Reviews/Flaky", metadata: []string{"x-case", c.name + "-flaky", "x-fail", "2"}, want: "v2", attempt: 3},
+		{name: "not retried", method: "/shop.Reviews/Once", metadata: []string{"x-case", c.name + "-once", "x-fail", "1"}, want: fmt.Sprint(http.StatusServiceUnavailable)},
+		{name: "a redirect", method: "/shop.Reviews/Moved", want: fmt.Sprint(http.StatusServiceUnavailable)},
+		{name: "a subset that is missing", method: "/shop.Reviews/Missing", want: fmt.Sprint(http.StatusServiceUnavailable)},
+	} {
+		got := send(t, c.call(tc.method, tc.metadata...))
+		if got.String() != tc.want || tc.attempt > 0 && got.echo.Attempt != tc.attempt {
+			t.Errorf("%s: %s, attempt %d, want %s, attempt %d: %s", tc.name, got, got.echo.Attempt, tc.want, tc.attempt, got.body)
+		}
+	}
+	shares := map[string]int{}
+	for range 400 {
+		shares[send(t, c.call("/shop.Reviews/Weighted")).String()]++
+	}
+	expectShare(t, "weights", shares, "v1", 30)
+}
+
+// TestGRPCEndpoints takes a server out of the service before it stops it, and puts
+// another in its place: not a call fails.
+func TestGRPCEndpoints(t *testing.T) {
+	g := startGRPCScene(t, serverOptions{})
+	v3 := startGRPCBackend(t, "v3")
+	loads := g.startLoads()
+	awaitAnswers(t, loads, "v1", "v2")
+	g.awaitClients(g.apply(grpcEntry(g.v1, g.v2, v3)))
+	awaitAnswers(t, loads, "v1", "v2", "v3")
+
+	g.awaitClients(g.apply(grpcEntry(g.v1, v3)))
+	awaitAnswers(t, loads, "v1", "v3")
+	if err := g.v2.process.Terminate(t, patience); err != nil {
+		t.Errorf("v2 ended with %v", err)
+	}
+	v4 := startGRPCBackend(t, "v4")
+	g.awaitClients(g.apply(grpcEntry(g.v1, v3, v4)))
+	awaitAnswers(t, loads, "v1", "v3", "v4")
+	g.expectUnharmed(loads)
+}
+
+// awaitAnswers waits until exactly these backends answer the calls of each load.
+func awaitAnswers(t testing.TB, loads []*load, names ...string) {
+	t.Helper()
+	for _, l := range loads {
+		eventually(t, l.name+" is answered by "+strings.Join(names, ", "), func() error {
+			var got []string
+			for name := range l.sample(60) {
+				got = append(got, name)
+			}
+			if slices.Sort(got); !slices.Equal(got, names) {
+				return fmt.Errorf("by %v", got)
+			}
+			return nil
+		})
+	}
+}
+
+// TestGRPCFlips moves all calls from one version to the other and back, fifty
+// times, without one that fails.
+func TestGRPCFlips(t *testing.T) {
+	x := &shop{}
+	g := startGRPCScene(t, serverOptions{}, x.routes(100, 0))
+	loads := g.startLoads()
+	for i := range 50 {
+		share := 100 * (i % 2)
+		g.apply(x.routes(share, 100-share))
+	}
+	g.awaitClients(g.revision())
+	awaitAnswers(t, loads, "v1")
+	g.awaitClients(g.apply(x.routes(0, 100)))
+	awaitAnswers(t, loads, "v2")
+	g.expectUnharmed(loads)
+}
+
+// TestGRPCFailover kills the server and, while the clients have none, has another
+// on the same store change the routes; then that one takes over the address.
+func TestGRPCFailover(t *testing.T) {
+	x := &shop{}
+	etcd := startEtcd(t)
+	g := startGRPCScene(t, serverOptions{etcd: etcd}, x.routes(100, 0))
+	loads := g.startLoads()
+	g.awaitClients(g.revision())
+
+	g.kill()
+	for _, l := range loads {
+		expectShare(t, l.name+" without a server", l.sample(50), "v1", 100)
+	}
+	other := &server{t: t, o: serverOptions{etcd: etcd}, api: local(0), xds: g.xds, client: clientOf(t)}
+	other.start()
+	g.server = other
+	g.awaitClients(g.revision())
+	g.awaitClients(g.apply(x.routes(0, 100)))
+	awaitAnswers(t, loads, "v2")
+	g.expectUnharmed(loads)
+}
+
+// TestGRPCUnknownTargets calls what is not there: the call fails at once instead of
+// waiting for an answer that does not come; and succeeds once it is there.
+func TestGRPCUnknownTargets(t *testing.T) {
+	g := startGRPCScene(t, serverOptions{})
+	late := fill(`
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: late, namespace: shop}
+spec:
+  hosts: [late.shop.test]
+  resolution: STATIC
+  ports: [{number: 8080, name: grpc, protocol: GRPC}]
+  endpoints: [{address: 127.0.0.1, ports: {grpc: $port}}]
+`, "$port", g.v1.port)
+	unavailable := fmt.Sprint(http.StatusServiceUnavailable)
+	call := func(c *grpcClient) request {
+		return request{port: c.port, host: "late.shop.test:8080", path: anyMethod}
+	}
+	for _, c := range g.clients {
+		began := time.Now()
+		// The client itself gives a call ten seconds, and an answer fifteen.
+		if got := send(t, call(c)); got.String() != unavailable {
+			t.Errorf("%s: after %s: %s: %s", c.name, time.Since(began), got, got.body)
+		}
+	}
+	g.apply(late)
+	for _, c := range g.clients {
+		awaitReply(t, call(c), "v1")
+	}
+	g.remove(late)
+	for _, c := range g.clients {
+		awaitReply(t, call(c), unavailable)
+		if got := send(t, c.call(anyMethod)); got.status != http.StatusOK {
+			t.Errorf("%s: the other target: %s", c.name, got.body)
+		}
+	}
+	g.expectUnharmed(nil)
+}
+
+// TestGRPCServer runs a server that the control plane configures. It takes calls
+// whether the mesh knows of it or not, and with no control plane too, once it had
+// its configuration.
+func TestGRPCServer(t *testing.T) {
+	g := startGRPCScene(t, serverOptions{})
+	managed := startGRPCBackend(t, "managed", g.grpcBootstrap("managed", "127.0.0.1"))
+	eventually(t, "the server serves", func() error {
+		if !strings.Contains(managed.process.Output(), "SERVING") {
+			return fmt.Errorf("it says %q", managed.process.Output())
+		}
+		return nil
+	})
+	loads := g.startLoads()
+	g.awaitClients(g.apply(grpcEntry(managed)))
+	awaitAnswers(t, loads, "managed")
+	connected, err := g.proxies()
+	if err != nil {
+		t.Fatal(err)
+	}
+	expectEqual(t, "the type of the server", connected["managed"].Type, "grpc")
+
+	g.kill()
+	for _, l := range loads {
+		expectShare(t, l.name+" without a control plane", l.sample(50), "managed", 100)
+	}
+	g.start()
+	g.awaitClients(g.apply(grpcEntry(g.v1)))
+	awaitAnswers(t, loads, "v1")
+	for _, l := range loads {
+		l.expectUnharmed()
+	}
+	g.expectNothingRejected()
+}
