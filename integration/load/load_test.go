@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 func TestACellIsMeasured(t *testing.T) {
 	o := options{
 		binary: buildPortolan(t), reps: 2, silence: 300 * time.Millisecond, idle: time.Second,
-		timeout: 2 * time.Minute, interception: "NONE", changes: regexp.MustCompile(""),
+		timeout: 2 * time.Minute, interception: "REDIRECT", changes: regexp.MustCompile(""),
 	}
 	mesh := refmesh.Mesh{Services: 20}
 	dir, err := writeMesh(t.Context(), o, mesh, filepath.Join(t.TempDir(), "mesh"))

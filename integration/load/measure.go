@@ -36,11 +36,11 @@ type run struct {
 
 // measureCell runs a server on a directory and measures.
 func measureCell(ctx context.Context, o options, dir string, r *results) (err error) {
-	var args []string
+	routes := "--route-delta=auto"
 	if r.cell.whole {
-		args = append(args, "--route-delta=off")
+		routes = "--route-delta=off"
 	}
-	s, err := startServer(ctx, o.binary, dir, args...)
+	s, err := startServer(ctx, o.binary, dir, routes)
 	if err != nil {
 		return err
 	}

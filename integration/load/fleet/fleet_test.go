@@ -60,7 +60,7 @@ func newRig(t *testing.T, v stream.Variant) *rig {
 	r := &rig{T: t, ctx: ctx, server: xdstest.NewServer(t, catalogue.Types())}
 	r.link = processtest.NewLink(t, r.server.Address, nil)
 	r.apply(refmesh.Change{Objects: mesh.Objects()})
-	r.node = refmesh.Proxies{Mesh: mesh, Spread: true, Interception: "NONE"}.Node
+	r.node = refmesh.Proxies{Mesh: mesh, Spread: true, Interception: "REDIRECT"}.Node
 	r.recorded(0, v).Close() // now the mesh is served whole
 	r.fleet = fleet.New(fleet.Options{Address: r.link.Address(), Proxies: proxies, Variant: v, Node: r.node})
 	var running sync.WaitGroup
@@ -147,7 +147,11 @@ func TestEverythingIsReceived(t *testing.T) {
 			}
 		}
 		for typeURL, n := range want {
-			if got := r.sync.Counts[typeURL]; got.Resources != n || got.Bytes == 0 {
+			most := n
+			if v == stream.StateOfTheWorld {
+				most = 2 * n // what waits for clusters may come in a response of its own, with the others again
+			}
+			if got := r.sync.Counts[typeURL]; got.Resources < n || got.Resources > most || got.Bytes == 0 {
 				t.Errorf("%s: %+v, want %d resources", path.Base(typeURL), got, n)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
@@ -18,7 +19,7 @@ type Proxies struct {
 	Interception string
 }
 
-// Node is what a proxy says of itself. No proxy is beside the last endpoint of a
+// Node is what a proxy says of itself: an Envoy 1.40. No proxy is beside the last endpoint of a
 // service.
 func (p Proxies) Node(n int) *corev3.Node {
 	i, e := p.place(n)
@@ -37,7 +38,11 @@ func (p Proxies) Node(n int) *corev3.Node {
 			"INTERCEPTION_MODE": structpb.NewStringValue(p.Interception),
 			"LABELS":            structpb.NewStructValue(&structpb.Struct{Fields: fields}),
 		}},
-		Locality: &corev3.Locality{Region: locality[0], Zone: locality[1], SubZone: locality[2]},
+		Locality:      &corev3.Locality{Region: locality[0], Zone: locality[1], SubZone: locality[2]},
+		UserAgentName: "envoy",
+		UserAgentVersionType: &corev3.Node_UserAgentBuildVersion{UserAgentBuildVersion: &corev3.BuildVersion{
+			Version: &typev3.SemanticVersion{MajorNumber: 1, MinorNumber: 40},
+		}},
 	}
 }
 
