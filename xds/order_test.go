@@ -18,8 +18,8 @@ func published(t *testing.T, s *xdstest.Server, revision int64) {
 
 // TestAWarmingClusterGetsItsEndpoints: a proxy need not acknowledge clusters
 // before the new ones are warm, and these are warm once it has their endpoints.
-// So endpoints go out also while further clusters wait for that acknowledgement;
-// routes, which may lead to these clusters, wait with them.
+// So endpoints go out also while that acknowledgement is awaited; routes that lead
+// to these clusters wait for it.
 func TestAWarmingClusterGetsItsEndpoints(t *testing.T) {
 	t.Parallel()
 	variants(t, func(t *testing.T, v stream.Variant) {
@@ -27,14 +27,19 @@ func TestAWarmingClusterGetsItsEndpoints(t *testing.T) {
 		published(t, s, s.Apply(service("a", 9080, "10.1.0.1")))
 		c := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: node("10.0.0.1"), Variant: v, Manual: true})
 		c.Subscribe(xdstest.ClusterType)
-		warming := c.AwaitAnswer(xdstest.ClusterType, 0)
+		c.Ack(c.AwaitAnswer(xdstest.ClusterType, 0))
 		c.Subscribe(xdstest.EndpointType, "outbound|9080||a.shop.example")
 		c.Ack(c.AwaitAnswer(xdstest.EndpointType, 0))
 		c.Subscribe(xdstest.RouteType, "9080")
 		c.Ack(c.AwaitAnswer(xdstest.RouteType, 0))
 
 		s.Apply(service("a", 9080, "10.1.0.2"), service("b", 9080, "10.1.0.3"), route("a", "b"))
+		warming := c.AwaitAnswer(xdstest.ClusterType, 1)
 		c.Ack(c.AwaitAnswer(xdstest.EndpointType, 1))
+		c.Subscribe(xdstest.EndpointType, "outbound|9080||b.shop.example")
+		c.Ack(c.AwaitAnswer(xdstest.EndpointType, 2))
+		c.Subscribe(xdstest.EndpointType, "unknown") // answered after the acknowledgement was taken
+		c.Ack(c.AwaitAnswer(xdstest.EndpointType, 3))
 		if n := len(c.Answers(xdstest.RouteType)); n != 1 {
 			t.Errorf("%d answers of routes before the cluster they lead to", n)
 		}
@@ -44,7 +49,10 @@ func TestAWarmingClusterGetsItsEndpoints(t *testing.T) {
 		for _, a := range c.Answers("") {
 			order = append(order, a.TypeURL)
 		}
-		want := []string{xdstest.ClusterType, xdstest.EndpointType, xdstest.RouteType, xdstest.EndpointType, xdstest.ClusterType, xdstest.RouteType}
+		want := []string{
+			xdstest.ClusterType, xdstest.EndpointType, xdstest.RouteType,
+			xdstest.ClusterType, xdstest.EndpointType, xdstest.EndpointType, xdstest.EndpointType, xdstest.RouteType,
+		}
 		if !slices.Equal(order, want) {
 			t.Errorf("answers of %q", order)
 		}
