@@ -1,0 +1,55 @@
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/portolan-mesh/portolan/xds/stream"
+)
+
+// TestEnvoyRouteFlipsUnderLoad has a rule gain a subset and the routes move to it
+// in one batch, and both go back in the next, again and again while requests run
+// through a gateway and a sidecar: a cluster and the first route to it, the last
+// route to a cluster and the cluster. Some batches come before the last was taken.
+func TestEnvoyRouteFlipsUnderLoad(t *testing.T) {
+	for _, m := range []struct {
+		name       string
+		variant    stream.Variant
+		routeDelta string
+	}{
+		{"delta", stream.Delta, "auto"},
+		{"delta with whole routes", stream.Delta, "off"},
+		{"world", stream.StateOfTheWorld, "auto"},
+	} {
+		t.Run(m.name, func(t *testing.T) {
+			s, x := startServer(t, serverOptions{args: []string{"--route-delta", m.routeDelta}}), newShop(t)
+			s.apply(x.all(100, 0))
+			edge, client := s.startPair(m.variant)
+			awaitReply(t, x.atGateway("/"), "v1")
+			awaitReply(t, x.atSidecar("/"), "v1")
+			loads := []*load{startLoad(t, "gateway", x.atGateway("/")), startLoad(t, "sidecar", x.atSidecar("/"))}
+			for i := range 50 {
+				flipped := s.apply(x.flip(fmt.Sprintf("f%d", i)))
+				if i%2 == 0 {
+					s.awaitSynced(flipped, "edge", "client")
+				}
+				s.awaitSynced(s.apply(x.rule()+"\n---\n"+x.routes(100, 0)), "edge", "client")
+			}
+			for _, e := range []*envoy{edge, client} {
+				e.awaitCluster(fmt.Sprintf("outbound|%d|f48|%s", x.service, shopHost), false)
+				e.expectNothingRejected()
+			}
+			for _, l := range loads {
+				l.expectUnharmed()
+			}
+			s.expectNothingRejected()
+		})
+	}
+}
+
+// flip has all requests go to a subset that the rule has besides its own.
+func (s *shop) flip(subset string) string {
+	rule := strings.TrimRight(s.rule(), "\n") + fmt.Sprintf("\n  - {name: %s, labels: {version: v2}}\n", subset)
+	return rule + "\n---\n" + strings.ReplaceAll(s.routes(100, 0), "subset: v1", "subset: "+subset)
+}
