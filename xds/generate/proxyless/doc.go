@@ -10,7 +10,7 @@
 // (servers), A42 (ring hash), A44 (retries) and A52 (load balancers).
 //
 // A client asks for the clusters of its routes when it has these, and uses routes
-// when it has their clusters: so they name no Refs to wait for. It waits many
-// seconds for a name that is missing in an answer, and each of the types has an
-// answer that makes calls fail at once instead (Empty).
+// when it has their clusters. It waits many seconds for a name that is missing in an
+// answer, and each of the types has an answer that makes calls fail at once instead
+// (Empty).
 package proxyless

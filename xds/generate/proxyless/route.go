@@ -49,12 +49,15 @@ func (Routes) Build(v *mesh.View, name string) (*resource.Resource, error) {
 		routes = append(routes, p.translate(r)...)
 	}
 	routes = announce(routes, virtualhost.IdleTo(v, l, service, p.number))
-	return resource.New(name, envoy.RouteConfig(envoy.RouteConfigOptions{
-		Name: name, MatchPort: true,
-		VirtualHosts: []*routev3.VirtualHost{{
-			Name: envoy.HostPort(p.host, uint32(p.number)), Domains: []string{"*"}, Routes: routes,
-		}},
+	all := &routev3.VirtualHost{Name: envoy.HostPort(p.host, uint32(p.number)), Domains: []string{"*"}, Routes: routes}
+	out, err := resource.New(name, envoy.RouteConfig(envoy.RouteConfigOptions{
+		Name: name, MatchPort: true, VirtualHosts: []*routev3.VirtualHost{all},
 	}))
+	if err != nil {
+		return nil, err
+	}
+	out.Refs = envoy.ClustersOf(all)
+	return out, nil
 }
 
 // Empty implements generate.Emptier: routes that lead nowhere.
