@@ -123,6 +123,8 @@ func TestAffectedEqualsAWalk(t *testing.T) {
 		{Type: discovery.Sidecar, Namespace: "edge", IP: "10.0.0.2"},
 		{Type: discovery.Router, Namespace: "edge", IP: "10.0.0.3", Labels: map[string]string{"app": "gw"}},
 		{Type: discovery.Router, Namespace: "edge", IP: "10.0.0.4", Labels: map[string]string{"app": "gw"}},
+		{Type: discovery.Proxyless, Namespace: "shop", IP: "10.0.0.6", Labels: map[string]string{"v": "x"}},
+		{Type: discovery.Proxyless, Namespace: "edge", IP: "10.0.0.7"},
 	}
 	rapid.Check(t, func(rt *rapid.T) {
 		h := &history{t: rt}

@@ -1,0 +1,104 @@
+package xds_test
+
+import (
+	"slices"
+	"testing"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+
+	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
+	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/xdstest"
+)
+
+// dialGRPC is a client that asks as one of gRPC does: for each name, as its
+// library calls itself.
+func dialGRPC(t *testing.T, s *xdstest.Server, v stream.Variant, listeners ...string) *xdstest.Client {
+	t.Helper()
+	n := node("10.0.0.1")
+	n.UserAgentName = "gRPC Go"
+	c := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: n, Variant: v})
+	c.Subscribe(xdstest.ListenerType, listeners...)
+	return c
+}
+
+// routesOf says how the client gets the routes of a target: by name, or "nowhere".
+func routesOf(t *testing.T, held map[string]xdstest.Held, target string) string {
+	t.Helper()
+	l, m := &listenerv3.Listener{}, &hcmv3.HttpConnectionManager{}
+	if held[target].Body == nil {
+		return "unanswered"
+	}
+	if err := held[target].Body.UnmarshalTo(l); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.GetApiListener().GetApiListener().UnmarshalTo(m); err != nil {
+		t.Fatal(err)
+	}
+	if m.GetRds() == nil {
+		return "nowhere"
+	}
+	return m.GetRds().GetRouteConfigName()
+}
+
+// A gRPC client is answered each name that it asks for, one that there is not too,
+// and hears when that changes.
+func TestProxylessNames(t *testing.T) {
+	t.Parallel()
+	for _, v := range []stream.Variant{stream.StateOfTheWorld, stream.Delta} {
+		t.Run(v.String(), func(t *testing.T) {
+			t.Parallel()
+			const (
+				there, late = "reviews.shop.example:80", "late.shop.example:80"
+				routes      = "outbound|80||reviews.shop.example"
+				missing     = "outbound|80|v9|reviews.shop.example"
+			)
+			s := xdstest.NewServer(t, catalogue.Types())
+			s.Apply(service("reviews", 80, "10.1.0.1"))
+			c := dialGRPC(t, s, v, there, late)
+			leads := func(target, want string) {
+				t.Helper()
+				c.Await(target+" leads to "+want, func(held func(string) map[string]xdstest.Held) bool {
+					return routesOf(t, held(xdstest.ListenerType), target) == want
+				})
+			}
+			leads(there, routes)
+			leads(late, "nowhere")
+			for typeURL, names := range map[string][]string{
+				xdstest.RouteType: {routes, "nowhere"}, xdstest.ClusterType: {routes, missing}, xdstest.EndpointType: {routes, missing},
+			} {
+				c.Subscribe(typeURL, names...)
+				c.Await("an answer to each name", func(held func(string) map[string]xdstest.Held) bool {
+					return len(held(typeURL)) == len(names)
+				})
+			}
+			one := &clusterv3.Cluster{}
+			if err := c.Held(xdstest.ClusterType)[missing].Body.UnmarshalTo(one); err != nil || one.GetType() != clusterv3.Cluster_EDS {
+				t.Errorf("a cluster that there is not: %v, %v", one, err)
+			}
+			s.Apply(service("late", 80, "10.1.0.2"))
+			leads(late, "outbound|80||late.shop.example")
+			s.Delete(service("late", 80, "10.1.0.2"))
+			leads(late, "nowhere")
+			if p := s.XDS.Proxies(); len(p) != 1 || p[0].Type != "grpc" || p[0].Envoy != "gRPC Go" {
+				t.Errorf("status: %+v", p)
+			}
+		})
+	}
+}
+
+// What is an answer to a gRPC client is none to an Envoy: it is told that there is
+// no such listener or cluster.
+func TestUnknownNamesOfEnvoys(t *testing.T) {
+	t.Parallel()
+	s := xdstest.NewServer(t, catalogue.Types())
+	c := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: node("10.0.0.1"), Variant: stream.Delta})
+	for _, typeURL := range []string{xdstest.ListenerType, xdstest.ClusterType} {
+		c.Subscribe(typeURL, "nowhere:80")
+		if a := c.AwaitAnswer(typeURL, 0); len(a.Resources) > 0 || !slices.Equal(a.Removed, []string{"nowhere:80"}) {
+			t.Errorf("answer: %v, removed %v", a.Names(), a.Removed)
+		}
+	}
+}
