@@ -49,6 +49,9 @@ func (s *Server) apply(c *call) error {
 	if err := b.read(request.Operations); err != nil {
 		return err
 	}
+	for i, op := range b.ops {
+		b.ops[i] = s.asStored(c.r.Context(), op)
+	}
 	do := s.store.Apply
 	if trial != nil {
 		do = trial.apply

@@ -62,7 +62,7 @@ func (r *rehearsal) apply(_ context.Context, ops []storage.Op) (string, []storag
 	b := plan.New(r.schemas, ops)
 	stored := map[config.Key]*config.Config{}
 	for _, key := range b.Keys() {
-		if object := served(r.snapshot, r.snapshot.Get(key)); object != nil {
+		if object := keptWith(r.snapshot, r.snapshot.Get(key)); object != nil {
 			stored[key] = object
 		}
 	}
@@ -83,7 +83,8 @@ func (r *rehearsal) object() *config.Config {
 	step := r.steps[0]
 	after := *step.After
 	if step.Before != nil {
-		after.ResourceVersion, after.Status = step.Before.ResourceVersion, step.Before.Status
+		before := served(r.snapshot, step.Before)
+		after.ResourceVersion, after.Status = before.ResourceVersion, before.Status
 	}
 	return &after
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	metav1alpha1 "istio.io/api/meta/v1alpha1"
 	networking "istio.io/api/networking/v1alpha3"
@@ -16,6 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/status"
 )
 
 // healthy is the type of the condition that says how a workload is.
@@ -28,13 +30,56 @@ func served(from *cache.Snapshot, object *config.Config) *config.Config {
 	if object == nil {
 		return nil
 	}
+	return withReport(keptWith(from, object), from.Statuses().Value(object.Key().Path()))
+}
+
+// keptWith is an object with what of its status the store goes by, under the
+// version that the store compares (storage.Op.Served).
+func keptWith(from *cache.Snapshot, object *config.Config) *config.Config {
 	switch {
+	case object == nil:
+		return nil
 	case isKind(object.GroupVersionKind, schema.WorkloadEntry):
 		return withHealth(object, from.Health().Value(health.Path(object.Namespace, object.Name)))
 	case isKind(object.GroupVersionKind, schema.ServiceEntry):
 		return withAddresses(object, from)
 	}
 	return object
+}
+
+// withReport is an object, with what else it is served with, and what servers say
+// of it.
+func withReport(object *config.Config, r *status.Report) *config.Config {
+	if !r.Of(object.UID) {
+		return object
+	}
+	out := *object
+	if own, err := strconv.ParseInt(object.ResourceVersion, 10, 64); err == nil && r.Revision > own {
+		out.ResourceVersion = strconv.FormatInt(r.Revision, 10)
+	}
+	conditions := make([]*metav1alpha1.IstioCondition, len(r.Conditions))
+	for i, c := range r.Conditions {
+		conditions[i] = &metav1alpha1.IstioCondition{
+			Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message, LastTransitionTime: timestamppb.New(c.Since),
+		}
+	}
+	switch status := object.Status.(type) {
+	case *networking.ServiceEntryStatus: // shares with that of the same snapshot only what is never modified
+		out.Status = &networking.ServiceEntryStatus{Addresses: status.Addresses, Conditions: conditions, ObservedGeneration: r.Generation}
+	case *metav1alpha1.IstioStatus:
+		out.Status = &metav1alpha1.IstioStatus{Conditions: append(slices.Clip(status.Conditions), conditions...), ObservedGeneration: r.Generation}
+	default:
+		out.Status = statusOfKind(object.GroupVersionKind, conditions, r.Generation)
+	}
+	return &out
+}
+
+// statusOfKind is the status of an object that has but conditions.
+func statusOfKind(kind config.GroupVersionKind, conditions []*metav1alpha1.IstioCondition, generation int64) proto.Message {
+	if isKind(kind, schema.ServiceEntry) {
+		return &networking.ServiceEntryStatus{Conditions: conditions, ObservedGeneration: generation}
+	}
+	return &metav1alpha1.IstioStatus{Conditions: conditions, ObservedGeneration: generation}
 }
 
 func isKind(k, of config.GroupVersionKind) bool { return k.Group == of.Group && k.Kind == of.Kind }
@@ -123,9 +168,13 @@ func changes(from, to *cache.Snapshot) iter.Seq[pmap.Change[*config.Config]] {
 	}
 }
 
-// reported are the paths of the objects whose health differs, in order.
+// reported are the paths of the objects of which what is kept beside them differs,
+// in order.
 func reported(from, to *cache.Snapshot) []string {
 	var paths []string
+	for change := range pmap.Diff(from.Statuses(), to.Statuses()) {
+		paths = append(paths, change.Key)
+	}
 	for change := range pmap.Diff(from.Health(), to.Health()) {
 		r := change.New
 		if r == nil {
@@ -134,5 +183,5 @@ func reported(from, to *cache.Snapshot) []string {
 		paths = append(paths, config.Key{Kind: schema.WorkloadEntry, Namespace: r.Namespace, Name: r.Name}.Path())
 	}
 	slices.Sort(paths)
-	return paths
+	return slices.Compact(paths)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/status"
 )
 
 // statusPath is the last part of the path of the status of an object.
@@ -25,7 +26,8 @@ const statusPath = "status"
 const maxStatusText = 32 << 10
 
 // hasStatus says whether the status of a kind can be set: that of WorkloadEntries,
-// of which the condition Healthy can be.
+// of which the condition Healthy can be. The conditions that servers set can be by
+// nobody else, of whatever kind.
 func (s *Server) hasStatus(kind *schema.Schema) bool {
 	_, keeps := s.store.(storage.HealthKeeper)
 	return keeps && isKind(kind.GroupVersionKind, schema.WorkloadEntry)
@@ -121,20 +123,21 @@ func fitStatusToPath(c *call, object *metav1.PartialObjectMetadata, found *fault
 
 // readReport reads a status, of which absent is an empty one.
 func readReport(text json.RawMessage, found *faults) *health.Report {
-	status := &metav1alpha1.IstioStatus{}
+	sent := &metav1alpha1.IstioStatus{}
 	if len(text) > 0 && string(text) != "null" {
-		if err := protojson.Unmarshal(text, status); err != nil {
+		if err := protojson.Unmarshal(text, sent); err != nil {
 			found.cannotRead("status", err.Error())
 			return nil
 		}
 	}
-	if len(status.GetValidationMessages()) > 0 {
+	if len(sent.GetValidationMessages()) > 0 {
 		found.mayNotBe("status.validationMessages", "is not kept: leave it out")
 	}
 	report := &health.Report{Unknown: true}
-	for i, condition := range status.GetConditions() {
+	for i, condition := range sent.GetConditions() {
 		field := fmt.Sprintf("status.conditions[%d]", i)
 		switch {
+		case status.Reserved(condition.GetType()): // sent back as it was read
 		case condition.GetType() != healthy:
 			found.mayNotBe(field+".type", fmt.Sprintf("is %q: only %s can be set", condition.GetType(), healthy))
 		case !report.Unknown:

@@ -103,6 +103,7 @@ func (s *Server) remove(c *call) error {
 
 // one does a single operation, or rehearses it.
 func (s *Server) one(c *call, trial *rehearsal, op storage.Op) (string, error) {
+	op = s.asStored(c.r.Context(), op)
 	apply := s.store.Apply
 	if trial != nil {
 		apply = trial.apply
@@ -171,7 +172,7 @@ func (s *Server) current(c *call, trial *rehearsal) (*config.Config, error) {
 	if trial == nil {
 		return s.store.Get(c.r.Context(), c.schema.GroupVersionKind, c.name, c.namespace)
 	}
-	if object := served(trial.snapshot, trial.snapshot.Get(c.key())); object != nil {
+	if object := keptWith(trial.snapshot, trial.snapshot.Get(c.key())); object != nil {
 		return object, nil
 	}
 	return nil, storage.ErrNotFound
