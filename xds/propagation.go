@@ -2,9 +2,11 @@ package xds
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/mesh"
@@ -25,6 +27,7 @@ type Propagation struct {
 // proxyProgress is what is known of one proxy, by type.
 type proxyProgress struct {
 	node  string
+	since time.Time    // of its newest stream
 	types []TypeStatus // that it asked for
 }
 
@@ -80,14 +83,15 @@ func (s *DiscoveryServer) Propagation() *Propagation {
 		if n := len(p.proxies); n == 0 || p.proxies[n-1].node != st.Node {
 			p.proxies = append(p.proxies, proxyProgress{node: st.Node})
 		}
-		p.proxies[len(p.proxies)-1].add(st.Types)
+		p.proxies[len(p.proxies)-1].add(st)
 	}
 	return p
 }
 
 // add takes in what a newer stream of the proxy asked for.
-func (p *proxyProgress) add(types []TypeStatus) {
-	for _, t := range types {
+func (p *proxyProgress) add(st ProxyStatus) {
+	p.since = st.ConnectedSince
+	for _, t := range st.Types {
 		if t.State == stream.NotSent {
 			continue
 		}
@@ -164,13 +168,28 @@ func (p *Propagation) count(revision int64, judge func(proxyProgress, int64) ver
 	return c
 }
 
-// Nodes are the ids of the proxies, in order.
-func (p *Propagation) Nodes() []string {
-	out := make([]string, len(p.proxies))
-	for i, proxy := range p.proxies {
-		out[i] = proxy.node
+// LastChange is the newest revision that changed the configuration, of those up to
+// a revision, as far as they are told apart; 0 where none did.
+func (p *Propagation) LastChange(revision int64) int64 {
+	var last int64
+	for _, c := range p.changes {
+		if c.from < revision {
+			last = min(c.to, revision)
+		}
 	}
-	return out
+	return last
+}
+
+// Nodes iterates over the ids of the proxies, in order, and when each connected
+// last.
+func (p *Propagation) Nodes() iter.Seq2[string, time.Time] {
+	return func(yield func(string, time.Time) bool) {
+		for _, proxy := range p.proxies {
+			if !yield(proxy.node, proxy.since) {
+				return
+			}
+		}
+	}
 }
 
 // maxWords bounds what is passed on of a proxy's words.

@@ -115,5 +115,7 @@ func TestRejectionsNameTheirObjects(t *testing.T) {
 	s.Delete(subsets)
 	again := c.AwaitAnswer(xdstest.ClusterType, 1)
 	c.Ack(again)
-	xdstest.Eventually(t, "nothing is refused any more", func() bool { return len(s.XDS.Propagation().Troubles(10)) == 0 || s.XDS.Proxies()[0].Types[0].State == stream.Stale })
+	xdstest.Eventually(t, "nothing is refused any more", func() bool {
+		return len(s.XDS.Propagation().Troubles(10)) == 0 || s.XDS.Proxies()[0].Types[0].State == stream.Stale
+	})
 }

@@ -126,15 +126,30 @@ type Proxy struct {
 	Revision int64
 }
 
-// At finds the change that a revision is part of: the first that ends at it or
-// later. Where the revision is older than all changes it is the oldest of them;
-// where all are older, or the revision was published without a change, it is
-// false, and the oldest that is kept says how far back that can be told.
-func At(changes []Change, revision int64) (Change, bool) {
-	for i, c := range changes {
-		if c.To >= revision {
-			return c, c.From < revision || i == 0
+// Took counts how the server's proxies took the change of one revision, false where
+// the server has not published it yet. Of one that is older than the changes that
+// are told apart it counts how they took everything up to the oldest of these.
+func (r *Replica) Took(revision int64) (Count, bool) {
+	for i, c := range r.Changes {
+		switch {
+		case c.To < revision:
+		case c.From < revision:
+			return c.Alone, true
+		case i == 0:
+			return c.All, true
+		default: // it changed nothing
+			return Count{NotConcerned: r.Proxies}, true
 		}
 	}
-	return Change{}, false
+	return Count{}, false
+}
+
+// TookAll counts how they took everything up to a revision.
+func (r *Replica) TookAll(revision int64) (Count, bool) {
+	for _, c := range r.Changes {
+		if c.To >= revision {
+			return c.All, true
+		}
+	}
+	return Count{}, false
 }
