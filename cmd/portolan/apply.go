@@ -22,6 +22,8 @@ type applyOptions struct {
 	dry    dryRun
 	why    message
 	chunks int // 0 is all as one change
+	wait   bool
+	waits  waitFlags
 }
 
 func newApplyCommand(env *environment) *cobra.Command {
@@ -38,9 +40,12 @@ where it is not); without one, the last write wins.
 
 --dry-run=server says what would become of each object, with the errors that the
 apply would have, and changes nothing; --dry-run=client reads and validates the
-files and needs no server.` + pruneHelp + chunksHelp,
+files and needs no server.
+
+--wait waits until the proxies have taken the change; in parts, part by part.` + pruneHelp + chunksHelp + waitHelp,
 		Example: `  portolan apply -f shop.yaml
   portolan apply -f shop/ --dry-run=server
+  portolan apply -f shop/ --wait
   portolan apply -f shop/ -R -n shop
   portolan apply -f shop/ --prune -l app=shop
   portolan get vs/reviews -n shop -o yaml | sed s/v1/v2/ | portolan apply -f -`,
@@ -58,9 +63,14 @@ files and needs no server.` + pruneHelp + chunksHelp,
 			if o.chunks < 0 {
 				return usageError{fmt.Errorf("--chunks %d: give the number of objects of a part, from 1 on", o.chunks)}
 			}
+			if err := o.checkWait(); err != nil {
+				return err
+			}
 			return o.run(c.Context(), env)
 		},
 	}
+	c.Flags().BoolVar(&o.wait, "wait", false, "wait until the proxies have taken it")
+	o.waits.register(c)
 	o.files.register(c, "apply")
 	o.dry.register(c)
 	o.why.register(c)
@@ -71,6 +81,13 @@ files and needs no server.` + pruneHelp + chunksHelp,
 
 func (o *applyOptions) registerChunks(c *cobra.Command) {
 	c.Flags().IntVar(&o.chunks, "chunks", 0, c.Name()+" parts of at most this many objects, each as a change of its own; 0 is all as one")
+}
+
+func (o *applyOptions) checkWait() error {
+	if o.wait && o.dry != dryRunNone {
+		return usageError{errors.New("--wait is for what is applied: leave --dry-run out")}
+	}
+	return o.waits.check()
 }
 
 // filesOnly refuses arguments, which are files without -f as a rule.
@@ -105,7 +122,15 @@ func (o *applyOptions) run(ctx context.Context, env *environment) error {
 	}
 	wanted := change{m.documents, operations}
 	if o.chunks == 0 {
-		return env.call(ctx, func(ctx context.Context, c *client.Client) error { return o.send(ctx, env, c, m, wanted) })
+		var result *batch.Result
+		err = env.call(ctx, func(ctx context.Context, c *client.Client) (err error) {
+			result, err = o.send(ctx, env, c, m, wanted)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		return o.await(ctx, env, result)
 	}
 	var all change
 	err = env.call(ctx, func(ctx context.Context, c *client.Client) (err error) {
@@ -118,20 +143,28 @@ func (o *applyOptions) run(ctx context.Context, env *environment) error {
 	return o.sendParts(ctx, env, all)
 }
 
+// await waits for proxies where that is asked for.
+func (o *applyOptions) await(ctx context.Context, env *environment, result *batch.Result) error {
+	if !o.wait {
+		return nil
+	}
+	return env.waitForBatch(ctx, result, o.waits)
+}
+
 // send applies the documents, and deletes what is superfluous beside them. What
 // was listed as superfluous and is gone by then is listed again.
-func (o *applyOptions) send(ctx context.Context, env *environment, c *client.Client, m *manifest, wanted change) error {
+func (o *applyOptions) send(ctx context.Context, env *environment, c *client.Client, m *manifest, wanted change) (*batch.Result, error) {
 	for {
 		all, err := o.complete(ctx, c, m, wanted)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		result, err := o.dry.send(ctx, c, o.why.about(all.operations))
 		if err == nil {
-			return env.printOutcomes(all.documents, result, o.dry)
+			return result, env.printOutcomes(all.documents, result, o.dry)
 		}
 		if _, gone := existing(err, all.documents); !gone || !o.prune.enabled {
-			return hintChunks(refused(err, "applied", all.documents))
+			return nil, hintChunks(refused(err, "applied", all.documents))
 		}
 	}
 }

@@ -53,8 +53,9 @@ func (c change) parts(size int) []part {
 // first that fails.
 func (o *applyOptions) sendParts(ctx context.Context, env *environment, all change) error {
 	for _, p := range all.parts(o.chunks) {
-		err := env.call(ctx, func(ctx context.Context, c *client.Client) error {
-			result, err := o.dry.send(ctx, c, o.why.about(p.operations))
+		var result *batch.Result
+		err := env.call(ctx, func(ctx context.Context, c *client.Client) (err error) {
+			result, err = o.dry.send(ctx, c, o.why.about(p.operations))
 			if err != nil {
 				return refused(err, "applied of this part", p.documents)
 			}
@@ -67,6 +68,9 @@ func (o *applyOptions) sendParts(ctx context.Context, env *environment, all chan
 		})
 		if err != nil {
 			return fmt.Errorf("%s: %s: %w", p, o.progress(p, len(all.documents), err), err)
+		}
+		if err := o.await(ctx, env, result); err != nil {
+			return fmt.Errorf("%s: objects 1-%d were applied: %w", p, p.last, err)
 		}
 	}
 	return nil

@@ -15,7 +15,7 @@ import (
 func commands(env *environment) []*cobra.Command {
 	return []*cobra.Command{
 		newServeCommand(env), newStoreCommand(env),
-		newApplyCommand(env), newDiffCommand(env), newGetCommand(env), newDescribeCommand(env), newDeleteCommand(env), newAPIResourcesCommand(env),
+		newApplyCommand(env), newDiffCommand(env), newGetCommand(env), newDescribeCommand(env), newDeleteCommand(env), newWaitCommand(env), newAPIResourcesCommand(env),
 		newExportCommand(env), newImportCommand(env),
 		newHistoryCommand(env), newAuditCommand(env), newRollbackCommand(env),
 		newProxyCommand(env), newBootstrapCommand(env),

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +16,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/admin"
+	"github.com/portolan-mesh/portolan/xds/propagation"
 	"github.com/portolan-mesh/portolan/xds/stream"
 )
 
@@ -24,7 +27,7 @@ func newProxyCommand(env *environment) *cobra.Command {
 }
 
 func newProxyStatusCommand(env *environment) *cobra.Command {
-	outputs := []string{"table", "json"}
+	outputs := []string{"table", "wide", "json"}
 	var output string
 	c := &cobra.Command{
 		Use:     "status [NODE]",
@@ -39,7 +42,12 @@ since when.
   REJECTED  it refused the last response; its words are below the table
   NOT SENT  it did not ask for this type
 
-REV is the revision of the store that all types are known to be at.`,
+The time is since when it lacks something or has refused it, and since its last
+answer where it is in step. REV is the revision of the store that all types are
+known to be at, CERT the time until its certificate ends, where it has one. Proxies
+that were connected in the last day and are not now are below the table. -o wide
+shows for each type the nonce of the last response that was acknowledged, and, in
+brackets, of one that is under way or was refused; nonces begin with the revision.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := oneOf("-o", output, outputs...); err != nil {
@@ -71,6 +79,10 @@ func (e *environment) proxies(ctx context.Context, node string) (admin.ProxyList
 		}
 	}
 	list.Items = shown
+	if node != "" {
+		list.Elsewhere = nil // it is not known who they are
+	}
+	list.Gone = slices.DeleteFunc(list.Gone, func(g propagation.Gone) bool { return !strings.Contains(g.Node, node) })
 	return list, err
 }
 
@@ -83,29 +95,54 @@ func (e *environment) printProxies(list admin.ProxyList, node, output string) er
 		if node != "" {
 			which = fmt.Sprintf(" whose node id contains %q", node)
 		}
-		_, err := fmt.Fprintf(e.stderr, "No proxy%s is connected to %s.\n", which, e.server)
+		fmt.Fprintf(e.stderr, "No proxy%s is connected to %s.\n", which, e.server)
+		return writeTable(e.stdout, others(list, e.now()))
+	}
+	if err := writeTable(e.stdout, proxyRows(list, e.now(), output == "wide")); err != nil {
 		return err
 	}
-	if err := writeTable(e.stdout, proxyRows(list.Items, e.now())); err != nil {
+	if err := writeTable(e.stdout, rejections(list.Items)); err != nil {
 		return err
 	}
-	return writeTable(e.stdout, rejections(list.Items))
+	return writeTable(e.stdout, others(list, e.now()))
 }
 
-func proxyRows(proxies []xds.ProxyStatus, now time.Time) [][]string {
-	types := typeNames(proxies)
+func proxyRows(list admin.ProxyList, now time.Time, wide bool) [][]string {
+	types := typeNames(list.Items)
 	header := append([]string{"NODE", "TYPE", "NS"}, types...)
-	rows := [][]string{append(header, "REV", "ENVOY")}
-	for _, p := range proxies {
+	header = append(header, "REV", "CERT", "SERVER", "ENVOY")
+	if wide {
+		header = append(header, "VARIANT", "CONNECTED", "STALE")
+	}
+	rows := [][]string{header}
+	for _, p := range list.Items {
 		kind := p.Type
 		if kind == string(discovery.Router) {
 			kind = "gateway"
 		}
 		row := []string{p.Name, kind, p.Namespace}
 		for _, name := range types {
-			row = append(row, stateOf(p, name, now))
+			row = append(row, stateOf(p, name, now, wide))
 		}
-		rows = append(rows, append(row, strconv.FormatInt(p.Revision, 10), p.Envoy))
+		row = append(row, strconv.FormatInt(p.Revision, 10), "", serverName(list.Server), p.Envoy)
+		if wide {
+			row = append(row, p.Variant, age(now, p.ConnectedSince), age(now, p.StaleSince))
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// others are the proxies that this server does not have.
+func others(list admin.ProxyList, now time.Time) [][]string {
+	var rows [][]string
+	for _, gone := range list.Gone {
+		rows = append(rows, []string{"  offline", nodeName(gone.Node), "last seen " + age(now, gone.Seen) + " ago"})
+	}
+	for _, id := range slices.Sorted(maps.Keys(list.Elsewhere)) {
+		if n := list.Elsewhere[id]; n > 0 {
+			rows = append(rows, []string{"  elsewhere", fmt.Sprintf("%d proxies", n), "connected to server " + serverName(id)})
+		}
 	}
 	return rows
 }
@@ -124,16 +161,23 @@ func typeNames(proxies []xds.ProxyStatus) []string {
 }
 
 // stateOf is a state and since when: "SYNCED 3m".
-func stateOf(p xds.ProxyStatus, name string, now time.Time) string {
+func stateOf(p xds.ProxyStatus, name string, now time.Time, wide bool) string {
 	for _, t := range p.Types {
 		if t.Name != name {
 			continue
 		}
 		since := t.Answered
-		if t.State == stream.Stale {
-			since = t.Sent
+		if !t.StaleSince.IsZero() {
+			since = t.StaleSince
 		}
-		return strings.TrimSpace(string(t.State) + " " + age(now, since))
+		state := strings.TrimSpace(string(t.State) + " " + age(now, since))
+		if wide {
+			state = strings.TrimSpace(state + " " + t.AckedNonce)
+			if open := cmp.Or(t.SentNonce, t.RejectedNonce); open != "" {
+				state += " (" + open + ")"
+			}
+		}
+		return state
 	}
 	return string(stream.NotSent)
 }
@@ -144,7 +188,11 @@ func rejections(proxies []xds.ProxyStatus) [][]string {
 	for _, p := range proxies {
 		for _, t := range p.Types {
 			if t.State == stream.Rejected {
-				rows = append(rows, []string{"  rejected", p.Name, t.Name, fmt.Sprintf("rev %d", t.RejectedRevision), strconv.Quote(t.Message)})
+				row := []string{"  rejected", p.Name, t.Name, fmt.Sprintf("rev %d", t.RejectedRevision), strconv.Quote(t.Message)}
+				if len(t.Objects) > 0 {
+					row = append(row, "of "+items(t.Objects, false))
+				}
+				rows = append(rows, row)
 			}
 		}
 	}

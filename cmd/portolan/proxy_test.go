@@ -14,6 +14,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/admin"
+	"github.com/portolan-mesh/portolan/xds/propagation"
 	"github.com/portolan-mesh/portolan/xds/stream"
 )
 
@@ -23,19 +24,22 @@ func someProxies() admin.ProxyList {
 	synced := func(name string, ago time.Duration) xds.TypeStatus {
 		return xds.TypeStatus{Name: name, State: stream.Synced, Revision: 815, Sent: noon.Add(-ago), Answered: noon.Add(-ago)}
 	}
-	return admin.ProxyList{TypeMeta: metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "ProxyList"}, Items: []xds.ProxyStatus{
-		{Node: "router~10.0.0.2~edge-1.edge~edge.svc.cluster.local", Name: "edge-1", Type: "router", Namespace: "edge", Variant: "delta", Envoy: "1.40.0", Revision: 814,
-			Types: []xds.TypeStatus{
-				synced("CDS", 3*time.Minute), synced("EDS", 9*time.Second),
-				{Name: "LDS", State: stream.Stale, Sent: noon.Add(-41 * time.Second), Answered: noon.Add(-time.Hour)},
-				{Name: "RDS", State: stream.NotSent},
-			}},
-		{Node: "sidecar~10.0.0.17~vm-17.shop~shop.svc.cluster.local", Name: "vm-17", Type: "sidecar", Namespace: "shop", Variant: "delta", Revision: 812,
-			Types: []xds.TypeStatus{
-				synced("CDS", 26*time.Hour), synced("EDS", 0), synced("LDS", 3*time.Hour),
-				{Name: "RDS", State: stream.Rejected, Answered: noon.Add(-12 * time.Second), RejectedRevision: 815, Message: "unknown cluster\n\"outbound|80\""},
-			}},
-	}}
+	return admin.ProxyList{TypeMeta: metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "ProxyList"}, Server: "cp-2:7/0a1b2c3d",
+		Elsewhere: map[string]int{"cp-1:7/44556677": 40},
+		Gone:      []propagation.Gone{{Node: "sidecar~10.0.0.9~vm-9.shop~shop.svc.cluster.local", Seen: noon.Add(-3 * time.Minute)}},
+		Items: []xds.ProxyStatus{
+			{Node: "router~10.0.0.2~edge-1.edge~edge.svc.cluster.local", Name: "edge-1", Type: "router", Namespace: "edge", Variant: "delta", Envoy: "1.40.0", Revision: 814,
+				Types: []xds.TypeStatus{
+					synced("CDS", 3*time.Minute), synced("EDS", 9*time.Second),
+					{Name: "LDS", State: stream.Stale, Sent: noon.Add(-41 * time.Second), Answered: noon.Add(-time.Hour), StaleSince: noon.Add(-41 * time.Second), AckedNonce: "812-4", SentNonce: "815-5"},
+					{Name: "RDS", State: stream.NotSent},
+				}},
+			{Node: "sidecar~10.0.0.17~vm-17.shop~shop.svc.cluster.local", Name: "vm-17", Type: "sidecar", Namespace: "shop", Variant: "delta", Revision: 812,
+				Types: []xds.TypeStatus{
+					synced("CDS", 26*time.Hour), synced("EDS", 0), synced("LDS", 3*time.Hour),
+					{Name: "RDS", State: stream.Rejected, Answered: noon.Add(-12 * time.Second), StaleSince: noon.Add(-12 * time.Second), RejectedRevision: 815, RejectedNonce: "815-9", AckedNonce: "812-8", Objects: []string{"virtualservice/shop/reviews"}, Message: "unknown cluster\n\"outbound|80\""},
+				}},
+		}}
 }
 
 // proxyStatus runs proxy status at noon against a server that has the proxies.
@@ -66,6 +70,7 @@ func TestProxyStatus(t *testing.T) {
 	if list := proxyStatus(t, someProxies(), "list"); list != o {
 		t.Errorf("proxy list: %+v", list)
 	}
+	golden(t, "proxy-status-wide.txt", proxyStatus(t, someProxies(), "status", "-o", "wide").out)
 	one := proxyStatus(t, someProxies(), "status", "edge-1").out
 	if strings.Contains(one, "vm-17") || !strings.Contains(one, "edge-1") {
 		t.Errorf("one proxy: %s", one)

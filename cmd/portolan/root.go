@@ -56,10 +56,11 @@ Istio's API, kept in etcd, served as xDS to Envoy. No Kubernetes.
   portolan serve                       run the control plane
   portolan apply -f shop/              put configuration into it, as one change
   portolan get virtualservices -A      see what it has
-  portolan proxy status                see which proxies have taken it
+  portolan wait vs/reviews -n shop     wait until the proxies have taken it
+  portolan proxy status                see what each of them has
   portolan history vs/reviews -n shop  see who changed an object, and go back with rollback
 
-Exit codes: 0 done, 1 failure, 2 differences found (diff), 64 usage, 65 bad input,
+Exit codes: 0 done, 1 failure, 2 differences found (diff) or a wait that was in vain, 64 usage, 65 bad input,
 69 server unreachable, 75 conflict (read again and retry), 77 forbidden, also by a
 store that takes no writes.`,
 		PersistentPreRun: func(c *cobra.Command, _ []string) {
@@ -135,10 +136,11 @@ const (
 func exitCode(err error) int {
 	var usage usageError
 	var data dataError
+	var late unmet
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.Is(err, differences{}):
+	case errors.Is(err, differences{}), errors.As(err, &late):
 		return exitDifferences
 	case errors.As(err, &usage):
 		return exitUsage

@@ -19,6 +19,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/mirror"
 	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
+	sides "github.com/portolan-mesh/portolan/cache/side"
 	"github.com/portolan-mesh/portolan/discovery/aggregate"
 	"github.com/portolan-mesh/portolan/discovery/consul"
 	"github.com/portolan-mesh/portolan/discovery/serviceentry"
@@ -28,6 +29,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/propagation"
 )
 
 // drain is how long requests under way may take when the server stops.
@@ -40,11 +42,13 @@ type server struct {
 	configs  *etcd.Store
 	worker   *cache.Worker
 	mirror   *mirror.Cache
+	side     *sides.Cache
 	registry *aggregate.Registry
 	entries  *serviceentry.Store
 	consul   *consul.Registry // nil without --consul-address
 	xds      *xds.DiscoveryServer
 	api      *rest.Server
+	reporter *propagation.Reporter
 	jobs     *jobs
 	logger   *slog.Logger
 }
@@ -72,11 +76,12 @@ func newServer(store *openedStore, meshConfig *mesh.Config, o *serveOptions, log
 		Worker: s.worker, Schemas: options.Schemas, Store: configs, Domain: options.Domain, Log: logger,
 		Registerer: metrics,
 	})
+	s.side = sides.New(store.client, sides.Options{Base: s.mirror, Schemas: options.Schemas, Log: logger})
 	settles, err := newSettler(configs, s.mirror, metrics, logger)
 	if err != nil {
 		return nil, err
 	}
-	if s.jobs, err = newJobs(store.client, metrics, logger, &pruner{store: configs, logger: logger}, settles); err != nil {
+	if s.jobs, err = newJobs(store.client, metrics, logger, &pruner{store: configs, logger: logger}, settles, s.statusWriter()); err != nil {
 		return nil, err
 	}
 	served := xds.Options{
@@ -86,6 +91,9 @@ func newServer(store *openedStore, meshConfig *mesh.Config, o *serveOptions, log
 	o.xds.apply(&served)
 	s.xds = xds.New(served)
 	if err := s.addRegistries(meshConfig, &o.consul, metrics); err != nil {
+		return nil, err
+	}
+	if err := s.addReporter(); err != nil {
 		return nil, err
 	}
 	s.worker.AtTaskEnd(s.xds.Commit) // after the hooks of the registries
@@ -98,13 +106,15 @@ func newServer(store *openedStore, meshConfig *mesh.Config, o *serveOptions, log
 		checks = append(checks, rest.Check{Name: "consul", Ready: s.consul.Ready, Degraded: s.consul.Degraded})
 	}
 	s.api, err = rest.New(rest.Options{
-		Store: configs, Cache: s.mirror, History: configs, Registry: metrics, Version: version, Logger: logger,
+		Store: configs, Cache: s.side, History: configs, Registry: metrics, Version: version, Logger: logger,
 		Advisor: s.entries, Checks: append(checks, rest.Check{Name: "xds", Ready: s.xds.Ready}),
 	})
 	if err != nil {
 		return nil, err
 	}
-	s.api.Handle(admin.ProxiesPath, admin.Proxies(s.xds))
+	view := s.view()
+	s.api.Handle(admin.ProxiesPath, admin.Proxies(s.xds, view))
+	s.api.Endpoint(admin.PropagationPath, admin.ServePropagation(view, s.mirror))
 	s.api.Endpoint(admin.ServicesPath, admin.Services(s.xds))
 	maintenance.Register(s.api, s.maintenance())
 	if s.consul != nil {
@@ -135,8 +145,11 @@ func (s *server) addRegistries(meshConfig *mesh.Config, fromConsul *consulRegist
 func (s *server) synced() bool { return s.mirror.HasSynced() && s.registry.HasSynced() }
 
 func (s *server) cacheReady() error {
-	if !s.mirror.HasSynced() {
+	switch {
+	case !s.mirror.HasSynced():
 		return errors.New("the configuration is not read yet")
+	case s.side.Snapshot() == nil:
+		return errors.New("what servers said of the configuration is not read yet")
 	}
 	return nil
 }
@@ -154,12 +167,14 @@ func (s *server) run(ctx context.Context, api, proxies net.Listener) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.worker.Run(ctx) })
 	group.Go(func() error { return s.mirror.Run(ctx) })
+	group.Go(func() error { return s.side.Run(ctx) })
 	group.Go(func() error { return s.registry.Run(ctx) })
 	group.Go(func() error { return s.xds.Run(ctx) })
 	group.Go(func() error { return s.serveXDS(ctx, proxies) })
 	group.Go(func() error { return s.serveAPI(ctx, api) })
 	group.Go(func() error { return s.announce(ctx, api, proxies) })
 	group.Go(func() error { return s.jobs.run(ctx) })
+	group.Go(func() error { return s.reporter.Run(ctx) })
 	if s.store.backups != nil {
 		group.Go(func() error { return s.store.backups.Run(ctx) })
 	}
@@ -186,10 +201,14 @@ func (s *server) runStore(ctx context.Context, stop context.CancelCauseFunc) err
 func (s *server) announce(ctx context.Context, api, proxies net.Listener) error {
 	select {
 	case <-ctx.Done():
+		return nil
 	case <-s.xds.Published():
-		s.logger.Info("ready", "api", "http://"+api.Addr().String(), "xds", proxies.Addr().String(),
-			"version", version, "revision", s.mirror.Snapshot().Revision())
 	}
+	if _, err := s.side.Await(ctx, 0); err != nil {
+		return nil // ctx has ended
+	}
+	s.logger.Info("ready", "api", "http://"+api.Addr().String(), "xds", proxies.Addr().String(),
+		"version", version, "revision", s.mirror.Snapshot().Revision())
 	return nil
 }
 

@@ -9,19 +9,27 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/propagation"
 )
 
 // ProxiesPath is where ProxyList is served.
 const ProxiesPath = "/apis/portolan.io/v1/proxies"
 
-// ProxyList is the connected proxies, by node id. Its JSON form is an API.
+// ProxyList is the proxies that are connected to a server, by node id. Its JSON
+// form is an API.
 type ProxyList struct {
 	metav1.TypeMeta `json:",inline"`
-	Items           []xds.ProxyStatus `json:"items"`
+	// Server is the id of the server, and Elsewhere how many proxies others have.
+	Server    string            `json:"server,omitempty"`
+	Elsewhere map[string]int    `json:"elsewhere,omitempty"`
+	Items     []xds.ProxyStatus `json:"items"`
+	// Gone are proxies that are known and connected to no server.
+	Gone []propagation.Gone `json:"gone,omitempty"`
 }
 
-// Proxies serves the status of the proxies that are connected to a server.
-func Proxies(server *xds.DiscoveryServer) http.Handler {
+// Proxies serves the status of the proxies that are connected to a server. What is
+// known of others is the view's; without one nothing is.
+func Proxies(server *xds.DiscoveryServer, view *propagation.View) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET")
@@ -31,6 +39,10 @@ func Proxies(server *xds.DiscoveryServer) http.Handler {
 		list := ProxyList{
 			TypeMeta: metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "ProxyList"},
 			Items:    append([]xds.ProxyStatus{}, server.Proxies()...),
+		}
+		if view != nil {
+			list.Server = view.ID
+			list.Elsewhere, list.Gone = view.Others()
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(list) // the client is gone

@@ -1,12 +1,14 @@
 package propagation
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/portolan-mesh/portolan/cache/side"
 	"github.com/portolan-mesh/portolan/storage/status"
+	"github.com/portolan-mesh/portolan/xds"
 )
 
 // View is how far changes have come among the proxies of all servers: of this one
@@ -76,14 +78,35 @@ func (v *View) Of(revision int64, all bool) Progress {
 		out.Count = out.Plus(count)
 		out.Troubles = append(out.Troubles, replica.Troubles...)
 	}
-	out.Troubles = relevant(out.Troubles, revision)
-	v.addGone(&out, facts)
+	out.Troubles = relevant(out.Troubles, revision, all)
+	out.Gone = v.gone(p, facts)
+	out.Offline = len(out.Gone)
+	out.Gone = out.Gone[:min(len(out.Gone), maxNamed)]
 	return out
 }
 
-// relevant are the troubles of proxies that may lack a revision.
-func relevant(troubles []status.Trouble, revision int64) []status.Trouble {
-	troubles = slices.DeleteFunc(troubles, func(t status.Trouble) bool { return t.Revision >= revision })
+// Others are the proxies that this server does not have: how many each other server
+// has, by its id, and those that are gone, the one that was seen last first.
+func (v *View) Others() (elsewhere map[string]int, gone []Gone) {
+	facts, _ := v.Side.Facts()
+	if facts == nil {
+		return nil, nil
+	}
+	elsewhere = map[string]int{}
+	for replica := range facts.Replicas.Values() {
+		if replica.ID != v.ID {
+			elsewhere[replica.ID] = replica.Proxies
+		}
+	}
+	return elsewhere, v.gone(v.Server.Propagation(), facts)
+}
+
+// relevant are the troubles of proxies that may lack a revision, or anything up to
+// it.
+func relevant(troubles []status.Trouble, revision int64, all bool) []status.Trouble {
+	troubles = slices.DeleteFunc(troubles, func(t status.Trouble) bool {
+		return t.Revision >= revision || t.Rejected && !all && t.RejectedRevision < revision
+	})
 	slices.SortStableFunc(troubles, func(a, b status.Trouble) int {
 		switch {
 		case a.Rejected && !b.Rejected:
@@ -96,24 +119,22 @@ func relevant(troubles []status.Trouble, revision int64) []status.Trouble {
 	return troubles[:min(len(troubles), maxNamed)]
 }
 
-// addGone adds the proxies that are known and not connected.
-func (v *View) addGone(out *Progress, facts *side.Facts) {
+// gone are the proxies that are known and not connected, the one that was seen last
+// first.
+func (v *View) gone(p *xds.Propagation, facts *side.Facts) []Gone {
+	var out []Gone
 	here := map[string]bool{}
-	for node := range v.Server.Propagation().Nodes() {
+	for node := range p.Nodes() {
 		here[node] = true
 	}
 	for proxy := range facts.Proxies.Values() {
 		elsewhere := proxy.Replica != v.ID && alive(facts, proxy.Replica)
 		if !elsewhere && !here[proxy.Node] {
-			out.Gone = append(out.Gone, Gone{proxy.Node, proxy.Seen})
+			out = append(out, Gone{proxy.Node, proxy.Seen})
 		}
 	}
-	out.Offline = len(out.Gone)
-	slices.SortFunc(out.Gone, func(a, b Gone) int {
-		if c := b.Seen.Compare(a.Seen); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Node, b.Node)
+	slices.SortFunc(out, func(a, b Gone) int {
+		return cmp.Or(b.Seen.Compare(a.Seen), strings.Compare(a.Node, b.Node))
 	})
-	out.Gone = out.Gone[:min(len(out.Gone), maxNamed)]
+	return out
 }

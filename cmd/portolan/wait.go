@@ -1,0 +1,246 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/portolan-mesh/portolan/cache/rest/batch"
+	"github.com/portolan-mesh/portolan/cache/rest/client"
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/admin"
+)
+
+// waitHelp is what apply and wait say about waiting.
+const waitHelp = `
+
+Proxies have taken a change when they acknowledged all that it makes of their
+configuration; those for which it makes no difference are not concerned and count
+at once. Offline are proxies that were connected in the last day and are not now:
+they are told of and not waited for, since they get it when they come back. The
+proxies of all servers of the store count. Exit code 2 is that the change was not
+taken by --threshold percent of the connected proxies, within --timeout or because
+they refused it.`
+
+// waitFlags say how long to wait, and for how many.
+type waitFlags struct {
+	timeout   time.Duration
+	threshold string
+}
+
+func (o *waitFlags) register(c *cobra.Command) {
+	c.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "how long to wait for proxies")
+	c.Flags().StringVar(&o.threshold, "threshold", "100", "percent of the connected proxies that have to take it, or not be concerned")
+}
+
+func (o *waitFlags) check() error {
+	if o.timeout <= 0 {
+		return usageError{fmt.Errorf("--timeout %s: give a time such as 30s", o.timeout)}
+	}
+	if share, err := o.share(); err != nil || share < 0 || share > 1 {
+		return usageError{fmt.Errorf("--threshold %s: give a percentage from 0 to 100", o.threshold)}
+	}
+	return nil
+}
+
+func (o *waitFlags) share() (float64, error) {
+	percent, err := strconv.ParseFloat(strings.TrimSuffix(o.threshold, "%"), 64)
+	return percent / 100, err
+}
+
+func newWaitCommand(env *environment) *cobra.Command {
+	var o waitFlags
+	var revision int64
+	var namespace string
+	c := &cobra.Command{
+		Use:   "wait (--revision N | KIND/NAME)",
+		Short: "Wait until proxies have taken a change",
+		Long: `Wait until the proxies have taken everything up to a revision, or the last change
+of an object, and say who has not.` + waitHelp,
+		Example: `  portolan wait vs/reviews -n shop
+  portolan wait --revision 42 --timeout 2m --threshold 99`,
+		Args:              cobra.MaximumNArgs(2),
+		ValidArgsFunction: completeObjects(env),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			query, err := waitQuery(args, namespace, revision, c.Flags().Changed("revision"))
+			if err != nil {
+				return err
+			}
+			return env.wait(c.Context(), query, o)
+		},
+	}
+	c.Flags().Int64Var(&revision, "revision", 0, "wait for everything up to this revision of the store")
+	c.Flags().StringVarP(&namespace, "namespace", "n", "", `namespace of the object (default "default")`)
+	o.register(c)
+	return c
+}
+
+// waitQuery is what is asked of the server.
+func waitQuery(args []string, namespace string, revision int64, given bool) (url.Values, error) {
+	switch {
+	case given && len(args) > 0, !given && len(args) == 0:
+		return nil, usageError{errors.New("name what to wait for: --revision N, or KIND/NAME")}
+	case given:
+		return url.Values{"revision": {strconv.FormatInt(revision, 10)}}, checkRevision("--revision", revision)
+	}
+	selected, err := selectObjects(schema.Pilot(), args, namespace)
+	if err != nil {
+		return nil, err
+	}
+	if len(selected.keys) != 1 {
+		return nil, usageError{errors.New("name one object to wait for: KIND/NAME")}
+	}
+	key := selected.keys[0]
+	return url.Values{"group": {key.Kind.Group}, "kind": {key.Kind.Kind}, "namespace": {key.Namespace}, "name": {key.Name}}, nil
+}
+
+// waitForBatch waits until what a batch changed was taken; where it changed
+// nothing, until all there is was.
+func (e *environment) waitForBatch(ctx context.Context, result *batch.Result, o waitFlags) error {
+	query := url.Values{"revision": {result.Revision}}
+	for _, r := range result.Results {
+		if r.Outcome != string(storage.Unchanged) {
+			query = url.Values{"change": {result.Revision}}
+		}
+	}
+	return e.wait(ctx, query, o)
+}
+
+// The pauses between two questions, and between two lines about progress.
+const (
+	askFirst     = 20 * time.Millisecond
+	askLast      = 500 * time.Millisecond
+	tellInterval = 5 * time.Second
+)
+
+// wait asks until enough proxies have taken it, no more can come, or time is up,
+// and tells how it ended.
+func (e *environment) wait(ctx context.Context, query url.Values, o waitFlags) error {
+	var p admin.Propagation
+	began := e.now()
+	err := e.callFor(ctx, 0, func(ctx context.Context, c *client.Client) error {
+		told := began
+		for pause := askFirst; ; pause = min(2*pause, askLast) {
+			if err := e.propagation(ctx, c, query, &p); err != nil {
+				return err
+			}
+			waited := e.now().Sub(began)
+			if ended(p, o) || waited >= o.timeout {
+				return nil
+			}
+			if e.now().Sub(told) >= tellInterval {
+				told = e.now()
+				fmt.Fprintln(e.stderr, distribution(p, waited))
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(min(pause, o.timeout-waited)):
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return e.tellPropagation(p, o, e.now().Sub(began))
+}
+
+// propagation asks once, within --request-timeout.
+func (e *environment) propagation(ctx context.Context, c *client.Client, query url.Values, into *admin.Propagation) error {
+	if e.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, e.timeout)
+		defer cancel()
+	}
+	*into = admin.Propagation{}
+	return e.explainTimeout(c.JSON(ctx, admin.PropagationPath+"?"+query.Encode(), into))
+}
+
+// met says whether enough proxies have taken it, and ended whether no more can: a
+// proxy that has refused a change does not take it later.
+func met(p admin.Propagation, o waitFlags) bool {
+	share, _ := o.share() // was checked
+	return len(p.Behind) == 0 && float64(p.Accepted+p.NotConcerned) >= share*float64(p.Proxies())
+}
+
+func ended(p admin.Propagation, o waitFlags) bool {
+	return met(p, o) || len(p.Behind) == 0 && p.Waiting == 0
+}
+
+// unmet is the result of a wait that was in vain.
+type unmet struct{ error }
+
+// tellPropagation prints how far a change has come. The error is that this is not
+// far enough.
+func (e *environment) tellPropagation(p admin.Propagation, o waitFlags, took time.Duration) error {
+	fmt.Fprintln(e.stdout, distribution(p, took))
+	var rows [][]string
+	for _, t := range p.Troubles {
+		switch {
+		case t.Rejected && p.Rejected > 0:
+			rows = append(rows, []string{"  rejected", nodeName(t.Node), t.Type, fmt.Sprintf("rev %d", t.RejectedRevision), strconv.Quote(t.Message)})
+		case !t.Rejected && p.Waiting > 0:
+			rows = append(rows, []string{"  waiting", nodeName(t.Node), t.Type, fmt.Sprintf("rev %d", t.Revision), "for " + age(e.now(), t.Since)})
+		}
+	}
+	for _, gone := range p.Gone {
+		rows = append(rows, []string{"  offline", nodeName(gone.Node), "", "", "last seen " + age(e.now(), gone.Seen) + " ago"})
+	}
+	for _, server := range p.Behind {
+		rows = append(rows, []string{"  behind", "server " + serverName(server), "", "", "it has not published the revision yet"})
+	}
+	if err := writeTable(e.stdout, rows); err != nil {
+		return err
+	}
+	switch lacking := p.Rejected + p.Waiting; {
+	case met(p, o):
+		return nil
+	case len(p.Behind) > 0:
+		return unmet{fmt.Errorf("revision %d is not published by all servers within %s", p.Revision, o.timeout)}
+	case p.Waiting > 0:
+		return unmet{fmt.Errorf("revision %d was not taken by %d of %d proxies within %s: see portolan proxy status", p.Revision, lacking, p.Proxies(), o.timeout)}
+	default:
+		return unmet{fmt.Errorf("revision %d was refused by %d of %d proxies: see portolan proxy status", p.Revision, lacking, p.Proxies())}
+	}
+}
+
+// distribution is how far a change has come, in one line.
+func distribution(p admin.Propagation, took time.Duration) string {
+	parts := []string{
+		fmt.Sprintf("distributed  %d/%d proxies", p.Accepted+p.NotConcerned, p.Proxies()),
+		fmt.Sprintf("accepted %d", p.Accepted), fmt.Sprintf("not concerned %d", p.NotConcerned),
+	}
+	for _, n := range []struct {
+		what  string
+		count int
+	}{{"rejected", p.Rejected}, {"waiting", p.Waiting}, {"offline", p.Offline}} {
+		if n.count > 0 {
+			parts = append(parts, fmt.Sprintf("%s %d", n.what, n.count))
+		}
+	}
+	return strings.Join(append(parts, took.Round(100*time.Millisecond).String()), "  ")
+}
+
+// nodeName is the name in a node id: type~address~name.namespace~domain.
+func nodeName(node string) string {
+	if parts := strings.Split(node, "~"); len(parts) == 4 {
+		return parts[2]
+	}
+	return node
+}
+
+// serverName is the part of a server's id that people know it by.
+func serverName(id string) string {
+	name, _, _ := strings.Cut(id, "/")
+	return name
+}

@@ -1,0 +1,78 @@
+package admin
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/xds/propagation"
+)
+
+// PropagationPath is where a Propagation is served: of everything up to a revision
+// (the parameter revision), of one change alone (change, its revision), or of the
+// last change of an object (group, kind, namespace and name).
+const PropagationPath = "/apis/portolan.io/v1/propagation"
+
+// Propagation is how far something has come among the proxies of all servers. Its
+// JSON form is an API.
+type Propagation struct {
+	metav1.TypeMeta      `json:",inline"`
+	propagation.Progress `json:",inline"`
+}
+
+// Objects is where the revision of an object is looked up.
+type Objects interface {
+	Snapshot() *cache.Snapshot
+}
+
+// ServePropagation serves what a view sees.
+func ServePropagation(view *propagation.View, objects Objects) rest.EndpointFunc {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET")
+			return rest.Refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "use GET")
+		}
+		revision, all, err := askedFor(r, objects)
+		if err != nil {
+			return err
+		}
+		rest.WriteJSON(w, http.StatusOK, Propagation{
+			TypeMeta: metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "Propagation"},
+			Progress: view.Of(revision, all),
+		})
+		return nil
+	}
+}
+
+// askedFor is the revision that a request is about, and whether it is about
+// everything up to it.
+func askedFor(r *http.Request, objects Objects) (revision int64, all bool, err error) {
+	query := r.URL.Query()
+	text := query.Get("change")
+	if all = query.Has("revision"); all {
+		text = query.Get("revision")
+	}
+	if query.Has("name") {
+		if text != "" {
+			return 0, false, rest.BadRequest("name a revision, a change or an object, not several of them")
+		}
+		object := objects.Snapshot().Get(config.Key{
+			Kind:      config.GroupVersionKind{Group: query.Get("group"), Kind: query.Get("kind")},
+			Namespace: query.Get("namespace"), Name: query.Get("name"),
+		})
+		if object == nil {
+			return 0, false, fmt.Errorf("%s %s/%s: %w", query.Get("kind"), query.Get("namespace"), query.Get("name"), storage.ErrNotFound)
+		}
+		text = object.ResourceVersion
+	}
+	if revision, err = strconv.ParseInt(text, 10, 64); err != nil || revision <= 0 {
+		return 0, false, rest.BadRequest(fmt.Sprintf("%q is no revision: name one by revision or change, or an object by group, kind, namespace and name", text))
+	}
+	return revision, all, nil
+}
