@@ -1,0 +1,269 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	clientrest "k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/xdstest"
+)
+
+// condition is one of an object's status.
+type condition struct{ status, reason, message string }
+
+// conditions are those of an object, by type.
+func (s *server) conditions(plural, name string) map[string]condition {
+	s.t.Helper()
+	var object unstructured.Unstructured
+	if _, err := s.get("/apis/networking.istio.io/v1/namespaces/shop/"+plural+"/"+name, &object.Object); err != nil {
+		s.t.Fatal(err)
+	}
+	return conditionsOf(&object)
+}
+
+func conditionsOf(object *unstructured.Unstructured) map[string]condition {
+	out := map[string]condition{}
+	list, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	for _, one := range list {
+		c, _ := one.(map[string]any)
+		text := func(field string) string { return fmt.Sprint(c[field]) }
+		out[text("type")] = condition{text("status"), text("reason"), text("message")}
+	}
+	return out
+}
+
+// awaitCondition waits until a condition of an object says something; an empty
+// status is that it is not there.
+func (s *server) awaitCondition(plural, name, typ, status, words string) {
+	s.t.Helper()
+	eventually(s.t, fmt.Sprintf("%s of %s %s is %q, %q", typ, plural, name, status, words), func() error {
+		got := s.conditions(plural, name)
+		if c := got[typ]; c.status != status || !strings.Contains(c.message, words) {
+			return fmt.Errorf("%+v", got)
+		}
+		return nil
+	})
+}
+
+// applyWait applies documents, waits, and returns how that ended.
+func (s *server) applyWait(documents []string, args ...string) outcome {
+	s.t.Helper()
+	return s.try(strings.Join(documents, "\n---\n"), append([]string{"apply", "-f", "-", "--wait"}, args...)...)
+}
+
+func expectOutcome(t *testing.T, what string, o outcome, code int, words ...string) {
+	t.Helper()
+	if o.code != code {
+		t.Errorf("%s: exit code %d, want %d\n%s%s", what, o.code, code, o.stdout, o.stderr)
+	}
+	for _, w := range words {
+		if !strings.Contains(o.stdout, w) {
+			t.Errorf("%s: there is no %q in\n%s%s", what, w, o.stdout, o.stderr)
+		}
+	}
+}
+
+const unseen = `
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: unseen, namespace: elsewhere, labels: {round: "$round"}}
+spec:
+  hosts: [unseen.elsewhere.test]
+  exportTo: ["."]
+  resolution: STATIC
+  ports: [{number: 7999, name: http, protocol: HTTP}]
+  endpoints: [{address: 10.9.9.$round}]
+`
+
+// TestWaitTellsTheTruth: what apply --wait says of real Envoys that take a change,
+// refuse it, are not concerned, are gone, and do not answer; and what the status of
+// the objects says then.
+func TestWaitTellsTheTruth(t *testing.T) {
+	inBothVariants(t, func(t *testing.T, v stream.Variant) {
+		s, x := startServer(t, serverOptions{}), newShop(t)
+		s.apply(x.all(100, 0))
+		edge, client := s.startPair(v)
+
+		expectOutcome(t, "a change", s.applyWait([]string{x.routes(50, 50)}), 0, "distributed  2/2 proxies", "accepted 2  not concerned 0")
+		s.awaitCondition("virtualservices", "reviews", "Programmed", "True", "2 of 2 proxies concerned have acknowledged it")
+		s.awaitCondition("virtualservices", "reviews", "Accepted", "True", "")
+		expectOutcome(t, "a change that nobody sees", s.applyWait([]string{fill(unseen, "$round", 1)}), 0, "distributed  2/2 proxies", "accepted 0  not concerned 2")
+		expectOutcome(t, "no change", s.applyWait([]string{x.routes(50, 50)}), 0, "unchanged", "distributed  2/2 proxies")
+		expectOutcome(t, "an object", s.try("", "wait", "vs/reviews", "-n", "shop"), 0, "distributed  2/2 proxies")
+
+		// A gateway's port that is taken: the proxy cannot listen there.
+		taken, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = taken.Close() }()
+		blocked := fill(`
+apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {name: blocked, namespace: shop}
+spec:
+  selector: {app: edge}
+  servers: [{port: {number: $port, name: http, protocol: HTTP}, bind: 127.0.0.1, hosts: ["*"]}]
+`, "$port", taken.Addr().(*net.TCPAddr).Port)
+		refused := s.applyWait([]string{blocked})
+		expectOutcome(t, "a refused change", refused, 2, "distributed  1/2 proxies", "not concerned 1  rejected 1", "rejected  edge", "LDS")
+		if !strings.Contains(refused.stderr, "was refused by 1 of 2 proxies") {
+			t.Errorf("a refused change: %s", refused.stderr)
+		}
+		expectOutcome(t, "half of them will do", s.try("", "wait", "gateway/blocked", "-n", "shop", "--threshold", "50%"), 0, "rejected 1")
+		s.awaitCondition("gateways", "blocked", "Rejected", "True", "edge")
+		s.awaitCondition("gateways", "blocked", "Programmed", "False", "1 refused it")
+		if got := s.conditions("virtualservices", "reviews"); got["Rejected"].status != "" {
+			t.Errorf("another object is blamed: %+v", got)
+		}
+		if out := s.must("", "proxy", "status", "-o", "wide"); !strings.Contains(out, "REJECTED") {
+			t.Errorf("proxy status:\n%s", out)
+		}
+		s.remove(blocked)
+		eventually(t, "the refusal is over", func() error {
+			if o := s.try("", "wait", "--revision", fmt.Sprint(s.revision()), "--timeout", "1s"); o.code != 0 {
+				return fmt.Errorf("%s%s", o.stdout, o.stderr)
+			}
+			return nil
+		})
+
+		// One that does not answer, and then is gone.
+		if err := syscall.Kill(edge.process.pid(), syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = syscall.Kill(edge.process.pid(), syscall.SIGCONT) })
+		expectOutcome(t, "one does not answer", s.applyWait([]string{x.routes(10, 90)}, "--timeout", "1s"), 2,
+			"distributed  1/2 proxies", "waiting 1", "waiting  edge")
+		s.awaitCondition("virtualservices", "reviews", "Programmed", "False", "1 have not answered yet")
+		edge.process.kill()
+		eventually(t, "the gateway is offline", func() error {
+			o := s.applyWait([]string{x.routes(20, 80)})
+			if !strings.Contains(o.stdout, "offline 1") || !strings.Contains(o.stdout, "distributed  1/1") || o.code != 0 {
+				return fmt.Errorf("%s%s", o.stdout, o.stderr)
+			}
+			return nil
+		})
+		s.awaitCondition("virtualservices", "reviews", "Programmed", "True", "1 of 1 proxies")
+		if out := s.must("", "proxy", "status"); !strings.Contains(out, "offline") {
+			t.Errorf("proxy status:\n%s", out)
+		}
+		client.expectNothingRejected()
+	})
+}
+
+// TestInformerSeesConditions: a status that servers write moves the version of the
+// object and comes to an informer of client-go; the next write of the object, under
+// the version that is served, is no conflict; and a write under an older one is.
+func TestInformerSeesConditions(t *testing.T) {
+	s, x := startServer(t, serverOptions{}), newShop(t)
+	s.apply(x.all(100, 0))
+	connect(t, s, xdstest.ClientOptions{Node: xdstest.NewNode("sidecar", "10.0.0.2", "client", "shop", nil), Variant: stream.Delta, Follow: true})
+
+	config := &clientrest.Config{Host: "http://" + s.api}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	services := runtimeschema.GroupVersionResource{Group: "networking.istio.io", Version: "v1", Resource: "virtualservices"}
+	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(client, 0, "shop", nil)
+	informer := factory.ForResource(services).Informer()
+	var mu sync.Mutex
+	var seen []string // generation and what Programmed says, as it changes
+	note := func(object any) {
+		mu.Lock()
+		defer mu.Unlock()
+		o := object.(*unstructured.Unstructured)
+		seen = append(seen, fmt.Sprintf("%d %s", o.GetGeneration(), conditionsOf(o)["Programmed"].status))
+	}
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: note, UpdateFunc: func(_, now any) { note(now) }}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { informer.RunWithContext(ctx) })
+	defer running.Wait()
+	defer cancel()
+	told := func(what string) {
+		t.Helper()
+		eventually(t, "the informer is told "+what, func() error {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, one := range seen {
+				if one == what {
+					return nil
+				}
+			}
+			return fmt.Errorf("it was told %q", seen)
+		})
+	}
+	told("1 True")
+	object, err := client.Resource(services).Namespace("shop").Get(t.Context(), "reviews", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale := object.DeepCopy()
+	edited := object.DeepCopy()
+	edited.SetLabels(map[string]string{"edited": "yes"})
+	if _, err := client.Resource(services).Namespace("shop").Update(t.Context(), edited, metav1.UpdateOptions{}); err != nil {
+		t.Errorf("an update under the version of the status: %v", err)
+	}
+	s.apply(x.routes(50, 50))
+	told("2 True")
+	stale.SetLabels(map[string]string{"edited": "late"})
+	if _, err := client.Resource(services).Namespace("shop").Update(t.Context(), stale, metav1.UpdateOptions{}); err == nil {
+		t.Error("an update under a version of before is no conflict")
+	}
+	if out := s.must("", "get", "vs", "reviews", "-n", "shop", "-o", "yaml"); !strings.Contains(out, "Programmed") {
+		t.Errorf("get -o yaml shows no condition:\n%s", out)
+	}
+}
+
+// TestAnotherServerWritesConditions: of two servers of one etcd each knows its own
+// proxies, and both are counted; when the one that writes statuses is killed the
+// other goes on.
+func TestAnotherServerWritesConditions(t *testing.T) {
+	etcd := startEtcd(t)
+	one, two := startServer(t, serverOptions{etcd: etcd}), startServer(t, serverOptions{etcd: etcd})
+	x := newShop(t)
+	x.v1, x.v2 = &upstream{name: "v1", port: 9001}, &upstream{name: "v2", port: 9002}
+	node := func(ip, name string) xdstest.ClientOptions {
+		return xdstest.ClientOptions{Node: xdstest.NewNode("sidecar", ip, name, "shop", nil), Variant: stream.Delta, Follow: true}
+	}
+	connect(t, one, node("10.0.0.1", "first"))
+	connect(t, two, node("10.0.0.2", "second"))
+	one.apply(x.all(100, 0))
+	for _, s := range []*server{one, two} {
+		s.awaitCondition("virtualservices", "reviews", "Programmed", "True", "2 of 2 proxies")
+		expectOutcome(t, "a change through either", s.applyWait([]string{x.routes(50, 50)}), 0, "distributed  2/2 proxies")
+	}
+	first, second := one, two
+	if two.leads() {
+		first, second = two, one
+	}
+	first.kill()
+	expectOutcome(t, "one server is gone", second.applyWait([]string{x.routes(30, 70)}, "--timeout", "60s"), 0, "distributed  1/1 proxies", "offline 1")
+	second.awaitCondition("virtualservices", "reviews", "Programmed", "True", "1 of 1 proxies")
+}
+
+// leads says whether the server does the jobs of the leader.
+func (s *server) leads() bool {
+	s.t.Helper()
+	text, err := s.get("/metrics", nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return strings.Contains(string(text), `portolan_leader{job="server"} 1`)
+}
