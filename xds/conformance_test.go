@@ -54,8 +54,11 @@ func newPlainServer(tb testing.TB) streamtest.Server {
 		{Name: "VHDS", Generator: plain{streamtest.Hosts}, Full: true},
 		{Name: "SDS", Generator: plain{streamtest.Secrets}},
 	}
-	return &plainServer{tb: tb, server: xdstest.NewServer(tb, types), has: map[string]bool{}}
+	return &plainServer{tb: tb, server: xdstest.NewServer(tb, types, soon), has: map[string]bool{}}
 }
+
+// soon has nothing kept for long on behalf of types that a client asks nothing of.
+func soon(o *xds.Options) { o.WithdrawLimit = 50 * time.Millisecond }
 
 // serviceOf names the service that makes a resource.
 func serviceOf(typeURL, name string) string {

@@ -92,6 +92,9 @@ func (s *DiscoveryServer) serve(parent context.Context, variant stream.Variant, 
 			return why
 		}
 	}
+	if cause := context.Cause(ctx); status.Code(cause) == codes.InvalidArgument {
+		return cause // the client is told what it said wrong
+	}
 	return err
 }
 

@@ -1,0 +1,72 @@
+package xds_test
+
+import (
+	"net"
+	"strings"
+	"testing"
+
+	clusterservice "github.com/envoyproxy/go-control-plane/envoy/service/cluster/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
+	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/xdstest"
+)
+
+// TestAStreamOfOneTypeIsOfNoOther, and its service has streams only.
+func TestAStreamOfOneTypeIsOfNoOther(t *testing.T) {
+	t.Parallel()
+	s := xdstest.NewServer(t, catalogue.Types())
+	connection, err := grpc.NewClient(s.Address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = connection.Close() })
+	clusters := clusterservice.NewClusterDiscoveryServiceClient(connection)
+
+	g, err := clusters.DeltaClusters(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node("10.0.0.1"), TypeUrl: xdstest.ListenerType}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = g.Recv()
+	if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), xdstest.ListenerType) {
+		t.Errorf("listeners on a stream of clusters: %v", err)
+	}
+	if _, err := clusters.FetchClusters(t.Context(), &discoveryv3.DiscoveryRequest{}); status.Code(err) != codes.Unimplemented {
+		t.Errorf("fetching: %v", err)
+	}
+}
+
+// TestAServerWithoutTheCodec sends the same.
+func TestAServerWithoutTheCodec(t *testing.T) {
+	t.Parallel()
+	s := xdstest.NewServer(t, catalogue.Types())
+	s.Apply(service("reviews", 9080, "10.1.0.1"))
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := grpc.NewServer()
+	s.XDS.Register(g)
+	served := make(chan error, 1)
+	go func() { served <- g.Serve(listener) }()
+	t.Cleanup(func() {
+		g.Stop()
+		<-served
+	})
+	for _, v := range []stream.Variant{stream.Delta, stream.StateOfTheWorld} {
+		c := xdstest.Dial(t, listener.Addr().String(), xdstest.ClientOptions{Node: node("10.0.0.1"), Variant: v, Follow: true})
+		c.Subscribe(xdstest.ClusterType)
+		c.Await("the endpoints of a service", func(held func(string) map[string]xdstest.Held) bool {
+			return len(held(xdstest.EndpointType)) == 1
+		})
+		c.Close()
+	}
+}
