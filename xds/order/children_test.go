@@ -12,6 +12,16 @@ func request(initial map[string]string, names ...string) stream.Request {
 	return stream.Request{Subscribe: names, Initial: initial}
 }
 
+// TestAChangedListenerHasItsRoutesSentAgain: it waits for them anew.
+func TestAChangedListenerHasItsRoutesSentAgain(t *testing.T) {
+	t.Parallel()
+	inVariants(t, func(t *testing.T, p *play) {
+		p.settled("LDS l: >r", "RDS r: 1", "RDS s: 1")
+		p.offer("LDS l: >r 2", "RDS r: 1", "RDS s: 1")
+		p.sends("its own", "LDS +l", "RDS +r")
+	})
+}
+
 // TestVirtualHostsAfterTheirRoutes: they are sent once the client has taken what
 // they live in, and not at all to one that does not ask for that.
 func TestVirtualHostsAfterTheirRoutes(t *testing.T) {

@@ -196,3 +196,64 @@ func TestAClusterThatComesBackIsNewAgain(t *testing.T) {
 		p.sends("the route", "RDS +r")
 	})
 }
+
+// TestAClusterThatComesBackMeanwhile: it was gone for a moment in which the
+// client was told nothing, and is not there before its endpoints are.
+func TestAClusterThatComesBackMeanwhile(t *testing.T) {
+	t.Parallel()
+	for _, taken := range []bool{false, true} {
+		inVariants(t, func(t *testing.T, p *play) {
+			with := []string{"CDS a:", "CDS b: >b", "EDS b: 1", "RDS r: @b"}
+			p.settled("CDS a:", "RDS r: 1")
+			p.ask(eds, "unknown")
+			p.sends("an answer", "EDS +unknown")
+			p.ack(eds)
+			p.offer(with...)
+			p.sends("it comes", "CDS +b")
+			if taken {
+				p.ack(cds)
+			}
+			p.offer("CDS a:", "RDS r: 1")
+			p.offer(with...)
+			if !taken {
+				p.ack(cds)
+			}
+			for typeURL, r := range p.flow.Responses(p.now) {
+				if p.nonces[typeURL] = r.Nonce; typeURL != cds {
+					t.Errorf("%s goes before the endpoints", typeURL)
+				}
+			}
+			p.ask(eds, "b")
+			p.sends("its endpoints", "EDS +b")
+			p.ack(eds)
+			if p.flow.Session(cds).InFlight() { // it may be sent again
+				p.ack(cds)
+			}
+			p.sends("then the route", "RDS +r")
+		})
+	}
+}
+
+// TestOlderEndpointsDoNotMakeAClusterReady: those that are under way when the
+// cluster goes out are not what it waits for.
+func TestOlderEndpointsDoNotMakeAClusterReady(t *testing.T) {
+	t.Parallel()
+	inVariants(t, func(t *testing.T, p *play) {
+		p.offer("EDS b: 0", "RDS r: 1")
+		p.ask(cds)
+		p.ask(rds, "r")
+		p.sends("what there is", "CDS", "RDS +r")
+		p.ack(cds, rds)
+		p.offer("CDS b: >b", "EDS b: 1", "RDS r: @b")
+		p.sends("the cluster", "CDS +b")
+		p.nack(cds)
+		p.ask(eds, "b")
+		p.sends("endpoints that nobody waits for", "EDS +b")
+		p.offer("CDS b: >b 2", "EDS b: 1", "RDS r: @b")
+		p.sends("the repaired cluster", "CDS +b")
+		p.ack(eds, cds)
+		p.sends("endpoints for it", "EDS +b")
+		p.ack(eds)
+		p.sends("the route", "RDS +r")
+	})
+}

@@ -32,9 +32,6 @@ type moment struct {
 
 // sent takes note of a response under way.
 func (a *arrivals) sent(r *stream.Response) {
-	for name := range r.Withdrawn {
-		delete(a.stages, name)
-	}
 	if len(r.New) == 0 {
 		return
 	}
@@ -155,7 +152,7 @@ func (k *kind) settled() bool {
 // ready says whether a resource may be sent that refers to a target: the client
 // has it, or does not ask for it, or there is none.
 func (k *kind) ready(name string) bool {
-	if !k.session.Wants(name) || k.session.Offered(name) == nil {
+	if k.session.Offered(name) == nil {
 		return true
 	}
 	if due, isNew := k.session.Lacking(name); due && isNew {
