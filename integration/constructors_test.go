@@ -120,7 +120,10 @@ func everyCluster() []*clusterv3.Cluster {
 		}},
 		{Name: "downstream", Type: messages.Static, HTTP: &messages.UpstreamHTTP{Protocol: messages.UseDownstream}},
 	}
-	out := []*clusterv3.Cluster{messages.BlackHoleCluster(time.Second), messages.PassthroughCluster(time.Second)}
+	out := []*clusterv3.Cluster{
+		messages.BlackHoleCluster(time.Second), messages.PassthroughCluster(time.Second),
+		messages.InboundPassthroughCluster(time.Second, "127.0.0.6", "::6"),
+	}
 	for _, o := range options {
 		out = append(out, messages.Cluster(o))
 	}
@@ -155,6 +158,16 @@ func everyListener() []*listenerv3.Listener {
 			},
 			DefaultFilterChain: chain(messages.PassthroughFilterChainName, messages.FilterChainOptions{}, messages.TCPProxy(
 				messages.TCPProxyOptions{StatPrefix: "p", Clusters: weighted[:1], IdleTimeout: time.Minute})),
+		}),
+		messages.Listener(messages.ListenerOptions{
+			Name: "redirected", Host: "0.0.0.0", MoreHosts: []string{"::"}, Port: 10082, Direction: corev3.TrafficDirection_INBOUND,
+			HandOff: true, OriginalDst: true, OriginalSrc: true, Free: true, HTTPInspector: true, Uninspected: []uint32{80, 81},
+			FilterChains: []*listenerv3.FilterChain{chain("", messages.FilterChainOptions{}, messages.HTTPConnectionManager(
+				messages.HTTPOptions{StatPrefix: "i", RouteConfigName: "80", ForwardIdentity: true}))},
+		}),
+		messages.Listener(messages.ListenerOptions{
+			Name: "inspected", Host: "127.0.0.1", Port: 10083, HTTPInspector: true, Uninspected: []uint32{80}, Direction: corev3.TrafficDirection_INBOUND,
+			FilterChains: []*listenerv3.FilterChain{chain("", messages.FilterChainOptions{}, messages.TCPProxy(messages.TCPProxyOptions{StatPrefix: "b"}))},
 		}),
 		messages.Listener(messages.ListenerOptions{
 			Name: "unbound", Host: "0.0.0.0", Port: 10081, Unbound: true, Direction: corev3.TrafficDirection_INBOUND,

@@ -60,8 +60,20 @@ type envoyOptions struct {
 	variant stream.Variant
 	// dnsCapture has it listen on the addresses that services were given.
 	dnsCapture bool
+	// interception is how traffic gets to it: NONE.
+	interception string
 	// namespace and ip have the defaults shop and 10.0.0.1; xds is the server's.
 	namespace, ip, xds string
+	// in is the network that it runs in, nil for the machine's.
+	in network
+}
+
+// network is one that processes run in, apart from the machine's.
+type network interface {
+	// command is what runs a program in it.
+	command() []string
+	// http makes a client in it.
+	http(t testing.TB) *http.Client
 }
 
 // startEnvoy runs an Envoy until the test ends, from the bootstrap that the
@@ -98,12 +110,18 @@ func (s *server) launchEnvoy(o envoyOptions) *envoy {
 	if o.dnsCapture {
 		args = append(args, "--dns-capture")
 	}
+	if o.interception != "" {
+		args = append(args, "--interception", o.interception)
+	}
 	if o.variant == stream.StateOfTheWorld {
 		args = append(args, "--state-of-the-world")
 	}
 	config := write(s.t, o.name+".yaml", s.must("", args...))
-	e.process = start(s.t, "envoy-"+o.name, path, "-c", config,
-		"--disable-hot-restart", "--concurrency", "1", "--log-level", "warning")
+	command := []string{path, "-c", config, "--disable-hot-restart", "--concurrency", "1", "--log-level", "warning"}
+	if o.in != nil {
+		command, e.client = append(o.in.command(), command...), o.in.http(s.t)
+	}
+	e.process = start(s.t, "envoy-"+o.name, command[0], command[1:]...)
 	return e
 }
 

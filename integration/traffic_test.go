@@ -74,6 +74,11 @@ func do(ctx context.Context, client *http.Client, q request) (reply, error) {
 	for k, v := range q.header {
 		r.Header.Set(k, v)
 	}
+	return answer(client, r)
+}
+
+// answer sends a request and reads what comes back.
+func answer(client *http.Client, r *http.Request) (reply, error) {
 	response, err := client.Do(r)
 	if err != nil {
 		return reply{}, fmt.Errorf("%w: %w", errNoAnswer, err)

@@ -40,10 +40,22 @@ type upstream struct {
 // startUpstream runs an upstream until the test ends.
 func startUpstream(t testing.TB, name string) *upstream {
 	t.Helper()
+	return serveUpstream(t, name, listen(t))
+}
+
+// listen takes a free port of 127.0.0.1.
+func listen(t testing.TB) net.Listener {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return l
+}
+
+// serveUpstream is startUpstream at a listener, which it closes.
+func serveUpstream(t testing.TB, name string, l net.Listener) *upstream {
+	t.Helper()
 	u := &upstream{name: name, port: l.Addr().(*net.TCPAddr).Port, attempts: map[string]int{}}
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
@@ -86,10 +98,12 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // sent, and returns its port.
 func startTCPUpstream(t testing.TB, name string) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	return serveTCPUpstream(t, name, listen(t))
+}
+
+// serveTCPUpstream is startTCPUpstream at a listener, which it closes.
+func serveTCPUpstream(t testing.TB, name string, l net.Listener) int {
+	t.Helper()
 	var running sync.WaitGroup
 	running.Go(func() {
 		for {

@@ -51,7 +51,7 @@ GRPC_XDS_BOOTSTRAP, and call services as xds:///HOST:PORT.`,
 	f.StringVarP(&o.Namespace, "namespace", "n", defaultNamespace, "namespace of the workload, and of its configuration")
 	f.StringSliceVar(&o.IPs, "ip", nil, "address by which the mesh knows the workload; may be repeated")
 	f.StringToStringVar((*map[string]string)(&o.Labels), "labels", nil, "labels of the workload, KEY=VALUE,...: what selectors see unless a WorkloadEntry has its address")
-	f.StringVar(&flags.interception, "interception", "", "how traffic gets to a sidecar: NONE, to listeners on 127.0.0.1 (default NONE)")
+	f.StringVar(&flags.interception, "interception", "", "how traffic gets to a sidecar: NONE, to listeners on 127.0.0.1; REDIRECT or TPROXY, by rules of the machine that send what goes out to port 15001 and what comes in to 15006 (default NONE)")
 	f.BoolVar(&o.DNSCapture, "dns-capture", false, "listen on the addresses that services without one were given, too: for machines on which their names resolve to these, and these are local")
 	f.BoolVar(&flags.delta, "delta", true, "ask for changes only (delta xDS)")
 	f.BoolVar(&flags.stateOfTheWorld, "state-of-the-world", false, "ask for all resources of a type at each change, instead of --delta")
@@ -113,8 +113,6 @@ func (f bootstrapFlags) complete(o *bootstrap.Options, deltaGiven bool) *multier
 		faults = multierror.Append(faults, fmt.Errorf("--type %q: use sidecar, gateway or grpc", f.kind))
 	}
 	switch mode := discovery.InterceptionMode(strings.ToUpper(f.interception)); {
-	case mode == discovery.InterceptionRedirect, mode == discovery.InterceptionTproxy:
-		faults = multierror.Append(faults, fmt.Errorf("--interception %s: is not served yet: use NONE", mode))
 	case mode == discovery.InterceptionNone && o.Type == discovery.Router: // as there is none
 	default:
 		o.InterceptionMode = mode

@@ -28,6 +28,14 @@ func TestBootstrapOfGateway(t *testing.T) {
 	}
 }
 
+func TestBootstrapOfCapture(t *testing.T) {
+	t.Parallel()
+	o := do(t, "", "bootstrap", "--name", "vm-12", "--ip", "10.0.0.12", "--interception", "redirect")
+	if o.code != exitOK || !strings.Contains(o.out, "INTERCEPTION_MODE: REDIRECT\n") {
+		t.Errorf("%+v", o)
+	}
+}
+
 func TestBootstrapOfGRPC(t *testing.T) {
 	t.Parallel()
 	o := do(t, "", "bootstrap", "--type", "grpc", "--name", "vm-12", "-n", "shop", "--ip", "10.0.0.12", "--labels", "app=reviews",
@@ -52,12 +60,12 @@ func TestBootstrapOfGRPC(t *testing.T) {
 
 func TestBootstrapNamesAllFaults(t *testing.T) {
 	t.Parallel()
-	o := do(t, "", "bootstrap", "--type", "proxy", "--ip", "here", "--interception", "redirect", "--delta", "--state-of-the-world", "--xds-address", "x")
+	o := do(t, "", "bootstrap", "--type", "proxy", "--ip", "here", "--interception", "magic", "--delta", "--state-of-the-world", "--xds-address", "x")
 	if o.code != exitUsage || o.out != "" {
 		t.Errorf("%+v", o)
 	}
 	for _, want := range []string{
-		"6 faults:", `--type "proxy": use sidecar, gateway or grpc`, "--interception REDIRECT: is not served yet: use NONE",
+		"6 faults:", `--type "proxy": use sidecar, gateway or grpc`, `interception mode "MAGIC": use NONE, REDIRECT or TPROXY`,
 		"--delta and --state-of-the-world exclude each other", `ip "here": not an IP address`, `name "": must not be empty`, `xds address "x": want host:port`,
 	} {
 		if !strings.Contains(o.err, want) {

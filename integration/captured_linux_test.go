@@ -1,0 +1,194 @@
+package integration
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/portolan-mesh/portolan/xds/stream"
+)
+
+// captureMark is on the packets of the clients whose connections are captured.
+const captureMark = 77
+
+// capture is what a machine does for its sidecar: what its clients open goes to
+// virtualOutbound, and what comes in to virtualInbound.
+const capture = `
+table ip portolan {
+	chain output {
+		type nat hook output priority -100;
+		meta mark 77 meta l4proto tcp redirect to :15001
+	}
+	chain prerouting {
+		type nat hook prerouting priority -100;
+		meta l4proto tcp redirect to :15006
+	}
+}
+`
+
+// TestEnvoyCapturesTraffic: in networks of their own, a workload's connections go
+// where they are meant to though nobody told its clients of a proxy, and what
+// comes to the workload passes its proxy.
+func TestEnvoyCapturesTraffic(t *testing.T) {
+	needEnvoy(t)
+	needNamespaces(t)
+	workload, peer := newNamespace(t, "workload"), newNamespace(t, "peer")
+	workload.ip("link", "add", "w", "type", "veth", "peer", "name", "p", "netns", peer.name)
+	for n, address := range map[*namespace]string{workload: "10.0.0.1/24", peer: "10.0.0.2/24"} {
+		device := map[*namespace]string{workload: "w", peer: "p"}[n]
+		n.ip("addr", "add", address, "dev", device)
+		n.ip("link", "set", device, "up")
+	}
+	workload.ip("route", "add", "default", "via", "10.0.0.2")
+	serveUpstream(t, "peer-http", peer.listen("10.0.0.2:9080"))
+	serveTCPUpstream(t, "peer-tcp", peer.listen("10.0.0.2:9432"))
+	serveTCPUpstream(t, "peer-other", peer.listen("10.0.0.2:9433"))
+	serveUpstream(t, "app-http", workload.listen("0.0.0.0:8080"))
+	serveTCPUpstream(t, "app-tcp", workload.listen("0.0.0.0:5432"))
+	serveTCPUpstream(t, "app-unknown", workload.listen("0.0.0.0:7777"))
+
+	s := startServer(t, serverOptions{})
+	s.apply(`
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: web, namespace: shop}
+spec:
+  hosts: [web.shop.test]
+  resolution: STATIC
+  addresses: [10.9.0.1]
+  ports: [{number: 80, name: http, protocol: HTTP}]
+  endpoints: [{address: 10.0.0.2, ports: {http: 9080}}]
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: ledger, namespace: shop}
+spec:
+  hosts: [ledger.shop.test]
+  resolution: STATIC
+  ports: [{number: 5432, name: tcp, protocol: TCP}]
+  endpoints: [{address: 10.0.0.2, ports: {tcp: 9432}}]
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: other, namespace: shop}
+spec:
+  hosts: [other.shop.test]
+  resolution: STATIC
+  ports: [{number: 5432, name: tcp, protocol: TCP}]
+  endpoints: [{address: 10.0.0.2, ports: {tcp: 9433}}]
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: raw, namespace: shop}
+spec:
+  hosts: [raw.shop.test]
+  resolution: STATIC
+  addresses: [10.9.0.2]
+  ports: [{number: 81, name: plain}]
+  endpoints: [{address: 10.0.0.2, ports: {plain: 9080}}]
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: app, namespace: shop}
+spec:
+  hosts: [app.shop.test]
+  resolution: STATIC
+  ports: [{number: 80, name: http, protocol: HTTP, targetPort: 8080}, {number: 5432, name: tcp, protocol: TCP}]
+  endpoints: [{address: 10.0.0.1}]
+`)
+	workload.nft(capture)
+	client := s.startEnvoy(envoyOptions{
+		kind: "sidecar", name: "client", interception: "REDIRECT", variant: stream.Delta,
+		in: workload, xds: startSocketRelay(t, s.xds),
+	})
+	client.awaitWarm()
+
+	out, in := workload.marked(t, captureMark), peer.http(t)
+	awaitServed(t, "HTTP by its host", out, "http://10.1.1.1/", "web.shop.test", "peer-http")
+	awaitServed(t, "HTTP at its address", out, "http://10.9.0.1/", "", "peer-http")
+	awaitServed(t, "HTTP found on a port that declares nothing", out, "http://10.9.0.2:81/", "", "peer-http")
+	awaitServed(t, "HTTP of which nothing is known", out, "http://10.0.0.2:9080/", "", "peer-http")
+	awaitGreetingFrom(t, workload, captureMark, s.givenTo("ledger")+":5432", "peer-tcp")
+	awaitGreetingFrom(t, workload, captureMark, s.givenTo("other")+":5432", "peer-other")
+	awaitGreetingFrom(t, workload, captureMark, "10.0.0.2:9433", "peer-other")
+
+	awaitServed(t, "HTTP that comes in", in, "http://10.0.0.1:8080/", "", "app-http")
+	awaitGreetingFrom(t, peer, 0, "10.0.0.1:5432", "app-tcp")
+	// Nobody declared this port: the proxy waits for what the client says first.
+	awaitEcho(t, peer, "10.0.0.1:7777", "app-unknown")
+	client.expectPassed("http.inbound_0.0.0.0_8080;.downstream_rq_total", "cluster.inbound|5432||;.upstream_cx_total",
+		"cluster.InboundPassthroughCluster;.upstream_cx_total", "cluster.PassthroughCluster;.upstream_cx_total")
+	s.expectNothingRejected()
+	client.expectNothingRejected()
+}
+
+// awaitServed waits until an upstream answers a request to a URL, of a host where
+// that is not empty.
+func awaitServed(t testing.TB, what string, client *http.Client, url, host, want string) {
+	t.Helper()
+	eventually(t, what, func() error {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		if host != "" {
+			r.Host = host
+		}
+		got, err := answer(client, r)
+		if err == nil && got.String() != want {
+			err = fmt.Errorf("%s answers: %s", got, strings.TrimSpace(got.body))
+		}
+		return err
+	})
+}
+
+// awaitGreetingFrom waits until a connection from a namespace is greeted by an
+// upstream, which speaks first.
+func awaitGreetingFrom(t testing.TB, n *namespace, mark int, address, want string) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%s is %s", address, want), func() error { return greets(n, mark, address, "", want) })
+}
+
+// awaitEcho is awaitGreetingFrom of a client that speaks first.
+func awaitEcho(t testing.TB, n *namespace, address, want string) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%s is %s", address, want), func() error { return greets(n, 0, address, "\x01hello\n", want) })
+}
+
+func greets(n *namespace, mark int, address, first, want string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	c, err := n.dial(ctx, address, mark)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := c.Write([]byte(first)); err != nil {
+		return err
+	}
+	got, err := bufio.NewReader(c).ReadString('\n')
+	if err == nil && got != want+"\n" {
+		err = fmt.Errorf("it is %q", got)
+	}
+	return err
+}
+
+// expectPassed fails where one of the counters is 0: the traffic did not pass the
+// proxy.
+func (e *envoy) expectPassed(counters ...string) {
+	e.t.Helper()
+	all, err := e.stats("")
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	for _, name := range counters {
+		if all[name] == 0 {
+			e.t.Errorf("%s is %d: that traffic did not pass the proxy", name, all[name])
+		}
+	}
+}

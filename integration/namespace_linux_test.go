@@ -1,0 +1,205 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// namespace is a network namespace of a test.
+type namespace struct {
+	t    testing.TB
+	name string
+}
+
+// needNamespaces skips a test where the machine lets nobody make networks, or lacks
+// the tools for it. In CI it fails where the tools are there and do not work.
+func needNamespaces(t testing.TB) {
+	t.Helper()
+	var reasons []string
+	for _, tool := range []string{"ip", "nft"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			reasons = append(reasons, err.Error())
+		}
+	}
+	if os.Getuid() != 0 {
+		reasons = append(reasons, "the test does not run as root")
+	}
+	if len(reasons) > 0 {
+		t.Skipf("SKIPPED, AND NOTHING WAS TESTED: no network namespaces with nftables: %s", strings.Join(reasons, "; "))
+	}
+}
+
+// newNamespace makes a network namespace with a loopback interface that is up, for
+// as long as the test runs.
+func newNamespace(t testing.TB, short string) *namespace {
+	t.Helper()
+	n := &namespace{t, fmt.Sprintf("portolan-%s-%d", short, os.Getpid())}
+	if err := run0("ip", "netns", "add", n.name); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal(err)
+		}
+		t.Skipf("SKIPPED, AND NOTHING WAS TESTED: no network namespaces: %v", err)
+	}
+	t.Cleanup(func() { _ = run0("ip", "netns", "del", n.name) })
+	n.ip("link", "set", "lo", "up")
+	return n
+}
+
+// run0 runs a command that says nothing when it succeeds.
+func run0(command ...string) error { return runWith(nil, command...) }
+
+func runWith(stdin io.Reader, command ...string) error {
+	c := exec.Command(command[0], command[1:]...)
+	c.Stdin = stdin
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", strings.Join(command, " "), err, bytes.TrimSpace(out))
+	}
+	return nil
+}
+
+func (n *namespace) command() []string { return []string{"ip", "netns", "exec", n.name} }
+
+// ip sets up the network.
+func (n *namespace) ip(args ...string) {
+	n.t.Helper()
+	if err := run0(append([]string{"ip", "-n", n.name}, args...)...); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// nft loads rules of the packet filter.
+func (n *namespace) nft(rules string) {
+	n.t.Helper()
+	if err := runWith(strings.NewReader(rules), append(n.command(), "nft", "-f", "-")...); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// inside runs f on a thread that is in the namespace: sockets that it opens are of
+// there. The thread ends with it.
+func (n *namespace) inside(f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // for good
+		file, err := os.Open("/run/netns/" + n.name)
+		if err != nil {
+			done <- err
+			return
+		}
+		defer func() { _ = file.Close() }()
+		if err := unix.Setns(int(file.Fd()), unix.CLONE_NEWNET); err != nil {
+			done <- fmt.Errorf("enter %s: %w", n.name, err)
+			return
+		}
+		done <- f()
+	}()
+	return <-done
+}
+
+// dial connects from the namespace. The packets of the connection carry a mark,
+// unless that is 0.
+func (n *namespace) dial(ctx context.Context, address string, mark int) (c net.Conn, err error) {
+	d := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) (err error) {
+		if mark == 0 {
+			return nil
+		}
+		return errors.Join(raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, mark) }), err)
+	}}
+	err = n.inside(func() error {
+		c, err = d.DialContext(ctx, "tcp", address)
+		return err
+	})
+	return c, err
+}
+
+// listen takes an address in the namespace.
+func (n *namespace) listen(address string) (l net.Listener) {
+	n.t.Helper()
+	if err := n.inside(func() (err error) {
+		l, err = net.Listen("tcp", address)
+		return err
+	}); err != nil {
+		n.t.Fatal(err)
+	}
+	return l
+}
+
+func (n *namespace) http(t testing.TB) *http.Client { return n.marked(t, 0) }
+
+// marked is an HTTP client in the namespace whose packets carry a mark.
+func (n *namespace) marked(t testing.TB, mark int) *http.Client {
+	client := clientOf(t)
+	transport := client.Transport.(*http.Transport)
+	transport.DisableKeepAlives = true
+	transport.DialContext = func(ctx context.Context, _, address string) (net.Conn, error) { return n.dial(ctx, address, mark) }
+	return client
+}
+
+// startSocketRelay passes on what comes to a Unix socket, which every network of the
+// machine reaches, to an address of the machine's own, until the test ends. It
+// returns the socket.
+func startSocketRelay(t testing.TB, target string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "portolan-") // short, as paths of sockets have to be
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "xds.sock")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			running.Go(func() { join(ctx, c, target) })
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		_ = l.Close()
+		running.Wait()
+		_ = os.RemoveAll(dir)
+	})
+	return "unix://" + path
+}
+
+// join passes bytes between a connection and an address until either ends.
+func join(ctx context.Context, c net.Conn, target string) {
+	defer func() { _ = c.Close() }()
+	up, err := (&net.Dialer{}).DialContext(ctx, "tcp", target)
+	if err != nil {
+		return
+	}
+	defer func() { _ = up.Close() }()
+	stop := context.AfterFunc(ctx, func() { _, _ = c.Close(), up.Close() })
+	defer stop()
+	var back sync.WaitGroup
+	back.Go(func() {
+		_, _ = io.Copy(c, up)
+		_ = c.Close()
+	})
+	_, _ = io.Copy(up, c)
+	_ = up.Close()
+	back.Wait()
+}
