@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
 // grpcRoutes has a route for everything that gRPC has of a VirtualService.
@@ -135,21 +137,39 @@ func awaitAnswers(t testing.TB, loads []*load, names ...string) {
 }
 
 // TestGRPCFlips moves all calls from one version to the other and back, fifty
-// times, without one that fails.
+// times, and then takes a version away in one change with the routes to it, without
+// a call that fails.
 func TestGRPCFlips(t *testing.T) {
 	x := &shop{}
 	g := startGRPCScene(t, serverOptions{}, x.routes(100, 0))
 	loads := g.startLoads()
 	for i := range 50 {
-		share := 100 * (i % 2)
-		g.apply(x.routes(share, 100-share))
+		to := i % 2
+		if i < 25 { // by weights, and then by a route that knows only of one
+			g.apply(x.routes(100*(1-to), 100*to))
+		} else {
+			g.apply(fill(grpcOnlyTo, "$host", shopHost, "$version", []string{"v1", "v2"}[to]))
+		}
 	}
 	g.awaitClients(g.revision())
-	awaitAnswers(t, loads, "v1")
-	g.awaitClients(g.apply(x.routes(0, 100)))
 	awaitAnswers(t, loads, "v2")
+	g.awaitClients(g.apply(
+		fill(grpcOnlyTo, "$host", shopHost, "$version", "v1"),
+		xdstest.Object("DestinationRule", "shop/reviews", "{host: "+shopHost+", subsets: [{name: v1, labels: {version: v1}}]}"),
+	))
+	awaitAnswers(t, loads, "v1")
 	g.expectUnharmed(loads)
 }
+
+// grpcOnlyTo has no route but to one version.
+const grpcOnlyTo = `
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: reviews, namespace: shop}
+spec:
+  hosts: [$host]
+  http: [{route: [{destination: {host: $host, subset: $version}}]}]
+`
 
 // TestGRPCFailover kills the server and, while the clients have none, has another
 // on the same store change the routes; then that one takes over the address.

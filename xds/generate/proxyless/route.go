@@ -48,8 +48,8 @@ func (Routes) Build(v *mesh.View, name string) (*resource.Resource, error) {
 	for _, r := range virtualhost.RoutesTo(v, l, service, p.number) {
 		routes = append(routes, p.translate(r)...)
 	}
-	routes = announce(routes, virtualhost.IdleTo(v, l, service, p.number))
 	all := &routev3.VirtualHost{Name: envoy.HostPort(p.host, uint32(p.number)), Domains: []string{"*"}, Routes: routes}
+	announce(all, virtualhost.DestinationsTo(v, l, service, p.number))
 	out, err := resource.New(name, envoy.RouteConfig(envoy.RouteConfigOptions{
 		Name: name, MatchPort: true, VirtualHosts: []*routev3.VirtualHost{all},
 	}))
@@ -65,27 +65,25 @@ func (Routes) Empty(name string) (*resource.Resource, error) {
 	return resource.New(name, envoy.EmptyGRPCRouteConfig(name))
 }
 
-// announce adds routes that no call comes to, for clusters that have no calls yet:
-// what stands in a VirtualService with weight 0 is known to the client when it gets
-// its share. (The library in Go fails calls that come in the moment between a new
-// route and its new cluster.)
-func announce(routes []*routev3.Route, clusters []string) []*routev3.Route {
-	if len(clusters) == 0 {
-		return routes
-	}
-	var to []*routev3.RouteAction
-	if len(routes) == 0 || !envoy.CatchAll(routes[len(routes)-1].GetMatch()) {
-		to = append(to, envoy.GRPCNowhere())
-	}
+// announce adds routes that no call comes to, for those of the clusters that have
+// no calls: the client then knows them when they get their share. (The library in
+// Go fails calls that come in the moment between a new route and its new cluster.)
+func announce(to *routev3.VirtualHost, clusters []string) {
+	var idle []*routev3.RouteAction
+	used := envoy.ClustersOf(to)
 	for _, name := range clusters {
-		to = append(to, &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: name}})
+		if !slices.Contains(used, name) {
+			idle = append(idle, &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: name}})
+		}
 	}
-	for _, action := range to {
-		routes = append(routes, &routev3.Route{
+	if n := len(to.Routes); len(idle) > 0 && (n == 0 || !envoy.CatchAll(to.Routes[n-1].GetMatch())) {
+		idle = slices.Insert(idle, 0, envoy.GRPCNowhere())
+	}
+	for _, action := range idle {
+		to.Routes = append(to.Routes, &routev3.Route{
 			Name: envoy.DefaultRouteName, Match: envoy.Match(envoy.MatchOptions{}), Action: &routev3.Route_Route{Route: action},
 		})
 	}
-	return routes
 }
 
 // translate puts a route of a sidecar into what gRPC knows: a route for each match

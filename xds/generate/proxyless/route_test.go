@@ -21,6 +21,8 @@ func TestRoutes(t *testing.T) {
 		to    = "route: [{destination: {host: web.example.com}}]"
 		plain = "/* -> 80 retry 2 on unavailable,cancelled"
 	)
+	// No call matches; the cluster that it would go to is announced all the same.
+	unmatched := []string{"/* -> nowhere", "/* -> 80"}
 	matching := func(match string) string { return "{match: [" + match + "], " + to + ", retries: {attempts: 0}}" }
 	hashed := func(by string) string {
 		return object("DestinationRule", "web", "{host: web.example.com, trafficPolicy: {loadBalancer: {consistentHash: {"+by+"}}}}")
@@ -41,17 +43,22 @@ func TestRoutes(t *testing.T) {
 		{name: "without two values", http: matching("{withoutHeaders: {a: {exact: '1'}, b: {prefix: '2'}}}"),
 			want: []string{"/* not a, not b -> 80", "/* not a, not b=2* -> 80", "/* not a=1, not b -> 80", "/* not a=1, not b=2* -> 80"}},
 		{name: "the method is always POST", http: matching("{method: {exact: POST}}") + ", " + matching("{method: {exact: GET}}"), want: []string{"/* -> 80"}},
-		{name: "and the scheme http", http: matching("{scheme: {regex: 'https'}}"), want: nil},
+		{name: "and the scheme http", http: matching("{scheme: {regex: 'https'}}"), want: unmatched},
 		{name: "the authority is the target", http: matching("{authority: {exact: 'web.example.com:80'}}"), want: []string{"/* -> 80"}},
 		{name: "with or without its port", http: matching("{authority: {regex: 'web.*com'}}"), want: []string{"/* -> 80"}},
-		{name: "another authority", http: matching("{authority: {prefix: other}}"), want: nil},
-		{name: "calls have no query", http: matching("{queryParams: {a: {exact: '1'}}}"), want: nil},
+		{name: "another authority", http: matching("{authority: {prefix: other}}"), want: unmatched},
+		{name: "calls have no query", http: matching("{queryParams: {a: {exact: '1'}}}"), want: unmatched},
 		{name: "weights", http: "{route: [{destination: {host: web.example.com, subset: v1}, weight: 9}, {destination: {host: web.example.com, port: {number: 81}}, weight: 1}], retries: {attempts: 0}}",
 			want: []string{"/* -> 80/v1 9, 81 1"}},
 		{name: "a weight of 0 is announced", http: "{route: [{destination: {host: web.example.com, subset: v1}, weight: 1}, {destination: {host: web.example.com, subset: v2}, weight: 0}], retries: {attempts: 0}}",
 			want: []string{"/* -> 80/v1", "/* -> 80/v2"}},
 		{name: "where no call comes to", http: "{match: [{uri: {prefix: /a}}], route: [{destination: {host: web.example.com, subset: v1}, weight: 0}, {destination: {host: web.example.com}, weight: 1}], retries: {attempts: 0}}",
 			want: []string{"/a* -> 80", "/* -> nowhere", "/* -> 80/v1"}},
+		{name: "so are the other subsets of a service", http: "{route: [{destination: {host: web.example.com, subset: v2}}], retries: {attempts: 0}}",
+			others: []string{object("DestinationRule", "web", "{host: web.example.com, subsets: [{name: v1}, {name: v2}, {name: v3}]}")},
+			want:   []string{"/* -> 80/v2", "/* -> 80/v1", "/* -> 80/v3"}},
+		{name: "but none of one that no route splits", http: "{route: [{destination: {host: web.example.com}}], retries: {attempts: 0}}",
+			others: []string{object("DestinationRule", "web", "{host: web.example.com, subsets: [{name: v1}]}")}, want: []string{"/* -> 80"}},
 		{name: "a timeout", http: "{timeout: 3s, " + to + ", retries: {attempts: 0}}", want: []string{"/* -> 80 in 3s"}},
 		{name: "retries", http: "{" + to + ", retries: {attempts: 5, retryOn: 'internal,reset,503,deadline-exceeded', backoff: 1s}}", want: []string{"/* -> 80 retry 5 on internal,deadline-exceeded after 1s"}},
 		{name: "retries that gRPC has none of", http: "{" + to + ", retries: {attempts: 5, retryOn: '5xx'}}", want: []string{"/* -> 80"}},

@@ -1,0 +1,48 @@
+package virtualhost
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/portolan-mesh/portolan/xds/mesh"
+)
+
+// DestinationsTo are, sorted, the clusters that the routes of RoutesTo may lead to
+// after a change of nothing but weights and subsets: those that the VirtualService
+// names, of whatever weight, and where it names a subset all subsets of that
+// service. There are none where no VirtualService applies.
+func DestinationsTo(v *mesh.View, listener mesh.EgressListener, s *mesh.ServiceRow, port int) []string {
+	vs := v.VirtualServiceAt(listener, s.Hostname)
+	if vs == nil {
+		return nil
+	}
+	t := translator{view: v, gateway: mesh.MeshGateway, port: port}
+	names := map[string]struct{}{}
+	for _, http := range vs.Spec.GetHttp() {
+		for _, d := range http.GetRoute() {
+			at := t.destination(d.GetDestination())
+			names[at.cluster()] = struct{}{}
+			for _, subset := range t.siblings(at) {
+				at.subset = subset
+				names[at.cluster()] = struct{}{}
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// siblings are the subsets of a service, where the destination is one of them.
+func (t translator) siblings(d destination) []string {
+	if d.subset == "" || d.service == nil {
+		return nil
+	}
+	rule := t.view.Rule(d.service)
+	if rule == nil {
+		return nil
+	}
+	var out []string
+	for _, subset := range rule.Subsets {
+		out = append(out, subset.GetName())
+	}
+	return out
+}
