@@ -6,6 +6,7 @@
 // The parts: main_test.go builds the binary, processtest runs processes,
 // server_test.go and envoy_test.go are the two kinds of them,
 // upstream_test.go is what traffic goes to, traffic_test.go sends and counts it,
-// relay_test.go sits between a proxy and its server. The other files are the
+// relay_test.go sits between a proxy and its server, grpc_test.go runs programs that
+// need no proxy, of which grpcpeer is the one in Go. The other files are the
 // scenarios, most of them in both variants of the protocol.
 package integration
