@@ -62,6 +62,9 @@ type envoyOptions struct {
 	dnsCapture bool
 	// interception is how traffic gets to it: NONE.
 	interception string
+	// drain is for how many seconds it goes on with what belonged to a listener that
+	// is gone; 0 stands for its default, ten minutes.
+	drain int
 	// namespace and ip have the defaults shop and 10.0.0.1; xds is the server's.
 	namespace, ip, xds string
 	// in is the network that it runs in, nil for the machine's.
@@ -118,6 +121,9 @@ func (s *server) launchEnvoy(o envoyOptions) *envoy {
 	}
 	config := write(s.t, o.name+".yaml", s.must("", args...))
 	command := []string{path, "-c", config, "--disable-hot-restart", "--concurrency", "1", "--log-level", "warning"}
+	if o.drain > 0 {
+		command = append(command, "--drain-time-s", fmt.Sprint(o.drain))
+	}
 	if o.in != nil {
 		command, e.client = append(o.in.command(), command...), o.in.http(s.t)
 	}

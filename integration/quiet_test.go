@@ -31,7 +31,11 @@ spec:
 			return typesOf(less(s.responses(), before))
 		}
 		expectEqual(t, "types sent for an endpoint", sentBy(func() int64 { return s.apply(x.entry(x.v2)) }), []string{"EDS"})
-		expectEqual(t, "types sent for weights", sentBy(func() int64 { return s.apply(x.routes(10, 90)) }), []string{"RDS"})
+		routes := "VHDS"
+		if v == stream.StateOfTheWorld {
+			routes = "RDS"
+		}
+		expectEqual(t, "types sent for weights", sentBy(func() int64 { return s.apply(x.routes(10, 90)) }), []string{routes})
 		expectEqual(t, "types sent for a service of others", sentBy(func() int64 { return s.apply(elsewhere) }), []string{})
 
 		expectEqual(t, "types sent for objects as they are", sentBy(func() int64 {

@@ -1,19 +1,25 @@
 package integration
 
 import (
+	"context"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// relay stands between a proxy and its server and passes on what they say. Once
-// it is armed, it lets the next clusters pass and no endpoints after them.
+// relay stands between a proxy and its server, passes on what they say, and notes
+// what they say in delta. Once it is armed, it lets the next clusters pass and no
+// endpoints after them; it can part the two.
 type relay struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 	address string
@@ -24,6 +30,20 @@ type relay struct {
 	armed    bool
 	dropping bool
 	dropped  int
+	said     []said
+	shut     bool
+	streams  map[*context.CancelFunc]struct{}
+}
+
+// said is what one side has said in delta.
+type said struct {
+	request        bool
+	unprompted     bool // a request that answers nothing
+	typeURL        string
+	names, removed []string // asked for, and no more; or sent, and removed
+	stated         int      // resources that a first request says the proxy has
+	refused        string   // why
+	bytes          int
 }
 
 // startRelay runs a relay to a server at target until the test ends.
@@ -37,7 +57,7 @@ func startRelay(t testing.TB, target string) *relay {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &relay{address: l.Addr().String(), client: discoveryv3.NewAggregatedDiscoveryServiceClient(connection)}
+	r := &relay{address: l.Addr().String(), streams: map[*context.CancelFunc]struct{}{}, client: discoveryv3.NewAggregatedDiscoveryServiceClient(connection)}
 	server := grpc.NewServer()
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(server, r)
 	r.running.Go(func() { _ = server.Serve(l) })
@@ -90,12 +110,85 @@ func (r *relay) StreamAggregatedResources(down discoveryv3.AggregatedDiscoverySe
 
 // DeltaAggregatedResources implements ADS in delta.
 func (r *relay) DeltaAggregatedResources(down discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
-	up, err := r.client.DeltaAggregatedResources(down.Context())
+	ctx, end, err := r.join(down.Context())
 	if err != nil {
 		return err
 	}
-	r.running.Go(func() { _ = pump(down.Recv, up.Send, nil, up.CloseSend) })
-	return pump(up.Recv, down.Send, func(m *discoveryv3.DeltaDiscoveryResponse) bool { return r.passes(m.GetTypeUrl()) }, nil)
+	defer end()
+	up, err := r.client.DeltaAggregatedResources(ctx)
+	if err != nil {
+		return err
+	}
+	r.running.Go(func() { _ = pump(down.Recv, up.Send, r.heard, up.CloseSend) })
+	return pump(up.Recv, down.Send, func(m *discoveryv3.DeltaDiscoveryResponse) bool {
+		r.answered(m)
+		return r.passes(m.GetTypeUrl())
+	}, nil)
+}
+
+// join takes a stream in, unless the relay is shut.
+func (r *relay) join(parent context.Context) (ctx context.Context, end func(), err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.shut {
+		return nil, nil, status.Error(codes.Unavailable, "the relay is shut")
+	}
+	ctx, cancel := context.WithCancel(parent)
+	r.streams[&cancel] = struct{}{}
+	return ctx, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.streams, &cancel)
+		cancel()
+	}, nil
+}
+
+// part ends all streams in delta, and lets none through until meet.
+func (r *relay) part() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.shut = true
+	for cancel := range r.streams {
+		(*cancel)()
+	}
+}
+
+// meet ends what part began.
+func (r *relay) meet() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.shut = false
+}
+
+// heard notes a request.
+func (r *relay) heard(m *discoveryv3.DeltaDiscoveryRequest) bool {
+	r.note(said{
+		request: true, unprompted: m.GetResponseNonce() == "", typeURL: m.GetTypeUrl(), names: m.GetResourceNamesSubscribe(), removed: m.GetResourceNamesUnsubscribe(),
+		stated: len(m.GetInitialResourceVersions()), refused: m.GetErrorDetail().GetMessage(), bytes: proto.Size(m),
+	})
+	return true
+}
+
+// answered notes a response.
+func (r *relay) answered(m *discoveryv3.DeltaDiscoveryResponse) {
+	s := said{typeURL: m.GetTypeUrl(), removed: m.GetRemovedResources(), bytes: proto.Size(m)}
+	for _, resource := range m.GetResources() {
+		s.names = append(s.names, resource.GetName())
+	}
+	r.note(s)
+}
+
+func (r *relay) note(s said) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.said = append(r.said, s)
+}
+
+// since is what was said after the first n, all where n is 0.
+func (r *relay) since(n int) []said {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.said[n:])
 }
 
 // pump passes messages on until one side ends.

@@ -16,7 +16,7 @@ const (
 )
 
 func (o *xdsFlags) register(f *pflag.FlagSet) {
-	f.StringVar(&o.routeDelta, "route-delta", routeDeltaOff, "auto sends an Envoy that takes virtual hosts one by one only those that changed; off sends whole route tables to all")
+	f.StringVar(&o.routeDelta, "route-delta", routeDeltaAuto, "auto sends an Envoy that takes virtual hosts one by one only those that changed; off sends whole route tables to all")
 }
 
 // validate reports what is wrong with the flags.

@@ -26,6 +26,8 @@ const (
 	EndpointType = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
 	ListenerType = "type.googleapis.com/envoy.config.listener.v3.Listener"
 	RouteType    = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
+	// VirtualHostType is for clients that take routes by delta.
+	VirtualHostType = "type.googleapis.com/envoy.config.route.v3.VirtualHost"
 )
 
 // maxResponse is what a client takes in one message.
