@@ -27,6 +27,7 @@ type serveOptions struct {
 	addresses  addressFlags
 	xds        xdsFlags
 	logLevel   string
+	lifecycle  lifecycleFlags
 	profiles   bool
 }
 
@@ -48,7 +49,9 @@ One line is logged when the server is ready; /readyz of the config API answers
 from memory all the same, and the store is started again by itself.
 
 SIGTERM ends the server and its store, within 10 seconds in any state, with exit
-code 0; it is 1 where the server could not start or had to end.`,
+code 0; it is 1 where the server could not start or had to end. Where other
+servers share the store, proxies are sent there first, over --drain-time. A
+second signal ends the server at once.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.validate(c.Flags().Changed); err != nil {
@@ -67,6 +70,7 @@ code 0; it is 1 where the server could not start or had to end.`,
 	o.backup.register(f)
 	o.addresses.register(f)
 	o.xds.register(f)
+	o.lifecycle.register(f)
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.BoolVar(&o.profiles, "pprof", false, "show profiles of the server at "+profilesPath+" of the config API, for go tool pprof")
 	_ = c.MarkFlagDirname("data-dir")
@@ -97,6 +101,7 @@ func (o *serveOptions) validate(given func(flag string) bool) error {
 	o.embedded.validate(given, add)
 	o.backup.validate(given, add)
 	o.addresses.validate(add)
+	o.lifecycle.validate(add)
 	o.xds.validate(add)
 	o.consul.validate(given, add)
 	if _, err := parseLevel(o.logLevel); err != nil {
@@ -177,15 +182,16 @@ func serve(ctx context.Context, o serveOptions, env *environment) error {
 	if store.backups, err = o.backup.scheduler(store.client, logger); err != nil {
 		return errors.Join(err, store.close())
 	}
+	port := newProxyPort(proxies, o.lifecycle, logger)
 	store.limits.Addresses = o.addresses.ranges()
-	s, err := newServer(store, meshConfig, &o, logger)
+	s, err := newServer(store, meshConfig, &o, port, logger)
 	if err != nil {
 		return errors.Join(err, store.close())
 	}
 	if o.profiles {
 		serveProfiles(s.api)
 	}
-	return errors.Join(s.run(ctx, api, proxies), store.close())
+	return errors.Join(s.run(ctx, api), store.close())
 }
 
 // listen opens a port.

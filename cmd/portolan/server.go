@@ -12,8 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/keepalive"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cache/mirror"
@@ -47,14 +45,15 @@ type server struct {
 	entries  *serviceentry.Store
 	consul   *consul.Registry // nil without --consul-address
 	xds      *xds.DiscoveryServer
+	proxies  *proxyPort
 	api      *rest.Server
 	reporter *propagation.Reporter
 	jobs     *jobs
 	logger   *slog.Logger
 }
 
-func newServer(store *openedStore, meshConfig *mesh.Config, o *serveOptions, logger *slog.Logger) (*server, error) {
-	s := &server{store: store, worker: cache.NewWorker(), logger: logger}
+func newServer(store *openedStore, meshConfig *mesh.Config, o *serveOptions, proxies *proxyPort, logger *slog.Logger) (*server, error) {
+	s := &server{store: store, proxies: proxies, worker: cache.NewWorker(), logger: logger}
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
@@ -86,14 +85,18 @@ func newServer(store *openedStore, meshConfig *mesh.Config, o *serveOptions, log
 	}
 	served := xds.Options{
 		Configs: s.mirror, Mesh: meshConfig, Types: catalogue.Types(), Synced: s.synced,
-		Logger: logger, Registerer: metrics,
+		MaxFirstSyncs: o.lifecycle.firstSyncs, HangUp: proxies.conns.HangUp, Logger: logger, Registerer: metrics,
 	}
 	o.xds.apply(&served)
 	s.xds = xds.New(served)
+	proxies.xds = s.xds
 	if err := s.addRegistries(meshConfig, &o.consul, metrics); err != nil {
 		return nil, err
 	}
 	if err := s.addReporter(); err != nil {
+		return nil, err
+	}
+	if err := proxies.know(replicas{s.reporter.ID, s.side}, metrics); err != nil {
 		return nil, err
 	}
 	s.worker.AtTaskEnd(s.xds.Commit) // after the hooks of the registries
@@ -154,12 +157,13 @@ func (s *server) cacheReady() error {
 	return nil
 }
 
-// run serves until ctx ends or a part fails. It stops taking requests first,
-// then what they need, and the store last.
-func (s *server) run(ctx context.Context, api, proxies net.Listener) error {
-	storeContext, stopStore := context.WithCancel(context.WithoutCancel(ctx))
+// run serves until asked ends or a part fails. It sends its proxies to other
+// servers first, where there are any, then stops taking requests, then what they
+// need, and the store last.
+func (s *server) run(asked context.Context, api net.Listener) error {
+	storeContext, stopStore := context.WithCancel(context.WithoutCancel(asked))
 	defer stopStore()
-	ctx, stop := context.WithCancelCause(ctx)
+	ctx, stop := context.WithCancelCause(context.WithoutCancel(asked))
 	defer stop(nil)
 	storeDone := make(chan error, 1)
 	go func() { storeDone <- s.runStore(storeContext, stop) }()
@@ -170,14 +174,24 @@ func (s *server) run(ctx context.Context, api, proxies net.Listener) error {
 	group.Go(func() error { return s.side.Run(ctx) })
 	group.Go(func() error { return s.registry.Run(ctx) })
 	group.Go(func() error { return s.xds.Run(ctx) })
-	group.Go(func() error { return s.serveXDS(ctx, proxies) })
+	group.Go(func() error { return s.proxies.serve(ctx) })
+	group.Go(func() error { return s.proxies.balance(ctx) })
 	group.Go(func() error { return s.serveAPI(ctx, api) })
-	group.Go(func() error { return s.announce(ctx, api, proxies) })
+	group.Go(func() error { return s.announce(ctx, api) })
 	group.Go(func() error { return s.jobs.run(ctx) })
 	group.Go(func() error { return s.reporter.Run(ctx) })
 	if s.store.backups != nil {
 		group.Go(func() error { return s.store.backups.Run(ctx) })
 	}
+	group.Go(func() error {
+		select {
+		case <-asked.Done():
+			s.proxies.drain(ctx)
+			stop(nil)
+		case <-ctx.Done():
+		}
+		return nil
+	})
 	err := group.Wait()
 	stopStore()
 	err = errors.Join(err, <-storeDone)
@@ -198,7 +212,7 @@ func (s *server) runStore(ctx context.Context, stop context.CancelCauseFunc) err
 }
 
 // announce logs the one line that says the server is ready.
-func (s *server) announce(ctx context.Context, api, proxies net.Listener) error {
+func (s *server) announce(ctx context.Context, api net.Listener) error {
 	select {
 	case <-ctx.Done():
 		return nil
@@ -207,29 +221,9 @@ func (s *server) announce(ctx context.Context, api, proxies net.Listener) error 
 	if _, err := s.side.Await(ctx, 0); err != nil {
 		return nil // ctx has ended
 	}
-	s.logger.Info("ready", "api", "http://"+api.Addr().String(), "xds", proxies.Addr().String(),
+	s.logger.Info("ready", "api", "http://"+api.Addr().String(), "xds", s.proxies.conns.Addr().String(),
 		"version", version, "revision", s.mirror.Snapshot().Revision())
 	return nil
-}
-
-func (s *server) serveXDS(ctx context.Context, l net.Listener) error {
-	g := grpc.NewServer(append(xds.ServerOptions(),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
-	)...)
-	s.xds.Register(g)
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		<-ctx.Done()
-		g.Stop() // streams never end by themselves
-	}()
-	err := g.Serve(l)
-	if ctx.Err() != nil {
-		<-stopped
-		return nil
-	}
-	return fmt.Errorf("serve xDS: %w", err)
 }
 
 func (s *server) serveAPI(ctx context.Context, l net.Listener) error {
