@@ -285,7 +285,8 @@ func (m *run) quiet(ctx context.Context) error {
 	store, err := m.server.storeCPU()
 	before, err2 := m.server.CPU()
 	began := time.Now()
-	if err := errors.Join(err, err2, wait(ctx, m.idle)); err != nil {
+	profiled := m.startProfile(ctx, "quiet", m.idle)
+	if err := errors.Join(err, err2, wait(ctx, m.idle), profiled()); err != nil {
 		return err
 	}
 	after, err := m.server.CPU()
