@@ -22,6 +22,10 @@ func (s *Session) Holds(name string) (version string, acked bool) {
 	return offered.Version, ok && r.Version == offered.Version
 }
 
+// Has says whether the client has, or may have, something of a name. What it
+// refused it has not.
+func (s *Session) Has(name string) bool { return s.may(s.has.Value(name)) }
+
 // Offered is the resource that the client should have of a name, nil for none.
 func (s *Session) Offered(name string) *resource.Resource { return s.offered.Value(name) }
 

@@ -94,16 +94,12 @@ func (s *Session) settle(q Request) Answer {
 
 // refuse notes what the client refused. It goes on with what it had.
 func (s *Session) refuse(f *flight) {
-	if s.has.Len() == 0 && s.refused.Len() == 0 && s.asksAll(f.has) {
+	if s.has.Len() == 0 && s.refused.Len() == 0 && s.wantsAll(f.has) {
 		s.refused = f.has // as a first response is refused by many at a time
 	} else {
 		for c := range pmap.Diff(s.has, f.has) {
-			switch {
-			case !differs(c) || !s.asks(c.Key):
-			case c.HasNew:
-				s.refused = s.refused.Set(c.Key, c.New)
-			default:
-				s.refused = s.refused.Set(c.Key, nothing)
+			if differs(c) && s.asks(c.Key) {
+				s.refuseOne(f, c)
 			}
 		}
 	}
@@ -112,18 +108,36 @@ func (s *Session) refuse(f *flight) {
 	}
 }
 
-func (s *Session) asksAll(set resource.Set) bool {
+func (s *Session) refuseOne(f *flight, c change) {
+	switch {
+	case s.scope(c.Key) != open: // it may have been taken, and is to go
+		f.dropped = true
+		if !c.HasOld {
+			s.has = s.has.Set(c.Key, &resource.Resource{Name: c.Key, Version: refusedVersion})
+		}
+	case c.HasNew:
+		s.refused = s.refused.Set(c.Key, c.New)
+	default:
+		s.refused = s.refused.Set(c.Key, nothing)
+	}
+}
+
+func (s *Session) wantsAll(set resource.Set) bool {
 	for name := range set.Keys() {
-		if !s.asks(name) {
+		if !s.wants(name) {
 			return false
 		}
 	}
 	return true
 }
 
-// retryChanged has what was refused sent again where part of it has changed while
-// it was under way.
+// retryChanged has what was refused sent again where part of it has changed, or
+// was given up, while it was under way.
 func (s *Session) retryChanged(f *flight) {
+	if f.dropped {
+		s.retry()
+		return
+	}
 	for c := range s.differences(f.has) {
 		if c, ok := s.concerns(c); ok {
 			if _, refused := s.refused.Get(c.Key); refused {

@@ -64,10 +64,20 @@ func (s *Session) Open(scope string, isNew bool) {
 		s.scopes = map[string]bool{}
 	}
 	s.scopes[scope] = true
-	if isNew {
-		s.eachHas(func(has resource.Set) resource.Set { return withoutScope(has, scope) })
-		s.refused = withoutScope(s.refused, scope)
+	if !isNew {
+		return
 	}
+	if s.inflight != nil { // what is under way may come before, and be lost, or after
+		has := withoutScope(s.inflight.has, scope)
+		for name := range namesWithin(s.inflight.has, scope) {
+			if s.delivering(name) {
+				has = has.Set(name, &resource.Resource{Name: name, Version: refusedVersion})
+			}
+		}
+		s.inflight.has = has
+	}
+	s.has = withoutScope(s.has, scope)
+	s.mend(scope)
 }
 
 // Close has the client give up all that it has of a scope.
@@ -83,7 +93,17 @@ func (s *Session) Close(scope string) {
 		}
 		return out
 	})
-	s.refused = withoutScope(s.refused, scope)
+	s.mend(scope)
+}
+
+// mend has what was refused along with resources of a scope sent again: these are
+// other ones from now on.
+func (s *Session) mend(scope string) {
+	if left := withoutScope(s.refused, scope); left != s.refused {
+		s.refused = left
+		s.retry()
+	}
+	s.lapse()
 }
 
 // namesWithin iterates over the names of a scope.

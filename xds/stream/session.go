@@ -97,6 +97,7 @@ type flight struct {
 	Mark
 	has     resource.Set // what the client has when it has taken it
 	unknown []string     // names that it asked for and was told not to exist
+	dropped bool         // it has given up names that are in it
 }
 
 // Rejection is a response that the client refused, and its words.
@@ -162,9 +163,14 @@ func (s *Session) lapse() {
 func (s *Session) retry() {
 	refused := s.refused
 	s.refused = resource.Set{}
+	var unanswered []string
 	for name, r := range refused.All() {
 		if !s.asks(name) {
 			continue
+		}
+		_, exists := s.offered.Get(name)
+		if r == nothing && !exists && s.named(name) {
+			unanswered = append(unanswered, name)
 		}
 		s.eachHas(func(has resource.Set) resource.Set {
 			if _, ok := has.Get(name); !ok && r != nothing {
@@ -173,6 +179,7 @@ func (s *Session) retry() {
 			return doubted(has, name)
 		})
 	}
+	s.asked = s.typ.Names.With(s.asked, unanswered...)
 }
 
 // Resend has named resources sent again although they did not change: their

@@ -84,10 +84,22 @@ func (s *Session) unsubscribe(names []string) {
 		}
 	}
 	s.names = s.typ.Names.Without(s.names, names...)
+	if s.inflight != nil {
+		s.inflight.dropped = s.inflight.dropped || !s.wildcard && slices.ContainsFunc(names, s.delivering)
+	}
 	s.asked = s.typ.Names.With(s.asked, again...)
 	if !s.wildcard {
 		s.forgetUnwanted()
 	}
+}
+
+// delivering says whether the response under way has something of a name, or of
+// any, which stands for a name that is not known.
+func (s *Session) delivering(name string) bool {
+	if name == wildcardName {
+		return true
+	}
+	return s.has.Value(name) != s.inflight.has.Value(name) || slices.Contains(s.inflight.unknown, name)
 }
 
 // forgetUnwanted drops what is due of names that are not asked for any more.
