@@ -83,17 +83,25 @@ func NewWorld(tb testing.TB, documents ...string) *World {
 // age. Objects without a namespace are of "default".
 func (w *World) Apply(documents ...string) {
 	w.tb.Helper()
-	w.revision++
-	age := 0
+	var objects []*config.Config
 	for _, document := range documents {
 		decoded, err := config.Decode("test", []byte(document), schema.Pilot().Type)
 		if err != nil {
 			w.tb.Fatalf("decode: %v", err)
 		}
 		for _, d := range decoded {
-			w.put(d.Config, age)
-			age++
+			objects = append(objects, d.Config)
 		}
+	}
+	w.Put(objects...)
+}
+
+// Put is Apply of objects, which the world takes over.
+func (w *World) Put(objects ...*config.Config) {
+	w.tb.Helper()
+	w.revision++
+	for age, object := range objects {
+		w.put(object, age)
 	}
 	w.commit()
 }
