@@ -215,3 +215,18 @@ func TestAClusterStaysForAVirtualHost(t *testing.T) {
 	p.ack(vhds)
 	p.sends("then the cluster goes", "CDS -b")
 }
+
+// TestWhatCameWithRefusedChildrenComesAgain when the parent of those that the
+// client may have refused is gone.
+func TestWhatCameWithRefusedChildrenComesAgain(t *testing.T) {
+	t.Parallel()
+	inVariants(t, func(t *testing.T, p *play) {
+		p.settled("CDS a: >a", "EDS a: 1", "CDS b: >b", "EDS b: 1")
+		p.offer("CDS a: >a", "EDS a: bad", "CDS b: >b", "EDS b: 2")
+		p.sends("both", "EDS +a +b")
+		p.offer("CDS b: >b", "EDS b: 2")
+		p.sends("the cluster goes", "CDS -a")
+		p.nack(eds)
+		p.sends("the other again", "EDS +b")
+	})
+}

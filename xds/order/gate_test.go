@@ -175,9 +175,7 @@ func TestARefusedClusterThatIsGoneHoldsNothingBack(t *testing.T) {
 		p.sends("the cluster", "CDS +bad")
 		p.nack(cds)
 		p.offer("RDS r: @bad 2")
-		p.sends("there is no such cluster", "RDS +r")
-		p.ack(rds)
-		p.sends("nor will there be", "CDS -bad")
+		p.sends("there is no such cluster", "RDS +r", "CDS -bad")
 	})
 }
 

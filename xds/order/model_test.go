@@ -38,6 +38,7 @@ type proxy struct {
 	wire     []sent            // not yet received
 	unsaid   map[string]string // nonces not yet acknowledged, by type
 	nonces   map[string]string
+	refusing map[string]bool // it refuses the last response, by type
 }
 
 type sent struct {
@@ -63,7 +64,7 @@ func newProxy(t *rapid.T, v stream.Variant) *proxy {
 func (p *proxy) connect(offered sets) {
 	p.flow = order.New(types(), p.variant, limits)
 	p.now = p.now.Add(limits.Resolve) // what it has it has resolved by then
-	p.wire, p.unsaid, p.nonces = nil, map[string]string{}, map[string]string{}
+	p.wire, p.unsaid, p.nonces, p.refusing = nil, map[string]string{}, map[string]string{}, map[string]bool{}
 	p.flow.Offer(offered.of, 1)
 	first := []string{cds, eds, lds, rds, vhds}
 	if rapid.Bool().Draw(p.t, "endpoints first") {
@@ -105,8 +106,13 @@ func (p *proxy) receive() bool {
 	p.wire = p.wire[1:]
 	p.nonces[s.typeURL] = s.response.Nonce
 	p.unsaid[s.typeURL] = s.response.Nonce
-	p.t.Logf("client: has %s", s.typeURL)
-	p.apply(s.typeURL, s.response)
+	p.refusing[s.typeURL] = slices.ContainsFunc(s.response.Resources, func(r *resource.Resource) bool {
+		return strings.Contains(content(r), "bad")
+	})
+	p.t.Logf("client: has %s, refuses it: %v", s.typeURL, p.refusing[s.typeURL])
+	if !p.refusing[s.typeURL] {
+		p.apply(s.typeURL, s.response)
+	}
 	p.check(s)
 	return true
 }
@@ -225,19 +231,22 @@ func (p *proxy) answering(typeURL string) string {
 	if p.variant == stream.Delta {
 		return ""
 	}
+	if p.refusing[typeURL] {
+		p.acknowledge(typeURL)
+	}
 	delete(p.unsaid, typeURL)
 	return p.nonces[typeURL]
 }
 
-// acknowledge says what it received of a type.
+// acknowledge says how it took what it received of a type.
 func (p *proxy) acknowledge(typeURL string) bool {
 	nonce, ok := p.unsaid[typeURL]
-	if !ok || typeURL == cds && !p.eager && slices.Contains(slices.Collect(maps.Values(p.warming)), true) {
+	if !ok || typeURL == cds && !p.eager && !p.refusing[cds] && slices.Contains(slices.Collect(maps.Values(p.warming)), true) {
 		return false
 	}
 	delete(p.unsaid, typeURL)
 	p.t.Logf("client: acknowledges %s", typeURL)
-	p.flow.Request(typeURL, stream.Request{Nonce: nonce, Names: p.names(typeURL)}, p.now)
+	p.flow.Request(typeURL, stream.Request{Nonce: nonce, Names: p.names(typeURL), Rejected: p.refusing[typeURL]}, p.now)
 	return true
 }
 
@@ -346,6 +355,19 @@ func (m *mesh) change(t *rapid.T, v stream.Variant) {
 		}
 	}
 	m.repair(leads)
+	if one("mend", 2) == 0 {
+		m.mend()
+	}
+	if one("spoil", 5) == 0 && len(m.lines) > 0 {
+		m.lines[rapid.SampledFrom(slices.Sorted(maps.Keys(m.lines))).Draw(t, "spoilt")] += " bad"
+	}
+}
+
+// mend has the client refuse nothing any more.
+func (m *mesh) mend() {
+	for name, content := range m.lines {
+		m.lines[name] = strings.ReplaceAll(content, " bad", "")
+	}
 }
 
 // routes draws a table, in delta as virtual hosts of their own, whose domains
@@ -390,9 +412,9 @@ func (m *mesh) sets(t *rapid.T) sets {
 	return world(t, lines...)
 }
 
-// TestNothingLeadsNowhere: whatever changes and however slow the client answers,
-// what it holds leads to clusters that it can use; and in the end it holds what
-// it should.
+// TestNothingLeadsNowhere: whatever changes, however slow the client answers and
+// whatever it refuses, what it holds leads to clusters that it can use; and in the
+// end it holds what it should.
 func TestNothingLeadsNowhere(t *testing.T) {
 	t.Parallel()
 	for _, v := range []stream.Variant{stream.Delta, stream.StateOfTheWorld} {
@@ -431,6 +453,9 @@ func live(t *rapid.T, v stream.Variant) {
 			p.connect(offered)
 		}
 	}
+	m.mend()
+	offered = m.sets(t)
+	p.flow.Offer(offered.of, 1000)
 	p.settle()
 	p.converged(offered)
 }

@@ -27,7 +27,7 @@ const (
 
 type moment struct {
 	until time.Time
-	names []string
+	names map[string]struct{}
 }
 
 // sent takes note of a response under way.
@@ -40,6 +40,9 @@ func (a *arrivals) sent(r *stream.Response) {
 	}
 	for _, n := range r.New {
 		a.stages[n.Name] = 0
+		for _, m := range a.moments { // it was there before, and gone
+			delete(m.names, n.Name)
+		}
 	}
 }
 
@@ -47,7 +50,7 @@ func (a *arrivals) sent(r *stream.Response) {
 // children at all. One that refused a response may have taken some of it; it
 // shows by asking for their children.
 func (a *arrivals) answered(resources []*resource.Resource, taken, asks bool, resolvedAt time.Time) {
-	m := moment{until: resolvedAt}
+	m := moment{until: resolvedAt, names: map[string]struct{}{}}
 	for _, r := range resources {
 		s, arriving := a.stages[r.Name]
 		switch {
@@ -57,7 +60,7 @@ func (a *arrivals) answered(resources []*resource.Resource, taken, asks bool, re
 		case len(r.Children) == 0 && !taken:
 		case r.Resolves:
 			a.stages[r.Name] = s | answered | resolving
-			m.names = append(m.names, r.Name)
+			m.names[r.Name] = struct{}{}
 		default:
 			a.arrive(r.Name)
 		}
@@ -104,7 +107,7 @@ func (a *arrivals) resolved(now time.Time) {
 	for len(a.moments) > 0 && !now.Before(a.moments[0].until) {
 		names := a.moments[0].names
 		a.moments = a.moments[1:]
-		for _, name := range names {
+		for name := range names {
 			if a.stages[name]&resolving != 0 {
 				a.arrive(name)
 			}
@@ -135,14 +138,17 @@ func (a *arrivals) wake() time.Time {
 	return a.moments[0].until
 }
 
-// settled says that the client has all targets and that their children are on
-// their way: nothing can have to wait for them.
+// settled says that the client has all targets and their children: nothing can
+// have to wait for them.
 func (k *kind) settled() bool {
 	if len(k.arrivals.stages) > 0 || k.session.Lacks() {
 		return false
 	}
 	for _, child := range k.children {
-		if child.session.Lacks() {
+		if child.session.Pending() {
+			return false
+		}
+		for range child.session.Refused() {
 			return false
 		}
 	}
@@ -162,7 +168,8 @@ func (k *kind) ready(name string) bool {
 		return false
 	}
 	for _, child := range k.children {
-		if due, _ := child.session.Lacking(name); due {
+		s := child.session
+		if due, _ := s.Lacking(name); due || s.Wants(name) && s.Offered(name) != nil && !s.Has(name) {
 			return false
 		}
 	}

@@ -34,10 +34,11 @@ func (f *Flow) withdrawals(k *kind, now time.Time) (stream.Allow, bool) {
 		return stream.Allow{}, false
 	}
 	needed := f.needed(k)
+	// A client that has nothing of a name may wait to be told so.
 	return stream.Allow{Add: never, Remove: func(name string) bool {
 		since := k.withdrawals[name]
 		overdue := !since.IsZero() && now.Sub(since) >= f.limits.Withdraw
-		if !overdue && (since.IsZero() || needed(name)) {
+		if k.session.Has(name) && !overdue && (since.IsZero() || needed(name)) {
 			return false
 		}
 		delete(k.withdrawals, name)

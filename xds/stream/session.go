@@ -209,6 +209,9 @@ func (s *Session) Forget(names []string) []string {
 	for _, name := range names {
 		if s.Leaves(name) {
 			out = append(out, name)
+			if s.inflight != nil && s.delivering(name) {
+				s.inflight.dropped = true
+			}
 			s.eachHas(func(has resource.Set) resource.Set { return has.Delete(name) })
 		}
 	}
