@@ -17,11 +17,7 @@ func destinationRule() *Schema {
 }
 
 func destinationRuleServed() fields {
-	loadBalancer := serve("simple", "consistentHash")
-	connectionPool := fields{}.
-		with("tcp", serve("maxConnections", "connectTimeout", "tcpKeepalive", "maxConnectionDuration", "idleTimeout")).
-		with("http", serve("http1MaxPendingRequests", "http2MaxRequests", "maxRequestsPerConnection", "maxRetries",
-			"idleTimeout", "h2UpgradePolicy", "useClientProtocol", "maxConcurrentStreams"))
+	loadBalancer, connectionPool := serve("simple", "consistentHash"), connectionPoolServed()
 	// Of tls only the mode DISABLE is served; checkClientTLS refuses the others.
 	port := serve("port", "tls").with("loadBalancer", loadBalancer).with("connectionPool", connectionPool)
 	policy := serve("tls").with("loadBalancer", loadBalancer).with("connectionPool", connectionPool).
@@ -30,6 +26,13 @@ func destinationRuleServed() fields {
 		refuse("workloadSelector", "is not served yet, and without it the rule would apply to every client: leave it out").
 		with("trafficPolicy", policy).
 		with("subsets", serve("name", "labels").with("trafficPolicy", policy))
+}
+
+func connectionPoolServed() fields {
+	return fields{}.
+		with("tcp", serve("maxConnections", "connectTimeout", "tcpKeepalive", "maxConnectionDuration", "idleTimeout")).
+		with("http", serve("http1MaxPendingRequests", "http2MaxRequests", "maxRequestsPerConnection", "maxRetries",
+			"idleTimeout", "h2UpgradePolicy", "useClientProtocol", "maxConcurrentStreams"))
 }
 
 func checkDestinationRule(c checker, d *networking.DestinationRule) {

@@ -433,7 +433,7 @@ func TestSidecarRules(t *testing.T) {
 	checkRules(t, []rule{
 		{name: "empty", kind: schema.Sidecar, spec: `workloadSelector: {}`,
 			refused: []string{
-				"spec: is empty: set at least one of ingress, egress and outboundTrafficPolicy",
+				"spec: is empty: set at least one of ingress, egress, outboundTrafficPolicy and inboundConnectionPool",
 			},
 			warned: []string{
 				"spec.workloadSelector has no labels and selects every workload",
@@ -452,6 +452,7 @@ func TestSidecarRules(t *testing.T) {
 				`spec.ingress[1].defaultEndpoint: must be on 127.0.0.1, [::1], 0.0.0.0 or [::], the workload itself, is "10.0.0.1:80"`,
 				"spec.ingress[2].bind: Unix sockets are not served yet: bind an IP address",
 				`spec.ingress[2].defaultEndpoint: must be an address and a port such as 127.0.0.1:8080, is "127.0.0.1"`,
+				"spec.ingress[3].connectionPool: is empty: set tcp or http, or leave it out",
 				`spec.ingress[3].defaultEndpoint: must have a port from 1 to 65535, is "127.0.0.1:0"`,
 				`spec.ingress[4].port.protocol: unknown protocol "SMTP": use one of HTTP, HTTP2, GRPC, GRPC-WEB, HTTPS, TLS, TCP, MONGO, MYSQL, REDIS, UDP, HTTP_PROXY`,
 				`spec.ingress[4].defaultEndpoint: must be unix:// and an absolute path, is "unix://a"`,
@@ -460,10 +461,9 @@ func TestSidecarRules(t *testing.T) {
 				"spec.ingress[3].tls: is not served yet: the port would take plaintext",
 			},
 			warned: []string{
-				"spec.ingress[1].port.protocol is missing: detection is not served yet, the port is plain TCP",
-				"spec.ingress[1].captureMode IPTABLES is not served yet: the listener is a plain one on its address and port",
+				"spec.ingress[1].port.protocol is missing: HTTP is looked for where traffic is captured, else the port is plain TCP",
+				"spec.ingress[1].captureMode IPTABLES is for sidecars that capture traffic: for others the listener is a plain one on its address and port",
 				"spec.ingress[3].port.protocol UDP is not served yet: the listener has no effect",
-				"spec.ingress[3].connectionPool is not served yet and has no effect",
 			}},
 		{name: "egress", kind: schema.Sidecar, spec: `
 			egress:
@@ -484,10 +484,10 @@ func TestSidecarRules(t *testing.T) {
 				`spec.egress[2].hosts[5] "./a.b" is listed twice, also at [4]`,
 			}},
 		{name: "not served", kind: schema.Sidecar, spec: `
-			inboundConnectionPool: {}
+			inboundConnectionPool: {http: {http2KeepAlive: {}}}
 			outboundTrafficPolicy: {mode: ALLOW_ANY, egressProxy: {host: a.b}}`,
 			warned: []string{
-				"spec.inboundConnectionPool is not served yet and has no effect",
+				"spec.inboundConnectionPool.http.http2KeepAlive is not served yet and has no effect",
 				"spec.outboundTrafficPolicy.egressProxy is not served yet and has no effect",
 			}},
 	})

@@ -60,7 +60,7 @@ func TestServiceEntryRules(t *testing.T) {
 			ports: [{number: 53, name: dns, protocol: UDP}, {number: 54, name: any}, {number: 55, name: tcp, protocol: tcp}]`,
 			warned: []string{
 				"spec.ports[0].protocol UDP is not served yet: the port has no effect",
-				"spec.ports[1].protocol is missing: detection is not served yet, the port is plain TCP",
+				"spec.ports[1].protocol is missing: sidecars that capture traffic look for HTTP, for all others the port is plain TCP",
 				"spec.ports[2].protocol is TCP and the service has no addresses: nothing but the port number tells its connections from others",
 			}},
 		{name: "selector and endpoints", kind: schema.ServiceEntry, spec: `

@@ -85,7 +85,7 @@ func checkServiceProtocol(c checker, s *networking.ServiceEntry, protocol string
 	c.protocol(protocol)
 	switch lower(protocol) {
 	case "":
-		c.warn("is missing: detection is not served yet, the port is plain TCP")
+		c.warn("is missing: sidecars that capture traffic look for HTTP, for all others the port is plain TCP")
 	case protocolUDP, protocolHTTPProxy:
 		c.warn("%s is not served yet: the port has no effect", protocol)
 	case protocolTCP:

@@ -21,17 +21,19 @@ func sidecar() *Schema {
 func sidecarServed() fields {
 	port := serve("number", "protocol", "name").refuse("targetPort", "is no longer a field of sidecars: leave it out")
 	return serve("workloadSelector").
-		with("ingress", serve("bind", "captureMode", "defaultEndpoint").with("port", port).
+		with("ingress", serve("bind", "captureMode", "defaultEndpoint").with("port", port).with("connectionPool", connectionPoolServed()).
 			refuse("tls", "is not served yet: the port would take plaintext")).
 		with("egress", serve("bind", "captureMode", "hosts").with("port", port)).
-		with("outboundTrafficPolicy", serve("mode"))
+		with("outboundTrafficPolicy", serve("mode")).
+		with("inboundConnectionPool", connectionPoolServed())
 }
 
 func checkSidecar(c checker, s *networking.Sidecar) {
 	if len(s.Ingress) == 0 && len(s.Egress) == 0 && s.OutboundTrafficPolicy == nil && s.InboundConnectionPool == nil {
-		c.fail("is empty: set at least one of ingress, egress and outboundTrafficPolicy")
+		c.fail("is empty: set at least one of ingress, egress, outboundTrafficPolicy and inboundConnectionPool")
 	}
 	c.at("workloadSelector").selector(s.WorkloadSelector)
+	checkConnectionPool(c.at("inboundConnectionPool"), s.InboundConnectionPool)
 	each(c.at("ingress"), s.Ingress, checkIngress)
 	each(c.at("egress"), s.Egress, checkEgress)
 	unique(c.at("ingress"), s.Ingress, func(l *networking.IstioIngressListener) uint32 { return l.GetPort().GetNumber() }, "port", "number")
@@ -49,8 +51,12 @@ func checkIngress(c checker, l *networking.IstioIngressListener) {
 		return
 	}
 	checkSidecarPort(c.at("port"), l.Port)
+	if l.Port.GetProtocol() == "" {
+		c.at("port").at("protocol").warn("is missing: HTTP is looked for where traffic is captured, else the port is plain TCP")
+	}
 	c.at("bind").bind(l.Bind)
 	checkCapture(c.at("captureMode"), l.CaptureMode)
+	checkConnectionPool(c.at("connectionPool"), l.ConnectionPool)
 	checkDefaultEndpoint(c.at("defaultEndpoint"), l.DefaultEndpoint)
 }
 
@@ -58,8 +64,6 @@ func checkSidecarPort(c checker, p *networking.SidecarPort) {
 	c.at("number").port(p.Number)
 	c.at("protocol").protocol(p.Protocol)
 	switch lower(p.Protocol) {
-	case "":
-		c.at("protocol").warn("is missing: detection is not served yet, the port is plain TCP")
 	case protocolUDP, protocolHTTPProxy:
 		c.at("protocol").warn("%s is not served yet: the listener has no effect", p.Protocol)
 	}
@@ -67,7 +71,7 @@ func checkSidecarPort(c checker, p *networking.SidecarPort) {
 
 func checkCapture(c checker, mode networking.CaptureMode) {
 	if mode == networking.CaptureMode_IPTABLES {
-		c.warn("IPTABLES is not served yet: the listener is a plain one on its address and port")
+		c.warn("IPTABLES is for sidecars that capture traffic: for others the listener is a plain one on its address and port")
 	}
 }
 
@@ -99,6 +103,9 @@ func checkDefaultEndpoint(c checker, endpoint string) {
 func checkEgress(c checker, l *networking.IstioEgressListener) {
 	if l.GetPort() != nil {
 		checkSidecarPort(c.at("port"), l.Port)
+		if l.Port.GetProtocol() == "" {
+			c.at("port").at("protocol").warn("is missing: the port is plain TCP")
+		}
 	} else if l.GetBind() != "" {
 		c.at("port").fail("is missing: a bind address needs a port")
 	}
