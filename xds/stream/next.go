@@ -52,7 +52,7 @@ func (s *Session) Next(allow Allow) (*Response, bool) {
 	}
 	p := s.plan(allow)
 	if len(p.add)+len(p.unknown)+len(p.gone) == 0 && (!s.owes || p.gated) {
-		if len(p.held) == 0 {
+		if s.absorb(p.held) {
 			s.has = s.offered // they differ in what it does not ask for
 		}
 		return nil, false

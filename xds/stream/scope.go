@@ -64,7 +64,7 @@ func (s *Session) Open(scope string, isNew bool) {
 		s.scopes = map[string]bool{}
 	}
 	s.scopes[scope] = true
-	if !isNew {
+	if released := s.release(scope); !isNew && !released {
 		return
 	}
 	if s.inflight != nil { // what is under way may come before, and be lost, or after

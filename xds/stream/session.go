@@ -67,6 +67,7 @@ type Session struct {
 	asked    nameset.Set
 	owes     bool            // an answer is due even if nothing is to be said
 	scopes   map[string]bool // of a scoped type: those that are open, false where one was
+	absorbed map[string]bool // of a scoped type: those that were never open and are not looked at; see absorb
 
 	// What the client should have.
 	offered  resource.Set

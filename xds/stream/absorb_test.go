@@ -1,0 +1,48 @@
+package stream_test
+
+import (
+	"testing"
+
+	"github.com/portolan-mesh/portolan/xds/stream"
+)
+
+var virtualHosts = stream.Type{URL: "hosts", Full: true, Scoped: true}
+
+// TestWhatNothingLeadsToIsSentWhenItIsOpened, also when the session has long
+// stopped to look at it, and what changed of it meanwhile.
+func TestWhatNothingLeadsToIsSentWhenItIsOpened(t *testing.T) {
+	t.Parallel()
+	for _, isNew := range []bool{true, false} {
+		s := stream.New(virtualHosts, stream.Delta)
+		s.Open("a", true)
+		s.Offer(set(t, map[string]string{"a/1": "1", "b/1": "1", "b/2": "1"}), 1)
+		s.Request(stream.Request{})
+		expect(t, "of what is open", names(take(t, s, true)), "+a/1")
+		expect(t, "of the rest", names(s.Next(stream.All())))
+		s.Offer(set(t, map[string]string{"a/1": "1", "b/1": "2", "b/3": "1"}), 2)
+		expect(t, "of what changed in the rest", names(s.Next(stream.All())))
+		if _, acked := s.Holds("b/1"); s.Pending() || acked {
+			t.Error("what is not open is pending, or held")
+		}
+		s.Open("b", isNew)
+		expect(t, "of what was opened", names(take(t, s, true)), "+b/1", "+b/3")
+		s.Close("b")
+		expect(t, "of what was closed", names(take(t, s, true)), "-b/1", "-b/3")
+	}
+}
+
+// TestWhatAClientStatesIsNotTakenForWhatIsOffered: of a scope that is opened late
+// it is sent what it lacks, and told what is gone, and nothing else.
+func TestWhatAClientStatesIsNotTakenForWhatIsOffered(t *testing.T) {
+	t.Parallel()
+	now := set(t, map[string]string{"a/1": "1", "b/1": "1", "b/2": "1"})
+	s := stream.New(virtualHosts, stream.Delta)
+	s.Open("a", true)
+	s.Offer(now, 1)
+	s.Request(stream.Request{Initial: map[string]string{"b/1": now.Value("b/1").Version, "b/9": "gone"}})
+	expect(t, "of what is open", names(take(t, s, true)), "+a/1")
+	expect(t, "of the rest", names(s.Next(stream.All())))
+	s.Open("b", false)
+	expect(t, "of what was opened", names(take(t, s, true)), "+b/2")
+	expect(t, "at last", names(take(t, s, true)), "-b/9")
+}
