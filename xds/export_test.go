@@ -5,12 +5,15 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"testing"
+	"time"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/memo"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
+	"github.com/portolan-mesh/portolan/xds/stream"
 )
 
 // TestWorlds shows the worlds of all classes to tests.
@@ -176,3 +179,18 @@ func walk(g generate.Generator, view *mesh.View, delta mesh.Delta) (map[string]*
 
 // Inputs are what the server committed last.
 func (s *DiscoveryServer) Inputs() mesh.Inputs { return *s.inputs.Load() }
+
+// ReportAllocations is what it takes to report a connection of a proxy in which
+// nothing has changed since it was reported.
+func (s *DiscoveryServer) ReportAllocations(proxy *discovery.Proxy) float64 {
+	c := s.newConnection(stream.Delta, nil, nil)
+	c.proxy = proxy
+	c.flow = c.newFlow()
+	for typeURL, session := range c.flow.Sessions() {
+		session.Request(stream.Request{})
+		session.Next(stream.All())
+		c.last[typeURL].sent = time.Now()
+	}
+	c.report()
+	return testing.AllocsPerRun(10, c.report)
+}

@@ -182,3 +182,11 @@ func TestAnIdleConnectionIsSmall(t *testing.T) {
 		t.Errorf("the clients: %v", err)
 	}
 }
+
+// TestReportingNoChangeCostsNothing, as a connection does so after all it hears.
+func TestReportingNoChangeCostsNothing(t *testing.T) {
+	s := xdstest.NewServer(t, catalogue.Types())
+	if n := s.XDS.ReportAllocations(xdstest.Node{}.Proxy(t)); n > 0 {
+		t.Errorf("%.0f allocations", n)
+	}
+}

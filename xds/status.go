@@ -73,6 +73,8 @@ type progress struct {
 
 	rejected string // nonce of the rejection that blamed is about
 	blamed   []config.Key
+
+	standing standing
 }
 
 // follow takes note of where the session of the type stands now.
@@ -103,21 +105,43 @@ func (p *progress) follow(session *stream.Session, now time.Time) stream.Status 
 	return st
 }
 
-// report makes the state of the connection known.
+// standing is where a type stood when it was last reported.
+type standing struct {
+	status                stream.Status
+	waiting, kept, late   int
+	sent, answered, stale time.Time
+}
+
+// report makes the state of the connection known, where it has changed.
 func (c *Connection) report() {
 	if c.proxy == nil {
 		return
 	}
-	st := &ProxyStatus{
-		Node: c.proxy.ID, Name: c.proxy.Name, Type: string(c.proxy.Type), Namespace: c.proxy.Namespace,
-		Variant: c.variant.String(), Envoy: c.proxy.EnvoyVersion, ConnectedSince: c.since, Revision: -1,
-	}
 	now := time.Now()
+	changed := c.status.Load() == nil
 	for _, t := range c.server.options.Types {
 		typeURL := t.Generator.TypeURL()
 		last := c.last[typeURL]
-		ts := typeStatus(t.Name, last.follow(c.flow.Session(typeURL), now), last)
-		ts.Waiting, ts.Kept = c.flow.Waiting(typeURL)
+		is := standing{status: last.follow(c.flow.Session(typeURL), now)}
+		is.waiting, is.kept = c.flow.Waiting(typeURL)
+		is.late, is.sent, is.answered, is.stale = last.late, last.sent, last.answered, last.stale
+		changed = changed || is != last.standing
+		last.standing = is
+	}
+	if changed {
+		c.status.Store(c.standing())
+	}
+}
+
+// standing is the state of the connection as of the last report.
+func (c *Connection) standing() *ProxyStatus {
+	st := &ProxyStatus{
+		Node: c.proxy.ID, Name: c.proxy.Name, Type: string(c.proxy.Type), Namespace: c.proxy.Namespace,
+		Variant: c.variant.String(), Envoy: c.proxy.EnvoyVersion, ConnectedSince: c.since, Revision: -1,
+		Types: make([]TypeStatus, 0, len(c.server.options.Types)),
+	}
+	for _, t := range c.server.options.Types {
+		ts := typeStatus(t.Name, c.last[t.Generator.TypeURL()])
 		if ts.State != stream.NotSent && (st.Revision < 0 || ts.Revision < st.Revision) {
 			st.Revision = ts.Revision
 		}
@@ -127,16 +151,17 @@ func (c *Connection) report() {
 		st.Types = append(st.Types, ts)
 	}
 	st.Revision = max(st.Revision, 0)
-	c.status.Store(st)
+	return st
 }
 
-func typeStatus(name string, s stream.Status, last *timing) TypeStatus {
+func typeStatus(name string, last *timing) TypeStatus {
+	is, s := last.standing, last.standing.status
 	ts := TypeStatus{
 		Name: name, State: s.State, Revision: s.Revision,
 		Version: s.Acked.Version, AckedRevision: s.Acked.Revision, AckedNonce: s.Acked.Nonce,
 		SentRevision: s.Sent.Revision, SentNonce: s.Sent.Nonce,
-		Sent: last.sent, Answered: last.answered, StaleSince: last.stale,
-		Late:    last.late,
+		Sent: is.sent, Answered: is.answered, StaleSince: is.stale,
+		Waiting: is.waiting, Kept: is.kept, Late: is.late,
 		offered: s.Offered, changes: last.changes, blamed: last.blamed,
 	}
 	if s.Rejection != nil {
