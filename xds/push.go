@@ -48,8 +48,8 @@ func (c *Connection) flush() error {
 	for _, late := range c.flow.Late() {
 		c.last[late.TypeURL].late++
 		c.server.metrics.late(c.server.typeName(late.TypeURL))
-		c.logger.Warn("sent before the proxy has what it refers to: see what the proxy says of the missing", "proxy", c.name(),
-			"type", late.TypeURL, "name", late.Name, "missing", late.Missing, "waited", c.server.options.ReadyLimit)
+		c.logger.Warn("sent without the cluster that it leads to, which was awaited for too long: see why the proxy has not taken that",
+			"proxy", c.name(), "type", late.TypeURL, "name", late.Name, "missing", late.Missing, "waited", c.server.options.ReadyLimit)
 	}
 	return nil
 }

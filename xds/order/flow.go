@@ -180,6 +180,9 @@ func (f *Flow) Responses(now time.Time) iter.Seq2[string, *stream.Response] {
 			f.target.arrivals.resolved(now)
 		}
 		for _, k := range f.kinds {
+			if k.idle() {
+				continue
+			}
 			if k.overdue(now, f.limits.Withdraw) && !f.withdraw(k, now, yield) {
 				return
 			}
@@ -188,11 +191,20 @@ func (f *Flow) Responses(now time.Time) iter.Seq2[string, *stream.Response] {
 			}
 		}
 		for _, k := range slices.Backward(f.kinds) {
-			if !f.withdraw(k, now, yield) {
+			if !k.idle() && !f.withdraw(k, now, yield) {
 				return
 			}
 		}
 	}
+}
+
+// idle says that there is nothing to say of a type and nothing awaited.
+func (k *kind) idle() bool {
+	if k.session.Pending() {
+		return false
+	}
+	k.gate.since, k.withdrawals = nil, nil
+	return true
 }
 
 // withdraw yields the next response of a type that takes something away.

@@ -1,0 +1,76 @@
+package xds_test
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
+	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/xdstest"
+)
+
+// logged is what a server says.
+type logged struct {
+	mu  sync.Mutex
+	out bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (l *logged) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.out.Write(b)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.out.String()
+}
+
+// TestALimitThatPassesIsReported: a route that leads to a cluster which the proxy
+// does not acknowledge shows as waiting; it goes out when it has waited for too
+// long, though nothing else happens, and that is logged, counted and shown.
+func TestALimitThatPassesIsReported(t *testing.T) {
+	t.Parallel()
+	variants(t, func(t *testing.T, v stream.Variant) {
+		registry, log := prometheus.NewRegistry(), &logged{}
+		s := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) {
+			o.Registerer, o.Logger = registry, slog.New(slog.NewTextHandler(log, nil))
+			o.ReadyLimit = 300 * time.Millisecond
+		})
+		s.Apply(service("a", 9080, "10.1.0.1"), route("a", "a"))
+		c := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: node("10.0.0.1"), Variant: v, Manual: true})
+		routes := func() xds.TypeStatus {
+			for _, p := range s.XDS.Proxies() {
+				for _, st := range p.Types {
+					if st.Name == "RDS" {
+						return st
+					}
+				}
+			}
+			return xds.TypeStatus{}
+		}
+		c.Subscribe(xdstest.ClusterType)
+		c.AwaitAnswer(xdstest.ClusterType, 0)
+		c.Subscribe(xdstest.RouteType, "9080")
+		xdstest.Eventually(t, "the route to wait, or to have waited", func() bool { return routes().Waiting+routes().Late > 0 })
+		c.AwaitAnswer(xdstest.RouteType, 0)
+		xdstest.Eventually(t, "the status", func() bool { return routes().Late == 1 && routes().Waiting == 0 })
+		if n := counted(t, registry, "portolan_xds_late_clusters_total"); n != 1 {
+			t.Errorf("counted %v times", n)
+		}
+		for _, part := range []string{"level=WARN", "9080", "missing="} {
+			if !strings.Contains(log.String(), part) {
+				t.Errorf("%q is not in the log:\n%s", part, log)
+			}
+		}
+	})
+}
