@@ -58,21 +58,19 @@ func (a *admission) enter(ctx context.Context) (leave func(), err error) {
 func (a *admission) inside() int { return len(a.slots) }
 
 // admitted ends the connection's turn of the first sync once its client has
-// taken all that it asked for. Listeners are what an Envoy asks for last.
+// taken listeners, which an Envoy asks for when it has clusters and endpoints;
+// on a stream of one type, once it has taken that.
 func (c *Connection) admitted() {
 	if c.leave == nil {
 		return
 	}
-	listeners := false
 	for typeURL, session := range c.flow.Sessions() {
-		if session.Started() && session.Pending() {
+		t, served := c.server.typ(typeURL)
+		last := typeURL == c.wire.one() || served && t.Name == "LDS"
+		if last && session.Started() && !session.InFlight() {
+			c.leave()
+			c.leave = nil
 			return
 		}
-		t, served := c.server.typ(typeURL)
-		listeners = listeners || served && t.Name == "LDS" && session.Started()
-	}
-	if listeners {
-		c.leave()
-		c.leave = nil
 	}
 }

@@ -18,10 +18,14 @@ type wire interface {
 	receive() (*message, error)
 	// send blocks until the transport takes the response.
 	send(typeURL string, r *stream.Response) error
+	// one is the type of all that is said, empty for several.
+	one() string
 }
 
 // only is the type of the resources of a stream, empty for one of all types.
 type only string
+
+func (o only) one() string { return string(o) }
 
 // of finds the type of a request, which a stream of one type need not state.
 func (o only) of(typeURL string) (string, error) {
@@ -36,7 +40,7 @@ func (o only) of(typeURL string) (string, error) {
 
 // worldWire is a stream in state of the world.
 type worldWire struct {
-	only    only
+	only
 	encoded *encoded.Cache
 	stream  worldStream
 }
@@ -67,7 +71,7 @@ func (w worldWire) send(typeURL string, r *stream.Response) error {
 
 // deltaWire is a stream in delta.
 type deltaWire struct {
-	only    only
+	only
 	encoded *encoded.Cache
 	stream  deltaStream
 }
