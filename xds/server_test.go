@@ -304,7 +304,8 @@ func TestTwoServersServeTheSameBytes(t *testing.T) {
 func TestARejectionIsTold(t *testing.T) {
 	t.Parallel()
 	s := xdstest.NewServer(t, catalogue.Types())
-	s.Apply(service("reviews", 9080, "10.1.0.1"))
+	revision := s.Apply(service("reviews", 9080, "10.1.0.1"))
+	xdstest.Eventually(t, "the service is published", func() bool { return s.XDS.Context().Revision() >= revision })
 	c := xdstest.Dial(t, s.Address, xdstest.ClientOptions{
 		Node: node("10.0.0.1"), Variant: stream.Delta, Manual: true,
 	})
