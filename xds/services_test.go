@@ -4,6 +4,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	clusterservice "github.com/envoyproxy/go-control-plane/envoy/service/cluster/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
 	"github.com/portolan-mesh/portolan/xds/stream"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
@@ -68,5 +70,36 @@ func TestAServerWithoutTheCodec(t *testing.T) {
 			return len(held(xdstest.EndpointType)) == 1
 		})
 		c.Close()
+	}
+}
+
+// TestAStreamOfOneTypeWaitsForNoOther: what resources of other types lead to is
+// not known on it, and not waited for.
+func TestAStreamOfOneTypeWaitsForNoOther(t *testing.T) {
+	t.Parallel()
+	s := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) { o.ReadyLimit, o.WithdrawLimit = time.Hour, time.Hour })
+	revision := max(s.Apply(service("reviews", 9080, "10.1.0.1")), s.Apply(route("reviews", "reviews")))
+	xdstest.Eventually(t, "the service is published", func() bool { return s.XDS.Context().Revision() >= revision })
+	server := &plainServer{tb: t, server: s}
+	for _, v := range []stream.Variant{stream.Delta, stream.StateOfTheWorld} {
+		listeners := server.Connect(v, xdstest.ListenerType)
+		listeners.Send(xdstest.ListenerType, stream.Request{})
+		r := listeners.Receive()
+		if len(r.Resources) == 0 {
+			t.Errorf("%s: no listeners", v)
+		}
+		listeners.Send(xdstest.ListenerType, stream.Request{Nonce: r.Nonce, Version: r.Version})
+		routes := server.Connect(v, xdstest.RouteType)
+		names := []string{"9080"}
+		routes.Send(xdstest.RouteType, stream.Request{Names: names, Subscribe: names})
+		r = routes.Receive()
+		if len(r.Resources) != 1 {
+			t.Fatalf("%s: %d route configurations", v, len(r.Resources))
+		}
+		routes.Send(xdstest.RouteType, stream.Request{Names: names, Nonce: r.Nonce, Version: r.Version})
+		s.Apply(service("ratings"+v.String()[:5], 9080, "10.1.0.2"))
+		if r = routes.Receive(); len(r.Resources) != 1 {
+			t.Errorf("%s: a new service makes %d route configurations", v, len(r.Resources))
+		}
 	}
 }
