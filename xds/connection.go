@@ -41,6 +41,8 @@ type Connection struct {
 	requests chan *message
 	dirty    chan struct{}               // holds a token where there is something to push; see mark
 	status   atomic.Pointer[ProxyStatus] // read by any goroutine
+	away     atomic.Bool                 // it has no proxy yet, or waits for its client to take a response; any goroutine
+	at       uint64                      // the number of the push that it has
 	last     map[string]*timing          // by type URL
 
 	// Nil before the first request.
@@ -99,10 +101,13 @@ func (s *DiscoveryServer) serve(parent context.Context, variant stream.Variant, 
 }
 
 func (s *DiscoveryServer) newConnection(variant stream.Variant, w wire, cancel context.CancelCauseFunc) *Connection {
-	return &Connection{
+	c := &Connection{
 		server: s, variant: variant, wire: w, cancel: cancel, logger: s.logger, since: time.Now(),
 		requests: make(chan *message), dirty: make(chan struct{}, 1), last: map[string]*timing{},
+		at: s.rounds.number.Load(),
 	}
+	c.away.Store(true)
+	return c
 }
 
 // receive passes on what the client says until the stream ends.
@@ -146,6 +151,7 @@ func (c *Connection) run(ctx context.Context) error {
 			err = c.handle(ctx, m)
 		case <-c.dirty:
 			err = c.push(ctx)
+			c.server.rounds.done(c)
 		case <-timer.C:
 			if at := c.stallsAt(); !at.IsZero() && !time.Now().Before(at) {
 				c.logger.Warn("closing a stream whose client answers nothing", "proxy", c.name())
@@ -170,6 +176,7 @@ func (c *Connection) run(ctx context.Context) error {
 
 // end gives up what the connection holds.
 func (c *Connection) end() {
+	c.server.rounds.done(c)
 	if c.leave != nil {
 		c.leave()
 	}
@@ -245,6 +252,7 @@ func (c *Connection) identify(ctx context.Context, node *corev3.Node) error {
 	c.flow = c.newFlow()
 	c.world = c.server.worlds.join(proxy)
 	c.logger.Info("proxy connected", "proxy", proxy.ID, "variant", c.variant.String(), "envoy", proxy.EnvoyVersion)
+	c.away.Store(false)
 	return c.advance(ctx)
 }
 

@@ -194,3 +194,6 @@ func (s *DiscoveryServer) ReportAllocations(proxy *discovery.Proxy) float64 {
 	c.report()
 	return testing.AllocsPerRun(10, c.report)
 }
+
+// Built is how many built resources the server holds.
+func (s *DiscoveryServer) Built() int { return s.memo.Len() }

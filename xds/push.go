@@ -23,11 +23,12 @@ func (c *Connection) push(ctx context.Context) error {
 // connection's turn. Only the building is rationed: a client that is slow to
 // receive must not hold back the others.
 func (c *Connection) advance(ctx context.Context) error {
-	if err := c.server.queue.enter(ctx); err != nil {
+	if err := c.server.queue.enter(ctx, c.at); err != nil {
 		return err
 	}
 	defer c.server.queue.leave()
 	began := time.Now()
+	c.at = c.server.rounds.number.Load()
 	c.world.advance(c.server.context.Load)
 	revision := c.world.context().Revision()
 	c.flow.Offer(c.world.resources, revision)
@@ -64,6 +65,8 @@ func (c *Connection) send(typeURL string, r *stream.Response) error {
 		c.cancel(errStalled)
 	})
 	defer watchdog.Stop()
+	c.away.Store(true)
+	defer c.away.Store(false)
 	if err := c.wire.send(typeURL, r); err != nil {
 		return err
 	}

@@ -124,6 +124,7 @@ type DiscoveryServer struct {
 	ready   chan struct{} // closed when the first context is there
 	wakes   chan struct{}
 	queue   *pushQueue
+	rounds  *rounds
 
 	published published
 	admission *admission
@@ -174,7 +175,7 @@ func New(o Options) *DiscoveryServer {
 	}
 	s := &DiscoveryServer{
 		options: o, logger: o.Logger, memo: memo.New(), encoded: encoded.New(encoded.Options{ControlPlane: "portolan"}), names: nameset.NewTable(), rows: newRows(),
-		wakes: make(chan struct{}, 1), ready: make(chan struct{}), queue: newPushQueue(o.MaxPushes),
+		wakes: make(chan struct{}, 1), ready: make(chan struct{}), queue: newPushQueue(o.MaxPushes), rounds: newRounds(),
 		reasons: map[string]int{}, connections: map[*Connection]struct{}{},
 	}
 	s.worlds = newWorlds(o.Types, s.memo, o.Logger)
@@ -191,9 +192,8 @@ func (s *DiscoveryServer) Run(ctx context.Context) error {
 	s.streams.Go(func() { _ = s.encoded.Run(ctx) })
 	d := debounce{max: s.options.MaxDebounce}
 	for s.await(ctx, &d) {
-		began := time.Now()
-		if s.publish() {
-			d.pushed(began, time.Since(began))
+		if began := time.Now(); s.publish(began) {
+			d.began(began)
 		}
 	}
 	return nil
@@ -201,21 +201,27 @@ func (s *DiscoveryServer) Run(ctx context.Context) error {
 
 // await waits for a change, and until it may be published; false when ctx ends.
 func (s *DiscoveryServer) await(ctx context.Context, d *debounce) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-s.wakes:
-	}
-	for wait := time.Until(d.at(time.Now())); ; wait = syncInterval {
+	wakes := s.wakes         // nil once there is a change
+	var due <-chan time.Time // nil until then
+	for {
 		select {
 		case <-ctx.Done():
 			return false
-		case <-time.After(wait):
+		case took := <-s.rounds.drained:
+			d.took(took)
+		case <-wakes:
+			wakes = nil
+		case <-due:
+			// Asked before the inputs are read: what it promises is in them. Nothing
+			// tells when it turns true, so that it is asked again.
+			if s.options.Synced() {
+				return true
+			}
+			due = time.After(syncInterval)
+			continue
 		}
-		// Asked before the inputs are read: what it promises is in them. Nothing
-		// tells when it turns true, so that it is asked again.
-		if s.options.Synced() {
-			return true
+		if wakes == nil {
+			due = time.After(time.Until(d.at(time.Now())))
 		}
 	}
 }
@@ -267,7 +273,7 @@ func (s *DiscoveryServer) wake() {
 // publish derives the next context from the committed inputs and marks all
 // connections. Where the two do not differ for a proxy, its push finds nothing
 // to do. It is false where nothing was committed since the last.
-func (s *DiscoveryServer) publish() bool {
+func (s *DiscoveryServer) publish(at time.Time) bool {
 	in, from := s.inputs.Load(), s.context.Load()
 	if from != nil && from.Inputs() == *in {
 		return false
@@ -289,6 +295,7 @@ func (s *DiscoveryServer) publish() bool {
 	s.metrics.publishing(request, to.Revision())
 	s.logger.Debug("publishing", "revision", to.Revision(), "full", request.Full,
 		"configs", len(request.ConfigsUpdated), "proxies", len(connections))
+	s.rounds.begin(at, connections)
 	for _, c := range connections {
 		c.mark()
 	}

@@ -28,7 +28,7 @@ const (
 	Endpoints          // EndpointRow by ServiceKey
 	Routes             // RouteRow by RouteKey
 	RouteHosts         // the hosts of a gateway
-	Destinations       // the VirtualServices that route to a host
+	Destinations       // ImportRow by host
 	Rules              // RuleRow by host or pattern
 )
 
@@ -73,12 +73,6 @@ func (d Delta) Routes() iter.Seq[pmap.Change[*RouteRow]] {
 	return pmap.Diff(d.from.routes.routes, d.to.routes.routes)
 }
 
-// Destinations iterates over the hosts whose set of VirtualServices that route
-// to them changed.
-func (d Delta) Destinations() iter.Seq[pmap.Change[*RouteRow]] {
-	return pmap.Diff(d.from.routes.destinations, d.to.routes.destinations)
-}
-
 // Rules iterates over the changed rules, by host or pattern.
 func (d Delta) Rules() iter.Seq[pmap.Change[*RuleRow]] {
 	return pmap.Diff(d.from.rules.rules, d.to.rules.rules)
@@ -102,7 +96,7 @@ func (d Delta) Keys() iter.Seq[RowKey] {
 			changedKeys(Endpoints, d.from.inputs.Endpoints, d.to.inputs.Endpoints, yield) &&
 			d.routeKeys(yield) &&
 			changedKeys(RouteHosts, d.from.routes.routeHosts, d.to.routes.routeHosts, yield) &&
-			changedKeys(Destinations, d.from.routes.destinations, d.to.routes.destinations, yield) &&
+			changedKeys(Destinations, d.from.imports.rows, d.to.imports.rows, yield) &&
 			d.ruleKeys(yield)
 	}
 }

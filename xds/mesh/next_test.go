@@ -155,14 +155,19 @@ func dump(p *PushContext) map[string]string {
 	for k, g := range p.hosts.claims.rows.All() {
 		put("claims", k, fmt.Sprint(slices.Collect(g.Values())))
 	}
-	for table, m := range map[string]pmap.Map[*RouteRow]{"routes": p.routes.routes, "destinations": p.routes.destinations} {
-		for k, r := range m.All() {
-			var list []string
-			for _, vs := range r.VirtualServices {
-				list = append(list, fmt.Sprintf("%p %v %v %v", vs.Config, vs.Hosts, vs.Gateways, vs.ExportTo))
-			}
-			put(table, k, fmt.Sprint(list))
+	for k, r := range p.routes.routes.All() {
+		var list []string
+		for _, vs := range r.VirtualServices {
+			list = append(list, fmt.Sprintf("%p %v %v %v", vs.Config, vs.Hosts, vs.Gateways, vs.ExportTo))
 		}
+		put("routes", k, fmt.Sprint(list))
+	}
+	for k, r := range p.imports.rows.All() {
+		var list []string
+		for _, i := range r.importers {
+			list = append(list, fmt.Sprint(*i))
+		}
+		put("imports", k, fmt.Sprint(list))
 	}
 	for k, g := range p.routes.routeHosts.All() {
 		put("routeHosts", k, fmt.Sprint(slices.Collect(g.Keys())))

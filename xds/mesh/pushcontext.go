@@ -30,6 +30,7 @@ type PushContext struct {
 	rules     ruleIndex
 	gateways  pmap.Map[*Gateway]    // by config path
 	sidecars  pmap.Map[*SidecarRow] // by namespace
+	imports   importIndex
 	selectors selectorIndex
 	instances pmap.Map[InstancesAt] // by address
 }
@@ -74,7 +75,9 @@ func (p *PushContext) follow(c pmap.Change[*config.Config]) {
 	case kindVirtualService:
 		old := p.routes.virtual.Value(c.Key)
 		p.routes = p.routes.next(c)
-		p.selectors = p.selectors.next(old.sourceSelectors(), p.routes.virtual.Value(c.Key).sourceSelectors())
+		curr := p.routes.virtual.Value(c.Key)
+		p.imports = p.imports.next(old, curr)
+		p.selectors = p.selectors.next(old.sourceSelectors(), curr.sourceSelectors())
 	case kindDestinationRule:
 		p.rules = p.rules.next(c)
 	case kindGateway:

@@ -120,9 +120,6 @@ type routeIndex struct {
 	virtual       pmap.Map[*VirtualService] // by config path
 	routes        pmap.Map[*RouteRow]       // by RouteKey
 	routeHosts    pmap.Map[pmap.Map[bool]]  // the hosts of a gateway
-	// destinations has, for a destination host, the VirtualServices of the mesh
-	// gateway that route to it: they import it where a Sidecar does not.
-	destinations pmap.Map[*RouteRow]
 	// patterns is how many hosts of the mesh gateway are patterns.
 	patterns int
 }
@@ -158,14 +155,6 @@ func (x routeIndex) next(c pmap.Change[*config.Config]) routeIndex {
 		}
 		x.routeHosts = withMember(x.routeHosts, gateway, string(h), true, row != nil)
 	}
-	for _, key := range unionKeys(old.importKeys(), curr.importKeys()) {
-		row := x.destinations.Value(key).replace(old, curr, slices.Contains(curr.importKeys(), key))
-		if row == nil {
-			x.destinations = x.destinations.Delete(key)
-		} else {
-			x.destinations = x.destinations.Set(key, row)
-		}
-	}
 	return x
 }
 
@@ -186,18 +175,6 @@ func (vs *VirtualService) routeKeys() []string {
 		for _, h := range vs.Hosts {
 			out = append(out, RouteKey(g, h))
 		}
-	}
-	return out
-}
-
-// importKeys are the hosts that the VirtualService makes known to sidecars.
-func (vs *VirtualService) importKeys() []string {
-	if vs == nil || !slices.Contains(vs.Gateways, MeshGateway) {
-		return nil
-	}
-	var out []string
-	for _, h := range vs.Destinations() {
-		out = append(out, string(h))
 	}
 	return out
 }

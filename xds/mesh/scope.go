@@ -129,14 +129,18 @@ func (s SidecarScope) importsService(listener int, h host.Name, namespace string
 // importsVirtualService says whether an egress listener imports a
 // VirtualService: where one of its hosts overlaps with what is imported.
 func (s SidecarScope) importsVirtualService(listener int, vs *VirtualService) bool {
+	return s.importsRoutes(listener, vs.Config.Namespace, vs.Hosts)
+}
+
+func (s SidecarScope) importsRoutes(listener int, namespace string, hosts []host.Name) bool {
 	if !s.restricted() {
 		return true
 	}
 	if listener >= len(s.Sidecar.egress) {
 		return false
 	}
-	for _, h := range vs.Hosts {
-		if s.Sidecar.egress[listener].imports(s.Namespace, vs.Config.Namespace, h.Matches) {
+	for _, h := range hosts {
+		if s.Sidecar.egress[listener].imports(s.Namespace, namespace, h.Matches) {
 			return true
 		}
 	}

@@ -141,7 +141,7 @@ func (v *View) Answer(r Read) any {
 	case RouteHosts:
 		return v.context.routes.routeHosts.Value(r.Row.Key)
 	case Destinations:
-		return v.imported(v.context.routes.destinations.Value(r.Row.Key), r.Via)
+		return v.imported(v.context.imports.rows.Value(r.Row.Key), r.Via)
 	case Rules:
 		return v.rule(host.Name(r.Row.Key), r.Via)
 	case Gateways:

@@ -46,21 +46,26 @@ func (v *View) service(h host.Name, via string) *ServiceRow {
 		return nil
 	}
 	scope := v.scope
+	if !scope.restricted() {
+		return row.pick(scope, nil)
+	}
 	if s := row.pick(scope, func(r *ServiceRow) bool {
 		return v.eachListener(via, func(l int) bool { return scope.importsService(l, h, r.Namespace) })
 	}); s != nil {
 		return s
 	}
-	if scope.restricted() && v.imported(v.context.routes.destinations.Value(string(h)), via) {
-		return row.pick(scope, func(*ServiceRow) bool { return true })
+	if v.imported(v.context.imports.rows.Value(string(h)), via) {
+		return row.pick(scope, nil)
 	}
 	return nil
 }
 
+// pick is the first service of a host that is exported to the scope's namespace
+// and passes a test, nil for none; that namespace's own comes first.
 func (r *HostRow) pick(scope SidecarScope, sees func(*ServiceRow) bool) *ServiceRow {
 	var first *ServiceRow
 	for _, s := range r.Services {
-		if !s.Service().Attributes.ExportTo.VisibleTo(scope.Namespace) || !sees(s) {
+		if !s.Service().Attributes.ExportTo.VisibleTo(scope.Namespace) || sees != nil && !sees(s) {
 			continue
 		}
 		if s.Namespace == scope.Namespace {
@@ -76,22 +81,13 @@ func (r *HostRow) pick(scope SidecarScope, sees func(*ServiceRow) bool) *Service
 // eachListener says whether a test holds for the listener named by via, or for
 // one of all.
 func (v *View) eachListener(via string, test func(listener int) bool) bool {
+	if !v.scope.restricted() {
+		return true // each imports everything
+	}
 	if l, err := strconv.Atoi(via); err == nil {
 		return test(l)
 	}
 	return slices.ContainsFunc(v.scope.Egress(), func(l EgressListener) bool { return test(l.Index) })
-}
-
-// imported says whether one of the VirtualServices of a row is seen by the
-// class through a listener.
-func (v *View) imported(row *RouteRow, via string) bool {
-	if row == nil {
-		return false
-	}
-	return slices.ContainsFunc(row.VirtualServices, func(vs *VirtualService) bool {
-		return vs.ExportTo.VisibleTo(v.scope.Namespace) &&
-			v.eachListener(via, func(l int) bool { return v.scope.importsVirtualService(l, vs) })
-	})
 }
 
 // visibleRoutes is a row of routes and how a class sees them, as a comparable

@@ -151,11 +151,9 @@ func ruleNames(v *mesh.View, d mesh.Delta, yield func(string) bool) bool {
 // importNames names the clusters of hosts that a restricted scope may have begun
 // or ceased to import through a VirtualService.
 func importNames(v *mesh.View, d mesh.Delta, yield func(string) bool) bool {
-	for c := range d.Destinations() {
-		for row := range d.HostsMatching(c.Key) {
-			if !rowNames(v, row, yield) {
-				return false
-			}
+	for row := range v.ImportedHosts(d) {
+		if !rowNames(v, row, yield) {
+			return false
 		}
 	}
 	return true

@@ -41,7 +41,7 @@ func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 		if d.Whole && !(virtualNames(v, yield) && egressNames(v, yield)) {
 			return
 		}
-		for row := range route.ChangedHosts(d) {
+		for row := range route.ChangedHosts(v, d) {
 			if !hostNames(v, row, yield) {
 				return
 			}

@@ -53,12 +53,12 @@ func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 				}
 			}
 		}
-		for port := range ChangedPorts(d) {
+		for port := range ChangedPorts(v, d) {
 			if !yield(sidecarName(port)) {
 				return
 			}
 		}
-		for row := range ChangedHosts(d) {
+		for row := range ChangedHosts(v, d) {
 			for port := range DetectedPorts(v, row) {
 				if !yield(envoy.ServiceRouteConfigName(string(row.Hostname), uint32(port))) {
 					return

@@ -46,10 +46,10 @@ func restOf(v *mesh.View) *routev3.VirtualHost {
 
 // ChangedPorts are the ports of the hosts that may have come into or gone out of
 // a sidecar's sight, with what they are now and with what they were, each once.
-func ChangedPorts(d mesh.Delta) iter.Seq[int] {
+func ChangedPorts(v *mesh.View, d mesh.Delta) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		seen := map[int]bool{}
-		for row := range ChangedHosts(d) {
+		for row := range ChangedHosts(v, d) {
 			for _, s := range row.Services {
 				for _, p := range s.Ports() {
 					if seen[p.Number] {
@@ -67,7 +67,7 @@ func ChangedPorts(d mesh.Delta) iter.Seq[int] {
 
 // ChangedHosts are the hosts that may have come into or gone out of a sidecar's
 // sight, as they are now and as they were.
-func ChangedHosts(d mesh.Delta) iter.Seq[*mesh.HostRow] {
+func ChangedHosts(v *mesh.View, d mesh.Delta) iter.Seq[*mesh.HostRow] {
 	return func(yield func(*mesh.HostRow) bool) {
 		for c := range d.Hosts() {
 			for _, row := range []*mesh.HostRow{c.Old, c.New} {
@@ -79,12 +79,6 @@ func ChangedHosts(d mesh.Delta) iter.Seq[*mesh.HostRow] {
 		if d.Whole {
 			return
 		}
-		for c := range d.Destinations() {
-			for row := range d.HostsMatching(c.Key) {
-				if !yield(row) {
-					return
-				}
-			}
-		}
+		v.ImportedHosts(d)(yield)
 	}
 }

@@ -24,7 +24,7 @@ func sidecarName(h string, port int) string {
 // sidecarNames are the hosts that may have come or gone: those of services, and
 // those that VirtualServices name.
 func sidecarNames(v *mesh.View, d mesh.Delta, yield func(string) bool) {
-	for row := range route.ChangedHosts(d) {
+	for row := range route.ChangedHosts(v, d) {
 		if !namesOf(v, row, yield) {
 			return
 		}

@@ -1,0 +1,190 @@
+package xds_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/serviceentry"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
+	"github.com/portolan-mesh/portolan/xds/memo"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/resource"
+	"github.com/portolan-mesh/portolan/xds/xdstest/refmesh"
+)
+
+// reference is the reference mesh and its proxies, from the objects to the
+// resources of each proxy, without the wire.
+type reference struct {
+	*replica
+	mesh    refmesh.Mesh
+	memo    *memo.Memo
+	worlds  xds.TestWorlds
+	places  []xds.TestWorld
+	held    []map[string]resource.Set // what each proxy has, by type
+	changes int                       // made so far
+}
+
+// newReference makes a mesh of so many services and proxies, which are spread over
+// namespaces, localities and label sets.
+// They take virtual hosts one by one, or whole tables.
+func newReference(tb testing.TB, services, proxies int, routeDelta bool) *reference {
+	tb.Helper()
+	r := &reference{
+		replica: newReplica(tb, serviceentry.Switches{}), memo: memo.New(),
+		mesh: refmesh.Mesh{Services: services, Localities: 4, LabelSets: 10},
+	}
+	epoch := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for i, object := range r.mesh.Objects() {
+		object.CreationTimestamp = epoch.Add(time.Duration(i) * time.Second)
+		r.set(object)
+	}
+	r.commit()
+	r.push()
+	r.worlds = xds.NewTestWorlds(catalogue.Types(), r.memo, func() *mesh.PushContext { return r.context })
+	spread := refmesh.Proxies{Mesh: r.mesh, Spread: true, Interception: string(discovery.InterceptionRedirect)}
+	for n := range proxies {
+		proxy, err := discovery.ParseProxy(spread.Node(n))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		proxy.RouteDelta = routeDelta
+		r.places = append(r.places, r.worlds.Join(proxy))
+		r.held = append(r.held, map[string]resource.Set{})
+	}
+	tb.Cleanup(func() {
+		for _, p := range r.places {
+			p.Close()
+		}
+		if n := r.memo.Len(); n != 0 {
+			tb.Errorf("%d resources are held by nobody", n)
+		}
+	})
+	return r
+}
+
+// sync brings all proxies to the newest context, and says how many resources of
+// each type they lack of it, or have to give up.
+func (r *reference) sync() map[string]int {
+	lacking := map[string]int{}
+	for i, p := range r.places {
+		p.Follow()
+		for _, t := range catalogue.Types() {
+			set := p.Set(t.Name)
+			for range pmap.Diff(r.held[i][t.Name], set) {
+				lacking[t.Name]++
+			}
+			r.held[i][t.Name] = set
+		}
+	}
+	return lacking
+}
+
+// change makes a change of the mesh and carries it to the proxies.
+func (r *reference) change(c refmesh.Change) map[string]int {
+	if c.Delete {
+		r.remove(c.Objects...)
+	} else {
+		for _, object := range c.Objects {
+			object.CreationTimestamp = time.Date(2026, 2, 1, 0, 0, r.changes, 0, time.UTC)
+			if old := r.configs.Value(object.Key().Path()); old != nil {
+				object.CreationTimestamp = old.CreationTimestamp
+			}
+			r.set(object)
+		}
+	}
+	r.commit()
+	r.push()
+	return r.sync()
+}
+
+// meshChanges are those whose cost must not follow the size of the mesh.
+func meshChanges() map[string]func(m refmesh.Mesh, n int) refmesh.Change {
+	return map[string]func(m refmesh.Mesh, n int) refmesh.Change{
+		"endpoint":        func(m refmesh.Mesh, n int) refmesh.Change { return m.ChangeEndpoint(refmesh.Target, n) },
+		"VirtualService":  func(m refmesh.Mesh, n int) refmesh.Change { return m.ChangeRoutes(refmesh.Target, n) },
+		"DestinationRule": func(m refmesh.Mesh, n int) refmesh.Change { return m.ChangeRule(refmesh.Target, n) },
+		"service": func(m refmesh.Mesh, n int) refmesh.Change { // a new one and the end of it in turn
+			if n%2 == 0 {
+				return m.NewService(n / 2)
+			}
+			return m.DeleteService(n / 2)
+		},
+	}
+}
+
+// do makes a change of a kind.
+func (r *reference) do(kind string) map[string]int {
+	r.changes++
+	return r.change(meshChanges()[kind](r.mesh, r.changes))
+}
+
+// TestOneChangeCostsTheSameInAnyMesh: what one change allocates, from its object
+// to the resources of proxies in twenty namespaces, is within twice of that in a
+// mesh a hundred times smaller, and nothing is sent but what changed.
+func TestOneChangeCostsTheSameInAnyMesh(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds a mesh of 10,000 services")
+	}
+	small, large := newReference(t, 100, 20, true), newReference(t, 10_000, 20, true)
+	small.sync()
+	large.sync()
+	for kind, want := range map[string]map[string]int{
+		"endpoint":        {"EDS": 20 * 4},  // two ports, and two subsets of one version
+		"VirtualService":  {"VHDS": 20 * 2}, // of its port, and of port 80, where no listener is
+		"DestinationRule": {"CDS": 20 * 6, "EDS": 20 * 6},
+		"service":         {"CDS": 20 * 2, "EDS": 20 * 2, "VHDS": 20}, // gone or new
+	} {
+		var got map[string]int
+		few := testing.AllocsPerRun(10, func() { small.do(kind) })
+		many := testing.AllocsPerRun(10, func() { got = large.do(kind) })
+		t.Logf("%s: %.0f allocations among 100 services, %.0f among 10,000", kind, few, many)
+		if many > 2*few {
+			t.Errorf("%s: %.0f allocations among 10,000 services, %.0f among 100", kind, many, few)
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s: resources that 20 proxies lack (-want +got):\n%s", kind, d)
+		}
+	}
+}
+
+// BenchmarkFirstSync is the building of all that 200 proxies need.
+func BenchmarkFirstSync(b *testing.B) {
+	for _, services := range []int{1_000} {
+		b.Run(fmt.Sprintf("services=%d", services), func(b *testing.B) {
+			r := newReference(b, services, 200, true)
+			b.ReportAllocs()
+			for b.Loop() {
+				r.sync()
+				b.StopTimer()
+				for i, p := range r.places {
+					p.Close()
+					r.held[i] = map[string]resource.Set{}
+				}
+				b.StartTimer()
+			}
+		})
+	}
+}
+
+// BenchmarkChange is one change from its object to the resources of 20 proxies in
+// as many namespaces.
+func BenchmarkChange(b *testing.B) {
+	for kind := range meshChanges() {
+		for _, services := range []int{100, 1_000, 10_000} {
+			b.Run(fmt.Sprintf("%s/services=%d", kind, services), func(b *testing.B) {
+				r := newReference(b, services, 20, true)
+				r.sync()
+				b.ReportAllocs()
+				for b.Loop() {
+					r.do(kind)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package xds_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
+	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/xdstest"
+)
+
+// TestAStormStarvesNobody: while objects change ten thousand times, endpoints that
+// change meanwhile arrive; and when it is over the proxies have the last of all,
+// and the server holds no more than before.
+func TestAStormStarvesNobody(t *testing.T) {
+	t.Parallel()
+	const services, storm, updates = 20, 10_000, 5
+	s := xdstest.NewServer(t, catalogue.Types())
+	var all strings.Builder
+	for i := range services {
+		all.WriteString("---\n" + service(fmt.Sprintf("s%d", i), 9080, "10.1.0.1") + "---\n" + route(fmt.Sprintf("s%d", i), "s0"))
+	}
+	s.Apply(all.String())
+	clients := []*xdstest.Client{dial(t, s, stream.Delta, nil), dial(t, s, stream.StateOfTheWorld, nil)}
+	for _, c := range clients {
+		c.Await("all services", func(held func(string) map[string]xdstest.Held) bool {
+			return len(held(xdstest.EndpointType)) == services && len(held(xdstest.RouteType)) == 1
+		})
+	}
+	settled(t, s, s.Apply(service("s1", 9080, "10.2.0.0"))) // nothing is under way
+	before := s.XDS.Built()
+
+	var running sync.WaitGroup
+	var arrived atomic.Bool // what is asked of the storm
+	var changes int
+	running.Go(func() {
+		for ; changes < storm || !arrived.Load(); changes++ {
+			if t.Failed() {
+				return
+			}
+			s.Apply(route(fmt.Sprintf("s%d", changes%services), fmt.Sprintf("s%d", changes/services%services)))
+		}
+	})
+	t.Cleanup(running.Wait)
+	for i := 1; i <= updates; i++ {
+		address := fmt.Sprintf("10.2.0.%d", i)
+		s.Apply(service("s1", 9080, address))
+		for _, c := range clients {
+			c.Await("endpoint "+address, func(held func(string) map[string]xdstest.Held) bool {
+				h, ok := held(xdstest.EndpointType)["outbound|9080||s1.shop.example"]
+				return ok && strings.Contains(string(h.Body.GetValue()), address)
+			})
+		}
+	}
+	arrived.Store(true)
+	running.Wait()
+	// The same world as before the storm, one endpoint apart.
+	revision := s.Apply(all.String())
+	settled(t, s, max(revision, s.Apply(service("s1", 9080, "10.2.0.0"))))
+	xdstest.Eventually(t, "what was built for the storm to be given up", func() bool { return s.XDS.Built() == before })
+}
