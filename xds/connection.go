@@ -171,6 +171,7 @@ func (c *Connection) run(ctx context.Context) error {
 		}
 		c.admitted()
 		c.report()
+		c.server.moves.Add(1)
 	}
 }
 

@@ -76,6 +76,10 @@ func (p *published) last() []span {
 	return p.changes
 }
 
+// Moves is a number that is another one whenever Propagation may be, so that those
+// who look again and again can tell that nothing has happened.
+func (s *DiscoveryServer) Moves() int64 { return s.moves.Load() }
+
 // Propagation tells how far revisions have come.
 func (s *DiscoveryServer) Propagation() *Propagation {
 	p := &Propagation{changes: s.published.last(), Published: s.Context().Revision()}

@@ -121,6 +121,7 @@ type DiscoveryServer struct {
 	inputs atomic.Pointer[mesh.Inputs]
 
 	context atomic.Pointer[mesh.PushContext]
+	moves   atomic.Int64  // see Moves
 	ready   chan struct{} // closed when the first context is there
 	wakes   chan struct{}
 	queue   *pushQueue
@@ -286,6 +287,7 @@ func (s *DiscoveryServer) publish(at time.Time) bool {
 	s.request = request
 	s.published.follow(from, to)
 	s.context.Store(to)
+	s.moves.Add(1)
 	if from == nil {
 		close(s.ready)
 	}
@@ -321,6 +323,7 @@ func (s *DiscoveryServer) add(c *Connection, goroutines ...func()) bool {
 		return false
 	}
 	s.connections[c] = struct{}{}
+	s.moves.Add(1)
 	for _, g := range goroutines {
 		s.streams.Go(g)
 	}
@@ -331,6 +334,7 @@ func (s *DiscoveryServer) remove(c *Connection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.connections, c)
+	s.moves.Add(1)
 }
 
 // closeAll ends all streams, and lets no more begin.

@@ -32,6 +32,7 @@ const (
 // Server is what is asked of an xds.DiscoveryServer.
 type Server interface {
 	Propagation() *xds.Propagation
+	Moves() int64
 }
 
 // Reporter writes down what this server knows of its proxies.
@@ -48,6 +49,8 @@ type Reporter struct {
 	alive   <-chan *clientv3.LeaseKeepAliveResponse // closed when the lease is lost
 	written []byte                                  // the report, under this lease
 
+	moves int64                   // of the server when a report was last made
+	met   bool                    // the known proxies were right then
 	nodes []string                // connected when the known proxies were last looked at
 	known pmap.Map[*status.Proxy] // as it was then
 }
@@ -79,6 +82,10 @@ func (r *Reporter) Run(ctx context.Context) error {
 
 // report writes what has changed since the last one.
 func (r *Reporter) report(ctx context.Context) error {
+	moves := r.Server.Moves() // before what they lead to
+	if r.written != nil && r.met && moves == r.moves && r.knows() {
+		return r.hold(ctx)
+	}
 	p := r.Server.Propagation()
 	if p.Published == 0 {
 		return nil
@@ -96,7 +103,15 @@ func (r *Reporter) report(ctx context.Context) error {
 		}
 		r.written = value
 	}
-	return r.meet(ctx, p)
+	r.moves = moves
+	r.met, err = r.meet(ctx, p)
+	return err
+}
+
+// knows says whether the known proxies are those that were last looked at.
+func (r *Reporter) knows() bool {
+	facts, _ := r.Side.Facts()
+	return facts != nil && facts.Proxies == r.known
 }
 
 // hold sees to it that there is a lease.
@@ -138,35 +153,35 @@ func (r *Reporter) withdraw(ctx context.Context) {
 	}
 }
 
-// meet writes down which proxies came and went.
-func (r *Reporter) meet(ctx context.Context, p *xds.Propagation) error {
+// meet writes down which proxies came and went; false where more is to be done.
+func (r *Reporter) meet(ctx context.Context, p *xds.Propagation) (bool, error) {
 	facts, _ := r.Side.Facts()
 	if facts == nil {
-		return nil
+		return false, nil
 	}
 	var nodes []string
 	for node := range p.Nodes() {
 		nodes = append(nodes, node)
 	}
 	if slices.Equal(nodes, r.nodes) && facts.Proxies == r.known {
-		return nil
+		return true, nil
 	}
 	writes, err := r.encounters(p, facts)
 	if err != nil {
-		return err
+		return false, err
 	}
 	batches := 0
 	for batch := range slices.Chunk(writes, etcd.SideBatch) {
 		if batches++; batches > maxBatches {
-			return nil // the rest at the next look
+			return false, nil // the rest at the next look
 		}
 		// Where another server was faster nothing is written, and the next look sees it.
 		if _, err := r.Store.WriteSide(ctx, batch); err != nil {
-			return err
+			return false, err
 		}
 	}
 	r.nodes, r.known = nodes, facts.Proxies
-	return nil
+	return true, nil
 }
 
 // encounters are the changes that make what is known of proxies right: those that
