@@ -265,6 +265,9 @@ func (c *Connection) newFlow() *order.Flow {
 		types[i] = order.Type{Type: t.streamType(c.proxy.Type), Parent: t.Parent, CoverParent: t.CoverParent, Target: t.Target}
 		types[i].Names = c.server.names
 		types[i].Optional = t.Scoped && !c.proxy.RouteDelta
+		if w, delta := c.wire.(deltaWire); delta && w.only != "" {
+			types[i].Scoped = false // what the resources live in is of another stream
+		}
 		c.last[types[i].URL] = &timing{}
 	}
 	return order.New(types, c.variant, order.Limits{Ready: o.ReadyLimit, Resolve: o.ResolveGrace, Withdraw: o.WithdrawLimit})

@@ -198,7 +198,7 @@ func (c *Connection) wakesAt() time.Time {
 	if c.flow == nil {
 		return at
 	}
-	if wake := c.flow.Wake(time.Now()); at.IsZero() || !wake.IsZero() && wake.Before(at) {
+	if wake := c.flow.Wake(); at.IsZero() || !wake.IsZero() && wake.Before(at) {
 		return wake
 	}
 	return at

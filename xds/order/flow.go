@@ -50,6 +50,7 @@ type Flow struct {
 	byURL   map[string]*kind
 	target  *kind // nil for none
 	late    []Late
+	asked   time.Time // when Responses was asked last
 }
 
 // kind is a type of a Flow.
@@ -172,10 +173,11 @@ func (f *Flow) refused(k *kind) {
 }
 
 // Responses iterates over what is to be sent now. What is added goes type by
-// type in their order, what is withdrawn in the opposite order,
-// unless it has been kept for too long.
+// type in their order, what is withdrawn in the opposite order, unless it has been
+// kept for too long.
 func (f *Flow) Responses(now time.Time) iter.Seq2[string, *stream.Response] {
 	return func(yield func(string, *stream.Response) bool) {
+		f.asked = now
 		if f.target != nil {
 			f.target.arrivals.resolved(now)
 		}
@@ -242,12 +244,12 @@ func (f *Flow) next(k *kind, allow stream.Allow) (*stream.Response, bool) {
 	return r, true
 }
 
-// Wake is when, after now, Responses may yield more though nothing has happened;
-// zero for never.
-func (f *Flow) Wake(now time.Time) time.Time {
+// Wake is when Responses may yield more than it did last though nothing has
+// happened since; zero for never.
+func (f *Flow) Wake() time.Time {
 	var at time.Time
 	soonest := func(t time.Time) {
-		if t.After(now) && (at.IsZero() || t.Before(at)) {
+		if t.After(f.asked) && (at.IsZero() || t.Before(at)) {
 			at = t
 		}
 	}

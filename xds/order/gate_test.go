@@ -29,8 +29,8 @@ func TestARouteWaitsForItsCluster(t *testing.T) {
 				p.ack(map[string]string{cds: eds, eds: cds}[first])
 				p.sends("the route", "RDS +r")
 				p.ack(rds)
-				if late := p.flow.Late(); len(late) > 0 || !p.flow.Wake(p.now).IsZero() {
-					t.Errorf("late: %v, wakes at %v", late, p.flow.Wake(p.now))
+				if late := p.flow.Late(); len(late) > 0 || !p.flow.Wake().IsZero() {
+					t.Errorf("late: %v, wakes at %v", late, p.flow.Wake())
 				}
 			})
 		})

@@ -172,7 +172,7 @@ func (p *play) sends(what string, want ...string) {
 // passes lets time pass, and expects the flow to ask for it or not.
 func (p *play) passes(d time.Duration) {
 	p.t.Helper()
-	if at := p.flow.Wake(p.now); at.IsZero() || at.After(p.now.Add(d)) {
+	if at := p.flow.Wake(); at.IsZero() || at.After(p.now.Add(d)) {
 		p.t.Errorf("it would not wake within %s: %v", d, at)
 	}
 	p.now = p.now.Add(d)
@@ -205,7 +205,7 @@ func (p *play) settled(lines ...string) {
 				p.ack(typeURL)
 			}
 		}
-		if at := p.flow.Wake(p.now); !sent && !at.IsZero() {
+		if at := p.flow.Wake(); !sent && !at.IsZero() {
 			p.now, sent = at, true
 		}
 	}

@@ -468,7 +468,7 @@ func (p *proxy) settle() {
 		for _, typeURL := range []string{cds, eds, lds, rds, vhds} {
 			some = p.acknowledge(typeURL) || some
 		}
-		if at := p.flow.Wake(p.now); !some && !at.IsZero() {
+		if at := p.flow.Wake(); !some && !at.IsZero() {
 			p.now, some = at, true
 		}
 		if !some {

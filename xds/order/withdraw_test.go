@@ -43,7 +43,7 @@ func TestWhatRefusedRoutesLeadToIsKept(t *testing.T) {
 		}
 		p.now = p.now.Add(time.Minute)
 		p.sends("without limit")
-		if at := p.flow.Wake(p.now); !at.IsZero() {
+		if at := p.flow.Wake(); !at.IsZero() {
 			t.Errorf("it wakes at %v for nothing", at)
 		}
 		p.offer("CDS a:", "RDS r: @a good")
