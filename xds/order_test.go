@@ -5,6 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	routeservice "github.com/envoyproxy/go-control-plane/envoy/service/route/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
 	"github.com/portolan-mesh/portolan/xds/stream"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
@@ -170,4 +175,28 @@ func TestWhatRefusedRoutesLeadToIsKept(t *testing.T) {
 			t.Errorf("%v, removed %v", gone.Names(), gone.Removed)
 		}
 	})
+}
+
+// TestVirtualHostsOnAStreamOfTheirOwn: what they live in is asked for elsewhere.
+func TestVirtualHostsOnAStreamOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	s := xdstest.NewServer(t, catalogue.Types())
+	published(t, s, s.Apply(service("a", 9080, "10.1.0.1")))
+	connection, err := grpc.NewClient(s.Address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = connection.Close() })
+	hosts, err := routeservice.NewVirtualHostDiscoveryServiceClient(connection).DeltaVirtualHosts(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const name = "9080/a.shop.example:9080"
+	if err := hosts.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node("10.0.0.1"), ResourceNamesSubscribe: []string{name}}); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := hosts.Recv()
+	if err != nil || len(answer.GetResources()) != 1 || answer.GetResources()[0].GetName() != name {
+		t.Errorf("%v, %v", answer, err)
+	}
 }
