@@ -125,7 +125,7 @@ spec:
 		}
 		expectOutcome(t, "half of them will do", s.try("", "wait", "gateway/blocked", "-n", "shop", "--threshold", "50%"), 0, "rejected 1")
 		s.awaitCondition("gateways", "blocked", "Rejected", "True", "edge")
-		s.awaitCondition("gateways", "blocked", "Programmed", "False", "1 refused it")
+		s.awaitCondition("gateways", "blocked", "Programmed", "False", "refused by 1")
 		if got := s.conditions("virtualservices", "reviews"); got["Rejected"].status != "" {
 			t.Errorf("another object is blamed: %+v", got)
 		}
@@ -147,7 +147,7 @@ spec:
 		t.Cleanup(func() { _ = syscall.Kill(edge.process.pid(), syscall.SIGCONT) })
 		expectOutcome(t, "one does not answer", s.applyWait([]string{x.routes(10, 90)}, "--timeout", "1s"), 2,
 			"distributed  1/2 proxies", "waiting 1", "waiting  edge")
-		s.awaitCondition("virtualservices", "reviews", "Programmed", "False", "1 have not answered yet")
+		s.awaitCondition("virtualservices", "reviews", "Programmed", "False", "waiting for 1")
 		edge.process.kill()
 		eventually(t, "the gateway is offline", func() error {
 			o := s.applyWait([]string{x.routes(20, 80)})

@@ -285,3 +285,16 @@ func routeCounts(s *networking.VirtualService) string {
 	maps.DeleteFunc(counts, func(_ string, n int) bool { return n == 0 })
 	return pairs(counts, true)
 }
+
+// conditionOf is the reason of a condition of an object, which says the status as
+// well; empty where nothing is said.
+func conditionOf(object *unstructured.Unstructured, of string) string {
+	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	for _, one := range conditions {
+		if c, ok := one.(map[string]any); ok && c["type"] == of {
+			reason, _ := c["reason"].(string)
+			return reason
+		}
+	}
+	return ""
+}

@@ -20,6 +20,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest/client"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/status"
 )
 
 type getOptions struct {
@@ -40,8 +41,9 @@ func newGetCommand(env *environment) *cobra.Command {
 		Long: `Show objects: all of some kinds in a namespace, or those named. Kinds go by their
 names, singular or plural, and by their short names; see portolan api-resources.
 
-REV is the revision of the store at which an object was last changed, its
-metadata.resourceVersion.
+REV is the revision of the store at which an object or its status was last changed,
+its metadata.resourceVersion. PROGRAMMED, in wide tables, is whether proxies have
+taken the last change of an object, the condition of that name in its status.
 
 A server answers from its memory, which is a moment behind the store; right
 after a change made through another server, --min-revision with the revision
@@ -297,6 +299,9 @@ func (o *getOptions) rows(env *environment, f found, several bool) ([][]string, 
 	wide := o.output == "wide"
 	columns := slices.DeleteFunc(columnsOf(f.kind.GroupVersionKind), func(c column) bool { return c.wide && !wide })
 	header := append([]string{"NAME"}, each(columns, func(c column) string { return c.header })...)
+	if wide {
+		header = append(header, "PROGRAMMED")
+	}
 	header = append(header, "REV", "AGE")
 	if o.allNamespaces {
 		header = append([]string{"NAMESPACE"}, header...)
@@ -321,6 +326,9 @@ func (o *getOptions) rows(env *environment, f found, several bool) ([][]string, 
 		row = append(row, name)
 		for _, c := range columns {
 			row = append(row, c.text(object, spec, wide))
+		}
+		if wide {
+			row = append(row, conditionOf(object, status.Programmed))
 		}
 		row = append(row, object.GetResourceVersion(), age(env.now(), object.GetCreationTimestamp().Time))
 		rows = append(rows, row)

@@ -82,13 +82,13 @@ func programmed(c status.Count, behind int) status.Condition {
 	}
 	out.Message = fmt.Sprintf("%d of %d proxies concerned have acknowledged it", c.Accepted, c.Concerned())
 	if c.Waiting > 0 {
-		out.Message += fmt.Sprintf(", %d have not answered yet", c.Waiting)
+		out.Message += fmt.Sprintf(", waiting for %d", c.Waiting)
 	}
 	if c.Rejected > 0 {
-		out.Message += fmt.Sprintf(", %d refused it", c.Rejected)
+		out.Message += fmt.Sprintf(", refused by %d", c.Rejected)
 	}
 	if behind > 0 {
-		out.Message += fmt.Sprintf(", %d servers have not published it yet", behind)
+		out.Message += fmt.Sprintf(", servers that have not published it yet: %d", behind)
 	}
 	return out
 }

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/portolan-mesh/portolan/storage/status"
+	"github.com/portolan-mesh/portolan/xds/admin"
+	"github.com/portolan-mesh/portolan/xds/propagation"
+)
+
+// waited runs wait against a server that answers one after the other, the last
+// again and again.
+func waited(t *testing.T, answers []propagation.Progress, args ...string) (outcome, url.Values) {
+	t.Helper()
+	var asked atomic.Int64
+	var query atomic.Pointer[url.Values]
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != admin.PropagationPath {
+			http.NotFound(w, r)
+			return
+		}
+		q := r.URL.Query()
+		query.Store(&q)
+		n := min(int(asked.Add(1)), len(answers))
+		_ = json.NewEncoder(w).Encode(admin.Propagation{Progress: answers[n-1]})
+	}))
+	defer server.Close()
+	var out, err bytes.Buffer
+	env := &environment{stdin: strings.NewReader(""), stdout: &out, stderr: &err, now: time.Now}
+	root := newRootCommand(env)
+	root.SetArgs(append([]string{"wait", "--server", server.URL}, args...))
+	failed := root.ExecuteContext(context.WithoutCancel(t.Context()))
+	if failed != nil {
+		err.WriteString(failed.Error())
+	}
+	var q url.Values
+	if p := query.Load(); p != nil {
+		q = *p
+	}
+	return outcome{exitCode(failed), out.String(), err.String()}, q
+}
+
+func TestWait(t *testing.T) {
+	t.Parallel()
+	progress := func(c status.Count) propagation.Progress { return propagation.Progress{Revision: 815, Count: c} }
+	behind := progress(status.Count{Accepted: 1})
+	behind.Behind = []string{"cp-2:7/0a"}
+	rejected := progress(status.Count{Accepted: 40, NotConcerned: 3, Rejected: 1})
+	rejected.Troubles = []status.Trouble{
+		{Node: "sidecar~10.0.0.17~vm-17.shop~d", Type: "RDS", Revision: 812, Rejected: true, RejectedRevision: 815, Message: `no "v3"`},
+		{Node: "sidecar~10.0.0.18~vm-18.shop~d", Type: "EDS", Revision: 812},
+	}
+	offline := progress(status.Count{Accepted: 1})
+	offline.Offline, offline.Gone = 1, []propagation.Gone{{Node: "vm-9", Seen: time.Now().Add(-3 * time.Minute)}}
+	waiting := progress(status.Count{Accepted: 1, Waiting: 1})
+	waiting.Troubles = []status.Trouble{{Node: "vm-18", Type: "EDS", Revision: 812, Since: time.Now().Add(-41 * time.Second)}}
+
+	for name, c := range map[string]struct {
+		answers []propagation.Progress
+		args    []string
+		code    int
+		stdout  []string
+		stderr  string
+	}{
+		"at once":       {[]propagation.Progress{progress(status.Count{Accepted: 2})}, nil, 0, []string{"distributed  2/2 proxies  accepted 2  not concerned 0  "}, ""},
+		"nobody":        {[]propagation.Progress{progress(status.Count{})}, nil, 0, []string{"distributed  0/0 proxies"}, ""},
+		"after a while": {[]propagation.Progress{behind, waiting, progress(status.Count{Accepted: 2})}, nil, 0, []string{"distributed  2/2 proxies"}, ""},
+		"refused":       {[]propagation.Progress{rejected}, nil, 2, []string{"distributed  43/44 proxies", "rejected 1", `rejected  vm-17.shop  RDS  rev 815  "no \"v3\""`}, "revision 815 was refused by 1 of 44 proxies"},
+		"enough":        {[]propagation.Progress{rejected}, []string{"--threshold", "97%"}, 0, []string{"rejected 1"}, ""},
+		"not enough":    {[]propagation.Progress{rejected}, []string{"--threshold", "98"}, 2, nil, "was refused"},
+		"gone":          {[]propagation.Progress{offline}, nil, 0, []string{"distributed  1/1 proxies", "offline 1", "offline  vm-9  -  -  last seen 3m ago"}, ""},
+		"too late":      {[]propagation.Progress{waiting}, []string{"--timeout", "50ms"}, 2, []string{"waiting 1", "waiting  vm-18  EDS  rev 812  for 41s"}, "revision 815 was not taken by 1 of 2 proxies within 50ms"},
+		"not published": {[]propagation.Progress{behind}, []string{"--timeout", "50ms"}, 2, []string{"behind  server cp-2:7"}, "not published by all servers within 50ms"},
+		"bad threshold": {nil, []string{"--threshold", "101"}, 64, nil, "give a percentage"},
+		"bad timeout":   {nil, []string{"--timeout", "0s"}, 64, nil, "give a time"},
+		"bad revision":  {nil, []string{"--revision", "0"}, 64, nil, "a revision is a number from 1 on"},
+		"two things":    {nil, []string{"vs/reviews"}, 64, nil, "--revision N, or KIND/NAME"},
+	} {
+		args := c.args
+		if name != "bad revision" {
+			args = append([]string{"--revision", "815"}, args...)
+		}
+		got, _ := waited(t, c.answers, args...)
+		for _, words := range c.stdout {
+			if !strings.Contains(got.out, words) {
+				t.Errorf("%s: there is no %q in\n%s", name, words, got.out)
+			}
+		}
+		if got.code != c.code || !strings.Contains(got.err, c.stderr) || name == "refused" && strings.Contains(got.out, "vm-18") {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// TestWaitAsks: a revision is everything up to it, an object its last change.
+func TestWaitAsks(t *testing.T) {
+	t.Parallel()
+	done := []propagation.Progress{{Revision: 7}}
+	for want, args := range map[string][]string{
+		"revision=7": {"--revision", "7"},
+		"group=networking.istio.io&kind=VirtualService&name=reviews&namespace=shop": {"vs/reviews", "-n", "shop"},
+	} {
+		if got, query := waited(t, done, args...); got.code != 0 || query.Encode() != want {
+			t.Errorf("%v: %+v asks for %s, want %s", args, got, query.Encode(), want)
+		}
+	}
+	for _, args := range [][]string{{}, {"vs"}, {"vs", "a", "b"}, {"no/a"}} {
+		if got, _ := waited(t, done, args...); got.code != exitUsage {
+			t.Errorf("%v: %+v", args, got)
+		}
+	}
+}
