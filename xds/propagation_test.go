@@ -98,7 +98,8 @@ func TestPropagation(t *testing.T) {
 func TestRejectionsNameTheirObjects(t *testing.T) {
 	t.Parallel()
 	s := xdstest.NewServer(t, catalogue.Types())
-	s.Apply(service("reviews", 9080, "10.1.0.1"), service("ratings", 9080, "10.1.0.2"), subsets)
+	revision := s.Apply(service("reviews", 9080, "10.1.0.1"), service("ratings", 9080, "10.1.0.2"), subsets)
+	xdstest.Eventually(t, "all is published", func() bool { return s.XDS.Context().Revision() >= revision })
 	c := manual(t, s, stream.Delta, "10.0.0.3", "picky")
 	c.Nack(c.AwaitAnswer(xdstest.ClusterType, 0), "outbound|9080|v1|reviews.shop.example: bad")
 	var troubles []status.Trouble

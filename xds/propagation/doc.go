@@ -11,4 +11,5 @@
 //
 // What is written is bounded by time and not by changes: a report a second and
 // server, and maxWrites statuses a second, each of which holds what is true then.
+// Where nothing happens nothing is looked at.
 package propagation
