@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -101,6 +102,23 @@ spec: {hosts: [web.shop.test], http: [{directResponse: {status: 418}}]}
 		s.expectNothingRejected()
 		client.expectNothingRejected()
 	})
+}
+
+// TestEnvoyAcceptsTransparency: with TPROXY the virtual listeners are transparent,
+// which only a privileged Envoy may be.
+func TestEnvoyAcceptsTransparency(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("SKIPPED, AND NOTHING WAS TESTED: a transparent listener needs privileges")
+	}
+	out, in := freePort(t), freePort(t)
+	s := startServer(t, serverOptions{meshConfig: fmt.Sprintf("{proxyListenPort: %d, proxyInboundListenPort: %d}", out, in)})
+	s.apply(capturedServices)
+	client := s.startEnvoy(envoyOptions{kind: "sidecar", name: "client", interception: "TPROXY"})
+	client.awaitListeners("the virtual listeners", func(have []string) bool {
+		return slices.Contains(have, "virtualInbound") && slices.Contains(have, "virtualOutbound")
+	})
+	s.expectNothingRejected()
+	client.expectNothingRejected()
 }
 
 // listenersOf are the listeners among what an Envoy holds.

@@ -238,16 +238,22 @@ func TestFilterChainNames(t *testing.T) {
 	}
 }
 
+// sharing writes a service of ports that many have.
+func sharing(i int) string {
+	return xdstest.Object("ServiceEntry", fmt.Sprint("s", i), fmt.Sprintf(`{hosts: [s%d.example.com], resolution: STATIC,
+		addresses: [10.8.0.%d], ports: [{number: 80, name: http, protocol: HTTP}, {number: 9090, name: tcp, protocol: TCP}]}`, i, i))
+}
+
 // TestListenersReadLittle: a listener is built from what it needs, however many
 // services there are; a route is none of its business.
 func TestListenersReadLittle(t *testing.T) {
 	t.Parallel()
 	var documents []string
 	for i := range 100 {
-		documents = append(documents, xdstest.Object("ServiceEntry", fmt.Sprint("s", i), fmt.Sprintf(`{hosts: [s%d.example.com], resolution: STATIC,
-			addresses: [10.8.0.%d], ports: [{number: 80, name: http, protocol: HTTP}, {number: 9090, name: tcp, protocol: TCP}]}`, i, i)))
+		documents = append(documents, sharing(i))
 	}
 	w := xdstest.NewWorld(t, documents...)
+	before := map[string][]mesh.Recorded{}
 	for _, node := range []xdstest.Node{captured, {}} {
 		v := w.View(node)
 		for name := range (listener.Generator{}).Affected(v, mesh.Diff(nil, w.Context())) {
@@ -255,6 +261,7 @@ func TestListenersReadLittle(t *testing.T) {
 			if _, err := (listener.Generator{}).Build(recording, name); err != nil {
 				t.Fatal(err)
 			}
+			before[name] = recording.Reads()
 			if n := len(recording.Reads()); n > 12 {
 				t.Errorf("%s is built from %d rows", name, n)
 			}
@@ -264,6 +271,22 @@ func TestListenersReadLittle(t *testing.T) {
 				}
 			}
 		}
+	}
+	// Another service of the same ports concerns no listener but its own, and the
+	// loopback address's for TCP, for which it may be the oldest.
+	w.Apply(sharing(100))
+	var concerned []string
+	for name, reads := range before {
+		v := w.View(captured)
+		if strings.HasPrefix(name, "127.") {
+			v = w.View(xdstest.Node{})
+		}
+		if slices.ContainsFunc(reads, func(r mesh.Recorded) bool { return v.Answer(r.Read) != r.Answer }) {
+			concerned = append(concerned, name)
+		}
+	}
+	if d := cmp.Diff([]string{"127.0.0.1_9090"}, concerned); d != "" {
+		t.Errorf("listeners that a new service concerns (-want +got):\n%s", d)
 	}
 	if chain := envoy.TCPProxyOf(w.Simulate(captured).Listener("10.8.0.7_9090").GetFilterChains()[0]); chain.GetCluster() != "outbound|9090||s7.example.com" {
 		t.Errorf("s7 at its address: %v", chain)
