@@ -103,7 +103,8 @@ func (r *rows) rebuildEndpoints(key string, hostname host.Name, namespace string
 		return
 	}
 	row := &mesh.EndpointRow{Hostname: hostname, Namespace: namespace, Endpoints: endpoints, Shards: sizes(r.endpoints[key])}
-	if !row.Equal(r.endpointRows.Value(key)) {
+	if last := r.endpointRows.Value(key); !row.Equal(last) {
+		row.Follow(last)
 		r.endpointRows = r.endpointRows.Set(key, row)
 	}
 }

@@ -1,11 +1,15 @@
 package envoy
 
 import (
+	"cmp"
 	"math"
+	"slices"
 	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
@@ -89,6 +93,72 @@ func LoadAssignment(cluster string, localities []Endpoints) *endpointv3.ClusterL
 	}
 	for i, weight := range fitWeights(sums) {
 		out.Endpoints[i].LoadBalancingWeight = wrapperspb.UInt32(weight)
+	}
+	return out
+}
+
+// EncodedLocality is the endpoints of one locality as a part of an encoded load
+// assignment. It is never modified.
+type EncodedLocality struct {
+	body     []byte // locality and endpoints
+	weight   uint32
+	priority uint32
+}
+
+// EncodeLocality encodes the endpoints of a locality.
+func EncodeLocality(l Endpoints) (EncodedLocality, error) {
+	if len(l.Endpoints) == 0 {
+		return EncodedLocality{}, nil
+	}
+	endpoints, sum := lbEndpoints(l.Endpoints)
+	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(&endpointv3.LocalityLbEndpoints{
+		Locality: Locality(l.Locality), LbEndpoints: endpoints,
+	})
+	return EncodedLocality{body, cmp.Or(l.Weight, sum), l.Priority}, err
+}
+
+// The fields of an encoded load assignment that are put together.
+const (
+	assignmentName        = 1 // of ClusterLoadAssignment
+	assignmentLocality    = 2
+	localityWeight        = 3 // of LocalityLbEndpoints
+	localityPriority      = 5
+	weightValue           = 1 // of UInt32Value
+	maxLocalityFraming    = 32
+	maxAssignmentOverhead = 16
+)
+
+// AssembleLoadAssignment puts encoded localities together to the bytes that
+// LoadAssignment of them has.
+func AssembleLoadAssignment(cluster string, localities []EncodedLocality) []byte {
+	localities = slices.DeleteFunc(slices.Clone(localities), func(l EncodedLocality) bool { return l.body == nil })
+	sums := make([]uint32, len(localities))
+	size := len(cluster) + maxAssignmentOverhead
+	for i, l := range localities {
+		sums[i] = l.weight
+		size += len(l.body) + maxLocalityFraming
+	}
+	out := make([]byte, 0, size)
+	out = protowire.AppendTag(out, assignmentName, protowire.BytesType)
+	out = protowire.AppendString(out, cluster)
+	for i, weight := range fitWeights(sums) {
+		tail := localityTail(weight, localities[i].priority)
+		out = protowire.AppendTag(out, assignmentLocality, protowire.BytesType)
+		out = protowire.AppendVarint(out, uint64(len(localities[i].body)+len(tail)))
+		out = append(append(out, localities[i].body...), tail...)
+	}
+	return out
+}
+
+// localityTail is what follows the endpoints of a locality.
+func localityTail(weight, priority uint32) []byte {
+	var value []byte
+	if weight != 0 {
+		value = protowire.AppendVarint(protowire.AppendTag(nil, weightValue, protowire.VarintType), uint64(weight))
+	}
+	out := protowire.AppendBytes(protowire.AppendTag(nil, localityWeight, protowire.BytesType), value)
+	if priority != 0 {
+		out = protowire.AppendVarint(protowire.AppendTag(out, localityPriority, protowire.VarintType), uint64(priority))
 	}
 	return out
 }

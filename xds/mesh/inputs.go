@@ -100,6 +100,8 @@ type EndpointRow struct {
 	Endpoints []*discovery.Endpoint
 	// Shards say which of them are whose: the first Count are of the first shard.
 	Shards []ShardSize
+
+	localities []*Locality // see Localities
 }
 
 // ShardSize is how many endpoints of a row a shard has.

@@ -47,7 +47,8 @@ func addressKey(address string) string {
 // nextInstances follows changed endpoints.
 func nextInstances(instances pmap.Map[InstancesAt], from, to pmap.Map[*EndpointRow]) pmap.Map[InstancesAt] {
 	for c := range pmap.Diff(from, to) {
-		old, curr := byAddress(c.Old), byAddress(c.New)
+		touched := touchedAddresses(c.Old.all(), c.New.all())
+		old, curr := byAddress(c.Old.all(), touched), byAddress(c.New.all(), touched)
 		for address := range old {
 			if _, still := curr[address]; !still {
 				instances = withMember(instances, address, c.Key, nil, false)
@@ -62,14 +63,37 @@ func nextInstances(instances pmap.Map[InstancesAt], from, to pmap.Map[*EndpointR
 	return instances
 }
 
-func byAddress(r *EndpointRow) map[string][]*discovery.Endpoint {
+func (r *EndpointRow) all() []*discovery.Endpoint {
 	if r == nil {
 		return nil
 	}
+	return r.Endpoints
+}
+
+// touchedAddresses are those of the endpoints that differ: of what lies between the
+// first and the last difference, as one change of many endpoints leaves the others
+// in their places.
+func touchedAddresses(old, curr []*discovery.Endpoint) map[string]bool {
+	for len(old) > 0 && len(curr) > 0 && old[0].Equal(curr[0]) {
+		old, curr = old[1:], curr[1:]
+	}
+	for len(old) > 0 && len(curr) > 0 && old[len(old)-1].Equal(curr[len(curr)-1]) {
+		old, curr = old[:len(old)-1], curr[:len(curr)-1]
+	}
+	out := map[string]bool{}
+	for _, e := range slices.Concat(old, curr) {
+		out[addressKey(e.Address)] = true
+	}
+	return out
+}
+
+// byAddress are endpoints by those addresses that are touched.
+func byAddress(endpoints []*discovery.Endpoint, touched map[string]bool) map[string][]*discovery.Endpoint {
 	out := map[string][]*discovery.Endpoint{}
-	for _, e := range r.Endpoints {
-		key := addressKey(e.Address)
-		out[key] = append(out[key], e)
+	for _, e := range endpoints {
+		if key := addressKey(e.Address); touched[key] {
+			out[key] = append(out[key], e)
+		}
 	}
 	return out
 }

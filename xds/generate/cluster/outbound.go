@@ -79,6 +79,19 @@ func (o Outbound) Type(shape mesh.Shape) envoy.ClusterType {
 	return envoy.EDS
 }
 
+// Selection is what decides which endpoints of a locality go to the cluster, and
+// how: for equal ones Localities gives the same. It is comparable.
+type Selection struct {
+	port, subset string
+	kind         envoy.ClusterType
+	healths      healths
+}
+
+// Selection is that of the cluster.
+func (o Outbound) Selection(shape mesh.Shape) Selection {
+	return Selection{o.Port.Name, labels.Instance(o.Subset.GetLabels()).String(), o.Type(shape), o.healths()}
+}
+
 // Localities are those of some endpoints that serve the port and belong to the
 // subset, by locality, as their health (health.go) and the type of the cluster
 // admit them: addresses and sockets where they are pushed, addresses and host

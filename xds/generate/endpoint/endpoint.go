@@ -37,11 +37,46 @@ func (Generator) Build(v *mesh.View, name string) (*resource.Resource, error) {
 	if !ok || o.Type(v.Shape()) != envoy.EDS {
 		return nil, nil
 	}
-	var localities []envoy.Endpoints
-	if row := v.Endpoints(o.Service); row != nil {
-		localities = o.Localities(v.Shape(), row.Endpoints)
+	row := v.Endpoints(o.Service)
+	switch {
+	case row == nil:
+		return resource.New(name, envoy.LoadAssignment(name, nil))
+	case len(row.Localities()) > 0:
+		return assemble(v, name, o, row.Localities())
 	}
-	return resource.New(name, envoy.LoadAssignment(name, localities))
+	return resource.New(name, envoy.LoadAssignment(name, o.Localities(v.Shape(), row.Endpoints)))
+}
+
+// encoded is a locality, or why there is none.
+type encoded struct {
+	locality envoy.EncodedLocality
+	err      error
+}
+
+// assemble makes the assignment of many endpoints: one that changed costs the
+// encoding of its locality, and a copy of the others.
+func assemble(v *mesh.View, name string, o cluster.Outbound, localities []*mesh.Locality) (*resource.Resource, error) {
+	var parts []envoy.EncodedLocality
+	for _, l := range localities {
+		made := l.Derived(o.Selection(v.Shape()), func() any { return encode(v.Shape(), o, l) }).(encoded)
+		if made.err != nil {
+			return nil, made.err
+		}
+		parts = append(parts, made.locality)
+	}
+	own, err := resource.New(name, envoy.LoadAssignment(name, nil))
+	if err != nil {
+		return nil, err
+	}
+	return own.With(envoy.AssembleLoadAssignment(name, parts), nil), nil
+}
+
+func encode(shape mesh.Shape, o cluster.Outbound, l *mesh.Locality) encoded {
+	var out encoded
+	for _, selected := range o.Localities(shape, l.Endpoints) { // one, or none
+		out.locality, out.err = envoy.EncodeLocality(selected)
+	}
+	return out
 }
 
 // Empty implements generate.Emptier.
