@@ -1,5 +1,20 @@
 package stream
 
+// rest has the client said to have what is offered where the two differ in nothing
+// that it is to be told, so that the next look finds no difference.
+func (s *Session) rest() {
+	if !s.started || s.inflight != nil || s.has == s.offered || s.Pending() {
+		return
+	}
+	var held []change
+	for c := range s.differences(s.has) {
+		held = append(held, c)
+	}
+	if s.absorb(held) {
+		s.has = s.offered
+	}
+}
+
 // absorb says whether what the client is not told is only of scopes that were
 // never open, of which it has stated nothing. Then what it has of them may be said
 // to be what is offered, as of names that it does not ask for: so that what no

@@ -68,6 +68,9 @@ func (s *Session) concerns(c change) (change, bool) {
 // up, when it has taken what is under way. What it refused is not among that.
 func (s *Session) due() iter.Seq[change] {
 	return func(yield func(change) bool) {
+		if !s.started {
+			return // it asks for nothing yet
+		}
 		for c := range s.differences(s.told()) {
 			c, ok := s.concerns(c)
 			if ok && (s.asked.Has(c.Key) || !s.suppressed(c)) && !yield(c) {
@@ -115,20 +118,17 @@ func (s *Session) unknown(has *resource.Resource) bool {
 	return has == nil && s.blind || has != nil && has.Version == unsure
 }
 
-// Due iterates, in order, over the names that the client lacks or has in an
-// older version, those apart that are on their way or that it refused.
+// Due iterates over the names that the client lacks or has in an older version,
+// those apart that are on their way or that it refused: in order, and then those
+// that it is answered because it asked.
 func (s *Session) Due() iter.Seq[string] {
 	return func(yield func(string) bool) {
-		asked := s.typ.Names.Of(nil)
-		if s.started {
-			asked = s.asked
-		}
 		for c := range s.due() {
-			if s.started && c.HasNew && !asked.Has(c.Key) && !yield(c.Key) {
+			if c.HasNew && !s.asked.Has(c.Key) && !yield(c.Key) {
 				return
 			}
 		}
-		for name := range asked.All() {
+		for name := range s.asked.All() {
 			if !yield(name) {
 				return
 			}
@@ -149,9 +149,6 @@ func (s *Session) Pending() bool {
 
 // Lacks says whether there is something to add or change that was not sent.
 func (s *Session) Lacks() bool {
-	if !s.started {
-		return false
-	}
 	if s.owes || s.asked.Len() > 0 {
 		return true
 	}

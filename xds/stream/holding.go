@@ -68,9 +68,6 @@ func (s *Session) Refuses(name string) bool {
 // to give up.
 func (s *Session) Leaving() iter.Seq[string] {
 	return func(yield func(string) bool) {
-		if !s.started {
-			return
-		}
 		for c := range s.due() {
 			if !c.HasNew && !s.asked.Has(c.Key) && !yield(c.Key) {
 				return

@@ -61,6 +61,7 @@ func (s *Session) Request(q Request) Answer {
 	} else {
 		s.rename(q.Names)
 	}
+	s.rest()
 	return a
 }
 
@@ -157,8 +158,10 @@ func (s *Session) start(q Request) {
 	} else {
 		s.startDelta(q)
 	}
-	for name := range s.resend.All() {
-		s.doubt(name)
+	if s.has.Len() > 0 {
+		for name := range s.resend.All() {
+			s.doubt(name)
+		}
 	}
 	s.resend = nameset.Set{}
 }

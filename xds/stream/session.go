@@ -121,6 +121,7 @@ func (s *Session) Offer(to resource.Set, revision int64) {
 	if s.started || s.resend.Len() > 0 {
 		s.follow(from)
 	}
+	s.rest()
 }
 
 // follow takes the difference to what was offered last.
