@@ -135,10 +135,10 @@ func TestOneChangeCostsTheSameInAnyMesh(t *testing.T) {
 	small.sync()
 	large.sync()
 	for kind, want := range map[string]map[string]int{
-		"endpoint":        {"EDS": 20 * 4},  // two ports, and two subsets of one version
-		"VirtualService":  {"VHDS": 20 * 2}, // of its port, and of port 80, where no listener is
-		"DestinationRule": {"CDS": 20 * 6, "EDS": 20 * 6},
-		"service":         {"CDS": 20 * 2, "EDS": 20 * 2, "VHDS": 20}, // gone or new
+		"endpoint":        {"EDS": 20 * 4},                                       // two ports, and two subsets of one version
+		"VirtualService":  {"VHDS": 20 * 2},                                      // of its port, and of port 80, where no listener is
+		"DestinationRule": {"CDS": 20*6 + 2, "EDS": 20 * 6},                      // and the inbound clusters of the proxy that serves it
+		"service":         {"CDS": 20 * 2, "EDS": 20 * 2, "LDS": 20, "VHDS": 20}, // gone or new
 	} {
 		var got map[string]int
 		few := testing.AllocsPerRun(10, func() { small.do(kind) })
