@@ -454,3 +454,58 @@ spec:
 		x.envoy.expectNothingRejected()
 	})
 }
+
+// TestEnvoyKeepsWholeTables: an Envoy that holds whole tables, of a server that sent
+// them, goes on with them when it comes to one that sends virtual hosts by delta, and
+// no request fails; the other way it changes over. It takes them by delta when it
+// starts anew.
+func TestEnvoyKeepsWholeTables(t *testing.T) {
+	s, x := startServer(t, serverOptions{args: []string{"--route-delta", "off"}}), newShop(t)
+	documents := []string{x.all(50, 50)}
+	for i := range 200 {
+		documents = append(documents, site(x.service, x.v1, fmt.Sprintf("s%d", i)))
+	}
+	s.apply(documents...)
+	edge, client := s.startPair(stream.Delta)
+	for _, q := range []request{x.atGateway("/"), x.atSidecar("/")} {
+		awaitReply(t, q, send(t, q).String())
+	}
+	loads := []*load{startLoad(t, "gateway", x.atGateway("/")), startLoad(t, "sidecar", x.atSidecar("/"))}
+	changed := func(what string, v1 int, want []string) {
+		t.Helper()
+		before := s.responses()
+		s.awaitSynced(s.apply(x.routes(v1, 100-v1)), "edge", "client")
+		expectEqual(t, "types sent for weights, "+what, typesOf(less(s.responses(), before)), want)
+		for _, l := range loads {
+			l.sample(50)
+		}
+	}
+	restart := func(mode string) {
+		t.Helper()
+		s.kill()
+		s.o.args = []string{"--route-delta", mode}
+		s.start()
+		s.awaitSynced(s.revision(), "edge", "client")
+	}
+	changed("whole", 40, []string{"RDS"})
+	restart("auto")
+	changed("whole ones held", 30, []string{"RDS"})
+	for _, l := range loads {
+		l.expectUnharmed()
+	}
+	for _, e := range []*envoy{edge, client} {
+		e.process.kill()
+	}
+	s.startPair(stream.Delta)
+	for _, q := range []request{x.atGateway("/"), x.atSidecar("/")} {
+		awaitReply(t, q, send(t, q).String())
+	}
+	loads = []*load{startLoad(t, "gateway", x.atGateway("/")), startLoad(t, "sidecar", x.atSidecar("/"))}
+	changed("started anew", 60, []string{"VHDS"})
+	restart("off")
+	changed("whole again", 70, []string{"RDS"})
+	for _, l := range loads {
+		l.expectUnharmed()
+	}
+	s.expectNothingRejected()
+}

@@ -205,6 +205,11 @@ func (c *Connection) handle(ctx context.Context, m *message) error {
 	if err != nil {
 		return err
 	}
+	if !session.Started() && c.holdsWhole(m) {
+		if err := c.keepWhole(ctx); err != nil {
+			return err
+		}
+	}
 	before := session.Status().Acked.Revision
 	answer := c.flow.Request(m.typeURL, m.request, time.Now())
 	switch {

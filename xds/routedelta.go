@@ -1,6 +1,13 @@
 package xds
 
-import corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+import (
+	"context"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
+	"github.com/portolan-mesh/portolan/xds/generate"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
 
 // firstRouteDelta is the oldest version of Envoy that is known to take virtual
 // hosts by delta as they are served here: 1.40.
@@ -20,4 +27,47 @@ func (c *Connection) takesRouteDelta(node *corev3.Node) bool {
 		return v.GetMajorNumber() > firstRouteDelta[0]
 	}
 	return v.GetMinorNumber() >= firstRouteDelta[1]
+}
+
+// holdsWhole says whether the first request for a type that is composed shows that
+// the client, which would take the parts one by one, holds whole resources, of a
+// server that did not send them so. It would be without parts from the moment when it
+// takes their frame until it has the first of them.
+func (c *Connection) holdsWhole(m *message) bool {
+	t, _ := c.server.typ(m.typeURL)
+	if _, composed := t.Generator.(generate.Composer); !composed || !c.proxy.RouteDelta {
+		return false
+	}
+	served := c.world.resources(m.typeURL)
+	for name, version := range m.request.Initial {
+		if _, ok := served.Get(name); ok && !resource.IsApart(version) && !isEmpty(t.Generator, name, version) {
+			return true
+		}
+	}
+	return false
+}
+
+// isEmpty says whether a version is that of the answer to an unknown name.
+func isEmpty(g generate.Generator, name, version string) bool {
+	e, ok := g.(generate.Emptier)
+	if !ok {
+		return false
+	}
+	empty, err := e.Empty(name)
+	return err == nil && empty != nil && empty.Version == version
+}
+
+// keepWhole serves the client whole resources on this stream: one that holds them
+// goes on with them until it starts anew.
+func (c *Connection) keepWhole(ctx context.Context) error {
+	proxy := *c.proxy
+	proxy.RouteDelta = false
+	c.proxy = &proxy
+	c.world.become(c.proxy)
+	for _, t := range c.server.options.Types {
+		if t.Scoped {
+			c.flow.Forgo(t.Generator.TypeURL())
+		}
+	}
+	return c.advance(ctx)
 }

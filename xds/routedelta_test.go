@@ -21,14 +21,6 @@ func TestWhoTakesRoutesByDelta(t *testing.T) {
 	off := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) { o.WholeRoutes = true })
 	auto.Apply(service("a", 9080, "10.1.0.1"))
 	off.Apply(service("a", 9080, "10.1.0.1"))
-	agent := func(name string, major, minor uint32) *corev3.Node {
-		n := node("10.0.0.1")
-		n.UserAgentName = name
-		n.UserAgentVersionType = &corev3.Node_UserAgentBuildVersion{UserAgentBuildVersion: &corev3.BuildVersion{
-			Version: &typev3.SemanticVersion{MajorNumber: major, MinorNumber: minor},
-		}}
-		return n
-	}
 	for name, c := range map[string]struct {
 		server  *xdstest.Server
 		node    *corev3.Node
@@ -58,6 +50,61 @@ func TestWhoTakesRoutesByDelta(t *testing.T) {
 			}
 			if got := len(config.GetVirtualHosts()) == 1; got != c.want {
 				t.Errorf("%d virtual hosts in the table", len(config.GetVirtualHosts()))
+			}
+		})
+	}
+}
+
+// agent is a node that announces itself as a version of a client.
+func agent(name string, major, minor uint32) *corev3.Node {
+	n := node("10.0.0.1")
+	n.UserAgentName = name
+	n.UserAgentVersionType = &corev3.Node_UserAgentBuildVersion{UserAgentBuildVersion: &corev3.BuildVersion{
+		Version: &typev3.SemanticVersion{MajorNumber: major, MinorNumber: minor},
+	}}
+	return n
+}
+
+// An Envoy that holds whole tables is not made to be without hosts for a moment: it
+// goes on with them, whichever server it comes to. One that has the hosts by delta
+// goes on with these.
+func TestWholeTablesAreKept(t *testing.T) {
+	t.Parallel()
+	auto := xdstest.NewServer(t, catalogue.Types())
+	off := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) { o.WholeRoutes = true })
+	for _, s := range []*xdstest.Server{auto, off} {
+		s.Apply(service("a", 9080, "10.1.0.1"))
+	}
+	for name, c := range map[string]struct {
+		first *xdstest.Server
+		want  bool
+	}{"from a server that sends whole tables": {off, false}, "from one that does not": {auto, true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			options := xdstest.ClientOptions{Node: agent("envoy", 1, 40), Variant: stream.Delta, Follow: true}
+			before := xdstest.Dial(t, c.first.Address, options)
+			before.Subscribe(xdstest.ClusterType)
+			before.Subscribe(xdstest.ListenerType)
+			before.Await("routes", func(held func(string) map[string]xdstest.Held) bool { return len(held(xdstest.RouteType)) == 1 })
+			before.Close()
+			options.Resume = before
+			after := xdstest.Dial(t, auto.Address, options)
+			after.Subscribe(xdstest.RouteType, "unknown")
+			after.Await("an answer", func(held func(string) map[string]xdstest.Held) bool {
+				_, ok := held(xdstest.RouteType)["unknown"]
+				return ok
+			})
+			config := &routev3.RouteConfiguration{}
+			if err := after.Held(xdstest.RouteType)["9080"].Body.UnmarshalTo(config); err != nil {
+				t.Fatal(err)
+			}
+			if got := config.GetVhds() != nil; got != c.want {
+				t.Errorf("virtual hosts by delta: %v", got)
+			}
+			for _, a := range after.Answers(xdstest.RouteType) {
+				if _, again := a.Resources["9080"]; again {
+					t.Error("the table was sent again")
+				}
 			}
 		})
 	}

@@ -82,6 +82,10 @@ type place struct {
 	own    []own  // in the order of the types
 }
 
+// become has the place be that of the same proxy of which other things are known,
+// from the next advance on.
+func (p *place) become(proxy *discovery.Proxy) { p.proxy, p.at = proxy, nil }
+
 // advance brings what the proxy should have to the newest context. The world may
 // be further ahead than the context that the class was derived in, and the proxy of
 // another class there.

@@ -51,10 +51,11 @@ func children(parents iter.Seq[*resource.Resource]) []string {
 	return out
 }
 
-// scoped iterates over the types whose resources live in those of a type.
+// scoped iterates over the types whose resources live in those of a type, and come
+// apart from them: not over one that the client has no use for.
 func (k *kind) scoped(yield func(*kind) bool) {
 	for _, child := range k.children {
-		if child.Scoped && !yield(child) {
+		if child.Scoped && !child.Optional && !yield(child) {
 			return
 		}
 	}

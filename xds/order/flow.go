@@ -121,6 +121,13 @@ func (f *Flow) Sessions() iter.Seq2[string, *stream.Session] {
 	}
 }
 
+// Forgo makes a type optional: the client will not ask for it after all.
+func (f *Flow) Forgo(typeURL string) {
+	if k := f.byURL[typeURL]; k != nil {
+		k.Optional = true
+	}
+}
+
 // Len is the number of types.
 func (f *Flow) Len() int { return len(f.kinds) }
 

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -76,6 +77,20 @@ func (r *Resource) With(body []byte, parts []*Resource) *Resource {
 	}
 	return &out
 }
+
+// apart begins the versions of resources whose parts come apart from them.
+const apart = "apart-"
+
+// Apart is With for a resource that a client puts together itself, with parts that
+// it gets one by one. Its version says so.
+func (r *Resource) Apart(body []byte) *Resource {
+	out := r.With(body, nil)
+	out.Version = apart + out.Version
+	return out
+}
+
+// IsApart says whether a version is that of a resource whose parts come apart.
+func IsApart(version string) bool { return strings.HasPrefix(version, apart) }
 
 // Under returns r with a version that also covers the version of its parent: a
 // change of the parent then makes the child one that a client lacks.

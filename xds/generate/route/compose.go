@@ -36,9 +36,9 @@ func (Generator) Compose(own *resource.Resource, parts iter.Seq[*resource.Resour
 	}
 	if f.vhds != nil {
 		for range parts {
-			return own.With(f.byDelta(), nil), nil
+			return own.Apart(f.byDelta()), nil
 		}
-		return own.With(f.empty(), nil), nil
+		return own.Apart(f.empty()), nil
 	}
 	hosts := slices.Collect(parts)
 	if len(hosts) == 0 {
