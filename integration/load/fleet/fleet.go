@@ -32,7 +32,7 @@ type Fleet struct {
 	o       Options
 	at      fields
 	digests *digests
-	steps   steps
+	steps   *steps
 	proxies []*proxy
 	receipt atomic.Pointer[Receipt]
 	last    atomic.Int64 // when something was received, in Unix nanoseconds
@@ -44,7 +44,7 @@ type Fleet struct {
 // New makes a fleet, which does nothing before it runs.
 func New(o Options) *Fleet {
 	f := &Fleet{
-		o: o, at: fieldsOf[o.Variant], digests: newDigests(fieldsOf[o.Variant]),
+		o: o, at: fieldsOf[o.Variant], digests: newDigests(fieldsOf[o.Variant]), steps: newSteps(),
 	}
 	for i := range o.Proxies {
 		f.proxies = append(f.proxies, newProxy(f, i))

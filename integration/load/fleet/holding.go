@@ -1,16 +1,17 @@
 package fleet
 
 import (
+	"hash/maphash"
 	"maps"
 	"slices"
 	"sync"
 )
 
 // holding is what a proxy has of clusters or listeners, as far as it matters:
-// what they make it ask for. Proxies that were sent the same share one. It is
+// what they make it ask for. Proxies that are to ask for the same share one. It is
 // never modified.
 type holding struct {
-	children map[string][]string // by the name of the resource
+	children map[string][]string // by the name of the resource, of those that have some
 	wanted   map[string]int      // each of them, and by how many
 
 	once  sync.Once
@@ -33,9 +34,14 @@ type step struct {
 
 // steps are those taken lately.
 type steps struct {
-	mu   sync.Mutex // guards taken
-	made map[stepKey]step
+	seed maphash.Seed
+
+	mu    sync.Mutex // guards what follows
+	made  map[stepKey]step
+	known map[uint64]*holding // by the sum of what they have
 }
+
+func newSteps() *steps { return &steps{seed: maphash.MakeSeed(), known: map[uint64]*holding{}} }
 
 type stepKey struct {
 	from  *holding
@@ -43,8 +49,8 @@ type stepKey struct {
 	whole bool
 }
 
-// keptSteps bounds how many are known at one time.
-const keptSteps = 128
+// keptSteps and keptHoldings bound how many are known at one time.
+const keptSteps, keptHoldings = 1024, 64
 
 // take is where a response leads. whole says that what it does not carry is gone.
 func (s *steps) take(from *holding, by *digest, whole bool) step {
@@ -55,11 +61,31 @@ func (s *steps) take(from *holding, by *digest, whole bool) step {
 		return known
 	}
 	made := from.next(by, whole)
+	made.to = s.shared(made.to)
 	if len(s.made) >= keptSteps || s.made == nil {
 		s.made = map[stepKey]step{}
 	}
 	s.made[key] = made
 	return made
+}
+
+// shared is the one of all holdings that have the same.
+func (s *steps) shared(h *holding) *holding {
+	var sum uint64
+	for name, children := range h.children {
+		sum += maphash.String(s.seed, name)
+		for _, child := range children {
+			sum += maphash.String(s.seed, name+"/"+child)
+		}
+	}
+	if known := s.known[sum]; known != nil && len(known.children) == len(h.children) {
+		return known
+	}
+	if len(s.known) >= keptHoldings {
+		clear(s.known)
+	}
+	s.known[sum] = h
+	return h
 }
 
 func (h *holding) next(by *digest, whole bool) step {
@@ -70,7 +96,11 @@ func (h *holding) next(by *digest, whole bool) step {
 		to.children = maps.Clone(h.children)
 	}
 	for i, name := range by.names {
-		to.children[name] = by.children[i]
+		if children := by.children[i]; len(children) > 0 {
+			to.children[name] = children
+		} else {
+			delete(to.children, name)
+		}
 	}
 	for _, name := range by.removed {
 		delete(to.children, name)
