@@ -119,7 +119,7 @@ func TestCompactionWhileCutEndsInTheDifference(t *testing.T) {
 	if f.Cache.Snapshot().Get(cachetest.Key("a", "kept")) != kept {
 		t.Error("an unchanged object became another pointer")
 	}
-	if _, ok := f.Cache.Since(t.Context(), cachetest.Revision(t, last) - 1); ok {
+	if _, ok := f.Cache.Since(t.Context(), cachetest.Revision(t, last)-1); ok {
 		t.Error("the history claims to know what was compacted")
 	}
 }

@@ -142,7 +142,9 @@ func TestReportsAreInNobodysWay(t *testing.T) {
 	path := shop + "/serviceentries"
 	s.Do(t, http.MethodPost, path, strings.Replace(document("", "0"), `"resourceVersion":"",`, "", 1))
 	for i, write := range []func(version string) resttest.Answer{
-		func(version string) resttest.Answer { return s.Do(t, http.MethodPut, path+"/e", document(version, "put"+version)) },
+		func(version string) resttest.Answer {
+			return s.Do(t, http.MethodPut, path+"/e", document(version, "put"+version))
+		},
 		func(version string) resttest.Answer {
 			return s.Do(t, http.MethodPost, "/apis/portolan.io/v1/batches", batchOf("apply", document(version, "batch"+version)))
 		},
