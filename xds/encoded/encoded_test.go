@@ -157,7 +157,7 @@ func own(m *encoded.Message, others ...*encoded.Message) int {
 // TestEqualResponsesShareTheirBytes, but for what is of one stream.
 func TestEqualResponsesShareTheirBytes(t *testing.T) {
 	t.Parallel()
-	const n = 6000
+	const n = 2000
 	c := newCache()
 	resources := numbered(t, n)
 	first := c.Delta(encoded.Header{Nonce: "1-1"}, resources, nil)
