@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -285,14 +286,36 @@ func TestDefragmentOnDemand(t *testing.T) {
 	f.says("could not be defragmented", "unreachable")
 }
 
-// fill uses up the quota, with history.
+// fill uses up the quota, with history, on every member.
 func (f *fleet) fill() {
 	f.t.Helper()
 	for i := 0; ; i++ {
 		if err := f.put("k", 1<<20); errors.Is(err, rpctypes.ErrNoSpace) {
+			f.catchUp()
 			return
 		} else if err != nil || i > 500 {
 			f.t.Fatalf("put %d: %v", i, err)
+		}
+	}
+}
+
+// catchUp waits until no member is behind the others.
+func (f *fleet) catchUp() {
+	f.t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		applied := map[uint64]bool{}
+		for _, r := range f.rigs {
+			s, err := r.client.Status(f.t.Context(), r.endpoint)
+			if err != nil {
+				f.t.Fatal(err)
+			}
+			applied[s.RaftAppliedIndex] = true
+		}
+		if len(applied) == 1 {
+			return
+		}
+		if time.Now().After(end) {
+			f.t.Fatalf("members have applied %v", slices.Collect(maps.Keys(applied)))
 		}
 	}
 }
