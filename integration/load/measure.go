@@ -20,8 +20,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest/refmesh"
 )
 
-// settle is how long a server that has started is left alone.
-const settle = time.Second
+// settle is how long a server that has started is left alone, and afterSync one
+// that has brought proxies up: it writes down who has come, and collects garbage.
+const settle, afterSync = time.Second, 5 * time.Second
 
 // run is the measuring of a cell.
 type run struct {
@@ -92,6 +93,9 @@ func (m *run) changes(ctx context.Context) error {
 	}
 	defer stop()
 	if m.fleet, m.floor.Responses, err = f, m.record.byType(), profiled(); err != nil {
+		return err
+	}
+	if err := wait(ctx, afterSync); err != nil {
 		return err
 	}
 	for _, kind := range m.cell.changes {
