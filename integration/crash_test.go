@@ -56,17 +56,21 @@ func TestAcknowledgedWritesSurviveKill(t *testing.T) {
 	t.Logf("%d rounds in %s, acknowledged writes by writer: %v", rounds, time.Since(began).Round(time.Second), acknowledged)
 }
 
-// storeOf is the process that has a data directory.
+// storeOf is the process that has a data directory. A lock that is being written
+// names none yet.
 func storeOf(t testing.TB, dataDir string) int {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dataDir, "portolan.lock"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var holder struct{ PID, ParentPID int }
-	if err := json.Unmarshal(text, &holder); err != nil || holder.PID == holder.ParentPID {
-		t.Fatalf("the lock names no store process: %s (%v)", text, err)
-	}
+	eventually(t, "the lock names a store process", func() error {
+		text, err := os.ReadFile(filepath.Join(dataDir, "portolan.lock"))
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal(text, &holder); err != nil || holder.PID == holder.ParentPID {
+			return fmt.Errorf("it says %q (%v)", text, err)
+		}
+		return nil
+	})
 	return holder.PID
 }
 

@@ -28,6 +28,7 @@ type serveOptions struct {
 	xds        xdsFlags
 	logLevel   string
 	lifecycle  lifecycleFlags
+	statuses   bool
 	profiles   bool
 }
 
@@ -71,6 +72,7 @@ second signal ends the server at once.`,
 	o.addresses.register(f)
 	o.xds.register(f)
 	o.lifecycle.register(f)
+	f.BoolVar(&o.statuses, "object-status", true, "write into the status of objects how far they have come, as conditions; each such write is a new resourceVersion of the object. All servers of a store should agree")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.BoolVar(&o.profiles, "pprof", false, "show profiles of the server at "+profilesPath+" of the config API, for go tool pprof")
 	_ = c.MarkFlagDirname("data-dir")

@@ -80,7 +80,11 @@ func newServer(store *openedStore, meshConfig *mesh.Config, o *serveOptions, pro
 	if err != nil {
 		return nil, err
 	}
-	if s.jobs, err = newJobs(store.client, metrics, logger, &pruner{store: configs, logger: logger}, settles, s.statusWriter()); err != nil {
+	all := []job{&pruner{store: configs, logger: logger}, settles}
+	if o.statuses {
+		all = append(all, s.statusWriter())
+	}
+	if s.jobs, err = newJobs(store.client, metrics, logger, all...); err != nil {
 		return nil, err
 	}
 	served := xds.Options{

@@ -172,7 +172,9 @@ func (r *rig) fail(format string, args ...any) {
 
 // start runs the server, again on the ports that it had before.
 func (s *server) start() {
-	args := []string{"serve", "--api-address", s.api, "--xds-address", s.xds}
+	// Without statuses, so that every revision that a client sees is one that a
+	// client wrote.
+	args := []string{"serve", "--api-address", s.api, "--xds-address", s.xds, "--object-status=false"}
 	if len(s.links) > 0 {
 		var endpoints []string
 		for _, l := range s.links {
