@@ -119,9 +119,27 @@ func (c *Cache) Snapshot() *cache.Snapshot { return c.feed.Snapshot() }
 // At returns what there was at a revision; see cache.Feed.
 func (c *Cache) At(revision int64) (*cache.Snapshot, bool) { return c.feed.At(revision) }
 
-// Next returns the snapshot that followed after; see cache.Feed.
+// Next returns the snapshot that followed after; see cache.Feed. Up to where this
+// cache began, that is the base's: each revision comes by itself.
 func (c *Cache) Next(ctx context.Context, after *cache.Snapshot) (*cache.Snapshot, error) {
+	if newest := c.feed.Snapshot(); newest != nil && after.Revision() < newest.Revision() && c.older(after) {
+		next, err := c.base.Next(ctx, after)
+		if err != nil {
+			return nil, err
+		}
+		if next.Revision() < newest.Revision() && c.older(next) {
+			content := next.Content()
+			content.Statuses = after.Statuses()
+			return next.Next(next.Revision(), content), nil
+		}
+	}
 	return c.feed.Next(ctx, after)
+}
+
+// older says whether a snapshot is from before this cache began.
+func (c *Cache) older(s *cache.Snapshot) bool {
+	_, known := c.feed.At(s.Revision())
+	return !known
 }
 
 // Since returns what there was just before a revision; see cache.Feed. Where this
