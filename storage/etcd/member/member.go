@@ -13,7 +13,6 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
-	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 
 	"github.com/portolan-mesh/portolan/storage/etcd/upkeep"
@@ -120,7 +119,7 @@ func Start(ctx context.Context, opts Options) (*Member, error) {
 	}
 	m := &Member{
 		etcd:        etcd,
-		client:      v3client.New(etcd.Server),
+		client:      clientWithin(etcd),
 		lock:        lock,
 		doors:       opts.doors,
 		stopTimeout: opts.StopTimeout,
@@ -132,7 +131,7 @@ func Start(ctx context.Context, opts Options) (*Member, error) {
 	if opts.parent.PID != 0 {
 		return m, nil
 	}
-	target := upkeep.Target{Client: m.client, Endpoint: memberName, Defragment: etcd.Server.Backend().Defrag, DataDir: opts.DataDir}
+	target := upkeep.Target{Client: m.client, Endpoint: memberName, Defragment: defragmenting(etcd), DataDir: opts.DataDir}
 	if m.keeper, err = upkeep.New(target, opts.Upkeep, opts.Logger); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
@@ -170,14 +169,7 @@ func (m *Member) Keeper() *upkeep.Keeper { return m.keeper }
 // returns nil when the member has stopped. If etcd ends by itself before that,
 // Run cleans up and returns why.
 func (m *Member) Run(ctx context.Context) error {
-	if m.keeper != nil {
-		var kept sync.WaitGroup
-		keeping, stop := context.WithCancel(ctx)
-		kept.Go(func() { _ = m.keeper.Run(keeping) }) // always nil
-		defer kept.Wait()
-		defer stop()
-	}
-	cause := m.await(ctx)
+	cause := m.keep(ctx)
 	select {
 	case <-m.closing:
 		cause = nil
@@ -188,6 +180,19 @@ func (m *Member) Run(ctx context.Context) error {
 		return fmt.Errorf("etcd ended: %w", cause)
 	}
 	return err
+}
+
+// keep has the member looked after until it is to end, or returns why it has.
+func (m *Member) keep(ctx context.Context) error {
+	if m.keeper == nil {
+		return m.await(ctx)
+	}
+	var kept sync.WaitGroup
+	defer kept.Wait()
+	keeping, stop := context.WithCancel(ctx)
+	defer stop()
+	kept.Go(func() { _ = m.keeper.Run(keeping) }) // always nil
+	return m.await(ctx)
 }
 
 // removalInterval is how often a member sees whether it still is one: etcd goes

@@ -65,6 +65,22 @@ func TestInProcess(t *testing.T) {
 	}
 }
 
+// TestStatusOfAClosedMember: etcd panics where its database is closed already,
+// and that ended whatever process looked after it.
+func TestStatusOfAClosedMember(t *testing.T) {
+	t.Parallel()
+	m := startMember(t, member.Options{DataDir: t.TempDir()})
+	if _, err := m.Client().Status(t.Context(), "portolan"); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Client().Status(t.Context(), "portolan"); err == nil {
+		t.Error("a member that has ended says how it is")
+	}
+}
+
 func TestRunReturnsWhenClosed(t *testing.T) {
 	t.Parallel()
 	m := startMember(t, member.Options{DataDir: t.TempDir()})

@@ -1,0 +1,43 @@
+package member
+
+import (
+	"context"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+)
+
+// clientWithin is a client that calls etcd in this process.
+func clientWithin(etcd *embed.Etcd) *clientv3.Client {
+	client := v3client.New(etcd.Server)
+	client.Maintenance = maintenance{client.Maintenance}
+	return client
+}
+
+// maintenance is that of an etcd in this process. Etcd panics where it is asked
+// how it is, or is defragmented, once it has closed its database, and what has
+// it closed need not be us.
+type maintenance struct{ clientv3.Maintenance }
+
+// Status implements clientv3.Maintenance.
+func (m maintenance) Status(ctx context.Context, endpoint string) (answer *clientv3.StatusResponse, err error) {
+	defer ended(&err)
+	return m.Maintenance.Status(ctx, endpoint)
+}
+
+// defragmenting is the defragmentation of etcd in this process.
+func defragmenting(etcd *embed.Etcd) func() error {
+	return func() (err error) {
+		defer ended(&err)
+		return etcd.Server.Backend().Defrag()
+	}
+}
+
+// ended makes a panic of etcd an error.
+func ended(err *error) {
+	if v := recover(); v != nil {
+		*err = fmt.Errorf("etcd has ended: %v", v)
+	}
+}
