@@ -183,7 +183,7 @@ func (s *DiscoveryServer) Inputs() mesh.Inputs { return *s.inputs.Load() }
 // ReportAllocations is what it takes to report a connection of a proxy in which
 // nothing has changed since it was reported.
 func (s *DiscoveryServer) ReportAllocations(proxy *discovery.Proxy) float64 {
-	c := s.newConnection(stream.Delta, nil, nil)
+	c := s.newConnection(stream.Delta, deltaWire{}, nil)
 	c.proxy = proxy
 	c.flow = c.newFlow()
 	for typeURL, session := range c.flow.Sessions() {

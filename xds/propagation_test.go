@@ -4,10 +4,13 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/portolan-mesh/portolan/storage/status"
+	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
 	"github.com/portolan-mesh/portolan/xds/stream"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
@@ -90,6 +93,75 @@ func TestPropagation(t *testing.T) {
 		quick.Close()
 		slow.Close()
 		judged(t, s, second, status.Count{})
+	})
+}
+
+// TestAcceptedIsWithAllThatFollows: a proxy that has taken a listener or a cluster
+// asks for the routes and endpoints in it then, and uses neither before it has these.
+// It has not accepted the change that made them until then, and has refused it where
+// it refuses those.
+func TestAcceptedIsWithAllThatFollows(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		variant stream.Variant
+		node    *corev3.Node
+	}{
+		{"state of the world", stream.StateOfTheWorld, node("10.0.0.1")},
+		{"delta", stream.Delta, node("10.0.0.1")},
+		{"virtual hosts by delta", stream.Delta, agent("envoy", 1, 40)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) { o.ReadyLimit = time.Hour })
+			published(t, s, s.Apply(private))
+			p := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: c.node, Variant: c.variant, Manual: true})
+			p.Subscribe(xdstest.ClusterType)
+			p.Ack(p.AwaitAnswer(xdstest.ClusterType, 0))
+			p.Subscribe(xdstest.ListenerType)
+			p.Ack(p.AwaitAnswer(xdstest.ListenerType, 0))
+
+			// The first of their types, and then more of them.
+			for i, port := range []int{9080, 9081} {
+				name := fmt.Sprintf("s%d", i)
+				made := s.Apply(service(name, port, "10.1.0.1"))
+				p.Ack(p.AwaitAnswer(xdstest.ClusterType, i+1))
+				taken(t, s, "CDS", made)
+				judged(t, s, made, status.Count{Waiting: 1})
+				p.Subscribe(xdstest.EndpointType, fmt.Sprintf("outbound|%d||%s.shop.example", port, name))
+				p.Ack(p.AwaitAnswer(xdstest.EndpointType, i))
+				p.Ack(p.AwaitAnswer(xdstest.ListenerType, i+1))
+				taken(t, s, "LDS", made)
+				judged(t, s, made, status.Count{Waiting: 1})
+				p.Subscribe(xdstest.RouteType, fmt.Sprint(port))
+				routes := p.AwaitAnswer(xdstest.RouteType, i)
+				judged(t, s, made, status.Count{Waiting: 1})
+				if c.node.GetUserAgentName() == "" {
+					p.Nack(routes, "no good")
+					judged(t, s, made, status.Count{Rejected: 1})
+					continue
+				}
+				p.Ack(routes)
+				if i == 0 {
+					p.Subscribe(xdstest.VirtualHostType)
+				}
+				p.Nack(p.AwaitAnswer(xdstest.VirtualHostType, i), "no good")
+				judged(t, s, made, status.Count{Rejected: 1})
+			}
+		})
+	}
+}
+
+// taken waits until the only proxy has acknowledged a revision of a type.
+func taken(t *testing.T, s *xdstest.Server, typ string, revision int64) {
+	t.Helper()
+	xdstest.Eventually(t, fmt.Sprintf("%s of revision %d to be taken", typ, revision), func() bool {
+		for _, one := range s.XDS.Proxies()[0].Types {
+			if one.Name == typ {
+				return one.AckedRevision >= revision
+			}
+		}
+		return false
 	})
 }
 

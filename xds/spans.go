@@ -1,5 +1,7 @@
 package xds
 
+import "slices"
+
 // span are the revisions after from, up to and including to.
 type span struct{ from, to int64 }
 
@@ -24,6 +26,29 @@ func (s spans) with(next span) spans {
 		return out
 	}
 	return append(out, next)
+}
+
+// including returns the spans and one that may begin before their end.
+func (s spans) including(one span) spans {
+	for len(s) > 0 && s[len(s)-1].to >= one.from {
+		last := s[len(s)-1]
+		one = span{min(one.from, last.from), max(one.to, last.to)}
+		s = s[:len(s)-1]
+	}
+	return s.with(one)
+}
+
+// covers says whether one is among the spans.
+func (s spans) covers(one span) bool {
+	return slices.ContainsFunc(s, func(o span) bool { return o.from <= one.from && one.to <= o.to })
+}
+
+// last is the newest of the spans, none where there is none.
+func (s spans) last() (last span, ok bool) {
+	if len(s) == 0 {
+		return span{}, false
+	}
+	return s[len(s)-1], true
 }
 
 // has says whether something changed at a revision.

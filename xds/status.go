@@ -68,6 +68,7 @@ type TypeStatus struct {
 // is in step.
 type progress struct {
 	offered int64 // revision of the offer that was last looked at
+	grown   int   // how often the client had come to want more then
 	changes spans
 	stale   time.Time // since when it is not in step
 
@@ -77,8 +78,10 @@ type progress struct {
 	standing standing
 }
 
-// follow takes note of where the session of the type stands now.
-func (p *progress) follow(session *stream.Session, now time.Time) stream.Status {
+// follow takes note of where the session of the type stands now. What makes a client
+// ask for more of it is the last change of another, cause, if there is one; while it
+// is about to ask it lacks that.
+func (p *progress) follow(session *stream.Session, cause *timing, expects bool, now time.Time) stream.Status {
 	st := session.Status()
 	switch {
 	case st.State == stream.NotSent:
@@ -89,6 +92,12 @@ func (p *progress) follow(session *stream.Session, now time.Time) stream.Status 
 	}
 	if st.State != stream.NotSent {
 		p.offered = st.Offered
+	}
+	if because, ok := cause.lastChange(); ok && (expects || st.Grown != p.grown) && !p.changes.covers(because) {
+		p.changes = p.changes.including(because)
+	}
+	if p.grown = st.Grown; expects {
+		st = p.expecting(st)
 	}
 	switch lacks := st.State == stream.Stale || st.State == stream.Rejected; {
 	case !lacks:
@@ -105,6 +114,26 @@ func (p *progress) follow(session *stream.Session, now time.Time) stream.Status 
 	return st
 }
 
+// expecting is the status of a type of which the client is about to ask for more: it
+// lacks what the last change makes it ask for.
+func (p *progress) expecting(st stream.Status) stream.Status {
+	if st.State == stream.NotSent || st.State == stream.Synced {
+		st.State = stream.Stale
+	}
+	if last, ok := p.changes.last(); ok {
+		st.Revision = min(st.Revision, last.from)
+	}
+	return st
+}
+
+// lastChange is the last change of what the type is to a client; nil has none.
+func (t *timing) lastChange() (last span, ok bool) {
+	if t == nil {
+		return span{}, false
+	}
+	return t.changes.last()
+}
+
 // standing is where a type stood when it was last reported.
 type standing struct {
 	status                stream.Status
@@ -117,12 +146,13 @@ func (c *Connection) report() {
 	if c.proxy == nil {
 		return
 	}
-	now := time.Now()
+	now, aggregated := time.Now(), c.wire.one() == ""
 	changed := c.status.Load() == nil
-	for _, t := range c.server.options.Types {
+	for _, t := range c.server.options.Types { // parents before their children
 		typeURL := t.Generator.TypeURL()
 		last := c.last[typeURL]
-		is := standing{status: last.follow(c.flow.Session(typeURL), now)}
+		expects := aggregated && c.flow.Expects(typeURL, now)
+		is := standing{status: last.follow(c.flow.Session(typeURL), c.last[t.Parent], expects, now)}
 		is.waiting, is.kept = c.flow.Waiting(typeURL)
 		is.late, is.sent, is.answered, is.stale = last.late, last.sent, last.answered, last.stale
 		changed = changed || is != last.standing

@@ -60,9 +60,12 @@ type kind struct {
 	parent   *kind
 	children []*kind
 
-	// under are the resources under way that were new to the client.
-	under []*resource.Resource
-	gate  gate
+	// changed are the resources under way that the client lacks, under those of them
+	// that are new to it.
+	changed, under []*resource.Resource
+
+	expected expected
+	gate     gate
 	// Of a target: how far the client has come with what is new to it.
 	arrivals arrivals
 	// awaited are the names under way whose parents wait for them.
@@ -167,7 +170,8 @@ func (f *Flow) acknowledged(k *kind, now time.Time) {
 		k.parent.arrivals.warmed(k.awaited)
 	}
 	k.openNew()
-	k.under, k.awaited = nil, nil
+	k.expect(k.changed, now.Add(f.limits.Ready))
+	k.changed, k.under, k.awaited = nil, nil, nil
 }
 
 // refused takes note that the client does not have what was under way.
@@ -176,7 +180,7 @@ func (f *Flow) refused(k *kind) {
 		k.arrivals.answered(k.under, false, true, time.Time{})
 	}
 	k.doubt()
-	k.under, k.awaited = nil, nil
+	k.changed, k.under, k.awaited = nil, nil, nil
 }
 
 // Responses iterates over what is to be sent now. What is added goes type by
@@ -233,7 +237,7 @@ func (f *Flow) next(k *kind, allow stream.Allow) (*stream.Response, bool) {
 		return nil, false
 	}
 	f.late = append(f.late, k.gate.passed()...)
-	k.under = r.New
+	k.changed, k.under = r.Changed, r.New
 	if k.Target {
 		k.arrivals.sent(r)
 		for _, child := range k.children { // what it is being sent is not of these
@@ -261,6 +265,7 @@ func (f *Flow) Wake() time.Time {
 		}
 	}
 	for _, k := range f.kinds {
+		soonest(k.expected.until)
 		if k.session.InFlight() {
 			continue // nothing goes before the client has answered
 		}

@@ -64,6 +64,7 @@ func (s *Session) Open(scope string, isNew bool) {
 		s.scopes = map[string]bool{}
 	}
 	s.scopes[scope] = true
+	s.grown++
 	if released := s.release(scope); !isNew && !released {
 		return
 	}

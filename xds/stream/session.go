@@ -73,6 +73,7 @@ type Session struct {
 	offered  resource.Set
 	revision int64
 	changed  int64 // revision of the last offer that made a difference to the client
+	grown    int   // how often the client came to want more of what was offered already
 
 	// What the client has. Of names that it does not ask for that means nothing, so
 	// that it may be what is offered; see unsure for what it may have.

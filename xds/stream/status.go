@@ -25,8 +25,10 @@ type Status struct {
 	// nothing.
 	Revision int64
 	// Offered is the revision of the last offer, and Changed that of the last one
-	// that made a difference to the client.
+	// that made a difference to the client. Grown is another number whenever the
+	// client has come to want more of what was offered already.
 	Offered, Changed int64
+	Grown            int
 	// Acked is the last response it took. Rejection is set where it refused the
 	// last one. Sent is the one under way, whose nonce is empty where none is.
 	Acked     Mark
@@ -36,7 +38,7 @@ type Status struct {
 
 // Status tells how well the client is in step.
 func (s *Session) Status() Status {
-	st := Status{Acked: s.acked, Rejection: s.rejected, Revision: s.covered, Offered: s.revision, Changed: s.changed}
+	st := Status{Acked: s.acked, Rejection: s.rejected, Revision: s.covered, Offered: s.revision, Changed: s.changed, Grown: s.grown}
 	if s.inflight != nil {
 		st.Sent = s.inflight.Mark
 	}

@@ -26,6 +26,7 @@ func (s *Session) subscribe(names []string) {
 	}
 	s.names = s.typ.Names.With(s.names, names...)
 	s.asked = s.typ.Names.With(s.asked, names...)
+	s.grown++
 }
 
 // onlyNamed is what a client has of the names that it asks for, all of which it
