@@ -81,7 +81,7 @@ type progress struct {
 // follow takes note of where the session of the type stands now. What makes a client
 // ask for more of it is the last change of another, cause, if there is one; while it
 // is about to ask it lacks that.
-func (p *progress) follow(session *stream.Session, cause *timing, expects bool, now time.Time) stream.Status {
+func (p *progress) follow(session *stream.Session, cause *timing, expects bool, from origins, now time.Time) stream.Status {
 	st := session.Status()
 	switch {
 	case st.State == stream.NotSent:
@@ -109,7 +109,7 @@ func (p *progress) follow(session *stream.Session, cause *timing, expects bool, 
 	case st.Rejection == nil:
 		p.rejected, p.blamed = "", nil
 	case st.Rejection.Nonce != p.rejected:
-		p.rejected, p.blamed = st.Rejection.Nonce, blame(st.Rejection.Message, session.Refused())
+		p.rejected, p.blamed = st.Rejection.Nonce, blame(st.Rejection.Message, session, from)
 	}
 	return st
 }
@@ -148,11 +148,11 @@ func (c *Connection) report() {
 	}
 	now, aggregated := time.Now(), c.wire.one() == ""
 	changed := c.status.Load() == nil
-	for _, t := range c.server.options.Types { // parents before their children
+	for i, t := range c.server.options.Types { // parents before their children
 		typeURL := t.Generator.TypeURL()
 		last := c.last[typeURL]
 		expects := aggregated && c.flow.Expects(typeURL, now)
-		is := standing{status: last.follow(c.flow.Session(typeURL), c.last[t.Parent], expects, now)}
+		is := standing{status: last.follow(c.flow.Session(typeURL), c.last[t.Parent], expects, origins{c.world, i}, now)}
 		is.waiting, is.kept = c.flow.Waiting(typeURL)
 		is.late, is.sent, is.answered, is.stale = last.late, last.sent, last.answered, last.stale
 		changed = changed || is != last.standing

@@ -230,6 +230,17 @@ func (w *world) composeOne(t *typeWorld, name string) {
 // wholeOf is the name of what a part is a part of.
 func wholeOf(part string) string { return part[:max(strings.LastIndexByte(part, '/'), 0)] }
 
+// reads are what the resource of a type, by its place, was built from; nil where
+// there is none.
+func (w *world) reads(typ int, name string) []mesh.Recorded {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if trace := w.types[typ].traces[name]; trace != nil {
+		return trace.Reads()
+	}
+	return nil
+}
+
 // close gives up what the world holds. It has no members.
 func (w *world) close() {
 	w.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/xds/memo"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
@@ -129,6 +130,15 @@ func (p *place) resources(typeURL string) resource.Set {
 		}
 	}
 	return resource.Set{}
+}
+
+// origins are the objects that a resource of a type, by its place, was built from
+// last.
+func (p *place) origins(typ int, name string) []config.Key {
+	if one := p.own[typ].built[name]; one.resource != nil {
+		return mesh.Origins(one.reads)
+	}
+	return mesh.Origins(p.world.reads(typ, name))
 }
 
 // close gives up what the place holds.

@@ -257,6 +257,9 @@ func (m *Memo) Len() int {
 	return n
 }
 
+// Reads are what the resource was built from. They are shared and read-only.
+func (t *Trace) Reads() []mesh.Recorded { return t.reads }
+
 // holds says whether the view gives all answers that the trace was built from.
 func (t *Trace) holds(v *mesh.View) bool {
 	for _, r := range t.reads {

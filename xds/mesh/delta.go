@@ -171,8 +171,10 @@ func (d Delta) Request() *discovery.PushRequest {
 // serviceEntryKey is the dependency key of a service row.
 func serviceEntryKey(key string) config.Key {
 	h, namespace := splitServiceKey(key)
-	return config.Key{
-		Kind:      config.GroupVersionKind{Group: networkingGroup, Version: "v1", Kind: kindServiceEntry},
-		Namespace: namespace, Name: string(h),
-	}
+	return serviceEntry(namespace, string(h))
+}
+
+func serviceEntry(namespace, name string) config.Key {
+	kind := config.GroupVersionKind{Group: networkingGroup, Version: "v1", Kind: kindServiceEntry}
+	return config.Key{Kind: kind, Namespace: namespace, Name: name}
 }

@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
@@ -15,6 +16,16 @@ import (
 type Gateway struct {
 	Config *config.Config
 	Spec   *networking.Gateway
+}
+
+// at is the gateway if it has a server at a port, any where none is said, else nil.
+func (g *Gateway) at(port string) *Gateway {
+	if g == nil || port == "" || slices.ContainsFunc(g.Spec.GetServers(), func(s *networking.Server) bool {
+		return strconv.FormatUint(uint64(s.GetPort().GetNumber()), 10) == port
+	}) {
+		return g
+	}
+	return nil
 }
 
 // Name is "namespace/name", as VirtualServices refer to it.

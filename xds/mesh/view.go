@@ -145,7 +145,7 @@ func (v *View) Answer(r Read) any {
 	case Rules:
 		return v.rule(host.Name(r.Row.Key), r.Via)
 	case Gateways:
-		return v.context.gateways.Value(r.Row.Key)
+		return v.context.gateways.Value(r.Row.Key).at(r.Via)
 	case Instances:
 		return v.context.Instances(r.Row.Key)
 	case Services:
@@ -205,13 +205,19 @@ func (v *View) self(key, via string) any {
 }
 
 // Gateway is the merged gateway of a router; nil for other proxies.
-func (v *View) Gateway() *MergedGateway {
+func (v *View) Gateway() *MergedGateway { return v.gateway("") }
+
+// GatewayAt is Gateway of those alone that have a server at a port, with all their
+// servers.
+func (v *View) GatewayAt(port int) *MergedGateway { return v.gateway(strconv.Itoa(port)) }
+
+func (v *View) gateway(via string) *MergedGateway {
 	if v.class.Shape.Type != discovery.Router {
 		return nil
 	}
 	var gateways []*Gateway
 	for path := range strings.SplitSeq(v.ask(Self, selfGateways, "").(string), separator) {
-		if g := v.ask(Gateways, path, "").(*Gateway); g != nil {
+		if g := v.ask(Gateways, path, via).(*Gateway); g != nil {
 			gateways = append(gateways, g)
 		}
 	}

@@ -26,6 +26,10 @@ func (s *Session) Holds(name string) (version string, acked bool) {
 // refused it has not.
 func (s *Session) Has(name string) bool { return s.may(s.has.Value(name)) }
 
+// Held is the resource that the client has of a name, as far as is known; nil for
+// none.
+func (s *Session) Held(name string) *resource.Resource { return known(s.has.Value(name)) }
+
 // Offered is the resource that the client should have of a name, nil for none.
 func (s *Session) Offered(name string) *resource.Resource { return s.offered.Value(name) }
 

@@ -27,7 +27,11 @@ func serverBind(v *mesh.View, s *mesh.Server) string {
 // gateway makes the listener that the servers of an address and port share. The
 // first of them tells the name of their routes.
 func gateway(v *mesh.View, name string) (*resource.Resource, error) {
-	for _, s := range route.GatewayServers(v) {
+	at, ok := portOf(name)
+	if !ok {
+		return nil, nil
+	}
+	for _, s := range route.GatewayServersAt(v, at) {
 		bind, port := serverBind(v, s), uint32(s.Port())
 		if envoy.ListenerName(bind, port) != name {
 			continue

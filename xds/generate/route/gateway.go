@@ -14,8 +14,14 @@ import (
 // GatewayServers are the servers of a gateway that are routed by HTTP in
 // plaintext, the oldest first. Those that share an address and a port are one
 // listener, with one route configuration of the name that GatewayName tells.
-func GatewayServers(v *mesh.View) []*mesh.Server {
-	gateway := v.Gateway()
+func GatewayServers(v *mesh.View) []*mesh.Server { return httpServers(v.Gateway()) }
+
+// GatewayServersAt are those of a port.
+func GatewayServersAt(v *mesh.View, port int) []*mesh.Server {
+	return slices.DeleteFunc(httpServers(v.GatewayAt(port)), func(s *mesh.Server) bool { return s.Port() != port })
+}
+
+func httpServers(gateway *mesh.MergedGateway) []*mesh.Server {
 	if gateway == nil {
 		return nil
 	}
