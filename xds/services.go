@@ -13,6 +13,11 @@ import (
 // maxRequest fits the names of an Envoy with tens of thousands of clusters.
 const maxRequest = 64 << 20
 
+// window is what a client may send before it is read: the names of an Envoy with
+// thousands of clusters. It does not follow the link, since gRPC would measure that
+// with a ping for each acknowledgement, as much work as the response itself.
+const window = 1 << 20
+
 // ServerOptions are what a gRPC server needs that serves xDS: responses go out as
 // shared buffers, and a connection that is idle holds little.
 func ServerOptions() []grpc.ServerOption {
@@ -20,6 +25,7 @@ func ServerOptions() []grpc.ServerOption {
 		grpc.ForceServerCodecV2(encoded.Codec()),
 		grpc.MaxRecvMsgSize(maxRequest),
 		grpc.ReadBufferSize(4 << 10),
+		grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(window),
 	}
 }
 
