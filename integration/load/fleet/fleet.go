@@ -35,7 +35,8 @@ type Fleet struct {
 	steps   *steps
 	proxies []*proxy
 	receipt atomic.Pointer[Receipt]
-	last    atomic.Int64 // when something was received, in Unix nanoseconds
+	last    atomic.Int64 // when a response was received, in Unix nanoseconds
+	heard   atomic.Int64 // when a part of one was, likewise
 
 	mu  sync.Mutex // guards err
 	err error      // why a stream ended last
@@ -76,7 +77,7 @@ type Sync struct {
 }
 
 // AwaitSync waits until every proxy has an answer to all that it asked for, and
-// nothing was received for the time of silence.
+// nothing was received for the time of silence, not even a part of a response.
 func (f *Fleet) AwaitSync(ctx context.Context, silence time.Duration) (Sync, error) {
 	if err := f.await(ctx, silence, f.synced); err != nil {
 		return Sync{}, fmt.Errorf("%d of %d proxies are not in sync: %w", f.o.Proxies-f.count(), f.o.Proxies, errors.Join(err, f.failure()))
@@ -102,7 +103,7 @@ func (f *Fleet) await(ctx context.Context, silence time.Duration, condition func
 			return ctx.Err()
 		case <-time.After(max(wait, silence/20)):
 		}
-		last := time.Unix(0, f.last.Load())
+		last := time.Unix(0, f.heard.Load())
 		if last.Before(began) {
 			last = began
 		}

@@ -64,6 +64,7 @@ func (p *proxy) stream(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.Heard = func() { p.fleet.heard.Store(time.Now().UnixNano()) }
 	defer p.end()
 	defer s.Close()
 	requests := p.begin()

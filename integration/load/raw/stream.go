@@ -34,6 +34,9 @@ const (
 // Stream is a client's side of one gRPC stream, on a connection of its own, in
 // plaintext. It belongs to one goroutine.
 type Stream struct {
+	// Heard is called when a part of a message begins to come in; nil for nothing.
+	Heard func()
+
 	conn net.Conn
 	in   *bufio.Reader
 	stop func() bool
@@ -256,6 +259,9 @@ var errMalformed = errors.New("the server sent a malformed frame")
 // dataFrame notes how much data follows. The server is given its window back when
 // half of it is used.
 func (s *Stream) dataFrame(size int, flags http2.Flags) error {
+	if s.Heard != nil {
+		s.Heard()
+	}
 	s.taken += size
 	if flags.Has(http2.FlagDataPadded) {
 		n, err := s.in.ReadByte()
