@@ -7,7 +7,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/portolan-mesh/portolan/discovery"
-	"github.com/portolan-mesh/portolan/xds/stream"
 )
 
 // metrics are those of the DiscoveryServer, each named after what is asked.
@@ -76,9 +75,9 @@ func (m *metrics) publishing(request *discovery.PushRequest, revision int64) {
 
 func (m *metrics) built(took time.Duration) { m.buildTime.Observe(took.Seconds()) }
 
-func (m *metrics) sent(typeName string, r *stream.Response) {
+func (m *metrics) sent(typeName string, resources int) {
 	m.responses.WithLabelValues(typeName).Inc()
-	m.resources.WithLabelValues(typeName).Add(float64(len(r.Resources)))
+	m.resources.WithLabelValues(typeName).Add(float64(resources))
 }
 
 // acked times a revision, for a proxy that was connected when it came.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/portolan-mesh/portolan/xds/order"
 	"github.com/portolan-mesh/portolan/xds/stream"
 )
 
@@ -46,13 +47,33 @@ func (c *Connection) flush() error {
 			return err
 		}
 	}
-	for _, late := range c.flow.Late() {
+	c.late(c.flow.Late())
+	return nil
+}
+
+// late tells what was sent too early, of each type the first.
+func (c *Connection) late(all []order.Late) {
+	told := map[string]bool{}
+	for _, late := range all {
 		c.last[late.TypeURL].late++
 		c.server.metrics.late(c.server.typeName(late.TypeURL))
-		c.logger.Warn("sent without the cluster that it leads to, which was awaited for too long: see why the proxy has not taken that",
-			"proxy", c.name(), "type", late.TypeURL, "name", late.Name, "missing", late.Missing, "waited", c.server.options.ReadyLimit)
+		if told[late.TypeURL] {
+			continue
+		}
+		told[late.TypeURL] = true
+		c.logger.Warn("sent without the clusters that they lead to, which were awaited for too long: see why the proxy has not taken them",
+			"proxy", c.name(), "type", late.TypeURL, "resources", count(all, late.TypeURL), "first", late.Name, "missing", late.Missing, "waited", c.server.options.ReadyLimit)
 	}
-	return nil
+}
+
+func count(all []order.Late, typeURL string) int {
+	n := 0
+	for _, late := range all {
+		if late.TypeURL == typeURL {
+			n++
+		}
+	}
+	return n
 }
 
 // send writes a response to the wire. A client that takes nothing has its stream
@@ -67,9 +88,11 @@ func (c *Connection) send(typeURL string, r *stream.Response) error {
 	defer watchdog.Stop()
 	c.away.Store(true)
 	defer c.away.Store(false)
-	if err := c.wire.send(typeURL, r); err != nil {
+	resources := len(r.Resources)
+	message := c.wire.encode(typeURL, r) // what blocks holds shared bytes, and no list of resources
+	if err := c.wire.send(message); err != nil {
 		return err
 	}
-	c.server.metrics.sent(c.server.typeName(typeURL), r)
+	c.server.metrics.sent(c.server.typeName(typeURL), resources)
 	return nil
 }

@@ -16,8 +16,10 @@ import (
 type wire interface {
 	// receive blocks for the next message; io.EOF where the client ended.
 	receive() (*message, error)
-	// send blocks until the transport takes the response.
-	send(typeURL string, r *stream.Response) error
+	// encode makes the message of a response.
+	encode(typeURL string, r *stream.Response) *encoded.Message
+	// send blocks until the transport takes the message.
+	send(*encoded.Message) error
 	// one is the type of all that is said, empty for several.
 	one() string
 }
@@ -65,9 +67,11 @@ func (w worldWire) receive() (*message, error) {
 	}}, nil
 }
 
-func (w worldWire) send(typeURL string, r *stream.Response) error {
-	return w.stream.SendMsg(w.encoded.World(encoded.Header{TypeURL: typeURL, Nonce: r.Nonce, Version: r.Version}, r.Resources))
+func (w worldWire) encode(typeURL string, r *stream.Response) *encoded.Message {
+	return w.encoded.World(encoded.Header{TypeURL: typeURL, Nonce: r.Nonce, Version: r.Version}, r.Resources)
 }
+
+func (w worldWire) send(m *encoded.Message) error { return w.stream.SendMsg(m) }
 
 // deltaWire is a stream in delta.
 type deltaWire struct {
@@ -97,7 +101,9 @@ func (w deltaWire) receive() (*message, error) {
 	}}, nil
 }
 
-func (w deltaWire) send(typeURL string, r *stream.Response) error {
+func (w deltaWire) encode(typeURL string, r *stream.Response) *encoded.Message {
 	header := encoded.Header{TypeURL: typeURL, Nonce: r.Nonce, Version: strconv.FormatInt(r.Revision, 10)}
-	return w.stream.SendMsg(w.encoded.Delta(header, r.Resources, r.Removed))
+	return w.encoded.Delta(header, r.Resources, r.Removed)
 }
+
+func (w deltaWire) send(m *encoded.Message) error { return w.stream.SendMsg(m) }

@@ -20,6 +20,10 @@ func (k *kind) follow(parent *kind, r *stream.Response) {
 		}
 		return
 	}
+	if !k.session.Started() {
+		k.owe(r)
+		return
+	}
 	k.session.Resend(children(slices.Values(r.Changed)))
 	k.forget(children(maps.Values(r.Withdrawn)))
 	if k.CoverParent { // of the same name, and no child of what it is now
@@ -28,6 +32,30 @@ func (k *kind) follow(parent *kind, r *stream.Response) {
 			k.forget([]string{changed.Name})
 		}
 	}
+}
+
+// owe notes that a client which has not asked for the type yet waits for the
+// children in a response.
+func (k *kind) owe(r *stream.Response) {
+	if k.owed.Len() == 0 && r.All.Len() > 0 {
+		k.owed = r.All
+		return
+	}
+	for _, changed := range r.Changed {
+		k.owed = k.owed.Set(changed.Name, changed)
+	}
+	for name := range r.Withdrawn {
+		k.owed = k.owed.Delete(name)
+	}
+}
+
+// repay has sent, to a client that asks for the type now and states what it has,
+// what it waits for.
+func (k *kind) repay(q stream.Request) {
+	if len(q.Initial) > 0 && k.owed.Len() > 0 {
+		k.session.Resend(children(k.owed.Values()))
+	}
+	k.owed = resource.Set{}
 }
 
 // forget drops what the client gives up by itself, and closes the scopes in it.
@@ -85,9 +113,9 @@ func (k *kind) rescope(q stream.Request, first bool) {
 // whatever it acknowledged.
 func (k *kind) openNew() {
 	for child := range k.scoped {
-		for _, r := range k.under {
-			if k.session.Wants(r.Name) {
-				child.session.Open(r.Name, true)
+		for name := range k.under.Keys() {
+			if k.session.Wants(name) {
+				child.session.Open(name, true)
 			}
 		}
 		for name := range k.doubted {

@@ -18,13 +18,16 @@ type expected struct {
 }
 
 // expect takes note that the client has taken resources of a type.
-func (k *kind) expect(taken []*resource.Resource, until time.Time) {
+func (k *kind) expect(taken resource.Set, until time.Time) {
 	for _, child := range k.children {
 		switch {
 		case child.Scoped || child.Optional: // it is not asked for by name, or not at all
 		case !child.session.Started():
-			if slices.ContainsFunc(taken, hasChildren) {
-				child.expected = expected{until: until}
+			for r := range taken.Values() {
+				if len(r.Children) > 0 {
+					child.expected = expected{until: until}
+					break
+				}
 			}
 		default:
 			child.expectOf(taken, until)
@@ -32,16 +35,14 @@ func (k *kind) expect(taken []*resource.Resource, until time.Time) {
 	}
 }
 
-func (k *kind) expectOf(taken []*resource.Resource, until time.Time) {
-	for _, r := range taken {
+func (k *kind) expectOf(taken resource.Set, until time.Time) {
+	for r := range taken.Values() {
 		if k.unasked(r) {
 			k.expected.parents = append(k.expected.parents, r)
 			k.expected.until = until
 		}
 	}
 }
-
-func hasChildren(r *resource.Resource) bool { return len(r.Children) > 0 }
 
 // unasked says whether the client does not ask for a child that a resource has.
 func (k *kind) unasked(parent *resource.Resource) bool {

@@ -5,8 +5,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/stream/nameset"
 )
 
 // Type is a resource type and how it relates to others.
@@ -61,15 +63,18 @@ type kind struct {
 	children []*kind
 
 	// changed are the resources under way that the client lacks, under those of them
-	// that are new to it.
-	changed, under []*resource.Resource
+	// that are new to it, of a type on which others wait.
+	changed, under resource.Set
 
 	expected expected
 	gate     gate
 	// Of a target: how far the client has come with what is new to it.
 	arrivals arrivals
 	// awaited are the names under way whose parents wait for them.
-	awaited map[string]struct{}
+	awaited nameset.Set
+	// owed are those sent before the client asked for this type, whose children it
+	// waits for.
+	owed resource.Set
 	// withdrawals are the names that are kept, by when they first were; zero for
 	// those that are kept without limit.
 	withdrawals map[string]time.Time
@@ -90,7 +95,7 @@ func New(types []Type, variant stream.Variant, limits Limits) *Flow {
 }
 
 func (f *Flow) add(t Type) *kind {
-	k := &kind{Type: t, session: stream.New(t.Type, f.variant)}
+	k := &kind{Type: t, session: stream.New(t.Type, f.variant), arrivals: arrivals{names: t.Names}}
 	if k.parent = f.byURL[t.Parent]; k.parent != nil {
 		k.parent.children = append(k.parent.children, k)
 	}
@@ -138,17 +143,18 @@ func (f *Flow) Len() int { return len(f.kinds) }
 // revision of the store.
 func (f *Flow) Offer(sets func(typeURL string) resource.Set, revision int64) {
 	for _, k := range f.kinds {
+		before := k.session.All()
 		k.session.Offer(sets(k.URL), revision)
-	}
-	if f.target != nil && !f.target.session.InFlight() {
-		s := f.target.session
-		f.target.arrivals.keep(func(name string) bool { return s.Offered(name) != nil || s.Leaves(name) })
+		if k.Target {
+			k.dropped(before)
+		}
 	}
 }
 
 // Request takes what the client said of a type that the flow has.
 func (f *Flow) Request(typeURL string, q stream.Request, now time.Time) stream.Answer {
 	k := f.byURL[typeURL]
+	k.repay(q)
 	answer := k.session.Request(q)
 	switch {
 	case answer.Acked != nil:
@@ -171,7 +177,12 @@ func (f *Flow) acknowledged(k *kind, now time.Time) {
 	}
 	k.openNew()
 	k.expect(k.changed, now.Add(f.limits.Ready))
-	k.changed, k.under, k.awaited = nil, nil, nil
+	k.landed()
+}
+
+// landed forgets what was under way.
+func (k *kind) landed() {
+	k.changed, k.under, k.awaited = resource.Set{}, resource.Set{}, nameset.Set{}
 }
 
 // refused takes note that the client does not have what was under way.
@@ -180,7 +191,7 @@ func (f *Flow) refused(k *kind) {
 		k.arrivals.answered(k.under, false, true, time.Time{})
 	}
 	k.doubt()
-	k.changed, k.under, k.awaited = nil, nil, nil
+	k.landed()
 }
 
 // Responses iterates over what is to be sent now. What is added goes type by
@@ -190,7 +201,7 @@ func (f *Flow) Responses(now time.Time) iter.Seq2[string, *stream.Response] {
 	return func(yield func(string, *stream.Response) bool) {
 		f.asked = now
 		if f.target != nil {
-			f.target.arrivals.resolved(now)
+			f.target.arrivals.pass(now)
 		}
 		for _, k := range f.kinds {
 			if k.idle() {
@@ -199,7 +210,12 @@ func (f *Flow) Responses(now time.Time) iter.Seq2[string, *stream.Response] {
 			if k.overdue(now, f.limits.Withdraw) && !f.withdraw(k, now, yield) {
 				return
 			}
-			if r, ok := f.next(k, f.additions(k, now)); ok && !yield(k.URL, r) {
+			if f.holdsAll(k, now) {
+				continue
+			}
+			r, ok := f.next(k, f.additions(k, now))
+			k.gate.opened = time.Time{}
+			if ok && !yield(k.URL, r) {
 				return
 			}
 		}
@@ -216,7 +232,7 @@ func (k *kind) idle() bool {
 	if k.session.Pending() {
 		return false
 	}
-	k.gate.since, k.withdrawals = nil, nil
+	k.gate.since, k.gate.opened, k.withdrawals = nil, time.Time{}, nil
 	return true
 }
 
@@ -237,14 +253,11 @@ func (f *Flow) next(k *kind, allow stream.Allow) (*stream.Response, bool) {
 		return nil, false
 	}
 	f.late = append(f.late, k.gate.passed()...)
-	k.changed, k.under = r.Changed, r.New
+	if k.Target || len(k.children) > 0 {
+		k.changed, k.under = underWay(r)
+	}
 	if k.Target {
-		k.arrivals.sent(r)
-		for _, child := range k.children { // what it is being sent is not of these
-			for _, n := range r.New {
-				delete(child.awaited, n.Name)
-			}
-		}
+		k.depart(r)
 	}
 	if p := k.parent; p != nil && p.Target {
 		k.awaited = p.arrivals.awaitedIn(r)
@@ -253,6 +266,29 @@ func (f *Flow) next(k *kind, allow stream.Allow) (*stream.Response, bool) {
 		child.follow(k, r)
 	}
 	return r, true
+}
+
+// underWay is what the client lacks of a response, and what of that is new to it.
+func underWay(r *stream.Response) (changed, under resource.Set) {
+	if r.All.Len() > 0 {
+		return r.All, r.All
+	}
+	changed = setOf(r.Changed)
+	if len(r.New) == len(r.Changed) {
+		return changed, changed
+	}
+	return changed, setOf(r.New)
+}
+
+// setOf is the set of some resources, which are in the order of their names.
+func setOf(resources []*resource.Resource) resource.Set {
+	return pmap.FromSorted(func(yield func(string, *resource.Resource) bool) {
+		for _, r := range resources {
+			if !yield(r.Name, r) {
+				return
+			}
+		}
+	})
 }
 
 // Wake is when Responses may yield more than it did last though nothing has
@@ -268,6 +304,9 @@ func (f *Flow) Wake() time.Time {
 		soonest(k.expected.until)
 		if k.session.InFlight() {
 			continue // nothing goes before the client has answered
+		}
+		if opened := k.gate.opened; !opened.IsZero() {
+			soonest(opened.Add(f.limits.Ready))
 		}
 		for _, since := range k.gate.since {
 			soonest(since.Add(f.limits.Ready))
@@ -297,6 +336,9 @@ func (f *Flow) Waiting(typeURL string) (additions, withdrawals int) {
 	k := f.byURL[typeURL]
 	if k == nil {
 		return 0, 0
+	}
+	if !k.gate.opened.IsZero() {
+		return k.session.Size(), len(k.withdrawals)
 	}
 	return len(k.gate.since), len(k.withdrawals)
 }

@@ -11,6 +11,9 @@ import (
 type gate struct {
 	// since is when the names that wait began to, those of scopes for a scoped type.
 	since map[string]time.Time
+	// opened is when all there is began to wait together, zero once it is looked at
+	// one by one.
+	opened time.Time
 	// late are those allowed although they should wait.
 	late []Late
 }
@@ -20,6 +23,23 @@ func (g *gate) passed() []Late {
 	out := g.late
 	g.late = nil
 	return out
+}
+
+// holdsAll says whether all of a type waits, of which the client has nothing yet:
+// while it is brought up from nothing the resources are not looked at one by one.
+func (f *Flow) holdsAll(k *kind, now time.Time) bool {
+	if !f.refers(k) || k.Scoped || k.session.InFlight() || !k.session.Opening() || !f.target.opening() {
+		return false
+	}
+	if k.gate.opened.IsZero() {
+		k.gate.opened = now
+		for _, since := range k.gate.since {
+			if since.Before(k.gate.opened) {
+				k.gate.opened = since
+			}
+		}
+	}
+	return now.Sub(k.gate.opened) < f.limits.Ready
 }
 
 // additions says what of a type may be added now.
@@ -81,7 +101,11 @@ func (f *Flow) missing(r *resource.Resource) (string, bool) {
 // hold has a name wait, unless it has waited for too long.
 func (f *Flow) hold(k *kind, name, missing string, before map[string]time.Time, now time.Time) bool {
 	since, waited := before[name]
-	if !waited {
+	switch {
+	case waited:
+	case !k.gate.opened.IsZero():
+		since = k.gate.opened
+	default:
 		since = now
 	}
 	if now.Sub(since) >= f.limits.Ready {

@@ -33,11 +33,32 @@ func (s *Session) Held(name string) *resource.Resource { return known(s.has.Valu
 // Offered is the resource that the client should have of a name, nil for none.
 func (s *Session) Offered(name string) *resource.Resource { return s.offered.Value(name) }
 
+// All is what the client should have, also of names that it does not ask for.
+func (s *Session) All() resource.Set { return s.offered }
+
 // Wants says whether the client asks for a name.
 func (s *Session) Wants(name string) bool { return s.started && s.wants(name) }
 
 // Started says whether the client has asked for anything of the type.
 func (s *Session) Started() bool { return s.started }
+
+// Opening says whether the client has nothing yet and is being sent, or is to be
+// sent, the first of what it asks for: all of that is there, and nothing of it
+// was refused.
+func (s *Session) Opening() bool {
+	if !s.started || s.blind || s.has.Len() > 0 || s.asked.Len() > 0 || s.refused.Len() > 0 {
+		return false
+	}
+	return s.inflight != nil || s.Lacks()
+}
+
+// Size is how much the client may be sent of what it asks for.
+func (s *Session) Size() int {
+	if s.wildcard {
+		return s.offered.Len()
+	}
+	return min(s.offered.Len(), s.names.Len())
+}
 
 // Lacking says whether a resource is to be sent and was not yet, and whether it
 // is new to the client, which has no version of it, or soon has none.

@@ -19,6 +19,9 @@ type Response struct {
 	Changed []*resource.Resource
 	// New are those of Changed of which the client is not known to have any version.
 	New []*resource.Resource
+	// All is what New are where the response is the first and has all there is, as
+	// the Set that was offered; else it is empty.
+	All resource.Set
 	// Withdrawn are the resources that the client has to give up, as they were,
 	// nil where that is not known.
 	Withdrawn map[string]*resource.Resource
@@ -80,11 +83,7 @@ func (s *Session) Next(allow Allow) (*Response, bool) {
 func (s *Session) plan(allow Allow) *plan {
 	p := &plan{}
 	if s.has.Len() == 0 { // a first response has all there is of what is asked for
-		size := s.offered.Len()
-		if !s.wildcard {
-			size = min(size, s.names.Len())
-		}
-		p.add = make([]*resource.Resource, 0, size)
+		p.add = make([]*resource.Resource, 0, s.Size())
 	}
 	var leaving []change
 	for c := range s.differences(s.has) {
@@ -204,6 +203,9 @@ func (s *Session) response(p *plan, to resource.Set) *Response {
 		r.New = slices.DeleteFunc(slices.Clone(r.Changed), func(added *resource.Resource) bool {
 			return !s.isNew(s.has.Value(added.Name))
 		})
+	}
+	if len(p.add) == s.offered.Len() && len(r.New) == len(p.add) {
+		r.All = s.offered
 	}
 	if len(p.gone) > 0 {
 		r.Withdrawn = make(map[string]*resource.Resource, len(p.gone))

@@ -40,6 +40,33 @@ func (s Set) Has(name string) bool {
 // All iterates over the names in order.
 func (s Set) All() iter.Seq[string] { return s.names().Keys() }
 
+// Among iterates, in order, over the places of those of n names that are in the
+// set. They are given in order.
+func (s Set) Among(n int, name func(i int) string) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		if n < s.Len()/8 {
+			for i := range n {
+				if s.Has(name(i)) && !yield(i) {
+					return
+				}
+			}
+			return
+		}
+		i := 0
+		for has := range s.All() {
+			for i < n && name(i) < has {
+				i++
+			}
+			if i == n {
+				return
+			}
+			if name(i) == has && !yield(i) {
+				return
+			}
+		}
+	}
+}
+
 // Missing iterates over the names of s that are not in other, in order. It costs
 // what differs where one was made from the other.
 func (s Set) Missing(other Set) iter.Seq[string] {
@@ -100,6 +127,17 @@ func (t *Table) With(s Set, names ...string) Set {
 		}
 	}
 	return t.replace(s, next)
+}
+
+// Minus returns the set of those names of s that are not in other.
+func (t *Table) Minus(s, other Set) Set {
+	switch {
+	case s == other:
+		return Set{}
+	case other.Len() < s.Len()/8:
+		return t.Without(s, slices.Collect(other.All())...)
+	}
+	return t.Of(slices.Collect(s.Missing(other)))
 }
 
 // Without returns the set of those names of s that are not among others.

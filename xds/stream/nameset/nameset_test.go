@@ -35,7 +35,7 @@ func TestSetsBehaveLikeGoMaps(t *testing.T) {
 				for range rapid.IntRange(1, 10).Draw(t, "steps") {
 					names := some.Draw(t, "names")
 					before := s
-					switch rapid.SampledFrom([]string{"of", "with", "without"}).Draw(t, "step") {
+					switch step := rapid.SampledFrom([]string{"of", "with", "without", "minus"}).Draw(t, "step"); step {
 					case "of":
 						clear(reference)
 						s = table.Of(names)
@@ -45,13 +45,29 @@ func TestSetsBehaveLikeGoMaps(t *testing.T) {
 						for _, name := range names {
 							reference[name] = true
 						}
-					case "without":
-						s = table.Without(s, names...)
+					case "without", "minus":
+						if step == "without" {
+							s = table.Without(s, names...)
+						} else {
+							s = table.Minus(s, table.Of(names))
+						}
 						maps.DeleteFunc(reference, func(name string, _ bool) bool { return slices.Contains(names, name) })
 					}
 					want := slices.Sorted(maps.Keys(reference))
 					if d := cmp.Diff(want, slices.Collect(s.All())); d != "" || s.Len() != len(want) {
 						t.Fatalf("len %d (-want +got):\n%s", s.Len(), d)
+					}
+					among := slices.Compact(slices.Sorted(slices.Values(names)))
+					for i := range s.Among(len(among), func(i int) string { return among[i] }) {
+						if !s.Has(among[i]) {
+							t.Fatalf("%s is not among them", among[i])
+						}
+						among[i] = ""
+					}
+					for _, name := range among {
+						if s.Has(name) {
+							t.Fatalf("%s is not found", name)
+						}
 					}
 					for name := range before.Missing(s) {
 						if !before.Has(name) || s.Has(name) {
@@ -77,6 +93,7 @@ func TestEqualSetsAreOne(t *testing.T) {
 		"twice":            table.Of(slices.Concat(names, names)),
 		"grown":            table.With(table.Of(names[:99]), names[99]),
 		"grown by many":    table.With(table.Of(names[:2]), names...),
+		"less":             table.Minus(table.With(whole, "another"), table.Of([]string{"another", "other"})),
 		"shrunk":           table.Without(table.With(whole, "another"), "another"),
 	} {
 		if s != whole {

@@ -1,0 +1,160 @@
+package order_test
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/portolan-mesh/portolan/xds/order"
+	"github.com/portolan-mesh/portolan/xds/resource"
+	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/stream/nameset"
+)
+
+// opening are clients of a mesh of n clusters and as many listeners that lead to
+// them, none of which has anything. Each has a cluster of its own besides.
+type opening struct {
+	tb      testing.TB
+	types   []order.Type
+	shared  sets
+	names   *nameset.Table
+	asked   []string
+	flows   []*order.Flow
+	now     time.Time
+	private int
+}
+
+func newOpening(tb testing.TB, n int) *opening {
+	o := &opening{tb: tb, types: types(), names: nameset.NewTable(), now: time.Unix(1000, 0)}
+	for i := range o.types {
+		o.types[i].Names = o.names
+	}
+	var lines []string
+	for i := range n {
+		name := fmt.Sprintf("outbound|80||service-%05d", i)
+		o.asked = append(o.asked, name)
+		lines = append(lines, fmt.Sprintf("CDS %[1]s: >%[1]s", name), fmt.Sprintf("EDS %s: 1", name), fmt.Sprintf("LDS %[1]s: @%[1]s", name))
+	}
+	o.shared = world(tb, lines...)
+	return o
+}
+
+// connect has a client ask for clusters and listeners, as it does at first.
+func (o *opening) connect() *order.Flow {
+	o.private++
+	own := made(o.tb, fmt.Sprintf("inbound|%d", o.private), "")
+	f := order.New(o.types, stream.Delta, limits)
+	f.Offer(func(typeURL string) resource.Set {
+		if typeURL == cds {
+			return o.shared[cds].Set(own.Name, own)
+		}
+		return o.shared[typeURL]
+	}, 1)
+	f.Request(cds, stream.Request{}, o.now)
+	f.Request(lds, stream.Request{}, o.now)
+	o.flows = append(o.flows, f)
+	return f
+}
+
+// next is what goes out: the nonce of the only response, of a type.
+func (o *opening) next(f *order.Flow, typeURL string) string {
+	o.tb.Helper()
+	var nonce string
+	for sent, r := range f.Responses(o.now) {
+		if sent != typeURL || nonce != "" {
+			o.tb.Fatalf("%s is sent", sent)
+		}
+		nonce = r.Nonce
+	}
+	if nonce == "" {
+		o.tb.Fatalf("%s is not sent", typeURL)
+	}
+	return nonce
+}
+
+// TestClientsThatWaitHoldNothingByName: a client that is brought up from nothing,
+// whose clusters, and then their endpoints, are under way while its listeners
+// wait, holds next to nothing of its own.
+func TestClientsThatWaitHoldNothingByName(t *testing.T) {
+	const clusters, clients, limit = 6_000, 50, 24 << 10
+	o := newOpening(t, clusters)
+	var nonces []string
+	each := func(what string, do func(i int)) {
+		t.Helper()
+		do(0) // what they share
+		before := heap()
+		for i := 1; i <= clients; i++ {
+			do(i)
+		}
+		held := (heap() - before) / clients
+		t.Logf("%s: a client holds %d bytes more", what, held)
+		if held > limit {
+			t.Errorf("%s: a client holds %d bytes more", what, held)
+		}
+	}
+	each("clusters under way", func(int) { nonces = append(nonces, o.next(o.connect(), cds)) })
+	each("endpoints under way", func(i int) {
+		f := o.flows[i]
+		f.Request(eds, stream.Request{Subscribe: o.asked}, o.now)
+		nonce := o.next(f, eds)
+		f.Request(cds, stream.Request{Nonce: nonces[i]}, o.now)
+		nonces[i] = nonce
+		for typeURL := range f.Responses(o.now) {
+			t.Fatalf("%s is sent before the endpoints are there", typeURL)
+		}
+		if waiting, _ := f.Waiting(lds); waiting != clusters {
+			t.Fatalf("%d listeners wait", waiting)
+		}
+	})
+	each("listeners under way", func(i int) {
+		o.flows[i].Request(eds, stream.Request{Nonce: nonces[i]}, o.now)
+		o.next(o.flows[i], lds)
+	})
+	runtime.KeepAlive(o)
+}
+
+func heap() int {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
+// TestWhatWaitsTogetherIsLateTogether: listeners that wait while the first clusters
+// are under way are sent without these once the limit has passed, no later.
+func TestWhatWaitsTogetherIsLateTogether(t *testing.T) {
+	o := newOpening(t, 20)
+	f := o.connect()
+	o.next(f, cds)
+	if at := f.Wake(); !at.Equal(o.now.Add(limits.Ready)) {
+		t.Fatalf("it would wake at %v", at)
+	}
+	o.now = o.now.Add(limits.Ready)
+	o.next(f, lds)
+	if late := f.Late(); len(late) != 20 {
+		t.Errorf("%d listeners are late: %v", len(late), late)
+	}
+}
+
+// BenchmarkOpening is a client brought up from nothing, whose endpoints arrive
+// before its listeners go, in a mesh that others have before it.
+func BenchmarkOpening(b *testing.B) {
+	o := newOpening(b, 6_000)
+	up := func() {
+		f := o.connect()
+		clusters := o.next(f, cds)
+		f.Request(eds, stream.Request{Subscribe: o.asked}, o.now)
+		endpoints := o.next(f, eds)
+		f.Request(cds, stream.Request{Nonce: clusters}, o.now)
+		f.Request(eds, stream.Request{Nonce: endpoints}, o.now)
+		f.Request(lds, stream.Request{Nonce: o.next(f, lds)}, o.now)
+	}
+	up()
+	b.ReportAllocs()
+	for b.Loop() {
+		up()
+		o.flows = o.flows[:1]
+	}
+}
