@@ -55,6 +55,18 @@ func (s *Snapshot) InEpoch(epoch int64) *Snapshot {
 	return &Snapshot{revision: s.revision, changed: s.changed, epoch: epoch, content: s.content}
 }
 
+// WithStatuses is the snapshot with other statuses.
+func (s *Snapshot) WithStatuses(statuses pmap.Map[*status.Report]) *Snapshot {
+	content := s.content
+	content.Statuses = statuses
+	return &Snapshot{revision: s.revision, changed: s.changed, epoch: s.epoch, content: content}
+}
+
+// Until is the snapshot as of an earlier revision, from Changed on.
+func (s *Snapshot) Until(revision int64) *Snapshot {
+	return &Snapshot{revision: min(s.revision, revision), changed: s.changed, epoch: s.epoch, content: s.content}
+}
+
 // Epoch counts how often the source turned out to be another one, or an older
 // state of itself (a restored etcd). It never goes back.
 func (s *Snapshot) Epoch() int64 {

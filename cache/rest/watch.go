@@ -183,7 +183,7 @@ func (w *watcher) step(from, to *cache.Snapshot) error {
 func (w *watcher) change(change pmap.Change[*config.Config], at *cache.Snapshot) error {
 	gone, kind, object := w.tell(change)
 	if gone != nil {
-		if err := w.deleted(gone, at); err != nil {
+		if err := w.deleted(gone, at.Changed()); err != nil {
 			return err
 		}
 	}
@@ -208,7 +208,7 @@ func (w *watcher) leap(from, to *cache.Snapshot) error {
 	for change := range changes(from, to) {
 		gone, kind, object := w.tell(change)
 		if gone != nil {
-			if err := w.deleted(gone, from); err != nil {
+			if err := w.deleted(gone, from.Revision()); err != nil {
 				return err
 			}
 		}
@@ -258,9 +258,9 @@ func (w *watcher) concerns(object *config.Config) bool {
 
 // deleted adds the event of an object that is gone, or no longer selected: the
 // object as it last was, at the revision of that.
-func (w *watcher) deleted(object *config.Config, at *cache.Snapshot) error {
+func (w *watcher) deleted(object *config.Config, revision int64) error {
 	gone := *object
-	gone.ResourceVersion = at.Version()
+	gone.ResourceVersion = strconv.FormatInt(revision, 10)
 	return w.event(watch.Deleted, &gone)
 }
 

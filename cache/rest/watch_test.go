@@ -235,6 +235,32 @@ func TestWatchOverANewList(t *testing.T) {
 	w.expect("ADDED d@9")
 }
 
+// progressed is a cache that knows, when it is asked what follows, that nothing
+// has changed for long since.
+type progressed struct{ rest.Source }
+
+func (p progressed) Next(ctx context.Context, after *cache.Snapshot) (*cache.Snapshot, error) {
+	next, err := p.Source.Next(ctx, after)
+	if err != nil {
+		return nil, err
+	}
+	return next.Next(next.Revision()+100, next.Content()), nil
+}
+
+// TestADeletionBearsItsRevision: it is told as of the revision that deleted, so
+// that all servers tell the same, however late they tell it.
+func TestADeletionBearsItsRevision(t *testing.T) {
+	t.Parallel()
+	s := resttest.Start(t, 0, func(o *rest.Options) { o.Cache = progressed{o.Cache} })
+	create(t, s, "a", "")
+	w := follow(t, s, entries+"?watch=true")
+	w.expect("ADDED a@2")
+	if a := s.Do(t, "DELETE", shopEntries+"/a", ""); a.Code != 200 {
+		t.Fatal(a.Body)
+	}
+	w.expect("DELETED a@3")
+}
+
 // forgetful is a cache whose history has gone past those who follow.
 type forgetful struct{ rest.Source }
 

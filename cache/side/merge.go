@@ -218,6 +218,7 @@ func (m *merger) publish(revision int64) {
 	content.Statuses = m.statuses
 	if m.restart {
 		m.restart = false
+		m.cache.began.Store(revision)
 		m.cache.feed.Replace(m.base.Next(revision, content))
 		return
 	}

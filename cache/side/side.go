@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -49,7 +50,8 @@ type Cache struct {
 	client *clientv3.Client
 	base   Base
 	o      Options
-	feed   *cache.Feed // of merged snapshots; it has no handlers
+	feed   *cache.Feed  // of merged snapshots; it has no handlers
+	began  atomic.Int64 // the revision that the feed begins with, since it was last begun
 
 	mu      sync.Mutex // guards the fields below
 	facts   *Facts
@@ -116,35 +118,22 @@ func (c *Cache) setFacts(f *Facts) {
 // Snapshot is the newest, nil before the first.
 func (c *Cache) Snapshot() *cache.Snapshot { return c.feed.Snapshot() }
 
-// At returns what there was at a revision; see cache.Feed.
-func (c *Cache) At(revision int64) (*cache.Snapshot, bool) { return c.feed.At(revision) }
-
-// Next returns the snapshot that followed after; see cache.Feed. Up to where this
-// cache began, that is the base's: each revision comes by itself.
-func (c *Cache) Next(ctx context.Context, after *cache.Snapshot) (*cache.Snapshot, error) {
-	if newest := c.feed.Snapshot(); newest != nil && after.Revision() < newest.Revision() && c.older(after) {
-		next, err := c.base.Next(ctx, after)
-		if err != nil {
-			return nil, err
-		}
-		if next.Revision() < newest.Revision() && c.older(next) {
-			content := next.Content()
-			content.Statuses = after.Statuses()
-			return next.Next(next.Revision(), content), nil
-		}
+// At returns what there was at a revision; see cache.Feed. From before this cache
+// began it is what the base has; see Since.
+func (c *Cache) At(revision int64) (*cache.Snapshot, bool) {
+	if s, ok := c.feed.At(revision); ok || revision >= c.began.Load() {
+		return s, ok
 	}
-	return c.feed.Next(ctx, after)
-}
-
-// older says whether a snapshot is from before this cache began.
-func (c *Cache) older(s *cache.Snapshot) bool {
-	_, known := c.feed.At(s.Revision())
-	return !known
+	s, ok := c.base.At(revision)
+	if !ok {
+		return nil, false
+	}
+	return s.WithStatuses(c.until(revision)), true
 }
 
 // Since returns what there was just before a revision; see cache.Feed. Where this
 // cache began later, it is what the base has, with those statuses that are older:
-// whoever follows is told of the others.
+// whoever follows is told of the others when he comes to where it began.
 func (c *Cache) Since(ctx context.Context, revision int64) (*cache.Snapshot, bool) {
 	if before, ok := c.feed.At(revision - 1); ok {
 		return before, true
@@ -153,14 +142,39 @@ func (c *Cache) Since(ctx context.Context, revision int64) (*cache.Snapshot, boo
 	if !ok {
 		return nil, false
 	}
-	content := before.Content()
-	content.Statuses = c.feed.Snapshot().Statuses()
-	for path, report := range content.Statuses.All() {
-		if report.Revision >= revision {
-			content.Statuses = content.Statuses.Delete(path)
+	return before.WithStatuses(c.until(revision - 1)), true
+}
+
+// until is those of the newest statuses that were there at a revision.
+func (c *Cache) until(revision int64) pmap.Map[*status.Report] {
+	statuses := c.feed.Snapshot().Statuses()
+	for path, report := range statuses.All() {
+		if report.Revision > revision {
+			statuses = statuses.Delete(path)
 		}
 	}
-	return before.Next(before.Revision(), content), true
+	return statuses
+}
+
+// Next returns the snapshot that followed after; see cache.Feed. Up to where this
+// cache began, that is the base's: each revision comes by itself.
+func (c *Cache) Next(ctx context.Context, after *cache.Snapshot) (*cache.Snapshot, error) {
+	next, err := c.feed.Next(ctx, after)
+	began := c.began.Load() // or later than that of next
+	if err != nil || after.Revision() >= began {
+		return next, err
+	}
+	if _, known := c.feed.At(after.Revision()); known {
+		return next, nil
+	}
+	own, err := c.base.Next(ctx, after)
+	if err != nil {
+		return nil, err
+	}
+	if after.Revision() < own.Changed() && own.Changed() < began {
+		return own.WithStatuses(after.Statuses()).Until(began - 1), nil
+	}
+	return next, nil
 }
 
 // Await returns the newest snapshot as soon as it is at a revision or beyond.

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	gocmp "github.com/google/go-cmp/cmp"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	networking "istio.io/api/networking/v1alpha3"
 
@@ -19,6 +22,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
+	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/storage/status"
 )
@@ -32,7 +36,10 @@ type rig struct {
 	side   *side.Cache
 }
 
-func start(t testing.TB, client *clientv3.Client) *rig {
+func start(t testing.TB, client *clientv3.Client) *rig { return startApart(t, client, client) }
+
+// startApart is start with a client of its own for the statuses.
+func startApart(t testing.TB, client, statuses *clientv3.Client) *rig {
 	t.Helper()
 	store, err := etcd.New(client, etcd.Options{Schemas: schema.Pilot(), RequestTimeout: time.Minute})
 	if err != nil {
@@ -41,7 +48,7 @@ func start(t testing.TB, client *clientv3.Client) *rig {
 	worker := cache.NewWorker()
 	r := &rig{t: t, client: client, store: store}
 	r.base = mirror.New(client, mirror.Options{Worker: worker, Schemas: schema.Pilot(), Store: store, ProgressInterval: 50 * time.Millisecond})
-	r.side = side.New(client, side.Options{Base: r.base, Schemas: schema.Pilot()})
+	r.side = side.New(statuses, side.Options{Base: r.base, Schemas: schema.Pilot()})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
 	for _, run := range []func(context.Context) error{worker.Run, r.base.Run, r.side.Run} {
@@ -76,6 +83,11 @@ func (r *rig) put(name string, round int) int64 {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	return r.number(revision)
+}
+
+func (r *rig) number(revision string) int64 {
+	r.t.Helper()
 	n, err := strconv.ParseInt(revision, 10, 64)
 	if err != nil {
 		r.t.Fatal(err)
@@ -200,6 +212,121 @@ func TestSinceBeforeItBegan(t *testing.T) {
 	}
 	if _, ok := r.side.Since(t.Context(), 1); ok {
 		t.Error("revision 1 is within the reach of a cache that began later")
+	}
+}
+
+// delete deletes an object, and returns the revision of that.
+func (r *rig) delete(name string) int64 {
+	r.t.Helper()
+	revision, err := r.store.Delete(r.t.Context(), schema.VirtualService, name, "shop", "")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return r.number(revision)
+}
+
+// follower notes what each snapshot changes of the configuration.
+type follower struct {
+	side *side.Cache
+	seen map[int64]string
+	// proceed is received from after each snapshot.
+	proceed chan struct{}
+}
+
+// follow goes on until it is told what was said of "a" at the last revision.
+func (f *follower) follow(ctx context.Context, at *cache.Snapshot, last func() int64) error {
+	for {
+		next, err := f.side.Next(ctx, at)
+		if err != nil {
+			return err
+		}
+		for change := range pmap.Diff(at.Configs(), next.Configs()) {
+			f.seen[next.Changed()] += change.Key + " "
+		}
+		at = next
+		if said := at.Statuses().Value(key("a").Path()); said != nil && said.Revision >= last() {
+			return nil
+		}
+		select {
+		case <-f.proceed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// TestListedAnewPassesNothingOver: a cache that has to list the statuses anew, while
+// the configuration is known all along, leads those who follow through every
+// revision of that, each at its own.
+func TestListedAnewPassesNothingOver(t *testing.T) {
+	t.Parallel()
+	endpoint := etcdtest.Listen(t)
+	relay := etcdtest.NewRelay(t, endpoint)
+	r := startApart(t, etcdtest.Dial(t, endpoint), etcdtest.Dial(t, relay.Endpoint()))
+	from := r.await(r.put("a", 0))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var last atomic.Int64
+	last.Store(math.MaxInt64)
+	atOnce, late := make(chan struct{}), make(chan struct{})
+	close(atOnce)
+	followers := []*follower{{r.side, map[int64]string{}, atOnce}, {r.side, map[int64]string{}, late}}
+	failed := make(chan error, len(followers))
+	for _, f := range followers {
+		go func() { failed <- f.follow(ctx, from, last.Load) }()
+	}
+	wrote := map[int64]string{}
+	random := rand.New(rand.NewPCG(2, 0))
+	there := map[string]bool{}
+	const rounds = 5
+	for round := range rounds {
+		relay.HoldAnswers()
+		for i := range 20 {
+			name := fmt.Sprintf("o%d", random.IntN(6))
+			switch {
+			case random.IntN(3) == 0:
+				r.say(name, strconv.Itoa(i))
+				continue
+			case there[name] && random.IntN(2) == 0:
+				wrote[r.delete(name)] = key(name).Path() + " "
+				there[name] = false
+			default:
+				wrote[r.put(name, 100*round+i+1)] = key(name).Path() + " "
+				there[name] = true
+			}
+		}
+		said := r.say("a", strconv.Itoa(round))
+		if _, err := r.base.Await(ctx, said); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.client.Compact(ctx, said); err != nil {
+			t.Fatal(err)
+		}
+		if round == rounds-1 {
+			last.Store(said)
+		}
+		relay.Cut()
+		r.await(said)
+		if round == 2 { // the late one sees some of it, and keeps the rest for later
+			for range 10 {
+				select {
+				case late <- struct{}{}:
+				case <-ctx.Done():
+					t.Fatal("the late one waits for what followed")
+				}
+			}
+		}
+	}
+	close(late)
+	for range followers {
+		if err := <-failed; err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, f := range followers {
+		if diff := gocmp.Diff(wrote, f.seen); diff != "" {
+			t.Errorf("what changed at each revision, and what was seen (-want +got):\n%s", diff)
+		}
 	}
 }
 

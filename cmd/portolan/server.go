@@ -112,12 +112,8 @@ func newServer(store *openedStore, meshConfig *mesh.Config, o *serveOptions, pro
 	if s.consul != nil {
 		checks = append(checks, rest.Check{Name: "consul", Ready: s.consul.Ready, Degraded: s.consul.Degraded})
 	}
-	read := rest.Source(s.side)
-	if !o.statuses { // there is nothing to merge
-		read = s.mirror
-	}
 	s.api, err = rest.New(rest.Options{
-		Store: configs, Cache: read, History: configs, Registry: metrics, Version: version, Logger: logger,
+		Store: configs, Cache: s.side, History: configs, Registry: metrics, Version: version, Logger: logger,
 		Advisor: s.entries, Checks: append(checks, rest.Check{Name: "xds", Ready: s.xds.Ready}),
 	})
 	if err != nil {
