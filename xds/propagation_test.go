@@ -51,7 +51,8 @@ spec:
 func TestPropagation(t *testing.T) {
 	t.Parallel()
 	variants(t, func(t *testing.T, v stream.Variant) {
-		s := xdstest.NewServer(t, catalogue.Types())
+		// One asks for clusters alone: nobody waits for it to ask for endpoints.
+		s := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) { o.ReadyLimit = time.Millisecond })
 		first := s.Apply(service("reviews", 9080, "10.1.0.1"))
 		quick := dial(t, s, v, nil)
 		settled(t, s, first)

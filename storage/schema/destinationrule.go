@@ -139,6 +139,8 @@ func checkCookie(c checker, cookie *networking.LoadBalancerSettings_ConsistentHa
 	}
 	if ttl := cookie.GetTtl(); ttl != nil && ttl.AsDuration() < 0 {
 		c.at("ttl").fail("must not be negative, is %s", ttl.AsDuration())
+	} else if ttl.AsDuration() > maxDuration {
+		c.at("ttl").fail("must be at most %s, is %s", maxDuration, ttl.AsDuration())
 	}
 	each(c.at("attributes"), cookie.GetAttributes(),
 		func(c checker, a *networking.LoadBalancerSettings_ConsistentHashLB_HTTPCookie_Attribute) {

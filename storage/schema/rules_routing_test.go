@@ -313,6 +313,16 @@ func TestDestinationRuleRules(t *testing.T) {
 				"spec.subsets[1].trafficPolicy.loadBalancer.consistentHash.httpQueryParameterName: is empty",
 				"spec.subsets[1].trafficPolicy.loadBalancer.consistentHash.maglev.tableSize: must be at most 5000011, is 5000077",
 			}},
+		{name: "endless times", kind: schema.DestinationRule, spec: `
+			host: a.b
+			trafficPolicy:
+			  connectionPool: {tcp: {connectTimeout: 3153600001s}, http: {idleTimeout: 9223372036s}}
+			  loadBalancer: {consistentHash: {httpCookie: {name: a, ttl: 315576000000s}}}`,
+			refused: []string{
+				"spec.trafficPolicy.loadBalancer.consistentHash.httpCookie.ttl: must be at most 876000h0m0s, is 2562047h47m16.854775807s",
+				"spec.trafficPolicy.connectionPool.tcp.connectTimeout: must be at most 876000h0m0s, is 876000h0m1s",
+				"spec.trafficPolicy.connectionPool.http.idleTimeout: must be at most 876000h0m0s, is 2562047h47m16s",
+			}},
 		{name: "connection pool", kind: schema.DestinationRule, spec: `
 			host: a.b
 			trafficPolicy:

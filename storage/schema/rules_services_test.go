@@ -171,6 +171,10 @@ func TestWorkloadEntryRules(t *testing.T) {
 			refused: []string{
 				`spec.address: "10.0.0.256" is neither an IP address nor a host name`,
 			}},
+		{name: "an address of one machine", kind: schema.WorkloadEntry, spec: `address: "fe80::1%eth0"`,
+			refused: []string{
+				`spec.address: "fe80::1%eth0" is neither an IP address nor a host name`,
+			}},
 		{name: "directory", kind: schema.WorkloadEntry, spec: `address: unix:///run/`,
 			refused: []string{
 				`spec.address: must be a socket, "unix:///run/" is a directory`,

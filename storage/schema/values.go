@@ -75,8 +75,8 @@ func hostPattern(pattern string) error {
 func isWildcard(host string) bool { return strings.HasPrefix(host, "*") }
 
 func isIP(s string) bool {
-	_, err := netip.ParseAddr(s)
-	return err == nil
+	ip, err := netip.ParseAddr(s)
+	return err == nil && ip.Zone() == "" // a zone is of one machine
 }
 
 // shortName warns of a name that is completed in a way that users of machines
@@ -122,12 +122,17 @@ func (c checker) protocol(p string) {
 	}
 }
 
+// maxDuration is a century: Envoy refuses a time that is thrice as long.
+const maxDuration = 100 * 365 * 24 * time.Hour
+
 // duration checks a time that may be absent: from 1ms, in whole milliseconds.
 func (c checker) duration(d *durationpb.Duration) {
 	switch {
 	case d == nil:
 	case d.CheckValid() != nil || d.AsDuration() < time.Millisecond:
 		c.fail("must be at least 1ms, is %s", d.AsDuration())
+	case d.AsDuration() > maxDuration:
+		c.fail("must be at most %s, is %s", maxDuration, d.AsDuration())
 	case d.AsDuration()%time.Millisecond != 0:
 		c.fail("must be whole milliseconds, is %s", d.AsDuration())
 	}
