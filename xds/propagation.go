@@ -112,7 +112,7 @@ func (p proxyProgress) alone(revision int64) verdict {
 	v := notConcerned
 	for _, t := range p.types {
 		if t.offered < revision || t.changes.has(revision) {
-			v = max(v, t.took(revision))
+			v = max(v, t.tookAlone(revision))
 		}
 	}
 	return v
@@ -134,12 +134,27 @@ func (p proxyProgress) all(revision int64) verdict {
 	return v
 }
 
-// took is how the proxy took a change of the type.
-func (t TypeStatus) took(revision int64) verdict {
+// tookAlone is how the proxy took the change of one revision of the type. What it
+// refused before does not keep it from taking another change.
+func (t TypeStatus) tookAlone(revision int64) verdict {
 	switch {
 	case t.Revision >= revision:
 		return accepted
 	case t.RejectedNonce != "" && t.RejectedRevision >= revision:
+		return rejected
+	case t.besides >= revision:
+		return accepted
+	}
+	return waiting
+}
+
+// took is how the proxy took all changes of the type up to a revision. It has not
+// taken them while a refusal stands, and will not where nothing else is to come.
+func (t TypeStatus) took(revision int64) verdict {
+	switch {
+	case t.Revision >= revision:
+		return accepted
+	case t.RejectedNonce != "" && (t.RejectedRevision >= revision || t.besides >= revision):
 		return rejected
 	}
 	return waiting

@@ -3,6 +3,7 @@ package xds_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -76,6 +77,19 @@ func TestPropagation(t *testing.T) {
 		judged(t, s, second, status.Count{Accepted: 1, Rejected: 1})
 		judged(t, s, first, status.Count{Accepted: 2})
 
+		// A refusal does not keep it from taking another change.
+		if v == stream.Delta { // in state of the world it takes all clusters or none
+			third := s.Apply(service("details", 9080, "10.1.0.7"))
+			other := slow.AwaitAnswer(xdstest.ClusterType, 2)
+			judged(t, s, third, status.Count{Accepted: 1, Waiting: 1})
+			slow.Ack(other)
+			judged(t, s, third, status.Count{Accepted: 2})
+			judged(t, s, second, status.Count{Accepted: 1, Rejected: 1})
+			if d := cmp.Diff(status.Count{Accepted: 1, Rejected: 1}, s.XDS.Propagation().All(third)); d != "" {
+				t.Errorf("all up to a change after a refused one (-want +got):\n%s", d)
+			}
+		}
+
 		// It lacks what came before a revision that does not concern it.
 		later := s.Delete(private)
 		judged(t, s, later, status.Count{NotConcerned: 2})
@@ -134,6 +148,9 @@ func TestAcceptedIsWithAllThatFollows(t *testing.T) {
 				p.Ack(p.AwaitAnswer(xdstest.ListenerType, i+1))
 				taken(t, s, "LDS", made)
 				judged(t, s, made, status.Count{Waiting: 1})
+				if i > 0 { // also where it asks when there is another change
+					published(t, s, s.Apply(strings.ReplaceAll(private, "9.9.9", "9.9.8")))
+				}
 				p.Subscribe(xdstest.RouteType, fmt.Sprint(port))
 				routes := p.AwaitAnswer(xdstest.RouteType, i)
 				judged(t, s, made, status.Count{Waiting: 1})

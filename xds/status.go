@@ -60,6 +60,7 @@ type TypeStatus struct {
 	Late    int `json:"late,omitempty"`
 
 	offered int64 // the newest revision that the proxy was offered
+	besides int64 // that it is at but for what it refused
 	changes spans
 	blamed  []config.Key
 }
@@ -70,7 +71,11 @@ type progress struct {
 	offered int64 // revision of the offer that was last looked at
 	grown   int   // how often the client had come to want more then
 	changes spans
-	stale   time.Time // since when it is not in step
+	// The client lacks what it asks for, or is about to, because of what changed after
+	// the revision owed.
+	owes  bool
+	owed  int64
+	stale time.Time // since when it is not in step
 
 	rejected string // nonce of the rejection that blamed is about
 	blamed   []config.Key
@@ -93,11 +98,12 @@ func (p *progress) follow(session *stream.Session, cause *timing, expects bool, 
 	if st.State != stream.NotSent {
 		p.offered = st.Offered
 	}
-	if because, ok := cause.lastChange(); ok && (expects || st.Grown != p.grown) && !p.changes.covers(because) {
-		p.changes = p.changes.including(because)
+	if because, ok := cause.lastChange(); ok && (expects || st.Grown != p.grown) {
+		p.owe(because)
 	}
-	if p.grown = st.Grown; expects {
-		st = p.expecting(st)
+	p.grown = st.Grown
+	if st = p.owing(st, expects); st.State == stream.Synced {
+		p.owes = false
 	}
 	switch lacks := st.State == stream.Stale || st.State == stream.Rejected; {
 	case !lacks:
@@ -114,14 +120,27 @@ func (p *progress) follow(session *stream.Session, cause *timing, expects bool, 
 	return st
 }
 
-// expecting is the status of a type of which the client is about to ask for more: it
-// lacks what the last change makes it ask for.
-func (p *progress) expecting(st stream.Status) stream.Status {
-	if st.State == stream.NotSent || st.State == stream.Synced {
+// owe takes note that the client lacks what a change makes it ask for.
+func (p *progress) owe(because span) {
+	if !p.changes.covers(because) {
+		p.changes = p.changes.including(because)
+	}
+	if !p.owes || because.from < p.owed {
+		p.owes, p.owed = true, because.from
+	}
+}
+
+// owing is the status of a type, which of what the client has come to ask for, or is
+// about to, knows nothing.
+func (p *progress) owing(st stream.Status, expects bool) stream.Status {
+	if expects && (st.State == stream.NotSent || st.State == stream.Synced) {
 		st.State = stream.Stale
 	}
-	if last, ok := p.changes.last(); ok {
-		st.Revision = min(st.Revision, last.from)
+	if p.owes && st.State != stream.Synced {
+		st.Revision = min(st.Revision, p.owed)
+		if expects || st.State == stream.Stale {
+			st.Besides = min(st.Besides, p.owed)
+		}
 	}
 	return st
 }
@@ -192,7 +211,7 @@ func typeStatus(name string, last *timing) TypeStatus {
 		SentRevision: s.Sent.Revision, SentNonce: s.Sent.Nonce,
 		Sent: is.sent, Answered: is.answered, StaleSince: is.stale,
 		Waiting: is.waiting, Kept: is.kept, Late: is.late,
-		offered: s.Offered, changes: last.changes, blamed: last.blamed,
+		offered: s.Offered, besides: s.Besides, changes: last.changes, blamed: last.blamed,
 	}
 	if s.Rejection != nil {
 		ts.Message, ts.RejectedRevision, ts.RejectedNonce = s.Rejection.Message, s.Rejection.Revision, s.Rejection.Nonce

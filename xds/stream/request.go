@@ -86,6 +86,7 @@ func (s *Session) settle(q Request) Answer {
 		}
 	}
 	s.has, s.blind, s.acked = f.has, false, f.Mark
+	s.besides = max(s.besides, s.covering)
 	if s.refused.Len() == 0 {
 		s.rejected = nil
 		s.covered = max(s.covered, s.covering)

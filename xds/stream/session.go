@@ -90,8 +90,9 @@ type Session struct {
 	rejected *Rejection
 	refused  resource.Set
 	// The client has all of what it should have had at the revision covered, and at
-	// covering as soon as it takes the response under way.
-	covered, covering int64
+	// covering as soon as it takes the response under way. Besides is as covered,
+	// with what it refused and was not sent again left out.
+	covered, covering, besides int64
 }
 
 // flight is the response under way.
@@ -116,6 +117,9 @@ func New(typ Type, variant Variant) *Session { return &Session{typ: typ, variant
 func (s *Session) Offer(to resource.Set, revision int64) {
 	if s.inStep() {
 		s.covered = s.revision
+	}
+	if s.started && !s.Pending() {
+		s.besides = s.revision
 	}
 	from := s.offered
 	s.offered, s.revision = to, revision

@@ -24,6 +24,9 @@ type Status struct {
 	// should have had then. That is the revision of the last offer where it lacks
 	// nothing.
 	Revision int64
+	// Besides is as Revision, with what the client refused and was not sent again left
+	// out.
+	Besides int64
 	// Offered is the revision of the last offer, and Changed that of the last one
 	// that made a difference to the client. Grown is another number whenever the
 	// client has come to want more of what was offered already.
@@ -38,7 +41,7 @@ type Status struct {
 
 // Status tells how well the client is in step.
 func (s *Session) Status() Status {
-	st := Status{Acked: s.acked, Rejection: s.rejected, Revision: s.covered, Offered: s.revision, Changed: s.changed, Grown: s.grown}
+	st := Status{Acked: s.acked, Rejection: s.rejected, Revision: s.covered, Besides: s.besides, Offered: s.revision, Changed: s.changed, Grown: s.grown}
 	if s.inflight != nil {
 		st.Sent = s.inflight.Mark
 	}
@@ -47,10 +50,13 @@ func (s *Session) Status() Status {
 		st.State = NotSent
 	case s.rejected != nil && s.inflight == nil:
 		st.State = Rejected
+		if !s.Pending() {
+			st.Besides = s.revision
+		}
 	case s.Pending():
 		st.State = Stale
 	default:
-		st.State, st.Revision = Synced, s.revision
+		st.State, st.Revision, st.Besides = Synced, s.revision, s.revision
 	}
 	return st
 }
