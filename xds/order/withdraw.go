@@ -19,10 +19,10 @@ func (f *Flow) withdrawals(k *kind, now time.Time) (stream.Allow, bool) {
 		return stream.Allow{}, false
 	}
 	k.withdrawals = make(map[string]time.Time, len(leaving))
-	retained := f.leads(k, (*stream.Session).Retained)
+	retained, belongs := f.leads(k, (*stream.Session).Retained), k.childrenKept()
 	for _, name := range leaving {
 		switch since := before[name]; {
-		case retained(name): // for as long as it is
+		case retained(name) || belongs(name): // for as long as it is
 			k.withdrawals[name] = time.Time{}
 		case since.IsZero():
 			k.withdrawals[name] = now
@@ -44,6 +44,28 @@ func (f *Flow) withdrawals(k *kind, now time.Time) (stream.Allow, bool) {
 		delete(k.withdrawals, name)
 		return true
 	}}, true
+}
+
+// childrenKept finds what of the names of a type belongs to a parent that is kept: the
+// client gives it up with that, and not before.
+func (k *kind) childrenKept() func(name string) bool {
+	if k.parent == nil {
+		return never
+	}
+	kept := map[string]struct{}{}
+	for name := range k.parent.session.Leaving() {
+		if r := k.parent.session.Held(name); r != nil {
+			for _, child := range r.Children {
+				kept[child] = struct{}{}
+			}
+		} else if k.CoverParent {
+			kept[name] = struct{}{}
+		}
+	}
+	return func(name string) bool {
+		_, belongs := kept[name]
+		return belongs
+	}
 }
 
 // overdue says whether something has been kept for too long, be it only because

@@ -32,14 +32,16 @@ func TestAClusterIsWithdrawnAfterTheRoutesMoved(t *testing.T) {
 func TestWhatRefusedRoutesLeadToIsKept(t *testing.T) {
 	t.Parallel()
 	inVariants(t, func(t *testing.T, p *play) {
-		p.settled("CDS a:", "CDS b:", "CDS c:", "RDS r: @b")
+		p.settled("CDS a:", "CDS b: >b", "EDS b: 1", "CDS c:", "RDS r: @b")
 		p.offer("CDS a:", "RDS r: @a bad")
 		p.sends("the route moves; nothing names c", "RDS +r", "CDS -c")
 		p.nack(rds)
 		p.ack(cds)
 		p.sends("the client goes on with the old")
-		if _, kept := p.flow.Waiting(cds); kept != 1 {
-			t.Errorf("%d are kept", kept)
+		for _, typeURL := range []string{cds, eds} {
+			if _, kept := p.flow.Waiting(typeURL); kept != 1 {
+				t.Errorf("%d of %s are kept", kept, typeURL)
+			}
 		}
 		p.now = p.now.Add(time.Minute)
 		p.sends("without limit")
