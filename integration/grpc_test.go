@@ -117,18 +117,21 @@ func startGRPCBackend(t testing.TB, name string, env ...string) *grpcBackend {
 }
 
 // grpcEntry is the service, with some backends.
-func grpcEntry(backends ...*grpcBackend) string {
+func grpcEntry(backends ...*grpcBackend) string { return grpcEntryOf("reviews", backends...) }
+
+// grpcEntryOf is a service of some name, NAME.shop.test, with some backends.
+func grpcEntryOf(name string, backends ...*grpcBackend) string {
 	doc := fill(`
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
-metadata: {name: reviews, namespace: shop}
+metadata: {name: $name, namespace: shop}
 spec:
-  hosts: [$host]
+  hosts: [$name.shop.test]
   location: MESH_INTERNAL
   resolution: STATIC
   ports: [{number: 8080, name: grpc, protocol: GRPC}]
   endpoints:
-`, "$host", shopHost)
+`, "$name", name)
 	for _, b := range backends {
 		doc += fmt.Sprintf("  - {address: 127.0.0.1, ports: {grpc: %d}, labels: {version: %s}}\n", b.port, b.name)
 	}

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
 // grpcRoutes has a route for everything that gRPC has of a VirtualService.
@@ -136,40 +134,49 @@ func awaitAnswers(t testing.TB, loads []*load, names ...string) {
 	}
 }
 
-// TestGRPCFlips moves all calls from one version to the other and back, fifty
-// times, and then takes a version away in one change with the routes to it, without
-// a call that fails.
+// TestGRPCFlips moves all calls fifty times: from one service to another that the
+// clients do not know yet, from one subset to another, and to a subset that the rule
+// gains in the same change; and what is left goes, in the same change too. No call
+// fails, and none is tried twice.
 func TestGRPCFlips(t *testing.T) {
-	x := &shop{}
-	g := startGRPCScene(t, serverOptions{}, x.routes(100, 0))
+	g := startGRPCScene(t, serverOptions{}, grpcOnlyTo(shopHost, "v1"), grpcEntryOf("other", startGRPCBackend(t, "other")))
 	loads := g.startLoads()
 	for i := range 50 {
-		to := i % 2
-		if i < 25 { // by weights, and then by a route that knows only of one
-			g.apply(x.routes(100*(1-to), 100*to))
-		} else {
-			g.apply(fill(grpcOnlyTo, "$host", shopHost, "$version", []string{"v1", "v2"}[to]))
+		to, name := grpcOnlyTo(shopHost, "v1"), "v1"
+		switch i % 6 {
+		case 0, 4:
+			to, name = grpcOnlyTo("other.shop.test", ""), "other"
+		case 2:
+			to, name = grpcOnlyTo(shopHost, fmt.Sprint("f", i)), "v2"
+		}
+		rule := g.shop.rule()
+		if i%6 == 2 {
+			rule += fmt.Sprintf("  - {name: f%d, labels: {version: v2}}\n", i)
+		}
+		revision := g.apply(rule, to)
+		if i%5 > 0 { // some come before the last was taken
+			g.awaitClients(revision)
+			awaitAnswers(t, loads, name)
 		}
 	}
 	g.awaitClients(g.revision())
-	awaitAnswers(t, loads, "v2")
-	g.awaitClients(g.apply(
-		fill(grpcOnlyTo, "$host", shopHost, "$version", "v1"),
-		xdstest.Object("DestinationRule", "shop/reviews", "{host: "+shopHost+", subsets: [{name: v1, labels: {version: v1}}]}"),
-	))
 	awaitAnswers(t, loads, "v1")
 	g.expectUnharmed(loads)
 }
 
-// grpcOnlyTo has no route but to one version.
-const grpcOnlyTo = `
+// grpcOnlyTo has all calls of the service go to one of a host, and tried once.
+func grpcOnlyTo(host, subset string) string {
+	return fill(`
 apiVersion: networking.istio.io/v1
 kind: VirtualService
 metadata: {name: reviews, namespace: shop}
 spec:
   hosts: [$host]
-  http: [{route: [{destination: {host: $host, subset: $version}}]}]
-`
+  http:
+  - retries: {attempts: 0}
+    route: [{destination: {host: $to, subset: "$subset"}}]
+`, "$host", shopHost, "$to", host, "$subset", subset)
+}
 
 // TestGRPCFailover kills the server and, while the clients have none, has another
 // on the same store change the routes; then that one takes over the address.

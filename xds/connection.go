@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/order"
 	"github.com/portolan-mesh/portolan/xds/stream"
 )
@@ -269,6 +270,9 @@ func (c *Connection) newFlow() *order.Flow {
 	for i, t := range o.Types {
 		types[i] = order.Type{Type: t.streamType(c.proxy.Type), Parent: t.Parent, CoverParent: t.CoverParent, Target: t.Target}
 		types[i].Names = c.server.names
+		if a, ok := t.For(c.proxy.Type).(generate.Announcer); ok && c.wire.one() == "" {
+			types[i].Announce = a.Announce
+		}
 		types[i].Optional = t.Scoped && !c.proxy.RouteDelta
 		if w, delta := c.wire.(deltaWire); delta && w.only != "" {
 			types[i].Scoped = false // what the resources live in is of another stream

@@ -32,6 +32,14 @@ type Emptier interface {
 	Empty(name string) (*resource.Resource, error)
 }
 
+// Announcer is a Generator whose clients know no cluster but from a resource that
+// names it, and ask for it then.
+type Announcer interface {
+	// Announce makes, of a resource that a client has, one that is the same but for
+	// clusters that it names besides and leads nothing to.
+	Announce(has *resource.Resource, clusters []string) (*resource.Resource, error)
+}
+
 // Composer is a Generator whose resources are put together: Build makes what is
 // a resource's own, and its parts are the resources of another type that are
 // named after it: its name, a slash, and what has no slash. One changed part then

@@ -182,7 +182,7 @@ func (f *Flow) waitingScopes(k *kind, before map[string]time.Time, now time.Time
 		}
 		missing, waits := k.changing(scope)
 		if !waits && !open {
-			missing, waits = f.missing(k.session.Offered(name))
+			missing, waits = f.missing(k, name)
 		}
 		switch {
 		case !waits:

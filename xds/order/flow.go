@@ -21,6 +21,10 @@ type Type struct {
 	CoverParent bool
 	// Target says that the Refs of resources of other types are of this one.
 	Target bool
+	// Announce makes, of a resource that a client has, one which is the same but for
+	// clusters that it names besides, and leads nothing to. Nil for a type whose
+	// clients are told of clusters before of what leads there.
+	Announce func(has *resource.Resource, clusters []string) (*resource.Resource, error)
 	// Optional says that the client may never ask for the type. For others that it
 	// has not asked for yet, withdrawals wait.
 	Optional bool

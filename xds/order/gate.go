@@ -59,18 +59,22 @@ func (f *Flow) additions(k *kind, now time.Time) stream.Allow {
 	if !f.waits(k) {
 		return stream.Additions()
 	}
-	return stream.Allow{Add: func(name string) bool {
+	allow := stream.Allow{Add: func(name string) bool {
 		missing, waits := k.emptied(name)
 		if !waits && f.refers(k) {
-			missing, waits = f.missing(k.session.Offered(name))
+			missing, waits = f.missing(k, name)
 		}
-		return !waits || !f.hold(k, name, missing, before, now)
+		return !waits || !f.hold(k, name, missing, before, now) || f.announcement(k, name) != nil
 	}}
+	if k.Announce != nil {
+		allow.Instead = func(name string) *resource.Resource { return f.announcement(k, name) }
+	}
+	return allow
 }
 
 // waits says whether anything of a type may have to wait.
 func (f *Flow) waits(k *kind) bool {
-	if f.refers(k) && !f.target.settled() {
+	if f.refers(k) && (k.Announce != nil || !f.target.settled()) {
 		return true
 	}
 	for child := range k.scoped {
@@ -84,11 +88,15 @@ func (f *Flow) waits(k *kind) bool {
 // refers says whether resources of a type may refer to targets.
 func (f *Flow) refers(k *kind) bool { return f.target != nil && k != f.target && k.parent != f.target }
 
-// missing finds a target that the client does not have and the resource refers
-// to.
-func (f *Flow) missing(r *resource.Resource) (string, bool) {
-	if r == nil {
+// missing finds a target that the client does not have and the resource of a name
+// refers to.
+func (f *Flow) missing(k *kind, name string) (string, bool) {
+	r := k.session.Offered(name)
+	switch {
+	case r == nil:
 		return "", false
+	case f.announces(k, name):
+		return f.unannounced(k, name)
 	}
 	for name := range r.EachRef {
 		if !f.target.ready(name) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/portolan-mesh/portolan/xds/order"
@@ -36,15 +37,47 @@ func types() []order.Type {
 	}
 }
 
+// announcing are the types of a client that knows of clusters only from its routes.
+func announcing() []order.Type {
+	out := types()
+	for i := range out {
+		switch out[i].URL {
+		case cds:
+			out[i].Empty = func(name string) (*resource.Resource, error) {
+				return resource.New(name, wrapperspb.String(""), name)
+			}
+		case rds:
+			out[i].Announce = announce
+		case vhds:
+			out[i].Optional = true
+		}
+	}
+	return out
+}
+
+// announce names clusters in a resource that leads no traffic there.
+func announce(has *resource.Resource, clusters []string) (*resource.Resource, error) {
+	var text wrapperspb.StringValue
+	if err := proto.Unmarshal(has.Body.Value, &text); err != nil {
+		return nil, err
+	}
+	out, err := resource.New(has.Name, wrapperspb.String(text.Value+" ~"+strings.Join(clusters, " ~")))
+	if err == nil {
+		out.Refs = append(slices.Clone(has.Refs), clusters...)
+	}
+	return out, err
+}
+
 // made is a resource of a test, from its name and what it is made of: words, of
-// which ">name" is a child, "@name" a reference and "dns" a cluster that resolves.
+// which ">name" is a child, "@name" a reference, "~name" one without traffic and
+// "dns" a cluster that resolves.
 func made(t interface{ Fatal(...any) }, name, content string) *resource.Resource {
 	var children, refs []string
 	for _, word := range strings.Fields(content) {
 		switch word[0] {
 		case '>':
 			children = append(children, word[1:])
-		case '@':
+		case '@', '~':
 			refs = append(refs, word[1:])
 		}
 	}
@@ -98,9 +131,11 @@ func inVariants(t *testing.T, test func(t *testing.T, p *play)) {
 	}
 }
 
-func newPlay(t *testing.T, v stream.Variant) *play {
+func newPlay(t *testing.T, v stream.Variant) *play { return newPlayOf(t, v, types()) }
+
+func newPlayOf(t *testing.T, v stream.Variant, types []order.Type) *play {
 	return &play{
-		t: t, variant: v, flow: order.New(types(), v, limits), now: time.Unix(1000, 0),
+		t: t, variant: v, flow: order.New(types, v, limits), now: time.Unix(1000, 0),
 		nonces: map[string]string{}, asked: map[string]map[string]bool{}, last: map[string]*stream.Response{},
 	}
 }

@@ -89,8 +89,33 @@ func (f *Flow) needed(k *kind) func(name string) bool {
 	}
 	referred := f.leads(k, (*stream.Session).Unsettled)
 	busy := k.session.Lacks() || f.opening(k)
+	unused := f.unused(k)
 	return func(name string) bool {
-		return busy || referred(name) || silent && k.session.LeavesUnseen(name)
+		return busy || referred(name) || silent && k.session.LeavesUnseen(name) || unused(name)
+	}
+}
+
+// unused finds what of a target a client asks for by name though nothing leads
+// there any more: it gives it up by itself, when it is done with what it sent there.
+func (f *Flow) unused(k *kind) func(name string) bool {
+	if _, all := k.session.Asked(); all || !k.Target {
+		return func(string) bool { return false }
+	}
+	used, any := map[string]struct{}{}, false
+	for referrer, each := range f.referrers(k) {
+		names, all := referrer.session.Asked()
+		any = any || all
+		for name := range names {
+			if r := referrer.session.Offered(name); r != nil {
+				for ref := range each(r) {
+					used[ref] = struct{}{}
+				}
+			}
+		}
+	}
+	return func(name string) bool {
+		_, leads := used[name]
+		return !any && !leads
 	}
 }
 

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"iter"
+	"slices"
 
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds/resource"
@@ -29,6 +30,32 @@ func (s *Session) Has(name string) bool { return s.may(s.has.Value(name)) }
 // Held is the resource that the client has of a name, as far as is known; nil for
 // none.
 func (s *Session) Held(name string) *resource.Resource { return known(s.has.Value(name)) }
+
+// Answered says whether the client asks for a name and has taken, or refused, an
+// answer: the resource, or that there is none.
+func (s *Session) Answered(name string) bool {
+	if !s.started || !s.wants(name) || s.asked.Has(name) || s.inflight != nil && slices.Contains(s.inflight.unknown, name) {
+		return false
+	}
+	_, exists := s.offered.Get(name)
+	return !exists || s.Has(name) || s.Refuses(name)
+}
+
+// ChildrenOf are the children of what the client has of a name, or was answered.
+func (s *Session) ChildrenOf(name string) []string {
+	r := s.Held(name)
+	if r == nil {
+		r = s.empty(name)
+	}
+	if r == nil {
+		return nil
+	}
+	return r.Children
+}
+
+// Asked iterates, in order, over the names that the client asks for; all says that
+// it asks for all there are.
+func (s *Session) Asked() (names iter.Seq[string], all bool) { return s.names.All(), s.wildcard }
 
 // Offered is the resource that the client should have of a name, nil for none.
 func (s *Session) Offered(name string) *resource.Resource { return s.offered.Value(name) }

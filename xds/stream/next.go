@@ -30,12 +30,13 @@ type Response struct {
 // plan is what a response says of what is due, and what it leaves.
 type plan struct {
 	add     []*resource.Resource
-	older   bool     // the client has some of add in another form
-	again   []string // those of add that the client has as they are
-	unknown []string // names it asked for, of no resource
-	gone    []change // what it has to give up
-	held    []change // what is not said, or is none of its concern
-	left    int      // how many of held are due
+	instead []*resource.Resource // those of add that are not what is offered
+	older   bool                 // the client has some of add in another form
+	again   []string             // those of add that the client has as they are
+	unknown []string             // names it asked for, of no resource
+	gone    []change             // what it has to give up
+	held    []change             // what is not said, or is none of its concern
+	left    int                  // how many of held are due, and of instead
 	asked   nameset.Set
 	gated   bool // an addition is not allowed
 	blind   bool // so is one of which the client may have something
@@ -64,6 +65,9 @@ func (s *Session) Next(allow Allow) (*Response, bool) {
 		return nil, false // what is left out of the response, the client gives up
 	}
 	f := &flight{has: s.after(p), unknown: p.unknown}
+	for _, r := range p.instead {
+		f.instead = append(f.instead, r.Name)
+	}
 	r := s.response(p, f.has)
 	for _, name := range p.again {
 		s.has = doubted(s.has, name)
@@ -93,7 +97,7 @@ func (s *Session) plan(allow Allow) *plan {
 		case !ok, !asked && s.suppressed(seen):
 			p.held = append(p.held, c)
 		case seen.HasNew && allow.adds(c.Key):
-			p.add = append(p.add, c.New)
+			p.add = append(p.add, p.form(c.New, allow.instead(c.Key)))
 			p.older = p.older || !s.isNew(c.Old)
 		case seen.HasNew:
 			p.hold(c)
@@ -114,6 +118,16 @@ func (s *Session) plan(allow Allow) *plan {
 		}
 	}
 	return p
+}
+
+// form is that in which a resource is added: itself, or another for now.
+func (p *plan) form(r, instead *resource.Resource) *resource.Resource {
+	if instead == nil {
+		return r
+	}
+	p.instead = append(p.instead, instead)
+	p.left++
+	return instead
 }
 
 // hold leaves what is due for later.
@@ -159,6 +173,9 @@ func (s *Session) after(p *plan) resource.Set {
 		return s.afterSaid(p)
 	}
 	to := s.offered
+	for _, r := range p.instead {
+		to = to.Set(r.Name, r)
+	}
 	for _, c := range p.gone {
 		to = to.Delete(c.Key)
 	}
@@ -204,7 +221,7 @@ func (s *Session) response(p *plan, to resource.Set) *Response {
 			return !s.isNew(s.has.Value(added.Name))
 		})
 	}
-	if len(p.add) == s.offered.Len() && len(r.New) == len(p.add) {
+	if len(p.add) == s.offered.Len() && len(r.New) == len(p.add) && len(p.instead) == 0 {
 		r.All = s.offered
 	}
 	if len(p.gone) > 0 {

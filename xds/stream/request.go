@@ -142,7 +142,7 @@ func (s *Session) retryChanged(f *flight) {
 	}
 	for c := range s.differences(f.has) {
 		if c, ok := s.concerns(c); ok {
-			if _, refused := s.refused.Get(c.Key); refused {
+			if _, refused := s.refused.Get(c.Key); refused && !slices.Contains(f.instead, c.Key) {
 				s.retry()
 				return
 			}

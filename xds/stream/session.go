@@ -100,6 +100,7 @@ type flight struct {
 	Mark
 	has     resource.Set // what the client has when it has taken it
 	unknown []string     // names that it asked for and was told not to exist
+	instead []string     // names of which it is to have another resource then
 	dropped bool         // it has given up names that are in it
 }
 

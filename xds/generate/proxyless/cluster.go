@@ -47,7 +47,12 @@ func (Clusters) Build(v *mesh.View, name string) (*resource.Resource, error) {
 		return nil, nil
 	}
 	options.DNS = &localities[0].Endpoints[0]
-	return resource.New(name, envoy.GRPCCluster(options))
+	out, err := resource.New(name, envoy.GRPCCluster(options))
+	if err != nil {
+		return nil, err
+	}
+	out.Resolves = true
+	return out, nil
 }
 
 // Empty implements generate.Emptier: a cluster without endpoints.

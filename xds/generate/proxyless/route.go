@@ -1,6 +1,7 @@
 package proxyless
 
 import (
+	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -22,6 +23,7 @@ type Routes struct{}
 var (
 	_ generate.Generator = Routes{}
 	_ generate.Emptier   = Routes{}
+	_ generate.Announcer = Routes{}
 )
 
 // TypeURL implements generate.Generator.
@@ -50,6 +52,10 @@ func (Routes) Build(v *mesh.View, name string) (*resource.Resource, error) {
 	}
 	all := &routev3.VirtualHost{Name: envoy.HostPort(p.host, uint32(p.number)), Domains: []string{"*"}, Routes: routes}
 	announce(all, virtualhost.DestinationsTo(v, l, service, p.number))
+	return routesOf(name, all)
+}
+
+func routesOf(name string, all *routev3.VirtualHost) (*resource.Resource, error) {
 	out, err := resource.New(name, envoy.RouteConfig(envoy.RouteConfigOptions{
 		Name: name, MatchPort: true, VirtualHosts: []*routev3.VirtualHost{all},
 	}))
@@ -58,6 +64,20 @@ func (Routes) Build(v *mesh.View, name string) (*resource.Resource, error) {
 	}
 	out.Refs = envoy.ClustersOf(all)
 	return out, nil
+}
+
+// Announce implements generate.Announcer.
+func (Routes) Announce(has *resource.Resource, clusters []string) (*resource.Resource, error) {
+	config := &routev3.RouteConfiguration{}
+	if err := has.Body.UnmarshalTo(config); err != nil {
+		return nil, fmt.Errorf("routes %s: %w", has.Name, err)
+	}
+	if len(config.GetVirtualHosts()) != 1 {
+		return nil, fmt.Errorf("routes %s: %d virtual hosts, where there should be one", has.Name, len(config.GetVirtualHosts()))
+	}
+	all := config.GetVirtualHosts()[0]
+	announce(all, clusters)
+	return routesOf(has.Name, all)
 }
 
 // Empty implements generate.Emptier: routes that lead nowhere.
