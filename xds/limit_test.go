@@ -46,7 +46,7 @@ func TestALimitThatPassesIsReported(t *testing.T) {
 			o.Registerer, o.Logger = registry, slog.New(slog.NewTextHandler(log, nil))
 			o.ReadyLimit = 300 * time.Millisecond
 		})
-		s.Apply(service("a", 9080, "10.1.0.1"), route("a", "a"))
+		published(t, s, s.Apply(service("a", 9080, "10.1.0.1"), route("a", "a")))
 		c := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: node("10.0.0.1"), Variant: v, Manual: true})
 		routes := func() xds.TypeStatus {
 			for _, p := range s.XDS.Proxies() {
