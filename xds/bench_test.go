@@ -17,6 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/memo"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/stream/nameset"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -73,7 +74,7 @@ func newRig(tb testing.TB, n int) *rig {
 		tb.Fatalf("%d endpoint resources for %d services", len(names), n)
 	}
 	r.session.Offer(endpoints, 1)
-	r.session.Request(stream.Request{Subscribe: names})
+	r.session.Request(stream.Request{Subscribe: nameset.Of(names...)})
 	response, _ := r.session.Next(stream.All())
 	r.session.Request(stream.Request{Nonce: response.Nonce})
 	return r

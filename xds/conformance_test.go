@@ -22,6 +22,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/stream/nameset"
 	"github.com/portolan-mesh/portolan/xds/stream/streamtest"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
@@ -221,7 +222,7 @@ func (c *plainConn) Quiet() {
 	}
 	name := fmt.Sprintf("probe-%d", len(c.probes))
 	c.probes = append(c.probes, name)
-	c.Send(probe, stream.Request{Names: c.probes, Subscribe: []string{name}, Nonce: c.nonce})
+	c.Send(probe, stream.Request{Names: nameset.Of(c.probes...), Subscribe: nameset.Of(name), Nonce: c.nonce})
 	r := c.Receive()
 	if r.TypeURL != probe {
 		c.tb.Fatalf("there is a response of %s that nothing asked for: %+v", r.TypeURL, r)
@@ -250,7 +251,7 @@ type plainWorld struct {
 
 func (w plainWorld) send(typeURL string, q stream.Request, first bool) error {
 	m := &discoveryv3.DiscoveryRequest{
-		TypeUrl: typeURL, ResourceNames: q.Names, VersionInfo: q.Version, ResponseNonce: q.Nonce, ErrorDetail: rejection(q),
+		TypeUrl: typeURL, ResourceNames: slices.Collect(q.Names.All()), VersionInfo: q.Version, ResponseNonce: q.Nonce, ErrorDetail: rejection(q),
 	}
 	if first {
 		m.Node = node("10.0.0.1")
@@ -277,7 +278,7 @@ type plainDelta struct {
 
 func (w plainDelta) send(typeURL string, q stream.Request, first bool) error {
 	m := &discoveryv3.DeltaDiscoveryRequest{
-		TypeUrl: typeURL, ResourceNamesSubscribe: q.Subscribe, ResourceNamesUnsubscribe: q.Unsubscribe,
+		TypeUrl: typeURL, ResourceNamesSubscribe: slices.Collect(q.Subscribe.All()), ResourceNamesUnsubscribe: slices.Collect(q.Unsubscribe.All()),
 		InitialResourceVersions: q.Initial, ResponseNonce: q.Nonce, ErrorDetail: rejection(q),
 	}
 	if first {

@@ -80,12 +80,8 @@ func services() []service {
 // describe is what gRPC has to know of a service.
 func (s *DiscoveryServer) describe(service service) *grpc.ServiceDesc {
 	methods := []grpc.StreamDesc{
-		{StreamName: service.stream, Handler: func(_ any, g grpc.ServerStream) error {
-			return s.serveWorld(only(service.typeURL), &grpc.GenericServerStream[discoveryv3.DiscoveryRequest, discoveryv3.DiscoveryResponse]{ServerStream: g})
-		}},
-		{StreamName: service.delta, Handler: func(_ any, g grpc.ServerStream) error {
-			return s.serveDelta(only(service.typeURL), &grpc.GenericServerStream[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse]{ServerStream: g})
-		}},
+		{StreamName: service.stream, Handler: func(_ any, g grpc.ServerStream) error { return s.serveWorld(only(service.typeURL), g) }},
+		{StreamName: service.delta, Handler: func(_ any, g grpc.ServerStream) error { return s.serveDelta(only(service.typeURL), g) }},
 	}
 	methods = slices.DeleteFunc(methods, func(m grpc.StreamDesc) bool { return m.StreamName == "" })
 	for i := range methods {
@@ -104,10 +100,10 @@ func (s *DiscoveryServer) DeltaAggregatedResources(g discoveryv3.AggregatedDisco
 	return s.serveDelta("", g)
 }
 
-func (s *DiscoveryServer) serveWorld(o only, g worldStream) error {
-	return s.serve(g.Context(), stream.StateOfTheWorld, worldWire{only: o, encoded: s.encoded, stream: g})
+func (s *DiscoveryServer) serveWorld(o only, g grpc.ServerStream) error {
+	return s.serve(g.Context(), stream.StateOfTheWorld, worldWire{only: o, encoded: s.encoded, names: s.names, stream: g})
 }
 
-func (s *DiscoveryServer) serveDelta(o only, g deltaStream) error {
-	return s.serve(g.Context(), stream.Delta, deltaWire{only: o, encoded: s.encoded, stream: g})
+func (s *DiscoveryServer) serveDelta(o only, g grpc.ServerStream) error {
+	return s.serve(g.Context(), stream.Delta, deltaWire{only: o, encoded: s.encoded, names: s.names, stream: g})
 }

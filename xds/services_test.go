@@ -16,6 +16,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
 	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/stream/nameset"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -91,12 +92,12 @@ func TestAStreamOfOneTypeWaitsForNoOther(t *testing.T) {
 		listeners.Send(xdstest.ListenerType, stream.Request{Nonce: r.Nonce, Version: r.Version})
 		routes := server.Connect(v, xdstest.RouteType)
 		names := []string{"9080"}
-		routes.Send(xdstest.RouteType, stream.Request{Names: names, Subscribe: names})
+		routes.Send(xdstest.RouteType, stream.Request{Names: nameset.Of(names...), Subscribe: nameset.Of(names...)})
 		r = routes.Receive()
 		if len(r.Resources) != 1 {
 			t.Fatalf("%s: %d route configurations", v, len(r.Resources))
 		}
-		routes.Send(xdstest.RouteType, stream.Request{Names: names, Nonce: r.Nonce, Version: r.Version})
+		routes.Send(xdstest.RouteType, stream.Request{Names: nameset.Of(names...), Nonce: r.Nonce, Version: r.Version})
 		s.Apply(service("ratings"+v.String()[:5], 9080, "10.1.0.2"))
 		if r = routes.Receive(); len(r.Resources) != 1 {
 			t.Errorf("%s: a new service makes %d route configurations", v, len(r.Resources))

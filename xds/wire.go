@@ -7,9 +7,18 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/portolan-mesh/portolan/xds/encoded"
 	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/stream/nameset"
+)
+
+// The fields of requests that are lists of names.
+const (
+	worldNames       protowire.Number = 3
+	deltaSubscribe   protowire.Number = 3
+	deltaUnsubscribe protowire.Number = 4
 )
 
 // wire sends and receives in one of the variants.
@@ -44,17 +53,14 @@ func (o only) of(typeURL string) (string, error) {
 type worldWire struct {
 	only
 	encoded *encoded.Cache
-	stream  worldStream
-}
-
-type worldStream interface {
-	grpc.ServerStream
-	Recv() (*discoveryv3.DiscoveryRequest, error)
+	names   *nameset.Table
+	stream  grpc.ServerStream
 }
 
 func (w worldWire) receive() (*message, error) {
-	q, err := w.stream.Recv()
-	if err != nil {
+	q := &discoveryv3.DiscoveryRequest{}
+	r := encoded.Request{Into: q, Table: w.names, Lists: [2]encoded.List{{Field: worldNames}}}
+	if err := w.stream.RecvMsg(&r); err != nil {
 		return nil, err
 	}
 	typeURL, err := w.only.of(q.GetTypeUrl())
@@ -62,7 +68,7 @@ func (w worldWire) receive() (*message, error) {
 		return nil, err
 	}
 	return &message{node: q.GetNode(), typeURL: typeURL, request: stream.Request{
-		Names: q.GetResourceNames(), Version: q.GetVersionInfo(), Nonce: q.GetResponseNonce(),
+		Names: w.names.With(r.Lists[0].Names, q.GetResourceNames()...), Version: q.GetVersionInfo(), Nonce: q.GetResponseNonce(),
 		Rejected: q.GetErrorDetail() != nil, Message: q.GetErrorDetail().GetMessage(),
 	}}, nil
 }
@@ -77,17 +83,14 @@ func (w worldWire) send(m *encoded.Message) error { return w.stream.SendMsg(m) }
 type deltaWire struct {
 	only
 	encoded *encoded.Cache
-	stream  deltaStream
-}
-
-type deltaStream interface {
-	grpc.ServerStream
-	Recv() (*discoveryv3.DeltaDiscoveryRequest, error)
+	names   *nameset.Table
+	stream  grpc.ServerStream
 }
 
 func (w deltaWire) receive() (*message, error) {
-	q, err := w.stream.Recv()
-	if err != nil {
+	q := &discoveryv3.DeltaDiscoveryRequest{}
+	r := encoded.Request{Into: q, Table: w.names, Lists: [2]encoded.List{{Field: deltaSubscribe}, {Field: deltaUnsubscribe}}}
+	if err := w.stream.RecvMsg(&r); err != nil {
 		return nil, err
 	}
 	typeURL, err := w.only.of(q.GetTypeUrl())
@@ -95,8 +98,9 @@ func (w deltaWire) receive() (*message, error) {
 		return nil, err
 	}
 	return &message{node: q.GetNode(), typeURL: typeURL, request: stream.Request{
-		Subscribe: q.GetResourceNamesSubscribe(), Unsubscribe: q.GetResourceNamesUnsubscribe(),
-		Initial: q.GetInitialResourceVersions(), Nonce: q.GetResponseNonce(),
+		Subscribe:   w.names.With(r.Lists[0].Names, q.GetResourceNamesSubscribe()...),
+		Unsubscribe: w.names.With(r.Lists[1].Names, q.GetResourceNamesUnsubscribe()...),
+		Initial:     q.GetInitialResourceVersions(), Nonce: q.GetResponseNonce(),
 		Rejected: q.GetErrorDetail() != nil, Message: q.GetErrorDetail().GetMessage(),
 	}}, nil
 }

@@ -17,6 +17,30 @@ func Diff[V comparable](from, to Map[V]) iter.Seq[Change[V]] {
 	return func(yield func(Change[V]) bool) { diff(from.root, to.root, yield) }
 }
 
+// Find iterates over the keys of one map, in order, with their values in another,
+// the zero value for those that are not there. It costs what is compared of two
+// maps of the same keys, which have the same shape.
+func Find[K, V comparable](keys Map[K], in Map[V]) iter.Seq2[string, V] {
+	return func(yield func(string, V) bool) { find(keys.root, in.root, yield) }
+}
+
+func find[K, V comparable](keys *node[K], in *node[V], yield func(string, V) bool) bool {
+	var none V
+	switch {
+	case keys == nil:
+		return true
+	case in == nil:
+		return walk(keys, "", func(key string, _ K) bool { return yield(key, none) })
+	case keys.key == in.key:
+		return find(keys.left, in.left, yield) && yield(keys.key, in.value) && find(keys.right, in.right, yield)
+	case above(keys.priority, keys.key, in.priority, in.key):
+		below, _, over := split(in, keys.key)
+		return find(keys.left, below, yield) && yield(keys.key, none) && find(keys.right, over, yield)
+	}
+	below, at, over := split(keys, in.key)
+	return find(below, in.left, yield) && (at == nil || yield(in.key, in.value)) && find(over, in.right, yield)
+}
+
 func diff[V comparable](from, to *node[V], yield func(Change[V]) bool) bool {
 	switch {
 	case from == to:

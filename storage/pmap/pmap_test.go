@@ -45,6 +45,20 @@ func checkDiff(t interface{ Fatalf(string, ...any) }, from, to pmap.Map[int], a,
 	}
 }
 
+// checkFind holds Find(keys, in) against look-ups in a Go map.
+func checkFind(t interface{ Fatalf(string, ...any) }, keys, in pmap.Map[int], a, b map[string]int) {
+	var want, got []string
+	for _, k := range slices.Sorted(maps.Keys(a)) {
+		want = append(want, fmt.Sprint(k, "=", b[k]))
+	}
+	for k, v := range pmap.Find(keys, in) {
+		got = append(got, fmt.Sprint(k, "=", v))
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Fatalf("find (-want +got):\n%s", d)
+	}
+}
+
 // TestMapBehavesLikeAGoMap drives both through one random history and keeps
 // every version, so that sharing cannot corrupt an older one.
 func TestMapBehavesLikeAGoMap(t *testing.T) {
@@ -85,8 +99,10 @@ func TestMapBehavesLikeAGoMap(t *testing.T) {
 		i := rapid.IntRange(0, len(versions)-1).Draw(t, "from")
 		j := rapid.IntRange(0, len(versions)-1).Draw(t, "to")
 		checkDiff(t, versions[i], versions[j], contents[i], contents[j])
+		checkFind(t, versions[i], versions[j], contents[i], contents[j])
 		built := pmap.FromSorted(sorted(contents[j]))
 		checkDiff(t, versions[i], built, contents[i], contents[j])
+		checkFind(t, versions[i], built, contents[i], contents[j])
 		if !pmap.Equal(built, versions[j]) || built.Len() != versions[j].Len() {
 			t.Fatalf("the built map differs from the grown one")
 		}
@@ -116,7 +132,9 @@ func FuzzMap(f *testing.F) {
 			t.Fatalf("content (-want +got):\n%s", d)
 		}
 		checkDiff(t, half, m, halfContent, reference)
+		checkFind(t, half, m, halfContent, reference)
 		checkDiff(t, m, pmap.FromSorted(sorted(halfContent)), reference, halfContent)
+		checkFind(t, m, pmap.FromSorted(sorted(halfContent)), reference, halfContent)
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/xds/order"
 	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/stream/nameset"
 )
 
 // twoClusters are those of the tests below, whose routes lead to the first.
@@ -159,7 +160,7 @@ func TestTheFirstRoutesAreNotAnnounced(t *testing.T) {
 	p.ask(cds, "a")
 	p.sends("the cluster that it has", "CDS +a")
 	p.ack(cds)
-	p.flow.Request(rds, stream.Request{Names: []string{"r"}, Version: "another"}, p.now)
+	p.flow.Request(rds, stream.Request{Names: nameset.Of("r"), Version: "another"}, p.now)
 	p.asked[rds] = map[string]bool{"r": true}
 	p.routes("the routes", " @b")
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/order"
 	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/stream/nameset"
 )
 
 // channel is a model of one of gRPC: it asks for the clusters of the routes that it
@@ -64,7 +65,7 @@ func (c *channel) ask(typeURL string, want map[string]bool) {
 
 // say answers the last response, with the names that it asks for.
 func (c *channel) say(typeURL string) {
-	q := stream.Request{Names: c.asked[typeURL], Nonce: c.nonces[typeURL], Rejected: c.unsaid[typeURL] && c.refusing[typeURL]}
+	q := stream.Request{Names: nameset.Of(c.asked[typeURL]...), Nonce: c.nonces[typeURL], Rejected: c.unsaid[typeURL] && c.refusing[typeURL]}
 	delete(c.unsaid, typeURL)
 	c.flow.Request(typeURL, q, c.now)
 }

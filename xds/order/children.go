@@ -100,7 +100,7 @@ func (k *kind) rescope(q stream.Request, first bool) {
 				}
 			}
 		}
-		for _, name := range q.Unsubscribe {
+		for name := range q.Unsubscribe.All() {
 			if !k.session.Wants(name) {
 				child.session.Close(name)
 			}

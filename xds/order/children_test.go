@@ -5,11 +5,12 @@ import (
 	"time"
 
 	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/stream/nameset"
 )
 
 // request is the first of a type of a client that was connected before.
 func request(initial map[string]string, names ...string) stream.Request {
-	return stream.Request{Subscribe: names, Initial: initial}
+	return stream.Request{Subscribe: nameset.Of(names...), Initial: initial}
 }
 
 // TestAChangedListenerHasItsRoutesSentAgain: it waits for them anew.

@@ -8,6 +8,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/order"
 	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/stream/nameset"
 )
 
 // rig is a client of a mesh of n clusters, each with endpoints and a virtual host
@@ -32,7 +33,7 @@ func newRig(tb testing.TB, n int) *rig {
 	r := &rig{tb: tb, flow: order.New(types(), stream.Delta, limits), sets: world(tb, lines...), now: time.Unix(1000, 0)}
 	r.flow.Offer(r.sets.of, 1)
 	for typeURL, names := range map[string][]string{cds: nil, eds: names, lds: nil, rds: {"r"}, vhds: nil} {
-		r.flow.Request(typeURL, stream.Request{Subscribe: names}, r.now)
+		r.flow.Request(typeURL, stream.Request{Subscribe: nameset.Of(names...)}, r.now)
 	}
 	r.settle()
 	return r

@@ -13,6 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/order"
 	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/stream/nameset"
 )
 
 // The types of the tests, by names as short as those that users see.
@@ -151,7 +152,7 @@ func (p *play) ask(typeURL string, names ...string) {
 	for _, name := range names {
 		p.asked[typeURL][name] = true
 	}
-	p.flow.Request(typeURL, stream.Request{Subscribe: names, Names: p.names(typeURL), Nonce: p.nonces[typeURL]}, p.now)
+	p.flow.Request(typeURL, stream.Request{Subscribe: nameset.Of(names...), Names: nameset.Of(p.names(typeURL)...), Nonce: p.nonces[typeURL]}, p.now)
 }
 
 // leave gives names of a type up.
@@ -159,7 +160,7 @@ func (p *play) leave(typeURL string, names ...string) {
 	for _, name := range names {
 		delete(p.asked[typeURL], name)
 	}
-	p.flow.Request(typeURL, stream.Request{Unsubscribe: names, Names: p.names(typeURL), Nonce: p.nonces[typeURL]}, p.now)
+	p.flow.Request(typeURL, stream.Request{Unsubscribe: nameset.Of(names...), Names: nameset.Of(p.names(typeURL)...), Nonce: p.nonces[typeURL]}, p.now)
 }
 
 func (p *play) names(typeURL string) []string { return slices.Sorted(maps.Keys(p.asked[typeURL])) }
@@ -172,7 +173,7 @@ func (p *play) answer(rejected bool, typeURLs []string) {
 	p.t.Helper()
 	for _, typeURL := range typeURLs {
 		a := p.flow.Request(typeURL, stream.Request{
-			Nonce: p.nonces[typeURL], Names: p.names(typeURL), Rejected: rejected, Message: "no",
+			Nonce: p.nonces[typeURL], Names: nameset.Of(p.names(typeURL)...), Rejected: rejected, Message: "no",
 		}, p.now)
 		if a.Acked == nil && a.Rejected == nil {
 			p.t.Errorf("nothing of %s was under way", typeURL)

@@ -15,6 +15,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/order"
 	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/stream/nameset"
 )
 
 // proxy is a model of an Envoy: what it holds after what it was told, in the
@@ -75,9 +76,9 @@ func (p *proxy) connect(offered sets) {
 		if typeURL == vhds && (p.variant != stream.Delta || len(p.versions[rds]) == 0) || named && len(p.asked[typeURL]) == 0 {
 			continue
 		}
-		q := stream.Request{Names: p.names(typeURL), Subscribe: p.names(typeURL), Initial: maps.Clone(p.versions[typeURL])}
+		q := stream.Request{Names: nameset.Of(p.names(typeURL)...), Subscribe: nameset.Of(p.names(typeURL)...), Initial: maps.Clone(p.versions[typeURL])}
 		if typeURL == vhds && len(q.Initial) > 0 {
-			q.Subscribe = []string{"*"}
+			q.Subscribe = nameset.Of("*")
 		}
 		p.t.Logf("client: asks for %s, states %v", typeURL, q.Initial)
 		p.flow.Request(typeURL, q, p.now)
@@ -220,7 +221,7 @@ func (p *proxy) followChildren(typeURL string) {
 	p.asked[child] = wanted
 	if len(more)+len(fewer) > 0 {
 		p.flow.Request(child, stream.Request{
-			Subscribe: more, Unsubscribe: fewer, Names: p.names(child), Nonce: p.answering(child),
+			Subscribe: nameset.Of(more...), Unsubscribe: nameset.Of(fewer...), Names: nameset.Of(p.names(child)...), Nonce: p.answering(child),
 		}, p.now)
 	}
 }
@@ -246,7 +247,7 @@ func (p *proxy) acknowledge(typeURL string) bool {
 	}
 	delete(p.unsaid, typeURL)
 	p.t.Logf("client: acknowledges %s", typeURL)
-	p.flow.Request(typeURL, stream.Request{Nonce: nonce, Names: p.names(typeURL), Rejected: p.refusing[typeURL]}, p.now)
+	p.flow.Request(typeURL, stream.Request{Nonce: nonce, Names: nameset.Of(p.names(typeURL)...), Rejected: p.refusing[typeURL]}, p.now)
 	return true
 }
 

@@ -96,7 +96,7 @@ func TestClientsThatWaitHoldNothingByName(t *testing.T) {
 	each("clusters under way", func(int) { nonces = append(nonces, o.next(o.connect(), cds)) })
 	each("endpoints under way", func(i int) {
 		f := o.flows[i]
-		f.Request(eds, stream.Request{Subscribe: o.asked}, o.now)
+		f.Request(eds, stream.Request{Subscribe: o.names.Of(o.asked)}, o.now)
 		nonce := o.next(f, eds)
 		f.Request(cds, stream.Request{Nonce: nonces[i]}, o.now)
 		nonces[i] = nonce
@@ -145,7 +145,7 @@ func BenchmarkOpening(b *testing.B) {
 	up := func() {
 		f := o.connect()
 		clusters := o.next(f, cds)
-		f.Request(eds, stream.Request{Subscribe: o.asked}, o.now)
+		f.Request(eds, stream.Request{Subscribe: o.names.Of(o.asked)}, o.now)
 		endpoints := o.next(f, eds)
 		f.Request(cds, stream.Request{Nonce: clusters}, o.now)
 		f.Request(eds, stream.Request{Nonce: endpoints}, o.now)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds/resource"
+	"github.com/portolan-mesh/portolan/xds/stream/nameset"
 )
 
 type change = pmap.Change[*resource.Resource]
@@ -43,6 +44,14 @@ func differs(c change) bool { return c.HasOld != c.HasNew || c.Old.Version != c.
 // not in this form, when it has a set.
 func (s *Session) differences(has resource.Set) iter.Seq[change] {
 	return func(yield func(change) bool) {
+		if has.Len() == 0 && !s.wildcard {
+			for name, r := range nameset.In(s.names, s.offered) {
+				if r != nil && !yield(change{Key: name, New: r, HasNew: true}) {
+					return
+				}
+			}
+			return
+		}
 		for c := range pmap.Diff(has, s.offered) {
 			if differs(c) && s.asks(c.Key) && !yield(c) {
 				return

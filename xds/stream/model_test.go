@@ -126,7 +126,7 @@ func (m *model) connect() {
 	clear(m.again)
 	clear(m.scopes)
 	m.offer()
-	m.s.Request(stream.Request{Names: m.names(), Subscribe: m.names(), Initial: maps.Clone(m.holds), Version: m.version})
+	m.s.Request(stream.Request{Names: nameset.Of(m.names()...), Subscribe: nameset.Of(m.names()...), Initial: maps.Clone(m.holds), Version: m.version})
 }
 
 func (m *model) reconnect() {
@@ -144,19 +144,19 @@ func (m *model) subscribe() {
 	switch {
 	case !m.wanted[name]:
 		m.wanted[name] = true
-		q.Subscribe = []string{name}
+		q.Subscribe = nameset.Of(name)
 	case len(m.wanted) > 1 || m.wildcard:
 		delete(m.wanted, name)
 		delete(m.again, name)
 		if !m.wildcard {
 			delete(m.holds, name)
 		}
-		q.Unsubscribe = []string{name}
+		q.Unsubscribe = nameset.Of(name)
 	}
 	if m.variant == stream.Delta {
 		q.Nonce = ""
 	}
-	q.Names = m.names()
+	q.Names = nameset.Of(m.names()...)
 	m.s.Request(q)
 }
 
@@ -229,7 +229,7 @@ func (m *model) answer() {
 		return
 	}
 	m.flight = nil
-	q := stream.Request{Nonce: r.Nonce, Names: m.names()}
+	q := stream.Request{Nonce: r.Nonce, Names: nameset.Of(m.names()...)}
 	taken := map[string]bool{}
 	for _, x := range r.Resources {
 		taken[x.Name] = true

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/stream/nameset"
 )
 
 // listeners are of a client that names each and waits for each.
@@ -20,7 +21,7 @@ func TestUnknownNamesOfAFullType(t *testing.T) {
 			s := stream.New(listeners, v)
 			s.Offer(set(t, map[string]string{"a": "1", "other": "1"}), 1)
 			asked := []string{"a", "nowhere"}
-			s.Request(stream.Request{Names: asked, Subscribe: asked})
+			s.Request(stream.Request{Names: nameset.Of(asked...), Subscribe: nameset.Of(asked...)})
 			expect(t, "first", names(take(t, s, true, asked...)), "+a", "+nowhere")
 
 			s.Offer(set(t, map[string]string{"other": "2"}), 2)

@@ -4,11 +4,12 @@ import (
 	"testing"
 
 	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/stream/nameset"
 )
 
 // said is a request in both variants.
 func said(nonce string, names ...string) stream.Request {
-	return stream.Request{Nonce: nonce, Names: names, Subscribe: names}
+	return stream.Request{Nonce: nonce, Names: nameset.Of(names...), Subscribe: nameset.Of(names...)}
 }
 
 // TestWildcardInStateOfTheWorld walks through the example of the protocol's
@@ -54,14 +55,14 @@ func TestWildcardInDelta(t *testing.T) {
 	s.Offer(set(t, map[string]string{"A": "1", "B": "1"}), 1)
 	s.Request(stream.Request{})
 	expect(t, "nothing ever is all", names(take(t, s, true)), "+A", "+B")
-	s.Request(stream.Request{Subscribe: []string{"A"}})
+	s.Request(stream.Request{Subscribe: nameset.Of("A")})
 	expect(t, "A is asked for beside all", names(take(t, s, true)), "+A")
 	s.Offer(set(t, map[string]string{"A": "1", "B": "2"}), 2)
 	expect(t, "all is kept", names(take(t, s, true)), "+B")
-	s.Request(stream.Request{Unsubscribe: []string{"*"}})
+	s.Request(stream.Request{Unsubscribe: nameset.Of("*")})
 	s.Offer(set(t, map[string]string{"A": "3", "B": "3"}), 3)
 	expect(t, "A only", names(take(t, s, true)), "+A")
-	s.Request(stream.Request{Unsubscribe: []string{"A"}})
+	s.Request(stream.Request{Unsubscribe: nameset.Of("A")})
 	s.Offer(set(t, map[string]string{"A": "4", "B": "4"}), 4)
 	expect(t, "none", names(s.Next(stream.All())))
 }
@@ -72,13 +73,13 @@ func TestGivingUpANameUnderAWildcard(t *testing.T) {
 	t.Parallel()
 	s := stream.New(clusters, stream.Delta)
 	s.Offer(set(t, map[string]string{"A": "1"}), 1)
-	s.Request(stream.Request{Subscribe: []string{"*", "A", "unknown"}})
+	s.Request(stream.Request{Subscribe: nameset.Of("*", "A", "unknown")})
 	expect(t, "all", names(take(t, s, true)), "+A", "-unknown")
-	s.Request(stream.Request{Unsubscribe: []string{"A"}})
+	s.Request(stream.Request{Unsubscribe: nameset.Of("A")})
 	expect(t, "still part of all", names(take(t, s, true)), "+A")
-	s.Request(stream.Request{Unsubscribe: []string{"unknown"}})
+	s.Request(stream.Request{Unsubscribe: nameset.Of("unknown")})
 	expect(t, "still unknown", names(take(t, s, true)), "-unknown")
-	s.Request(stream.Request{Unsubscribe: []string{"never asked for"}})
+	s.Request(stream.Request{Unsubscribe: nameset.Of("never asked for")})
 	expect(t, "nothing to tell", names(s.Next(stream.All())))
 }
 
@@ -118,7 +119,7 @@ func TestARepairSendsAllThatWasRefused(t *testing.T) {
 				s.Offer(set(t, map[string]string{"a": "good", "b": "1", "c": "1"}), 2)
 			}, []string{"+a", "+b", "+c"}},
 			"given up": {func(s *stream.Session, nonce string) {
-				s.Request(stream.Request{Nonce: nonce, Unsubscribe: []string{"a"}})
+				s.Request(stream.Request{Nonce: nonce, Unsubscribe: nameset.Of("a")})
 			}, []string{"+b", "+c"}},
 		} {
 			s := stream.New(typ, stream.Delta)
@@ -142,14 +143,14 @@ func TestWhatIsGivenUpIsRejectedNoMore(t *testing.T) {
 		for what, mend := range map[string]func(*stream.Session, string){
 			"deleted": func(s *stream.Session, _ string) { s.Offer(set(t, nil), 3) },
 			"given up": func(s *stream.Session, nonce string) {
-				s.Request(stream.Request{Nonce: nonce, Unsubscribe: []string{"a"}})
+				s.Request(stream.Request{Nonce: nonce, Unsubscribe: nameset.Of("a")})
 			},
 		} {
 			s := stream.New(endpoints, v)
 			s.Offer(set(t, map[string]string{"a": "bad"}), 2)
 			s.Request(said("", "a"))
 			r, _ := s.Next(stream.All())
-			s.Request(stream.Request{Nonce: r.Nonce, Rejected: true, Message: "no", Names: []string{"a"}})
+			s.Request(stream.Request{Nonce: r.Nonce, Rejected: true, Message: "no", Names: nameset.Of("a")})
 			mend(s, r.Nonce)
 			for range 2 {
 				take(t, s, true, "a")
@@ -168,7 +169,7 @@ func TestAnOldNonceAfterARejection(t *testing.T) {
 	s.Offer(set(t, map[string]string{"a": "bad", "b": "1"}), 1)
 	s.Request(said("", "a", "b"))
 	first, _ := s.Next(stream.All())
-	s.Request(stream.Request{Nonce: first.Nonce, Rejected: true, Names: []string{"a", "b"}})
+	s.Request(stream.Request{Nonce: first.Nonce, Rejected: true, Names: nameset.Of("a", "b")})
 	s.Offer(set(t, map[string]string{"a": "bad", "b": "2"}), 2)
 	second, _ := take(t, s, true, "a", "b")
 	if a := s.Request(said(first.Nonce, "a")); !a.Stale {
@@ -224,7 +225,7 @@ func TestOwedNamesGoWithTheirResources(t *testing.T) {
 	s.Offer(set(t, nil), 2)
 	now := set(t, map[string]string{"a": "1"})
 	s.Offer(now, 3)
-	s.Request(stream.Request{Subscribe: []string{"a"}, Initial: map[string]string{"a": now.Value("a").Version}})
+	s.Request(stream.Request{Subscribe: nameset.Of("a"), Initial: map[string]string{"a": now.Value("a").Version}})
 	expect(t, "of another life", names(s.Next(stream.All())))
 }
 
@@ -239,6 +240,6 @@ func TestAVersionOfNamesIsNoProof(t *testing.T) {
 	r, _ := take(t, s, true, "A", "B")
 	s = stream.New(clusters, stream.StateOfTheWorld)
 	s.Offer(now, 1)
-	s.Request(stream.Request{Names: []string{"A", "B"}, Version: r.Version})
+	s.Request(stream.Request{Names: nameset.Of("A", "B"), Version: r.Version})
 	expect(t, "by name", names(s.Next(stream.All())), "+A", "+B")
 }

@@ -9,12 +9,13 @@ import (
 )
 
 // Request is what a client said. Names and Version are of the state of the
-// world, Subscribe, Unsubscribe and Initial of delta.
+// world, Subscribe, Unsubscribe and Initial of delta. The sets are best of the
+// table of the type.
 type Request struct {
-	Names   []string
+	Names   nameset.Set
 	Version string
 
-	Subscribe, Unsubscribe []string
+	Subscribe, Unsubscribe nameset.Set
 	Initial                map[string]string
 
 	Nonce string
@@ -169,8 +170,8 @@ func (s *Session) start(q Request) {
 
 func (s *Session) startWorld(q Request) {
 	s.ask(q.Names)
-	s.explicit = len(q.Names) > 0
-	s.wildcard = s.wildcard || (s.typ.Full && len(q.Names) == 0)
+	s.explicit = q.Names.Len() > 0
+	s.wildcard = s.wildcard || (s.typ.Full && !s.explicit)
 	if !s.wildcard && s.names.Len() == 0 {
 		return
 	}
@@ -189,7 +190,7 @@ func (s *Session) startWorld(q Request) {
 
 func (s *Session) startDelta(q Request) {
 	s.ask(q.Subscribe)
-	s.wildcard = s.wildcard || (s.typ.Full && len(q.Subscribe) == 0)
+	s.wildcard = s.wildcard || (s.typ.Full && q.Subscribe.Len() == 0)
 	s.owes = s.wildcard && len(q.Initial) == 0
 	s.has = s.stated(q.Initial)
 	s.askUnknown(q.Initial)
@@ -198,21 +199,17 @@ func (s *Session) startDelta(q Request) {
 	}
 }
 
-func (s *Session) ask(names []string) {
-	if i := slices.Index(names, wildcardName); i >= 0 {
-		s.wildcard = true
-		names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == wildcardName })
-	}
-	s.names = s.typ.Names.Of(names)
+func (s *Session) ask(names nameset.Set) {
+	s.wildcard = names.Has(wildcardName)
+	s.names = s.typ.Names.Without(names, wildcardName)
 }
 
 // askUnknown has the client told of each name that it asks for and that does not
 // exist. What it states that it has of such it is told to give up, in time.
 func (s *Session) askUnknown(stated map[string]string) {
 	var unknown []string
-	for name := range s.names.All() {
-		_, exists := s.offered.Get(name)
-		if _, states := stated[name]; !exists && !states {
+	for name, r := range nameset.In(s.names, s.offered) {
+		if _, states := stated[name]; r == nil && !states {
 			unknown = append(unknown, name)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/stream/nameset"
 )
 
 func res(t interface{ Fatal(...any) }, name, content string) *resource.Resource {
@@ -77,7 +78,7 @@ func take(t *testing.T, s *stream.Session, removals bool, names ...string) (*str
 	t.Helper()
 	r, ok := s.Next(allow(removals))
 	if ok {
-		if a := s.Request(stream.Request{Nonce: r.Nonce, Version: r.Version, Names: names}); a.Acked == nil {
+		if a := s.Request(stream.Request{Nonce: r.Nonce, Version: r.Version, Names: nameset.Of(names...)}); a.Acked == nil {
 			t.Errorf("the response was not acknowledged: %+v", a)
 		}
 	}
@@ -146,11 +147,11 @@ func TestUnknownNameIsAnswered(t *testing.T) {
 			s := stream.New(tc.typ, tc.variant)
 			s.Offer(set(t, map[string]string{"a": "1"}), 1)
 			if later {
-				s.Request(stream.Request{Subscribe: []string{"a"}, Names: []string{"a"}})
+				s.Request(stream.Request{Subscribe: nameset.Of("a"), Names: nameset.Of("a")})
 				r, _ := s.Next(stream.Additions())
-				s.Request(stream.Request{Nonce: r.Nonce, Names: []string{"a", "x"}, Subscribe: []string{"x"}})
+				s.Request(stream.Request{Nonce: r.Nonce, Names: nameset.Of("a", "x"), Subscribe: nameset.Of("x")})
 			} else {
-				s.Request(stream.Request{Subscribe: []string{"x"}, Names: []string{"x"}})
+				s.Request(stream.Request{Subscribe: nameset.Of("x"), Names: nameset.Of("x")})
 			}
 			got := names(s.Next(stream.Additions()))
 			if d := cmp.Diff(tc.want, got); d != "" {
@@ -166,7 +167,7 @@ func TestReconnectSendsOnlyWhatIsLacking(t *testing.T) {
 	stated := map[string]string{"same": now.Value("same").Version, "changed": "old", "gone": "old"}
 	s := stream.New(clusters, stream.Delta)
 	s.Offer(now, 5)
-	s.Request(stream.Request{Subscribe: []string{"*"}, Initial: stated})
+	s.Request(stream.Request{Subscribe: nameset.Of("*"), Initial: stated})
 	expect(t, "additions", names(take(t, s, false)), "+changed", "+new")
 	expect(t, "removals", names(take(t, s, true)), "-gone")
 
@@ -176,7 +177,7 @@ func TestReconnectSendsOnlyWhatIsLacking(t *testing.T) {
 	for name, r := range now.All() {
 		all[name] = r.Version
 	}
-	s.Request(stream.Request{Subscribe: []string{"*"}, Initial: all})
+	s.Request(stream.Request{Subscribe: nameset.Of("*"), Initial: all})
 	expect(t, "nothing lacking", names(s.Next(stream.All())))
 	if st := s.Status(); st.State != stream.Synced || st.Acked.Revision != 5 {
 		t.Errorf("status %+v", st)
@@ -210,7 +211,7 @@ func TestResentParentMakesChildrenDue(t *testing.T) {
 		now := set(t, map[string]string{"a": "1", "b": "1"})
 		s := stream.New(endpoints, v)
 		s.Offer(now, 1)
-		q := stream.Request{Subscribe: []string{"a", "b"}, Names: []string{"a", "b"}}
+		q := stream.Request{Subscribe: nameset.Of("a", "b"), Names: nameset.Of("a", "b")}
 		s.Request(q)
 		take(t, s, false, "a", "b")
 		s.Resend([]string{"b", "unknown"})
@@ -221,7 +222,7 @@ func TestResentParentMakesChildrenDue(t *testing.T) {
 	s := stream.New(endpoints, stream.Delta)
 	s.Offer(now, 1)
 	s.Resend([]string{"b"})
-	s.Request(stream.Request{Subscribe: []string{"a", "b"}, Initial: map[string]string{
+	s.Request(stream.Request{Subscribe: nameset.Of("a", "b"), Initial: map[string]string{
 		"a": now.Value("a").Version, "b": now.Value("b").Version,
 	}})
 	expect(t, "stated, but owed", names(take(t, s, false)), "+b")
@@ -231,11 +232,11 @@ func TestSubscribingAgainIsAnswered(t *testing.T) {
 	t.Parallel()
 	s := stream.New(endpoints, stream.Delta)
 	s.Offer(set(t, map[string]string{"a": "1"}), 1)
-	s.Request(stream.Request{Subscribe: []string{"a"}})
+	s.Request(stream.Request{Subscribe: nameset.Of("a")})
 	take(t, s, false)
-	s.Request(stream.Request{Subscribe: []string{"a"}})
+	s.Request(stream.Request{Subscribe: nameset.Of("a")})
 	expect(t, "again", names(take(t, s, false)), "+a")
-	s.Request(stream.Request{Unsubscribe: []string{"a"}})
+	s.Request(stream.Request{Unsubscribe: nameset.Of("a")})
 	s.Offer(set(t, map[string]string{"a": "2"}), 2)
 	expect(t, "unsubscribed", names(s.Next(stream.All())))
 }
@@ -267,16 +268,16 @@ func TestStaleNonceIsIgnored(t *testing.T) {
 	t.Parallel()
 	s := stream.New(endpoints, stream.StateOfTheWorld)
 	s.Offer(set(t, map[string]string{"a": "1", "b": "1"}), 1)
-	s.Request(stream.Request{Names: []string{"a"}})
+	s.Request(stream.Request{Names: nameset.Of("a")})
 	first, _ := take(t, s, true, "a")
 	s.Offer(set(t, map[string]string{"a": "2", "b": "1"}), 2)
 	second, _ := s.Next(stream.All())
-	a := s.Request(stream.Request{Names: []string{"a", "b"}, Nonce: first.Nonce})
+	a := s.Request(stream.Request{Names: nameset.Of("a", "b"), Nonce: first.Nonce})
 	if !a.Stale {
 		t.Errorf("answer %+v", a)
 	}
 	expect(t, "still under way", names(s.Next(stream.All())))
-	s.Request(stream.Request{Names: []string{"a", "b"}, Nonce: second.Nonce})
+	s.Request(stream.Request{Names: nameset.Of("a", "b"), Nonce: second.Nonce})
 	expect(t, "said again with the last nonce", names(take(t, s, true, "a", "b")), "+b")
 }
 
@@ -344,7 +345,7 @@ func converge(t *rapid.T, v stream.Variant, typ stream.Type, all []string) {
 	version, last := "", ""
 	connect := func() {
 		q := stream.Request{Version: version, Initial: maps.Clone(c.holds)}
-		q.Names = slices.Sorted(maps.Keys(wanted))
+		q.Names = nameset.Of(slices.Sorted(maps.Keys(wanted))...)
 		q.Subscribe = q.Names
 		s = stream.New(typ, v)
 		s.Offer(offered, 1)
@@ -359,7 +360,7 @@ func converge(t *rapid.T, v stream.Variant, typ stream.Type, all []string) {
 		}
 		last = r.Nonce
 		// A client that refuses one resource takes none of the response.
-		q := stream.Request{Nonce: r.Nonce, Names: slices.Sorted(maps.Keys(wanted)), Rejected: reject && len(r.Changed) > 0}
+		q := stream.Request{Nonce: r.Nonce, Names: nameset.Of(slices.Sorted(maps.Keys(wanted))...), Rejected: reject && len(r.Changed) > 0}
 		if q.Rejected {
 			bad[rapid.SampledFrom(r.Changed).Draw(t, "refused").Name] = true
 		} else {
@@ -387,10 +388,10 @@ func converge(t *rapid.T, v stream.Variant, typ stream.Type, all []string) {
 			if wanted[name] {
 				delete(wanted, name)
 				delete(c.holds, name)
-				s.Request(stream.Request{Unsubscribe: []string{name}, Names: slices.Sorted(maps.Keys(wanted)), Nonce: last})
+				s.Request(stream.Request{Unsubscribe: nameset.Of(name), Names: nameset.Of(slices.Sorted(maps.Keys(wanted))...), Nonce: last})
 			} else {
 				wanted[name] = true
-				s.Request(stream.Request{Subscribe: []string{name}, Names: slices.Sorted(maps.Keys(wanted)), Nonce: last})
+				s.Request(stream.Request{Subscribe: nameset.Of(name), Names: nameset.Of(slices.Sorted(maps.Keys(wanted))...), Nonce: last})
 			}
 		case "send":
 			answer(rapid.Bool().Draw(t, "removals"), rapid.IntRange(0, 2).Draw(t, "reject") == 0)

@@ -44,9 +44,9 @@ func sync(tb testing.TB, s *stream.Session, offered resource.Set, q stream.Reque
 }
 
 // requests are first ones for all of some names, by variant and how they ask.
-func requests(names []string) map[string]stream.Request {
+func requests(table *nameset.Table, names []string) map[string]stream.Request {
 	return map[string]stream.Request{
-		"wildcard": {}, "named": {Subscribe: names}, "named, world": {Names: names},
+		"wildcard": {}, "named": {Subscribe: table.Of(names)}, "named, world": {Names: table.Of(names)},
 	}
 }
 
@@ -65,17 +65,16 @@ func TestASessionInStepHoldsNothingByName(t *testing.T) {
 	offered, names := many(t, 6_000)
 	changed := offered.Set(names[17], res(t, names[17], "changed"))
 	table := nameset.NewTable()
-	for how, q := range requests(names) {
+	for how := range requests(table, names) {
 		typ, variant := typeFor(how, table)
 		run := func() []*stream.Session {
 			out := make([]*stream.Session, sessions)
 			for i := range out {
 				out[i] = stream.New(typ, variant)
-				sync(t, out[i], offered, stream.Request{
-					Names: slices.Clone(q.Names), Subscribe: slices.Clone(q.Subscribe),
-				})
+				q := requests(table, slices.Clone(names))[how]
+				sync(t, out[i], offered, q)
 				out[i].Offer(changed, 2)
-				r, _ := take(t, out[i], true, q.Names...)
+				r, _ := take(t, out[i], true, slices.Collect(q.Names.All())...)
 				if len(r.Changed) != 1 {
 					t.Fatalf("%s: %d resources are sent for one change", how, len(r.Changed))
 				}
@@ -113,7 +112,7 @@ func TestAFirstSyncAllocatesNothingByName(t *testing.T) {
 			offered, names := many(t, n)
 			table := nameset.NewTable()
 			typ, variant := typeFor(how, table)
-			q := requests(names)[how]
+			q := requests(table, names)[how]
 			kept := stream.New(typ, variant)
 			sync(t, kept, offered, q)
 			counts = append(counts, testing.AllocsPerRun(5, func() {
@@ -150,14 +149,14 @@ func BenchmarkFirstSync(b *testing.B) {
 			runtime.KeepAlive(kept)
 		})
 	}
-	for how, q := range requests(names) {
+	for how, q := range requests(table, names) {
 		typ, variant := typeFor(how, table)
 		bench(how, typ, variant, func(s *stream.Session) { sync(b, s, offered, q) })
 	}
 	typ, variant := typeFor("named", table)
 	bench("reconnect", typ, variant, func(s *stream.Session) {
 		s.Offer(offered, 1)
-		s.Request(stream.Request{Subscribe: names, Initial: maps.Clone(stated)})
+		s.Request(stream.Request{Subscribe: table.Of(names), Initial: maps.Clone(stated)})
 		if _, ok := s.Next(stream.All()); ok {
 			b.Fatal("something is sent")
 		}
@@ -169,9 +168,10 @@ func BenchmarkFirstSync(b *testing.B) {
 func BenchmarkOneChange(b *testing.B) {
 	for _, n := range []int{100, 6_000} {
 		offered, names := many(b, n)
-		for how, q := range requests(names) {
+		table := nameset.NewTable()
+		for how, q := range requests(table, names) {
 			b.Run(fmt.Sprintf("%s/resources=%d", how, n), func(b *testing.B) {
-				typ, variant := typeFor(how, nameset.NewTable())
+				typ, variant := typeFor(how, table)
 				s := stream.New(typ, variant)
 				sync(b, s, offered, q)
 				sets := []resource.Set{offered.Set(names[7], res(b, names[7], "one")), offered.Set(names[7], res(b, names[7], "other"))}

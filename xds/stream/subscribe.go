@@ -6,26 +6,27 @@ import (
 
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds/resource"
+	"github.com/portolan-mesh/portolan/xds/stream/nameset"
 )
 
 // subscribe adds names in a later delta request: each is answered, also one
 // that the client has.
-func (s *Session) subscribe(names []string) {
-	if i := slices.Index(names, wildcardName); i >= 0 {
-		names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == wildcardName })
+func (s *Session) subscribe(names nameset.Set) {
+	if names.Has(wildcardName) {
+		names = s.typ.Names.Without(names, wildcardName)
 		if !s.wildcard {
 			s.eachHas(s.onlyNamed)
 			s.wildcard, s.owes = true, true
 		}
 	}
-	if len(names) == 0 {
+	if names.Len() == 0 {
 		return
 	}
 	if !s.wildcard {
 		s.forgetNew(names)
 	}
-	s.names = s.typ.Names.With(s.names, names...)
-	s.asked = s.typ.Names.With(s.asked, names...)
+	s.names = s.typ.Names.Plus(s.names, names)
+	s.asked = s.typ.Names.Plus(s.asked, names)
 	s.grown++
 }
 
@@ -55,13 +56,13 @@ func (s *Session) nameds(has resource.Set, as func(*resource.Resource) *resource
 
 // forgetNew drops what the client would seem to have of names that it did not ask
 // for until now.
-func (s *Session) forgetNew(names []string) {
-	many := len(names) > s.has.Len()/8
+func (s *Session) forgetNew(names nameset.Set) {
+	many := names.Len() > s.has.Len()/8
 	s.eachHas(func(has resource.Set) resource.Set {
 		if many {
 			return pmap.FromSorted(s.nameds(has, func(r *resource.Resource) *resource.Resource { return r }))
 		}
-		for _, name := range names {
+		for name := range names.All() {
 			if !s.named(name) {
 				has = has.Delete(name)
 			}
@@ -72,21 +73,23 @@ func (s *Session) forgetNew(names []string) {
 
 // unsubscribe gives names up. In delta a client cannot tell whether it has a
 // resource for its name or for a wildcard that goes on, so it is told anew.
-func (s *Session) unsubscribe(names []string) {
-	if len(names) == 0 {
+func (s *Session) unsubscribe(names nameset.Set) {
+	if names.Len() == 0 {
 		return
 	}
 	var again []string
-	for _, name := range names {
+	for name := range names.All() {
 		if name == wildcardName {
 			s.wildcard = false
 		} else if s.named(name) && s.wildcard && s.variant == Delta {
 			again = append(again, name)
 		}
 	}
-	s.names = s.typ.Names.Without(s.names, names...)
-	if s.inflight != nil {
-		s.inflight.dropped = s.inflight.dropped || !s.wildcard && slices.ContainsFunc(names, s.delivering)
+	s.names = s.typ.Names.Minus(s.names, names)
+	if s.inflight != nil && !s.wildcard {
+		for name := range names.All() {
+			s.inflight.dropped = s.inflight.dropped || s.delivering(name)
+		}
 	}
 	s.asked = s.typ.Names.With(s.asked, again...)
 	if !s.wildcard {
@@ -122,22 +125,14 @@ func (s *Session) forgetUnwanted() {
 // rename takes the names of a later request in state of the world, which are
 // all names there are: new ones are answered, the missing forgotten. To name
 // none means what it meant before as long as none was ever named.
-func (s *Session) rename(names []string) {
-	if s.explicit = s.explicit || len(names) > 0; !s.explicit {
+func (s *Session) rename(names nameset.Set) {
+	if s.explicit = s.explicit || names.Len() > 0; !s.explicit {
 		return
 	}
-	wildcard := slices.Contains(names, wildcardName)
-	if wildcard {
-		names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == wildcardName })
+	had := s.names
+	if s.wildcard {
+		had = s.typ.Names.With(had, wildcardName)
 	}
-	stated := s.typ.Names.Of(names)
-	added, missing := slices.Collect(stated.Missing(s.names)), slices.Collect(s.names.Missing(stated))
-	switch {
-	case wildcard && !s.wildcard:
-		added = append(added, wildcardName)
-	case !wildcard && s.wildcard:
-		missing = append(missing, wildcardName)
-	}
-	s.subscribe(added)
-	s.unsubscribe(missing)
+	s.subscribe(s.typ.Names.Minus(names, had))
+	s.unsubscribe(s.typ.Names.Minus(had, names))
 }

@@ -1,6 +1,7 @@
 package nameset
 
 import (
+	"bytes"
 	"hash/maphash"
 	"iter"
 	"maps"
@@ -67,6 +68,10 @@ func (s Set) Among(n int, name func(i int) string) iter.Seq[int] {
 	}
 }
 
+// In iterates over the names, in order, with their values in a map: the zero value
+// for those that are not there.
+func In[V comparable](s Set, m pmap.Map[V]) iter.Seq2[string, V] { return pmap.Find(s.names(), m) }
+
 // Missing iterates over the names of s that are not in other, in order. It costs
 // what differs where one was made from the other.
 func (s Set) Missing(other Set) iter.Seq[string] {
@@ -97,6 +102,9 @@ func NewTable() *Table {
 	return &Table{seed: maphash.MakeSeed(), sets: map[uint64]weak.Pointer[content]{}}
 }
 
+// Of returns the set of some names, which shares nothing with others.
+func Of(names ...string) Set { return (*Table)(nil).Of(names) }
+
 // Of returns the set of names, which may come in any order and more than once.
 func (t *Table) Of(names []string) Set {
 	if !ascending(names) {
@@ -115,9 +123,57 @@ func (t *Table) Of(names []string) Set {
 	return t.intern(&content{names: pmap.FromSorted(each(names)), sum: sum})
 }
 
+// Read returns the set of names that a message has: begin starts to go through
+// them, and the function that it returns is the next name, false after the last.
+// Of a set that is known no name is copied, where the names come in order.
+func (t *Table) Read(begin func() (next func() ([]byte, bool))) Set {
+	var sum uint64
+	var last []byte
+	n, inOrder := 0, true
+	next := begin()
+	for name, ok := next(); ok; name, ok = next() {
+		inOrder = inOrder && (n == 0 || bytes.Compare(last, name) < 0)
+		sum, last, n = sum+t.hashBytes(name), name, n+1
+	}
+	if c := t.find(n, sum); inOrder && c != nil && reads(c.names, begin()) {
+		return Set{c}
+	}
+	names := make([]string, 0, n)
+	next = begin()
+	for name, ok := next(); ok; name, ok = next() {
+		names = append(names, string(name))
+	}
+	return t.Of(names)
+}
+
+// reads says whether a map has just these names.
+func reads(m pmap.Map[struct{}], next func() ([]byte, bool)) bool {
+	for has := range m.Keys() {
+		if name, ok := next(); !ok || string(name) != has {
+			return false
+		}
+	}
+	_, more := next()
+	return !more
+}
+
+// Plus returns the set of the names of s and of other.
+func (t *Table) Plus(s, other Set) Set {
+	switch {
+	case s == other || other.Len() == 0:
+		return s
+	case s.Len() < other.Len():
+		s, other = other, s
+	}
+	return t.With(s, slices.Collect(other.All())...)
+}
+
 // With returns the set of the names of s and others.
 func (t *Table) With(s Set, names ...string) Set {
 	if len(names) > s.Len() {
+		if s.Len() == 0 {
+			return t.Of(names)
+		}
 		return t.Of(slices.AppendSeq(slices.Clone(names), s.All()))
 	}
 	next := content{names: s.names(), sum: s.sum()}
@@ -174,6 +230,13 @@ func (t *Table) replace(s Set, next content) Set {
 		return Set{}
 	}
 	return t.intern(&next)
+}
+
+func (t *Table) hashBytes(name []byte) uint64 {
+	if t == nil {
+		return 0
+	}
+	return maphash.Bytes(t.seed, name)
 }
 
 func (t *Table) hash(name string) uint64 {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"github.com/portolan-mesh/portolan/xds/stream/nameset"
@@ -132,6 +133,96 @@ func BenchmarkOf(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if table.Of(names) != kept {
+			b.Fatal("another set")
+		}
+	}
+}
+
+// message goes through names as one that was received has them.
+func message(names []string) func() func() ([]byte, bool) {
+	received := make([][]byte, len(names))
+	for i, name := range names {
+		received[i] = []byte(name)
+	}
+	return func() func() ([]byte, bool) {
+		left := received
+		return func() ([]byte, bool) {
+			if len(left) == 0 {
+				return nil, false
+			}
+			name := left[0]
+			left = left[1:]
+			return name, true
+		}
+	}
+}
+
+// TestNamesAreReadAsTheyAre in any order, any number of times, known or not.
+func TestNamesAreReadAsTheyAre(t *testing.T) {
+	t.Parallel()
+	for what, table := range map[string]*nameset.Table{"of a table": nameset.NewTable(), "of none": nil} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			rapid.Check(t, func(t *rapid.T) {
+				names := rapid.SliceOfN(rapid.SampledFrom(numbered(40)), 0, 60).Draw(t, "names")
+				known := table.Of(rapid.SliceOfN(rapid.SampledFrom(numbered(40)), 0, 60).Draw(t, "known"))
+				if rapid.Bool().Draw(t, "sorted") {
+					names = slices.Compact(slices.Sorted(slices.Values(names)))
+				}
+				want := slices.Compact(slices.Sorted(slices.Values(names)))
+				if d := cmp.Diff(want, slices.Collect(table.Read(message(names)).All()), cmpopts.EquateEmpty()); d != "" {
+					t.Fatalf("(-want +got):\n%s", d)
+				}
+				runtime.KeepAlive(known)
+			})
+		})
+	}
+}
+
+// TestKnownNamesAreReadOnce: two hundred messages of the same names are one set,
+// and none of their names is copied but those of the first.
+func TestKnownNamesAreReadOnce(t *testing.T) {
+	table := nameset.NewTable()
+	names := numbered(6_000)
+	kept := table.Read(message(names))
+	received := message(names)
+	got := testing.AllocsPerRun(200, func() {
+		if table.Read(received) != kept {
+			t.Fatal("another set")
+		}
+	})
+	t.Logf("%.0f allocations", got)
+	if got > 10 {
+		t.Errorf("%.0f allocations for names that are known", got)
+	}
+}
+
+// TestSetsGrowTogether: the union of sets is what each of them has.
+func TestSetsGrowTogether(t *testing.T) {
+	t.Parallel()
+	table := nameset.NewTable()
+	names := numbered(100)
+	all := table.Of(names)
+	for what, s := range map[string]nameset.Set{
+		"halves":      table.Plus(table.Of(names[:50]), table.Of(names[50:])),
+		"a few":       table.Plus(table.Of(names[:3]), table.Of(names[1:])),
+		"with itself": table.Plus(all, all), "with none": table.Plus(all, nameset.Set{}), "none with it": table.Plus(nameset.Set{}, all),
+	} {
+		if s != all {
+			t.Errorf("%s: another set, of %d names", what, s.Len())
+		}
+	}
+}
+
+// BenchmarkRead is a message of 6,000 names that others have sent before.
+func BenchmarkRead(b *testing.B) {
+	table := nameset.NewTable()
+	names := numbered(6_000)
+	kept := table.Of(names)
+	received := message(names)
+	b.ReportAllocs()
+	for b.Loop() {
+		if table.Read(received) != kept {
 			b.Fatal("another set")
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/stream/nameset"
 )
 
 func parse(content []string) map[string]string {
@@ -87,7 +88,7 @@ func (c *client) change(typeURL string, more, fewer []string) {
 		delete(s.names, name)
 		delete(s.has, name)
 	}
-	q := stream.Request{Subscribe: more, Unsubscribe: fewer, Names: slices.Sorted(maps.Keys(s.names)), Version: s.version}
+	q := stream.Request{Subscribe: nameset.Of(more...), Unsubscribe: nameset.Of(fewer...), Names: nameset.Of(slices.Sorted(maps.Keys(s.names))...), Version: s.version}
 	if !s.asked {
 		s.asked, q.Initial = true, s.has
 	} else if !c.delta() {
@@ -100,9 +101,9 @@ func (c *client) change(typeURL string, more, fewer []string) {
 func (c *client) say(typeURL string, q stream.Request) {
 	c.t.Helper()
 	if c.delta() {
-		q.Names, q.Version = nil, ""
+		q.Names, q.Version = nameset.Set{}, ""
 	} else {
-		q.Subscribe, q.Unsubscribe, q.Initial = nil, nil, nil
+		q.Subscribe, q.Unsubscribe, q.Initial = nameset.Set{}, nameset.Set{}, nil
 	}
 	c.conn.Send(typeURL, q)
 }
@@ -145,7 +146,7 @@ func (c *client) ack(r *Reply) {
 func (c *client) answer(typeURL, nonce string) {
 	c.t.Helper()
 	s := c.typ(typeURL)
-	c.say(typeURL, stream.Request{Nonce: nonce, Version: s.version, Names: slices.Sorted(maps.Keys(s.names))})
+	c.say(typeURL, stream.Request{Nonce: nonce, Version: s.version, Names: nameset.Of(slices.Sorted(maps.Keys(s.names))...)})
 }
 
 // nack refuses a response.
@@ -153,7 +154,7 @@ func (c *client) nack(r *Reply) {
 	c.t.Helper()
 	s := c.typ(r.TypeURL)
 	c.say(r.TypeURL, stream.Request{
-		Nonce: r.Nonce, Version: s.version, Names: slices.Sorted(maps.Keys(s.names)), Rejected: true, Message: "not this",
+		Nonce: r.Nonce, Version: s.version, Names: nameset.Of(slices.Sorted(maps.Keys(s.names))...), Rejected: true, Message: "not this",
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/stream/nameset"
 )
 
 func rules() []rule {
@@ -77,7 +78,7 @@ func asking(delta *stream.Variant) []rule {
 			c := b.connect(Endpoints)
 			c.ask(Endpoints, "a")
 			r := c.expect(Endpoints, "a=1")
-			c.say(Endpoints, stream.Request{Nonce: r.Nonce, Subscribe: one("b")})
+			c.say(Endpoints, stream.Request{Nonce: r.Nonce, Subscribe: nameset.Of(one("b")...)})
 			c.take(Endpoints, "b=1")
 		}},
 		{name: "a name that is given up is sent no more", check: func(b *bench) {
@@ -270,7 +271,7 @@ func answering(delta, world *stream.Variant) []rule {
 			c.ack(first)
 			b.offer(Endpoints, "a=2", "b=1")
 			second := c.expect(Endpoints, "a=2")
-			c.say(Endpoints, stream.Request{Names: []string{"a", "b"}, Nonce: first.Nonce})
+			c.say(Endpoints, stream.Request{Names: nameset.Of("a", "b"), Nonce: first.Nonce})
 			c.conn.Quiet()
 			c.typ(Endpoints).names["b"] = true
 			c.ack(second)
@@ -284,7 +285,7 @@ func answering(delta, world *stream.Variant) []rule {
 			c.ack(first)
 			b.offer(Endpoints, "a=2", "b=1")
 			second := c.expect(Endpoints, "a=2")
-			c.say(Endpoints, stream.Request{Subscribe: one("b"), Nonce: first.Nonce})
+			c.say(Endpoints, stream.Request{Subscribe: nameset.Of(one("b")...), Nonce: first.Nonce})
 			c.conn.Quiet()
 			c.ack(second)
 			c.take(Endpoints, "b=1")

@@ -1,0 +1,159 @@
+package encoded_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/encoding"
+	grpcproto "google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/portolan-mesh/portolan/xds/encoded"
+	"github.com/portolan-mesh/portolan/xds/stream/nameset"
+)
+
+// received is a request as it comes, cut into pieces.
+func received(tb testing.TB, q proto.Message) mem.BufferSlice {
+	tb.Helper()
+	bytes, err := proto.Marshal(q)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var out mem.BufferSlice
+	for piece := range slices.Chunk(bytes, 100) {
+		out = append(out, mem.SliceBuffer(piece))
+	}
+	return out
+}
+
+func request(table *nameset.Table) (*encoded.Request, *discoveryv3.DeltaDiscoveryRequest) {
+	into := &discoveryv3.DeltaDiscoveryRequest{}
+	return &encoded.Request{Into: into, Table: table, Lists: [2]encoded.List{{Field: 3}, {Field: 4}}}, into
+}
+
+func subscription(n int) *discoveryv3.DeltaDiscoveryRequest {
+	q := &discoveryv3.DeltaDiscoveryRequest{
+		Node: &corev3.Node{Id: "one"}, TypeUrl: "type", ResourceNamesUnsubscribe: []string{"y", "x", "y"},
+		InitialResourceVersions: map[string]string{"a": "1"}, ResponseNonce: "nonce",
+	}
+	for i := range n {
+		q.ResourceNamesSubscribe = append(q.ResourceNamesSubscribe, fmt.Sprintf("outbound|80||service-%05d", i))
+	}
+	return q
+}
+
+// TestARequestIsDecodedButForItsNames, which are sets of a table.
+func TestARequestIsDecodedButForItsNames(t *testing.T) {
+	t.Parallel()
+	table := nameset.NewTable()
+	for _, n := range []int{0, 1, 100} {
+		q := subscription(n)
+		r, into := request(table)
+		if err := encoded.Codec().Unmarshal(received(t, q), r); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Lists[0].Names; got != table.Of(q.GetResourceNamesSubscribe()) && n >= 16 || got.Len() != n {
+			t.Errorf("%d names are asked for, not the %d of the request", got.Len(), n)
+		}
+		if d := cmp.Diff([]string{"x", "y"}, slices.Collect(r.Lists[1].Names.All())); d != "" {
+			t.Errorf("given up (-want +got):\n%s", d)
+		}
+		q.ResourceNamesSubscribe, q.ResourceNamesUnsubscribe = nil, nil
+		if d := cmp.Diff(q, into, protocmp.Transform()); d != "" {
+			t.Errorf("the rest (-want +got):\n%s", d)
+		}
+	}
+}
+
+// TestAServerWithoutTheCodecDecodesAllOfARequest.
+func TestAServerWithoutTheCodecDecodesAllOfARequest(t *testing.T) {
+	t.Parallel()
+	q := subscription(10)
+	r, into := request(nil)
+	if err := encoding.GetCodecV2(grpcproto.Name).Unmarshal(received(t, q), r); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(q, into, protocmp.Transform()); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// TestAMalformedRequestIsRefused, whatever is wrong with it.
+func TestAMalformedRequestIsRefused(t *testing.T) {
+	t.Parallel()
+	whole := received(t, subscription(3)).Materialize()
+	for what, bytes := range map[string][]byte{
+		"cut off":                  whole[:len(whole)-3],
+		"a name that is no text":   append(slices.Clone(whole), 3<<3|2, 1, 0xff),
+		"a field without a number": append(slices.Clone(whole), 2, 0),
+		"a type that is no text":   append(slices.Clone(whole), 2<<3|2, 1, 0xff),
+		"a name that is too long":  append(slices.Clone(whole), 3<<3|2, 200, 1),
+	} {
+		r, _ := request(nameset.NewTable())
+		if err := encoded.Codec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(bytes)}, r); err == nil {
+			t.Errorf("%s: it is taken", what)
+		}
+	}
+	// A field of another kind is unknown, and passed over.
+	r, _ := request(nil)
+	if err := encoded.Codec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(append(slices.Clone(whole), 3<<3, 1))}, r); err != nil || r.Lists[0].Names.Len() != 3 {
+		t.Errorf("with an unknown field: %v", err)
+	}
+}
+
+// TestNamesThatAreKnownAreNotDecodedAgain: a request for thousands of names that
+// another client has sent before allocates as much as one for a hundred.
+func TestNamesThatAreKnownAreNotDecodedAgain(t *testing.T) {
+	counts := map[int]float64{}
+	for _, n := range []int{100, 6_000} {
+		table := nameset.NewTable()
+		data := received(t, subscription(n))
+		first, _ := request(table)
+		if err := encoded.Codec().Unmarshal(data, first); err != nil {
+			t.Fatal(err)
+		}
+		counts[n] = testing.AllocsPerRun(20, func() {
+			r, _ := request(table)
+			if err := encoded.Codec().Unmarshal(data, r); err != nil || r.Lists[0].Names != first.Lists[0].Names {
+				t.Fatalf("another set: %v", err)
+			}
+		})
+	}
+	t.Logf("allocations: %v", counts)
+	if counts[6_000] > counts[100]+10 {
+		t.Errorf("%.0f allocations for 6,000 names, %.0f for 100", counts[6_000], counts[100])
+	}
+}
+
+// BenchmarkRequest is a request for 6,000 names that others have sent before, and
+// an acknowledgement.
+func BenchmarkRequest(b *testing.B) {
+	table := nameset.NewTable()
+	for what, q := range map[string]*discoveryv3.DeltaDiscoveryRequest{
+		"subscription":    subscription(6_000),
+		"acknowledgement": {TypeUrl: strings.Repeat("t", 60), ResponseNonce: "123-4"},
+	} {
+		data := received(b, q)
+		first, _ := request(table)
+		if err := encoded.Codec().Unmarshal(data, first); err != nil {
+			b.Fatal(err)
+		}
+		b.Run(what, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				r, _ := request(table)
+				if err := encoded.Codec().Unmarshal(data, r); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		_ = first.Lists[0].Names
+	}
+}
