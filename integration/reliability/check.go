@@ -44,8 +44,9 @@ func Checkers() []Checker {
 	}
 }
 
-// Judge is what all checkers find.
+// Judge is what all checkers find, of the versions that clients wrote.
 func Judge(h *History) (out []Violation) {
+	h = h.AsWritten()
 	for _, c := range Checkers() {
 		out = append(out, c.Check(h)...)
 	}

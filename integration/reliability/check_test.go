@@ -83,6 +83,44 @@ func together(value int64) []reliability.Write {
 	return []reliability.Write{{Key: left, Verb: reliability.Put, Value: value}, {Key: right, Verb: reliability.Put, Value: value}}
 }
 
+// TestStatuses: a status makes versions that no client wrote. A history with such
+// is as good as one without, wherever they are seen, and what is no status of the
+// object that it is seen of, or of something else, is found.
+func TestStatuses(t *testing.T) {
+	t.Parallel()
+	story := func() *reliability.History {
+		h := story()
+		h.Said = reliability.NewSaid([]reliability.Event{{Revision: 7, Key: left}})
+		h.Lists = append(h.Lists, reliability.List{Replica: "p0#1", Start: at(97), End: at(98), Scope: "ServiceEntry/group", Revision: 7, Objects: held(left, 7, 4)})
+		h.Watches = append(h.Watches, reliability.Watch{Replica: "p0#1", Scope: "ServiceEntry/group", From: 4, Held: held(left, 3, 2), Events: []reliability.Delivery{
+			{Type: reliability.Modified, Key: left, Revision: 5, Value: 4}, {Type: reliability.Modified, Key: left, Revision: 7, Value: 4}, {Type: reliability.Bookmark, Revision: 7},
+		}})
+		h.Calls = append(h.Calls, reliability.Call{Replica: "p1", Start: at(100), End: at(101), Key: left, Consistent: true, Class: reliability.OK, Found: reliability.Version{Revision: 7, Value: 4}})
+		return h
+	}
+	if got := reliability.Judge(story()); len(got) > 0 {
+		t.Fatalf("the good history: %v", got)
+	}
+	for name, test := range map[string]struct {
+		invariant string
+		change    func(h *reliability.History)
+	}{
+		"a version in a list that is of nothing": {"WATCH-RELIABLE", func(h *reliability.History) { h.Said = nil }},
+		"a status of what is not there any more": {"WATCH-RELIABLE", func(h *reliability.History) { h.Lists[2].Objects = held(left, 7, 2) }},
+		"a status before the change":             {"WATCH-RELIABLE", func(h *reliability.History) { h.Watches[2].Events = h.Watches[2].Events[1:] }},
+		"a read of what it was":                  {"CAS-LIN", func(h *reliability.History) { h.Calls[len(h.Calls)-1].Found.Value = 2 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := story()
+			test.change(h)
+			if got := reliability.Broken(reliability.Judge(h)); !slices.Contains(got, test.invariant) {
+				t.Errorf("found %v", got)
+			}
+		})
+	}
+}
+
 func final() map[reliability.Key]reliability.Version {
 	return map[reliability.Key]reliability.Version{left: {Revision: 5, Value: 4}, right: {Revision: 5, Value: 4}}
 }

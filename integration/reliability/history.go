@@ -224,6 +224,7 @@ type History struct {
 	Topology  string
 	Promises  Promises
 	Truth     Truth
+	Said      Said // beside it
 	Calls     []Call
 	Lists     []List
 	Watches   []Watch
@@ -243,7 +244,7 @@ type History struct {
 func (h *History) Save(dir string) error {
 	return errors.Join(
 		save(dir, "run", []any{map[string]any{"seed": h.Seed, "topology": h.Topology, "promises": h.Promises, "final": h.Final}}),
-		save(dir, "truth", h.Truth.Events), save(dir, "calls", h.Calls), save(dir, "lists", h.Lists),
+		save(dir, "truth", h.Truth.Events), save(dir, "said", []Said{h.Said}), save(dir, "calls", h.Calls), save(dir, "lists", h.Lists),
 		save(dir, "watches", h.Watches), save(dir, "pushes", h.Pushes), save(dir, "samples", h.Samples),
 		save(dir, "listed", h.Listed), save(dir, "harm", h.Harm), save(dir, "newcomers", h.Newcomers),
 		save(dir, "settled", h.Settled), save(dir, "endings", h.Endings),

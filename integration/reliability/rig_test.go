@@ -174,7 +174,7 @@ func (r *rig) fail(format string, args ...any) {
 func (s *server) start() {
 	// Without statuses, so that every revision that a client sees is one that a
 	// client wrote.
-	args := []string{"serve", "--api-address", s.api, "--xds-address", s.xds, "--object-status=false"}
+	args := []string{"serve", "--api-address", s.api, "--xds-address", s.xds}
 	if len(s.links) > 0 {
 		var endpoints []string
 		for _, l := range s.links {

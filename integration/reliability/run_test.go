@@ -56,8 +56,11 @@ func TestReliability(t *testing.T) {
 			})
 		}
 	}
-	t.Logf("%d runs, %d violations: %d calls, %d writes acknowledged, %d outcomes unknown, %d watch events, %d pushes",
-		totals["runs"], totals["violations"], totals["calls"], totals["acknowledged"], totals["unknown"], totals["events"], totals["pushes"])
+	if totals["runs"] >= len(topologies()) && totals["statuses"] == 0 {
+		t.Error("nothing was seen of statuses")
+	}
+	t.Logf("%d runs, %d violations: %d calls, %d writes acknowledged, %d outcomes unknown, %d watch events, %d statuses, %d pushes",
+		totals["runs"], totals["violations"], totals["calls"], totals["acknowledged"], totals["unknown"], totals["events"], totals["statuses"], totals["pushes"])
 }
 
 // report tells what became of a run, in one line; where a promise was broken it
@@ -69,12 +72,12 @@ func report(t *testing.T, h *reliability.History, violations []reliability.Viola
 	if len(violations) > 0 {
 		verdict = fmt.Sprintf("%d VIOLATIONS of %s", len(violations), strings.Join(reliability.Broken(violations), ", "))
 	}
-	t.Logf("seed %d, %s: %s: %d calls, %d writes acknowledged, %d outcomes unknown, %d watch events, %d pushes, in step after %s: %s",
-		h.Seed, h.Topology, strings.Join(s.Harm, ", "), s.Calls, s.Acknowledged, s.Unknown, s.Events, s.Pushes,
+	t.Logf("seed %d, %s: %s: %d calls, %d writes acknowledged, %d outcomes unknown, %d watch events, %d statuses, %d pushes, in step after %s: %s",
+		h.Seed, h.Topology, strings.Join(s.Harm, ", "), s.Calls, s.Acknowledged, s.Unknown, s.Events, s.Statuses, s.Pushes,
 		s.Settled.Round(time.Millisecond), verdict)
 	for name, n := range map[string]int{
 		"runs": 1, "violations": len(violations), "calls": s.Calls, "acknowledged": s.Acknowledged,
-		"unknown": s.Unknown, "events": s.Events, "pushes": s.Pushes,
+		"unknown": s.Unknown, "events": s.Events, "statuses": s.Statuses, "pushes": s.Pushes,
 	} {
 		totals[name] += n
 	}
@@ -313,12 +316,12 @@ func (r *rig) conclude(ctx context.Context) {
 			r.fail("an alarm: %s", line)
 		}
 	}
-	truth, err := r.truth.tell()
+	truth, said, err := r.truth.tell()
 	if err != nil {
 		r.fail("the truth is not known: %v", err)
 	}
 	r.record(func(h *reliability.History) {
-		h.Truth = truth
+		h.Truth, h.Said = truth, said
 		for _, s := range r.servers {
 			h.Listed = append(h.Listed, s.lists()...)
 		}

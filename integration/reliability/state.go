@@ -130,7 +130,7 @@ func ShutDown(h *History) []Violation {
 
 // Summary counts what is in a history.
 type Summary struct {
-	Calls, Acknowledged, Unknown, Lists, Events, Pushes int
+	Calls, Acknowledged, Unknown, Lists, Events, Statuses, Pushes int
 	// Settled is how long the slowest replica took to be in step.
 	Settled time.Duration
 	// Harm are the names of the faults, in the order in which they were done.
@@ -151,6 +151,9 @@ func Summarize(h *History) Summary {
 	}
 	for _, w := range h.Watches {
 		s.Events += len(w.Events)
+	}
+	for _, revisions := range h.Said {
+		s.Statuses += len(revisions)
 	}
 	for _, r := range h.Settled {
 		s.Settled = max(s.Settled, r.Took)

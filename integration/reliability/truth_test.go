@@ -23,6 +23,7 @@ type teller struct {
 
 	mu       sync.Mutex // guards what follows
 	events   []reliability.Event
+	statuses []reliability.Event
 	revision int64 // all up to it is known
 	err      error // why nothing can be known any more
 }
@@ -62,7 +63,7 @@ func (t *teller) follow(ctx context.Context) {
 			done()
 		}
 	})
-	for response := range client.Watch(ctx, etcd.ConfigPrefix, clientv3.WithPrefix(), clientv3.WithRev(t.at()+1)) {
+	for response := range client.Watch(ctx, etcd.Root, clientv3.WithPrefix(), clientv3.WithRev(t.at()+1)) {
 		if err := response.Err(); err != nil {
 			t.fail(err)
 			return
@@ -76,6 +77,13 @@ func (t *teller) take(response clientv3.WatchResponse) {
 	defer t.mu.Unlock()
 	for _, e := range response.Events {
 		event := reliability.Event{Revision: e.Kv.ModRevision}
+		if path, ok := strings.CutPrefix(string(e.Kv.Key), etcd.ObjectStatusPrefix); ok {
+			if key, err := etcd.ParseConfigKey(etcd.ConfigPrefix+path, schema.Pilot()); err == nil {
+				event.Key = reliability.KeyOf(key)
+				t.statuses = append(t.statuses, event)
+			}
+			continue
+		}
 		key, err := etcd.ParseConfigKey(string(e.Kv.Key), schema.Pilot())
 		if err != nil {
 			continue
@@ -114,9 +122,9 @@ func (t *teller) at() int64 {
 	return t.revision
 }
 
-// tell is the truth.
-func (t *teller) tell() (reliability.Truth, error) {
+// tell is the truth, and what servers said of objects.
+func (t *teller) tell() (reliability.Truth, reliability.Said, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return reliability.NewTruth(slices.Clone(t.events)), t.err
+	return reliability.NewTruth(slices.Clone(t.events)), reliability.NewSaid(t.statuses), t.err
 }

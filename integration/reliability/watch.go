@@ -189,13 +189,15 @@ func (j *judge) compare(revision int64, invariant string) {
 
 // listed says whether the replica learnt of a revision by a list of the whole
 // store, which brings several revisions in one step.
-func (j *judge) listed(revision int64) bool {
-	return slices.ContainsFunc(j.h.Listed, func(l Listed) bool {
+func (j *judge) listed(revision int64) bool { return j.h.listed(j.w.Replica, revision) }
+
+func (h *History) listed(replica string, revision int64) bool {
+	return slices.ContainsFunc(h.Listed, func(l Listed) bool {
 		after := l.After
 		if after > 0 {
 			after -= lag // the watcher may be behind
 		}
-		return l.Replica == j.w.Replica && after < revision && revision <= l.Revision
+		return l.Replica == replica && after < revision && revision <= l.Revision
 	})
 }
 

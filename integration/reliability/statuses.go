@@ -1,0 +1,110 @@
+package reliability
+
+import (
+	"maps"
+	"slices"
+)
+
+// Servers write into the status of an object how far it has come, and each such
+// write is a new version of the object: one that no client wrote, and that stands
+// in nobody's way. A history is judged by the versions that clients wrote.
+
+// Said are the revisions at which servers wrote the status of each key.
+type Said map[Key]map[int64]bool
+
+// NewSaid makes them of events, whose values do not count.
+func NewSaid(events []Event) Said {
+	out := Said{}
+	for _, e := range events {
+		if out[e.Key] == nil {
+			out[e.Key] = map[int64]bool{}
+		}
+		out[e.Key][e.Revision] = true
+	}
+	return out
+}
+
+// AsWritten is the history with the version that a client wrote in the place of
+// each that a status gave an object, and without the events of watches that tell
+// of a status alone. What is no version of a status stays as it is, for the
+// checkers to judge, and so does a status of something else than was written.
+func (h *History) AsWritten() *History {
+	out := *h
+	out.Calls, out.Lists = slices.Clone(h.Calls), slices.Clone(h.Lists)
+	out.Settled, out.Watches = slices.Clone(h.Settled), slices.Clone(h.Watches)
+	for i := range out.Calls {
+		h.callWritten(&out.Calls[i])
+	}
+	for i := range out.Lists {
+		out.Lists[i].Objects = h.allWritten(out.Lists[i].Objects)
+	}
+	for i := range out.Settled {
+		out.Settled[i].Objects = h.allWritten(out.Settled[i].Objects)
+	}
+	for i := range out.Watches {
+		h.watchWritten(&out.Watches[i])
+	}
+	return &out
+}
+
+func (h *History) callWritten(c *Call) {
+	if len(c.Writes) == 0 {
+		c.Found = h.written(c.Key, c.Found)
+		c.Revision = c.Found.Revision
+	}
+	c.Writes = slices.Clone(c.Writes)
+	for i := range c.Writes {
+		w := &c.Writes[i]
+		w.Given = h.writtenAt(w.Key, w.Given)
+		if w.Unchanged {
+			c.Revision = h.writtenAt(w.Key, c.Revision)
+		}
+	}
+}
+
+// writtenAt is the revision of the write whose version was shown as a revision.
+func (h *History) writtenAt(key Key, revision int64) int64 {
+	if !h.Said[key][revision] {
+		return revision
+	}
+	return h.Truth.At(key, revision).Revision
+}
+
+func (h *History) written(key Key, v Version) Version {
+	if at := h.writtenAt(key, v.Revision); h.Truth.At(key, v.Revision).Value == v.Value {
+		v.Revision = at
+	}
+	return v
+}
+
+func (h *History) allWritten(objects map[Key]Version) map[Key]Version {
+	out := map[Key]Version{}
+	for key, v := range objects {
+		out[key] = h.written(key, v)
+	}
+	return out
+}
+
+// watchWritten leaves a status as it is that tells of a write which the watch did
+// not tell of: it has passed that over.
+func (h *History) watchWritten(w *Watch) {
+	w.Held = h.allWritten(w.Held)
+	held := maps.Clone(w.Held)
+	events := w.Events
+	w.Events = nil
+	for _, e := range events {
+		if e.Type == Added || e.Type == Modified {
+			v := h.written(e.Key, Version{Revision: e.Revision, Value: e.Value})
+			switch {
+			case e.Type == Modified && v.Revision != e.Revision && v == held[e.Key]:
+				continue
+			case h.listed(w.Replica, v.Revision): // with the status, in one step
+				e.Revision = v.Revision
+			}
+		}
+		if e.Type != Bookmark {
+			held = Apply(held, e)
+		}
+		w.Events = append(w.Events, e)
+	}
+}
