@@ -16,13 +16,13 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/envelope"
 )
 
-// Discard removes a key of the configuration tree that is no object: one of no
-// kind known here, or whose value cannot be read. It must have the mod revision
+// Discard removes a key of the mesh tree that is nothing known here: one of no
+// known kind, or an object, address or health whose value cannot be read. It must have the mod revision
 // that the caller saw, so that nothing else goes. The history gets a record of
 // it, with the value. It returns the revision at which the key went.
 //
 // The error is a storage.ErrNotFound or ErrConflict where the key is gone or has
-// another revision, and an ErrInvalid where it is an object: Delete is for those.
+// another revision, and an ErrInvalid where it is sound: Delete is for objects.
 func (s *Store) Discard(ctx context.Context, key string, revision int64) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.RequestTimeout)
 	defer cancel()
@@ -34,8 +34,8 @@ func (s *Store) Discard(ctx context.Context, key string, revision int64) (string
 }
 
 func (s *Store) discard(ctx context.Context, key string, revision int64) (int64, error) {
-	if !strings.HasPrefix(key, ConfigPrefix) {
-		return 0, fmt.Errorf("%w: it is not under %s", storage.ErrInvalid, ConfigPrefix)
+	if !strings.HasPrefix(key, MeshPrefix) {
+		return 0, fmt.Errorf("%w: it is not under %s", storage.ErrInvalid, MeshPrefix)
 	}
 	answer, err := s.client.Txn(ctx).Then(clientv3.OpGet(key), clientv3.OpGet(FormatKey)).Commit()
 	if err != nil {
@@ -61,10 +61,24 @@ func (s *Store) mayDiscard(key string, kv *mvccpb.KeyValue, revision int64, form
 	case kv.ModRevision != revision:
 		return &storage.ConflictError{Key: looseKey(key), Expected: version(revision), Actual: version(kv.ModRevision)}
 	}
-	if _, err := Decode(kv, s.Schemas(), ""); err == nil {
-		return fmt.Errorf("%w: it is a sound object: delete it as such", storage.ErrInvalid)
+	if s.sound(kv) {
+		return fmt.Errorf("%w: it is sound: what is an object is deleted as such", storage.ErrInvalid)
 	}
 	return format.Writable()
+}
+
+// sound says whether a pair of the mesh tree can be read.
+func (s *Store) sound(kv *mvccpb.KeyValue) bool {
+	var err error
+	switch key := string(kv.Key); {
+	case strings.HasPrefix(key, AddressPrefix):
+		_, err = DecodeAddress(kv)
+	case strings.HasPrefix(key, HealthPrefix):
+		_, err = DecodeHealth(kv)
+	default:
+		_, err = Decode(kv, s.Schemas(), "")
+	}
+	return err == nil
 }
 
 // discarding is the transaction that removes one key. It may be sent many times
@@ -126,11 +140,12 @@ func (s *Store) discarded(kv *mvccpb.KeyValue, origin storage.Origin) *envelope.
 }
 
 // looseKey is what can be told of the object of a key, whatever its form: one of
-// another form is a name. It is text.
+// another form, or of what lies beside the objects, is a name. It is text.
 func looseKey(key string) config.Key {
-	path := strings.ToValidUTF8(strings.TrimPrefix(key, ConfigPrefix), "\uFFFD")
+	path, object := strings.CutPrefix(key, ConfigPrefix)
+	path = strings.ToValidUTF8(strings.TrimPrefix(path, MeshPrefix), "\uFFFD")
 	parts := strings.Split(path, "/")
-	if len(parts) != 4 {
+	if !object || len(parts) != 4 {
 		return config.Key{Name: path}
 	}
 	if parts[2] == clusterScope {

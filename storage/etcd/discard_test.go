@@ -14,6 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/etcd/envelope"
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
+	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
@@ -26,6 +27,8 @@ var faulty = map[string]string{
 	etcd.ConfigPrefix + "short":                      "/short",
 	etcd.ConfigPrefix:                                "/",
 	etcd.ConfigPrefix + "a\x00/\xff":                 "/a\x00/\uFFFD",
+	etcd.AddressPrefix + "a.example/b/c":             "/address/a.example/b/c",
+	etcd.HealthPrefix + "shop/broken":                "/health/shop/broken",
 }
 
 func TestDiscardRemovesWhatIsNoObject(t *testing.T) {
@@ -91,7 +94,13 @@ func TestDiscardRefuses(t *testing.T) {
 	client := etcdtest.Start(t)
 	store := open(t, client)
 	create(t, store, entry("sound", "1.example"))
-	sound, broken, side := etcd.ConfigKey(entry("sound").Key()), etcd.ConfigKey(entry("broken").Key()), etcd.HealthPrefix+"x"
+	sound, broken, side := etcd.ConfigKey(entry("sound").Key()), etcd.ConfigKey(entry("broken").Key()), etcd.StatusPrefix+"x"
+	healthy, report := etcd.HealthKey("shop", "w"), &health.Report{Namespace: "shop", Name: "w", UID: "u", Healthy: true}
+	said, err := etcd.EncodeHealth(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, client, healthy, said)
 	put(t, client, broken, []byte("junk"))
 	put(t, client, side, []byte("x"))
 	at := func(key string) int64 { return value(t, client, key).ModRevision }
@@ -102,11 +111,12 @@ func TestDiscardRefuses(t *testing.T) {
 		class    error
 		says     string
 	}{
-		"a sound object":   {sound, at(sound), storage.ErrInvalid, "sound object"},
+		"a sound object":   {sound, at(sound), storage.ErrInvalid, "sound"},
+		"a sound health":   {healthy, at(healthy), storage.ErrInvalid, "sound"},
 		"another revision": {broken, at(broken) - 1, storage.ErrConflict, "serviceentry/shop/broken"},
 		"no revision":      {broken, 0, storage.ErrConflict, ""},
-		"another tree":     {side, at(side), storage.ErrInvalid, etcd.ConfigPrefix},
-		"the identity":     {etcd.InstanceKey, 1, storage.ErrInvalid, etcd.ConfigPrefix},
+		"another tree":     {side, at(side), storage.ErrInvalid, etcd.MeshPrefix},
+		"the identity":     {etcd.InstanceKey, 1, storage.ErrInvalid, etcd.MeshPrefix},
 		"nothing":          {etcd.ConfigPrefix + "nothing", 1, storage.ErrNotFound, ""},
 	} {
 		if _, err := store.Discard(t.Context(), tt.key, tt.revision); !isErr(err, tt.class) || !strings.Contains(err.Error(), tt.says) {
