@@ -61,7 +61,7 @@ func (a *admission) inside() int { return len(a.slots) }
 // taken listeners, which an Envoy asks for when it has clusters and endpoints;
 // on a stream of one type, once it has taken that.
 func (c *Connection) admitted() {
-	if c.leave == nil {
+	if c.leave == nil || c.flow == nil {
 		return
 	}
 	for typeURL, session := range c.flow.Sessions() {

@@ -5,7 +5,10 @@ import (
 	"testing"
 	"time"
 
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
 	"github.com/portolan-mesh/portolan/xds"
@@ -71,4 +74,45 @@ func crowded(t *testing.T, wait time.Duration) *xdstest.Server {
 	revision := s.Apply(service("reviews", 9080, "10.1.0.1"))
 	xdstest.Eventually(t, "all to be published", func() bool { return s.XDS.Context().Revision() >= revision })
 	return s
+}
+
+// TestWhoWaitsIsNotRead: what a proxy says that waits for its turn, as the versions
+// of all that it has, stays with it.
+func TestWhoWaitsIsNotRead(t *testing.T) {
+	t.Parallel()
+	s := crowded(t, time.Hour)
+	first := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: node("10.0.0.1"), Manual: true})
+	first.Subscribe(xdstest.ClusterType)
+	first.AwaitAnswer(xdstest.ClusterType, 0)
+
+	connection, err := grpc.NewClient(s.Address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = connection.Close() }()
+	second, err := discoveryv3.NewAggregatedDiscoveryServiceClient(connection).DeltaAggregatedResources(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := make(chan error, 1)
+	go func() {
+		err := second.Send(&discoveryv3.DeltaDiscoveryRequest{
+			Node: node("10.0.0.2"), TypeUrl: xdstest.ClusterType,
+			InitialResourceVersions: map[string]string{"none": strings.Repeat("x", 4<<20)},
+		})
+		if err == nil { // it may say no more while the windows are full
+			err = second.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: xdstest.ListenerType})
+		}
+		said <- err
+	}()
+	xdstest.Eventually(t, "the second stream", func() bool { return s.XDS.Connections() == 2 })
+	select {
+	case err := <-said:
+		t.Fatalf("a proxy that waits is read: %v", err)
+	case <-time.After(200 * time.Millisecond): // it would be read in less, most often
+	}
+	first.Close()
+	if err := <-said; err != nil {
+		t.Errorf("it is not read when it has its turn: %v", err)
+	}
 }

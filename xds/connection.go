@@ -40,6 +40,7 @@ type Connection struct {
 	leave   func()   // ends the turn of the first sync; nil when it is over
 
 	requests chan *message
+	turn     chan struct{}               // closed when its turn of the first sync begins
 	dirty    chan struct{}               // holds a token where there is something to push; see mark
 	status   atomic.Pointer[ProxyStatus] // read by any goroutine
 	away     atomic.Bool                 // it has no proxy yet, or waits for its client to take a response; any goroutine
@@ -104,15 +105,22 @@ func (s *DiscoveryServer) serve(parent context.Context, variant stream.Variant, 
 func (s *DiscoveryServer) newConnection(variant stream.Variant, w wire, cancel context.CancelCauseFunc) *Connection {
 	c := &Connection{
 		server: s, variant: variant, wire: w, cancel: cancel, logger: s.logger, since: time.Now(),
-		requests: make(chan *message), dirty: make(chan struct{}, 1), last: map[string]*timing{},
+		requests: make(chan *message), turn: make(chan struct{}), dirty: make(chan struct{}, 1), last: map[string]*timing{},
 		at: s.rounds.number.Load(),
 	}
 	c.away.Store(true)
 	return c
 }
 
-// receive passes on what the client says until the stream ends.
+// receive passes on what the client says until the stream ends. Before its turn
+// nothing is read: thousands of clients who come back at one time, each with the
+// versions of all that it has, wait at their own cost.
 func (c *Connection) receive(ctx context.Context) {
+	select {
+	case <-c.turn:
+	case <-ctx.Done():
+		return
+	}
 	for {
 		m, err := c.wire.receive()
 		if err != nil {
@@ -142,10 +150,15 @@ func (c *Connection) mark() {
 // run takes requests and pushes, one at a time, until ctx ends.
 func (c *Connection) run(ctx context.Context) error {
 	defer c.end()
+	var err error
+	if c.leave, err = c.server.admission.enter(ctx); err != nil {
+		return err
+	}
+	close(c.turn)
 	timer := time.NewTimer(time.Hour) // armed where something waits
 	defer timer.Stop()
 	for {
-		var err error
+		err = nil
 		select {
 		case <-ctx.Done():
 		case m := <-c.requests:
@@ -252,9 +265,6 @@ func (c *Connection) identify(ctx context.Context, node *corev3.Node) error {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
 	proxy.RouteDelta = c.takesRouteDelta(node)
-	if c.leave, err = c.server.admission.enter(ctx); err != nil {
-		return err
-	}
 	c.proxy = proxy
 	c.flow = c.newFlow()
 	c.world = c.server.worlds.join(proxy)
