@@ -48,11 +48,11 @@ type grpcClient struct {
 }
 
 // startGRPCClient runs a client until the test ends, from the bootstrap that the
-// command line makes.
-func (s *server) startGRPCClient(language, ip string) *grpcClient {
+// command line makes for these addresses.
+func (s *server) startGRPCClient(language, ip, xds string) *grpcClient {
 	s.t.Helper()
 	c := &grpcClient{name: language, port: freePort(s.t)}
-	o := processtest.Options{Name: "grpc-" + language, Env: []string{s.grpcBootstrap(language, ip)}}
+	o := processtest.Options{Name: "grpc-" + language, Env: []string{s.grpcBootstrap(language, ip, xds)}}
 	switch language {
 	case "python":
 		o.Path, o.Args = needTool(s.t, grpcPython, "grpc-clients"), []string{"testdata/grpc/front.py", local(c.port)}
@@ -73,9 +73,9 @@ func (s *server) startGRPCClient(language, ip string) *grpcClient {
 }
 
 // grpcBootstrap writes a bootstrap, and returns the variable that names it.
-func (s *server) grpcBootstrap(name, ip string) string {
+func (s *server) grpcBootstrap(name, ip, xds string) string {
 	s.t.Helper()
-	text := s.must("", "bootstrap", "--type", "grpc", "--name", name, "--namespace", "shop", "--ip", ip, "--xds-address", s.xds)
+	text := s.must("", "bootstrap", "--type", "grpc", "--name", name, "--namespace", "shop", "--ip", ip, "--xds-address", xds)
 	return "GRPC_XDS_BOOTSTRAP=" + write(s.t, name+".json", text)
 }
 
@@ -149,10 +149,17 @@ type grpcScene struct {
 
 func startGRPCScene(t testing.TB, o serverOptions, documents ...string) *grpcScene {
 	t.Helper()
-	g := &grpcScene{server: startServer(t, o), shop: &shop{}, v1: startGRPCBackend(t, "v1"), v2: startGRPCBackend(t, "v2")}
+	s := startServer(t, o)
+	return s.startGRPCSceneAt(s.xds, documents...)
+}
+
+// startGRPCSceneAt is the scene of a server whose clients find it at addresses.
+func (s *server) startGRPCSceneAt(xds string, documents ...string) *grpcScene {
+	s.t.Helper()
+	g := &grpcScene{server: s, shop: &shop{}, v1: startGRPCBackend(s.t, "v1"), v2: startGRPCBackend(s.t, "v2")}
 	g.apply(append([]string{grpcEntry(g.v1, g.v2), g.shop.rule()}, documents...)...)
 	for i, language := range grpcLanguages {
-		g.clients = append(g.clients, g.startGRPCClient(language, fmt.Sprintf("10.0.1.%d", i+1)))
+		g.clients = append(g.clients, g.startGRPCClient(language, fmt.Sprintf("10.0.1.%d", i+1), xds))
 	}
 	return g
 }
@@ -172,6 +179,32 @@ func (g *grpcScene) startLoads() []*load {
 func (g *grpcScene) awaitClients(revision int64) {
 	g.t.Helper()
 	g.awaitSynced(revision, grpcLanguages...)
+}
+
+// moveTo has the routes of the service changed, and waits until each client has
+// taken them and its calls are answered by one of a name.
+func (g *grpcScene) moveTo(loads []*load, name string, documents ...string) {
+	g.t.Helper()
+	g.awaitClients(g.apply(documents...))
+	g.awaitAnswered(loads, name)
+}
+
+// awaitAnswered waits until some more calls of each load are answered by one of a
+// name.
+func (g *grpcScene) awaitAnswered(loads []*load, name string) {
+	g.t.Helper()
+	before := make([]map[string]int, len(loads))
+	for i, l := range loads {
+		before[i] = l.snapshot()
+	}
+	for i, l := range loads {
+		eventually(g.t, l.name+" is answered by "+name, func() error {
+			if got := less(l.snapshot(), before[i]); got[name] < 5 {
+				return fmt.Errorf("by %v, failed %v", got, l.failed())
+			}
+			return nil
+		})
+	}
 }
 
 // expectUnharmed ends the loads: no call failed, and no client has refused

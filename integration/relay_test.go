@@ -30,6 +30,7 @@ type relay struct {
 	armed    bool
 	dropping bool
 	dropped  int
+	spoil    map[string]func(proto.Message) // by type URL
 	said     []said
 	shut     bool
 	streams  map[*context.CancelFunc]struct{}
@@ -98,6 +99,35 @@ func (r *relay) passes(typeURL string) bool {
 	return true
 }
 
+// spoilWith has resources of a type changed on their way, in state of the world; nil
+// lets them pass as they are.
+func (r *relay) spoilWith(typeURL string, spoil func(proto.Message)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.spoil = map[string]func(proto.Message){typeURL: spoil}
+}
+
+// spoils changes what is to be spoilt, which has to be possible.
+func (r *relay) spoils(m *discoveryv3.DiscoveryResponse) bool {
+	r.mu.Lock()
+	spoil := r.spoil[m.GetTypeUrl()]
+	r.mu.Unlock()
+	if spoil == nil {
+		return true
+	}
+	for _, body := range m.GetResources() {
+		resource, err := body.UnmarshalNew()
+		if err != nil {
+			return false
+		}
+		spoil(resource)
+		if err := body.MarshalFrom(resource); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
 // StreamAggregatedResources implements ADS in state of the world.
 func (r *relay) StreamAggregatedResources(down discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
 	up, err := r.client.StreamAggregatedResources(down.Context())
@@ -105,7 +135,9 @@ func (r *relay) StreamAggregatedResources(down discoveryv3.AggregatedDiscoverySe
 		return err
 	}
 	r.running.Go(func() { _ = pump(down.Recv, up.Send, nil, up.CloseSend) })
-	return pump(up.Recv, down.Send, func(m *discoveryv3.DiscoveryResponse) bool { return r.passes(m.GetTypeUrl()) }, nil)
+	return pump(up.Recv, down.Send, func(m *discoveryv3.DiscoveryResponse) bool {
+		return r.passes(m.GetTypeUrl()) && r.spoils(m)
+	}, nil)
 }
 
 // DeltaAggregatedResources implements ADS in delta.

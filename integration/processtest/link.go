@@ -2,6 +2,7 @@ package processtest
 
 import (
 	"net"
+	"slices"
 	"sync"
 	"testing"
 )
@@ -10,7 +11,7 @@ import (
 // what they carry, and swallow it; and all that by who connects.
 type Link struct {
 	listener net.Listener
-	target   string
+	targets  []string // guarded by mu
 	origin   func(first []byte) string
 	running  sync.WaitGroup
 
@@ -31,7 +32,7 @@ func NewLink(t testing.TB, target string, origin func(first []byte) string) *Lin
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &Link{listener: listener, target: target, origin: origin, conns: map[net.Conn]struct{}{}, from: map[string]bool{}}
+	l := &Link{listener: listener, targets: []string{target}, origin: origin, conns: map[net.Conn]struct{}{}, from: map[string]bool{}}
 	l.running.Go(l.accept)
 	t.Cleanup(func() {
 		_ = listener.Close()
@@ -39,6 +40,27 @@ func NewLink(t testing.TB, target string, origin func(first []byte) string) *Lin
 		l.running.Wait()
 	})
 	return l
+}
+
+// Also names another address to pass connections on to, while nothing listens on
+// those named before.
+func (l *Link) Also(target string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.targets = append(l.targets, target)
+}
+
+// dial connects to the first address on which something listens.
+func (l *Link) dial() (out net.Conn, err error) {
+	l.mu.Lock()
+	targets := slices.Clone(l.targets)
+	l.mu.Unlock()
+	for _, target := range targets {
+		if out, err = net.Dial("tcp", target); err == nil {
+			return out, nil
+		}
+	}
+	return nil, err
 }
 
 // Address is where to connect.
@@ -138,7 +160,7 @@ func (l *Link) serve(in net.Conn) {
 			return
 		}
 	}
-	out, err := net.Dial("tcp", l.target)
+	out, err := l.dial()
 	if err != nil || !l.keep(out) {
 		return
 	}

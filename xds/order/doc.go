@@ -11,6 +11,9 @@
 //     has these (ready.go): it has acknowledged them, and the endpoints of those
 //     that wait for endpoints; where it resolves host names by itself it is given a
 //     moment. All else goes on meanwhile. A limit bounds the wait (gate.go).
+//   - A client that knows of clusters only from what leads there is told of them
+//     first in what it has already; it gives up by itself what nothing leads to any
+//     more (announce.go).
 //   - A resource is withdrawn once nothing refers to it that the client has or is
 //     being sent, again within a limit; what a client has because it refused
 //     something newer holds for as long as it does (withdraw.go).

@@ -10,7 +10,8 @@
 // (servers), A42 (ring hash), A44 (retries) and A52 (load balancers).
 //
 // A client asks for the clusters of its routes when it has these, and uses routes
-// when it has their clusters. It waits many seconds for a name that is missing in an
+// when it has their clusters. It is told of the clusters of its next routes
+// beforehand ([Routes.Announce]), and of those that may come after. It waits many seconds for a name that is missing in an
 // answer, and each of the types has an answer that makes calls fail at once instead
 // (Empty).
 package proxyless

@@ -66,7 +66,8 @@ func routesOf(name string, all *routev3.VirtualHost) (*resource.Resource, error)
 	return out, nil
 }
 
-// Announce implements generate.Announcer.
+// Announce implements generate.Announcer. The new clusters come last, behind a
+// route that takes every call.
 func (Routes) Announce(has *resource.Resource, clusters []string) (*resource.Resource, error) {
 	config := &routev3.RouteConfiguration{}
 	if err := has.Body.UnmarshalTo(config); err != nil {
@@ -88,6 +89,8 @@ func (Routes) Empty(name string) (*resource.Resource, error) {
 // announce adds routes that no call comes to, for those of the clusters that have
 // no calls: the client then knows them when they get their share. (The library in
 // Go fails calls that come in the moment between a new route and its new cluster.)
+// Routes announce by themselves what is likely to come, for a client that comes
+// from another server: what it has is not known here.
 func announce(to *routev3.VirtualHost, clusters []string) {
 	var idle []*routev3.RouteAction
 	used := envoy.ClustersOf(to)

@@ -10,6 +10,7 @@ import (
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 
 	"github.com/portolan-mesh/portolan/xds/generate/proxyless"
+	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
 func sorted(in []string) []string { return slices.Sorted(slices.Values(in)) }
@@ -156,4 +157,46 @@ func clusters(to *routev3.RouteAction) string {
 		out = append(out, fmt.Sprintf("%s %d", short(c.GetName()), c.GetWeight().GetValue()))
 	}
 	return strings.Join(out, ", ")
+}
+
+// Announced clusters come where no call gets, and what calls get stays as it is.
+func TestAnnounce(t *testing.T) {
+	t.Parallel()
+	const name = "outbound|80||web.example.com"
+	for _, tc := range []struct {
+		name, http string
+		want       []string
+	}{
+		{name: "behind a route for all", http: "{route: [{destination: {host: web.example.com}}], retries: {attempts: 0}}",
+			want: []string{"/* -> 80", "/* -> 81", "/* -> 82/v1"}},
+		{name: "behind none", http: "{match: [{uri: {exact: /a}}], route: [{destination: {host: web.example.com}}], retries: {attempts: 0}}",
+			want: []string{"/a -> 80", "/* -> nowhere", "/* -> 81", "/* -> 82/v1"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			w := xdstest.NewWorld(t, web, object("VirtualService", "web", "{hosts: [web.example.com], http: ["+tc.http+"]}"))
+			for _, r := range w.Build(client, proxyless.Routes{}) {
+				if r.Name != name {
+					continue
+				}
+				announced, err := proxyless.Routes{}.Announce(r, []string{"outbound|81||web.example.com", "outbound|82|v1|other.example.com"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				var got []string
+				for _, route := range message[*routev3.RouteConfiguration](t, announced).GetVirtualHosts()[0].GetRoutes() {
+					got = append(got, text(route))
+				}
+				expect(t, tc.want, got)
+				for _, cluster := range []string{name, "outbound|81||web.example.com", "outbound|82|v1|other.example.com"} {
+					if !slices.Contains(announced.Refs, cluster) {
+						t.Errorf("%s is not among %v", cluster, announced.Refs)
+					}
+				}
+				if announced.Name != r.Name || announced.Version == r.Version {
+					t.Errorf("it is %s at version %s, was %s at %s", announced.Name, announced.Version, r.Name, r.Version)
+				}
+			}
+		})
+	}
 }

@@ -1,0 +1,171 @@
+package integration
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/portolan-mesh/portolan/integration/processtest"
+	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/xdstest"
+)
+
+// TestGRPCFailover kills, again and again, the one of two servers at one address
+// that has the clients, and moves the calls before they have come back and after:
+// they go to the other, which goes on where the first was, and no call fails. Nor
+// does one where only the connections break.
+func TestGRPCFailover(t *testing.T) {
+	etcd, x := startEtcd(t), &shop{}
+	servers := []*server{startServer(t, serverOptions{etcd: etcd}), startServer(t, serverOptions{etcd: etcd})}
+	door := processtest.NewLink(t, servers[0].xds, nil)
+	door.Also(servers[1].xds)
+	g := servers[0].startGRPCSceneAt(door.Address(), x.routes(100, 0), grpcEntryOf("other", startGRPCBackend(t, "other")))
+	loads := g.startLoads()
+	g.awaitClients(g.revision())
+	for i := range 3 {
+		from, to := servers[i%2], servers[(i+1)%2]
+		from.kill()
+		g.server = to
+		g.moveTo(loads, "v2", x.routes(0, 100))
+		g.moveTo(loads, "other", grpcOnlyTo("other.shop.test", ""))
+		from.start()
+		g.moveTo(loads, "v1", x.routes(100, 0))
+	}
+	g.expectNothingRejected()
+	door.Cut()
+	g.apply(x.routes(0, 100))
+	for _, l := range loads {
+		expectShare(t, l.name+" without a server", l.sample(50), "v1", 100)
+	}
+	door.Mend()
+	g.server = servers[0]
+	g.awaitClients(g.revision())
+	g.moveTo(loads, "other", grpcOnlyTo("other.shop.test", ""))
+	g.expectUnharmed(loads)
+}
+
+// TestGRPCServerList gives the clients two addresses and kills the first server:
+// no call fails. The libraries in Go and Python go to the second when they lack
+// something, the one in JavaScript does not; all are back with the first.
+func TestGRPCServerList(t *testing.T) {
+	etcd, x := startEtcd(t), &shop{}
+	one, two := startServer(t, serverOptions{etcd: etcd}), startServer(t, serverOptions{etcd: etcd})
+	g := one.startGRPCSceneAt(one.xds+","+two.xds, x.routes(100, 0), grpcEntryOf("other", startGRPCBackend(t, "other")))
+	loads := g.startLoads()
+	g.awaitClients(g.revision())
+	one.kill()
+	two.apply(x.routes(0, 100))
+	for _, c := range g.clients {
+		if c.name != "js" {
+			awaitReply(t, request{port: c.port, host: "other.shop.test:8080", path: anyMethod}, "other")
+		}
+	}
+	for _, l := range loads {
+		l.sample(50)
+	}
+	one.start()
+	g.awaitClients(g.revision())
+	awaitAnswers(t, loads, "v2")
+	for _, c := range g.clients {
+		awaitReply(t, request{port: c.port, host: "other.shop.test:8080", path: anyMethod}, "other")
+	}
+	g.expectUnharmed(loads)
+}
+
+// TestGRPCRefusals has routes, clusters and endpoints arrive as each library refuses
+// them. It does so once, goes on with what it had, is shown with its words, and takes
+// the next that are good.
+func TestGRPCRefusals(t *testing.T) {
+	s := startServer(t, serverOptions{})
+	relay := startRelay(t, s.xds)
+	g := s.startGRPCSceneAt(relay.address, grpcOnlyTo(shopHost, "v1"))
+	v3 := startGRPCBackend(t, "v3")
+	loads := g.startLoads()
+	g.awaitClients(g.revision())
+	limited := func(n int) string {
+		return strings.Replace(g.shop.rule(), "spec:\n", fmt.Sprintf("spec:\n  trafficPolicy: {connectionPool: {http: {http2MaxRequests: %d}}}\n", n), 1)
+	}
+	for _, tc := range []struct {
+		name, typeURL string
+		spoil         func(proto.Message)
+		change        string // that is refused
+		answeredBy    string // meanwhile
+		good          []string
+		then          string
+	}{
+		{name: "RDS", typeURL: xdstest.RouteType, change: grpcOnlyTo(shopHost, "v2"), answeredBy: "v1",
+			spoil: func(m proto.Message) {
+				routes := m.(*routev3.RouteConfiguration).VirtualHosts[0].Routes
+				routes[0].Action = &routev3.Route_Route{Route: &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_WeightedClusters{
+					WeightedClusters: &routev3.WeightedCluster{Clusters: []*routev3.WeightedCluster_ClusterWeight{{Name: "none"}}},
+				}}}
+			}, good: []string{grpcOnlyTo(shopHost, "v2") + "    timeout: 8s\n"}, then: "v2"},
+		{name: "CDS", typeURL: xdstest.ClusterType, change: limited(1000), answeredBy: "v2",
+			spoil: func(m proto.Message) { m.(*clusterv3.Cluster).LbPolicy = clusterv3.Cluster_MAGLEV },
+			good:  []string{limited(1001), grpcOnlyTo(shopHost, "v1")}, then: "v1"},
+		{name: "EDS", typeURL: xdstest.EndpointType, change: grpcEntry(g.v2), answeredBy: "v1",
+			spoil: func(m proto.Message) {
+				m.(*endpointv3.ClusterLoadAssignment).Endpoints = []*endpointv3.LocalityLbEndpoints{{LoadBalancingWeight: wrapperspb.UInt32(1)}}
+			}, good: []string{grpcEntry(g.v1, v3), grpcOnlyTo(shopHost, "")}, then: "v3"},
+	} {
+		relay.spoilWith(tc.typeURL, tc.spoil)
+		g.apply(tc.change)
+		g.expectRefused(loads, tc.name, tc.answeredBy)
+		relay.spoilWith(tc.typeURL, nil)
+		g.awaitHealed(g.apply(tc.good...))
+		g.awaitAnswered(loads, tc.then)
+	}
+	for _, l := range loads {
+		l.expectUnharmed()
+	}
+}
+
+// awaitHealed waits until all clients have taken everything as of a revision.
+func (g *grpcScene) awaitHealed(revision int64) {
+	g.t.Helper()
+	for _, c := range g.clients {
+		eventually(g.t, c.name+" refuses nothing any more", func() error {
+			connected, err := g.proxies()
+			if err == nil && !syncedAt(connected[c.name], revision) {
+				err = fmt.Errorf("%+v", connected[c.name])
+			}
+			return err
+		})
+	}
+}
+
+// expectRefused waits until each client has refused a type, and fails where one has
+// more than once, the server says any more, or calls are not answered as before.
+func (g *grpcScene) expectRefused(loads []*load, typ, answeredBy string) {
+	g.t.Helper()
+	for _, c := range g.clients {
+		eventually(g.t, c.name+" is shown to have refused "+typ, func() error {
+			connected, err := g.proxies()
+			if err != nil {
+				return err
+			}
+			i := slices.IndexFunc(connected[c.name].Types, func(s xds.TypeStatus) bool { return s.Name == typ && s.State == stream.Rejected && s.Message != "" })
+			if i < 0 {
+				return fmt.Errorf("%+v", connected[c.name].Types)
+			}
+			return nil
+		})
+	}
+	if shown := g.must("", "proxy", "status"); strings.Count(shown, "REJECTED") != len(g.clients) {
+		g.t.Errorf("proxy status:\n%s", shown)
+	}
+	sent := g.responses()
+	for _, l := range loads {
+		expectShare(g.t, l.name+", which refused "+typ, l.sample(60), answeredBy, 100)
+	}
+	expectEqual(g.t, "what is sent to clients that refused "+typ, less(g.responses(), sent), map[string]int{})
+
+}
