@@ -6,6 +6,7 @@ import (
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
@@ -100,5 +101,54 @@ func TestUnknownNamesOfEnvoys(t *testing.T) {
 		if a := c.AwaitAnswer(typeURL, 0); len(a.Resources) > 0 || !slices.Equal(a.Removed, []string{"nowhere:80"}) {
 			t.Errorf("answer: %v, removed %v", a.Names(), a.Removed)
 		}
+	}
+}
+
+// The routes of a gRPC client first name a cluster that is new to it, and lead there
+// once it has that and its endpoints.
+func TestProxylessRoutesChangeInSteps(t *testing.T) {
+	t.Parallel()
+	for _, v := range []stream.Variant{stream.StateOfTheWorld, stream.Delta} {
+		t.Run(v.String(), func(t *testing.T) {
+			t.Parallel()
+			const (
+				routes = "outbound|80||a.shop.example"
+				other  = "outbound|80||b.shop.example"
+			)
+			s := xdstest.NewServer(t, catalogue.Types())
+			published(t, s, s.Apply(service("a", 80, "10.1.0.1"), service("b", 80, "10.1.0.2"), route("a", "a")))
+			c := dialGRPC(t, s, v, "a.shop.example:80")
+			for _, typeURL := range []string{xdstest.RouteType, xdstest.ClusterType, xdstest.EndpointType} {
+				c.Subscribe(typeURL, routes)
+				c.AwaitAnswer(typeURL, 0)
+			}
+			leads := func(what string, want ...string) {
+				t.Helper()
+				c.Await(what, func(held func(string) map[string]xdstest.Held) bool {
+					config := &routev3.RouteConfiguration{}
+					if err := held(xdstest.RouteType)[routes].Body.UnmarshalTo(config); err != nil {
+						return false
+					}
+					var got []string
+					for _, r := range config.GetVirtualHosts()[0].GetRoutes() {
+						got = append(got, r.GetRoute().GetCluster())
+					}
+					return slices.Equal(got, want)
+				})
+			}
+			leads("calls go to the service", routes)
+			revision := s.Apply(route("a", "b"))
+			leads("the other is named where no call gets", routes, other)
+			c.Subscribe(xdstest.ClusterType, other)
+			if p := s.XDS.Proxies(); p[0].Revision >= revision {
+				t.Errorf("the client is taken to be at revision %d, of %d", p[0].Revision, revision)
+			}
+			c.Subscribe(xdstest.EndpointType, other)
+			leads("calls go there", other)
+			xdstest.Eventually(t, "the client is at the revision", func() bool { return s.XDS.Proxies()[0].Revision >= revision })
+			if n := len(c.Answers(xdstest.RouteType)); n != 3 {
+				t.Errorf("routes were sent %d times, not 3", n)
+			}
+		})
 	}
 }

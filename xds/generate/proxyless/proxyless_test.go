@@ -230,3 +230,17 @@ func expectNowhere(t *testing.T, c *routev3.RouteConfiguration) {
 		t.Errorf("it leads somewhere: %v", c)
 	}
 }
+
+// A client is given a moment to resolve a host name, none for endpoints it is sent.
+func TestWhatResolves(t *testing.T) {
+	t.Parallel()
+	named := object("ServiceEntry", "named", `{hosts: [named.example.com], resolution: DNS, ports: [{number: 80, name: grpc, protocol: GRPC}],
+		endpoints: [{address: a.example.org}]}`)
+	got := map[string]bool{}
+	for _, r := range xdstest.NewWorld(t, web, named).Build(client, proxyless.Clusters{}) {
+		got[r.Name] = r.Resolves
+	}
+	expect(t, map[string]bool{
+		"outbound|80||web.example.com": false, "outbound|81||web.example.com": false, "outbound|80||named.example.com": true,
+	}, got)
+}
