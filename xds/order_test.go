@@ -4,12 +4,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	routeservice "github.com/envoyproxy/go-control-plane/envoy/service/route/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/portolan-mesh/portolan/storage/status"
+	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
 	"github.com/portolan-mesh/portolan/xds/stream"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
@@ -149,7 +152,7 @@ func TestWhatRefusedRoutesLeadToIsKept(t *testing.T) {
 	t.Parallel()
 	variants(t, func(t *testing.T, v stream.Variant) {
 		const name = "outbound|9080||b.shop.example"
-		s := xdstest.NewServer(t, catalogue.Types())
+		s := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) { o.ReadyLimit = 50 * time.Millisecond })
 		revision := s.Apply(service("a", 9080, "10.1.0.1"), service("b", 9080, "10.1.0.2"), route("a", "b"))
 		published(t, s, revision)
 		c := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: node("10.0.0.1"), Variant: v, Manual: true})
@@ -168,9 +171,13 @@ func TestWhatRefusedRoutesLeadToIsKept(t *testing.T) {
 			t.Errorf("%d answers of clusters", n)
 		}
 		c.Ack(c.Answers(xdstest.EndpointType)[1])
+		// What is kept does not keep the proxy from having taken another change.
+		other := s.Apply(strings.ReplaceAll(pooled, "reviews", "a"))
+		c.Ack(c.AwaitAnswer(xdstest.ClusterType, 1))
+		judged(t, s, other, status.Count{Accepted: 1})
 		s.Apply(route("a", "unknown"))
 		c.Ack(c.AwaitAnswer(xdstest.RouteType, 2))
-		gone := c.AwaitAnswer(xdstest.ClusterType, 1)
+		gone := c.AwaitAnswer(xdstest.ClusterType, 2)
 		if _, still := gone.Resources[name]; still || (v == stream.Delta && !slices.Contains(gone.Removed, name)) {
 			t.Errorf("%v, removed %v", gone.Names(), gone.Removed)
 		}

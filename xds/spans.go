@@ -43,14 +43,6 @@ func (s spans) covers(one span) bool {
 	return slices.ContainsFunc(s, func(o span) bool { return o.from <= one.from && one.to <= o.to })
 }
 
-// last is the newest of the spans, none where there is none.
-func (s spans) last() (last span, ok bool) {
-	if len(s) == 0 {
-		return span{}, false
-	}
-	return s[len(s)-1], true
-}
-
 // has says whether something changed at a revision.
 func (s spans) has(revision int64) bool {
 	for _, one := range s {

@@ -71,10 +71,16 @@ type progress struct {
 	offered int64 // revision of the offer that was last looked at
 	grown   int   // how often the client had come to want more then
 	changes spans
-	// The client lacks what it asks for, or is about to, because of what changed after
-	// the revision owed.
-	owes  bool
-	owed  int64
+	latest  span // the last of the changes, alone
+	// It is about to ask for more; and all that it lacks is what it cannot give up. See
+	// order.Flow.
+	expects, stuck bool
+	// Of what it has come to ask for because of what changed after the revision owed it
+	// did not have all yet, and lacks some: besides what it refused and what it cannot
+	// give up, of which nothing was left out at the revision besides.
+	owes, lacks   bool
+	owed, besides int64
+
 	stale time.Time // since when it is not in step
 
 	rejected string // nonce of the rejection that blamed is about
@@ -86,25 +92,25 @@ type progress struct {
 // follow takes note of where the session of the type stands now. What makes a client
 // ask for more of it is the last change of another, cause, if there is one; while it
 // is about to ask it lacks that.
-func (p *progress) follow(session *stream.Session, cause *timing, expects bool, from origins, now time.Time) stream.Status {
+func (p *progress) follow(session *stream.Session, cause *timing, from origins, now time.Time) stream.Status {
 	st := session.Status()
 	switch {
 	case st.State == stream.NotSent:
 	case st.Offered < p.offered: // the store is another one
-		p.changes = spans{{0, st.Offered}}
+		p.latest, p.besides = span{0, st.Offered}, 0
+		p.changes = spans{p.latest}
 	case st.Offered > p.offered && st.Changed > p.offered:
-		p.changes = p.changes.with(span{p.offered, st.Offered})
+		p.latest = span{p.offered, st.Offered}
+		p.changes = p.changes.with(p.latest)
 	}
 	if st.State != stream.NotSent {
 		p.offered = st.Offered
 	}
-	if because, ok := cause.lastChange(); ok && (expects || st.Grown != p.grown) {
-		p.owe(because)
+	if cause != nil && (p.expects || st.Grown != p.grown) {
+		p.owe(cause.latest)
 	}
 	p.grown = st.Grown
-	if st = p.owing(st, expects); st.State == stream.Synced {
-		p.owes = false
-	}
+	st = p.owing(st)
 	switch lacks := st.State == stream.Stale || st.State == stream.Rejected; {
 	case !lacks:
 		p.stale = time.Time{}
@@ -122,35 +128,37 @@ func (p *progress) follow(session *stream.Session, cause *timing, expects bool, 
 
 // owe takes note that the client lacks what a change makes it ask for.
 func (p *progress) owe(because span) {
+	if because.to == 0 {
+		return // it asks of its own accord
+	}
 	if !p.changes.covers(because) {
 		p.changes = p.changes.including(because)
+		p.latest = because
 	}
 	if !p.owes || because.from < p.owed {
-		p.owes, p.owed = true, because.from
+		p.owed = because.from
 	}
+	p.owes, p.lacks = true, true
 }
 
 // owing is the status of a type, which of what the client has come to ask for, or is
-// about to, knows nothing.
-func (p *progress) owing(st stream.Status, expects bool) stream.Status {
-	if expects && (st.State == stream.NotSent || st.State == stream.Synced) {
+// about to, knows nothing, nor of what is kept.
+func (p *progress) owing(st stream.Status) stream.Status {
+	if p.expects && (st.State == stream.NotSent || st.State == stream.Synced) {
 		st.State = stream.Stale
 	}
-	if p.owes && st.State != stream.Synced {
+	refused := st.State == stream.Rejected && st.Besides == st.Offered
+	if !p.expects && (p.stuck || refused || st.State == stream.Synced) {
+		p.lacks, p.besides = false, st.Offered
+	}
+	p.owes = p.owes && st.State != stream.Synced
+	if st.Besides = max(st.Besides, p.besides); p.lacks {
+		st.Besides = min(st.Besides, p.owed)
+	}
+	if p.owes {
 		st.Revision = min(st.Revision, p.owed)
-		if expects || st.State == stream.Stale {
-			st.Besides = min(st.Besides, p.owed)
-		}
 	}
 	return st
-}
-
-// lastChange is the last change of what the type is to a client; nil has none.
-func (t *timing) lastChange() (last span, ok bool) {
-	if t == nil {
-		return span{}, false
-	}
-	return t.changes.last()
 }
 
 // standing is where a type stood when it was last reported.
@@ -170,8 +178,8 @@ func (c *Connection) report() {
 	for i, t := range c.server.options.Types { // parents before their children
 		typeURL := t.Generator.TypeURL()
 		last := c.last[typeURL]
-		expects := aggregated && c.flow.Expects(typeURL, now)
-		is := standing{status: last.follow(c.flow.Session(typeURL), c.last[t.Parent], expects, origins{c.world, i}, now)}
+		last.expects, last.stuck = aggregated && c.flow.Expects(typeURL, now), c.flow.Stuck(typeURL)
+		is := standing{status: last.follow(c.flow.Session(typeURL), c.last[t.Parent], origins{c.world, i}, now)}
 		is.waiting, is.kept = c.flow.Waiting(typeURL)
 		is.late, is.sent, is.answered, is.stale = last.late, last.sent, last.answered, last.stale
 		changed = changed || is != last.standing

@@ -334,6 +334,21 @@ func (f *Flow) Late() []Late {
 	return out
 }
 
+// Stuck says whether all that a client lacks of a type is to give up what it goes on
+// using since it refused what was to take its place.
+func (f *Flow) Stuck(typeURL string) bool {
+	k := f.byURL[typeURL]
+	if k == nil || len(k.withdrawals) == 0 || k.session.InFlight() || k.session.Lacks() {
+		return false
+	}
+	for _, since := range k.withdrawals {
+		if !since.IsZero() {
+			return false
+		}
+	}
+	return true
+}
+
 // Waiting is how much of a type is held back: additions until the client has what
 // they refer to, and withdrawals until nothing refers to them.
 func (f *Flow) Waiting(typeURL string) (additions, withdrawals int) {

@@ -42,13 +42,23 @@ func TestWhatRefusedRoutesLeadToIsKept(t *testing.T) {
 			if _, kept := p.flow.Waiting(typeURL); kept != 1 {
 				t.Errorf("%d of %s are kept", kept, typeURL)
 			}
+			if !p.flow.Stuck(typeURL) {
+				t.Errorf("%s is not stuck", typeURL)
+			}
 		}
+		p.offer("CDS a:", "CDS d: >d", "EDS d: 1", "RDS r: @a bad")
+		p.sends("another cluster", "CDS +d")
+		if p.flow.Stuck(cds) {
+			t.Error("it is not all there is to be taken")
+		}
+		p.ack(cds)
+		p.sends("nothing")
 		p.now = p.now.Add(time.Minute)
 		p.sends("without limit")
 		if at := p.flow.Wake(); !at.IsZero() {
 			t.Errorf("it wakes at %v for nothing", at)
 		}
-		p.offer("CDS a:", "RDS r: @a good")
+		p.offer("CDS a:", "CDS d: >d", "EDS d: 1", "RDS r: @a good")
 		p.sends("a better route", "RDS +r")
 		p.ack(rds)
 		p.sends("then the cluster goes", "CDS -b")
@@ -63,6 +73,9 @@ func TestWithdrawalHasALimit(t *testing.T) {
 		p.settled("CDS a:", "CDS b:", "RDS r: @b")
 		p.offer("CDS a:", "RDS r: @a")
 		p.sends("the route moves", "RDS +r")
+		if p.flow.Stuck(cds) {
+			t.Error("what is kept for a while is stuck")
+		}
 		p.passes(10 * time.Second)
 		p.sends("it was not answered", "CDS -b")
 		p.ack(rds, cds)

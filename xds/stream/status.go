@@ -25,7 +25,7 @@ type Status struct {
 	// nothing.
 	Revision int64
 	// Besides is as Revision, with what the client refused and was not sent again left
-	// out.
+	// out. What it keeps for what it refused is not left out.
 	Besides int64
 	// Offered is the revision of the last offer, and Changed that of the last one
 	// that made a difference to the client. Grown is another number whenever the

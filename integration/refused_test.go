@@ -1,0 +1,205 @@
+package integration
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/portolan-mesh/portolan/storage/etcd"
+	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/stream"
+)
+
+// TestEnvoyRefuses has real Envoys refuse routes, listeners and clusters that are
+// valid as far as a server can tell, while requests run. They keep what they had; the
+// server says who refused what, of which object and why, and sends nothing again until
+// that changes; the clusters of the old routes and of the refused ones are kept; and
+// the next configuration that is good heals it.
+func TestEnvoyRefuses(t *testing.T) {
+	inBothVariants(t, func(t *testing.T, v stream.Variant) {
+		r := &refusals{t: t, etcd: startEtcd(t), shop: newShop(t)}
+		r.server = startServer(t, serverOptions{etcd: r.etcd})
+		r.server.apply(r.shop.all(100, 0))
+		r.edge, r.client = r.server.startPair(v)
+		awaitReply(t, r.shop.atGateway("/"), "v1")
+		awaitReply(t, r.shop.atSidecar("/"), "v1")
+		r.loads = []*load{startLoad(t, "gateway", r.shop.atGateway("/")), startLoad(t, "sidecar", r.shop.atSidecar("/"))}
+		r.routes()
+		r.listeners()
+		r.clusters()
+		for _, l := range r.loads {
+			l.expectUnharmed()
+		}
+	})
+}
+
+// refusals is what the Envoys of a shop refuse.
+type refusals struct {
+	t            *testing.T
+	etcd         string
+	server       *server
+	shop         *shop
+	edge, client *envoy
+	loads        []*load
+	others       []*upstream // endpoints that no request goes to
+}
+
+// routes: a header with a command that this Envoy does not know, in the batch that
+// moves the routes to another subset and drops the old one.
+func (r *refusals) routes() {
+	s, x, t := r.server, r.shop, r.t
+	rule := strings.Replace(x.rule(), "{name: v1, labels: {version: v1}}", "{name: next, labels: {version: v2}}", 1)
+	good := strings.ReplaceAll(x.routes(100, 0), "subset: v1", "subset: next")
+	bad := strings.Replace(good, "  - route:", "  - headers: {request: {set: {x-later: \"%OF_A_LATER_ENVOY%\"}}}\n    route:", 1)
+	const words = "OF_A_LATER_ENVOY"
+	expectOutcome(t, "refused routes", s.applyWait([]string{rule, bad}), 2, "distributed  0/2 proxies", "rejected 2", "rejected  edge", "rejected  client", words)
+	r.expectTold("virtualservice/shop/reviews", words, []string{"RDS", "VHDS"}, "edge", "client")
+	s.awaitCondition("virtualservices", "reviews", "Rejected", "True", words)
+	s.awaitCondition("virtualservices", "reviews", "Programmed", "False", "refused by 2")
+	if got := s.conditions("destinationrules", "reviews"); got["Rejected"].status != "" {
+		t.Errorf("the rule of the same batch is blamed: %+v", got)
+	}
+	r.expectQuiet("v1")
+	for _, e := range []*envoy{r.edge, r.client} {
+		for _, subset := range []string{"v1", "next"} {
+			e.awaitCluster(fmt.Sprintf("outbound|%d|%s|%s", x.service, subset, shopHost), true)
+		}
+	}
+	expectOutcome(t, "good routes", s.applyWait([]string{good}), 0, "distributed  2/2 proxies", "accepted 2")
+	awaitOnly(t, r.loads, "v2")
+	s.awaitCondition("virtualservices", "reviews", "Rejected", "", "")
+	for _, e := range []*envoy{r.edge, r.client} {
+		e.awaitCluster(fmt.Sprintf("outbound|%d|v1|%s", x.service, shopHost), false)
+	}
+	expectOutcome(t, "back again", s.applyWait([]string{x.rule(), x.routes(100, 0)}), 0, "distributed  2/2 proxies")
+	awaitOnly(t, r.loads, "v1")
+}
+
+// listeners: ports that are taken on the proxies' machine, of a gateway beside another
+// and of a service, which has routes besides.
+func (r *refusals) listeners() {
+	s, t := r.server, r.t
+	blocked := func(door, service int) []string {
+		return []string{fill(`
+apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {name: blocked, namespace: shop}
+spec:
+  selector: {app: edge}
+  servers: [{port: {number: $port, name: http, protocol: HTTP}, bind: 127.0.0.1, hosts: ["*"]}]
+`, "$port", door), fill(`
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: blocked, namespace: shop}
+spec:
+  hosts: [blocked.shop.test]
+  resolution: STATIC
+  ports: [{number: $port, name: http, protocol: HTTP}]
+  endpoints: [{address: 127.0.0.1}]
+`, "$port", service)}
+	}
+	door, service := takenPort(t), takenPort(t)
+	expectOutcome(t, "refused listeners", s.applyWait(blocked(door, service)), 2, "distributed  0/2 proxies", "rejected 2", "LDS")
+	r.expectTold("gateway/shop/blocked", fmt.Sprint("127.0.0.1_", door), []string{"LDS"}, "edge")
+	r.expectTold("serviceentry/shop/blocked", fmt.Sprint("127.0.0.1_", service), []string{"LDS"}, "client")
+	s.awaitCondition("gateways", "blocked", "Rejected", "True", fmt.Sprint("127.0.0.1_", door))
+	s.awaitCondition("serviceentries", "blocked", "Rejected", "True", fmt.Sprint("127.0.0.1_", service))
+	if got := s.conditions("gateways", "edge"); got["Rejected"].status != "" {
+		t.Errorf("the other gateway of the proxy is blamed: %+v", got)
+	}
+	r.expectQuiet("v1")
+	expectOutcome(t, "ports that are free", s.applyWait(blocked(freePort(t), freePort(t))), 0, "distributed  2/2 proxies", "accepted 2")
+	s.awaitCondition("gateways", "blocked", "Rejected", "", "")
+	s.awaitCondition("serviceentries", "blocked", "Rejected", "", "")
+	s.remove(blocked(1, 1)...)
+}
+
+// clusters: a time that Envoy cannot count, in a rule that was written before it was
+// known to be refused: it came past the validation.
+func (r *refusals) clusters() {
+	s, x, t := r.server, r.shop, r.t
+	store, err := etcd.New(etcdtest.Dial(t, r.etcd), etcd.Options{Schemas: schema.Pilot()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule, err := store.Get(t.Context(), schema.DestinationRule, "reviews", "shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	endless := rule.Clone()
+	endless.Spec.(*networking.DestinationRule).TrafficPolicy = &networking.TrafficPolicy{ConnectionPool: &networking.ConnectionPoolSettings{
+		Http: &networking.ConnectionPoolSettings_HTTPSettings{IdleTimeout: &durationpb.Duration{Seconds: 9223372036}},
+	}}
+	if _, err := store.Update(t.Context(), endless); err != nil {
+		t.Fatal(err)
+	}
+	const words = "Duration out-of-range"
+	r.expectTold("destinationrule/shop/reviews", words, []string{"CDS"}, "edge", "client")
+	s.awaitCondition("destinationrules", "reviews", "Rejected", "True", words)
+	r.expectQuiet("v1")
+	expectOutcome(t, "a good rule", s.applyWait([]string{x.rule()}), 0, "distributed  2/2 proxies", "accepted 2")
+	s.awaitCondition("destinationrules", "reviews", "Rejected", "", "")
+}
+
+// expectTold waits until it is known of proxies that they refused a type, of which
+// object, and in what words.
+func (r *refusals) expectTold(object, words string, types []string, names ...string) {
+	r.t.Helper()
+	for _, name := range names {
+		eventually(r.t, fmt.Sprintf("%s is known to have refused %s", name, object), func() error {
+			proxies, err := r.server.proxies()
+			if err != nil {
+				return err
+			}
+			for _, typ := range proxies[name].Types {
+				if typ.State == stream.Rejected && slices.Contains(types, typ.Name) && strings.Contains(typ.Message, words) && slices.Equal(typ.Objects, []string{object}) {
+					return nil
+				}
+			}
+			return fmt.Errorf("%+v", proxies[name].Types)
+		})
+	}
+	if out := r.server.must("", "proxy", "status", "-o", "wide"); !strings.Contains(out, "REJECTED") {
+		r.t.Errorf("proxy status:\n%s", out)
+	}
+}
+
+// expectQuiet fails where the server goes on sending while a refusal stands, or has
+// what was refused sent again with another change, or where requests are not answered
+// as before.
+func (r *refusals) expectQuiet(answeredBy string) {
+	s := r.server
+	r.t.Helper()
+	before, refused := s.responses(), s.counters("portolan_xds_rejections_total", "type")
+	for _, l := range r.loads {
+		if sample := l.sample(100); len(sample) != 1 || sample[answeredBy] == 0 {
+			r.t.Errorf("%s is answered by %v", l.name, sample)
+		}
+	}
+	expectEqual(r.t, "responses of a server that has nothing to say", s.responses(), before)
+	r.others = append(r.others, &upstream{name: "other", port: r.shop.v2.port})
+	more := r.shop.entry(append([]*upstream{r.shop.v1, r.shop.v2}, r.others...)...)
+	expectOutcome(r.t, "other endpoints", s.applyWait([]string{more}), 0, "distributed  2/2 proxies", "accepted 2")
+	if sent := less(s.responses(), before); len(sent) != 1 || sent["EDS"] == 0 {
+		r.t.Errorf("responses after other endpoints: %v", sent)
+	}
+	expectEqual(r.t, "refusals", s.counters("portolan_xds_rejections_total", "type"), refused)
+}
+
+// takenPort is a port of 127.0.0.1 that is taken until the test ends.
+func takenPort(t *testing.T) int {
+	t.Helper()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = taken.Close() })
+	return taken.Addr().(*net.TCPAddr).Port
+}
