@@ -147,7 +147,7 @@ func (w *watcher) run(ctx context.Context, at *cache.Snapshot, initial bool) err
 			return w.broken(err)
 		}
 		advance := w.step
-		if _, known := w.cache.At(at.Revision()); !known {
+		if _, known := w.cache.At(at.Revision()); !known && next.Changed() != at.Revision()+1 {
 			advance = w.leap
 		}
 		if err := errors.Join(advance(at, next), w.flush()); err != nil {

@@ -261,6 +261,20 @@ func TestADeletionBearsItsRevision(t *testing.T) {
 	w.expect("DELETED a@3")
 }
 
+// TestWatchOverANewListOfTheNextRevision: nothing lay between, so that all is told
+// at its revision.
+func TestWatchOverANewListOfTheNextRevision(t *testing.T) {
+	t.Parallel()
+	s := resttest.Start(t, 0, func(o *rest.Options) { o.Cache = leaping{o.Cache, 3} })
+	create(t, s, "a", "")
+	w := follow(t, s, entries+"?watch=true")
+	w.expect("ADDED a@2")
+	if a := s.Do(t, "DELETE", shopEntries+"/a", ""); a.Code != 200 {
+		t.Fatal(a.Body)
+	}
+	w.expect("DELETED a@3")
+}
+
 // forgetful is a cache whose history has gone past those who follow.
 type forgetful struct{ rest.Source }
 

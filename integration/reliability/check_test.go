@@ -101,6 +101,12 @@ func TestStatuses(t *testing.T) {
 	if got := reliability.Judge(story()); len(got) > 0 {
 		t.Fatalf("the good history: %v", got)
 	}
+	between := story()
+	between.Said = reliability.NewSaid([]reliability.Event{{Revision: 3, Key: alone}, {Revision: 7, Key: left}})
+	between.Calls[2].Writes[0].Given = 3 // and it was as at 2
+	if got := reliability.Judge(between); len(got) > 0 {
+		t.Errorf("a condition that names a status: %v", got)
+	}
 	for name, test := range map[string]struct {
 		invariant string
 		change    func(h *reliability.History)

@@ -55,11 +55,28 @@ func (h *History) callWritten(c *Call) {
 	c.Writes = slices.Clone(c.Writes)
 	for i := range c.Writes {
 		w := &c.Writes[i]
-		w.Given = h.writtenAt(w.Key, w.Given)
+		w.Given = h.givenAs(w.Key, w.Given, c.Class)
 		if w.Unchanged {
 			c.Revision = h.writtenAt(w.Key, c.Revision)
 		}
 	}
+}
+
+// givenAs is the revision of the write that a condition means. A server cannot tell
+// a version that an earlier status gave an object from a revision at which it was
+// the same: since the object has a later status it may take such for the object as
+// written, or not.
+func (h *History) givenAs(key Key, given int64, class Class) int64 {
+	at := h.Truth.At(key, given).Revision
+	if class == Conflict || at == 0 {
+		return h.writtenAt(key, given)
+	}
+	for said := range h.Said[key] {
+		if said >= given && h.Truth.At(key, said).Revision == at {
+			return at
+		}
+	}
+	return given
 }
 
 // writtenAt is the revision of the write whose version was shown as a revision.
