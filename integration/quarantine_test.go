@@ -104,7 +104,7 @@ func TestQuarantine(t *testing.T) {
 	d.expectCode(d.try("", "store", "quarantine", "delete", unknown, "--revision", fmt.Sprint(last-1)), 75, "conflict", fmt.Sprint(last))
 	d.expectCode(d.try("", "store", "quarantine", "delete", shipKey+"b"), 65, "not in quarantine")
 	d.expectCode(d.try("", "store", "quarantine", "delete", shipKey+"b", "--revision", "2"), 75, "conflict")
-	d.expectCode(d.try("", "store", "quarantine", "delete", etcd.InstanceKey, "--revision", "1"), 65, etcd.ConfigPrefix)
+	d.expectCode(d.try("", "store", "quarantine", "delete", etcd.InstanceKey, "--revision", "1"), 65, etcd.MeshPrefix)
 	d.awaitQuarantine(escaped, unknown, shipKey+"a")
 
 	d.expectCode(d.try("", "store", "quarantine", "delete", unknown), 0, unknown+" deleted at revision")

@@ -100,7 +100,7 @@ func (c *Cache) compare(ctx context.Context, values bool) error {
 		return nil
 	}
 	c.metrics.checks.WithLabelValues("different").Inc()
-	c.o.Log.Error("the cache differs from the store, it is listed anew: please report this",
+	c.o.Log.Error("the cache differs from the store, it is listed anew: unless the store was restored or has lost writes, please report this",
 		"revision", c.Snapshot().Revision(), "differences", confirmed, "first", strings.Join(shown, ", "))
 	return fmt.Errorf("%w: %d keys, such as %s", errDiverged, confirmed, strings.Join(shown, ", "))
 }

@@ -95,10 +95,16 @@ func (c *Cache) compareIdentity(store etcd.Instance, highest int64) error {
 }
 
 // enter takes a store that was listed for the one of this cache. If it is not
-// the one before, a new epoch begins.
+// the one before, a new epoch begins. So it does where the cache was found to
+// differ: a store that went back may have reused the revisions by the time it is
+// asked, and whoever followed the cache was told what is not so.
 func (c *Cache) enter(store etcd.Instance) {
 	if c.Snapshot() != nil {
-		if err := c.compareIdentity(store, c.highest.Load()); err != nil {
+		err := c.compareIdentity(store, c.highest.Load())
+		if err == nil && errors.Is(c.cause, errDiverged) {
+			err = c.cause
+		}
+		if err != nil {
 			c.epoch++
 			c.metrics.epochs.Inc()
 			c.o.Log.Error("a new epoch of the configuration begins: revisions may be lower than before, or stand for something else",

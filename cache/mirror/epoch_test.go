@@ -60,7 +60,7 @@ func TestAStoreRestoredToAnOlderState(t *testing.T) {
 	f.converge(t)
 	f.expect(t, "update a/x 11>1", "delete a/z 1>-")
 	fold.Check()
-	f.announced(t, 1)
+	f.announced(t, "epoch")
 }
 
 // TestARestoredStoreThatOvertook: revisions that the cache knows stand for
@@ -89,6 +89,7 @@ func TestARestoredStoreThatOvertook(t *testing.T) {
 	if n := metric(t, f.registry, "portolan_cache_checks_total", "different"); n != 1 {
 		t.Errorf("%v checks found a difference, want 1", n)
 	}
+	f.announced(t, "diverged")
 }
 
 // TestARestoredStoreWithTheSameRevisions is the hardest case: every key has the
@@ -108,6 +109,7 @@ func TestARestoredStoreWithTheSameRevisions(t *testing.T) {
 	f.converge(t)
 	f.expect(t, "update a/x 2>3")
 	fold.Check()
+	f.announced(t, "diverged")
 }
 
 // TestAnotherStoreOfAHigherRevision has the same cluster id, as two etcds of the
@@ -142,7 +144,7 @@ func TestAnotherStoreOfAHigherRevision(t *testing.T) {
 	f.relay.lead(f.backup.Endpoint)
 	f.converge(t)
 	fold.Check()
-	f.announced(t, 1)
+	f.announced(t, "epoch")
 	if got := f.Cache.Snapshot().Get(cachetest.Key("a", "y")); got != nil {
 		t.Error("an object of the other store is still there")
 	}
@@ -159,13 +161,14 @@ func (f *restored) converge(t *testing.T) {
 	f.Quiesce()
 }
 
-func (f *restored) announced(t *testing.T, epochs int) {
+// announced: one epoch began, with a list for that reason.
+func (f *restored) announced(t *testing.T, reason string) {
 	t.Helper()
-	if n := metric(t, f.registry, "portolan_cache_epochs_total"); n != float64(epochs) || f.Cache.Snapshot().Epoch() != int64(epochs) {
-		t.Errorf("%v epochs counted, snapshot of %d, want %d", n, f.Cache.Snapshot().Epoch(), epochs)
+	if n := metric(t, f.registry, "portolan_cache_epochs_total"); n != 1 || f.Cache.Snapshot().Epoch() != 1 {
+		t.Errorf("%v epochs counted, snapshot of %d, want 1", n, f.Cache.Snapshot().Epoch())
 	}
-	if n := metric(t, f.registry, "portolan_cache_relists_total", "epoch"); n != float64(epochs) {
-		t.Errorf("%v lists because of an epoch, want %d", n, epochs)
+	if n := metric(t, f.registry, "portolan_cache_relists_total", reason); n != 1 {
+		t.Errorf("%v lists because of %q, want 1", n, reason)
 	}
 	if !slices.ContainsFunc(f.log.said(), func(s string) bool { return strings.HasPrefix(s, "a new epoch") }) {
 		t.Errorf("the epoch was not announced: %q", f.log.said())

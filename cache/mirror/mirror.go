@@ -103,7 +103,8 @@ type Cache struct {
 	// beside it.
 	store etcd.Instance // that the snapshot came from
 	epoch int64
-	inOne bool // the last list was overtaken by a compaction
+	inOne bool  // the last list was overtaken by a compaction
+	cause error // of the next list, nil of the first
 }
 
 var (
@@ -136,15 +137,14 @@ func (c *Cache) Run(ctx context.Context) error {
 	defer beside.Wait()
 	beside.Go(func() { c.tend(ctx) })
 	retry := pause{min: c.o.RetryMin, max: c.o.RetryMax}
-	var cause error // of a new list
 	for ctx.Err() == nil {
 		err := c.list(ctx)
 		if err == nil {
-			if cause != nil {
-				c.metrics.relists.WithLabelValues(reasonOf(cause)).Inc()
+			if c.cause != nil {
+				c.metrics.relists.WithLabelValues(reasonOf(c.cause)).Inc()
 			}
 			err = c.follow(ctx, &retry)
-			cause = err
+			c.cause = err
 		}
 		if ctx.Err() == nil {
 			c.o.Log.Warn("listing the configuration in etcd anew", "err", err, "revision", c.Snapshot().Revision())

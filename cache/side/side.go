@@ -167,9 +167,11 @@ func (c *Cache) Next(ctx context.Context, after *cache.Snapshot) (*cache.Snapsho
 	if _, known := c.feed.At(after.Revision()); known {
 		return next, nil
 	}
-	own, err := c.base.Next(ctx, after)
-	if err != nil {
-		return nil, err
+	own := after // a snapshot of the base may be of a later revision, and of the same content
+	for own.Changed() <= after.Revision() && own.Revision() < began-1 {
+		if own, err = c.base.Next(ctx, own); err != nil {
+			return nil, err
+		}
 	}
 	if after.Revision() < own.Changed() && own.Changed() < began {
 		return own.WithStatuses(after.Statuses()).Until(began - 1), nil

@@ -19,7 +19,8 @@ import (
 func TestNoop(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	r := newRig(t, topology{name: "noop", servers: 1}, 1, portolan(t))
+	// Without statuses, so that every revision is one that a client wrote.
+	r := newRig(t, topology{name: "noop", servers: 1, args: []string{"--object-status=false"}}, 1, portolan(t))
 	if err := r.seedObjects(ctx); err != nil {
 		t.Fatal(err)
 	}

@@ -160,16 +160,21 @@ func (r *rig) sameAsStore(ctx context.Context, s *server) error {
 	if err != nil {
 		return err
 	}
-	shown := map[reliability.Key]reliability.Version{}
+	shown, stored := map[reliability.Key]int64{}, map[reliability.Key]int64{} // values: a status gives another version
 	for _, scope := range reliability.Scopes() {
 		l, class := r.list(ctx, newAPI(r, s), s, -2, scope, client.Freshness{MinRevision: revision})
 		if class != reliability.OK {
 			return fmt.Errorf("a list of %s: %s", scope, class)
 		}
-		maps.Copy(shown, l.Objects)
+		for key, version := range l.Objects {
+			shown[key] = version.Value
+		}
 	}
-	if !maps.Equal(shown, r.history.Final) {
-		return fmt.Errorf("the server shows %v, and the store has %v", shown, r.history.Final)
+	for key, version := range r.history.Final {
+		stored[key] = version.Value
+	}
+	if !maps.Equal(shown, stored) {
+		return fmt.Errorf("the server shows the values %v, and the store has %v", shown, stored)
 	}
 	return nil
 }
