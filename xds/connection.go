@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,38 +28,34 @@ var (
 	errSilent   = status.Error(codes.Unavailable, "the client answered nothing for too long")
 )
 
-// Connection is one stream of one proxy. Its fields are used by the goroutine
-// that runs it, those apart which say otherwise.
+// Connection is one stream of one proxy. Two goroutines work for it: one takes
+// what the client says, run all else that is to be done, each at its turn.
 type Connection struct {
 	server  *DiscoveryServer
 	variant stream.Variant
 	wire    wire
 	logger  *slog.Logger
-	cancel  context.CancelCauseFunc // any goroutine
+	cancel  context.CancelCauseFunc
 	since   time.Time
 	remote  net.Addr // nil where it is not known
-	leave   func()   // ends the turn of the first sync; nil when it is over
 
-	requests chan *message
-	turn     chan struct{}               // closed when its turn of the first sync begins
-	dirty    chan struct{}               // holds a token where there is something to push; see mark
-	status   atomic.Pointer[ProxyStatus] // read by any goroutine
-	away     atomic.Bool                 // it has no proxy yet, or waits for its client to take a response; any goroutine
-	at       uint64                      // the number of the push that it has
-	last     map[string]*timing          // by type URL
+	wakes   chan struct{} // holds a token where there is something to look at; see wake
+	dirty   atomic.Bool   // there is something to push; see mark
+	away    atomic.Bool   // it has no proxy yet, or waits for its client to take a response
+	sending *watchdog     // of a response that is being written
+	alarm   *alarm        // looks at it though nothing happens
+	report  report        // what others may know of it
+
+	mu    sync.Mutex // the turn: guards the fields below, and is held while a response is written
+	ended bool
+	leave func()    // ends the turn of the first sync; nil when it is over
+	at    uint64    // the number of the push that it has
+	types []*timing // those that are served first, in their order
 
 	// Nil before the first request.
 	proxy *discovery.Proxy
 	world *place
 	flow  *order.Flow
-}
-
-// timing is when a type was last sent to and last answered, and how well the
-// proxy is in step.
-type timing struct {
-	sent, answered time.Time
-	late           int // changes that went before what they lead to
-	progress
 }
 
 // message is a request of either variant.
@@ -81,8 +78,8 @@ func (s *DiscoveryServer) serve(parent context.Context, variant stream.Variant, 
 	if p, ok := peer.FromContext(parent); ok {
 		c.remote = p.Addr
 	}
-	ended := make(chan error, 1)
-	if !s.add(c, func() { c.receive(ctx) }, func() { ended <- c.run(ctx) }) {
+	ended := make(chan error, 2)
+	if !s.add(c, func() { ended <- c.receive(ctx) }, func() { ended <- c.run(ctx) }) {
 		return errShutdown
 	}
 	defer s.remove(c)
@@ -105,21 +102,28 @@ func (s *DiscoveryServer) serve(parent context.Context, variant stream.Variant, 
 func (s *DiscoveryServer) newConnection(variant stream.Variant, w wire, cancel context.CancelCauseFunc) *Connection {
 	c := &Connection{
 		server: s, variant: variant, wire: w, cancel: cancel, logger: s.logger, since: time.Now(),
-		requests: make(chan *message), turn: make(chan struct{}), dirty: make(chan struct{}, 1), last: map[string]*timing{},
-		at: s.rounds.number.Load(),
+		wakes: make(chan struct{}, 1), at: s.rounds.number.Load(),
 	}
+	c.sending = newWatchdog(s.options.StallTimeout, func() {
+		c.logger.Warn("closing a stream whose client takes nothing", "proxy", c.report.name())
+		c.cancel(errStalled)
+	})
+	c.alarm = newAlarm(c.wake)
 	c.away.Store(true)
 	return c
 }
 
-// receive passes on what the client says until the stream ends. Before its turn
-// nothing is read: thousands of clients who come back at one time, each with the
-// versions of all that it has, wait at their own cost.
-func (c *Connection) receive(ctx context.Context) {
-	select {
-	case <-c.turn:
-	case <-ctx.Done():
-		return
+// receive takes what the client says until the stream ends. Before its turn of the
+// first sync nothing is read: thousands of clients who come back at one time, each
+// with the versions of all that it has, wait at their own cost.
+func (c *Connection) receive(ctx context.Context) error {
+	leave, err := c.server.admission.enter(ctx)
+	if err != nil {
+		return err
+	}
+	if !c.admit(leave) {
+		leave()
+		return nil
 	}
 	for {
 		m, err := c.wire.receive()
@@ -128,69 +132,97 @@ func (c *Connection) receive(ctx context.Context) {
 				err = nil
 			}
 			c.cancel(err)
-			return
+			return err
 		}
-		select {
-		case c.requests <- m:
-		case <-ctx.Done():
-			return
+		if err := c.turn(ctx, m); err != nil {
+			return err
 		}
+	}
+}
+
+// admit begins the turn of the first sync; false where the connection has ended.
+func (c *Connection) admit(leave func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leave = leave
+	return !c.ended
+}
+
+// wake has run look at what is to be done. It never blocks, and may be called by
+// any goroutine.
+func (c *Connection) wake() {
+	select {
+	case c.wakes <- struct{}{}:
+	default:
 	}
 }
 
 // mark makes the connection dirty: what it serves is no longer the newest. It
 // never blocks, and may be called by any goroutine.
 func (c *Connection) mark() {
-	select {
-	case c.dirty <- struct{}{}:
-	default:
-	}
+	c.dirty.Store(true)
+	c.wake()
 }
 
-// run takes requests and pushes, one at a time, until ctx ends.
+// run pushes, and sends what is due, until ctx ends.
 func (c *Connection) run(ctx context.Context) error {
 	defer c.end()
-	var err error
-	if c.leave, err = c.server.admission.enter(ctx); err != nil {
-		return err
-	}
-	close(c.turn)
-	timer := time.NewTimer(time.Hour) // armed where something waits
-	defer timer.Stop()
-	for {
-		err = nil
-		select {
-		case <-ctx.Done():
-		case m := <-c.requests:
-			err = c.handle(ctx, m)
-		case <-c.dirty:
-			err = c.push(ctx)
-			c.server.rounds.done(c)
-		case <-timer.C:
-			if at := c.stallsAt(); !at.IsZero() && !time.Now().Before(at) {
-				c.logger.Warn("closing a stream whose client answers nothing", "proxy", c.name())
-				err = errSilent
-			} else {
-				err = c.flush()
-			}
-		}
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil:
+	defer context.AfterFunc(ctx, c.wake)()
+	for ctx.Err() == nil {
+		<-c.wakes
+		if err := c.turn(ctx, nil); err != nil {
 			return err
 		}
-		if at := c.wakesAt(); !at.IsZero() {
-			timer.Reset(time.Until(at))
-		}
-		c.admitted()
-		c.report()
-		c.server.moves.Add(1)
 	}
+	return nil
+}
+
+// turn takes a request or, without one, looks at what is to be done.
+func (c *Connection) turn(ctx context.Context, m *message) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended || ctx.Err() != nil {
+		return nil
+	}
+	var err error
+	switch {
+	case m != nil:
+		err = c.handle(ctx, m)
+	case c.dirty.Swap(false):
+		err = c.push(ctx)
+		c.server.rounds.done(c)
+	default:
+		err = c.look()
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case err != nil:
+		return err
+	}
+	c.alarm.set(c.wakesAt())
+	c.admitted()
+	c.takeNote()
+	c.server.moves.Add(1)
+	return nil
+}
+
+// look sends what has become due by time alone.
+func (c *Connection) look() error {
+	if at := c.stallsAt(); !at.IsZero() && !time.Now().Before(at) {
+		c.logger.Warn("closing a stream whose client answers nothing", "proxy", c.name())
+		return errSilent
+	}
+	return c.flush()
 }
 
 // end gives up what the connection holds.
 func (c *Connection) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = true
+	c.alarm.stop()
+	c.sending.stop()
 	c.server.rounds.done(c)
 	if c.leave != nil {
 		c.leave()
@@ -224,17 +256,17 @@ func (c *Connection) handle(ctx context.Context, m *message) error {
 			return err
 		}
 	}
-	before := session.Status().Acked.Revision
+	before := session.Acked().Revision
 	answer := c.flow.Request(m.typeURL, m.request, time.Now())
-	switch {
+	switch t := c.timing(m.typeURL); {
 	case answer.Acked != nil:
-		c.last[m.typeURL].answered = time.Now()
+		t.answered = time.Now()
 		if answer.Acked.Revision > before {
 			c.server.metrics.acked(answer.Acked.Revision, c.since)
 		}
 	case answer.Rejected != nil:
-		c.last[m.typeURL].answered = time.Now()
-		c.server.metrics.rejected(c.server.typeName(m.typeURL))
+		t.answered = time.Now()
+		c.server.metrics.rejected(t.name)
 		c.logger.Warn("proxy rejected a response", "proxy", c.name(), "type", m.typeURL,
 			"version", answer.Rejected.Version, "err", answer.Rejected.Message)
 	}
@@ -246,16 +278,17 @@ const maxTypes = 64
 
 // session finds that of a type. Of one that is not served every name is unknown.
 func (c *Connection) session(typeURL string) (*stream.Session, error) {
-	switch session := c.flow.Session(typeURL); {
-	case session != nil:
-		return session, nil
+	switch t := c.timing(typeURL); {
+	case t != nil:
+		return t.session, nil
 	case typeURL == "":
 		return nil, status.Error(codes.InvalidArgument, "a request on an aggregated stream has no type_url")
 	case c.flow.Len() >= maxTypes:
 		return nil, status.Errorf(codes.InvalidArgument, "type %s: the stream asks for more than %d types", typeURL, maxTypes)
 	}
-	c.last[typeURL] = &timing{}
-	return c.flow.Add(stream.Type{URL: typeURL, Names: c.server.names}), nil
+	session := c.flow.Add(stream.Type{URL: typeURL, Names: c.server.names})
+	c.types = append(c.types, c.server.newTiming(typeURL, session))
+	return session, nil
 }
 
 // identify takes the node of the first request and builds the proxy's world.
@@ -266,6 +299,7 @@ func (c *Connection) identify(ctx context.Context, node *corev3.Node) error {
 	}
 	proxy.RouteDelta = c.takesRouteDelta(node)
 	c.proxy = proxy
+	c.report.of(proxy)
 	c.flow = c.newFlow()
 	c.world = c.server.worlds.join(proxy)
 	c.logger.Info("proxy connected", "proxy", proxy.ID, "variant", c.variant.String(), "envoy", proxy.EnvoyVersion)
@@ -287,9 +321,12 @@ func (c *Connection) newFlow() *order.Flow {
 		if w, delta := c.wire.(deltaWire); delta && w.only != "" {
 			types[i].Scoped = false // what the resources live in is of another stream
 		}
-		c.last[types[i].URL] = &timing{}
 	}
-	return order.New(types, c.variant, order.Limits{Ready: o.ReadyLimit, Resolve: o.ResolveGrace, Withdraw: o.WithdrawLimit})
+	flow := order.New(types, c.variant, order.Limits{Ready: o.ReadyLimit, Resolve: o.ResolveGrace, Withdraw: o.WithdrawLimit})
+	for typeURL, session := range flow.Sessions() {
+		c.types = append(c.types, c.server.newTiming(typeURL, session))
+	}
+	return flow
 }
 
 // typ finds a served type by its URL.

@@ -189,10 +189,10 @@ func (s *DiscoveryServer) ReportAllocations(proxy *discovery.Proxy) float64 {
 	for typeURL, session := range c.flow.Sessions() {
 		session.Request(stream.Request{})
 		session.Next(stream.All())
-		c.last[typeURL].sent = time.Now()
+		c.timing(typeURL).sent = time.Now()
 	}
-	c.report()
-	return testing.AllocsPerRun(10, c.report)
+	c.takeNote()
+	return testing.AllocsPerRun(10, c.takeNote)
 }
 
 // Built is how many built resources the server holds.

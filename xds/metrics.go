@@ -75,9 +75,16 @@ func (m *metrics) publishing(request *discovery.PushRequest, revision int64) {
 
 func (m *metrics) built(took time.Duration) { m.buildTime.Observe(took.Seconds()) }
 
-func (m *metrics) sent(typeName string, resources int) {
-	m.responses.WithLabelValues(typeName).Inc()
-	m.resources.WithLabelValues(typeName).Add(float64(resources))
+// sentOf are the metrics of what is sent of one type.
+type sentOf struct{ responses, resources prometheus.Counter }
+
+func (m *metrics) of(typeName string) sentOf {
+	return sentOf{m.responses.WithLabelValues(typeName), m.resources.WithLabelValues(typeName)}
+}
+
+func (s sentOf) sent(resources int) {
+	s.responses.Inc()
+	s.resources.Add(float64(resources))
 }
 
 // acked times a revision, for a proxy that was connected when it came.

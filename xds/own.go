@@ -5,19 +5,21 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
 // own is the resources of one type of one proxy: those of its class, and inserted
-// among them those that are its workload's own. These are few, and looked at
-// with every change: each knows what it was built from.
+// among them those that are its workload's own. These are few; each knows what it
+// was built from.
 type own struct {
 	generator generate.Generator // nil for none
 	names     []string
 	named     []mesh.Recorded // what the names follow from
 	built     map[string]inbound
+	failed    bool // one of them, the last time
 	seen      *sets
 	set       resource.Set
 }
@@ -30,26 +32,49 @@ type inbound struct {
 	failed   bool
 }
 
-// advance brings the resources to those of a class, which stand at place i.
+// advance brings the resources to those of a class, which stand at place i. Without
+// a view nothing has changed for the workload's own.
 func (o *own) advance(view *mesh.View, at *sets, i int, logger *slog.Logger) {
 	base := at.byType[i]
 	if o.generator == nil {
 		o.set = base
 		return
 	}
-	changed := o.seen == nil || o.seen.byType[i] != base
-	if o.seen != at {
-		changed = o.follow(view, at.context, logger) || changed
+	changed := view != nil && o.follow(view, at.context, logger)
+	if changed || o.seen == nil || !o.carry(o.seen.byType[i], base) {
+		o.insert(base)
 	}
-	if o.seen = at; !changed {
-		return
-	}
+	o.seen = at
+}
+
+// insert makes the set from that of the class.
+func (o *own) insert(base resource.Set) {
 	o.set = base
 	for _, name := range slices.Sorted(maps.Keys(o.built)) {
 		if r := o.built[name].resource; r != nil {
 			o.set = o.set.Set(name, r)
 		}
 	}
+}
+
+// carry takes over what changed in the set of the class, unless it is more than is
+// to be inserted.
+func (o *own) carry(from, to resource.Set) bool {
+	set, n := o.set, 0
+	for c := range pmap.Diff(from, to) {
+		if n++; n > len(o.built) {
+			return false
+		}
+		switch mine := o.built[c.Key].resource; {
+		case mine != nil:
+		case c.HasNew:
+			set = set.Set(c.Key, c.New)
+		default:
+			set = set.Delete(c.Key)
+		}
+	}
+	o.set = set
+	return true
 }
 
 // follow builds again what would not be built from the same, and says whether
@@ -61,6 +86,7 @@ func (o *own) follow(view *mesh.View, context *mesh.PushContext, logger *slog.Lo
 		o.names, o.named = slices.Compact(names), recording.Reads()
 		changed = o.drop()
 	}
+	o.failed = false
 	for _, name := range o.names {
 		last, known := o.built[name]
 		if known && !last.failed && holds(view, last.reads) {
@@ -69,6 +95,7 @@ func (o *own) follow(view *mesh.View, context *mesh.PushContext, logger *slog.Lo
 		recording := view.Recording()
 		built, err := o.generator.Build(recording, name)
 		if err != nil {
+			o.failed = true
 			logger.Error("resource not built, the last one is kept", "type", o.generator.TypeURL(), "name", name, "err", err)
 			built = last.resource
 		}

@@ -95,10 +95,12 @@ func (s *DiscoveryServer) Propagation() *Propagation {
 // add takes in what a newer stream of the proxy asked for.
 func (p *proxyProgress) add(st ProxyStatus) {
 	p.since = st.ConnectedSince
-	for _, t := range st.Types {
-		if t.State == stream.NotSent {
-			continue
-		}
+	asked := slices.DeleteFunc(st.Types, func(t TypeStatus) bool { return t.State == stream.NotSent })
+	if p.types == nil {
+		p.types = asked // the status is nobody else's
+		return
+	}
+	for _, t := range asked {
 		if i := slices.IndexFunc(p.types, func(o TypeStatus) bool { return o.Name == t.Name }); i >= 0 {
 			p.types[i] = t
 		} else {

@@ -55,8 +55,9 @@ func (c *Connection) flush() error {
 func (c *Connection) late(all []order.Late) {
 	told := map[string]bool{}
 	for _, late := range all {
-		c.last[late.TypeURL].late++
-		c.server.metrics.late(c.server.typeName(late.TypeURL))
+		t := c.timing(late.TypeURL)
+		t.late++
+		c.server.metrics.late(t.name)
 		if told[late.TypeURL] {
 			continue
 		}
@@ -79,20 +80,17 @@ func count(all []order.Late, typeURL string) int {
 // send writes a response to the wire. A client that takes nothing has its stream
 // closed, which ends the blocked write.
 func (c *Connection) send(typeURL string, r *stream.Response) error {
-	c.last[typeURL].sent = time.Now()
-	name := c.name()
-	watchdog := time.AfterFunc(c.server.options.StallTimeout, func() {
-		c.logger.Warn("closing a stream whose client takes nothing", "proxy", name)
-		c.cancel(errStalled)
-	})
-	defer watchdog.Stop()
+	t := c.timing(typeURL)
+	t.sent = time.Now()
 	c.away.Store(true)
 	defer c.away.Store(false)
 	resources := len(r.Resources)
 	message := c.wire.encode(typeURL, r) // what blocks holds shared bytes, and no list of resources
+	c.sending.begin(t.sent)
+	defer c.sending.end()
 	if err := c.wire.send(message); err != nil {
 		return err
 	}
-	c.server.metrics.sent(c.server.typeName(typeURL), resources)
+	t.counts.sent(resources)
 	return nil
 }

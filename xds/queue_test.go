@@ -85,13 +85,15 @@ func TestTheFurthestBehindGoesFirst(t *testing.T) {
 // TestAConnectionIsMarkedOnce: changes that come while one waits are one push.
 func TestAConnectionIsMarkedOnce(t *testing.T) {
 	t.Parallel()
-	c := &Connection{dirty: make(chan struct{}, 1)}
+	c := &Connection{wakes: make(chan struct{}, 1)}
 	for range 3 {
 		c.mark()
 	}
-	<-c.dirty
+	if <-c.wakes; !c.dirty.Swap(false) {
+		t.Error("not marked")
+	}
 	select {
-	case <-c.dirty:
+	case <-c.wakes:
 		t.Error("marked twice")
 	default:
 	}

@@ -63,6 +63,7 @@ func (c *Connection) keepWhole(ctx context.Context) error {
 	proxy := *c.proxy
 	proxy.RouteDelta = false
 	c.proxy = &proxy
+	c.report.of(c.proxy)
 	c.world.become(c.proxy)
 	for _, t := range c.server.options.Types {
 		if t.Scoped {

@@ -351,13 +351,14 @@ func (s *DiscoveryServer) closeAll() {
 // several streams, the oldest first.
 func (s *DiscoveryServer) Proxies() []ProxyStatus {
 	s.mu.Lock()
+	connections := slices.Collect(maps.Keys(s.connections))
+	s.mu.Unlock()
 	var out []ProxyStatus
-	for c := range s.connections {
-		if st := c.status.Load(); st != nil {
+	for _, c := range connections {
+		if st := c.Status(); st != nil {
 			out = append(out, *st)
 		}
 	}
-	s.mu.Unlock()
 	slices.SortFunc(out, func(a, b ProxyStatus) int {
 		return cmp.Or(strings.Compare(a.Node, b.Node), a.ConnectedSince.Compare(b.ConnectedSince))
 	})

@@ -2,8 +2,10 @@ package xds
 
 import (
 	"runtime"
+	"sync"
 	"time"
 
+	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/xds/stream"
 )
@@ -86,13 +88,13 @@ type progress struct {
 	rejected string // nonce of the rejection that blamed is about
 	blamed   []config.Key
 
-	standing standing
+	status stream.Status // as it was then
 }
 
 // follow takes note of where the session of the type stands now. What makes a client
 // ask for more of it is the last change of another, cause, if there is one; while it
 // is about to ask it lacks that.
-func (p *progress) follow(session *stream.Session, cause *timing, from origins, now time.Time) stream.Status {
+func (p *progress) follow(session *stream.Session, cause *timing, from origins, now time.Time) {
 	st := session.Status()
 	switch {
 	case st.State == stream.NotSent:
@@ -123,7 +125,7 @@ func (p *progress) follow(session *stream.Session, cause *timing, from origins, 
 	case st.Rejection.Nonce != p.rejected:
 		p.rejected, p.blamed = st.Rejection.Nonce, blame(st.Rejection.Message, session, from)
 	}
-	return st
+	p.status = st
 }
 
 // owe takes note that the client lacks what a change makes it ask for.
@@ -161,44 +163,80 @@ func (p *progress) owing(st stream.Status) stream.Status {
 	return st
 }
 
-// standing is where a type stood when it was last reported.
+// standing is where a type stood when a connection last took note of it.
 type standing struct {
 	status                stream.Status
 	waiting, kept, late   int
 	sent, answered, stale time.Time
+	changes               spans
+	blamed                []config.Key
 }
 
-// report makes the state of the connection known, where it has changed.
-func (c *Connection) report() {
+// report is where a connection stood after its last turn. It is put into words only
+// when somebody asks.
+type report struct {
+	mu    sync.Mutex       // guards the fields below
+	proxy *discovery.Proxy // nil before the first request
+	types []standing       // in the order of the server; none before its first turn has ended
+}
+
+func (r *report) of(proxy *discovery.Proxy) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.proxy = proxy
+}
+
+func (r *report) name() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.proxy == nil {
+		return "unknown"
+	}
+	return r.proxy.ID
+}
+
+// takeNote notes where the connection stands.
+func (c *Connection) takeNote() {
 	if c.proxy == nil {
 		return
 	}
 	now, aggregated := time.Now(), c.wire.one() == ""
-	changed := c.status.Load() == nil
-	for i, t := range c.server.options.Types { // parents before their children
-		typeURL := t.Generator.TypeURL()
-		last := c.last[typeURL]
-		last.expects, last.stuck = aggregated && c.flow.Expects(typeURL, now), c.flow.Stuck(typeURL)
-		is := standing{status: last.follow(c.flow.Session(typeURL), c.last[t.Parent], origins{c.world, i}, now)}
-		is.waiting, is.kept = c.flow.Waiting(typeURL)
-		is.late, is.sent, is.answered, is.stale = last.late, last.sent, last.answered, last.stale
-		changed = changed || is != last.standing
-		last.standing = is
+	served := c.server.options.Types
+	for i := range served { // parents before their children
+		last := c.types[i]
+		last.expects, last.stuck = aggregated && c.flow.Expects(last.url, now), c.flow.Stuck(last.url)
+		last.follow(last.session, c.timing(served[i].Parent), origins{c.world, i}, now)
 	}
-	if changed {
-		c.status.Store(c.standing())
+	r := &c.report
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.types == nil {
+		r.types = make([]standing, len(served))
+	}
+	for i, last := range c.types[:len(served)] {
+		is := &r.types[i]
+		is.status, is.changes, is.blamed = last.status, last.changes, last.blamed
+		is.waiting, is.kept = c.flow.Waiting(last.url)
+		is.late, is.sent, is.answered, is.stale = last.late, last.sent, last.answered, last.stale
 	}
 }
 
-// standing is the state of the connection as of the last report.
-func (c *Connection) standing() *ProxyStatus {
-	st := &ProxyStatus{
-		Node: c.proxy.ID, Name: c.proxy.Name, Type: string(c.proxy.Type), Namespace: c.proxy.Namespace,
-		Variant: c.variant.String(), Envoy: c.proxy.EnvoyVersion, ConnectedSince: c.since, Revision: -1,
-		Types: make([]TypeStatus, 0, len(c.server.options.Types)),
+// Status is where the connection stood after its last turn, nil before its first
+// one. It may be called by any goroutine.
+func (c *Connection) Status() *ProxyStatus {
+	r := &c.report
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.types == nil {
+		return nil
 	}
-	for _, t := range c.server.options.Types {
-		ts := typeStatus(t.Name, c.last[t.Generator.TypeURL()])
+	st := &ProxyStatus{
+		Node: r.proxy.ID, Name: r.proxy.Name, Type: string(r.proxy.Type), Namespace: r.proxy.Namespace,
+		Variant: c.variant.String(), Envoy: r.proxy.EnvoyVersion, ConnectedSince: c.since, Revision: -1,
+		Types: make([]TypeStatus, 0, len(r.types)),
+	}
+	for i := range r.types {
+		ts := r.types[i].typeStatus(c.server.options.Types[i].Name)
 		if ts.State != stream.NotSent && (st.Revision < 0 || ts.Revision < st.Revision) {
 			st.Revision = ts.Revision
 		}
@@ -211,19 +249,19 @@ func (c *Connection) standing() *ProxyStatus {
 	return st
 }
 
-func typeStatus(name string, last *timing) TypeStatus {
-	is, s := last.standing, last.standing.status
+func (is *standing) typeStatus(name string) TypeStatus {
+	s := &is.status
 	ts := TypeStatus{
 		Name: name, State: s.State, Revision: s.Revision,
 		Version: s.Acked.Version, AckedRevision: s.Acked.Revision, AckedNonce: s.Acked.Nonce,
 		SentRevision: s.Sent.Revision, SentNonce: s.Sent.Nonce,
 		Sent: is.sent, Answered: is.answered, StaleSince: is.stale,
 		Waiting: is.waiting, Kept: is.kept, Late: is.late,
-		offered: s.Offered, besides: s.Besides, changes: last.changes, blamed: last.blamed,
+		offered: s.Offered, besides: s.Besides, changes: is.changes, blamed: is.blamed,
 	}
 	if s.Rejection != nil {
 		ts.Message, ts.RejectedRevision, ts.RejectedNonce = s.Rejection.Message, s.Rejection.Revision, s.Rejection.Nonce
-		for _, key := range last.blamed {
+		for _, key := range is.blamed {
 			ts.Objects = append(ts.Objects, key.String())
 		}
 	}
@@ -237,9 +275,9 @@ func (c *Connection) stallsAt() time.Time {
 	if c.flow == nil {
 		return oldest
 	}
-	for typeURL, s := range c.flow.Sessions() {
-		if sent := c.last[typeURL].sent; s.InFlight() && (oldest.IsZero() || sent.Before(oldest)) {
-			oldest = sent
+	for _, t := range c.types {
+		if t.session.InFlight() && (oldest.IsZero() || t.sent.Before(oldest)) {
+			oldest = t.sent
 		}
 	}
 	if oldest.IsZero() {

@@ -2,6 +2,7 @@ package xds
 
 import (
 	"log/slog"
+	"slices"
 	"sync"
 
 	"github.com/portolan-mesh/portolan/discovery"
@@ -78,9 +79,10 @@ type place struct {
 	worlds *worlds
 	proxy  *discovery.Proxy
 	class  mesh.Class
-	world  *world // nil before the first advance
-	at     *sets  // what the proxy should have, its own apart; nil likewise
-	own    []own  // in the order of the types
+	world  *world    // nil before the first advance
+	at     *sets     // what the proxy should have, its own apart; nil likewise
+	own    []own     // in the order of the types
+	reads  mesh.Rows // what its own resources were built from; see settled
 }
 
 // become has the place be that of the same proxy of which other things are known,
@@ -92,8 +94,9 @@ func (p *place) become(proxy *discovery.Proxy) { p.proxy, p.at = proxy, nil }
 // another class there.
 func (p *place) advance(newest func() *mesh.PushContext) {
 	var from *mesh.PushContext
-	if p.at != nil {
-		from = p.at.context
+	before := p.at
+	if before != nil {
+		from = before.context
 	}
 	for to := newest(); ; from, to = to, p.at.context {
 		p.move(to.ClassAfter(from, p.proxy, p.class))
@@ -101,10 +104,41 @@ func (p *place) advance(newest func() *mesh.PushContext) {
 			break
 		}
 	}
-	view := p.at.view.Of(p.proxy)
+	var view *mesh.View // nil where nothing is to be asked
+	if !p.settled(before) {
+		view = p.at.view.Of(p.proxy)
+	}
 	for i := range p.own {
 		p.own[i].advance(view, p.at, i, p.worlds.logger)
 	}
+	if view != nil {
+		p.remember()
+	}
+}
+
+// settled says that what is the workload's own follows from rows of which none has
+// changed since the place had earlier sets: there is nothing to look at.
+func (p *place) settled(before *sets) bool {
+	switch {
+	case before == p.at:
+		return true
+	case before == nil || !p.at.view.SameScope(before.view):
+		return false
+	}
+	changed, known := p.at.context.Since(before.context)
+	return known && !p.reads.Meets(changed) && !slices.ContainsFunc(p.own, func(o own) bool { return o.failed })
+}
+
+// remember takes note of what the workload's own resources were built from.
+func (p *place) remember() {
+	var questions [][]mesh.Recorded
+	for i := range p.own {
+		questions = append(questions, p.own[i].named)
+		for _, built := range p.own[i].built {
+			questions = append(questions, built.reads)
+		}
+	}
+	p.reads = mesh.RowsOf(questions...)
 }
 
 // move goes from one world to another. What both hold is not given up between.

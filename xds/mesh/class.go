@@ -1,7 +1,6 @@
 package mesh
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/portolan-mesh/portolan/discovery"
@@ -45,9 +44,12 @@ const separator = "\n"
 // ClassAfter is ClassOf where prev is the class in an earlier context, from, nil
 // for none. It looks only at what changed since.
 func (p *PushContext) ClassAfter(from *PushContext, proxy *discovery.Proxy, prev Class) Class {
+	if from == p {
+		return prev
+	}
 	if from == nil || from.mesh != p.mesh || from.gateways != p.gateways || from.sidecars != p.sidecars ||
 		from.selectors.matched != p.selectors.matched ||
-		slices.ContainsFunc(proxy.IPAddresses, func(ip string) bool { return from.Instances(ip) != p.Instances(ip) }) {
+		p.moved(from, proxy.IPAddresses) {
 		return p.ClassOf(proxy)
 	}
 	return prev

@@ -33,6 +33,7 @@ type PushContext struct {
 	imports   importIndex
 	selectors selectorIndex
 	instances pmap.Map[InstancesAt] // by address
+	step      step
 }
 
 // New builds the context of inputs from nothing. It equals what Next arrives at
@@ -46,7 +47,9 @@ func New(in Inputs) *PushContext {
 		routes: routeIndex{defaultExport: in.Mesh.GetDefaultVirtualServiceExportTo()},
 		rules:  ruleIndex{defaultExport: ruleExport(in.Mesh.GetDefaultDestinationRuleExportTo())},
 	}
-	return empty.Next(in)
+	out := empty.next(in)
+	out.step = step{self: &identity{}}
+	return out
 }
 
 // Next derives the context of newer inputs; without a mesh configuration they
@@ -59,6 +62,12 @@ func (p *PushContext) Next(in Inputs) *PushContext {
 	if p == nil || in.Mesh != p.mesh {
 		return New(in)
 	}
+	next := p.next(in)
+	next.step = stepTo(p, next)
+	return next
+}
+
+func (p *PushContext) next(in Inputs) *PushContext {
 	next := *p
 	next.inputs = in
 	next.hosts = p.hosts.next(p.inputs.Services, in.Services)

@@ -61,6 +61,9 @@ func (s *Session) Status() Status {
 	return st
 }
 
+// Acked is the last response that the client took.
+func (s *Session) Acked() Mark { return s.acked }
+
 // inStep says whether the client has all that it should have.
 func (s *Session) inStep() bool { return s.started && s.rejected == nil && !s.Pending() }
 

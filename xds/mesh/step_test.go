@@ -1,0 +1,103 @@
+package mesh_test
+
+import (
+	"testing"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+)
+
+// TestSinceTellsTheRowsOfOneStep, and that it does not know those of several.
+func TestSinceTellsTheRowsOfOneStep(t *testing.T) {
+	t.Parallel()
+	in := mesh.Inputs{Mesh: mesh.DefaultConfig(), Configs: cache.NewSnapshot(1, pmap.Map[*config.Config]{})}
+	set := func(h host.Name, address string) {
+		key := mesh.ServiceKey(h, "shop")
+		if _, known := in.Services.Get(key); !known {
+			in.Services = in.Services.Set(key, mesh.NewServiceRow([]*discovery.Service{{
+				Hostname: h, Ports: []discovery.Port{{Name: "http", Number: 80, Protocol: discovery.HTTP}},
+				Attributes: discovery.Attributes{Name: string(h), Namespace: "shop"},
+			}}, nil))
+		}
+		in.Endpoints = in.Endpoints.Set(key, &mesh.EndpointRow{Hostname: h, Namespace: "shop", Endpoints: []*discovery.Endpoint{
+			{Address: address, Port: 80, ServicePortName: "http", Namespace: "shop"},
+		}})
+	}
+	set("a.example", "10.0.0.1")
+	set("b.example", "10.0.0.2")
+	first := mesh.New(in)
+	set("a.example", "10.0.0.3")
+	second := first.Next(in)
+	rows, known := second.Since(first)
+	if !known {
+		t.Fatal("the step from one context to the next is not known")
+	}
+	read := func(table mesh.Table, key string) mesh.Rows {
+		return mesh.RowsOf([]mesh.Recorded{{Read: mesh.Read{Row: mesh.RowKey{Table: table, Key: key}}}})
+	}
+	a, b := mesh.ServiceKey("a.example", "shop"), mesh.ServiceKey("b.example", "shop")
+	for _, c := range []struct {
+		name string
+		rows mesh.Rows
+		met  bool
+	}{
+		{"the endpoints that changed", read(mesh.Endpoints, a), true},
+		{"the address that they left", read(mesh.Instances, "10.0.0.1"), true},
+		{"the address that they came to", read(mesh.Instances, "10.0.0.3"), true},
+		{"other endpoints", read(mesh.Endpoints, b), false},
+		{"another address", read(mesh.Instances, "10.0.0.2"), false},
+		{"the service, which is the same", read(mesh.Services, a), false},
+		{"nothing", nil, false},
+	} {
+		if c.rows.Meets(rows) != c.met || rows.Meets(c.rows) != c.met {
+			t.Errorf("%s: %t", c.name, !c.met)
+		}
+	}
+	set("c.example", "10.0.0.4")
+	third := second.Next(in)
+	if rows, known := third.Since(second); !known || !rows.Meets(read(mesh.Services, mesh.ServiceKey("c.example", "shop"))) {
+		t.Error("a new service is not told")
+	}
+	in.Mesh = mesh.DefaultConfig()
+	for name, c := range map[string][2]*mesh.PushContext{
+		"two steps": {first, third}, "backwards": {second, first}, "one and the same": {first, first}, "none": {nil, first},
+		"another mesh configuration": {third, third.Next(in)},
+	} {
+		if _, known := c[1].Since(c[0]); known {
+			t.Errorf("%s: known", name)
+		}
+	}
+}
+
+// TestAClassIsAskedForAgain where the endpoints at the proxy's addresses changed,
+// and by one step at a time or by several it is the same.
+func TestAClassIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+	in := mesh.Inputs{Mesh: mesh.DefaultConfig(), Configs: cache.NewSnapshot(1, pmap.Map[*config.Config]{})}
+	endpoint := func(address string) {
+		in.Endpoints = in.Endpoints.Set(mesh.ServiceKey("a.example", "shop"), &mesh.EndpointRow{
+			Hostname: "a.example", Namespace: "shop",
+			Endpoints: []*discovery.Endpoint{{Address: address, Port: 80, ServicePortName: "http", Namespace: "shop"}},
+		})
+	}
+	proxy := &discovery.Proxy{Type: discovery.Sidecar, Namespace: "shop", IPAddresses: []string{"10.0.0.1"}}
+	stale := mesh.Class{Namespace: "as it was before"} // what comes back where nobody asks
+	endpoint("10.0.0.9")
+	from := mesh.New(in)
+	endpoint("10.0.0.8")
+	elsewhere := from.Next(in)
+	if got := elsewhere.ClassAfter(from, proxy, stale); got != stale {
+		t.Error("asked for though nothing changed at its address")
+	}
+	endpoint("10.0.0.1")
+	here := elsewhere.Next(in)
+	for name, earlier := range map[string]*mesh.PushContext{"one step": elsewhere, "two steps": from} {
+		if got := here.ClassAfter(earlier, proxy, stale); got != here.ClassOf(proxy) {
+			t.Errorf("%s: not asked for though an endpoint came to its address", name)
+		}
+	}
+}
