@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -65,8 +66,9 @@ func checkCell(t *testing.T, r *results) {
 			t.Errorf("%s: %s is %v", r.cell.variant, name, got[name])
 		}
 	}
-	for _, name := range []string{syncBytes, syncMessages, bytesOf("endpoint"), bytesOf("routes")} {
-		if r.floors[name] != got[name] {
+	const digits = 4 // of nonces, of which a proxy that is sent something in two parts has another
+	for name, mayDiffer := range map[string]float64{syncBytes: digits, syncMessages: 0, bytesOf("endpoint"): digits, bytesOf("routes"): digits} {
+		if math.Abs(r.floors[name]-got[name]) > mayDiffer {
 			t.Errorf("%s: %s is %v, and of the server that only sends %v", r.cell.variant, name, got[name], r.floors[name])
 		}
 	}
