@@ -29,7 +29,7 @@ type applyOptions struct {
 func newApplyCommand(env *environment) *cobra.Command {
 	o := applyOptions{verb: batch.Apply}
 	c := &cobra.Command{
-		Use:   "apply -f FILE|DIR|-",
+		Use: "apply -f FILE|DIR|-", SuggestFor: []string{"create", "edit", "patch", "replace"},
 		Short: "Create or change objects, all of them as one change",
 		Long: `Create or change objects: all those of the files as one change, which proxies
 see whole, or, where one of them has a fault, none.
@@ -63,7 +63,7 @@ files and needs no server.
 			if o.chunks < 0 {
 				return usageError{fmt.Errorf("--chunks %d: give the number of objects of a part, from 1 on", o.chunks)}
 			}
-			if err := o.checkWait(); err != nil {
+			if err := o.checkWait(c.Flags().Changed); err != nil {
 				return err
 			}
 			return o.run(c.Context(), env)
@@ -83,9 +83,14 @@ func (o *applyOptions) registerChunks(c *cobra.Command) {
 	c.Flags().IntVar(&o.chunks, "chunks", 0, c.Name()+" parts of at most this many objects, each as a change of its own; 0 is all as one")
 }
 
-func (o *applyOptions) checkWait() error {
+func (o *applyOptions) checkWait(given func(flag string) bool) error {
 	if o.wait && o.dry != dryRunNone {
 		return usageError{errors.New("--wait is for what is applied: leave --dry-run out")}
+	}
+	for _, flag := range []string{"timeout", "threshold"} {
+		if given(flag) && !o.wait {
+			return usageError{fmt.Errorf("--%s is for --wait: give both or neither; --request-timeout is how long the apply itself may take", flag)}
+		}
 	}
 	return o.waits.check()
 }

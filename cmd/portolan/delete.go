@@ -26,7 +26,7 @@ type deleteOptions struct {
 func newDeleteCommand(env *environment) *cobra.Command {
 	var o deleteOptions
 	c := &cobra.Command{
-		Use:   "delete (-f FILE|DIR|- | KIND NAME... | KIND/NAME...)",
+		Use: "delete (-f FILE|DIR|- | KIND NAME... | KIND/NAME...)", SuggestFor: []string{"remove", "rm"},
 		Short: "Delete objects, all of them as one change",
 		Long: `Delete objects, named by files or by arguments: all of them as one change, or,
 where one of them does not exist, none.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -83,10 +82,7 @@ func (e *environment) services(ctx context.Context, host, namespace string) (adm
 		return c.JSON(ctx, admin.ServicesPath+"?"+query.Encode(), &list)
 	})
 	if err == nil && len(list.Items) == 0 {
-		err = fmt.Errorf("service %s: no registry has this host%s: see the hosts there are with portolan get serviceentries -A", host, where)
-		if len(list.Similar) > 0 {
-			err = errors.New(err.Error() + ", or did you mean " + alternatives(list.Similar) + "?")
-		}
+		err = fmt.Errorf("service %s: no registry has this host%s: see the hosts there are with portolan get serviceentries -A%s", host, where, orMeant(list.Similar))
 	}
 	return list, err
 }

@@ -36,7 +36,7 @@ var getOutputs = []string{"table", "wide", "yaml", "json", "name"}
 func newGetCommand(env *environment) *cobra.Command {
 	var o getOptions
 	c := &cobra.Command{
-		Use:   "get (KIND[,KIND...] | KIND NAME... | KIND/NAME...)",
+		Use: "get (KIND[,KIND...] | KIND NAME... | KIND/NAME...)", SuggestFor: []string{"list", "ls"},
 		Short: "Show objects",
 		Long: `Show objects: all of some kinds in a namespace, or those named. Kinds go by their
 names, singular or plural, and by their short names; see portolan api-resources.
@@ -178,6 +178,11 @@ func (o *getOptions) notFound(key config.Key, kind *schema.Schema) error {
 	if o.freshness.Exact > 0 {
 		return fmt.Errorf("%s: there was none at revision %d: see when there was with portolan history %s", key, o.freshness.Exact, key)
 	}
+	return notFound(key, kind)
+}
+
+// notFound says that an object does not exist.
+func notFound(key config.Key, kind *schema.Schema) error {
 	return fmt.Errorf("%s: not found: see those there are with portolan get %s -A", key, kind.Plural)
 }
 

@@ -133,7 +133,7 @@ func TestBadArguments(t *testing.T) {
 		{"delete", "name what to delete: KIND NAME, KIND/NAME, or files with -f"},
 		{"delete vs", "name the virtualservices to delete"},
 		{"delete vs x -f a.yaml", "vs: name objects either by files (-f) or by arguments"},
-		{"proxy status -o yaml", `-o "yaml": use table, wide or json`},
+		{"proxy status -o xml", `-o "xml": use table, wide, json or yaml`},
 		{"proxy frob", "unknown command \"frob\" for \"portolan proxy\"\nSee 'portolan proxy --help'"},
 		{"get vs --server ftp://x", `--server: server "ftp://x" is not a URL such as http://127.0.0.1:15080`},
 		{"api-resources x", "unknown command \"x\" for \"portolan api-resources\"\nSee 'portolan api-resources --help'"},

@@ -27,12 +27,13 @@ func newProxyCommand(env *environment) *cobra.Command {
 }
 
 func newProxyStatusCommand(env *environment) *cobra.Command {
-	outputs := []string{"table", "wide", "json"}
+	outputs := []string{"table", "wide", "json", "yaml"}
 	var output string
+	var only []string
 	c := &cobra.Command{
 		Use:     "status [NODE]",
-		Aliases: []string{"list"},
-		Short:   "Show the connected proxies, and how well they are in step",
+		Aliases: []string{"list"}, SuggestFor: []string{"proxy-status", "ps"},
+		Short: "Show the connected proxies, and how well they are in step",
 		Long: `Show the proxies that are connected to the server, or those of them whose node id
 contains NODE: for each type of resources whether the proxy has all of it, and
 since when.
@@ -44,25 +45,35 @@ since when.
 
 The time is since when it lacks something or has refused it, and since its last
 answer where it is in step. REV is the revision of the store that all types are
-known to be at, CERT the time until its certificate ends, where it has one. Proxies
-that were connected in the last day and are not now are below the table. -o wide
-shows for each type the nonce of the last response that was acknowledged, and, in
-brackets, of one that is under way or was refused; nonces begin with the revision.`,
+known to be at. Proxies that were connected in the last day and are not now are
+below the table. -o wide shows for each type the nonce of the last response that
+was acknowledged, and, in brackets, of one that is under way or was refused; nonces
+begin with the revision.`,
+		Example: `  portolan proxy status
+  portolan proxy status --only rejected,stale
+  portolan proxy status vm-12 -o wide`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := oneOf("-o", output, outputs...); err != nil {
 				return err
 			}
 			node := strings.Join(args, "")
+			for _, state := range only {
+				if err := oneOf("--only", state, "rejected", "stale"); err != nil {
+					return err
+				}
+			}
 			list, err := env.proxies(c.Context(), node)
 			if err != nil {
 				return err
 			}
-			return env.printProxies(list, node, output)
+			list.Items = inState(list.Items, only)
+			return env.printProxies(list, described(node, only), output)
 		},
 	}
 	c.Flags().StringVarP(&output, "output", "o", "table", "form of the output: "+alternatives(outputs))
 	completeOutput(c, outputs...)
+	c.Flags().StringSliceVar(&only, "only", nil, "only proxies with a type that is rejected, stale or either: rejected,stale")
 	return c
 }
 
@@ -86,15 +97,32 @@ func (e *environment) proxies(ctx context.Context, node string) (admin.ProxyList
 	return list, err
 }
 
-func (e *environment) printProxies(list admin.ProxyList, node, output string) error {
-	if output == "json" {
-		return writeJSON(e, list)
+// inState are the proxies with a type in one of some states, such as rejected; all
+// of them where there are no states.
+func inState(proxies []xds.ProxyStatus, only []string) []xds.ProxyStatus {
+	return slices.DeleteFunc(proxies, func(p xds.ProxyStatus) bool {
+		return len(only) > 0 && !slices.ContainsFunc(p.Types, func(t xds.TypeStatus) bool {
+			return slices.Contains(only, strings.ToLower(string(t.State)))
+		})
+	})
+}
+
+// described says which proxies were asked for: "" is all.
+func described(node string, only []string) (which string) {
+	if node != "" {
+		which = fmt.Sprintf(" whose node id contains %q", node)
+	}
+	if len(only) > 0 {
+		which += " with a type that is " + strings.ToUpper(alternatives(only))
+	}
+	return which
+}
+
+func (e *environment) printProxies(list admin.ProxyList, which, output string) error {
+	if output == "json" || output == "yaml" {
+		return writeDocument(e.stdout, output, list)
 	}
 	if len(list.Items) == 0 {
-		which := ""
-		if node != "" {
-			which = fmt.Sprintf(" whose node id contains %q", node)
-		}
 		fmt.Fprintf(e.stderr, "No proxy%s is connected to %s.\n", which, e.server)
 		return writeTable(e.stdout, others(list, e.now()))
 	}
@@ -110,7 +138,7 @@ func (e *environment) printProxies(list admin.ProxyList, node, output string) er
 func proxyRows(list admin.ProxyList, now time.Time, wide bool) [][]string {
 	types := typeNames(list.Items)
 	header := append([]string{"NODE", "TYPE", "NS"}, types...)
-	header = append(header, "REV", "CERT", "SERVER", "ENVOY")
+	header = append(header, "REV", "SERVER", "ENVOY")
 	if wide {
 		header = append(header, "VARIANT", "CONNECTED", "STALE")
 	}
@@ -124,7 +152,7 @@ func proxyRows(list admin.ProxyList, now time.Time, wide bool) [][]string {
 		for _, name := range types {
 			row = append(row, stateOf(p, name, now, wide))
 		}
-		row = append(row, strconv.FormatInt(p.Revision, 10), "", serverName(list.Server), p.Envoy)
+		row = append(row, strconv.FormatInt(p.Revision, 10), serverName(list.Server), p.Envoy)
 		if wide {
 			row = append(row, p.Variant, age(now, p.ConnectedSince), age(now, p.StaleSince))
 		}
@@ -135,14 +163,26 @@ func proxyRows(list admin.ProxyList, now time.Time, wide bool) [][]string {
 
 // others are the proxies that this server does not have.
 func others(list admin.ProxyList, now time.Time) [][]string {
-	var rows [][]string
-	for _, gone := range list.Gone {
-		rows = append(rows, []string{"  offline", nodeName(gone.Node), "last seen " + age(now, gone.Seen) + " ago"})
-	}
+	rows := offline(list.Gone, now)
 	for _, id := range slices.Sorted(maps.Keys(list.Elsewhere)) {
 		if n := list.Elsewhere[id]; n > 0 {
-			rows = append(rows, []string{"  elsewhere", fmt.Sprintf("%d proxies", n), "connected to server " + serverName(id)})
+			rows = append(rows, []string{"  elsewhere", proxyCount(n), "connected to server " + serverName(id)})
 		}
+	}
+	return rows
+}
+
+func proxyCount(n int) string {
+	if n == 1 {
+		return "1 proxy"
+	}
+	return fmt.Sprintf("%d proxies", n)
+}
+
+// offline are proxies that are connected to no server.
+func offline(gone []propagation.Gone, now time.Time) (rows [][]string) {
+	for _, g := range gone {
+		rows = append(rows, []string{"  offline", nodeName(g.Node), "last seen " + age(now, g.Seen) + " ago"})
 	}
 	return rows
 }

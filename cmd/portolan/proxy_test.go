@@ -75,6 +75,12 @@ func TestProxyStatus(t *testing.T) {
 	if strings.Contains(one, "vm-17") || !strings.Contains(one, "edge-1") {
 		t.Errorf("one proxy: %s", one)
 	}
+	for only, want := range map[string][2]bool{"rejected": {false, true}, "stale": {true, false}, "rejected,stale": {true, true}} {
+		out := proxyStatus(t, someProxies(), "status", "--only", only).out
+		if got := [2]bool{strings.Contains(out, "edge-1"), strings.Contains(out, "vm-17")}; got != want {
+			t.Errorf("--only %s: edge-1 and vm-17 are there: %v\n%s", only, got, out)
+		}
+	}
 }
 
 func TestProxyStatusJSON(t *testing.T) {
@@ -85,6 +91,9 @@ func TestProxyStatusJSON(t *testing.T) {
 	}
 	if len(got.Items) != 1 || got.Kind != "ProxyList" || got.Items[0].Types[3].Message != "unknown cluster\n\"outbound|80\"" {
 		t.Errorf("%+v", got)
+	}
+	if out := proxyStatus(t, someProxies(), "status", "-o", "yaml", "vm").out; !strings.Contains(out, "kind: ProxyList\n") || !strings.Contains(out, "  name: vm-17\n") {
+		t.Errorf("yaml: %s", out)
 	}
 	same(t, "none", proxyStatus(t, admin.ProxyList{}, "status", "-o", "json").out, "{\n  \"items\": []\n}\n")
 }

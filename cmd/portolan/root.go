@@ -60,9 +60,9 @@ Istio's API, kept in etcd, served as xDS to Envoy. No Kubernetes.
   portolan proxy status                see what each of them has
   portolan history vs/reviews -n shop  see who changed an object, and go back with rollback
 
-Exit codes: 0 done, 1 failure, 2 differences found (diff) or a wait that was in vain, 64 usage, 65 bad input,
-69 server unreachable, 75 conflict (read again and retry), 77 forbidden, also by a
-store that takes no writes.`,
+Exit codes: 0 done, 1 failure, 2 differences found (diff) or a wait that was in
+vain, 64 usage, 65 bad input, 69 server unreachable, 75 conflict (read again and
+retry), 77 forbidden, also by a store that takes no writes.`,
 		PersistentPreRun: func(c *cobra.Command, _ []string) {
 			_, env.command, _ = strings.Cut(c.CommandPath(), " ")
 		},
@@ -78,36 +78,10 @@ store that takes no writes.`,
 	}
 	root.PersistentFlags().StringVar(&env.server, "server", server, "URL of the config API; the default is $PORTOLAN_SERVER where it is set")
 	root.PersistentFlags().DurationVar(&env.timeout, "request-timeout", 30*time.Second, "how long a command waits for the server; 0 is without limit")
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usageError{fmt.Errorf("%w\nSee '%s --help'", err, c.CommandPath())}
-	})
+	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(commands(env)...)
 	refineUsage(root)
 	return root
-}
-
-// refineUsage makes every command report wrong arguments as a usage error, and a
-// group of commands refuse what it does not know.
-func refineUsage(c *cobra.Command) {
-	if check := c.Args; check != nil {
-		c.Args = func(c *cobra.Command, args []string) error {
-			if err := check(c, args); err != nil {
-				return usageError{fmt.Errorf("%w\nSee '%s --help'", err, c.CommandPath())}
-			}
-			return nil
-		}
-	}
-	if c.HasSubCommands() && !c.Runnable() {
-		c.RunE = func(c *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usageError{fmt.Errorf("unknown command %q for %q\nSee '%s --help'", args[0], c.CommandPath(), c.CommandPath())}
-			}
-			return c.Help()
-		}
-	}
-	for _, sub := range c.Commands() {
-		refineUsage(sub)
-	}
 }
 
 // usageError is a command line that cannot be understood.

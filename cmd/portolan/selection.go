@@ -55,6 +55,18 @@ func selectObjects(schemas schema.Set, args []string, namespace string) (selecti
 	return s, nil
 }
 
+// oneObject reads the name of one object, which a command is to do something with.
+func oneObject(args []string, namespace, what string) (config.Key, *schema.Schema, error) {
+	selected, err := selectObjects(schema.Pilot(), args, namespace)
+	if err == nil && len(selected.keys) != 1 {
+		err = usageError{fmt.Errorf("name one object to %s: KIND/NAME or KIND NAME", what)}
+	}
+	if err != nil {
+		return config.Key{}, nil, err
+	}
+	return selected.keys[0], selected.kinds[0], nil
+}
+
 // addReference adds KIND/NAME or KIND/NAMESPACE/NAME.
 func (s *selection) addReference(schemas schema.Set, reference, namespace string) error {
 	parts := strings.Split(reference, "/")
@@ -101,7 +113,13 @@ func kindNamed(schemas schema.Set, name string) (*schema.Schema, error) {
 	if kind := schemas.Named(name); kind != nil {
 		return kind, nil
 	}
-	return nil, fmt.Errorf("unknown kind %q: see portolan api-resources for those served", name)
+	var meant []string
+	for _, kind := range schemas.All() {
+		if similar(name, kind.Plural) || similar(name, kind.Singular) {
+			meant = append(meant, kind.Plural)
+		}
+	}
+	return nil, fmt.Errorf("unknown kind %q: see portolan api-resources for those served%s", name, orMeant(meant))
 }
 
 // completionTimeout bounds how long a shell waits for names.

@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/portolan-mesh/portolan/cache/rest/batch"
 	"github.com/portolan-mesh/portolan/cache/rest/client"
 	"github.com/portolan-mesh/portolan/storage"
-	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/xds/admin"
 )
 
@@ -72,11 +73,23 @@ of an object, and say who has not.` + waitHelp,
 			if err := o.check(); err != nil {
 				return err
 			}
-			query, err := waitQuery(args, namespace, revision, c.Flags().Changed("revision"))
+			if c.Flags().Changed("revision") != (len(args) == 0) {
+				return usageError{errors.New("name what to wait for: --revision N, or KIND/NAME")}
+			}
+			if len(args) == 0 {
+				if err := checkRevision("--revision", revision); err != nil {
+					return err
+				}
+				return env.wait(c.Context(), url.Values{"revision": {strconv.FormatInt(revision, 10)}}, o)
+			}
+			key, kind, err := oneObject(args, namespace, "wait for")
 			if err != nil {
 				return err
 			}
-			return env.wait(c.Context(), query, o)
+			if err = env.wait(c.Context(), changeOf(key), o); apierrors.IsNotFound(err) {
+				return notFound(key, kind)
+			}
+			return err
 		},
 	}
 	c.Flags().Int64Var(&revision, "revision", 0, "wait for everything up to this revision of the store")
@@ -85,23 +98,9 @@ of an object, and say who has not.` + waitHelp,
 	return c
 }
 
-// waitQuery is what is asked of the server.
-func waitQuery(args []string, namespace string, revision int64, given bool) (url.Values, error) {
-	switch {
-	case given && len(args) > 0, !given && len(args) == 0:
-		return nil, usageError{errors.New("name what to wait for: --revision N, or KIND/NAME")}
-	case given:
-		return url.Values{"revision": {strconv.FormatInt(revision, 10)}}, checkRevision("--revision", revision)
-	}
-	selected, err := selectObjects(schema.Pilot(), args, namespace)
-	if err != nil {
-		return nil, err
-	}
-	if len(selected.keys) != 1 {
-		return nil, usageError{errors.New("name one object to wait for: KIND/NAME")}
-	}
-	key := selected.keys[0]
-	return url.Values{"group": {key.Kind.Group}, "kind": {key.Kind.Kind}, "namespace": {key.Namespace}, "name": {key.Name}}, nil
+// changeOf asks for the last change of an object.
+func changeOf(key config.Key) url.Values {
+	return url.Values{"group": {key.Kind.Group}, "kind": {key.Kind.Kind}, "namespace": {key.Namespace}, "name": {key.Name}}
 }
 
 // waitForBatch waits until what a batch changed was taken; where it changed
@@ -193,20 +192,21 @@ func (e *environment) tellPropagation(p admin.Propagation, o waitFlags, took tim
 			rows = append(rows, []string{"  waiting", nodeName(t.Node), t.Type, fmt.Sprintf("rev %d", t.Revision), "for " + age(e.now(), t.Since)})
 		}
 	}
-	for _, gone := range p.Gone {
-		rows = append(rows, []string{"  offline", nodeName(gone.Node), "", "", "last seen " + age(e.now(), gone.Seen) + " ago"})
-	}
-	for _, server := range p.Behind {
-		rows = append(rows, []string{"  behind", "server " + serverName(server), "", "", "it has not published the revision yet"})
-	}
 	if err := writeTable(e.stdout, rows); err != nil {
+		return err
+	}
+	others := offline(p.Gone, e.now())
+	for _, server := range p.Behind {
+		others = append(others, []string{"  behind", "server " + serverName(server), "it has not published the revision yet"})
+	}
+	if err := writeTable(e.stdout, others); err != nil {
 		return err
 	}
 	switch lacking := p.Rejected + p.Waiting; {
 	case met(p, o):
 		return nil
 	case len(p.Behind) > 0:
-		return unmet{fmt.Errorf("revision %d is not published by all servers within %s", p.Revision, o.timeout)}
+		return unmet{fmt.Errorf("revision %d is not published by all servers within %s: the server at %s has published %d", p.Revision, o.timeout, e.server, p.Published)}
 	case p.Waiting > 0:
 		return unmet{fmt.Errorf("revision %d was not taken by %d of %d proxies within %s: see portolan proxy status", p.Revision, lacking, p.Proxies(), o.timeout)}
 	default:
@@ -228,7 +228,15 @@ func distribution(p admin.Propagation, took time.Duration) string {
 			parts = append(parts, fmt.Sprintf("%s %d", n.what, n.count))
 		}
 	}
-	return strings.Join(append(parts, took.Round(100*time.Millisecond).String()), "  ")
+	return strings.Join(append(parts, roundly(took).String()), "  ")
+}
+
+// roundly is a time as people read it: of a second or more in tenths of it.
+func roundly(d time.Duration) time.Duration {
+	if d < time.Second {
+		return d.Round(time.Millisecond)
+	}
+	return d.Round(100 * time.Millisecond)
 }
 
 // nodeName is the name in a node id: type~address~name.namespace~domain.

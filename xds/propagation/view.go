@@ -26,6 +26,8 @@ const maxNamed = 20
 type Progress struct {
 	Revision     int64 `json:"revision"`
 	status.Count `json:",inline"`
+	// Published is the newest revision that the server that was asked has published.
+	Published int64 `json:"published"`
 	// Offline is how many proxies are known and not connected to any server.
 	Offline int `json:"offline"`
 	// Behind are the servers that have not published the revision yet, and whose
@@ -47,7 +49,7 @@ type Gone struct {
 // everything up to it has.
 func (v *View) Of(revision int64, all bool) Progress {
 	p := v.Server.Propagation()
-	out := Progress{Revision: revision}
+	out := Progress{Revision: revision, Published: p.Published}
 	took := (*status.Replica).Took
 	if all {
 		out.Count, took = p.All(revision), (*status.Replica).TookAll

@@ -252,7 +252,7 @@ func (c *Client) do(ctx context.Context, in request, into any) (warnings []strin
 	}
 	if into != nil {
 		if err := json.Unmarshal(body, into); err != nil {
-			return nil, fmt.Errorf("the answer of %s%s cannot be read: %w", c.server, in.path, err)
+			return nil, c.foreign(in, response, body)
 		}
 	}
 	return warningsOf(response.Header), nil

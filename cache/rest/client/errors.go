@@ -45,6 +45,13 @@ func (c *Client) unreachable(ctx context.Context, in request, sent bool, err err
 	if errors.As(err, &withURL) {
 		err = withURL.Err
 	}
+	switch {
+	case errors.Is(err, http.ErrSchemeMismatch):
+		err = errors.New("it serves http, not https")
+	case strings.Contains(err.Error(), "malformed HTTP"):
+		err = errors.New("it does not speak HTTP/1.1, as the config API does: is this where proxies connect (serve --xds-address), and not its --api-address?")
+		sent = false
+	}
 	return &UnreachableError{Server: c.server.String(), Unknown: sent && in.writes(), Err: err}
 }
 
@@ -64,12 +71,17 @@ func (c *Client) refused(in request, response *http.Response, body []byte) error
 	if json.Unmarshal(body, &status) == nil && status.Kind == "Status" {
 		return &apierrors.StatusError{ErrStatus: status}
 	}
+	return c.foreign(in, response, body)
+}
+
+// foreign is the error of an answer that no Portolan server gives.
+func (c *Client) foreign(in request, response *http.Response, body []byte) error {
 	text := strings.TrimSpace(string(body))
 	if len(text) > 200 {
 		text = text[:200] + "..."
 	}
 	return &UnreachableError{
-		Server: c.server.String(), Unknown: in.writes() && response.StatusCode >= http.StatusInternalServerError,
+		Server: c.server.String(), Unknown: in.writes() && (response.StatusCode < 300 || response.StatusCode >= http.StatusInternalServerError),
 		Err: fmt.Errorf("the answer is %s, and not that of a Portolan server: %s", response.Status, text),
 	}
 }

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// refineUsage makes every command report wrong arguments as a usage error, and a
+// group of commands refuse what it does not know.
+func refineUsage(c *cobra.Command) {
+	if check := c.Args; check != nil {
+		c.Args = func(c *cobra.Command, args []string) error {
+			if err := check(c, args); err != nil {
+				return usageOf(c, err)
+			}
+			return nil
+		}
+	}
+	if c.HasSubCommands() && !c.Runnable() {
+		c.Args = cobra.ArbitraryArgs // else cobra refuses those of the root in its own way
+		c.RunE = func(c *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageOf(c, unknownCommand(c, args[0]))
+			}
+			return c.Help()
+		}
+	}
+	for _, sub := range c.Commands() {
+		refineUsage(sub)
+	}
+}
+
+// usageOf is a usage error that says where to read on.
+func usageOf(c *cobra.Command, err error) error {
+	return usageError{fmt.Errorf("%w\nSee '%s --help'", err, c.CommandPath())}
+}
+
+// unknownCommand refuses a word that is no command of a group, and names those that
+// may be meant: of the group by their names, of all by what other tools call them.
+func unknownCommand(group *cobra.Command, word string) error {
+	var meant []string
+	for _, c := range group.Commands() {
+		if c.IsAvailableCommand() && similar(word, c.Name()) {
+			meant = append(meant, c.CommandPath())
+		}
+	}
+	var search func(*cobra.Command)
+	search = func(c *cobra.Command) {
+		if slices.Contains(c.SuggestFor, word) && !slices.Contains(meant, c.CommandPath()) {
+			meant = append(meant, c.CommandPath())
+		}
+		for _, sub := range c.Commands() {
+			search(sub)
+		}
+	}
+	search(group.Root())
+	return fmt.Errorf("unknown command %q for %q%s", word, group.CommandPath(), didYouMean(meant))
+}
+
+// flagError is the usage error for a flag that cannot be understood.
+func flagError(c *cobra.Command, err error) error {
+	if words := c.Flags().Args(); c.HasSubCommands() && len(words) > 0 {
+		return usageOf(c, unknownCommand(c, words[0])) // and the flag is one of that
+	}
+	var unknown *pflag.NotExistError
+	var invalid *pflag.InvalidValueError
+	switch {
+	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "":
+		var meant []string
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if similar(unknown.GetSpecifiedName(), f.Name) {
+				meant = append(meant, "--"+f.Name)
+			}
+		})
+		err = fmt.Errorf("%w%s", err, didYouMean(meant))
+	case errors.As(err, &invalid):
+		err = fmt.Errorf("--%s %q: %w", invalid.GetFlag().Name, invalid.GetValue(), wanted(invalid))
+	}
+	return usageOf(c, err)
+}
+
+// wanted says what a flag takes in place of a value that it cannot.
+func wanted(invalid *pflag.InvalidValueError) error {
+	switch invalid.GetFlag().Value.Type() {
+	case "duration":
+		return errors.New("give a time with its unit, such as 30s or 5m")
+	case "int", "int64":
+		return errors.New("give a whole number")
+	case "bool":
+		return errors.New("give true or false")
+	}
+	return invalid.Unwrap()
+}
+
+// didYouMean is the end of an error about a word: what it may stand for, if that is
+// known.
+func didYouMean(meant []string) string {
+	if len(meant) == 0 {
+		return ""
+	}
+	return ": did you mean " + alternatives(meant) + "?"
+}
+
+// orMeant is didYouMean behind advice that stands in any case.
+func orMeant(meant []string) string {
+	return strings.Replace(didYouMean(meant), ": ", ", or ", 1)
+}
+
+// similar says whether a word may stand for a name: it is the beginning of it, or
+// differs from it by a slip or two.
+func similar(word, name string) bool {
+	word, name = strings.ToLower(word), strings.ToLower(name)
+	return len(word) > 1 && strings.HasPrefix(name, word) || distance(word, name) <= min(2, len(name)/3)
+}
+
+// distance is how many letters have to be put in, left out or replaced to make one
+// word of another.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1) // from the letters of a so far to each beginning of b
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		last := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := last
+			if a[i] != b[j] {
+				replaced++
+			}
+			last, row[j+1] = row[j+1], min(replaced, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

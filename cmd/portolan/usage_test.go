@@ -1,0 +1,93 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// TestSlips: what is nearly right is refused as usage, with what may be meant.
+func TestSlips(t *testing.T) {
+	t.Parallel()
+	for line, says := range map[string]string{
+		"aply -f x":                     `unknown command "aply" for "portolan": did you mean portolan apply?`,
+		"nonsense":                      `unknown command "nonsense" for "portolan"` + "\nSee 'portolan --help'",
+		"proxy statu":                   `unknown command "statu" for "portolan proxy": did you mean portolan proxy status?`,
+		"proxy-status -o wide":          `unknown command "proxy-status" for "portolan": did you mean portolan proxy status?`,
+		"store snapshot sav x --frob":   `unknown command "sav" for "portolan store snapshot": did you mean portolan store snapshot save?`,
+		"edit vs/reviews -n shop":       `unknown command "edit" for "portolan": did you mean portolan apply?`,
+		"get virtualservic":             `unknown kind "virtualservic": see portolan api-resources for those served, or did you mean virtualservices?`,
+		"wait gatway/x":                 `served, or did you mean gateways?`,
+		"get vs --al":                   `unknown flag: --al: did you mean --all-namespaces?`,
+		"get vs --sever x":              `unknown flag: --sever: did you mean --server?`,
+		"wait vs/x --timeout 10":        `--timeout "10": give a time with its unit, such as 30s or 5m`,
+		"wait --revision x":             `--revision "x": give a whole number`,
+		"apply -f x --wait=no":          `--wait "no": give true or false`,
+		"serve --store-quota lots":      `--store-quota "lots": `,
+		"apply -f x --timeout 5s":       `--timeout is for --wait: give both or neither`,
+		"apply -f x --threshold 9":      `--threshold is for --wait: give both or neither`,
+		"wait vs":                       `name one object to wait for: KIND/NAME or KIND NAME`,
+		"wait":                          `name what to wait for: --revision N, or KIND/NAME`,
+		"proxy status --only forgotten": `--only "forgotten": use rejected or stale`,
+	} {
+		o := do(t, "", strings.Fields(line)...)
+		if o.code != exitUsage || o.out != "" || !strings.Contains(o.err, says) {
+			t.Errorf("%s: %+v", line, o)
+		}
+	}
+}
+
+func TestSimilar(t *testing.T) {
+	t.Parallel()
+	for pair, want := range map[string]bool{
+		"statu status": true, "stauts status": true, "al all-namespaces": true, "gatway gateway": true,
+		"get delete": false, "vs dr": false, "x export": false, "pods proxy": false,
+	} {
+		word, name, _ := strings.Cut(pair, " ")
+		if similar(word, name) != want {
+			t.Errorf("similar(%s, %s) is not %t", word, name, want)
+		}
+	}
+}
+
+// TestWrongServer: an address at which something else listens is told from one at
+// which nothing does.
+func TestWrongServer(t *testing.T) {
+	t.Parallel()
+	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("reviews v1")) }))
+	defer page.Close()
+	proxies := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_, _ = conn.Write([]byte("\x00\x00\x0c\x04\x00\x00\x00\x00\x00")) // the settings with which a gRPC server begins
+		_ = conn.Close()
+	}))
+	defer proxies.Close()
+	for server, says := range map[string]string{
+		page.URL:    "the answer is 200 OK, and not that of a Portolan server: reviews v1",
+		proxies.URL: "is this where proxies connect (serve --xds-address), and not its --api-address?",
+		strings.Replace(page.URL, "http:", "https:", 1): "it serves http, not https",
+	} {
+		o := do(t, "", "proxy", "status", "--server", server)
+		if o.code != exitUnreachable || !strings.Contains(o.err, says) || !strings.Contains(o.err, "--server") {
+			t.Errorf("%s: %+v", server, o)
+		}
+	}
+}
+
+func TestWaitForNothing(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"gone"}`))
+	}))
+	defer server.Close()
+	want := "portolan: virtualservice/default/review: not found: see those there are with portolan get virtualservices -A\n"
+	if o := do(t, "", "wait", "vs/review", "--server", server.URL); o != (outcome{exitFailure, "", want}) {
+		t.Errorf("%+v", o)
+	}
+}
