@@ -277,9 +277,13 @@ type plainDelta struct {
 }
 
 func (w plainDelta) send(typeURL string, q stream.Request, first bool) error {
+	stated := map[string]string{}
+	for _, has := range q.Initial {
+		stated[has.Name] = has.Version
+	}
 	m := &discoveryv3.DeltaDiscoveryRequest{
 		TypeUrl: typeURL, ResourceNamesSubscribe: slices.Collect(q.Subscribe.All()), ResourceNamesUnsubscribe: slices.Collect(q.Unsubscribe.All()),
-		InitialResourceVersions: q.Initial, ResponseNonce: q.Nonce, ErrorDetail: rejection(q),
+		InitialResourceVersions: stated, ResponseNonce: q.Nonce, ErrorDetail: rejection(q),
 	}
 	if first {
 		m.Node = node("10.0.0.1")

@@ -39,8 +39,8 @@ func (c *Connection) holdsWhole(m *message) bool {
 		return false
 	}
 	served := c.world.resources(m.typeURL)
-	for name, version := range m.request.Initial {
-		if _, ok := served.Get(name); ok && !resource.IsApart(version) && !isEmpty(t.Generator, name, version) {
+	for _, has := range m.request.Initial {
+		if _, ok := served.Get(has.Name); ok && !resource.IsApart(has.Version) && !isEmpty(t.Generator, has.Name, has.Version) {
 			return true
 		}
 	}

@@ -13,10 +13,11 @@ import (
 // maxRequest fits the names of an Envoy with tens of thousands of clusters.
 const maxRequest = 64 << 20
 
-// window is what a client may send before it is read: the names of an Envoy with
-// thousands of clusters. It does not follow the link, since gRPC would measure that
-// with a ping for each acknowledgement, as much work as the response itself.
-const window = 1 << 20
+// A client may send unread of a stream no more than gRPC lets it at least: that is
+// what a proxy holds here that waits for its turn. A message that is being read has
+// room for all of itself. Neither window follows the link, since gRPC would measure
+// that with a ping for each acknowledgement, as much work as the response itself.
+const streamWindow, connectionWindow = 64 << 10, 1 << 20
 
 // ServerOptions are what a gRPC server needs that serves xDS: responses go out as
 // shared buffers, and a connection that is idle holds little.
@@ -25,7 +26,7 @@ func ServerOptions() []grpc.ServerOption {
 		grpc.ForceServerCodecV2(encoded.Codec()),
 		grpc.MaxRecvMsgSize(maxRequest),
 		grpc.ReadBufferSize(4 << 10),
-		grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(window),
+		grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connectionWindow),
 	}
 }
 

@@ -19,6 +19,7 @@ const (
 	worldNames       protowire.Number = 3
 	deltaSubscribe   protowire.Number = 3
 	deltaUnsubscribe protowire.Number = 4
+	deltaStated      protowire.Number = 5
 )
 
 // wire sends and receives in one of the variants.
@@ -89,7 +90,10 @@ type deltaWire struct {
 
 func (w deltaWire) receive() (*message, error) {
 	q := &discoveryv3.DeltaDiscoveryRequest{}
-	r := encoded.Request{Into: q, Table: w.names, Lists: [2]encoded.List{{Field: deltaSubscribe}, {Field: deltaUnsubscribe}}}
+	r := encoded.Request{
+		Into: q, Table: w.names, Lists: [2]encoded.List{{Field: deltaSubscribe}, {Field: deltaUnsubscribe}},
+		Stated: encoded.Stated{Field: deltaStated},
+	}
 	if err := w.stream.RecvMsg(&r); err != nil {
 		return nil, err
 	}
@@ -97,10 +101,13 @@ func (w deltaWire) receive() (*message, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(q.GetInitialResourceVersions()) > 0 { // without the codec
+		r.Stated.Versions = stream.VersionsIn(q.GetInitialResourceVersions())
+	}
 	return &message{node: q.GetNode(), typeURL: typeURL, request: stream.Request{
 		Subscribe:   w.names.With(r.Lists[0].Names, q.GetResourceNamesSubscribe()...),
 		Unsubscribe: w.names.With(r.Lists[1].Names, q.GetResourceNamesUnsubscribe()...),
-		Initial:     q.GetInitialResourceVersions(), Nonce: q.GetResponseNonce(),
+		Initial:     r.Stated.Versions, Nonce: q.GetResponseNonce(),
 		Rejected: q.GetErrorDetail() != nil, Message: q.GetErrorDetail().GetMessage(),
 	}}, nil
 }

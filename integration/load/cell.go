@@ -1,6 +1,8 @@
 package main
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/portolan-mesh/portolan/xds/stream"
@@ -24,7 +26,18 @@ type cell struct {
 	// quiet has the server watched while nothing happens, and connections their
 	// memory measured.
 	quiet, connections bool
-	targets            func(*results) []target
+	// reconnect has all proxies come back to the server when it was started anew, and
+	// state what they have.
+	reconnect bool
+	targets   func(*results) []target
+}
+
+// flags are those of the server.
+func (c cell) flags() []string {
+	if c.whole {
+		return []string{"--route-delta=off"}
+	}
+	return []string{"--route-delta=auto"}
 }
 
 // target is the most that a figure may be.
@@ -55,14 +68,19 @@ func grid() []cell {
 		{name: "5000:50", mesh: five, proxies: 50, variant: stream.Delta, changes: everyChange, targets: fifty(50*ms, 50*ms, 200)},
 		{name: "5000:200", mesh: five, proxies: 200, variant: stream.Delta, changes: []string{"endpoint", "routes"}, floor: true, targets: withinAGibibyte},
 		{name: "1000:1000/sidecars", mesh: refmesh.Mesh{Services: 1000, PerNamespace: 20}, proxies: 1000, variant: stream.Delta, spread: true, changes: imported, quiet: true, targets: thousandProxies},
+		{name: "1000:200/reconnect", mesh: thousand, proxies: 200, variant: stream.Delta, reconnect: true, targets: nothingAgain},
+		{name: "1000:200/reconnect-whole", mesh: thousand, proxies: 200, variant: stream.Delta, whole: true, reconnect: true, targets: nothingAgain},
+		{name: "5000:200/reconnect", mesh: five, proxies: 200, variant: stream.Delta, reconnect: true, targets: nothingAgain},
 		{name: "1000:200/memory", mesh: thousand, proxies: 200, variant: stream.Delta, connections: true, targets: idleConnections},
 	}
 }
 
 // The names of figures.
 const (
-	syncTime, syncCPU, syncMemory, syncBytes, syncMessages = "first sync: time", "first sync: CPU", "first sync: peak memory", "first sync: bytes per proxy", "first sync: messages per proxy"
-	quietCPU, connectionMemory                             = "quiet: share of a core", "memory of an idle connection"
+	syncTime, syncCPU, syncMemory, syncBytes, syncMessages   = "first sync: time", "first sync: CPU", "first sync: peak memory", "first sync: bytes per proxy", "first sync: messages per proxy"
+	againTime, againCPU, againMemory, againHeld, againStated = "reconnect: time", "reconnect: CPU", "reconnect: peak memory", "reconnect: memory in use", "reconnect: bytes stated per proxy"
+	againBytes, againMessages, againResources                = "reconnect: bytes per proxy", "reconnect: messages per proxy", "reconnect: resources"
+	quietCPU, connectionMemory                               = "quiet: share of a core", "memory of an idle connection"
 )
 
 func median(change string) string    { return change + ": p50" }
@@ -107,6 +125,18 @@ func thousandProxies(r *results) []target {
 	for _, change := range r.cell.changes {
 		out = append(out, target{p99(change), 0.050, ""})
 	}
+	return out
+}
+
+// nothingAgain is that nothing is sent which the proxies have; that costs less
+// than sending it, and what they state is let go of.
+func nothingAgain(r *results) []target {
+	out := []target{{againResources, 0, "nothing that they have"}}
+	for again, first := range map[string]string{againTime: syncTime, againCPU: syncCPU, againMemory: syncMemory} {
+		v, _ := r.of(r.cell.name, first)
+		out = append(out, target{again, v, "that of the first sync"})
+	}
+	slices.SortFunc(out, func(a, b target) int { return strings.Compare(a.figure, b.figure) })
 	return out
 }
 

@@ -23,19 +23,26 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestACellIsMeasured runs small cells against the real binary: every figure is
-// there, a change has no other type sent than those that it changes, and the
-// server that only sends has sent the same.
-func TestACellIsMeasured(t *testing.T) {
-	o := options{
+// small is a mesh that is written, and how it is measured.
+func small(t *testing.T) (o options, mesh refmesh.Mesh, dir string) {
+	t.Helper()
+	o = options{
 		binary: buildPortolan(t), reps: 2, silence: 300 * time.Millisecond, idle: time.Second,
 		timeout: 2 * time.Minute, interception: "REDIRECT", changes: regexp.MustCompile(""),
 	}
-	mesh := refmesh.Mesh{Services: 20}
+	mesh = refmesh.Mesh{Services: 20}
 	dir, err := writeMesh(t.Context(), o, mesh, filepath.Join(t.TempDir(), "mesh"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	return o, mesh, dir
+}
+
+// TestACellIsMeasured runs small cells against the real binary: every figure is
+// there, a change has no other type sent than those that it changes, and the
+// server that only sends has sent the same.
+func TestACellIsMeasured(t *testing.T) {
+	o, mesh, dir := small(t)
 	for _, v := range []stream.Variant{stream.Delta, stream.StateOfTheWorld} {
 		r := &results{floors: map[string]float64{}, report: &report{}, cell: cell{
 			name: "20:4", mesh: mesh, proxies: 4, variant: v,
@@ -45,6 +52,30 @@ func TestACellIsMeasured(t *testing.T) {
 			t.Fatalf("%s: %v", v, err)
 		}
 		checkCell(t, r)
+	}
+}
+
+// TestARestartSendsNothingAgain: proxies that come back to a server which was
+// started anew are sent nothing, whether virtual hosts come one by one or not.
+func TestARestartSendsNothingAgain(t *testing.T) {
+	o, mesh, dir := small(t)
+	for _, whole := range []bool{false, true} {
+		r := &results{floors: map[string]float64{}, report: &report{}, cell: cell{
+			name: "20:4/reconnect", mesh: mesh, proxies: 4, variant: stream.Delta, whole: whole, reconnect: true,
+		}}
+		if err := measureCell(t.Context(), o, dir, r); err != nil {
+			t.Fatalf("whole %t: %v", whole, err)
+		}
+		got := map[string]float64{}
+		for _, f := range r.figures {
+			got[f.name] = f.value
+		}
+		if got[againMessages] != 0 || got[againResources] != 0 || got[againBytes] != 0 {
+			t.Errorf("whole %t: %v messages for each of 4 proxies with %v resources in all", whole, got[againMessages], got[againResources])
+		}
+		if got[againStated] < 80*50 { // the clusters alone
+			t.Errorf("whole %t: each proxy has stated %v bytes", whole, got[againStated])
+		}
 	}
 }
 

@@ -37,22 +37,21 @@ type run struct {
 
 // measureCell runs a server on a directory and measures.
 func measureCell(ctx context.Context, o options, dir string, r *results) (err error) {
-	routes := "--route-delta=auto"
-	if r.cell.whole {
-		routes = "--route-delta=off"
-	}
-	s, err := startServer(ctx, o.binary, dir, routes)
+	s, err := startServer(ctx, o.binary, dir, r.cell.flags()...)
 	if err != nil {
 		return err
 	}
 	m := &run{options: o, results: r, server: s, record: &recorder{}, marks: map[string]refmesh.Change{}}
 	m.floor = floor.Recording{Variant: r.cell.variant, Changes: map[string][][]byte{}}
-	defer func() { err = errors.Join(err, s.stop()) }()
+	defer func() { err = errors.Join(err, m.server.stop()) }()
 	if err := wait(ctx, settle); err != nil {
 		return err
 	}
-	if r.cell.connections {
+	switch {
+	case r.cell.connections:
 		return m.connections(ctx)
+	case r.cell.reconnect:
+		return m.reconnect(ctx, dir)
 	}
 	return errors.Join(m.changes(ctx), m.besideFloor(ctx, dir))
 }
@@ -72,13 +71,18 @@ func (o options) node(c cell, first int) func(int) *corev3.Node {
 	return func(n int) *corev3.Node { return p.Node(first + n) }
 }
 
-// follow runs a fleet until stop is called.
+// follow runs a new fleet until stop is called.
 func follow(ctx context.Context, o fleet.Options) (f *fleet.Fleet, stop func()) {
 	f = fleet.New(o)
+	return f, goOn(ctx, f)
+}
+
+// goOn runs a fleet until stop is called, maybe not for the first time.
+func goOn(ctx context.Context, f *fleet.Fleet) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { f.Run(ctx) })
-	return f, func() { cancel(); running.Wait() }
+	return func() { cancel(); running.Wait() }
 }
 
 // changes connects all proxies, makes changes, and watches the quiet.
@@ -124,7 +128,7 @@ func (m *run) firstSync(ctx context.Context, p meter.Process, address string, re
 	}
 	began := time.Now()
 	f, stop := follow(ctx, fleet.Options{
-		Address: address, Proxies: m.cell.proxies, Variant: m.cell.variant, Node: m.node(m.cell, 0), Record: record,
+		Address: address, Proxies: m.cell.proxies, Variant: m.cell.variant, Node: m.node(m.cell, 0), Record: record, States: m.cell.reconnect,
 	})
 	got, err := f.AwaitSync(limit, m.silence)
 	used, err2 := usage(p)

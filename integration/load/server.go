@@ -199,22 +199,30 @@ func (s *server) memory(ctx context.Context) (int64, error) {
 	if err := s.collect(ctx); err != nil {
 		return 0, err
 	}
+	gauges, err := s.gauges(ctx)
+	return int64(gauges["go_memstats_heap_alloc_bytes"] + gauges["go_memstats_stack_inuse_bytes"]), err
+}
+
+// gauges are what the server shows of itself, by name.
+func (s *server) gauges(ctx context.Context) (map[string]float64, error) {
 	var text strings.Builder
 	if err := s.get(ctx, "/metrics", &text); err != nil {
-		return 0, err
+		return nil, err
 	}
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(strings.NewReader(text.String()))
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	total := 0.0
-	for _, name := range []string{"go_memstats_heap_alloc_bytes", "go_memstats_stack_inuse_bytes"} {
-		for _, m := range families[name].GetMetric() {
-			total += m.GetGauge().GetValue()
+	out := map[string]float64{}
+	for name, family := range families {
+		for _, m := range family.GetMetric() {
+			if g := m.GetGauge(); g != nil {
+				out[name] += g.GetValue()
+			}
 		}
 	}
-	return int64(total), nil
+	return out, nil
 }
 
 // profile has a profile of the server's processor written to a file while it

@@ -2,12 +2,14 @@ package encoded
 
 import (
 	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/portolan-mesh/portolan/xds/stream"
 	"github.com/portolan-mesh/portolan/xds/stream/nameset"
 )
 
@@ -22,6 +24,14 @@ type Request struct {
 	Table *nameset.Table
 	// Lists are the fields that are lists of names; those without a number are none.
 	Lists [2]List
+	// Stated is the field that has versions by name, and these; none without a number.
+	Stated Stated
+}
+
+// Stated is a map of versions by name, and the versions that are in it.
+type Stated struct {
+	Field    protowire.Number
+	Versions stream.Versions
 }
 
 // List is a field that is a list of names, and the names that are in it.
@@ -38,6 +48,7 @@ func (q *Request) ProtoReflect() protoreflect.Message { return q.Into.ProtoRefle
 // decode takes a message apart.
 func (q *Request) decode(message []byte) error {
 	var sizes [len(q.Lists)]int // of the fields, with their heads
+	var stated statedSize
 	for left := message; len(left) > 0; {
 		f, err := cutField(left)
 		if err != nil {
@@ -48,10 +59,14 @@ func (q *Request) decode(message []byte) error {
 				return fmt.Errorf("a request cannot be read: the name %q in field %d is not UTF-8", name, f.number)
 			}
 			sizes[i] += len(f.whole)
+		} else if q.states(f) {
+			if err := stated.add(f); err != nil {
+				return err
+			}
 		}
 		left = left[len(f.whole):]
 	}
-	lists := 0
+	lists := stated.fields
 	for i, size := range sizes {
 		if lists += size; size > 0 {
 			q.Lists[i].Names = q.Table.Read(func() func() ([]byte, bool) { return names(message, q.Lists[i].Field) })
@@ -60,15 +75,61 @@ func (q *Request) decode(message []byte) error {
 	if lists == 0 {
 		return proto.Unmarshal(message, q.Into)
 	}
+	if stated.entries > 0 {
+		q.Stated.Versions = versions(message, q.Stated.Field, stated)
+	}
 	rest := make([]byte, 0, len(message)-lists)
 	for left := message; len(left) > 0; {
 		f, _ := cutField(left)
-		if q.list(f) < 0 {
+		if q.list(f) < 0 && !q.states(f) {
 			rest = append(rest, f.whole...)
 		}
 		left = left[len(f.whole):]
 	}
 	return proto.Unmarshal(rest, q.Into)
+}
+
+// states says whether a field is an entry of what is stated.
+func (q *Request) states(f field) bool {
+	return f.number == q.Stated.Field && f.kind == protowire.BytesType
+}
+
+// statedSize is how much is stated: entries, the bytes of their fields, and of the
+// text in them.
+type statedSize struct{ entries, fields, text int }
+
+func (s *statedSize) add(f field) error {
+	name, version, err := f.entry()
+	switch {
+	case err != nil:
+		return err
+	case !utf8.Valid(name) || !utf8.Valid(version):
+		return fmt.Errorf("a request cannot be read: the name %q or its version %q in field %d is not UTF-8", name, version, f.number)
+	}
+	*s = statedSize{s.entries + 1, s.fields + len(f.whole), s.text + len(name) + len(version)}
+	return nil
+}
+
+// versions are those in a message, which was read once. They share one copy of
+// their text.
+func versions(message []byte, stated protowire.Number, size statedSize) stream.Versions {
+	var text strings.Builder
+	text.Grow(size.text)
+	out := make([]stream.Stated, 0, size.entries)
+	for left := message; len(left) > 0; {
+		f, _ := cutField(left)
+		left = left[len(f.whole):]
+		if f.number != stated || f.kind != protowire.BytesType {
+			continue
+		}
+		name, version, _ := f.entry()
+		at := text.Len()
+		text.Write(name)
+		text.Write(version)
+		own := text.String()[at:] // it does not move, as there is room for all
+		out = append(out, stream.Stated{Name: own[:len(name)], Version: own[len(name):]})
+	}
+	return stream.VersionsOf(out)
 }
 
 // list is the place of the list that a field is of, -1 for none.
@@ -121,4 +182,23 @@ func cutField(message []byte) (field, error) {
 func (f field) bytes() []byte {
 	content, _ := protowire.ConsumeBytes(f.whole[f.head:])
 	return content
+}
+
+// entry takes apart one that is an entry of a map of text by text.
+func (f field) entry() (key, value []byte, err error) {
+	for left := f.bytes(); len(left) > 0; {
+		part, err := cutField(left)
+		if err != nil {
+			return nil, nil, err
+		}
+		switch {
+		case part.kind != protowire.BytesType:
+		case part.number == 1:
+			key = part.bytes()
+		case part.number == 2:
+			value = part.bytes()
+		}
+		left = left[len(part.whole):]
+	}
+	return key, value, nil
 }

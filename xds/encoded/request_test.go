@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/portolan-mesh/portolan/xds/encoded"
+	"github.com/portolan-mesh/portolan/xds/stream"
 	"github.com/portolan-mesh/portolan/xds/stream/nameset"
 )
 
@@ -35,13 +36,13 @@ func received(tb testing.TB, q proto.Message) mem.BufferSlice {
 
 func request(table *nameset.Table) (*encoded.Request, *discoveryv3.DeltaDiscoveryRequest) {
 	into := &discoveryv3.DeltaDiscoveryRequest{}
-	return &encoded.Request{Into: into, Table: table, Lists: [2]encoded.List{{Field: 3}, {Field: 4}}}, into
+	return &encoded.Request{Into: into, Table: table, Lists: [2]encoded.List{{Field: 3}, {Field: 4}}, Stated: encoded.Stated{Field: 5}}, into
 }
 
 func subscription(n int) *discoveryv3.DeltaDiscoveryRequest {
 	q := &discoveryv3.DeltaDiscoveryRequest{
 		Node: &corev3.Node{Id: "one"}, TypeUrl: "type", ResourceNamesUnsubscribe: []string{"y", "x", "y"},
-		InitialResourceVersions: map[string]string{"a": "1"}, ResponseNonce: "nonce",
+		InitialResourceVersions: map[string]string{"a": "1", "c": "", "b": "2"}, ResponseNonce: "nonce",
 	}
 	for i := range n {
 		q.ResourceNamesSubscribe = append(q.ResourceNamesSubscribe, fmt.Sprintf("outbound|80||service-%05d", i))
@@ -65,7 +66,10 @@ func TestARequestIsDecodedButForItsNames(t *testing.T) {
 		if d := cmp.Diff([]string{"x", "y"}, slices.Collect(r.Lists[1].Names.All())); d != "" {
 			t.Errorf("given up (-want +got):\n%s", d)
 		}
-		q.ResourceNamesSubscribe, q.ResourceNamesUnsubscribe = nil, nil
+		if d := cmp.Diff(stream.Versions{{Name: "a", Version: "1"}, {Name: "b", Version: "2"}, {Name: "c"}}, r.Stated.Versions); d != "" {
+			t.Errorf("stated (-want +got):\n%s", d)
+		}
+		q.ResourceNamesSubscribe, q.ResourceNamesUnsubscribe, q.InitialResourceVersions = nil, nil, nil
 		if d := cmp.Diff(q, into, protocmp.Transform()); d != "" {
 			t.Errorf("the rest (-want +got):\n%s", d)
 		}
@@ -90,11 +94,14 @@ func TestAMalformedRequestIsRefused(t *testing.T) {
 	t.Parallel()
 	whole := received(t, subscription(3)).Materialize()
 	for what, bytes := range map[string][]byte{
-		"cut off":                  whole[:len(whole)-3],
-		"a name that is no text":   append(slices.Clone(whole), 3<<3|2, 1, 0xff),
-		"a field without a number": append(slices.Clone(whole), 2, 0),
-		"a type that is no text":   append(slices.Clone(whole), 2<<3|2, 1, 0xff),
-		"a name that is too long":  append(slices.Clone(whole), 3<<3|2, 200, 1),
+		"cut off":                       whole[:len(whole)-3],
+		"a name that is no text":        append(slices.Clone(whole), 3<<3|2, 1, 0xff),
+		"a field without a number":      append(slices.Clone(whole), 2, 0),
+		"a type that is no text":        append(slices.Clone(whole), 2<<3|2, 1, 0xff),
+		"a name that is too long":       append(slices.Clone(whole), 3<<3|2, 200, 1),
+		"a stated name that is no text": append(slices.Clone(whole), 5<<3|2, 3, 1<<3|2, 1, 0xff),
+		"a version that is no text":     append(slices.Clone(whole), 5<<3|2, 3, 2<<3|2, 1, 0xff),
+		"a version that is cut off":     append(slices.Clone(whole), 5<<3|2, 3, 2<<3|2, 2, 'a'),
 	} {
 		r, _ := request(nameset.NewTable())
 		if err := encoded.Codec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(bytes)}, r); err == nil {
@@ -155,5 +162,27 @@ func BenchmarkRequest(b *testing.B) {
 			}
 		})
 		_ = first.Lists[0].Names
+	}
+}
+
+// TestWhatIsStatedIsOneCopy: however much a client states that it has, reading it
+// takes a few pieces of memory, and no more of it than the text and a list.
+func TestWhatIsStatedIsOneCopy(t *testing.T) {
+	counts := map[int]float64{}
+	for _, n := range []int{100, 6_000} {
+		q := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: "type", InitialResourceVersions: map[string]string{}}
+		for i := range n {
+			q.InitialResourceVersions[fmt.Sprintf("outbound|80||service-%05d", i)] = "0123456789abcdef"
+		}
+		data := mem.BufferSlice{mem.SliceBuffer(received(t, q).Materialize())}
+		counts[n] = testing.AllocsPerRun(5, func() {
+			r, _ := request(nil)
+			if err := encoded.Codec().Unmarshal(data, r); err != nil || len(r.Stated.Versions) != n {
+				t.Fatal(len(r.Stated.Versions), err)
+			}
+		})
+	}
+	if counts[6_000] > counts[100]+2 {
+		t.Errorf("allocations by what is stated: %v", counts)
 	}
 }

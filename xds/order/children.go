@@ -4,6 +4,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/portolan-mesh/portolan/xds/resource"
@@ -94,9 +95,9 @@ func (k *kind) scoped(yield func(*kind) bool) {
 func (k *kind) rescope(q stream.Request, first bool) {
 	for child := range k.scoped {
 		if first {
-			for name := range q.Initial {
-				if k.session.Wants(name) {
-					child.session.Open(name, false)
+			for _, has := range q.Initial {
+				if k.session.Wants(has.Name) {
+					child.session.Open(strings.Clone(has.Name), false)
 				}
 			}
 		}

@@ -10,7 +10,7 @@ import (
 
 // request is the first of a type of a client that was connected before.
 func request(initial map[string]string, names ...string) stream.Request {
-	return stream.Request{Subscribe: nameset.Of(names...), Initial: initial}
+	return stream.Request{Subscribe: nameset.Of(names...), Initial: stream.VersionsIn(initial)}
 }
 
 // TestAChangedListenerHasItsRoutesSentAgain: it waits for them anew.

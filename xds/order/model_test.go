@@ -76,7 +76,7 @@ func (p *proxy) connect(offered sets) {
 		if typeURL == vhds && (p.variant != stream.Delta || len(p.versions[rds]) == 0) || named && len(p.asked[typeURL]) == 0 {
 			continue
 		}
-		q := stream.Request{Names: nameset.Of(p.names(typeURL)...), Subscribe: nameset.Of(p.names(typeURL)...), Initial: maps.Clone(p.versions[typeURL])}
+		q := stream.Request{Names: nameset.Of(p.names(typeURL)...), Subscribe: nameset.Of(p.names(typeURL)...), Initial: stream.VersionsIn(p.versions[typeURL])}
 		if typeURL == vhds && len(q.Initial) > 0 {
 			q.Subscribe = nameset.Of("*")
 		}

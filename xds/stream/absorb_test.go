@@ -39,7 +39,7 @@ func TestWhatAClientStatesIsNotTakenForWhatIsOffered(t *testing.T) {
 	s := stream.New(virtualHosts, stream.Delta)
 	s.Open("a", true)
 	s.Offer(now, 1)
-	s.Request(stream.Request{Initial: map[string]string{"b/1": now.Value("b/1").Version, "b/9": "gone"}})
+	s.Request(stream.Request{Initial: stream.VersionsIn(map[string]string{"b/1": now.Value("b/1").Version, "b/9": "gone"})})
 	expect(t, "of what is open", names(take(t, s, true)), "+a/1")
 	expect(t, "of the rest", names(s.Next(stream.All())))
 	s.Open("b", false)

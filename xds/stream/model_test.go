@@ -126,7 +126,7 @@ func (m *model) connect() {
 	clear(m.again)
 	clear(m.scopes)
 	m.offer()
-	m.s.Request(stream.Request{Names: nameset.Of(m.names()...), Subscribe: nameset.Of(m.names()...), Initial: maps.Clone(m.holds), Version: m.version})
+	m.s.Request(stream.Request{Names: nameset.Of(m.names()...), Subscribe: nameset.Of(m.names()...), Initial: stream.VersionsIn(m.holds), Version: m.version})
 }
 
 func (m *model) reconnect() {

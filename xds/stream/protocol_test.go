@@ -225,7 +225,7 @@ func TestOwedNamesGoWithTheirResources(t *testing.T) {
 	s.Offer(set(t, nil), 2)
 	now := set(t, map[string]string{"a": "1"})
 	s.Offer(now, 3)
-	s.Request(stream.Request{Subscribe: nameset.Of("a"), Initial: map[string]string{"a": now.Value("a").Version}})
+	s.Request(stream.Request{Subscribe: nameset.Of("a"), Initial: stream.VersionsIn(map[string]string{"a": now.Value("a").Version})})
 	expect(t, "of another life", names(s.Next(stream.All())))
 }
 

@@ -16,7 +16,7 @@ type Request struct {
 	Version string
 
 	Subscribe, Unsubscribe nameset.Set
-	Initial                map[string]string
+	Initial                Versions
 
 	Nonce string
 	// Rejected is set where the client refuses the response of that nonce, with
@@ -206,49 +206,12 @@ func (s *Session) ask(names nameset.Set) {
 
 // askUnknown has the client told of each name that it asks for and that does not
 // exist. What it states that it has of such it is told to give up, in time.
-func (s *Session) askUnknown(stated map[string]string) {
+func (s *Session) askUnknown(stated Versions) {
 	var unknown []string
 	for name, r := range nameset.In(s.names, s.offered) {
-		if _, states := stated[name]; r == nil && !states {
+		if r == nil && !stated.Has(name) {
 			unknown = append(unknown, name)
 		}
 	}
 	s.asked = s.typ.Names.Of(unknown)
-}
-
-// stated is what a client has who states some versions: where they are those of
-// what is offered, that itself.
-func (s *Session) stated(versions map[string]string) resource.Set {
-	if len(versions) == 0 {
-		return resource.Set{}
-	}
-	var other []string
-	for name, r := range s.offered.All() {
-		if version, ok := versions[name]; s.asks(name) && (!ok || version != r.Version) {
-			other = append(other, name)
-		}
-	}
-	has, few := s.offered, len(other) < s.offered.Len()/8
-	if !few {
-		has = pmap.FromSorted(func(yield func(string, *resource.Resource) bool) {
-			for name, r := range s.offered.All() {
-				if s.asks(name) && versions[name] == r.Version && !yield(name, r) {
-					return
-				}
-			}
-		})
-	}
-	for _, name := range other {
-		if _, ok := versions[name]; ok {
-			has = has.Set(name, &resource.Resource{Name: name, Version: unsure})
-		} else if few {
-			has = has.Delete(name)
-		}
-	}
-	for name := range versions {
-		if _, exists := s.offered.Get(name); !exists && s.asks(name) {
-			has = has.Set(name, &resource.Resource{Name: name, Version: unsure})
-		}
-	}
-	return has
 }

@@ -167,7 +167,7 @@ func TestReconnectSendsOnlyWhatIsLacking(t *testing.T) {
 	stated := map[string]string{"same": now.Value("same").Version, "changed": "old", "gone": "old"}
 	s := stream.New(clusters, stream.Delta)
 	s.Offer(now, 5)
-	s.Request(stream.Request{Subscribe: nameset.Of("*"), Initial: stated})
+	s.Request(stream.Request{Subscribe: nameset.Of("*"), Initial: stream.VersionsIn(stated)})
 	expect(t, "additions", names(take(t, s, false)), "+changed", "+new")
 	expect(t, "removals", names(take(t, s, true)), "-gone")
 
@@ -177,7 +177,7 @@ func TestReconnectSendsOnlyWhatIsLacking(t *testing.T) {
 	for name, r := range now.All() {
 		all[name] = r.Version
 	}
-	s.Request(stream.Request{Subscribe: nameset.Of("*"), Initial: all})
+	s.Request(stream.Request{Subscribe: nameset.Of("*"), Initial: stream.VersionsIn(all)})
 	expect(t, "nothing lacking", names(s.Next(stream.All())))
 	if st := s.Status(); st.State != stream.Synced || st.Acked.Revision != 5 {
 		t.Errorf("status %+v", st)
@@ -222,9 +222,9 @@ func TestResentParentMakesChildrenDue(t *testing.T) {
 	s := stream.New(endpoints, stream.Delta)
 	s.Offer(now, 1)
 	s.Resend([]string{"b"})
-	s.Request(stream.Request{Subscribe: nameset.Of("a", "b"), Initial: map[string]string{
+	s.Request(stream.Request{Subscribe: nameset.Of("a", "b"), Initial: stream.VersionsIn(map[string]string{
 		"a": now.Value("a").Version, "b": now.Value("b").Version,
-	}})
+	})})
 	expect(t, "stated, but owed", names(take(t, s, false)), "+b")
 }
 
@@ -344,7 +344,7 @@ func converge(t *rapid.T, v stream.Variant, typ stream.Type, all []string) {
 	var offered resource.Set
 	version, last := "", ""
 	connect := func() {
-		q := stream.Request{Version: version, Initial: maps.Clone(c.holds)}
+		q := stream.Request{Version: version, Initial: stream.VersionsIn(c.holds)}
 		q.Names = nameset.Of(slices.Sorted(maps.Keys(wanted))...)
 		q.Subscribe = q.Names
 		s = stream.New(typ, v)

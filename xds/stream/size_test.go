@@ -2,7 +2,6 @@ package stream_test
 
 import (
 	"fmt"
-	"maps"
 	"runtime"
 	"slices"
 	"testing"
@@ -156,7 +155,7 @@ func BenchmarkFirstSync(b *testing.B) {
 	typ, variant := typeFor("named", table)
 	bench("reconnect", typ, variant, func(s *stream.Session) {
 		s.Offer(offered, 1)
-		s.Request(stream.Request{Subscribe: table.Of(names), Initial: maps.Clone(stated)})
+		s.Request(stream.Request{Subscribe: table.Of(names), Initial: stream.VersionsIn(stated)})
 		if _, ok := s.Next(stream.All()); ok {
 			b.Fatal("something is sent")
 		}

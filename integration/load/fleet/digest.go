@@ -17,6 +17,8 @@ type digest struct {
 	typeURL string
 	// names of what it carries, and removed of what it takes away.
 	names, removed []string
+	// versions are those of what it carries, in delta.
+	versions []string
 	// children are what a proxy asks for because of the resource at that place in
 	// names; of clusters and listeners only.
 	children [][]string
@@ -88,6 +90,9 @@ func (d *digests) read(r response) (*digest, error) {
 		switch n {
 		case d.at.resources:
 			out.add(d.entry(content))
+			if d.at.entryVersion != 0 {
+				out.versions = append(out.versions, string(raw.Field(content, d.at.entryVersion)))
+			}
 		case d.at.removed:
 			out.removed = append(out.removed, intern(content))
 		}

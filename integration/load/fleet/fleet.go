@@ -15,12 +15,16 @@ import (
 
 // Options say who is simulated.
 type Options struct {
-	// Address is where the server listens, host:port, in plaintext.
+	// Address is where the server listens, host:port, in plaintext, until the fleet
+	// is moved.
 	Address string
 	Proxies int
 	Variant stream.Variant
 	// Node is what each proxy says of itself.
 	Node func(proxy int) *corev3.Node
+	// States has proxies state what they have when they open a stream again, as
+	// Envoy does. Without it they ask for everything as at first.
+	States bool
 	// Record is given each response that the first proxy receives. It must not
 	// keep the bytes.
 	Record func(typeURL string, response []byte)
@@ -34,9 +38,11 @@ type Fleet struct {
 	digests *digests
 	steps   *steps
 	proxies []*proxy
+	address atomic.Pointer[string]
 	receipt atomic.Pointer[Receipt]
 	last    atomic.Int64 // when a response was received, in Unix nanoseconds
 	heard   atomic.Int64 // when a part of one was, likewise
+	stated  atomic.Int64 // see Stated
 
 	mu  sync.Mutex // guards err
 	err error      // why a stream ended last
@@ -45,16 +51,24 @@ type Fleet struct {
 // New makes a fleet, which does nothing before it runs.
 func New(o Options) *Fleet {
 	f := &Fleet{
-		o: o, at: fieldsOf[o.Variant], digests: newDigests(fieldsOf[o.Variant]), steps: newSteps(),
+		o: o, at: fieldsOf[o.Variant], digests: newDigests(fieldsOf[o.Variant]), steps: newSteps(o.statesVersions()),
 	}
+	f.Move(o.Address)
 	for i := range o.Proxies {
 		f.proxies = append(f.proxies, newProxy(f, i))
 	}
 	return f
 }
 
+// statesVersions says whether proxies keep the versions of what they have.
+func (o Options) statesVersions() bool { return o.States && o.Variant == stream.Delta }
+
+// Move has the proxies open the next streams to another server.
+func (f *Fleet) Move(address string) { f.address.Store(&address) }
+
 // Run connects all proxies at once and has them follow until ctx ends. A stream
-// that ends before is opened again after a while, as Envoy does.
+// that ends before is opened again after a while, as Envoy does. It may be called
+// again when it has returned: the proxies are those which they were.
 func (f *Fleet) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	for _, p := range f.proxies {
@@ -83,9 +97,7 @@ func (f *Fleet) AwaitSync(ctx context.Context, silence time.Duration) (Sync, err
 		return Sync{}, fmt.Errorf("%d of %d proxies are not in sync: %w", f.o.Proxies-f.count(), f.o.Proxies, errors.Join(err, f.failure()))
 	}
 	out := Sync{At: time.Unix(0, f.last.Load()), Counts: f.Counts(), Reason: f.failure()}
-	for _, p := range f.proxies {
-		out.Reconnects += p.reconnects()
-	}
+	out.Reconnects = f.Reconnects()
 	return out, nil
 }
 
@@ -134,6 +146,18 @@ func (f *Fleet) Counts() Counts {
 	}
 	return out
 }
+
+// Reconnects is how often a stream was opened but for the first of each proxy.
+func (f *Fleet) Reconnects() int {
+	n := 0
+	for _, p := range f.proxies {
+		n += p.reconnects()
+	}
+	return n
+}
+
+// Stated is how many bytes of requests said so far what proxies have.
+func (f *Fleet) Stated() int64 { return f.stated.Load() }
 
 func (f *Fleet) failed(err error) {
 	f.mu.Lock()

@@ -56,13 +56,20 @@ func both(t *testing.T, f func(*testing.T, stream.Variant)) {
 
 func newRig(t *testing.T, v stream.Variant) *rig {
 	t.Helper()
+	return newRigWith(t, fleet.Options{Variant: v})
+}
+
+func newRigWith(t *testing.T, o fleet.Options) *rig {
+	t.Helper()
+	v := o.Variant
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	r := &rig{T: t, ctx: ctx, server: xdstest.NewServer(t, catalogue.Types())}
 	r.link = processtest.NewLink(t, r.server.Address, nil)
 	r.apply(refmesh.Change{Objects: mesh.Objects()})
 	r.node = refmesh.Proxies{Mesh: mesh, Spread: true, Interception: "REDIRECT"}.Node
 	r.recorded(0, v).Close() // now the mesh is served whole
-	r.fleet = fleet.New(fleet.Options{Address: r.link.Address(), Proxies: proxies, Variant: v, Node: r.node})
+	o.Address, o.Proxies, o.Node = r.link.Address(), proxies, r.node
+	r.fleet = fleet.New(o)
 	var running sync.WaitGroup
 	running.Go(func() { r.fleet.Run(ctx) })
 	t.Cleanup(func() { cancel(); running.Wait() })
@@ -246,5 +253,37 @@ func TestAFleetComesBack(t *testing.T) {
 				t.Errorf("%s: %d resources with those after the reconnect, want %d", path.Base(typeURL), n, want)
 			}
 		}
+	})
+}
+
+// TestWhatIsStatedIsNotSentAgain: of proxies that say what they have, the server
+// hears nothing new but what changed while they were away.
+func TestWhatIsStatedIsNotSentAgain(t *testing.T) {
+	both(t, func(t *testing.T, v stream.Variant) {
+		r := newRigWith(t, fleet.Options{Variant: v, States: true})
+		moved := mesh.ChangeEndpoint(refmesh.Target, 1)
+		r.change(moved, fleet.Expectation{Types: []string{fleet.EndpointType}, Mark: moved.Mark})
+		before := r.fleet.Counts()
+		r.link.Cut()
+		away := mesh.ChangeEndpoint(refmesh.Target, 2)
+		receipt := r.fleet.Expect(fleet.Expectation{Types: []string{fleet.EndpointType}, Mark: away.Mark})
+		r.apply(away)
+		r.link.Mend()
+		if _, err := receipt.Await(r.ctx); err != nil {
+			t.Fatal(err)
+		}
+		for r.sync.Reconnects < proxies {
+			r.sync = r.awaitSync()
+		}
+		got := r.fleet.Counts().Since(before)
+		if v == stream.Delta {
+			r.sent("the endpoint that changed meanwhile", got, 8<<10, fleet.EndpointType)
+			if n := got[fleet.EndpointType].Resources; n != 4*proxies {
+				t.Errorf("%d endpoint resources were sent", n)
+			}
+			return
+		}
+		// A version of some names does not tell what a client has of them.
+		r.sent("what a version does not tell", got, 1<<20, fleet.EndpointType, fleet.RouteType)
 	})
 }

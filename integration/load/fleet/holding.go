@@ -5,25 +5,55 @@ import (
 	"maps"
 	"slices"
 	"sync"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/portolan-mesh/portolan/integration/load/raw"
 )
 
-// holding is what a proxy has of clusters or listeners, as far as it matters:
-// what they make it ask for. Proxies that are to ask for the same share one. It is
-// never modified.
+// holding is what a proxy has of a type, as far as it matters: what that makes it
+// ask for, and where it is to state it, the versions. Proxies that have the same
+// share one. It is never modified.
 type holding struct {
 	children map[string][]string // by the name of the resource, of those that have some
 	wanted   map[string]int      // each of them, and by how many
+	versions map[string]string   // by the name of the resource; nil where they are not stated
 
-	once  sync.Once
-	names []string // see all
+	sorting sync.Once
+	names   []string // see all
+
+	stating sync.Once
+	fields  []byte // see stated
 }
 
 var nothing = &holding{}
 
 // all is everything wanted, in order: what a request in state of the world names.
 func (h *holding) all() []string {
-	h.once.Do(func() { h.names = slices.Sorted(maps.Keys(h.wanted)) })
+	h.sorting.Do(func() { h.names = slices.Sorted(maps.Keys(h.wanted)) })
 	return h.names
+}
+
+// stated is what a request says of it in delta, in fields of a number.
+func (h *holding) stated(number protowire.Number) []byte {
+	h.stating.Do(func() {
+		for name, version := range h.versions {
+			entry := raw.AppendText(raw.AppendText(nil, 1, name), 2, version)
+			h.fields = protowire.AppendBytes(protowire.AppendTag(h.fields, number, protowire.BytesType), entry)
+		}
+	})
+	return h.fields
+}
+
+// lacks is how much of what is wanted because of it is not in another.
+func (h *holding) lacks(has *holding) int {
+	n := 0
+	for name := range h.wanted {
+		if _, there := has.versions[name]; !there {
+			n++
+		}
+	}
+	return n
 }
 
 // step is what a response changes.
@@ -34,14 +64,17 @@ type step struct {
 
 // steps are those taken lately.
 type steps struct {
-	seed maphash.Seed
+	seed     maphash.Seed
+	versions bool // holdings have them
 
 	mu    sync.Mutex // guards what follows
 	made  map[stepKey]step
 	known map[uint64]*holding // by the sum of what they have
 }
 
-func newSteps() *steps { return &steps{seed: maphash.MakeSeed(), known: map[uint64]*holding{}} }
+func newSteps(versions bool) *steps {
+	return &steps{seed: maphash.MakeSeed(), versions: versions, known: map[uint64]*holding{}}
+}
 
 type stepKey struct {
 	from  *holding
@@ -61,6 +94,9 @@ func (s *steps) take(from *holding, by *digest, whole bool) step {
 		return known
 	}
 	made := from.next(by, whole)
+	if s.versions {
+		made.to.versions = from.nextVersions(by)
+	}
 	made.to = s.shared(made.to)
 	if len(s.made) >= keptSteps || s.made == nil {
 		s.made = map[stepKey]step{}
@@ -78,7 +114,10 @@ func (s *steps) shared(h *holding) *holding {
 			sum += maphash.String(s.seed, name+"/"+child)
 		}
 	}
-	if known := s.known[sum]; known != nil && len(known.children) == len(h.children) {
+	for name, version := range h.versions {
+		sum += maphash.String(s.seed, name+"="+version)
+	}
+	if known := s.known[sum]; known != nil && len(known.children) == len(h.children) && len(known.versions) == len(h.versions) {
 		return known
 	}
 	if len(s.known) >= keptHoldings {
@@ -96,8 +135,8 @@ func (h *holding) next(by *digest, whole bool) step {
 		to.children = maps.Clone(h.children)
 	}
 	for i, name := range by.names {
-		if children := by.children[i]; len(children) > 0 {
-			to.children[name] = children
+		if i < len(by.children) && len(by.children[i]) > 0 {
+			to.children[name] = by.children[i]
 		} else {
 			delete(to.children, name)
 		}
@@ -112,6 +151,20 @@ func (h *holding) next(by *digest, whole bool) step {
 		}
 	}
 	return step{to, missing(to.wanted, h.wanted), missing(h.wanted, to.wanted)}
+}
+
+func (h *holding) nextVersions(by *digest) map[string]string {
+	out := maps.Clone(h.versions)
+	if out == nil {
+		out = make(map[string]string, len(by.names))
+	}
+	for i, name := range by.names {
+		out[name] = by.versions[i]
+	}
+	for _, name := range by.removed {
+		delete(out, name)
+	}
+	return out
 }
 
 // missing names what the one has and the other has not, in order.

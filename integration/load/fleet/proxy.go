@@ -16,6 +16,9 @@ import (
 // minBackoff and maxBackoff bound how long a proxy waits before it connects again.
 const minBackoff, maxBackoff = 100 * time.Millisecond, 5 * time.Second
 
+// inOrder are the types in the order in which a proxy asks for them on a new stream.
+var inOrder = []string{ClusterType, EndpointType, ListenerType, RouteType, VirtualHostType}
+
 // childOf is the type that a proxy asks for because of what it has of another.
 var childOf = map[string]string{ClusterType: EndpointType, ListenerType: RouteType}
 
@@ -27,11 +30,13 @@ type proxy struct {
 	mu     sync.Mutex // guards what follows
 	counts Counts
 	tries  int
-	types  map[string]*asked // of the stream, by type URL
+	open   bool              // it has a stream
+	types  map[string]*asked // of the stream, or of the last, by type URL
 }
 
 // asked is what a proxy asked for of a type, and how that is answered.
 type asked struct {
+	has            *holding // where it states what it has
 	version, nonce string   // of the last response
 	parents        *holding // what its names come from; nil for a wildcard
 	due            int      // names without an answer
@@ -60,7 +65,7 @@ func (p *proxy) run(ctx context.Context) {
 
 // stream opens one and follows it to its end.
 func (p *proxy) stream(ctx context.Context) error {
-	s, err := raw.Open(ctx, p.fleet.o.Address, methods[p.fleet.o.Variant])
+	s, err := raw.Open(ctx, *p.fleet.address.Load(), methods[p.fleet.o.Variant])
 	if err != nil {
 		return err
 	}
@@ -85,11 +90,15 @@ func (p *proxy) stream(ctx context.Context) error {
 	}
 }
 
-// end forgets the stream, with which all that was asked for has gone.
+// end forgets the stream, with which all that was asked for has gone, unless the
+// next one begins with it.
 func (p *proxy) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.types = nil
+	p.open = false
+	if !p.fleet.o.States {
+		p.types = nil
+	}
 }
 
 // begin makes the first requests of a stream.
@@ -97,21 +106,49 @@ func (p *proxy) begin() [][]byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.tries++
-	p.types = map[string]*asked{ClusterType: {}, ListenerType: {}}
-	return [][]byte{p.first(ClusterType, true), p.first(ListenerType, false)}
+	p.open = true
+	if p.types == nil {
+		p.types = map[string]*asked{ClusterType: {has: nothing}, ListenerType: {has: nothing}}
+	}
+	var out [][]byte
+	for _, typeURL := range inOrder {
+		if t := p.types[typeURL]; t != nil {
+			t.reopen()
+			out = append(out, p.first(typeURL, t, len(out) == 0))
+		}
+	}
+	return out
 }
 
-// first asks for all of a type, with the node in the first request of a stream.
-func (p *proxy) first(typeURL string, node bool) []byte {
+// reopen forgets what was of the last stream.
+func (t *asked) reopen() {
+	t.nonce = ""
+	if t.parents != nil {
+		t.due = t.parents.lacks(t.has)
+		t.answered = t.due == 0
+	}
+}
+
+// first asks for all of a type, or for what the parents name, and states what the
+// proxy has. The first request of a stream has the node.
+func (p *proxy) first(typeURL string, t *asked, node bool) []byte {
 	var out []byte
-	if at := p.fleet.at; node {
+	at := p.fleet.at
+	if node {
 		message, err := proto.Marshal(p.fleet.o.Node(p.index))
 		if err != nil {
 			panic(err) // only text that is not UTF-8
 		}
 		out = protowire.AppendBytes(protowire.AppendTag(out, at.node, protowire.BytesType), message)
 	}
-	return raw.AppendText(out, p.fleet.at.typeURL, typeURL)
+	out = raw.AppendText(out, at.typeURL, typeURL)
+	out = raw.AppendText(out, at.version, t.version)
+	if t.parents != nil {
+		out = appendNames(out, at.subscribe, t.parents.all())
+	}
+	has := t.has.stated(at.initial)
+	p.fleet.stated.Add(int64(len(has)))
+	return append(out, has...)
 }
 
 // take notes a response, and makes the requests that it leads to: it is
@@ -143,18 +180,22 @@ func (p *proxy) answer(r response, d *digest) [][]byte {
 	p.counts[r.typeURL] = p.counts[r.typeURL].plus(Count{1, int64(len(d.names)), int64(len(d.removed)), int64(len(r.bytes))}, 1)
 	t := p.types[r.typeURL]
 	if t == nil {
-		t = &asked{} // sent without being asked for
+		t = &asked{has: nothing} // sent without being asked for
 		p.types[r.typeURL] = t
 	}
 	t.version, t.nonce, t.answered = r.version, r.nonce, true
 	t.due = max(0, t.due-len(d.names)-len(d.removed))
+	if p.fleet.o.statesVersions() {
+		t.has = p.fleet.steps.take(t.has, d, false).to
+	}
 	out := [][]byte{p.acknowledge(r.typeURL, t)}
 	if child, parent := childOf[r.typeURL]; parent {
 		out = append(out, p.adopt(child, d)...)
 	}
 	if d.hosts && p.types[VirtualHostType] == nil {
-		p.types[VirtualHostType] = &asked{answered: true} // there may be none
-		out = append(out, p.first(VirtualHostType, false))
+		t := &asked{has: nothing, answered: true} // there may be none
+		p.types[VirtualHostType] = t
+		out = append(out, p.first(VirtualHostType, t, false))
 	}
 	return out
 }
@@ -172,7 +213,7 @@ func (p *proxy) adopt(child string, d *digest) [][]byte {
 		if len(taken.to.wanted) == 0 {
 			return nil
 		}
-		t = &asked{}
+		t = &asked{has: nothing}
 		p.types[child] = t
 	}
 	t.parents = taken.to
@@ -209,7 +250,7 @@ func (p *proxy) acknowledge(typeURL string, t *asked) []byte {
 func (p *proxy) synced() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.types == nil {
+	if !p.open {
 		return false
 	}
 	for _, t := range p.types {

@@ -28,7 +28,7 @@ var methods = map[stream.Variant]string{
 // stands for one that there is not.
 type fields struct {
 	// of a request
-	node, typeURL, subscribe, unsubscribe, version, nonce protowire.Number
+	node, typeURL, subscribe, unsubscribe, initial, version, nonce protowire.Number
 	// of a response
 	resources, removed, fromType, fromVersion, fromNonce protowire.Number
 	// of an entry of resources: where its name, version and body are
@@ -41,7 +41,7 @@ var fieldsOf = map[stream.Variant]fields{
 		resources: 2, fromType: 4, fromVersion: 1, fromNonce: 5,
 	},
 	stream.Delta: {
-		node: 1, typeURL: 2, subscribe: 3, unsubscribe: 4, nonce: 6,
+		node: 1, typeURL: 2, subscribe: 3, unsubscribe: 4, initial: 5, nonce: 6,
 		resources: 2, removed: 6, fromType: 4, fromVersion: 1, fromNonce: 5,
 		name: 3, entryVersion: 1, body: 2,
 	},

@@ -90,7 +90,7 @@ func (c *client) change(typeURL string, more, fewer []string) {
 	}
 	q := stream.Request{Subscribe: nameset.Of(more...), Unsubscribe: nameset.Of(fewer...), Names: nameset.Of(slices.Sorted(maps.Keys(s.names))...), Version: s.version}
 	if !s.asked {
-		s.asked, q.Initial = true, s.has
+		s.asked, q.Initial = true, stream.VersionsIn(s.has)
 	} else if !c.delta() {
 		q.Nonce = s.nonce
 	}
