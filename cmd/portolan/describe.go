@@ -14,12 +14,6 @@ import (
 	"github.com/portolan-mesh/portolan/xds/admin"
 )
 
-func newDescribeCommand(env *environment) *cobra.Command {
-	c := &cobra.Command{Use: "describe", Short: "Show what the server made of the configuration"}
-	c.AddCommand(newDescribeServiceCommand(env))
-	return c
-}
-
 func newDescribeServiceCommand(env *environment) *cobra.Command {
 	outputs := []string{"table", "json", "yaml"}
 	var output, namespace string

@@ -58,6 +58,7 @@ Istio's API, kept in etcd, served as xDS to Envoy. No Kubernetes.
   portolan get virtualservices -A      see what it has
   portolan wait vs/reviews -n shop     wait until the proxies have taken it
   portolan proxy status                see what each of them has
+  portolan describe vs/shop/reviews    see what became of an object, and what refers to it
   portolan history vs/reviews -n shop  see who changed an object, and go back with rollback
 
 Exit codes: 0 done, 1 failure, 2 differences found (diff) or a wait that was in

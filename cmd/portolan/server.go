@@ -123,6 +123,7 @@ func newServer(store *openedStore, meshConfig *mesh.Config, o *serveOptions, pro
 	s.api.Handle(admin.ProxiesPath, admin.Proxies(s.xds, view))
 	s.api.Endpoint(admin.PropagationPath, admin.ServePropagation(view, s.mirror))
 	s.api.Endpoint(admin.ServicesPath, admin.Services(s.xds))
+	s.api.Endpoint(admin.ReferencesPath, admin.ServeReferences(s.xds))
 	maintenance.Register(s.api, s.maintenance())
 	if s.consul != nil {
 		s.api.Handle(consulPath, serveConsul(s.consul))

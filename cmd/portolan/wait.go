@@ -139,7 +139,7 @@ func (e *environment) wait(ctx context.Context, query url.Values, o waitFlags) e
 			}
 			if e.now().Sub(told) >= tellInterval {
 				told = e.now()
-				fmt.Fprintln(e.stderr, distribution(p, waited))
+				fmt.Fprintln(e.stderr, distribution(p)+"  "+roundly(waited).String())
 			}
 			select {
 			case <-ctx.Done():
@@ -182,7 +182,24 @@ type unmet struct{ error }
 // tellPropagation prints how far a change has come. The error is that this is not
 // far enough.
 func (e *environment) tellPropagation(p admin.Propagation, o waitFlags, took time.Duration) error {
-	fmt.Fprintln(e.stdout, distribution(p, took))
+	fmt.Fprintln(e.stdout, distribution(p)+"  "+roundly(took).String())
+	if err := e.printLaggards(p); err != nil {
+		return err
+	}
+	switch lacking := p.Rejected + p.Waiting; {
+	case met(p, o):
+		return nil
+	case len(p.Behind) > 0:
+		return unmet{fmt.Errorf("revision %d is not published by all servers within %s: the server at %s has published %d", p.Revision, o.timeout, e.server, p.Published)}
+	case p.Waiting > 0:
+		return unmet{fmt.Errorf("revision %d was not taken by %d of %d proxies within %s: see portolan proxy status", p.Revision, lacking, p.Proxies(), o.timeout)}
+	default:
+		return unmet{fmt.Errorf("revision %d was refused by %d of %d proxies: see portolan proxy status", p.Revision, lacking, p.Proxies())}
+	}
+}
+
+// printLaggards prints which proxies and servers lack a change, and why.
+func (e *environment) printLaggards(p admin.Propagation) error {
 	var rows [][]string
 	for _, t := range p.Troubles {
 		switch {
@@ -199,23 +216,11 @@ func (e *environment) tellPropagation(p admin.Propagation, o waitFlags, took tim
 	for _, server := range p.Behind {
 		others = append(others, []string{"  behind", "server " + serverName(server), "it has not published the revision yet"})
 	}
-	if err := writeTable(e.stdout, others); err != nil {
-		return err
-	}
-	switch lacking := p.Rejected + p.Waiting; {
-	case met(p, o):
-		return nil
-	case len(p.Behind) > 0:
-		return unmet{fmt.Errorf("revision %d is not published by all servers within %s: the server at %s has published %d", p.Revision, o.timeout, e.server, p.Published)}
-	case p.Waiting > 0:
-		return unmet{fmt.Errorf("revision %d was not taken by %d of %d proxies within %s: see portolan proxy status", p.Revision, lacking, p.Proxies(), o.timeout)}
-	default:
-		return unmet{fmt.Errorf("revision %d was refused by %d of %d proxies: see portolan proxy status", p.Revision, lacking, p.Proxies())}
-	}
+	return writeTable(e.stdout, others)
 }
 
 // distribution is how far a change has come, in one line.
-func distribution(p admin.Propagation, took time.Duration) string {
+func distribution(p admin.Propagation) string {
 	parts := []string{
 		fmt.Sprintf("distributed  %d/%d proxies", p.Accepted+p.NotConcerned, p.Proxies()),
 		fmt.Sprintf("accepted %d", p.Accepted), fmt.Sprintf("not concerned %d", p.NotConcerned),
@@ -228,7 +233,7 @@ func distribution(p admin.Propagation, took time.Duration) string {
 			parts = append(parts, fmt.Sprintf("%s %d", n.what, n.count))
 		}
 	}
-	return strings.Join(append(parts, roundly(took).String()), "  ")
+	return strings.Join(parts, "  ")
 }
 
 // roundly is a time as people read it: of a second or more in tenths of it.

@@ -87,25 +87,30 @@ func newVirtualService(c *config.Config, defaultExport []string) *VirtualService
 	return vs
 }
 
-// resolveGateways makes each name "namespace/name": "./name" and "name" are of
-// the own namespace, "name.namespace.svc..." is the old form, "mesh" is kept.
-// (Istio: resolveGatewayName.)
 func resolveGateways(names []string, namespace string) {
 	for i, name := range names {
-		switch ns, short, qualified := strings.Cut(name, "/"); {
-		case name == MeshGateway:
-		case qualified && ns == ".":
-			names[i] = namespace + "/" + short
-		case qualified:
-		default:
-			short, rest, dotted := strings.Cut(name, ".")
-			ns := namespace
-			if dotted {
-				ns, _, _ = strings.Cut(rest, ".")
-			}
-			names[i] = ns + "/" + short
-		}
+		names[i] = GatewayName(name, namespace)
 	}
+}
+
+// GatewayName makes the name of a gateway in a VirtualService "namespace/name":
+// "./name" and "name" are of the VirtualService's namespace, "name.namespace.svc..."
+// is the old form, "mesh" is kept. (Istio: resolveGatewayName.)
+func GatewayName(name, namespace string) string {
+	if name == MeshGateway {
+		return name
+	}
+	if ns, short, qualified := strings.Cut(name, "/"); qualified {
+		if ns == "." {
+			ns = namespace
+		}
+		return ns + "/" + short
+	}
+	short, rest, dotted := strings.Cut(name, ".")
+	if dotted {
+		namespace, _, _ = strings.Cut(rest, ".")
+	}
+	return namespace + "/" + short
 }
 
 // RouteRow is the VirtualServices that name a host on a gateway, in precedence:

@@ -1,0 +1,150 @@
+package admin
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"net/http"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+)
+
+// ReferencesPath is where the References of an object are served (the parameters
+// group, kind, namespace and name).
+const ReferencesPath = "/apis/portolan.io/v1/references"
+
+// References are what an object names, and what names it, among VirtualServices,
+// DestinationRules, Gateways, ServiceEntries, WorkloadEntries and the services of
+// all registries. They are by name alone: whether an object is exported to another
+// does not matter. Their JSON form is an API.
+type References struct {
+	metav1.TypeMeta `json:",inline"`
+	// Revision of the store that they are as of.
+	Revision int64 `json:"revision"`
+	// To is what the object names, in the order of its fields, and From the objects
+	// that name it, by kind, namespace and name.
+	To   []Reference `json:"to"`
+	From []Reference `json:"from"`
+}
+
+// Reference is an object that is named, or that names another, and the fields that
+// do so.
+type Reference struct {
+	// Object is "kind/namespace/name", "service HOST", or what is missing.
+	Object string   `json:"object"`
+	Fields []string `json:"fields"`
+	// Missing says that there is nothing of that name.
+	Missing bool `json:"missing,omitempty"`
+}
+
+// ServeReferences serves the references among the objects that a server's newest
+// push was made from. The work for one answer grows with their number.
+func ServeReferences(server Source) rest.EndpointFunc {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET")
+			return rest.Refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "use GET")
+		}
+		query := r.URL.Query()
+		if query.Get("kind") == "" || query.Get("name") == "" {
+			return rest.BadRequest("say of which object: " + ReferencesPath + "?group=GROUP&kind=KIND&namespace=NAMESPACE&name=NAME")
+		}
+		context := server.Context()
+		if context == nil {
+			return rest.Unavailable("the server has not read its configuration yet: try again in a moment")
+		}
+		object := context.Inputs().Configs.Get(config.Key{
+			Kind:      config.GroupVersionKind{Group: query.Get("group"), Kind: query.Get("kind")},
+			Namespace: query.Get("namespace"), Name: query.Get("name"),
+		})
+		if object == nil {
+			return fmt.Errorf("%s %s/%s: %w", query.Get("kind"), query.Get("namespace"), query.Get("name"), storage.ErrNotFound)
+		}
+		rest.WriteJSON(w, http.StatusOK, References{
+			TypeMeta: metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "References"},
+			Revision: context.Revision(), To: referencesTo(context, object), From: referencesFrom(context, object),
+		})
+		return nil
+	}
+}
+
+// referencesTo is what an object names.
+func referencesTo(p *mesh.PushContext, object *config.Config) []Reference {
+	out := []Reference{}
+	for _, l := range linksOf(object) {
+		found := false
+		for name := range l.targets(p, object) {
+			out, found = refer(out, name, l.field, false), true
+		}
+		if !found && !l.free {
+			out = refer(out, l.String(), l.field, true)
+		}
+	}
+	return out
+}
+
+// referencesFrom are the objects that name one.
+func referencesFrom(p *mesh.PushContext, object *config.Config) []Reference {
+	out := []Reference{}
+	for _, kind := range []config.GroupVersionKind{schema.DestinationRule, schema.ServiceEntry, schema.VirtualService} {
+		for other := range p.Inputs().Configs.List(kind, "") {
+			for _, l := range linksOf(other) {
+				if l.leadsTo(object, other) {
+					out = refer(out, other.Key().String(), l.field, false)
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Reference) int { return cmp.Compare(a.Object, b.Object) })
+	return out
+}
+
+// refer adds a field to the reference to an object, which is added at its first.
+func refer(list []Reference, object, field string, missing bool) []Reference {
+	i := slices.IndexFunc(list, func(r Reference) bool { return r.Object == object && r.Missing == missing })
+	if i < 0 {
+		return append(list, Reference{Object: object, Fields: []string{field}, Missing: missing})
+	}
+	list[i].Fields = append(list[i].Fields, field)
+	return list
+}
+
+// targets are what a link of an object leads to, as References name it.
+func (l link) targets(p *mesh.PushContext, from *config.Config) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if l.host != "" && l.subset == "" {
+			for row := range p.HostRows() {
+				if l.names(row.Hostname) && !yield("service "+string(row.Hostname)) {
+					return
+				}
+			}
+			return
+		}
+		for object := range p.Inputs().Configs.List(l.kind, "") {
+			if l.leadsTo(object, from) && !yield(object.Key().String()) {
+				return
+			}
+		}
+	}
+}
+
+// String says what a link names.
+func (l link) String() string {
+	switch {
+	case l.subset != "":
+		return fmt.Sprintf("subset %s of %s", l.subset, l.host)
+	case l.host != "":
+		return "service " + string(l.host)
+	case l.selector != nil:
+		return "workloads with " + l.selector.String()
+	}
+	return strings.ToLower(l.kind.Kind) + "/" + l.namespace + "/" + l.name
+}
