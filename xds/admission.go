@@ -2,8 +2,8 @@ package xds
 
 import (
 	"context"
-	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -12,65 +12,105 @@ import (
 
 // admission bounds how many proxies are brought up from nothing at one time:
 // what a fleet asks for that comes back all at once must not take the memory and
-// the time that those need who are there already.
+// the time that those need who are there already. The others wait in the order in
+// which they came, for as long as it takes: who waits is not refused, and waits for
+// nobody who came later.
 type admission struct {
-	slots chan struct{} // holds a token for each first sync
-	// patience is how long a stream waits for its turn, half of it again at
-	// random, so that those which are refused do not come back all at once.
-	patience time.Duration
-	// limit is how long a turn lasts at most: a client may never ask for all.
-	limit time.Duration
+	slots   chan struct{} // holds a token for each first sync
+	waiting atomic.Int64
+	room    int64 // for so many to wait
+	// silence is how long a turn goes on in which the client owes no answer and
+	// says nothing, and limit how long it lasts at most.
+	silence, limit time.Duration
 }
 
-func newAdmission(size int, patience, limit time.Duration) *admission {
-	return &admission{slots: make(chan struct{}, size), patience: patience, limit: limit}
+// newAdmission is one of so many turns at a time. A hundred times as many may wait.
+func newAdmission(size int) *admission {
+	return &admission{
+		slots: make(chan struct{}, size), room: 100 * int64(size),
+		silence: 2 * time.Second, limit: 10 * time.Second, // an Envoy takes less of either
+	}
 }
 
-// firstSyncLimit is how long a first sync counts as one. An Envoy takes less.
-const firstSyncLimit = 10 * time.Second
-
-// errCrowded is what a stream is told that waited in vain. Clients try again,
-// here or at another server.
+// errCrowded is what a stream is told for which there is no room to wait. Clients
+// try again, here or at another server.
 var errCrowded = status.Error(codes.Unavailable, "too many proxies are being brought up at this time: try again")
 
-// enter waits for a turn. It ends when leave is called, which may be more than
-// once, or at its limit.
-func (a *admission) enter(ctx context.Context) (leave func(), err error) {
-	patience := time.NewTimer(a.patience + rand.N(a.patience/2+1))
-	defer patience.Stop()
+// slot is the turn of one client, until it ends or is over by itself.
+type slot struct {
+	free         func() // once
+	quiet, limit *time.Timer
+	silence      time.Duration
+}
+
+// enter waits for a turn.
+func (a *admission) enter(ctx context.Context) (*slot, error) {
 	select {
-	case a.slots <- struct{}{}:
+	case a.slots <- struct{}{}: // there is none who waits
 	default:
-		select {
-		case a.slots <- struct{}{}:
-		case <-patience.C:
-			return nil, errCrowded
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if err := a.wait(ctx); err != nil {
+			return nil, err
 		}
 	}
 	free := sync.OnceFunc(func() { <-a.slots })
-	over := time.AfterFunc(a.limit, free)
-	return func() { over.Stop(); free() }, nil
+	return &slot{
+		free: free, silence: a.silence, quiet: time.AfterFunc(a.silence, free), limit: time.AfterFunc(a.limit, free),
+	}, nil
+}
+
+func (a *admission) wait(ctx context.Context) error {
+	defer a.waiting.Add(-1)
+	if a.waiting.Add(1) > a.room {
+		return errCrowded
+	}
+	select {
+	case a.slots <- struct{}{}: // a channel takes from those who wait in their order
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // inside is how many first syncs there are.
 func (a *admission) inside() int { return len(a.slots) }
 
+// end ends the turn, once or more often.
+func (s *slot) end() {
+	s.quiet.Stop()
+	s.limit.Stop()
+	s.free()
+}
+
+// serves says that something is done for the client.
+func (s *slot) serves() { s.quiet.Stop() }
+
+// rests says that nothing more is done before the client says something. Where it
+// owes no answer either it holds the turn up.
+func (s *slot) rests(owes bool) {
+	if !owes {
+		s.quiet.Reset(s.silence)
+	}
+}
+
 // admitted ends the connection's turn of the first sync once its client has
 // taken listeners, which an Envoy asks for when it has clusters and endpoints;
 // on a stream of one type, once it has taken that.
 func (c *Connection) admitted() {
-	if c.leave == nil || c.flow == nil {
+	if c.slot == nil {
 		return
 	}
-	for typeURL, session := range c.flow.Sessions() {
-		t, served := c.server.typ(typeURL)
-		last := typeURL == c.wire.one() || served && t.Name == "LDS"
-		if last && session.Started() && !session.InFlight() {
-			c.leave()
-			c.leave = nil
-			return
+	owes := false
+	if c.flow != nil {
+		for typeURL, session := range c.flow.Sessions() {
+			t, served := c.server.typ(typeURL)
+			last := typeURL == c.wire.one() || served && t.Name == "LDS"
+			if last && session.Started() && !session.Pending() {
+				c.slot.end()
+				c.slot = nil
+				return
+			}
+			owes = owes || session.InFlight()
 		}
 	}
+	c.slot.rests(owes)
 }

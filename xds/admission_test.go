@@ -3,6 +3,7 @@ package xds_test
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -33,7 +34,7 @@ func TestFirstSyncsAreRationed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			variants(t, func(t *testing.T, v stream.Variant) {
-				s := crowded(t, time.Hour)
+				s := crowded(t, 10)
 				first := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: node("10.0.0.1"), Variant: v, Manual: true})
 				first.Subscribe(xdstest.ClusterType)
 				first.AwaitAnswer(xdstest.ClusterType, 0)
@@ -50,12 +51,12 @@ func TestFirstSyncsAreRationed(t *testing.T) {
 	}
 }
 
-// TestACrowdIsTurnedAway: a stream that waits too long for its turn is told to
+// TestACrowdIsTurnedAway: a stream for which there is no room to wait is told to
 // try again.
 func TestACrowdIsTurnedAway(t *testing.T) {
 	t.Parallel()
 	variants(t, func(t *testing.T, v stream.Variant) {
-		s := crowded(t, 20*time.Millisecond)
+		s := crowded(t, 0)
 		first := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: node("10.0.0.1"), Variant: v, Manual: true})
 		first.Subscribe(xdstest.ClusterType)
 		first.AwaitAnswer(xdstest.ClusterType, 0)
@@ -67,10 +68,73 @@ func TestACrowdIsTurnedAway(t *testing.T) {
 	})
 }
 
-// crowded is a server that brings up one proxy at a time.
-func crowded(t *testing.T, wait time.Duration) *xdstest.Server {
+// TestASilentProxyHoldsUpNobody: one that says nothing when it has its turn, or
+// nothing more and owes no answer, loses it.
+func TestASilentProxyHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	for name, say := range map[string]func(*xdstest.Client){
+		"nothing": func(*xdstest.Client) {},
+		"nothing more": func(c *xdstest.Client) {
+			c.Subscribe(xdstest.ClusterType)
+			c.Ack(c.AwaitAnswer(xdstest.ClusterType, 0))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			variants(t, func(t *testing.T, v stream.Variant) {
+				s := crowded(t, 10)
+				s.XDS.LimitFirstSyncs(50*time.Millisecond, time.Hour, 10)
+				silent := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: node("10.0.0.1"), Variant: v, Manual: true})
+				xdstest.Eventually(t, "the first stream", func() bool { return s.XDS.Connections() == 1 })
+				say(silent)
+				next := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: node("10.0.0.2"), Variant: v})
+				next.Subscribe(xdstest.ClusterType)
+				next.AwaitAnswer(xdstest.ClusterType, 0)
+				silent.Subscribe(xdstest.EndpointType, "unknown")
+				silent.AwaitAnswer(xdstest.EndpointType, 0) // it is served still
+			})
+		})
+	}
+}
+
+// TestTurnsAreInOrder: those who wait have their turns in the order in which they
+// came, so that nobody waits for one that came later; silence ends a turn after
+// two seconds, and a client that owes an answer holds one for ten at most.
+func TestTurnsAreInOrder(t *testing.T) {
+	t.Parallel()
+	for owes, each := range map[bool]time.Duration{false: 2 * time.Second, true: 10 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			const size, clients = 3, 99
+			a := xds.NewTestAdmission(size, clients)
+			began := time.Now()
+			entered := make(chan int, clients)
+			for i := range clients {
+				go func() {
+					if err := a.Enter(t.Context(), owes); err != nil {
+						t.Errorf("client %d: %v", i, err)
+					}
+					entered <- i
+				}()
+				synctest.Wait() // it waits, or has its turn
+			}
+			for want := range clients {
+				if got := <-entered; got/size != want/size {
+					t.Errorf("client %d has its turn as number %d", got, want)
+				}
+				if waited := time.Since(began); waited != time.Duration(want/size)*each {
+					t.Errorf("client %d, of which each %d have a turn for %s, has waited %s", want, size, each, waited)
+				}
+			}
+			time.Sleep(each) // for the timers to end
+		})
+	}
+}
+
+// crowded is a server that brings up one proxy at a time, and lets so many wait.
+func crowded(t *testing.T, room int) *xdstest.Server {
 	t.Helper()
-	s := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) { o.MaxFirstSyncs, o.AdmissionWait = 1, wait })
+	s := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) { o.MaxFirstSyncs = 1 })
+	s.XDS.LimitFirstSyncs(time.Hour, time.Hour, room)
 	revision := s.Apply(service("reviews", 9080, "10.1.0.1"))
 	xdstest.Eventually(t, "all to be published", func() bool { return s.XDS.Context().Revision() >= revision })
 	return s
@@ -80,7 +144,7 @@ func crowded(t *testing.T, wait time.Duration) *xdstest.Server {
 // of all that it has, stays with it.
 func TestWhoWaitsIsNotRead(t *testing.T) {
 	t.Parallel()
-	s := crowded(t, time.Hour)
+	s := crowded(t, 10)
 	first := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: node("10.0.0.1"), Manual: true})
 	first.Subscribe(xdstest.ClusterType)
 	first.AwaitAnswer(xdstest.ClusterType, 0)

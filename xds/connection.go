@@ -48,7 +48,7 @@ type Connection struct {
 
 	mu    sync.Mutex // the turn: guards the fields below, and is held while a response is written
 	ended bool
-	leave func()    // ends the turn of the first sync; nil when it is over
+	slot  *slot     // the turn of the first sync; nil when it is over
 	at    uint64    // the number of the push that it has
 	types []*timing // those that are served first, in their order
 
@@ -117,12 +117,12 @@ func (s *DiscoveryServer) newConnection(variant stream.Variant, w wire, cancel c
 // first sync nothing is read: thousands of clients who come back at one time, each
 // with the versions of all that it has, wait at their own cost.
 func (c *Connection) receive(ctx context.Context) error {
-	leave, err := c.server.admission.enter(ctx)
+	slot, err := c.server.admission.enter(ctx)
 	if err != nil {
 		return err
 	}
-	if !c.admit(leave) {
-		leave()
+	if !c.admit(slot) {
+		slot.end()
 		return nil
 	}
 	for {
@@ -141,10 +141,10 @@ func (c *Connection) receive(ctx context.Context) error {
 }
 
 // admit begins the turn of the first sync; false where the connection has ended.
-func (c *Connection) admit(leave func()) bool {
+func (c *Connection) admit(slot *slot) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.leave = leave
+	c.slot = slot
 	return !c.ended
 }
 
@@ -183,6 +183,9 @@ func (c *Connection) turn(ctx context.Context, m *message) error {
 	defer c.mu.Unlock()
 	if c.ended || ctx.Err() != nil {
 		return nil
+	}
+	if c.slot != nil {
+		c.slot.serves()
 	}
 	var err error
 	switch {
@@ -224,8 +227,8 @@ func (c *Connection) end() {
 	c.alarm.stop()
 	c.sending.stop()
 	c.server.rounds.done(c)
-	if c.leave != nil {
-		c.leave()
+	if c.slot != nil {
+		c.slot.end()
 	}
 	if c.world != nil {
 		c.world.close()

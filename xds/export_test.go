@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -193,6 +194,32 @@ func (s *DiscoveryServer) ReportAllocations(proxy *discovery.Proxy) float64 {
 	}
 	c.takeNote()
 	return testing.AllocsPerRun(10, c.takeNote)
+}
+
+// LimitFirstSyncs has turns end in another time, and streams refused when so many
+// wait. It is called before there are streams.
+func (s *DiscoveryServer) LimitFirstSyncs(silence, limit time.Duration, room int) {
+	s.admission.silence, s.admission.limit, s.admission.room = silence, limit, int64(room)
+}
+
+// TestAdmission is admission whose turns a test takes.
+type TestAdmission struct{ *admission }
+
+// NewTestAdmission is admission of so many at a time, with room for so many to wait.
+func NewTestAdmission(size, room int) TestAdmission {
+	a := newAdmission(size)
+	a.room = int64(room)
+	return TestAdmission{a}
+}
+
+// Enter waits for a turn, in which the client says nothing and owes an answer or not.
+func (a TestAdmission) Enter(ctx context.Context, owes bool) error {
+	s, err := a.enter(ctx)
+	if err == nil {
+		s.serves()
+		s.rests(owes)
+	}
+	return err
 }
 
 // Built is how many built resources the server holds.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"os"
 	"os/exec"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
@@ -100,12 +102,60 @@ func beQuietClients(address string) error {
 			return err
 		}
 		defer func() { _ = connection.Close() }()
-		if err := beQuietClient(ctx, connection, lines.Text()); err != nil {
+		be := beQuietClient
+		if lines.Text() == waitingClient {
+			be = beWaitingClient
+		}
+		if err := be(ctx, connection, lines.Text()); err != nil {
 			return err
 		}
 		fmt.Println(lines.Text())
 	}
 	return lines.Err()
+}
+
+// quiet is a process of quiet clients.
+type quiet struct {
+	t       *testing.T
+	process *exec.Cmd
+	in      io.WriteCloser
+	done    *bufio.Scanner
+}
+
+func startQuietClients(t *testing.T, address string) quiet {
+	t.Helper()
+	c := quiet{t: t, process: exec.CommandContext(t.Context(), os.Args[0])}
+	c.process.Env = append(os.Environ(), quietClients+"="+address)
+	c.process.Stderr = os.Stderr
+	in, err := c.process.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.process.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c.in, c.done = in, bufio.NewScanner(out)
+	return c
+}
+
+// say adds a client, and waits until it has what it is to have.
+func (c quiet) say(line string) {
+	c.t.Helper()
+	if _, err := fmt.Fprintln(c.in, line); err != nil || !c.done.Scan() {
+		c.t.Fatalf("client %s is not served: %v", line, errors.Join(err, c.done.Err()))
+	}
+}
+
+// end ends all of them.
+func (c quiet) end() {
+	c.t.Helper()
+	if err := errors.Join(c.in.Close(), c.process.Wait()); err != nil {
+		c.t.Errorf("the clients: %v", err)
+	}
 }
 
 // beQuietClient takes all clusters, endpoints and listeners of a server.
@@ -136,6 +186,54 @@ func beQuietClient(ctx context.Context, connection *grpc.ClientConn, ip string) 
 	return nil
 }
 
+// waitingClient stands for a client that states much and waits for its turn.
+const waitingClient = "waits"
+
+// beWaitingClient says what it has, a megabyte, as far as a server reads it.
+func beWaitingClient(ctx context.Context, connection *grpc.ClientConn, _ string) error {
+	ads, err := discoveryv3.NewAggregatedDiscoveryServiceClient(connection).DeltaAggregatedResources(ctx)
+	if err != nil {
+		return err
+	}
+	go func() { // it ends with its process
+		_ = ads.Send(&discoveryv3.DeltaDiscoveryRequest{
+			Node: node("10.0.0.1"), TypeUrl: xdstest.ClusterType,
+			InitialResourceVersions: map[string]string{"none": strings.Repeat("x", 1<<20)},
+		})
+	}()
+	return nil
+}
+
+// TestAProxyThatWaitsIsSmall: one that waits for its turn to be brought up takes
+// less than 192 KiB, with what it has said already, whatever it is to say.
+func TestAProxyThatWaitsIsSmall(t *testing.T) {
+	const waiting, limit = 300, 192 << 10
+	s := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) { o.MaxFirstSyncs = 1 })
+	s.XDS.LimitFirstSyncs(time.Hour, time.Hour, waiting)
+	revision := s.Apply(service("reviews", 9080, "10.1.0.1"))
+	xdstest.Eventually(t, "the service is published", func() bool { return s.XDS.Context().Revision() >= revision })
+	first := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: node("10.0.0.1"), Manual: true})
+	first.Subscribe(xdstest.ClusterType)
+	first.AwaitAnswer(xdstest.ClusterType, 0)
+	c := startQuietClients(t, s.Address)
+	before := footprint()
+	for i := range waiting {
+		c.say(waitingClient)
+		xdstest.Eventually(t, "the stream", func() bool { return s.XDS.Connections() == i+2 })
+	}
+	each := 0
+	xdstest.Eventually(t, "as much is said as may be", func() bool {
+		last := each
+		each = (footprint() - before) / waiting
+		return each-last < 1<<10
+	})
+	t.Logf("a proxy that waits takes %d KiB", each>>10)
+	if each > limit {
+		t.Errorf("that is more than %d KiB", limit>>10)
+	}
+	c.end()
+}
+
 // TestAnIdleConnectionIsSmall: one that has what it asked for takes less than
 // 100 KiB, with all that gRPC has for it.
 func TestAnIdleConnectionIsSmall(t *testing.T) {
@@ -144,27 +242,11 @@ func TestAnIdleConnectionIsSmall(t *testing.T) {
 	revision := s.Apply(services(200))
 	xdstest.Eventually(t, "the services are published", func() bool { return s.XDS.Context().Revision() >= revision })
 
-	clients := exec.CommandContext(t.Context(), os.Args[0])
-	clients.Env = append(os.Environ(), quietClients+"="+s.Address)
-	clients.Stderr = os.Stderr
-	in, err := clients.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := clients.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := clients.Start(); err != nil {
-		t.Fatal(err)
-	}
-	done := bufio.NewScanner(out)
+	c := startQuietClients(t, s.Address)
 	connect := func(from, to int) {
 		t.Helper()
 		for i := from; i < to; i++ {
-			if _, err := fmt.Fprintf(in, "10.3.%d.%d\n", i/250, i%250+1); err != nil || !done.Scan() {
-				t.Fatalf("client %d is not served: %v", i, errors.Join(err, done.Err()))
-			}
+			c.say(fmt.Sprintf("10.3.%d.%d", i/250, i%250+1))
 		}
 		xdstest.Eventually(t, "all to be in step", func() bool {
 			return !slices.ContainsFunc(s.XDS.Proxies(), func(p xds.ProxyStatus) bool { return p.Types[2].Answered.IsZero() })
@@ -178,9 +260,7 @@ func TestAnIdleConnectionIsSmall(t *testing.T) {
 	if each > limit {
 		t.Errorf("that is more than %d KiB", limit>>10)
 	}
-	if err := errors.Join(in.Close(), clients.Wait()); err != nil {
-		t.Errorf("the clients: %v", err)
-	}
+	c.end()
 }
 
 // TestReportingNoChangeCostsNothing, as a connection does so after all it hears.

@@ -49,6 +49,9 @@ func newMetrics(r prometheus.Registerer, s *DiscoveryServer) *metrics {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "portolan_first_syncs", Help: "Proxies that are being brought up from nothing."}, func() float64 {
 			return float64(s.admission.inside())
 		}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "portolan_waiting_proxies", Help: "Proxies that wait for their turn to be brought up."}, func() float64 {
+			return float64(s.admission.waiting.Load())
+		}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "portolan_memo_resources", Help: "Built resources that are held."}, func() float64 {
 			return float64(s.memo.Len())
 		}))

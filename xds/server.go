@@ -62,11 +62,10 @@ type Options struct {
 	// everyone, also to clients that take these one by one.
 	WholeRoutes bool
 
-	// MaxFirstSyncs is how many proxies are brought up from nothing at one time,
-	// 0 stands for 100. A stream waits AdmissionWait for its turn, 0 stands for five
-	// seconds, and is refused then.
+	// MaxFirstSyncs is how many proxies are brought up from nothing at one time;
+	// 0 stands for 100. A hundred times as many wait for their turn, in the order in
+	// which they came; beyond that streams are refused.
 	MaxFirstSyncs int
-	AdmissionWait time.Duration
 	// HangUp closes the connection to a client that is to choose another server; nil
 	// ends only its stream.
 	HangUp func(remote net.Addr)
@@ -159,9 +158,6 @@ func New(o Options) *DiscoveryServer {
 	if o.MaxFirstSyncs == 0 {
 		o.MaxFirstSyncs = 100
 	}
-	if o.AdmissionWait == 0 {
-		o.AdmissionWait = 5 * time.Second
-	}
 	if o.ReadyLimit == 0 {
 		o.ReadyLimit = 5 * time.Second
 	}
@@ -180,7 +176,7 @@ func New(o Options) *DiscoveryServer {
 		reasons: map[string]int{}, connections: map[*Connection]struct{}{},
 	}
 	s.worlds = newWorlds(o.Types, s.memo, o.Logger)
-	s.admission = newAdmission(o.MaxFirstSyncs, o.AdmissionWait, firstSyncLimit)
+	s.admission = newAdmission(o.MaxFirstSyncs)
 	s.metrics = newMetrics(o.Registerer, s)
 	return s
 }

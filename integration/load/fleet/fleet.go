@@ -43,6 +43,7 @@ type Fleet struct {
 	last    atomic.Int64 // when a response was received, in Unix nanoseconds
 	heard   atomic.Int64 // when a part of one was, likewise
 	stated  atomic.Int64 // see Stated
+	rising  rising
 
 	mu  sync.Mutex // guards err
 	err error      // why a stream ended last
@@ -154,6 +155,29 @@ func (f *Fleet) Reconnects() int {
 		n += p.reconnects()
 	}
 	return n
+}
+
+// Rising is how many proxies at most were being brought up at one time: had been
+// sent something on a stream, and no listeners.
+func (f *Fleet) Rising() int { return f.rising.most() }
+
+// rising counts proxies that are being brought up.
+type rising struct {
+	mu        sync.Mutex // guards what follows
+	now, peak int
+}
+
+func (r *rising) add(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.now += n
+	r.peak = max(r.peak, r.now)
+}
+
+func (r *rising) most() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.peak
 }
 
 // Stated is how many bytes of requests said so far what proxies have.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"path"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/portolan-mesh/portolan/integration/load/fleet"
 	"github.com/portolan-mesh/portolan/integration/processtest"
 	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
 	"github.com/portolan-mesh/portolan/xds/stream"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
@@ -285,5 +287,36 @@ func TestWhatIsStatedIsNotSentAgain(t *testing.T) {
 		}
 		// A version of some names does not tell what a client has of them.
 		r.sent("what a version does not tell", got, 1<<20, fleet.EndpointType, fleet.RouteType)
+	})
+}
+
+// TestAThousandProxiesAtOnce are all brought up, a few at a time. Those that wait
+// are not refused.
+func TestAThousandProxiesAtOnce(t *testing.T) {
+	const crowd, turns = 1000, 20
+	both(t, func(t *testing.T, v stream.Variant) {
+		s := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) { o.MaxFirstSyncs = turns })
+		small := refmesh.Mesh{Services: 4}
+		r := &rig{T: t, server: s}
+		r.apply(refmesh.Change{Objects: small.Objects()})
+		xdstest.Eventually(t, "the mesh is published", func() bool { return strconv.FormatInt(s.XDS.Context().Revision(), 10) == s.Store.Version() })
+		f := fleet.New(fleet.Options{
+			Address: s.Address, Proxies: crowd, Variant: v, Node: refmesh.Proxies{Mesh: small, Interception: "REDIRECT"}.Node,
+		})
+		ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+		var running sync.WaitGroup
+		running.Go(func() { f.Run(ctx) })
+		defer func() { cancel(); running.Wait() }()
+		got, err := f.AwaitSync(ctx, silence)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Reconnects > 0 {
+			t.Errorf("%d streams were refused: %v", got.Reconnects, got.Reason)
+		}
+		t.Logf("%d proxies at most were brought up at one time", f.Rising())
+		if n := f.Rising(); n > 2*turns { // a turn ends, too, when its client is slow
+			t.Errorf("%d proxies were brought up at one time, not %d", n, turns)
+		}
 	})
 }

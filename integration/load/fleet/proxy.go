@@ -31,7 +31,28 @@ type proxy struct {
 	counts Counts
 	tries  int
 	open   bool              // it has a stream
+	rising phase             // of the stream
 	types  map[string]*asked // of the stream, or of the last, by type URL
+}
+
+// phase is how far a proxy is on a stream.
+type phase int
+
+const (
+	fresh phase = iota // it was sent nothing
+	rises              // it was sent something, and no listeners
+	risen
+)
+
+// enter has a proxy be in a phase.
+func (p *proxy) enter(to phase) {
+	switch from := p.rising; {
+	case from != rises && to == rises:
+		p.fleet.rising.add(1)
+	case from == rises && to != rises:
+		p.fleet.rising.add(-1)
+	}
+	p.rising = to
 }
 
 // asked is what a proxy asked for of a type, and how that is answered.
@@ -96,6 +117,7 @@ func (p *proxy) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.open = false
+	p.enter(fresh)
 	if !p.fleet.o.States {
 		p.types = nil
 	}
@@ -178,6 +200,12 @@ func (p *proxy) take(bytes []byte, now time.Time) ([][]byte, error) {
 // answer is called with mu held.
 func (p *proxy) answer(r response, d *digest) [][]byte {
 	p.counts[r.typeURL] = p.counts[r.typeURL].plus(Count{1, int64(len(d.names)), int64(len(d.removed)), int64(len(r.bytes))}, 1)
+	switch {
+	case r.typeURL == ListenerType:
+		p.enter(risen)
+	case p.rising == fresh:
+		p.enter(rises)
+	}
 	t := p.types[r.typeURL]
 	if t == nil {
 		t = &asked{has: nothing} // sent without being asked for
