@@ -38,7 +38,7 @@ const (
 func (o *lifecycleFlags) register(f *pflag.FlagSet) {
 	f.DurationVar(&o.maxAge, "max-connection-age", defaultMaxAge, "for how long a proxy stays connected, a tenth more or less; then it connects anew, maybe to another server; 0 is for ever")
 	f.DurationVar(&o.drain, "drain-time", defaultDrain, "time over which a server that stops sends its proxies to the others; nothing is waited for where there is no other")
-	f.IntVar(&o.firstSyncs, "max-first-syncs", 100, "how many proxies are brought up from nothing at one time; others wait for a moment, and are then told to try again")
+	f.IntVar(&o.firstSyncs, "max-first-syncs", 100, "how many proxies are brought up from nothing at one time; others wait in the order in which they came, a hundred times as many at most")
 }
 
 func (o *lifecycleFlags) validate(add addFault) {
