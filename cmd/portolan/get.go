@@ -215,7 +215,7 @@ func (o *getOptions) tellEmpty(env *environment, all []found) {
 		case o.allNamespaces || f.kind.ClusterScoped:
 			fmt.Fprintf(env.stderr, "No %s found.\n", f.kind.Plural)
 		default:
-			fmt.Fprintf(env.stderr, "No %s found in namespace %s.\n", f.kind.Plural, namespaceOf(f.kind, o.namespace))
+			fmt.Fprintf(env.stderr, "No %s found in namespace %s; -A looks in all.\n", f.kind.Plural, namespaceOf(f.kind, o.namespace))
 		}
 	}
 }

@@ -94,10 +94,10 @@ func TestGetSaysWhatThereIsNot(t *testing.T) {
 		code     int
 		out, err string
 	}{
-		{[]string{"vs", "-n", "shop"}, exitOK, "", "No virtualservices found in namespace shop.\n"},
+		{[]string{"vs", "-n", "shop"}, exitOK, "", "No virtualservices found in namespace shop; -A looks in all.\n"},
 		{[]string{"vs", "-A"}, exitOK, "", "No virtualservices found.\n"},
-		{[]string{"vs", "-o", "yaml"}, exitOK, "", "No virtualservices found in namespace default.\n"},
-		{[]string{"vs,se", "-o", "name"}, exitOK, "serviceentry/default/x\n", "No virtualservices found in namespace default.\n"},
+		{[]string{"vs", "-o", "yaml"}, exitOK, "", "No virtualservices found in namespace default; -A looks in all.\n"},
+		{[]string{"vs,se", "-o", "name"}, exitOK, "serviceentry/default/x\n", "No virtualservices found in namespace default; -A looks in all.\n"},
 		{[]string{"se", "y"}, exitFailure, "",
 			"portolan: serviceentry/default/y: not found: see those there are with portolan get serviceentries -A\n"},
 		{[]string{"se", "y", "-o", "json"}, exitFailure, "",

@@ -228,7 +228,7 @@ func rejections(proxies []xds.ProxyStatus) [][]string {
 	for _, p := range proxies {
 		for _, t := range p.Types {
 			if t.State == stream.Rejected {
-				row := []string{"  rejected", p.Name, t.Name, fmt.Sprintf("rev %d", t.RejectedRevision), strconv.Quote(t.Message)}
+				row := []string{"  rejected", p.Name, t.Name, fmt.Sprintf("rev %d", t.RejectedRevision), quoted(t.Message)}
 				if len(t.Objects) > 0 {
 					row = append(row, "of "+items(t.Objects, false))
 				}

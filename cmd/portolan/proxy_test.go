@@ -37,7 +37,7 @@ func someProxies() admin.ProxyList {
 			{Node: "sidecar~10.0.0.17~vm-17.shop~shop.svc.cluster.local", Name: "vm-17", Type: "sidecar", Namespace: "shop", Variant: "delta", Revision: 812,
 				Types: []xds.TypeStatus{
 					synced("CDS", 26*time.Hour), synced("EDS", 0), synced("LDS", 3*time.Hour),
-					{Name: "RDS", State: stream.Rejected, Answered: noon.Add(-12 * time.Second), StaleSince: noon.Add(-12 * time.Second), RejectedRevision: 815, RejectedNonce: "815-9", AckedNonce: "812-8", Objects: []string{"virtualservice/shop/reviews"}, Message: "unknown cluster\n\"outbound|80\""},
+					{Name: "RDS", State: stream.Rejected, Answered: noon.Add(-12 * time.Second), StaleSince: noon.Add(-12 * time.Second), RejectedRevision: 815, RejectedNonce: "815-9", AckedNonce: "812-8", Objects: []string{"virtualservice/shop/reviews"}, Message: "unknown cluster\n\"outbound|80\"\n"},
 				}},
 		}}
 }
@@ -89,7 +89,7 @@ func TestProxyStatusJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(proxyStatus(t, someProxies(), "status", "-o", "json", "vm").out), &got); err != nil {
 		t.Fatal(err)
 	}
-	if len(got.Items) != 1 || got.Kind != "ProxyList" || got.Items[0].Types[3].Message != "unknown cluster\n\"outbound|80\"" {
+	if len(got.Items) != 1 || got.Kind != "ProxyList" || got.Items[0].Types[3].Message != "unknown cluster\n\"outbound|80\"\n" {
 		t.Errorf("%+v", got)
 	}
 	if out := proxyStatus(t, someProxies(), "status", "-o", "yaml", "vm").out; !strings.Contains(out, "kind: ProxyList\n") || !strings.Contains(out, "  name: vm-17\n") {

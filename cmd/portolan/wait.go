@@ -204,7 +204,7 @@ func (e *environment) printLaggards(p admin.Propagation) error {
 	for _, t := range p.Troubles {
 		switch {
 		case t.Rejected && p.Rejected > 0:
-			rows = append(rows, []string{"  rejected", nodeName(t.Node), t.Type, fmt.Sprintf("rev %d", t.RejectedRevision), strconv.Quote(t.Message)})
+			rows = append(rows, []string{"  rejected", nodeName(t.Node), t.Type, fmt.Sprintf("rev %d", t.RejectedRevision), quoted(t.Message)})
 		case !t.Rejected && p.Waiting > 0:
 			rows = append(rows, []string{"  waiting", nodeName(t.Node), t.Type, fmt.Sprintf("rev %d", t.Revision), "for " + age(e.now(), t.Since)})
 		}
@@ -218,6 +218,9 @@ func (e *environment) printLaggards(p admin.Propagation) error {
 	}
 	return writeTable(e.stdout, others)
 }
+
+// quoted are the words of a proxy, on one line.
+func quoted(words string) string { return strconv.Quote(strings.TrimSpace(words)) }
 
 // distribution is how far a change has come, in one line.
 func distribution(p admin.Propagation) string {
