@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/grpc"
+
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/memo"
@@ -224,3 +227,65 @@ func (a TestAdmission) Enter(ctx context.Context, owes bool) error {
 
 // Built is how many built resources the server holds.
 func (s *DiscoveryServer) Built() int { return s.memo.Len() }
+
+// TestConnection is a connection in delta whose client is the test: nothing happens
+// but in its calls, and no goroutine works for it.
+type TestConnection struct{ c *Connection }
+
+// silent is the stream of a client that takes everything.
+type silent struct{ grpc.ServerStream }
+
+func (silent) SendMsg(any) error { return nil }
+
+// Connect makes the connection of a proxy that asks for all there is, and takes it.
+// The server serves a context, and does not run.
+func (s *DiscoveryServer) Connect(tb testing.TB, at *mesh.PushContext, node *corev3.Node) TestConnection {
+	tb.Helper()
+	s.context.Store(at)
+	_, cancel := context.WithCancelCause(tb.Context())
+	c := TestConnection{s.newConnection(stream.Delta, deltaWire{encoded: s.encoded, names: s.names, stream: silent{}}, cancel)}
+	for _, t := range s.options.Types {
+		request := stream.Request{}
+		if t.Parent != "" && !t.Scoped {
+			var names []string
+			for r := range c.c.flow.Session(t.Parent).All().Values() {
+				names = append(names, r.Children...)
+			}
+			request.Subscribe = s.names.Of(names)
+		}
+		c.take(tb, &message{node: node, typeURL: t.Generator.TypeURL(), request: request})
+	}
+	c.Acknowledge(tb)
+	tb.Cleanup(c.c.end)
+	return c
+}
+
+func (c TestConnection) take(tb testing.TB, m *message) {
+	if err := c.c.turn(tb.Context(), m); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Push brings the connection to a context, and says how many responses that takes.
+func (c TestConnection) Push(tb testing.TB, to *mesh.PushContext) (responses int) {
+	tb.Helper()
+	c.c.server.context.Store(to)
+	c.c.dirty.Store(true)
+	c.take(tb, nil)
+	return c.Acknowledge(tb)
+}
+
+// Acknowledge has the client take what is under way, until nothing is.
+func (c TestConnection) Acknowledge(tb testing.TB) (responses int) {
+	tb.Helper()
+	for again := true; again; {
+		again = false
+		for typeURL, session := range c.c.flow.Sessions() {
+			if session.InFlight() {
+				c.take(tb, &message{typeURL: typeURL, request: stream.Request{Nonce: session.Status().Sent.Nonce}})
+				again, responses = true, responses+1
+			}
+		}
+	}
+	return responses
+}

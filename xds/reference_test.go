@@ -35,10 +35,12 @@ type reference struct {
 // They take virtual hosts one by one, or whole tables.
 func newReference(tb testing.TB, services, proxies int, routeDelta bool) *reference {
 	tb.Helper()
-	r := &reference{
-		replica: newReplica(tb, serviceentry.Switches{}), memo: memo.New(),
-		mesh: refmesh.Mesh{Services: services, Localities: 4, LabelSets: 10},
-	}
+	return newReferenceOf(tb, refmesh.Mesh{Services: services, Localities: 4, LabelSets: 10}, proxies, routeDelta)
+}
+
+func newReferenceOf(tb testing.TB, of refmesh.Mesh, proxies int, routeDelta bool) *reference {
+	tb.Helper()
+	r := &reference{replica: newReplica(tb, serviceentry.Switches{}), memo: memo.New(), mesh: of}
 	epoch := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for i, object := range r.mesh.Objects() {
 		object.CreationTimestamp = epoch.Add(time.Duration(i) * time.Second)
