@@ -118,13 +118,13 @@ func (c *Cache) Stats() Stats {
 }
 
 // encode returns the bytes of a list of resources as repeated fields of a
-// response.
+// response, with room for one more buffer.
 func (c *Cache) encode(resources []*resource.Resource, delta bool) mem.BufferSlice {
 	var out mem.BufferSlice
 	for part := range cut(resources) {
 		r := c.find(part, delta)
 		r.once.Do(func() { r.build(delta) })
-		out = append(out, r.buffers...)
+		out = append(slices.Grow(out, len(r.buffers)+1), r.buffers...)
 	}
 	return out
 }

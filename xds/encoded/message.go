@@ -24,53 +24,47 @@ type Header struct {
 // which whoever does not know better may read or encode again.
 type Message struct {
 	buffers mem.BufferSlice
-	decoded func() protoreflect.Message
+	delta   bool
+	decode  sync.Once
+	decoded protoreflect.Message
 }
 
 var _ proto.Message = (*Message)(nil)
 
 // World is a DiscoveryResponse.
 func (c *Cache) World(h Header, resources []*resource.Resource) *Message {
-	w := c.header(h)
-	w.controlPlane(worldControlPlane, c.options.ControlPlane)
-	return message(c.encode(resources, false), w, &discoveryv3.DiscoveryResponse{})
+	return c.message(h, resources, nil, false)
 }
 
 // Delta is a DeltaDiscoveryResponse.
 func (c *Cache) Delta(h Header, resources []*resource.Resource, removed []string) *Message {
-	w := c.header(h)
-	for _, name := range removed {
-		w.tag(deltaRemoved, len(name))
-		w.b = append(w.b, name...)
+	return c.message(h, resources, removed, true)
+}
+
+// message is the buffers that are shared, with that of the stream after them.
+func (c *Cache) message(h Header, resources []*resource.Resource, removed []string, delta bool) *Message {
+	server := worldControlPlane
+	if delta {
+		server = deltaControlPlane
 	}
-	w.controlPlane(deltaControlPlane, c.options.ControlPlane)
-	return message(c.encode(resources, true), w, &discoveryv3.DeltaDiscoveryResponse{})
-}
+	size := sizeString(responseVersion, h.Version) + sizeString(responseTypeURL, h.TypeURL) + sizeString(responseNonce, h.Nonce)
+	for _, name := range removed {
+		size += protowire.SizeTag(deltaRemoved) + protowire.SizeBytes(len(name))
+	}
+	identifier := sizeString(controlPlaneIdentifier, c.options.ControlPlane)
+	size += protowire.SizeTag(server) + protowire.SizeBytes(identifier)
 
-func (c *Cache) header(h Header) *writer {
-	w := &writer{}
-	w.string(responseVersion, h.Version)
-	w.string(responseTypeURL, h.TypeURL)
-	w.string(responseNonce, h.Nonce)
-	return w
-}
-
-func (w *writer) controlPlane(field protowire.Number, identifier string) {
-	w.tag(field, sizeString(controlPlaneIdentifier, identifier))
-	w.string(controlPlaneIdentifier, identifier)
-}
-
-// message is the shared buffers with those of the stream after them.
-func message(shared mem.BufferSlice, own *writer, empty proto.Message) *Message {
-	own.flush()
-	m := &Message{buffers: append(shared, own.out...)}
-	m.decoded = sync.OnceValue(func() protoreflect.Message {
-		if err := proto.Unmarshal(m.buffers.Materialize(), empty); err != nil {
-			panic("encoded: a message of its own making: " + err.Error())
-		}
-		return empty.ProtoReflect()
-	})
-	return m
+	own := writer{b: make([]byte, 0, size)}
+	own.string(responseVersion, h.Version)
+	own.string(responseTypeURL, h.TypeURL)
+	own.string(responseNonce, h.Nonce)
+	for _, name := range removed {
+		own.tag(deltaRemoved, len(name))
+		own.b = append(own.b, name...)
+	}
+	own.tag(server, identifier)
+	own.string(controlPlaneIdentifier, c.options.ControlPlane)
+	return &Message{buffers: append(c.encode(resources, delta), mem.SliceBuffer(own.b)), delta: delta}
 }
 
 // Size is how many bytes the message has.
@@ -80,4 +74,16 @@ func (m *Message) Size() int { return m.buffers.Len() }
 func (m *Message) Buffers() mem.BufferSlice { return m.buffers }
 
 // ProtoReflect implements proto.Message. It decodes the message.
-func (m *Message) ProtoReflect() protoreflect.Message { return m.decoded() }
+func (m *Message) ProtoReflect() protoreflect.Message {
+	m.decode.Do(func() {
+		var into proto.Message = &discoveryv3.DiscoveryResponse{}
+		if m.delta {
+			into = &discoveryv3.DeltaDiscoveryResponse{}
+		}
+		if err := proto.Unmarshal(m.buffers.Materialize(), into); err != nil {
+			panic("encoded: a message of its own making: " + err.Error())
+		}
+		m.decoded = into.ProtoReflect()
+	})
+	return m.decoded
+}

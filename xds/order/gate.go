@@ -78,7 +78,7 @@ func (f *Flow) waits(k *kind) bool {
 		return true
 	}
 	for child := range k.scoped {
-		for range child.session.Leaving() {
+		if len(child.session.Leaving()) > 0 {
 			return true
 		}
 	}

@@ -14,7 +14,7 @@ import (
 func (f *Flow) withdrawals(k *kind, now time.Time) (stream.Allow, bool) {
 	before := k.withdrawals
 	k.withdrawals = nil
-	leaving := slices.Collect(k.session.Leaving())
+	leaving := k.session.Leaving()
 	if len(leaving) == 0 || k.Scoped { // its removals go with its additions
 		return stream.Allow{}, false
 	}
@@ -53,7 +53,7 @@ func (k *kind) childrenKept() func(name string) bool {
 		return never
 	}
 	kept := map[string]struct{}{}
-	for name := range k.parent.session.Leaving() {
+	for _, name := range k.parent.session.Leaving() {
 		if r := k.parent.session.Held(name); r != nil {
 			for _, child := range r.Children {
 				kept[child] = struct{}{}

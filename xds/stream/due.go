@@ -147,27 +147,11 @@ func (s *Session) Due() iter.Seq[string] {
 
 // Pending says whether something is on its way, or would be if it could.
 func (s *Session) Pending() bool {
-	if s.inflight != nil || s.owes || s.asked.Len() > 0 {
-		return true
-	}
-	for range s.due() {
-		return true
-	}
-	return false
+	return s.inflight != nil || s.owes || s.asked.Len() > 0 || s.sees(due)
 }
 
 // Lacks says whether there is something to add or change that was not sent.
-func (s *Session) Lacks() bool {
-	if s.owes || s.asked.Len() > 0 {
-		return true
-	}
-	for c := range s.due() {
-		if c.HasNew {
-			return true
-		}
-	}
-	return false
-}
+func (s *Session) Lacks() bool { return s.owes || s.asked.Len() > 0 || s.sees(added) }
 
 // InFlight says whether a response was sent and not answered.
 func (s *Session) InFlight() bool { return s.inflight != nil }

@@ -116,16 +116,18 @@ func (s *Session) Refuses(name string) bool {
 	return ok && s.asks(name)
 }
 
-// Leaving iterates, in order, over the names that the client is yet to be told
-// to give up.
-func (s *Session) Leaving() iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for c := range s.due() {
-			if !c.HasNew && !s.asked.Has(c.Key) && !yield(c.Key) {
-				return
-			}
+// Leaving are the names, in order, that the client is yet to be told to give up.
+func (s *Session) Leaving() []string {
+	if !s.sees(removed) {
+		return nil
+	}
+	var out []string
+	for c := range s.due() {
+		if !c.HasNew && !s.asked.Has(c.Key) {
+			out = append(out, c.Key)
 		}
 	}
+	return out
 }
 
 // Retained iterates, in order, over the resources that the client goes on with as

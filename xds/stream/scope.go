@@ -64,6 +64,7 @@ func (s *Session) Open(scope string, isNew bool) {
 		s.scopes = map[string]bool{}
 	}
 	s.scopes[scope] = true
+	s.scoped++
 	s.grown++
 	if released := s.release(scope); !isNew && !released {
 		return
@@ -87,6 +88,7 @@ func (s *Session) Close(scope string) {
 		return
 	}
 	s.scopes[scope] = false
+	s.scoped++
 	s.eachHas(func(has resource.Set) resource.Set {
 		out := has
 		for name := range namesWithin(has, scope) {

@@ -67,6 +67,7 @@ type Session struct {
 	asked    nameset.Set
 	owes     bool            // an answer is due even if nothing is to be said
 	scopes   map[string]bool // of a scoped type: those that are open, false where one was
+	scoped   int             // how often scopes was changed
 	absorbed map[string]bool // of a scoped type: those that were never open and are not looked at; see absorb
 
 	// What the client should have.
@@ -93,6 +94,8 @@ type Session struct {
 	// covering as soon as it takes the response under way. Besides is as covered,
 	// with what it refused and was not sent again left out.
 	covered, covering, besides int64
+
+	sight sight // of what is due
 }
 
 // flight is the response under way.
@@ -116,15 +119,14 @@ func New(typ Type, variant Variant) *Session { return &Session{typ: typ, variant
 // Offer says what the client should have from now on, as of a revision of the
 // store. The cost follows the difference to what was offered last.
 func (s *Session) Offer(to resource.Set, revision int64) {
-	if s.inStep() {
-		s.covered = s.revision
-	}
 	if s.started && !s.Pending() {
-		s.besides = s.revision
+		if s.besides = s.revision; s.rejected == nil {
+			s.covered = s.revision
+		}
 	}
 	from := s.offered
 	s.offered, s.revision = to, revision
-	if s.started || s.resend.Len() > 0 {
+	if from != to && (s.started || s.resend.Len() > 0) {
 		s.follow(from)
 	}
 	s.rest()
@@ -202,11 +204,14 @@ func (s *Session) Resend(names []string) {
 	}
 }
 
-// doubt has a name sent again to a client that has it.
+// doubt has a name sent again to a client that has it. What is due anyway needs no
+// more.
 func (s *Session) doubt(name string) {
-	if _, exists := s.offered.Get(name); exists && s.wants(name) {
-		s.eachHas(func(has resource.Set) resource.Set { return doubted(has, name) })
+	offered, exists := s.offered.Get(name)
+	if told, ok := s.told().Get(name); !exists || !ok || told.Version != offered.Version || !s.wants(name) {
+		return
 	}
+	s.eachHas(func(has resource.Set) resource.Set { return doubted(has, name) })
 }
 
 // Forget drops removals that were not told yet, and names them: the client gives

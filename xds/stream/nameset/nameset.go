@@ -176,6 +176,9 @@ func (t *Table) With(s Set, names ...string) Set {
 		}
 		return t.Of(slices.AppendSeq(slices.Clone(names), s.All()))
 	}
+	if len(names) == 0 {
+		return s
+	}
 	next := content{names: s.names(), sum: s.sum()}
 	for _, name := range names {
 		if grown := next.names.Set(name, struct{}{}); grown != next.names {
@@ -198,6 +201,9 @@ func (t *Table) Minus(s, other Set) Set {
 
 // Without returns the set of those names of s that are not among others.
 func (t *Table) Without(s Set, names ...string) Set {
+	if len(names) == 0 || s.Len() == 0 {
+		return s
+	}
 	next := content{names: s.names(), sum: s.sum()}
 	for _, name := range names {
 		if shrunk := next.names.Delete(name); shrunk != next.names {
@@ -229,7 +235,8 @@ func (t *Table) replace(s Set, next content) Set {
 	case next.names.Len() == 0:
 		return Set{}
 	}
-	return t.intern(&next)
+	interned := next
+	return t.intern(&interned)
 }
 
 func (t *Table) hashBytes(name []byte) uint64 {
