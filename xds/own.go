@@ -2,7 +2,6 @@ package xds
 
 import (
 	"log/slog"
-	"maps"
 	"slices"
 
 	"github.com/portolan-mesh/portolan/storage/pmap"
@@ -19,9 +18,9 @@ type own struct {
 	names     []string
 	named     []mesh.Recorded // what the names follow from
 	built     map[string]inbound
-	failed    bool // one of them, the last time
-	seen      *sets
-	set       resource.Set
+	entries   []pmap.Entry[*resource.Resource] // those of built that there are, in order
+	failed    bool                             // one of them, the last time
+	base, set resource.Set                     // that of the class, without and with these
 }
 
 // inbound is a resource of a workload, nil where there is none of its name, and
@@ -41,40 +40,17 @@ func (o *own) advance(view *mesh.View, at *sets, i int, logger *slog.Logger) {
 		return
 	}
 	changed := view != nil && o.follow(view, at.context, logger)
-	if changed || o.seen == nil || !o.carry(o.seen.byType[i], base) {
-		o.insert(base)
-	}
-	o.seen = at
-}
-
-// insert makes the set from that of the class.
-func (o *own) insert(base resource.Set) {
-	o.set = base
-	for _, name := range slices.Sorted(maps.Keys(o.built)) {
-		if r := o.built[name].resource; r != nil {
-			o.set = o.set.Set(name, r)
+	if changed {
+		o.entries = o.entries[:0]
+		for _, name := range o.names {
+			if r := o.built[name].resource; r != nil {
+				o.entries = append(o.entries, pmap.Entry[*resource.Resource]{Key: name, Value: r})
+			}
 		}
 	}
-}
-
-// carry takes over what changed in the set of the class, unless it is more than is
-// to be inserted.
-func (o *own) carry(from, to resource.Set) bool {
-	set, n := o.set, 0
-	for c := range pmap.Diff(from, to) {
-		if n++; n > len(o.built) {
-			return false
-		}
-		switch mine := o.built[c.Key].resource; {
-		case mine != nil:
-		case c.HasNew:
-			set = set.Set(c.Key, c.New)
-		default:
-			set = set.Delete(c.Key)
-		}
+	if changed || o.base != base {
+		o.base, o.set = base, base.SetAll(o.entries)
 	}
-	o.set = set
-	return true
 }
 
 // follow builds again what would not be built from the same, and says whether
