@@ -25,7 +25,9 @@ func (k *kind) follow(parent *kind, r *stream.Response) {
 		k.owe(r)
 		return
 	}
-	k.session.Resend(children(slices.Values(r.Changed)))
+	for _, changed := range r.Changed {
+		k.session.Resend(changed.Children)
+	}
 	k.forget(children(maps.Values(r.Withdrawn)))
 	if k.CoverParent { // of the same name, and no child of what it is now
 		k.forget(slices.Collect(maps.Keys(r.Withdrawn)))

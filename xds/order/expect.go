@@ -18,12 +18,12 @@ type expected struct {
 }
 
 // expect takes note that the client has taken resources of a type.
-func (k *kind) expect(taken resource.Set, until time.Time) {
+func (k *kind) expect(taken lacked, until time.Time) {
 	for _, child := range k.children {
 		switch {
 		case child.Scoped || child.Optional: // it is not asked for by name, or not at all
 		case !child.session.Started():
-			for r := range taken.Values() {
+			for r := range taken.each {
 				if len(r.Children) > 0 {
 					child.expected = expected{until: until}
 					break
@@ -35,8 +35,8 @@ func (k *kind) expect(taken resource.Set, until time.Time) {
 	}
 }
 
-func (k *kind) expectOf(taken resource.Set, until time.Time) {
-	for r := range taken.Values() {
+func (k *kind) expectOf(taken lacked, until time.Time) {
+	for r := range taken.each {
 		if k.unasked(r) {
 			k.expected.parents = append(k.expected.parents, r)
 			k.expected.until = until

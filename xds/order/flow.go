@@ -68,7 +68,8 @@ type kind struct {
 
 	// changed are the resources under way that the client lacks, under those of them
 	// that are new to it, of a type on which others wait.
-	changed, under resource.Set
+	changed lacked
+	under   resource.Set
 
 	expected expected
 	gate     gate
@@ -186,7 +187,7 @@ func (f *Flow) acknowledged(k *kind, now time.Time) {
 
 // landed forgets what was under way.
 func (k *kind) landed() {
-	k.changed, k.under, k.awaited = resource.Set{}, resource.Set{}, nameset.Set{}
+	k.changed, k.under, k.awaited = lacked{}, resource.Set{}, nameset.Set{}
 }
 
 // refused takes note that the client does not have what was under way.
@@ -272,16 +273,31 @@ func (f *Flow) next(k *kind, allow stream.Allow) (*stream.Response, bool) {
 	return r, true
 }
 
+// lacked are resources of a response: all there are, or some.
+type lacked struct {
+	all  resource.Set
+	some []*resource.Resource
+}
+
+func (l lacked) each(yield func(*resource.Resource) bool) {
+	for r := range l.all.Values() {
+		if !yield(r) {
+			return
+		}
+	}
+	for _, r := range l.some {
+		if !yield(r) {
+			return
+		}
+	}
+}
+
 // underWay is what the client lacks of a response, and what of that is new to it.
-func underWay(r *stream.Response) (changed, under resource.Set) {
+func underWay(r *stream.Response) (changed lacked, under resource.Set) {
 	if r.All.Len() > 0 {
-		return r.All, r.All
+		return lacked{all: r.All}, r.All
 	}
-	changed = setOf(r.Changed)
-	if len(r.New) == len(r.Changed) {
-		return changed, changed
-	}
-	return changed, setOf(r.New)
+	return lacked{some: r.Changed}, setOf(r.New)
 }
 
 // setOf is the set of some resources, which are in the order of their names.

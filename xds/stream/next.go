@@ -83,6 +83,9 @@ func (s *Session) Next(allow Allow) (*Response, bool) {
 	return r, true
 }
 
+// usual is how many resources a change mostly has, or fewer.
+const usual = 8
+
 // plan parts what is due into what may be said now and what may not.
 func (s *Session) plan(allow Allow) *plan {
 	p := &plan{}
@@ -94,9 +97,13 @@ func (s *Session) plan(allow Allow) *plan {
 		seen, ok := s.concerns(c)
 		asked := s.asked.Has(c.Key)
 		switch {
+		case !ok && s.absorbed[ScopeOf(c.Key)]: // it may be said to have it
 		case !ok, !asked && s.suppressed(seen):
 			p.held = append(p.held, c)
 		case seen.HasNew && allow.adds(c.Key):
+			if p.add == nil {
+				p.add = make([]*resource.Resource, 0, usual)
+			}
 			p.add = append(p.add, p.form(c.New, allow.instead(c.Key)))
 			p.older = p.older || !s.isNew(c.Old)
 		case seen.HasNew:
@@ -217,9 +224,12 @@ func (s *Session) response(p *plan, to resource.Set) *Response {
 	}
 	r.Changed, r.New = r.Resources, r.Resources
 	if p.older {
-		r.New = slices.DeleteFunc(slices.Clone(r.Changed), func(added *resource.Resource) bool {
-			return !s.isNew(s.has.Value(added.Name))
-		})
+		r.New = nil
+		for _, added := range r.Changed {
+			if s.isNew(s.has.Value(added.Name)) {
+				r.New = append(r.New, added)
+			}
+		}
 	}
 	if len(p.add) == s.offered.Len() && len(r.New) == len(p.add) && len(p.instead) == 0 {
 		r.All = s.offered
