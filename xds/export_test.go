@@ -11,8 +11,11 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds/encoded"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/memo"
 	"github.com/portolan-mesh/portolan/xds/mesh"
@@ -230,12 +233,22 @@ func (s *DiscoveryServer) Built() int { return s.memo.Len() }
 
 // TestConnection is a connection in delta whose client is the test: nothing happens
 // but in its calls, and no goroutine works for it.
-type TestConnection struct{ c *Connection }
+type TestConnection struct {
+	c      *Connection
+	client *client
+}
 
-// silent is the stream of a client that takes everything.
-type silent struct{ grpc.ServerStream }
+// client is the stream of a client that takes everything, and what it says next.
+type client struct {
+	grpc.ServerStream
+	says []byte
+}
 
-func (silent) SendMsg(any) error { return nil }
+func (*client) SendMsg(any) error { return nil }
+
+func (c *client) RecvMsg(m any) error {
+	return encoded.Codec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(c.says)}, m)
+}
 
 // Connect makes the connection of a proxy that asks for all there is, and takes it.
 // The server serves a context, and does not run.
@@ -243,7 +256,8 @@ func (s *DiscoveryServer) Connect(tb testing.TB, at *mesh.PushContext, node *cor
 	tb.Helper()
 	s.context.Store(at)
 	_, cancel := context.WithCancelCause(tb.Context())
-	c := TestConnection{s.newConnection(stream.Delta, deltaWire{encoded: s.encoded, names: s.names, stream: silent{}}, cancel)}
+	c := TestConnection{client: &client{}}
+	c.c = s.newConnection(stream.Delta, newDeltaWire("", s.encoded, s.names, c.client), cancel)
 	for _, t := range s.options.Types {
 		request := stream.Request{}
 		if t.Parent != "" && !t.Scoped {
@@ -275,6 +289,20 @@ func (c TestConnection) Push(tb testing.TB, to *mesh.PushContext) (responses int
 	return c.Acknowledge(tb)
 }
 
+// acknowledge has the client say that it has taken a response.
+func (c TestConnection) acknowledge(tb testing.TB, typeURL, nonce string) {
+	const typeURLField, nonceField = 2, 6 // of a request in delta
+	says := protowire.AppendTag(c.client.says[:0], typeURLField, protowire.BytesType)
+	says = protowire.AppendString(says, typeURL)
+	says = protowire.AppendTag(says, nonceField, protowire.BytesType)
+	c.client.says = protowire.AppendString(says, nonce)
+	m, err := c.c.wire.receive()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	c.take(tb, m)
+}
+
 // Acknowledge has the client take what is under way, until nothing is.
 func (c TestConnection) Acknowledge(tb testing.TB) (responses int) {
 	tb.Helper()
@@ -282,7 +310,7 @@ func (c TestConnection) Acknowledge(tb testing.TB) (responses int) {
 		again = false
 		for typeURL, session := range c.c.flow.Sessions() {
 			if session.InFlight() {
-				c.take(tb, &message{typeURL: typeURL, request: stream.Request{Nonce: session.Status().Sent.Nonce}})
+				c.acknowledge(tb, typeURL, session.Status().Sent.Nonce)
 				again, responses = true, responses+1
 			}
 		}

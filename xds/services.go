@@ -102,9 +102,9 @@ func (s *DiscoveryServer) DeltaAggregatedResources(g discoveryv3.AggregatedDisco
 }
 
 func (s *DiscoveryServer) serveWorld(o only, g grpc.ServerStream) error {
-	return s.serve(g.Context(), stream.StateOfTheWorld, worldWire{only: o, encoded: s.encoded, names: s.names, stream: g})
+	return s.serve(g.Context(), stream.StateOfTheWorld, newWorldWire(o, s.encoded, s.names, g))
 }
 
 func (s *DiscoveryServer) serveDelta(o only, g grpc.ServerStream) error {
-	return s.serve(g.Context(), stream.Delta, deltaWire{only: o, encoded: s.encoded, names: s.names, stream: g})
+	return s.serve(g.Context(), stream.Delta, newDeltaWire(o, s.encoded, s.names, g))
 }

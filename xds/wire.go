@@ -1,8 +1,6 @@
 package xds
 
 import (
-	"strconv"
-
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -24,7 +22,8 @@ const (
 
 // wire sends and receives in one of the variants.
 type wire interface {
-	// receive blocks for the next message; io.EOF where the client ended.
+	// receive blocks for the next message, which is there until it is called again;
+	// io.EOF where the client ended.
 	receive() (*message, error)
 	// encode makes the message of a response.
 	encode(typeURL string, r *stream.Response) *encoded.Message
@@ -56,22 +55,37 @@ type worldWire struct {
 	encoded *encoded.Cache
 	names   *nameset.Table
 	stream  grpc.ServerStream
+	last    *worldRequest
+}
+
+// worldRequest is the last request of a stream.
+type worldRequest struct {
+	message message
+	decoded discoveryv3.DiscoveryRequest
+	request encoded.Request
+}
+
+func newWorldWire(o only, cache *encoded.Cache, names *nameset.Table, stream grpc.ServerStream) worldWire {
+	return worldWire{only: o, encoded: cache, names: names, stream: stream, last: &worldRequest{}}
 }
 
 func (w worldWire) receive() (*message, error) {
-	q := &discoveryv3.DiscoveryRequest{}
-	r := encoded.Request{Into: q, Table: w.names, Lists: [2]encoded.List{{Field: worldNames}}}
-	if err := w.stream.RecvMsg(&r); err != nil {
+	q, r := &w.last.decoded, &w.last.request
+	q.Reset()
+	w.last.message = message{}
+	*r = encoded.Request{Into: q, Table: w.names, Lists: [2]encoded.List{{Field: worldNames}}}
+	if err := w.stream.RecvMsg(r); err != nil {
 		return nil, err
 	}
 	typeURL, err := w.only.of(q.GetTypeUrl())
 	if err != nil {
 		return nil, err
 	}
-	return &message{node: q.GetNode(), typeURL: typeURL, request: stream.Request{
+	w.last.message = message{node: q.GetNode(), typeURL: typeURL, request: stream.Request{
 		Names: w.names.With(r.Lists[0].Names, q.GetResourceNames()...), Version: q.GetVersionInfo(), Nonce: q.GetResponseNonce(),
 		Rejected: q.GetErrorDetail() != nil, Message: q.GetErrorDetail().GetMessage(),
-	}}, nil
+	}}
+	return &w.last.message, nil
 }
 
 func (w worldWire) encode(typeURL string, r *stream.Response) *encoded.Message {
@@ -86,15 +100,29 @@ type deltaWire struct {
 	encoded *encoded.Cache
 	names   *nameset.Table
 	stream  grpc.ServerStream
+	last    *deltaRequest
+}
+
+// deltaRequest is the last request of a stream.
+type deltaRequest struct {
+	message message
+	decoded discoveryv3.DeltaDiscoveryRequest
+	request encoded.Request
+}
+
+func newDeltaWire(o only, cache *encoded.Cache, names *nameset.Table, stream grpc.ServerStream) deltaWire {
+	return deltaWire{only: o, encoded: cache, names: names, stream: stream, last: &deltaRequest{}}
 }
 
 func (w deltaWire) receive() (*message, error) {
-	q := &discoveryv3.DeltaDiscoveryRequest{}
-	r := encoded.Request{
+	q, r := &w.last.decoded, &w.last.request
+	q.Reset()
+	w.last.message = message{}
+	*r = encoded.Request{
 		Into: q, Table: w.names, Lists: [2]encoded.List{{Field: deltaSubscribe}, {Field: deltaUnsubscribe}},
 		Stated: encoded.Stated{Field: deltaStated},
 	}
-	if err := w.stream.RecvMsg(&r); err != nil {
+	if err := w.stream.RecvMsg(r); err != nil {
 		return nil, err
 	}
 	typeURL, err := w.only.of(q.GetTypeUrl())
@@ -104,17 +132,17 @@ func (w deltaWire) receive() (*message, error) {
 	if len(q.GetInitialResourceVersions()) > 0 { // without the codec
 		r.Stated.Versions = stream.VersionsIn(q.GetInitialResourceVersions())
 	}
-	return &message{node: q.GetNode(), typeURL: typeURL, request: stream.Request{
+	w.last.message = message{node: q.GetNode(), typeURL: typeURL, request: stream.Request{
 		Subscribe:   w.names.With(r.Lists[0].Names, q.GetResourceNamesSubscribe()...),
 		Unsubscribe: w.names.With(r.Lists[1].Names, q.GetResourceNamesUnsubscribe()...),
 		Initial:     r.Stated.Versions, Nonce: q.GetResponseNonce(),
 		Rejected: q.GetErrorDetail() != nil, Message: q.GetErrorDetail().GetMessage(),
-	}}, nil
+	}}
+	return &w.last.message, nil
 }
 
 func (w deltaWire) encode(typeURL string, r *stream.Response) *encoded.Message {
-	header := encoded.Header{TypeURL: typeURL, Nonce: r.Nonce, Version: strconv.FormatInt(r.Revision, 10)}
-	return w.encoded.Delta(header, r.Resources, r.Removed)
+	return w.encoded.Delta(encoded.Header{TypeURL: typeURL, Nonce: r.Nonce, Version: r.Version}, r.Resources, r.Removed)
 }
 
 func (w deltaWire) send(m *encoded.Message) error { return w.stream.SendMsg(m) }

@@ -68,12 +68,12 @@ func (s *Session) Next(allow Allow) (*Response, bool) {
 	for _, r := range p.instead {
 		f.instead = append(f.instead, r.Name)
 	}
+	s.count++
+	s.nonce = nonce(s.revision, s.count)
 	r := s.response(p, f.has)
 	for _, name := range p.again {
 		s.has = doubted(s.has, name)
 	}
-	s.count++
-	s.nonce = strconv.FormatInt(s.revision, 10) + "-" + strconv.Itoa(s.count)
 	r.Revision, r.Nonce = s.revision, s.nonce
 	f.Mark = r.Mark
 	s.inflight, s.asked, s.owes = f, p.asked, false
@@ -85,6 +85,12 @@ func (s *Session) Next(allow Allow) (*Response, bool) {
 
 // usual is how many resources a change mostly has, or fewer.
 const usual = 8
+
+// nonce is that of a response: the revision and how many there were on the stream.
+func nonce(revision int64, count int) string {
+	var text [2 * 20]byte
+	return string(strconv.AppendInt(append(strconv.AppendInt(text[:0], revision, 10), '-'), int64(count), 10))
+}
 
 // plan parts what is due into what may be said now and what may not.
 func (s *Session) plan(allow Allow) *plan {
@@ -243,7 +249,7 @@ func (s *Session) response(p *plan, to resource.Set) *Response {
 	}
 	slices.Sort(r.Removed)
 	if s.variant == Delta {
-		r.Version = strconv.FormatInt(s.revision, 10)
+		r.Version = s.nonce[:strings.LastIndexByte(s.nonce, '-')]
 		return r
 	}
 	if s.typ.Full {
