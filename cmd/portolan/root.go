@@ -34,7 +34,11 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root := newRootCommand(env)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	if err != nil && !errors.Is(err, differences{}) {
+	switch {
+	case err == nil, errors.Is(err, differences{}):
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		fmt.Fprintln(stderr, "portolan: interrupted")
+	default:
 		fmt.Fprintf(stderr, "portolan: %s\n", strings.TrimSpace(words(err)))
 	}
 	return exitCode(err)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -76,6 +78,21 @@ func TestWrongServer(t *testing.T) {
 		if o.code != exitUnreachable || !strings.Contains(o.err, says) || !strings.Contains(o.err, "--server") {
 			t.Errorf("%s: %+v", server, o)
 		}
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		cancel()
+		<-r.Context().Done()
+	}))
+	defer server.Close()
+	var out, err bytes.Buffer
+	code := run(ctx, []string{"wait", "--revision", "7", "--server", server.URL}, strings.NewReader(""), &out, &err)
+	if got := (outcome{code, out.String(), err.String()}); got != (outcome{exitFailure, "", "portolan: interrupted\n"}) {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -115,7 +115,8 @@ func (e *environment) waitForBatch(ctx context.Context, result *batch.Result, o 
 	return e.wait(ctx, query, o)
 }
 
-// The pauses between two questions, and between two lines about progress.
+// The pauses between two questions, and between two lines about progress where there
+// is no terminal to show it on.
 const (
 	askFirst     = 20 * time.Millisecond
 	askLast      = 500 * time.Millisecond
@@ -129,6 +130,7 @@ func (e *environment) wait(ctx context.Context, query url.Values, o waitFlags) e
 	began := e.now()
 	err := e.callFor(ctx, 0, func(ctx context.Context, c *client.Client) error {
 		told := began
+		defer e.clearLine()
 		for pause := askFirst; ; pause = min(2*pause, askLast) {
 			if err := e.propagation(ctx, c, query, &p); err != nil {
 				return err
@@ -137,9 +139,13 @@ func (e *environment) wait(ctx context.Context, query url.Values, o waitFlags) e
 			if ended(p, o) || waited >= o.timeout {
 				return nil
 			}
-			if e.now().Sub(told) >= tellInterval {
+			line := distribution(p) + "  " + roundly(waited).String()
+			if e.terminal {
+				e.clearLine()
+				fmt.Fprint(e.stderr, line)
+			} else if e.now().Sub(told) >= tellInterval {
 				told = e.now()
-				fmt.Fprintln(e.stderr, distribution(p)+"  "+roundly(waited).String())
+				fmt.Fprintln(e.stderr, line)
 			}
 			select {
 			case <-ctx.Done():
@@ -152,6 +158,13 @@ func (e *environment) wait(ctx context.Context, query url.Values, o waitFlags) e
 		return err
 	}
 	return e.tellPropagation(p, o, e.now().Sub(began))
+}
+
+// clearLine takes back a line about progress, which is shown in place on a terminal.
+func (e *environment) clearLine() {
+	if e.terminal {
+		fmt.Fprint(e.stderr, "\r\x1b[K")
+	}
 }
 
 // propagation asks once, within --request-timeout.

@@ -21,6 +21,12 @@ import (
 // again and again.
 func waited(t *testing.T, answers []propagation.Progress, args ...string) (outcome, url.Values) {
 	t.Helper()
+	return waitedAt(t, false, answers, args...)
+}
+
+// waitedAt is waited at a terminal, or not.
+func waitedAt(t *testing.T, terminal bool, answers []propagation.Progress, args ...string) (outcome, url.Values) {
+	t.Helper()
 	var asked atomic.Int64
 	var query atomic.Pointer[url.Values]
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -35,7 +41,7 @@ func waited(t *testing.T, answers []propagation.Progress, args ...string) (outco
 	}))
 	defer server.Close()
 	var out, err bytes.Buffer
-	env := &environment{stdin: strings.NewReader(""), stdout: &out, stderr: &err, now: time.Now}
+	env := &environment{stdin: strings.NewReader(""), stdout: &out, stderr: &err, now: time.Now, terminal: terminal}
 	root := newRootCommand(env)
 	root.SetArgs(append([]string{"wait", "--server", server.URL}, args...))
 	failed := root.ExecuteContext(context.WithoutCancel(t.Context()))
@@ -98,6 +104,17 @@ func TestWait(t *testing.T) {
 		if got.code != c.code || !strings.Contains(got.err, c.stderr) || name == "refused" && strings.Contains(got.out, "vm-18") {
 			t.Errorf("%s: %+v", name, got)
 		}
+	}
+}
+
+// TestWaitAtTerminal: how far it has come is one line, which is taken back at the end.
+func TestWaitAtTerminal(t *testing.T) {
+	t.Parallel()
+	waiting := propagation.Progress{Revision: 815, Count: status.Count{Accepted: 1, Waiting: 1}}
+	got, _ := waitedAt(t, true, []propagation.Progress{waiting, waiting, {Revision: 815, Count: status.Count{Accepted: 2}}}, "--revision", "815")
+	lines := strings.Split(got.err, "\r\x1b[K")
+	if got.code != exitOK || len(lines) != 4 || !strings.HasPrefix(lines[2], "distributed  1/2 proxies") || lines[3] != "" || strings.Contains(got.err, "\n") {
+		t.Errorf("%+v: %q", got, lines)
 	}
 }
 
