@@ -228,6 +228,14 @@ var faults = []struct {
 		h.Listed = append(h.Listed, reliability.Listed{Replica: "p0#1", After: 2, Revision: 5})
 		h.Lists[1].Objects = held(left, 3, 2)
 	}},
+	{"WATCH-RELIABLE", "what passes a change over is not what a list found", func(h *reliability.History) {
+		h.Listed = append(h.Listed, reliability.Listed{Replica: "p0#1", After: 4, Revision: 9})
+		tell(h, reliability.Event{Revision: 7, Key: alone, Value: 70})
+		tell(h, reliability.Event{Revision: 8, Key: alone, Value: 80})
+		h.Watches[0].Events = append(h.Watches[0].Events[:2:2],
+			reliability.Delivery{Type: reliability.Modified, Key: alone, Revision: 7, Value: 70},
+			reliability.Delivery{Type: reliability.Modified, Key: alone, Revision: 8, Value: 80})
+	}},
 	{"RELIST-EQ", "a deletion comes twice", func(h *reliability.History) {
 		h.Watches[0].Events = append(h.Watches[0].Events, reliability.Delivery{Type: reliability.Deleted, Key: alone, Revision: 7})
 	}},

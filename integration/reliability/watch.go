@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+
+	"github.com/portolan-mesh/portolan/cache"
 )
 
 // Watches checks every watch of the API: the events of a key come in order
@@ -66,8 +68,9 @@ func (j *judge) run() {
 }
 
 // lag is how many revisions a watcher may be behind its replica when that lists
-// anew.
-const lag = 200
+// anew: as many as a replica keeps for those who follow. More than a few of them
+// come where a store that was held tells all at once, and has compacted the rest.
+const lag = cache.DefaultHistory
 
 // leaps says whether an event is of a deletion that a list of the whole store
 // brought: such a one bears the revision that the watcher had before, since when
@@ -141,12 +144,22 @@ func (j *judge) event(e Delivery) {
 // the way to an event. Those that a list of the whole store brought may be.
 func (j *judge) missing(e Delivery, after int64) {
 	for _, passed := range j.h.Truth.Between(e.Key, after, e.Revision-1) {
-		if j.listed(passed.Revision) {
+		if j.brought(e, passed.Revision) {
 			continue
 		}
 		j.fault(j.lost(passed.Revision), "the change of %s at %d was passed over: the next that came is that at %d", e.Key, passed.Revision, e.Revision)
 		return
 	}
+}
+
+// brought says whether a list of the whole store passed a revision over on the way
+// to an event: that tells of the object as the list found it, or of what came after
+// while the watcher had it as the list found it.
+func (j *judge) brought(e Delivery, passed int64) bool {
+	return slices.ContainsFunc(j.h.Listed, func(l Listed) bool {
+		return l.Replica == j.w.Replica && l.covers(passed) && (l.After == 0 ||
+			e.Revision == j.h.Truth.Last(e.Key, l.Revision).Revision || j.held[e.Key] == j.h.Truth.At(e.Key, l.Revision))
+	})
 }
 
 // lost is the invariant that a watch breaks which does not tell of a revision:
@@ -192,13 +205,16 @@ func (j *judge) compare(revision int64, invariant string) {
 func (j *judge) listed(revision int64) bool { return j.h.listed(j.w.Replica, revision) }
 
 func (h *History) listed(replica string, revision int64) bool {
-	return slices.ContainsFunc(h.Listed, func(l Listed) bool {
-		after := l.After
-		if after > 0 {
-			after -= lag // the watcher may be behind
-		}
-		return l.Replica == replica && after < revision && revision <= l.Revision
-	})
+	return slices.ContainsFunc(h.Listed, func(l Listed) bool { return l.Replica == replica && l.covers(revision) })
+}
+
+// covers says whether a watcher may learn of a revision by the list.
+func (l Listed) covers(revision int64) bool {
+	after := l.After
+	if after > 0 {
+		after -= lag
+	}
+	return after < revision && revision <= l.Revision
 }
 
 func (j *judge) fault(invariant, format string, args ...any) {
