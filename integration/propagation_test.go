@@ -126,6 +126,8 @@ spec:
 		expectOutcome(t, "half of them will do", s.try("", "wait", "gateway/blocked", "-n", "shop", "--threshold", "50%"), 0, "rejected 1")
 		s.awaitCondition("gateways", "blocked", "Rejected", "True", "edge")
 		s.awaitCondition("gateways", "blocked", "Programmed", "False", "refused by 1")
+		expectOutcome(t, "what became of it", s.try("", "describe", "gateway/blocked", "-n", "shop"), 0, "Rejected    True", "rejected  edge", "refused by 1")
+		expectOutcome(t, "what another refers to", s.try("", "describe", "vs/reviews", "-n", "shop"), 0, "Accepted    True", "gateway/shop/edge", "destinationrule/shop/reviews")
 		if got := s.conditions("virtualservices", "reviews"); got["Rejected"].status != "" {
 			t.Errorf("another object is blamed: %+v", got)
 		}
