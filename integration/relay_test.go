@@ -33,6 +33,7 @@ type relay struct {
 	spoil    map[string]func(proto.Message) // by type URL
 	said     []said
 	shut     bool
+	joined   int // streams in delta that were let through so far
 	streams  map[*context.CancelFunc]struct{}
 }
 
@@ -167,6 +168,7 @@ func (r *relay) join(parent context.Context) (ctx context.Context, end func(), e
 	}
 	ctx, cancel := context.WithCancel(parent)
 	r.streams[&cancel] = struct{}{}
+	r.joined++
 	return ctx, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -183,6 +185,13 @@ func (r *relay) part() {
 	for cancel := range r.streams {
 		(*cancel)()
 	}
+}
+
+// met is how many streams in delta were let through so far.
+func (r *relay) met() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.joined
 }
 
 // meet ends what part began.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -103,6 +104,36 @@ func TestEnvoyServerKilledBetweenClusterAndEndpoints(t *testing.T) {
 		s.expectNothingRejected()
 		edge.expectNothingRejected()
 	})
+}
+
+// TestEnvoyIsBackSoon parts a proxy that has everything from its server, again and
+// again. Nothing is sent to it when it is back, so that Envoy takes each attempt for
+// one that failed: the pauses between them must not grow to Envoy's own 30 seconds.
+func TestEnvoyIsBackSoon(t *testing.T) {
+	s, x := startServer(t, serverOptions{}), newShop(t)
+	s.apply(x.all(50, 50))
+	relay := startRelay(t, s.xds)
+	edge := s.startEnvoy(envoyOptions{kind: "router", name: "edge", labels: "app=edge", variant: stream.Delta, xds: relay.address})
+	s.awaitSynced(s.revision(), "edge")
+	longest := time.Duration(0)
+	for range 11 {
+		met := relay.met()
+		relay.part()
+		relay.meet()
+		began := time.Now()
+		eventually(t, "the proxy is back", func() error {
+			if relay.met() == met {
+				return errors.New("it is not")
+			}
+			return nil
+		})
+		longest = max(longest, time.Since(began))
+		s.awaitSynced(s.revision(), "edge")
+	}
+	if t.Logf("longest pause: %s", longest); longest > 15*time.Second {
+		t.Errorf("the proxy was away for %s: its pauses grow beyond what the bootstrap says", longest)
+	}
+	edge.expectNothingRejected()
 }
 
 // TestEnvoyStoreKilled kills the store process. The server and the proxies serve

@@ -244,7 +244,7 @@ func distribution(p admin.Propagation) string {
 	for _, n := range []struct {
 		what  string
 		count int
-	}{{"rejected", p.Rejected}, {"waiting", p.Waiting}, {"offline", p.Offline}} {
+	}{{"rejected", p.Rejected}, {"waiting", p.Waiting}, {"offline", p.Offline}, {"servers behind", len(p.Behind)}} {
 		if n.count > 0 {
 			parts = append(parts, fmt.Sprintf("%s %d", n.what, n.count))
 		}

@@ -85,7 +85,7 @@ func TestWait(t *testing.T) {
 		"not enough":    {[]propagation.Progress{rejected}, []string{"--threshold", "98"}, 2, nil, "was refused"},
 		"gone":          {[]propagation.Progress{offline}, nil, 0, []string{"distributed  1/1 proxies", "offline 1", "offline  vm-9  last seen 3m ago"}, ""},
 		"too late":      {[]propagation.Progress{waiting}, []string{"--timeout", "50ms"}, 2, []string{"waiting 1", "waiting  vm-18  EDS  rev 812  for 41s"}, "revision 815 was not taken by 1 of 2 proxies within 50ms"},
-		"not published": {[]propagation.Progress{behind}, []string{"--timeout", "50ms"}, 2, []string{"behind  server cp-2:7"}, "not published by all servers within 50ms: the server at http://"},
+		"not published": {[]propagation.Progress{behind}, []string{"--timeout", "50ms"}, 2, []string{"servers behind 1", "behind  server cp-2:7"}, "not published by all servers within 50ms: the server at http://"},
 		"bad threshold": {nil, []string{"--threshold", "101"}, 64, nil, "give a percentage"},
 		"bad timeout":   {nil, []string{"--timeout", "0s"}, 64, nil, "give a time"},
 		"bad revision":  {nil, []string{"--revision", "0"}, 64, nil, "a revision is a number from 1 on"},

@@ -9,6 +9,7 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	metricsv3 "github.com/envoyproxy/go-control-plane/envoy/config/metrics/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -25,6 +26,12 @@ const (
 	// after the sum of both.
 	pingInterval = 30 * time.Second
 	pingTimeout  = 10 * time.Second
+	// The pause before Envoy connects anew is up to the first, and twice that after
+	// each stream on which nothing was sent to it. A server that takes over a proxy
+	// which has everything sends nothing, so this is not only for servers that are
+	// away; Envoy's own last pause of 30 s would keep a change from it for as long.
+	firstPause = 500 * time.Millisecond
+	lastPause  = 5 * time.Second
 	// maxRegexProgram is Istio's: Envoy's own limit of 100 refuses expressions
 	// that validation lets through.
 	maxRegexProgram = 32768
@@ -123,7 +130,12 @@ func (o Options) adsConfig() *corev3.ApiConfigSource {
 		TransportApiVersion:       corev3.ApiVersion_V3,
 		SetNodeOnFirstMessageOnly: true,
 		GrpcServices: []*corev3.GrpcService{{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
-			EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: XDSClusterName},
+			EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{
+				ClusterName: XDSClusterName,
+				RetryPolicy: &corev3.RetryPolicy{RetryBackOff: &corev3.BackoffStrategy{
+					BaseInterval: durationpb.New(firstPause), MaxInterval: durationpb.New(lastPause),
+				}},
+			},
 		}}},
 	}
 }
