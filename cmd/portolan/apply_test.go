@@ -92,6 +92,7 @@ func TestApplyBadInput(t *testing.T) {
 			"nothing was applied: 2 faults:\n" +
 				`  stdin: document 1 (line 1): serviceentry/shop/UPPER: spec.resolution: must be one of NONE, STATIC, DNS, DNS_ROUND_ROBIN, DYNAMIC_DNS, is "STATISTIC"` + "\n" +
 				"  stdin: document 2 (line 11): pod: apiVersion: is missing: say which API this is, such as networking.istio.io/v1"},
+		{"a URL", "", []string{"-f", "https://x/y.yaml"}, exitData, "nothing was applied: -f https://x/y.yaml: is no file: read it with another program, as in: curl -sf https://x/y.yaml | portolan ... -f -"},
 		{"no file", "", []string{"-f", "absent.yaml"}, exitData, "nothing was applied: -f absent.yaml: no such file or directory"},
 		{"stdin twice", "", []string{"-f", "-"}, exitUsage, "-f - is given twice: stdin can be read once"},
 		{"file without -f", "", []string{"shop.yaml"}, exitUsage, "shop.yaml: name files with -f\nSee 'portolan apply --help'"},

@@ -76,6 +76,9 @@ func (f *fileFlags) list(name string) ([]string, error) {
 		return []string{name}, nil
 	}
 	info, err := os.Stat(name)
+	if err != nil && strings.Contains(name, "://") {
+		return nil, fmt.Errorf("-f %s: is no file: read it with another program, as in: curl -sf %s | portolan ... -f -", name, name)
+	}
 	if err != nil {
 		return nil, unreadable(name, err)
 	}

@@ -119,7 +119,9 @@ func TestBadArguments(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ line, says string }{
 		{"get", "name what to get: KIND, KIND NAME or KIND/NAME\nSee 'portolan get --help'"},
-		{"get pods", `unknown kind "pods": see portolan api-resources for those served`},
+		{"get pods", `unknown kind "pods": portolan proxy status shows the proxies; portolan api-resources shows the kinds served`},
+		{"get frobs", `unknown kind "frobs": see portolan api-resources for those served`},
+		{"get vs.networking.k8s.io", `unknown kind "vs.networking.k8s.io": see portolan api-resources for those served`},
 		{"get vs,", `unknown kind "": see portolan api-resources for those served`},
 		{"get vs -o xml", `-o "xml": use table, wide, yaml, json or name`},
 		{"get vs -A -n shop", "-A is all namespaces, and -n is one: leave one of them out"},

@@ -65,9 +65,7 @@ Istio's API, kept in etcd, served as xDS to Envoy. No Kubernetes.
   portolan describe vs/shop/reviews    see what became of an object, and what refers to it
   portolan history vs/reviews -n shop  see who changed an object, and go back with rollback
 
-Exit codes: 0 done, 1 failure, 2 differences found (diff) or a wait that was in
-vain, 64 usage, 65 bad input, 69 server unreachable, 75 conflict (read again and
-retry), 77 forbidden, also by a store that takes no writes.`,
+Scripts can tell by the exit code what happened: portolan help exit-codes.`,
 		PersistentPreRun: func(c *cobra.Command, _ []string) {
 			_, env.command, _ = strings.Cut(c.CommandPath(), " ")
 		},
@@ -85,6 +83,9 @@ retry), 77 forbidden, also by a store that takes no writes.`,
 	root.PersistentFlags().DurationVar(&env.timeout, "request-timeout", 30*time.Second, "how long a command waits for the server; 0 is without limit")
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(commands(env)...)
+	root.AddCommand(&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exitCodes})
+	root.SetHelpCommand(newHelpCommand())
+	root.InitDefaultCompletionCmd() // it is refined, too
 	refineUsage(root)
 	return root
 }
@@ -98,6 +99,18 @@ func (e usageError) Unwrap() error { return e.error }
 type dataError struct{ error }
 
 func (e dataError) Unwrap() error { return e.error }
+
+// exitCodes is the help about them.
+const exitCodes = `Exit codes of all commands:
+
+   0  done
+   1  failure
+   2  differences were found (diff), or a wait was in vain
+  64  the command line cannot be understood
+  65  the input cannot be used, or the server refused it as invalid
+  69  the server cannot be reached, or its store takes no writes for now
+  75  conflict: somebody changed it meanwhile; read it again and retry
+  77  forbidden, also by a server that may only read`
 
 // The exit codes (sysexits.h where there is one).
 const (

@@ -109,17 +109,34 @@ func namespaceOf(kind *schema.Schema, namespace string) string {
 	return namespace
 }
 
+// kindNamed finds a kind by one of its names, which the group may follow: vs,
+// virtualservices.networking.istio.io.
 func kindNamed(schemas schema.Set, name string) (*schema.Schema, error) {
-	if kind := schemas.Named(name); kind != nil {
+	short, group, qualified := strings.Cut(name, ".")
+	if kind := schemas.Named(short); kind != nil && (!qualified || strings.EqualFold(group, kind.Group)) {
 		return kind, nil
+	}
+	if where := elsewhere(name); where != "" {
+		return nil, fmt.Errorf("unknown kind %q: %s; portolan api-resources shows the kinds served", name, where)
 	}
 	var meant []string
 	for _, kind := range schemas.All() {
-		if similar(name, kind.Plural) || similar(name, kind.Singular) {
+		if similar(short, kind.Plural) || similar(short, kind.Singular) {
 			meant = append(meant, kind.Plural)
 		}
 	}
 	return nil, fmt.Errorf("unknown kind %q: see portolan api-resources for those served%s", name, orMeant(meant))
+}
+
+// elsewhere is the command for what others look for among the kinds.
+func elsewhere(name string) string {
+	switch strings.ToLower(name) {
+	case "service", "services", "svc", "endpoint", "endpoints", "ep", "host", "hosts":
+		return "portolan describe service HOST shows what a host is, and its endpoints"
+	case "proxy", "proxies", "node", "nodes", "pod", "pods", "po":
+		return "portolan proxy status shows the proxies"
+	}
+	return ""
 }
 
 // completionTimeout bounds how long a shell waits for names.

@@ -35,6 +35,35 @@ func refineUsage(c *cobra.Command) {
 	}
 }
 
+// newHelpCommand shows the help of a command, and refuses what is none.
+func newHelpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND...]",
+		Short: "Show the help of a command, or of exit-codes",
+		RunE: func(c *cobra.Command, args []string) error {
+			topic, rest, err := c.Root().Find(args)
+			if err != nil || topic.HasSubCommands() && len(rest) > 0 {
+				return usageOf(c.Root(), unknownCommand(topic, strings.Join(rest, " ")))
+			}
+			topic.InitDefaultHelpFlag() // which it shows
+			return topic.Help()
+		},
+		ValidArgsFunction: func(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			topic, _, err := c.Root().Find(args)
+			if err != nil {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			var out []cobra.Completion
+			for _, sub := range topic.Commands() {
+				if sub.IsAvailableCommand() || sub.IsAdditionalHelpTopicCommand() {
+					out = append(out, cobra.CompletionWithDesc(sub.Name(), sub.Short))
+				}
+			}
+			return out, cobra.ShellCompDirectiveNoFileComp
+		},
+	}
+}
+
 // usageOf is a usage error that says where to read on.
 func usageOf(c *cobra.Command, err error) error {
 	return usageError{fmt.Errorf("%w\nSee '%s --help'", err, c.CommandPath())}

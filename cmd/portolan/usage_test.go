@@ -21,6 +21,10 @@ func TestSlips(t *testing.T) {
 		"edit vs/reviews -n shop":       `unknown command "edit" for "portolan": did you mean portolan apply?`,
 		"get virtualservic":             `unknown kind "virtualservic": see portolan api-resources for those served, or did you mean virtualservices?`,
 		"wait gatway/x":                 `served, or did you mean gateways?`,
+		"get svc":                       `portolan describe service HOST shows what a host is`,
+		"help nonsense":                 `unknown command "nonsense" for "portolan"`,
+		"help proxy statsu":             `unknown command "statsu" for "portolan proxy": did you mean portolan proxy status?`,
+		"completion fishh":              `unknown command "fishh" for "portolan completion": did you mean portolan completion fish?`,
 		"get vs --al":                   `unknown flag: --al: did you mean --all-namespaces?`,
 		"get vs --sever x":              `unknown flag: --sever: did you mean --server?`,
 		"wait vs/x --timeout 10":        `--timeout "10": give a time with its unit, such as 30s or 5m`,
@@ -37,6 +41,31 @@ func TestSlips(t *testing.T) {
 		if o.code != exitUsage || o.out != "" || !strings.Contains(o.err, says) {
 			t.Errorf("%s: %+v", line, o)
 		}
+	}
+}
+
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	for line, says := range map[string]string{
+		"help": "portolan [command]", "help exit-codes": "  75  conflict", "help proxy status": "portolan proxy status [NODE] [flags]",
+		"help wait": "--threshold string", "help proxy": "Show the connected proxies",
+	} {
+		if o := do(t, "", strings.Fields(line)...); o.code != exitOK || o.err != "" || !strings.Contains(o.out, says) {
+			t.Errorf("%s: %+v", line, o)
+		}
+	}
+	if o := do(t, "", "help", "wait"); o != do(t, "", "wait", "--help") {
+		t.Errorf("help wait and wait --help differ: %s", o.out)
+	}
+}
+
+// TestKindWithGroup: a kind goes by its name and group, too, as with kubectl.
+func TestKindWithGroup(t *testing.T) {
+	t.Parallel()
+	a := startAPI(t)
+	a.must(t, entry("x", ""), "apply", "-f", "-")
+	if out := a.must(t, "", "get", "serviceentries.networking.istio.io", "-o", "name"); out != "serviceentry/default/x\n" {
+		t.Errorf("%s", out)
 	}
 }
 
