@@ -396,13 +396,9 @@ func (x *scene) expectAsked(want int) {
 	}
 }
 
-// TestEnvoyGatewayVirtualHosts empties the table of a gateway and fills it again,
-// and moves its port.
-func TestEnvoyGatewayVirtualHosts(t *testing.T) {
-	inBothRouteModes(t, func(t *testing.T, delta bool) {
-		port, second := freePort(t), freePort(t)
-		door := func(port int) string {
-			return fill(`
+// door is a gateway at a port of 127.0.0.1.
+func door(port int) string {
+	return fill(`
 apiVersion: networking.istio.io/v1
 kind: Gateway
 metadata: {name: edge, namespace: shop}
@@ -410,7 +406,13 @@ spec:
   selector: {app: edge}
   servers: [{port: {number: $port, name: http, protocol: HTTP}, bind: 127.0.0.1, hosts: ["*.shop.test"]}]
 `, "$port", port)
-		}
+}
+
+// TestEnvoyGatewayVirtualHosts empties the table of a gateway and fills it again,
+// and moves its port.
+func TestEnvoyGatewayVirtualHosts(t *testing.T) {
+	inBothRouteModes(t, func(t *testing.T, delta bool) {
+		port, second := freePort(t), freePort(t)
 		config := func(port int) string { return fmt.Sprintf("http.%d.127.0.0.1", port) }
 		named := func(name string, port int) string { return fmt.Sprintf("%s.shop.test:%d", name, port) }
 		at := func(name string) request { return request{port: port, host: name + ".shop.test"} }

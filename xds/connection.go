@@ -226,6 +226,7 @@ func (c *Connection) end() {
 	c.ended = true
 	c.alarm.stop()
 	c.sending.stop()
+	c.away.Store(true) // no later round waits for it
 	c.server.rounds.done(c)
 	if c.slot != nil {
 		c.slot.end()
@@ -310,6 +311,10 @@ func (c *Connection) identify(ctx context.Context, node *corev3.Node) error {
 	return c.advance(ctx)
 }
 
+// askLimit is the moment that a proxy is given, when it connects again, to ask for one
+// type after another: an Envoy does so at once.
+const askLimit = time.Second
+
 // newFlow makes the flow of the types that are served to the proxy.
 func (c *Connection) newFlow() *order.Flow {
 	o := c.server.options
@@ -325,7 +330,7 @@ func (c *Connection) newFlow() *order.Flow {
 			types[i].Scoped = false // what the resources live in is of another stream
 		}
 	}
-	flow := order.New(types, c.variant, order.Limits{Ready: o.ReadyLimit, Resolve: o.ResolveGrace, Withdraw: o.WithdrawLimit})
+	flow := order.New(types, c.variant, order.Limits{Ready: o.ReadyLimit, Resolve: o.ResolveGrace, Ask: askLimit, Withdraw: o.WithdrawLimit})
 	for typeURL, session := range flow.Sessions() {
 		c.types = append(c.types, c.server.newTiming(typeURL, session))
 	}

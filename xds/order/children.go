@@ -111,6 +111,34 @@ func (k *kind) rescope(q stream.Request, first bool) {
 	}
 }
 
+// began takes note of the first request for a type, of several that a client makes one
+// after the other.
+func (k *kind) began(q stream.Request, now time.Time) {
+	if k.Scoped && k.parent != nil {
+		k.parent.stated = time.Time{}
+	}
+	for child := range k.scoped {
+		if !child.session.Started() && len(q.Initial) > 0 {
+			k.stated = now
+		}
+	}
+}
+
+// unasked says whether the client may be about to say what it has that lives in a
+// resource, which is to have nothing any more: before it is told to give that up, it
+// must not be sent the resource.
+func (f *Flow) unasked(k *kind, name string, now time.Time) bool {
+	if !now.Before(k.stated.Add(f.limits.Ask)) || !k.session.Has(name) {
+		return false
+	}
+	for child := range k.scoped {
+		if child.session.Vacant(name) {
+			return true
+		}
+	}
+	return false
+}
+
 // openNew opens the scopes of what the client has taken. What lives in a resource
 // that is new to it, or of which it refused a version before, it may not have
 // whatever it acknowledged.

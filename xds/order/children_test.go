@@ -231,3 +231,56 @@ func TestWhatCameWithRefusedChildrenComesAgain(t *testing.T) {
 		p.sends("the other again", "EDS +b")
 	})
 }
+
+// TestRoutesThatAreUnknownLoseTheirVirtualHosts: a client that comes back while it
+// drains a listener asks for routes that there are no more. It is told to give up
+// their virtual hosts before it is sent empty routes, in which it would take no word
+// of them; and when the routes come again it has nothing in them.
+func TestRoutesThatAreUnknownLoseTheirVirtualHosts(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t, stream.Delta)
+	p.offer("LDS m: 1")
+	p.flow.Request(lds, request(map[string]string{"l": "1", "m": world(t, "LDS m: 1")[lds].Value("m").Version}), p.now)
+	p.flow.Request(rds, request(map[string]string{"r": "1"}, "r"), p.now)
+	p.flow.Request(vhds, request(map[string]string{"r/a": "1", "r/b": "1"}), p.now)
+	p.sends("the listener goes", "LDS -l")
+	p.ack(lds)
+	p.sends("the virtual hosts before the routes", "VHDS -r/a -r/b", "RDS -r")
+	p.ack(vhds, rds)
+	p.offer("LDS m: 1", "LDS l: >r", "RDS r: vhds", "VHDS r/b: 1")
+	p.sends("the listener and its routes", "LDS +l", "RDS +r")
+	p.ack(lds, rds)
+	p.sends("its virtual host", "VHDS +r/b")
+}
+
+// TestATableThatEmptiedWaitsForWhatIsStated: a client that comes back asks for routes
+// before it says what it has in them. Routes that have nothing any more wait until it
+// did, or a moment where it has nothing to say, and so do others that are unknown;
+// routes with virtual hosts do not.
+func TestATableThatEmptiedWaitsForWhatIsStated(t *testing.T) {
+	t.Parallel()
+	for _, says := range []bool{true, false} {
+		p := newPlay(t, stream.Delta)
+		p.offer("LDS k: >full", "LDS l: >r", "RDS full: 2 vhds", "RDS r: none", "VHDS full/a: 1")
+		p.ask(lds)
+		p.sends("the listeners", "LDS +k +l")
+		p.ack(lds)
+		p.flow.Request(rds, request(map[string]string{"full": "1", "gone": "1", "r": "1"}, "full", "gone", "r"), p.now)
+		p.sends("what is not empty", "RDS +full")
+		p.ack(rds)
+		p.sends("nothing yet")
+		if says {
+			p.flow.Request(vhds, request(map[string]string{"gone/a": "1", "r/a": "1"}), p.now)
+			p.sends("the host goes first", "VHDS +full/a -r/a")
+			p.ack(vhds)
+			p.sends("then the routes", "RDS +r")
+			p.ack(rds)
+			p.sends("the other too", "VHDS -gone/a", "RDS -gone")
+		} else {
+			p.passes(limits.Ask)
+			p.sends("after a moment", "RDS +r")
+			p.ack(rds)
+			p.sends("after a moment", "RDS -gone")
+		}
+	}
+}

@@ -36,6 +36,9 @@ type Limits struct {
 	Ready time.Duration
 	// Resolve is the moment that a client is given to resolve host names.
 	Resolve time.Duration
+	// Ask is the moment that a client is given to say what it has of one type after
+	// another.
+	Ask time.Duration
 	// Withdraw is how long a resource that is gone is kept for what refers to it.
 	Withdraw time.Duration
 }
@@ -83,6 +86,9 @@ type kind struct {
 	// withdrawals are the names that are kept, by when they first were; zero for
 	// those that are kept without limit.
 	withdrawals map[string]time.Time
+	// stated, of a parent of scoped resources, is when the client said what it has,
+	// zero once it has said so of those, too.
+	stated time.Time
 	// doubted, of a parent of scoped resources, are those of which the client refused
 	// a version.
 	doubted map[string]struct{}
@@ -168,6 +174,9 @@ func (f *Flow) Request(typeURL string, q stream.Request, now time.Time) stream.A
 		f.refused(k)
 	}
 	k.rescope(q, answer.First)
+	if answer.First {
+		k.began(q, now)
+	}
 	return answer
 }
 
@@ -241,14 +250,26 @@ func (k *kind) idle() bool {
 	return true
 }
 
-// withdraw yields the next response of a type that takes something away.
+// withdraw yields the next response of a type that takes something away, behind one
+// that takes away what lives in that.
 func (f *Flow) withdraw(k *kind, now time.Time, yield func(string, *stream.Response) bool) bool {
 	allow, some := f.withdrawals(k, now)
 	if !some {
 		return true
 	}
+	for child := range k.scoped {
+		if r, ok := f.vacate(k, child, allow); ok && !yield(child.URL, r) {
+			return false
+		}
+	}
 	r, ok := f.next(k, allow)
-	return !ok || yield(k.URL, r)
+	if !ok {
+		return true
+	}
+	for name := range r.Withdrawn {
+		delete(k.withdrawals, name)
+	}
+	return yield(k.URL, r)
 }
 
 // next takes the next response of a type, and what follows from its being sent.
@@ -322,6 +343,9 @@ func (f *Flow) Wake() time.Time {
 	}
 	for _, k := range f.kinds {
 		soonest(k.expected.until)
+		if !k.stated.IsZero() {
+			soonest(k.stated.Add(f.limits.Ask))
+		}
 		if k.session.InFlight() {
 			continue // nothing goes before the client has answered
 		}

@@ -60,6 +60,9 @@ func (f *Flow) additions(k *kind, now time.Time) stream.Allow {
 		return stream.Additions()
 	}
 	allow := stream.Allow{Add: func(name string) bool {
+		if f.unasked(k, name, now) {
+			return false
+		}
 		missing, waits := k.emptied(name)
 		if !waits && f.refers(k) {
 			missing, waits = f.missing(k, name)
@@ -82,7 +85,7 @@ func (f *Flow) waits(k *kind) bool {
 			return true
 		}
 	}
-	return false
+	return !k.stated.IsZero()
 }
 
 // refers says whether resources of a type may refer to targets.

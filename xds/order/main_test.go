@@ -25,7 +25,7 @@ const (
 	vhds = "VHDS"
 )
 
-var limits = order.Limits{Ready: 5 * time.Second, Resolve: 200 * time.Millisecond, Withdraw: 10 * time.Second}
+var limits = order.Limits{Ready: 5 * time.Second, Resolve: 200 * time.Millisecond, Ask: 100 * time.Millisecond, Withdraw: 10 * time.Second}
 
 func types() []order.Type {
 	empty := func(name string) (*resource.Resource, error) { return resource.New(name, wrapperspb.String("")) }

@@ -28,8 +28,10 @@ type proxy struct {
 	now     time.Time
 	// eager has it acknowledge clusters before they are warm.
 	eager bool
-	holds map[string]map[string]*resource.Resource // by type
-	asked map[string]map[string]bool
+	// drains has it ask for the routes of a listener that is gone until that is drained.
+	drains bool
+	holds  map[string]map[string]*resource.Resource // by type
+	asked  map[string]map[string]bool
 	// versions are those that it would state: of virtual hosts it remembers also what
 	// it dropped.
 	versions map[string]map[string]string
@@ -49,7 +51,7 @@ type sent struct {
 
 func newProxy(t *rapid.T, v stream.Variant) *proxy {
 	p := &proxy{
-		t: t, variant: v, now: time.Unix(1000, 0), eager: rapid.Bool().Draw(t, "eager"),
+		t: t, variant: v, now: time.Unix(1000, 0), eager: rapid.Bool().Draw(t, "eager"), drains: rapid.Bool().Draw(t, "drains"),
 		holds: map[string]map[string]*resource.Resource{}, asked: map[string]map[string]bool{},
 		versions: map[string]map[string]string{}, hosts: map[string]map[string]*resource.Resource{},
 		warming: map[string]bool{}, resolved: map[string]time.Time{},
@@ -198,11 +200,9 @@ func (p *proxy) drop(typeURL, name string) {
 // followChildren asks for the children of what it holds, and gives others up.
 func (p *proxy) followChildren(typeURL string) {
 	child := map[string]string{cds: eds, lds: rds}[typeURL]
-	wanted := map[string]bool{}
-	for _, r := range p.holds[typeURL] {
-		for _, name := range r.Children {
-			wanted[name] = true
-		}
+	wanted := p.named(typeURL)
+	if typeURL == lds && p.drains {
+		maps.Copy(wanted, p.asked[child])
 	}
 	var more, fewer []string
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
@@ -224,6 +224,25 @@ func (p *proxy) followChildren(typeURL string) {
 			Subscribe: nameset.Of(more...), Unsubscribe: nameset.Of(fewer...), Names: nameset.Of(p.names(child)...), Nonce: p.answering(child),
 		}, p.now)
 	}
+}
+
+// named are the children of the resources that it holds of a type.
+func (p *proxy) named(typeURL string) map[string]bool {
+	out := map[string]bool{}
+	for _, r := range p.holds[typeURL] {
+		for _, name := range r.Children {
+			out[name] = true
+		}
+	}
+	return out
+}
+
+// drained has it give up the routes of all listeners that are gone.
+func (p *proxy) drained() {
+	drains := p.drains
+	p.drains = false
+	p.followChildren(lds)
+	p.drains = drains
 }
 
 // answering is the nonce of a change of subscriptions: in state of the world it
@@ -262,13 +281,14 @@ func (p *proxy) check(after sent) {
 			}
 		}
 	}
-	for _, typeURL := range []string{lds, rds} {
-		for _, r := range p.holds[typeURL] {
+	for _, r := range p.holds[lds] {
+		lead(r)
+	}
+	for routes := range p.named(lds) {
+		if r := p.holds[rds][routes]; r != nil {
 			lead(r)
 		}
-	}
-	for _, hosts := range p.hosts {
-		for _, r := range hosts {
+		for _, r := range p.hosts[routes] {
 			lead(r)
 		}
 	}
@@ -342,7 +362,9 @@ func (m *mesh) change(t *rapid.T, v stream.Variant) {
 		return " @" + rapid.SampledFrom(clusters).Draw(t, label)
 	}
 	for r := range 2 {
-		m.routes(t, v, fmt.Sprintf("r%d", r), leads, one)
+		if one("table", 3) == 0 {
+			m.routes(t, v, fmt.Sprintf("r%d", r), leads, one)
+		}
 	}
 	for l := range 3 {
 		name := fmt.Sprintf("LDS l%d", l)
@@ -353,6 +375,18 @@ func (m *mesh) change(t *rapid.T, v stream.Variant) {
 			m.lines[name] = fmt.Sprint("tcp", leads("tcp"))
 		case 2:
 			m.lines[name] = fmt.Sprint(">r", one("routes", 2), leads("also"))
+		}
+	}
+	for r := range 2 {
+		name := fmt.Sprintf("r%d", r)
+		if one("all of a table", 6) == 0 {
+			m.unlisten(name)
+		}
+		switch _, there := m.lines["RDS "+name]; {
+		case m.listens(name) && !there:
+			m.routes(t, v, name, leads, one)
+		case !m.listens(name) && one("table goes", 2) == 0:
+			m.tableGoes(name)
 		}
 	}
 	m.repair(leads)
@@ -374,9 +408,6 @@ func (m *mesh) mend() {
 // routes draws a table, in delta as virtual hosts of their own, whose domains
 // move between them.
 func (m *mesh) routes(t *rapid.T, v stream.Variant, name string, leads func(string) string, one func(string, int) int) {
-	if one("table", 3) > 0 {
-		return
-	}
 	if v != stream.Delta {
 		m.lines["RDS "+name] = fmt.Sprint("whole", leads("route"), leads("route"))
 		return
@@ -390,6 +421,30 @@ func (m *mesh) routes(t *rapid.T, v stream.Variant, name string, leads func(stri
 		}
 	}
 	m.lines["RDS "+name] = fmt.Sprint("v", one("options", 2), some)
+}
+
+// listens says whether a listener names routes.
+func (m *mesh) listens(routes string) bool {
+	for name, content := range m.lines {
+		if strings.HasPrefix(name, "LDS ") && slices.Contains(strings.Fields(content), ">"+routes) {
+			return true
+		}
+	}
+	return false
+}
+
+// unlisten removes the listeners that name routes.
+func (m *mesh) unlisten(routes string) {
+	maps.DeleteFunc(m.lines, func(line, content string) bool {
+		return strings.HasPrefix(line, "LDS ") && slices.Contains(strings.Fields(content), ">"+routes)
+	})
+}
+
+// tableGoes removes routes with their virtual hosts.
+func (m *mesh) tableGoes(name string) {
+	maps.DeleteFunc(m.lines, func(line, _ string) bool {
+		return line == "RDS "+name || strings.HasPrefix(line, "VHDS "+name+"/")
+	})
 }
 
 // repair has all lead to clusters that are there.
@@ -431,12 +486,17 @@ func live(t *rapid.T, v stream.Variant) {
 	m.change(t, v)
 	offered := m.sets(t)
 	p.connect(offered)
-	steps := []string{"change", "receive", "receive", "receive", "ack", "ack", "ack", "ack", "flush", "flush", "wait"}
+	steps := []string{"change", "receive", "receive", "receive", "ack", "ack", "ack", "ack", "flush", "flush", "wait", "drained"}
 	if v == stream.Delta {
-		steps = append(steps, "reconnect")
+		steps = append(steps, "reconnect", "away")
 	}
 	for i := range rapid.IntRange(1, 60).Draw(t, "steps") {
 		switch step := rapid.SampledFrom(steps).Draw(t, "step"); step {
+		case "away":
+			m.change(t, v)
+			offered = m.sets(t)
+			t.Logf("server: another, offers %v", m.lines)
+			p.connect(offered)
 		case "change":
 			m.change(t, v)
 			offered = m.sets(t)
@@ -450,6 +510,8 @@ func live(t *rapid.T, v stream.Variant) {
 			p.flush()
 		case "wait":
 			p.now = p.now.Add(50 * time.Millisecond)
+		case "drained":
+			p.drained()
 		case "reconnect":
 			p.connect(offered)
 		}
@@ -500,15 +562,16 @@ func (p *proxy) converged(offered sets) {
 		}
 	}
 	got := map[string]string{}
+	used := p.named(lds) // what belongs to listeners that drain may be anything
 	for _, typeURL := range []string{cds, eds, lds, rds} {
 		for name, r := range p.holds[typeURL] {
-			if content(r) != "" { // the answer to an unknown name
+			if content(r) != "" && (typeURL != rds || used[name]) { // empty answers an unknown name
 				got[typeURL+" "+name] = r.Version
 			}
 		}
 	}
 	for scope, hosts := range p.hosts {
-		if p.holds[rds][scope] != nil {
+		if p.holds[rds][scope] != nil && used[scope] {
 			for name, r := range hosts {
 				got["VHDS "+name] = r.Version
 			}

@@ -41,9 +41,41 @@ func (f *Flow) withdrawals(k *kind, now time.Time) (stream.Allow, bool) {
 		if k.session.Has(name) && !overdue && (since.IsZero() || needed(name)) {
 			return false
 		}
-		delete(k.withdrawals, name)
-		return true
+		return !k.inhabited(name) && !f.unasked(k, name, now)
 	}}, true
+}
+
+// inhabited says whether the client has something that lives in a resource and that
+// it cannot be told to give up now.
+func (k *kind) inhabited(name string) bool {
+	for child := range k.scoped {
+		if child.session.InFlight() && child.session.Inhabited(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// vacate has the client give up what lives in the resources that it is about to be
+// told to give up: where it goes on with these, as a listener drains, they come to be
+// empty ones, in which it may take no word of that, and remember it.
+func (f *Flow) vacate(k, child *kind, allow stream.Allow) (*stream.Response, bool) {
+	vacated := map[string]struct{}{}
+	for _, name := range k.session.Leaving() {
+		if child.session.Inhabited(name) && allow.Remove(name) {
+			vacated[name] = struct{}{}
+		}
+	}
+	for name := range vacated {
+		child.session.Close(name)
+	}
+	if len(vacated) == 0 {
+		return nil, false
+	}
+	return f.next(child, stream.Allow{Together: true, Add: never, Remove: func(name string) bool {
+		_, ok := vacated[stream.ScopeOf(name)]
+		return ok
+	}})
 }
 
 // childrenKept finds what of the names of a type belongs to a parent that is kept: the

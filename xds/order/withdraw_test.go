@@ -149,9 +149,9 @@ func TestWhatWasStatedIsKeptUntilTheRestIsAskedFor(t *testing.T) {
 	p.sends("the routes may name the old cluster")
 	p.flow.Request(lds, request(map[string]string{"l": world(t, "LDS l: >r")[lds].Value("l").Version}), p.now)
 	p.flow.Request(rds, request(map[string]string{"r": "1"}, "r"), p.now)
-	p.sends("and they do", "RDS +r")
+	p.sends("and they do, but something may live in them")
 	p.flow.Request(vhds, request(nil), p.now)
-	p.sends("nothing lives in them", "VHDS")
+	p.sends("nothing does", "RDS +r", "VHDS")
 	p.ack(rds)
 	p.sends("it goes when they have moved", "CDS -old")
 }

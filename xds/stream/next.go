@@ -237,7 +237,7 @@ func (s *Session) response(p *plan, to resource.Set) *Response {
 			}
 		}
 	}
-	if len(p.add) == s.offered.Len() && len(r.New) == len(p.add) && len(p.instead) == 0 {
+	if !p.older && len(p.add) == s.offered.Len() && len(r.New) == len(p.add) && len(p.instead) == 0 {
 		r.All = s.offered
 	}
 	if len(p.gone) > 0 {

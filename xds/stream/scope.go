@@ -39,16 +39,33 @@ func (s *Session) scope(name string) scopeState {
 // Opened says whether a scope is open.
 func (s *Session) Opened(scope string) bool { return s.scopes[scope] }
 
-// Emptied says whether a scope has nothing any more that the client should have,
-// and something that it is yet to be told to give up.
-func (s *Session) Emptied(scope string) bool {
+// Vacant says whether a scope has nothing that the client should have.
+func (s *Session) Vacant(scope string) bool {
 	for range namesWithin(s.offered, scope) {
+		return false
+	}
+	return true
+}
+
+// Emptied says whether a scope is vacant, and has something that the client is yet to
+// be told to give up.
+func (s *Session) Emptied(scope string) bool {
+	if !s.Vacant(scope) {
 		return false
 	}
 	for name := range namesWithin(s.told(), scope) {
 		if s.Leaves(name) {
 			return true
 		}
+	}
+	return false
+}
+
+// Inhabited says whether the client has anything of a scope when it has taken what is
+// under way.
+func (s *Session) Inhabited(scope string) bool {
+	for range namesWithin(s.told(), scope) {
+		return true
 	}
 	return false
 }

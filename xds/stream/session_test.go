@@ -424,3 +424,18 @@ func converge(t *rapid.T, v stream.Variant, typ stream.Type, all []string) {
 		t.Fatalf("state %+v", st)
 	}
 }
+
+// TestWhatIsChangedAndUnknownIsNotAllThereIs: a response with a resource of which the
+// client has another version, and an answer to a name that is unknown, is no first one
+// with all there is.
+func TestWhatIsChangedAndUnknownIsNotAllThereIs(t *testing.T) {
+	t.Parallel()
+	s := stream.New(endpoints, stream.Delta)
+	s.Offer(set(t, map[string]string{"a": "2"}), 1)
+	s.Request(stream.Request{Subscribe: nameset.Of("a", "unknown"), Initial: stream.VersionsIn(map[string]string{"a": "another"})})
+	r, ok := s.Next(stream.All())
+	expect(t, "the response", names(r, ok), "+a", "+unknown")
+	if r.All.Len() > 0 || len(r.New) != 1 || r.New[0].Name != "unknown" {
+		t.Errorf("new are %v of %v, all are %d", r.New, r.Changed, r.All.Len())
+	}
+}

@@ -1,0 +1,235 @@
+package integration
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/portolan-mesh/portolan/xds/xdstest"
+)
+
+// tables is a sidecar with a table for each of some ports, which is away from its
+// server from time to time.
+type tables struct {
+	*scene
+	port map[string]int // by table
+	up   *upstream
+}
+
+// site is an object of a service in a table.
+func (x *tables) site(table, name string, addresses ...string) string {
+	return site(x.port[table], x.up, name, addresses...)
+}
+
+// away parts Envoy from the server, changes what is there, has the server restart
+// where it is to, and waits until Envoy is back and has all that the server has.
+func (x *tables) away(what string, restart bool, change func()) []said {
+	x.t.Helper()
+	before := len(x.relay.since(0))
+	x.relay.part()
+	change()
+	if restart {
+		x.s.kill()
+		x.s.start()
+	}
+	x.relay.meet()
+	x.awaitReturn(before, 0)
+	x.s.awaitSynced(x.s.revision(), "proxy")
+	x.awaitHosts(what)
+	return x.relay.since(before)
+}
+
+// has makes known which virtual hosts a table should have, with their domains.
+func (x *tables) has(table string, hosts ...string) {
+	config := fmt.Sprint(x.port[table])
+	x.want[config] = map[string]string{}
+	for _, domains := range hosts {
+		var name string
+		_, _ = fmt.Sscan(domains, &name)
+		x.want[config][name+":"+config] = domains
+	}
+}
+
+// answers fails unless requests to hosts of a table come to be answered as said.
+func (x *tables) answers(table string, replies map[string]string) {
+	x.t.Helper()
+	for _, host := range slices.Sorted(maps.Keys(replies)) {
+		awaitReply(x.t, request{port: x.port[table], host: host}, replies[host])
+	}
+}
+
+// expectSent fails where not exactly these virtual hosts of a table were sent, in
+// one response; those with a minus were removed. In whole tables it is the table.
+func (x *tables) expectSent(what string, heard []said, table string, want ...string) {
+	x.t.Helper()
+	config := fmt.Sprint(x.port[table])
+	var got [][]string
+	for _, m := range heard {
+		switch {
+		case m.request:
+		case !x.delta && m.typeURL == xdstest.RouteType && slices.Contains(m.names, config):
+			return
+		case m.typeURL == xdstest.VirtualHostType:
+			if names := x.within(config, m); len(names) > 0 {
+				got = append(got, names)
+			}
+		}
+	}
+	var wants [][]string
+	if len(want) > 0 {
+		slices.Sort(want)
+		wants = append(wants, want)
+	}
+	expectEqual(x.t, fmt.Sprintf("%s: responses with virtual hosts of table %s", what, table), got, wants)
+}
+
+// within are the virtual hosts of a route configuration in a response, by the names
+// of their services, in order.
+func (x *tables) within(config string, m said) []string {
+	var out []string
+	add := func(sign string, names []string) {
+		for _, name := range names {
+			var host string
+			if _, err := fmt.Sscanf(name, config+"/%s", &host); err == nil {
+				out = append(out, sign+host[:len(host)-len(".shop.test:"+config)])
+			}
+		}
+	}
+	add("", m.names)
+	add("-", m.removed)
+	slices.Sort(out)
+	return out
+}
+
+// TestEnvoyVirtualHostsChangeWhileAway: virtual hosts and whole tables come, go and
+// change while Envoy is parted from its server, which restarts once; when it is back
+// it has what there is and nothing else, and was sent nothing that it had.
+func TestEnvoyVirtualHostsChangeWhileAway(t *testing.T) {
+	inBothRouteModes(t, func(t *testing.T, delta bool) {
+		x := &tables{port: map[string]int{"one": freePort(t), "two": freePort(t), "three": freePort(t)}, up: startUpstream(t, "up")}
+		x.scene = &scene{want: map[string]map[string]string{}}
+		x.has("one", "left.shop.test 10.9.0.1", "right.shop.test", "old.shop.test 10.9.0.2", "gone.shop.test", "stays.shop.test")
+		x.has("two", "second.shop.test", "beside.shop.test")
+		x.scene = newScene(t, delta, envoyOptions{kind: "sidecar"}, x.want,
+			x.site("one", "left", "10.9.0.1"), x.site("one", "right"), siteAs("object", x.port["one"], x.up, "old", "10.9.0.2"),
+			x.site("one", "gone"), x.site("one", "stays"), x.site("two", "second"), x.site("two", "beside"), answering("beside", "mesh", 411))
+		x.answers("two", map[string]string{"second.shop.test": "up", "beside.shop.test": "411"})
+		x.changesWhileAway()
+		x.returnsToAnother()
+		x.framesWhileAway()
+		x.expectAsked(4)
+		x.s.expectNothingRejected()
+		x.envoy.expectNothingRejected()
+	})
+}
+
+// changesWhileAway has hosts of a table change in all ways at once, a table go and
+// another come.
+func (x *tables) changesWhileAway() {
+	const what = "changes while away"
+	x.has("one", "left.shop.test", "right.shop.test 10.9.0.1", "young.shop.test 10.9.0.2", "new.shop.test", "stays.shop.test")
+	x.has("three", "third.shop.test")
+	delete(x.want, fmt.Sprint(x.port["two"]))
+	heard := x.away(what, false, func() {
+		x.s.apply(x.site("one", "left"), x.site("one", "right", "10.9.0.1"), answering("right", "mesh", 410),
+			siteAs("object", x.port["one"], x.up, "young", "10.9.0.2"), x.site("one", "new"), x.site("three", "third"))
+		x.s.remove(x.site("one", "gone"), x.site("two", "second"), x.site("two", "beside"))
+	})
+	x.answers("one", map[string]string{
+		"left.shop.test": "up", "10.9.0.1": "410", "young.shop.test": "up", "10.9.0.2": "up", "old.shop.test": "502",
+		"gone.shop.test": "502", "new.shop.test": "up", "stays.shop.test": "up",
+	})
+	x.answers("three", map[string]string{"third.shop.test": "up", "second.shop.test": "502"})
+	awaitClosed(x.t, x.port["two"])
+	x.expectSent(what, heard, "one", "left", "right", "young", "new", "-old", "-gone")
+	x.expectSent(what, heard, "three", "third")
+}
+
+// returnsToAnother has a server restart while the proxy is away, and the table that
+// went come again with other hosts.
+func (x *tables) returnsToAnother() {
+	const what = "a restart while away"
+	x.has("one", "left.shop.test", "right.shop.test 10.9.0.1", "young.shop.test 10.9.0.2", "gone.shop.test", "stays.shop.test")
+	x.has("two", "second.shop.test", "more.shop.test")
+	delete(x.want, fmt.Sprint(x.port["three"]))
+	heard := x.away(what, true, func() {
+		x.s.apply(x.site("one", "gone"), answering("gone", "mesh", 412), x.site("two", "second"), x.site("two", "more"))
+		x.s.remove(x.site("one", "new"), x.site("three", "third"))
+	})
+	x.answers("one", map[string]string{"gone.shop.test": "412", "new.shop.test": "502", "right.shop.test": "410", "stays.shop.test": "up"})
+	x.answers("two", map[string]string{"second.shop.test": "up", "more.shop.test": "up", "beside.shop.test": "502"})
+	awaitClosed(x.t, x.port["three"])
+	x.expectSent(what, heard, "one", "gone", "-new")
+	x.expectSent(what, heard, "two", "second", "more")
+}
+
+// framesWhileAway has what surrounds the virtual hosts of all tables change while the
+// proxy is away, and a table come again: of those that it has, none are sent but what
+// changed.
+func (x *tables) framesWhileAway() {
+	const policy = `
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: open, namespace: shop}
+spec: {outboundTrafficPolicy: {mode: ALLOW_ANY}, egress: [{hosts: ["*/*"]}]}
+`
+	const what = "frames while away"
+	x.has("three", "third.shop.test")
+	x.has("two", "second.shop.test")
+	heard := x.away(what, false, func() {
+		x.s.apply(policy, x.site("three", "third"), answering("stays", "mesh", 413))
+		x.s.remove(x.site("two", "more"))
+	})
+	x.envoy.awaitConfig("allow_any")
+	x.answers("one", map[string]string{"gone.shop.test": "412", "right.shop.test": "410", "stays.shop.test": "413"})
+	x.answers("two", map[string]string{"second.shop.test": "up"})
+	x.answers("three", map[string]string{"third.shop.test": "up"})
+	x.expectSent(what, heard, "one", "stays")
+	x.expectSent(what, heard, "two", "-more")
+	x.expectSent(what, heard, "three", "third")
+	x.step("the policy goes", func() { x.s.remove(policy) })
+	x.answers("two", map[string]string{"second.shop.test": "up", "more.shop.test": "502"})
+}
+
+// TestEnvoyGatewayTableChangesWhileAway empties the table of a gateway and fills it
+// again with others, each while Envoy is parted from its server: an Envoy that is told
+// that a table has no virtual hosts takes no word of them any more, and would have them
+// again with the next.
+func TestEnvoyGatewayTableChangesWhileAway(t *testing.T) {
+	inBothRouteModes(t, func(t *testing.T, delta bool) {
+		port := freePort(t)
+		table := fmt.Sprintf("http.%d.127.0.0.1", port)
+		named := func(name string) string { return fmt.Sprintf("%s.shop.test:%d", name, port) }
+		at := func(name string) request { return request{port: port, host: name + ".shop.test"} }
+		x := &tables{scene: newScene(t, delta, envoyOptions{kind: "router", labels: "app=edge"}, map[string]map[string]string{
+			table: {named("a"): "a.shop.test", named("b"): "b.shop.test"},
+		}, door(port), answering("a", "edge", 410), answering("b", "edge", 411))}
+		awaitReply(t, at("a"), "410")
+		for _, restart := range []bool{false, true} {
+			x.want[table] = map[string]string{}
+			x.away("a table empties", restart, func() {
+				x.s.remove(answering("a", "edge", 410), answering("b", "edge", 411))
+			})
+			awaitReply(t, at("a"), "404")
+
+			x.want[table] = map[string]string{named("b"): "b.shop.test", named("c"): "c.shop.test"}
+			x.away("a table fills", restart, func() {
+				x.s.apply(answering("b", "edge", 411), answering("c", "edge", 412))
+			})
+			awaitReply(t, at("a"), "404")
+			awaitReply(t, at("b"), "411")
+			awaitReply(t, at("c"), "412")
+
+			x.want[table] = map[string]string{named("a"): "a.shop.test", named("b"): "b.shop.test"}
+			x.away("others", restart, func() {
+				x.s.apply(answering("a", "edge", 410))
+				x.s.remove(answering("c", "edge", 412))
+			})
+			awaitReply(t, at("a"), "410")
+			awaitReply(t, at("c"), "404")
+		}
+		x.s.expectNothingRejected()
+		x.envoy.expectNothingRejected()
+	})
+}
