@@ -34,42 +34,70 @@ func (f *following) carry(tb testing.TB, kind string) (responses int) {
 	return responses
 }
 
-// changeKinds are those whose cost for each proxy is bounded, and in how many
-// responses it has them.
-var changeKinds = map[string]int{"endpoint": 1, "VirtualService": 1, "DestinationRule": 2}
+// changeKinds are those whose cost for each proxy is bounded: in how many responses
+// it has them, and how much may be allocated for it, requests included and without
+// gRPC.
+var changeKinds = map[string]struct {
+	responses      int
+	objects, bytes uint64
+}{
+	"endpoint":        {1, 20, 1_300},
+	"VirtualService":  {1, 24, 1_400},
+	"DestinationRule": {2, 60, 3_500}, // its clusters, and their endpoints as they warm
+}
 
-// BenchmarkChangePerProxy is what one change costs for each more proxy: what is
-// left out is what it costs with one.
+// cost makes a change and says what is allocated.
+func (f *following) cost(tb testing.TB, kind string) (objects, bytes uint64) {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if got, want := f.carry(tb, kind), changeKinds[kind].responses*len(f.connections); got != want {
+		tb.Fatalf("%s: %d responses to %d proxies, want %d", kind, got, len(f.connections), want)
+	}
+	runtime.ReadMemStats(&after)
+	return after.Mallocs - before.Mallocs, after.TotalAlloc - before.TotalAlloc
+}
+
+// some are as many proxies as have one in each class, and more many more.
+const some, more = refmesh.Namespaces, 200
+
+// TestAChangeCostsLittleForEachProxy more, whatever it costs with few.
+func TestAChangeCostsLittleForEachProxy(t *testing.T) {
+	few, many := newFollowing(t, some), newFollowing(t, some+more)
+	for kind, limit := range changeKinds {
+		objects, bytes := ^uint64(0), ^uint64(0) // the least of some times: others allocate besides
+		for range 5 {
+			fewObjects, fewBytes := few.cost(t, kind)
+			manyObjects, manyBytes := many.cost(t, kind)
+			objects, bytes = min(objects, (manyObjects-fewObjects)/more), min(bytes, (manyBytes-fewBytes)/more)
+		}
+		t.Logf("%s: %d objects, %d bytes", kind, objects, bytes)
+		if objects > limit.objects || bytes > limit.bytes {
+			t.Errorf("%s: %d objects and %d bytes for each proxy, more than %d and %d", kind, objects, bytes, limit.objects, limit.bytes)
+		}
+	}
+}
+
+// BenchmarkChangePerProxy is what one change costs for each proxy, and what is
+// allocated for each but those without which there would be no class.
 func BenchmarkChangePerProxy(b *testing.B) {
-	for kind, responses := range changeKinds {
+	for kind := range changeKinds {
 		b.Run(kind, func(b *testing.B) {
-			one, many := newFollowing(b, 20), newFollowing(b, 420)
-			count := func(f *following) (objects, bytes uint64) {
-				var before, after runtime.MemStats
-				runtime.ReadMemStats(&before)
-				if got := f.carry(b, kind); got != responses*len(f.connections) {
-					b.Fatalf("%d responses to %d proxies", got, len(f.connections))
-				}
-				runtime.ReadMemStats(&after)
-				return after.Mallocs - before.Mallocs, after.TotalAlloc - before.TotalAlloc
-			}
-			one.carry(b, kind)
-			many.carry(b, kind)
-			var objects, bytes, baseObjects, baseBytes uint64
+			few, many := newFollowing(b, some), newFollowing(b, some+more)
+			few.cost(b, kind)
+			many.cost(b, kind)
+			var objects, bytes uint64
 			n := 0
 			for b.Loop() {
 				n++
 				b.StopTimer()
-				o, by := count(one)
-				baseObjects, baseBytes = baseObjects+o, baseBytes+by
+				fewObjects, fewBytes := few.cost(b, kind)
 				b.StartTimer()
-				o, by = count(many)
-				objects, bytes = objects+o, bytes+by
+				manyObjects, manyBytes := many.cost(b, kind)
+				objects, bytes = objects+manyObjects-fewObjects, bytes+manyBytes-fewBytes
 			}
-			b.ReportMetric(float64(objects-baseObjects)/float64(400*n), "allocs/proxy")
-			b.ReportMetric(float64(bytes-baseBytes)/float64(400*n), "B/proxy")
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(420*n), "ns/proxy")
-			b.ReportMetric(float64(baseBytes)/float64(n), "B/few")
+			b.ReportMetric(float64(objects)/float64(more*n), "allocs/proxy")
+			b.ReportMetric(float64(bytes)/float64(more*n), "B/proxy")
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64((some+more)*n), "ns/proxy")
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/stream"
@@ -27,8 +28,21 @@ type Propagation struct {
 // proxyProgress is what is known of one proxy, by type.
 type proxyProgress struct {
 	node  string
-	since time.Time    // of its newest stream
-	types []TypeStatus // that it asked for
+	since time.Time      // of its newest stream
+	types []typeProgress // that it asked for
+}
+
+// typeProgress is how far a proxy has come with one type.
+type typeProgress struct {
+	name string
+	// revision that the proxy is known to be at, besides that it is at but for what it
+	// refused, and offered the newest that it was offered.
+	revision, besides, offered int64
+
+	changes   spans
+	rejection *stream.Rejection // of the last response, nil where it was not refused
+	blamed    []config.Key
+	stale     time.Time
 }
 
 // verdict is how one proxy took something.
@@ -83,25 +97,55 @@ func (s *DiscoveryServer) Moves() int64 { return s.moves.Load() }
 // Propagation tells how far revisions have come.
 func (s *DiscoveryServer) Propagation() *Propagation {
 	p := &Propagation{changes: s.published.last(), Published: s.Context().Revision()}
-	for _, st := range s.Proxies() { // by node, the oldest stream first
-		if n := len(p.proxies); n == 0 || p.proxies[n-1].node != st.Node {
-			p.proxies = append(p.proxies, proxyProgress{node: st.Node})
+	connections := s.all()
+	streams := make([]proxyProgress, 0, len(connections))
+	for _, c := range connections {
+		if progress, ok := c.progress(); ok {
+			streams = append(streams, progress)
 		}
-		p.proxies[len(p.proxies)-1].add(st)
+	}
+	slices.SortFunc(streams, func(a, b proxyProgress) int {
+		return cmp.Or(strings.Compare(a.node, b.node), a.since.Compare(b.since))
+	})
+	p.proxies = streams[:0]
+	for _, stream := range streams {
+		if last := len(p.proxies) - 1; last >= 0 && p.proxies[last].node == stream.node {
+			p.proxies[last].add(stream)
+		} else {
+			p.proxies = append(p.proxies, stream)
+		}
 	}
 	return p
 }
 
-// add takes in what a newer stream of the proxy asked for.
-func (p *proxyProgress) add(st ProxyStatus) {
-	p.since = st.ConnectedSince
-	asked := slices.DeleteFunc(st.Types, func(t TypeStatus) bool { return t.State == stream.NotSent })
-	if p.types == nil {
-		p.types = asked // the status is nobody else's
-		return
+// progress is how far the client had come after the last turn, false before its
+// first one. It may be called by any goroutine.
+func (c *Connection) progress() (proxyProgress, bool) {
+	r := &c.report
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.types == nil {
+		return proxyProgress{}, false
 	}
-	for _, t := range asked {
-		if i := slices.IndexFunc(p.types, func(o TypeStatus) bool { return o.Name == t.Name }); i >= 0 {
+	p := proxyProgress{node: r.proxy.ID, since: c.since, types: make([]typeProgress, 0, len(r.types))}
+	for i := range r.types {
+		is := &r.types[i]
+		if is.status.State == stream.NotSent {
+			continue
+		}
+		p.types = append(p.types, typeProgress{
+			name: c.server.options.Types[i].Name, revision: is.status.Revision, besides: is.status.Besides, offered: is.status.Offered,
+			changes: is.changes, rejection: is.status.Rejection, blamed: is.blamed, stale: is.stale,
+		})
+	}
+	return p, true
+}
+
+// add takes in what a newer stream of the proxy asked for.
+func (p *proxyProgress) add(newer proxyProgress) {
+	p.since = newer.since
+	for _, t := range newer.types {
+		if i := slices.IndexFunc(p.types, func(o typeProgress) bool { return o.name == t.name }); i >= 0 {
 			p.types[i] = t
 		} else {
 			p.types = append(p.types, t)
@@ -138,11 +182,11 @@ func (p proxyProgress) all(revision int64) verdict {
 
 // tookAlone is how the proxy took the change of one revision of the type. What it
 // refused before does not keep it from taking another change.
-func (t TypeStatus) tookAlone(revision int64) verdict {
+func (t typeProgress) tookAlone(revision int64) verdict {
 	switch {
-	case t.Revision >= revision:
+	case t.revision >= revision:
 		return accepted
-	case t.RejectedNonce != "" && t.RejectedRevision >= revision:
+	case t.rejection != nil && t.rejection.Revision >= revision:
 		return rejected
 	case t.besides >= revision:
 		return accepted
@@ -152,11 +196,11 @@ func (t TypeStatus) tookAlone(revision int64) verdict {
 
 // took is how the proxy took all changes of the type up to a revision. It has not
 // taken them while a refusal stands, and will not where nothing else is to come.
-func (t TypeStatus) took(revision int64) verdict {
+func (t typeProgress) took(revision int64) verdict {
 	switch {
-	case t.Revision >= revision:
+	case t.revision >= revision:
 		return accepted
-	case t.RejectedNonce != "" && (t.RejectedRevision >= revision || t.besides >= revision):
+	case t.rejection != nil && (t.rejection.Revision >= revision || t.besides >= revision):
 		return rejected
 	}
 	return waiting
@@ -222,7 +266,7 @@ func (p *Propagation) Troubles(limit int) []status.Trouble {
 	var out []status.Trouble
 	for _, proxy := range p.proxies {
 		for _, t := range proxy.types {
-			if !t.StaleSince.IsZero() {
+			if !t.stale.IsZero() {
 				out = append(out, t.trouble(proxy.node))
 			}
 		}
@@ -239,12 +283,12 @@ func (p *Propagation) Troubles(limit int) []status.Trouble {
 	return slices.Clip(out[:min(len(out), limit)])
 }
 
-func (t TypeStatus) trouble(node string) status.Trouble {
-	out := status.Trouble{Node: node, Type: t.Name, Revision: t.Revision, Since: t.StaleSince}
-	if t.RejectedNonce == "" {
+func (t typeProgress) trouble(node string) status.Trouble {
+	out := status.Trouble{Node: node, Type: t.name, Revision: t.revision, Since: t.stale}
+	if t.rejection == nil {
 		return out
 	}
-	out.Rejected, out.RejectedRevision, out.Message = true, t.RejectedRevision, shorten(t.Message, maxWords)
+	out.Rejected, out.RejectedRevision, out.Message = true, t.rejection.Revision, shorten(t.rejection.Message, maxWords)
 	for _, key := range t.blamed {
 		out.Objects = append(out.Objects, key.Path())
 	}

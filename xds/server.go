@@ -343,14 +343,18 @@ func (s *DiscoveryServer) closeAll() {
 	}
 }
 
+// all are the connections there are.
+func (s *DiscoveryServer) all() []*Connection {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.AppendSeq(make([]*Connection, 0, len(s.connections)), maps.Keys(s.connections))
+}
+
 // Proxies tells what is known of each connected proxy, by node id; where one has
 // several streams, the oldest first.
 func (s *DiscoveryServer) Proxies() []ProxyStatus {
-	s.mu.Lock()
-	connections := slices.Collect(maps.Keys(s.connections))
-	s.mu.Unlock()
 	var out []ProxyStatus
-	for _, c := range connections {
+	for _, c := range s.all() {
 		if st := c.Status(); st != nil {
 			out = append(out, *st)
 		}

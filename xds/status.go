@@ -60,11 +60,6 @@ type TypeStatus struct {
 	Waiting int `json:"waiting,omitempty"`
 	Kept    int `json:"kept,omitempty"`
 	Late    int `json:"late,omitempty"`
-
-	offered int64 // the newest revision that the proxy was offered
-	besides int64 // that it is at but for what it refused
-	changes spans
-	blamed  []config.Key
 }
 
 // progress is what a connection remembers of one type to tell how well the proxy
@@ -257,7 +252,6 @@ func (is *standing) typeStatus(name string) TypeStatus {
 		SentRevision: s.Sent.Revision, SentNonce: s.Sent.Nonce,
 		Sent: is.sent, Answered: is.answered, StaleSince: is.stale,
 		Waiting: is.waiting, Kept: is.kept, Late: is.late,
-		offered: s.Offered, besides: s.Besides, changes: is.changes, blamed: is.blamed,
 	}
 	if s.Rejection != nil {
 		ts.Message, ts.RejectedRevision, ts.RejectedNonce = s.Rejection.Message, s.Rejection.Revision, s.Rejection.Nonce

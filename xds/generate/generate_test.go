@@ -147,7 +147,9 @@ func variants() map[string][]string {
 	add(other("WorkloadEntry", "me", "default", "address: 10.0.0.1, labels: {app: me}"))
 	add(other("DestinationRule", "web", "default",
 		"host: web.example.com, subsets: [{name: v1, labels: {version: v1}}, {name: v2, labels: {version: v2}}]",
-		"host: web.example.com, trafficPolicy: {loadBalancer: {consistentHash: {httpHeaderName: x}}}, subsets: [{name: v2, labels: {version: v2}}]"))
+		"host: web.example.com, trafficPolicy: {loadBalancer: {consistentHash: {httpHeaderName: x}}}, subsets: [{name: v2, labels: {version: v2}}]",
+		"host: web.example.com, trafficPolicy: {portLevelSettings: [{port: {number: 80}, loadBalancer: {consistentHash: {useSourceIp: true}}}]}, "+
+			"subsets: [{name: v1, labels: {version: v1}, trafficPolicy: {loadBalancer: {simple: RANDOM}}}]"))
 	add(other("DestinationRule", "all", "istio-system",
 		"host: '*.example.com', subsets: [{name: v3, labels: {version: v3}}]",
 		"host: '*', trafficPolicy: {loadBalancer: {simple: RANDOM}}"))

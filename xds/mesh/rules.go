@@ -3,6 +3,7 @@ package mesh
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -167,6 +168,32 @@ func (r *Rule) PolicyFor(subset string, port int) *networking.TrafficPolicy {
 		out.Tls = over.Tls
 	}
 	return out
+}
+
+// Hash is the consistent hash of the policy for a port and subset, nil for none.
+func (r *Rule) Hash(subset string, port int) *networking.LoadBalancerSettings_ConsistentHashLB {
+	if r == nil {
+		return nil
+	}
+	balancer := atPort(r.Policy, port).GetLoadBalancer()
+	if over := atPort(r.Subset(subset).GetTrafficPolicy(), port).GetLoadBalancer(); over != nil {
+		balancer = over
+	}
+	return balancer.GetConsistentHash()
+}
+
+// ruleVia is the answer of Rule, and of Hash: the rule where that says one.
+func (v *View) ruleVia(h host.Name, via string) *Rule {
+	namespace, hashed, ofHash := strings.Cut(via, separator)
+	rule := v.rule(h, namespace)
+	if !ofHash {
+		return rule
+	}
+	subset, text, _ := strings.Cut(hashed, separator)
+	if port, err := strconv.Atoi(text); err != nil || rule.Hash(subset, port) == nil {
+		return nil
+	}
+	return rule
 }
 
 // rule is the answer of Rule.

@@ -143,7 +143,7 @@ func (v *View) Answer(r Read) any {
 	case Destinations:
 		return v.imported(v.context.imports.rows.Value(r.Row.Key), r.Via)
 	case Rules:
-		return v.rule(host.Name(r.Row.Key), r.Via)
+		return v.ruleVia(host.Name(r.Row.Key), r.Via)
 	case Gateways:
 		return v.context.gateways.Value(r.Row.Key).at(r.Via)
 	case Instances:
@@ -314,4 +314,12 @@ func (v *View) VirtualServiceNamed(listener EgressListener, name host.Name) *Vir
 // destinationRule.)
 func (v *View) Rule(s *ServiceRow) *Rule {
 	return v.ask(Rules, string(s.Hostname), s.Namespace).(*Rule)
+}
+
+// Hash is the consistent hash by which the proxy balances what it sends to a port of
+// a service, or of a subset of it; nil for none. What asks for no more of a rule
+// follows none that says nothing of a hash.
+func (v *View) Hash(s *ServiceRow, subset string, port int) *networking.LoadBalancerSettings_ConsistentHashLB {
+	via := strings.Join([]string{s.Namespace, subset, strconv.Itoa(port)}, separator)
+	return v.ask(Rules, string(s.Hostname), via).(*Rule).Hash(subset, port)
 }

@@ -64,9 +64,6 @@ func (s *Session) Status() Status {
 // Acked is the last response that the client took.
 func (s *Session) Acked() Mark { return s.acked }
 
-// inStep says whether the client has all that it should have.
-func (s *Session) inStep() bool { return s.started && s.rejected == nil && !s.Pending() }
-
 // Refused iterates over the names that the client refused and was not sent again,
 // in order, with what it should have of each, nil where there is none.
 func (s *Session) Refused() iter.Seq2[string, *resource.Resource] {

@@ -64,7 +64,7 @@ func (c *chains) tcp(s *mesh.ServiceRow) { c.rest = c.to(s, envoy.FilterChainOpt
 // to makes the chain of what goes to a service as it is.
 func (c *chains) to(s *mesh.ServiceRow, match envoy.FilterChainOptions) *listenerv3.FilterChain {
 	cluster := envoy.ClusterName(envoy.Outbound, uint32(c.port), "", string(s.Hostname))
-	hash := c.view.Rule(s).PolicyFor("", c.port).GetLoadBalancer().GetConsistentHash()
+	hash := c.view.Hash(s, "", c.port)
 	c.refs = append(c.refs, cluster)
 	match.Filters = []*listenerv3.Filter{envoy.TCPProxy(envoy.TCPProxyOptions{
 		StatPrefix:   cluster,

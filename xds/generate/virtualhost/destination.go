@@ -48,7 +48,7 @@ func (d destination) hashPolicies(v *mesh.View) []envoy.HashPolicy {
 	if d.service == nil {
 		return nil
 	}
-	hash := v.Rule(d.service).PolicyFor(d.subset, d.port).GetLoadBalancer().GetConsistentHash()
+	hash := v.Hash(d.service, d.subset, d.port)
 	switch key := hash.GetHashKey().(type) {
 	case *networking.LoadBalancerSettings_ConsistentHashLB_HttpHeaderName:
 		return []envoy.HashPolicy{{Header: key.HttpHeaderName}}
