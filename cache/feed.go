@@ -218,7 +218,7 @@ func (f *Feed) At(revision int64) (*Snapshot, bool) { return f.history.at(revisi
 // otherwise it is that of ctx.
 func (f *Feed) Next(ctx context.Context, after *Snapshot) (*Snapshot, error) {
 	for {
-		next, changed, err := f.history.after(after.Revision())
+		next, changed, err := f.history.after(after)
 		if next != nil || err != nil {
 			return next, err
 		}

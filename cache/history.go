@@ -113,12 +113,14 @@ func (h *history) before(revision int64) (*Snapshot, bool) {
 	return h.stays[0].snapshot.without(revision), true
 }
 
-// after returns the snapshot after a revision, or what to wait for.
-func (h *history) after(revision int64) (next *Snapshot, changed <-chan struct{}, err error) {
+// after returns the snapshot after another, or what to wait for.
+func (h *history) after(last *Snapshot) (next *Snapshot, changed <-chan struct{}, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	newest := h.newest.Load().Revision()
+	revision, newest := last.Revision(), h.newest.Load().Revision()
 	switch {
+	case last.Epoch() != h.newest.Load().Epoch():
+		return nil, nil, fmt.Errorf("follow from revision %d: %w: the source turned out to be another one", revision, storage.ErrCompacted)
 	case revision > newest:
 		return nil, nil, fmt.Errorf("follow from revision %d: %w: the source went back to %d", revision, storage.ErrCompacted, newest)
 	case h.trimmed && revision < h.stays[0].from:

@@ -121,7 +121,7 @@ type watcher struct {
 // run sends events until ctx ends, and then returns nil.
 func (w *watcher) run(ctx context.Context, at *cache.Snapshot, initial bool) error {
 	if initial {
-		if err := w.step(cache.NewSnapshot(0, pmap.Map[*config.Config]{}), at); err != nil {
+		if err := w.present(at); err != nil {
 			return err
 		}
 		if err := w.bookmark(at, map[string]string{metav1.InitialEventsAnnotationKey: "true"}); err != nil {
@@ -169,36 +169,31 @@ func (w *watcher) next(ctx context.Context, at *cache.Snapshot, due time.Time) (
 	return next, err
 }
 
-// step adds the events that lead from one snapshot to the next, in the order of
-// the keys.
-func (w *watcher) step(from, to *cache.Snapshot) error {
-	for change := range changes(from, to) {
-		if err := w.change(change, to); err != nil {
-			return err
+// present adds what is there, in the order of the keys.
+func (w *watcher) present(at *cache.Snapshot) error {
+	for change := range changes(nil, at) {
+		if _, kind, object := w.tell(change); object != nil {
+			if err := w.event(kind, object); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-func (w *watcher) change(change pmap.Change[*config.Config], at *cache.Snapshot) error {
-	gone, kind, object := w.tell(change)
-	if gone != nil {
-		if err := w.deleted(gone, at.Changed()); err != nil {
-			return err
-		}
-	}
-	if object == nil {
-		return nil
-	}
-	return w.event(kind, object)
-}
+// step adds the events that lead from one snapshot to the next. What is gone is gone
+// as of the revision that made the content.
+func (w *watcher) step(from, to *cache.Snapshot) error { return w.differ(from, to, to.Changed()) }
 
 // leap is step where the cache was listed anew and nothing is known of what lay
 // between: the objects are of several revisions. What is gone comes first, as of
-// the revision before, and what is there after it, in the order of revisions. So
-// a client that is cut off in the middle has a revision from which it must list,
+// the revision before.
+func (w *watcher) leap(from, to *cache.Snapshot) error { return w.differ(from, to, from.Revision()) }
+
+// differ adds the events in the order of their revisions, and of their keys. So a
+// client that is cut off in the middle has a revision from which it must list,
 // or the last one, whose objects it is sent again, and misses nothing.
-func (w *watcher) leap(from, to *cache.Snapshot) error {
+func (w *watcher) differ(from, to *cache.Snapshot, goneAt int64) error {
 	type present struct {
 		kind     watch.EventType
 		object   *config.Config
@@ -208,9 +203,9 @@ func (w *watcher) leap(from, to *cache.Snapshot) error {
 	for change := range changes(from, to) {
 		gone, kind, object := w.tell(change)
 		if gone != nil {
-			if err := w.deleted(gone, from.Revision()); err != nil {
-				return err
-			}
+			last := *gone
+			last.ResourceVersion = strconv.FormatInt(goneAt, 10)
+			all = append(all, present{watch.Deleted, &last, goneAt})
 		}
 		if object != nil {
 			revision, _ := strconv.ParseInt(object.ResourceVersion, 10, 64) // of etcd, or all are 0
@@ -254,14 +249,6 @@ func (w *watcher) concerns(object *config.Config) bool {
 	c := w.call
 	return object != nil && object.Kind == c.schema.Kind && object.Group == c.schema.Group &&
 		(c.namespace == "" || object.Namespace == c.namespace)
-}
-
-// deleted adds the event of an object that is gone, or no longer selected: the
-// object as it last was, at the revision of that.
-func (w *watcher) deleted(object *config.Config, revision int64) error {
-	gone := *object
-	gone.ResourceVersion = strconv.FormatInt(revision, 10)
-	return w.event(watch.Deleted, &gone)
 }
 
 func (w *watcher) event(kind watch.EventType, object *config.Config) error {

@@ -165,8 +165,14 @@ func (m *merger) receive(r clientv3.WatchResponse) error {
 		}
 		m.note(e.Kv.ModRevision)
 	}
-	if r.Header.Revision > m.known { // else it is of a member that lags
-		m.known, m.behind = r.Header.Revision, time.Time{}
+	// Events of a watch that catches up come in parts, each under the revision of the
+	// store: what is known is known up to the last event.
+	known := r.Header.Revision
+	if n := len(r.Events); n > 0 {
+		known = r.Events[n-1].Kv.ModRevision
+	}
+	if known > m.known { // else it is of a member that lags
+		m.known, m.behind = known, time.Time{}
 	}
 	if m.facts != before {
 		facts := m.facts
@@ -218,8 +224,9 @@ func (m *merger) publish(revision int64) {
 	content.Statuses = m.statuses
 	if m.restart {
 		m.restart = false
-		m.cache.began.Store(revision)
-		m.cache.feed.Replace(m.base.Next(revision, content))
+		first := m.base.Next(revision, content)
+		m.cache.first.Store(first)
+		m.cache.feed.Replace(first)
 		return
 	}
 	m.cache.feed.Publish(m.cache.feed.Snapshot().Next(revision, content))

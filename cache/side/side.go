@@ -50,8 +50,8 @@ type Cache struct {
 	client *clientv3.Client
 	base   Base
 	o      Options
-	feed   *cache.Feed  // of merged snapshots; it has no handlers
-	began  atomic.Int64 // the revision that the feed begins with, since it was last begun
+	feed   *cache.Feed                    // of merged snapshots; it has no handlers
+	first  atomic.Pointer[cache.Snapshot] // that the feed begins with, since it was last begun
 
 	mu      sync.Mutex // guards the fields below
 	facts   *Facts
@@ -121,14 +121,15 @@ func (c *Cache) Snapshot() *cache.Snapshot { return c.feed.Snapshot() }
 // At returns what there was at a revision; see cache.Feed. From before this cache
 // began it is what the base has; see Since.
 func (c *Cache) At(revision int64) (*cache.Snapshot, bool) {
-	if s, ok := c.feed.At(revision); ok || revision >= c.began.Load() {
+	first := c.first.Load()
+	if s, ok := c.feed.At(revision); ok || revision >= first.Revision() {
 		return s, ok
 	}
 	s, ok := c.base.At(revision)
 	if !ok {
 		return nil, false
 	}
-	return s.WithStatuses(c.until(revision)), true
+	return s.Until(revision).WithStatuses(upTo(revision, first, pmap.Map[*status.Report]{})), true
 }
 
 // Since returns what there was just before a revision; see cache.Feed. Where this
@@ -142,25 +143,26 @@ func (c *Cache) Since(ctx context.Context, revision int64) (*cache.Snapshot, boo
 	if !ok {
 		return nil, false
 	}
-	return before.WithStatuses(c.until(revision - 1)), true
+	return before.Until(revision - 1).WithStatuses(upTo(revision-1, c.first.Load(), pmap.Map[*status.Report]{})), true
 }
 
-// until is those of the newest statuses that were there at a revision.
-func (c *Cache) until(revision int64) pmap.Map[*status.Report] {
-	statuses := c.feed.Snapshot().Statuses()
-	for path, report := range statuses.All() {
-		if report.Revision > revision {
-			statuses = statuses.Delete(path)
+// upTo are those statuses of the first snapshot that were there at a revision, over
+// others that are older.
+func upTo(revision int64, first *cache.Snapshot, over pmap.Map[*status.Report]) pmap.Map[*status.Report] {
+	for path, report := range first.Statuses().All() {
+		if report.Revision <= revision {
+			over = over.Set(path, report)
 		}
 	}
-	return statuses
+	return over
 }
 
 // Next returns the snapshot that followed after; see cache.Feed. Up to where this
 // cache began, that is the base's: each revision comes by itself.
 func (c *Cache) Next(ctx context.Context, after *cache.Snapshot) (*cache.Snapshot, error) {
 	next, err := c.feed.Next(ctx, after)
-	began := c.began.Load() // or later than that of next
+	first := c.first.Load() // or later than that of next
+	began := first.Revision()
 	if err != nil || after.Revision() >= began {
 		return next, err
 	}
@@ -174,7 +176,8 @@ func (c *Cache) Next(ctx context.Context, after *cache.Snapshot) (*cache.Snapsho
 		}
 	}
 	if after.Revision() < own.Changed() && own.Changed() < began {
-		return own.WithStatuses(after.Statuses()).Until(began - 1), nil
+		own = own.Until(began - 1)
+		return own.WithStatuses(upTo(own.Revision(), first, after.Statuses())), nil
 	}
 	return next, nil
 }
