@@ -166,7 +166,11 @@ func (f *Flow) Offer(sets func(typeURL string) resource.Set, revision int64) {
 func (f *Flow) Request(typeURL string, q stream.Request, now time.Time) stream.Answer {
 	k := f.byURL[typeURL]
 	k.repay(q)
+	opening := k.session.Opening()
 	answer := k.session.Request(q)
+	if answer.First || opening && answer.Acked != nil {
+		f.progressed(k, now)
+	}
 	switch {
 	case answer.Acked != nil:
 		f.acknowledged(k, now)
@@ -227,7 +231,11 @@ func (f *Flow) Responses(now time.Time) iter.Seq2[string, *stream.Response] {
 			if f.holdsAll(k, now) {
 				continue
 			}
+			opening := k.session.Opening()
 			r, ok := f.next(k, f.additions(k, now))
+			if ok && opening {
+				f.progressed(k, now)
+			}
 			k.gate.opened = time.Time{}
 			if ok && !yield(k.URL, r) {
 				return

@@ -11,8 +11,8 @@ import (
 type gate struct {
 	// since is when the names that wait began to, those of scopes for a scoped type.
 	since map[string]time.Time
-	// opened is when all there is began to wait together, zero once it is looked at
-	// one by one.
+	// opened is when all there is began to wait together, or the client was last seen
+	// to go on towards what it waits for; zero once it is looked at one by one.
 	opened time.Time
 	// late are those allowed although they should wait.
 	late []Late
@@ -40,6 +40,20 @@ func (f *Flow) holdsAll(k *kind, now time.Time) bool {
 		}
 	}
 	return now.Sub(k.gate.opened) < f.limits.Ready
+}
+
+// progressed takes note that a client which is brought up from nothing has asked for
+// a type, was sent the first of it, or has taken that: where that is what others
+// wait for, they wait from now on. There is so much once on a stream.
+func (f *Flow) progressed(k *kind, now time.Time) {
+	if !k.Target && (k.parent == nil || !k.parent.Target) {
+		return
+	}
+	for _, waits := range f.kinds {
+		if !waits.gate.opened.IsZero() {
+			waits.gate.opened = now
+		}
+	}
 }
 
 // additions says what of a type may be added now.

@@ -138,6 +138,69 @@ func TestWhatWaitsTogetherIsLateTogether(t *testing.T) {
 	}
 }
 
+// TestAClientThatGoesOnIsWaitedFor: one that is brought up from nothing, and takes
+// almost as long as may be for each step, is sent listeners when it has all that they
+// lead to, and none before.
+func TestAClientThatGoesOnIsWaitedFor(t *testing.T) {
+	o := newOpening(t, 20)
+	f := o.connect()
+	clusters := o.next(f, cds)
+	step := func(typeURL string, q stream.Request) {
+		t.Helper()
+		o.now = o.now.Add(limits.Ready * 9 / 10)
+		for typeURL := range f.Responses(o.now) {
+			t.Fatalf("%s is sent to a client that goes on", typeURL)
+		}
+		f.Request(typeURL, q, o.now)
+	}
+	step(eds, stream.Request{Subscribe: o.names.Of(o.asked)})
+	endpoints := o.next(f, eds)
+	step(cds, stream.Request{Nonce: clusters})
+	step(eds, stream.Request{Nonce: endpoints})
+	o.next(f, lds)
+	if late := f.Late(); len(late) > 0 {
+		t.Errorf("listeners are late: %v", late)
+	}
+}
+
+// TestAClientThatStopsIsNotWaitedFor: one that went on for a while, and then is
+// silent, is sent listeners the limit after it went on last, whatever else it takes
+// of what it has already.
+func TestAClientThatStopsIsNotWaitedFor(t *testing.T) {
+	o := newOpening(t, 20)
+	f := o.connect()
+	clusters := o.next(f, cds)
+	o.now = o.now.Add(limits.Ready / 2)
+	f.Request(eds, stream.Request{Subscribe: o.names.Of(o.asked)}, o.now)
+	o.next(f, eds)
+	f.Request(cds, stream.Request{Nonce: clusters}, o.now)
+	last := o.now
+	for n := range 3 { // clusters change, and it takes those
+		o.now = o.now.Add(limits.Ready / 4)
+		own := made(t, fmt.Sprintf("inbound|another-%d", n), "")
+		f.Offer(func(typeURL string) resource.Set {
+			if typeURL == cds {
+				return o.shared[cds].Set(own.Name, own)
+			}
+			return o.shared[typeURL]
+		}, int64(n+2))
+		for typeURL, r := range f.Responses(o.now) {
+			if typeURL == lds {
+				t.Fatal("listeners are sent before the limit")
+			}
+			f.Request(typeURL, stream.Request{Nonce: r.Nonce}, o.now)
+		}
+	}
+	if at := f.Wake(); !at.Equal(last.Add(limits.Ready)) {
+		t.Errorf("it would wake %s after it went on", at.Sub(last))
+	}
+	o.now = last.Add(limits.Ready)
+	o.next(f, lds)
+	if late := f.Late(); len(late) != 20 {
+		t.Errorf("%d listeners are late: %v", len(late), late)
+	}
+}
+
 // BenchmarkOpening is a client brought up from nothing, whose endpoints arrive
 // before its listeners go, in a mesh that others have before it.
 func BenchmarkOpening(b *testing.B) {
