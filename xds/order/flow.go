@@ -60,6 +60,7 @@ type Flow struct {
 	target  *kind // nil for none
 	late    []Late
 	asked   time.Time // when Responses was asked last
+	stepped time.Time // see progressed
 }
 
 // kind is a type of a Flow.
@@ -168,7 +169,7 @@ func (f *Flow) Request(typeURL string, q stream.Request, now time.Time) stream.A
 	k.repay(q)
 	opening := k.session.Opening()
 	answer := k.session.Request(q)
-	if answer.First || opening && answer.Acked != nil {
+	if answer.First || opening && !k.session.Opening() {
 		f.progressed(k, now)
 	}
 	switch {
@@ -234,7 +235,7 @@ func (f *Flow) Responses(now time.Time) iter.Seq2[string, *stream.Response] {
 			opening := k.session.Opening()
 			r, ok := f.next(k, f.additions(k, now))
 			if ok && opening {
-				f.progressed(k, now)
+				f.progressed(k, now.Add(travel(r)))
 			}
 			k.gate.opened = time.Time{}
 			if ok && !yield(k.URL, r) {
@@ -358,7 +359,7 @@ func (f *Flow) Wake() time.Time {
 			continue // nothing goes before the client has answered
 		}
 		if opened := k.gate.opened; !opened.IsZero() {
-			soonest(opened.Add(f.limits.Ready))
+			soonest(latest(opened, f.stepped).Add(f.limits.Ready))
 		}
 		for _, since := range k.gate.since {
 			soonest(since.Add(f.limits.Ready))

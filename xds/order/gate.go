@@ -11,8 +11,8 @@ import (
 type gate struct {
 	// since is when the names that wait began to, those of scopes for a scoped type.
 	since map[string]time.Time
-	// opened is when all there is began to wait together, or the client was last seen
-	// to go on towards what it waits for; zero once it is looked at one by one.
+	// opened is when all there is began to wait together, zero once it is looked at
+	// one by one.
 	opened time.Time
 	// late are those allowed although they should wait.
 	late []Late
@@ -39,21 +39,36 @@ func (f *Flow) holdsAll(k *kind, now time.Time) bool {
 			}
 		}
 	}
-	return now.Sub(k.gate.opened) < f.limits.Ready
+	return now.Sub(latest(k.gate.opened, f.stepped)) < f.limits.Ready
 }
 
 // progressed takes note that a client which is brought up from nothing has asked for
-// a type, was sent the first of it, or has taken that: where that is what others
-// wait for, they wait from now on. There is so much once on a stream.
-func (f *Flow) progressed(k *kind, now time.Time) {
-	if !k.Target && (k.parent == nil || !k.parent.Target) {
-		return
+// a type, is sent the first of it, or has taken that: where that is what others wait
+// for, they wait from then on. There is so much once on a stream.
+func (f *Flow) progressed(k *kind, at time.Time) {
+	if k.Target || k.parent != nil && k.parent.Target {
+		f.stepped = at
 	}
-	for _, waits := range f.kinds {
-		if !waits.gate.opened.IsZero() {
-			waits.gate.opened = now
-		}
+}
+
+// perSecond is how many bytes of a first response a client is given a second more
+// for: that of a large mesh takes longer to arrive, and to be taken.
+const perSecond = 1 << 20
+
+// travel is how long a response may be under way before it is waited for.
+func travel(r *stream.Response) time.Duration {
+	size := 0
+	for _, one := range r.Resources {
+		size += len(one.Body.GetValue())
 	}
+	return time.Duration(size/perSecond) * time.Second
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // additions says what of a type may be added now.
@@ -129,7 +144,7 @@ func (f *Flow) hold(k *kind, name, missing string, before map[string]time.Time, 
 	switch {
 	case waited:
 	case !k.gate.opened.IsZero():
-		since = k.gate.opened
+		since = latest(k.gate.opened, f.stepped)
 	default:
 		since = now
 	}
