@@ -20,7 +20,7 @@ type admission struct {
 	waiting atomic.Int64
 	room    int64 // for so many to wait
 	// silence is how long a turn goes on in which the client owes no answer and
-	// says nothing, and limit how long it lasts at most.
+	// says nothing, not even a part of a message, and limit how long it lasts at most.
 	silence, limit time.Duration
 }
 
@@ -38,13 +38,18 @@ var errCrowded = status.Error(codes.Unavailable, "too many proxies are being bro
 
 // slot is the turn of one client, until it ends or is over by itself.
 type slot struct {
-	free         func() // once
-	quiet, limit *time.Timer
-	silence      time.Duration
+	free    func() // once
+	heard   func() time.Time
+	silence time.Duration
+	limit   *time.Timer
+
+	mu    sync.Mutex // guards what follows
+	idle  bool       // nothing is done for the client, which owes no answer
+	quiet *time.Timer
 }
 
-// enter waits for a turn.
-func (a *admission) enter(ctx context.Context) (*slot, error) {
+// enter waits for the turn of a client that was heard last at some time.
+func (a *admission) enter(ctx context.Context, heard func() time.Time) (*slot, error) {
 	select {
 	case a.slots <- struct{}{}: // there is none who waits
 	default:
@@ -52,10 +57,12 @@ func (a *admission) enter(ctx context.Context) (*slot, error) {
 			return nil, err
 		}
 	}
-	free := sync.OnceFunc(func() { <-a.slots })
-	return &slot{
-		free: free, silence: a.silence, quiet: time.AfterFunc(a.silence, free), limit: time.AfterFunc(a.limit, free),
-	}, nil
+	s := &slot{free: sync.OnceFunc(func() { <-a.slots }), heard: heard, silence: a.silence, idle: true}
+	s.limit = time.AfterFunc(a.limit, s.free)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.quiet = time.AfterFunc(a.silence, s.look)
+	return s, nil
 }
 
 func (a *admission) wait(ctx context.Context) error {
@@ -76,20 +83,44 @@ func (a *admission) inside() int { return len(a.slots) }
 
 // end ends the turn, once or more often.
 func (s *slot) end() {
-	s.quiet.Stop()
+	s.serves()
 	s.limit.Stop()
 	s.free()
 }
 
 // serves says that something is done for the client.
-func (s *slot) serves() { s.quiet.Stop() }
+func (s *slot) serves() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.idle = false
+	s.quiet.Stop()
+}
 
 // rests says that nothing more is done before the client says something. Where it
 // owes no answer either it holds the turn up.
 func (s *slot) rests(owes bool) {
-	if !owes {
-		s.quiet.Reset(s.silence)
+	if owes {
+		return
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.idle = true
+	s.quiet.Reset(s.silence)
+}
+
+// look ends the turn where the client is silent, and looks again where a part of
+// what it says has come.
+func (s *slot) look() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.idle {
+		return
+	}
+	if left := s.silence - time.Since(s.heard()); left > 0 {
+		s.quiet.Reset(left)
+		return
+	}
+	s.free()
 }
 
 // admitted ends the connection's turn of the first sync once its client has

@@ -110,7 +110,7 @@ func TestTurnsAreInOrder(t *testing.T) {
 			entered := make(chan int, clients)
 			for i := range clients {
 				go func() {
-					if err := a.Enter(t.Context(), owes); err != nil {
+					if err := a.Enter(t.Context(), owes, began); err != nil {
 						t.Errorf("client %d: %v", i, err)
 					}
 					entered <- i
@@ -128,6 +128,26 @@ func TestTurnsAreInOrder(t *testing.T) {
 			time.Sleep(each) // for the timers to end
 		})
 	}
+}
+
+// TestAPartOfAMessageIsHeard: a client that is in the middle of saying much is not
+// silent.
+func TestAPartOfAMessageIsHeard(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := xds.NewTestAdmission(1, 1)
+		began := time.Now()
+		if err := a.Enter(t.Context(), false, began.Add(1500*time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Enter(t.Context(), false, began); err != nil {
+			t.Fatal(err)
+		}
+		if waited := time.Since(began); waited != 3500*time.Millisecond {
+			t.Errorf("the next has its turn after %s", waited)
+		}
+		time.Sleep(10 * time.Second) // for the timers to end
+	})
 }
 
 // crowded is a server that brings up one proxy at a time, and lets so many wait.

@@ -117,7 +117,7 @@ func (s *DiscoveryServer) newConnection(variant stream.Variant, w wire, cancel c
 // first sync nothing is read: thousands of clients who come back at one time, each
 // with the versions of all that it has, wait at their own cost.
 func (c *Connection) receive(ctx context.Context) error {
-	slot, err := c.server.admission.enter(ctx)
+	slot, err := c.server.admission.enter(ctx, func() time.Time { said, _ := c.moved(); return said })
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,8 @@ package xds
 import (
 	"net"
 	"sync"
+	"sync/atomic"
+	"time"
 )
 
 // Conns is a listener that finds the connections it accepted by the addresses of
@@ -24,6 +26,9 @@ func (l *Conns) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	tracked := &trackedConn{Conn: c, of: l}
+	now := time.Now().UnixNano()
+	tracked.said.Store(now)
+	tracked.took.Store(now)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open[c.RemoteAddr().String()] = tracked
@@ -40,10 +45,38 @@ func (l *Conns) HangUp(remote net.Addr) {
 	}
 }
 
+// Moved is when something was last read that a client has said, and when its
+// connection has last taken something that was written to it; zero where it is not
+// open.
+func (l *Conns) Moved(remote net.Addr) (said, took time.Time) {
+	l.mu.Lock()
+	c := l.open[remote.String()]
+	l.mu.Unlock()
+	if c == nil {
+		return time.Time{}, time.Time{}
+	}
+	return time.Unix(0, c.said.Load()), time.Unix(0, c.took.Load())
+}
+
 // trackedConn is a connection that its listener knows.
 type trackedConn struct {
 	net.Conn
-	of *Conns
+	of         *Conns
+	said, took atomic.Int64 // in Unix nanoseconds
+}
+
+// Read implements net.Conn.
+func (c *trackedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.said.Store(time.Now().UnixNano())
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c *trackedConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.took.Store(time.Now().UnixNano())
+	return n, err
 }
 
 // Close implements net.Conn.

@@ -131,3 +131,51 @@ func TestConnsHangUp(t *testing.T) {
 		t.Errorf("the other client reads %d bytes and %v", n, err)
 	}
 }
+
+// TestConnsTellWhenAClientMoved: when it was heard, and when it took something, each
+// by itself; and nothing of one that is not there.
+func TestConnsTellWhenAClientMoved(t *testing.T) {
+	t.Parallel()
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := xds.NewConns(inner)
+	defer l.Close()
+	client, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	server, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	remote := client.LocalAddr()
+	said, took := l.Moved(remote)
+	if said.IsZero() || took.IsZero() {
+		t.Errorf("a client that has just come was heard at %s and took at %s", said, took)
+	}
+	if _, err := server.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	saidNow, tookNow := l.Moved(remote)
+	if !saidNow.Equal(said) || !tookNow.After(took) {
+		t.Errorf("with a byte taken it was heard %s later and took %s later", saidNow.Sub(said), tookNow.Sub(took))
+	}
+	if _, err := client.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := server.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if now, _ := l.Moved(remote); !now.After(said) {
+		t.Error("with a byte said it was not heard")
+	}
+	if err := server.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if said, took := l.Moved(remote); !said.IsZero() || !took.IsZero() {
+		t.Error("a client that is gone moves")
+	}
+}

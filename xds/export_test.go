@@ -218,9 +218,10 @@ func NewTestAdmission(size, room int) TestAdmission {
 	return TestAdmission{a}
 }
 
-// Enter waits for a turn, in which the client says nothing and owes an answer or not.
-func (a TestAdmission) Enter(ctx context.Context, owes bool) error {
-	s, err := a.enter(ctx)
+// Enter waits for a turn, in which the client is heard last at some time, and owes an
+// answer or not.
+func (a TestAdmission) Enter(ctx context.Context, owes bool, heard time.Time) error {
+	s, err := a.enter(ctx, func() time.Time { return heard })
 	if err == nil {
 		s.serves()
 		s.rests(owes)

@@ -42,6 +42,10 @@ func (c *Connection) flush() error {
 	if c.flow == nil {
 		return nil
 	}
+	if c.flow.Opening() {
+		_, took := c.moved()
+		c.flow.Took(took)
+	}
 	for typeURL, response := range c.flow.Responses(time.Now()) {
 		if err := c.send(typeURL, response); err != nil {
 			return err
@@ -49,6 +53,15 @@ func (c *Connection) flush() error {
 	}
 	c.late(c.flow.Late())
 	return nil
+}
+
+// moved is when the client was last heard and has last taken something, zero where
+// that is not known.
+func (c *Connection) moved() (said, took time.Time) {
+	if c.server.options.Moved == nil || c.remote == nil {
+		return time.Time{}, time.Time{}
+	}
+	return c.server.options.Moved(c.remote)
 }
 
 // late tells what was sent too early, of each type the first.

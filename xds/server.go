@@ -69,6 +69,10 @@ type Options struct {
 	// HangUp closes the connection to a client that is to choose another server; nil
 	// ends only its stream.
 	HangUp func(remote net.Addr)
+	// Moved is when a client was last heard, and has last taken something that was
+	// written to it, be it a part of a message, as Conns knows; nil where that is not
+	// known.
+	Moved func(remote net.Addr) (said, took time.Time)
 
 	Logger *slog.Logger
 	// Registerer takes the metrics; nil for none.

@@ -89,7 +89,7 @@ func newServer(store *openedStore, meshConfig *mesh.Config, o *serveOptions, pro
 	}
 	served := xds.Options{
 		Configs: s.mirror, Mesh: meshConfig, Types: catalogue.Types(), Synced: s.synced,
-		MaxFirstSyncs: o.lifecycle.firstSyncs, HangUp: proxies.conns.HangUp, Logger: logger, Registerer: metrics,
+		MaxFirstSyncs: o.lifecycle.firstSyncs, HangUp: proxies.conns.HangUp, Moved: proxies.conns.Moved, Logger: logger, Registerer: metrics,
 	}
 	o.xds.apply(&served)
 	s.xds = xds.New(served)

@@ -235,7 +235,7 @@ func (f *Flow) Responses(now time.Time) iter.Seq2[string, *stream.Response] {
 			opening := k.session.Opening()
 			r, ok := f.next(k, f.additions(k, now))
 			if ok && opening {
-				f.progressed(k, now.Add(travel(r)))
+				f.progressed(k, now)
 			}
 			k.gate.opened = time.Time{}
 			if ok && !yield(k.URL, r) {

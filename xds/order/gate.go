@@ -45,24 +45,26 @@ func (f *Flow) holdsAll(k *kind, now time.Time) bool {
 // progressed takes note that a client which is brought up from nothing has asked for
 // a type, is sent the first of it, or has taken that: where that is what others wait
 // for, they wait from then on. There is so much once on a stream.
-func (f *Flow) progressed(k *kind, at time.Time) {
+func (f *Flow) progressed(k *kind, now time.Time) {
 	if k.Target || k.parent != nil && k.parent.Target {
-		f.stepped = at
+		f.stepped = latest(f.stepped, now)
 	}
 }
 
-// perSecond is how many bytes of a first response a client is given a second more
-// for: that of a large mesh takes longer to arrive, and to be taken.
-const perSecond = 1 << 20
-
-// travel is how long a response may be under way before it is waited for.
-func travel(r *stream.Response) time.Duration {
-	size := 0
-	for _, one := range r.Resources {
-		size += len(one.Body.GetValue())
+// Opening says whether a client that is brought up from nothing waits for all there
+// is of a type until it has what that leads to.
+func (f *Flow) Opening() bool {
+	for _, k := range f.kinds {
+		if !k.gate.opened.IsZero() {
+			return true
+		}
 	}
-	return time.Duration(size/perSecond) * time.Second
+	return false
 }
+
+// Took takes note of when a client that is opening was last seen to take a part of
+// what it is sent: it is not given up meanwhile, however long all of it takes.
+func (f *Flow) Took(at time.Time) { f.stepped = latest(f.stepped, at) }
 
 func latest(a, b time.Time) time.Time {
 	if a.After(b) {

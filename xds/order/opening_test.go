@@ -3,7 +3,6 @@ package order_test
 import (
 	"fmt"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/stream"
 	"github.com/portolan-mesh/portolan/xds/stream/nameset"
-	"github.com/portolan-mesh/portolan/xds/stream/streamtest"
 )
 
 // opening are clients of a mesh of n clusters and as many listeners that lead to
@@ -203,25 +201,27 @@ func TestAClientThatStopsIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// TestMuchIsWaitedForLonger: a first response is given a second more for each
-// megabyte, and its answer ends that.
-func TestMuchIsWaitedForLonger(t *testing.T) {
+// TestAClientThatTakesAPartIsWaitedFor: what is large may be under way for long.
+func TestAClientThatTakesAPartIsWaitedFor(t *testing.T) {
 	o := newOpening(t, 20)
-	large, err := streamtest.Resource(cds, "large", strings.Repeat("x", 3<<20))
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.shared[cds] = o.shared[cds].Set(large.Name, large)
 	f := o.connect()
-	clusters := o.next(f, cds)
-	if at := f.Wake(); !at.Equal(o.now.Add(limits.Ready + 3*time.Second)) {
-		t.Errorf("it would wake after %s", at.Sub(o.now))
+	o.next(f, cds)
+	if !f.Opening() {
+		t.Fatal("the client is not opening")
 	}
-	f.Request(eds, stream.Request{Subscribe: o.names.Of(o.asked)}, o.now)
-	o.next(f, eds)
-	f.Request(cds, stream.Request{Nonce: clusters}, o.now)
-	if at := f.Wake(); !at.Equal(o.now.Add(limits.Ready)) {
-		t.Errorf("with the clusters taken it would wake after %s", at.Sub(o.now))
+	o.now = o.now.Add(limits.Ready)
+	took := o.now.Add(-time.Second)
+	f.Took(took)
+	for typeURL := range f.Responses(o.now) {
+		t.Fatalf("%s is sent to a client that takes clusters", typeURL)
+	}
+	if at := f.Wake(); !at.Equal(took.Add(limits.Ready)) {
+		t.Errorf("it would wake after %s", at.Sub(took))
+	}
+	o.now = took.Add(limits.Ready)
+	o.next(f, lds)
+	if f.Opening() {
+		t.Error("it is opening still")
 	}
 }
 
