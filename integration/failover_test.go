@@ -158,7 +158,8 @@ func connectedSince(t *testing.T, s *server) (since time.Time) {
 func TestProxiesAreSpread(t *testing.T) {
 	t.Parallel()
 	etcd := startEtcd(t)
-	one, _ := startServer(t, serverOptions{etcd: etcd}), startServer(t, serverOptions{etcd: etcd})
+	o := serverOptions{etcd: etcd, args: []string{"--balance-interval", "200ms"}}
+	one, _ := startServer(t, o), startServer(t, o)
 	one.apply(newShop(t).all(100, 0))
 	var clients []*xdstest.Client
 	for i := range 6 {

@@ -18,6 +18,7 @@ import (
 type admission struct {
 	slots   chan struct{} // holds a token for each first sync
 	waiting atomic.Int64
+	refused atomic.Int64
 	room    int64 // for so many to wait
 	// silence is how long a turn goes on in which the client owes no answer and
 	// says nothing, not even a part of a message, and limit how long it lasts at most.
@@ -68,6 +69,7 @@ func (a *admission) enter(ctx context.Context, heard func() time.Time) (*slot, e
 func (a *admission) wait(ctx context.Context) error {
 	defer a.waiting.Add(-1)
 	if a.waiting.Add(1) > a.room {
+		a.refused.Add(1)
 		return errCrowded
 	}
 	select {

@@ -52,6 +52,9 @@ func newMetrics(r prometheus.Registerer, s *DiscoveryServer) *metrics {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "portolan_waiting_proxies", Help: "Proxies that wait for their turn to be brought up."}, func() float64 {
 			return float64(s.admission.waiting.Load())
 		}),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "portolan_refused_proxies_total", Help: "Streams that were refused, as too many proxies waited."}, func() float64 {
+			return float64(s.admission.refused.Load())
+		}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "portolan_memo_resources", Help: "Built resources that are held."}, func() float64 {
 			return float64(s.memo.Len())
 		}))

@@ -22,6 +22,7 @@ type lifecycleFlags struct {
 	maxAge     time.Duration
 	drain      time.Duration
 	firstSyncs int
+	balance    time.Duration
 }
 
 const (
@@ -30,14 +31,17 @@ const (
 	maxDrain      = time.Hour
 	// drainGrace is for the last streams to end.
 	drainGrace = time.Second
-	// ageGrace is how long a connection that is too old may go on: its client opens
-	// the next one meanwhile.
-	ageGrace = 10 * time.Second
+	// ageGrace is how long a connection that is too old may go on, if that is not
+	// more than its age: its client opens the next one meanwhile.
+	ageGrace       = 10 * time.Second
+	defaultBalance = 10 * time.Second
+	minBalance     = 100 * time.Millisecond
 )
 
 func (o *lifecycleFlags) register(f *pflag.FlagSet) {
 	f.DurationVar(&o.maxAge, "max-connection-age", defaultMaxAge, "for how long a proxy stays connected, a tenth more or less; then it connects anew, maybe to another server; 0 is for ever")
 	f.DurationVar(&o.drain, "drain-time", defaultDrain, "time over which a server that stops sends its proxies to the others; nothing is waited for where there is no other")
+	f.DurationVar(&o.balance, "balance-interval", defaultBalance, "how often a server that has many more proxies than the others sends some of them away; 0 is never")
 	f.IntVar(&o.firstSyncs, "max-first-syncs", 100, "how many proxies are brought up from nothing at one time; others wait in the order in which they came, a hundred times as many at most")
 }
 
@@ -48,6 +52,9 @@ func (o *lifecycleFlags) validate(add addFault) {
 	if o.drain < 0 || o.drain > maxDrain {
 		add("drain-time", "%s is not between 0 and %s", o.drain, maxDrain)
 	}
+	if o.balance < 0 || o.balance > 0 && o.balance < minBalance {
+		add("balance-interval", "%s is neither 0 nor %s or more", o.balance, minBalance)
+	}
 	if o.firstSyncs < 1 {
 		add("max-first-syncs", "%d is less than 1", o.firstSyncs)
 	}
@@ -57,7 +64,7 @@ func (o *lifecycleFlags) validate(add addFault) {
 func (o *lifecycleFlags) options() []grpc.ServerOption {
 	parameters := keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}
 	if o.maxAge > 0 {
-		parameters.MaxConnectionAge, parameters.MaxConnectionAgeGrace = o.maxAge, ageGrace
+		parameters.MaxConnectionAge, parameters.MaxConnectionAgeGrace = o.maxAge, min(ageGrace, o.maxAge)
 	}
 	return append(xds.ServerOptions(),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
@@ -150,13 +157,14 @@ func (r replicas) others() []int {
 	return out
 }
 
-// balanceInterval is how often a server compares itself with the others.
-const balanceInterval = 10 * time.Second
-
 // balance moves proxies away, a few at a time, while this server has many more
 // than the others have on average.
 func (p *proxyPort) balance(ctx context.Context) error {
-	ticker := time.NewTicker(balanceInterval)
+	if p.lifecycle.balance == 0 {
+		<-ctx.Done()
+		return nil
+	}
+	ticker := time.NewTicker(p.lifecycle.balance)
 	defer ticker.Stop()
 	for {
 		select {

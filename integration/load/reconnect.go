@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/portolan-mesh/portolan/integration/load/fleet"
@@ -48,59 +49,63 @@ func (m *run) restart(ctx context.Context, dir string) error {
 	return errors.Join(wait(ctx, settle), s.collect(ctx), s.ResetPeak())
 }
 
-// comeBack has a fleet that was stopped connect again, until the server has looked
-// at what all of it say and is silent.
+// comeBack has a fleet that was stopped connect again. A change is made when all
+// had their turns: who has that has had all looked at that it said before.
 func (m *run) comeBack(ctx context.Context, f *fleet.Fleet) error {
 	ctx, cancel := context.WithTimeout(ctx, m.timeout)
 	defer cancel()
-	counts := f.Counts()
+	counts, opened := f.Counts(), f.Reconnects()
 	before, err := m.server.Usage()
 	if err != nil {
 		return err
 	}
 	profiled := m.startProfile(ctx, "reconnect", 5*time.Second)
-	f.Move(m.server.xds)
 	began := time.Now()
+	change := makeChange(m.cell.mesh, "routes", int(began.UnixNano())) // no other cell has made it
+	expect, _ := expected("routes", m.cell.variant, change.Mark)
+	receipt := f.Expect(expect...)
+	f.Move(m.server.xds)
 	defer goOn(ctx, f)()
-	err = m.awaitAll(ctx)
-	took := time.Since(began)
+	if err := errors.Join(m.awaitBack(ctx), m.server.apply(ctx, change)); err != nil {
+		return err
+	}
+	times, err := receipt.Await(ctx)
 	if err = errors.Join(err, f.AwaitSilence(ctx, m.silence)); err != nil {
 		return err
 	}
 	used, err := m.server.Usage()
 	got := f.Counts().Since(counts).Total()
-	m.add(againTime, seconds, took.Seconds())
+	m.add(againTime, seconds, slices.MaxFunc(times, time.Time.Compare).Sub(began).Seconds())
 	m.add(againCPU, seconds, (used.CPU - before.CPU).Seconds())
 	m.add(againMemory, bytes, float64(used.Peak))
 	m.add(againStated, bytes, m.perProxy(f.Stated()))
 	m.add(againBytes, bytes, m.perProxy(got.Bytes))
 	m.add(againMessages, count, m.perProxy(got.Messages))
-	m.add(againResources, count, float64(got.Resources))
+	m.add(againResources, count, m.perProxy(got.Resources))
 	held, err2 := m.server.memory(ctx)
 	m.add(againHeld, bytes, float64(held))
-	if n := f.Reconnects(); n > m.cell.proxies {
+	if n := f.Reconnects() - opened; n > m.cell.proxies {
 		m.note("%d streams were opened again after they had ended", n-m.cell.proxies)
 	}
 	return errors.Join(err, err2, profiled())
 }
 
-// lookAgain is how often a server is asked how far it is.
+// lookAgain is how often a server is asked how many proxies it has.
 const lookAgain = 20 * time.Millisecond
 
-// awaitAll waits until all proxies are connected and none is being brought up, or
-// waits for that.
-func (m *run) awaitAll(ctx context.Context) error {
+// awaitBack waits until all proxies have streams and none is being brought up.
+func (m *run) awaitBack(ctx context.Context) error {
 	for {
 		gauges, err := m.server.gauges(ctx)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case int(gauges["portolan_connected_proxies"]) == m.cell.proxies && gauges["portolan_first_syncs"] == 0:
+		}
+		n := int(gauges["portolan_connected_proxies"])
+		if n == m.cell.proxies && gauges["portolan_first_syncs"] == 0 {
 			return nil
 		}
 		if err := wait(ctx, lookAgain); err != nil {
-			return fmt.Errorf("%v of %d proxies are back, %v of them being brought up: %w",
-				gauges["portolan_connected_proxies"], m.cell.proxies, gauges["portolan_first_syncs"], err)
+			return fmt.Errorf("%d of %d proxies are back: %w", n, m.cell.proxies, err)
 		}
 	}
 }
