@@ -252,6 +252,42 @@ spec:
 	}
 }
 
+// A Sidecar that imports other services than before has as much looked at as it sees,
+// however large the mesh is.
+func TestASidecarLooksAtWhatItSees(t *testing.T) {
+	t.Parallel()
+	looked := func(size int) []int {
+		documents := []string{sidecarOf(0)}
+		for i := range size {
+			host := fmt.Sprintf("s%d.example.com", i)
+			documents = append(documents, xdstest.HTTPService(fmt.Sprint("s", i), host, "10.1.0.1"),
+				xdstest.Object("VirtualService", fmt.Sprint("default/s", i), fmt.Sprintf("{hosts: [%s], http: [{route: [{destination: {host: %s}}]}]}", host, host)),
+				xdstest.Object("DestinationRule", fmt.Sprint("default/s", i), fmt.Sprintf("{host: %s, subsets: [{name: v1}]}", host)))
+		}
+		w := xdstest.NewWorld(t, documents...)
+		all := followers()
+		var out []int
+		for _, f := range all {
+			f.advance(t, w.Context())
+		}
+		w.Apply(sidecarOf(1))
+		for _, f := range all {
+			if looked := f.advance(t, w.Context()); f.node.Namespace == "" {
+				out = append(out, looked)
+			}
+		}
+		return out
+	}
+	if diff := cmp.Diff(looked(10), looked(200)); diff != "" {
+		t.Errorf("resources looked at, in a mesh of 10 services - and of 200 +:\n%s", diff)
+	}
+}
+
+// sidecarOf is a Sidecar of the namespace default that sees one service.
+func sidecarOf(i int) string {
+	return xdstest.Object("Sidecar", "default/one", fmt.Sprintf("{egress: [{hosts: ['*/s%d.example.com']}]}", i))
+}
+
 // An endpoint that changes concerns load assignments and nothing else.
 func TestEndpointsConcernAssignmentsOnly(t *testing.T) {
 	t.Parallel()

@@ -265,6 +265,11 @@ func (v *View) Service(h host.Name) *ServiceRow {
 	return v.ask(Hosts, string(h), v.anyListener(h)).(*ServiceRow)
 }
 
+// Sees says whether the proxy sees a service of a host, without that being recorded.
+func (v *View) Sees(row *HostRow) bool {
+	return v.service(row.Hostname, v.anyListener(row.Hostname)) != nil
+}
+
 // ServiceAt is the service of a host as the proxy sees it through one egress
 // listener.
 func (v *View) ServiceAt(listener EgressListener, h host.Name) *ServiceRow {

@@ -140,6 +140,9 @@ func Names(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 // are.
 func hostNames(v *mesh.View, d mesh.Delta, yield func(string) bool) bool {
 	for c := range d.Hosts() {
+		if d.Whole && !v.Sees(c.New) {
+			continue
+		}
 		if !rowNames(v, c.Old, yield) || !rowNames(v, c.New, yield) {
 			return false
 		}

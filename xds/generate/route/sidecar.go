@@ -66,10 +66,13 @@ func ChangedPorts(v *mesh.View, d mesh.Delta) iter.Seq[int] {
 }
 
 // ChangedHosts are the hosts that may have come into or gone out of a sidecar's
-// sight, as they are now and as they were.
+// sight, as they are now and as they were; where all is looked at, those that it sees.
 func ChangedHosts(v *mesh.View, d mesh.Delta) iter.Seq[*mesh.HostRow] {
 	return func(yield func(*mesh.HostRow) bool) {
 		for c := range d.Hosts() {
+			if d.Whole && !v.Sees(c.New) {
+				continue
+			}
 			for _, row := range []*mesh.HostRow{c.Old, c.New} {
 				if row != nil && !yield(row) {
 					return

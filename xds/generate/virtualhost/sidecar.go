@@ -31,10 +31,18 @@ func sidecarNames(v *mesh.View, d mesh.Delta, yield func(string) bool) {
 	}
 	for c := range d.Routes() {
 		h, ok := strings.CutPrefix(c.Key, mesh.RouteKey(mesh.MeshGateway, ""))
-		if ok && !yield(sidecarName(h, foreignPort)) {
+		if !ok || d.Whole && !routed(v, host.Name(h)) {
+			continue
+		}
+		if !yield(sidecarName(h, foreignPort)) {
 			return
 		}
 	}
+}
+
+// routed says whether the proxy sees a VirtualService of exactly this name.
+func routed(v *mesh.View, h host.Name) bool {
+	return slices.ContainsFunc(v.Egress(), func(l mesh.EgressListener) bool { return v.VirtualServiceNamed(l, h) != nil })
 }
 
 // namesOf are the hosts of a service, and those of no service that may have made
