@@ -47,46 +47,99 @@ func (q *Request) ProtoReflect() protoreflect.Message { return q.Into.ProtoRefle
 
 // decode takes a message apart.
 func (q *Request) decode(message []byte) error {
-	var sizes [len(q.Lists)]int // of the fields, with their heads
-	var stated statedSize
-	for left := message; len(left) > 0; {
-		f, err := cutField(left)
-		if err != nil {
-			return err
-		}
-		if i := q.list(f); i >= 0 {
-			if name := f.bytes(); !utf8.Valid(name) {
-				return fmt.Errorf("a request cannot be read: the name %q in field %d is not UTF-8", name, f.number)
-			}
-			sizes[i] += len(f.whole)
-		} else if q.states(f) {
-			if err := stated.add(f); err != nil {
-				return err
-			}
-		}
-		left = left[len(f.whole):]
+	parts, err := q.cut(message)
+	if err != nil {
+		return err
 	}
-	lists := stated.fields
-	for i, size := range sizes {
-		if lists += size; size > 0 {
-			q.Lists[i].Names = q.Table.Read(func() func() ([]byte, bool) { return names(message, q.Lists[i].Field) })
+	left := len(message) - parts.stated.fields
+	for i, list := range parts.lists {
+		if left -= list.size; list.size == 0 || list.known {
+			continue
+		}
+		within := message[list.from:list.to]
+		q.Lists[i].Names = q.Table.Read(func() func() ([]byte, bool) { return names(within, q.Lists[i].Field) })
+		if len(within) == list.size {
+			q.Table.Keep(q.Lists[i].Names, within)
 		}
 	}
-	if lists == 0 {
+	if parts.stated.entries > 0 {
+		q.Stated.Versions = versions(message, q.Stated.Field, parts.stated)
+	}
+	if left == len(message) {
 		return proto.Unmarshal(message, q.Into)
 	}
-	if stated.entries > 0 {
-		q.Stated.Versions = versions(message, q.Stated.Field, stated)
-	}
-	rest := make([]byte, 0, len(message)-lists)
-	for left := message; len(left) > 0; {
-		f, _ := cutField(left)
+	rest := make([]byte, 0, left)
+	for at := 0; at < len(message); {
+		if i := parts.begins(at); i >= 0 {
+			at = parts.lists[i].to
+			continue
+		}
+		f, _ := cutField(message[at:])
 		if q.list(f) < 0 && !q.states(f) {
 			rest = append(rest, f.whole...)
 		}
-		left = left[len(f.whole):]
+		at += len(f.whole)
 	}
 	return proto.Unmarshal(rest, q.Into)
+}
+
+// parts are where in a message the lists and what is stated are.
+type parts struct {
+	lists  [len(Request{}.Lists)]part
+	stated statedSize
+}
+
+// part is where in a message the fields of a list are, heads included: from the
+// first to the last, and how much of that they are.
+type part struct {
+	from, to, size int
+	known          bool // the names are those of a list that was read before
+}
+
+// begins finds a list, of those that were read before, by where it begins; -1 for
+// none.
+func (p *parts) begins(at int) int {
+	for i, list := range p.lists {
+		if list.known && list.from == at {
+			return i
+		}
+	}
+	return -1
+}
+
+// cut goes through the fields of a message once. Names of a list that is known it
+// passes over.
+func (q *Request) cut(message []byte) (parts, error) {
+	var p parts
+	for at := 0; at < len(message); {
+		f, err := cutField(message[at:])
+		if err != nil {
+			return p, err
+		}
+		size := len(f.whole)
+		if i := q.list(f); i >= 0 {
+			list := &p.lists[i]
+			if list.size == 0 {
+				list.from = at
+				if names, n := q.Table.Known(message[at:]); n > 0 {
+					q.Lists[i].Names, list.known, size = names, true, n
+				}
+			} else {
+				list.known = false // it goes on, so that all is read
+			}
+			if name := f.bytes(); !utf8.Valid(name) {
+				return p, fmt.Errorf("a request cannot be read: the name %q in field %d is not UTF-8", name, f.number)
+			}
+			list.size += size
+			list.to = at + size
+		} else if q.states(f) {
+			if err := p.stated.add(f); err != nil {
+				return p, err
+			}
+		}
+		at += size
+	}
+	return p, nil
 }
 
 // states says whether a field is an entry of what is stated.

@@ -139,6 +139,65 @@ func TestNamesThatAreKnownAreNotDecodedAgain(t *testing.T) {
 	}
 }
 
+// TestAListThatIsKnownIsPassedOver, and only just that: each of these requests means
+// what it says, however often others were read that are alike.
+func TestAListThatIsKnownIsPassedOver(t *testing.T) {
+	t.Parallel()
+	list := func(from, to int) []string {
+		var out []string
+		for i := from; i < to; i++ {
+			out = append(out, fmt.Sprintf("outbound|80||service-%05d", i))
+		}
+		return out
+	}
+	tag := func(q *discoveryv3.DeltaDiscoveryRequest) []byte { return received(t, q).Materialize() }
+	of := func(names []string) []byte {
+		return tag(&discoveryv3.DeltaDiscoveryRequest{ResourceNamesSubscribe: names})
+	}
+	rest := tag(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "type", ResponseNonce: "nonce"})
+	other := tag(&discoveryv3.DeltaDiscoveryRequest{ResourceNamesUnsubscribe: list(0, 100)})
+	changed := list(0, 300)
+	changed[299] = "outbound|80||service-00299-"
+	messages := map[string][]byte{
+		"the list":          slices.Concat(of(list(0, 300)), rest),
+		"shorter":           slices.Concat(of(list(0, 299)), rest),
+		"longer":            slices.Concat(of(list(0, 301)), rest),
+		"another at last":   slices.Concat(of(changed), rest),
+		"in two parts":      slices.Concat(of(list(0, 300)), rest, of(list(400, 500))),
+		"known parts":       slices.Concat(of(list(0, 300)), rest, of(list(0, 300))),
+		"the rest first":    slices.Concat(rest, of(list(0, 300))),
+		"beside another":    slices.Concat(of(list(0, 300)), other, rest),
+		"another in it":     slices.Concat(of(list(0, 150)), other, of(list(150, 300)), rest),
+		"not in order":      slices.Concat(of(list(150, 300)), of(list(0, 150)), rest),
+		"alone, to the end": of(list(0, 300)),
+	}
+	table := nameset.NewTable()
+	for round := range 5 {
+		for what, message := range messages {
+			want := &discoveryv3.DeltaDiscoveryRequest{}
+			if err := proto.Unmarshal(message, want); err != nil {
+				t.Fatal(err)
+			}
+			r, into := request(table)
+			if err := encoded.Codec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(slices.Clone(message))}, r); err != nil {
+				t.Fatal(err)
+			}
+			got := []nameset.Set{r.Lists[0].Names, r.Lists[1].Names}
+			if got[0] != table.Of(want.GetResourceNamesSubscribe()) || got[1] != table.Of(want.GetResourceNamesUnsubscribe()) {
+				t.Errorf("%s, round %d: %d and %d names, want %d and %d", what, round, got[0].Len(), got[1].Len(),
+					len(want.GetResourceNamesSubscribe()), len(want.GetResourceNamesUnsubscribe()))
+			}
+			want.ResourceNamesSubscribe, want.ResourceNamesUnsubscribe = nil, nil
+			if d := cmp.Diff(want, into, protocmp.Transform()); d != "" {
+				t.Errorf("%s, the rest (-want +got):\n%s", what, d)
+			}
+		}
+	}
+	if _, known := table.Known(messages["the list"]); known != len(of(list(0, 300))) {
+		t.Errorf("of a list that was read again and again %d bytes are known", known)
+	}
+}
+
 // BenchmarkRequest is a request for 6,000 names that others have sent before, and
 // an acknowledgement.
 func BenchmarkRequest(b *testing.B) {

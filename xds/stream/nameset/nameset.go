@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"weak"
 
 	"github.com/portolan-mesh/portolan/storage/pmap"
@@ -20,6 +21,8 @@ type Set struct{ content *content }
 type content struct {
 	names pmap.Map[struct{}]
 	sum   uint64 // of the hashes of the names
+
+	form atomic.Pointer[form] // nil where it was never kept
 }
 
 func (s Set) names() pmap.Map[struct{}] {
@@ -95,11 +98,13 @@ type Table struct {
 	mu   sync.Mutex
 	sets map[uint64]weak.Pointer[content] // by sum
 	live int                              // entries that the last sweep has left
+
+	forms map[uint64][]weak.Pointer[content] // by how they begin; see Keep
 }
 
 // NewTable returns an empty table.
 func NewTable() *Table {
-	return &Table{seed: maphash.MakeSeed(), sets: map[uint64]weak.Pointer[content]{}}
+	return &Table{seed: maphash.MakeSeed(), sets: map[uint64]weak.Pointer[content]{}, forms: map[uint64][]weak.Pointer[content]{}}
 }
 
 // Of returns the set of some names, which shares nothing with others.
@@ -179,13 +184,13 @@ func (t *Table) With(s Set, names ...string) Set {
 	if len(names) == 0 {
 		return s
 	}
-	next := content{names: s.names(), sum: s.sum()}
+	next, sum := s.names(), s.sum()
 	for _, name := range names {
-		if grown := next.names.Set(name, struct{}{}); grown != next.names {
-			next.names, next.sum = grown, next.sum+t.hash(name)
+		if grown := next.Set(name, struct{}{}); grown != next {
+			next, sum = grown, sum+t.hash(name)
 		}
 	}
-	return t.replace(s, next)
+	return t.replace(s, next, sum)
 }
 
 // Minus returns the set of those names of s that are not in other.
@@ -204,13 +209,13 @@ func (t *Table) Without(s Set, names ...string) Set {
 	if len(names) == 0 || s.Len() == 0 {
 		return s
 	}
-	next := content{names: s.names(), sum: s.sum()}
+	next, sum := s.names(), s.sum()
 	for _, name := range names {
-		if shrunk := next.names.Delete(name); shrunk != next.names {
-			next.names, next.sum = shrunk, next.sum-t.hash(name)
+		if shrunk := next.Delete(name); shrunk != next {
+			next, sum = shrunk, sum-t.hash(name)
 		}
 	}
-	return t.replace(s, next)
+	return t.replace(s, next, sum)
 }
 
 // Len is how many sets the table knows, those included that went since it was
@@ -228,15 +233,15 @@ func (s Set) sum() uint64 {
 	return s.content.sum
 }
 
-func (t *Table) replace(s Set, next content) Set {
+// replace returns the set of names that were made from those of s.
+func (t *Table) replace(s Set, names pmap.Map[struct{}], sum uint64) Set {
 	switch {
-	case next.names == s.names():
+	case names == s.names():
 		return s
-	case next.names.Len() == 0:
+	case names.Len() == 0:
 		return Set{}
 	}
-	interned := next
-	return t.intern(&interned)
+	return t.intern(&content{names: names, sum: sum})
 }
 
 func (t *Table) hashBytes(name []byte) uint64 {
@@ -278,6 +283,7 @@ func (t *Table) intern(c *content) Set {
 	defer t.mu.Unlock()
 	if len(t.sets) > 2*t.live+internFrom {
 		maps.DeleteFunc(t.sets, func(_ uint64, p weak.Pointer[content]) bool { return p.Value() == nil })
+		maps.DeleteFunc(t.forms, func(_ uint64, all []weak.Pointer[content]) bool { return !slices.ContainsFunc(all, alive) })
 		t.live = len(t.sets)
 	}
 	t.sets[c.sum] = weak.Make(c)
