@@ -59,8 +59,9 @@ type Flow struct {
 	byURL   map[string]*kind
 	target  *kind // nil for none
 	late    []Late
-	asked   time.Time // when Responses was asked last
-	stepped time.Time // see progressed
+	asked   time.Time     // when Responses was asked last
+	stepped time.Time     // see progressed
+	digests time.Duration // how much longer than others the client may take until its next step
 }
 
 // kind is a type of a Flow.
@@ -170,7 +171,7 @@ func (f *Flow) Request(typeURL string, q stream.Request, now time.Time) stream.A
 	opening := k.session.Opening()
 	answer := k.session.Request(q)
 	if answer.First || opening && !k.session.Opening() {
-		f.progressed(k, now)
+		f.progressed(k, now, 0)
 	}
 	switch {
 	case answer.Acked != nil:
@@ -235,7 +236,7 @@ func (f *Flow) Responses(now time.Time) iter.Seq2[string, *stream.Response] {
 			opening := k.session.Opening()
 			r, ok := f.next(k, f.additions(k, now))
 			if ok && opening {
-				f.progressed(k, now)
+				f.progressed(k, now, toDigest(r))
 			}
 			k.gate.opened = time.Time{}
 			if ok && !yield(k.URL, r) {
@@ -359,7 +360,7 @@ func (f *Flow) Wake() time.Time {
 			continue // nothing goes before the client has answered
 		}
 		if opened := k.gate.opened; !opened.IsZero() {
-			soonest(latest(opened, f.stepped).Add(f.limits.Ready))
+			soonest(f.lateFrom(opened))
 		}
 		for _, since := range k.gate.since {
 			soonest(since.Add(f.limits.Ready))

@@ -39,16 +39,34 @@ func (f *Flow) holdsAll(k *kind, now time.Time) bool {
 			}
 		}
 	}
-	return now.Sub(latest(k.gate.opened, f.stepped)) < f.limits.Ready
+	return now.Before(f.lateFrom(k.gate.opened))
 }
 
 // progressed takes note that a client which is brought up from nothing has asked for
 // a type, is sent the first of it, or has taken that: where that is what others wait
 // for, they wait from then on. There is so much once on a stream.
-func (f *Flow) progressed(k *kind, now time.Time) {
+func (f *Flow) progressed(k *kind, now time.Time, digests time.Duration) {
 	if k.Target || k.parent != nil && k.parent.Target {
-		f.stepped = latest(f.stepped, now)
+		f.stepped, f.digests = latest(f.stepped, now), digests
 	}
+}
+
+// lateFrom is when what began to wait together waits no longer.
+func (f *Flow) lateFrom(opened time.Time) time.Time {
+	return latest(opened, f.stepped).Add(f.limits.Ready + f.digests)
+}
+
+// perSecond is how many bytes of a first response a client is given a second more
+// for: an Envoy makes thousands of clusters of it before it answers.
+const perSecond = 1 << 20
+
+// toDigest is how long a client may take for a response that it has received.
+func toDigest(r *stream.Response) time.Duration {
+	size := 0
+	for _, one := range r.Resources {
+		size += len(one.Body.GetValue())
+	}
+	return time.Duration(size/perSecond) * time.Second
 }
 
 // Opening says whether a client that is brought up from nothing waits for all there

@@ -3,6 +3,7 @@ package order_test
 import (
 	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/stream"
 	"github.com/portolan-mesh/portolan/xds/stream/nameset"
+	"github.com/portolan-mesh/portolan/xds/stream/streamtest"
 )
 
 // opening are clients of a mesh of n clusters and as many listeners that lead to
@@ -222,6 +224,32 @@ func TestAClientThatTakesAPartIsWaitedFor(t *testing.T) {
 	o.next(f, lds)
 	if f.Opening() {
 		t.Error("it is opening still")
+	}
+}
+
+// TestMuchIsWaitedForLonger: for a first response a client is given a second more
+// for each megabyte, and its answer ends that.
+func TestMuchIsWaitedForLonger(t *testing.T) {
+	o := newOpening(t, 20)
+	large, err := streamtest.Resource(cds, "large", strings.Repeat("x", 3<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.shared[cds] = o.shared[cds].Set(large.Name, large)
+	f := o.connect()
+	clusters := o.next(f, cds)
+	if at := f.Wake(); !at.Equal(o.now.Add(limits.Ready + 3*time.Second)) {
+		t.Errorf("it would wake after %s", at.Sub(o.now))
+	}
+	o.now = o.now.Add(limits.Ready + 2*time.Second)
+	for typeURL := range f.Responses(o.now) {
+		t.Fatalf("%s is sent to a client that has much to take", typeURL)
+	}
+	f.Request(eds, stream.Request{Subscribe: o.names.Of(o.asked)}, o.now)
+	o.next(f, eds)
+	f.Request(cds, stream.Request{Nonce: clusters}, o.now)
+	if at := f.Wake(); !at.Equal(o.now.Add(limits.Ready)) {
+		t.Errorf("with the clusters taken it would wake after %s", at.Sub(o.now))
 	}
 }
 

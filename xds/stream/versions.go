@@ -24,7 +24,7 @@ type Versions []Stated
 func VersionsOf(stated []Stated) Versions {
 	byName := func(a, b Stated) int { return strings.Compare(a.Name, b.Name) }
 	if !slices.IsSortedFunc(stated, byName) {
-		slices.SortStableFunc(stated, byName)
+		slices.SortFunc(stated, byName)
 	}
 	return stated
 }
