@@ -54,12 +54,7 @@ func TestAListedAnewStatusIsTold(t *testing.T) {
 	last := r.say("c", "last")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if _, err := r.base.Await(ctx, last); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.client.Compact(ctx, last); err != nil {
-		t.Fatal(err)
-	}
+	r.forget(last)
 	relay.Cut()
 	r.await(last)
 
@@ -101,12 +96,7 @@ func TestWhoHeardOfAStatusLastIsToldTheNext(t *testing.T) {
 	last := r.say("a", "while still away")
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	if _, err := r.base.Await(ctx, last); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.client.Compact(ctx, last); err != nil {
-		t.Fatal(err)
-	}
+	r.forget(last)
 	relay.Cut()
 	r.await(last)
 	at, ok := r.side.Since(ctx, heard)
