@@ -168,7 +168,7 @@ func (f *Flow) Offer(sets func(typeURL string) resource.Set, revision int64) {
 func (f *Flow) Request(typeURL string, q stream.Request, now time.Time) stream.Answer {
 	k := f.byURL[typeURL]
 	k.repay(q)
-	opening := k.session.Opening()
+	opening := k.targets() && k.session.Opening()
 	answer := k.session.Request(q)
 	if answer.First || opening && !k.session.Opening() {
 		f.progressed(k, now, 0)
@@ -233,13 +233,7 @@ func (f *Flow) Responses(now time.Time) iter.Seq2[string, *stream.Response] {
 			if f.holdsAll(k, now) {
 				continue
 			}
-			opening := k.session.Opening()
-			r, ok := f.next(k, f.additions(k, now))
-			if ok && opening {
-				f.progressed(k, now, toDigest(r))
-			}
-			k.gate.opened = time.Time{}
-			if ok && !yield(k.URL, r) {
+			if r, ok := f.addTo(k, now); ok && !yield(k.URL, r) {
 				return
 			}
 		}
@@ -249,6 +243,17 @@ func (f *Flow) Responses(now time.Time) iter.Seq2[string, *stream.Response] {
 			}
 		}
 	}
+}
+
+// addTo takes the next response of a type that adds something.
+func (f *Flow) addTo(k *kind, now time.Time) (*stream.Response, bool) {
+	opening := k.targets() && k.session.Opening()
+	r, ok := f.next(k, f.additions(k, now))
+	if ok && opening {
+		f.progressed(k, now, toDigest(r))
+	}
+	k.gate.opened = time.Time{}
+	return r, ok
 }
 
 // idle says that there is nothing to say of a type and nothing awaited.

@@ -46,10 +46,13 @@ func (f *Flow) holdsAll(k *kind, now time.Time) bool {
 // a type, is sent the first of it, or has taken that: where that is what others wait
 // for, they wait from then on. There is so much once on a stream.
 func (f *Flow) progressed(k *kind, now time.Time, digests time.Duration) {
-	if k.Target || k.parent != nil && k.parent.Target {
+	if k.targets() {
 		f.stepped, f.digests = latest(f.stepped, now), digests
 	}
 }
+
+// targets says whether a type is what others wait for: targets or their children.
+func (k *kind) targets() bool { return k.Target || k.parent != nil && k.parent.Target }
 
 // lateFrom is when what began to wait together waits no longer.
 func (f *Flow) lateFrom(opened time.Time) time.Time {
