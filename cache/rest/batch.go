@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,7 +51,10 @@ func (s *Server) apply(c *call) error {
 		return err
 	}
 	for i, op := range b.ops {
-		b.ops[i] = s.asStored(c.r.Context(), op)
+		var learnt bool
+		if b.ops[i], learnt = s.asStored(c.r.Context(), op); !learnt {
+			b.unlearnt = append(b.unlearnt, i)
+		}
 	}
 	do := s.store.Apply
 	if trial != nil {
@@ -127,6 +131,7 @@ type batchCall struct {
 	call   *call
 
 	ops      []storage.Op       // in the order of the request, the unreadable ones too
+	unlearnt []int              // which name a version that this server has yet to learn of
 	places   map[config.Key]int // of the objects met so far
 	faults   faults
 	denied   []metav1.StatusCause
@@ -283,10 +288,16 @@ func (b *batchCall) refused(err error) error {
 	var causes []metav1.StatusCause
 	var worst *apierrors.StatusError
 	for _, one := range unpack(err) {
-		status := classify(one)
 		var fault *storage.OpError
 		if !errors.As(one, &fault) || fault.Index >= len(b.ops) {
-			return status
+			return classify(one)
+		}
+		if slices.Contains(b.unlearnt, fault.Index) {
+			one = b.server.unlearnt(b.call.r.Context(), one)
+		}
+		var status *apierrors.StatusError
+		if !errors.As(one, &status) {
+			status = classify(one)
 		}
 		if worst == nil || rank(status) < rank(worst) {
 			worst = status

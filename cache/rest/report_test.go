@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,6 +30,28 @@ import (
 type reported struct {
 	*resttest.Server
 	client *clientv3.Client
+	cache  *stoppable
+}
+
+// stoppable is a cache that can be stopped: it then learns of nothing.
+type stoppable struct {
+	*side.Cache
+	stopped atomic.Pointer[cache.Snapshot]
+}
+
+func (c *stoppable) Snapshot() *cache.Snapshot {
+	if s := c.stopped.Load(); s != nil {
+		return s
+	}
+	return c.Cache.Snapshot()
+}
+
+func (c *stoppable) Await(ctx context.Context, revision int64) (*cache.Snapshot, error) {
+	if s := c.stopped.Load(); s != nil && s.Revision() < revision {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return c.Cache.Await(ctx, revision)
 }
 
 func withReports(t *testing.T) reported {
@@ -53,7 +76,8 @@ func withReports(t *testing.T) reported {
 	if _, err := merged.Await(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
-	return reported{resttest.Start(t, 0, func(o *rest.Options) { o.Store, o.Cache, o.History = store, merged, store }), client}
+	stoppable := &stoppable{Cache: merged}
+	return reported{resttest.Start(t, 0, func(o *rest.Options) { o.Store, o.Cache, o.History = store, stoppable, store }), client, stoppable}
 }
 
 // served is an object as far as these tests look.
@@ -175,4 +199,54 @@ func TestReportsAreInNobodysWay(t *testing.T) {
 			t.Errorf("write %d under %s after another: %d %s", i, last, answer.Code, answer.Body)
 		}
 	}
+}
+
+// TestAVersionThatIsYetToBeLearntIsNoConflict: a client names a version that another
+// server showed, of a report that this one has yet to read. It is told to try again;
+// under an older version, and one that nobody was given, it has a conflict, and a
+// version that was written is one that the store knows.
+func TestAVersionThatIsYetToBeLearntIsNoConflict(t *testing.T) {
+	t.Parallel()
+	s := withReports(t)
+	document := func(version, label string) string {
+		return fmt.Sprintf(`{"apiVersion":"networking.istio.io/v1","kind":"ServiceEntry","metadata":{"name":"e","namespace":"shop",%s"labels":{"l":%q}},`+
+			`"spec":{"hosts":["e.shop"],"ports":[{"number":80,"name":"http","protocol":"HTTP"}],"resolution":"DNS"}}`, version, label)
+	}
+	named := func(version string) string { return fmt.Sprintf(`"resourceVersion":%q,`, version) }
+	path := shop + "/serviceentries"
+	s.Do(t, http.MethodPost, path, document("", "0"))
+	before := s.object(t, path+"/e").Metadata.ResourceVersion
+	behind := s.cache.Snapshot()
+	reported := s.say(t, path+"/e", schema.ServiceEntry, "e", "one").Metadata.ResourceVersion
+	s.cache.stopped.Store(behind)
+	batch := func(version, label string) resttest.Answer {
+		return s.Do(t, http.MethodPost, "/apis/portolan.io/v1/batches", `{"apiVersion":"portolan.io/v1","kind":"Batch","operations":[{"verb":"apply","object":`+
+			document(named(version), label)+`}]}`)
+	}
+	put := func(version, label string) resttest.Answer {
+		return s.Do(t, http.MethodPut, path+"/e", document(named(version), label))
+	}
+	for name, write := range map[string]func(version, label string) resttest.Answer{"put": put, "batch": batch} {
+		if answer := write(reported, name); answer.Code != http.StatusServiceUnavailable || !strings.Contains(answer.Body, "yet to learn of version "+reported) {
+			t.Errorf("%s under a report that is yet to be read: %d %s", name, answer.Code, answer.Body)
+		}
+		if answer := write("100000", name); answer.Code != http.StatusConflict {
+			t.Errorf("%s under a version that nobody was given: %d %s", name, answer.Code, answer.Body)
+		}
+	}
+	answer := put(before, "new")
+	if answer.Code != http.StatusOK {
+		t.Fatalf("under the version that is stored: %d %s", answer.Code, answer.Body)
+	}
+	if answer := put(reported, "newer"); answer.Code != http.StatusConflict {
+		t.Errorf("under a report of before the last write: %d %s", answer.Code, answer.Body)
+	}
+	var written servedObject
+	if err := json.Unmarshal([]byte(answer.Body), &written); err != nil {
+		t.Fatal(err)
+	}
+	if answer := put(written.Metadata.ResourceVersion, "newest"); answer.Code != http.StatusOK {
+		t.Errorf("under a version that was written: %d %s", answer.Code, answer.Body)
+	}
+	s.cache.stopped.Store(nil)
 }

@@ -103,12 +103,16 @@ func (s *Server) remove(c *call) error {
 
 // one does a single operation, or rehearses it.
 func (s *Server) one(c *call, trial *rehearsal, op storage.Op) (string, error) {
-	op = s.asStored(c.r.Context(), op)
+	op, learnt := s.asStored(c.r.Context(), op)
 	apply := s.store.Apply
 	if trial != nil {
 		apply = trial.apply
 	}
-	return plan.One(op, func(ops []storage.Op) (string, []storage.Result, error) { return apply(c.r.Context(), ops) })
+	revision, err := plan.One(op, func(ops []storage.Op) (string, []storage.Result, error) { return apply(c.r.Context(), ops) })
+	if err != nil && !learnt {
+		err = s.unlearnt(c.r.Context(), err)
+	}
+	return revision, err
 }
 
 // precondition is what must be true of the stored object; empty is anything.
