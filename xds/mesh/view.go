@@ -267,7 +267,7 @@ func (v *View) Service(h host.Name) *ServiceRow {
 
 // Sees says whether the proxy sees a service of a host, without that being recorded.
 func (v *View) Sees(row *HostRow) bool {
-	return v.service(row.Hostname, v.anyListener(row.Hostname)) != nil
+	return v.service(row.Hostname, viaAny) != nil
 }
 
 // ServiceAt is the service of a host as the proxy sees it through one egress

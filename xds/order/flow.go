@@ -59,9 +59,8 @@ type Flow struct {
 	byURL   map[string]*kind
 	target  *kind // nil for none
 	late    []Late
-	asked   time.Time     // when Responses was asked last
-	stepped time.Time     // see progressed
-	digests time.Duration // how much longer than others the client may take until its next step
+	asked   time.Time // when Responses was asked last
+	stepped time.Time // see progressed
 }
 
 // kind is a type of a Flow.
@@ -78,6 +77,9 @@ type kind struct {
 
 	expected expected
 	gate     gate
+	// digests is how much longer than others the client may take to answer the first
+	// of the type, zero once it has.
+	digests time.Duration
 	// Of a target: how far the client has come with what is new to it.
 	arrivals arrivals
 	// awaited are the names under way whose parents wait for them.
@@ -170,8 +172,11 @@ func (f *Flow) Request(typeURL string, q stream.Request, now time.Time) stream.A
 	k.repay(q)
 	opening := k.targets() && k.session.Opening()
 	answer := k.session.Request(q)
+	if answer.Acked != nil || answer.Rejected != nil {
+		k.digests = 0
+	}
 	if answer.First || opening && !k.session.Opening() {
-		f.progressed(k, now, 0)
+		f.progressed(k, now)
 	}
 	switch {
 	case answer.Acked != nil:
@@ -250,7 +255,8 @@ func (f *Flow) addTo(k *kind, now time.Time) (*stream.Response, bool) {
 	opening := k.targets() && k.session.Opening()
 	r, ok := f.next(k, f.additions(k, now))
 	if ok && opening {
-		f.progressed(k, now, toDigest(r))
+		k.digests = toDigest(r)
+		f.progressed(k, now)
 	}
 	k.gate.opened = time.Time{}
 	return r, ok

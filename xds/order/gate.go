@@ -45,9 +45,9 @@ func (f *Flow) holdsAll(k *kind, now time.Time) bool {
 // progressed takes note that a client which is brought up from nothing has asked for
 // a type, is sent the first of it, or has taken that: where that is what others wait
 // for, they wait from then on. There is so much once on a stream.
-func (f *Flow) progressed(k *kind, now time.Time, digests time.Duration) {
+func (f *Flow) progressed(k *kind, now time.Time) {
 	if k.targets() {
-		f.stepped, f.digests = latest(f.stepped, now), digests
+		f.stepped = latest(f.stepped, now)
 	}
 }
 
@@ -56,7 +56,11 @@ func (k *kind) targets() bool { return k.Target || k.parent != nil && k.parent.T
 
 // lateFrom is when what began to wait together waits no longer.
 func (f *Flow) lateFrom(opened time.Time) time.Time {
-	return latest(opened, f.stepped).Add(f.limits.Ready + f.digests)
+	limit := f.limits.Ready
+	for _, k := range f.kinds {
+		limit += k.digests
+	}
+	return latest(opened, f.stepped).Add(limit)
 }
 
 // perSecond is how many bytes of a first response a client is given a second more

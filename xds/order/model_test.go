@@ -82,6 +82,7 @@ func (p *proxy) connect(offered sets) {
 		if typeURL == vhds && len(q.Initial) > 0 {
 			q.Subscribe = nameset.Of("*")
 		}
+		p.now = p.now.Add(rapid.SampledFrom([]time.Duration{0, limits.Ask / 4}).Draw(p.t, "moment"))
 		p.t.Logf("client: asks for %s, states %v", typeURL, q.Initial)
 		p.flow.Request(typeURL, q, p.now)
 		if rapid.Bool().Draw(p.t, "flushed") {

@@ -253,6 +253,41 @@ func TestMuchIsWaitedForLonger(t *testing.T) {
 	}
 }
 
+// TestAnAnswerEndsTheTimeForItsOwnTypeOnly: an Envoy asks for endpoints before it
+// answers clusters, so that much of those is under way when its answer comes.
+func TestAnAnswerEndsTheTimeForItsOwnTypeOnly(t *testing.T) {
+	o := newOpening(t, 20)
+	large := func(typeURL, name string, size int) {
+		r, err := streamtest.Resource(typeURL, name, strings.Repeat("x", size))
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.shared[typeURL] = o.shared[typeURL].Set(name, r)
+	}
+	large(cds, "large", 3<<20)
+	large(eds, o.asked[0], 4<<20)
+	f := o.connect()
+	clusters := o.next(f, cds)
+	f.Request(eds, stream.Request{Subscribe: o.names.Of(o.asked)}, o.now)
+	if at := f.Wake(); !at.Equal(o.now.Add(limits.Ready + 3*time.Second)) {
+		t.Errorf("with clusters to answer it would wake after %s", at.Sub(o.now))
+	}
+	endpoints := o.next(f, eds)
+	f.Request(cds, stream.Request{Nonce: clusters}, o.now)
+	if at := f.Wake(); !at.Equal(o.now.Add(limits.Ready + 4*time.Second)) {
+		t.Errorf("with endpoints to answer it would wake after %s", at.Sub(o.now))
+	}
+	o.now = o.now.Add(limits.Ready + 3*time.Second)
+	for typeURL := range f.Responses(o.now) {
+		t.Fatalf("%s is sent to a client that has much to take", typeURL)
+	}
+	f.Request(eds, stream.Request{Nonce: endpoints}, o.now)
+	o.next(f, lds)
+	if late := f.Late(); len(late) > 0 {
+		t.Errorf("listeners are late: %v", late)
+	}
+}
+
 // BenchmarkOpening is a client brought up from nothing, whose endpoints arrive
 // before its listeners go, in a mesh that others have before it.
 func BenchmarkOpening(b *testing.B) {

@@ -103,7 +103,6 @@ func (s *Session) plan(allow Allow) *plan {
 		seen, ok := s.concerns(c)
 		asked := s.asked.Has(c.Key)
 		switch {
-		case !ok && s.absorbed[ScopeOf(c.Key)]: // it may be said to have it
 		case !ok, !asked && s.suppressed(seen):
 			p.held = append(p.held, c)
 		case seen.HasNew && allow.adds(c.Key):

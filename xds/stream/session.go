@@ -204,11 +204,10 @@ func (s *Session) Resend(names []string) {
 	}
 }
 
-// doubt has a name sent again to a client that has it. What is due anyway needs no
-// more.
+// doubt has a name sent again to a client that has it, also one that is due anyway: it
+// may come to be again what the client has before it goes.
 func (s *Session) doubt(name string) {
-	offered, exists := s.offered.Get(name)
-	if told, ok := s.told().Get(name); !exists || !ok || told.Version != offered.Version || !s.wants(name) {
+	if _, ok := s.told().Get(name); !ok || !s.wants(name) {
 		return
 	}
 	s.eachHas(func(has resource.Set) resource.Set { return doubted(has, name) })

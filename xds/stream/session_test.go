@@ -439,3 +439,23 @@ func TestWhatIsChangedAndUnknownIsNotAllThereIs(t *testing.T) {
 		t.Errorf("new are %v of %v, all are %d", r.New, r.Changed, r.All.Len())
 	}
 }
+
+// TestWhatTurnsBackIsSentAgain: a client that waits anew for a resource, which is due
+// to it at that time in another version, is sent it also where it is what the client
+// had by the time it goes; and where it was gone meanwhile.
+func TestWhatTurnsBackIsSentAgain(t *testing.T) {
+	t.Parallel()
+	for _, meanwhile := range []map[string]string{{"a": "2"}, {"a": "1"}, {}} {
+		s := stream.New(endpoints, stream.Delta)
+		s.Offer(set(t, map[string]string{"a": "1"}), 1)
+		s.Request(stream.Request{Subscribe: nameset.Of("a")})
+		r, ok := s.Next(stream.All())
+		expect(t, "at first", names(r, ok), "+a")
+		s.Offer(set(t, meanwhile), 2)
+		s.Resend([]string{"a"}) // its parent goes out
+		s.Offer(set(t, map[string]string{"a": "1"}), 3)
+		s.Request(stream.Request{Nonce: r.Nonce})
+		r, ok = s.Next(stream.All())
+		expect(t, "once it has answered", names(r, ok), "+a")
+	}
+}
