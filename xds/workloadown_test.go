@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/portolan-mesh/portolan/discovery"
@@ -85,14 +84,7 @@ func TestWhatIsAWorkloadsOwnFollowsEveryChange(t *testing.T) {
 				if rapid.IntRange(0, 9).Draw(rt, "skip") == 0 {
 					continue
 				}
-				w.Follow()
-				want, err := w.Walked()
-				if err != nil {
-					rt.Fatal(err)
-				}
-				if d := cmp.Diff(want, w.Versions()); d != "" {
-					rt.Fatalf("node %d (-walk +world):\n%s", i, d)
-				}
+				followsLikeAWalk(rt, i, w)
 			}
 		}
 		for _, w := range worlds {

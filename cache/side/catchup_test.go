@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"testing"
 	"time"
-
-	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
 )
 
 // TestALongAbsenceIsCaughtUpWithInOrder: etcd tells a watch that was away for long
@@ -15,9 +13,7 @@ import (
 func TestALongAbsenceIsCaughtUpWithInOrder(t *testing.T) {
 	t.Parallel()
 	const changes = 2500 // in one part etcd tells of 1000 revisions
-	endpoint := etcdtest.Listen(t)
-	relay := etcdtest.NewRelay(t, endpoint)
-	r := startApart(t, etcdtest.Dial(t, endpoint), etcdtest.Dial(t, relay.Endpoint()))
+	r, relay := startRelayed(t)
 	at := r.await(r.say("a", "at first"))
 	relay.HoldAnswers()
 	first := r.say("a", "away")
@@ -44,9 +40,7 @@ func TestALongAbsenceIsCaughtUpWithInOrder(t *testing.T) {
 // the last revision that he was told. He is told of the statuses that are older, too.
 func TestAListedAnewStatusIsTold(t *testing.T) {
 	t.Parallel()
-	endpoint := etcdtest.Listen(t)
-	relay := etcdtest.NewRelay(t, endpoint)
-	r := startApart(t, etcdtest.Dial(t, endpoint), etcdtest.Dial(t, relay.Endpoint()))
+	r, relay := startRelayed(t)
 	from := r.await(r.put("a", 0))
 	relay.HoldAnswers()
 	said := r.say("a", "while away")
@@ -85,9 +79,7 @@ func TestAListedAnewStatusIsTold(t *testing.T) {
 // told what was said meanwhile.
 func TestWhoHeardOfAStatusLastIsToldTheNext(t *testing.T) {
 	t.Parallel()
-	endpoint := etcdtest.Listen(t)
-	relay := etcdtest.NewRelay(t, endpoint)
-	r := startApart(t, etcdtest.Dial(t, endpoint), etcdtest.Dial(t, relay.Endpoint()))
+	r, relay := startRelayed(t)
 	r.put("a", 0)
 	heard := r.say("a", "heard")
 	r.await(heard)

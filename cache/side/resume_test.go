@@ -15,7 +15,6 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cache/side"
-	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
@@ -116,9 +115,7 @@ func (f *forgetter) watch(ctx context.Context, at *cache.Snapshot, last int64) (
 // statuses are listed anew, it knows in the end what there is.
 func TestWhoIsCutOffMissesNothing(t *testing.T) {
 	t.Parallel()
-	endpoint := etcdtest.Listen(t)
-	relay := etcdtest.NewRelay(t, endpoint)
-	r := startApart(t, etcdtest.Dial(t, endpoint), etcdtest.Dial(t, relay.Endpoint()))
+	r, relay := startRelayed(t)
 	from := r.await(r.put("a", 0))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

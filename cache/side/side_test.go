@@ -69,6 +69,14 @@ func key(name string) config.Key {
 	return config.Key{Kind: schema.VirtualService, Namespace: "shop", Name: name}
 }
 
+// startRelayed is startApart where the statuses come through a relay.
+func startRelayed(t *testing.T) (*rig, *etcdtest.Relay) {
+	t.Helper()
+	endpoint := etcdtest.Listen(t)
+	relay := etcdtest.NewRelay(t, endpoint)
+	return startApart(t, etcdtest.Dial(t, endpoint), etcdtest.Dial(t, relay.Endpoint())), relay
+}
+
 // put writes an object, and returns its revision.
 func (r *rig) put(name string, round int) int64 {
 	r.t.Helper()
@@ -273,9 +281,7 @@ func (f *follower) follow(ctx context.Context, at *cache.Snapshot, last func() i
 // revision of that, each at its own.
 func TestListedAnewPassesNothingOver(t *testing.T) {
 	t.Parallel()
-	endpoint := etcdtest.Listen(t)
-	relay := etcdtest.NewRelay(t, endpoint)
-	r := startApart(t, etcdtest.Dial(t, endpoint), etcdtest.Dial(t, relay.Endpoint()))
+	r, relay := startRelayed(t)
 	from := r.await(r.put("a", 0))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
