@@ -46,3 +46,21 @@ func TestWhatAClientStatesIsNotTakenForWhatIsOffered(t *testing.T) {
 	expect(t, "of what was opened", names(take(t, s, true)), "+b/2")
 	expect(t, "at last", names(take(t, s, true)), "-b/9")
 }
+
+// TestARefusalBesideWhatNothingLeadsTo is of what was sent, and is not sent again,
+// though what was never open has changed with it.
+func TestARefusalBesideWhatNothingLeadsTo(t *testing.T) {
+	t.Parallel()
+	s := stream.New(virtualHosts, stream.Delta)
+	s.Open("a", true)
+	s.Offer(set(t, map[string]string{"a/1": "1", "b/1": "1"}), 1)
+	s.Request(stream.Request{})
+	expect(t, "of what is open", names(take(t, s, true)), "+a/1")
+	s.Offer(set(t, map[string]string{"a/1": "2", "b/1": "2"}), 2)
+	r, ok := s.Next(stream.All())
+	expect(t, "what is refused", names(r, ok), "+a/1")
+	s.Request(stream.Request{Nonce: r.Nonce, Rejected: true})
+	expect(t, "after the refusal", names(s.Next(stream.All())))
+	s.Offer(set(t, map[string]string{"a/1": "3", "b/1": "2"}), 3)
+	expect(t, "what is good again", names(take(t, s, true)), "+a/1")
+}
