@@ -3,6 +3,7 @@ package reliability_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -17,7 +18,8 @@ import (
 )
 
 // teller follows the store from its first revision on, with nothing between, and
-// remembers every event. Compaction never overtakes it.
+// remembers every event. The suite compacts up to where it is; the store's own
+// compaction can overtake it, and then nothing can be known any more.
 type teller struct {
 	r *rig
 
@@ -27,6 +29,9 @@ type teller struct {
 	revision int64 // all up to it is known
 	err      error // why nothing can be known any more
 }
+
+// errOvertaken is of a truth that cannot be known.
+var errOvertaken = errors.New("history was dropped before it was read")
 
 // run follows until ctx ends.
 func (t *teller) run(ctx context.Context) {
@@ -111,7 +116,7 @@ func (t *teller) fail(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if errors.Is(err, rpctypes.ErrCompacted) || strings.Contains(err.Error(), "compacted") {
-		t.err = errors.Join(t.err, err)
+		t.err = errors.Join(t.err, fmt.Errorf("%w at %d: %w", errOvertaken, t.revision, err))
 	}
 }
 
