@@ -42,8 +42,8 @@ var changeKinds = map[string]struct {
 	objects, bytes uint64
 }{
 	"endpoint":        {1, 20, 1_300},
-	"VirtualService":  {1, 32, 1_800},
-	"DestinationRule": {2, 130, 8_500}, // its clusters, and their endpoints as they warm
+	"VirtualService":  {1, 32, 1_700},
+	"DestinationRule": {2, 62, 4_200}, // its clusters, and their endpoints as they warm
 }
 
 // cost makes a change and says what is allocated.

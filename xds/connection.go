@@ -321,7 +321,7 @@ func (c *Connection) newFlow() *order.Flow {
 	types := make([]order.Type, len(o.Types))
 	for i, t := range o.Types {
 		types[i] = order.Type{Type: t.streamType(c.proxy.Type), Parent: t.Parent, CoverParent: t.CoverParent, Target: t.Target}
-		types[i].Names = c.server.names
+		types[i].Names, types[i].Shared = c.server.names, c.server.shared
 		if a, ok := t.For(c.proxy.Type).(generate.Announcer); ok && c.wire.one() == "" {
 			types[i].Announce = a.Announce
 		}

@@ -118,6 +118,7 @@ type DiscoveryServer struct {
 	memo    *memo.Memo
 	encoded *encoded.Cache
 	names   *nameset.Table // what clients ask for
+	shared  *stream.Shared
 	worlds  *worlds
 
 	rows   *rows // worker only
@@ -175,7 +176,8 @@ func New(o Options) *DiscoveryServer {
 		o.Synced = o.Configs.HasSynced
 	}
 	s := &DiscoveryServer{
-		options: o, logger: o.Logger, memo: memo.New(), encoded: encoded.New(encoded.Options{ControlPlane: "portolan"}), names: nameset.NewTable(), rows: newRows(),
+		options: o, logger: o.Logger, memo: memo.New(), encoded: encoded.New(encoded.Options{ControlPlane: "portolan"}), names: nameset.NewTable(),
+		shared: stream.NewShared(), rows: newRows(),
 		wakes: make(chan struct{}, 1), ready: make(chan struct{}), queue: newPushQueue(o.MaxPushes), rounds: newRounds(),
 		reasons: map[string]int{}, connections: map[*Connection]struct{}{},
 	}

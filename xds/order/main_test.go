@@ -29,12 +29,13 @@ var limits = order.Limits{Ready: 5 * time.Second, Resolve: 200 * time.Millisecon
 
 func types() []order.Type {
 	empty := func(name string) (*resource.Resource, error) { return resource.New(name, wrapperspb.String("")) }
+	shared := stream.NewShared()
 	return []order.Type{
-		{Type: stream.Type{URL: cds, Full: true}, Target: true},
-		{Type: stream.Type{URL: eds, Empty: empty}, Parent: cds, CoverParent: true},
-		{Type: stream.Type{URL: lds, Full: true}},
-		{Type: stream.Type{URL: rds, Empty: empty}, Parent: lds},
-		{Type: stream.Type{URL: vhds, Full: true, Scoped: true}, Parent: rds},
+		{Type: stream.Type{URL: cds, Full: true, Shared: shared}, Target: true},
+		{Type: stream.Type{URL: eds, Empty: empty, Shared: shared}, Parent: cds, CoverParent: true},
+		{Type: stream.Type{URL: lds, Full: true, Shared: shared}},
+		{Type: stream.Type{URL: rds, Empty: empty, Shared: shared}, Parent: lds},
+		{Type: stream.Type{URL: vhds, Full: true, Scoped: true, Shared: shared}, Parent: rds},
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/stream"
 	"github.com/portolan-mesh/portolan/xds/stream/nameset"
@@ -207,7 +206,7 @@ func (k *kind) dropped(before resource.Set) {
 		return
 	}
 	var gone []string
-	for c := range pmap.Diff(before, k.session.All()) {
+	for c := range k.session.Since(before) {
 		if !c.HasNew && !k.session.Leaves(c.Key) {
 			gone = append(gone, c.Key)
 		}

@@ -25,17 +25,6 @@ const (
 // there is no such resource.
 var nothing = &resource.Resource{}
 
-// doubted is a set in which a resource, if it is there, is unsure.
-func doubted(has resource.Set, name string) resource.Set {
-	r, ok := has.Get(name)
-	if !ok || !certain(r) {
-		return has
-	}
-	doubtful := *r
-	doubtful.Version = unsure + r.Version
-	return has.Set(name, &doubtful)
-}
-
 func certain(r *resource.Resource) bool { return !strings.HasPrefix(r.Version, unsure) }
 
 func differs(c change) bool { return c.HasOld != c.HasNew || c.Old.Version != c.New.Version }
@@ -52,7 +41,7 @@ func (s *Session) differences(has resource.Set) iter.Seq[change] {
 			}
 			return
 		}
-		for c := range pmap.Diff(has, s.offered) {
+		for c := range s.typ.Shared.diff(has, s.offered) {
 			if differs(c) && s.asks(c.Key) && !yield(c) {
 				return
 			}

@@ -63,6 +63,11 @@ func (s *Session) Offered(name string) *resource.Resource { return s.offered.Val
 // All is what the client should have, also of names that it does not ask for.
 func (s *Session) All() resource.Set { return s.offered }
 
+// Since iterates, in order, over what differs between a Set and All.
+func (s *Session) Since(before resource.Set) iter.Seq[pmap.Change[*resource.Resource]] {
+	return s.typ.Shared.diff(before, s.offered)
+}
+
 // Wants says whether the client asks for a name.
 func (s *Session) Wants(name string) bool { return s.started && s.wants(name) }
 
@@ -160,7 +165,7 @@ func (s *Session) Unsettled() iter.Seq2[string, *resource.Resource] {
 		if s.inflight == nil {
 			return
 		}
-		for c := range pmap.Diff(s.has, s.inflight.has) {
+		for c := range s.typ.Shared.diff(s.has, s.inflight.has) {
 			if !differs(c) || !s.asks(c.Key) {
 				continue
 			}

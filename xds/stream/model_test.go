@@ -22,7 +22,7 @@ import (
 // what it should.
 func TestAnyClientConverges(t *testing.T) {
 	t.Parallel()
-	hosts := stream.Type{URL: "hosts", Full: true, Scoped: true}
+	hosts := stream.Type{URL: "hosts", Full: true, Scoped: true, Shared: stream.NewShared()}
 	for _, v := range []stream.Variant{stream.Delta, stream.StateOfTheWorld} {
 		for _, typ := range []stream.Type{clusters, endpoints, secrets, hosts} {
 			if typ.Scoped && v == stream.StateOfTheWorld {

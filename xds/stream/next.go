@@ -72,7 +72,7 @@ func (s *Session) Next(allow Allow) (*Response, bool) {
 	s.nonce = nonce(s.revision, s.count)
 	r := s.response(p, f.has)
 	for _, name := range p.again {
-		s.has = doubted(s.has, name)
+		s.has = s.typ.Shared.doubt(s.has, name)
 	}
 	r.Revision, r.Nonce = s.revision, s.nonce
 	f.Mark = r.Mark

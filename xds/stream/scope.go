@@ -109,7 +109,7 @@ func (s *Session) Close(scope string) {
 	s.eachHas(func(has resource.Set) resource.Set {
 		out := has
 		for name := range namesWithin(has, scope) {
-			out = doubted(out, name)
+			out = s.typ.Shared.doubt(out, name)
 		}
 		return out
 	})

@@ -1,7 +1,6 @@
 package stream
 
 import (
-	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/stream/nameset"
 )
@@ -38,6 +37,9 @@ type Type struct {
 	// Names holds the sets of names that clients ask for, so that those who ask for
 	// the same share one; nil where nothing is shared.
 	Names *nameset.Table
+	// Shared holds what sessions work out of the same Sets; nil where each does so
+	// for itself.
+	Shared *Shared
 }
 
 // Mark names a response: its nonce, its version and the revision of the store
@@ -137,7 +139,7 @@ func (s *Session) follow(from resource.Set) {
 	repaired := false
 	var unsent, gone []string // removed: those the client asked for and was not sent, and all
 	told := s.told()
-	for c := range pmap.Diff(from, s.offered) {
+	for c := range s.typ.Shared.diff(from, s.offered) {
 		if !differs(c) {
 			continue
 		}
@@ -186,7 +188,7 @@ func (s *Session) retry() {
 			if _, ok := has.Get(name); !ok && r != nothing {
 				return has.Set(name, &resource.Resource{Name: name, Version: refusedVersion})
 			}
-			return doubted(has, name)
+			return s.typ.Shared.doubt(has, name)
 		})
 	}
 	s.asked = s.typ.Names.With(s.asked, unanswered...)
@@ -210,7 +212,7 @@ func (s *Session) doubt(name string) {
 	if _, ok := s.told().Get(name); !ok || !s.wants(name) {
 		return
 	}
-	s.eachHas(func(has resource.Set) resource.Set { return doubted(has, name) })
+	s.eachHas(func(has resource.Set) resource.Set { return s.typ.Shared.doubt(has, name) })
 }
 
 // Forget drops removals that were not told yet, and names them: the client gives

@@ -37,8 +37,8 @@ func empty(name string) (*resource.Resource, error) {
 }
 
 var (
-	clusters  = stream.Type{URL: "clusters", Full: true}
-	endpoints = stream.Type{URL: "endpoints", Empty: empty}
+	clusters  = stream.Type{URL: "clusters", Full: true, Shared: stream.NewShared()}
+	endpoints = stream.Type{URL: "endpoints", Empty: empty, Shared: stream.NewShared()}
 	secrets   = stream.Type{URL: "secrets"}
 )
 

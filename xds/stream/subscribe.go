@@ -37,9 +37,7 @@ func (s *Session) onlyNamed(has resource.Set) resource.Set {
 		if !certain(r) {
 			return r
 		}
-		doubtful := *r
-		doubtful.Version = unsure + r.Version
-		return &doubtful
+		return doubtful(r)
 	}))
 }
 

@@ -1,0 +1,123 @@
+package stream
+
+import (
+	"iter"
+	"sync"
+
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// Shared is what sessions work out of Sets, each once for all: the clients of one
+// class have the same Set and should have the same one, so one change is the same
+// difference for all of them. Sessions of several types may share one. It is safe
+// for concurrent use.
+type Shared struct {
+	mu      sync.Mutex // guards the maps
+	diffs   map[twoSets][]change
+	doubted map[oneOf]resource.Set
+}
+
+type twoSets struct{ from, to resource.Set }
+
+type oneOf struct {
+	set  resource.Set
+	name string
+}
+
+// NewShared returns one that knows nothing.
+func NewShared() *Shared {
+	return &Shared{diffs: map[twoSets][]change{}, doubted: map[oneOf]resource.Set{}}
+}
+
+const (
+	// maxShared is how many results of a sort are kept. What is kept keeps Sets, which
+	// have nearly all in common: with a difference that is larger than maxDiff all
+	// results are dropped.
+	maxShared = 128
+	maxDiff   = 32
+)
+
+// diff is pmap.Diff.
+func (s *Shared) diff(from, to resource.Set) iter.Seq[change] {
+	return func(yield func(change) bool) {
+		if from == to {
+			return
+		}
+		if changes, few := s.changes(from, to); few {
+			for _, c := range changes {
+				if !yield(c) {
+					return
+				}
+			}
+			return
+		}
+		pmap.Diff(from, to)(yield)
+	}
+}
+
+// changes are what two Sets differ in, if these are few.
+func (s *Shared) changes(from, to resource.Set) (changes []change, few bool) {
+	if s == nil || from.Len() == 0 || to.Len() == 0 {
+		return nil, false
+	}
+	key := twoSets{from, to}
+	s.mu.Lock()
+	changes, known := s.diffs[key]
+	s.mu.Unlock()
+	if known {
+		return changes, true
+	}
+	for c := range pmap.Diff(from, to) {
+		if len(changes) == maxDiff {
+			s.forget()
+			return nil, false
+		}
+		changes = append(changes, c)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.diffs) == maxShared {
+		clear(s.diffs)
+	}
+	s.diffs[key] = changes
+	return changes, true
+}
+
+func (s *Shared) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.diffs)
+	clear(s.doubted)
+}
+
+// doubt is a set in which a resource, if it is there, is unsure. All who doubt the
+// same of one set have one set afterwards, too.
+func (s *Shared) doubt(has resource.Set, name string) resource.Set {
+	r, ok := has.Get(name)
+	if !ok || !certain(r) {
+		return has
+	}
+	if s == nil {
+		return has.Set(name, doubtful(r))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := oneOf{has, name}
+	doubted, known := s.doubted[key]
+	if !known {
+		if len(s.doubted) == maxShared {
+			clear(s.doubted)
+		}
+		doubted = has.Set(name, doubtful(r))
+		s.doubted[key] = doubted
+	}
+	return doubted
+}
+
+// doubtful is a resource of which it is not known whether the client has it.
+func doubtful(r *resource.Resource) *resource.Resource {
+	doubtful := *r
+	doubtful.Version = unsure + r.Version
+	return &doubtful
+}
