@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -210,8 +211,10 @@ type changed struct {
 	reps   int
 }
 
-// pause is how long nothing may come after a change before the next.
-const pause = 100 * time.Millisecond
+// pause is how long nothing may come after a change for it to be over, and rest how
+// long the server is left alone then. What it does meanwhile counts as its
+// processor time for the change; the garbage of this process is collected.
+const pause, rest = 100 * time.Millisecond, 400 * time.Millisecond
 
 // change makes changes of a kind one after another. The first warms up, and is
 // not counted.
@@ -223,7 +226,7 @@ func (m *run) change(ctx context.Context, kind string) error {
 	for n := range m.reps + 1 {
 		change := makeChange(m.cell.mesh, kind, n)
 		if n == 1 {
-			profiled = m.startProfile(ctx, kind, time.Duration(m.reps)*(2*pause))
+			profiled = m.startProfile(ctx, kind, time.Duration(m.reps)*(pause+rest))
 		}
 		m.record.reset()
 		err := m.once(ctx, m.fleet, m.server.Process, kind, change.Mark, &all, func() error { return m.server.apply(ctx, change) })
@@ -239,7 +242,8 @@ func (m *run) change(ctx context.Context, kind string) error {
 	return profiled()
 }
 
-// once makes one change and waits until all have it and nothing more comes.
+// once makes one change and waits until all have it, nothing more comes, and the
+// server had its rest.
 func (m *run) once(ctx context.Context, f *fleet.Fleet, p meter.Process, kind string, mark []byte, to *changed, do func() error) error {
 	expect, _ := expected(kind, m.cell.variant, mark)
 	receipt := f.Expect(expect...)
@@ -257,6 +261,10 @@ func (m *run) once(ctx context.Context, f *fleet.Fleet, p meter.Process, kind st
 		return err
 	}
 	if err := f.AwaitSilence(ctx, pause); err != nil {
+		return err
+	}
+	runtime.GC()
+	if err := wait(ctx, rest); err != nil {
 		return err
 	}
 	after, err := p.CPU()
