@@ -17,15 +17,16 @@ func destinationRule() *Schema {
 }
 
 func destinationRuleServed() fields {
-	loadBalancer, connectionPool := serve("simple", "consistentHash"), connectionPoolServed()
 	// Of tls only the mode DISABLE is served; checkClientTLS refuses the others.
-	port := serve("port", "tls").with("loadBalancer", loadBalancer).with("connectionPool", connectionPool)
-	policy := serve("tls").with("loadBalancer", loadBalancer).with("connectionPool", connectionPool).
-		with("portLevelSettings", port)
+	policy := func(beside ...string) fields {
+		return serve(append(beside, "tls")...).with("loadBalancer", serve("simple", "consistentHash")).
+			with("connectionPool", connectionPoolServed()).with("outlierDetection", serve("minHealthPercent"))
+	}
+	whole := policy().with("portLevelSettings", policy("port"))
 	return serve("host", "exportTo").
 		refuse("workloadSelector", "is not served yet, and without it the rule would apply to every client: leave it out").
-		with("trafficPolicy", policy).
-		with("subsets", serve("name", "labels").with("trafficPolicy", policy))
+		with("trafficPolicy", whole).
+		with("subsets", serve("name", "labels").with("trafficPolicy", whole))
 }
 
 func connectionPoolServed() fields {

@@ -357,20 +357,20 @@ func TestDestinationRuleRules(t *testing.T) {
 			host: a.b
 			workloadSelector: {matchLabels: {a: b}}
 			trafficPolicy:
-			  outlierDetection: {}
+			  outlierDetection: {consecutive5xxErrors: 3, minHealthPercent: 20}
 			  tunnel: {targetHost: a, targetPort: 1}
 			  proxyProtocol: {version: V2}
 			  retryBudget: {percent: 10}
 			  loadBalancer: {simple: RANDOM, localityLbSetting: {enabled: true}, warmup: {duration: 1s}, warmupDurationSecs: 1s}
 			  connectionPool: {http: {http2KeepAlive: {interval: 1s}}}
-			  portLevelSettings: [{port: {number: 80}, outlierDetection: {}}]`,
+			  portLevelSettings: [{port: {number: 80}, outlierDetection: {interval: 1s}}]`,
 			warned: []string{
 				"spec.trafficPolicy.loadBalancer.localityLbSetting is not served yet and has no effect",
 				"spec.trafficPolicy.loadBalancer.warmupDurationSecs is not served yet and has no effect",
 				"spec.trafficPolicy.loadBalancer.warmup is not served yet and has no effect",
 				"spec.trafficPolicy.connectionPool.http.http2KeepAlive is not served yet and has no effect",
-				"spec.trafficPolicy.outlierDetection is not served yet and has no effect",
-				"spec.trafficPolicy.portLevelSettings[0].outlierDetection is not served yet and has no effect",
+				"spec.trafficPolicy.outlierDetection.consecutive5xxErrors is not served yet and has no effect",
+				"spec.trafficPolicy.portLevelSettings[0].outlierDetection.interval is not served yet and has no effect",
 				"spec.trafficPolicy.tunnel is not served yet and has no effect",
 				"spec.trafficPolicy.proxyProtocol is not served yet and has no effect",
 				"spec.trafficPolicy.retryBudget is not served yet and has no effect",
