@@ -46,7 +46,7 @@ GRPC_XDS_BOOTSTRAP, and call services as xds:///HOST:PORT.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&flags.kind, "type", "sidecar", "what the proxy is for: sidecar, or gateway (Istio's router); grpc for a program that is its own")
+	f.StringVar(&flags.kind, "type", "sidecar", "what it is for: sidecar, or gateway (Istio's router); grpc is for a program without a proxy")
 	f.StringVar(&o.Name, "name", "", "name of the workload, unique in its namespace")
 	f.StringVarP(&o.Namespace, "namespace", "n", defaultNamespace, "namespace of the workload, and of its configuration")
 	f.StringSliceVar(&o.IPs, "ip", nil, "address by which the mesh knows the workload; may be repeated")

@@ -40,6 +40,7 @@ func newGetCommand(env *environment) *cobra.Command {
 		Short: "Show objects",
 		Long: `Show objects: all of some kinds in a namespace, or those named. Kinds go by their
 names, singular or plural, and by their short names; see portolan api-resources.
+An object also goes by KIND/NAMESPACE/NAME, as all commands print it.
 
 REV is the revision of the store at which an object or its status was last changed,
 its metadata.resourceVersion. PROGRAMMED, in wide tables, is whether proxies have

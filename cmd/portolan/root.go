@@ -104,7 +104,7 @@ func (e dataError) Unwrap() error { return e.error }
 const exitCodes = `Exit codes of all commands:
 
    0  done
-   1  failure
+   1  failure, or a problem was found (store status, upgrade check)
    2  differences were found (diff), or a wait was in vain
   64  the command line cannot be understood
   65  the input cannot be used, or the server refused it as invalid

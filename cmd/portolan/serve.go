@@ -41,18 +41,17 @@ func newServeCommand(env *environment) *cobra.Command {
 
 The store is an etcd that runs embedded, in a process of its own, with its data
 in --data-dir; --etcd-endpoints uses an etcd cluster instead, which is waited
-for while it is away. Both addresses
-must be of this machine: what listens further needs TLS and authentication,
-which are not served yet.
+for while it is away. --api-address and --xds-address must be of loopback: what
+others reach needs TLS and authentication, which are not served yet.
 
 One line is logged when the server is ready; /readyz of the config API answers
-200 from then on, unless the store is away: it then says why. Proxies are served
-from memory all the same, and the store is started again by itself.
+200 from then on. While the store is away it still does and says why: proxies are
+served from memory, writes fail, and the store is started again by itself.
 
 SIGTERM ends the server and its store, within 10 seconds in any state, with exit
 code 0; it is 1 where the server could not start or had to end. Where other
-servers share the store, proxies are sent there first, over --drain-time. A
-second signal ends the server at once.`,
+servers share the store, proxies are sent there before that, over --drain-time.
+A second signal ends the server at once.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.validate(c.Flags().Changed); err != nil {

@@ -42,7 +42,7 @@ type externalStore struct {
 }
 
 func (o *externalStore) register(f *pflag.FlagSet) {
-	f.StringSliceVar(&o.endpoints, "etcd-endpoints", nil, "https://HOST:PORT of each member of an etcd cluster, instead of the embedded store; HOST:PORT alone is plaintext unless one of the next four is given")
+	f.StringSliceVar(&o.endpoints, "etcd-endpoints", nil, "https://HOST:PORT of each member of an etcd cluster, instead of the embedded store; HOST:PORT alone is plaintext, unless --etcd-ca, --etcd-cert, --etcd-key or --etcd-server-name is given")
 	f.StringVar(&o.files.CA, "etcd-ca", "", "file with the authorities that sign the certificates of etcd, in PEM; those of the system without one")
 	f.StringVar(&o.files.Cert, "etcd-cert", "", "file with this server's certificate for etcd; read again at every connection")
 	f.StringVar(&o.files.Key, "etcd-key", "", "file with the key of --etcd-cert")
