@@ -1,5 +1,3 @@
-// Package admin serves what operators ask of the xDS server, on the mux of the
-// config API.
 package admin
 
 import (

@@ -1,6 +1,3 @@
-// Package generate is the contract of the generators, each of which makes the
-// Envoy resources of one type, in a package of its own below this one, and the
-// order in which types are sent.
 package generate
 
 import (

@@ -1,6 +1,3 @@
-// Package etcdtest starts etcd servers for tests: real ones, in the test's own
-// process, each with a directory of its own, on a fast clock and without
-// fsync. What they start they stop when the test ends.
 package etcdtest
 
 import (
@@ -18,8 +15,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/dial"
 )
 
-// MaxTxnOps and MaxRequestBytes are the limits of the servers started here,
-// those of the embedded member of the product.
+// MaxTxnOps and MaxRequestBytes are the limits of the servers started here, which
+// lie between those of a stock etcd and of the product's embedded member.
 const (
 	MaxTxnOps       = 20_000
 	MaxRequestBytes = 16 << 20
