@@ -7,7 +7,8 @@
 // What registries have in common is here: an Index keeps the rows of one and
 // answers the queries of ServiceDiscovery, Index.Publish hands over a row that
 // differs, Handlers keeps whom to tell. Package serviceentry is the registry of
-// ServiceEntry and WorkloadEntry objects, memory one kept by method calls;
-// discoverytest has an XDSUpdater for tests, and registrytest the suite that every
-// registry passes.
+// ServiceEntry and WorkloadEntry objects, consul that of a Consul's services, memory
+// one kept by method calls; aggregate reads several as one. Package discoverytest
+// has an XDSUpdater for tests, and registrytest the suite that every registry
+// passes.
 package discovery

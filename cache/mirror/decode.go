@@ -181,7 +181,8 @@ func (c *Cache) readBatch(b *batch, snapshot *cache.Snapshot) {
 	b.kvs = nil
 }
 
-// versions are those of all values of the trees, by the path of the key. The goroutine of Run writes them, others may read.
+// versions are those of all values of the trees, by the path of the key. The
+// goroutine of Run writes them, others may read.
 type versions struct {
 	mu     sync.RWMutex // guards the fields below
 	byPath map[string]version

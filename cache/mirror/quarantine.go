@@ -29,8 +29,8 @@ type Quarantined struct {
 // foreign says that the key itself is at fault.
 func (q *Quarantined) foreign() bool { return errors.Is(q.Fault, etcd.ErrForeignKey) }
 
-// Quarantine is everything in the trees mirrored that is nothing of the cache, as of one revision. The zero Quarantine is empty; none is ever
-// modified.
+// Quarantine is everything in the trees mirrored that is nothing of the cache, as
+// of one revision. The zero Quarantine is empty; none is ever modified.
 type Quarantine struct {
 	byKey   pmap.Map[*Quarantined]
 	foreign int

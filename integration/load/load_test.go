@@ -56,7 +56,8 @@ func TestACellIsMeasured(t *testing.T) {
 }
 
 // TestARestartSendsNothingAgain: proxies that come back to a server which was
-// started anew are sent nothing but what changes then, whether virtual hosts come one by one or not.
+// started anew are sent nothing but what changes then, whether virtual hosts come
+// one by one or not.
 func TestARestartSendsNothingAgain(t *testing.T) {
 	o, mesh, dir := small(t)
 	for _, whole := range []bool{false, true} {

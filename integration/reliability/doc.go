@@ -20,6 +20,6 @@
 // by one fault in a good history, the other by Portolan built with one mistake.
 //
 //	make reliability                          one seed, a minute
-//	make reliability DURATION=90s SEEDS=24    the long form
+//	make reliability DURATION=90s SEEDS=20    the long form
 //	make reliability SEED=7 DURATION=90s      once more
 package reliability

@@ -17,9 +17,10 @@ import (
 )
 
 // Discard removes a key of the mesh tree that is nothing known here: one of no
-// known kind, or an object, address or health whose value cannot be read. It must have the mod revision
-// that the caller saw, so that nothing else goes. The history gets a record of
-// it, with the value. It returns the revision at which the key went.
+// known kind, or an object, address or health whose value cannot be read. It must
+// have the mod revision that the caller saw, so that nothing else goes. The history
+// gets a record of it, with the value. It returns the revision at which the key
+// went.
 //
 // The error is a storage.ErrNotFound or ErrConflict where the key is gone or has
 // another revision, and an ErrInvalid where it is sound: Delete is for objects.

@@ -117,8 +117,8 @@ func (t *sender) look(ctx context.Context) (*targets, error) {
 }
 
 // prevent makes sure that a transaction still under way cannot land, by a void
-// record in its place, as often as it takes; a format that has changed does it, too. It returns the revision at which
-// it landed if it was faster, else 0.
+// record in its place, as often as it takes; a format that has changed does it,
+// too. It returns the revision at which it landed if it was faster, else 0.
 func (t *sender) prevent(ctx context.Context) (revision int64, err error) {
 	key := recordKey(t.m.writeID)
 	value, err := void(t.o.Now())

@@ -101,8 +101,8 @@ func (v *View) HostsAt(address string) iter.Seq[string] {
 }
 
 // HTTPHostsUnder are the hosts that may be routed by HTTP on a port and that a
-// pattern covers, in order, whether the proxy sees them or not: ask Service or ServiceAt
-// of each.
+// pattern covers, in order, whether the proxy sees them or not: ask Service or
+// ServiceAt of each.
 func (v *View) HTTPHostsUnder(pattern host.Name, port int) iter.Seq[string] {
 	return v.ask(Covered, CoverKey(port, pattern), "").(pmap.Map[bool]).Keys()
 }

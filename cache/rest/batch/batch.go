@@ -58,8 +58,8 @@ func New(operations ...Operation) Batch {
 }
 
 // Operation is one change. Object is the object whole; a resourceVersion in it
-// is the version that the stored one must have, or Absent. Delete may name its object by
-// the other fields instead.
+// is the version that the stored one must have, or Absent. Delete may name its
+// object by the other fields instead.
 type Operation struct {
 	Verb   Verb            `json:"verb"`
 	Object json.RawMessage `json:"object,omitempty"`

@@ -24,10 +24,10 @@
 // process does not take the store away before the parent is done with it.
 //
 // One of several is ready when a majority runs. Until then the child reports
-// what it waits for (waiting.go), and the parent passes it on (Child.Ready). Who the members are is in the data directory
-// (identity.go); an empty one begins as an initial member or joins (cluster.go).
-// The parent looks at all members every second, and has its clients call its
-// own, or another that serves (peers.go).
+// what it waits for (waiting.go), and the parent passes it on (Child.Ready). Who
+// the members are is in the data directory (identity.go); an empty one begins as
+// an initial member or joins (cluster.go). The parent looks at all members every
+// second, and has its clients call its own, or another that serves (peers.go).
 //
 // In process: Start returns a Member, and its Client calls etcd without a
 // socket. That is faster, and the whole process ends if etcd does.

@@ -11,7 +11,7 @@
 //
 // A client asks for the clusters of its routes when it has these, and uses routes
 // when it has their clusters. It is told of the clusters of its next routes
-// beforehand ([Routes.Announce]), and of those that may come after. It waits many seconds for a name that is missing in an
-// answer, and each of the types has an answer that makes calls fail at once instead
-// (Empty).
+// beforehand ([Routes.Announce]), and of those that may come after. It waits many
+// seconds for a name that is missing in an answer, and each of the types has an
+// answer that makes calls fail at once instead (Empty).
 package proxyless

@@ -19,8 +19,8 @@ type Proxies struct {
 	Interception string
 }
 
-// Node is what a proxy says of itself: an Envoy 1.40. No proxy is beside the last endpoint of a
-// service.
+// Node is what a proxy says of itself: an Envoy 1.40. No proxy is beside the last
+// endpoint of a service.
 func (p Proxies) Node(n int) *corev3.Node {
 	i, e := p.place(n)
 	ip, namespace := EndpointAddress(i, e), Namespace(i)
