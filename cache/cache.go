@@ -17,6 +17,7 @@ const (
 	EventDelete
 )
 
+// String implements fmt.Stringer.
 func (e Event) String() string {
 	switch e {
 	case EventAdd:

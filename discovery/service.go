@@ -25,6 +25,7 @@ const (
 // the cluster.
 func (r Resolution) IsDNS() bool { return r == DNSLB || r == DNSRoundRobinLB }
 
+// String implements fmt.Stringer.
 func (r Resolution) String() string {
 	switch r {
 	case ClientSideLB:

@@ -27,7 +27,8 @@ type echo struct {
 
 // upstream is a server of HTTP/1.1 and of HTTP/2 without TLS that answers with
 // what it was asked. A request makes it do more by its headers: x-delay is how long
-// the answer takes, and x-fail how many of the requests with the same x-case it answers with 503.
+// the answer takes, and x-fail how many of the requests with the same x-case it
+// answers with 503.
 type upstream struct {
 	name string
 	port int

@@ -42,6 +42,7 @@ type ConflictError struct {
 	Expected, Actual string
 }
 
+// Error implements error.
 func (e *ConflictError) Error() string {
 	if e.Expected == Absent {
 		return fmt.Sprintf("conflict: %s exists (you had version %s, which is none, the store has %s)", e.Key, e.Expected, e.Actual)
@@ -61,6 +62,7 @@ type OpError struct {
 	Err   error
 }
 
+// Error implements error.
 func (e *OpError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the error of the operation.
@@ -134,6 +136,7 @@ const (
 // condition of a Put or a Restore it says that there must be none.
 const Absent = "0"
 
+// String implements fmt.Stringer.
 func (v Verb) String() string {
 	switch v {
 	case Create:

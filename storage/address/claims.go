@@ -23,6 +23,7 @@ const Label = "networking.istio.io/enable-autoallocate-ip"
 // Key names a host in a namespace.
 type Key struct{ Namespace, Host string }
 
+// String is the Path.
 func (k Key) String() string { return Path(k.Namespace, k.Host) }
 
 // Compare is the order of keys.

@@ -40,6 +40,7 @@ func (f *Fault) Reason() string {
 	return f.Class.Error() + ": " + f.Why
 }
 
+// Error implements error.
 func (f *Fault) Error() string {
 	if f.Revision == 0 {
 		return fmt.Sprintf("%q: %s", f.Key, f.Reason())

@@ -43,6 +43,7 @@ type FieldError struct {
 	Field, Message string
 }
 
+// Error implements error.
 func (e *FieldError) Error() string { return e.Field + ": " + e.Message }
 
 // Serves says whether the kind is served under an API version.

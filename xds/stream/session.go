@@ -14,6 +14,7 @@ const (
 	Delta
 )
 
+// String implements fmt.Stringer.
 func (v Variant) String() string {
 	if v == Delta {
 		return "delta"

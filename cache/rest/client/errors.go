@@ -25,6 +25,7 @@ type UnreachableError struct {
 	Err error
 }
 
+// Error implements error.
 func (e *UnreachableError) Error() string {
 	if e.Unknown {
 		return fmt.Sprintf("no answer from the server at %s: %v: the change may or may not have been made; look before you repeat it", e.Server, e.Err)
