@@ -1,4 +1,3 @@
-// Command portolan is the control plane and its command line in one binary.
 package main
 
 import (
