@@ -72,6 +72,9 @@ func printBootstrap(env *environment, flags bootstrapFlags, o bootstrap.Options,
 	if err := faults.ErrorOrNil(); err != nil {
 		return usageError{err}
 	}
+	if o.Type == discovery.Proxyless && len(o.XDSAddresses) > 1 {
+		env.warn([]string{"a program in Go that was at the second --xds-address may miss changes once the first is back: give it one name that leads to all servers"})
+	}
 	_, err = env.stdout.Write(text)
 	return err
 }

@@ -45,6 +45,11 @@ func TestBootstrapOfGRPC(t *testing.T) {
 	}
 	golden(t, "bootstrap-grpc.json", o.out)
 
+	o = do(t, "", "bootstrap", "--type", "grpc", "--name", "vm-12", "--ip", "10.0.0.12", "--xds-address", "cp-1:15010,cp-2:15010")
+	if o.code != exitOK || !strings.HasPrefix(o.err, "Warning: a program in Go") || !strings.Contains(o.out, `"server_uri": "cp-2:15010"`) {
+		t.Errorf("of two servers: %+v", o)
+	}
+
 	o = do(t, "", "bootstrap", "--type", "grpc", "--ip", "here", "--name", "vm-12", "--interception", "NONE", "--state-of-the-world", "--xds-address", "x")
 	if o.code != exitUsage || o.out != "" {
 		t.Errorf("%+v", o)
