@@ -69,7 +69,10 @@ func (h holder) inUse(dir string) error {
 
 // A dirLock is the lock of a data directory, held until it is released or the
 // process ends, however it ends.
-type dirLock struct{ file *os.File }
+type dirLock struct {
+	file    *os.File
+	leaving func() // what the holder does last; nil for nothing
+}
 
 // lockDir locks a data directory for a holder, or returns ErrInUse. It waits
 // only for a holder that is about to end. What a holder that was killed left
@@ -90,7 +93,7 @@ func lockDir(ctx context.Context, dir string, h holder) (*dirLock, error) {
 		file.Close()
 		return nil, fmt.Errorf("data directory %s: %w", dir, err)
 	}
-	return &dirLock{file}, nil
+	return &dirLock{file: file}, nil
 }
 
 // flock takes the lock on an open lock file. The file may still name an
@@ -129,6 +132,9 @@ func flock(ctx context.Context, dir string, file *os.File) error {
 // release frees the lock. The file stays, empty: removing it would let two
 // processes lock two files of one name.
 func (l *dirLock) release() {
+	if l.leaving != nil {
+		l.leaving()
+	}
 	// If this fails, the next holder finds a name of the past and ignores it.
 	_ = l.file.Truncate(0)
 	_ = l.file.Close()

@@ -47,6 +47,9 @@ type Options struct {
 	parent processID
 	// waiting is told what a member that is not ready waits for, again and again.
 	waiting func(waiting)
+	// leaving is called before the directory is freed. A process that is killed until
+	// then has a name, by which the next holder of the directory cleans up.
+	leaving func()
 	// doors takes the servers of one of several.
 	doors *doors
 }
@@ -103,6 +106,7 @@ func Start(ctx context.Context, opts Options) (*Member, error) {
 	if err != nil {
 		return nil, err
 	}
+	lock.leaving = opts.leaving
 	if err := prepareSocket(opts.Socket); err != nil {
 		lock.release()
 		return nil, err

@@ -88,29 +88,32 @@ func RunChild(ctx context.Context, logger *slog.Logger) error {
 	defer cancel()
 	orphaned := make(chan struct{})
 	go func() {
-		defer close(orphaned)
 		// The error does not matter: either way the parent is out of reach.
 		_, _ = io.Copy(io.Discard, lifeline)
+		close(orphaned)
 		cancel()
 	}()
-	err = runOrders(ctx, o, reports, logger)
-	select {
-	case <-orphaned:
-		removeSocketDir(filepath.Dir(o.Socket))
-	default:
+	cleanUp := func() {
+		select {
+		case <-orphaned:
+			removeSocketDir(filepath.Dir(o.Socket))
+		default: // the parent does, or starts another process in its place
+		}
 	}
+	err = runOrders(ctx, o, reports, cleanUp, logger)
+	cleanUp() // the directory was not freed if the member did not start or not end
 	lifeline.Close()
 	<-orphaned
 	return err
 }
 
 // runOrders runs the member and reports how its start went.
-func runOrders(ctx context.Context, o orders, reports *os.File, logger *slog.Logger) error {
+func runOrders(ctx context.Context, o orders, reports *os.File, leaving func(), logger *slog.Logger) error {
 	// A parent that cannot be told has ended, and ctx with it.
 	say := json.NewEncoder(reports)
 	m, err := Start(ctx, Options{
 		DataDir: o.DataDir, Socket: o.Socket, Quota: o.Quota, Cluster: o.Cluster, Logger: logger,
-		StopTimeout: childStopTimeout, parent: o.Parent,
+		StopTimeout: childStopTimeout, parent: o.Parent, leaving: leaving,
 		waiting: func(w waiting) { _ = say.Encode(report{Waiting: &w}) },
 	})
 	r := report{Ready: err == nil}
