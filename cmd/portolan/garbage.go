@@ -7,8 +7,12 @@ import (
 	"time"
 )
 
-// quietTick is how often the heap is looked at.
-const quietTick = 100 * time.Millisecond
+const (
+	// heapTick is how often the heap is looked at while there is work, and restTicks
+	// how many are between two looks once there was none for as many.
+	heapTick  = 100 * time.Millisecond
+	restTicks = 10
+)
 
 // collectWhenQuiet collects garbage while nothing else happens, until ctx ends. Go
 // collects when the heap is full, which is in the middle of a change, and takes
@@ -16,20 +20,27 @@ const quietTick = 100 * time.Millisecond
 // (after "Idle Time Garbage Collection Scheduling", PLDI 2016). A process that is
 // never quiet collects as Go does.
 func collectWhenQuiet(ctx context.Context, tick time.Duration) error {
-	ticker := time.NewTicker(tick)
-	defer ticker.Stop()
+	timer := time.NewTimer(tick)
+	defer timer.Stop()
 	last := heap{}.read()
-	for {
+	for quiet := 0; ; {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-ticker.C:
+		case <-timer.C:
 		}
-		if now := last.read(); now.due(last) {
+		now := last.read()
+		if quiet++; now.busy(last) {
+			quiet = 0
+		} else if now.due() {
 			runtime.GC()
-			last = now.read()
+			now = now.read()
+		}
+		last = now
+		if quiet < restTicks {
+			timer.Reset(tick)
 		} else {
-			last = now
+			timer.Reset(restTicks * tick)
 		}
 	}
 }
@@ -56,13 +67,11 @@ func (h heap) read() heap {
 	return h
 }
 
-// quietTicks is how many ticks the room has to last for, as it is used in one that
-// is quiet: ten seconds of them.
-const quietTicks = 100
+// due says whether half of the room is used.
+func (h heap) due() bool { return h.room > 0 && h.allocated-h.collected >= h.room/2 }
 
-// due says whether half of the room is used, and hardly any was since last.
-func (h heap) due(last heap) bool {
-	return h.cycles == last.cycles && h.room > 0 &&
-		h.allocated-h.collected >= h.room/2 &&
-		h.allocated-last.allocated <= h.room/quietTicks
+// busy says whether there was work since last: as much was allocated between two
+// looks as would fill the room in a hundred times that, or Go has collected.
+func (h heap) busy(last heap) bool {
+	return h.cycles != last.cycles || h.allocated-last.allocated > h.room/100
 }

@@ -8,25 +8,24 @@ import (
 	"time"
 )
 
-func TestCollectionIsDue(t *testing.T) {
+func TestHeap(t *testing.T) {
 	const room = 1000
 	last := heap{allocated: 10_600, collected: 10_000, room: room, cycles: 7}
 	for name, c := range map[string]struct {
-		now  heap
-		want bool
+		now       heap
+		due, busy bool
 	}{
-		"half of the room is used":       {heap{allocated: 10_605, collected: 10_000, room: room, cycles: 7}, true},
-		"less than half is":              {heap{allocated: 10_605, collected: 10_200, room: room, cycles: 7}, false},
-		"there is work":                  {heap{allocated: 10_650, collected: 10_000, room: room, cycles: 7}, false},
-		"Go has collected meanwhile":     {heap{allocated: 10_605, collected: 10_605, room: room, cycles: 8}, false},
-		"the heap may grow without end":  {heap{allocated: 10_605, collected: 10_000, room: 1 << 63, cycles: 7}, false},
-		"there is no room":               {heap{allocated: 10_600, collected: 10_000, cycles: 7}, false},
-		"all is used, and it goes on":    {heap{allocated: 11_600, collected: 10_000, room: room, cycles: 7}, false},
-		"as much as ten seconds can use": {heap{allocated: 10_610, collected: 10_000, room: room, cycles: 7}, true},
+		"half of the room is used":      {now: heap{allocated: 10_605, collected: 10_000, room: room, cycles: 7}, due: true},
+		"less than half is":             {now: heap{allocated: 10_605, collected: 10_200, room: room, cycles: 7}},
+		"there is work":                 {now: heap{allocated: 10_650, collected: 10_000, room: room, cycles: 7}, due: true, busy: true},
+		"Go has collected meanwhile":    {now: heap{allocated: 10_605, collected: 10_605, room: room, cycles: 8}, busy: true},
+		"the heap may grow without end": {now: heap{allocated: 10_605, collected: 10_000, room: 1 << 63, cycles: 7}},
+		"there is no room":              {now: heap{allocated: 10_605, collected: 10_000, cycles: 7}, busy: true},
+		"a hundredth of the room":       {now: heap{allocated: 10_610, collected: 10_000, room: room, cycles: 7}, due: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := c.now.due(last); got != c.want {
-				t.Errorf("due is %v", got)
+			if due, busy := c.now.due(), c.now.busy(last); due != c.due || busy != c.busy {
+				t.Errorf("due: %v, busy: %v", due, busy)
 			}
 		})
 	}

@@ -185,7 +185,7 @@ func (s *server) run(asked context.Context, api net.Listener) error {
 	group.Go(func() error { return s.announce(ctx, api) })
 	group.Go(func() error { return s.jobs.run(ctx) })
 	group.Go(func() error { return s.reporter.Run(ctx) })
-	group.Go(func() error { return collectWhenQuiet(ctx, quietTick) })
+	group.Go(func() error { return collectWhenQuiet(ctx, heapTick) })
 	if s.store.backups != nil {
 		group.Go(func() error { return s.store.backups.Run(ctx) })
 	}
