@@ -16,6 +16,7 @@ import (
 // use.
 type worlds struct {
 	types  []ResourceType
+	urls   []string // of the types
 	memo   *memo.Memo
 	logger *slog.Logger
 
@@ -24,7 +25,11 @@ type worlds struct {
 }
 
 func newWorlds(types []ResourceType, m *memo.Memo, logger *slog.Logger) *worlds {
-	return &worlds{types: types, memo: m, logger: logger, byClass: map[mesh.Class]*world{}}
+	urls := make([]string, len(types))
+	for i, t := range types {
+		urls[i] = t.Generator.TypeURL()
+	}
+	return &worlds{types: types, urls: urls, memo: m, logger: logger, byClass: map[mesh.Class]*world{}}
 }
 
 // enter counts a member into the world of a class.
@@ -158,10 +163,8 @@ func (p *place) context() *mesh.PushContext { return p.at.context }
 
 // resources returns the set of a type; none for a type that is not generated.
 func (p *place) resources(typeURL string) resource.Set {
-	for i, t := range p.worlds.types {
-		if t.Generator.TypeURL() == typeURL {
-			return p.own[i].set
-		}
+	if i := slices.Index(p.worlds.urls, typeURL); i >= 0 {
+		return p.own[i].set
 	}
 	return resource.Set{}
 }

@@ -32,7 +32,7 @@ func collectWhenQuiet(ctx context.Context, tick time.Duration) error {
 		now := last.read()
 		if quiet++; now.busy(last) {
 			quiet = 0
-		} else if now.due() {
+		} else if quiet < restTicks && now.due() { // later the next change may be about to come
 			runtime.GC()
 			now = now.read()
 		}

@@ -65,7 +65,7 @@ func grid() []cell {
 		{name: "1000:200/spread", mesh: spread, proxies: 200, variant: stream.Delta, spread: true, changes: everyChange, targets: beside("1000:200", 2)},
 		{name: "5000:50", mesh: five, proxies: 50, variant: stream.Delta, changes: everyChange, targets: fifty(50*ms, 50*ms, 200)},
 		{name: "5000:200", mesh: five, proxies: 200, variant: stream.Delta, changes: []string{"endpoint", "routes"}, floor: true, targets: withinAGibibyte},
-		{name: "1000:1000/sidecars", mesh: refmesh.Mesh{Services: 1000, PerNamespace: 20}, proxies: 1000, variant: stream.Delta, spread: true, changes: imported, quiet: true, targets: thousandProxies},
+		{name: "1000:1000/sidecars", mesh: refmesh.Mesh{Services: 1000, PerNamespace: 20}, proxies: 1000, variant: stream.Delta, spread: true, changes: imported, floor: true, quiet: true, targets: thousandProxies},
 		{name: "1000:200/reconnect", mesh: thousand, proxies: 200, variant: stream.Delta, reconnect: true, targets: nothingAgain},
 		{name: "1000:200/reconnect-whole", mesh: thousand, proxies: 200, variant: stream.Delta, whole: true, reconnect: true, targets: nothingAgain},
 		{name: "5000:200/reconnect", mesh: five, proxies: 200, variant: stream.Delta, reconnect: true, targets: nothingAgain},

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 func small(t *testing.T) (o options, mesh refmesh.Mesh, dir string) {
 	t.Helper()
 	o = options{
-		binary: buildPortolan(t), reps: 2, silence: 300 * time.Millisecond, idle: time.Second,
+		binary: buildPortolan(t), reps: 2, silence: 300 * time.Millisecond, idle: time.Second, rest: 50 * time.Millisecond,
 		timeout: 2 * time.Minute, interception: "REDIRECT", changes: regexp.MustCompile(""),
 	}
 	mesh = refmesh.Mesh{Services: 20}

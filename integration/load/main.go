@@ -18,13 +18,13 @@ const floorArg = "floor"
 // options are the flags.
 type options struct {
 	// of the grid
-	binary         string
-	cells, changes *regexp.Regexp
-	reps           int
-	silence, idle  time.Duration
-	dir, profiles  string
-	interception   string
-	strict, list   bool
+	binary              string
+	cells, changes      *regexp.Regexp
+	reps                int
+	silence, idle, rest time.Duration
+	dir, profiles       string
+	interception        string
+	strict, list        bool
 	// of a fleet alone
 	address, variant string
 	proxies, pid     int
@@ -59,8 +59,9 @@ func parse() options {
 	cells := flag.String("cells", "", "measure only the cells whose names this regular expression matches")
 	changes := flag.String("changes", "", "measure only such changes: endpoint, routes, rule, new, deleted")
 	flag.StringVar(&o.binary, "binary", "bin/portolan", "the portolan that is measured")
-	flag.IntVar(&o.reps, "reps", 20, "how often each change is made")
+	flag.IntVar(&o.reps, "reps", 10, "how often each change is made")
 	flag.DurationVar(&o.silence, "silence", 500*time.Millisecond, "how long nothing may come for all to be said to be sent")
+	flag.DurationVar(&o.rest, "rest", 1500*time.Millisecond, "how long a server is left alone half a second after a change")
 	flag.DurationVar(&o.idle, "idle", 20*time.Second, "how long a quiet server is watched")
 	flag.StringVar(&o.dir, "dir", "", "where data directories are made; the default is that for temporary files")
 	flag.StringVar(&o.profiles, "profiles", "", "a directory for processor profiles of the server, one of each measurement")

@@ -207,14 +207,15 @@ func makeChange(mesh refmesh.Mesh, kind string, n int) refmesh.Change {
 type changed struct {
 	took   []time.Duration // of each proxy and repetition
 	cpu    time.Duration   // of all
+	later  time.Duration   // with what followed before the next
 	counts fleet.Counts    // of all
 	reps   int
 }
 
-// pause is how long nothing may come after a change for it to be over, and rest how
-// long the server is left alone then. What it does meanwhile counts as its
-// processor time for the change; the garbage of this process is collected.
-const pause, rest = 100 * time.Millisecond, 400 * time.Millisecond
+// pause is how long nothing may come after a change for it to be over. A server that
+// has garbage to collect does so within cleaned; it is left alone for some time more,
+// in which it writes statuses.
+const pause, cleaned = 100 * time.Millisecond, 400 * time.Millisecond
 
 // change makes changes of a kind one after another. The first warms up, and is
 // not counted.
@@ -226,7 +227,7 @@ func (m *run) change(ctx context.Context, kind string) error {
 	for n := range m.reps + 1 {
 		change := makeChange(m.cell.mesh, kind, n)
 		if n == 1 {
-			profiled = m.startProfile(ctx, kind, time.Duration(m.reps)*(pause+rest))
+			profiled = m.startProfile(ctx, kind, time.Duration(m.reps)*(pause+cleaned+m.rest))
 		}
 		m.record.reset()
 		err := m.once(ctx, m.fleet, m.server.Process, kind, change.Mark, &all, func() error { return m.server.apply(ctx, change) })
@@ -239,6 +240,7 @@ func (m *run) change(ctx context.Context, kind string) error {
 		m.marks[kind], m.floor.Changes[kind] = change, m.record.all()
 	}
 	m.addChange(kind, all, m.add)
+	m.note("%s: %s of CPU with all that follows within %s", kind, seconds.text(all.later.Seconds()/float64(all.reps)), cleaned+m.rest)
 	return profiled()
 }
 
@@ -263,15 +265,20 @@ func (m *run) once(ctx context.Context, f *fleet.Fleet, p meter.Process, kind st
 	if err := f.AwaitSilence(ctx, pause); err != nil {
 		return err
 	}
-	runtime.GC()
-	if err := wait(ctx, rest); err != nil {
+	runtime.GC() // of this process
+	if err := wait(ctx, cleaned); err != nil {
 		return err
 	}
 	after, err := p.CPU()
+	if err := errors.Join(err, wait(ctx, m.rest)); err != nil {
+		return err
+	}
+	later, err := p.CPU()
 	for _, at := range times {
 		to.took = append(to.took, at.Sub(began))
 	}
 	to.cpu += after - before
+	to.later += later - before
 	to.counts = to.counts.Plus(f.Counts().Since(counts))
 	to.reps++
 	return err

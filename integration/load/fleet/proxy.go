@@ -98,8 +98,10 @@ func (p *proxy) stream(ctx context.Context) error {
 		for _, request := range requests {
 			s.Send(request)
 		}
-		if err := s.Flush(); err != nil {
-			return err
+		if !s.More() {
+			if err := s.Flush(); err != nil {
+				return err
+			}
 		}
 		response, err := s.Receive()
 		if err != nil {

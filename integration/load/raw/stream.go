@@ -152,6 +152,10 @@ func (s *Stream) Flush() error {
 	return err
 }
 
+// More says that something was read that Receive has not returned yet: an Envoy
+// writes once it has taken all of that.
+func (s *Stream) More() bool { return s.in.Buffered() > 0 }
+
 // Receive waits for the next message. It is the caller's until the next call.
 // Where the server ends the stream, the error is its reason.
 func (s *Stream) Receive() ([]byte, error) {
@@ -203,7 +207,7 @@ func (s *Stream) next() error {
 		if err := s.control(); err != nil {
 			return err
 		}
-		if s.out.Len() > 0 || len(s.waiting) > 0 {
+		if s.out.Len() > 0 || s.rest == 0 && len(s.waiting) > 0 {
 			if err := s.Flush(); err != nil {
 				return err
 			}
