@@ -3,6 +3,7 @@ package stream
 import (
 	"iter"
 	"sync"
+	"time"
 
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds/resource"
@@ -10,12 +11,14 @@ import (
 
 // Shared is what sessions work out of Sets, each once for all: the clients of one
 // class have the same Set and should have the same one, so one change is the same
-// difference for all of them. Sessions of several types may share one. It is safe
-// for concurrent use.
+// difference for all of them. It is forgotten soon, since it keeps the Sets in memory
+// that it is of. Sessions of several types may share one. It is safe for concurrent
+// use.
 type Shared struct {
-	mu      sync.Mutex // guards the maps
+	mu      sync.Mutex // guards the fields below
 	diffs   map[twoSets][]change
 	doubted map[oneOf]resource.Set
+	forgets bool // soon
 }
 
 type twoSets struct{ from, to resource.Set }
@@ -31,11 +34,12 @@ func NewShared() *Shared {
 }
 
 const (
-	// maxShared is how many results of a sort are kept. What is kept keeps Sets, which
-	// have nearly all in common: with a difference that is larger than maxDiff all
-	// results are dropped.
+	// keptFor is how long results are kept, about as long as a change takes to reach
+	// all, and maxShared how many of a sort.
+	keptFor   = time.Second
 	maxShared = 128
-	maxDiff   = 32
+	// maxDiff is how large a difference is kept.
+	maxDiff = 32
 )
 
 // diff is pmap.Diff.
@@ -70,7 +74,6 @@ func (s *Shared) changes(from, to resource.Set) (changes []change, few bool) {
 	}
 	for c := range pmap.Diff(from, to) {
 		if len(changes) == maxDiff {
-			s.forget()
 			return nil, false
 		}
 		changes = append(changes, c)
@@ -81,14 +84,23 @@ func (s *Shared) changes(from, to resource.Set) (changes []change, few bool) {
 		clear(s.diffs)
 	}
 	s.diffs[key] = changes
+	s.forgetSoon()
 	return changes, true
 }
 
-func (s *Shared) forget() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	clear(s.diffs)
-	clear(s.doubted)
+// forgetSoon is called with the lock held.
+func (s *Shared) forgetSoon() {
+	if s.forgets {
+		return
+	}
+	s.forgets = true
+	time.AfterFunc(keptFor, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		clear(s.diffs)
+		clear(s.doubted)
+		s.forgets = false
+	})
 }
 
 // doubt is a set in which a resource, if it is there, is unsure. All who doubt the
@@ -111,6 +123,7 @@ func (s *Shared) doubt(has resource.Set, name string) resource.Set {
 		}
 		doubted = has.Set(name, doubtful(r))
 		s.doubted[key] = doubted
+		s.forgetSoon()
 	}
 	return doubted
 }

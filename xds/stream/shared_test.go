@@ -2,8 +2,10 @@ package stream_test
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -44,4 +46,31 @@ func TestASharedDifferenceIsTheDifference(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestWhatIsSharedIsForgotten: a resource that nobody has any more is not kept by the
+// difference in which it was replaced.
+func TestWhatIsSharedIsForgotten(t *testing.T) {
+	t.Parallel()
+	shared, gone := stream.NewShared(), make(chan struct{})
+	s := stream.New(stream.Type{Shared: shared}, stream.Delta)
+	func() {
+		old := &resource.Resource{Name: "a", Version: "1"}
+		runtime.AddCleanup(old, func(gone chan struct{}) { close(gone) }, gone)
+		before := resource.Set{}.Set("a", old)
+		s.Offer(before.Set("a", &resource.Resource{Name: "a", Version: "2"}), 1)
+		if n := len(slices.Collect(s.Since(before))); n != 1 {
+			t.Errorf("%d differences", n)
+		}
+	}()
+	for limit := time.After(30 * time.Second); ; {
+		runtime.GC()
+		select {
+		case <-gone:
+			return
+		case <-limit:
+			t.Fatal("it is kept")
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 }
