@@ -63,6 +63,7 @@ func TestWhatIsSharedIsForgotten(t *testing.T) {
 			t.Errorf("%d differences", n)
 		}
 	}()
+	defer runtime.KeepAlive(s) // and with it what is shared
 	for limit := time.After(30 * time.Second); ; {
 		runtime.GC()
 		select {
