@@ -41,7 +41,7 @@ func (s *Session) differences(has resource.Set) iter.Seq[change] {
 			}
 			return
 		}
-		for c := range s.typ.Shared.diff(has, s.offered) {
+		for c := range s.Since(has) {
 			if differs(c) && s.asks(c.Key) && !yield(c) {
 				return
 			}

@@ -140,7 +140,7 @@ func (s *Session) follow(from resource.Set) {
 	repaired := false
 	var unsent, gone []string // removed: those the client asked for and was not sent, and all
 	told := s.told()
-	for c := range s.typ.Shared.diff(from, s.offered) {
+	for c := range s.Since(from) {
 		if !differs(c) {
 			continue
 		}
