@@ -357,6 +357,7 @@ func TestQuotaLadderOfACluster(t *testing.T) {
 	if list, err := f.client.AlarmList(t.Context()); err != nil || len(list.Alarms) > 0 {
 		t.Errorf("alarms: %v, %v", list, err)
 	}
+	f.catchUp()
 	f.checkAll()
 	for _, r := range f.rigs {
 		r.says("the store takes no writes", "the store takes writes again")
@@ -398,6 +399,7 @@ func TestDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	f.catchUp() // the answer is of one member; the alarm reaches the others with the log
 	f.checkAll()
 	if s := f.keeper.Status(); !s.Alarmed(upkeep.Corrupt) || len(s.Raised[upkeep.Corrupt]) != 1 || s.Raised[upkeep.Corrupt][0] != damaged {
 		t.Errorf("%+v, want the alarm of %d", s, damaged)
