@@ -43,7 +43,7 @@ var changeKinds = map[string]struct {
 }{
 	"endpoint":        {1, 20, 1_300},
 	"VirtualService":  {1, 32, 1_700},
-	"DestinationRule": {2, 62, 4_200}, // its clusters, and their endpoints as they warm
+	"DestinationRule": {2, 44, 2_600}, // its clusters, and their endpoints as they warm
 }
 
 // cost makes a change and says what is allocated.

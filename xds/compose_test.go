@@ -13,7 +13,6 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/host"
-	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/memo"
@@ -346,7 +345,7 @@ func TestInboundResources(t *testing.T) {
 	if n := all.Classes(); n != 2 {
 		t.Errorf("%d classes, want that of the sidecars and that of the router", n)
 	}
-	for c := range pmap.Diff(one.Set("entries"), other.Set("entries")) {
+	for c := range resource.Diff(one.Set("entries"), other.Set("entries")) {
 		if !strings.HasPrefix(c.Key, "mine/") {
 			t.Errorf("%s is not shared", c.Key)
 		}

@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"slices"
 
-	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
@@ -18,9 +17,9 @@ type own struct {
 	names     []string
 	named     []mesh.Recorded // what the names follow from
 	built     map[string]inbound
-	entries   []pmap.Entry[*resource.Resource] // those of built that there are, in order
-	failed    bool                             // one of them, the last time
-	base, set resource.Set                     // that of the class, without and with these
+	few       resource.Set // those of built that there are
+	failed    bool         // one of them, the last time
+	base, set resource.Set // that of the class, without and with these
 }
 
 // inbound is a resource of a workload, nil where there is none of its name, and
@@ -41,15 +40,19 @@ func (o *own) advance(view *mesh.View, at *sets, i int, logger *slog.Logger) {
 	}
 	changed := view != nil && o.follow(view, at.context, logger)
 	if changed {
-		o.entries = o.entries[:0]
-		for _, name := range o.names {
-			if r := o.built[name].resource; r != nil {
-				o.entries = append(o.entries, pmap.Entry[*resource.Resource]{Key: name, Value: r})
-			}
-		}
+		o.few = resource.FromSorted(o.there)
 	}
 	if changed || o.base != base {
-		o.base, o.set = base, base.SetAll(o.entries)
+		o.base, o.set = base, base.Beside(o.few)
+	}
+}
+
+// there iterates, in order, over those that there are.
+func (o *own) there(yield func(string, *resource.Resource) bool) {
+	for _, name := range o.names {
+		if r := o.built[name].resource; r != nil && !yield(name, r) {
+			return
+		}
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/serviceentry"
-	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
 	"github.com/portolan-mesh/portolan/xds/memo"
@@ -78,7 +77,7 @@ func (r *reference) sync() map[string]int {
 		p.Follow()
 		for _, t := range catalogue.Types() {
 			set := p.Set(t.Name)
-			for range pmap.Diff(r.held[i][t.Name], set) {
+			for range resource.Diff(r.held[i][t.Name], set) {
 				lacking[t.Name]++
 			}
 			r.held[i][t.Name] = set

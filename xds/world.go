@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/memo"
 	"github.com/portolan-mesh/portolan/xds/mesh"
@@ -182,7 +181,7 @@ func (w *world) compose(t *typeWorld, own []string) (dirty []string) {
 	for _, name := range own {
 		names[name] = struct{}{}
 	}
-	for c := range pmap.Diff(t.parts.before, t.parts.set) {
+	for c := range resource.Diff(t.parts.before, t.parts.set) {
 		name := wholeOf(c.Key)
 		names[name] = struct{}{}
 		sum := t.sums[name]
@@ -297,7 +296,7 @@ func (t *typeWorld) update(m *memo.Memo, dirty []string, all bool) {
 	if t.parent == nil {
 		return
 	}
-	for c := range pmap.Diff(t.parent.before, t.parent.set) {
+	for c := range resource.Diff(t.parent.before, t.parent.set) {
 		t.put(m, c.Key)
 	}
 }
@@ -313,7 +312,7 @@ func (t *typeWorld) put(m *memo.Memo, name string) {
 // fill makes the set from nothing.
 func (t *typeWorld) fill(m *memo.Memo) {
 	names := slices.Sorted(maps.Keys(t.traces))
-	t.set = pmap.FromSorted(func(yield func(string, *resource.Resource) bool) {
+	t.set = resource.FromSorted(func(yield func(string, *resource.Resource) bool) {
 		for _, name := range names {
 			if built := t.current(m, name); built != nil && !yield(name, built) {
 				return

@@ -3,7 +3,6 @@ package pmap
 import (
 	"hash/maphash"
 	"iter"
-	"slices"
 	"strings"
 )
 
@@ -111,51 +110,6 @@ func set[V comparable](n *node[V], key string, value V, priority uint64) *node[V
 		}
 		return n.with(n.left, right)
 	}
-}
-
-// Entry is a key and its value.
-type Entry[V comparable] struct {
-	Key   string
-	Value V
-
-	priority uint64
-}
-
-// SetAll returns a map in which the keys of entries, which are in strictly ascending
-// order, have their values. It copies each node on the way to them once. The entries
-// are the callee's while it works.
-func (m Map[V]) SetAll(entries []Entry[V]) Map[V] {
-	for i := range entries {
-		entries[i].priority = maphash.String(seed, entries[i].Key)
-	}
-	return Map[V]{setAll(m.root, entries)}
-}
-
-func setAll[V comparable](n *node[V], entries []Entry[V]) *node[V] {
-	if len(entries) == 0 {
-		return n
-	}
-	top := 0
-	for i, e := range entries {
-		if above(e.priority, e.Key, entries[top].priority, entries[top].Key) {
-			top = i
-		}
-	}
-	e := entries[top]
-	if n == nil || above(e.priority, e.Key, n.priority, n.key) {
-		below, _, over := split(n, e.Key)
-		return newNode(e.Key, e.Value, e.priority, setAll(below, entries[:top]), setAll(over, entries[top+1:]))
-	}
-	i, found := slices.BinarySearchFunc(entries, n.key, func(e Entry[V], key string) int { return strings.Compare(e.Key, key) })
-	value, after := n.value, i
-	if found {
-		value, after = entries[i].Value, i+1
-	}
-	left, right := setAll(n.left, entries[:i]), setAll(n.right, entries[after:])
-	if left == n.left && right == n.right && value == n.value {
-		return n
-	}
-	return newNode(n.key, value, n.priority, left, right)
 }
 
 // Delete returns a map without key: m itself where key is absent.

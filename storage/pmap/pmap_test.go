@@ -45,28 +45,6 @@ func checkDiff(t interface{ Fatalf(string, ...any) }, from, to pmap.Map[int], a,
 	}
 }
 
-// checkSetAll holds SetAll against one Set after the other.
-func checkSetAll(t interface{ Fatalf(string, ...any) }, m pmap.Map[int], entries map[string]int) {
-	want := m
-	var all []pmap.Entry[int]
-	for key, value := range sorted(entries) {
-		want = want.Set(key, value)
-		all = append(all, pmap.Entry[int]{Key: key, Value: value})
-	}
-	got := m.SetAll(all)
-	if d := cmp.Diff(collect(want), collect(got)); d != "" || got.Len() != want.Len() || !pmap.Equal(want, got) {
-		t.Fatalf("all at once, %d, other than one by one, %d (-want +got):\n%s", got.Len(), want.Len(), d)
-	}
-	if pmap.Equal(m, want) && got != m {
-		t.Fatalf("a change of nothing made a new map")
-	}
-	for c := range pmap.Diff(m, got) {
-		if value, ok := entries[c.Key]; !ok || value != c.New {
-			t.Fatalf("%q is %d, which was not set", c.Key, c.New)
-		}
-	}
-}
-
 // checkFind holds Find(keys, in) against look-ups in a Go map.
 func checkFind(t interface{ Fatalf(string, ...any) }, keys, in pmap.Map[int], a, b map[string]int) {
 	var want, got []string
@@ -122,7 +100,6 @@ func TestMapBehavesLikeAGoMap(t *testing.T) {
 		j := rapid.IntRange(0, len(versions)-1).Draw(t, "to")
 		checkDiff(t, versions[i], versions[j], contents[i], contents[j])
 		checkFind(t, versions[i], versions[j], contents[i], contents[j])
-		checkSetAll(t, versions[i], contents[j])
 		built := pmap.FromSorted(sorted(contents[j]))
 		checkDiff(t, versions[i], built, contents[i], contents[j])
 		checkFind(t, versions[i], built, contents[i], contents[j])
@@ -156,7 +133,6 @@ func FuzzMap(f *testing.F) {
 		}
 		checkDiff(t, half, m, halfContent, reference)
 		checkFind(t, half, m, halfContent, reference)
-		checkSetAll(t, half, reference)
 		checkDiff(t, m, pmap.FromSorted(sorted(halfContent)), reference, halfContent)
 		checkFind(t, m, pmap.FromSorted(sorted(halfContent)), reference, halfContent)
 	})
@@ -176,22 +152,8 @@ func TestPrefixAndFrom(t *testing.T) {
 func TestSettingTheSameValueSharesTheMap(t *testing.T) {
 	t.Parallel()
 	m := pmap.Map[int]{}.Set("a", 1).Set("b", 2)
-	if m.Set("a", 1) != m || m.Delete("x") != m || m.SetAll([]pmap.Entry[int]{{Key: "a", Value: 1}, {Key: "b", Value: 2}}) != m || m.SetAll(nil) != m {
+	if m.Set("a", 1) != m || m.Delete("x") != m {
 		t.Error("a change of nothing made a new map")
-	}
-}
-
-// TestSettingManySharesTheWay: nodes on the way to several keys are copied once.
-func TestSettingManySharesTheWay(t *testing.T) {
-	m := numbered(10_000)
-	var entries []pmap.Entry[int]
-	for i := range 8 {
-		entries = append(entries, pmap.Entry[int]{Key: fmt.Sprintf("key-%08d", 5_000+i), Value: -1})
-	}
-	one := testing.AllocsPerRun(10, func() { m.Set(entries[3].Key, -1) })
-	all := testing.AllocsPerRun(10, func() { m.SetAll(entries) })
-	if t.Logf("%.0f nodes for one, %.0f for eight beside each other", one, all); all > one+30 {
-		t.Errorf("%.0f nodes for one, %.0f for eight beside each other", one, all)
 	}
 }
 

@@ -53,7 +53,7 @@ func (k *kind) unasked(parent *resource.Resource) bool {
 // taken what makes it wait for that; for as long as one waits for the other at
 // most. Until it has asked and was answered it does not use what it has taken.
 func (f *Flow) Expects(typeURL string, now time.Time) bool {
-	k := f.byURL[typeURL]
+	k := f.kind(typeURL)
 	if k == nil || k.expected.until.IsZero() {
 		return false
 	}

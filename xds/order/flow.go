@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/stream"
 	"github.com/portolan-mesh/portolan/xds/stream/nameset"
@@ -56,8 +55,7 @@ type Flow struct {
 	variant stream.Variant
 	limits  Limits
 	kinds   []*kind // in the order of sending
-	byURL   map[string]*kind
-	target  *kind // nil for none
+	target  *kind   // nil for none
 	late    []Late
 	asked   time.Time // when Responses was asked last
 	stepped time.Time // see progressed
@@ -102,23 +100,32 @@ type kind struct {
 // order in which they are sent: parents before their children, and what is
 // referred to before what refers.
 func New(types []Type, variant stream.Variant, limits Limits) *Flow {
-	f := &Flow{variant: variant, limits: limits, byURL: map[string]*kind{}}
+	f := &Flow{variant: variant, limits: limits, kinds: make([]*kind, 0, len(types))}
 	for _, t := range types {
 		f.add(t)
 	}
 	return f
 }
 
+// kind finds that of a type, nil where there is none. They are few.
+func (f *Flow) kind(typeURL string) *kind {
+	for _, k := range f.kinds {
+		if k.URL == typeURL {
+			return k
+		}
+	}
+	return nil
+}
+
 func (f *Flow) add(t Type) *kind {
 	k := &kind{Type: t, session: stream.New(t.Type, f.variant), arrivals: arrivals{names: t.Names}}
-	if k.parent = f.byURL[t.Parent]; k.parent != nil {
+	if k.parent = f.kind(t.Parent); k.parent != nil {
 		k.parent.children = append(k.parent.children, k)
 	}
 	if t.Target {
 		f.target = k
 	}
 	f.kinds = append(f.kinds, k)
-	f.byURL[t.URL] = k
 	return k
 }
 
@@ -127,7 +134,7 @@ func (f *Flow) Add(t stream.Type) *stream.Session { return f.add(Type{Type: t}).
 
 // Session is that of a type, nil for one that was never taken in.
 func (f *Flow) Session(typeURL string) *stream.Session {
-	if k := f.byURL[typeURL]; k != nil {
+	if k := f.kind(typeURL); k != nil {
 		return k.session
 	}
 	return nil
@@ -146,7 +153,7 @@ func (f *Flow) Sessions() iter.Seq2[string, *stream.Session] {
 
 // Forgo makes a type optional: the client will not ask for it after all.
 func (f *Flow) Forgo(typeURL string) {
-	if k := f.byURL[typeURL]; k != nil {
+	if k := f.kind(typeURL); k != nil {
 		k.Optional = true
 	}
 }
@@ -168,7 +175,7 @@ func (f *Flow) Offer(sets func(typeURL string) resource.Set, revision int64) {
 
 // Request takes what the client said of a type that the flow has.
 func (f *Flow) Request(typeURL string, q stream.Request, now time.Time) stream.Answer {
-	k := f.byURL[typeURL]
+	k := f.kind(typeURL)
 	k.repay(q)
 	opening := k.targets() && k.session.Opening()
 	answer := k.session.Request(q)
@@ -344,7 +351,7 @@ func underWay(r *stream.Response) (changed lacked, under resource.Set) {
 
 // setOf is the set of some resources, which are in the order of their names.
 func setOf(resources []*resource.Resource) resource.Set {
-	return pmap.FromSorted(func(yield func(string, *resource.Resource) bool) {
+	return resource.FromSorted(func(yield func(string, *resource.Resource) bool) {
 		for _, r := range resources {
 			if !yield(r.Name, r) {
 				return
@@ -398,7 +405,7 @@ func (f *Flow) Late() []Late {
 // Stuck says whether all that a client lacks of a type is to give up what it goes on
 // using since it refused what was to take its place.
 func (f *Flow) Stuck(typeURL string) bool {
-	k := f.byURL[typeURL]
+	k := f.kind(typeURL)
 	if k == nil || len(k.withdrawals) == 0 || k.session.InFlight() || k.session.Lacks() {
 		return false
 	}
@@ -413,7 +420,7 @@ func (f *Flow) Stuck(typeURL string) bool {
 // Waiting is how much of a type is held back: additions until the client has what
 // they refer to, and withdrawals until nothing refers to them.
 func (f *Flow) Waiting(typeURL string) (additions, withdrawals int) {
-	k := f.byURL[typeURL]
+	k := f.kind(typeURL)
 	if k == nil {
 		return 0, 0
 	}

@@ -10,8 +10,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
-
-	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
 // Resource is one built resource. It is never modified.
@@ -51,10 +49,6 @@ func (r *Resource) EachRef(yield func(cluster string) bool) {
 		}
 	}
 }
-
-// Set is the resources of one type by name. Sets made from one another share
-// what they have in common, and pmap.Diff tells what they have not.
-type Set = pmap.Map[*Resource]
 
 // New marshals a message, deterministically.
 func New(name string, message proto.Message, children ...string) (*Resource, error) {

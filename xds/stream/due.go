@@ -4,12 +4,11 @@ import (
 	"iter"
 	"strings"
 
-	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/stream/nameset"
 )
 
-type change = pmap.Change[*resource.Resource]
+type change = resource.Change
 
 // A resource that a client may have in another form than is known is among what
 // it has under a version that no resource has, and so differs from all that is

@@ -4,7 +4,6 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
@@ -64,8 +63,39 @@ func (s *Session) Offered(name string) *resource.Resource { return s.offered.Val
 func (s *Session) All() resource.Set { return s.offered }
 
 // Since iterates, in order, over what differs between a Set and All.
-func (s *Session) Since(before resource.Set) iter.Seq[pmap.Change[*resource.Resource]] {
-	return s.typ.Shared.diff(before, s.offered)
+func (s *Session) Since(before resource.Set) iter.Seq[resource.Change] {
+	return func(yield func(change) bool) {
+		changes, few := s.changes(before)
+		if !few {
+			resource.Diff(before, s.offered)(yield)
+			return
+		}
+		for _, c := range changes {
+			if !yield(c) {
+				return
+			}
+		}
+	}
+}
+
+// latest is what differs between what the client has and what is offered, which is
+// asked for again and again until it is sent.
+type latest struct {
+	from, to resource.Set
+	changes  []change
+	few      bool
+}
+
+// changes are what differs between a Set and what is offered, if these are few.
+func (s *Session) changes(before resource.Set) (changes []change, few bool) {
+	if before != s.has {
+		return s.typ.Shared.changes(before, s.offered)
+	}
+	if l := &s.latest; l.from != before || l.to != s.offered {
+		*l = latest{from: before, to: s.offered}
+		l.changes, l.few = s.typ.Shared.changes(before, s.offered)
+	}
+	return s.latest.changes, s.latest.few
 }
 
 // Wants says whether the client asks for a name.
@@ -165,7 +195,7 @@ func (s *Session) Unsettled() iter.Seq2[string, *resource.Resource] {
 		if s.inflight == nil {
 			return
 		}
-		for c := range s.typ.Shared.diff(s.has, s.inflight.has) {
+		for c := range resource.Diff(s.has, s.inflight.has) {
 			if !differs(c) || !s.asks(c.Key) {
 				continue
 			}

@@ -76,7 +76,7 @@ func (s *Session) settle(q Request) Answer {
 		return Answer{Rejected: s.rejected}
 	}
 	if s.refused.Len() > 0 {
-		for c := range s.typ.Shared.diff(s.has, f.has) {
+		for c := range resource.Diff(s.has, f.has) {
 			if differs(c) {
 				s.refused = s.refused.Delete(c.Key)
 			}
@@ -99,7 +99,7 @@ func (s *Session) refuse(f *flight) {
 	if s.has.Len() == 0 && s.refused.Len() == 0 && s.wantsAll(f.has) {
 		s.refused = f.has // as a first response is refused by many at a time
 	} else {
-		for c := range s.typ.Shared.diff(s.has, f.has) {
+		for c := range resource.Diff(s.has, f.has) {
 			if differs(c) && s.asks(c.Key) {
 				s.refuseOne(f, c)
 			}

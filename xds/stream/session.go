@@ -98,7 +98,8 @@ type Session struct {
 	// with what it refused and was not sent again left out.
 	covered, covering, besides int64
 
-	sight sight // of what is due
+	sight  sight  // of what is due
+	latest latest // of what differs from what is offered
 }
 
 // flight is the response under way.
@@ -220,9 +221,13 @@ func (s *Session) doubt(name string) {
 // these resources up by itself, as nothing that it has or is being sent refers
 // to them any more. Until then it may go on using them.
 func (s *Session) Forget(names []string) []string {
+	if len(names) == 0 {
+		return nil
+	}
 	var out []string
+	leaving := s.sees(removed)
 	for _, name := range names {
-		if s.Leaves(name) {
+		if leaving && s.Leaves(name) {
 			out = append(out, name)
 			if s.inflight != nil && s.delivering(name) {
 				s.inflight.dropped = true

@@ -1,11 +1,9 @@
 package stream
 
 import (
-	"iter"
 	"sync"
 	"time"
 
-	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
@@ -38,33 +36,22 @@ const (
 	// all, and maxShared how many of a sort.
 	keptFor   = time.Second
 	maxShared = 128
-	// maxDiff is how large a difference is kept.
+	// maxDiff is how large a difference is few.
 	maxDiff = 32
 )
 
-// diff is pmap.Diff.
-func (s *Shared) diff(from, to resource.Set) iter.Seq[change] {
-	return func(yield func(change) bool) {
-		if from == to {
-			return
-		}
-		if changes, few := s.changes(from, to); few {
-			for _, c := range changes {
-				if !yield(c) {
-					return
-				}
-			}
-			return
-		}
-		pmap.Diff(from, to)(yield)
-	}
-}
-
-// changes are what two Sets differ in, if these are few.
+// changes are, in order, what two Sets differ in, if these are few.
 func (s *Shared) changes(from, to resource.Set) (changes []change, few bool) {
-	if s == nil || from.Len() == 0 || to.Len() == 0 {
+	if from == to {
+		return nil, true
+	}
+	if from.Len() == 0 || to.Len() == 0 {
 		return nil, false
 	}
+	if s == nil {
+		return diff(from, to)
+	}
+	from, to = resource.Differing(from, to) // what is a client's own is mostly the same
 	key := twoSets{from, to}
 	s.mu.Lock()
 	changes, known := s.diffs[key]
@@ -72,11 +59,8 @@ func (s *Shared) changes(from, to resource.Set) (changes []change, few bool) {
 	if known {
 		return changes, true
 	}
-	for c := range pmap.Diff(from, to) {
-		if len(changes) == maxDiff {
-			return nil, false
-		}
-		changes = append(changes, c)
+	if changes, few = diff(from, to); !few {
+		return nil, false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,6 +69,17 @@ func (s *Shared) changes(from, to resource.Set) (changes []change, few bool) {
 	}
 	s.diffs[key] = changes
 	s.forgetSoon()
+	return changes, true
+}
+
+// diff is resource.Diff, where that is few.
+func diff(from, to resource.Set) (changes []change, few bool) {
+	for c := range resource.Diff(from, to) {
+		if len(changes) == maxDiff {
+			return nil, false
+		}
+		changes = append(changes, c)
+	}
 	return changes, true
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/stream"
 )
@@ -39,7 +38,7 @@ func TestASharedDifferenceIsTheDifference(t *testing.T) {
 				s := stream.New(stream.Type{Shared: shared}, stream.Delta)
 				s.Offer(to, 1)
 				for _, from := range offers {
-					if d := cmp.Diff(slices.Collect(pmap.Diff(from, to)), slices.Collect(s.Since(from))); d != "" {
+					if d := cmp.Diff(slices.Collect(resource.Diff(from, to)), slices.Collect(s.Since(from))); d != "" {
 						t.Fatal(d)
 					}
 				}

@@ -44,7 +44,7 @@ const (
 func (s *Session) sees(k kind) bool {
 	now := basis{s.started, s.wildcard, s.told(), s.offered, s.refused, s.names, s.asked, s.scoped}
 	if now.told == now.offered {
-		s.sight = sight{} // which holds on to what was
+		s.sight, s.latest = sight{}, latest{} // which hold on to what was
 		return false
 	}
 	if s.sight.basis != now {

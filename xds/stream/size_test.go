@@ -6,7 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/stream"
 	"github.com/portolan-mesh/portolan/xds/stream/nameset"
@@ -16,7 +15,7 @@ import (
 func many(tb testing.TB, n int) (resource.Set, []string) {
 	tb.Helper()
 	var names []string
-	set := pmap.FromSorted(func(yield func(string, *resource.Resource) bool) {
+	set := resource.FromSorted(func(yield func(string, *resource.Resource) bool) {
 		for i := range n {
 			name := fmt.Sprintf("outbound|80||service-%05d.default.mesh.internal", i)
 			names = append(names, name)

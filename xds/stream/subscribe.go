@@ -4,7 +4,6 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/stream/nameset"
 )
@@ -33,7 +32,7 @@ func (s *Session) subscribe(names nameset.Set) {
 // onlyNamed is what a client has of the names that it asks for, all of which it
 // is to be sent again.
 func (s *Session) onlyNamed(has resource.Set) resource.Set {
-	return pmap.FromSorted(s.nameds(has, func(r *resource.Resource) *resource.Resource {
+	return resource.FromSorted(s.nameds(has, func(r *resource.Resource) *resource.Resource {
 		if !certain(r) {
 			return r
 		}
@@ -58,7 +57,7 @@ func (s *Session) forgetNew(names nameset.Set) {
 	many := names.Len() > s.has.Len()/8
 	s.eachHas(func(has resource.Set) resource.Set {
 		if many {
-			return pmap.FromSorted(s.nameds(has, func(r *resource.Resource) *resource.Resource { return r }))
+			return resource.FromSorted(s.nameds(has, func(r *resource.Resource) *resource.Resource { return r }))
 		}
 		for name := range names.All() {
 			if !s.named(name) {

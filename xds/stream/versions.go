@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/stream/nameset"
 )
@@ -116,7 +115,7 @@ func (s *Session) stated(versions Versions) resource.Set {
 	has := s.offered
 	whole := len(other) < s.offered.Len()/8
 	if !whole {
-		has = pmap.FromSorted(func(yield func(string, *resource.Resource) bool) {
+		has = resource.FromSorted(func(yield func(string, *resource.Resource) bool) {
 			for c := range s.compare(versions) {
 				if c.same() && !yield(c.name, c.offered) {
 					return

@@ -11,6 +11,7 @@ import (
 	"weak"
 
 	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
 // Set is an immutable set of names. The zero Set is empty. Sets of one Table
@@ -71,9 +72,11 @@ func (s Set) Among(n int, name func(i int) string) iter.Seq[int] {
 	}
 }
 
-// In iterates over the names, in order, with their values in a map: the zero value
-// for those that are not there.
-func In[V comparable](s Set, m pmap.Map[V]) iter.Seq2[string, V] { return pmap.Find(s.names(), m) }
+// In iterates over the names, in order, with the resources of a set: nil for those
+// that are not there.
+func In(s Set, of resource.Set) iter.Seq2[string, *resource.Resource] {
+	return resource.Find(s.names(), of)
+}
 
 // Missing iterates over the names of s that are not in other, in order. It costs
 // what differs where one was made from the other.

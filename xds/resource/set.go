@@ -1,0 +1,224 @@
+package resource
+
+import (
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/portolan-mesh/portolan/storage/pmap"
+)
+
+// Set is the resources of one type by name. It is immutable, and the zero Set is
+// empty. Sets made from one another share what they have in common, and Diff tells
+// what they have not. Two that are == have the same content; the converse does not
+// hold.
+//
+// Some of a Set may be kept beside the rest, see Beside, which is of no account for
+// what the Set has.
+type Set struct {
+	most, beside pmap.Map[*Resource] // no name is in both
+}
+
+// A Change is what differs in one name between two Sets.
+type Change = pmap.Change[*Resource]
+
+// FromSorted builds a Set from resources in strictly ascending order of their names.
+// It panics on one out of order.
+func FromSorted(resources iter.Seq2[string, *Resource]) Set {
+	return Set{most: pmap.FromSorted(resources)}
+}
+
+// Beside is the set with the resources of another, which are few and take the place of
+// those of their names. They are kept apart where they can be: Sets that differ in such
+// alone share all the rest, and how it becomes another.
+func (s Set) Beside(few Set) Set {
+	for name, r := range few.All() {
+		if _, ok := s.Get(name); ok || s.beside.Len() > 0 {
+			s = s.Set(name, r)
+			few = few.Delete(name)
+		}
+	}
+	if few.beside.Len() > 0 {
+		few = FromSorted(few.All())
+	}
+	if few.Len() == 0 {
+		return s
+	}
+	return Set{most: s.most, beside: few.most}
+}
+
+// Len is the number of resources.
+func (s Set) Len() int { return s.most.Len() + s.beside.Len() }
+
+// Get is the resource of a name, and whether there is one.
+func (s Set) Get(name string) (*Resource, bool) {
+	if s.beside.Len() > 0 {
+		if r, ok := s.beside.Get(name); ok {
+			return r, true
+		}
+	}
+	return s.most.Get(name)
+}
+
+// Value is the resource of a name, nil for none.
+func (s Set) Value(name string) *Resource {
+	r, _ := s.Get(name)
+	return r
+}
+
+// Set is the set with a resource under a name: itself, where it has that.
+func (s Set) Set(name string, r *Resource) Set {
+	if s.apart(name) {
+		s.beside = s.beside.Set(name, r)
+	} else {
+		s.most = s.most.Set(name, r)
+	}
+	return s
+}
+
+// Delete is the set without a name: itself, where there is none.
+func (s Set) Delete(name string) Set {
+	if s.apart(name) {
+		s.beside = s.beside.Delete(name)
+	} else {
+		s.most = s.most.Delete(name)
+	}
+	return s
+}
+
+func (s Set) apart(name string) bool {
+	if s.beside.Len() == 0 {
+		return false
+	}
+	_, ok := s.beside.Get(name)
+	return ok
+}
+
+// All iterates over the resources in the order of their names.
+func (s Set) All() iter.Seq2[string, *Resource] {
+	return func(yield func(string, *Resource) bool) { s.walk("", yield) }
+}
+
+// Prefix iterates, in order, over those whose names begin with a prefix.
+func (s Set) Prefix(prefix string) iter.Seq2[string, *Resource] {
+	return func(yield func(string, *Resource) bool) {
+		s.walk(prefix, func(name string, r *Resource) bool { return strings.HasPrefix(name, prefix) && yield(name, r) })
+	}
+}
+
+// walk yields, in order, from a name on.
+func (s Set) walk(start string, yield func(string, *Resource) bool) {
+	if s.beside.Len() == 0 {
+		s.most.From(start)(yield)
+		return
+	}
+	var few []string
+	for name := range s.beside.From(start) {
+		few = append(few, name)
+	}
+	for name, r := range s.most.From(start) {
+		for ; len(few) > 0 && few[0] < name; few = few[1:] {
+			if !yield(few[0], s.beside.Value(few[0])) {
+				return
+			}
+		}
+		if !yield(name, r) {
+			return
+		}
+	}
+	for ; len(few) > 0 && yield(few[0], s.beside.Value(few[0])); few = few[1:] {
+	}
+}
+
+// Values iterates over the resources in the order of their names.
+func (s Set) Values() iter.Seq[*Resource] {
+	return func(yield func(*Resource) bool) {
+		for _, r := range s.All() {
+			if !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// Keys iterates over the names in order.
+func (s Set) Keys() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for name := range s.All() {
+			if !yield(name) {
+				return
+			}
+		}
+	}
+}
+
+// Find iterates over names, in order, with the resources that a Set has of them, nil
+// where it has none. It costs what pmap.Find costs.
+func Find(names pmap.Map[struct{}], in Set) iter.Seq2[string, *Resource] {
+	return func(yield func(string, *Resource) bool) { find(names, in, yield) }
+}
+
+func find(names pmap.Map[struct{}], in Set, yield func(string, *Resource) bool) {
+	for name, r := range pmap.Find(names, in.most) {
+		if r == nil {
+			r = in.beside.Value(name)
+		}
+		if !yield(name, r) {
+			return
+		}
+	}
+}
+
+// Diff iterates, in order, over what differs between two Sets. It costs what pmap.Diff
+// costs.
+func Diff(from, to Set) iter.Seq[Change] {
+	return func(yield func(Change) bool) { diff(from, to, yield) }
+}
+
+func diff(from, to Set, yield func(Change) bool) {
+	if from.beside == to.beside {
+		pmap.Diff(from.most, to.most)(yield)
+		return
+	}
+	few := slices.Collect(pmap.Diff(from.beside, to.beside))
+	for c := range pmap.Diff(from.most, to.most) {
+		for ; len(few) > 0 && few[0].Key < c.Key; few = few[1:] {
+			if !yield(few[0]) {
+				return
+			}
+		}
+		if len(few) > 0 && few[0].Key == c.Key { // it has moved from one to the other
+			c = both(c, few[0])
+			few = few[1:]
+			if c.HasOld && c.HasNew && c.Old == c.New {
+				continue
+			}
+		}
+		if !yield(c) {
+			return
+		}
+	}
+	for ; len(few) > 0 && yield(few[0]); few = few[1:] {
+	}
+}
+
+// both is what two changes of one name come to, of which each has what the other has
+// not.
+func both(a, b Change) Change {
+	if b.HasOld {
+		a.Old, a.HasOld = b.Old, true
+	}
+	if b.HasNew {
+		a.New, a.HasNew = b.New, true
+	}
+	return a
+}
+
+// Differing are two Sets that differ in the same, without what both of them keep
+// beside the rest.
+func Differing(from, to Set) (Set, Set) {
+	if from.beside == to.beside {
+		return Set{most: from.most}, Set{most: to.most}
+	}
+	return from, to
+}
