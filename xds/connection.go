@@ -39,12 +39,13 @@ type Connection struct {
 	since   time.Time
 	remote  net.Addr // nil where it is not known
 
-	wakes   chan struct{} // holds a token where there is something to look at; see wake
-	dirty   atomic.Bool   // there is something to push; see mark
-	away    atomic.Bool   // it has no proxy yet, or waits for its client to take a response
-	sending *watchdog     // of a response that is being written
-	alarm   *alarm        // looks at it though nothing happens
-	report  report        // what others may know of it
+	wakes   chan struct{}         // holds a token where there is something to look at; see wake
+	dirty   atomic.Bool           // there is something to push; see mark
+	away    atomic.Bool           // it has no proxy yet, or waits for its client to take a response
+	sending *watchdog             // of a response that is being written
+	alarm   *alarm                // looks at it though nothing happens
+	report  report                // what others may know of it
+	class   atomic.Pointer[world] // that of its proxy, when it was last brought up to date
 
 	mu    sync.Mutex // the turn: guards the fields below, and is held while a response is written
 	ended bool

@@ -31,6 +31,7 @@ func (c *Connection) advance(ctx context.Context) error {
 	began := time.Now()
 	c.at = c.server.rounds.number.Load()
 	c.world.advance(c.server.context.Load)
+	c.class.Store(c.world.world)
 	revision := c.world.context().Revision()
 	c.flow.Offer(c.world.resources, revision)
 	c.server.metrics.built(time.Since(began))

@@ -197,8 +197,16 @@ func (c *Connection) takeNote() {
 	}
 	now, aggregated := time.Now(), c.wire.one() == ""
 	served := c.server.options.Types
+	var moved [maxTypes]bool
 	for i := range served { // parents before their children
 		last := c.types[i]
+		still := c.flow.Still(last.url)
+		if moves := last.session.Moves(); still && moves == last.noted {
+			continue
+		} else if last.noted = -1; still {
+			last.noted = moves
+		}
+		moved[i] = true
 		last.expects, last.stuck = aggregated && c.flow.Expects(last.url, now), c.flow.Stuck(last.url)
 		last.follow(last.session, c.timing(served[i].Parent), origins{c.world, i}, now)
 	}
@@ -209,6 +217,9 @@ func (c *Connection) takeNote() {
 		r.types = make([]standing, len(served))
 	}
 	for i, last := range c.types[:len(served)] {
+		if !moved[i] {
+			continue
+		}
 		is := &r.types[i]
 		is.status, is.changes, is.blamed = last.status, last.changes, last.blamed
 		is.waiting, is.kept = c.flow.Waiting(last.url)

@@ -402,6 +402,13 @@ func (f *Flow) Late() []Late {
 	return out
 }
 
+// Still says whether nothing of a type is awaited, held back or kept: Expects and Stuck
+// are false, and Waiting is none, until its session moves.
+func (f *Flow) Still(typeURL string) bool {
+	k := f.kind(typeURL)
+	return k == nil || k.expected.until.IsZero() && len(k.withdrawals) == 0 && len(k.gate.since) == 0 && k.gate.opened.IsZero()
+}
+
 // Stuck says whether all that a client lacks of a type is to give up what it goes on
 // using since it refused what was to take its place.
 func (f *Flow) Stuck(typeURL string) bool {

@@ -21,6 +21,9 @@ import (
 const (
 	// interval is how often it is looked whether there is something to write.
 	interval = time.Second
+	// pause is how long nothing must have moved before a look, which is at all proxies
+	// and would hold up a change that is on its way to them.
+	pause = interval / 10
 	// leaseTTL is how long after the death of a server its report stands, in seconds.
 	leaseTTL = 15
 	// maxTroubles bounds the proxies that a report names.
@@ -76,6 +79,21 @@ func (r *Reporter) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
+		}
+		r.wait(ctx)
+	}
+}
+
+// wait has a change that is under way pass, for no longer than the interval.
+func (r *Reporter) wait(ctx context.Context) {
+	for moves, end := r.moves, time.Now().Add(interval); ctx.Err() == nil && time.Now().Before(end); {
+		last := moves
+		if moves = r.Server.Moves(); moves == last {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
 		}
 	}
 }

@@ -86,19 +86,23 @@ func (w *Writer) look(ctx context.Context, store *etcd.Store, t *tracker) error 
 // gone are said to be gone.
 func strays(facts *side.Facts, now time.Time) []etcd.SideWrite {
 	var writes []etcd.SideWrite
+	gone := map[string]bool{} // by server
 	for p := range facts.Proxies.Values() {
-		write := etcd.SideWrite{Key: etcd.ProxyKey(p.Node), Revision: p.Revision}
+		if _, asked := gone[p.Replica]; !asked {
+			gone[p.Replica] = p.Replica != "" && !alive(facts, p.Replica)
+		}
+		var value []byte
 		switch {
 		case p.Replica == "" && now.Sub(p.Seen) > forgotten:
-		case p.Replica != "" && !alive(facts, p.Replica):
-			value, err := etcd.EncodeProxy(&status.Proxy{Node: p.Node, Seen: now})
-			if err != nil {
+		case gone[p.Replica]:
+			var err error
+			if value, err = etcd.EncodeProxy(&status.Proxy{Node: p.Node, Seen: now}); err != nil {
 				continue // a node id that cannot be written was never read
 			}
-			write.Value = value
 		default:
 			continue
 		}
+		write := etcd.SideWrite{Key: etcd.ProxyKey(p.Node), Value: value, Revision: p.Revision}
 		if writes = append(writes, write); len(writes) == etcd.SideBatch {
 			break // the rest at the next look
 		}

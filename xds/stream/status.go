@@ -61,6 +61,9 @@ func (s *Session) Status() Status {
 	return st
 }
 
+// Moves is another number whenever Status may be.
+func (s *Session) Moves() int { return s.moves }
+
 // Acked is the last response that the client took.
 func (s *Session) Acked() Mark { return s.acked }
 
