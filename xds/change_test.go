@@ -1,7 +1,10 @@
 package xds_test
 
 import (
+	"maps"
+	"math/rand/v2"
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/portolan-mesh/portolan/discovery"
@@ -73,6 +76,22 @@ func TestAChangeCostsLittleForEachProxy(t *testing.T) {
 		t.Logf("%s: %d objects, %d bytes", kind, objects, bytes)
 		if objects > limit.objects || bytes > limit.bytes {
 			t.Errorf("%s: %d objects and %d bytes for each proxy, more than %d and %d", kind, objects, bytes, limit.objects, limit.bytes)
+		}
+	}
+}
+
+// TestWhatRestsIsKnownAsWell: a change is not looked at for the types that it is not of,
+// and what is known of these is what it would be if it were.
+func TestWhatRestsIsKnownAsWell(t *testing.T) {
+	f := newFollowing(t, 4)
+	kinds := slices.Sorted(maps.Keys(changeKinds))
+	random := rand.New(rand.NewPCG(6, 7))
+	for range 100 {
+		f.carry(t, kinds[random.IntN(len(kinds))])
+		for _, c := range f.connections {
+			if random.IntN(4) == 0 { // and else it goes on resting
+				c.CheckNotes(t)
+			}
 		}
 	}
 }

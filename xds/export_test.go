@@ -304,14 +304,26 @@ func (c TestConnection) acknowledge(tb testing.TB, typeURL, nonce string) {
 	c.take(tb, m)
 }
 
+// CheckNotes holds what is noted of the client against what its sessions say.
+func (c TestConnection) CheckNotes(tb testing.TB) {
+	tb.Helper()
+	for i := range c.c.server.options.Types {
+		noted := c.c.report.standing(i).status
+		if said := c.c.flow.Session(c.c.types[i].url).Status(); noted != said {
+			tb.Errorf("%s: noted %+v, is %+v", c.c.types[i].name, noted, said)
+		}
+	}
+	c.take(tb, nil) // they come to rest again
+}
+
 // Acknowledge has the client take what is under way, until nothing is.
 func (c TestConnection) Acknowledge(tb testing.TB) (responses int) {
 	tb.Helper()
 	for again := true; again; {
 		again = false
-		for typeURL, session := range c.c.flow.Sessions() {
-			if session.InFlight() {
-				c.acknowledge(tb, typeURL, session.Status().Sent.Nonce)
+		for _, t := range c.c.types {
+			if t.session.InFlight() {
+				c.acknowledge(tb, t.url, t.session.Status().Sent.Nonce)
 				again, responses = true, responses+1
 			}
 		}

@@ -129,7 +129,7 @@ func (c *Connection) progress() (proxyProgress, bool) {
 	}
 	p := proxyProgress{node: r.proxy.ID, since: c.since, types: make([]typeProgress, 0, len(r.types))}
 	for i := range r.types {
-		is := &r.types[i]
+		is := r.standing(i)
 		if is.status.State == stream.NotSent {
 			continue
 		}

@@ -123,6 +123,13 @@ func (p *progress) follow(session *stream.Session, cause *timing, from origins, 
 	p.status = st
 }
 
+// slept takes note that the type rested until a revision.
+func (p *progress) slept(until int64) {
+	if p.status.State == stream.Synced {
+		p.offered, p.besides = until, until
+	}
+}
+
 // owe takes note that the client lacks what a change makes it ask for.
 func (p *progress) owe(because span) {
 	if because.to == 0 {
@@ -173,6 +180,19 @@ type report struct {
 	mu    sync.Mutex       // guards the fields below
 	proxy *discovery.Proxy // nil before the first request
 	types []standing       // in the order of the server; none before its first turn has ended
+	// rests are the types that rest, see order.Flow, which stand where they did when they
+	// came to rest but for the revision.
+	rests    []int
+	revision int64
+}
+
+// standing is where a type stands, by its place.
+func (r *report) standing(i int) standing {
+	is := r.types[i]
+	if r.rests[i] != 0 && is.status.State == stream.Synced {
+		is.status.Revision, is.status.Besides, is.status.Offered = r.revision, r.revision, r.revision
+	}
+	return is
 }
 
 func (r *report) of(proxy *discovery.Proxy) {
@@ -197,30 +217,34 @@ func (c *Connection) takeNote() {
 	}
 	now, aggregated := time.Now(), c.wire.one() == ""
 	served := c.server.options.Types
-	var moved [maxTypes]bool
+	r := &c.report
+	if r.rests == nil {
+		r.rests = make([]int, len(served))
+	}
 	for i := range served { // parents before their children
-		last := c.types[i]
-		still := c.flow.Still(last.url)
-		if moves := last.session.Moves(); still && moves == last.noted {
+		if rests := c.flow.Rests(i); rests != 0 && r.rests[i] == rests {
 			continue
-		} else if last.noted = -1; still {
-			last.noted = moves
 		}
-		moved[i] = true
+		last := c.types[i]
+		if r.rests[i] != 0 {
+			last.slept(r.revision)
+		}
 		last.expects, last.stuck = aggregated && c.flow.Expects(last.url, now), c.flow.Stuck(last.url)
 		last.follow(last.session, c.timing(served[i].Parent), origins{c.world, i}, now)
 	}
-	r := &c.report
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.types == nil {
 		r.types = make([]standing, len(served))
 	}
-	for i, last := range c.types[:len(served)] {
-		if !moved[i] {
+	r.revision = c.flow.Revision()
+	for i := range served {
+		rests := c.flow.Rests(i)
+		if rests != 0 && r.rests[i] == rests {
 			continue
 		}
-		is := &r.types[i]
+		r.rests[i] = rests
+		last, is := c.types[i], &r.types[i]
 		is.status, is.changes, is.blamed = last.status, last.changes, last.blamed
 		is.waiting, is.kept = c.flow.Waiting(last.url)
 		is.late, is.sent, is.answered, is.stale = last.late, last.sent, last.answered, last.stale
@@ -242,7 +266,8 @@ func (c *Connection) Status() *ProxyStatus {
 		Types: make([]TypeStatus, 0, len(r.types)),
 	}
 	for i := range r.types {
-		ts := r.types[i].typeStatus(c.server.options.Types[i].Name)
+		is := r.standing(i)
+		ts := is.typeStatus(c.server.options.Types[i].Name)
 		if ts.State != stream.NotSent && (st.Revision < 0 || ts.Revision < st.Revision) {
 			st.Revision = ts.Revision
 		}
@@ -280,8 +305,8 @@ func (c *Connection) stallsAt() time.Time {
 	if c.flow == nil {
 		return oldest
 	}
-	for _, t := range c.types {
-		if t.session.InFlight() && (oldest.IsZero() || t.sent.Before(oldest)) {
+	for i, t := range c.types {
+		if c.flow.Rests(i) == 0 && t.session.InFlight() && (oldest.IsZero() || t.sent.Before(oldest)) {
 			oldest = t.sent
 		}
 	}

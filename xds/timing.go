@@ -14,13 +14,12 @@ type timing struct {
 	counts         sentOf
 	sent, answered time.Time
 	late           int // changes that went before what they lead to
-	noted          int // the moves of the session when note was last taken of all, -1 where there may be more
 	progress
 }
 
 func (s *DiscoveryServer) newTiming(typeURL string, session *stream.Session) *timing {
 	name := s.typeName(typeURL)
-	return &timing{url: typeURL, name: name, session: session, counts: s.metrics.of(name), noted: -1}
+	return &timing{url: typeURL, name: name, session: session, counts: s.metrics.of(name)}
 }
 
 // timing finds that of a type, nil where the stream has none. They are few.

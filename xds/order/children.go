@@ -17,7 +17,7 @@ import (
 func (k *kind) follow(parent *kind, r *stream.Response) {
 	if k.Scoped {
 		for name := range r.Withdrawn {
-			k.session.Close(name)
+			k.awake().Close(name)
 		}
 		return
 	}
@@ -26,7 +26,7 @@ func (k *kind) follow(parent *kind, r *stream.Response) {
 		return
 	}
 	for _, changed := range r.Changed {
-		k.session.Resend(changed.Children)
+		k.awake().Resend(changed.Children)
 	}
 	k.forget(children(maps.Values(r.Withdrawn)))
 	if k.CoverParent { // of the same name, and no child of what it is now
@@ -56,17 +56,17 @@ func (k *kind) owe(r *stream.Response) {
 // what it waits for.
 func (k *kind) repay(q stream.Request) {
 	if len(q.Initial) > 0 && k.owed.Len() > 0 {
-		k.session.Resend(children(k.owed.Values()))
+		k.awake().Resend(children(k.owed.Values()))
 	}
 	k.owed = resource.Set{}
 }
 
 // forget drops what the client gives up by itself, and closes the scopes in it.
 func (k *kind) forget(names []string) {
-	forgotten := k.session.Forget(names)
+	forgotten := k.awake().Forget(names)
 	for _, child := range k.children {
 		for _, name := range forgotten {
-			child.session.Close(name)
+			child.awake().Close(name)
 		}
 	}
 }
@@ -99,13 +99,13 @@ func (k *kind) rescope(q stream.Request, first bool) {
 		if first {
 			for _, has := range q.Initial {
 				if k.session.Wants(has.Name) {
-					child.session.Open(strings.Clone(has.Name), false)
+					child.awake().Open(strings.Clone(has.Name), false)
 				}
 			}
 		}
 		for name := range q.Unsubscribe.All() {
 			if !k.session.Wants(name) {
-				child.session.Close(name)
+				child.awake().Close(name)
 			}
 		}
 	}
@@ -146,12 +146,12 @@ func (k *kind) openNew() {
 	for child := range k.scoped {
 		for name := range k.under.Keys() {
 			if k.session.Wants(name) {
-				child.session.Open(name, true)
+				child.awake().Open(name, true)
 			}
 		}
 		for name := range k.doubted {
 			if !k.session.Refuses(name) {
-				child.session.Open(name, true)
+				child.awake().Open(name, true)
 			}
 		}
 	}

@@ -25,6 +25,7 @@ func (k *kind) expect(taken lacked, until time.Time) {
 		case !child.session.Started():
 			for r := range taken.each {
 				if len(r.Children) > 0 {
+					child.awake()
 					child.expected = expected{until: until}
 					break
 				}
@@ -38,6 +39,7 @@ func (k *kind) expect(taken lacked, until time.Time) {
 func (k *kind) expectOf(taken lacked, until time.Time) {
 	for r := range taken.each {
 		if k.unasked(r) {
+			k.awake()
 			k.expected.parents = append(k.expected.parents, r)
 			k.expected.until = until
 		}

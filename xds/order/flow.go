@@ -52,19 +52,23 @@ type Late struct {
 
 // Flow is what goes to one client. It is used by one goroutine.
 type Flow struct {
-	variant stream.Variant
-	limits  Limits
-	kinds   []*kind // in the order of sending
-	target  *kind   // nil for none
-	late    []Late
-	asked   time.Time // when Responses was asked last
-	stepped time.Time // see progressed
+	variant  stream.Variant
+	limits   Limits
+	kinds    []*kind // in the order of sending
+	rests    []rest  // of the kinds, in their order
+	target   *kind   // nil for none
+	late     []Late
+	asked    time.Time // when Responses was asked last
+	revision int64     // of the last offer
+	stepped  time.Time // see progressed
 }
 
 // kind is a type of a Flow.
 type kind struct {
 	Type
-	session  *stream.Session
+	flow     *Flow
+	place    int             // among the kinds of the flow
+	session  *stream.Session // what is done to it is done to that of awake
 	parent   *kind
 	children []*kind
 
@@ -100,7 +104,7 @@ type kind struct {
 // order in which they are sent: parents before their children, and what is
 // referred to before what refers.
 func New(types []Type, variant stream.Variant, limits Limits) *Flow {
-	f := &Flow{variant: variant, limits: limits, kinds: make([]*kind, 0, len(types))}
+	f := &Flow{variant: variant, limits: limits, kinds: make([]*kind, 0, len(types)), rests: make([]rest, 0, len(types))}
 	for _, t := range types {
 		f.add(t)
 	}
@@ -109,23 +113,23 @@ func New(types []Type, variant stream.Variant, limits Limits) *Flow {
 
 // kind finds that of a type, nil where there is none. They are few.
 func (f *Flow) kind(typeURL string) *kind {
-	for _, k := range f.kinds {
-		if k.URL == typeURL {
-			return k
+	for i := range f.rests {
+		if f.rests[i].url == typeURL {
+			return f.kinds[i]
 		}
 	}
 	return nil
 }
 
 func (f *Flow) add(t Type) *kind {
-	k := &kind{Type: t, session: stream.New(t.Type, f.variant), arrivals: arrivals{names: t.Names}}
+	k := &kind{Type: t, flow: f, place: len(f.kinds), session: stream.New(t.Type, f.variant), arrivals: arrivals{names: t.Names}}
 	if k.parent = f.kind(t.Parent); k.parent != nil {
 		k.parent.children = append(k.parent.children, k)
 	}
 	if t.Target {
 		f.target = k
 	}
-	f.kinds = append(f.kinds, k)
+	f.kinds, f.rests = append(f.kinds, k), append(f.rests, rest{url: t.URL})
 	return k
 }
 
@@ -135,7 +139,7 @@ func (f *Flow) Add(t stream.Type) *stream.Session { return f.add(Type{Type: t}).
 // Session is that of a type, nil for one that was never taken in.
 func (f *Flow) Session(typeURL string) *stream.Session {
 	if k := f.kind(typeURL); k != nil {
-		return k.session
+		return k.awake()
 	}
 	return nil
 }
@@ -144,7 +148,7 @@ func (f *Flow) Session(typeURL string) *stream.Session {
 func (f *Flow) Sessions() iter.Seq2[string, *stream.Session] {
 	return func(yield func(string, *stream.Session) bool) {
 		for _, k := range f.kinds {
-			if !yield(k.URL, k.session) {
+			if !yield(k.URL, k.awake()) {
 				return
 			}
 		}
@@ -164,13 +168,21 @@ func (f *Flow) Len() int { return len(f.kinds) }
 // Offer says what the client should have of each type from now on, as of a
 // revision of the store.
 func (f *Flow) Offer(sets func(typeURL string) resource.Set, revision int64) {
-	for _, k := range f.kinds {
+	back := revision < f.revision // the store is another one
+	for i := range f.rests {
+		r := &f.rests[i]
+		to := sets(r.url)
+		if r.is && r.set == to && !back {
+			continue
+		}
+		k := f.kinds[i]
 		before := k.session.All()
-		k.session.Offer(sets(k.URL), revision)
+		k.awake().Offer(to, revision)
 		if k.Target {
 			k.dropped(before)
 		}
 	}
+	f.revision = revision
 }
 
 // Request takes what the client said of a type that the flow has.
@@ -178,7 +190,7 @@ func (f *Flow) Request(typeURL string, q stream.Request, now time.Time) stream.A
 	k := f.kind(typeURL)
 	k.repay(q)
 	opening := k.targets() && k.session.Opening()
-	answer := k.session.Request(q)
+	answer := k.awake().Request(q)
 	if answer.Acked != nil || answer.Rejected != nil {
 		k.digests = 0
 	}
@@ -235,8 +247,8 @@ func (f *Flow) Responses(now time.Time) iter.Seq2[string, *stream.Response] {
 		if f.target != nil {
 			f.target.arrivals.pass(now)
 		}
-		for _, k := range f.kinds {
-			if k.idle() {
+		for i, k := range f.kinds {
+			if f.rests[i].is || k.idle() {
 				continue
 			}
 			if k.overdue(now, f.limits.Withdraw) && !f.withdraw(k, now, yield) {
@@ -249,11 +261,12 @@ func (f *Flow) Responses(now time.Time) iter.Seq2[string, *stream.Response] {
 				return
 			}
 		}
-		for _, k := range slices.Backward(f.kinds) {
-			if !k.idle() && !f.withdraw(k, now, yield) {
+		for i, k := range slices.Backward(f.kinds) {
+			if !f.rests[i].is && !k.idle() && !f.withdraw(k, now, yield) {
 				return
 			}
 		}
+		f.settle()
 	}
 }
 
@@ -369,7 +382,10 @@ func (f *Flow) Wake() time.Time {
 			at = t
 		}
 	}
-	for _, k := range f.kinds {
+	for i, k := range f.kinds {
+		if f.rests[i].is {
+			continue
+		}
 		soonest(k.expected.until)
 		if !k.stated.IsZero() {
 			soonest(k.stated.Add(f.limits.Ask))
@@ -400,13 +416,6 @@ func (f *Flow) Late() []Late {
 	out := f.late
 	f.late = nil
 	return out
-}
-
-// Still says whether nothing of a type is awaited, held back or kept: Expects and Stuck
-// are false, and Waiting is none, until its session moves.
-func (f *Flow) Still(typeURL string) bool {
-	k := f.kind(typeURL)
-	return k == nil || k.expected.until.IsZero() && len(k.withdrawals) == 0 && len(k.gate.since) == 0 && k.gate.opened.IsZero()
 }
 
 // Stuck says whether all that a client lacks of a type is to give up what it goes on

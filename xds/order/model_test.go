@@ -12,7 +12,6 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	"pgregory.net/rapid"
 
-	"github.com/portolan-mesh/portolan/xds/order"
 	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/stream"
 	"github.com/portolan-mesh/portolan/xds/stream/nameset"
@@ -24,7 +23,7 @@ import (
 type proxy struct {
 	t       *rapid.T
 	variant stream.Variant
-	flow    *order.Flow
+	flow    *twins
 	now     time.Time
 	// eager has it acknowledge clusters before they are warm.
 	eager bool
@@ -65,7 +64,7 @@ func newProxy(t *rapid.T, v stream.Variant) *proxy {
 
 // connect opens a stream, on which the proxy states what it has.
 func (p *proxy) connect(offered sets) {
-	p.flow = order.New(types(), p.variant, limits)
+	p.flow = newTwins(p.t, p.variant)
 	p.now = p.now.Add(limits.Resolve) // what it has it has resolved by then
 	p.wire, p.unsaid, p.nonces, p.refusing = nil, map[string]string{}, map[string]string{}, map[string]bool{}
 	p.flow.Offer(offered.of, 1)

@@ -67,7 +67,7 @@ func (f *Flow) vacate(k, child *kind, allow stream.Allow) (*stream.Response, boo
 		}
 	}
 	for name := range vacated {
-		child.session.Close(name)
+		child.awake().Close(name)
 	}
 	if len(vacated) == 0 {
 		return nil, false

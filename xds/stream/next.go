@@ -54,7 +54,6 @@ func (s *Session) Next(allow Allow) (*Response, bool) {
 	if s.has == s.offered && s.asked.Len() == 0 && !s.owes {
 		return nil, false
 	}
-	s.moves++
 	p := s.plan(allow)
 	if len(p.add)+len(p.unknown)+len(p.gone) == 0 && (!s.owes || p.gated) {
 		if s.absorb(p.held) {

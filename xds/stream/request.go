@@ -40,7 +40,6 @@ const wildcardName = "*"
 
 // Request takes what a client said: subscriptions, and how it took a response.
 func (s *Session) Request(q Request) Answer {
-	s.moves++
 	if !s.started {
 		s.start(q)
 		return Answer{First: true}

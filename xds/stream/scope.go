@@ -77,7 +77,6 @@ func (s *Session) Open(scope string, isNew bool) {
 	if s.scopes[scope] && !isNew {
 		return
 	}
-	s.moves++
 	if s.scopes == nil {
 		s.scopes = map[string]bool{}
 	}
@@ -105,7 +104,6 @@ func (s *Session) Close(scope string) {
 	if !s.scopes[scope] {
 		return
 	}
-	s.moves++
 	s.scopes[scope] = false
 	s.scoped++
 	s.eachHas(func(has resource.Set) resource.Set {

@@ -98,7 +98,6 @@ type Session struct {
 	// with what it refused and was not sent again left out.
 	covered, covering, besides int64
 
-	moves  int    // see Moves
 	sight  sight  // of what is due
 	latest latest // of what differs from what is offered
 }
@@ -124,7 +123,6 @@ func New(typ Type, variant Variant) *Session { return &Session{typ: typ, variant
 // Offer says what the client should have from now on, as of a revision of the
 // store. The cost follows the difference to what was offered last.
 func (s *Session) Offer(to resource.Set, revision int64) {
-	s.moves++
 	if s.started && !s.Pending() {
 		if s.besides = s.revision; s.rejected == nil {
 			s.covered = s.revision
@@ -201,7 +199,6 @@ func (s *Session) retry() {
 // Resend has named resources sent again although they did not change: their
 // parent is being sent, and the client waits for them anew.
 func (s *Session) Resend(names []string) {
-	s.moves++
 	if !s.started {
 		s.resend = s.typ.Names.With(s.resend, names...)
 		return
@@ -227,7 +224,6 @@ func (s *Session) Forget(names []string) []string {
 	if len(names) == 0 {
 		return nil
 	}
-	s.moves++
 	var out []string
 	leaving := s.sees(removed)
 	for _, name := range names {

@@ -61,8 +61,13 @@ func (s *Session) Status() Status {
 	return st
 }
 
-// Moves is another number whenever Status may be.
-func (s *Session) Moves() int { return s.moves }
+// Rests says whether there is nothing to say, and whoever asks for the type has all of
+// it: until something is, it has what it is offered, at whatever revision. Nobody may
+// have asked for it yet.
+func (s *Session) Rests() bool {
+	return s.inflight == nil && s.has == s.offered && !s.owes && s.rejected == nil &&
+		s.asked.Len()+s.refused.Len()+s.resend.Len() == 0 || !s.started && s.resend.Len() == 0
+}
 
 // Acked is the last response that the client took.
 func (s *Session) Acked() Mark { return s.acked }
