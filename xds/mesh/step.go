@@ -89,6 +89,9 @@ const fewAddresses = 8
 // context.
 func (p *PushContext) moved(from *PushContext, addresses []string) bool {
 	_, known := p.Since(from)
+	if known && len(p.step.addresses) == 0 {
+		return false
+	}
 	return slices.ContainsFunc(addresses, func(address string) bool {
 		if known && len(p.step.addresses) <= fewAddresses {
 			return slices.Contains(p.step.addresses, addressKey(address))
