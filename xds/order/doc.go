@@ -24,5 +24,6 @@
 //     scope in one response (children.go).
 //
 // Everything is decided by looking at what is not settled, so that the cost
-// follows the change. Where all is settled there is nothing to look at.
+// follows the change. A type of which all is settled rests: a change of others does
+// not so much as look at it (rest.go).
 package order

@@ -168,7 +168,8 @@ func TestWhatDiffersIsSharedByThoseOfOneClass(t *testing.T) {
 	if from != before || to != after {
 		t.Error("what a client has beside the rest is compared")
 	}
-	if before.Beside(few) == before || before.Beside(few) != before.Beside(few) {
+	one, other := before.Beside(few), before.Beside(few)
+	if one == before || one != other {
 		t.Error("what is beside the rest does not tell sets apart, or always does")
 	}
 }
