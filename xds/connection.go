@@ -45,7 +45,7 @@ type Connection struct {
 	sending *watchdog             // of a response that is being written
 	alarm   *alarm                // looks at it though nothing happens
 	report  report                // what others may know of it
-	class   atomic.Pointer[world] // that of its proxy, when it was last brought up to date
+	class   atomic.Pointer[world] // that of its proxy, when it was last brought up to date; nil before
 
 	mu    sync.Mutex // the turn: guards the fields below, and is held while a response is written
 	ended bool

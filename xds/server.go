@@ -300,26 +300,23 @@ func (s *DiscoveryServer) publish(at time.Time) bool {
 	s.logger.Debug("publishing", "revision", to.Revision(), "full", request.Full,
 		"configs", len(request.ConfigsUpdated), "proxies", len(connections))
 	s.rounds.begin(at, connections)
-	for _, c := range buildersFirst(connections) {
+	buildersFirst(connections)
+	for _, c := range connections {
 		c.mark()
 	}
 	return true
 }
 
-// buildersFirst orders connections so that one of each class comes before the others
-// of it, which would only wait for what that one builds for all of them.
-func buildersFirst(connections []*Connection) []*Connection {
-	builders, others := make([]*Connection, 0, len(connections)), make([]*Connection, 0, len(connections))
+// buildersFirst moves one connection of each class before the others of it, which would
+// only wait for what that one builds for all of them.
+func buildersFirst(connections []*Connection) {
 	seen := map[*world]bool{}
-	for _, c := range connections {
-		if class := c.class.Load(); class != nil && seen[class] {
-			others = append(others, c)
-		} else {
+	for i, c := range connections {
+		if class := c.class.Load(); !seen[class] {
+			connections[i], connections[len(seen)] = connections[len(seen)], c
 			seen[class] = true
-			builders = append(builders, c)
 		}
 	}
-	return append(builders, others...)
 }
 
 // LastRequest is what the last push was about, nil before the first.

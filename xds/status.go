@@ -180,11 +180,14 @@ type report struct {
 	mu    sync.Mutex       // guards the fields below
 	proxy *discovery.Proxy // nil before the first request
 	types []standing       // in the order of the server; none before its first turn has ended
-	// rests are the types that rest, see order.Flow, which stand where they did when they
-	// came to rest but for the revision.
+	// rests are what order.Flow.Rests said of each type: those that rest stand where they
+	// did when they came to, but for the revision.
 	rests    []int
 	revision int64
 }
+
+// rested says whether a type has rested since it was last noted.
+func (r *report) rested(i, rests int) bool { return rests != 0 && r.rests[i] == rests }
 
 // standing is where a type stands, by its place.
 func (r *report) standing(i int) standing {
@@ -222,7 +225,7 @@ func (c *Connection) takeNote() {
 		r.rests = make([]int, len(served))
 	}
 	for i := range served { // parents before their children
-		if rests := c.flow.Rests(i); rests != 0 && r.rests[i] == rests {
+		if r.rested(i, c.flow.Rests(i)) {
 			continue
 		}
 		last := c.types[i]
@@ -240,7 +243,7 @@ func (c *Connection) takeNote() {
 	r.revision = c.flow.Revision()
 	for i := range served {
 		rests := c.flow.Rests(i)
-		if rests != 0 && r.rests[i] == rests {
+		if r.rested(i, rests) {
 			continue
 		}
 		r.rests[i] = rests

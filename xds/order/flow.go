@@ -136,7 +136,8 @@ func (f *Flow) add(t Type) *kind {
 // Add takes in a type on which nothing depends.
 func (f *Flow) Add(t stream.Type) *stream.Session { return f.add(Type{Type: t}).session }
 
-// Session is that of a type, nil for one that was never taken in.
+// Session is that of a type, which does not rest from then on; nil for one that was
+// never taken in.
 func (f *Flow) Session(typeURL string) *stream.Session {
 	if k := f.kind(typeURL); k != nil {
 		return k.awake()
@@ -144,7 +145,8 @@ func (f *Flow) Session(typeURL string) *stream.Session {
 	return nil
 }
 
-// Sessions iterates over the types, in the order of sending.
+// Sessions iterates over the types, in the order of sending. They do not rest from then
+// on.
 func (f *Flow) Sessions() iter.Seq2[string, *stream.Session] {
 	return func(yield func(string, *stream.Session) bool) {
 		for _, k := range f.kinds {
@@ -266,7 +268,7 @@ func (f *Flow) Responses(now time.Time) iter.Seq2[string, *stream.Response] {
 				return
 			}
 		}
-		f.settle()
+		f.restAll()
 	}
 }
 

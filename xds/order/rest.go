@@ -16,8 +16,8 @@ type rest struct {
 	naps int // how often it came to rest
 }
 
-// settle has types rest that can.
-func (f *Flow) settle() {
+// restAll has all types rest that can.
+func (f *Flow) restAll() {
 	for i, k := range f.kinds {
 		if r := &f.rests[i]; !r.is && k.still() && k.session.Rests() {
 			r.is, r.set = true, k.session.All()
@@ -32,8 +32,8 @@ func (k *kind) still() bool {
 		len(k.withdrawals) == 0 && len(k.gate.since) == 0
 }
 
-// wake ends the rest of a type.
-func (f *Flow) wake(place int) {
+// rouse ends the rest of a type.
+func (f *Flow) rouse(place int) {
 	if r := &f.rests[place]; r.is {
 		r.is = false
 		f.kinds[place].session.Offer(r.set, f.revision) // all that it has slept through
@@ -42,14 +42,15 @@ func (f *Flow) wake(place int) {
 
 // awake is the session of a type to which something happens.
 func (k *kind) awake() *stream.Session {
-	k.flow.wake(k.place)
+	k.flow.rouse(k.place)
 	return k.session
 }
 
 // Rests says whether a type, by its place, rests: its client has had what it is offered
-// since it came to rest, at any revision until Revision, or has not asked for it. Its
-// Session is as it was then; Expects and Stuck are false, and Waiting is none. It is 0
-// where it does not, and another number each time that it comes to rest.
+// since it came to rest, at any revision until Revision, or has not asked for it.
+// Expects and Stuck are false then, and Waiting is none; what its session says is of
+// when it came to rest, until Session is called, which ends that. It is 0 where the type
+// does not rest, and another number each time that it comes to.
 func (f *Flow) Rests(place int) int {
 	if r := &f.rests[place]; r.is {
 		return r.naps
