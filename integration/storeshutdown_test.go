@@ -95,9 +95,14 @@ func stateStarting(t *testing.T, dir string) *process {
 	used(t, dir)
 	holding(t, filepath.Join(dir, "etcd", "member", "snap", "db"))
 	p := serveOn(t, dir)
-	eventually(t, "the store process has the lock", func() error {
-		if text, err := os.ReadFile(filepath.Join(dir, "portolan.lock")); err != nil || !json.Valid(text) {
-			return fmt.Errorf("%q, %v", text, err)
+	eventually(t, "its store process has the lock", func() error {
+		var holder struct{ ParentPID int }
+		text, err := os.ReadFile(filepath.Join(dir, "portolan.lock"))
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal(text, &holder); err != nil || holder.ParentPID != p.pid() {
+			return fmt.Errorf("it says %q (%v)", text, err) // of the one before
 		}
 		return nil
 	})
