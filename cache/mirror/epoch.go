@@ -95,13 +95,13 @@ func (c *Cache) compareIdentity(store etcd.Instance, highest int64) error {
 }
 
 // enter takes a store that was listed for the one of this cache. If it is not
-// the one before, a new epoch begins. So it does where the cache was found to
-// differ: a store that went back may have reused the revisions by the time it is
-// asked, and whoever followed the cache was told what is not so.
+// the one before, a new epoch begins. So it does where the store was found to have
+// gone back, or the cache to differ: by the time it is listed it may have reused the
+// revisions, and whoever followed the cache was told what is not so.
 func (c *Cache) enter(store etcd.Instance) {
 	if c.Snapshot() != nil {
 		err := c.compareIdentity(store, c.highest.Load())
-		if err == nil && errors.Is(c.cause, errDiverged) {
+		if err == nil && (errors.Is(c.cause, errWentBack) || errors.Is(c.cause, errDiverged)) {
 			err = c.cause
 		}
 		if err != nil {

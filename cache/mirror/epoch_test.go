@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -61,6 +62,40 @@ func TestAStoreRestoredToAnOlderState(t *testing.T) {
 	f.expect(t, "update a/x 11>1", "delete a/z 1>-")
 	fold.Check()
 	f.announced(t, "epoch")
+}
+
+// TestARestoredStoreThatCaughtUp is seen at an older revision, and by the time it is
+// listed is where the other one was: the revisions between stand for something else.
+func TestARestoredStoreThatCaughtUp(t *testing.T) {
+	t.Parallel()
+	f := newRestored(t, func(r *cachetest.Rig) { r.Put("a", "x", 1) })
+	fold := f.Fold()
+	const writes = 10
+	for i := range writes {
+		f.Put("a", "x", 2+i)
+	}
+	f.log.anew = sync.OnceFunc(func() {
+		for i := range writes {
+			f.later.Put("a", "x", 100+i)
+		}
+	})
+	f.Start()
+	f.expect(t, "add a/x ->11")
+	before := f.Cache.Snapshot()
+	f.relay.cut()
+	f.relay.lead(f.backup.Endpoint)
+	f.Eventually("what was written to the restored store", func() bool {
+		return cachetest.Round(f.Cache.Snapshot().Get(cachetest.Key("a", "x"))) == "109"
+	})
+	f.converge(t)
+	if got := f.Cache.Snapshot().Revision(); got < before.Revision() {
+		t.Fatalf("the store is at %d and was at %d: it has not caught up", got, before.Revision())
+	}
+	fold.Check()
+	f.announced(t, "epoch")
+	if _, err := f.Cache.Next(t.Context(), before); err == nil {
+		t.Error("a follower of the lost history was not told")
+	}
 }
 
 // TestARestoredStoreThatOvertook: revisions that the cache knows stand for

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -223,16 +224,24 @@ func TestCompactionToTheHeadUnderLoad(t *testing.T) {
 // logged collects log records at Error: their keys and revisions, and all of
 // them.
 type logged struct {
+	anew func() // where there is one, called before the configuration is listed anew
+
 	mu    sync.Mutex // guards the fields below
 	keys  []string
 	words []string
 }
 
-func (l *logged) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelError }
+func (l *logged) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
 func (l *logged) WithAttrs([]slog.Attr) slog.Handler               { return l }
 func (l *logged) WithGroup(string) slog.Handler                    { return l }
 
 func (l *logged) Handle(_ context.Context, r slog.Record) error {
+	if r.Level < slog.LevelError {
+		if l.anew != nil && strings.HasPrefix(r.Message, "listing the configuration") {
+			l.anew()
+		}
+		return nil
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	line := ""
