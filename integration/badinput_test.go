@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -75,29 +74,6 @@ func TestBadInput(t *testing.T) {
 	if after := s.everything(); after != before {
 		t.Errorf("something changed:\n%s\nwas\n%s", after, before)
 	}
-}
-
-// everything is all that users have stored, and when. Without statuses, which are written
-// in their own time, and what moves with them.
-func (s *server) everything() string {
-	s.t.Helper()
-	var out strings.Builder
-	for _, kind := range []string{"serviceentries", "virtualservices", "destinationrules", "gateways", "sidecars", "workloadentries"} {
-		var list struct{ Items []map[string]any }
-		if _, err := s.get("/apis/networking.istio.io/v1/"+kind, &list); err != nil {
-			s.t.Fatal(err)
-		}
-		for _, o := range list.Items {
-			delete(o, "status")
-			delete(o["metadata"].(map[string]any), "resourceVersion")
-			text, err := json.Marshal(o)
-			if err != nil {
-				s.t.Fatal(err)
-			}
-			out.Write(append(text, '\n'))
-		}
-	}
-	return out.String() + s.must("", "audit")
 }
 
 // expectRefusal checks the error of a command: its code, its words, and that it

@@ -2,11 +2,9 @@ package integration
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -54,24 +52,6 @@ func TestAcknowledgedWritesSurviveKill(t *testing.T) {
 		}
 	}
 	t.Logf("%d rounds in %s, acknowledged writes by writer: %v", rounds, time.Since(began).Round(time.Second), acknowledged)
-}
-
-// storeOf is the process that has a data directory. A lock that is being written
-// names none yet.
-func storeOf(t testing.TB, dataDir string) int {
-	t.Helper()
-	var holder struct{ PID, ParentPID int }
-	eventually(t, "the lock names a store process", func() error {
-		text, err := os.ReadFile(filepath.Join(dataDir, "portolan.lock"))
-		if err != nil {
-			return err
-		}
-		if err := json.Unmarshal(text, &holder); err != nil || holder.PID == holder.ParentPID {
-			return fmt.Errorf("it says %q (%v)", text, err)
-		}
-		return nil
-	})
-	return holder.PID
 }
 
 // writeUntil has every writer raise its own object, write after write, while

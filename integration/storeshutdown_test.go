@@ -2,7 +2,6 @@ package integration
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -14,8 +13,6 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sys/unix"
-
-	"github.com/portolan-mesh/portolan/storage/etcd/dial"
 )
 
 // shutdown is how long a server may take to end, whatever state it is in.
@@ -96,15 +93,11 @@ func stateStarting(t *testing.T, dir string) *process {
 	holding(t, filepath.Join(dir, "etcd", "member", "snap", "db"))
 	p := serveOn(t, dir)
 	eventually(t, "its store process has the lock", func() error {
-		var holder struct{ ParentPID int }
-		text, err := os.ReadFile(filepath.Join(dir, "portolan.lock"))
-		if err != nil {
-			return err
+		h, err := holderOf(dir)
+		if err == nil && h.ParentPID != p.pid() {
+			err = fmt.Errorf("it is that of %+v", h)
 		}
-		if err := json.Unmarshal(text, &holder); err != nil || holder.ParentPID != p.pid() {
-			return fmt.Errorf("it says %q (%v)", text, err) // of the one before
-		}
-		return nil
+		return err
 	})
 	return p
 }
@@ -183,19 +176,7 @@ func stateDiskFull(t *testing.T, _ string) *process {
 func stateCompacting(t *testing.T, dir string) *process {
 	s := startServer(t, serverOptions{dataDir: dir})
 	startsAgain(t, dir)
-	text, err := os.ReadFile(filepath.Join(dir, "portolan.lock"))
-	var holder struct{ SocketDir string }
-	if err == nil {
-		err = json.Unmarshal(text, &holder)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	endpoint := "unix://" + filepath.Join(holder.SocketDir, "etcd.sock")
-	client, err := dial.New(dial.Options{Endpoints: []string{endpoint}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := openStore(t, dir)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	puts := make([]clientv3.Op, 4000)
 	for i := range puts {
@@ -213,7 +194,7 @@ func stateCompacting(t *testing.T, dir string) *process {
 	go func() {
 		defer close(ended)
 		_, _ = client.Compact(ctx, revision, clientv3.WithCompactPhysical()) // neither needs to come to an end
-		_, _ = client.Defragment(ctx, endpoint)
+		_, _ = client.Defragment(ctx, client.Endpoints()[0])
 	}()
 	t.Cleanup(func() { cancel(); <-ended; _ = client.Close() })
 	return s.process

@@ -1,0 +1,80 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/portolan-mesh/portolan/storage/etcd"
+	"github.com/portolan-mesh/portolan/storage/etcd/dial"
+)
+
+// holder is who has the lock of a data directory, as it has said itself.
+type holder struct {
+	PID, ParentPID int
+	SocketDir      string
+}
+
+func holderOf(dataDir string) (holder, error) {
+	var out holder
+	text, err := os.ReadFile(filepath.Join(dataDir, "portolan.lock"))
+	if err != nil {
+		return out, err
+	}
+	if err := json.Unmarshal(text, &out); err != nil {
+		return out, fmt.Errorf("the lock says %q: %w", text, err)
+	}
+	return out, nil
+}
+
+// storeOf is the process that has a data directory. A lock that is being written
+// names none yet.
+func storeOf(t testing.TB, dataDir string) int {
+	t.Helper()
+	var h holder
+	eventually(t, "the lock names a store process", func() (err error) {
+		if h, err = holderOf(dataDir); err == nil && h.PID == h.ParentPID {
+			err = fmt.Errorf("it names %+v", h)
+		}
+		return err
+	})
+	return h.PID
+}
+
+// openStore is a client of the embedded etcd of a data directory; close it.
+func openStore(t testing.TB, dataDir string) *clientv3.Client {
+	t.Helper()
+	h, err := holderOf(dataDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := dial.New(dial.Options{Endpoints: []string{"unix://" + filepath.Join(h.SocketDir, "etcd.sock")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// everything is all that is stored, and the revision of each key; but for elections and
+// statuses, which servers write in their own time.
+func (s *server) everything() string {
+	s.t.Helper()
+	client := openStore(s.t, s.o.dataDir)
+	defer func() { _ = client.Close() }()
+	all, err := client.Get(s.t.Context(), etcd.Root, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var out strings.Builder
+	for _, kv := range all.Kvs {
+		if key := string(kv.Key); !strings.HasPrefix(key, etcd.ElectionPrefix) && !strings.HasPrefix(key, etcd.StatusPrefix) {
+			_, _ = fmt.Fprintf(&out, "%s at %d\n", key, kv.ModRevision)
+		}
+	}
+	return out.String()
+}
