@@ -12,38 +12,51 @@ ENVOY_VERSION := 1.40.0
 GRPCIO_VERSION := 1.85.1
 NODEJS_VERSION := 22.20.0
 
+# All that Go builds here it builds in one way, so that the binary, the tests and the
+# demo share what is compiled. Only the race detector needs C.
+export CGO_ENABLED := 0
+export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -trimpath)
+
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
-# The race detector needs a C compiler; without one the tests run without it.
-RACE := $(shell command -v "$$($(GO) env CC)" >/dev/null 2>&1 && echo -race)
+# The race detector needs a C compiler.
+CC := $(firstword $(shell $(GO) env CC))
+# Most tests wait for etcd, for clients or for time, so that many run side by side.
+PARALLEL ?= 8
 # Every package but those of integration/, which run against the real things.
 UNIT  = $(shell $(GO) list ./... | grep -v '/portolan/integration')
 # AREA limits `make integration` to the tests whose names begin so: AREA=TestEnvoy.
 AREA ?= Test
+# HISTORIES=many has `make race` try many random histories; empty, as few as `make test`.
+HISTORIES ?= many
 # ONCE=1 lets `make demo` run through and exit with a status.
 ONCE ?=
 BENCH ?= .
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test integration reliability bench bench-store bench-push lint generate tools consul grpc-clients clean
+.PHONY: help build demo test race integration reliability soak bench bench-store bench-push fuzz lint generate tools consul kubectl grpc-clients clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 16
 
 build: ## build the binary, bin/portolan
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+	$(GO) build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 demo: build tools ## run the main job before your eyes; ONCE=1 ends by itself
-	CGO_ENABLED=0 $(GO) build -o bin/demo ./examples/quickstart/demo
+	$(GO) build -o bin/demo ./examples/quickstart/demo
 	ONCE=$(ONCE) bin/demo
 
 test: tools ## unit tests, traffic simulation, a smoke test on real Envoy
-	@test -n "$(RACE)" || echo "no C compiler ($$($(GO) env CC)): testing without the race detector"
-	$(GO) test $(RACE) -timeout 12m $(UNIT)
-	$(GO) test -timeout 3m -run 'Layers|Smoke' ./integration/...
+	$(GO) test -parallel $(PARALLEL) -timeout 12m $(UNIT)
+	$(GO) test -timeout 3m -run 'Layers|Smoke' ./integration
 
-integration: tools consul grpc-clients ## everything against the real things, one test at a time
+# Tests with Costs in their names count allocations, and have nothing for the detector.
+race: ## the unit tests under the race detector, with many random histories; lint vets them
+	@command -v '$(CC)' >/dev/null || { echo 'make race: the race detector needs a C compiler: install $(CC), or set CC'; exit 1; }
+	CGO_ENABLED=1 PORTOLAN_HISTORIES=$(HISTORIES) $(GO) test -race -vet=off -skip Costs -timeout 30m $(UNIT)
+
+integration: tools consul kubectl grpc-clients ## everything against the real things, one test at a time
 	$(GO) test -v -count=1 -p 1 -timeout 25m -run '^$(AREA)' ./integration/...
 
 reliability: ## histories under harm, judged; SEED= SEEDS= DURATION= TOPOLOGY= select, MUTANTS=1 tests the judges
@@ -51,15 +64,21 @@ reliability: ## histories under harm, judged; SEED= SEEDS= DURATION= TOPOLOGY= s
 	  $(if $(SEED),-seed $(SEED)) $(if $(SEEDS),-seeds $(SEEDS)) $(if $(DURATION),-duration $(DURATION)) \
 	  $(if $(TOPOLOGY),-topology $(TOPOLOGY)) $(if $(BINARY),-binary $(abspath $(BINARY))) $(if $(MUTANTS),-mutants))
 
+soak: tools consul grpc-clients ## long forms of tests: PORTOLAN_SOAK=20m each; SOAK=<duration> changes that
+	PORTOLAN_SOAK=$(or $(SOAK),20m) $(GO) test -v -count=1 -p 1 -timeout 8h -run '^TestSoak' ./...
+
+fuzz: ## every decoder on random input, FUZZTIME= (5s) each; FUZZ= PACKAGES= select
+	@GO='$(GO)' FUZZTIME='$(FUZZTIME)' FUZZ='$(FUZZ)' PACKAGES='$(PACKAGES)' .ci/fuzz
+
 bench: tools ## benchmarks; BENCH=<regexp> selects
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 30m ./...
 
 bench-store: ## the store and its cache beside a plain etcd client, as ratios; STRICT=1 fails where a target is missed
-	CGO_ENABLED=0 $(GO) build -o bin/benchstore ./integration/benchstore
-	bin/benchstore $(if $(STRICT),-strict)
+	$(GO) build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/portolan ./integration/benchstore
+	bin/benchstore -server bin/portolan $(if $(STRICT),-strict)
 
 bench-push: ## the cost of a push for many proxies, beside Istio's and a server that only sends; CELLS= selects, STRICT=1 fails where a target is missed
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/portolan ./integration/load
+	$(GO) build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/portolan ./integration/load
 	bin/load $(if $(STRICT),-strict) $(if $(CELLS),-cells '$(CELLS)')
 
 lint: ## gofmt, go vet, staticcheck
@@ -76,6 +95,9 @@ tools: ## put Envoy into .tools/
 
 consul: ## build Consul into .tools/, for the integration tests
 	@GO='$(GO)' .ci/consul/build
+
+kubectl: ## build kubectl into .tools/, for the integration tests
+	@GO='$(GO)' .ci/kubectl/build
 
 grpc-clients: ## put gRPC clients in Python and JavaScript into .tools/, for the integration tests
 	@PYTHON='$(PYTHON)' GRPCIO_VERSION='$(GRPCIO_VERSION)' NODEJS_VERSION='$(NODEJS_VERSION)' .ci/grpc/install

@@ -96,8 +96,8 @@ func (f *Feed) GetResourceAtVersion(ctx context.Context, version string, key con
 	return f.GetLedger().ResourceVersionAt(ctx, version, key)
 }
 
-// GetLedger returns that of the store. Without a store it is the history of
-// the cache, which reaches back as far as Since does.
+// GetLedger returns the ledger of the store. Without a store, the history of the
+// cache is the ledger, and reaches back as far as Since does.
 func (f *Feed) GetLedger() storage.Ledger {
 	if f.store != nil {
 		return f.store.GetLedger()

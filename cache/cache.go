@@ -34,11 +34,10 @@ func (e Event) String() string {
 // told. Handlers run on the worker, one at a time; they do no I/O.
 type Handler func(old, curr *config.Config, event Event)
 
-// SnapshotHandler is told of the difference of two snapshots, of which from is
-// the one that it was last told of, nil at first. It looks at the trees that it
-// cares for, by pmap.Diff, which costs nothing where they are the same. It runs
-// on the worker, in the task of the handlers of objects and before them; it does
-// no I/O.
+// SnapshotHandler is told of two snapshots; from is the one it was last told of,
+// nil at first. It compares the trees it cares for by pmap.Diff, which costs
+// nothing where they are the same. It runs on the worker, before the handlers of
+// objects and in the same task; it does no I/O.
 type SnapshotHandler func(from, to *Snapshot)
 
 // ConfigStoreCache is a full local replica of a config source, kept in step
@@ -61,8 +60,9 @@ type ConfigStoreCache interface {
 	Run(ctx context.Context) error
 	// HasSynced is true once the first list was read and its handlers are done.
 	HasSynced() bool
-	// Snapshot is the newest.
+	// Snapshot returns the newest snapshot.
 	Snapshot() *Snapshot
-	// Handled is the newest that all handlers have seen: what a push may use.
+	// Handled returns the newest snapshot that all handlers have seen: what a push
+	// may use.
 	Handled() *Snapshot
 }

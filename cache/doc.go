@@ -9,11 +9,11 @@
 //	             -> the hooks of Worker.AtTaskEnd (rows are committed)
 //	             -> HasSynced
 //
-// So what changed is always the difference of two snapshots, and never an event
-// that somebody had to remember. Whoever needs every revision and not only the
-// newest, such as a watch of the API, walks Since and Next.
+// So a change is always the difference of two snapshots, and never an event that
+// somebody had to remember. A watch of the API, which needs every revision and not
+// only the newest, follows by Since and Next.
 //
-// Package mirror feeds from etcd, package memory from a store in memory;
-// cachetest is the suite that each cache passes, typed asks a Snapshot the
-// questions that each kind calls for.
+// Package mirror feeds from etcd, package memory from a store in memory. Package
+// statuses lays what servers report over the snapshots of another cache. Every
+// cache passes the suite of package cachetest.
 package cache

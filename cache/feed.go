@@ -13,11 +13,11 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// How many snapshots a Feed keeps, and how many changed objects at most with
-// them, where its options do not say.
+// The defaults of FeedOptions.
 const (
 	DefaultHistory        = 1000
-	DefaultHistoryChanges = 20_000
+	defaultHistoryChanges = 20_000
+	DefaultHistoryMemory  = 64 << 20
 )
 
 // FeedOptions configure a Feed.
@@ -29,19 +29,22 @@ type FeedOptions struct {
 	// Store takes the mutations and answers about versions that are not kept
 	// here. Without one the cache is read-only.
 	Store storage.ConfigStore
-	// History is how many changed snapshots are kept for those who follow; zero
-	// means DefaultHistory.
+	// History is how many changed snapshots are kept for followers; zero means
+	// DefaultHistory.
 	History int
-	// HistoryChanges bounds the objects that are kept for them alone, since one
-	// revision may change thousands; zero means DefaultHistoryChanges. The last
+	// HistoryChanges bounds the old objects that the history alone keeps, since one
+	// revision may change thousands; zero means 20,000. The last
 	// change is kept whatever its size.
 	HistoryChanges int
+	// HistoryMemory bounds the memory of these objects in bytes, by an estimate; zero
+	// means DefaultHistoryMemory. The last change is kept whatever its size.
+	HistoryMemory int64
 }
 
-// Feed is the part that all caches share, by embedding it: the newest snapshot
-// and the one that the handlers have seen, the handlers, and a bounded history
-// for those who follow every revision. A cache adds Run, which calls Seal and
-// then Publish for each revision of its source.
+// Feed is the part that all caches embed: the newest snapshot, the snapshot that
+// the handlers have seen, the handlers, and a bounded history for followers of
+// every revision. A cache adds Run, which calls Seal and then Publish for each
+// revision of its source.
 type Feed struct {
 	worker  *Worker
 	schemas schema.Set
@@ -70,11 +73,14 @@ func NewFeed(o FeedOptions) *Feed {
 		o.History = DefaultHistory
 	}
 	if o.HistoryChanges <= 0 {
-		o.HistoryChanges = DefaultHistoryChanges
+		o.HistoryChanges = defaultHistoryChanges
+	}
+	if o.HistoryMemory <= 0 {
+		o.HistoryMemory = DefaultHistoryMemory
 	}
 	return &Feed{
 		worker: o.Worker, schemas: o.Schemas, store: o.Store,
-		history: newHistory(o.History, o.HistoryChanges), handlers: map[kind][]Handler{},
+		history: newHistory(o.History, difference{o.HistoryChanges, o.HistoryMemory}), handlers: map[kind][]Handler{},
 	}
 }
 
@@ -94,8 +100,8 @@ func (f *Feed) RegisterEventHandler(kind config.GroupVersionKind, handler Handle
 	return nil
 }
 
-// RegisterSnapshotHandler adds a handler that is told of every difference before
-// those of objects are. It fails once the cache runs.
+// RegisterSnapshotHandler adds a handler of snapshots, which runs before the
+// handlers of objects. It fails once the cache runs.
 func (f *Feed) RegisterSnapshotHandler(handler SnapshotHandler) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -126,16 +132,16 @@ func (f *Feed) Publish(s *Snapshot) {
 	f.worker.Post(f, f.handle)
 }
 
-// Replace is Publish of a snapshot that may not follow directly from the
-// newest, such as that of a new list. Handlers are told of the difference as
-// ever; the history begins anew, since what lay between is not known.
+// Replace publishes a snapshot that may not follow the newest without a gap, such
+// as that of a new list. Handlers are told of the difference as ever; the history
+// begins anew, since nobody knows the revisions between.
 func (f *Feed) Replace(s *Snapshot) {
 	f.history.restart(s)
 	f.worker.Post(f, f.handle)
 }
 
-// handle is the task: the handlers of snapshots, then one call per changed object
-// and handler, in the order of the keys, then of registration.
+// handle is the task on the worker. It calls the handlers of snapshots, then each
+// handler of objects once per changed object, in the order of keys.
 func (f *Feed) handle() {
 	from, to := f.handled.Load(), f.Snapshot()
 	for _, handler := range f.snapshotHandlers() {
@@ -179,11 +185,11 @@ func (f *Feed) handlersOf(kind config.GroupVersionKind) []Handler {
 // their task are done.
 func (f *Feed) HasSynced() bool { return f.synced.Load() }
 
-// Snapshot is the newest, nil before the first.
+// Snapshot returns the newest snapshot, nil before the first.
 func (f *Feed) Snapshot() *Snapshot { return f.history.newest.Load() }
 
-// Handled is the newest that all handlers have seen, nil before the first. It
-// is never ahead of Snapshot.
+// Handled returns the newest snapshot that all handlers have seen, nil before the
+// first. It is never ahead of Snapshot.
 func (f *Feed) Handled() *Snapshot { return f.handled.Load() }
 
 // Lag is how many revisions the handlers are behind the newest snapshot.
@@ -192,15 +198,15 @@ func (f *Feed) Lag() int64 {
 	return max(0, f.Snapshot().Revision()-handled.Revision())
 }
 
-// Since returns the configuration as it stood just before a revision: whoever
-// goes on from there with Next is told of that revision again, and of all that
-// follow. It returns false where the history does not reach back so far, and
-// before the first snapshot.
+// Since returns the configuration just before a revision: a caller that goes on
+// from there with Next is told of that revision and of all that follow. It returns
+// false where the history does not reach back so far, and before the first
+// snapshot.
 //
-// The revision of the first snapshot of a history is within reach, so that a
-// client who has just listed can follow: what came before it is taken to be the
-// same without the objects that have this resource version. A cache that can ask
-// its source for more does so, for as long as ctx lasts.
+// A client that has just listed can follow from the first snapshot of a history:
+// the configuration before it is assumed to be the same without the objects of
+// that resource version. A cache that can ask its source for more does so, while
+// ctx lasts.
 func (f *Feed) Since(_ context.Context, revision int64) (*Snapshot, bool) {
 	return f.history.before(revision)
 }
@@ -209,13 +215,12 @@ func (f *Feed) Since(_ context.Context, revision int64) (*Snapshot, bool) {
 // history does not reach back, or not yet forward, so far.
 func (f *Feed) At(revision int64) (*Snapshot, bool) { return f.history.at(revision) }
 
-// Next returns the snapshot that followed after, and waits where there is none
-// yet: the revisions come one by one, in order, whatever the speed of the
-// caller. The difference of the two may be empty: the revision alone moved.
+// Next returns the snapshot that follows after, and waits for it if there is none
+// yet: the revisions come one by one, in order, whatever the speed of the caller.
+// The two may differ in the revision alone.
 //
-// The error is ErrCompacted where the caller fell so far behind that history
-// has forgotten the next one, or the source went back to an older revision;
-// otherwise it is that of ctx.
+// The error is ErrCompacted where the history has forgotten the next snapshot, or
+// the source went back to an older revision; otherwise it is that of ctx.
 func (f *Feed) Next(ctx context.Context, after *Snapshot) (*Snapshot, error) {
 	for {
 		next, changed, err := f.history.after(after)
@@ -230,8 +235,8 @@ func (f *Feed) Next(ctx context.Context, after *Snapshot) (*Snapshot, error) {
 	}
 }
 
-// Await returns the newest snapshot as soon as it is at revision or beyond:
-// what a client needs to read its own write.
+// Await returns the newest snapshot once it is at revision or beyond. A client
+// reads its own write so.
 func (f *Feed) Await(ctx context.Context, revision int64) (*Snapshot, error) {
 	for {
 		changed := f.history.wait()

@@ -4,37 +4,37 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 
 	"github.com/portolan-mesh/portolan/storage"
 )
 
-// history keeps the newest snapshots, in the order of their revisions, and
-// wakes those who wait for the next. It is bounded: one who falls too far
-// behind is told so and starts over. Snapshots share what does not differ, so
-// each costs what it changed.
+// history keeps the newest snapshots, in the order of their revisions, and wakes
+// the followers that wait for the next. It is bounded: a follower that falls too
+// far behind is told so and starts over. Snapshots share all that is equal, so each
+// costs what it changed.
 type history struct {
-	newest        atomic.Pointer[Snapshot]
-	limit, weight int // how many stays, and how many changes between them
+	newest atomic.Pointer[Snapshot]
+	limit  int        // of spans
+	weight difference // of all changes between them
 
 	mu      sync.Mutex // guards the fields below, and the writing of newest
-	stays   []stay
-	changes int           // of all stays but the first
-	trimmed bool          // the predecessor of stays[0] was known once
-	changed chan struct{} // closed at the next snapshot
+	spans   []span
+	changes difference    // of all spans but the first
+	trimmed bool          // the predecessor of spans[0] was known once
+	changed chan struct{} // the next snapshot closes it
 }
 
-// stay is a time in which nothing changed: from the revision that made its
+// span is a range of revisions of equal content: from the one that made the
 // content to that of snapshot.
-type stay struct {
+type span struct {
 	from     int64
-	changes  int // what differs from the stay before
+	changes  difference // since the span before
 	snapshot *Snapshot
 }
 
-func newHistory(limit, weight int) *history {
+func newHistory(limit int, weight difference) *history {
 	return &history{limit: limit, weight: weight, changed: make(chan struct{})}
 }
 
@@ -44,33 +44,33 @@ func (h *history) restart(s *Snapshot) { h.put(s, true) }
 
 func (h *history) put(s *Snapshot, restart bool) {
 	last := h.newest.Load()
-	changes := 0
+	var changes difference
 	if !restart {
-		changes = last.Content().differences(s.content)
+		changes = last.held().differences(&s.content)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.newest.Store(s)
 	switch {
-	case len(h.stays) == 0, restart, s.revision < last.revision,
+	case len(h.spans) == 0, restart, s.revision < last.revision,
 		s.revision == last.revision && s.content != last.content:
-		h.stays, h.trimmed, h.changes = []stay{{from: s.revision, snapshot: s}}, false, 0
+		h.spans, h.trimmed, h.changes = []span{{from: s.revision, snapshot: s}}, false, difference{}
 	case s.content == last.content:
-		h.stays[len(h.stays)-1].snapshot = s
+		h.spans[len(h.spans)-1].snapshot = s
 	default:
-		h.stays = append(h.stays, stay{from: s.revision, changes: changes, snapshot: s})
-		h.changes += changes
+		h.spans = append(h.spans, span{from: s.revision, changes: changes, snapshot: s})
+		h.changes = h.changes.plus(changes, +1)
 	}
-	for len(h.stays) > h.limit || (h.changes > h.weight && len(h.stays) > 2) {
-		h.stays[0] = stay{}
-		h.stays, h.trimmed = h.stays[1:], true
-		h.changes -= h.stays[0].changes
+	for len(h.spans) > h.limit || (h.changes.exceeds(h.weight) && len(h.spans) > 2) {
+		h.spans[0] = span{}
+		h.spans, h.trimmed = h.spans[1:], true
+		h.changes = h.changes.plus(h.spans[0].changes, -1)
 	}
 	close(h.changed)
 	h.changed = make(chan struct{})
 }
 
-// wait returns a channel that is closed at the next snapshot.
+// wait returns a channel that the next snapshot closes.
 func (h *history) wait() <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -87,17 +87,16 @@ func (h *history) at(revision int64) (*Snapshot, bool) {
 	return h.standing(revision)
 }
 
-// standing returns the last snapshot whose content was made at or before a
-// revision.
+// standing returns the snapshot that was the newest at a revision.
 func (h *history) standing(revision int64) (*Snapshot, bool) {
-	i, found := slices.BinarySearchFunc(h.stays, revision, func(s stay, r int64) int { return cmp.Compare(s.from, r) })
+	i, found := slices.BinarySearchFunc(h.spans, revision, func(s span, r int64) int { return cmp.Compare(s.from, r) })
 	if !found {
 		i--
 	}
 	if i < 0 {
 		return nil, false
 	}
-	return h.stays[i].snapshot, true
+	return h.spans[i].snapshot, true
 }
 
 // before is Feed.Since.
@@ -107,13 +106,13 @@ func (h *history) before(revision int64) (*Snapshot, bool) {
 	if s, ok := h.standing(revision - 1); ok {
 		return s, true
 	}
-	if len(h.stays) == 0 || h.trimmed || h.stays[0].from != revision {
+	if len(h.spans) == 0 || h.trimmed || h.spans[0].from != revision {
 		return nil, false
 	}
-	return h.stays[0].snapshot.without(revision), true
+	return h.spans[0].snapshot.without(revision), true
 }
 
-// after returns the snapshot after another, or what to wait for.
+// after returns the snapshot that follows last, or the channel to wait on.
 func (h *history) after(last *Snapshot) (next *Snapshot, changed <-chan struct{}, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -123,43 +122,25 @@ func (h *history) after(last *Snapshot) (next *Snapshot, changed <-chan struct{}
 		return nil, nil, fmt.Errorf("follow from revision %d: %w: the source turned out to be another one", revision, storage.ErrCompacted)
 	case revision > newest:
 		return nil, nil, fmt.Errorf("follow from revision %d: %w: the source went back to %d", revision, storage.ErrCompacted, newest)
-	case h.trimmed && revision < h.stays[0].from:
-		return nil, nil, fmt.Errorf("follow from revision %d: %w: the oldest kept is %d", revision, storage.ErrCompacted, h.stays[0].from)
+	case h.trimmed && revision < h.spans[0].from:
+		return nil, nil, fmt.Errorf("follow from revision %d: %w: the oldest kept is %d", revision, storage.ErrCompacted, h.spans[0].from)
 	}
-	i, found := slices.BinarySearchFunc(h.stays, revision, func(s stay, r int64) int { return cmp.Compare(s.snapshot.revision, r) })
+	i, found := slices.BinarySearchFunc(h.spans, revision, func(s span, r int64) int { return cmp.Compare(s.snapshot.revision, r) })
 	if found {
 		i++
 	}
-	if i < len(h.stays) {
-		return h.stays[i].snapshot, nil, nil
+	if i < len(h.spans) {
+		return h.spans[i].snapshot, nil, nil
 	}
 	return nil, h.changed, nil
 }
 
-// without returns the snapshot as of the revision before, as far as it can be
-// told from what it holds: what bears the revision is left out.
+// without returns the snapshot as of the revision before, as far as its content
+// shows it: the values of the revision are left out.
 func (s *Snapshot) without(revision int64) *Snapshot {
-	version := strconv.FormatInt(revision, 10)
 	content := s.content
-	for key, object := range s.content.Configs.All() {
-		if object.ResourceVersion == version {
-			content.Configs = content.Configs.Delete(key)
-		}
-	}
-	for key, assignment := range s.content.Addresses.All() {
-		if assignment.Revision == revision {
-			content.Addresses = content.Addresses.Delete(key)
-		}
-	}
-	for key, report := range s.content.Health.All() {
-		if report.Revision == revision {
-			content.Health = content.Health.Delete(key)
-		}
-	}
-	for key, report := range s.content.Statuses.All() {
-		if report.Revision == revision {
-			content.Statuses = content.Statuses.Delete(key)
-		}
+	for _, t := range trees {
+		t.undo(&content, revision)
 	}
 	return &Snapshot{revision: revision - 1, changed: revision - 1, epoch: s.epoch, content: content}
 }

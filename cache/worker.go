@@ -6,14 +6,13 @@ import (
 	"sync"
 )
 
-// Worker is the one queue on which all handlers of a server run, those of its
-// caches and those of its registries. Work is posted under a key: a newer task
-// of a key replaces one that still waits and keeps its place, so nobody has to
-// wait to post and no backlog can grow.
+// Worker is the one queue on which all handlers of a server run: those of its
+// caches and those of its registries. Work is posted under a key: a newer task of a
+// key takes the place of one that still waits. So posting never blocks and no
+// backlog can grow.
 //
-// When a task ends the hooks run, in the order they were added: that is where
-// rows collected by handlers are committed. What a task gave to Then follows
-// the hooks.
+// When a task ends the hooks run, in the order they were added: they commit the
+// rows that the handlers collected. What the task gave to Then follows the hooks.
 type Worker struct {
 	mu      sync.Mutex // guards the fields below
 	order   []any      // keys that wait, oldest first
@@ -41,7 +40,7 @@ func (w *Worker) AtTaskEnd(hook func()) {
 	w.hooks = append(w.hooks, hook)
 }
 
-// Post has task run after those that wait already. It never blocks.
+// Post queues a task behind those that wait. It never blocks.
 func (w *Worker) Post(key any, task func()) {
 	w.mu.Lock()
 	if _, ok := w.waiting[key]; !ok {
@@ -55,8 +54,8 @@ func (w *Worker) Post(key any, task func()) {
 	}
 }
 
-// Run runs tasks until ctx ends, then returns nil. A task under way is
-// finished first; those that wait stay undone.
+// Run runs tasks until ctx ends, then returns nil. It finishes the task under way
+// and leaves those that wait.
 func (w *Worker) Run(ctx context.Context) error {
 	w.mu.Lock()
 	if w.running {
@@ -78,9 +77,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	return nil
 }
 
-// Then has f run once the hooks of the task under way are done: what the task
-// announces so is never announced before its rows are committed. It may only be
-// called by a task.
+// Then runs f after the hooks of the task under way, so that a task announces
+// nothing before its rows are committed. Only a task may call it.
 func (w *Worker) Then(f func()) { w.then = append(w.then, f) }
 
 func (w *Worker) perform(task func()) {

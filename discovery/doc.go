@@ -1,14 +1,13 @@
-// Package discovery is the model of what runs in the mesh: services, their
-// endpoints, workload instances and the proxies that ask. A registry turns a
-// source (ServiceEntry objects, Consul, ...) into these and hands them to the
-// XDSUpdater as rows: the full set of what one shard knows of one host. It never
-// merges, never says what changed.
+// Package discovery describes the running mesh: services, their endpoints, workload
+// instances and the connected proxies. A registry turns a source (ServiceEntry objects,
+// Consul, ...) into these, and hands them to the XDSUpdater as rows: all services or
+// endpoints of one shard and host. It never merges, and never says what changed.
 //
-// What registries have in common is here: an Index keeps the rows of one and
-// answers the queries of ServiceDiscovery, Index.Publish hands over a row that
-// differs, Handlers keeps whom to tell. Package serviceentry is the registry of
-// ServiceEntry and WorkloadEntry objects, consul that of a Consul's services, memory
-// one kept by method calls; aggregate reads several as one. Package discoverytest
-// has an XDSUpdater for tests, and registrytest the suite that every registry
-// passes.
+// This package has the parts that registries share. An Index keeps the rows of one
+// registry and answers the queries of ServiceDiscovery. Index.Publish hands over a row
+// that differs. Handlers keeps the handlers to call. Package serviceentry is the
+// registry of ServiceEntry and WorkloadEntry objects, consul the one of Consul's
+// services, and memory one that is kept by method calls; aggregate reads several as
+// one. Package discoverytest has an XDSUpdater for tests, and registrytest the suite
+// that every registry passes.
 package discovery

@@ -18,8 +18,7 @@ const (
 	Draining
 )
 
-// Locality is where a workload runs: "region/zone/subzone", and in which
-// cluster.
+// Locality is the place of a workload: "region/zone/subzone", and its cluster.
 type Locality struct {
 	Label   string
 	Cluster string
@@ -31,8 +30,8 @@ const (
 	TLSModeDisabled = "disabled"
 )
 
-// Endpoint is one address at which one port of a service is served
-// (IstioEndpoint in Istio's terms). It is never modified.
+// Endpoint is one address at which one port of a service is served (IstioEndpoint in
+// Istio's terms). It is never modified.
 type Endpoint struct {
 	// Address is an IP, a host name (DNS services only) or the absolute path of
 	// a unix socket, where Port is 0.
@@ -84,19 +83,19 @@ func CompareEndpoints(a, b *Endpoint) int {
 	return strings.Compare(a.WorkloadName, b.WorkloadName)
 }
 
-// WorkloadInstance is one workload, before it is known which services it
-// serves: a WorkloadEntry, or an instance of another registry.
+// WorkloadInstance is one workload, before its services are known: a WorkloadEntry, or
+// an instance of another registry.
 type WorkloadInstance struct {
-	// Name and Namespace are those of the object, Provider its registry.
+	// Name and Namespace name the object, and Provider its registry.
 	Name, Namespace string
 	Provider        Provider
 	// Endpoint has everything but the port and service port name.
 	Endpoint Endpoint
 	// PortMap overrides target ports by service port name.
 	PortMap map[string]uint32
-	// DNSServiceEntryOnly: the address is a host name, which only a DNS
-	// ServiceEntry may select, or a unix socket, which only one that is not DNS
-	// may; no other registry's services select either.
+	// DNSServiceEntryOnly: only a DNS ServiceEntry may select the workload, since its
+	// address is a host name; or only one that is not DNS, since it is a unix socket. No
+	// service of another registry may.
 	DNSServiceEntryOnly bool
 }
 

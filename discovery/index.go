@@ -12,20 +12,61 @@ import (
 	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
-// Index is what one registry knows, kept so that it can answer the queries of
-// ServiceDiscovery and tell what a new row changes. Readers may use it from any
-// goroutine and never lock; there is one writer, the worker. The zero Index is
-// empty.
+// Index holds the rows of one registry. By it the registry answers the queries of
+// ServiceDiscovery, and finds the changes of a new row. Any goroutine may read it,
+// without a lock; only the worker writes. The zero Index is empty.
 type Index struct {
-	current atomic.Pointer[tables]
+	current atomic.Pointer[State]
 }
 
-// tables is one state of an Index. It is never modified.
-type tables struct {
+// State is one immutable state of an Index.
+type State struct {
 	// rows are by rowKey, "host/namespace".
 	rows pmap.Map[*indexRow]
 	// byIP has a key "ip/host/namespace" for every address of every row.
 	byIP pmap.Map[struct{}]
+}
+
+// NewIndex returns an index that begins with a state.
+func NewIndex(s *State) *Index {
+	x := &Index{}
+	x.current.Store(s)
+	return x
+}
+
+// State is the state of the index now.
+func (x *Index) State() *State {
+	if s := x.current.Load(); s != nil {
+		return s
+	}
+	return &State{}
+}
+
+// Row returns the row of a host and namespace, empty where there is none. The
+// caller must not modify it.
+func (x *Index) Row(hostname host.Name, namespace string) Row {
+	return x.State().Row(hostname, namespace)
+}
+
+// Services implements ServiceDiscovery.
+func (x *Index) Services() []*Service { return x.State().Services() }
+
+// GetService implements ServiceDiscovery.
+func (x *Index) GetService(hostname host.Name) *Service { return x.State().GetService(hostname) }
+
+// InstancesByPort implements ServiceDiscovery.
+func (x *Index) InstancesByPort(service *Service, port int, selector labels.Instance) []*ServiceInstance {
+	return x.State().InstancesByPort(service, port, selector)
+}
+
+// GetProxyServiceInstances implements ServiceDiscovery.
+func (x *Index) GetProxyServiceInstances(proxy *Proxy) []*ServiceInstance {
+	return x.State().GetProxyServiceInstances(proxy)
+}
+
+// GetProxyWorkloadLabels implements ServiceDiscovery.
+func (x *Index) GetProxyWorkloadLabels(proxy *Proxy) labels.Instance {
+	return x.State().GetProxyWorkloadLabels(proxy)
 }
 
 // indexRow is a row, with its endpoints by address.
@@ -34,9 +75,9 @@ type indexRow struct {
 	byIP map[string][]*Endpoint
 }
 
-// Row is all that one registry knows under a host and namespace: one service
-// per address, and the endpoints that these share. A row without services has
-// no endpoints either.
+// Row holds everything that one registry knows under a host and namespace: one service
+// per address, and the endpoints that these share. A row without services has no
+// endpoints.
 type Row struct {
 	Hostname  host.Name
 	Namespace string
@@ -46,26 +87,19 @@ type Row struct {
 
 func rowKey(hostname host.Name, namespace string) string { return string(hostname) + "/" + namespace }
 
-func (x *Index) load() *tables {
-	if t := x.current.Load(); t != nil {
-		return t
-	}
-	return &tables{}
-}
-
 // Row returns the row of a host and namespace, empty where there is none. The
 // caller must not modify it.
-func (x *Index) Row(hostname host.Name, namespace string) Row {
-	if row := x.load().rows.Value(rowKey(hostname, namespace)); row != nil {
+func (s *State) Row(hostname host.Name, namespace string) Row {
+	if row := s.rows.Value(rowKey(hostname, namespace)); row != nil {
 		return row.Row
 	}
 	return Row{Hostname: hostname, Namespace: namespace}
 }
 
 // Services returns all services, in CompareServices order.
-func (x *Index) Services() []*Service {
+func (s *State) Services() []*Service {
 	var out []*Service
-	for row := range x.load().rows.Values() {
+	for row := range s.rows.Values() {
 		out = append(out, row.Services...)
 	}
 	slices.SortFunc(out, CompareServices)
@@ -74,9 +108,9 @@ func (x *Index) Services() []*Service {
 
 // GetService returns the first service of a host, in CompareServices order over
 // all namespaces; nil where there is none.
-func (x *Index) GetService(hostname host.Name) *Service {
+func (s *State) GetService(hostname host.Name) *Service {
 	var first *Service
-	for _, row := range x.load().rows.Prefix(rowKey(hostname, "")) {
+	for _, row := range s.rows.Prefix(rowKey(hostname, "")) {
 		if first == nil || CompareServices(row.Services[0], first) < 0 {
 			first = row.Services[0]
 		}
@@ -86,13 +120,13 @@ func (x *Index) GetService(hostname host.Name) *Service {
 
 // InstancesByPort returns the instances of a service port whose labels are a
 // superset of the given ones; all for no labels.
-func (x *Index) InstancesByPort(service *Service, port int, selector labels.Instance) []*ServiceInstance {
+func (s *State) InstancesByPort(service *Service, port int, selector labels.Instance) []*ServiceInstance {
 	servicePort, ok := service.Port(port)
 	if !ok {
 		return nil
 	}
 	var out []*ServiceInstance
-	for _, e := range x.Row(service.Hostname, service.Attributes.Namespace).Endpoints {
+	for _, e := range s.Row(service.Hostname, service.Attributes.Namespace).Endpoints {
 		if e.ServicePortName == servicePort.Name && selector.SubsetOf(e.Labels) {
 			out = append(out, &ServiceInstance{Service: service, ServicePort: servicePort, Endpoint: e})
 		}
@@ -100,16 +134,15 @@ func (x *Index) InstancesByPort(service *Service, port int, selector labels.Inst
 	return out
 }
 
-// GetProxyServiceInstances returns one instance for each port of each service of
-// the proxy's namespace that has an endpoint at an address of the proxy, always
-// in the same order. A proxy without a namespace has those of all; one that
-// proved an identity has none of endpoints that are another's.
-func (x *Index) GetProxyServiceInstances(proxy *Proxy) []*ServiceInstance {
-	t := x.load()
+// GetProxyServiceInstances returns one instance for each port of each service that has
+// an endpoint at an address of the proxy, always in the same order. The services are in
+// the proxy's namespace, or in any if the proxy has none. If the proxy has proved an
+// identity, endpoints of other identities do not count.
+func (s *State) GetProxyServiceInstances(proxy *Proxy) []*ServiceInstance {
 	var out []*ServiceInstance
 	seen := map[string]bool{} // host/namespace/port name
 	for _, ip := range proxy.IPAddresses {
-		for key, row := range t.at(ip) {
+		for key, row := range s.at(ip) {
 			if proxy.Namespace != "" && row.Namespace != proxy.Namespace {
 				continue
 			}
@@ -128,11 +161,10 @@ func (x *Index) GetProxyServiceInstances(proxy *Proxy) []*ServiceInstance {
 // GetProxyWorkloadLabels returns the labels of the workload at an address of the
 // proxy, as Proxy.WorkloadLabels picks them; nil where there is none. It is
 // always the same one.
-func (x *Index) GetProxyWorkloadLabels(proxy *Proxy) labels.Instance {
-	t := x.load()
+func (s *State) GetProxyWorkloadLabels(proxy *Proxy) labels.Instance {
 	return proxy.WorkloadLabels(func(ip string) iter.Seq2[string, []*Endpoint] {
 		return func(yield func(string, []*Endpoint) bool) {
-			for _, row := range t.at(ip) {
+			for _, row := range s.at(ip) {
 				if !yield(row.Namespace, row.byIP[canonicalIP(ip)]) {
 					return
 				}
@@ -142,12 +174,12 @@ func (x *Index) GetProxyWorkloadLabels(proxy *Proxy) labels.Instance {
 }
 
 // at iterates over the rows that have an endpoint at an address, by key.
-func (t *tables) at(ip string) iter.Seq2[string, *indexRow] {
+func (s *State) at(ip string) iter.Seq2[string, *indexRow] {
 	prefix := canonicalIP(ip) + "/"
 	return func(yield func(string, *indexRow) bool) {
-		for key := range t.byIP.Prefix(prefix) {
+		for key := range s.byIP.Prefix(prefix) {
 			key = strings.TrimPrefix(key, prefix)
-			if !yield(key, t.rows.Value(key)) {
+			if !yield(key, s.rows.Value(key)) {
 				return
 			}
 		}
@@ -169,15 +201,15 @@ func (r *indexRow) instance(e *Endpoint) *ServiceInstance {
 
 // set replaces a row; one without services is removed.
 func (x *Index) set(row Row) {
-	t := x.load()
+	s := x.State()
 	key := rowKey(row.Hostname, row.Namespace)
-	old, next := t.rows.Value(key), (*indexRow)(nil)
-	rows := t.rows.Delete(key)
+	old, next := s.rows.Value(key), (*indexRow)(nil)
+	rows := s.rows.Delete(key)
 	if len(row.Services) > 0 {
 		next = &indexRow{Row: row, byIP: groupByIP(row.Endpoints)}
-		rows = t.rows.Set(key, next)
+		rows = s.rows.Set(key, next)
 	}
-	byIP := t.byIP
+	byIP := s.byIP
 	for ip := range old.addresses() {
 		if _, stays := next.addresses()[ip]; !stays {
 			byIP = byIP.Delete(ip + "/" + key)
@@ -186,7 +218,7 @@ func (x *Index) set(row Row) {
 	for ip := range next.addresses() {
 		byIP = byIP.Set(ip+"/"+key, struct{}{})
 	}
-	x.current.Store(&tables{rows: rows, byIP: byIP})
+	x.current.Store(&State{rows: rows, byIP: byIP})
 }
 
 func (r *indexRow) addresses() map[string][]*Endpoint {
@@ -207,7 +239,7 @@ func groupByIP(endpoints []*Endpoint) map[string][]*Endpoint {
 	return out
 }
 
-// canonicalIP is the one spelling of an address, empty for what is none.
+// canonicalIP returns the one spelling of an address, and "" for other text.
 func canonicalIP(s string) string {
 	ip, err := netip.ParseAddr(s)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/labels"
 )
 
-// ProxyType is what a proxy is for.
+// ProxyType is the role of a proxy.
 type ProxyType string
 
 // The proxy types.
@@ -36,7 +36,7 @@ const (
 	InterceptionTproxy   InterceptionMode = "TPROXY"
 )
 
-// Proxy is who asks: what a client says of itself when it connects. It is never
+// Proxy describes a client, as it describes itself when it connects. It is never
 // modified.
 type Proxy struct {
 	// ID is the whole node id, type~ip~id~domain.
@@ -45,15 +45,15 @@ type Proxy struct {
 	IPAddresses []string // at least one, as given
 	Name        string   // the id part
 	DNSDomain   string
-	// Namespace is where its configuration lives.
+	// Namespace is the namespace of its configuration.
 	Namespace string
-	// MetadataLabels are those of LABELS and StaticLabels those of
-	// STATIC_LABELS; the registry's labels for its address outrank the former.
+	// MetadataLabels are the labels in LABELS, and StaticLabels those in STATIC_LABELS.
+	// The registry's labels for its address outrank the former.
 	MetadataLabels, StaticLabels labels.Instance
 	ServiceAccount               string
 	// Identity is the SPIFFE identity that the client proved, such as
-	// "spiffe://cluster.local/ns/shop/sa/web"; empty for one that proved none. It
-	// outranks what an address says: see Serves and WorkloadLabels.
+	// "spiffe://cluster.local/ns/shop/sa/web"; empty if it proved none. It outranks the
+	// address: see Serves and WorkloadLabels.
 	Identity           string
 	ClusterID, Network string
 	InterceptionMode   InterceptionMode
@@ -62,8 +62,8 @@ type Proxy struct {
 	DNSCapture bool
 	Version    string // ISTIO_VERSION
 	Locality   string // region/zone/subzone
-	// EnvoyVersion is what the client says of its own build, empty for none; of one
-	// that is no Envoy with its name, as in "gRPC Go 1.85.0".
+	// EnvoyVersion is the version in the client's build; empty for none. For a client
+	// that is no Envoy it begins with the client's name, as in "gRPC Go 1.85.0".
 	EnvoyVersion string
 	// RouteDelta: it takes virtual hosts as resources of their own, one by one.
 	RouteDelta bool
@@ -116,7 +116,7 @@ func ParseProxy(node *corev3.Node) (*Proxy, error) {
 	}
 	p.DNSCapture, _ = strconv.ParseBool(text(metadata["DNS_CAPTURE"]))
 	if l := node.GetLocality(); l != nil {
-		p.Locality = strings.TrimRight(strings.Join([]string{l.GetRegion(), l.GetZone(), l.GetSubZone()}, "/"), "/")
+		p.Locality = LocalityOf(l.GetRegion(), l.GetZone(), l.GetSubZone())
 	}
 	p.EnvoyVersion = build(node)
 	return p, nil
@@ -126,8 +126,8 @@ func ParseProxy(node *corev3.Node) (*Proxy, error) {
 // "gRPC Node Pure JS".
 const grpcUserAgent = "gRPC "
 
-// isProxyless says whether a node is a gRPC client. What metadata GENERATOR says
-// outranks what the library says.
+// isProxyless says whether a node is a gRPC client. The metadata GENERATOR outranks the
+// name of the library.
 func isProxyless(node *corev3.Node) bool {
 	if generator := text(node.GetMetadata().GetFields()["GENERATOR"]); generator != "" {
 		return generator == string(Proxyless)
@@ -145,8 +145,8 @@ func build(node *corev3.Node) string {
 	return ""
 }
 
-// Serves says whether an endpoint at an address of the proxy can be its workload's:
-// not where the endpoint is of another account than the proxy proved to be.
+// Serves says whether an endpoint at an address of the proxy can belong to its
+// workload. It does not if it has another account than the proxy has proved.
 func (p *Proxy) Serves(e *Endpoint) bool {
 	return p.Identity == "" || e.ServiceAccount == "" || e.ServiceAccount == p.Identity
 }
@@ -157,13 +157,21 @@ func (p *Proxy) describes(e *Endpoint) bool {
 	return len(e.Labels) > 0 && (p.Identity == "" || e.ServiceAccount == p.Identity)
 }
 
-// WorkloadLabels picks the labels of the proxy's workload from the endpoints at
-// its addresses, which at lists in a fixed order, together with the namespace of
-// their service: the first there are, those of services of the proxy's namespace
-// before others; nil for none. Endpoints of others than the proxy proved to be
-// tell nothing. Neither does a loopback address, which is every machine's.
+// WorkloadLabels returns the labels of the proxy's workload, nil for none: those of its
+// Workload.
 func (p *Proxy) WorkloadLabels(at func(ip string) iter.Seq2[string, []*Endpoint]) labels.Instance {
-	var other labels.Instance
+	if e := p.Workload(at); e != nil {
+		return e.Labels
+	}
+	return nil
+}
+
+// Workload returns the first endpoint at the proxy's addresses, preferably of a service
+// in the proxy's namespace; nil for none. at lists the endpoints of an address in a fixed
+// order, with the namespace of their service. Endpoints of another identity than the
+// proxy has proved do not count, nor do loopback addresses, which every machine has.
+func (p *Proxy) Workload(at func(ip string) iter.Seq2[string, []*Endpoint]) *Endpoint {
+	var other *Endpoint
 	for _, ip := range p.IPAddresses {
 		if isLoopback(ip) {
 			continue
@@ -173,9 +181,9 @@ func (p *Proxy) WorkloadLabels(at func(ip string) iter.Seq2[string, []*Endpoint]
 				switch {
 				case !p.describes(e):
 				case namespace == p.Namespace:
-					return e.Labels
+					return e
 				case other == nil:
-					other = e.Labels
+					other = e
 				}
 			}
 		}
@@ -188,9 +196,8 @@ func isLoopback(address string) bool {
 	return err == nil && ip.IsLoopback()
 }
 
-// Labels are the labels that selectors see, given those that the registries
-// know of the proxy's address: these (or, where there are none, the node's own)
-// laid over its static labels.
+// Labels returns the labels that selectors see. The registries' labels for the proxy's
+// address or, if there are none, the node's own, are laid over its static labels.
 func (p *Proxy) Labels(registry labels.Instance) labels.Instance {
 	top := registry
 	if len(top) == 0 {

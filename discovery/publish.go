@@ -6,18 +6,18 @@ import (
 	"github.com/portolan-mesh/portolan/cache"
 )
 
-// Change is what a new row made of the old.
+// Change is the difference between a row and the row that it replaced.
 type Change struct {
 	Before, After Row
 	// Services and Endpoints say whether these differ.
 	Services, Endpoints bool
 }
 
-// Publish replaces a row of the index and hands over to the updater what
-// differs, nothing where nothing does: services by SvcUpdate, the endpoints that
-// come along with them by EDSCacheUpdate, endpoints alone by EDSUpdate. The
-// caller wakes the pusher by ConfigUpdate where the services differ. It is
-// called on the worker only, which gives the slices of the row away.
+// Publish replaces a row of the index, and hands the difference to the updater. It
+// hands over services by SvcUpdate, their endpoints with them by EDSCacheUpdate, and
+// endpoints alone by EDSUpdate; nothing if nothing differs. If services differ, the
+// caller gives the reason by ConfigUpdate. Call it on the worker only. The slices of the
+// row belong to the index afterwards.
 func (x *Index) Publish(to XDSUpdater, shard ShardKey, row Row) Change {
 	slices.SortFunc(row.Services, CompareServices)
 	if len(row.Services) == 0 {

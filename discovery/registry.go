@@ -48,7 +48,7 @@ type ServiceDiscovery interface {
 	GetProxyWorkloadLabels(proxy *Proxy) labels.Instance
 }
 
-// ServiceHandler is told of a changed service, WorkloadHandler of a changed
+// A ServiceHandler is called for a changed service, and a WorkloadHandler for a changed
 // workload instance.
 type (
 	ServiceHandler  func(old, curr *Service, event cache.Event)
@@ -74,28 +74,34 @@ type Instance interface {
 	ServiceDiscovery
 	Provider() Provider
 	Cluster() string
+	// Fork returns the registry's state at the end of the last task of the worker, to
+	// derive hypothetical rows from it. Call it on the worker, after the hook in which
+	// the registry hands over its rows.
+	Fork() Fork
 }
 
-// XDSUpdater takes the rows of registries. Its methods are called on the worker
-// only; what was handed over is committed as one when the task ends. The slices
-// are owned by the updater afterwards.
+// XDSUpdater takes the rows of registries. Its methods are called on the worker only,
+// and everything handed over in one task is committed together. The commit at the end of
+// the task wakes the pusher if something differs; no method does. The updater owns the
+// slices afterwards.
 type XDSUpdater interface {
 	// SvcUpdate sets all services that a shard has under a host and namespace,
 	// one per address; none removes the row, and the shard's endpoints with it.
 	SvcUpdate(shard ShardKey, hostname host.Name, namespace string, services []*Service)
 	// EDSUpdate sets all endpoints that a shard has for a host and namespace.
 	EDSUpdate(shard ShardKey, hostname host.Name, namespace string, endpoints []*Endpoint)
-	// EDSCacheUpdate is EDSUpdate for a caller that wakes by other means.
+	// EDSCacheUpdate is EDSUpdate for endpoints that come with a SvcUpdate. It counts no
+	// reason.
 	EDSCacheUpdate(shard ShardKey, hostname host.Name, namespace string, endpoints []*Endpoint)
-	// ConfigUpdate wakes the pusher. Of the request only Reason and Start are
-	// read: what is pushed is derived from the rows.
+	// ConfigUpdate counts the reasons of the next push. It reads only Reason of the
+	// request: the push is derived from the rows.
 	ConfigUpdate(*PushRequest)
-	// ProxyUpdate wakes the pusher for the proxy at an address.
+	// ProxyUpdate counts a proxy at an address as a reason of the next push.
 	ProxyUpdate(cluster, ip string)
 }
 
-// PushRequest says what a push is about. It is derived from the difference of
-// two push contexts, never merged by hand.
+// PushRequest says why a registry expects a push. What is pushed follows from the
+// difference of two push contexts, never from a request.
 type PushRequest struct {
 	// Full is false where nothing but endpoints, health or the instances at an
 	// address changed.
@@ -103,13 +109,13 @@ type PushRequest struct {
 	// ConfigsUpdated are the objects that differ, and (ServiceEntry, hostname,
 	// namespace) for every changed service or endpoint row.
 	ConfigsUpdated map[config.Key]struct{}
-	// Reason counts what woke the pusher.
+	// Reason counts what changed, by kind. The server reads nothing else.
 	Reason map[string]int
-	// Start is when the first of these woke it.
+	// Start is when the registry made the request.
 	Start time.Time
 }
 
-// The reasons of a wake-up.
+// The reasons of a push.
 const (
 	ReasonConfig   = "config"
 	ReasonService  = "service"

@@ -39,7 +39,7 @@ func (r Resolution) String() string {
 	}
 }
 
-// Protocol is what is spoken on a port.
+// Protocol is the protocol of a port.
 type Protocol string
 
 // The protocols a port may declare.
@@ -131,15 +131,15 @@ func ParseVisibility(exportTo []string, namespace string, meshDefault []string) 
 	return slices.Compact(out)
 }
 
-// Service is a named set of endpoints, as one registry knows it under one
-// address. It is never modified once handed to an XDSUpdater.
+// Service is a named set of endpoints, as one registry knows it under one address. It
+// is never modified after it was handed to an XDSUpdater.
 type Service struct {
 	Hostname host.Name
 	// Address is the IP or CIDR of the service, 0.0.0.0 where it has none
 	// (Istio's DefaultAddress).
 	Address string
-	// AutoAllocatedIPv4 and AutoAllocatedIPv6 are what a service without an address
-	// was given in its place, empty where it was given none.
+	// AutoAllocatedIPv4 and AutoAllocatedIPv6 are addresses that were allocated to a
+	// service without an address; empty if there are none.
 	AutoAllocatedIPv4, AutoAllocatedIPv6 string
 	// ClusterVIPs are the addresses by cluster, where clusters have their own.
 	ClusterVIPs map[string][]string
@@ -154,10 +154,9 @@ type Service struct {
 	Attributes   Attributes
 }
 
-// Attributes are what a service has beside what is needed to call it.
+// Attributes describes a service beyond what a call needs.
 type Attributes struct {
-	// Provider is the registry it comes from, Name and Namespace those of the
-	// object that defines it.
+	// Provider is its registry. Name and Namespace name the object that defines it.
 	Provider        Provider
 	Name, Namespace string
 	Labels          labels.Instance

@@ -14,7 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
 	"github.com/portolan-mesh/portolan/storage/schema"
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
 // addressed is a TCP service without an address.
@@ -121,7 +121,7 @@ func TestObjectsOfAnOlderServerGetAddresses(t *testing.T) {
 // reached at the address that it was given. The range is one of addresses that
 // are local everywhere.
 func TestEnvoyReachesEachServiceAtItsAddress(t *testing.T) {
-	inBothVariants(t, func(t *testing.T, v stream.Variant) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s := startServer(t, serverOptions{args: []string{"--auto-address-ipv4", "127.240.0.0/16"}})
 		port := freePort(t)
 		s.apply(

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/portolan-mesh/portolan/integration/processtest"
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -59,8 +59,8 @@ func (c *crowd) disperse() {
 // TestEnvoyIsRefused: an Envoy that loses its server, and comes back where there is
 // no room to wait, is refused. It serves on, comes back by itself, and takes changes.
 func TestEnvoyIsRefused(t *testing.T) {
-	inBothVariants(t, func(t *testing.T, v stream.Variant) {
-		s, x := startServer(t, serverOptions{args: []string{"--max-first-syncs", "1"}}), newShop(t)
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
+		s, x := startServer(t, serverOptions{args: []string{"--max-first-syncs", "1", "--max-streams-per-connection", "200"}}), newShop(t)
 		s.apply(x.all(100, 0))
 		link := processtest.NewLink(t, s.xds, nil)
 		edge := s.startEnvoy(envoyOptions{kind: "router", name: "edge", labels: "app=edge", variant: v, xds: link.Address()})

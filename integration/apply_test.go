@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/portolan-mesh/portolan/storage/longtest"
 )
 
 // bulk is a ServiceEntry with so many endpoints.
@@ -54,8 +56,7 @@ func bulkDirectory(t *testing.T, n, endpoints int) (dir string, size int) {
 }
 
 // TestApplyTenThousand: a directory of 10,000 objects and 12 MiB is one revision
-// of the embedded store, and one of more than it takes is refused whole, and
-// applied in parts where that is asked for.
+// of the embedded store, and one of more than it takes is refused whole.
 func TestApplyTenThousand(t *testing.T) {
 	s := startServer(t, serverOptions{})
 	dir, size := bulkDirectory(t, 10_000, 13)
@@ -89,12 +90,24 @@ func TestApplyTenThousand(t *testing.T) {
 	expectRefusal(t, out, 65, "nothing was applied", "30001", "60000", "--chunks N")
 	records := revisions(s.must("", "audit"))
 	expectEqual(t, "the newest record after the refused apply", records[0], revision)
-	parts := s.must("", "apply", "-f", over, "--chunks", "16000")
+}
+
+// TestSoakApplyInParts: a directory is applied in parts where that is asked for; the long
+// form has more than one part may have.
+func TestSoakApplyInParts(t *testing.T) {
+	all, part := 1_001, 600
+	if longtest.Soak(t) > 0 {
+		all, part = 30_001, 16_000
+	}
+	s := startServer(t, serverOptions{})
+	dir, _ := bulkDirectory(t, all, 0)
+	records := revisions(s.must("", "audit"))
+	parts := s.must("", "apply", "-f", dir, "--chunks", strconv.Itoa(part))
 	made := revisions(s.must("", "audit"))
 	expectEqual(t, "records before the parts", made[2:], records)
 	for _, want := range []string{
-		"part 1 of 2: objects 1-16000: rev " + made[1] + "\n",
-		"part 2 of 2: objects 16001-30001: rev " + made[0] + "\n",
+		fmt.Sprintf("part 1 of 2: objects 1-%d: rev %s\n", part, made[1]),
+		fmt.Sprintf("part 2 of 2: objects %d-%d: rev %s\n", part+1, all, made[0]),
 	} {
 		if !strings.Contains(parts, want) {
 			t.Errorf("the output lacks %q", want)

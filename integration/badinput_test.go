@@ -45,6 +45,10 @@ func TestBadInput(t *testing.T) {
 		{"other namespace", second(x.entry(x.v1)), []string{"-n", "other"}, 65, []string{"metadata.namespace", "shop", "other"}},
 		{"two documents with one key", second(x.entry(x.v1) + "---" + x.entry(x.v2)), nil, 65, []string{"twice", "serviceentry/shop/reviews"}},
 		{"invalid port", second(entry(fmt.Sprint("number: ", x.service), "number: 70000")), nil, 65, []string{"serviceentry/shop/reviews", "spec.ports[0].number", "65535"}},
+		{"aliases that stand for much", second("\na: &a " + strings.Repeat("x", 10_000) + "\nb: [" + strings.Repeat("*a,", 100_000) + "]\n"), nil, 65, []string{"document 2", "aliases stand for 1000"}},
+		{"nested too deep", second("\napiVersion: networking.istio.io/v1alpha3\nkind: EnvoyFilter\nmetadata: {name: deep, namespace: shop}\nspec: {configPatches: [{patch: {value: " +
+			strings.Repeat("{a: ", 3_400) + strings.Repeat("}", 3_400) + "}}]}\n"), nil, 65, []string{"envoyfilter/shop/deep", "spec.configPatches[0].patch.value.a.a.a...", "nested 3405 deep"}},
+		{"finalizers", second(entry("namespace: shop", "namespace: shop, finalizers: [a/b]")), nil, 65, []string{"serviceentry/shop/reviews", "metadata.finalizers"}},
 		{"stale resource version", second("\n" + stale), nil, 75, []string{"virtualservice/shop/reviews"}},
 		{"nothing in it", "# nothing\n", nil, 65, []string{"no objects"}},
 	} {

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -37,11 +37,11 @@ spec:
 // TestBatchIsOneRevision changes two objects together, again and again. Neither
 // a proxy nor a watcher nor a reader ever sees one changed without the other.
 func TestBatchIsOneRevision(t *testing.T) {
-	inBothVariants(t, func(t *testing.T, v stream.Variant) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		const generations = 25
 		s := startServer(t, serverOptions{})
 		first := s.apply(twins(0)...)
-		p := &pairs{t: t, held: map[string]bool{}, world: v == stream.StateOfTheWorld}
+		p := &pairs{t: t, held: map[string]bool{}, world: v == protocol.StateOfTheWorld}
 		client := xdstest.Dial(t, s.xds, xdstest.ClientOptions{
 			Node: xdstest.NewNode("sidecar", "10.0.0.2", "client", "shop", nil), Variant: v, Follow: true, OnAnswer: p.take,
 		})
@@ -239,7 +239,7 @@ func TestStaleVersionStopsBatch(t *testing.T) {
 	s, x := startServer(t, serverOptions{}), newShop(t)
 	s.apply(x.all(50, 50))
 	client := xdstest.Dial(t, s.xds, xdstest.ClientOptions{
-		Node: xdstest.NewNode("router", "10.0.0.2", "edge", "shop", map[string]string{"app": "edge"}), Variant: stream.Delta, Follow: true,
+		Node: xdstest.NewNode("router", "10.0.0.2", "edge", "shop", map[string]string{"app": "edge"}), Variant: protocol.Delta, Follow: true,
 	})
 	client.Subscribe(xdstest.ClusterType)
 	client.Subscribe(xdstest.ListenerType)

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
 // captureMark is on the packets of the clients whose connections are captured.
@@ -102,7 +102,7 @@ spec:
 `)
 	workload.nft(capture)
 	client := s.startEnvoy(envoyOptions{
-		kind: "sidecar", name: "client", interception: "REDIRECT", variant: stream.Delta,
+		kind: "sidecar", name: "client", interception: "REDIRECT", variant: protocol.Delta,
 		in: workload, xds: startSocketRelay(t, s.xds),
 	})
 	client.awaitWarm()
@@ -120,6 +120,30 @@ spec:
 	awaitGreetingFrom(t, peer, 0, "10.0.0.1:5432", "app-tcp")
 	// Nobody declared this port: the proxy waits for what the client says first.
 	awaitEcho(t, peer, "10.0.0.1:7777", "app-unknown")
+	for _, c := range []struct{ from, to, host, want string }{
+		{"client", "10.1.1.1:80", "web.shop.test", "Forwarded 10.0.0.2:9080"},
+		{"client", "web.shop.test:80", "", "Forwarded 10.0.0.2:9080"},
+		{"client", "10.9.0.2:81", "", "Forwarded 10.0.0.2:9080"},
+		{"client", "10.0.0.2:9080", "", "Passed 10.0.0.2:9080"},
+		{"client", "ledger.shop.test:5432", "", "Forwarded 10.0.0.2:9432"},
+		{"client", s.givenTo("other") + ":5432", "", "Forwarded 10.0.0.2:9433"},
+		{"client", "10.0.0.2:9433", "", "Passed 10.0.0.2:9433"},
+		{"10.0.0.2", "app.shop.test:80", "", "Forwarded 10.0.0.1:8080 by inbound|8080||"},
+		{"10.0.0.2", "app.shop.test:5432", "", "Forwarded 10.0.0.1:5432 by inbound|5432||"},
+	} {
+		e, err := s.explain(c.from, c.to, request{host: c.host})
+		if err != nil || len(e.Destinations) != 1 {
+			t.Fatalf("%s to %s: %v %+v", c.from, c.to, err, e)
+		}
+		d := e.Destinations[0]
+		got := e.Outcome + " " + strings.Join(d.Endpoints, ",")
+		for _, in := range d.Inbound {
+			got += " by " + in.Cluster
+		}
+		if got != c.want {
+			t.Errorf("explained of %s to %s %s is %s, want %s", c.from, c.to, c.host, got, c.want)
+		}
+	}
 	client.expectPassed("http.inbound_0.0.0.0_8080;.downstream_rq_total", "cluster.inbound|5432||;.upstream_cx_total",
 		"cluster.InboundPassthroughCluster;.upstream_cx_total", "cluster.PassthroughCluster;.upstream_cx_total")
 	s.expectNothingRejected()

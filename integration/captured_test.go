@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
 // capturedServices are services of every sort that makes a listener of captured
@@ -65,7 +65,7 @@ spec:
 // TestEnvoyAcceptsCapture: the real Envoy takes everything that a sidecar gets which
 // captures traffic, and a route is no business of its listeners.
 func TestEnvoyAcceptsCapture(t *testing.T) {
-	inBothVariants(t, func(t *testing.T, v stream.Variant) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		out, in := freePort(t), freePort(t)
 		s := startServer(t, serverOptions{meshConfig: fmt.Sprintf("{proxyListenPort: %d, proxyInboundListenPort: %d, accessLogFile: /dev/stdout}", out, in)})
 		s.apply(capturedServices)

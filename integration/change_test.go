@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
 // TestEnvoyWeightChangeUnderLoad moves traffic between versions and back while
 // requests run through a gateway and a sidecar.
 func TestEnvoyWeightChangeUnderLoad(t *testing.T) {
-	inBothVariants(t, func(t *testing.T, v stream.Variant) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)
 		s.apply(x.all(100, 0))
 		edge, client := s.startPair(v)
@@ -35,7 +35,7 @@ func TestEnvoyWeightChangeUnderLoad(t *testing.T) {
 // TestEnvoyEndpointChangeUnderLoad swaps the endpoints of a service, one after
 // the other, while requests run. No cluster and no listener is touched by it.
 func TestEnvoyEndpointChangeUnderLoad(t *testing.T) {
-	inBothVariants(t, func(t *testing.T, v stream.Variant) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)
 		third := startUpstream(t, "v1") // a second endpoint of v1
 		third.name = "third"
@@ -100,7 +100,7 @@ func configOf(all map[string]held) map[string]held {
 // TestEnvoyDeletesWithdraw deletes the objects one after the other; what they
 // made goes from the proxies, and what is left serves on.
 func TestEnvoyDeletesWithdraw(t *testing.T) {
-	inBothVariants(t, func(t *testing.T, v stream.Variant) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)
 		s.apply(x.all(0, 100))
 		edge, client := s.startPair(v)

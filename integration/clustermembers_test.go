@@ -76,7 +76,7 @@ func TestClusterGrowsFromOne(t *testing.T) {
 		}
 		one.put(t, i)
 	}
-	if out := one.try("", "store", "member", "add", "cp-2", "--peer-url", "https://127.0.0.1:1"); out.code != 75 || !strings.Contains(out.stderr, "--store-peer-url") {
+	if out := one.try("", "store", "member", "add", "cp-2", "--peer-url", "https://127.0.0.1:1"); out.code != 65 || !strings.Contains(out.stderr, "--store-peer-url") {
 		t.Errorf("a store without an address: exit code %d: %s", out.code, out.stderr)
 	}
 
@@ -139,10 +139,10 @@ func TestClusterReplacesAMember(t *testing.T) {
 			t.Errorf("an empty directory: exit code %d, and not %q: %s", refused.code, words, refused.stderr)
 		}
 	}
-	if out := one.try("", "store", "member", "remove", "cp-2"); out.code != 75 || !strings.Contains(out.stderr, "of the 2 voters left 1 would answer, and 2 are needed: bring cp-3 back") {
+	if out := one.try("", "store", "member", "remove", "cp-2"); out.code != 65 || !strings.Contains(out.stderr, "of the 2 voters left 1 would answer, and 2 are needed: bring cp-3 back") {
 		t.Errorf("removing the wrong one: exit code %d: %s", out.code, out.stderr)
 	}
-	if out := one.try("", "store", "member", "add", "cp-3", "--peer-url", m.peer); out.code != 75 || !strings.Contains(out.stderr, "remove that one first with portolan store member remove cp-3") {
+	if out := one.try("", "store", "member", "add", "cp-3", "--peer-url", m.peer); out.code != 65 || !strings.Contains(out.stderr, "remove that one first with portolan store member remove cp-3") {
 		t.Errorf("adding it before: exit code %d: %s", out.code, out.stderr)
 	}
 
@@ -233,7 +233,7 @@ func TestClusterStartsSlowly(t *testing.T) {
 		t.Errorf("a write: exit code %d: %s", out.code, out.stderr)
 	}
 	begun := time.Now()
-	if err := one.process.terminate(t); err != nil || time.Since(begun) > shutdown {
+	if err := one.process.terminate(t); err != nil || late(time.Since(begun), shutdown) {
 		t.Errorf("while it waited it ended with %v after %s", err, time.Since(begun))
 	}
 	t.Logf("it ended after %s", time.Since(begun).Round(time.Millisecond))
@@ -292,7 +292,7 @@ func TestClusterHangs(t *testing.T) {
 	begun := time.Now()
 	took := leader.nextWrite("after")
 	t.Logf("its own member, which leads, hangs: its next write succeeds after %s", took)
-	if took > 8*time.Second {
+	if late(took, 8*time.Second) {
 		t.Errorf("a write waits for the member that hangs: it took %s", took)
 	}
 	eventually(t, "another store process takes its place", func() error {
@@ -410,7 +410,7 @@ func TestClusterJoin(t *testing.T) {
 	one, m := f.servers[0], newMemberAt(t, "cp-2")
 	refuses := func(words string, args ...string) {
 		t.Helper()
-		if out := one.try("", append([]string{"store", "member"}, args...)...); out.code != 75 || !strings.Contains(out.stderr, words) {
+		if out := one.try("", append([]string{"store", "member"}, args...)...); out.code != 65 || !strings.Contains(out.stderr, words) {
 			t.Errorf("%v: exit code %d, and not %q: %s", args, out.code, words, out.stderr)
 		}
 	}
@@ -439,7 +439,7 @@ func TestClusterJoin(t *testing.T) {
 		}
 		return nil
 	})
-	if err := two.process.terminate(t); err != nil || time.Since(begun) > 2*shutdown {
+	if err := two.process.terminate(t); err != nil || late(time.Since(begun), 2*shutdown) {
 		t.Errorf("it ended with %v", err)
 	}
 	one.start()

@@ -13,6 +13,8 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/labels"
@@ -94,30 +96,37 @@ func everyCluster() []*clusterv3.Cluster {
 		{Locality: "eu/b", Priority: 1, Endpoints: []messages.Endpoint{{Host: "unix:///run/s.sock"}, {Host: "unix://@abstract"}}},
 	}
 	name := []messages.Endpoints{{Endpoints: []messages.Endpoint{{Host: "db.example.com", Port: 3306}}}}
+	failures := uint32(2)
 	options := []messages.ClusterOptions{
 		{Name: messages.ClusterName(messages.Outbound, 80, "v1", "web.example.com"), Metadata: messages.ClusterMetadata{
 			Config: "/apis/x", Subset: "v1", External: true, Services: []messages.ServiceRef{{Host: "web.example.com", Name: "web", Namespace: "shop"}},
 		}},
 		{Name: "static", Type: messages.Static, Endpoints: addresses, ConnectTimeout: time.Second,
-			LoadBalancer: messages.LoadBalancer{PanicThreshold: &threshold, LocalityWeighted: true, SlowStart: time.Minute},
+			LoadBalancer: messages.LoadBalancer{PanicThreshold: &threshold, LocalityWeighted: true, WarmUp: &messages.WarmUp{Window: time.Minute, MinPercent: 10, Aggression: 1}},
 			Keepalive:    &messages.Keepalive{Probes: 3, Time: time.Hour, Interval: time.Second},
 			CircuitBreakers: messages.CircuitBreakers{
 				MaxConnections: 1, MaxPendingRequests: 1, MaxRequests: 1, MaxRetries: 1,
+				RetryBudget: &messages.RetryBudget{Percent: 20, MinConcurrency: 3, Interval: time.Second},
 			}},
 		{Name: "strict-dns", Type: messages.StrictDNS, Endpoints: name, DNS: messages.DNSOptions{Family: messages.DNSv4Only, RefreshRate: time.Minute}},
 		{Name: "logical-dns", Type: messages.LogicalDNS, Endpoints: name, DNS: messages.DNSOptions{Family: messages.DNSAll}},
 		{Name: "v6", Type: messages.LogicalDNS, Endpoints: name, DNS: messages.DNSOptions{Family: messages.DNSv6Only}},
 		{Name: "original", Type: messages.OriginalDst, PortOverride: 8080},
-		{Name: "round-robin", Type: messages.Static, LoadBalancer: messages.LoadBalancer{Policy: messages.RoundRobin, SlowStart: time.Minute}},
+		{Name: "round-robin", Type: messages.Static, LoadBalancer: messages.LoadBalancer{Policy: messages.RoundRobin, WarmUp: &messages.WarmUp{Window: time.Minute}}},
 		{Name: "random", Type: messages.Static, LoadBalancer: messages.LoadBalancer{Policy: messages.Random}},
 		{Name: "ring", Type: messages.Static, LoadBalancer: messages.LoadBalancer{Policy: messages.RingHash}},
 		{Name: "maglev", Type: messages.Static, LoadBalancer: messages.LoadBalancer{Policy: messages.Maglev, TableSize: 251}},
 		{Name: "http1", Type: messages.Static, HTTP: &messages.UpstreamHTTP{
-			IdleTimeout: time.Minute, MaxConnectionDuration: time.Hour, MaxRequestsPerConnection: 9,
+			IdleTimeout: durationpb.New(0), MaxConnectionDuration: time.Hour, MaxRequestsPerConnection: 9,
 		}},
 		{Name: "http2", Type: messages.Static, HTTP: &messages.UpstreamHTTP{
 			Protocol: messages.HTTP2, MaxConcurrentStreams: 7, PingInterval: time.Minute, PingTimeout: time.Second,
 		}},
+		{Name: "outliers", Type: messages.Static, ProxyProtocol: messages.ProxyProtocolV1, Outliers: &messages.OutlierDetection{
+			Consecutive5xx: new(uint32), ConsecutiveGateway: &failures, SplitLocalOrigin: true, ConsecutiveLocalOrigin: 3,
+			Interval: time.Millisecond, BaseEjectionTime: time.Hour, MaxEjectionPercent: 100, ErrorCodes: []uint32{429, 503},
+		}},
+		{Name: "outliers by default", Type: messages.Static, ProxyProtocol: messages.ProxyProtocolV2, Outliers: &messages.OutlierDetection{ErrorCodes: []uint32{429}}},
 		{Name: "downstream", Type: messages.Static, HTTP: &messages.UpstreamHTTP{Protocol: messages.UseDownstream}},
 	}
 	out := []*clusterv3.Cluster{
@@ -131,6 +140,7 @@ func everyCluster() []*clusterv3.Cluster {
 }
 
 func everyListener() []*listenerv3.Listener {
+	filters := []*hcmv3.HttpFilter{messages.RouterFilter()}
 	logs := []*accesslogv3.AccessLog{messages.AccessLog(messages.AccessLogOptions{Path: "/dev/null"})}
 	chain := func(name string, o messages.FilterChainOptions, f *listenerv3.Filter) *listenerv3.FilterChain {
 		o.Name, o.Filters = name, []*listenerv3.Filter{f}
@@ -147,23 +157,23 @@ func everyListener() []*listenerv3.Listener {
 					TransportProtocol: messages.TransportRaw, ApplicationProtocols: messages.PlaintextHTTP(),
 				}, messages.HTTPConnectionManager(messages.HTTPOptions{
 					StatPrefix: messages.HTTPStatPrefix(messages.Outbound, "127.0.0.1_10080"), Edge: true,
-					ServerName: messages.ServerName, RouteConfig: everyRoute(), AccessLogs: logs,
+					ServerName: messages.ServerName, RouteConfig: everyRoute(), AccessLogs: logs, Filters: filters,
 				})),
 				chain("over-ads", messages.FilterChainOptions{
 					DestinationPort: 80, Prefixes: []messages.CIDR{{Address: "10.0.0.0", Bits: 8}, {Address: "fd00::", Bits: 8}},
-				}, messages.HTTPConnectionManager(messages.HTTPOptions{StatPrefix: "h", RouteConfigName: "80"})),
+				}, messages.HTTPConnectionManager(messages.HTTPOptions{StatPrefix: "h", RouteConfigName: "80", Filters: filters})),
 				chain("names", messages.FilterChainOptions{
-					TransportProtocol: messages.TransportTLS, ServerNames: []string{"web.example.com", "*.example.org"},
+					TransportProtocol: "tls", ServerNames: []string{"web.example.com", "*.example.org"},
 				}, messages.TCPProxy(messages.TCPProxyOptions{StatPrefix: "t", Clusters: weighted, HashSourceIP: true, AccessLogs: logs})),
 			},
 			DefaultFilterChain: chain(messages.PassthroughFilterChainName, messages.FilterChainOptions{}, messages.TCPProxy(
-				messages.TCPProxyOptions{StatPrefix: "p", Clusters: weighted[:1], IdleTimeout: time.Minute})),
+				messages.TCPProxyOptions{StatPrefix: "p", Clusters: weighted[:1], IdleTimeout: durationpb.New(time.Minute)})),
 		}),
 		messages.Listener(messages.ListenerOptions{
 			Name: "redirected", Host: "0.0.0.0", MoreHosts: []string{"::"}, Port: 10082, Direction: corev3.TrafficDirection_INBOUND,
 			HandOff: true, OriginalDst: true, OriginalSrc: true, Free: true, HTTPInspector: true, Uninspected: []uint32{80, 81},
 			FilterChains: []*listenerv3.FilterChain{chain("", messages.FilterChainOptions{}, messages.HTTPConnectionManager(
-				messages.HTTPOptions{StatPrefix: "i", RouteConfigName: "80", ForwardIdentity: true}))},
+				messages.HTTPOptions{StatPrefix: "i", RouteConfigName: "80", ForwardIdentity: true, Filters: filters}))},
 		}),
 		messages.Listener(messages.ListenerOptions{
 			Name: "inspected", Host: "127.0.0.1", Port: 10083, HTTPInspector: true, Uninspected: []uint32{80}, Direction: corev3.TrafficDirection_INBOUND,
@@ -186,19 +196,19 @@ func everyRoute() *routev3.RouteConfiguration {
 	exact := messages.StringMatch{Kind: messages.Exact, Value: "v"}
 	routes := []messages.RouteOptions{
 		{
-			Name: "forward", Decorator: "op", Config: "/apis/x", Headers: headers,
-			Match: messages.Match(messages.MatchOptions{
+			Name: "forward", Operation: "op", Config: "/apis/x", Headers: headers,
+			Match: messages.MatchOptions{
 				Path: messages.StringMatch{Kind: messages.Prefix, Value: "/a"}, IgnorePathCase: true, Method: &exact, Authority: &exact, HTTPScheme: &exact,
 				Headers: []messages.NamedMatch{
 					{Name: "a"}, {Name: "b", StringMatch: exact, Invert: true}, {Name: "c", StringMatch: messages.StringMatch{Kind: messages.Regex, Value: "x.*"}},
 				},
 				QueryParameters: []messages.NamedMatch{{Name: "a"}, {Name: "b", StringMatch: exact}},
-			}),
+			},
 			Forward: &messages.Forward{
 				Clusters: clusters, Timeout: time.Second, PrefixRewrite: "/b", HostRewrite: "h",
-				Retry: messages.Retry(messages.RetryOptions{
+				Retry: &messages.RetryOptions{
 					On: "5xx,503", PerTryTimeout: time.Second, Backoff: time.Millisecond, RemoteLocalities: true,
-				}),
+				},
 				HashPolicies: []messages.HashPolicy{
 					{Header: "x"}, {QueryParameter: "q"}, {SourceIP: true},
 					{Cookie: &messages.HashCookie{Name: "c", Path: "/", TTL: &ttl, Attributes: []messages.CookieAttribute{{Name: "SameSite", Value: "Lax"}}}},
@@ -206,26 +216,22 @@ func everyRoute() *routev3.RouteConfiguration {
 			},
 		},
 		{
-			Match: messages.Match(messages.MatchOptions{Path: messages.StringMatch{Kind: messages.PathPrefix, Value: "/s/"}}),
+			Match: messages.MatchOptions{Path: messages.StringMatch{Kind: messages.Prefix, Value: "/s/"}},
 			Forward: &messages.Forward{
 				Clusters: []messages.WeightedCluster{{Name: "static", Weight: 1, Headers: headers}, {Name: "http1", Weight: 99}},
-				Retry:    messages.Retry(messages.RetryOptions{}), RegexRewrite: &messages.RegexRewrite{Match: "/s/(.*)", Substitution: `/\1`},
+				Retry:    &messages.RetryOptions{}, RegexRewrite: &messages.RegexRewrite{Match: "/s/(.*)", Substitution: `/\1`},
 			},
 		},
 		{
-			Match:    messages.Match(messages.MatchOptions{Path: messages.StringMatch{Kind: messages.Regex, Value: "/[a-z]{1,200}(/.*)?"}}),
+			Match:    messages.MatchOptions{Path: messages.StringMatch{Kind: messages.Regex, Value: "/[a-z]{1,200}(/.*)?"}},
 			Redirect: &messages.Redirect{Code: 308, Scheme: "https", Host: "h", PrefixRewrite: "/", Port: 8443},
 		},
-		{Match: messages.Match(messages.MatchOptions{Path: exactPath("/moved")}), Redirect: &messages.Redirect{Path: "/new"}},
-		{Match: messages.Match(messages.MatchOptions{Path: exactPath("/tea")}), DirectResponse: &messages.DirectResponse{Status: 418, Body: make([]byte, 1<<20)}},
+		{Match: messages.MatchOptions{Path: exactPath("/moved")}, Redirect: &messages.Redirect{Path: "/new"}},
+		{Match: messages.MatchOptions{Path: exactPath("/tea")}, DirectResponse: &messages.DirectResponse{Status: 418, Body: make([]byte, 1<<20)}},
 		{},
 	}
-	var built []*routev3.Route
-	for _, r := range routes {
-		built = append(built, messages.Route(r))
-	}
 	return messages.RouteConfig(messages.RouteConfigOptions{Name: "80", MaxDirectResponseBody: 1 << 20, VirtualHosts: []*routev3.VirtualHost{
-		messages.VirtualHost(messages.VirtualHostOptions{Name: "web:80", Domains: []string{"web.example.com"}, Routes: built}),
+		messages.VirtualHost(messages.VirtualHostOptions{Name: "web:80", Domains: []string{"web.example.com"}, Routes: routes}),
 		messages.VirtualHost(messages.VirtualHostOptions{Name: "tls", Domains: []string{"*"}, RequireTLS: true}),
 	}})
 }

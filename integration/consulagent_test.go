@@ -56,6 +56,11 @@ type consulOptions struct {
 	root string
 	// secure has it answer by https too; secureURL and ca are set then.
 	secure bool
+	// node is the id of the server, which is then the same without its data; empty
+	// for one that it makes up.
+	node string
+	// connections is how many Consul takes from one address, 0 for its default.
+	connections int
 }
 
 // startConsul runs a Consul until the test ends.
@@ -71,6 +76,12 @@ func startConsul(t testing.TB, o consulOptions) *consulAgent {
 		},
 		"performance": map[string]any{"raft_multiplier": 1},
 		"telemetry":   map[string]any{"prometheus_retention_time": "10m", "disable_hostname": true},
+	}
+	if o.connections > 0 {
+		config["limits"] = map[string]any{"http_max_conns_per_client": o.connections}
+	}
+	if o.node != "" {
+		config["node_id"] = o.node
 	}
 	if o.root != "" {
 		config["acl"] = map[string]any{
@@ -210,7 +221,9 @@ func (c *consulAgent) catalogue(services, nodes int) {
 		node := fmt.Sprintf("n%d", i)
 		_, err := c.Catalog().Register(&api.CatalogRegistration{
 			Node: node, Address: fmt.Sprintf("10.1.0.%d", i+1), NodeMeta: map[string]string{"zone": fmt.Sprint(i % 3)},
-			Check: &api.AgentCheck{Node: node, CheckID: "serfHealth", Name: "as every node with an agent has it", Status: api.HealthPassing},
+			// As every node with an agent has one, but not under its name, serfHealth:
+			// Consul takes a node away that has that and no agent.
+			Check: &api.AgentCheck{Node: node, CheckID: "alive", Name: "alive", Status: api.HealthPassing},
 		}, nil)
 		c.must(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
 // envoyBinary is where `make tools` puts Envoy.
@@ -57,7 +57,7 @@ type envoyOptions struct {
 	kind    string // sidecar or router
 	name    string
 	labels  string // k=v,...
-	variant stream.Variant
+	variant protocol.Variant
 	// dnsCapture has it listen on the addresses that services were given.
 	dnsCapture bool
 	// interception is how traffic gets to it: NONE.
@@ -67,6 +67,8 @@ type envoyOptions struct {
 	drain int
 	// namespace and ip have the defaults shop and 10.0.0.1; xds is the server's.
 	namespace, ip, xds string
+	// locality is where it runs: region/zone/subzone.
+	locality string
 	// in is the network that it runs in, nil for the machine's.
 	in network
 }
@@ -110,13 +112,16 @@ func (s *server) launchEnvoy(o envoyOptions) *envoy {
 	if o.labels != "" {
 		args = append(args, "--labels", o.labels)
 	}
+	if o.locality != "" {
+		args = append(args, "--locality", o.locality)
+	}
 	if o.dnsCapture {
 		args = append(args, "--dns-capture")
 	}
 	if o.interception != "" {
 		args = append(args, "--interception", o.interception)
 	}
-	if o.variant == stream.StateOfTheWorld {
+	if o.variant == protocol.StateOfTheWorld {
 		args = append(args, "--state-of-the-world")
 	}
 	config := write(s.t, o.name+".yaml", s.must("", args...))
@@ -133,7 +138,7 @@ func (s *server) launchEnvoy(o envoyOptions) *envoy {
 
 // startPair runs a gateway and a sidecar: "edge" with the label app=edge, and
 // "client".
-func (s *server) startPair(v stream.Variant) (edge, client *envoy) {
+func (s *server) startPair(v protocol.Variant) (edge, client *envoy) {
 	s.t.Helper()
 	edge = s.launchEnvoy(envoyOptions{kind: "router", name: "edge", labels: "app=edge", variant: v})
 	client = s.launchEnvoy(envoyOptions{kind: "sidecar", name: "client", labels: "app=client", ip: "10.0.0.2", variant: v})

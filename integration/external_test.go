@@ -16,7 +16,7 @@ import (
 	"github.com/portolan-mesh/portolan/integration/processtest"
 	"github.com/portolan-mesh/portolan/storage/etcd/dial"
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -136,7 +136,7 @@ func TestExternalEtcdDies(t *testing.T) {
 	x := newShop(t)
 	x.v1, x.v2 = &upstream{name: "v1", port: 9001}, &upstream{name: "v2", port: 9002}
 	revision := one.apply(x.all(100, 0))
-	node := xdstest.ClientOptions{Node: xdstest.NewNode("sidecar", "10.0.0.2", "client", "shop", nil), Variant: stream.Delta, Follow: true}
+	node := xdstest.ClientOptions{Node: xdstest.NewNode("sidecar", "10.0.0.2", "client", "shop", nil), Variant: protocol.Delta, Follow: true}
 	atOne, atTwo := connect(t, one, node), connect(t, two, node)
 	one.awaitSynced(revision, "client")
 	two.awaitSynced(revision, "client")

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -20,7 +20,7 @@ type replicaPair struct {
 	load    *load
 }
 
-func startReplicas(t *testing.T, v stream.Variant, args ...string) *replicaPair {
+func startReplicas(t *testing.T, v protocol.Variant, args ...string) *replicaPair {
 	t.Helper()
 	etcd := startEtcd(t)
 	p := &replicaPair{t: t, shop: newShop(t)}
@@ -64,10 +64,10 @@ func (p *replicaPair) of(i int) *server { return p.servers[i] }
 
 // expectMoved waits until the Envoy is at another server, which has nothing to
 // tell it in delta, and takes changes from there.
-func (p *replicaPair) expectMoved(v stream.Variant, to *server, before map[string]int) {
+func (p *replicaPair) expectMoved(v protocol.Variant, to *server, before map[string]int) {
 	p.t.Helper()
 	to.awaitSynced(to.revision(), "edge")
-	if sent := less(to.sent(), before); v == stream.Delta && len(sent) > 0 {
+	if sent := less(to.sent(), before); v == protocol.Delta && len(sent) > 0 {
 		p.t.Errorf("the other server sent what the proxy has: %v", sent)
 	}
 	p.load.sample(50)
@@ -81,7 +81,7 @@ func (p *replicaPair) expectMoved(v stream.Variant, to *server, before map[strin
 // TestEnvoyFailsOver kills the server of an Envoy that knows another. No request
 // fails, and the other one sends what the Envoy lacks: nothing.
 func TestEnvoyFailsOver(t *testing.T) {
-	inBothVariants(t, func(t *testing.T, v stream.Variant) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		p := startReplicas(t, v)
 		home := p.home()
 		other := p.of(1 - home)
@@ -94,7 +94,7 @@ func TestEnvoyFailsOver(t *testing.T) {
 // TestEnvoyIsDrained: a server that is told to stop sends its proxies to the
 // other one before it ends.
 func TestEnvoyIsDrained(t *testing.T) {
-	inBothVariants(t, func(t *testing.T, v stream.Variant) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		p := startReplicas(t, v, "--drain-time", "500ms")
 		home := p.home()
 		other := p.of(1 - home)
@@ -112,7 +112,7 @@ func TestEnvoyIsDrained(t *testing.T) {
 
 // TestEnvoyConnectsAnew when its connection is old, which nobody notices.
 func TestEnvoyConnectsAnew(t *testing.T) {
-	inBothVariants(t, func(t *testing.T, v stream.Variant) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{args: []string{"--max-connection-age", "1s"}}), newShop(t)
 		s.apply(x.all(100, 0))
 		edge := s.startEnvoy(envoyOptions{kind: "router", name: "edge", labels: "app=edge", variant: v})
@@ -126,7 +126,7 @@ func TestEnvoyConnectsAnew(t *testing.T) {
 			}
 			return nil
 		})
-		if again := less(s.sent(), sent); v == stream.Delta && len(again) > 0 {
+		if again := less(s.sent(), sent); v == protocol.Delta && len(again) > 0 {
 			t.Errorf("resources were sent again: %v", again)
 		}
 		s.awaitSynced(s.apply(x.routes(0, 100)), "edge")
@@ -164,7 +164,7 @@ func TestProxiesAreSpread(t *testing.T) {
 	var clients []*xdstest.Client
 	for i := range 6 {
 		clients = append(clients, connect(t, one, xdstest.ClientOptions{
-			Node: xdstest.NewNode("sidecar", fmt.Sprintf("10.0.0.%d", i+1), fmt.Sprintf("client-%d", i), "shop", nil), Variant: stream.Delta,
+			Node: xdstest.NewNode("sidecar", fmt.Sprintf("10.0.0.%d", i+1), fmt.Sprintf("client-%d", i), "shop", nil), Variant: protocol.Delta,
 		}))
 	}
 	eventually(t, "a proxy is sent away", func() error {

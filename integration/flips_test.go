@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
 // TestEnvoyRouteFlipsUnderLoad has a rule gain a subset and the routes move to it
@@ -15,12 +15,12 @@ import (
 func TestEnvoyRouteFlipsUnderLoad(t *testing.T) {
 	for _, m := range []struct {
 		name       string
-		variant    stream.Variant
+		variant    protocol.Variant
 		routeDelta string
 	}{
-		{"delta", stream.Delta, "auto"},
-		{"delta with whole routes", stream.Delta, "off"},
-		{"world", stream.StateOfTheWorld, "auto"},
+		{"delta", protocol.Delta, "auto"},
+		{"delta with whole routes", protocol.Delta, "off"},
+		{"world", protocol.StateOfTheWorld, "auto"},
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			s, x := startServer(t, serverOptions{args: []string{"--route-delta", m.routeDelta}}), newShop(t)

@@ -24,7 +24,7 @@ var grpcLanguages = []string{"go", "python", "js"}
 // grpcPeer builds the server and client in Go, once, beside the binary.
 var grpcPeer = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(filepath.Dir(binary), "grpcpeer")
-	if out, err := exec.Command("go", "build", "-trimpath", "-o", path, "./grpcpeer").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", path, "./grpcpeer").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build grpcpeer: %w\n%s", err, out)
 	}
 	return path, nil

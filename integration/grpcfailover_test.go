@@ -15,8 +15,8 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/portolan-mesh/portolan/integration/processtest"
-	"github.com/portolan-mesh/portolan/xds"
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/progress"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -107,7 +107,7 @@ func TestGRPCServerList(t *testing.T) {
 
 // expectForgotten fails where the client in Go is answered by another than at first, or
 // asks the server for more of that target than its listener. If so it can be given a
-// list of servers, which docs/operations.md denies.
+// list of servers, which docs/operations/grpc.md denies.
 func expectForgotten(t *testing.T, g *grpcScene, q request) {
 	t.Helper()
 	if got := send(t, q); got.String() != "other" {
@@ -203,7 +203,9 @@ func (g *grpcScene) expectRefused(loads []*load, typ, answeredBy string) {
 			if err != nil {
 				return err
 			}
-			i := slices.IndexFunc(connected[c.name].Types, func(s xds.TypeStatus) bool { return s.Name == typ && s.State == stream.Rejected && s.Message != "" })
+			i := slices.IndexFunc(connected[c.name].Types, func(s progress.TypeStatus) bool {
+				return s.Name == typ && s.State == protocol.Rejected && s.Message != ""
+			})
 			if i < 0 {
 				return fmt.Errorf("%+v", connected[c.name].Types)
 			}

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
 // setHealth reports on the workload name of the namespace shop, as an agent
@@ -37,7 +37,7 @@ func (s *server) setHealth(name, status string) {
 // while requests run: they leave it within a second and come back, none fails,
 // and nothing but endpoints is sent.
 func TestHealthMovesTraffic(t *testing.T) {
-	inBothVariants(t, func(t *testing.T, v stream.Variant) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, port := startServer(t, serverOptions{}), freePort(t)
 		one, two := startUpstream(t, "one"), startUpstream(t, "two")
 		workload := func(u *upstream) string {
@@ -103,7 +103,7 @@ spec: {host: red.shop.test, subsets: [{name: one, labels: {version: one}}, {name
 
 func expectWithin(t *testing.T, what string, since time.Time) {
 	t.Helper()
-	if took := time.Since(since); took > time.Second {
+	if took := time.Since(since); late(took, time.Second) {
 		t.Errorf("%s after %v, later than a second", what, took)
 	}
 }

@@ -108,7 +108,7 @@ func TestThePast(t *testing.T) {
 	p.expectRollback("-A", "--to-revision", fmt.Sprint(p.again))
 	p.expectAddresses("the rollbacks rolled back", 0, "a 10.0.0.3", "x 10.0.0.1")
 
-	out = p.try("", "rollback", "-A", "--to-revision", fmt.Sprint(p.again+99))
+	out = p.try("", "rollback", "-A", "--yes", "--to-revision", fmt.Sprint(p.again+99))
 	if out.code != 65 || !strings.Contains(out.stderr, "in the future") {
 		t.Errorf("rollback to the future: exit code %d\n%s", out.code, out.stderr)
 	}
@@ -119,7 +119,7 @@ func TestThePast(t *testing.T) {
 func (s *server) expectRollback(args ...string) {
 	s.t.Helper()
 	before := revisions(s.must("", "audit"))
-	s.must("", append([]string{"rollback"}, args...)...)
+	s.must("", append([]string{"rollback", "--yes"}, args...)...)
 	after := revisions(s.must("", "audit"))
 	expectEqual(s.t, "the records before the rollback", after[1:], before)
 }

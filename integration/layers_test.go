@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -18,10 +19,19 @@ const modulePath = "github.com/portolan-mesh/portolan"
 // and itself.
 var layers = []string{"storage", "cache", "discovery", "xds", "cmd"}
 
+// rooms are the packages of xds in the order of the data: what is derived and built,
+// then what is delivered, then the server. Each may import those before it. A package
+// below a room, such as xds/generate/route, belongs to the room.
+var rooms = []string{
+	"xds/envoy", "xds/resource", "xds/meshconfig", "xds/mesh", "xds/verdict", "xds/generate", "xds/desired/memo", "xds/desired",
+	"xds/delivery/nameset", "xds/delivery/protocol", "xds/delivery", "xds/encode",
+	"xds/progress", "xds/simulate", "xds/bootstrap", "xds", "xds/admin",
+}
+
 // topLevel is all there is at the top of the repository, but for files whose
 // names begin with a dot and what git ignores.
 var topLevel = []string{
-	"Makefile", "README.md", "cache", "cmd", "discovery", "docs", "examples", "go.mod", "go.sum", "integration", "storage", "xds",
+	"CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md", "cache", "cmd", "discovery", "docs", "examples", "go.mod", "go.sum", "integration", "storage", "xds",
 }
 
 // ignored is what .gitignore lets lie at the top.
@@ -61,12 +71,75 @@ func listPackages(t *testing.T) []pkg {
 
 // layerOf is the top directory of a package of this module, "" of another's.
 func layerOf(importPath string) string {
+	layer, _, _ := strings.Cut(pathOf(importPath), "/")
+	return layer
+}
+
+// pathOf is the path of a package within the module, "" of another's.
+func pathOf(importPath string) string {
 	path, ok := strings.CutPrefix(importPath, modulePath+"/")
 	if !ok {
 		return ""
 	}
-	layer, _, _ := strings.Cut(path, "/")
-	return layer
+	return path
+}
+
+// wrongLayer says why a package may not import another, by their layers; "" where it may.
+func wrongLayer(from, to string) string {
+	from, to = layerOf(from), layerOf(to)
+	switch {
+	case to == "" || from == to:
+	case to == "integration" || to == "examples":
+		return "nothing imports " + to
+	case from == "integration":
+	case slices.Index(layers, from) < slices.Index(layers, to):
+		return "it is to its right: " + strings.Join(layers, " <- ")
+	}
+	return ""
+}
+
+// wrongRoom says why a package of xds may not import another, by their rooms; "" where
+// it may.
+func wrongRoom(from, to string) string {
+	from, to = pathOf(from), pathOf(to)
+	if layer, _, _ := strings.Cut(to, "/"); layer != "xds" {
+		return ""
+	}
+	here, there := roomOf(from), roomOf(to)
+	switch {
+	case here < 0:
+		return from + " is in no room of xds"
+	case there < 0:
+		return to + " is in no room of xds"
+	case here < there:
+		return "it is to its right: " + strings.Join(rooms, " <- ")
+	}
+	return ""
+}
+
+// roomOf is the place of a package among the rooms, -1 for none.
+func roomOf(path string) int {
+	for path != "xds" {
+		if i := slices.Index(rooms, path); i >= 0 {
+			return i
+		}
+		slash := strings.LastIndex(path, "/")
+		if slash < 0 || path[:slash] == "xds" {
+			return -1
+		}
+		path = path[:slash]
+	}
+	return slices.Index(rooms, path)
+}
+
+// forTests says whether a package is there for tests: a part of its path says so.
+func forTests(path string) bool {
+	for part := range strings.SplitSeq(path, "/") {
+		if strings.HasSuffix(part, "test") {
+			return true
+		}
+	}
+	return false
 }
 
 // TestLayersImportLeft holds for tests too: what a layer's tests need of a later
@@ -74,18 +147,80 @@ func layerOf(importPath string) string {
 func TestLayersImportLeft(t *testing.T) {
 	t.Parallel()
 	for _, p := range listPackages(t) {
-		from := layerOf(p.ImportPath)
 		for _, imported := range p.allImports() {
-			to := layerOf(imported)
-			switch {
-			case to == "" || from == to:
-			case to == "integration" || to == "examples":
-				t.Errorf("%s imports %s: nothing imports %s", p.path(), imported, to)
-			case from == "integration":
-			case slices.Index(layers, from) < slices.Index(layers, to):
-				t.Errorf("%s imports %s, which is to its right: %s", p.path(), imported, strings.Join(layers, " <- "))
+			if why := wrongLayer(p.ImportPath, imported); why != "" {
+				t.Errorf("%s imports %s: %s", p.path(), imported, why)
 			}
 		}
+	}
+}
+
+// TestLayersRoomsImportLeft does not hold for tests: those of a room make a whole world.
+func TestLayersRoomsImportLeft(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, p := range listPackages(t) {
+		if layerOf(p.ImportPath) != "xds" || forTests(p.path()) {
+			continue
+		}
+		room := roomOf(p.path())
+		if room < 0 {
+			t.Errorf("%s is in no room of xds: %s", p.path(), strings.Join(rooms, " <- "))
+			continue
+		}
+		seen[rooms[room]] = true
+		for _, imported := range p.Imports {
+			if why := wrongRoom(p.ImportPath, imported); why != "" {
+				t.Errorf("%s imports %s: %s", p.path(), imported, why)
+			}
+		}
+	}
+	for _, room := range rooms {
+		if !seen[room] {
+			t.Errorf("there is no package %s", room)
+		}
+	}
+}
+
+// TestLayersAreJudged: an import that points right is found, and no other.
+func TestLayersAreJudged(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		from, to    string
+		layer, room bool // whether it is wrong by layers, and by rooms
+	}{
+		{"cache", "storage", false, false},
+		{"storage/etcd", "cache", true, false},
+		{"xds", "cmd/portolan/serve", true, false},
+		{"discovery", "integration/load", true, false},
+		{"integration/load", "xds", false, false},
+		{"xds/mesh", "discovery/rows", false, false},
+		{"xds/mesh", "xds/generate", false, true},
+		{"xds/generate", "xds/mesh", false, false},
+		{"xds/generate/route", "xds/generate/virtualhost", false, false},
+		{"xds/generate/route", "xds/desired/memo", false, true},
+		{"xds/desired/memo", "xds/desired", false, true},
+		{"xds/delivery/protocol", "xds/delivery", false, true},
+		{"xds/delivery", "xds/delivery/nameset", false, false},
+		{"xds/progress", "xds", false, true},
+		{"xds/envoy", "xds/resource", false, true},
+		{"xds/admin", "xds", false, false},
+		{"xds", "xds/secret", false, true},
+		{"xds/secret/deep", "xds/mesh", false, true},
+	} {
+		from, to := modulePath+"/"+tc.from, modulePath+"/"+tc.to
+		if why := wrongLayer(from, to); (why != "") != tc.layer {
+			t.Errorf("%s imports %s: judged %q", tc.from, tc.to, why)
+		}
+		if layerOf(from) != "xds" {
+			continue
+		}
+		if why := wrongRoom(from, to); (why != "") != tc.room {
+			t.Errorf("%s imports %s: judged %q", tc.from, tc.to, why)
+		}
+	}
+	if why := wrongLayer(modulePath+"/storage", "google.golang.org/grpc"); why != "" {
+		t.Errorf("a package of another module: judged %q", why)
 	}
 }
 
@@ -97,18 +232,22 @@ func TestLayersLeaves(t *testing.T) {
 		for _, imported := range p.Imports {
 			own := layerOf(imported) != ""
 			first, _, _ := strings.Cut(imported, "/")
-			switch p.path() {
-			case "storage/pmap":
+			switch path := p.path(); {
+			case path == "storage/pmap":
 				if strings.Contains(first, ".") {
 					t.Errorf("storage/pmap imports %s: it imports the standard library only", imported)
 				}
-			case "xds/envoy":
+			case path == "xds/envoy":
 				if own {
 					t.Errorf("xds/envoy imports %s: it knows nothing of Portolan", imported)
 				}
-			case "storage/host":
+			case path == "storage/host":
 				if own && !strings.HasPrefix(imported, modulePath+"/storage/") {
 					t.Errorf("storage/host imports %s", imported)
+				}
+			case path == "xds/delivery" || strings.HasPrefix(path, "xds/delivery/") || path == "xds/encode":
+				if of := roomOf(pathOf(imported)); of >= slices.Index(rooms, "xds/mesh") && of <= slices.Index(rooms, "xds/desired") {
+					t.Errorf("%s imports %s: it knows resources, and not what they are made of", path, imported)
 				}
 			}
 		}
@@ -133,6 +272,34 @@ func TestLayersTestPackages(t *testing.T) {
 				t.Errorf("%s imports %s outside its tests", p.path(), imported)
 			}
 		}
+	}
+}
+
+// TestLayersEnvironment: whoever reads the options of a process finds all of them
+// in cmd. Packages for tests may be told by the environment how long to run.
+func TestLayersEnvironment(t *testing.T) {
+	t.Parallel()
+	read := 0
+	for _, p := range listPackages(t) {
+		if layer := layerOf(p.ImportPath); !slices.Contains(layers, layer) || strings.HasSuffix(p.ImportPath, "test") {
+			continue
+		}
+		for _, file := range p.GoFiles {
+			source, err := os.ReadFile(filepath.Join("..", p.path(), file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch {
+			case !bytes.Contains(source, []byte("os.Getenv(")) && !bytes.Contains(source, []byte("os.LookupEnv(")):
+			case p.Name == "main" && layerOf(p.ImportPath) == "cmd":
+				read++
+			default:
+				t.Errorf("%s/%s reads an environment variable: cmd reads it and passes it on", p.path(), file)
+			}
+		}
+	}
+	if read == 0 {
+		t.Error("no file of cmd reads an environment variable: does this test still test anything?")
 	}
 }
 

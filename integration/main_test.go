@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"os/exec"
@@ -9,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
 // binary is the portolan that the scenarios run, built once by TestMain.
@@ -30,9 +31,8 @@ func run(m *testing.M) int {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	binary = filepath.Join(dir, "portolan")
-	build := exec.Command("go", "build", "-trimpath", "-o", binary, "../cmd/portolan")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as `make build`, whose cache it shares
-	if out, err := build.CombinedOutput(); err != nil {
+	// With the flags of the tests, whose cache it shares.
+	if out, err := exec.Command("go", "build", "-o", binary, "../cmd/portolan").CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build portolan: %v\n%s", err, out)
 		return 1
 	}
@@ -40,10 +40,10 @@ func run(m *testing.M) int {
 }
 
 // inBothVariants runs a scenario in delta and in state of the world.
-func inBothVariants(t *testing.T, scenario func(t *testing.T, v stream.Variant)) {
+func inBothVariants(t *testing.T, scenario func(t *testing.T, v protocol.Variant)) {
 	t.Helper()
-	t.Run("delta", func(t *testing.T) { scenario(t, stream.Delta) })
-	t.Run("world", func(t *testing.T) { scenario(t, stream.StateOfTheWorld) })
+	t.Run("delta", func(t *testing.T) { scenario(t, protocol.Delta) })
+	t.Run("world", func(t *testing.T) { scenario(t, protocol.StateOfTheWorld) })
 }
 
 // patience is how long a condition may take to come true: long, for a machine
@@ -65,6 +65,26 @@ func eventually(t testing.TB, what string, check func() error) {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
+}
+
+// late says whether something took longer than a limit, which a machine that is busy
+// with other tests stretches by as much as it slows work down.
+func late(took, limit time.Duration) bool {
+	return took > limit && float64(took) > slowness()*float64(limit)
+}
+
+// slowness is how much longer work takes now than on an idle machine: the mean of many
+// short pieces of equal work over the fastest of them.
+func slowness() float64 {
+	const pieces = 200
+	text := make([]byte, 1<<20)
+	begun, fastest := time.Now(), time.Minute
+	for range pieces {
+		piece := time.Now()
+		sha256.Sum256(text)
+		fastest = min(fastest, time.Since(piece))
+	}
+	return float64(time.Since(begun)) / float64(pieces*fastest)
 }
 
 // fill replaces each $name in a document by the value that follows the name.

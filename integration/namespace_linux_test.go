@@ -26,22 +26,34 @@ type namespace struct {
 	name string
 }
 
-// needNamespaces skips a test where the machine lets nobody make networks, or lacks
-// the tools for it. In CI it fails where the tools are there and do not work.
+// needNamespaces skips a test that captures traffic where nobody may make networks, or
+// the tools for it are missing. In CI a missing tool is a failure.
 func needNamespaces(t testing.TB) {
 	t.Helper()
-	var reasons []string
-	for _, tool := range []string{"ip", "nft"} {
+	needNetworks(t, "ip", "nft", "setpriv")
+}
+
+// needNetworks skips a test where nobody may make networks, or one of the tools is
+// missing. In CI a missing tool is a failure.
+func needNetworks(t testing.TB, tools ...string) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("SKIPPED, AND NOTHING WAS TESTED: no network namespaces: the test does not run as root")
+	}
+	packages := map[string]string{"ip": "iproute2", "nft": "nftables", "setpriv": "util-linux"}
+	var missing []string
+	for _, tool := range tools {
 		if _, err := exec.LookPath(tool); err != nil {
-			reasons = append(reasons, err.Error())
+			missing = append(missing, fmt.Sprintf("%s (install the package %s)", tool, packages[tool]))
 		}
 	}
-	if os.Getuid() != 0 {
-		reasons = append(reasons, "the test does not run as root")
+	if len(missing) == 0 {
+		return
 	}
-	if len(reasons) > 0 {
-		t.Skipf("SKIPPED, AND NOTHING WAS TESTED: no network namespaces with nftables: %s", strings.Join(reasons, "; "))
+	if os.Getenv("CI") == "true" {
+		t.Fatalf("tools are missing: %s", strings.Join(missing, ", "))
 	}
+	t.Skipf("SKIPPED, AND NOTHING WAS TESTED: tools are missing: %s", strings.Join(missing, ", "))
 }
 
 // newNamespace makes a network namespace with a loopback interface that is up, for
@@ -73,6 +85,19 @@ func runWith(stdin io.Reader, command ...string) error {
 }
 
 func (n *namespace) command() []string { return []string{"ip", "netns", "exec", n.name} }
+
+// asUser is a namespace in which programs run as a user, who may read the files of the
+// test.
+type asUser struct {
+	*namespace
+	uid int
+}
+
+func (u asUser) command() []string {
+	id := fmt.Sprint(u.uid)
+	return append(u.namespace.command(), "setpriv", "--reuid", id, "--regid", id, "--clear-groups",
+		"--inh-caps", "+dac_override", "--ambient-caps", "+dac_override")
+}
 
 // ip sets up the network.
 func (n *namespace) ip(args ...string) {
@@ -164,6 +189,14 @@ func startSocketRelay(t testing.TB, target string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	passOn(t, l, func(ctx context.Context) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "tcp", target) })
+	return "unix://" + path
+}
+
+// passOn passes on what comes to a listener, by connections that dial opens, until the
+// test ends.
+func passOn(t testing.TB, l net.Listener, dial func(context.Context) (net.Conn, error)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -172,22 +205,20 @@ func startSocketRelay(t testing.TB, target string) string {
 			if err != nil {
 				return
 			}
-			running.Go(func() { join(ctx, c, target) })
+			running.Go(func() { join(ctx, c, dial) })
 		}
 	})
 	t.Cleanup(func() {
 		cancel()
 		_ = l.Close()
 		running.Wait()
-		_ = os.RemoveAll(dir)
 	})
-	return "unix://" + path
 }
 
-// join passes bytes between a connection and an address until either ends.
-func join(ctx context.Context, c net.Conn, target string) {
+// join passes bytes between a connection and the one that dial opens until either ends.
+func join(ctx context.Context, c net.Conn, dial func(context.Context) (net.Conn, error)) {
 	defer func() { _ = c.Close() }()
-	up, err := (&net.Dialer{}).DialContext(ctx, "tcp", target)
+	up, err := dial(ctx)
 	if err != nil {
 		return
 	}

@@ -10,21 +10,16 @@ import (
 	"testing"
 )
 
-// drillBlocks are the commands of the chapter of docs/operations.md on backup
-// and restore: what stands in its fences, in order.
-func drillBlocks(t *testing.T) []string {
+// fences returns what the fences of a document for the shell hold, in order. The
+// path is as seen from the root of the repository.
+func fences(t testing.TB, document string) []string {
 	t.Helper()
-	text, err := os.ReadFile("../docs/operations.md")
+	text, err := os.ReadFile(filepath.Join("..", document))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, chapter, found := strings.Cut(string(text), "\n## Backup and restore\n")
-	chapter, _, closed := strings.Cut(chapter, "\n## ")
-	if !found || !closed {
-		t.Fatal("docs/operations.md has no chapter on backup and restore")
-	}
 	var blocks []string
-	for _, match := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(chapter, -1) {
+	for _, match := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
 		blocks = append(blocks, match[1])
 	}
 	return blocks
@@ -86,10 +81,10 @@ func (d *drill) expect(out string, words ...string) {
 	}
 }
 
-// TestOperationsDrill does what docs/operations.md says about backup and
-// restore, command by command, and looks whether it came out as it says there.
+// TestOperationsDrill runs docs/operations/backup.md command by command, and checks
+// that each has the outcome that the page describes.
 func TestOperationsDrill(t *testing.T) {
-	blocks := drillBlocks(t)
+	blocks := fences(t, "docs/operations/backup.md")
 	if len(blocks) != 5 {
 		t.Fatalf("%d blocks of commands: this test knows the outcome of 5", len(blocks))
 	}

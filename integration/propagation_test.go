@@ -17,7 +17,7 @@ import (
 	clientrest "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -92,7 +92,7 @@ spec:
 // refuse it, are not concerned, are gone, and do not answer; and what the status of
 // the objects says then.
 func TestWaitTellsTheTruth(t *testing.T) {
-	inBothVariants(t, func(t *testing.T, v stream.Variant) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)
 		s.apply(x.all(100, 0))
 		edge, client := s.startPair(v)
@@ -126,6 +126,7 @@ spec:
 		expectOutcome(t, "half of them will do", s.try("", "wait", "gateway/blocked", "-n", "shop", "--threshold", "50%"), 0, "rejected 1")
 		s.awaitCondition("gateways", "blocked", "Rejected", "True", "edge")
 		s.awaitCondition("gateways", "blocked", "Programmed", "False", "refused by 1")
+		s.awaitCondition("gateways", "blocked", "Stalled", "True", "edge")
 		expectOutcome(t, "what became of it", s.try("", "describe", "gateway/blocked", "-n", "shop"), 0, "Rejected    True", "rejected  edge", "refused by 1")
 		expectOutcome(t, "what another refers to", s.try("", "describe", "vs/reviews", "-n", "shop"), 0, "Accepted    True", "gateway/shop/edge", "destinationrule/shop/reviews")
 		if got := s.conditions("virtualservices", "reviews"); got["Rejected"].status != "" {
@@ -150,6 +151,7 @@ spec:
 		expectOutcome(t, "one does not answer", s.applyWait([]string{x.routes(10, 90)}, "--timeout", "1s"), 2,
 			"distributed  1/2 proxies", "waiting 1", "waiting  edge")
 		s.awaitCondition("virtualservices", "reviews", "Programmed", "False", "waiting for 1")
+		s.awaitCondition("virtualservices", "reviews", "Reconciling", "True", "waiting for 1")
 		edge.process.kill()
 		eventually(t, "the gateway is offline", func() error {
 			o := s.applyWait([]string{x.routes(20, 80)})
@@ -166,13 +168,59 @@ spec:
 	})
 }
 
+// TestProgrammedNeedsAProxy: without a proxy it is unknown whether objects work, and the
+// commands say so. When real Envoys come, the objects that they use are Programmed, and
+// those that they do not use stay unknown.
+func TestProgrammedNeedsAProxy(t *testing.T) {
+	s, x := startServer(t, serverOptions{}), newShop(t)
+	const nobodys = `
+apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {name: nobodys, namespace: shop}
+spec:
+  selector: {app: nobody}
+  servers: [{port: {number: 7999, name: http, protocol: HTTP}, bind: 127.0.0.1, hosts: ["*"]}]
+`
+	expectOutcome(t, "no proxy", s.applyWait([]string{x.all(100, 0), nobodys}), 0, "distributed  0/0 proxies", "no proxy is concerned: none is connected")
+	expectOutcome(t, "one proxy at least", s.try("", "wait", "vs/reviews", "-n", "shop", "--min-proxies", "1", "--timeout", "1s"), 2, "distributed  0/0 proxies")
+	future := s.try("", "wait", "--revision", "99999")
+	expectOutcome(t, "a revision of the future", future, 65)
+	if !strings.Contains(future.stderr, "revision 99999 is in the future: the store is at ") {
+		t.Errorf("a revision of the future: %s", future.stderr)
+	}
+	unknown := func(plural, name string) {
+		t.Helper()
+		s.awaitCondition(plural, name, "Programmed", "Unknown", "no connected proxy got anything from it")
+	}
+	unknown("virtualservices", "reviews")
+	unknown("gateways", "nobodys")
+	if out := s.must("", "get", "gateway", "-n", "shop", "-o", "wide"); !strings.Contains(out, "ISSUES") || !strings.Contains(out, "NoProxies") || !strings.Contains(out, "PTL0116") {
+		t.Errorf("gateways, wide:\n%s", out)
+	}
+	expectOutcome(t, "describe", s.try("", "describe", "gateway/nobodys", "-n", "shop"), 0, "Unknown", "FINDING", "PTL0116", "spec.selector", "start a gateway with these labels")
+
+	_, client := s.startPair(protocol.Delta)
+	for _, object := range []string{"virtualservices/reviews", "destinationrules/reviews", "gateways/edge"} {
+		plural, name, _ := strings.Cut(object, "/")
+		s.awaitCondition(plural, name, "Programmed", "True", "")
+	}
+	unknown("gateways", "nobodys")
+	expectOutcome(t, "two proxies at least", s.try("", "wait", "vs/reviews", "-n", "shop", "--min-proxies", "2"), 0, "distributed  2/2 proxies")
+	for _, typ := range []string{"Reconciling", "Stalled", "Rejected"} {
+		if c := s.conditions("virtualservices", "reviews")[typ]; c.status != "" {
+			t.Errorf("%s of what all have taken: %+v", typ, c)
+		}
+	}
+	client.expectNothingRejected()
+}
+
 // TestInformerSeesConditions: a status that servers write moves the version of the
 // object and comes to an informer of client-go; the next write of the object, under
 // the version that is served, is no conflict; and a write under an older one is.
 func TestInformerSeesConditions(t *testing.T) {
 	s, x := startServer(t, serverOptions{}), newShop(t)
 	s.apply(x.all(100, 0))
-	connect(t, s, xdstest.ClientOptions{Node: xdstest.NewNode("sidecar", "10.0.0.2", "client", "shop", nil), Variant: stream.Delta, Follow: true})
+	connect(t, s, xdstest.ClientOptions{Node: xdstest.NewNode("sidecar", "10.0.0.2", "client", "shop", nil), Variant: protocol.Delta, Follow: true})
 
 	config := &clientrest.Config{Host: "http://" + s.api}
 	client, err := dynamic.NewForConfig(config)
@@ -242,7 +290,7 @@ func TestAnotherServerWritesConditions(t *testing.T) {
 	x := newShop(t)
 	x.v1, x.v2 = &upstream{name: "v1", port: 9001}, &upstream{name: "v2", port: 9002}
 	node := func(ip, name string) xdstest.ClientOptions {
-		return xdstest.ClientOptions{Node: xdstest.NewNode("sidecar", ip, name, "shop", nil), Variant: stream.Delta, Follow: true}
+		return xdstest.ClientOptions{Node: xdstest.NewNode("sidecar", ip, name, "shop", nil), Variant: protocol.Delta, Follow: true}
 	}
 	connect(t, one, node("10.0.0.1", "first"))
 	connect(t, two, node("10.0.0.2", "second"))

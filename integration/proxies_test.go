@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -16,7 +16,7 @@ import (
 // waits for each of them without limit, so each is answered, and again when it
 // appears.
 func TestUnknownNamesAreAnswered(t *testing.T) {
-	inBothVariants(t, func(t *testing.T, v stream.Variant) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)
 		s.apply(x.door())
 		client := xdstest.Dial(t, s.xds, xdstest.ClientOptions{
@@ -26,7 +26,7 @@ func TestUnknownNamesAreAnswered(t *testing.T) {
 		for typeURL, name := range map[string]string{xdstest.EndpointType: cluster, xdstest.RouteType: "http.1"} {
 			client.Subscribe(typeURL, name)
 			a := client.AwaitAnswer(typeURL, 0)
-			if _, empty := a.Resources[name]; !empty && !slices.Contains(a.Removed, name) && v == stream.Delta {
+			if _, empty := a.Resources[name]; !empty && !slices.Contains(a.Removed, name) && v == protocol.Delta {
 				t.Errorf("%s of %s is not answered: %+v", name, typeURL, a)
 			}
 		}
@@ -36,7 +36,7 @@ func TestUnknownNamesAreAnswered(t *testing.T) {
 		})
 		s.remove(x.entry(x.v1))
 		client.Await("no endpoints, as the service is gone", func(held func(string) map[string]xdstest.Held) bool {
-			return !strings.Contains(held(xdstest.EndpointType)[cluster].Body.String(), fmt.Sprint(x.v1.port)) || v == stream.StateOfTheWorld
+			return !strings.Contains(held(xdstest.EndpointType)[cluster].Body.String(), fmt.Sprint(x.v1.port)) || v == protocol.StateOfTheWorld
 		})
 		s.expectNothingRejected()
 	})
@@ -45,7 +45,7 @@ func TestUnknownNamesAreAnswered(t *testing.T) {
 // TestSlowProxyHoldsUpNobody stops a proxy while changes come. The other one
 // has them at once, and the stopped one has the last of them when it goes on.
 func TestSlowProxyHoldsUpNobody(t *testing.T) {
-	inBothVariants(t, func(t *testing.T, v stream.Variant) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)
 		s.apply(x.all(100, 0))
 		edge, client := s.startPair(v)
@@ -76,7 +76,7 @@ func TestSlowProxyHoldsUpNobody(t *testing.T) {
 // at its own address, where a service selects that, so that a Sidecar begins and
 // ceases to select the proxy.
 func TestWorkloadEntryRelabelsItsProxy(t *testing.T) {
-	inBothVariants(t, func(t *testing.T, v stream.Variant) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s := startServer(t, serverOptions{})
 		const machines = `
 apiVersion: networking.istio.io/v1
@@ -128,7 +128,7 @@ spec: {address: $ip, labels: {role: narrow, kind: vm}}
 
 // TestEnvoyMeshConfig starts the server with a mesh configuration.
 func TestEnvoyMeshConfig(t *testing.T) {
-	inBothVariants(t, func(t *testing.T, v stream.Variant) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{meshConfig: `
 outboundTrafficPolicy: {mode: REGISTRY_ONLY}
 accessLogFile: /dev/stdout
@@ -153,7 +153,7 @@ connectTimeout: 4.25s
 // TestEnvoyManyServices gives an Envoy some thousand services in one batch, and
 // takes them away again.
 func TestEnvoyManyServices(t *testing.T) {
-	inBothVariants(t, func(t *testing.T, v stream.Variant) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		const services = 1500
 		s, port, last := startServer(t, serverOptions{}), freePort(t), startUpstream(t, "last")
 		var documents []string
@@ -176,7 +176,7 @@ spec:
 		before := s.sent()
 		s.awaitSynced(s.remove(documents[0]), "client")
 		sent := less(s.sent(), before)
-		if limit := 10; v == stream.Delta && sent["CDS"]+sent["EDS"] > limit {
+		if limit := 10; v == protocol.Delta && sent["CDS"]+sent["EDS"] > limit {
 			t.Errorf("one service of %d went, and this was sent: %v", services, sent)
 		}
 		s.awaitSynced(s.remove(documents[1:]...), "client")

@@ -3,6 +3,7 @@ package integration
 import (
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -23,7 +24,7 @@ type damaged struct {
 func startDamaged(t *testing.T) damaged {
 	t.Helper()
 	endpoint := startEtcd(t)
-	return damaged{startServer(t, serverOptions{etcd: endpoint}), etcdtest.Dial(t, "http://"+endpoint)}
+	return damaged{startServer(t, serverOptions{etcd: endpoint, args: []string{"--api-socket", filepath.Join(t.TempDir(), "api.sock")}}), etcdtest.Dial(t, "http://"+endpoint)}
 }
 
 // put writes past the server.
@@ -166,24 +167,24 @@ func TestABrokenObjectIsReplacedAndDeleted(t *testing.T) {
 func TestUpgrade(t *testing.T) {
 	d := startDamaged(t)
 	d.apply(ship("shop", "a", "10.0.0.1"))
-	d.expectCode(d.try("", "upgrade", "check"), 0, "storage format 1, for readers of 1 and above", "All is well.")
+	d.expectCode(d.try("", "upgrade", "check"), 0, "storage format 2, for readers of 1 and above", "All is well.")
 
-	d.put(etcd.FormatKey, "ptl\x01\x08\x02\x10\x02") // storage_format: 2, min_reader: 2
+	d.put(etcd.FormatKey, "ptl\x01\x08\x03\x10\x03") // storage_format: 3, min_reader: 3
 	for _, restarted := range []bool{false, true} {
 		if restarted {
 			d.kill()
 			d.start()
 		}
 		d.expectCode(d.try(ship("shop", "b", "10.0.0.1"), "apply", "-f", "-"), 77,
-			"storage format 2, and this server writes 1 at most", "portolan upgrade check")
-		d.expectCode(d.try("", "delete", "serviceentry/a", "-n", "shop"), 77, "storage format 2")
-		d.expectCode(d.try("", "upgrade", "check"), 1, "storage format 2, for readers of 2 and above", "needs a reader of storage format 2", "upgrade this server")
+			"storage format 3, and this server writes 2 at most", "portolan upgrade check")
+		d.expectCode(d.try("", "delete", "serviceentry/a", "-n", "shop"), 77, "storage format 3")
+		d.expectCode(d.try("", "upgrade", "check"), 1, "storage format 3, for readers of 3 and above", "needs a reader of storage format 3", "upgrade this server")
 		eventually(t, "readiness tells", func() error {
 			report, err := d.get("/readyz", nil)
 			if err != nil {
 				t.Fatalf("it is not ready: %v", err)
 			}
-			if !strings.Contains(string(report), "[!] cache: ") || !strings.Contains(string(report), "storage format 2") {
+			if !strings.Contains(string(report), "[!] cache: ") || !strings.Contains(string(report), "storage format 3") {
 				return fmt.Errorf("%s", report)
 			}
 			return nil
@@ -196,7 +197,7 @@ func TestUpgrade(t *testing.T) {
 		d.awaitSynced(d.revision(), "late")
 	}
 
-	d.put(etcd.FormatKey, "ptl\x01\x08\x01\x10\x01")
+	d.put(etcd.FormatKey, "ptl\x01\x08\x01\x10\x01") // that of an older server, which this one raises
 	d.apply(ship("shop", "b", "10.0.0.1"))
 	eventually(t, "all is well again", func() error {
 		report, err := d.get("/readyz", nil)
@@ -205,5 +206,5 @@ func TestUpgrade(t *testing.T) {
 		}
 		return err
 	})
-	d.expectCode(d.try("", "upgrade", "check"), 0, "All is well.")
+	d.expectCode(d.try("", "upgrade", "check"), 0, "storage format 2, for readers of 1 and above", "All is well.")
 }

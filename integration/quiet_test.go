@@ -3,12 +3,12 @@ package integration
 import (
 	"testing"
 
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
 // TestQuiet: what a change does not concern is not sent.
 func TestQuiet(t *testing.T) {
-	inBothVariants(t, func(t *testing.T, v stream.Variant) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)
 		s.apply(x.all(50, 50))
 		edge, client := s.startPair(v)
@@ -32,7 +32,7 @@ spec:
 		}
 		expectEqual(t, "types sent for an endpoint", sentBy(func() int64 { return s.apply(x.entry(x.v2)) }), []string{"EDS"})
 		routes := "VHDS"
-		if v == stream.StateOfTheWorld {
+		if v == protocol.StateOfTheWorld {
 			routes = "RDS"
 		}
 		expectEqual(t, "types sent for weights", sentBy(func() int64 { return s.apply(x.routes(10, 90)) }), []string{routes})

@@ -11,10 +11,12 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
 	"github.com/portolan-mesh/portolan/storage/schema"
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
 // TestEnvoyRefuses has real Envoys refuse routes, listeners and clusters that are
@@ -23,7 +25,7 @@ import (
 // that changes; the clusters of the old routes and of the refused ones are kept; and
 // the next configuration that is good heals it.
 func TestEnvoyRefuses(t *testing.T) {
-	inBothVariants(t, func(t *testing.T, v stream.Variant) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		r := &refusals{t: t, etcd: startEtcd(t), shop: newShop(t)}
 		r.server = startServer(t, serverOptions{etcd: r.etcd})
 		r.server.apply(r.shop.all(100, 0))
@@ -51,15 +53,16 @@ type refusals struct {
 	others       []*upstream // endpoints that no request goes to
 }
 
-// routes: a header with a command that this Envoy does not know, in the batch that
-// moves the routes to another subset and drops the old one.
+// routes: a header with a command that this Envoy does not know, which was written
+// before validation knew commands, in the batch that moves the routes to another subset
+// and drops the old one.
 func (r *refusals) routes() {
 	s, x, t := r.server, r.shop, r.t
 	rule := strings.Replace(x.rule(), "{name: v1, labels: {version: v1}}", "{name: next, labels: {version: v2}}", 1)
 	good := strings.ReplaceAll(x.routes(100, 0), "subset: v1", "subset: next")
 	bad := strings.Replace(good, "  - route:", "  - headers: {request: {set: {x-later: \"%OF_A_LATER_ENVOY%\"}}}\n    route:", 1)
 	const words = "OF_A_LATER_ENVOY"
-	expectOutcome(t, "refused routes", s.applyWait([]string{rule, bad}), 2, "distributed  0/2 proxies", "rejected 2", "rejected  edge", "rejected  client", words)
+	expectOutcome(t, "refused routes", r.applyUnchecked(rule, bad), 2, "distributed  0/2 proxies", "rejected 2", "rejected  edge", "rejected  client", words)
 	r.expectTold("virtualservice/shop/reviews", words, []string{"RDS", "VHDS"}, "edge", "client")
 	s.awaitCondition("virtualservices", "reviews", "Rejected", "True", words)
 	s.awaitCondition("virtualservices", "reviews", "Programmed", "False", "refused by 2")
@@ -125,10 +128,7 @@ spec:
 // known to be refused: it came past the validation.
 func (r *refusals) clusters() {
 	s, x, t := r.server, r.shop, r.t
-	store, err := etcd.New(etcdtest.Dial(t, r.etcd), etcd.Options{Schemas: schema.Pilot()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := r.store()
 	rule, err := store.Get(t.Context(), schema.DestinationRule, "reviews", "shop")
 	if err != nil {
 		t.Fatal(err)
@@ -148,6 +148,37 @@ func (r *refusals) clusters() {
 	s.awaitCondition("destinationrules", "reviews", "Rejected", "", "")
 }
 
+// applyUnchecked writes documents as one batch past the validation, and waits for the
+// proxies.
+func (r *refusals) applyUnchecked(documents ...string) outcome {
+	r.t.Helper()
+	var ops []storage.Op
+	for _, document := range documents {
+		decoded, err := config.Decode("test", []byte(document), schema.Pilot().Type)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		for _, d := range decoded {
+			ops = append(ops, storage.Op{Verb: storage.Put, Config: d.Config})
+		}
+	}
+	revision, _, err := r.store().Apply(r.t.Context(), ops)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return r.server.try("", "wait", "--revision", revision)
+}
+
+// store is the one that the server has.
+func (r *refusals) store() *etcd.Store {
+	r.t.Helper()
+	store, err := etcd.New(etcdtest.Dial(r.t, r.etcd), etcd.Options{Schemas: schema.Pilot()})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return store
+}
+
 // expectTold waits until it is known of proxies that they refused a type, of which
 // object, and in what words.
 func (r *refusals) expectTold(object, words string, types []string, names ...string) {
@@ -159,7 +190,7 @@ func (r *refusals) expectTold(object, words string, types []string, names ...str
 				return err
 			}
 			for _, typ := range proxies[name].Types {
-				if typ.State == stream.Rejected && slices.Contains(types, typ.Name) && strings.Contains(typ.Message, words) && slices.Equal(typ.Objects, []string{object}) {
+				if typ.State == protocol.Rejected && slices.Contains(types, typ.Name) && strings.Contains(typ.Message, words) && slices.Equal(typ.Objects, []string{object}) {
 					return nil
 				}
 			}

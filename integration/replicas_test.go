@@ -10,7 +10,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -28,7 +28,7 @@ func startEtcd(t testing.TB) string {
 // TestTwoServersOneEtcd runs two servers on one etcd. Each sees what is written
 // through the other, and both serve a node the same bytes.
 func TestTwoServersOneEtcd(t *testing.T) {
-	inBothVariants(t, func(t *testing.T, v stream.Variant) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		etcd := startEtcd(t)
 		one, two := startServer(t, serverOptions{etcd: etcd}), startServer(t, serverOptions{etcd: etcd})
 		x := newShop(t)
@@ -71,7 +71,7 @@ func TestTwoServersOneEtcd(t *testing.T) {
 // TestEnvoyCatchesUp changes and deletes objects while the proxies have no
 // server. When theirs is back, they have what there is and nothing else.
 func TestEnvoyCatchesUp(t *testing.T) {
-	inBothVariants(t, func(t *testing.T, v stream.Variant) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		etcd := startEtcd(t)
 		s, other := startServer(t, serverOptions{etcd: etcd}), startServer(t, serverOptions{etcd: etcd})
 		x, gone, fresh := newShop(t), freePort(t), freePort(t)
@@ -107,7 +107,7 @@ spec:
 		awaitReply(t, request{port: fresh, host: "fresh.shop.test"}, "v1")
 		client.awaitCluster(fmt.Sprintf("outbound|%d||gone.shop.test", gone), false)
 		edge.awaitCluster(fmt.Sprintf("outbound|%d||gone.shop.test", gone), false)
-		if v == stream.Delta {
+		if v == protocol.Delta {
 			expectEqual(t, "the gateway's listener", edge.mustHold()[fmt.Sprintf("listeners 127.0.0.1_%d", x.gateway)], untouched)
 		}
 		for _, l := range loads {

@@ -11,13 +11,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
 // TestEnvoyKillServer kills the server: the proxies serve on, and one that
 // starts on the same data finds them in step.
 func TestEnvoyKillServer(t *testing.T) {
-	inBothVariants(t, func(t *testing.T, v stream.Variant) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)
 		s.apply(x.all(50, 50))
 		edge, client := s.startPair(v)
@@ -33,7 +33,7 @@ func TestEnvoyKillServer(t *testing.T) {
 		s.awaitSynced(s.revision(), "edge", "client")
 
 		after := map[string]map[string]held{"edge": edge.mustHold(), "client": client.mustHold()}
-		if v == stream.Delta {
+		if v == protocol.Delta {
 			// The time at which Envoy took each resource is part of what is compared.
 			if d := cmp.Diff(before, after); d != "" {
 				t.Errorf("the restart changed what the proxies hold (-before +after):\n%s", d)
@@ -70,7 +70,7 @@ func versionsOf(all map[string]map[string]held) []string {
 // changed cluster and before its endpoints. After the reconnect no cluster may
 // be left waiting.
 func TestEnvoyServerKilledBetweenClusterAndEndpoints(t *testing.T) {
-	inBothVariants(t, func(t *testing.T, v stream.Variant) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)
 		s.apply(x.all(50, 50))
 		relay := startRelay(t, s.xds)
@@ -113,7 +113,7 @@ func TestEnvoyIsBackSoon(t *testing.T) {
 	s, x := startServer(t, serverOptions{}), newShop(t)
 	s.apply(x.all(50, 50))
 	relay := startRelay(t, s.xds)
-	edge := s.startEnvoy(envoyOptions{kind: "router", name: "edge", labels: "app=edge", variant: stream.Delta, xds: relay.address})
+	edge := s.startEnvoy(envoyOptions{kind: "router", name: "edge", labels: "app=edge", variant: protocol.Delta, xds: relay.address})
 	s.awaitSynced(s.revision(), "edge")
 	longest := time.Duration(0)
 	for range 11 {
@@ -130,7 +130,7 @@ func TestEnvoyIsBackSoon(t *testing.T) {
 		longest = max(longest, time.Since(began))
 		s.awaitSynced(s.revision(), "edge")
 	}
-	if t.Logf("longest pause: %s", longest); longest > 15*time.Second {
+	if t.Logf("longest pause: %s", longest); late(longest, 15*time.Second) {
 		t.Errorf("the proxy was away for %s: its pauses grow beyond what the bootstrap says", longest)
 	}
 	edge.expectNothingRejected()
@@ -139,7 +139,7 @@ func TestEnvoyIsBackSoon(t *testing.T) {
 // TestEnvoyStoreKilled kills the store process. The server and the proxies serve
 // on, and changes go through as soon as the store is back.
 func TestEnvoyStoreKilled(t *testing.T) {
-	inBothVariants(t, func(t *testing.T, v stream.Variant) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)
 		s.apply(x.all(50, 50))
 		edge, client := s.startPair(v)

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
 // manyRoutes is a VirtualService with a route for everything that is served.
@@ -83,7 +83,7 @@ spec:
 // TestEnvoyRouting sends a request through every kind of route, at a gateway
 // and at a sidecar.
 func TestEnvoyRouting(t *testing.T) {
-	inBothVariants(t, func(t *testing.T, v stream.Variant) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)
 		s.apply(x.entry(x.v1, x.v2), x.door(), fill(tunedRule, "$host", shopHost), fill(manyRoutes, "$host", shopHost))
 		edge, client := s.startPair(v)
@@ -137,7 +137,7 @@ func expectRoutes(t *testing.T, port int) {
 			if text := describe(got); !strings.HasPrefix(text, c.want) {
 				t.Errorf("got %q, want %q", text, c.want)
 			}
-			if took := time.Since(began); strings.HasPrefix(c.want, "504") && took > 2*time.Second {
+			if took := time.Since(began); strings.HasPrefix(c.want, "504") && late(took, 2*time.Second) {
 				t.Errorf("the timeout took %s", took)
 			}
 		})
@@ -170,7 +170,7 @@ func describe(r reply) string {
 // TestEnvoyServicesWithoutRoutes reaches services that no VirtualService names,
 // several on one port, by their hosts.
 func TestEnvoyServicesWithoutRoutes(t *testing.T) {
-	inBothVariants(t, func(t *testing.T, v stream.Variant) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s := startServer(t, serverOptions{})
 		port := freePort(t)
 		one, two := startUpstream(t, "one"), startUpstream(t, "two")

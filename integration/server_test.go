@@ -21,9 +21,9 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/admin"
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/progress"
 )
 
 // server is a `portolan serve`.
@@ -175,10 +175,10 @@ func (s *server) apply(documents ...string) int64 {
 	return s.revision()
 }
 
-// remove deletes the objects in documents.
+// remove deletes the objects in documents, whoever refers to them.
 func (s *server) remove(documents ...string) int64 {
 	s.t.Helper()
-	s.must(strings.Join(documents, "\n---\n"), "delete", "-f", "-")
+	s.must(strings.Join(documents, "\n---\n"), "delete", "-f", "-", "--yes")
 	return s.revision()
 }
 
@@ -201,12 +201,12 @@ func (s *server) revision() int64 {
 }
 
 // proxies are those connected, by name.
-func (s *server) proxies() (map[string]xds.ProxyStatus, error) {
+func (s *server) proxies() (map[string]progress.ProxyStatus, error) {
 	var list admin.ProxyList
 	if _, err := s.get(admin.ProxiesPath, &list); err != nil {
 		return nil, err
 	}
-	out := map[string]xds.ProxyStatus{}
+	out := map[string]progress.ProxyStatus{}
 	for _, p := range list.Items {
 		name, _, _ := strings.Cut(p.Name, ".")
 		out[name] = p
@@ -229,7 +229,7 @@ func (s *server) awaitSynced(revision int64, names ...string) {
 				return fmt.Errorf("%s is not connected", name)
 			}
 			for _, typ := range p.Types {
-				if typ.State == stream.Rejected {
+				if typ.State == protocol.Rejected {
 					s.t.Fatalf("%s rejected %s: %s", name, typ.Name, typ.Message)
 				}
 			}
@@ -243,13 +243,13 @@ func (s *server) awaitSynced(revision int64, names ...string) {
 
 // syncedAt says whether a proxy has taken clusters and listeners, and all that
 // it asked for, as of a revision.
-func syncedAt(p xds.ProxyStatus, revision int64) bool {
+func syncedAt(p progress.ProxyStatus, revision int64) bool {
 	for _, typ := range p.Types {
 		optional := typ.Name != "CDS" && typ.Name != "LDS"
-		if typ.State == stream.NotSent && optional {
+		if typ.State == protocol.NotSent && optional {
 			continue
 		}
-		if typ.State != stream.Synced {
+		if typ.State != protocol.Synced {
 			return false
 		}
 	}

@@ -72,7 +72,10 @@ spec:
 `, "$host", shopHost, "$one", v1, "$two", v2)
 }
 
-func (s *shop) door() string {
+func (s *shop) door() string { return edgeGateway(s.gateway, "*.shop.test") }
+
+// edgeGateway is the Gateway of the proxies that startPair calls edge.
+func edgeGateway(port int, hosts string) string {
 	return fill(`
 apiVersion: networking.istio.io/v1
 kind: Gateway
@@ -82,8 +85,8 @@ spec:
   servers:
   - port: {number: $port, name: http, protocol: HTTP}
     bind: 127.0.0.1
-    hosts: ["*.shop.test"]
-`, "$port", s.gateway)
+    hosts: ["$hosts"]
+`, "$port", port, "$hosts", hosts)
 }
 
 // atGateway and atSidecar are requests for the service.

@@ -4,16 +4,11 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// TestEnvoyTCP connects through the listener of a TCP service, whose endpoints
-// change and go.
-func TestEnvoyTCP(t *testing.T) {
-	inBothVariants(t, func(t *testing.T, v stream.Variant) {
-		s := startServer(t, serverOptions{})
-		port, one, two := freePort(t), startTCPUpstream(t, "one"), startTCPUpstream(t, "two")
-		const entry = `
+// ledgerEntry is a TCP service with one endpoint.
+const ledgerEntry = `
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
 metadata: {name: ledger, namespace: shop}
@@ -24,12 +19,19 @@ spec:
   ports: [{number: $port, name: tcp, protocol: TCP}]
   endpoints: [{address: 127.0.0.1, ports: {tcp: $target}}]
 `
-		s.apply(fill(entry, "$port", port, "$target", one))
+
+// TestEnvoyTCP connects through the listener of a TCP service, whose endpoints
+// change and go.
+func TestEnvoyTCP(t *testing.T) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
+		s := startServer(t, serverOptions{})
+		port, one, two := freePort(t), startTCPUpstream(t, "one"), startTCPUpstream(t, "two")
+		s.apply(fill(ledgerEntry, "$port", port, "$target", one))
 		client := s.startEnvoy(envoyOptions{kind: "sidecar", name: "client", variant: v})
 		awaitGreeting(t, port, "one")
-		s.awaitSynced(s.apply(fill(entry, "$port", port, "$target", two)), "client")
+		s.awaitSynced(s.apply(fill(ledgerEntry, "$port", port, "$target", two)), "client")
 		awaitGreeting(t, port, "two")
-		s.awaitSynced(s.remove(fill(entry, "$port", port, "$target", two)), "client")
+		s.awaitSynced(s.remove(fill(ledgerEntry, "$port", port, "$target", two)), "client")
 		awaitClosed(t, port)
 		s.expectNothingRejected()
 		client.expectNothingRejected()
@@ -39,7 +41,7 @@ spec:
 // TestEnvoySidecarListeners has a Sidecar name every listener of a workload,
 // outward and inward, with port and bind, for HTTP and TCP.
 func TestEnvoySidecarListeners(t *testing.T) {
-	inBothVariants(t, func(t *testing.T, v stream.Variant) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)
 		ledger := startTCPUpstream(t, "ledger")
 		app, tcpApp := startUpstream(t, "app"), startTCPUpstream(t, "tcp-app")

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -59,7 +59,7 @@ func (s *server) expectRefusal(document string, words ...string) {
 	begun := time.Now()
 	out := s.try(document, "apply", "-f", "-")
 	took := time.Since(begun)
-	if out.code != 69 || !strings.Contains(out.stderr, "nothing was written") || took > failFast {
+	if out.code != 69 || !strings.Contains(out.stderr, "nothing was written") || late(took, failFast) {
 		s.t.Errorf("apply while the store is down: exit code %d after %s\n%s", out.code, took, out.stderr)
 	}
 	for _, w := range words {
@@ -74,7 +74,7 @@ func (s *server) expectRefusal(document string, words ...string) {
 func (s *server) expectXDS(name string, port int) {
 	s.t.Helper()
 	client := xdstest.Dial(s.t, s.xds, xdstest.ClientOptions{
-		Node: xdstest.NewNode("sidecar", "10.0.0.9", name, "shop", nil), Variant: stream.Delta,
+		Node: xdstest.NewNode("sidecar", "10.0.0.9", name, "shop", nil), Variant: protocol.Delta,
 	})
 	client.Subscribe(xdstest.ClusterType)
 	client.Await("the clusters of a proxy that is new", func(held func(string) map[string]xdstest.Held) bool {
@@ -114,7 +114,7 @@ func TestStoreDiskFull(t *testing.T) {
 	disk := smallFileSystem(t, 160)
 	s, x := startServer(t, serverOptions{dataDir: filepath.Join(disk, "data")}), newShop(t)
 	s.apply(x.all(100, 0))
-	edge := s.startEnvoy(envoyOptions{kind: "router", name: "edge", labels: "app=edge", variant: stream.Delta})
+	edge := s.startEnvoy(envoyOptions{kind: "router", name: "edge", labels: "app=edge", variant: protocol.Delta})
 	awaitReply(t, x.atGateway("/"), "v1")
 	traffic := startLoad(t, "gateway", x.atGateway("/"))
 
@@ -337,7 +337,7 @@ func TestStoreDamaged(t *testing.T) {
 
 	begun := time.Now()
 	out := command(t, "", "serve", "--api-address", "127.0.0.1:0", "--xds-address", "127.0.0.1:0", "--data-dir", s.o.dataDir)
-	if took := time.Since(begun); out.code != 1 || took > shutdown {
+	if took := time.Since(begun); out.code != 1 || late(took, shutdown) {
 		t.Errorf("exit code %d after %s", out.code, took)
 	}
 	for _, words := range says {

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -41,7 +41,7 @@ spec:
 // requests run: what the proxies were told since then they are told off, and
 // nothing is refused or interrupted.
 func TestEnvoyStoreRestored(t *testing.T) {
-	inBothVariants(t, func(t *testing.T, v stream.Variant) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)
 		s.apply(x.all(100, 0))
 		edge, client := s.startPair(v)
@@ -118,16 +118,17 @@ func TestStoreRestoredBeneathServers(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBothVariants(t, func(t *testing.T, v stream.Variant) { restoreBeneath(t, v, restore) })
+			inBothVariants(t, func(t *testing.T, v protocol.Variant) { restoreBeneath(t, v, restore) })
 		})
 	}
 }
 
-func restoreBeneath(t *testing.T, v stream.Variant, restore func(*testing.T, string) string) {
+func restoreBeneath(t *testing.T, v protocol.Variant, restore func(*testing.T, string) string) {
 	address := local(freePort(t))
 	at := etcdtest.At(t, "http://"+address)
 	etcd := etcdtest.NewServer(t, at)
-	one, two := startServer(t, serverOptions{etcd: address}), startServer(t, serverOptions{etcd: address})
+	one := startServer(t, serverOptions{etcd: address, args: []string{"--api-socket", filepath.Join(t.TempDir(), "api.sock")}})
+	two := startServer(t, serverOptions{etcd: address})
 	x, lost, fresh := newShop(t), freePort(t), freePort(t)
 	one.apply(x.all(90, 10))
 	var clients []*xdstest.Client

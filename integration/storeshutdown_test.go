@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -29,6 +33,8 @@ func TestStoreShutdown(t *testing.T) {
 		"compacting":             stateCompacting,
 		"store killed just now":  stateKilled,
 		"in the middle of start": stateAtOnce,
+		"written to":             stateWritten,
+		"asked by halves":        stateAskedByHalves,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -40,8 +46,11 @@ func TestStoreShutdown(t *testing.T) {
 			}
 			took := time.Since(begun)
 			t.Logf("ended after %s", took.Round(time.Millisecond))
-			if took > shutdown {
+			if late(took, shutdown) {
 				t.Errorf("it took %s to end", took)
+			}
+			if log := p.output(); strings.Contains(log, "etcd did not stop") {
+				t.Errorf("its store did not end by itself:\n%s", p.tail())
 			}
 		})
 	}
@@ -138,6 +147,75 @@ func childOf(pid int) (string, error) {
 		}
 	}
 	return "", errors.New("it has no child")
+}
+
+// stateWritten has clients that write as fast as they can, and one that watches.
+func stateWritten(t *testing.T, dir string) *process {
+	s := startServer(t, serverOptions{dataDir: dir})
+	startsAgain(t, dir)
+	ctx, cancel := context.WithCancel(t.Context())
+	written := make(chan struct{}, 1)
+	var clients sync.WaitGroup
+	t.Cleanup(func() { cancel(); clients.Wait() })
+	follow := func(method, url, body string, each func()) error {
+		r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+		if err != nil {
+			return err
+		}
+		r.Header.Set("Content-Type", "application/json")
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = answer.Body.Close() }()
+		each()
+		_, err = io.Copy(io.Discard, answer.Body)
+		return err
+	}
+	entries := s.url("/apis/networking.istio.io/v1/namespaces/shop/serviceentries")
+	padding := strings.Repeat("x", 200<<10)
+	for c := range 8 {
+		clients.Go(func() {
+			for i := 0; ; i++ {
+				object := fmt.Sprintf(`{"apiVersion": "networking.istio.io/v1", "kind": "ServiceEntry",
+					"metadata": {"name": "s%d-%d", "annotations": {"padding": "%s"}},
+					"spec": {"hosts": ["s%d-%d.shop.test"], "resolution": "STATIC", "ports": [{"number": 80, "name": "http", "protocol": "HTTP"}]}}`, c, i, padding, c, i)
+				if follow(http.MethodPost, entries, object, func() {}) != nil {
+					return // the server has ended
+				}
+				select {
+				case written <- struct{}{}:
+				default:
+				}
+			}
+		})
+	}
+	watched := make(chan struct{})
+	clients.Go(func() { _ = follow(http.MethodGet, entries+"?watch=true", "", func() { close(watched) }) })
+	<-watched
+	for range 20 {
+		<-written
+	}
+	return s.process
+}
+
+// stateAskedByHalves has a client that does not end what it asks.
+func stateAskedByHalves(t *testing.T, dir string) *process {
+	s := startServer(t, serverOptions{dataDir: dir})
+	startsAgain(t, dir)
+	c, err := net.Dial("tcp", s.api)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	if _, err := io.WriteString(c, "POST /apis/networking.istio.io/v1/namespaces/shop/serviceentries HTTP/1.1\r\n"+
+		"Host: portolan\r\nContent-Type: application/json\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Read(make([]byte, 1)); err != nil { // it waits for the rest
+		t.Fatal(err)
+	}
+	return s.process
 }
 
 func stateHung(t *testing.T, dir string) *process {

@@ -31,6 +31,7 @@ type request struct {
 type reply struct {
 	status   int
 	location string
+	header   http.Header
 	body     string
 	echo     echo
 }
@@ -88,7 +89,7 @@ func answer(client *http.Client, r *http.Request) (reply, error) {
 	if err != nil {
 		return reply{}, fmt.Errorf("%w: %w", errNoAnswer, err)
 	}
-	out := reply{status: response.StatusCode, location: response.Header.Get("Location"), body: string(body)}
+	out := reply{status: response.StatusCode, location: response.Header.Get("Location"), header: response.Header, body: string(body)}
 	if strings.HasPrefix(response.Header.Get("Content-Type"), "application/json") {
 		_ = json.Unmarshal(body, &out.echo)
 	}

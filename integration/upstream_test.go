@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -33,6 +34,8 @@ type upstream struct {
 	name string
 	port int
 	stop func() // ends it before the test does
+	// failing is the status with which it answers all requests, 0 for none.
+	failing atomic.Int32
 
 	mu       sync.Mutex
 	attempts map[string]int
@@ -85,6 +88,10 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	if status := u.failing.Load(); status != 0 {
+		w.WriteHeader(int(status))
+		return
+	}
 	if n, err := strconv.Atoi(r.Header.Get("x-fail")); err == nil && attempt <= n {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
@@ -105,6 +112,16 @@ func startTCPUpstream(t testing.TB, name string) int {
 // serveTCPUpstream is startTCPUpstream at a listener, which it closes.
 func serveTCPUpstream(t testing.TB, name string, l net.Listener) int {
 	t.Helper()
+	return serveTCP(t, l, func(c net.Conn) {
+		fmt.Fprintln(c, name)
+		_, _ = io.Copy(c, c)
+	})
+}
+
+// serveTCP handles the connections to a listener until the test ends, closes them and
+// it, and returns its port.
+func serveTCP(t testing.TB, l net.Listener, handle func(net.Conn)) int {
+	t.Helper()
 	var running sync.WaitGroup
 	running.Go(func() {
 		for {
@@ -115,8 +132,7 @@ func serveTCPUpstream(t testing.TB, name string, l net.Listener) int {
 			running.Go(func() {
 				defer func() { _ = c.Close() }()
 				_ = c.SetDeadline(time.Now().Add(patience))
-				fmt.Fprintln(c, name)
-				_, _ = io.Copy(c, c)
+				handle(c)
 			})
 		}
 	})
@@ -125,4 +141,11 @@ func serveTCPUpstream(t testing.TB, name string, l net.Listener) int {
 		running.Wait()
 	})
 	return l.Addr().(*net.TCPAddr).Port
+}
+
+// attemptsOf counts the requests of a case so far.
+func (u *upstream) attemptsOf(name string) int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.attempts[name]
 }

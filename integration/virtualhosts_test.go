@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -42,7 +42,7 @@ func newScene(t testing.TB, delta bool, o envoyOptions, want map[string]map[stri
 	s := startServer(t, serverOptions{args: []string{"--route-delta", mode}, meshConfig: "outboundTrafficPolicy: {mode: REGISTRY_ONLY}"})
 	s.apply(documents...)
 	x := &scene{t: t, s: s, relay: startRelay(t, s.xds), delta: delta, drains: o.drain == 0, want: want}
-	o.name, o.xds, o.variant = "proxy", x.relay.address, stream.Delta
+	o.name, o.xds, o.variant = "proxy", x.relay.address, protocol.Delta
 	x.envoy = s.startEnvoy(o)
 	x.awaitHosts("the first table")
 	return x
@@ -468,7 +468,7 @@ func TestEnvoyKeepsWholeTables(t *testing.T) {
 		documents = append(documents, site(x.service, x.v1, fmt.Sprintf("s%d", i)))
 	}
 	s.apply(documents...)
-	edge, client := s.startPair(stream.Delta)
+	edge, client := s.startPair(protocol.Delta)
 	for _, q := range []request{x.atGateway("/"), x.atSidecar("/")} {
 		awaitReply(t, q, send(t, q).String())
 	}
@@ -498,7 +498,7 @@ func TestEnvoyKeepsWholeTables(t *testing.T) {
 	for _, e := range []*envoy{edge, client} {
 		e.process.kill()
 	}
-	s.startPair(stream.Delta)
+	s.startPair(protocol.Delta)
 	for _, q := range []request{x.atGateway("/"), x.atSidecar("/")} {
 		awaitReply(t, q, send(t, q).String())
 	}

@@ -3,13 +3,13 @@ package integration
 import (
 	"testing"
 
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
 // TestWorkloadEntryMoves follows a workload: it joins, is relabelled from one
 // service to another, moves to another address, and leaves.
 func TestWorkloadEntryMoves(t *testing.T) {
-	inBothVariants(t, func(t *testing.T, v stream.Variant) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s := startServer(t, serverOptions{})
 		port := freePort(t)
 		here, there := startUpstream(t, "here"), startUpstream(t, "there")

@@ -9,23 +9,23 @@ import (
 
 // HealthUpdate asks for the health of a workload to be set.
 type HealthUpdate struct {
-	// Key is that of its object.
+	// Key names the object.
 	Key config.Key
-	// UID and ResourceVersion are conditions, empty for none: the object has this
-	// uid, and the greater of its version and of that of its health is this.
+	// UID and ResourceVersion are preconditions, empty for none: the object's uid, and
+	// the greater of the versions of the object and of its health.
 	UID, ResourceVersion string
-	// Report is what was found; an Unknown one takes back what is known. Whose it is and its
-	// revision are left to the store. The zero Probed is now, and so is one in the
-	// future. The zero Since is Probed; where Healthy is as before it stays.
+	// Report is the report to store; an Unknown one removes the health. The store sets
+	// its owner and its revision. A zero Probed is now, and so is one in the future. A
+	// zero Since is Probed, unless Healthy stays the same: then Since stays too.
 	Report *health.Report
 }
 
-// HealthResult is what became of an update.
+// HealthResult is the result of an update.
 type HealthResult struct {
-	// Revision is the version of the health afterwards, and that of the object where
-	// it has none.
+	// Revision is the version of the health afterwards; the object's if it has no
+	// health.
 	Revision string
-	// Report is what is stored now, nil where nothing ever was.
+	// Report is the stored report, nil if there never was one.
 	Report *health.Report
 	// Stale says that a newer report was there already, and nothing was written.
 	Stale bool
@@ -34,10 +34,10 @@ type HealthResult struct {
 // HealthKeeper is a store that keeps the health of workloads beside their
 // objects, so that a change of either leaves the version of the other.
 type HealthKeeper interface {
-	// SetHealth stores what was found of a workload whose object exists, else it
-	// is an ErrNotFound. Of two reports the one that was Probed later stands, in
-	// whatever order they come; a time in whole seconds is compared as such. A
-	// condition that does not hold is an ErrConflict. What is known already is not
-	// written again. With the object goes its health.
+	// SetHealth stores a report on a workload. If its object does not exist the error is
+	// an ErrNotFound, and if a precondition fails an ErrConflict. Of two reports the one
+	// with the later Probed stands, in whatever order they come; a time in whole seconds
+	// is compared in whole seconds. A report that changes nothing is not written. A
+	// deleted object loses its health.
 	SetHealth(ctx context.Context, update HealthUpdate) (HealthResult, error)
 }

@@ -15,13 +15,13 @@ const HistoryGrace = 5 * time.Minute
 // Origin says whose mutation it is. A store keeps it in the history and reads
 // nothing into it; any part may be empty.
 type Origin struct {
-	// User is who was authenticated.
+	// User is the authenticated user.
 	User string
-	// Address is that of the client, as the server of the API saw it.
+	// Address is the address of the client, as the server of the API saw it.
 	Address string
 	// Tool is the program and its version.
 	Tool string
-	// Message is what the user had to say about the change.
+	// Message is the user's comment on the change.
 	Message string
 }
 
@@ -42,10 +42,10 @@ func OriginOf(ctx context.Context) Origin {
 	return o
 }
 
-// Change is what one revision did to one object.
+// Change is the change of one object at one revision.
 //
-// An object that existed but is not known, because its value cannot be read or
-// because the records in between are gone, is a Config without a spec.
+// An object that existed but is not known, because its value cannot be read or because
+// the records in between are gone, is a Config without a spec.
 type Change struct {
 	Revision string
 	Time     time.Time
@@ -58,7 +58,7 @@ type Change struct {
 	Before, After *config.Config
 }
 
-// Record is what one batch did: its changes in the order of its operations. All
+// Record is the record of one batch: its changes in the order of its operations. All
 // have the Revision, Time and Origin of the record.
 type Record struct {
 	Revision string
@@ -67,9 +67,9 @@ type Record struct {
 	Changes  []Change
 }
 
-// Selection names objects of a store: all, those of a kind, of a namespace, of
-// both, or one. Fields that are empty select everything; a Name needs a Kind,
-// and a Namespace unless the kind has none.
+// Selection selects objects of a store: all, those of a kind, a namespace or both, or
+// one. An empty field selects everything; a Name needs a Kind, and a Namespace unless
+// the kind has none.
 type Selection struct {
 	Kind            config.GroupVersionKind
 	Namespace, Name string
@@ -85,8 +85,8 @@ func (s Selection) Has(key config.Key) bool {
 
 // Query asks for records. The zero Query asks for all.
 type Query struct {
-	// Selection is of the objects whose changes are wanted. A record shows no
-	// others, and without any it is left out.
+	// Selection selects the objects of the changes. A record shows no others, and a
+	// record without selected changes is left out.
 	Selection Selection
 	// After and Until bound the revision: those above After up to and with
 	// Until, so that the records are what leads from one state to the other.
@@ -95,7 +95,7 @@ type Query struct {
 	Limit int
 }
 
-// Retention is what Prune leaves.
+// Retention says what Prune keeps.
 type Retention struct {
 	// Keep is how many of its newest changes every object keeps, at least 1.
 	Keep int
@@ -104,10 +104,9 @@ type Retention struct {
 	Deleted time.Duration
 }
 
-// Historian is a store that remembers who changed what: it keeps one record for
-// every batch that changes something, written together with the change.
-// Compaction does not touch records; Prune alone removes them. Of a change made
-// past the store, by hand, there is none.
+// Historian is a store that remembers who changed what. It keeps one record for every
+// batch that changes something, written together with the change. Compaction does not
+// touch records; only Prune removes them. A change made in etcd by hand has no record.
 type Historian interface {
 	// History returns the newest changes of one object, newest first and at most
 	// limit, 0 for all. It reaches beyond a deletion, to earlier objects of that
@@ -116,11 +115,10 @@ type Historian interface {
 	// Records returns the newest records of a query, newest first. It may read
 	// every record there is.
 	Records(ctx context.Context, query Query) ([]Record, error)
-	// At returns the selected objects as they were when the store was at a
-	// version, in the order of groups, kinds, namespaces and names. Values that
-	// cannot be read are left out. ErrCompacted says that what is kept does not
-	// reach back so far; that of a single object often does where that of a
-	// namespace does not.
+	// At returns the selected objects as they were when the store was at a version, in
+	// the order of groups, kinds, namespaces and names. It leaves out values that cannot
+	// be read. ErrCompacted says that the history does not reach back so far. For a
+	// single object it often reaches further than for a namespace.
 	At(ctx context.Context, version string, of Selection) ([]*config.Config, error)
 	// Prune removes each record all of whose objects are past their retention:
 	// they have Keep newer records, or went longer than Deleted ago. No record

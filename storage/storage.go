@@ -9,8 +9,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// What can become of a call. Errors returned by a store wrap one of these;
-// test with errors.Is.
+// The classes of errors. Errors returned by a store wrap one of these; test with
+// errors.Is.
 var (
 	// ErrNotFound: no object has that key.
 	ErrNotFound = errors.New("not found")
@@ -19,7 +19,7 @@ var (
 	// ErrConflict: the stored resource version is not the one expected. The
 	// error is a *ConflictError.
 	ErrConflict = errors.New("conflict")
-	// ErrInvalid: the object is not one that may be stored.
+	// ErrInvalid: the object may not be stored.
 	ErrInvalid = errors.New("invalid")
 	// ErrTooLarge: the object or the batch is over a limit of the store.
 	// Nothing was written.
@@ -77,8 +77,8 @@ func (e *OpError) Unwrap() error { return e.Err }
 type ConfigStore interface {
 	// Schemas are the kinds served. Others are refused with ErrInvalid.
 	Schemas() schema.Set
-	// Get returns one object or ErrNotFound. Of an etcd store it is a
-	// linearizable read, of a cache the newest snapshot.
+	// Get returns one object or ErrNotFound. An etcd store makes a linearizable read,
+	// and a cache reads its newest snapshot.
 	Get(ctx context.Context, kind config.GroupVersionKind, name, namespace string) (*config.Config, error)
 	// List returns the objects of a kind, of one namespace or of all (""), in
 	// the order of their namespaces, then names, all as of one version.
@@ -86,11 +86,11 @@ type ConfigStore interface {
 	// Create stores a new object and returns its resource version; ErrExists
 	// where there is one of that key. A resource version in it is an ErrInvalid.
 	Create(ctx context.Context, object *config.Config) (revision string, err error)
-	// Update changes an object that exists (else ErrNotFound) and returns its
-	// new resource version. Where object carries a resource version that is not
-	// the stored one nothing changes: *ConflictError. Without one the last write
-	// wins. An update that changes nothing writes nothing and returns the
-	// version there is.
+	// Update changes an object that exists (else ErrNotFound) and returns its new
+	// resource version. If object carries a resource version that is not the stored one,
+	// nothing changes, and the error is a *ConflictError. Without one the last write
+	// wins. An update that changes nothing writes nothing and returns the present
+	// version.
 	Update(ctx context.Context, object *config.Config) (revision string, err error)
 	// Delete removes an object (else ErrNotFound); a resourceVersion that is not
 	// empty must be the stored one (*ConflictError). It returns the revision of
@@ -99,9 +99,9 @@ type ConfigStore interface {
 	// Version identifies the state of the whole store, as last seen by this
 	// client of it.
 	Version() string
-	// GetResourceAtVersion returns the resource version that an object had when
-	// the store was at version: ErrNotFound where it did not exist then,
-	// ErrCompacted where the ledger does not reach back so far.
+	// GetResourceAtVersion returns the resource version of an object when the store was
+	// at version: ErrNotFound if the object did not exist then, ErrCompacted if the
+	// ledger does not reach back so far.
 	GetResourceAtVersion(ctx context.Context, version string, key config.Key) (resourceVersion string, err error)
 	// GetLedger returns what keeps the history of versions.
 	GetLedger() Ledger
@@ -113,11 +113,11 @@ type ConfigStore interface {
 // Ledger answers which resource version an object had at a version of the
 // store.
 type Ledger interface {
-	// ResourceVersionAt is what GetResourceAtVersion promises.
+	// ResourceVersionAt does what GetResourceAtVersion promises.
 	ResourceVersionAt(ctx context.Context, version string, key config.Key) (string, error)
 }
 
-// Verb is what an Op does.
+// Verb is the action of an Op.
 type Verb int
 
 // The verbs of a batch.
@@ -126,9 +126,9 @@ const (
 	Update                 // must exist
 	Put                    // either
 	Delete                 // must exist
-	// Restore is a Put that brings an object of the past back: one that it
-	// creates has the creation time that Config has, in whole seconds and not in
-	// the future. Where Config has none, or the object exists, it is as of a Put.
+	// Restore is a Put of a past object. If it creates the object, that keeps the
+	// creation time of Config, in whole seconds and not in the future. If Config has
+	// none, or the object exists, it is like Put.
 	Restore
 )
 
@@ -153,18 +153,20 @@ func (v Verb) String() string {
 	return fmt.Sprintf("verb %d", int(v))
 }
 
-// Op is one operation of a batch. Delete names the object by Key and, where it
-// is conditional, ResourceVersion; the others carry Config, whose own resource
-// version is the condition where it is not empty.
+// Op is one operation of a batch. Delete names the object by Key, and may have a
+// ResourceVersion as its precondition. The other verbs carry Config; its resource
+// version, if any, is the precondition.
 type Op struct {
 	Verb            Verb
 	Config          *config.Config
 	Key             config.Key
 	ResourceVersion string
-	// Served says that the condition is the version of the object as it is served
-	// with its status: the greater of its own and of that of its health, where the
-	// store is a HealthKeeper.
+	// Served says that the precondition is the version of the object as it is served
+	// with its health: the greater of both versions, if the store is a HealthKeeper.
 	Served bool
+	// KeepSpec is the error of an operation that would create the object or change its
+	// spec; nil if it may. Stores return it as it is.
+	KeepSpec error
 }
 
 // Target returns the key of the object that the operation is about.
@@ -184,7 +186,7 @@ func (o Op) Condition() string {
 	return o.ResourceVersion
 }
 
-// Outcome is what an operation of a batch did.
+// Outcome is the result of an operation for its object.
 type Outcome string
 
 // The outcomes of an operation.
@@ -195,8 +197,8 @@ const (
 	Deleted    Outcome = "deleted"
 )
 
-// Result is the outcome of one operation: ResourceVersion is that of the object
-// afterwards, and for a deleted one the revision at which it went.
+// Result is the result of one operation. ResourceVersion is the object's version
+// afterwards, and for a deleted object the revision of its deletion.
 type Result struct {
 	Key             config.Key
 	Outcome         Outcome
@@ -205,11 +207,10 @@ type Result struct {
 
 // Batcher is a store that applies several operations as one change.
 type Batcher interface {
-	// Apply does all of ops or nothing, as one revision that every reader sees
-	// whole. Results are in the order of ops. Objects that would not change are
-	// compared, not written; a batch that changes nothing writes nothing and
-	// returns the revision that it read. Two operations on one key are
-	// ErrInvalid. The error is a *multierror.Error of *OpError where operations
-	// are at fault, all of them named.
+	// Apply does all of ops or nothing, as one revision that every reader sees whole.
+	// Results are in the order of ops. Objects that would not change are compared, not
+	// written. A batch that changes nothing writes nothing and returns the revision that
+	// it read. Two operations on one key are ErrInvalid. If operations have faults the
+	// error is a *multierror.Error of *OpError that names them all.
 	Apply(ctx context.Context, ops []Op) (revision string, results []Result, err error)
 }

@@ -10,140 +10,196 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// admission bounds how many proxies are brought up from nothing at one time:
-// what a fleet asks for that comes back all at once must not take the memory and
-// the time that those need who are there already. The others wait in the order in
-// which they came, for as long as it takes: who waits is not refused, and waits for
-// nobody who came later.
+// admission limits how many proxies have their first sync at one time. A whole fleet
+// that reconnects must not take the memory and the time that connected proxies need.
+// The others wait in the order in which they came, for as long as it takes. Only a
+// client that has begun its first request waits.
+//
+// A client that is silent, or that the server has waited for too long in all, loses its
+// slot. It is served on without one. Each lost slot halves both times for later clients.
+// Each first sync that completes doubles them again, as does each client that finds a
+// free slot. So clients that stall cannot hold up those behind them for longer than one
+// of them could.
 type admission struct {
-	slots   chan struct{} // holds a token for each first sync
-	waiting atomic.Int64
-	refused atomic.Int64
-	room    int64 // for so many to wait
-	// silence is how long a turn goes on in which the client owes no answer and
-	// says nothing, not even a part of a message, and limit how long it lasts at most.
+	slots      chan struct{} // holds a token for each first sync
+	waiting    atomic.Int64
+	refused    atomic.Int64
+	lost       atomic.Int64 // slots lost by clients that kept the server waiting
+	maxWaiting int64        // how many may wait
+	// silence is how long a client may send nothing while it owes no answer, not even a
+	// part of a message; limit is how long the server waits for it in all. Both apply
+	// while no slot was lost.
 	silence, limit time.Duration
+	halvings       atomic.Int64 // how often both are halved
 }
 
-// newAdmission is one of so many turns at a time. A hundred times as many may wait.
+// maxHalvings bounds halvings: ten thousand clients that stall, a hundred at a time, take
+// seconds.
+const maxHalvings = 7
+
+// newAdmission admits size first syncs at a time. A hundred times as many may wait.
 func newAdmission(size int) *admission {
 	return &admission{
-		slots: make(chan struct{}, size), room: 100 * int64(size),
-		silence: 2 * time.Second, limit: 10 * time.Second, // an Envoy takes less of either
+		slots: make(chan struct{}, size), maxWaiting: 100 * int64(size),
+		silence: time.Second, limit: 3 * time.Second, // an Envoy needs less of either
 	}
 }
 
-// errCrowded is what a stream is told for which there is no room to wait. Clients
-// try again, here or at another server.
+// errCrowded ends a stream when too many wait. Clients try again, here or at another
+// server.
 var errCrowded = status.Error(codes.Unavailable, "too many proxies are being brought up at this time: try again")
 
-// slot is the turn of one client, until it ends or is over by itself.
+// slot is the first-sync slot of one client, until its sync ends or the slot is lost.
+// Its clocks run while the server waits for the client, and stand still while it works.
 type slot struct {
-	free    func() // once
-	heard   func() time.Time
-	silence time.Duration
-	limit   *time.Timer
+	admission *admission
+	heard     func() time.Time
 
-	mu    sync.Mutex // guards what follows
-	idle  bool       // nothing is done for the client, which owes no answer
-	quiet *time.Timer
+	mu            sync.Mutex // guards the fields below
+	released      bool
+	silence, left time.Duration
+	since         time.Time   // when the server began to wait for the client; zero while it does not
+	owes          bool        // the client owes an answer
+	timer         *time.Timer // runs while the server waits
 }
 
-// enter waits for the turn of a client that was heard last at some time.
+// enter waits for a slot. heard returns when the client last sent something.
 func (a *admission) enter(ctx context.Context, heard func() time.Time) (*slot, error) {
 	select {
-	case a.slots <- struct{}{}: // there is none who waits
+	case a.slots <- struct{}{}: // nobody waits
+		a.adjust(-1)
 	default:
 		if err := a.wait(ctx); err != nil {
 			return nil, err
 		}
 	}
-	s := &slot{free: sync.OnceFunc(func() { <-a.slots }), heard: heard, silence: a.silence, idle: true}
-	s.limit = time.AfterFunc(a.limit, s.free)
+	hurry := a.halvings.Load()
+	s := &slot{admission: a, heard: heard, silence: a.silence >> hurry, left: a.limit >> hurry, since: time.Now()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.quiet = time.AfterFunc(a.silence, s.look)
+	s.timer = time.AfterFunc(s.patience(), s.check)
 	return s, nil
+}
+
+// adjust halves the time of later slots (+1), or doubles it (-1).
+func (a *admission) adjust(by int64) {
+	for {
+		hurry := a.halvings.Load()
+		if next := min(max(hurry+by, 0), maxHalvings); a.halvings.CompareAndSwap(hurry, next) {
+			return
+		}
+	}
 }
 
 func (a *admission) wait(ctx context.Context) error {
 	defer a.waiting.Add(-1)
-	if a.waiting.Add(1) > a.room {
+	if a.waiting.Add(1) > a.maxWaiting {
 		a.refused.Add(1)
 		return errCrowded
 	}
 	select {
-	case a.slots <- struct{}{}: // a channel takes from those who wait in their order
+	case a.slots <- struct{}{}: // a channel serves its senders in order
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// inside is how many first syncs there are.
-func (a *admission) inside() int { return len(a.slots) }
+// running returns how many first syncs are under way.
+func (a *admission) running() int { return len(a.slots) }
 
-// end ends the turn, once or more often.
+// end releases the slot. It may be called more than once.
 func (s *slot) end() {
-	s.serves()
-	s.limit.Stop()
-	s.free()
-}
-
-// serves says that something is done for the client.
-func (s *slot) serves() {
+	s.stopClocks()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.idle = false
-	s.quiet.Stop()
+	s.release()
 }
 
-// rests says that nothing more is done before the client says something. Where it
-// owes no answer either it holds the turn up.
-func (s *slot) rests(owes bool) {
-	if owes {
-		return
-	}
+// synced releases the slot of a client that has completed its first sync.
+func (s *slot) synced() {
+	s.end()
+	s.admission.adjust(-1)
+}
+
+// stopClocks stops the clocks: the server works for the client.
+func (s *slot) stopClocks() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.idle = true
-	s.quiet.Reset(s.silence)
+	s.timer.Stop()
+	if !s.since.IsZero() {
+		s.left -= time.Since(s.since)
+		s.since = time.Time{}
+	}
 }
 
-// look ends the turn where the client is silent, and looks again where a part of
-// what it says has come.
-func (s *slot) look() {
+// startClocks starts the clocks: the server waits for the client. A client that owes no
+// answer has to send something soon.
+func (s *slot) startClocks(inFlight bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.idle {
-		return
-	}
-	if left := s.silence - time.Since(s.heard()); left > 0 {
-		s.quiet.Reset(left)
-		return
-	}
-	s.free()
+	s.since, s.owes = time.Now(), inFlight
+	s.timer.Reset(s.patience())
 }
 
-// admitted ends the connection's turn of the first sync once its client has
-// taken listeners, which an Envoy asks for when it has clusters and endpoints;
-// on a stream of one type, once it has taken that.
-func (c *Connection) admitted() {
+// patience returns how long the server still waits for the client.
+func (s *slot) patience() time.Duration {
+	left := s.left - time.Since(s.since)
+	if s.owes {
+		return left
+	}
+	last := s.since
+	if heard := s.heard(); heard.After(last) {
+		last = heard
+	}
+	return min(left, s.silence-time.Since(last))
+}
+
+// check takes the slot of a client that the server has waited for too long. If a part of
+// a message has come meanwhile, it looks again later.
+func (s *slot) check() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.since.IsZero() {
+		return
+	}
+	if rest := s.patience(); rest > 0 {
+		s.timer.Reset(rest)
+	} else if s.release() {
+		s.admission.lost.Add(1)
+		s.admission.adjust(+1)
+	}
+}
+
+// release hands the slot to the next client; false if it was released before.
+func (s *slot) release() bool {
+	if s.released {
+		return false
+	}
+	s.released = true
+	<-s.admission.slots
+	return true
+}
+
+// finishFirstSync releases the connection's slot once its client has acknowledged listeners:
+// an Envoy asks for these when it has clusters and endpoints. On a stream of one type
+// the client must acknowledge that type.
+func (c *Connection) finishFirstSync() {
 	if c.slot == nil {
 		return
 	}
-	owes := false
-	if c.flow != nil {
-		for typeURL, session := range c.flow.Sessions() {
-			t, served := c.server.typ(typeURL)
-			last := typeURL == c.wire.one() || served && t.Name == "LDS"
-			if last && session.Started() && !session.Pending() {
-				c.slot.end()
+	inFlight := false
+	if c.sequencer != nil {
+		for typeURL, sub := range c.sequencer.Subscriptions() {
+			t, served := c.server.servedType(typeURL)
+			last := typeURL == string(c.wire.only) || served && t.Name == "LDS"
+			if last && sub.Started() && !sub.Pending() {
+				c.slot.synced()
 				c.slot = nil
 				return
 			}
-			owes = owes || session.InFlight()
+			inFlight = inFlight || sub.InFlight()
 		}
 	}
-	c.slot.rests(owes)
+	c.slot.startClocks(inFlight)
 }

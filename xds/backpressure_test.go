@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
-	"github.com/portolan-mesh/portolan/xds/stream"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -73,7 +73,7 @@ func TestAClientThatNeverReadsHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	s := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) { o.MaxPushes = 1 })
 	s.Apply(services(600))
-	c := dial(t, s, stream.Delta, nil)
+	c := dial(t, s, protocol.Delta, nil)
 	c.Await("all endpoints", func(held func(string) map[string]xdstest.Held) bool {
 		return len(held(xdstest.EndpointType)) == 600
 	})
@@ -100,7 +100,7 @@ func TestAClientThatNeverReadsIsClosed(t *testing.T) {
 // answers stays.
 func TestAClientThatNeverAnswersIsClosed(t *testing.T) {
 	t.Parallel()
-	variants(t, func(t *testing.T, v stream.Variant) {
+	variants(t, func(t *testing.T, v protocol.Variant) {
 		s := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) { o.StallTimeout = 200 * time.Millisecond })
 		s.Apply(service("reviews", 9080, "10.1.0.1"))
 		good := dial(t, s, v, nil)

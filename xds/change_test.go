@@ -44,9 +44,9 @@ var changeKinds = map[string]struct {
 	responses      int
 	objects, bytes uint64
 }{
-	"endpoint":        {1, 20, 1_300},
+	"endpoint":        {1, 16, 900},
 	"VirtualService":  {1, 32, 1_700},
-	"DestinationRule": {2, 44, 2_600}, // its clusters, and their endpoints as they warm
+	"DestinationRule": {2, 36, 1_900}, // its clusters, and their endpoints as they warm
 }
 
 // cost makes a change and says what is allocated.
@@ -68,7 +68,7 @@ func TestAChangeCostsLittleForEachProxy(t *testing.T) {
 	few, many := newFollowing(t, some), newFollowing(t, some+more)
 	for kind, limit := range changeKinds {
 		objects, bytes := ^uint64(0), ^uint64(0) // the least of some times: others allocate besides
-		for range 5 {
+		for try := 0; try < 5 || try < 50 && (objects > limit.objects || bytes > limit.bytes); try++ {
 			fewObjects, fewBytes := few.cost(t, kind)
 			manyObjects, manyBytes := many.cost(t, kind)
 			objects, bytes = min(objects, (manyObjects-fewObjects)/more), min(bytes, (manyBytes-fewBytes)/more)

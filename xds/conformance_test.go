@@ -15,15 +15,15 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocoltest"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
-	"github.com/portolan-mesh/portolan/xds/stream"
-	"github.com/portolan-mesh/portolan/xds/stream/nameset"
-	"github.com/portolan-mesh/portolan/xds/stream/streamtest"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -31,13 +31,13 @@ import (
 // aggregated streams over gRPC.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	streamtest.Run(t, streamtest.Aggregated, newPlainServer)
+	protocoltest.Run(t, protocoltest.Aggregated, newPlainServer)
 }
 
 // TestConformanceOfTheServicesForOneType is the same on streams of one type.
 func TestConformanceOfTheServicesForOneType(t *testing.T) {
 	t.Parallel()
-	streamtest.Run(t, streamtest.PerType, newPlainServer)
+	protocoltest.Run(t, protocoltest.PerType, newPlainServer)
 }
 
 // plainServer is a whole control plane whose resources are plain: what is in them
@@ -48,12 +48,12 @@ type plainServer struct {
 	has    map[string]bool // services by name
 }
 
-func newPlainServer(tb testing.TB) streamtest.Server {
-	types := []xds.ResourceType{
-		{Name: "CDS", Generator: plain{streamtest.Clusters}, Full: true, Target: true},
-		{Name: "EDS", Generator: waited{plain{streamtest.Endpoints}}, Parent: streamtest.Clusters},
-		{Name: "VHDS", Generator: plain{streamtest.Hosts}, Full: true},
-		{Name: "SDS", Generator: plain{streamtest.Secrets}},
+func newPlainServer(tb testing.TB) protocoltest.Server {
+	types := []generate.ResourceType{
+		{Name: "CDS", Generator: plain{protocoltest.Clusters}, Full: true, Needs: []resource.Need{{TypeURL: protocoltest.Endpoints, Kind: resource.Warm}}},
+		{Name: "EDS", Generator: waited{plain{protocoltest.Endpoints}}},
+		{Name: "VHDS", Generator: plain{protocoltest.Hosts}, Full: true},
+		{Name: "SDS", Generator: plain{protocoltest.Secrets}},
 	}
 	return &plainServer{tb: tb, server: xdstest.NewServer(tb, types, soon), has: map[string]bool{}}
 }
@@ -69,7 +69,7 @@ func serviceOf(typeURL, name string) string {
 func (s *plainServer) Offer(typeURL string, content map[string]string) {
 	s.tb.Helper()
 	var put, gone []string
-	for _, name := range streamtest.Names() {
+	for _, name := range protocoltest.Names() {
 		service := serviceOf(typeURL, name)
 		c, offered := content[name]
 		document := fmt.Sprintf(`apiVersion: networking.istio.io/v1
@@ -98,15 +98,16 @@ type plain struct{ typeURL string }
 func (p plain) TypeURL() string { return p.typeURL }
 
 func (plain) Affected(*mesh.View, mesh.Delta) iter.Seq[string] {
-	return slices.Values(streamtest.Names())
+	return slices.Values(protocoltest.Names())
 }
 
-func (p plain) Build(v *mesh.View, name string) (*resource.Resource, error) {
+func (p plain) Build(v *mesh.View, name string) (proto.Message, []resource.Need, error) {
 	row := v.Service(host.Name(serviceOf(p.typeURL, name) + ".example"))
 	if row == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
-	return streamtest.Resource(p.typeURL, name, row.Services[0].Ports[0].Name[1:])
+	message, needs := protocoltest.Message(p.typeURL, name, row.Services[0].Ports[0].Name[1:])
+	return message, needs, nil
 }
 
 // waited is one whose unknown names are answered.
@@ -114,8 +115,9 @@ type waited struct{ plain }
 
 var _ generate.Emptier = waited{}
 
-func (w waited) Empty(name string) (*resource.Resource, error) {
-	return streamtest.Resource(w.typeURL, name, "")
+func (w waited) Empty(name string) (proto.Message, []resource.Need, error) {
+	message, needs := protocoltest.Message(w.typeURL, name, "")
+	return message, needs, nil
 }
 
 // plainConn is a stream over gRPC.
@@ -123,27 +125,27 @@ type plainConn struct {
 	tb      testing.TB
 	typeURL string // empty where it is of all
 	wire    plainWire
-	replies chan *streamtest.Reply
+	replies chan *protocoltest.Reply
 	close   func()
 	named   bool // the node was sent
 	probes  []string
 	nonce   string // of the last probe's answer
 }
 
-func (s *plainServer) Connect(variant stream.Variant, typeURL string) streamtest.Conn {
+func (s *plainServer) Connect(variant protocol.Variant, typeURL string) protocoltest.Conn {
 	s.tb.Helper()
 	connection, err := grpc.NewClient(s.server.Address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		s.tb.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	c := &plainConn{tb: s.tb, typeURL: typeURL, replies: make(chan *streamtest.Reply, 100)}
+	c := &plainConn{tb: s.tb, typeURL: typeURL, replies: make(chan *protocoltest.Reply, 100)}
 	desc := &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}
 	g, err := connection.NewStream(ctx, desc, methodOf(variant, typeURL))
 	if err != nil {
 		s.tb.Fatal(err)
 	}
-	if variant == stream.Delta {
+	if variant == protocol.Delta {
 		c.wire = plainDelta{&grpc.GenericClientStream[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse]{ClientStream: g}}
 	} else {
 		c.wire = plainWorld{&grpc.GenericClientStream[discoveryv3.DiscoveryRequest, discoveryv3.DiscoveryResponse]{ClientStream: g}}
@@ -168,26 +170,26 @@ func (s *plainServer) Connect(variant stream.Variant, typeURL string) streamtest
 	return c
 }
 
-func methodOf(variant stream.Variant, typeURL string) string {
-	verb := map[stream.Variant]string{stream.Delta: "Delta", stream.StateOfTheWorld: "Stream"}[variant]
+func methodOf(variant protocol.Variant, typeURL string) string {
+	verb := map[protocol.Variant]string{protocol.Delta: "Delta", protocol.StateOfTheWorld: "Stream"}[variant]
 	switch typeURL {
-	case streamtest.Clusters:
+	case protocoltest.Clusters:
 		return "/envoy.service.cluster.v3.ClusterDiscoveryService/" + verb + "Clusters"
-	case streamtest.Endpoints:
+	case protocoltest.Endpoints:
 		return "/envoy.service.endpoint.v3.EndpointDiscoveryService/" + verb + "Endpoints"
-	case streamtest.Hosts:
+	case protocoltest.Hosts:
 		return "/envoy.service.route.v3.VirtualHostDiscoveryService/" + verb + "VirtualHosts"
 	case xdstest.ListenerType:
 		return "/envoy.service.listener.v3.ListenerDiscoveryService/" + verb + "Listeners"
 	case xdstest.RouteType:
 		return "/envoy.service.route.v3.RouteDiscoveryService/" + verb + "Routes"
-	case streamtest.Secrets:
+	case protocoltest.Secrets:
 		return "/envoy.service.secret.v3.SecretDiscoveryService/" + verb + "Secrets"
 	}
 	return "/envoy.service.discovery.v3.AggregatedDiscoveryService/" + verb + "AggregatedResources"
 }
 
-func (c *plainConn) Send(typeURL string, q stream.Request) {
+func (c *plainConn) Send(typeURL string, q protocol.Request) {
 	c.tb.Helper()
 	if typeURL == c.typeURL && !c.named {
 		typeURL = "" // which a stream of one type need not say
@@ -198,7 +200,7 @@ func (c *plainConn) Send(typeURL string, q stream.Request) {
 	c.named = true
 }
 
-func (c *plainConn) Receive() *streamtest.Reply {
+func (c *plainConn) Receive() *protocoltest.Reply {
 	c.tb.Helper()
 	select {
 	case r, ok := <-c.replies:
@@ -222,7 +224,7 @@ func (c *plainConn) Quiet() {
 	}
 	name := fmt.Sprintf("probe-%d", len(c.probes))
 	c.probes = append(c.probes, name)
-	c.Send(probe, stream.Request{Names: nameset.Of(c.probes...), Subscribe: nameset.Of(name), Nonce: c.nonce})
+	c.Send(probe, protocol.Request{Names: protocoltest.NameSet(c.probes...), Subscribe: protocoltest.NameSet(name), Nonce: c.nonce})
 	r := c.Receive()
 	if r.TypeURL != probe {
 		c.tb.Fatalf("there is a response of %s that nothing asked for: %+v", r.TypeURL, r)
@@ -234,11 +236,11 @@ func (c *plainConn) Close() { c.close() }
 
 // plainWire says and reads what a variant has.
 type plainWire interface {
-	send(typeURL string, q stream.Request, first bool) error
-	receive() (*streamtest.Reply, error)
+	send(typeURL string, q protocol.Request, first bool) error
+	receive() (*protocoltest.Reply, error)
 }
 
-func rejection(q stream.Request) *statuspb.Status {
+func rejection(q protocol.Request) *statuspb.Status {
 	if !q.Rejected {
 		return nil
 	}
@@ -249,7 +251,7 @@ type plainWorld struct {
 	grpc.BidiStreamingClient[discoveryv3.DiscoveryRequest, discoveryv3.DiscoveryResponse]
 }
 
-func (w plainWorld) send(typeURL string, q stream.Request, first bool) error {
+func (w plainWorld) send(typeURL string, q protocol.Request, first bool) error {
 	m := &discoveryv3.DiscoveryRequest{
 		TypeUrl: typeURL, ResourceNames: slices.Collect(q.Names.All()), VersionInfo: q.Version, ResponseNonce: q.Nonce, ErrorDetail: rejection(q),
 	}
@@ -259,15 +261,15 @@ func (w plainWorld) send(typeURL string, q stream.Request, first bool) error {
 	return w.Send(m)
 }
 
-func (w plainWorld) receive() (*streamtest.Reply, error) {
+func (w plainWorld) receive() (*protocoltest.Reply, error) {
 	m, err := w.Recv()
 	if err != nil {
 		return nil, err
 	}
-	r := &streamtest.Reply{TypeURL: m.GetTypeUrl(), Nonce: m.GetNonce(), Version: m.GetVersionInfo()}
+	r := &protocoltest.Reply{TypeURL: m.GetTypeUrl(), Nonce: m.GetNonce(), Version: m.GetVersionInfo()}
 	for _, body := range m.GetResources() {
-		name, content, _ := streamtest.Content(body.GetValue()) // none where it is not of the suite
-		r.Resources = append(r.Resources, streamtest.Received{Name: name, Content: content})
+		name, content, _ := protocoltest.Content(body.GetValue()) // none where it is not of the suite
+		r.Resources = append(r.Resources, protocoltest.Received{Name: name, Content: content})
 	}
 	return r, nil
 }
@@ -276,7 +278,7 @@ type plainDelta struct {
 	grpc.BidiStreamingClient[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse]
 }
 
-func (w plainDelta) send(typeURL string, q stream.Request, first bool) error {
+func (w plainDelta) send(typeURL string, q protocol.Request, first bool) error {
 	stated := map[string]string{}
 	for _, has := range q.Initial {
 		stated[has.Name] = has.Version
@@ -291,17 +293,17 @@ func (w plainDelta) send(typeURL string, q stream.Request, first bool) error {
 	return w.Send(m)
 }
 
-func (w plainDelta) receive() (*streamtest.Reply, error) {
+func (w plainDelta) receive() (*protocoltest.Reply, error) {
 	m, err := w.Recv()
 	if err != nil {
 		return nil, err
 	}
-	r := &streamtest.Reply{
+	r := &protocoltest.Reply{
 		TypeURL: m.GetTypeUrl(), Nonce: m.GetNonce(), Version: m.GetSystemVersionInfo(), Removed: m.GetRemovedResources(),
 	}
 	for _, x := range m.GetResources() {
-		_, content, _ := streamtest.Content(x.GetResource().GetValue())
-		r.Resources = append(r.Resources, streamtest.Received{Name: x.GetName(), Version: x.GetVersion(), Content: content})
+		_, content, _ := protocoltest.Content(x.GetResource().GetValue())
+		r.Resources = append(r.Resources, protocoltest.Received{Name: x.GetName(), Version: x.GetVersion(), Content: content})
 	}
 	return r, nil
 }

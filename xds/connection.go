@@ -11,14 +11,20 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds/delivery"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/desired"
 	"github.com/portolan-mesh/portolan/xds/generate"
-	"github.com/portolan-mesh/portolan/xds/order"
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/progress"
+	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
 var (
@@ -26,57 +32,67 @@ var (
 	errStalled  = status.Error(codes.Unavailable, "the client took nothing for too long")
 	errMoved    = status.Error(codes.Unavailable, "another replica has fewer proxies: connect anew")
 	errSilent   = status.Error(codes.Unavailable, "the client answered nothing for too long")
+	errMute     = status.Errorf(codes.DeadlineExceeded, "the client began no request, or sent no more of one that it began, for %s", requestTimeout)
 )
 
-// Connection is one stream of one proxy. Two goroutines work for it: one takes
-// what the client says, run all else that is to be done, each at its turn.
+// Connection is one stream of one proxy. Two goroutines share it. receive reads requests,
+// handles each, and sends what may go then; run pushes, and sends what time makes due.
+// Each holds mu while it handles, pushes or sends.
 type Connection struct {
-	server  *DiscoveryServer
-	variant stream.Variant
-	wire    wire
-	logger  *slog.Logger
-	cancel  context.CancelCauseFunc
-	since   time.Time
-	remote  net.Addr // nil where it is not known
+	server *DiscoveryServer
+	wire   *wire
+	logger *slog.Logger
+	cancel context.CancelCauseFunc
+	since  time.Time
+	remote net.Addr // nil if unknown
 
-	wakes   chan struct{}         // holds a token where there is something to look at; see wake
-	dirty   atomic.Bool           // there is something to push; see mark
-	away    atomic.Bool           // it has no proxy yet, or waits for its client to take a response
-	sending *watchdog             // of a response that is being written
-	alarm   *alarm                // looks at it though nothing happens
-	report  report                // what others may know of it
-	class   atomic.Pointer[world] // that of its proxy, when it was last brought up to date; nil before
+	wakes          chan struct{}                 // holds a token while run has something to do; see wake
+	dirty          atomic.Bool                   // a push is due; see mark
+	waitsForClient atomic.Bool                   // the connection has no proxy yet, or its client has yet to take a response
+	identified     atomic.Bool                   // the proxy is known, so publish marks the connection
+	sending        *time.Timer                   // limits how long a response is written
+	receiving      *time.Timer                   // limits how long a request is read, and the wait for the first
+	alarm          *time.Timer                   // wakes the connection though nothing happens
+	note           progress.Note                 // the progress of the proxy, for other goroutines
+	group          atomic.Pointer[desired.Group] // the proxy's group at the last push; nil before
+	reads          atomic.Pointer[mesh.Rows]     // the desired.Member's Reads at the last push; nil before
 
-	mu    sync.Mutex // the turn: guards the fields below, and is held while a response is written
-	ended bool
-	slot  *slot     // the turn of the first sync; nil when it is over
-	at    uint64    // the number of the push that it has
-	types []*timing // those that are served first, in their order
+	mu         sync.Mutex // guards the fields below, and is held while a response is written
+	ended      bool
+	slot       *slot        // the first-sync slot; nil once the first sync is over
+	generation uint64       // the generation of the last push
+	types      []*typeState // by type: first the served ones in their order, then the unknown
+	nameBytes  int64        // the size of the names that the proxy subscribes to
 
 	// Nil before the first request.
-	proxy *discovery.Proxy
-	world *place
-	flow  *order.Flow
+	proxy     *discovery.Proxy
+	agent     string // the user agent that the client names; empty if it names none
+	desired   *desired.Member
+	sequencer *delivery.Sequencer
 }
 
 // message is a request of either variant.
 type message struct {
 	node    *corev3.Node
 	typeURL string
-	request stream.Request
+	request protocol.Request
 }
 
-// serve runs a stream until the client ends it, the server stops, or the client
-// takes nothing. Receiving and sending block in goroutines of their own, which
-// end when serve has returned and gRPC has ended the stream; Run waits for them.
-func (s *DiscoveryServer) serve(parent context.Context, variant stream.Variant, w wire) error {
+// serve runs a stream until the client ends it, the server stops, or the client stalls.
+// Receiving and sending block in goroutines of their own. They end once serve has
+// returned and gRPC has ended the stream; Run waits for them.
+func (s *DiscoveryServer) serve(variant protocol.Variant, typeURL only, g grpc.ServerStream) error {
+	from, ok := grpc.ServerTransportStreamFromContext(g.Context()).(transport)
+	if !ok {
+		return status.Error(codes.Internal, "the requests of this kind of stream cannot be read")
+	}
 	if err := s.Ready(); err != nil {
 		return status.Error(codes.Unavailable, "the control plane is not ready: "+err.Error())
 	}
-	ctx, cancel := context.WithCancelCause(parent)
+	ctx, cancel := context.WithCancelCause(g.Context())
 	defer cancel(nil)
-	c := s.newConnection(variant, w, cancel)
-	if p, ok := peer.FromContext(parent); ok {
+	c := s.newConnection(variant, typeURL, from, g, cancel)
+	if p, ok := peer.FromContext(ctx); ok {
 		c.remote = p.Addr
 	}
 	ended := make(chan error, 2)
@@ -89,51 +105,63 @@ func (s *DiscoveryServer) serve(parent context.Context, variant stream.Variant, 
 	case err = <-ended:
 	case <-ctx.Done():
 	}
-	for _, why := range []error{errShutdown, errStalled, errMoved} {
-		if errors.Is(context.Cause(ctx), why) {
-			return why
+	if cause := context.Cause(ctx); cause != nil {
+		if _, ok := status.FromError(cause); ok {
+			return cause // the client is told why its stream was ended
 		}
-	}
-	if cause := context.Cause(ctx); status.Code(cause) == codes.InvalidArgument {
-		return cause // the client is told what it said wrong
 	}
 	return err
 }
 
-func (s *DiscoveryServer) newConnection(variant stream.Variant, w wire, cancel context.CancelCauseFunc) *Connection {
+func (s *DiscoveryServer) newConnection(variant protocol.Variant, typeURL only, from transport, g grpc.ServerStream, cancel context.CancelCauseFunc) *Connection {
 	c := &Connection{
-		server: s, variant: variant, wire: w, cancel: cancel, logger: s.logger, since: time.Now(),
-		wakes: make(chan struct{}, 1), at: s.rounds.number.Load(),
+		server: s, cancel: cancel, logger: s.logger, since: time.Now(),
+		wakes: make(chan struct{}, 1), generation: s.generations.number.Load(),
 	}
-	c.sending = newWatchdog(s.options.StallTimeout, func() {
-		c.logger.Warn("closing a stream whose client takes nothing", "proxy", c.report.name())
+	c.sending = stopped(func() {
+		c.logger.Warn("closing a stream whose client takes nothing", "proxy", c.note.Node())
 		c.cancel(errStalled)
 	})
-	c.alarm = newAlarm(c.wake)
-	c.away.Store(true)
+	c.receiving = stopped(func() { c.cancel(errMute) })
+	c.alarm = stopped(c.wake)
+	c.wire = &wire{only: typeURL, incoming: incoming{from: from, c: c}, variant: variant, stream: g}
+	c.waitsForClient.Store(true)
 	return c
 }
 
-// receive takes what the client says until the stream ends. Before its turn of the
-// first sync nothing is read: thousands of clients who come back at one time, each
-// with the versions of all that it has, wait at their own cost.
+// stopped returns a timer that does not run yet.
+func stopped(f func()) *time.Timer {
+	t := time.AfterFunc(time.Hour, f)
+	t.Stop()
+	return t
+}
+
+// receive reads requests until the stream ends. A client gets a first-sync slot only
+// once it begins a request. The server reads none of that request before: when
+// thousands of clients reconnect at once, each with the versions of all its resources,
+// they wait at their own cost.
 func (c *Connection) receive(ctx context.Context) error {
-	slot, err := c.server.admission.enter(ctx, func() time.Time { said, _ := c.moved(); return said })
-	if err != nil {
-		return err
-	}
-	if !c.admit(slot) {
-		slot.end()
-		return nil
-	}
-	for {
+	for first := true; ; first = false {
+		if first {
+			c.receiving.Reset(requestTimeout)
+		}
+		if err := c.wire.begin(); err != nil {
+			return c.broken(err)
+		}
+		if first {
+			c.receiving.Stop()
+			slot, err := c.server.admission.enter(ctx, c.wire.lastHeard)
+			if err != nil {
+				return err
+			}
+			if !c.admit(slot) {
+				slot.end()
+				return nil
+			}
+		}
 		m, err := c.wire.receive()
 		if err != nil {
-			if errors.Is(err, io.EOF) {
-				err = nil
-			}
-			c.cancel(err)
-			return err
+			return c.broken(err)
 		}
 		if err := c.turn(ctx, m); err != nil {
 			return err
@@ -141,7 +169,16 @@ func (c *Connection) receive(ctx context.Context) error {
 	}
 }
 
-// admit begins the turn of the first sync; false where the connection has ended.
+// broken cancels a stream that cannot be read any more, and returns the reason.
+func (c *Connection) broken(err error) error {
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	c.cancel(err)
+	return err
+}
+
+// admit stores the first-sync slot; false if the connection has ended.
 func (c *Connection) admit(slot *slot) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -149,8 +186,7 @@ func (c *Connection) admit(slot *slot) bool {
 	return !c.ended
 }
 
-// wake has run look at what is to be done. It never blocks, and may be called by
-// any goroutine.
+// wake makes run look for work. It never blocks; any goroutine may call it.
 func (c *Connection) wake() {
 	select {
 	case c.wakes <- struct{}{}:
@@ -158,14 +194,14 @@ func (c *Connection) wake() {
 	}
 }
 
-// mark makes the connection dirty: what it serves is no longer the newest. It
-// never blocks, and may be called by any goroutine.
+// mark makes the connection dirty: a newer context was published. It never blocks; any
+// goroutine may call it.
 func (c *Connection) mark() {
 	c.dirty.Store(true)
 	c.wake()
 }
 
-// run pushes, and sends what is due, until ctx ends.
+// run pushes and sends until ctx ends.
 func (c *Connection) run(ctx context.Context) error {
 	defer c.end()
 	defer context.AfterFunc(ctx, c.wake)()
@@ -178,7 +214,8 @@ func (c *Connection) run(ctx context.Context) error {
 	return nil
 }
 
-// turn takes a request or, without one, looks at what is to be done.
+// turn handles a request. Without one it pushes if the connection is dirty, else it
+// sends what has become due.
 func (c *Connection) turn(ctx context.Context, m *message) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -186,7 +223,7 @@ func (c *Connection) turn(ctx context.Context, m *message) error {
 		return nil
 	}
 	if c.slot != nil {
-		c.slot.serves()
+		c.slot.stopClocks()
 	}
 	var err error
 	switch {
@@ -194,9 +231,9 @@ func (c *Connection) turn(ctx context.Context, m *message) error {
 		err = c.handle(ctx, m)
 	case c.dirty.Swap(false):
 		err = c.push(ctx)
-		c.server.rounds.done(c)
+		c.server.generations.done(c)
 	default:
-		err = c.look()
+		err = c.sendDue()
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -204,153 +241,211 @@ func (c *Connection) turn(ctx context.Context, m *message) error {
 	case err != nil:
 		return err
 	}
-	c.alarm.set(c.wakesAt())
-	c.admitted()
-	c.takeNote()
-	c.server.moves.Add(1)
+	c.setAlarm()
+	c.finishFirstSync()
+	c.updateNote()
+	c.server.changeCount.Add(1)
 	return nil
 }
 
-// look sends what has become due by time alone.
-func (c *Connection) look() error {
+// setAlarm makes run look again when something may be due though nothing has happened.
+func (c *Connection) setAlarm() {
+	at := c.stallsAt()
+	if c.sequencer != nil {
+		if wake := c.sequencer.Wake(); at.IsZero() || !wake.IsZero() && wake.Before(at) {
+			at = wake
+		}
+	}
+	if at.IsZero() {
+		c.alarm.Stop()
+	} else {
+		c.alarm.Reset(time.Until(at))
+	}
+}
+
+// stallsAt returns when the client must have answered the oldest response in flight;
+// zero if none is.
+func (c *Connection) stallsAt() time.Time {
+	var oldest time.Time
+	for i, t := range c.types {
+		if c.sequencer.Idle(i) == 0 && t.subscription.InFlight() && (oldest.IsZero() || t.SentAt.Before(oldest)) {
+			oldest = t.SentAt
+		}
+	}
+	if oldest.IsZero() {
+		return oldest
+	}
+	return oldest.Add(c.server.options.StallTimeout)
+}
+
+// sendDue sends what has become due by time alone, and ends a stream whose client stalls.
+func (c *Connection) sendDue() error {
 	if at := c.stallsAt(); !at.IsZero() && !time.Now().Before(at) {
-		c.logger.Warn("closing a stream whose client answers nothing", "proxy", c.name())
+		c.logger.Warn("closing a stream whose client answers nothing", "proxy", c.note.Node())
 		return errSilent
 	}
 	return c.flush()
 }
 
-// end gives up what the connection holds.
+// end releases what the connection holds.
 func (c *Connection) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended = true
-	c.alarm.stop()
-	c.sending.stop()
-	c.away.Store(true) // no later round waits for it
-	c.server.rounds.done(c)
+	c.alarm.Stop()
+	c.sending.Stop()
+	c.receiving.Stop()
+	c.releaseNames()
+	c.waitsForClient.Store(true) // no later push waits for it
+	c.server.generations.done(c)
 	if c.slot != nil {
 		c.slot.end()
 	}
-	if c.world != nil {
-		c.world.close()
-		c.logger.Info("proxy disconnected", "proxy", c.name())
+	if c.desired != nil {
+		c.desired.Close()
+		c.logger.Info("proxy disconnected", "proxy", c.note.Node())
 	}
 }
 
-func (c *Connection) name() string {
-	if c.proxy == nil {
-		return "unknown"
-	}
-	return c.proxy.ID
-}
-
-// handle takes one request.
+// handle processes one request.
 func (c *Connection) handle(ctx context.Context, m *message) error {
 	if c.proxy == nil {
 		if err := c.identify(ctx, m.node); err != nil {
 			return err
 		}
 	}
-	session, err := c.session(m.typeURL)
+	t, err := c.serveType(m.typeURL)
 	if err != nil {
 		return err
 	}
-	if !session.Started() && c.holdsWhole(m) {
-		if err := c.keepWhole(ctx); err != nil {
+	sub := t.subscription
+	if !sub.Started() && c.hasWholeRoutes(m) {
+		if err := c.serveWholeRoutes(ctx); err != nil {
 			return err
 		}
 	}
-	before := session.Acked().Revision
-	answer := c.flow.Request(m.typeURL, m.request, time.Now())
-	switch t := c.timing(m.typeURL); {
-	case answer.Acked != nil:
-		t.answered = time.Now()
-		if answer.Acked.Revision > before {
-			c.server.metrics.acked(answer.Acked.Revision, c.since)
+	before, searching := sub.LastACK().Revision, sub.Searching()
+	answer := c.sequencer.Request(m.typeURL, m.request, time.Now())
+	if err := c.chargeNames(t); err != nil {
+		return err
+	}
+	switch {
+	case answer.ACK != nil:
+		t.AnsweredAt = time.Now()
+		if answer.ACK.Revision > before {
+			c.server.metrics.acked(answer.ACK.Revision, c.since)
 		}
-	case answer.Rejected != nil:
-		t.answered = time.Now()
-		c.server.metrics.rejected(t.name)
-		c.logger.Warn("proxy rejected a response", "proxy", c.name(), "type", m.typeURL,
-			"version", answer.Rejected.Version, "err", answer.Rejected.Message)
+	case answer.NACK != nil:
+		t.AnsweredAt = time.Now()
+		c.server.metrics.rejected(t.Name)
+		// logRejections logs rejected resources; the metric counts repeated rejections
+		// too.
+		if !searching && sub.Searching() && answer.NACK.Message != t.message {
+			t.message = answer.NACK.Message
+			c.logger.Warn("proxy rejected a response, which is sent again in parts", "proxy", c.note.Node(), "type", m.typeURL,
+				"version", answer.NACK.Version, "err", progress.Shorten(answer.NACK.Message, maxLogged))
+		}
 	}
 	return c.flush()
 }
 
-// maxTypes bounds the types of a stream, which a client may make up.
-const maxTypes = 64
+const (
+	// maxTypes bounds the types of a stream, and maxType the length of a type URL.
+	// Clients may make up both.
+	maxTypes, maxType = 64, 1 << 10
+	// maxNode bounds the node of a request. An Envoy lists its extensions there, some
+	// tens of kilobytes.
+	maxNode = 1 << 20
+	// maxComplaint bounds how much of a NACK's message is kept, and maxLogged how much
+	// of it is logged.
+	maxComplaint, maxLogged = 16 << 10, 4 << 10
+)
 
-// session finds that of a type. Of one that is not served every name is unknown.
-func (c *Connection) session(typeURL string) (*stream.Session, error) {
-	switch t := c.timing(typeURL); {
+// serveType returns the state of a type. For a type that is not served it makes one with
+// no resources: every name is unknown.
+func (c *Connection) serveType(typeURL string) (*typeState, error) {
+	t := c.typeState(typeURL)
+	switch {
 	case t != nil:
-		return t.session, nil
+		return t, nil
 	case typeURL == "":
 		return nil, status.Error(codes.InvalidArgument, "a request on an aggregated stream has no type_url")
-	case c.flow.Len() >= maxTypes:
+	case len(typeURL) > maxType:
+		return nil, status.Errorf(codes.InvalidArgument, "a type_url has %d bytes, and may have %d", len(typeURL), maxType)
+	case len(c.types) >= maxTypes:
 		return nil, status.Errorf(codes.InvalidArgument, "type %s: the stream asks for more than %d types", typeURL, maxTypes)
 	}
-	session := c.flow.Add(stream.Type{URL: typeURL, Names: c.server.names})
-	c.types = append(c.types, c.server.newTiming(typeURL, session))
-	return session, nil
+	t = c.server.newTypeState(typeURL, c.sequencer.Add(protocol.Type{URL: typeURL, Names: c.server.names}))
+	c.types = append(c.types, t)
+	return t, nil
 }
 
-// identify takes the node of the first request and builds the proxy's world.
+// identify reads the node of the first request, and derives what the proxy should have.
 func (c *Connection) identify(ctx context.Context, node *corev3.Node) error {
+	if size := proto.Size(node); size > maxNode {
+		return status.Errorf(codes.InvalidArgument, "the node of the first request has %d bytes, and may have %d", size, maxNode)
+	}
 	proxy, err := discovery.ParseProxy(node)
 	if err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
+	if err := c.refuseSeparateStream(node); err != nil {
+		return err
+	}
 	proxy.RouteDelta = c.takesRouteDelta(node)
-	c.proxy = proxy
-	c.report.of(proxy)
-	c.flow = c.newFlow()
-	c.world = c.server.worlds.join(proxy)
-	c.logger.Info("proxy connected", "proxy", proxy.ID, "variant", c.variant.String(), "envoy", proxy.EnvoyVersion)
-	c.away.Store(false)
+	c.proxy, c.agent = proxy, node.GetUserAgentName()
+	c.note.Identify(proxy)
+	c.sequencer = c.newSequencer()
+	c.desired = c.server.desired.Join(proxy)
+	c.logger.Info("proxy connected", "proxy", proxy.ID, "variant", c.wire.variant.String(), "envoy", proxy.EnvoyVersion)
+	c.waitsForClient.Store(false)
+	c.identified.Store(true) // before advance reads the published context: later ones are pushed
 	return c.advance(ctx)
 }
 
-// askLimit is the moment that a proxy is given, when it connects again, to ask for one
-// type after another: an Envoy does so at once.
+// askLimit is how long a reconnected proxy may take to subscribe to one type after
+// another. An Envoy subscribes at once.
 const askLimit = time.Second
 
-// newFlow makes the flow of the types that are served to the proxy.
-func (c *Connection) newFlow() *order.Flow {
+// newSequencer makes the Sequencer of the types that are served to the proxy.
+func (c *Connection) newSequencer() *delivery.Sequencer {
 	o := c.server.options
-	types := make([]order.Type, len(o.Types))
+	types := make([]delivery.Type, len(o.Types))
 	for i, t := range o.Types {
-		types[i] = order.Type{Type: t.streamType(c.proxy.Type), Parent: t.Parent, CoverParent: t.CoverParent, Target: t.Target}
+		types[i] = delivery.Type{Type: streamType(t, c.proxy.Type, c.takesRemovals()), Needs: t.Needs}
 		types[i].Names, types[i].Shared = c.server.names, c.server.shared
-		if a, ok := t.For(c.proxy.Type).(generate.Announcer); ok && c.wire.one() == "" {
-			types[i].Announce = a.Announce
+		if a, ok := generate.As[generate.Announcer](t.For(c.proxy.Type)); ok && c.wire.only == "" {
+			types[i].Preannounce = func(has *resource.Resource, clusters []string) (*resource.Resource, error) {
+				return generate.Announce(a, has, clusters)
+			}
 		}
-		types[i].Optional = t.Scoped && !c.proxy.RouteDelta
-		if w, delta := c.wire.(deltaWire); delta && w.only != "" {
-			types[i].Scoped = false // what the resources live in is of another stream
+		types[i].Optional = t.Scoped && !c.proxy.RouteDelta || c.wire.only != "" && string(c.wire.only) != types[i].URL
+		if c.wire.variant == protocol.Delta && c.wire.only != "" {
+			types[i].Scoped = false // the parents are on another stream
 		}
 	}
-	flow := order.New(types, c.variant, order.Limits{Ready: o.ReadyLimit, Resolve: o.ResolveGrace, Ask: askLimit, Withdraw: o.WithdrawLimit})
-	for typeURL, session := range flow.Sessions() {
-		c.types = append(c.types, c.server.newTiming(typeURL, session))
+	sequencer := delivery.New(types, c.wire.variant, delivery.Limits{
+		Ready: o.ReadyLimit, Resolve: o.ResolveGrace, Ask: askLimit, Withdraw: o.WithdrawLimit, LastActivity: c.lastActivity,
+	})
+	for typeURL, sub := range sequencer.Subscriptions() {
+		c.types = append(c.types, c.server.newTypeState(typeURL, sub))
 	}
-	return flow
+	return sequencer
 }
 
-// typ finds a served type by its URL.
-func (s *DiscoveryServer) typ(typeURL string) (ResourceType, bool) {
+// servedType returns a served type by its URL.
+func (s *DiscoveryServer) servedType(typeURL string) (generate.ResourceType, bool) {
 	for _, t := range s.options.Types {
 		if t.Generator.TypeURL() == typeURL {
 			return t, true
 		}
 	}
-	return ResourceType{}, false
+	return generate.ResourceType{}, false
 }
 
-// typeName is the short name of a type, "other" of one that is not served.
+// typeName returns the short name of a type, and "other" for a type that is not served.
 func (s *DiscoveryServer) typeName(typeURL string) string {
-	if t, served := s.typ(typeURL); served {
+	if t, served := s.servedType(typeURL); served {
 		return t.Name
 	}
 	return "other"

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// Conns is a listener that finds the connections it accepted by the addresses of
-// their clients.
+// Conns is a listener that finds its accepted connections by the address of the client.
 type Conns struct {
 	net.Listener
 
@@ -25,10 +24,10 @@ func (l *Conns) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	tracked := &trackedConn{Conn: c, of: l}
+	tracked := &trackedConn{Conn: c, listener: l}
 	now := time.Now().UnixNano()
-	tracked.said.Store(now)
-	tracked.took.Store(now)
+	tracked.lastRead.Store(now)
+	tracked.lastWrite.Store(now)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open[c.RemoteAddr().String()] = tracked
@@ -37,54 +36,55 @@ func (l *Conns) Accept() (net.Conn, error) {
 
 // HangUp closes the connection of a client, if it is open.
 func (l *Conns) HangUp(remote net.Addr) {
-	l.mu.Lock()
-	c := l.open[remote.String()]
-	l.mu.Unlock()
-	if c != nil {
+	if c := l.find(remote); c != nil {
 		_ = c.Close()
 	}
 }
 
-// Moved is when something was last read that a client has said, and when its
-// connection has last taken something that was written to it; zero where it is not
-// open.
-func (l *Conns) Moved(remote net.Addr) (said, took time.Time) {
+func (l *Conns) find(remote net.Addr) *trackedConn {
 	l.mu.Lock()
-	c := l.open[remote.String()]
-	l.mu.Unlock()
+	defer l.mu.Unlock()
+	return l.open[remote.String()]
+}
+
+// LastActivity returns when the server last read something from a client, and when the
+// connection last took something that the server wrote; both zero if the connection is
+// not open.
+func (l *Conns) LastActivity(remote net.Addr) (read, written time.Time) {
+	c := l.find(remote)
 	if c == nil {
 		return time.Time{}, time.Time{}
 	}
-	return time.Unix(0, c.said.Load()), time.Unix(0, c.took.Load())
+	return time.Unix(0, c.lastRead.Load()), time.Unix(0, c.lastWrite.Load())
 }
 
-// trackedConn is a connection that its listener knows.
+// trackedConn is a connection that Conns knows.
 type trackedConn struct {
 	net.Conn
-	of         *Conns
-	said, took atomic.Int64 // in Unix nanoseconds
+	listener            *Conns
+	lastRead, lastWrite atomic.Int64 // Unix nanoseconds of the last read and write
 }
 
 // Read implements net.Conn.
 func (c *trackedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	c.said.Store(time.Now().UnixNano())
+	c.lastRead.Store(time.Now().UnixNano())
 	return n, err
 }
 
 // Write implements net.Conn.
 func (c *trackedConn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
-	c.took.Store(time.Now().UnixNano())
+	c.lastWrite.Store(time.Now().UnixNano())
 	return n, err
 }
 
 // Close implements net.Conn.
 func (c *trackedConn) Close() error {
-	c.of.mu.Lock()
-	if key := c.RemoteAddr().String(); c.of.open[key] == c {
-		delete(c.of.open, key)
+	c.listener.mu.Lock()
+	if key := c.RemoteAddr().String(); c.listener.open[key] == c {
+		delete(c.listener.open, key)
 	}
-	c.of.mu.Unlock()
+	c.listener.mu.Unlock()
 	return c.Conn.Close()
 }

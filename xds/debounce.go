@@ -2,17 +2,17 @@ package xds
 
 import "time"
 
-// debounce spaces pushes: the first change after quiet is pushed at once; under
-// load the next waits as long as a push takes, so that the server spends about
-// half of its time on pushing, to a maximum. A push takes from its publication
-// until all connections have it, or the maximum has passed. It has no clock and no
-// content: what is pushed is the difference of two contexts, however many changes
-// made it.
+// debounce spaces pushes. It publishes the first change after quiet at once. Under load
+// it begins the next push no sooner than twice the time of a push after the last one, up
+// to a maximum, so that the server spends about half of its time on pushing. A push takes
+// from its publication until all connections have advanced, or the maximum has passed.
+// debounce has no clock and no content: a push is the difference of two contexts, however
+// many changes made it.
 type debounce struct {
 	max      time.Duration
 	last     time.Time     // when the last push began
-	underway bool          // whether it goes on
-	cost     time.Duration // what a push takes, smoothed
+	underway bool          // whether the last push goes on
+	cost     time.Duration // how long a push takes, smoothed
 }
 
 // at returns when to push a change that is seen now.
@@ -27,7 +27,7 @@ func (d *debounce) at(now time.Time) time.Time {
 	return now
 }
 
-// began takes when a push began.
+// began notes that a push began.
 func (d *debounce) began(at time.Time) {
 	if d.underway {
 		d.took(at.Sub(d.last))
@@ -35,7 +35,7 @@ func (d *debounce) began(at time.Time) {
 	d.last, d.underway = at, true
 }
 
-// took takes the time that the push took.
+// took notes how long the last push took.
 func (d *debounce) took(t time.Duration) {
 	d.cost = (d.cost + t) / 2
 	d.underway = false

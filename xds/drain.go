@@ -2,26 +2,22 @@ package xds
 
 import (
 	"context"
-	"maps"
 	"math/rand/v2"
-	"slices"
 	"time"
 )
 
-// Drain lets no more streams begin and ends those there are, in random order,
-// evenly over a time: their proxies do not arrive elsewhere all at once. It
-// returns when the last has ended, at once where there is none, and when ctx
-// ends. The server is not ready from its beginning on.
+// Drain refuses new streams and ends the open ones, in random order and evenly over a
+// time, so that their proxies do not all reconnect at once. It returns when the last
+// stream has ended, or when ctx ends. From its start Ready returns an error.
 func (s *DiscoveryServer) Drain(ctx context.Context, over time.Duration) {
 	s.mu.Lock()
 	s.draining = true
-	connections := slices.Collect(maps.Keys(s.connections))
 	s.mu.Unlock()
+	connections := s.shuffled()
 	if len(connections) == 0 {
 		return
 	}
 	s.logger.Info("draining", "proxies", len(connections), "over", over)
-	rand.Shuffle(len(connections), func(i, j int) { connections[i], connections[j] = connections[j], connections[i] })
 	began := time.Now()
 	for i, c := range connections {
 		if !sleep(ctx, time.Until(began.Add(over*time.Duration(i+1)/time.Duration(len(connections))))) {
@@ -31,14 +27,10 @@ func (s *DiscoveryServer) Drain(ctx context.Context, over time.Duration) {
 	}
 }
 
-// Move ends up to n streams, chosen at random, and the connections to their
-// clients, so that these may choose another server. It returns how many it
-// ended.
+// Move ends up to n streams, chosen at random, and the connections to their clients, so
+// that these clients may choose another server. It returns how many it ended.
 func (s *DiscoveryServer) Move(n int) int {
-	s.mu.Lock()
-	connections := slices.Collect(maps.Keys(s.connections))
-	s.mu.Unlock()
-	rand.Shuffle(len(connections), func(i, j int) { connections[i], connections[j] = connections[j], connections[i] })
+	connections := s.shuffled()
 	connections = connections[:min(max(n, 0), len(connections))]
 	for _, c := range connections {
 		s.hangUp(c, errMoved)
@@ -46,15 +38,22 @@ func (s *DiscoveryServer) Move(n int) int {
 	return len(connections)
 }
 
-// Connections is how many streams there are.
+// shuffled returns the open connections in random order.
+func (s *DiscoveryServer) shuffled() []*Connection {
+	connections := s.all()
+	rand.Shuffle(len(connections), func(i, j int) { connections[i], connections[j] = connections[j], connections[i] })
+	return connections
+}
+
+// Connections returns the number of open streams.
 func (s *DiscoveryServer) Connections() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.connections)
 }
 
-// hangUp ends a stream, and the connection that it came by: a client that merely
-// loses its stream opens the next one on the same connection.
+// hangUp ends a stream and the connection under it. A client that only loses its stream
+// would open the next one on the same connection.
 func (s *DiscoveryServer) hangUp(c *Connection, why error) {
 	c.cancel(why)
 	if s.options.HangUp != nil && c.remote != nil {
@@ -62,7 +61,7 @@ func (s *DiscoveryServer) hangUp(c *Connection, why error) {
 	}
 }
 
-// sleep waits, and is false when ctx ends first.
+// sleep waits; false if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -13,15 +13,15 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
-	"github.com/portolan-mesh/portolan/xds/stream"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
 // TestDrainEndsAllStreams one after the other, and lets none begin.
 func TestDrainEndsAllStreams(t *testing.T) {
 	t.Parallel()
-	variants(t, func(t *testing.T, v stream.Variant) {
+	variants(t, func(t *testing.T, v protocol.Variant) {
 		s := xdstest.NewServer(t, catalogue.Types())
 		var clients []*xdstest.Client
 		for i := range 4 {
@@ -52,7 +52,7 @@ func TestDrainIsSpread(t *testing.T) {
 	t.Parallel()
 	s := xdstest.NewServer(t, catalogue.Types())
 	for i := range 3 {
-		c := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: node(fmt.Sprintf("10.0.0.%d", i+1)), Variant: stream.Delta})
+		c := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: node(fmt.Sprintf("10.0.0.%d", i+1)), Variant: protocol.Delta})
 		c.Subscribe(xdstest.ClusterType)
 		c.AwaitAnswer(xdstest.ClusterType, 0)
 	}
@@ -81,7 +81,7 @@ func TestMoveHangsUp(t *testing.T) {
 		}
 	})
 	for i := range 3 {
-		c := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: node(fmt.Sprintf("10.0.0.%d", i+1)), Variant: stream.Delta})
+		c := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: node(fmt.Sprintf("10.0.0.%d", i+1)), Variant: protocol.Delta})
 		c.Subscribe(xdstest.ClusterType)
 		c.AwaitAnswer(xdstest.ClusterType, 0)
 	}
@@ -152,14 +152,14 @@ func TestConnsTellWhenAClientMoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	remote := client.LocalAddr()
-	said, took := l.Moved(remote)
+	said, took := l.LastActivity(remote)
 	if said.IsZero() || took.IsZero() {
 		t.Errorf("a client that has just come was heard at %s and took at %s", said, took)
 	}
 	if _, err := server.Write([]byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	saidNow, tookNow := l.Moved(remote)
+	saidNow, tookNow := l.LastActivity(remote)
 	if !saidNow.Equal(said) || !tookNow.After(took) {
 		t.Errorf("with a byte taken it was heard %s later and took %s later", saidNow.Sub(said), tookNow.Sub(took))
 	}
@@ -169,13 +169,13 @@ func TestConnsTellWhenAClientMoved(t *testing.T) {
 	if _, err := server.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
-	if now, _ := l.Moved(remote); !now.After(said) {
+	if now, _ := l.LastActivity(remote); !now.After(said) {
 		t.Error("with a byte said it was not heard")
 	}
 	if err := server.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if said, took := l.Moved(remote); !said.IsZero() || !took.IsZero() {
+	if said, took := l.LastActivity(remote); !said.IsZero() || !took.IsZero() {
 		t.Error("a client that is gone moves")
 	}
 }

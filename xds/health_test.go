@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
-	"github.com/portolan-mesh/portolan/xds/stream"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -15,7 +15,7 @@ import (
 // any type.
 func TestAChangeOfHealthSendsEndpointsAlone(t *testing.T) {
 	t.Parallel()
-	variants(t, func(t *testing.T, v stream.Variant) {
+	variants(t, func(t *testing.T, v protocol.Variant) {
 		s := xdstest.NewServer(t, catalogue.Types())
 		entry := func(i int) string {
 			return fmt.Sprintf("apiVersion: networking.istio.io/v1\nkind: WorkloadEntry\nmetadata: {name: w%[1]d, namespace: shop, "+
@@ -46,7 +46,7 @@ func TestAChangeOfHealthSendsEndpointsAlone(t *testing.T) {
 			if !maps.Equal(now, want) {
 				t.Fatalf("answers by type after %d changes: %v, want %v", i+1, now, want)
 			}
-			if all := c.Answers(xdstest.EndpointType); v == stream.Delta && len(all[len(all)-1].Names()) != 1 {
+			if all := c.Answers(xdstest.EndpointType); v == protocol.Delta && len(all[len(all)-1].Names()) != 1 {
 				t.Errorf("sent: %v", all[len(all)-1].Names())
 			}
 		}

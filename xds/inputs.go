@@ -1,159 +1,127 @@
 package xds
 
 import (
-	"maps"
-	"slices"
-	"strings"
+	"sync"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/rows"
+	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/host"
-	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
-// rows collects what the registries hand over during a task of the worker. It is
-// used on the worker only.
-type rows struct {
-	services  map[string]map[discovery.ShardKey][]*discovery.Service
-	endpoints map[string]map[discovery.ShardKey][]*discovery.Endpoint
+// committed is one commit, as WouldBe needs it.
+type committed struct {
+	inputs     mesh.Inputs
+	rows       rows.Table
+	registries discovery.Fork
 
-	// The rows as they stand; read by commit when a task ends.
-	serviceRows  pmap.Map[*mesh.ServiceRow]
-	endpointRows pmap.Map[*mesh.EndpointRow]
+	once    sync.Once
+	context *mesh.PushContext // of the inputs, once somebody has asked
 }
 
-func newRows() *rows {
-	return &rows{
-		services:  map[string]map[discovery.ShardKey][]*discovery.Service{},
-		endpoints: map[string]map[discovery.ShardKey][]*discovery.Endpoint{},
+// World is the mesh as of one commit, or as it would be: the context, and the forks of
+// the registries that its services came from.
+type World struct {
+	Context    *mesh.PushContext
+	Registries discovery.Fork
+}
+
+// World returns the world of the last commit, published or not yet. It is false before
+// the first, and without Options.Registries.
+func (s *DiscoveryServer) World() (World, bool) {
+	c := s.committed.Load()
+	if c == nil {
+		return World{}, false
 	}
+	return s.worldOf(c), true
 }
 
-func (r *rows) setServices(shard discovery.ShardKey, hostname host.Name, namespace string, services []*discovery.Service) {
-	key := mesh.ServiceKey(hostname, namespace)
-	if setShard(r.services, key, shard, services); len(services) == 0 {
-		setShard(r.endpoints, key, shard, nil)
-		r.rebuildEndpoints(key, hostname, namespace)
-	}
-	r.rebuildService(key)
-}
-
-func (r *rows) setEndpoints(shard discovery.ShardKey, hostname host.Name, namespace string, endpoints []*discovery.Endpoint) {
-	key := mesh.ServiceKey(hostname, namespace)
-	setShard(r.endpoints, key, shard, endpoints)
-	r.rebuildEndpoints(key, hostname, namespace)
-	r.rebuildService(key)
-}
-
-// setShard replaces what a shard has under a key.
-func setShard[T any](table map[string]map[discovery.ShardKey][]T, key string, shard discovery.ShardKey, values []T) {
-	if len(values) == 0 {
-		delete(table[key], shard)
-		if len(table[key]) == 0 {
-			delete(table, key)
+// worldOf shares the published context where it is of the same inputs, and derives that
+// of a commit once.
+func (s *DiscoveryServer) worldOf(c *committed) World {
+	c.once.Do(func() {
+		if c.context = s.Context(); c.context == nil || c.context.Inputs() != c.inputs {
+			c.context = c.context.Next(c.inputs)
 		}
-		return
-	}
-	if table[key] == nil {
-		table[key] = map[discovery.ShardKey][]T{}
-	}
-	table[key][shard] = values
-}
-
-// inShardOrder puts the shards of a key together in the order of their keys.
-func inShardOrder[T any](shards map[discovery.ShardKey][]T) []T {
-	var out []T
-	for _, k := range shardOrder(shards) {
-		out = append(out, shards[k]...)
-	}
-	return out
-}
-
-func shardOrder[T any](shards map[discovery.ShardKey]T) []discovery.ShardKey {
-	return slices.SortedFunc(maps.Keys(shards), func(a, b discovery.ShardKey) int {
-		return strings.Compare(a.String(), b.String())
 	})
+	return World{c.context, c.registries}
 }
 
-// sizes says how many of what inShardOrder returns each shard has.
-func sizes[T any](shards map[discovery.ShardKey][]T) []mesh.ShardSize {
-	out := make([]mesh.ShardSize, 0, len(shards))
-	for _, k := range shardOrder(shards) {
-		out = append(out, mesh.ShardSize{Shard: k, Count: len(shards[k])})
+// WouldBe returns the world of the last commit, and the one that operations on its
+// configuration would make. The forks of the registries derive it; nothing is published.
+// It is false before the first commit, and without Options.Registries. The cost follows
+// what differs.
+func (s *DiscoveryServer) WouldBe(ops []storage.Op) (is, would World, known bool) {
+	c := s.committed.Load()
+	if c == nil {
+		return World{}, World{}, false
 	}
-	return out
-}
-
-func (r *rows) rebuildService(key string) {
-	services := inShardOrder(r.services[key])
-	if len(services) == 0 {
-		r.serviceRows = r.serviceRows.Delete(key)
-		return
-	}
-	row := mesh.NewServiceRow(services, inShardOrder(r.endpoints[key]))
-	if !row.Equal(r.serviceRows.Value(key)) {
-		r.serviceRows = r.serviceRows.Set(key, row)
-	}
-}
-
-func (r *rows) rebuildEndpoints(key string, hostname host.Name, namespace string) {
-	endpoints := inShardOrder(r.endpoints[key])
-	if len(endpoints) == 0 {
-		r.endpointRows = r.endpointRows.Delete(key)
-		return
-	}
-	row := &mesh.EndpointRow{Hostname: hostname, Namespace: namespace, Endpoints: endpoints, Shards: sizes(r.endpoints[key])}
-	if last := r.endpointRows.Value(key); !row.Equal(last) {
-		row.Follow(last)
-		r.endpointRows = r.endpointRows.Set(key, row)
-	}
+	fork := updater{c.rows, func(string) {}}
+	in := c.inputs
+	in.Configs = c.inputs.Configs.After(ops, s.options.Mesh.Domain)
+	registries := c.registries.Apply(c.inputs.Configs, in.Configs, &fork)
+	in.Services, in.Endpoints = fork.rows.Services, fork.rows.Endpoints
+	is = s.worldOf(c)
+	return is, World{is.Context.Next(in), registries}, true
 }
 
 var _ discovery.XDSUpdater = (*DiscoveryServer)(nil)
 
+// updater collects the rows of registries, and what they give as the reasons of the next
+// push. It implements discovery.XDSUpdater.
+type updater struct {
+	rows  rows.Table
+	count func(reason string)
+}
+
 // SvcUpdate implements discovery.XDSUpdater.
-func (s *DiscoveryServer) SvcUpdate(shard discovery.ShardKey, hostname host.Name, namespace string, services []*discovery.Service) {
-	s.rows.setServices(shard, hostname, namespace, services)
-	s.because(discovery.ReasonService)
+func (u *updater) SvcUpdate(shard discovery.ShardKey, hostname host.Name, namespace string, services []*discovery.Service) {
+	u.rows.SetServices(shard, hostname, namespace, services)
+	u.count(discovery.ReasonService)
 }
 
 // EDSUpdate implements discovery.XDSUpdater.
-func (s *DiscoveryServer) EDSUpdate(shard discovery.ShardKey, hostname host.Name, namespace string, endpoints []*discovery.Endpoint) {
-	s.EDSCacheUpdate(shard, hostname, namespace, endpoints)
-	s.because(discovery.ReasonEndpoint)
+func (u *updater) EDSUpdate(shard discovery.ShardKey, hostname host.Name, namespace string, endpoints []*discovery.Endpoint) {
+	u.EDSCacheUpdate(shard, hostname, namespace, endpoints)
+	u.count(discovery.ReasonEndpoint)
 }
 
 // EDSCacheUpdate implements discovery.XDSUpdater.
-func (s *DiscoveryServer) EDSCacheUpdate(shard discovery.ShardKey, hostname host.Name, namespace string, endpoints []*discovery.Endpoint) {
-	s.rows.setEndpoints(shard, hostname, namespace, endpoints)
+func (u *updater) EDSCacheUpdate(shard discovery.ShardKey, hostname host.Name, namespace string, endpoints []*discovery.Endpoint) {
+	u.rows.SetEndpoints(shard, hostname, namespace, endpoints)
 }
 
-// ConfigUpdate implements discovery.XDSUpdater.
-func (s *DiscoveryServer) ConfigUpdate(r *discovery.PushRequest) {
+// ConfigUpdate implements discovery.XDSUpdater. It only counts the reasons; Commit wakes
+// the pusher.
+func (u *updater) ConfigUpdate(r *discovery.PushRequest) {
 	for reason, n := range r.Reason {
 		for range n {
-			s.because(reason)
+			u.count(reason)
 		}
 	}
 }
 
-// ProxyUpdate implements discovery.XDSUpdater. The instance rows say what
-// changed for the proxy; this is but a reason.
-func (s *DiscoveryServer) ProxyUpdate(_, _ string) { s.because(discovery.ReasonProxy) }
+// ProxyUpdate implements discovery.XDSUpdater. It only counts a reason: the rows of
+// instances say what changed for the proxy.
+func (u *updater) ProxyUpdate(_, _ string) { u.count(discovery.ReasonProxy) }
 
-// Commit makes one Inputs of all that a task of the worker changed, and wakes
-// the pusher where something did. It is the last hook of the worker.
+// Commit makes one Inputs of everything that a task of the worker changed, and wakes
+// the pusher if something did. It is the last hook of the worker.
 func (s *DiscoveryServer) Commit() {
 	in := mesh.Inputs{
 		Configs:  s.options.Configs.Handled(),
-		Services: s.rows.serviceRows, Endpoints: s.rows.endpointRows, Mesh: s.options.Mesh,
+		Services: s.rows.Services, Endpoints: s.rows.Endpoints, Mesh: s.options.Mesh,
+	}
+	if s.options.Registries != nil { // a registry may learn something without changing a row
+		s.committed.Store(&committed{inputs: in, rows: s.rows, registries: s.options.Registries()})
 	}
 	last := s.inputs.Load()
 	if last != nil && *last == in {
 		return
 	}
 	if last == nil || last.Configs != in.Configs {
-		s.because(discovery.ReasonConfig)
+		s.countReason(discovery.ReasonConfig)
 	}
 	s.inputs.Store(&in)
 	s.wake()

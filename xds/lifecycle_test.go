@@ -9,8 +9,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
-	"github.com/portolan-mesh/portolan/xds/stream"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -18,7 +18,7 @@ import (
 // proxies keep what they have; then they are served.
 func TestNotReadyIsRefused(t *testing.T) {
 	t.Parallel()
-	variants(t, func(t *testing.T, v stream.Variant) {
+	variants(t, func(t *testing.T, v protocol.Variant) {
 		var synced atomic.Bool
 		s := starting(t, synced.Load)
 		s.handle(1)
@@ -47,7 +47,7 @@ func TestNotReadyIsRefused(t *testing.T) {
 // begin.
 func TestShutdownEndsStreams(t *testing.T) {
 	t.Parallel()
-	variants(t, func(t *testing.T, v stream.Variant) {
+	variants(t, func(t *testing.T, v protocol.Variant) {
 		s := starting(t, func() bool { return true })
 		s.handle(1)
 		s.Commit()
@@ -81,7 +81,7 @@ func TestShutdownEndsStreams(t *testing.T) {
 // between is none of it.
 func TestPushesMergeWhileOneIsUnderWay(t *testing.T) {
 	t.Parallel()
-	variants(t, func(t *testing.T, v stream.Variant) {
+	variants(t, func(t *testing.T, v protocol.Variant) {
 		s := xdstest.NewServer(t, catalogue.Types())
 		published(t, s, s.Apply(service("a", 9080, "10.1.0.1")))
 		c := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: node("10.0.0.1"), Variant: v, Manual: true})
@@ -100,7 +100,7 @@ func TestPushesMergeWhileOneIsUnderWay(t *testing.T) {
 		c.Ack(first)
 		second := c.AwaitAnswer(xdstest.ClusterType, 1)
 		want := []string{"outbound|9080||b.shop.example", "outbound|9080||c.shop.example", "outbound|9080||mark.shop.example"}
-		if v == stream.StateOfTheWorld {
+		if v == protocol.StateOfTheWorld {
 			want = append([]string{"BlackHoleCluster", "PassthroughCluster", "outbound|9080||a.shop.example"}, want...)
 		}
 		if d := cmp.Diff(want, second.Names()); d != "" || len(second.Removed) > 0 {

@@ -11,8 +11,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/progress"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -40,7 +41,7 @@ func (l *logged) String() string {
 // long, though nothing else happens, and that is logged, counted and shown.
 func TestALimitThatPassesIsReported(t *testing.T) {
 	t.Parallel()
-	variants(t, func(t *testing.T, v stream.Variant) {
+	variants(t, func(t *testing.T, v protocol.Variant) {
 		registry, log := prometheus.NewRegistry(), &logged{}
 		s := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) {
 			o.Registerer, o.Logger = registry, slog.New(slog.NewTextHandler(log, nil))
@@ -48,7 +49,7 @@ func TestALimitThatPassesIsReported(t *testing.T) {
 		})
 		published(t, s, s.Apply(service("a", 9080, "10.1.0.1"), route("a", "a")))
 		c := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: node("10.0.0.1"), Variant: v, Manual: true})
-		routes := func() xds.TypeStatus {
+		routes := func() progress.TypeStatus {
 			for _, p := range s.XDS.Proxies() {
 				for _, st := range p.Types {
 					if st.Name == "RDS" {
@@ -56,7 +57,7 @@ func TestALimitThatPassesIsReported(t *testing.T) {
 					}
 				}
 			}
-			return xds.TypeStatus{}
+			return progress.TypeStatus{}
 		}
 		c.Subscribe(xdstest.ClusterType)
 		c.AwaitAnswer(xdstest.ClusterType, 0)

@@ -11,8 +11,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/progress"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -38,7 +39,7 @@ func TestOnlyTheFirstAnswerTimesARevision(t *testing.T) {
 	const metric, name = "portolan_apply_to_ack_seconds", "outbound|9080||a.shop.example"
 	registry := prometheus.NewRegistry()
 	s := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) { o.Registerer = registry })
-	c := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: node("10.0.0.1"), Variant: stream.Delta})
+	c := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: node("10.0.0.1"), Variant: protocol.Delta})
 	c.Subscribe(xdstest.ClusterType)
 	c.Subscribe(xdstest.EndpointType, name)
 	c.AwaitAnswer(xdstest.EndpointType, 0)
@@ -59,7 +60,7 @@ func TestOnlyTheFirstAnswerTimesARevision(t *testing.T) {
 // TestTypesOfAStreamAreBounded: a client cannot make the server keep ever more.
 func TestTypesOfAStreamAreBounded(t *testing.T) {
 	t.Parallel()
-	variants(t, func(t *testing.T, v stream.Variant) {
+	variants(t, func(t *testing.T, v protocol.Variant) {
 		s := xdstest.NewServer(t, catalogue.Types())
 		c := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: node("10.0.0.1"), Variant: v})
 		for i := range 1000 {
@@ -81,12 +82,12 @@ func TestProxiesAreInOrder(t *testing.T) {
 	t.Parallel()
 	s := xdstest.NewServer(t, catalogue.Types())
 	for i := range 9 {
-		c := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: node("10.0.0.1"), Variant: stream.Delta})
+		c := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: node("10.0.0.1"), Variant: protocol.Delta})
 		c.Subscribe(xdstest.ClusterType)
 		c.AwaitAnswer(xdstest.ClusterType, 0)
 		xdstest.Eventually(t, "the stream", func() bool { return len(s.XDS.Proxies()) == i+1 })
 	}
-	if !slices.IsSortedFunc(s.XDS.Proxies(), func(a, b xds.ProxyStatus) int { return a.ConnectedSince.Compare(b.ConnectedSince) }) {
+	if !slices.IsSortedFunc(s.XDS.Proxies(), func(a, b progress.ProxyStatus) int { return a.ConnectedSince.Compare(b.ConnectedSince) }) {
 		t.Error("out of order")
 	}
 }

@@ -18,12 +18,15 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocoltest"
+	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/progress"
 	"github.com/portolan-mesh/portolan/xds/resource"
-	"github.com/portolan-mesh/portolan/xds/stream/streamtest"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -45,8 +48,9 @@ func (bulky) Affected(_ *mesh.View, d mesh.Delta) iter.Seq[string] {
 	}
 }
 
-func (b bulky) Build(_ *mesh.View, name string) (*resource.Resource, error) {
-	return streamtest.Resource(b.typeURL, name, strings.Repeat("x", bulkySize))
+func (b bulky) Build(_ *mesh.View, name string) (proto.Message, []resource.Need, error) {
+	message, needs := protocoltest.Message(b.typeURL, name, strings.Repeat("x", bulkySize))
+	return message, needs, nil
 }
 
 // footprint is what the process holds, stacks included.
@@ -62,14 +66,14 @@ func footprint() int {
 // read nothing of it, hold on to the same six.
 func TestSlowReadersShareWhatTheyAreSent(t *testing.T) {
 	const clients, limit = 60, 1 << 20
-	s := xdstest.NewServer(t, []xds.ResourceType{
+	s := xdstest.NewServer(t, []generate.ResourceType{
 		{Name: "CDS", Generator: bulky{plain{xdstest.ClusterType}}, Full: true},
 	})
 	sent := func(n int) {
 		t.Helper()
 		xdstest.Eventually(t, "all to be sent to", func() bool {
 			proxies := s.XDS.Proxies()
-			return len(proxies) == n && !slices.ContainsFunc(proxies, func(p xds.ProxyStatus) bool { return p.Types[0].Sent.IsZero() })
+			return len(proxies) == n && !slices.ContainsFunc(proxies, func(p progress.ProxyStatus) bool { return p.Types[0].Sent.IsZero() })
 		})
 	}
 	deaf(t, s, "10.0.1.1")
@@ -249,7 +253,7 @@ func TestAnIdleConnectionIsSmall(t *testing.T) {
 			c.say(fmt.Sprintf("10.3.%d.%d", i/250, i%250+1))
 		}
 		xdstest.Eventually(t, "all to be in step", func() bool {
-			return !slices.ContainsFunc(s.XDS.Proxies(), func(p xds.ProxyStatus) bool { return p.Types[2].Answered.IsZero() })
+			return !slices.ContainsFunc(s.XDS.Proxies(), func(p progress.ProxyStatus) bool { return p.Types[2].Answered.IsZero() })
 		})
 	}
 	connect(0, warm)

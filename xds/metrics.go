@@ -1,15 +1,17 @@
 package xds
 
 import (
-	"sync"
+	"strconv"
+	"sync/atomic"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/portolan-mesh/portolan/discovery"
 )
 
-// metrics are those of the DiscoveryServer, each named after what is asked.
+// metrics are the metrics of the DiscoveryServer, each named after a question.
 type metrics struct {
 	pushes     *prometheus.CounterVec
 	responses  *prometheus.CounterVec
@@ -18,19 +20,15 @@ type metrics struct {
 	lates      *prometheus.CounterVec
 	buildTime  prometheus.Histogram
 	ackTime    prometheus.Histogram
-
-	mu    sync.Mutex          // guards begun
-	begun map[int64]time.Time // when a revision woke the pusher
-	order []int64             // its keys, oldest first
+	begun      *lru.Cache[int64, time.Time] // when a revision woke the pusher
 }
 
-// keptRevisions bounds how many revisions are timed at once.
+// keptRevisions bounds how many revisions are timed at one time.
 const keptRevisions = 1024
 
 func newMetrics(r prometheus.Registerer, s *DiscoveryServer) *metrics {
 	buckets := prometheus.ExponentialBuckets(0.0005, 2, 16)
 	m := &metrics{
-		begun:      map[int64]time.Time{},
 		pushes:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "portolan_pushes_total", Help: "Contexts published, by whether more than endpoints changed."}, []string{"full"}),
 		responses:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "portolan_xds_responses_total", Help: "Responses sent, by type."}, []string{"type"}),
 		resources:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "portolan_xds_resources_sent_total", Help: "Resources sent, by type."}, []string{"type"}),
@@ -39,65 +37,51 @@ func newMetrics(r prometheus.Registerer, s *DiscoveryServer) *metrics {
 		buildTime:  prometheus.NewHistogram(prometheus.HistogramOpts{Name: "portolan_xds_build_seconds", Help: "Time to bring the resources of one proxy up to date.", Buckets: buckets}),
 		ackTime:    prometheus.NewHistogram(prometheus.HistogramOpts{Name: "portolan_apply_to_ack_seconds", Help: "Time from the commit of a revision to its acknowledgement by a proxy.", Buckets: buckets}),
 	}
+	m.begun, _ = lru.New[int64, time.Time](keptRevisions) // fails for a size below 1 only
 	if r == nil {
 		return m
 	}
-	r.MustRegister(m.pushes, m.responses, m.resources, m.rejections, m.lates, m.buildTime, m.ackTime,
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "portolan_connected_proxies", Help: "Streams that are open."}, func() float64 {
-			return float64(s.Connections())
-		}),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "portolan_first_syncs", Help: "Proxies that are being brought up from nothing."}, func() float64 {
-			return float64(s.admission.inside())
-		}),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "portolan_waiting_proxies", Help: "Proxies that wait for their turn to be brought up."}, func() float64 {
-			return float64(s.admission.waiting.Load())
-		}),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "portolan_refused_proxies_total", Help: "Streams that were refused, as too many proxies waited."}, func() float64 {
-			return float64(s.admission.refused.Load())
-		}),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "portolan_memo_resources", Help: "Built resources that are held."}, func() float64 {
-			return float64(s.memo.Len())
-		}))
+	r.MustRegister(m.pushes, m.responses, m.resources, m.rejections, m.lates, m.buildTime, m.ackTime)
+	gauge := func(name, help string, value func() float64) {
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
+	}
+	counter := func(name, help string, value *atomic.Int64) {
+		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(value.Load()) }))
+	}
+	gauge("portolan_connected_proxies", "Streams that are open.", func() float64 { return float64(s.Connections()) })
+	gauge("portolan_first_syncs", "Proxies that are being brought up from nothing.", func() float64 { return float64(s.admission.running()) })
+	gauge("portolan_waiting_proxies", "Proxies that wait for their turn to be brought up.", func() float64 { return float64(s.admission.waiting.Load()) })
+	counter("portolan_refused_proxies_total", "Streams that were refused, as too many proxies waited.", &s.admission.refused)
+	counter("portolan_lost_turns_total", "Proxies that lost their turn to be brought up, as they made no progress.", &s.admission.lost)
+	gauge("portolan_streams_memory_bytes", "Memory for the subscriptions of all streams, which --streams-memory bounds.", func() float64 { return float64(s.budget.inUse()) })
+	counter("portolan_greedy_streams_total", "Streams that were ended, because their subscriptions took too much memory.", &s.budget.ended)
+	gauge("portolan_xds_failed_resources", "Resources that cannot be built. Proxies keep their last good form.", func() float64 { return float64(len(s.desired.Failures())) })
+	gauge("portolan_memo_resources", "Built resources that are held.", func() float64 { return float64(s.desired.Built()) })
 	return m
 }
 
 func (m *metrics) publishing(request *discovery.PushRequest, revision int64) {
-	full := "false"
-	if request.Full {
-		full = "true"
-	}
-	m.pushes.WithLabelValues(full).Inc()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if _, known := m.begun[revision]; known {
-		return
-	}
-	m.begun[revision] = request.Start
-	if m.order = append(m.order, revision); len(m.order) > keptRevisions {
-		delete(m.begun, m.order[0])
-		m.order = m.order[1:]
-	}
+	m.pushes.WithLabelValues(strconv.FormatBool(request.Full)).Inc()
+	m.begun.ContainsOrAdd(revision, request.Start)
 }
 
 func (m *metrics) built(took time.Duration) { m.buildTime.Observe(took.Seconds()) }
 
-// sentOf are the metrics of what is sent of one type.
-type sentOf struct{ responses, resources prometheus.Counter }
+// sentCounters are the counters of what is sent, for one type.
+type sentCounters struct{ responses, resources prometheus.Counter }
 
-func (m *metrics) of(typeName string) sentOf {
-	return sentOf{m.responses.WithLabelValues(typeName), m.resources.WithLabelValues(typeName)}
+func (m *metrics) countersOf(typeName string) sentCounters {
+	return sentCounters{m.responses.WithLabelValues(typeName), m.resources.WithLabelValues(typeName)}
 }
 
-func (s sentOf) sent(resources int) {
+func (s sentCounters) sent(resources int) {
 	s.responses.Inc()
 	s.resources.Add(float64(resources))
 }
 
-// acked times a revision, for a proxy that was connected when it came.
+// acked times a revision, if the proxy was connected when the revision came.
 func (m *metrics) acked(revision int64, connected time.Time) {
-	m.mu.Lock()
-	begun, known := m.begun[revision]
-	m.mu.Unlock()
+	begun, known := m.begun.Peek(revision)
 	if known && connected.Before(begun) {
 		m.ackTime.Observe(time.Since(begun).Seconds())
 	}
@@ -105,4 +89,4 @@ func (m *metrics) acked(revision int64, connected time.Time) {
 
 func (m *metrics) rejected(typeName string) { m.rejections.WithLabelValues(typeName).Inc() }
 
-func (m *metrics) late(typeName string) { m.lates.WithLabelValues(typeName).Inc() }
+func (m *metrics) late(typeName string, n int) { m.lates.WithLabelValues(typeName).Add(float64(n)) }

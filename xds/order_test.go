@@ -13,8 +13,8 @@ import (
 
 	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
-	"github.com/portolan-mesh/portolan/xds/stream"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -30,7 +30,7 @@ func published(t *testing.T, s *xdstest.Server, revision int64) {
 // to these clusters wait for it.
 func TestAWarmingClusterGetsItsEndpoints(t *testing.T) {
 	t.Parallel()
-	variants(t, func(t *testing.T, v stream.Variant) {
+	variants(t, func(t *testing.T, v protocol.Variant) {
 		s := xdstest.NewServer(t, catalogue.Types())
 		published(t, s, s.Apply(service("a", 9080, "10.1.0.1")))
 		c := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: node("10.0.0.1"), Variant: v, Manual: true})
@@ -70,7 +70,7 @@ func TestAWarmingClusterGetsItsEndpoints(t *testing.T) {
 // TestAnUnknownTypeIsAnsweredAtOnce also while clusters wait.
 func TestAnUnknownTypeIsAnsweredAtOnce(t *testing.T) {
 	t.Parallel()
-	variants(t, func(t *testing.T, v stream.Variant) {
+	variants(t, func(t *testing.T, v protocol.Variant) {
 		const secrets = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
 		s := xdstest.NewServer(t, catalogue.Types())
 		c := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: node("10.0.0.1"), Variant: v, Manual: true})
@@ -101,7 +101,7 @@ spec: {hosts: ["*"], gateways: [edge], http: [{route: [{destination: {host: a.sh
 // given up.
 func TestADeletedParentTakesItsChildrenAlong(t *testing.T) {
 	t.Parallel()
-	variants(t, func(t *testing.T, v stream.Variant) {
+	variants(t, func(t *testing.T, v protocol.Variant) {
 		s := xdstest.NewServer(t, catalogue.Types())
 		c := xdstest.Dial(t, s.Address, xdstest.ClientOptions{
 			Node: xdstest.NewNode("router", "10.0.0.1", "gw", "shop", map[string]string{"app": "gw"}), Variant: v, Follow: true,
@@ -130,7 +130,7 @@ func TestADeletedParentTakesItsChildrenAlong(t *testing.T) {
 // of the cluster warms, the old one serves.
 func TestAClusterThatResolvesByItselfKeepsItsEndpointsMeanwhile(t *testing.T) {
 	t.Parallel()
-	variants(t, func(t *testing.T, v stream.Variant) {
+	variants(t, func(t *testing.T, v protocol.Variant) {
 		const name = "outbound|9080||a.shop.example"
 		s := xdstest.NewServer(t, catalogue.Types())
 		revision := s.Apply(service("a", 9080, "10.1.0.1"))
@@ -150,7 +150,7 @@ func TestAClusterThatResolvesByItselfKeepsItsEndpointsMeanwhile(t *testing.T) {
 // with the old ones, which lead to a cluster that is there no more.
 func TestWhatRefusedRoutesLeadToIsKept(t *testing.T) {
 	t.Parallel()
-	variants(t, func(t *testing.T, v stream.Variant) {
+	variants(t, func(t *testing.T, v protocol.Variant) {
 		const name = "outbound|9080||b.shop.example"
 		s := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) { o.ReadyLimit = 50 * time.Millisecond })
 		revision := s.Apply(service("a", 9080, "10.1.0.1"), service("b", 9080, "10.1.0.2"), route("a", "b"))
@@ -178,7 +178,7 @@ func TestWhatRefusedRoutesLeadToIsKept(t *testing.T) {
 		s.Apply(route("a", "unknown"))
 		c.Ack(c.AwaitAnswer(xdstest.RouteType, 2))
 		gone := c.AwaitAnswer(xdstest.ClusterType, 2)
-		if _, still := gone.Resources[name]; still || (v == stream.Delta && !slices.Contains(gone.Removed, name)) {
+		if _, still := gone.Resources[name]; still || (v == protocol.Delta && !slices.Contains(gone.Removed, name)) {
 			t.Errorf("%v, removed %v", gone.Names(), gone.Removed)
 		}
 	})

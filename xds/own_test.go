@@ -4,10 +4,9 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/portolan-mesh/portolan/discovery/rows"
 	"github.com/portolan-mesh/portolan/storage/host"
-	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
-	"github.com/portolan-mesh/portolan/xds/memo"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
@@ -18,10 +17,10 @@ import (
 func TestWhatIsAWorkloadsOwnIsNotAskedForAgain(t *testing.T) {
 	in := inputs(100)
 	context := mesh.New(in)
-	worlds := xds.NewTestWorlds(catalogue.Types(), memo.New(), func() *mesh.PushContext { return context })
+	groups := xdstest.NewGroups(catalogue.Types(), func() *mesh.PushContext { return context })
 	// The endpoints of every service are at 10.0.0.1 and 10.0.0.2.
-	first := worlds.Join(xdstest.Node{Namespace: "n1", IP: "10.0.0.1"}.Proxy(t))
-	second := worlds.Join(xdstest.Node{Namespace: "n1", IP: "10.0.0.2"}.Proxy(t))
+	first := groups.Join(xdstest.Node{Namespace: "n1", IP: "10.0.0.1"}.Proxy(t))
+	second := groups.Join(xdstest.Node{Namespace: "n1", IP: "10.0.0.2"}.Proxy(t))
 	change := func(address string) (allocations uint64) {
 		h, namespace := host.Name("s7.example"), "n7"
 		row := endpointRow(h, namespace, 1)
@@ -30,7 +29,7 @@ func TestWhatIsAWorkloadsOwnIsNotAskedForAgain(t *testing.T) {
 			moved.Address = address
 			row.Endpoints = append(row.Endpoints, &moved)
 		}
-		in.Endpoints = in.Endpoints.Set(mesh.ServiceKey(h, namespace), row)
+		in.Endpoints = in.Endpoints.Set(rows.Key(h, namespace), row)
 		context = context.Next(in)
 		first.Follow()
 		before := mallocs()

@@ -12,13 +12,13 @@ import (
 
 	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
-	"github.com/portolan-mesh/portolan/xds/stream"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
 // manual opens the stream of a proxy that answers when the test says so.
-func manual(t *testing.T, s *xdstest.Server, v stream.Variant, ip, name string) *xdstest.Client {
+func manual(t *testing.T, s *xdstest.Server, v protocol.Variant, ip, name string) *xdstest.Client {
 	t.Helper()
 	c := xdstest.Dial(t, s.Address, xdstest.ClientOptions{
 		Node: xdstest.NewNode("sidecar", ip, name, "shop", nil), Variant: v, Manual: true,
@@ -31,7 +31,7 @@ func manual(t *testing.T, s *xdstest.Server, v stream.Variant, ip, name string) 
 func judged(t *testing.T, s *xdstest.Server, revision int64, want status.Count) {
 	t.Helper()
 	xdstest.Eventually(t, fmt.Sprintf("revision %d: %+v", revision, want), func() bool {
-		return s.XDS.Propagation().Alone(revision) == want
+		return s.XDS.Progress().Alone(revision) == want
 	})
 }
 
@@ -51,7 +51,7 @@ spec:
 // at once and one that answers when it is told to.
 func TestPropagation(t *testing.T) {
 	t.Parallel()
-	variants(t, func(t *testing.T, v stream.Variant) {
+	variants(t, func(t *testing.T, v protocol.Variant) {
 		// One asks for clusters alone: nobody waits for it to ask for endpoints.
 		s := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) { o.ReadyLimit = time.Millisecond })
 		first := s.Apply(service("reviews", 9080, "10.1.0.1"))
@@ -70,7 +70,7 @@ func TestPropagation(t *testing.T) {
 		second := s.Apply(service("ratings", 9080, "10.1.0.9"))
 		judged(t, s, second, status.Count{Accepted: 1, Waiting: 1})
 		judged(t, s, unseen, status.Count{NotConcerned: 2})
-		if d := cmp.Diff(status.Count{NotConcerned: 2}, s.XDS.Propagation().All(unseen)); d != "" {
+		if d := cmp.Diff(status.Count{NotConcerned: 2}, s.XDS.Progress().All(unseen)); d != "" {
 			t.Errorf("all up to the one that nobody sees (-want +got):\n%s", d)
 		}
 		slow.Nack(slow.AwaitAnswer(xdstest.ClusterType, 1), "outbound|9080||ratings.shop.example is no good")
@@ -78,32 +78,30 @@ func TestPropagation(t *testing.T) {
 		judged(t, s, first, status.Count{Accepted: 2})
 
 		// A refusal does not keep it from taking another change.
-		if v == stream.Delta { // in state of the world it takes all clusters or none
-			third := s.Apply(service("details", 9080, "10.1.0.7"))
-			other := slow.AwaitAnswer(xdstest.ClusterType, 2)
-			judged(t, s, third, status.Count{Accepted: 1, Waiting: 1})
-			slow.Ack(other)
-			judged(t, s, third, status.Count{Accepted: 2})
-			judged(t, s, second, status.Count{Accepted: 1, Rejected: 1})
-			if d := cmp.Diff(status.Count{Accepted: 1, Rejected: 1}, s.XDS.Propagation().All(third)); d != "" {
-				t.Errorf("all up to a change after a refused one (-want +got):\n%s", d)
-			}
+		third := s.Apply(service("details", 9080, "10.1.0.7"))
+		other := slow.AwaitAnswer(xdstest.ClusterType, 2)
+		judged(t, s, third, status.Count{Accepted: 1, Waiting: 1})
+		slow.Ack(other)
+		judged(t, s, third, status.Count{Accepted: 2})
+		judged(t, s, second, status.Count{Accepted: 1, Rejected: 1})
+		if d := cmp.Diff(status.Count{Accepted: 1, Rejected: 1}, s.XDS.Progress().All(third)); d != "" {
+			t.Errorf("all up to a change after a refused one (-want +got):\n%s", d)
 		}
 
 		// It lacks what came before a revision that does not concern it.
 		later := s.Delete(private)
 		judged(t, s, later, status.Count{NotConcerned: 2})
-		if d := cmp.Diff(status.Count{NotConcerned: 1, Rejected: 1}, s.XDS.Propagation().All(later)); d != "" {
+		if d := cmp.Diff(status.Count{NotConcerned: 1, Rejected: 1}, s.XDS.Progress().All(later)); d != "" {
 			t.Errorf("all up to the last (-want +got):\n%s", d)
 		}
-		p := s.XDS.Propagation()
+		p := s.XDS.Progress()
 		report := p.Report("me", 1)
-		if last := report.Changes[len(report.Changes)-1]; last.To != later || last.Alone.NotConcerned != 2 || report.Proxies != 2 || len(report.Troubles) != 1 {
+		if last := report.Changes[len(report.Changes)-1]; last.To != later || last.Alone.NotConcerned != 2 || report.Proxies != 2 || len(report.Problems) != 1 {
 			t.Errorf("report %+v", report)
 		}
-		trouble := report.Troubles[0]
-		if trouble.Node != "sidecar~10.0.0.2~slow~shop.svc.cluster.local" || !trouble.Rejected || trouble.RejectedRevision != second || trouble.Revision < first || trouble.Revision >= second {
-			t.Errorf("trouble %+v", trouble)
+		problem := report.Problems[0]
+		if problem.Node != "sidecar~10.0.0.2~slow~shop.svc.cluster.local" || !problem.Rejected || problem.RejectedRevision != second || problem.Revision < first || problem.Revision >= second {
+			t.Errorf("problem %+v", problem)
 		}
 		quick.Close()
 		slow.Close()
@@ -119,12 +117,12 @@ func TestAcceptedIsWithAllThatFollows(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name    string
-		variant stream.Variant
+		variant protocol.Variant
 		node    *corev3.Node
 	}{
-		{"state of the world", stream.StateOfTheWorld, node("10.0.0.1")},
-		{"delta", stream.Delta, node("10.0.0.1")},
-		{"virtual hosts by delta", stream.Delta, agent("envoy", 1, 40)},
+		{"state of the world", protocol.StateOfTheWorld, node("10.0.0.1")},
+		{"delta", protocol.Delta, node("10.0.0.1")},
+		{"virtual hosts by delta", protocol.Delta, agent("envoy", 1, 40)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -187,26 +185,39 @@ func taken(t *testing.T, s *xdstest.Server, typ string, revision int64) {
 // metadata names the object.
 func TestRejectionsNameTheirObjects(t *testing.T) {
 	t.Parallel()
-	s := xdstest.NewServer(t, catalogue.Types())
+	s := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) { o.ReadyLimit = time.Millisecond }) // it never asks for endpoints
 	revision := s.Apply(service("reviews", 9080, "10.1.0.1"), service("ratings", 9080, "10.1.0.2"), subsets)
 	xdstest.Eventually(t, "all is published", func() bool { return s.XDS.Context().Revision() >= revision })
-	c := manual(t, s, stream.Delta, "10.0.0.3", "picky")
-	c.Nack(c.AwaitAnswer(xdstest.ClusterType, 0), "outbound|9080|v1|reviews.shop.example: bad")
-	var troubles []status.Trouble
-	xdstest.Eventually(t, "the rejection is known", func() bool {
-		troubles = s.XDS.Propagation().Troubles(10)
-		return len(troubles) == 1 && troubles[0].Rejected
+	c := xdstest.Dial(t, s.Address, xdstest.ClientOptions{
+		Node: node("10.0.0.3"), Variant: protocol.Delta, Refuse: refusing("outbound|9080|v1|reviews.shop.example", "bad"),
 	})
-	if want := []string{"networking.istio.io/DestinationRule/shop/reviews"}; !slices.Equal(troubles[0].Objects, want) {
-		t.Errorf("objects %v, want %v", troubles[0].Objects, want)
+	c.Subscribe(xdstest.ClusterType)
+	var problems []status.Problem
+	xdstest.Eventually(t, "the rejection is known", func() bool {
+		problems = s.XDS.Progress().Problems(10)
+		return len(problems) == 1 && problems[0].Rejected
+	})
+	if want := []string{"networking.istio.io/DestinationRule/shop/reviews"}; !slices.Equal(problems[0].Objects, want) {
+		t.Errorf("objects %v, want %v", problems[0].Objects, want)
 	}
 	if p := s.XDS.Proxies()[0]; p.StaleSince.IsZero() || p.Types[0].RejectedNonce == "" || !slices.Equal(p.Types[0].Objects, []string{"destinationrule/shop/reviews"}) {
 		t.Errorf("status %+v", p)
 	}
+	if held := c.Held(xdstest.ClusterType); len(held) < 2 {
+		t.Errorf("besides what it refuses it has %v", held)
+	}
 	s.Delete(subsets)
-	again := c.AwaitAnswer(xdstest.ClusterType, 1)
-	c.Ack(again)
 	xdstest.Eventually(t, "nothing is refused any more", func() bool {
-		return len(s.XDS.Propagation().Troubles(10)) == 0 || s.XDS.Proxies()[0].Types[0].State == stream.Stale
+		return len(s.XDS.Progress().Problems(10)) == 0 || s.XDS.Proxies()[0].Types[0].State == protocol.Stale
 	})
+}
+
+// refusing are the words of a client that refuses whatever has a resource.
+func refusing(name, words string) func(*xdstest.Answer) string {
+	return func(a *xdstest.Answer) string {
+		if _, has := a.Resources[name]; has {
+			return words
+		}
+		return ""
+	}
 }

@@ -9,14 +9,15 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
-	"github.com/portolan-mesh/portolan/xds/stream"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
 // dialGRPC is a client that asks as one of gRPC does: for each name, as its
 // library calls itself.
-func dialGRPC(t *testing.T, s *xdstest.Server, v stream.Variant, listeners ...string) *xdstest.Client {
+func dialGRPC(t *testing.T, s *xdstest.Server, v protocol.Variant, listeners ...string) *xdstest.Client {
 	t.Helper()
 	n := node("10.0.0.1")
 	n.UserAgentName = "gRPC Go"
@@ -48,7 +49,7 @@ func routesOf(t *testing.T, held map[string]xdstest.Held, target string) string 
 // and hears when that changes.
 func TestProxylessNames(t *testing.T) {
 	t.Parallel()
-	for _, v := range []stream.Variant{stream.StateOfTheWorld, stream.Delta} {
+	for _, v := range []protocol.Variant{protocol.StateOfTheWorld, protocol.Delta} {
 		t.Run(v.String(), func(t *testing.T) {
 			t.Parallel()
 			const (
@@ -95,7 +96,7 @@ func TestProxylessNames(t *testing.T) {
 func TestUnknownNamesOfEnvoys(t *testing.T) {
 	t.Parallel()
 	s := xdstest.NewServer(t, catalogue.Types())
-	c := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: node("10.0.0.1"), Variant: stream.Delta})
+	c := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: node("10.0.0.1"), Variant: protocol.Delta})
 	for _, typeURL := range []string{xdstest.ListenerType, xdstest.ClusterType} {
 		c.Subscribe(typeURL, "nowhere:80")
 		if a := c.AwaitAnswer(typeURL, 0); len(a.Resources) > 0 || !slices.Equal(a.Removed, []string{"nowhere:80"}) {
@@ -105,19 +106,29 @@ func TestUnknownNamesOfEnvoys(t *testing.T) {
 }
 
 // The routes of a gRPC client first name a cluster that is new to it, and lead there
-// once it has that and its endpoints.
+// once it has that and its endpoints. It is so of routes with patches, too.
 func TestProxylessRoutesChangeInSteps(t *testing.T) {
 	t.Parallel()
-	for _, v := range []stream.Variant{stream.StateOfTheWorld, stream.Delta} {
-		t.Run(v.String(), func(t *testing.T) {
+	plain := catalogue.Types()
+	for _, tc := range []struct {
+		name    string
+		variant protocol.Variant
+		types   []generate.ResourceType
+		stamps  int
+	}{
+		{"state of the world", protocol.StateOfTheWorld, plain, 0},
+		{"delta", protocol.Delta, plain, 0},
+		{"patched", protocol.Delta, xdstest.Stamped(plain), 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			const (
 				routes = "outbound|80||a.shop.example"
 				other  = "outbound|80||b.shop.example"
 			)
-			s := xdstest.NewServer(t, catalogue.Types())
+			s := xdstest.NewServer(t, tc.types)
 			published(t, s, s.Apply(service("a", 80, "10.1.0.1"), service("b", 80, "10.1.0.2"), route("a", "a")))
-			c := dialGRPC(t, s, v, "a.shop.example:80")
+			c := dialGRPC(t, s, tc.variant, "a.shop.example:80")
 			for _, typeURL := range []string{xdstest.RouteType, xdstest.ClusterType, xdstest.EndpointType} {
 				c.Subscribe(typeURL, routes)
 				c.AwaitAnswer(typeURL, 0)
@@ -126,7 +137,8 @@ func TestProxylessRoutesChangeInSteps(t *testing.T) {
 				t.Helper()
 				c.Await(what, func(held func(string) map[string]xdstest.Held) bool {
 					config := &routev3.RouteConfiguration{}
-					if err := held(xdstest.RouteType)[routes].Body.UnmarshalTo(config); err != nil {
+					body := held(xdstest.RouteType)[routes].Body
+					if err := body.UnmarshalTo(config); err != nil || xdstest.Stamps(body) != tc.stamps {
 						return false
 					}
 					var got []string

@@ -4,15 +4,15 @@ import (
 	"context"
 	"time"
 
-	"github.com/portolan-mesh/portolan/xds/order"
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/delivery"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// push brings the connection up to date: its world is taken to the newest
-// context and offered, and what may be sent now is sent.
+// push advances the proxy's desired resources to the newest context, and sends what may
+// be sent now.
 func (c *Connection) push(ctx context.Context) error {
 	if c.proxy == nil {
-		return nil // the first request brings it to the newest
+		return nil // the first request advances it
 	}
 	if err := c.advance(ctx); err != nil {
 		return err
@@ -20,88 +20,80 @@ func (c *Connection) push(ctx context.Context) error {
 	return c.flush()
 }
 
-// advance brings the world to the newest context and offers it, when it is the
-// connection's turn. Only the building is rationed: a client that is slow to
-// receive must not hold back the others.
+// advance takes the proxy's desired resources to the newest context, and hands them to
+// the Sequencer. The queue rations only the building: a client that is slow to receive
+// must not hold back others.
 func (c *Connection) advance(ctx context.Context) error {
-	if err := c.server.queue.enter(ctx, c.at); err != nil {
+	if err := c.server.queue.enter(ctx, c.generation); err != nil {
 		return err
 	}
 	defer c.server.queue.leave()
 	began := time.Now()
-	c.at = c.server.rounds.number.Load()
-	c.world.advance(c.server.context.Load)
-	c.class.Store(c.world.world)
-	revision := c.world.context().Revision()
-	c.flow.Offer(c.world.resources, revision)
+	c.generation = c.server.generations.number.Load()
+	c.desired.Advance(c.server.context.Load)
+	c.group.Store(c.desired.Group())
+	c.reads.Store(c.desired.Reads())
+	revision := c.desired.Context().Revision()
+	c.sequencer.SetDesired(c.desired.Resources, revision)
 	c.server.metrics.built(time.Since(began))
 	return nil
 }
 
-// flush sends what may be sent now; package order says what that is.
+// flush sends the responses that the Sequencer returns.
 func (c *Connection) flush() error {
-	if c.flow == nil {
+	if c.sequencer == nil {
 		return nil
 	}
-	if c.flow.Opening() {
-		_, took := c.moved()
-		c.flow.Took(took)
-	}
-	for typeURL, response := range c.flow.Responses(time.Now()) {
+	for typeURL, response := range c.sequencer.Responses(time.Now()) {
 		if err := c.send(typeURL, response); err != nil {
 			return err
 		}
 	}
-	c.late(c.flow.Late())
+	c.reportLate(c.sequencer.Late())
 	return nil
 }
 
-// moved is when the client was last heard and has last taken something, zero where
-// that is not known.
-func (c *Connection) moved() (said, took time.Time) {
-	if c.server.options.Moved == nil || c.remote == nil {
+// lastActivity returns when the client last sent something, and when it last took
+// something; both zero if unknown.
+func (c *Connection) lastActivity() (read, written time.Time) {
+	if c.server.options.LastActivity == nil || c.remote == nil {
 		return time.Time{}, time.Time{}
 	}
-	return c.server.options.Moved(c.remote)
+	return c.server.options.LastActivity(c.remote)
 }
 
-// late tells what was sent too early, of each type the first.
-func (c *Connection) late(all []order.Late) {
-	told := map[string]bool{}
-	for _, late := range all {
-		t := c.timing(late.TypeURL)
-		t.late++
-		c.server.metrics.late(t.name)
-		if told[late.TypeURL] {
-			continue
-		}
-		told[late.TypeURL] = true
-		c.logger.Warn("sent without the clusters that they lead to, which were awaited for too long: see why the proxy has not taken them",
-			"proxy", c.name(), "type", late.TypeURL, "resources", count(all, late.TypeURL), "first", late.Name, "missing", late.Missing, "waited", c.server.options.ReadyLimit)
-	}
-}
-
-func count(all []order.Late, typeURL string) int {
-	n := 0
-	for _, late := range all {
-		if late.TypeURL == typeURL {
+// reportLate reports resources that were sent before their clusters. It logs the first of
+// each type.
+func (c *Connection) reportLate(all []delivery.Late) {
+	for len(all) > 0 {
+		first, n := all[0], 1
+		for n < len(all) && all[n].TypeURL == first.TypeURL {
 			n++
 		}
+		all = all[n:]
+		t := c.typeState(first.TypeURL)
+		t.Late += n
+		c.server.metrics.late(t.Name, n)
+		c.logger.Warn("sent without the clusters that they lead to, which were awaited for too long: see why the proxy has not taken them",
+			"proxy", c.note.Node(), "type", t.url, "resources", n, "first", first.Name, "missing", first.Missing, "waited", c.server.options.ReadyLimit)
 	}
-	return n
 }
 
-// send writes a response to the wire. A client that takes nothing has its stream
-// closed, which ends the blocked write.
-func (c *Connection) send(typeURL string, r *stream.Response) error {
-	t := c.timing(typeURL)
-	t.sent = time.Now()
-	c.away.Store(true)
-	defer c.away.Store(false)
+// send writes a response to the wire. If the client does not take it in time, the
+// timer ends the stream, and the write with it.
+func (c *Connection) send(typeURL string, r *protocol.Response) error {
+	t := c.typeState(typeURL)
+	t.SentAt = time.Now()
+	c.waitsForClient.Store(true)
+	defer c.waitsForClient.Store(false)
 	resources := len(r.Resources)
-	message := c.wire.encode(typeURL, r) // what blocks holds shared bytes, and no list of resources
-	c.sending.begin(t.sent)
-	defer c.sending.end()
+	message := c.wire.encode(typeURL, r) // a blocked send holds shared bytes, and no list of resources
+	c.sending.Reset(c.server.options.StallTimeout)
+	defer c.sending.Stop()
+	if c.slot != nil {
+		c.slot.startClocks(true)
+		defer c.slot.stopClocks()
+	}
 	if err := c.wire.send(message); err != nil {
 		return err
 	}

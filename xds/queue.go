@@ -1,35 +1,33 @@
 package xds
 
 import (
-	"container/heap"
+	"cmp"
 	"context"
+	"slices"
 	"sync"
 )
 
-// pushQueue rations the building of configuration: so many connections build at
-// one time, the others wait, and of these the one goes first that is the furthest
-// behind, then the one that asked first. Only a connection that is ready to build
-// is in it, never one that waits for its client; and as a connection is marked
-// dirty or not, it has one pending push however many changes come meanwhile.
+// pushQueue limits how many connections build their resources at one time. The others
+// wait: the one whose last push is oldest goes first, then the one that asked first.
+// Only connections that are ready to build wait here, never one that waits for its
+// client. Being dirty is a flag, so a connection has at most one push pending however
+// many changes come.
 type pushQueue struct {
 	mu      sync.Mutex // guards the fields below
-	free    int        // turns that nobody has
-	asked   uint64
-	waiting turns
+	free    int        // how many more may build now
+	waiting []*waiter  // in the order in which they go
 }
 
 func newPushQueue(size int) *pushQueue { return &pushQueue{free: size} }
 
-// turn is one that waits: it is at the push of a number, and asked as the so
-// many-th.
-type turn struct {
-	at, asked uint64
-	given     chan struct{} // closed when the turn is its
-	place     int           // in the heap, -1 once it is out
+// waiter is a connection that waits, and the generation of its last push.
+type waiter struct {
+	generation uint64
+	granted    chan struct{} // closed when it may build
 }
 
-// enter waits for a turn, which leave gives back; at is the number of the push
-// that the connection has. It fails when ctx ends.
+// enter waits until the connection may build; leave must follow. at is the generation
+// of the connection's last push. enter fails when ctx ends.
 func (q *pushQueue) enter(ctx context.Context, at uint64) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -40,29 +38,29 @@ func (q *pushQueue) enter(ctx context.Context, at uint64) error {
 		q.mu.Unlock()
 		return nil
 	}
-	q.asked++
-	t := &turn{at: at, asked: q.asked, given: make(chan struct{})}
-	heap.Push(&q.waiting, t)
+	w := &waiter{generation: at, granted: make(chan struct{})}
+	after, _ := slices.BinarySearchFunc(q.waiting, at+1, func(w *waiter, next uint64) int { return cmp.Compare(w.generation, next) })
+	q.waiting = slices.Insert(q.waiting, after, w) // mostly at the end
 	q.mu.Unlock()
 	select {
-	case <-t.given:
+	case <-w.granted:
 		return nil
 	case <-ctx.Done():
-		q.giveUp(t)
+		q.giveUp(w)
 		return ctx.Err()
 	}
 }
 
-// giveUp takes one out that waits no more; where it was just given a turn, that
-// goes on to the next.
-func (q *pushQueue) giveUp(t *turn) {
+// giveUp removes a waiter whose ctx has ended. If its turn had just come, the next
+// waiter gets it.
+func (q *pushQueue) giveUp(w *waiter) {
 	q.mu.Lock()
-	waits := t.place >= 0
-	if waits {
-		heap.Remove(&q.waiting, t.place)
+	at := slices.Index(q.waiting, w)
+	if at >= 0 {
+		q.waiting = slices.Delete(q.waiting, at, at+1)
 	}
 	q.mu.Unlock()
-	if !waits {
+	if at < 0 {
 		q.leave()
 	}
 }
@@ -74,39 +72,7 @@ func (q *pushQueue) leave() {
 		q.free++
 		return
 	}
-	close(heap.Pop(&q.waiting).(*turn).given)
-}
-
-// turns is a heap of those that wait, the furthest behind on top.
-type turns []*turn
-
-func (t turns) Len() int { return len(t) }
-
-func (t turns) Less(i, j int) bool {
-	if t[i].at != t[j].at {
-		return t[i].at < t[j].at
-	}
-	return t[i].asked < t[j].asked
-}
-
-func (t turns) Swap(i, j int) {
-	t[i], t[j] = t[j], t[i]
-	t[i].place, t[j].place = i, j
-}
-
-// Push implements heap.Interface.
-func (t *turns) Push(x any) {
-	added := x.(*turn)
-	added.place = len(*t)
-	*t = append(*t, added)
-}
-
-// Pop implements heap.Interface.
-func (t *turns) Pop() any {
-	last := len(*t) - 1
-	out := (*t)[last]
-	(*t)[last] = nil
-	*t = (*t)[:last]
-	out.place = -1
-	return out
+	close(q.waiting[0].granted)
+	q.waiting[0] = nil
+	q.waiting = q.waiting[1:]
 }

@@ -2,6 +2,7 @@ package xds
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -82,6 +83,25 @@ func TestTheFurthestBehindGoesFirst(t *testing.T) {
 	}
 }
 
+// BenchmarkPushQueue is a thousand connections that build, two at a time.
+func BenchmarkPushQueue(b *testing.B) {
+	q := newPushQueue(2)
+	for b.Loop() {
+		var connections sync.WaitGroup
+		for i := range 1000 {
+			connections.Go(func() {
+				if err := q.enter(b.Context(), uint64(i%3)); err != nil {
+					b.Error(err)
+					return
+				}
+				runtime.Gosched() // the others come meanwhile
+				q.leave()
+			})
+		}
+		connections.Wait()
+	}
+}
+
 // TestAConnectionIsMarkedOnce: changes that come while one waits are one push.
 func TestAConnectionIsMarkedOnce(t *testing.T) {
 	t.Parallel()
@@ -103,21 +123,21 @@ func TestAConnectionIsMarkedOnce(t *testing.T) {
 // that could take it.
 func TestARoundEndsWithTheLastConnection(t *testing.T) {
 	t.Parallel()
-	known := func(r *rounds) bool {
+	known := func(r *generations) bool {
 		select {
-		case <-r.drained:
+		case <-r.durations:
 			return true
 		default:
 			return false
 		}
 	}
-	r := newRounds()
+	r := newGenerations()
 	r.begin(time.Now(), nil)
 	if !known(r) {
 		t.Error("a round of nobody goes on")
 	}
 	a, b, stuck := &Connection{}, &Connection{}, &Connection{}
-	stuck.away.Store(true)
+	stuck.waitsForClient.Store(true)
 	r.begin(time.Now(), []*Connection{a, b, stuck})
 	r.done(stuck)
 	r.done(a)

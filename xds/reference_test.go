@@ -9,24 +9,25 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/serviceentry"
-	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/storage/longtest"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
-	"github.com/portolan-mesh/portolan/xds/memo"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
+	"github.com/portolan-mesh/portolan/xds/verdict"
+	"github.com/portolan-mesh/portolan/xds/xdstest"
 	"github.com/portolan-mesh/portolan/xds/xdstest/refmesh"
 )
 
-// reference is the reference mesh and its proxies, from the objects to the
-// resources of each proxy, without the wire.
+// reference is the reference mesh and its proxies, from the objects to the resources of
+// each proxy, without the wire, and to the verdicts on the objects.
 type reference struct {
 	*replica
-	mesh    refmesh.Mesh
-	memo    *memo.Memo
-	worlds  xds.TestWorlds
-	places  []xds.TestWorld
-	held    []map[string]resource.Set // what each proxy has, by type
-	changes int                       // made so far
+	mesh     refmesh.Mesh
+	groups   xdstest.Groups
+	members  []xdstest.Member
+	held     []map[string]resource.Set // what each proxy has, by type
+	changes  int                       // made so far
+	verdicts *verdict.Index
 }
 
 // newReference makes a mesh of so many services and proxies, which are spread over
@@ -39,7 +40,7 @@ func newReference(tb testing.TB, services, proxies int, routeDelta bool) *refere
 
 func newReferenceOf(tb testing.TB, of refmesh.Mesh, proxies int, routeDelta bool) *reference {
 	tb.Helper()
-	r := &reference{replica: newReplica(tb, serviceentry.Switches{}), memo: memo.New(), mesh: of}
+	r := &reference{replica: newReplica(tb, serviceentry.Switches{}), mesh: of}
 	epoch := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for i, object := range r.mesh.Objects() {
 		object.CreationTimestamp = epoch.Add(time.Duration(i) * time.Second)
@@ -47,7 +48,8 @@ func newReferenceOf(tb testing.TB, of refmesh.Mesh, proxies int, routeDelta bool
 	}
 	r.commit()
 	r.push()
-	r.worlds = xds.NewTestWorlds(catalogue.Types(), r.memo, func() *mesh.PushContext { return r.context })
+	r.judge()
+	r.groups = xdstest.NewGroups(catalogue.Types(), func() *mesh.PushContext { return r.context })
 	spread := refmesh.Proxies{Mesh: r.mesh, Spread: true, Interception: string(discovery.InterceptionRedirect)}
 	for n := range proxies {
 		proxy, err := discovery.ParseProxy(spread.Node(n))
@@ -55,25 +57,36 @@ func newReferenceOf(tb testing.TB, of refmesh.Mesh, proxies int, routeDelta bool
 			tb.Fatal(err)
 		}
 		proxy.RouteDelta = routeDelta
-		r.places = append(r.places, r.worlds.Join(proxy))
-		r.held = append(r.held, map[string]resource.Set{})
+		r.join(proxy)
 	}
 	tb.Cleanup(func() {
-		for _, p := range r.places {
+		for _, p := range r.members {
 			p.Close()
 		}
-		if n := r.memo.Len(); n != 0 {
+		if n := r.groups.Built(); n != 0 {
 			tb.Errorf("%d resources are held by nobody", n)
 		}
 	})
 	return r
 }
 
+func (r *reference) join(proxy *discovery.Proxy) {
+	r.members = append(r.members, r.groups.Join(proxy))
+	r.held = append(r.held, map[string]resource.Set{})
+}
+
+// judge derives the verdicts of the newest context.
+func (r *reference) judge() {
+	var entries discovery.Fork
+	r.replica.do(func() { entries = r.entries.Fork() })
+	r.verdicts = r.verdicts.Next(verdict.Facts{Mesh: r.context, Registries: entries})
+}
+
 // sync brings all proxies to the newest context, and says how many resources of
 // each type they lack of it, or have to give up.
 func (r *reference) sync() map[string]int {
 	lacking := map[string]int{}
-	for i, p := range r.places {
+	for i, p := range r.members {
 		p.Follow()
 		for _, t := range catalogue.Types() {
 			set := p.Set(t.Name)
@@ -125,14 +138,12 @@ func (r *reference) do(kind string) map[string]int {
 	return r.change(meshChanges()[kind](r.mesh, r.changes))
 }
 
-// TestOneChangeCostsTheSameInAnyMesh: what one change allocates, from its object
-// to the resources of proxies in twenty namespaces, is within twice of that in a
-// mesh a hundred times smaller, and nothing is sent but what changed.
+// TestOneChangeCostsTheSameInAnyMesh: what one change allocates, from its object to the
+// verdicts and to the resources of proxies in twenty namespaces, is within twice of that
+// in a mesh fifteen times smaller, or a hundred, and nothing is sent but what changed.
 func TestOneChangeCostsTheSameInAnyMesh(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds a mesh of 10,000 services")
-	}
-	small, large := newReference(t, 100, 20, true), newReference(t, 10_000, 20, true)
+	services := longtest.Histories(1_500, 10_000)
+	small, large := newReference(t, 100, 20, true), newReference(t, services, 20, true)
 	small.sync()
 	large.sync()
 	for kind, want := range map[string]map[string]int{
@@ -142,14 +153,51 @@ func TestOneChangeCostsTheSameInAnyMesh(t *testing.T) {
 		"service":         {"CDS": 20 * 2, "EDS": 20 * 2, "LDS": 20, "VHDS": 20}, // gone or new
 	} {
 		var got map[string]int
-		few := testing.AllocsPerRun(10, func() { small.do(kind) })
-		many := testing.AllocsPerRun(10, func() { got = large.do(kind) })
-		t.Logf("%s: %.0f allocations among 100 services, %.0f among 10,000", kind, few, many)
+		few := testing.AllocsPerRun(10, func() {
+			small.do(kind)
+			small.judge()
+		})
+		many := testing.AllocsPerRun(10, func() {
+			got = large.do(kind)
+			large.judge()
+		})
+		t.Logf("%s: %.0f allocations among 100 services, %.0f among %d", kind, few, many, services)
 		if many > 2*few {
-			t.Errorf("%s: %.0f allocations among 10,000 services, %.0f among 100", kind, many, few)
+			t.Errorf("%s: %.0f allocations among %d services, %.0f among 100", kind, many, services, few)
 		}
 		if d := cmp.Diff(want, got); d != "" {
 			t.Errorf("%s: resources that 20 proxies lack (-want +got):\n%s", kind, d)
+		}
+	}
+}
+
+// TestOneScopeCostsTheSameInAnyMesh is TestOneChangeCostsTheSameInAnyMesh of the objects
+// that say what proxies see: the Sidecar of one namespace, in a mesh where each has one,
+// and the Gateway of a proxy that is connected and sees all services.
+func TestOneScopeCostsTheSameInAnyMesh(t *testing.T) {
+	services := longtest.Histories(1_500, 10_000)
+	scoped := func(services int) *reference {
+		r := newReferenceOf(t, refmesh.Mesh{Services: services, PerNamespace: 20, Localities: 4, LabelSets: 10}, 20, true)
+		r.change(r.mesh.ChangeGateway(0))
+		r.join(xdstest.Node{Type: discovery.Router, Namespace: refmesh.RootNamespace, Labels: map[string]string{"app": "edge"}, RouteDelta: true}.Proxy(t))
+		r.sync()
+		return r
+	}
+	small, large := scoped(100), scoped(services)
+	for kind, change := range map[string]func(refmesh.Mesh, int) refmesh.Change{
+		"Sidecar": refmesh.Mesh.ChangeSidecar, "Gateway": refmesh.Mesh.ChangeGateway,
+	} {
+		allocations := func(r *reference) float64 {
+			return testing.AllocsPerRun(10, func() {
+				r.changes++
+				r.change(change(r.mesh, r.changes))
+				r.judge()
+			})
+		}
+		few, many := allocations(small), allocations(large)
+		t.Logf("%s: %.0f allocations among 100 services, %.0f among %d", kind, few, many, services)
+		if many > 2*few {
+			t.Errorf("%s: %.0f allocations among %d services, %.0f among 100", kind, many, services, few)
 		}
 	}
 }
@@ -163,7 +211,7 @@ func BenchmarkFirstSync(b *testing.B) {
 			for b.Loop() {
 				r.sync()
 				b.StopTimer()
-				for i, p := range r.places {
+				for i, p := range r.members {
 					p.Close()
 					r.held[i] = map[string]resource.Set{}
 				}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/aggregate"
 	"github.com/portolan-mesh/portolan/discovery/memory"
 	"github.com/portolan-mesh/portolan/discovery/serviceentry"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -19,8 +20,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
-	"github.com/portolan-mesh/portolan/xds/memo"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/meshconfig"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -84,12 +85,20 @@ func newReplica(t tb, off serviceentry.Switches) *replica {
 	t.Helper()
 	r := &replica{t: t, worker: cache.NewWorker()}
 	r.feed = cache.NewFeed(cache.FeedOptions{Worker: r.worker, Schemas: schema.Pilot()})
-	r.server = xds.New(xds.Options{Configs: still{r.feed}, Types: catalogue.Types(), Logger: slog.New(slog.DiscardHandler)})
 	to := updater{r}
+	all := aggregate.New(aggregate.Options{XDS: to, Worker: r.worker})
+	r.server = xds.New(xds.Options{
+		Configs: still{r.feed}, Types: catalogue.Types(), Logger: slog.New(slog.DiscardHandler), Registries: all.Fork,
+	})
 	r.entries = serviceentry.New(serviceentry.Options{Cluster: "c1", XDS: to, Worker: r.worker, Configs: still{r.feed}, Off: off})
 	r.pods = memory.New(memory.Options{Cluster: "k1", XDS: to, Worker: r.worker})
 	r.pods.AppendWorkloadHandler(r.entries.WorkloadInstanceHandler)
 	r.memory = memory.New(memory.Options{Cluster: "m1", XDS: to, Worker: r.worker})
+	for _, registry := range []discovery.Instance{r.entries, r.pods, r.memory} {
+		if err := all.Add(registry); err != nil {
+			t.Fatal(err)
+		}
+	}
 	r.worker.AtTaskEnd(r.server.Commit)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -148,7 +157,9 @@ func (r *replica) push() (request *discovery.PushRequest, proxies []string) {
 
 // versions are the versions of all resources of some proxies: the hashes of
 // their bytes.
-func (r *replica) versions() map[string]string {
+func (r *replica) versions() map[string]string { return r.versionsIn(r.context) }
+
+func (r *replica) versionsIn(context *mesh.PushContext) map[string]string {
 	r.t.Helper()
 	out := map[string]string{}
 	for _, n := range []xdstest.Node{
@@ -159,8 +170,8 @@ func (r *replica) versions() map[string]string {
 			ID: string(n.Type), Type: n.Type, IPAddresses: []string{n.IP}, Namespace: n.Namespace,
 			MetadataLabels: n.Labels, InterceptionMode: discovery.InterceptionNone,
 		}
-		w := xds.NewTestWorld(proxy, catalogue.Types(), memo.New(), slog.New(slog.DiscardHandler))
-		w.Advance(r.context)
+		w := xdstest.NewGroups(catalogue.Types(), func() *mesh.PushContext { return context }).Join(proxy)
+		w.Follow()
 		for name, version := range w.Versions() {
 			out[string(n.Type)+" "+name] = version
 		}
@@ -170,9 +181,10 @@ func (r *replica) versions() map[string]string {
 }
 
 // rows writes down the rows that the server has.
-func (r *replica) rows() map[string]string {
+func (r *replica) rows() map[string]string { return rowsOf(r.server.Inputs()) }
+
+func rowsOf(in mesh.Inputs) map[string]string {
 	out := map[string]string{}
-	in := r.server.Inputs()
 	for key, row := range in.Services.All() {
 		for i, s := range row.Services {
 			out[fmt.Sprint("service ", key, " ", i)] = fmt.Sprintf("%+v", *s)
@@ -205,6 +217,6 @@ func objectOf(t tb, kind, name, spec string, second int64) *config.Config {
 		t.Fatal(err)
 	}
 	c := documents[0].Config
-	c.CreationTimestamp = time.Unix(second, 0).UTC()
+	c.CreationTimestamp, c.Domain = time.Unix(second, 0).UTC(), meshconfig.DefaultDomain
 	return c
 }

@@ -8,8 +8,8 @@ import (
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 
 	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
-	"github.com/portolan-mesh/portolan/xds/stream"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -24,17 +24,17 @@ func TestWhoTakesRoutesByDelta(t *testing.T) {
 	for name, c := range map[string]struct {
 		server  *xdstest.Server
 		node    *corev3.Node
-		variant stream.Variant
+		variant protocol.Variant
 		want    bool
 	}{
-		"Envoy 1.40": {auto, agent("envoy", 1, 40), stream.Delta, true},
-		"Envoy 1.40 of a server that sends whole tables": {off, agent("envoy", 1, 40), stream.Delta, false},
-		"Envoy 2.0":                        {auto, agent("envoy", 2, 0), stream.Delta, true},
-		"Envoy 1.40 in state of the world": {auto, agent("envoy", 1, 40), stream.StateOfTheWorld, false},
-		"Envoy 1.39":                       {auto, agent("envoy", 1, 39), stream.Delta, false},
-		"Envoy 0.99":                       {auto, agent("envoy", 0, 99), stream.Delta, false},
-		"another client":                   {auto, agent("other", 1, 40), stream.Delta, false},
-		"a client without a name":          {auto, node("10.0.0.1"), stream.Delta, false},
+		"Envoy 1.40": {auto, agent("envoy", 1, 40), protocol.Delta, true},
+		"Envoy 1.40 of a server that sends whole tables": {off, agent("envoy", 1, 40), protocol.Delta, false},
+		"Envoy 2.0":                        {auto, agent("envoy", 2, 0), protocol.Delta, true},
+		"Envoy 1.40 in state of the world": {auto, agent("envoy", 1, 40), protocol.StateOfTheWorld, false},
+		"Envoy 1.39":                       {auto, agent("envoy", 1, 39), protocol.Delta, false},
+		"Envoy 0.99":                       {auto, agent("envoy", 0, 99), protocol.Delta, false},
+		"another client":                   {auto, agent("other", 1, 40), protocol.Delta, false},
+		"a client without a name":          {auto, node("10.0.0.1"), protocol.Delta, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -81,7 +81,7 @@ func TestWholeTablesAreKept(t *testing.T) {
 	}{"from a server that sends whole tables": {off, false}, "from one that does not": {auto, true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			options := xdstest.ClientOptions{Node: agent("envoy", 1, 40), Variant: stream.Delta, Follow: true}
+			options := xdstest.ClientOptions{Node: agent("envoy", 1, 40), Variant: protocol.Delta, Follow: true}
 			before := xdstest.Dial(t, c.first.Address, options)
 			before.Subscribe(xdstest.ClusterType)
 			before.Subscribe(xdstest.ListenerType)

@@ -4,12 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"iter"
 	"log/slog"
 	"maps"
 	"net"
+	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,124 +18,106 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/discovery"
-	"github.com/portolan-mesh/portolan/xds/encoded"
+	"github.com/portolan-mesh/portolan/xds/delivery/nameset"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/desired"
+	"github.com/portolan-mesh/portolan/xds/encode"
 	"github.com/portolan-mesh/portolan/xds/generate"
-	"github.com/portolan-mesh/portolan/xds/memo"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/meshconfig"
+	"github.com/portolan-mesh/portolan/xds/progress"
 	"github.com/portolan-mesh/portolan/xds/resource"
-	"github.com/portolan-mesh/portolan/xds/stream"
-	"github.com/portolan-mesh/portolan/xds/stream/nameset"
 )
 
-// Options are what a DiscoveryServer is made of.
+// Options configure a DiscoveryServer.
 type Options struct {
-	// Configs is the cache whose handled snapshot is served.
+	// Configs is the cache whose handled snapshot the server serves.
 	Configs cache.ConfigStoreCache
 	// Mesh is the mesh configuration; nil for the defaults.
-	Mesh *mesh.Config
+	Mesh *meshconfig.Config
 	// Types are the resource types served, in the order in which they are sent.
-	Types []ResourceType
-	// Synced says whether everything was read that is to be served. Until then
-	// streams are refused, so that proxies keep what they have.
+	Types []generate.ResourceType
+	// Synced says whether everything to be served was read. Until then the server refuses
+	// streams, so that proxies keep what they have.
 	Synced func() bool
+	// Registries forks all registries. It is called on the worker, at the end of each
+	// task. Without it WouldBe returns false.
+	Registries func() discovery.Fork
 
 	// MaxDebounce is the longest time that a change waits for others under load;
 	// 0 stands for a second.
 	MaxDebounce time.Duration
-	// MaxPushes is how many connections are brought up to date at one time; 0
-	// stands for twice the processors.
+	// MaxPushes is how many connections build their resources at one time; 0 stands for
+	// twice the processors.
 	MaxPushes int
-	// StallTimeout closes a stream whose client takes nothing, or answers
-	// nothing, for so long; 0 stands for two minutes.
+	// StallTimeout closes a stream whose client takes no response, or answers none, for
+	// so long; 0 stands for two minutes.
 	StallTimeout time.Duration
-	// ReadyLimit is how long what leads to a cluster waits until a proxy has that; 0
-	// stands for five seconds.
+	// ReadyLimit is how long a resource waits until the proxy has the clusters that it
+	// refers to; 0 stands for five seconds.
 	ReadyLimit time.Duration
-	// ResolveGrace is the moment that a proxy is given to resolve the host names of a
-	// cluster that it has taken; 0 stands for 200 ms.
+	// ResolveGrace is the time that a proxy gets to resolve the host names of a new
+	// cluster; 0 stands for 200 ms.
 	ResolveGrace time.Duration
-	// WithdrawLimit is how long a cluster that is gone is kept for what leads to it;
-	// 0 stands for ten seconds.
+	// WithdrawLimit is how long the removal of a resource waits for resources that still
+	// need it; 0 stands for ten seconds.
 	WithdrawLimit time.Duration
-	// WholeRoutes sends route configurations with all their virtual hosts to
-	// everyone, also to clients that take these one by one.
+	// WholeRoutes sends all clients whole route configurations, also those that take
+	// virtual hosts by delta.
 	WholeRoutes bool
 
-	// MaxFirstSyncs is how many proxies are brought up from nothing at one time;
-	// 0 stands for 100. A hundred times as many wait for their turn, in the order in
-	// which they came; beyond that streams are refused.
+	// MaxFirstSyncs is how many proxies have their first sync at one time; 0 stands for
+	// 100. Up to a hundred times as many wait, first come first served. The server
+	// refuses streams beyond that.
 	MaxFirstSyncs int
-	// HangUp closes the connection to a client that is to choose another server; nil
-	// ends only its stream.
+	// StreamMemory bounds the bytes that the server keeps for the subscriptions of one
+	// stream, and StreamsMemory those of all streams; 0 stands for 64 MiB and 1 GiB.
+	StreamMemory, StreamsMemory int64
+	// HangUp closes the connection to a client, so that the client may choose another
+	// server; nil ends only its stream.
 	HangUp func(remote net.Addr)
-	// Moved is when a client was last heard, and has last taken something that was
-	// written to it, be it a part of a message, as Conns knows; nil where that is not
-	// known.
-	Moved func(remote net.Addr) (said, took time.Time)
+	// LastActivity returns when a client last sent something, and when it last took something,
+	// parts of messages included. Conns implements it; without it both times are
+	// unknown.
+	LastActivity func(remote net.Addr) (read, written time.Time)
 
 	Logger *slog.Logger
-	// Registerer takes the metrics; nil for none.
+	// Registerer registers the metrics; nil for none.
 	Registerer prometheus.Registerer
 }
 
-// ResourceType is a type of resources and how it is served.
-type ResourceType struct {
-	// Name is the short name: CDS, EDS, LDS, RDS, VHDS.
-	Name      string
-	Generator generate.Generator
-	// Inbound makes those resources of the type that are a workload's own, of a
-	// sidecar: they may read its addresses and the services that it serves. They are
-	// few, built for each proxy and inserted among those of its class. Affected is
-	// asked with a Whole delta only, and what it reads is recorded. Nil for none.
-	Inbound generate.Generator
-	// Proxyless makes what gRPC clients get instead; nil for nothing.
-	Proxyless generate.Generator
-	// Full types may be asked for as a whole; see stream.Type.
-	Full bool
-	// Parent is the type URL whose resources' Children are of this type; empty
-	// for none.
-	Parent string
-	// CoverParent has the version of a resource cover that of the parent of the
-	// same name.
-	CoverParent bool
-	// Target is set of the type that the Refs of resources name, which wait until a
-	// client has what they name.
-	Target bool
-	// Scoped types are of resources that live within those of Parent, whose names
-	// begin with the names of these and a slash.
-	Scoped bool
-}
-
-// DiscoveryServer serves the mesh over xDS. It implements
-// discovery.XDSUpdater, through which the registries hand it their rows.
+// DiscoveryServer serves the mesh over xDS. Registries hand it their rows: it
+// implements discovery.XDSUpdater.
 type DiscoveryServer struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
+	updater // worker only
 
 	options Options
 	logger  *slog.Logger
 	metrics *metrics
-	memo    *memo.Memo
-	encoded *encoded.Cache
-	names   *nameset.Table // what clients ask for
-	shared  *stream.Shared
-	worlds  *worlds
+	desired *desired.Groups
+	encoded *encode.Cache
+	names   *nameset.Table // shared sets of requested names
+	shared  *protocol.Shared
 
-	rows   *rows // worker only
-	inputs atomic.Pointer[mesh.Inputs]
+	needing   [][]string // by type, in their order: the types whose resources need it
+	committed atomic.Pointer[committed]
+	inputs    atomic.Pointer[mesh.Inputs]
 
-	context atomic.Pointer[mesh.PushContext]
-	moves   atomic.Int64  // see Moves
-	ready   chan struct{} // closed when the first context is there
-	wakes   chan struct{}
-	queue   *pushQueue
-	rounds  *rounds
+	context     atomic.Pointer[mesh.PushContext]
+	changeCount atomic.Int64  // the result of ChangeCount
+	ready       chan struct{} // closed once the first context is published
+	wakes       chan struct{}
+	queue       *pushQueue
+	generations *generations
 
-	published published
+	changes   progress.Changes
 	admission *admission
+	budget    *budget
 
 	mu          sync.Mutex // guards the fields below
 	reasons     map[string]int
-	since       time.Time // of the first wake-up since the last push
+	firstWake   time.Time // when the first wake-up since the last push came
 	connections map[*Connection]struct{}
 	stopped     bool
 	draining    bool
@@ -144,51 +125,43 @@ type DiscoveryServer struct {
 	request     *discovery.PushRequest
 }
 
-// New makes a server. It is handed to the registries as their XDSUpdater; then
-// its Commit has to be made the last hook of the worker, and the server
-// registered with a gRPC server and run.
+// New makes a server. Hand it to the registries as their XDSUpdater, make its Commit
+// the last hook of the worker, register it with a gRPC server, and run it.
 func New(o Options) *DiscoveryServer {
 	if o.Mesh == nil {
-		o.Mesh = mesh.DefaultConfig()
+		o.Mesh = meshconfig.Default()
 	}
-	if o.MaxDebounce == 0 {
-		o.MaxDebounce = time.Second
-	}
-	if o.MaxPushes == 0 {
-		o.MaxPushes = 2 * processors()
-	}
-	if o.StallTimeout == 0 {
-		o.StallTimeout = 2 * time.Minute
-	}
-	if o.MaxFirstSyncs == 0 {
-		o.MaxFirstSyncs = 100
-	}
-	if o.ReadyLimit == 0 {
-		o.ReadyLimit = 5 * time.Second
-	}
-	if o.ResolveGrace == 0 {
-		o.ResolveGrace = 200 * time.Millisecond
-	}
-	if o.WithdrawLimit == 0 {
-		o.WithdrawLimit = 10 * time.Second
-	}
+	o.MaxDebounce = cmp.Or(o.MaxDebounce, time.Second)
+	o.MaxPushes = cmp.Or(o.MaxPushes, 2*runtime.GOMAXPROCS(0))
+	o.StallTimeout = cmp.Or(o.StallTimeout, 2*time.Minute)
+	o.MaxFirstSyncs = cmp.Or(o.MaxFirstSyncs, 100)
+	o.StreamMemory = cmp.Or(o.StreamMemory, 64<<20)
+	o.StreamsMemory = cmp.Or(o.StreamsMemory, 1<<30)
+	o.ReadyLimit = cmp.Or(o.ReadyLimit, 5*time.Second)
+	o.ResolveGrace = cmp.Or(o.ResolveGrace, 200*time.Millisecond)
+	o.WithdrawLimit = cmp.Or(o.WithdrawLimit, 10*time.Second)
 	if o.Synced == nil {
 		o.Synced = o.Configs.HasSynced
 	}
 	s := &DiscoveryServer{
-		options: o, logger: o.Logger, memo: memo.New(), encoded: encoded.New(encoded.Options{ControlPlane: "portolan"}), names: nameset.NewTable(),
-		shared: stream.NewShared(), rows: newRows(),
-		wakes: make(chan struct{}, 1), ready: make(chan struct{}), queue: newPushQueue(o.MaxPushes), rounds: newRounds(),
+		options: o, logger: o.Logger, encoded: encode.New(encode.Options{ControlPlane: "portolan"}), names: nameset.NewTable(),
+		shared: protocol.NewShared(),
+		wakes:  make(chan struct{}, 1), ready: make(chan struct{}), queue: newPushQueue(o.MaxPushes), generations: newGenerations(),
 		reasons: map[string]int{}, connections: map[*Connection]struct{}{},
 	}
-	s.worlds = newWorlds(o.Types, s.memo, o.Logger)
+	s.updater.count = s.countReason
+	for _, t := range o.Types {
+		s.needing = append(s.needing, generate.Needing(o.Types, t.Generator.TypeURL()))
+	}
+	s.desired = desired.New(o.Types, o.Logger, func() { s.changeCount.Add(1) })
 	s.admission = newAdmission(o.MaxFirstSyncs)
+	s.budget = newBudget(o.StreamMemory, o.StreamsMemory)
 	s.metrics = newMetrics(o.Registerer, s)
 	return s
 }
 
-// Run publishes changes until ctx ends, and then waits until all streams have
-// ended: stop the gRPC server first, or at the same time.
+// Run publishes changes until ctx ends, and then waits until all streams have ended.
+// Stop the gRPC server first, or at the same time.
 func (s *DiscoveryServer) Run(ctx context.Context) error {
 	defer s.streams.Wait()
 	defer s.closeAll()
@@ -202,7 +175,8 @@ func (s *DiscoveryServer) Run(ctx context.Context) error {
 	return nil
 }
 
-// await waits for a change, and until it may be published; false when ctx ends.
+// await waits for a change, and then until the change may be published; false when ctx
+// ends.
 func (s *DiscoveryServer) await(ctx context.Context, d *debounce) bool {
 	wakes := s.wakes         // nil once there is a change
 	var due <-chan time.Time // nil until then
@@ -210,13 +184,13 @@ func (s *DiscoveryServer) await(ctx context.Context, d *debounce) bool {
 		select {
 		case <-ctx.Done():
 			return false
-		case took := <-s.rounds.drained:
+		case took := <-s.generations.durations:
 			d.took(took)
 		case <-wakes:
 			wakes = nil
 		case <-due:
-			// Asked before the inputs are read: what it promises is in them. Nothing
-			// tells when it turns true, so that it is asked again.
+			// Ask Synced before the inputs are read, so that they contain what Synced promises.
+			// Nothing signals that it turned true, so ask again later.
 			if s.options.Synced() {
 				return true
 			}
@@ -229,15 +203,15 @@ func (s *DiscoveryServer) await(ctx context.Context, d *debounce) bool {
 	}
 }
 
-// syncInterval is how often a server that starts asks whether it may publish.
+// syncInterval is how often a starting server asks Options.Synced.
 const syncInterval = 10 * time.Millisecond
 
-// Published is closed when the first configuration is served. Streams that come
-// earlier are refused.
+// Published is closed when the server serves its first configuration. It refuses
+// earlier streams.
 func (s *DiscoveryServer) Published() <-chan struct{} { return s.ready }
 
-// Ready says what is missing until the first configuration is served, and that
-// the server drains.
+// Ready returns why the server refuses streams: it has no configuration yet, or drains.
+// It returns nil when it serves.
 func (s *DiscoveryServer) Ready() error {
 	s.mu.Lock()
 	draining := s.draining
@@ -253,18 +227,18 @@ func (s *DiscoveryServer) Ready() error {
 	}
 }
 
-// because counts a reason to push.
-func (s *DiscoveryServer) because(reason string) {
+// countReason counts a reason for the next push.
+func (s *DiscoveryServer) countReason(reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reasons[reason]++
 }
 
-// wake has the pusher look at the inputs, which have changed.
+// wake tells Run that the inputs have changed.
 func (s *DiscoveryServer) wake() {
 	s.mu.Lock()
-	if s.since.IsZero() {
-		s.since = time.Now()
+	if s.firstWake.IsZero() {
+		s.firstWake = time.Now()
 	}
 	s.mu.Unlock()
 	select {
@@ -273,9 +247,9 @@ func (s *DiscoveryServer) wake() {
 	}
 }
 
-// publish derives the next context from the committed inputs and marks all
-// connections. Where the two do not differ for a proxy, its push finds nothing
-// to do. It is false where nothing was committed since the last.
+// publish derives the next context from the committed inputs, and marks all connections
+// for a push. A push finds nothing to do if the change does not concern its proxy.
+// publish returns false if nothing was committed since the last call.
 func (s *DiscoveryServer) publish(at time.Time) bool {
 	in, from := s.inputs.Load(), s.context.Load()
 	if from != nil && from.Inputs() == *in {
@@ -284,22 +258,23 @@ func (s *DiscoveryServer) publish(at time.Time) bool {
 	to := from.Next(*in)
 	request := mesh.Diff(from, to).Request()
 	s.mu.Lock()
-	request.Reason, request.Start = s.reasons, s.since
-	s.reasons, s.since = map[string]int{}, time.Time{}
+	request.Reason, request.Start = s.reasons, s.firstWake
+	s.reasons, s.firstWake = map[string]int{}, time.Time{}
 	s.request = request
-	s.published.follow(from, to)
+	s.changes.Follow(from, to)
 	s.context.Store(to)
-	s.moves.Add(1)
+	s.changeCount.Add(1)
 	if from == nil {
 		close(s.ready)
 	}
 	connections := slices.Collect(maps.Keys(s.connections))
 	s.mu.Unlock()
+	connections = slices.DeleteFunc(connections, func(c *Connection) bool { return !c.identified.Load() })
 
 	s.metrics.publishing(request, to.Revision())
 	s.logger.Debug("publishing", "revision", to.Revision(), "full", request.Full,
 		"configs", len(request.ConfigsUpdated), "proxies", len(connections))
-	s.rounds.begin(at, connections)
+	s.generations.begin(at, connections)
 	buildersFirst(connections)
 	for _, c := range connections {
 		c.mark()
@@ -307,30 +282,30 @@ func (s *DiscoveryServer) publish(at time.Time) bool {
 	return true
 }
 
-// buildersFirst moves one connection of each class before the others of it, which would
-// only wait for what that one builds for all of them.
+// buildersFirst moves one connection of each group to the front. It builds for its
+// whole group; the others of the group would only wait for it.
 func buildersFirst(connections []*Connection) {
-	seen := map[*world]bool{}
+	seen := map[*desired.Group]bool{}
 	for i, c := range connections {
-		if class := c.class.Load(); !seen[class] {
+		if group := c.group.Load(); !seen[group] {
 			connections[i], connections[len(seen)] = connections[len(seen)], c
-			seen[class] = true
+			seen[group] = true
 		}
 	}
 }
 
-// LastRequest is what the last push was about, nil before the first.
+// LastRequest describes the last push; nil before the first.
 func (s *DiscoveryServer) LastRequest() *discovery.PushRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.request
 }
 
-// Context is the context published last, nil before the first.
+// Context returns the context published last; nil before the first.
 func (s *DiscoveryServer) Context() *mesh.PushContext { return s.context.Load() }
 
-// add takes a connection in and starts its goroutines; it is false where the
-// server has stopped.
+// add registers a connection and starts its goroutines; false if the server has stopped
+// or drains.
 func (s *DiscoveryServer) add(c *Connection, goroutines ...func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -338,7 +313,7 @@ func (s *DiscoveryServer) add(c *Connection, goroutines ...func()) bool {
 		return false
 	}
 	s.connections[c] = struct{}{}
-	s.moves.Add(1)
+	s.changeCount.Add(1)
 	for _, g := range goroutines {
 		s.streams.Go(g)
 	}
@@ -349,10 +324,10 @@ func (s *DiscoveryServer) remove(c *Connection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.connections, c)
-	s.moves.Add(1)
+	s.changeCount.Add(1)
 }
 
-// closeAll ends all streams, and lets no more begin.
+// closeAll ends all streams, and refuses new ones.
 func (s *DiscoveryServer) closeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -362,56 +337,19 @@ func (s *DiscoveryServer) closeAll() {
 	}
 }
 
-// all are the connections there are.
+// all returns the open connections.
 func (s *DiscoveryServer) all() []*Connection {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.AppendSeq(make([]*Connection, 0, len(s.connections)), maps.Keys(s.connections))
 }
 
-// Proxies tells what is known of each connected proxy, by node id; where one has
-// several streams, the oldest first.
-func (s *DiscoveryServer) Proxies() []ProxyStatus {
-	var out []ProxyStatus
-	for _, c := range s.all() {
-		if st := c.Status(); st != nil {
-			out = append(out, *st)
-		}
-	}
-	slices.SortFunc(out, func(a, b ProxyStatus) int {
-		return cmp.Or(strings.Compare(a.Node, b.Node), a.ConnectedSince.Compare(b.ConnectedSince))
-	})
-	return out
-}
-
-// For is the generator for proxies of a type.
-func (t ResourceType) For(kind discovery.ProxyType) generate.Generator {
-	switch {
-	case kind != discovery.Proxyless:
-		return t.Generator
-	case t.Proxyless == nil:
-		return nothing{t.Generator.TypeURL()}
-	}
-	return t.Proxyless
-}
-
-// nothing is the generator of a type that some proxies have none of.
-type nothing struct{ typeURL string }
-
-// TypeURL implements generate.Generator.
-func (n nothing) TypeURL() string { return n.typeURL }
-
-// Affected implements generate.Generator.
-func (nothing) Affected(*mesh.View, mesh.Delta) iter.Seq[string] { return func(func(string) bool) {} }
-
-// Build implements generate.Generator.
-func (nothing) Build(*mesh.View, string) (*resource.Resource, error) { return nil, nil }
-
-// streamType is a type as the protocol sees it, for proxies of a type.
-func (t ResourceType) streamType(kind discovery.ProxyType) stream.Type {
-	st := stream.Type{URL: t.Generator.TypeURL(), Full: t.Full, Scoped: t.Scoped}
-	if e, ok := t.For(kind).(generate.Emptier); ok {
-		st.Empty = e.Empty
+// streamType describes a type to package protocol, for proxies of one type. Clients
+// that take removals get those for unknown names, all others an empty resource.
+func streamType(t generate.ResourceType, kind discovery.ProxyType, removals bool) protocol.Type {
+	st := protocol.Type{URL: t.Generator.TypeURL(), Full: t.Full, Scoped: t.Scoped}
+	if e, ok := generate.As[generate.Emptier](t.For(kind)); ok && !removals {
+		st.Empty = func(name string) (*resource.Resource, error) { return generate.Empty(e, name) }
 	}
 	return st
 }

@@ -14,9 +14,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocoltest"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
-	"github.com/portolan-mesh/portolan/xds/stream"
-	"github.com/portolan-mesh/portolan/xds/stream/nameset"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -64,7 +64,7 @@ func TestAServerWithoutTheCodec(t *testing.T) {
 		g.Stop()
 		<-served
 	})
-	for _, v := range []stream.Variant{stream.Delta, stream.StateOfTheWorld} {
+	for _, v := range []protocol.Variant{protocol.Delta, protocol.StateOfTheWorld} {
 		c := xdstest.Dial(t, listener.Addr().String(), xdstest.ClientOptions{Node: node("10.0.0.1"), Variant: v, Follow: true})
 		c.Subscribe(xdstest.ClusterType)
 		c.Await("the endpoints of a service", func(held func(string) map[string]xdstest.Held) bool {
@@ -82,22 +82,22 @@ func TestAStreamOfOneTypeWaitsForNoOther(t *testing.T) {
 	revision := max(s.Apply(service("reviews", 9080, "10.1.0.1")), s.Apply(route("reviews", "reviews")))
 	xdstest.Eventually(t, "the service is published", func() bool { return s.XDS.Context().Revision() >= revision })
 	server := &plainServer{tb: t, server: s}
-	for _, v := range []stream.Variant{stream.Delta, stream.StateOfTheWorld} {
+	for _, v := range []protocol.Variant{protocol.Delta, protocol.StateOfTheWorld} {
 		listeners := server.Connect(v, xdstest.ListenerType)
-		listeners.Send(xdstest.ListenerType, stream.Request{})
+		listeners.Send(xdstest.ListenerType, protocol.Request{})
 		r := listeners.Receive()
 		if len(r.Resources) == 0 {
 			t.Errorf("%s: no listeners", v)
 		}
-		listeners.Send(xdstest.ListenerType, stream.Request{Nonce: r.Nonce, Version: r.Version})
+		listeners.Send(xdstest.ListenerType, protocol.Request{Nonce: r.Nonce, Version: r.Version})
 		routes := server.Connect(v, xdstest.RouteType)
 		names := []string{"9080"}
-		routes.Send(xdstest.RouteType, stream.Request{Names: nameset.Of(names...), Subscribe: nameset.Of(names...)})
+		routes.Send(xdstest.RouteType, protocol.Request{Names: protocoltest.NameSet(names...), Subscribe: protocoltest.NameSet(names...)})
 		r = routes.Receive()
 		if len(r.Resources) != 1 {
 			t.Fatalf("%s: %d route configurations", v, len(r.Resources))
 		}
-		routes.Send(xdstest.RouteType, stream.Request{Names: nameset.Of(names...), Nonce: r.Nonce, Version: r.Version})
+		routes.Send(xdstest.RouteType, protocol.Request{Names: protocoltest.NameSet(names...), Nonce: r.Nonce, Version: r.Version})
 		s.Apply(service("ratings"+v.String()[:5], 9080, "10.1.0.2"))
 		if r = routes.Receive(); len(r.Resources) != 1 {
 			t.Errorf("%s: a new service makes %d route configurations", v, len(r.Resources))

@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
-	"github.com/portolan-mesh/portolan/xds/stream"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -29,7 +29,7 @@ type stress struct {
 // stressProxy is one proxy over all its streams.
 type stressProxy struct {
 	node    *corev3.Node
-	variant stream.Variant
+	variant protocol.Variant
 	client  *xdstest.Client
 }
 
@@ -54,17 +54,19 @@ func (x *stress) object() (name, document string) {
 		source := x.pick("resolution: DNS, endpoints: [{address: one.example}]",
 			"resolution: STATIC, workloadSelector: {labels: {app: w}}",
 			fmt.Sprintf("resolution: STATIC, endpoints: [{address: 10.1.0.%d, labels: {v: x}}]", 1+x.IntN(9)),
-			fmt.Sprintf("resolution: STATIC, endpoints: [{address: 10.1.0.%d}, {address: 10.2.0.%d}]", 1+x.IntN(9), 1+x.IntN(9)))
+			fmt.Sprintf("resolution: STATIC, endpoints: [{address: 10.1.0.%d, locality: eu/a}, {address: 10.2.0.%d, locality: us/b}]", 1+x.IntN(9), 1+x.IntN(9)))
 		spec = fmt.Sprintf("{hosts: [%s], exportTo: [%s], ports: [{number: %s, name: p, protocol: %s}], %s}",
 			host, x.pick("'*'", "."), x.pick("80", "9080"), x.pick("HTTP", "HTTP", "TCP"), source)
 	case "VirtualService":
 		spec = fmt.Sprintf("{hosts: ['%s'], gateways: [%s], exportTo: [%s], http: [{route: [{destination: {host: s%d.example, port: {number: 80}}}]}]}",
 			x.pick(host, "*.example"), x.pick("mesh", "edge/s1", "mesh, edge/s2"), x.pick("'*'", "."), x.IntN(6))
 	case "DestinationRule":
-		spec = fmt.Sprintf("{host: '%s', trafficPolicy: {connectionPool: {tcp: {maxConnections: %d}}}, subsets: [{name: %s, labels: {v: x}}]}",
-			x.pick(host, "*.example"), 1+x.IntN(3), x.pick("x", "z"))
+		spec = fmt.Sprintf("{host: '%s', trafficPolicy: {connectionPool: {tcp: {maxConnections: %d}}%s}, subsets: [{name: %s, labels: {v: x}}]}",
+			x.pick(host, "*.example"), 1+x.IntN(3), x.pick("", ", outlierDetection: {}",
+				", outlierDetection: {}, loadBalancer: {localityLbSetting: {failoverPriority: [role, v=x]}}",
+				", loadBalancer: {localityLbSetting: {distribute: [{from: eu, to: {eu: 80, us: 20}}]}}"), x.pick("x", "z"))
 	case "WorkloadEntry":
-		spec = fmt.Sprintf("{address: 10.0.0.%d, labels: {app: w, role: %s}}", 1+x.IntN(4), x.pick("gw", "narrow", "other"))
+		spec = fmt.Sprintf("{address: 10.0.0.%d, locality: %s, labels: {app: w, role: %s}}", 1+x.IntN(4), x.pick("eu/a", "us"), x.pick("gw", "narrow", "other"))
 	case "Sidecar":
 		spec = fmt.Sprintf("{workloadSelector: {labels: {role: narrow}}, egress: [{hosts: ['%s']}]}", x.pick("./*", "*/"+host, "~/*"))
 	case "Gateway":
@@ -123,7 +125,7 @@ func TestStress(t *testing.T) {
 		Rand: rand.New(rand.NewPCG(seed, 1)), objects: map[string]string{},
 		server: xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) { o.MaxPushes = 2 }),
 	}
-	for i, v := range []stream.Variant{stream.Delta, stream.StateOfTheWorld} {
+	for i, v := range []protocol.Variant{protocol.Delta, protocol.StateOfTheWorld} {
 		for j := range 6 {
 			kind, namespace := "sidecar", []string{"shop", "edge"}[j%2]
 			if j >= 4 {

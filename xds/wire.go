@@ -1,44 +1,37 @@
 package xds
 
 import (
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 
-	"github.com/portolan-mesh/portolan/xds/encoded"
-	"github.com/portolan-mesh/portolan/xds/stream"
-	"github.com/portolan-mesh/portolan/xds/stream/nameset"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/encode"
+	"github.com/portolan-mesh/portolan/xds/progress"
 )
 
-// The fields of requests that are lists of names.
-const (
-	worldNames       protowire.Number = 3
-	deltaSubscribe   protowire.Number = 3
-	deltaUnsubscribe protowire.Number = 4
-	deltaStated      protowire.Number = 5
-)
-
-// wire sends and receives in one of the variants.
-type wire interface {
-	// receive blocks for the next message, which is there until it is called again;
-	// io.EOF where the client ended.
-	receive() (*message, error)
-	// encode makes the message of a response.
-	encode(typeURL string, r *stream.Response) *encoded.Message
-	// send blocks until the transport takes the message.
-	send(*encoded.Message) error
-	// one is the type of all that is said, empty for several.
-	one() string
+// wire receives and sends the messages of a stream, in one variant of the protocol.
+type wire struct {
+	only
+	incoming
+	variant protocol.Variant
+	stream  grpc.ServerStream
+	// What the last request was decoded into, which the next one is decoded into too.
+	last  message
+	sotw  discoveryv3.DiscoveryRequest
+	delta discoveryv3.DeltaDiscoveryRequest
+	lists encode.Request
 }
 
-// only is the type of the resources of a stream, empty for one of all types.
+// only is the type of a stream of one type, and empty for an aggregated stream.
 type only string
 
-func (o only) one() string { return string(o) }
-
-// of finds the type of a request, which a stream of one type need not state.
+// of returns the type of a request. A request on a stream of one type need not state
+// it.
 func (o only) of(typeURL string) (string, error) {
 	switch {
 	case o == "" || typeURL == string(o):
@@ -46,103 +39,58 @@ func (o only) of(typeURL string) (string, error) {
 	case typeURL == "":
 		return string(o), nil
 	}
-	return "", status.Errorf(codes.InvalidArgument, "a stream of type %s is asked for type %s", o, typeURL)
+	return "", status.Errorf(codes.InvalidArgument, "this stream serves type %s, and a request on it names type %s", o, typeURL)
 }
 
-// worldWire is a stream in state of the world.
-type worldWire struct {
-	only
-	encoded *encoded.Cache
-	names   *nameset.Table
-	stream  grpc.ServerStream
-	last    *worldRequest
+// request is what the requests of both variants have.
+type request interface {
+	proto.Message
+	GetNode() *corev3.Node
+	GetTypeUrl() string
+	GetResponseNonce() string
+	GetErrorDetail() *rpcstatus.Status
 }
 
-// worldRequest is the last request of a stream.
-type worldRequest struct {
-	message message
-	decoded discoveryv3.DiscoveryRequest
-	request encoded.Request
-}
-
-func newWorldWire(o only, cache *encoded.Cache, names *nameset.Table, stream grpc.ServerStream) worldWire {
-	return worldWire{only: o, encoded: cache, names: names, stream: stream, last: &worldRequest{}}
-}
-
-func (w worldWire) receive() (*message, error) {
-	q, r := &w.last.decoded, &w.last.request
-	q.Reset()
-	w.last.message = message{}
-	*r = encoded.Request{Into: q, Table: w.names, Lists: [2]encoded.List{{Field: worldNames}}}
-	if err := w.stream.RecvMsg(r); err != nil {
+// receive blocks for the rest of the message that the client began. The message is
+// valid until the next call.
+func (w *wire) receive() (*message, error) {
+	var q request
+	if w.variant == protocol.Delta {
+		w.delta.Reset()
+		q = &w.delta
+	} else {
+		w.sotw.Reset()
+		q = &w.sotw
+	}
+	w.last = message{}
+	w.lists = encode.Request{Variant: w.variant, Into: q, Table: w.c.server.names}
+	if err := w.readMessage(&w.lists); err != nil {
 		return nil, err
 	}
-	typeURL, err := w.only.of(q.GetTypeUrl())
+	typeURL, err := w.of(q.GetTypeUrl())
 	if err != nil {
 		return nil, err
 	}
-	w.last.message = message{node: q.GetNode(), typeURL: typeURL, request: stream.Request{
-		Names: w.names.With(r.Lists[0].Names, q.GetResourceNames()...), Version: q.GetVersionInfo(), Nonce: q.GetResponseNonce(),
-		Rejected: q.GetErrorDetail() != nil, Message: q.GetErrorDetail().GetMessage(),
+	w.last = message{node: q.GetNode(), typeURL: typeURL, request: protocol.Request{
+		Nonce: q.GetResponseNonce(), Rejected: q.GetErrorDetail() != nil,
+		Message: progress.Shorten(q.GetErrorDetail().GetMessage(), maxComplaint),
 	}}
-	return &w.last.message, nil
-}
-
-func (w worldWire) encode(typeURL string, r *stream.Response) *encoded.Message {
-	return w.encoded.World(encoded.Header{TypeURL: typeURL, Nonce: r.Nonce, Version: r.Version}, r.Resources)
-}
-
-func (w worldWire) send(m *encoded.Message) error { return w.stream.SendMsg(m) }
-
-// deltaWire is a stream in delta.
-type deltaWire struct {
-	only
-	encoded *encoded.Cache
-	names   *nameset.Table
-	stream  grpc.ServerStream
-	last    *deltaRequest
-}
-
-// deltaRequest is the last request of a stream.
-type deltaRequest struct {
-	message message
-	decoded discoveryv3.DeltaDiscoveryRequest
-	request encoded.Request
-}
-
-func newDeltaWire(o only, cache *encoded.Cache, names *nameset.Table, stream grpc.ServerStream) deltaWire {
-	return deltaWire{only: o, encoded: cache, names: names, stream: stream, last: &deltaRequest{}}
-}
-
-func (w deltaWire) receive() (*message, error) {
-	q, r := &w.last.decoded, &w.last.request
-	q.Reset()
-	w.last.message = message{}
-	*r = encoded.Request{
-		Into: q, Table: w.names, Lists: [2]encoded.List{{Field: deltaSubscribe}, {Field: deltaUnsubscribe}},
-		Stated: encoded.Stated{Field: deltaStated},
+	if r := &w.last.request; w.variant == protocol.Delta {
+		r.Subscribe, r.Unsubscribe, r.Initial = w.lists.Names[0], w.lists.Names[1], w.lists.Stated
+	} else {
+		r.Names, r.Version = w.lists.Names[0], w.sotw.GetVersionInfo()
 	}
-	if err := w.stream.RecvMsg(r); err != nil {
-		return nil, err
-	}
-	typeURL, err := w.only.of(q.GetTypeUrl())
-	if err != nil {
-		return nil, err
-	}
-	if len(q.GetInitialResourceVersions()) > 0 { // without the codec
-		r.Stated.Versions = stream.VersionsIn(q.GetInitialResourceVersions())
-	}
-	w.last.message = message{node: q.GetNode(), typeURL: typeURL, request: stream.Request{
-		Subscribe:   w.names.With(r.Lists[0].Names, q.GetResourceNamesSubscribe()...),
-		Unsubscribe: w.names.With(r.Lists[1].Names, q.GetResourceNamesUnsubscribe()...),
-		Initial:     r.Stated.Versions, Nonce: q.GetResponseNonce(),
-		Rejected: q.GetErrorDetail() != nil, Message: q.GetErrorDetail().GetMessage(),
-	}}
-	return &w.last.message, nil
+	return &w.last, nil
 }
 
-func (w deltaWire) encode(typeURL string, r *stream.Response) *encoded.Message {
-	return w.encoded.Delta(encoded.Header{TypeURL: typeURL, Nonce: r.Nonce, Version: r.Version}, r.Resources, r.Removed)
+// encode makes the message of a response.
+func (w *wire) encode(typeURL string, r *protocol.Response) *encode.Message {
+	header := encode.Header{TypeURL: typeURL, Nonce: r.Nonce, Version: r.Version}
+	if w.variant == protocol.Delta {
+		return w.c.server.encoded.Delta(header, r.Resources, r.Removed)
+	}
+	return w.c.server.encoded.World(header, r.Resources)
 }
 
-func (w deltaWire) send(m *encoded.Message) error { return w.stream.SendMsg(m) }
+// send blocks until the transport takes the message.
+func (w *wire) send(m *encode.Message) error { return w.stream.SendMsg(m) }

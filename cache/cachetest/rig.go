@@ -5,14 +5,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"runtime"
 	"slices"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/proto"
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/cache"
@@ -85,13 +83,16 @@ func (r *Rig) Launch() (stop func()) {
 	return stop
 }
 
-// Eventually waits until a condition holds.
+// Eventually waits until a condition holds. It sleeps between two looks, so that
+// tests beside it can run.
 func (r *Rig) Eventually(what string, holds func() bool) {
 	r.t.Helper()
-	for end := time.Now().Add(patience); !holds(); runtime.Gosched() {
+	end := time.Now().Add(patience)
+	for pause := 50 * time.Microsecond; !holds(); pause = min(2*pause, 5*time.Millisecond) {
 		if time.Now().After(end) {
 			r.t.Fatalf("%s did not come true in %v", what, patience)
 		}
+		time.Sleep(pause)
 	}
 }
 
@@ -241,7 +242,7 @@ func Digest(t testing.TB, store storage.ConfigStore) string {
 
 func bytesOf(t testing.TB, c *config.Config) []byte {
 	t.Helper()
-	spec, err := proto.MarshalOptions{Deterministic: true}.Marshal(c.Spec)
+	spec, err := config.MarshalSpec(c.Spec, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -46,6 +47,10 @@ func Run(t *testing.T, open func(testing.TB) Subject) {
 		})
 	}
 }
+
+// look is the pause of a reader that looks again and again, and leaves the machine to
+// those who write.
+const look = 100 * time.Microsecond
 
 func expect(t *testing.T, want, got []string) {
 	t.Helper()
@@ -260,7 +265,7 @@ func neverSplit(t *testing.T, r *Rig) {
 	var watching sync.WaitGroup
 	ctx, cancel := context.WithCancel(t.Context())
 	watching.Go(func() { // a reader
-		for ctx.Err() == nil {
+		for ; ctx.Err() == nil; time.Sleep(look) {
 			whole(t, r.Cache.Snapshot(), objects)
 			whole(t, r.Cache.Handled(), objects)
 		}
@@ -384,7 +389,7 @@ func randomHistory(t *testing.T, r *Rig) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var watching sync.WaitGroup
 	watching.Go(func() {
-		for ctx.Err() == nil {
+		for ; ctx.Err() == nil; time.Sleep(look) {
 			if handled, newest := r.Cache.Handled(), r.Cache.Snapshot(); handled.Revision() > newest.Revision() {
 				t.Errorf("handled %s is ahead of %s", handled.Version(), newest.Version())
 				return

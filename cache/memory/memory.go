@@ -1,7 +1,5 @@
-// Package memory is the cache of a store in memory: the sink of sources that
-// have no store of their own, such as files, and a cache for tests. What is
-// written to the store, through the cache or beside it, becomes a snapshot per
-// revision.
+// Package memory is the cache of a store in memory, for tests. What is written to the
+// store, through the cache or beside it, becomes a snapshot per revision of the store.
 package memory
 
 import (

@@ -10,14 +10,13 @@ import (
 )
 
 const (
-	// patience is how many times in a row the store may be found ahead of a cache
-	// that does not move before the watch is taken for dead. It doubles, up to
-	// maxPatience, with every watch that brought nothing: one that has much to
-	// catch up with takes its time.
+	// patience is how many times in a row a probe may find the store ahead of a cache
+	// that does not move. Then the watch counts as dead. It doubles up to maxPatience
+	// with every watch that brought nothing: catching up may take long.
 	patience    = 3
 	maxPatience = 96
-	// askFirst and askAgain are how long one who waits for a revision waits before
-	// etcd is asked for its progress: an event that is on its way comes first.
+	// askFirst and askAgain are how long a caller of Await waits before the cache
+	// requests progress of etcd, the first time and then: the event may be on its way.
 	askFirst = 10 * time.Millisecond
 	askAgain = 100 * time.Millisecond
 )
@@ -25,10 +24,10 @@ const (
 // errSilent: the store has newer revisions and the watch does not say so.
 var errSilent = errors.New("the watch went silent")
 
-// ask keeps an idle cache in step: every ProgressInterval, and oftener while
-// somebody waits for a revision, it asks etcd for its progress, which comes back
-// as a mark of the watch. It ends the watch when the store is no longer the
-// same, or has something to tell and does not.
+// ask keeps an idle cache in step. Every ProgressInterval, and more often while
+// somebody awaits a revision, it requests progress of etcd, which comes back as a
+// progress notification of the watch. It ends the watch when the store is no longer
+// the same, or when the watch went silent.
 func (c *Cache) ask(ctx context.Context, cancel context.CancelCauseFunc) {
 	ticker := time.NewTicker(c.o.ProgressInterval)
 	defer ticker.Stop()
@@ -55,15 +54,15 @@ func (c *Cache) ask(ctx context.Context, cancel context.CancelCauseFunc) {
 	}
 }
 
-// silence counts how often the store was found ahead of a cache that had not
-// moved since.
+// silence counts the probes in a row that found the store ahead of a cache that did
+// not move.
 type silence struct {
 	revision        int64
 	times, patience int
 }
 
-// hears notes where the store and the cache stand, and says whether the watch
-// may be alive.
+// hears notes the revisions of store and cache, and says whether the watch may be
+// alive.
 func (s *silence) hears(store, cache int64) bool {
 	if cache >= store || cache != s.revision {
 		*s = silence{revision: cache, patience: patience}
@@ -76,8 +75,8 @@ func (s *silence) hears(store, cache int64) bool {
 	return false
 }
 
-// probe asks the store who it is and where it stands. An etcd that does not
-// answer is no reason to do anything.
+// probe asks the store for its identity and revision. It does nothing about an etcd
+// that does not answer.
 func (c *Cache) probe(ctx context.Context) error {
 	asked := c.o.Now()
 	store, err := c.recognise(ctx)
@@ -96,13 +95,13 @@ func (c *Cache) probe(ctx context.Context) error {
 	return nil
 }
 
-// probeTimeout bounds the questions that are asked again and again.
+// probeTimeout bounds one probe.
 func (c *Cache) probeTimeout() time.Duration {
 	return min(max(c.o.ProgressInterval, time.Second), callTimeout)
 }
 
-// requestProgress must be called with a context of the watch: only the stream
-// of the same metadata is asked. While there is no connection the call waits.
+// requestProgress needs a context of the watch: etcd's client picks the stream by
+// the metadata of the context. Without a connection the call waits.
 func (c *Cache) requestProgress(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.o.ProgressInterval)
 	defer cancel()
@@ -111,9 +110,9 @@ func (c *Cache) requestProgress(ctx context.Context) {
 	}
 }
 
-// Await returns the newest snapshot as soon as it is at revision or beyond. As
-// long as somebody waits, etcd is asked for its progress, so that a revision
-// that changed nothing here is soon known too.
+// Await returns the newest snapshot once it is at revision or beyond. While somebody
+// waits the cache requests progress of etcd, so a revision that changed nothing here
+// is soon known too.
 func (c *Cache) Await(ctx context.Context, revision int64) (*cache.Snapshot, error) {
 	if s := c.Snapshot(); s != nil && s.Revision() >= revision {
 		return s, nil
@@ -127,8 +126,8 @@ func (c *Cache) Await(ctx context.Context, revision int64) (*cache.Snapshot, err
 	return c.Feed.Await(ctx, revision)
 }
 
-// StoreRevision asks the store for its revision, by quorum: a snapshot at that
-// revision or beyond shows every write that was acknowledged before.
+// StoreRevision reads the revision of the store by quorum. A snapshot at that
+// revision or beyond shows every write that was acknowledged before the call.
 func (c *Cache) StoreRevision(ctx context.Context) (int64, error) {
 	store, err := c.identify(ctx)
 	return store.Revision, err

@@ -87,7 +87,10 @@ func addressValue(t testing.TB, namespace, host, ipv4 string, owners ...string) 
 
 func healthValue(t testing.TB, r health.Report) string {
 	t.Helper()
-	value, err := etcd.EncodeHealth(&r)
+	value, err := envelope.Encode(&envelope.Health{
+		Namespace: r.Namespace, Name: r.Name, Healthy: r.Healthy, Unknown: r.Unknown, Reason: r.Reason, Message: r.Message,
+		Since: r.Since.UnixNano(), Probed: r.Probed.UnixNano(), Uid: r.UID,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

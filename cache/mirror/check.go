@@ -20,20 +20,20 @@ import (
 )
 
 const (
-	// shownKeys is how many differing keys are named.
+	// shownKeys is how many differing keys the log names.
 	shownKeys = 5
-	// checkAttempts is how often a check begins again because the revision of the
-	// cache is compacted already.
+	// checkAttempts is how often a check starts over because etcd has compacted the
+	// revision of the cache.
 	checkAttempts = 3
 )
 
 // errDiverged: the cache is not what the store was at the same revision.
 var errDiverged = errors.New("the cache differs from the store at the same revision")
 
-// check compares the cache with the store again and again: the keys and their
-// revisions every CheckInterval, and the values too whenever the connection was
-// lost, since the store behind the new one may be a restored one that has used
-// the same revisions for something else. A difference ends the watch.
+// check compares the cache with the store until ctx ends: keys and their revisions
+// every CheckInterval, and values too after the connection was lost. A restored
+// store behind the new connection may have reused the same revisions. A difference
+// ends the watch.
 func (c *Cache) check(ctx context.Context, cancel context.CancelCauseFunc) {
 	values := false
 	timer := time.NewTimer(c.untilCheck())
@@ -66,14 +66,14 @@ func (c *Cache) check(ctx context.Context, cancel context.CancelCauseFunc) {
 	}
 }
 
-// untilCheck is a random time around CheckInterval, so that replicas do not
-// come all at once.
+// untilCheck is a random time around CheckInterval, so that replicas do not check
+// all at once.
 func (c *Cache) untilCheck() time.Duration {
 	return c.o.CheckInterval - c.o.CheckInterval/10 + rand.N(c.o.CheckInterval/5+1)
 }
 
-// compare looks twice before it says errDiverged: what the cache learnt while it
-// was compared can make one look wrong.
+// compare compares twice before it returns errDiverged: an event that arrives in
+// between can falsify one comparison.
 func (c *Cache) compare(ctx context.Context, values bool) error {
 	if _, err := c.recognise(ctx); err != nil {
 		return err
@@ -105,8 +105,8 @@ func (c *Cache) compare(ctx context.Context, values bool) error {
 	return fmt.Errorf("%w: %d keys, such as %s", errDiverged, confirmed, strings.Join(shown, ", "))
 }
 
-// differences are the paths at which a snapshot of the cache and the store as of
-// its revision differ, and how.
+// differences returns how a snapshot of the cache differs from the store as of the
+// same revision, by path.
 func (c *Cache) differences(ctx context.Context, values bool) (map[string]string, error) {
 	for attempt := 1; ; attempt++ {
 		d := &difference{cache: c, snapshot: c.Snapshot(), values: values, found: map[string]string{}}
@@ -121,8 +121,7 @@ func (c *Cache) differences(ctx context.Context, values bool) (map[string]string
 	}
 }
 
-// difference is one comparison under way: a walk through two ordered sequences
-// of keys at once.
+// difference is one comparison: it merges two ordered sequences of keys.
 type difference struct {
 	cache    *Cache
 	snapshot *cache.Snapshot
@@ -136,11 +135,12 @@ type difference struct {
 }
 
 func (d *difference) find(ctx context.Context) error {
-	next, stop := iter.Pull2(everything(d.snapshot.Content()))
+	content := d.snapshot.Content()
+	next, stop := iter.Pull2(everything(&content))
 	defer stop()
 	d.next = next
 	d.advance()
-	_, err := d.cache.scan(ctx, query{prefix: etcd.MeshPrefix, revision: d.snapshot.Revision(), keysOnly: !d.values}, d.take)
+	_, err := d.cache.scan(ctx, etcd.Range{Prefix: etcd.MeshPrefix, Revision: d.snapshot.Revision(), KeysOnly: !d.values}, d.take)
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,8 @@ func (d *difference) onlyInCache() {
 	d.advance()
 }
 
-// revisionOf is the mod revision of a value of the cache, as far as it is known.
+// revisionOf returns the mod revision of a value of the cache, "0" where it is not
+// known.
 func (d *difference) revisionOf(path string, value any) string {
 	if object, ok := value.(*config.Config); ok {
 		return object.ResourceVersion
@@ -186,13 +187,13 @@ func (d *difference) revisionOf(path string, value any) string {
 	return strconv.FormatInt(known.revision, 10)
 }
 
-// pair compares what the store has under a key with what the cache has, nil if
-// nothing.
-func (d *difference) pair(tree tree, path string, kv *mvccpb.KeyValue, held any) {
+// pair compares a value of the store with the one that the cache holds, nil for
+// none.
+func (d *difference) pair(tree *tree, path string, kv *mvccpb.KeyValue, held any) {
 	known, ok := d.cache.versions.get(path)
 	switch {
 	case ok && known.revision > d.snapshot.Revision():
-		return // changed since: nothing is known of then
+		return // it changed since: the cache has forgotten the value of then
 	case ok && known.broken && known.revision == kv.ModRevision:
 		return
 	case held != nil && d.revisionOf(path, held) == strconv.FormatInt(kv.ModRevision, 10):

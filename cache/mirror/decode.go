@@ -15,36 +15,35 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/portolan-mesh/portolan/cache"
-	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/etcd"
 )
 
-// batchSize is how many values are decoded in one go.
+// batchSize is how many values one goroutine decodes at a time.
 const batchSize = 128
 
-// entry is what one key of a tree holds.
+// entry is one key of a tree, decoded.
 type entry struct {
 	path    string // empty for a foreign key
 	version version
-	// value is what it decodes to; for one that does not, the last good one, or
+	// value is the decoded value. Where decoding failed it is the last good value, or
 	// nil.
 	value any
-	// fault is what is wrong with it, nil for a sound one.
+	// fault says why decoding failed; nil where it did not.
 	fault *Quarantined
 }
 
-// version is a value in the store as the cache last saw it. Two that are equal
-// are the same bytes of the same revision.
+// version identifies the stored value that the cache last saw under a key. Equal
+// versions have the same bytes and the same revision.
 type version struct {
 	revision int64
 	sum      uint64
 	broken   bool // the value cannot be decoded
 }
 
-// read makes the entry of a key and value. What snapshot holds of the same
-// version stays the same pointer, so that the difference to it is nothing. It is
-// false for a key outside the trees.
-func (c *Cache) read(kv *mvccpb.KeyValue, snapshot *cache.Snapshot) (entry, bool) {
+// read makes the entry of a key and value. Where content holds the same version, the
+// entry has the same pointer, so that no difference is seen. It is false for a key
+// outside the trees.
+func (c *Cache) read(kv *mvccpb.KeyValue, content *cache.Content) (entry, bool) {
 	path := strings.TrimPrefix(string(kv.Key), etcd.MeshPrefix)
 	tree := treeAt(path)
 	if tree == nil {
@@ -53,7 +52,7 @@ func (c *Cache) read(kv *mvccpb.KeyValue, snapshot *cache.Snapshot) (entry, bool
 	e := entry{path: path, version: version{revision: kv.ModRevision, sum: maphash.Bytes(c.seed, kv.Value)}}
 	known, seen := c.versions.get(path)
 	unchanged := seen && known.revision == e.version.revision && known.sum == e.version.sum
-	held := tree.get(snapshot.Content(), path)
+	held := tree.get(content, path)
 	if unchanged && !known.broken && held != nil && isOf(held, kv.ModRevision) {
 		e.value = held
 		return e, true
@@ -77,7 +76,7 @@ func (c *Cache) read(kv *mvccpb.KeyValue, snapshot *cache.Snapshot) (entry, bool
 	return e, true
 }
 
-// quarantined is a pair that is at fault.
+// quarantined makes the quarantine entry of a pair that cannot be decoded.
 func quarantined(kv *mvccpb.KeyValue, err error) *Quarantined {
 	out := &Quarantined{Key: string(kv.Key), Revision: kv.ModRevision, Size: len(kv.Value)}
 	if !errors.As(err, &out.Fault) {
@@ -86,21 +85,15 @@ func quarantined(kv *mvccpb.KeyValue, err error) *Quarantined {
 	return out
 }
 
-// same says whether two objects are one state of one incarnation.
-func same(a, b *config.Config) bool {
-	return a.ResourceVersion == b.ResourceVersion && a.UID == b.UID && a.Generation == b.Generation &&
-		a.CreationTimestamp.Equal(b.CreationTimestamp) && config.SameContent(a, b)
-}
-
-// readEvents makes the entries of the puts among events, each at the place of
-// its event; where there are many, on all cores.
+// readEvents decodes the puts among events, each into the place of its event. Many
+// events are decoded on all cores.
 func (c *Cache) readEvents(events []*clientv3.Event) []entry {
 	entries := make([]entry, len(events))
-	snapshot := c.Snapshot()
+	content := c.Snapshot().Content()
 	fill := func(from, to int) {
 		for i, e := range events[from:to] {
 			if e.Type == clientv3.EventTypePut {
-				entries[from+i], _ = c.read(e.Kv, snapshot)
+				entries[from+i], _ = c.read(e.Kv, &content)
 			}
 		}
 	}
@@ -120,22 +113,22 @@ func (c *Cache) readEvents(events []*clientv3.Event) []entry {
 	return entries
 }
 
-// batch is a run of pairs on its way to entries.
+// batch is a run of pairs that one goroutine decodes.
 type batch struct {
 	kvs     []*mvccpb.KeyValue
 	entries []entry
-	done    chan struct{} // closed once entries are there
+	done    chan struct{} // closed when entries is set
 }
 
-// readAll makes the entries of the pairs that scan gives, on all cores and in
-// their order. It holds a few batches for each core and no more, whatever the
-// size of the whole: scan waits for whoever takes the entries, which must be
-// taken to their end. wait then returns the error of scan.
+// readAll decodes the pairs that scan passes on, on all cores, and keeps their
+// order. It holds a few batches for each core, whatever the size of the whole: scan
+// waits for the consumer of entries, which must consume them all. wait then returns
+// the error of scan.
 func (c *Cache) readAll(ctx context.Context, scan func(ctx context.Context, each pairs) error) (entries iter.Seq[entry], wait func() error) {
 	cores := runtime.GOMAXPROCS(0)
 	group, ctx := errgroup.WithContext(ctx)
 	work, ordered := make(chan *batch), make(chan *batch, 8*cores)
-	snapshot := c.Snapshot()
+	content := c.Snapshot().Content()
 	group.Go(func() error {
 		defer close(ordered)
 		defer close(work)
@@ -146,7 +139,7 @@ func (c *Cache) readAll(ctx context.Context, scan func(ctx context.Context, each
 				case <-ctx.Done():
 					return ctx.Err()
 				case ordered <- b:
-					work <- b // there is always one who takes it
+					work <- b // a decoder always receives it
 				}
 			}
 			return nil
@@ -155,7 +148,7 @@ func (c *Cache) readAll(ctx context.Context, scan func(ctx context.Context, each
 	for range cores {
 		group.Go(func() error {
 			for b := range work {
-				c.readBatch(b, snapshot)
+				c.readBatch(b, &content)
 			}
 			return nil
 		})
@@ -170,19 +163,19 @@ func (c *Cache) readAll(ctx context.Context, scan func(ctx context.Context, each
 	}, group.Wait
 }
 
-func (c *Cache) readBatch(b *batch, snapshot *cache.Snapshot) {
+func (c *Cache) readBatch(b *batch, content *cache.Content) {
 	defer close(b.done)
 	b.entries = make([]entry, 0, len(b.kvs))
 	for _, kv := range b.kvs {
-		if e, ok := c.read(kv, snapshot); ok {
+		if e, ok := c.read(kv, content); ok {
 			b.entries = append(b.entries, e)
 		}
 	}
 	b.kvs = nil
 }
 
-// versions are those of all values of the trees, by the path of the key. The
-// goroutine of Run writes them, others may read.
+// versions holds the version of every value of the trees, by path. The goroutine of
+// Run writes it, others read it.
 type versions struct {
 	mu     sync.RWMutex // guards the fields below
 	byPath map[string]version

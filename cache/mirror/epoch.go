@@ -11,14 +11,32 @@ import (
 
 	"google.golang.org/grpc/connectivity"
 
+	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/storage/etcd"
 )
 
-// errWentBack: the store is at an older revision than it was, or is another
-// one.
+// errWentBack: the store is at an older revision than before, or is another store.
 var errWentBack = errors.New("the store in etcd is not the one this cache was read from, or went back to an older revision")
 
-// identify asks the store who it is, and where it stands.
+// errEmptied: the store had objects, and now has none.
+var errEmptied = errors.New("the store in etcd was emptied, or replaced by an empty one")
+
+// checkEmptied refuses an empty store in the place of one that had objects: to follow
+// it would withdraw everything from all proxies. A store that was emptied by the API
+// is still the same store, and one that was written to since has a format; both are
+// followed.
+func (c *Cache) checkEmptied(store etcd.Instance, read cache.Content) error {
+	now := c.Snapshot()
+	emptied := now != nil && now.Configs().Len() > 0 && read.Configs.Len() == 0 &&
+		store.Format.Revision == 0 && c.compareIdentity(store, 0) != nil
+	c.emptied.Store(emptied)
+	if emptied {
+		return errEmptied
+	}
+	return nil
+}
+
+// identify reads the identity and the revision of the store.
 func (c *Cache) identify(ctx context.Context) (etcd.Instance, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.probeTimeout())
 	defer cancel()
@@ -30,8 +48,8 @@ func (c *Cache) identify(ctx context.Context) (etcd.Instance, error) {
 	return store, err
 }
 
-// learn takes note of the format of the store, and tells the log when it becomes
-// one that this binary is not fit for.
+// learn keeps the format of the store, and logs the first one that is too new for
+// this binary.
 func (c *Cache) learn(f etcd.Format) {
 	known := c.unfit()
 	c.format.Store(&f)
@@ -40,8 +58,8 @@ func (c *Cache) learn(f etcd.Format) {
 	}
 }
 
-// unfit says why this binary may misread the store or does not write to it, nil
-// where it does neither.
+// unfit says why this binary may misread the store or refuses to write to it; nil
+// where neither is so.
 func (c *Cache) unfit() error {
 	f := c.format.Load()
 	if f == nil {
@@ -54,8 +72,8 @@ func (c *Cache) unfit() error {
 	return cmp.Or(readable, writable)
 }
 
-// ensureIdentity is identify that gives a new store its id. A store that cannot
-// be written to goes without.
+// ensureIdentity is like identify, and writes an id to a store that has none. A store
+// that cannot be written to stays without.
 func (c *Cache) ensureIdentity(ctx context.Context) (etcd.Instance, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -67,10 +85,10 @@ func (c *Cache) ensureIdentity(ctx context.Context) (etcd.Instance, error) {
 	return store, err
 }
 
-// recognise is identify that fails with errWentBack unless the store is the one
-// that the cache was read from, at the revision it was at or beyond.
+// recognise is like identify, and fails with errWentBack unless the store is the one
+// that the cache was read from, at no older revision.
 func (c *Cache) recognise(ctx context.Context) (etcd.Instance, error) {
-	highest := c.highest.Load() // before: what is met meanwhile may be newer than the answer
+	highest := c.highest.Load() // before the answer, which may be older than an event of the watch
 	store, err := c.identify(ctx)
 	if err != nil {
 		return store, err
@@ -94,10 +112,10 @@ func (c *Cache) compareIdentity(store etcd.Instance, highest int64) error {
 	return nil
 }
 
-// enter takes a store that was listed for the one of this cache. If it is not
-// the one before, a new epoch begins. So it does where the store was found to have
-// gone back, or the cache to differ: by the time it is listed it may have reused the
-// revisions, and whoever followed the cache was told what is not so.
+// enter makes the store that was listed the one of this cache. A new epoch begins
+// where it is another store, where it went back, or where a check found a difference.
+// In the last two cases it may have reused revisions by now, and followers of the
+// cache were told something that is not so.
 func (c *Cache) enter(store etcd.Instance) {
 	if c.Snapshot() != nil {
 		err := c.compareIdentity(store, c.highest.Load())
@@ -115,7 +133,7 @@ func (c *Cache) enter(store etcd.Instance) {
 	c.highest.Store(store.Revision)
 }
 
-// saw notes a revision of the store.
+// saw raises the highest known revision of the store.
 func (c *Cache) saw(revision int64) {
 	for {
 		highest := c.highest.Load()
@@ -125,9 +143,9 @@ func (c *Cache) saw(revision int64) {
 	}
 }
 
-// freshness is what is known of how old the cache may be: the store was asked
-// for its revision, and all that was acknowledged before is in the cache once
-// the cache is there.
+// freshness bounds the age of the cache. When the store answers with its revision,
+// all writes acknowledged before the question are in the cache once the cache is at
+// that revision.
 type freshness struct {
 	mu       sync.Mutex // guards the fields below
 	asOf     time.Time  // all writes before are in the cache
@@ -159,7 +177,7 @@ func (f *freshness) settle(cache int64) {
 	}
 }
 
-// at returns the time before which all writes are in a cache of a revision.
+// at returns the time before which all writes are in a cache at a revision.
 func (f *freshness) at(cache int64) time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -167,23 +185,27 @@ func (f *freshness) at(cache int64) time.Time {
 	return f.asOf
 }
 
-// Staleness is how old the cache may be at most: every write that was
-// acknowledged longer ago is in it. It is measured against the store, so it
-// grows while the store does not answer, and up to ProgressInterval between two
-// questions. Before the first list it counts from New.
+// Staleness is the greatest age that the cache may have: it shows every write that
+// was acknowledged longer ago. It is measured against the store, so it grows while
+// the store does not answer, and up to ProgressInterval between two probes. Before
+// the first list it counts from New.
 func (c *Cache) Staleness() time.Duration {
 	// The revision first: a later one would vouch for an earlier answer.
 	return max(0, c.o.Now().Sub(c.fresh.at(c.Snapshot().Revision())))
 }
 
-// Degraded says why what is served may be old or not what was meant, or why it
-// cannot be changed; nil where nothing is wrong. What is in quarantine is told
-// by Quarantine alone: it is the fault of a single object.
+// Degraded says why the served configuration may be old or misread, or why it cannot
+// be changed; nil where nothing is wrong. It leaves out what Quarantine shows: faults
+// of single objects.
 func (c *Cache) Degraded() error {
 	var problems []string
 	if !c.Reachable() {
 		problems = append(problems, fmt.Sprintf("etcd does not answer: what is served is as of revision %s, %s ago",
 			c.Version(), c.Staleness().Round(time.Second)))
+	}
+	if c.emptied.Load() {
+		problems = append(problems, fmt.Sprintf("%v: what was known at revision %s is served on, and nothing is written: restore a snapshot into it, "+
+			"or, where a new store is meant, start all servers again", errEmptied, c.Version()))
 	}
 	if err := c.unfit(); err != nil {
 		problems = append(problems, err.Error())
@@ -194,9 +216,9 @@ func (c *Cache) Degraded() error {
 	return errors.New(strings.Join(problems, "; "))
 }
 
-// tend puts a token into reconnected whenever the connection to etcd may have
-// been lost and is there again, until ctx ends.
-func (c *Cache) tend(ctx context.Context) {
+// watchConnection puts a token into reconnected whenever the connection to etcd is
+// ready again after it may have been lost. It returns when ctx ends.
+func (c *Cache) watchConnection(ctx context.Context) {
 	connection := c.client.ActiveConnection()
 	if connection == nil {
 		return // in this process

@@ -185,6 +185,35 @@ func TestAnotherStoreOfAHigherRevision(t *testing.T) {
 	}
 }
 
+// TestAnEmptiedStoreIsNotFollowed: what is served stays, and that is said, until the
+// store has something again.
+func TestAnEmptiedStoreIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	registry, log := prometheus.NewRegistry(), &logged{}
+	f := &restored{registry: registry, log: log, backup: startNode(t, t.TempDir())}
+	f.faulty = newFaultyOf(t, startNode(t, t.TempDir()).Endpoint, register(registry), logTo(log))
+	f.Apply(cachetest.Put("a", "x", 1), cachetest.Put("a", "y", 1))
+	f.Start()
+	f.expect(t, "add a/x ->1", "add a/y ->1")
+	before := f.Cache.Snapshot()
+	f.relay.cut()
+	f.relay.lead(f.backup.Endpoint)
+	f.Eventually("the cache says that the store was emptied", func() bool {
+		err := mirrorOf(f.Rig).Degraded()
+		return err != nil && strings.Contains(err.Error(), "was emptied")
+	})
+	if f.Cache.Snapshot() != before {
+		t.Errorf("the cache is at %d, of %d objects", f.Cache.Snapshot().Revision(), f.Cache.Snapshot().Configs().Len())
+	}
+	client := etcdtest.Dial(t, f.backup.Endpoint)
+	f.later = cachetest.NewRig(t, subject(t, client, client))
+	f.later.Put("a", "x", 7)
+	f.converge(t)
+	if err := mirrorOf(f.Rig).Degraded(); err != nil {
+		t.Error(err)
+	}
+}
+
 // converge waits until the cache is equal to the second store, handlers
 // included.
 func (f *restored) converge(t *testing.T) {
@@ -258,7 +287,7 @@ func TestTheCheckFindsWhatAWatchLost(t *testing.T) {
 func TestChecksOfABusyCacheAreNotAlarmed(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
-	f := newFaulty(t, register(registry), checkEvery(time.Nanosecond))
+	f := newFaulty(t, register(registry), checkEvery(time.Millisecond))
 	f.Start()
 	n := 0
 	f.storm(t, 300, f.flash, func() { compact(t, f.direct) }, func() {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cache/cachetest"
-	"github.com/portolan-mesh/portolan/cache/side"
+	"github.com/portolan-mesh/portolan/cache/statuses"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -25,9 +25,9 @@ func TestWhoFollowsHearsOfAStoreWithTheSameRevisions(t *testing.T) {
 	if there := f.later.Put("a", "x", 3); here != there {
 		t.Fatalf("revisions %s and %s, want the same", here, there)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	merged := side.New(etcdtest.Dial(t, f.relay.endpoint()), side.Options{Base: mirrorOf(f.Rig), Schemas: schema.Pilot()})
+	merged := statuses.New(etcdtest.Dial(t, f.relay.endpoint()), statuses.Options{Base: mirrorOf(f.Rig), Schemas: schema.Pilot()})
 	var running sync.WaitGroup
 	running.Go(func() { _ = merged.Run(ctx) })
 	defer running.Wait()
@@ -46,7 +46,7 @@ func TestWhoFollowsHearsOfAStoreWithTheSameRevisions(t *testing.T) {
 	if f.Cache.Snapshot().Revision() != at.Revision() {
 		t.Fatalf("the cache went from revision %d to %d, want the same", at.Revision(), f.Cache.Snapshot().Revision())
 	}
-	wait, stop := context.WithTimeout(ctx, 3*time.Second)
+	wait, stop := context.WithTimeout(ctx, 10*time.Second)
 	defer stop()
 	switch next, err := f.Cache.Next(wait, at); {
 	case errors.Is(err, storage.ErrCompacted):

@@ -18,7 +18,7 @@ func (c *Cache) Begin(revision int64, kvs []*mvccpb.KeyValue) {
 	var read listing
 	read.take(func(yield func(entry) bool) {
 		for _, kv := range kvs {
-			if e, ok := c.read(kv, nil); ok {
+			if e, ok := c.read(kv, &cache.Content{}); ok {
 				yield(e)
 			}
 		}

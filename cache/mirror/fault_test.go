@@ -292,7 +292,7 @@ func TestAValueThatDoesNotDecodeBreaksNothing(t *testing.T) {
 	foreign := []string{
 		put(etcd.ConfigPrefix+"example.org/Unknown/a/x", "of another kind"),
 		put(etcd.ConfigPrefix+"short", "of no form"),
-		put(etcd.WorkloadPrefix+"x", "of another tree"),
+		put(etcd.MeshPrefix+"workload/x", "of another tree"),
 	}
 	for _, revision := range foreign {
 		r.Settle(revision) // each moves the revision

@@ -25,6 +25,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
+	"github.com/portolan-mesh/portolan/storage/longtest"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
@@ -239,8 +240,8 @@ func TestCompactionRace(t *testing.T) {
 	}
 }
 
-// TestBounded: 100,000 events beside a handler that does not return grow memory
-// by what the history may hold, and no more. It runs alone: it looks at the
+// TestBounded: 40,000 events, or 100,000, beside a handler that does not return grow
+// memory by what the history may hold, and no more. It runs alone: it looks at the
 // memory of the process.
 func TestBounded(t *testing.T) {
 	client := etcdtest.Start(t)
@@ -259,7 +260,8 @@ func TestBounded(t *testing.T) {
 		}
 	})
 	fold := r.Fold()
-	const events, perBatch, keys = 100_000, 50, 500
+	const perBatch, keys = 50, 500
+	events := longtest.Histories(40_000, 100_000)
 	put := func(n int) string {
 		var ops []clientv3.Op
 		for i := range perBatch {
@@ -298,7 +300,7 @@ func TestBounded(t *testing.T) {
 	r.Await(last)
 	grown := heap() - before
 	t.Logf("heap grew by %d KiB, goroutines from %d to %d", grown>>10, goroutines, runtime.NumGoroutine())
-	if grown > 160<<20 { // the history may hold 20,000 objects of 5.6 KiB, 110 MiB; all would be 550
+	if grown > 160<<20 { // the history may hold 20,000 objects of 5.6 KiB, 110 MiB; all would be 220 at least
 		t.Errorf("heap grew by %d MiB", grown>>20)
 	}
 	if n := runtime.NumGoroutine(); n > goroutines+20 {
@@ -391,7 +393,8 @@ func TestAListUnderCompaction(t *testing.T) {
 			t.Parallel()
 			mirrored, direct := dial(t)
 			r := cachetest.NewRig(t, subject(t, mirrored, direct))
-			r.Fill(15_000)
+			n := longtest.Histories(6_000, 15_000)
+			r.Fill(n)
 			stop := make(chan struct{})
 			var compacting sync.WaitGroup
 			compacting.Go(func() {
@@ -411,7 +414,7 @@ func TestAListUnderCompaction(t *testing.T) {
 			compacting.Wait()
 			r.Settle(r.Store.Version())
 			r.Equal()
-			if d := cmp.Diff(15_001, r.Cache.Snapshot().Configs().Len()); d != "" {
+			if d := cmp.Diff(n+1, r.Cache.Snapshot().Configs().Len()); d != "" {
 				t.Error(d)
 			}
 		})

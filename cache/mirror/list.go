@@ -17,8 +17,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd"
 )
 
-// list reads all trees at one revision and publishes it. Which store it is
-// read from is asked before and after, so that a list is of one store.
+// list reads all trees at one revision and publishes a snapshot of it. It asks for the
+// identity of the store before and after, so that a list is of one store.
 func (c *Cache) list(ctx context.Context) error {
 	asked := c.o.Now()
 	before, err := c.identify(ctx)
@@ -26,9 +26,13 @@ func (c *Cache) list(ctx context.Context) error {
 		return fmt.Errorf("list %s: %w", etcd.MeshPrefix, err)
 	}
 	read, err := c.readTree(ctx)
-	c.inOne = errors.Is(err, rpctypes.ErrCompacted)
+	c.whole = errors.Is(err, rpctypes.ErrCompacted)
 	if err != nil {
 		return fmt.Errorf("list %s: %w", etcd.MeshPrefix, err)
+	}
+	content := read.content()
+	if err := c.checkEmptied(before, content); err != nil {
+		return err
 	}
 	store, err := c.ensureIdentity(ctx)
 	if err != nil {
@@ -43,13 +47,13 @@ func (c *Cache) list(ctx context.Context) error {
 	c.versions.replace(read.entries)
 	c.setQuarantine(read.quarantine)
 	c.listed.Store(header.Revision)
-	c.Replace((*cache.Snapshot)(nil).Next(header.Revision, read.content()).InEpoch(c.epoch))
+	c.Replace((*cache.Snapshot)(nil).Next(header.Revision, content).InEpoch(c.epoch))
 	c.fresh.restart(asked)
 	c.o.Log.Info("configuration listed", "revision", header.Revision, "objects", c.Snapshot().Configs().Len())
 	return nil
 }
 
-// listing is what a list came to.
+// listing is the result of a list.
 type listing struct {
 	header     *etcdserverpb.ResponseHeader
 	entries    []entry // in the order of their paths
@@ -59,14 +63,14 @@ type listing struct {
 func (c *Cache) readTree(ctx context.Context) (listing, error) {
 	var out listing
 	entries, wait := c.readAll(ctx, func(ctx context.Context, each pairs) (err error) {
-		out.header, err = c.scan(ctx, query{prefix: etcd.MeshPrefix, inOne: c.inOne}, each)
+		out.header, err = c.scan(ctx, etcd.Range{Prefix: etcd.MeshPrefix, Whole: c.whole}, each)
 		return err
 	})
 	out.take(entries, c.confine)
 	return out, wait()
 }
 
-// take collects entries and confines what is at fault.
+// take collects entries and quarantines those at fault.
 func (l *listing) take(entries iter.Seq[entry], confine func(*Quarantined, bool) *Quarantined) {
 	for e := range entries {
 		if e.fault != nil {
@@ -78,31 +82,20 @@ func (l *listing) take(entries iter.Seq[entry], confine func(*Quarantined, bool)
 	}
 }
 
-// content are the values of all entries.
+// content returns the values of all entries.
 func (l *listing) content() cache.Content {
 	var out cache.Content
 	rest := l.entries
 	for _, t := range trees {
-		n := sort.Search(len(rest), func(i int) bool { return !strings.HasPrefix(rest[i].path, t.prefix()) })
-		t.fill(&out, values(rest[:n]))
+		n := sort.Search(len(rest), func(i int) bool { return !strings.HasPrefix(rest[i].path, t.path) })
+		t.fill(&out, rest[:n])
 		rest = rest[n:]
 	}
 	return out
 }
 
-// values are those of entries that have one.
-func values(of []entry) iter.Seq2[string, any] {
-	return func(yield func(string, any) bool) {
-		for _, e := range of {
-			if e.value != nil && !yield(e.path, e.value) {
-				return
-			}
-		}
-	}
-}
-
-// isOf says whether a value of a snapshot may be that of a mod revision: of an
-// object it is known.
+// isOf says whether a value of a snapshot may have a mod revision. Only objects tell
+// theirs.
 func isOf(value any, revision int64) bool {
 	object, ok := value.(*config.Config)
 	return !ok || hasVersion(object, revision)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"hash/maphash"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,39 +14,42 @@ import (
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/etcd"
+	"github.com/portolan-mesh/portolan/storage/retry"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
 // Defaults of Options.
 const (
-	DefaultProgressInterval = 5 * time.Second
-	DefaultCheckInterval    = 5 * time.Minute
-	DefaultRetryMin         = 50 * time.Millisecond
-	DefaultRetryMax         = 5 * time.Second
+	defaultProgressInterval = 5 * time.Second
+	defaultCheckInterval    = 5 * time.Minute
+	defaultRetryMin         = 50 * time.Millisecond
+	defaultRetryMax         = 5 * time.Second
 )
 
 // Options configure a Cache. Zero values mean the defaults.
 type Options struct {
 	// Worker is what the handlers run on. It is required.
 	Worker *cache.Worker
-	// Schemas are the kinds to keep. Keys of others are passed over.
+	// Schemas are the kinds to keep. Keys of other kinds are quarantined.
 	Schemas schema.Set
 	// Store takes the mutations. Without one the cache is read-only.
 	Store storage.ConfigStore
-	// Domain is that of the objects, see config.Meta.
+	// Domain is the DNS suffix of the mesh, set on every object; see config.Meta.
 	Domain string
-	// History is how many snapshots are kept for those who follow.
+	// History is how many snapshots are kept for followers; see cache.FeedOptions.
 	History int
-	// Log is where trouble with etcd is told; nil discards it.
+	// HistoryMemory bounds their memory; see cache.FeedOptions.
+	HistoryMemory int64
+	// Log is told of trouble with etcd; nil discards it.
 	Log *slog.Logger
-	// ProgressInterval is how often etcd is asked for its revision while it has
-	// nothing to tell.
+	// ProgressInterval is how often the cache asks etcd for its revision and progress.
 	ProgressInterval time.Duration
-	// CheckInterval is how often, give or take a tenth, the cache is compared with
-	// the store at the same revision; it also is when the connection was lost.
-	// Negative is never.
+	// CheckInterval is how often, give or take a tenth, the cache compares itself with
+	// the store at the same revision. It does so after a lost connection as well.
+	// Negative means never.
 	CheckInterval time.Duration
-	// RetryMin and RetryMax bound the pause before etcd is tried again.
+	// RetryMin and RetryMax are the first and the longest wait before a retry, give or
+	// take half.
 	RetryMin, RetryMax time.Duration
 	// Now is the clock.
 	Now func() time.Time
@@ -60,16 +62,16 @@ func (o *Options) setDefaults() {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.ProgressInterval <= 0 {
-		o.ProgressInterval = DefaultProgressInterval
+		o.ProgressInterval = defaultProgressInterval
 	}
 	if o.CheckInterval == 0 {
-		o.CheckInterval = DefaultCheckInterval
+		o.CheckInterval = defaultCheckInterval
 	}
 	if o.RetryMin <= 0 {
-		o.RetryMin = DefaultRetryMin
+		o.RetryMin = defaultRetryMin
 	}
 	if o.RetryMax < o.RetryMin {
-		o.RetryMax = max(DefaultRetryMax, o.RetryMin)
+		o.RetryMax = max(defaultRetryMax, o.RetryMin)
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -87,24 +89,25 @@ type Cache struct {
 
 	versions   versions
 	quarantine atomic.Pointer[Quarantine]
-	format     atomic.Pointer[etcd.Format] // as it was last read
+	format     atomic.Pointer[etcd.Format] // as last read
+	emptied    atomic.Bool                 // the cache refuses the store, see checkEmptied
 	fresh      freshness
-	heard      atomic.Pointer[time.Time] // when etcd last said something
-	highest    atomic.Int64              // revision of the store that was met in this epoch
+	heard      atomic.Pointer[time.Time] // when etcd last answered
+	highest    atomic.Int64              // revision of the store known in this epoch
 	listed     atomic.Int64              // revision of the last list
-	waiting    atomic.Int64              // how many wait for a revision
-	demand     chan struct{}             // holds a token when another one begins to
+	waiting    atomic.Int64              // callers of Await
+	demand     chan struct{}             // holds a token when a caller begins to wait
 
-	reconnected chan struct{} // holds a token when the connection was lost and is there again
+	reconnected chan struct{} // holds a token after the connection was lost and is ready again
 
-	silence silence // of the goroutine that asks, one at a time
+	silence silence // of the goroutine of ask, of which one runs at a time
 
 	// The fields below are written by the goroutine of Run, while nothing runs
 	// beside it.
-	store etcd.Instance // that the snapshot came from
+	store etcd.Instance // the source of the snapshot
 	epoch int64
-	inOne bool  // the last list was overtaken by a compaction
-	cause error // of the next list, nil of the first
+	whole bool  // the next list reads one page: etcd compacted the revision of the last
+	cause error // of the next list; nil for the first
 }
 
 var (
@@ -113,12 +116,13 @@ var (
 )
 
 // New returns a cache that waits to be run. The client stays the caller's; its
-// keepalive is what notices a connection that went dead.
+// keepalive notices a dead connection.
 func New(client *clientv3.Client, o Options) *Cache {
 	o.setDefaults()
 	c := &Cache{
 		Feed: cache.NewFeed(cache.FeedOptions{
 			Worker: o.Worker, Schemas: o.Schemas, Store: o.Store, History: o.History,
+			HistoryMemory: o.HistoryMemory,
 		}),
 		client: client, o: o, seed: maphash.MakeSeed(), demand: make(chan struct{}, 1), reconnected: make(chan struct{}, 1),
 	}
@@ -127,64 +131,45 @@ func New(client *clientv3.Client, o Options) *Cache {
 	return c
 }
 
-// Run keeps the cache equal to etcd until ctx ends, and then returns nil. An
-// etcd that cannot be reached, also at the start, is tried again and again.
+// Run keeps the cache equal to etcd until ctx ends, and then returns nil. It retries
+// an etcd that cannot be reached, at the start too.
 func (c *Cache) Run(ctx context.Context) error {
 	if err := c.Seal(); err != nil {
 		return err
 	}
 	var beside sync.WaitGroup
 	defer beside.Wait()
-	beside.Go(func() { c.tend(ctx) })
-	retry := pause{min: c.o.RetryMin, max: c.o.RetryMax}
+	beside.Go(func() { c.watchConnection(ctx) })
+	backoff := retry.New(c.o.RetryMin, c.o.RetryMax)
 	for ctx.Err() == nil {
 		err := c.list(ctx)
 		if err == nil {
 			if c.cause != nil {
 				c.metrics.relists.WithLabelValues(reasonOf(c.cause)).Inc()
 			}
-			err = c.follow(ctx, &retry)
+			err = c.follow(ctx, backoff)
 			c.cause = err
 		}
 		if ctx.Err() == nil {
 			c.o.Log.Warn("listing the configuration in etcd anew", "err", err, "revision", c.Snapshot().Revision())
-			retry.wait(ctx)
+			_ = backoff.Wait(ctx)
 		}
 	}
 	return nil
 }
 
-// LastHeard is when etcd last said something, the zero time if it never did.
-func (c *Cache) LastHeard() time.Time {
+// lastHeard is when etcd last answered, the zero time if it never did.
+func (c *Cache) lastHeard() time.Time {
 	if at := c.heard.Load(); at != nil {
 		return *at
 	}
 	return time.Time{}
 }
 
-// Reachable says whether etcd answers: it is asked every ProgressInterval, and
-// three of them may pass in silence.
-func (c *Cache) Reachable() bool { return c.o.Now().Sub(c.LastHeard()) <= 3*c.o.ProgressInterval }
+// Reachable says whether etcd answered within the last three ProgressIntervals.
+func (c *Cache) Reachable() bool { return c.o.Now().Sub(c.lastHeard()) <= 3*c.o.ProgressInterval }
 
 func (c *Cache) hear() {
 	now := c.o.Now()
 	c.heard.Store(&now)
-}
-
-// pause is the time between two attempts: it doubles from min to max, and half
-// of it is random, so that replicas do not come all at once.
-type pause struct {
-	min, max, next time.Duration
-}
-
-func (p *pause) reset() { p.next = 0 }
-
-func (p *pause) wait(ctx context.Context) {
-	p.next = min(max(2*p.next, p.min), p.max)
-	timer := time.NewTimer(p.next/2 + rand.N(p.next/2+1))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

@@ -9,41 +9,40 @@ import (
 	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
-// Quarantined is a key of the trees of etcd that are mirrored which is not that
-// of a known object or of a row beside the objects, or whose value cannot be
-// read. It is never modified.
+// Quarantined is a key of a mirrored tree that is of no known kind, or whose value
+// cannot be decoded. It is never modified.
 type Quarantined struct {
-	// Key is the whole key in etcd, Revision its mod revision, and Size that of
+	// Key is the whole key in etcd, Revision its mod revision, and Size the size of
 	// the value in bytes.
 	Key      string
 	Revision int64
 	Size     int
-	// Fault is what is wrong with it.
+	// Fault says what is wrong.
 	Fault *etcd.Fault
 	// Since is when this cache first met the key at fault.
 	Since time.Time
-	// Serving says that the last good value of the key goes on being served.
+	// Serving says that the last good value of the key is still served.
 	Serving bool
 }
 
 // foreign says that the key itself is at fault.
 func (q *Quarantined) foreign() bool { return errors.Is(q.Fault, etcd.ErrForeignKey) }
 
-// Quarantine is everything in the trees mirrored that is nothing of the cache, as
-// of one revision. The zero Quarantine is empty; none is ever modified.
+// Quarantine is every key of the mirrored trees that the cache cannot hold, as of one
+// revision. It is never modified. The zero Quarantine is empty.
 type Quarantine struct {
 	byKey   pmap.Map[*Quarantined]
 	foreign int
 }
 
-// All are those in it, in the order of their keys.
+// All iterates over the entries, in the order of their keys.
 func (q Quarantine) All() iter.Seq[*Quarantined] { return q.byKey.Values() }
 
-// Len is how many there are.
+// Len is the number of entries.
 func (q Quarantine) Len() int { return q.byKey.Len() }
 
-// Foreign is how many are there for their keys, which are of no known kind or
-// of none at all; the others have values that cannot be read.
+// Foreign is the number of entries whose key is of no known kind. The values of the
+// others cannot be decoded.
 func (q Quarantine) Foreign() int { return q.foreign }
 
 // with returns a quarantine with one more, or another in its place.
@@ -67,8 +66,7 @@ func foreigners(one *Quarantined) int {
 	return 0
 }
 
-// Quarantine is what cannot be served, as of the newest revision. It costs
-// nothing to ask for.
+// Quarantine returns the quarantine as of the newest revision.
 func (c *Cache) Quarantine() Quarantine {
 	if q := c.quarantine.Load(); q != nil {
 		return *q
@@ -76,8 +74,8 @@ func (c *Cache) Quarantine() Quarantine {
 	return Quarantine{}
 }
 
-// confine makes an entry of what is wrong with a key. What is known of it
-// already stays.
+// confine returns the quarantine entry of a key: the known one, where nothing about
+// it changed.
 func (c *Cache) confine(one *Quarantined, serving bool) *Quarantined {
 	out := *one
 	out.Since, out.Serving = c.o.Now(), serving
@@ -92,7 +90,8 @@ func (c *Cache) confine(one *Quarantined, serving bool) *Quarantined {
 	return &out
 }
 
-// changeQuarantine puts a key in quarantine, where one is at fault, or takes it out.
+// changeQuarantine puts a key that is at fault into quarantine, or takes a sound one
+// out, for which one is nil.
 func (c *Cache) changeQuarantine(key string, one *Quarantined, serving bool) {
 	before := c.Quarantine()
 	after := before.without(key)
@@ -102,8 +101,8 @@ func (c *Cache) changeQuarantine(key string, one *Quarantined, serving bool) {
 	c.setQuarantine(after)
 }
 
-// setQuarantine tells whoever reads the log when the first foreign key comes,
-// and not of each: a newer server may write thousands.
+// setQuarantine logs the first foreign key, and not each: a newer server may write
+// thousands.
 func (c *Cache) setQuarantine(q Quarantine) {
 	if q.foreign > 0 && c.Quarantine().foreign == 0 {
 		c.o.Log.Warn("there are keys in etcd that are of no kind known here: they are passed over; see portolan store quarantine list",

@@ -70,7 +70,7 @@ func TestQuarantine(t *testing.T) {
 	r.Put("a", "x", 1)
 	xAt := put(x, "junk")
 	shortAt := put(short, "")
-	put(etcd.WorkloadPrefix+"x", "of another tree")
+	put(etcd.MeshPrefix+"workload/x", "of another tree")
 	lines := []string{
 		fmt.Sprintf("example.org/Unknown/a/x@%d size 15 serving false since 1000: %s", strangeAt, unknown),
 		fmt.Sprintf("%s@%d size 4 serving true since 2000: %s", path, xAt, magic),

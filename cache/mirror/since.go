@@ -13,11 +13,11 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd"
 )
 
-// Since is that of the Feed, and knows more of the revision of a list: what it
-// deleted is in no list, so that the store is asked for it. Who follows from
-// there has all of that revision, also a part of which another server told
-// before. Where the store has forgotten what came before the list it is the
-// Feed's answer, and where the store does not answer it is false.
+// Since is like Feed.Since, and adds the objects that the revision of the last list
+// deleted: they are in no list, so Since reads them from the store. A caller that
+// follows from there is told of the whole revision, even if another server told it of
+// a part before. Where etcd has compacted the revision before the list, Since returns
+// the Feed's answer; where etcd does not answer, it returns false.
 func (c *Cache) Since(ctx context.Context, revision int64) (*cache.Snapshot, bool) {
 	since, ok := c.Feed.Since(ctx, revision)
 	if !ok || revision != c.listed.Load() {
@@ -38,7 +38,7 @@ func (c *Cache) Since(ctx context.Context, revision int64) (*cache.Snapshot, boo
 	return since.Next(since.Revision(), content), true
 }
 
-// restoreDeleted puts into content what was there at a revision and is not in
+// restoreDeleted adds to content the values that existed at a revision and are not in
 // now.
 func (c *Cache) restoreDeleted(ctx context.Context, content *cache.Content, now cache.Content, revision int64) error {
 	if revision <= 0 {
@@ -48,17 +48,17 @@ func (c *Cache) restoreDeleted(ctx context.Context, content *cache.Content, now 
 	collect := func(kvs []*mvccpb.KeyValue) error {
 		for _, kv := range kvs {
 			path := strings.TrimPrefix(string(kv.Key), etcd.MeshPrefix)
-			if tree := treeAt(path); tree != nil && tree.get(now, path) == nil {
+			if tree := treeAt(path); tree != nil && tree.get(&now, path) == nil {
 				gone = append(gone, path)
 			}
 		}
 		return nil
 	}
-	if _, err := c.scan(ctx, query{prefix: etcd.MeshPrefix, revision: revision, keysOnly: true}, collect); err != nil {
+	if _, err := c.scan(ctx, etcd.Range{Prefix: etcd.MeshPrefix, Revision: revision, KeysOnly: true}, collect); err != nil {
 		return err
 	}
 	for _, path := range gone {
-		read, err := c.page(ctx, etcd.MeshPrefix+path, []clientv3.OpOption{clientv3.WithRev(revision)})
+		read, err := c.get(ctx, etcd.MeshPrefix+path, clientv3.WithRev(revision))
 		if err != nil {
 			return err
 		}

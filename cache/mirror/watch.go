@@ -11,27 +11,28 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/storage/etcd"
+	"github.com/portolan-mesh/portolan/storage/retry"
 )
 
-// errWatchEnded: etcd closed the watch and did not say why.
+// errWatchEnded: etcd closed the watch without a reason.
 var errWatchEnded = errors.New("the watch ended")
 
-// follow watches, and watches again from where it stopped, until ctx ends or
-// only a new list can help; the error says why.
-func (c *Cache) follow(ctx context.Context, retry *pause) error {
+// follow watches, and resumes a watch that was cut, until ctx ends or only a new list
+// helps; the error says why.
+func (c *Cache) follow(ctx context.Context, backoff *retry.Backoff) error {
 	for {
-		err := c.watch(ctx, retry)
+		err := c.watch(ctx, backoff)
 		if ctx.Err() != nil || errors.Is(err, rpctypes.ErrCompacted) || errors.Is(err, errWentBack) || errors.Is(err, errDiverged) {
 			return err
 		}
 		c.o.Log.Warn("the watch of etcd was cut, watching again", "err", err, "revision", c.Snapshot().Revision())
-		retry.wait(ctx)
+		_ = backoff.Wait(ctx) // the next watch finds out if ctx has ended
 	}
 }
 
-// watch receives until the watch ends. A connection that is cut does not end
-// it: the client resumes by itself.
-func (c *Cache) watch(ctx context.Context, retry *pause) error {
+// watch receives until the watch ends. A lost connection does not end it: the client
+// resumes by itself.
+func (c *Cache) watch(ctx context.Context, backoff *retry.Backoff) error {
 	ctx, cancel := context.WithCancelCause(clientv3.WithRequireLeader(ctx))
 	var beside sync.WaitGroup
 	defer beside.Wait()
@@ -45,7 +46,7 @@ func (c *Cache) watch(ctx context.Context, retry *pause) error {
 		if err := c.receive(ctx, &response); err != nil {
 			return err
 		}
-		retry.reset()
+		backoff.Reset()
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -66,9 +67,9 @@ func (c *Cache) watchOptions() []clientv3.OpOption {
 	return options
 }
 
-// receive takes in one response. Its events are whole revisions, in order.
-// Nothing is done here but to decode and publish: what comes meanwhile is kept
-// by the client, without a bound.
+// receive applies one response. Its events are whole revisions, in order. It only
+// decodes and publishes, since the client queues what arrives meanwhile without a
+// bound.
 func (c *Cache) receive(ctx context.Context, r *clientv3.WatchResponse) error {
 	if err := r.Err(); err != nil {
 		return err
@@ -79,7 +80,7 @@ func (c *Cache) receive(ctx context.Context, r *clientv3.WatchResponse) error {
 	case r.Header.ClusterId != c.store.Cluster:
 		return errWentBack
 	case r.Header.Revision < snapshot.Revision():
-		// Either the store went back or this is a member that lags.
+		// Either the store went back or this member lags.
 		if _, err := c.recognise(ctx); errors.Is(err, errWentBack) {
 			return err
 		}
@@ -105,7 +106,7 @@ func sameRevision(events []*clientv3.Event) int {
 	return n
 }
 
-// apply publishes one revision. One that the cache has already is passed over.
+// apply publishes one revision. It skips a revision that the cache has already.
 func (c *Cache) apply(events []*clientv3.Event, entries []entry) {
 	revision, snapshot := events[0].Kv.ModRevision, c.Snapshot()
 	if revision <= snapshot.Revision() {
@@ -118,7 +119,7 @@ func (c *Cache) apply(events []*clientv3.Event, entries []entry) {
 	c.Publish(snapshot.Next(revision, content))
 }
 
-// change makes content what it is after an event.
+// change applies an event to content.
 func (c *Cache) change(content *cache.Content, e *clientv3.Event, put entry) {
 	path := strings.TrimPrefix(string(e.Kv.Key), etcd.MeshPrefix)
 	tree := treeAt(path)
@@ -126,7 +127,7 @@ func (c *Cache) change(content *cache.Content, e *clientv3.Event, put entry) {
 		return
 	}
 	if c.Quarantine().Len() > 0 || put.fault != nil {
-		c.changeQuarantine(string(e.Kv.Key), put.fault, tree.get(*content, path) != nil)
+		c.changeQuarantine(string(e.Kv.Key), put.fault, tree.get(content, path) != nil)
 	}
 	if e.Type == clientv3.EventTypeDelete {
 		c.versions.remove(path)
@@ -140,8 +141,9 @@ func (c *Cache) change(content *cache.Content, e *clientv3.Event, put entry) {
 	if put.version.broken || put.value == nil {
 		return
 	}
-	// Read before this, put may be a copy of what an event since has made equal.
-	if held := tree.get(*content, path); held == nil || !tree.same(held, put.value) {
+	// put was decoded before the events ahead of it were applied, so one of them may
+	// have set an equal value.
+	if held := tree.get(content, path); held == nil || !tree.same(held, put.value) {
 		tree.set(content, path, put.value)
 	}
 }

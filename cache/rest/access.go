@@ -12,14 +12,14 @@ import (
 	"github.com/portolan-mesh/portolan/storage"
 )
 
-// Identity is who sends a request.
+// Identity is the user who sends a request.
 type Identity struct {
 	User   string
 	Groups []string
 }
 
-// Access is what a request wants to do. Of a path outside the config API only
-// Verb, the HTTP method in lower case, and Path are set.
+// Access is one action that a request wants to take. Outside the config API only Verb,
+// the HTTP method in lower case, and Path are set.
 type Access struct {
 	// Verb is get, list, watch, create, update or delete.
 	Verb string
@@ -27,7 +27,7 @@ type Access struct {
 	// which objects, empty for all; Subresource is status where it is about nothing
 	// else of them.
 	Group, Version, Resource, Namespace, Name, Subresource string
-	// Path is that of the URL.
+	// Path is the path of the URL.
 	Path string
 }
 
@@ -67,15 +67,19 @@ func (s *Server) authenticate(c *call) error {
 	return nil
 }
 
-// is takes note of who calls, also for the history of what the call changes.
+// is keeps the identity of the caller, also for the history of the changes.
 func (c *call) is(identity Identity) {
 	c.identity = identity
+	address := c.r.RemoteAddr
+	if overSocket(c.r) {
+		address = "unix socket"
+	}
 	c.r = c.r.WithContext(storage.WithOrigin(c.r.Context(), storage.Origin{
-		User: identity.User, Address: c.r.RemoteAddr, Tool: c.r.UserAgent(),
+		User: identity.User, Address: address, Tool: c.r.UserAgent(),
 	}))
 }
 
-// say takes note of what the client says about its change, for the history.
+// say keeps the message of the client about its change, for the history.
 func (c *call) say(message string, found *faults) {
 	switch {
 	case len(message) > batch.MaxMessage:

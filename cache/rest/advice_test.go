@@ -1,6 +1,7 @@
 package rest_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,21 +10,35 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/cache/rest/batch"
+	"github.com/portolan-mesh/portolan/cache/rest/finding"
 	"github.com/portolan-mesh/portolan/cache/rest/resttest"
 	"github.com/portolan-mesh/portolan/storage"
 )
 
-// count is an advisor that says how many operations are done together.
+// count is an advisor that says how many operations are done together, and that a
+// deletion leaves somebody dangling.
 type count struct{}
 
-func (count) Advise(ops []storage.Op) [][]string {
-	out := make([][]string, len(ops))
+func (count) Advise(ops []storage.Op) [][]rest.Advice {
+	out := make([][]rest.Advice, len(ops))
 	for i, op := range ops {
 		if op.Config != nil {
-			out[i] = []string{fmt.Sprintf("one of %d", len(ops))}
+			out[i] = []rest.Advice{{Text: fmt.Sprintf("one of %d", len(ops))}}
+		} else {
+			out[i] = []rest.Advice{{Text: "somebody dangles", Dangling: true}}
 		}
 	}
 	return out
+}
+
+func (count) Await(context.Context, int64) error { return nil }
+
+func (count) Findings(ops []storage.Op) (finding.List, bool) {
+	list := finding.List{Revision: 7}
+	for _, op := range ops {
+		list.Items = append(list.Items, finding.Finding{Code: "PTL0000", Object: finding.Object{Namespace: op.Target().Namespace, Name: op.Target().Name}})
+	}
+	return list, true
 }
 
 func TestAdviceIsAmongTheWarnings(t *testing.T) {
@@ -40,11 +55,50 @@ func TestAdviceIsAmongTheWarnings(t *testing.T) {
 	for _, path := range []string{batches + "?dryRun=All", batches} {
 		a := s.Do(t, "POST", path, batchOf(write("apply", entry("a", "")), write("delete", entry("x", ""))))
 		result := parse[batch.Result](t, a.Body)
-		if diff := cmp.Diff([]string{"serviceentry/shop/a: one of 2"}, result.Warnings); diff != "" {
+		if diff := cmp.Diff([]string{"serviceentry/shop/a: one of 2", "serviceentry/shop/x: somebody dangles"}, result.Warnings); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", path, diff)
 		}
+		if diff := cmp.Diff([][]string{nil, {"somebody dangles"}}, [][]string{result.Results[0].Dangling, result.Results[1].Dangling}); diff != "" {
+			t.Errorf("%s: dangling (-want +got)\n%s", path, diff)
+		}
+	}
+	create(t, s, "y", "")
+	if a := s.Do(t, "DELETE", shopEntries+"/y", ""); !strings.Contains(strings.Join(a.Header.Values("Warning"), "\n"), "somebody dangles") {
+		t.Errorf("a delete of one object: %d, warnings %q", a.Code, a.Header.Values("Warning"))
+	}
+	const odd = `{"apiVersion":"networking.istio.io/v1alpha3","kind":"EnvoyFilter","metadata":{"name":"f","namespace":"shop"},"spec":{}}`
+	result := parse[batch.Result](t, s.Do(t, "POST", batches, batchOf(write("apply", odd))).Body)
+	if diff := cmp.Diff([]string{"envoyfilter/shop/f: EnvoyFilter is stored but not enforced yet (PTL0122)", "envoyfilter/shop/f: one of 1"}, result.Warnings); diff != "" {
+		t.Errorf("what the schema says comes first (-want +got)\n%s", diff)
 	}
 	if a := s.Do(t, "POST", batches, batchOf(write("apply", entry("a", "")), write("apply", strings.Replace(entry("b", ""), `"number":80`, `"number":800000`, 1)))); strings.Contains(a.Body, "one of") {
 		t.Errorf("an invalid batch is advised on: %s", a.Body)
+	}
+}
+
+// Findings are of now by GET, and of what would be after a batch by POST, which writes
+// nothing and is checked as a batch is.
+func TestFindings(t *testing.T) {
+	t.Parallel()
+	s := resttest.Start(t, 0, func(o *rest.Options) { o.Advisor = count{} })
+	if a := s.Do(t, "GET", finding.Path, ""); a.Code != 200 || parse[finding.List](t, a.Body).Revision != 7 {
+		t.Errorf("GET: %d %s", a.Code, a.Body)
+	}
+	body := batchOf(write("apply", entry("a", "")), write("delete", entry("x", "")))
+	a := s.Do(t, "POST", finding.Path+"?namespace=shop", body)
+	if list := parse[finding.List](t, a.Body); a.Code != 200 || list.Kind != finding.ListKind || len(list.Items) != 2 || list.Items[0].Object.Name != "a" {
+		t.Errorf("POST: %d %s", a.Code, a.Body)
+	}
+	if a := s.Do(t, "POST", finding.Path+"?namespace=edge", body); len(parse[finding.List](t, a.Body).Items) != 0 {
+		t.Errorf("of another namespace: %s", a.Body)
+	}
+	if a := s.Do(t, "GET", shopEntries+"/a", ""); a.Code != 404 {
+		t.Errorf("POST of findings has written: %d %s", a.Code, a.Body)
+	}
+	if a := s.Do(t, "POST", finding.Path, batchOf(write("apply", strings.Replace(entry("b", ""), `"number":80`, `"number":800000`, 1)))); a.Code != 422 {
+		t.Errorf("an invalid batch: %d %s", a.Code, a.Body)
+	}
+	if a := s.Do(t, "DELETE", finding.Path, ""); a.Code != 405 {
+		t.Errorf("DELETE: %d", a.Code)
 	}
 }

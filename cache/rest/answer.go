@@ -27,10 +27,8 @@ func writeJSON(w http.ResponseWriter, code int, value any) {
 // writeBody answers with JSON text. A client that does not take it in time
 // loses the connection.
 func writeBody(w http.ResponseWriter, code int, body []byte) {
-	w.Header().Set("Content-Type", "application/json")
+	setHeader(w)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	w.Header().Set("Cache-Control", "no-cache, private")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
 	_ = bounded(w, func() error { // an error means that the client is gone
 		w.WriteHeader(code)
 		_, err := w.Write(body)
@@ -38,9 +36,86 @@ func writeBody(w http.ResponseWriter, code int, body []byte) {
 	})
 }
 
-// bounded gives the client a while to take all that write writes. The
-// connection is left without a deadline, as others who answer on it expect. A
-// connection that knows no deadlines has none.
+const (
+	// listTimeout is how long a client may take to read a list. answerPiece is how much
+	// of a list is encoded at one time: the next piece follows when the client has taken
+	// the last.
+	listTimeout = 5 * time.Minute
+	answerPiece = 64 << 10
+)
+
+// answer sends a long JSON text while it is made. A text that fits into one piece is
+// sent like any other.
+type answer struct {
+	w     http.ResponseWriter
+	until time.Time
+	out   bytes.Buffer
+	begun bool // the header is written
+}
+
+// add adds text.
+func (a *answer) add(texts ...[]byte) {
+	for _, text := range texts {
+		if len(text) >= answerPiece { // as it is, without a copy
+			a.send(a.out.Bytes(), text)
+			a.out.Reset()
+			continue
+		}
+		if a.out.Write(text); a.out.Len() >= answerPiece {
+			a.send(a.out.Bytes())
+			a.out.Reset()
+		}
+	}
+}
+
+// send sends texts. If the client does not take them in time, the handler ends, and
+// closes the connection: else the cut would look like the end of the answer.
+func (a *answer) send(texts ...[]byte) {
+	if !a.begun {
+		a.begun = true
+		setHeader(a.w)
+		a.w.WriteHeader(http.StatusOK)
+	}
+	err := bounded(a.w, func() error {
+		for _, text := range texts {
+			if _, err := a.w.Write(text); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil || time.Now().After(a.until) {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// end sends the rest.
+func (a *answer) end() {
+	if a.begun {
+		a.send(a.out.Bytes())
+		return
+	}
+	writeBody(a.w, http.StatusOK, a.out.Bytes())
+}
+
+// fail answers with an error, as long as nothing was sent.
+func (a *answer) fail(err error) error {
+	if a.begun {
+		panic(http.ErrAbortHandler)
+	}
+	return err
+}
+
+// setHeader sets what all answers have in JSON.
+func setHeader(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-cache, private")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+}
+
+// bounded limits how long the client may take to read what write writes. It then
+// removes the deadline, since the connection may be used again. Connections without
+// support for deadlines get none.
 func bounded(w http.ResponseWriter, write func() error) error {
 	controller := http.NewResponseController(w)
 	_ = controller.SetWriteDeadline(time.Now().Add(writeTimeout))

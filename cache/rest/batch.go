@@ -5,18 +5,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cache/rest/batch"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
 // batches serves the batch endpoint.
@@ -41,7 +41,11 @@ func (s *Server) apply(c *call) error {
 	if err != nil {
 		return err
 	}
-	request, err := readBatch(c)
+	preview, err := previewOf(c.query, trial)
+	if err != nil {
+		return err
+	}
+	request, err := s.readBatch(c)
 	if err != nil {
 		return err
 	}
@@ -50,10 +54,18 @@ func (s *Server) apply(c *call) error {
 	if err := b.read(request.Operations); err != nil {
 		return err
 	}
+	if request.Strict && len(b.warnings) > 0 {
+		return b.tooOdd()
+	}
 	for i, op := range b.ops {
 		var learnt bool
 		if b.ops[i], learnt = s.asStored(c.r.Context(), op); !learnt {
 			b.unlearnt = append(b.unlearnt, i)
+		}
+	}
+	for i, op := range b.ops {
+		if len(b.odd[i]) > 0 {
+			b.ops[i].KeepSpec = s.keepSpec(op)
 		}
 	}
 	do := s.store.Apply
@@ -67,7 +79,13 @@ func (s *Server) apply(c *call) error {
 	if trial == nil {
 		asServed(s.await(c.r.Context(), revision), results)
 	}
-	writeJSON(c.w, http.StatusOK, b.result(revision, results))
+	answer := b.result(revision, results)
+	if preview != batch.PreviewNothing {
+		if err := s.preview(trial, b.ops, preview, &answer); err != nil {
+			return err
+		}
+	}
+	writeJSON(c.w, http.StatusOK, answer)
 	return nil
 }
 
@@ -81,6 +99,18 @@ func asServed(snapshot *cache.Snapshot, results []storage.Result) {
 	}
 }
 
+// tooOdd refuses a strict batch for its warnings.
+func (b *batchCall) tooOdd() error {
+	err := refuse(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid,
+		"batch refused, nothing was written: it is strict and has warnings: "+strings.Join(b.warnings, "; "))
+	details := metav1.StatusDetails{Group: batch.Group, Kind: batch.Kind}
+	for _, w := range b.warnings[:min(len(b.warnings), maxCauses)] {
+		details.Causes = append(details.Causes, metav1.StatusCause{Type: "Warning", Message: w})
+	}
+	err.ErrStatus.Details = &details
+	return err
+}
+
 // result is the answer to a batch that was done.
 func (b *batchCall) result(revision string, results []storage.Result) batch.Result {
 	answer := batch.Result{
@@ -90,30 +120,60 @@ func (b *batchCall) result(revision string, results []storage.Result) batch.Resu
 	for i, r := range results {
 		answer.Results[i] = batch.Outcome{
 			Kind: r.Key.Kind.Kind, Namespace: r.Key.Namespace, Name: r.Key.Name,
-			Outcome: string(r.Outcome), ResourceVersion: r.ResourceVersion,
+			Outcome: string(r.Outcome), ResourceVersion: r.ResourceVersion, Dangling: b.dangling[i],
 		}
 	}
 	return answer
 }
 
-func readBatch(c *call) (*batch.Batch, error) {
-	body, isYAML, err := readBody(c)
+// maxOperations bounds the operations of a batch that are read. Stores have lower
+// limits, and say so.
+const maxOperations = 100_000
+
+var errTooMany = fmt.Errorf("the batch has more than %d operations: apply it in parts", maxOperations)
+
+// operations stops to read where there are too many.
+type operations []batch.Operation
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (o *operations) UnmarshalJSON(text []byte) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if first, err := decoder.Token(); err != nil || first != json.Delim('[') {
+		return errors.Join(err, errors.New("operations: must be a list"))
+	}
+	for decoder.More() {
+		if len(*o) == maxOperations {
+			return errTooMany
+		}
+		var operation batch.Operation
+		if err := decoder.Decode(&operation); err != nil {
+			return fmt.Errorf("%s: %w", batch.Field(len(*o), ""), err)
+		}
+		*o = append(*o, operation)
+	}
+	return nil
+}
+
+// request is a batch.Batch as it is read.
+type request struct {
+	metav1.TypeMeta `json:",inline"`
+	Message         string     `json:"message"`
+	Strict          bool       `json:"strict"`
+	Operations      operations `json:"operations"`
+}
+
+func (s *Server) readBatch(c *call) (*request, error) {
+	body, err := s.budget.readJSON(c, "the batch")
 	if err != nil {
 		return nil, err
 	}
-	if isYAML {
-		if body, err = yaml.YAMLToJSONStrict(body); err != nil {
-			return nil, badRequest(fmt.Sprintf("the batch is not valid YAML: %v", err))
-		}
-	}
-	var request batch.Batch
-	decoder := json.NewDecoder(bytes.NewReader(body))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&request); err != nil {
+	var request request
+	switch err := decodeStrict(body, &request); {
+	case errors.Is(err, errTooMany):
+		return nil, refuse(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge, err.Error())
+	case err != nil:
 		return nil, badRequest(fmt.Sprintf("the batch cannot be read: %v", err))
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, badRequest("the batch cannot be read: text follows its end")
 	}
 	switch {
 	case request.APIVersion != batch.APIVersion || request.Kind != batch.Kind:
@@ -135,13 +195,33 @@ type batchCall struct {
 	places   map[config.Key]int // of the objects met so far
 	faults   faults
 	denied   []metav1.StatusCause
+	odd      [][]schema.Warning // of each operation, what its schema warns of
 	warnings []string
+	dangling [][]string // of each operation, what is left without the object that it deletes
 }
 
 // read makes ops of the operations, and reports the faults of all of them; where
-// there are none, it collects what is odd about them.
+// there are none, it collects the warnings of the advisor.
 func (b *batchCall) read(operations []batch.Operation) error {
-	b.ops = make([]storage.Op, len(operations))
+	if err := b.readOperations(operations); err != nil {
+		return err
+	}
+	b.dangling = make([][]string, len(b.ops))
+	for i, advice := range b.server.advise(b.call.r.Context(), b.ops) {
+		for _, a := range advice {
+			if a.Dangling {
+				b.dangling[i] = append(b.dangling[i], a.Text)
+			}
+		}
+		for _, w := range allWarnings(b.odd[i], advice) {
+			b.warnings = append(b.warnings, fmt.Sprintf("%s: %s", b.ops[i].Target(), w))
+		}
+	}
+	return nil
+}
+
+func (b *batchCall) readOperations(operations []batch.Operation) error {
+	b.ops, b.odd = make([]storage.Op, len(operations)), make([][]schema.Warning, len(operations))
 	for i, operation := range operations {
 		op, ok := b.operation(i, operation)
 		if !ok {
@@ -157,15 +237,7 @@ func (b *batchCall) read(operations []batch.Operation) error {
 		err.ErrStatus.Details = &metav1.StatusDetails{Causes: b.denied}
 		return err
 	}
-	if err := b.faults.error("batch refused, nothing was written", metav1.StatusDetails{Group: batch.Group, Kind: batch.Kind}); err != nil {
-		return err
-	}
-	for i, warnings := range b.server.advise(b.ops) {
-		for _, w := range warnings {
-			b.warnings = append(b.warnings, fmt.Sprintf("%s: %s", b.ops[i].Target(), w))
-		}
-	}
-	return nil
+	return b.faults.error("batch refused, nothing was written", metav1.StatusDetails{Group: batch.Group, Kind: batch.Kind})
 }
 
 var verbs = map[batch.Verb]storage.Verb{
@@ -191,11 +263,11 @@ func (b *batchCall) operation(i int, in batch.Operation) (storage.Op, bool) {
 	}
 	object, err := b.server.decode(in.Object, false)
 	if err != nil {
-		eachDecodeFault(err, func(object, field, message string) {
+		b.faults.decode(err, func(object, field, message string) (string, string) {
 			if object != "" {
 				message = object + ": " + message
 			}
-			b.faults.cannotRead(objectField(i, field), message)
+			return objectField(i, field), message
 		})
 		return storage.Op{}, false
 	}
@@ -252,6 +324,9 @@ func (b *batchCall) permitted(i int, op storage.Op) bool {
 			Group: key.Kind.Group, Version: key.Kind.Version, Resource: kind.Plural, Namespace: key.Namespace, Name: key.Name,
 		})
 		if err != nil {
+			if len(b.denied) > maxCauses {
+				return false
+			}
 			b.denied = append(b.denied, metav1.StatusCause{Type: "Forbidden", Field: batch.Field(i, ""), Message: fmt.Sprintf("%s: %v", key, err)})
 			return false
 		}
@@ -274,9 +349,7 @@ func (b *batchCall) validate(i int, op storage.Op) {
 		b.faults.mayNotBe(batch.Field(i, "object.metadata.resourceVersion"), fmt.Sprintf("%s: must not be set on an object to be created", key))
 	}
 	warnings, err := b.server.schemas.Kind(key.Kind).Validate(op.Config)
-	for _, w := range warnings {
-		b.warnings = append(b.warnings, fmt.Sprintf("%s: %s", key, w))
-	}
+	b.odd[i] = warnings
 	eachFieldFault(err, func(field, message string) {
 		b.faults.mayNotBe(objectField(i, field), fmt.Sprintf("%s: %s", key, message))
 	})
@@ -301,6 +374,13 @@ func (b *batchCall) refused(err error) error {
 		}
 		if worst == nil || rank(status) < rank(worst) {
 			worst = status
+		}
+		if status.ErrStatus.Details != nil && len(status.ErrStatus.Details.Causes) > 0 {
+			for _, cause := range status.ErrStatus.Details.Causes {
+				cause.Field, cause.Message = objectField(fault.Index, cause.Field), fmt.Sprintf("%s: %s", b.ops[fault.Index].Target(), cause.Message)
+				causes = append(causes, cause)
+			}
+			continue
 		}
 		field := batch.Field(fault.Index, "")
 		if b.ops[fault.Index].Config != nil && errors.Is(one, storage.ErrConflict) {

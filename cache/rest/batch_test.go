@@ -41,7 +41,7 @@ func TestRestoreKeepsTheCreationTime(t *testing.T) {
 	}
 }
 
-const peer = `{"apiVersion":"security.istio.io/v1beta1","kind":"PeerAuthentication","metadata":{"name":"p","namespace":"shop"},"spec":{"mtls":{"mode":"STRICT"}}}`
+const logging = `{"apiVersion":"telemetry.istio.io/v1alpha1","kind":"Telemetry","metadata":{"name":"p","namespace":"shop"},"spec":{"accessLogging":[{"disabled":true}]}}`
 
 func TestBatchIsOneRevision(t *testing.T) {
 	t.Parallel()
@@ -54,7 +54,7 @@ func TestBatchIsOneRevision(t *testing.T) {
 		write("apply", entry("same", "")),
 		`{"verb":"delete","apiVersion":"networking.istio.io/v1beta1","kind":"ServiceEntry","namespace":"shop","name":"old"}`,
 		write("delete", entry("older", "")),
-		write("apply", peer),
+		write("apply", logging),
 	))
 	if a.Code != 200 {
 		t.Fatalf("%d %s", a.Code, a.Body)
@@ -67,11 +67,11 @@ func TestBatchIsOneRevision(t *testing.T) {
 			t.Errorf("%s is at %s, the batch at %s", r.Name, r.ResourceVersion, result.Revision)
 		}
 	}
-	want := "ServiceEntry/shop/new created, ServiceEntry/shop/same unchanged, ServiceEntry/shop/old deleted, ServiceEntry/shop/older deleted, PeerAuthentication/shop/p created"
+	want := "ServiceEntry/shop/new created, ServiceEntry/shop/same unchanged, ServiceEntry/shop/old deleted, ServiceEntry/shop/older deleted, Telemetry/shop/p created"
 	if got := strings.Join(outcomes, ", "); got != want || result.Kind != "BatchResult" {
 		t.Errorf("%s", a.Body)
 	}
-	if len(result.Warnings) != 1 || !strings.HasPrefix(result.Warnings[0], "peerauthentication/shop/p: ") {
+	if len(result.Warnings) != 1 || !strings.HasPrefix(result.Warnings[0], "telemetry/shop/p: ") {
 		t.Errorf("warnings %q", result.Warnings)
 	}
 	if again := s.Do(t, "POST", batches, batchOf(write("apply", entry("same", "")))); parse[batch.Result](t, again.Body).Revision != result.Revision {

@@ -1,54 +1,80 @@
 package rest
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
-	"slices"
+	"os"
+	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
+	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// readBody reads the body of a write. A body must say that it is JSON or YAML:
-// what a page of another site can make a browser post says neither.
-func readBody(c *call) (body []byte, isYAML bool, err error) {
-	_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(bodyTimeout))
-	body, err = io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, maxBody))
-	_ = http.NewResponseController(c.w).SetReadDeadline(time.Time{})
+// readBody reads the body of a write: JSON, also without a Content-Type, or YAML. A
+// page of another site can make a browser post neither of them, or guard refuses it for
+// its origin.
+func (b *budget) readBody(c *call) (body []byte, isYAML bool, err error) {
+	if encoding := c.r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
+		return nil, false, refuse(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
+			fmt.Sprintf("Content-Encoding %q is not accepted: send the body as it is", encoding))
+	}
+	body, err = b.readAll(c)
 	var tooLarge *http.MaxBytesError
+	var known *apierrors.StatusError
 	switch {
 	case errors.As(err, &tooLarge):
 		return nil, false, refuse(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,
-			fmt.Sprintf("the request body is larger than %d MiB: send the objects in several requests", maxBody>>20))
+			fmt.Sprintf("the request body is larger than %d KiB: send the objects in several requests", tooLarge.Limit>>10))
+	case errors.As(err, &known):
+		return nil, false, err
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, false, refuse(http.StatusRequestTimeout, metav1.StatusReasonTimeout,
+			fmt.Sprintf("the request body came too slowly: send at least %d KiB a second", bodyRate>>10))
 	case err != nil:
 		return nil, false, badRequest(fmt.Sprintf("the request body cannot be read: %v", err))
 	case len(body) == 0 && c.r.Method == http.MethodDelete:
 		return nil, false, nil
 	}
 	contentType := c.r.Header.Get("Content-Type")
-	switch media, _, _ := mime.ParseMediaType(contentType); media {
-	case "application/json":
-		return body, false, nil
-	case "application/yaml":
-		return body, true, nil
+	switch media, _, _ := mime.ParseMediaType(contentType); {
+	case contentType == "" || media == "application/json":
+	case media == "application/yaml":
+		isYAML = true
 	default:
 		return nil, false, refuse(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
 			fmt.Sprintf("Content-Type %q is not accepted: send application/json or application/yaml", contentType))
 	}
+	return body, isYAML, b.decode(c, body, isYAML)
 }
 
-// readObject reads and validates the object of a create or a replace, and puts
-// the warnings into the answer. What only the server sets is left out of it,
+// readJSON reads a body that is no object of the mesh, as JSON.
+func (b *budget) readJSON(c *call, what string) ([]byte, error) {
+	body, isYAML, err := b.readBody(c)
+	if err != nil || !isYAML {
+		return body, err
+	}
+	if body, err = config.YAMLToJSON(body); err != nil {
+		return nil, badRequest(fmt.Sprintf("%s cannot be read: %v", what, err))
+	}
+	return body, nil
+}
+
+// readObject reads and validates the object of a create or a replace, and adds the
+// warnings to the answer. An object to be created may get a generated name; no other
+// object has a GenerateName. readObject drops the fields that only the server sets,
 // except the uid.
 func (s *Server) readObject(c *call) (*config.Config, error) {
-	body, isYAML, err := readBody(c)
+	body, isYAML, err := s.budget.readBody(c)
 	if err != nil {
 		return nil, err
 	}
@@ -57,38 +83,79 @@ func (s *Server) readObject(c *call) (*config.Config, error) {
 	object, err := s.decode(body, isYAML)
 	if err != nil {
 		name := "the object"
-		eachDecodeFault(err, func(object, field, message string) {
+		found.decode(err, func(object, field, message string) (string, string) {
 			if object != "" {
 				name = object
 			}
-			found.cannotRead(field, message)
+			return field, message
 		})
-		return nil, found.error(name+" cannot be read", details)
+		if parts := strings.Split(name, "/"); c.name == "" && len(parts) > 1 {
+			details.Name = parts[len(parts)-1]
+		}
+		what := " is invalid"
+		if found.unreadable {
+			what = " cannot be read"
+		}
+		return nil, found.error(name+what, details)
 	}
 	fitToPath(c, object, &found)
+	if c.name == "" && object.Name == "" {
+		object.Name = generatedName(object.GenerateName)
+	} else {
+		object.GenerateName = ""
+	}
 	details.Name = object.Name
 	warnings, err := c.schema.Validate(object)
 	eachFieldFault(err, found.mayNotBe)
 	if err := found.error(object.Key().String()+" is invalid", details); err != nil {
 		return nil, err
 	}
-	warn(c.w, slices.Concat(warnings, s.advise([]storage.Op{{Verb: storage.Put, Config: object}})[0]))
+	advice := s.advise(c.r.Context(), []storage.Op{{Verb: storage.Put, Config: object}})
+	warn(c.w, allWarnings(warnings, advice[0]))
 	return object, nil
 }
 
-// advise returns what the advisor says of each operation.
-func (s *Server) advise(ops []storage.Op) [][]string {
-	if s.advisor == nil {
-		return make([][]string, len(ops))
+// generatedName is a name that begins with a prefix, as Kubernetes makes them;
+// empty for none.
+func generatedName(prefix string) string {
+	const most, random = 63, 5
+	if prefix == "" {
+		return ""
 	}
+	return prefix[:min(len(prefix), most-random)] + rand.String(random)
+}
+
+// allWarnings are the warnings of an object's schema, and those of the advisor.
+func allWarnings(alone []schema.Warning, advice []Advice) []string {
+	out := make([]string, 0, len(alone)+len(advice))
+	for _, w := range alone {
+		out = append(out, w.String())
+	}
+	for _, a := range advice {
+		out = append(out, a.Text)
+	}
+	return out
+}
+
+// adviceWait bounds how long a write waits for an advisor that is behind.
+const adviceWait = 250 * time.Millisecond
+
+// advise returns what the advisor says of each operation.
+func (s *Server) advise(ctx context.Context, ops []storage.Op) [][]Advice {
+	if s.advisor == nil {
+		return make([][]Advice, len(ops))
+	}
+	ctx, cancel := context.WithTimeout(ctx, adviceWait)
+	defer cancel()
+	_ = s.advisor.Await(ctx, s.cache.Snapshot().Changed()) // else it knows a little less
 	return s.advisor.Advise(ops)
 }
 
-// fitToPath checks that the object is the one that the path names, and fills
-// in its namespace.
+// fitToPath checks that the object is the one that the path names, and sets its
+// namespace.
 func fitToPath(c *call, object *config.Config, found *faults) {
 	if object.Group != c.schema.Group || object.Kind != c.schema.Kind {
-		found.cannotRead("kind", fmt.Sprintf("is %s of %s, and the path takes %s of %s", object.Kind, object.Group, c.schema.Kind, c.schema.Group))
+		found.cannotRead("kind", fmt.Sprintf("is %s of %s, and the path takes %s of %s", object.Kind, groupName(object.Group), c.schema.Kind, groupName(c.schema.Group)))
 	}
 	if object.Namespace == "" {
 		object.Namespace = c.namespace
@@ -104,8 +171,16 @@ func fitToPath(c *call, object *config.Config, found *faults) {
 	}
 }
 
-// decode reads one object. What only the server sets is left out of it, except
-// the uid, and of JSON the creation time.
+// groupName is a group in words.
+func groupName(group string) string {
+	if group == "" {
+		return "the core group"
+	}
+	return group
+}
+
+// decode reads one object. It drops the fields that only the server sets, except the
+// uid, and in JSON the creation time.
 func (s *Server) decode(body []byte, isYAML bool) (*config.Config, error) {
 	if !isYAML {
 		object, err := config.FromJSON(body, s.schemas.Type)
@@ -127,7 +202,11 @@ func (s *Server) decode(body []byte, isYAML bool) (*config.Config, error) {
 			UID string `json:"uid"`
 		} `json:"metadata"`
 	}
-	if err := yaml.Unmarshal(body, &uid); err != nil {
+	text, err := config.YAMLToJSON(body)
+	if err == nil {
+		err = json.Unmarshal(text, &uid)
+	}
+	if err != nil {
 		return nil, err
 	}
 	documents[0].Config.UID = uid.Metadata.UID

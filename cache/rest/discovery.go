@@ -1,17 +1,24 @@
 package rest
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"net/http"
+	"regexp"
 	"runtime"
 	"slices"
-	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apimachinery/pkg/version"
 
 	"github.com/portolan-mesh/portolan/cache/rest/batch"
 	"github.com/portolan-mesh/portolan/cache/rest/record"
+	"github.com/portolan-mesh/portolan/storage/config"
 )
 
 // document serves a path that answers GET with a value.
@@ -35,11 +42,11 @@ func (s *Server) document(value func(*call) (any, error)) http.HandlerFunc {
 	}
 }
 
-// coreVersions says that there is no core group.
+// coreVersions lists the versions of the core group.
 func (s *Server) coreVersions(*call) (any, error) {
 	return metav1.APIVersions{
 		TypeMeta:                   metav1.TypeMeta{Kind: "APIVersions"},
-		Versions:                   []string{},
+		Versions:                   append([]string{}, s.versions("")...),
 		ServerAddressByClientCIDRs: []metav1.ServerAddressByClientCIDR{},
 	}, nil
 }
@@ -59,26 +66,32 @@ func (s *Server) group(c *call) (any, error) {
 	return nil, unknownPath(fmt.Sprintf("no API group %q: /apis lists what there is", name))
 }
 
-// groups are those of the schemas, in their order, and our own.
+// groups returns the groups of the schemas, in their order, and our own. The core
+// group is not among them: /api describes it.
 func (s *Server) groups() []metav1.APIGroup {
-	var names []string
-	versions := map[string][]string{}
+	names := []string{""}
+	var groups []metav1.APIGroup
 	for _, kind := range s.schemas.All() {
 		if !slices.Contains(names, kind.Group) {
 			names = append(names, kind.Group)
+			groups = append(groups, apiGroup(kind.Group, s.versions(kind.Group)))
 		}
+	}
+	return append(groups, apiGroup(batch.Group, []string{batch.Version}))
+}
+
+// versions returns the API versions of a group, the preferred one first.
+func (s *Server) versions(group string) []string {
+	var versions []string
+	for _, kind := range s.schemas.All() {
 		for _, v := range kind.Versions {
-			if !slices.Contains(versions[kind.Group], v) {
-				versions[kind.Group] = append(versions[kind.Group], v)
+			if kind.Group == group && !slices.Contains(versions, v) {
+				versions = append(versions, v)
 			}
 		}
 	}
-	groups := make([]metav1.APIGroup, 0, len(names)+1)
-	for _, name := range names {
-		slices.SortStableFunc(versions[name], func(a, b string) int { return version.CompareKubeAwareVersionStrings(b, a) })
-		groups = append(groups, apiGroup(name, versions[name]))
-	}
-	return append(groups, apiGroup(batch.Group, []string{batch.Version}))
+	slices.SortStableFunc(versions, func(a, b string) int { return version.CompareKubeAwareVersionStrings(b, a) })
+	return versions
 }
 
 // apiGroup describes a group by its versions, the preferred one first.
@@ -95,7 +108,7 @@ func (s *Server) resourceList(c *call) (any, error) {
 	group, v := c.r.PathValue("group"), c.r.PathValue("version")
 	list := metav1.APIResourceList{
 		TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
-		GroupVersion: group + "/" + v,
+		GroupVersion: config.GroupVersionKind{Group: group, Version: v}.APIVersion(),
 	}
 	for _, kind := range s.schemas.All() {
 		if kind.Group != group || !kind.Serves(v) {
@@ -119,17 +132,77 @@ func (s *Server) resourceList(c *call) (any, error) {
 		}
 	}
 	if list.APIResources == nil {
-		return nil, unknownPath(fmt.Sprintf("no API version %s/%s: /apis lists what there is", group, v))
+		return nil, unknownPath(fmt.Sprintf("no API version %s: %s lists what there is", list.GroupVersion, rootOf(group)))
 	}
 	return list, nil
 }
 
-// versionInfo is that of this program, in the shape of Kubernetes'.
+// rootOf is the path below which the versions of a group are.
+func rootOf(group string) string {
+	if group == "" {
+		return "/api"
+	}
+	return "/apis"
+}
+
+// namespace answers that a namespace is there, as any is that a name fits:
+// kubectl asks before it says that an object in it is not.
+func (s *Server) namespace(c *call) (any, error) {
+	name := c.r.PathValue("namespace")
+	if len(validation.IsDNS1123Label(name)) > 0 {
+		return nil, apierrors.NewNotFound(runtimeschema.GroupResource{Resource: "namespaces"}, name)
+	}
+	return namespaceNamed(name), nil
+}
+
+// namespaceObject is a namespace as Kubernetes has it.
+type namespaceObject struct {
+	metav1.TypeMeta `json:",inline"`
+	Metadata        map[string]string `json:"metadata"`
+	Status          map[string]string `json:"status"`
+}
+
+func namespaceNamed(name string) namespaceObject {
+	return namespaceObject{metav1.TypeMeta{Kind: "Namespace", APIVersion: "v1"}, map[string]string{"name": name}, map[string]string{"phase": "Active"}}
+}
+
+// namespaces lists the namespaces that have objects: shells complete -n by it.
+func (s *Server) namespaces(c *call) (any, error) {
+	snapshot, err := s.atLeast(c.r.Context(), 0)
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]bool{}
+	for object := range snapshot.Configs().Values() {
+		if object.Namespace != "" {
+			names[object.Namespace] = true
+		}
+	}
+	items := []namespaceObject{}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		items = append(items, namespaceNamed(name))
+	}
+	return struct {
+		metav1.TypeMeta `json:",inline"`
+		Metadata        metav1.ListMeta   `json:"metadata"`
+		Items           []namespaceObject `json:"items"`
+	}{metav1.TypeMeta{Kind: "NamespaceList", APIVersion: "v1"}, metav1.ListMeta{ResourceVersion: snapshot.Version()}, items}, nil
+}
+
+// versionInfo describes the version of this program as Kubernetes does. Clients of
+// Kubernetes need a semantic version; a version of another form becomes its build.
 func (s *Server) versionInfo(*call) (any, error) {
-	major, rest, _ := strings.Cut(strings.TrimPrefix(s.version, "v"), ".")
-	minor, _, _ := strings.Cut(rest, ".")
+	semantic, err := utilversion.ParseSemantic(s.version)
+	text := s.version
+	if err != nil {
+		text = "v0.0.0+" + notOfBuild.ReplaceAllString(cmp.Or(s.version, "unknown"), "-")
+		semantic = utilversion.MajorMinor(0, 0)
+	}
 	return version.Info{
-		Major: major, Minor: minor, GitVersion: s.version,
+		Major: fmt.Sprint(semantic.Major()), Minor: fmt.Sprint(semantic.Minor()), GitVersion: text,
 		GoVersion: runtime.Version(), Compiler: runtime.Compiler, Platform: runtime.GOOS + "/" + runtime.GOARCH,
 	}, nil
 }
+
+// notOfBuild matches a character that the build of a semantic version may not hold.
+var notOfBuild = regexp.MustCompile(`[^0-9A-Za-z.-]`)

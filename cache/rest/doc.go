@@ -1,38 +1,37 @@
-// Package rest is the config API over HTTP, in the shape of Kubernetes': reads
-// and watches are answered by a cache, writes go to a store.
+// Package rest is the config API over HTTP, in the shape of Kubernetes: a cache answers
+// reads and watches, and writes go to a store.
 //
-// A request enters through Handler: guard (which host, which origin), then
-// resource, which turns the path into a call, then admit (who is it, may they),
-// then the method of the verb: get, list, watch, create, replace, remove, or
-// apply for a batch. Each returns an error, and statusOf alone makes HTTP of
-// errors. Writes are decoded and validated whole before anything is written, so
-// that one answer names all faults; they are answered once the cache shows
-// them, within a bound, so that a client reads its own writes.
+// A request enters through Handler. guard checks host and origin, resource turns the
+// path into a call, and admit authenticates and authorizes it. Then the method of the
+// verb runs: get, list, watch, create, replace, remove, or apply for a batch. Each
+// returns an error, and only statusOf turns errors into HTTP. A write is decoded and
+// validated whole before anything is written, so that one answer names all faults. It
+// is answered once the cache shows it, within a bound, so that clients read their own
+// writes.
 //
-// Reads are answered by the newest snapshot of the cache, a moment behind the
-// store; also the GET of one object without a resourceVersion, for which
-// Kubernetes would ask its store. A client that needs more says so, by
-// resourceVersion or consistent=true, and is made to wait or told to try again
-// (get.go), never answered by something older.
+// The newest snapshot of the cache answers reads, a moment behind the store. That
+// includes the GET of one object without a resourceVersion, for which Kubernetes would
+// ask its store. A client that needs newer data says so, by resourceVersion or
+// consistent=true. It waits or must try again (freshness.go), and never gets anything
+// older.
 //
-// A watch follows the snapshots of the cache one by one (Source.Next) and sends
-// the difference of two neighbours as one piece. The objects of one batch share
-// a resourceVersion, and so a watch from N begins with the events of revision N
-// again.
+// A watch follows the snapshots of the cache one by one (Source.Next) and sends the
+// difference of two neighbours as one piece. The objects of one batch share a
+// resourceVersion, and so a watch from N begins with the events of revision N again.
 //
 //	server, err := rest.New(rest.Options{Store: store, Cache: mirror, History: store})
 //	...
 //	http.Serve(listener, server.Handler())
 //
-// What clients see of an object is put together in served.go: what the store keeps
-// of it, and its status, which the store keeps beside it. The resourceVersion is
-// the greatest of the revisions of both, so a change of either is an event of
-// watches, and a precondition is about both (storage.Op.Served). Of a status the
-// health of a WorkloadEntry can be set, by PUT of .../status (substatus.go).
+// served.go joins the object that the store keeps with its status, which the store
+// keeps elsewhere. The resourceVersion is the greater of both revisions, so a change
+// of either is an event of watches, and a precondition is about both
+// (precondition.go). Clients can set the health of a WorkloadEntry, by PUT of
+// .../status (status.go).
 //
-// The past is asked of a History: records of what was changed by whom, and lists
-// of a revision that the cache keeps no longer (resourceVersionMatch=Exact).
+// A History answers questions about the past: records of who changed what, and
+// lists of a revision that the cache keeps no longer (resourceVersionMatch=Exact).
 //
-// Package batch has the JSON shapes of the batch endpoint, package record those
-// of the history; package client is the client of this API.
+// Package batch has the JSON shapes of the batch endpoint, and package record those of
+// the history. Package client is the client of this API.
 package rest

@@ -2,7 +2,10 @@ package rest
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -10,17 +13,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/cache/rest/batch"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/plan"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// Dry runs. A write with dryRun=All is validated, authorized and decided as any
-// other, and answered as it would be, but nothing is written. It is decided by
-// the newest snapshot, which resourceVersion and consistent make as new as they
-// make those of reads; the revision of the answer is that of the snapshot. The
-// limits of the store are its own and not looked at.
+// Dry runs. A write with dryRun=All is validated, authorized, decided and answered
+// as any other, but nothing is written. The newest snapshot decides;
+// resourceVersion and consistent ask for a newer one, as they do for reads. The
+// answer has the revision of the snapshot. A dry run ignores the limits of the store.
+// With preview, that of a batch also says how objects would differ, and what that would
+// change for proxies.
 
 // dryRun reads the values of dryRun.
 func dryRun(values []string) (bool, error) {
@@ -74,11 +79,64 @@ func (r *rehearsal) apply(_ context.Context, ops []storage.Op) (string, []storag
 	return r.revision(), plan.Results(steps, r.revision()), nil
 }
 
+// previewOf reads the value of preview, which is for dry runs.
+func previewOf(query url.Values, trial *rehearsal) (batch.Preview, error) {
+	what := batch.Preview(query.Get("preview"))
+	switch {
+	case !query.Has("preview"):
+		return batch.PreviewNothing, nil
+	case !slices.Contains(batch.Previews, what):
+		return "", badRequest(fmt.Sprintf("preview %q: use proxies, resources or bodies, or leave it out", what))
+	case trial == nil:
+		return "", badRequest("preview is of a dry run: add dryRun=All, or leave it out")
+	}
+	return what, nil
+}
+
+// preview adds to the answer of a dry run how the objects would differ, and what proxies
+// would get.
+func (s *Server) preview(trial *rehearsal, ops []storage.Op, what batch.Preview, answer *batch.Result) (err error) {
+	for i, step := range trial.steps {
+		if step.Outcome == storage.Unchanged {
+			continue
+		}
+		r := &answer.Results[i]
+		if r.Before, err = asWritten(step.Before); err != nil {
+			return err
+		}
+		if r.After, err = asWritten(step.After); err != nil {
+			return err
+		}
+	}
+	if s.previewer == nil {
+		return nil
+	}
+	if effect, known := s.previewer.Preview(ops, what); known {
+		answer.Effect = &effect
+	}
+	return nil
+}
+
+// asWritten is what users wrote of an object, as JSON; nothing for nil, or for an object
+// that cannot be read.
+func asWritten(object *config.Config) (json.RawMessage, error) {
+	if object == nil || object.Spec == nil {
+		return nil, nil
+	}
+	return config.ToJSON(&config.Config{
+		Meta: config.Meta{
+			GroupVersionKind: object.GroupVersionKind, Name: object.Name, Namespace: object.Namespace,
+			Labels: object.Labels, Annotations: object.Annotations, OwnerReferences: object.OwnerReferences,
+		},
+		Spec: object.Spec,
+	}, "")
+}
+
 func (r *rehearsal) revision() string { return strconv.FormatInt(r.snapshot.Revision(), 10) }
 
-// object is the object of a single operation as it would be. A new one has no
-// version yet, and one that would change keeps its own, so that it may be sent
-// again without dryRun.
+// object returns the object of a single operation as the write would leave it. A new
+// object has no version yet, and a changed one keeps its version, so that a client may
+// send it again without dryRun.
 func (r *rehearsal) object() *config.Config {
 	step := r.steps[0]
 	after := *step.After

@@ -1,13 +1,17 @@
 package rest_test
 
 import (
+	"encoding/json"
+	"reflect"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/cache/rest/batch"
 	"github.com/portolan-mesh/portolan/cache/rest/resttest"
+	"github.com/portolan-mesh/portolan/storage"
 )
 
 const dry = "?dryRun=All"
@@ -100,5 +104,57 @@ func TestDryRunOfOneObject(t *testing.T) {
 	}
 	if s.Store.Version() != before {
 		t.Errorf("the store went from %s to %s", before, s.Store.Version())
+	}
+}
+
+// foretold is a previewer that knows of one proxy, and counts the operations.
+type foretold struct{}
+
+func (foretold) Preview(ops []storage.Op, what batch.Preview) (batch.Effect, bool) {
+	return batch.Effect{Proxies: 1, Concerned: len(ops), Nodes: []string{string(what)}}, true
+}
+
+// TestPreviewOfABatch: with preview, a dry run shows how the objects would differ, as
+// users wrote them, and what that would change for proxies.
+func TestPreviewOfABatch(t *testing.T) {
+	t.Parallel()
+	s := resttest.Start(t, 0, func(o *rest.Options) { o.Previewer = foretold{} })
+	create(t, s, "same", "")
+	create(t, s, "old", "")
+	create(t, s, "changed", "")
+	body := batchOf(
+		write("create", entry("new", "")), write("apply", entry("same", "")),
+		write("delete", entry("old", "")), write("update", entry("changed", `,"labels":{"a":"b"}`)),
+	)
+	for _, what := range batch.Previews {
+		a := s.Do(t, "POST", batches+dry+"&preview="+string(what), body)
+		result := parse[batch.Result](t, a.Body)
+		if want := (&batch.Effect{Proxies: 1, Concerned: 4, Nodes: []string{string(what)}}); a.Code != 200 || !reflect.DeepEqual(result.Effect, want) {
+			t.Fatalf("%s: %d %s", what, a.Code, a.Body)
+		}
+		for i, sides := range [][2]bool{{false, true}, {false, false}, {true, false}, {true, true}} {
+			r := result.Results[i]
+			if [2]bool{r.Before != nil, r.After != nil} != sides {
+				t.Errorf("%s: before %s, after %s", r.Name, r.Before, r.After)
+			}
+			for _, side := range []json.RawMessage{r.Before, r.After} {
+				if text := string(side); strings.Contains(text, "uid") || strings.Contains(text, "resourceVersion") || strings.Contains(text, "creationTimestamp") || strings.Contains(text, "status") {
+					t.Errorf("%s shows what the server sets: %s", r.Name, text)
+				}
+			}
+		}
+		if changed := result.Results[3]; strings.Contains(string(changed.Before), `"a"`) || !strings.Contains(string(changed.After), `"a":"b"`) {
+			t.Errorf("before %s, after %s", changed.Before, changed.After)
+		}
+	}
+	for query, says := range map[string]string{dry + "&preview=all": "use proxies, resources or bodies", "?preview=proxies": "add dryRun=All"} {
+		if a := s.Do(t, "POST", batches+query, body); a.Code != 400 || !strings.Contains(a.Body, says) {
+			t.Errorf("%s: %d %s", query, a.Code, a.Body)
+		}
+	}
+	for _, path := range []string{batches + dry, batches} { // without a preview nothing is added
+		if a := s.Do(t, "POST", path, body); a.Code != 200 || strings.Contains(a.Body, "effect") || strings.Contains(a.Body, "before") {
+			t.Errorf("%s: %d %s", path, a.Code, a.Body)
+		}
 	}
 }

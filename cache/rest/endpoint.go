@@ -9,17 +9,16 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 )
 
 // An EndpointFunc answers a request, or returns why it does not: then it has
 // written nothing.
 type EndpointFunc func(http.ResponseWriter, *http.Request) error
 
-// Endpoint serves a further path as Handle does, with errors answered as those
-// of the API: a store's by what it means, one of Refuse as it is, and others as
-// 500. The context of the request says who sent it (storage.OriginOf). It must
-// be called before the server serves, and panics where the pattern is taken.
+// Endpoint serves a further path as Handle does, and answers errors as the API does: a
+// store's by its class, one of Refuse as it is, and others as 500. The context of the
+// request says who sent it (storage.OriginOf). Call it before the server serves; it
+// panics if the pattern is taken.
 func (s *Server) Endpoint(pattern string, answer EndpointFunc) {
 	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		s.serve(w, r, func(c *call) error {
@@ -45,29 +44,40 @@ func Unavailable(message string) *apierrors.StatusError { return unavailable(mes
 // WriteJSON answers with a value of a type that always encodes.
 func WriteJSON(w http.ResponseWriter, code int, value any) { writeJSON(w, code, value) }
 
+// maxEndpointBody bounds the bodies that ReadJSON reads.
+const maxEndpointBody = 64 << 10
+
 // ReadJSON reads the body of a request, JSON or YAML that says so in its
-// Content-Type, into a value. Fields that the value does not have are an error.
-// An empty body leaves the value as it is.
+// Content-Type, of 64 KiB at most, into a value. Fields that the value does not
+// have are an error. An empty body leaves the value as it is.
 func ReadJSON(w http.ResponseWriter, r *http.Request, into any) error {
 	if r.ContentLength == 0 {
 		return nil
 	}
-	body, isYAML, err := readBody(&call{w: w, r: r})
+	r.Body = http.MaxBytesReader(w, r.Body, maxEndpointBody)
+	body, err := newBudget().readJSON(&call{w: w, r: r}, "the body")
 	if err != nil {
 		return err
 	}
-	if isYAML {
-		if body, err = yaml.YAMLToJSONStrict(body); err != nil {
-			return badRequest("the body is not valid YAML: " + err.Error())
-		}
+	if err := decodeStrict(body, into); err != nil {
+		return badRequest("the body cannot be read: " + err.Error())
+	}
+	return nil
+}
+
+// decodeStrict decodes one value of JSON. Fields that the value does not have and
+// text behind it are errors; nothing leaves the value as it is.
+func decodeStrict(body []byte, into any) error {
+	if len(body) == 0 {
+		return nil
 	}
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(into); err != nil {
-		return badRequest("the body cannot be read: " + err.Error())
+		return err
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return badRequest("the body cannot be read: text follows its end")
+		return errors.New("text follows its end")
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func TestAWatchGoesForward(t *testing.T) {
 	create(t, s, "z", "")
 	w := follow(t, s, entries+"?watch=true")
 	w.expect("ADDED z@2")
-	apply(t, s, write("apply", peer)) // revision 3
+	apply(t, s, write("apply", logging)) // revision 3
 	create(t, s, "a", "")
 	w.expect("MODIFIED z@3", "ADDED a@4")
 }

@@ -1,14 +1,8 @@
 package rest
 
 import (
-	"context"
-	"fmt"
 	"net/http"
-	"net/url"
-	"strconv"
-	"sync"
 
-	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/storage"
 )
 
@@ -30,79 +24,4 @@ func (s *Server) get(c *call) error {
 		return storage.ErrNotFound
 	}
 	return s.writeObject(c, http.StatusOK, object)
-}
-
-// least is the revision that an answer must not be older than. A resourceVersion
-// says so itself: by the one that a write returned, a client reads its own write
-// through any replica. With consistent=true an answer shows every write that was
-// acknowledged before the request: it is asked of the store where that stands.
-func (s *Server) least(c *call) (int64, error) {
-	revision, err := parseRevision(c.query)
-	if err != nil || !truthy(c.query, "consistent") {
-		return revision, err
-	}
-	now, err := s.storeRevision(c.r.Context())
-	if err != nil {
-		return 0, unavailable("the store cannot be asked for its revision, which consistent=true needs: " + err.Error())
-	}
-	return max(revision, now), nil
-}
-
-// storeRevision is where the store stands now. A store without a network tells
-// by its version.
-func (s *Server) storeRevision(ctx context.Context) (int64, error) {
-	quorum, ok := s.cache.(Quorum)
-	if !ok {
-		return strconv.ParseInt(s.store.Version(), 10, 64)
-	}
-	ctx, cancel := context.WithTimeout(ctx, catchUpWait)
-	defer cancel()
-	return quorum.StoreRevision(ctx)
-}
-
-// parseRevision reads resourceVersion; absent and 0 are any.
-func parseRevision(query url.Values) (int64, error) {
-	text := query.Get("resourceVersion")
-	if text == "" {
-		return 0, nil
-	}
-	revision, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || revision < 0 {
-		return 0, badRequest(fmt.Sprintf("resourceVersion %q is none of this server: use one that it returned", text))
-	}
-	return revision, nil
-}
-
-// atLeast returns the newest snapshot, which it waits for a while to be at a
-// revision that a client has seen elsewhere.
-func (s *Server) atLeast(ctx context.Context, revision int64) (*cache.Snapshot, error) {
-	snapshot := s.cache.Snapshot()
-	if snapshot == nil {
-		return nil, unavailable("the cache has not read the store yet: try again in a moment")
-	}
-	if snapshot.Revision() >= revision {
-		return snapshot, nil
-	}
-	wait, cancel := context.WithTimeout(ctx, catchUpWait)
-	now := make(chan int64, 1)
-	var asking sync.WaitGroup
-	asking.Go(func() {
-		if revision, err := s.storeRevision(wait); err == nil {
-			now <- revision
-		}
-	})
-	defer asking.Wait()
-	defer cancel()
-	snapshot, err := s.cache.Await(wait, revision)
-	if err == nil {
-		return snapshot, nil
-	}
-	select {
-	case now := <-now:
-		if now < revision {
-			return nil, neverThere(revision, now)
-		}
-	default:
-	}
-	return nil, tooFarAhead(err)
 }

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// guard turns away what a web page in some user's browser could send: a name
-// that was pointed at this address (DNS rebinding), and a request made by a page
-// of another origin. What a form can post is refused by its content type.
+// guard refuses requests that a web page could make a user's browser send: those for a
+// name that was pointed at this address (DNS rebinding), and those of a page of another
+// origin. readBody refuses the content types that a form can post.
 func (s *Server) guard(r *http.Request) error {
 	if !s.knownHost(r.Host) {
 		return forbidden(fmt.Sprintf("host %q is not a name of this server: use its address, or add the name to those it is served under", r.Host))
@@ -39,9 +39,15 @@ func hostOnly(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
+// overSocket says whether a request came over a unix socket.
+func overSocket(r *http.Request) bool {
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return ok && local.Network() == "unix"
+}
+
 // fromThisMachine says whether the peer is on loopback or a unix socket.
 func fromThisMachine(r *http.Request) bool {
-	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && local.Network() == "unix" {
+	if overSocket(r) {
 		return true
 	}
 	ip := net.ParseIP(hostOnly(r.RemoteAddr))

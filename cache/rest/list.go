@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"net/http"
 	"slices"
 	"strconv"
+	"time"
+	"weak"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/storage"
@@ -27,11 +29,10 @@ func (s *Server) list(c *call) error {
 	if c.query.Get("continue") != "" {
 		return badRequest("continue: this server returns whole lists and never gave such a token")
 	}
-	objects, revision, err := s.listed(c, selector)
+	objects, snapshot, revision, err := s.listed(c, selector)
 	if err != nil {
 		return err
 	}
-	var body bytes.Buffer
 	head, err := json.Marshal(struct {
 		metav1.TypeMeta
 		Metadata metav1.ListMeta `json:"metadata"`
@@ -39,55 +40,75 @@ func (s *Server) list(c *call) error {
 	if err != nil {
 		return err
 	}
-	body.Write(bytes.TrimSuffix(head, []byte("}")))
-	body.WriteString(`,"items":[`)
-	separator := "\n"
+	out := &answer{w: c.w, until: time.Now().Add(listTimeout)}
+	out.add(bytes.TrimSuffix(head, []byte("}")), []byte(`,"items":[`))
+	separator := []byte("\n")
 	for object := range objects {
 		if !selector.matches(object) {
 			continue
 		}
-		text, err := config.ToJSON(object, c.version)
-		if err != nil {
-			return err
+		if err := s.addTo(out, separator, object, snapshot, c.version); err != nil {
+			return out.fail(err)
 		}
-		body.WriteString(separator)
-		body.Write(text)
-		separator = ",\n"
+		separator = []byte(",\n")
 	}
-	body.WriteString("]}\n")
-	writeBody(c.w, http.StatusOK, body.Bytes())
+	out.add([]byte("]}\n"))
+	out.end()
 	return nil
 }
 
-// listed are the objects that a list selects from, and the revision at which
-// they stood.
-func (s *Server) listed(c *call, selector selector) (iter.Seq[*config.Config], int64, error) {
+// inList is the kind of a frame that is an object of a list.
+const inList watch.EventType = ""
+
+// addTo adds an object to a list. Lists of one snapshot share its text; a list without
+// one has its own.
+func (s *Server) addTo(out *answer, separator []byte, object *config.Config, of *cache.Snapshot, version string) error {
+	encode := func() ([]byte, error) { return config.ToJSON(object, version) }
+	if of == nil {
+		text, err := encode()
+		if err == nil {
+			out.add(separator, text)
+		}
+		return err
+	}
+	frame, err := s.frames.get(frameKey{snapshot: weak.Make(of), path: object.Key().Path(), version: version, kind: inList}, encode)
+	if err != nil {
+		return err
+	}
+	defer s.frames.put(frame)
+	out.add(separator, frame.text)
+	return nil
+}
+
+// listed are the objects that a list selects from, the snapshot that has them, nil
+// where they are from history, and the revision at which they stood.
+func (s *Server) listed(c *call, selector selector) (iter.Seq[*config.Config], *cache.Snapshot, int64, error) {
 	revision, err := parseRevision(c.query)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, 0, err
 	}
 	match := c.query.Get("resourceVersionMatch")
 	switch match {
 	case "", "NotOlderThan", "Exact":
 	default:
-		return nil, 0, badRequest(fmt.Sprintf("resourceVersionMatch %q: use NotOlderThan or Exact", match))
+		return nil, nil, 0, badRequest(fmt.Sprintf("resourceVersionMatch %q: use NotOlderThan or Exact", match))
 	}
 	if match == "Exact" && revision == 0 {
-		return nil, 0, badRequest("resourceVersionMatch Exact needs a resourceVersion")
+		return nil, nil, 0, badRequest("resourceVersionMatch Exact needs a resourceVersion")
 	}
 	if match == "Exact" {
-		objects, err := s.listedAt(c, revision, selector)
-		return objects, revision, err
+		objects, snapshot, err := s.listedAt(c, revision, selector)
+		return objects, snapshot, revision, err
 	}
 	least, err := s.least(c)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, 0, err
 	}
 	snapshot, err := s.atLeast(c.r.Context(), least)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, 0, err
 	}
-	return inSnapshot(c, snapshot), snapshot.Revision(), nil
+	return inSnapshot(c, snapshot), snapshot, snapshot.Revision(), nil
 }
 
 // inSnapshot are the objects of a list as a snapshot has them.
@@ -101,18 +122,18 @@ func inSnapshot(c *call, snapshot *cache.Snapshot) iter.Seq[*config.Config] {
 	}
 }
 
-// listedAt are the objects as they were at a revision: from the cache, or from
-// the history where that does not reach so far back. Of one object alone history
-// often reaches further than of many. What history tells has no status.
-func (s *Server) listedAt(c *call, revision int64, selector selector) (iter.Seq[*config.Config], error) {
+// listedAt returns the objects as they were at a revision. They come from the cache, or
+// from the history if the cache does not reach so far back. For one object history
+// often reaches further than for many. Objects from the history have no status.
+func (s *Server) listedAt(c *call, revision int64, selector selector) (iter.Seq[*config.Config], *cache.Snapshot, error) {
 	if err := s.reach(c, revision); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if snapshot, ok := s.cache.At(revision); ok {
-		return inSnapshot(c, snapshot), nil
+		return inSnapshot(c, snapshot), snapshot, nil
 	}
 	if s.history == nil {
-		return nil, expired(fmt.Sprintf("revision %d is older than the history that is kept: list without resourceVersion", revision))
+		return nil, nil, expired(fmt.Sprintf("revision %d is older than the history that is kept: list without resourceVersion", revision))
 	}
 	of := storage.Selection{Kind: c.schema.GroupVersionKind, Namespace: c.namespace}
 	if name, ok := selector.fields.RequiresExactMatch("metadata.name"); ok && (of.Namespace != "") != c.schema.ClusterScoped {
@@ -120,13 +141,13 @@ func (s *Server) listedAt(c *call, revision int64, selector selector) (iter.Seq[
 	}
 	objects, err := s.history.At(c.r.Context(), strconv.FormatInt(revision, 10), of)
 	if errors.Is(err, storage.ErrCompacted) {
-		return nil, expired(fmt.Sprintf("revision %d is not known any more: %v", revision, err))
+		return nil, nil, expired(fmt.Sprintf("revision %d is not known any more: %v", revision, err))
 	}
-	return slices.Values(objects), err
+	return slices.Values(objects), nil, err
 }
 
-// reach waits for a while until the cache is at a revision. One that the store
-// has not reached is refused at once: it is a mistake of the client's.
+// reach waits for a while until the cache has a revision. It refuses a revision that
+// the store has not reached at once: the client made a mistake.
 func (s *Server) reach(c *call, revision int64) error {
 	if snapshot := s.cache.Snapshot(); snapshot != nil && snapshot.Revision() < revision {
 		if now, err := s.storeRevision(c.r.Context()); err == nil && now < revision {

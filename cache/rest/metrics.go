@@ -8,15 +8,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics answer what the API is asked for, how fast it answers and who
-// watches.
+// metrics count requests, how fast they are answered, and watches.
 type metrics struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
 	watchers *prometheus.GaugeVec
 }
 
-func newMetrics(registry prometheus.Registerer) (*metrics, error) {
+func newMetrics(registry prometheus.Registerer, s *Server) (*metrics, error) {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "portolan_api_requests_total",
@@ -32,7 +31,16 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 			Help: "Watches that are open, by kind.",
 		}, []string{"kind"}),
 	}
-	err := errors.Join(registry.Register(m.requests), registry.Register(m.seconds), registry.Register(m.watchers))
+	slow := prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "portolan_api_slow_watches_total",
+		Help: "Watches that were ended, as their clients took nothing while others needed the memory.",
+	}, func() float64 { return float64(s.watchers.slow.Load()) })
+	held := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "portolan_api_watch_memory_bytes",
+		Help: "Memory for events that watches are being sent, of --watch-memory.",
+	}, func() float64 { return float64(s.frames.held()) })
+	err := errors.Join(registry.Register(m.requests), registry.Register(m.seconds), registry.Register(m.watchers),
+		registry.Register(slow), registry.Register(held))
 	return m, err
 }
 

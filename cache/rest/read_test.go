@@ -37,7 +37,7 @@ func TestDiscovery(t *testing.T) {
 	for _, g := range parse[metav1.APIGroupList](t, get("/apis")).Groups {
 		groups = append(groups, g.PreferredVersion.GroupVersion)
 	}
-	if want := []string{"networking.istio.io/v1", "security.istio.io/v1", "portolan.io/v1"}; !slices.Equal(groups, want) {
+	if want := []string{"networking.istio.io/v1", "security.istio.io/v1", "telemetry.istio.io/v1", "extensions.istio.io/v1alpha1", "portolan.io/v1"}; !slices.Equal(groups, want) {
 		t.Errorf("/apis: %q", groups)
 	}
 	networking := parse[metav1.APIGroup](t, get("/apis/networking.istio.io"))
@@ -58,8 +58,10 @@ func TestDiscovery(t *testing.T) {
 	if list := parse[metav1.APIResourceList](t, get("/apis/portolan.io/v1")); list.APIResources[0].Name != "batches" {
 		t.Errorf("our own: %+v", list)
 	}
-	if v := parse[version.Info](t, get("/version")); v.GitVersion != "v1.2.3" || v.Major != "1" || v.Minor != "2" {
-		t.Errorf("/version: %+v", v)
+	for _, path := range []string{"/version", "/version/"} {
+		if v := parse[version.Info](t, get(path)); v.GitVersion != "v1.2.3" || v.Major != "1" || v.Minor != "2" {
+			t.Errorf("%s: %+v", path, v)
+		}
 	}
 	if a := s.Do(t, "POST", "/apis", "{}"); a.Code != 405 {
 		t.Errorf("POST /apis: %d", a.Code)

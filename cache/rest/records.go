@@ -19,7 +19,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// History is what tells of the past: any storage.Historian.
+// History reads the past: any storage.Historian does.
 type History interface {
 	Records(ctx context.Context, query storage.Query) ([]storage.Record, error)
 	At(ctx context.Context, version string, of storage.Selection) ([]*config.Config, error)
@@ -103,8 +103,8 @@ func showRecord(r storage.Record, objects bool) (record.Record, error) {
 	return out, nil
 }
 
-// showPast is an object of the past in JSON: of one that is not known, all that
-// is.
+// showPast returns a past object in JSON; an object that is not known any more has
+// metadata only.
 func showPast(object *config.Config) (json.RawMessage, error) {
 	switch {
 	case object == nil:
@@ -119,7 +119,7 @@ func showPast(object *config.Config) (json.RawMessage, error) {
 	return json.Marshal(unknown)
 }
 
-// recordQuery is what a client asks of the history.
+// recordQuery is a query of a client for records.
 type recordQuery struct {
 	storage.Query
 	objects bool // whether they are shown
@@ -230,6 +230,9 @@ func (p *recordParser) kind(group, name string) *schema.Schema {
 		if kind.Kind == name && (group == "" || kind.Group == group) {
 			found = append(found, kind)
 		}
+	}
+	if i := slices.IndexFunc(found, func(k *schema.Schema) bool { return k.Group == group }); i >= 0 {
+		return found[i] // of the core group, where none is named
 	}
 	switch {
 	case len(found) == 1:

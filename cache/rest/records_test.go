@@ -47,7 +47,7 @@ func shipping(t *testing.T) *resttest.Server {
 	s := resttest.Start(t, 0, nil)
 	create(t, s, "a", "")
 	bank := strings.Replace(entry("b", ""), `"shop"`, `"bank"`, 1)
-	if a := s.Do(t, "POST", batches, batchOf(write("apply", entry("a", `,"labels":{"x":"1"}`)), write("apply", bank), write("apply", peer))); a.Code != 200 {
+	if a := s.Do(t, "POST", batches, batchOf(write("apply", entry("a", `,"labels":{"x":"1"}`)), write("apply", bank), write("apply", logging))); a.Code != 200 {
 		t.Fatal(a.Body)
 	}
 	create(t, s, "c", "")
@@ -64,7 +64,7 @@ func TestRecords(t *testing.T) {
 		"": "5 deleted shop/a, 4 created shop/c, 3 configured shop/a, 3 created bank/b, 3 created shop/p, 2 created shop/a",
 		"?kind=ServiceEntry&namespace=shop&name=a":                   "5 deleted shop/a, 3 configured shop/a, 2 created shop/a",
 		"?namespace=bank":                                            "3 created bank/b",
-		"?kind=PeerAuthentication&group=security.istio.io":           "3 created shop/p",
+		"?kind=Telemetry&group=telemetry.istio.io":                   "3 created shop/p",
 		"?after=2&until=4&namespace=shop":                            "4 created shop/c, 3 configured shop/a, 3 created shop/p",
 		"?until=3&limit=1&objects=false":                             "3 configured shop/a, 3 created bank/b, 3 created shop/p",
 		"?kind=Gateway":                                              "",
@@ -201,7 +201,7 @@ func TestMessages(t *testing.T) {
 	if a := s.Do(t, "DELETE", shopEntries+"/a"+says("no more"), ""); a.Code != 200 {
 		t.Fatal(a.Body)
 	}
-	if a := s.Do(t, "POST", batches, strings.Replace(batchOf(write("apply", peer)), `{`, `{"message":"all at once",`, 1)); a.Code != 200 {
+	if a := s.Do(t, "POST", batches, strings.Replace(batchOf(write("apply", logging)), `{`, `{"message":"all at once",`, 1)); a.Code != 200 {
 		t.Fatal(a.Body)
 	}
 	var messages []string

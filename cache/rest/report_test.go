@@ -18,7 +18,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/mirror"
 	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/cache/rest/resttest"
-	"github.com/portolan-mesh/portolan/cache/side"
+	"github.com/portolan-mesh/portolan/cache/statuses"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
@@ -35,7 +35,7 @@ type reported struct {
 
 // stoppable is a cache that can be stopped: it then learns of nothing.
 type stoppable struct {
-	*side.Cache
+	*statuses.Cache
 	stopped atomic.Pointer[cache.Snapshot]
 }
 
@@ -63,7 +63,7 @@ func withReports(t *testing.T) reported {
 	}
 	worker := cache.NewWorker()
 	base := mirror.New(client, mirror.Options{Worker: worker, Schemas: schema.Pilot(), Store: store})
-	merged := side.New(client, side.Options{Base: base, Schemas: schema.Pilot()})
+	merged := statuses.New(client, statuses.Options{Base: base, Schemas: schema.Pilot()})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	for _, run := range []func(context.Context) error{worker.Run, base.Run, merged.Run} {
@@ -84,7 +84,8 @@ func withReports(t *testing.T) reported {
 type servedObject struct {
 	Metadata struct{ UID, ResourceVersion string }
 	Status   struct {
-		Conditions []struct{ Type, Status, Message string }
+		Conditions         []struct{ Type, Status, Reason, Message string }
+		ObservedGeneration json.Number
 	}
 }
 
@@ -101,15 +102,19 @@ func (s reported) object(t *testing.T, path string) servedObject {
 // say reports on an object, and returns once the API shows it.
 func (s reported) say(t *testing.T, path string, kind config.GroupVersionKind, name, message string) servedObject {
 	t.Helper()
-	before := s.object(t, path)
+	before, key := s.object(t, path), config.Key{Kind: kind, Namespace: "shop", Name: name}
+	stored, err := s.client.Get(t.Context(), etcd.ConfigKey(key))
+	if err != nil || len(stored.Kvs) != 1 {
+		t.Fatalf("%s: %v, %+v", etcd.ConfigKey(key), err, stored)
+	}
 	value, err := etcd.EncodeStatus(&status.Report{
-		Key: config.Key{Kind: kind, Namespace: "shop", Name: name}, UID: before.Metadata.UID, Generation: 1,
+		Key: key, UID: before.Metadata.UID, Object: stored.Kvs[0].ModRevision, Generation: 1,
 		Conditions: []status.Condition{{Type: status.Programmed, Status: status.True, Reason: "R", Message: message, Since: time.Unix(1, 0)}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := s.client.Put(t.Context(), etcd.ObjectStatusKey(config.Key{Kind: kind, Namespace: "shop", Name: name}), string(value))
+	answer, err := s.client.Put(t.Context(), etcd.ObjectStatusKey(key), string(value))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,6 +123,30 @@ func (s reported) say(t *testing.T, path string, kind config.GroupVersionKind, n
 		t.Errorf("the version is %s after a report at %d", after.Metadata.ResourceVersion, answer.Header.Revision)
 	}
 	return after
+}
+
+// TestReportsOfAnEarlierWriteAreNotShown: right after a write its object has the
+// conditions of that write, as far as they are known, and none of the one before.
+func TestReportsOfAnEarlierWriteAreNotShown(t *testing.T) {
+	t.Parallel()
+	s := withReports(t)
+	s.Do(t, http.MethodPost, shopEntries, entry("a", ""))
+	path := shopEntries + "/a"
+	s.say(t, path, schema.ServiceEntry, "a", "of the first")
+	if answer := s.Do(t, http.MethodPut, path, strings.Replace(entry("a", ""), "80", "81", 1)); answer.Code != http.StatusOK {
+		t.Fatal(answer.Body)
+	}
+	got := s.object(t, path).Status
+	if c := got.Conditions; len(c) != 3 || c[0].Type != "Accepted" || c[0].Status != "True" || c[2].Type != "Reconciling" || c[2].Status != "True" ||
+		c[1].Type != "Programmed" || c[1].Status != "Unknown" || c[1].Reason != "Reconciling" || strings.Contains(c[1].Message, "of the first") {
+		t.Errorf("after the second write: %+v", c)
+	}
+	if got.ObservedGeneration != "2" {
+		t.Errorf("observedGeneration %s, want 2", got.ObservedGeneration)
+	}
+	if got := s.say(t, path, schema.ServiceEntry, "a", "of the second").Status.Conditions; len(got) != 1 || got[0].Message != "of the second" {
+		t.Errorf("after its report: %+v", got)
+	}
 }
 
 // TestReportsMoveTheVersion: what servers say is part of the status, beside what
@@ -143,11 +172,13 @@ func TestReportsMoveTheVersion(t *testing.T) {
 	if c := s.object(t, workloads+"/w").Status.Conditions; len(c) != 2 || c[0].Status != "False" || c[1].Message != "first" {
 		t.Errorf("conditions %+v", c)
 	}
-	// Of another object by the same name nothing was said.
+	// Of another object by the same name nothing was said: it is under way, as every new
+	// object is where servers write conditions.
 	s.Do(t, http.MethodDelete, workloads+"/w", "")
 	s.Do(t, http.MethodPost, workloads, workload("w", "", ""))
-	if c := s.object(t, workloads+"/w").Status.Conditions; len(c) != 0 {
-		t.Errorf("conditions of another one: %+v", c)
+	got = s.object(t, workloads+"/w")
+	if c := got.Status.Conditions; len(c) != 3 || c[1].Status != "Unknown" || c[2].Type != "Reconciling" || c[2].Message == "first" || got.Status.ObservedGeneration != "1" {
+		t.Errorf("conditions of another one: %+v, generation %s", c, got.Status.ObservedGeneration)
 	}
 }
 

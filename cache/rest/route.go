@@ -14,7 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// call is one request as the handlers of verbs see it.
+// call is one request, parsed for the handlers of verbs.
 type call struct {
 	w http.ResponseWriter
 	r *http.Request
@@ -22,14 +22,16 @@ type call struct {
 	query    url.Values
 	identity Identity
 
-	// What the path names; schema is nil outside the config API, and namespace
-	// and name are empty where it names all.
+	// The parts of the path. schema is nil outside the config API; namespace and name
+	// are empty if the path names all.
 	schema                   *schema.Schema
 	version, namespace, name string
 	subresource              string
 	verb                     string
 
 	kind string // for metrics; empty outside the config API
+
+	releases []func() // what is given back when the request is answered
 }
 
 func (c *call) access() Access {
@@ -82,7 +84,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, handle func(*call
 	recorder := &recorder{ResponseWriter: w}
 	c := &call{w: recorder, r: r, verb: strings.ToLower(r.Method)}
 	start := time.Now()
-	defer func() { s.metrics.observe(c, recorder.code, time.Since(start)) }()
+	defer func() {
+		for _, release := range c.releases {
+			release()
+		}
+		s.metrics.observe(c, recorder.code, time.Since(start))
+	}()
 	err := s.guard(r)
 	if err == nil {
 		c.query, err = parseQuery(r)
@@ -123,10 +130,13 @@ func (s *Server) locate(c *call) error {
 	c.subresource = c.r.PathValue("subresource")
 	found := s.schemas.Plural(group, plural)
 	switch {
+	case found == nil && group == "":
+		return unknownPath(fmt.Sprintf("no resource %q in the core group: /api/%s lists what there is", plural, version))
 	case found == nil:
 		return unknownPath(fmt.Sprintf("no resource %q in group %q: /apis/%s lists what there is", plural, group, group))
 	case !found.Serves(version):
-		return unknownPath(fmt.Sprintf("%s is not served as %s/%s: use %s", plural, group, version, strings.Join(found.Versions, " or ")))
+		return unknownPath(fmt.Sprintf("%s is not served as %s: use %s", plural,
+			config.GroupVersionKind{Group: group, Version: version}.APIVersion(), strings.Join(found.Versions, " or ")))
 	case found.ClusterScoped && c.namespace != "":
 		return unknownPath(fmt.Sprintf("%s have no namespace: leave namespaces/%s out of the path", plural, c.namespace))
 	case !found.ClusterScoped && c.namespace == "" && c.name != "":
@@ -198,7 +208,9 @@ func (s *Server) unknownPath(w http.ResponseWriter, r *http.Request) {
 	s.fail(c, unknownPath(fmt.Sprintf("no such path: %s; /apis lists the groups of the API", r.URL.Path)))
 }
 
-// typeMeta is that of an answer in the call's API version.
+// typeMeta is the kind and apiVersion of an answer, in the call's API version.
 func (c *call) typeMeta(suffix string) metav1.TypeMeta {
-	return metav1.TypeMeta{Kind: c.schema.Kind + suffix, APIVersion: c.schema.Group + "/" + c.version}
+	kind := c.schema.GroupVersionKind
+	kind.Version = c.version
+	return metav1.TypeMeta{Kind: kind.Kind + suffix, APIVersion: kind.APIVersion()}
 }

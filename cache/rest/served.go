@@ -23,14 +23,18 @@ import (
 // healthy is the type of the condition that says how a workload is.
 const healthy = "Healthy"
 
-// served is an object as clients see it: with its status, which is put together
-// here alone, from what the snapshot has beside the object. Its resourceVersion
-// is the greatest of those of its parts. A nil object is none.
+// served returns an object as clients see it: with its status, which only this function
+// adds. Its resourceVersion is the greatest revision of its parts. A nil object stays
+// nil.
 func served(from *cache.Snapshot, object *config.Config) *config.Config {
 	if object == nil {
 		return nil
 	}
-	return withReport(keptWith(from, object), from.Statuses().Value(object.Key().Path()))
+	report := from.Statuses().Value(object.Key().Path())
+	if from.Statuses().Len() > 0 { // else nobody writes conditions
+		report = current(report, object)
+	}
+	return withReport(keptWith(from, object), report)
 }
 
 // keptWith is an object with what of its status the store goes by, under the
@@ -47,6 +51,26 @@ func keptWith(from *cache.Snapshot, object *config.Config) *config.Config {
 	return object
 }
 
+// current returns the conditions of an object as it was last written. Where there is no
+// report of that write, this server has seen the object, and nothing else is known.
+func current(r *status.Report, object *config.Config) *status.Report {
+	own, err := strconv.ParseInt(object.ResourceVersion, 10, 64)
+	if err != nil || r.Of(object.UID) && r.Object == own {
+		return r
+	}
+	out := status.Report{UID: object.UID, Object: own, Generation: object.Generation, Conditions: status.Unjudged(own)}
+	if !r.Of(object.UID) {
+		return &out
+	}
+	out.Revision = r.Revision
+	for _, before := range r.Conditions {
+		if before.Type == status.Accepted && before.Status == status.True {
+			out.Conditions[0].Since = before.Since
+		}
+	}
+	return &out
+}
+
 // withReport is an object, with what else it is served with, and what servers say
 // of it.
 func withReport(object *config.Config, r *status.Report) *config.Config {
@@ -59,12 +83,13 @@ func withReport(object *config.Config, r *status.Report) *config.Config {
 	}
 	conditions := make([]*metav1alpha1.IstioCondition, len(r.Conditions))
 	for i, c := range r.Conditions {
-		conditions[i] = &metav1alpha1.IstioCondition{
-			Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message, LastTransitionTime: timestamppb.New(c.Since),
+		conditions[i] = &metav1alpha1.IstioCondition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message}
+		if !c.Since.IsZero() {
+			conditions[i].LastTransitionTime = timestamppb.New(c.Since)
 		}
 	}
 	switch status := object.Status.(type) {
-	case *networking.ServiceEntryStatus: // shares with that of the same snapshot only what is never modified
+	case *networking.ServiceEntryStatus: // the parts shared with the snapshot are never modified
 		out.Status = &networking.ServiceEntryStatus{Addresses: status.Addresses, Conditions: conditions, ObservedGeneration: r.Generation}
 	case *metav1alpha1.IstioStatus:
 		out.Status = &metav1alpha1.IstioStatus{Conditions: append(slices.Clip(status.Conditions), conditions...), ObservedGeneration: r.Generation}
@@ -84,7 +109,7 @@ func statusOfKind(kind config.GroupVersionKind, conditions []*metav1alpha1.Istio
 
 func isKind(k, of config.GroupVersionKind) bool { return k.Group == of.Group && k.Kind == of.Kind }
 
-// withHealth is a WorkloadEntry with what was reported of it.
+// withHealth is a WorkloadEntry with its reported health.
 func withHealth(object *config.Config, r *health.Report) *config.Config {
 	if !r.Of(object.UID) {
 		return object
@@ -168,8 +193,7 @@ func changes(from, to *cache.Snapshot) iter.Seq[pmap.Change[*config.Config]] {
 	}
 }
 
-// reported are the paths of the objects of which what is kept beside them differs,
-// in order.
+// reported returns the paths, in order, of the objects whose status or health differs.
 func reported(from, to *cache.Snapshot) []string {
 	var paths []string
 	for change := range pmap.Diff(from.Statuses(), to.Statuses()) {

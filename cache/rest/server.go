@@ -7,11 +7,13 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cache/rest/batch"
+	"github.com/portolan-mesh/portolan/cache/rest/finding"
 	"github.com/portolan-mesh/portolan/cache/rest/record"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -19,20 +21,18 @@ import (
 
 const (
 	maxBody      = 32 << 20
-	bodyTimeout  = 60 * time.Second // for a client to send a body
 	writeTimeout = 30 * time.Second // for a client to take a piece of an answer
 	ownWriteWait = time.Second      // for the cache to show what was written
 	catchUpWait  = 3 * time.Second  // for the cache to reach a version a client has seen elsewhere
 )
 
-// Store is where writes go.
+// Store takes the writes.
 type Store interface {
 	storage.ConfigStore
 	storage.Batcher
 }
 
-// Source is what answers reads and watches: any cache that embeds a cache.Feed,
-// whose methods these are.
+// Source answers reads and watches. Any cache that embeds a cache.Feed is one.
 type Source interface {
 	Snapshot() *cache.Snapshot
 	Since(ctx context.Context, revision int64) (*cache.Snapshot, bool)
@@ -41,27 +41,51 @@ type Source interface {
 	Await(ctx context.Context, revision int64) (*cache.Snapshot, error)
 }
 
-// Check is one condition of readiness; nil from Ready means that it holds, and a
-// nil Ready always does. Degraded, if there is one, says what is worse than it
-// should be although the server is of use: /readyz tells it and answers 200.
+// Check is one condition of readiness; nil from Ready means that it holds, and a nil
+// Ready always holds. Degraded, if set, returns an error when the server works, but
+// worse than it should: /readyz shows the error and answers 200.
 type Check struct {
 	Name     string
 	Ready    func() error
 	Degraded func() error
 }
 
-// Quorum is what a Source may have beside: the revision of its store now, asked
-// for over the network. With it the server answers reads that must show every
-// write acknowledged before they began.
+// Quorum is a Source that can ask its store for the revision now, over the network.
+// The server then answers reads that must show every write acknowledged before
+// they began.
 type Quorum interface {
 	StoreRevision(ctx context.Context) (int64, error)
 }
 
-// Advisor says of objects that are valid one by one, and about to be written as
-// one, what is odd about them beside what there is: a list of warnings for each
-// operation. Its cost must follow what the operations touch.
+// Advisor knows what is odd about objects, valid by themselves, beside others. Its cost
+// must follow what the operations touch.
 type Advisor interface {
-	Advise(ops []storage.Op) [][]string
+	// Advise returns warnings for each operation of a batch: what will be odd about its
+	// object beside others, and what it makes odd about others. What a schema warns of is
+	// not among them.
+	Advise(ops []storage.Op) [][]Advice
+	// Await waits until what Advise and Findings know is of a revision of the store, or
+	// a later one. The error is that of ctx.
+	Await(ctx context.Context, revision int64) error
+	// Findings are about all objects as they would be after some operations, none for
+	// now; false where the configuration is not read yet.
+	Findings(ops []storage.Op) (finding.List, bool)
+}
+
+// Advice is one warning of an operation.
+type Advice struct {
+	Text string
+	// Dangling says that the warning is about another object, which refers to the one that
+	// the operation deletes.
+	Dangling bool
+}
+
+// Previewer knows what operations would change for proxies. Its cost must follow what
+// the operations touch.
+type Previewer interface {
+	// Preview returns the effect of operations that the store would do; false where the
+	// configuration is not read yet.
+	Preview(ops []storage.Op, what batch.Preview) (batch.Effect, bool)
 }
 
 // Options configure a Server. Store and Cache are required, and Cache must
@@ -69,30 +93,43 @@ type Advisor interface {
 type Options struct {
 	Store Store
 	Cache Source
-	// History tells of the past of Store. Without one there are no records, and
-	// lists of a revision reach as far back as Cache does.
+	// History reads the past of Store. Without it there are no records, and lists of a
+	// revision reach as far back as Cache does.
 	History History
 	// Authenticator says who sends a request. Without one the server serves its
 	// own machine only.
 	Authenticator Authenticator
 	// Authorizer says what they may do; without one, everything.
 	Authorizer Authorizer
-	// Hosts are the names and addresses by which clients may call the server,
-	// beside those of loopback.
+	// Socket is the path of a unix socket that serves the handler too. Only the user of
+	// the server can open it, so it answers Private paths.
+	Socket string
+	// Hosts are the names and addresses by which clients may call the server. Loopback
+	// names and addresses need not be listed.
 	Hosts []string
 	// Advisor adds to the warnings of writes; nil for none.
 	Advisor Advisor
+	// Previewer says what dry runs would change for proxies; nil for nothing.
+	Previewer Previewer
+	// AcceptUnserved stores objects whose security is not served yet: policies, TLS. They
+	// are refused otherwise.
+	AcceptUnserved bool
 	// Checks must hold for /readyz to answer 200.
 	Checks []Check
-	// Version is what /version reports, such as v1.2.3.
+	// Version is the version that /version reports, such as v1.2.3.
 	Version string
-	// BookmarkInterval is how often a watch is told the revision it is at; zero
+	// MaxWatches is how many watches may be open at one time; zero means 4000.
+	MaxWatches int
+	// WatchMemory bounds the bytes of the events that watches are being sent: beyond
+	// it those watches are ended that take longest. Zero means 64 MiB.
+	WatchMemory int64
+	// BookmarkInterval is how often a watch gets a bookmark with its revision; zero
 	// means a minute.
 	BookmarkInterval time.Duration
 	// Registry takes the metrics of the server, and /metrics shows all it has.
 	// Without one the server makes its own.
 	Registry *prometheus.Registry
-	// Logger; without one nothing is logged.
+	// Logger may be nil; nothing is logged then.
 	Logger *slog.Logger
 }
 
@@ -105,16 +142,22 @@ type Server struct {
 	authenticator Authenticator
 	authorizer    Authorizer
 	advisor       Advisor
+	previewer     Previewer
 	hosts         []string
-	checks        []Check
-	version       string
-	bookmarks     time.Duration
-	logger        *slog.Logger
+	socket, id    string
+
+	acceptUnserved bool
+	checks         []Check
+	version        string
+	bookmarks      time.Duration
+	logger         *slog.Logger
 
 	mux      *http.ServeMux
 	origin   *http.CrossOriginProtection
 	metrics  *metrics
 	watchers watchers
+	budget   *budget
+	frames   *frames
 }
 
 // New returns a server that is ready to serve through its Handler.
@@ -125,6 +168,12 @@ func New(o Options) (*Server, error) {
 	if o.BookmarkInterval <= 0 {
 		o.BookmarkInterval = time.Minute
 	}
+	if o.MaxWatches <= 0 {
+		o.MaxWatches = 4000
+	}
+	if o.WatchMemory <= 0 {
+		o.WatchMemory = 64 << 20
+	}
 	if o.Registry == nil {
 		o.Registry = prometheus.NewRegistry()
 	}
@@ -133,15 +182,18 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		store: o.Store, cache: o.Cache, history: o.History, schemas: o.Store.Schemas(),
-		authenticator: o.Authenticator, authorizer: o.Authorizer,
-		advisor: o.Advisor, checks: o.Checks, version: o.Version, bookmarks: o.BookmarkInterval, logger: o.Logger,
-		mux: http.NewServeMux(), origin: http.NewCrossOriginProtection(),
+		authenticator: o.Authenticator, authorizer: o.Authorizer, socket: o.Socket, id: uuid.NewString(),
+		advisor: o.Advisor, previewer: o.Previewer, checks: o.Checks, version: o.Version, bookmarks: o.BookmarkInterval, logger: o.Logger,
+		acceptUnserved: o.AcceptUnserved,
+		mux:            http.NewServeMux(), origin: http.NewCrossOriginProtection(), budget: newBudget(),
 	}
+	s.watchers.limit = o.MaxWatches
+	s.frames = newFrames(o.WatchMemory, s.watchers.endSlowest)
 	for _, host := range o.Hosts {
 		s.hosts = append(s.hosts, hostOnly(host))
 	}
 	var err error
-	if s.metrics, err = newMetrics(o.Registry); err != nil {
+	if s.metrics, err = newMetrics(o.Registry, s); err != nil {
 		return nil, err
 	}
 	s.routes(o.Registry)
@@ -156,20 +208,36 @@ func (s *Server) routes(registry *prometheus.Registry) {
 	s.mux.HandleFunc("/api", s.document(s.coreVersions))
 	s.mux.HandleFunc("/apis", s.document(s.groupList))
 	s.mux.HandleFunc("/apis/{group}", s.document(s.group))
-	s.mux.HandleFunc("/apis/{group}/{version}", s.document(s.resourceList))
-	s.mux.HandleFunc("/version", s.document(s.versionInfo))
-
-	s.mux.HandleFunc("/apis/{group}/{version}/{plural}", s.resource)
-	s.mux.HandleFunc("/apis/{group}/{version}/{plural}/{name}", s.resource)
-	s.mux.HandleFunc("/apis/{group}/{version}/namespaces/{namespace}/{plural}", s.resource)
-	s.mux.HandleFunc("/apis/{group}/{version}/namespaces/{namespace}/{plural}/{name}", s.resource)
-	s.mux.HandleFunc("/apis/{group}/{version}/namespaces/{namespace}/{plural}/{name}/{subresource}", s.resource)
+	s.objects("/apis/{group}/{version}")
+	if len(s.versions("")) > 0 {
+		s.objects("/api/{version}")
+	}
+	for _, path := range []string{"/version", "/version/{$}"} { // clients of Kubernetes ask for either
+		s.mux.HandleFunc(path, s.document(s.versionInfo))
+	}
+	s.mux.HandleFunc("/api/v1/namespaces", s.document(s.namespaces))
+	s.mux.HandleFunc("/api/v1/namespaces/{namespace}", s.document(s.namespace))
 	s.mux.HandleFunc(batch.Path, s.batches)
+	if s.advisor != nil {
+		s.mux.HandleFunc(finding.Path, s.findings)
+	}
 	s.mux.HandleFunc(record.Path, s.records)
 	s.mux.Handle("/", s.guarded(http.HandlerFunc(s.unknownPath)))
 }
 
-// Handler serves the API and what was added with Handle.
+// objects serves the kinds of an API version, whose path is root.
+func (s *Server) objects(root string) {
+	s.mux.HandleFunc(root, s.document(s.resourceList))
+	for _, path := range []string{
+		"/{plural}", "/{plural}/{name}",
+		"/namespaces/{namespace}/{plural}", "/namespaces/{namespace}/{plural}/{name}",
+		"/namespaces/{namespace}/{plural}/{name}/{subresource}",
+	} {
+		s.mux.HandleFunc(root+path, s.resource)
+	}
+}
+
+// Handler serves the API and all paths added with Handle.
 func (s *Server) Handler() http.Handler { return s.mux }
 
 // Handle serves a further path on the same mux, behind the same guard,
@@ -179,7 +247,6 @@ func (s *Server) Handle(pattern string, handler http.Handler) {
 	s.mux.Handle(pattern, s.guarded(handler))
 }
 
-// EndWatches ends all watches, those to come too, as if their time were up:
-// give it to http.Server.RegisterOnShutdown, which does not wait for requests
-// that never end.
+// EndWatches ends all watches, later ones too, as if their time were up. Give it to
+// http.Server.RegisterOnShutdown, since Shutdown waits for all requests to end.
 func (s *Server) EndWatches() { s.watchers.end() }

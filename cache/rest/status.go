@@ -1,227 +1,170 @@
 package rest
 
 import (
-	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"net/http"
-	"strings"
+	"time"
 
-	"github.com/hashicorp/go-multierror"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	metav1alpha1 "istio.io/api/meta/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/status"
 )
 
-// fail answers an error. A client that is gone gets nothing.
-func (s *Server) fail(c *call, err error) {
-	status := statusOf(c, err)
-	if status.Code >= http.StatusInternalServerError && c.r.Context().Err() == nil {
-		s.logger.Error("request failed", "method", c.r.Method, "path", c.r.URL.Path, "code", status.Code, "err", err)
-	}
-	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
-		c.w.Header().Set("Retry-After", fmt.Sprint(status.Details.RetryAfterSeconds))
-	}
-	writeJSON(c.w, int(status.Code), status)
+// statusPath is the last part of the path of the status of an object.
+const statusPath = "status"
+
+// maxStatusText bounds the reason and the message of a condition.
+const maxStatusText = 32 << 10
+
+// hasStatus says whether clients can set the status of a kind. They can set the
+// condition Healthy of WorkloadEntries, and no condition that servers set.
+func (s *Server) hasStatus(kind *schema.Schema) bool {
+	_, keeps := s.store.(storage.HealthKeeper)
+	return keeps && isKind(kind.GroupVersionKind, schema.WorkloadEntry)
 }
 
-// statusOf is what a client is told of an error.
-func statusOf(c *call, err error) *metav1.Status {
-	var known *apierrors.StatusError
-	if !errors.As(err, &known) {
-		known = storeStatus(c, err)
+// setStatus sets the health of a WorkloadEntry to the condition in the request; a
+// request without one removes the health. It ignores the rest of the object in the
+// request.
+func (s *Server) setStatus(c *call) error {
+	keeper, ok := s.store.(storage.HealthKeeper)
+	if !ok {
+		return unknownPath("this server keeps no status")
 	}
-	status := known.Status()
-	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
-	return &status
-}
-
-// storeStatus is what a store's error about the object of the call becomes: in
-// Kubernetes' own words where it has them.
-func storeStatus(c *call, err error) *apierrors.StatusError {
-	if c.schema != nil {
-		switch resource := c.groupResource(); {
-		case errors.Is(err, storage.ErrNotFound):
-			return apierrors.NewNotFound(resource, c.name)
-		case errors.Is(err, storage.ErrExists):
-			return apierrors.NewAlreadyExists(resource, c.name)
-		case errors.Is(err, storage.ErrConflict):
-			return apierrors.NewConflict(resource, c.name, err)
+	if dry, err := dryRun(c.query["dryRun"]); err != nil || dry {
+		if err == nil {
+			err = badRequest("dryRun is not for the status of an object: leave it out")
+		}
+		return err
+	}
+	update, err := s.readStatus(c)
+	if err != nil {
+		return err
+	}
+	result, err := keeper.SetHealth(c.r.Context(), update)
+	if err != nil {
+		return err
+	}
+	snapshot := s.await(c.r.Context(), result.Revision)
+	object := snapshot.Get(c.key())
+	if object == nil { // the cache takes its time
+		if object, err = s.store.Get(c.r.Context(), c.schema.GroupVersionKind, c.name, c.namespace); err != nil {
+			return err
 		}
 	}
-	return classify(err)
+	warn(c.w, statusWarnings(object, update.Report, result))
+	if out := served(snapshot, object); snapshot != nil {
+		return s.writeObject(c, http.StatusOK, out)
+	}
+	return s.writeObject(c, http.StatusOK, withHealth(object, result.Report))
 }
 
-// classify gives a store's error its status.
-func classify(err error) *apierrors.StatusError {
-	switch {
-	case errors.Is(err, storage.ErrNotFound):
-		return refuse(http.StatusNotFound, metav1.StatusReasonNotFound, err.Error())
-	case errors.Is(err, storage.ErrExists):
-		return refuse(http.StatusConflict, metav1.StatusReasonAlreadyExists, err.Error())
-	case errors.Is(err, storage.ErrConflict):
-		return refuse(http.StatusConflict, metav1.StatusReasonConflict, err.Error())
-	case errors.Is(err, storage.ErrInvalid):
-		return refuse(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, err.Error())
-	case errors.Is(err, storage.ErrTooLarge):
-		return refuse(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge, err.Error())
-	case errors.Is(err, storage.ErrReadOnly):
-		return forbidden(err.Error())
-	case errors.Is(err, storage.ErrCompacted):
-		return expired(err.Error())
-	case errors.Is(err, storage.ErrOutcomeUnknown):
-		return refuse(http.StatusGatewayTimeout, metav1.StatusReasonTimeout,
-			err.Error()+": the write may or may not have been done: read the object again before you repeat it")
-	case errors.Is(err, storage.ErrUnavailable):
-		return unavailable(err.Error())
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return refuse(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "the request ended before it was answered: "+err.Error())
-	default:
-		return refuse(http.StatusInternalServerError, metav1.StatusReasonInternalError, err.Error())
+// statusWarnings say why a report has no effect.
+func statusWarnings(object *config.Config, sent *health.Report, result storage.HealthResult) (warnings []string) {
+	if result.Stale {
+		warnings = append(warnings, fmt.Sprintf("status: nothing was changed: the store has a report of %s, which is newer than that of %s",
+			result.Report.Probed.Format(time.RFC3339Nano), sent.Probed.Format(time.RFC3339Nano)))
+	}
+	if !health.Checked(object.Annotations) {
+		warnings = append(warnings, fmt.Sprintf("status: %s counts as healthy whatever is reported: it has no annotation %s: \"true\"",
+			object.Key(), health.ChecksAnnotation))
+	}
+	return warnings
+}
+
+// readStatus reads the object of a request as far as its status goes.
+func (s *Server) readStatus(c *call) (storage.HealthUpdate, error) {
+	body, err := s.budget.readJSON(c, "the object in the request body")
+	if err != nil {
+		return storage.HealthUpdate{}, err
+	}
+	var object struct {
+		metav1.PartialObjectMetadata `json:",inline"`
+		Status                       json.RawMessage `json:"status"`
+	}
+	if err := json.Unmarshal(body, &object); err != nil {
+		return storage.HealthUpdate{}, badRequest(fmt.Sprintf("the object in the request body cannot be read: %v", err))
+	}
+	var found faults
+	fitStatusToPath(c, &object.PartialObjectMetadata, &found)
+	update := storage.HealthUpdate{
+		Key: c.key(), UID: string(object.UID), ResourceVersion: object.ResourceVersion, Report: readReport(object.Status, &found),
+	}
+	details := metav1.StatusDetails{Name: c.name, Group: c.schema.Group, Kind: c.schema.Kind}
+	return update, found.error("the status of "+c.key().String()+" cannot be set", details)
+}
+
+// fitStatusToPath checks that the object is the one that the path names.
+func fitStatusToPath(c *call, object *metav1.PartialObjectMetadata, found *faults) {
+	kind := object.GroupVersionKind()
+	if kind.Kind != c.schema.Kind || kind.Group != c.schema.Group {
+		found.cannotRead("kind", fmt.Sprintf("is %q of %q, and the path takes %s of %s", kind.Kind, object.APIVersion, c.schema.Kind, groupName(c.schema.Group)))
+	}
+	if object.Namespace != "" && object.Namespace != c.namespace {
+		found.cannotRead("metadata.namespace", fmt.Sprintf("is %q, and the path says %q: make them equal", object.Namespace, c.namespace))
+	}
+	if object.Name != "" && object.Name != c.name {
+		found.cannotRead("metadata.name", fmt.Sprintf("is %q, and the path says %q: make them equal", object.Name, c.name))
 	}
 }
 
-// refuse makes an error that statusOf shows as it is.
-func refuse(code int32, reason metav1.StatusReason, message string) *apierrors.StatusError {
-	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message,
-	}}
-}
-
-func badRequest(message string) *apierrors.StatusError {
-	return refuse(http.StatusBadRequest, metav1.StatusReasonBadRequest, message)
-}
-
-func unauthorized(message string) *apierrors.StatusError {
-	return refuse(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, message)
-}
-
-func forbidden(message string) *apierrors.StatusError {
-	return refuse(http.StatusForbidden, metav1.StatusReasonForbidden, message)
-}
-
-func unknownPath(message string) *apierrors.StatusError {
-	return refuse(http.StatusNotFound, metav1.StatusReasonNotFound, message)
-}
-
-func expired(message string) *apierrors.StatusError {
-	return refuse(http.StatusGone, metav1.StatusReasonExpired, message)
-}
-
-func unavailable(message string) *apierrors.StatusError {
-	err := refuse(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, message)
-	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
-	return err
-}
-
-func methodNotAllowed(c *call) *apierrors.StatusError {
-	message := fmt.Sprintf("method %s is not allowed on %s: it takes %s", c.r.Method, c.r.URL.Path, c.w.Header().Get("Allow"))
-	if c.r.Method == http.MethodPatch {
-		message = "patch is not served: read the object, change it and replace it with PUT, which compares metadata.resourceVersion"
-	}
-	return refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, message)
-}
-
-// tooFarAhead tells a client that it has seen a version which this server has
-// not; client-go understands the cause.
-func tooFarAhead(err error) *apierrors.StatusError {
-	out := apierrors.NewTimeoutError("Too large resource version: "+err.Error(), 1)
-	out.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}}
-	return out
-}
-
-// neverThere is tooFarAhead of a version that the store itself has not reached,
-// as after it was put back to an older state. No waiting helps, so it does not
-// say when to try again: client-go reads all anew then, at once.
-func neverThere(revision, now int64) error {
-	out := tooFarAhead(fmt.Errorf("revision %d is in the future, or of a store that was restored since: the store is at %d", revision, now))
-	out.ErrStatus.Details.RetryAfterSeconds = 0
-	return out
-}
-
-// faults are what is wrong with a request, one cause each. Where one of them is
-// about what cannot be read, as opposed to what may not be stored, all are
-// reported as 400, else as 422.
-type faults struct {
-	causes     []metav1.StatusCause
-	unreadable bool
-}
-
-// cannotRead adds a fault of the text of a request.
-func (f *faults) cannotRead(field, message string) {
-	f.unreadable = true
-	f.mayNotBe(field, message)
-}
-
-// mayNotBe adds a fault of a value.
-func (f *faults) mayNotBe(field, message string) {
-	f.causes = append(f.causes, metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: field, Message: message})
-}
-
-// error is nil where there are no faults.
-func (f *faults) error(what string, details metav1.StatusDetails) error {
-	if len(f.causes) == 0 {
-		return nil
-	}
-	code, reason := int32(http.StatusUnprocessableEntity), metav1.StatusReasonInvalid
-	if f.unreadable {
-		code, reason = http.StatusBadRequest, metav1.StatusReasonBadRequest
-	}
-	details.Causes = f.causes
-	err := refuse(code, reason, what+": "+sentence(f.causes))
-	err.ErrStatus.Details = &details
-	return err
-}
-
-// sentence is all causes in one line.
-func sentence(causes []metav1.StatusCause) string {
-	parts := make([]string, len(causes))
-	for i, cause := range causes {
-		parts[i] = cause.Message
-		if cause.Field != "" {
-			parts[i] = cause.Field + ": " + cause.Message
+// readReport reads a status. An absent status is an empty one.
+func readReport(text json.RawMessage, found *faults) *health.Report {
+	sent := &metav1alpha1.IstioStatus{}
+	if len(text) > 0 && string(text) != "null" {
+		if err := protojson.Unmarshal(text, sent); err != nil {
+			found.cannotRead("status", err.Error())
+			return nil
 		}
 	}
-	return strings.Join(parts, "; ")
-}
-
-// eachDecodeFault calls f with the faults of an error of config.FromJSON or
-// Decode.
-func eachDecodeFault(err error, f func(object, field, message string)) {
-	for _, one := range unpack(err) {
-		var fault *config.DecodeError
-		if errors.As(one, &fault) {
-			f(fault.Object, fault.Field, fault.Message)
-		} else {
-			f("", "", one.Error())
+	if len(sent.GetValidationMessages()) > 0 {
+		found.mayNotBe("status.validationMessages", "is not kept: leave it out")
+	}
+	report := &health.Report{Unknown: true}
+	for i, condition := range sent.GetConditions() {
+		field := fmt.Sprintf("status.conditions[%d]", i)
+		switch {
+		case status.Reserved(condition.GetType()): // sent back as it was read
+		case condition.GetType() != healthy:
+			found.mayNotBe(field+".type", fmt.Sprintf("is %q: only %s can be set", condition.GetType(), healthy))
+		case !report.Unknown:
+			found.mayNotBe(field+".type", "is "+healthy+" once more: say it once")
+		default:
+			report = readCondition(condition, field, found)
 		}
 	}
+	return report
 }
 
-// eachFieldFault calls f with the faults of an error of schema.Validate.
-func eachFieldFault(err error, f func(field, message string)) {
-	for _, one := range unpack(err) {
-		var fault *schema.FieldError
-		if errors.As(one, &fault) {
-			f(fault.Field, fault.Message)
-		} else {
-			f("", one.Error())
-		}
+func readCondition(in *metav1alpha1.IstioCondition, field string, found *faults) *health.Report {
+	if in.GetStatus() != "True" && in.GetStatus() != "False" {
+		found.mayNotBe(field+".status", fmt.Sprintf("is %q: use True or False, and leave the condition out where nothing is known", in.GetStatus()))
+	}
+	if n := len(in.GetReason()) + len(in.GetMessage()); n > maxStatusText {
+		found.mayNotBe(field+".message", fmt.Sprintf("and the reason have %d bytes, and may have %d", n, maxStatusText))
+	}
+	return &health.Report{
+		Healthy: in.GetStatus() == "True", Reason: in.GetReason(), Message: in.GetMessage(),
+		Since:  readTime(in.GetLastTransitionTime(), field+".lastTransitionTime", found),
+		Probed: readTime(in.GetLastProbeTime(), field+".lastProbeTime", found),
 	}
 }
 
-// unpack returns the errors of a multierror, or err itself.
-func unpack(err error) []error {
-	var many *multierror.Error
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &many):
-		return many.Errors
-	default:
-		return []error{err}
+// readTime reads a time; absent is the zero one.
+func readTime(in *timestamppb.Timestamp, field string, found *faults) time.Time {
+	if in == nil {
+		return time.Time{}
 	}
+	if in.GetSeconds() < 0 || in.CheckValid() != nil {
+		found.mayNotBe(field, "is no time that a workload can have been looked at")
+	}
+	return in.AsTime()
 }

@@ -7,11 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
+	"weak"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
@@ -34,7 +35,12 @@ func (s *Server) watch(c *call) error {
 		ctx, cancel = context.WithTimeout(ctx, o.timeout)
 		defer cancel()
 	}
-	defer s.watchers.add(cancel)()
+	w := &watcher{call: c, cache: s.cache, frames: s.frames, options: o, interval: s.bookmarks, outbox: outbox{w: c.w, cancel: cancel, slow: &s.watchers.slow}}
+	remove, err := s.watchers.add(w)
+	if err != nil {
+		return err
+	}
+	defer remove()
 	from, initial, err := s.start(ctx, o)
 	if err != nil {
 		return err
@@ -42,7 +48,6 @@ func (s *Server) watch(c *call) error {
 	gauge := s.metrics.watchers.WithLabelValues(c.kind)
 	gauge.Inc()
 	defer gauge.Dec()
-	w := &watcher{call: c, cache: s.cache, options: o, interval: s.bookmarks}
 	c.w.Header().Set("Content-Type", "application/json")
 	c.w.Header().Set("Cache-Control", "no-cache, private")
 	c.w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -53,7 +58,7 @@ func (s *Server) watch(c *call) error {
 	return nil
 }
 
-// watchOptions are what a client asks of a watch.
+// watchOptions are the parameters of a watch.
 type watchOptions struct {
 	selector  selector
 	revision  int64
@@ -90,9 +95,8 @@ func parseWatch(c *call) (o watchOptions, err error) {
 	return o, nil
 }
 
-// start finds the snapshot whose difference to those that follow is what the
-// client has not seen. Where initial is true the client is first sent what is
-// in it.
+// start finds the snapshot that the client has seen: the watch sends the differences
+// from it on. If initial is true the watch sends the objects of the snapshot first.
 func (s *Server) start(ctx context.Context, o watchOptions) (from *cache.Snapshot, initial bool, err error) {
 	newest, err := s.atLeast(ctx, o.revision)
 	if err != nil {
@@ -108,23 +112,34 @@ func (s *Server) start(ctx context.Context, o watchOptions) (from *cache.Snapsho
 	return from, false, nil
 }
 
-// watcher is one open watch.
+// errSlow is the end of a watch whose client is too slow.
+var errSlow = errors.New("the client of the watch reads too slowly, and others need the memory")
+
+const (
+	// watchPiece is how many bytes of small events are sent at one time, and largeFrame
+	// how many make an event that is sent by itself, without a copy.
+	watchPiece, largeFrame = 16 << 10, 4 << 10
+)
+
+// watcher serves one open watch.
 type watcher struct {
+	outbox
 	call     *call
 	cache    Source
+	frames   *frames
 	options  watchOptions
 	interval time.Duration
 
-	out bytes.Buffer // events not sent yet
+	out bytes.Buffer // small events not sent yet
 }
 
 // run sends events until ctx ends, and then returns nil.
 func (w *watcher) run(ctx context.Context, at *cache.Snapshot, initial bool) error {
 	if initial {
-		if err := w.present(at); err != nil {
-			return err
-		}
-		if err := w.bookmark(at, map[string]string{metav1.InitialEventsAnnotationKey: "true"}); err != nil {
+		err := w.guard(at, func() error {
+			return errors.Join(w.present(at), w.bookmark(at, map[string]string{metav1.InitialEventsAnnotationKey: "true"}))
+		})
+		if err != nil {
 			return err
 		}
 	}
@@ -150,12 +165,40 @@ func (w *watcher) run(ctx context.Context, at *cache.Snapshot, initial bool) err
 		if _, known := w.cache.At(at.Revision()); !known && next.Changed() != at.Revision()+1 {
 			advance = w.leap
 		}
-		if err := errors.Join(advance(at, next), w.flush()); err != nil {
+		if err := w.guard(at, func() error { return errors.Join(advance(at, next), w.flush()) }); err != nil {
 			return err
 		}
 		at = next
 	}
 	return nil
+}
+
+// guard ends the watch if it is still sending a snapshot's differences when the history
+// has dropped that snapshot. A slow client must not keep the snapshot in memory, and
+// would have to list again anyway.
+func (w *watcher) guard(at *cache.Snapshot, send func() error) error {
+	done := make(chan struct{})
+	defer close(done)
+	w.watchForgotten(at, done)
+	defer w.frames.pace()()
+	return send()
+}
+
+// watchForgotten looks now and then, until done, whether the history has forgotten a
+// snapshot while a write goes on.
+func (w *watcher) watchForgotten(at *cache.Snapshot, done <-chan struct{}) {
+	time.AfterFunc(slowAfter, func() {
+		select {
+		case <-done:
+			return
+		default:
+		}
+		if _, known := w.cache.At(at.Revision()); !known && w.since() != math.MaxInt64 {
+			w.cut()
+			return
+		}
+		w.watchForgotten(at, done)
+	})
 }
 
 // next waits for the snapshot after at, until a bookmark is due.
@@ -169,11 +212,11 @@ func (w *watcher) next(ctx context.Context, at *cache.Snapshot, due time.Time) (
 	return next, err
 }
 
-// present adds what is there, in the order of the keys.
+// present adds an event for each object of a snapshot, in the order of the keys.
 func (w *watcher) present(at *cache.Snapshot) error {
 	for change := range changes(nil, at) {
 		if _, kind, object := w.tell(change); object != nil {
-			if err := w.event(kind, object); err != nil {
+			if err := w.event(w.key(at, change.Key, kind), object); err != nil {
 				return err
 			}
 		}
@@ -181,21 +224,20 @@ func (w *watcher) present(at *cache.Snapshot) error {
 	return nil
 }
 
-// step adds the events that lead from one snapshot to the next. What is gone is gone
-// as of the revision that made the content.
+// step adds the events that lead from one snapshot to the next. Removed objects get the
+// revision that made the content of the next.
 func (w *watcher) step(from, to *cache.Snapshot) error { return w.differ(from, to, to.Changed()) }
 
-// leap is step where the cache was listed anew and nothing is known of what lay
-// between: the objects are of several revisions. What is gone comes first, as of
-// the revision before.
+// leap is step after the cache was listed anew: the objects are of several revisions,
+// and the changes between are unknown. Removals come first, at the revision before.
 func (w *watcher) leap(from, to *cache.Snapshot) error { return w.differ(from, to, from.Revision()) }
 
-// differ adds the events in the order of their revisions, and of their keys. So a
-// client that is cut off in the middle has a revision from which it must list,
-// or the last one, whose objects it is sent again, and misses nothing.
+// differ adds the events in the order of their revisions, and then of their keys. A
+// client that is cut off in between misses nothing: it must list from its revision, or
+// it resumes at the last one, and gets the objects of that again.
 func (w *watcher) differ(from, to *cache.Snapshot, goneAt int64) error {
 	type present struct {
-		kind     watch.EventType
+		key      frameKey
 		object   *config.Config
 		revision int64
 	}
@@ -205,24 +247,26 @@ func (w *watcher) differ(from, to *cache.Snapshot, goneAt int64) error {
 		if gone != nil {
 			last := *gone
 			last.ResourceVersion = strconv.FormatInt(goneAt, 10)
-			all = append(all, present{watch.Deleted, &last, goneAt})
+			key := w.key(from, change.Key, watch.Deleted)
+			key.goneAt = goneAt
+			all = append(all, present{key, &last, goneAt})
 		}
 		if object != nil {
 			revision, _ := strconv.ParseInt(object.ResourceVersion, 10, 64) // of etcd, or all are 0
-			all = append(all, present{kind, object, revision})
+			all = append(all, present{w.key(to, change.Key, kind), object, revision})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b present) int { return cmp.Compare(a.revision, b.revision) })
 	for _, p := range all {
-		if err := w.event(p.kind, p.object); err != nil {
+		if err := w.event(p.key, p.object); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// tell is what the client is told of a change: the object that is gone, nil if
-// none is, and the one that is there, nil if there is nothing to tell of it.
+// tell returns the events of a change: the removed object, nil for none, and the
+// present object, nil if the client need not see it.
 func (w *watcher) tell(change pmap.Change[*config.Config]) (gone *config.Config, kind watch.EventType, object *config.Config) {
 	if !w.concerns(change.Old) && !w.concerns(change.New) {
 		return nil, "", nil
@@ -251,12 +295,30 @@ func (w *watcher) concerns(object *config.Config) bool {
 		(c.namespace == "" || object.Namespace == c.namespace)
 }
 
-func (w *watcher) event(kind watch.EventType, object *config.Config) error {
-	text, err := config.ToJSON(object, w.call.version)
+// key names the event that tells of an object as a snapshot has it.
+func (w *watcher) key(in *cache.Snapshot, path string, kind watch.EventType) frameKey {
+	return frameKey{snapshot: weak.Make(in), path: path, version: w.call.version, kind: kind}
+}
+
+// event adds an event, and sends what has gathered where that is much.
+func (w *watcher) event(key frameKey, object *config.Config) error {
+	frame, err := w.frames.get(key, func() ([]byte, error) {
+		text, err := config.ToJSON(object, key.version)
+		return framed(key.kind, text), err
+	})
 	if err != nil {
 		return err
 	}
-	w.frame(kind, text)
+	defer w.frames.put(frame)
+	if len(frame.text) >= largeFrame {
+		if err := w.flush(); err != nil {
+			return err
+		}
+		return w.write(frame.text)
+	}
+	if w.out.Write(frame.text); w.out.Len() >= watchPiece {
+		return w.flush()
+	}
 	return nil
 }
 
@@ -273,7 +335,7 @@ func (w *watcher) bookmark(at *cache.Snapshot, annotations map[string]string) er
 	if err != nil {
 		return err
 	}
-	w.frame(watch.Bookmark, text)
+	w.out.Write(framed(watch.Bookmark, text))
 	return nil
 }
 
@@ -283,61 +345,23 @@ func (w *watcher) broken(cause error) error {
 	if err != nil {
 		return err
 	}
-	w.frame(watch.Error, text)
+	w.out.Write(framed(watch.Error, text))
 	return errors.Join(cause, w.flush())
 }
 
-func (w *watcher) frame(kind watch.EventType, object []byte) {
-	fmt.Fprintf(&w.out, `{"type":%q,"object":%s}`+"\n", kind, object)
+// framed is the line of an event.
+func framed(kind watch.EventType, object []byte) []byte {
+	out := make([]byte, 0, len(object)+len(`{"type":"BOOKMARK","object":}`)+1)
+	out = append(out, `{"type":"`...)
+	out = append(out, kind...)
+	out = append(out, `","object":`...)
+	out = append(out, object...)
+	return append(out, '}', '\n')
 }
 
-// flush sends what was added, all at once. A client that does not take it in
-// time loses the connection, so that nobody makes us keep history for him.
+// flush sends what has gathered, all at once.
 func (w *watcher) flush() error {
-	return bounded(w.call.w, func() error {
-		if w.out.Len() == 0 {
-			return nil
-		}
-		_, err := w.call.w.Write(w.out.Bytes())
-		w.out.Reset()
-		return err
-	})
-}
-
-// watchers are the open watches, for the end of the server.
-type watchers struct {
-	mu     sync.Mutex // guards the fields below
-	next   int
-	cancel map[int]context.CancelFunc
-	ended  bool
-}
-
-// add registers a watch by what ends it, and returns what removes it.
-func (w *watchers) add(cancel context.CancelFunc) (remove func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.ended {
-		cancel()
-		return func() {}
-	}
-	if w.cancel == nil {
-		w.cancel = map[int]context.CancelFunc{}
-	}
-	id := w.next
-	w.next++
-	w.cancel[id] = cancel
-	return func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		delete(w.cancel, id)
-	}
-}
-
-func (w *watchers) end() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.ended = true
-	for _, cancel := range w.cancel {
-		cancel()
-	}
+	err := w.write(w.out.Bytes())
+	w.out = bytes.Buffer{} // a watch that waits holds nothing
+	return err
 }

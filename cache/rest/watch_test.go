@@ -144,7 +144,7 @@ func TestWatchFromARevision(t *testing.T) {
 	s := resttest.Start(t, 0, nil)
 	apply(t, s, write("apply", entry("a", "")), write("apply", entry("b", "")))                     // 2
 	apply(t, s, write("apply", entry("b", `,"labels":{"x":"1"}`)), write("delete", entry("a", ""))) // 3
-	apply(t, s, write("apply", peer))                                                               // 4
+	apply(t, s, write("apply", logging))                                                            // 4
 	apply(t, s, write("apply", entry("b", `,"labels":{"x":"2"}`)))                                  // 5
 	follow(t, s, entries+"?watch=true&resourceVersion=2").expect("ADDED a@2", "ADDED b@2", "DELETED a@3", "MODIFIED b@3", "MODIFIED b@5")
 	follow(t, s, entries+"?watch=true&resourceVersion=3").expect("DELETED a@3", "MODIFIED b@3", "MODIFIED b@5")
@@ -310,7 +310,7 @@ func TestBookmarks(t *testing.T) {
 	s := resttest.Start(t, 0, func(o *rest.Options) { o.BookmarkInterval = 20 * time.Millisecond })
 	w := follow(t, s, entries+"?watch=true&allowWatchBookmarks=true")
 	w.expect("BOOKMARK @1", "BOOKMARK @1")
-	apply(t, s, write("apply", peer)) // moves the revision, and is no event here
+	apply(t, s, write("apply", logging)) // moves the revision, and is no event here
 	for got, _ := w.next(); got != "BOOKMARK @2"; got, _ = w.next() {
 		if got != "BOOKMARK @1" {
 			t.Fatal(got)

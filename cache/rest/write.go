@@ -10,7 +10,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/yaml"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/storage"
@@ -28,23 +27,32 @@ func (s *Server) create(c *call) error {
 	if err != nil {
 		return err
 	}
-	c.name = object.Name // for errors
 	object.UID = ""
-	if trial != nil {
-		if _, err := s.one(c, trial, storage.Op{Verb: storage.Create, Config: object}); err != nil {
-			return err
-		}
-		return s.writeObject(c, http.StatusCreated, trial.object())
-	}
-	revision, err := s.store.Create(c.r.Context(), object)
+	revision, err := s.createNamed(c, trial, object)
+	c.name = object.Name // for errors
 	if err != nil {
 		return err
+	}
+	if trial != nil {
+		return s.writeObject(c, http.StatusCreated, trial.object())
 	}
 	return s.writeObject(c, http.StatusCreated, s.written(c.r.Context(), object, revision))
 }
 
-// replace changes an object that exists to what the request says, where the
-// versions in it, if any, are those of the store.
+// createNamed creates an object, or rehearses it. If its generated name is taken it
+// generates another.
+func (s *Server) createNamed(c *call, trial *rehearsal, object *config.Config) (revision string, err error) {
+	for attempt := 1; ; attempt++ {
+		revision, err = s.one(c, trial, storage.Op{Verb: storage.Create, Config: object})
+		if !errors.Is(err, storage.ErrExists) || object.GenerateName == "" || attempt == attempts {
+			return revision, err
+		}
+		object.Name = generatedName(object.GenerateName)
+	}
+}
+
+// replace replaces an existing object. Versions in the request, if any, must match the
+// store.
 func (s *Server) replace(c *call) error {
 	trial, err := s.rehearse(c, c.query["dryRun"])
 	if err != nil {
@@ -72,7 +80,7 @@ func (s *Server) replace(c *call) error {
 
 // remove deletes an object, where the preconditions of the request hold.
 func (s *Server) remove(c *call) error {
-	given, dry, err := readDeleteOptions(c)
+	given, dry, err := s.readDeleteOptions(c)
 	if err != nil {
 		return err
 	}
@@ -84,6 +92,7 @@ func (s *Server) remove(c *call) error {
 	if object := s.cache.Snapshot().Get(c.key()); object != nil {
 		details.UID = types.UID(object.UID)
 	}
+	advice := s.advise(c.r.Context(), []storage.Op{{Verb: storage.Delete, Key: c.key()}})[0]
 	revision, err := s.conditional(c, given, trial, func(resourceVersion string, served bool) (string, error) {
 		return s.one(c, trial, storage.Op{Verb: storage.Delete, Key: c.key(), ResourceVersion: resourceVersion, Served: served})
 	})
@@ -93,6 +102,7 @@ func (s *Server) remove(c *call) error {
 	if trial == nil {
 		s.await(c.r.Context(), revision)
 	}
+	warn(c.w, allWarnings(nil, advice))
 	writeJSON(c.w, http.StatusOK, metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
 		ListMeta: metav1.ListMeta{ResourceVersion: revision},
@@ -104,6 +114,7 @@ func (s *Server) remove(c *call) error {
 // one does a single operation, or rehearses it.
 func (s *Server) one(c *call, trial *rehearsal, op storage.Op) (string, error) {
 	op, learnt := s.asStored(c.r.Context(), op)
+	op.KeepSpec = s.keepSpec(op)
 	apply := s.store.Apply
 	if trial != nil {
 		apply = trial.apply
@@ -115,18 +126,18 @@ func (s *Server) one(c *call, trial *rehearsal, op storage.Op) (string, error) {
 	return revision, err
 }
 
-// precondition is what must be true of the stored object; empty is anything.
+// precondition is the uid and version that the stored object must have; empty is any.
 type precondition struct{ uid, resourceVersion string }
 
 // readDeleteOptions reads the precondition of a delete, and the values of dryRun
 // in the query and in the body.
-func readDeleteOptions(c *call) (out precondition, dry []string, err error) {
-	body, _, err := readBody(c)
+func (s *Server) readDeleteOptions(c *call) (out precondition, dry []string, err error) {
+	body, err := s.budget.readJSON(c, "the DeleteOptions in the request body")
 	if err != nil {
 		return precondition{}, nil, err
 	}
 	var options metav1.DeleteOptions
-	if err := yaml.UnmarshalStrict(body, &options); err != nil { // JSON too is YAML
+	if err := decodeStrict(body, &options); err != nil {
 		return precondition{}, nil, badRequest(fmt.Sprintf("the DeleteOptions in the request body cannot be read: %v", err))
 	}
 	if p := options.Preconditions; p != nil {
@@ -140,14 +151,14 @@ func readDeleteOptions(c *call) (out precondition, dry []string, err error) {
 	return out, slices.Concat(c.query["dryRun"], options.DryRun), nil
 }
 
-// attempts bounds how often a write that depends on the uid of an object is
-// tried against others who change the object meanwhile.
+// attempts bounds how often a write that depends on an object's uid is tried while
+// others change the object, and how many generated names are tried.
 const attempts = 5
 
 // conditional does a write under a precondition. The store compares resource
-// versions; a uid is compared here, and the version that was read with it makes
-// sure that it still holds. A rehearsal reads what it decides by. The version of a
-// client is that of the object as served, that of one who reads the store is not.
+// versions. The uid is compared here, and the write is conditional on the version
+// that was read with it. A rehearsal compares with its snapshot. Clients name the
+// version of the object as it is served; a version read from the store is its own.
 func (s *Server) conditional(c *call, given precondition, trial *rehearsal, write func(resourceVersion string, served bool) (string, error)) (string, error) {
 	if given.uid == "" {
 		return write(given.resourceVersion, true)

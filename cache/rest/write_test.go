@@ -67,6 +67,51 @@ func TestYAMLBody(t *testing.T) {
 	}
 }
 
+// TestARefusedCreateNamesItsObject: kubectl tells users by the details of the Status
+// which object of a file was refused.
+func TestARefusedCreateNamesItsObject(t *testing.T) {
+	t.Parallel()
+	unknown := strings.Replace(entry("x", ""), `"spec":{`, `"more":1,"spec":{`, 1)
+	for _, test := range []struct {
+		name, body, yaml string
+		refuses          error
+		code             int
+	}{
+		{name: "unknown field", body: unknown, code: 400},
+		{name: "unknown field in YAML", yaml: "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: x, namespace: shop}\nmore: 1\n", code: 400},
+		{name: "finalizers", body: entry("x", `,"finalizers":["a/b"]`), code: 422},
+		{name: "version", body: entry("x", `,"resourceVersion":"3"`), code: 400},
+		{name: "rules", body: strings.Replace(entry("x", ""), `"number":80`, `"number":800000`, 1), code: 422},
+		{name: "invalid for the store", body: entry("x", ""), refuses: storage.ErrInvalid, code: 422},
+		{name: "too large for the store", body: entry("x", ""), refuses: storage.ErrTooLarge, code: 413},
+		{name: "read-only store", body: entry("x", ""), refuses: storage.ErrReadOnly, code: 403},
+		{name: "store that is away", body: entry("x", ""), refuses: storage.ErrUnavailable, code: 503},
+		{name: "store that has it", body: entry("x", ""), refuses: storage.ErrExists, code: 409},
+	} {
+		s := resttest.Start(t, 0, func(o *rest.Options) {
+			if test.refuses != nil {
+				o.Store = failing{o.Store, fmt.Errorf("create serviceentry/shop/x: %w", test.refuses)}
+			}
+		})
+		a := s.Do(t, "POST", shopEntries, test.body+test.yaml, func(r *http.Request) {
+			if test.yaml != "" {
+				r.Header.Set("Content-Type", "application/yaml")
+			}
+		})
+		status := parse[metav1.Status](t, a.Body)
+		d := status.Details
+		if a.Code != test.code || d == nil || d.Name != "x" || d.Group != "networking.istio.io" || d.Kind != "ServiceEntry" && d.Kind != "serviceentries" {
+			t.Errorf("%s: %d %s", test.name, a.Code, a.Body)
+		}
+		if !strings.Contains(status.Message, "serviceentry/shop/x") && !strings.Contains(status.Message, `"x"`) {
+			t.Errorf("%s: the message does not name it: %s", test.name, status.Message)
+		}
+		if test.code == 503 && d.RetryAfterSeconds == 0 {
+			t.Errorf("%s: nothing says when to try again: %s", test.name, a.Body)
+		}
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	s := resttest.Start(t, 0, nil)
@@ -90,7 +135,12 @@ func TestRefusals(t *testing.T) {
 		{name: "kind of another path", method: "POST", path: shop + "/gateways", body: entry("x", ""), code: 400, reason: "BadRequest", says: []string{"ServiceEntry", "Gateway"}},
 		{name: "another namespace", method: "POST", path: strings.Replace(shopEntries, "shop", "bank", 1), body: entry("x", ""), code: 400, reason: "BadRequest", says: []string{`"shop"`, `"bank"`}},
 		{name: "another name", method: "PUT", path: shopEntries + "/there", body: entry("x", ""), code: 400, reason: "BadRequest", says: []string{"metadata.name"}},
-		{name: "generated name", method: "POST", path: shopEntries, body: entry("", `,"generateName":"x-"`), code: 400, reason: "BadRequest", says: []string{"metadata.generateName"}},
+		{name: "no name", method: "POST", path: shopEntries, body: entry("", ""), code: 422, reason: "Invalid", says: []string{"metadata.name"}},
+		{name: "finalizers", method: "POST", path: shopEntries, body: entry("x", `,"finalizers":["a/b"]`), code: 422, reason: "Invalid", says: []string{"serviceentry/shop/x", "metadata.finalizers: is not supported"}},
+		{name: "finalizers and what cannot be read", method: "POST", path: shopEntries, body: entry("x", `,"finalizers":["a/b"],"more":1`), code: 400, reason: "BadRequest", says: []string{"metadata.finalizers", "metadata.more"}},
+		{name: "owners", method: "POST", path: shopEntries, body: entry("x", `,"ownerReferences":[{"name":"a","controller":true},{"apiVersion":"v1","kind":"A","name":"a","uid":"u","controller":true}]`),
+			code: 422, reason: "Invalid", says: []string{"metadata.ownerReferences[0].apiVersion: is missing", "metadata.ownerReferences[0].kind", "metadata.ownerReferences[0].uid", "metadata.ownerReferences[1].controller"}},
+		{name: "packed body", method: "POST", path: shopEntries, body: entry("x", ""), edit: header("Content-Encoding", "gzip"), code: 415, reason: "UnsupportedMediaType", says: []string{"gzip"}},
 		{name: "version on create", method: "POST", path: shopEntries, body: entry("x", `,"resourceVersion":"3"`), code: 400, reason: "BadRequest", says: []string{"metadata.resourceVersion"}},
 		{name: "invalid, all faults", method: "POST", path: shopEntries, body: invalid, code: 422, reason: "Invalid", says: []string{"spec.hosts", "spec.ports[0].number"}},
 		{name: "exists", method: "POST", path: shopEntries, body: entry("there", ""), code: 409, reason: "AlreadyExists", says: []string{`serviceentries.networking.istio.io "there"`}},
@@ -108,10 +158,9 @@ func TestRefusals(t *testing.T) {
 		{name: "delete of all", method: "DELETE", path: shopEntries, code: 405, reason: "MethodNotAllowed", says: []string{"GET, POST"}},
 		{name: "create without namespace", method: "POST", path: entries, body: entry("x", ""), code: 405, reason: "MethodNotAllowed"},
 		{name: "form", method: "POST", path: shopEntries, body: entry("x", ""), edit: header("Content-Type", "text/plain"), code: 415, reason: "UnsupportedMediaType", says: []string{"text/plain"}},
-		{name: "body without a type", method: "POST", path: shopEntries, body: entry("x", ""), edit: func(r *http.Request) { r.Header.Del("Content-Type") }, code: 415, reason: "UnsupportedMediaType"},
 		{name: "page of another site", method: "DELETE", path: shopEntries + "/there", edit: header("Sec-Fetch-Site", "cross-site"), code: 403, reason: "Forbidden", says: []string{"cross-origin"}},
 		{name: "name of another server", method: "GET", path: entries, edit: func(r *http.Request) { r.Host = "evil.example" }, code: 403, reason: "Forbidden", says: []string{"evil.example"}},
-		{name: "too large", method: "POST", path: shopEntries, body: `"` + strings.Repeat("x", 33<<20) + `"`, code: 413, reason: "RequestEntityTooLarge", says: []string{"32 MiB"}},
+		{name: "too large", method: "POST", path: shopEntries, body: `"` + strings.Repeat("x", 33<<20) + `"`, code: 413, reason: "RequestEntityTooLarge", says: []string{"32768 KiB"}},
 		{name: "unknown resource", method: "GET", path: "/apis/networking.istio.io/v1/pods", code: 404, reason: "NotFound", says: []string{"pods"}},
 		{name: "unknown version", method: "GET", path: "/apis/networking.istio.io/v1/envoyfilters", code: 404, reason: "NotFound", says: []string{"use v1alpha3"}},
 		{name: "unknown group", method: "GET", path: "/apis/apps", code: 404, reason: "NotFound", says: []string{"apps"}},
@@ -197,8 +246,8 @@ func TestErrorsOfTheStore(t *testing.T) {
 func TestWarningsAreInTheHeader(t *testing.T) {
 	t.Parallel()
 	s := resttest.Start(t, 0, nil)
-	a := s.Do(t, "POST", "/apis/security.istio.io/v1/namespaces/shop/peerauthentications",
-		`{"apiVersion":"security.istio.io/v1","kind":"PeerAuthentication","metadata":{"name":"x"},"spec":{"mtls":{"mode":"STRICT"}}}`)
+	a := s.Do(t, "POST", "/apis/telemetry.istio.io/v1/namespaces/shop/telemetries",
+		`{"apiVersion":"telemetry.istio.io/v1","kind":"Telemetry","metadata":{"name":"x"},"spec":{"accessLogging":[{"disabled":true}]}}`)
 	if w := a.Header.Get("Warning"); a.Code != 201 || !strings.HasPrefix(w, `299 - "`) {
 		t.Errorf("%d, warning %q", a.Code, w)
 	}

@@ -5,8 +5,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
 func newAPIResourcesCommand(env *environment) *cobra.Command {
@@ -19,7 +17,7 @@ are read too.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			rows := [][]string{{"NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND"}}
-			for _, k := range schema.Pilot().All() {
+			for _, k := range env.schemas.All() {
 				rows = append(rows, []string{
 					k.Plural, strings.Join(k.ShortNames, ","), k.APIVersion(), strconv.FormatBool(!k.ClusterScoped), k.Kind,
 				})

@@ -12,18 +12,15 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache/rest/batch"
 	"github.com/portolan-mesh/portolan/cache/rest/client"
-	"github.com/portolan-mesh/portolan/storage/config"
 )
 
 type applyOptions struct {
+	writeFlags
 	verb   batch.Verb // Apply or Restore
 	files  fileFlags
 	prune  pruneFlags
-	dry    dryRun
-	why    message
-	chunks int // 0 is all as one change
-	wait   bool
-	waits  waitFlags
+	chunks int // 0 applies all as one change
+	strict bool
 }
 
 func newApplyCommand(env *environment) *cobra.Command {
@@ -38,13 +35,14 @@ What a file says replaces the spec, the labels and the annotations of an object.
 A metadata.resourceVersion in it must be that of the stored object (exit code 75
 where it is not); without one, the last write wins.
 
---dry-run=server says what would become of each object, with the errors that the
-apply would have, and changes nothing; --dry-run=client reads and validates the
-files and needs no server.
+--dry-run=server changes nothing. It shows the errors and warnings that the apply
+would have, how each object would differ, and which proxies are concerned; with
+--xds, which of their resources too. --dry-run=client reads and validates the files
+and needs no server.
 
 --wait waits until the proxies have taken the change; in parts, part by part.` + pruneHelp + chunksHelp + waitHelp,
 		Example: `  portolan apply -f shop.yaml
-  portolan apply -f shop/ --dry-run=server
+  portolan apply -f shop/ --dry-run=server --xds
   portolan apply -f shop/ --wait
   portolan apply -f shop/ -R -n shop
   portolan apply -f shop/ --prune -l app=shop
@@ -54,28 +52,17 @@ files and needs no server.
 			if len(o.files.names) == 0 {
 				return usageError{errors.New("name what to apply: -f FILE, -f DIR, or -f - for stdin")}
 			}
-			if err := cmp.Or(o.dry.check(), o.why.check()); err != nil {
-				return err
-			}
-			if err := o.prune.check(o.dry); err != nil {
-				return err
-			}
-			if o.chunks < 0 {
-				return usageError{fmt.Errorf("--chunks %d: give the number of objects of a part, from 1 on", o.chunks)}
-			}
-			if err := o.checkWait(c.Flags().Changed); err != nil {
+			if err := cmp.Or(o.check(c), o.prune.check(env.schemas, o.dry.mode), o.checkChunks()); err != nil {
 				return err
 			}
 			return o.run(c.Context(), env)
 		},
 	}
-	c.Flags().BoolVar(&o.wait, "wait", false, "wait until the proxies have taken it")
-	o.waits.register(c)
+	o.writeFlags.register(c)
 	o.files.register(c, "apply")
-	o.dry.register(c)
-	o.why.register(c)
 	o.prune.register(c)
 	o.registerChunks(c)
+	c.Flags().BoolVar(&o.strict, "strict", false, "refuse what would carry a warning")
 	return c
 }
 
@@ -83,16 +70,11 @@ func (o *applyOptions) registerChunks(c *cobra.Command) {
 	c.Flags().IntVar(&o.chunks, "chunks", 0, c.Name()+" parts of at most this many objects, each as a change of its own; 0 is all as one")
 }
 
-func (o *applyOptions) checkWait(given func(flag string) bool) error {
-	if o.wait && o.dry != dryRunNone {
-		return usageError{errors.New("--wait is for what is applied: leave --dry-run out")}
+func (o *applyOptions) checkChunks() error {
+	if o.chunks < 0 {
+		return usageError{fmt.Errorf("--chunks %d: give the number of objects of a part, from 1 on", o.chunks)}
 	}
-	for _, flag := range []string{"timeout", "threshold"} {
-		if given(flag) && !o.wait {
-			return usageError{fmt.Errorf("--%s is for --wait: give both or neither; --request-timeout is how long the apply itself may take", flag)}
-		}
-	}
-	return o.waits.check()
+	return nil
 }
 
 // filesOnly refuses arguments, which are files without -f as a rule.
@@ -104,7 +86,7 @@ func filesOnly(_ *cobra.Command, args []string) error {
 }
 
 func (o *applyOptions) run(ctx context.Context, env *environment) error {
-	m, err := o.files.read(env.stdin)
+	m, err := o.files.read(env)
 	if err != nil {
 		return err
 	}
@@ -113,23 +95,23 @@ func (o *applyOptions) run(ctx context.Context, env *environment) error {
 	if err := m.err("applied"); err != nil {
 		return err
 	}
-	if o.dry == dryRunClient {
-		return env.printValid(m)
+	if o.dry.mode == dryRunClient {
+		return o.reportValid(env, m)
 	}
-	operations := make([]batch.Operation, len(m.documents))
-	for i, d := range m.documents {
-		if o.files.exported { // of another store
+	if o.files.exported { // of another store
+		for _, d := range m.documents {
 			d.Config.ResourceVersion, d.Config.UID, d.Config.Generation, d.Config.Status = "", "", 0, nil
 		}
-		if operations[i], err = batch.Write(o.verb, d.Config); err != nil {
-			return dataError{d.Fault("", err.Error())}
-		}
+	}
+	operations, err := m.operations(o.verb)
+	if err != nil {
+		return err
 	}
 	wanted := change{m.documents, operations}
 	if o.chunks == 0 {
 		var result *batch.Result
 		err = env.call(ctx, func(ctx context.Context, c *client.Client) (err error) {
-			result, err = o.send(ctx, env, c, m, wanted)
+			result, err = o.apply(ctx, env, c, m, wanted)
 			return err
 		})
 		if err != nil {
@@ -148,25 +130,17 @@ func (o *applyOptions) run(ctx context.Context, env *environment) error {
 	return o.sendParts(ctx, env, all)
 }
 
-// await waits for proxies where that is asked for.
-func (o *applyOptions) await(ctx context.Context, env *environment, result *batch.Result) error {
-	if !o.wait {
-		return nil
-	}
-	return env.waitForBatch(ctx, result, o.waits)
-}
-
-// send applies the documents, and deletes what is superfluous beside them. What
-// was listed as superfluous and is gone by then is listed again.
-func (o *applyOptions) send(ctx context.Context, env *environment, c *client.Client, m *manifest, wanted change) (*batch.Result, error) {
+// apply applies the documents, and deletes superfluous objects. If a superfluous object
+// is gone by then, apply lists them again.
+func (o *applyOptions) apply(ctx context.Context, env *environment, c *client.Client, m *manifest, wanted change) (*batch.Result, error) {
 	for {
 		all, err := o.complete(ctx, c, m, wanted)
 		if err != nil {
 			return nil, err
 		}
-		result, err := o.dry.send(ctx, c, o.why.about(all.operations))
+		result, err := o.send(ctx, c, o.batch(all.operations))
 		if err == nil {
-			return result, env.printOutcomes(all.documents, result, o.dry)
+			return result, o.report(env, all.documents, result, nil)
 		}
 		if _, gone := existing(err, all.documents); !gone || !o.prune.enabled {
 			return nil, hintChunks(refused(err, "applied", all.documents))
@@ -174,7 +148,14 @@ func (o *applyOptions) send(ctx context.Context, env *environment, c *client.Cli
 	}
 }
 
-// complete adds the deletions of what is superfluous.
+// batch is the change of some operations.
+func (o *applyOptions) batch(operations []batch.Operation) batch.Batch {
+	b := o.why.about(operations)
+	b.Strict = o.strict
+	return b
+}
+
+// complete adds the deletions of superfluous objects.
 func (o *applyOptions) complete(ctx context.Context, c *client.Client, m *manifest, wanted change) (change, error) {
 	more, err := o.prune.superfluous(ctx, c, m, o.files.namespace)
 	if err != nil {
@@ -186,30 +167,6 @@ func (o *applyOptions) complete(ctx context.Context, c *client.Client, m *manife
 		all.operations = append(all.operations, batch.Remove(s.key, s.object.GetResourceVersion()))
 	}
 	return all, nil
-}
-
-// printOutcomes tells what became of each object, and the server's warnings.
-func (e *environment) printOutcomes(documents []config.Document, result *batch.Result, dry dryRun) error {
-	e.warn(result.Warnings)
-	if len(result.Results) != len(documents) {
-		return fmt.Errorf("the server at %s answered %d outcomes for %d objects: is it a Portolan of another version?", e.server, len(result.Results), len(documents))
-	}
-	rows := make([][]string, len(documents))
-	for i, r := range result.Results {
-		rows[i] = dry.row(documents[i], r.Outcome, "rev "+r.ResourceVersion)
-	}
-	return writeTable(e.stdout, rows)
-}
-
-// printValid tells that the files are sound, as far as can be told without a
-// server.
-func (e *environment) printValid(m *manifest) error {
-	e.warn(m.warnings)
-	rows := make([][]string, len(m.documents))
-	for i, d := range m.documents {
-		rows[i] = dryRunClient.row(d, "valid")
-	}
-	return writeTable(e.stdout, rows)
 }
 
 // warn prints warnings, each once.

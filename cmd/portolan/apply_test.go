@@ -50,7 +50,7 @@ func TestApplyWarnsOnce(t *testing.T) {
 	a := startAPI(t)
 	filter := "apiVersion: networking.istio.io/v1alpha3\nkind: EnvoyFilter\nmetadata: {name: x}\nspec: {priority: 1}\n"
 	o := a.do(t, filter, "apply", "-f", "-")
-	same(t, "stderr", o.err, "Warning: envoyfilter/default/x: EnvoyFilter is stored but not enforced yet\n")
+	same(t, "stderr", o.err, "Warning: envoyfilter/default/x: EnvoyFilter is stored but not enforced yet (PTL0122)\n")
 	same(t, "stdout", o.out, "envoyfilter/default/x  created  rev 2\n")
 }
 
@@ -73,7 +73,7 @@ func TestApplyBadInput(t *testing.T) {
 		{"unknown kind", good + "apiVersion: v1\nkind: Pod\nmetadata: {name: x}", nil, exitData,
 			`nothing was applied: stdin: document 2 (line 11): pod/x: unknown kind "Pod" of apiVersion "v1": see portolan api-resources for those served`},
 		{"unknown field", good + strings.Replace(entry("bad", ", namespace: shop"), "hosts:", "hots:", 1), nil, exitData,
-			"nothing was applied: stdin: document 2 (line 11): serviceentry/shop/bad: spec.hots: unknown field"},
+			"nothing was applied: stdin: document 2 (line 11): serviceentry/shop/bad: spec.hots: unknown field: did you mean hosts?"},
 		{"another namespace", good, []string{"-n", "edge"}, exitData,
 			`nothing was applied: stdin: document 1 (line 1): serviceentry/shop/good: metadata.namespace: is "shop", and -n says "edge": leave one of them out`},
 		{"one key twice", good + good, nil, exitData,

@@ -13,7 +13,6 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest/client"
 	"github.com/portolan-mesh/portolan/cache/rest/record"
 	"github.com/portolan-mesh/portolan/storage/config"
-	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
 type auditOptions struct {
@@ -42,7 +41,7 @@ machine.`,
 		Args:              cobra.MaximumNArgs(2),
 		ValidArgsFunction: completeObjects(env),
 		RunE: func(c *cobra.Command, args []string) error {
-			query, err := o.query(args)
+			query, err := o.query(env, args)
 			if err != nil {
 				return err
 			}
@@ -50,7 +49,7 @@ machine.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVarP(&o.namespace, "namespace", "n", "", "only changes in this namespace; that of an object is \"default\" without it")
+	f.StringVarP(&o.namespace, "namespace", "n", "", "only changes in this namespace; objects that you name are in $PORTOLAN_NAMESPACE, else \"default\", without it")
 	f.BoolVarP(&o.all, "all-namespaces", "A", false, "changes in all namespaces, as without -n")
 	f.StringVar(&o.by, "by", "", "only changes of this user")
 	f.DurationVar(&o.since, "since", 0, "only changes of so long ago and later, such as 90m or 24h")
@@ -60,7 +59,7 @@ machine.`,
 	return c
 }
 
-func (o *auditOptions) query(args []string) (record.Query, error) {
+func (o *auditOptions) query(env *environment, args []string) (record.Query, error) {
 	if err := cmp.Or(oneOf("-o", o.output, recordOutputs...), checkLimit(o.limit)); err != nil {
 		return record.Query{}, err
 	}
@@ -74,7 +73,7 @@ func (o *auditOptions) query(args []string) (record.Query, error) {
 	if len(args) == 0 {
 		return q, nil
 	}
-	selected, err := selectObjects(schema.Pilot(), args, o.namespace)
+	selected, err := selectObjects(env, args, o.namespace)
 	if err != nil {
 		return q, err
 	}

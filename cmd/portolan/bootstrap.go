@@ -14,12 +14,12 @@ import (
 	"github.com/portolan-mesh/portolan/xds/bootstrap"
 )
 
-// bootstrapFlags are those flags of bootstrap that need a word with the user
-// before they are options.
+// bootstrapFlags are the flags of bootstrap that must be checked or converted before
+// they are options.
 type bootstrapFlags struct {
 	kind, interception     string
 	delta, stateOfTheWorld bool
-	// foreign are those that were given and mean nothing without an Envoy.
+	// foreign are given flags that have no meaning without an Envoy.
 	foreign []string
 }
 
@@ -46,9 +46,9 @@ GRPC_XDS_BOOTSTRAP, and call services as xds:///HOST:PORT.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&flags.kind, "type", "sidecar", "what it is for: sidecar, or gateway (Istio's router); grpc is for a program without a proxy")
+	f.StringVar(&flags.kind, "type", "sidecar", "role of the proxy: sidecar, or gateway (Istio's router); grpc is for a program without a proxy")
 	f.StringVar(&o.Name, "name", "", "name of the workload, unique in its namespace")
-	f.StringVarP(&o.Namespace, "namespace", "n", defaultNamespace, "namespace of the workload, and of its configuration")
+	f.StringVarP(&o.Namespace, "namespace", "n", env.namespace, "namespace of the workload, and of its configuration; the default is $PORTOLAN_NAMESPACE where it is set")
 	f.StringSliceVar(&o.IPs, "ip", nil, "address by which the mesh knows the workload; may be repeated")
 	f.StringToStringVar((*map[string]string)(&o.Labels), "labels", nil, "labels of the workload, KEY=VALUE,...: what selectors see unless a WorkloadEntry has its address")
 	f.StringVar(&flags.interception, "interception", "", "how traffic gets to a sidecar: NONE, to listeners on 127.0.0.1; REDIRECT or TPROXY, by rules of the machine that send what goes out to port 15001 and what comes in to 15006 (default NONE)")
@@ -66,8 +66,8 @@ GRPC_XDS_BOOTSTRAP, and call services as xds:///HOST:PORT.`,
 func printBootstrap(env *environment, flags bootstrapFlags, o bootstrap.Options, deltaGiven bool) error {
 	faults := flags.complete(&o, deltaGiven)
 	text, err := render(o)
-	if err != nil {
-		faults = multierror.Append(faults, err)
+	for _, fault := range unpack(err) {
+		faults = multierror.Append(faults, byFlag(fault))
 	}
 	if err := faults.ErrorOrNil(); err != nil {
 		return usageError{err}
@@ -77,6 +77,19 @@ func printBootstrap(env *environment, flags bootstrapFlags, o bootstrap.Options,
 	}
 	_, err = env.stdout.Write(text)
 	return err
+}
+
+// byFlag names the option that a fault begins with as its flag.
+func byFlag(fault error) error {
+	for option, flag := range map[string]string{
+		"ip": "--ip", "name": "--name", "namespace": "--namespace", "interception mode": "--interception", "locality": "--locality",
+		"xds address": "--xds-address", "admin address": "--admin-address",
+	} {
+		if rest, ok := strings.CutPrefix(fault.Error(), option); ok && (rest[0] == ':' || rest[0] == ' ') {
+			return errors.New(flag + rest)
+		}
+	}
+	return fault
 }
 
 // render makes the text that a proxy of the options' type reads.
@@ -91,13 +104,13 @@ func render(o bootstrap.Options) ([]byte, error) {
 	return bootstrap.YAML(message)
 }
 
-// changed are those of the flags that were given, in order.
+// changed returns the given flags, of some names, in order.
 func changed(flags *pflag.FlagSet, names ...string) []string {
 	return slices.DeleteFunc(names, func(name string) bool { return !flags.Changed(name) })
 }
 
-// complete sets the options that the flags stand for. An option whose flag is
-// at fault is set to what it may be, so that the fault is reported once.
+// complete sets the options of the flags. For a faulty flag it sets a valid value, so
+// that the fault is reported once.
 func (f bootstrapFlags) complete(o *bootstrap.Options, deltaGiven bool) *multierror.Error {
 	var faults *multierror.Error
 	switch f.kind {

@@ -55,7 +55,7 @@ func TestBootstrapOfGRPC(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	for _, want := range []string{
-		"4 faults:", "--interception is about an Envoy: leave it out with --type grpc", "--state-of-the-world is about", `ip "here"`, `xds address "x"`,
+		"4 faults:", "--interception is about an Envoy: leave it out with --type grpc", "--state-of-the-world is about", `--ip "here"`, `--xds-address "x"`,
 	} {
 		if !strings.Contains(o.err, want) {
 			t.Errorf("no %q in %s", want, o.err)
@@ -70,8 +70,8 @@ func TestBootstrapNamesAllFaults(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	for _, want := range []string{
-		"6 faults:", `--type "proxy": use sidecar, gateway or grpc`, `interception mode "MAGIC": use NONE, REDIRECT or TPROXY`,
-		"--delta and --state-of-the-world exclude each other", `ip "here": not an IP address`, `name "": must not be empty`, `xds address "x": want host:port`,
+		"6 faults:", `--type "proxy": use sidecar, gateway or grpc`, `--interception "MAGIC": use NONE, REDIRECT or TPROXY`,
+		"--delta and --state-of-the-world exclude each other", `ip "here": not an IP address`, `name "": must not be empty`, `--xds-address "x": want host:port`,
 	} {
 		if !strings.Contains(o.err, want) {
 			t.Errorf("no %q in %s", want, o.err)

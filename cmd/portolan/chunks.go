@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -12,7 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// chunksHelp is what apply says about --chunks.
+// chunksHelp is the help text of --chunks.
 const chunksHelp = `
 
 What is too large for one change of the store is refused, unless --chunks N
@@ -55,16 +56,12 @@ func (o *applyOptions) sendParts(ctx context.Context, env *environment, all chan
 	for _, p := range all.parts(o.chunks) {
 		var result *batch.Result
 		err := env.call(ctx, func(ctx context.Context, c *client.Client) (err error) {
-			result, err = o.dry.send(ctx, c, o.why.about(p.operations))
+			result, err = o.send(ctx, c, o.batch(p.operations))
 			if err != nil {
 				return refused(err, "applied of this part", p.documents)
 			}
-			revision := "rev " + result.Revision
-			if o.dry == dryRunServer {
-				revision = "dry run"
-			}
-			fmt.Fprintf(env.stdout, "%s: %s\n", p, revision)
-			return env.printOutcomes(p.documents, result, o.dry)
+			o.announce(env, p, result)
+			return o.report(env, p.documents, result, nil)
 		})
 		if err != nil {
 			return fmt.Errorf("%s: %s: %w", p, o.progress(p, len(all.documents), err), err)
@@ -76,13 +73,29 @@ func (o *applyOptions) sendParts(ctx context.Context, env *environment, all chan
 	return nil
 }
 
+// announce says which part was applied. The output for programs has a document for each
+// part.
+func (o *applyOptions) announce(env *environment, p part, result *batch.Result) {
+	revision, out := "rev "+result.Revision, env.stdout
+	if o.dry.mode == dryRunServer {
+		revision = "dry run"
+	}
+	if o.output != "table" {
+		out = env.stderr
+	}
+	fmt.Fprintf(out, "%s: %s\n", p, revision)
+	if o.output == "yaml" && p.number > 1 {
+		fmt.Fprintln(env.stdout, "---")
+	}
+}
+
 // progress says how far the parts came, where p failed.
 func (o *applyOptions) progress(p part, total int, err error) string {
 	done, rest := "nothing was applied before it", fmt.Sprintf("objects %d-%d were not applied", p.first, total)
 	if p.number > 1 {
 		done = fmt.Sprintf("objects 1-%d were applied", p.first-1)
 	}
-	if o.dry == dryRunServer {
+	if o.dry.mode == dryRunServer {
 		return "dry run, nothing is applied"
 	}
 	if !unsettled(err) {
@@ -106,5 +119,9 @@ func hintChunks(err error) error {
 	if !apierrors.IsRequestEntityTooLargeError(err) {
 		return err
 	}
-	return fmt.Errorf("nothing was applied: %w (--chunks N applies parts of at most N objects, each a change of its own)", err)
+	before := "nothing was applied: "
+	if strings.HasPrefix(err.Error(), before) { // it names an object
+		before = ""
+	}
+	return fmt.Errorf("%s%w (--chunks N applies parts of at most N objects, each a change of its own)", before, err)
 }

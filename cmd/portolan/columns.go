@@ -3,31 +3,35 @@ package main
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
+	"strings"
 
-	"google.golang.org/protobuf/proto"
+	wasm "istio.io/api/extensions/v1alpha1"
 	networking "istio.io/api/networking/v1alpha3"
+	networkingv1beta1 "istio.io/api/networking/v1beta1"
 	security "istio.io/api/security/v1beta1"
+	telemetry "istio.io/api/telemetry/v1alpha1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/admin"
 )
 
-// column is one of the columns that a kind has of its own. Cells show all of a
-// list where the table is wide.
+// column is a column of one kind's table. In a wide table its cells show lists in full.
 type column struct {
 	header string
 	wide   bool // only in wide tables
-	cell   func(spec proto.Message, wide bool) string
+	cell   func(spec any, wide bool) string
 	// state, in place of cell, shows something that is not of the spec.
 	state func(*unstructured.Unstructured) string
 }
 
 // text is the cell of an object, whose spec is read already.
-func (c column) text(object *unstructured.Unstructured, spec proto.Message, wide bool) string {
+func (c column) text(object *unstructured.Unstructured, spec any, wide bool) string {
 	if c.state != nil {
 		return c.state(object)
 	}
@@ -35,12 +39,12 @@ func (c column) text(object *unstructured.Unstructured, spec proto.Message, wide
 }
 
 // show is a column of every table, detail one of wide tables.
-func show[M proto.Message](header string, cell func(M, bool) string) column {
-	return column{header: header, cell: func(spec proto.Message, wide bool) string { return cell(spec.(M), wide) }}
+func show[S any](header string, cell func(S, bool) string) column {
+	return column{header: header, cell: func(spec any, wide bool) string { return cell(spec.(S), wide) }}
 }
 
-func detail[M proto.Message](header string, cell func(M) string) column {
-	return column{header: header, wide: true, cell: func(spec proto.Message, _ bool) string { return cell(spec.(M)) }}
+func detail[S any](header string, cell func(S) string) column {
+	return column{header: header, wide: true, cell: func(spec any, _ bool) string { return cell(spec.(S)) }}
 }
 
 // columnsOf are the columns of a kind, few enough to fit a terminal.
@@ -64,6 +68,8 @@ func columnsOf(kind config.GroupVersionKind) []column {
 		return envoyFilterColumns()
 	case schema.AuthorizationPolicy, schema.PeerAuthentication, schema.RequestAuthentication:
 		return policyColumns(kind)
+	case schema.ProxyConfig, schema.Telemetry, schema.WasmPlugin:
+		return extensionColumns(kind)
 	}
 	return nil
 }
@@ -182,10 +188,9 @@ func addressesOf(object *unstructured.Unstructured) string {
 // healthOf is how a WorkloadEntry is: HEALTHY or UNHEALTHY as was reported,
 // UNKNOWN where nothing was although its health is checked, else empty.
 func healthOf(object *unstructured.Unstructured) string {
-	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
-	for _, one := range conditions {
-		if c, ok := one.(map[string]any); ok && c["type"] == "Healthy" {
-			if c["status"] == "True" {
+	for _, c := range conditionsOf(object) {
+		if c.text("type") == "Healthy" {
+			if c.text("status") == status.True {
 				return admin.Healthy
 			}
 			return admin.Unhealthy
@@ -261,7 +266,34 @@ func policyColumns(kind config.GroupVersionKind) []column {
 	}
 }
 
-// selector is a selector of workloads, of which an empty one selects all.
+func extensionColumns(kind config.GroupVersionKind) []column {
+	switch kind {
+	case schema.ProxyConfig:
+		type spec = *networkingv1beta1.ProxyConfig
+		return []column{
+			show("SELECTOR", func(s spec, wide bool) string { return selector(s.GetSelector().GetMatchLabels(), wide) }),
+			detail("IMAGE", func(s spec) string { return s.GetImage().GetImageType() }),
+		}
+	case schema.Telemetry:
+		type spec = *telemetry.Telemetry
+		return []column{
+			show("SELECTOR", func(s spec, wide bool) string { return selector(s.GetSelector().GetMatchLabels(), wide) }),
+			show("SETS", func(s spec, _ bool) string {
+				sets := map[string]int{"tracing": len(s.GetTracing()), "metrics": len(s.GetMetrics()), "accessLogging": len(s.GetAccessLogging())}
+				maps.DeleteFunc(sets, func(_ string, n int) bool { return n == 0 })
+				return strings.Join(slices.Sorted(maps.Keys(sets)), ",")
+			}),
+		}
+	}
+	type spec = *wasm.WasmPlugin
+	return []column{
+		show("SELECTOR", func(s spec, wide bool) string { return selector(s.GetSelector().GetMatchLabels(), wide) }),
+		show("URL", func(s spec, _ bool) string { return s.GetUrl() }),
+		detail("PHASE", func(s spec) string { return s.GetPhase().String() }),
+	}
+}
+
+// selector shows a selector of workloads. An empty one selects all.
 func selector(labels map[string]string, wide bool) string {
 	if len(labels) == 0 {
 		return "all"
@@ -279,22 +311,63 @@ func number(n uint32) string {
 	return strconv.FormatUint(uint64(n), 10)
 }
 
-// routeCounts are those that are not 0, such as "http=2,tcp=1".
+// routeCounts shows the counts that are not 0, such as "http=2,tcp=1".
 func routeCounts(s *networking.VirtualService) string {
 	counts := map[string]int{"http": len(s.GetHttp()), "tls": len(s.GetTls()), "tcp": len(s.GetTcp())}
 	maps.DeleteFunc(counts, func(_ string, n int) bool { return n == 0 })
 	return pairs(counts, true)
 }
 
-// conditionOf is the reason of a condition of an object, which says the status as
-// well; empty where nothing is said.
-func conditionOf(object *unstructured.Unstructured, of string) string {
+// condition is a condition of an object's status.
+type condition map[string]any
+
+// text is the text of a field, on one line.
+func (c condition) text(field string) string {
+	s, _ := c[field].(string)
+	return strings.Join(strings.Fields(s), " ")
+}
+
+// conditionsOf are the conditions of an object's status.
+func conditionsOf(object *unstructured.Unstructured) (out []condition) {
 	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
 	for _, one := range conditions {
-		if c, ok := one.(map[string]any); ok && c["type"] == of {
-			reason, _ := c["reason"].(string)
-			return reason
+		c, _ := one.(map[string]any)
+		out = append(out, c)
+	}
+	return out
+}
+
+// programmedOf is the reason of the condition Programmed, which says the status as well,
+// and of how many proxies concerned have the object; empty where nothing is said.
+func programmedOf(object *unstructured.Unstructured) string {
+	for _, c := range conditionsOf(object) {
+		if c.text("type") != status.Programmed {
+			continue
 		}
+		var have, concerned int
+		if n, _ := fmt.Sscanf(c.text("message"), "%d of %d proxies", &have, &concerned); n == 2 {
+			return fmt.Sprintf("%s %d/%d", c.text("reason"), have, concerned)
+		}
+		return c.text("reason")
 	}
 	return ""
+}
+
+// issuesOf are the reasons of the conditions that tell what is wrong with an object: the
+// code of the worst finding of each sort, and that it is refused.
+func issuesOf(object *unstructured.Unstructured) string {
+	var out []string
+	for _, c := range conditionsOf(object) {
+		switch is := c.text("status"); c.text("type") {
+		case status.ResolvedRefs:
+			if is == status.False {
+				out = append(out, c.text("reason"))
+			}
+		case status.Rejected, status.Conflicted, status.PartlyServed:
+			if is == status.True {
+				out = append(out, c.text("reason"))
+			}
+		}
+	}
+	return items(out, true)
 }

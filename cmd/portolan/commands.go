@@ -11,14 +11,14 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest/client"
 )
 
-// commands are those of the binary; cobra adds completion and help.
+// commands returns the commands of the binary; cobra adds completion and help.
 func commands(env *environment) []*cobra.Command {
 	return []*cobra.Command{
 		newServeCommand(env), newStoreCommand(env),
-		newApplyCommand(env), newDiffCommand(env), newGetCommand(env), newDescribeCommand(env), newDeleteCommand(env), newWaitCommand(env), newAPIResourcesCommand(env),
+		newApplyCommand(env), newDiffCommand(env), newGetCommand(env), newDescribeCommand(env), newAnalyzeCommand(env), newDeleteCommand(env), newWaitCommand(env), newAPIResourcesCommand(env),
 		newExportCommand(env), newImportCommand(env),
 		newHistoryCommand(env), newAuditCommand(env), newRollbackCommand(env),
-		newProxyCommand(env), newBootstrapCommand(env),
+		newProxyCommand(env), newExplainCommand(env), newBootstrapCommand(env),
 		newUpgradeCommand(env), newVersionCommand(env),
 	}
 }
@@ -30,7 +30,9 @@ func (e *environment) call(ctx context.Context, do func(context.Context, *client
 
 // callFor is call within another time, 0 meaning without limit.
 func (e *environment) callFor(ctx context.Context, timeout time.Duration, do func(context.Context, *client.Client) error) error {
-	c, err := client.New(e.server, client.Options{UserAgent: agent(version, e.command, e.user)})
+	c, err := client.New(e.server, client.Options{
+		UserAgent: agent(version, e.command, e.user), Patience: e.patience, Waiting: e.tellPatience,
+	})
 	if err != nil {
 		return usageError{fmt.Errorf("--server: %w", err)}
 	}
@@ -41,6 +43,11 @@ func (e *environment) callFor(ctx context.Context, timeout time.Duration, do fun
 		defer cancel()
 	}
 	return e.explainTimeout(do(ctx, c))
+}
+
+// tellPatience says that a command waits for a server that may be starting.
+func (e *environment) tellPatience() {
+	fmt.Fprintf(e.stderr, "No server listens at %s yet; waiting up to %s for it.\n", e.server, e.patience)
 }
 
 // oneOf refuses a value of a flag that is none of those known.

@@ -1,11 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,14 +13,13 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest/batch"
 	"github.com/portolan-mesh/portolan/cache/rest/client"
 	"github.com/portolan-mesh/portolan/storage/config"
-	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
 type deleteOptions struct {
+	writeFlags
 	files          fileFlags
 	ignoreNotFound bool
-	dry            dryRun
-	why            message
+	yes            bool
 }
 
 func newDeleteCommand(env *environment) *cobra.Command {
@@ -33,14 +32,22 @@ where one of them does not exist, none.
 
 A metadata.resourceVersion in a file must be that of the stored object.
 
---dry-run=server says what would be deleted, with the errors that the delete
-would have; --dry-run=client only reads the files or arguments.`,
+It first tries the delete on the server. Where an object that stays refers to one that
+would go, it names both, asks on a terminal, and elsewhere refuses without --yes. With
+--yes it does not try first.
+
+--dry-run=server changes nothing. It shows what would be deleted, with the errors and
+warnings that the delete would have, and which proxies are concerned; with --xds, which
+of their resources too. --dry-run=client only reads the files or arguments.
+
+--wait waits until the proxies have taken it.` + waitHelp,
 		Example: `  portolan delete -f shop/
   portolan delete vs reviews ratings -n shop
-  portolan delete vs/reviews dr/reviews -n shop --ignore-not-found`,
+  portolan delete vs/reviews dr/reviews -n shop --ignore-not-found
+  portolan delete dr/reviews -n shop --dry-run=server --xds`,
 		ValidArgsFunction: completeObjects(env),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := cmp.Or(o.dry.check(), o.why.check()); err != nil {
+			if err := o.check(c); err != nil {
 				return err
 			}
 			documents, err := o.documents(env, args)
@@ -51,8 +58,8 @@ would have; --dry-run=client only reads the files or arguments.`,
 		},
 	}
 	o.files.register(c, "delete")
-	o.dry.register(c)
-	o.why.register(c)
+	o.writeFlags.register(c)
+	registerYes(c, &o.yes)
 	c.Flags().BoolVar(&o.ignoreNotFound, "ignore-not-found", false, "take objects that do not exist for deleted")
 	return c
 }
@@ -66,7 +73,7 @@ func (o *deleteOptions) documents(env *environment, args []string) ([]config.Doc
 	case len(args) > 0 && len(o.files.names) > 0:
 		return nil, usageError{fmt.Errorf("%s: name objects either by files (-f) or by arguments", args[0])}
 	case len(args) > 0:
-		selected, err := selectObjects(schema.Pilot(), args, o.files.namespace)
+		selected, err := selectObjects(env, args, o.files.namespace)
 		if err != nil {
 			return nil, err
 		}
@@ -81,7 +88,7 @@ func (o *deleteOptions) documents(env *environment, args []string) ([]config.Doc
 		}
 		return documents, nil
 	}
-	m, err := o.files.read(env.stdin)
+	m, err := o.files.read(env)
 	if err != nil {
 		return nil, err
 	}
@@ -89,23 +96,75 @@ func (o *deleteOptions) documents(env *environment, args []string) ([]config.Doc
 }
 
 func (o *deleteOptions) run(ctx context.Context, env *environment, documents []config.Document) error {
-	if o.dry == dryRunClient {
-		return env.printValid(&manifest{documents: documents})
+	if o.dry.mode == dryRunClient {
+		return o.reportValid(env, &manifest{documents: documents})
 	}
-	return env.call(ctx, func(ctx context.Context, c *client.Client) error {
-		for len(documents) > 0 {
-			result, err := o.dry.send(ctx, c, o.why.about(removals(documents)))
+	if !o.yes && o.dry.mode == dryRunNone {
+		if err := o.ask(ctx, env, documents); err != nil {
+			return err
+		}
+	}
+	documents, result, err := o.remove(ctx, env, documents, o.send)
+	if err != nil || result == nil {
+		return err
+	}
+	if err := o.report(env, documents, result, nil); err != nil {
+		return err
+	}
+	return o.await(ctx, env, result)
+}
+
+// ask tries the delete. Where it leaves others without what they refer to, ask names
+// these, and has somebody confirm it. The delete itself decides about objects that the
+// trial does not find: one that cannot be read is only in the store.
+func (o *deleteOptions) ask(ctx context.Context, env *environment, documents []config.Document) error {
+	trial := *o
+	trial.ignoreNotFound = true
+	documents, result, err := trial.remove(ctx, env, documents, func(ctx context.Context, c *client.Client, b batch.Batch) (*batch.Result, error) {
+		return c.Try(ctx, b, batch.PreviewNothing)
+	})
+	if err != nil || result == nil {
+		return err
+	}
+	referred := false
+	for i, r := range result.Results {
+		if i < len(documents) && len(r.Dangling) > 0 {
+			referred = true
+			fmt.Fprintf(env.stderr, "Others refer to %s:\n  %s\n", documents[i].Config.Key(), strings.Join(each(r.Dangling, plain), "\n  "))
+		}
+	}
+	switch {
+	case !referred:
+		return nil
+	case !env.terminal:
+		return usageError{errors.New("nothing was deleted: others refer to it, and there is no terminal to ask on: add --yes, or delete those objects in the same command")}
+	}
+	return env.confirm(ctx, "Delete it nevertheless?", "nothing was deleted")
+}
+
+// remove has the server delete the objects of documents by do. With --ignore-not-found it
+// leaves out those that do not exist. It returns the others; without any there is no
+// result.
+func (o *deleteOptions) remove(ctx context.Context, env *environment, documents []config.Document, do func(context.Context, *client.Client, batch.Batch) (*batch.Result, error)) (there []config.Document, result *batch.Result, err error) {
+	err = env.call(ctx, func(ctx context.Context, c *client.Client) error {
+		for there = documents; len(there) > 0; {
+			done, err := do(ctx, c, o.why.about(removals(there)))
 			if err == nil {
-				return env.printOutcomes(documents, result, o.dry)
+				result = done
+				return nil
 			}
-			rest, ok := existing(err, documents)
-			if !ok || !o.ignoreNotFound {
-				return refused(err, "deleted", documents)
+			rest, missing := existing(err, there)
+			switch err = refused(err, "deleted", there); {
+			case !missing:
+				return err
+			case !o.ignoreNotFound:
+				return fmt.Errorf("%w\nportolan get KIND -A shows the objects of all namespaces; --ignore-not-found takes objects that do not exist for deleted", err)
 			}
-			documents = rest
+			there = rest
 		}
 		return nil
 	})
+	return there, result, err
 }
 
 func removals(documents []config.Document) []batch.Operation {

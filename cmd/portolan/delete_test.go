@@ -1,6 +1,24 @@
 package main
 
-import "testing"
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/cache/rest/batch"
+	"github.com/portolan-mesh/portolan/cache/rest/finding"
+	"github.com/portolan-mesh/portolan/cache/rest/resttest"
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/admin"
+	"github.com/portolan-mesh/portolan/xds/progress"
+)
+
+// ignoreHint is what a delete says that finds nothing.
+const ignoreHint = "portolan get KIND -A shows the objects of all namespaces; --ignore-not-found takes objects that do not exist for deleted\n"
 
 func TestDelete(t *testing.T) {
 	t.Parallel()
@@ -9,7 +27,7 @@ func TestDelete(t *testing.T) {
 	a.must(t, files, "apply", "-f", "-")
 
 	o := a.do(t, "", "delete", "se", "a", "nope", "-n", "shop")
-	if want := (outcome{exitFailure, "", "portolan: nothing was deleted: delete serviceentry/shop/nope: not found\n"}); o != want {
+	if want := (outcome{exitFailure, "", "portolan: nothing was deleted: delete serviceentry/shop/nope: not found\n" + ignoreHint}); o != want {
 		t.Errorf("%+v", o)
 	}
 	same(t, "ignoring", a.must(t, "", "delete", "se", "nope", "a", "-n", "shop", "--ignore-not-found"),
@@ -17,7 +35,7 @@ func TestDelete(t *testing.T) {
 	same(t, "ignoring all", a.must(t, "", "delete", "se", "nope", "a", "-n", "shop", "--ignore-not-found"), "")
 
 	o = a.do(t, files, "delete", "-f", "-")
-	if want := (outcome{exitFailure, "", "portolan: nothing was deleted: stdin: document 1 (line 1): delete serviceentry/shop/a: not found\n"}); o != want {
+	if want := (outcome{exitFailure, "", "portolan: nothing was deleted: stdin: document 1 (line 1): delete serviceentry/shop/a: not found\n" + ignoreHint}); o != want {
 		t.Errorf("%+v", o)
 	}
 	o = a.do(t, entry("b", `, namespace: shop, resourceVersion: "1"`), "delete", "-f", "-", "--ignore-not-found")
@@ -29,6 +47,23 @@ func TestDelete(t *testing.T) {
 	}
 	same(t, "one change", a.must(t, files, "delete", "-f", "-", "--ignore-not-found"),
 		"serviceentry/shop/b  deleted  rev 4\nserviceentry/shop/c  deleted  rev 4\n")
+}
+
+// TestDeleteOfFilesThatWereNeverApplied: it names all objects, says once what to do,
+// and exits as kubectl does.
+func TestDeleteOfFilesThatWereNeverApplied(t *testing.T) {
+	t.Parallel()
+	a := startAPI(t)
+	files := entry("a", ", namespace: shop") + "---\n" + entry("b", ", namespace: shop")
+	o := a.do(t, files, "delete", "-f", "-")
+	if o.code != exitFailure || o.out != "" || strings.Count(o.err, ": not found\n") != 2 || !strings.HasSuffix(o.err, "\n"+ignoreHint) || strings.Count(o.err, ignoreHint) != 1 {
+		t.Errorf("%+v", o)
+	}
+	same(t, "ignoring", a.must(t, files, "delete", "-f", "-", "--ignore-not-found"), "")
+	o = a.do(t, entry("a", `, namespace: shop, resourceVersion: "1"`)+"---\n"+entry("b", ", namespace: shop"), "delete", "-f", "-", "--dry-run=server")
+	if o.code != exitFailure || !strings.HasSuffix(o.err, ignoreHint) {
+		t.Errorf("dry run: %+v", o)
+	}
 }
 
 func TestDeleteTakesObjectsThatAreNotValid(t *testing.T) {
@@ -44,5 +79,151 @@ func TestDeleteBadFile(t *testing.T) {
 	o := do(t, "kind: [", "delete", "-f", "-")
 	if o.code != exitData || o.out != "" {
 		t.Errorf("%+v", o)
+	}
+}
+
+// clinging is an advisor for which an object "b" refers to "a", and dangles if "a" alone
+// is deleted.
+type clinging struct{}
+
+func (clinging) Advise(ops []storage.Op) [][]rest.Advice {
+	out := make([][]rest.Advice, len(ops))
+	both := false
+	for _, op := range ops {
+		both = both || op.Target().Name == "b"
+	}
+	for i, op := range ops {
+		if op.Config == nil && op.Target().Name == "a" && !both {
+			out[i] = []rest.Advice{{Text: "serviceentry/default/b: spec.x is lost", Dangling: true}, {Text: "serviceentry/default/c: less important"}}
+		}
+	}
+	return out
+}
+
+func (clinging) Await(context.Context, int64) error { return nil }
+
+func (clinging) Findings([]storage.Op) (finding.List, bool) { return finding.List{}, true }
+
+// deleteAt runs a delete at a terminal, where somebody answers.
+func (a api) deleteAt(t *testing.T, answer string, args ...string) outcome {
+	t.Helper()
+	var out, err strings.Builder
+	env := &environment{stdin: strings.NewReader(answer), stdout: &out, stderr: &err, schemas: schema.Pilot(), terminal: true}
+	root := newRootCommand(env)
+	root.SetArgs(append([]string{"delete", "--server", a.URL}, args...))
+	failure := root.ExecuteContext(t.Context())
+	if failure != nil {
+		err.WriteString(failure.Error())
+	}
+	return outcome{exitCode(failure), out.String(), err.String()}
+}
+
+// TestDeleteOfWhatOthersReferTo names them, asks on a terminal, and refuses elsewhere
+// without --yes.
+func TestDeleteOfWhatOthersReferTo(t *testing.T) {
+	t.Parallel()
+	a := api{resttest.Start(t, 0, func(o *rest.Options) { o.Advisor = clinging{} })}
+	files := entry("a", "") + "---\n" + entry("b", "") + "---\n" + entry("c", "")
+	a.must(t, files, "apply", "-f", "-")
+	const (
+		named    = "Others refer to serviceentry/default/a:\n  serviceentry/default/b: spec.x is lost\n"
+		question = named + "Delete it nevertheless? [y/N] "
+		warnings = "Warning: serviceentry/default/a: serviceentry/default/b: spec.x is lost\nWarning: serviceentry/default/a: serviceentry/default/c: less important\n"
+	)
+	o := a.do(t, "", "delete", "se/a", "se/c")
+	if want := (outcome{exitUsage, "", named + "portolan: nothing was deleted: others refer to it, and there is no terminal to ask on: add --yes, or delete those objects in the same command\n"}); o != want {
+		t.Errorf("without a terminal: %+v", o)
+	}
+	if o := a.deleteAt(t, "n\n", "se/a"); o != (outcome{exitFailure, "", question + "nothing was deleted: you did not say yes"}) {
+		t.Errorf("no: %+v", o)
+	}
+	if v := a.Store.Version(); v != "2" {
+		t.Fatalf("the store is at %s", v)
+	}
+	if o := a.do(t, "", "delete", "se/c"); o != (outcome{exitOK, "serviceentry/default/c  deleted  rev 3\n", ""}) {
+		t.Errorf("what nobody refers to: %+v", o)
+	}
+	if o := a.deleteAt(t, "yes\n", "se/a"); o != (outcome{exitOK, "serviceentry/default/a  deleted  rev 4\n", question + warnings}) {
+		t.Errorf("yes: %+v", o)
+	}
+	a.must(t, files, "apply", "-f", "-")
+	if o := a.do(t, "", "delete", "se/a", "--yes"); o != (outcome{exitOK, "serviceentry/default/a  deleted  rev 6\n", warnings}) {
+		t.Errorf("--yes: %+v", o)
+	}
+	a.must(t, files, "apply", "-f", "-")
+	if o := a.do(t, "", "delete", "se/a", "--dry-run=server"); o.code != exitOK || o.err != warnings {
+		t.Errorf("a dry run: %+v", o)
+	}
+	if o := a.do(t, "", "delete", "se/a", "se/b"); o.code != exitOK || o.err != "" {
+		t.Errorf("with those that refer to it: %+v", o)
+	}
+}
+
+// TestOutputOfWrites: all commands that write have their result in each form.
+func TestOutputOfWrites(t *testing.T) {
+	t.Parallel()
+	a := startAPI(t)
+	files := entry("a", "") + "---\n" + entry("b", "")
+	const names = "serviceentry/default/a\nserviceentry/default/b\n"
+	a.must(t, files, "apply", "-f", "-")
+	exported := a.must(t, "", "export")
+	for _, command := range []struct {
+		stdin, args, outcome string
+	}{
+		{strings.ReplaceAll(files, "10.0.0.1", "10.0.0.2"), "apply -f -", "configured"},
+		{"", "rollback -A --to-revision 2 --yes", "configured"},
+		{files, "apply -f - --dry-run=client", "valid"},
+		{"", "delete se a b --dry-run=server", "deleted"},
+		{"", "delete se a b", "deleted"},
+		{exported, "import -f -", "created"},
+	} {
+		args := strings.Fields(command.args)
+		var result batch.Result
+		if err := json.Unmarshal([]byte(a.must(t, command.stdin, append(args, "-o", "json")...)), &result); err != nil {
+			t.Fatalf("%s: %v", command.args, err)
+		}
+		if result.Kind != batch.ResultKind || len(result.Results) != 2 || result.Results[0].Name != "a" || result.Results[0].Outcome != command.outcome {
+			t.Errorf("%s: %+v", command.args, result)
+		}
+	}
+	same(t, "name", a.must(t, files, "apply", "-f", "-", "-o", "name"), names)
+	same(t, "name of a dry run", a.must(t, "", "delete", "se", "a", "b", "-o", "name", "--dry-run=server"), names)
+	if out := a.must(t, files, "apply", "-f", "-", "-o", "yaml"); !strings.HasPrefix(out, "apiVersion: portolan.io/v1\nkind: BatchResult\n") {
+		t.Errorf("yaml: %s", out)
+	}
+	o := a.do(t, files, "apply", "-f", "-", "-o", "yaml", "--chunks", "1")
+	if parts := strings.Split(o.out, "---\n"); len(parts) != 2 || !strings.Contains(parts[1], "name: b") || !strings.HasPrefix(o.err, "part 1 of 2: objects 1-1: rev ") {
+		t.Errorf("parts: %+v", o)
+	}
+}
+
+// TestWritesWait: all commands that write wait for the proxies, and say so beside an
+// output for programs.
+func TestWritesWait(t *testing.T) {
+	t.Parallel()
+	a := api{resttest.Start(t, 0, nil, func(s *rest.Server) {
+		s.Endpoint(admin.PropagationPath, func(w http.ResponseWriter, r *http.Request) error {
+			d := progress.Distribution{Revision: 7}
+			d.Accepted = 3
+			if r.URL.Query().Get("change") == "" {
+				d.NotConcerned = 1
+			}
+			rest.WriteJSON(w, http.StatusOK, admin.Propagation{Distribution: d})
+			return nil
+		})
+	})}
+	a.must(t, entry("a", ""), "apply", "-f", "-")
+	exported := a.must(t, "", "export")
+	for _, command := range []struct{ stdin, args string }{
+		{"", "delete se/a --wait"}, {exported, "import -f - --wait"}, {"", "rollback se/a --to-revision 1 --wait --timeout 20s"},
+		{entry("a", ""), "apply -f - --wait"},
+	} {
+		if out := a.must(t, command.stdin, strings.Fields(command.args)...); !strings.Contains(out, "rev ") || !strings.Contains(out, "distributed  3/3 proxies") {
+			t.Errorf("%s: %s", command.args, out)
+		}
+	}
+	o := a.do(t, "", "delete", "se/a", "--wait", "-o", "name")
+	if o.code != exitOK || o.out != "serviceentry/default/a\n" || !strings.Contains(o.err, "distributed  3/3 proxies") {
+		t.Errorf("beside names: %+v", o)
 	}
 }

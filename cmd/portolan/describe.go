@@ -11,6 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/portolan-mesh/portolan/cache/rest/client"
+	"github.com/portolan-mesh/portolan/cmd/portolan/serve"
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/consul"
 	"github.com/portolan-mesh/portolan/xds/admin"
 )
 
@@ -30,7 +33,8 @@ DestinationRules for it.
   DRAINING   it finishes what it has
   LEFT OUT   its health checks did not succeed, so it is no endpoint at all
 
-A subset that selects no endpoint is marked: a route to it fails.`,
+A subset that selects no endpoint is marked: a route to it fails. Where services come
+from Consul and what is served of it may be old, the reason follows.`,
 		Example: `  portolan describe service reviews.shop.internal
   portolan describe service reviews.shop.internal -n shop -o json`,
 		Args: cobra.ExactArgs(1),
@@ -53,7 +57,7 @@ A subset that selects no endpoint is marked: a route to it fails.`,
 					return err
 				}
 			}
-			return nil
+			return env.printConsul(c.Context(), list.Items)
 		},
 	}
 	f := c.Flags()
@@ -63,7 +67,7 @@ A subset that selects no endpoint is marked: a route to it fails.`,
 	return c
 }
 
-// services are those of a host; none is an error.
+// services returns the services of a host, and an error if there are none.
 func (e *environment) services(ctx context.Context, host, namespace string) (admin.ServiceList, error) {
 	var list admin.ServiceList
 	query := url.Values{"host": {host}}
@@ -97,6 +101,27 @@ func (e *environment) printService(s admin.Service) error {
 	}
 	fmt.Fprintln(e.stdout)
 	return writeTable(e.stdout, subsetRows(s.Subsets))
+}
+
+// printConsul says what may be old of services that come from Consul.
+func (e *environment) printConsul(ctx context.Context, services []admin.Service) error {
+	fromConsul := func(d admin.Definition) bool { return d.Registry == string(discovery.Consul) }
+	if !slices.ContainsFunc(services, func(s admin.Service) bool { return slices.ContainsFunc(s.Definitions, fromConsul) }) {
+		return nil
+	}
+	var status consul.Status
+	err := e.call(ctx, func(ctx context.Context, c *client.Client) error {
+		return c.JSON(ctx, serve.StatusPath(discovery.Consul), &status)
+	})
+	if err != nil {
+		return err
+	}
+	for _, d := range status.Datacenters {
+		if d.Degraded != "" {
+			fmt.Fprintf(e.stdout, "\n! Consul, datacenter %s: %s\n", d.Name, d.Degraded)
+		}
+	}
+	return nil
 }
 
 // healthCounts are how many endpoints are in each state: "3 healthy, 1 unhealthy".

@@ -13,6 +13,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/serve"
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/consul"
+	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/admin"
 )
 
@@ -28,7 +32,7 @@ func serving(t *testing.T, answer func(*http.Request) any, args ...string) (outc
 	}))
 	defer server.Close()
 	var out, stderr bytes.Buffer
-	root := newRootCommand(&environment{stdin: strings.NewReader(""), stdout: &out, stderr: &stderr, now: func() time.Time { return noon }})
+	root := newRootCommand(&environment{stdin: strings.NewReader(""), stdout: &out, stderr: &stderr, now: func() time.Time { return noon }, schemas: schema.Pilot()})
 	root.SetArgs(append(args, "--server", server.URL))
 	err := root.ExecuteContext(context.WithoutCancel(t.Context()))
 	return outcome{exitOK, out.String(), stderr.String()}, err
@@ -62,8 +66,13 @@ func someService() admin.ServiceList {
 func TestDescribeService(t *testing.T) {
 	t.Parallel()
 	var asked string
-	out, err := serving(t, func(r *http.Request) any { asked = r.URL.String(); return someService() },
-		"describe", "service", "reviews.shop.internal", "-n", "shop")
+	out, err := serving(t, func(r *http.Request) any {
+		if r.URL.Path == serve.StatusPath(discovery.Consul) {
+			return consul.Status{Datacenters: []consul.DatacenterStatus{{Name: "dc1", Degraded: "Consul cannot be read"}, {Name: "dc2"}}}
+		}
+		asked = r.URL.String()
+		return someService()
+	}, "describe", "service", "reviews.shop.internal", "-n", "shop")
 	if err != nil || asked != admin.ServicesPath+"?host=reviews.shop.internal&namespace=shop" {
 		t.Fatalf("%v after %s", err, asked)
 	}

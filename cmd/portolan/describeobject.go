@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/portolan-mesh/portolan/cache/rest/client"
+	"github.com/portolan-mesh/portolan/cache/rest/finding"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/admin"
@@ -24,9 +26,9 @@ func newDescribeCommand(env *environment) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "describe (KIND/NAME | KIND NAME)",
 		Short: "Show what became of an object, what it refers to, and what refers to it",
-		Long: `Show what became of an object: the conditions of its status, how many proxies have
-taken its last change and which have not, what its fields name, and which objects
-name it. What is named and not there is marked. portolan get -o yaml shows the
+		Long: `Show what became of an object: the conditions of its status, what is odd about it
+beside other objects and what to do, how many proxies have taken its last change and
+which have not, what its fields name, and which objects name it. What is named and not there is marked. portolan get -o yaml shows the
 object itself, portolan history who changed it.
 
 References are those of VirtualServices, DestinationRules and ServiceEntries, by
@@ -43,7 +45,7 @@ name alone: an object may still not be exported to another.`,
 			if err := oneOf("-o", output, outputs...); err != nil {
 				return err
 			}
-			key, kind, err := oneObject(args, namespace, "describe")
+			key, kind, err := oneObject(env, args, namespace, "describe")
 			if err != nil {
 				return err
 			}
@@ -59,7 +61,7 @@ name alone: an object may still not be exported to another.`,
 			return env.printDescription(key, d)
 		},
 	}
-	c.Flags().StringVarP(&namespace, "namespace", "n", "", `namespace of the object (default "default")`)
+	c.Flags().StringVarP(&namespace, "namespace", "n", "", `namespace of the object (default $PORTOLAN_NAMESPACE, else "default")`)
 	c.Flags().StringVarP(&output, "output", "o", "table", "form of the output: "+alternatives(outputs))
 	completeOutput(c, outputs...)
 	c.AddCommand(newDescribeServiceCommand(env))
@@ -70,6 +72,7 @@ name alone: an object may still not be exported to another.`,
 type description struct {
 	metav1.TypeMeta `json:",inline"`
 	Object          *unstructured.Unstructured `json:"object"`
+	Findings        []finding.Finding          `json:"findings,omitempty"`
 	Propagation     admin.Propagation          `json:"propagation"`
 	References      admin.References           `json:"references"`
 }
@@ -85,15 +88,36 @@ func (e *environment) describe(ctx context.Context, key config.Key, kind *schema
 		if err := c.JSON(ctx, admin.PropagationPath+query, &d.Propagation); err != nil {
 			return err
 		}
-		return c.JSON(ctx, admin.ReferencesPath+query, &d.References)
+		if err := c.JSON(ctx, admin.ReferencesPath+query, &d.References); err != nil {
+			return err
+		}
+		d.Findings, err = findingsOf(ctx, c, key)
+		return err
 	})
 	return d, err
+}
+
+// findingsOf returns what is odd about an object; nothing where a server cannot tell.
+func findingsOf(ctx context.Context, c *client.Client, key config.Key) ([]finding.Finding, error) {
+	list, err := c.Findings(ctx, key.Namespace, nil)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(list.Items, func(f finding.Finding) bool {
+		return f.Object.Kind != key.Kind.Kind || f.Object.Namespace != key.Namespace || f.Object.Name != key.Name
+	}), nil
 }
 
 func (e *environment) printDescription(key config.Key, d description) error {
 	created := d.Object.GetCreationTimestamp()
 	fmt.Fprintf(e.stdout, "%s  changed at rev %d  created %s ago\n\n", key, d.Propagation.Revision, age(e.now(), created.Time))
-	if rows := conditionRows(d.Object, e.now()); len(rows) > 1 {
+	for _, rows := range [][][]string{conditionRows(d.Object, len(d.Findings) > 0, e.now()), findingRows(d.Findings)} {
+		if len(rows) < 2 {
+			continue
+		}
 		if err := writeTable(e.stdout, rows); err != nil {
 			return err
 		}
@@ -118,15 +142,26 @@ func (e *environment) printDescription(key config.Key, d description) error {
 	return nil
 }
 
-// conditionRows are the conditions of an object's status, below a header.
-func conditionRows(object *unstructured.Unstructured, now time.Time) [][]string {
+// conditionRows are the conditions of an object's status, below a header. With findings,
+// the conditions that quote them point there.
+func conditionRows(object *unstructured.Unstructured, findings bool, now time.Time) [][]string {
 	rows := [][]string{{"CONDITION", "STATUS", "SINCE", "REASON", "MESSAGE"}}
-	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
-	for _, one := range conditions {
-		c, _ := one.(map[string]any)
-		text := func(field string) string { s, _ := c[field].(string); return strings.Join(strings.Fields(s), " ") }
-		since, _ := time.Parse(time.RFC3339, text("lastTransitionTime"))
-		rows = append(rows, []string{text("type"), text("status"), age(now, since), text("reason"), text("message")})
+	for _, c := range conditionsOf(object) {
+		message := c.text("message")
+		if findings && strings.HasPrefix(c.text("reason"), "PTL") {
+			message = "see FINDING"
+		}
+		since, _ := time.Parse(time.RFC3339, c.text("lastTransitionTime"))
+		rows = append(rows, []string{c.text("type"), c.text("status"), age(now, since), c.text("reason"), message})
+	}
+	return rows
+}
+
+// findingRows are findings with what to do about each, below a header.
+func findingRows(all []finding.Finding) [][]string {
+	rows := [][]string{{"FINDING", "SEVERITY", "FIELD", "MESSAGE", "REMEDY"}}
+	for _, f := range all {
+		rows = append(rows, []string{f.Codes(), f.Severity, plain(f.Field), plain(f.Message), plain(f.Remedy)})
 	}
 	return rows
 }

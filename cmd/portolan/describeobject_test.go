@@ -1,24 +1,36 @@
 package main
 
 import (
+	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/portolan-mesh/portolan/cache/rest/finding"
 	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/admin"
-	"github.com/portolan-mesh/portolan/xds/propagation"
+	"github.com/portolan-mesh/portolan/xds/progress"
 )
 
 // describedObject answers what describe asks about an object.
 func describedObject(r *http.Request) any {
 	switch r.URL.Path {
 	case admin.PropagationPath:
-		return admin.Propagation{Progress: propagation.Progress{
+		return admin.Propagation{Distribution: progress.Distribution{
 			Revision: 815, Published: 817, Count: status.Count{Accepted: 40, NotConcerned: 3, Rejected: 1}, Offline: 1,
-			Troubles: []status.Trouble{{Node: "sidecar~10.0.0.17~vm-17.shop~d", Type: "RDS", Revision: 812, Rejected: true, RejectedRevision: 815, Message: `no "v3"`}},
-			Gone:     []propagation.Gone{{Node: "sidecar~10.0.0.9~vm-9.shop~d", Seen: noon.Add(-3 * time.Minute)}},
+			Problems: []status.Problem{{Node: "sidecar~10.0.0.17~vm-17.shop~d", Type: "RDS", Revision: 812, Rejected: true, RejectedRevision: 815, Message: `no "v3"`}},
+			Gone:     []progress.Gone{{Node: "sidecar~10.0.0.9~vm-9.shop~d", Seen: noon.Add(-3 * time.Minute)}},
+		}}
+	case finding.Path:
+		of := func(name string) finding.Object {
+			return finding.Object{APIVersion: "networking.istio.io/v1", Kind: "VirtualService", Namespace: "shop", Name: name}
+		}
+		return finding.List{Items: []finding.Finding{
+			{Code: "PTL0102", Istio: "IST0101", Severity: "error", Object: of("reviews"), Field: "spec.http[0].route[0].destination.subset", Message: `"v3" is no subset`, Remedy: "add the subset"},
+			{Code: "PTL0113", Severity: "warning", Object: of("another"), Field: "spec.http[1]", Message: "is of another object"},
 		}}
 	case admin.ReferencesPath:
 		return admin.References{
@@ -33,6 +45,7 @@ func describedObject(r *http.Request) any {
 	  "metadata":{"name":"reviews","namespace":"shop","creationTimestamp":"2026-01-31T11:00:00Z"},
 	  "status":{"conditions":[
 	    {"type":"Accepted","status":"True","reason":"Valid","message":"it is valid","lastTransitionTime":"2026-01-31T11:00:01.5Z"},
+	    {"type":"ResolvedRefs","status":"False","reason":"PTL0102","message":"spec.http[0].route[0].destination.subset \"v3\" is no subset","lastTransitionTime":"2026-01-31T11:59:00Z"},
 	    {"type":"Rejected","status":"True","reason":"Refused","message":"no\n\"v3\"","lastTransitionTime":"2026-01-31T11:59:00Z"}]}}`
 }
 
@@ -54,7 +67,7 @@ func TestDescribeObject(t *testing.T) {
 		}
 	}
 	out, err = serving(t, describedObject, "describe", "vs", "reviews", "-n", "shop", "-o", "yaml")
-	for _, want := range []string{"kind: Description\n", "    name: reviews\n", "  accepted: 40\n", "  - fields:\n    - spec.http[0].delegate\n    object: virtualservice/edge/front\n"} {
+	for _, want := range []string{"kind: Description\n", "    name: reviews\n", "  accepted: 40\n", "  - fields:\n    - spec.http[0].delegate\n    object: virtualservice/edge/front\n", "findings:\n- code: PTL0102\n"} {
 		if err != nil || !strings.Contains(out.out, want) {
 			t.Errorf("%v: there is no %q in\n%s", err, want, out.out)
 		}
@@ -72,6 +85,28 @@ func TestWhatDescribeRefuses(t *testing.T) {
 	} {
 		if o := a.do(t, "", strings.Fields(line)...); o != want {
 			t.Errorf("%s: %+v", line, o)
+		}
+	}
+}
+
+// TestWideCells: a wide table tells of a condition in a word, with the proxies that have
+// the object, and of what is odd by its codes.
+func TestWideCells(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ conditions, programmed, issues string }{
+		{`[]`, "", ""},
+		{`[{"type":"Programmed","status":"True","reason":"Acknowledged","message":"2 of 2 proxies concerned have acknowledged it"}]`, "Acknowledged 2/2", ""},
+		{`[{"type":"Programmed","status":"Unknown","reason":"NoProxies","message":"no connected proxy got anything from it"},
+		   {"type":"ResolvedRefs","status":"False","reason":"PTL0103","message":"m"},{"type":"PartlyServed","status":"True","reason":"PTL0121"}]`, "NoProxies", "PTL0103,PTL0121"},
+		{`[{"type":"Programmed","status":"False","reason":"Refused","message":"1 of 2 proxies concerned have acknowledged it, refused by 1"},
+		   {"type":"Rejected","status":"True","reason":"Refused"},{"type":"Stalled","status":"True","reason":"Refused"},{"type":"ResolvedRefs","status":"True","reason":"R"}]`, "Refused 1/2", "Refused"},
+	} {
+		var object unstructured.Unstructured
+		if err := json.Unmarshal([]byte(`{"kind":"K","status":{"conditions":`+c.conditions+`}}`), &object.Object); err != nil {
+			t.Fatal(err)
+		}
+		if programmed, issues := programmedOf(&object), issuesOf(&object); programmed != c.programmed || issues != c.issues {
+			t.Errorf("%q, %q: want %q, %q", programmed, issues, c.programmed, c.issues)
 		}
 	}
 }

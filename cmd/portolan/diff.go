@@ -51,7 +51,7 @@ after an error.` + pruneHelp,
 			if len(o.files.names) == 0 {
 				return usageError{errors.New("name what to compare: -f FILE, -f DIR, or -f - for stdin; or --from REVISION")}
 			}
-			if err := o.prune.check(dryRunNone); err != nil {
+			if err := o.prune.check(env.schemas, dryRunNone); err != nil {
 				return err
 			}
 			return o.run(c.Context(), env)
@@ -71,7 +71,7 @@ func (o *diffOptions) runRevisions(c *cobra.Command, env *environment, args []st
 	if err := o.revisions.check(c); err != nil {
 		return err
 	}
-	s, err := newScope(args, o.files.namespace, o.revisions.allNamespaces)
+	s, err := newScope(env, args, o.files.namespace, o.revisions.allNamespaces)
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (o *diffOptions) runRevisions(c *cobra.Command, env *environment, args []st
 }
 
 func (o *diffOptions) run(ctx context.Context, env *environment) error {
-	m, err := o.files.read(env.stdin)
+	m, err := o.files.read(env)
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (o *diffOptions) run(ctx context.Context, env *environment) error {
 	return nil
 }
 
-// place is where objects of one kind are.
+// place is a kind and a namespace that hold objects.
 type place struct {
 	kind      *schema.Schema
 	namespace string
@@ -162,8 +162,8 @@ func storedOf(ctx context.Context, c *client.Client, m *manifest) (map[config.Ke
 // nowhere stands for the side of a difference on which there is no object.
 const nowhere = "/dev/null"
 
-// difference is what would become of an object that is stored, or of none (nil),
-// if the document were applied; empty is nothing.
+// difference shows how the document would change the stored object, nil for none; empty
+// if nothing would change.
 func difference(stored *unstructured.Unstructured, d config.Document) (string, error) {
 	key := d.Config.Key().String()
 	text, err := config.ToJSON(d.Config, "")

@@ -48,7 +48,7 @@ func TestDiffErrors(t *testing.T) {
 		{"kind: [", []string{"-f", "-"}, exitData, "nothing was compared: stdin: document 1"},
 		{strings.Replace(entry("x", ""), "80,", "80000,", 1), []string{"-f", "-"}, exitData, "spec.ports[0].number"},
 		{"", nil, exitUsage, "name what to compare"},
-		{entry("x", ""), []string{"-f", "-", "--server", "http://127.0.0.1:1"}, exitUnreachable, "cannot reach the server"},
+		{entry("x", ""), []string{"-f", "-", "--server", "http://127.0.0.1:1", "--request-timeout", "20ms"}, exitUnreachable, "cannot reach the server"},
 	} {
 		o := a.do(t, test.stdin, append([]string{"diff"}, test.args...)...)
 		if len(test.args) > 2 {

@@ -72,7 +72,7 @@ func (r *revisionFlags) run(ctx context.Context, env *environment, s scope) erro
 	return nil
 }
 
-// differenceBetween is what became of an object; nil is none.
+// differenceBetween shows how an object changed; nil is no object.
 func differenceBetween(key config.Key, before, after *unstructured.Unstructured) (string, error) {
 	labelBefore, textBefore, err := side(key, before)
 	if err != nil {
@@ -85,7 +85,7 @@ func differenceBetween(key config.Key, before, after *unstructured.Unstructured)
 	return udiff.Unified(labelBefore, labelAfter, textBefore, textAfter), nil
 }
 
-// side is one side of a difference.
+// side returns the label and the text of one side of a difference.
 func side(key config.Key, object *unstructured.Unstructured) (label, text string, err error) {
 	if object == nil {
 		return nowhere, "", nil

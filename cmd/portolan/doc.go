@@ -5,10 +5,9 @@
 // of the config API, or need no server at all.
 //
 //	main -> run -> newRootCommand -> a command -> environment.call
-//	serve -> openStore -> newServer -> server.run
+//	serve -> serveFlags.validate -> serveFlags.options -> serve.Run
 //
-// serve.go, and a file for each group of flags, say what a server is to be;
-// store_embedded.go and store_external.go open its store; server.go wires store,
-// cache, registries and xDS, and runs them; lifecycle.go is the port of the proxies,
-// jobs.go what one server of all does.
+// The server itself is the package serve. The files serve_*.go are the flags of the
+// command serve, a file for each group; with root.go they are the only ones that read
+// environment variables.
 package main

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"sigs.k8s.io/yaml"
+	"github.com/portolan-mesh/portolan/storage/config"
 )
 
 // writeDocument writes a value as JSON or YAML, by its JSON form.
@@ -19,7 +19,7 @@ func writeDocument(out io.Writer, format string, value any) error {
 		return fmt.Errorf("write %s: %w", format, err)
 	}
 	if format == "yaml" {
-		document, err := yaml.JSONToYAML(text.Bytes())
+		document, err := config.JSONToYAML(text.Bytes())
 		if err != nil {
 			return fmt.Errorf("write %s: %w", format, err)
 		}

@@ -1,46 +1,72 @@
 package main
 
 import (
-	"context"
+	"cmp"
+	"errors"
 
 	"github.com/spf13/cobra"
 
 	"github.com/portolan-mesh/portolan/cache/rest/batch"
-	"github.com/portolan-mesh/portolan/cache/rest/client"
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// dryRun says whether a change is only tried, and by whom.
-type dryRun string
-
+// The values of --dry-run: whether a change is only tried, and whether by the client or
+// the server.
 const (
-	dryRunNone   dryRun = "none"
-	dryRunClient dryRun = "client"
-	dryRunServer dryRun = "server"
+	dryRunNone   = "none"
+	dryRunClient = "client"
+	dryRunServer = "server"
 )
 
-var dryRuns = []string{string(dryRunNone), string(dryRunClient), string(dryRunServer)}
+var dryRuns = []string{dryRunNone, dryRunClient, dryRunServer}
+
+// The values of --xds: how much a dry run shows of the resources of proxies.
+const (
+	xdsNames = "names"
+	xdsDiff  = "diff"
+)
+
+var xdsShown = []string{xdsNames, xdsDiff}
+
+// dryRun says whether a change is only tried, and what is shown then.
+type dryRun struct{ mode, xds string }
 
 func (d *dryRun) register(c *cobra.Command) {
-	c.Flags().StringVar((*string)(d), "dry-run", string(dryRunNone),
-		"change nothing: client reads and validates, without a server; server says what would become of each object")
+	f := c.Flags()
+	f.StringVar(&d.mode, "dry-run", dryRunNone,
+		"change nothing: client reads and validates, without a server; server shows what would become of each object, and which proxies are concerned")
 	_ = c.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions(dryRuns, cobra.ShellCompDirectiveNoFileComp))
+	f.StringVar(&d.xds, "xds", "", "with --dry-run=server, show the resources of proxies that would change: their names, or with --xds=diff how they differ too")
+	f.Lookup("xds").NoOptDefVal = xdsNames
+	_ = c.RegisterFlagCompletionFunc("xds", cobra.FixedCompletions(xdsShown, cobra.ShellCompDirectiveNoFileComp))
 }
 
-func (d dryRun) check() error { return oneOf("--dry-run", string(d), dryRuns...) }
-
-// send has the server do a batch, or try it.
-func (d dryRun) send(ctx context.Context, c *client.Client, b batch.Batch) (*batch.Result, error) {
-	if d == dryRunServer {
-		return c.Try(ctx, b)
+func (d dryRun) check() error {
+	err := oneOf("--dry-run", d.mode, dryRuns...)
+	if d.xds == "" {
+		return err
 	}
-	return c.Apply(ctx, b)
+	if err == nil && d.mode != dryRunServer {
+		err = usageError{errors.New("--xds shows what a dry run of the server finds: add --dry-run=server")}
+	}
+	return cmp.Or(err, oneOf("--xds", d.xds, xdsShown...))
 }
 
-// row is the line about an object. What is only tried has no revision.
+// preview is what the server is asked to find out.
+func (d dryRun) preview() batch.Preview {
+	switch d.xds {
+	case xdsNames:
+		return batch.PreviewResources
+	case xdsDiff:
+		return batch.PreviewBodies
+	}
+	return batch.PreviewProxies
+}
+
+// row is the line of an object. A change that is only tried has no revision.
 func (d dryRun) row(document config.Document, outcome string, more ...string) []string {
 	key := document.Config.Key().String()
-	if d != dryRunNone {
+	if d.mode != dryRunNone {
 		return []string{key, outcome + " (dry run)"}
 	}
 	return append([]string{key, outcome}, more...)

@@ -61,7 +61,7 @@ func lines(faults []error) string {
 	return b.String()
 }
 
-// nothing says what was not done, and why. It is nil where there are no faults.
+// nothing returns an error that nothing was done, and why; nil without faults.
 func nothing(done string, faults *multierror.Error) error {
 	if faults.ErrorOrNil() == nil {
 		return nil
@@ -97,7 +97,7 @@ func refused(err error, done string, documents []config.Document) error {
 	return refusal{nothing(done, faults), err}
 }
 
-// located is one cause at the place of the object that it is about.
+// located returns the error of one cause, with the place of its object.
 func located(d config.Document, field string, cause metav1.StatusCause) error {
 	key := d.Config.Key().String()
 	fault := d.Fault(field, strings.TrimPrefix(cause.Message, key+": "))

@@ -1,11 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -13,25 +19,74 @@ import (
 func TestUnreachableServer(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"apply", "-f", "-"}, {"get", "vs"}, {"delete", "vs", "x"}, {"proxy", "status"}} {
-		o := do(t, entry("x", ""), append(args, "--server", "127.0.0.1:1")...)
+		o := do(t, entry("x", ""), append(args, "--server", "127.0.0.1:1", "--request-timeout", "20ms")...)
 		if o.code != exitUnreachable || o.out != "" {
 			t.Errorf("%v: %+v", args, o)
 		}
 		for _, word := range []string{"http://127.0.0.1:1", "--server", "PORTOLAN_SERVER", "portolan serve"} {
-			if !strings.Contains(o.err, word) || strings.Count(o.err, "\n") != 1 {
+			if !strings.Contains(o.err, word) || strings.Count(o.err, "\n") != 2 || !strings.HasPrefix(o.err, "No server listens at 127.0.0.1:1 yet; waiting") {
 				t.Errorf("%v: %q does not say %s", args, o.err, word)
 			}
 		}
 	}
 }
 
+// TestServerThatStarts: a command that runs right after the server was started waits
+// for it.
+func TestServerThatStarts(t *testing.T) {
+	t.Parallel()
+	a := startAPI(t)
+	target, err := url.Parse(a.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	_ = listener.Close()
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.Transport = a.HTTP.Transport
+	server := &http.Server{Handler: proxy, ReadHeaderTimeout: time.Minute}
+	t.Cleanup(func() { _ = server.Close() })
+	told := startOnWrite{start: sync.OnceFunc(func() {
+		again, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Errorf("listen again: %v", err)
+			return
+		}
+		go func() { _ = server.Serve(again) }()
+	})}
+	var out bytes.Buffer
+	code := run(t.Context(), []string{"apply", "-f", "-", "--server", "http://" + address}, strings.NewReader(entry("x", "")), &out, &told)
+	if code != exitOK || out.String() != "serviceentry/default/x  created  rev 2\n" {
+		t.Errorf("%d: %s", code, out.String())
+	}
+	same(t, "told once", told.String(), "No server listens at http://"+address+" yet; waiting up to 5s for it.\n")
+}
+
+// startOnWrite starts something when the first line is written.
+type startOnWrite struct {
+	strings.Builder
+	start func()
+}
+
+func (w *startOnWrite) Write(line []byte) (int, error) {
+	w.start()
+	return w.Builder.Write(line)
+}
+
 func TestServerThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	t.Cleanup(server.Close)
-	o := do(t, "", "get", "vs", "--server", server.URL, "--request-timeout", "50ms")
-	if o.code != exitUnreachable || !strings.Contains(o.err, "waited 50ms, see --request-timeout") {
-		t.Errorf("%+v", o)
+	for _, line := range []string{"get vs", "wait --revision 5"} {
+		o := do(t, "", append(strings.Fields(line), "--server", server.URL, "--request-timeout", "50ms")...)
+		want := "portolan: no answer from the server at " + server.URL + ": context deadline exceeded (waited 50ms, see --request-timeout)\n"
+		if o != (outcome{exitUnreachable, "", want}) {
+			t.Errorf("%s: %+v", line, o)
+		}
 	}
 }
 

@@ -38,8 +38,9 @@ It is not all of the store: history and what belongs to etcd are in a snapshot
 		Example: `  portolan export > mesh.yaml
   portolan export -n shop virtualservices,destinationrules
   portolan export --revision 812`,
+		ValidArgsFunction: completeKinds(env),
 		RunE: func(c *cobra.Command, args []string) error {
-			s, err := o.scope(args)
+			s, err := o.scope(env, args)
 			if err != nil {
 				return err
 			}
@@ -61,8 +62,8 @@ It is not all of the store: history and what belongs to etcd are in a snapshot
 	return c
 }
 
-// scope reads the flags, and what is to be exported.
-func (o *exportOptions) scope(args []string) (scope, error) {
+// scope reads the flags and the arguments.
+func (o *exportOptions) scope(env *environment, args []string) (scope, error) {
 	if err := oneOf("-o", o.output, "yaml", "json"); err != nil {
 		return scope{}, err
 	}
@@ -76,7 +77,7 @@ func (o *exportOptions) scope(args []string) (scope, error) {
 	} else if kinds != "" {
 		args = []string{kinds}
 	}
-	return newScope(args, o.namespace, o.namespace == "")
+	return newScope(env, args, o.namespace, o.namespace == "")
 }
 
 // exported are the objects of a state in canonical order, without what only the
@@ -101,7 +102,7 @@ func exported(then state) []*unstructured.Unstructured {
 	return out
 }
 
-// write prints objects as YAML documents, or as one list in JSON.
+// write prints objects as YAML documents, or as a list in JSON.
 func (o *exportOptions) write(out io.Writer, objects []*unstructured.Unstructured) error {
 	if o.output == "json" {
 		items := make([]any, len(objects))
@@ -122,10 +123,10 @@ func (o *exportOptions) write(out io.Writer, objects []*unstructured.Unstructure
 	return nil
 }
 
-// tellQuarantined warns of what the server cannot read, and so nobody exports.
+// tellQuarantined warns of objects that the server cannot read, and so cannot export.
 func (e *environment) tellQuarantined(ctx context.Context, c *client.Client) {
 	status, err := c.StoreStatus(ctx)
-	if err == nil && status.Quarantined > 0 { // one who may not ask is told nothing
+	if err == nil && status.Quarantined > 0 { // a user without permission gets no warning
 		e.warn([]string{fmt.Sprintf("%d objects of the store cannot be read and are left out: see portolan store quarantine list", status.Quarantined)})
 	}
 }

@@ -13,13 +13,12 @@ import (
 	"github.com/hashicorp/go-multierror"
 	"github.com/spf13/cobra"
 
+	"github.com/portolan-mesh/portolan/cache/rest/batch"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-const defaultNamespace = "default"
-
-// extensions are those of the files that are read in a directory.
+// extensions are the extensions of the files that are read in a directory.
 var extensions = []string{".yaml", ".yml", ".json"}
 
 // fileFlags say which files a command reads, and into which namespace objects
@@ -36,30 +35,31 @@ func (f *fileFlags) register(c *cobra.Command, verb string) {
 	flags := c.Flags()
 	flags.StringArrayVarP(&f.names, "filename", "f", nil, "file or directory with the objects to "+verb+", or - for stdin; may be repeated")
 	flags.BoolVarP(&f.recursive, "recursive", "R", false, "read the subdirectories of -f too")
-	flags.StringVarP(&f.namespace, "namespace", "n", "", `namespace of objects that name none (default "default"); those that name another are refused`)
+	flags.StringVarP(&f.namespace, "namespace", "n", "", `namespace of objects that name none (default $PORTOLAN_NAMESPACE, else "default"); those that name another are refused`)
 	_ = c.MarkFlagFilename("filename", "yaml", "yml", "json")
 }
 
-// manifest is what files hold: objects and faults, of all files together.
+// manifest holds the objects and the faults of all files.
 type manifest struct {
 	schemas   schema.Set
+	fallback  string // the namespace of objects that name none, without -n
 	documents []config.Document
 	faults    *multierror.Error
 	warnings  []string // of validate
 }
 
-// read reads all files. What is wrong with them is in the manifest; an error is
-// of the command line.
-func (f *fileFlags) read(stdin io.Reader) (*manifest, error) {
+// read reads all files. The manifest has their faults; the error is about the command
+// line.
+func (f *fileFlags) read(env *environment) (*manifest, error) {
 	if first := slices.Index(f.names, "-"); first >= 0 && slices.Contains(f.names[first+1:], "-") {
 		return nil, usageError{errors.New("-f - is given twice: stdin can be read once")}
 	}
-	m := &manifest{schemas: schema.Pilot()}
+	m := &manifest{schemas: env.schemas, fallback: env.namespace}
 	for _, name := range f.names {
 		files, err := f.list(name)
 		m.fault(err)
 		for _, file := range files {
-			m.readFile(file, stdin, f.decoder())
+			m.readFile(file, env.stdin, f.decoder())
 		}
 	}
 	if len(m.documents) == 0 && m.faults.ErrorOrNil() == nil {
@@ -161,7 +161,7 @@ func (m *manifest) place(namespace string) {
 		switch {
 		case m.schemas.Kind(d.Config.GroupVersionKind).ClusterScoped:
 		case d.Config.Namespace == "" && namespace == "":
-			d.Config.Namespace = defaultNamespace
+			d.Config.Namespace = m.fallback
 		case d.Config.Namespace == "":
 			d.Config.Namespace = namespace
 		case namespace != "" && d.Config.Namespace != namespace:
@@ -183,7 +183,7 @@ func (m *manifest) unique() {
 	}
 }
 
-// position is where a document stands, in the words of its faults.
+// position names the place of a document, as its faults do.
 func position(d config.Document) string {
 	return (&config.DecodeError{Source: d.Source, Index: d.Index, Line: d.Line, Item: d.Item}).Error()
 }
@@ -224,4 +224,16 @@ func (m *manifest) err(done string) error {
 		return dataError{err}
 	}
 	return nil
+}
+
+// operations are those that write the objects, in their order.
+func (m *manifest) operations(verb batch.Verb) ([]batch.Operation, error) {
+	out := make([]batch.Operation, len(m.documents))
+	for i, d := range m.documents {
+		var err error
+		if out[i], err = batch.Write(verb, d.Config); err != nil {
+			return nil, dataError{d.Fault("", err.Error())}
+		}
+	}
+	return out, nil
 }

@@ -12,15 +12,15 @@ import (
 	"github.com/hashicorp/go-multierror"
 	"github.com/spf13/cobra"
 	yamlv2 "go.yaml.in/yaml/v2"
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/util/jsonpath"
 
 	"github.com/portolan-mesh/portolan/cache/rest/client"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
-	"github.com/portolan-mesh/portolan/storage/status"
 )
 
 type getOptions struct {
@@ -28,10 +28,16 @@ type getOptions struct {
 	allNamespaces bool
 	output        string
 	noHeaders     bool
+	selector      string
 	freshness     client.Freshness
+	watch         watchFlags
+	template      *jsonpath.JSONPath // of -o jsonpath=, else nil
 }
 
 var getOutputs = []string{"table", "wide", "yaml", "json", "name"}
+
+// templatePrefix begins a value of -o that is a template.
+const templatePrefix = "jsonpath="
 
 func newGetCommand(env *environment) *cobra.Command {
 	var o getOptions
@@ -43,17 +49,24 @@ names, singular or plural, and by their short names; see portolan api-resources.
 An object also goes by KIND/NAMESPACE/NAME, as all commands print it.
 
 REV is the revision of the store at which an object or its status was last changed,
-its metadata.resourceVersion. PROGRAMMED, in wide tables, is whether proxies have
-taken the last change of an object, the condition of that name in its status.
+its metadata.resourceVersion. In wide tables PROGRAMMED is whether proxies have taken
+the last change of an object, and how many of those concerned; ISSUES are the codes of
+what is odd about it, which portolan describe explains.
 
 A server answers from its memory, which is a moment behind the store; right
 after a change made through another server, --min-revision with the revision
-that the change printed waits for it. --revision shows objects as they were.`,
+that the change printed waits for it. --revision shows objects as they were.
+
+-l takes labels as Kubernetes does: app=web,tier!=back, 'version in (v1, v2)', !old.
+-w goes on after a restart of the server where it was. -o jsonpath=TEMPLATE prints
+what a template of kubectl does; several objects are in .items.`,
 		Example: `  portolan get vs -n shop
   portolan get serviceentries,workloadentries -A -o wide
   portolan get virtualservice/reviews -n shop -o yaml
   portolan get virtualservice/reviews -n shop --min-revision 42
-  portolan get vs -A --revision 42`,
+  portolan get vs -A --revision 42
+  portolan get serviceentries -A -l 'team in (a, b)' -w
+  portolan get vs -A -o jsonpath='{range .items[*]}{.metadata.name}{"\n"}{end}'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return errors.New("name what to get: KIND, KIND NAME or KIND/NAME")
@@ -62,28 +75,59 @@ that the change printed waits for it. --revision shows objects as they were.`,
 		},
 		ValidArgsFunction: completeObjects(env),
 		RunE: func(c *cobra.Command, args []string) error {
-			selected, err := o.selection(args)
+			selected, err := o.selection(env, args)
 			if err != nil {
 				return err
+			}
+			if o.watch.enabled {
+				return o.follow(c.Context(), env, selected)
 			}
 			return o.run(c.Context(), env, selected)
 		},
 	}
 	f := c.Flags()
-	f.StringVarP(&o.namespace, "namespace", "n", "", `namespace of the objects (default "default")`)
+	f.StringVarP(&o.namespace, "namespace", "n", "", `namespace of the objects (default $PORTOLAN_NAMESPACE, else "default")`)
 	f.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "show the objects of all namespaces")
-	f.StringVarP(&o.output, "output", "o", "table", "form of the output: "+alternatives(getOutputs))
+	f.StringVarP(&o.output, "output", "o", "table", "form of the output: "+getForms())
+	f.StringVarP(&o.selector, "selector", "l", "", "only objects with these labels, such as app=web,'version in (v1, v2)'")
 	f.BoolVar(&o.noHeaders, "no-headers", false, "leave the headers of tables out")
 	f.Int64Var(&o.freshness.MinRevision, "min-revision", 0, "wait until the server shows this revision of the store")
 	f.BoolVar(&o.freshness.Consistent, "consistent", false, "show all that was acknowledged until now: the server asks its store first")
 	f.Int64Var(&o.freshness.Exact, "revision", 0, "show the objects as they were at this revision of the store")
+	o.watch.register(c)
 	completeOutput(c, getOutputs...)
 	return c
 }
 
-func (o *getOptions) selection(args []string) (selection, error) {
-	if err := oneOf("-o", o.output, getOutputs...); err != nil {
+// getForms are the values of -o, in words.
+func getForms() string {
+	return alternatives(append(slices.Clone(getOutputs), templatePrefix+"TEMPLATE"))
+}
+
+// checkOutput reads -o.
+func (o *getOptions) checkOutput() error {
+	text, isTemplate := strings.CutPrefix(o.output, templatePrefix)
+	switch {
+	case slices.Contains(getOutputs, o.output):
+		return nil
+	case !isTemplate:
+		return usageError{fmt.Errorf("-o %q: use %s", o.output, getForms())}
+	case !strings.Contains(text, "{"):
+		return usageError{fmt.Errorf("-o %s: a template has its paths in braces, as in -o %s'{.metadata.name}'", o.output, templatePrefix)}
+	}
+	o.template = jsonpath.New("-o").AllowMissingKeys(true)
+	if err := o.template.Parse(text); err != nil {
+		return usageError{fmt.Errorf("-o %s: %w", o.output, err)}
+	}
+	return nil
+}
+
+func (o *getOptions) selection(env *environment, args []string) (selection, error) {
+	if err := o.checkOutput(); err != nil {
 		return selection{}, err
+	}
+	if _, err := labels.Parse(o.selector); err != nil {
+		return selection{}, usageError{fmt.Errorf("-l %q: %w", o.selector, err)}
 	}
 	if o.allNamespaces && o.namespace != "" {
 		return selection{}, usageError{errors.New("-A is all namespaces, and -n is one: leave one of them out")}
@@ -91,14 +135,33 @@ func (o *getOptions) selection(args []string) (selection, error) {
 	if err := o.checkFreshness(); err != nil {
 		return selection{}, err
 	}
-	selected, err := selectObjects(schema.Pilot(), args, o.namespace)
+	selected, err := selectObjects(env, args, o.namespace)
 	if err != nil {
 		return selection{}, err
 	}
 	if o.allNamespaces && len(selected.keys) > 0 {
 		return selection{}, usageError{errors.New("an object is in one namespace: name it with -n instead of -A")}
 	}
-	return selected, nil
+	if o.selector != "" && len(selected.keys) > 0 {
+		return selection{}, usageError{errors.New("-l selects among all objects of a kind: leave it out, or the names")}
+	}
+	return selected, o.checkWatch(selected)
+}
+
+// which selects the objects to list: by labels, or one by its name.
+func (o *getOptions) which(keys []config.Key) client.Selection {
+	if len(keys) > 0 {
+		return client.Selection{Fields: fields.OneTermEqualSelector("metadata.name", keys[0].Name).String()}
+	}
+	return client.Selection{Labels: o.selector}
+}
+
+// within is the namespace whose objects of a kind are listed, empty for all.
+func (o *getOptions) within(env *environment, kind *schema.Schema) string {
+	if o.allNamespaces {
+		return ""
+	}
+	return env.namespaceOf(kind, o.namespace)
 }
 
 // checkFreshness refuses what is no revision, and two ways to say how new.
@@ -131,13 +194,10 @@ func (o *getOptions) run(ctx context.Context, env *environment, selected selecti
 			if len(selected.keys) > 0 {
 				f.objects, err = o.named(ctx, c, kind, selected.keys, &missing)
 			} else {
-				f.objects, err = o.list(ctx, c, kind)
-			}
-			if client.NotYet(err) {
-				return fmt.Errorf("%w: the server has not seen revision %d of its store yet: try again, or look at portolan_cache_staleness_seconds of its metrics", err, o.freshness.MinRevision)
+				f.objects, err = o.list(ctx, env, c, kind)
 			}
 			if err != nil {
-				return err
+				return o.explainNotYet(err)
 			}
 			slices.SortFunc(f.objects, func(a, b *unstructured.Unstructured) int {
 				return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
@@ -158,12 +218,8 @@ func (o *getOptions) run(ctx context.Context, env *environment, selected selecti
 	return errors.Join(err, missing)
 }
 
-func (o *getOptions) list(ctx context.Context, c *client.Client, kind *schema.Schema) ([]*unstructured.Unstructured, error) {
-	namespace := ""
-	if !o.allNamespaces {
-		namespace = namespaceOf(kind, o.namespace)
-	}
-	list, err := c.List(ctx, client.Resource(kind), namespace, client.Selection{})
+func (o *getOptions) list(ctx context.Context, env *environment, c *client.Client, kind *schema.Schema) ([]*unstructured.Unstructured, error) {
+	list, err := c.List(ctx, client.Resource(kind), o.within(env, kind), o.which(nil))
 	if err != nil {
 		return nil, err
 	}
@@ -172,6 +228,14 @@ func (o *getOptions) list(ctx context.Context, c *client.Client, kind *schema.Sc
 		objects[i] = &list.Items[i]
 	}
 	return objects, nil
+}
+
+// explainNotYet says of a server that is behind --min-revision what to do.
+func (o *getOptions) explainNotYet(err error) error {
+	if client.NotYet(err) {
+		return fmt.Errorf("%w: the server has not seen revision %d of its store yet: try again, or look at portolan_cache_staleness_seconds of its metrics", err, o.freshness.MinRevision)
+	}
+	return err
 }
 
 // notFound says that an object does not exist, or did not.
@@ -208,15 +272,22 @@ func (o *getOptions) named(ctx context.Context, c *client.Client, kind *schema.S
 	return objects, nil
 }
 
-// tellEmpty says of which kinds there is nothing.
+// tellEmpty names the kinds without objects.
 func (o *getOptions) tellEmpty(env *environment, all []found) {
+	at, with := "", ""
+	if o.freshness.Exact > 0 {
+		at = fmt.Sprintf(" at revision %d", o.freshness.Exact)
+	}
+	if o.selector != "" {
+		with = " with labels " + o.selector
+	}
 	for _, f := range all {
 		switch {
 		case len(f.objects) > 0:
 		case o.allNamespaces || f.kind.ClusterScoped:
-			fmt.Fprintf(env.stderr, "No %s found.\n", f.kind.Plural)
+			fmt.Fprintf(env.stderr, "No %s%s found%s.\n", f.kind.Plural, with, at)
 		default:
-			fmt.Fprintf(env.stderr, "No %s found in namespace %s; -A looks in all.\n", f.kind.Plural, namespaceOf(f.kind, o.namespace))
+			fmt.Fprintf(env.stderr, "No %s%s found in namespace %s%s; -A looks in all.\n", f.kind.Plural, with, o.within(env, f.kind), at)
 		}
 	}
 }
@@ -228,7 +299,7 @@ func (o *getOptions) print(env *environment, all []found, one bool) error {
 	case "yaml":
 		return printYAML(env, all)
 	case "json":
-		return printJSON(env, all, one)
+		return writeJSON(env, together(all, one))
 	case "name":
 		for _, f := range all {
 			for _, object := range f.objects {
@@ -237,6 +308,9 @@ func (o *getOptions) print(env *environment, all []found, one bool) error {
 			}
 		}
 		return nil
+	}
+	if o.template != nil {
+		return o.template.Execute(env.stdout, together(all, one))
 	}
 	separator := ""
 	for _, f := range all {
@@ -273,7 +347,8 @@ func printYAML(env *environment, all []found) error {
 	return nil
 }
 
-func printJSON(env *environment, all []found, one bool) error {
+// together is one object, or a list of all.
+func together(all []found, one bool) any {
 	objects := []any{}
 	for _, f := range all {
 		for _, object := range f.objects {
@@ -281,9 +356,9 @@ func printJSON(env *environment, all []found, one bool) error {
 		}
 	}
 	if one {
-		return writeJSON(env, objects[0])
+		return objects[0]
 	}
-	return writeJSON(env, listOf(objects))
+	return listOf(objects)
 }
 
 // listOf is a list of objects of any kinds.
@@ -300,13 +375,13 @@ func writeJSON(env *environment, value any) error {
 	return writeDocument(env.stdout, "json", value)
 }
 
-// rows is the table of one kind. Where it is one of several, names say the kind.
+// rows returns the table of one kind. If there are several kinds, the names include it.
 func (o *getOptions) rows(env *environment, f found, several bool) ([][]string, error) {
 	wide := o.output == "wide"
 	columns := slices.DeleteFunc(columnsOf(f.kind.GroupVersionKind), func(c column) bool { return c.wide && !wide })
 	header := append([]string{"NAME"}, each(columns, func(c column) string { return c.header })...)
 	if wide {
-		header = append(header, "PROGRAMMED")
+		header = append(header, "PROGRAMMED", "ISSUES")
 	}
 	header = append(header, "REV", "AGE")
 	if o.allNamespaces {
@@ -334,7 +409,7 @@ func (o *getOptions) rows(env *environment, f found, several bool) ([][]string, 
 			row = append(row, c.text(object, spec, wide))
 		}
 		if wide {
-			row = append(row, conditionOf(object, status.Programmed))
+			row = append(row, programmedOf(object), issuesOf(object))
 		}
 		row = append(row, object.GetResourceVersion(), age(env.now(), object.GetCreationTimestamp().Time))
 		rows = append(rows, row)
@@ -342,13 +417,16 @@ func (o *getOptions) rows(env *environment, f found, several bool) ([][]string, 
 	return rows, nil
 }
 
-// specOf reads the spec of an object. What a newer server may have in it and
-// this program does not know is left out.
-func specOf(kind *schema.Schema, object *unstructured.Unstructured) (proto.Message, error) {
-	spec := kind.NewSpec()
-	text, err := json.Marshal(object.Object["spec"])
-	if err == nil && string(text) != "null" {
-		err = (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(text, spec)
+// specOf reads the spec of an object. It drops fields that only a newer server knows.
+func specOf(kind *schema.Schema, object *unstructured.Unstructured) (any, error) {
+	content := config.Content(object.Object)
+	if content == nil {
+		return kind.Codec.New(), nil
+	}
+	var spec any
+	text, err := json.Marshal(content)
+	if err == nil {
+		spec, err = kind.Codec.ReadJSON(text)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the spec of %s %s/%s cannot be read: %w", kind.Singular, object.GetNamespace(), object.GetName(), err)

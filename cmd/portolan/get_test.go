@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/cache/rest/resttest"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
@@ -16,7 +18,7 @@ var seconds = regexp.MustCompile(`(?m) \d+s$`)
 // startShop is an API that has an object of every kind.
 func startShop(t *testing.T) api {
 	t.Helper()
-	a := startAPI(t)
+	a := api{resttest.Start(t, 0, func(o *rest.Options) { o.AcceptUnserved = true })}
 	a.must(t, "", "apply", "-f", "testdata/shop.yaml")
 	return a
 }
@@ -30,7 +32,7 @@ func TestGetTables(t *testing.T) {
 		all.WriteString(seconds.ReplaceAllString(a.must(t, "", args...), " 5s") + "\n")
 	}
 	for _, kind := range schema.Pilot().All() {
-		show("get", kind.ShortNames[0], "-n", "shop")
+		show("get", append(kind.ShortNames, kind.Plural)[0], "-n", "shop")
 		show("get", kind.Singular, "-A", "-o", "wide")
 	}
 	show("get", "vs,dr", "-n", "shop", "--no-headers")
@@ -96,6 +98,7 @@ func TestGetSaysWhatThereIsNot(t *testing.T) {
 	}{
 		{[]string{"vs", "-n", "shop"}, exitOK, "", "No virtualservices found in namespace shop; -A looks in all.\n"},
 		{[]string{"vs", "-A"}, exitOK, "", "No virtualservices found.\n"},
+		{[]string{"vs", "-n", "shop", "--revision", "2"}, exitOK, "", "No virtualservices found in namespace shop at revision 2; -A looks in all.\n"},
 		{[]string{"vs", "-o", "yaml"}, exitOK, "", "No virtualservices found in namespace default; -A looks in all.\n"},
 		{[]string{"vs,se", "-o", "name"}, exitOK, "serviceentry/default/x\n", "No virtualservices found in namespace default; -A looks in all.\n"},
 		{[]string{"se", "y"}, exitFailure, "",
@@ -123,7 +126,16 @@ func TestBadArguments(t *testing.T) {
 		{"get frobs", `unknown kind "frobs": see portolan api-resources for those served`},
 		{"get vs.networking.k8s.io", `unknown kind "vs.networking.k8s.io": see portolan api-resources for those served`},
 		{"get vs,", `unknown kind "": see portolan api-resources for those served`},
-		{"get vs -o xml", `-o "xml": use table, wide, yaml, json or name`},
+		{"get vs -o xml", `-o "xml": use table, wide, yaml, json, name or jsonpath=TEMPLATE`},
+		{"get vs -o jsonpath=.metadata.name", `-o jsonpath=.metadata.name: a template has its paths in braces, as in -o jsonpath='{.metadata.name}'`},
+		{"get vs -o jsonpath={.x", "-o jsonpath={.x: unclosed action"},
+		{"get vs -l a=b=c", `-l "a=b=c": found '=', expected: ',' or 'end of string'`},
+		{"get vs x -l a=b", "-l selects among all objects of a kind: leave it out, or the names"},
+		{"get vs,dr -w", "-w follows one object, or the objects of one kind"},
+		{"get vs x y -w", "-w follows one object, or the objects of one kind"},
+		{"get vs -w --revision 3", "-w shows what changes from now on, and --revision what was: leave one of them out"},
+		{"get vs --output-watch-events", "--output-watch-events says what -w sees: add it"},
+		{"get vs -w --output-watch-events -o name", "--output-watch-events has no place in -o name: use table, wide, yaml or json"},
 		{"get vs -A -n shop", "-A is all namespaces, and -n is one: leave one of them out"},
 		{"get vs/x -A", "an object is in one namespace: name it with -n instead of -A"},
 		{"get vs,dr x", "vs,dr x: give names of one kind, or KIND/NAME"},
@@ -146,20 +158,6 @@ func TestBadArguments(t *testing.T) {
 		if o.code != exitUsage || o.out != "" {
 			t.Errorf("%s: %+v", test.line, o)
 		}
-	}
-}
-
-func TestCompletion(t *testing.T) {
-	t.Parallel()
-	a := startAPI(t)
-	a.must(t, entry("x", "")+"---\n"+entry("z", ""), "apply", "-f", "-")
-	if out := do(t, "", "__complete", "get", "").out; !strings.Contains(out, "virtualservices\tvs\n") {
-		t.Errorf("kinds: %s", out)
-	}
-	same(t, "names", do(t, "", "--server", a.URL, "__complete", "delete", "se", "x", "").out, "z\n:4\n")
-	same(t, "forms", do(t, "", "__complete", "get", "vs", "-o", "").out, "table\nwide\nyaml\njson\nname\n:4\n")
-	if out := do(t, "", "completion", "bash"); out.code != exitOK || out.out == "" {
-		t.Errorf("%+v", out)
 	}
 }
 

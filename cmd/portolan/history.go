@@ -10,7 +10,6 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest/client"
 	"github.com/portolan-mesh/portolan/cache/rest/record"
 	"github.com/portolan-mesh/portolan/storage/config"
-	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
 type historyOptions struct {
@@ -36,7 +35,7 @@ where it was another machine. CHANGE is the first field that differs.`,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: completeObjects(env),
 		RunE: func(c *cobra.Command, args []string) error {
-			key, err := o.key(args)
+			key, err := o.key(env, args)
 			if err != nil {
 				return err
 			}
@@ -44,21 +43,21 @@ where it was another machine. CHANGE is the first field that differs.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVarP(&o.namespace, "namespace", "n", "", `namespace of the object (default "default")`)
+	f.StringVarP(&o.namespace, "namespace", "n", "", `namespace of the object (default $PORTOLAN_NAMESPACE, else "default")`)
 	f.IntVar(&o.limit, "limit", 20, "how many changes to show, the newest; 0 is all")
 	f.StringVarP(&o.output, "output", "o", "table", "form of the output: "+alternatives(recordOutputs))
 	completeOutput(c, recordOutputs...)
 	return c
 }
 
-func (o *historyOptions) key(args []string) (config.Key, error) {
+func (o *historyOptions) key(env *environment, args []string) (config.Key, error) {
 	if err := oneOf("-o", o.output, recordOutputs...); err != nil {
 		return config.Key{}, err
 	}
 	if err := checkLimit(o.limit); err != nil {
 		return config.Key{}, err
 	}
-	selected, err := selectObjects(schema.Pilot(), args, o.namespace)
+	selected, err := selectObjects(env, args, o.namespace)
 	if err != nil {
 		return config.Key{}, err
 	}

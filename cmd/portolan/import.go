@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -19,7 +18,10 @@ func newImportCommand(env *environment) *cobra.Command {
 objects as one change, or, where one of them has a fault, none. It is an apply
 that keeps creation times: objects that are created are as old as they were, so
 that of those that contend the same one wins. Objects that are there already keep
-their own; those that are in no file stay. resourceVersions are ignored.` + chunksHelp,
+their own; those that are in no file stay. resourceVersions are ignored.
+
+--dry-run=server shows what would change; --wait waits until the proxies have taken
+it, in parts part by part.` + chunksHelp + waitHelp,
 		Example: `  portolan import -f mesh.yaml
   portolan import -f mesh.yaml --dry-run=server
   portolan export --server http://127.0.0.1:15080 | portolan import -f - --server http://127.0.0.1:25080`,
@@ -28,18 +30,14 @@ their own; those that are in no file stay. resourceVersions are ignored.` + chun
 			if len(o.files.names) == 0 {
 				return usageError{errors.New("name what to import: -f FILE, -f DIR, or -f - for stdin")}
 			}
-			if err := cmp.Or(o.dry.check(), o.why.check()); err != nil {
+			if err := cmp.Or(o.check(c), o.checkChunks()); err != nil {
 				return err
-			}
-			if o.chunks < 0 {
-				return usageError{fmt.Errorf("--chunks %d: give the number of objects of a part, from 1 on", o.chunks)}
 			}
 			return o.run(c.Context(), env)
 		},
 	}
 	o.files.register(c, "import")
-	o.dry.register(c)
-	o.why.register(c)
+	o.writeFlags.register(c)
 	o.registerChunks(c)
 	return c
 }

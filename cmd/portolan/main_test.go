@@ -23,6 +23,7 @@ func TestMain(m *testing.M) {
 		main()
 	}
 	_ = os.Unsetenv("PORTOLAN_SERVER")
+	_ = os.Unsetenv("PORTOLAN_NAMESPACE")
 	goleak.VerifyTestMain(m)
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest/batch"
 )
 
-// message is what a user has to say about a change; the history keeps it.
+// message is the user's comment on a change; the history keeps it.
 type message string
 
 func (m *message) register(c *cobra.Command) {

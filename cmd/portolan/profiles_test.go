@@ -3,6 +3,8 @@ package main
 import (
 	"net/http"
 	"testing"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/serve"
 )
 
 // TestProfilesAreShownWhenAskedFor, and otherwise there are none.
@@ -10,7 +12,7 @@ func TestProfilesAreShownWhenAskedFor(t *testing.T) {
 	t.Parallel()
 	for flag, want := range map[string]int{"--pprof": http.StatusOK, "--log-level=info": http.StatusNotFound} {
 		server, _, stop := serveIn(t, t.TempDir(), flag)
-		answer, err := http.Get(server + profilesPath + "heap?gc=1")
+		answer, err := http.Get(server + serve.ProfilesPath + "heap?gc=1")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,15 +14,14 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache/rest/client"
 	"github.com/portolan-mesh/portolan/discovery"
-	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/admin"
-	"github.com/portolan-mesh/portolan/xds/propagation"
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/progress"
 )
 
 func newProxyCommand(env *environment) *cobra.Command {
 	c := &cobra.Command{Use: "proxy", Short: "Look at the proxies of the mesh"}
-	c.AddCommand(newProxyStatusCommand(env))
+	c.AddCommand(newProxyStatusCommand(env), newProxyConfigCommand(env), newProxyDiffCommand(env))
 	return c
 }
 
@@ -30,6 +29,7 @@ func newProxyStatusCommand(env *environment) *cobra.Command {
 	outputs := []string{"table", "wide", "json", "yaml"}
 	var output string
 	var only []string
+	var all bool
 	c := &cobra.Command{
 		Use:     "status [NODE]",
 		Aliases: []string{"list"}, SuggestFor: []string{"proxy-status", "ps"},
@@ -44,15 +44,17 @@ since when.
   NOT SENT  it did not ask for this type
 
 The time is since when it lacks something or has refused it, and since its last
-answer where it is in step. REV is the revision of the store that all types are
-known to be at. Proxies that were connected in the last day and are not now are
-below the table. -o wide shows for each type the nonce of the last response that
+answer where it is in step; without one it never had to answer. VHDS is the type of
+virtual hosts, which Envoys of 1.40 and later take one by one. REV is the revision of the store that all types are
+known to be at. Proxies that were connected in the last hour and are not now are
+below the table; those of the last day are counted, and named with --all. -o wide shows for each type the nonce of the last response that
 was acknowledged, and, in brackets, of one that is under way or was refused; nonces
 begin with the revision.`,
 		Example: `  portolan proxy status
   portolan proxy status --only rejected,stale
   portolan proxy status vm-12 -o wide`,
-		Args: cobra.MaximumNArgs(1),
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeProxies(env),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := oneOf("-o", output, outputs...); err != nil {
 				return err
@@ -68,22 +70,23 @@ begin with the revision.`,
 				return err
 			}
 			list.Items = inState(list.Items, only)
-			return env.printProxies(list, described(node, only), output)
+			return env.printProxies(list, described(node, only), output, all || node != "")
 		},
 	}
 	c.Flags().StringVarP(&output, "output", "o", "table", "form of the output: "+alternatives(outputs))
 	completeOutput(c, outputs...)
+	c.Flags().BoolVar(&all, "all", false, "name all proxies that are offline, however long and many")
 	c.Flags().StringSliceVar(&only, "only", nil, "only proxies with a type that is rejected, stale or either: rejected,stale")
 	return c
 }
 
-// proxies are those whose node id contains a text.
+// proxies returns the proxies whose node id contains a text.
 func (e *environment) proxies(ctx context.Context, node string) (admin.ProxyList, error) {
 	var list admin.ProxyList
 	err := e.call(ctx, func(ctx context.Context, c *client.Client) error {
 		return c.JSON(ctx, admin.ProxiesPath, &list)
 	})
-	shown := []xds.ProxyStatus{}
+	shown := []progress.ProxyStatus{}
 	for _, p := range list.Items {
 		if strings.Contains(p.Node, node) {
 			shown = append(shown, p)
@@ -93,15 +96,15 @@ func (e *environment) proxies(ctx context.Context, node string) (admin.ProxyList
 	if node != "" {
 		list.Elsewhere = nil // it is not known who they are
 	}
-	list.Gone = slices.DeleteFunc(list.Gone, func(g propagation.Gone) bool { return !strings.Contains(g.Node, node) })
+	list.Gone = slices.DeleteFunc(list.Gone, func(g progress.Gone) bool { return !strings.Contains(g.Node, node) })
 	return list, err
 }
 
 // inState are the proxies with a type in one of some states, such as rejected; all
 // of them where there are no states.
-func inState(proxies []xds.ProxyStatus, only []string) []xds.ProxyStatus {
-	return slices.DeleteFunc(proxies, func(p xds.ProxyStatus) bool {
-		return len(only) > 0 && !slices.ContainsFunc(p.Types, func(t xds.TypeStatus) bool {
+func inState(proxies []progress.ProxyStatus, only []string) []progress.ProxyStatus {
+	return slices.DeleteFunc(proxies, func(p progress.ProxyStatus) bool {
+		return len(only) > 0 && !slices.ContainsFunc(p.Types, func(t progress.TypeStatus) bool {
 			return slices.Contains(only, strings.ToLower(string(t.State)))
 		})
 	})
@@ -113,18 +116,19 @@ func described(node string, only []string) (which string) {
 		which = fmt.Sprintf(" whose node id contains %q", node)
 	}
 	if len(only) > 0 {
-		which += " with a type that is " + strings.ToUpper(alternatives(only))
+		which += " with a type that is " + alternatives(each(only, strings.ToUpper))
 	}
 	return which
 }
 
-func (e *environment) printProxies(list admin.ProxyList, which, output string) error {
+// printProxies prints proxies in some form. If all is set it names all offline ones.
+func (e *environment) printProxies(list admin.ProxyList, which, output string, all bool) error {
 	if output == "json" || output == "yaml" {
 		return writeDocument(e.stdout, output, list)
 	}
 	if len(list.Items) == 0 {
 		fmt.Fprintf(e.stderr, "No proxy%s is connected to %s.\n", which, e.server)
-		return writeTable(e.stdout, others(list, e.now()))
+		return writeTable(e.stdout, others(list, e.now(), all))
 	}
 	if err := writeTable(e.stdout, proxyRows(list, e.now(), output == "wide")); err != nil {
 		return err
@@ -132,7 +136,7 @@ func (e *environment) printProxies(list admin.ProxyList, which, output string) e
 	if err := writeTable(e.stdout, rejections(list.Items)); err != nil {
 		return err
 	}
-	return writeTable(e.stdout, others(list, e.now()))
+	return writeTable(e.stdout, others(list, e.now(), all))
 }
 
 func proxyRows(list admin.ProxyList, now time.Time, wide bool) [][]string {
@@ -162,8 +166,8 @@ func proxyRows(list admin.ProxyList, now time.Time, wide bool) [][]string {
 }
 
 // others are the proxies that this server does not have.
-func others(list admin.ProxyList, now time.Time) [][]string {
-	rows := offline(list.Gone, now)
+func others(list admin.ProxyList, now time.Time, all bool) [][]string {
+	rows := offline(list.Gone, len(list.Gone), now, all)
 	for _, id := range slices.Sorted(maps.Keys(list.Elsewhere)) {
 		if n := list.Elsewhere[id]; n > 0 {
 			rows = append(rows, []string{"  elsewhere", proxyCount(n), "connected to server " + serverName(id)})
@@ -179,16 +183,35 @@ func proxyCount(n int) string {
 	return fmt.Sprintf("%d proxies", n)
 }
 
-// offline are proxies that are connected to no server.
-func offline(gone []propagation.Gone, now time.Time) (rows [][]string) {
+// At most maxOffline offline proxies are named, which were seen within offlineLong.
+const (
+	offlineLong = time.Hour
+	maxOffline  = 10
+)
+
+// offline returns rows for the proxies that are connected to no server; gone has count
+// of them, the last seen first. If all is set it names all of gone. Else it names those
+// whose absence is news, and counts the others.
+func offline(gone []progress.Gone, count int, now time.Time, all bool) (rows [][]string) {
 	for _, g := range gone {
+		if !all && (len(rows) == maxOffline || now.Sub(g.Seen) > offlineLong) {
+			break
+		}
 		rows = append(rows, []string{"  offline", nodeName(g.Node), "last seen " + age(now, g.Seen) + " ago"})
+	}
+	const see = "see portolan proxy status --all"
+	switch rest := count - len(rows); {
+	case rest <= 0:
+	case len(rows) < len(gone) && now.Sub(gone[len(rows)].Seen) > offlineLong: // and so are all after it
+		rows = append(rows, []string{"  offline", proxyCount(rest), "for more than " + age(now, now.Add(-offlineLong)) + ": " + see})
+	default:
+		rows = append(rows, []string{"  offline", proxyCount(rest) + " more", see})
 	}
 	return rows
 }
 
-// typeNames are those of all proxies, in the order of the server.
-func typeNames(proxies []xds.ProxyStatus) []string {
+// typeNames returns the types of all proxies, in the order of the server.
+func typeNames(proxies []progress.ProxyStatus) []string {
 	var names []string
 	for _, p := range proxies {
 		for _, t := range p.Types {
@@ -201,7 +224,7 @@ func typeNames(proxies []xds.ProxyStatus) []string {
 }
 
 // stateOf is a state and since when: "SYNCED 3m".
-func stateOf(p xds.ProxyStatus, name string, now time.Time, wide bool) string {
+func stateOf(p progress.ProxyStatus, name string, now time.Time, wide bool) string {
 	for _, t := range p.Types {
 		if t.Name != name {
 			continue
@@ -219,18 +242,18 @@ func stateOf(p xds.ProxyStatus, name string, now time.Time, wide bool) string {
 		}
 		return state
 	}
-	return string(stream.NotSent)
+	return string(protocol.NotSent)
 }
 
-// rejections are what proxies refused, in their own words.
-func rejections(proxies []xds.ProxyStatus) [][]string {
+// rejections shows the resources that proxies rejected, with their messages.
+func rejections(proxies []progress.ProxyStatus) [][]string {
 	var rows [][]string
 	for _, p := range proxies {
 		for _, t := range p.Types {
-			if t.State == stream.Rejected {
-				row := []string{"  rejected", p.Name, t.Name, fmt.Sprintf("rev %d", t.RejectedRevision), quoted(t.Message)}
-				if len(t.Objects) > 0 {
-					row = append(row, "of "+items(t.Objects, false))
+			for _, r := range t.Refused {
+				row := []string{"  rejected", p.Name, t.Name, r.Name, fmt.Sprintf("rev %d", r.Revision), quoted(r.Message)}
+				if len(r.Objects) > 0 {
+					row = append(row, "of "+items(r.Objects, false))
 				}
 				rows = append(rows, row)
 			}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,32 +13,32 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/admin"
-	"github.com/portolan-mesh/portolan/xds/propagation"
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/progress"
 )
 
 var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
 func someProxies() admin.ProxyList {
-	synced := func(name string, ago time.Duration) xds.TypeStatus {
-		return xds.TypeStatus{Name: name, State: stream.Synced, Revision: 815, Sent: noon.Add(-ago), Answered: noon.Add(-ago)}
+	synced := func(name string, ago time.Duration) progress.TypeStatus {
+		return progress.TypeStatus{Name: name, State: protocol.Synced, Revision: 815, Sent: noon.Add(-ago), Answered: noon.Add(-ago)}
 	}
 	return admin.ProxyList{TypeMeta: metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "ProxyList"}, Server: "cp-2:7/0a1b2c3d",
 		Elsewhere: map[string]int{"cp-1:7/44556677": 40},
-		Gone:      []propagation.Gone{{Node: "sidecar~10.0.0.9~vm-9.shop~shop.svc.cluster.local", Seen: noon.Add(-3 * time.Minute)}},
-		Items: []xds.ProxyStatus{
+		Gone:      []progress.Gone{{Node: "sidecar~10.0.0.9~vm-9.shop~shop.svc.cluster.local", Seen: noon.Add(-3 * time.Minute)}},
+		Items: []progress.ProxyStatus{
 			{Node: "router~10.0.0.2~edge-1.edge~edge.svc.cluster.local", Name: "edge-1", Type: "router", Namespace: "edge", Variant: "delta", Envoy: "1.40.0", Revision: 814,
-				Types: []xds.TypeStatus{
+				Types: []progress.TypeStatus{
 					synced("CDS", 3*time.Minute), synced("EDS", 9*time.Second),
-					{Name: "LDS", State: stream.Stale, Sent: noon.Add(-41 * time.Second), Answered: noon.Add(-time.Hour), StaleSince: noon.Add(-41 * time.Second), AckedNonce: "812-4", SentNonce: "815-5"},
-					{Name: "RDS", State: stream.NotSent},
+					{Name: "LDS", State: protocol.Stale, Sent: noon.Add(-41 * time.Second), Answered: noon.Add(-time.Hour), StaleSince: noon.Add(-41 * time.Second), AckedNonce: "812-4", SentNonce: "815-5"},
+					{Name: "RDS", State: protocol.NotSent},
 				}},
 			{Node: "sidecar~10.0.0.17~vm-17.shop~shop.svc.cluster.local", Name: "vm-17", Type: "sidecar", Namespace: "shop", Variant: "delta", Revision: 812,
-				Types: []xds.TypeStatus{
+				Types: []progress.TypeStatus{
 					synced("CDS", 26*time.Hour), synced("EDS", 0), synced("LDS", 3*time.Hour),
-					{Name: "RDS", State: stream.Rejected, Answered: noon.Add(-12 * time.Second), StaleSince: noon.Add(-12 * time.Second), RejectedRevision: 815, RejectedNonce: "815-9", AckedNonce: "812-8", Objects: []string{"virtualservice/shop/reviews"}, Message: "unknown cluster\n\"outbound|80\"\n"},
+					{Name: "RDS", State: protocol.Rejected, Answered: noon.Add(-12 * time.Second), StaleSince: noon.Add(-12 * time.Second), RejectedRevision: 815, RejectedNonce: "815-9", AckedNonce: "812-8", Objects: []string{"virtualservice/shop/reviews"}, Message: "unknown cluster\n\"outbound|80\"\n",
+						Refused: []progress.RefusedResource{{Name: "80", Revision: 815, Objects: []string{"virtualservice/shop/reviews"}, Message: "unknown cluster\n\"outbound|80\"\n"}}},
 				}},
 		}}
 }
@@ -83,6 +84,67 @@ func TestProxyStatus(t *testing.T) {
 	}
 }
 
+// TestProxiesOffline: who went just now is named, who has been away for long, or with
+// many others, is counted.
+func TestProxiesOffline(t *testing.T) {
+	t.Parallel()
+	gone := func(recent, long int) (all []progress.Gone) {
+		for i := range recent {
+			all = append(all, progress.Gone{Node: fmt.Sprintf("sidecar~10.0.0.9~vm-%d.shop~d", i), Seen: noon.Add(-time.Duration(i) * time.Minute)})
+		}
+		for i := range long {
+			all = append(all, progress.Gone{Node: fmt.Sprintf("sidecar~10.0.0.9~old-%d.shop~d", i), Seen: noon.Add(-2 * time.Hour)})
+		}
+		return all
+	}
+	for name, c := range map[string]struct {
+		recent, long int
+		args         []string
+		named        int
+		summary      string
+	}{
+		"nobody":               {0, 0, nil, 0, ""},
+		"one just now":         {1, 0, nil, 1, ""},
+		"one for long":         {0, 1, nil, 0, "  offline  1 proxy  for more than 1h: see portolan proxy status --all\n"},
+		"some of both":         {2, 12, nil, 2, "  offline  12 proxies  for more than 1h: see portolan proxy status --all\n"},
+		"many just now":        {30, 5, nil, 10, "  offline  25 proxies more  see portolan proxy status --all\n"},
+		"all are asked for":    {30, 5, []string{"--all"}, 35, ""},
+		"one is asked for":     {2, 1, []string{"old-0"}, 1, ""},
+		"as many as are named": {10, 0, nil, 10, ""},
+	} {
+		list := admin.ProxyList{Gone: gone(c.recent, c.long)}
+		out := proxyStatus(t, list, append([]string{"status"}, c.args...)...).out
+		if named := strings.Count(out, "last seen "); named != c.named {
+			t.Errorf("%s: %d are named, want %d:\n%s", name, named, c.named, out)
+		}
+		if got := summaryOf(out); got != strings.Join(strings.Fields(c.summary), " ") {
+			t.Errorf("%s: %q, want %q", name, got, c.summary)
+		}
+
+		if len(c.args) > 0 {
+			continue
+		}
+		waiting := progress.Distribution{Revision: 7, Offline: len(list.Gone), Gone: list.Gone[:min(len(list.Gone), 20)]}
+		for i := range waiting.Gone { // wait goes by the clock of the machine
+			waiting.Gone[i].Seen = time.Now().Add(waiting.Gone[i].Seen.Sub(noon))
+		}
+		waited, _ := waited(t, []progress.Distribution{waiting}, "--revision", "7")
+		if named := strings.Count(waited.out, "last seen "); named != c.named || summaryOf(waited.out) != strings.Join(strings.Fields(c.summary), " ") {
+			t.Errorf("%s: wait names %d, want %d and %q:\n%s", name, named, c.named, c.summary, waited.out)
+		}
+	}
+}
+
+// summaryOf is the line about proxies that are offline and not named.
+func summaryOf(out string) string {
+	for line := range strings.Lines(out) {
+		if strings.Contains(line, "--all") {
+			return strings.Join(strings.Fields(line), " ")
+		}
+	}
+	return ""
+}
+
 func TestProxyStatusJSON(t *testing.T) {
 	t.Parallel()
 	var got admin.ProxyList
@@ -101,6 +163,9 @@ func TestProxyStatusJSON(t *testing.T) {
 func TestProxyStatusOfNone(t *testing.T) {
 	t.Parallel()
 	if o := proxyStatus(t, admin.ProxyList{}, "status"); o != (outcome{exitOK, "", "No proxy is connected to URL.\n"}) {
+		t.Errorf("%+v", o)
+	}
+	if o := proxyStatus(t, admin.ProxyList{}, "status", "--only", "rejected,stale"); o != (outcome{exitOK, "", "No proxy with a type that is REJECTED or STALE is connected to URL.\n"}) {
 		t.Errorf("%+v", o)
 	}
 	if o := proxyStatus(t, someProxies(), "status", "x"); o != (outcome{exitOK, "", "No proxy whose node id contains \"x\" is connected to URL.\n"}) {

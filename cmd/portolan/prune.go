@@ -17,14 +17,13 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// pruneHelp is what commands with --prune say about it.
+// pruneHelp is the help text of --prune.
 const pruneHelp = `
 
---prune -l key=value takes the files for all there is with these labels: objects
-that have them, in the namespaces of the files and of -n, and are in no file, are
-deleted in the same change; every object of the files must have the labels, too.
-Objects of all kinds are, since a file that is gone leaves no trace of its kind;
---prune-kinds says which instead. An object that somebody changes meanwhile is not
+--prune -l key=value deletes, in the same change, the stored objects that have these
+labels and are in no file. It looks at all kinds, or those of --prune-kinds, in the
+namespaces of the files and of -n. Every object of the files must have the labels,
+else the next run could not find it. An object that somebody changes meanwhile is not
 deleted: nothing is done then (exit code 75).`
 
 // pruneFlags say which objects are deleted for being in no file.
@@ -45,14 +44,14 @@ func (p *pruneFlags) register(c *cobra.Command) {
 }
 
 // check reads the flags.
-func (p *pruneFlags) check(dry dryRun) error {
+func (p *pruneFlags) check(schemas schema.Set, dry string) error {
 	switch {
 	case !p.enabled && (p.selector != "" || len(p.names) > 0):
 		return usageError{errors.New("-l and --prune-kinds say what --prune deletes: add it, or leave them out")}
 	case !p.enabled:
 		return nil
 	case p.selector == "":
-		return usageError{errors.New("--prune needs -l key=value: the labels of the objects that the files are all there is of")}
+		return usageError{errors.New("--prune needs -l key=value: it deletes the stored objects with these labels that are in no file")}
 	case dry == dryRunClient:
 		return usageError{errors.New("--prune has to ask the server what there is: use --dry-run=server")}
 	}
@@ -60,12 +59,12 @@ func (p *pruneFlags) check(dry dryRun) error {
 	if p.labels, err = labels.ConvertSelectorToLabelsMap(p.selector); err != nil {
 		return usageError{fmt.Errorf("-l %s: %w: use key=value[,key=value...]", p.selector, err)}
 	}
-	p.kinds = schema.Pilot().All()
+	p.kinds = schemas.All()
 	if len(p.names) > 0 {
 		p.kinds = nil
 	}
 	for _, name := range p.names {
-		kind, err := kindNamed(schema.Pilot(), name)
+		kind, err := kindNamed(schemas, name)
 		if err != nil {
 			return usageError{fmt.Errorf("--prune-kinds: %w", err)}
 		}
@@ -83,7 +82,7 @@ func (p *pruneFlags) demand(m *manifest) {
 	}
 	for _, d := range m.documents {
 		if !p.labels.AsSelector().Matches(labels.Set(d.Config.Labels)) {
-			m.fault(d.Fault("metadata.labels", fmt.Sprintf("lack %s, by which --prune tells what the files are all there is of", p.labels)))
+			m.fault(d.Fault("metadata.labels", fmt.Sprintf("lack %s: with --prune every object of the files must have the labels of -l", p.labels)))
 		}
 	}
 }
@@ -118,7 +117,7 @@ func (p *pruneFlags) superfluous(ctx context.Context, c *client.Client, m *manif
 	return out, nil
 }
 
-// places are where superfluous objects may be.
+// places returns the places that may hold superfluous objects.
 func (p *pruneFlags) places(m *manifest, namespace string) []place {
 	var namespaces []string
 	if namespace != "" {
@@ -150,8 +149,8 @@ type superfluous struct {
 	object *unstructured.Unstructured
 }
 
-// document is what a deletion is about: the object in the version that was
-// listed. It stands in no file.
+// document returns the object to delete, in the version that was listed. It stands in
+// no file.
 func (s superfluous) document() config.Document {
 	return config.Document{Config: &config.Config{Meta: config.Meta{
 		GroupVersionKind: s.key.Kind, Namespace: s.key.Namespace, Name: s.key.Name,
@@ -159,7 +158,7 @@ func (s superfluous) document() config.Document {
 	}}}
 }
 
-// difference is that of a deletion.
+// difference shows a deletion.
 func (s superfluous) difference() (string, error) {
 	before, err := comparableText(s.object, false)
 	if err != nil {

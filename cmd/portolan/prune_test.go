@@ -36,7 +36,7 @@ func TestApplyPrunes(t *testing.T) {
 	files := entry("new", mine) + "---\n" + entry("a", mine)
 	prune := []string{"apply", "-f", "-", "--prune", "-l", "app=shop"}
 
-	same(t, "dry run", a.must(t, files, append(prune, "--dry-run=server")...),
+	same(t, "dry run", tried(a.must(t, files, append(prune, "--dry-run=server")...)),
 		"serviceentry/shop/new  created (dry run)\nserviceentry/shop/a    unchanged (dry run)\n"+
 			"serviceentry/shop/b    deleted (dry run)\nserviceentry/shop/z    deleted (dry run)\nsidecar/shop/s         deleted (dry run)\n")
 	o := a.do(t, files, "diff", "-f", "-", "--prune", "-l", "app=shop", "--prune-kinds", "se")
@@ -113,7 +113,7 @@ func TestPruneRefusals(t *testing.T) {
 		{[]string{"--prune", "-l", "app=shop", "--prune-kinds", "pods"}, exitUsage, `--prune-kinds: unknown kind "pods"`},
 		{[]string{"--prune", "-l", "app=shop", "--dry-run=client"}, exitUsage, "use --dry-run=server"},
 		{[]string{"--prune", "-l", "app=shop"}, exitData,
-			"nothing was applied: stdin: document 1 (line 1): serviceentry/shop/theirs: metadata.labels: lack app=shop, by which"},
+			"nothing was applied: stdin: document 1 (line 1): serviceentry/shop/theirs: metadata.labels: lack app=shop: with --prune every object"},
 	} {
 		o := do(t, entry("theirs", other), append([]string{"apply", "-f", "-"}, test.args...)...)
 		if o.code != test.code || o.out != "" || !strings.Contains(o.err, test.says) {

@@ -88,9 +88,9 @@ func (e *environment) recordTable(header string, records []record.Record, more b
 	return err
 }
 
-// origin is where a change came from, as far as that is known and not proven: of
-// a portolan its command and the local user, of another program its name, and
-// the host unless it was the server's own.
+// origin names the source of a change, as far as it is known; nothing proves it. For a
+// portolan that is its command and the local user, and for another program its name.
+// The host follows unless it was the server's own.
 func origin(r record.Record) string {
 	program, rest, _ := strings.Cut(plain(r.Tool), " ")
 	if strings.HasPrefix(program, "portolan/") && rest != "" {

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,11 +16,10 @@ import (
 )
 
 type rollbackOptions struct {
+	writeFlags
 	namespace     string
 	allNamespaces bool
 	revision      int64
-	message       message
-	dry           dryRun
 	yes           bool
 }
 
@@ -33,21 +30,23 @@ func newRollbackCommand(env *environment) *cobra.Command {
 		Short: "Bring objects back to what they were at a revision, as one change",
 		Long: `Bring an object, a whole namespace (-n) or the whole store (-A) back to what it was
 at a revision: what was changed since is as it was, what was deleted is there
-again, as old as it was, and what was created since is deleted. It is a change as
-any other, with a new revision, and can itself be rolled back.
+again, as old as it was, and what did not exist at the revision is deleted, which
+its line says. It is a change as any other, with a new revision, and can itself be
+rolled back. --dry-run=server shows what it would do, how each object would differ,
+and which proxies are concerned.
 
 An object that somebody changes meanwhile is not overwritten: nothing is done
 then (exit code 75). What portolan history shows can be brought back; a revision
 that is no longer known, or in the future, is refused (exit code 65).
 
-A namespace or the store is asked about first on a terminal, unless --yes is
-given.`,
+Before it rolls back a namespace or the store it asks, on a terminal; elsewhere it
+needs --yes. --wait waits until the proxies have taken it.` + waitHelp,
 		Example: `  portolan rollback vs/reviews -n shop --to-revision 812
   portolan rollback -n shop --to-revision 812 --dry-run=server
-  portolan rollback -A --to-revision 812 -m "the release is off"`,
+  portolan rollback -A --to-revision 812 -m "the release is off" --yes`,
 		ValidArgsFunction: completeObjects(env),
 		RunE: func(c *cobra.Command, args []string) error {
-			s, err := o.scope(args)
+			s, err := o.scope(env, c, args)
 			if err != nil {
 				return err
 			}
@@ -55,18 +54,17 @@ given.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVarP(&o.namespace, "namespace", "n", "", `namespace to roll back, or that of the objects (default "default")`)
+	f.StringVarP(&o.namespace, "namespace", "n", "", `namespace to roll back, or namespace of the named objects (default $PORTOLAN_NAMESPACE, else "default")`)
 	f.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "roll back the whole store")
 	f.Int64Var(&o.revision, "to-revision", 0, "the revision to go back to")
-	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
-	o.message.register(c)
-	o.dry.register(c)
-	f.Lookup("dry-run").Usage = "change nothing: server says what would become of each object"
+	registerYes(c, &o.yes)
+	o.writeFlags.register(c)
+	f.Lookup("dry-run").Usage = "change nothing: server shows what would become of each object, and which proxies are concerned"
 	return c
 }
 
-// scope reads the flags, and what is to be rolled back.
-func (o *rollbackOptions) scope(args []string) (scope, error) {
+// scope reads the flags and the arguments.
+func (o *rollbackOptions) scope(env *environment, c *cobra.Command, args []string) (scope, error) {
 	if len(args) == 0 && o.namespace == "" && !o.allNamespaces {
 		return scope{}, usageError{errors.New("name what to roll back: KIND/NAME, -n NAMESPACE for all of a namespace, or -A for the whole store")}
 	}
@@ -76,19 +74,25 @@ func (o *rollbackOptions) scope(args []string) (scope, error) {
 	if err := checkRevision("--to-revision", o.revision); err != nil {
 		return scope{}, err
 	}
-	if err := o.dry.check(); err != nil {
+	if err := o.check(c); err != nil {
 		return scope{}, err
 	}
-	if o.dry == dryRunClient {
+	if o.dry.mode == dryRunClient {
 		return scope{}, usageError{errors.New("--dry-run=client: the server alone knows what was: use --dry-run=server")}
 	}
-	if o.message == "" {
-		o.message = message(fmt.Sprintf("rollback to revision %d", o.revision))
+	if o.why == "" {
+		o.why = message(fmt.Sprintf("rollback to revision %d", o.revision))
 	}
-	if err := o.message.check(); err != nil {
-		return scope{}, err
+	s, err := newScope(env, args, o.namespace, o.allNamespaces)
+	if err == nil && o.asks(s) && !env.terminal {
+		err = usageError{fmt.Errorf("nothing was rolled back: %s may be many objects, and there is no terminal to ask on: add --yes, or look first with --dry-run=server", s)}
 	}
-	return newScope(args, o.namespace, o.allNamespaces)
+	return s, err
+}
+
+// asks says whether a rollback of more than the objects named has to be confirmed.
+func (o *rollbackOptions) asks(s scope) bool {
+	return !o.yes && o.dry.mode == dryRunNone && len(s.keys) == 0
 }
 
 func (o *rollbackOptions) run(ctx context.Context, env *environment, s scope) error {
@@ -107,19 +111,24 @@ func (o *rollbackOptions) run(ctx context.Context, env *environment, s scope) er
 	if err := o.confirm(ctx, env, s, all); err != nil {
 		return err
 	}
-	return env.call(ctx, func(ctx context.Context, c *client.Client) error {
-		result, err := o.dry.send(ctx, c, o.message.about(all.operations))
-		if err == nil {
-			return env.printOutcomes(all.documents, result, o.dry)
-		}
-		if apierrors.IsRequestEntityTooLargeError(err) {
-			return fmt.Errorf("nothing was rolled back: %w: roll back one namespace or one object after the other", err)
-		}
-		return refused(err, "rolled back", all.documents)
+	var result *batch.Result
+	err = env.call(ctx, func(ctx context.Context, c *client.Client) (err error) {
+		result, err = o.send(ctx, c, o.why.about(all.operations))
+		return err
 	})
+	switch {
+	case apierrors.IsRequestEntityTooLargeError(err):
+		return fmt.Errorf("nothing was rolled back: %w: roll back one namespace or one object after the other", err)
+	case err != nil:
+		return refused(err, "rolled back", all.documents)
+	}
+	if err := o.report(env, all.documents, result, o.notes(all)); err != nil {
+		return err
+	}
+	return o.await(ctx, env, result)
 }
 
-// plan finds out what has to be done to get from what is to what was.
+// plan finds the changes that lead from the present state to the former one.
 func (o *rollbackOptions) plan(ctx context.Context, c *client.Client, s scope) (change, error) {
 	now, err := s.at(ctx, c, 0)
 	if err != nil {
@@ -135,8 +144,12 @@ func (o *rollbackOptions) plan(ctx context.Context, c *client.Client, s scope) (
 	if err := s.demand(then, now); err != nil {
 		return change{}, err
 	}
+	keys := s.keysOf(then, now)
+	if len(keys) == 0 && s.namespace != "" {
+		return change{}, fmt.Errorf("nothing was rolled back: %s has no objects now and had none at revision %d: is the name right?", s, o.revision)
+	}
 	var all change
-	for _, key := range s.keysOf(then, now) {
+	for _, key := range keys {
 		operation, needed, err := undo(key, then.objects[key], now.objects[key])
 		if err != nil {
 			return change{}, err
@@ -150,6 +163,17 @@ func (o *rollbackOptions) plan(ctx context.Context, c *client.Client, s scope) (
 		}
 	}
 	return all, nil
+}
+
+// notes say why a rollback deletes an object.
+func (o *rollbackOptions) notes(all change) map[int]string {
+	notes := map[int]string{}
+	for i, operation := range all.operations {
+		if operation.Verb == batch.Delete {
+			notes[i] = fmt.Sprintf("it did not exist at revision %d", o.revision)
+		}
+	}
+	return notes
 }
 
 // versionOf is the condition that an object has not changed since it was read.
@@ -183,7 +207,7 @@ func undo(key config.Key, then, now *unstructured.Unstructured) (operation batch
 
 // confirm asks on a terminal whether to roll back more than the objects named.
 func (o *rollbackOptions) confirm(ctx context.Context, env *environment, s scope, all change) error {
-	if o.yes || o.dry != dryRunNone || len(s.keys) > 0 || !env.terminal {
+	if !o.asks(s) {
 		return nil
 	}
 	counts := map[string]int{}
@@ -197,30 +221,6 @@ func (o *rollbackOptions) confirm(ctx context.Context, env *environment, s scope
 			counts["configured"]++
 		}
 	}
-	fmt.Fprintf(env.stderr, "Roll %s back to revision %d? %s. [y/N] ", s, o.revision, objectCounts(counts))
-	answer, err := env.ask(ctx)
-	if err != nil {
-		return fmt.Errorf("nothing was rolled back: %w", err)
-	}
-	if answer != "y" && answer != "yes" {
-		return errors.New("nothing was rolled back: you did not say yes")
-	}
-	return nil
-}
-
-// ask reads a line from the user, in lower case. Its goroutine ends with the
-// line, or with the program where the user gives up instead.
-func (e *environment) ask(ctx context.Context) (string, error) {
-	line := make(chan string, 1)
-	go func() {
-		text, _ := bufio.NewReader(e.stdin).ReadString('\n') // the end of input is an answer too
-		line <- text
-	}()
-	select {
-	case text := <-line:
-		return strings.ToLower(strings.TrimSpace(text)), nil
-	case <-ctx.Done():
-		fmt.Fprintln(e.stderr)
-		return "", errors.New("interrupted")
-	}
+	question := fmt.Sprintf("Roll %s back to revision %d? %s.", s, o.revision, objectCounts(counts))
+	return env.confirm(ctx, question, "nothing was rolled back")
 }

@@ -11,12 +11,13 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest/resttest"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
 func TestRollbackOfAnObject(t *testing.T) {
 	t.Parallel()
 	a := voyage(t)
-	same(t, "dry run", a.must(t, "", "rollback", "se/a", "-n", "shop", "--to-revision", "2", "--dry-run=server"),
+	same(t, "dry run", tried(a.must(t, "", "rollback", "se/a", "-n", "shop", "--to-revision", "2", "--dry-run=server")),
 		"serviceentry/shop/a  configured (dry run)\n")
 	if v := a.Store.Version(); v != "6" {
 		t.Fatalf("the store is at %s", v)
@@ -24,7 +25,9 @@ func TestRollbackOfAnObject(t *testing.T) {
 	same(t, "changed", a.must(t, "", "rollback", "se", "a", "-n", "shop", "--to-revision", "2"), "serviceentry/shop/a  configured  rev 7\n")
 	same(t, "deleted, and changed", a.must(t, "", "rollback", "se/shop/b", "se/shop/a", "--to-revision", "3", "-m", "oops"),
 		"serviceentry/shop/a  configured  rev 8\nserviceentry/shop/b  created     rev 8\n")
-	same(t, "created", a.must(t, "", "rollback", "se/x", "-n", "edge", "--to-revision", "3"), "serviceentry/edge/x  deleted  rev 9\n")
+	same(t, "created, tried", tried(a.must(t, "", "rollback", "se/x", "-n", "edge", "--to-revision", "3", "--dry-run=server")),
+		"serviceentry/edge/x  deleted (dry run)  it did not exist at revision 3\n")
+	same(t, "created", a.must(t, "", "rollback", "se/x", "-n", "edge", "--to-revision", "3"), "serviceentry/edge/x  deleted  rev 9  it did not exist at revision 3\n")
 	same(t, "messages", squeezed(a.must(t, "", "audit", "--limit", "3")), `REV WHEN WHO FROM CHANGES MESSAGE
 9 now local rollback (anna) serviceentry/edge/x deleted rollback to revision 3
 8 now local rollback (anna) 2 objects: 1 created, 1 configured oops
@@ -42,14 +45,14 @@ func TestRollbackOfAnObject(t *testing.T) {
 func TestRollbackOfANamespaceAndOfAll(t *testing.T) {
 	t.Parallel()
 	a := voyage(t)
-	same(t, "a namespace", a.must(t, "", "rollback", "-n", "shop", "--to-revision", "2"),
+	same(t, "a namespace", a.must(t, "", "rollback", "-n", "shop", "--to-revision", "2", "--yes"),
 		"serviceentry/shop/a  configured  rev 7\nserviceentry/shop/b  created     rev 7\n")
-	same(t, "the store", a.must(t, "", "rollback", "-A", "--to-revision", "3"),
-		"serviceentry/edge/x  deleted     rev 8\nserviceentry/shop/a  configured  rev 8\n")
+	same(t, "the store", a.must(t, "", "rollback", "-A", "--to-revision", "3", "--yes"),
+		"serviceentry/edge/x  deleted     rev 8  it did not exist at revision 3\nserviceentry/shop/a  configured  rev 8\n")
 	for _, revision := range []string{"3", "8"} {
 		same(t, "is what it was at "+revision, a.must(t, "", "diff", "-A", "--from", revision), "")
 	}
-	same(t, "a kind", a.must(t, "", "rollback", "se", "-A", "--to-revision", "1"), "serviceentry/shop/a  deleted  rev 9\nserviceentry/shop/b  deleted  rev 9\n")
+	same(t, "a kind", a.must(t, "", "rollback", "se", "-A", "--to-revision", "1", "--yes"), "serviceentry/shop/a  deleted  rev 9  it did not exist at revision 1\nserviceentry/shop/b  deleted  rev 9  it did not exist at revision 1\n")
 }
 
 // TestRollbackKeepsAges: an object that comes back is as old as it was, since
@@ -86,11 +89,11 @@ func TestRollbackOverwritesNothing(t *testing.T) {
 			"conflict: serviceentry/shop/a changed (you had version 6, the store has 7): see portolan diff serviceentry/a -n shop --from 6\n",
 		},
 		"a creation": {
-			func(a api) { a.must(t, moved("b", "10.9.9.9"), "apply", "-f", "-") }, "-n shop --to-revision 2",
+			func(a api) { a.must(t, moved("b", "10.9.9.9"), "apply", "-f", "-") }, "-n shop --to-revision 2 --yes",
 			"conflict: serviceentry/shop/b exists (you had version 0, which is none, the store has 7): see portolan history serviceentry/b -n shop\n",
 		},
 		"a change of what would be deleted": {
-			func(a api) { a.must(t, entry("x", ", namespace: edge, labels: {a: b}"), "apply", "-f", "-") }, "-A --to-revision 3",
+			func(a api) { a.must(t, entry("x", ", namespace: edge, labels: {a: b}"), "apply", "-f", "-") }, "-A --to-revision 3 --yes",
 			"conflict: serviceentry/edge/x changed (you had version 4, the store has 7): see portolan diff serviceentry/x -n edge --from 4\n",
 		},
 	} {
@@ -133,7 +136,11 @@ func TestRollbackErrors(t *testing.T) {
 		{"teapot/a --to-revision 2", exitUsage, "unknown kind"},
 		{"se/a -A --to-revision 2", exitUsage, "name it with -n instead of -A"},
 		{"se/typo se/shop/a --to-revision 2", exitFailure, "serviceentry/default/typo: there was none at revision 2, and none at 6: see when there was with portolan history serviceentry/default/typo\n"},
-		{"-A --to-revision 7", exitData, "nothing was rolled back: revision 7 is in the future: the store is at 6"},
+		{"-A --to-revision 2", exitUsage, "nothing was rolled back: the whole store may be many objects, and there is no terminal to ask on: add --yes"},
+		{"-n shop --to-revision 2", exitUsage, "nothing was rolled back: namespace shop may be many objects"},
+		{"se -n shop --to-revision 2", exitUsage, "add --yes"},
+		{"-n shpo --to-revision 2 --yes", exitFailure, "nothing was rolled back: namespace shpo has no objects now and had none at revision 2: is the name right?"},
+		{"-A --to-revision 7 --yes", exitData, "nothing was rolled back: revision 7 is in the future: the store is at 6"},
 	} {
 		o := a.do(t, "", append([]string{"rollback"}, strings.Fields(test.args)...)...)
 		if o.code != test.code || !strings.Contains(o.err, test.says) || o.out != "" {
@@ -143,7 +150,7 @@ func TestRollbackErrors(t *testing.T) {
 	b := api{resttest.Start(t, 1, func(o *rest.Options) { o.History = forgotten{o.History} })}
 	b.must(t, entry("a", ""), "apply", "-f", "-")
 	b.must(t, "", "delete", "se/a")
-	o := b.do(t, "", "rollback", "-A", "--to-revision", "2")
+	o := b.do(t, "", "rollback", "-A", "--to-revision", "2", "--yes")
 	if o.code != exitData || !strings.HasPrefix(o.err, "portolan: nothing was rolled back: revision 2 is not known any more: ") {
 		t.Errorf("%+v", o)
 	}
@@ -153,7 +160,7 @@ func TestRollbackThatIsTooLarge(t *testing.T) {
 	t.Parallel()
 	a := voyage(t)
 	s := resttest.Start(t, 0, func(o *rest.Options) { o.Store, o.Cache, o.History = small{o.Store}, a.Cache, a.Store })
-	o := do(t, "", "rollback", "-A", "--to-revision", "2", "--server", s.URL)
+	o := do(t, "", "rollback", "-A", "--to-revision", "2", "--yes", "--server", s.URL)
 	if o.code != exitData || o.out != "" || !strings.HasPrefix(o.err, "portolan: nothing was rolled back: ") || !strings.HasSuffix(o.err, ": roll back one namespace or one object after the other\n") {
 		t.Errorf("%+v", o)
 	}
@@ -182,7 +189,7 @@ func TestRollbackAsksOnATerminal(t *testing.T) {
 	a := voyage(t)
 	ask := func(answer string, args ...string) outcome {
 		var out, err strings.Builder
-		env := &environment{stdin: strings.NewReader(answer), stdout: &out, stderr: &err, now: nil, terminal: true}
+		env := &environment{stdin: strings.NewReader(answer), stdout: &out, stderr: &err, now: nil, schemas: schema.Pilot(), terminal: true}
 		root := newRootCommand(env)
 		root.SetArgs(append([]string{"rollback", "--server", a.URL}, args...))
 		failure := root.ExecuteContext(t.Context())

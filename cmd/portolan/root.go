@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,31 +12,36 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+
+	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// environment is what a command has of the world around it.
+// environment holds the inputs and outputs of a command.
 type environment struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	now            func() time.Time
+	schemas        schema.Set    // the kinds that commands know
 	terminal       bool          // whether somebody is there to be asked
 	user           string        // who runs the program, as the machine says
 	command        string        // the command that runs, such as "apply"
 	server         string        // --server
+	namespace      string        // of objects and commands that name none
 	timeout        time.Duration // --request-timeout
+	patience       time.Duration // how long a command waits for a server that refuses connections
 }
 
 // run executes a command line and returns the exit code. Errors go to stderr.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	env := &environment{
-		stdin: stdin, stdout: stdout, stderr: stderr, now: time.Now,
-		terminal: isTerminal(stdin) && isTerminal(stderr), user: localUser(),
+		stdin: stdin, stdout: stdout, stderr: stderr, now: time.Now, schemas: schema.Pilot(),
+		terminal: isTerminal(stdin) && isTerminal(stderr), user: localUser(), patience: 5 * time.Second,
 	}
 	root := newRootCommand(env)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	switch {
-	case err == nil, errors.Is(err, differences{}):
+	case err == nil, errors.Is(err, differences{}), errors.Is(err, findings{}):
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		fmt.Fprintln(stderr, "portolan: interrupted")
 	default:
@@ -63,22 +69,25 @@ Istio's API, kept in etcd, served as xDS to Envoy. No Kubernetes.
   portolan wait vs/reviews -n shop     wait until the proxies have taken it
   portolan proxy status                see what each of them has
   portolan describe vs/shop/reviews    see what became of an object, and what refers to it
+  portolan analyze                     find what has no effect, contends or leads nowhere
   portolan history vs/reviews -n shop  see who changed an object, and go back with rollback
 
+PORTOLAN_NAMESPACE is the namespace where a command needs one and has no -n.
 Scripts can tell by the exit code what happened: portolan help exit-codes.`,
 		PersistentPreRun: func(c *cobra.Command, _ []string) {
 			_, env.command, _ = strings.Cut(c.CommandPath(), " ")
 		},
+		Version:       version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	root.SetVersionTemplate(versionLine())
+	root.Flags().Bool("version", false, "print the version of this binary") // without a letter of its own
 	root.SetIn(env.stdin)
 	root.SetOut(env.stdout)
 	root.SetErr(env.stderr)
-	server := os.Getenv("PORTOLAN_SERVER")
-	if server == "" {
-		server = "http://127.0.0.1:15080"
-	}
+	env.namespace = cmp.Or(os.Getenv("PORTOLAN_NAMESPACE"), "default")
+	server := cmp.Or(os.Getenv("PORTOLAN_SERVER"), "http://127.0.0.1:15080")
 	root.PersistentFlags().StringVar(&env.server, "server", server, "URL of the config API; the default is $PORTOLAN_SERVER where it is set")
 	root.PersistentFlags().DurationVar(&env.timeout, "request-timeout", 30*time.Second, "how long a command waits for the server; 0 is without limit")
 	root.SetFlagErrorFunc(flagError)
@@ -86,6 +95,7 @@ Scripts can tell by the exit code what happened: portolan help exit-codes.`,
 	root.AddCommand(&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exitCodes})
 	root.SetHelpCommand(newHelpCommand())
 	root.InitDefaultCompletionCmd() // it is refined, too
+	completeFlags(env, root)
 	refineUsage(root)
 	return root
 }
@@ -107,10 +117,11 @@ const exitCodes = `Exit codes of all commands:
    1  failure, or a problem was found (store status, upgrade check)
    2  differences were found (diff), or a wait was in vain
   64  the command line cannot be understood
-  65  the input cannot be used, or the server refused it as invalid
+  65  the input cannot be used, or the server refuses what it asks for
   69  the server cannot be reached, or its store takes no writes for now
-  75  conflict: somebody changed it meanwhile; read it again and retry
-  77  forbidden, also by a server that may only read`
+  75  conflict: somebody changed it meanwhile, or it is not ready yet; look again and retry
+  77  forbidden, also by a server that may only read
+  79  there are findings (analyze)`
 
 // The exit codes (sysexits.h where there is one).
 const (
@@ -122,6 +133,7 @@ const (
 	exitUnreachable = 69
 	exitConflict    = 75
 	exitForbidden   = 77
+	exitFindings    = 79
 )
 
 // exitCode is the code that tells scripts what kind of error it was.
@@ -134,6 +146,8 @@ func exitCode(err error) int {
 		return exitOK
 	case errors.Is(err, differences{}), errors.As(err, &late):
 		return exitDifferences
+	case errors.Is(err, findings{}):
+		return exitFindings
 	case errors.As(err, &usage):
 		return exitUsage
 	case errors.As(err, &data):

@@ -18,8 +18,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// scope is what a command compares or brings back: objects by their keys, or,
-// where there are no keys, all objects of some kinds in a namespace, or in all.
+// scope is the set of objects that a command compares or restores: objects by their
+// keys, or without keys all objects of some kinds, in a namespace or in all.
 type scope struct {
 	selection
 	namespace string // empty for all
@@ -28,15 +28,14 @@ type scope struct {
 
 // newScope reads KIND/NAME and its other forms, KIND, or nothing, which is all
 // kinds.
-func newScope(args []string, namespace string, allNamespaces bool) (scope, error) {
+func newScope(env *environment, args []string, namespace string, allNamespaces bool) (scope, error) {
 	if allNamespaces && namespace != "" {
 		return scope{}, usageError{errors.New("-A is all namespaces, and -n is one: leave one of them out")}
 	}
-	schemas := schema.Pilot()
-	s := scope{selection: selection{kinds: schemas.All()}, allKinds: len(args) == 0}
+	s := scope{selection: selection{kinds: env.schemas.All()}, allKinds: len(args) == 0}
 	if len(args) > 0 {
 		var err error
-		if s.selection, err = selectObjects(schemas, args, namespace); err != nil {
+		if s.selection, err = selectObjects(env, args, namespace); err != nil {
 			return scope{}, err
 		}
 	}
@@ -46,7 +45,7 @@ func newScope(args []string, namespace string, allNamespaces bool) (scope, error
 		}
 		return s, nil
 	}
-	s.namespace = cmp.Or(namespace, defaultNamespace)
+	s.namespace = cmp.Or(namespace, env.namespace)
 	return s, nil
 }
 
@@ -65,8 +64,8 @@ func (s scope) String() string {
 	return strings.Join(each(s.kinds, func(k *schema.Schema) string { return k.Plural }), ", ") + " of " + where
 }
 
-// places are where the objects are, each with the name of the one that is meant,
-// empty for all.
+// places returns the places of the objects, each with the name of one object, or empty
+// for all.
 func (s scope) places() []namedPlace {
 	var out []namedPlace
 	for _, kind := range s.kinds {
@@ -123,7 +122,7 @@ func (s scope) at(ctx context.Context, c *client.Client, revision int64) (state,
 	return out, nil
 }
 
-// keysOf are those of all objects of some states, by kind, namespace and name.
+// keysOf returns the keys of all objects in some states, by kind, namespace and name.
 func (s scope) keysOf(states ...state) []config.Key {
 	seen := map[config.Key]bool{}
 	var keys []config.Key

@@ -1,41 +1,37 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/spf13/cobra"
-
-	"github.com/portolan-mesh/portolan/cache/rest/client"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/spelling"
 )
 
-// selection is what arguments name: objects by their keys, or, where there are
-// no keys, all objects of some kinds.
+// selection is the set of objects that arguments name: objects by their keys, or
+// without keys all objects of some kinds.
 type selection struct {
 	kinds []*schema.Schema
 	keys  []config.Key
 }
 
 // selectObjects reads KIND[,KIND...], KIND NAME..., KIND/NAME... or
-// KIND/NAMESPACE/NAME..., of which there is at least one argument. Without a
-// namespace, names are of the default one.
-func selectObjects(schemas schema.Set, args []string, namespace string) (selection, error) {
+// KIND/NAMESPACE/NAME...; there is at least one argument. Without a namespace, names
+// are in that of the environment.
+func selectObjects(env *environment, args []string, namespace string) (selection, error) {
 	var s selection
 	if strings.Contains(args[0], "/") {
 		for _, arg := range args {
-			if err := s.addReference(schemas, arg, namespace); err != nil {
+			if err := s.addReference(env, arg, namespace); err != nil {
 				return selection{}, usageError{err}
 			}
 		}
 		return s, nil
 	}
 	for _, name := range strings.Split(args[0], ",") {
-		kind, err := kindNamed(schemas, name)
+		kind, err := kindNamed(env.schemas, name)
 		if err != nil {
 			return selection{}, usageError{err}
 		}
@@ -50,14 +46,14 @@ func selectObjects(schemas schema.Set, args []string, namespace string) (selecti
 		if name == "" || strings.Contains(name, "/") {
 			return selection{}, usageError{fmt.Errorf("%q is not a name: use %s NAME..., or KIND/NAME for each object", name, args[0])}
 		}
-		s.add(s.kinds[0], namespace, name)
+		s.add(env, s.kinds[0], namespace, name)
 	}
 	return s, nil
 }
 
 // oneObject reads the name of one object, which a command is to do something with.
-func oneObject(args []string, namespace, what string) (config.Key, *schema.Schema, error) {
-	selected, err := selectObjects(schema.Pilot(), args, namespace)
+func oneObject(env *environment, args []string, namespace, what string) (config.Key, *schema.Schema, error) {
+	selected, err := selectObjects(env, args, namespace)
 	if err == nil && len(selected.keys) != 1 {
 		err = usageError{fmt.Errorf("name one object to %s: KIND/NAME or KIND NAME", what)}
 	}
@@ -68,12 +64,12 @@ func oneObject(args []string, namespace, what string) (config.Key, *schema.Schem
 }
 
 // addReference adds KIND/NAME or KIND/NAMESPACE/NAME.
-func (s *selection) addReference(schemas schema.Set, reference, namespace string) error {
+func (s *selection) addReference(env *environment, reference, namespace string) error {
 	parts := strings.Split(reference, "/")
 	if len(parts) < 2 || len(parts) > 3 || slices.Contains(parts, "") {
 		return fmt.Errorf("%q names no object: use KIND/NAME or KIND/NAMESPACE/NAME", reference)
 	}
-	kind, err := kindNamed(schemas, parts[0])
+	kind, err := kindNamed(env.schemas, parts[0])
 	if err != nil {
 		return err
 	}
@@ -83,13 +79,13 @@ func (s *selection) addReference(schemas schema.Set, reference, namespace string
 		}
 		namespace = parts[1]
 	}
-	s.add(kind, namespace, parts[len(parts)-1])
+	s.add(env, kind, namespace, parts[len(parts)-1])
 	return nil
 }
 
 // add adds an object, once.
-func (s *selection) add(kind *schema.Schema, namespace, name string) {
-	key := config.Key{Kind: kind.GroupVersionKind, Namespace: namespaceOf(kind, namespace), Name: name}
+func (s *selection) add(env *environment, kind *schema.Schema, namespace, name string) {
+	key := config.Key{Kind: kind.GroupVersionKind, Namespace: env.namespaceOf(kind, namespace), Name: name}
 	if !slices.Contains(s.keys, key) {
 		s.keys = append(s.keys, key)
 	}
@@ -99,12 +95,12 @@ func (s *selection) add(kind *schema.Schema, namespace, name string) {
 }
 
 // namespaceOf is the namespace that -n stands for.
-func namespaceOf(kind *schema.Schema, namespace string) string {
+func (e *environment) namespaceOf(kind *schema.Schema, namespace string) string {
 	switch {
 	case kind.ClusterScoped:
 		return ""
 	case namespace == "":
-		return defaultNamespace
+		return e.namespace
 	}
 	return namespace
 }
@@ -121,7 +117,7 @@ func kindNamed(schemas schema.Set, name string) (*schema.Schema, error) {
 	}
 	var meant []string
 	for _, kind := range schemas.All() {
-		if similar(short, kind.Plural) || similar(short, kind.Singular) {
+		if spelling.Similar(short, kind.Plural) || spelling.Similar(short, kind.Singular) {
 			meant = append(meant, kind.Plural)
 		}
 	}
@@ -137,48 +133,4 @@ func elsewhere(name string) string {
 		return "portolan proxy status shows the proxies"
 	}
 	return ""
-}
-
-// completionTimeout bounds how long a shell waits for names.
-const completionTimeout = 2 * time.Second
-
-// completeObjects offers kinds, and behind a kind the names there are of it.
-func completeObjects(env *environment) cobra.CompletionFunc {
-	return func(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		schemas := schema.Pilot()
-		if len(args) == 0 {
-			var out []cobra.Completion
-			for _, kind := range schemas.All() {
-				out = append(out, cobra.CompletionWithDesc(kind.Plural, strings.Join(kind.ShortNames, ", ")))
-			}
-			return out, cobra.ShellCompDirectiveNoFileComp
-		}
-		kind := schemas.Named(args[0])
-		if kind == nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		namespace, _ := c.Flags().GetString("namespace")
-		return env.namesOf(c.Context(), kind, namespaceOf(kind, namespace), args[1:]), cobra.ShellCompDirectiveNoFileComp
-	}
-}
-
-// namesOf are the names of objects, except some; none where the server does not
-// answer soon.
-func (e *environment) namesOf(ctx context.Context, kind *schema.Schema, namespace string, except []string) []cobra.Completion {
-	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
-	defer cancel()
-	var names []cobra.Completion
-	_ = e.call(ctx, func(ctx context.Context, c *client.Client) error {
-		list, err := c.List(ctx, client.Resource(kind), namespace, client.Selection{})
-		if err != nil {
-			return err
-		}
-		for _, object := range list.Items {
-			if !slices.Contains(except, object.GetName()) {
-				names = append(names, object.GetName())
-			}
-		}
-		return nil
-	})
-	return names
 }

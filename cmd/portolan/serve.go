@@ -2,23 +2,25 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
+	"net/url"
 	"os"
 
 	"github.com/hashicorp/go-multierror"
 	"github.com/spf13/cobra"
 
-	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/cmd/portolan/serve"
+	"github.com/portolan-mesh/portolan/xds/meshconfig"
 )
 
-// serveOptions are the flags of serve.
-type serveOptions struct {
+// serveFlags are the flags of serve, which become serve.Options.
+type serveFlags struct {
 	xdsAddress string
 	apiAddress string
+	apiSocket  string
 	meshConfig string
 	embedded   embeddedStore
 	external   externalStore
@@ -26,14 +28,16 @@ type serveOptions struct {
 	backup     backupFlags
 	addresses  addressFlags
 	xds        xdsFlags
+	memory     memoryFlags
 	logLevel   string
 	lifecycle  lifecycleFlags
 	statuses   bool
 	profiles   bool
+	unserved   bool
 }
 
 func newServeCommand(env *environment) *cobra.Command {
-	var o serveOptions
+	var o serveFlags
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the control plane",
@@ -57,12 +61,13 @@ A second signal ends the server at once.`,
 			if err := o.validate(c.Flags().Changed); err != nil {
 				return usageError{err}
 			}
-			return serve(c.Context(), o, env)
+			return runServer(c.Context(), &o, env)
 		},
 	}
 	f := c.Flags()
 	f.StringVar(&o.xdsAddress, "xds-address", "127.0.0.1:15010", "where proxies connect (gRPC); port 0 picks a free one")
 	f.StringVar(&o.apiAddress, "api-address", "127.0.0.1:15080", "where the config API listens (HTTP); port 0 picks a free one")
+	f.StringVar(&o.apiSocket, "api-socket", "", "unix socket on which the config API listens too, for this user alone; snapshots of the store, and changes of it as such, are answered only there (default api.sock in --data-dir, and none with --etcd-endpoints)")
 	f.StringVar(&o.meshConfig, "mesh-config", "", "file with a MeshConfig in YAML; Istio's defaults without one")
 	o.embedded.register(f)
 	o.external.register(f)
@@ -70,10 +75,12 @@ A second signal ends the server at once.`,
 	o.backup.register(f)
 	o.addresses.register(f)
 	o.xds.register(f)
+	o.memory.register(f)
 	o.lifecycle.register(f)
 	f.BoolVar(&o.statuses, "object-status", true, "write into the status of objects how far they have come, as conditions; each such write is a new resourceVersion of the object. All servers of a store should agree")
+	f.BoolVar(&o.unserved, "accept-unserved", false, "store security that is not served yet (authorization and authentication policies, TLS settings), without effect, as for a migration; refused otherwise")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
-	f.BoolVar(&o.profiles, "pprof", false, "show profiles of the server at "+profilesPath+" of the config API, for go tool pprof")
+	f.BoolVar(&o.profiles, "pprof", false, "show profiles of the server at "+serve.ProfilesPath+" of the config API, for go tool pprof")
 	_ = c.MarkFlagDirname("data-dir")
 	_ = c.MarkFlagFilename("mesh-config", "yaml", "yml")
 	return c
@@ -83,7 +90,7 @@ A second signal ends the server at once.`,
 type addFault func(flag, format string, args ...any)
 
 // validate reports all faults of the flags at once.
-func (o *serveOptions) validate(given func(flag string) bool) error {
+func (o *serveFlags) validate(given func(flag string) bool) error {
 	var faults *multierror.Error
 	add := func(flag, format string, args ...any) {
 		faults = multierror.Append(faults, fmt.Errorf("--%s: "+format, append([]any{flag}, args...)...))
@@ -104,6 +111,7 @@ func (o *serveOptions) validate(given func(flag string) bool) error {
 	o.addresses.validate(add)
 	o.lifecycle.validate(add)
 	o.xds.validate(add)
+	o.memory.validate(add)
 	o.consul.validate(given, add)
 	if _, err := parseLevel(o.logLevel); err != nil {
 		add("log-level", "%v", err)
@@ -123,6 +131,16 @@ func checkLoopback(address string) error {
 	return fmt.Errorf("%q is reached from other machines, which needs TLS and authentication; these are not served yet: use 127.0.0.1, [::1] or localhost", address)
 }
 
+// local says whether what is sent to a URL stays on this machine.
+func local(address string) bool {
+	u, err := url.Parse(address)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	return u.Scheme == "unix" || u.Hostname() == "localhost" || err == nil && ip.IsLoopback()
+}
+
 func parseLevel(s string) (slog.Level, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(s)); err != nil {
@@ -132,15 +150,15 @@ func parseLevel(s string) (slog.Level, error) {
 }
 
 // readMeshConfig reads the file of --mesh-config, or gives the defaults.
-func readMeshConfig(file string, logger *slog.Logger) (*mesh.Config, error) {
+func readMeshConfig(file string, logger *slog.Logger) (*meshconfig.Config, error) {
 	if file == "" {
-		return mesh.DefaultConfig(), nil
+		return meshconfig.Default(), nil
 	}
 	document, err := os.ReadFile(file)
 	if err != nil {
 		return nil, dataError{fmt.Errorf("--mesh-config: %w", err)}
 	}
-	c, warnings, err := mesh.ParseConfig(document)
+	c, warnings, err := meshconfig.Parse(document)
 	if err != nil {
 		return nil, dataError{fmt.Errorf("%s: %w", file, err)}
 	}
@@ -150,56 +168,37 @@ func readMeshConfig(file string, logger *slog.Logger) (*mesh.Config, error) {
 	return c, nil
 }
 
-// serve runs the server until ctx ends.
-func serve(ctx context.Context, o serveOptions, env *environment) error {
-	level, err := parseLevel(o.logLevel)
-	if err != nil {
-		return usageError{err}
-	}
-	logger := slog.New(slog.NewTextHandler(env.stderr, &slog.HandlerOptions{Level: level}))
-	meshConfig, err := readMeshConfig(o.meshConfig, logger)
+// runServer runs a server as the flags, which are valid, say, until ctx ends.
+func runServer(ctx context.Context, o *serveFlags, env *environment) error {
+	options, err := o.options(env)
 	if err != nil {
 		return err
 	}
-	// The ports first: one that is taken must change nothing.
-	api, err := listen("--api-address", o.apiAddress)
-	if err != nil {
-		return err
-	}
-	defer api.Close()
-	proxies, err := listen("--xds-address", o.xdsAddress)
-	if err != nil {
-		return err
-	}
-	defer proxies.Close()
-
-	store, err := openStore(ctx, o, logger)
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if store.backups, err = o.backup.scheduler(store.client, logger); err != nil {
-		return errors.Join(err, store.close())
-	}
-	port := newProxyPort(proxies, o.lifecycle, logger)
-	store.limits.Addresses = o.addresses.ranges()
-	s, err := newServer(store, meshConfig, &o, port, logger)
-	if err != nil {
-		return errors.Join(err, store.close())
-	}
-	if o.profiles {
-		serveProfiles(s.api)
-	}
-	return errors.Join(s.run(ctx, api), store.close())
+	return serve.Run(ctx, options)
 }
 
-// listen opens a port.
-func listen(flag, address string) (net.Listener, error) {
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w: another program has the port, or the address is not of this machine: choose another with %s", flag, err, flag)
+// options converts valid flags.
+func (o *serveFlags) options(env *environment) (serve.Options, error) {
+	level, _ := parseLevel(o.logLevel)
+	options := serve.Options{
+		Version: version, APIAddress: o.apiAddress, XDSAddress: o.xdsAddress, APISocket: o.apiSocket,
+		ObjectStatus: o.statuses, Profiles: o.profiles, AcceptUnserved: o.unserved,
+		Logger: slog.New(slog.NewTextHandler(env.stderr, &slog.HandlerOptions{Level: level})),
 	}
-	return l, nil
+	var err error
+	if options.Mesh, err = readMeshConfig(o.meshConfig, options.Logger); err != nil {
+		return options, err
+	}
+	if len(o.external.endpoints) > 0 {
+		options.Etcd = o.external.etcd(options.Logger)
+	} else {
+		options.Embedded = o.embedded.embedded()
+	}
+	o.backup.apply(&options)
+	o.addresses.apply(&options)
+	o.consul.apply(&options)
+	o.xds.apply(&options)
+	o.lifecycle.apply(&options)
+	o.memory.apply(&options)
+	return options, nil
 }

@@ -18,7 +18,8 @@ func newStoreMemberCommand(env *environment) *cobra.Command {
 		Use:   "member",
 		Short: "See and change the members of a store of several",
 		Long: `See and change the members of the store that servers form by themselves
-(portolan serve --store-peer-url). Any of the servers can be asked.
+(portolan serve --store-peer-url). Any of the servers can be asked, on its machine
+and as the user who runs it.
 
 To replace a member whose data is lost: remove it, add it, start its server on an
 empty directory with the command that add prints, and promote it.`,
@@ -180,7 +181,7 @@ func (e *environment) change(ctx context.Context, done string, do func(context.C
 	})
 }
 
-// warnOf tells what an operator should know beside what was done.
+// warnOf prints the warnings of a change.
 func (e *environment) warnOf(change *maintenance.MemberChange) {
 	for _, w := range change.Warnings {
 		fmt.Fprintf(e.stderr, "Warning: %s\n", w)

@@ -38,7 +38,8 @@ func newSnapshotSaveCommand(env *environment) *cobra.Command {
 		Short: "Save the store of a running server to a file",
 		Long: `Save the store of a running server to a file, while it serves. The file appears
 when it is whole, verified and on disk, or not at all, and has every change that
-was acknowledged before. Only this user can read it: it holds all there is.
+was acknowledged before. Only this user can read it: it holds all there is. It is
+given to the user who runs the server alone, on the server's machine.
 
 Of an etcd that others look after, the server's user there has to have the role
 root for it, if etcd has users at all. --request-timeout is how long to wait for
@@ -190,6 +191,9 @@ func writeSummary(out io.Writer, s *backup.Summary) error {
 		}
 		rows = append(rows, []string{"  " + k.Kind + "." + k.Group, count})
 	}
+	for _, r := range s.Registries {
+		rows = append(rows, []string{"last known of", r.Source + ", as of " + r.Confirmed.Format(time.RFC3339)})
+	}
 	if s.Other > 0 {
 		rows = append(rows, []string{"others' keys", fmt.Sprint(s.Other)})
 	}
@@ -208,7 +212,7 @@ func formatLine(s *backup.Summary) string {
 	return text
 }
 
-// restoreFlags are those of a restore.
+// restoreFlags are the flags of a restore.
 type restoreFlags struct {
 	member.RestoreOptions
 	initial []string

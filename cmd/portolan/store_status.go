@@ -11,6 +11,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache/rest/client"
 	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
+	"github.com/portolan-mesh/portolan/discovery"
 )
 
 func newStoreStatusCommand(env *environment) *cobra.Command {
@@ -18,8 +19,9 @@ func newStoreStatusCommand(env *environment) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "See how the store of a server is, on one screen",
-		Long: `See how the store of a server is: how full, how old what is served may be, and
-what somebody should see to. The exit code is 1 where there is such a problem.`,
+		Long: `See how the store of a server is: how full, how old what is served may be, of the
+store and of each registry such as Consul, and what somebody should see to. The exit
+code is 1 where there is such a problem.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := oneOf("-o", output, "", "json", "yaml"); err != nil {
@@ -52,9 +54,9 @@ type problemsFound int
 
 func (p problemsFound) Error() string {
 	if p == 1 {
-		return "there is a problem with the store, see above"
+		return "there is a problem, see above"
 	}
-	return fmt.Sprintf("there are %d problems with the store, see above", int(p))
+	return fmt.Sprintf("there are %d problems, see above", int(p))
 }
 
 // writeStatus shows a status to people.
@@ -71,6 +73,9 @@ func writeStatus(out io.Writer, s *maintenance.Status, now time.Time) error {
 		rows = append(rows, []string{"alarms", orNone(strings.Join(st.Alarms, ", "))})
 	}
 	rows = append(rows, []string{"cache", cacheLine(s.Cache)})
+	for _, one := range s.Registries {
+		rows = append(rows, []string{"registry", registryLine(one, now)})
+	}
 	for _, job := range s.Jobs {
 		rows = append(rows, []string{"job", job.Name + ": " + orNone(job.Leader)})
 	}
@@ -105,7 +110,7 @@ func revisions(st *maintenance.StoreStatus) string {
 }
 
 func sizes(st *maintenance.StoreStatus) string {
-	text := fmt.Sprintf("%s, of which %s in use", mebi(st.DBBytes), mebi(st.DBInUseBytes))
+	text := fmt.Sprintf("%s, %s in use", mebi(st.DBBytes), mebi(st.DBInUseBytes))
 	if st.QuotaBytes > 0 {
 		text += fmt.Sprintf("; quota %s (%d %% used)", mebi(st.QuotaBytes), st.DBBytes*100/st.QuotaBytes)
 	}
@@ -118,6 +123,21 @@ func sizes(st *maintenance.StoreStatus) string {
 func cacheLine(c maintenance.CacheStatus) string {
 	return fmt.Sprintf("revision %d, %d objects, at most %s old", c.Revision, c.Objects,
 		time.Duration(c.StalenessSeconds*float64(time.Second)).Round(100*time.Millisecond))
+}
+
+// registryLine says whether what is served of a registry is what it has now.
+func registryLine(r maintenance.RegistryStatus, now time.Time) string {
+	services := fmt.Sprintf("%d services", r.Services)
+	if r.Services == 1 {
+		services = "1 service"
+	}
+	switch discovery.SourceState(r.State) {
+	case discovery.SourceSyncing:
+		return r.Name + ": not read yet"
+	case discovery.SourceLastKnown:
+		return fmt.Sprintf("%s: as last known %s ago (%s), %s", r.Name, age(now, r.AsOf), r.AsOf.UTC().Format(time.RFC3339), services)
+	}
+	return fmt.Sprintf("%s: %s, %s", r.Name, r.State, services)
 }
 
 func backupLine(b *maintenance.BackupStatus, now time.Time) string {

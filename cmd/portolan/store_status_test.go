@@ -37,15 +37,19 @@ func TestStoreStatus(t *testing.T) {
 				{ID: "1", Name: "cp-1", Version: "3.7.3", Leader: true, DBBytes: 3 << 20, Index: 99}, {ID: "2", Name: "cp-2", Learner: true, Error: "unreachable"},
 			},
 		},
-		Cache:  maintenance.CacheStatus{Revision: 815, Objects: 12, StalenessSeconds: 0.5},
+		Cache: maintenance.CacheStatus{Revision: 815, Objects: 12, StalenessSeconds: 0.5},
+		Registries: []maintenance.RegistryStatus{
+			{Name: "ServiceEntry", State: "live", Services: 3},
+			{Name: "Consul/dc1", State: "lastKnown", AsOf: time.Now().Add(-3 * time.Hour), Services: 1}, {Name: "Consul/dc2", State: "syncing"},
+		},
 		Jobs:   []maintenance.JobStatus{{Name: "pruner", Leader: "cp-1"}},
 		Backup: &maintenance.BackupStatus{Time: time.Now().Add(-2 * time.Hour), File: "/b/x.snapshot", Revision: 800},
 	}
 	good := startReporting(t, status)
 	out := good.must(t, "", "store", "status")
 	for _, words := range []string{
-		"v1.2.3, process 7 on cp-1", "embedded, in /data", "cluster abc, instance id", "815, compacted to 700", "3.0 MiB, of which 1.0 MiB in use; quota 2.0 GiB (0 % used); 5.0 GiB free",
-		"revision 815, 12 objects, at most 500ms old", "pruner: cp-1", "2h ago, revision 800, /b/x.snapshot", "leader", "learner",
+		"v1.2.3, process 7 on cp-1", "embedded, in /data", "cluster abc, instance id", "815, compacted to 700", "3.0 MiB, 1.0 MiB in use; quota 2.0 GiB (0 % used); 5.0 GiB free",
+		"revision 815, 12 objects, at most 500ms old", "ServiceEntry: live, 3 services", "Consul/dc1: as last known 3h ago (20", "), 1 service\n", "Consul/dc2: not read yet", "pruner: cp-1", "2h ago, revision 800, /b/x.snapshot", "leader", "learner",
 	} {
 		if !strings.Contains(out, words) {
 			t.Errorf("%q is not in\n%s", words, out)
@@ -58,31 +62,11 @@ func TestStoreStatus(t *testing.T) {
 	}
 	status.Problems = []string{"the store is on fire"}
 	bad := startReporting(t, status)
-	if o := bad.do(t, "", "store", "status"); o.code != exitFailure || !strings.Contains(o.out, "! the store is on fire") || !strings.Contains(o.err, "a problem with the store") {
+	if o := bad.do(t, "", "store", "status"); o.code != exitFailure || !strings.Contains(o.out, "! the store is on fire") || !strings.Contains(o.err, "there is a problem, see above") {
 		t.Errorf("%+v", o)
 	}
 	if o := good.do(t, "", "store", "compact"); o.code == exitOK || !strings.Contains(o.err, "etcdctl compact") {
 		t.Errorf("compact of a store of others: %+v", o)
-	}
-}
-
-// TestProblems are told by what a status says.
-func TestProblems(t *testing.T) {
-	t.Parallel()
-	status := maintenance.Status{
-		Cache: maintenance.CacheStatus{Degraded: "etcd does not answer"}, Quarantined: 2, Backup: &maintenance.BackupStatus{Error: "disk full"},
-		Store: &maintenance.StoreStatus{
-			Alarms: []string{"NOSPACE"}, DBBytes: 90, QuotaBytes: 100, Members: []maintenance.StoreMember{{Name: "cp-2", Error: "unreachable"}},
-		},
-	}
-	all := strings.Join(problems(status), "\n")
-	for _, words := range []string{"etcd does not answer", "2 ", "disk full", "NOSPACE", "90 %", "cp-2"} {
-		if !strings.Contains(all, words) {
-			t.Errorf("%q is not in\n%s", words, all)
-		}
-	}
-	if none := problems(maintenance.Status{Store: &maintenance.StoreStatus{QuotaBytes: 100, DBBytes: 10}}); len(none) > 0 {
-		t.Errorf("%q", none)
 	}
 }
 

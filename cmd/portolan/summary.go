@@ -11,10 +11,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/portolan-mesh/portolan/cache/rest/record"
+	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// summary says in a few words what a change did to its object: the outcome, and
-// of an object that was changed the first field that differs and how many more.
+// summary describes in a few words what a change did to its object: the outcome. For a
+// changed object it adds the first field that differs, and how many more do.
 func summary(change record.Change) string {
 	if change.Outcome != "configured" {
 		return change.Outcome
@@ -34,20 +35,24 @@ func summary(change record.Change) string {
 	return fmt.Sprintf("%s (+%d more)", fields[0], len(fields)-1)
 }
 
-// contentOf is what a user wrote of an object: the fields of its spec, and its
-// labels and annotations beside them. It is false of an object that is not known.
+// contentOf returns what a user wrote of an object: the fields of its spec, its labels
+// and its annotations; false if the object is not known, and a record has but its name.
 func contentOf(text json.RawMessage) (map[string]any, bool) {
 	var object struct {
 		Metadata struct {
+			UID         string         `json:"uid"`
 			Labels      map[string]any `json:"labels"`
 			Annotations map[string]any `json:"annotations"`
 		} `json:"metadata"`
-		Spec map[string]any `json:"spec"`
 	}
-	if json.Unmarshal(text, &object) != nil || object.Spec == nil {
+	var document map[string]any
+	if json.Unmarshal(text, &object) != nil || json.Unmarshal(text, &document) != nil {
 		return nil, false
 	}
-	content := object.Spec
+	content := config.Content(document)
+	if _, nested := document["spec"]; content == nil || !nested && object.Metadata.UID == "" {
+		return nil, false
+	}
 	for name, values := range map[string]map[string]any{"metadata.labels": object.Metadata.Labels, "metadata.annotations": object.Metadata.Annotations} {
 		if len(values) > 0 {
 			content[name] = values
@@ -56,7 +61,7 @@ func contentOf(text json.RawMessage) (map[string]any, bool) {
 	return content, true
 }
 
-// fieldChange is one field that differs, of which a side that lacks it is nil.
+// fieldChange is one field that differs. A side without the field is nil.
 type fieldChange struct {
 	path          string
 	before, after any

@@ -37,5 +37,11 @@ func TestSummary(t *testing.T) {
 		"metadata.labels[app.kubernetes.io/name] x -> y")
 	same(t, "what is not known", summary(record.Change{Outcome: "configured", Before: object("{}"), After: []byte(`{"metadata":{"name":"a"}}`)}),
 		"configured, what is not known any more")
+	box := func(words string) []byte {
+		return []byte(`{"apiVersion":"v1","kind":"Box","metadata":{"name":"a","uid":"u"}` + words + `,"status":{"x":1}}`)
+	}
+	same(t, "fields at the top level", summary(record.Change{Outcome: "configured", Before: box(`,"data":{"a":"1"}`), After: box(`,"data":{"a":"2"},"type":"x"`)}),
+		"data.a 1 -> 2 (+1 more)")
+	same(t, "all fields at the top level go", summary(record.Change{Outcome: "configured", Before: box(`,"type":"x"`), After: box("")}), "-type")
 	same(t, "a deletion", summary(record.Change{Outcome: "deleted", Before: object("{}")}), "deleted")
 }

@@ -12,22 +12,30 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// writeTable aligns the cells of rows. An empty cell is shown as "-".
+// columnGap is the number of blanks between two columns.
+const columnGap = 2
+
+// writeTable aligns the cells of rows.
 func writeTable(out io.Writer, rows [][]string) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(out, 0, 0, columnGap, ' ', 0)
 	for _, row := range rows {
 		for i, cell := range row {
 			if i > 0 {
 				fmt.Fprint(w, "\t")
 			}
-			if cell == "" {
-				cell = "-"
-			}
-			fmt.Fprint(w, cell)
+			fmt.Fprint(w, shown(cell))
 		}
 		fmt.Fprintln(w)
 	}
 	return w.Flush()
+}
+
+// shown is the text of a cell: "-" where it is empty.
+func shown(cell string) string {
+	if cell == "" {
+		return "-"
+	}
+	return cell
 }
 
 // age is how long ago something was, in the greatest unit; empty for never.

@@ -58,8 +58,8 @@ an upgrade, and again after it.`,
 	return c
 }
 
-// ownProblems are what this program would have as a server of the same store,
-// where it is another one.
+// ownProblems are the problems that this program would have as a server of the same
+// store, if it differs from the server.
 func ownProblems(f *maintenance.Format) (problems []string) {
 	if f.Server.StorageFormat == etcd.StorageFormat {
 		return nil
@@ -85,7 +85,7 @@ func writeFormat(out io.Writer, f *maintenance.Format) error {
 		{"this program", fmt.Sprintf("%s, storage format %d", version, etcd.StorageFormat)},
 		{"server", fmt.Sprintf("%s, storage format %d", f.Server.Version, f.Server.StorageFormat)},
 		{"store", store},
-		{"objects", fmt.Sprintf("%d, of which %d have fields unknown to the server", f.Store.Objects, f.Store.UnknownFields)},
+		{"objects", fmt.Sprintf("%d, %d with fields unknown to the server", f.Store.Objects, f.Store.UnknownFields)},
 		{"other keys", fmt.Sprintf("%d of kinds unknown to the server, %d unreadable", f.Store.UnknownKinds, f.Store.Unreadable)},
 	})
 	if err != nil {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/portolan-mesh/portolan/storage/spelling"
 )
 
 // refineUsage makes every command report wrong arguments as a usage error, and a
@@ -22,7 +24,7 @@ func refineUsage(c *cobra.Command) {
 		}
 	}
 	if c.HasSubCommands() && !c.Runnable() {
-		c.Args = cobra.ArbitraryArgs // else cobra refuses those of the root in its own way
+		c.Args = cobra.ArbitraryArgs // else cobra refuses the arguments of the root in its own way
 		c.RunE = func(c *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usageOf(c, unknownCommand(c, args[0]))
@@ -69,12 +71,12 @@ func usageOf(c *cobra.Command, err error) error {
 	return usageError{fmt.Errorf("%w\nSee '%s --help'", err, c.CommandPath())}
 }
 
-// unknownCommand refuses a word that is no command of a group, and names those that
-// may be meant: of the group by their names, of all by what other tools call them.
+// unknownCommand refuses a word that is no command of a group. It names similar
+// commands of the group, and commands that other tools call by the word.
 func unknownCommand(group *cobra.Command, word string) error {
 	var meant []string
 	for _, c := range group.Commands() {
-		if c.IsAvailableCommand() && similar(word, c.Name()) {
+		if (c.IsAvailableCommand() || c.IsAdditionalHelpTopicCommand()) && spelling.Similar(word, c.Name()) {
 			meant = append(meant, c.CommandPath())
 		}
 	}
@@ -98,11 +100,14 @@ func flagError(c *cobra.Command, err error) error {
 	}
 	var unknown *pflag.NotExistError
 	var invalid *pflag.InvalidValueError
+	var valueless *pflag.ValueRequiredError
 	switch {
+	case errors.As(err, &valueless):
+		err = fmt.Errorf("--%s needs a value: %s", valueless.GetFlag().Name, valueless.GetFlag().Usage)
 	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "":
 		var meant []string
 		c.Flags().VisitAll(func(f *pflag.Flag) {
-			if similar(unknown.GetSpecifiedName(), f.Name) {
+			if spelling.Similar(unknown.GetSpecifiedName(), f.Name) {
 				meant = append(meant, "--"+f.Name)
 			}
 		})
@@ -138,32 +143,4 @@ func didYouMean(meant []string) string {
 // orMeant is didYouMean behind advice that stands in any case.
 func orMeant(meant []string) string {
 	return strings.Replace(didYouMean(meant), ": ", ", or ", 1)
-}
-
-// similar says whether a word may stand for a name: it is the beginning of it, or
-// differs from it by a slip or two.
-func similar(word, name string) bool {
-	word, name = strings.ToLower(word), strings.ToLower(name)
-	return len(word) > 1 && strings.HasPrefix(name, word) || distance(word, name) <= min(2, len(name)/3)
-}
-
-// distance is how many letters have to be put in, left out or replaced to make one
-// word of another.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1) // from the letters of a so far to each beginning of b
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		last := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := last
-			if a[i] != b[j] {
-				replaced++
-			}
-			last, row[j+1] = row[j+1], min(replaced, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -22,12 +22,14 @@ func TestSlips(t *testing.T) {
 		"get virtualservic":             `unknown kind "virtualservic": see portolan api-resources for those served, or did you mean virtualservices?`,
 		"wait gatway/x":                 `served, or did you mean gateways?`,
 		"get svc":                       `portolan describe service HOST shows what a host is`,
+		"help exit-code":                `did you mean portolan exit-codes?`,
 		"help nonsense":                 `unknown command "nonsense" for "portolan"`,
 		"help proxy statsu":             `unknown command "statsu" for "portolan proxy": did you mean portolan proxy status?`,
 		"completion fishh":              `unknown command "fishh" for "portolan completion": did you mean portolan completion fish?`,
 		"get vs --al":                   `unknown flag: --al: did you mean --all-namespaces?`,
 		"get vs --sever x":              `unknown flag: --sever: did you mean --server?`,
 		"wait vs/x --timeout 10":        `--timeout "10": give a time with its unit, such as 30s or 5m`,
+		"apply -f x --dry-run":          `--dry-run needs a value: change nothing: client reads and validates`,
 		"wait --revision x":             `--revision "x": give a whole number`,
 		"apply -f x --wait=no":          `--wait "no": give true or false`,
 		"serve --store-quota lots":      `--store-quota "lots": `,
@@ -69,19 +71,6 @@ func TestKindWithGroup(t *testing.T) {
 	}
 }
 
-func TestSimilar(t *testing.T) {
-	t.Parallel()
-	for pair, want := range map[string]bool{
-		"statu status": true, "stauts status": true, "al all-namespaces": true, "gatway gateway": true,
-		"get delete": false, "vs dr": false, "x export": false, "pods proxy": false,
-	} {
-		word, name, _ := strings.Cut(pair, " ")
-		if similar(word, name) != want {
-			t.Errorf("similar(%s, %s) is not %t", word, name, want)
-		}
-	}
-}
-
 // TestWrongServer: an address at which something else listens is told from one at
 // which nothing does.
 func TestWrongServer(t *testing.T) {
@@ -99,7 +88,7 @@ func TestWrongServer(t *testing.T) {
 	}))
 	defer proxies.Close()
 	for server, says := range map[string]string{
-		page.URL:    "the answer is 200 OK, and not that of a Portolan server: reviews v1",
+		page.URL:    "the answer is 200 OK, and not from a Portolan server: reviews v1",
 		proxies.URL: "is this where proxies connect (serve --xds-address), and not its --api-address?",
 		strings.Replace(page.URL, "http:", "https:", 1): "it serves http, not https",
 	} {
@@ -135,5 +124,17 @@ func TestWaitForNothing(t *testing.T) {
 	want := "portolan: virtualservice/default/review: not found: see those there are with portolan get virtualservices -A\n"
 	if o := do(t, "", "wait", "vs/review", "--server", server.URL); o != (outcome{exitFailure, "", want}) {
 		t.Errorf("%+v", o)
+	}
+}
+
+// TestVersion: the command and the flag, which other tools have, say the same.
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	want := do(t, "", "version")
+	if want.code != exitOK || !strings.HasPrefix(want.out, "portolan "+version+" (go") {
+		t.Fatalf("portolan version: %+v", want)
+	}
+	if got := do(t, "", "--version"); got != want {
+		t.Errorf("portolan --version: %+v, want %+v", got, want)
 	}
 }

@@ -7,13 +7,18 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// versionLine says what binary this is.
+func versionLine() string {
+	return fmt.Sprintf("portolan %s (%s %s/%s)\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
 func newVersionCommand(env *environment) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of this binary",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(env.stdout, "portolan %s (%s %s/%s)\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprint(env.stdout, versionLine())
 			return err
 		},
 	}

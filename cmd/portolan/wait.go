@@ -19,31 +19,40 @@ import (
 	"github.com/portolan-mesh/portolan/xds/admin"
 )
 
-// waitHelp is what apply and wait say about waiting.
+// waitHelp is the help text of apply and wait about waiting.
 const waitHelp = `
 
 Proxies have taken a change when they acknowledged all that it makes of their
 configuration; those for which it makes no difference are not concerned and count
 at once. Offline are proxies that were connected in the last day and are not now:
-they are told of and not waited for, since they get it when they come back. The
+they are told of and not waited for, since they get it when they come back; those
+that were last seen more than an hour ago are only counted. The
 proxies of all servers of the store count. Exit code 2 is that the change was not
 taken by --threshold percent of the connected proxies, within --timeout or because
-they refused it.`
+they refused it.
+
+Where no proxy is concerned that is told, and is no failure: --min-proxies N waits
+until at least N proxies that are concerned have acknowledged the change.`
 
 // waitFlags say how long to wait, and for how many.
 type waitFlags struct {
 	timeout   time.Duration
 	threshold string
+	least     int
 }
 
 func (o *waitFlags) register(c *cobra.Command) {
 	c.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "how long to wait for proxies")
 	c.Flags().StringVar(&o.threshold, "threshold", "100", "percent of the connected proxies that have to take it, or not be concerned")
+	c.Flags().IntVar(&o.least, "min-proxies", 0, "how many proxies have to be concerned by it and take it, at least")
 }
 
 func (o *waitFlags) check() error {
 	if o.timeout <= 0 {
 		return usageError{fmt.Errorf("--timeout %s: give a time such as 30s", o.timeout)}
+	}
+	if o.least < 0 {
+		return usageError{fmt.Errorf("--min-proxies %d: give a number of proxies, from 0 on", o.least)}
 	}
 	if share, err := o.share(); err != nil || share < 0 || share > 1 {
 		return usageError{fmt.Errorf("--threshold %s: give a percentage from 0 to 100", o.threshold)}
@@ -82,7 +91,7 @@ of an object, and say who has not.` + waitHelp,
 				}
 				return env.wait(c.Context(), url.Values{"revision": {strconv.FormatInt(revision, 10)}}, o)
 			}
-			key, kind, err := oneObject(args, namespace, "wait for")
+			key, kind, err := oneObject(env, args, namespace, "wait for")
 			if err != nil {
 				return err
 			}
@@ -93,7 +102,7 @@ of an object, and say who has not.` + waitHelp,
 		},
 	}
 	c.Flags().Int64Var(&revision, "revision", 0, "wait for everything up to this revision of the store")
-	c.Flags().StringVarP(&namespace, "namespace", "n", "", `namespace of the object (default "default")`)
+	c.Flags().StringVarP(&namespace, "namespace", "n", "", `namespace of the object (default $PORTOLAN_NAMESPACE, else "default")`)
 	o.register(c)
 	return c
 }
@@ -175,18 +184,22 @@ func (e *environment) propagation(ctx context.Context, c *client.Client, query u
 		defer cancel()
 	}
 	*into = admin.Propagation{}
-	return e.explainTimeout(c.JSON(ctx, admin.PropagationPath+"?"+query.Encode(), into))
+	return c.JSON(ctx, admin.PropagationPath+"?"+query.Encode(), into)
 }
 
-// met says whether enough proxies have taken it, and ended whether no more can: a
-// proxy that has refused a change does not take it later.
-func met(p admin.Propagation, o waitFlags) bool {
+// met says whether enough proxies have taken it.
+func met(p admin.Propagation, o waitFlags) bool { return shared(p, o) && p.Accepted >= o.least }
+
+// shared says whether enough of the connected proxies have taken it.
+func shared(p admin.Propagation, o waitFlags) bool {
 	share, _ := o.share() // was checked
 	return len(p.Behind) == 0 && float64(p.Accepted+p.NotConcerned) >= share*float64(p.Proxies())
 }
 
+// ended says whether it is known how it ends. A proxy that has refused a change does not
+// take it later, but others may come.
 func ended(p admin.Propagation, o waitFlags) bool {
-	return met(p, o) || len(p.Behind) == 0 && p.Waiting == 0
+	return met(p, o) || len(p.Behind) == 0 && p.Waiting == 0 && !shared(p, o)
 }
 
 // unmet is the result of a wait that was in vain.
@@ -196,14 +209,20 @@ type unmet struct{ error }
 // far enough.
 func (e *environment) tellPropagation(p admin.Propagation, o waitFlags, took time.Duration) error {
 	fmt.Fprintln(e.stdout, distribution(p)+"  "+roundly(took).String())
+	if len(p.Behind) == 0 && p.Concerned() == 0 {
+		fmt.Fprintln(e.stdout, unconcerned(p))
+	}
 	if err := e.printLaggards(p); err != nil {
 		return err
 	}
 	switch lacking := p.Rejected + p.Waiting; {
 	case met(p, o):
 		return nil
+	case shared(p, o):
+		return unmet{fmt.Errorf("revision %d was taken by %s within %s, and --min-proxies asks for %d", p.Revision, proxyCount(p.Accepted), o.timeout, o.least)}
 	case len(p.Behind) > 0:
-		return unmet{fmt.Errorf("revision %d is not published by all servers within %s: the server at %s has published %d", p.Revision, o.timeout, e.server, p.Published)}
+		return unmet{fmt.Errorf("revision %d is not published by all servers within %s: %s is behind, and the server at %s has published %d",
+			p.Revision, o.timeout, items(each(p.Behind, serverName), false), e.server, p.Published)}
 	case p.Waiting > 0:
 		return unmet{fmt.Errorf("revision %d was not taken by %d of %d proxies within %s: see portolan proxy status", p.Revision, lacking, p.Proxies(), o.timeout)}
 	default:
@@ -211,13 +230,21 @@ func (e *environment) tellPropagation(p admin.Propagation, o waitFlags, took tim
 	}
 }
 
+// unconcerned says that a change reaches no proxy.
+func unconcerned(p admin.Propagation) string {
+	if p.Proxies() == 0 {
+		return "  no proxy is concerned: none is connected"
+	}
+	return "  no proxy is concerned: it changes nothing for those that are connected"
+}
+
 // printLaggards prints which proxies and servers lack a change, and why.
 func (e *environment) printLaggards(p admin.Propagation) error {
 	var rows [][]string
-	for _, t := range p.Troubles {
+	for _, t := range p.Problems {
 		switch {
-		case t.Rejected && p.Rejected > 0:
-			rows = append(rows, []string{"  rejected", nodeName(t.Node), t.Type, fmt.Sprintf("rev %d", t.RejectedRevision), quoted(t.Message)})
+		case t.Rejected && (p.Rejected > 0 || t.Node == ""):
+			rows = append(rows, []string{"  rejected", nodeName(t.Node), strings.TrimSpace(t.Type + " " + t.Resource), fmt.Sprintf("rev %d", t.RejectedRevision), quoted(t.Message)})
 		case !t.Rejected && p.Waiting > 0:
 			rows = append(rows, []string{"  waiting", nodeName(t.Node), t.Type, fmt.Sprintf("rev %d", t.Revision), "for " + age(e.now(), t.Since)})
 		}
@@ -225,7 +252,7 @@ func (e *environment) printLaggards(p admin.Propagation) error {
 	if err := writeTable(e.stdout, rows); err != nil {
 		return err
 	}
-	others := offline(p.Gone, e.now())
+	others := offline(p.Gone, p.Offline, e.now(), false)
 	for _, server := range p.Behind {
 		others = append(others, []string{"  behind", "server " + serverName(server), "it has not published the revision yet"})
 	}
@@ -244,10 +271,13 @@ func distribution(p admin.Propagation) string {
 	for _, n := range []struct {
 		what  string
 		count int
-	}{{"rejected", p.Rejected}, {"waiting", p.Waiting}, {"offline", p.Offline}, {"servers behind", len(p.Behind)}} {
+	}{{"rejected", p.Rejected}, {"waiting", p.Waiting}, {"offline", p.Offline}} {
 		if n.count > 0 {
 			parts = append(parts, fmt.Sprintf("%s %d", n.what, n.count))
 		}
+	}
+	if n := len(p.Behind); n > 0 {
+		parts = append(parts, fmt.Sprintf("servers behind %d (%s)", n, items(each(p.Behind, serverName), false)))
 	}
 	return strings.Join(parts, "  ")
 }
@@ -262,6 +292,9 @@ func roundly(d time.Duration) time.Duration {
 
 // nodeName is the name in a node id: type~address~name.namespace~domain.
 func nodeName(node string) string {
+	if node == "" {
+		return "server" // it could not build a resource
+	}
 	if parts := strings.Split(node, "~"); len(parts) == 4 {
 		return parts[2]
 	}

@@ -12,20 +12,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/admin"
-	"github.com/portolan-mesh/portolan/xds/propagation"
+	"github.com/portolan-mesh/portolan/xds/progress"
 )
 
 // waited runs wait against a server that answers one after the other, the last
 // again and again.
-func waited(t *testing.T, answers []propagation.Progress, args ...string) (outcome, url.Values) {
+func waited(t *testing.T, answers []progress.Distribution, args ...string) (outcome, url.Values) {
 	t.Helper()
 	return waitedAt(t, false, answers, args...)
 }
 
 // waitedAt is waited at a terminal, or not.
-func waitedAt(t *testing.T, terminal bool, answers []propagation.Progress, args ...string) (outcome, url.Values) {
+func waitedAt(t *testing.T, terminal bool, answers []progress.Distribution, args ...string) (outcome, url.Values) {
 	t.Helper()
 	var asked atomic.Int64
 	var query atomic.Pointer[url.Values]
@@ -37,11 +38,11 @@ func waitedAt(t *testing.T, terminal bool, answers []propagation.Progress, args 
 		q := r.URL.Query()
 		query.Store(&q)
 		n := min(int(asked.Add(1)), len(answers))
-		_ = json.NewEncoder(w).Encode(admin.Propagation{Progress: answers[n-1]})
+		_ = json.NewEncoder(w).Encode(admin.Propagation{Distribution: answers[n-1]})
 	}))
 	defer server.Close()
 	var out, err bytes.Buffer
-	env := &environment{stdin: strings.NewReader(""), stdout: &out, stderr: &err, now: time.Now, terminal: terminal}
+	env := &environment{stdin: strings.NewReader(""), stdout: &out, stderr: &err, now: time.Now, schemas: schema.Pilot(), terminal: terminal}
 	root := newRootCommand(env)
 	root.SetArgs(append([]string{"wait", "--server", server.URL}, args...))
 	failed := root.ExecuteContext(context.WithoutCancel(t.Context()))
@@ -57,35 +58,40 @@ func waitedAt(t *testing.T, terminal bool, answers []propagation.Progress, args 
 
 func TestWait(t *testing.T) {
 	t.Parallel()
-	progress := func(c status.Count) propagation.Progress { return propagation.Progress{Revision: 815, Count: c} }
-	behind := progress(status.Count{Accepted: 1})
+	taken := func(c status.Count) progress.Distribution { return progress.Distribution{Revision: 815, Count: c} }
+	behind := taken(status.Count{Accepted: 1})
 	behind.Behind = []string{"cp-2:7/0a"}
-	rejected := progress(status.Count{Accepted: 40, NotConcerned: 3, Rejected: 1})
-	rejected.Troubles = []status.Trouble{
+	rejected := taken(status.Count{Accepted: 40, NotConcerned: 3, Rejected: 1})
+	rejected.Problems = []status.Problem{
 		{Node: "sidecar~10.0.0.17~vm-17.shop~d", Type: "RDS", Revision: 812, Rejected: true, RejectedRevision: 815, Message: `no "v3"`},
 		{Node: "sidecar~10.0.0.18~vm-18.shop~d", Type: "EDS", Revision: 812},
 	}
-	offline := progress(status.Count{Accepted: 1})
-	offline.Offline, offline.Gone = 1, []propagation.Gone{{Node: "vm-9", Seen: time.Now().Add(-3 * time.Minute)}}
-	waiting := progress(status.Count{Accepted: 1, Waiting: 1})
-	waiting.Troubles = []status.Trouble{{Node: "vm-18", Type: "EDS", Revision: 812, Since: time.Now().Add(-41 * time.Second)}}
+	offline := taken(status.Count{Accepted: 1})
+	offline.Offline, offline.Gone = 1, []progress.Gone{{Node: "vm-9", Seen: time.Now().Add(-3 * time.Minute)}}
+	waiting := taken(status.Count{Accepted: 1, Waiting: 1})
+	waiting.Problems = []status.Problem{{Node: "vm-18", Type: "EDS", Revision: 812, Since: time.Now().Add(-41 * time.Second)}}
 
 	for name, c := range map[string]struct {
-		answers []propagation.Progress
+		answers []progress.Distribution
 		args    []string
 		code    int
 		stdout  []string
 		stderr  string
 	}{
-		"at once":       {[]propagation.Progress{progress(status.Count{Accepted: 2})}, nil, 0, []string{"distributed  2/2 proxies  accepted 2  not concerned 0  "}, ""},
-		"nobody":        {[]propagation.Progress{progress(status.Count{})}, nil, 0, []string{"distributed  0/0 proxies"}, ""},
-		"after a while": {[]propagation.Progress{behind, waiting, progress(status.Count{Accepted: 2})}, nil, 0, []string{"distributed  2/2 proxies"}, ""},
-		"refused":       {[]propagation.Progress{rejected}, nil, 2, []string{"distributed  43/44 proxies", "rejected 1", `rejected  vm-17.shop  RDS  rev 815  "no \"v3\""`}, "revision 815 was refused by 1 of 44 proxies"},
-		"enough":        {[]propagation.Progress{rejected}, []string{"--threshold", "97%"}, 0, []string{"rejected 1"}, ""},
-		"not enough":    {[]propagation.Progress{rejected}, []string{"--threshold", "98"}, 2, nil, "was refused"},
-		"gone":          {[]propagation.Progress{offline}, nil, 0, []string{"distributed  1/1 proxies", "offline 1", "offline  vm-9  last seen 3m ago"}, ""},
-		"too late":      {[]propagation.Progress{waiting}, []string{"--timeout", "50ms"}, 2, []string{"waiting 1", "waiting  vm-18  EDS  rev 812  for 41s"}, "revision 815 was not taken by 1 of 2 proxies within 50ms"},
-		"not published": {[]propagation.Progress{behind}, []string{"--timeout", "50ms"}, 2, []string{"servers behind 1", "behind  server cp-2:7"}, "not published by all servers within 50ms: the server at http://"},
+		"at once":       {[]progress.Distribution{taken(status.Count{Accepted: 2})}, nil, 0, []string{"distributed  2/2 proxies  accepted 2  not concerned 0  "}, ""},
+		"nobody":        {[]progress.Distribution{taken(status.Count{})}, nil, 0, []string{"distributed  0/0 proxies", "no proxy is concerned: none is connected"}, ""},
+		"none of them":  {[]progress.Distribution{taken(status.Count{NotConcerned: 3})}, nil, 0, []string{"distributed  3/3 proxies", "no proxy is concerned: it changes nothing for those that are connected"}, ""},
+		"two, as asked": {[]progress.Distribution{taken(status.Count{}), taken(status.Count{Accepted: 1}), taken(status.Count{Accepted: 2})}, []string{"--min-proxies", "2"}, 0, []string{"distributed  2/2 proxies"}, ""},
+		"too few":       {[]progress.Distribution{taken(status.Count{Accepted: 1, NotConcerned: 4})}, []string{"--min-proxies", "2", "--timeout", "50ms"}, 2, []string{"distributed  5/5"}, "revision 815 was taken by 1 proxy within 50ms, and --min-proxies asks for 2"},
+		"one refuses":   {[]progress.Distribution{rejected}, []string{"--min-proxies", "1"}, 2, nil, "was refused"},
+		"bad minimum":   {nil, []string{"--min-proxies", "-1"}, 64, nil, "give a number of proxies"},
+		"after a while": {[]progress.Distribution{behind, waiting, taken(status.Count{Accepted: 2})}, nil, 0, []string{"distributed  2/2 proxies"}, ""},
+		"refused":       {[]progress.Distribution{rejected}, nil, 2, []string{"distributed  43/44 proxies", "rejected 1", `rejected  vm-17.shop  RDS  rev 815  "no \"v3\""`}, "revision 815 was refused by 1 of 44 proxies"},
+		"enough":        {[]progress.Distribution{rejected}, []string{"--threshold", "97%"}, 0, []string{"rejected 1"}, ""},
+		"not enough":    {[]progress.Distribution{rejected}, []string{"--threshold", "98"}, 2, nil, "was refused"},
+		"gone":          {[]progress.Distribution{offline}, nil, 0, []string{"distributed  1/1 proxies", "offline 1", "offline  vm-9  last seen 3m ago"}, ""},
+		"too late":      {[]progress.Distribution{waiting}, []string{"--timeout", "50ms"}, 2, []string{"waiting 1", "waiting  vm-18  EDS  rev 812  for 41s"}, "revision 815 was not taken by 1 of 2 proxies within 50ms"},
+		"not published": {[]progress.Distribution{behind}, []string{"--timeout", "50ms"}, 2, []string{"servers behind 1 (cp-2:7)", "behind  server cp-2:7"}, "not published by all servers within 50ms: cp-2:7 is behind, and the server at http://"},
 		"bad threshold": {nil, []string{"--threshold", "101"}, 64, nil, "give a percentage"},
 		"bad timeout":   {nil, []string{"--timeout", "0s"}, 64, nil, "give a time"},
 		"bad revision":  {nil, []string{"--revision", "0"}, 64, nil, "a revision is a number from 1 on"},
@@ -110,8 +116,8 @@ func TestWait(t *testing.T) {
 // TestWaitAtTerminal: how far it has come is one line, which is taken back at the end.
 func TestWaitAtTerminal(t *testing.T) {
 	t.Parallel()
-	waiting := propagation.Progress{Revision: 815, Count: status.Count{Accepted: 1, Waiting: 1}}
-	got, _ := waitedAt(t, true, []propagation.Progress{waiting, waiting, {Revision: 815, Count: status.Count{Accepted: 2}}}, "--revision", "815")
+	waiting := progress.Distribution{Revision: 815, Count: status.Count{Accepted: 1, Waiting: 1}}
+	got, _ := waitedAt(t, true, []progress.Distribution{waiting, waiting, {Revision: 815, Count: status.Count{Accepted: 2}}}, "--revision", "815")
 	lines := strings.Split(got.err, "\r\x1b[K")
 	if got.code != exitOK || len(lines) != 4 || !strings.HasPrefix(lines[2], "distributed  1/2 proxies") || lines[3] != "" || strings.Contains(got.err, "\n") {
 		t.Errorf("%+v: %q", got, lines)
@@ -121,7 +127,7 @@ func TestWaitAtTerminal(t *testing.T) {
 // TestWaitAsks: a revision is everything up to it, an object its last change.
 func TestWaitAsks(t *testing.T) {
 	t.Parallel()
-	done := []propagation.Progress{{Revision: 7}}
+	done := []progress.Distribution{{Revision: 7}}
 	for want, args := range map[string][]string{
 		"revision=7": {"--revision", "7"},
 		"group=networking.istio.io&kind=VirtualService&name=reviews&namespace=shop": {"vs/reviews", "-n", "shop"},

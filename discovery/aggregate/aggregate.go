@@ -16,9 +16,9 @@ import (
 
 // Options configure a Registry. XDS and Worker are required.
 type Options struct {
-	// XDS is told of the rows that go with a registry that is removed.
+	// XDS takes back the rows of a removed registry.
 	XDS discovery.XDSUpdater
-	// Worker is where that happens.
+	// Worker runs that.
 	Worker *cache.Worker
 }
 
@@ -36,7 +36,7 @@ type Registry struct {
 	lives     sync.WaitGroup // of the registries that run
 }
 
-// entry is one registry and its life.
+// entry is one registry of the aggregate.
 type entry struct {
 	discovery.Instance
 	stop  context.CancelFunc // nil until it runs
@@ -56,9 +56,9 @@ var (
 // New returns a Registry of none.
 func New(o Options) *Registry { return &Registry{o: o} }
 
-// Add adds a registry, which must be no other's to run. While this one runs it
-// is run at once; handlers that were appended are appended to it. Two of one
-// provider and cluster cannot be told apart: the second is refused.
+// Add adds a registry; nobody else may run it. If the aggregate runs, Add runs the
+// registry at once. Handlers appended before are appended to it. Add refuses a second
+// registry of one provider and cluster, since the two could not be told apart.
 func (r *Registry) Add(instance discovery.Instance) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,8 +79,8 @@ func (r *Registry) Add(instance discovery.Instance) error {
 	return nil
 }
 
-// place is where a new registry belongs: behind those of Kubernetes if it is
-// one, else at the end.
+// place returns the index for a new registry: behind the other Kubernetes registries
+// for one of Kubernetes, else at the end.
 func (r *Registry) place(e *entry) int {
 	other := func(o *entry) bool { return o.Provider() != discovery.Kubernetes }
 	if i := slices.IndexFunc(r.entries, other); i >= 0 && !other(e) {
@@ -93,8 +93,8 @@ func (r *Registry) find(shard discovery.ShardKey) int {
 	return slices.IndexFunc(r.entries, func(e *entry) bool { return e.shard() == shard })
 }
 
-// start runs a registry. Its failure is its own: it is noted, and what it handed
-// over stays.
+// start runs a registry. If it fails the others go on, its rows stay, and Run returns the
+// error.
 func (r *Registry) start(e *entry) {
 	ctx, stop := context.WithCancel(r.running)
 	e.stop = stop
@@ -113,9 +113,8 @@ func (r *Registry) note(err error) {
 	r.failed = multierror.Append(r.failed, err)
 }
 
-// Remove ends a registry, waits for that, and has the worker take back its rows
-// and tell the handlers; those of the others stay. It returns before that
-// happened.
+// Remove ends a registry and waits for that. The worker then withdraws its rows and
+// calls the handlers, after Remove has returned. Rows of other registries stay.
 func (r *Registry) Remove(shard discovery.ShardKey) error {
 	r.mu.Lock()
 	i := r.find(shard)
@@ -130,7 +129,7 @@ func (r *Registry) Remove(shard discovery.ShardKey) error {
 		e.stop()
 		<-e.ended
 	}
-	// What the registry posted before it ended waits already, so this is last.
+	// Posts of the registry from before its end are queued already, so this one is last.
 	r.o.Worker.Post(e, func() { r.withdraw(e) })
 	return nil
 }
@@ -156,9 +155,8 @@ func (r *Registry) withdraw(e *entry) {
 	}
 }
 
-// Run runs the registries, those added meanwhile too, until ctx ends and all
-// have ended. One that fails leaves the others running; the errors of all are
-// returned together.
+// Run runs the registries, later ones too, until ctx ends and all have ended. If one
+// fails the others go on; Run returns all errors together.
 func (r *Registry) Run(ctx context.Context) error {
 	r.mu.Lock()
 	if r.ran {

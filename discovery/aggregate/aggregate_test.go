@@ -117,7 +117,7 @@ func expect(t *testing.T, got, want any) {
 // await waits until something holds.
 func await(t *testing.T, holds func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !holds() {
 		if time.Now().After(deadline) {
 			t.Fatal("it does not come true")

@@ -1,23 +1,133 @@
 package aggregate
 
 import (
+	"iter"
 	"maps"
 	"slices"
 
+	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/labels"
 )
 
-// Services returns those of all registries, in their order. Services of one
-// host in several Kubernetes clusters are one, the first, with the addresses and
-// accounts of all; those of other registries are as they are.
-func (r *Registry) Services() []*discovery.Service {
+// member is a registry, or a fork of one, as it answers.
+type member struct {
+	discovery.ServiceDiscovery
+	shard discovery.ShardKey
+}
+
+// members answer together, in their order.
+type members []member
+
+// members are the registries in order.
+func (r *Registry) members() members {
+	var out members
+	for _, i := range r.Registries() {
+		out = append(out, member{i, discovery.ShardKey{Provider: i.Provider(), Cluster: i.Cluster()}})
+	}
+	return out
+}
+
+// Services implements discovery.ServiceDiscovery.
+func (r *Registry) Services() []*discovery.Service { return r.members().Services() }
+
+// GetService implements discovery.ServiceDiscovery.
+func (r *Registry) GetService(hostname host.Name) *discovery.Service {
+	return r.members().GetService(hostname)
+}
+
+// InstancesByPort implements discovery.ServiceDiscovery.
+func (r *Registry) InstancesByPort(service *discovery.Service, port int, selector labels.Instance) []*discovery.ServiceInstance {
+	return r.members().InstancesByPort(service, port, selector)
+}
+
+// GetProxyServiceInstances implements discovery.ServiceDiscovery.
+func (r *Registry) GetProxyServiceInstances(proxy *discovery.Proxy) []*discovery.ServiceInstance {
+	return r.members().GetProxyServiceInstances(proxy)
+}
+
+// GetProxyWorkloadLabels implements discovery.ServiceDiscovery.
+func (r *Registry) GetProxyWorkloadLabels(proxy *discovery.Proxy) labels.Instance {
+	return r.members().GetProxyWorkloadLabels(proxy)
+}
+
+// fork is the forks of all registries.
+type fork struct {
+	members
+	forks []discovery.Fork // in the order of the members
+}
+
+// Fork returns the fork of all registries. Call it where Fork of a registry may be called.
+func (r *Registry) Fork() discovery.Fork {
+	out := &fork{}
+	for _, i := range r.Registries() {
+		out.add(discovery.ShardKey{Provider: i.Provider(), Cluster: i.Cluster()}, i.Fork())
+	}
+	return out
+}
+
+func (f *fork) add(shard discovery.ShardKey, one discovery.Fork) {
+	f.members, f.forks = append(f.members, member{one, shard}), append(f.forks, one)
+}
+
+// Apply implements discovery.Fork.
+func (f *fork) Apply(from, to *cache.Snapshot, xds discovery.XDSUpdater) discovery.Fork {
+	out := &fork{}
+	for i, one := range f.forks {
+		out.add(f.members[i].shard, one.Apply(from, to, xds))
+	}
+	return out
+}
+
+var _ discovery.Advisor = (*fork)(nil)
+
+// Advise implements discovery.Advisor: it puts together what all registries say.
+func (f *fork) Advise(key config.Key) []discovery.Advice {
+	var out []discovery.Advice
+	for _, one := range f.forks {
+		if a, ok := one.(discovery.Advisor); ok {
+			out = append(out, a.Advise(key)...)
+		}
+	}
+	return out
+}
+
+// AdvisedAnew implements discovery.Advisor. Registries are compared by their shards.
+func (f *fork) AdvisedAnew(from discovery.Fork) iter.Seq[config.Key] {
+	before, _ := from.(*fork)
+	if before == nil {
+		before = &fork{}
+	}
+	return func(yield func(config.Key) bool) {
+		for i, one := range f.forks {
+			a, ok := one.(discovery.Advisor)
+			if !ok {
+				continue
+			}
+			var earlier discovery.Fork
+			if k := slices.IndexFunc(before.members, func(m member) bool { return m.shard == f.members[i].shard }); k >= 0 {
+				earlier = before.forks[k]
+			}
+			for key := range a.AdvisedAnew(earlier) {
+				if !yield(key) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Services returns the services of all registries, in their order. It merges the
+// services of one host in several Kubernetes clusters: the first gets the addresses and
+// accounts of all.
+func (all members) Services() []*discovery.Service {
 	var out []*discovery.Service
 	places := map[host.Name]int{} // in out, of services of Kubernetes
-	for _, instance := range r.Registries() {
+	for _, instance := range all {
 		services := instance.Services()
-		if instance.Provider() != discovery.Kubernetes {
+		if instance.shard.Provider != discovery.Kubernetes {
 			out = append(out, services...)
 			continue
 		}
@@ -33,15 +143,15 @@ func (r *Registry) Services() []*discovery.Service {
 	return out
 }
 
-// GetService returns the service of a host in the first registry that has it;
-// one of Kubernetes with what the other clusters add.
-func (r *Registry) GetService(hostname host.Name) *discovery.Service {
+// GetService returns the service of a host in the first registry that has it. To one of
+// Kubernetes it adds the addresses and accounts of the other clusters.
+func (all members) GetService(hostname host.Name) *discovery.Service {
 	var found *discovery.Service
-	for _, instance := range r.Registries() {
+	for _, instance := range all {
 		s := instance.GetService(hostname)
 		switch {
 		case s == nil:
-		case instance.Provider() != discovery.Kubernetes:
+		case instance.shard.Provider != discovery.Kubernetes:
 			if found == nil {
 				return s
 			}
@@ -76,20 +186,20 @@ func union(first, other map[string][]string) map[string][]string {
 	return out
 }
 
-// InstancesByPort returns those of all registries, in their order.
-func (r *Registry) InstancesByPort(service *discovery.Service, port int, selector labels.Instance) []*discovery.ServiceInstance {
+// InstancesByPort returns the instances of all registries, in their order.
+func (all members) InstancesByPort(service *discovery.Service, port int, selector labels.Instance) []*discovery.ServiceInstance {
 	var out []*discovery.ServiceInstance
-	for _, instance := range r.Registries() {
+	for _, instance := range all {
 		out = append(out, instance.InstancesByPort(service, port, selector)...)
 	}
 	return out
 }
 
-// GetProxyServiceInstances returns those of all registries that may know the
-// proxy; of a proxy that reports a cluster, those of the first that does.
-func (r *Registry) GetProxyServiceInstances(proxy *discovery.Proxy) []*discovery.ServiceInstance {
+// GetProxyServiceInstances returns the instances of all registries that may know the
+// proxy; if the proxy reports a cluster, those of the first registry that knows it.
+func (all members) GetProxyServiceInstances(proxy *discovery.Proxy) []*discovery.ServiceInstance {
 	var out []*discovery.ServiceInstance
-	for _, instance := range r.Registries() {
+	for _, instance := range all {
 		if elsewhere(proxy, instance) {
 			continue
 		}
@@ -101,9 +211,9 @@ func (r *Registry) GetProxyServiceInstances(proxy *discovery.Proxy) []*discovery
 	return out
 }
 
-// GetProxyWorkloadLabels returns those of the first registry that knows any.
-func (r *Registry) GetProxyWorkloadLabels(proxy *discovery.Proxy) labels.Instance {
-	for _, instance := range r.Registries() {
+// GetProxyWorkloadLabels returns the labels of the first registry that has any.
+func (all members) GetProxyWorkloadLabels(proxy *discovery.Proxy) labels.Instance {
+	for _, instance := range all {
 		if elsewhere(proxy, instance) {
 			continue
 		}
@@ -116,6 +226,6 @@ func (r *Registry) GetProxyWorkloadLabels(proxy *discovery.Proxy) labels.Instanc
 
 // elsewhere says whether a registry is of another cluster than the proxy. The
 // others than Kubernetes' span clusters.
-func elsewhere(proxy *discovery.Proxy, instance discovery.Instance) bool {
-	return instance.Provider() == discovery.Kubernetes && proxy.ClusterID != "" && instance.Cluster() != proxy.ClusterID
+func elsewhere(proxy *discovery.Proxy, instance member) bool {
+	return instance.shard.Provider == discovery.Kubernetes && proxy.ClusterID != "" && instance.shard.Cluster != proxy.ClusterID
 }

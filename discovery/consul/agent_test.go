@@ -35,6 +35,13 @@ type agent struct {
 	denied  bool // the token is refused
 	leader  bool
 	hidden  func(service string) bool
+	hangs   bool
+	held    []string // the kinds of questions that are not answered
+	// texts are the instances as they were, without and with their checks, modified
+	// when they changed without, and requests what was asked for, by kind.
+	texts    map[string][2]string
+	modified map[string]uint64
+	requests map[string]int
 }
 
 func newAgent(t *testing.T) *agent {
@@ -42,6 +49,7 @@ func newAgent(t *testing.T) *agent {
 	a := &agent{
 		index: 10, changed: make(chan struct{}), server: "first", leader: true,
 		entries: map[string]*api.ServiceEntry{}, hidden: func(string) bool { return false },
+		texts: map[string][2]string{}, modified: map[string]uint64{}, requests: map[string]int{},
 	}
 	a.Server = httptest.NewServer(a)
 	t.Cleanup(a.Close)
@@ -54,12 +62,44 @@ func (a *agent) change(f func()) {
 	defer a.mu.Unlock()
 	f()
 	a.index++
+	a.stamp()
 	close(a.changed)
 	a.changed = make(chan struct{})
 }
 
+// stamp gives what has changed the index of the change, as Consul does.
+func (a *agent) stamp() {
+	text := func(v any) string { b, _ := json.Marshal(v); return string(b) }
+	for id, e := range a.entries {
+		service := *e.Service
+		service.ModifyIndex = 0
+		now := [2]string{text(service)}
+		for _, c := range e.Checks {
+			now[1] += c.CheckID + c.Status
+		}
+		if before, ok := a.texts[id]; !ok || before[0] != now[0] {
+			a.modified[id] = a.index
+		}
+		e.Service.ModifyIndex = a.modified[id]
+		for _, c := range e.Checks {
+			if a.texts[id][1] != now[1] {
+				c.ModifyIndex = a.index
+			}
+			c.ServiceName = e.Service.Service
+		}
+		a.texts[id] = now
+	}
+}
+
 // put registers an instance.
 func (a *agent) put(e *api.ServiceEntry) {
+	service := *e.Service
+	own := &api.ServiceEntry{Node: e.Node, Service: &service}
+	for _, c := range e.Checks {
+		c := *c
+		own.Checks = append(own.Checks, &c)
+	}
+	e = own
 	a.change(func() { a.entries[e.Node.Node+"/"+e.Service.ID] = e })
 }
 
@@ -72,7 +112,8 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Sscan(r.URL.Query().Get("index"), &after)
 	a.mu.Lock()
 	kind := strings.Join(strings.Split(r.URL.Path, "/")[2:4], "/")
-	for after > 0 && a.index == after && a.leader && !a.denied {
+	a.requests[kind]++
+	for a.hangs || slices.Contains(a.held, kind) || after > 0 && a.index == after && a.leader && !a.denied {
 		changed := a.changed
 		a.mu.Unlock()
 		select {
@@ -121,7 +162,11 @@ func (a *agent) answer(dc, kind, name string) (answer any, filtered bool) {
 		}
 		if e.Node.Node == name {
 			onNode = append(onNode, e.Service)
-			checks = append(checks, e.Checks...)
+		}
+		for _, c := range e.Checks {
+			if c.Status == name {
+				checks = append(checks, c)
+			}
 		}
 	}
 	switch kind {
@@ -141,7 +186,7 @@ func (a *agent) answer(dc, kind, name string) (answer any, filtered bool) {
 		return out, false
 	case "catalog/node-services":
 		return api.CatalogNodeServiceList{Node: nodes[name], Services: onNode}, filtered
-	case "health/node":
+	case "health/state":
 		return checks, filtered
 	}
 	return instances, filtered && len(instances) == 0
@@ -238,7 +283,7 @@ func (f *fixture) has(service string) bool {
 // await waits until something holds.
 func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !holds() {
 		if time.Now().After(deadline) {
 			t.Fatalf("it does not come true: %s", what)

@@ -1,37 +1,57 @@
 package consul
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"time"
 
 	"github.com/hashicorp/consul/api"
+
+	"github.com/portolan-mesh/portolan/storage/retry"
 )
 
 const (
 	// waitTime is how long Consul holds a query that nothing answers; it adds up
 	// to a sixteenth.
 	waitTime = 5 * time.Minute
-	// answerTime is how long an answer may take beside.
+	// answerTime is how long an answer may take beyond its wait. A probe is sent every
+	// beatTime and may take probeTime, so a Consul that hangs is noticed after eight
+	// seconds.
 	answerTime = 20 * time.Second
-	// spacing is how often one query is answered at most, listSpacing a list.
-	spacing     = 50 * time.Millisecond
-	listSpacing = 250 * time.Millisecond
+	probeTime  = 5 * time.Second
+	beatTime   = 3 * time.Second
+	// doubtBeats is after how many of these it is looked whether something that is
+	// hidden is shown again, which Consul does not tell.
+	doubtBeats = 20
+	// The spacings are the least times between two answers of one query: of a service or
+	// node, of a list of all, and of the checks of a state.
+	spacing       = 50 * time.Millisecond
+	listSpacing   = 250 * time.Millisecond
+	checksSpacing = 100 * time.Millisecond
+	// entryTime is the pause after an answer, per entry of it, so that queries with
+	// large answers are sent less often.
+	entryTime = 20 * time.Microsecond
 	// The pauses while Consul is away, and of a query that fails by itself.
-	minPause, maxPause = 50 * time.Millisecond, 500 * time.Millisecond
-	maxOwnPause        = 30 * time.Second
+	minPause, maxPause         = 50 * time.Millisecond, 500 * time.Millisecond
+	firstOwnPause, maxOwnPause = 200 * time.Millisecond, 30 * time.Second
 )
 
-// question is one query of the catalogue.
+// question describes one query of the catalogue.
 type question[T any] struct {
-	// kind is the word for it in metrics, name that of its service or node.
+	// kind names the query in metrics; name is its service or node.
 	kind, name string
 	spacing    time.Duration
-	// steady says that its index never goes back as long as Consul has its data.
+	// entries counts the entries of an answer; nil if they are few.
+	entries func(T) int
+	// limit is how long an answer may take, 0 for answerTime.
+	limit time.Duration
+	// steady says that its index never goes back as long as Consul has its data,
+	// and is at least that of known.
 	steady bool
+	known  uint64
 	ask    func(*api.QueryOptions) (T, *api.QueryMeta, error)
 }
 
@@ -44,9 +64,9 @@ func (q question[T]) String() string {
 
 var errNoLeader = errors.New("there is no leader")
 
-// request asks once, for what comes after an index; 0 asks for what there is.
+// request sends a query once, and waits for a change after an index; 0 does not wait.
 func request[T any](ctx context.Context, d *datacenter, q question[T], index uint64) (answer T, meta *api.QueryMeta, err error) {
-	limit := answerTime
+	limit := cmp.Or(q.limit, answerTime)
 	if index > 0 {
 		limit += waitTime + waitTime/16
 	}
@@ -75,20 +95,27 @@ func inWords(err error) error {
 	return err
 }
 
-// watch asks again and again, each time for what comes after the last answer,
-// and hands over answers until ctx ends. A round ends when Consul has lost its
-// data, and all is asked anew.
-func watch[T any](ctx context.Context, d *datacenter, q question[T], take func(answer T, meta *api.QueryMeta, round int)) {
+// told is how an answer came: in which round, and whether it is the first after
+// Consul was away, or at all.
+type told struct {
+	round int
+	fresh bool
+}
+
+// watch repeats a query, each time for changes after the last answer, and hands over
+// answers until ctx ends. A round ends when Consul has lost its data; the next begins
+// without an index.
+func watch[T any](ctx context.Context, d *datacenter, q question[T], take func(answer T, meta *api.QueryMeta, how told)) {
 	d.queries.Add(1)
 	defer d.queries.Add(-1)
 	defer d.forget(q.String())
-	var index uint64
+	index, least := uint64(0), q.known
 	var last time.Time // of an answer
-	failures, seen := 0, 0
+	failed, seen := newFailures(), 0
 	for ctx.Err() == nil {
 		round, number, end := d.round(ctx)
 		if number != seen {
-			index, seen = 0, number
+			index, least, seen = 0, 0, number
 		}
 		answer, meta, err := request(round, d, q, index)
 		ended := round.Err() != nil
@@ -99,23 +126,27 @@ func watch[T any](ctx context.Context, d *datacenter, q question[T], take func(a
 		case ended: // all are asked anew
 		case err != nil:
 			index = 0
-			failures++
 			d.fail(q.String(), err)
-			pause(ctx, ownPause(failures))
+			_ = retry.Sleep(ctx, failed.next())
 			d.recover(ctx)
 		case d.suspect():
 			index = 0
 			d.recover(ctx)
-		case q.steady && meta.LastIndex < index:
-			d.reset(fmt.Sprintf("the index of %s went back from %d to %d", q, index, meta.LastIndex))
+		case q.steady && meta.LastIndex < least:
+			d.reset(number, fmt.Sprintf("the index of %s went back from %d to %d", q, least, meta.LastIndex))
 		case index > 0 && meta.LastIndex == index: // nothing happened in all that time
-			pause(ctx, q.spacing)
+			_ = retry.Sleep(ctx, q.spacing)
 		default:
-			failures = 0
+			failed.reset()
 			d.forget(q.String())
-			index = max(1, meta.LastIndex)
-			take(answer, meta, number)
-			pause(ctx, q.spacing-time.Since(last))
+			fresh := index == 0
+			index, least = max(1, meta.LastIndex), meta.LastIndex
+			take(answer, meta, told{number, fresh})
+			rest := q.spacing
+			if q.entries != nil {
+				rest = max(rest, time.Duration(q.entries(answer))*entryTime)
+			}
+			_ = retry.Sleep(ctx, rest-time.Since(last))
 			last = time.Now()
 		}
 	}
@@ -123,7 +154,8 @@ func watch[T any](ctx context.Context, d *datacenter, q question[T], take func(a
 
 // once asks until there is an answer, or ctx ends.
 func once[T any](ctx context.Context, d *datacenter, q question[T]) (answer T, meta *api.QueryMeta, err error) {
-	for failures := 1; ; failures++ {
+	failed := newFailures()
+	for {
 		d.recover(ctx)
 		if ctx.Err() != nil {
 			return answer, nil, ctx.Err()
@@ -133,31 +165,29 @@ func once[T any](ctx context.Context, d *datacenter, q question[T]) (answer T, m
 			return answer, meta, nil
 		}
 		d.fail(q.String(), err)
-		pause(ctx, ownPause(failures))
+		_ = retry.Sleep(ctx, failed.next())
 	}
 }
 
-// ownPause is how long a query pauses that has failed so often: not at all when
-// it fails first, since that is mostly Consul and not the query.
-func ownPause(failures int) time.Duration {
-	if failures <= 1 {
+// failures counts the failures in a row of one query. The first is mostly the fault of
+// Consul and not of the query, so only later ones delay it.
+type failures struct {
+	failed  bool
+	backoff *retry.Backoff
+}
+
+func newFailures() *failures { return &failures{backoff: retry.New(firstOwnPause, maxOwnPause)} }
+
+// next is how long the query waits after one more failure.
+func (f *failures) next() time.Duration {
+	if !f.failed {
+		f.failed = true
 		return 0
 	}
-	return jitter(min(maxOwnPause, minPause<<min(failures, 16)))
+	return f.backoff.Next()
 }
 
-// jitter is between three quarters and five quarters of a time.
-func jitter(t time.Duration) time.Duration { return t*3/4 + rand.N(t/2+1) }
-
-// pause waits, unless ctx ends.
-func pause(ctx context.Context, t time.Duration) {
-	if t <= 0 {
-		return
-	}
-	timer := time.NewTimer(t)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
+func (f *failures) reset() {
+	f.failed = false
+	f.backoff.Reset()
 }

@@ -5,11 +5,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/portolan-mesh/portolan/discovery/lastknown"
+	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
-// catalog is what is known of all datacentres. A datacentre is known in parts,
-// each of which is what one query answers: the instances of a service, or those
-// on a node. Its methods return the services that differ.
+// catalog holds the known content of all datacentres, service by service: a part is
+// Consul's answer for one. Methods that change the catalog return the services that
+// differ.
 type catalog struct {
 	mu       sync.Mutex // guards all below
 	views    map[string]*view
@@ -19,49 +22,50 @@ type catalog struct {
 // reference names an instance: its id is unique within its datacentre.
 type reference struct{ datacenter, id string }
 
-// view is one datacentre.
+// view is the catalog of one datacentre.
 type view struct {
-	parts map[string]*part
-	// next are the parts of a new plan, of which wanted have to be there before
-	// they replace parts; nil while there is none.
-	next   map[string]*part
-	wanted map[string]bool
-	// listed are the parts of the last list of the plan, nil before the first;
-	// keep says that it is not believed in what it lacks.
-	listed map[string]bool
-	keep   bool
-	index  uint64 // of that list
-	// whole is true once there were all parts of a plan.
-	whole bool
-	// counts are the instances by service.
-	counts map[string]int
+	parts map[string]*part // by service
+	// listed are the services of the last list, nil before the first. A doubted list
+	// does not prove that a missing service is gone.
+	listed  map[string]bool
+	doubted bool
+	index   uint64 // of that list
+	// unread are the listed services that were never read. Once there are none the
+	// view is whole, for ever.
+	unread map[string]bool
+	whole  bool
+	// settled views are served: they are whole, or nobody waits for that any more.
+	settled bool
+	// held says that Consul has lost data: parts keep what its answers lack.
+	held bool
+	// nodes holds the instances of all answers, by node and id; sick holds those by id
+	// that have checks which do not pass.
+	nodes map[string]map[string]*instance
+	sick  map[string]*instance
+	// known are all instances by service and id, those that are kept too.
+	known  pmap.Map[lastknown.Item]
+	counts map[string]int // of instances, by service
 }
 
-// part is what one query answers.
+// part is one service of a datacentre.
 type part struct {
+	read   bool
 	answer map[string]*instance
 	// kept are instances that the answer lacks and that are not gone for that.
 	kept map[string]*instance
-	// filtered says that the last answer that is believed had something hidden
-	// by ACLs; doubtful that a later one is not believed in what it lacks.
+	// filtered says that ACLs hid something from the last answer that was trusted.
+	// doubtful says that a later answer does not prove that a missing instance is gone.
 	filtered, doubtful bool
 	index              uint64 // of the answer
 }
 
-// answer is what a query has answered.
+// answer is Consul's answer for a service.
 type answer struct {
 	instances map[string]*instance
 	// filtered says that something was hidden by ACLs.
 	filtered bool
-	// strict says that it is of a service that is listed: that has instances, so
-	// that none are seen only where they are hidden.
-	strict bool
-	index  uint64
+	index    uint64
 }
-
-// keptPart has what is kept of the parts of an earlier plan. No query is called
-// so.
-const keptPart = ""
 
 func newCatalog() *catalog {
 	return &catalog{views: map[string]*view{}, services: map[string]map[reference]*instance{}}
@@ -70,33 +74,42 @@ func newCatalog() *catalog {
 func (c *catalog) view(datacenter string) *view {
 	v := c.views[datacenter]
 	if v == nil {
-		v = &view{parts: map[string]*part{}, counts: map[string]int{}}
+		v = &view{parts: map[string]*part{}, nodes: map[string]map[string]*instance{}, sick: map[string]*instance{}, counts: map[string]int{}}
 		c.views[datacenter] = v
 	}
 	return v
 }
 
-// begin starts a plan with other parts. What is known stays until it is whole.
-func (c *catalog) begin(datacenter string) {
+// restore fills a datacentre with its last known instances.
+func (c *catalog) restore(datacenter string, instances []*instance) (changed []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	v := c.view(datacenter)
-	v.next, v.wanted, v.listed, v.keep, v.index = map[string]*part{}, nil, nil, false, 0
+	v, out := c.view(datacenter), changes{}
+	for _, i := range instances {
+		p := v.parts[i.service]
+		if p == nil {
+			p = &part{kept: map[string]*instance{}}
+			v.parts[i.service] = p
+		}
+		p.kept[i.id] = i
+	}
+	for name, p := range v.parts {
+		c.replace(datacenter, name, nil, p.kept, out)
+	}
+	return out.list()
 }
 
-// want says which parts there are. Those that are gone go, unless something in
-// them is kept, or the list is doubtful. It returns the parts that are to be
-// asked for.
+// want takes the list of services, and returns the services to be read. Services that
+// are not listed are removed, unless something in them is kept, or the list is doubted.
 func (c *catalog) want(datacenter string, l list) (wanted map[string]bool, changed []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	v := c.view(datacenter)
-	v.listed, v.keep, v.index = setOf(l.names), l.doubtful, l.index
-	if v.next != nil {
-		v.wanted = maps.Clone(v.listed)
-		maps.DeleteFunc(v.next, func(name string, _ *part) bool { return !v.wanted[name] })
-		changed = c.complete(datacenter, v)
-		return maps.Clone(v.wanted), changed
+	v.listed, v.doubted, v.index = setOf(l.names), l.doubtful, l.index
+	if !v.whole {
+		v.unread = maps.Clone(v.listed)
+		maps.DeleteFunc(v.unread, func(name string, _ bool) bool { return v.parts[name] != nil && v.parts[name].read })
+		v.complete()
 	}
 	return c.trim(datacenter, v)
 }
@@ -106,82 +119,82 @@ func (c *catalog) again(datacenter string) (wanted map[string]bool, changed []st
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	v := c.view(datacenter)
-	if v.next != nil || v.listed == nil {
-		return maps.Clone(v.listed), nil
+	if v.listed == nil {
+		return nil, nil
 	}
 	return c.trim(datacenter, v)
 }
 
-// trim drops the parts of a view that are not listed, as want says.
+// trim drops the services of a view that are not listed, as want says.
 func (c *catalog) trim(datacenter string, v *view) (wanted map[string]bool, changed []string) {
 	wanted = maps.Clone(v.listed)
 	gone := changes{}
 	for name, p := range v.parts {
 		switch {
-		case v.listed[name] || name == keptPart:
-		case v.keep, len(p.kept) > 0, len(p.answer) > 0 && p.index > v.index: // the list is older than it
+		case v.listed[name]:
+		case v.doubted, p.doubtful, v.held && len(p.kept) > 0, len(p.answer) > 0 && p.index > v.index: // the list is older than it
 			wanted[name] = true
 		default:
-			c.replace(datacenter, p.all(), nil, gone)
+			c.replace(datacenter, name, p.all(), nil, gone)
+			v.locate(p.answer, nil)
 			delete(v.parts, name)
 		}
 	}
 	return wanted, gone.list()
 }
 
-// take takes the answer of a part. It returns whether the part is not listed,
-// and so may be gone now.
+// take takes the answer for a service. It returns whether the service is not
+// listed, and so may be gone now.
 func (c *catalog) take(datacenter, name string, a answer) (changed []string, unlisted bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	v := c.view(datacenter)
-	if v.next != nil {
-		v.next[name] = &part{answer: a.instances, filtered: a.filtered, index: a.index}
-		return c.complete(datacenter, v), false
-	}
 	p := v.parts[name]
 	if p == nil {
 		p = &part{filtered: a.filtered}
 		v.parts[name] = p
 	}
-	if kept := v.parts[keptPart]; kept != nil {
-		kept.kept = without(kept.kept, a.instances)
-	}
 	before := p.all()
+	for id, i := range a.instances {
+		if o := before[id]; o != nil && o.equal(i) {
+			a.instances[id] = o
+		}
+	}
 	was := p.doubtful
-	p.doubtful = a.filtered && len(before) > 0 && (!p.filtered || a.strict && len(a.instances) == 0)
+	p.doubtful = a.filtered && len(before) > 0 && (!p.filtered || len(a.instances) == 0)
 	switch {
 	case p.doubtful:
 		p.kept = without(before, a.instances)
-	case was:
-		p.filtered, p.kept = a.filtered, nil
-	default:
+	case !was && v.held:
 		p.filtered, p.kept = a.filtered, without(p.kept, a.instances)
+	default:
+		p.filtered, p.kept = a.filtered, nil
 	}
-	p.answer, p.index = a.instances, a.index
+	v.locate(p.answer, a.instances)
+	p.answer, p.index, p.read = a.instances, a.index, true
 	out := changes{}
-	c.replace(datacenter, before, p.all(), out)
+	c.replace(datacenter, name, before, p.all(), out)
+	delete(v.unread, name)
+	v.complete()
 	return out.list(), !v.listed[name]
 }
 
-// complete replaces the parts of a view by those of its next plan, once all of
-// these are there. What was kept and is in none of them is kept on.
-func (c *catalog) complete(datacenter string, v *view) (changed []string) {
-	if v.wanted == nil || len(v.next) < len(v.wanted) {
-		return nil
+// complete notes that a view is whole, once it is.
+func (v *view) complete() {
+	if v.listed != nil && len(v.unread) == 0 {
+		v.whole, v.settled = true, true
 	}
-	before, after, kept := flatten(v.parts), flatten(v.next), map[string]*instance{}
-	for _, p := range v.parts {
-		maps.Copy(kept, without(p.kept, after))
-	}
-	if len(kept) > 0 {
-		v.next[keptPart] = &part{kept: kept}
-		maps.Copy(after, kept)
-	}
-	v.parts, v.next, v.wanted, v.whole = v.next, nil, nil, true
-	out := changes{}
-	c.replace(datacenter, before, after, out)
-	return out.list()
+}
+
+// settle has a datacentre served although it is not whole. It is false where the
+// datacentre is served already.
+func (c *catalog) settle(datacenter string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v := c.view(datacenter)
+	was := v.settled
+	v.settled = true
+	return !was
 }
 
 // reset is called when Consul has lost its data: all that is known is kept until
@@ -189,7 +202,11 @@ func (c *catalog) complete(datacenter string, v *view) (changed []string) {
 func (c *catalog) reset(datacenter string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, p := range c.view(datacenter).parts {
+	v := c.view(datacenter)
+	v.held = true
+	clear(v.nodes)
+	clear(v.sick)
+	for _, p := range v.parts {
 		p.kept, p.answer, p.doubtful, p.index = p.all(), nil, false, 0
 	}
 }
@@ -199,87 +216,183 @@ func (c *catalog) expire(datacenter string) (wanted map[string]bool, changed []s
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	v, out := c.view(datacenter), changes{}
-	for _, p := range v.parts {
+	v.held = false
+	for name, p := range v.parts {
 		if !p.doubtful {
 			before := p.all()
 			p.kept = nil
-			c.replace(datacenter, before, p.answer, out)
+			c.replace(datacenter, name, before, p.answer, out)
 		}
 	}
-	delete(v.parts, keptPart)
-	if v.next != nil || v.listed == nil {
-		return maps.Clone(v.listed), out.list()
+	if v.listed == nil {
+		return nil, out.list()
 	}
 	wanted, gone := c.trim(datacenter, v)
 	return wanted, append(out.list(), gone...)
 }
 
-// replace brings the services up to date with what one part, or the whole view,
-// was and is.
-func (c *catalog) replace(datacenter string, before, after map[string]*instance, out changes) {
-	for id, i := range before {
-		if n := after[id]; n == nil || n.service != i.service {
-			c.view(datacenter).count(i.service, -1)
-			delete(c.services[i.service], reference{datacenter, id})
-			if len(c.services[i.service]) == 0 {
-				delete(c.services, i.service)
-			}
-			out[i.service] = true
+// replace brings the services up to date with what one part was and is.
+func (c *catalog) replace(datacenter, service string, before, after map[string]*instance, out changes) {
+	v := c.view(datacenter)
+	for id := range before {
+		if after[id] == nil {
+			delete(c.services[service], reference{datacenter, id})
+			v.known = v.known.Delete(service + "/" + id)
+			out[service] = true
 		}
 	}
 	for id, i := range after {
-		o := before[id]
-		if o != nil && o.equal(i) {
+		if before[id] == i {
 			continue
 		}
-		if o == nil || o.service != i.service {
-			c.view(datacenter).count(i.service, 1)
+		if c.services[service] == nil {
+			c.services[service] = map[reference]*instance{}
 		}
-		if c.services[i.service] == nil {
-			c.services[i.service] = map[reference]*instance{}
-		}
-		c.services[i.service][reference{datacenter, id}] = i
-		out[i.service] = true
+		c.services[service][reference{datacenter, id}] = i
+		v.known = v.known.Set(service+"/"+id, i)
+		out[service] = true
+	}
+	if v.counts[service] = len(after); len(after) == 0 {
+		delete(v.counts, service)
+	}
+	if len(c.services[service]) == 0 {
+		delete(c.services, service)
 	}
 }
 
-// instances are those of a service in all datacentres, in order.
+// locate brings nodes and sick up to date with what one answer was and is.
+func (v *view) locate(before, after map[string]*instance) {
+	for id, i := range before {
+		if of := v.nodes[i.node]; of[id] == i && after[id] != i {
+			delete(v.sick, id)
+			if delete(of, id); len(of) == 0 {
+				delete(v.nodes, i.node)
+			}
+		}
+	}
+	for id, i := range after {
+		if v.nodes[i.node] == nil {
+			v.nodes[i.node] = map[string]*instance{}
+		}
+		v.nodes[i.node][id] = i
+		if len(i.failing) > 0 {
+			v.sick[id] = i
+		} else {
+			delete(v.sick, id)
+		}
+	}
+}
+
+// recovered returns the services that were read with a check in a state, while a newer
+// list of all checks in that state lacks the check or has it changed.
+func (c *catalog) recovered(datacenter, status string, checks map[checkKey]check) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := changes{}
+	for _, i := range c.view(datacenter).sick {
+		for _, f := range i.failing {
+			if f.status == status && checks[f.key].ModifyIndex != f.modified {
+				out[i.service] = true
+			}
+		}
+	}
+	return out.list()
+}
+
+// on are the services that have instances on a node.
+func (c *catalog) on(datacenter, node string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := changes{}
+	for _, i := range c.view(datacenter).nodes[node] {
+		out[i.service] = true
+	}
+	return out.list()
+}
+
+// outdated returns the services whose instances on a node differ from the ones read.
+func (c *catalog) outdated(datacenter, node string, instances []onNode) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v, out, seen := c.view(datacenter), changes{}, make(map[string]bool, len(instances))
+	for _, n := range instances {
+		id := node + "/" + n.ID
+		service := strings.ToLower(n.Service)
+		if i := v.nodes[node][id]; i != nil && i.service == service && i.modified == n.ModifyIndex {
+			seen[id] = true
+			continue
+		}
+		out[service] = true
+	}
+	for id, i := range v.nodes[node] {
+		if !seen[id] {
+			out[i.service] = true
+		}
+	}
+	return out.list()
+}
+
+// doubtful returns the services that have something doubted.
+func (c *catalog) doubtful(datacenter string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := changes{}
+	for name, p := range c.view(datacenter).parts {
+		if p.doubtful {
+			out[name] = true
+		}
+	}
+	return out.list()
+}
+
+// names are the services that are listed or have instances.
+func (c *catalog) names(datacenter string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v := c.view(datacenter)
+	out := setOf(slices.Collect(maps.Keys(v.parts)))
+	maps.Copy(out, v.listed)
+	return slices.Sorted(maps.Keys(out))
+}
+
+// isKnown says whether a service is listed or has instances.
+func (c *catalog) isKnown(datacenter, service string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v := c.view(datacenter)
+	return v.parts[service] != nil || v.listed[service]
+}
+
+// instances returns the instances of a service in all datacentres, in order.
 func (c *catalog) instances(service string) []*instance {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return inOrder(c.services[service])
-}
-
-func inOrder(of map[reference]*instance) []*instance {
-	references := slices.SortedFunc(maps.Keys(of), func(a, b reference) int {
-		return strings.Compare(a.datacenter+"\x00"+a.id, b.datacenter+"\x00"+b.id)
-	})
-	out := make([]*instance, len(references))
-	for n, r := range references {
-		out[n] = of[r]
+	of := c.services[service]
+	out := make([]*instance, 0, len(of))
+	for _, r := range inOrder(of) {
+		out = append(out, of[r])
 	}
 	return out
 }
 
-// whole says whether datacentres were read as a whole, once.
-func (c *catalog) whole(datacenters []string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return !slices.ContainsFunc(datacenters, func(name string) bool { return !c.view(name).whole })
+func inOrder(of map[reference]*instance) []reference {
+	return slices.SortedFunc(maps.Keys(of), func(a, b reference) int {
+		return strings.Compare(a.datacenter+"\x00"+a.id, b.datacenter+"\x00"+b.id)
+	})
 }
 
-// isSettled says whether there is no plan under way.
-func (c *catalog) isSettled(datacenter string) bool {
+// areSettled says whether datacentres are served.
+func (c *catalog) areSettled(datacenters []string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	v := c.view(datacenter)
-	return v.whole && v.next == nil
+	return !slices.ContainsFunc(datacenters, func(name string) bool { return !c.view(name).settled })
 }
 
-func (v *view) count(service string, by int) {
-	if v.counts[service] += by; v.counts[service] == 0 {
-		delete(v.counts, service)
-	}
+// isWhole says whether a datacentre was read as a whole, once.
+func (c *catalog) isWhole(datacenter string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.view(datacenter).whole
 }
 
 // size is the number of services of a datacentre.
@@ -295,14 +408,28 @@ func (c *catalog) sizes(datacenter string) (instances, kept int, doubtful bool) 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	v := c.view(datacenter)
-	for _, n := range v.counts {
-		instances += n
-	}
 	for _, p := range v.parts {
 		kept += len(p.kept)
 		doubtful = doubtful || p.doubtful
 	}
-	return instances, kept, doubtful
+	return v.known.Len(), kept, doubtful
+}
+
+// confirmed is all that is known of a datacentre, and the index of its list. It is
+// false while that is more than Consul has said.
+func (c *catalog) confirmed(datacenter string) (known pmap.Map[lastknown.Item], index uint64, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v := c.view(datacenter)
+	if !v.whole || v.held || v.doubted {
+		return known, 0, false
+	}
+	for _, p := range v.parts {
+		if p.doubtful || len(p.kept) > 0 {
+			return known, 0, false
+		}
+	}
+	return v.known, v.index, true
 }
 
 // each calls f for every service, with its instances in order. It is not to
@@ -312,18 +439,17 @@ func (c *catalog) each(f func(service string, instances []*instance, datacenters
 	defer c.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(c.services)) {
 		of := c.services[name]
-		instances := inOrder(of)
+		var instances []*instance
 		var datacenters []string
-		for _, r := range slices.SortedFunc(maps.Keys(of), func(a, b reference) int {
-			return strings.Compare(a.datacenter+"\x00"+a.id, b.datacenter+"\x00"+b.id)
-		}) {
+		for _, r := range inOrder(of) {
+			instances = append(instances, of[r])
 			datacenters = append(datacenters, r.datacenter)
 		}
 		f(name, instances, datacenters)
 	}
 }
 
-// all is what there is in a part, kept or not.
+// all are the instances of a part.
 func (p *part) all() map[string]*instance {
 	if len(p.kept) == 0 {
 		return p.answer
@@ -333,15 +459,7 @@ func (p *part) all() map[string]*instance {
 	return out
 }
 
-func flatten(parts map[string]*part) map[string]*instance {
-	out := map[string]*instance{}
-	for _, p := range parts {
-		maps.Copy(out, p.all())
-	}
-	return out
-}
-
-// without is what is in one and not in the other.
+// without returns the entries of one that other lacks.
 func without(one, other map[string]*instance) map[string]*instance {
 	out := map[string]*instance{}
 	for id, i := range one {

@@ -11,9 +11,9 @@ import (
 	"github.com/hashicorp/consul/api"
 )
 
-// maxConnections bounds the connections over TLS, each of which carries many
-// queries. Without a bound a transport opens one for each request that comes
-// while all are full.
+// maxConnections bounds the connections over TLS, each of which carries many queries.
+// Without a bound a transport opens a connection for each request that comes while all
+// are full.
 const maxConnections = 50
 
 // client is the way to one agent of Consul.
@@ -22,8 +22,7 @@ type client struct {
 	close func()
 }
 
-// newClient makes a client whose connections are those of the queries and a few
-// more.
+// newClient makes a client with enough connections for the queries and a few more.
 func newClient(o *Options) (*client, error) {
 	address, err := url.Parse(o.Address)
 	if err != nil {

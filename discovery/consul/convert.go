@@ -14,8 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/labels"
 )
 
-// What the metadata of an instance may say; a tag key=value or key|value says
-// the same.
+// Keys in the metadata of an instance; a tag key=value or key|value works the same.
 const (
 	metaProtocol      = "portolan-protocol"
 	metaProtocolPlain = "protocol"
@@ -33,6 +32,11 @@ const (
 type instance struct {
 	id      string // within its datacentre
 	service string // the name in lower case
+	node    string
+	// modified is the index of its last change in Consul, without changes of its checks.
+	modified uint64
+	// failing are its checks, and the checks of its node, that do not pass.
+	failing []failure
 	// endpoint has everything but its ports.
 	endpoint discovery.Endpoint
 	ports    []port
@@ -46,6 +50,16 @@ type instance struct {
 	leftOut bool
 }
 
+// failure is a check that does not pass, as of an index at which it changed.
+type failure struct {
+	key      checkKey
+	status   string
+	modified uint64
+}
+
+// checkKey names a check.
+type checkKey struct{ node, id string }
+
 // port is a port of a service, and where an instance serves it.
 type port struct {
 	number, target int
@@ -53,7 +67,7 @@ type port struct {
 }
 
 func (i *instance) equal(o *instance) bool {
-	return i.id == o.id && i.service == o.service && i.vip == o.vip && i.away == o.away &&
+	return i.id == o.id && i.service == o.service && i.node == o.node && i.modified == o.modified && slices.Equal(i.failing, o.failing) && i.vip == o.vip && i.away == o.away &&
 		i.flaw == o.flaw && i.leftOut == o.leftOut && slices.Equal(i.ports, o.ports) && i.endpoint.Equal(&o.endpoint)
 }
 
@@ -86,7 +100,7 @@ func isLabel(s string) bool {
 func instancesOf(o *Options, entries []*api.ServiceEntry) map[string]*instance {
 	out := make(map[string]*instance, len(entries))
 	for _, e := range entries {
-		if e.Node != nil && e.Service != nil && taken(e.Service.Kind, e.Service.Service) {
+		if e != nil && e.Node != nil && e.Service != nil && taken(e.Service.Kind, e.Service.Service) {
 			i := convert(o, e)
 			out[i.id] = i
 		}
@@ -99,6 +113,7 @@ func convert(o *Options, e *api.ServiceEntry) *instance {
 	s := e.Service
 	all := labelsOf(s)
 	i := &instance{
+		node: e.Node.Node, modified: s.ModifyIndex,
 		id: e.Node.Node + "/" + s.ID, service: strings.ToLower(s.Service), vip: s.TaggedAddresses["virtual"].Address,
 		endpoint: discovery.Endpoint{
 			Address: addressOf(e), Labels: all, TLSMode: cmp.Or(all[labelTLSMode], discovery.TLSModeDisabled),
@@ -108,6 +123,11 @@ func convert(o *Options, e *api.ServiceEntry) *instance {
 	}
 	if _, err := netip.ParseAddr(i.vip); err != nil {
 		i.vip = ""
+	}
+	for _, c := range e.Checks {
+		if c != nil && c.Status != api.HealthPassing {
+			i.failing = append(i.failing, failure{checkKey{e.Node.Node, c.CheckID}, c.Status, c.ModifyIndex})
+		}
 	}
 	i.ports, i.flaw = portsOf(s, all)
 	i.endpoint.Health, i.endpoint.Weight, i.away = healthOf(o, e)
@@ -143,7 +163,7 @@ func labelsOf(s *api.AgentService) labels.Instance {
 	return out
 }
 
-// addressOf is the address of the instance, else that of its node.
+// addressOf returns the address of the instance, else of its node.
 func addressOf(e *api.ServiceEntry) string {
 	return cmp.Or(e.Service.Address,
 		e.Service.TaggedAddresses["lan_ipv4"].Address, e.Service.TaggedAddresses["lan"].Address, e.Service.TaggedAddresses["lan_ipv6"].Address,
@@ -166,8 +186,7 @@ func localityOf(e *api.ServiceEntry) string {
 	return strings.TrimRight(region+"/"+zone+"/"+subzone, "/")
 }
 
-// portsOf are the ports of an instance, and what is wrong with what it says of
-// them.
+// portsOf returns the ports of an instance, and a flaw of their description.
 func portsOf(s *api.AgentService, all labels.Instance) (ports []port, flaw string) {
 	protocol, flaw := protocolOf(s, all)
 	for _, p := range s.Ports {
@@ -196,7 +215,7 @@ func portsOf(s *api.AgentService, all labels.Instance) (ports []port, flaw strin
 	return []port{{number, s.Port, protocol}}, flaw
 }
 
-// protocolOf is what an instance says of its protocol.
+// protocolOf returns the protocol that an instance declares.
 func protocolOf(s *api.AgentService, all labels.Instance) (p discovery.Protocol, flaw string) {
 	if text := cmp.Or(all[metaProtocol], all[metaProtocolPlain]); text != "" {
 		if p = discovery.ParseProtocol(text); p == discovery.Unsupported {
@@ -212,13 +231,13 @@ func protocolOf(s *api.AgentService, all labels.Instance) (p discovery.Protocol,
 	return discovery.Unsupported, ""
 }
 
-// healthOf says whether an instance gets traffic, by the worst of its checks and
-// those of its node.
+// healthOf says whether an instance gets traffic, by the worst of its own checks and
+// its node's.
 func healthOf(o *Options, e *api.ServiceEntry) (health discovery.Health, weight uint32, away bool) {
 	passing, warning := e.Service.Weights.Passing, e.Service.Weights.Warning
 	var own api.HealthChecks
 	for _, c := range e.Checks {
-		if c.ServiceID == "" || c.ServiceID == e.Service.ID {
+		if c != nil && (c.ServiceID == "" || c.ServiceID == e.Service.ID) {
 			own = append(own, c)
 		}
 	}

@@ -139,29 +139,17 @@ func TestConversion(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			for plan, limit := range map[string]int{"service": 10, "node": 3} {
-				a := newAgent(t)
-				for _, e := range tt.entries {
-					a.put(e)
+			a := newAgent(t)
+			for _, e := range tt.entries {
+				a.put(e)
+			}
+			f := follow(t, a, func(o *consul.Options) {
+				if tt.options != nil {
+					tt.options(o)
 				}
-				if plan == "node" { // two more services: too many for a query each
-					for _, name := range []string{"other", "another"} {
-						e := entry("", name, name, "10.0.0.8", 1)
-						e.Node = tt.entries[0].Node
-						a.put(e)
-					}
-				}
-				f := follow(t, a, func(o *consul.Options) {
-					if o.MaxQueries = limit; tt.options != nil {
-						tt.options(o)
-					}
-				}).synced()
-				if by := f.Status().Datacenters[0].By; by != plan {
-					t.Errorf("followed by %s, not by %s", by, plan)
-				}
-				if diff := cmp.Diff(tt.want, described(f.xds.Rows()["consul/web.service.consul"])); diff != "" {
-					t.Errorf("by %s (-want +got)\n%s", plan, diff)
-				}
+			}).synced()
+			if diff := cmp.Diff(tt.want, described(f.xds.Rows()["consul/web.service.consul"])); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
 	}
@@ -202,7 +190,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"is not http://HOST:PORT": {Address: "localhost:8500"},
 		"not a DNS name":          {Address: "http://localhost:8500", Domain: "a..b"},
 		"not a DNS label":         {Address: "http://localhost:8500", Namespace: "a.b"},
-		"is too few":              {Address: "http://localhost:8500", MaxQueries: 5, Datacenters: []string{"a", "b"}},
+		"is too few":              {Address: "http://localhost:8500", MaxQueries: 7, Datacenters: []string{"a", "b"}},
 	} {
 		if _, err := consul.New(o); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%q: %v", name, err)

@@ -12,24 +12,26 @@ import (
 	"github.com/hashicorp/consul/api"
 )
 
-// plan is how the catalogue of a datacentre is followed.
+// plan is how it is found out which services of a datacentre have changed. Each
+// of these is read as a whole: its instances with their checks, in one answer.
 type plan int
 
 const (
 	// byService has a query for each service wait in Consul.
 	byService plan = iota
-	// byNode has two for each node.
+	// byNode has one for each node, and some for all checks.
 	byNode
-	// byTurns asks for one service after the other.
-	byTurns
+	// bySweep has some for all checks, and looks at all nodes, or services, when
+	// the catalogue has changed.
+	bySweep
 )
 
-func (p plan) String() string { return [...]string{"service", "node", "turns"}[p] }
+func (p plan) String() string { return [...]string{"service", "node", "sweep"}[p] }
 
 // datacenter follows the catalogue of one datacentre.
 type datacenter struct {
 	r    *Registry
-	name string // empty for that of the agent
+	name string // empty for the datacentre of the agent
 	max  int    // of queries that wait
 
 	queries atomic.Int64
@@ -53,6 +55,11 @@ func newDatacenter(r *Registry, name string, limit int) *datacenter {
 
 // run follows the datacentre until ctx ends, by one plan after the other.
 func (d *datacenter) run(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	patience := d.restore(ctx)
+	running.Go(func() { d.beat(ctx) })
+	running.Go(func() { d.settle(ctx, patience) })
 	for ctx.Err() == nil {
 		p, err := d.choose(ctx)
 		if err != nil {
@@ -60,44 +67,52 @@ func (d *datacenter) run(ctx context.Context) {
 		}
 		d.setPlan(p)
 		d.r.o.Logger.Info("the catalogue of Consul is followed", "datacenter", d.word(), "by", p.String())
-		d.r.catalog.begin(d.name)
 		d.follow(ctx, p)
 	}
 }
 
-// choose finds the best plan that the limit on queries allows. Of many services
-// it takes the nodes where these are fewer: they are read sooner.
+// choose finds the best plan that the limit on queries allows. With many services it
+// queries by node, if the nodes are fewer.
 func (d *datacenter) choose(ctx context.Context) (plan, error) {
 	services, _, err := once(ctx, d, d.services())
 	if err != nil {
 		return 0, err
 	}
 	names, _ := d.usable(services)
-	if len(names)+1 <= d.few() {
+	if d.serviceQueries(len(names)) <= d.few() {
 		return byService, nil
 	}
 	nodes, _, err := once(ctx, d, d.nodes())
 	if err != nil {
 		return 0, err
 	}
-	switch nodesFit := 2*len(nodes)+1 <= d.max; {
+	switch nodesFit := nodeQueries(len(nodes)) <= d.max; {
 	case nodesFit && 2*len(nodes) < len(names):
 		return byNode, nil
-	case len(names)+1 <= d.max:
+	case d.serviceQueries(len(names)) <= d.max:
 		return byService, nil
 	case nodesFit:
 		return byNode, nil
 	}
-	return byTurns, nil
+	return bySweep, nil
 }
 
 // few is how many queries are few, whatever the limit.
 func (d *datacenter) few() int { return min(d.max, DefaultMaxQueries) }
 
-// list is which parts there are.
+// commonQueries are the queries of every plan except byService: the services, the
+// nodes, and two for checks.
+const commonQueries = 4
+
+func (d *datacenter) serviceQueries(services int) int { return services + 1 }
+
+// nodeQueries leaves room for the reads, which do not wait.
+func nodeQueries(nodes int) int { return nodes + commonQueries }
+
+// list is which services there are.
 type list struct {
 	names []string
-	// doubtful says that it is not believed in what it lacks: something is hidden.
+	// doubtful says that something is hidden: a missing entry may still exist.
 	doubtful bool
 	index    uint64
 }
@@ -108,83 +123,128 @@ func (d *datacenter) follow(ctx context.Context, p plan) {
 	defer running.Wait()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	lists := make(chan list)
-	running.Go(func() { d.watchList(ctx, p, lists) })
-	parts := map[string]context.CancelFunc{}
-	turns := newTurns()
-	if p == byTurns {
-		running.Go(func() { d.takeTurns(ctx, turns) })
+	f := &follower{d: d, plan: p, running: &running, lists: make(chan list), nodes: make(chan []string), watched: map[string]context.CancelFunc{}}
+	running.Go(func() { d.watchList(ctx, f.lists) })
+	if p != byService {
+		f.reads = newReads()
+		f.sweeper = &sweeper{d: d, reads: f.reads, due: make(chan struct{}, 1)}
+		d.setReads(f.reads, f.sweeper)
+		defer d.setReads(nil, nil)
+		running.Go(func() { d.read(ctx, f.reads) })
+		for _, status := range []string{api.HealthCritical, api.HealthWarning} {
+			running.Go(func() { f.watchChecks(ctx, status) })
+		}
+		running.Go(func() { f.watchNodes(ctx) })
 	}
+	if p == bySweep {
+		running.Go(func() { f.sweeper.run(ctx) })
+	}
+	f.run(ctx)
+}
+
+// follower is one plan under way.
+type follower struct {
+	d       *datacenter
+	plan    plan
+	running *sync.WaitGroup
+	lists   chan list
+	nodes   chan []string
+	// reads and sweeper are nil where each service has its own query.
+	reads   *reads
+	sweeper *sweeper
+	// watched are the services, or nodes, that have a query of their own.
+	watched map[string]context.CancelFunc
+	asked   map[string]bool // services that were to be read at least once
+	hosts   int             // nodes
+}
+
+// run acts on the answers of the queries until another plan is better.
+func (f *follower) run(ctx context.Context) {
+	d, services := f.d, map[string]bool(nil)
 	for {
-		var wanted map[string]bool
 		var changed []string
 		select {
 		case <-ctx.Done():
 			return
-		case l := <-lists:
-			wanted, changed = d.r.catalog.want(d.name, l)
+		case names := <-f.nodes:
+			f.setNodes(ctx, names)
+		case l := <-f.lists:
+			services, changed = d.r.catalog.want(d.name, l)
 		case <-d.turned:
-			if d.better(ctx, p, turns) {
-				return
-			}
-			wanted, changed = d.r.catalog.again(d.name)
+			services, changed = d.r.catalog.again(d.name)
 		case <-d.holdEnds():
-			d.released()
-			wanted, changed = d.r.catalog.expire(d.name)
+			if !d.release() {
+				continue
+			}
+			services, changed = d.r.catalog.expire(d.name)
 		}
 		d.publish(changed)
-		if d.tooMany(p, len(wanted)) {
+		if f.unfit(len(services)) {
 			return
 		}
-		if turns.set(wanted); p == byTurns {
-			continue
-		}
-		for name, cancel := range parts {
-			if !wanted[name] {
-				cancel()
-				delete(parts, name)
-			}
-		}
-		for _, name := range slices.Sorted(maps.Keys(wanted)) {
-			if parts[name] == nil {
-				own, cancel := context.WithCancel(ctx)
-				parts[name] = cancel
-				running.Go(func() { d.watchPart(own, p, name) })
-			}
-		}
+		f.setServices(ctx, services)
 	}
 }
 
-// tooMany says whether a plan needs more queries than there may be.
-func (d *datacenter) tooMany(p plan, parts int) bool {
-	return p == byService && parts+1 > d.max || p == byNode && 2*parts+1 > d.max
-}
-
-// better says whether a plan that is better fits by a good margin.
-func (d *datacenter) better(ctx context.Context, p plan, t *turns) bool {
-	fits := func(queries int) bool { return queries <= d.max*3/4 }
-	few := d.r.catalog.size(d.name)+1 <= d.few()*3/4
-	if p == byService || p == byNode && !few || p == byTurns && !few && !t.passed() {
-		return false
-	}
-	if _, kept, doubtful := d.r.catalog.sizes(d.name); kept > 0 || doubtful || !d.r.catalog.isSettled(d.name) {
-		return false
-	}
-	if few {
+// unfit says whether the plan needs more queries than there may be, or a better
+// one fits by a good margin.
+func (f *follower) unfit(services int) bool {
+	d := f.d
+	byServices, byNodes := d.serviceQueries(services), nodeQueries(f.hosts)
+	fits := func(queries, limit int) bool { return queries <= limit*3/4 }
+	switch {
+	case f.plan == byService:
+		return byServices > d.max
+	case d.r.catalog.isWhole(d.name) && fits(byServices, d.few()):
 		return true
+	case f.plan == byNode:
+		return byNodes > d.max
 	}
-	nodes, _, err := once(ctx, d, d.nodes())
-	return err == nil && fits(2*len(nodes)+1)
+	return f.hosts > 0 && fits(byNodes, d.max) || d.r.catalog.isWhole(d.name) && fits(byServices, d.max)
 }
 
-// watchList follows which parts there are.
-func (d *datacenter) watchList(ctx context.Context, p plan, lists chan<- list) {
-	send := func(l list) {
-		select {
-		case lists <- l:
-		case <-ctx.Done():
+// setServices has each service watched, or read at least once.
+func (f *follower) setServices(ctx context.Context, wanted map[string]bool) {
+	if f.plan == byService {
+		f.watch(ctx, wanted, f.d.watchService)
+		return
+	}
+	f.sweeper.setServices(wanted)
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		if !f.asked[name] {
+			f.reads.ask(false, name)
 		}
 	}
+	f.asked = wanted
+}
+
+func (f *follower) setNodes(ctx context.Context, names []string) {
+	f.hosts = len(names)
+	if f.plan == byNode && nodeQueries(f.hosts) <= f.d.max {
+		f.watch(ctx, setOf(names), f.watchNode)
+	}
+	f.sweeper.setNodes(names)
+}
+
+// watch has exactly these names watched.
+func (f *follower) watch(ctx context.Context, wanted map[string]bool, by func(context.Context, string)) {
+	for name, cancel := range f.watched {
+		if !wanted[name] {
+			cancel()
+			delete(f.watched, name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		if f.watched[name] == nil {
+			own, cancel := context.WithCancel(ctx)
+			f.watched[name] = cancel
+			f.running.Go(func() { by(own, name) })
+		}
+	}
+}
+
+// watchList follows which services there are.
+func (d *datacenter) watchList(ctx context.Context, lists chan<- list) {
 	filtered := false // as of the last list that was believed
 	first := true
 	doubts := func(hidden bool, names int) bool {
@@ -195,20 +255,19 @@ func (d *datacenter) watchList(ctx context.Context, p plan, lists chan<- list) {
 		d.setDoubt(doubtful)
 		return doubtful
 	}
-	if p == byNode {
-		watch(ctx, d, d.nodes(), func(nodes []*api.Node, meta *api.QueryMeta, _ int) {
-			var names []string
-			for _, n := range nodes {
-				names = append(names, n.Node)
-			}
-			send(list{names, doubts(meta.ResultsFilteredByACLs, len(names)), meta.LastIndex})
-		})
-		return
-	}
-	watch(ctx, d, d.services(), func(services map[string][]string, meta *api.QueryMeta, _ int) {
+	watch(ctx, d, d.services(), func(services map[string][]string, meta *api.QueryMeta, how told) {
 		names, unusable := d.usable(services)
+		doubtful := doubts(meta.ResultsFilteredByACLs, len(names))
+		if how.fresh && len(names) == 0 && !doubtful && d.r.catalog.size(d.name) > 0 && !d.isHeld() {
+			d.reset(how.round, "it has no services any more")
+			return
+		}
 		d.setUnusable(unusable)
-		send(list{names, doubts(meta.ResultsFilteredByACLs, len(names)), meta.LastIndex})
+		select {
+		case lists <- list{names, doubtful, meta.LastIndex}:
+		case <-ctx.Done():
+		}
+		d.lookAgain() // the list tells that the catalogue has changed, not all that has
 	})
 }
 
@@ -229,26 +288,95 @@ func (d *datacenter) usable(services map[string][]string) (names, unusable []str
 	return slices.Compact(names), unusable
 }
 
-// watchPart follows the instances of a service or a node.
-func (d *datacenter) watchPart(ctx context.Context, p plan, name string) {
-	if p == byService {
-		watch(ctx, d, d.service(name), func(entries []*api.ServiceEntry, meta *api.QueryMeta, _ int) {
-			d.take(name, answer{instancesOf(&d.r.o, entries), meta.ResultsFilteredByACLs, true, meta.LastIndex})
-		})
-		return
-	}
-	n := &node{d: d, name: name}
-	var running sync.WaitGroup
-	running.Go(func() { watch(ctx, d, d.nodeServices(name), n.setServices) })
-	running.Go(func() { watch(ctx, d, d.nodeChecks(name), n.setChecks) })
-	running.Wait()
+// watchService follows the instances of a service.
+func (d *datacenter) watchService(ctx context.Context, name string) {
+	watch(ctx, d, d.service(name), func(entries []*api.ServiceEntry, meta *api.QueryMeta, how told) {
+		d.take(how.round, name, answer{instancesOf(&d.r.o, entries), meta.ResultsFilteredByACLs, meta.LastIndex})
+	})
 }
 
-// take hands over what was learned of a part.
-func (d *datacenter) take(part string, a answer) {
-	changed, unlisted := d.r.catalog.take(d.name, part, a)
+// watchNode has the services read that change on a node.
+func (f *follower) watchNode(ctx context.Context, name string) {
+	watch(ctx, f.d, f.d.node(name), func(instances []onNode, _ *api.QueryMeta, _ told) {
+		f.reads.ask(false, f.d.r.catalog.outdated(f.d.name, name, instances)...)
+	})
+}
+
+// watchNodes follows which nodes there are, and has the services read of those
+// that change.
+func (f *follower) watchNodes(ctx context.Context) {
+	before := map[string]uint64{}
+	watch(ctx, f.d, f.d.nodes(), func(nodes []*api.Node, _ *api.QueryMeta, _ told) {
+		now, names := make(map[string]uint64, len(nodes)), make([]string, len(nodes))
+		for i, n := range nodes {
+			now[n.Node], names[i] = n.ModifyIndex, n.Node
+		}
+		f.reads.askAgain()
+		for name, index := range before {
+			if now[name] != index {
+				f.reads.ask(true, f.d.r.catalog.on(f.d.name, name)...)
+			}
+		}
+		before = now
+		select {
+		case f.nodes <- names:
+		case <-ctx.Done():
+		}
+		f.d.lookAgain()
+	})
+}
+
+// watchChecks follows the checks in a state. It reads a service again when one of its
+// checks enters the state, changes in it or leaves it, also between two answers. It
+// takes no health from here: a check may have gone together with its instance.
+func (f *follower) watchChecks(ctx context.Context, status string) {
+	before := map[checkKey]check{}
+	watch(ctx, f.d, f.d.checks(status), func(checks []check, _ *api.QueryMeta, _ told) {
+		now := make(map[checkKey]check, len(checks))
+		for _, c := range checks {
+			now[checkKey{c.Node, c.CheckID}] = c
+		}
+		concerned := changes{}
+		for k, c := range now {
+			if before[k] != c {
+				f.concern(c, concerned)
+			}
+		}
+		for k, c := range before {
+			if now[k] != c {
+				f.concern(c, concerned)
+			}
+		}
+		before = now
+		f.reads.askAgain()
+		f.reads.ask(true, concerned.list()...)
+		f.reads.ask(true, f.d.r.catalog.recovered(f.d.name, status, now)...)
+	})
+}
+
+// concern adds the services that a check is of: one, or all on its node.
+func (f *follower) concern(c check, to changes) {
+	if c.ServiceID == "" {
+		for _, name := range f.d.r.catalog.on(f.d.name, c.Node) {
+			to[name] = true
+		}
+	} else if name := strings.ToLower(c.ServiceName); f.d.r.catalog.isKnown(f.d.name, name) {
+		to[name] = true
+	}
+}
+
+// take hands over what was learned of a service in a round. It drops the answer if Consul
+// was found to have lost its data since the round began.
+func (d *datacenter) take(round int, service string, a answer) {
+	d.mu.Lock()
+	if round != d.rounds {
+		d.mu.Unlock()
+		return
+	}
+	changed, unlisted := d.r.catalog.take(d.name, service, a)
+	d.mu.Unlock()
 	d.publish(changed)
-	if unlisted || !a.strict {
+	if unlisted {
 		d.turn() // there may be less to follow
 	}
 }
@@ -256,7 +384,8 @@ func (d *datacenter) take(part string, a answer) {
 func (d *datacenter) publish(services []string) {
 	d.r.publish(services)
 	d.r.report(services)
-	d.r.whole()
+	d.noteWhole()
+	d.r.settled()
 }
 
 // turn has follow look again.
@@ -267,90 +396,8 @@ func (d *datacenter) turn() {
 	}
 }
 
-// node puts together what two queries say of a node.
-type node struct {
-	d    *datacenter
-	name string
-
-	mu       sync.Mutex // guards the fields below; held while they are handed over, which keeps the order
-	services *api.CatalogNodeServiceList
-	checks   api.HealthChecks
-	filtered [2]bool
-	rounds   [2]int // of the two answers, from 1
-	index    uint64 // of the services
-}
-
-// setServices takes the services of the node. A node that is gone has none; that
-// it is gone is for the list of nodes to say.
-func (n *node) setServices(services *api.CatalogNodeServiceList, meta *api.QueryMeta, round int) {
-	if services == nil || services.Node == nil {
-		return
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.services, n.filtered[0], n.rounds[0] = services, meta.ResultsFilteredByACLs, round+1
-	n.index = meta.LastIndex
-	n.handOver()
-}
-
-func (n *node) setChecks(checks api.HealthChecks, meta *api.QueryMeta, round int) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.checks, n.filtered[1], n.rounds[1] = checks, meta.ResultsFilteredByACLs, round+1
-	n.handOver()
-}
-
-// handOver hands over what both answers of one round say.
-func (n *node) handOver() {
-	if n.rounds[0] == 0 || n.rounds[0] != n.rounds[1] {
-		return
-	}
-	var entries []*api.ServiceEntry
-	for _, s := range n.services.Services {
-		entries = append(entries, &api.ServiceEntry{Node: n.services.Node, Service: s, Checks: n.checks})
-	}
-	n.d.take(n.name, answer{instancesOf(&n.d.r.o, entries), n.filtered[0] || n.filtered[1], false, n.index})
-}
-
-// The questions.
-
-func (d *datacenter) services() question[map[string][]string] {
-	return question[map[string][]string]{kind: "services", spacing: listSpacing, steady: true, ask: d.r.client.Catalog().Services}
-}
-
-func (d *datacenter) nodes() question[[]*api.Node] {
-	return question[[]*api.Node]{kind: "nodes", spacing: listSpacing, steady: true, ask: d.r.client.Catalog().Nodes}
-}
-
-// service asks for the instances of a service, those near the agent first: not
-// for their order, but because Consul then does not answer from its event
-// stream, whose answers say neither that there is a leader nor that something is
-// hidden.
-func (d *datacenter) service(name string) question[[]*api.ServiceEntry] {
-	return question[[]*api.ServiceEntry]{kind: "service", name: name, spacing: spacing, steady: true,
-		ask: func(o *api.QueryOptions) ([]*api.ServiceEntry, *api.QueryMeta, error) {
-			o.Near = "_agent"
-			return d.r.client.Health().Service(name, "", false, o)
-		}}
-}
-
-// nodeServices is not steady: of a node that is gone the index is 1.
-func (d *datacenter) nodeServices(name string) question[*api.CatalogNodeServiceList] {
-	return question[*api.CatalogNodeServiceList]{kind: "node_services", name: name, spacing: spacing,
-		ask: func(o *api.QueryOptions) (*api.CatalogNodeServiceList, *api.QueryMeta, error) {
-			return d.r.client.Catalog().NodeServiceList(name, o)
-		}}
-}
-
-func (d *datacenter) nodeChecks(name string) question[api.HealthChecks] {
-	return question[api.HealthChecks]{kind: "node_checks", name: name, spacing: spacing, steady: true,
-		ask: func(o *api.QueryOptions) (api.HealthChecks, *api.QueryMeta, error) {
-			return d.r.client.Health().Node(name, o)
-		}}
-}
-
-// holdEnds fires when what is kept since Consul lost its data is to be
-// withdrawn; never where nothing is.
+// holdEnds fires when content kept since Consul lost its data must be withdrawn; never
+// if none is kept.
 func (d *datacenter) holdEnds() <-chan time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,19 +1,23 @@
 // Package consul is the registry of services in Consul's catalogue.
 //
-// Each datacentre has an actor of its own, which does all I/O and never runs on
-// the worker. It follows the catalogue by blocking queries: one for each service
-// where these are few enough, else two for each node, else it asks for one
-// service after the other. What comes is converted and kept in a catalog; what
-// differs is posted to the worker by the name of its service, where the full row
-// of that service is handed over:
+// Each datacentre has an actor of its own, which does all I/O and never runs on the
+// worker. It reads a service as a whole, its instances with their checks, when
+// something says that it has changed. If the services are few enough, that is a
+// blocking query for each. Otherwise it is blocking queries for the lists of services,
+// of nodes, and of checks that do not pass, and one for each node (plan). The actor
+// converts answers and keeps them in a catalog. It posts each service that differs to
+// the worker, which hands over the full row of that service:
 //
-//	datacenter.run -> follow -> watch -> converter.instance -> catalog.take
+//	datacenter.run -> follow -> watch -> reads -> converter.instance -> catalog.take
 //	    -> Worker.Post -> rowOf -> discovery.Index.Publish
 //
-// The registry would rather be late than wrong about what is gone. An answer
-// that is an error, or comes from a Consul without a leader, says nothing. A
-// Consul that has lost its data (its servers are others than before an outage,
-// or its index goes backwards) is believed in what it has, and what it lacks is
-// kept for Options.ResetHold. An answer from which a token that may read less
-// than before hides things takes nothing away.
+// The registry would rather be late than wrong about removals. It ignores an answer
+// that is an error, or comes from a Consul without a leader. A Consul may have lost its
+// data: its servers are others than before an outage, its index goes backwards, or it
+// has no services any more. The registry then takes what it has, and keeps what it
+// lacks for Options.ResetHold. A token that may read less than before hides entries
+// from answers; such an answer removes nothing.
+//
+// The content of a datacentre can be saved (lastknown.Source). A server that starts
+// while Consul is away serves it (Options.Memory).
 package consul

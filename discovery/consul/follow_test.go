@@ -10,28 +10,29 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/consul/api"
 
+	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/consul"
 )
 
-// limits are the limits on queries under which three services on one node are
-// followed by each plan.
-var limits = map[string]int{"service": 10, "node": 3}
+// limits are the limits on queries under which six services on one node, or two,
+// are followed by each plan.
+var limits = map[string]int{"service": 10, "node": 6, "sweep": 4}
 
-// three has three services with one instance each.
-func three(t *testing.T) *agent {
+// six has six services with one instance each.
+func six(t *testing.T) *agent {
 	a := newAgent(t)
-	for i, name := range []string{"a", "b", "c"} {
+	for i, name := range []string{"a", "b", "c", "x", "y", "z"} {
 		a.put(entry("n1", name, name+"-1", fmt.Sprintf("10.0.0.%d", i+1), 80))
 	}
 	return a
 }
 
-// byEachPlan runs a test on three services under each plan.
+// byEachPlan runs a test on six services under each plan.
 func byEachPlan(t *testing.T, test func(t *testing.T, a *agent, o func(*consul.Options))) {
 	for plan, limit := range limits {
 		t.Run(plan, func(t *testing.T) {
 			t.Parallel()
-			test(t, three(t), func(o *consul.Options) { o.MaxQueries = limit })
+			test(t, six(t), func(o *consul.Options) { o.MaxQueries = limit })
 		})
 	}
 }
@@ -68,6 +69,7 @@ func TestOneChangedInstanceIsOneUpdate(t *testing.T) {
 // goes; and what happened meanwhile is seen when it is back.
 func TestWhileConsulIsAway(t *testing.T) {
 	t.Parallel()
+	began := time.Now()
 	for name, harm := range map[string]func(a *agent, on bool){
 		"no leader":      func(a *agent, on bool) { a.leader = !on },
 		"refuses token":  func(a *agent, on bool) { a.denied = on },
@@ -83,6 +85,14 @@ func TestWhileConsulIsAway(t *testing.T) {
 				await(t, "it is degraded", func() bool { return f.Degraded() != nil })
 				if err := f.Ready(); err != nil {
 					t.Errorf("not ready any more: %v", err)
+				}
+				if name == "no leader" {
+					await(t, "it is told since when", func() bool {
+						s := f.SourceStatuses()[0]
+						return s.State == discovery.SourceLastKnown && s.AsOf.After(began) && s.Problem != ""
+					})
+				} else if s := f.SourceStatuses()[0]; s.State == discovery.SourceLive || s.State == discovery.SourceSyncing {
+					t.Errorf("%+v", s)
 				}
 				if calls := f.xds.Take(); len(calls) > 0 {
 					t.Errorf("while Consul is away: %v", calls)
@@ -103,27 +113,23 @@ func TestWhileConsulIsAway(t *testing.T) {
 	}
 }
 
+// losses are the ways in which a Consul shows that it has lost its data.
+var losses = map[string]func(*agent){
+	"its servers are others": func(a *agent) { a.server, a.denied, a.index = "second", true, 100 },
+	"its index goes back":    func(a *agent) { a.index = 1 },
+}
+
 // A Consul that has lost its data says nothing of what was in it before; what it
 // had again and loses is gone.
 func TestConsulLosesItsData(t *testing.T) {
 	t.Parallel()
-	for name, harm := range map[string]func(*agent){
-		"its servers are others": func(a *agent) { a.server, a.denied, a.index = "second", true, 100 },
-		"its index goes back":    func(a *agent) { a.index = 1 },
-	} {
+	for name, harm := range losses {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			byEachPlan(t, func(t *testing.T, a *agent, o func(*consul.Options)) {
-				f := follow(t, a, o, func(o *consul.Options) { o.ResetHold = 1500 * time.Millisecond }).synced()
+				f := follow(t, a, o, func(o *consul.Options) { o.ResetHold = time.Hour }).synced()
 				f.xds.Take()
-				a.change(func() {
-					clear(a.entries)
-					harm(a)
-				})
-				if a.denied {
-					await(t, "that it is away is seen", func() bool { return f.Degraded() != nil })
-					a.change(func() { a.denied = false })
-				}
+				a.lose(t, f, harm)
 				await(t, "it says so", func() bool {
 					err := f.Degraded()
 					return err != nil && strings.Contains(err.Error(), "lost its data")
@@ -131,7 +137,7 @@ func TestConsulLosesItsData(t *testing.T) {
 				a.put(entry("n1", "a", "a-1", "10.0.0.1", 80))
 				a.put(entry("n1", "b", "b-1", "10.0.0.22", 80))
 				f.row("b", "tcp-80=10.0.0.22:80")
-				await(t, "a was seen again", func() bool { return f.Status().Datacenters[0].Kept == 1 })
+				await(t, "a was seen again", func() bool { return f.Status().Datacenters[0].Kept == 4 }) // c, x, y, z
 				for _, s := range []string{"a", "b", "c"} {
 					if !f.has(s) {
 						t.Errorf("%s is gone", s)
@@ -142,19 +148,77 @@ func TestConsulLosesItsData(t *testing.T) {
 				if !f.has("c") {
 					t.Error("c is gone before its time")
 				}
-				await(t, "what is not back in time goes", func() bool { return !f.has("c") })
-				await(t, "it is not degraded", func() bool { return f.Degraded() == nil })
-				if !f.has("b") {
-					t.Error("b is gone")
-				}
 			})
 		})
 	}
 }
 
+// What a Consul that has lost its data does not say again within ResetHold goes.
+func TestWhatALostConsulDoesNotBringBackGoes(t *testing.T) {
+	t.Parallel()
+	for name, harm := range losses {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			byEachPlan(t, func(t *testing.T, a *agent, o func(*consul.Options)) {
+				f := follow(t, a, o, func(o *consul.Options) { o.ResetHold = 100 * time.Millisecond }).synced()
+				a.lose(t, f, harm)
+				a.put(entry("n1", "b", "b-1", "10.0.0.22", 80))
+				await(t, "what is not back in time goes", func() bool { return !f.has("c") })
+				await(t, "it is not degraded", func() bool { return f.Degraded() == nil })
+				await(t, "b is there", func() bool { return f.has("b") })
+			})
+		})
+	}
+}
+
+// lose takes all services from Consul and harms it. Lists tell first that data is lost: the
+// index of one service may go back while nothing is lost, and tells nothing.
+func (a *agent) lose(t *testing.T, f *fixture, harm func(*agent)) {
+	t.Helper()
+	a.change(func() {
+		clear(a.entries)
+		harm(a)
+		a.held = []string{"health/service", "catalog/node-services"}
+	})
+	if a.denied {
+		await(t, "that it is away is seen", func() bool { return f.Degraded() != nil })
+		a.change(func() { a.denied = false })
+	}
+	await(t, "that data is lost is seen", func() bool { return strings.Contains(f.log.String(), "lost its data") })
+	a.change(func() { a.held = nil })
+}
+
+// What a Consul has lost is not withdrawn while it is away, however long.
+func TestConsulLosesItsDataAndGoes(t *testing.T) {
+	t.Parallel()
+	const hold = 1500 * time.Millisecond
+	a := six(t)
+	f := follow(t, a, func(o *consul.Options) { o.ResetHold = hold }).synced()
+	a.change(func() { clear(a.entries); a.index = 1 })
+	await(t, "it is seen", func() bool { return strings.Contains(f.log.String(), "has lost its data") })
+	a.change(func() { a.leader = false })
+	await(t, "it is away", func() bool {
+		err := f.Degraded()
+		return err != nil && strings.Contains(err.Error(), "cannot be read")
+	})
+	f.xds.Take()
+	<-time.After(hold * 3 / 2)
+	if calls := f.xds.Take(); len(calls) > 0 {
+		t.Errorf("while Consul is away: %v", calls)
+	}
+	a.change(func() { // at once, as what is not there when it is back goes
+		a.entries["n1/a-1"] = entry("n1", "a", "a-1", "10.0.0.1", 80)
+		a.leader = true
+	})
+	await(t, "what is not back in time goes", func() bool { return !f.has("b") })
+	if !f.has("a") {
+		t.Error("a is gone")
+	}
+}
+
 func TestNotReadyBeforeTheWholeIsRead(t *testing.T) {
 	t.Parallel()
-	a := three(t)
+	a := six(t)
 	a.change(func() { a.leader = false })
 	f := follow(t, a)
 	await(t, "it says why", func() bool {
@@ -200,11 +264,11 @@ func TestThePlanChanges(t *testing.T) {
 	by("node")
 	f.row("s11", "tcp-80=10.0.1.1:80")
 	many(6)
-	by("turns")
+	by("sweep")
 	a.change(func() { a.entries["s11"].Service.Address = "10.0.1.2" })
 	f.row("s11", "tcp-80=10.0.1.2:80")
-	if fresh := f.Status().Datacenters[0].Freshness; fresh <= 0 || fresh > time.Second {
-		t.Errorf("freshness of 13 services by turns: %s", fresh)
+	if fresh := f.Status().Datacenters[0].Freshness; fresh <= 0 || fresh > 5*time.Second {
+		t.Errorf("freshness of 13 services by sweep: %s", fresh)
 	}
 	many(1)
 	by("node")

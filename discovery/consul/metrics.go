@@ -4,7 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are those of a registry.
+// metrics are the metrics of a registry.
 type metrics struct {
 	requests *prometheus.CounterVec
 	failures *prometheus.CounterVec
@@ -13,6 +13,7 @@ type metrics struct {
 var (
 	upDesc       = prometheus.NewDesc("portolan_consul_up", "1 while the catalogue of Consul can be read.", []string{"datacenter"}, nil)
 	degradedDesc = prometheus.NewDesc("portolan_consul_degraded", "1 while what is known of Consul may be old; /readyz says why.", []string{"datacenter"}, nil)
+	stateDesc    = prometheus.NewDesc("portolan_consul_state", "1 for the state that a datacentre is in: syncing, synced or degraded.", []string{"datacenter", "state"}, nil)
 	queriesDesc  = prometheus.NewDesc("portolan_consul_queries", "Queries that wait in Consul.", []string{"datacenter", "by"}, nil)
 	servicesDesc = prometheus.NewDesc("portolan_consul_services", "Services that are known.", []string{"datacenter"}, nil)
 	keptDesc     = prometheus.NewDesc("portolan_consul_kept_instances", "Instances that are served although Consul does not have, or show, them any more.", []string{"datacenter"}, nil)
@@ -23,7 +24,7 @@ var (
 func newMetrics(to prometheus.Registerer, r *Registry) *metrics {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "portolan_consul_requests_total", Help: "Requests to Consul, by what is asked for.",
+			Name: "portolan_consul_requests_total", Help: "Requests to Consul, by query.",
 		}, []string{"query"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "portolan_consul_request_failures_total", Help: "Requests to Consul that failed.",
@@ -40,7 +41,7 @@ type collector struct{ r *Registry }
 
 // Describe implements prometheus.Collector.
 func (c collector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{upDesc, degradedDesc, queriesDesc, servicesDesc, keptDesc, leftOutDesc} {
+	for _, d := range []*prometheus.Desc{upDesc, degradedDesc, stateDesc, queriesDesc, servicesDesc, keptDesc, leftOutDesc} {
 		out <- d
 	}
 }
@@ -54,6 +55,9 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	for i, d := range status.Datacenters {
 		gauge(upDesc, one(c.r.datacenters[i].isUp()), d.Name)
 		gauge(degradedDesc, one(d.Degraded != ""), d.Name)
+		for _, state := range []string{StateSyncing, StateSynced, StateDegraded} {
+			gauge(stateDesc, one(d.State == state), d.Name, state)
+		}
 		gauge(queriesDesc, float64(d.Queries), d.Name, d.By)
 		gauge(servicesDesc, float64(d.Services), d.Name)
 		gauge(keptDesc, float64(d.Kept), d.Name)

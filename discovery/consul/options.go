@@ -15,6 +15,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/lastknown"
 )
 
 // The defaults of Options.
@@ -28,25 +29,26 @@ const (
 	// HTTP/2 and one connection carries 250 queries.
 	DefaultMaxQueriesTLS = 5000
 	DefaultResetHold     = 5 * time.Minute
+	DefaultPatience      = 5 * time.Second
 )
 
 // Options configure a Registry. Address, XDS and Worker are required.
 type Options struct {
 	// Address is the URL of a Consul agent: http://HOST:PORT or https://HOST:PORT.
 	Address string
-	// TLS is asked for the configuration of every new connection of an https
-	// Address; nil stands for the authorities of the system.
+	// TLS returns the configuration for each new connection of an https Address; nil
+	// stands for the authorities of the system.
 	TLS func() (*tls.Config, error)
-	// Token is asked for the ACL token of every request; nil stands for none.
+	// Token returns the ACL token for each request; nil stands for none.
 	Token func() (string, error)
 
-	// Datacenters are those whose services are taken; none stands for that of the
-	// agent.
+	// Datacenters are the datacentres whose services are read; none stands for the
+	// datacentre of the agent.
 	Datacenters []string
-	// Domain is what follows the name of a service in its host name; empty for
-	// DefaultDomain.
+	// Domain follows the name of a service in its host name; empty for DefaultDomain.
 	Domain string
-	// Namespace is that of all services in the mesh; empty for DefaultNamespace.
+	// Namespace is the namespace of all services in the mesh; empty for
+	// DefaultNamespace.
 	Namespace string
 	// Cluster tells the registry from others of Consul: no two may have the same.
 	Cluster string
@@ -55,13 +57,20 @@ type Options struct {
 	MaxQueries int
 	// WarningUnhealthy has instances whose worst check is warning get no traffic.
 	WarningUnhealthy bool
-	// ResetHold is how long what was known is kept that a Consul which has lost
-	// its data does not have; 0 for DefaultResetHold.
+	// ResetHold is how long content is kept that a Consul which lost its data does not
+	// have. It is also how long a start waits for a Consul of which nothing is known. 0
+	// stands for DefaultResetHold.
 	ResetHold time.Duration
+
+	// Memory tells what was last known, which is served where Consul is not read
+	// within Patience from the start; nil for nothing. Patience is 0 for
+	// DefaultPatience.
+	Memory   lastknown.Memory
+	Patience time.Duration
 
 	// XDS takes the rows.
 	XDS discovery.XDSUpdater
-	// Worker is where they are written.
+	// Worker runs the writes of rows.
 	Worker *cache.Worker
 	// Logger may be nil.
 	Logger *slog.Logger
@@ -69,8 +78,8 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// minQueries follow a list, and one service or node.
-const minQueries = 3
+// minQueries follow what there is, the nodes and the checks.
+const minQueries = commonQueries
 
 // Validate says all that is wrong with the options.
 func (o Options) Validate() error { return o.complete() }
@@ -108,7 +117,7 @@ func (o *Options) complete() error {
 	if o.MaxQueries < minQueries*len(o.Datacenters) {
 		faults = append(faults, fmt.Errorf("max queries: %d is too few: at least %d for each datacenter", o.MaxQueries, minQueries))
 	}
-	o.ResetHold = cmp.Or(o.ResetHold, DefaultResetHold)
+	o.ResetHold, o.Patience = cmp.Or(o.ResetHold, DefaultResetHold), cmp.Or(o.Patience, DefaultPatience)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -34,8 +34,8 @@ type reported struct {
 
 var _ discovery.Instance = (*Registry)(nil)
 
-// source is the key of what is posted to the worker: the name of a service, or
-// empty for the registry as a whole.
+// source is the key of posts to the worker: the name of a service, or empty for the
+// registry as a whole.
 type source struct {
 	registry *Registry
 	service  string
@@ -66,6 +66,9 @@ func (r *Registry) Provider() discovery.Provider { return discovery.Consul }
 // Cluster implements discovery.Instance.
 func (r *Registry) Cluster() string { return r.o.Cluster }
 
+// Fork implements discovery.Instance.
+func (r *Registry) Fork() discovery.Fork { return r.index.Fork() }
+
 // AppendServiceHandler implements discovery.Controller. The handler is called
 // on the worker, after the rows of its service were handed over.
 func (r *Registry) AppendServiceHandler(f discovery.ServiceHandler) {
@@ -91,8 +94,8 @@ func (r *Registry) Run(ctx context.Context) error {
 	return nil
 }
 
-// HasSynced is true once the whole catalogue of every datacentre was handed
-// over.
+// HasSynced is true once the whole catalogue of every datacentre was handed over, or
+// the last known content of one that cannot be read.
 func (r *Registry) HasSynced() bool { return r.synced.Load() }
 
 // publish has the worker write the rows of services.
@@ -102,10 +105,10 @@ func (r *Registry) publish(services []string) {
 	}
 }
 
-// whole is called when a datacentre was read as a whole, after its services were
-// published.
-func (r *Registry) whole() {
-	if r.synced.Load() || !r.catalog.whole(r.o.Datacenters) {
+// settled is called when a datacentre may be served from now on, after its services
+// were published.
+func (r *Registry) settled() {
+	if r.synced.Load() || !r.catalog.areSettled(r.o.Datacenters) {
 		return
 	}
 	r.o.Worker.Post(source{registry: r}, func() {

@@ -16,8 +16,8 @@ import (
 // Consul the first by name.
 var youngest = time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
 
-// rowOf is the row of a service, given all of its instances in order. A service
-// of which every instance is left out has none.
+// rowOf returns the row of a service, given all of its instances in order. If every
+// instance is left out the service has no row.
 func rowOf(o *Options, name string, instances []*instance) discovery.Row {
 	row := discovery.Row{Hostname: host.Name(name + "." + o.Domain), Namespace: o.Namespace}
 	instances = slices.DeleteFunc(slices.Clone(instances), func(i *instance) bool { return i.leftOut })

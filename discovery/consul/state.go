@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/consul/api"
+
+	"github.com/portolan-mesh/portolan/storage/retry"
 )
 
 // state is how a datacentre is doing. It is guarded by the datacenter's mu.
@@ -23,8 +25,8 @@ type state struct {
 	logged bool
 	// faults are the queries that fail although Consul answers.
 	faults map[string]error
-	// servers are those that Consul had when it was last looked at: their ids,
-	// and when they were registered.
+	// servers are the servers of Consul at the last look: their ids, and when they were
+	// registered.
 	servers map[string]bool
 	// heldUntil is when that is withdrawn which a Consul that lost its data does
 	// not have; zero where it has not.
@@ -32,6 +34,15 @@ type state struct {
 	// doubtful says that a list is not believed.
 	doubtful bool
 	unusable []string
+	// reads and sweeper belong to the plan; nil if it has none.
+	reads   *reads
+	sweeper *sweeper
+	// restored is the time of the last known content that was restored at the start,
+	// zero if none was. index is the index of the services then.
+	restored time.Time
+	index    uint64
+	// wholeNoted says that it was logged that the datacentre was read.
+	wholeNoted bool
 	// rounds counts how often all was asked anew; asking are the ends of the
 	// requests of this one, by their numbers.
 	rounds  int
@@ -106,7 +117,8 @@ func (d *datacenter) recover(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	for delay := minPause; d.suspect() && ctx.Err() == nil; delay = min(2*delay, maxPause) {
+	backoff := retry.New(minPause, maxPause)
+	for d.suspect() && ctx.Err() == nil {
 		servers, meta, err := request(ctx, d, d.probe(), 0)
 		if ctx.Err() != nil {
 			return
@@ -119,7 +131,7 @@ func (d *datacenter) recover(ctx context.Context) {
 			return
 		}
 		d.away(inWords(err))
-		pause(ctx, jitter(delay))
+		_ = backoff.Wait(ctx)
 	}
 }
 
@@ -133,14 +145,6 @@ func (d *datacenter) knowsServers() bool {
 	return len(d.servers) > 0
 }
 
-// probe asks for Consul's own servers. An answer, even an empty one, says that
-// Consul has a leader and takes the token.
-func (d *datacenter) probe() question[[]*api.CatalogService] {
-	return question[[]*api.CatalogService]{kind: "probe", ask: func(o *api.QueryOptions) ([]*api.CatalogService, *api.QueryMeta, error) {
-		return d.r.client.Catalog().Service(serversName, "", o)
-	}}
-}
-
 // away notes that Consul does not answer.
 func (d *datacenter) away(err error) {
 	d.mu.Lock()
@@ -149,7 +153,7 @@ func (d *datacenter) away(err error) {
 		d.since = time.Now()
 	}
 	if d.down = err; !d.logged {
-		d.r.o.Logger.Warn("Consul cannot be read, it is asked again and again; what was known of it is kept", "datacenter", d.word(), "err", err)
+		d.r.o.Logger.Warn("Consul cannot be read: the last known services stay, and the server goes on trying", "datacenter", d.word(), "err", err)
 		d.logged = true
 	}
 }
@@ -168,19 +172,88 @@ func (d *datacenter) back(answer []*api.CatalogService) {
 	if d.logged {
 		d.r.o.Logger.Info("Consul can be read again", "datacenter", d.word(), "after", time.Since(d.since).Round(time.Millisecond))
 	}
+	if d.down != nil && !d.heldUntil.IsZero() {
+		d.heldUntil = time.Now().Add(d.r.o.ResetHold)
+		d.turn()
+	}
 	d.suspicious, d.down, d.logged = false, nil, false
+	round := d.rounds
 	d.mu.Unlock()
 	same := slices.ContainsFunc(slices.Collect(maps.Keys(servers)), func(s string) bool { return before[s] })
 	if len(before) > 0 && len(servers) > 0 && !same {
-		d.reset("its servers are others than before")
+		d.reset(round, "its servers are others than before")
 	}
 }
 
-// reset notes that Consul has lost its data: all is asked anew.
-func (d *datacenter) reset(reason string) {
-	d.r.catalog.reset(d.name)
+// beat probes Consul now and then, so that a Consul that hangs is noticed. A waiting
+// query would notice that after minutes, or never.
+func (d *datacenter) beat(ctx context.Context) {
+	ticker := time.NewTicker(beatTime)
+	defer ticker.Stop()
+	for beats := 1; ; beats++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if beats%doubtBeats == 0 && len(d.r.catalog.doubtful(d.name)) > 0 {
+			d.lookAgain()
+		}
+		q := d.probe()
+		if !d.suspect() {
+			if _, _, err := request(ctx, d, q, 0); err != nil && ctx.Err() == nil {
+				d.fail(q.String(), err)
+				d.away(inWords(err))
+			}
+		}
+		if d.recover(ctx); ctx.Err() == nil {
+			d.forget(q.String())
+		}
+	}
+}
+
+// settle serves the last known content of the datacentre if Consul is not read in time.
+func (d *datacenter) settle(ctx context.Context, patience time.Duration) {
+	if more := patience - d.r.o.Patience; more > 0 {
+		_ = retry.Sleep(ctx, d.r.o.Patience)
+		d.warnOfWaiting(more)
+		patience = more
+	}
+	if retry.Sleep(ctx, patience) != nil || !d.r.catalog.settle(d.name) {
+		return
+	}
+	d.mu.Lock()
+	restored := d.restored
+	d.mu.Unlock()
+	if restored.IsZero() {
+		d.r.o.Logger.Warn("Consul is not read yet, and nothing was known of it before; the mesh is served without its services", "datacenter", d.word())
+	} else {
+		d.r.o.Logger.Warn("Consul is not read yet; what was last known of it is served", "datacenter", d.word(), "known", restored.UTC().Format(time.RFC3339))
+	}
+	d.r.settled()
+}
+
+// warnOfWaiting logs for how long proxies wait for a Consul that cannot be read, and of
+// which nothing is known.
+func (d *datacenter) warnOfWaiting(patience time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.down != nil {
+		d.r.o.Logger.Warn("no proxy is served until Consul can be read, since nothing is known of it: after this time the mesh is served without its services "+
+			"(--consul-reset-hold)", "datacenter", d.word(), "for", patience)
+	}
+}
+
+// reset notes that Consul has lost its data, as was seen in a round: all is asked
+// anew, once.
+func (d *datacenter) reset(round int, reason string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if round != d.rounds {
+		return
+	}
+	d.r.catalog.reset(d.name)
+	d.index = 0
 	d.heldUntil = time.Now().Add(d.r.o.ResetHold)
 	d.r.o.Logger.Warn("Consul has lost its data; what it does not have any more is kept for a time",
 		"datacenter", d.word(), "reason", reason, "for", d.r.o.ResetHold)
@@ -188,15 +261,69 @@ func (d *datacenter) reset(reason string) {
 	for _, end := range d.asking {
 		end()
 	}
+	if d.reads != nil {
+		d.reads.ask(false, d.r.catalog.names(d.name)...)
+	}
 	d.turn()
 }
 
-// released notes that nothing is held any more.
-func (d *datacenter) released() {
+// noteWhole logs, once, that the datacentre was read as a whole.
+func (d *datacenter) noteWhole() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.wholeNoted || !d.r.catalog.isWhole(d.name) {
+		return
+	}
+	d.wholeNoted = true
+	d.r.o.Logger.Info("Consul was read", "datacenter", d.word(), "services", d.r.catalog.size(d.name))
+}
+
+// isHeld says whether Consul has lost data that is still served.
+func (d *datacenter) isHeld() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !d.heldUntil.IsZero()
+}
+
+// lastIndex returns the least index that the list of services may have.
+func (d *datacenter) lastIndex() uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.index
+}
+
+// setReads notes what reads services, and what looks for those that changed.
+func (d *datacenter) setReads(r *reads, s *sweeper) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.reads, d.sweeper = r, s
+}
+
+// lookAgain has it found out what has changed where no query tells: a service in
+// which something is doubted is read, too.
+func (d *datacenter) lookAgain() {
+	doubtful := d.r.catalog.doubtful(d.name)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.sweeper != nil {
+		d.sweeper.ask()
+		d.reads.ask(false, doubtful...)
+	}
+}
+
+// release notes that nothing is held any more. It is false, and all is held on,
+// where Consul is away: the time in which agents register again begins when it is
+// back.
+func (d *datacenter) release() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.suspicious {
+		d.heldUntil = time.Now().Add(d.r.o.ResetHold)
+		return false
+	}
 	d.heldUntil = time.Time{}
 	d.r.o.Logger.Warn("what Consul lost and did not get back is withdrawn", "datacenter", d.word())
+	return true
 }
 
 func (d *datacenter) setPlan(p plan) {

@@ -6,35 +6,44 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/portolan-mesh/portolan/discovery"
 )
 
 // Status is how the registry is doing. Its JSON form is an API.
 type Status struct {
 	Synced      bool               `json:"synced"`
 	Datacenters []DatacenterStatus `json:"datacenters"`
-	// Flaws are what is wrong with services and instances in Consul.
+	// Flaws are faults of services and instances in Consul.
 	Flaws []Flaw `json:"flaws,omitempty"`
 }
 
 // DatacenterStatus is how one datacentre is doing.
 type DatacenterStatus struct {
-	// Name is "local" where it is that of the agent.
+	// Name is "local" for the datacentre of the agent.
 	Name string `json:"name"`
+	// State is syncing until it is served, then synced, and degraded while
+	// anything of it may be old.
+	State string `json:"state"`
 	// Whole is true once it was read as a whole.
 	Whole bool `json:"whole"`
-	// By is how it is followed: by service, by node, or by turns; see
-	// Freshness.
+	// LastKnown is when what was known at the start was so, where it is served
+	// since Consul was not read yet.
+	LastKnown *time.Time `json:"lastKnown,omitempty"`
+	// AsOf is when what is served was last confirmed, where Consul cannot be read.
+	AsOf *time.Time `json:"asOf,omitempty"`
+	// By is how it is followed: by service, by node, or by sweep; see Freshness.
 	By string `json:"by"`
 	// Queries wait in Consul, at most Limit at a time.
 	Queries int `json:"queries"`
 	Limit   int `json:"limit"`
-	// Services and Instances are those that are known, with the Kept, which
+	// Services and Instances count what the registry knows. They include Kept: what
 	// Consul does not have, or does not show, any more.
 	Services  int `json:"services"`
 	Instances int `json:"instances"`
 	Kept      int `json:"kept,omitempty"`
-	// Freshness is how old what is known may be; 0 where Consul tells of a
-	// change at once.
+	// Freshness is how old the content may be, except for checks; 0 if Consul reports
+	// each change at once.
 	Freshness time.Duration `json:"freshness,omitempty"`
 	// Degraded says what is wrong, empty for nothing.
 	Degraded string `json:"degraded,omitempty"`
@@ -46,11 +55,18 @@ type Flaw struct {
 	Service    string `json:"service"`
 	// Instance is node/id, empty where it is the service as a whole.
 	Instance string `json:"instance,omitempty"`
-	// Reason says what is wrong and what comes of it.
+	// Reason says what is wrong, and the consequence.
 	Reason string `json:"reason"`
 	// LeftOut is true where it is not in the mesh for that.
 	LeftOut bool `json:"leftOut"`
 }
+
+// The states of a datacentre.
+const (
+	StateSyncing  = "syncing"
+	StateSynced   = "synced"
+	StateDegraded = "degraded"
+)
 
 // Status returns how the registry is doing now.
 func (r *Registry) Status() Status {
@@ -61,6 +77,24 @@ func (r *Registry) Status() Status {
 	return s
 }
 
+// SourceStatuses implements discovery.SourceReporter: the sources are datacentres.
+func (r *Registry) SourceStatuses() []discovery.SourceStatus {
+	var out []discovery.SourceStatus
+	for _, d := range r.Status().Datacenters {
+		s := discovery.SourceStatus{Name: d.Name, State: discovery.SourceLive, Services: d.Services, Problem: d.Degraded}
+		switch {
+		case d.State == StateSyncing:
+			s.State = discovery.SourceSyncing
+		case d.AsOf != nil:
+			s.State, s.AsOf = discovery.SourceLastKnown, *d.AsOf
+		case d.State == StateDegraded:
+			s.State = discovery.SourceDegraded
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
 // Ready returns nil once the registry has synced, or else what it waits for.
 func (r *Registry) Ready() error {
 	if r.HasSynced() {
@@ -69,7 +103,7 @@ func (r *Registry) Ready() error {
 	var reasons []error
 	for _, d := range r.datacenters {
 		switch s := d.status(); {
-		case s.Whole:
+		case s.State != StateSyncing:
 		case s.Degraded != "":
 			reasons = append(reasons, fmt.Errorf("datacenter %s: not read yet: %s", s.Name, s.Degraded))
 		default:
@@ -93,32 +127,67 @@ func (r *Registry) Degraded() error {
 
 func (d *datacenter) status() DatacenterStatus {
 	s := DatacenterStatus{
-		Name: d.word(), Whole: d.r.catalog.whole([]string{d.name}), Queries: int(d.queries.Load()), Limit: d.max,
+		Name: d.word(), Whole: d.r.catalog.isWhole(d.name), Queries: int(d.queries.Load()), Limit: d.max, State: StateSyncing,
 	}
-	var doubtful bool
+	settled := d.r.catalog.areSettled([]string{d.name})
 	s.Services = d.r.catalog.size(d.name)
-	s.Instances, s.Kept, doubtful = d.r.catalog.sizes(d.name)
+	instances, kept, doubtful := d.r.catalog.sizes(d.name)
+	s.Instances, s.Kept = instances, kept
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s.By = d.plan.String()
-	if d.plan == byTurns {
-		s.Freshness = time.Duration(s.Services) * turnPause
+	if d.sweeper != nil && d.plan == bySweep {
+		s.Freshness = d.sweeper.freshness()
+	}
+	if settled && !s.Whole && !d.restored.IsZero() {
+		restored := d.restored
+		s.LastKnown = &restored
 	}
 	switch {
-	case d.down != nil:
-		s.Degraded = fmt.Sprintf("Consul cannot be read since %s, what was known of it is served: %v", d.since.UTC().Format(time.RFC3339), d.down)
-	case len(d.faults) > 0:
-		first := slices.Sorted(maps.Keys(d.faults))[0]
-		s.Degraded = fmt.Sprintf("%d queries fail, what was known is served: %s: %v", len(d.faults), first, d.faults[first])
-	case !d.heldUntil.IsZero() && s.Kept > 0:
-		s.Degraded = fmt.Sprintf("Consul has lost its data; %d instances that it had are served until %s", s.Kept, d.heldUntil.UTC().Format(time.RFC3339))
-	case d.doubtful || doubtful:
-		s.Degraded = "the token reads nothing, or less than before; what it hides now is served as it was"
-	case s.Freshness > 10*time.Second:
-		s.Degraded = fmt.Sprintf("there are too many services and nodes for %d queries: a change may take %s to be seen; use https, or raise the limit here and limits.http_max_conns_per_client in Consul", d.max, s.Freshness)
+	case s.LastKnown != nil:
+		s.AsOf = s.LastKnown
+	case s.Whole && d.down != nil:
+		since := d.since
+		s.AsOf = &since
+	}
+	switch s.Degraded = d.degraded(s, settled, doubtful); {
+	case s.Degraded != "" && settled:
+		s.State = StateDegraded
+	case settled:
+		s.State = StateSynced
 	}
 	return s
 }
+
+// degraded says what is wrong. It must be called with mu held.
+func (d *datacenter) degraded(s DatacenterStatus, settled, doubtful bool) string {
+	what := "what was known of it is served"
+	switch {
+	case s.LastKnown != nil:
+		what = "what was known of it at " + clock(*s.LastKnown) + " is served"
+	case !s.Whole:
+		what = "nothing is known of it"
+	}
+	switch {
+	case d.down != nil:
+		return fmt.Sprintf("Consul cannot be read since %s, %s: %v", clock(d.since), what, d.down)
+	case len(d.faults) > 0:
+		first := slices.Sorted(maps.Keys(d.faults))[0]
+		return fmt.Sprintf("%d queries fail, %s: %s: %v", len(d.faults), what, first, d.faults[first])
+	case settled && !s.Whole:
+		return "Consul was not read as a whole yet, " + what
+	case !d.heldUntil.IsZero() && s.Kept > 0:
+		return fmt.Sprintf("Consul has lost its data; %d instances that it had are served until %s", s.Kept, clock(d.heldUntil))
+	case d.doubtful || doubtful:
+		return "the token reads nothing, or less than before; what it hides now is served as it was"
+	case s.Freshness > 10*time.Second:
+		return fmt.Sprintf("there are too many services and nodes for %d queries: a change may take %s to be seen; use https, or raise the limit here and limits.http_max_conns_per_client in Consul", d.max, s.Freshness.Round(time.Second))
+	}
+	return ""
+}
+
+// clock is a time for people.
+func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // flaws are all there are, in order.
 func (r *Registry) flaws() []Flaw {

@@ -19,7 +19,7 @@ import (
 // takes connections have a query each.
 func TestManyQueriesShareConnectionsOverTLS(t *testing.T) {
 	t.Parallel()
-	const services = 1000
+	const services = 400
 	a := newAgent(t)
 	a.change(func() {
 		for i := range services {

@@ -6,7 +6,7 @@
 //
 //	AddService, SetEndpoints, RemoveService -> Worker.Post -> discovery.Index.Publish
 //
-// Its workload instances make no rows: whoever selects workloads is told of them.
+// Its workload instances make no rows; it calls the workload handlers for them.
 //
 //	SetWorkload, RemoveWorkload -> Worker.Post -> the workload handlers
 package memory
@@ -30,14 +30,14 @@ type Options struct {
 	Cluster string
 	// XDS takes the rows.
 	XDS discovery.XDSUpdater
-	// Worker is where they are written.
+	// Worker runs the writes of rows.
 	Worker *cache.Worker
 }
 
-// Registry is a discovery.Instance of provider Memory. All methods may be
-// called from any goroutine. Changes are asynchronous: queries and the
-// XDSUpdater see them once the worker came to them, a later set of the same
-// host possibly in place of an earlier one.
+// Registry is a discovery.Instance of provider Memory. Any goroutine may call its
+// methods. Changes are asynchronous: queries and the XDSUpdater see them once the
+// worker has run them. A later set of the same host may replace an earlier one before
+// that.
 type Registry struct {
 	discovery.ServiceDiscovery // the index, for reading
 
@@ -64,8 +64,8 @@ type key struct {
 // workloadKey names a workload instance.
 type workloadKey struct{ namespace, name string }
 
-// source is the key of what is posted to the worker; the zero key stands for
-// the registry as a whole.
+// source is the key of posts to the worker; the zero key stands for the registry as a
+// whole.
 type source struct {
 	registry *Registry
 	key      key
@@ -107,9 +107,8 @@ func (r *Registry) RemoveService(hostname host.Name, namespace string) {
 	r.change(key{hostname, namespace}, func(to *set) { *to = set{} })
 }
 
-// SetEndpoints sets all endpoints of a host and namespace. Those of a host that
-// has no service yet are kept until it has. The endpoints must not be modified
-// afterwards.
+// SetEndpoints sets all endpoints of a host and namespace. If the host has no service
+// yet they are kept until it has. The endpoints must not be modified afterwards.
 func (r *Registry) SetEndpoints(hostname host.Name, namespace string, endpoints ...*discovery.Endpoint) {
 	endpoints = slices.Clone(endpoints)
 	r.change(key{hostname, namespace}, func(to *set) { to.endpoints = endpoints })
@@ -184,6 +183,9 @@ func (r *Registry) Provider() discovery.Provider { return discovery.Memory }
 
 // Cluster implements discovery.Instance.
 func (r *Registry) Cluster() string { return r.cluster }
+
+// Fork implements discovery.Instance.
+func (r *Registry) Fork() discovery.Fork { return r.index.Fork() }
 
 // AppendServiceHandler implements discovery.Controller. The handler is called
 // on the worker, after the rows of its service were handed over.

@@ -20,16 +20,20 @@ import (
 // Source is a registry that does not run yet, and the source it reads.
 type Source struct {
 	Registry discovery.Instance
-	// Provider and Cluster are what the registry must say that it is.
+	// Provider and Cluster are the ones that the registry must report.
 	Provider discovery.Provider
 	Cluster  string
 	// Offer makes the source offer exactly these services. It returns before the
 	// registry knows of them.
 	Offer func(...Service)
-	// Namespace is the one that all services are in, where the source has no say
-	// in it; empty where Service.Namespace has.
+	// Would returns the configuration as the registry has it, and as it would be with
+	// exactly these services on offer. It may be called from any goroutine while nobody
+	// calls Offer; nil where the registry does not follow the configuration.
+	Would func(...Service) (from, to *cache.Snapshot)
+	// Namespace is the namespace of all services, if the source does not choose one;
+	// empty if Service.Namespace counts.
 	Namespace string
-	// Run is what has to run beside the registry; nil for nothing.
+	// Run runs beside the registry; nil for nothing.
 	Run func(context.Context) error
 }
 
@@ -65,6 +69,9 @@ func Run(t *testing.T, maker Maker) {
 		"handlers cannot be appended to one that runs":           testHandlersAfterRun,
 		"what does not change is not handed over again":          testNothingTwice,
 		"what goes takes its endpoints along":                    testRemoval,
+		"a fork stays as the registry was":                       testForkStays,
+		"a fork sees a batch, and the registry does not":         testForkSeesBatch,
+		"forks do not see each other":                            testForksAreApart,
 		"Run ends with its context":                              testRunEnds,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -117,7 +124,7 @@ func (r *rig) run(offers ...Service) {
 	r.settle()
 }
 
-// settle waits for what was posted to the worker.
+// settle waits until the worker has run all posts.
 func (r *rig) settle() {
 	done := make(chan struct{})
 	r.worker.Post(new(int), func() { close(done) })
@@ -140,7 +147,7 @@ func (r *rig) expect(got, want any) {
 	}
 }
 
-// namespace is where a service of the suite is.
+// namespace returns the namespace of a service of the suite.
 func (r *rig) namespace(s Service) string {
 	if r.Source.Namespace != "" {
 		return r.Source.Namespace

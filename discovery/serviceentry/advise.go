@@ -1,6 +1,7 @@
 package serviceentry
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"maps"
@@ -11,105 +12,166 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/discovery"
-	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/address"
 	"github.com/portolan-mesh/portolan/storage/config"
-	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/storage/labels"
+	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// The codes of advice, with that of Istio's analysis where it has one.
+// The codes of advice.
 const (
 	codeHost     = "PTL0105"
 	codeAddress  = "PTL0106"
-	codePort     = "PTL0107, IST0134"
-	codeSelector = "PTL0108, IST0127"
+	codePort     = "PTL0107"
+	codeSelector = "PTL0108"
 	codeNoPort   = "PTL0109"
+	codeTaken    = "PTL0129"
 )
 
 // maxLooked bounds the ServiceEntries that are looked at for one host, port or
 // address of advice.
 const maxLooked = 100
 
-// Advise says of objects that are valid one by one, and about to be written as
-// one, what is odd about them beside each other and what there is already: one
-// list of warnings for each operation. It looks at what has a host, an address, a
-// port or a label in common with them, found by index, and may be called from any
-// goroutine.
-func (s *Store) Advise(ops []storage.Op) [][]string {
-	a := &advisor{stored: s.catalog, written: newCatalog(), replaced: map[string]bool{}}
-	for _, op := range ops {
-		key := op.Target()
-		a.replaced[key.Path()] = true
-		switch {
-		case op.Config == nil:
-		case isKind(op.Config, schema.ServiceEntry):
-			a.written.addEntry(s.convert.entry(op.Config))
-		case isKind(op.Config, schema.WorkloadEntry):
-			a.written.replace(key.Namespace, nil, s.convert.workloadOf(op.Config))
-		}
-	}
-	s.catalog.mu.RLock()
-	defer s.catalog.mu.RUnlock()
-	out := make([][]string, len(ops))
-	for i, op := range ops {
-		if op.Config != nil {
-			out[i] = a.advise(op.Config, s.Cluster())
-		}
-	}
-	return out
-}
+var _ discovery.Advisor = (*fork)(nil)
 
-// isKind says whether an object is of a kind, whatever the version.
-func isKind(object *config.Config, kind config.GroupVersionKind) bool {
-	return object.Group == kind.Group && object.Kind == kind.Kind
-}
-
-// advisor knows the objects as they will be: those stored, without the replaced,
-// and those written.
-type advisor struct {
-	stored, written *catalog
-	replaced        map[string]bool // by path
-	found           []string
-}
-
-// goes says whether a stored object will be replaced.
-func (a *advisor) goes(object *config.Config) bool {
-	key := object.Key()
-	return a.replaced[key.Path()]
-}
-
-func (a *advisor) advise(object *config.Config, cluster string) []string {
-	a.found = nil
-	key := nameKey{object.Namespace, object.Name}
+// Advise implements discovery.Advisor. It looks at what has a host, an address, a port
+// or a label in common with the object, found by index.
+func (f *fork) Advise(key config.Key) []discovery.Advice {
+	a := &advisor{known: &f.known}
+	name := nameKey{key.Namespace, key.Name}
 	switch {
-	case isKind(object, schema.ServiceEntry):
-		e := a.written.entries[key]
-		a.hosts(e)
-		a.addresses(e)
-		a.ports(e)
-		a.selector(e)
-	case isKind(object, schema.WorkloadEntry):
-		a.workload(a.written.workload(key, cluster))
+	case key.Kind.Group != schema.ServiceEntry.Group:
+	case key.Kind.Kind == schema.ServiceEntry.Kind:
+		if e := f.known.catalog.entries.Value(name.path()); e != nil {
+			a.hosts(e)
+			a.addresses(e)
+			a.ports(e)
+			a.selector(e)
+		}
+	case key.Kind.Kind == schema.WorkloadEntry.Kind:
+		if w := f.known.catalog.workload(name, f.convert.cluster); w != nil {
+			a.workload(w)
+		}
 	}
 	return a.found
 }
 
-func (a *advisor) warn(code, format string, args ...any) {
-	a.found = append(a.found, fmt.Sprintf(format, args...)+" ("+code+")")
+// AdvisedAnew implements discovery.Advisor.
+func (f *fork) AdvisedAnew(from discovery.Fork) iter.Seq[config.Key] {
+	before, _ := from.(*fork)
+	if before == nil {
+		before = &fork{}
+	}
+	return func(yield func(config.Key) bool) {
+		old, curr := &before.known.catalog, &f.known.catalog
+		_ = inChanged(old.hosts, curr.hosts, yield) && inChanged(old.bare, curr.bare, yield) &&
+			beside(old, curr, yield) && selectionsChanged(old, curr, yield) && f.checksChanged(before, yield)
+	}
 }
 
-// others are the entries of two lists that share proxies with e, the stored ones
-// first, without e and those that are replaced.
-func (a *advisor) others(e *entry, stored, written []*entry) iter.Seq[*entry] {
-	return func(yield func(*entry) bool) {
-		for _, o := range stored[:min(len(stored), maxLooked)] {
-			if !a.goes(o.object) && meet(e, o) && !yield(o) {
-				return
+// inChanged yields the entries of the sets that differ.
+func inChanged(from, to pmap.Map[entrySet], yield func(config.Key) bool) bool {
+	for c := range pmap.Diff(from, to) {
+		for _, set := range []entrySet{c.Old, c.New} {
+			if !eachKey(set.Values(), yield) {
+				return false
 			}
 		}
-		for _, o := range written[:min(len(written), maxLooked)] {
-			if o.key() != e.key() && meet(e, o) && !yield(o) {
+	}
+	return true
+}
+
+func eachKey(entries iter.Seq[*entry], yield func(config.Key) bool) bool {
+	for e := range entries {
+		if !yield(e.object.Key()) {
+			return false
+		}
+	}
+	return true
+}
+
+// beside yields the entries that have an address in common with a changed one.
+func beside(from, to *catalog, yield func(config.Key) bool) bool {
+	for c := range pmap.Diff(from.vips.ranges, to.vips.ranges) {
+		for _, e := range []*entry{c.Old, c.New} {
+			if e == nil {
+				continue
+			}
+			for _, prefix := range e.ranges() {
+				more := true
+				to.vips.overlapping(prefix, func(o *entry) bool {
+					more = yield(o.object.Key())
+					return more
+				})
+				if !more {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// selectionsChanged yields the entries that select other workloads, and these.
+func selectionsChanged(from, to *catalog, yield func(config.Key) bool) bool {
+	for c := range pmap.Diff(from.selected, to.selected) {
+		for _, catalog := range []*catalog{from, to} {
+			if e := catalog.entries.Value(c.Key); e != nil && !yield(e.object.Key()) {
+				return false
+			}
+		}
+		for s := range pmap.Diff(c.Old, c.New) {
+			for _, selection := range []*selection{s.Old, s.New} {
+				if selection != nil && selection.object != nil && !yield(selection.object.Key()) {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// checksChanged yields the entries that select a workload whose health came to matter,
+// or ceased to.
+func (f *fork) checksChanged(before *fork, yield func(config.Key) bool) bool {
+	for c := range pmap.Diff(before.known.checked, f.known.checked) {
+		for _, object := range []*config.Config{c.Old, c.New} {
+			if object == nil {
+				continue
+			}
+			if !eachKey(f.known.catalog.selecting(object.Namespace, labelsOf(object)), yield) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func labelsOf(object *config.Config) labels.Instance {
+	return labels.Instance(object.Spec.(*networking.WorkloadEntry).GetLabels())
+}
+
+// advisor collects the advice on one object.
+type advisor struct {
+	known *known
+	found []discovery.Advice
+}
+
+func (a *advisor) advise(code, field, message, remedy string, other *entry) {
+	advice := discovery.Advice{Code: code, Field: field, Message: message, Remedy: remedy}
+	if other != nil {
+		advice.Other = other.object.Key()
+	}
+	a.found = append(a.found, advice)
+}
+
+// others are the entries of a set, without e, that share proxies with e.
+func (a *advisor) others(e *entry, all entrySet) iter.Seq[*entry] {
+	return func(yield func(*entry) bool) {
+		looked := 0
+		for o := range all.Values() {
+			if looked++; looked > maxLooked || o != e && meet(e, o) && !yield(o) {
 				return
 			}
 		}
@@ -137,13 +199,12 @@ func (e *entry) exportTo() discovery.Visibility {
 
 func (a *advisor) hosts(e *entry) {
 	for i, name := range lowerCase(e.spec.GetHosts()) {
-		hostname := host.Name(name)
-		for o := range a.others(e, a.stored.hosts[hostname], a.written.hosts[hostname]) {
+		for o := range a.others(e, a.known.catalog.hosts.Value(name)) {
 			what := "proxies that see both use that of their own namespace, else the oldest"
 			if o.object.Namespace == e.object.Namespace {
 				what = "their endpoints are put together, and the oldest says the rest"
 			}
-			a.warn(codeHost, "spec.hosts[%d] %q is a host of %s too: %s", i, name, o.object.Key(), what)
+			a.advise(codeHost, fmt.Sprintf("spec.hosts[%d]", i), fmt.Sprintf("%q is a host of %s too: %s", name, o.object.Key(), what), "", o)
 			break
 		}
 	}
@@ -157,32 +218,34 @@ func (a *advisor) addresses(e *entry) {
 		if o == nil {
 			continue
 		}
-		port, what := sharedPorts(e, o)[0], "all connections are the oldest's"
-		if port.http {
-			what = "only the host of a request tells them apart"
+		port := sharedPorts(e, o)[0]
+		field, shared := fmt.Sprintf("spec.addresses[%d]", i), fmt.Sprintf("%s is an address of %s too, and both have port %d", e.spec.GetAddresses()[i], o.object.Key(), port.number)
+		switch {
+		case port.mine && port.theirs:
+			a.advise(codeAddress, field, shared+": only the host of a request tells them apart", "", o)
+		case port.mine:
+			a.advise(codeTaken, field, shared+", where that one does not speak HTTP: it gets all that proxies capture on the way to the address",
+				"use another address or port, or one protocol", o)
+		case port.theirs:
+			a.advise(codeAddress, field, shared+", where that one speaks HTTP: its requests come here, too", "", o)
+		default:
+			a.advise(codeAddress, field, shared+": all connections are the oldest's", "", o)
 		}
-		a.warn(codeAddress, "spec.addresses[%d] %s is an address of %s too, and both have port %d: %s",
-			i, e.spec.GetAddresses()[i], o.object.Key(), port.number, what)
 	}
 }
 
 // overlapping finds an entry with an address in a range of e, and a port that e
 // has.
 func (a *advisor) overlapping(e *entry, prefix netip.Prefix) (found *entry) {
-	for _, c := range []*catalog{a.stored, a.written} {
-		looked := 0
-		c.vips.overlapping(prefix, func(o *entry) bool {
-			looked++
-			if (c == a.written || !a.goes(o.object)) && !sharesHost(e, o) && len(sharedPorts(e, o)) > 0 && meet(e, o) {
-				found = o
-			}
-			return found == nil && looked < maxLooked
-		})
-		if found != nil {
-			return found
+	looked := 0
+	a.known.catalog.vips.overlapping(prefix, func(o *entry) bool {
+		looked++
+		if o != e && !sharesHost(e, o) && len(sharedPorts(e, o)) > 0 && meet(e, o) {
+			found = o
 		}
-	}
-	return nil
+		return found == nil && looked < maxLooked
+	})
+	return found
 }
 
 // sharesHost says whether two are of one service: hosts warns of that.
@@ -195,37 +258,43 @@ func sharesHost(a, b *entry) bool {
 	return false
 }
 
+// sharedPort is a port of two entries, and whether it is HTTP in each.
 type sharedPort struct {
-	number uint32
-	http   bool // in both
+	number       uint32
+	mine, theirs bool
 }
 
-// sharedPorts are the ports that both have, those first that are not HTTP.
+// rank orders shared ports, the worst for the first entry before others.
+func (p sharedPort) rank() int {
+	switch {
+	case p.mine && p.theirs:
+		return 3
+	case p.mine:
+		return 0
+	case p.theirs:
+		return 2
+	}
+	return 1
+}
+
+// sharedPorts are the ports that both have, the worst for a first.
 func sharedPorts(a, b *entry) []sharedPort {
 	var out []sharedPort
 	for _, p := range a.spec.GetPorts() {
 		for _, q := range b.spec.GetPorts() {
 			if p.GetNumber() == q.GetNumber() {
-				http := discovery.ParseProtocol(p.GetProtocol()).IsHTTP() && discovery.ParseProtocol(q.GetProtocol()).IsHTTP()
-				out = append(out, sharedPort{p.GetNumber(), http})
+				out = append(out, sharedPort{p.GetNumber(), isHTTP(p), isHTTP(q)})
 			}
 		}
 	}
-	slices.SortStableFunc(out, func(a, b sharedPort) int {
-		switch {
-		case a.http == b.http:
-			return 0
-		case b.http:
-			return -1
-		}
-		return 1
-	})
+	slices.SortStableFunc(out, func(a, b sharedPort) int { return cmp.Compare(a.rank(), b.rank()) })
 	return out
 }
 
-// bare are the ports of a ServiceEntry whose connections nothing but the port
-// tells from others': they carry no host name, and the service has no address and
-// gets none.
+func isHTTP(p *networking.ServicePort) bool { return discovery.ParseProtocol(p.GetProtocol()).IsHTTP() }
+
+// bare returns the ports of a ServiceEntry whose connections only the port number
+// identifies: they carry no host name, and the service has no address and gets none.
 func (e *entry) bare() []uint32 {
 	if len(e.spec.GetAddresses()) > 0 || len(address.Hosts(e.object)) == len(e.services) {
 		return nil
@@ -243,12 +312,12 @@ func (e *entry) bare() []uint32 {
 
 func (a *advisor) ports(e *entry) {
 	for _, number := range e.bare() {
-		for o := range a.others(e, a.stored.bare[number], a.written.bare[number]) {
+		for o := range a.others(e, a.known.catalog.bare.Value(portPath(number))) {
 			if sharesHost(e, o) {
 				continue
 			}
-			a.warn(codePort, "spec.ports %d is a port of %s too, and neither has an address: all connections are the oldest's: set addresses, or other ports",
-				number, o.object.Key())
+			a.advise(codePort, "spec.ports", fmt.Sprintf("%d is a port of %s too, and neither has an address: all connections are the oldest's", number, o.object.Key()),
+				"set addresses, or other ports", o)
 			break
 		}
 	}
@@ -261,54 +330,38 @@ func (a *advisor) selector(e *entry) {
 		return
 	}
 	some, odd := false, map[string]bool{}
-	for w := range a.selected(e) {
+	for w := range a.known.catalog.selected.Value(e.key().path()).Values() {
 		some = true
 		for name := range w.instance.PortMap {
-			if !a.serves(w, name) {
+			if !a.serves(w.workload, name) {
 				odd[w.instance.Name+"\x00"+name] = true
 			}
 		}
 	}
-	if !some {
-		a.warn(codeSelector, "spec.workloadSelector selects no workload of namespace %s now: there is no endpoint until one has the labels %s",
-			e.object.Namespace, e.selector)
+	if !some && !a.unhealthy(e) {
+		a.advise(codeSelector, "spec.workloadSelector",
+			fmt.Sprintf("selects no workload of namespace %s now: there is no endpoint until one has the labels %s", e.object.Namespace, e.selector),
+			"apply a WorkloadEntry with these labels, or mend the selector", nil)
 	}
 	for _, key := range slices.Sorted(maps.Keys(odd))[:min(len(odd), 3)] {
 		w, name, _ := strings.Cut(key, "\x00")
-		a.warn(codeNoPort, "spec.workloadSelector selects workload %s, whose port %q no ServiceEntry that selects it has: it has no effect", w, name)
+		a.advise(codeNoPort, "spec.workloadSelector", fmt.Sprintf("selects workload %s, whose port %q no ServiceEntry that selects it has: it has no effect", w, name), "mend the name in the workload, or add the port", nil)
 	}
 }
 
-func (a *advisor) selected(e *entry) iter.Seq[*workload] {
-	return func(yield func(*workload) bool) {
-		for w := range a.stored.place(e.object.Namespace).selected(e.selector) {
-			if (w.object == nil || !a.goes(w.object)) && !yield(w) {
-				return
-			}
-		}
-		for w := range a.written.place(e.object.Namespace).selected(e.selector) {
-			if !yield(w) {
-				return
-			}
+// unhealthy says whether an entry selects a workload that is not healthy now.
+func (a *advisor) unhealthy(e *entry) bool {
+	for _, object := range a.known.checked.Prefix(e.object.Namespace + "/") {
+		if e.selector.SubsetOf(labelsOf(object)) {
+			return true
 		}
 	}
+	return false
 }
 
 // selecting are the ServiceEntries that will select a workload, in no order.
 func (a *advisor) selecting(w *workload) iter.Seq[*entry] {
-	return func(yield func(*entry) bool) {
-		namespace, all := w.instance.Namespace, w.instance.Endpoint.Labels
-		for e := range a.stored.place(namespace).selecting(all) {
-			if !a.goes(e.object) && !yield(e) {
-				return
-			}
-		}
-		for e := range a.written.place(namespace).selecting(all) {
-			if !yield(e) {
-				return
-			}
-		}
-	}
+	return a.known.catalog.selecting(w.instance.Namespace, w.instance.Endpoint.Labels)
 }
 
 // serves says whether a ServiceEntry that selects a workload has a port.
@@ -321,8 +374,7 @@ func (a *advisor) serves(w *workload, name string) bool {
 	return false
 }
 
-// workload warns of ports that no ServiceEntry has, where there is one that
-// selects the workload.
+// workload warns of ports that no ServiceEntry has, if one selects the workload.
 func (a *advisor) workload(w *workload) {
 	selected := false
 	for range a.selecting(w) {
@@ -331,7 +383,7 @@ func (a *advisor) workload(w *workload) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.instance.PortMap)) {
 		if selected && !a.serves(w, name) {
-			a.warn(codeNoPort, "spec.ports[%s] is a port of no ServiceEntry that selects this workload: it has no effect", name)
+			a.advise(codeNoPort, "spec.ports["+name+"]", "is a port of no ServiceEntry that selects this workload: it has no effect", "", nil)
 		}
 	}
 }

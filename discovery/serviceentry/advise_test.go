@@ -1,31 +1,47 @@
 package serviceentry_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/discoverytest"
 	"github.com/portolan-mesh/portolan/discovery/serviceentry"
-	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// advice is what is said of objects that are written as one, each warning behind
-// the name of its object.
+// advice is what a fork says of objects that are written as one, each piece of advice
+// behind the name of its object.
 func (m *mesh) advice(objects ...*config.Config) []string {
-	var ops []storage.Op
-	for _, o := range objects {
-		ops = append(ops, storage.Op{Verb: storage.Put, Config: o})
-	}
+	fork := m.would(objects...)
 	var out []string
-	for i, warnings := range m.store.Advise(ops) {
-		for _, w := range warnings {
-			out = append(out, objects[i].Name+": "+w)
+	for _, o := range objects {
+		for _, a := range fork.Advise(o.Key()) {
+			text := o.Name + ": " + a.Field + " " + a.Message
+			if a.Remedy != "" {
+				text += ": " + a.Remedy
+			}
+			out = append(out, text+" ("+a.Code+")")
 		}
 	}
 	return out
+}
+
+// would is a fork in which objects are written; a new one is the youngest.
+func (m *mesh) would(objects ...*config.Config) discovery.Advisor {
+	from := m.source.Handled()
+	all := from.Configs()
+	for _, o := range objects {
+		written, path := *o, o.Key().Path()
+		written.CreationTimestamp = time.Now()
+		if old := all.Value(path); old != nil {
+			written.CreationTimestamp = old.CreationTimestamp
+		}
+		all = all.Set(path, &written)
+	}
+	return m.store.Fork().Apply(from, cache.NewSnapshot(from.Revision()+1, all), &discoverytest.Recorder{}).(discovery.Advisor)
 }
 
 // of is a ServiceEntry of a host, with more of its spec.
@@ -82,22 +98,30 @@ func TestAdvice(t *testing.T) {
 			"a range around an address of another", []*config.Config{of(t, "b", "b.example", `addresses: [10.1.0.7], `+http80)}, []*config.Config{of(t, "a", "a.example", other+http80)},
 			[]string{`a: spec.addresses[0] 10.1.0.0/24 is an address of serviceentry/shop/b too, and both have port 80: only the host of a request tells them apart (PTL0106)`},
 		},
+		{
+			"an address of another that is not HTTP", []*config.Config{of(t, "b", "b.example", other+tcp80)}, []*config.Config{of(t, "a", "a.example", `addresses: [10.1.0.7], `+http80)},
+			[]string{`a: spec.addresses[0] 10.1.0.7 is an address of serviceentry/shop/b too, and both have port 80, where that one does not speak HTTP: it gets all that proxies capture on the way to the address: use another address or port, or one protocol (PTL0129)`},
+		},
+		{
+			"an address of another that is HTTP", []*config.Config{of(t, "b", "b.example", other+http80)}, []*config.Config{of(t, "a", "a.example", `addresses: [10.1.0.7], `+tcp80)},
+			[]string{`a: spec.addresses[0] 10.1.0.7 is an address of serviceentry/shop/b too, and both have port 80, where that one speaks HTTP: its requests come here, too (PTL0106)`},
+		},
 		{"an address of another on other ports", []*config.Config{of(t, "b", "b.example", other+tcp81)}, []*config.Config{of(t, "a", "a.example", other+tcp80)}, nil},
 		{"a range beside", []*config.Config{of(t, "b", "b.example", `addresses: [10.1.1.0/24, "fd00::/8"], `+tcp80)}, []*config.Config{of(t, "a", "a.example", other+tcp80)}, nil},
 		{
 			"a port of another, and neither has an address", []*config.Config{of(t, "b", "b.example", bare80)}, []*config.Config{of(t, "a", "a.example", bare80)},
-			[]string{`a: spec.ports 80 is a port of serviceentry/shop/b too, and neither has an address: all connections are the oldest's: set addresses, or other ports (PTL0107, IST0134)`},
+			[]string{`a: spec.ports 80 is a port of serviceentry/shop/b too, and neither has an address: all connections are the oldest's: set addresses, or other ports (PTL0107)`},
 		},
 		{"a port of another, and both get addresses", []*config.Config{of(t, "b", "b.example", tcp80)}, []*config.Config{of(t, "a", "a.example", tcp80)}, nil},
 		{"a port of another that is HTTP", []*config.Config{of(t, "b", "b.example", bare80)}, []*config.Config{of(t, "a", "a.example", http80)}, nil},
 		{
 			"a selector that selects nothing", []*config.Config{workload(t, "w", `{address: 10.0.0.1, labels: {app: b}}`)}, []*config.Config{selecting(t, "a", "a.example")},
-			[]string{`a: spec.workloadSelector selects no workload of namespace shop now: there is no endpoint until one has the labels app=a (PTL0108, IST0127)`},
+			[]string{`a: spec.workloadSelector selects no workload of namespace shop now: there is no endpoint until one has the labels app=a: apply a WorkloadEntry with these labels, or mend the selector (PTL0108)`},
 		},
 		{
 			"a selector whose last workload goes", []*config.Config{workload(t, "w", `{address: 10.0.0.1, labels: {app: a}}`)},
 			[]*config.Config{selecting(t, "a", "a.example"), workload(t, "w", `{address: 10.0.0.1, labels: {app: b}}`)},
-			[]string{`a: spec.workloadSelector selects no workload of namespace shop now: there is no endpoint until one has the labels app=a (PTL0108, IST0127)`},
+			[]string{`a: spec.workloadSelector selects no workload of namespace shop now: there is no endpoint until one has the labels app=a: apply a WorkloadEntry with these labels, or mend the selector (PTL0108)`},
 		},
 		{"a selector of what is there", []*config.Config{workload(t, "w", `{address: 10.0.0.1, labels: {app: a}}`)}, []*config.Config{selecting(t, "a", "a.example")}, nil},
 		{"a selector of what is written with it", nil, []*config.Config{selecting(t, "a", "a.example"), workload(t, "w", `{address: 10.0.0.1, labels: {app: a}}`)}, nil},
@@ -107,7 +131,7 @@ func TestAdvice(t *testing.T) {
 		},
 		{
 			"a selected workload with a port that no service has", []*config.Config{workload(t, "w", `{address: 10.0.0.1, labels: {app: a}, ports: {other: 81}}`)}, []*config.Config{selecting(t, "a", "a.example")},
-			[]string{`a: spec.workloadSelector selects workload w, whose port "other" no ServiceEntry that selects it has: it has no effect (PTL0109)`},
+			[]string{`a: spec.workloadSelector selects workload w, whose port "other" no ServiceEntry that selects it has: it has no effect: mend the name in the workload, or add the port (PTL0109)`},
 		},
 		{
 			"a workload with but some of the labels is not selected", []*config.Config{of(t, "a", "a.example", `ports: [{number: 80, name: http}], resolution: STATIC, workloadSelector: {labels: {app: a, v: "1"}}`)},
@@ -116,7 +140,7 @@ func TestAdvice(t *testing.T) {
 		{
 			"a selector of several labels", []*config.Config{workload(t, "w", `{address: 10.0.0.1, labels: {app: a}}`), workload(t, "x", `{address: 10.0.0.1, labels: {v: "1"}}`)},
 			[]*config.Config{of(t, "a", "a.example", `ports: [{number: 80, name: http}], resolution: STATIC, workloadSelector: {labels: {app: a, v: "1"}}`)},
-			[]string{`a: spec.workloadSelector selects no workload of namespace shop now: there is no endpoint until one has the labels app=a,v=1 (PTL0108, IST0127)`},
+			[]string{`a: spec.workloadSelector selects no workload of namespace shop now: there is no endpoint until one has the labels app=a,v=1: apply a WorkloadEntry with these labels, or mend the selector (PTL0108)`},
 		},
 		{
 			"an address that it has already", []*config.Config{of(t, "a", "old.example", other+tcp80)}, []*config.Config{of(t, "a", "a.example", other+tcp80)}, nil,
@@ -149,15 +173,14 @@ func TestAdviceCountsInstancesOfOtherRegistries(t *testing.T) {
 	expect(t, m.advice(selecting(t, "a", "a.example")), []string(nil))
 }
 
-func TestAdviceOnADeleteIsNone(t *testing.T) {
+func TestAdviceOnWhatIsNotThereIsNone(t *testing.T) {
 	t.Parallel()
 	m := start(t, serviceentry.Options{})
-	b := of(t, "b", "a.example", http80)
-	m.apply(b)
-	got := m.store.Advise([]storage.Op{
-		{Verb: storage.Delete, Key: b.Key()}, {Verb: storage.Create, Config: of(t, "a", "a.example", http80)},
-	})
-	expect(t, slices.Concat(got...), []string(nil))
+	m.apply(of(t, "a", "a.example", http80), of(t, "b", "a.example", http80))
+	m.remove(of(t, "b", "a.example", http80))
+	fork := m.would()
+	expect(t, len(fork.Advise(of(t, "a", "a.example", http80).Key())), 0)
+	expect(t, len(fork.Advise(of(t, "b", "a.example", http80).Key())), 0)
 }
 
 // TestAdviceNeverDisturbsTheWorker asks while objects come and go; the race

@@ -18,7 +18,7 @@ func (s *Store) addressHandler(from, to *cache.Snapshot) {
 			assignment = change.Old
 		}
 		key := hostKey{host.Name(assignment.Host), assignment.Namespace}
-		if len(s.catalog.rows[key]) > 0 {
+		if s.catalog.rows.Value(key.path()).Len() > 0 {
 			s.dirty[key] = struct{}{}
 		}
 	}

@@ -42,7 +42,7 @@ func named(t tb, name, spec string, off ...string) *config.Config {
 	c := object(t, schema.ServiceEntry, name, 1, "spec: {hosts: [A.example.com, '*.example.org'], "+spec+
 		", ports: [{number: 80, name: tcp, protocol: TCP}], endpoints: [{address: 10.0.0.1}]}")
 	if slices.Contains(off, "off") {
-		c.Labels = map[string]string{addresses.Label: "false"}
+		c.Labels = map[string]string{schema.AutoAllocate: "false"}
 	}
 	return c
 }

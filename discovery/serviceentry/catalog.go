@@ -1,108 +1,102 @@
 package serviceentry
 
 import (
-	"cmp"
+	"fmt"
 	"iter"
 	"slices"
-	"sync"
+	"strconv"
+	"strings"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
-	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/labels"
+	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
-// catalog has the ServiceEntries and the workloads by all that they are looked
-// up by, so that an event costs what it touches. The worker alone changes it,
-// and reads it without the lock; others read it under the lock.
+// catalog indexes ServiceEntries and workloads by all keys of its lookups, so that an
+// event costs what it touches. It is a value: its maps are never modified, so changes
+// of a copy do not show in the original.
 type catalog struct {
-	mu      sync.RWMutex // guards the fields below
-	entries map[nameKey]*entry
-	hosts   map[host.Name][]*entry // these three in the order of config.Compare
-	rows    map[hostKey][]*entry
-	bare    map[uint32][]*entry // by port, those that have nothing but it, see entry.bare
-	places  map[string]*place   // by namespace
+	entries pmap.Map[*entry]   // by nameKey
+	hosts   pmap.Map[entrySet] // by host
+	rows    pmap.Map[entrySet] // by hostKey
+	bare    pmap.Map[entrySet] // by port, those that have nothing but it, see entry.bare
 	vips    addressIndex
+	// A selector is found by one of its labels, the empty one by the zero label; a
+	// workload by each of its labels.
+	selectors pmap.Map[entrySet]             // by label
+	workloads pmap.Map[pmap.Map[*workload]]  // by namespace, and then by workloadKey
+	labelled  pmap.Map[pmap.Map[bool]]       // by label, the keys of workloads
+	selected  pmap.Map[pmap.Map[*selection]] // by the nameKey of the entry, and then by workload.order
 }
 
-func newCatalog() *catalog {
-	return &catalog{
-		entries: map[nameKey]*entry{}, hosts: map[host.Name][]*entry{}, rows: map[hostKey][]*entry{},
-		bare: map[uint32][]*entry{}, places: map[string]*place{},
-	}
+// entrySet is some ServiceEntries by entry.order: in the order of config.Compare.
+type entrySet = pmap.Map[*entry]
+
+type label struct{ namespace, key, value string }
+
+func (l label) path() string { return l.namespace + "\x00" + l.key + "\x00" + l.value }
+
+func (k nameKey) path() string { return k.namespace + "/" + k.name }
+
+func (k hostKey) path() string { return string(k.hostname) + "/" + k.namespace }
+
+func portPath(port uint32) string { return strconv.FormatUint(uint64(port), 10) }
+
+// ageOf sorts as config.Compare does.
+func ageOf(object *config.Config) string {
+	const beforeAll = 1 << 40 // seconds, so that no time is negative
+	return fmt.Sprintf("%020d\x00%s\x00%s", object.CreationTimestamp.Unix()+beforeAll, object.Name, object.Namespace)
 }
 
-// place is one namespace: the ServiceEntries that select, and what they select
-// from. A selector is found by one of its labels, the empty one by the zero
-// label; a workload by each of its labels.
-type place struct {
-	selectors map[label]map[*entry]struct{}
-	workloads map[workloadKey]*workload
-	labelled  map[label]map[*workload]struct{}
-}
-
-type label struct{ key, value string }
-
-func (c *catalog) place(namespace string) *place {
-	if p := c.places[namespace]; p != nil {
-		return p
-	}
-	return &place{}
-}
-
-// change has f change a namespace, which goes with the last that it holds.
-func (c *catalog) change(namespace string, f func(*place)) {
-	p := c.places[namespace]
-	if p == nil {
-		p = &place{
-			selectors: map[label]map[*entry]struct{}{}, workloads: map[workloadKey]*workload{},
-			labelled: map[label]map[*workload]struct{}{},
-		}
-		c.places[namespace] = p
-	}
-	if f(p); len(p.selectors)+len(p.workloads) == 0 {
-		delete(c.places, namespace)
-	}
-}
-
-// addEntry adds a ServiceEntry whose name is not taken.
+// addEntry adds a ServiceEntry whose name is not taken, with the workloads that it
+// selects.
 func (c *catalog) addEntry(e *entry) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	key := e.key()
-	c.entries[key] = e
+	c.entries = c.entries.Set(key.path(), e)
 	for hostname := range e.services {
-		list(c.hosts, hostname, e)
-		list(c.rows, hostKey{hostname, key.namespace}, e)
+		c.hosts = pmap.Put(c.hosts, string(hostname), e.order, e)
+		c.rows = pmap.Put(c.rows, hostKey{hostname, key.namespace}.path(), e.order, e)
 	}
 	for _, port := range e.bare() {
-		list(c.bare, port, e)
+		c.bare = pmap.Put(c.bare, portPath(port), e.order, e)
 	}
 	c.vips.add(e)
-	if e.selector != nil {
-		c.change(key.namespace, func(p *place) { e.filed = p.file(e) })
+	if e.selector == nil {
+		return
+	}
+	e.filed = c.rarest(e)
+	c.selectors = pmap.Put(c.selectors, e.filed.path(), e.order, e)
+	selected := slices.SortedFunc(c.selectedBy(key.namespace, e.selector), func(a, b *workload) int { return strings.Compare(a.order, b.order) })
+	if len(selected) > 0 {
+		c.selected = c.selected.Set(key.path(), pmap.FromSorted(func(yield func(string, *selection) bool) {
+			for _, w := range selected {
+				if !yield(w.order, e.selection(w)) {
+					return
+				}
+			}
+		}))
 	}
 }
 
 // removeEntry takes a ServiceEntry out and returns it, nil where there is none.
 func (c *catalog) removeEntry(key nameKey) *entry {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e := c.entries[key]
+	e := c.entries.Value(key.path())
 	if e == nil {
 		return nil
 	}
-	delete(c.entries, key)
+	c.entries = c.entries.Delete(key.path())
 	for hostname := range e.services {
-		unlist(c.hosts, hostname, e)
-		unlist(c.rows, hostKey{hostname, key.namespace}, e)
+		c.hosts = pmap.Remove(c.hosts, string(hostname), e.order)
+		c.rows = pmap.Remove(c.rows, hostKey{hostname, key.namespace}.path(), e.order)
 	}
 	for _, port := range e.bare() {
-		unlist(c.bare, port, e)
+		c.bare = pmap.Remove(c.bare, portPath(port), e.order)
 	}
 	c.vips.remove(e)
 	if e.selector != nil {
-		c.change(key.namespace, func(p *place) { remove(p.selectors, e.filed, e) })
+		c.selectors = pmap.Remove(c.selectors, e.filed.path(), e.order)
+		c.selected = c.selected.Delete(key.path())
 	}
 	return e
 }
@@ -110,50 +104,80 @@ func (c *catalog) removeEntry(key nameKey) *entry {
 // replace puts one workload of a namespace in the place of another; either may
 // be nil.
 func (c *catalog) replace(namespace string, old, curr *workload) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.change(namespace, func(p *place) {
-		if old != nil {
-			delete(p.workloads, old.key)
-			for k, v := range old.instance.Endpoint.Labels {
-				remove(p.labelled, label{k, v}, old)
-			}
+	of := func(w *workload) labels.Instance {
+		if w == nil {
+			return nil
 		}
-		if curr != nil {
-			p.workloads[curr.key] = curr
-			for k, v := range curr.instance.Endpoint.Labels {
-				put(p.labelled, label{k, v}, curr, struct{}{})
-			}
-		}
-	})
-}
-
-// file puts a selector under that of its labels which the fewest others are
-// filed under.
-func (p *place) file(e *entry) label {
-	var best label
-	first := true
-	for k, v := range e.selector {
-		l := label{k, v}
-		if n := cmp.Compare(len(p.selectors[l]), len(p.selectors[best])); first || n < 0 || n == 0 && l.key < best.key {
-			best, first = l, false
+		return w.instance.Endpoint.Labels
+	}
+	before, after := of(old), of(curr)
+	moves := old == nil || curr == nil || old.key != curr.key
+	for k, v := range before {
+		if now, has := after[k]; moves || !has || now != v {
+			c.labelled = pmap.Remove(c.labelled, label{namespace, k, v}.path(), old.key.path())
 		}
 	}
-	put(p.selectors, best, e, struct{}{})
+	for k, v := range after {
+		if was, had := before[k]; moves || !had || was != v {
+			c.labelled = pmap.Put(c.labelled, label{namespace, k, v}.path(), curr.key.path(), true)
+		}
+	}
+	if old != nil && moves {
+		c.workloads = pmap.Remove(c.workloads, namespace, old.key.path())
+	}
+	if curr != nil {
+		c.workloads = pmap.Put(c.workloads, namespace, curr.key.path(), curr)
+	}
+}
+
+// move makes an entry select curr where it selected old; either may be nil.
+func (c *catalog) move(e *entry, old, curr *workload) {
+	key := e.key().path()
+	all := c.selected.Value(key)
+	if e.selects(old) && (!e.selects(curr) || curr.order != old.order) {
+		all = all.Delete(old.order)
+	}
+	if e.selects(curr) {
+		if s := all.Value(curr.order); s == nil || s.workload != curr {
+			all = all.Set(curr.order, e.selection(curr))
+		}
+	}
+	if all.Len() == 0 {
+		c.selected = c.selected.Delete(key)
+	} else {
+		c.selected = c.selected.Set(key, all)
+	}
+}
+
+// holds says whether an entry selects that very workload.
+func (c *catalog) holds(e *entry, w *workload) bool {
+	s := c.selected.Value(e.key().path()).Value(w.order)
+	return s != nil && s.workload == w
+}
+
+// rarest returns the label of a selector under which the fewest entries are filed.
+func (c *catalog) rarest(e *entry) label {
+	best, least := label{namespace: e.object.Namespace}, -1
+	for k, v := range e.selector {
+		l := label{e.object.Namespace, k, v}
+		if n := c.selectors.Value(l.path()).Len(); least < 0 || n < least || n == least && k < best.key {
+			best, least = l, n
+		}
+	}
 	return best
 }
 
-// selecting iterates over the ServiceEntries that select a workload with the
-// given labels, in no order.
-func (p *place) selecting(all labels.Instance) iter.Seq[*entry] {
+// selecting iterates over the ServiceEntries of a namespace that select a workload
+// with the given labels, in no order.
+func (c *catalog) selecting(namespace string, all labels.Instance) iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
-		for e := range p.selectors[label{}] {
+		for e := range c.selectors.Value(label{namespace: namespace}.path()).Values() {
 			if !yield(e) {
 				return
 			}
 		}
 		for k, v := range all {
-			for e := range p.selectors[label{k, v}] {
+			for e := range c.selectors.Value(label{namespace, k, v}.path()).Values() {
 				if e.selector.SubsetOf(all) && !yield(e) {
 					return
 				}
@@ -162,63 +186,36 @@ func (p *place) selecting(all labels.Instance) iter.Seq[*entry] {
 	}
 }
 
-// selected iterates over the workloads that a selector selects, in no order. It
-// looks at those that have the rarest of its labels.
-func (p *place) selected(selector labels.Instance) iter.Seq[*workload] {
+// selectedBy iterates over the workloads of a namespace that a selector selects, in
+// no order. It looks at those that have the rarest of its labels.
+func (c *catalog) selectedBy(namespace string, selector labels.Instance) iter.Seq[*workload] {
 	return func(yield func(*workload) bool) {
+		all := c.workloads.Value(namespace)
 		if len(selector) == 0 {
-			for _, w := range p.workloads {
+			for w := range all.Values() {
 				if !yield(w) {
 					return
 				}
 			}
 			return
 		}
-		var candidates map[*workload]struct{}
+		var candidates pmap.Map[bool]
 		first := true
 		for k, v := range selector {
-			if with := p.labelled[label{k, v}]; first || len(with) < len(candidates) {
+			if with := c.labelled.Value(label{namespace, k, v}.path()); first || with.Len() < candidates.Len() {
 				candidates, first = with, false
 			}
 		}
-		for w := range candidates {
-			if selector.SubsetOf(w.instance.Endpoint.Labels) && !yield(w) {
+		for key := range candidates.Keys() {
+			if w := all.Value(key); selector.SubsetOf(w.instance.Endpoint.Labels) && !yield(w) {
 				return
 			}
 		}
 	}
 }
 
-// workload is that of a WorkloadEntry, nil where there is none or it is not
-// healthy.
+// workload returns the workload of a WorkloadEntry, nil if there is none or it is
+// unhealthy.
 func (c *catalog) workload(key nameKey, cluster string) *workload {
-	return c.place(key.namespace).workloads[workloadKey{discovery.External, cluster, key.name}]
-}
-
-func compareEntries(a, b *entry) int { return config.Compare(a.object, b.object) }
-
-// list puts an entry where it belongs in a group.
-func list[G comparable](m map[G][]*entry, group G, e *entry) {
-	i, _ := slices.BinarySearchFunc(m[group], e, compareEntries)
-	m[group] = slices.Insert(m[group], i, e)
-}
-
-func unlist[G comparable](m map[G][]*entry, group G, e *entry) {
-	m[group] = slices.DeleteFunc(m[group], func(o *entry) bool { return o == e })
-	if len(m[group]) == 0 {
-		delete(m, group)
-	}
-}
-
-func put[G, K comparable, V any](m map[G]map[K]V, group G, k K, v V) {
-	if m[group] == nil {
-		m[group] = map[K]V{}
-	}
-	m[group][k] = v
-}
-
-func remove[G, K comparable, V any](m map[G]map[K]V, group G, k K) {
-	if delete(m[group], k); len(m[group]) == 0 {
-		delete(m, group)
-	}
+	return c.workloads.Value(key.namespace).Value(workloadKey{discovery.External, cluster, key.name}.path())
 }

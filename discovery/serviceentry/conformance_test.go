@@ -3,6 +3,7 @@ package serviceentry_test
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/portolan-mesh/portolan/cache"
@@ -19,15 +20,23 @@ func TestConformance(t *testing.T) {
 	registrytest.Run(t, func(t *testing.T, xds discovery.XDSUpdater, worker *cache.Worker) registrytest.Source {
 		feed := cache.NewFeed(cache.FeedOptions{Worker: worker, Schemas: schema.Pilot()})
 		store := serviceentry.New(serviceentry.Options{Cluster: "c1", XDS: xds, Worker: worker, Configs: source{feed}})
+		declared := func(services []registrytest.Service) (configs pmap.Map[*config.Config]) {
+			for _, s := range services {
+				c := declare(t, s)
+				configs = configs.Set(c.Key().Path(), c)
+			}
+			return configs
+		}
+		var once sync.Once
+		var from *cache.Snapshot // as of the first fork: the suite forks before it asks
 		return registrytest.Source{
 			Registry: store, Provider: discovery.External, Cluster: "c1",
 			Offer: func(services ...registrytest.Service) {
-				var configs pmap.Map[*config.Config]
-				for _, s := range services {
-					c := declare(t, s)
-					configs = configs.Set(c.Key().Path(), c)
-				}
-				feed.Publish(cache.NewSnapshot(feed.Snapshot().Revision()+1, configs))
+				feed.Publish(cache.NewSnapshot(feed.Snapshot().Revision()+1, declared(services)))
+			},
+			Would: func(services ...registrytest.Service) (_, to *cache.Snapshot) {
+				once.Do(func() { from = feed.Handled() })
+				return from, cache.NewSnapshot(from.Revision()+1, declared(services))
 			},
 		}
 	})

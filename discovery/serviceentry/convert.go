@@ -25,15 +25,15 @@ const (
 	unixPrefix = "unix://"
 )
 
-// converter is what the conversion depends on beside the object.
+// converter holds the inputs of the conversion besides the object.
 type converter struct {
 	cluster         string
 	trustDomain     string
 	defaultExportTo []string
 }
 
-// services are those of a ServiceEntry, by host: one for each of its addresses,
-// or one without an address. An object whose resolution is not served has none.
+// services returns the services of a ServiceEntry, by host: one for each of its
+// addresses, or one without an address. If its resolution is not served it has none.
 func (c converter) services(object *config.Config, spec *networking.ServiceEntry) map[host.Name][]*discovery.Service {
 	resolution, ok := resolutionOf(spec)
 	if !ok {
@@ -105,6 +105,7 @@ func ports(spec *networking.ServiceEntry, resolution discovery.Resolution) []dis
 // of more than one address.
 func addresses(spec *networking.ServiceEntry) []string {
 	var out []string
+	seen := map[string]bool{}
 	for _, s := range spec.GetAddresses() {
 		if prefix, err := netip.ParsePrefix(s); err == nil {
 			if prefix.IsSingleIP() {
@@ -113,7 +114,8 @@ func addresses(spec *networking.ServiceEntry) []string {
 		} else if _, err := netip.ParseAddr(s); err != nil {
 			continue
 		}
-		if !slices.Contains(out, s) {
+		if !seen[s] {
+			seen[s] = true
 			out = append(out, s)
 		}
 	}
@@ -210,9 +212,9 @@ func (c converter) inline(object *config.Config, spec *networking.ServiceEntry) 
 	return out
 }
 
-// endpoints are those of a workload for the ports of a ServiceEntry that
-// selects or lists it. There are none where its proxies could not connect to
-// the address: a host name unless they resolve it, a unix socket if they do.
+// endpoints returns the endpoints of a workload, for the ports of a ServiceEntry that
+// selects or lists it. There are none if proxies could not connect to the address: a
+// host name, unless they resolve it, or a unix socket, if they do.
 func endpoints(spec *networking.ServiceEntry, w *discovery.WorkloadInstance) []*discovery.Endpoint {
 	resolution, served := resolutionOf(spec)
 	unix := isSocket(w.Endpoint.Address)
@@ -234,8 +236,8 @@ func endpoints(spec *networking.ServiceEntry, w *discovery.WorkloadInstance) []*
 	return out
 }
 
-// targetPort is where a workload serves a port: as the workload says, else as
-// the ServiceEntry says, else the same port.
+// targetPort returns the port on which a workload serves a service port: the workload's
+// own, else the ServiceEntry's, else the same number.
 func targetPort(p *networking.ServicePort, ports map[string]uint32) int {
 	if own := ports[p.GetName()]; own > 0 {
 		return int(own)

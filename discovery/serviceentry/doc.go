@@ -1,4 +1,4 @@
-// Package serviceentry is the registry of what users declare: it turns
+// Package serviceentry is the registry of the services that users declare: it turns
 // ServiceEntry and WorkloadEntry objects into services and endpoints.
 //
 // The way of a change:
@@ -8,12 +8,11 @@
 //	Store.flush, as the worker's task ends      rebuilds each dirty host once
 //	discovery.Index.Publish                     hands over what differs
 //
-// So a revision that adds a thousand WorkloadEntries of one ServiceEntry costs
-// one rebuild of its hosts, and one WorkloadEntry costs a look at the selectors
-// that have a label of it, and the rebuild of the hosts that select it.
+// So a revision that adds a thousand WorkloadEntries of one ServiceEntry rebuilds its
+// hosts once. One WorkloadEntry costs a look at the selectors that have one of its
+// labels, and the rebuild of the hosts that select it.
 //
-// convert.go has the rules by which an object becomes services and endpoints;
-// it knows nothing of indexes. catalog.go has the indexes. instances.go takes
-// the workloads of other registries, which ServiceEntries select like
-// WorkloadEntries.
+// convert.go has the rules by which an object becomes services and endpoints; it knows
+// nothing of indexes. catalog.go has the indexes. instances.go takes the workloads of
+// other registries, which ServiceEntries select like WorkloadEntries.
 package serviceentry

@@ -1,9 +1,6 @@
 package serviceentry
 
 import (
-	"cmp"
-	"slices"
-
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/discovery"
@@ -12,18 +9,15 @@ import (
 	"github.com/portolan-mesh/portolan/storage/labels"
 )
 
-// entry is one ServiceEntry, converted. Only the worker touches it.
+// entry is one ServiceEntry, converted. It is never modified once the catalog has it.
 type entry struct {
+	order string // sorts as the object
+
 	object   *config.Config
 	spec     *networking.ServiceEntry
 	selector labels.Instance // nil: it does not select
 	services map[host.Name][]*discovery.Service
 	inline   []*discovery.Endpoint
-	// selected are the workloads that it selects, in the order of
-	// compareWorkloads, but for those moved since: of these moved has what is
-	// selected now, a selection without a workload where nothing is.
-	selected []selection
-	moved    map[workloadKey]selection
 	filed    label // where the catalog keeps the selector
 }
 
@@ -35,10 +29,13 @@ type selection struct {
 	endpoints []*discovery.Endpoint
 }
 
-// workload is what a ServiceEntry may select: a WorkloadEntry, or an instance of
-// another registry. It is never modified.
+// workload is selectable by ServiceEntries: a WorkloadEntry, or an instance of another
+// registry. It is never modified. Its order is its place among the workloads of a
+// namespace: WorkloadEntries first, by config.Compare, then the instances of other
+// registries.
 type workload struct {
 	key      workloadKey
+	order    string
 	object   *config.Config // of a WorkloadEntry, else nil
 	instance *discovery.WorkloadInstance
 }
@@ -49,27 +46,14 @@ type workloadKey struct {
 	cluster, name string
 }
 
-// compareWorkloads is the order of the workloads of a namespace: WorkloadEntries
-// first, by config.Compare, then the instances of other registries.
-func compareWorkloads(a, b *workload) int {
-	switch {
-	case a.object != nil && b.object != nil:
-		return config.Compare(a.object, b.object)
-	case a.object != nil:
-		return -1
-	case b.object != nil:
-		return 1
-	}
-	return cmp.Or(
-		cmp.Compare(a.key.provider, b.key.provider),
-		cmp.Compare(a.key.cluster, b.key.cluster),
-		cmp.Compare(a.key.name, b.key.name),
-	)
-}
+func (k workloadKey) path() string { return string(k.provider) + "\x00" + k.cluster + "\x00" + k.name }
+
+// The orders of WorkloadEntries, and of instances of other registries, begin so.
+const entriesFirst, instancesLast = "0", "1"
 
 func (c converter) entry(object *config.Config) *entry {
 	spec, _ := object.Spec.(*networking.ServiceEntry)
-	e := &entry{object: object, spec: spec, services: c.services(object, spec)}
+	e := &entry{order: ageOf(object), object: object, spec: spec, services: c.services(object, spec)}
 	if _, served := resolutionOf(spec); served {
 		e.selector = selectorOf(spec)
 	}
@@ -83,6 +67,7 @@ func (c converter) workloadOf(object *config.Config) *workload {
 	spec, _ := object.Spec.(*networking.WorkloadEntry)
 	return &workload{
 		key:    workloadKey{discovery.External, c.cluster, object.Name},
+		order:  entriesFirst + ageOf(object),
 		object: object, instance: c.workload(&object.Meta, spec),
 	}
 }
@@ -93,7 +78,7 @@ func (w *workload) same(o *workload) bool {
 	if w == nil || o == nil {
 		return w == o
 	}
-	return compareWorkloads(w, o) == 0 && w.instance.Equal(o.instance)
+	return w.order == o.order && w.instance.Equal(o.instance)
 }
 
 // selects says whether the entry selects a workload of its namespace, nil being
@@ -102,56 +87,23 @@ func (e *entry) selects(w *workload) bool {
 	return w != nil && e.selector != nil && e.selector.SubsetOf(w.instance.Endpoint.Labels)
 }
 
-// move makes the entry select curr where it selected old; either may be nil.
-func (e *entry) move(old, curr *workload) {
-	if e.moved == nil {
-		e.moved = map[workloadKey]selection{}
-	}
-	if e.selects(old) {
-		e.moved[old.key] = selection{}
-	}
-	if e.selects(curr) {
-		e.moved[curr.key] = selection{curr, endpoints(e.spec, curr.instance)}
-	}
+// selection returns the endpoints that the entry gets from a workload of its namespace.
+func (e *entry) selection(w *workload) *selection {
+	return &selection{w, endpoints(e.spec, w.instance)}
 }
 
-// selections brings what is selected up to date and returns it.
-func (e *entry) selections() []selection {
-	if len(e.moved) == 0 {
-		return e.selected
-	}
-	e.selected = slices.DeleteFunc(e.selected, func(s selection) bool {
-		_, moved := e.moved[s.key]
-		return moved
-	})
-	for _, s := range e.moved {
-		if s.workload != nil {
-			e.selected = append(e.selected, s)
-		}
-	}
-	slices.SortFunc(e.selected, func(a, b selection) int { return compareWorkloads(a.workload, b.workload) })
-	e.moved = nil
-	return e.selected
-}
-
-// holds says whether the entry selects that very workload now.
-func (e *entry) holds(w *workload) bool {
-	selected := e.selections()
-	i, ok := slices.BinarySearchFunc(selected, w, func(s selection, w *workload) int { return compareWorkloads(s.workload, w) })
-	return ok && selected[i].workload == w
-}
-
-// selectedEndpoints are those of the workloads it selects. An instance of
-// another registry at the address of a WorkloadEntry is left out: the entry
-// describes it.
-func (e *entry) selectedEndpoints() []*discovery.Endpoint {
-	selected := e.selections()
+// selectedEndpoints returns the endpoints of the workloads that an entry selects. It
+// leaves out an instance of another registry at the address of a WorkloadEntry, since
+// the entry describes it.
+func (c *catalog) selectedEndpoints(e *entry) []*discovery.Endpoint {
+	selected := c.selected.Value(e.key().path())
 	var own map[addressKey]bool // addresses of WorkloadEntries; made where there are instances
-	if n := len(selected); n > 0 && selected[n-1].object == nil {
+	for range selected.From(instancesLast) {
 		own = map[addressKey]bool{}
+		break
 	}
-	var out []*discovery.Endpoint
-	for _, s := range selected {
+	out := make([]*discovery.Endpoint, 0, selected.Len()*len(e.spec.GetPorts()))
+	for s := range selected.Values() {
 		if own != nil {
 			address := s.addresses()[0]
 			if s.object == nil && own[address] {
@@ -164,18 +116,18 @@ func (e *entry) selectedEndpoints() []*discovery.Endpoint {
 	return out
 }
 
-// endpoints are those of a host of the entry: its own as listed, or those of
+// endpoints returns the endpoints of a host of an entry: its own as listed, or those of
 // the workloads it selects, the oldest first.
-func (e *entry) endpoints(c converter, hostname host.Name) []*discovery.Endpoint {
+func (s *Store) endpoints(e *entry, hostname host.Name) []*discovery.Endpoint {
 	resolution, served := resolutionOf(e.spec)
 	var out []*discovery.Endpoint
 	switch {
 	case !served:
 		return nil
 	case e.selector != nil:
-		out = e.selectedEndpoints()
+		out = s.catalog.selectedEndpoints(e)
 	case len(e.spec.GetEndpoints()) == 0 && resolution.IsDNS():
-		out = c.hostEndpoints(e.object, e.spec, hostname)
+		out = s.convert.hostEndpoints(e.object, e.spec, hostname)
 	default:
 		out = e.inline
 	}

@@ -21,11 +21,6 @@ func (s *Store) serviceEntryHandler(old, curr *config.Config, _ cache.Event) {
 	}
 	e := s.convert.entry(curr)
 	s.catalog.addEntry(e)
-	if e.selector != nil {
-		for w := range s.catalog.place(curr.Namespace).selected(e.selector) {
-			e.move(nil, w)
-		}
-	}
 	s.markDirty(e)
 }
 
@@ -35,13 +30,15 @@ func (s *Store) markDirty(e *entry) {
 	}
 }
 
-// workloadEntryHandler makes a workload of a WorkloadEntry that is healthy; one
-// that is not acts as if it were deleted.
+// workloadEntryHandler makes a workload of a healthy WorkloadEntry. It treats an
+// unhealthy one as deleted.
 func (s *Store) workloadEntryHandler(old, curr *config.Config, _ cache.Event) {
 	object := cmp.Or(curr, old)
 	key := nameKey{object.Namespace, object.Name}
-	if delete(s.checked, key); curr != nil && s.isChecked(curr) {
-		s.checked[key] = curr
+	if curr != nil && s.isChecked(curr) {
+		s.checked = s.checked.Set(key.path(), curr)
+	} else {
+		s.checked = s.checked.Delete(key.path())
 	}
 	s.changeWorkloadEntry(key, curr)
 }
@@ -50,7 +47,7 @@ func (s *Store) workloadEntryHandler(old, curr *config.Config, _ cache.Event) {
 // and out of the ServiceEntries of its namespace that select it.
 func (s *Store) changeWorkloadEntry(key nameKey, curr *config.Config) {
 	before, after := s.catalog.workload(key, s.Cluster()), (*workload)(nil)
-	if curr != nil && (s.checked[key] == nil || s.isHealthy(curr)) {
+	if curr != nil && (s.checked.Value(key.path()) == nil || s.isHealthy(curr)) {
 		after = s.convert.workloadOf(curr)
 	}
 	if before.same(after) {
@@ -77,15 +74,14 @@ func eventOf(before, after *workload) cache.Event {
 // ServiceEntries that select one of them. Either may be nil.
 func (s *Store) moveWorkload(namespace string, before, after *workload) {
 	s.catalog.replace(namespace, before, after)
-	place := s.catalog.place(namespace)
 	var concerned []*entry
 	for _, w := range []*workload{before, after} {
 		if w != nil {
-			concerned = slices.AppendSeq(concerned, place.selecting(w.instance.Endpoint.Labels))
+			concerned = slices.AppendSeq(concerned, s.catalog.selecting(namespace, w.instance.Endpoint.Labels))
 		}
 	}
 	for _, e := range concerned {
-		e.move(before, after) // the second time, it is where it should be
+		s.catalog.move(e, before, after) // the second time, it is where it should be
 		s.markDirty(e)
 	}
 }

@@ -37,10 +37,12 @@ func (s *Store) ForgetHealth(namespace, name string) { s.hear(nameKey{namespace,
 // hear takes over what is known of the health of a WorkloadEntry, nil for
 // nothing.
 func (s *Store) hear(key nameKey, report *health.Report) {
-	if s.health[key] = report; report == nil {
-		delete(s.health, key)
+	if report == nil {
+		s.health = s.health.Delete(key.path())
+	} else {
+		s.health = s.health.Set(key.path(), report)
 	}
-	if object := s.checked[key]; object != nil {
+	if object := s.checked.Value(key.path()); object != nil {
 		s.changeWorkloadEntry(key, object)
 	}
 }
@@ -50,9 +52,9 @@ func (s *Store) isChecked(object *config.Config) bool {
 	return health.Checked(object.Annotations) && !s.off.HealthChecks
 }
 
-// isHealthy says whether a WorkloadEntry was told to be healthy. What was told
-// of another one by its name does not count.
+// isHealthy says whether a WorkloadEntry was reported healthy. A report on another
+// object of its name does not count.
 func (s *Store) isHealthy(object *config.Config) bool {
-	r := s.health[nameKey{object.Namespace, object.Name}]
+	r := s.health.Value(nameKey{object.Namespace, object.Name}.path())
 	return r != nil && r.Healthy && (r.UID == "" || r.UID == object.UID)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
 // Peer is a registry that has workloads of its own, and selects workloads of
@@ -27,26 +28,25 @@ func (s *Store) Exchange(p Peer) {
 // addressKey is an address within a namespace.
 type addressKey struct{ namespace, address string }
 
-// instances are the workloads of other registries. Of several at one address
-// the first, by registry, cluster and name, counts.
+// instances holds the workloads of other registries. Of several at one address the
+// first counts, by registry, cluster and name.
 type instances struct {
-	byKey     map[string]map[workloadKey]*workload // by namespace
-	byAddress map[addressKey][]*workload           // in the order of compareWorkloads
+	byKey     pmap.Map[*workload]           // by namespace and workloadKey
+	byAddress pmap.Map[pmap.Map[*workload]] // by addressKey, and then by workload.order
 }
 
-// WorkloadInstanceHandler makes a workload instance of another registry one that
-// the ServiceEntries of its namespace may select. Events that repeat what is
-// known do nothing, whatever their kind; so do those of WorkloadEntries, and all
-// where Switches turn this off. It has the shape of a discovery.WorkloadHandler,
-// and may only be called on the worker.
+// WorkloadInstanceHandler makes a workload instance of another registry selectable by
+// the ServiceEntries of its namespace. It ignores events that repeat a known state,
+// whatever their kind, and events of WorkloadEntries; Switches can turn it off. It has
+// the shape of a discovery.WorkloadHandler. Call it on the worker only.
 func (s *Store) WorkloadInstanceHandler(instance *discovery.WorkloadInstance, event cache.Event) {
 	if s.off.SelectInstances || instance.Provider == s.Provider() {
 		return
 	}
 	key := workloadKey{instance.Provider, instance.Endpoint.Locality.Cluster, instance.Name}
-	old, curr := s.instances.byKey[instance.Namespace][key], (*workload)(nil)
+	old, curr := s.instances.byKey.Value(instanceKey(instance.Namespace, key)), (*workload)(nil)
 	if event != cache.EventDelete {
-		curr = &workload{key: key, instance: instance}
+		curr = &workload{key: key, order: instancesLast + key.path(), instance: instance}
 	}
 	if old.same(curr) {
 		return
@@ -64,30 +64,30 @@ func (s *Store) WorkloadInstanceHandler(instance *discovery.WorkloadInstance, ev
 	}
 }
 
+func instanceKey(namespace string, key workloadKey) string { return namespace + "\x00" + key.path() }
+
+func (k addressKey) path() string { return k.namespace + "\x00" + k.address }
+
 // at is the workload that counts at an address, nil for none.
 func (x *instances) at(key addressKey) *workload {
-	if there := x.byAddress[key]; len(there) > 0 {
-		return there[0]
+	for w := range x.byAddress.Value(key.path()).Values() {
+		return w
 	}
 	return nil
 }
 
 func (x *instances) replace(namespace string, old, curr *workload) {
 	if old != nil {
-		remove(x.byKey, namespace, old.key)
+		x.byKey = x.byKey.Delete(instanceKey(namespace, old.key))
 	}
 	if curr != nil {
-		put(x.byKey, namespace, curr.key, curr)
+		x.byKey = x.byKey.Set(instanceKey(namespace, curr.key), curr)
 	}
 	for _, address := range old.addresses() {
-		x.byAddress[address] = slices.DeleteFunc(x.byAddress[address], func(w *workload) bool { return w == old })
-		if len(x.byAddress[address]) == 0 {
-			delete(x.byAddress, address)
-		}
+		x.byAddress = pmap.Remove(x.byAddress, address.path(), old.order)
 	}
 	for _, address := range curr.addresses() {
-		x.byAddress[address] = append(x.byAddress[address], curr)
-		slices.SortFunc(x.byAddress[address], compareWorkloads)
+		x.byAddress = pmap.Put(x.byAddress, address.path(), curr.order, curr)
 	}
 }
 

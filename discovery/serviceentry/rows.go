@@ -10,10 +10,11 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 )
 
-// flush hands over the rows of all dirty hosts, then wakes the pusher where
-// services changed, and for the proxies at the addresses of workloads that came
-// to be selected. It runs as each task of the worker ends.
+// flush hands over the rows of all dirty hosts. It then gives the reasons of the push:
+// changed services, and proxies at addresses of newly selected workloads. It runs at the
+// end of each task of the worker, before the commit that wakes the pusher.
 func (s *Store) flush() {
+	defer s.settle()
 	if len(s.dirty) == 0 && len(s.arrived) == 0 {
 		return
 	}
@@ -44,8 +45,8 @@ func (s *Store) tellProxies() {
 }
 
 func (s *Store) isSelected(w *workload) bool {
-	for e := range s.catalog.place(w.object.Namespace).selecting(w.instance.Endpoint.Labels) {
-		if e.holds(w) {
+	for e := range s.catalog.selecting(w.object.Namespace, w.instance.Endpoint.Labels) {
+		if s.catalog.holds(e, w) {
 			return true
 		}
 	}
@@ -55,20 +56,22 @@ func (s *Store) isSelected(w *workload) bool {
 // row puts together what the ServiceEntries of one host say, the oldest first.
 func (s *Store) row(key hostKey) discovery.Row {
 	row := discovery.Row{Hostname: key.hostname, Namespace: key.namespace}
-	entries := s.catalog.rows[key]
-	for _, e := range entries {
+	var oldest *entry
+	entries := s.catalog.rows.Value(key.path())
+	for e := range entries.Values() {
+		oldest = cmp.Or(oldest, e)
 		row.Services = append(row.Services, s.addressed(e, key)...)
-		row.Endpoints = append(row.Endpoints, e.endpoints(s.convert, key.hostname)...)
+		row.Endpoints = append(row.Endpoints, s.endpoints(e, key.hostname)...)
 	}
-	if len(entries) > 1 {
-		row.Endpoints = mergeEndpoints(row.Endpoints, entries[0])
+	if entries.Len() > 1 {
+		row.Endpoints = mergeEndpoints(row.Endpoints, oldest)
 	}
 	return row
 }
 
-// mergeEndpoints makes the endpoints of several ServiceEntries one set: an
-// address that serves a port is taken once, as the oldest describes it, which
-// also says how many a port may have.
+// mergeEndpoints joins the endpoints of several ServiceEntries. If an address serves a
+// port in several of them, the oldest entry describes it; that entry also says how many
+// endpoints a port may have.
 func mergeEndpoints(in []*discovery.Endpoint, oldest *entry) []*discovery.Endpoint {
 	type identity struct {
 		address string

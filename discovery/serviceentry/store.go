@@ -4,37 +4,33 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/discovery"
-	"github.com/portolan-mesh/portolan/storage/address"
-	"github.com/portolan-mesh/portolan/storage/config"
-	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/host"
-	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
 // Options configure a Store. XDS, Worker and Configs are required.
 type Options struct {
-	// Cluster is what the endpoints are said to be in.
+	// Cluster is the cluster of the endpoints.
 	Cluster string
 	// XDS takes the rows.
 	XDS discovery.XDSUpdater
-	// Worker is the one that the handlers of Configs run on.
+	// Worker is the worker that runs the handlers of Configs.
 	Worker *cache.Worker
-	// Configs is where ServiceEntries and WorkloadEntries come from. It must not
-	// be running yet.
+	// Configs holds the ServiceEntries and WorkloadEntries. It must not be running yet.
 	Configs cache.ConfigStoreCache
-	// DefaultExportTo is what an empty exportTo means; empty for public.
+	// DefaultExportTo stands for an empty exportTo; empty for public.
 	DefaultExportTo []string
-	// TrustDomain is that of service accounts; empty for cluster.local.
+	// TrustDomain is the trust domain of service accounts; empty for cluster.local.
 	TrustDomain string
 	// Off turns off what is on otherwise.
 	Off Switches
 }
 
-// Switches are what may be turned off.
+// Switches turn features off.
 type Switches struct {
 	// SelectInstances: ServiceEntries select workload instances of other
 	// registries, such as pods, beside WorkloadEntries.
@@ -62,15 +58,13 @@ type Store struct {
 	handlers discovery.Handlers
 	index    *discovery.Index
 
-	// The fields below belong to the worker; the catalog may be read by others.
+	settled atomic.Pointer[fork] // as of the end of the last task
 
-	catalog   *catalog
-	instances instances                     // of other registries
-	checked   map[nameKey]*config.Config    // WorkloadEntries whose health matters
-	health    map[nameKey]*health.Report    // of all WorkloadEntries, as far as it is known
-	assigned  pmap.Map[*address.Assignment] // by address.Path
-	dirty     map[hostKey]struct{}          // hosts whose rows may differ
-	arrived   []*workload                   // whose proxies are to be told
+	// The fields below belong to the worker.
+
+	known
+	dirty   map[hostKey]struct{} // hosts whose rows may differ
+	arrived []*workload          // newly selected workloads, whose proxies need a push
 }
 
 var _ discovery.Instance = (*Store)(nil)
@@ -83,11 +77,10 @@ type (
 	}
 )
 
-// New returns a store that handles the events of o.Configs. It hands over rows
-// in a hook that it adds to the worker, so it must be made before whoever
-// commits rows in a hook adds that one: a commit that came first would leave
-// the rows of its own task for the next. New panics where o.Configs refuses the
-// handlers, which is a mistake in the wiring.
+// New returns a store that handles the events of o.Configs. It adds a hook to the
+// worker, in which it hands over rows. So make the store before adding a hook that
+// commits rows: else the commit would miss the rows of its own task. New panics if
+// o.Configs refuses the handlers, which is a mistake in the wiring.
 func New(o Options) *Store {
 	index := &discovery.Index{}
 	s := &Store{
@@ -96,10 +89,9 @@ func New(o Options) *Store {
 			cluster: o.Cluster, defaultExportTo: o.DefaultExportTo,
 			trustDomain: cmp.Or(o.TrustDomain, DefaultTrustDomain),
 		},
-		off: o.Off, xds: o.XDS, configs: o.Configs, index: index, catalog: newCatalog(),
-		instances: instances{byKey: map[string]map[workloadKey]*workload{}, byAddress: map[addressKey][]*workload{}},
-		checked:   map[nameKey]*config.Config{}, health: map[nameKey]*health.Report{}, dirty: map[hostKey]struct{}{},
+		off: o.Off, xds: o.XDS, configs: o.Configs, index: index, dirty: map[hostKey]struct{}{},
 	}
+	s.settle()
 	mustRegister(o.Configs.RegisterEventHandler(schema.ServiceEntry, s.serviceEntryHandler))
 	mustRegister(o.Configs.RegisterEventHandler(schema.WorkloadEntry, s.workloadEntryHandler))
 	mustRegister(o.Configs.RegisterSnapshotHandler(s.healthHandler))
@@ -124,10 +116,9 @@ func (s *Store) Cluster() string { return s.convert.cluster }
 // on the worker, after the rows of its service were handed over.
 func (s *Store) AppendServiceHandler(f discovery.ServiceHandler) { s.handlers.AppendServiceHandler(f) }
 
-// AppendWorkloadHandler implements discovery.Controller. The handler is called
-// on the worker for every WorkloadEntry that changed, before its rows are
-// handed over. One that comes to be unhealthy is deleted, one that recovers is
-// added.
+// AppendWorkloadHandler implements discovery.Controller. The worker calls the handler
+// for every changed WorkloadEntry, before its rows are handed over. An entry that
+// becomes unhealthy counts as deleted, and one that recovers as added.
 func (s *Store) AppendWorkloadHandler(f discovery.WorkloadHandler) {
 	s.handlers.AppendWorkloadHandler(f)
 }

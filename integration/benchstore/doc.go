@@ -8,6 +8,7 @@
 // which changes with every pair (compare.go), and the ratio is the median of
 // the ratios of the pairs.
 //
+//	idle.go     what a server and its store process take that have nothing to do
 //	update.go   one update with its record of history, beside the same transaction by hand
 //	visible.go  from a put until the cache shows it, beside put to watch event
 //	cold.go     a cache from nothing to HasSynced, beside list and decode; what an object takes

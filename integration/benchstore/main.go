@@ -27,11 +27,16 @@ func main() {
 		exit(member.RunChild(context.WithoutCancel(ctx), slog.New(slog.DiscardHandler)))
 		return
 	}
+	if len(os.Args) == 3 && os.Args[1] == plainArg {
+		exit(runPlain(os.Args[2]))
+		return
+	}
 	o := options{}
 	flag.IntVar(&o.objects, "objects", 100_000, "how many objects the cache is measured with")
 	flag.IntVar(&o.pairs, "pairs", 32, "how many slices each side of a ratio gets")
 	flag.DurationVar(&o.slice, "slice", 250*time.Millisecond, "how long a slice of single changes is")
-	flag.StringVar(&o.only, "only", "", "measure only these, comma separated: update,cache")
+	flag.StringVar(&o.only, "only", "", "measure only these, comma separated: idle,update,cache")
+	flag.StringVar(&o.server, "server", "", "a binary of portolan, to measure what a server takes that has nothing to do")
 	flag.StringVar(&o.dir, "dir", "", "where the data directory is made; the default is that for temporary files")
 	profile := flag.String("cpuprofile", "", "write a profile of this process, both sides of all ratios in it")
 	strict := flag.Bool("strict", false, "fail where a target is missed")
@@ -76,6 +81,7 @@ type options struct {
 	objects, pairs int
 	slice          time.Duration
 	only, dir      string
+	server         string
 }
 
 func (o options) wants(section string) bool {
@@ -94,6 +100,12 @@ func (o options) wants(section string) bool {
 // an error is in the report.
 func run(ctx context.Context, o options) (*report, error) {
 	r := &report{}
+	if o.wants("idle") {
+		fmt.Fprintln(os.Stderr, "measuring: idle")
+		if err := measureIdle(ctx, o, r); err != nil {
+			return r, fmt.Errorf("idle: %w", err)
+		}
+	}
 	for _, section := range []struct {
 		name    string
 		measure func(context.Context, *bench) error

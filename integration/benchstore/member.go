@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -30,7 +31,7 @@ func onMember(ctx context.Context, o options, measure func(*bench) error) (err e
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	child, err := member.NewChild(member.ChildOptions{DataDir: dir, Args: []string{childArg}})
+	child, err := member.NewChild(member.ChildOptions{DataDir: filepath.Join(dir, "data"), Args: []string{childArg}})
 	if err != nil {
 		return err
 	}

@@ -13,18 +13,18 @@ import (
 
 	"github.com/portolan-mesh/portolan/integration/load/fleet"
 	"github.com/portolan-mesh/portolan/integration/load/meter"
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/xdstest/refmesh"
 )
 
 // alone simulates proxies against a server that runs already, of which nothing is
 // known but its address and perhaps its process.
 func alone(ctx context.Context, o options) error {
-	variant := stream.Delta
+	variant := protocol.Delta
 	switch o.variant {
 	case "delta":
 	case "world":
-		variant = stream.StateOfTheWorld
+		variant = protocol.StateOfTheWorld
 	default:
 		return fmt.Errorf("-variant %q is neither delta nor world", o.variant)
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/xdstest/refmesh"
 )
 
@@ -43,7 +43,7 @@ func small(t *testing.T) (o options, mesh refmesh.Mesh, dir string) {
 // server that only sends has sent the same.
 func TestACellIsMeasured(t *testing.T) {
 	o, mesh, dir := small(t)
-	for _, v := range []stream.Variant{stream.Delta, stream.StateOfTheWorld} {
+	for _, v := range []protocol.Variant{protocol.Delta, protocol.StateOfTheWorld} {
 		r := &results{floors: map[string]float64{}, report: &report{}, cell: cell{
 			name: "20:4", mesh: mesh, proxies: 4, variant: v,
 			changes: everyChange, floor: true, quiet: true,
@@ -62,7 +62,7 @@ func TestARestartSendsNothingAgain(t *testing.T) {
 	o, mesh, dir := small(t)
 	for _, whole := range []bool{false, true} {
 		r := &results{floors: map[string]float64{}, report: &report{}, cell: cell{
-			name: "20:4/reconnect", mesh: mesh, proxies: 4, variant: stream.Delta, whole: whole, reconnect: true,
+			name: "20:4/reconnect", mesh: mesh, proxies: 4, variant: protocol.Delta, whole: whole, reconnect: true,
 		}}
 		if err := measureCell(t.Context(), o, dir, r); err != nil {
 			t.Fatalf("whole %t: %v", whole, err)
@@ -88,7 +88,7 @@ func checkCell(t *testing.T, r *results) {
 	}
 	want := []string{syncTime, syncCPU, syncMemory, syncBytes, syncMessages, quietCPU}
 	for _, change := range everyChange {
-		want = append(want, p99(change), median(change), changeCPU(change), bytesOf(change))
+		want = append(want, p99(change), usual(change), median(change), changeCPU(change), bytesOf(change))
 		if n, measured := got[others(change)]; !measured || n != 0 {
 			t.Errorf("%s: %s: %v messages of other types", r.cell.variant, change, n)
 		}
@@ -111,38 +111,93 @@ func checkCell(t *testing.T, r *results) {
 	}
 }
 
-// buildPortolan builds the binary as `make build` does, whose cache it shares.
+// buildPortolan builds the binary with the flags of the test, whose cache it shares.
 func buildPortolan(t *testing.T) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "portolan")
-	build := exec.Command("go", "build", "-trimpath", "-o", out, "../../cmd/portolan")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if text, err := build.CombinedOutput(); err != nil {
+	if text, err := exec.Command("go", "build", "-o", out, "../../cmd/portolan").CombinedOutput(); err != nil {
 		t.Fatalf("build portolan: %v\n%s", err, text)
 	}
 	return out
 }
 
-// TestTargets: what misses a target is named, and what is beside another cell is
-// compared with that.
+// judged is a cell with the p99 of a change, the same in each repetition, and its floor
+// where that is above 0.
+func (r *report) judged(name string, targets func(*results) []target, value, floor float64) *results {
+	c := &results{cell: cell{name: name, changes: []string{"routes"}, targets: targets}, floors: map[string]float64{}, report: r}
+	c.add(p99("routes"), seconds, value)
+	c.add(others("routes"), count, 0)
+	c.add(usual("routes"), seconds, value)
+	if floor > 0 {
+		c.floors[usual("routes")] = floor
+	}
+	r.cells = append(r.cells, c)
+	return c
+}
+
+// TestTargets: times are judged by the floor of the run, by another cell of it, or by
+// Istio's, whatever the milliseconds.
 func TestTargets(t *testing.T) {
 	t.Parallel()
-	all := &report{}
-	add := func(name string, targets func(*results) []target, value float64) {
-		r := &results{cell: cell{name: name, changes: []string{"routes"}, targets: targets}, floors: map[string]float64{}, report: all}
-		r.add(p99("routes"), seconds, value)
-		r.add(others("routes"), count, 0)
-		all.cells = append(all.cells, r)
+	fifty := fifty(parts{endpoint: 2, endpointCPU: 2, routes: 20, routesCPU: 50})
+	for name, c := range map[string]struct {
+		measure func(*report)
+		missed  string
+	}{
+		"within twice the floor": {func(r *report) { r.judged("1000:1000/sidecars", thousandProxies, 0.072, 0.040) }, ""},
+		"beyond twice the floor": {func(r *report) { r.judged("1000:1000/sidecars", thousandProxies, 0.013, 0.006) },
+			"1000:1000/sidecars routes: p99, median repetition is 13ms: <= 12ms (2x floor)"},
+		"without a floor": {func(r *report) { r.judged("1000:1000/sidecars", thousandProxies, 0.001, 0) },
+			"1000:1000/sidecars routes: p99, median repetition is 1ms: <= 0s (no floor)"},
+		"a part of Istio's":     {func(r *report) { r.judged("1000:50", fifty, 0.079, 0) }, ""},
+		"more of Istio's":       {func(r *report) { r.judged("1000:50", fifty, 0.081, 0) }, "1000:50 routes: p99 is 81ms: <= 80ms (1/20 of Istio's)"},
+		"of Istio's plain cell": {func(r *report) { r.judged("1000:50/whole", fifty, 0.081, 0) }, "1000:50/whole routes: p99 is 81ms: <= 80ms (1/20 of Istio's)"},
+		"within twice another cell": {func(r *report) {
+			r.judged("1000:200", nil, 0.1, 0)
+			r.judged("1000:200/spread", beside("1000:200", 2), 0.19, 0)
+		}, ""},
+		"beyond twice another cell": {func(r *report) {
+			r.judged("1000:200", nil, 0.1, 0)
+			r.judged("1000:200/spread", beside("1000:200", 2), 0.21, 0)
+		}, "1000:200/spread routes: p99 is 210ms: <= 200ms (2x 1000:200); 1000:200/spread routes: p99, median repetition is 210ms: <= 200ms (2x 1000:200)"},
+		"what a change does not change": {func(r *report) { r.judged("1000:50", fifty, 0.001, 0).figures[1].value = 1 },
+			"1000:50 routes: messages of other types is 1: <= 0"},
+	} {
+		r := &report{}
+		c.measure(r)
+		if got := strings.Join(r.missed(), "; "); got != c.missed {
+			t.Errorf("%s: missed %q, want %q", name, got, c.missed)
+		}
 	}
-	add("1000:50", fifty(15*ms, 30*ms, 200), 0.031)
-	add("1000:200", nil, 0.1)
-	add("1000:200/spread", beside("1000:200", 2), 0.19)
-	if got := strings.Join(all.missed(), "; "); got != "1000:50 routes: p99" {
-		t.Errorf("missed: %s", got)
+}
+
+// TestFirstSyncIsJudgedByTheLarger of what Istio and the floor allow.
+func TestFirstSyncIsJudgedByTheLarger(t *testing.T) {
+	t.Parallel()
+	for floor, want := range map[float64]float64{1: 4.8, 10: 15} {
+		r := &results{cell: cell{name: "1000:200", targets: firstSync}, floors: map[string]float64{syncTime: floor}}
+		if got := r.targets()[syncTime]; math.Abs(got.most-want) > 1e-9 {
+			t.Errorf("with a floor of %v s: %+v, want %v s", floor, got, want)
+		}
 	}
-	all.cells[2].figures[0].value = 0.21
-	all.cells[2].figures[1].value = 1
-	if got := all.missed(); len(got) != 3 {
-		t.Errorf("missed: %v", got)
+}
+
+// TestTheGridHasWhatItIsJudgedBy: a cell that is judged by a floor measures one, and
+// what is judged by Istio's figures has some.
+func TestTheGridHasWhatItIsJudgedBy(t *testing.T) {
+	t.Parallel()
+	for _, c := range grid() {
+		r := &results{cell: c, floors: map[string]float64{}, report: &report{}}
+		if c.floor {
+			r.floors[syncTime] = 1
+			for _, change := range c.changes {
+				r.floors[usual(change)] = 1
+			}
+		}
+		for figure, target := range r.targets() {
+			if target.why != "" && target.most == 0 {
+				t.Errorf("%s: %s is to be %q, and there is nothing of that", c.name, figure, target.why)
+			}
+		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/integration/load/fleet"
 	"github.com/portolan-mesh/portolan/integration/load/floor"
 	"github.com/portolan-mesh/portolan/integration/load/meter"
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/xdstest/refmesh"
 )
 
@@ -165,7 +165,7 @@ func (m *run) perProxy(n int64) float64 { return float64(n) / float64(m.cell.pro
 
 // expected is what a change has proxies sent, and the types that it may have them
 // sent.
-func expected(kind string, v stream.Variant, mark []byte) (is []fleet.Expectation, types []string) {
+func expected(kind string, v protocol.Variant, mark []byte) (is []fleet.Expectation, types []string) {
 	routes := []string{fleet.RouteType, fleet.VirtualHostType}
 	of := func(types ...string) fleet.Expectation { return fleet.Expectation{Types: types, Mark: mark} }
 	everything := append(routes, fleet.ClusterType, fleet.EndpointType, fleet.ListenerType)
@@ -180,7 +180,7 @@ func expected(kind string, v stream.Variant, mark []byte) (is []fleet.Expectatio
 		return []fleet.Expectation{of(fleet.ClusterType), of(fleet.EndpointType), of(routes...)}, everything
 	case "deleted":
 		gone := of(fleet.ClusterType)
-		gone.Absent = v == stream.StateOfTheWorld
+		gone.Absent = v == protocol.StateOfTheWorld
 		return []fleet.Expectation{gone}, everything
 	}
 	panic("no such change: " + kind)
@@ -206,6 +206,7 @@ func makeChange(mesh refmesh.Mesh, kind string, n int) refmesh.Change {
 // changed is what came of the repetitions of a change.
 type changed struct {
 	took   []time.Duration // of each proxy and repetition
+	p99s   []time.Duration // of each repetition
 	cpu    time.Duration   // of all
 	later  time.Duration   // with what followed before the next
 	counts fleet.Counts    // of all
@@ -274,9 +275,11 @@ func (m *run) once(ctx context.Context, f *fleet.Fleet, p meter.Process, kind st
 		return err
 	}
 	later, err := p.CPU()
+	took := make([]time.Duration, 0, len(times))
 	for _, at := range times {
-		to.took = append(to.took, at.Sub(began))
+		took = append(took, at.Sub(began))
 	}
+	to.took, to.p99s = append(to.took, took...), append(to.p99s, quantile(took, 0.99))
 	to.cpu += after - before
 	to.later += later - before
 	to.counts = to.counts.Plus(f.Counts().Since(counts))
@@ -286,8 +289,6 @@ func (m *run) once(ctx context.Context, f *fleet.Fleet, p meter.Process, kind st
 
 // addChange makes figures of the repetitions of a change.
 func (m *run) addChange(kind string, c changed, add adding) {
-	slices.Sort(c.took)
-	at := func(q float64) float64 { return c.took[min(int(q*float64(len(c.took))), len(c.took)-1)].Seconds() }
 	_, types := expected(kind, m.cell.variant, nil)
 	var other int64
 	for typeURL, n := range c.counts {
@@ -296,11 +297,18 @@ func (m *run) addChange(kind string, c changed, add adding) {
 		}
 	}
 	reps := float64(c.reps)
-	add(median(kind), seconds, at(0.5))
-	add(p99(kind), seconds, at(0.99))
+	add(median(kind), seconds, quantile(c.took, 0.5).Seconds())
+	add(p99(kind), seconds, quantile(c.took, 0.99).Seconds())
+	add(usual(kind), seconds, quantile(c.p99s, 0.5).Seconds())
 	add(changeCPU(kind), seconds, c.cpu.Seconds()/reps)
 	add(bytesOf(kind), bytes, m.perProxy(c.counts.Total().Bytes)/reps)
 	add(others(kind), count, m.perProxy(other)/reps)
+}
+
+// quantile is one of the times, of which there are some. It sorts them.
+func quantile(all []time.Duration, q float64) time.Duration {
+	slices.Sort(all)
+	return all[min(int(q*float64(len(all))), len(all)-1)]
 }
 
 // quiet watches a server to which nothing happens.

@@ -139,16 +139,25 @@ func exactly(name string) string {
 // report is all cells.
 type report struct{ cells []*results }
 
-// missed names the figures that miss their targets.
+// missed names the figures that miss their targets, and by what they are judged.
 func (r *report) missed() []string {
 	var out []string
 	for _, c := range r.cells {
 		targets := c.targets()
 		for _, f := range c.figures {
 			if t, has := targets[f.name]; has && f.value > t.most {
-				out = append(out, c.cell.name+" "+f.name)
+				out = append(out, fmt.Sprintf("%s %s is %s: %s", c.cell.name, f.name, f.unit.text(f.value), t.goal(f.unit)))
 			}
 		}
+	}
+	return out
+}
+
+// goal is the target of a figure in words.
+func (t target) goal(u unit) string {
+	out := "<= " + u.text(t.most)
+	if t.why != "" {
+		out += " (" + t.why + ")"
 	}
 	return out
 }
@@ -165,7 +174,7 @@ func (r *results) targets() map[string]target {
 	return out
 }
 
-const row = "| %-19s | %-34s | %-10s | %-10s | %-18s | %-10s | %-6s |\n"
+const row = "| %-19s | %-34s | %-10s | %-10s | %-18s | %-26s | %-6s |\n"
 
 // print writes the table in Markdown, a cell as soon as it is measured.
 func (r *results) print(w io.Writer) {
@@ -183,7 +192,7 @@ func (r *results) print(w io.Writer) {
 			}
 		}
 		if t, has := targets[f.name]; has {
-			goal, verdict = "<= "+f.unit.text(t.most), "OK"
+			goal, verdict = t.goal(f.unit), "OK"
 			if f.value > t.most {
 				verdict = "MISSED"
 			}

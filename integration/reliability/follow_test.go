@@ -22,7 +22,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest/client"
 	"github.com/portolan-mesh/portolan/integration/reliability"
 	"github.com/portolan-mesh/portolan/storage/schema"
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -138,7 +138,7 @@ type proxy struct {
 	r       *rig
 	s       *server
 	name    string
-	variant stream.Variant
+	variant protocol.Variant
 
 	mu      sync.Mutex // guards what follows
 	current *xdstest.Client
@@ -147,7 +147,7 @@ type proxy struct {
 // nodeName is the proxy that all clients are: what one is sent, all are.
 const nodeName = "edge"
 
-func (r *rig) newProxy(s *server, v stream.Variant) *proxy {
+func (r *rig) newProxy(s *server, v protocol.Variant) *proxy {
 	return &proxy{r: r, s: s, variant: v, name: fmt.Sprintf("%s/%v", s.name, v)}
 }
 
@@ -192,7 +192,7 @@ func (p *proxy) take(replica, name string, a *xdstest.Answer) {
 	for resource, h := range a.Resources {
 		bodies[resource] = h.Body
 	}
-	whole := p.variant == stream.StateOfTheWorld && a.TypeURL == xdstest.ClusterType
+	whole := p.variant == protocol.StateOfTheWorld && a.TypeURL == xdstest.ClusterType
 	push, err := reliability.ReadPush(a.Nonce, bodies, a.Removed, whole)
 	if err != nil {
 		p.r.fail("%s: %w", name, err)
@@ -253,7 +253,7 @@ func (r *rig) newcomers(ctx context.Context, s *server) {
 func (r *rig) newcomer(ctx context.Context, s *server, number int) (*xdstest.Client, error) {
 	c, err := xdstest.Open(r.t, s.xds, xdstest.ClientOptions{
 		Node:    xdstest.NewNode("router", "10.255.0.1", nodeName, "group", map[string]string{"app": "edge"}),
-		Variant: []stream.Variant{stream.Delta, stream.StateOfTheWorld}[number%2], Follow: true,
+		Variant: []protocol.Variant{protocol.Delta, protocol.StateOfTheWorld}[number%2], Follow: true,
 	})
 	if err != nil {
 		return nil, err
@@ -345,7 +345,7 @@ func (r *rig) following(ctx context.Context) (proxies []*proxy, stop func()) {
 			w := &watcher{r: r, apis: r.newAPIs(), scope: scope, at: i}
 			running.Go(func() { w.run(ctx) })
 		}
-		for _, v := range []stream.Variant{stream.Delta, stream.StateOfTheWorld} {
+		for _, v := range []protocol.Variant{protocol.Delta, protocol.StateOfTheWorld} {
 			p := r.newProxy(s, v)
 			proxies = append(proxies, p)
 			running.Go(func() { p.run(ctx) })

@@ -30,13 +30,13 @@ type mutant struct {
 }
 
 const (
-	watchFile    = "cache/mirror/watch.go"
-	listFile     = "cache/mirror/list.go"
-	mutationFile = "storage/etcd/mutation.go"
-	landFile     = "storage/etcd/land.go"
-	getFile      = "cache/rest/get.go"
-	apiWatchFile = "cache/rest/watch.go"
-	metricsFile  = "cache/mirror/metrics.go"
+	watchFile     = "cache/mirror/watch.go"
+	listFile      = "cache/mirror/list.go"
+	mutationFile  = "storage/etcd/mutation.go"
+	landFile      = "storage/etcd/land.go"
+	freshnessFile = "cache/rest/freshness.go"
+	apiWatchFile  = "cache/rest/watch.go"
+	metricsFile   = "cache/mirror/metrics.go"
 )
 
 // slowMirror lets the cache fall behind a little, so that whoever does not wait
@@ -57,8 +57,8 @@ var mutants = []mutant{
 			"\tfor i, e := range events {\n\t\tif i == 1 {\n\t\t\tc.Publish(snapshot.Next(revision, content))\n\t\t\ttime.Sleep(5 * time.Millisecond)\n\t\t}\n\t\tc.change(&content, e, entries[i])\n"},
 	}},
 	{name: "relist-without-deletions", invariant: "RELIST-EQ", topology: "embedded", harm: "compact-behind", daily: true, changes: []change{
-		{listFile, "\tc.Replace((*cache.Snapshot)(nil).Next(header.Revision, read.content()).InEpoch(c.epoch))\n",
-			"\tcontent := read.content()\n\tif old := c.Snapshot(); old != nil {\n\t\tfor path, object := range old.Configs().All() {\n\t\t\tif content.Configs.Value(path) == nil {\n\t\t\t\tcontent.Configs = content.Configs.Set(path, object)\n\t\t\t}\n\t\t}\n\t}\n\tc.Replace((*cache.Snapshot)(nil).Next(header.Revision, content).InEpoch(c.epoch))\n"},
+		{listFile, "\tc.Replace((*cache.Snapshot)(nil).Next(header.Revision, content).InEpoch(c.epoch))\n",
+			"\tif old := c.Snapshot(); old != nil {\n\t\tfor path, object := range old.Configs().All() {\n\t\t\tif content.Configs.Value(path) == nil {\n\t\t\t\tcontent.Configs = content.Configs.Set(path, object)\n\t\t\t}\n\t\t}\n\t}\n\tc.Replace((*cache.Snapshot)(nil).Next(header.Revision, content).InEpoch(c.epoch))\n"},
 	}},
 	{name: "write-id-ignored", invariant: "AMBIG", topology: "members", harm: "lose-answers", daily: true, changes: []change{
 		{mutationFile, "func (m *mutation) landed(now *targets) int64 {\n", "func (m *mutation) landed(now *targets) int64 {\n\tif now != nil {\n\t\treturn 0\n\t}\n"},
@@ -68,9 +68,9 @@ var mutants = []mutant{
 			"\tif t.m.writeID[0] < 8 {\n\t\treturn nil, 1, nil\n\t}\n\tanswer, err := t.send(ctx, t.m.compares, t.m.writes, t.m.reads)\n"},
 	}},
 	{name: "stale-consistent-reads", invariant: "CAS-LIN", topology: "members", changes: append(slices.Clone(slowMirror),
-		change{getFile, "\treturn max(revision, now), nil\n", "\treturn max(revision, min(now, 1)), nil\n"})},
+		change{freshnessFile, "\treturn max(revision, now), nil\n", "\treturn max(revision, min(now, 1)), nil\n"})},
 	{name: "revision-not-waited-for", invariant: "RYW", topology: "members", changes: append(slices.Clone(slowMirror),
-		change{getFile, "\tif snapshot.Revision() >= revision {\n", "\tif revision >= 0 {\n"})},
+		change{freshnessFile, "\tif snapshot.Revision() >= revision {\n", "\tif revision >= 0 {\n"})},
 	{name: "staleness-untold", invariant: "FRESH", topology: "members", harm: "hold-clients", changes: []change{
 		{metricsFile, "return c.Staleness().Seconds()", "return 0 * c.Staleness().Seconds()"},
 	}},
@@ -94,8 +94,11 @@ func TestMutants(t *testing.T) {
 			binary := built.build(t, m.name, overlay(t, m.changes))
 			topo, harm := m.find(t)
 			const duration = 6 * time.Second
+			// A mistake shows only where harm and a write meet, which one run may miss:
+			// about one of two does for write-id-ignored on a busy machine.
+			const tries = 12
 			var got []string
-			for seed := uint64(1); seed <= 3 && !slices.Contains(got, m.invariant); seed++ {
+			for seed := uint64(1); seed <= tries && !slices.Contains(got, m.invariant); seed++ {
 				h, trouble := run(t, topo, seed, duration, harm, binary)
 				got = reliability.Broken(reliability.Judge(h))
 				t.Logf("seed %d breaks %s (%d calls; trouble: %v)", seed, strings.Join(got, ", "), len(h.Calls), trouble)

@@ -19,7 +19,7 @@ import (
 	"github.com/portolan-mesh/portolan/integration/reliability"
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/schema"
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
 // topologies are the ways in which Portolan is run.
@@ -277,7 +277,7 @@ func (r *rig) settleOne(ctx context.Context, s *server, last int64, healed, limi
 // sameToAll returns a digest of what a new proxy is sent, where those that are
 // connected hold just that.
 func (r *rig) sameToAll(ctx context.Context, s *server, proxies []*proxy) (string, error) {
-	c, err := r.newcomer(ctx, s, int(stream.Delta))
+	c, err := r.newcomer(ctx, s, int(protocol.Delta))
 	if err != nil {
 		return "", err
 	}

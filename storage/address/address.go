@@ -8,8 +8,8 @@ import "net/netip"
 type Assignment struct {
 	Namespace, Host string
 	IPv4, IPv6      netip.Addr
-	// Revision is that of the store at which the host got the addresses; they are
-	// the same for as long as it has any.
+	// Revision is the revision at which the host got the addresses. They stay the same
+	// as long as it has any.
 	Revision int64
 }
 

@@ -1,6 +1,7 @@
 package address_test
 
 import (
+	"context"
 	"fmt"
 	"iter"
 	"net/netip"
@@ -43,7 +44,7 @@ func TestHosts(t *testing.T) {
 		c.spec.Endpoints = []*networking.WorkloadEntry{{Address: "10.0.0.9"}}
 		object := entry("x", c.spec)
 		if c.label != "" {
-			object.Labels = map[string]string{address.Label: c.label}
+			object.Labels = map[string]string{schema.AutoAllocate: c.label}
 		}
 		if d := cmp.Diff(c.want, address.Hosts(object)); d != "" {
 			t.Errorf("%s (-want +got):\n%s", name, d)
@@ -103,9 +104,12 @@ type partial struct {
 	knownSlots   map[netip.Addr]bool
 	all          bool
 	rounds, asks int
+
+	questions, walks int // about hosts, and all addresses
 }
 
 func (p *partial) Holding(k address.Key) (*address.Holding, bool) {
+	p.questions++
 	return p.holdings[k], p.knownHosts[k]
 }
 
@@ -115,6 +119,7 @@ func (p *partial) Slot(a netip.Addr) (*address.Slot, bool) {
 
 func (p *partial) Slots() (iter.Seq2[netip.Addr, *address.Slot], bool) {
 	return func(yield func(netip.Addr, *address.Slot) bool) {
+		p.walks++
 		for a, s := range p.slots {
 			if !yield(a, s) {
 				return
@@ -126,7 +131,10 @@ func (p *partial) Slots() (iter.Seq2[netip.Addr, *address.Slot], bool) {
 // decide asks until the view knows enough.
 func (p *partial) decide(r address.Ranges, claims []address.Claim, now time.Time) *address.Decision {
 	for {
-		d := r.Decide(claims, p, now)
+		d, err := r.Decide(context.Background(), claims, p, now)
+		if err != nil {
+			panic(err) // the context does not end
+		}
 		if d.Complete() {
 			return d
 		}
@@ -197,5 +205,99 @@ func TestTheLongestFreeIsTakenLast(t *testing.T) {
 	}
 	if !slices.Equal(given, []string{"10.0.0.6", "10.0.0.5", "10.0.0.4"}) || len(d.Without) != 1 {
 		t.Errorf("given are %v, without are %v", given, d.Without)
+	}
+}
+
+// crowded is a view of a range that is full but for some addresses.
+func crowded(ranges address.Ranges, left int) *partial {
+	view := newPartial()
+	view.all = true
+	first := ranges.IPv4.Addr().Next()
+	for i := range ranges.Size() - left {
+		view.slots[first] = &address.Slot{Key: address.Key{Namespace: "other", Host: fmt.Sprint(i)}}
+		first = first.Next()
+	}
+	return view
+}
+
+func newcomers(n int) (claims []address.Claim) {
+	for i := range n {
+		k := address.Key{Namespace: "shop", Host: fmt.Sprintf("h%d.example", i)}
+		claims = append(claims, address.Claim{Key: k, Add: []string{"a"}})
+	}
+	return claims
+}
+
+// know has it known of the hosts of claims that they have no address.
+func (p *partial) know(claims []address.Claim) {
+	for _, claim := range claims {
+		p.knownHosts[claim.Key] = true
+	}
+}
+
+// TestAFullRangeIsLookedThroughOnce: however many hosts ask.
+func TestAFullRangeIsLookedThroughOnce(t *testing.T) {
+	t.Parallel()
+	ranges := address.DefaultRanges()
+	view := crowded(ranges, 65)
+	claims := newcomers(1000)
+	view.know(claims)
+	d := view.decide(ranges, claims, time.Now())
+	given := map[netip.Addr]bool{}
+	for _, change := range d.Changes {
+		if given[change.IPv4] || view.slots[change.IPv4] != nil {
+			t.Errorf("%s has %s, which is another's", change.Key, change.IPv4)
+		}
+		given[change.IPv4] = true
+	}
+	if len(given) != 65 || len(d.Without) != 935 {
+		t.Errorf("%d hosts have one of 65 addresses, %d have none", len(given), len(d.Without))
+	}
+	if view.walks != 1 {
+		t.Errorf("all addresses were looked at %d times", view.walks)
+	}
+}
+
+// leaving is a context that ends when it has been asked a number of times.
+type leaving struct {
+	context.Context
+	asked int
+}
+
+func (c *leaving) Err() error {
+	if c.asked--; c.asked < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestWhoLeavesEndsADecision: soon after, whatever is left to be decided.
+func TestWhoLeavesEndsADecision(t *testing.T) {
+	t.Parallel()
+	view := newPartial()
+	ctx := &leaving{Context: t.Context(), asked: 2}
+	if d, err := address.DefaultRanges().Decide(ctx, newcomers(100_000), view, time.Now()); err == nil {
+		t.Fatalf("it went on to the end, with %d questions", len(d.Unknown.Hosts))
+	}
+	if view.questions > 1000 {
+		t.Errorf("%d hosts were looked at", view.questions)
+	}
+}
+
+func BenchmarkDecide(b *testing.B) {
+	ranges := address.DefaultRanges()
+	for name, left := range map[string]int{"empty": ranges.Size(), "full=99.9%": ranges.Size() / 1000} {
+		for _, n := range []int{1, 1000, 4000} {
+			b.Run(fmt.Sprintf("range=%s/hosts=%d", name, n), func(b *testing.B) {
+				view, claims := crowded(ranges, left), newcomers(n)
+				view.know(claims)
+				now := time.Now()
+				b.ReportAllocs()
+				for b.Loop() {
+					view.decide(ranges, claims, now)
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/host")
+			})
+		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	networking "istio.io/api/networking/v1alpha3"
 
@@ -15,10 +14,6 @@ import (
 	"github.com/portolan-mesh/portolan/storage/plan"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
-
-// Label of a ServiceEntry switches addresses off for its hosts, by the value
-// "false" in any case.
-const Label = "networking.istio.io/enable-autoallocate-ip"
 
 // Key names a host in a namespace.
 type Key struct{ Namespace, Host string }
@@ -32,12 +27,11 @@ func (k Key) Compare(o Key) int {
 }
 
 // Eligible says whether the hosts of an object are to have addresses, those that
-// are no patterns: it is a ServiceEntry without addresses whose resolution is not
-// NONE, and its Label does not say otherwise.
+// are no patterns: it is a ServiceEntry that schema.Allocates them.
 func Eligible(object *config.Config) bool { return eligible(object) != nil }
 
-// Hosts are those of an object that are to have addresses, in order and in lower
-// case. The object may be nil, and its spec encoded, in an Any.
+// Hosts returns the hosts of an object that need addresses, in order and in lower case.
+// The object may be nil, and its spec encoded, in an Any.
 func Hosts(object *config.Config) []string {
 	var out []string
 	for _, host := range eligible(object).GetHosts() {
@@ -51,19 +45,18 @@ func Hosts(object *config.Config) []string {
 
 // eligible is the spec of an object that is Eligible, else nil.
 func eligible(object *config.Config) *networking.ServiceEntry {
-	if object == nil || object.Spec == nil || object.Kind != schema.ServiceEntry.Kind || object.Group != schema.ServiceEntry.Group ||
-		strings.EqualFold(object.Labels[Label], "false") {
+	if object == nil || object.Spec == nil || object.Kind != schema.ServiceEntry.Kind || object.Group != schema.ServiceEntry.Group {
 		return nil
 	}
 	spec := specOf(object.Spec)
-	if spec.GetResolution() == networking.ServiceEntry_NONE || len(spec.GetAddresses()) > 0 {
+	if !schema.Allocates(object.Labels, spec) {
 		return nil
 	}
 	return spec
 }
 
 // specOf returns as much of a ServiceEntry as Hosts looks at.
-func specOf(spec proto.Message) *networking.ServiceEntry {
+func specOf(spec any) *networking.ServiceEntry {
 	switch spec := spec.(type) {
 	case *networking.ServiceEntry:
 		return spec
@@ -80,8 +73,8 @@ const (
 	fieldResolution = 5
 )
 
-// peek reads of an encoded ServiceEntry what Hosts looks at and passes over the
-// rest, of which there may be much.
+// peek decodes the fields that Hosts needs from an encoded ServiceEntry, and skips the
+// rest, which may be large.
 func peek(encoded []byte) *networking.ServiceEntry {
 	out := &networking.ServiceEntry{}
 	for len(encoded) > 0 {
@@ -109,15 +102,15 @@ func peek(encoded []byte) *networking.ServiceEntry {
 	return out
 }
 
-// Claim is what becomes of who needs the address of a host: names of
-// ServiceEntries of its namespace.
+// Claim is a change of the owners of a host's address: the ServiceEntries of its
+// namespace, by name, that need it.
 type Claim struct {
 	Key
 	Add, Drop []string
 }
 
-// Claims are those that steps make, in the order of their keys. A ServiceEntry
-// whose hosts stay the same makes none.
+// Claims returns the claims of steps, in the order of their keys. A ServiceEntry whose
+// hosts stay the same makes none.
 func Claims(steps []plan.Step) []Claim {
 	all := collector{}
 	for _, step := range steps {
@@ -129,17 +122,17 @@ func Claims(steps []plan.Step) []Claim {
 	return all.sorted()
 }
 
-// Doubt is a ServiceEntry of which it is not certain that it owns the addresses
-// of its hosts, or that it owns no others: those of Hosts.
+// Doubt is a ServiceEntry that may not own the addresses of its Hosts, or may own
+// others.
 type Doubt struct {
 	config.Key
 	Hosts []string
 }
 
-// Settled are the claims that end doubts: they make each object, as it is stored,
-// one of those that need the addresses of its own hosts, and of no other host in
-// doubt. One that is not stored has no hosts; of one that cannot be read nothing is
-// known, so it makes no claims.
+// Settled returns the claims that end doubts. They make each stored object an owner of
+// the addresses of its own hosts, and of no other host in doubt. An object that is not
+// stored has no hosts. An object that cannot be read makes no claims, since nothing is
+// known of it.
 func Settled(doubts []Doubt, stored map[config.Key]*config.Config) []Claim {
 	all := collector{}
 	for _, d := range doubts {
@@ -153,7 +146,7 @@ func Settled(doubts []Doubt, stored map[config.Key]*config.Config) []Claim {
 			claim.Add = append(claim.Add, d.Name)
 		}
 		for _, host := range d.Hosts {
-			if !slices.Contains(own, host) {
+			if _, stays := slices.BinarySearch(own, host); !stays {
 				claim := all.of(Key{d.Namespace, host})
 				claim.Drop = append(claim.Drop, d.Name)
 			}
@@ -162,8 +155,8 @@ func Settled(doubts []Doubt, stored map[config.Key]*config.Config) []Claim {
 	return all.sorted()
 }
 
-// Doubts compares who should own the addresses with who does: every object of
-// objects for its hosts, and nobody else. They come in the order of their keys.
+// Doubts compares who should own the addresses with who does, in order: every
+// object of objects for its hosts, and nobody else. They come in the order of their keys.
 func Doubts(objects iter.Seq[*config.Config], owners map[Key][]string) []Doubt {
 	found := map[config.Key][]string{}
 	should := map[Key][]string{}
@@ -171,14 +164,15 @@ func Doubts(objects iter.Seq[*config.Config], owners map[Key][]string) []Doubt {
 		for _, host := range Hosts(object) {
 			k := Key{object.Namespace, host}
 			should[k] = append(should[k], object.Name)
-			if !slices.Contains(owners[k], object.Name) {
+			if _, owns := slices.BinarySearch(owners[k], object.Name); !owns {
 				found[object.Key()] = nil
 			}
 		}
 	}
 	for k, names := range owners {
+		slices.Sort(should[k])
 		for _, name := range names {
-			if !slices.Contains(should[k], name) {
+			if _, needs := slices.BinarySearch(should[k], name); !needs {
 				owner := config.Key{Kind: schema.ServiceEntry, Namespace: k.Namespace, Name: name}
 				found[owner] = append(found[owner], k.Host)
 			}

@@ -1,6 +1,8 @@
 package address
 
 import (
+	"context"
+	"fmt"
 	"iter"
 	"net/netip"
 	"slices"
@@ -15,14 +17,14 @@ const (
 	Grace = 10 * time.Minute
 )
 
-// Holding is what is kept of a host that has an address. It is never modified.
+// Holding is the stored state of a host that has an address. It is never modified.
 type Holding struct {
 	IPv4, IPv6 netip.Addr
 	// Owners are the ServiceEntries that need it, in order.
 	Owners []string
 }
 
-// Slot is what is kept of an IPv4 address that a host has or had.
+// Slot is the stored state of an IPv4 address that a host has or had.
 type Slot struct {
 	Key
 	// Freed is when it became free, zero while it is not.
@@ -32,10 +34,10 @@ type Slot struct {
 // free says whether another host than had it last may have the address.
 func (s *Slot) free(now time.Time) bool { return !s.Freed.IsZero() && now.Sub(s.Freed) >= Grace }
 
-// View is what a store has. What it does not know yet it says so of, and is asked
-// again when it does.
+// View reads the state of a store. It says if it does not know something yet; the
+// caller asks again when it does.
 type View interface {
-	// Holding returns that of a host, nil where it has none.
+	// Holding returns the Holding of a host, nil if it has none.
 	Holding(Key) (h *Holding, known bool)
 	// Slot returns what is kept of an address, nil where it was never used.
 	Slot(netip.Addr) (s *Slot, known bool)
@@ -43,8 +45,8 @@ type View interface {
 	Slots() (all iter.Seq2[netip.Addr, *Slot], known bool)
 }
 
-// Change is what becomes of a host. A nil Holding goes. Where Slot is not nil it
-// is what is to be kept of the address IPv4.
+// Change is the new state of a host. A nil Holding is deleted. A Slot, if not nil, is
+// the new state of the address IPv4.
 type Change struct {
 	Key
 	Holding *Holding
@@ -52,11 +54,11 @@ type Change struct {
 	Slot    *Slot
 }
 
-// Decision is what claims come to. Where Unknown is not empty, or AllSlots is set,
-// it is not the last word: the view has to know these first.
+// Decision is the result of claims. If Unknown is not empty, or AllSlots is set, it is
+// not final: the view must learn these first.
 type Decision struct {
 	Changes []Change
-	// Without are the hosts that got no address because none is left.
+	// Without lists the hosts that got no address, because none is left.
 	Without []Key
 
 	Unknown struct {
@@ -72,14 +74,21 @@ func (d *Decision) Complete() bool {
 }
 
 // Decide returns what becomes of the hosts that claims are about. Equal arguments
-// give equal decisions.
-func (r Ranges) Decide(claims []Claim, view View, now time.Time) *Decision {
+// give equal decisions. It takes a step for each claim, and looks through all slots
+// once where the first addresses of a host are taken. It fails only when ctx ends.
+func (r Ranges) Decide(ctx context.Context, claims []Claim, view View, now time.Time) (*Decision, error) {
 	d := &deciding{Ranges: r, view: view, now: now.UTC().Truncate(time.Millisecond), taken: map[netip.Addr]bool{}}
-	for _, claim := range claims {
+	for i, claim := range claims {
+		if i%claimsPerLook == 0 && ctx.Err() != nil {
+			return nil, fmt.Errorf("addresses of hosts: %w", context.Cause(ctx))
+		}
 		d.host(claim)
 	}
-	return &d.Decision
+	return &d.Decision, nil
 }
+
+// claimsPerLook is after how many claims it is looked whether somebody still waits.
+const claimsPerLook = 256
 
 // deciding is a decision under way.
 type deciding struct {
@@ -88,6 +97,7 @@ type deciding struct {
 	view  View
 	now   time.Time
 	taken map[netip.Addr]bool // changed by this decision
+	rest  *rest               // the slots besides the first addresses of hosts; nil until it is needed
 }
 
 func (d *deciding) host(c Claim) {
@@ -104,7 +114,11 @@ func (d *deciding) host(c Claim) {
 
 // held moves the owners of an address, which is free once there are none.
 func (d *deciding) held(c Claim, h *Holding) {
-	owners := slices.DeleteFunc(slices.Clone(h.Owners), func(name string) bool { return slices.Contains(c.Drop, name) })
+	drop := slices.Sorted(slices.Values(c.Drop))
+	owners := slices.DeleteFunc(slices.Clone(h.Owners), func(name string) bool {
+		_, drops := slices.BinarySearch(drop, name)
+		return drops
+	})
 	owners = slices.Concat(owners, c.Add)
 	slices.Sort(owners)
 	owners = slices.Compact(owners)
@@ -141,14 +155,15 @@ func (d *deciding) give(c Claim) {
 	})
 }
 
-// probe looks at the addresses that the name of a host leads to. Of the first that
-// was never used it need not look further: had the host had a later one, this one
-// would have been in use.
+// probe looks at the addresses that follow from a host's name. It stops at the first
+// that was never used: if the host had had a later one, this one would have been in
+// use.
 func (d *deciding) probe(k Key) (found netip.Addr, ok bool) {
 	var unknown []netip.Addr
 	var never netip.Addr
+	way := d.walk(k)
 	for i := range Probes {
-		ipv4 := d.Probe(k, i)
+		ipv4 := way.at(i)
 		slot, known := d.view.Slot(ipv4)
 		switch {
 		case d.taken[ipv4]:
@@ -170,44 +185,22 @@ func (d *deciding) probe(k Key) (found netip.Addr, ok bool) {
 	return never, never.IsValid()
 }
 
-// search looks at all addresses: the host's own of the past, else the first after
-// its own place that was never used, else the one that is free for longest.
+// search looks at all addresses: the host's own former one, else the first unused one
+// after its own place, else the one that has been free for longest.
 func (d *deciding) search(k Key) (found netip.Addr, ok bool) {
-	slots, known := d.view.Slots()
-	if !known {
-		d.AllSlots = true
-		return netip.Addr{}, false
+	if d.rest == nil {
+		slots, known := d.view.Slots()
+		if !known {
+			d.AllSlots = true
+			return netip.Addr{}, false
+		}
+		d.rest = d.newRest(slots)
 	}
-	used := map[netip.Addr]bool{}
-	var oldest *Slot
-	var longest netip.Addr
-	for ipv4, slot := range slots {
-		if used[ipv4] = true; !d.IPv4.Contains(ipv4) || d.taken[ipv4] {
-			continue
-		}
-		if slot.Key == k {
-			return ipv4, true
-		}
-		if slot.free(d.now) && (oldest == nil || slot.Freed.Before(oldest.Freed)) {
-			oldest, longest = slot, ipv4
-		}
-	}
-	if ipv4, ok := d.unused(k, used); ok {
+	if ipv4, ok := d.rest.former[k]; ok && !d.taken[ipv4] {
 		return ipv4, true
 	}
-	return longest, oldest != nil
-}
-
-// unused is the first address, from the place of a host on, that none has or had.
-func (d *deciding) unused(k Key, used map[netip.Addr]bool) (netip.Addr, bool) {
-	ipv4 := d.Probe(k, 0)
-	for range d.Size() {
-		if !used[ipv4] && !d.taken[ipv4] {
-			return ipv4, true
-		}
-		if ipv4 = ipv4.Next(); ipv4 == d.slot(d.Size()) {
-			ipv4 = d.slot(0)
-		}
+	if ipv4, ok := d.rest.unused(int(d.walk(k).start), d.taken); ok {
+		return ipv4, true
 	}
-	return netip.Addr{}, false
+	return d.rest.longestFree(d.taken)
 }

@@ -1,15 +1,15 @@
-// Package address gives each host of a ServiceEntry that names no address one of
-// its own: an IPv4 and an IPv6 address, the same for every server of a store, and
-// for as long as a ServiceEntry of the namespace has the host. So TCP services of
-// one port can be told apart.
+// Package address allocates an IPv4 and an IPv6 address to each host of a ServiceEntry
+// without addresses. They are the same for every server of a store, for as long as a
+// ServiceEntry of the namespace has the host. So TCP services of one port can be told
+// apart.
 //
-// The package decides and keeps nothing. A store gives it the changes that it is
-// about to commit (Claims) and what it has of the hosts and addresses concerned
-// (View), and commits with them what Decide returns, on condition that what
-// Decide has seen is still so.
+// The package decides, and keeps nothing. A store passes it the changes that it is
+// about to commit (Claims), and its state of their hosts and addresses (View). It
+// commits with them the result of Decide, if the state that Decide has seen is still
+// the same.
 //
-// Which address a host gets follows from its name: the slots that Ranges.Probe
-// goes through, the first that was never used. Slots are remembered when they are
-// free again, so a host that comes back gets the address that it had, and another
-// gets it only where there is nothing better, and not before Grace is over.
+// The address of a host follows from its name: of the slots that Ranges.Probe returns,
+// it is the first that was never used. Freed slots are remembered, so a host that comes
+// back gets its former address. Another host gets a freed slot only if no better one is
+// left, and not before Grace is over.
 package address

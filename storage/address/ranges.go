@@ -7,17 +7,16 @@ import (
 	"net/netip"
 )
 
-// v6Bits is how many bits of an IPv6 address are those of the IPv4 address that
-// it goes with.
+// v6Bits is how many bits of an IPv6 address come from its IPv4 address.
 const v6Bits = 32
 
-// Ranges are where new addresses are taken from. A host gets an IPv4 address of
-// the one, and in the other the IPv6 address that ends in the same 32 bits; so
-// all addresses are distinct if the IPv4 ones are, also those of other ranges.
-// Addresses that were given stay when the ranges change.
+// Ranges are the sources of new addresses. A host gets an IPv4 address of one, and the
+// IPv6 address in the other that ends in the same 32 bits. So all addresses are
+// distinct if the IPv4 ones are, also across other ranges. Allocated addresses stay
+// when the ranges change.
 type Ranges struct{ IPv4, IPv6 netip.Prefix }
 
-// DefaultRanges are those of Istio.
+// DefaultRanges returns Istio's ranges.
 func DefaultRanges() Ranges {
 	return Ranges{IPv4: netip.MustParsePrefix("240.240.0.0/16"), IPv6: netip.MustParsePrefix("2001:2::/48")}
 }
@@ -59,6 +58,17 @@ func (r Ranges) slot(place int) netip.Addr {
 	return netip.AddrFrom4(out)
 }
 
+// place returns the index of an address in the range; false for any other address, and
+// for the two that are no host's.
+func (r Ranges) place(ipv4 netip.Addr) (int, bool) {
+	if !r.IPv4.Contains(ipv4) {
+		return 0, false
+	}
+	base, own := r.IPv4.Masked().Addr().As4(), ipv4.As4()
+	place := int(binary.BigEndian.Uint32(own[:])-binary.BigEndian.Uint32(base[:])) - 1
+	return place, place >= 0 && place < r.Size()
+}
+
 // IPv6For is the IPv6 address that goes with an IPv4 address.
 func (r Ranges) IPv6For(ipv4 netip.Addr) netip.Addr {
 	out, low := r.IPv6.Masked().Addr().As16(), ipv4.As4()
@@ -68,10 +78,19 @@ func (r Ranges) IPv6For(ipv4 netip.Addr) netip.Addr {
 
 // Probe returns the i-th address to be tried for a host: the first follows from
 // its name, the others from a step that does, too.
-func (r Ranges) Probe(k Key, i int) netip.Addr {
+func (r Ranges) Probe(k Key, i int) netip.Addr { return r.walk(k).at(i) }
+
+// walk is the way through the range on which a host looks for its address.
+type walk struct {
+	Ranges
+	start, step, size uint64
+}
+
+func (r Ranges) walk(k Key) walk {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(k.Namespace + "/" + k.Host)) // never fails
 	sum, size := h.Sum64(), uint64(r.Size())
-	start, step := sum%size, 1+(sum>>32)%max(size-1, 1)
-	return r.slot(int((start + uint64(i)*step) % size))
+	return walk{r, sum % size, 1 + (sum>>32)%max(size-1, 1), size}
 }
+
+func (w walk) at(i int) netip.Addr { return w.slot(int((w.start + uint64(i)*w.step) % w.size)) }

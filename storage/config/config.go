@@ -1,24 +1,32 @@
 package config
 
 import (
+	"slices"
 	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// GroupVersionKind names a kind of object. The version is that of the API a
-// client speaks; stores and caches hold every object under the one canonical
-// version of its schema, so that keys of one object are always equal.
+// GroupVersionKind names a kind of object. Version is an API version as a client speaks
+// it. Stores and caches hold every object under the canonical version of its schema, so
+// that keys of one object are equal.
 type GroupVersionKind struct {
 	Group, Version, Kind string
 }
 
-// APIVersion is the Kubernetes apiVersion, "group/version".
-func (g GroupVersionKind) APIVersion() string { return g.Group + "/" + g.Version }
+// APIVersion is the Kubernetes apiVersion: "group/version", or the version alone
+// for the core group, whose name is empty.
+func (g GroupVersionKind) APIVersion() string {
+	if g.Group == "" {
+		return g.Version
+	}
+	return g.Group + "/" + g.Version
+}
 
-// String is "group/version/kind".
-func (g GroupVersionKind) String() string { return g.Group + "/" + g.Version + "/" + g.Kind }
+// String is "group/version/kind", or "version/kind" for the core group.
+func (g GroupVersionKind) String() string { return g.APIVersion() + "/" + g.Kind }
 
 // Key names one object of a store (ConfigKey in Istio's terms). It is
 // comparable. As a dependency of generated configuration, the key of a service
@@ -28,12 +36,11 @@ type Key struct {
 	Namespace, Name string
 }
 
-// Path is "<group>/<kind>/<namespace>/<name>": the key of an object in a
-// snapshot and the tail of its key in etcd. It leaves out the version, since
-// all versions of a kind are one object. Paths bring the objects of a kind, and
-// those of a namespace of it, together; their order is that of the bytes, in
-// which "a-b/" comes before "a/". Objects without a namespace have "_" in its
-// place.
+// Path is "<group>/<kind>/<namespace>/<name>": the key of an object in a snapshot, and
+// the tail of its key in etcd. It leaves out the version, since all versions of a kind
+// are one object. In the order of paths the objects of a kind stand together, and
+// within it the objects of a namespace. The order compares bytes: "a-b/" comes before
+// "a/". The core group is "core" in a Path, and "_" stands for no namespace.
 func (k Key) Path() string { return KindPath(k.Kind) + scope(k.Namespace) + "/" + k.Name }
 
 // String is "kind/namespace/name" as users write it: "virtualservice/shop/reviews".
@@ -46,7 +53,23 @@ func (k Key) String() string {
 }
 
 // KindPath is the prefix of the Paths of all objects of a kind.
-func KindPath(kind GroupVersionKind) string { return kind.Group + "/" + kind.Kind + "/" }
+func KindPath(kind GroupVersionKind) string {
+	if kind.Group == "" {
+		return coreGroup + "/" + kind.Kind + "/"
+	}
+	return kind.Group + "/" + kind.Kind + "/"
+}
+
+// coreGroup stands in a Path for the group without a name.
+const coreGroup = "core"
+
+// GroupOfPath returns the group that the first part of a Path stands for.
+func GroupOfPath(part string) string {
+	if part == coreGroup {
+		return ""
+	}
+	return part
+}
 
 // NamespacePath is the prefix of the Paths of all objects of a kind in a
 // namespace.
@@ -61,7 +84,7 @@ func scope(namespace string) string {
 	return namespace
 }
 
-// Meta is what every object has beside its spec.
+// Meta is the metadata that objects of every kind have.
 type Meta struct {
 	GroupVersionKind
 	Name, Namespace string
@@ -71,8 +94,16 @@ type Meta struct {
 	// with the object.
 	Domain string
 
-	// Labels and Annotations are those of the user.
+	// Labels and Annotations are set by the user.
 	Labels, Annotations map[string]string
+
+	// OwnerReferences are the objects that this one belongs to, as the user names
+	// them. They are kept and given back; nothing is deleted because of them.
+	OwnerReferences []metav1.OwnerReference
+
+	// GenerateName asks the API for a name that begins so, where an object to be
+	// created has none. It is not kept.
+	GenerateName string
 
 	// ResourceVersion identifies the last mutation of the object. It is opaque:
 	// only equality has a meaning.
@@ -92,14 +123,17 @@ func (m *Meta) Key() Key {
 	return Key{Kind: m.GroupVersionKind, Namespace: m.Namespace, Name: m.Name}
 }
 
-// Config is one object: what a user wrote and what the store adds. A Config
-// handed out by a store or a cache, its maps and its spec included, is shared
-// and must not be modified; use Clone.
+// Config is one object: the content that a user wrote, and the metadata that the store
+// adds. Stores and caches hand out shared Configs, with shared maps and specs: never
+// modify them, use Clone.
 type Config struct {
 	Meta
-	Spec proto.Message
-	// Status is what is known of the object, nil for nothing. No store keeps it
-	// with the object: it is put together where an object is shown.
+	// Spec is made by the Codec of the kind: a protobuf message, or a pointer to a Go
+	// struct with JSON tags. A store that keeps objects encoded may have the *anypb.Any
+	// of the stored value here.
+	Spec any
+	// Status is the servers' report on the object; nil for none. No store keeps it with
+	// the object: the config API adds it to its answers.
 	Status proto.Message
 }
 
@@ -108,8 +142,9 @@ func (c *Config) Clone() *Config {
 	out := *c
 	out.Labels = cloneMap(c.Labels)
 	out.Annotations = cloneMap(c.Annotations)
+	out.OwnerReferences = slices.Clone(c.OwnerReferences)
 	if c.Spec != nil {
-		out.Spec = proto.Clone(c.Spec)
+		out.Spec = formOf(c.Spec).clone(c.Spec)
 	}
 	if c.Status != nil {
 		out.Status = proto.Clone(c.Status)
@@ -128,16 +163,26 @@ func cloneMap(m map[string]string) map[string]string {
 	return out
 }
 
-// SameContent says whether two objects say the same: spec, labels and
-// annotations are equal. Storing one over the other would change nothing.
+// SameContent says whether two objects say the same: spec, labels, annotations
+// and owner references are equal. Storing one over the other would change
+// nothing.
 func SameContent(a, b *Config) bool {
-	return SameLabels(a, b) && proto.Equal(a.Spec, b.Spec)
+	return SameMeta(a, b) && SameSpec(a.Spec, b.Spec)
 }
 
-// SameLabels says whether the labels and annotations of two objects are equal.
-func SameLabels(a, b *Config) bool {
-	return sameMap(a.Labels, b.Labels) && sameMap(a.Annotations, b.Annotations)
+// SameMeta says whether the labels, annotations and owner references of two
+// objects are equal.
+func SameMeta(a, b *Config) bool {
+	return sameMap(a.Labels, b.Labels) && sameMap(a.Annotations, b.Annotations) &&
+		slices.EqualFunc(a.OwnerReferences, b.OwnerReferences, sameOwner)
 }
+
+func sameOwner(a, b metav1.OwnerReference) bool {
+	return a.APIVersion == b.APIVersion && a.Kind == b.Kind && a.Name == b.Name && a.UID == b.UID &&
+		sameTruth(a.Controller, b.Controller) && sameTruth(a.BlockOwnerDeletion, b.BlockOwnerDeletion)
+}
+
+func sameTruth(a, b *bool) bool { return a == b || a != nil && b != nil && *a == *b }
 
 func sameMap(a, b map[string]string) bool {
 	if len(a) != len(b) {
@@ -151,9 +196,9 @@ func sameMap(a, b map[string]string) bool {
 	return true
 }
 
-// Compare orders objects as Istio resolves conflicts, "oldest wins": by
-// creation time in whole seconds, then name, then namespace. It is the one
-// order that any output may depend on.
+// Compare orders objects as Istio resolves conflicts, "oldest wins": by creation time
+// in whole seconds, then name, then namespace. Any output that depends on an order of
+// objects must use it.
 func Compare(a, b *Config) int {
 	if c := a.CreationTimestamp.Truncate(time.Second).Compare(b.CreationTimestamp.Truncate(time.Second)); c != 0 {
 		return c

@@ -5,22 +5,22 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/hashicorp/go-multierror"
 	"google.golang.org/protobuf/proto"
-	"sigs.k8s.io/yaml"
 )
 
-// Type is what the codec has to know of a kind.
+// Type tells Decode about a kind.
 type Type struct {
 	// GroupVersionKind is the canonical one, under which objects are decoded.
 	GroupVersionKind
-	// NewSpec returns an empty message of the kind's type.
-	NewSpec func() proto.Message
-	// ClusterScoped kinds have no namespace; the codec does not use it, callers
-	// that fill in a default namespace do.
+	// Codec reads the specs of the kind.
+	Codec Codec
+	// ClusterScoped kinds have no namespace. Decode does not use it; callers that
+	// fill in a default namespace do.
 	ClusterScoped bool
 }
 
@@ -28,7 +28,7 @@ type Type struct {
 // document. Its errors are shown to users as they are.
 type Resolver func(apiVersion, kind string) (Type, error)
 
-// Document is one object of a file, and where it stood.
+// Document is one object of a file, and its place there.
 type Document struct {
 	Config *Config
 	// Source names the file.
@@ -51,9 +51,9 @@ func (d Document) Fault(field, message string) *DecodeError {
 	return e
 }
 
-// DecodeError is one fault of one object. What is not known is empty or 0.
+// DecodeError is one fault of one object. Unknown fields are empty or 0.
 type DecodeError struct {
-	// Source, Index, Line and Item are those of Document.
+	// Source, Index, Line and Item say where, as in Document.
 	Source      string
 	Index, Line int
 	Item        string
@@ -61,6 +61,8 @@ type DecodeError struct {
 	Object string
 	// Field is the path as it stands in YAML, such as spec.http[0].route.
 	Field, Message string
+	// Refused says that the text can be read, and may not be stored.
+	Refused bool
 }
 
 // Error is "source: document 3 (line 41): object: field: message".
@@ -82,14 +84,13 @@ func (e *DecodeError) Error() string {
 	return strings.Join(parts, ": ")
 }
 
-// Decode reads the objects of a file: YAML, several documents in one, or JSON;
-// objects alone or in a List. It is strict: unknown fields and keys set twice
-// are errors. Objects come out under their canonical kind. What a server adds
-// to an object, status included, is ignored, except the resource version, which
-// makes a write conditional.
+// Decode reads the objects of a file: YAML with one or more documents, or JSON; single
+// objects or a List. It is strict: unknown fields and duplicate keys are errors.
+// Objects get their canonical kind. Decode ignores the fields that a server sets,
+// status included, except the resource version, which makes a write conditional.
 //
-// The error is a *multierror.Error of *DecodeError that names every fault of
-// every document, or nil; the documents returned are those without one.
+// The error is a *multierror.Error of *DecodeError that names every fault of every
+// document, or nil; only documents without a fault are returned.
 func Decode(source string, data []byte, resolve Resolver) ([]Document, error) {
 	d := decoder{source: source, resolve: resolve}
 	return d.decode(data)
@@ -103,6 +104,10 @@ func DecodeExported(source string, data []byte, resolve Resolver) ([]Document, e
 }
 
 func (d *decoder) decode(data []byte) ([]Document, error) {
+	if err := checkValues(data); err != nil {
+		d.add(Document{Source: d.source}.Fault("", err.Error()))
+		return nil, d.errors.ErrorOrNil()
+	}
 	index := 0
 	for _, c := range split(data) {
 		raw, err := c.toJSON()
@@ -111,6 +116,10 @@ func (d *decoder) decode(data []byte) ([]Document, error) {
 		}
 		index++
 		at := Document{Source: d.source, Index: index, Line: c.line}
+		if d.full() {
+			d.add(at.Fault("", moreFaults))
+			break
+		}
 		if err != nil {
 			d.add(at.Fault("", err.Error()))
 			continue
@@ -120,17 +129,19 @@ func (d *decoder) decode(data []byte) ([]Document, error) {
 	return d.documents, d.errors.ErrorOrNil()
 }
 
-// DecodeMessage reads one YAML or JSON document that is a message and no object,
-// such as a MeshConfig, into an empty message: as strictly as the spec of an
-// object, with durations in any unit. The error is a *multierror.Error that
-// names every fault by its field, whose path begins with name.
+// DecodeMessage reads one YAML or JSON document into an empty message that is no
+// object, such as a MeshConfig. It is as strict as Decode, and takes durations in any
+// unit. The error is a *multierror.Error that names every fault by its field, whose
+// path begins with name.
 func DecodeMessage(name string, data []byte, into proto.Message) error {
-	raw, err := yaml.YAMLToJSONStrict(data)
+	raw, err := YAMLToJSON(data)
 	if err != nil {
-		return yamlError(err)
+		return err
 	}
 	var o object
-	o.into(name, into, raw)
+	if !o.tooDeep(raw) {
+		o.into(name, into, raw)
+	}
 	var faults *multierror.Error
 	for _, text := range o.faultTexts() {
 		faults = multierror.Append(faults, errors.New(text))
@@ -143,6 +154,9 @@ func DecodeMessage(name string, data []byte, into proto.Message) error {
 // error is of the same type.
 func FromJSON(data []byte, resolve Resolver) (*Config, error) {
 	var errors *multierror.Error
+	if err := checkValues(data); err != nil {
+		return nil, multierror.Append(errors, &DecodeError{Message: err.Error(), Refused: true})
+	}
 	if !json.Valid(data) || !utf8.Valid(data) {
 		return nil, multierror.Append(errors, &DecodeError{Message: jsonSyntax(data).Error()})
 	}
@@ -150,7 +164,7 @@ func FromJSON(data []byte, resolve Resolver) (*Config, error) {
 	o.duplicates(data)
 	c := o.decode(data, resolve)
 	for _, f := range o.faults {
-		errors = multierror.Append(errors, &DecodeError{Object: o.name(), Field: f.field, Message: f.message})
+		errors = multierror.Append(errors, &DecodeError{Object: o.name(), Field: f.field, Message: f.message, Refused: f.refused})
 	}
 	if err := errors.ErrorOrNil(); err != nil {
 		return nil, err
@@ -168,6 +182,12 @@ type decoder struct {
 
 func (d *decoder) add(e *DecodeError) { d.errors = multierror.Append(d.errors, e) }
 
+// full says that enough faults are known.
+func (d *decoder) full() bool { return d.errors != nil && len(d.errors.Errors) >= maxFaults }
+
+// listFields are the fields of a List.
+var listFields = []string{"apiVersion", "kind", "metadata", "items"}
+
 // document takes one object or a List of them.
 func (d *decoder) document(at Document, raw json.RawMessage) {
 	var list struct {
@@ -184,14 +204,20 @@ func (d *decoder) document(at Document, raw json.RawMessage) {
 		return
 	}
 	for _, name := range sortedKeys(members) {
-		switch name {
-		case "apiVersion", "kind", "metadata", "items":
-		default:
-			d.add(at.Fault(name, unknownField))
+		if !slices.Contains(listFields, name) {
+			if d.full() {
+				d.add(at.Fault("", moreFaults))
+				return
+			}
+			d.add(at.Fault(short(name), unknownField(name, listFields)))
 		}
 	}
 	for i, item := range list.Items {
 		at.Item = fmt.Sprintf("items[%d]", i)
+		if d.full() {
+			d.add(at.Fault("", moreFaults))
+			return
+		}
 		d.object(at, item)
 	}
 }
@@ -205,7 +231,7 @@ func (d *decoder) object(at Document, raw json.RawMessage) {
 	}
 	for _, f := range o.faults {
 		e := at.Fault(f.field, f.message)
-		e.Object = o.name()
+		e.Object, e.Refused = o.name(), f.refused
 		d.add(e)
 	}
 }

@@ -69,8 +69,11 @@ func TestDecodeNamesEveryFault(t *testing.T) {
 		{"no kind", "apiVersion: networking.istio.io/v1\n", []string{
 			"f.yaml: document 1 (line 1): kind: is missing: say what this is, such as VirtualService",
 		}},
+		{"no object", "connectTimeout: 5s\ndefaultConfig: {concurrency: 2}\n", []string{
+			"f.yaml: document 1 (line 1): is no object: it has neither apiVersion nor kind, such as networking.istio.io/v1 and VirtualService",
+		}},
 		{"unknown kind", "apiVersion: v1\nkind: Service\nmetadata: {name: edge}\n", []string{
-			`f.yaml: document 1 (line 1): service/edge: unknown kind "Service" of apiVersion "v1": see portolan api-resources for those served`,
+			`f.yaml: document 1 (line 1): service/edge: unknown kind "Service" of apiVersion "v1": see portolan api-resources for those served, or did you mean ServiceEntry of apiVersion networking.istio.io/v1?`,
 		}},
 		{"unknown version", "apiVersion: networking.istio.io/v1\nkind: EnvoyFilter\nmetadata: {name: edge}\n", []string{
 			`f.yaml: document 1 (line 1): envoyfilter/edge: kind EnvoyFilter is not served as apiVersion "networking.istio.io/v1": use networking.istio.io/v1alpha3`,
@@ -78,8 +81,8 @@ func TestDecodeNamesEveryFault(t *testing.T) {
 		{"unknown fields everywhere", gateway("metadata: {name: edge, namespace: shop, foo: 1}\nspec: {servers: [{prot: {}}], server: []}\ndata: {}"), []string{
 			"f.yaml: document 1 (line 1): gateway/shop/edge: metadata.foo: unknown field",
 			"f.yaml: document 1 (line 1): gateway/shop/edge: data: unknown field",
-			"f.yaml: document 1 (line 1): gateway/shop/edge: spec.server: unknown field",
-			"f.yaml: document 1 (line 1): gateway/shop/edge: spec.servers[0].prot: unknown field",
+			"f.yaml: document 1 (line 1): gateway/shop/edge: spec.server: unknown field: did you mean servers?",
+			"f.yaml: document 1 (line 1): gateway/shop/edge: spec.servers[0].prot: unknown field: did you mean port?",
 		}},
 		{"metadata of wrong types", gateway("metadata: {name: 5, labels: {v: 1, ok: a, none: null}, annotations: [], finalizers: [a], resourceVersion: 7}"), []string{
 			"f.yaml: document 1 (line 1): gateway: metadata.name: must be a string, is 5: put it in quotes",
@@ -91,7 +94,7 @@ func TestDecodeNamesEveryFault(t *testing.T) {
 		}},
 		{"metadata is a list", gateway("metadata: []\nspec: text"), []string{
 			"f.yaml: document 1 (line 1): gateway: metadata: must be a mapping, is []",
-			`f.yaml: document 1 (line 1): gateway: spec: must be a mapping, is "text"`,
+			`f.yaml: document 1 (line 1): gateway: spec: must be a mapping, is "text": it has the fields servers, selector`,
 		}},
 		{"values of wrong types", virtualService(`
   hosts: reviews
@@ -101,7 +104,7 @@ func TestDecodeNamesEveryFault(t *testing.T) {
     rewrite: {uri: true}
     retries: {attempts: many, retryRemoteLocalities: 1}
     redirect: {port: 1, derivePort: FROM_REQUEST_PORT}
-    route: [{weight: 1.5}, null, {destination: {port: {number: -1}}}]
+    route: [{weight: 1.5}, null, {destination: {port: {number: -1}}}, {destination: {port: 80}}, {destination: {port: http}}]
     match: [{headers: {x: 5}, sourceLabels: {a: 1}, uri: {prefix: /a, exact: /b}}]
     mirrorPercentage: {value: much}
     mirror_percent: 1
@@ -113,7 +116,7 @@ func TestDecodeNamesEveryFault(t *testing.T) {
 			`spec.hosts: must be a list, is "reviews"`,
 			`spec.http[0].corsPolicy.unmatchedPreflights: must be one of UNSPECIFIED, FORWARD, IGNORE, is "MAYBE"`,
 			`spec.http[0].directResponse.body.bytes: must be a string in base64, is "?"`,
-			`spec.http[0].match[0].headers[x]: must be a mapping, is 5`,
+			`spec.http[0].match[0].headers[x]: must be a mapping, is 5: it has the fields exact, prefix, regex`,
 			`spec.http[0].match[0].sourceLabels[a]: must be a string, is 1: put it in quotes`,
 			`spec.http[0].match[0].uri.prefix: excludes exact: set one of the two`,
 			`spec.http[0].mirrorPercentage.value: must be a number, is "much"`,
@@ -123,8 +126,10 @@ func TestDecodeNamesEveryFault(t *testing.T) {
 			`spec.http[0].retries.retryRemoteLocalities: must be true or false, is 1`,
 			`spec.http[0].rewrite.uri: must be a string, is true: put it in quotes`,
 			`spec.http[0].route[0].weight: must be a whole number (int32), is 1.5`,
-			`spec.http[0].route[1]: must be a mapping, is null`,
+			`spec.http[0].route[1]: must be a mapping, is null: it has the fields destination, weight, headers`,
 			`spec.http[0].route[2].destination.port.number: must be a whole number from 0 (uint32), is -1`,
+			`spec.http[0].route[3].destination.port: must be a mapping, is 80: write {number: 80}`,
+			`spec.http[0].route[4].destination.port: must be a mapping, is "http": it has the field number`,
 			`spec.http[0].timeout: must be a duration such as 1.5s, 100ms or 1h, is "5 parsecs"`,
 		}},
 		{"lists", "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod}\n- 5\nmore: 1\n", []string{
@@ -292,14 +297,15 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(virtualService("\n  http: [{timeout: 25ms}]")))
 	f.Add([]byte(gateway("metadata: {name: \"\\x7f\\ufeff\\u2028\", labels: {\"a: b\": \"- x\\n\"}}")))
 	f.Add([]byte(`{"apiVersion": "networking.istio.io/v1", "kind": "List", "items": [{}, null]} {}`))
+	f.Add([]byte("apiVersion: v1\nkind: Chest\nmetadata: {name: a}\ntype: oak\ndata: {a: AAEC}\ntrees: [{name: x}]\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		documents, _ := config.Decode("fuzz.yaml", data, resolve)
+		documents, _ := config.Decode("fuzz.yaml", data, resolveAny)
 		for _, d := range documents {
 			text, err := config.ToYAML(d.Config)
 			if err != nil {
 				t.Fatalf("encode %s: %v", d.Config.Key(), err)
 			}
-			again, err := config.Decode("again.yaml", text, resolve)
+			again, err := config.Decode("again.yaml", text, resolveAny)
 			if err != nil || len(again) != 1 {
 				t.Fatalf("decode again: %d documents, %v\n%s", len(again), err, text)
 			}

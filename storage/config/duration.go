@@ -12,9 +12,8 @@ import (
 
 const durationName = "google.protobuf.Duration"
 
-// secondsOnly rewrites the durations of a message's JSON, which Istio takes in
-// any unit (25ms, 1h30m), in the seconds that protojson takes. What does not
-// fit the message it leaves as it is.
+// secondsOnly rewrites the durations in a message's JSON. Istio takes any unit (25ms,
+// 1h30m), protojson only seconds. Values that do not fit the message stay as they are.
 func secondsOnly(md protoreflect.MessageDescriptor, raw json.RawMessage) json.RawMessage {
 	var value any
 	decoder := json.NewDecoder(bytes.NewReader(raw))
@@ -72,7 +71,7 @@ func secondsOfField(fd protoreflect.FieldDescriptor, value any) any {
 	return secondsOf(fd.Message(), value)
 }
 
-// seconds is a duration as protojson writes it; what is none stays as it is.
+// seconds writes a duration as protojson does. Other text stays as it is.
 func seconds(text string) string {
 	d, err := time.ParseDuration(text)
 	if err != nil {

@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"regexp"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -17,7 +20,7 @@ type document struct {
 	APIVersion string          `json:"apiVersion"`
 	Kind       string          `json:"kind"`
 	Metadata   metadata        `json:"metadata"`
-	Spec       json.RawMessage `json:"spec"`
+	Spec       json.RawMessage `json:"spec,omitempty"` // of a TopLevel it is not written here
 	Status     json.RawMessage `json:"status,omitempty"`
 }
 
@@ -30,29 +33,35 @@ type metadata struct {
 	CreationTimestamp string            `json:"creationTimestamp,omitempty"`
 	Generation        int64             `json:"generation,omitempty"`
 	UID               string            `json:"uid,omitempty"`
+
+	OwnerReferences []metav1.OwnerReference `json:"ownerReferences,omitempty"`
 }
 
-// ToJSON writes an object in one line of JSON, presented under an API version
-// of its kind; the empty one is that of the object. Equal objects have equal
-// bytes.
+// ToJSON writes an object in one line of JSON, under an API version of its kind;
+// an empty version stands for the object's own. Equal objects have equal bytes.
 func ToJSON(c *Config, version string) ([]byte, error) {
 	kind := c.GroupVersionKind
 	if version != "" {
 		kind.Version = version
 	}
-	spec, err := messageJSON(c.Spec)
+	spec, err := specJSON(c.Spec)
 	if err != nil {
 		return nil, fmt.Errorf("encode the spec of %s: %w", c.Key(), err)
 	}
-	out := document{APIVersion: kind.APIVersion(), Kind: kind.Kind, Spec: spec, Metadata: metadata{
+	out := document{APIVersion: kind.APIVersion(), Kind: kind.Kind, Metadata: metadata{
 		Name: c.Name, Namespace: c.Namespace, Labels: c.Labels, Annotations: c.Annotations,
 		ResourceVersion: c.ResourceVersion, Generation: c.Generation, UID: c.UID,
+		OwnerReferences: c.OwnerReferences,
 	}}
+	topLevel := formOf(c.Spec).path() == ""
+	if !topLevel {
+		out.Spec = spec
+	}
 	if !c.CreationTimestamp.IsZero() {
 		out.Metadata.CreationTimestamp = c.CreationTimestamp.UTC().Format(time.RFC3339)
 	}
 	if c.Status != nil {
-		if out.Status, err = messageJSON(c.Status); err != nil {
+		if out.Status, err = statusJSON(c.Status); err != nil {
 			return nil, fmt.Errorf("encode the status of %s: %w", c.Key(), err)
 		}
 	}
@@ -62,37 +71,77 @@ func ToJSON(c *Config, version string) ([]byte, error) {
 	if err := encoder.Encode(out); err != nil { // also takes protojson's random spaces away
 		return nil, fmt.Errorf("encode %s: %w", c.Key(), err)
 	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+	text := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	if topLevel {
+		text = joined(text, spec)
+	}
+	return text, nil
 }
 
-// ToYAML writes an object as one YAML document under the version of its kind,
-// keys in alphabetical order, which is also apiVersion, kind, metadata, spec,
-// status. Equal objects have equal bytes.
+// joined is the JSON of an object that is not empty, with the members of another
+// behind its own.
+func joined(object, more []byte) []byte {
+	if bytes.Equal(more, []byte("{}")) {
+		return object
+	}
+	object = append(object[:len(object)-1], ',')
+	return append(object, more[1:]...)
+}
+
+// Content returns the fields of the spec of a document as ToJSON writes it, wherever
+// they stand. The caller may modify the map. It is nil for a spec that is no mapping.
+func Content(document map[string]any) map[string]any {
+	if spec, ok := document[specField]; ok {
+		members, _ := spec.(map[string]any)
+		return maps.Clone(members)
+	}
+	content := maps.Clone(document)
+	for _, name := range documentFields {
+		delete(content, name)
+	}
+	return content
+}
+
+// ToYAML writes an object as one YAML document under the version of its kind. Keys are
+// in alphabetical order, which is also apiVersion, kind, metadata, spec, status. Equal
+// objects have equal bytes.
 func ToYAML(c *Config) ([]byte, error) {
 	text, err := ToJSON(c, "")
 	if err != nil {
 		return nil, err
 	}
-	out, err := yaml.JSONToYAML(escapeForYAML(text))
+	out, err := JSONToYAML(text)
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", c.Key(), err)
 	}
 	return out, nil
 }
 
-func messageJSON(m proto.Message) (json.RawMessage, error) {
-	if m == nil {
+// JSONToYAML writes JSON as YAML, whatever characters its strings have.
+func JSONToYAML(text []byte) ([]byte, error) { return yaml.JSONToYAML(escapeForYAML(text)) }
+
+func specJSON(spec any) (json.RawMessage, error) {
+	if spec == nil {
 		return json.RawMessage("{}"), nil
 	}
-	return protojson.Marshal(m)
+	return formOf(spec).toJSON(spec)
 }
 
-// escapeForYAML escapes the characters that JSON allows in a string and the
-// YAML reader does not.
+// observedGeneration finds the numbers that protobuf writes as text, and clients
+// of Kubernetes read as numbers. No text of a status holds a key of JSON unescaped.
+var observedGeneration = regexp.MustCompile(`("observedGeneration":\s*)"(-?\d+)"`)
+
+func statusJSON(m proto.Message) (json.RawMessage, error) {
+	text, err := protojson.Marshal(m)
+	return observedGeneration.ReplaceAll(text, []byte("$1$2")), err
+}
+
+// escapeForYAML escapes the characters that JSON allows in a string and the YAML reader
+// does not, and those that it takes for the end of a line.
 func escapeForYAML(text []byte) []byte {
 	printable := func(r rune) bool {
 		switch {
-		case r == 0x7f, r >= 0x80 && r < 0xa0 && r != 0x85, r == 0xfeff, r == 0xfffe, r == 0xffff:
+		case r == 0x7f, r >= 0x80 && r < 0xa0, r == 0x2028, r == 0x2029, r == 0xfeff, r == 0xfffe, r == 0xffff:
 			return false
 		}
 		return true

@@ -8,16 +8,56 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	metav1alpha1 "istio.io/api/meta/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/portolan-mesh/portolan/storage/spelling"
 )
 
-const unknownField = "unknown field"
+// specField is the field of a document under which specs stand that are no TopLevel.
+const specField = "spec"
 
-// fault is what is wrong with one field of an object.
-type fault struct{ field, message string }
+// documentFields are the fields that the documents of all kinds have.
+var documentFields = []string{"apiVersion", "kind", "metadata", "status"}
+
+// nestedFields are the fields of a document whose spec stands under spec.
+var nestedFields = append([]string{specField}, documentFields...)
+
+// metadataFields are the fields of metadata. Some are not kept.
+var metadataFields = []string{
+	"name", "namespace", "generateName", "labels", "annotations", "ownerReferences", "resourceVersion", "creationTimestamp", "generation", "uid",
+	"managedFields", "selfLink", "finalizers", "deletionTimestamp", "deletionGracePeriodSeconds",
+}
+
+var ownerFields = []string{"apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"}
+
+// unknownField is the fault of a field that is none of those known.
+func unknownField(name string, known []string) string {
+	if meant := spelling.Nearest(name, known); meant != "" {
+		return "unknown field: did you mean " + meant + "?"
+	}
+	return "unknown field"
+}
+
+// below is the path of a field of what stands at a path, empty for the document.
+func below(path, name string) string {
+	if path == "" {
+		return short(name)
+	}
+	return path + "." + short(name)
+}
+
+// fault is an error of one field of an object. A refused field can be read, and
+// may not be stored.
+type fault struct {
+	field, message string
+	refused        bool
+}
 
 // object decodes one object and collects its faults.
 type object struct {
@@ -28,72 +68,118 @@ type object struct {
 	faults                      []fault
 }
 
-func (o *object) fail(field, format string, args ...any) {
-	o.faults = append(o.faults, fault{field, fmt.Sprintf(format, args...)})
+// fail reports a field that cannot be read.
+func (o *object) fail(field, format string, args ...any) { o.add(field, false, format, args...) }
+
+// unknown reports a field that is none of those known at a path.
+func (o *object) unknown(path, name string, known []string) {
+	o.fail(below(path, name), "%s", unknownField(name, known))
 }
+
+// refuse reports a field that can be read, and may not be stored.
+func (o *object) refuse(field, format string, args ...any) { o.add(field, true, format, args...) }
+
+func (o *object) add(field string, refused bool, format string, args ...any) {
+	switch n := len(o.faults); {
+	case n < maxFaults:
+		o.faults = append(o.faults, fault{field, fmt.Sprintf(format, args...), refused})
+	case n == maxFaults:
+		o.faults = append(o.faults, fault{"", moreFaults, refused})
+	}
+}
+
+// full says that no more faults are reported.
+func (o *object) full() bool { return len(o.faults) > maxFaults }
 
 // faultTexts are the faults in words.
 func (o *object) faultTexts() []string {
 	texts := make([]string, len(o.faults))
 	for i, f := range o.faults {
-		texts[i] = f.field + ": " + f.message
+		texts[i] = strings.TrimPrefix(f.field+": "+f.message, ": ")
 	}
 	return texts
 }
 
-// name is Key.String of what is known of the object.
+// name is the Key.String of the object, as far as the document names it.
 func (o *object) name() string {
 	if o.objectName == "" {
-		return strings.ToLower(o.kind)
+		return strings.ToLower(short(o.kind))
 	}
-	k := Key{Kind: GroupVersionKind{Kind: o.kind}, Namespace: o.namespace, Name: o.objectName}
+	k := Key{Kind: GroupVersionKind{Kind: short(o.kind)}, Namespace: short(o.namespace), Name: short(o.objectName)}
 	return k.String()
 }
 
-// decode returns the object, which is of use only where no fault was found.
+// decode returns the object. Use it only where no fault was found.
 func (o *object) decode(raw json.RawMessage, resolve Resolver) *Config {
 	members := o.members("", raw)
 	if members == nil {
+		return nil
+	}
+	if members["apiVersion"] == nil && members["kind"] == nil {
+		o.fail("", "is no object: it has neither apiVersion nor kind, such as networking.istio.io/v1 and VirtualService")
 		return nil
 	}
 	c := &Config{}
 	apiVersion := o.text("apiVersion", members["apiVersion"])
 	o.kind = o.text("kind", members["kind"])
 	o.meta(c, members["metadata"])
-	for _, name := range sortedKeys(members) {
-		switch name {
-		case "apiVersion", "kind", "metadata", "spec", "status":
-		default:
-			o.fail(name, unknownField)
-		}
-	}
 	switch {
 	case apiVersion == "":
+		o.outside(members)
 		o.fail("apiVersion", "is missing: say which API this is, such as networking.istio.io/v1")
 	case o.kind == "":
+		o.outside(members)
 		o.fail("kind", "is missing: say what this is, such as VirtualService")
 	default:
-		o.typed(c, apiVersion, members, resolve)
+		o.typed(c, apiVersion, raw, members, resolve)
 	}
 	return c
 }
 
+// outside reports the fields at the top level of a document that no object has whose
+// spec stands under spec.
+func (o *object) outside(members map[string]json.RawMessage) {
+	for _, name := range sortedKeys(members) {
+		if !slices.Contains(nestedFields, name) {
+			o.unknown("", name, nestedFields)
+		}
+	}
+}
+
 // typed decodes what depends on the kind.
-func (o *object) typed(c *Config, apiVersion string, members map[string]json.RawMessage, resolve Resolver) {
+func (o *object) typed(c *Config, apiVersion string, raw json.RawMessage, members map[string]json.RawMessage, resolve Resolver) {
 	t, err := resolve(apiVersion, o.kind)
-	if err != nil {
+	if err != nil { // of such an object nobody knows which fields it has
 		o.fail("", "%v", err)
 		return
 	}
+	spec := members[specField]
+	if t.Codec.Path() == "" {
+		spec = atTopLevel(members)
+	} else {
+		o.outside(members)
+	}
+	if o.tooDeep(raw) {
+		return
+	}
 	c.GroupVersionKind = t.GroupVersionKind
-	c.Spec = t.NewSpec()
-	o.into("spec", c.Spec, members["spec"])
+	c.Spec = t.Codec.decode(o, spec)
 	if status := members["status"]; o.keepServerFields && len(status) > 0 && !isNull(status) {
 		c.Status = &metav1alpha1.IstioStatus{}
 		if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(status, c.Status); err != nil {
 			o.fail("status", "%s", protoError(err))
 		}
 	}
+}
+
+// atTopLevel is the spec that stands among the members of a document.
+func atTopLevel(members map[string]json.RawMessage) json.RawMessage {
+	own := maps.Clone(members)
+	for _, name := range documentFields {
+		delete(own, name)
+	}
+	text, _ := structure{}.toJSON(own) // it was read from JSON
+	return text
 }
 
 // meta reads the metadata, which every kind has alike.
@@ -106,9 +192,13 @@ func (o *object) meta(c *Config, raw json.RawMessage) {
 	o.objectName = o.text("metadata.name", members["name"])
 	c.Namespace, c.Name = o.namespace, o.objectName
 	for _, name := range sortedKeys(members) {
-		field, value := "metadata."+name, members[name]
+		field, value := below("metadata", name), members[name]
 		switch name {
 		case "name", "namespace", "managedFields", "selfLink":
+		case "generateName":
+			c.GenerateName = o.text(field, value)
+		case "ownerReferences":
+			c.OwnerReferences = o.owners(field, value)
 		case "labels":
 			c.Labels = o.texts(field, value)
 		case "annotations":
@@ -119,12 +209,12 @@ func (o *object) meta(c *Config, raw json.RawMessage) {
 			if o.keepServerFields {
 				o.serverField(c, name, value)
 			}
-		case "generateName", "ownerReferences", "finalizers", "deletionTimestamp", "deletionGracePeriodSeconds":
+		case "finalizers", "deletionTimestamp", "deletionGracePeriodSeconds":
 			if !isNull(value) && !bytes.Equal(value, []byte("[]")) && !bytes.Equal(value, []byte(`""`)) {
-				o.fail(field, "is not supported: leave it out")
+				o.refuse(field, "is not supported: leave it out")
 			}
 		default:
-			o.fail(field, unknownField)
+			o.unknown("metadata", name, metadataFields)
 		}
 	}
 }
@@ -141,7 +231,8 @@ func (o *object) serverField(c *Config, name string, raw json.RawMessage) {
 		}
 	default:
 		created, err := time.Parse(time.RFC3339, o.text(field, raw))
-		if err != nil {
+		if year := created.UTC().Year(); err != nil || year < 1 || year > 9999 { // which no client could read
+
 			o.fail(field, "must be a time such as 2026-01-31T12:00:00Z, is %s", shown(raw))
 			return
 		}
@@ -149,13 +240,32 @@ func (o *object) serverField(c *Config, name string, raw json.RawMessage) {
 	}
 }
 
-// members are those of a mapping; nil and a fault where raw is something else.
-func (o *object) members(field string, raw json.RawMessage) map[string]json.RawMessage {
+// members returns the members of a mapping; anything else is a fault, and nil. known are
+// the fields that the mapping may have, none where they are not known.
+func (o *object) members(field string, raw json.RawMessage, known ...string) map[string]json.RawMessage {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(raw, &members) != nil || members == nil {
-		o.fail(field, "must be a mapping, is %s", shown(raw))
+		o.fail(field, "must be a mapping, is %s%s", shown(raw), withFields(known, raw))
 	}
 	return members
+}
+
+// maxFields is how many fields of a mapping an error names.
+const maxFields = 8
+
+// withFields says which fields a mapping has, for which a value stands that is none.
+func withFields(known []string, raw json.RawMessage) string {
+	switch n := len(known); {
+	case n == 0:
+		return ""
+	case n == 1 && len(raw) > 0 && raw[0] >= '0' && raw[0] <= '9':
+		return fmt.Sprintf(": write {%s: %s}", known[0], shown(raw))
+	case n == 1:
+		return ": it has the field " + known[0]
+	case n > maxFields:
+		return fmt.Sprintf(": it has the fields %s ...", strings.Join(known[:maxFields], ", "))
+	}
+	return ": it has the fields " + strings.Join(known, ", ")
 }
 
 // text is a string; absent and null are empty.
@@ -181,11 +291,64 @@ func (o *object) texts(field string, raw json.RawMessage) map[string]string {
 	}
 	out := make(map[string]string, len(members))
 	for _, key := range sortedKeys(members) {
+		at := field + "[" + short(key) + "]"
 		if isNull(members[key]) {
-			o.fail(field+"["+key+"]", "%s", mustBeText(members[key]))
+			o.fail(at, "%s", mustBeText(members[key]))
 			continue
 		}
-		out[key] = o.text(field+"["+key+"]", members[key])
+		out[key] = o.text(at, members[key])
+	}
+	return out
+}
+
+// owners reads owner references, which have the fields of Kubernetes.
+func (o *object) owners(field string, raw json.RawMessage) []metav1.OwnerReference {
+	var items []json.RawMessage
+	if isNull(raw) {
+		return nil
+	}
+	if json.Unmarshal(raw, &items) != nil {
+		o.fail(field, "must be a list, is %s", shown(raw))
+		return nil
+	}
+	var out []metav1.OwnerReference
+	for i, item := range items {
+		if o.full() {
+			break
+		}
+		out = append(out, o.owner(fmt.Sprintf("%s[%d]", field, i), item))
+	}
+	return out
+}
+
+func (o *object) owner(field string, raw json.RawMessage) (out metav1.OwnerReference) {
+	members := o.members(field, raw)
+	for _, name := range sortedKeys(members) {
+		at, value := below(field, name), members[name]
+		switch name {
+		case "apiVersion":
+			out.APIVersion = o.text(at, value)
+		case "kind":
+			out.Kind = o.text(at, value)
+		case "name":
+			out.Name = o.text(at, value)
+		case "uid":
+			out.UID = types.UID(o.text(at, value))
+		case "controller":
+			out.Controller = o.truth(at, value)
+		case "blockOwnerDeletion":
+			out.BlockOwnerDeletion = o.truth(at, value)
+		default:
+			o.unknown(field, name, ownerFields)
+		}
+	}
+	return out
+}
+
+// truth is true or false; null is nil.
+func (o *object) truth(field string, raw json.RawMessage) (out *bool) {
+	if json.Unmarshal(raw, &out) != nil {
+		o.fail(field, "must be true or false, is %s", shown(raw))
 	}
 	return out
 }
@@ -210,15 +373,18 @@ func (o *object) into(path string, into proto.Message, raw json.RawMessage) {
 	}
 }
 
-// duplicates reports the keys that are set twice, which encoding/json takes
-// without a word.
+// duplicates reports duplicate keys, which encoding/json accepts silently. It skips
+// text that is nested too deep, since tooDeep reports that.
 func (o *object) duplicates(data []byte) {
+	if nesting(data) > maxDepth {
+		return
+	}
 	tokens := json.NewDecoder(bytes.NewReader(data))
 	tokens.UseNumber()
-	o.duplicatesOf(tokens, "")
+	o.duplicatesOf(tokens, nil)
 }
 
-func (o *object) duplicatesOf(tokens *json.Decoder, path string) {
+func (o *object) duplicatesOf(tokens *json.Decoder, path []step) {
 	token, err := tokens.Token()
 	if err != nil {
 		return
@@ -226,22 +392,26 @@ func (o *object) duplicatesOf(tokens *json.Decoder, path string) {
 	switch token {
 	case json.Delim('{'):
 		seen := map[string]bool{}
-		for tokens.More() {
+		at := append(path, step{})
+		last := &at[len(path)]
+		for tokens.More() && !o.full() {
 			key, err := tokens.Token()
 			if err != nil {
 				return
 			}
-			field := strings.TrimPrefix(fmt.Sprintf("%s.%s", path, key), ".")
-			if seen[field] {
-				o.fail(field, "is set twice")
+			last.key = fmt.Sprint(key)
+			if seen[last.key] {
+				o.fail(where(at), "is set twice")
 			}
-			seen[field] = true
-			o.duplicatesOf(tokens, field)
+			seen[last.key] = true
+			o.duplicatesOf(tokens, at)
 		}
 		_, _ = tokens.Token()
 	case json.Delim('['):
-		for i := 0; tokens.More(); i++ {
-			o.duplicatesOf(tokens, fmt.Sprintf("%s[%d]", path, i))
+		at := append(path, step{list: true})
+		for i := 0; tokens.More() && !o.full(); i++ {
+			at[len(path)].index = i
+			o.duplicatesOf(tokens, at)
 		}
 		_, _ = tokens.Token()
 	}
@@ -256,15 +426,21 @@ func mustBeText(raw json.RawMessage) string {
 
 // shown is a value as an error shows it, shortened.
 func shown(raw json.RawMessage) string {
-	var compact bytes.Buffer
-	if json.Compact(&compact, raw) != nil {
+	var out bytes.Buffer
+	inText, escaped := false, false
+	for i := 0; i < len(raw) && out.Len() <= utf8.UTFMax*maxShown; i++ {
+		c := raw[i]
+		if !inText && (c == ' ' || c == '\t' || c == '\r' || c == '\n') {
+			continue
+		}
+		inText = inText != (c == '"' && !escaped)
+		escaped = inText && c == '\\' && !escaped
+		out.WriteByte(c)
+	}
+	if out.Len() == 0 {
 		return "nothing"
 	}
-	const limit = 60
-	if s := []rune(compact.String()); len(s) > limit {
-		return string(s[:limit]) + "..."
-	}
-	return compact.String()
+	return short(strings.ToValidUTF8(out.String(), ""))
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

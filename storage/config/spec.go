@@ -13,30 +13,41 @@ import (
 // message reports what in raw does not fit a message: every unknown field,
 // every value of a wrong type. protojson stops at the first and names no path.
 func (o *object) message(path string, md protoreflect.MessageDescriptor, raw json.RawMessage) {
-	members := o.members(path, raw)
+	members := o.members(path, raw, fieldNames(md)...)
 	set := map[protoreflect.FullName]string{}
 	for _, name := range sortedKeys(members) {
-		field := path + "." + name
+		if o.full() {
+			return
+		}
+		field := below(path, name)
 		fd := fieldByName(md, name)
 		if fd == nil {
-			o.fail(field, unknownField)
+			o.unknown(path, name, fieldNames(md))
 			continue
 		}
 		if isNull(members[name]) && fd.Message() == nil {
 			continue
 		}
 		if other, ok := set[fd.FullName()]; ok {
-			o.fail(field, "is set twice, also as %s", other)
+			o.fail(field, "is set twice, also as %s", short(other))
 		}
 		set[fd.FullName()] = name
 		if one := fd.ContainingOneof(); one != nil && !one.IsSynthetic() {
 			if other, ok := set[one.FullName()]; ok {
-				o.fail(field, "excludes %s: set one of the two", other)
+				o.fail(field, "excludes %s: set one of the two", short(other))
 			}
 			set[one.FullName()] = name
 		}
 		o.field(field, fd, members[name])
 	}
+}
+
+func fieldNames(md protoreflect.MessageDescriptor) []string {
+	names := make([]string, md.Fields().Len())
+	for i := range names {
+		names[i] = md.Fields().Get(i).JSONName()
+	}
+	return names
 }
 
 func fieldByName(md protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {
@@ -52,7 +63,10 @@ func (o *object) field(path string, fd protoreflect.FieldDescriptor, raw json.Ra
 	case fd.IsMap():
 		members := o.members(path, raw)
 		for _, key := range sortedKeys(members) {
-			o.value(path+"["+key+"]", fd.MapValue(), members[key])
+			if o.full() {
+				return
+			}
+			o.value(path+"["+short(key)+"]", fd.MapValue(), members[key])
 		}
 	case fd.IsList():
 		var list []json.RawMessage
@@ -60,6 +74,9 @@ func (o *object) field(path string, fd protoreflect.FieldDescriptor, raw json.Ra
 			o.fail(path, "must be a list, is %s", shown(raw))
 		}
 		for i, item := range list {
+			if o.full() {
+				return
+			}
 			o.value(fmt.Sprintf("%s[%d]", path, i), fd, item)
 		}
 	default:
@@ -67,7 +84,7 @@ func (o *object) field(path string, fd protoreflect.FieldDescriptor, raw json.Ra
 	}
 }
 
-// value is one value of a field: of a list or a map one element.
+// value checks one value of a field; for a list or a map, one element.
 func (o *object) value(path string, fd protoreflect.FieldDescriptor, raw json.RawMessage) {
 	if md := fd.Message(); md != nil && !isWellKnown(md) {
 		o.message(path, md, raw)
@@ -164,7 +181,7 @@ func enumNames(ed protoreflect.EnumDescriptor) string {
 	return strings.Join(names, ", ")
 }
 
-// protoError is protojson's error without what it varies by build.
+// protoError is protojson's error without the blanks that it varies by build.
 func protoError(err error) string {
 	text := strings.ReplaceAll(err.Error(), "\u00a0", " ")
 	return strings.TrimPrefix(text, "proto: ")

@@ -108,6 +108,9 @@ func (c chunk) toJSON() (json.RawMessage, error) {
 		}
 		return c.text, nil
 	}
+	if err := checkAliases(c.text); err != nil {
+		return nil, err
+	}
 	raw, err := yaml.YAMLToJSONStrict(c.text)
 	if err != nil {
 		// Once more, behind empty lines: the parser's line numbers become the file's.
@@ -120,8 +123,25 @@ func (c chunk) toJSON() (json.RawMessage, error) {
 	return raw, nil
 }
 
-// single refuses text behind the end of a document, which the YAML parser would
-// ignore. Only a document in braces has an end before that of its text.
+// YAMLToJSON returns a text of one YAML document, or one of JSON, as JSON. It
+// refuses keys that are set twice. It refuses text over the limits of this package
+// before that takes the memory. A text without content is null.
+func YAMLToJSON(data []byte) (json.RawMessage, error) {
+	if err := checkValues(data); err != nil {
+		return nil, err
+	}
+	switch chunks := split(data); len(chunks) {
+	case 0:
+		return json.RawMessage("null"), nil
+	case 1:
+		return chunks[0].toJSON()
+	default:
+		return nil, fmt.Errorf("the text holds %d documents, and one is wanted", len(chunks))
+	}
+}
+
+// single refuses text behind the end of a document, which the YAML parser would ignore.
+// Only a document in braces can end before its text does.
 func (c chunk) single() error {
 	first := bytes.TrimLeft(c.text, " \t\r\n-")
 	if len(first) == 0 || bytes.IndexByte([]byte("{[&!*#%"), first[0]) < 0 {

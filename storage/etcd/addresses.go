@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"net/netip"
 	"slices"
@@ -11,25 +12,27 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/address"
 	"github.com/portolan-mesh/portolan/storage/etcd/envelope"
 	"github.com/portolan-mesh/portolan/storage/plan"
 )
 
-// The addresses of hosts are decided by package address. A host that has one has
-// a key under AddressPrefix, with those who own it; the address has a key under
-// SlotPrefix from its first use on. Whoever changes either compares both, so no
-// address is given twice and no host gets two, whoever writes at once.
+// Package address decides the addresses of hosts. The key of a host, under
+// AddressPrefix, holds its addresses and owners. The key of an IPv4 address, under
+// SlotPrefix, exists from its first use on. Every transaction that changes one of the
+// two compares both, so no address has two hosts and no host gets two, whoever writes
+// at the same time.
 
 func slotKey(ipv4 netip.Addr) string { return SlotPrefix + ipv4.String() }
 
-// allotment is what a transaction changes of addresses.
+// allotment is the part of a transaction that changes addresses.
 type allotment struct {
-	// keys are those that must be what they were found to be, in order.
+	// keys are the keys that must be as found, in order.
 	keys    []string
 	writes  []keyWrite
 	written map[string]bool
-	// without are hosts that there is no address for.
+	// without are the hosts that get none, because no address is free.
 	without []address.Key
 }
 
@@ -46,9 +49,9 @@ func (s *Store) claims(steps []plan.Step) []address.Claim {
 	return address.Claims(steps)
 }
 
-// assume takes it of each host of which nothing is known and that nobody leaves
-// that it has no address, and that the first one it may get was never used. It
-// saves a read, and the transaction finds out.
+// assume guesses that a host of which nothing is known, and which no claim leaves, has
+// no address, and that its first choice was never used. The guess saves a read; the
+// transaction finds out whether it is right.
 func (s *Store) assume(claims []address.Claim, found *targets) {
 	for _, claim := range claims {
 		key := AddressKey(claim.Namespace, claim.Host)
@@ -58,12 +61,14 @@ func (s *Store) assume(claims []address.Claim, found *targets) {
 	}
 }
 
-// allot returns what claims come to. What it has to read is known to found from
-// then on.
+// allot decides the claims. It adds to found what it has to read.
 func (s *Store) allot(ctx context.Context, claims []address.Claim, found *targets, now time.Time) (allotment, error) {
 	view := &addressView{found: found}
 	for len(claims) > 0 {
-		decision := s.o.Addresses.Decide(claims, view, now)
+		decision, err := s.o.Addresses.Decide(ctx, claims, view, now)
+		if err != nil {
+			return allotment{}, fmt.Errorf("%w: %w", storage.ErrUnavailable, err)
+		}
 		if decision.Complete() {
 			return newAllotment(decision, found)
 		}
@@ -74,10 +79,10 @@ func (s *Store) allot(ctx context.Context, claims []address.Claim, found *target
 	return allotment{}, nil
 }
 
-// readAddresses reads what a decision needs to know.
+// readAddresses reads the keys that a decision depends on.
 func (s *Store) readAddresses(ctx context.Context, d *address.Decision, view *addressView) error {
 	if d.AllSlots {
-		_, err := s.walk(ctx, scan{prefix: SlotPrefix, limit: pageSize}, func(kv *mvccpb.KeyValue) {
+		_, err := s.walk(ctx, Range{Prefix: SlotPrefix}, func(kv *mvccpb.KeyValue) {
 			view.found.addresses[string(kv.Key)] = kv
 		})
 		view.all = err == nil
@@ -114,7 +119,7 @@ func getAll(keys []string) []clientv3.Op {
 	return ops
 }
 
-// knowAbsent notes that of keys those of which nothing is known are not there.
+// knowAbsent notes the keys of which nothing is known as absent.
 func (t *targets) knowAbsent(keys []string) {
 	for _, key := range keys {
 		if _, known := t.addresses[key]; !known {
@@ -123,14 +128,14 @@ func (t *targets) knowAbsent(keys []string) {
 	}
 }
 
-// addressView is what is known of addresses, to whoever decides.
+// addressView shows the known addresses to package address.
 type addressView struct {
 	found *targets
 	all   bool // all slots were read
 }
 
-// Holding implements address.View. A value that cannot be read is none: it is
-// replaced.
+// Holding implements address.View. A value that cannot be decoded counts as absent,
+// and is replaced.
 func (v *addressView) Holding(k address.Key) (h *address.Holding, known bool) {
 	kv, known := v.found.addresses[AddressKey(k.Namespace, k.Host)]
 	if kv == nil {
@@ -151,8 +156,8 @@ func holdingOf(kv *mvccpb.KeyValue) *address.Holding {
 	return &address.Holding{IPv4: assignment.IPv4, IPv6: assignment.IPv6, Owners: value.Owners}
 }
 
-// Slot implements address.View. A value that cannot be read is that of nobody who
-// could ever come back, free since the beginning of time.
+// Slot implements address.View. A value that cannot be decoded counts as free since
+// the beginning of time, without an owner that could come back.
 func (v *addressView) Slot(ipv4 netip.Addr) (s *address.Slot, known bool) {
 	kv, known := v.found.addresses[slotKey(ipv4)]
 	if kv == nil {
@@ -163,7 +168,7 @@ func (v *addressView) Slot(ipv4 netip.Addr) (s *address.Slot, known bool) {
 
 func slotOf(kv *mvccpb.KeyValue) *address.Slot {
 	value := &envelope.Slot{}
-	if err := openMessage(kv, value); err != nil {
+	if err := open(kv, value); err != nil {
 		return &address.Slot{Freed: time.UnixMilli(0)}
 	}
 	out := &address.Slot{Key: address.Key{Namespace: value.Namespace, Host: value.Host}}
@@ -211,9 +216,9 @@ func newAllotment(d *address.Decision, found *targets) (allotment, error) {
 	return out, nil
 }
 
-// add adds a write. One of a key that is written already comes of reads of
-// different revisions, which the transaction finds out: it is left out, since
-// etcd takes no two.
+// add adds a write, unless the transaction writes its key already: etcd refuses two
+// writes of a key. Two come of reads at different revisions only, and then the
+// compares fail.
 func (a *allotment) add(key string, value []byte) {
 	if a.written[key] {
 		return
@@ -226,8 +231,8 @@ func (a *allotment) add(key string, value []byte) {
 	a.writes = append(a.writes, keyWrite{key, value})
 }
 
-// encodeHolding returns the value of a host; what is unknown in the one before
-// stays.
+// encodeHolding returns the value of a host. It keeps the unknown fields of the value
+// before.
 func encodeHolding(k address.Key, h *address.Holding, before *mvccpb.KeyValue) ([]byte, error) {
 	value := &envelope.Address{}
 	if before != nil {
@@ -237,25 +242,24 @@ func encodeHolding(k address.Key, h *address.Holding, before *mvccpb.KeyValue) (
 	}
 	value.Namespace, value.Host = k.Namespace, k.Host
 	value.Ipv4, value.Ipv6, value.Owners = h.IPv4.String(), h.IPv6.String(), h.Owners
-	return closeMessage(value)
+	return envelope.Encode(value)
 }
 
-// encodeSlot returns the value of an address; what is unknown in the one before
-// stays.
+// encodeSlot returns the value of an address. It keeps the unknown fields of the value
+// before.
 func encodeSlot(s *address.Slot, before *mvccpb.KeyValue) ([]byte, error) {
 	value := &envelope.Slot{}
-	if before != nil && openMessage(before, value) != nil {
+	if before != nil && open(before, value) != nil {
 		value = &envelope.Slot{}
 	}
 	value.Namespace, value.Host, value.Freed = s.Namespace, s.Host, 0
 	if !s.Freed.IsZero() {
 		value.Freed = s.Freed.UnixMilli()
 	}
-	return closeMessage(value)
+	return envelope.Encode(value)
 }
 
-// tellWithout logs the hosts of a transaction that landed for which there was no
-// address.
+// tellWithout logs the hosts for which a transaction that landed had no address.
 func (s *Store) tellWithout(ctx context.Context, a allotment) {
 	if len(a.without) > 0 {
 		s.o.Log.WarnContext(ctx, "hosts of ServiceEntries get no address, since none is left: enlarge the range",

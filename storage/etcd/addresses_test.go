@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -125,6 +126,67 @@ func TestTheLimitsOfABatchWithAddresses(t *testing.T) {
 	}
 	if _, _, err := store.Apply(t.Context(), batch(42)); err != nil {
 		t.Errorf("42 objects with a host each: %v", err)
+	}
+}
+
+// TestAnObjectWithTooManyHostsIsNamed: where no batch could carry it, alone or
+// among others.
+func TestAnObjectWithTooManyHostsIsNamed(t *testing.T) {
+	t.Parallel()
+	store := open(t, etcdtest.Dial(t, etcdtest.Listen(t, etcdtest.Stock)), giving, stock)
+	many := func(n int) (hosts []string) {
+		for i := range n {
+			hosts = append(hosts, fmt.Sprintf("h%d.example", i))
+		}
+		return hosts
+	}
+	create(t, store, static("fits", many(62)...))
+	for name, ops := range map[string][]storage.Op{
+		"alone":        {{Verb: storage.Create, Config: static("large", many(126)...)}},
+		"among others": {{Verb: storage.Create, Config: static("small", "small.example")}, {Verb: storage.Put, Config: static("large", many(126)...)}},
+		"an update":    {{Verb: storage.Update, Config: static("fits", append(many(1), "b.example", "c.example")...)}},
+	} {
+		_, _, err := store.Apply(t.Context(), ops)
+		if !isErr(err, storage.ErrInvalid) {
+			t.Errorf("%s: %v, want ErrInvalid", name, err)
+			continue
+		}
+		object := ops[len(ops)-1].Config.Key()
+		for _, words := range []string{object.String(), "spec.hosts: ", " hosts get or lose an address", "62 are the most", "split it", "--max-txn-ops"} {
+			if !strings.Contains(err.Error(), words) {
+				t.Errorf("%s: %q does not say %q", name, err, words)
+			}
+		}
+	}
+	if _, err := store.Delete(t.Context(), schema.ServiceEntry, "fits", "shop", ""); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestALargeObjectInDoubtIsSettledInParts: one that no transaction holds does not
+// keep the others from their addresses.
+func TestALargeObjectInDoubtIsSettledInParts(t *testing.T) {
+	t.Parallel()
+	client := etcdtest.Dial(t, etcdtest.Listen(t, etcdtest.Stock))
+	var hosts []string
+	for i := range 300 {
+		hosts = append(hosts, fmt.Sprintf("h%d.example", i))
+	}
+	old, store := open(t, client, stock), open(t, client, giving, stock)
+	objects := []*config.Config{static("large", hosts...), static("small", "small.example")}
+	for _, object := range objects {
+		create(t, old, object)
+	}
+	doubts := address.Doubts(slices.Values(objects), nil)
+	if without, err := store.SettleAddresses(t.Context(), doubts); err != nil || len(without) != 0 {
+		t.Fatalf("%d hosts without, %v", len(without), err)
+	}
+	owners, err := store.AddressOwners(t.Context())
+	if err != nil || len(owners) != 301 {
+		t.Errorf("%d hosts have addresses, %v", len(owners), err)
+	}
+	if left := address.Doubts(slices.Values(objects), owners); len(left) != 0 {
+		t.Errorf("left are %v", left)
 	}
 }
 

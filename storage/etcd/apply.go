@@ -3,7 +3,6 @@ package etcd
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/google/uuid"
@@ -11,18 +10,18 @@ import (
 
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/plan"
+	"github.com/portolan-mesh/portolan/storage/retry"
 )
 
-// Apply reads the targets at one revision, decides, and commits in one
-// transaction that compares the revision of every target, those that do not
-// change included, and that of the storage format. Targets that this Store wrote
-// or read a moment ago are not read, since the comparison finds out. The answer
-// to a lost race carries what the targets are now, so the next attempt needs no
-// read; it fails where an operation was conditional.
+// Apply reads the targets at one revision, decides, and commits one transaction. The
+// transaction compares the revisions of all targets, unchanged ones too, and of the
+// storage format. Apply does not read targets that this Store wrote or read a moment
+// ago: the comparison finds out. The answer to a lost race carries the targets, so the
+// next attempt needs no read; a conditional operation fails then.
 //
-// A transaction whose answer is lost is looked for, and sent again if it has
-// not landed: it lands once or not at all, and which of the two is reported.
-// storage.ErrOutcomeUnknown is for when etcd did not answer again in time.
+// When an answer is lost, Apply looks for the transaction, and sends it again if it has
+// not landed. It lands once or not at all, and Apply reports which. It returns
+// storage.ErrOutcomeUnknown only where etcd does not answer again in time.
 func (s *Store) Apply(ctx context.Context, ops []storage.Op) (string, []storage.Result, error) {
 	if err := s.checkCount(ops); err != nil {
 		return "", nil, err
@@ -31,6 +30,7 @@ func (s *Store) Apply(ctx context.Context, ops []storage.Op) (string, []storage.
 	defer cancel()
 	batch := s.newWork(ops)
 	found := s.guess(batch)
+	backoff := newBackoff()
 	for attempt := 1; ; attempt++ {
 		now := s.o.Now()
 		steps, err := s.decide(ctx, batch, &found, now)
@@ -48,16 +48,16 @@ func (s *Store) Apply(ctx context.Context, ops []storage.Op) (string, []storage.
 			return version(revision), plan.Results(steps, version(revision)), nil
 		}
 		found = lost
-		if err := backOff(ctx, attempt); err != nil {
+		if err := backoff.Wait(ctx); err != nil {
 			return "", nil, fmt.Errorf("apply: %w: others changed the same objects before each of %d attempts, nothing was written: %w",
 				storage.ErrUnavailable, attempt, err)
 		}
 	}
 }
 
-// guess is what the targets are taken to be without asking: absent, where all
-// are to be made, or what this Store remembers of them. It is nil where it does
-// not remember all, where health decides, and where there is no connection.
+// guess returns targets without a read: absent ones for a batch of creates, else those
+// that this Store remembers. It returns nil where it does not remember all, where
+// health decides, and where there is no connection.
 func (s *Store) guess(batch work) *targets {
 	format, known := s.knownFormat()
 	if !known || !s.connected() || len(batch.watched) > 0 {
@@ -71,9 +71,9 @@ func (s *Store) guess(batch work) *targets {
 	return s.recall(batch.Keys(), format)
 }
 
-// decide returns what the operations come to, given what the targets were found
-// to be. Only a transaction shows that a guess is right: one that leads to an
-// error, or to no transaction, is given up, and the targets are read.
+// decide plans the steps of a batch, given its targets. Only a transaction proves a
+// guess right. So where a guess leads to an error, or to no transaction, decide reads
+// the targets and plans again.
 func (s *Store) decide(ctx context.Context, batch work, found **targets, now time.Time) ([]plan.Step, error) {
 	stamp := plan.Stamp{Now: now, NewUID: uuid.NewString, Domain: s.o.Domain}
 	if *found != nil {
@@ -92,25 +92,29 @@ func (s *Store) decide(ctx context.Context, batch work, found **targets, now tim
 	return batch.Decide(read.objects, stamp)
 }
 
-// connected says whether a request would be sent at once. A mutation that waits
-// for a connection until its deadline looks like one whose answer was lost; a
-// read before it tells them apart.
+// connected says whether a request would be sent at once. A mutation that waits for a
+// connection until its deadline looks like one whose answer was lost. A read before it
+// tells the two apart.
 func (s *Store) connected() bool {
 	connection := s.client.ActiveConnection()
 	return connection == nil || connection.GetState() == connectivity.Ready
 }
 
-// commit writes steps in one transaction, with the addresses that hosts get or
-// lose by them, if the targets are as they were found. If not, nothing is written
-// and lost is what they are now.
+// commit writes steps, and the addresses that they give or take, in one transaction,
+// if the targets are as found. If not, it writes nothing and lost is the targets as
+// they are now.
 func (s *Store) commit(ctx context.Context, steps []plan.Step, found *targets, now time.Time) (revision int64, lost *targets, err error) {
 	claims := s.claims(steps)
+	// Each claim takes an operation at least; allot finds the exact number.
+	if err := s.checkAddresses(steps, len(claims)); err != nil {
+		return 0, nil, err
+	}
 	s.assume(claims, found)
 	allotted, err := s.allot(ctx, claims, found, now)
 	if err != nil {
 		return 0, nil, fmt.Errorf("apply: nothing was written: %w", err)
 	}
-	if err := s.checkAddresses(len(steps), len(allotted.keys)); err != nil {
+	if err := s.checkAddresses(steps, len(allotted.keys)); err != nil {
 		return 0, nil, err
 	}
 	m, err := s.newMutation(steps, found, allotted, newRecord(steps, found, storage.OriginOf(ctx), now, s.recordLimit()))
@@ -140,16 +144,6 @@ func subject(steps []plan.Step) string {
 	return fmt.Sprintf("%d objects, %s first", len(steps), steps[0].Key)
 }
 
-// backOff waits, the first time hardly, then longer and longer, with jitter so
-// that rivals do not meet again.
-func backOff(ctx context.Context, attempt int) error {
-	limit := time.Millisecond << min(attempt-1, 7)
-	timer := time.NewTimer(rand.N(limit))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return ctx.Err()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
+// newBackoff returns the waits between the attempts of one mutation. The first is below
+// a millisecond.
+func newBackoff() *retry.Backoff { return retry.NewFair(time.Millisecond/2, 64*time.Millisecond) }

@@ -1,25 +1,22 @@
 package etcd
 
 import (
-	"bytes"
 	"fmt"
 	"net/netip"
 	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/portolan-mesh/portolan/storage/address"
 	"github.com/portolan-mesh/portolan/storage/etcd/envelope"
 	"github.com/portolan-mesh/portolan/storage/health"
 )
 
-// The trees beside the configuration: keys and values. Their keys are
-// <prefix><namespace>/<name>, and a value is a message of package envelope behind
-// the magic.
+// The keys and values of the trees beside the configuration. A key is
+// <prefix><namespace>/<name>, and a value is a message of package envelope.
 
-// AddressKey returns the key of the assignment of a host.
+// AddressKey returns the key of the addresses of a host.
 func AddressKey(namespace, host string) string { return AddressPrefix + address.Path(namespace, host) }
 
 // HealthKey returns the key of the report on a WorkloadEntry.
@@ -39,10 +36,9 @@ func parseBeside(key, prefix string) (namespace, name string, err error) {
 	return namespace, name, nil
 }
 
-// DecodeAddress returns the assignment of a key and value under AddressPrefix.
-// Its revision is the one at which the key came to be, which is not moved by a
-// change of those who own it. The error is an ErrForeignKey or an
-// ErrUndecodable.
+// DecodeAddress decodes the addresses of a host, of a key under AddressPrefix. Their
+// revision is the one that created the key; a change of the owners does not move it.
+// The error is an ErrForeignKey or an ErrUndecodable.
 func DecodeAddress(kv *mvccpb.KeyValue) (*address.Assignment, error) {
 	value, err := openAddress(kv)
 	if err != nil {
@@ -65,7 +61,7 @@ func openAddress(kv *mvccpb.KeyValue) (*envelope.Address, error) {
 		return nil, err
 	}
 	value := &envelope.Address{}
-	if err := openMessage(kv, value); err != nil {
+	if err := open(kv, value); err != nil {
 		return nil, err
 	}
 	if value.Namespace != namespace || value.Host != host {
@@ -74,15 +70,15 @@ func openAddress(kv *mvccpb.KeyValue) (*envelope.Address, error) {
 	return value, nil
 }
 
-// DecodeHealth returns the report of a key and value under HealthPrefix, with the
-// mod revision. The error is an ErrForeignKey or an ErrUndecodable.
+// DecodeHealth decodes the report on a WorkloadEntry, of a key under HealthPrefix, with
+// its mod revision. The error is an ErrForeignKey or an ErrUndecodable.
 func DecodeHealth(kv *mvccpb.KeyValue) (*health.Report, error) {
 	namespace, name, err := parseBeside(string(kv.Key), HealthPrefix)
 	if err != nil {
 		return nil, err
 	}
 	value := &envelope.Health{}
-	if err := openMessage(kv, value); err != nil {
+	if err := open(kv, value); err != nil {
 		return nil, err
 	}
 	if value.Namespace != namespace || value.Name != name {
@@ -96,30 +92,4 @@ func reportOf(h *envelope.Health, revision int64) *health.Report {
 		Namespace: h.Namespace, Name: h.Name, UID: h.Uid, Healthy: h.Healthy, Unknown: h.Unknown, Reason: h.Reason, Message: h.Message,
 		Since: time.Unix(0, h.Since).UTC(), Probed: time.Unix(0, h.Probed).UTC(), Revision: revision,
 	}
-}
-
-// EncodeHealth returns the value of a report.
-func EncodeHealth(r *health.Report) ([]byte, error) {
-	return closeMessage(&envelope.Health{
-		Namespace: r.Namespace, Name: r.Name, Healthy: r.Healthy, Unknown: r.Unknown, Reason: r.Reason, Message: r.Message,
-		Since: r.Since.UnixNano(), Probed: r.Probed.UnixNano(), Uid: r.UID,
-	})
-}
-
-// openMessage reads a value that is a message behind the magic. The error is an
-// ErrUndecodable.
-func openMessage(kv *mvccpb.KeyValue, into proto.Message) error {
-	body, ok := bytes.CutPrefix(kv.Value, magic)
-	if !ok {
-		return undecodable(kv, fmt.Sprintf("it does not begin with %q", magic))
-	}
-	if err := proto.Unmarshal(body, into); err != nil {
-		return undecodable(kv, err.Error())
-	}
-	return nil
-}
-
-// closeMessage is the inverse of openMessage.
-func closeMessage(m proto.Message) ([]byte, error) {
-	return proto.MarshalOptions{Deterministic: true}.MarshalAppend(bytes.Clone(magic), m)
 }

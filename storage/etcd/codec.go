@@ -1,7 +1,6 @@
 package etcd
 
 import (
-	"bytes"
 	"fmt"
 	"strconv"
 	"time"
@@ -9,52 +8,50 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/etcd/envelope"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// magic stands in front of every value: three letters and a format byte, so
-// that the encoding can change value by value and a reader can tell.
-var magic = []byte("ptl\x01")
-
-// Encode returns the value of an object: magic and envelope. The object must
-// be of the canonical version of its kind. writeID identifies the mutation.
-// Equal arguments give equal bytes within one binary; across binaries compare
-// what Decode returns.
+// Encode returns the value of an object. The object must be of the canonical version
+// of its kind. writeID identifies the mutation. Equal arguments give equal bytes
+// within one binary; across binaries compare what Decode returns.
 func Encode(object *config.Config, writeID []byte) ([]byte, error) {
 	return encode(object, writeID, &envelope.Envelope{})
 }
 
-// encode fills in an envelope that may carry fields of a newer writer; those
-// stay in it. A spec may be encoded already.
+// encode fills in an envelope that may carry fields of a newer writer, its spec
+// too; those stay in it. The spec of the object may be encoded already.
 func encode(object *config.Config, writeID []byte, into *envelope.Envelope) ([]byte, error) {
 	spec, encoded := object.Spec.(*anypb.Any)
 	if !encoded {
-		spec = &anypb.Any{}
-		if err := anypb.MarshalFrom(spec, object.Spec, proto.MarshalOptions{Deterministic: true}); err != nil {
+		value, err := config.MarshalSpec(object.Spec, into.Spec.GetValue())
+		if err != nil {
 			return nil, fmt.Errorf("encode the spec of %s: %w", object.Key(), err)
 		}
+		spec = &anypb.Any{TypeUrl: config.SpecType(object.Spec), Value: value}
 	}
 	into.Group, into.Kind = object.Group, object.Kind
 	into.Namespace, into.Name = object.Namespace, object.Name
 	into.Labels, into.Annotations = object.Labels, object.Annotations
+	into.OwnerReferences = storedOwners(object.OwnerReferences)
 	into.CreationTime = object.CreationTimestamp.Unix()
 	into.Uid, into.Generation = object.UID, object.Generation
 	into.WriteId = writeID
 	into.Spec = spec
-	value, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(bytes.Clone(magic), into)
+	value, err := envelope.Encode(into)
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", object.Key(), err)
 	}
 	return value, nil
 }
 
-// Decode returns the object of a key and value of etcd, under the canonical
-// version of its kind, with the mod revision as its resource version. The
-// object shares no memory with kv, which is only read. The error is an
-// ErrForeignKey or an ErrUndecodable.
+// Decode decodes an object, under the canonical version of its kind, with the mod
+// revision as its resource version. The object shares no memory with kv. The error is
+// an ErrForeignKey or an ErrUndecodable.
 func Decode(kv *mvccpb.KeyValue, schemas schema.Set, domain string) (*config.Config, error) {
 	key, err := ParseConfigKey(string(kv.Key), schemas)
 	if err != nil {
@@ -64,21 +61,22 @@ func Decode(kv *mvccpb.KeyValue, schemas schema.Set, domain string) (*config.Con
 	return object, err
 }
 
-// decode returns the envelope of a value as well. The object and it share maps.
+// decode is like Decode of a known key, and returns the envelope too. The object and
+// the envelope share maps.
 func decode(kv *mvccpb.KeyValue, key config.Key, kind *schema.Schema, domain string) (*config.Config, *envelope.Envelope, error) {
-	wrapper, err := open(kv, key)
+	wrapper, err := openObject(kv, key)
 	if err != nil {
 		return nil, nil, err
 	}
-	spec := kind.NewSpec()
-	if err := wrapper.Spec.UnmarshalTo(spec); err != nil {
+	spec, err := kind.Codec.Unmarshal(wrapper.Spec)
+	if err != nil {
 		return nil, nil, undecodable(kv, fmt.Sprintf("its spec: %v", err))
 	}
 	return assemble(kv, key, wrapper, domain, spec), wrapper, nil
 }
 
 // assemble makes an object of the parts of its value.
-func assemble(kv *mvccpb.KeyValue, key config.Key, wrapper *envelope.Envelope, domain string, spec proto.Message) *config.Config {
+func assemble(kv *mvccpb.KeyValue, key config.Key, wrapper *envelope.Envelope, domain string, spec any) *config.Config {
 	return &config.Config{
 		Meta: config.Meta{
 			GroupVersionKind:  key.Kind,
@@ -87,6 +85,7 @@ func assemble(kv *mvccpb.KeyValue, key config.Key, wrapper *envelope.Envelope, d
 			Domain:            domain,
 			Labels:            wrapper.Labels,
 			Annotations:       wrapper.Annotations,
+			OwnerReferences:   owners(wrapper.OwnerReferences),
 			ResourceVersion:   version(kv.ModRevision),
 			CreationTimestamp: time.Unix(wrapper.CreationTime, 0).UTC(),
 			Generation:        wrapper.Generation,
@@ -96,15 +95,41 @@ func assemble(kv *mvccpb.KeyValue, key config.Key, wrapper *envelope.Envelope, d
 	}
 }
 
-// open reads the envelope of a value and checks that it belongs to key.
-func open(kv *mvccpb.KeyValue, key config.Key) (*envelope.Envelope, error) {
-	body, ok := bytes.CutPrefix(kv.Value, magic)
-	if !ok {
-		return nil, undecodable(kv, fmt.Sprintf("it does not begin with %q", magic))
+func storedOwners(of []metav1.OwnerReference) []*envelope.OwnerReference {
+	var out []*envelope.OwnerReference
+	for _, o := range of {
+		out = append(out, &envelope.OwnerReference{
+			ApiVersion: o.APIVersion, Kind: o.Kind, Name: o.Name, Uid: string(o.UID),
+			Controller: o.Controller, BlockOwnerDeletion: o.BlockOwnerDeletion,
+		})
 	}
+	return out
+}
+
+func owners(stored []*envelope.OwnerReference) []metav1.OwnerReference {
+	var out []metav1.OwnerReference
+	for _, o := range stored {
+		out = append(out, metav1.OwnerReference{
+			APIVersion: o.ApiVersion, Kind: o.Kind, Name: o.Name, UID: types.UID(o.Uid),
+			Controller: o.Controller, BlockOwnerDeletion: o.BlockOwnerDeletion,
+		})
+	}
+	return out
+}
+
+// open decodes a value. The error is an ErrUndecodable.
+func open(kv *mvccpb.KeyValue, into proto.Message) error {
+	if err := envelope.Decode(kv.Value, into); err != nil {
+		return undecodable(kv, err.Error())
+	}
+	return nil
+}
+
+// openObject decodes the value of an object and checks that it belongs to key.
+func openObject(kv *mvccpb.KeyValue, key config.Key) (*envelope.Envelope, error) {
 	wrapper := &envelope.Envelope{}
-	if err := proto.Unmarshal(body, wrapper); err != nil {
-		return nil, undecodable(kv, err.Error())
+	if err := open(kv, wrapper); err != nil {
+		return nil, err
 	}
 	if wrapper.Group != key.Kind.Group || wrapper.Kind != key.Kind.Kind ||
 		wrapper.Namespace != key.Namespace || wrapper.Name != key.Name {
@@ -117,5 +142,5 @@ func open(kv *mvccpb.KeyValue, key config.Key) (*envelope.Envelope, error) {
 	return wrapper, nil
 }
 
-// version makes a revision an opaque version.
+// version returns a revision as an opaque version.
 func version(revision int64) string { return strconv.FormatInt(revision, 10) }

@@ -293,3 +293,29 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// FuzzDecodeBeside reads all that lies beside the objects.
+func FuzzDecodeBeside(f *testing.F) {
+	for _, prefix := range []string{etcd.AddressPrefix, etcd.HealthPrefix, etcd.StatusPrefix, etcd.HistoryPrefix} {
+		f.Add([]byte(prefix+"shop/a"), []byte("ptl\x01\x0a\x04shop\x12\x01a"))
+	}
+	f.Add([]byte(etcd.FormatKey), []byte("ptl\x01\x08\x02\x10\x01"))
+	schemas := schema.Pilot()
+	f.Fuzz(func(t *testing.T, key, value []byte) {
+		kv := &mvccpb.KeyValue{Key: key, Value: value, ModRevision: 7}
+		_, address := etcd.DecodeAddress(kv)
+		_, health := etcd.DecodeHealth(kv)
+		_, status := etcd.DecodeStatus(kv, schemas)
+		_, replica := etcd.DecodeReplica(kv)
+		_, proxy := etcd.DecodeProxy(kv)
+		_, record := etcd.RecordTime(kv)
+		for _, err := range []error{address, health, status, replica, proxy, record} {
+			if err != nil && !isErr(err, etcd.ErrForeignKey) && !isErr(err, etcd.ErrUndecodable) {
+				t.Errorf("decoding: %v has no class", err)
+			}
+		}
+		if f := etcd.DecodeFormat(kv); f.Fault == "" && !bytes.HasPrefix(value, []byte("ptl\x01")) {
+			t.Errorf("a format of %q", value)
+		}
+	})
+}

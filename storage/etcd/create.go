@@ -8,7 +8,9 @@ import (
 	"github.com/portolan-mesh/portolan/storage/plan"
 )
 
-// Create is one round trip: If the key has no revision Then put.
+// Create is Apply of one operation, as a rule one round trip: If the key has no revision
+// Then put. Apply reads first where it cannot guess, as before the storage format is
+// known, or while the connection is not ready. It tries again after a lost race.
 func (s *Store) Create(ctx context.Context, object *config.Config) (string, error) {
 	return s.one(ctx, storage.Op{Verb: storage.Create, Config: object})
 }

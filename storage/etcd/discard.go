@@ -16,11 +16,10 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/envelope"
 )
 
-// Discard removes a key of the mesh tree that is nothing known here: one of no
-// known kind, or an object, address or health whose value cannot be read. It must
-// have the mod revision that the caller saw, so that nothing else goes. The history
-// gets a record of it, with the value. It returns the revision at which the key
-// went.
+// Discard deletes a key of the mesh tree that this binary cannot read: a key of no known
+// kind, or one whose value cannot be decoded. The key must have the mod revision that
+// the caller saw. The history gets a record with the value. Discard returns the
+// revision of the deletion.
 //
 // The error is a storage.ErrNotFound or ErrConflict where the key is gone or has
 // another revision, and an ErrInvalid where it is sound: Delete is for objects.
@@ -54,7 +53,7 @@ func (s *Store) discard(ctx context.Context, key string, revision int64) (int64,
 	return s.landDiscard(ctx, d)
 }
 
-// mayDiscard says whether a key may be discarded, given what is under it.
+// mayDiscard says why a key may not be discarded, given its pair; nil where it may.
 func (s *Store) mayDiscard(key string, kv *mvccpb.KeyValue, revision int64, format Format) error {
 	switch {
 	case kv == nil:
@@ -68,22 +67,19 @@ func (s *Store) mayDiscard(key string, kv *mvccpb.KeyValue, revision int64, form
 	return format.Writable()
 }
 
-// sound says whether a pair of the mesh tree can be read.
+// sound says whether a pair of the mesh tree can be decoded.
 func (s *Store) sound(kv *mvccpb.KeyValue) bool {
-	var err error
-	switch key := string(kv.Key); {
-	case strings.HasPrefix(key, AddressPrefix):
-		_, err = DecodeAddress(kv)
-	case strings.HasPrefix(key, HealthPrefix):
-		_, err = DecodeHealth(kv)
-	default:
-		_, err = Decode(kv, s.Schemas(), "")
+	for _, tree := range meshTrees {
+		if strings.HasPrefix(string(kv.Key), tree.Prefix) {
+			_, err := tree.Decode(kv, s.Schemas(), s.o.Domain)
+			return err == nil
+		}
 	}
-	return err == nil
+	return false
 }
 
-// discarding is the transaction that removes one key. It may be sent many times
-// and lands at most once.
+// discarding is the transaction that deletes one key. It may be sent many times, and
+// lands at most once.
 type discarding struct {
 	key           string
 	revision      int64
@@ -91,11 +87,12 @@ type discarding struct {
 	record, value string
 }
 
-// landDiscard sends the transaction until it is known what became of it.
+// landDiscard sends the transaction until its outcome is known.
 func (s *Store) landDiscard(ctx context.Context, d *discarding) (int64, error) {
 	deadline, _ := ctx.Deadline()
 	try := &sender{Store: s, patience: time.Until(deadline) / tries}
-	for attempt := 1; ; attempt++ {
+	backoff := newBackoff()
+	for {
 		answer, err := try.send(ctx,
 			[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(d.key), "=", d.revision), d.format.unchanged(), absent(d.record)},
 			[]clientv3.Op{clientv3.OpDelete(d.key), clientv3.OpPut(d.record, d.value)},
@@ -117,13 +114,13 @@ func (s *Store) landDiscard(ctx context.Context, d *discarding) (int64, error) {
 			}
 			try.doubt = err
 		}
-		if err := backOff(ctx, attempt); err != nil {
+		if err := backoff.Wait(ctx); err != nil {
 			return 0, try.unknown(err)
 		}
 	}
 }
 
-// discarded is the record of a key that goes.
+// discarded is the record of history of a discarded key.
 func (s *Store) discarded(kv *mvccpb.KeyValue, origin storage.Origin) *envelope.Record {
 	key := looseKey(string(kv.Key))
 	entry := &envelope.Entry{
@@ -140,8 +137,8 @@ func (s *Store) discarded(kv *mvccpb.KeyValue, origin storage.Origin) *envelope.
 	}
 }
 
-// looseKey is what can be told of the object of a key, whatever its form: one of
-// another form, or of what lies beside the objects, is a name. It is text.
+// looseKey reads a key of any form. A key that is not that of an object becomes a name.
+// The result is valid text.
 func looseKey(key string) config.Key {
 	path, object := strings.CutPrefix(key, ConfigPrefix)
 	path = strings.ToValidUTF8(strings.TrimPrefix(path, MeshPrefix), "\uFFFD")
@@ -152,10 +149,10 @@ func looseKey(key string) config.Key {
 	if parts[2] == clusterScope {
 		parts[2] = ""
 	}
-	return config.Key{Kind: config.GroupVersionKind{Group: parts[0], Kind: parts[1]}, Namespace: parts[2], Name: parts[3]}
+	return config.Key{Kind: config.GroupVersionKind{Group: config.GroupOfPath(parts[0]), Kind: parts[1]}, Namespace: parts[2], Name: parts[3]}
 }
 
-// pairOf is what the i-th read of a transaction found, nil if nothing.
+// pairOf returns the pair that the i-th read of a transaction found, nil for none.
 func pairOf(answer *clientv3.TxnResponse, i int) *mvccpb.KeyValue {
 	for _, kv := range answer.Responses[i].GetResponseRange().GetKvs() {
 		return kv
@@ -163,10 +160,10 @@ func pairOf(answer *clientv3.TxnResponse, i int) *mvccpb.KeyValue {
 	return nil
 }
 
-// formatOf is the format that the i-th read of a transaction found.
+// formatOf returns the format that the i-th read of a transaction found.
 func formatOf(answer *clientv3.TxnResponse, i int) Format {
 	if kv := pairOf(answer, i); kv != nil {
-		return decodeFormat(kv)
+		return DecodeFormat(kv)
 	}
 	return Format{}
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/etcd/envelope"
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
-	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
@@ -95,8 +94,8 @@ func TestDiscardRefuses(t *testing.T) {
 	store := open(t, client)
 	create(t, store, entry("sound", "1.example"))
 	sound, broken, side := etcd.ConfigKey(entry("sound").Key()), etcd.ConfigKey(entry("broken").Key()), etcd.StatusPrefix+"x"
-	healthy, report := etcd.HealthKey("shop", "w"), &health.Report{Namespace: "shop", Name: "w", UID: "u", Healthy: true}
-	said, err := etcd.EncodeHealth(report)
+	healthy := etcd.HealthKey("shop", "w")
+	said, err := envelope.Encode(&envelope.Health{Namespace: "shop", Name: "w", Uid: "u", Healthy: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +122,7 @@ func TestDiscardRefuses(t *testing.T) {
 			t.Errorf("%s: %v, want %v that says %q", name, err, tt.class, tt.says)
 		}
 	}
-	newer(t, client, 2, 1)
+	newer(t, client, etcd.StorageFormat+1, 1)
 	if _, err := store.Discard(t.Context(), broken, at(broken)); !isErr(err, storage.ErrReadOnly) {
 		t.Errorf("of a newer format: %v, want ErrReadOnly", err)
 	}

@@ -6,27 +6,30 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/hashicorp/go-multierror"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/address"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/plan"
 )
 
-// What a request is reckoned to take beside its keys and values, on the safe
-// side: as a whole, with the key of its record, what that says of the batch and
-// the format, and for each operation.
+// Upper bounds of the bytes of a request beside its keys and values: for the whole, with
+// the key of its record, the record's own fields and the format; and for each
+// operation.
 const (
 	requestOverhead   = 1024
 	operationOverhead = 32
 )
 
-// checkCount refuses a batch of more operations than fit one transaction. etcd
-// counts the longest of compares, writes and reads: there is a compare and a
-// read for every operation, and one of each for the record of history and for
-// the storage format; the deletion of what has a health is two writes, and a
-// condition on it is one more compare and read.
+// checkCount refuses a batch of more operations than fit one transaction. etcd counts
+// the longest of compares, writes and reads. Every operation takes a compare and a
+// read, and so do the record of history and the storage format. A deletion of an object
+// with a health takes two writes; a condition on a health takes one more compare and
+// read.
 func (s *Store) checkCount(ops []storage.Op) error {
 	removed, watched := 0, 0
 	for _, op := range ops {
@@ -49,24 +52,37 @@ func (s *Store) checkCount(ops []storage.Op) error {
 		"apply it in parts, or raise --max-txn-ops of etcd and of this store", storage.ErrTooLarge, len(ops), beside, s.o.MaxTxnOps)
 }
 
-// checkAddresses refuses a batch whose hosts get or lose more addresses than fit
-// beside its n operations. A host that gets or loses one takes two compares,
-// writes and reads more.
-func (s *Store) checkAddresses(n, more int) error {
-	if more == 0 || n+more <= s.o.MaxTxnOps-2 {
+// checkAddresses refuses a batch whose hosts get or lose more addresses than fit beside
+// its steps. Each such host takes two more compares, writes and reads. The error names
+// an object that could not be written even alone.
+func (s *Store) checkAddresses(steps []plan.Step, more int) error {
+	room := s.o.MaxTxnOps - 2
+	if more == 0 || len(steps)+more <= room {
 		return nil
+	}
+	var faults *multierror.Error
+	for i, step := range steps {
+		if n := len(address.Claims(steps[i : i+1])); 1+2*n > room {
+			faults = multierror.Append(faults, &storage.OpError{Index: i, Err: fmt.Errorf("%s: %w: spec.hosts: "+
+				"%d hosts get or lose an address by one change, and %d are the most, since etcd takes %d operations in one transaction: "+
+				"split it into several objects, change it in steps, or raise --max-txn-ops of etcd and of this store",
+				step.Key, storage.ErrInvalid, n, (room-1)/2, s.o.MaxTxnOps)})
+		}
+	}
+	if faults != nil {
+		return faults
 	}
 	return fmt.Errorf("%w: the batch has %d operations, and %d more for the addresses of hosts of ServiceEntries, and etcd takes %d in one transaction, "+
 		"two of which are the record of history and the storage format: "+
-		"apply it in parts, or raise --max-txn-ops of etcd and of this store", storage.ErrTooLarge, n, more, s.o.MaxTxnOps)
+		"apply it in parts, or raise --max-txn-ops of etcd and of this store", storage.ErrTooLarge, len(steps), more, s.o.MaxTxnOps)
 }
 
-// recordLimit is the size up to which a record keeps a value: half a request,
-// since the request that replaces a value carries the new one, too.
+// recordLimit is the size up to which a record keeps a value: half a request, since the
+// request that replaces a value carries both.
 func (s *Store) recordLimit() int { return (s.o.MaxRequestBytes - requestOverhead) / 2 }
 
-// checkSize refuses an object that could not be replaced by another of its
-// size in one request.
+// checkSize refuses an object too large to be replaced, in one request, by another of
+// its size.
 func (s *Store) checkSize(key config.Key, size int) error {
 	limit := s.recordLimit() - 4*len(ConfigKey(key)) - 2*operationOverhead
 	if size <= limit {
@@ -74,7 +90,7 @@ func (s *Store) checkSize(key config.Key, size int) error {
 	}
 	return fmt.Errorf("%s: %w: it takes %d bytes, and %d are the most: etcd takes %d in one request, "+
 		"and one that changes an object carries it before and after: "+
-		"make it smaller, or raise --max-request-bytes of etcd and of this store", key, storage.ErrTooLarge, size, limit, s.o.MaxRequestBytes)
+		"make it smaller, or, where the etcd is your own, raise its --max-request-bytes and --etcd-max-request-bytes of serve", key, storage.ErrTooLarge, size, limit, s.o.MaxRequestBytes)
 }
 
 // checkTotal refuses a batch that no request can carry.
@@ -83,7 +99,7 @@ func (s *Store) checkTotal(n, size int) error {
 		return nil
 	}
 	return fmt.Errorf("%w: the batch of %d operations takes %d bytes with its record of history, and etcd takes %d in one request: "+
-		"apply it in parts, or raise --max-request-bytes of etcd and of this store", storage.ErrTooLarge, n, size, s.o.MaxRequestBytes)
+		"apply it in parts, or, where the etcd is your own, raise its --max-request-bytes and --etcd-max-request-bytes of serve", storage.ErrTooLarge, n, size, s.o.MaxRequestBytes)
 }
 
 // readError classifies the error of a read.
@@ -99,8 +115,8 @@ func (s *Store) readError(err error) error {
 	return fmt.Errorf("%w: %w", storage.ErrUnavailable, plainError{err})
 }
 
-// writeError classifies the error of a transaction that writes. Only what shows
-// that nothing was written is anything but storage.ErrOutcomeUnknown.
+// writeError classifies the error of a transaction that writes. It is a
+// storage.ErrOutcomeUnknown unless it proves that nothing was written.
 func (s *Store) writeError(err error) error {
 	switch {
 	case tooLarge(err):
@@ -118,12 +134,11 @@ func (s *Store) writeError(err error) error {
 	return fmt.Errorf("%w: %w", storage.ErrOutcomeUnknown, plainError{err})
 }
 
-// notSent are the words by which etcd's client, and those who refuse requests in
-// its name, tell that a request was not sent.
+// notSent is how etcd's client, and whoever refuses requests in its name, says that a
+// request was not sent.
 const notSent = "there is no connection available"
 
-// plainError is an error of gRPC without its code, and without the words that
-// are for programs.
+// plainError is an error of gRPC without its code and without notSent.
 type plainError struct{ err error }
 
 func (e plainError) Error() string {
@@ -133,8 +148,8 @@ func (e plainError) Error() string {
 // Unwrap returns the error as it was.
 func (e plainError) Unwrap() error { return e.err }
 
-// tooLarge recognises the words of etcd, and of gRPC at either end. The message
-// they speak of cannot be the answer: that of a transaction that wrote is small.
+// tooLarge recognises the errors of etcd, and of gRPC at either end, by their words. The
+// request was too large, not the answer: that of a transaction that wrote is small.
 func tooLarge(err error) bool {
 	return errors.Is(err, rpctypes.ErrTooManyOps) ||
 		strings.Contains(err.Error(), "request is too large") ||
@@ -146,8 +161,8 @@ func (s *Store) tooLargeError(err error) error {
 		storage.ErrTooLarge, s.o.MaxTxnOps, s.o.MaxRequestBytes, err)
 }
 
-// refused says that the server answered without beginning the transaction, or
-// that there was nothing to tell it who asks.
+// refused says that the server answered without beginning the transaction, or that the
+// request had no credentials.
 func refused(err error) bool {
 	var answer rpctypes.EtcdError
 	if status.Code(err) == codes.Unauthenticated {
@@ -163,9 +178,8 @@ func refused(err error) bool {
 	return errors.Is(err, rpctypes.ErrTooManyRequests) || errors.Is(err, rpctypes.ErrNoLeader)
 }
 
-// unsent says that the request did not leave this process. gRPC shows it by its
-// words alone; the first two are those that the client of etcd goes by, the last
-// are those of TLS.
+// unsent says that the request did not leave this process. Only the words of gRPC's
+// error show it: etcd's client goes by the first two, the last are those of TLS.
 func unsent(err error) bool {
 	answer, ok := status.FromError(err)
 	if !ok || answer.Code() != codes.Unavailable || errors.Is(err, context.Canceled) {

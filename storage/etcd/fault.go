@@ -7,28 +7,25 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
-// Why a key or its value is not one of an object. Whoever walks a tree reports
-// it and goes on. The errors are *Fault.
+// The classes of a Fault. Whoever walks a tree reports the fault and goes on.
 var (
-	// ErrForeignKey: the key is not that of an object of a kind known here.
+	// ErrForeignKey: no object of a kind known here has this key.
 	ErrForeignKey = errors.New("not the key of a known object")
-	// ErrUnknownKind is the ErrForeignKey of a key that may be that of an object
-	// of another kind, such as one of a newer binary.
+	// ErrUnknownKind is an ErrForeignKey: the key may be that of an object of another
+	// kind, such as a kind of a newer binary.
 	ErrUnknownKind = fmt.Errorf("%w: its kind is unknown", ErrForeignKey)
-	// ErrUndecodable: the key is good, and the value not one that this binary can
-	// read.
+	// ErrUndecodable: the key is sound, and this binary cannot decode the value.
 	ErrUndecodable = errors.New("undecodable value")
 )
 
-// Fault is what is wrong with a key of the configuration tree. It wraps its
-// Class, one of the errors above.
+// Fault says what is wrong with a key or its value. It wraps its Class, one of the
+// errors above.
 type Fault struct {
 	Key string
-	// Revision is the mod revision of a value that is at fault, 0 where the key
-	// is.
+	// Revision is the mod revision of a value at fault; 0 where the key is at fault.
 	Revision int64
 	Class    error
-	// Why says more than the class, where there is more to say.
+	// Why adds to the class; it may be empty.
 	Why string
 }
 

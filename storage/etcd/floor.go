@@ -1,13 +1,10 @@
 package etcd
 
 import (
-	"bytes"
 	"context"
-	"fmt"
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -15,18 +12,18 @@ import (
 	"github.com/portolan-mesh/portolan/storage/history"
 )
 
-// floorPrefix is the tree of floors: how far back the history of each scope
-// (history.Scope) is whole.
+// floorPrefix is the tree of floors: the revision back to which the history of each
+// scope (history.Scope) is complete.
 const floorPrefix = MetaPrefix + "history/"
 
 func floorKey(scope config.Key) string {
 	return floorPrefix + strings.TrimSuffix(config.NamespacePath(scope.Kind, scope.Namespace), "/")
 }
 
-// floor is the highest floor of the scopes of a selection. A floor that cannot
-// be read is as high as it can be.
+// floor returns the highest floor of the scopes of a selection. A floor that cannot be
+// decoded counts as the revision that wrote it.
 func (s *Store) floor(ctx context.Context, of storage.Selection, at int64) (floor int64, err error) {
-	_, err = s.walk(ctx, scan{prefix: floorPrefix, at: at, limit: pageSize}, func(kv *mvccpb.KeyValue) {
+	_, err = s.walk(ctx, Range{Prefix: floorPrefix, Revision: at}, func(kv *mvccpb.KeyValue) {
 		if !history.InScope(of, scopeOf(kv)) {
 			return
 		}
@@ -47,21 +44,17 @@ func scopeOf(kv *mvccpb.KeyValue) config.Key {
 	if parts[2] == clusterScope {
 		parts[2] = ""
 	}
-	return config.Key{Kind: config.GroupVersionKind{Group: parts[0], Kind: parts[1]}, Namespace: parts[2]}
+	return config.Key{Kind: config.GroupVersionKind{Group: config.GroupOfPath(parts[0]), Kind: parts[1]}, Namespace: parts[2]}
 }
 
 func encodeFloor(revision int64) ([]byte, error) {
-	return proto.MarshalOptions{Deterministic: true}.MarshalAppend(bytes.Clone(magic), &envelope.Floor{Revision: revision})
+	return envelope.Encode(&envelope.Floor{Revision: revision})
 }
 
 func decodeFloor(kv *mvccpb.KeyValue) (revision int64, err error) {
-	body, ok := bytes.CutPrefix(kv.Value, magic)
-	if !ok {
-		return 0, undecodable(kv, fmt.Sprintf("it does not begin with %q", magic))
-	}
 	floor := &envelope.Floor{}
-	if err := proto.Unmarshal(body, floor); err != nil {
-		return 0, undecodable(kv, err.Error())
+	if err := open(kv, floor); err != nil {
+		return 0, err
 	}
 	return floor.Revision, nil
 }

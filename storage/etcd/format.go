@@ -1,7 +1,6 @@
 package etcd
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 
@@ -13,41 +12,49 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/envelope"
 )
 
-// FormatKey holds what the store may hold: a Format. The first mutation of a
-// store writes it, and so does the first of a binary whose format is higher.
-// Every transaction that changes anything compares its revision, so that no
-// older binary writes once a newer one has.
+// FormatKey holds the Format of the store. The first mutation of a store writes it, and
+// so does the first mutation by a binary of a higher format. Every transaction compares
+// its revision, so no older binary writes once a newer one has.
 const FormatKey = MetaPrefix + "schema"
 
 // The format of this binary.
 const (
-	// StorageFormat is what this binary writes. It rises when a binary of the
-	// format before would damage what is written. A field or a kind that is only
-	// added does not raise it: an older binary keeps what it does not know.
-	StorageFormat = 1
-	// MinReader is the format that a binary must have to understand all that
-	// this one writes.
+	// StorageFormat is the format that this binary writes. It rises when a binary of the
+	// format before would damage what this one writes. A new field or kind alone does not
+	// raise it: an older binary keeps what it does not know.
+	//
+	// Format 2 has owner references and managed fields in the envelope, which a writer
+	// has to change with the object, and what registries last knew, under side/registry.
+	StorageFormat = 2
+	// MinReader is the lowest format of a binary that understands all that this one
+	// writes.
 	MinReader = 1
 )
 
-// Format is what a store says of the values in it; the zero Format is that of a
-// store to which nobody has written yet.
+// Format describes the values in a store. The zero Format is that of a store without a
+// write.
 type Format struct {
-	// StorageFormat is the highest format of any binary that has written here,
-	// and MinReader the lowest of one that understands all there is.
+	// StorageFormat is the highest format of any binary that has written to the store.
+	// MinReader is the lowest format of a binary that understands all of it.
 	StorageFormat, MinReader int64
 	// Revision is the mod revision of FormatKey, 0 where it is absent.
 	Revision int64
-	// Fault says why the value of FormatKey cannot be read, empty where it can.
+	// Fault says why the value of FormatKey cannot be decoded; empty where it can.
 	Fault string
 
 	wrapper *envelope.Format
+	// lost says that the store had a format and has none now. Nobody deletes the key, so
+	// another, empty store is in its place.
+	lost bool
 }
 
-// Writable is nil if a binary of this format may write to the store, else a
-// storage.ErrReadOnly that says what to do.
+// Writable is nil if this binary may write to the store, else a storage.ErrReadOnly or
+// storage.ErrUnavailable that says what to do.
 func (f Format) Writable() error {
 	switch {
+	case f.lost:
+		return fmt.Errorf("%w: nothing was written: the store in etcd was emptied, or replaced by an empty one: restore a snapshot into it, "+
+			"or, where a new store is meant, start all servers again", storage.ErrUnavailable)
 	case f.Fault != "":
 		return fmt.Errorf("%w: the storage format of the store (%s) cannot be read: %s: a newer server wrote it or it is damaged: "+
 			"see portolan upgrade check", storage.ErrReadOnly, FormatKey, f.Fault)
@@ -58,8 +65,8 @@ func (f Format) Writable() error {
 	return nil
 }
 
-// Readable is nil if a binary of this format understands all that the store may
-// hold. If not, it reads on all the same, and may miss the meaning of something.
+// Readable is nil if this binary understands all that the store may hold. If not, it
+// reads all the same and may misread something.
 func (f Format) Readable() error {
 	if f.MinReader > StorageFormat {
 		return fmt.Errorf("the store needs a reader of storage format %d, and this server has %d: "+
@@ -68,8 +75,7 @@ func (f Format) Readable() error {
 	return nil
 }
 
-// raised returns the value of FormatKey that a mutation has to write, nil where
-// the one there is will do.
+// raised returns the value of FormatKey that a mutation has to write, nil for none.
 func (f Format) raised() ([]byte, error) {
 	if f.Revision != 0 && f.StorageFormat >= StorageFormat {
 		return nil, nil
@@ -79,23 +85,20 @@ func (f Format) raised() ([]byte, error) {
 		out = proto.CloneOf(f.wrapper)
 	}
 	out.StorageFormat, out.MinReader = StorageFormat, max(out.MinReader, MinReader)
-	return proto.MarshalOptions{Deterministic: true}.MarshalAppend(bytes.Clone(magic), out)
+	return envelope.Encode(out)
 }
 
-// unchanged is the condition that the format is the one that was read.
+// unchanged compares the revision of the format with the one that was read.
 func (f Format) unchanged() clientv3.Cmp {
 	return clientv3.Compare(clientv3.ModRevision(FormatKey), "=", f.Revision)
 }
 
-func decodeFormat(kv *mvccpb.KeyValue) Format {
+// DecodeFormat reads the value of FormatKey. The Fault of the Format says why it
+// cannot be read.
+func DecodeFormat(kv *mvccpb.KeyValue) Format {
 	out := Format{Revision: kv.ModRevision}
-	body, ok := bytes.CutPrefix(kv.Value, magic)
-	if !ok {
-		out.Fault = fmt.Sprintf("it does not begin with %q", magic)
-		return out
-	}
 	wrapper := &envelope.Format{}
-	if err := proto.Unmarshal(body, wrapper); err != nil {
+	if err := envelope.Decode(kv.Value, wrapper); err != nil {
 		out.Fault = err.Error()
 		return out
 	}
@@ -103,7 +106,7 @@ func decodeFormat(kv *mvccpb.KeyValue) Format {
 	return out
 }
 
-// Format reads what the store says of itself.
+// Format reads the format of the store.
 func (s *Store) Format(ctx context.Context) (Format, error) {
 	response, err := s.get(ctx, FormatKey)
 	if err != nil {
@@ -111,13 +114,12 @@ func (s *Store) Format(ctx context.Context) (Format, error) {
 	}
 	format := Format{}
 	for _, kv := range response.Kvs {
-		format = decodeFormat(kv)
+		format = DecodeFormat(kv)
 	}
 	return format, nil
 }
 
-// knownFormat is the format as it was last read, if a mutation may go by it
-// without reading it again.
+// knownFormat returns the format as last read, if a mutation may rely on it.
 func (s *Store) knownFormat() (Format, bool) {
 	if f := s.format.Load(); f != nil && f.Writable() == nil {
 		return *f, true

@@ -58,6 +58,29 @@ func TestTheFirstMutationWritesTheFormat(t *testing.T) {
 	}
 }
 
+// TestNothingIsWrittenIntoAnEmptiedStore: by a store that knows it from before. A
+// server that starts knows nothing of it.
+func TestNothingIsWrittenIntoAnEmptiedStore(t *testing.T) {
+	t.Parallel()
+	client := etcdtest.Start(t)
+	store := open(t, client)
+	create(t, store, entry("a", "1.example"))
+	if _, err := client.Delete(t.Context(), etcd.Root, clientv3.WithPrefix()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		_, err := store.Create(t.Context(), entry("b", "1.example"))
+		if !isErr(err, storage.ErrUnavailable) || !strings.Contains(err.Error(), "emptied") {
+			t.Errorf("%v, want ErrUnavailable", err)
+		}
+	}
+	if left := keysUnder(t, client, etcd.Root); len(left) != 0 {
+		t.Errorf("%d keys were written", len(left))
+	}
+	create(t, open(t, client), entry("c", "1.example"))
+	create(t, store, entry("d", "1.example"))
+}
+
 func TestALowerFormatIsRaisedAndKeepsWhatItHas(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)
@@ -71,6 +94,54 @@ func TestALowerFormatIsRaisedAndKeepsWhatItHas(t *testing.T) {
 	}
 	if got := value(t, client, etcd.FormatKey).Value; !strings.Contains(string(got), string(unknownField)) {
 		t.Errorf("a field of another writer is gone: %q", got)
+	}
+}
+
+// TestFormat2 is written by whoever brings what it has: an object, or what a
+// registry knew. A status leaves an older store to its servers.
+func TestFormat2(t *testing.T) {
+	t.Parallel()
+	client := etcdtest.Start(t)
+	store := open(t, client)
+	older := func() { newer(t, client, 1, 1) }
+	side := func(key string) {
+		t.Helper()
+		if ok, err := store.WriteSide(t.Context(), []etcd.SideWrite{{Key: key, Value: []byte("x"), Revision: etcd.Any}}); err != nil || !ok {
+			t.Fatalf("%v, %v", ok, err)
+		}
+	}
+	for name, step := range map[string]struct {
+		write func()
+		want  int64
+	}{
+		"status":   {func() { side(etcd.StatusPrefix + "x") }, 1},
+		"registry": {func() { side(etcd.RegistryPrefix + "consul/x") }, 2},
+		"object":   {func() { create(t, store, entry("a", "1.example")) }, 2},
+	} {
+		older()
+		step.write()
+		if f := format(t, store); f.StorageFormat != step.want || f.MinReader != 1 {
+			t.Errorf("after a write of a %s the format is %+v", name, f)
+		}
+	}
+}
+
+// TestManagedFieldsStay: a server that knows nothing of who set what keeps it.
+func TestManagedFieldsStay(t *testing.T) {
+	t.Parallel()
+	client := etcdtest.Start(t)
+	store := open(t, client)
+	create(t, store, entry("a", "1.example"))
+	key := etcd.ConfigKey(entry("a").Key())
+	wrapper := unwrap(t, value(t, client, key).Value)
+	fields := &envelope.ManagedFields{Manager: "kubectl", Operation: "Apply", ApiVersion: "networking.istio.io/v1", FieldsType: "FieldsV1", Fields: []byte(`{"f:spec":{}}`), Time: 1}
+	wrapper.ManagedFields = []*envelope.ManagedFields{fields}
+	put(t, client, key, wrap(t, wrapper))
+	if _, err := store.Update(t.Context(), entry("a", "2.example")); err != nil {
+		t.Fatal(err)
+	}
+	if got := unwrap(t, value(t, client, key).Value).ManagedFields; len(got) != 1 || !proto.Equal(got[0], fields) {
+		t.Errorf("%v", got)
 	}
 }
 
@@ -128,13 +199,13 @@ func TestUpgradeOldRefusesToWriteAboveItsFormat(t *testing.T) {
 				before := everything(t, client)
 				kv := hook(client)
 				if between {
-					kv.before = once(func() error { newer(t, client, 2, 1); return nil })
+					kv.before = once(func() error { newer(t, client, etcd.StorageFormat+1, 1); return nil })
 				} else {
-					newer(t, client, 2, 1)
+					newer(t, client, etcd.StorageFormat+1, 1)
 				}
 				err := write(t.Context(), old)
-				if !isErr(err, storage.ErrReadOnly) || !strings.Contains(err.Error(), "format 2") ||
-					!strings.Contains(err.Error(), "writes 1") || !strings.Contains(err.Error(), "portolan upgrade check") {
+				if !isErr(err, storage.ErrReadOnly) || !strings.Contains(err.Error(), fmt.Sprintf("format %d", etcd.StorageFormat+1)) ||
+					!strings.Contains(err.Error(), fmt.Sprintf("writes %d", etcd.StorageFormat)) || !strings.Contains(err.Error(), "portolan upgrade check") {
 					t.Errorf("error is %v, want ErrReadOnly that names both formats", err)
 				}
 				if after := everything(t, client); fmt.Sprint(after) != fmt.Sprint(before) {
@@ -163,7 +234,7 @@ func TestUpgradeWhileAnAnswerIsLost(t *testing.T) {
 			client := etcdtest.Start(t)
 			old := open(t, client)
 			prepare(t, old)
-			hook(client).after = once(func() error { newer(t, client, 2, 1); return lost })
+			hook(client).after = once(func() error { newer(t, client, etcd.StorageFormat+1, 1); return lost })
 			revision, results, err := old.Apply(mine(t), m.ops)
 			if err != nil {
 				t.Fatal(err)
@@ -176,7 +247,7 @@ func TestUpgradeWhileAnAnswerIsLost(t *testing.T) {
 			old := open(t, client)
 			prepare(t, old)
 			before := everything(t, client)
-			hook(client).before = once(func() error { newer(t, client, 2, 1); return lost })
+			hook(client).before = once(func() error { newer(t, client, etcd.StorageFormat+1, 1); return lost })
 			if _, _, err := old.Apply(mine(t), m.ops); !isErr(err, storage.ErrReadOnly) {
 				t.Errorf("error is %v, want ErrReadOnly", err)
 			}
@@ -191,7 +262,7 @@ func TestAFormatThatCannotBeReadStopsWrites(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)
 	store := open(t, client)
-	put(t, client, etcd.FormatKey, []byte("2"))
+	put(t, client, etcd.FormatKey, []byte("3"))
 	if _, err := store.Create(t.Context(), entry("a", "1.example")); !isErr(err, storage.ErrReadOnly) || !strings.Contains(err.Error(), etcd.FormatKey) {
 		t.Errorf("error is %v, want ErrReadOnly that names the key", err)
 	}

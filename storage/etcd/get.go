@@ -9,8 +9,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/plan"
 )
 
-// Get is a linearizable read: it shows every write that was acknowledged before
-// it began. A stored value that cannot be read is an ErrUndecodable.
+// Get is a linearizable read: it shows every write that was acknowledged before it
+// began. The error of a value that cannot be decoded is an ErrUndecodable.
 func (s *Store) Get(ctx context.Context, kind config.GroupVersionKind, name, namespace string) (*config.Config, error) {
 	key, err := plan.Key(s.Schemas(), kind, name, namespace)
 	if err != nil {

@@ -49,8 +49,8 @@ func (s *Store) Records(ctx context.Context, query storage.Query) ([]storage.Rec
 	return view.Recorded(after, until, query.Limit), nil
 }
 
-// At reads at the old revision where etcd is not compacted that far. Else it
-// reads what there is and every record, and goes back from there.
+// At reads at the old revision, unless etcd has compacted it. Then it reads the objects
+// of now and every record, and undoes the records.
 func (s *Store) At(ctx context.Context, version string, of storage.Selection) ([]*config.Config, error) {
 	of, err := plan.Selection(s.Schemas(), of)
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *Store) At(ctx context.Context, version string, of storage.Selection) ([
 // listAt reads the selected objects at a revision that is not compacted.
 func (s *Store) listAt(ctx context.Context, of storage.Selection, revision int64) ([]*config.Config, error) {
 	var objects []*config.Config
-	_, err := s.walk(ctx, scan{prefix: ConfigPrefix + selectionPath(of), at: revision, limit: pageSize}, func(kv *mvccpb.KeyValue) {
+	_, err := s.walk(ctx, Range{Prefix: ConfigPrefix + selectionPath(of), Revision: revision}, func(kv *mvccpb.KeyValue) {
 		if key, err := ParseConfigKey(string(kv.Key), s.Schemas()); err == nil && of.Has(key) {
 			objects = s.addObject(ctx, objects, kv)
 		}
@@ -100,8 +100,8 @@ func selectionPath(of storage.Selection) string {
 	return config.KindPath(of.Kind)
 }
 
-// view gathers the objects selected and their records above a revision, all as
-// of one revision of etcd. Its errors are those of etcd.
+// view reads the selected objects and their records above a revision, all as of one
+// revision of etcd. Its errors are those of etcd.
 func (s *Store) view(ctx context.Context, of storage.Selection, after int64) (history.View, error) {
 	var view history.View
 	err := restarting(func() (err error) {
@@ -113,7 +113,7 @@ func (s *Store) view(ctx context.Context, of storage.Selection, after int64) (hi
 
 func (s *Store) viewOnce(ctx context.Context, of storage.Selection, after int64) (history.View, error) {
 	view := history.View{Live: map[config.Key]*config.Config{}, Single: of.Name != ""}
-	revision, err := s.walk(ctx, scan{prefix: HistoryPrefix, limit: firstPage}, func(kv *mvccpb.KeyValue) {
+	revision, err := s.walk(ctx, Range{Prefix: HistoryPrefix, LargeValues: true}, func(kv *mvccpb.KeyValue) {
 		if kv.CreateRevision <= after {
 			return
 		}
@@ -128,7 +128,7 @@ func (s *Store) viewOnce(ctx context.Context, of storage.Selection, after int64)
 		return view, err
 	}
 	history.Sort(view.Records)
-	_, err = s.walk(ctx, scan{prefix: ConfigPrefix + selectionPath(of), at: revision, limit: pageSize}, func(kv *mvccpb.KeyValue) {
+	_, err = s.walk(ctx, Range{Prefix: ConfigPrefix + selectionPath(of), Revision: revision}, func(kv *mvccpb.KeyValue) {
 		if key, err := ParseConfigKey(string(kv.Key), s.Schemas()); err == nil && of.Has(key) {
 			view.Live[key] = s.object(kv, key)
 		}

@@ -143,7 +143,7 @@ func TestHistoryOfKindsWithoutNamespace(t *testing.T) {
 	t.Parallel()
 	zone := &schema.Schema{
 		GroupVersionKind: config.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Zone"},
-		ClusterScoped:    true, Versions: []string{"v1"}, NewSpec: func() proto.Message { return &wrapperspb.StringValue{} },
+		ClusterScoped:    true, Versions: []string{"v1"}, Codec: config.Protobuf[wrapperspb.StringValue](),
 	}
 	now := time.Now()
 	client := etcdtest.Start(t)
@@ -220,7 +220,7 @@ func BenchmarkHistory(b *testing.B) {
 		size := 0
 		for i := have; i < int64(n); i++ {
 			c := large(fmt.Sprintf("e%d", i%1000), i)
-			size = proto.Size(c.Spec)
+			size = proto.Size(c.Spec.(proto.Message))
 			if _, _, err := store.Apply(b.Context(), []storage.Op{{Verb: storage.Put, Config: c}}); err != nil {
 				b.Fatal(err)
 			}

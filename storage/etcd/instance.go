@@ -8,26 +8,25 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// InstanceKey holds the id of the store: a uuid, written once when the store is
-// first used and never changed. It tells one store from another that happens to
-// have the same cluster id, and goes with a backup.
+// InstanceKey holds the id of the store: a uuid, written at the first use of the store
+// and never changed. It distinguishes two stores that have the same cluster id, and is
+// part of a backup.
 const InstanceKey = MetaPrefix + "instance"
 
-// Instance says which store answered, and where it stood.
+// Instance identifies the store that answered, and tells its revision.
 type Instance struct {
 	// Cluster is the id of the etcd cluster.
 	Cluster uint64
 	// ID is the value of InstanceKey, empty where there is none.
 	ID string
-	// Revision is that of the store when it answered: a quorum read, which shows
-	// every write that was acknowledged before it began.
+	// Revision is the revision of the store at the answer. The read is by quorum, so it
+	// shows every write that was acknowledged before it began.
 	Revision int64
-	// Format is what it said of the values in it.
+	// Format is the format of the store.
 	Format Format
 }
 
-// ReadInstance asks the store behind a client who it is, for its revision, and
-// for its format.
+// ReadInstance reads the identity, the revision and the format of a store.
 func ReadInstance(ctx context.Context, client *clientv3.Client) (Instance, error) {
 	r, err := client.Txn(ctx).Then(clientv3.OpGet(InstanceKey), clientv3.OpGet(FormatKey)).Commit()
 	if err != nil {
@@ -38,14 +37,14 @@ func ReadInstance(ctx context.Context, client *clientv3.Client) (Instance, error
 		out.ID = string(kv.Value)
 	}
 	for _, kv := range r.Responses[1].GetResponseRange().Kvs {
-		out.Format = decodeFormat(kv)
+		out.Format = DecodeFormat(kv)
 	}
 	return out, nil
 }
 
-// EnsureInstance is ReadInstance that gives a store without an id one. Where
-// several do so at once, all return the id of the first. If the id cannot be
-// written, what was read is returned beside the error.
+// EnsureInstance is like ReadInstance, and writes an id to a store that has none. Where
+// several do so at once, all return the id of the first. If it cannot write the id, it
+// returns what it read beside the error.
 func EnsureInstance(ctx context.Context, client *clientv3.Client) (Instance, error) {
 	found, err := ReadInstance(ctx, client)
 	if err != nil || found.ID != "" {

@@ -12,32 +12,38 @@ import (
 	"github.com/portolan-mesh/portolan/storage"
 )
 
-// tries is how often a request could go unanswered before the deadline of its
-// mutation: each waits for that part of the time there is.
+// tries is how many requests may go unanswered before the deadline of their mutation:
+// each waits for that part of the time left.
 const tries = 4
+
+// perOperation is how long etcd may take for an operation of a large transaction. A
+// timeout that is too short only makes etcd do the work again.
+const perOperation = 200 * time.Microsecond
 
 // sender sends the requests of one mutation.
 type sender struct {
 	*Store
 	m *mutation
-	// patience is how long one request may take.
+	// patience is the timeout of one request.
 	patience time.Duration
-	// doubt is the error of the first transaction whose outcome it hid.
+	// doubt is the error of the first transaction whose answer was lost.
 	doubt error
 }
 
-// land sends a mutation until it is known what became of it: the revision at
-// which it landed, or what the targets are now that it has not and never will.
+// land sends a mutation until its outcome is known. It returns the revision at which it
+// landed, or the targets as they are now, if it did not and never will.
 //
-// An error in place of an answer proves nothing. So the targets and the record
-// are read: the record is there, it landed; the targets are as they were, it may
-// still land, and the same transaction is sent again, for only one of them can
-// (mutation). The error is a storage.ErrOutcomeUnknown where etcd does not
-// answer any more before the deadline.
+// An error instead of an answer proves nothing, so land reads the targets and the
+// record. If the record exists, the mutation landed. If the targets are as before, it
+// may still land, and land sends the same transaction again: only one of them can land
+// (mutation). The error is a storage.ErrOutcomeUnknown where etcd does not answer again
+// before the deadline.
 func (s *Store) land(ctx context.Context, m *mutation) (revision int64, lost *targets, err error) {
 	deadline, _ := ctx.Deadline()
-	try := &sender{Store: s, m: m, patience: time.Until(deadline) / tries}
-	for attempt := 1; ; attempt++ {
+	left := time.Until(deadline)
+	try := &sender{Store: s, m: m, patience: max(left/tries, min(left*3/4, time.Duration(len(m.compares))*perOperation))}
+	backoff := newBackoff()
+	for {
 		now, revision, err := try.write(ctx)
 		if err != nil || revision != 0 {
 			return revision, nil, err
@@ -59,23 +65,26 @@ func (s *Store) land(ctx context.Context, m *mutation) (revision int64, lost *ta
 			}
 			return 0, now, nil
 		}
-		if err := backOff(ctx, attempt); err != nil {
+		if err := backoff.Wait(ctx); err != nil {
 			return 0, nil, try.unknown(err)
 		}
 	}
 }
 
-// write sends the transaction. It returns the revision at which it landed, or
-// what the targets are where it did not, or neither, where that is in doubt. An
-// error says that it did not land, and that nothing was sent before it.
+// write sends the transaction. It returns the revision at which it landed, or the
+// targets where it did not, or neither, where the outcome is in doubt. An error says
+// that it did not land, and that no earlier one is in doubt.
 func (t *sender) write(ctx context.Context) (now *targets, revision int64, err error) {
 	answer, err := t.send(ctx, t.m.compares, t.m.writes, t.m.reads)
 	switch {
 	case err == nil && answer.Succeeded:
 		t.m.remember(&t.recent, answer.Header)
+		if t.m.found.format.Revision == 0 { // the transaction wrote the first format
+			t.format.Store(&Format{StorageFormat: StorageFormat, MinReader: MinReader, Revision: answer.Header.Revision})
+		}
 		return nil, answer.Header.Revision, nil
 	case err == nil:
-		return t.targets(answer), 0, nil
+		return t.targets(answer, &t.m.found.format), 0, nil
 	case t.doubt != nil:
 		return nil, 0, nil
 	case errors.Is(err, rpctypes.ErrNoSpace):
@@ -87,9 +96,9 @@ func (t *sender) write(ctx context.Context) (now *targets, revision int64, err e
 	return nil, 0, err
 }
 
-// overQuota finds out what became of a transaction that the quota has no room
-// for. etcd counts the room of each before it lets it in, and once more when its
-// turn comes: one that finds it taken by then is done, and answered the same.
+// overQuota finds the outcome of a transaction that etcd answered with ErrNoSpace. etcd
+// checks the quota before it accepts a transaction and again when it applies it. In the
+// second case the transaction is applied and answered all the same.
 func (t *sender) overQuota(ctx context.Context, refusal error) (now *targets, revision int64, err error) {
 	t.doubt = fmt.Errorf("%w: %w", storage.ErrOutcomeUnknown, refusal)
 	now, err = t.look(ctx)
@@ -103,38 +112,40 @@ func (t *sender) overQuota(ctx context.Context, refusal error) (now *targets, re
 	return nil, 0, t.writeError(refusal)
 }
 
-// look reads how the mutation stands, as often as it takes.
+// look reads the targets and the record until etcd answers.
 func (t *sender) look(ctx context.Context) (*targets, error) {
-	for attempt := 1; ; attempt++ {
+	backoff := newBackoff()
+	for {
 		answer, err := t.send(ctx, nil, t.m.reads, nil)
 		if err == nil {
-			return t.targets(answer), nil
+			return t.targets(answer, &t.m.found.format), nil
 		}
-		if backOff(ctx, attempt) != nil {
+		if backoff.Wait(ctx) != nil {
 			return nil, t.unknown(err)
 		}
 	}
 }
 
-// prevent makes sure that a transaction still under way cannot land, by a void
-// record in its place, as often as it takes; a format that has changed does it,
-// too. It returns the revision at which it landed if it was faster, else 0.
+// prevent makes sure that a transaction under way cannot land: it puts a void record in
+// its place, unless a changed format prevents it already. It returns the revision at
+// which the transaction landed if that was faster, else 0.
 func (t *sender) prevent(ctx context.Context) (revision int64, err error) {
 	key := recordKey(t.m.writeID)
 	value, err := void(t.o.Now())
 	if err != nil {
 		return 0, t.unknown(err)
 	}
-	for attempt := 1; ; attempt++ {
+	backoff := newBackoff()
+	for {
 		answer, err := t.send(ctx, []clientv3.Cmp{absent(key), t.m.found.format.unchanged()},
 			[]clientv3.Op{clientv3.OpPut(key, string(value))}, []clientv3.Op{clientv3.OpGet(key), clientv3.OpGet(FormatKey)})
 		switch {
 		case err == nil && answer.Succeeded:
 			return 0, nil
 		case err == nil:
-			return t.m.landed(t.targets(answer)), nil
+			return t.m.landed(t.targets(answer, &t.m.found.format)), nil
 		}
-		if backOff(ctx, attempt) != nil {
+		if backoff.Wait(ctx) != nil {
 			return 0, t.unknown(err)
 		}
 	}
@@ -157,8 +168,8 @@ func (t *sender) send(ctx context.Context, compares []clientv3.Cmp, then, otherw
 	return answer, nil
 }
 
-// unknown is the error of a mutation whose outcome stays in doubt; last is why
-// the last question had no answer.
+// unknown returns the error of a mutation whose outcome stays in doubt. last is the
+// error of the last request.
 func (t *sender) unknown(last error) error {
 	return fmt.Errorf("%w; asked again until the deadline: %w", t.doubt, last)
 }

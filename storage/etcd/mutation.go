@@ -17,21 +17,21 @@ import (
 	"github.com/portolan-mesh/portolan/storage/plan"
 )
 
-// mutation is one transaction of a batch. It may be sent many times and lands
-// at most once: it is conditional on the absence of its own record of history,
-// whose key is its write id.
+// mutation is one transaction of a batch. It may be sent many times, and lands at most
+// once: it requires that its own record of history, whose key is its write id, is
+// absent.
 type mutation struct {
 	writeID uuid.UUID
-	// keys are the targets and found what they must still be.
+	// keys are the targets, and found is what they must still be.
 	keys  []config.Key
 	found *targets
-	// allotted is what it changes of addresses.
+	// allotted is the change of addresses.
 	allotted allotment
 
 	// The transaction.
 	compares []clientv3.Cmp
 	writes   []clientv3.Op
-	// What tells how it stands: the targets, the format and the record.
+	// The reads that tell its outcome: the targets, the format and the record.
 	reads []clientv3.Op
 
 	size   int // bytes that it takes as a request
@@ -41,8 +41,8 @@ type mutation struct {
 // recordKey is the key of the record of the batch with a write id.
 func recordKey(writeID uuid.UUID) string { return HistoryPrefix + writeID.String() }
 
-// newMutation makes the transaction of steps. What is too large is refused,
-// each object by its place.
+// newMutation makes the transaction of steps. It refuses objects that are too large,
+// each by its place.
 func (s *Store) newMutation(steps []plan.Step, found *targets, allotted allotment, record *envelope.Record) (*mutation, error) {
 	m := &mutation{
 		writeID:  uuid.New(),
@@ -84,8 +84,8 @@ func (s *Store) newMutation(steps []plan.Step, found *targets, allotted allotmen
 	return m, s.checkTotal(len(steps), m.size)
 }
 
-// keepFormat makes the transaction conditional on the format, and has it raise
-// that if need be.
+// keepFormat makes the transaction conditional on the format, and raises the format if
+// need be.
 func (m *mutation) keepFormat(format Format) error {
 	if err := format.Writable(); err != nil {
 		return err
@@ -119,6 +119,9 @@ func (s *Store) addStep(m *mutation, i int, step plan.Step) {
 		wrapper = &envelope.Envelope{}
 	}
 	value, err := encode(step.After, m.writeID[:], wrapper)
+	if err == nil { // as every reader will
+		_, _, err = decode(&mvccpb.KeyValue{Key: []byte(key), Value: value}, step.Key, s.Schemas().Kind(step.Key.Kind), s.o.Domain)
+	}
 	if err != nil {
 		err = fmt.Errorf("%w: %w", storage.ErrInvalid, err)
 	} else {
@@ -131,8 +134,8 @@ func (s *Store) addStep(m *mutation, i int, step plan.Step) {
 	m.put(key, value)
 }
 
-// require makes the transaction conditional on the mod revision of a key, which
-// is read if it is another.
+// require makes the transaction conditional on the mod revision of a key. newMutation adds
+// the reads for a condition that fails.
 func (m *mutation) require(key string, revision int64) {
 	m.compares = append(m.compares, clientv3.Compare(clientv3.ModRevision(key), "=", revision))
 	m.size += 2*len(key) + operationOverhead
@@ -143,7 +146,7 @@ func (m *mutation) remove(key string) {
 	m.size += len(key) + operationOverhead
 }
 
-// write adds a put, or where there is no value, the removal of a key.
+// write adds a put, or for a nil value the deletion of a key.
 func (m *mutation) write(w keyWrite) {
 	if w.value == nil {
 		m.remove(w.key)
@@ -157,8 +160,8 @@ func (m *mutation) put(key string, value []byte) {
 	m.size += len(key) + len(value) + operationOverhead
 }
 
-// remember has what the mutation put remembered, which landed by the answer
-// with a header.
+// remember remembers the values that the mutation put. It landed by the answer with
+// that header.
 func (m *mutation) remember(in *recent, h *etcdserverpb.ResponseHeader) {
 	for _, op := range m.writes {
 		if op.IsPut() && bytes.HasPrefix(op.KeyBytes(), []byte(ConfigPrefix)) {
@@ -168,14 +171,13 @@ func (m *mutation) remember(in *recent, h *etcdserverpb.ResponseHeader) {
 	}
 }
 
-// absent is the condition that there is no such key.
+// absent is the condition that a key does not exist.
 func absent(key string) clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(key), "=", 0)
 }
 
-// landed returns the revision at which the mutation landed, given how it
-// stands, 0 where it did not. Its record says so, and so does any target that
-// bears its write id.
+// landed returns the revision at which the mutation landed, 0 where it did not. Its
+// record shows it, and so does any target with its write id.
 func (m *mutation) landed(now *targets) int64 {
 	if now.record != nil && !isVoid(now.record) {
 		return now.record.CreateRevision
@@ -188,10 +190,10 @@ func (m *mutation) landed(now *targets) int64 {
 	return 0
 }
 
-// mayLand says whether a transaction that was sent and has not landed could
-// still do so: at once, because all targets are what they must be, or one day,
-// because none that was there has changed and those that must be absent may go
-// again. The format never goes.
+// mayLand says whether a transaction that was sent and has not landed still can: at
+// once, because all targets are as required, or one day, because all that existed are
+// unchanged and those that must be absent may be deleted again. The format is never
+// deleted.
 func (m *mutation) mayLand(now *targets) (atOnce, oneDay bool) {
 	if now.format.Revision != m.found.format.Revision {
 		return false, false
@@ -218,7 +220,7 @@ func (m *mutation) mayLand(now *targets) (atOnce, oneDay bool) {
 	return atOnce, oneDay
 }
 
-// void is the value of a record that stands in the way of a mutation.
+// void returns the value of a record that prevents a mutation.
 func void(now time.Time) ([]byte, error) {
 	return encodeRecord(&envelope.Record{Time: now.UnixMilli(), Void: true})
 }

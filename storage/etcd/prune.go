@@ -17,10 +17,9 @@ import (
 // pruneOps bounds one transaction of Prune, so that it holds up no other.
 const pruneOps = 512
 
-// Prune reads every record and which objects there are, and removes what is
-// expired in transactions that raise the floors of history with it. Those of
-// several at once do not disturb each other: what one finds expired is so for
-// all, and a floor that another raised is read again.
+// Prune reads every record and the keys of all objects. It deletes expired records in
+// transactions that also raise the floors of history. Several servers may prune at once:
+// all find the same records expired, and each reads a floor again that another raised.
 func (s *Store) Prune(ctx context.Context, r storage.Retention) (removed int, err error) {
 	if err := history.CheckRetention(r); err != nil {
 		return 0, fmt.Errorf("prune: %w", err)
@@ -43,7 +42,7 @@ func (s *Store) Prune(ctx context.Context, r storage.Retention) (removed int, er
 	return removed, nil
 }
 
-// pruning is what Prune decides on, as of one revision.
+// pruning is what Prune reads, as of one revision.
 type pruning struct {
 	*Store
 	records []history.Record // newest first, without values
@@ -54,7 +53,7 @@ type pruning struct {
 func (p *pruning) read(ctx context.Context) error {
 	p.records, p.keys, p.live = nil, map[int64]string{}, map[string]bool{}
 	every := func(config.Key) bool { return true }
-	revision, err := p.walk(ctx, scan{prefix: HistoryPrefix, limit: firstPage}, func(kv *mvccpb.KeyValue) {
+	revision, err := p.walk(ctx, Range{Prefix: HistoryPrefix, LargeValues: true}, func(kv *mvccpb.KeyValue) {
 		record, err := p.openRecord(kv, every, false)
 		if err != nil {
 			p.leaveOut(ctx, kv, err)
@@ -67,15 +66,15 @@ func (p *pruning) read(ctx context.Context) error {
 		return err
 	}
 	history.Sort(p.records)
-	_, err = p.walk(ctx, scan{prefix: ConfigPrefix, at: revision, limit: pageSize, keysOnly: true}, func(kv *mvccpb.KeyValue) {
+	_, err = p.walk(ctx, Range{Prefix: ConfigPrefix, Revision: revision, KeysOnly: true}, func(kv *mvccpb.KeyValue) {
 		p.live[string(kv.Key[len(ConfigPrefix):])] = true
 	})
 	return err
 }
 
-// fit says how many of the expired records, at least one, make one transaction
-// with the floors that they raise. A batch of n objects, its record and the
-// format were one, so n floors, the removal of the record and the format are.
+// fit says how many of the expired records, at least one, fit one transaction with the
+// floors that they raise. One always does: its batch of n objects, its record and the
+// format fitted one, and so do n floors, the deletion of the record and the format.
 func (p *pruning) fit(expired []int) int {
 	scopes := map[config.Key]bool{}
 	for i, place := range expired {
@@ -89,11 +88,12 @@ func (p *pruning) fit(expired []int) int {
 	return len(expired)
 }
 
-// remove removes some records, unless another was faster, and raises floors.
+// remove deletes records that still exist, and raises floors.
 func (p *pruning) remove(ctx context.Context, expired []int) (removed int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.o.RequestTimeout)
 	defer cancel()
 	floors := history.Floors(p.records, expired)
+	backoff := newBackoff()
 	for attempt := 1; ; attempt++ {
 		compares, writes, err := p.raise(ctx, floors)
 		if err != nil {
@@ -113,14 +113,14 @@ func (p *pruning) remove(ctx context.Context, expired []int) (removed int, err e
 			}
 			return removed, nil
 		}
-		if err := backOff(ctx, attempt); err != nil {
+		if err := backoff.Wait(ctx); err != nil {
 			return 0, fmt.Errorf("%w: others raised the same floors or the storage format before each of %d attempts: %w", storage.ErrUnavailable, attempt, err)
 		}
 	}
 }
 
-// raise makes what raises floors: the puts of those that are lower yet, on the
-// condition that none is changed meanwhile, nor the storage format.
+// raise returns the puts of the floors that are lower, and the condition that neither a
+// floor nor the storage format changes meanwhile.
 func (p *pruning) raise(ctx context.Context, floors map[config.Key]int64) (compares []clientv3.Cmp, puts []clientv3.Op, err error) {
 	scopes := slices.Collect(maps.Keys(floors))
 	reads := make([]clientv3.Op, len(scopes), len(scopes)+1)

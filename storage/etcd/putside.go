@@ -3,26 +3,28 @@ package etcd
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// SideWrite is one change of the side tree: a value that is put, under a lease
-// where that is not 0, or a key that is deleted where Value is nil.
+// SideWrite is one change of the side tree. It puts a value, under a lease that is not 0,
+// or deletes a key where Value is nil.
 type SideWrite struct {
 	Key   string
 	Value []byte
 	Lease clientv3.LeaseID
-	// Revision is the mod revision that the key must have, 0 for absent; Any is none.
+	// Revision is the mod revision that the key must have: 0 for an absent key, Any for
+	// no condition.
 	Revision int64
 }
 
-// Any is no condition on the revision of a key.
+// Any is a SideWrite.Revision without a condition.
 const Any = -1
 
-// WriteSide does changes of the side tree in one transaction. It is false, and
-// nothing was written, where a condition does not hold. No more than SideBatch
-// fit.
+// WriteSide makes at most SideBatch changes of the side tree in one transaction. It
+// returns false, and writes nothing, where a condition does not hold.
 func (s *Store) WriteSide(ctx context.Context, writes []SideWrite) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.RequestTimeout)
 	defer cancel()
@@ -30,6 +32,10 @@ func (s *Store) WriteSide(ctx context.Context, writes []SideWrite) (bool, error)
 	if err == nil {
 		err = format.Writable()
 	}
+	if err != nil {
+		return false, fmt.Errorf("write %s: %w", writes[0].Key, err)
+	}
+	raised, err := raisedFor(format, writes)
 	if err != nil {
 		return false, fmt.Errorf("write %s: %w", writes[0].Key, err)
 	}
@@ -44,6 +50,9 @@ func (s *Store) WriteSide(ctx context.Context, writes []SideWrite) (bool, error)
 			ops[i] = clientv3.OpPut(w.Key, string(w.Value), clientv3.WithLease(w.Lease))
 		}
 	}
+	if raised != nil {
+		ops = append(ops, clientv3.OpPut(FormatKey, string(raised)))
+	}
 	seen := s.seen.Load()
 	answer, err := s.client.Txn(ctx).If(compares...).Then(ops...).Commit()
 	if err != nil {
@@ -53,7 +62,16 @@ func (s *Store) WriteSide(ctx context.Context, writes []SideWrite) (bool, error)
 	return answer.Succeeded, nil
 }
 
-// SideBatch is how many changes WriteSide takes at once: few enough for a stock
-// etcd, whose limit is on compares and operations alike, and for a transaction
-// that is part of another.
+// raisedFor returns the value of FormatKey that writes need, nil for none. Only values
+// under RegistryPrefix need the format: all else under SidePrefix may be written beside
+// older servers.
+func raisedFor(format Format, writes []SideWrite) ([]byte, error) {
+	if !slices.ContainsFunc(writes, func(w SideWrite) bool { return strings.HasPrefix(w.Key, RegistryPrefix) }) {
+		return nil, nil
+	}
+	return format.raised()
+}
+
+// SideBatch is how many changes WriteSide takes at once. They fit the limits of a stock
+// etcd on compares and on operations, also within the transaction of a leader.
 const SideBatch = 60

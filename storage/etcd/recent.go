@@ -1,43 +1,41 @@
 package etcd
 
 import (
-	"container/list"
+	"math"
 	"sync"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
 const (
-	// recentBytes bounds the keys and values that are remembered, and recentAge
-	// how long.
+	// recentBytes bounds the remembered keys and values, and recentAge their age.
 	recentBytes = 16 << 20
 	recentAge   = time.Minute
 )
 
-// recent remembers the values that this Store wrote or read last, so that a
-// change of one of them need not read it first. What is remembered is a guess at
-// what is stored: nothing may be decided by it but a transaction that compares
-// the revisions.
+// recent remembers the values that this Store wrote or read last, so that it can
+// change one of them without reading it first. A remembered value is a guess at
+// the stored one: only a transaction that compares the revisions may rely on it.
 //
-// A revision stands for one value in one life of one etcd only. So everything is
-// forgotten when an answer comes from another cluster or another term of its
+// A revision stands for one value in one life of one etcd only. So recent forgets
+// everything when an answer comes from another cluster or another term of its
 // leader, or shows an older revision than one that was seen before the request.
 type recent struct {
-	mu    sync.Mutex // guards the fields below
-	byKey map[string]*list.Element
-	order list.List // of remembered, the latest used first
-	bytes int
-	life  life
+	mu     sync.Mutex                         // guards the fields below
+	values *simplelru.LRU[string, remembered] // by key; nil before the first answer
+	bytes  int
+	life   life
 }
 
-// life tells one life of an etcd from another.
+// life identifies one life of an etcd: the time from one restart or restore to the next.
 type life struct{ cluster, term uint64 }
 
 func lifeOf(h *etcdserverpb.ResponseHeader) life { return life{h.ClusterId, h.RaftTerm} }
 
-// remembered is a value that is not modified.
+// remembered is a remembered value; it is not modified.
 type remembered struct {
 	kv *mvccpb.KeyValue
 	// own says that this Store has written it.
@@ -47,59 +45,51 @@ type remembered struct {
 
 func (r remembered) size() int { return len(r.kv.Key) + len(r.kv.Value) }
 
-// meet takes note of the header of an answer to a request that was made when
-// the revision seen was the highest.
+// meet looks at the header of an answer, and forgets everything where it is of another
+// life. seen was the highest known revision at the request.
 func (r *recent) meet(seen int64, h *etcdserverpb.ResponseHeader) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if now := lifeOf(h); now != r.life || h.Revision < seen {
-		r.byKey, r.bytes, r.life = map[string]*list.Element{}, 0, now
-		r.order.Init()
+	if now := lifeOf(h); r.values == nil || now != r.life || h.Revision < seen {
+		forgotten := func(_ string, one remembered) { r.bytes -= one.size() }
+		r.values, _ = simplelru.NewLRU(math.MaxInt, forgotten) // fails for a size below 1 only
+		r.bytes, r.life = 0, now
 	}
 }
 
-// remember keeps a value, unless a newer one of its key is there. h is the header
-// of the answer that it goes with.
+// remember keeps a value, unless it knows a newer one of the key. h is the header
+// of the answer that the value came with.
 func (r *recent) remember(one remembered, h *etcdserverpb.ResponseHeader) {
 	one.at = time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if lifeOf(h) != r.life || one.size() > recentBytes/8 {
+	if r.values == nil || lifeOf(h) != r.life || one.size() > recentBytes/8 {
 		return
 	}
 	key := string(one.kv.Key)
-	if e, ok := r.byKey[key]; ok {
-		if e.Value.(remembered).kv.ModRevision >= one.kv.ModRevision {
+	if known, ok := r.values.Peek(key); ok {
+		if known.kv.ModRevision >= one.kv.ModRevision {
 			return
 		}
-		r.forget(e)
+		r.bytes -= known.size()
 	}
-	r.byKey[key] = r.order.PushFront(one)
+	r.values.Add(key, one)
 	for r.bytes += one.size(); r.bytes > recentBytes; {
-		r.forget(r.order.Back())
+		r.values.RemoveOldest()
 	}
 }
 
-// forget must be called with mu held.
-func (r *recent) forget(e *list.Element) {
-	one := r.order.Remove(e).(remembered)
-	r.bytes -= one.size()
-	delete(r.byKey, string(one.kv.Key))
-}
-
-// recall returns what is remembered of a key, the zero remembered for nothing.
+// recall returns the value that is remembered of a key, else the zero remembered.
 func (r *recent) recall(key string) remembered {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e, ok := r.byKey[key]
-	if !ok {
+	if r.values == nil {
 		return remembered{}
 	}
-	one := e.Value.(remembered)
-	if time.Since(one.at) > recentAge {
-		r.forget(e)
+	one, ok := r.values.Get(key)
+	if ok && time.Since(one.at) > recentAge {
+		r.values.Remove(key)
 		return remembered{}
 	}
-	r.order.MoveToFront(e)
 	return one
 }

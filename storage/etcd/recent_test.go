@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -192,14 +193,14 @@ func TestWhatIsRememberedKeepsFieldsUnknownHere(t *testing.T) {
 	t.Parallel()
 	first, _, requests, version := two(t)
 	given := at(version, "b.example")
-	given.Spec.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 9999, protowire.VarintType), 1))
+	given.Spec.(proto.Message).ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 9999, protowire.VarintType), 1))
 	version = update(t, first, given)
 	update(t, first, at(version, "c.example"))
 	if n := requests.requests.Load(); n != 2 {
 		t.Errorf("%d requests", n)
 	}
 	got, err := first.Get(t.Context(), schema.ServiceEntry, "e", "shop")
-	if err != nil || host(got) != "c.example" || len(got.Spec.ProtoReflect().GetUnknown()) == 0 {
+	if err != nil || host(got) != "c.example" || len(got.Spec.(proto.Message).ProtoReflect().GetUnknown()) == 0 {
 		t.Errorf("the object is %v, %v", got, err)
 	}
 }

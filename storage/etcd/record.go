@@ -3,7 +3,6 @@ package etcd
 import (
 	"bytes"
 	"compress/gzip"
-	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -18,7 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/plan"
 )
 
-// packFrom is the size of a record from which compressing it is worth its time.
+// packFrom is the size from which a record is compressed.
 const packFrom = 32 << 10
 
 var outcomes = map[storage.Outcome]envelope.Outcome{
@@ -27,9 +26,8 @@ var outcomes = map[storage.Outcome]envelope.Outcome{
 	storage.Deleted:    envelope.Outcome_OUTCOME_DELETED,
 }
 
-// newRecord is the record of steps. Values before that are larger than limit
-// are left out of it: only another writer can have written them, and they must
-// be deletable.
+// newRecord makes the record of steps. It leaves out values before that are larger than
+// limit: only another writer can have written them, and they must be deletable.
 func newRecord(steps []plan.Step, found *targets, origin storage.Origin, now time.Time, limit int) *envelope.Record {
 	record := &envelope.Record{
 		Time: now.UnixMilli(),
@@ -54,9 +52,19 @@ func newRecord(steps []plan.Step, found *targets, origin storage.Origin, now tim
 	return record
 }
 
+// RecordTime returns when the batch of a record under HistoryPrefix was written. The
+// error is an ErrUndecodable.
+func RecordTime(kv *mvccpb.KeyValue) (time.Time, error) {
+	record := &envelope.Record{}
+	if err := open(kv, record); err != nil {
+		return time.Time{}, err
+	}
+	return time.UnixMilli(record.Time).UTC(), nil
+}
+
 // encodeRecord returns the value of a record.
 func encodeRecord(record *envelope.Record) ([]byte, error) {
-	value, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(bytes.Clone(magic), record)
+	value, err := envelope.Encode(record)
 	if err != nil || len(value) < packFrom {
 		return value, err
 	}
@@ -79,18 +87,14 @@ func encodeRecord(record *envelope.Record) ([]byte, error) {
 		Time: record.Time, User: record.User, Address: record.Address, Tool: record.Tool, Message: record.Message,
 		Packed: packed.Bytes(),
 	}
-	return proto.MarshalOptions{Deterministic: true}.MarshalAppend(bytes.Clone(magic), small)
+	return envelope.Encode(small)
 }
 
 // decodeRecord is the inverse of encodeRecord. The error is an ErrUndecodable.
 func decodeRecord(kv *mvccpb.KeyValue) (*envelope.Record, error) {
-	body, ok := bytes.CutPrefix(kv.Value, magic)
-	if !ok {
-		return nil, undecodable(kv, fmt.Sprintf("it does not begin with %q", magic))
-	}
 	record := &envelope.Record{}
-	if err := proto.Unmarshal(body, record); err != nil {
-		return nil, undecodable(kv, err.Error())
+	if err := open(kv, record); err != nil {
+		return nil, err
 	}
 	if len(record.Packed) == 0 {
 		return record, nil
@@ -110,14 +114,14 @@ func decodeRecord(kv *mvccpb.KeyValue) (*envelope.Record, error) {
 	return record, nil
 }
 
-// isVoid says whether a value is a record of nothing done.
+// isVoid says whether a value is a record that prevented a mutation.
 func isVoid(kv *mvccpb.KeyValue) bool {
 	record, err := decodeRecord(kv)
 	return err == nil && record.Void
 }
 
-// openRecord reads a record, with those entries alone that are wanted and the
-// values before them if asked.
+// openRecord decodes a record with its wanted entries, and with the objects before them
+// if asked.
 func (s *Store) openRecord(kv *mvccpb.KeyValue, wanted func(config.Key) bool, before bool) (history.Record, error) {
 	record, err := decodeRecord(kv)
 	if err != nil {
@@ -142,8 +146,8 @@ func (s *Store) openRecord(kv *mvccpb.KeyValue, wanted func(config.Key) bool, be
 	return out, nil
 }
 
-// keyOf is the key of the object of an entry, without an API version where this
-// binary does not know its kind.
+// keyOf returns the key of the object of an entry. It has no API version where this
+// binary does not know the kind.
 func (s *Store) keyOf(e *envelope.Entry) config.Key {
 	kind := config.GroupVersionKind{Group: e.Group, Kind: e.Kind}
 	if known := s.Schemas().Kind(kind); known != nil {
@@ -152,13 +156,13 @@ func (s *Store) keyOf(e *envelope.Entry) config.Key {
 	return config.Key{Kind: kind, Namespace: e.Namespace, Name: e.Name}
 }
 
-// before is the object before an entry.
+// before returns the object before an entry.
 func (s *Store) before(key config.Key, e *envelope.Entry) *config.Config {
 	kv := &mvccpb.KeyValue{Key: []byte(ConfigKey(key)), Value: e.Before, ModRevision: e.BeforeRevision}
 	return s.object(kv, key)
 }
 
-// object is what a value says, without a spec where it cannot be read.
+// object decodes an object, without a spec where it cannot be decoded.
 func (s *Store) object(kv *mvccpb.KeyValue, key config.Key) *config.Config {
 	if kind := s.Schemas().Kind(key.Kind); kind != nil {
 		if object, _, err := decode(kv, key, kind, s.o.Domain); err == nil {
@@ -168,8 +172,8 @@ func (s *Store) object(kv *mvccpb.KeyValue, key config.Key) *config.Config {
 	return history.Unknown(key, version(kv.ModRevision))
 }
 
-// outcomeOf is the outcome of an entry; one that this binary does not know is
-// told by its name.
+// outcomeOf returns the outcome of an entry. An outcome that this binary does not know
+// has its name in the message.
 func outcomeOf(e *envelope.Entry) storage.Outcome {
 	for outcome, stored := range outcomes {
 		if stored == e.Outcome {

@@ -11,11 +11,11 @@ import (
 	"github.com/portolan-mesh/portolan/storage/plan"
 )
 
-// A condition on the version of an object as it is served (storage.Op.Served) is
-// about its health as well: that is read with the object, the greater of both
-// revisions is compared, and the transaction is conditional on both.
+// A condition on the served version of an object (storage.Op.Served) covers its health
+// too. The store reads both, compares the greater of their revisions, and makes the
+// transaction conditional on both.
 
-// work is a batch, with those of its targets whose health decides.
+// work is a batch and the targets whose health decides.
 type work struct {
 	*plan.Batch
 	watched []config.Key
@@ -49,8 +49,7 @@ func getHealth(keys []config.Key) []clientv3.Op {
 	return ops
 }
 
-// serve gives those targets that are watched the versions that they are served
-// under.
+// serve sets the served version of each watched target.
 func (t *targets) serve(watched []config.Key) {
 	t.watched = watched
 	for _, key := range watched {
@@ -64,8 +63,7 @@ func (t *targets) serve(watched []config.Key) {
 	}
 }
 
-// requireHealth makes the transaction conditional on the health of what is
-// watched.
+// requireHealth makes the transaction conditional on the health of watched targets.
 func (m *mutation) requireHealth() {
 	for _, key := range m.found.watched {
 		m.require(healthKeyOf(key), m.found.healthRevision(key))
@@ -76,7 +74,7 @@ func (t *targets) healthRevision(key config.Key) int64 {
 	return t.health[healthKeyOf(key)].GetModRevision()
 }
 
-// addHealth takes note of a value under HealthPrefix.
+// addHealth adds a value under HealthPrefix.
 func (t *targets) addHealth(kv *mvccpb.KeyValue) {
 	if t.health == nil {
 		t.health = map[string]*mvccpb.KeyValue{}

@@ -26,9 +26,9 @@ func hasHealth(kind config.GroupVersionKind) bool {
 	return kind.Group == schema.WorkloadEntry.Group && kind.Kind == schema.WorkloadEntry.Kind
 }
 
-// SetHealth implements storage.HealthKeeper, for WorkloadEntries. It is one
-// transaction, on condition that neither the object nor its health is another
-// than what was read; where one is, it is decided anew.
+// SetHealth implements storage.HealthKeeper, for WorkloadEntries. It is one transaction,
+// conditional on the object and its health as read. Where one of them changed meanwhile,
+// SetHealth reads and decides again.
 func (s *Store) SetHealth(ctx context.Context, update storage.HealthUpdate) (storage.HealthResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.RequestTimeout)
 	defer cancel()
@@ -52,7 +52,7 @@ func (s *Store) SetHealth(ctx context.Context, update storage.HealthUpdate) (sto
 	return result, nil
 }
 
-// healthWrite is one update on its way into etcd.
+// healthWrite is one update of a health.
 type healthWrite struct {
 	*sender
 	update  storage.HealthUpdate
@@ -60,22 +60,23 @@ type healthWrite struct {
 	now     time.Time
 }
 
-// healthFound is what an update meets.
+// healthFound is what an update reads.
 type healthFound struct {
 	object, report *mvccpb.KeyValue // nil where there is none
 	format         Format
 }
 
-// land tries until it is known what became of the update. One whose answer was
-// lost is known by its write id; another transaction of the same update cannot
-// land beside it, since each is conditional on the health that was read.
+// land tries until the outcome of the update is known. The write id shows whether an
+// update landed whose answer was lost. Two transactions of one update cannot both land:
+// each is conditional on the health that it read.
 func (w *healthWrite) land(ctx context.Context) (storage.HealthResult, error) {
+	backoff := newBackoff()
 	for attempt := 1; ; attempt++ {
 		result, done, err := w.attempt(ctx)
 		if done {
 			return result, err
 		}
-		if backOff(ctx, attempt) == nil {
+		if backoff.Wait(ctx) == nil {
 			continue
 		}
 		if w.doubt != nil {
@@ -88,8 +89,7 @@ func (w *healthWrite) land(ctx context.Context) (storage.HealthResult, error) {
 	}
 }
 
-// attempt reads, decides and writes once. Where it is not done, another attempt
-// may be.
+// attempt reads, decides and writes once. Where it is not done, the caller tries again.
 func (w *healthWrite) attempt(ctx context.Context) (result storage.HealthResult, done bool, err error) {
 	found, err := w.find(ctx)
 	if err != nil {
@@ -133,8 +133,7 @@ func (w *healthWrite) find(ctx context.Context) (*healthFound, error) {
 	return &healthFound{object: pairOf(answer, 0), report: pairOf(answer, 1), format: formatOf(answer, 2)}, nil
 }
 
-// decide returns what is to be written, nil for nothing, and the result if it
-// is.
+// decide returns the write, nil for none, and the result of that write.
 func (w *healthWrite) decide(found *healthFound) (*clientv3.Op, storage.HealthResult, error) {
 	uid, err := w.permitted(found)
 	if err != nil {
@@ -154,7 +153,7 @@ func (w *healthWrite) decide(found *healthFound) (*clientv3.Op, storage.HealthRe
 		return nil, there, nil
 	}
 	next.WriteId = w.writeID[:]
-	value, err := closeMessage(next)
+	value, err := envelope.Encode(next)
 	if err != nil {
 		return nil, storage.HealthResult{}, fmt.Errorf("%w: %w", storage.ErrInvalid, err)
 	}
@@ -162,18 +161,17 @@ func (w *healthWrite) decide(found *healthFound) (*clientv3.Op, storage.HealthRe
 	return &op, storage.HealthResult{Report: reportOf(next, 0)}, nil
 }
 
-// known is what a value says of the object with a uid, nothing where it is of
-// another or cannot be read.
+// known decodes the health of the object with a uid. It is empty where the value is of
+// another object or cannot be decoded.
 func known(kv *mvccpb.KeyValue, uid string) *envelope.Health {
 	out := &envelope.Health{}
-	if kv == nil || openMessage(kv, out) != nil || out.Uid != uid {
+	if kv == nil || open(kv, out) != nil || out.Uid != uid {
 		return &envelope.Health{}
 	}
 	return out
 }
 
-// permitted checks the conditions of the update, and returns the uid of the
-// object.
+// permitted checks the conditions of the update and returns the uid of the object.
 func (w *healthWrite) permitted(found *healthFound) (uid string, err error) {
 	if err := found.format.Writable(); err != nil {
 		return "", err
@@ -181,7 +179,7 @@ func (w *healthWrite) permitted(found *healthFound) (uid string, err error) {
 	if found.object == nil {
 		return "", storage.ErrNotFound
 	}
-	wrapper, err := open(found.object, w.update.Key)
+	wrapper, err := openObject(found.object, w.update.Key)
 	if err != nil {
 		return "", err
 	}
@@ -201,10 +199,10 @@ func (w *healthWrite) permitted(found *healthFound) (uid string, err error) {
 // mine says whether this very update wrote a value.
 func (w *healthWrite) mine(kv *mvccpb.KeyValue) bool {
 	held := &envelope.Health{}
-	return kv != nil && openMessage(kv, held) == nil && bytes.Equal(held.WriteId, w.writeID[:])
+	return kv != nil && open(kv, held) == nil && bytes.Equal(held.WriteId, w.writeID[:])
 }
 
-// next is what the update makes of what is known; nil where that is newer.
+// next applies the update to the known health; nil where that is newer.
 func (w *healthWrite) next(known *envelope.Health, uid string) *envelope.Health {
 	report := w.update.Report
 	probed := report.Probed.UnixNano()

@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
@@ -11,13 +12,13 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// AddressOwners returns the ServiceEntries that own the address of each host that
-// has one. Values that cannot be read are left out.
+// AddressOwners returns the ServiceEntries that own the address of each host, in order.
+// It leaves out values that cannot be decoded.
 func (s *Store) AddressOwners(ctx context.Context) (map[address.Key][]string, error) {
 	var out map[address.Key][]string
 	err := restarting(func() error {
 		out = map[address.Key][]string{}
-		_, err := s.walk(ctx, scan{prefix: AddressPrefix, limit: pageSize}, func(kv *mvccpb.KeyValue) {
+		_, err := s.walk(ctx, Range{Prefix: AddressPrefix}, func(kv *mvccpb.KeyValue) {
 			if value, err := openAddress(kv); err == nil {
 				out[address.Key{Namespace: value.Namespace, Host: value.Host}] = value.Owners
 			}
@@ -30,10 +31,9 @@ func (s *Store) AddressOwners(ctx context.Context) (map[address.Key][]string, er
 	return out, nil
 }
 
-// SettleAddresses ends doubts: hosts of objects that were not written by a store
-// with Options.Addresses get their addresses, and lose those that nobody owns any
-// more. Nothing is written where all is well. It returns the hosts for which no
-// address is left.
+// SettleAddresses repairs the addresses of objects that a store without
+// Options.Addresses wrote: hosts get theirs, and lose those without an owner. It writes
+// nothing where all is well. It returns the hosts for which no address is free.
 func (s *Store) SettleAddresses(ctx context.Context, doubts []address.Doubt) (without []address.Key, err error) {
 	for len(doubts) > 0 {
 		n := s.fitDoubts(doubts)
@@ -47,8 +47,8 @@ func (s *Store) SettleAddresses(ctx context.Context, doubts []address.Doubt) (wi
 	return without, nil
 }
 
-// doubtHosts is how many hosts a ServiceEntry in doubt is reckoned to have beside
-// those that it may have to lose.
+// doubtHosts is an estimate of the hosts of a ServiceEntry in doubt, without those that
+// it may have to lose.
 const doubtHosts = 2
 
 // fitDoubts says how many doubts, at least one, are likely to fit one transaction.
@@ -62,9 +62,9 @@ func (s *Store) fitDoubts(doubts []address.Doubt) int {
 	return len(doubts)
 }
 
-// settle ends some doubts in one transaction, on condition that the objects are
-// as they were read. One whose answer is lost is tried again: what is settled is
-// left alone.
+// settle settles some doubts, on condition that the objects are as read: in one
+// transaction where they fit, else in several. Where an answer is lost it tries again;
+// what is settled then stays.
 func (s *Store) settle(ctx context.Context, doubts []address.Doubt) (without []address.Key, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.RequestTimeout)
 	defer cancel()
@@ -72,41 +72,44 @@ func (s *Store) settle(ctx context.Context, doubts []address.Doubt) (without []a
 	for i, d := range doubts {
 		keys[i] = d.Key
 	}
+	backoff := newBackoff()
 	for attempt := 1; ; attempt++ {
 		found, err := s.read(ctx, keys, nil)
 		if err != nil {
 			return nil, s.readError(err)
 		}
-		allotted, err := s.allot(ctx, address.Settled(doubts, found.objects), found, s.o.Now())
-		if err != nil || len(allotted.keys) == 0 {
-			return allotted.without, err
-		}
-		if len(doubts) > 1 && s.checkAddresses(len(keys), len(allotted.keys)) != nil {
-			return s.settleHalves(ctx, doubts)
-		}
-		settled, err := s.commitSettlement(ctx, keys, found, allotted)
+		without, settled, err := s.settleClaims(ctx, keys, address.Settled(doubts, found.objects), found)
 		if settled || err != nil {
-			return allotted.without, err
+			return without, err
 		}
-		if err := backOff(ctx, attempt); err != nil {
+		if err := backoff.Wait(ctx); err != nil {
 			return nil, fmt.Errorf("%w: others changed them before each of %d attempts: %w", storage.ErrUnavailable, attempt, err)
 		}
 	}
 }
 
-// settleHalves is for objects that have more hosts than was reckoned.
-func (s *Store) settleHalves(ctx context.Context, doubts []address.Doubt) (without []address.Key, err error) {
-	half := len(doubts) / 2
-	first, err := s.settle(ctx, doubts[:half])
-	if err != nil {
-		return first, err
+// settleClaims decides and writes claims, as many at a time as are sure to fit beside
+// the conditions on the objects. They are not settled where something has changed since
+// it was read.
+func (s *Store) settleClaims(ctx context.Context, keys []config.Key, claims []address.Claim, found *targets) (without []address.Key, settled bool, err error) {
+	for part := range slices.Chunk(claims, max(1, (s.o.MaxTxnOps-1-len(keys))/2)) {
+		clear(found.addresses) // the part before may have changed them
+		allotted, err := s.allot(ctx, part, found, s.o.Now())
+		if err != nil {
+			return without, false, err
+		}
+		if len(allotted.keys) > 0 {
+			if settled, err := s.commitSettlement(ctx, keys, found, allotted); err != nil || !settled {
+				return without, false, err
+			}
+		}
+		without = append(without, allotted.without...)
 	}
-	second, err := s.settle(ctx, doubts[half:])
-	return append(first, second...), err
+	return without, true, nil
 }
 
-// commitSettlement says whether the transaction landed; it did not where something
-// is no longer as it was found.
+// commitSettlement says whether the transaction landed. It does not where something has
+// changed since it was read.
 func (s *Store) commitSettlement(ctx context.Context, keys []config.Key, found *targets, allotted allotment) (bool, error) {
 	if err := found.format.Writable(); err != nil {
 		return false, err

@@ -23,9 +23,12 @@ func TestSideValues(t *testing.T) {
 		Key: config.Key{Kind: schema.VirtualService, Namespace: "shop", Name: "reviews"}, UID: "u", Object: 7, Generation: 2,
 		Conditions: []status.Condition{{Type: status.Accepted, Status: status.True, Reason: "R", Message: "m", Since: at}}, Revision: 9,
 	}
-	replica := &status.Replica{ID: "host:1/a b", Proxies: 3, Changes: []status.Change{{From: 1, To: 4, Alone: status.Count{Accepted: 1, Waiting: 2}, All: status.Count{Rejected: 3}}},
-		Troubles: []status.Trouble{{Node: "n", Type: "LDS", Revision: 1, Since: at, Rejected: true, RejectedRevision: 4, Message: "no", Objects: []string{"p"}}}}
+	use := &status.Use{Replica: "host:1/a b", Part: 7, Objects: []uint64{1, 1 << 63}}
+	replica := &status.Replica{ID: "host:1/a b", API: "127.0.0.1:15081", Proxies: 3, ReportsUse: true, Changes: []status.Change{{From: 1, To: 4, Alone: status.Count{Accepted: 1, Waiting: 2}, All: status.Count{Rejected: 3}}},
+		Problems: []status.Problem{{Node: "n", Type: "LDS", Revision: 1, Since: at, Rejected: true, RejectedRevision: 4, Message: "no", Objects: []string{"p"}}}}
 	proxy := &status.Proxy{Node: "sidecar~10.0.0.1~a/b~c", Replica: "r", Seen: at, Revision: 9}
+	head := &etcd.RegistryHead{Source: "consul/_/dc1", Confirmed: at.Truncate(time.Millisecond), Touched: at.Add(time.Hour).Truncate(time.Millisecond), State: []byte("{}")}
+	items := map[string][]byte{"web/n1/a": []byte("1"), "web/n1/b": nil}
 	for key, one := range map[string]struct {
 		encode func() ([]byte, error)
 		decode func(*mvccpb.KeyValue) (any, error)
@@ -35,8 +38,17 @@ func TestSideValues(t *testing.T) {
 			func(kv *mvccpb.KeyValue) (any, error) { return etcd.DecodeStatus(kv, schema.Pilot()) }, report},
 		etcd.ReplicaKey(replica.ID): {func() ([]byte, error) { return etcd.EncodeReplica(replica) },
 			func(kv *mvccpb.KeyValue) (any, error) { return etcd.DecodeReplica(kv) }, replica},
+		etcd.UseKey(use.Replica, use.Part): {func() ([]byte, error) { return etcd.EncodeUse(use) },
+			func(kv *mvccpb.KeyValue) (any, error) { return etcd.DecodeUse(kv) }, use},
 		etcd.ProxyKey(proxy.Node): {func() ([]byte, error) { return etcd.EncodeProxy(proxy) },
 			func(kv *mvccpb.KeyValue) (any, error) { return etcd.DecodeProxy(kv) }, proxy},
+		etcd.RegistryHeadKey(head.Source): {func() ([]byte, error) { return etcd.EncodeRegistryHead(head) },
+			func(kv *mvccpb.KeyValue) (any, error) { return etcd.DecodeRegistryHead(kv) }, head},
+		etcd.RegistryBucketKey(head.Source, 0xab): {func() ([]byte, error) { return etcd.EncodeRegistryBucket(head.Source, 0xab, items) },
+			func(kv *mvccpb.KeyValue) (any, error) {
+				_, items, err := etcd.DecodeRegistryBucket(kv)
+				return items, err
+			}, items},
 	} {
 		value, err := one.encode()
 		if err != nil {
@@ -89,5 +101,61 @@ func TestWriteSide(t *testing.T) {
 	}
 	if _, err := store.WriteSide(t.Context(), []etcd.SideWrite{{Key: key, Value: []byte("1")}}); err == nil {
 		t.Error("a store of a format that is not known was written")
+	}
+}
+
+// TestRegistry: what is saved of a source is read as a whole, one that cannot be
+// read leaves the others, and all goes together.
+func TestRegistry(t *testing.T) {
+	t.Parallel()
+	client := etcdtest.Start(t)
+	store, err := etcd.New(client, etcd.Options{Schemas: schema.Pilot(), RequestTimeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.Unix(1234, 0).UTC()
+	put := func(key string, value []byte, err error) {
+		t.Helper()
+		if err == nil {
+			_, err = store.WriteSide(t.Context(), []etcd.SideWrite{{Key: key, Value: value, Revision: etcd.Any}})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, source := range []string{"consul/_/a", "consul/_/ab"} {
+		value, err := etcd.EncodeRegistryHead(&etcd.RegistryHead{Source: source, Confirmed: at, Touched: at})
+		put(etcd.RegistryHeadKey(source), value, err)
+		value, err = etcd.EncodeRegistryBucket(source, 3, map[string][]byte{"k": []byte(source)})
+		put(etcd.RegistryBucketKey(source, 3), value, err)
+	}
+	put(etcd.RegistryBucketKey("consul/_/a", 4), []byte("broken"), nil)
+	put(etcd.RegistryBucketKey("consul/_/lost", 4), []byte("broken"), nil)
+	got, err := store.ReadRegistry(t.Context(), "consul/_/a")
+	want := etcd.RegistryContent{
+		Head:    &etcd.RegistryHead{Source: "consul/_/a", Confirmed: at, Touched: at},
+		Buckets: map[uint32]map[string][]byte{3: {"k": []byte("consul/_/a")}},
+	}
+	if d := cmp.Diff(want, got); d != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, d)
+	}
+	sources := func() (out []string) {
+		heads, err := store.RegistryHeads(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range heads {
+			out = append(out, h.Source+" "+h.Touched.Format(time.TimeOnly))
+		}
+		return out
+	}
+	if d := cmp.Diff([]string{"consul/_/a 00:20:34", "consul/_/ab 00:20:34", "consul/_/lost 00:00:00"}, sources()); d != "" {
+		t.Error(d)
+	}
+	if err := store.DeleteRegistry(t.Context(), "consul/_/a"); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]string{"consul/_/ab 00:20:34", "consul/_/lost 00:00:00"}, sources()); d != "" {
+		t.Error(d)
 	}
 }

@@ -22,7 +22,7 @@ var (
 	_ storage.Historian   = (*Store)(nil)
 )
 
-// The limits of an etcd that nobody has configured.
+// The limits of etcd by default.
 const (
 	StockMaxTxnOps       = 128
 	StockMaxRequestBytes = 3 << 19
@@ -37,35 +37,34 @@ type Options struct {
 	Domain string
 	// Now is the clock of creation times; nil is time.Now.
 	Now func() time.Time
-	// MaxTxnOps and MaxRequestBytes are the limits of the server: its
-	// --max-txn-ops and --max-request-bytes. 0 is that of a stock etcd. The send
-	// limit of a gRPC client (2 MiB if it was not set) has to fit the latter.
+	// MaxTxnOps and MaxRequestBytes are --max-txn-ops and --max-request-bytes of the
+	// server; 0 means the default of etcd. The send limit of the gRPC client, 2 MiB by
+	// default, has to fit the latter.
 	MaxTxnOps, MaxRequestBytes int
 	// RequestTimeout bounds every read, each page of a list, and every mutation
 	// with all its attempts; 0 is ten seconds. It is at most half of
 	// storage.HistoryGrace, so that a writer in doubt finds its record.
 	RequestTimeout time.Duration
-	// Addresses are where the hosts of ServiceEntries that have no address get one,
-	// in the transaction that writes the object. Without ranges nobody gets or loses
-	// any.
+	// Addresses are the ranges from which hosts of ServiceEntries without an address get
+	// one, in the transaction that writes the object. Without ranges no host gets or
+	// loses one.
 	Addresses address.Ranges
-	// Log is told of stored values that cannot be read, and of hosts for which there
-	// is no address left; nil is nobody.
+	// Log is told of stored values that cannot be decoded, and of hosts for which no
+	// address is free; nil discards it.
 	Log *slog.Logger
 }
 
-// Store is a store on etcd. It keeps no more of what is stored than saves it a
-// read (recent.go); its client stays the caller's to close. It may be used by
-// many goroutines.
+// Store is a store on etcd. It remembers some values to save reads (recent.go), and keeps
+// nothing else. The client stays the caller's to close. Many goroutines may use a Store.
 type Store struct {
 	client *clientv3.Client
 	o      Options
 
 	// seen is the highest revision that an answer has carried.
 	seen atomic.Int64
-	// recent is what need not be read before it is changed.
+	// recent remembers values, so that a change need not read them first.
 	recent recent
-	// format is what the store said of itself when it was last asked.
+	// format is the format of the store as last read.
 	format atomic.Pointer[Format]
 }
 
@@ -106,24 +105,26 @@ func New(client *clientv3.Client, o Options) (*Store, error) {
 	return &Store{client: client, o: o}, nil
 }
 
-// Fenced returns this store through another client of the same etcd, one that
-// makes every transaction part of a larger one, as that of an election's leader
-// does (package election): so one operation less fits into each.
+// Fenced returns this store through another client of the same etcd, such as that of an
+// election's leader (package election). That client adds a condition to every
+// transaction, so one operation less fits.
 func (s *Store) Fenced(client *clientv3.Client) *Store {
 	o := s.o
 	o.MaxTxnOps--
-	return &Store{client: client, o: o}
+	out := &Store{client: client, o: o}
+	out.format.Store(s.format.Load())
+	return out
 }
 
 // Schemas are the kinds served.
 func (s *Store) Schemas() schema.Set { return s.o.Schemas }
 
-// Version is the highest revision of etcd that this Store has met, "0" before
-// its first call. Any write to that etcd moves it, also one by another.
+// Version is the highest revision of etcd that this Store knows, "0" before its first
+// call. Any write to that etcd moves it, also by another client.
 func (s *Store) Version() string { return version(s.seen.Load()) }
 
-// saw notes the header of an answer to a request that was made when the revision
-// before was the highest seen.
+// saw notes the header of an answer. before was the highest known revision at the
+// request.
 func (s *Store) saw(before int64, h *etcdserverpb.ResponseHeader) {
 	s.recent.meet(before, h)
 	for revision := h.Revision; ; {

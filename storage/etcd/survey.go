@@ -6,18 +6,22 @@ import (
 	"fmt"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/portolan-mesh/portolan/storage/plan"
+	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// Survey is what a store holds, as this binary sees it.
+// Survey counts what a store holds, as this binary sees it.
 type Survey struct {
 	Format Format
-	// Objects are those of the kinds served, among which those of UnknownFields
-	// have something that this binary does not know.
+	// Objects counts the objects of the kinds served, and UnknownFields those of them
+	// that have a field unknown to this binary.
 	Objects, UnknownFields int
-	// UnknownKinds may be objects of kinds that this binary does not know. Of
-	// Undecodable the values cannot be read, and Malformed are keys of no object.
+	// UnknownKinds counts keys that may be objects of a kind unknown to this binary,
+	// Undecodable counts values that cannot be decoded, and Malformed counts keys that no
+	// object can have.
 	UnknownKinds, Undecodable, Malformed int
 }
 
@@ -30,7 +34,7 @@ func (s *Store) Survey(ctx context.Context) (Survey, error) {
 	var out Survey
 	err = restarting(func() error {
 		out = Survey{Format: format}
-		_, err := s.walk(ctx, scan{prefix: ConfigPrefix, limit: pageSize}, func(kv *mvccpb.KeyValue) { s.count(&out, kv) })
+		_, err := s.walk(ctx, Range{Prefix: ConfigPrefix}, func(kv *mvccpb.KeyValue) { s.count(&out, kv) })
 		return err
 	})
 	if err != nil {
@@ -43,10 +47,11 @@ func (s *Store) Survey(ctx context.Context) (Survey, error) {
 func (s *Store) count(to *Survey, kv *mvccpb.KeyValue) {
 	key, err := ParseConfigKey(string(kv.Key), s.Schemas())
 	if err == nil {
-		object, wrapper, broken := decode(kv, key, s.Schemas().Kind(key.Kind), s.o.Domain)
+		kind := s.Schemas().Kind(key.Kind)
+		object, wrapper, broken := decode(kv, key, kind, s.o.Domain)
 		if err = broken; err == nil {
 			to.Objects++
-			if plan.HasUnknown(wrapper) || plan.HasUnknown(object.Spec) {
+			if plan.HasUnknown(wrapper) || hasUnknown(kind, wrapper.Spec, object.Spec) {
 				to.UnknownFields++
 			}
 			return
@@ -60,4 +65,13 @@ func (s *Store) count(to *Survey, kv *mvccpb.KeyValue) {
 	default:
 		to.Malformed++
 	}
+}
+
+// hasUnknown says whether a spec has fields that this binary does not know, as it
+// is stored or as it was read: messages alone hold them.
+func hasUnknown(kind *schema.Schema, stored *anypb.Any, spec any) bool {
+	if m, ok := spec.(proto.Message); ok {
+		return plan.HasUnknown(m)
+	}
+	return !kind.Codec.Known(stored)
 }

@@ -10,42 +10,39 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/etcd/envelope"
 	"github.com/portolan-mesh/portolan/storage/history"
-	"github.com/portolan-mesh/portolan/storage/plan"
 )
 
-// targets are the objects that a batch is about, as of one revision. Keys that
-// are absent have no entries; a value that cannot be read has an object without
-// a spec and no wrapper.
+// targets are the objects that a batch is about, as of one revision. An absent key has
+// no entry. A value that cannot be decoded has an object without a spec and no wrapper.
 type targets struct {
 	revision int64
-	// guessed says that they are what this Store remembers, not what it read.
+	// guessed says that this Store remembers the targets and did not read them.
 	guessed  bool
 	objects  map[config.Key]*config.Config
 	wrappers map[config.Key]*envelope.Envelope
 	kvs      map[config.Key]*mvccpb.KeyValue
-	// format is what the store says of itself.
+	// format is the format of the store.
 	format Format
-	// record is that of the batch, nil unless it was asked for and is there.
+	// record is the record of the batch, nil unless it was read and exists.
 	record *mvccpb.KeyValue
-	// addresses is what is known of hosts and slots, by key; nil where there is no
-	// such key.
+	// addresses are the known hosts and slots, by key; a nil value is an absent key.
 	addresses map[string]*mvccpb.KeyValue
-	// watched are the targets whose health decides (served.go), and health is that
-	// of them, by key.
+	// watched are the targets whose health decides (served.go), and health holds it by
+	// key.
 	watched []config.Key
 	health  map[string]*mvccpb.KeyValue
 }
 
-// read gets all keys, the health of those watched and the format at one revision,
-// by one request.
+// read reads all keys, the health of the watched ones and the format by one request, at
+// one revision.
 func (s *Store) read(ctx context.Context, keys, watched []config.Key) (*targets, error) {
-	seen := s.seen.Load()
+	seen, known := s.seen.Load(), s.format.Load()
 	response, err := s.client.Txn(ctx).Then(append(gets(keys), getHealth(watched)...)...).Commit()
 	if err != nil {
 		return nil, err
 	}
 	s.saw(seen, response.Header)
-	return s.targets(response), nil
+	return s.targets(response, known), nil
 }
 
 func gets(keys []config.Key) []clientv3.Op {
@@ -56,8 +53,9 @@ func gets(keys []config.Key) []clientv3.Op {
 	return append(ops, clientv3.OpGet(FormatKey))
 }
 
-// targets reads the answers to gets, and takes note of the format.
-func (s *Store) targets(response *clientv3.TxnResponse) *targets {
+// targets decodes the answers to gets, and keeps the format. known is the format known at
+// the request, nil for none: it shows whether the store has lost its format since.
+func (s *Store) targets(response *clientv3.TxnResponse, known *Format) *targets {
 	t := newTargets(len(response.Responses))
 	t.revision = response.Header.Revision
 	for _, r := range response.Responses {
@@ -67,6 +65,12 @@ func (s *Store) targets(response *clientv3.TxnResponse) *targets {
 	}
 	for _, kv := range t.kvs {
 		s.recent.remember(remembered{kv: kv}, response.Header)
+	}
+	if t.format.Revision == 0 && known != nil {
+		t.format.lost = known.lost || known.Revision != 0
+	}
+	if now := s.format.Load(); t.format.Revision == 0 && !t.format.lost && now != nil && now.Revision != 0 {
+		return t // another request has seen the first write meanwhile
 	}
 	s.format.Store(&t.format)
 	return t
@@ -82,7 +86,7 @@ func newTargets(n int) *targets {
 	}
 }
 
-// recall makes targets of what is remembered, nil where that is not all.
+// recall makes targets of remembered values, nil where some are not remembered.
 func (s *Store) recall(keys []config.Key, format Format) *targets {
 	all := make([]remembered, len(keys))
 	for i, key := range keys {
@@ -100,11 +104,11 @@ func (s *Store) recall(keys []config.Key, format Format) *targets {
 	return t
 }
 
-// addEncoded adds a target that this Store has written, with its spec left as it
-// is (plan.Known), and says whether that can be.
+// addEncoded adds a target that this Store has written, with its spec left
+// encoded, and says whether that can be.
 func (s *Store) addEncoded(t *targets, key config.Key, kv *mvccpb.KeyValue) bool {
-	wrapper, err := open(kv, key)
-	if err != nil || !plan.Known(wrapper.Spec.Value, s.Schemas().Kind(key.Kind).NewSpec().ProtoReflect().Descriptor()) {
+	wrapper, err := openObject(kv, key)
+	if err != nil || !s.Schemas().Kind(key.Kind).Codec.Known(wrapper.Spec) {
 		return false
 	}
 	t.kvs[key], t.wrappers[key] = kv, wrapper
@@ -118,7 +122,7 @@ func (s *Store) addTarget(t *targets, kv *mvccpb.KeyValue) {
 		t.record = kv
 		return
 	case string(kv.Key) == FormatKey:
-		t.format = decodeFormat(kv)
+		t.format = DecodeFormat(kv)
 		return
 	case strings.HasPrefix(string(kv.Key), AddressPrefix), strings.HasPrefix(string(kv.Key), SlotPrefix):
 		t.addresses[string(kv.Key)] = kv
@@ -129,7 +133,7 @@ func (s *Store) addTarget(t *targets, kv *mvccpb.KeyValue) {
 	}
 	key, err := ParseConfigKey(string(kv.Key), s.Schemas())
 	if err != nil {
-		return // Not a key that was asked for.
+		return // not a key of the request
 	}
 	t.kvs[key] = kv
 	object, wrapper, err := decode(kv, key, s.Schemas().Kind(key.Kind), s.o.Domain)
@@ -140,5 +144,5 @@ func (s *Store) addTarget(t *targets, kv *mvccpb.KeyValue) {
 	t.objects[key], t.wrappers[key] = object, wrapper
 }
 
-// revisionOf is the mod revision of a target, 0 of an absent one.
+// revisionOf returns the mod revision of a target, 0 for an absent one.
 func (t *targets) revisionOf(key config.Key) int64 { return t.kvs[key].GetModRevision() }

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"context"
 	"iter"
 	"maps"
 	"net/netip"
@@ -29,9 +30,14 @@ func (a allotted) Slots() (all iter.Seq2[netip.Addr, *address.Slot], known bool)
 	return maps.All(a.slots), true
 }
 
-// allot does in next what claims come to. The caller holds mu.
-func (s *Store) allot(next *state, claims []address.Claim) {
-	for _, change := range s.ranges.Decide(claims, s.allotted, s.now()).Changes {
+// allot does in next what claims come to. Where it fails nothing has changed. The
+// caller holds mu.
+func (s *Store) allot(ctx context.Context, next *state, claims []address.Claim) error {
+	decision, err := s.ranges.Decide(ctx, claims, s.allotted, s.now())
+	if err != nil {
+		return err
+	}
+	for _, change := range decision.Changes {
 		if change.Slot != nil {
 			s.allotted.slots[change.IPv4] = change.Slot
 		}
@@ -49,4 +55,5 @@ func (s *Store) allot(next *state, claims []address.Claim) {
 			})
 		}
 	}
+	return nil
 }

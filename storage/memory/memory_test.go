@@ -15,6 +15,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/memory"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/schema/schematest"
 	"github.com/portolan-mesh/portolan/storage/storetest"
 )
 
@@ -158,4 +159,9 @@ func BenchmarkList(b *testing.B) {
 			b.Fatalf("%d objects, %v", len(all), err)
 		}
 	}
+}
+
+func TestKindsThatAreNoMessages(t *testing.T) {
+	t.Parallel()
+	storetest.RunKinds(t, func(*testing.T) storage.ConfigStore { return memory.New(schematest.Kinds(), memory.Options{}) })
 }

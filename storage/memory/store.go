@@ -168,14 +168,17 @@ func (s *Store) Apply(ctx context.Context, ops []storage.Op) (string, []storage.
 		return "", nil, err
 	}
 	if plan.Changes(steps) {
-		now = s.advance(now, steps)
+		if now, err = s.advance(ctx, now, steps); err != nil {
+			return "", nil, fmt.Errorf("%w: nothing was written: %w", storage.ErrUnavailable, err)
+		}
 		s.record(now.revision, steps, storage.OriginOf(ctx), stamp.Now)
 	}
 	return version(now.revision), plan.Results(steps, version(now.revision)), nil
 }
 
-// advance publishes the state that steps make of now. The caller holds mu.
-func (s *Store) advance(now *state, steps []plan.Step) *state {
+// advance publishes the state that steps make of now, or fails and changes
+// nothing. The caller holds mu.
+func (s *Store) advance(ctx context.Context, now *state, steps []plan.Step) (*state, error) {
 	next := &state{revision: now.revision + 1, Content: now.Content, superseded: make(chan struct{})}
 	for _, step := range steps {
 		switch step.Outcome {
@@ -189,10 +192,12 @@ func (s *Store) advance(now *state, steps []plan.Step) *state {
 		}
 	}
 	if s.ranges.Enabled() {
-		s.allot(next, address.Claims(steps))
+		if err := s.allot(ctx, next, address.Claims(steps)); err != nil {
+			return nil, err
+		}
 	}
 	s.states.add(next)
 	s.current.Store(next)
 	close(now.superseded)
-	return next
+	return next, nil
 }

@@ -3,21 +3,20 @@ package plan
 import (
 	"bytes"
 
-	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// A stored object may be given to Decide with its spec still encoded, in an Any.
-// The spec of a changed object is then an Any, too, ready to be stored. This
-// spares the reading of a spec that is to be replaced. It is for specs that this
-// process has encoded itself, deterministically, and that are Known: of those,
-// and of no others, equal specs have equal bytes.
+// A store may give Decide an object whose spec is still encoded, in an Any, and
+// spare itself the reading of a spec that is to be replaced. The spec of the
+// changed object is then an Any, too, ready to be stored. The process must have
+// encoded the stored spec itself, and its codec must have it Known: of those, and
+// of no others, equal specs have equal bytes.
 
 // respecify is spec for a stored spec that is encoded.
-func respecify(before *anypb.Any, after proto.Message) (encoded proto.Message, changed bool) {
-	value, err := proto.MarshalOptions{Deterministic: true}.Marshal(after)
+func respecify(before *anypb.Any, after any) (encoded any, changed bool) {
+	value, err := config.MarshalSpec(after, nil)
 	switch {
 	case err != nil:
 		return after, true // whoever stores it meets the error again
@@ -25,28 +24,4 @@ func respecify(before *anypb.Any, after proto.Message) (encoded proto.Message, c
 		return before, false
 	}
 	return &anypb.Any{TypeUrl: before.TypeUrl, Value: value}, true
-}
-
-// Known says whether an encoded message has no field, at any depth, that this
-// binary does not know.
-func Known(encoded []byte, message protoreflect.MessageDescriptor) bool {
-	for len(encoded) > 0 {
-		number, wire, n := protowire.ConsumeTag(encoded)
-		if n < 0 {
-			return false
-		}
-		encoded = encoded[n:]
-		field := message.Fields().ByNumber(number)
-		if n = protowire.ConsumeFieldValue(number, wire, encoded); n < 0 || field == nil {
-			return false
-		}
-		if inner := field.Message(); inner != nil {
-			value, _ := protowire.ConsumeBytes(encoded)
-			if wire != protowire.BytesType || !Known(value, inner) {
-				return false
-			}
-		}
-		encoded = encoded[n:]
-	}
-	return true
 }

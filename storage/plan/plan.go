@@ -76,18 +76,22 @@ func check(schemas schema.Set, op storage.Op) error {
 	default:
 		return fmt.Errorf("%w: there is no such operation", storage.ErrInvalid)
 	}
-	spec := op.Config.Spec
-	if spec == nil || !spec.ProtoReflect().IsValid() {
-		return fmt.Errorf("%w: the spec is missing", storage.ErrInvalid)
-	}
-	want := schemas.Kind(op.Config.GroupVersionKind).NewSpec().ProtoReflect().Descriptor().FullName()
-	if got := spec.ProtoReflect().Descriptor().FullName(); got != want {
-		return fmt.Errorf("%w: the spec is a %s, where a %s belongs", storage.ErrInvalid, got, want)
+	if err := schemas.Kind(op.Config.GroupVersionKind).Codec.Check(op.Config.Spec); err != nil {
+		return fmt.Errorf("%w: %w", storage.ErrInvalid, err)
 	}
 	if err := checkText("labels", op.Config.Labels); err != nil {
 		return err
 	}
-	return checkText("annotations", op.Config.Annotations)
+	if err := checkText("annotations", op.Config.Annotations); err != nil {
+		return err
+	}
+	for i, owner := range op.Config.OwnerReferences {
+		text := map[string]string{"apiVersion": owner.APIVersion, "kind": owner.Kind, "name": owner.Name, "uid": string(owner.UID)}
+		if err := checkText(fmt.Sprintf("ownerReferences[%d]", i), text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // checkText refuses what has no form in protobuf or JSON.
@@ -184,6 +188,9 @@ func (t target) decide(before *config.Config, stamp Stamp) (Step, error) {
 		return Step{}, failed(t.op.Verb, t.key, err)
 	}
 	step := Step{Key: t.key, Before: before}
+	if err := t.op.KeepSpec; err != nil && !t.keepsSpec(before) {
+		return Step{}, failed(t.op.Verb, t.key, err)
+	}
 	switch {
 	case t.op.Verb == storage.Delete:
 		step.Outcome = storage.Deleted
@@ -195,6 +202,19 @@ func (t target) decide(before *config.Config, stamp Stamp) (Step, error) {
 		step.Outcome, step.After = t.changed(before, stamp)
 	}
 	return step, nil
+}
+
+// keepsSpec says whether the operation leaves the spec of the object that is there as
+// it is.
+func (t target) keepsSpec(before *config.Config) bool {
+	if t.op.Verb == storage.Delete {
+		return true
+	}
+	if before == nil || before.Spec == nil {
+		return false
+	}
+	_, respecified := spec(before.Spec, t.op.Config.Spec)
+	return !respecified
 }
 
 // permit says whether the operation may meet the object that is there.
@@ -217,11 +237,17 @@ func (t target) permit(before *config.Config) error {
 
 // made is a new object.
 func (t target) made(stamp Stamp) *config.Config {
-	created := stamp.Now
-	if then := t.op.Config.CreationTimestamp; t.op.Verb == storage.Restore && !then.IsZero() && then.Before(created) {
-		created = then.UTC().Truncate(time.Second)
+	return t.stamped(Created(t.op, stamp.Now), stamp.NewUID(), stamp.Domain)
+}
+
+// Created is the creation time of the object that an operation makes at some time. A
+// restored object keeps its own, unless that is in the future.
+func Created(op storage.Op, now time.Time) time.Time {
+	now = now.UTC().Truncate(time.Second)
+	if then := op.Config.CreationTimestamp; op.Verb == storage.Restore && !then.IsZero() && then.Before(now) {
+		return then.UTC().Truncate(time.Second)
 	}
-	return t.stamped(created, stamp.NewUID(), stamp.Domain)
+	return now
 }
 
 // stamped is an object with what the operation says and what the store adds.
@@ -234,6 +260,7 @@ func (t target) stamped(created time.Time, uid, domain string) *config.Config {
 			Domain:            domain,
 			Labels:            t.op.Config.Labels,
 			Annotations:       t.op.Config.Annotations,
+			OwnerReferences:   t.op.Config.OwnerReferences,
 			CreationTimestamp: created,
 			Generation:        1,
 			UID:               uid,
@@ -246,7 +273,7 @@ func (t target) stamped(created time.Time, uid, domain string) *config.Config {
 // is what the operation says.
 func (t target) changed(before *config.Config, stamp Stamp) (storage.Outcome, *config.Config) {
 	merged, respecified := spec(before.Spec, t.op.Config.Spec)
-	if !respecified && config.SameLabels(before, t.op.Config) {
+	if !respecified && config.SameMeta(before, t.op.Config) {
 		return storage.Unchanged, before
 	}
 	after := t.stamped(before.CreationTimestamp, before.UID, stamp.Domain)

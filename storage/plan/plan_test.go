@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -21,7 +20,7 @@ func kind(name string, clusterScoped bool) *schema.Schema {
 		GroupVersionKind: config.GroupVersionKind{Group: "example.com", Version: "v1", Kind: name},
 		Versions:         []string{"v1", "v1beta1"},
 		ClusterScoped:    clusterScoped,
-		NewSpec:          func() proto.Message { return &wrapperspb.StringValue{} },
+		Codec:            config.Protobuf[wrapperspb.StringValue](),
 	}
 }
 
@@ -120,6 +119,42 @@ func TestAnUnreadableObjectBeginsAnew(t *testing.T) {
 	_, err = plan.New(schemas, []storage.Op{{Verb: storage.Update, Config: stale}}).Decide(stored, stamp())
 	if !errors.Is(err, storage.ErrConflict) {
 		t.Errorf("stale update: %v, want ErrConflict", err)
+	}
+}
+
+// TestKeepSpec: an operation that may not change a spec fails with its own error where
+// it would make one, and is done where it leaves the spec alone.
+func TestKeepSpec(t *testing.T) {
+	t.Parallel()
+	mine := errors.New("mine")
+	stored := object(ship, "sea", "a", "1")
+	labelled := object(ship, "sea", "a", "1")
+	labelled.Labels = map[string]string{"a": "b"}
+	unreadable := object(ship, "sea", "a", "1")
+	unreadable.Spec = nil
+	for name, tt := range map[string]struct {
+		op     storage.Op
+		before *config.Config
+		want   error
+	}{
+		"a new object":            {storage.Op{Verb: storage.Put, Config: stored}, nil, mine},
+		"a create":                {storage.Op{Verb: storage.Create, Config: stored}, nil, mine},
+		"a create of one there":   {storage.Op{Verb: storage.Create, Config: stored}, stored, storage.ErrExists},
+		"an update of none":       {storage.Op{Verb: storage.Update, Config: stored}, nil, storage.ErrNotFound},
+		"nothing changed":         {storage.Op{Verb: storage.Put, Config: stored}, stored, nil},
+		"labels":                  {storage.Op{Verb: storage.Update, Config: labelled}, stored, nil},
+		"a spec":                  {storage.Op{Verb: storage.Update, Config: object(ship, "sea", "a", "2")}, stored, mine},
+		"one that cannot be read": {storage.Op{Verb: storage.Put, Config: stored}, unreadable, mine},
+		"a delete":                {storage.Op{Verb: storage.Delete, Key: stored.Key()}, stored, nil},
+	} {
+		tt.op.KeepSpec = mine
+		before := map[config.Key]*config.Config{}
+		if tt.before != nil {
+			before[tt.before.Key()] = tt.before
+		}
+		if _, err := plan.New(schemas, []storage.Op{tt.op}).Decide(before, stamp()); tt.want == nil && err != nil || !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v, want %v", name, err, tt.want)
+		}
 	}
 }
 

@@ -4,18 +4,34 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/portolan-mesh/portolan/storage/config"
 )
 
 // A newer binary may have stored fields that this one does not know. Whoever
-// writes an object here cannot have meant to remove them.
+// writes an object here cannot have meant to remove them. Messages hold such
+// fields themselves; of specs that are Go structs config.MarshalSpec keeps them.
 
 // spec is the spec to be stored in place of another, and whether it says
-// anything else than that one. What there is in fields unknown here stays,
-// unless the new spec has such fields itself: it comes from the store then.
-func spec(before, after proto.Message) (merged proto.Message, changed bool) {
+// anything else than that one.
+func spec(before, after any) (merged any, changed bool) {
 	if encoded, ok := before.(*anypb.Any); ok {
 		return respecify(encoded, after)
 	}
+	old, isMessage := before.(proto.Message)
+	replacement, isToBe := after.(proto.Message)
+	if isMessage && isToBe {
+		return specMessage(old, replacement)
+	}
+	if config.SameSpec(before, after) {
+		return before, false
+	}
+	return after, true
+}
+
+// specMessage is spec for messages. What there is in fields unknown here stays,
+// unless the new spec has such fields itself: it comes from the store then.
+func specMessage(before, after proto.Message) (merged proto.Message, changed bool) {
 	if proto.Equal(before, after) {
 		return before, false
 	}
@@ -95,7 +111,7 @@ func keep(from, to protoreflect.Message) {
 
 func keepElements(from, to protoreflect.List) {
 	for i := range min(from.Len(), to.Len()) {
-		merged, changed := spec(from.Get(i).Message().Interface(), to.Get(i).Message().Interface())
+		merged, changed := specMessage(from.Get(i).Message().Interface(), to.Get(i).Message().Interface())
 		if !changed {
 			to.Set(i, protoreflect.ValueOfMessage(proto.Clone(merged).ProtoReflect()))
 		}

@@ -182,3 +182,18 @@ func BenchmarkDiffOneChange(b *testing.B) {
 		})
 	}
 }
+
+func TestGroups(t *testing.T) {
+	var groups pmap.Map[pmap.Map[int]]
+	groups = pmap.Put(pmap.Put(pmap.Put(groups, "a", "x", 1), "a", "y", 2), "b", "x", 3)
+	if groups.Len() != 2 || groups.Value("a").Value("y") != 2 || groups.Value("b").Len() != 1 {
+		t.Fatalf("%v", groups)
+	}
+	groups = pmap.Remove(pmap.Remove(groups, "a", "x"), "b", "x")
+	if _, left := groups.Get("b"); left || groups.Value("a").Len() != 1 {
+		t.Errorf("a group outlives its last member, or goes with another: %v", groups)
+	}
+	if pmap.Remove(groups, "none", "x") != groups {
+		t.Error("what is not there was removed")
+	}
+}

@@ -2,22 +2,21 @@ package schema
 
 import (
 	security "istio.io/api/security/v1beta1"
+
+	"github.com/portolan-mesh/portolan/storage/config"
 )
 
 func authorizationPolicy() *Schema {
 	return definition[*security.AuthorizationPolicy]{
 		kind: AuthorizationPolicy, plural: "authorizationpolicies", shortName: "ap",
-		newSpec: func() *security.AuthorizationPolicy { return &security.AuthorizationPolicy{} },
-		stored:  true,
-		check:   checkAuthorizationPolicy,
+		codec:  config.Protobuf[security.AuthorizationPolicy](),
+		stored: true, security: "requests that it would deny are let through",
+		check: checkAuthorizationPolicy,
 	}.schema()
 }
 
 func checkAuthorizationPolicy(c checker, p *security.AuthorizationPolicy) {
-	c.at("selector", "matchLabels").labels(p.GetSelector().GetMatchLabels())
-	if p.Selector != nil && (p.TargetRef != nil || len(p.TargetRefs) > 0) {
-		c.at("selector").fail("excludes targetRefs: set one of the two")
-	}
+	c.target(p)
 	custom := p.Action == security.AuthorizationPolicy_CUSTOM
 	switch {
 	case custom && p.GetProvider().GetName() == "":

@@ -8,26 +8,90 @@ import (
 	"github.com/hashicorp/go-multierror"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// report collects what is found in one object.
-type report struct {
+// maxFindings bounds the faults that are reported of one object, and the warnings.
+const maxFindings = 100
+
+// Report collects the faults of one object, and the warnings about it.
+type Report struct {
+	object   *config.Config
+	specPath string // where the spec stands in a document, empty for its top level
 	faults   *multierror.Error
-	warnings []string
+	warnings []Warning
+	insecure []*FieldError // security that is not served
 }
 
-// at returns a checker at a top-level field.
-func (r *report) at(field string) checker { return checker{report: r, path: field} }
+// Fault reports a fault of the field at a path such as spec.hosts[0]: the object
+// is refused.
+func (r *Report) Fault(path, format string, args ...any) {
+	if n := len(r.faults.WrappedErrors()); n > maxFindings {
+		return
+	} else if n == maxFindings {
+		path, format, args = r.specPath, "has more faults: mend these first", nil
+	}
+	r.faults = multierror.Append(r.faults, &FieldError{path, fmt.Sprintf(format, args...)})
+}
 
-// checker stands at one field of an object, and reports what is found there.
+// Warning is what is odd about a field, or a whole object, that is accepted.
+type Warning struct {
+	// Code names the kind of warning for ever, see the table in package verdict.
+	Code string
+	// Field is its path, empty for the whole object.
+	Field, Message string
+}
+
+// Text is the warning in one line, without its codes.
+func (w Warning) Text() string { return strings.TrimPrefix(w.Field+" "+w.Message, " ") }
+
+// String is the warning in one line, with its code and that of Istio's analysis of
+// equal meaning.
+func (w Warning) String() string {
+	codes := w.Code
+	if w.Code == codeNeverUsed {
+		codes += ", IST0130"
+	}
+	return w.Text() + " (" + codes + ")"
+}
+
+// The codes of warnings.
+const (
+	codeNeverUsed     = "PTL0113"
+	codeNotServed     = "PTL0121"
+	codeKindNotServed = "PTL0122"
+	codeOdd           = "PTL0128"
+)
+
+// Warn reports a field at a path that is accepted, and has no effect or not the
+// expected one.
+func (r *Report) Warn(path, format string, args ...any) { r.warn(codeOdd, path, format, args...) }
+
+func (r *Report) warn(code, path, format string, args ...any) {
+	if n := len(r.warnings); n > maxFindings {
+		return
+	} else if n == maxFindings {
+		code, path, format, args = codeOdd, r.specPath, "has more that will not do what it seems to", nil
+	}
+	r.warnings = append(r.warnings, Warning{code, path, fmt.Sprintf(format, args...)})
+}
+
+// spec returns a checker at the spec.
+func (r *Report) spec() checker { return r.at(r.specPath) }
+
+// at returns a checker at a top-level field.
+func (r *Report) at(field string) checker { return checker{report: r, path: field} }
+
+// checker stands at one field of an object, and reports to its Report.
 type checker struct {
-	report *report
+	report *Report
 	path   string
 }
 
 // at descends to a field of a mapping, and on through fields of fields.
 func (c checker) at(fields ...string) checker {
-	return checker{c.report, c.path + "." + strings.Join(fields, ".")}
+	return checker{c.report, strings.TrimPrefix(c.path+"."+strings.Join(fields, "."), ".")}
 }
 
 // index descends to an element of a list.
@@ -40,10 +104,11 @@ func (c checker) key(k string) checker {
 	return checker{c.report, c.path + "[" + k + "]"}
 }
 
-// fail reports a fault: the object is refused.
-func (c checker) fail(format string, args ...any) {
-	c.report.faults = multierror.Append(c.report.faults, &FieldError{c.path, fmt.Sprintf(format, args...)})
-}
+// fail reports a fault of the field.
+func (c checker) fail(format string, args ...any) { c.report.Fault(c.path, format, args...) }
+
+// full says that no more faults are reported.
+func (c checker) full() bool { return len(c.report.faults.WrappedErrors()) > maxFindings }
 
 // failIf reports a fault where there is an error.
 func (c checker) failIf(err error) {
@@ -52,14 +117,29 @@ func (c checker) failIf(err error) {
 	}
 }
 
-// warn reports what is accepted and will not do what it seems to.
-func (c checker) warn(format string, args ...any) {
-	c.report.warnings = append(c.report.warnings, c.path+" "+fmt.Sprintf(format, args...))
+// warn reports that the field is accepted, and has no effect or not the expected one.
+func (c checker) warn(format string, args ...any) { c.report.Warn(c.path, format, args...) }
+
+// notServed reports that the field has no effect, and will have one when it is served.
+func (c checker) notServed(format string, args ...any) {
+	c.report.warn(codeNotServed, c.path, format, args...)
+}
+
+// insecure reports that the field is not served, and that security is weaker while it
+// has no effect. The object is valid; Schema.UnservedSecurity has what is reported.
+func (c checker) insecure(format string, args ...any) {
+	c.notServed(format, args...)
+	if len(c.report.insecure) < maxFindings {
+		c.report.insecure = append(c.report.insecure, &FieldError{c.path, fmt.Sprintf(format, args...)})
+	}
 }
 
 // each calls check with every element of a list and a checker at it.
 func each[T any](c checker, list []T, check func(checker, T)) {
 	for i, v := range list {
+		if c.full() {
+			return
+		}
 		check(c.index(i), v)
 	}
 }

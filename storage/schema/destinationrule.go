@@ -5,24 +5,28 @@ import (
 	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/storage/config"
 )
 
 func destinationRule() *Schema {
 	return definition[*networking.DestinationRule]{
 		kind: DestinationRule, plural: "destinationrules", shortName: "dr",
-		newSpec: func() *networking.DestinationRule { return &networking.DestinationRule{} },
-		served:  destinationRuleServed(),
-		check:   checkDestinationRule,
+		codec:  config.Protobuf[networking.DestinationRule](),
+		served: destinationRuleServed(),
+		check:  checkDestinationRule,
 	}.schema()
 }
 
 func destinationRuleServed() fields {
-	// Of tls only the mode DISABLE is served; checkClientTLS refuses the others.
+	// Only the mode DISABLE of tls is served; checkClientTLS refuses the others.
 	policy := func(beside ...string) fields {
-		return serve(append(beside, "tls")...).with("loadBalancer", serve("simple", "consistentHash")).
-			with("connectionPool", connectionPoolServed()).with("outlierDetection", serve("minHealthPercent"))
+		return serve(append(beside, "tls")...).with("loadBalancer", serve("simple", "consistentHash", "warmup", "warmupDurationSecs", "localityLbSetting")).
+			with("connectionPool", connectionPoolServed()).with("outlierDetection", serve("splitExternalLocalOriginErrors",
+			"consecutiveLocalOriginFailures", "consecutiveGatewayErrors", "consecutive5xxErrors", "interval", "baseEjectionTime",
+			"maxEjectionPercent", "minHealthPercent", "outlierDetectionHttpErrorCodes"))
 	}
-	whole := policy().with("portLevelSettings", policy("port"))
+	whole := policy("retryBudget", "proxyProtocol").with("portLevelSettings", policy("port"))
 	return serve("host", "exportTo").
 		refuse("workloadSelector", "is not served yet, and without it the rule would apply to every client: leave it out").
 		with("trafficPolicy", whole).
@@ -33,7 +37,7 @@ func connectionPoolServed() fields {
 	return fields{}.
 		with("tcp", serve("maxConnections", "connectTimeout", "tcpKeepalive", "maxConnectionDuration", "idleTimeout")).
 		with("http", serve("http1MaxPendingRequests", "http2MaxRequests", "maxRequestsPerConnection", "maxRetries",
-			"idleTimeout", "h2UpgradePolicy", "useClientProtocol", "maxConcurrentStreams"))
+			"idleTimeout", "h2UpgradePolicy", "useClientProtocol", "maxConcurrentStreams", "http2KeepAlive"))
 }
 
 func checkDestinationRule(c checker, d *networking.DestinationRule) {
@@ -66,6 +70,14 @@ func checkTrafficPolicy(c checker, p *networking.TrafficPolicy) {
 		c.fail("is empty: set at least one of its fields, or leave it out")
 	}
 	checkPolicy(c, p)
+	if b := p.GetRetryBudget(); b != nil {
+		c := c.at("retryBudget")
+		c.at("percent").percentage(b.GetPercent().GetValue())
+		c.at("budgetInterval").durationOrOff(b.GetBudgetInterval())
+	}
+	if p.GetTunnel() != nil && p.GetProxyProtocol() != nil {
+		c.at("proxyProtocol").fail("excludes tunnel: set one of them")
+	}
 	each(c.at("portLevelSettings"), p.PortLevelSettings, func(c checker, p *networking.TrafficPolicy_PortTrafficPolicy) {
 		c.at("port", "number").port(portOf(p))
 		checkPolicy(c, p)
@@ -75,23 +87,27 @@ func checkTrafficPolicy(c checker, p *networking.TrafficPolicy) {
 
 func portOf(p *networking.TrafficPolicy_PortTrafficPolicy) uint32 { return p.GetPort().GetNumber() }
 
-// policy is what TrafficPolicy and PortTrafficPolicy have alike.
+// policy has the fields that TrafficPolicy and PortTrafficPolicy share.
 type policy interface {
 	GetLoadBalancer() *networking.LoadBalancerSettings
 	GetConnectionPool() *networking.ConnectionPoolSettings
+	GetOutlierDetection() *networking.OutlierDetection
 	GetTls() *networking.ClientTLSSettings
 }
 
 func checkPolicy(c checker, p policy) {
 	checkConsistentHash(c.at("loadBalancer", "consistentHash"), p.GetLoadBalancer().GetConsistentHash())
+	checkWarmup(c.at("loadBalancer"), p.GetLoadBalancer())
+	checkLocality(c.at("loadBalancer"), p)
 	checkConnectionPool(c.at("connectionPool"), p.GetConnectionPool())
+	checkOutlierDetection(c.at("outlierDetection"), p.GetOutlierDetection())
 	checkClientTLS(c.at("tls"), p.GetTls())
 }
 
-// checkClientTLS refuses what would otherwise be sent in plaintext.
+// checkClientTLS reports what is sent in plaintext, and should not be.
 func checkClientTLS(c checker, t *networking.ClientTLSSettings) {
 	if mode := t.GetMode(); mode != networking.ClientTLSSettings_DISABLE {
-		c.at("mode").fail("%s is not served yet: connections would be in plaintext; only DISABLE is", mode)
+		c.at("mode").insecure("%s is not served yet: connections are in plaintext; only DISABLE is served", mode)
 	}
 }
 
@@ -116,15 +132,75 @@ func checkConsistentHash(c checker, h *networking.LoadBalancerSettings_Consisten
 	if size != 0 && h.HashAlgorithm != nil {
 		c.at("minimumRingSize").fail("excludes ringHash and maglev: use ringHash.minimumRingSize")
 	}
-	const maxRing = 8 << 20 // Envoy's limit
-	c.at("minimumRingSize").atMost(size, maxRing)
-	c.at("ringHash", "minimumRingSize").atMost(h.GetRingHash().GetMinimumRingSize(), maxRing)
+	c.at("minimumRingSize").ring(size)
+	c.at("ringHash", "minimumRingSize").ring(h.GetRingHash().GetMinimumRingSize())
 	if size := h.GetMaglev().GetTableSize(); size != 0 {
 		const maxTable = 5000011
 		c.at("maglev", "tableSize").atMost(size, maxTable)
 		if size <= maxTable && !new(big.Int).SetUint64(size).ProbablyPrime(0) {
 			c.at("maglev", "tableSize").fail("must be a prime number, is %d", size)
 		}
+	}
+}
+
+// checkWarmup says where a warm-up has no effect.
+func checkWarmup(c checker, l *networking.LoadBalancerSettings) {
+	old, warmup := l.GetWarmupDurationSecs(), l.GetWarmup()
+	if old == nil && warmup == nil {
+		return
+	}
+	at := c.at("warmupDurationSecs")
+	at.durationOrOff(old)
+	if warmup != nil {
+		if old != nil {
+			at.warn("has no effect beside warmup")
+		}
+		at = c.at("warmup")
+		if warmup.GetDuration() == nil {
+			at.at("duration").fail("is missing: say how long a new endpoint is warmed up")
+		}
+		at.at("duration").durationOrOff(warmup.GetDuration())
+		at.at("minimumPercent").percentage(warmup.GetMinimumPercent().GetValue())
+		if a := warmup.GetAggression(); a != nil && !(a.GetValue() >= 0) {
+			at.at("aggression").fail("must not be negative, is %v", a.GetValue())
+		}
+	}
+	simple := l.GetSimple()
+	if l.GetConsistentHash() != nil || simple == networking.LoadBalancerSettings_RANDOM || simple == networking.LoadBalancerSettings_PASSTHROUGH {
+		at.warn("has no effect: only LEAST_REQUEST and ROUND_ROBIN warm endpoints up")
+	}
+}
+
+func checkOutlierDetection(c checker, d *networking.OutlierDetection) {
+	if d == nil {
+		return
+	}
+	c.at("interval").duration(d.Interval)
+	c.at("baseEjectionTime").duration(d.BaseEjectionTime)
+	c.at("maxEjectionPercent").percentage(float64(d.MaxEjectionPercent))
+	c.at("minHealthPercent").percentage(float64(d.MinHealthPercent))
+	if !d.SplitExternalLocalOriginErrors && d.GetConsecutiveLocalOriginFailures().GetValue() > 0 {
+		c.at("consecutiveLocalOriginFailures").fail("needs splitExternalLocalOriginErrors: true, which counts these failures apart")
+	}
+	for i, code := range d.OutlierDetectionHttpErrorCodes {
+		if code < 100 || code > 599 {
+			c.at("outlierDetectionHttpErrorCodes").index(i).fail("must be from 100 to 599, is %d", code)
+		}
+	}
+	if d.GetConsecutiveGatewayErrors().GetValue() == 0 && d.Consecutive_5XxErrors != nil && d.Consecutive_5XxErrors.Value == 0 && !d.SplitExternalLocalOriginErrors {
+		c.warn("ejects no endpoint: consecutive5xxErrors is 0, and consecutiveGatewayErrors is not set")
+	}
+}
+
+// ring checks the size of a ring of hashes.
+func (c checker) ring(size uint64) {
+	const (
+		limit  = 8 << 20 // Envoy's
+		served = 1 << 20 // envoy.LargestRing
+	)
+	c.atMost(size, limit)
+	if size > served && size <= limit {
+		c.warn("is %d: proxies get a ring of %d, as a larger one stops them for seconds at each change of an endpoint", size, served)
 	}
 }
 
@@ -143,11 +219,15 @@ func checkCookie(c checker, cookie *networking.LoadBalancerSettings_ConsistentHa
 	} else if ttl.AsDuration() > maxDuration {
 		c.at("ttl").fail("must be at most %s, is %s", maxDuration, ttl.AsDuration())
 	}
+	c.at("name").oneLine(cookie.GetName())
+	c.at("path").oneLine(cookie.GetPath())
 	each(c.at("attributes"), cookie.GetAttributes(),
 		func(c checker, a *networking.LoadBalancerSettings_ConsistentHashLB_HTTPCookie_Attribute) {
 			if a.GetName() == "" {
 				c.at("name").fail("is missing")
 			}
+			c.at("name").oneLine(a.GetName())
+			c.at("value").oneLine(a.GetValue())
 		})
 }
 
@@ -163,7 +243,7 @@ func checkConnectionPool(c checker, p *networking.ConnectionPoolSettings) {
 		c.at("maxConnections").notNegative(tcp.MaxConnections)
 		c.at("connectTimeout").duration(tcp.ConnectTimeout)
 		c.at("maxConnectionDuration").duration(tcp.MaxConnectionDuration)
-		c.at("idleTimeout").duration(tcp.IdleTimeout)
+		c.at("idleTimeout").durationOrOff(tcp.IdleTimeout)
 		c.at("tcpKeepalive", "time").duration(tcp.GetTcpKeepalive().GetTime())
 		c.at("tcpKeepalive", "interval").duration(tcp.GetTcpKeepalive().GetInterval())
 	}
@@ -174,7 +254,11 @@ func checkConnectionPool(c checker, p *networking.ConnectionPoolSettings) {
 		c.at("maxRequestsPerConnection").notNegative(http.MaxRequestsPerConnection)
 		c.at("maxRetries").notNegative(http.MaxRetries)
 		c.at("maxConcurrentStreams").notNegative(http.MaxConcurrentStreams)
-		c.at("idleTimeout").duration(http.IdleTimeout)
+		c.at("idleTimeout").durationOrOff(http.IdleTimeout)
+		if k := http.GetHttp2KeepAlive(); k != nil {
+			c.at("http2KeepAlive", "interval").neededDuration(k.Interval)
+			c.at("http2KeepAlive", "timeout").neededDuration(k.Timeout)
+		}
 		if http.UseClientProtocol && http.H2UpgradePolicy == networking.ConnectionPoolSettings_HTTPSettings_UPGRADE {
 			c.at("useClientProtocol").fail("excludes h2UpgradePolicy UPGRADE: the client's protocol is either kept or upgraded")
 		}

@@ -4,20 +4,22 @@ import (
 	"slices"
 
 	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/storage/config"
 )
 
 func gateway() *Schema {
 	return definition[*networking.Gateway]{
 		kind: Gateway, plural: "gateways", shortName: "gw",
-		newSpec: func() *networking.Gateway { return &networking.Gateway{} },
-		// What is served of a server depends on its protocol: checkServer.
+		codec: config.Protobuf[networking.Gateway](),
+		// The fields of a server that are served depend on its protocol: checkServer.
 		served: serve("selector", "servers"),
 		check:  checkGateway,
 	}.schema()
 }
 
 func serverServed() fields {
-	// Of tls only httpsRedirect is served; checkPlaintext refuses the rest.
+	// Only httpsRedirect of tls is served; checkPlaintext refuses the rest.
 	return serve("bind", "hosts", "name", "tls").
 		with("port", serve("number", "name", "protocol").refuse("targetPort", "is no longer a field of gateways: leave it out"))
 }
@@ -51,17 +53,19 @@ func checkServer(c checker, s *networking.Server) {
 		if s.Tls == nil {
 			c.at("tls").fail("is missing: protocol %s needs it", s.Port.Protocol)
 		}
-		c.serverNotServed(s.Port)
+		c.insecure(serverNotServed, s.Port.Protocol, s.Port.Number)
 	default:
-		if slices.Contains(protocols(), p) {
-			c.serverNotServed(s.Port)
+		if !slices.Contains(protocols(), p) {
+			return // a fault
+		}
+		c.notServed(serverNotServed, s.Port.Protocol, s.Port.Number)
+		if s.Tls != nil && anySet(s.Tls, "httpsRedirect") {
+			c.at("tls").insecure("is not served yet: the port ends no TLS")
 		}
 	}
 }
 
-func (c checker) serverNotServed(p *networking.Port) {
-	c.warn("is a server of protocol %s on port %d, which is not served yet and has no effect", p.Protocol, p.Number)
-}
+const serverNotServed = "is a server of protocol %s on port %d, which is not served yet and has no effect"
 
 func checkServerPort(c checker, p *networking.Port) {
 	c.at("number").port(p.Number)

@@ -19,6 +19,7 @@ func checkHTTPMatch(c checker, m *networking.HTTPMatchRequest) {
 		if name == "" {
 			c.fail("needs the name of a parameter")
 		}
+		c.nameLength(name)
 	})
 	c.at("port").optionalPort(m.GetPort())
 	c.at("sourceLabels").labels(m.GetSourceLabels())
@@ -40,6 +41,9 @@ func checkRedirect(c checker, route *networking.HTTPRoute) {
 		c.at("redirectCode").fail("must be one of 301, 302, 303, 307, 308, is %d", code)
 	}
 	c.at("scheme").oneOf(r.Scheme, "http", "https")
+	c.at("uri").oneLine(r.Uri)
+	c.at("authority").oneLine(r.Authority)
+	c.at("prefixRewrite").oneLine(r.PrefixRewrite)
 	if port, ok := r.RedirectPort.(*networking.HTTPRedirect_Port); ok {
 		c.at("port").port(port.Port)
 	}
@@ -86,7 +90,10 @@ func checkRewrite(c checker, route *networking.HTTPRoute) {
 			at.at("uriRegexRewrite", "rewrite").fail("is missing")
 		}
 		at.at("uriRegexRewrite", "match").regex(regex.Match)
+		at.at("uriRegexRewrite", "rewrite").oneLine(regex.Rewrite)
 	}
+	at.at("uri").oneLine(r.GetUri())
+	at.at("authority").oneLine(r.GetAuthority())
 	checkAuthority(c, route)
 }
 
@@ -114,7 +121,7 @@ func checkAuthority(c checker, route *networking.HTTPRoute) {
 	}
 }
 
-// retryConditions are those that Envoy knows.
+// retryConditions are the conditions that Envoy knows.
 func retryConditions() []string {
 	return []string{
 		"5xx", "gateway-error", "reset", "reset-before-request", "connect-failure", "envoy-ratelimited",

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -14,19 +15,14 @@ import (
 // Kubernetes.
 const maxAnnotations = 256 << 10
 
-// ValidateMeta checks what every kind has alike: the name, the namespace, which
-// must be there unless the kind is cluster-scoped and may not be if it is, and
-// the syntax of labels and annotations. The error is a *multierror.Error of
-// *FieldError that names every fault, or nil. Schema.Validate includes it.
-func ValidateMeta(c *config.Config, clusterScoped bool) error {
-	r := &report{}
-	r.meta(c, clusterScoped)
-	return r.faults.ErrorOrNil()
-}
-
-func (r *report) meta(c *config.Config, clusterScoped bool) {
+// meta checks the metadata of any kind: the name, and the syntax of labels and
+// annotations. A namespaced kind needs a namespace, and a cluster-scoped one must have
+// none.
+func (r *Report) meta(c *config.Config, clusterScoped bool) {
 	m := r.at("metadata")
-	if c.Name == "" {
+	if c.Name == "" && c.GenerateName != "" {
+		m.at("name").fail("is missing: generateName is for a create by itself")
+	} else if c.Name == "" {
 		m.at("name").fail("is missing: every object needs a name")
 	} else {
 		m.at("name").syntax(c.Name, validation.IsDNS1123Subdomain)
@@ -41,6 +37,23 @@ func (r *report) meta(c *config.Config, clusterScoped bool) {
 	}
 	m.at("labels").labels(c.Labels)
 	m.at("annotations").annotations(c.Annotations)
+	m.at("ownerReferences").owners(c.OwnerReferences)
+}
+
+// owners checks owner references as Kubernetes does.
+func (c checker) owners(owners []metav1.OwnerReference) {
+	controllers := 0
+	each(c, owners, func(c checker, o metav1.OwnerReference) {
+		c.at("apiVersion").given(o.APIVersion)
+		c.at("kind").given(o.Kind)
+		c.at("name").given(o.Name)
+		c.at("uid").given(string(o.UID))
+		if o.Controller != nil && *o.Controller {
+			if controllers++; controllers > 1 {
+				c.at("controller").fail("is true of another owner, too: only one controls an object")
+			}
+		}
+	})
 }
 
 // syntax reports what a check of apimachinery finds.
@@ -54,6 +67,9 @@ func (c checker) syntax(value string, check func(string) []string) {
 // labels checks the syntax of labels and of the selectors made of them.
 func (c checker) labels(labels map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		if c.full() {
+			return
+		}
 		c.key(key).syntax(key, validation.IsQualifiedName)
 		c.key(key).syntax(labels[key], validation.IsValidLabelValue)
 	}
@@ -62,6 +78,9 @@ func (c checker) labels(labels map[string]string) {
 func (c checker) annotations(annotations map[string]string) {
 	size := 0
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		if c.full() {
+			return
+		}
 		c.key(key).syntax(strings.ToLower(key), validation.IsQualifiedName)
 		size += len(key) + len(annotations[key])
 	}

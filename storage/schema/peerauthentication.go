@@ -6,14 +6,16 @@ import (
 	"strconv"
 
 	security "istio.io/api/security/v1beta1"
+
+	"github.com/portolan-mesh/portolan/storage/config"
 )
 
 func peerAuthentication() *Schema {
 	return definition[*security.PeerAuthentication]{
 		kind: PeerAuthentication, plural: "peerauthentications", shortName: "pa",
-		newSpec: func() *security.PeerAuthentication { return &security.PeerAuthentication{} },
-		stored:  true,
-		check:   checkPeerAuthentication,
+		codec:  config.Protobuf[security.PeerAuthentication](),
+		stored: true, security: "workloads take connections in plaintext, whatever it says",
+		check: checkPeerAuthentication,
 	}.schema()
 }
 

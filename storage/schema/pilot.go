@@ -9,6 +9,8 @@ import (
 const (
 	networkingGroup = "networking.istio.io"
 	securityGroup   = "security.istio.io"
+	telemetryGroup  = "telemetry.istio.io"
+	extensionsGroup = "extensions.istio.io"
 )
 
 // The canonical kinds of the Pilot schemas: those under which stores and caches
@@ -18,6 +20,7 @@ var (
 	EnvoyFilter           = config.GroupVersionKind{Group: networkingGroup, Version: "v1alpha3", Kind: "EnvoyFilter"}
 	Gateway               = config.GroupVersionKind{Group: networkingGroup, Version: "v1", Kind: "Gateway"}
 	ServiceEntry          = config.GroupVersionKind{Group: networkingGroup, Version: "v1", Kind: "ServiceEntry"}
+	ProxyConfig           = config.GroupVersionKind{Group: networkingGroup, Version: "v1beta1", Kind: "ProxyConfig"}
 	Sidecar               = config.GroupVersionKind{Group: networkingGroup, Version: "v1", Kind: "Sidecar"}
 	VirtualService        = config.GroupVersionKind{Group: networkingGroup, Version: "v1", Kind: "VirtualService"}
 	WorkloadEntry         = config.GroupVersionKind{Group: networkingGroup, Version: "v1", Kind: "WorkloadEntry"}
@@ -25,69 +28,81 @@ var (
 	AuthorizationPolicy   = config.GroupVersionKind{Group: securityGroup, Version: "v1", Kind: "AuthorizationPolicy"}
 	PeerAuthentication    = config.GroupVersionKind{Group: securityGroup, Version: "v1", Kind: "PeerAuthentication"}
 	RequestAuthentication = config.GroupVersionKind{Group: securityGroup, Version: "v1", Kind: "RequestAuthentication"}
+	Telemetry             = config.GroupVersionKind{Group: telemetryGroup, Version: "v1", Kind: "Telemetry"}
+	WasmPlugin            = config.GroupVersionKind{Group: extensionsGroup, Version: "v1alpha1", Kind: "WasmPlugin"}
 )
 
 // Pilot returns the kinds that configure the mesh, in the order of their groups
 // and names.
 func Pilot() Set {
 	return NewSet(
-		destinationRule(), envoyFilter(), gateway(), serviceEntry(), sidecar(),
+		destinationRule(), envoyFilter(), gateway(), proxyConfig(), serviceEntry(), sidecar(),
 		virtualService(), workloadEntry(), workloadGroup(),
 		authorizationPolicy(), peerAuthentication(), requestAuthentication(),
+		telemetry(), wasmPlugin(),
 	)
 }
 
-// definition is what the file of a kind says of it; M is its message.
-type definition[M proto.Message] struct {
-	kind              config.GroupVersionKind
+// definition describes a kind in the kind's own file; S is the type of its specs.
+type definition[S any] struct {
+	kind config.GroupVersionKind
+	// shortName is empty where Istio has none.
 	plural, shortName string
-	newSpec           func() M
+	codec             config.Codec
 	// served are the fields of the spec that have an effect; stored says that the
 	// whole kind is kept and has none yet.
 	served fields
 	stored bool
-	// check finds the faults of a spec, at the path "spec".
-	check func(checker, M)
+	// security says of a stored kind what is at risk while it has no effect; empty
+	// where security is not its purpose.
+	security string
+	// check finds the faults of a spec, which stands where the codec says.
+	check func(checker, S)
 }
 
 // schema makes the Schema of a namespaced kind.
-func (d definition[M]) schema() *Schema {
-	return &Schema{
+func (d definition[S]) schema() *Schema {
+	s := &Schema{
 		GroupVersionKind: d.kind,
 		Versions:         versions(d.kind),
 		Plural:           d.plural,
 		Singular:         lower(d.kind.Kind),
-		ShortNames:       []string{d.shortName},
-		NewSpec:          func() proto.Message { return d.newSpec() },
-		Validate:         d.validate,
+		Codec:            d.codec,
+		Check:            d.validate,
 	}
+	if d.shortName != "" {
+		s.ShortNames = []string{d.shortName}
+	}
+	return s
 }
 
-func (d definition[M]) validate(c *config.Config) ([]string, error) {
-	r := &report{}
-	r.meta(c, false)
-	spec, ok := c.Spec.(M)
-	if !ok || !spec.ProtoReflect().IsValid() {
-		r.at("spec").fail("is missing: %s needs one", d.kind.Kind)
-		return r.warnings, r.faults.ErrorOrNil()
-	}
-	d.check(r.at("spec"), spec)
+func (d definition[S]) validate(c *config.Config, r *Report) {
+	d.check(r.spec(), c.Spec.(S))
 	if d.stored {
-		r.warnings = append(r.warnings, d.kind.Kind+" is stored but not enforced yet")
-	} else {
-		r.at("spec").unserved(spec.ProtoReflect(), d.served)
+		r.warn(codeKindNotServed, "", "%s is stored but not enforced yet", d.kind.Kind)
+		if d.security != "" {
+			r.insecure = append(r.insecure, &FieldError{"kind", d.kind.Kind + " is not served yet: " + d.security})
+		}
+		return
 	}
-	return r.warnings, r.faults.ErrorOrNil()
+	if m, ok := c.Spec.(proto.Message); ok {
+		r.spec().unserved(m.ProtoReflect(), d.served)
+	} else {
+		r.spec().unservedOfStruct(c.Spec, d.served)
+	}
 }
 
-// versions are those under which Istio serves a kind, the canonical one first.
+// versions returns the API versions under which a kind is served, the canonical one
+// first. Istio serves its older ones too.
 func versions(kind config.GroupVersionKind) []string {
 	switch {
-	case kind.Version == "v1alpha3":
-		return []string{"v1alpha3"}
+	case kind.Version != "v1":
+	case kind.Group == networkingGroup:
+		return []string{"v1", "v1beta1", "v1alpha3"}
 	case kind.Group == securityGroup:
 		return []string{"v1", "v1beta1"}
-	default:
-		return []string{"v1", "v1beta1", "v1alpha3"}
+	case kind.Group == telemetryGroup:
+		return []string{"v1", "v1alpha1"}
 	}
+	return []string{kind.Version}
 }

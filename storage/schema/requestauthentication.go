@@ -2,22 +2,21 @@ package schema
 
 import (
 	security "istio.io/api/security/v1beta1"
+
+	"github.com/portolan-mesh/portolan/storage/config"
 )
 
 func requestAuthentication() *Schema {
 	return definition[*security.RequestAuthentication]{
 		kind: RequestAuthentication, plural: "requestauthentications", shortName: "ra",
-		newSpec: func() *security.RequestAuthentication { return &security.RequestAuthentication{} },
-		stored:  true,
-		check:   checkRequestAuthentication,
+		codec:  config.Protobuf[security.RequestAuthentication](),
+		stored: true, security: "requests with no token or an invalid one are let through",
+		check: checkRequestAuthentication,
 	}.schema()
 }
 
 func checkRequestAuthentication(c checker, r *security.RequestAuthentication) {
-	c.at("selector", "matchLabels").labels(r.GetSelector().GetMatchLabels())
-	if r.Selector != nil && (r.TargetRef != nil || len(r.TargetRefs) > 0) {
-		c.at("selector").fail("excludes targetRefs: set one of the two")
-	}
+	c.target(r)
 	each(c.at("jwtRules"), r.JwtRules, func(c checker, rule *security.JWTRule) {
 		if rule.GetIssuer() == "" && rule.GetJwksUri() == "" {
 			c.at("issuer").fail("is missing: set issuer or jwksUri")

@@ -39,7 +39,7 @@ func TestVirtualServiceRules(t *testing.T) {
 				`spec.hosts[5]: "*." is not a host name: a wildcard stands for whole labels in front, as in "*.example.com"`,
 			},
 			warned: []string{
-				`spec.hosts[1] "reviews" is a short name and stands for reviews.<namespace>.svc.<mesh domain>; write the full host name`,
+				`spec.hosts[1] "reviews" is a short name and stands for reviews.shop.svc in the domain of the mesh; write the full host name`,
 			}},
 		{name: "all hosts at a gateway", kind: schema.VirtualService, spec: `
 			hosts: ["*"]
@@ -71,7 +71,7 @@ func TestVirtualServiceRules(t *testing.T) {
 			  rewrite: {uri: /}
 			- match: [{port: 1}]
 			  redirect: {uri: /}
-			  fault: {abort: {httpStatus: 500}}
+			  fault: {abort: {httpStatus: 500, percentage: {value: 100}}}
 			- delegate: {name: b}`,
 			refused: []string{
 				"spec.http[0]: does nothing: set one of route, redirect, directResponse",
@@ -80,7 +80,6 @@ func TestVirtualServiceRules(t *testing.T) {
 				"spec.http[3].fault: does not go with redirect",
 			},
 			warned: []string{
-				"spec.http[3].fault is not served yet and has no effect",
 				"spec.http[4].delegate is not served yet and has no effect",
 			}},
 		{name: "destinations", kind: schema.VirtualService, spec: `
@@ -101,7 +100,7 @@ func TestVirtualServiceRules(t *testing.T) {
 				"spec.http[2].route: has weights that add up to 4294967296: 4294967295 is the limit",
 			},
 			warned: []string{
-				`spec.http[0].route[2].destination.host "b" is a short name and stands for b.<namespace>.svc.<mesh domain>; write the full host name`,
+				`spec.http[0].route[2].destination.host "b" is a short name and stands for b.shop.svc in the domain of the mesh; write the full host name`,
 			}},
 		{name: "matches", kind: schema.VirtualService, spec: `
 			hosts: [a.b]
@@ -123,7 +122,6 @@ func TestVirtualServiceRules(t *testing.T) {
 				"spec.http[0].match[0].scheme.prefix: is empty: leave the match out",
 				"spec.http[0].match[0].method.regex: error parsing regexp: missing closing ): `(`",
 				`spec.http[0].match[0].headers[:status]: ":status" is not the name of an HTTP header`,
-				"spec.http[0].match[0].headers[@request.auth.claims.sub]: routing by the claims of a token is not served yet",
 				`spec.http[0].match[0].headers[a b]: "a b" is not the name of an HTTP header`,
 				"spec.http[0].match[0].headers[x].regex: is empty: leave the match out",
 				"spec.http[0].match[0].withoutHeaders[x].regex: error parsing regexp: invalid or unsupported Perl syntax: `(?=`",
@@ -135,6 +133,7 @@ func TestVirtualServiceRules(t *testing.T) {
 				`spec.http[0].match[0].sourceNamespace: "a.b" is not valid: must not contain dots`,
 			},
 			warned: []string{
+				"spec.http[0].match[0].headers[@request.auth.claims.sub] routing by the claims of a token is not served yet: the header is matched as any other",
 				"spec.http[0].match[0].statPrefix is not served yet and has no effect",
 			}},
 		{name: "redirects", kind: schema.VirtualService, spec: `
@@ -227,6 +226,48 @@ func TestVirtualServiceRules(t *testing.T) {
 			warned: []string{
 				"spec.http[1] and what follows are never used: spec.http[0] takes every request",
 			}},
+		{name: "faults", kind: schema.VirtualService, spec: `
+			hosts: [a.b]
+			http:
+			- match: [{port: 1}]
+			  route: [{destination: {host: a.b}}]
+			  fault: {delay: {fixedDelay: 5s, percentage: {value: 0.1}}, abort: {httpStatus: 503, percentage: {value: 0}}}
+			- match: [{port: 1}]
+			  directResponse: {status: 200}
+			  fault: {delay: {fixedDelay: 1ms, percent: 10}, abort: {grpcStatus: UNAVAILABLE, percentage: {value: 100}}}
+			- match: [{port: 1}]
+			  route: [{destination: {host: a.b}}]
+			  fault: {}
+			- match: [{port: 1}]
+			  route: [{destination: {host: a.b}}]
+			  fault: {delay: {exponentialDelay: 1s, percent: 101}, abort: {http2Error: x, percentage: {value: 0.00001}}}
+			- match: [{port: 1}]
+			  route: [{destination: {host: a.b}}]
+			  fault: {delay: {fixedDelay: 0.5ms, percentage: {value: -1}}, abort: {httpStatus: 600, percentage: {value: NaN}}}
+			- match: [{port: 1}]
+			  route: [{destination: {host: a.b}}]
+			  fault: {delay: {}, abort: {}}
+			- route: [{destination: {host: a.b}}]
+			  fault: {abort: {grpcStatus: "14", percentage: {value: 100.1}}}`,
+			refused: []string{
+				"spec.http[2].fault: is empty: set delay, abort or both",
+				"spec.http[3].fault.delay.percent: must be from 0 to 100, is 101",
+				"spec.http[3].fault.abort.percentage.value: must be 0, or from 0.0001 to 100, is 1e-05",
+				"spec.http[4].fault.delay.fixedDelay: must be at least 1ms, is 500µs",
+				"spec.http[4].fault.delay.percentage.value: must be 0, or from 0.0001 to 100, is -1",
+				"spec.http[4].fault.abort.httpStatus: must be from 200 to 599, is 600",
+				"spec.http[4].fault.abort.percentage.value: must be 0, or from 0.0001 to 100, is NaN",
+				`spec.http[6].fault.abort.grpcStatus: "14" is not the name of a gRPC status: use one such as UNAVAILABLE`,
+				"spec.http[6].fault.abort.percentage.value: must be 0, or from 0.0001 to 100, is 100.1",
+				"spec.http[3].fault.delay.exponentialDelay: is not supported: use fixedDelay",
+				"spec.http[3].fault.abort.http2Error: is not supported: use httpStatus or grpcStatus",
+			},
+			warned: []string{
+				"spec.http[5].fault.delay has no effect: set fixedDelay",
+				"spec.http[5].fault.delay has no percentage and affects no request: set percentage.value",
+				"spec.http[5].fault.abort has no effect: set httpStatus or grpcStatus",
+				"spec.http[5].fault.abort has no percentage and affects no request: set percentage.value",
+			}},
 		{name: "not served", kind: schema.VirtualService, spec: `
 			hosts: [a.b]
 			tcp: [{route: [{destination: {host: a.b}}]}]
@@ -235,14 +276,12 @@ func TestVirtualServiceRules(t *testing.T) {
 			- match: [{port: 80}]
 			  route: [{destination: {host: a.b}}]
 			- route: [{destination: {host: a.b}}]
-			  fault: {abort: {httpStatus: 500}}
 			  mirror: {host: c.d}
 			  mirrorPercent: 5
 			  mirrorPercentage: {value: 5}
 			  mirrors: [{destination: {host: c.d}}]
 			  corsPolicy: {maxAge: 1h}`,
 			warned: []string{
-				"spec.http[1].fault is not served yet and has no effect",
 				"spec.http[1].mirror is not served yet and has no effect",
 				"spec.http[1].mirrors is not served yet and has no effect",
 				"spec.http[1].mirrorPercent is not served yet and has no effect",
@@ -263,7 +302,7 @@ func TestDestinationRuleRules(t *testing.T) {
 			}},
 		{name: "short host", kind: schema.DestinationRule, spec: `host: reviews`,
 			warned: []string{
-				`spec.host "reviews" is a short name and stands for reviews.<namespace>.svc.<mesh domain>; write the full host name`,
+				`spec.host "reviews" is a short name and stands for reviews.shop.svc in the domain of the mesh; write the full host name`,
 			}},
 		{name: "every host", kind: schema.DestinationRule, spec: `host: "*"`},
 		{name: "partial host", kind: schema.DestinationRule, spec: `host: "*.shop.svc"`,
@@ -313,6 +352,11 @@ func TestDestinationRuleRules(t *testing.T) {
 				"spec.subsets[1].trafficPolicy.loadBalancer.consistentHash.httpQueryParameterName: is empty",
 				"spec.subsets[1].trafficPolicy.loadBalancer.consistentHash.maglev.tableSize: must be at most 5000011, is 5000077",
 			}},
+		{name: "a huge ring", kind: schema.DestinationRule, spec: `
+			host: a.b
+			trafficPolicy: {loadBalancer: {consistentHash: {useSourceIp: true, ringHash: {minimumRingSize: 8388608}}}}`,
+			warned: []string{"spec.trafficPolicy.loadBalancer.consistentHash.ringHash.minimumRingSize is 8388608: " +
+				"proxies get a ring of 1048576, as a larger one stops them for seconds at each change of an endpoint"}},
 		{name: "endless times", kind: schema.DestinationRule, spec: `
 			host: a.b
 			trafficPolicy:
@@ -328,7 +372,7 @@ func TestDestinationRuleRules(t *testing.T) {
 			trafficPolicy:
 			  connectionPool:
 			    tcp: {maxConnections: -1, connectTimeout: 0s, maxConnectionDuration: 0.0001s, idleTimeout: -1s, tcpKeepalive: {time: 0s, interval: 0s}}
-			    http: {http1MaxPendingRequests: -1, http2MaxRequests: -1, maxRequestsPerConnection: -1, maxRetries: -1, maxConcurrentStreams: -1, idleTimeout: 0s, useClientProtocol: true, h2UpgradePolicy: UPGRADE}`,
+			    http: {http1MaxPendingRequests: -1, http2MaxRequests: -1, maxRequestsPerConnection: -1, maxRetries: -1, maxConcurrentStreams: -1, idleTimeout: -2s, useClientProtocol: true, h2UpgradePolicy: UPGRADE, http2KeepAlive: {interval: 0s}}`,
 			refused: []string{
 				"spec.trafficPolicy.connectionPool.tcp.maxConnections: must not be negative, is -1",
 				"spec.trafficPolicy.connectionPool.tcp.connectTimeout: must be at least 1ms, is 0s",
@@ -341,39 +385,108 @@ func TestDestinationRuleRules(t *testing.T) {
 				"spec.trafficPolicy.connectionPool.http.maxRequestsPerConnection: must not be negative, is -1",
 				"spec.trafficPolicy.connectionPool.http.maxRetries: must not be negative, is -1",
 				"spec.trafficPolicy.connectionPool.http.maxConcurrentStreams: must not be negative, is -1",
-				"spec.trafficPolicy.connectionPool.http.idleTimeout: must be at least 1ms, is 0s",
+				"spec.trafficPolicy.connectionPool.http.idleTimeout: must be at least 1ms, is -2s",
+				"spec.trafficPolicy.connectionPool.http.http2KeepAlive.interval: must be at least 1ms, is 0s",
+				"spec.trafficPolicy.connectionPool.http.http2KeepAlive.timeout: is missing",
 				"spec.trafficPolicy.connectionPool.http.useClientProtocol: excludes h2UpgradePolicy UPGRADE: the client's protocol is either kept or upgraded",
+			}},
+		{name: "idle timeouts that are off", kind: schema.DestinationRule, spec: `
+			host: a.b
+			trafficPolicy: {connectionPool: {tcp: {idleTimeout: 0s}, http: {idleTimeout: 0s}}}`},
+		{name: "outlier detection", kind: schema.DestinationRule, spec: `
+			host: a.b
+			trafficPolicy:
+			  outlierDetection: {interval: 0s, baseEjectionTime: 0.0001s, maxEjectionPercent: 101, minHealthPercent: -1, consecutiveLocalOriginFailures: 3, outlierDetectionHttpErrorCodes: [99, 503, 600]}
+			  portLevelSettings: [{port: {number: 80}, outlierDetection: {consecutiveErrors: 3, consecutive5xxErrors: 0}}]`,
+			refused: []string{
+				"spec.trafficPolicy.outlierDetection.interval: must be at least 1ms, is 0s",
+				"spec.trafficPolicy.outlierDetection.baseEjectionTime: must be at least 1ms, is 100µs",
+				"spec.trafficPolicy.outlierDetection.maxEjectionPercent: must be from 0 to 100, is 101",
+				"spec.trafficPolicy.outlierDetection.minHealthPercent: must be from 0 to 100, is -1",
+				"spec.trafficPolicy.outlierDetection.consecutiveLocalOriginFailures: needs splitExternalLocalOriginErrors: true, which counts these failures apart",
+				"spec.trafficPolicy.outlierDetection.outlierDetectionHttpErrorCodes[0]: must be from 100 to 599, is 99",
+				"spec.trafficPolicy.outlierDetection.outlierDetectionHttpErrorCodes[2]: must be from 100 to 599, is 600",
+			},
+			warned: []string{
+				"spec.trafficPolicy.portLevelSettings[0].outlierDetection ejects no endpoint: consecutive5xxErrors is 0, and consecutiveGatewayErrors is not set",
+				"spec.trafficPolicy.portLevelSettings[0].outlierDetection.consecutiveErrors is not served yet and has no effect",
+			}},
+		{name: "localities", kind: schema.DestinationRule, spec: `
+			host: a.b
+			trafficPolicy:
+			  loadBalancer:
+			    zoneAwareLbSetting: {enabled: true}
+			    localityLbSetting:
+			      distribute: [{from: "", to: {a: 0, b: 101}}, {from: a/b/c/d, to: {"a/*": 50, a/b: 40}}, {from: "a/*/b", to: {a//b: 100}}, {from: eu, to: {eu: 100}}, {from: eu/*, to: {eu: 100}}]
+			      failover: [{from: eu, to: eu}, {from: eu/a, to: "*"}, {from: eu, to: us}]
+			      failoverPriority: ["", topology.kubernetes.io/region]
+			  portLevelSettings: [{port: {number: 80}, loadBalancer: {localityLbSetting: {failoverPriority: [rack]}}}]`,
+			refused: []string{
+				"spec.trafficPolicy.loadBalancer.localityLbSetting.failover: excludes distribute: set one of them",
+				"spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[0].from: is missing: name a region, region/zone or region/zone/subzone",
+				"spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[0].to[a]: must be from 1 to 100, is 0",
+				"spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[0].to[b]: must be from 1 to 100, is 101",
+				"spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[0].to: the weights must add up to 100, and add up to 101",
+				`spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[1].from: "a/b/c/d" has more parts than region/zone/subzone`,
+				"spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[1].to: the weights must add up to 100, and add up to 90",
+				`spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[1].to: "a/*" and "a/b" overlap: which of them counts would be unclear`,
+				`spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[2].from: "a/*/b": "*" stands for all that is last`,
+				`spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[2].to[a//b]: "a//b" has an empty part`,
+				`spec.trafficPolicy.loadBalancer.localityLbSetting.distribute: "eu" and "eu/*" overlap: which of them counts would be unclear`,
+				`spec.trafficPolicy.loadBalancer.localityLbSetting.failover[0].to: must be another region than from, is "eu"`,
+				`spec.trafficPolicy.loadBalancer.localityLbSetting.failover[1].from: must be one region, is "eu/a"`,
+				`spec.trafficPolicy.loadBalancer.localityLbSetting.failover[1].to: must be one region, is "*"`,
+				"spec.trafficPolicy.loadBalancer.localityLbSetting.failoverPriority[0]: is missing",
+				`spec.trafficPolicy.loadBalancer.localityLbSetting.failoverPriority[1]: "topology.kubernetes.io/region" excludes failover, which orders regions, too`,
+				"spec.trafficPolicy.loadBalancer.zoneAwareLbSetting: excludes localityLbSetting: set one of them",
+			},
+			warned: []string{
+				"spec.trafficPolicy.loadBalancer.localityLbSetting.failoverPriority has no effect beside distribute",
+				`spec.trafficPolicy.loadBalancer.localityLbSetting.failover[2] has no effect: an earlier one is for region "eu", too`,
+				"spec.trafficPolicy.loadBalancer.localityLbSetting has no effect without outlierDetection, which finds out that a locality fails",
+				"spec.trafficPolicy.portLevelSettings[0].loadBalancer.localityLbSetting has no effect without outlierDetection, which finds out that a locality fails",
+				"spec.trafficPolicy.loadBalancer.zoneAwareLbSetting is not served yet and has no effect",
+			}},
+		{name: "warm-up, retry budget and PROXY protocol", kind: schema.DestinationRule, spec: `
+			host: a.b
+			trafficPolicy:
+			  loadBalancer: {simple: RANDOM, warmup: {minimumPercent: 101, aggression: -1}}
+			  retryBudget: {percent: -1, budgetInterval: -1s}
+			  proxyProtocol: {}
+			  tunnel: {targetHost: a, targetPort: 1}`,
+			refused: []string{
+				"spec.trafficPolicy.loadBalancer.warmup.duration: is missing: say how long a new endpoint is warmed up",
+				"spec.trafficPolicy.loadBalancer.warmup.minimumPercent: must be from 0 to 100, is 101",
+				"spec.trafficPolicy.loadBalancer.warmup.aggression: must not be negative, is -1",
+				"spec.trafficPolicy.retryBudget.percent: must be from 0 to 100, is -1",
+				"spec.trafficPolicy.retryBudget.budgetInterval: must be at least 1ms, is -1s",
+				"spec.trafficPolicy.proxyProtocol: excludes tunnel: set one of them",
+			},
+			warned: []string{
+				"spec.trafficPolicy.loadBalancer.warmup has no effect: only LEAST_REQUEST and ROUND_ROBIN warm endpoints up",
+				"spec.trafficPolicy.tunnel is not served yet and has no effect",
 			}},
 		{name: "TLS everywhere", kind: schema.DestinationRule, spec: `
 			host: a.b
 			trafficPolicy: {tls: {mode: ISTIO_MUTUAL}, portLevelSettings: [{port: {number: 443}, tls: {mode: SIMPLE, sni: a.b}}]}
 			subsets: [{name: a, labels: {a: b}, trafficPolicy: {tls: {mode: MUTUAL}}}]`,
-			refused: []string{
-				"spec.trafficPolicy.tls.mode: ISTIO_MUTUAL is not served yet: connections would be in plaintext; only DISABLE is",
-				"spec.trafficPolicy.portLevelSettings[0].tls.mode: SIMPLE is not served yet: connections would be in plaintext; only DISABLE is",
-				"spec.subsets[0].trafficPolicy.tls.mode: MUTUAL is not served yet: connections would be in plaintext; only DISABLE is",
+			warned: []string{
+				"spec.trafficPolicy.tls.mode ISTIO_MUTUAL is not served yet: connections are in plaintext; only DISABLE is served",
+				"spec.trafficPolicy.portLevelSettings[0].tls.mode SIMPLE is not served yet: connections are in plaintext; only DISABLE is served",
+				"spec.subsets[0].trafficPolicy.tls.mode MUTUAL is not served yet: connections are in plaintext; only DISABLE is served",
 			}},
 		{name: "not served", kind: schema.DestinationRule, spec: `
 			host: a.b
 			workloadSelector: {matchLabels: {a: b}}
 			trafficPolicy:
-			  outlierDetection: {consecutive5xxErrors: 3, minHealthPercent: 20}
+			  outlierDetection: {consecutiveErrors: 3}
 			  tunnel: {targetHost: a, targetPort: 1}
-			  proxyProtocol: {version: V2}
-			  retryBudget: {percent: 10}
-			  loadBalancer: {simple: RANDOM, localityLbSetting: {enabled: true}, warmup: {duration: 1s}, warmupDurationSecs: 1s}
-			  connectionPool: {http: {http2KeepAlive: {interval: 1s}}}
-			  portLevelSettings: [{port: {number: 80}, outlierDetection: {interval: 1s}}]`,
+			  loadBalancer: {simple: ROUND_ROBIN, zoneAwareLbSetting: {enabled: true}, warmup: {duration: 1s}, warmupDurationSecs: 1s}`,
 			warned: []string{
-				"spec.trafficPolicy.loadBalancer.localityLbSetting is not served yet and has no effect",
-				"spec.trafficPolicy.loadBalancer.warmupDurationSecs is not served yet and has no effect",
-				"spec.trafficPolicy.loadBalancer.warmup is not served yet and has no effect",
-				"spec.trafficPolicy.connectionPool.http.http2KeepAlive is not served yet and has no effect",
-				"spec.trafficPolicy.outlierDetection.consecutive5xxErrors is not served yet and has no effect",
-				"spec.trafficPolicy.portLevelSettings[0].outlierDetection.interval is not served yet and has no effect",
+				"spec.trafficPolicy.loadBalancer.warmupDurationSecs has no effect beside warmup",
+				"spec.trafficPolicy.loadBalancer.zoneAwareLbSetting is not served yet and has no effect",
+				"spec.trafficPolicy.outlierDetection.consecutiveErrors is not served yet and has no effect",
 				"spec.trafficPolicy.tunnel is not served yet and has no effect",
-				"spec.trafficPolicy.proxyProtocol is not served yet and has no effect",
-				"spec.trafficPolicy.retryBudget is not served yet and has no effect",
 			},
 			refused: []string{
 				"spec.workloadSelector: is not served yet, and without it the rule would apply to every client: leave it out",
@@ -468,12 +581,12 @@ func TestSidecarRules(t *testing.T) {
 				`spec.ingress[4].defaultEndpoint: must be unix:// and an absolute path, is "unix://a"`,
 				`spec.ingress[3].port.number: "80" is set twice, also at spec.ingress[2].port.number`,
 				"spec.ingress[2].port.targetPort: is no longer a field of sidecars: leave it out",
-				"spec.ingress[3].tls: is not served yet: the port would take plaintext",
 			},
 			warned: []string{
 				"spec.ingress[1].port.protocol is missing: HTTP is looked for where traffic is captured, else the port is plain TCP",
 				"spec.ingress[1].captureMode IPTABLES is for sidecars that capture traffic: for others the listener is a plain one on its address and port",
 				"spec.ingress[3].port.protocol UDP is not served yet: the listener has no effect",
+				"spec.ingress[3].tls is not served yet: the port takes plaintext",
 			}},
 		{name: "egress", kind: schema.Sidecar, spec: `
 			egress:
@@ -494,11 +607,10 @@ func TestSidecarRules(t *testing.T) {
 				`spec.egress[2].hosts[5] "./a.b" is listed twice, also at [4]`,
 			}},
 		{name: "not served", kind: schema.Sidecar, spec: `
-			inboundConnectionPool: {http: {http2KeepAlive: {}}}
+			inboundConnectionPool: {http: {http2KeepAlive: {interval: 1s, timeout: 1s}}}
 			outboundTrafficPolicy: {mode: ALLOW_ANY, egressProxy: {host: a.b}}`,
 			warned: []string{
-				"spec.inboundConnectionPool.http.http2KeepAlive is not served yet and has no effect",
-				"spec.outboundTrafficPolicy.egressProxy is not served yet and has no effect",
+				"spec.outboundTrafficPolicy.egressProxy is not served yet: connections to unknown hosts pass the proxy by",
 			}},
 	})
 }

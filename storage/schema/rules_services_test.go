@@ -1,6 +1,8 @@
 package schema_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -60,8 +62,20 @@ func TestServiceEntryRules(t *testing.T) {
 			ports: [{number: 53, name: dns, protocol: UDP}, {number: 54, name: any}, {number: 55, name: tcp, protocol: tcp}]`,
 			warned: []string{
 				"spec.ports[0].protocol UDP is not served yet: the port has no effect",
-				"spec.ports[1].protocol is missing: sidecars that capture traffic look for HTTP, for all others the port is plain TCP",
+				"spec.ports[1].protocol is missing: sidecars that capture traffic look for HTTP, for all others the port is plain TCP. Declare it, such as HTTP or TCP",
 				"spec.ports[2].protocol is TCP and the service has no addresses: nothing but the port number tells its connections from others",
+			}},
+		{name: "TCP of a service that is given an address", kind: schema.ServiceEntry, spec: `
+			hosts: [a.com]
+			resolution: DNS
+			ports: [{number: 55, name: tcp, protocol: TCP}]`},
+		{name: "TCP of a host that is a pattern, which is given none", kind: schema.ServiceEntry, spec: `
+			hosts: [a.com, "*.a.com"]
+			resolution: STATIC
+			ports: [{number: 55, name: tcp, protocol: TCP}]
+			endpoints: [{address: 10.0.0.1}]`,
+			warned: []string{
+				"spec.ports[0].protocol is TCP and the service has no addresses: nothing but the port number tells its connections from others",
 			}},
 		{name: "selector and endpoints", kind: schema.ServiceEntry, spec: `
 			hosts: [a.com]
@@ -151,7 +165,7 @@ func TestServiceEntryRules(t *testing.T) {
 				`spec.exportTo[3]: "shop" is set twice, also at spec.exportTo[1]`,
 			},
 			warned: []string{
-				"spec.subjectAltNames is not served yet and has no effect",
+				"spec.subjectAltNames is not served yet: nobody checks who the server is",
 			}},
 	})
 }
@@ -299,5 +313,113 @@ func TestKindsThatAreStoredOnly(t *testing.T) {
 			warned: []string{
 				"RequestAuthentication is stored but not enforced yet",
 			}},
+		{name: "sound", kind: schema.Telemetry, spec: `
+			selector: {matchLabels: {app: a}}
+			tracing: [{providers: [{name: otel}], randomSamplingPercentage: 1.5, customTags: {a: {literal: {value: b}}}}]
+			metrics: [{providers: [{name: prometheus}], reportingInterval: 5s, overrides: [{match: {metric: REQUEST_COUNT}, tagOverrides: {a: {value: b}, c: {operation: REMOVE}}}]}]
+			accessLogging: [{providers: [{name: envoy}], filter: {expression: "response.code >= 400"}}]`,
+			warned: []string{
+				"Telemetry is stored but not enforced yet",
+			}},
+		{name: "faulty", kind: schema.Telemetry, spec: `
+			selector: {matchLabels: {app: a}}
+			targetRefs: [{kind: Service, name: a}]
+			tracing:
+			- {providers: [{name: a}, {}], randomSamplingPercentage: 101, customTags: {"": {literal: {value: a}}, a: {}, b: {literal: {}}, c: {environment: {}}, d: {header: {}}, e: {formatter: {}}}}
+			- {randomSamplingPercentage: NaN}
+			metrics: [{reportingInterval: 1ms, overrides: [{match: {customMetric: ""}, tagOverrides: {a: {}, b: {operation: REMOVE, value: c}}}]}]
+			accessLogging: [{providers: [{}]}]`,
+			refused: []string{
+				"spec.selector: excludes targetRefs: set one of the two",
+				"spec.tracing[0].providers[1].name: is missing: name a provider of the mesh configuration",
+				"spec.tracing[0].providers: names 2 providers: tracing takes one",
+				"spec.tracing[0].randomSamplingPercentage: must be from 0 to 100, is 101",
+				"spec.tracing[0].customTags[]: has no name",
+				"spec.tracing[0].customTags[a]: lacks a value: set one of literal, environment, header, formatter",
+				"spec.tracing[0].customTags[b].literal.value: is missing",
+				"spec.tracing[0].customTags[c].environment.name: is missing",
+				"spec.tracing[0].customTags[d].header.name: is missing",
+				"spec.tracing[0].customTags[e].formatter.value: is missing",
+				"spec.tracing[1].randomSamplingPercentage: must be from 0 to 100, is NaN",
+				"spec.metrics[0].reportingInterval: must be at least 1s, is 1ms",
+				"spec.metrics[0].overrides[0].match.customMetric: is missing",
+				"spec.metrics[0].overrides[0].tagOverrides[a].value: is missing: UPSERT needs one",
+				"spec.metrics[0].overrides[0].tagOverrides[b].value: does not go with REMOVE: leave it out",
+				"spec.accessLogging[0].providers[0].name: is missing: name a provider of the mesh configuration",
+			},
+			warned: []string{
+				"Telemetry is stored but not enforced yet",
+			}},
+		{name: "sound", kind: schema.WasmPlugin, spec: `
+			url: ghcr.io/istio/auth:1
+			match: [{mode: SERVER, ports: [{number: 80}]}]
+			pluginConfig: {a: [1, {b: null}]}
+			vmConfig: {env: [{name: A, value: b}, {name: HOME, valueFrom: HOST}]}`,
+			warned: []string{
+				"WasmPlugin is stored but not enforced yet",
+			}},
+		{name: "faulty", kind: schema.WasmPlugin, spec: `
+			url: ftp://a
+			sha256: abc
+			match: [{ports: [{number: 0}]}]
+			vmConfig: {env: [{name: A}, {name: A, valueFrom: HOST, value: b}, {}]}`,
+			refused: []string{
+				`spec.url: must be one of oci, file, http, https, is "ftp"`,
+				`spec.sha256: must be 64 hexadecimal digits, is "abc"`,
+				"spec.match[0].ports[0].number: must be a port from 1 to 65535, is 0",
+				"spec.vmConfig.env[1].value: does not go with valueFrom HOST: leave it out",
+				"spec.vmConfig.env[2].name: is missing",
+				`spec.vmConfig.env[1].name: "A" is set twice, also at spec.vmConfig.env[0].name`,
+			},
+			warned: []string{
+				"WasmPlugin is stored but not enforced yet",
+			}},
+		{name: "without a URL", kind: schema.WasmPlugin, spec: `{}`,
+			refused: []string{
+				"spec.url: is missing",
+			},
+			warned: []string{
+				"WasmPlugin is stored but not enforced yet",
+			}},
+		{name: "sound", kind: schema.ProxyConfig, spec: `{concurrency: 0, environmentVariables: {A: b}, image: {imageType: distroless}}`,
+			warned: []string{
+				"ProxyConfig is stored but not enforced yet",
+			}},
+		{name: "faulty", kind: schema.ProxyConfig, spec: `{selector: {matchLabels: {"a b": c}}, concurrency: -1, image: {imageType: "a b"}}`,
+			refused: []string{
+				`spec.selector.matchLabels[a b]: "a b" is not valid: name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character`,
+				"spec.concurrency: must not be negative, is -1",
+				`spec.image.imageType: must be a word such as distroless, is "a b"`,
+			},
+			warned: []string{
+				"ProxyConfig is stored but not enforced yet",
+			}},
 	})
+}
+
+func TestTheSizeOfAServiceEntryIsBounded(t *testing.T) {
+	t.Parallel()
+	list := func(n int, format string) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, format+", ", i>>8, i&255)
+		}
+		return "[" + b.String() + "]"
+	}
+	const ports = "ports: [{number: 80, name: a, protocol: HTTP}, {number: 81, name: b, protocol: HTTP}]"
+	for name, c := range map[string]struct{ spec, refused string }{
+		"hosts": {`{hosts: ` + list(schema.MaxServiceHosts+1, "h%d-%d.com") + `, ` + ports + `}`,
+			"spec.hosts: has 4001 hosts, and may have 4000, since all that becomes of one object is one change: split it into several objects"},
+		"as many hosts as there may be": {`{hosts: ` + list(schema.MaxServiceHosts, "h%d-%d.com") + `, ` + ports + `}`, ""},
+		"addresses of all hosts": {`{hosts: ` + list(1000, "h%d-%d.com") + `, addresses: ` + list(401, "10.0.%d.%d") + `, ` + ports + `}`,
+			"spec.hosts: each of the 1000 hosts has all 401 addresses, 401000 in all, and 400000 are the most: split it into several objects"},
+		"endpoints of all hosts": {`{hosts: ` + list(1000, "h%d-%d.com") + `, resolution: STATIC, endpoints: ` + list(201, "{address: 10.0.%d.%d}") + `, ` + ports + `}`,
+			"spec.hosts: each of the 1000 hosts has all 201 endpoints for 2 ports, 402000 in all, and 400000 are the most: split it into several objects"},
+		"one host of many endpoints": {`{hosts: [a.com], resolution: STATIC, endpoints: ` + list(20_000, "{address: 10.0.%d.%d}") + `, ` + ports + `}`, ""},
+	} {
+		refused, _ := validate(t, spec(schema.ServiceEntry, c.spec))
+		if got := strings.Join(refused, "; "); got != c.refused {
+			t.Errorf("%s: refused is %q, want %q", name, got, c.refused)
+		}
+	}
 }

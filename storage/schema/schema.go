@@ -5,12 +5,11 @@ import (
 	"slices"
 	"strings"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/spelling"
 )
 
-// Schema is what is known of one kind.
+// Schema describes one kind.
 type Schema struct {
 	// GroupVersionKind is the canonical one: that under which objects are kept.
 	config.GroupVersionKind
@@ -27,24 +26,47 @@ type Schema struct {
 	// ClusterScoped kinds have no namespace.
 	ClusterScoped bool
 
-	// NewSpec returns an empty message of the kind's type.
-	NewSpec func() proto.Message
+	// Codec reads, checks and writes the specs of the kind.
+	Codec config.Codec
 
-	// Validate reports every fault of an object at once. The warnings name
-	// what is accepted and yet will not do what it seems to, fields that are
-	// not served yet among them. The error is a *multierror.Error of
-	// *FieldError, or nil.
-	Validate func(*config.Config) (warnings []string, err error)
+	// Check reports faults of an object's spec, and warns of fields that have no effect
+	// or not the expected one. It gets specs of the Codec only, and may be nil.
+	Check func(*config.Config, *Report)
+}
+
+// Validate reports all faults of an object at once, those of its metadata first.
+// Warnings name accepted fields that have no effect or not the expected one; fields
+// that are not served yet are among them. The error is a *multierror.Error of
+// *FieldError, or nil.
+func (s *Schema) Validate(c *config.Config) ([]Warning, error) {
+	r := s.report(c)
+	return r.warnings, r.faults.ErrorOrNil()
+}
+
+// UnservedSecurity returns what in a valid object is meant to make the mesh more secure
+// and is not served yet. Validate warns of it; whoever takes objects should refuse it.
+func (s *Schema) UnservedSecurity(c *config.Config) []*FieldError { return s.report(c).insecure }
+
+func (s *Schema) report(c *config.Config) *Report {
+	r := &Report{object: c, specPath: s.Codec.Path()}
+	r.meta(c, s.ClusterScoped)
+	switch {
+	case !s.Codec.Is(c.Spec):
+		r.Fault(r.specPath, "is missing: %s needs one", s.Kind)
+	case s.Check != nil:
+		s.Check(c, r)
+	}
+	return r
 }
 
 // FieldError is a fault of one field. Field is the path as it stands in YAML,
-// such as spec.http[0].route[1].weight.
+// such as spec.http[0].route[1].weight; empty for the object as a whole.
 type FieldError struct {
 	Field, Message string
 }
 
 // Error implements error.
-func (e *FieldError) Error() string { return e.Field + ": " + e.Message }
+func (e *FieldError) Error() string { return strings.TrimPrefix(e.Field+": "+e.Message, ": ") }
 
 // Serves says whether the kind is served under an API version.
 func (s *Schema) Serves(version string) bool { return slices.Contains(s.Versions, version) }
@@ -71,29 +93,55 @@ func (s Set) Kind(kind config.GroupVersionKind) *Schema {
 	return nil
 }
 
-// Resolve finds the schema of an apiVersion and kind as they stand in a
-// document. The error says which is unknown, and what is served.
+// Resolve finds the schema of an apiVersion and kind of a document. The error says
+// which of them is unknown, and lists the known ones.
 func (s Set) Resolve(apiVersion, kind string) (*Schema, error) {
-	group, version, _ := strings.Cut(apiVersion, "/")
+	group, version, grouped := strings.Cut(apiVersion, "/")
 	schema := s.Kind(config.GroupVersionKind{Group: group, Kind: kind})
+	if core := s.Kind(config.GroupVersionKind{Kind: kind}); core != nil && !grouped {
+		schema, version = core, apiVersion
+	}
 	if schema == nil {
-		return nil, fmt.Errorf("unknown kind %q of apiVersion %q: see portolan api-resources for those served", kind, apiVersion)
+		return nil, fmt.Errorf("unknown kind %q of apiVersion %q: see portolan api-resources for those served%s", kind, apiVersion, s.meant(kind))
 	}
 	if !schema.Serves(version) {
-		return nil, fmt.Errorf("kind %s is not served as apiVersion %q: use %s/%s",
-			kind, apiVersion, group, strings.Join(schema.Versions, " or "+group+"/"))
+		return nil, fmt.Errorf("kind %s is not served as apiVersion %q: use %s", kind, apiVersion, strings.Join(schema.APIVersions(), " or "))
 	}
 	return schema, nil
 }
 
-// Type finds what the codec of package config has to know of an apiVersion and
-// kind. It is a config.Resolver.
+// meant is the end of an error about an unknown kind: that which it may stand for, if
+// that is known.
+func (s Set) meant(kind string) string {
+	names := make([]string, len(s.schemas))
+	for i, k := range s.schemas {
+		names[i] = k.Kind
+	}
+	i := slices.Index(names, spelling.Nearest(kind, names))
+	if i < 0 {
+		return ""
+	}
+	return fmt.Sprintf(", or did you mean %s of apiVersion %s?", names[i], s.schemas[i].APIVersions()[0])
+}
+
+// APIVersions are the apiVersions of a document that is of the kind, preferred
+// first.
+func (s *Schema) APIVersions() []string {
+	out := make([]string, len(s.Versions))
+	for i, version := range s.Versions {
+		out[i] = config.GroupVersionKind{Group: s.Group, Version: version}.APIVersion()
+	}
+	return out
+}
+
+// Type finds what package config has to know to decode an apiVersion and kind.
+// It is a config.Resolver.
 func (s Set) Type(apiVersion, kind string) (config.Type, error) {
 	k, err := s.Resolve(apiVersion, kind)
 	if err != nil {
 		return config.Type{}, err
 	}
-	return config.Type{GroupVersionKind: k.GroupVersionKind, NewSpec: k.NewSpec, ClusterScoped: k.ClusterScoped}, nil
+	return config.Type{GroupVersionKind: k.GroupVersionKind, Codec: k.Codec, ClusterScoped: k.ClusterScoped}, nil
 }
 
 // Named finds a schema by plural, singular, short or kind name, whatever the

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/go-multierror"
+	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -26,6 +27,7 @@ func TestPilotServesTheNamesAndVersionsOfIstio(t *testing.T) {
 		{networking, "DestinationRule", "destinationrules", "destinationrule", "dr", "v1,v1beta1,v1alpha3"},
 		{networking, "EnvoyFilter", "envoyfilters", "envoyfilter", "ef", "v1alpha3"},
 		{networking, "Gateway", "gateways", "gateway", "gw", "v1,v1beta1,v1alpha3"},
+		{networking, "ProxyConfig", "proxyconfigs", "proxyconfig", "", "v1beta1"},
 		{networking, "ServiceEntry", "serviceentries", "serviceentry", "se", "v1,v1beta1,v1alpha3"},
 		{networking, "Sidecar", "sidecars", "sidecar", "sc", "v1,v1beta1,v1alpha3"},
 		{networking, "VirtualService", "virtualservices", "virtualservice", "vs", "v1,v1beta1,v1alpha3"},
@@ -34,6 +36,8 @@ func TestPilotServesTheNamesAndVersionsOfIstio(t *testing.T) {
 		{security, "AuthorizationPolicy", "authorizationpolicies", "authorizationpolicy", "ap", "v1,v1beta1"},
 		{security, "PeerAuthentication", "peerauthentications", "peerauthentication", "pa", "v1,v1beta1"},
 		{security, "RequestAuthentication", "requestauthentications", "requestauthentication", "ra", "v1,v1beta1"},
+		{"telemetry.istio.io", "Telemetry", "telemetries", "telemetry", "", "v1,v1alpha1"},
+		{"extensions.istio.io", "WasmPlugin", "wasmplugins", "wasmplugin", "", "v1alpha1"},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("kinds (-want +got):\n%s", d)
@@ -66,8 +70,10 @@ func TestResolveSaysWhatIsServed(t *testing.T) {
 	for _, test := range []struct{ apiVersion, kind, want string }{
 		{"networking.istio.io/v2", "Gateway", "use networking.istio.io/v1 or networking.istio.io/v1beta1"},
 		{"networking.istio.io/v1", "EnvoyFilter", "use networking.istio.io/v1alpha3"},
-		{"v1", "Service", `unknown kind "Service"`},
-		{"gateway.networking.k8s.io/v1", "Gateway", `unknown kind "Gateway"`},
+		{"v1", "Service", `unknown kind "Service" of apiVersion "v1": see portolan api-resources for those served`},
+		{"gateway.networking.k8s.io/v1", "Gateway", `unknown kind "Gateway" of apiVersion "gateway.networking.k8s.io/v1": see portolan api-resources for those served, or did you mean Gateway of apiVersion networking.istio.io/v1?`},
+		{"networking.istio.io/v1", "VirtualSevice", `or did you mean VirtualService of apiVersion networking.istio.io/v1?`},
+		{"networking.istio.io/v1", "sidecar", `or did you mean Sidecar of apiVersion networking.istio.io/v1?`},
 	} {
 		if _, err := schema.Pilot().Type(test.apiVersion, test.kind); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("Type(%s, %s): %v, want %q in it", test.apiVersion, test.kind, err, test.want)
@@ -75,11 +81,21 @@ func TestResolveSaysWhatIsServed(t *testing.T) {
 	}
 }
 
+// bare is a kind without rules of its own.
+func bare(clusterScoped bool) *schema.Schema {
+	return &schema.Schema{
+		GroupVersionKind: schema.Gateway, ClusterScoped: clusterScoped, Codec: config.Protobuf[networking.Gateway](),
+	}
+}
+
 func TestMetaIsChecked(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 64)
 	object := func(change func(*config.Config)) *config.Config {
-		c := &config.Config{Meta: config.Meta{GroupVersionKind: schema.Gateway, Name: "edge", Namespace: "shop"}}
+		c := &config.Config{
+			Meta: config.Meta{GroupVersionKind: schema.Gateway, Name: "edge", Namespace: "shop"},
+			Spec: &networking.Gateway{},
+		}
 		change(c)
 		return c
 	}
@@ -108,7 +124,8 @@ func TestMetaIsChecked(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			var got []string
-			for _, f := range faults(t, schema.ValidateMeta(test.object, false)) {
+			_, err := bare(false).Validate(test.object)
+			for _, f := range faults(t, err) {
 				got = append(got, f.Field)
 			}
 			if d := cmp.Diff(test.want, got); d != "" {
@@ -116,7 +133,7 @@ func TestMetaIsChecked(t *testing.T) {
 			}
 		})
 	}
-	if err := schema.ValidateMeta(object(func(*config.Config) {}), true); err == nil || !strings.Contains(err.Error(), "has no namespace") {
+	if _, err := bare(true).Validate(object(func(*config.Config) {})); err == nil || !strings.Contains(err.Error(), "has no namespace") {
 		t.Errorf("a namespace on a cluster-scoped kind: %v", err)
 	}
 }
@@ -126,7 +143,7 @@ func TestASpecOfAnotherTypeIsRefused(t *testing.T) {
 	gateway := schema.Pilot().Kind(schema.Gateway)
 	for _, c := range []*config.Config{
 		{Meta: config.Meta{Name: "a", Namespace: "b"}},
-		{Meta: config.Meta{Name: "a", Namespace: "b"}, Spec: schema.Pilot().Kind(schema.Sidecar).NewSpec()},
+		{Meta: config.Meta{Name: "a", Namespace: "b"}, Spec: schema.Pilot().Kind(schema.Sidecar).Codec.New()},
 	} {
 		if _, err := gateway.Validate(c); err == nil || !strings.Contains(err.Error(), "spec: is missing") {
 			t.Errorf("spec %T: %v", c.Spec, err)
@@ -163,11 +180,20 @@ func validate(t *testing.T, document string) (refused, warned []string) {
 		t.Fatalf("decode: %d documents, %v\n%s", len(documents), err, document)
 	}
 	c := documents[0].Config
-	warned, err = schema.Pilot().Kind(c.GroupVersionKind).Validate(c)
+	warnings, err := schema.Pilot().Kind(c.GroupVersionKind).Validate(c)
 	for _, f := range faults(t, err) {
 		refused = append(refused, f.Error())
 	}
-	return refused, warned
+	return refused, texts(warnings)
+}
+
+// texts are warnings in words.
+func texts(warnings []schema.Warning) []string {
+	var out []string
+	for _, w := range warnings {
+		out = append(out, w.Text())
+	}
+	return out
 }
 
 // spec makes an object of a kind with the specification given in YAML.

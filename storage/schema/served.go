@@ -1,21 +1,25 @@
 package schema
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// fields says which fields of a message are served, by their names in YAML. A
-// field that is not listed has no effect: where it is set, users are warned.
+// fields lists the fields of a message that are served, by their names in YAML. Any
+// other field has no effect, and users who set it get a warning.
 type fields map[string]field
 
-// field is a served field. Where fields is nil, all that it holds is served. A
-// refused field may not be set, as to ignore it would be dangerous; refused says
-// so to users.
+// field is a served field. If fields is nil, everything in it is served. A refused
+// field must not be set, because ignoring it would be dangerous; refused is the message
+// to users. A field with security is not served; security says what is at risk while
+// it has no effect.
 type field struct {
-	fields  fields
-	refused string
+	fields            fields
+	refused, security string
 }
 
 // serve lists fields that are served with all they hold.
@@ -27,7 +31,7 @@ func serve(names ...string) fields {
 	return f
 }
 
-// with adds a field of which only some fields are served.
+// with adds a field whose message is served in part.
 func (f fields) with(name string, of fields) fields {
 	f[name] = field{fields: of}
 	return f
@@ -36,6 +40,13 @@ func (f fields) with(name string, of fields) fields {
 // refuse adds a field that may not be set, and says why.
 func (f fields) refuse(name, why string) fields {
 	f[name] = field{refused: why}
+	return f
+}
+
+// secures adds a field of security that is not served, and says what is at risk while
+// it has no effect.
+func (f fields) secures(name, risk string) fields {
+	f[name] = field{security: risk}
 	return f
 }
 
@@ -50,17 +61,18 @@ func (c checker) unserved(m protoreflect.Message, served fields) {
 		at := c.at(fd.JSONName())
 		switch f, ok := served[fd.JSONName()]; {
 		case !ok:
-			at.warn("is not served yet and has no effect")
+			at.notServed("is not served yet and has no effect")
 		case f.refused != "":
 			at.fail("%s", f.refused)
+		case f.security != "":
+			at.insecure("is not served yet: %s", f.security)
 		case f.fields != nil:
 			at.unservedOf(fd, m.Get(fd), f.fields)
 		}
 	}
 }
 
-// unservedOf descends into the message, the messages of a list or those of a
-// map.
+// unservedOf descends into a message, and into the messages of a list or a map.
 func (c checker) unservedOf(fd protoreflect.FieldDescriptor, v protoreflect.Value, served fields) {
 	switch {
 	case fd.IsList():
@@ -71,5 +83,41 @@ func (c checker) unservedOf(fd protoreflect.FieldDescriptor, v protoreflect.Valu
 		panic(fmt.Sprintf("schema: %s is a map: serve it whole", fd.FullName()))
 	default:
 		c.unserved(v.Message(), served)
+	}
+}
+
+// unservedOfStruct is unserved for a Go struct with JSON tags.
+func (c checker) unservedOfStruct(spec any, served fields) {
+	var members map[string]any
+	if text, err := json.Marshal(spec); err == nil && json.Unmarshal(text, &members) == nil {
+		c.unservedMembers(members, served)
+	}
+}
+
+func (c checker) unservedMembers(members map[string]any, served fields) {
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		at := c.at(name)
+		switch f, ok := served[name]; {
+		case !ok:
+			at.notServed("is not served yet and has no effect")
+		case f.refused != "":
+			at.fail("%s", f.refused)
+		case f.security != "":
+			at.insecure("is not served yet: %s", f.security)
+		case f.fields != nil:
+			at.unservedValue(members[name], f.fields)
+		}
+	}
+}
+
+// unservedValue descends into a mapping, or the mappings of a list.
+func (c checker) unservedValue(value any, served fields) {
+	switch of := value.(type) {
+	case map[string]any:
+		c.unservedMembers(of, served)
+	case []any:
+		for i := range of {
+			c.index(i).unservedValue(of[i], served)
+		}
 	}
 }

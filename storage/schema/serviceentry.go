@@ -8,14 +8,26 @@ import (
 	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+)
+
+const (
+	// MaxServiceHosts is how many hosts a ServiceEntry may have. A store can replace
+	// all of them, with their addresses, in one transaction.
+	MaxServiceHosts = 4000
+	// maxServiceProduct is how many addresses all hosts of a ServiceEntry may have
+	// together, and how many endpoints for all their ports, since every host has all
+	// of them.
+	maxServiceProduct = 400_000
 )
 
 func serviceEntry() *Schema {
 	return definition[*networking.ServiceEntry]{
 		kind: ServiceEntry, plural: "serviceentries", shortName: "se",
-		newSpec: func() *networking.ServiceEntry { return &networking.ServiceEntry{} },
-		served:  serviceEntryServed(),
-		check:   checkServiceEntry,
+		codec:  config.Protobuf[networking.ServiceEntry](),
+		served: serviceEntryServed(),
+		check:  checkServiceEntry,
 	}.schema()
 }
 
@@ -23,7 +35,8 @@ func serviceEntryServed() fields {
 	return serve("hosts", "addresses", "location", "resolution", "exportTo").
 		with("ports", serve("number", "name", "protocol", "targetPort")).
 		with("endpoints", workloadEntryServed()).
-		with("workloadSelector", serve("labels"))
+		with("workloadSelector", serve("labels")).
+		secures("subjectAltNames", "nobody checks who the server is")
 }
 
 func checkServiceEntry(c checker, s *networking.ServiceEntry) {
@@ -43,6 +56,11 @@ func checkServiceHosts(c checker, s *networking.ServiceEntry) {
 	if len(s.Hosts) == 0 {
 		c.fail("is missing: name at least one host")
 	}
+	if len(s.Hosts) > MaxServiceHosts {
+		c.fail("has %d hosts, and may have %d, since all that becomes of one object is one change: split it into several objects", len(s.Hosts), MaxServiceHosts)
+		return
+	}
+	checkServiceProduct(c, s)
 	each(c, s.Hosts, func(c checker, host string) {
 		if host == "*" {
 			c.fail(`"*" alone stands for every host: name a domain, as in "*.example.com"`)
@@ -51,6 +69,19 @@ func checkServiceHosts(c checker, s *networking.ServiceEntry) {
 		c.failIf(hostPattern(host))
 	})
 	unique(c, s.Hosts, itself)
+}
+
+// checkServiceProduct bounds what is made of few lines.
+func checkServiceProduct(c checker, s *networking.ServiceEntry) {
+	hosts := len(s.Hosts)
+	if n := hosts * len(s.Addresses); n > maxServiceProduct {
+		c.fail("each of the %d hosts has all %d addresses, %d in all, and %d are the most: split it into several objects",
+			hosts, len(s.Addresses), n, maxServiceProduct)
+	}
+	if n := hosts * len(s.Endpoints) * len(s.Ports); n > maxServiceProduct {
+		c.fail("each of the %d hosts has all %d endpoints for %d ports, %d in all, and %d are the most: split it into several objects",
+			hosts, len(s.Endpoints), len(s.Ports), n, maxServiceProduct)
+	}
 }
 
 func checkAddresses(c checker, s *networking.ServiceEntry) {
@@ -85,14 +116,30 @@ func checkServiceProtocol(c checker, s *networking.ServiceEntry, protocol string
 	c.protocol(protocol)
 	switch lower(protocol) {
 	case "":
-		c.warn("is missing: sidecars that capture traffic look for HTTP, for all others the port is plain TCP")
+		c.warn("is missing: sidecars that capture traffic look for HTTP, for all others the port is plain TCP. Declare it, such as HTTP or TCP")
 	case protocolUDP, protocolHTTPProxy:
-		c.warn("%s is not served yet: the port has no effect", protocol)
+		c.notServed("%s is not served yet: the port has no effect", protocol)
 	case protocolTCP:
-		if len(s.Addresses) == 0 {
+		if bare(c.report.object.Labels, s) {
 			c.warn("is TCP and the service has no addresses: nothing but the port number tells its connections from others")
 		}
 	}
+}
+
+// AutoAllocate is the label by which a ServiceEntry declines addresses for its hosts:
+// its value is "false" then, in any case.
+const AutoAllocate = "networking.istio.io/enable-autoallocate-ip"
+
+// Allocates says whether the hosts of a ServiceEntry get addresses, wildcard hosts
+// excepted. They do if the entry has no addresses, its resolution is not NONE, and its
+// labels do not disable it.
+func Allocates(labels map[string]string, s *networking.ServiceEntry) bool {
+	return s.GetResolution() != networking.ServiceEntry_NONE && len(s.GetAddresses()) == 0 && lower(labels[AutoAllocate]) != "false"
+}
+
+// bare says whether some host of a ServiceEntry has no address and gets none.
+func bare(labels map[string]string, s *networking.ServiceEntry) bool {
+	return len(s.Addresses) == 0 && (!Allocates(labels, s) || slices.ContainsFunc(s.Hosts, isWildcard))
 }
 
 // checkResolution checks what the ways to find endpoints ask of the rest.

@@ -7,14 +7,16 @@ import (
 	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/storage/config"
 )
 
 func sidecar() *Schema {
 	return definition[*networking.Sidecar]{
 		kind: Sidecar, plural: "sidecars", shortName: "sc",
-		newSpec: func() *networking.Sidecar { return &networking.Sidecar{} },
-		served:  sidecarServed(),
-		check:   checkSidecar,
+		codec:  config.Protobuf[networking.Sidecar](),
+		served: sidecarServed(),
+		check:  checkSidecar,
 	}.schema()
 }
 
@@ -22,9 +24,9 @@ func sidecarServed() fields {
 	port := serve("number", "protocol", "name").refuse("targetPort", "is no longer a field of sidecars: leave it out")
 	return serve("workloadSelector").
 		with("ingress", serve("bind", "captureMode", "defaultEndpoint").with("port", port).with("connectionPool", connectionPoolServed()).
-			refuse("tls", "is not served yet: the port would take plaintext")).
+			secures("tls", "the port takes plaintext")).
 		with("egress", serve("bind", "captureMode", "hosts").with("port", port)).
-		with("outboundTrafficPolicy", serve("mode")).
+		with("outboundTrafficPolicy", serve("mode").secures("egressProxy", "connections to unknown hosts pass the proxy by")).
 		with("inboundConnectionPool", connectionPoolServed())
 }
 
@@ -65,7 +67,7 @@ func checkSidecarPort(c checker, p *networking.SidecarPort) {
 	c.at("protocol").protocol(p.Protocol)
 	switch lower(p.Protocol) {
 	case protocolUDP, protocolHTTPProxy:
-		c.at("protocol").warn("%s is not served yet: the listener has no effect", p.Protocol)
+		c.at("protocol").notServed("%s is not served yet: the listener has no effect", p.Protocol)
 	}
 }
 
@@ -85,6 +87,7 @@ func checkDefaultEndpoint(c checker, endpoint string) {
 		if !strings.HasPrefix(socket, "/") && !strings.HasPrefix(socket, "@") {
 			c.fail("must be %s and an absolute path, is %q", unixScheme, endpoint)
 		}
+		c.socket(socket)
 		return
 	}
 	host, port, err := net.SplitHostPort(endpoint)

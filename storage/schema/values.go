@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	networking "istio.io/api/networking/v1alpha3"
+	istiotype "istio.io/api/type/v1beta1"
 )
 
 // Protocols as they are compared: in lower case.
@@ -27,7 +29,7 @@ const (
 	protocolUDP       = "udp"
 )
 
-// protocols are those that a port may declare.
+// protocols lists the protocols that a port may declare.
 func protocols() []string {
 	return []string{protocolHTTP, protocolHTTP2, protocolGRPC, "grpc-web", protocolHTTPS, protocolTLS, protocolTCP,
 		"mongo", "mysql", "redis", protocolUDP, protocolHTTPProxy}
@@ -83,7 +85,7 @@ func isIP(s string) bool {
 // seldom mean.
 func (c checker) shortName(name string) {
 	if name != "" && !strings.Contains(name, ".") && !isWildcard(name) && !isIP(name) {
-		c.warn("%q is a short name and stands for %s.<namespace>.svc.<mesh domain>; write the full host name", name, name)
+		c.warn("%q is a short name and stands for %s.%s.svc in the domain of the mesh; write the full host name", name, name, c.report.object.Namespace)
 	}
 }
 
@@ -94,7 +96,7 @@ func (c checker) port(number uint32) {
 	}
 }
 
-// optionalPort checks a port number of which 0 means none.
+// optionalPort checks a port number; 0 means none.
 func (c checker) optionalPort(number uint32) {
 	if number != 0 {
 		c.port(number)
@@ -104,6 +106,42 @@ func (c checker) optionalPort(number uint32) {
 func (c checker) notNegative(n int32) {
 	if n < 0 {
 		c.fail("must not be negative, is %d", n)
+	}
+}
+
+// given reports text that is missing.
+func (c checker) given(text string) {
+	if text == "" {
+		c.fail("is missing")
+	}
+}
+
+// percentage checks a number from 0 to 100.
+func (c checker) percentage(p float64) {
+	if !(p >= 0 && p <= 100) { // which NaN is not
+		c.fail("must be from 0 to 100, is %v", p)
+	}
+}
+
+// targeted is a policy for the workloads or the resources that it names.
+type targeted interface {
+	GetSelector() *istiotype.WorkloadSelector
+	GetTargetRef() *istiotype.PolicyTargetReference
+	GetTargetRefs() []*istiotype.PolicyTargetReference
+}
+
+// target checks what a policy applies to.
+func (c checker) target(p targeted) {
+	c.at("selector", "matchLabels").labels(p.GetSelector().GetMatchLabels())
+	if p.GetSelector() != nil && (p.GetTargetRef() != nil || len(p.GetTargetRefs()) > 0) {
+		c.at("selector").fail("excludes targetRefs: set one of the two")
+	}
+}
+
+// oneLine checks a text that becomes a part of a request or of an answer.
+func (c checker) oneLine(text string) {
+	if strings.ContainsAny(text, "\x00\r\n") {
+		c.fail("must be one line of text")
 	}
 }
 
@@ -138,7 +176,22 @@ func (c checker) duration(d *durationpb.Duration) {
 	}
 }
 
-// dnsLabel checks a name that is one label, such as that of a subset.
+// neededDuration checks a time as duration does, and that it is there.
+func (c checker) neededDuration(d *durationpb.Duration) {
+	if d == nil {
+		c.fail("is missing")
+	}
+	c.duration(d)
+}
+
+// durationOrOff checks a time as duration does, but that it may be 0.
+func (c checker) durationOrOff(d *durationpb.Duration) {
+	if d.AsDuration() != 0 {
+		c.duration(d)
+	}
+}
+
+// dnsLabel checks a name that is one label, such as the name of a subset.
 func (c checker) dnsLabel(name string) {
 	if name == "" {
 		c.fail("is missing")
@@ -155,6 +208,33 @@ func (c checker) regex(expression string) {
 	}
 	if _, err := regexp.Compile(expression); err != nil {
 		c.fail("%v", err)
+	}
+	if escape := beyondByte(expression); escape != "" {
+		c.fail("has %s, and proxies match bytes: write the character itself", escape)
+	}
+}
+
+// beyondByte is an escape of a character that no byte is, as in \x{1F680}; Envoy has no
+// such. Empty where there is none.
+func beyondByte(expression string) string {
+	for rest := expression; ; {
+		at := strings.IndexByte(rest, '\\')
+		if at < 0 || at == len(rest)-1 {
+			return ""
+		}
+		rest = rest[at:]
+		switch {
+		case strings.HasPrefix(rest, `\Q`):
+			_, after, _ := strings.Cut(rest, `\E`)
+			rest = after
+			continue
+		case strings.HasPrefix(rest, `\x{`):
+			digits, _, _ := strings.Cut(rest[len(`\x{`):], "}")
+			if n, err := strconv.ParseUint(digits, 16, 64); err == nil && n > 0xff {
+				return `\x{` + digits + "}"
+			}
+		}
+		rest = rest[len(`\x`):]
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/host"
 )
 
@@ -15,9 +16,9 @@ const meshGateway = "mesh"
 func virtualService() *Schema {
 	return definition[*networking.VirtualService]{
 		kind: VirtualService, plural: "virtualservices", shortName: "vs",
-		newSpec: func() *networking.VirtualService { return &networking.VirtualService{} },
-		served:  virtualServiceServed(),
-		check:   checkVirtualService,
+		codec:  config.Protobuf[networking.VirtualService](),
+		served: virtualServiceServed(),
+		check:  checkVirtualService,
 	}.schema()
 }
 
@@ -27,7 +28,7 @@ func virtualServiceServed() fields {
 	destination := serve("weight", "headers").with("destination", serve("host", "subset", "port"))
 	return serve("hosts", "gateways", "exportTo").
 		with("http", serve("name", "redirect", "directResponse", "rewrite", "timeout", "retries", "headers").
-			with("match", match).with("route", destination))
+			with("match", match).with("route", destination).with("fault", faultServed()))
 }
 
 func checkVirtualService(c checker, v *networking.VirtualService) {
@@ -51,7 +52,7 @@ func checkHosts(c checker, v *networking.VirtualService) {
 		return
 	}
 	sidecars := len(v.Gateways) == 0 || slices.Contains(v.Gateways, meshGateway)
-	var earlier []string
+	var earlier distinctHosts
 	each(c, v.Hosts, func(c checker, h string) {
 		err := hostPattern(h)
 		switch {
@@ -61,20 +62,49 @@ func checkHosts(c checker, v *networking.VirtualService) {
 			c.failIf(err)
 		default:
 			c.shortName(h)
-			c.distinct(h, earlier)
-			earlier = append(earlier, h)
+			if e := earlier.add(h); e != "" {
+				c.fail("%q overlaps with %q: the hosts of one VirtualService are distinct", h, e)
+			}
 		}
 	})
 }
 
-// distinct reports a host that overlaps with an earlier one.
-func (c checker) distinct(h string, earlier []string) {
-	for _, e := range earlier {
-		if host.Name(lower(h)).Matches(host.Name(lower(e))) {
-			c.fail("%q overlaps with %q: the hosts of one VirtualService are distinct", h, e)
-			return
+// distinctHosts finds hosts that overlap, at a cost that does not grow with their
+// number.
+type distinctHosts struct {
+	list []string
+	at   map[host.Name]int // the hosts
+	// covered has, for each pattern, the first host that it covers.
+	covered map[host.Name]int
+}
+
+// add adds a host, and returns the first before it that it overlaps with, empty where
+// there is none.
+func (d *distinctHosts) add(h string) string {
+	if d.at == nil {
+		d.at, d.covered = map[host.Name]int{}, map[host.Name]int{}
+	}
+	name, n := host.Name(lower(h)), len(d.list)
+	first := n
+	for pattern := range name.Covers() {
+		if i, ok := d.at[pattern]; ok {
+			first = min(first, i)
 		}
 	}
+	if i, ok := d.covered[name]; ok {
+		first = min(first, i)
+	}
+	d.list = append(d.list, h)
+	if first < n {
+		return d.list[first]
+	}
+	d.at[name] = n
+	for pattern := range name.Covers() {
+		if _, ok := d.covered[pattern]; !ok {
+			d.covered[pattern] = n
+		}
+	}
+	return ""
 }
 
 func checkDelegate(c checker, v *networking.VirtualService) {
@@ -82,7 +112,7 @@ func checkDelegate(c checker, v *networking.VirtualService) {
 		c.fail("is missing: only a delegate has no hosts, and it has http routes but no gateways, tcp or tls")
 		return
 	}
-	c.warn("is missing, which makes this a delegate: delegates are not served yet, it has no effect")
+	c.notServed("is missing, which makes this a delegate: delegates are not served yet, it has no effect")
 }
 
 // checkGatewayName checks "mesh", "name", "namespace/name", "./name" and the
@@ -107,6 +137,7 @@ func checkHTTPRoute(c checker, v *networking.VirtualService, r *networking.HTTPR
 	checkDirectResponse(c.at("directResponse"), r.GetDirectResponse())
 	checkRewrite(c, r)
 	c.at("timeout").duration(r.GetTimeout())
+	checkFault(c.at("fault"), r.GetFault())
 	checkRetries(c.at("retries"), r.GetRetries())
 	c.at("headers").headers(r.GetHeaders())
 }
@@ -177,11 +208,11 @@ func checkDestination(c checker, d *networking.Destination) {
 	}
 }
 
-// checkReachable warns of routes behind one that takes every request.
+// checkReachable warns of routes behind a route that matches every request.
 func checkReachable(c checker, routes []*networking.HTTPRoute) {
 	for i, r := range routes {
 		if r.GetDelegate() == nil && takesAll(r) && i < len(routes)-1 {
-			c.index(i+1).warn("and what follows are never used: %s takes every request", c.index(i).path)
+			c.report.warn(codeNeverUsed, c.index(i+1).path, "and what follows are never used: %s takes every request", c.index(i).path)
 			return
 		}
 	}

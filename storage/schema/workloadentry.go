@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/storage/config"
 )
 
 const unixScheme = "unix://"
@@ -14,9 +16,9 @@ const unixScheme = "unix://"
 func workloadEntry() *Schema {
 	return definition[*networking.WorkloadEntry]{
 		kind: WorkloadEntry, plural: "workloadentries", shortName: "we",
-		newSpec: func() *networking.WorkloadEntry { return &networking.WorkloadEntry{} },
-		served:  workloadEntryServed(),
-		check:   checkWorkloadEntry,
+		codec:  config.Protobuf[networking.WorkloadEntry](),
+		served: workloadEntryServed(),
+		check:  checkWorkloadEntry,
 	}.schema()
 }
 
@@ -28,11 +30,19 @@ func checkWorkloadEntry(c checker, w *networking.WorkloadEntry) {
 	switch {
 	case w.Address != "":
 	case w.Network != "":
-		c.at("address").warn("is missing: gateways between networks are not served yet, so nothing can reach this workload")
+		c.at("address").notServed("is missing: gateways between networks are not served yet, so nothing can reach this workload")
 	default:
 		c.at("address").fail("is missing: an IP address, a host name, or unix:// and the path of a socket")
 	}
 	checkWorkload(c, w)
+}
+
+// socket checks the length of the path of a Unix socket.
+func (c checker) socket(path string) {
+	const limit = 107 // of the system
+	if len(path) > limit {
+		c.fail("has a path of %d bytes: %d is the limit for a Unix socket", len(path), limit)
+	}
 }
 
 // checkWorkload checks what a WorkloadEntry, an endpoint of a ServiceEntry and
@@ -48,6 +58,8 @@ func checkWorkload(c checker, w *networking.WorkloadEntry) {
 			at.fail("must be %s and an absolute path, is %q", unixScheme, w.Address)
 		case strings.HasSuffix(socket, "/"):
 			at.fail("must be a socket, %q is a directory", w.Address)
+		default:
+			at.socket(socket)
 		}
 	} else if w.Address != "" && !isIP(w.Address) && hostName(w.Address) != nil {
 		at.fail("%q is neither an IP address nor a host name", w.Address)

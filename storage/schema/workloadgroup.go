@@ -2,14 +2,16 @@ package schema
 
 import (
 	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/storage/config"
 )
 
 func workloadGroup() *Schema {
 	return definition[*networking.WorkloadGroup]{
 		kind: WorkloadGroup, plural: "workloadgroups", shortName: "wg",
-		newSpec: func() *networking.WorkloadGroup { return &networking.WorkloadGroup{} },
-		stored:  true,
-		check:   checkWorkloadGroup,
+		codec:  config.Protobuf[networking.WorkloadGroup](),
+		stored: true,
+		check:  checkWorkloadGroup,
 	}.schema()
 }
 

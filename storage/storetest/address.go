@@ -73,6 +73,8 @@ var addressTests = []addressTest{
 	{"AFreeOneIsNotGivenAtOnce", "10.0.0.0/30", notGivenAtOnce},
 	{"AnExhaustedRangeRefusesNoWrite", "10.0.0.0/30", anExhaustedRange},
 	{"EveryAddressOfARangeIsGiven", "10.0.0.0/26", everyAddress},
+	{"AllHostsOfALargeObjectAreReplaced", "", replaced},
+	{"ARangeThatIsTooSmallForAnObject", "10.0.0.0/24", tooSmall},
 	{"ManyWritersAtOnce", "10.0.0.0/24", manyWriters},
 	{"AnyOrderOfAnything", "10.0.0.0/27", anyOrder},
 }
@@ -217,7 +219,7 @@ func theLabel(f *given) {
 	f.put("shop", "a", "a.example")
 	before := f.addresses()
 	off := entry("shop", "a", "a.example")
-	off.Labels[address.Label] = "False"
+	off.Labels[schema.AutoAllocate] = "False"
 	f.apply(storage.Op{Verb: storage.Put, Config: off})
 	f.expect()
 	f.put("shop", "a", "a.example")
@@ -273,6 +275,40 @@ func everyAddress(f *given) {
 		hosts = append(hosts, fmt.Sprintf("shop/e%d.example", i))
 	}
 	f.expect(hosts...)
+}
+
+// numbered are n hosts with a prefix, and namespaced the same as expect names them.
+func numbered(n int, prefix string) (hosts, namespaced []string) {
+	for i := range n {
+		hosts = append(hosts, fmt.Sprintf("%s%d.example", prefix, i))
+		namespaced = append(namespaced, "shop/"+hosts[i])
+	}
+	return hosts, namespaced
+}
+
+func replaced(f *given) {
+	for _, prefix := range []string{"a", "b"} {
+		hosts, namespaced := numbered(400, prefix)
+		f.put("shop", "large", hosts...)
+		f.expect(namespaced...)
+	}
+	f.apply(remove(entry("shop", "large"), ""))
+	f.expect()
+}
+
+// tooSmall has an object take all addresses of a range, and another come when they
+// are free again.
+func tooSmall(f *given) {
+	hosts, _ := numbered(500, "a")
+	f.put("shop", "large", hosts...)
+	if n := len(f.addresses()); n != f.ranges.Size() {
+		f.Errorf("%d of 500 hosts have one of the %d addresses", n, f.ranges.Size())
+	}
+	f.apply(remove(entry("shop", "large"), ""))
+	f.clock.pass(address.Grace)
+	hosts, namespaced := numbered(f.ranges.Size(), "b")
+	f.put("shop", "next", hosts...)
+	f.expect(namespaced...)
 }
 
 // manyWriters has every store make hosts of its own and one of all.
@@ -334,7 +370,7 @@ func randomBatch(random *rand.Rand) (batch []storage.Op) {
 		}
 		object := entry("shop", name, hosts...)
 		if random.IntN(5) == 0 {
-			object.Labels[address.Label] = "false"
+			object.Labels[schema.AutoAllocate] = "false"
 		}
 		batch = append(batch, storage.Op{Verb: []storage.Verb{storage.Put, storage.Restore}[random.IntN(2)], Config: object})
 	}

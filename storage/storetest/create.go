@@ -10,6 +10,7 @@ import (
 	metav1alpha1 "istio.io/api/meta/v1alpha1"
 
 	networking "istio.io/api/networking/v1alpha3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -64,6 +65,38 @@ var createTests = []test{
 			} else {
 				f.wantError(err, storage.ErrInvalid)
 			}
+		}
+	}},
+	{"in a batch of what may not be stored changes nothing", func(f *fixture) {
+		batcher, ok := f.store.(storage.Batcher)
+		if !ok {
+			return
+		}
+		f.create(filter("value", nested(30)))
+		all := invalid()
+		f.unchanged(func() {
+			for _, name := range slices.Sorted(maps.Keys(all)) {
+				_, _, err := batcher.Apply(f.Context(), []storage.Op{{Verb: storage.Put, Config: entry("shop", "b")}, {Verb: storage.Put, Config: all[name]}})
+				f.wantError(err, storage.ErrInvalid)
+			}
+		})
+	}},
+	{"keeps owner references", func(f *fixture) {
+		yes := true
+		c := entry("shop", "a")
+		c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "A", Name: "b", UID: "c", Controller: &yes}, {Name: "d"}}
+		version := f.create(c)
+		f.wantContent(c)
+		if again := f.update(c); again != version {
+			f.Errorf("the same again is version %s, not %s", again, version)
+		}
+		c.OwnerReferences = c.OwnerReferences[1:]
+		if changed := f.update(c); changed == version {
+			f.Error("a change of the owners alone is none")
+		}
+		f.wantContent(c)
+		if got := f.get(c); got.Generation != 1 {
+			f.Errorf("the generation is %d, and the spec did not change", got.Generation)
 		}
 	}},
 	{"of nil is ErrInvalid", func(f *fixture) {

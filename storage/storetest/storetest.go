@@ -3,13 +3,17 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
 	networking "istio.io/api/networking/v1alpha3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -210,7 +214,37 @@ func invalid() map[string]*config.Config {
 		"nil spec":          change(func(c *config.Config) { c.Spec = (*networking.ServiceEntry)(nil) }),
 		"spec of a sidecar": change(func(c *config.Config) { c.Spec = &networking.Sidecar{} }),
 		"label not text":    change(func(c *config.Config) { c.Labels = map[string]string{"a": "\xff"} }),
+		"owner not text":    change(func(c *config.Config) { c.OwnerReferences = []metav1.OwnerReference{{Name: "\xff"}} }),
+		"host not text":     change(func(c *config.Config) { c.Spec.(*networking.ServiceEntry).Hosts[0] = "\xff" }),
+		"nested too deep":   filter("value", nested(3400)),
+		"not a number":      filter("value", structpb.NewNumberValue(math.NaN())),
+		"infinite":          filter("value", structpb.NewNumberValue(math.Inf(1))),
+		"value of nothing":  filter("value", &structpb.Value{}),
+		"key not text":      filter("\xff", structpb.NewNullValue()),
+		"time out of range": {
+			Meta: config.Meta{GroupVersionKind: schema.VirtualService, Namespace: "shop", Name: "a"},
+			Spec: &networking.VirtualService{Http: []*networking.HTTPRoute{{Timeout: &durationpb.Duration{Seconds: math.MaxInt64}}}},
+		},
 	}
+}
+
+// filter is an EnvoyFilter with a value in what it patches.
+func filter(key string, value *structpb.Value) *config.Config {
+	return &config.Config{
+		Meta: config.Meta{GroupVersionKind: schema.EnvoyFilter, Namespace: "shop", Name: "a"},
+		Spec: &networking.EnvoyFilter{ConfigPatches: []*networking.EnvoyFilter_EnvoyConfigObjectPatch{{
+			Patch: &networking.EnvoyFilter_Patch{Value: &structpb.Struct{Fields: map[string]*structpb.Value{key: value}}},
+		}}},
+	}
+}
+
+// nested is mappings in one another.
+func nested(depth int) *structpb.Value {
+	value := structpb.NewNullValue()
+	for range depth {
+		value = structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"a": value}})
+	}
+	return value
 }
 
 // around checks that a time is one of this test, in whole seconds and UTC.

@@ -7,10 +7,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/portolan-mesh/portolan/xds"
-	"github.com/portolan-mesh/portolan/xds/propagation"
+	"github.com/portolan-mesh/portolan/xds/progress"
 )
 
-// ProxiesPath is where ProxyList is served.
+// ProxiesPath is the path of the ProxyList.
 const ProxiesPath = "/apis/portolan.io/v1/proxies"
 
 // ProxyList is the proxies that are connected to a server, by node id. Its JSON
@@ -18,16 +18,16 @@ const ProxiesPath = "/apis/portolan.io/v1/proxies"
 type ProxyList struct {
 	metav1.TypeMeta `json:",inline"`
 	// Server is the id of the server, and Elsewhere how many proxies others have.
-	Server    string            `json:"server,omitempty"`
-	Elsewhere map[string]int    `json:"elsewhere,omitempty"`
-	Items     []xds.ProxyStatus `json:"items"`
+	Server    string                 `json:"server,omitempty"`
+	Elsewhere map[string]int         `json:"elsewhere,omitempty"`
+	Items     []progress.ProxyStatus `json:"items"`
 	// Gone are proxies that are known and connected to no server.
-	Gone []propagation.Gone `json:"gone,omitempty"`
+	Gone []progress.Gone `json:"gone,omitempty"`
 }
 
-// Proxies serves the status of the proxies that are connected to a server. What is
-// known of others is the view's; without one nothing is.
-func Proxies(server *xds.DiscoveryServer, view *propagation.View) http.Handler {
+// Proxies serves the status of the proxies that are connected to a server. The view adds
+// how many other servers have, and which are offline; it may be nil.
+func Proxies(server *xds.DiscoveryServer, view *progress.View) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET")
@@ -36,7 +36,7 @@ func Proxies(server *xds.DiscoveryServer, view *propagation.View) http.Handler {
 		}
 		list := ProxyList{
 			TypeMeta: metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "ProxyList"},
-			Items:    append([]xds.ProxyStatus{}, server.Proxies()...),
+			Items:    append([]progress.ProxyStatus{}, server.Proxies()...),
 		}
 		if view != nil {
 			list.Server = view.ID

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -11,28 +12,29 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
-	"github.com/portolan-mesh/portolan/xds/propagation"
+	"github.com/portolan-mesh/portolan/xds/progress"
 )
 
-// PropagationPath is where a Propagation is served: of everything up to a revision
-// (the parameter revision), of one change alone (change, its revision), or of the
-// last change of an object (group, kind, namespace and name).
+// PropagationPath is the path of a Propagation. It is about everything up to a revision
+// (the parameter revision), about one change (change, its revision), or about the last
+// change of an object (group, kind, namespace and name).
 const PropagationPath = "/apis/portolan.io/v1/propagation"
 
 // Propagation is how far something has come among the proxies of all servers. Its
 // JSON form is an API.
 type Propagation struct {
-	metav1.TypeMeta      `json:",inline"`
-	propagation.Progress `json:",inline"`
+	metav1.TypeMeta       `json:",inline"`
+	progress.Distribution `json:",inline"`
 }
 
-// Objects is where the revision of an object is looked up.
+// Objects looks up the revision of an object, and that of the store.
 type Objects interface {
 	Snapshot() *cache.Snapshot
+	StoreRevision(ctx context.Context) (int64, error)
 }
 
 // ServePropagation serves what a view sees.
-func ServePropagation(view *propagation.View, objects Objects) rest.EndpointFunc {
+func ServePropagation(view *progress.View, objects Objects) rest.EndpointFunc {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET")
@@ -43,8 +45,8 @@ func ServePropagation(view *propagation.View, objects Objects) rest.EndpointFunc
 			return err
 		}
 		rest.WriteJSON(w, http.StatusOK, Propagation{
-			TypeMeta: metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "Propagation"},
-			Progress: view.Of(revision, all),
+			TypeMeta:     metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "Propagation"},
+			Distribution: view.Of(revision, all),
 		})
 		return nil
 	}
@@ -73,6 +75,12 @@ func askedFor(r *http.Request, objects Objects) (revision int64, all bool, err e
 	}
 	if revision, err = strconv.ParseInt(text, 10, 64); err != nil || revision <= 0 {
 		return 0, false, rest.BadRequest(fmt.Sprintf("%q is no revision: name one by revision or change, or an object by group, kind, namespace and name", text))
+	}
+	if snapshot := objects.Snapshot(); snapshot == nil || snapshot.Revision() < revision {
+		// A store that does not answer is no reason to refuse.
+		if now, err := objects.StoreRevision(r.Context()); err == nil && now < revision {
+			return 0, false, rest.BadRequest(fmt.Sprintf("revision %d is in the future: the store is at %d", revision, now))
+		}
 	}
 	return revision, all, nil
 }

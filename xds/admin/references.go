@@ -17,20 +17,20 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
-// ReferencesPath is where the References of an object are served (the parameters
-// group, kind, namespace and name).
+// ReferencesPath is the path of the References of an object (the parameters group,
+// kind, namespace and name).
 const ReferencesPath = "/apis/portolan.io/v1/references"
 
-// References are what an object names, and what names it, among VirtualServices,
-// DestinationRules, Gateways, ServiceEntries, WorkloadEntries and the services of
-// all registries. They are by name alone: whether an object is exported to another
-// does not matter. Their JSON form is an API.
+// References lists the objects that an object names, and those that name it, among
+// VirtualServices, DestinationRules, Gateways, ServiceEntries, WorkloadEntries and the
+// services of all registries. Names alone count: whether an object is exported to
+// another does not matter. Their JSON form is an API.
 type References struct {
 	metav1.TypeMeta `json:",inline"`
 	// Revision of the store that they are as of.
 	Revision int64 `json:"revision"`
-	// To is what the object names, in the order of its fields, and From the objects
-	// that name it, by kind, namespace and name.
+	// To lists the objects that the object names, in the order of its fields. From lists
+	// the objects that name it, by kind, namespace and name.
 	To   []Reference `json:"to"`
 	From []Reference `json:"from"`
 }
@@ -76,7 +76,7 @@ func ServeReferences(server Source) rest.EndpointFunc {
 	}
 }
 
-// referencesTo is what an object names.
+// referencesTo returns the objects that an object names.
 func referencesTo(p *mesh.PushContext, object *config.Config) []Reference {
 	out := []Reference{}
 	for _, l := range linksOf(object) {
@@ -117,7 +117,8 @@ func refer(list []Reference, object, field string, missing bool) []Reference {
 	return list
 }
 
-// targets are what a link of an object leads to, as References name it.
+// targets returns the objects that a link of an object leads to, as References names
+// them.
 func (l link) targets(p *mesh.PushContext, from *config.Config) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if l.host != "" && l.subset == "" {

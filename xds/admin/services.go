@@ -20,12 +20,12 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
-// ServicesPath is where a ServiceList is served: of the services of one host
-// (the parameter host), in one namespace or in all.
+// ServicesPath is the path of a ServiceList: the services of one host (the parameter
+// host), in one namespace or in all.
 const ServicesPath = "/apis/portolan.io/v1/services"
 
-// ServiceList is services as proxies are told of them, the oldest first. Its
-// JSON form is an API.
+// ServiceList describes services as proxies get them, the oldest first. Its JSON form
+// is an API.
 type ServiceList struct {
 	metav1.TypeMeta `json:",inline"`
 	// Revision of the store that they are as of.
@@ -45,7 +45,7 @@ type Service struct {
 	Definitions []Definition `json:"definitions"`
 	// Endpoints are in the order of registries.
 	Endpoints []Endpoint `json:"endpoints"`
-	// Subsets are those of all DestinationRules that apply to the host for some
+	// Subsets are the subsets of all DestinationRules that apply to the host for some
 	// proxy.
 	Subsets []Subset `json:"subsets"`
 }
@@ -78,8 +78,7 @@ const (
 	LeftOut = "LEFT OUT"
 )
 
-// Endpoint is an address at which a service is served, with the ports at which
-// it serves those of the service.
+// Endpoint is an address of a service, with the port for each port of the service.
 type Endpoint struct {
 	Registry string `json:"registry"`
 	Cluster  string `json:"cluster,omitempty"`
@@ -95,7 +94,7 @@ type Endpoint struct {
 	Workload       string            `json:"workload,omitempty"`
 	ServiceAccount string            `json:"serviceAccount,omitempty"`
 	Labels         map[string]string `json:"labels,omitempty"`
-	// Subsets are those that it belongs to.
+	// Subsets are the subsets of the endpoint.
 	Subsets []SubsetRef `json:"subsets,omitempty"`
 }
 
@@ -161,7 +160,7 @@ func describe(p *mesh.PushContext, name host.Name, namespace string) ServiceList
 	return list
 }
 
-// maxSimilar bounds the names that are told in place of an unknown one.
+// maxSimilar bounds the similar names that answer an unknown one.
 const maxSimilar = 3
 
 // similar are some hosts that contain a name, or are contained in it, by their
@@ -179,8 +178,8 @@ func similar(p *mesh.PushContext, name string) (out []string) {
 	return out
 }
 
-// leftOut are the WorkloadEntries that a service selects and that are not among
-// its endpoints since they were not reported to be healthy.
+// leftOut returns the WorkloadEntries that a service selects, but whose endpoints are
+// missing because they were not reported healthy.
 func leftOut(p *mesh.PushContext, row *mesh.ServiceRow, endpoints []Endpoint) (out []Endpoint) {
 	configs := p.Inputs().Configs
 	for object := range configs.List(schema.WorkloadEntry, row.Namespace) {
@@ -213,7 +212,8 @@ func selects(row *mesh.ServiceRow, object *config.Config) bool {
 	})
 }
 
-// labelsOf are those of a WorkloadEntry: of its spec, overlaid by its own.
+// labelsOf returns the labels of a WorkloadEntry: those of its spec, overlaid by its
+// own.
 func labelsOf(object *config.Config) labels.Instance {
 	out := labels.Instance{}
 	maps.Copy(out, object.Spec.(*networking.WorkloadEntry).GetLabels())
@@ -312,7 +312,7 @@ func healthOf(h discovery.Health) string {
 	return Unhealthy
 }
 
-// subsets are those of some rules, each under the object that it is of.
+// subsets returns the subsets of some rules, each with its object.
 func subsets(rules []*mesh.Rule) []Subset {
 	out := []Subset{}
 	for _, r := range rules {

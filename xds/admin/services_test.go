@@ -12,6 +12,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/rows"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/host"
@@ -53,13 +54,13 @@ func shop(t *testing.T) world {
 		at("10.0.0.1", "http", 8080, "v1", discovery.Healthy), at("10.0.0.1", "tcp", 8081, "v1", discovery.Healthy),
 		at("10.0.0.2", "http", 8080, "v2", discovery.Draining),
 	}
-	key := mesh.ServiceKey(reviews, "shop")
+	key := rows.Key(reviews, "shop")
 	return world{mesh.New(mesh.Inputs{
 		Configs:  objects(t),
-		Services: pmap.Map[*mesh.ServiceRow]{}.Set(key, mesh.NewServiceRow([]*discovery.Service{declared, found}, endpoints)),
+		Services: pmap.Map[*mesh.ServiceRow]{}.Set(key, rows.NewService([]*discovery.Service{declared, found}, endpoints)),
 		Endpoints: pmap.Map[*mesh.EndpointRow]{}.Set(key, &mesh.EndpointRow{
 			Hostname: reviews, Namespace: "shop", Endpoints: endpoints,
-			Shards: []mesh.ShardSize{{Shard: discovery.ShardKey{Provider: discovery.Consul, Cluster: "dc1"}, Count: 1}, {Shard: discovery.ShardKey{Provider: discovery.External}, Count: 3}},
+			Shards: []rows.ShardSize{{Shard: discovery.ShardKey{Provider: discovery.Consul, Cluster: "dc1"}, Count: 1}, {Shard: discovery.ShardKey{Provider: discovery.External}, Count: 3}},
 		}),
 	})}
 }

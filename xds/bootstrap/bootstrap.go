@@ -26,10 +26,10 @@ const (
 	// after the sum of both.
 	pingInterval = 30 * time.Second
 	pingTimeout  = 10 * time.Second
-	// The pause before Envoy connects anew is up to the first, and twice that after
-	// each stream on which nothing was sent to it. A server that takes over a proxy
-	// which has everything sends nothing, so this is not only for servers that are
-	// away; Envoy's own last pause of 30 s would keep a change from it for as long.
+	// Envoy reconnects after a random pause: up to firstPause, doubled after each stream
+	// on which it got nothing. A server that takes over a proxy which has everything
+	// sends nothing, so the pauses grow not only while servers are away. Envoy's default
+	// maximum of 30 s would delay a change by as much.
 	firstPause = 500 * time.Millisecond
 	lastPause  = 5 * time.Second
 	// maxRegexProgram is Istio's: Envoy's own limit of 100 refuses expressions
@@ -65,7 +65,7 @@ func Build(o Options) (*bootstrapv3.Bootstrap, error) {
 	return out, nil
 }
 
-// node is what discovery.ParseProxy reads.
+// node is the node that discovery.ParseProxy reads.
 func (o Options) node() *corev3.Node {
 	kind := o.Type
 	if kind == discovery.Proxyless { // which its metadata say

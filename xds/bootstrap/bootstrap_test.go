@@ -17,6 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/xds/bootstrap"
 	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/envoy/envoytest"
 )
 
 func minimal() bootstrap.Options {
@@ -106,7 +107,7 @@ func TestSeveralServers(t *testing.T) {
 		o := minimal()
 		o.XDSAddresses = []string{"10.0.0.8:15010", last}
 		cluster := build(t, o).GetStaticResources().GetClusters()[0]
-		if got := envoy.ClusterTypeOf(cluster); got != kind {
+		if got := envoytest.ClusterTypeOf(cluster); got != kind {
 			t.Errorf("with %s: cluster type %d, want %d", last, got, kind)
 		}
 		if n := len(cluster.GetLoadAssignment().GetEndpoints()[0].GetLbEndpoints()); n != 2 {
@@ -133,7 +134,7 @@ func TestAddresses(t *testing.T) {
 			o.XDSAddresses = []string{address}
 		}
 		cluster := build(t, o).GetStaticResources().GetClusters()[0]
-		if got := envoy.ClusterTypeOf(cluster); got != want.kind {
+		if got := envoytest.ClusterTypeOf(cluster); got != want.kind {
 			t.Errorf("%q: cluster type %d, want %d", address, got, want.kind)
 		}
 		if got := cluster.GetConnectTimeout().AsDuration(); got != 3*time.Second {

@@ -30,9 +30,9 @@ type grpcCreds struct {
 	Type string `json:"type"`
 }
 
-// GRPC renders, in JSON, what a gRPC client or server of options of type Proxyless
-// starts with, or names every fault of the options. What concerns only an Envoy is
-// not read: interception, DNS capture, the variant, its own interface.
+// GRPC renders, in JSON, the bootstrap of a gRPC client or server of options of type
+// Proxyless, or names every fault of the options. It ignores options for Envoys:
+// interception, DNS capture, the variant, the admin interface.
 func GRPC(o Options) ([]byte, error) {
 	o = o.withDefaults()
 	o.AdminAddress = AdminOff

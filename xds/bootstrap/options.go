@@ -53,14 +53,14 @@ type Options struct {
 	// DNSCapture says that applications beside a sidecar find services by the
 	// addresses that these were given: it listens on each of them.
 	DNSCapture bool
-	// IstioVersion is what EnvoyFilters that ask for a version see,
-	// DefaultIstioVersion where it is empty.
+	// IstioVersion is the version that EnvoyFilters match; empty for
+	// DefaultIstioVersion.
 	IstioVersion string
 	// Locality is region/zone/subzone; parts from the right may be missing.
 	Locality string
-	// XDSAddresses are where the servers of the control plane serve xDS: host:port,
-	// or a Unix domain socket; DefaultXDSAddress where there is none. A proxy uses
-	// one of them, and another where that does not answer.
+	// XDSAddresses are the xDS addresses of the control plane's servers: host:port, or a
+	// Unix domain socket; DefaultXDSAddress if there are none. A proxy uses one of them,
+	// and another if that does not answer.
 	XDSAddresses []string
 	// StateOfTheWorld has the server send all resources of a type at each change
 	// instead of those that changed.

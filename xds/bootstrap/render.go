@@ -7,7 +7,8 @@ import (
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	"google.golang.org/protobuf/encoding/protojson"
-	"sigs.k8s.io/yaml"
+
+	"github.com/portolan-mesh/portolan/storage/config"
 )
 
 // JSON renders a bootstrap in the field names of Envoy's documentation: equal
@@ -32,7 +33,7 @@ func YAML(b *bootstrapv3.Bootstrap) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := yaml.JSONToYAML(raw)
+	out, err := config.JSONToYAML(raw)
 	if err != nil {
 		return nil, fmt.Errorf("render the bootstrap: %w", err)
 	}

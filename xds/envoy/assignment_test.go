@@ -15,10 +15,10 @@ func TestAnAssignmentOfLocalitiesIsTheWhole(t *testing.T) {
 	t.Parallel()
 	one := envoy.Endpoints{Locality: "r/z/s", Endpoints: []envoy.Endpoint{{Host: "10.0.0.1", Port: 80, Weight: 3}, {Host: "fd00::1", Port: 81, Health: envoy.Unhealthy}}}
 	other := envoy.Endpoints{Priority: 2, Weight: 7, Endpoints: []envoy.Endpoint{{Host: "/run/s"}}}
-	heavy := envoy.Endpoints{Locality: "r", Endpoints: []envoy.Endpoint{{Host: "10.0.0.2", Port: 1, Weight: 1 << 31}, {Host: "10.0.0.3", Port: 1, Weight: 1 << 31}}}
+	heavy := envoy.Endpoints{Locality: "r", Endpoints: []envoy.Endpoint{{Host: "10.0.0.2", Port: 1, Weight: 1 << 31}, {Host: "10.0.0.3", Port: 1, Weight: 1<<31 - 1}}}
 	for name, localities := range map[string][]envoy.Endpoints{
 		"none": nil, "one": {one}, "two": {one, other}, "one without endpoints": {{Locality: "r"}, other},
-		"weights beyond 32 bits": {heavy, one, heavy},
+		"weights of 32 bits": {heavy},
 	} {
 		var parts []envoy.EncodedLocality
 		for _, l := range localities {
@@ -32,8 +32,20 @@ func TestAnAssignmentOfLocalitiesIsTheWhole(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := envoy.AssembleLoadAssignment("c", parts); !bytes.Equal(got, want) {
-			t.Errorf("%s: %x, want %x", name, got, want)
+		if got, ok := envoy.AssembleLoadAssignment("c", parts); !ok || !bytes.Equal(got, want) {
+			t.Errorf("%s: %x, %v, want %x", name, got, ok, want)
 		}
+	}
+}
+
+// TestHeavyLocalitiesAreNotPutTogether: their weights have to be scaled down alike.
+func TestHeavyLocalitiesAreNotPutTogether(t *testing.T) {
+	t.Parallel()
+	part, err := envoy.EncodeLocality(envoy.Endpoints{Endpoints: []envoy.Endpoint{{Host: "10.0.0.1", Port: 1, Weight: 1 << 31}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body, ok := envoy.AssembleLoadAssignment("c", []envoy.EncodedLocality{part, part}); ok {
+		t.Errorf("put together: %x", body)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// ClusterType is where a cluster's endpoints come from.
+// ClusterType says how a cluster gets its endpoints.
 type ClusterType int
 
 // The cluster types.
@@ -50,13 +50,13 @@ type ClusterOptions struct {
 	Type ClusterType
 	// AltStatName is its name in statistics, AltStatName of Name where empty.
 	AltStatName string
-	// Endpoints are those of a Static, StrictDNS or LogicalDNS cluster.
+	// Endpoints are the endpoints of a Static, StrictDNS or LogicalDNS cluster.
 	Endpoints []Endpoints
 	DNS       DNSOptions
 	// PortOverride, in an OriginalDst cluster, replaces the client's port.
 	PortOverride uint32
-	// SourceAddresses are what connections come from, one of each family at most;
-	// the system's choice where there are none.
+	// SourceAddresses are the source addresses of connections, at most one of each
+	// family; the system chooses if there are none.
 	SourceAddresses []string
 	// ConnectTimeout is Envoy's 5 s where it is 0.
 	ConnectTimeout  time.Duration
@@ -65,6 +65,11 @@ type ClusterOptions struct {
 	// HTTP says how to speak HTTP; nil in a cluster for TCP. Without it, HTTP is
 	// spoken as version 1.1.
 	HTTP *UpstreamHTTP
+	// Outliers ejects endpoints that fail; nil for never.
+	Outliers *OutlierDetection
+	// ProxyProtocol tells endpoints the client's address, in this version of the PROXY
+	// protocol; 0 does not.
+	ProxyProtocol ProxyProtocolVersion
 	// Keepalive sends TCP keep-alive probes; nil for none.
 	Keepalive *Keepalive
 	Metadata  ClusterMetadata
@@ -79,7 +84,19 @@ type DNSOptions struct {
 }
 
 // CircuitBreakers limit a cluster; 0 is no limit.
-type CircuitBreakers struct{ MaxConnections, MaxPendingRequests, MaxRequests, MaxRetries uint32 }
+type CircuitBreakers struct {
+	MaxConnections, MaxPendingRequests, MaxRequests, MaxRetries uint32
+	// RetryBudget, where it is not nil, replaces MaxRetries.
+	RetryBudget *RetryBudget
+}
+
+// RetryBudget limits retries to a percentage of the requests under way, or of those in
+// the last Interval. MinConcurrency retries may always be under way.
+type RetryBudget struct {
+	Percent        float64
+	MinConcurrency uint32
+	Interval       time.Duration
+}
 
 // Keepalive are TCP keep-alive probes; what is 0 is left to the system.
 type Keepalive struct {
@@ -99,8 +116,10 @@ func Cluster(o ClusterOptions) *clusterv3.Cluster {
 	o.LoadBalancer.apply(c)
 	o.applyType(c)
 	c.UpstreamBindConfig = bindConfig(o.SourceAddresses)
-	if o.HTTP != nil {
-		c.TypedExtensionProtocolOptions = o.HTTP.extension()
+	c.OutlierDetection = o.Outliers.message()
+	c.TransportSocket = o.ProxyProtocol.socket()
+	if matcher := o.Outliers.errorMatcher(); o.HTTP != nil || matcher != nil {
+		c.TypedExtensionProtocolOptions = cmp.Or(o.HTTP, &UpstreamHTTP{}).extension(matcher)
 	}
 	if k := o.Keepalive; k != nil {
 		c.UpstreamConnectionOptions = &clusterv3.UpstreamConnectionOptions{TcpKeepalive: &corev3.TcpKeepalive{
@@ -187,37 +206,25 @@ func builtin(t clusterv3.Cluster_DiscoveryType) *clusterv3.Cluster_Type {
 	return &clusterv3.Cluster_Type{Type: t}
 }
 
-// ClusterTypeOf tells the type of a cluster that Cluster made.
-func ClusterTypeOf(c *clusterv3.Cluster) ClusterType {
-	if custom := c.GetClusterType(); custom != nil {
-		var dns dnsv3.DnsCluster
-		if err := custom.GetTypedConfig().UnmarshalTo(&dns); err == nil && dns.GetAllAddressesInSingleEndpoint() {
-			return LogicalDNS
-		}
-		return StrictDNS
-	}
-	switch c.GetType() {
-	case clusterv3.Cluster_EDS:
-		return EDS
-	case clusterv3.Cluster_ORIGINAL_DST:
-		return OriginalDst
-	case clusterv3.Cluster_STRICT_DNS:
-		return StrictDNS
-	case clusterv3.Cluster_LOGICAL_DNS:
-		return LogicalDNS
-	default:
-		return Static
-	}
-}
-
 func (b CircuitBreakers) message() *clusterv3.CircuitBreakers {
 	return &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{{
 		MaxConnections:     limit(b.MaxConnections),
 		MaxPendingRequests: limit(b.MaxPendingRequests),
 		MaxRequests:        limit(b.MaxRequests),
 		MaxRetries:         limit(b.MaxRetries),
+		RetryBudget:        b.RetryBudget.message(),
 		TrackRemaining:     true,
 	}}}
+}
+
+func (b *RetryBudget) message() *clusterv3.CircuitBreakers_Thresholds_RetryBudget {
+	if b == nil {
+		return nil
+	}
+	return &clusterv3.CircuitBreakers_Thresholds_RetryBudget{
+		BudgetPercent: &typev3.Percent{Value: b.Percent}, BudgetInterval: seconds(b.Interval),
+		MinRetryConcurrency: wrapperspb.UInt32(b.MinConcurrency),
+	}
 }
 
 func limit(n uint32) *wrapperspb.UInt32Value {
@@ -243,13 +250,12 @@ const (
 // has no choice and ignores the policy.
 type LoadBalancer struct {
 	Policy LBPolicy
-	// MinimumRingSize of RingHash is 1024 where it is 0.
+	// MinimumRingSize of RingHash is 1024 where it is 0, and LargestRing at most.
 	MinimumRingSize uint64
 	// TableSize of Maglev, a prime, is Envoy's 65537 where it is 0.
 	TableSize uint64
-	// SlowStart is how long LeastRequest and RoundRobin warm a new endpoint up;
-	// 0 for not at all.
-	SlowStart time.Duration
+	// WarmUp is how LeastRequest and RoundRobin warm a new endpoint up; nil for not at all.
+	WarmUp *WarmUp
 	// PanicThreshold is the percentage of healthy endpoints below which health
 	// is ignored; nil is Envoy's 50, 0 is never.
 	PanicThreshold *float64
@@ -257,20 +263,29 @@ type LoadBalancer struct {
 	LocalityWeighted bool
 }
 
-const defaultMinimumRingSize = 1024
+const (
+	// LargestRing bounds the size of rings. Envoy takes larger ones, but then each
+	// change of an endpoint stops it for seconds.
+	LargestRing            = 1 << 20
+	defaultMinimumRingSize = 1024
+	// largestGrownRing is how far Envoy may enlarge a ring so that the endpoint with the
+	// least weight has a place in it. By itself it goes to eight million places, 400 MB,
+	// for weights such as 1 and 4294967295.
+	largestGrownRing = 1 << 14
+)
 
 func (l LoadBalancer) apply(c *clusterv3.Cluster) {
 	switch l.Policy {
 	case LeastRequest:
 		c.LbPolicy = clusterv3.Cluster_LEAST_REQUEST
-		if s := l.slowStart(); s != nil {
+		if s := l.WarmUp.message(); s != nil {
 			c.LbConfig = &clusterv3.Cluster_LeastRequestLbConfig_{
 				LeastRequestLbConfig: &clusterv3.Cluster_LeastRequestLbConfig{SlowStartConfig: s},
 			}
 		}
 	case RoundRobin:
 		c.LbPolicy = clusterv3.Cluster_ROUND_ROBIN
-		if s := l.slowStart(); s != nil {
+		if s := l.WarmUp.message(); s != nil {
 			c.LbConfig = &clusterv3.Cluster_RoundRobinLbConfig_{
 				RoundRobinLbConfig: &clusterv3.Cluster_RoundRobinLbConfig{SlowStartConfig: s},
 			}
@@ -283,8 +298,11 @@ func (l LoadBalancer) apply(c *clusterv3.Cluster) {
 			size = defaultMinimumRingSize
 		}
 		c.LbPolicy = clusterv3.Cluster_RING_HASH
+		size = min(size, LargestRing)
 		c.LbConfig = &clusterv3.Cluster_RingHashLbConfig_{
-			RingHashLbConfig: &clusterv3.Cluster_RingHashLbConfig{MinimumRingSize: wrapperspb.UInt64(size)},
+			RingHashLbConfig: &clusterv3.Cluster_RingHashLbConfig{
+				MinimumRingSize: wrapperspb.UInt64(size), MaximumRingSize: wrapperspb.UInt64(max(size, largestGrownRing)),
+			},
 		}
 	case Maglev:
 		c.LbPolicy = clusterv3.Cluster_MAGLEV
@@ -297,20 +315,22 @@ func (l LoadBalancer) apply(c *clusterv3.Cluster) {
 	c.CommonLbConfig = l.common()
 }
 
-// The shape of a warm-up: the weight grows linearly from a tenth.
-const (
-	slowStartAggression       = 1
-	slowStartMinWeightPercent = 10
-)
+// WarmUp raises the share of a new endpoint over its first Window, from MinPercent of its
+// weight. An Aggression of 1 raises it linearly, a larger one faster at first.
+type WarmUp struct {
+	Window     time.Duration
+	MinPercent float64
+	Aggression float64
+}
 
-func (l LoadBalancer) slowStart() *clusterv3.Cluster_SlowStartConfig {
-	if l.SlowStart == 0 {
+func (w *WarmUp) message() *clusterv3.Cluster_SlowStartConfig {
+	if w == nil {
 		return nil
 	}
 	return &clusterv3.Cluster_SlowStartConfig{
-		SlowStartWindow:  seconds(l.SlowStart),
-		Aggression:       &corev3.RuntimeDouble{DefaultValue: slowStartAggression, RuntimeKey: "slow_start.aggression"},
-		MinWeightPercent: &typev3.Percent{Value: slowStartMinWeightPercent},
+		SlowStartWindow:  seconds(w.Window),
+		Aggression:       &corev3.RuntimeDouble{DefaultValue: w.Aggression, RuntimeKey: "slow_start.aggression"},
+		MinWeightPercent: &typev3.Percent{Value: w.MinPercent},
 	}
 }
 
@@ -330,7 +350,7 @@ func (l LoadBalancer) common() *clusterv3.Cluster_CommonLbConfig {
 	return out
 }
 
-// wholeSeconds rounds up, so that what is not nothing stays something.
+// wholeSeconds rounds up, so that no positive duration becomes 0.
 func wholeSeconds(d time.Duration) uint32 {
 	if d <= 0 {
 		return 0

@@ -8,8 +8,10 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/envoy/envoytest"
 )
 
 const (
@@ -64,7 +66,7 @@ func TestCluster(t *testing.T) {
 		},
 		"ring": {
 			envoy.ClusterOptions{Name: "c", Type: envoy.Static, LoadBalancer: envoy.LoadBalancer{Policy: envoy.RingHash}},
-			`"type": "STATIC", "lbPolicy": "RING_HASH", "ringHashLbConfig": {"minimumRingSize": "1024"}`,
+			`"type": "STATIC", "lbPolicy": "RING_HASH", "ringHashLbConfig": {"minimumRingSize": "1024", "maximumRingSize": "16384"}`,
 		},
 		"maglev": {
 			envoy.ClusterOptions{Name: "c", Type: envoy.Static, LoadBalancer: envoy.LoadBalancer{Policy: envoy.Maglev, TableSize: 251}},
@@ -78,7 +80,7 @@ func TestCluster(t *testing.T) {
 		},
 		"slow start": {
 			envoy.ClusterOptions{Name: "c", Type: envoy.Static, LoadBalancer: envoy.LoadBalancer{
-				Policy: envoy.RoundRobin, SlowStart: time.Minute,
+				Policy: envoy.RoundRobin, WarmUp: &envoy.WarmUp{Window: time.Minute, MinPercent: 10, Aggression: 1},
 			}},
 			`"type": "STATIC", "roundRobinLbConfig": {"slowStartConfig": {"slowStartWindow": "60s",
 				"aggression": {"defaultValue": 1, "runtimeKey": "slow_start.aggression"}, "minWeightPercent": {"value": 10}}}`,
@@ -103,7 +105,7 @@ func TestCluster(t *testing.T) {
 			t.Parallel()
 			got := envoy.Cluster(c.options)
 			check(t, got, `{"name": "c", "altStatName": "c;", "circuitBreakers": `+unlimited+`, `+c.want+`}`)
-			if kind := envoy.ClusterTypeOf(got); kind != c.options.Type {
+			if kind := envoytest.ClusterTypeOf(got); kind != c.options.Type {
 				t.Errorf("its type is read as %d, want %d", kind, c.options.Type)
 			}
 		})
@@ -138,7 +140,7 @@ func TestUpstreamHTTP(t *testing.T) {
 		},
 		"the client's, with limits": {
 			envoy.UpstreamHTTP{
-				Protocol: envoy.UseDownstream, IdleTimeout: time.Second, MaxConnectionDuration: time.Minute, MaxRequestsPerConnection: 1,
+				Protocol: envoy.UseDownstream, IdleTimeout: durationpb.New(time.Second), MaxConnectionDuration: time.Minute, MaxRequestsPerConnection: 1,
 			},
 			`"commonHttpProtocolOptions": {"idleTimeout": "1s", "maxConnectionDuration": "60s", "maxRequestsPerConnection": 1},
 			 "useDownstreamProtocolConfig": {"httpProtocolOptions": {}, "http2ProtocolOptions": ` + http2 + `}`,
@@ -157,11 +159,11 @@ func TestUpstreamHTTP(t *testing.T) {
 func TestClustersForTheUnknown(t *testing.T) {
 	t.Parallel()
 	hole := envoy.BlackHoleCluster(time.Second)
-	if hole.GetName() != "BlackHoleCluster" || envoy.ClusterTypeOf(hole) != envoy.Static || hole.GetLoadAssignment() != nil {
+	if hole.GetName() != "BlackHoleCluster" || envoytest.ClusterTypeOf(hole) != envoy.Static || hole.GetLoadAssignment() != nil {
 		t.Errorf("the black hole leads somewhere: %v", hole)
 	}
 	through := envoy.PassthroughCluster(time.Second)
-	if through.GetName() != "PassthroughCluster" || envoy.ClusterTypeOf(through) != envoy.OriginalDst {
+	if through.GetName() != "PassthroughCluster" || envoytest.ClusterTypeOf(through) != envoy.OriginalDst {
 		t.Errorf("the passthrough does not pass through: %v", through)
 	}
 	checkValid(t, hole)
@@ -203,7 +205,7 @@ func TestWeightsFit(t *testing.T) {
 			}
 			localities = append(localities, e)
 		}
-		var total uint64
+		var total, all uint64
 		for i, l := range envoy.LoadAssignment("c", localities).GetEndpoints() {
 			var sum uint64
 			var got []uint32
@@ -212,12 +214,13 @@ func TestWeightsFit(t *testing.T) {
 				sum += uint64(got[len(got)-1])
 			}
 			total += uint64(l.GetLoadBalancingWeight().GetValue())
+			all += sum
 			if sum > math.MaxUint32 || slices.Contains(got, 0) || got[0] < slices.Max(got) {
 				t.Errorf("%s: locality %d has %v, whose sum is %d", name, i, got, sum)
 			}
 		}
-		if total > math.MaxUint32 {
-			t.Errorf("%s: the sum over localities is %d", name, total)
+		if total > math.MaxUint32 || all > math.MaxUint32 {
+			t.Errorf("%s: the sum over localities is %d, over endpoints %d", name, total, all)
 		}
 	}
 }

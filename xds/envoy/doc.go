@@ -1,19 +1,17 @@
-// Package envoy makes Envoy messages: small constructors that turn a plain
-// Options struct into a cluster, a load assignment, a route configuration, a
-// listener or a filter, and the names that these go by. It is where the
-// protocol buffers of Envoy are spelled out, so that the generators can speak
-// of what they mean; it knows nothing of services, configuration or the mesh,
-// and imports nothing of Portolan.
+// Package envoy makes Envoy messages. Small constructors turn a plain Options struct
+// into a cluster, a load assignment, a route configuration, a listener or a filter;
+// other functions make their names. Only this package spells out the protocol buffers
+// of Envoy, so that the generators can describe their purpose. It knows nothing of
+// services, configuration or the mesh, and imports nothing of Portolan.
 //
-// A constructor is a pure function: equal options make messages of equal bytes
-// (what comes from a map is sorted), and every message is one that a stock
-// Envoy 1.40 accepts without a word about deprecated fields. The zero value of
-// an option is Istio's default, or Envoy's where Istio has none. Strings are
-// taken to be valid UTF-8, as everything is that was decoded from protocol
-// buffers, JSON or YAML.
+// A constructor is a pure function: equal options make messages of equal bytes (maps
+// are sorted). A stock Envoy 1.40 accepts every message without a warning about
+// deprecated fields. The zero value of an option is Istio's default, or Envoy's if
+// Istio has none. Strings must be valid UTF-8, as everything is that was decoded from
+// protocol buffers, JSON or YAML.
 //
 // By resource: [Cluster] (with [Endpoints] inside where there is no EDS),
-// [LoadAssignment], [RouteConfig] of [VirtualHost] of [Route] with a [Match],
+// [LoadAssignment], [RouteConfig] of [VirtualHost] of [RouteOptions],
 // [Listener] of [FilterChain] of [HTTPConnectionManager] or [TCPProxy]. A
 // minimal listener that forwards everything to one cluster:
 //

@@ -2,7 +2,6 @@ package envoy
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"strings"
 
@@ -39,7 +38,7 @@ func Address(host string, port uint32) *corev3.Address {
 	}}}
 }
 
-// HealthStatus is what Envoy is told of an endpoint.
+// HealthStatus is the health of an endpoint in a load assignment.
 type HealthStatus = corev3.HealthStatus
 
 // The states of an endpoint to which no new request goes while another can take
@@ -69,38 +68,47 @@ type Endpoints struct {
 	Endpoints []Endpoint
 }
 
-// LoadAssignment makes the endpoints of a cluster. Envoy refuses weights whose
-// sum is beyond 32 bits: such weights are scaled down alike. Localities without
-// endpoints are left out; without any, the result is an empty assignment, which
-// is a valid answer.
+// LoadAssignment makes the endpoints of a cluster. Envoy adds up the weights of all
+// endpoints of a priority, and refuses a sum beyond 32 bits: then all weights of the
+// assignment are scaled down alike. Localities without endpoints are left out; without
+// any, the result is an empty assignment, which is a valid answer.
 func LoadAssignment(cluster string, localities []Endpoints) *endpointv3.ClusterLoadAssignment {
 	out := &endpointv3.ClusterLoadAssignment{ClusterName: cluster}
-	var sums []uint32
+	var total weightSum
+	for _, l := range localities {
+		total = total.plus(sumOf(l.Endpoints))
+	}
+	var weights []uint32
 	for _, l := range localities {
 		if len(l.Endpoints) == 0 {
 			continue
 		}
-		endpoints, sum := lbEndpoints(l.Endpoints)
-		if l.Weight != 0 {
-			sum = l.Weight
-		}
-		sums = append(sums, sum)
+		endpoints, sum := lbEndpoints(l.Endpoints, total.divisor())
+		weights = append(weights, cmp.Or(l.Weight, sum))
 		out.Endpoints = append(out.Endpoints, &endpointv3.LocalityLbEndpoints{
 			Locality:    Locality(l.Locality),
 			LbEndpoints: endpoints,
 			Priority:    l.Priority,
 		})
 	}
-	for i, weight := range fitWeights(sums) {
+	for i, weight := range fitWeights(weights) {
 		out.Endpoints[i].LoadBalancingWeight = wrapperspb.UInt32(weight)
 	}
 	return out
+}
+
+func sumOf(endpoints []Endpoint) (sum weightSum) {
+	for _, e := range endpoints {
+		sum = sum.with(e.Weight)
+	}
+	return sum
 }
 
 // EncodedLocality is the endpoints of one locality as a part of an encoded load
 // assignment. It is never modified.
 type EncodedLocality struct {
 	body     []byte // locality and endpoints
+	sum      weightSum
 	weight   uint32
 	priority uint32
 }
@@ -110,11 +118,26 @@ func EncodeLocality(l Endpoints) (EncodedLocality, error) {
 	if len(l.Endpoints) == 0 {
 		return EncodedLocality{}, nil
 	}
-	endpoints, sum := lbEndpoints(l.Endpoints)
-	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(&endpointv3.LocalityLbEndpoints{
-		Locality: Locality(l.Locality), LbEndpoints: endpoints,
-	})
-	return EncodedLocality{body, cmp.Or(l.Weight, sum), l.Priority}, err
+	sum := sumOf(l.Endpoints)
+	endpoints, weight := lbEndpoints(l.Endpoints, sum.divisor())
+	message := &endpointv3.LocalityLbEndpoints{Locality: Locality(l.Locality), LbEndpoints: endpoints}
+	if err := Check(message); err != nil {
+		return EncodedLocality{}, err
+	}
+	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(message)
+	return EncodedLocality{body, sum, cmp.Or(l.Weight, weight), l.Priority}, err
+}
+
+// Weight is the weight of the locality, 0 where it has no endpoints.
+func (l EncodedLocality) Weight() uint32 { return l.weight }
+
+// Placed returns the locality with another priority and weight; 0 takes it out.
+func (l EncodedLocality) Placed(priority, weight uint32) EncodedLocality {
+	if weight == 0 {
+		return EncodedLocality{}
+	}
+	l.priority, l.weight = priority, weight
+	return l
 }
 
 // The fields of an encoded load assignment that are put together.
@@ -129,28 +152,34 @@ const (
 )
 
 // AssembleLoadAssignment puts encoded localities together to the bytes that
-// LoadAssignment of them has.
-func AssembleLoadAssignment(cluster string, localities []EncodedLocality) []byte {
+// LoadAssignment of them has. It is false where the weights of their endpoints have to
+// be scaled down, for which these have to be encoded anew: LoadAssignment does it.
+func AssembleLoadAssignment(cluster string, localities []EncodedLocality) ([]byte, bool) {
 	localities = slices.DeleteFunc(slices.Clone(localities), func(l EncodedLocality) bool { return l.body == nil })
-	sums := make([]uint32, len(localities))
+	weights := make([]uint32, len(localities))
 	size := len(cluster) + maxAssignmentOverhead
+	var total weightSum
 	for i, l := range localities {
-		sums[i] = l.weight
+		weights[i] = l.weight
 		size += len(l.body) + maxLocalityFraming
+		total = total.plus(l.sum)
+	}
+	if total.divisor() > 1 {
+		return nil, false
 	}
 	out := make([]byte, 0, size)
 	out = protowire.AppendTag(out, assignmentName, protowire.BytesType)
 	out = protowire.AppendString(out, cluster)
-	for i, weight := range fitWeights(sums) {
+	for i, weight := range fitWeights(weights) {
 		tail := localityTail(weight, localities[i].priority)
 		out = protowire.AppendTag(out, assignmentLocality, protowire.BytesType)
 		out = protowire.AppendVarint(out, uint64(len(localities[i].body)+len(tail)))
 		out = append(append(out, localities[i].body...), tail...)
 	}
-	return out
+	return out, true
 }
 
-// localityTail is what follows the endpoints of a locality.
+// localityTail encodes the fields that follow the endpoints of a locality.
 func localityTail(weight, priority uint32) []byte {
 	var value []byte
 	if weight != 0 {
@@ -163,27 +192,24 @@ func localityTail(weight, priority uint32) []byte {
 	return out
 }
 
-// lbEndpoints makes the endpoints of one locality and the saturating sum of
-// their weights.
-func lbEndpoints(endpoints []Endpoint) ([]*endpointv3.LbEndpoint, uint32) {
-	weights := make([]uint32, len(endpoints))
-	for i, e := range endpoints {
-		weights[i] = e.Weight
-	}
-	var sum uint64
+// lbEndpoints makes the endpoints of one locality, with their weights divided, and the
+// sum of these, which the divisor has to have fit 32 bits.
+func lbEndpoints(endpoints []Endpoint, divisor uint64) ([]*endpointv3.LbEndpoint, uint32) {
+	var sum uint32
 	out := make([]*endpointv3.LbEndpoint, len(endpoints))
-	for i, weight := range fitWeights(weights) {
-		sum += uint64(weight)
+	for i, e := range endpoints {
+		weight := divided(e.Weight, divisor)
+		sum += weight
 		out[i] = &endpointv3.LbEndpoint{
 			HostIdentifier: &endpointv3.LbEndpoint_Endpoint{
-				Endpoint: &endpointv3.Endpoint{Address: Address(endpoints[i].Host, endpoints[i].Port)},
+				Endpoint: &endpointv3.Endpoint{Address: Address(e.Host, e.Port)},
 			},
-			HealthStatus:        endpoints[i].Health,
-			Metadata:            endpoints[i].Metadata.Message(),
+			HealthStatus:        e.Health,
+			Metadata:            e.Metadata.Message(),
 			LoadBalancingWeight: wrapperspb.UInt32(weight),
 		}
 	}
-	return out, uint32(min(sum, math.MaxUint32))
+	return out, sum
 }
 
 // Locality reads region/zone/subzone; what is left out is empty.

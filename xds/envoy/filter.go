@@ -1,8 +1,6 @@
 package envoy
 
 import (
-	"time"
-
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -14,8 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// ServerName is what inbound listeners and gateways call themselves in the
-// header "server".
+// ServerName is the header "server" of inbound listeners and gateways.
 const ServerName = "istio-envoy"
 
 // HTTPOptions describe an HTTP connection manager.
@@ -28,8 +25,8 @@ type HTTPOptions struct {
 	// Edge trusts no X-Forwarded-For of its clients and sets its own: for
 	// gateways.
 	Edge bool
-	// TrustedHops is how many addresses at the end of X-Forwarded-For are those of
-	// trusted proxies in front of an Edge.
+	// TrustedHops is how many addresses at the end of X-Forwarded-For belong to trusted
+	// proxies in front of an Edge.
 	TrustedHops uint32
 	// ServerName is the value of the header "server", Envoy's own where empty.
 	ServerName string
@@ -37,7 +34,7 @@ type HTTPOptions struct {
 	// be. Without it the header is taken away, as it is from a client that proved
 	// nothing.
 	ForwardIdentity bool
-	// Filters run, in their order, before the router, which is added.
+	// Filters are the HTTP filters in their order, the router last.
 	Filters    []*hcmv3.HttpFilter
 	AccessLogs []*accesslogv3.AccessLog
 }
@@ -49,7 +46,7 @@ func HTTPConnectionManager(o HTTPOptions) *listenerv3.Filter {
 	manager := &hcmv3.HttpConnectionManager{
 		CodecType:         hcmv3.HttpConnectionManager_AUTO,
 		StatPrefix:        o.StatPrefix,
-		HttpFilters:       append(o.Filters[:len(o.Filters):len(o.Filters)], router()),
+		HttpFilters:       o.Filters,
 		ServerName:        o.ServerName,
 		UseRemoteAddress:  wrapperspb.Bool(o.Edge),
 		XffNumTrustedHops: o.TrustedHops,
@@ -74,11 +71,11 @@ func HTTPConnectionManager(o HTTPOptions) *listenerv3.Filter {
 	return networkFilter(HTTPConnectionManagerName, manager)
 }
 
-func router() *hcmv3.HttpFilter {
-	return &hcmv3.HttpFilter{
-		Name:       RouterName,
-		ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: pack(&routerv3.Router{})},
-	}
+// RouterFilter makes the last HTTP filter, which executes the action of a route.
+func RouterFilter() *hcmv3.HttpFilter { return httpFilter(RouterName, &routerv3.Router{}) }
+
+func httpFilter(name string, config proto.Message) *hcmv3.HttpFilter {
+	return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: pack(config)}}
 }
 
 func networkFilter(name string, config proto.Message) *listenerv3.Filter {
@@ -88,12 +85,12 @@ func networkFilter(name string, config proto.Message) *listenerv3.Filter {
 // TCPProxyOptions describe a TCP proxy.
 type TCPProxyOptions struct {
 	StatPrefix string
-	// Clusters share the connections by weight, as those of Forward do requests;
-	// with none, connections go to the black hole.
+	// Clusters share the connections by weight, like the clusters of Forward; without
+	// any, connections go to the black hole.
 	Clusters []WeightedCluster
-	// IdleTimeout closes a connection that nothing is sent on, Envoy's hour
-	// where it is 0.
-	IdleTimeout time.Duration
+	// IdleTimeout closes a connection that nothing is sent on: Envoy's hour where it is
+	// nil, never where it is 0.
+	IdleTimeout *durationpb.Duration
 	// HashSourceIP hashes the client's address, for consistent hashing.
 	HashSourceIP bool
 	AccessLogs   []*accesslogv3.AccessLog
@@ -103,7 +100,7 @@ type TCPProxyOptions struct {
 func TCPProxy(o TCPProxyOptions) *listenerv3.Filter {
 	out := &tcpproxyv3.TcpProxy{
 		StatPrefix:  o.StatPrefix,
-		IdleTimeout: seconds(o.IdleTimeout),
+		IdleTimeout: o.IdleTimeout,
 		AccessLog:   o.AccessLogs,
 	}
 	if o.HashSourceIP {
@@ -132,39 +129,4 @@ func tcpClusters(clusters []WeightedCluster) *tcpproxyv3.TcpProxy_WeightedCluste
 		})
 	}
 	return out
-}
-
-// HTTPConnectionManagerOf reads the HTTP connection manager back out of a filter
-// chain, nil where it has none.
-func HTTPConnectionManagerOf(chain *listenerv3.FilterChain) *hcmv3.HttpConnectionManager {
-	out := &hcmv3.HttpConnectionManager{}
-	if !unpack(chain, out) {
-		return nil
-	}
-	return out
-}
-
-// TCPProxyOf is like HTTPConnectionManagerOf.
-func TCPProxyOf(chain *listenerv3.FilterChain) *tcpproxyv3.TcpProxy {
-	out := &tcpproxyv3.TcpProxy{}
-	if !unpack(chain, out) {
-		return nil
-	}
-	return out
-}
-
-// RouteConfigNameOf is the name of the routes that a filter chain gets over ADS,
-// empty where there are none.
-func RouteConfigNameOf(chain *listenerv3.FilterChain) string {
-	return HTTPConnectionManagerOf(chain).GetRds().GetRouteConfigName()
-}
-
-// unpack reads the first filter that is configured by such a message as out.
-func unpack(chain *listenerv3.FilterChain, out proto.Message) bool {
-	for _, f := range chain.GetFilters() {
-		if f.GetTypedConfig().MessageIs(out) {
-			return f.GetTypedConfig().UnmarshalTo(out) == nil
-		}
-	}
-	return false
 }

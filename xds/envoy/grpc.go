@@ -13,17 +13,18 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// What gRPC clients and servers take of Envoy's API is little, and they refuse a
-// resource for what they do not know. The messages here have just that.
+// gRPC clients and servers know little of Envoy's API, and refuse a resource with
+// unknown parts. The messages here have only known ones.
 
 // GRPCServerListenerPrefix begins the names of the listeners that gRPC servers
 // ask for; what follows is the address that they listen on.
 const GRPCServerListenerPrefix = "xds.istio.io/grpc/lds/inbound/"
 
-// GRPCClientListener makes the listener of a gRPC client's target, whose routes
-// come over ADS.
-func GRPCClientListener(name, routeConfig string) *listenerv3.Listener {
+// GRPCClientListener makes the listener of a gRPC client's target, with HTTP
+// filters and routes that come over ADS.
+func GRPCClientListener(name, routeConfig string, filters []*hcmv3.HttpFilter) *listenerv3.Listener {
 	return grpcClientListener(name, &hcmv3.HttpConnectionManager{
+		HttpFilters: filters,
 		RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{
 			Rds: &hcmv3.Rds{ConfigSource: ADS(), RouteConfigName: routeConfig},
 		},
@@ -34,46 +35,28 @@ func GRPCClientListener(name, routeConfig string) *listenerv3.Listener {
 // fail at once, as unavailable.
 func EmptyGRPCClientListener(name string) *listenerv3.Listener {
 	return grpcClientListener(name, &hcmv3.HttpConnectionManager{
+		HttpFilters:    []*hcmv3.HttpFilter{RouterFilter()},
 		RouteSpecifier: &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: EmptyGRPCRouteConfig(name)},
 	})
 }
 
-// EmptyGRPCRouteConfig makes routes that lead nowhere. (The library in JavaScript
-// has a call without a route wait.)
-func EmptyGRPCRouteConfig(name string) *routev3.RouteConfiguration {
-	return &routev3.RouteConfiguration{Name: name, VirtualHosts: []*routev3.VirtualHost{{
-		Name: BlockAllVirtualHostName, Domains: []string{"*"},
-		Routes: []*routev3.Route{{
-			Name: DefaultRouteName, Match: Match(MatchOptions{}), Action: &routev3.Route_Route{Route: GRPCNowhere()},
-		}},
-	}}}
-}
-
-// GRPCNowhere has calls fail at once, as unavailable: it sends them to the cluster
-// without endpoints, BlackHoleClusterName. There is nothing else of which every
-// library makes that; the one in JavaScript dies of a route that does not forward.
-func GRPCNowhere() *routev3.RouteAction {
-	return &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: BlackHoleClusterName}}
-}
-
 func grpcClientListener(name string, manager *hcmv3.HttpConnectionManager) *listenerv3.Listener {
 	manager.StatPrefix = HTTPStatPrefix(Outbound, name)
-	manager.HttpFilters = []*hcmv3.HttpFilter{router()}
 	return &listenerv3.Listener{Name: name, ApiListener: &listenerv3.ApiListener{ApiListener: pack(manager)}}
 }
 
 // GRPCServerListener makes the listener of a gRPC server at an address, which
 // takes every call of every client, without TLS.
-func GRPCServerListener(name, host string, port uint32) *listenerv3.Listener {
+func GRPCServerListener(name, host string, port uint32, filters []*hcmv3.HttpFilter) *listenerv3.Listener {
 	manager := &hcmv3.HttpConnectionManager{
 		StatPrefix:  HTTPStatPrefix(Inbound, name),
-		HttpFilters: []*hcmv3.HttpFilter{router()},
+		HttpFilters: filters,
 		RouteSpecifier: &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: &routev3.RouteConfiguration{
 			Name: InboundClusterName(port),
 			VirtualHosts: []*routev3.VirtualHost{{
 				Name: InboundVirtualHostName(port), Domains: []string{"*"},
 				Routes: []*routev3.Route{{
-					Name: DefaultRouteName, Match: Match(MatchOptions{}),
+					Name: DefaultRouteName, Match: MatchOptions{}.routeMatch(),
 					Action: &routev3.Route_NonForwardingAction{NonForwardingAction: &routev3.NonForwardingAction{}},
 				}},
 			}},
@@ -90,13 +73,14 @@ func GRPCServerListener(name, host string, port uint32) *listenerv3.Listener {
 // GRPCClusterOptions describe a cluster of a gRPC client.
 type GRPCClusterOptions struct {
 	Name string
-	// DNS is the one endpoint, with a name that the client resolves; nil where the
-	// endpoints come over ADS, under the cluster's name.
+	// DNS is the only endpoint, by a name that the client resolves; nil if the endpoints
+	// come over ADS, under the cluster's name.
 	DNS *Endpoint
 	// Policy is LeastRequest where the client has it, RingHash, or else round robin,
 	// which every client has.
 	Policy LBPolicy
-	// MinimumRingSize is that of RingHash, the client's 1024 where it is 0.
+	// MinimumRingSize is the least size of a RingHash; 0 is the client's default of
+	// 1024.
 	MinimumRingSize uint64
 	// MaxRequests limits the calls at one time; 0 is no limit.
 	MaxRequests uint32
@@ -127,8 +111,8 @@ func GRPCCluster(o GRPCClusterOptions) *clusterv3.Cluster {
 	return out
 }
 
-// leastRequestOrRoundRobin lists two policies, of which a client takes the first
-// that it has, in each locality, and the localities by their weights.
+// leastRequestOrRoundRobin lists two policies. A client takes the first that it has, in
+// each locality, and weights the localities.
 func leastRequestOrRoundRobin() *clusterv3.LoadBalancingPolicy {
 	return lbPolicies(lbPolicy("envoy.load_balancing_policies.wrr_locality", &wrrlocalityv3.WrrLocality{
 		EndpointPickingPolicy: lbPolicies(

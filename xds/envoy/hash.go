@@ -8,8 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// HashPolicy is what a consistent hash is over: the one of its fields that is
-// set.
+// HashPolicy is the input of a consistent hash: exactly one of its fields is set.
 type HashPolicy struct {
 	Header, QueryParameter string
 	Cookie                 *HashCookie

@@ -8,15 +8,13 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 )
 
-// Headers are the changes to the headers of requests and responses. A request's
-// "host" or ":authority" that is set or added replaces its host; of the other
-// headers whose names begin with a colon none can be changed, and they are
-// ignored.
+// Headers are the changes to the headers of requests and responses. If a request's
+// "host" or ":authority" is set or added, that replaces its host. Other headers whose
+// names begin with a colon cannot be changed, and are ignored.
 type Headers struct{ Request, Response HeaderOps }
 
-// HeaderOps change headers: Set replaces a value or adds it, Add adds a further
-// value, Remove removes. Changes are made in order of the names, those of Set
-// first.
+// HeaderOps change headers: Set replaces or adds a value, Add adds a further value,
+// Remove removes. Changes are made in order of the names, with Set first.
 type HeaderOps struct {
 	Set, Add map[string]string
 	Remove   []string
@@ -24,7 +22,7 @@ type HeaderOps struct {
 
 const hostHeader, authorityHeader = "host", ":authority"
 
-// host is what the request's host is replaced with, empty for nothing.
+// host returns the new host of the request, empty for none.
 func (h Headers) host() string {
 	for _, values := range []map[string]string{h.Request.Set, h.Request.Add} {
 		for _, name := range slices.Sorted(maps.Keys(values)) {

@@ -24,6 +24,7 @@ const (
 	OriginalSrcName           = "envoy.filters.listener.original_src"
 	HTTPConnectionManagerName = "envoy.filters.network.http_connection_manager"
 	TCPProxyName              = "envoy.filters.network.tcp_proxy"
+	FaultName                 = "envoy.filters.http.fault"
 	RouterName                = "envoy.filters.http.router"
 	FileAccessLogName         = "envoy.access_loggers.file"
 )
@@ -48,17 +49,17 @@ type ListenerOptions struct {
 	// HandOff gives a connection to the listener of the address that the client
 	// meant to connect to, and keeps it where there is none.
 	HandOff bool
-	// OriginalDst restores the address that the client meant to connect to, so that
-	// filter chains can match it; OriginalSrc has connections to the application
-	// come from the client's own address.
+	// OriginalDst restores the destination address that the client meant, so that filter
+	// chains can match it. OriginalSrc makes connections to the application come from
+	// the client's own address.
 	OriginalDst, OriginalSrc bool
 	// Transparent listeners take connections to any address, as TPROXY delivers
 	// them.
 	Transparent bool
 	Direction   corev3.TrafficDirection
-	// HTTPInspector and TLSInspector look at the first bytes, so that filter
-	// chains can match the protocol; not on the ports of Uninspected, for who
-	// serves these may speak first.
+	// HTTPInspector and TLSInspector look at the first bytes, so that filter chains can
+	// match the protocol. They skip the ports of Uninspected, where the server may speak
+	// first.
 	HTTPInspector, TLSInspector bool
 	Uninspected                 []uint32
 	// DetectionTimeout is how long the HTTP inspector waits for these bytes; 0
@@ -160,7 +161,6 @@ func listenerFilter(name string, config proto.Message) *listenerv3.ListenerFilte
 // The protocols that the inspectors detect.
 const (
 	TransportRaw = "raw_buffer"
-	TransportTLS = "tls"
 	ProtocolHTTP = "http/1.1"
 	ProtocolH2C  = "h2c"
 )
@@ -169,8 +169,8 @@ const (
 // HTTP that is not encrypted.
 func PlaintextHTTP() []string { return []string{ProtocolHTTP, ProtocolH2C} }
 
-// FilterChainOptions describe a filter chain: what it matches, all of it, and
-// what is done with it. Without a match it gets every connection.
+// FilterChainOptions describe a filter chain: its match, in which all conditions must
+// hold, and its filters. Without a match it gets every connection.
 type FilterChainOptions struct {
 	Name string
 	// Prefixes are the destination addresses it is for.

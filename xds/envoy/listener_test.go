@@ -9,8 +9,11 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	fileaccesslogv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/file/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/envoy/envoytest"
 )
 
 func TestListener(t *testing.T) {
@@ -67,10 +70,11 @@ func TestHTTPConnectionManager(t *testing.T) {
 		"normalizePath": true, "streamIdleTimeout": "0s", "upgradeConfigs": [{"upgradeType": "websocket"}],
 		"httpFilters": [{"name": "envoy.filters.http.router", "typedConfig": {
 			"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}}]`
-	check(t, envoy.HTTPConnectionManager(envoy.HTTPOptions{StatPrefix: "p", RouteConfigName: "80"}),
+	filters := []*hcmv3.HttpFilter{envoy.RouterFilter()}
+	check(t, envoy.HTTPConnectionManager(envoy.HTTPOptions{StatPrefix: "p", RouteConfigName: "80", Filters: filters}),
 		`{`+fixed+`, "statPrefix": "p", "useRemoteAddress": false, "rds": {"configSource": `+ads+`, "routeConfigName": "80"}}}`)
 	inline := envoy.HTTPConnectionManager(envoy.HTTPOptions{
-		StatPrefix: "p", RouteConfigName: "ignored", Edge: true, ServerName: envoy.ServerName,
+		StatPrefix: "p", RouteConfigName: "ignored", Edge: true, ServerName: envoy.ServerName, Filters: filters,
 		RouteConfig: envoy.RouteConfig(envoy.RouteConfigOptions{Name: "r"}),
 	})
 	check(t, inline, `{`+fixed+`, "statPrefix": "p", "useRemoteAddress": true, "serverName": "istio-envoy",
@@ -86,7 +90,7 @@ func TestTCPProxy(t *testing.T) {
 		want    string
 	}{
 		"one cluster": {
-			envoy.TCPProxyOptions{Clusters: []envoy.WeightedCluster{{Name: "c"}}, IdleTimeout: time.Minute, HashSourceIP: true},
+			envoy.TCPProxyOptions{Clusters: []envoy.WeightedCluster{{Name: "c"}}, IdleTimeout: durationpb.New(time.Minute), HashSourceIP: true},
 			`"cluster": "c", "idleTimeout": "60s", "hashPolicy": [{"sourceIp": {}}]`,
 		},
 		"several": {
@@ -109,16 +113,16 @@ func TestFiltersOfChain(t *testing.T) {
 		envoy.HTTPConnectionManager(envoy.HTTPOptions{StatPrefix: "h", RouteConfigName: "80"}),
 	}})
 	tcp := envoy.FilterChain(envoy.FilterChainOptions{Filters: []*listenerv3.Filter{envoy.TCPProxy(envoy.TCPProxyOptions{StatPrefix: "t"})}})
-	if got := envoy.HTTPConnectionManagerOf(http).GetStatPrefix(); got != "h" {
+	if got := envoytest.HTTPConnectionManagerOf(http).GetStatPrefix(); got != "h" {
 		t.Errorf("the HTTP chain has %q", got)
 	}
-	if got := envoy.RouteConfigNameOf(http); got != "80" {
+	if got := envoytest.RouteConfigNameOf(http); got != "80" {
 		t.Errorf("the HTTP chain's routes are %q", got)
 	}
-	if got := envoy.TCPProxyOf(tcp).GetStatPrefix(); got != "t" {
+	if got := envoytest.TCPProxyOf(tcp).GetStatPrefix(); got != "t" {
 		t.Errorf("the TCP chain has %q", got)
 	}
-	if envoy.HTTPConnectionManagerOf(tcp) != nil || envoy.TCPProxyOf(http) != nil || envoy.RouteConfigNameOf(nil) != "" {
+	if envoytest.HTTPConnectionManagerOf(tcp) != nil || envoytest.TCPProxyOf(http) != nil || envoytest.RouteConfigNameOf(nil) != "" {
 		t.Error("a filter was found where there is none")
 	}
 }

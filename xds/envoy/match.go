@@ -3,7 +3,6 @@ package envoy
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
@@ -18,8 +17,6 @@ const (
 	Any MatchKind = iota
 	Exact
 	Prefix
-	// PathPrefix is a prefix in whole segments of a path; only of paths.
-	PathPrefix
 	// Regex is an RE2 expression over the whole of the string. "*", which is
 	// none, is Any.
 	Regex
@@ -35,7 +32,7 @@ func (m StringMatch) any() bool { return m.Kind == Any || m.Kind == Regex && m.V
 
 func (m StringMatch) matcher() *matcherv3.StringMatcher {
 	switch m.Kind {
-	case Prefix, PathPrefix:
+	case Prefix:
 		return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: m.Value}}
 	case Regex:
 		return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: regex(m.Value)}}
@@ -48,8 +45,8 @@ func regex(expression string) *matcherv3.RegexMatcher {
 	return &matcherv3.RegexMatcher{Regex: expression}
 }
 
-// NamedMatch compares the value of a header or query parameter. A value that is
-// not there does not match, unless the match is inverted.
+// NamedMatch compares the value of a header or query parameter. A missing value does
+// not match, unless the match is inverted.
 type NamedMatch struct {
 	Name string
 	StringMatch
@@ -58,8 +55,10 @@ type NamedMatch struct {
 	Invert bool
 }
 
-// MatchOptions say which requests a route is for: those that match all of it.
-// The zero value matches every request.
+// MatchOptions describe the requests of a route: those that match all of it. The
+// zero value matches every request.
+//
+// Envoy compares headers and query parameters in the order of their names.
 type MatchOptions struct {
 	Path StringMatch
 	// IgnorePathCase applies to an exact path and to a prefix, not to a regex.
@@ -68,17 +67,26 @@ type MatchOptions struct {
 	Method, Authority, HTTPScheme *StringMatch
 }
 
-// Match makes the match of a route. Headers and query parameters are sorted by
-// name.
-func Match(o MatchOptions) *routev3.RouteMatch {
+// routeMatch makes the match of a route in Envoy.
+func (o MatchOptions) routeMatch() *routev3.RouteMatch {
+	out := o.pathMatch()
+	for _, h := range o.headers() {
+		out.Headers = append(out.Headers, header(h))
+	}
+	for _, q := range byName(o.QueryParameters) {
+		out.QueryParameters = append(out.QueryParameters, queryParameter(q))
+	}
+	return out
+}
+
+// pathMatch is the part of the match that compares the path.
+func (o MatchOptions) pathMatch() *routev3.RouteMatch {
 	out := &routev3.RouteMatch{}
 	switch {
 	case o.Path.any():
 		out.PathSpecifier = &routev3.RouteMatch_Prefix{Prefix: "/"}
 	case o.Path.Kind == Exact:
 		out.PathSpecifier = &routev3.RouteMatch_Path{Path: o.Path.Value}
-	case o.Path.Kind == PathPrefix:
-		setPathPrefix(out, o.Path.Value)
 	case o.Path.Kind == Prefix:
 		out.PathSpecifier = &routev3.RouteMatch_Prefix{Prefix: o.Path.Value}
 	case o.Path.Kind == Regex:
@@ -87,32 +95,30 @@ func Match(o MatchOptions) *routev3.RouteMatch {
 	if o.IgnorePathCase && o.Path.Kind != Regex {
 		out.CaseSensitive = wrapperspb.Bool(false)
 	}
-	for _, h := range byName(o.Headers) {
-		out.Headers = append(out.Headers, header(h))
-	}
+	return out
+}
+
+// headers are the headers to compare, by name, and then the pseudo headers.
+func (o MatchOptions) headers() []NamedMatch {
+	out := byName(o.Headers)
 	for _, h := range []struct {
 		name  string
 		match *StringMatch
 	}{{":method", o.Method}, {":authority", o.Authority}, {":scheme", o.HTTPScheme}} {
 		if h.match != nil {
-			out.Headers = append(out.Headers, header(NamedMatch{Name: h.name, StringMatch: *h.match}))
+			out = append(out, NamedMatch{Name: h.name, StringMatch: *h.match})
 		}
-	}
-	for _, q := range byName(o.QueryParameters) {
-		out.QueryParameters = append(out.QueryParameters, queryParameter(q))
 	}
 	return out
 }
 
-// setPathPrefix sets Envoy's path_separated_prefix, which is refused with a "/" at
-// its end; of "/" alone nothing would be left, and all paths begin so.
-func setPathPrefix(m *routev3.RouteMatch, prefix string) {
-	prefix = strings.TrimRight(prefix, "/")
-	if prefix == "" {
-		m.PathSpecifier = &routev3.RouteMatch_Prefix{Prefix: "/"}
-		return
+// CatchAll says whether a match is for every request: prefix "/" or regex ".*",
+// and nothing else.
+func (o MatchOptions) CatchAll() bool {
+	if len(o.Headers)+len(o.QueryParameters) > 0 || o.Method != nil || o.Authority != nil || o.HTTPScheme != nil {
+		return false
 	}
-	m.PathSpecifier = &routev3.RouteMatch_PathSeparatedPrefix{PathSeparatedPrefix: prefix}
+	return o.Path.any() || o.Path == StringMatch{Prefix, "/"} || o.Path == StringMatch{Regex, ".*"}
 }
 
 func byName(in []NamedMatch) []NamedMatch {
@@ -126,7 +132,7 @@ func header(m NamedMatch) *routev3.HeaderMatcher {
 		return out
 	}
 	out.HeaderMatchSpecifier = &routev3.HeaderMatcher_StringMatch{StringMatch: m.matcher()}
-	// Without this a header that is missing never matches, inverted or not.
+	// By default a missing header never matches, inverted or not.
 	out.TreatMissingHeaderAsEmpty = m.Invert
 	return out
 }
@@ -139,19 +145,4 @@ func queryParameter(m NamedMatch) *routev3.QueryParameterMatcher {
 		out.QueryParameterMatchSpecifier = &routev3.QueryParameterMatcher_StringMatch{StringMatch: m.matcher()}
 	}
 	return out
-}
-
-// CatchAll says whether a match is for every request: prefix "/" or regex ".*",
-// and nothing else.
-func CatchAll(m *routev3.RouteMatch) bool {
-	if len(m.GetHeaders()) > 0 || len(m.GetQueryParameters()) > 0 || len(m.GetDynamicMetadata()) > 0 {
-		return false
-	}
-	switch p := m.GetPathSpecifier().(type) {
-	case *routev3.RouteMatch_Prefix:
-		return p.Prefix == "/"
-	case *routev3.RouteMatch_SafeRegex:
-		return p.SafeRegex.GetRegex() == ".*"
-	}
-	return false
 }

@@ -15,14 +15,31 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// pack wraps m, in bytes that are the same every time. A message of valid
-// strings always marshals; anything else is an error of the caller.
+// pack wraps m, always in the same bytes. Generators pack messages that follow from
+// validated objects. So a message that breaks the API's rules, or does not marshal, is
+// a programming error, and a panic; generate.Build recovers from it.
 func pack(m proto.Message) *anypb.Any {
+	if err := Check(m); err != nil {
+		panic(fmt.Errorf("%s: %w", m.ProtoReflect().Descriptor().FullName(), err))
+	}
 	out := &anypb.Any{}
 	if err := anypb.MarshalFrom(out, m, proto.MarshalOptions{Deterministic: true}); err != nil {
-		panic(fmt.Sprintf("envoy: marshal %s: %v", m.ProtoReflect().Descriptor().FullName(), err))
+		panic(fmt.Errorf("marshal %s: %w", m.ProtoReflect().Descriptor().FullName(), err))
 	}
 	return out
+}
+
+// Check returns the first rule of the API that a message breaks: an Envoy would refuse
+// it. It does not look into packed messages, which were checked when they were packed.
+func Check(m proto.Message) error {
+	ruled, ok := m.(interface {
+		Validate() error
+		ValidateAll() error
+	})
+	if !ok || ruled.Validate() == nil {
+		return nil
+	}
+	return ruled.ValidateAll()
 }
 
 // seconds is d, or nothing where d is 0: for fields in which an explicit 0
@@ -52,22 +69,40 @@ func ADS() *corev3.ConfigSource {
 	}
 }
 
-// fitWeights returns weights of which none is 0 and whose sum Envoy accepts:
-// where it is beyond 32 bits all are scaled down alike.
-func fitWeights(weights []uint32) []uint32 {
-	out := make([]uint32, len(weights))
-	var sum uint64
-	for i, w := range weights {
-		out[i] = max(w, 1)
-		sum += uint64(out[i])
-	}
-	if sum <= math.MaxUint32 {
-		return out
+// weightSum is a sum of weights; a weight of 0 counts as 1.
+type weightSum struct {
+	sum uint64
+	n   int
+}
+
+func (s weightSum) with(weight uint32) weightSum {
+	return weightSum{s.sum + uint64(max(weight, 1)), s.n + 1}
+}
+
+func (s weightSum) plus(o weightSum) weightSum { return weightSum{s.sum + o.sum, s.n + o.n} }
+
+// divisor scales the weights down. Envoy accepts a sum of 32 bits.
+func (s weightSum) divisor() uint64 {
+	if s.sum <= math.MaxUint32 {
+		return 1
 	}
 	// Rounding a weight up to 1 adds less than one for each, hence the margin.
-	divisor := sum/(math.MaxUint32-uint64(len(out))) + 1
-	for i, w := range out {
-		out[i] = uint32(max(uint64(w)/divisor, 1))
+	return s.sum/(math.MaxUint32-uint64(s.n)) + 1
+}
+
+// divided is a weight divided, and never 0.
+func divided(weight uint32, divisor uint64) uint32 { return uint32(max(uint64(weight)/divisor, 1)) }
+
+// fitWeights returns weights without 0 and with a sum that Envoy accepts: if it is
+// beyond 32 bits all are scaled down alike.
+func fitWeights(weights []uint32) []uint32 {
+	var sum weightSum
+	for _, w := range weights {
+		sum = sum.with(w)
+	}
+	out := make([]uint32, len(weights))
+	for i, w := range weights {
+		out[i] = divided(w, sum.divisor())
 	}
 	return out
 }
@@ -81,7 +116,7 @@ const (
 // ServiceRef is a service as a cluster's metadata names it.
 type ServiceRef struct{ Host, Name, Namespace string }
 
-// ClusterMetadata is what a cluster tells of its origin, in namespace "istio".
+// ClusterMetadata describes the origin of a cluster, in namespace "istio".
 type ClusterMetadata struct {
 	Config   string // ConfigPath of its DestinationRule, empty for none
 	Subset   string

@@ -4,8 +4,6 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
-
-	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 )
 
 // Direction says whether traffic goes out of a workload or into it.
@@ -33,7 +31,6 @@ const (
 	VirtualInboundBlackHoleName  = "virtualInbound-blackhole"
 	VirtualInboundCatchAllName   = "virtualInbound-catchall-http" // of HTTP; of other bytes it is that of the listener
 
-	HTTPProxyRouteConfigName = "http_proxy"
 	// DefaultRouteName is the name of a route that has none of its own.
 	DefaultRouteName = "default"
 
@@ -41,47 +38,29 @@ const (
 	BlockAllVirtualHostName = "block_all"
 )
 
-const (
-	nameSeparator = "|"
-	sniSeparator  = "_."
-)
+const nameSeparator = "|"
 
 // ClusterName names the cluster of a port of host, of one subset or, where
 // subset is empty, of all its endpoints: outbound|80|v1|web.example.com.
 func ClusterName(direction Direction, port uint32, subset, host string) string {
-	return join(nameSeparator, direction, port, subset, host)
+	return strings.Join([]string{string(direction), portText(port), subset, host}, nameSeparator)
 }
 
 // InboundClusterName names the cluster of a workload's own port.
 func InboundClusterName(port uint32) string { return ClusterName(Inbound, port, "", "") }
 
-// SNIName is the server name that a client of the cluster sends by default, and
-// a cluster's name where a gateway passes TLS on:
-// outbound_.80_.v1_.web.example.com.
-func SNIName(port uint32, subset, host string) string {
-	return join(sniSeparator, Outbound, port, subset, host)
-}
-
-func join(separator string, direction Direction, port uint32, subset, host string) string {
-	return string(direction) + separator + portText(port) + separator + subset + separator + host
-}
-
-// ClusterRef is what a cluster's name tells.
+// ClusterRef is the content of a cluster's name.
 type ClusterRef struct {
 	Direction    Direction
 	Port         uint32
 	Subset, Host string
 }
 
-// ParseClusterName reads a name that ClusterName or SNIName has made. Other
+// ParseClusterName reads a name that ClusterName has made. Other
 // names, those of clusters that come with the bootstrap among them, are not ok.
 func ParseClusterName(name string) (ref ClusterRef, ok bool) {
-	separator := nameSeparator
-	if strings.HasPrefix(name, string(Outbound)+sniSeparator) || strings.HasPrefix(name, string(Inbound)+sniSeparator) {
-		separator = sniSeparator
-	}
-	parts := strings.SplitN(name, separator, 4)
-	if len(parts) != 4 || strings.Contains(parts[3], separator) {
+	parts := strings.SplitN(name, nameSeparator, 4)
+	if len(parts) != 4 || strings.Contains(parts[3], nameSeparator) {
 		return ClusterRef{}, false
 	}
 	direction := Direction(parts[0])
@@ -95,8 +74,8 @@ func ParseClusterName(name string) (ref ClusterRef, ok bool) {
 	return ClusterRef{Direction: direction, Port: uint32(port), Subset: parts[2], Host: parts[3]}, true
 }
 
-// ListenerName names the listener of an address: 0.0.0.0_80. That of a Unix
-// domain socket has port 0.
+// ListenerName names the listener of an address: 0.0.0.0_80. The name of a Unix domain
+// socket has port 0.
 func ListenerName(bind string, port uint32) string {
 	if IsUnix(bind) {
 		port = 0
@@ -116,12 +95,6 @@ func ServiceRouteConfigName(host string, port uint32) string { return HostPort(h
 // on a port. bind is empty unless the servers name an address.
 func GatewayHTTPRouteConfigName(port uint32, bind string) string {
 	return withBind("http."+portText(port), bind)
-}
-
-// GatewayHTTPSRouteConfigName names the routes of one TLS-terminating server of
-// a gateway.
-func GatewayHTTPSRouteConfigName(port uint32, portName, gateway, namespace, bind string) string {
-	return withBind("https."+portText(port)+"."+portName+"."+gateway+"."+namespace, bind)
 }
 
 func withBind(name, bind string) string {
@@ -144,8 +117,7 @@ func InboundVirtualHostName(servicePort uint32) string {
 // no routes.
 func BlackHoleVirtualHostName(port uint32) string { return "blackhole:" + portText(port) }
 
-// RouteName names a route by the name of its http block and that of its match,
-// either of which may be empty.
+// RouteName names a route by its http block and its match; either name may be empty.
 func RouteName(route, match string) string {
 	if match == "" {
 		return route
@@ -153,8 +125,8 @@ func RouteName(route, match string) string {
 	return route + "." + match
 }
 
-// HTTPStatPrefix is the prefix of the statistics of an HTTP listener. The
-// semicolon ends it, so that what follows can be told from it.
+// HTTPStatPrefix is the prefix of the statistics of an HTTP listener. The semicolon
+// separates it from what follows.
 func HTTPStatPrefix(direction Direction, listener string) string {
 	return string(direction) + "_" + listener + ";"
 }
@@ -178,24 +150,6 @@ func kebab(kind string) string {
 		b.WriteRune(unicode.ToLower(r))
 	}
 	return b.String()
-}
-
-// RouteOperation describes what a route does, for tracing: the host, port and
-// path of its only cluster, or the VirtualService's name where it has several.
-func RouteOperation(r *routev3.Route, virtualService string, port uint32) string {
-	path := "/*"
-	switch p := r.GetMatch().GetPathSpecifier().(type) {
-	case *routev3.RouteMatch_Prefix:
-		path = p.Prefix + "*"
-	case *routev3.RouteMatch_Path:
-		path = p.Path
-	case *routev3.RouteMatch_SafeRegex:
-		path = p.SafeRegex.GetRegex()
-	}
-	if ref, ok := ParseClusterName(r.GetRoute().GetCluster()); ok {
-		return HostPort(ref.Host, ref.Port) + path
-	}
-	return HostPort(virtualService, port) + path
 }
 
 func portText(port uint32) string { return strconv.FormatUint(uint64(port), 10) }

@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// DefaultRetryOn is when a request is tried again: when it is sure not to
-	// have been processed, or gRPC says so.
-	DefaultRetryOn       = "connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes"
+	// defaultRetryOn retries a request that no upstream processed, or that gRPC reports
+	// as such.
+	defaultRetryOn       = "connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes"
 	defaultRetryAttempts = 2
 
 	retriableStatusCodes = "retriable-status-codes"
-	// hostSelectionAttempts is how often another endpoint is looked for before
-	// one that has failed already is taken again.
+	// hostSelectionAttempts is how often Envoy looks for another endpoint before it
+	// takes one again that has failed.
 	hostSelectionAttempts = 5
 	// previousPrioritiesUpdate is after how many tries priorities are looked at
 	// anew.
@@ -33,10 +33,10 @@ const (
 type RetryOptions struct {
 	// Attempts beyond the first; nil is the default, 0 or less none.
 	Attempts *int32
-	// On lists conditions and status codes with commas between them; empty is
-	// DefaultRetryOn.
+	// On lists conditions and status codes with commas between them. If it is empty,
+	// Envoy retries requests that were certainly not processed.
 	On string
-	// PerTryTimeout is that of the request where it is 0.
+	// PerTryTimeout is the timeout of a try; 0 is the timeout of the request.
 	PerTryTimeout time.Duration
 	// Backoff is the least time between attempts, Envoy's 25 ms where it is 0.
 	Backoff time.Duration
@@ -50,8 +50,11 @@ type RetryOptions struct {
 	IgnorePreviousHosts *bool
 }
 
-// Retry makes a retry policy, nil where there are no further attempts.
-func Retry(o RetryOptions) *routev3.RetryPolicy {
+// policy makes a retry policy, nil where there are no further attempts.
+func (o *RetryOptions) policy() *routev3.RetryPolicy {
+	if o == nil {
+		return nil
+	}
 	attempts := int32(defaultRetryAttempts)
 	if o.Attempts != nil {
 		attempts = *o.Attempts
@@ -61,7 +64,7 @@ func Retry(o RetryOptions) *routev3.RetryPolicy {
 	}
 	out := &routev3.RetryPolicy{
 		NumRetries:                    wrapperspb.UInt32(uint32(attempts)),
-		RetryOn:                       DefaultRetryOn,
+		RetryOn:                       defaultRetryOn,
 		HostSelectionRetryMaxAttempts: hostSelectionAttempts,
 		PerTryTimeout:                 seconds(o.PerTryTimeout),
 	}

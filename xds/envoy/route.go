@@ -54,16 +54,17 @@ func RouteConfig(o RouteConfigOptions) *routev3.RouteConfiguration {
 type VirtualHostOptions struct {
 	Name    string
 	Domains []string
-	Routes  []*routev3.Route
+	Routes  []RouteOptions
 	// RequireTLS redirects every plaintext request to https.
 	RequireTLS bool
 }
 
-// VirtualHost makes a virtual host, which tells its upstreams the attempt that
-// a request is.
+// VirtualHost makes a virtual host. It tells upstreams in a header how many times
+// a request was tried.
 func VirtualHost(o VirtualHostOptions) *routev3.VirtualHost {
-	out := &routev3.VirtualHost{
-		Name: o.Name, Domains: o.Domains, Routes: o.Routes, IncludeRequestAttemptCount: true,
+	out := &routev3.VirtualHost{Name: o.Name, Domains: o.Domains, IncludeRequestAttemptCount: true}
+	for _, r := range o.Routes {
+		out.Routes = append(out.Routes, Route(r))
 	}
 	if o.RequireTLS {
 		out.RequireTls = routev3.VirtualHost_ALL
@@ -71,41 +72,68 @@ func VirtualHost(o VirtualHostOptions) *routev3.VirtualHost {
 	return out
 }
 
-// ClustersOf are the clusters that the routes of a virtual host name, sorted.
-func ClustersOf(h *routev3.VirtualHost) []string {
+// ClustersOf are the clusters to which virtual hosts send requests, sorted.
+func ClustersOf(hosts ...*routev3.VirtualHost) []string {
 	var out []string
 	name := func(cluster string) {
 		if cluster != "" {
 			out = append(out, cluster)
 		}
 	}
-	for _, r := range h.GetRoutes() {
-		name(r.GetRoute().GetCluster())
-		for _, c := range r.GetRoute().GetWeightedClusters().GetClusters() {
-			name(c.GetName())
-		}
-		for _, m := range slices.Concat(h.GetRequestMirrorPolicies(), r.GetRoute().GetRequestMirrorPolicies()) {
-			name(m.GetCluster())
+	for _, h := range hosts {
+		for _, r := range h.GetRoutes() {
+			name(r.GetRoute().GetCluster())
+			for _, c := range r.GetRoute().GetWeightedClusters().GetClusters() {
+				name(c.GetName())
+			}
+			for _, m := range slices.Concat(h.GetRequestMirrorPolicies(), r.GetRoute().GetRequestMirrorPolicies()) {
+				name(m.GetCluster())
+			}
 		}
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
 }
 
-// RouteOptions describe a route: one of Forward, Redirect and DirectResponse.
-// A route with none of them, or that forwards to no cluster, answers 500.
+// RouteOptions describe a route: what it matches, and one of Forward, Redirect
+// and DirectResponse. A route with none of these, or that forwards to no cluster,
+// answers 500. [Route] renders the description for Envoy, [GRPCRouteConfig] for
+// gRPC clients.
 type RouteOptions struct {
 	Name           string // DefaultRouteName where it is empty
-	Match          *routev3.RouteMatch
+	Match          MatchOptions
 	Forward        *Forward
 	Redirect       *Redirect
 	DirectResponse *DirectResponse
 	Headers        Headers
-	// Decorator is the operation's name in traces, empty for none.
-	Decorator string
+	Fault          *Fault // nil for none
+	// Operation names the route in traces, empty for no name.
+	Operation string
 	// Config is the ConfigPath of the object that the route comes from, empty
 	// for none.
 	Config string
+}
+
+func (o RouteOptions) name() string { return cmp.Or(o.Name, DefaultRouteName) }
+
+// OperationName names a route in traces: host, port and path of its only cluster, or
+// the VirtualService if it has several or none.
+func (o RouteOptions) OperationName(virtualService string, port uint32) string {
+	path := o.Match.Path.Value
+	switch {
+	case o.Match.Path.any():
+		path = "/*"
+	case o.Match.Path.Kind == Prefix:
+		path += "*"
+	}
+	if o.forwards() {
+		if clusters := o.Forward.clusters(); len(clusters) == 1 {
+			if ref, ok := ParseClusterName(clusters[0].Name); ok {
+				return HostPort(ref.Host, ref.Port) + path
+			}
+		}
+	}
+	return HostPort(virtualService, port) + path
 }
 
 // Forward sends requests to clusters.
@@ -113,9 +141,9 @@ type Forward struct {
 	// Clusters share the requests by weight. One alone has them all, whatever
 	// its weight; among several, one of weight 0 is left out.
 	Clusters []WeightedCluster
-	// Timeout of a request, 0 for none but the one that a gRPC client asks for.
+	// Timeout of a request; 0 is none, except the one that a gRPC client sets.
 	Timeout time.Duration
-	Retry   *routev3.RetryPolicy // nil for none
+	Retry   *RetryOptions // nil for none
 	// PrefixRewrite replaces the part of the path that matched, or else
 	// RegexRewrite changes the path.
 	PrefixRewrite string
@@ -129,11 +157,11 @@ type Forward struct {
 // RegexRewrite replaces what an RE2 expression matches.
 type RegexRewrite struct{ Match, Substitution string }
 
-// WeightedCluster is one of the clusters that traffic is shared among.
+// WeightedCluster is one of the clusters that share traffic.
 type WeightedCluster struct {
 	Name   string
 	Weight uint32
-	// Headers are changed on top of those of the route; not for TCP.
+	// Headers are changed after those of the route; not for TCP.
 	Headers Headers
 }
 
@@ -143,14 +171,11 @@ type DirectResponse struct {
 	Body   []byte
 }
 
-// Route makes a route.
+// Route makes a route for Envoy.
 func Route(o RouteOptions) *routev3.Route {
-	out := &routev3.Route{Name: cmp.Or(o.Name, DefaultRouteName), Match: o.Match, Metadata: ConfigMetadata(o.Config)}
-	if out.Match == nil {
-		out.Match = Match(MatchOptions{})
-	}
-	if o.Decorator != "" {
-		out.Decorator = &routev3.Decorator{Operation: o.Decorator}
+	out := &routev3.Route{Name: o.name(), Match: o.Match.routeMatch(), Metadata: ConfigMetadata(o.Config), TypedPerFilterConfig: o.Fault.perRoute()}
+	if o.Operation != "" {
+		out.Decorator = &routev3.Decorator{Operation: o.Operation}
 	}
 	setHeaders(out, o.Headers)
 	switch {
@@ -158,7 +183,7 @@ func Route(o RouteOptions) *routev3.Route {
 		out.Action = o.Redirect.action()
 	case o.DirectResponse != nil:
 		out.Action = o.DirectResponse.action()
-	case o.Forward != nil && len(o.Forward.clusters()) > 0:
+	case o.forwards():
 		clusters, host := o.Forward.clusters(), o.Headers.host()
 		if len(clusters) == 1 {
 			setHeaders(out, clusters[0].Headers)
@@ -171,7 +196,12 @@ func Route(o RouteOptions) *routev3.Route {
 	return out
 }
 
-// setHeaders adds changes to those that r makes already.
+// forwards says whether the route sends requests to clusters.
+func (o RouteOptions) forwards() bool {
+	return o.Redirect == nil && o.DirectResponse == nil && o.Forward != nil && len(o.Forward.clusters()) > 0
+}
+
+// setHeaders adds changes of headers to a route.
 func setHeaders(r *routev3.Route, h Headers) {
 	r.RequestHeadersToAdd = append(r.RequestHeadersToAdd, h.Request.options()...)
 	r.RequestHeadersToRemove = append(r.RequestHeadersToRemove, h.Request.Remove...)
@@ -179,10 +209,10 @@ func setHeaders(r *routev3.Route, h Headers) {
 	r.ResponseHeadersToRemove = append(r.ResponseHeadersToRemove, h.Response.Remove...)
 }
 
-// clusters are those that get requests.
+// clusters are the clusters that get requests.
 func (f *Forward) clusters() []WeightedCluster { return effective(f.Clusters) }
 
-// effective leaves out, among several, those of weight 0.
+// effective drops clusters of weight 0, unless there is only one.
 func effective(clusters []WeightedCluster) []WeightedCluster {
 	if len(clusters) == 1 {
 		return clusters
@@ -196,25 +226,21 @@ func effective(clusters []WeightedCluster) []WeightedCluster {
 	return out
 }
 
-// action forwards to clusters, at least one. host replaces the host of the
-// request unless it is empty.
+// action forwards to clusters, at least one. A host replaces the host of the request,
+// unless it is empty.
 func (f *Forward) action(clusters []WeightedCluster, host string) *routev3.Route_Route {
 	out := &routev3.RouteAction{
 		// An explicit 0 is no timeout; left out it would be 15 s.
 		Timeout:       durationpb.New(f.Timeout),
-		RetryPolicy:   f.Retry,
+		RetryPolicy:   f.Retry.policy(),
 		PrefixRewrite: f.PrefixRewrite,
 	}
 	if f.Timeout == 0 {
-		// What a gRPC client asks for holds. Next to a Timeout this must not be:
-		// Envoy would ignore the Timeout.
+		// A gRPC client's timeout applies. With a Timeout this must not be set: Envoy
+		// would ignore the Timeout.
 		out.MaxStreamDuration = &routev3.RouteAction_MaxStreamDuration{GrpcTimeoutHeaderMax: durationpb.New(0)}
 	}
-	if len(clusters) == 1 {
-		out.ClusterSpecifier = &routev3.RouteAction_Cluster{Cluster: clusters[0].Name}
-	} else {
-		out.ClusterSpecifier = &routev3.RouteAction_WeightedClusters{WeightedClusters: weightedClusters(clusters)}
-	}
+	specifyClusters(out, clusters)
 	if r := f.RegexRewrite; r != nil {
 		out.RegexRewrite = &matcherv3.RegexMatchAndSubstitute{Pattern: regex(r.Match), Substitution: r.Substitution}
 	}
@@ -225,6 +251,15 @@ func (f *Forward) action(clusters []WeightedCluster, host string) *routev3.Route
 		out.HashPolicy = append(out.HashPolicy, h.route())
 	}
 	return &routev3.Route_Route{Route: out}
+}
+
+// specifyClusters sends the requests of a route to clusters, at least one.
+func specifyClusters(a *routev3.RouteAction, clusters []WeightedCluster) {
+	if len(clusters) == 1 {
+		a.ClusterSpecifier = &routev3.RouteAction_Cluster{Cluster: clusters[0].Name}
+	} else {
+		a.ClusterSpecifier = &routev3.RouteAction_WeightedClusters{WeightedClusters: weightedClusters(clusters)}
+	}
 }
 
 func weightedClusters(clusters []WeightedCluster) *routev3.WeightedCluster {
@@ -262,15 +297,14 @@ func (d *DirectResponse) action() *routev3.Route_DirectResponse {
 	return &routev3.Route_DirectResponse{DirectResponse: out}
 }
 
-// Redirect answers with another address for the client to go to. What is left
-// empty stays as it was in the request.
+// Redirect sends the client to another address. Empty parts stay as in the request.
 type Redirect struct {
 	// Code is 301 (which is also what 0 means), 302, 303, 307 or 308.
 	Code         uint32
 	Scheme, Host string
 	// Path replaces the whole path, or else PrefixRewrite the part that matched.
 	Path, PrefixRewrite string
-	// Port is left out where it is the one that the scheme implies anyway.
+	// Port is left out if it is the default port of the scheme.
 	Port uint32
 	// TLS says that the listener terminates TLS, so that the request's scheme is
 	// https.

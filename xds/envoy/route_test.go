@@ -33,10 +33,7 @@ func TestMatch(t *testing.T) {
 			envoy.MatchOptions{Path: envoy.StringMatch{Kind: envoy.Regex, Value: "/a"}, IgnorePathCase: true},
 			`{"safeRegex": {"regex": "/a"}}`, false,
 		},
-		"segments": {
-			envoy.MatchOptions{Path: envoy.StringMatch{Kind: envoy.PathPrefix, Value: "/a/"}}, `{"pathSeparatedPrefix": "/a"}`, false,
-		},
-		"all segments": {envoy.MatchOptions{Path: envoy.StringMatch{Kind: envoy.PathPrefix, Value: "/"}}, `{"prefix": "/"}`, true},
+		"every prefix": {envoy.MatchOptions{Path: envoy.StringMatch{Kind: envoy.Prefix, Value: "/"}}, `{"prefix": "/"}`, true},
 		"method, authority, scheme": {
 			envoy.MatchOptions{Method: exact("GET"), Authority: &envoy.StringMatch{Kind: envoy.Prefix, Value: "a."}, HTTPScheme: exact("https")},
 			`{"prefix": "/", "headers": [
@@ -69,9 +66,8 @@ func TestMatch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := envoy.Match(c.options)
-			check(t, got, c.want)
-			if envoy.CatchAll(got) != c.catchAll {
+			check(t, envoy.Route(envoy.RouteOptions{Match: c.options}).GetMatch(), c.want)
+			if c.options.CatchAll() != c.catchAll {
 				t.Errorf("a catch-all: got %t", !c.catchAll)
 			}
 		})
@@ -92,7 +88,7 @@ func TestRoute(t *testing.T) {
 		},
 		"all of it": {
 			envoy.RouteOptions{
-				Name: "r", Decorator: "op", Config: "/apis/x",
+				Name: "r", Operation: "op", Config: "/apis/x",
 				Forward: &envoy.Forward{
 					Clusters: web.Clusters, Timeout: time.Second, PrefixRewrite: "/b", HostRewrite: "h",
 					HashPolicies: []envoy.HashPolicy{{Header: "x"}},
@@ -220,14 +216,21 @@ func TestRetry(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			check(t, envoy.Retry(c.options), `{`+c.want+`}`)
+			check(t, retryPolicy(c.options), `{`+c.want+`}`)
 		})
 	}
 	for _, attempts := range []int32{0, -1, math.MinInt32} {
-		if got := envoy.Retry(envoy.RetryOptions{Attempts: &attempts}); got != nil {
+		if got := retryPolicy(envoy.RetryOptions{Attempts: &attempts}); got != nil {
 			t.Errorf("%d attempts: got %v", attempts, got)
 		}
 	}
+}
+
+// retryPolicy is the policy of a route with some options.
+func retryPolicy(o envoy.RetryOptions) *routev3.RetryPolicy {
+	return envoy.Route(envoy.RouteOptions{Forward: &envoy.Forward{
+		Clusters: []envoy.WeightedCluster{{Name: "c"}}, Retry: &o,
+	}}).GetRoute().GetRetryPolicy()
 }
 
 func TestHashPolicies(t *testing.T) {

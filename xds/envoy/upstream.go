@@ -28,20 +28,24 @@ const (
 	defaultMaxConcurrentStreams = 1 << 30
 )
 
-// UpstreamHTTP describes how a cluster speaks HTTP; 0 is no limit, and for the
-// idle timeout Envoy's hour.
+// UpstreamHTTP describes how a cluster speaks HTTP; 0 is no limit.
 type UpstreamHTTP struct {
-	Protocol                           UpstreamProtocol
-	IdleTimeout, MaxConnectionDuration time.Duration
-	MaxRequestsPerConnection           uint32
-	MaxConcurrentStreams               uint32 // of a connection in HTTP/2
+	Protocol UpstreamProtocol
+	// IdleTimeout closes a connection without requests: Envoy's hour where it is nil, never
+	// where it is 0.
+	IdleTimeout              *durationpb.Duration
+	MaxConnectionDuration    time.Duration
+	MaxRequestsPerConnection uint32
+	MaxConcurrentStreams     uint32 // of a connection in HTTP/2
 	// PingInterval is how often a connection in HTTP/2 is probed, 0 for never;
 	// one that does not answer in PingTimeout is closed.
 	PingInterval, PingTimeout time.Duration
 }
 
-func (h UpstreamHTTP) extension() map[string]*anypb.Any {
-	out := &httpv3.HttpProtocolOptions{CommonHttpProtocolOptions: h.common()}
+// extension makes the protocol options of a cluster. The matcher of errors is of its
+// outlier detection, nil for Envoy's.
+func (h UpstreamHTTP) extension(errors *httpv3.HttpProtocolOptions_OutlierDetection) map[string]*anypb.Any {
+	out := &httpv3.HttpProtocolOptions{CommonHttpProtocolOptions: h.common(), OutlierDetection: errors}
 	http1, http2 := &corev3.Http1ProtocolOptions{}, h.http2()
 	switch h.Protocol {
 	case HTTP1:
@@ -81,11 +85,11 @@ func (h UpstreamHTTP) http2() *corev3.Http2ProtocolOptions {
 }
 
 func (h UpstreamHTTP) common() *corev3.HttpProtocolOptions {
-	if h.IdleTimeout == 0 && h.MaxConnectionDuration == 0 && h.MaxRequestsPerConnection == 0 {
+	if h.IdleTimeout == nil && h.MaxConnectionDuration == 0 && h.MaxRequestsPerConnection == 0 {
 		return nil
 	}
 	return &corev3.HttpProtocolOptions{
-		IdleTimeout:              seconds(h.IdleTimeout),
+		IdleTimeout:              h.IdleTimeout,
 		MaxConnectionDuration:    seconds(h.MaxConnectionDuration),
 		MaxRequestsPerConnection: count(h.MaxRequestsPerConnection),
 	}

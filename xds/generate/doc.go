@@ -4,5 +4,7 @@
 //
 // A Generator reads nothing but a mesh.View, so it is known what a resource was
 // built from. What only some types need is an interface beside it: Emptier,
-// Announcer, Composer. Patched wraps a Generator, and changes what it makes.
+// Announcer, Composer. As finds it, since a generator may be wrapped:
+// ResourceType.Patched adds patches to all generators of a type. A Builder builds what
+// one proxy has, for explanations and tests.
 package generate

@@ -3,6 +3,8 @@ package generate
 import (
 	"iter"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
@@ -16,33 +18,37 @@ type Generator interface {
 	// Changes of resources that are there already need not be named: it is known
 	// which rows they were built from. Reads of v are not recorded.
 	Affected(v *mesh.View, d mesh.Delta) iter.Seq[string]
-	// Build makes one resource, nil where the view has none of that name. It is
-	// pure: it reads nothing but v, and equal answers of v give equal bytes.
-	Build(v *mesh.View, name string) (*resource.Resource, error)
+	// Build makes the message of one resource, nil where the view has none of that
+	// name, and what a client needs beside it. It is pure: it reads nothing but v, and
+	// equal answers of v give equal bytes and needs. Function Build makes the resource.
+	Build(v *mesh.View, name string) (proto.Message, []resource.Need, error)
 }
 
-// Emptier is a Generator whose clients wait for each resource that they name:
-// a name that is unknown is answered with an empty resource.
+// Emptier is what a Generator also implements whose clients wait for each resource that
+// they name: an empty resource answers an unknown name.
 type Emptier interface {
-	// Empty makes the answer to an unknown name; nil where it is answered as
-	// removed.
-	Empty(name string) (*resource.Resource, error)
+	// Empty makes the answer to an unknown name, as Build makes a resource; nil where
+	// the name is answered as removed.
+	Empty(name string) (proto.Message, []resource.Need, error)
 }
 
-// Announcer is a Generator whose clients know no cluster but from a resource that
-// names it, and ask for it then.
+// Gatewayless is what a Generator also implements, and all its patches, whose resources
+// do not depend on Gateways: a changed Gateway brings, changes and takes none of them.
+type Gatewayless interface{ Gatewayless() }
+
+// Announcer is what a Generator also implements whose clients learn of a cluster only
+// from a resource that names it, and request the cluster then.
 type Announcer interface {
-	// Announce makes, of a resource that a client has, one that is the same but for
-	// clusters that it names besides and leads nothing to.
-	Announce(has *resource.Resource, clusters []string) (*resource.Resource, error)
+	// Announce returns the message of a resource that a client has, with more clusters
+	// named in it, to which it sends nothing.
+	Announce(has *resource.Resource, clusters []string) (proto.Message, error)
 }
 
-// Composer is a Generator whose resources are put together: Build makes what is
-// a resource's own, and its parts are the resources of another type that are
-// named after it: its name, a slash, and what has no slash. One changed part then
-// costs its own building, and a copy of the others' bytes.
+// Composer is what a Generator also implements whose resources carry other resources:
+// Build makes the frame, and the parts are the resources of another type that are named
+// after it: its name, a slash, and what has no slash. One changed part then costs its
+// own building, and a copy of the others' bytes.
 type Composer interface {
-	Generator
 	// PartsURL is the type of the parts.
 	PartsURL() string
 	// Compose puts own, which Build made, and the parts together, in order of
@@ -50,4 +56,20 @@ type Composer interface {
 	// nothing else, and as many of the parts as it needs: equal versions of own and
 	// parts give equal bytes.
 	Compose(own *resource.Resource, parts iter.Seq[*resource.Resource]) (*resource.Resource, error)
+}
+
+// As finds what a generator also implements, such as a Composer, in the generator or in
+// one that it wraps. A wrapper has a method Unwrap, and wraps what concerns it.
+func As[T any](g Generator) (T, bool) {
+	for {
+		if found, ok := g.(T); ok {
+			return found, true
+		}
+		wrapper, ok := g.(interface{ Unwrap() Generator })
+		if !ok {
+			var none T
+			return none, false
+		}
+		g = wrapper.Unwrap()
+	}
 }

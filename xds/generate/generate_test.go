@@ -8,7 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/generate"
@@ -26,7 +28,7 @@ type follower struct {
 	class     mesh.Class
 	context   *mesh.PushContext
 	built     map[string]*resource.Resource
-	reads     map[string][]mesh.Recorded
+	reads     map[string][]mesh.Dependency
 }
 
 func (f *follower) advance(t *testing.T, to *mesh.PushContext) (looked int) {
@@ -44,21 +46,21 @@ func (f *follower) advance(t *testing.T, to *mesh.PushContext) (looked int) {
 	}
 	for name, reads := range f.reads {
 		for _, r := range reads {
-			if view.Answer(r.Read) != r.Answer {
+			if view.Answer(r.Query) != r.Answer {
 				names[name] = true
 			}
 		}
 	}
 	for name := range names {
 		recording := view.Recording()
-		r, err := f.generator.Build(recording, name)
+		r, err := generate.Build(f.generator, recording, name)
 		if err != nil {
 			t.Fatalf("build %s: %v", name, err)
 		}
 		delete(f.built, name)
 		delete(f.reads, name)
 		if r != nil {
-			f.built[name], f.reads[name] = r, recording.Reads()
+			f.built[name], f.reads[name] = r, recording.Dependencies()
 		}
 	}
 	f.class, f.context = class, to
@@ -68,7 +70,7 @@ func (f *follower) advance(t *testing.T, to *mesh.PushContext) (looked int) {
 // walk builds everything anew.
 func (f *follower) walk(t *testing.T) map[string]*resource.Resource {
 	t.Helper()
-	fresh := follower{node: f.node, generator: f.generator, built: map[string]*resource.Resource{}, reads: map[string][]mesh.Recorded{}}
+	fresh := follower{node: f.node, generator: f.generator, built: map[string]*resource.Resource{}, reads: map[string][]mesh.Dependency{}}
 	fresh.advance(t, f.context)
 	return fresh.built
 }
@@ -97,7 +99,7 @@ func followers() []*follower {
 		for _, g := range xdstest.Generators() {
 			out = append(out, &follower{
 				node: n, generator: g,
-				built: map[string]*resource.Resource{}, reads: map[string][]mesh.Recorded{},
+				built: map[string]*resource.Resource{}, reads: map[string][]mesh.Dependency{},
 			})
 		}
 	}
@@ -353,14 +355,25 @@ func FuzzBuildAnyName(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name string) {
 		for _, g := range xdstest.Generators() {
 			for _, v := range views {
-				r, err := g.Build(v.Recording(), name)
+				m, _, err := g.Build(v.Recording(), name)
 				if err != nil {
 					t.Errorf("build %q: %v", name, err)
 				}
-				if r != nil && r.Name != name {
-					t.Errorf("build %q made %q", name, r.Name)
+				if m != nil && nameOf(m) != name {
+					t.Errorf("build %q made %q", name, nameOf(m))
 				}
 			}
 		}
 	})
+}
+
+// nameOf is the name that a message has for itself.
+func nameOf(m proto.Message) string {
+	if a, ok := m.(resource.Encoded); ok {
+		m = a.Message
+	}
+	if a, ok := m.(*endpointv3.ClusterLoadAssignment); ok {
+		return a.GetClusterName()
+	}
+	return m.(interface{ GetName() string }).GetName()
 }

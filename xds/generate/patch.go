@@ -3,70 +3,51 @@ package generate
 import (
 	"iter"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// Patch changes what a Generator makes. Like a Generator it has no state, and what
+// Patch changes the resources of one type. Like a Generator it has no state, and what
 // it depends on it reads through the View: a resource is built again when that
 // changes.
 type Patch interface {
 	// Affected names the resources that the patch may add or take away because of
 	// d; see Generator.
 	Affected(v *mesh.View, d mesh.Delta) iter.Seq[string]
-	// Apply returns what stands in the place of a resource, nil for none. built is
-	// nil where there is none of that name before the patch. It is shared, and must
-	// not be modified: a resource that differs is a new one.
-	Apply(v *mesh.View, name string, built *resource.Resource) (*resource.Resource, error)
+	// Apply returns what stands in the place of a message and its needs, nil for none.
+	// message is nil where there is none of that name before the patch. Others may share
+	// the message, and Apply must not modify it: a message that differs is a new one.
+	Apply(v *mesh.View, name string, message proto.Message, needs []resource.Need) (proto.Message, []resource.Need, error)
 }
 
-// Patched returns g with patches applied to each resource that it builds, in
-// order. It is a Composer and an Emptier where g is: of a composed resource the
-// patches change its own part; those of its parts are patches of their generator.
-func Patched(g Generator, patches ...Patch) Generator {
+// Patched returns the type with patches, which apply in order to every message that its
+// generators build, before it is encoded. A resource that a patch adds is one of the
+// class: the patches of Inbound edit and remove.
+func (t ResourceType) Patched(patches ...Patch) ResourceType {
 	if len(patches) == 0 {
-		return g
+		return t
 	}
-	p := patched{g, patches}
-	composer, composes := g.(Composer)
-	emptier, empties := g.(Emptier)
-	switch {
-	case composes && empties:
-		return struct {
-			patched
-			Emptier
-			composing
-		}{p, emptier, composing{composer}}
-	case composes:
-		return struct {
-			patched
-			composing
-		}{p, composing{composer}}
-	case empties:
-		return struct {
-			patched
-			Emptier
-		}{p, emptier}
+	t.Generator = patched{t.Generator, patches, true}
+	if t.Inbound != nil {
+		t.Inbound = patched{t.Inbound, patches, false}
 	}
-	return p
+	if t.Proxyless != nil {
+		t.Proxyless = patched{t.Proxyless, patches, true}
+	}
+	return t
 }
 
-// composing is the part of a Composer that a Generator does not have.
-type composing struct{ of Composer }
-
-// PartsURL implements Composer.
-func (c composing) PartsURL() string { return c.of.PartsURL() }
-
-// Compose implements Composer.
-func (c composing) Compose(own *resource.Resource, parts iter.Seq[*resource.Resource]) (*resource.Resource, error) {
-	return c.of.Compose(own, parts)
-}
-
-// patched is a generator and what is done to its resources.
+// patched is a generator with patches.
 type patched struct {
 	Generator
 	patches []Patch
+	adds    bool // whether the patches add resources
 }
+
+// Unwrap returns the generator without the patches.
+func (p patched) Unwrap() Generator { return p.Generator }
 
 // Affected implements Generator.
 func (p patched) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
@@ -75,6 +56,9 @@ func (p patched) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 			if !yield(name) {
 				return
 			}
+		}
+		if !p.adds {
+			return
 		}
 		for _, patch := range p.patches {
 			for name := range patch.Affected(v, d) {
@@ -87,13 +71,16 @@ func (p patched) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 }
 
 // Build implements Generator.
-func (p patched) Build(v *mesh.View, name string) (*resource.Resource, error) {
-	built, err := p.Generator.Build(v, name)
-	for _, patch := range p.patches {
-		if err != nil {
-			return nil, err
-		}
-		built, err = patch.Apply(v, name, built)
+func (p patched) Build(v *mesh.View, name string) (proto.Message, []resource.Need, error) {
+	message, needs, err := p.Generator.Build(v, name)
+	if encoded, ok := message.(resource.Encoded); ok && err == nil {
+		message, err = encoded.Decode()
 	}
-	return built, err
+	for _, patch := range p.patches {
+		if err != nil || message == nil && !p.adds {
+			return nil, nil, err
+		}
+		message, needs, err = patch.Apply(v, name, message, needs)
+	}
+	return message, needs, err
 }

@@ -178,7 +178,7 @@ func lookers() []xdstest.Node {
 func given(t *rapid.T, g generate.Generator, v *mesh.View, names []string) []string {
 	var out []string
 	for _, name := range names {
-		r, err := g.Build(v, name)
+		r, err := generate.Build(g, v, name)
 		if err != nil {
 			t.Fatalf("build %s: %v", name, err)
 		}

@@ -5,11 +5,10 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/labels"
-	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
-// Shape is what generators may read of a proxy without its being recorded:
-// resources are shared only among proxies of one shape.
+// Shape holds what generators may read of a proxy without recording it. Only proxies of
+// one shape share resources.
 type Shape struct {
 	Type         discovery.ProxyType
 	Interception discovery.InterceptionMode
@@ -19,10 +18,10 @@ type Shape struct {
 	DNSCapture bool
 }
 
-// Class is all of a proxy that the configuration which it shares with others
-// depends on. It is an identity: proxies of one Class have the same resources in
-// every context, those of their workloads apart. It has names and outcomes, no
-// contents: the objects that it names are looked up in the context.
+// Class holds all properties of a proxy that its shared configuration depends on. It is
+// an identity: in every context, proxies of one Class have the same resources, except
+// those of their own workloads. It holds names and outcomes, no contents: the objects
+// that it names are looked up in the context.
 type Class struct {
 	Shape     Shape
 	Namespace string
@@ -30,11 +29,14 @@ type Class struct {
 	Sidecar string
 	// Gateways are the paths of the Gateways that select a router, in order.
 	Gateways string
-	// Selectors are those selectors of source labels, of all that the configuration
-	// has, which match the proxy's labels.
+	// Selectors lists the selectors of source labels in the configuration that match the
+	// proxy's labels.
 	Selectors string
-	// RouteDelta: it takes virtual hosts as resources of their own. No part of the
-	// Shape: the virtual hosts are the same as those of proxies that do not.
+	// Traits are the locality and the labels of the proxy by which anything in the
+	// configuration balances, with their values.
+	Traits string
+	// RouteDelta: it takes virtual hosts as resources of their own. It is no part of the
+	// Shape, since proxies that do not take them so have the same virtual hosts.
 	RouteDelta bool
 }
 
@@ -47,8 +49,8 @@ func (p *PushContext) ClassAfter(from *PushContext, proxy *discovery.Proxy, prev
 	if from == p {
 		return prev
 	}
-	if from == nil || from.mesh != p.mesh || from.gateways != p.gateways || from.sidecars != p.sidecars ||
-		from.selectors.matched != p.selectors.matched ||
+	if from == nil || from.mesh != p.mesh || gatewayRows.of(from) != gatewayRows.of(p) ||
+		sidecarRows.of(from) != sidecarRows.of(p) || selectorRows.of(from) != selectorRows.of(p) || traitRows.of(from) != traitRows.of(p) ||
 		p.moved(from, proxy.IPAddresses) {
 		return p.ClassOf(proxy)
 	}
@@ -65,47 +67,48 @@ func (p *PushContext) ClassOf(proxy *discovery.Proxy) Class {
 		Namespace:  proxy.Namespace,
 		RouteDelta: proxy.RouteDelta,
 	}
-	workload := proxy.Labels(p.workloadLabels(proxy))
-	c.Selectors = p.selectors.matching(workload)
+	place := p.placeOf(proxy)
+	workload := place.Labels
+	c.Selectors = p.matchingSelectors(workload)
+	c.Traits = p.traitsAt(place)
 	if proxy.Type == discovery.Router {
-		c.Gateways = selectedGateways(p.gateways, workload)
+		c.Gateways = p.selectedGateways(workload)
 	} else if s := p.selectSidecar(proxy.Namespace, workload); s != nil {
 		c.Sidecar = s.Config.Key().Path()
 	}
 	return c
 }
 
-// selectorIndex has the selectors of source labels that VirtualServices have, in
-// the form that formatLabels gives them, and how many VirtualServices have each.
-type selectorIndex struct {
-	uses pmap.Map[int]
-	// matched are the same selectors; it changes only as they come and go.
-	matched pmap.Map[bool]
+// selectorTable counts the VirtualServices that have a selector of source labels, by
+// the form that formatLabels gives it.
+type selectorTable struct{ tableOf[int] }
+
+var (
+	useRows = selectorTable{tableOf[int]{selectorUses}}
+	// selectorRows are the same selectors. It changes only as they come and go.
+	selectorRows = tableOf[bool]{sourceSelectors}
+)
+
+func (t selectorTable) follow(from, to *PushContext) {
+	count := func(selector string, by int) {
+		n := t.of(to).Value(selector) + by
+		t.put(to, selector, n, n > 0)
+		selectorRows.put(to, selector, true, n > 0)
+	}
+	for c := range virtualServiceRows.diff(from, to) {
+		for _, s := range c.New.sourceSelectors() {
+			count(s, 1)
+		}
+		for _, s := range c.Old.sourceSelectors() {
+			count(s, -1)
+		}
+	}
 }
 
-// next follows the selectors of one VirtualService, as they were and as they are.
-func (x selectorIndex) next(old, curr []string) selectorIndex {
-	for _, s := range old {
-		x = x.count(s, -1)
-	}
-	for _, s := range curr {
-		x = x.count(s, 1)
-	}
-	return x
-}
-
-func (x selectorIndex) count(selector string, by int) selectorIndex {
-	n := x.uses.Value(selector) + by
-	if n == 0 {
-		return selectorIndex{x.uses.Delete(selector), x.matched.Delete(selector)}
-	}
-	return selectorIndex{x.uses.Set(selector, n), x.matched.Set(selector, true)}
-}
-
-// matching are the selectors that labels match, in order.
-func (x selectorIndex) matching(workload labels.Instance) string {
+// matchingSelectors are the selectors that labels match, in order.
+func (p *PushContext) matchingSelectors(workload labels.Instance) string {
 	var out []string
-	for selector := range x.matched.Keys() {
+	for selector := range selectorRows.of(p).Keys() {
 		if parseLabels(selector).SubsetOf(workload) {
 			out = append(out, selector)
 		}
@@ -113,7 +116,7 @@ func (x selectorIndex) matching(workload labels.Instance) string {
 	return strings.Join(out, separator)
 }
 
-// has says whether a selector is among those of the class.
+// has says whether the class has a selector.
 func (c Class) has(selector string) bool {
 	for s := range strings.SplitSeq(c.Selectors, separator) {
 		if s == selector {

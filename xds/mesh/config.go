@@ -1,118 +1,74 @@
 package mesh
 
 import (
-	"fmt"
+	"cmp"
 	"slices"
-	"time"
 
-	"github.com/hashicorp/go-multierror"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/types/known/durationpb"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
-	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/xds/meshconfig"
 )
 
-// Config is the mesh configuration: an input row like any other. It is never
-// modified.
-type Config struct {
-	*meshv1alpha1.MeshConfig
-	// Domain is the DNS suffix of short host names.
-	Domain string
-}
+// Field names a field of MeshConfig, as its protobuf does.
+type Field string
 
-// DefaultDomain is the DNS suffix of short host names.
-const DefaultDomain = "cluster.local"
-
-// DefaultConfig has Istio's defaults (Istio: pkg/config/mesh/mesh.go).
-func DefaultConfig() *Config {
-	return &Config{
-		Domain: DefaultDomain,
-		MeshConfig: &meshv1alpha1.MeshConfig{
-			ConnectTimeout:                 durationpb.New(10 * time.Second),
-			RootNamespace:                  "istio-system",
-			TrustDomain:                    "cluster.local",
-			AccessLogEncoding:              meshv1alpha1.MeshConfig_TEXT,
-			OutboundTrafficPolicy:          &meshv1alpha1.MeshConfig_OutboundTrafficPolicy{Mode: meshv1alpha1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY},
-			DefaultServiceExportTo:         []string{"*"},
-			DefaultVirtualServiceExportTo:  []string{"*"},
-			DefaultDestinationRuleExportTo: []string{"*"},
-			ProxyListenPort:                15001,
-			ProxyInboundListenPort:         15006,
-			DefaultConfig:                  &meshv1alpha1.ProxyConfig{},
-		},
-	}
-}
-
-// served are the fields of MeshConfig that have an effect, and of its
-// defaultConfig.
-var (
-	served = map[protoreflect.Name]bool{
-		"connect_timeout": true, "root_namespace": true, "trust_domain": true, "access_log_file": true,
-		"outbound_traffic_policy": true, "default_service_export_to": true, "default_virtual_service_export_to": true,
-		"default_destination_rule_export_to": true, "access_log_format": true, "access_log_encoding": true,
-		"default_config": true, "proxy_listen_port": true, "proxy_inbound_listen_port": true, "inbound_traffic_policy": true,
-		"protocol_detection_timeout": true,
-	}
-	servedDefaultConfig   = map[protoreflect.Name]bool{"gateway_topology": true}
-	servedGatewayTopology = map[protoreflect.Name]bool{"num_trusted_proxies": true}
+// The fields that generators ask a View for.
+const (
+	AccessLogEncoding        Field = "access_log_encoding"
+	AccessLogFile            Field = "access_log_file"
+	AccessLogFormat          Field = "access_log_format"
+	ConnectTimeout           Field = "connect_timeout"
+	DefaultProxyConfig       Field = "default_config"
+	InboundTrafficPolicy     Field = "inbound_traffic_policy"
+	LocalityLbSetting        Field = "locality_lb_setting"
+	OutboundTrafficPolicy    Field = "outbound_traffic_policy"
+	ProtocolDetectionTimeout Field = "protocol_detection_timeout"
+	ProxyInboundListenPort   Field = "proxy_inbound_listen_port"
+	ProxyListenPort          Field = "proxy_listen_port"
 )
 
-// ParseConfig reads a MeshConfig in YAML, strictly, and lays it over the
-// defaults. The error names all faults. The warnings, in order, name the fields
-// that are set and not served yet.
-func ParseConfig(document []byte) (c *Config, warnings []string, err error) {
-	over := &meshv1alpha1.MeshConfig{}
-	if err := config.DecodeMessage("meshConfig", document, over); err != nil {
-		return nil, nil, err
-	}
-	var faults *multierror.Error
-	if t := over.GetConnectTimeout(); t != nil && t.AsDuration() < time.Millisecond {
-		faults = multierror.Append(faults, fmt.Errorf("meshConfig.connectTimeout: must be at least 1ms, is %s", t.AsDuration()))
-	}
-	switch mode := over.GetOutboundTrafficPolicy().GetMode(); mode {
-	case meshv1alpha1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY, meshv1alpha1.MeshConfig_OutboundTrafficPolicy_REGISTRY_ONLY:
-	default:
-		faults = multierror.Append(faults, fmt.Errorf("meshConfig.outboundTrafficPolicy.mode: %s is not served: use ALLOW_ANY or REGISTRY_ONLY", mode))
-	}
-	if err := faults.ErrorOrNil(); err != nil {
-		return nil, nil, err
-	}
-	warnings = slices.Concat(
-		unserved("meshConfig", over, served),
-		unserved("meshConfig.defaultConfig", over.GetDefaultConfig(), servedDefaultConfig),
-		unserved("meshConfig.defaultConfig.gatewayTopology", over.GetDefaultConfig().GetGatewayTopology(), servedGatewayTopology),
-	)
-	c = DefaultConfig()
-	into := c.MeshConfig.ProtoReflect()
-	over.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
-		into.Set(field, value)
-		return true
-	})
-	return c, warnings, nil
-}
+// fields holds the mesh configuration field by field. A row is a configuration with one
+// field, so a changed field concerns only the readers of that field.
+type fields struct{ tableOf[*meshconfig.Config] }
 
-// unserved names the fields of a message that are set and have no effect.
-func unserved(path string, m proto.Message, served map[protoreflect.Name]bool) []string {
-	var out []string
-	m.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
-		if !served[field.Name()] {
-			out = append(out, fmt.Sprintf("%s.%s is not served yet and has no effect", path, field.JSONName()))
+var fieldRows = fields{tableOf[*meshconfig.Config]{MeshConfig}}
+
+func (t fields) follow(from, to *PushContext) {
+	if from.mesh == to.mesh {
+		return
+	}
+	all := pmap.Map[*meshconfig.Config]{}
+	to.mesh.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		row := &meshconfig.Config{MeshConfig: &meshv1alpha1.MeshConfig{}}
+		row.ProtoReflect().Set(field, value)
+		name := string(field.Name())
+		if old := t.of(from).Value(name); old != nil && proto.Equal(old.MeshConfig, row.MeshConfig) {
+			row = old
 		}
+		all = all.Set(name, row)
 		return true
 	})
-	slices.Sort(out)
-	return out
+	t.replace(to, all)
 }
 
-// TrustedProxies is how many proxies in front of a gateway may say who the
-// client is.
-func (c *Config) TrustedProxies() uint32 {
-	return c.GetDefaultConfig().GetGatewayTopology().GetNumTrustedProxies()
+// unset is the answer of a View for a field that is not set.
+var unset = &meshconfig.Config{MeshConfig: &meshv1alpha1.MeshConfig{}}
+
+func (t fields) answer(v *View, field, _ string) any {
+	return cmp.Or(t.of(v.context).Value(field), unset)
 }
 
-// AllowAny says whether traffic to hosts outside the registry passes through.
-func (c *Config) AllowAny() bool {
-	return c.GetOutboundTrafficPolicy().GetMode() == meshv1alpha1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY
+// Mesh is the mesh configuration with one field; the others are not set.
+func (v *View) Mesh(field Field) *meshconfig.Config {
+	return v.ask(MeshConfig, string(field), "").(*meshconfig.Config)
+}
+
+// sameTables says whether two configurations make the same of all rows but their own.
+func sameTables(c, o *meshconfig.Config) bool {
+	return c.Domain == o.Domain && c.GetRootNamespace() == o.GetRootNamespace() &&
+		slices.Equal(c.GetDefaultVirtualServiceExportTo(), o.GetDefaultVirtualServiceExportTo()) &&
+		slices.Equal(c.GetDefaultDestinationRuleExportTo(), o.GetDefaultDestinationRuleExportTo())
 }

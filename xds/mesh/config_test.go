@@ -1,56 +1,61 @@
 package mesh_test
 
 import (
-	"strings"
 	"testing"
-	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-func TestParseConfig(t *testing.T) {
+// TestAFieldConcernsWhoReadIt: a change of one field of the mesh configuration leaves
+// the answers of all resources that did not read the field, and of no others.
+func TestAFieldConcernsWhoReadIt(t *testing.T) {
 	t.Parallel()
-	c, warnings, err := mesh.ParseConfig([]byte(`
-connectTimeout: 250ms
-outboundTrafficPolicy: {mode: REGISTRY_ONLY}
-accessLogFile: /dev/stdout
-rootNamespace: mesh
-defaultServiceExportTo: ["."]
-defaultConfig: {gatewayTopology: {numTrustedProxies: 2}, concurrency: 2}
-enableTracing: true
-`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := c.GetConnectTimeout().AsDuration(); got != 250*time.Millisecond || c.AllowAny() ||
-		c.GetRootNamespace() != "mesh" || c.TrustedProxies() != 2 || c.GetTrustDomain() != "cluster.local" {
-		t.Errorf("parsed %v", c)
-	}
-	if d := cmp.Diff([]string{
-		"meshConfig.enableTracing is not served yet and has no effect",
-		"meshConfig.defaultConfig.concurrency is not served yet and has no effect",
-	}, warnings); d != "" {
-		t.Errorf("warnings (-want +got):\n%s", d)
-	}
-	if empty, _, err := mesh.ParseConfig(nil); err != nil || !empty.AllowAny() {
-		t.Errorf("of nothing: %v, %v, want the defaults", empty, err)
-	}
-}
-
-func TestParseConfigNamesAllFaults(t *testing.T) {
-	t.Parallel()
-	for document, want := range map[string][]string{
-		"connectTimeout: 0s\noutboundTrafficPolicy: {mode: ALLOW_ANY_DYNAMIC_DNS}": {"meshConfig.connectTimeout: must be at least 1ms", "meshConfig.outboundTrafficPolicy.mode"},
-		"conectTimeout: 1s\naccessLogFile: [1]":                                    {"meshConfig.conectTimeout: unknown field", "meshConfig.accessLogFile: "},
-		"a: b: c":                                                                  {"not valid YAML"},
+	w := xdstest.NewWorld(t, xdstest.HTTPService("shop/a", "a.example", "10.1.0.1"),
+		xdstest.Object("DestinationRule", "shop/a", "{host: a.example, subsets: [{name: v1, labels: {v: x}}]}"),
+		xdstest.Object("VirtualService", "shop/a", "{hosts: [a.example], http: [{route: [{destination: {host: a.example}}]}]}"))
+	node := xdstest.Node{Namespace: "shop", Interception: discovery.InterceptionRedirect}
+	const first, trustDomain = "connectTimeout: 1s\n", mesh.Field("trust_domain")
+	for _, tc := range []struct {
+		document string
+		field    mesh.Field
+	}{
+		{"connectTimeout: 2s\n", mesh.ConnectTimeout},
+		{first + "accessLogFile: /dev/stdout\n", mesh.AccessLogFile},
+		{first + "outboundTrafficPolicy: {mode: REGISTRY_ONLY}\n", mesh.OutboundTrafficPolicy},
+		{first + "trustDomain: other.example\n", trustDomain},
 	} {
-		_, _, err := mesh.ParseConfig([]byte(document))
-		for _, part := range want {
-			if err == nil || !strings.Contains(err.Error(), part) {
-				t.Errorf("%q: %v, want %q in it", document, err, part)
+		w.SetMesh(first)
+		view := w.View(node)
+		built, readers := map[string][]mesh.Dependency{}, 0
+		for _, g := range xdstest.Generators() {
+			for name := range g.Affected(view, mesh.Diff(nil, w.Context())) {
+				recording := view.Recording()
+				if _, err := generate.Build(g, recording, name); err != nil {
+					t.Fatal(err)
+				}
+				built[g.TypeURL()+" "+name] = recording.Dependencies()
 			}
+		}
+		w.SetMesh(tc.document)
+		now := w.View(node)
+		for name, dependencies := range built {
+			reads, holds := false, true
+			for _, d := range dependencies {
+				reads = reads || d.Query.Row == mesh.RowKey{Table: mesh.MeshConfig, Key: string(tc.field)}
+				holds = holds && now.Answer(d.Query) == d.Answer
+			}
+			if reads {
+				readers++
+			}
+			if reads == holds {
+				t.Errorf("%s: %s has read it: %v, and is to be built again: %v", tc.field, name, reads, !holds)
+			}
+		}
+		if some := tc.field != trustDomain; (readers > 0) != some || len(built) == readers {
+			t.Errorf("%s: %d of %d resources have read it", tc.field, readers, len(built))
 		}
 	}
 }

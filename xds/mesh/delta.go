@@ -4,36 +4,14 @@ import (
 	"iter"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/rows"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
-// Table names a table of rows.
-type Table uint8
-
-// The tables. Self is what a class, or a workload, knows of itself; its rows never
-// stand in a Delta, nor do those of the tables that only a workload's own resources
-// read.
-const (
-	Self         Table = iota
-	Instances          // the endpoints at an address
-	Services           // ServiceRow by ServiceKey
-	Gateways           // Gateway by path; a change of one is another delta, Whole
-	MeshConfig         // likewise
-	Hosts              // HostRow by host
-	Addresses          // the hosts that have an address or were given it
-	Covered            // the hosts that speak HTTP on a port and that a pattern covers, by CoverKey
-	Claims             // the services that claim a port, by ClaimKey
-	Endpoints          // EndpointRow by ServiceKey
-	Routes             // RouteRow by RouteKey
-	RouteHosts         // the hosts of a gateway
-	Destinations       // ImportRow by host
-	Rules              // RuleRow by host or pattern
-)
-
 // Tracked says whether changes of the table's rows stand in a Delta.
-func (t Table) Tracked() bool { return t > MeshConfig }
+func (t Table) Tracked() bool { return t >= firstTracked }
 
 // RowKey names a row.
 type RowKey struct {
@@ -41,9 +19,9 @@ type RowKey struct {
 	Key   string
 }
 
-// Delta is the difference of two contexts, by rows. Whole says that everything
-// has to be looked at: it is the first context, or the class of the proxy or the
-// mesh configuration changed; the tables then differ from empty ones.
+// Delta is the difference of two contexts, by rows. Whole says that everything may
+// differ: it is the first context, or the class of the proxy or the mesh configuration
+// changed. The tables are then compared with empty ones.
 type Delta struct {
 	Whole    bool
 	from, to *PushContext
@@ -59,9 +37,7 @@ func Diff(from, to *PushContext) Delta {
 }
 
 // Hosts iterates over the changed hosts, in order.
-func (d Delta) Hosts() iter.Seq[pmap.Change[*HostRow]] {
-	return pmap.Diff(d.from.hosts.hosts, d.to.hosts.hosts)
-}
+func (d Delta) Hosts() iter.Seq[pmap.Change[*HostRow]] { return hostRows.diff(d.from, d.to) }
 
 // Endpoints iterates over the changed endpoint rows, in order.
 func (d Delta) Endpoints() iter.Seq[pmap.Change[*EndpointRow]] {
@@ -69,81 +45,47 @@ func (d Delta) Endpoints() iter.Seq[pmap.Change[*EndpointRow]] {
 }
 
 // Routes iterates over the changed routes, by RouteKey.
-func (d Delta) Routes() iter.Seq[pmap.Change[*RouteRow]] {
-	return pmap.Diff(d.from.routes.routes, d.to.routes.routes)
-}
+func (d Delta) Routes() iter.Seq[pmap.Change[*RouteRow]] { return routeRows.diff(d.from, d.to) }
 
 // Rules iterates over the changed rules, by host or pattern.
-func (d Delta) Rules() iter.Seq[pmap.Change[*RuleRow]] {
-	return pmap.Diff(d.from.rules.rules, d.to.rules.rules)
-}
+func (d Delta) Rules() iter.Seq[pmap.Change[*RuleRow]] { return ruleRows.diff(d.from, d.to) }
+
+// Destinations iterates over the hosts that VirtualServices began or ceased to make
+// known to sidecars.
+func (d Delta) Destinations() iter.Seq[pmap.Change[*ImportRow]] { return importRows.diff(d.from, d.to) }
 
 // HostsMatching iterates over the hosts that are there now and that a pattern
 // (or the one name) covers.
 func (d Delta) HostsMatching(pattern string) iter.Seq[*HostRow] {
-	return d.to.hosts.matching(host.Name(pattern))
+	return d.to.hostsMatching(host.Name(pattern))
 }
 
-// Keys iterates over the keys of all changed rows that are tracked. Where a row of
-// a pattern changed, those of the hosts that it covers count, too: what applies to
-// them may be another.
-func (d Delta) Keys() iter.Seq[RowKey] {
-	return func(yield func(RowKey) bool) {
-		_ = changedKeys(Hosts, d.from.hosts.hosts, d.to.hosts.hosts, yield) &&
-			changedKeys(Addresses, d.from.hosts.groups.addresses, d.to.hosts.groups.addresses, yield) &&
-			changedKeys(Covered, d.from.hosts.groups.covered, d.to.hosts.groups.covered, yield) &&
-			changedKeys(Claims, d.from.hosts.claims.rows, d.to.hosts.claims.rows, yield) &&
-			changedKeys(Endpoints, d.from.inputs.Endpoints, d.to.inputs.Endpoints, yield) &&
-			d.routeKeys(yield) &&
-			changedKeys(RouteHosts, d.from.routes.routeHosts, d.to.routes.routeHosts, yield) &&
-			changedKeys(Destinations, d.from.imports.rows, d.to.imports.rows, yield) &&
-			d.ruleKeys(yield)
+// Keys returns the keys of all changed rows that are tracked; some may be there twice.
+// For a changed row of a pattern it has the hosts under the pattern too, since another
+// row may apply to them. The caller must not modify it.
+func (d Delta) Keys() []RowKey {
+	if rows, known := d.to.changedSince(d.from); known {
+		return rows
 	}
+	return changedRows(d.from, d.to, firstTracked, nil)
 }
 
-func (d Delta) routeKeys(yield func(RowKey) bool) bool {
-	for c := range d.Routes() {
-		if !yield(RowKey{Routes, c.Key}) {
-			return false
-		}
-		gateway, h := splitRouteKey(c.Key)
-		if gateway != MeshGateway || !h.IsWildcard() {
-			continue
-		}
-		for row := range d.to.hosts.matching(h) {
-			if !yield(RowKey{Routes, RouteKey(MeshGateway, row.Hostname)}) {
-				return false
-			}
-		}
+// Rows are like Keys for all rows that a View answers from, tracked or not.
+func (d Delta) Rows() []RowKey { return changedRows(d.from, d.to, firstAsked, nil) }
+
+// changedRows adds the keys of the rows that differ in a table, and in all after it.
+func changedRows(from, to *PushContext, first Table, keys []RowKey) []RowKey {
+	for t := first; t < tableCount; t++ {
+		keys = tables[t].changed(from, to, keys)
 	}
-	return true
+	return keys
 }
 
-func (d Delta) ruleKeys(yield func(RowKey) bool) bool {
-	for c := range d.Rules() {
-		for row := range d.to.hosts.matching(host.Name(c.Key)) {
-			if !yield(RowKey{Rules, string(row.Hostname)}) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-func changedKeys[V comparable](table Table, from, to pmap.Map[V], yield func(RowKey) bool) bool {
-	for c := range pmap.Diff(from, to) {
-		if !yield(RowKey{table, c.Key}) {
-			return false
-		}
-	}
-	return true
-}
-
-// Request derives what a push from one context to the other is about: Full
-// unless nothing but endpoints changed; ConfigsUpdated the objects that differ,
-// those apart which are seen by their rows (ServiceEntry, WorkloadEntry) or push
-// nothing (WorkloadGroup), and (ServiceEntry, host, namespace) for every changed
-// service or endpoint row.
+// Request derives the description of a push from one context to the other. It is Full
+// unless only endpoints changed. ConfigsUpdated has the objects that differ, except
+// kinds that are seen by their rows (ServiceEntry, WorkloadEntry) or push nothing
+// (WorkloadGroup). For every changed service or endpoint row it has (ServiceEntry,
+// host, namespace).
 func (d Delta) Request() *discovery.PushRequest {
 	r := &discovery.PushRequest{Full: d.Whole, ConfigsUpdated: map[config.Key]struct{}{}}
 	for c := range pmap.Diff(d.from.inputs.Configs.Configs(), d.to.inputs.Configs.Configs()) {
@@ -152,7 +94,7 @@ func (d Delta) Request() *discovery.PushRequest {
 			object = c.Old
 		}
 		switch object.Kind {
-		case kindServiceEntry, kindWorkloadEntry, kindWorkloadGroup:
+		case "ServiceEntry", "WorkloadEntry", "WorkloadGroup":
 			continue
 		}
 		r.Full = true
@@ -170,11 +112,11 @@ func (d Delta) Request() *discovery.PushRequest {
 
 // serviceEntryKey is the dependency key of a service row.
 func serviceEntryKey(key string) config.Key {
-	h, namespace := splitServiceKey(key)
+	h, namespace := rows.SplitKey(key)
 	return serviceEntry(namespace, string(h))
 }
 
 func serviceEntry(namespace, name string) config.Key {
-	kind := config.GroupVersionKind{Group: networkingGroup, Version: "v1", Kind: kindServiceEntry}
+	kind := config.GroupVersionKind{Group: networkingGroup, Version: "v1", Kind: "ServiceEntry"}
 	return config.Key{Kind: kind, Namespace: namespace, Name: name}
 }

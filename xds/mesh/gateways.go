@@ -8,6 +8,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 )
@@ -16,6 +17,16 @@ import (
 type Gateway struct {
 	Config *config.Config
 	Spec   *networking.Gateway
+
+	servers []*Server
+}
+
+func newGateway(c *config.Config) *Gateway {
+	g := &Gateway{Config: c, Spec: c.Spec.(*networking.Gateway)}
+	for _, spec := range g.Spec.GetServers() {
+		g.servers = append(g.servers, &Server{Gateway: g, Spec: spec, Hosts: serverHosts(spec, c.Namespace)})
+	}
+	return g
 }
 
 // at is the gateway if it has a server at a port, any where none is said, else nil.
@@ -31,18 +42,68 @@ func (g *Gateway) at(port string) *Gateway {
 // Name is "namespace/name", as VirtualServices refer to it.
 func (g *Gateway) Name() string { return g.Config.Namespace + "/" + g.Config.Name }
 
-// nextGateways follows one changed Gateway.
-func nextGateways(gateways pmap.Map[*Gateway], c pmap.Change[*config.Config]) pmap.Map[*Gateway] {
-	if !c.HasNew {
-		return gateways.Delete(c.Key)
-	}
-	return gateways.Set(c.Key, &Gateway{Config: c.New, Spec: c.New.Spec.(*networking.Gateway)})
+// gateways has the Gateways by config path.
+type gateways struct{ tableOf[*Gateway] }
+
+var gatewayRows = gateways{tableOf[*Gateway]{Gateways}}
+
+func (t gateways) follow(from, to *PushContext) {
+	eachObject(from, to, gatewayPath, func(c pmap.Change[*config.Config]) {
+		var g *Gateway
+		if c.HasNew {
+			g = newGateway(c.New)
+		}
+		t.put(to, c.Key, g, c.HasNew)
+	})
 }
 
-// Server is one server of a Gateway, with the gateway it stands in.
+func (t gateways) answer(v *View, path, port string) any { return t.of(v.context).Value(path).at(port) }
+
+// Server is one server of a Gateway, with its gateway. It is never modified.
 type Server struct {
 	Gateway *Gateway
 	Spec    *networking.Server
+	Hosts   []ServerHost
+}
+
+// ServerHost is a host of a server, and the namespace that VirtualServices for
+// it must be of, "*" for any.
+type ServerHost struct {
+	Namespace string
+	Name      host.Name
+}
+
+// serverHosts reads the hosts of a server of a Gateway in a namespace.
+func serverHosts(spec *networking.Server, own string) []ServerHost {
+	var out []ServerHost
+	for _, text := range spec.GetHosts() {
+		namespace, name, ok := strings.Cut(text, "/")
+		if !ok {
+			namespace, name = "*", text
+		}
+		if namespace == "." {
+			namespace = own
+		}
+		out = append(out, ServerHost{namespace, host.Name(strings.ToLower(name))})
+	}
+	return out
+}
+
+// Meet is the narrower of the host and a host of a VirtualService, where one covers
+// the other.
+func (o ServerHost) Meet(h host.Name) (host.Name, bool) {
+	switch {
+	case h.SubsetOf(o.Name):
+		return h, true
+	case o.Name.SubsetOf(h):
+		return o.Name, true
+	}
+	return "", false
+}
+
+// Admits says whether the host is for VirtualServices of a namespace.
+func (o ServerHost) Admits(vs *VirtualService) bool {
+	return o.Namespace == "*" || o.Namespace == vs.Config.Namespace
 }
 
 // Port is the number of its port.
@@ -57,9 +118,9 @@ type MergedGateway struct {
 
 // selectedGateways are the paths of the gateways whose selector matches a
 // router's labels, in order.
-func selectedGateways(gateways pmap.Map[*Gateway], workload labels.Instance) string {
+func (p *PushContext) selectedGateways(workload labels.Instance) string {
 	var out []string
-	for path, g := range gateways.All() {
+	for path, g := range gatewayRows.of(p).All() {
 		if labels.Instance(g.Spec.GetSelector()).SubsetOf(workload) {
 			out = append(out, path)
 		}
@@ -72,9 +133,7 @@ func mergeGateways(gateways []*Gateway) *MergedGateway {
 	m := &MergedGateway{Gateways: gateways}
 	slices.SortFunc(m.Gateways, func(a, b *Gateway) int { return config.Compare(a.Config, b.Config) })
 	for _, g := range m.Gateways {
-		for _, s := range g.Spec.GetServers() {
-			m.Servers = append(m.Servers, &Server{Gateway: g, Spec: s})
-		}
+		m.Servers = append(m.Servers, g.servers...)
 	}
 	return m
 }

@@ -44,8 +44,8 @@ func TestAHashIsThatOfThePolicy(t *testing.T) {
 		hashed := asked.Hash(s, "v1", 80) != nil
 		w.Apply(xdstest.Object("DestinationRule", "shop/a", "{host: a.example, "+rule+", exportTo: ['*']}"))
 		now, same := w.View(xdstest.Node{Namespace: "shop"}), true
-		for _, r := range asked.Reads() {
-			same = same && now.Answer(r.Read) == r.Answer
+		for _, r := range asked.Dependencies() {
+			same = same && now.Answer(r.Query) == r.Answer
 		}
 		if same == hashed {
 			t.Errorf("%s: a rule that was written anew answers the same: %v", what, same)

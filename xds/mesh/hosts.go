@@ -3,9 +3,9 @@ package mesh
 import (
 	"iter"
 	"slices"
-	"strconv"
 	"strings"
 
+	"github.com/portolan-mesh/portolan/discovery/rows"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 )
@@ -21,31 +21,37 @@ func (r *HostRow) equal(o *HostRow) bool {
 	return r != nil && o != nil && slices.Equal(r.Services, o.Services)
 }
 
-// hostIndex has the services by host, and the hosts by what they share.
-type hostIndex struct {
-	hosts  pmap.Map[*HostRow]
-	groups hostGroups
-	claims claimIndex
-	// reversed has the same rows by host read backwards: what ends alike is together.
-	reversed pmap.Map[*HostRow]
+// hosts has the services by host.
+type hosts struct{ tableOf[*HostRow] }
+
+var (
+	hostRows = hosts{tableOf[*HostRow]{Hosts}}
+	// reversedRows brings together the hosts that end alike.
+	reversedRows = tableOf[*HostRow]{reversedHosts}
+)
+
+// follow groups the changed services by host: the keys of one host follow one
+// another.
+func (t hosts) follow(from, to *PushContext) {
+	var h host.Name
+	var changes []pmap.Change[*ServiceRow]
+	for c := range pmap.Diff(from.inputs.Services, to.inputs.Services) {
+		if of, _ := rows.SplitKey(c.Key); of != h {
+			t.change(to, h, changes)
+			h, changes = of, changes[:0]
+		}
+		changes = append(changes, c)
+	}
+	t.change(to, h, changes)
 }
 
-// next follows changed services.
-func (x hostIndex) next(from, to pmap.Map[*ServiceRow]) hostIndex {
-	changed := map[host.Name][]pmap.Change[*ServiceRow]{}
-	var order []host.Name
-	for c := range pmap.Diff(from, to) {
-		h, _ := splitServiceKey(c.Key)
-		if changed[h] == nil {
-			order = append(order, h)
-		}
-		changed[h] = append(changed[h], c)
+func (t hosts) change(p *PushContext, h host.Name, changes []pmap.Change[*ServiceRow]) {
+	if len(changes) == 0 {
+		return
 	}
-	for _, h := range order {
-		old := x.hosts.Value(string(h))
-		x = x.replace(h, old, old.with(h, changed[h]))
-	}
-	return x
+	row := t.of(p).Value(string(h)).with(h, changes)
+	t.put(p, string(h), row, row != nil)
+	reversedRows.put(p, reverse(string(h)), row, row != nil)
 }
 
 // with returns the row after changes to the services of its host, nil where
@@ -64,7 +70,7 @@ func (r *HostRow) with(h host.Name, changes []pmap.Change[*ServiceRow]) *HostRow
 	if len(services) == 0 {
 		return nil
 	}
-	slices.SortFunc(services, compareServiceRows)
+	slices.SortFunc(services, rows.Compare)
 	row := &HostRow{Hostname: h, Services: services}
 	if row.equal(r) {
 		return r
@@ -72,31 +78,19 @@ func (r *HostRow) with(h host.Name, changes []pmap.Change[*ServiceRow]) *HostRow
 	return row
 }
 
-func (x hostIndex) replace(h host.Name, old, row *HostRow) hostIndex {
-	if old == row {
-		return x
-	}
-	if row == nil {
-		x.hosts, x.reversed = x.hosts.Delete(string(h)), x.reversed.Delete(reverse(string(h)))
-	} else {
-		x.hosts, x.reversed = x.hosts.Set(string(h), row), x.reversed.Set(reverse(string(h)), row)
-	}
-	x.groups = x.groups.next(h, old, row)
-	x.claims = x.claims.next(old, row)
-	return x
-}
+func (t hosts) answer(v *View, key, listener string) any { return v.service(host.Name(key), listener) }
 
-// matching iterates over the hosts that a pattern (or the one name) covers.
-func (x hostIndex) matching(pattern host.Name) iter.Seq[*HostRow] {
+// hostsMatching iterates over the hosts that a pattern (or the one name) covers.
+func (p *PushContext) hostsMatching(pattern host.Name) iter.Seq[*HostRow] {
 	return func(yield func(*HostRow) bool) {
 		suffix, wild := strings.CutPrefix(string(pattern), "*")
 		if !wild {
-			if row, ok := x.hosts.Get(string(pattern)); ok {
+			if row, ok := hostRows.of(p).Get(string(pattern)); ok {
 				yield(row)
 			}
 			return
 		}
-		for _, row := range x.reversed.Prefix(reverse(suffix)) {
+		for _, row := range reversedRows.of(p).Prefix(reverse(suffix)) {
 			if !yield(row) {
 				return
 			}
@@ -108,21 +102,4 @@ func reverse(s string) string {
 	b := []byte(s)
 	slices.Reverse(b)
 	return string(b)
-}
-
-func portKey(port int) string { return strconv.Itoa(port) }
-
-// withMember sets or removes one member of a group, and the group with its last
-// member.
-func withMember[V comparable](groups pmap.Map[pmap.Map[V]], group, member string, value V, present bool) pmap.Map[pmap.Map[V]] {
-	members := groups.Value(group)
-	if present {
-		members = members.Set(member, value)
-	} else {
-		members = members.Delete(member)
-	}
-	if members.Len() == 0 {
-		return groups.Delete(group)
-	}
-	return groups.Set(group, members)
 }

@@ -7,12 +7,11 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/host"
-	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
-// Importer is a VirtualService of the mesh gateway as one that makes the hosts
-// which it routes to known to sidecars that do not import them otherwise: as much
-// of it as that depends on. It is never modified.
+// Importer is a VirtualService of the mesh gateway that makes the hosts it routes to
+// visible to sidecars which do not import these themselves. It has the fields that this
+// depends on. It is never modified.
 type Importer struct {
 	path      string
 	namespace string
@@ -35,32 +34,33 @@ type ImportRow struct {
 	importers []*Importer
 }
 
-// importIndex has the importers by the host that they route to.
-type importIndex struct {
-	rows pmap.Map[*ImportRow]
-}
+// imports has the importers by the host that they route to.
+type imports struct{ tableOf[*ImportRow] }
 
-// next follows one VirtualService, either of which may be nil. What its routes do
-// otherwise changes no row.
-func (x importIndex) next(old, curr *VirtualService) importIndex {
-	before, after := old.importKeys(), curr.importKeys()
-	same := old != nil && curr != nil && newImporter(old).equal(newImporter(curr))
-	for _, key := range unionKeys(before, after) {
-		had, has := slices.Contains(before, key), slices.Contains(after, key)
-		switch {
-		case had && has && same:
-		case has:
-			x.rows = x.rows.Set(key, x.rows.Value(key).without(curr.Config.Key().Path()).with(newImporter(curr)))
-		default:
-			row := x.rows.Value(key).without(old.Config.Key().Path())
-			if len(row.importers) == 0 {
-				x.rows = x.rows.Delete(key)
-			} else {
-				x.rows = x.rows.Set(key, row)
+var importRows = imports{tableOf[*ImportRow]{Destinations}}
+
+// follow leaves a row as it is where a VirtualService differs in nothing but its
+// routes.
+func (t imports) follow(from, to *PushContext) {
+	for c := range virtualServiceRows.diff(from, to) {
+		before, after := c.Old.importKeys(), c.New.importKeys()
+		same := c.HasOld && c.HasNew && newImporter(c.Old).equal(newImporter(c.New))
+		for _, key := range unionKeys(before, after) {
+			had, has := slices.Contains(before, key), slices.Contains(after, key)
+			if had && has && same {
+				continue
 			}
+			row := t.of(to).Value(key).without(c.Key)
+			if has {
+				row = row.with(newImporter(c.New))
+			}
+			t.put(to, key, row, len(row.importers) > 0)
 		}
 	}
-	return x
+}
+
+func (t imports) answer(v *View, key, listener string) any {
+	return v.imported(t.of(v.context).Value(key), listener)
 }
 
 // importKeys are the hosts that the VirtualService makes known to sidecars.
@@ -88,14 +88,8 @@ func (r *ImportRow) with(i *Importer) *ImportRow {
 	return &ImportRow{list}
 }
 
-// Destinations iterates over the hosts that other VirtualServices than before make
-// known to sidecars.
-func (d Delta) Destinations() iter.Seq[pmap.Change[*ImportRow]] {
-	return pmap.Diff(d.from.imports.rows, d.to.imports.rows)
-}
-
-// ImportedHosts iterates over the hosts that the class may have begun or ceased to
-// see because VirtualServices route to them: none where it sees all that is
+// ImportedHosts iterates over hosts that the class may have begun or ceased to see
+// because VirtualServices route to them. There are none if it sees everything that is
 // exported to its namespace.
 func (v *View) ImportedHosts(d Delta) iter.Seq[*HostRow] {
 	return func(yield func(*HostRow) bool) {
@@ -114,9 +108,9 @@ func (v *View) ImportedHosts(d Delta) iter.Seq[*HostRow] {
 
 // imported says whether one of the importers of a row is seen by the class through
 // a listener.
-func (v *View) imported(row *ImportRow, via string) bool {
+func (v *View) imported(row *ImportRow, listener string) bool {
 	return row != nil && slices.ContainsFunc(row.importers, func(i *Importer) bool {
 		return i.exportTo.VisibleTo(v.scope.Namespace) &&
-			v.eachListener(via, func(l int) bool { return v.scope.importsRoutes(l, i.namespace, i.hosts) })
+			v.anyListener(listener, func(l int) bool { return v.scope.importsRoutes(l, i.namespace, i.hosts) })
 	})
 }

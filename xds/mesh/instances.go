@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/portolan-mesh/portolan/discovery"
-	"github.com/portolan-mesh/portolan/storage/labels"
+	"github.com/portolan-mesh/portolan/discovery/rows"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
@@ -16,16 +16,16 @@ type InstanceRow struct {
 	Endpoints []*discovery.Endpoint
 }
 
-// InstancesAt are the endpoints at one address, by ServiceKey.
+// InstancesAt are the endpoints at one address, by rows.Key.
 type InstancesAt = pmap.Map[*InstanceRow]
 
-// workloadLabels are the labels of the workload at the proxy's addresses, nil
+// workloadOf returns an endpoint of the workload at the proxy's addresses, nil
 // where none are known.
-func (p *PushContext) workloadLabels(proxy *discovery.Proxy) labels.Instance {
-	return proxy.WorkloadLabels(func(ip string) iter.Seq2[string, []*discovery.Endpoint] {
+func (p *PushContext) workloadOf(proxy *discovery.Proxy) *discovery.Endpoint {
+	return proxy.Workload(func(ip string) iter.Seq2[string, []*discovery.Endpoint] {
 		return func(yield func(string, []*discovery.Endpoint) bool) {
 			for key, row := range p.Instances(ip).All() {
-				if _, namespace := splitServiceKey(key); !yield(namespace, row.Endpoints) {
+				if _, namespace := rows.SplitKey(key); !yield(namespace, row.Endpoints) {
 					return
 				}
 			}
@@ -33,7 +33,15 @@ func (p *PushContext) workloadLabels(proxy *discovery.Proxy) labels.Instance {
 	})
 }
 
-// addressKey is the one spelling of an address.
+// placeOf is where the proxy is, with the labels that selectors see.
+func (p *PushContext) placeOf(proxy *discovery.Proxy) discovery.Place {
+	if e := p.workloadOf(proxy); e != nil {
+		return proxy.Place(proxy.Labels(e.Labels), e.Locality.Label)
+	}
+	return proxy.Place(proxy.Labels(nil), "")
+}
+
+// addressKey returns the one spelling of an address.
 func addressKey(address string) string {
 	if !strings.Contains(address, ":") {
 		return address
@@ -44,35 +52,31 @@ func addressKey(address string) string {
 	return address
 }
 
-// nextInstances follows changed endpoints.
-func nextInstances(instances pmap.Map[InstancesAt], from, to pmap.Map[*EndpointRow]) pmap.Map[InstancesAt] {
-	for c := range pmap.Diff(from, to) {
-		touched := touchedAddresses(c.Old.all(), c.New.all())
-		old, curr := byAddress(c.Old.all(), touched), byAddress(c.New.all(), touched)
-		for address := range old {
-			if _, still := curr[address]; !still {
-				instances = withMember(instances, address, c.Key, nil, false)
+// instances has the endpoints by address.
+type instances struct{ groups[*InstanceRow] }
+
+var instanceRows = instances{groupsOf[*InstanceRow](Instances)}
+
+func (t instances) follow(from, to *PushContext) {
+	for c := range pmap.Diff(from.inputs.Endpoints, to.inputs.Endpoints) {
+		touched := touchedAddresses(c.Old.All(), c.New.All())
+		before, after := byAddress(c.Old.All(), touched), byAddress(c.New.All(), touched)
+		for address := range before {
+			if _, still := after[address]; !still {
+				t.remove(to, address, c.Key)
 			}
 		}
-		for address, after := range curr {
-			if before := old[address]; !slices.EqualFunc(before, after, (*discovery.Endpoint).Equal) {
-				instances = withMember(instances, address, c.Key, &InstanceRow{Endpoints: after}, true)
+		for address, endpoints := range after {
+			if !slices.EqualFunc(before[address], endpoints, (*discovery.Endpoint).Equal) {
+				t.add(to, address, c.Key, &InstanceRow{Endpoints: endpoints})
 			}
 		}
 	}
-	return instances
 }
 
-func (r *EndpointRow) all() []*discovery.Endpoint {
-	if r == nil {
-		return nil
-	}
-	return r.Endpoints
-}
-
-// touchedAddresses are those of the endpoints that differ: of what lies between the
-// first and the last difference, as one change of many endpoints leaves the others
-// in their places.
+// touchedAddresses returns the addresses of the endpoints that differ. It looks only
+// between the first and the last difference, since a change leaves other endpoints in
+// place.
 func touchedAddresses(old, curr []*discovery.Endpoint) map[string]bool {
 	for len(old) > 0 && len(curr) > 0 && old[0].Equal(curr[0]) {
 		old, curr = old[1:], curr[1:]

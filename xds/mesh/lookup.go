@@ -3,35 +3,39 @@ package mesh
 import (
 	"iter"
 
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/rows"
+	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/storage/labels"
 )
 
-// What operators ask of a context, from the point of view of no proxy. A
-// generator asks a View instead.
+// Queries of operators, which look at a context without a proxy. A generator queries a
+// View instead.
 
 // Host is all services of one name, nil where there are none.
 func (p *PushContext) Host(h host.Name) *HostRow {
 	if p == nil {
 		return nil
 	}
-	return p.hosts.hosts.Value(string(h))
+	return hostRows.of(p).Value(string(h))
 }
 
 // HostRows iterates over the services of all names, in order.
-func (p *PushContext) HostRows() iter.Seq[*HostRow] { return p.hosts.hosts.Values() }
+func (p *PushContext) HostRows() iter.Seq[*HostRow] { return hostRows.of(p).Values() }
 
-// EndpointsOf are those of a service, nil where there are none.
+// EndpointsOf returns the endpoints of a service, nil for none.
 func (p *PushContext) EndpointsOf(s *ServiceRow) *EndpointRow {
-	return p.Inputs().Endpoints.Value(ServiceKey(s.Hostname, s.Namespace))
+	return p.Inputs().Endpoints.Value(rows.Key(s.Hostname, s.Namespace))
 }
 
-// RulesOf are the merged DestinationRules that apply to a host for some proxy:
-// of each namespace those of the most specific name, in the order of precedence.
+// RulesOf returns the merged DestinationRules that apply to a host for some proxy: in
+// each namespace the rules of the most specific name, in the order of precedence.
 func (p *PushContext) RulesOf(h host.Name) []*Rule {
 	var out []*Rule
 	found := map[string]host.Name{} // by namespace
 	for name := range h.Covers() {
-		row := p.rules.rules.Value(string(name))
+		row := ruleRows.of(p).Value(string(name))
 		if row == nil {
 			continue
 		}
@@ -45,3 +49,39 @@ func (p *PushContext) RulesOf(h host.Name) []*Rule {
 	}
 	return out
 }
+
+// HostsMatching iterates over the hosts that a pattern (or the one name) covers.
+func (p *PushContext) HostsMatching(pattern host.Name) iter.Seq[*HostRow] {
+	return p.hostsMatching(pattern)
+}
+
+// RulesNamed are the merged DestinationRules of exactly one name or pattern.
+func (p *PushContext) RulesNamed(h host.Name) []*Rule {
+	if row := ruleRows.of(p).Value(string(h)); row != nil {
+		return row.Rules
+	}
+	return nil
+}
+
+// RuleHost is the host or pattern that a DestinationRule is for, in lower case.
+func RuleHost(rule *config.Config) host.Name { return host.Name(ruleKey(rule)) }
+
+// VirtualService finds one by its path, nil where there is none.
+func (p *PushContext) VirtualService(path string) *VirtualService {
+	return virtualServiceRows.of(p).Value(path)
+}
+
+// Gateway finds one by its path, nil where there is none.
+func (p *PushContext) Gateway(path string) *Gateway { return gatewayRows.of(p).Value(path) }
+
+// Servers are those of the Gateway. The caller must not modify it.
+func (g *Gateway) Servers() []*Server { return g.servers }
+
+// Selects says whether a selector selects a proxy, by its labels and those of the
+// workload at its addresses, which are the rows InstancesKey.
+func (p *PushContext) Selects(selector labels.Instance, proxy *discovery.Proxy) bool {
+	return selector.SubsetOf(p.placeOf(proxy).Labels)
+}
+
+// InstancesKey names the row of the endpoints at an address.
+func InstancesKey(address string) RowKey { return RowKey{Instances, addressKey(address)} }

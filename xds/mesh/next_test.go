@@ -13,10 +13,12 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/rows"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/xds/meshconfig"
 )
 
 var (
@@ -54,12 +56,12 @@ func (d *draw) step() Inputs {
 
 func (d *draw) config() {
 	c := &config.Config{Meta: config.Meta{
-		Name: d.one([]string{"x", "y"}, "name"), Namespace: d.one(testNamespaces, "namespace"), Domain: DefaultDomain,
+		Name: d.one([]string{"x", "y"}, "name"), Namespace: d.one(testNamespaces, "namespace"), Domain: meshconfig.DefaultDomain,
 		CreationTimestamp: time.Unix(int64(rapid.IntRange(0, 2).Draw(d.t, "created")), 0),
 	}}
 	exportTo := d.some([]string{".", "*", "shop", "~"}, "exportTo")
-	switch kind := d.one([]string{kindVirtualService, kindDestinationRule, kindGateway, kindSidecar}, "kind"); kind {
-	case kindVirtualService:
+	switch kind := d.one([]string{"VirtualService", "DestinationRule", "Gateway", "Sidecar"}, "kind"); kind {
+	case "VirtualService":
 		vs := &networking.VirtualService{
 			Hosts: append(d.some(testHosts, "hosts"), "c.shop.example"), ExportTo: exportTo,
 			Gateways: d.some([]string{"mesh", "x", "edge/y", "./y"}, "gateways"),
@@ -68,15 +70,23 @@ func (d *draw) config() {
 			}}}},
 		}
 		c.Spec = vs
-	case kindDestinationRule:
+	case "DestinationRule":
 		c.Spec = &networking.DestinationRule{Host: d.one(testHosts, "host"), ExportTo: exportTo, Subsets: []*networking.Subset{
 			{Name: d.one([]string{"v1", "v2"}, "subset"), Labels: map[string]string{"v": c.Name}},
 		}}
-	case kindGateway:
+		if rapid.Bool().Draw(d.t, "balances") {
+			c.Spec.(*networking.DestinationRule).TrafficPolicy = &networking.TrafficPolicy{
+				OutlierDetection: &networking.OutlierDetection{},
+				LoadBalancer: &networking.LoadBalancerSettings{LocalityLbSetting: &networking.LocalityLoadBalancerSetting{
+					FailoverPriority: d.some([]string{"app", "v=1"}, "priorities"),
+				}},
+			}
+		}
+	case "Gateway":
 		c.Spec = &networking.Gateway{Selector: map[string]string{"app": c.Name}, Servers: []*networking.Server{
 			{Hosts: []string{"*"}, Port: &networking.Port{Number: 80, Name: "http", Protocol: "HTTP"}},
 		}}
-	case kindSidecar:
+	case "Sidecar":
 		s := &networking.Sidecar{Egress: []*networking.IstioEgressListener{{Hosts: []string{"./" + d.one(testHosts, "import")}}}}
 		if rapid.Bool().Draw(d.t, "selects") {
 			s.WorkloadSelector = &networking.WorkloadSelector{Labels: map[string]string{"app": "x"}}
@@ -85,7 +95,7 @@ func (d *draw) config() {
 	default:
 		panic(kind)
 	}
-	kind := string(c.Spec.ProtoReflect().Descriptor().Name())
+	kind := string(c.Spec.(proto.Message).ProtoReflect().Descriptor().Name())
 	c.GroupVersionKind = config.GroupVersionKind{Group: networkingGroup, Version: "v1", Kind: kind}
 	if rapid.IntRange(0, 3).Draw(d.t, "delete") == 0 {
 		d.configs = d.configs.Delete(c.Key().Path())
@@ -104,12 +114,12 @@ func (d *draw) match() []*networking.HTTPMatchRequest {
 
 func (d *draw) service() {
 	h, ns := d.one(testHosts[:2], "service"), d.one(testNamespaces, "namespace")
-	key := ServiceKey(host.Name(h), ns)
+	key := rows.Key(host.Name(h), ns)
 	if rapid.IntRange(0, 3).Draw(d.t, "delete") == 0 {
 		d.in.Services = d.in.Services.Delete(key)
 		return
 	}
-	d.in.Services = d.in.Services.Set(key, NewServiceRow([]*discovery.Service{{
+	d.in.Services = d.in.Services.Set(key, rows.NewService([]*discovery.Service{{
 		Hostname: host.Name(h), Address: d.one([]string{discovery.UnspecifiedIP, "10.9.0.1", "fd00:0::1", "10.8.0.0/16"}, "address"),
 		AutoAllocatedIPv4: d.one([]string{"", "240.240.0.1"}, "given"),
 		Ports: []discovery.Port{{
@@ -128,7 +138,7 @@ func (d *draw) endpoints() {
 			Address: ip, Port: 80, ServicePortName: "p", Labels: labels.Instance{"app": d.one([]string{"x", "y"}, "app")},
 		})
 	}
-	key := ServiceKey(row.Hostname, ns)
+	key := rows.Key(row.Hostname, ns)
 	if len(row.Endpoints) == 0 {
 		d.in.Endpoints = d.in.Endpoints.Delete(key)
 	} else {
@@ -140,39 +150,36 @@ func (d *draw) endpoints() {
 func dump(p *PushContext) map[string]string {
 	out := map[string]string{}
 	put := func(table, key, value string) { out[table+" "+key] = value }
-	for k, r := range p.hosts.hosts.All() {
+	for k, r := range hostRows.of(p).All() {
 		var names []string
 		for _, s := range r.Services {
 			names = append(names, fmt.Sprintf("%s:%p", s.Namespace, s))
 		}
 		put("hosts", k, fmt.Sprint(names))
 	}
-	for table, m := range map[string]pmap.Map[pmap.Map[bool]]{"addresses": p.hosts.groups.addresses, "covered": p.hosts.groups.covered} {
+	for table, m := range map[string]pmap.Map[members]{"addresses": addressRows.of(p), "wildcards": wildcardRows.of(p)} {
 		for k, g := range m.All() {
 			put(table, k, fmt.Sprint(slices.Collect(g.Keys())))
 		}
 	}
-	for k, g := range p.hosts.claims.rows.All() {
-		put("claims", k, fmt.Sprint(slices.Collect(g.Values())))
+	for k, g := range portRows.of(p).All() {
+		put("ports", k, fmt.Sprint(slices.Collect(g.Values())))
 	}
-	for k, r := range p.routes.routes.All() {
+	for k, r := range routeRows.of(p).All() {
 		var list []string
 		for _, vs := range r.VirtualServices {
 			list = append(list, fmt.Sprintf("%p %v %v %v", vs.Config, vs.Hosts, vs.Gateways, vs.ExportTo))
 		}
 		put("routes", k, fmt.Sprint(list))
 	}
-	for k, r := range p.imports.rows.All() {
+	for k, r := range importRows.of(p).All() {
 		var list []string
 		for _, i := range r.importers {
 			list = append(list, fmt.Sprint(*i))
 		}
 		put("imports", k, fmt.Sprint(list))
 	}
-	for k, g := range p.routes.routeHosts.All() {
-		put("routeHosts", k, fmt.Sprint(slices.Collect(g.Keys())))
-	}
-	for k, r := range p.rules.rules.All() {
+	for k, r := range ruleRows.of(p).All() {
 		var list []string
 		for _, rule := range r.Rules {
 			list = append(list, fmt.Sprintf("%s %s %v %v %p", rule.Host, rule.Namespace, rule.ExportTo, rule.Configs, rule.Policy))
@@ -182,27 +189,27 @@ func dump(p *PushContext) map[string]string {
 		}
 		put("rules", k, fmt.Sprint(list))
 	}
-	for k, n := range p.selectors.uses.All() {
-		put("selectors", k, fmt.Sprint(n, p.selectors.matched.Value(k)))
+	for k, n := range useRows.of(p).All() {
+		put("selectors", k, fmt.Sprint(n, selectorRows.of(p).Value(k)))
 	}
-	for k := range p.selectors.matched.Keys() {
+	for k := range selectorRows.of(p).Keys() {
 		put("matched", k, "")
 	}
-	for k, row := range p.hosts.reversed.All() {
+	for k, row := range reversedRows.of(p).All() {
 		put("reversed", k, string(row.Hostname))
 	}
-	put("patterns", "", fmt.Sprint(p.rules.patterns, p.routes.patterns))
-	for k, g := range p.gateways.All() {
+	put("patterns", "", fmt.Sprint(slices.Collect(rulePatternRows.of(p).Keys()), slices.Collect(routePatternRows.of(p).Keys())))
+	for k, g := range gatewayRows.of(p).All() {
 		put("gateways", k, fmt.Sprintf("%p", g.Config))
 	}
-	for k, r := range p.sidecars.All() {
+	for k, r := range sidecarRows.of(p).All() {
 		var list []string
 		for _, s := range r.Sidecars {
 			list = append(list, fmt.Sprintf("%p", s.Config))
 		}
 		put("sidecars", k, fmt.Sprint(list))
 	}
-	for k, at := range p.instances.All() {
+	for k, at := range instanceRows.of(p).All() {
 		for service, r := range at.All() {
 			var list []string
 			for _, e := range r.Endpoints {
@@ -219,7 +226,7 @@ func dump(p *PushContext) map[string]string {
 func TestNextEqualsNew(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		d := &draw{t: t, in: Inputs{Mesh: DefaultConfig()}}
+		d := &draw{t: t, in: Inputs{Mesh: meshconfig.Default()}}
 		var p *PushContext
 		for range rapid.IntRange(1, 25).Draw(t, "pushes") {
 			for range rapid.IntRange(1, 3).Draw(t, "changes") {
@@ -237,14 +244,14 @@ func TestNextEqualsNew(t *testing.T) {
 func TestDiffOfEqualContextsIsEmpty(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		d := &draw{t: t, in: Inputs{Mesh: DefaultConfig()}}
+		d := &draw{t: t, in: Inputs{Mesh: meshconfig.Default()}}
 		for range rapid.IntRange(1, 20).Draw(t, "changes") {
 			d.step()
 		}
 		p := New(d.in)
 		d.in.Configs = cache.NewSnapshot(d.revision+1, d.configs)
 		next := p.Next(d.in)
-		for key := range Diff(p, next).Keys() {
+		for _, key := range Diff(p, next).Keys() {
 			t.Fatalf("%v differs", key)
 		}
 		if r := Diff(p, next).Request(); r.Full || len(r.ConfigsUpdated) > 0 {
@@ -261,15 +268,15 @@ func TestRequestIsDerived(t *testing.T) {
 			Name:             "x", Namespace: "shop",
 		}, Spec: spec}
 	}
-	service := NewServiceRow([]*discovery.Service{{Hostname: "a.example", Attributes: discovery.Attributes{Namespace: "shop"}}}, nil)
+	service := rows.NewService([]*discovery.Service{{Hostname: "a.example", Attributes: discovery.Attributes{Namespace: "shop"}}}, nil)
 	endpoints := &EndpointRow{Hostname: "a.example", Namespace: "shop", Endpoints: []*discovery.Endpoint{{Address: "10.0.0.1"}}}
-	rowKey := serviceEntryKey(ServiceKey("a.example", "shop"))
+	rowKey := serviceEntryKey(rows.Key("a.example", "shop"))
 	with := func(c *config.Config) func(*Inputs) {
 		return func(in *Inputs) {
 			in.Configs = cache.NewSnapshot(2, in.Configs.Configs().Set(c.Key().Path(), c))
 		}
 	}
-	rule := object(kindDestinationRule, &networking.DestinationRule{Host: "a.example"})
+	rule := object("DestinationRule", &networking.DestinationRule{Host: "a.example"})
 	for _, tc := range []struct {
 		name   string
 		change func(*Inputs)
@@ -277,16 +284,16 @@ func TestRequestIsDerived(t *testing.T) {
 		keys   []config.Key
 	}{
 		{"a config object is a full push naming exactly its key", with(rule), true, []config.Key{rule.Key()}},
-		{"a ServiceEntry object pushes by its rows", with(object(kindServiceEntry, &networking.ServiceEntry{})), false, nil},
-		{"a WorkloadGroup pushes nothing", with(object(kindWorkloadGroup, &networking.WorkloadGroup{})), false, nil},
+		{"a ServiceEntry object pushes by its rows", with(object("ServiceEntry", &networking.ServiceEntry{})), false, nil},
+		{"a WorkloadGroup pushes nothing", with(object("WorkloadGroup", &networking.WorkloadGroup{})), false, nil},
 		{"a service row is a full push naming its host", func(in *Inputs) {
-			in.Services = in.Services.Set(ServiceKey("a.example", "shop"), service)
+			in.Services = in.Services.Set(rows.Key("a.example", "shop"), service)
 		}, true, []config.Key{rowKey}},
 		{"an endpoint row is endpoints only", func(in *Inputs) {
-			in.Endpoints = in.Endpoints.Set(ServiceKey("a.example", "shop"), endpoints)
+			in.Endpoints = in.Endpoints.Set(rows.Key("a.example", "shop"), endpoints)
 		}, false, []config.Key{rowKey}},
 	} {
-		in := Inputs{Mesh: DefaultConfig(), Configs: cache.NewSnapshot(1, pmap.Map[*config.Config]{})}
+		in := Inputs{Mesh: meshconfig.Default(), Configs: cache.NewSnapshot(1, pmap.Map[*config.Config]{})}
 		from := New(in)
 		tc.change(&in)
 		r := Diff(from, from.Next(in)).Request()

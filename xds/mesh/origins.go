@@ -8,59 +8,83 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
+const workloadEntryKind = "WorkloadEntry"
+
 // Origins are the objects that recorded answers tell of, each once, in the order of
 // their paths: what a resource was made of.
-func Origins(reads []Recorded) []config.Key {
+func Origins(reads []Dependency) []config.Key {
 	var out []config.Key
-	for _, r := range reads {
-		out = append(out, originsOf(r.Answer)...)
-	}
+	EachOrigin(reads, func(key config.Key) {
+		if key.Kind.Kind != workloadEntryKind {
+			out = append(out, key)
+		}
+	})
 	slices.SortFunc(out, func(a, b config.Key) int { return strings.Compare(a.Path(), b.Path()) })
 	return slices.Compact(out)
 }
 
-func originsOf(answer any) []config.Key {
-	switch a := answer.(type) {
-	case *ServiceRow:
-		return a.origins()
-	case *Gateway:
-		if a != nil {
-			return []config.Key{a.Config.Key()}
-		}
-	case *Sidecar:
-		if a != nil {
-			return []config.Key{a.Config.Key()}
-		}
-	case *VirtualService:
-		if a != nil {
-			return []config.Key{a.Config.Key()}
-		}
-	case *Rule:
-		if a != nil {
-			return keysOf(a.Configs)
+// EachOrigin calls do with the objects that recorded answers tell of, WorkloadEntries
+// too, in no order and some several times. It allocates nothing.
+func EachOrigin(reads []Dependency, do func(config.Key)) {
+	for _, r := range reads {
+		switch a := r.Answer.(type) {
+		case *ServiceRow:
+			eachService(a, do)
+		case *EndpointRow:
+			eachWorkload(a.All(), do)
+		case InstancesAt:
+			for _, row := range a.All() {
+				eachWorkload(row.Endpoints, do)
+			}
+		case *Gateway:
+			if a != nil {
+				do(a.Config.Key())
+			}
+		case *Sidecar:
+			if a != nil {
+				do(a.Config.Key())
+			}
+		case *VirtualService:
+			if a != nil {
+				do(a.Config.Key())
+			}
+		case visibleRoutes:
+			for i, vs := range a.row.all() {
+				if a.seen[i] != 0 {
+					do(vs.Config.Key())
+				}
+			}
+		case *Rule:
+			if a != nil {
+				for _, c := range a.Configs {
+					do(c.Key())
+				}
+			}
 		}
 	}
-	return nil
 }
 
-// origins are the ServiceEntries of the services; what comes from another registry
-// has none.
-func (r *ServiceRow) origins() (out []config.Key) {
+// eachService calls do with the ServiceEntries of the services, and the WorkloadEntries
+// that they resolve by DNS. What comes from another registry has no object.
+func eachService(r *ServiceRow, do func(config.Key)) {
 	if r == nil {
-		return nil
+		return
 	}
 	for _, s := range r.Services {
 		if a := s.Attributes; a.Provider == discovery.External {
-			out = append(out, serviceEntry(a.Namespace, a.Name))
+			do(serviceEntry(a.Namespace, a.Name))
 		}
 	}
-	return out
+	eachWorkload(r.DNSEndpoints, do)
 }
 
-func keysOf(objects []*config.Config) []config.Key {
-	out := make([]config.Key, len(objects))
-	for i, o := range objects {
-		out[i] = o.Key()
+// eachWorkload calls do with the WorkloadEntries that endpoints come from. An endpoint
+// that a ServiceEntry lists has the name of that one.
+func eachWorkload(endpoints []*discovery.Endpoint, do func(config.Key)) {
+	for _, e := range endpoints {
+		if e.WorkloadName != "" {
+			kind := config.GroupVersionKind{Group: networkingGroup, Version: "v1", Kind: workloadEntryKind}
+			do(config.Key{Kind: kind, Namespace: e.Namespace, Name: e.WorkloadName})
+		}
 	}
-	return out
 }

@@ -21,8 +21,8 @@ const MeshGateway = "mesh"
 // modified.
 type VirtualService struct {
 	Config *config.Config
-	// Spec is a copy in which short host names are completed and gateways are
-	// "namespace/name" or "mesh", those of matches included.
+	// Spec is a copy with complete host names, and with gateways as "namespace/name" or
+	// "mesh", in matches too.
 	Spec     *networking.VirtualService
 	Hosts    []host.Name // lower case
 	Gateways []string
@@ -59,7 +59,7 @@ func (vs *VirtualService) sourceSelectors() []string {
 }
 
 func newVirtualService(c *config.Config, defaultExport []string) *VirtualService {
-	spec := proto.Clone(c.Spec).(*networking.VirtualService)
+	spec := proto.CloneOf(c.Spec.(*networking.VirtualService))
 	resolve := func(h string) string { return string(host.Resolve(h, c.Namespace, c.Domain)) }
 	vs := &VirtualService{
 		Config: c, Spec: spec,
@@ -119,15 +119,28 @@ type RouteRow struct {
 	VirtualServices []*VirtualService
 }
 
-// routeIndex has the VirtualServices by gateway and host.
-type routeIndex struct {
-	defaultExport []string
-	virtual       pmap.Map[*VirtualService] // by config path
-	routes        pmap.Map[*RouteRow]       // by RouteKey
-	routeHosts    pmap.Map[pmap.Map[bool]]  // the hosts of a gateway
-	// patterns is how many hosts of the mesh gateway are patterns.
-	patterns int
+// virtualServiceTable has the VirtualServices by config path.
+type virtualServiceTable struct{ tableOf[*VirtualService] }
+
+var virtualServiceRows = virtualServiceTable{tableOf[*VirtualService]{virtualServices}}
+
+func (t virtualServiceTable) follow(from, to *PushContext) {
+	eachObject(from, to, virtualServicePath, func(c pmap.Change[*config.Config]) {
+		var vs *VirtualService
+		if c.HasNew {
+			vs = newVirtualService(c.New, to.mesh.GetDefaultVirtualServiceExportTo())
+		}
+		t.put(to, c.Key, vs, c.HasNew)
+	})
 }
+
+// routes has the VirtualServices by gateway and host.
+type routes struct{ tableOf[*RouteRow] }
+
+var (
+	routeRows        = routes{tableOf[*RouteRow]{Routes}}
+	routePatternRows = tableOf[bool]{routePatterns}
+)
 
 // RouteKey is the key of a host of a gateway in the table of routes.
 func RouteKey(gateway string, h host.Name) string { return gateway + "|" + string(h) }
@@ -137,39 +150,35 @@ func splitRouteKey(key string) (gateway string, h host.Name) {
 	return g, host.Name(name)
 }
 
-// next follows one changed VirtualService.
-func (x routeIndex) next(c pmap.Change[*config.Config]) routeIndex {
-	old := x.virtual.Value(c.Key)
-	var curr *VirtualService
-	if c.HasNew {
-		curr = newVirtualService(c.New, x.defaultExport)
-		x.virtual = x.virtual.Set(c.Key, curr)
-	} else {
-		x.virtual = x.virtual.Delete(c.Key)
-	}
-	for _, key := range unionKeys(old.routeKeys(), curr.routeKeys()) {
-		row := x.routes.Value(key).replace(old, curr, slices.Contains(curr.routeKeys(), key))
-		gateway, h := splitRouteKey(key)
-		if gateway == MeshGateway && h.IsWildcard() {
-			x.patterns += present(row) - present(x.routes.Value(key))
+func (t routes) follow(from, to *PushContext) {
+	for c := range virtualServiceRows.diff(from, to) {
+		keys := c.New.routeKeys()
+		slices.Sort(keys)
+		for _, key := range unionKeys(c.Old.routeKeys(), keys) {
+			_, belongs := slices.BinarySearch(keys, key)
+			row := t.of(to).Value(key).replace(c.Old, c.New, belongs)
+			t.put(to, key, row, row != nil)
+			if gateway, h := splitRouteKey(key); gateway == MeshGateway && h.IsWildcard() {
+				routePatternRows.put(to, key, true, row != nil)
+			}
 		}
-		if row == nil {
-			x.routes = x.routes.Delete(key)
-		} else {
-			x.routes = x.routes.Set(key, row)
-		}
-		x.routeHosts = withMember(x.routeHosts, gateway, string(h), true, row != nil)
 	}
-	return x
 }
 
-// present is 1 for a row that is there.
-func present[T any](row *T) int {
-	if row == nil {
-		return 0
+// changed adds the hosts that a changed pattern covers.
+func (t routes) changed(from, to *PushContext, keys []RowKey) []RowKey {
+	for c := range t.diff(from, to) {
+		keys = append(keys, RowKey{Routes, c.Key})
+		if gateway, h := splitRouteKey(c.Key); gateway == MeshGateway && h.IsWildcard() {
+			for row := range to.hostsMatching(h) {
+				keys = append(keys, RowKey{Routes, RouteKey(MeshGateway, row.Hostname)})
+			}
+		}
 	}
-	return 1
+	return keys
 }
+
+func (t routes) answer(v *View, key, args string) any { return v.route(key, args) }
 
 func (vs *VirtualService) routeKeys() []string {
 	if vs == nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/discovery"
@@ -48,26 +49,39 @@ type RuleRow struct {
 	sources []*config.Config
 }
 
-// ruleIndex has the DestinationRules by host.
-type ruleIndex struct {
-	defaultExport []string
-	rules         pmap.Map[*RuleRow]
-	patterns      int // how many of the rows are of patterns
+// rules has the DestinationRules by host or pattern.
+type rules struct{ tableOf[*RuleRow] }
+
+var (
+	ruleRows        = rules{tableOf[*RuleRow]{Rules}}
+	rulePatternRows = tableOf[bool]{rulePatterns}
+)
+
+func (t rules) follow(from, to *PushContext) {
+	eachObject(from, to, destinationRulePath, func(c pmap.Change[*config.Config]) {
+		if c.HasOld {
+			t.change(to, ruleKey(c.Old), c.Old, nil)
+		}
+		if c.HasNew {
+			t.change(to, ruleKey(c.New), nil, c.New)
+		}
+	})
 }
 
-// next follows one changed DestinationRule.
-func (x ruleIndex) next(c pmap.Change[*config.Config]) ruleIndex {
-	if c.HasOld {
-		x = x.with(ruleKey(c.Old), c.Old, nil)
+// changed adds, of a changed rule, the hosts that it covers.
+func (t rules) changed(from, to *PushContext, keys []RowKey) []RowKey {
+	for c := range t.diff(from, to) {
+		for row := range to.hostsMatching(host.Name(c.Key)) {
+			keys = append(keys, RowKey{Rules, string(row.Hostname)})
+		}
 	}
-	if c.HasNew {
-		x = x.with(ruleKey(c.New), nil, c.New)
-	}
-	return x
+	return keys
 }
 
-// ruleExport is what the mesh's default export means for rules: "." is honoured,
-// anything else is public. (Istio: setDestinationRules.)
+func (t rules) answer(v *View, key, args string) any { return v.ruleOrPart(host.Name(key), args) }
+
+// ruleExport applies the mesh's default export to rules: "." is honoured, anything else
+// is public. (Istio: setDestinationRules.)
 func ruleExport(meshDefault []string) []string {
 	if slices.Contains(meshDefault, ".") {
 		return []string{"."}
@@ -79,25 +93,24 @@ func ruleKey(c *config.Config) string {
 	return strings.ToLower(string(host.Resolve(c.Spec.(*networking.DestinationRule).GetHost(), c.Namespace, c.Domain)))
 }
 
-// with replaces one source of a row.
-func (x ruleIndex) with(key string, remove, add *config.Config) ruleIndex {
+// change replaces one source of a row.
+func (t rules) change(p *PushContext, key string, remove, add *config.Config) {
 	var sources []*config.Config
-	if row := x.rules.Value(key); row != nil {
+	if row := t.of(p).Value(key); row != nil {
 		sources = slices.DeleteFunc(slices.Clone(row.sources), func(c *config.Config) bool { return c == remove })
 	}
 	if add != nil {
 		sources = append(sources, add)
 	}
 	if host.Name(key).IsWildcard() {
-		x.patterns += min(len(sources), 1) - present(x.rules.Value(key))
+		rulePatternRows.put(p, key, true, len(sources) > 0)
 	}
 	if len(sources) == 0 {
-		x.rules = x.rules.Delete(key)
-		return x
+		t.put(p, key, nil, false)
+		return
 	}
 	slices.SortFunc(sources, config.Compare)
-	x.rules = x.rules.Set(key, mergeRules(key, sources, x.defaultExport))
-	return x
+	t.put(p, key, mergeRules(key, sources, ruleExport(p.mesh.GetDefaultDestinationRuleExportTo())), true)
 }
 
 // mergeRules merges the sources of a row, oldest first. Rules whose namespace or
@@ -137,10 +150,10 @@ func (r *Rule) merge(c *config.Config, spec *networking.DestinationRule) {
 	}
 }
 
-// PolicyFor is the traffic policy of a port and subset ("" for none): a subset
-// overrides the rule block by block, and at each level the settings of the port
-// replace those of the destination as a whole. Nil where nothing is set.
-// (Istio: MergeSubsetTrafficPolicy, GetPortLevelTrafficPolicy.)
+// PolicyFor returns the traffic policy of a port and subset ("" for none); nil if
+// nothing is set. A subset overrides the rule block by block. At each level the
+// settings of the port replace the settings of the destination as a whole. (Istio:
+// MergeSubsetTrafficPolicy, GetPortLevelTrafficPolicy.)
 func (r *Rule) PolicyFor(subset string, port int) *networking.TrafficPolicy {
 	if r == nil {
 		return nil
@@ -167,6 +180,12 @@ func (r *Rule) PolicyFor(subset string, port int) *networking.TrafficPolicy {
 	if over.GetTls() != nil {
 		out.Tls = over.Tls
 	}
+	if over.GetRetryBudget() != nil {
+		out.RetryBudget = over.RetryBudget
+	}
+	if over.GetProxyProtocol() != nil {
+		out.ProxyProtocol = over.ProxyProtocol
+	}
 	return out
 }
 
@@ -175,35 +194,73 @@ func (r *Rule) Hash(subset string, port int) *networking.LoadBalancerSettings_Co
 	if r == nil {
 		return nil
 	}
-	balancer := atPort(r.Policy, port).GetLoadBalancer()
-	if over := atPort(r.Subset(subset).GetTrafficPolicy(), port).GetLoadBalancer(); over != nil {
-		balancer = over
-	}
-	return balancer.GetConsistentHash()
+	policy, over := r.levels(subset, port)
+	return cmp.Or(over.GetLoadBalancer(), policy.GetLoadBalancer()).GetConsistentHash()
 }
 
-// ruleVia is the answer of Rule, and of Hash: the rule where that says one.
-func (v *View) ruleVia(h host.Name, via string) *Rule {
-	namespace, hashed, ofHash := strings.Cut(via, separator)
-	rule := v.rule(h, namespace)
-	if !ofHash {
+// IdleTimeout is after how long the policy for a port and subset closes a connection of
+// bytes that nothing is sent on: nil where nothing is set, 0 for never.
+func (r *Rule) IdleTimeout(subset string, port int) *durationpb.Duration {
+	if r == nil {
+		return nil
+	}
+	policy, over := r.levels(subset, port)
+	return cmp.Or(over.GetConnectionPool(), policy.GetConnectionPool()).GetTcp().GetIdleTimeout()
+}
+
+// levels are the policies for a port of the rule and of a subset, of which the second
+// overrides the first block by block.
+func (r *Rule) levels(subset string, port int) (policy, over *networking.TrafficPolicy) {
+	return atPort(r.Policy, port), atPort(r.Subset(subset).GetTrafficPolicy(), port)
+}
+
+// A rulePart is what a reader needs of a rule who does not need the cluster's settings.
+type rulePart string
+
+const (
+	hashPart        rulePart = "hash"
+	idleTimeoutPart rulePart = "idleTimeout"
+)
+
+// has says whether a rule sets the part for a port and subset.
+func (p rulePart) has(r *Rule, subset string, port int) bool {
+	switch p {
+	case hashPart:
+		return r.Hash(subset, port) != nil
+	case idleTimeoutPart:
+		return r.IdleTimeout(subset, port) != nil
+	}
+	return false
+}
+
+// ask returns the rule of a service if it sets the part, else nil. Readers that need only
+// the part ignore other rules.
+func (p rulePart) ask(v *View, s *ServiceRow, subset string, port int) *Rule {
+	args := strings.Join([]string{s.Namespace, string(p), subset, strconv.Itoa(port)}, separator)
+	return v.ask(Rules, string(s.Hostname), args).(*Rule)
+}
+
+// ruleOrPart is the answer to Rule, and to a question for a part.
+func (v *View) ruleOrPart(h host.Name, args string) *Rule {
+	asked := strings.Split(args, separator)
+	rule := v.rule(h, asked[0])
+	if len(asked) != 4 {
 		return rule
 	}
-	subset, text, _ := strings.Cut(hashed, separator)
-	if port, err := strconv.Atoi(text); err != nil || rule.Hash(subset, port) == nil {
+	if port, err := strconv.Atoi(asked[3]); err != nil || !rulePart(asked[1]).has(rule, asked[2], port) {
 		return nil
 	}
 	return rule
 }
 
-// rule is the answer of Rule.
 func (v *View) rule(h host.Name, serviceNamespace string) *Rule {
-	if v.context.rules.patterns == 0 {
-		return v.visibleRules(v.context.rules.rules.Value(string(h)), serviceNamespace).best()
+	all := ruleRows.of(v.context)
+	if rulePatternRows.of(v.context).Len() == 0 {
+		return v.visibleRules(all.Value(string(h)), serviceNamespace).best()
 	}
 	var best visibleRules
 	for name := range h.Covers() {
-		found := v.visibleRules(v.context.rules.rules.Value(string(name)), serviceNamespace)
+		found := v.visibleRules(all.Value(string(name)), serviceNamespace)
 		if found.own != nil {
 			return found.own
 		}
@@ -212,9 +269,9 @@ func (v *View) rule(h host.Name, serviceNamespace string) *Rule {
 	return best.best()
 }
 
-// visibleRules are the rules of a row that a class may use for a service: the
-// first visible one of the class's own namespace, of the service's and of the
-// root namespace.
+// visibleRules are the rules of a row that a class may use for a service: the first
+// visible rule of the class's own namespace, of the service's, and of the root
+// namespace.
 type visibleRules struct {
 	own, service, root *Rule
 }

@@ -10,19 +10,19 @@ import (
 )
 
 // SidecarScope decides what a workload sees: its namespace and the Sidecar that
-// applies to it, nil for none, in which case it sees all that is exported to its
-// namespace. It is a comparable value: equal scopes see the same.
+// applies. Without a Sidecar (nil) it sees everything that is exported to its
+// namespace. Scopes are comparable: equal scopes see the same.
 type SidecarScope struct {
 	Namespace string
 	Sidecar   *Sidecar
 }
 
-// EgressListener is one egress listener of a scope, the catch-all where no
-// Sidecar applies. Port is 0 where it serves all ports that no other takes.
+// EgressListener is one egress listener of a scope; the catch-all if no Sidecar
+// applies. Port is 0 if it serves all ports that no other listener has.
 type EgressListener struct {
 	Index int
 	Port  int
-	// Protocol is that of the port, Unsupported where it has none.
+	// Protocol is the protocol of the port, Unsupported if it has none.
 	Protocol discovery.Protocol
 	// Bind is the address as given, empty for the default.
 	Bind string
@@ -126,8 +126,8 @@ func (s SidecarScope) importsService(listener int, h host.Name, namespace string
 	return listener < len(s.Sidecar.egress) && s.Sidecar.egress[listener].imports(s.Namespace, namespace, h.SubsetOf)
 }
 
-// importsVirtualService says whether an egress listener imports a
-// VirtualService: where one of its hosts overlaps with what is imported.
+// importsVirtualService says whether an egress listener imports a VirtualService: one
+// of its hosts must overlap with the imported hosts.
 func (s SidecarScope) importsVirtualService(listener int, vs *VirtualService) bool {
 	return s.importsRoutes(listener, vs.Config.Namespace, vs.Hosts)
 }
@@ -147,8 +147,7 @@ func (s SidecarScope) importsRoutes(listener int, namespace string, hosts []host
 	return false
 }
 
-// Ingress are the ingress listeners of the scope, none where no Sidecar has
-// any.
+// Ingress returns the ingress listeners of the scope's Sidecar, if any.
 func (s SidecarScope) Ingress() []*networking.IstioIngressListener {
 	if s.Sidecar == nil {
 		return nil

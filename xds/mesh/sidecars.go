@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"cmp"
 	"slices"
 
 	networking "istio.io/api/networking/v1alpha3"
@@ -25,32 +26,31 @@ type SidecarRow struct {
 
 func (s *Sidecar) selector() labels.Instance { return s.Spec.GetWorkloadSelector().GetLabels() }
 
-// nextSidecars follows one changed Sidecar.
-func nextSidecars(sidecars pmap.Map[*SidecarRow], c pmap.Change[*config.Config]) pmap.Map[*SidecarRow] {
-	object := c.New
-	if object == nil {
-		object = c.Old
-	}
-	var list []*Sidecar
-	if row := sidecars.Value(object.Namespace); row != nil {
-		list = slices.DeleteFunc(slices.Clone(row.Sidecars), func(s *Sidecar) bool { return s.Config == c.Old })
-	}
-	if c.HasNew {
-		list = append(list, newSidecar(c.New))
-	}
-	if len(list) == 0 {
-		return sidecars.Delete(object.Namespace)
-	}
-	slices.SortFunc(list, func(a, b *Sidecar) int {
-		if as, bs := len(a.selector()) > 0, len(b.selector()) > 0; as != bs {
-			if as {
-				return -1
-			}
-			return 1
+// sidecarTable has the Sidecars by namespace.
+type sidecarTable struct{ tableOf[*SidecarRow] }
+
+var sidecarRows = sidecarTable{tableOf[*SidecarRow]{sidecars}}
+
+func (t sidecarTable) follow(from, to *PushContext) {
+	eachObject(from, to, sidecarPath, func(c pmap.Change[*config.Config]) {
+		namespace := cmp.Or(c.New, c.Old).Namespace
+		list := slices.DeleteFunc(slices.Clone(t.of(to).Value(namespace).all()), func(s *Sidecar) bool { return s.Config == c.Old })
+		if c.HasNew {
+			list = append(list, newSidecar(c.New))
 		}
-		return config.Compare(a.Config, b.Config)
+		slices.SortFunc(list, compareSidecars)
+		t.put(to, namespace, &SidecarRow{Sidecars: list}, len(list) > 0)
 	})
-	return sidecars.Set(object.Namespace, &SidecarRow{Sidecars: list})
+}
+
+func compareSidecars(a, b *Sidecar) int {
+	if as, bs := len(a.selector()) > 0, len(b.selector()) > 0; as != bs {
+		if as {
+			return -1
+		}
+		return 1
+	}
+	return config.Compare(a.Config, b.Config)
 }
 
 func newSidecar(c *config.Config) *Sidecar {
@@ -61,16 +61,16 @@ func newSidecar(c *config.Config) *Sidecar {
 	return s
 }
 
-// selectSidecar is the Sidecar of a workload: the first of its namespace whose
-// selector matches, else that without one, else that of the root namespace
-// without one, else nil. (Istio: getSidecarScope.)
+// selectSidecar returns the Sidecar of a workload: the first in its namespace whose
+// selector matches, else the one there without a selector, else the one of the root
+// namespace without a selector, else nil. (Istio: getSidecarScope.)
 func (p *PushContext) selectSidecar(namespace string, workload labels.Instance) *Sidecar {
-	for _, s := range p.sidecars.Value(namespace).all() {
+	for _, s := range sidecarRows.of(p).Value(namespace).all() {
 		if s.selector().SubsetOf(workload) {
 			return s
 		}
 	}
-	for _, s := range p.sidecars.Value(p.mesh.GetRootNamespace()).all() {
+	for _, s := range sidecarRows.of(p).Value(p.mesh.GetRootNamespace()).all() {
 		if len(s.selector()) == 0 {
 			return s
 		}
@@ -84,7 +84,7 @@ func (p *PushContext) sidecar(path string) *Sidecar {
 	if object == nil {
 		return nil
 	}
-	for _, s := range p.sidecars.Value(object.Namespace).all() {
+	for _, s := range sidecarRows.of(p).Value(object.Namespace).all() {
 		if s.Config == object {
 			return s
 		}

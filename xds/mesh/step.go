@@ -1,59 +1,62 @@
 package mesh
 
 import (
+	"cmp"
 	"hash/maphash"
 	"slices"
-
-	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
-// step is in which rows a context differs from the one that it was made from. It is
-// found once for all who go from one to the other, and answers them whether they
-// need to look at all.
+// step holds the rows in which a context differs from its predecessor. It is computed
+// once for all that go from one to the other.
 type step struct {
 	self, after *identity // after is nil where what differs is not told by rows
-	rows        Rows
-	addresses   []string // at which endpoints came, went or changed
+	sums        Rows      // of all rows that differ
+	tracked     []RowKey  // those that stand in a Delta
+	addresses   []RowKey  // rows of Instances
 }
 
 // identity tells contexts apart without keeping the older alive.
 type identity struct{ _ byte }
 
-// stepTo finds the step from one context to the next, of one mesh configuration.
+// stepTo finds the step from one context to the next. Rows do not tell what a new
+// mesh configuration changes.
 func stepTo(from, to *PushContext) step {
-	s := step{self: &identity{}, after: from.step.self}
-	add := func(k RowKey) bool {
-		s.rows = append(s.rows, k.sum())
-		return true
+	s := step{self: &identity{}}
+	if from.mesh != to.mesh {
+		return s
 	}
-	for c := range pmap.Diff(from.instances, to.instances) {
-		s.addresses = append(s.addresses, c.Key)
-		add(RowKey{Instances, c.Key})
+	s.after = from.step.self
+	changed := changedRows(from, to, firstAsked, nil) // in the order of the tables
+	start := func(t Table) int {
+		at, _ := slices.BinarySearchFunc(changed, t, func(k RowKey, t Table) int { return cmp.Compare(k.Table, t) })
+		return at
 	}
-	_ = changedKeys(Services, from.inputs.Services, to.inputs.Services, add) &&
-		changedKeys(Gateways, from.gateways, to.gateways, add)
-	Diff(from, to).Keys()(add)
-	slices.Sort(s.rows)
-	s.rows = slices.Compact(s.rows)
+	s.tracked, s.addresses = changed[start(firstTracked):], changed[start(Instances):start(Instances+1)]
+	s.sums = make(Rows, len(changed))
+	for i, row := range changed {
+		s.sums[i] = row.sum()
+	}
+	slices.Sort(s.sums)
+	s.sums = slices.Compact(s.sums)
 	return s
 }
 
 // Rows is a set of rows, by sums of their keys: two rows may be taken for one.
 type Rows []uint64 // in order
 
-// seed is that of the sums.
+// seed keys the sums.
 var seed = maphash.MakeSeed()
 
 func (k RowKey) sum() uint64 { return maphash.Comparable(seed, k) }
 
-// RowsOf are the rows of some questions, those apart that a class or a workload
-// answers by what it is.
-func RowsOf(questions ...[]Recorded) Rows {
+// RowsOf returns the rows of some queries. It leaves out rows that a class or a
+// workload answers by its own properties.
+func RowsOf(queries ...[]Dependency) Rows {
 	var out Rows
-	for _, some := range questions {
-		for _, r := range some {
-			if r.Read.Row.Table != Self && r.Read.Row.Table != MeshConfig {
-				out = append(out, r.Read.Row.sum())
+	for _, some := range queries {
+		for _, d := range some {
+			if d.Query.Row.Table != Self && d.Query.Row.Table != MeshConfig {
+				out = append(out, d.Query.Row.sum())
 			}
 		}
 	}
@@ -79,7 +82,14 @@ func (p *PushContext) Since(from *PushContext) (Rows, bool) {
 	if from == nil || p.step.after == nil || p.step.after != from.step.self {
 		return nil, false
 	}
-	return p.step.rows, true
+	return p.step.sums, true
+}
+
+// changedSince are the keys of tracked rows in which p differs from an earlier
+// context; false as of Since.
+func (p *PushContext) changedSince(from *PushContext) ([]RowKey, bool) {
+	_, known := p.Since(from)
+	return p.step.tracked, known
 }
 
 // fewAddresses are as many as are searched faster than they are looked up.
@@ -89,12 +99,13 @@ const fewAddresses = 8
 // context.
 func (p *PushContext) moved(from *PushContext, addresses []string) bool {
 	_, known := p.Since(from)
-	if known && len(p.step.addresses) == 0 {
+	changed := p.step.addresses
+	if known && len(changed) == 0 {
 		return false
 	}
 	return slices.ContainsFunc(addresses, func(address string) bool {
-		if known && len(p.step.addresses) <= fewAddresses {
-			return slices.Contains(p.step.addresses, addressKey(address))
+		if known && len(changed) <= fewAddresses {
+			return slices.Contains(changed, RowKey{Instances, addressKey(address)})
 		}
 		return from.Instances(address) != p.Instances(address)
 	})

@@ -5,20 +5,22 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/rows"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/meshconfig"
 )
 
 // TestSinceTellsTheRowsOfOneStep, and that it does not know those of several.
 func TestSinceTellsTheRowsOfOneStep(t *testing.T) {
 	t.Parallel()
-	in := mesh.Inputs{Mesh: mesh.DefaultConfig(), Configs: cache.NewSnapshot(1, pmap.Map[*config.Config]{})}
+	in := mesh.Inputs{Mesh: meshconfig.Default(), Configs: cache.NewSnapshot(1, pmap.Map[*config.Config]{})}
 	set := func(h host.Name, address string) {
-		key := mesh.ServiceKey(h, "shop")
+		key := rows.Key(h, "shop")
 		if _, known := in.Services.Get(key); !known {
-			in.Services = in.Services.Set(key, mesh.NewServiceRow([]*discovery.Service{{
+			in.Services = in.Services.Set(key, rows.NewService([]*discovery.Service{{
 				Hostname: h, Ports: []discovery.Port{{Name: "http", Number: 80, Protocol: discovery.HTTP}},
 				Attributes: discovery.Attributes{Name: string(h), Namespace: "shop"},
 			}}, nil))
@@ -32,14 +34,14 @@ func TestSinceTellsTheRowsOfOneStep(t *testing.T) {
 	first := mesh.New(in)
 	set("a.example", "10.0.0.3")
 	second := first.Next(in)
-	rows, known := second.Since(first)
+	changed, known := second.Since(first)
 	if !known {
 		t.Fatal("the step from one context to the next is not known")
 	}
 	read := func(table mesh.Table, key string) mesh.Rows {
-		return mesh.RowsOf([]mesh.Recorded{{Read: mesh.Read{Row: mesh.RowKey{Table: table, Key: key}}}})
+		return mesh.RowsOf([]mesh.Dependency{{Query: mesh.Query{Row: mesh.RowKey{Table: table, Key: key}}}})
 	}
-	a, b := mesh.ServiceKey("a.example", "shop"), mesh.ServiceKey("b.example", "shop")
+	a, b := rows.Key("a.example", "shop"), rows.Key("b.example", "shop")
 	for _, c := range []struct {
 		name string
 		rows mesh.Rows
@@ -53,16 +55,16 @@ func TestSinceTellsTheRowsOfOneStep(t *testing.T) {
 		{"the service, which is the same", read(mesh.Services, a), false},
 		{"nothing", nil, false},
 	} {
-		if c.rows.Meets(rows) != c.met || rows.Meets(c.rows) != c.met {
+		if c.rows.Meets(changed) != c.met || changed.Meets(c.rows) != c.met {
 			t.Errorf("%s: %t", c.name, !c.met)
 		}
 	}
 	set("c.example", "10.0.0.4")
 	third := second.Next(in)
-	if rows, known := third.Since(second); !known || !rows.Meets(read(mesh.Services, mesh.ServiceKey("c.example", "shop"))) {
+	if changed, known := third.Since(second); !known || !changed.Meets(read(mesh.Services, rows.Key("c.example", "shop"))) {
 		t.Error("a new service is not told")
 	}
-	in.Mesh = mesh.DefaultConfig()
+	in.Mesh = meshconfig.Default()
 	for name, c := range map[string][2]*mesh.PushContext{
 		"two steps": {first, third}, "backwards": {second, first}, "one and the same": {first, first}, "none": {nil, first},
 		"another mesh configuration": {third, third.Next(in)},
@@ -77,9 +79,9 @@ func TestSinceTellsTheRowsOfOneStep(t *testing.T) {
 // and by one step at a time or by several it is the same.
 func TestAClassIsAskedForAgain(t *testing.T) {
 	t.Parallel()
-	in := mesh.Inputs{Mesh: mesh.DefaultConfig(), Configs: cache.NewSnapshot(1, pmap.Map[*config.Config]{})}
+	in := mesh.Inputs{Mesh: meshconfig.Default(), Configs: cache.NewSnapshot(1, pmap.Map[*config.Config]{})}
 	endpoint := func(address string) {
-		in.Endpoints = in.Endpoints.Set(mesh.ServiceKey("a.example", "shop"), &mesh.EndpointRow{
+		in.Endpoints = in.Endpoints.Set(rows.Key("a.example", "shop"), &mesh.EndpointRow{
 			Hostname: "a.example", Namespace: "shop",
 			Endpoints: []*discovery.Endpoint{{Address: address, Port: 80, ServicePortName: "http", Namespace: "shop"}},
 		})

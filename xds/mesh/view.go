@@ -1,37 +1,35 @@
 package mesh
 
 import (
-	"iter"
 	"slices"
 	"strconv"
 	"strings"
 
+	"google.golang.org/protobuf/types/known/durationpb"
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/rows"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/labels"
-	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
-// Read is one thing that a generator asked a View: the row that it depends on
-// and, where several questions are asked of one row, which. The same Read has
-// the same answer as long as the row and the class stay the same.
-type Read struct {
+// Query is one query of a generator to a View: a row and, if the row has several
+// queries, which one. Its answer stays the same while the row and the class do.
+type Query struct {
 	Row RowKey
-	// Via tells questions of one row apart: an egress listener, a namespace.
-	Via string
+	// Args tell queries of one row apart: an egress listener, a namespace.
+	Args string
 }
 
-// Recorded is a question with its answer.
-type Recorded struct {
-	Read   Read
+// Dependency is a query with its answer.
+type Dependency struct {
+	Query  Query
 	Answer any
 }
 
-// View is a context as one class of proxies sees it, visibility applied. All
-// that is asked of it is recorded, absent rows too. A View is used by one
-// goroutine.
+// View is a context as one class of proxies sees it, visibility applied. It records all
+// queries, those for absent rows too. One goroutine uses a View.
 type View struct {
 	context *PushContext
 	class   Class
@@ -46,28 +44,31 @@ func NewView(p *PushContext, c Class) *View {
 	return &View{context: p, class: c, scope: SidecarScope{Namespace: c.Namespace, Sidecar: p.sidecar(c.Sidecar)}}
 }
 
-// SameScope says whether two views are of one class that sees by the same rules:
-// by one Sidecar, through the same gateways and with one mesh configuration. What
-// follows from a change of these is not told row by row.
+// SameScope says whether two views are of one class with the same Sidecar, gateways
+// and mesh configuration. Rows do not tell what a change of these leads to.
 func (v *View) SameScope(o *View) bool {
-	return v.class == o.class && v.scope == o.scope && v.context.mesh == o.context.mesh &&
-		slices.Equal(v.gateways(), o.gateways())
+	return v.SameButGateways(o) && slices.Equal(v.gateways(), o.gateways())
 }
 
-// gateways are those of the class as they are now.
+// SameButGateways is SameScope, but that the gateways may differ.
+func (v *View) SameButGateways(o *View) bool {
+	return v.class == o.class && v.scope == o.scope && v.context.mesh == o.context.mesh
+}
+
+// gateways returns the gateways of the class as they are now.
 func (v *View) gateways() []*Gateway {
 	if v.class.Gateways == "" || v.class.Shape.Type != discovery.Router {
 		return nil
 	}
 	var out []*Gateway
 	for path := range strings.SplitSeq(v.class.Gateways, separator) {
-		out = append(out, v.context.gateways.Value(path))
+		out = append(out, gatewayRows.of(v.context).Value(path))
 	}
 	return out
 }
 
-// Of returns the view of one proxy of the class, which knows what is the
-// workload's own beside what the class sees. It does not record.
+// Of returns the view of one proxy of the class, which also knows its workload. It does
+// not record.
 func (v *View) Of(proxy *discovery.Proxy) *View {
 	out := *v
 	out.workload, out.reads = proxy, nil
@@ -82,117 +83,91 @@ func (v *View) Recording() *View {
 	return &out
 }
 
-// Reads are what was asked and answered so far, each question once.
-func (v *View) Reads() []Recorded { return slices.Clip(v.reads.list) }
+// Dependencies are the queries so far and their answers, each once.
+func (v *View) Dependencies() []Dependency { return slices.Clip(v.reads.list) }
 
-// reads is what was asked. Most resources ask so little that a list is searched
+// reads has what was asked. Most resources ask so little that a list is searched
 // faster than a map.
 type reads struct {
-	list  []Recorded
-	index map[Read]int // nil while the list is short
+	list  []Dependency
+	index map[Query]int // nil while the list is short
 }
 
 const shortReads = 16
 
-// find returns the place of a question, -1 where it was not asked.
-func (r *reads) find(q Read) int {
+// find returns the place of a query, -1 where it was not asked.
+func (r *reads) find(q Query) int {
 	if r.index != nil {
 		if i, ok := r.index[q]; ok {
 			return i
 		}
 		return -1
 	}
-	return slices.IndexFunc(r.list, func(o Recorded) bool { return o.Read == q })
+	return slices.IndexFunc(r.list, func(d Dependency) bool { return d.Query == q })
 }
 
-func (r *reads) add(q Read, answer any) {
-	r.list = append(r.list, Recorded{q, answer})
+func (r *reads) add(q Query, answer any) {
+	r.list = append(r.list, Dependency{q, answer})
 	switch {
 	case r.index != nil:
 		r.index[q] = len(r.list) - 1
 	case len(r.list) > shortReads:
-		r.index = make(map[Read]int, 2*shortReads)
-		for i, o := range r.list {
-			r.index[o.Read] = i
+		r.index = make(map[Query]int, 2*shortReads)
+		for i, d := range r.list {
+			r.index[d.Query] = i
 		}
 	}
 }
 
-// Answer is what the view says to a recorded question now: comparable by ==
-// with what was recorded.
-func (v *View) Answer(r Read) any {
-	switch r.Row.Table {
-	case MeshConfig:
-		return v.context.mesh
-	case Self:
-		return v.self(r.Row.Key, r.Via)
-	case Hosts:
-		return v.service(host.Name(r.Row.Key), r.Via)
-	case Addresses:
-		return v.context.hosts.groups.addresses.Value(r.Row.Key)
-	case Covered:
-		return v.context.hosts.groups.covered.Value(r.Row.Key)
-	case Claims:
-		return v.context.hosts.claims.rows.Value(r.Row.Key)
-	case Endpoints:
-		return v.context.inputs.Endpoints.Value(r.Row.Key)
-	case Routes:
-		return v.route(r.Row.Key, r.Via)
-	case RouteHosts:
-		return v.context.routes.routeHosts.Value(r.Row.Key)
-	case Destinations:
-		return v.imported(v.context.imports.rows.Value(r.Row.Key), r.Via)
-	case Rules:
-		return v.ruleVia(host.Name(r.Row.Key), r.Via)
-	case Gateways:
-		return v.context.gateways.Value(r.Row.Key).at(r.Via)
-	case Instances:
-		return v.context.Instances(r.Row.Key)
-	case Services:
-		return v.context.inputs.Services.Value(r.Row.Key)
-	}
-	panic("mesh.View: unknown table " + strconv.Itoa(int(r.Row.Table)))
-}
+// Answer returns the result of a query now. It is comparable by == with the answer of a
+// Dependency.
+func (v *View) Answer(q Query) any { return tables[q.Row.Table].answer(v, q.Row.Key, q.Args) }
 
 // ask answers and records.
-func (v *View) ask(table Table, key, via string) any {
-	r := Read{RowKey{table, key}, via}
+func (v *View) ask(table Table, key, args string) any {
+	q := Query{RowKey{table, key}, args}
 	if v.reads == nil {
-		return v.Answer(r)
+		return v.Answer(q)
 	}
-	if i := v.reads.find(r); i >= 0 {
+	if i := v.reads.find(q); i >= 0 {
 		return v.reads.list[i].Answer
 	}
-	answer := v.Answer(r)
-	v.reads.add(r, answer)
+	answer := v.Answer(q)
+	v.reads.add(q, answer)
 	return answer
 }
 
-// Shape is what is known of the proxy without being recorded.
+// Class is the class whose view it is.
+func (v *View) Class() Class { return v.class }
+
+// Shape returns the properties of the proxy that need no recording.
 func (v *View) Shape() Shape { return v.class.Shape }
 
-// Mesh is the mesh configuration.
-func (v *View) Mesh() *Config { return v.ask(MeshConfig, "", "").(*Config) }
-
-// The questions about the class itself.
+// The queries about the class itself.
 const (
 	selfGateways  = "gateways"
 	selfSidecar   = "sidecar"
 	selfNamespace = "namespace"
 	selfLabels    = "labels"
+	selfTrait     = "trait"
 	selfIPs       = "ips"
 	selfServes    = "serves"
 	selfDelta     = "routeDelta"
 )
 
-func (v *View) self(key, via string) any {
+// selfTable answers what a class, or a workload, knows of itself.
+type selfTable struct{ tableOf[bool] }
+
+func (selfTable) answer(v *View, key, args string) any {
 	switch key {
 	case selfGateways:
 		return v.class.Gateways
 	case selfSidecar:
 		return v.scope.Sidecar
 	case selfNamespace:
-		return v.class.Namespace == via
+		return v.class.Namespace == args
+	case selfTrait:
+		return v.class.trait(args)
 	case selfIPs:
 		return v.ips()
 	case selfServes:
@@ -200,24 +175,24 @@ func (v *View) self(key, via string) any {
 	case selfDelta:
 		return v.class.RouteDelta
 	default:
-		return v.class.has(via)
+		return v.class.has(args)
 	}
 }
 
 // Gateway is the merged gateway of a router; nil for other proxies.
 func (v *View) Gateway() *MergedGateway { return v.gateway("") }
 
-// GatewayAt is Gateway of those alone that have a server at a port, with all their
+// GatewayAt merges only the Gateways that have a server at a port, with all their
 // servers.
 func (v *View) GatewayAt(port int) *MergedGateway { return v.gateway(strconv.Itoa(port)) }
 
-func (v *View) gateway(via string) *MergedGateway {
+func (v *View) gateway(port string) *MergedGateway {
 	if v.class.Shape.Type != discovery.Router {
 		return nil
 	}
 	var gateways []*Gateway
 	for path := range strings.SplitSeq(v.ask(Self, selfGateways, "").(string), separator) {
-		if g := v.ask(Gateways, path, via).(*Gateway); g != nil {
+		if g := v.ask(Gateways, path, port).(*Gateway); g != nil {
 			gateways = append(gateways, g)
 		}
 	}
@@ -244,7 +219,7 @@ func (v *View) AllowAny() bool {
 	if s := v.ask(Self, selfSidecar, "").(*Sidecar); s != nil && s.Spec.GetOutboundTrafficPolicy() != nil {
 		return s.Spec.GetOutboundTrafficPolicy().GetMode() == networking.OutboundTrafficPolicy_ALLOW_ANY
 	}
-	return v.Mesh().AllowAny()
+	return v.Mesh(OutboundTrafficPolicy).AllowAny()
 }
 
 // InNamespace says whether the proxy is of a namespace.
@@ -252,20 +227,27 @@ func (v *View) InNamespace(namespace string) bool {
 	return v.ask(Self, selfNamespace, namespace).(bool)
 }
 
-// HasLabels says whether the proxy's labels are a superset of a selector, which
-// has to be one of the source labels that a VirtualService has: other outcomes are
-// not known to a class.
+// HasLabels says whether the proxy's labels are a superset of a selector. A class knows
+// only the selectors of source labels that VirtualServices have.
 func (v *View) HasLabels(selector labels.Instance) bool {
 	return v.ask(Self, selfLabels, formatLabels(selector)).(bool)
 }
 
+// Locality is where the proxy is, region/zone/subzone; empty where nothing in the
+// configuration asks for it.
+func (v *View) Locality() string { return v.ask(Self, selfTrait, localityTrait).(string) }
+
+// Label is the value of a label of the proxy that failoverPriority names. Labels of the
+// topology that are not set follow from where the proxy is.
+func (v *View) Label(key string) string { return v.ask(Self, selfTrait, labelTrait+key).(string) }
+
 // Service is the service of a host as the proxy sees it through any of its
 // egress listeners; nil where it sees none.
 func (v *View) Service(h host.Name) *ServiceRow {
-	return v.ask(Hosts, string(h), v.anyListener(h)).(*ServiceRow)
+	return v.ofHost(h, viaAny)
 }
 
-// Sees says whether the proxy sees a service of a host, without that being recorded.
+// Sees says whether the proxy sees a service of a host. It does not record.
 func (v *View) Sees(row *HostRow) bool {
 	return v.service(row.Hostname, viaAny) != nil
 }
@@ -273,36 +255,23 @@ func (v *View) Sees(row *HostRow) bool {
 // ServiceAt is the service of a host as the proxy sees it through one egress
 // listener.
 func (v *View) ServiceAt(listener EgressListener, h host.Name) *ServiceRow {
-	return v.ask(Hosts, string(h), v.viaListener(listener.Index, h)).(*ServiceRow)
+	return v.ofHost(h, v.listenerArgs(listener.Index))
 }
 
-// Endpoints are those of a service; nil where there are none.
+// Endpoints returns the endpoints of a service; nil for none.
 func (v *View) Endpoints(s *ServiceRow) *EndpointRow {
-	return v.ask(Endpoints, ServiceKey(s.Hostname, s.Namespace), "").(*EndpointRow)
+	return v.ask(Endpoints, rows.Key(s.Hostname, s.Namespace), "").(*EndpointRow)
 }
 
-// RouteHosts are the hosts that VirtualServices name on a gateway, in order: ask
-// VirtualServices of each.
-func (v *View) RouteHosts(gateway string) iter.Seq[host.Name] {
-	hosts := v.ask(RouteHosts, gateway, "").(pmap.Map[bool])
-	return func(yield func(host.Name) bool) {
-		for h := range hosts.Keys() {
-			if !yield(host.Name(h)) {
-				return
-			}
-		}
-	}
-}
-
-// VirtualServices are those which name exactly this host on a gateway and are
-// visible to the proxy, in precedence.
+// VirtualServices are the visible VirtualServices that name exactly this host on a
+// gateway, in precedence.
 func (v *View) VirtualServices(gateway string, h host.Name) []*VirtualService {
 	return v.ask(Routes, RouteKey(gateway, h), "").(visibleRoutes).list()
 }
 
-// VirtualServiceAt is the VirtualService of sidecars that applies to the host of a
-// service on an egress listener: the first visible and imported one of the most
-// specific name.
+// VirtualServiceAt returns the VirtualService that applies to the host of a service on
+// an egress listener of a sidecar: of the most specific name, the first that is visible
+// and imported.
 func (v *View) VirtualServiceAt(listener EgressListener, h host.Name) *VirtualService {
 	return v.ask(Routes, RouteKey(MeshGateway, h), strconv.Itoa(listener.Index)).(*VirtualService)
 }
@@ -312,19 +281,22 @@ func (v *View) VirtualServiceNamed(listener EgressListener, name host.Name) *Vir
 	return v.ask(Routes, RouteKey(MeshGateway, name), viaExactly+strconv.Itoa(listener.Index)).(*VirtualService)
 }
 
-// Rule is the merged DestinationRule that applies when the proxy calls a
-// service; nil where there is none. Rules of the proxy's namespace come first,
-// then those of the service's, then those of the root namespace; the first
-// namespace that has a match decides, by its most specific host. (Istio:
-// destinationRule.)
+// Rule returns the merged DestinationRule that applies when the proxy calls a service;
+// nil if there is none. Rules of the proxy's namespace come first, then those of the
+// service's, then those of the root namespace. The first namespace that has a match
+// decides, by its most specific host. (Istio: destinationRule.)
 func (v *View) Rule(s *ServiceRow) *Rule {
 	return v.ask(Rules, string(s.Hostname), s.Namespace).(*Rule)
 }
 
 // Hash is the consistent hash by which the proxy balances what it sends to a port of
-// a service, or of a subset of it; nil for none. What asks for no more of a rule
-// follows none that says nothing of a hash.
+// a service, or of a subset of it; nil for none.
 func (v *View) Hash(s *ServiceRow, subset string, port int) *networking.LoadBalancerSettings_ConsistentHashLB {
-	via := strings.Join([]string{s.Namespace, subset, strconv.Itoa(port)}, separator)
-	return v.ask(Rules, string(s.Hostname), via).(*Rule).Hash(subset, port)
+	return hashPart.ask(v, s, subset, port).Hash(subset, port)
+}
+
+// IdleTimeout is after how long the proxy closes a connection of bytes to a port of a
+// service, or of a subset of it, that nothing is sent on; nil where nothing is set.
+func (v *View) IdleTimeout(s *ServiceRow, subset string, port int) *durationpb.Duration {
+	return idleTimeoutPart.ask(v, s, subset, port).IdleTimeout(subset, port)
 }

@@ -74,9 +74,9 @@ func TestOrderIsPartOfTheAnswer(t *testing.T) {
 	shop, edge := w.View(xdstest.Node{Namespace: "shop"}).Recording(), w.View(xdstest.Node{Namespace: "edge"})
 	shop.VirtualServiceAt(shop.Egress()[0], "a.example")
 	shop.VirtualServices(mesh.MeshGateway, "a.example")
-	for _, r := range shop.Reads() {
-		if r.Read.Row.Table == mesh.Routes && edge.Answer(r.Read) == r.Answer {
-			t.Errorf("%v has one answer in both namespaces", r.Read)
+	for _, r := range shop.Dependencies() {
+		if r.Query.Row.Table == mesh.Routes && edge.Answer(r.Query) == r.Answer {
+			t.Errorf("%v has one answer in both namespaces", r.Query)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package mesh
 
 import (
 	"cmp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -11,37 +10,32 @@ import (
 	"github.com/portolan-mesh/portolan/storage/labels"
 )
 
-// A question about a host goes through one egress listener, or any. Where no
-// Sidecar restricts the class both are the same question, so that classes share
-// the answer.
+// A query for a host goes through one egress listener, or through any. If no Sidecar
+// restricts the class both are the same query, so that classes share the answer.
 const viaAny = "any"
 
-// viaListener names the question about a host through one listener, and records
-// what else its answer depends on.
-func (v *View) viaListener(listener int, h host.Name) string {
+// listenerArgs returns the arguments of a query through one listener.
+func (v *View) listenerArgs(listener int) string {
 	if !v.scope.restricted() {
 		return viaAny
 	}
-	v.dependOnImports(h, strconv.Itoa(listener))
 	return strconv.Itoa(listener)
 }
 
-func (v *View) anyListener(h host.Name) string {
+// ofHost asks for the service of a host through a listener, or any, and records what
+// else the answer depends on.
+func (v *View) ofHost(h host.Name, listener string) *ServiceRow {
 	if v.scope.restricted() {
-		v.dependOnImports(h, viaAny)
+		v.ask(Destinations, string(h), listener)
 	}
-	return viaAny
+	return v.ask(Hosts, string(h), listener).(*ServiceRow)
 }
 
-// dependOnImports records the VirtualServices through which a restricted scope
-// may import a host.
-func (v *View) dependOnImports(h host.Name, via string) { v.ask(Destinations, string(h), via) }
-
-// service picks the service of a host that the class sees: one that an egress
-// listener imports, of its own namespace first, then the oldest; where none is,
-// one that an imported VirtualService routes to.
-func (v *View) service(h host.Name, via string) *ServiceRow {
-	row := v.context.hosts.hosts.Value(string(h))
+// service returns the service of a host that the class sees. It is one that an egress
+// listener imports, of the class's own namespace first, then the oldest; else one that
+// an imported VirtualService routes to.
+func (v *View) service(h host.Name, listener string) *ServiceRow {
+	row := hostRows.of(v.context).Value(string(h))
 	if row == nil {
 		return nil
 	}
@@ -50,11 +44,11 @@ func (v *View) service(h host.Name, via string) *ServiceRow {
 		return row.pick(scope, nil)
 	}
 	if s := row.pick(scope, func(r *ServiceRow) bool {
-		return v.eachListener(via, func(l int) bool { return scope.importsService(l, h, r.Namespace) })
+		return v.anyListener(listener, func(l int) bool { return scope.importsService(l, h, r.Namespace) })
 	}); s != nil {
 		return s
 	}
-	if v.imported(v.context.imports.rows.Value(string(h)), via) {
+	if v.imported(importRows.of(v.context).Value(string(h)), listener) {
 		return row.pick(scope, nil)
 	}
 	return nil
@@ -78,16 +72,22 @@ func (r *HostRow) pick(scope SidecarScope, sees func(*ServiceRow) bool) *Service
 	return first
 }
 
-// eachListener says whether a test holds for the listener named by via, or for
-// one of all.
-func (v *View) eachListener(via string, test func(listener int) bool) bool {
+// anyListener says whether a test holds for a listener by its number, or for one of
+// all.
+func (v *View) anyListener(listener string, test func(listener int) bool) bool {
 	if !v.scope.restricted() {
 		return true // each imports everything
 	}
-	if l, err := strconv.Atoi(via); err == nil {
-		return test(l)
+	if listener != viaAny {
+		l, err := strconv.Atoi(listener)
+		return err == nil && test(l)
 	}
-	return slices.ContainsFunc(v.scope.Egress(), func(l EgressListener) bool { return test(l.Index) })
+	for l := range v.scope.Sidecar.Spec.GetEgress() {
+		if test(l) {
+			return true
+		}
+	}
+	return false
 }
 
 // visibleRoutes is a row of routes and how a class sees them, as a comparable
@@ -119,7 +119,7 @@ const (
 	publicRoutes
 )
 
-// precedence is that of a VirtualService that the namespace sees. (Istio:
+// precedence ranks a VirtualService that the namespace sees. (Istio:
 // VirtualServicesForGateway.)
 func (vs *VirtualService) precedence(namespace string) byte {
 	switch {
@@ -131,9 +131,9 @@ func (vs *VirtualService) precedence(namespace string) byte {
 	return exportedRoutes
 }
 
-// CompareVirtualServices is the precedence of VirtualServices that the view has
-// answered with: those private to the proxy's namespace, those that others
-// export to it, public ones; the oldest first in each.
+// CompareVirtualServices orders the VirtualServices of the view by precedence: those
+// private to the proxy's namespace, those that others export to it, public ones; the
+// oldest first in each.
 func (v *View) CompareVirtualServices(a, b *VirtualService) int {
 	own := v.scope.Namespace
 	return cmp.Or(cmp.Compare(a.precedence(own), b.precedence(own)), config.Compare(a.Config, b.Config))
@@ -146,24 +146,24 @@ func (r *RouteRow) all() []*VirtualService {
 	return r.VirtualServices
 }
 
-// viaExactly marks the question about the VirtualServices of one name, not of
+// viaExactly marks the query about the VirtualServices of one name, not of
 // those that cover it.
 const viaExactly = "="
 
-// route answers a question about the routes of a host: all that the class sees on
-// a gateway (via is empty), or the one that applies on an egress listener of a
-// sidecar.
-func (v *View) route(key, via string) any {
-	if via == "" {
-		return v.visibleRoutes(v.context.routes.routes.Value(key))
+// route answers a query for the routes of a host: all that the class sees on a gateway
+// (args is empty), or the one that applies on an egress listener of a sidecar.
+func (v *View) route(key, args string) any {
+	all := routeRows.of(v.context)
+	if args == "" {
+		return v.visibleRoutes(all.Value(key))
 	}
-	listener, exactly := strings.CutPrefix(via, viaExactly)
-	if exactly || v.context.routes.patterns == 0 {
-		return v.firstRoute(v.context.routes.routes.Value(key), listener)
+	listener, exactly := strings.CutPrefix(args, viaExactly)
+	if exactly || routePatternRows.of(v.context).Len() == 0 {
+		return v.firstRoute(all.Value(key), listener)
 	}
 	gateway, h := splitRouteKey(key)
 	for name := range h.Covers() {
-		if vs := v.firstRoute(v.context.routes.routes.Value(RouteKey(gateway, name)), listener); vs != nil {
+		if vs := v.firstRoute(all.Value(RouteKey(gateway, name)), listener); vs != nil {
 			return vs
 		}
 	}
@@ -176,7 +176,7 @@ func (v *View) firstRoute(row *RouteRow, listener string) *VirtualService {
 	var first *VirtualService
 	for _, vs := range row.all() {
 		if !vs.ExportTo.VisibleTo(v.scope.Namespace) ||
-			!v.eachListener(listener, func(l int) bool { return v.scope.importsVirtualService(l, vs) }) {
+			!v.anyListener(listener, func(l int) bool { return v.scope.importsVirtualService(l, vs) }) {
 			continue
 		}
 		if first == nil || vs.precedence(v.scope.Namespace) < first.precedence(v.scope.Namespace) {
@@ -200,7 +200,7 @@ func (v *View) visibleRoutes(row *RouteRow) visibleRoutes {
 	return visibleRoutes{row, string(seen)}
 }
 
-// formatLabels writes a selector as a question; parseLabels reads it back.
+// formatLabels writes a selector as the args of a query; parseLabels reads it back.
 // Neither "," nor "=" can stand in a label.
 func formatLabels(l labels.Instance) string { return l.String() }
 

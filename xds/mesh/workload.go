@@ -6,14 +6,14 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 )
 
-// What a view knows of one workload. Only the generators of inbound resources
-// ask: their resources are the workload's own, and shared with none.
+// Queries for one workload. Only generators of inbound resources use them: their
+// resources belong to the workload alone.
 
 // InboundService is a service that the workload serves.
 type InboundService struct {
 	Service *ServiceRow
-	// Endpoints are those of the service at the workload's addresses that the
-	// workload can be, in the order of the registries.
+	// Endpoints are the service's endpoints at the workload's addresses that the
+	// workload may serve, in the order of the registries.
 	Endpoints []*discovery.Endpoint
 }
 
@@ -27,7 +27,7 @@ func (v *View) ips() string {
 	return joinComma(v.workload.IPAddresses)
 }
 
-// identity is what the workload proved to be, empty where it proved nothing.
+// identity returns the proved identity of the workload; empty for none.
 func (v *View) identity() string {
 	if v.workload == nil {
 		return ""

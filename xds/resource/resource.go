@@ -1,15 +1,19 @@
-// Package resource is what generators make and streams send: a named Envoy
-// resource as its bytes, with the hash of these as its version.
+// Package resource holds what generators make and streams send: a named Envoy resource
+// as its bytes, with their hash as its version, and what a client needs besides it
+// ([Need]).
 package resource
 
 import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/portolan-mesh/portolan/xds/envoy"
 )
 
 // Resource is one built resource. It is never modified.
@@ -20,47 +24,96 @@ type Resource struct {
 	// Version is the hash of the bytes: equal content, equal version, on every
 	// replica and after every restart.
 	Version string
-	// Children names the resources of the next type that this one makes a proxy
-	// wait for: the endpoints of a cluster, the routes of a listener. When the
-	// resource is sent its children are sent again.
-	Children []string
-	// Resolves says that a proxy which has taken the resource needs a moment more:
-	// it is a cluster whose host names the proxy resolves.
-	Resolves bool
-	// Refs names, in order, the clusters that the resource sends traffic to.
-	Refs []string
-	// Parts are the resources whose bytes this one carries; their Refs are its.
+	// Needs are the resources without which a client cannot use this one, in an order
+	// that follows from the content.
+	Needs []Need
+	// Parts are the resources whose bytes this one carries; their needs are its needs.
 	Parts []*Resource
 }
 
-// EachRef iterates over the clusters that the resource or one of its parts
-// sends traffic to. A name may come more than once.
-func (r *Resource) EachRef(yield func(cluster string) bool) {
-	for _, ref := range r.Refs {
-		if !yield(ref) {
+// EachNeed iterates over the needs of the resource and of its parts.
+func (r *Resource) EachNeed(yield func(Need) bool) {
+	for _, n := range r.Needs {
+		if !yield(n) {
 			return
 		}
 	}
 	for _, part := range r.Parts {
-		for _, ref := range part.Refs {
-			if !yield(ref) {
+		for _, n := range part.Needs {
+			if !yield(n) {
 				return
 			}
 		}
 	}
 }
 
-// New marshals a message, deterministically.
-func New(name string, message proto.Message, children ...string) (*Resource, error) {
-	body := &anypb.Any{}
-	if err := anypb.MarshalFrom(body, message, proto.MarshalOptions{Deterministic: true}); err != nil {
-		return nil, fmt.Errorf("marshal %s: %w", name, err)
+// EachRef iterates over the clusters that the resource or one of its parts
+// sends traffic to. A name may come more than once.
+func (r *Resource) EachRef(yield func(cluster string) bool) {
+	for n := range r.EachNeed {
+		if n.Kind == Traffic && !yield(n.Name) {
+			return
+		}
 	}
-	return &Resource{Name: name, Body: body, Version: hash(body.Value), Children: children}, nil
 }
 
-// With returns r with other bytes, which were put together from its own and from
-// those of parts: versions of these tell what the bytes are.
+// Refers says whether the resource itself, its parts apart, sends traffic to a cluster.
+func (r *Resource) Refers(cluster string) bool {
+	return slices.ContainsFunc(r.Needs, func(n Need) bool { return n.Kind == Traffic && n.Name == cluster })
+}
+
+// Resolves says whether a client that has taken the resource needs a moment more.
+func (r *Resource) Resolves() bool {
+	return slices.ContainsFunc(r.Needs, func(n Need) bool { return n.Kind == Grace })
+}
+
+// Encoded is a message that its generator has encoded by itself, from parts that were
+// encoded before. Message lacks these parts.
+type Encoded struct {
+	proto.Message
+	Body []byte
+}
+
+// Decode returns the message with all its parts.
+func (e Encoded) Decode() (proto.Message, error) {
+	whole := e.Message.ProtoReflect().New().Interface()
+	return whole, proto.Unmarshal(e.Body, whole)
+}
+
+// New marshals a message, deterministically. A message that breaks a rule of the API is
+// an error, since no client would accept it.
+func New(name string, message proto.Message, needs ...Need) (*Resource, error) {
+	encoded, isEncoded := message.(Encoded)
+	if isEncoded {
+		message = encoded.Message
+	}
+	if err := envoy.Check(message); err != nil {
+		return nil, fmt.Errorf("%s breaks the rules of its API: %w", name, err)
+	}
+	value := encoded.Body
+	if !isEncoded {
+		var err error
+		if value, err = (proto.MarshalOptions{Deterministic: true}).Marshal(message); err != nil {
+			return nil, fmt.Errorf("marshal %s: %w", name, err)
+		}
+	}
+	return &Resource{Name: name, Body: &anypb.Any{TypeUrl: typeOf(message), Value: value}, Version: hash(value), Needs: needs}, nil
+}
+
+// typeOf is the type URL of a message, one string for all of a type that is served.
+func typeOf(message proto.Message) string {
+	const prefix = "type.googleapis.com/"
+	name := string(message.ProtoReflect().Descriptor().FullName())
+	for _, served := range [...]string{ClusterType, EndpointType, ListenerType, RouteType, VirtualHostType} {
+		if served[len(prefix):] == name {
+			return served
+		}
+	}
+	return prefix + name
+}
+
+// With returns r with other bytes, which were put together from its own and those of
+// parts. Its version covers the versions of r and of parts.
 func (r *Resource) With(body []byte, parts []*Resource) *Resource {
 	out := *r
 	out.Body, out.Parts = &anypb.Any{TypeUrl: r.Body.GetTypeUrl(), Value: body}, parts
@@ -83,11 +136,11 @@ func (r *Resource) Apart(body []byte) *Resource {
 	return out
 }
 
-// IsApart says whether a version is that of a resource whose parts come apart.
+// IsApart says whether a version belongs to a resource whose parts are sent separately.
 func IsApart(version string) bool { return strings.HasPrefix(version, apart) }
 
-// Under returns r with a version that also covers the version of its parent: a
-// change of the parent then makes the child one that a client lacks.
+// Under returns r with a version that also covers the version of its parent. If the
+// parent changes, a client then lacks the child.
 func (r *Resource) Under(parentVersion string) *Resource {
 	out := *r
 	out.Version = hash([]byte(r.Version + "/" + parentVersion))
@@ -100,8 +153,8 @@ func hash(b []byte) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// SetVersion is the version of several resources as one, in their order: a hash
-// over their names and versions.
+// SetVersion returns one version for several resources, in their order: a hash over
+// their names and versions.
 func SetVersion(resources []*Resource) string {
 	h := sha256.New()
 	var line []byte

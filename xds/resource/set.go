@@ -8,13 +8,12 @@ import (
 	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
-// Set is the resources of one type by name. It is immutable, and the zero Set is
-// empty. Sets made from one another share what they have in common, and Diff tells
-// what they have not. Two that are == have the same content; the converse does not
-// hold.
+// Set holds the resources of one type by name. It is immutable, and the zero Set is
+// empty. Sets made from one another share their common part, and Diff returns the
+// difference. Two Sets that are == have the same content; the converse does not hold.
 //
-// Some of a Set may be kept beside the rest, see Beside, which is of no account for
-// what the Set has.
+// A Set may keep a few resources apart from the rest, see Beside. That does not change
+// its content.
 type Set struct {
 	most, beside pmap.Map[*Resource] // no name is in both
 }
@@ -28,9 +27,9 @@ func FromSorted(resources iter.Seq2[string, *Resource]) Set {
 	return Set{most: pmap.FromSorted(resources)}
 }
 
-// Beside is the set with the resources of another, which are few and take the place of
-// those of their names. They are kept apart where they can be: Sets that differ in such
-// alone share all the rest, and how it becomes another.
+// Beside returns the set with the few resources of another, which replace those of
+// their names. It keeps them apart if it can: Sets that differ only in them share the
+// rest, and its difference to the next.
 func (s Set) Beside(few Set) Set {
 	for name, r := range few.All() {
 		if _, ok := s.Get(name); ok || s.beside.Len() > 0 {
@@ -202,8 +201,8 @@ func diff(from, to Set, yield func(Change) bool) {
 	}
 }
 
-// both is what two changes of one name come to, of which each has what the other has
-// not.
+// both joins two changes of one name, of which one has the old resource and the other
+// the new.
 func both(a, b Change) Change {
 	if b.HasOld {
 		a.Old, a.HasOld = b.Old, true

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
 // The types that a proxy asks for.
@@ -37,7 +37,7 @@ const maxResponse = 256 << 20
 type ClientOptions struct {
 	// Node is sent with the first request; NewNode makes one.
 	Node    *corev3.Node
-	Variant stream.Variant
+	Variant protocol.Variant
 	// Manual leaves every answer to Ack and Nack of the test. Otherwise a client
 	// acknowledges what it receives.
 	Manual bool
@@ -47,6 +47,10 @@ type ClientOptions struct {
 	// Initial are the versions that a delta client states when it first asks for
 	// a type: what it has from an earlier stream.
 	Initial map[string]map[string]string
+	// Refuse says in what words the client refuses an answer, of which it takes
+	// nothing then; empty for one that it takes. It must not call the client. A
+	// Manual client does not ask it.
+	Refuse func(*Answer) string
 	// OnAnswer is called with every answer once it is part of what the client
 	// holds and before it is acknowledged. It must not call the client.
 	OnAnswer func(*Answer)
@@ -173,9 +177,9 @@ func (c *Client) Done() <-chan struct{} { return c.done }
 // Close ends the stream.
 func (c *Client) Close() { c.close() }
 
-func openWire(ctx context.Context, connection *grpc.ClientConn, variant stream.Variant) (clientWire, error) {
+func openWire(ctx context.Context, connection *grpc.ClientConn, variant protocol.Variant) (clientWire, error) {
 	ads := discoveryv3.NewAggregatedDiscoveryServiceClient(connection)
-	if variant == stream.Delta {
+	if variant == protocol.Delta {
 		s, err := ads.DeltaAggregatedResources(ctx)
 		return deltaClient{s}, err
 	}
@@ -212,6 +216,10 @@ func (c *Client) Nack(a *Answer, message string) {
 	c.tb.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.refuse(a, message)
+}
+
+func (c *Client) refuse(a *Answer, message string) {
 	t := c.typ(a.TypeURL)
 	c.send(clientRequest{
 		typeURL: a.TypeURL, names: t.names(), version: t.version, nonce: a.Nonce,
@@ -337,8 +345,14 @@ func (c *Client) take(a *Answer) {
 	c.answers = append(c.answers, a)
 	t := c.typ(a.TypeURL)
 	t.nonce = a.Nonce
+	if c.o.Refuse != nil && !c.o.Manual {
+		if words := c.o.Refuse(a); words != "" {
+			c.refuse(a, words)
+			return
+		}
+	}
 	whole := a.TypeURL == ClusterType || a.TypeURL == ListenerType
-	if c.o.Variant == stream.StateOfTheWorld && whole {
+	if c.o.Variant == protocol.StateOfTheWorld && whole {
 		t.held = map[string]Held{}
 	}
 	for name, h := range a.Resources {

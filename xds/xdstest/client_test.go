@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
-	"github.com/portolan-mesh/portolan/xds/stream"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -23,15 +23,15 @@ spec:
 
 const bookCluster = "outbound|9080||book.shop.test"
 
-func both(t *testing.T, f func(t *testing.T, v stream.Variant)) {
-	t.Run("delta", func(t *testing.T) { f(t, stream.Delta) })
-	t.Run("world", func(t *testing.T) { f(t, stream.StateOfTheWorld) })
+func both(t *testing.T, f func(t *testing.T, v protocol.Variant)) {
+	t.Run("delta", func(t *testing.T) { f(t, protocol.Delta) })
+	t.Run("world", func(t *testing.T) { f(t, protocol.StateOfTheWorld) })
 }
 
 // TestClientFollows: a client that follows holds what a proxy would, and loses
 // what is deleted.
 func TestClientFollows(t *testing.T) {
-	both(t, func(t *testing.T, v stream.Variant) {
+	both(t, func(t *testing.T, v protocol.Variant) {
 		server := xdstest.NewServer(t, catalogue.Types())
 		client := xdstest.Dial(t, server.Address, xdstest.ClientOptions{
 			Node: xdstest.NewNode("sidecar", "10.0.0.1", "client", "shop", nil), Variant: v, Follow: true,
@@ -54,7 +54,7 @@ func TestClientFollows(t *testing.T) {
 
 // TestClientAnswersByHand: what a manual client says is what the server knows.
 func TestClientAnswersByHand(t *testing.T) {
-	both(t, func(t *testing.T, v stream.Variant) {
+	both(t, func(t *testing.T, v protocol.Variant) {
 		server := xdstest.NewServer(t, catalogue.Types())
 		client := xdstest.Dial(t, server.Address, xdstest.ClientOptions{
 			Node: xdstest.NewNode("sidecar", "10.0.0.1", "client", "shop", nil), Variant: v, Manual: true,

@@ -2,6 +2,7 @@ package xdstest
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"strconv"
@@ -19,6 +20,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/memory"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/generate"
 )
 
 // Server is a whole control plane in the test's process, from a store in memory
@@ -36,13 +38,13 @@ type Server struct {
 
 // NewServer runs a server of the given types. Options may change how the xDS
 // server is made. It ends with the test.
-func NewServer(tb testing.TB, types []xds.ResourceType, options ...func(*xds.Options)) *Server {
+func NewServer(tb testing.TB, types []generate.ResourceType, options ...func(*xds.Options)) *Server {
 	tb.Helper()
 	return NewServerOn(tb, memory.New(schema.Pilot(), memory.Options{Domain: "cluster.local"}), types, options...)
 }
 
 // NewServerOn runs a server on a store, which several may share.
-func NewServerOn(tb testing.TB, store *memory.Store, types []xds.ResourceType, options ...func(*xds.Options)) *Server {
+func NewServerOn(tb testing.TB, store *memory.Store, types []generate.ResourceType, options ...func(*xds.Options)) *Server {
 	tb.Helper()
 	worker := cache.NewWorker()
 	configs := cachememory.New(store, cachememory.Options{Worker: worker})
@@ -72,7 +74,13 @@ func NewServerOn(tb testing.TB, store *memory.Store, types []xds.ResourceType, o
 	run(worker.Run)
 	run(configs.Run)
 	run(s.XDS.Run)
-	run(func(context.Context) error { return g.Serve(listener) })
+	run(func(context.Context) error {
+		err := g.Serve(listener)
+		if errors.Is(err, grpc.ErrServerStopped) { // a short test ended before Serve began
+			err = nil
+		}
+		return err
+	})
 	tb.Cleanup(func() {
 		g.Stop()
 		cancel()

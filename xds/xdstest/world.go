@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,11 +16,13 @@ import (
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/discoverytest"
+	"github.com/portolan-mesh/portolan/discovery/rows"
 	"github.com/portolan-mesh/portolan/discovery/serviceentry"
 	"github.com/portolan-mesh/portolan/storage/address"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/cluster"
 	"github.com/portolan-mesh/portolan/xds/generate/endpoint"
@@ -29,7 +30,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/generate/virtualhost"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/meshconfig"
 	"github.com/portolan-mesh/portolan/xds/resource"
+	"github.com/portolan-mesh/portolan/xds/simulate"
 )
 
 // World is a mesh made from YAML, without a store or a server: objects go
@@ -111,7 +114,7 @@ func (w *World) put(object *config.Config, age int) {
 	if object.Namespace == "" {
 		object.Namespace = "default"
 	}
-	object.Domain = mesh.DefaultDomain
+	object.Domain = meshconfig.DefaultDomain
 	epoch := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	object.CreationTimestamp = epoch.Add(time.Duration(w.revision)*time.Hour + time.Duration(age)*time.Second)
 	if _, err := schema.Pilot().Kind(object.GroupVersionKind).Validate(object); err != nil {
@@ -157,7 +160,7 @@ func (w *World) Assign(namespace, hostname, ipv4 string) {
 // SetMesh replaces the mesh configuration, given in YAML.
 func (w *World) SetMesh(document string) {
 	w.tb.Helper()
-	parsed, _, err := mesh.ParseConfig([]byte(document))
+	parsed, _, err := meshconfig.Parse([]byte(document))
 	if err != nil {
 		w.tb.Fatal(err)
 	}
@@ -176,9 +179,9 @@ func (w *World) commit() {
 	w.inputs.Endpoints = pmap.Map[*mesh.EndpointRow]{}
 	services, endpoints := w.context.Inputs().Services, w.context.Inputs().Endpoints
 	for _, row := range w.recorder.Rows() {
-		key := mesh.ServiceKey(row.Hostname, row.Namespace)
+		key := rows.Key(row.Hostname, row.Namespace)
 		if len(row.Services) > 0 {
-			service := mesh.NewServiceRow(row.Services, row.Endpoints)
+			service := rows.NewService(row.Services, row.Endpoints)
 			if old := services.Value(key); old.Equal(service) {
 				service = old
 			}
@@ -188,6 +191,8 @@ func (w *World) commit() {
 			e := &mesh.EndpointRow{Hostname: row.Hostname, Namespace: row.Namespace, Endpoints: row.Endpoints}
 			if old := endpoints.Value(key); old.Equal(e) {
 				e = old
+			} else {
+				e.Follow(old)
 			}
 			w.inputs.Endpoints = w.inputs.Endpoints.Set(key, e)
 		}
@@ -213,6 +218,8 @@ type Node struct {
 	Interception discovery.InterceptionMode
 	// MoreIPs are further addresses.
 	MoreIPs []string
+	// Locality is where it runs by its own words: region/zone/subzone.
+	Locality string
 }
 
 // Proxy makes the node a proxy, as one that connects would be.
@@ -236,7 +243,8 @@ func (n Node) Proxy(tb testing.TB) *discovery.Proxy {
 		kind, generator = discovery.Sidecar, string(kind)
 	}
 	proxy, err := discovery.ParseProxy(&corev3.Node{
-		Id: string(kind) + "~" + n.IP + "~test~" + n.Namespace + ".svc.cluster.local",
+		Id:       string(kind) + "~" + n.IP + "~test~" + n.Namespace + ".svc.cluster.local",
+		Locality: envoy.Locality(n.Locality),
 		Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{
 			"GENERATOR":         structpb.NewStringValue(generator),
 			"NAMESPACE":         structpb.NewStringValue(n.Namespace),
@@ -259,66 +267,33 @@ func (w *World) View(n Node) *mesh.View {
 	return mesh.NewView(w.context, w.context.ClassOf(proxy)).Of(proxy)
 }
 
-// Build makes all resources of a node that the generators have, in the order of
-// their names. What a generator composes is composed of what another of them makes.
+// Class is the class of a node.
+func (w *World) Class(n Node) mesh.Class { return w.context.ClassOf(n.Proxy(w.tb)) }
+
+// Build makes all resources of a node that the generators have, type by type. What a
+// generator composes is composed of what another of them makes.
 func (w *World) Build(n Node, generators ...generate.Generator) []*resource.Resource {
 	w.tb.Helper()
-	view := w.View(n)
-	byURL := map[string][]*resource.Resource{}
-	for _, g := range generators {
-		byURL[g.TypeURL()] = append(byURL[g.TypeURL()], w.buildType(view, g)...)
-	}
+	builder := generate.NewBuilder(w.context, n.Proxy(w.tb), generators)
 	var out []*resource.Resource
 	seen := map[string]bool{}
 	for _, g := range generators {
-		built := byURL[g.TypeURL()]
-		if c, ok := g.(generate.Composer); ok {
-			built = w.compose(c, built, byURL[c.PartsURL()])
-		}
-		if !seen[g.TypeURL()] {
-			out = append(out, built...)
+		if seen[g.TypeURL()] {
+			continue
 		}
 		seen[g.TypeURL()] = true
-	}
-	return out
-}
-
-// compose puts resources together with those of the parts that are named after
-// them.
-func (w *World) compose(g generate.Composer, own, parts []*resource.Resource) []*resource.Resource {
-	w.tb.Helper()
-	var out []*resource.Resource
-	for _, o := range own {
-		of := slices.DeleteFunc(slices.Clone(parts), func(p *resource.Resource) bool {
-			at := strings.LastIndexByte(p.Name, '/')
-			return at < 0 || p.Name[:at] != o.Name
-		})
-		r, err := g.Compose(o, slices.Values(of))
+		all, err := builder.All(g.TypeURL())
 		if err != nil {
-			w.tb.Fatalf("compose %s: %v", o.Name, err)
+			w.tb.Fatal(err)
 		}
-		out = append(out, r)
-	}
-	return out
-}
-
-func (w *World) buildType(view *mesh.View, g generate.Generator) []*resource.Resource {
-	w.tb.Helper()
-	names := slices.Sorted(g.Affected(view, mesh.Diff(nil, w.context)))
-	var out []*resource.Resource
-	for _, name := range slices.Compact(names) {
-		r, err := g.Build(view.Recording(), name)
-		if err != nil {
-			w.tb.Fatalf("build %s: %v", name, err)
-		}
-		if r != nil {
-			out = append(out, r)
+		for _, built := range all {
+			out = append(out, built.Resource)
 		}
 	}
 	return out
 }
 
-// Generators are those of the types that a Simulation reads, in the order in
+// Generators are those of the types that a simulation reads, in the order in
 // which they are sent.
 func Generators() []generate.Generator {
 	return []generate.Generator{cluster.Generator{}, endpoint.Generator{}, listener.Generator{}, route.Generator{}, virtualhost.Generator{}}
@@ -329,14 +304,14 @@ func Inbound() []generate.Generator {
 	return []generate.Generator{cluster.Inbound{}, listener.Inbound{}}
 }
 
-// Simulate makes the simulation of a node.
-func (w *World) Simulate(n Node) *Simulation {
+// Simulate simulates the proxy of a node.
+func (w *World) Simulate(n Node) *simulate.Proxy {
 	w.tb.Helper()
-	s, err := NewSimulation(w.Build(n, append(Generators(), Inbound()...)...))
+	p, err := simulate.New(w.Build(n, append(Generators(), Inbound()...)...))
 	if err != nil {
 		w.tb.Fatal(err)
 	}
-	return s
+	return p
 }
 
 // Object writes the YAML of a networking object: its kind, "namespace/name" (the

@@ -12,7 +12,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// Where the endpoint is and what goes through it.
+// The names, the path and the limits of the endpoint.
 const (
 	Group      = "portolan.io"
 	Version    = "v1"
@@ -22,13 +22,12 @@ const (
 	Path       = "/apis/" + APIVersion + "/batches"
 )
 
-// Verb is what an operation does with its object.
+// Verb names the action of an operation.
 type Verb string
 
-// The verbs. Create fails where the object exists, Update and Delete where it
-// does not; Apply makes it what it is given, whether it exists or not, and
-// Restore does the same and gives an object that it creates the
-// creationTimestamp that it is given, unless that is in the future.
+// The verbs. Create fails if the object exists, Update and Delete if it does not. Apply
+// creates or updates. Restore applies too, and gives an object that it creates the
+// creationTimestamp in the request, unless that is in the future.
 const (
 	Create  Verb = "create"
 	Update  Verb = "update"
@@ -44,12 +43,14 @@ const Absent = storage.Absent
 // MaxMessage is how many bytes a message may have.
 const MaxMessage = 1024
 
-// Batch is the request. Message is what there is to say about the change, for
-// its record in the history: one line of text, or none.
+// Batch is the request. Message is the user's comment on the change, for its record in
+// the history: one line of text, or none.
 type Batch struct {
 	metav1.TypeMeta `json:",inline"`
-	Message         string      `json:"message,omitempty"`
-	Operations      []Operation `json:"operations"`
+	Message         string `json:"message,omitempty"`
+	// Strict has the batch refused if it would carry a warning.
+	Strict     bool        `json:"strict,omitempty"`
+	Operations []Operation `json:"operations"`
 }
 
 // New returns a batch of operations.
@@ -57,9 +58,9 @@ func New(operations ...Operation) Batch {
 	return Batch{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind}, Operations: operations}
 }
 
-// Operation is one change. Object is the object whole; a resourceVersion in it
-// is the version that the stored one must have, or Absent. Delete may name its
-// object by the other fields instead.
+// Operation is one change. Object is the whole object; a resourceVersion in it is the
+// version that the stored object must have, or Absent. Delete may name its object by
+// the other fields instead.
 type Operation struct {
 	Verb   Verb            `json:"verb"`
 	Object json.RawMessage `json:"object,omitempty"`
@@ -90,24 +91,32 @@ func Remove(key config.Key, resourceVersion string) Operation {
 	}
 }
 
-// Result is the answer to a batch that was done. Revision is that of the store
-// after it.
+// Result is the answer to a batch that was done. Revision is the revision that it made.
 type Result struct {
 	metav1.TypeMeta `json:",inline"`
 	Revision        string    `json:"revision"`
 	Results         []Outcome `json:"results"`
 	Warnings        []string  `json:"warnings,omitempty"`
+	// Effect is what proxies would get; of a dry run with a preview only.
+	Effect *Effect `json:"effect,omitempty"`
 }
 
-// Outcome is what became of one object: created, configured, unchanged or
-// deleted. ResourceVersion is the object's afterwards, and of a deleted one the
-// revision at which it went.
+// Outcome is the result for one object: created, configured, unchanged or deleted.
+// ResourceVersion is the object's version afterwards, and for a deleted object the
+// revision of its deletion.
 type Outcome struct {
 	Kind            string `json:"kind"`
 	Namespace       string `json:"namespace,omitempty"`
 	Name            string `json:"name"`
 	Outcome         string `json:"outcome"`
 	ResourceVersion string `json:"resourceVersion"`
+	// Dangling has those warnings of a deletion that are about objects which refer to the
+	// deleted one.
+	Dangling []string `json:"dangling,omitempty"`
+	// Before and After are the object as it is and as it would be, without what only the
+	// server sets; of a dry run with a preview, where they differ.
+	Before json.RawMessage `json:"before,omitempty"`
+	After  json.RawMessage `json:"after,omitempty"`
 }
 
 // Field is the path of an operation, or of something in it, in the causes of a

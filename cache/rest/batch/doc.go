@@ -13,5 +13,7 @@
 // The answer is a Result, its entries in the order of the operations. A refused
 // batch is answered with a metav1.Status whose details.causes name each fault
 // by a field that begins with operations[i]; Index takes that apart. With
-// ?dryRun=All both are what they would be, and nothing is written.
+// ?dryRun=All both are what they would be, and nothing is written. With
+// ?dryRun=All&preview=proxies (or resources, or bodies) the answer says what would
+// differ, too (Preview).
 package batch

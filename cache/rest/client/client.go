@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,7 +12,10 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"syscall"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,7 +23,9 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/cache/rest/batch"
+	"github.com/portolan-mesh/portolan/cache/rest/finding"
 	"github.com/portolan-mesh/portolan/cache/rest/record"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
@@ -30,6 +36,11 @@ type Options struct {
 	HTTP *http.Client
 	// UserAgent names the program to the server.
 	UserAgent string
+	// Patience is how long a call waits for a server that refuses connections, as one
+	// that is starting does. The call has sent nothing then.
+	Patience time.Duration
+	// Waiting is called once, when the first call begins to wait; nil tells nobody.
+	Waiting func()
 }
 
 // Client calls one server. It may be used by several goroutines.
@@ -38,18 +49,20 @@ type Client struct {
 	http      *http.Client
 	userAgent string
 	freshness Freshness
+	patience  time.Duration
+	waiting   func()
 }
 
-// Freshness is how new what is read must be. The zero Freshness is content with
-// what the server has, which is a moment behind its store.
+// Freshness says how new the data of a read must be. The zero Freshness accepts the
+// data of the server, which is a moment behind its store.
 type Freshness struct {
-	// Exact is the one revision at which to read, 0 for none: as it was then. The
-	// error where the server knows it no longer is an IsResourceExpired, that of
-	// one in the future an IsBadRequest. The other fields are of no account then.
+	// Exact is the one revision at which to read; 0 for none. If the server has
+	// forgotten the revision the error is an IsResourceExpired, and for a future one an
+	// IsBadRequest. The other fields are ignored then.
 	Exact int64
-	// MinRevision is a revision that the answer must not be older than, such as
-	// one that a write returned, also through another replica. The error of a
-	// server that does not get there in a few seconds is NotYet.
+	// MinRevision is the oldest revision that may answer, such as one that a write
+	// returned, also through another replica. If the server does not get there in a few
+	// seconds the error is NotYet.
 	MinRevision int64
 	// Consistent asks for all that was acknowledged before the call; the server
 	// asks its store.
@@ -91,7 +104,10 @@ func New(server string, o Options) (*Client, error) {
 	if o.UserAgent == "" {
 		o.UserAgent = "portolan"
 	}
-	return &Client{server: base, http: o.HTTP, userAgent: o.UserAgent}, nil
+	if o.Waiting == nil {
+		o.Waiting = func() {}
+	}
+	return &Client{server: base, http: o.HTTP, userAgent: o.UserAgent, patience: o.Patience, waiting: sync.OnceFunc(o.Waiting)}, nil
 }
 
 // Fresh returns a client of the same server whose Get and List are as new as f
@@ -117,6 +133,16 @@ func Resource(kind *schema.Schema) runtimeschema.GroupVersionResource {
 // Selection narrows a list. Both are in Kubernetes' syntax; empty selects all.
 type Selection struct {
 	Labels, Fields string
+}
+
+func (s Selection) add(query url.Values) url.Values {
+	if s.Labels != "" {
+		query.Set("labelSelector", s.Labels)
+	}
+	if s.Fields != "" {
+		query.Set("fieldSelector", s.Fields)
+	}
+	return query
 }
 
 // Get returns one object.
@@ -145,16 +171,10 @@ func (c *Client) getFromList(ctx context.Context, resource runtimeschema.GroupVe
 	return &list.Items[0], nil
 }
 
-// List returns the objects of a namespace, or of all (""), as of one revision:
-// that of its metadata.resourceVersion.
+// List returns the objects of a namespace, or of all (""), at one revision: its
+// metadata.resourceVersion.
 func (c *Client) List(ctx context.Context, resource runtimeschema.GroupVersionResource, namespace string, s Selection) (*unstructured.UnstructuredList, error) {
-	query := c.freshness.add(url.Values{})
-	if s.Labels != "" {
-		query.Set("labelSelector", s.Labels)
-	}
-	if s.Fields != "" {
-		query.Set("fieldSelector", s.Fields)
-	}
+	query := s.add(c.freshness.add(url.Values{}))
 	out := &unstructured.UnstructuredList{}
 	_, err := c.do(ctx, request{method: http.MethodGet, path: objectPath(resource, namespace, ""), query: query}, out)
 	if err != nil {
@@ -173,11 +193,15 @@ func (c *Client) Apply(ctx context.Context, b batch.Batch) (*batch.Result, error
 	return out, nil
 }
 
-// Try returns what Apply would, error or result, as the store is now; the server
-// writes nothing. What changes before the batch is applied may change it.
-func (c *Client) Try(ctx context.Context, b batch.Batch) (*batch.Result, error) {
+// Try returns the error or result that Apply would return for the store as it is now,
+// with what a preview adds; the server writes nothing. Changes before the real Apply may
+// change the result.
+func (c *Client) Try(ctx context.Context, b batch.Batch, what batch.Preview) (*batch.Result, error) {
 	out := &batch.Result{}
 	query := url.Values{"dryRun": {metav1.DryRunAll}, "consistent": {"true"}}
+	if what != batch.PreviewNothing {
+		query.Set("preview", string(what))
+	}
 	if _, err := c.do(ctx, request{method: http.MethodPost, path: batch.Path, query: query, body: b}, out); err != nil {
 		return nil, err
 	}
@@ -197,13 +221,43 @@ func (c *Client) Delete(ctx context.Context, resource runtimeschema.GroupVersion
 	return c.do(ctx, call, nil)
 }
 
-// Records returns one page of the history. Where its metadata.continue is set,
-// that is the Until of the next page.
+// Records returns one page of the history. If its metadata.continue is set, pass that
+// as the Until of the next page.
 func (c *Client) Records(ctx context.Context, q record.Query) (*record.List, error) {
 	out := &record.List{}
 	_, err := c.do(ctx, request{method: http.MethodGet, path: record.Path, query: q.Values()}, out)
 	if err != nil {
 		return nil, err
+	}
+	return out, nil
+}
+
+// Findings returns what is odd about the objects of a namespace, or of all where it is
+// empty: as they are, or with operations as they would be after these.
+func (c *Client) Findings(ctx context.Context, namespace string, operations []batch.Operation) (*finding.List, error) {
+	out := &finding.List{}
+	call := request{method: http.MethodGet, path: finding.Path, query: url.Values{}}
+	if namespace != "" {
+		call.query.Set("namespace", namespace)
+	}
+	if len(operations) > 0 {
+		call.method, call.body = http.MethodPost, batch.New(operations...)
+	}
+	if _, err := c.do(ctx, call, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Namespaces returns the names of the namespaces that have objects.
+func (c *Client) Namespaces(ctx context.Context) ([]string, error) {
+	var list metav1.PartialObjectMetadataList
+	if err := c.JSON(ctx, "/api/v1/namespaces", &list); err != nil {
+		return nil, err
+	}
+	out := make([]string, len(list.Items))
+	for i := range list.Items {
+		out[i] = list.Items[i].Name
 	}
 	return out, nil
 }
@@ -223,6 +277,9 @@ func (c *Client) JSON(ctx context.Context, path string, into any) error {
 // objectPath is the path of an object, or of all where name is empty.
 func objectPath(resource runtimeschema.GroupVersionResource, namespace, name string) string {
 	path := "/apis/" + resource.Group + "/" + resource.Version
+	if resource.Group == "" {
+		path = "/api/" + resource.Version
+	}
 	if namespace != "" {
 		path += "/namespaces/" + url.PathEscape(namespace)
 	}
@@ -258,16 +315,48 @@ func (c *Client) do(ctx context.Context, in request, into any) (warnings []strin
 	return warningsOf(response.Header), nil
 }
 
-// send calls the server and returns its answer, which is one of success, before
-// its body is read.
+// send calls the server and returns a successful answer before its body is read. If the
+// server answers the call only on its socket, send calls it there.
 func (c *Client) send(ctx context.Context, in request) (*http.Response, error) {
+	response, err := c.sendPatiently(ctx, in)
+	if private := (*privateError)(nil); errors.As(err, &private) {
+		return c.sendPrivate(ctx, in, private)
+	}
+	return response, err
+}
+
+// askAgain is the pause between two connections to a server that refuses them.
+const askAgain = 100 * time.Millisecond
+
+// sendPatiently sends to a server that may still be starting: if it refuses the
+// connection, sendPatiently tries again until the client's patience or ctx ends.
+func (c *Client) sendPatiently(ctx context.Context, in request) (*http.Response, error) {
+	for began := time.Now(); ; {
+		response, err := c.sendBy(ctx, c.http, in, "")
+		if !errors.Is(err, syscall.ECONNREFUSED) || time.Since(began) >= c.patience {
+			return response, err
+		}
+		c.waiting()
+		select {
+		case <-ctx.Done():
+			return nil, err // which says more than that time is up
+		case <-time.After(askAgain):
+		}
+	}
+}
+
+// sendBy sends over a client of HTTP, to the server with an id where there is one.
+func (c *Client) sendBy(ctx context.Context, by *http.Client, in request, id string) (*http.Response, error) {
 	var sent atomic.Bool
 	trace := &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }}
 	r, err := c.request(httptrace.WithClientTrace(ctx, trace), in)
 	if err != nil {
 		return nil, err
 	}
-	response, err := c.http.Do(r)
+	if id != "" {
+		r.Header.Set(rest.ServerHeader, id)
+	}
+	response, err := by.Do(r)
 	if err != nil {
 		return nil, c.unreachable(ctx, in, sent.Load(), err)
 	}
@@ -279,7 +368,7 @@ func (c *Client) send(ctx context.Context, in request) (*http.Response, error) {
 	if err != nil {
 		return nil, c.unreachable(ctx, in, sent.Load(), err)
 	}
-	return nil, c.refused(in, response, body)
+	return nil, asPrivate(response, c.refused(in, response, body))
 }
 
 func (c *Client) request(ctx context.Context, in request) (*http.Request, error) {

@@ -12,7 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 	networking "istio.io/api/networking/v1alpha3"
-	security "istio.io/api/security/v1beta1"
+	telemetry "istio.io/api/telemetry/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/portolan-mesh/portolan/cache/rest/batch"
@@ -59,11 +59,11 @@ func put(t *testing.T, object *config.Config) batch.Operation {
 func TestApplyReadDelete(t *testing.T) {
 	t.Parallel()
 	c := connect(t, resttest.Start(t, 0, nil).URL)
-	peer := &config.Config{
-		Meta: config.Meta{GroupVersionKind: schema.PeerAuthentication, Name: "p", Namespace: "shop"},
-		Spec: &security.PeerAuthentication{Mtls: &security.PeerAuthentication_MutualTLS{Mode: security.PeerAuthentication_MutualTLS_STRICT}},
+	other := &config.Config{
+		Meta: config.Meta{GroupVersionKind: schema.Telemetry, Name: "p", Namespace: "shop"},
+		Spec: &telemetry.Telemetry{AccessLogging: []*telemetry.AccessLogging{{}}},
 	}
-	result, err := c.Apply(t.Context(), batch.New(put(t, entry("a")), put(t, entry("b")), put(t, peer)))
+	result, err := c.Apply(t.Context(), batch.New(put(t, entry("a")), put(t, entry("b")), put(t, other)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ type UnreachableError struct {
 	// Unknown says that a write was sent, so that it may or may not have been
 	// done.
 	Unknown bool
-	// Err is what happened.
+	// Err is the cause.
 	Err error
 }
 
@@ -29,6 +29,9 @@ type UnreachableError struct {
 func (e *UnreachableError) Error() string {
 	if e.Unknown {
 		return fmt.Sprintf("no answer from the server at %s: %v: the change may or may not have been made; look before you repeat it", e.Server, e.Err)
+	}
+	if errors.Is(e.Err, context.DeadlineExceeded) {
+		return fmt.Sprintf("no answer from the server at %s: %v", e.Server, e.Err)
 	}
 	return fmt.Sprintf("cannot reach the server at %s: %v: is it running (portolan serve)? Name another one with --server or PORTOLAN_SERVER", e.Server, e.Err)
 }
@@ -65,8 +68,8 @@ func NotYet(err error) bool {
 	return apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
-// refused is the error of an answer that is none of success. What is no Status
-// came from another program, a proxy perhaps, and not from the server.
+// refused returns the error of an answer without success. An answer that is no Status
+// came from another program, such as a proxy, and not from the server.
 func (c *Client) refused(in request, response *http.Response, body []byte) error {
 	var status metav1.Status
 	if json.Unmarshal(body, &status) == nil && status.Kind == "Status" {
@@ -83,7 +86,7 @@ func (c *Client) foreign(in request, response *http.Response, body []byte) error
 	}
 	return &UnreachableError{
 		Server: c.server.String(), Unknown: in.writes() && (response.StatusCode < 300 || response.StatusCode >= http.StatusInternalServerError),
-		Err: fmt.Errorf("the answer is %s, and not that of a Portolan server: %s", response.Status, text),
+		Err: fmt.Errorf("the answer is %s, and not from a Portolan server: %s", response.Status, text),
 	}
 }
 

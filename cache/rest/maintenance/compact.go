@@ -10,7 +10,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest"
 )
 
-// CompactPath is where a Compaction is posted to.
+// CompactPath takes a POST of a Compaction.
 const CompactPath = Path + "/compact"
 
 // A Compaction drops what is older than a revision. It is also the answer: what

@@ -9,8 +9,8 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest"
 )
 
-// DefragmentPath is where a POST has the store give back space that it does not
-// use, and returns a Defragmentation.
+// DefragmentPath takes a POST: the store then frees unused space, and the answer is a
+// Defragmentation.
 const DefragmentPath = Path + "/defragment"
 
 // A Defragmentation is what came of one.

@@ -1,12 +1,12 @@
-// Package maintenance is the HTTP side of `portolan store`: what operators ask
-// of a store, under Path of the config API.
+// Package maintenance is the HTTP side of `portolan store`: operators look after a
+// store, under Path of the config API.
 //
-// Each file is one capability: its JSON shapes, which the client shares, the
-// small interface that does the work, and the handler between them (status.go,
-// snapshot.go, compact.go, ...). Register adds them all to a config API, behind
-// its guard, authentication and authorization, and errors are answered as those
-// of the API. A capability that a store lacks is nil in Options, and refused
-// with words on what to use instead.
+// Each file is one capability: its JSON shapes, which the client shares, the small
+// interface that does the work, and the handler between them (status.go, snapshot.go,
+// compact.go, ...). Register adds them all to a config API, behind its guard,
+// authentication and authorization, and answers errors as the API does. A capability
+// that a store lacks is nil in Options; the server refuses it, and says what to use
+// instead.
 //
 //	maintenance.Register(api, maintenance.Options{Status: report, Snapshots: snapshots})
 package maintenance

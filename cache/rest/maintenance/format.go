@@ -9,7 +9,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest"
 )
 
-// FormatPath is where a GET returns a Format.
+// FormatPath answers a GET with a Format.
 const FormatPath = Path + "/format"
 
 // A Format is whether a server and its store fit together. It takes a reading of
@@ -18,26 +18,26 @@ type Format struct {
 	metav1.TypeMeta `json:",inline"`
 	Server          ServerFormat `json:"server"`
 	Store           StoreFormat  `json:"store"`
-	// Problems are what somebody should see to; there are none where all is well.
+	// Problems need an operator's attention; there are none if all is well.
 	Problems []string `json:"problems,omitempty"`
 }
 
-// ServerFormat is what the binary of a server writes, and the lowest format that
-// a binary must have to read what it writes.
+// ServerFormat is the format that a server's binary writes, and the lowest format that
+// a binary must know to read it.
 type ServerFormat struct {
 	Version       string `json:"version"`
 	StorageFormat int64  `json:"storageFormat"`
 	MinReader     int64  `json:"minReader"`
 }
 
-// StoreFormat is what is in a store, as the server sees it.
+// StoreFormat is the format of a store's content, as the server sees it.
 type StoreFormat struct {
-	// StorageFormat is the highest of any binary that has written to it, 0 where
-	// none has, and MinReader the lowest of one that understands all there is.
+	// StorageFormat is the highest format of any binary that has written to the store; 0
+	// if none has. MinReader is the lowest format that understands all content.
 	StorageFormat int64 `json:"storageFormat"`
 	MinReader     int64 `json:"minReader"`
-	// Objects are those of kinds that the server knows, among which those of
-	// UnknownFields have fields that it does not know.
+	// Objects counts the objects of kinds that the server knows. UnknownFields counts
+	// those among them that have fields which it does not know.
 	Objects       int `json:"objects"`
 	UnknownFields int `json:"unknownFields"`
 	// UnknownKinds may be objects of kinds that it does not know.
@@ -47,7 +47,7 @@ type StoreFormat struct {
 	Unreadable int `json:"unreadable"`
 }
 
-// Formatter tells the format of a store. Errors are those of a store.
+// Formatter reads the format of a store. It returns errors of package storage.
 type Formatter interface {
 	StoreFormat(context.Context) (Format, error)
 }

@@ -18,32 +18,36 @@ const (
 	APIVersion = "portolan.io/v1"
 )
 
-// Options are what can be done with a store. What is nil is refused.
+// Options holds the capabilities of a store. The server refuses nil ones.
 type Options struct {
 	Status    Reporter
 	Snapshots Snapshotter
 	Compactor Compactor
-	// Defragmenter is that of a store which the server looks after.
+	// Defragmenter is set for a store that the server maintains.
 	Defragmenter Defragmenter
 	Quarantine   Quarantine
 	Format       Formatter
 	Members      Members
 }
 
-// Register adds the paths to a config API that does not serve yet.
+// Register adds the paths to a config API that does not serve yet. Paths that read the
+// whole store, change it or concern its members are Private.
 func Register(api *rest.Server, o Options) {
+	members := func(answer func(w http.ResponseWriter, r *http.Request) (any, error)) rest.EndpointFunc {
+		return api.Private(o.membership(answer))
+	}
 	endpoint(api, StatusPath, methods{http.MethodGet: o.status})
-	endpoint(api, SnapshotPath, methods{http.MethodGet: o.snapshot})
-	endpoint(api, CompactPath, methods{http.MethodPost: o.compact})
-	endpoint(api, DefragmentPath, methods{http.MethodPost: o.defragment})
-	endpoint(api, QuarantinePath, methods{http.MethodGet: o.listQuarantine, http.MethodDelete: o.discard})
+	endpoint(api, SnapshotPath, methods{http.MethodGet: api.Private(o.snapshot)})
+	endpoint(api, CompactPath, methods{http.MethodPost: api.Private(o.compact)})
+	endpoint(api, DefragmentPath, methods{http.MethodPost: api.Private(o.defragment)})
+	endpoint(api, QuarantinePath, methods{http.MethodGet: o.listQuarantine, http.MethodDelete: api.Private(o.discard)})
 	endpoint(api, FormatPath, methods{http.MethodGet: o.format})
-	endpoint(api, MembersPath, methods{http.MethodGet: o.membership(o.listMembers), http.MethodPost: o.membership(o.addMember)})
-	endpoint(api, memberPath, methods{http.MethodDelete: o.membership(o.removeMember)})
-	endpoint(api, promotePath, methods{http.MethodPost: o.membership(o.promoteMember)})
+	endpoint(api, MembersPath, methods{http.MethodGet: members(o.listMembers), http.MethodPost: members(o.addMember)})
+	endpoint(api, memberPath, methods{http.MethodDelete: members(o.removeMember)})
+	endpoint(api, promotePath, methods{http.MethodPost: members(o.promoteMember)})
 }
 
-// methods are what a path does, by HTTP method.
+// methods are the endpoints of a path, by HTTP method.
 type methods map[string]rest.EndpointFunc
 
 // endpoint adds a path, which may have wildcards of http.ServeMux.
@@ -74,7 +78,7 @@ func lacking(what, instead string) error {
 // theirs says whose decision it is.
 const theirs = "the store is an etcd that somebody else looks after: its owner does it with "
 
-// typeMeta is that of a shape of this package.
+// typeMeta returns the kind and apiVersion of a shape of this package.
 func typeMeta(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{Kind: kind, APIVersion: APIVersion}
 }

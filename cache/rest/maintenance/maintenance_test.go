@@ -132,7 +132,7 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("a store that is away: %v", err)
 	}
 	for body, code := range map[string]int{`{"revision":-1}`: 400, `{"revison":1}`: 400, `{"revision":1}`: 503, `{}{}`: 400} {
-		if a := s.Do(t, http.MethodPost, maintenance.CompactPath, body); a.Code != code || !strings.Contains(a.Body, `"kind":"Status"`) {
+		if a := s.Local().Do(t, http.MethodPost, maintenance.CompactPath, body); a.Code != code || !strings.Contains(a.Body, `"kind":"Status"`) {
 			t.Errorf("%s: %+v", body, a)
 		}
 	}
@@ -153,11 +153,71 @@ func TestTheAPIGuardsIt(t *testing.T) {
 		maintenance.StatusPath: http.MethodGet, maintenance.SnapshotPath: http.MethodGet,
 		maintenance.CompactPath: http.MethodPost, maintenance.DefragmentPath: http.MethodPost,
 	} {
-		if a := s.Do(t, method, path, ""); a.Code != http.StatusForbidden {
+		if a := s.Local().Do(t, method, path, ""); a.Code != http.StatusForbidden || !strings.Contains(a.Body, "not "+strings.ToLower(method)) {
 			t.Errorf("%s %s: %+v", method, path, a)
 		}
 	}
-	if a := s.Do(t, http.MethodGet, maintenance.SnapshotPath, "", func(r *http.Request) { r.Host = "evil.example" }); a.Code != http.StatusForbidden {
+	if a := s.Local().Do(t, http.MethodGet, maintenance.SnapshotPath, "", func(r *http.Request) { r.Host = "evil.example" }); a.Code != http.StatusForbidden {
 		t.Errorf("a page that points its name here: %+v", a)
+	}
+}
+
+// anybody is who says that it is somebody.
+type anybody struct{}
+
+func (anybody) Authenticate(*http.Request) (rest.Identity, error) {
+	return rest.Identity{User: "a"}, nil
+}
+
+// private are the paths of what the user of the server alone may ask, with a method.
+var private = map[string]string{
+	maintenance.SnapshotPath: http.MethodGet, maintenance.CompactPath: http.MethodPost, maintenance.DefragmentPath: http.MethodPost,
+	maintenance.QuarantinePath: http.MethodDelete, maintenance.MembersPath: http.MethodGet, maintenance.MembersPath + "/": http.MethodPost,
+	maintenance.MembersPath + "/cp-1": http.MethodDelete, maintenance.MembersPath + "/cp-1/promote": http.MethodPost,
+}
+
+// TestWhatIsPrivate: other users of the machine, who reach the port, learn where it is
+// answered, and nothing is done.
+func TestWhatIsPrivate(t *testing.T) {
+	t.Parallel()
+	fake := &store{body: strings.NewReader("secret")}
+	s, _ := start(t, all(fake), nil)
+	for path, method := range private {
+		path, fake.got = strings.TrimSuffix(path, "/"), -1
+		a := s.Do(t, method, path, "")
+		if a.Code != http.StatusForbidden || !strings.Contains(a.Body, "unix socket") || !strings.Contains(a.Body, "curl --unix-socket") || fake.got != -1 {
+			t.Errorf("%s %s: %+v", method, path, a)
+		}
+		if a := s.Local().Do(t, method, path, ""); a.Code == http.StatusForbidden {
+			t.Errorf("%s %s over the socket: %+v", method, path, a)
+		}
+		another := func(r *http.Request) { r.Header.Set(rest.ServerHeader, "another") }
+		if a := s.Local().Do(t, method, path, "", another); a.Code != http.StatusMisdirectedRequest {
+			t.Errorf("%s %s for another server: %+v", method, path, a)
+		}
+	}
+	for _, path := range []string{maintenance.StatusPath, maintenance.QuarantinePath, maintenance.FormatPath} {
+		if a := s.Do(t, http.MethodGet, path, ""); a.Code == http.StatusForbidden {
+			t.Errorf("GET %s: %+v", path, a)
+		}
+	}
+	s, _ = start(t, all(fake), func(o *rest.Options) { o.Authenticator = anybody{} })
+	if a := s.Do(t, http.MethodPost, maintenance.DefragmentPath, ""); a.Code != http.StatusOK {
+		t.Errorf("where there are users: %+v", a)
+	}
+}
+
+// TestASocketThatIsNotThere: a server without one, and one on another machine.
+func TestASocketThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	for words, configure := range map[string]func(*rest.Options){
+		"start it with --api-socket FILE": func(o *rest.Options) { o.Socket = "" },
+		"there is no /nowhere/api.sock":   func(o *rest.Options) { o.Socket = "/nowhere/api.sock" },
+	} {
+		_, c := start(t, all(&store{}), configure)
+		_, err := c.DefragmentStore(t.Context())
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), words) {
+			t.Errorf("%v, want %q", err, words)
+		}
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/cluster"
 )
 
-// MembersPath is where a GET returns a MemberList, and where a MemberRequest is
-// posted to. Below it are the members, by name, id or peer URL: DELETE removes
-// one, and a POST to its /promote makes a learner a voter.
+// MembersPath answers a GET with a MemberList, and takes a POST of a MemberRequest.
+// Below it are the members, by name, id or peer URL: DELETE removes one, and a POST to
+// its /promote makes a learner a voter.
 const MembersPath = Path + "/members"
 
 const (
@@ -56,16 +56,16 @@ type MemberRequest struct {
 	PeerURL         string `json:"peerURL"`
 }
 
-// A MemberChange is what was done to a member.
+// A MemberChange is a change of a member that was made.
 type MemberChange struct {
 	metav1.TypeMeta `json:",inline"`
 	Member          Member `json:"member"`
-	// Join is what an added member is to be started with as --store-join.
+	// Join is the value of --store-join with which to start an added member.
 	Join     []string `json:"join,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// Members are those of a store that the server runs, or is part of.
+// Members manages the members of a store that the server runs, or is part of.
 type Members interface {
 	Look(context.Context) (*cluster.View, error)
 	Add(ctx context.Context, name, peerURL string) (*cluster.Change, error)
@@ -140,8 +140,8 @@ func shape(m *cluster.Member) Member {
 	return out
 }
 
-// memberError is what a client is told. What is none of the known errors is of
-// a cluster that did not answer.
+// memberError translates an error for the client. An unknown error means that the
+// cluster did not answer.
 func memberError(err error) error {
 	var known interface{ Status() metav1.Status }
 	switch {
@@ -149,7 +149,9 @@ func memberError(err error) error {
 		return err
 	case errors.Is(err, cluster.ErrUnknown):
 		return rest.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound, err.Error())
-	case errors.Is(err, cluster.ErrRefused), errors.Is(err, cluster.ErrNotInStep):
+	case errors.Is(err, cluster.ErrRefused):
+		return rest.Refuse(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, err.Error())
+	case errors.Is(err, cluster.ErrNotInStep): // which passes
 		return rest.Refuse(http.StatusConflict, metav1.StatusReasonConflict, err.Error())
 	}
 	return rest.Unavailable(err.Error())

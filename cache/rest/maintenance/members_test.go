@@ -90,7 +90,7 @@ func TestMemberErrors(t *testing.T) {
 		is  func(error) bool
 	}{
 		{fmt.Errorf("x: %w", cluster.ErrUnknown), apierrors.IsNotFound},
-		{fmt.Errorf("x: %w", cluster.ErrRefused), apierrors.IsConflict},
+		{fmt.Errorf("x: %w", cluster.ErrRefused), apierrors.IsInvalid},
 		{fmt.Errorf("x: %w", cluster.ErrNotInStep), apierrors.IsConflict},
 		{errors.New("no quorum"), apierrors.IsServiceUnavailable},
 	} {
@@ -102,10 +102,10 @@ func TestMemberErrors(t *testing.T) {
 	if _, err := c.StoreMembers(t.Context()); !apierrors.IsServiceUnavailable(err) {
 		t.Errorf("list: %v", err)
 	}
-	if a := s.Do(t, http.MethodPost, maintenance.MembersPath, `{"nam":"x"}`); a.Code != http.StatusBadRequest {
+	if a := s.Local().Do(t, http.MethodPost, maintenance.MembersPath, `{"nam":"x"}`); a.Code != http.StatusBadRequest {
 		t.Errorf("a field that there is not: %+v", a)
 	}
-	if a := s.Do(t, http.MethodPut, maintenance.MembersPath+"/cp-1", "{}"); a.Code != http.StatusMethodNotAllowed {
+	if a := s.Local().Do(t, http.MethodPut, maintenance.MembersPath+"/cp-1", "{}"); a.Code != http.StatusMethodNotAllowed {
 		t.Errorf("PUT: %+v", a)
 	}
 	_, c = start(t, maintenance.Options{}, nil)

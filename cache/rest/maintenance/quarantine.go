@@ -16,24 +16,24 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest"
 )
 
-// QuarantinePath is where a GET returns a QuarantineList. A DELETE with the
-// parameters key, as EscapeKey makes it, and revision removes one of it, and
-// returns a Discarded.
+// QuarantinePath answers a GET with a QuarantineList. A DELETE with the parameters key,
+// as EscapeKey makes it, and revision removes one entry, and is answered with a
+// Discarded.
 const QuarantinePath = Path + "/quarantine"
 
-// A QuarantineList is what there is in the store, where configuration belongs,
-// and cannot be served: keys of no known kind, and values that cannot be read.
+// A QuarantineList lists the keys below the prefix of configuration that cannot be
+// served: keys of no known kind, and values that cannot be read.
 type QuarantineList struct {
 	metav1.TypeMeta `json:",inline"`
 	// Items are in the order of their keys.
 	Items []Quarantined `json:"items"`
 }
 
-// Quarantined is one key.
+// Quarantined is one key that cannot be served.
 type Quarantined struct {
 	// Key is the key in etcd, as EscapeKey makes it.
 	Key string `json:"key"`
-	// Revision is that of its last change, and Bytes the size of its value.
+	// Revision is the revision of its last change, and Bytes the size of its value.
 	Revision int64  `json:"revision"`
 	Bytes    int    `json:"bytes"`
 	Reason   string `json:"reason"`
@@ -47,16 +47,16 @@ type Quarantined struct {
 type Discarded struct {
 	metav1.TypeMeta `json:",inline"`
 	Key             string `json:"key"`
-	// Revision is that at which it went.
+	// Revision is the revision at which it was removed.
 	Revision string `json:"revision"`
 }
 
-// Quarantine is what a server cannot serve, and how it goes.
+// Quarantine lists what a server cannot serve, and removes it.
 type Quarantine interface {
 	// Quarantined returns them in the order of their keys.
 	Quarantined() []Quarantined
-	// Discard removes the one of a key, not escaped, if it has a revision, and
-	// returns that at which it went. Errors are those of a store.
+	// Discard removes the key, which is not escaped, if it has the revision, and returns
+	// the revision of the removal. It returns errors of package storage.
 	Discard(ctx context.Context, key string, revision int64) (string, error)
 }
 
@@ -96,8 +96,8 @@ func (o Options) discard(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// EscapeKey is a key of etcd, which may be any bytes, as one word of text: bytes
-// that are no visible characters, and %, are written as %XX.
+// EscapeKey writes a key of etcd, which may hold any bytes, as one word of text:
+// invisible characters and % become %XX.
 func EscapeKey(key string) string {
 	var out strings.Builder
 	for i, r := range key {

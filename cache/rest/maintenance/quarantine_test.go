@@ -89,7 +89,7 @@ func TestQuarantineRefusesWhatIsNotExact(t *testing.T) {
 		"key=a&revision=0":     "revision",
 		"key=a&revision=x":     "revision",
 	} {
-		a := server.Do(t, http.MethodDelete, maintenance.QuarantinePath+"?"+query, "")
+		a := server.Local().Do(t, http.MethodDelete, maintenance.QuarantinePath+"?"+query, "")
 		if a.Code != 400 || !strings.Contains(a.Body, says+":") {
 			t.Errorf("%s: %+v, want 400 about %s", query, a, says)
 		}

@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// SnapshotPath is where a GET returns a snapshot of the whole store: the bytes
-// of etcd's database and then their SHA-256. RevisionHeader is of the answer: a
-// snapshot of a lower revision lacks writes that were acknowledged before.
+// SnapshotPath answers a GET with a snapshot of the whole store: the bytes of etcd's
+// database and then their SHA-256. RevisionHeader is a header of the answer: a snapshot
+// of a lower revision lacks writes that were acknowledged before.
 const (
 	SnapshotPath   = Path + "/snapshot"
 	RevisionHeader = "Portolan-Revision"
 )
 
-// A Snapshot is one that a store has begun to send.
+// A Snapshot is a snapshot that a store has begun to send.
 type Snapshot struct {
 	// Body is its bytes, which the reader closes.
 	Body io.ReadCloser
-	// Revision is one that all writes acknowledged before are at or below.
+	// Revision is at least the revision of every write acknowledged before.
 	Revision int64
 }
 
@@ -44,7 +44,8 @@ func (o Options) snapshot(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer func() { _ = snapshot.Body.Close() }()
-	// The first piece before the header: what fails at once is told in words.
+	// Read the first piece before the header: an error that comes at once is then
+	// answered as such.
 	first := make([]byte, 64<<10)
 	n, err := io.ReadAtLeast(snapshot.Body, first, 1)
 	if err != nil {
@@ -63,8 +64,8 @@ func (o Options) snapshot(w http.ResponseWriter, r *http.Request) error {
 // send copies to a client that may take its time, but not for ever.
 func send(w http.ResponseWriter, from io.Reader) error {
 	controller := http.NewResponseController(w)
-	// The connection is left without a deadline, as others who answer on it
-	// expect. One that knows no deadlines has none.
+	// Remove the deadline, since the connection may be used again. Connections without
+	// support for deadlines have none.
 	defer func() { _ = controller.SetWriteDeadline(time.Time{}) }()
 	piece := make([]byte, 64<<10)
 	for {

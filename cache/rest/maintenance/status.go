@@ -10,7 +10,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest"
 )
 
-// StatusPath is where a GET returns a Status.
+// StatusPath answers a GET with a Status.
 const StatusPath = Path + "/status"
 
 // The kinds of store.
@@ -19,27 +19,28 @@ const (
 	External = "external" // an etcd that somebody else runs
 )
 
-// A Status is how a store is, as one server sees it.
+// A Status is the state of a store, as one server sees it.
 type Status struct {
 	metav1.TypeMeta `json:",inline"`
 	// Server says who answered.
 	Server ServerStatus `json:"server"`
-	// Store is what was asked of it; nil where it does not answer.
+	// Store is the state of etcd; nil if it does not answer.
 	Store *StoreStatus `json:"store,omitempty"`
-	// Cache is what the server answers reads and serves proxies from.
+	// Cache is the server's cache, which answers reads and feeds proxies.
 	Cache CacheStatus `json:"cache"`
-	// Jobs are those of which one server of all does each.
+	// Registries are the sources of services.
+	Registries []RegistryStatus `json:"registries,omitempty"`
+	// Jobs are done by one server of all, each by its leader.
 	Jobs []JobStatus `json:"jobs,omitempty"`
 	// Quarantined is how many objects are in the store and cannot be served.
 	Quarantined int `json:"quarantined"`
-	// Backup is the last one that the server made by itself; nil where it makes
-	// none.
+	// Backup is the last automatic backup of the server; nil if it makes none.
 	Backup *BackupStatus `json:"backup,omitempty"`
-	// Problems are what somebody should see to; there are none where all is well.
+	// Problems need an operator's attention; there are none if all is well.
 	Problems []string `json:"problems,omitempty"`
 }
 
-// ServerStatus is one server.
+// ServerStatus describes one server.
 type ServerStatus struct {
 	Version string `json:"version"`
 	Host    string `json:"host"`
@@ -49,8 +50,8 @@ type ServerStatus struct {
 	DataDir string `json:"dataDir,omitempty"`
 }
 
-// StoreStatus is an etcd cluster. The sizes are those of the member that fills
-// the most of its quota.
+// StoreStatus describes an etcd cluster. The sizes are from the member that uses most
+// of its quota.
 type StoreStatus struct {
 	// Cluster is the id of the etcd cluster in hexadecimal, Instance the id that
 	// Portolan gave the store.
@@ -68,7 +69,7 @@ type StoreStatus struct {
 	Members      []StoreMember `json:"members"`
 }
 
-// StoreMember is one member of an etcd cluster.
+// StoreMember describes one member of an etcd cluster.
 type StoreMember struct {
 	ID      string `json:"id"` // hexadecimal
 	Name    string `json:"name,omitempty"`
@@ -90,6 +91,21 @@ type CacheStatus struct {
 	StalenessSeconds float64 `json:"stalenessSeconds"`
 	// Degraded is why it may be old or incomplete, empty where it is not.
 	Degraded string `json:"degraded,omitempty"`
+}
+
+// RegistryStatus is how fresh what one server has from a source of services is.
+type RegistryStatus struct {
+	// Name is that of the registry and, where it follows several sources, of the
+	// source: Consul/dc1.
+	Name string `json:"name"`
+	// State is syncing, live, lastKnown (the source cannot be read, and what it had is
+	// served) or degraded (some of it may be old).
+	State string `json:"state"`
+	// AsOf is when what is served was last confirmed, where that is not now.
+	AsOf     time.Time `json:"asOf,omitzero"`
+	Services int       `json:"services"`
+	// Problem says what is wrong, empty for nothing.
+	Problem string `json:"problem,omitempty"`
 }
 
 // JobStatus is a job and who does it; Leader is empty where nobody does.

@@ -11,11 +11,11 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest/batch"
 )
 
-// Where records are read.
+// The path of the records.
 const (
 	Resource = "records"
 	Kind     = "Record"
-	ListKind = "RecordList"
+	listKind = "RecordList"
 	Path     = "/apis/" + batch.APIVersion + "/" + Resource
 )
 
@@ -25,12 +25,12 @@ const (
 	DefaultLimit = 100
 )
 
-// Query is what is asked for, each field a parameter of the URL. What is empty
-// narrows nothing.
+// Query selects records; each field is a parameter of the URL. An empty field selects
+// all.
 type Query struct {
-	// Group and Kind name a kind; the group may be left out where one alone has a
-	// kind of that name. Name needs a kind, and the namespace where the kind has
-	// those.
+	// Group and Kind name a kind. Without a group the kind is searched in the core group
+	// first, then in all groups, and must be unique. Name needs a kind, and the
+	// namespace if the kind has namespaces.
 	Group, Kind, Namespace, Name string
 	// After and Until bound the revision: those above After up to and with Until.
 	After, Until int64
@@ -66,8 +66,8 @@ func (q Query) Values() url.Values {
 	return v
 }
 
-// List is the answer: records, newest first. Where there are more of them,
-// metadata.continue is the Until by which the next ones are read.
+// List is the answer: records, newest first. If there are more, metadata.continue is
+// the Until that reads the next ones.
 type List struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        metav1.ListMeta `json:"metadata"`
@@ -76,28 +76,28 @@ type List struct {
 
 // NewList returns a list of records.
 func NewList(items []Record) List {
-	return List{TypeMeta: metav1.TypeMeta{APIVersion: batch.APIVersion, Kind: ListKind}, Items: items}
+	return List{TypeMeta: metav1.TypeMeta{APIVersion: batch.APIVersion, Kind: listKind}, Items: items}
 }
 
-// Record is one change of the store: what one batch or one write did.
+// Record is one change of the store, made by one batch or one write.
 type Record struct {
-	// Revision is that of the store after it, and the resourceVersion of the
-	// objects that it left behind.
+	// Revision is the revision of the change, and the resourceVersion of the objects
+	// that it wrote.
 	Revision string    `json:"revision"`
 	Time     time.Time `json:"time"`
-	// User is who was authenticated, Address that of the client, and Tool what
-	// the client says that it is.
+	// User is the authenticated user, Address the address of the client, and Tool the
+	// name that the client gives itself.
 	User    string `json:"user,omitempty"`
 	Address string `json:"address,omitempty"`
 	Tool    string `json:"tool,omitempty"`
-	// Message is what the user had to say about the change.
+	// Message is the user's comment on the change.
 	Message string   `json:"message,omitempty"`
 	Changes []Change `json:"changes"`
 }
 
-// Change is what became of one object: created, configured or deleted. Before
-// and After are the object as it was and as it became, in JSON; one that is not
-// known any more has no spec.
+// Change is the change of one object: created, configured or deleted. Before and After
+// are the object before and after it, in JSON; a version that is not known any more has
+// neither a spec nor a uid.
 type Change struct {
 	Group     string          `json:"group"`
 	Kind      string          `json:"kind"`

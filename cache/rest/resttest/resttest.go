@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache"
 	cachememory "github.com/portolan-mesh/portolan/cache/memory"
 	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/cache/rest/socket"
 	"github.com/portolan-mesh/portolan/storage/memory"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
@@ -24,17 +26,39 @@ type Server struct {
 	Store *memory.Store
 	Cache *cachememory.Cache
 	REST  *rest.Server
+	// Options are the options of the API.
+	Options rest.Options
 	// HTTP is a client that leaves nothing behind.
 	HTTP *http.Client
+
+	socket string
 }
 
-// Start runs an API; configure may change the options, its store and cache
-// among them, before that. History is how many revisions the cache keeps, 0 for
-// many. What extends the API is called before it serves.
+// Local is the same API over its socket, on which what is private is answered.
+func (s *Server) Local() *Server {
+	local := *s
+	local.HTTP = socket.Client(s.socket)
+	return &local
+}
+
+// Start runs an API; configure may change the options, the store and the cache too.
+// history is how many revisions the cache keeps, 0 for many. extend is called before
+// the API serves.
 func Start(t testing.TB, history int, configure func(*rest.Options), extend ...func(*rest.Server)) *Server {
 	t.Helper()
+	return start(t, schema.Pilot(), history, configure, extend...)
+}
+
+// StartKinds is Start for the given kinds.
+func StartKinds(t testing.TB, schemas schema.Set, extend ...func(*rest.Server)) *Server {
+	t.Helper()
+	return start(t, schemas, 0, nil, extend...)
+}
+
+func start(t testing.TB, schemas schema.Set, history int, configure func(*rest.Options), extend ...func(*rest.Server)) *Server {
+	t.Helper()
 	worker := cache.NewWorker()
-	store := memory.New(schema.Pilot(), memory.Options{})
+	store := memory.New(schemas, memory.Options{})
 	replica := cachememory.New(store, cachememory.Options{Worker: worker, History: history})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -49,7 +73,8 @@ func Start(t testing.TB, history int, configure func(*rest.Options), extend ...f
 	if _, err := replica.Await(wait, 1); err != nil {
 		t.Fatal(err)
 	}
-	o := rest.Options{Store: store, Cache: replica, History: store, Version: "v1.2.3"}
+	path := filepath.Join(t.TempDir(), "api.sock")
+	o := rest.Options{Store: store, Cache: replica, History: store, Version: "v1.2.3", Socket: path}
 	if configure != nil {
 		configure(&o)
 	}
@@ -60,15 +85,21 @@ func Start(t testing.TB, history int, configure func(*rest.Options), extend ...f
 	for _, f := range extend {
 		f(api)
 	}
-	server := httptest.NewServer(api.Handler())
+	server, local := httptest.NewServer(api.Handler()), httptest.NewUnstartedServer(api.Handler())
+	_ = local.Listener.Close()
+	if local.Listener, err = socket.Listen(path); err != nil {
+		t.Fatal(err)
+	}
+	local.Start()
 	t.Cleanup(func() {
 		api.EndWatches()
 		server.Close()
+		local.Close()
 	})
-	return &Server{URL: server.URL, Store: store, Cache: replica, REST: api, HTTP: server.Client()}
+	return &Server{URL: server.URL, Store: store, Cache: replica, REST: api, Options: o, HTTP: server.Client(), socket: path}
 }
 
-// Answer is what a request came to.
+// Answer is the answer to a request.
 type Answer struct {
 	Code   int
 	Header http.Header

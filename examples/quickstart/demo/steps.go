@@ -17,7 +17,6 @@ func (d *demo) startService(ctx context.Context) error {
 	d.console.step("A service in two versions: v1 once, v2 twice")
 	d.console.typed("go build -o $DEMO/reviews ./" + quickstart + "/service")
 	build := exec.CommandContext(ctx, "go", "build", "-o", d.path("reviews"), "./"+quickstart+"/service")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the service: %w: %s", err, out)
 	}

@@ -1,5 +1,6 @@
-// Command service is the reviews service of the quickstart: it answers every
-// request with the version that it was started as.
+// Command service is the reviews service of the quickstart: an instance answers every
+// request with its version. Without flags the program is the three instances of
+// shop.yaml.
 package main
 
 import (
@@ -12,15 +13,25 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 func main() {
-	version := flag.String("version", "v1", "what to answer")
-	address := flag.String("address", "127.0.0.1:9001", "where to listen")
+	version := flag.String("version", "v1", "what the one instance answers")
+	address := flag.String("address", "127.0.0.1:9001", "where the one instance listens")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := serve(ctx, *address, *version); err != nil {
+	instances := map[string]string{*address: *version}
+	if flag.NFlag() == 0 {
+		instances = map[string]string{"127.0.0.1:9001": "v1", "127.0.0.1:9002": "v2", "127.0.0.1:9003": "v2"}
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for address, version := range instances {
+		group.Go(func() error { return serve(ctx, address, version) })
+	}
+	if err := group.Wait(); err != nil {
 		fmt.Fprintln(os.Stderr, "service:", err)
 		os.Exit(1)
 	}

@@ -10,7 +10,7 @@
 // scanned once is known for every proxy that is sent the same (digest.go), and so
 // is what they ask for next (holding.go).
 //
-//	f := fleet.New(fleet.Options{Address: address, Proxies: 200, Variant: stream.Delta, Node: node})
+//	f := fleet.New(fleet.Options{Address: address, Proxies: 200, Variant: protocol.Delta, Node: node})
 //	go f.Run(ctx)
 //	sync, err := f.AwaitSync(ctx, time.Second)
 //	receipt := f.Expect(fleet.Expectation{Mark: mark})

@@ -10,7 +10,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
 // Options say who is simulated.
@@ -19,7 +19,7 @@ type Options struct {
 	// is moved.
 	Address string
 	Proxies int
-	Variant stream.Variant
+	Variant protocol.Variant
 	// Node is what each proxy says of itself.
 	Node func(proxy int) *corev3.Node
 	// States has proxies state what they have when they open a stream again, as
@@ -62,7 +62,7 @@ func New(o Options) *Fleet {
 }
 
 // statesVersions says whether proxies keep the versions of what they have.
-func (o Options) statesVersions() bool { return o.States && o.Variant == stream.Delta }
+func (o Options) statesVersions() bool { return o.States && o.Variant == protocol.Delta }
 
 // Move has the proxies open the next streams to another server.
 func (f *Fleet) Move(address string) { f.address.Store(&address) }

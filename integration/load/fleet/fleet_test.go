@@ -16,8 +16,8 @@ import (
 	"github.com/portolan-mesh/portolan/integration/processtest"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
-	"github.com/portolan-mesh/portolan/xds/stream"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 	"github.com/portolan-mesh/portolan/xds/xdstest/refmesh"
 )
@@ -48,15 +48,15 @@ type rig struct {
 	sync   fleet.Sync
 }
 
-func both(t *testing.T, f func(*testing.T, stream.Variant)) {
+func both(t *testing.T, f func(*testing.T, protocol.Variant)) {
 	t.Helper()
 	t.Parallel()
-	for _, v := range []stream.Variant{stream.Delta, stream.StateOfTheWorld} {
+	for _, v := range []protocol.Variant{protocol.Delta, protocol.StateOfTheWorld} {
 		t.Run(v.String(), func(t *testing.T) { t.Parallel(); f(t, v) })
 	}
 }
 
-func newRig(t *testing.T, v stream.Variant) *rig {
+func newRig(t *testing.T, v protocol.Variant) *rig {
 	t.Helper()
 	return newRigWith(t, fleet.Options{Variant: v})
 }
@@ -81,7 +81,7 @@ func newRigWith(t *testing.T, o fleet.Options) *rig {
 
 // recorded is a client with the node of a proxy, which records and decodes all that
 // the proxy is sent.
-func (r *rig) recorded(proxy int, v stream.Variant) *xdstest.Client {
+func (r *rig) recorded(proxy int, v protocol.Variant) *xdstest.Client {
 	r.Helper()
 	c := xdstest.Dial(r, r.server.Address, xdstest.ClientOptions{Node: r.node(proxy), Variant: v, Follow: true})
 	c.Subscribe(fleet.ClusterType)
@@ -146,7 +146,7 @@ func (r *rig) awaitSilence() {
 // TestEverythingIsReceived: the proxies of a fleet are sent what recording clients
 // with the same nodes are sent, which decode all of it.
 func TestEverythingIsReceived(t *testing.T) {
-	both(t, func(t *testing.T, v stream.Variant) {
+	both(t, func(t *testing.T, v protocol.Variant) {
 		r := newRig(t, v)
 		want := map[string]int64{}
 		for i := range proxies {
@@ -157,7 +157,7 @@ func TestEverythingIsReceived(t *testing.T) {
 		}
 		for typeURL, n := range want {
 			most := n
-			if v == stream.StateOfTheWorld {
+			if v == protocol.StateOfTheWorld {
 				most = 2 * n // what waits for clusters may come in a response of its own, with the others again
 			}
 			if got := r.sync.Counts[typeURL]; got.Resources < n || got.Resources > most || got.Bytes == 0 {
@@ -188,7 +188,7 @@ func (r *rig) sent(what string, counts fleet.Counts, most int64, types ...string
 // each proxy, one VirtualService one of virtual hosts or of one table; no other
 // type goes with them, and what changes nothing is not sent.
 func TestNothingButWhatChangedIsSent(t *testing.T) {
-	both(t, func(t *testing.T, v stream.Variant) {
+	both(t, func(t *testing.T, v protocol.Variant) {
 		r := newRig(t, v)
 		moved := mesh.ChangeEndpoint(refmesh.Target, 1)
 		got := r.change(moved, fleet.Expectation{Types: []string{fleet.EndpointType}, Mark: moved.Mark})
@@ -218,7 +218,7 @@ func TestNothingButWhatChangedIsSent(t *testing.T) {
 // TestWhatIsAskedForFollowsWhatIsSent: the endpoints of a new cluster are asked
 // for, and given up when it goes.
 func TestWhatIsAskedForFollowsWhatIsSent(t *testing.T) {
-	both(t, func(t *testing.T, v stream.Variant) {
+	both(t, func(t *testing.T, v protocol.Variant) {
 		r := newRig(t, v)
 		for range 2 { // when it is back its endpoints are asked for again
 			added := mesh.NewService(1)
@@ -230,9 +230,9 @@ func TestWhatIsAskedForFollowsWhatIsSent(t *testing.T) {
 				t.Errorf("a new service: %d endpoint resources for %d proxies", n, proxies)
 			}
 			got = r.change(mesh.DeleteService(1), fleet.Expectation{
-				Types: []string{fleet.ClusterType}, Mark: added.Mark, Absent: v == stream.StateOfTheWorld,
+				Types: []string{fleet.ClusterType}, Mark: added.Mark, Absent: v == protocol.StateOfTheWorld,
 			})
-			if n := got[fleet.ClusterType].Removed; v == stream.Delta && n != 2*proxies {
+			if n := got[fleet.ClusterType].Removed; v == protocol.Delta && n != 2*proxies {
 				t.Errorf("a deleted service: %d removed clusters for %d proxies", n, proxies)
 			}
 		}
@@ -242,7 +242,7 @@ func TestWhatIsAskedForFollowsWhatIsSent(t *testing.T) {
 // TestAFleetComesBack: proxies whose streams end open others, and are sent
 // everything again.
 func TestAFleetComesBack(t *testing.T) {
-	both(t, func(t *testing.T, v stream.Variant) {
+	both(t, func(t *testing.T, v protocol.Variant) {
 		r := newRig(t, v)
 		first := r.sync.Counts
 		r.link.Cut()
@@ -261,7 +261,7 @@ func TestAFleetComesBack(t *testing.T) {
 // TestWhatIsStatedIsNotSentAgain: of proxies that say what they have, the server
 // hears nothing new but what changed while they were away.
 func TestWhatIsStatedIsNotSentAgain(t *testing.T) {
-	both(t, func(t *testing.T, v stream.Variant) {
+	both(t, func(t *testing.T, v protocol.Variant) {
 		r := newRigWith(t, fleet.Options{Variant: v, States: true})
 		moved := mesh.ChangeEndpoint(refmesh.Target, 1)
 		r.change(moved, fleet.Expectation{Types: []string{fleet.EndpointType}, Mark: moved.Mark})
@@ -278,7 +278,7 @@ func TestWhatIsStatedIsNotSentAgain(t *testing.T) {
 			r.sync = r.awaitSync()
 		}
 		got := r.fleet.Counts().Since(before)
-		if v == stream.Delta {
+		if v == protocol.Delta {
 			r.sent("the endpoint that changed meanwhile", got, 8<<10, fleet.EndpointType)
 			if n := got[fleet.EndpointType].Resources; n != 4*proxies {
 				t.Errorf("%d endpoint resources were sent", n)
@@ -294,7 +294,7 @@ func TestWhatIsStatedIsNotSentAgain(t *testing.T) {
 // are not refused.
 func TestAThousandProxiesAtOnce(t *testing.T) {
 	const crowd, turns = 1000, 20
-	both(t, func(t *testing.T, v stream.Variant) {
+	both(t, func(t *testing.T, v protocol.Variant) {
 		s := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) { o.MaxFirstSyncs = turns })
 		small := refmesh.Mesh{Services: 4}
 		r := &rig{T: t, server: s}

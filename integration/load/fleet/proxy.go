@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/portolan-mesh/portolan/integration/load/raw"
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
 // minBackoff and maxBackoff bound how long a proxy waits before it connects again.
@@ -237,7 +237,7 @@ func (p *proxy) adopt(child string, d *digest) [][]byte {
 	if t != nil {
 		from = t.parents
 	}
-	world := p.fleet.o.Variant == stream.StateOfTheWorld
+	world := p.fleet.o.Variant == protocol.StateOfTheWorld
 	taken := p.fleet.steps.take(from, d, world)
 	if t == nil {
 		if len(taken.to.wanted) == 0 {
@@ -266,7 +266,7 @@ func (p *proxy) acknowledge(typeURL string, t *asked) []byte {
 	at := p.fleet.at
 	out := raw.AppendText(nil, at.typeURL, typeURL)
 	out = raw.AppendText(out, at.nonce, t.nonce)
-	if p.fleet.o.Variant == stream.Delta {
+	if p.fleet.o.Variant == protocol.Delta {
 		return out
 	}
 	out = raw.AppendText(out, at.version, t.version)

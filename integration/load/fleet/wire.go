@@ -6,7 +6,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/portolan-mesh/portolan/integration/load/raw"
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
 // The types that a proxy asks for.
@@ -19,9 +19,9 @@ const (
 )
 
 // methods are those of ADS.
-var methods = map[stream.Variant]string{
-	stream.StateOfTheWorld: "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources",
-	stream.Delta:           "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources",
+var methods = map[protocol.Variant]string{
+	protocol.StateOfTheWorld: "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources",
+	protocol.Delta:           "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources",
 }
 
 // fields are the numbers of the fields of requests and responses in a variant; 0
@@ -35,12 +35,12 @@ type fields struct {
 	name, entryVersion, body protowire.Number
 }
 
-var fieldsOf = map[stream.Variant]fields{
-	stream.StateOfTheWorld: {
+var fieldsOf = map[protocol.Variant]fields{
+	protocol.StateOfTheWorld: {
 		node: 2, typeURL: 4, subscribe: 3, version: 1, nonce: 5,
 		resources: 2, fromType: 4, fromVersion: 1, fromNonce: 5,
 	},
-	stream.Delta: {
+	protocol.Delta: {
 		node: 1, typeURL: 2, subscribe: 3, unsubscribe: 4, initial: 5, nonce: 6,
 		resources: 2, removed: 6, fromType: 4, fromVersion: 1, fromNonce: 5,
 		name: 3, entryVersion: 1, body: 2,

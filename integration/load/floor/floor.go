@@ -15,12 +15,12 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/portolan-mesh/portolan/integration/load/raw"
-	"github.com/portolan-mesh/portolan/xds/stream"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
 // Recording is what a server sent to one client, in the order of a type.
 type Recording struct {
-	Variant stream.Variant
+	Variant protocol.Variant
 	// Responses are those of a first sync, by type URL.
 	Responses map[string][][]byte
 	// Changes are those that a change led to, by its name.
@@ -42,7 +42,7 @@ type Server struct {
 // New makes a server of a recording.
 func New(r Recording) *Server {
 	s := &Server{typeField: 2, responses: frames(r.Responses), changes: frames(r.Changes), clients: map[*client]struct{}{}}
-	if r.Variant == stream.StateOfTheWorld {
+	if r.Variant == protocol.StateOfTheWorld {
 		s.typeField = 4
 	}
 	return s

@@ -111,7 +111,13 @@ func TestSaveAndInspect(t *testing.T) {
 		if _, err := store.Delete(t.Context(), schema.ServiceEntry, "b", "shop", ""); err != nil {
 			t.Fatal(err)
 		}
+		confirmed := time.Unix(1234, 0).UTC()
+		head, err := etcd.EncodeRegistryHead(&etcd.RegistryHead{Source: "consul/_/_", Confirmed: confirmed})
+		if err != nil {
+			t.Fatal(err)
+		}
 		for key, value := range map[string]string{
+			etcd.RegistryHeadKey("consul/_/_"):                              string(head),
 			etcd.ConfigPrefix + "networking.istio.io/ServiceEntry/shop/bad": "no envelope",
 			etcd.ConfigPrefix + "example.io/Kettle/shop/one":                "of a newer version",
 			"/others/key": "x",
@@ -140,6 +146,9 @@ func TestSaveAndInspect(t *testing.T) {
 		}
 		if s.Revision != revision || s.Instance != identity.ID || s.Records != 2 || s.Other != 1 || s.Count() != 4 || s.Format != etcd.StorageFormat || s.Last.Before(s.First) || s.First.IsZero() {
 			t.Errorf("%s: %+v, want revision %d, instance %s", name, s, revision, identity.ID)
+		}
+		if got, want := fmt.Sprint(s.Registries), fmt.Sprint([]backup.RegistrySource{{Source: "consul/_/_", Confirmed: confirmed}}); got != want {
+			t.Errorf("%s: registries %s, want %s", name, got, want)
 		}
 		if info, err := os.Stat(file); err != nil || info.Mode() != 0o600 || info.Size() != s.Size {
 			t.Errorf("%s: %v, %v", name, info, err)

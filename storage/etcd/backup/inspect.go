@@ -21,12 +21,12 @@ var ErrNoSnapshot = errors.New("not a whole snapshot")
 
 // A Summary says what is in a snapshot.
 type Summary struct {
-	// File is its name, Size that of the file, and Hash the SHA-256 in
-	// hexadecimal that the file ends with and its content has.
+	// File is the name of the file, and Size its size. Hash is the SHA-256, in
+	// hexadecimal, at the end of the file, which matches the content.
 	File string `json:"file"`
 	Size int64  `json:"size"`
 	Hash string `json:"sha256"`
-	// Revision is that of the store, and Compacted the oldest that can be read.
+	// Revision is the revision of the store, and Compacted the oldest that can be read.
 	Revision  int64 `json:"revision"`
 	Compacted int64 `json:"compacted"`
 	// Etcd is the version of etcd's own format, empty before 3.6.
@@ -36,16 +36,25 @@ type Summary struct {
 	Format int64 `json:"storageFormat,omitempty"`
 	// Instance is the id of the store (etcd.InstanceKey).
 	Instance string `json:"instance,omitempty"`
-	// Keys are all of etcd, of which Objects are configuration and Records
-	// history. Other are those that are not Portolan's.
+	// Keys counts all keys of etcd; of these Objects are configuration and Records
+	// history. Other counts the keys that are not Portolan's.
 	Keys    int         `json:"keys"`
 	Objects []KindCount `json:"objects"`
 	Records int         `json:"records"`
 	Other   int         `json:"other,omitempty"`
+	// Registries are the sources whose last known rows the snapshot has.
+	Registries []RegistrySource `json:"registries,omitempty"`
 	// First and Last are the times of the oldest and the newest record, zero
 	// where there is none.
 	First time.Time `json:"first,omitzero"`
 	Last  time.Time `json:"last,omitzero"`
+}
+
+// RegistrySource is the source of a registry, such as a datacentre of Consul.
+type RegistrySource struct {
+	Source string `json:"source"`
+	// Confirmed is when it had what is saved.
+	Confirmed time.Time `json:"confirmed"`
 }
 
 // KindCount is how many objects of a kind there are; Unreadable of them are of a
@@ -85,7 +94,7 @@ func refused(file, format string, args ...any) error {
 	return fmt.Errorf("%s: %w: "+format, append([]any{file, ErrNoSnapshot}, args...)...)
 }
 
-// sector is what the size of etcd's database is a multiple of.
+// sector divides the size of etcd's database.
 const sector = 512
 
 // verify compares the content of a file with the hash at its end.
@@ -123,8 +132,8 @@ func verify(file string) (size int64, hash string, err error) {
 	return size, hex.EncodeToString(want), nil
 }
 
-// readDatabase reads a database whose bytes are those that etcd sent. One that
-// was damaged before may let bbolt panic or fault.
+// readDatabase reads a database whose bytes are as etcd sent them. If the database was
+// damaged before, bbolt may panic or fault.
 func readDatabase(file string, read func(*bolt.Tx) error) (err error) {
 	old := debug.SetPanicOnFault(true)
 	defer debug.SetPanicOnFault(old)

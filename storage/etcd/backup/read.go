@@ -13,6 +13,7 @@ import (
 	etcdschema "go.etcd.io/etcd/server/v3/storage/schema"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
@@ -67,10 +68,10 @@ func (s *Summary) compactions(meta *bolt.Bucket) {
 			s.Compacted = max(s.Compacted, mvcc.BytesToRev(revision).Main)
 		}
 	}
-	s.Revision = max(s.Compacted, 1) // that of a store without a key
+	s.Revision = max(s.Compacted, 1) // the revision of a store without keys
 }
 
-// count adds a key to what there is.
+// count adds a key to the counts.
 func (s *Summary) count(kv *mvccpb.KeyValue, schemas schema.Set, kinds map[string]*KindCount) {
 	key := string(kv.Key)
 	switch {
@@ -92,6 +93,10 @@ func (s *Summary) count(kv *mvccpb.KeyValue, schemas schema.Set, kinds map[strin
 		if at.After(s.Last) {
 			s.Last = at
 		}
+	case strings.HasPrefix(key, etcd.RegistryPrefix):
+		if head, err := etcd.DecodeRegistryHead(kv); err == nil {
+			s.Registries = append(s.Registries, RegistrySource{head.Source, head.Confirmed})
+		}
 	case !strings.HasPrefix(key, etcd.Root):
 		s.Other++
 	}
@@ -102,7 +107,7 @@ func countObject(kv *mvccpb.KeyValue, schemas schema.Set, kinds map[string]*Kind
 	parts = append(parts, "")
 	id := parts[0] + "/" + parts[1]
 	if kinds[id] == nil {
-		kinds[id] = &KindCount{Group: parts[0], Kind: parts[1]}
+		kinds[id] = &KindCount{Group: config.GroupOfPath(parts[0]), Kind: parts[1]}
 	}
 	kinds[id].Count++
 	if _, err := etcd.Decode(kv, schemas, ""); err != nil {
@@ -111,6 +116,7 @@ func countObject(kv *mvccpb.KeyValue, schemas schema.Set, kinds map[string]*Kind
 }
 
 func (s *Summary) order(kinds map[string]*KindCount) {
+	slices.SortFunc(s.Registries, func(a, b RegistrySource) int { return cmp.Compare(a.Source, b.Source) })
 	s.Objects = []KindCount{}
 	for _, k := range kinds {
 		s.Objects = append(s.Objects, *k)

@@ -19,8 +19,8 @@ import (
 
 // Schedule says when to make snapshots, and which to keep.
 type Schedule struct {
-	// Dir takes the files; it is made if it does not exist. It is that of one
-	// server, which removes its own files from it and no others.
+	// Dir is the directory of the files; it is made if it does not exist. It belongs to
+	// one server, which removes only its own files from it.
 	Dir string
 	// Interval is the time from one to the next, also over restarts of the server.
 	Interval time.Duration
@@ -38,10 +38,10 @@ const (
 	nameLayout  = "portolan-20060102T150405Z.snapshot"
 )
 
-// Last is what became of the latest attempts.
+// Last describes the latest attempts.
 type Last struct {
-	// Time, File and Revision are of the newest snapshot, zero where there is
-	// none yet. The revision of one that an earlier process made is 0.
+	// Time, File and Revision describe the newest snapshot; zero if there is none yet.
+	// Revision is 0 for a snapshot of an earlier process.
 	Time     time.Time
 	File     string
 	Revision int64
@@ -76,11 +76,11 @@ func NewScheduler(client *clientv3.Client, o Schedule, logger *slog.Logger) (*Sc
 	return s, nil
 }
 
-// Last is what became of the latest attempts.
+// Last describes the latest attempts.
 func (s *Scheduler) Last() Last { return *s.last.Load() }
 
-// Run makes snapshots until ctx ends, and then returns nil. One that fails is
-// tried again after a tenth of the interval.
+// Run makes snapshots until ctx ends, and then returns nil. It retries a failed one
+// after a tenth of the interval.
 func (s *Scheduler) Run(ctx context.Context) error {
 	s.recall()
 	for {

@@ -15,7 +15,7 @@ import (
 type WriteOptions struct {
 	// Replace allows a file of that name to exist; it is replaced.
 	Replace bool
-	// MinRevision is one that the snapshot must not be older than.
+	// MinRevision is the lowest revision that the snapshot may have.
 	MinRevision int64
 	// Schemas are the kinds that the Summary tells readable objects by.
 	Schemas schema.Set
@@ -70,8 +70,8 @@ func fill(part *os.File, from io.Reader, o WriteOptions) (*Summary, error) {
 	return summary, nil
 }
 
-// Vacant says why Write would not put a snapshot under a name; one that exists is
-// an fs.ErrExist.
+// Vacant says why Write would not put a snapshot under a name; for a file that exists
+// the error is an fs.ErrExist.
 func Vacant(file string, replace bool) error {
 	found, err := os.Stat(file)
 	switch {

@@ -16,16 +16,16 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// A Change is what was done to a member.
+// A Change is a change of a member that was made.
 type Change struct {
 	Member Member
 	// Join are the client URLs by which an added member finds the cluster.
 	Join []string
-	// Warnings are what an operator should know beside.
+	// Warnings are further facts that an operator should know.
 	Warnings []string
 }
 
-// nameForm is what a member may be called: it stands in flags and lists.
+// nameForm matches the names that members may have: they stand in flags and lists.
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$`)
 
 // CheckName returns why a text cannot be the name of a member.
@@ -109,8 +109,8 @@ func (v *View) mayAdd(name, peerURL string) error {
 	return nil
 }
 
-// How often a learner is looked at, and how many entries it may lack, for it to
-// be in step: those of some moments.
+// How often a learner is checked, and how many entries it may lack to be in step: as
+// many as come in some moments.
 const (
 	stepInterval = 250 * time.Millisecond
 	inStep       = 100
@@ -193,8 +193,8 @@ func (v *View) far(m *Member) string {
 	return fmt.Sprintf("it has %d entries of the log and lacks %d", m.Answer.Applied, v.lag(m))
 }
 
-// Remove takes a member out of the cluster, for good: its data directory is of
-// no more use. One that leads hands that over first.
+// Remove removes a member from the cluster, for good: its data directory is useless
+// then. A leader hands over its leadership first.
 func (r *Roster) Remove(ctx context.Context, name string) (*Change, error) {
 	v, leader, err := r.lead(ctx)
 	if err != nil {
@@ -273,8 +273,8 @@ func (r *Roster) handOver(ctx context.Context, v *View, m *Member, leader *clien
 // electionWait is how long voters that are enough may take to elect a leader.
 const electionWait = 5 * time.Second
 
-// lead looks at the members, and returns a client of the one that leads. Where
-// they are about to elect one, it waits for that.
+// lead looks at the members, and returns a client of the leader. If they are about to
+// elect one, it waits for that.
 func (r *Roster) lead(ctx context.Context) (*View, *clientv3.Client, error) {
 	giveUp := time.Now().Add(electionWait)
 	for {
@@ -325,9 +325,8 @@ const (
 	settleWait = 7 * time.Second
 )
 
-// settled makes a change that etcd refuses while members have been connected to
-// each other for less than 5 seconds, and so waits for that, for as long as it
-// can take.
+// settled retries a change that etcd refuses until members have been connected to each
+// other for 5 seconds.
 func settled(ctx context.Context, change func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, changeWait)
 	defer cancel()

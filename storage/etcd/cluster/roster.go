@@ -25,7 +25,7 @@ type Roster struct {
 	dial func(endpoint string) (*clientv3.Client, error)
 
 	mu sync.Mutex // guards what follows
-	// endpoints are where to ask as long as no member is known.
+	// endpoints are the URLs to ask while no member is known.
 	endpoints []string
 	members   []Member                    // as last listed, by name
 	conns     map[string]*clientv3.Client // by endpoint
@@ -59,9 +59,9 @@ func (r *Roster) Close() error {
 	return nil
 }
 
-// Look asks all members how they are, and who they are. It takes a few
-// milliseconds where all answer, and about 4 s where some do not. The error is
-// of a cluster of which no member has ever answered.
+// Look asks all members for their status and for the list of members. It takes a few
+// milliseconds if all answer, and about 4 s if some do not. It fails only if no member
+// has ever answered.
 func (r *Roster) Look(ctx context.Context) (*View, error) {
 	r.mu.Lock()
 	known, endpoints := slices.Clone(r.members), slices.Clone(r.endpoints)
@@ -84,8 +84,8 @@ func (r *Roster) Look(ctx context.Context) (*View, error) {
 	return &View{Members: known}, nil
 }
 
-// list is the membership as of now, through a member that serves; or, where
-// none does, as one of them knows it.
+// list returns the current members, through a member that serves; or, if none does, as
+// one of them knows them.
 func (r *Roster) list(ctx context.Context, members []Member) ([]Member, error) {
 	var serving, others []string
 	for i := range members {
@@ -209,7 +209,7 @@ func (r *Roster) conn(endpoint string) (*clientv3.Client, error) {
 	return c, nil
 }
 
-// keep remembers the members, and gives up connections to what is none.
+// keep remembers the members, and closes connections to former ones.
 func (r *Roster) keep(members []Member) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

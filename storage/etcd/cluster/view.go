@@ -23,35 +23,33 @@ type Member struct {
 	ID uint64
 	// Name is empty until the member has first started.
 	Name string
-	// PeerURLs are where the other members reach it, and ClientURLs where
-	// clients do.
+	// PeerURLs are the URLs for other members, and ClientURLs those for clients.
 	PeerURLs, ClientURLs []string
 	// Learner says that it takes all changes and has no vote.
 	Learner bool
-	// Answer is what it said of itself; nil where it did not answer, for the
-	// reason Err.
+	// Answer is the member's own status; nil if it did not answer, and then Err is the
+	// reason.
 	Answer *Answer
 	Err    error
 }
 
-// An Answer is what a member says of itself.
+// An Answer is a member's own status.
 type Answer struct {
 	// Leader is the member that it follows, 0 while it knows none.
 	Leader uint64
-	// Size is that of its database, which Quota bounds, and InUse the part that is
-	// data.
+	// Size is the size of its database, which Quota bounds; InUse of it is data.
 	Size, InUse, Quota int64
 	// Committed and Applied are the newest entries of the log that it knows to be
 	// decided, and that its database has.
 	Committed, Applied uint64
-	// Version is that of its etcd.
+	// Version is the version of its etcd.
 	Version string
 }
 
-// A Status is what a member is in its cluster.
+// A Status is the role of a member in its cluster.
 type Status string
 
-// What a member can be.
+// The roles of members.
 const (
 	// Leader decides the order of all changes; it is one of the voters.
 	Leader Status = "leader"
@@ -70,7 +68,7 @@ const (
 // Statuses are all there are.
 var Statuses = []Status{Leader, Voter, Learner, Waiting, Unstarted, Unreachable}
 
-// Status is what the member is.
+// Status returns the role of the member.
 func (m *Member) Status() Status {
 	switch {
 	case m.Name == "" && m.Answer == nil:
@@ -87,7 +85,7 @@ func (m *Member) Status() Status {
 	return Voter
 }
 
-// String is what people call the member.
+// String returns the member's name, or its id if it has none.
 func (m *Member) String() string {
 	if m.Name != "" {
 		return m.Name
@@ -95,7 +93,7 @@ func (m *Member) String() string {
 	return FormatID(m.ID)
 }
 
-// FormatID is an id as etcd's tools show it.
+// FormatID writes an id as etcd's tools show it.
 func FormatID(id uint64) string { return fmt.Sprintf("%x", id) }
 
 // serves says whether reads and writes through the member succeed.
@@ -124,7 +122,7 @@ func (v *View) Silent() []Member {
 	return v.some(func(m *Member) bool { return m.Status() == Unreachable })
 }
 
-// Voters are those that count for the quorum.
+// Voters returns the members that count for the quorum.
 func (v *View) Voters() []Member {
 	return v.some(func(m *Member) bool { return !m.Learner })
 }
@@ -142,8 +140,7 @@ func (v *View) some(which func(*Member) bool) []Member {
 	return out
 }
 
-// Find returns the member with a name, or with an id or a peer URL where that
-// is what the name is.
+// Find returns the member with a name, an id or a peer URL.
 func (v *View) Find(name string) (*Member, error) {
 	for _, matches := range []func(*Member) bool{
 		func(m *Member) bool { return m.Name == name },
@@ -159,7 +156,7 @@ func (v *View) Find(name string) (*Member, error) {
 	return nil, fmt.Errorf("%w %q: there are %s: one that has not started goes by its id or its peer URL", ErrUnknown, name, Names(v.Members))
 }
 
-// Names are those of members, in a text.
+// Names lists the names of members in one text.
 func Names(members []Member) string {
 	names := make([]string, len(members))
 	for i := range members {

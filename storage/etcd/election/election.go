@@ -6,16 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/portolan-mesh/portolan/storage/retry"
 )
 
-// DefaultTTL is how long after the death of a leader another takes over, and
-// MinTTL the shortest that can be told from a slow moment.
+// DefaultTTL is how long after the death of a leader another takes over. MinTTL is the
+// shortest such time that differs from a slow moment.
 const (
 	DefaultTTL = 15 * time.Second
 	MinTTL     = 3 * time.Second
@@ -29,16 +30,15 @@ const (
 
 // Options of an election.
 type Options struct {
-	// Name is that of the election: the same for all who take part in it, one
-	// part of a key.
+	// Name names the election, the same for all candidates; it is one part of a key.
 	Name string
 	// ID says to people who it is that takes part here.
 	ID string
-	// TTL is how long after the death of a leader another takes over: whole
-	// seconds, at least MinTTL, and three times as long as etcd takes to elect a
-	// leader of its own. 0 is DefaultTTL.
+	// TTL is how long after the death of a leader another takes over. It is in whole
+	// seconds, at least MinTTL, and three times as long as etcd takes to elect a leader
+	// of its own. 0 is DefaultTTL.
 	TTL time.Duration
-	// Logger is told of terms that begin and end; nil is nobody.
+	// Logger gets the beginning and end of terms; nil discards them.
 	Logger *slog.Logger
 }
 
@@ -75,31 +75,32 @@ func New(client *clientv3.Client, o Options) (*Election, error) {
 	return &Election{client: client, o: o, metrics: newMetrics(o.Name)}, nil
 }
 
-// A Job is what the leader does. Its context ends when leadership is lost or may
-// be, with ErrNotLeader as the cause, or when that of Run does; it then returns
-// as soon as it can: no other attempt to lead begins before. What it writes
-// through its Leader is safe in any case.
+// A Job is the work of the leader. Its context ends when leadership is lost or may be,
+// with ErrNotLeader as the cause, or when Run's context does. The job must then return
+// soon: the process does not campaign before. Writes through its Leader are safe in any
+// case.
 type Job func(ctx context.Context, leader *Leader) error
 
-// Run takes part until ctx ends, then resigns, so that another takes over at
-// once, and returns nil. It runs the job once in each term; a job that returns
-// ends the term, and Run takes part again. What goes wrong is told to the log
-// and tried again, with pauses that grow up to 5 seconds. It is called once at a
-// time.
+// Run takes part until ctx ends, then resigns, so that another takes over at once, and
+// returns nil. It runs the job once in each term; a job that returns ends the term, and
+// Run takes part again. Run logs errors and retries, with pauses that grow up to 5
+// seconds. It must not be called twice at the same time.
 func (e *Election) Run(ctx context.Context, job Job) error {
 	if !e.running.CompareAndSwap(false, true) {
 		return fmt.Errorf("election %s: it runs already", e.o.Name)
 	}
 	defer e.running.Store(false)
 	var failed string
-	for pause := pauseMin; ; pause = min(2*pause, pauseMax) {
+	backoff := retry.New(pauseMin, pauseMax)
+	for {
 		begun := time.Now()
 		err := e.takePart(ctx, job)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if time.Since(begun) > pauseMax {
-			pause, failed = pauseMin, ""
+			failed = ""
+			backoff.Reset()
 		}
 		if err != nil {
 			level := slog.LevelDebug
@@ -108,10 +109,8 @@ func (e *Election) Run(ctx context.Context, job Job) error {
 			}
 			e.o.Logger.Log(ctx, level, "no part is taken in the election; it will be tried again", "err", err)
 		}
-		select {
-		case <-ctx.Done():
+		if backoff.Wait(ctx) != nil {
 			return nil
-		case <-time.After(pause/2 + rand.N(pause)):
 		}
 	}
 }

@@ -6,9 +6,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// A fencedKV puts every write into a transaction on condition of the fence. That
-// holds the caller's own transaction as one operation, so that a fence that is
-// gone and a condition of the caller's that does not hold are told apart.
+// A fencedKV puts every write into a transaction that requires the fence. The caller's
+// own transaction is one operation in it. So a lost fence and a failed condition of the
+// caller can be told apart.
 type fencedKV struct {
 	clientv3.KV
 	fence clientv3.Cmp
@@ -42,7 +42,7 @@ func (f fencedKV) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, 
 	if !answer.Succeeded {
 		return clientv3.OpResponse{}, f.lost()
 	}
-	// What is within a transaction has no header, or an empty one.
+	// A response within a transaction has no header, or an empty one.
 	of := answer.Responses[0]
 	switch {
 	case op.IsPut():
@@ -62,7 +62,7 @@ func (f fencedKV) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, 
 // fencedTxn implements clientv3.Txn.
 type fencedTxn struct {
 	kv              fencedKV
-	ctx             context.Context // that of one call: clientv3.Txn has it so
+	ctx             context.Context // of one call, as clientv3.Txn has it
 	compares        []clientv3.Cmp
 	then, otherwise []clientv3.Op
 }

@@ -44,12 +44,12 @@ func (l *Leader) Fence() clientv3.Cmp { return l.fence }
 // Term is a number that is higher in each later term of the election.
 func (l *Leader) Term() int64 { return l.term }
 
-// Txn is a transaction of the leader: like any other, and an ErrNotLeader without
-// effect once the term has ended, which the context of the job then knows as
-// well. One operation less than etcd's --max-txn-ops fits into it.
+// Txn returns a transaction of the leader. It is like any other, but once the term has
+// ended it has no effect and returns ErrNotLeader; the context of the job then ends
+// too. It holds one operation less than etcd's --max-txn-ops.
 func (l *Leader) Txn(ctx context.Context) clientv3.Txn { return l.client.Txn(ctx) }
 
-// Client reads, writes and watches as the one that the election was given does,
-// but every write of it is as those of Txn are. Compact is not: it has no
-// conditions. Do not close it; a store made of it is a store of the leader.
+// Client works like the client of the election, but all its writes are fenced as those
+// of Txn. Compact is not: it has no conditions. Do not close it. A store made of it is
+// a store of the leader.
 func (l *Leader) Client() *clientv3.Client { return l.client }

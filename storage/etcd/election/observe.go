@@ -17,12 +17,12 @@ var ErrNoLeader = errors.New("there is no leader")
 
 // A Holder is who leads an election.
 type Holder struct {
-	// ID is that of its Options.
+	// ID is the ID of the leader's Options.
 	ID string
 	// Since is when its term began, by its own clock; zero for a moment after
 	// that.
 	Since time.Time
-	// Term is that of its Leader.
+	// Term is the Term of its Leader.
 	Term int64
 }
 
@@ -32,7 +32,7 @@ type holding struct {
 	Since time.Time `json:"since,omitzero"`
 }
 
-// prefix is that of the candidates' keys, without the slash at its end.
+// prefix is the prefix of the candidates' keys, without the slash at its end.
 func (e *Election) prefix() string { return etcd.ElectionPrefix + e.o.Name }
 
 // Leader tells who leads this election; see Observe.
@@ -40,8 +40,8 @@ func (e *Election) Leader(ctx context.Context) (Holder, error) {
 	return Observe(ctx, e.client, e.o.Name)
 }
 
-// Observe tells who leads an election, without taking part in it: ErrNoLeader
-// where nobody does. A leader that died is told of until its lease expires.
+// Observe returns the leader of an election without taking part; ErrNoLeader if there
+// is none. It still returns a leader that died until its lease expires.
 func Observe(ctx context.Context, client clientv3.KV, name string) (Holder, error) {
 	answer, err := client.Get(ctx, etcd.ElectionPrefix+name+"/", clientv3.WithFirstCreate()...)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/dial"
 )
 
-// closeTimeout bounds the revocation of a lease. One that is not revoked
-// expires: nobody keeps it alive any more.
+// closeTimeout bounds the revocation of a lease. If that fails, the lease expires,
+// since nobody keeps it alive.
 const closeTimeout = 2 * time.Second
 
 // A term is one candidacy, under a lease of its own, and what follows from it.
@@ -39,8 +39,8 @@ func (e *Election) open(ctx context.Context) (*term, error) {
 	if err != nil {
 		return nil, fmt.Errorf("take a lease: %w", err)
 	}
-	// The library cleans up, without a limit, under the context of its client:
-	// this one ends when that of the campaign does, and the lease sees to the rest.
+	// The library cleans up under the context of its client, without a limit. So this
+	// client ends with the context of the campaign, and the lease expires if need be.
 	own, quit := context.WithCancel(ctx)
 	client := clientv3.NewCtxClient(own)
 	client.KV, client.Lease, client.Watcher = e.client.KV, e.client.Lease, e.client.Watcher
@@ -72,8 +72,8 @@ func (t *term) revoke(ctx context.Context) {
 
 // campaign waits until this candidate leads, or its lease is gone.
 func (t *term) campaign(ctx context.Context) error {
-	// A member without a leader must not keep its silence for that of others, and
-	// the stream of a watch that is older than the token of its user takes no other.
+	// A watch on a member that has no leader must fail, not stay silent. A stream of its
+	// own is needed, since an older stream keeps the old token of its user.
 	ctx, cancel := context.WithCancelCause(dial.Apart(clientv3.WithRequireLeader(ctx)))
 	defer cancel(nil)
 	lost := fmt.Errorf("%w: the lease was lost before its turn came", ErrNotLeader)
@@ -92,7 +92,7 @@ func (t *term) campaign(ctx context.Context) error {
 	return nil
 }
 
-// value is what the key says of its holder.
+// value describes the holder, as the value of its key.
 func (t *term) value(since time.Time) string {
 	value, err := json.Marshal(holding{ID: t.o.ID, Since: since})
 	if err != nil {
@@ -101,8 +101,8 @@ func (t *term) value(since time.Time) string {
 	return string(value)
 }
 
-// lead runs the job of a candidate who was elected. A term that is lost is told
-// to the log and is no error.
+// lead runs the job of an elected candidate. The loss of a term is logged, and is no
+// error.
 func (t *term) lead(ctx context.Context, job Job) error {
 	ctx, lose := context.WithCancelCause(ctx)
 	defer lose(nil)
@@ -148,14 +148,14 @@ func (t *term) proclaim(ctx context.Context) error {
 	return nil
 }
 
-// guard loses the leadership when the key is found to be gone, and when it has
-// not been found to be there for so long that the lease may expire.
+// guard ends the leadership when the key is gone, and when the key was not seen for so
+// long that the lease may expire.
 func (t *term) guard(ctx context.Context, safe time.Time, lose context.CancelCauseFunc) {
 	expiry := time.AfterFunc(time.Until(safe), func() {
 		lose(fmt.Errorf("%w: etcd has not confirmed it, and the lease may expire", ErrNotLeader))
 	})
 	defer expiry.Stop()
-	tick := time.NewTicker(t.o.TTL / 6)
+	tick := time.NewTicker(t.o.TTL / 4)
 	defer tick.Stop()
 	for {
 		select {

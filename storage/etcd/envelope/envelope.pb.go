@@ -47,8 +47,15 @@ type Envelope struct {
 	// Sixteen random bytes that identify the mutation which wrote this value: by
 	// them a writer whose answer was lost recognises its own work.
 	WriteId []byte `protobuf:"bytes,10,opt,name=write_id,json=writeId,proto3" json:"write_id,omitempty"`
-	// The spec, of one message type for all API versions of the kind.
-	Spec          *anypb.Any `protobuf:"bytes,11,opt,name=spec,proto3" json:"spec,omitempty"`
+	// The spec, of one type for all API versions of the kind: a message, or for kinds
+	// that have none JSON text under the type URL application/json.
+	Spec *anypb.Any `protobuf:"bytes,11,opt,name=spec,proto3" json:"spec,omitempty"`
+	// The objects that this one belongs to, as the user names them. They are kept
+	// and given back; nothing is deleted because of them. Since format 2.
+	OwnerReferences []*OwnerReference `protobuf:"bytes,12,rep,name=owner_references,json=ownerReferences,proto3" json:"owner_references,omitempty"`
+	// Who set which fields, for server-side apply. No server writes them yet; one
+	// that updates the object keeps them. Since format 2.
+	ManagedFields []*ManagedFields `protobuf:"bytes,13,rep,name=managed_fields,json=managedFields,proto3" json:"managed_fields,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -160,11 +167,207 @@ func (x *Envelope) GetSpec() *anypb.Any {
 	return nil
 }
 
+func (x *Envelope) GetOwnerReferences() []*OwnerReference {
+	if x != nil {
+		return x.OwnerReferences
+	}
+	return nil
+}
+
+func (x *Envelope) GetManagedFields() []*ManagedFields {
+	if x != nil {
+		return x.ManagedFields
+	}
+	return nil
+}
+
+// OwnerReference names an object that owns another, as in Kubernetes.
+type OwnerReference struct {
+	state              protoimpl.MessageState `protogen:"open.v1"`
+	ApiVersion         string                 `protobuf:"bytes,1,opt,name=api_version,json=apiVersion,proto3" json:"api_version,omitempty"`
+	Kind               string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	Name               string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Uid                string                 `protobuf:"bytes,4,opt,name=uid,proto3" json:"uid,omitempty"`
+	Controller         *bool                  `protobuf:"varint,5,opt,name=controller,proto3,oneof" json:"controller,omitempty"`
+	BlockOwnerDeletion *bool                  `protobuf:"varint,6,opt,name=block_owner_deletion,json=blockOwnerDeletion,proto3,oneof" json:"block_owner_deletion,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
+}
+
+func (x *OwnerReference) Reset() {
+	*x = OwnerReference{}
+	mi := &file_envelope_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OwnerReference) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OwnerReference) ProtoMessage() {}
+
+func (x *OwnerReference) ProtoReflect() protoreflect.Message {
+	mi := &file_envelope_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OwnerReference.ProtoReflect.Descriptor instead.
+func (*OwnerReference) Descriptor() ([]byte, []int) {
+	return file_envelope_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *OwnerReference) GetApiVersion() string {
+	if x != nil {
+		return x.ApiVersion
+	}
+	return ""
+}
+
+func (x *OwnerReference) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *OwnerReference) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *OwnerReference) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *OwnerReference) GetController() bool {
+	if x != nil && x.Controller != nil {
+		return *x.Controller
+	}
+	return false
+}
+
+func (x *OwnerReference) GetBlockOwnerDeletion() bool {
+	if x != nil && x.BlockOwnerDeletion != nil {
+		return *x.BlockOwnerDeletion
+	}
+	return false
+}
+
+// ManagedFields says which fields one manager has set, as in Kubernetes.
+type ManagedFields struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Manager string                 `protobuf:"bytes,1,opt,name=manager,proto3" json:"manager,omitempty"`
+	// "Apply" or "Update".
+	Operation string `protobuf:"bytes,2,opt,name=operation,proto3" json:"operation,omitempty"`
+	// The API version that fields is of, and the form of fields.
+	ApiVersion string `protobuf:"bytes,3,opt,name=api_version,json=apiVersion,proto3" json:"api_version,omitempty"`
+	FieldsType string `protobuf:"bytes,4,opt,name=fields_type,json=fieldsType,proto3" json:"fields_type,omitempty"`
+	// In milliseconds since the epoch.
+	Time int64 `protobuf:"varint,5,opt,name=time,proto3" json:"time,omitempty"`
+	// JSON, in the form that fields_type names.
+	Fields        []byte `protobuf:"bytes,6,opt,name=fields,proto3" json:"fields,omitempty"`
+	Subresource   string `protobuf:"bytes,7,opt,name=subresource,proto3" json:"subresource,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ManagedFields) Reset() {
+	*x = ManagedFields{}
+	mi := &file_envelope_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ManagedFields) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ManagedFields) ProtoMessage() {}
+
+func (x *ManagedFields) ProtoReflect() protoreflect.Message {
+	mi := &file_envelope_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ManagedFields.ProtoReflect.Descriptor instead.
+func (*ManagedFields) Descriptor() ([]byte, []int) {
+	return file_envelope_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ManagedFields) GetManager() string {
+	if x != nil {
+		return x.Manager
+	}
+	return ""
+}
+
+func (x *ManagedFields) GetOperation() string {
+	if x != nil {
+		return x.Operation
+	}
+	return ""
+}
+
+func (x *ManagedFields) GetApiVersion() string {
+	if x != nil {
+		return x.ApiVersion
+	}
+	return ""
+}
+
+func (x *ManagedFields) GetFieldsType() string {
+	if x != nil {
+		return x.FieldsType
+	}
+	return ""
+}
+
+func (x *ManagedFields) GetTime() int64 {
+	if x != nil {
+		return x.Time
+	}
+	return 0
+}
+
+func (x *ManagedFields) GetFields() []byte {
+	if x != nil {
+		return x.Fields
+	}
+	return nil
+}
+
+func (x *ManagedFields) GetSubresource() string {
+	if x != nil {
+		return x.Subresource
+	}
+	return ""
+}
+
 var File_envelope_proto protoreflect.FileDescriptor
 
 const file_envelope_proto_rawDesc = "" +
 	"\n" +
-	"\x0eenvelope.proto\x12\x13portolan.storage.v1\x1a\x19google/protobuf/any.proto\"\x92\x04\n" +
+	"\x0eenvelope.proto\x12\x13portolan.storage.v1\x1a\x19google/protobuf/any.proto\"\xad\x05\n" +
 	"\bEnvelope\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x1c\n" +
@@ -179,13 +382,37 @@ const file_envelope_proto_rawDesc = "" +
 	"generation\x12\x19\n" +
 	"\bwrite_id\x18\n" +
 	" \x01(\fR\awriteId\x12(\n" +
-	"\x04spec\x18\v \x01(\v2\x14.google.protobuf.AnyR\x04spec\x1a9\n" +
+	"\x04spec\x18\v \x01(\v2\x14.google.protobuf.AnyR\x04spec\x12N\n" +
+	"\x10owner_references\x18\f \x03(\v2#.portolan.storage.v1.OwnerReferenceR\x0fownerReferences\x12I\n" +
+	"\x0emanaged_fields\x18\r \x03(\v2\".portolan.storage.v1.ManagedFieldsR\rmanagedFields\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +
 	"\x10AnnotationsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B9Z7github.com/portolan-mesh/portolan/storage/etcd/envelopeb\x06proto3"
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xef\x01\n" +
+	"\x0eOwnerReference\x12\x1f\n" +
+	"\vapi_version\x18\x01 \x01(\tR\n" +
+	"apiVersion\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x10\n" +
+	"\x03uid\x18\x04 \x01(\tR\x03uid\x12#\n" +
+	"\n" +
+	"controller\x18\x05 \x01(\bH\x00R\n" +
+	"controller\x88\x01\x01\x125\n" +
+	"\x14block_owner_deletion\x18\x06 \x01(\bH\x01R\x12blockOwnerDeletion\x88\x01\x01B\r\n" +
+	"\v_controllerB\x17\n" +
+	"\x15_block_owner_deletion\"\xd7\x01\n" +
+	"\rManagedFields\x12\x18\n" +
+	"\amanager\x18\x01 \x01(\tR\amanager\x12\x1c\n" +
+	"\toperation\x18\x02 \x01(\tR\toperation\x12\x1f\n" +
+	"\vapi_version\x18\x03 \x01(\tR\n" +
+	"apiVersion\x12\x1f\n" +
+	"\vfields_type\x18\x04 \x01(\tR\n" +
+	"fieldsType\x12\x12\n" +
+	"\x04time\x18\x05 \x01(\x03R\x04time\x12\x16\n" +
+	"\x06fields\x18\x06 \x01(\fR\x06fields\x12 \n" +
+	"\vsubresource\x18\a \x01(\tR\vsubresourceB9Z7github.com/portolan-mesh/portolan/storage/etcd/envelopeb\x06proto3"
 
 var (
 	file_envelope_proto_rawDescOnce sync.Once
@@ -199,22 +426,26 @@ func file_envelope_proto_rawDescGZIP() []byte {
 	return file_envelope_proto_rawDescData
 }
 
-var file_envelope_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_envelope_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_envelope_proto_goTypes = []any{
-	(*Envelope)(nil),  // 0: portolan.storage.v1.Envelope
-	nil,               // 1: portolan.storage.v1.Envelope.LabelsEntry
-	nil,               // 2: portolan.storage.v1.Envelope.AnnotationsEntry
-	(*anypb.Any)(nil), // 3: google.protobuf.Any
+	(*Envelope)(nil),       // 0: portolan.storage.v1.Envelope
+	(*OwnerReference)(nil), // 1: portolan.storage.v1.OwnerReference
+	(*ManagedFields)(nil),  // 2: portolan.storage.v1.ManagedFields
+	nil,                    // 3: portolan.storage.v1.Envelope.LabelsEntry
+	nil,                    // 4: portolan.storage.v1.Envelope.AnnotationsEntry
+	(*anypb.Any)(nil),      // 5: google.protobuf.Any
 }
 var file_envelope_proto_depIdxs = []int32{
-	1, // 0: portolan.storage.v1.Envelope.labels:type_name -> portolan.storage.v1.Envelope.LabelsEntry
-	2, // 1: portolan.storage.v1.Envelope.annotations:type_name -> portolan.storage.v1.Envelope.AnnotationsEntry
-	3, // 2: portolan.storage.v1.Envelope.spec:type_name -> google.protobuf.Any
-	3, // [3:3] is the sub-list for method output_type
-	3, // [3:3] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	3, // 0: portolan.storage.v1.Envelope.labels:type_name -> portolan.storage.v1.Envelope.LabelsEntry
+	4, // 1: portolan.storage.v1.Envelope.annotations:type_name -> portolan.storage.v1.Envelope.AnnotationsEntry
+	5, // 2: portolan.storage.v1.Envelope.spec:type_name -> google.protobuf.Any
+	1, // 3: portolan.storage.v1.Envelope.owner_references:type_name -> portolan.storage.v1.OwnerReference
+	2, // 4: portolan.storage.v1.Envelope.managed_fields:type_name -> portolan.storage.v1.ManagedFields
+	5, // [5:5] is the sub-list for method output_type
+	5, // [5:5] is the sub-list for method input_type
+	5, // [5:5] is the sub-list for extension type_name
+	5, // [5:5] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_envelope_proto_init() }
@@ -222,13 +453,14 @@ func file_envelope_proto_init() {
 	if File_envelope_proto != nil {
 		return
 	}
+	file_envelope_proto_msgTypes[1].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_envelope_proto_rawDesc), len(file_envelope_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   3,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

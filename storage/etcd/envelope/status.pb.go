@@ -207,11 +207,15 @@ func (x *Condition) GetSince() int64 {
 
 // Replica is what one server knows of the proxies that are connected to it.
 type Replica struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Proxies       int64                  `protobuf:"varint,2,opt,name=proxies,proto3" json:"proxies,omitempty"`
-	Changes       []*Change              `protobuf:"bytes,3,rep,name=changes,proto3" json:"changes,omitempty"`
-	Troubles      []*Trouble             `protobuf:"bytes,4,rep,name=troubles,proto3" json:"troubles,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Id       string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Proxies  int64                  `protobuf:"varint,2,opt,name=proxies,proto3" json:"proxies,omitempty"`
+	Changes  []*Change              `protobuf:"bytes,3,rep,name=changes,proto3" json:"changes,omitempty"`
+	Troubles []*Trouble             `protobuf:"bytes,4,rep,name=troubles,proto3" json:"troubles,omitempty"`
+	// The HOST:PORT of its config API, which may be of loopback.
+	Api string `protobuf:"bytes,5,opt,name=api,proto3" json:"api,omitempty"`
+	// Whether it also writes which objects are in use (Use).
+	ReportsUse    bool `protobuf:"varint,6,opt,name=reports_use,json=reportsUse,proto3" json:"reports_use,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -274,6 +278,84 @@ func (x *Replica) GetTroubles() []*Trouble {
 	return nil
 }
 
+func (x *Replica) GetApi() string {
+	if x != nil {
+		return x.Api
+	}
+	return ""
+}
+
+func (x *Replica) GetReportsUse() bool {
+	if x != nil {
+		return x.ReportsUse
+	}
+	return false
+}
+
+// Use is a part of the objects of which connected proxies of a server have something.
+type Use struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Which part it is, of which server. They must agree with the key under which this is
+	// found.
+	Replica string `protobuf:"bytes,1,opt,name=replica,proto3" json:"replica,omitempty"`
+	Part    int64  `protobuf:"varint,2,opt,name=part,proto3" json:"part,omitempty"`
+	// The hashes of the names of the objects, in order.
+	Objects       []uint64 `protobuf:"fixed64,3,rep,packed,name=objects,proto3" json:"objects,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Use) Reset() {
+	*x = Use{}
+	mi := &file_status_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Use) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Use) ProtoMessage() {}
+
+func (x *Use) ProtoReflect() protoreflect.Message {
+	mi := &file_status_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Use.ProtoReflect.Descriptor instead.
+func (*Use) Descriptor() ([]byte, []int) {
+	return file_status_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Use) GetReplica() string {
+	if x != nil {
+		return x.Replica
+	}
+	return ""
+}
+
+func (x *Use) GetPart() int64 {
+	if x != nil {
+		return x.Part
+	}
+	return 0
+}
+
+func (x *Use) GetObjects() []uint64 {
+	if x != nil {
+		return x.Objects
+	}
+	return nil
+}
+
 // Change is how far one published change has come: that of the revisions after
 // from, up to and including to.
 type Change struct {
@@ -289,7 +371,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_status_proto_msgTypes[3]
+	mi := &file_status_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -301,7 +383,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[3]
+	mi := &file_status_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -314,7 +396,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{3}
+	return file_status_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Change) GetFrom() int64 {
@@ -359,7 +441,7 @@ type Count struct {
 
 func (x *Count) Reset() {
 	*x = Count{}
-	mi := &file_status_proto_msgTypes[4]
+	mi := &file_status_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -371,7 +453,7 @@ func (x *Count) String() string {
 func (*Count) ProtoMessage() {}
 
 func (x *Count) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[4]
+	mi := &file_status_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -384,7 +466,7 @@ func (x *Count) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Count.ProtoReflect.Descriptor instead.
 func (*Count) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{4}
+	return file_status_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Count) GetAccepted() int64 {
@@ -436,7 +518,7 @@ type Trouble struct {
 
 func (x *Trouble) Reset() {
 	*x = Trouble{}
-	mi := &file_status_proto_msgTypes[5]
+	mi := &file_status_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -448,7 +530,7 @@ func (x *Trouble) String() string {
 func (*Trouble) ProtoMessage() {}
 
 func (x *Trouble) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[5]
+	mi := &file_status_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -461,7 +543,7 @@ func (x *Trouble) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trouble.ProtoReflect.Descriptor instead.
 func (*Trouble) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{5}
+	return file_status_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Trouble) GetNode() string {
@@ -527,14 +609,19 @@ type KnownProxy struct {
 	// The id of the server that it is connected to, empty for none.
 	Replica string `protobuf:"bytes,2,opt,name=replica,proto3" json:"replica,omitempty"`
 	// When it came or was last seen, in nanoseconds since the epoch.
-	Seen          int64 `protobuf:"varint,3,opt,name=seen,proto3" json:"seen,omitempty"`
+	Seen int64 `protobuf:"varint,3,opt,name=seen,proto3" json:"seen,omitempty"`
+	// What it says of itself. The type is empty where an older server wrote this.
+	Type          string            `protobuf:"bytes,4,opt,name=type,proto3" json:"type,omitempty"`
+	Namespace     string            `protobuf:"bytes,5,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Addresses     []string          `protobuf:"bytes,6,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	Labels        map[string]string `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *KnownProxy) Reset() {
 	*x = KnownProxy{}
-	mi := &file_status_proto_msgTypes[6]
+	mi := &file_status_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -546,7 +633,7 @@ func (x *KnownProxy) String() string {
 func (*KnownProxy) ProtoMessage() {}
 
 func (x *KnownProxy) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[6]
+	mi := &file_status_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -559,7 +646,7 @@ func (x *KnownProxy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KnownProxy.ProtoReflect.Descriptor instead.
 func (*KnownProxy) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{6}
+	return file_status_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *KnownProxy) GetNode() string {
@@ -581,6 +668,34 @@ func (x *KnownProxy) GetSeen() int64 {
 		return x.Seen
 	}
 	return 0
+}
+
+func (x *KnownProxy) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *KnownProxy) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *KnownProxy) GetAddresses() []string {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
+func (x *KnownProxy) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
 }
 
 var File_status_proto protoreflect.FileDescriptor
@@ -606,12 +721,19 @@ const file_status_proto_rawDesc = "" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12\x14\n" +
-	"\x05since\x18\x05 \x01(\x03R\x05since\"\xa4\x01\n" +
+	"\x05since\x18\x05 \x01(\x03R\x05since\"\xd7\x01\n" +
 	"\aReplica\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aproxies\x18\x02 \x01(\x03R\aproxies\x125\n" +
 	"\achanges\x18\x03 \x03(\v2\x1b.portolan.storage.v1.ChangeR\achanges\x128\n" +
-	"\btroubles\x18\x04 \x03(\v2\x1c.portolan.storage.v1.TroubleR\btroubles\"\x8c\x01\n" +
+	"\btroubles\x18\x04 \x03(\v2\x1c.portolan.storage.v1.TroubleR\btroubles\x12\x10\n" +
+	"\x03api\x18\x05 \x01(\tR\x03api\x12\x1f\n" +
+	"\vreports_use\x18\x06 \x01(\bR\n" +
+	"reportsUse\"M\n" +
+	"\x03Use\x12\x18\n" +
+	"\areplica\x18\x01 \x01(\tR\areplica\x12\x12\n" +
+	"\x04part\x18\x02 \x01(\x03R\x04part\x12\x18\n" +
+	"\aobjects\x18\x03 \x03(\x06R\aobjects\"\x8c\x01\n" +
 	"\x06Change\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x03R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x03R\x02to\x120\n" +
@@ -630,12 +752,19 @@ const file_status_proto_rawDesc = "" +
 	"\brejected\x18\x05 \x01(\bR\brejected\x12+\n" +
 	"\x11rejected_revision\x18\x06 \x01(\x03R\x10rejectedRevision\x12\x18\n" +
 	"\amessage\x18\a \x01(\tR\amessage\x12\x18\n" +
-	"\aobjects\x18\b \x03(\tR\aobjects\"N\n" +
+	"\aobjects\x18\b \x03(\tR\aobjects\"\x9e\x02\n" +
 	"\n" +
 	"KnownProxy\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x18\n" +
 	"\areplica\x18\x02 \x01(\tR\areplica\x12\x12\n" +
-	"\x04seen\x18\x03 \x01(\x03R\x04seenB9Z7github.com/portolan-mesh/portolan/storage/etcd/envelopeb\x06proto3"
+	"\x04seen\x18\x03 \x01(\x03R\x04seen\x12\x12\n" +
+	"\x04type\x18\x04 \x01(\tR\x04type\x12\x1c\n" +
+	"\tnamespace\x18\x05 \x01(\tR\tnamespace\x12\x1c\n" +
+	"\taddresses\x18\x06 \x03(\tR\taddresses\x12C\n" +
+	"\x06labels\x18\a \x03(\v2+.portolan.storage.v1.KnownProxy.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B9Z7github.com/portolan-mesh/portolan/storage/etcd/envelopeb\x06proto3"
 
 var (
 	file_status_proto_rawDescOnce sync.Once
@@ -649,27 +778,30 @@ func file_status_proto_rawDescGZIP() []byte {
 	return file_status_proto_rawDescData
 }
 
-var file_status_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_status_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_status_proto_goTypes = []any{
 	(*Status)(nil),     // 0: portolan.storage.v1.Status
 	(*Condition)(nil),  // 1: portolan.storage.v1.Condition
 	(*Replica)(nil),    // 2: portolan.storage.v1.Replica
-	(*Change)(nil),     // 3: portolan.storage.v1.Change
-	(*Count)(nil),      // 4: portolan.storage.v1.Count
-	(*Trouble)(nil),    // 5: portolan.storage.v1.Trouble
-	(*KnownProxy)(nil), // 6: portolan.storage.v1.KnownProxy
+	(*Use)(nil),        // 3: portolan.storage.v1.Use
+	(*Change)(nil),     // 4: portolan.storage.v1.Change
+	(*Count)(nil),      // 5: portolan.storage.v1.Count
+	(*Trouble)(nil),    // 6: portolan.storage.v1.Trouble
+	(*KnownProxy)(nil), // 7: portolan.storage.v1.KnownProxy
+	nil,                // 8: portolan.storage.v1.KnownProxy.LabelsEntry
 }
 var file_status_proto_depIdxs = []int32{
 	1, // 0: portolan.storage.v1.Status.conditions:type_name -> portolan.storage.v1.Condition
-	3, // 1: portolan.storage.v1.Replica.changes:type_name -> portolan.storage.v1.Change
-	5, // 2: portolan.storage.v1.Replica.troubles:type_name -> portolan.storage.v1.Trouble
-	4, // 3: portolan.storage.v1.Change.alone:type_name -> portolan.storage.v1.Count
-	4, // 4: portolan.storage.v1.Change.all:type_name -> portolan.storage.v1.Count
-	5, // [5:5] is the sub-list for method output_type
-	5, // [5:5] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	4, // 1: portolan.storage.v1.Replica.changes:type_name -> portolan.storage.v1.Change
+	6, // 2: portolan.storage.v1.Replica.troubles:type_name -> portolan.storage.v1.Trouble
+	5, // 3: portolan.storage.v1.Change.alone:type_name -> portolan.storage.v1.Count
+	5, // 4: portolan.storage.v1.Change.all:type_name -> portolan.storage.v1.Count
+	8, // 5: portolan.storage.v1.KnownProxy.labels:type_name -> portolan.storage.v1.KnownProxy.LabelsEntry
+	6, // [6:6] is the sub-list for method output_type
+	6, // [6:6] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_status_proto_init() }
@@ -683,7 +815,7 @@ func file_status_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_status_proto_rawDesc), len(file_status_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -15,28 +14,26 @@ import (
 // Passwords are those that users of these names get from Etcdctl.
 func Passwords(user string) string { return "password of " + user }
 
-// Documented returns the lines of a program in the code blocks of a section of
-// docs/operations.md: a test runs what operators are told to run.
-func Documented(t testing.TB, section, program string) []string {
+// documented returns the lines of a program in the code blocks of a page of
+// docs/operations: a test runs what the page tells operators to run.
+func documented(t testing.TB, page, program string) []string {
 	t.Helper()
-	_, here, _, _ := runtime.Caller(0)
-	document, err := os.ReadFile(filepath.Join(filepath.Dir(here), "../../../docs/operations.md"))
+	root := ".." // of the module, from the folder of the test
+	for _, err := os.Stat(filepath.Join(root, "go.mod")); err != nil && len(root) < 30; _, err = os.Stat(filepath.Join(root, "go.mod")) {
+		root = filepath.Join("..", root)
+	}
+	text, err := os.ReadFile(filepath.Join(root, "docs/operations", page))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, text, ok := strings.Cut(string(document), "\n## "+section+"\n")
-	if !ok {
-		t.Fatalf("docs/operations.md has no section %q", section)
-	}
-	text, _, _ = strings.Cut(text, "\n## ")
 	var out []string
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(string(text)) {
 		if line, ok := strings.CutPrefix(line, "    "); ok && strings.HasPrefix(line, program+" ") {
 			out = append(out, strings.TrimSpace(line))
 		}
 	}
 	if len(out) == 0 {
-		t.Fatalf("section %q of docs/operations.md has no lines of %s", section, program)
+		t.Fatalf("docs/operations/%s has no lines of %s", page, program)
 	}
 	return out
 }
@@ -56,11 +53,8 @@ func Etcdctl(t testing.TB, client *clientv3.Client, lines ...string) {
 // clients are: afterwards it has the users root, portolan and portolan-reader.
 func EnableAuth(t testing.TB, client *clientv3.Client) {
 	t.Helper()
-	Etcdctl(t, client, Documented(t, AuthSection, "etcdctl")...)
+	Etcdctl(t, client, documented(t, "external-etcd.md", "etcdctl")...)
 }
-
-// AuthSection is where docs/operations.md says how users are made.
-const AuthSection = "An etcd of your own"
 
 func etcdctl(ctx context.Context, client *clientv3.Client, words []string) (err error) {
 	if len(words) < 2 {

@@ -10,7 +10,7 @@ import (
 )
 
 // Secured is an etcd with TLS that asks who its clients are. It has the users
-// whom docs/operations.md has operators make: root, portolan, portolan-reader.
+// whom docs/operations/external-etcd.md has operators make: root, portolan, portolan-reader.
 type Secured struct {
 	*Server
 	Authority *Authority

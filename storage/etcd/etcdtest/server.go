@@ -2,7 +2,6 @@ package etcdtest
 
 import (
 	"fmt"
-	"net"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -118,16 +117,11 @@ func Endpoints(servers []*Server) (out []string) {
 	return out
 }
 
-// freeAddresses are of this machine, and nothing listened there a moment ago.
+// freeAddresses are of this machine, and nothing listens there.
 func freeAddresses(t testing.TB, n int) (out []string) {
 	t.Helper()
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = l.Close() }() // all are taken until the last is known
-		out = append(out, l.Addr().String())
+		out = append(out, Local(FreePort(t)))
 	}
 	return out
 }

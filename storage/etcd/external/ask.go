@@ -14,7 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd"
 )
 
-// refusalError is an answer of etcd that says why it does not do what is asked.
+// refusalError is an answer in which etcd says why it refuses a call.
 type refusalError struct {
 	words string
 	cause error
@@ -26,7 +26,7 @@ func (e *refusalError) Error() string { return e.words }
 
 func (e *refusalError) Unwrap() error { return e.cause }
 
-// never holds of no store: no key has a negative version.
+// never is always false: no key has a negative version.
 var never = clientv3.Compare(clientv3.Version(etcd.MetaPrefix), "<", 0)
 
 // wouldWrite are puts that are not done, one to each tree that is written to.
@@ -41,11 +41,10 @@ func everything() clientv3.Op {
 	return clientv3.OpGet(etcd.Root, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(1))
 }
 
-// ask has the cluster do what a write does, short of writing: it needs a quorum,
-// a user who may read and write, and room for it. The versions of its members are
-// looked at when it answers after it did not,
-// and from time to time. The error is a
-// *refusalError where it is an answer.
+// ask tests whether the cluster would take a write, without writing: it needs a quorum,
+// a user who may read and write, and room. When the cluster answers again, and from
+// time to time, ask also checks the versions of its members. The error is a
+// *refusalError if the cluster answered.
 func (c *Cluster) ask(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, asking{}, true), timeout)
 	defer cancel()

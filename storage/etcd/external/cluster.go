@@ -38,14 +38,14 @@ const (
 type Options struct {
 	// Dial says how it is reached.
 	Dial dial.Options
-	// Logger is told when the cluster cannot be used, and when it can again; nil
-	// is nobody.
+	// Logger is told when the cluster becomes unusable, and when it can be used again;
+	// nil discards that.
 	Logger *slog.Logger
 	// Interval is the time between two questions; 0 is DefaultInterval.
 	Interval time.Duration
-	// Grace is how long it may not answer before it is said to be away: time for
-	// another leader to be elected. One that takes no connections is not waited
-	// for so long. 0 is DefaultGrace.
+	// Grace is how long the cluster may be silent before it counts as away: time to
+	// elect another leader. A cluster that takes no connections counts as away earlier.
+	// 0 is DefaultGrace.
 	Grace time.Duration
 }
 
@@ -65,7 +65,7 @@ type Cluster struct {
 	versions time.Time       // when the versions are to be looked at again
 }
 
-// state is what is known of a cluster.
+// state is the last known state of a cluster.
 type state struct {
 	since time.Time
 	// err is why it cannot be used, nil where it can.
@@ -116,9 +116,9 @@ func (c *Cluster) Ready() error {
 	return s.err
 }
 
-// Start asks the cluster whether it can be used. It returns within five seconds,
-// with an error only where waiting would be of no use, all of its reasons at
-// once: the process should end, and somebody see to them.
+// Start checks whether the cluster can be used. It returns within five seconds. It
+// fails only if waiting would not help, with all reasons at once: the process should
+// end then, and an operator repair them.
 func (c *Cluster) Start(ctx context.Context) error {
 	err := c.ask(ctx)
 	var refusal *refusalError

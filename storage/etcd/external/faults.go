@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// fault is what is wrong with the connection to a cluster.
+// fault is an error of the connection to a cluster.
 type fault struct {
 	err error
 	// lasting says that waiting does not mend it: each member that can be reached
@@ -66,7 +66,7 @@ func (c *Cluster) tlsConfig() (*tls.Config, error) {
 	return c.o.Dial.TLS()
 }
 
-// faultOf is what is wrong with one member.
+// faultOf tests the connection to one member, and returns its error.
 func faultOf(ctx context.Context, endpoint string, config *tls.Config) fault {
 	_, address, ok := strings.Cut(endpoint, "://")
 	if !ok {
@@ -87,7 +87,7 @@ func faultOf(ctx context.Context, endpoint string, config *tls.Config) fault {
 	return fault{}
 }
 
-// handshake is what is wrong with TLS to a member.
+// handshake tests TLS to a member, and returns its error.
 func handshake(ctx context.Context, conn net.Conn, host string, config *tls.Config) fault {
 	config = config.Clone()
 	if config.ServerName == "" {

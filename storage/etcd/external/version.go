@@ -25,9 +25,8 @@ var sound = map[uint]*version.Version{
 const advisories = "a user who may read one key can watch all that follow it (GHSA-xg4h-6gfc-h4m8), " +
 	"and TLS handshakes that nobody ends use it up (GHSA-6vch-q96h-7gc3)"
 
-// JudgeVersion says whether a release of etcd can be used: err where it cannot,
-// and a flaw, in words for an operator, where it should be replaced by a later
-// one.
+// JudgeVersion says whether a release of etcd can be used; err says why not. flaw, in
+// words for an operator, says why a usable one should be replaced by a later one.
 func JudgeVersion(release string) (flaw string, err error) {
 	v, err := version.ParseSemantic(release)
 	if err != nil {
@@ -45,8 +44,8 @@ func JudgeVersion(release string) (flaw string, err error) {
 // versionsEvery is how often the versions of members are looked at.
 const versionsEvery = 10 * time.Minute
 
-// checkVersions asks each member for its version. Those that do not answer are
-// passed over. Flaws are logged, each once; what cannot be used is an error.
+// checkVersions asks each member for its version. It skips members that do not answer.
+// It logs each flaw once, and returns an error for a version that cannot be used.
 func (c *Cluster) checkVersions(ctx context.Context) error {
 	releases := make([]string, len(c.o.Dial.Endpoints))
 	var asking sync.WaitGroup

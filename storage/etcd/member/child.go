@@ -18,6 +18,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/storage/etcd/cluster"
 	"github.com/portolan-mesh/portolan/storage/etcd/upkeep"
+	"github.com/portolan-mesh/portolan/storage/retry"
 )
 
 // ChildOptions say how to start the child process. The zero value of each
@@ -32,12 +33,16 @@ type ChildOptions struct {
 	Args       []string
 	// Env is added to the environment of this process.
 	Env []string
-	// RuntimeDir is where the directory of the socket is made. Empty means the
-	// first of XDG_RUNTIME_DIR, the directory for temporary files and /tmp
-	// that will do.
+	// RuntimeDir holds the directory of the socket. If it is empty, Start takes the
+	// first that works of UserRuntimeDir, the directory for temporary files, and /tmp.
 	RuntimeDir string
+	// UserRuntimeDir is the runtime directory of the user; it may be empty.
+	UserRuntimeDir string
 	// Quota is as in Options.
 	Quota int64
+	// NewStore is as in Options, for the first process only: a later one that finds the
+	// directory empty reports that.
+	NewStore bool
 	// Cluster is as in Options.
 	Cluster *Cluster
 	// Upkeep is how Run keeps the store in shape.
@@ -51,16 +56,17 @@ type ChildOptions struct {
 	// StopTimeout is how long a child may take to end before it is killed;
 	// zero means 5 seconds.
 	StopTimeout time.Duration
-	// A child that dies is started again after BackoffMin, zero means 100 ms,
-	// which doubles with each further death up to BackoffMax, zero means 5 s,
-	// and starts over after a child that served for ResetAfter, zero means 1 s.
+	// A child that dies is restarted after BackoffMin; zero means 100 ms. Each further
+	// death doubles the time, up to BackoffMax; zero means 5 s. It starts over after a
+	// child that served for ResetAfter; zero means 1 s.
 	BackoffMin, BackoffMax, ResetAfter time.Duration
 	// StartTimeout is how long a child may take to be ready before it is
 	// killed; zero means 5 minutes.
 	StartTimeout time.Duration
-	// A child that runs is asked for an answer every ProbeInterval, zero means
-	// 1 s. One that has not answered ProbeMisses times in a row, zero means 3,
-	// each time for ProbeTimeout, zero means 5 s, is killed and started again.
+	// The parent probes a running child every ProbeInterval; zero means 1 s. While no
+	// client waits for the child it probes only at every tenth. A probe fails after
+	// ProbeTimeout; zero means 5 s. After ProbeMisses failures in a row, zero means 3,
+	// the child is killed and restarted.
 	ProbeInterval, ProbeTimeout time.Duration
 	ProbeMisses                 int
 }
@@ -81,6 +87,7 @@ type Child struct {
 	// outage is why there is no process that is ready, nil while there is one.
 	outage   atomic.Pointer[outage]
 	restarts atomic.Int64
+	calls    atomic.Int64 // that clients of Dial wait for
 }
 
 // An outage is a time without a process that is ready.
@@ -118,14 +125,14 @@ func NewChild(opts ChildOptions) (*Child, error) {
 	return &Child{opts: opts}, nil
 }
 
-// Start starts the first process and returns, when it is ready, its endpoint,
-// which stays the same over restarts. One of several members is not waited for
-// once it waits for the others: Ready says so then. If the process cannot
-// become ready, or ctx ends before it is, Start leaves nothing behind and
-// returns why, in the child's own words; the sentinels of the function Start
-// are told apart. The end of ctx does not matter after that.
+// Start starts the first process, and returns its endpoint when it is ready. The
+// endpoint stays the same over restarts. If the child is one of several members, Start
+// returns as soon as the child waits for the others; Ready then says so. If the process
+// cannot become ready, or ctx ends before, Start leaves nothing behind and returns the
+// child's error, with the sentinels of the function Start. The end of ctx has no effect
+// later.
 func (c *Child) Start(ctx context.Context) (endpoint string, err error) {
-	dir, err := makeSocketDir(socketBases(c.opts.RuntimeDir))
+	dir, err := makeSocketDir(socketBases(c.opts.RuntimeDir, c.opts.UserRuntimeDir))
 	if err != nil {
 		return "", err
 	}
@@ -139,6 +146,7 @@ func (c *Child) Start(ctx context.Context) (endpoint string, err error) {
 		removeSocketDir(dir)
 		return "", err
 	}
+	c.opts.NewStore = false
 	if c.peers != nil && c.outage.Load() == nil {
 		c.peers.look(ctx)
 	}
@@ -169,10 +177,10 @@ func (c *Child) Keeper() *upkeep.Keeper { return c.keeper }
 // Roster is the members of the store's cluster, to look at and to change.
 func (c *Child) Roster() *cluster.Roster { return c.roster }
 
-// Run starts the child process again whenever it ends or stops answering, and
-// keeps the store in shape, until ctx ends; then it stops the process, waits
-// for it and returns nil. It is called once, after Start. Whoever uses the
-// endpoint should be done with it when ctx ends.
+// Run restarts the child process whenever it ends or stops answering, and does the
+// upkeep of the store, until ctx ends. It then stops the process, waits for it and
+// returns nil. Call it once, after Start. Users of the endpoint should have stopped
+// when ctx ends.
 func (c *Child) Run(ctx context.Context) error {
 	defer c.Close()
 	var others sync.WaitGroup
@@ -182,7 +190,7 @@ func (c *Child) Run(ctx context.Context) error {
 	if c.peers != nil {
 		others.Go(func() { c.peers.run(ctx) })
 	}
-	backoff := c.opts.BackoffMin
+	backoff := retry.NewExact(c.opts.BackoffMin, c.opts.BackoffMax)
 	for {
 		p := c.current.Load()
 		cause := c.attend(ctx, p)
@@ -190,11 +198,12 @@ func (c *Child) Run(ctx context.Context) error {
 			return nil
 		}
 		if p.served() >= c.opts.ResetAfter {
-			backoff = c.opts.BackoffMin
+			backoff.Reset()
 		}
 		c.outage.Store(&outage{since: p.ended, cause: cause})
-		c.opts.Logger.Error("store process ended", "pid", p.pid(), "err", cause, "restartIn", backoff)
-		if !c.relaunch(ctx, &backoff) {
+		wait := backoff.Next()
+		c.opts.Logger.Error("store process ended", "pid", p.pid(), "err", cause, "restartIn", wait)
+		if !c.relaunch(ctx, wait, backoff) {
 			return nil
 		}
 	}
@@ -253,20 +262,20 @@ func (c *Child) heard(p *process, w *waiting) {
 	c.roster.Learn(w.Others...)
 }
 
-// retold is how often a store process that cannot be started is told of while
-// the reason stays the same.
+// retold is how often the log repeats that a store process cannot be started, while the
+// reason stays the same.
 const retold = time.Minute
 
-// relaunch starts processes until one is ready. It returns false if ctx ends.
-func (c *Child) relaunch(ctx context.Context, backoff *time.Duration) bool {
+// relaunch waits, and starts processes until one is ready. It returns false if ctx
+// ends.
+func (c *Child) relaunch(ctx context.Context, wait time.Duration, backoff *retry.Backoff) bool {
 	begun := c.outage.Load().since
 	var last string
 	var told time.Time
 	for {
-		if !sleep(ctx, *backoff) {
+		if retry.Sleep(ctx, wait) != nil {
 			return false
 		}
-		*backoff = min(2**backoff, c.opts.BackoffMax)
 		c.restarts.Add(1)
 		err := c.launch(ctx)
 		if err == nil {
@@ -280,7 +289,8 @@ func (c *Child) relaunch(ctx context.Context, backoff *time.Duration) bool {
 		if err.Error() != last || time.Since(told) >= retold {
 			level, last, told = slog.LevelError, err.Error(), time.Now()
 		}
-		c.opts.Logger.Log(ctx, level, "store process cannot be started, and is tried again", "err", err, "restartIn", *backoff)
+		wait = backoff.Next()
+		c.opts.Logger.Log(ctx, level, "store process cannot be started, and is tried again", "err", err, "restartIn", wait)
 	}
 }
 
@@ -307,7 +317,7 @@ func (c *Child) hangUp() {
 // other members.
 func (c *Child) launch(ctx context.Context) error {
 	existed := hasData(c.opts.DataDir)
-	p, err := startProcess(c.opts, orders{DataDir: c.opts.DataDir, Socket: c.socket, Quota: c.opts.Quota, Cluster: c.opts.Cluster, Parent: self()})
+	p, err := startProcess(c.opts, orders{DataDir: c.opts.DataDir, Socket: c.socket, Quota: c.opts.Quota, NewStore: c.opts.NewStore, Cluster: c.opts.Cluster, Parent: self()})
 	if err != nil {
 		return err
 	}
@@ -326,7 +336,8 @@ func (c *Child) launch(ctx context.Context) error {
 	return nil
 }
 
-// firstTries is how often the first process is started where somebody kills it.
+// firstTries is how often the first process is started where somebody kills it, or
+// etcd panics and names nothing of its data.
 const firstTries = 3
 
 // launchFirst is launch of the first process. An error of it is for whoever
@@ -335,10 +346,15 @@ const firstTries = 3
 func (c *Child) launchFirst(ctx context.Context) (err error) {
 	for range firstTries {
 		var exit *exec.ExitError
-		if err = c.launch(ctx); err == nil || !errors.As(err, &exit) || exit.Exited() {
+		var unexplained *unexplainedError
+		switch err = c.launch(ctx); {
+		case errors.As(err, &unexplained):
+			c.opts.Logger.Warn("store process ended before it was ready, it is started again", "err", unexplained)
+		case err != nil && errors.As(err, &exit) && !exit.Exited():
+			c.opts.Logger.Warn("store process was killed before it was ready", "err", err)
+		default:
 			return err
 		}
-		c.opts.Logger.Warn("store process was killed before it was ready", "err", err)
 	}
 	return err
 }
@@ -347,17 +363,5 @@ func (c *Child) launchFirst(ctx context.Context) (err error) {
 func (c *Child) end(p *process) {
 	if killed := p.stop(c.opts.StopTimeout); killed {
 		c.opts.Logger.Warn("store process did not stop in time and was killed; nothing acknowledged is lost", "pid", p.pid())
-	}
-}
-
-// sleep waits, and returns false if ctx ended meanwhile.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

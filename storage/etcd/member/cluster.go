@@ -16,15 +16,16 @@ import (
 
 	"github.com/portolan-mesh/portolan/storage/etcd/cluster"
 	"github.com/portolan-mesh/portolan/storage/etcd/dial"
+	"github.com/portolan-mesh/portolan/storage/retry"
 )
 
 // A Cluster makes a member one of several, which reach each other over TCP.
 type Cluster struct {
 	// Name is the member's in its cluster.
 	Name string `json:"name"`
-	// PeerURL is where the other members reach it, and ClientURL where the
-	// servers beside them do: https://HOST:PORT of this machine; http without
-	// TLS, of loopback. Both are listened on, and told to the others.
+	// PeerURL is where other members reach this one, and ClientURL where the other
+	// servers do: https://HOST:PORT of this machine, or http without TLS and on loopback
+	// only. The member listens on both, and announces them to the others.
 	PeerURL   string `json:"peerURL"`
 	ClientURL string `json:"clientURL"`
 	// Initial are the members of a new cluster, this one among them; Join are
@@ -33,9 +34,9 @@ type Cluster struct {
 	// the member is a new cluster by itself, to which others can be added.
 	Initial []Peer   `json:"initial,omitempty"`
 	Join    []string `json:"join,omitempty"`
-	// TLS names the files of the certificate by which the member is known, as
-	// server and as client, and of the authority that signs those of all members;
-	// nil is plaintext. A certificate that is replaced is used from then on.
+	// TLS names the files of the member's certificate, for its server and its client,
+	// and of the authority that signs the certificates of all members. nil is plaintext.
+	// A replaced certificate is used from then on.
 	TLS *dial.Files `json:"tls,omitempty"`
 }
 
@@ -64,10 +65,10 @@ func (c *Cluster) reach(logger *slog.Logger, endpoints ...string) dial.Options {
 	return o
 }
 
-// configure makes the configuration of a cluster of one that of a member of
-// several: etcd's own clock and log, since the others have to keep up and catch
-// up, and listeners. initial are the members if the data directory is empty,
-// and joining says that their cluster exists.
+// configure turns the configuration of a cluster of one into that of one of several
+// members: with etcd's own log, since the others have to catch up, and with listeners.
+// initial are the members if the data directory is empty; joining says that their
+// cluster exists.
 func (c *Cluster) configure(cfg *embed.Config, opts Options, initial []Peer, joining bool) error {
 	peer, err := url.Parse(c.PeerURL)
 	if err != nil {
@@ -83,7 +84,6 @@ func (c *Cluster) configure(cfg *embed.Config, opts Options, initial []Peer, joi
 		return err
 	}
 	stock := embed.NewConfig()
-	cfg.TickMs, cfg.ElectionMs = stock.TickMs, stock.ElectionMs
 	cfg.SnapshotCount, cfg.SnapshotCatchUpEntries = stock.SnapshotCount, stock.SnapshotCatchUpEntries
 	cfg.MaxWalFiles = stock.MaxWalFiles
 	cfg.StrictReconfigCheck, cfg.MaxLearners = true, 1
@@ -97,10 +97,9 @@ func (c *Cluster) configure(cfg *embed.Config, opts Options, initial []Peer, joi
 	cfg.AdvertisePeerUrls, cfg.ListenPeerUrls = []url.URL{*peer}, []url.URL{listenPeer}
 	cfg.AdvertiseClientUrls = []url.URL{*client}
 	cfg.ListenClientUrls = append(cfg.ListenClientUrls, listenClient)
-	// gRPC has its own server only where HTTP has another address. The one that
-	// HTTP has here is of no use to anyone.
+	// gRPC has a server of its own only if HTTP has another address. Nobody uses that of
+	// HTTP.
 	cfg.ListenClientHttpUrls = []url.URL{{Scheme: "unix", Path: httpSocket(opts.Socket)}}
-	cfg.ServiceRegister = opts.doors.add
 	if c.TLS != nil {
 		info := transport.TLSInfo{CertFile: c.TLS.Cert, KeyFile: c.TLS.Key, TrustedCAFile: c.TLS.CA, ClientCertAuth: true}
 		cfg.PeerTLSInfo, cfg.ClientTLSInfo = info, info
@@ -139,9 +138,9 @@ func bindable(u url.URL) (url.URL, error) {
 	return u, nil
 }
 
-// beginning is how a member without data comes to its cluster: as one of the
-// initial members, or, where it was added to them, by asking them who they are;
-// that takes until one answers, or ctx ends. told takes what it waits for.
+// beginning says how a member without data comes to its cluster. It is one of the
+// initial members; or it was added, and asks them for the members until one answers or
+// ctx ends. told is called with the reason for the wait.
 func (c *Cluster) beginning(ctx context.Context, logger *slog.Logger, told func(string)) (initial []Peer, joining bool, err error) {
 	switch {
 	case len(c.Initial) > 0:
@@ -160,7 +159,7 @@ func (c *Cluster) beginning(ctx context.Context, logger *slog.Logger, told func(
 		if ctx.Err() == nil {
 			told("waiting for a member of the cluster to join: " + oneLine(err))
 		}
-		if !sleep(ctx, waitingInterval) {
+		if retry.Sleep(ctx, waitingInterval) != nil {
 			return nil, false, context.Cause(ctx)
 		}
 	}

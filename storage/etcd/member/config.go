@@ -10,8 +10,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/zaplog"
 )
 
-// What one transaction and one request may hold: a batch of more than ten
-// thousand objects, and two operations beside each for the address of its host.
+// Limits of one transaction and one request: they allow a batch of more than ten
+// thousand objects, with two more operations for the address of each object's host.
 const (
 	MaxTxnOps       = 60_000
 	MaxRequestBytes = 24 << 20
@@ -28,10 +28,10 @@ const (
 	peerURL    = "http://localhost:2380"
 )
 
-// etcdConfig is the configuration of a cluster of one: it elects itself within
-// 0.1 s, keeps a short log in memory (nobody has to catch up from it), and
-// listens on the socket or not at all. Cluster.configure makes it that of one
-// of several.
+// etcdConfig is the configuration of a cluster of one. It keeps a short log in memory,
+// since nobody has to catch up from it, and listens on the socket or not at all. Its
+// clock is etcd's default: each tick wakes the process, and a lone member need not wait
+// for an election (campaign). Cluster.configure changes it for one of several members.
 func etcdConfig(opts Options) (*embed.Config, error) {
 	peer, err := url.Parse(peerURL)
 	if err != nil {
@@ -50,16 +50,14 @@ func etcdConfig(opts Options) (*embed.Config, error) {
 		cfg.AdvertiseClientUrls = []url.URL{socket}
 	}
 	cfg.EnableGRPCGateway = false
+	cfg.ServiceRegister = opts.doors.add
 
-	cfg.TickMs = 10
-	cfg.ElectionMs = 100
 	cfg.SnapshotCount = 500
 	cfg.SnapshotCatchUpEntries = 50
 	cfg.MaxWalFiles = 2
 
 	cfg.MaxTxnOps = MaxTxnOps
 	cfg.MaxRequestBytes = MaxRequestBytes
-	cfg.WatchProgressNotifyInterval = 5 * time.Second
 	cfg.QuotaBackendBytes = opts.Quota
 	cfg.AutoCompactionRetention = "0" // upkeep compacts
 	// A batch of 10,000 objects takes half a second: etcd's own limits, 0.1

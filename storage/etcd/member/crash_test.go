@@ -57,7 +57,11 @@ func writeUntilKilled(t *testing.T, s *server, acknowledged int, kill func()) in
 		if acknowledged == after {
 			go func() { defer close(killed); kill() }()
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		limit := 5 * time.Second // nobody may be there any more
+		if acknowledged < after {
+			limit = 30 * time.Second
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		_, err := client.Put(ctx, fmt.Sprintf("k%08d", acknowledged), strconv.Itoa(acknowledged))
 		cancel()
 		if err != nil {
@@ -79,7 +83,7 @@ func verify(t *testing.T, s *server, round, acknowledged int) {
 	t.Helper()
 	client := clientOf(t, s.endpoint)
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	answer, err := client.Get(ctx, "k", clientv3.WithPrefix())
 	if err != nil {

@@ -68,10 +68,17 @@ func diagnose(dataDir string, existed bool, err error) error {
 		}
 	}
 	if panicked != nil && !lacksSpace(err) {
-		return damaged(dataDir, "data", etcdDir(dataDir), err)
+		return damaged(dataDir, "data", etcdDir(dataDir), &unexplainedError{err})
 	}
 	return err
 }
+
+// An unexplainedError is a panic that names nothing of the data. It is taken for damage
+// where it comes again.
+type unexplainedError struct{ error }
+
+// Unwrap returns the panic.
+func (e *unexplainedError) Unwrap() error { return e.error }
 
 // known is an error of etcd about its cluster in our words.
 func known(err error, opts Options) error {
@@ -97,14 +104,14 @@ func damaged(dataDir, what, path string, cause error) error {
 // the member leads its cluster; that takes one write to the disk.
 const behindAfter = 5 * time.Second
 
-// awaitReady returns nil when etcd serves, or why it never will. A log that has
-// lost its end, and is behind its database, makes etcd wait without a word: it
-// passes over all that is committed until its numbers reach those that the
-// database has seen.
+// awaitReady returns nil when etcd serves, or the reason why it never will. If a log
+// has lost its end and is behind the database, etcd waits silently: it skips all
+// commits until their numbers reach those that the database has seen.
 //
-// One of several takes from the others what its log lacks, and waits for them.
+// One of several members takes from the others what its log lacks, and waits for them.
 func awaitReady(ctx context.Context, etcd *embed.Etcd, opts Options) error {
-	tick := time.NewTicker(50 * time.Millisecond)
+	campaign(ctx, etcd)
+	tick := time.NewTicker(startPoll)
 	defer tick.Stop()
 	var leads time.Time
 	told := time.Now()
@@ -126,6 +133,7 @@ func awaitReady(ctx context.Context, etcd *embed.Etcd, opts Options) error {
 			return context.Cause(ctx)
 		case <-tick.C:
 		}
+		campaign(ctx, etcd)
 		if opts.Cluster != nil {
 			if time.Since(told) >= waitingInterval {
 				opts.waiting(waiting{For: waitingFor(ctx, etcd, opts.Cluster), Others: clientURLs(etcd)})

@@ -18,12 +18,11 @@ const (
 	retries   = 40
 )
 
-// Dial returns a client of the child's store. While the process is known to be
-// down, or not to answer, calls fail within about a second, and writes at once,
-// with the reason; it connects again by itself. One of a cluster calls this
-// server's own member, and another one while that does not serve. The logger
-// takes what the client says, at Debug; nil discards it. Call it after Start,
-// and close the client.
+// Dial returns a client of the child's store. While the process is known to be down or
+// silent, calls fail within about a second, and writes at once, with the reason; the
+// client reconnects by itself. In a cluster the client calls this server's member, and
+// another one while that does not serve. logger gets the client's messages at Debug;
+// nil discards them. Call Dial after Start, and close the client.
 func (c *Child) Dial(logger *slog.Logger) (*clientv3.Client, error) {
 	gate := grpc.WithChainUnaryInterceptor(c.gate)
 	if c.peers == nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // doors are the gRPC servers of an etcd. Closing etcd itself waits for up to 7
-// seconds for streams to end, and those of other servers do not.
+// seconds for streams to end, and those that keep leases alive, or watch, do not.
 type doors struct {
 	mu      sync.Mutex // guards servers
 	servers []*grpc.Server

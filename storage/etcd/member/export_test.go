@@ -6,3 +6,18 @@ import "go.etcd.io/etcd/server/v3/etcdserver/api/membership"
 func WasRemoved(id int, members map[int]*membership.Member, gone map[int]bool) bool {
 	return wasRemoved(id, members, gone)
 }
+
+// For tests of what has no other effect than time.
+var (
+	EtcdConfig = etcdConfig
+	AwaitReady = awaitReady
+)
+
+// Pace says of each of some intervals whether a process is asked in it.
+func Pace(awaited []bool) (asked []bool) {
+	var p pace
+	for _, a := range awaited {
+		asked = append(asked, p.due(a))
+	}
+	return asked
+}

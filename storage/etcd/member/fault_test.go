@@ -92,7 +92,7 @@ func TestStopOfHungChild(t *testing.T) {
 	if err := <-ran; err != nil {
 		t.Error(err)
 	}
-	if took := time.Since(begin); took > 8*time.Second {
+	if took := time.Since(begin); took > 20*time.Second {
 		t.Errorf("took %s", took)
 	}
 	startChild(t, childOptions(t, dir)) // the lock is released
@@ -133,7 +133,7 @@ func TestCrashLoopIsNoStorm(t *testing.T) {
 		begin := time.Now()
 		err := call(t.Context())
 		took := time.Since(begin)
-		if err == nil || !strings.Contains(err.Error(), "data directory in use") || took > 8*time.Second {
+		if err == nil || !strings.Contains(err.Error(), "data directory in use") || took > 20*time.Second {
 			t.Errorf("a %s while the store is down: %v, in %s", name, err, took)
 		}
 		t.Logf("a %s fails after %s", name, took.Round(time.Millisecond))

@@ -24,8 +24,8 @@ var ErrRemoved = errors.New("removed from its cluster")
 // ErrUsed is the error of an empty data directory for a member that has data.
 var ErrUsed = errors.New("the member is not new")
 
-// checkIdentity compares who the data says the member is with what it was told.
-// What data says is what counts.
+// checkIdentity compares the member's identity in the data with its options. The data
+// counts.
 func checkIdentity(etcd *embed.Etcd, opts Options) error {
 	// Not from the server, which may be about to repeat its log from the start.
 	byID, gone := schema.NewMembershipBackend(zap.NewNop(), etcd.Server.Backend()).MustReadMembersFromBackend()
@@ -45,8 +45,8 @@ func checkIdentity(etcd *embed.Etcd, opts Options) error {
 	return nil
 }
 
-// wasRemoved says whether data says that a member was removed. That it is not
-// among the members does not: those of a new cluster are added one by one.
+// wasRemoved says whether the data records that a member was removed. Absence from the
+// members is not enough: a new cluster adds its members one by one.
 func wasRemoved[ID comparable](id ID, members map[ID]*membership.Member, gone map[ID]bool) bool {
 	return members[id] == nil && gone[id]
 }
@@ -77,7 +77,7 @@ func namesOf(members []*membership.Member) []string {
 	return out
 }
 
-// compareData returns an error if the data of the member is not that of the
+// compareData returns an error if the member's data differs from the data of the
 // others: a disk has changed it.
 func compareData(etcd *embed.Etcd, opts Options) error {
 	err := etcd.Server.CorruptionChecker().InitialCheck()
@@ -100,8 +100,8 @@ func removed(opts Options) error {
 	return fmt.Errorf("%w: the data directory %s is of a member that was removed, and is of no more use: %s", ErrRemoved, opts.DataDir, advice)
 }
 
-// removedElsewhere asks the other members whether this one still belongs to
-// them: one that was away when it was removed does not know.
+// removedElsewhere asks the other members whether this one still belongs to the
+// cluster: a member that was away when it was removed does not know.
 func removedElsewhere(ctx context.Context, etcd *embed.Etcd, opts Options) error {
 	others := clientURLs(etcd)
 	if opts.Cluster == nil || len(others) == 0 {
@@ -118,7 +118,7 @@ func removedElsewhere(ctx context.Context, etcd *embed.Etcd, opts Options) error
 	return removed(opts)
 }
 
-// clientURLs are those of the other members.
+// clientURLs returns the client URLs of the other members.
 func clientURLs(etcd *embed.Etcd) []string {
 	var out []string
 	for _, m := range etcd.Server.Cluster().Members() {

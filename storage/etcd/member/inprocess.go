@@ -16,9 +16,9 @@ func clientWithin(etcd *embed.Etcd) *clientv3.Client {
 	return client
 }
 
-// maintenance is that of an etcd in this process. Etcd panics where it is asked
-// how it is, or is defragmented, once it has closed its database, and what has
-// it closed need not be us.
+// maintenance guards the maintenance calls to an etcd in this process. Once its
+// database is closed etcd panics when it is asked for its status or defragmented; and
+// it may close the database without us.
 type maintenance struct{ clientv3.Maintenance }
 
 // Status implements clientv3.Maintenance.

@@ -19,6 +19,9 @@ var ErrInUse = errors.New("data directory in use")
 // lockFile is the name of the lock in a data directory.
 const lockFile = "portolan.lock"
 
+// APISocket is the name in a data directory of a socket of the server that has it.
+const APISocket = "api.sock"
+
 // A holder whose parent has died is about to end: orphanWait is how long to
 // wait for that, orphanPoll how often to look.
 const (
@@ -26,7 +29,7 @@ const (
 	orphanPoll = 20 * time.Millisecond
 )
 
-// A holder is what the lock file says of the process that holds the lock.
+// A holder describes, in the lock file, the process that holds the lock.
 type holder struct {
 	PID int `json:"pid"`
 	// ParentPID is the server that the holder works for: the holder itself if
@@ -74,9 +77,8 @@ type dirLock struct {
 	leaving func() // what the holder does last; nil for nothing
 }
 
-// lockDir locks a data directory for a holder, or returns ErrInUse. It waits
-// only for a holder that is about to end. What a holder that was killed left
-// behind is removed.
+// lockDir locks a data directory for a holder, or returns ErrInUse. It waits only for a
+// holder that is about to end. It removes the remains of a holder that was killed.
 func lockDir(ctx context.Context, dir string, h holder) (*dirLock, error) {
 	file, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -96,9 +98,9 @@ func lockDir(ctx context.Context, dir string, h holder) (*dirLock, error) {
 	return &dirLock{file: file}, nil
 }
 
-// flock takes the lock on an open lock file. The file may still name an
-// earlier holder when another has just taken the lock: a name that is not of
-// a live server is no reason to fail at once.
+// flock takes the lock on an open lock file. The file may still name an earlier holder
+// when another one has just taken the lock. So flock does not fail at once if the named
+// holder is not a live server.
 func flock(ctx context.Context, dir string, file *os.File) error {
 	giveUp := time.NewTimer(orphanWait)
 	defer giveUp.Stop()

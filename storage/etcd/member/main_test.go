@@ -136,7 +136,7 @@ func clientOf(t *testing.T, endpoint string) *clientv3.Client {
 
 func put(t *testing.T, client *clientv3.Client, key, value string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	if _, err := client.Put(ctx, key, value); err != nil {
 		t.Fatalf("put %s: %v", key, err)
@@ -145,7 +145,7 @@ func put(t *testing.T, client *clientv3.Client, key, value string) {
 
 func get(t *testing.T, client *clientv3.Client, key string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	answer, err := client.Get(ctx, key)
 	if err != nil {
@@ -160,13 +160,13 @@ func get(t *testing.T, client *clientv3.Client, key string) string {
 // eventually waits for a condition.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	deadline := time.After(15 * time.Second)
+	deadline := time.After(30 * time.Second)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !condition() {
 		select {
 		case <-deadline:
-			t.Fatalf("not within 15 s: %s", what)
+			t.Fatalf("not within 30 s: %s", what)
 		case <-tick.C:
 		}
 	}
@@ -198,7 +198,7 @@ func shortDir(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	t.Cleanup(func() { os.RemoveAll(dir); os.Remove(dir + ".portolan") })
 	return dir
 }
 

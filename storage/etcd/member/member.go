@@ -32,6 +32,9 @@ type Options struct {
 	Quota int64
 	// Upkeep is how Run keeps the member in shape.
 	Upkeep upkeep.Policy
+	// NewStore lets a new store begin in a directory that had one and is empty now,
+	// which is an ErrEmptied otherwise.
+	NewStore bool
 	// Cluster makes the member one of several; nil is a cluster of one, without
 	// any TCP port. One of several needs a Socket too, on which its parent sees
 	// to it.
@@ -42,21 +45,21 @@ type Options struct {
 	// errors at their level, its information at Debug. Nil discards all.
 	Logger *slog.Logger
 
-	// parent is who started this process for the store's sake, and sees to the
-	// upkeep; zero means that the process works for itself.
+	// parent is the process that started this one to run the store; it does the upkeep.
+	// Zero means that the process works for itself.
 	parent processID
-	// waiting is told what a member that is not ready waits for, again and again.
+	// waiting is called again and again with what a member that is not ready waits for.
 	waiting func(waiting)
 	// leaving is called before the directory is freed. A process that is killed until
 	// then has a name, by which the next holder of the directory cleans up.
 	leaving func()
-	// doors takes the servers of one of several.
+	// doors takes the servers of etcd.
 	doors *doors
 }
 
-// waiting is what a member says that waits for others.
+// waiting is what a member reports while it waits for others.
 type waiting struct {
-	// For is what it waits for, in words for an operator.
+	// For says what the member waits for, in words for an operator.
 	For string `json:"for"`
 	// Others are the client URLs of the other members, as far as it knows them.
 	Others []string `json:"others,omitempty"`
@@ -70,26 +73,33 @@ type Member struct {
 	lock        *dirLock
 	keeper      *upkeep.Keeper // nil where the parent has it
 	stopTimeout time.Duration
-	doors       *doors // nil in a cluster of one
+	doors       *doors
+	several     bool // the cluster is of several members
 
 	closing   chan struct{}
 	closeOnce sync.Once
 	closeErr  error
 }
 
-// Start starts etcd on a data directory and returns when it is ready. It
-// fails with ErrInUse if another process has the directory, but first waits
-// for up to 5 seconds if that process is about to end because its parent has;
-// with ErrNoSpace if the file system has too little for etcd to start on;
-// with ErrDamaged if etcd cannot use what is there; with ErrRemoved if it is of
-// a member that its cluster has removed; and with ErrUsed if there is nothing,
-// and the cluster knows the member as one with data. One of several is ready
-// when a majority of them runs, and waits for that.
-// When ctx ends before etcd is ready, Start stops it and returns the reason.
-// Once it is ready, only Close, or Run, ends it.
+// Start starts etcd on a data directory and returns when it is ready. One of several
+// members waits until a majority of them runs. Start fails with
+//
+//   - ErrInUse if another process has the directory; it first waits for up to 5 seconds if
+//     that process is about to end because its parent has;
+//   - ErrEmptied if the directory had a store and has none any more;
+//   - ErrNoSpace if the file system has too little space for etcd to start;
+//   - ErrDamaged if etcd cannot use the data;
+//   - ErrRemoved if the data is of a member that its cluster has removed;
+//   - ErrUsed if there is no data, and the cluster knows the member as one with data.
+//
+// When ctx ends before etcd is ready, Start stops it and returns the reason. Once it is
+// ready, only Close, or Run, ends it.
 func Start(ctx context.Context, opts Options) (*Member, error) {
 	opts, err := opts.complete()
 	if err != nil {
+		return nil, err
+	}
+	if err := checkMarks(opts); err != nil {
 		return nil, err
 	}
 	if err := makeDataDir(opts.DataDir); err != nil {
@@ -111,9 +121,7 @@ func Start(ctx context.Context, opts Options) (*Member, error) {
 		lock.release()
 		return nil, err
 	}
-	if opts.Cluster != nil {
-		opts.doors = &doors{}
-	}
+	opts.doors = &doors{}
 	etcd, released, err := startEtcd(ctx, opts)
 	if err != nil {
 		if released {
@@ -121,11 +129,13 @@ func Start(ctx context.Context, opts Options) (*Member, error) {
 		}
 		return nil, fmt.Errorf("start etcd on %s: %w", opts.DataDir, err)
 	}
+	mark(opts.DataDir, opts.Logger)
 	m := &Member{
 		etcd:        etcd,
 		client:      clientWithin(etcd),
 		lock:        lock,
 		doors:       opts.doors,
+		several:     opts.Cluster != nil,
 		stopTimeout: opts.StopTimeout,
 		closing:     make(chan struct{}),
 	}
@@ -199,15 +209,15 @@ func (m *Member) keep(ctx context.Context) error {
 	return m.await(ctx)
 }
 
-// removalInterval is how often a member sees whether it still is one: etcd goes
-// on for a second without a word when it is removed, and panics where it is
-// asked for its status meanwhile.
+// removalInterval is how often a member checks whether it was removed. A removed etcd
+// goes on silently for a second, and panics when it is asked for its status in that
+// time.
 const removalInterval = 20 * time.Millisecond
 
 // await waits until the member is to end, or returns why it has.
 func (m *Member) await(ctx context.Context) error {
 	var removal <-chan time.Time
-	if m.doors != nil {
+	if m.several {
 		tick := time.NewTicker(removalInterval)
 		defer tick.Stop()
 		removal = tick.C
@@ -231,16 +241,16 @@ func (m *Member) await(ctx context.Context) error {
 	}
 }
 
-// Close closes the client, stops etcd and frees the data directory. It gives
-// up after StopTimeout with an error; the directory then stays locked until
-// this process ends. What was acknowledged is on disk in any case. Calls after
-// the first wait for it and return the same.
+// Close closes the client, stops etcd and frees the data directory. After StopTimeout
+// it gives up with an error; the directory then stays locked until this process ends.
+// Acknowledged writes are on disk in any case. Later calls wait for the first and
+// return the same.
 func (m *Member) Close() error {
 	m.closeOnce.Do(func() {
 		close(m.closing)
 		// The client's Close reports that its own context has ended, always.
 		_ = m.client.Close()
-		if m.closeErr = stopEtcd(m.etcd, true, m.doors, m.stopTimeout); m.closeErr == nil {
+		if m.closeErr = m.stop(); m.closeErr == nil {
 			m.lock.release()
 		}
 	})
@@ -297,10 +307,10 @@ func completeConfig(ctx context.Context, opts Options) (*embed.Config, error) {
 	return cfg, opts.Cluster.configure(cfg, opts, initial, joining)
 }
 
-// startEtcd starts etcd and waits until it is ready. If it returns an error,
-// released tells whether etcd has let go of the data directory. StartEtcd
-// itself cannot be interrupted, and waits as long as another etcd, one that
-// does not know our lock, has the directory open; so it is called beside.
+// startEtcd starts etcd and waits until it is ready. If it returns an error, released
+// says whether etcd has let go of the data directory. StartEtcd cannot be interrupted,
+// and waits while another etcd that does not know our lock has the directory open; so
+// startEtcd calls it in a goroutine.
 func startEtcd(ctx context.Context, opts Options) (etcd *embed.Etcd, released bool, err error) {
 	cfg, err := completeConfig(ctx, opts)
 	if err != nil {
@@ -342,26 +352,29 @@ func startEtcd(ctx context.Context, opts Options) (etcd *embed.Etcd, released bo
 		err = compareData(r.etcd, opts)
 	}
 	if err != nil {
-		stopErr := stopEtcd(r.etcd, false, nil, opts.StopTimeout)
+		// Close hangs on a member that never became ready.
+		stopErr := stopEtcd(r.etcd, r.etcd.Server.HardStop, opts.StopTimeout)
 		return nil, stopErr == nil, errors.Join(err, stopErr)
 	}
 	return r.etcd, true, nil
 }
 
-// stopEtcd stops etcd within a limit. A member that never became ready does
-// not answer to Close: it has to be stopped hard first. One of several hands
-// over what it leads, and shuts its doors.
-func stopEtcd(etcd *embed.Etcd, ready bool, doors *doors, limit time.Duration) error {
+// stop stops a member that is ready. One of several hands over what it leads.
+func (m *Member) stop() error {
+	return stopEtcd(m.etcd, func() {
+		if m.several {
+			leave(m.etcd)
+		}
+		m.doors.shut()
+	}, m.stopTimeout)
+}
+
+// stopEtcd stops etcd within a limit, after what comes first.
+func stopEtcd(etcd *embed.Etcd, first func(), limit time.Duration) error {
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		switch {
-		case !ready:
-			etcd.Server.HardStop()
-		case doors != nil:
-			leave(etcd)
-			doors.shut()
-		}
+		first()
 		etcd.Close()
 	}()
 	timer := time.NewTimer(limit)

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -200,5 +201,34 @@ func TestStartRefusesBadDataDir(t *testing.T) {
 	}
 	if _, err := member.Start(t.Context(), member.Options{}); err == nil {
 		t.Error("no error without a data directory")
+	}
+}
+
+// TestStopWithStreamsOpen: clients that keep their leases alive and watch are no
+// reason to wait. Etcd by itself waits for them by chance, of which many have more.
+func TestStopWithStreamsOpen(t *testing.T) {
+	t.Parallel()
+	for i := range 24 {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			socket := filepath.Join(shortDir(t), "s")
+			m := startMember(t, member.Options{DataDir: t.TempDir(), Socket: socket, StopTimeout: 4 * time.Second})
+			client := clientOf(t, "unix://"+socket)
+			granted, err := client.Grant(t.Context(), 60)
+			if err != nil {
+				t.Fatal(err)
+			}
+			alive, err := client.KeepAlive(t.Context(), granted.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-alive
+			if first := <-client.Watch(t.Context(), "k", clientv3.WithCreatedNotify()); !first.Created {
+				t.Fatalf("the watch begins with %+v", first)
+			}
+			if err := m.Close(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

@@ -6,14 +6,14 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/cluster"
 )
 
-// What both forms of the store are asked; upkeep has the rest.
+// The metrics of both forms of the store; package upkeep has the rest.
 var (
 	upDesc = prometheus.NewDesc("portolan_store_up",
 		"1 while the embedded store runs and answers.", nil, nil)
 	restartsDesc = prometheus.NewDesc("portolan_store_restarts_total",
 		"Attempts to start the store process again since the server started.", nil, nil)
 	membersDesc = prometheus.NewDesc("portolan_store_members",
-		"Members of the store by what they are, as this server sees them.", []string{"status"}, nil)
+		"Members of the store by their role, as this server sees them.", []string{"status"}, nil)
 )
 
 // up is 1 for true.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/storage/etcd/cluster"
 	"github.com/portolan-mesh/portolan/storage/etcd/dial"
+	"github.com/portolan-mesh/portolan/storage/retry"
 )
 
 const (
@@ -33,7 +34,7 @@ type peers struct {
 	roster *cluster.Roster
 	logger *slog.Logger
 	seen   atomic.Pointer[standing] // nil before the first look
-	calls  *dial.Calls              // those of the clients
+	calls  *dial.Calls              // calls of the clients
 
 	mu        sync.Mutex // guards what follows
 	clients   []*clientv3.Client
@@ -64,7 +65,7 @@ func (p *peers) point(client *clientv3.Client) {
 func (p *peers) run(ctx context.Context) {
 	for {
 		p.look(ctx)
-		if !sleep(ctx, lookInterval) {
+		if retry.Sleep(ctx, lookInterval) != nil {
 			return
 		}
 	}
@@ -94,9 +95,8 @@ func (p *peers) look(ctx context.Context) {
 	}
 }
 
-// turn has the clients call the members that serve, their own first. They stay
-// where they are while none does. Calls to the one that was the first are cut if
-// it serves no more.
+// turn points the clients to the members that serve, their own first. If none serves
+// they stay. Calls to the member that was first are cut when it stops serving.
 func (p *peers) turn(serving []cluster.Member) {
 	var endpoints []string
 	for _, m := range serving {

@@ -12,6 +12,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/portolan-mesh/portolan/storage/etcd/upkeep"
+	"github.com/portolan-mesh/portolan/storage/pulse"
+	"github.com/portolan-mesh/portolan/storage/retry"
 )
 
 // probeKey is read to see whether etcd answers; nobody writes it.
@@ -95,15 +97,36 @@ func full(k *upkeep.Keeper) error {
 		s.Size>>20, s.Quota>>20)
 }
 
-// probe kills a process that runs but does not answer, until ctx ends. What
-// supervises it starts another.
+// restProbes is after how many intervals a process is asked that nobody waits for.
+// An answer costs both processes more than all else that they do at rest.
+const restProbes = 10
+
+// pace counts the intervals since the last question. The zero pace asks at once.
+type pace int
+
+// due says whether it is time to ask, given whether anybody waits for the process.
+func (p *pace) due(awaited bool) bool {
+	ask := awaited || *p%restProbes == 0
+	if ask {
+		*p = 0
+	}
+	*p++
+	return ask
+}
+
+// probe kills a process that runs but does not answer, until ctx ends. Run starts
+// another.
 func (c *Child) probe(ctx context.Context) {
 	misses := 0
 	var asked *process
-	for sleep(ctx, c.opts.ProbeInterval) {
+	var pace pace
+	for retry.Sleep(ctx, pulse.Until(c.opts.ProbeInterval)) == nil {
 		p := c.current.Load()
 		if p != asked {
-			asked, misses = p, 0
+			asked, misses, pace = p, 0, 0
+		}
+		if !pace.due(c.calls.Load() > 0) {
+			continue
 		}
 		for p.ready.Load() != nil && p.running() && !c.answers(ctx, p) {
 			if ctx.Err() != nil {
@@ -121,10 +144,9 @@ func (c *Child) probe(ctx context.Context) {
 	}
 }
 
-// answers tells whether the process answers a linearizable read within
-// ProbeTimeout, and notes it. One that is being defragmented, or ends
-// meanwhile, is not expected to; one that lacks the others says so, and that is
-// an answer.
+// answers says whether the process answers a linearizable read within ProbeTimeout, and
+// notes it. A process that is being defragmented, or ends meanwhile, need not answer. A
+// member that lacks the others says so, which counts as an answer.
 func (c *Child) answers(ctx context.Context, p *process) bool {
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, c.opts.ProbeTimeout)
@@ -135,7 +157,7 @@ func (c *Child) answers(ctx context.Context, p *process) bool {
 			p.silent.Store(nil)
 			return true
 		}
-		sleep(ctx, 50*time.Millisecond)
+		_ = retry.Sleep(ctx, 50*time.Millisecond) // the next attempt finds out if ctx has ended
 	}
 	if c.keeper.Busy() {
 		return true

@@ -22,7 +22,7 @@ type process struct {
 	// lifeline is the child's standard input. Closing it, as the end of this
 	// process does, tells the child to end.
 	lifeline *os.File
-	// reports is where the child says how its start goes, which said reads.
+	// reports is the pipe on which the child reports its start; said decodes it.
 	reports *os.File
 	said    *json.Decoder
 	words   *lastWords
@@ -86,9 +86,8 @@ func startProcess(opts ChildOptions, o orders) (*process, error) {
 	return p, nil
 }
 
-// runningExecutable is the path of the running binary, also if the file of
-// that name has been replaced or removed since: parent and child are to be of
-// one version.
+// runningExecutable returns the path of the running binary, also if its file was
+// replaced or removed since. Parent and child must have the same version.
 func runningExecutable() (string, error) {
 	const running = "/proc/self/exe"
 	path, err := os.Executable()
@@ -105,8 +104,8 @@ func runningExecutable() (string, error) {
 	return path, nil
 }
 
-// awaitReport waits for the next report of the child: nil is that it is ready.
-// One that failed has said its last.
+// awaitReport waits for the child's next report; nil means that it is ready. A failed
+// child sends no further report.
 func (p *process) awaitReport(ctx context.Context) (*waiting, error) {
 	stop := context.AfterFunc(ctx, func() { p.reports.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -217,9 +216,9 @@ const (
 	maxTrace = 16 << 10
 )
 
-// lastWords passes on what a process writes to its standard error, and
-// remembers the line that tells best why it ended: that of a Go panic, or else
-// the last. Of a panic it keeps the trace too.
+// lastWords passes on what a process writes to its standard error. It keeps the line
+// that best says why the process ended: the first of a Go panic, with its trace, or
+// else the last line.
 type lastWords struct {
 	out io.Writer
 
@@ -230,8 +229,8 @@ type lastWords struct {
 	trace   []byte
 }
 
-// Write implements io.Writer. It never fails: a child must not be held up by
-// a standard error of ours that nobody reads.
+// Write implements io.Writer. It never fails: if nobody reads our standard error, the
+// child must go on.
 func (w *lastWords) Write(b []byte) (int, error) {
 	_, _ = w.out.Write(b)
 	w.mu.Lock()

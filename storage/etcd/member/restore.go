@@ -14,19 +14,21 @@ import (
 	"github.com/google/uuid"
 	bolt "go.etcd.io/bbolt"
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
+	"go.etcd.io/etcd/server/v3/lease/leasepb"
 	etcdschema "go.etcd.io/etcd/server/v3/storage/schema"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/portolan-mesh/portolan/storage/etcd/backup"
 	"github.com/portolan-mesh/portolan/storage/etcd/upkeep"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// revisionBump is what a restore adds to the revision of a snapshot: more than
-// a store can have gone on since, so that no revision stands for two states and
-// whoever watches the store from a later one is told to read it anew.
+// revisionBump is how much a restore adds to the revision of a snapshot. It is more
+// than a store can have gone on since, so that no revision stands for two states.
+// Watches from a later revision must then list anew.
 const revisionBump = 1_000_000_000
 
 // ErrNotEmpty is the error of a directory that holds something already.
@@ -36,9 +38,8 @@ var ErrNotEmpty = errors.New("the directory is not empty")
 type RestoreOptions struct {
 	// File is a snapshot, DataDir the data directory to be: it is made, or empty.
 	File, DataDir string
-	// Name and Initial are those that the member is to be started with
-	// (Cluster.Name, Cluster.Initial), and make it one of several; empty is a
-	// cluster of one.
+	// Name and Initial are the Cluster.Name and Cluster.Initial with which the member
+	// will be started as one of several. Empty is a cluster of one.
 	Name    string
 	Initial []Peer
 	// Token makes of the snapshot a store that is another than any before, so
@@ -50,21 +51,20 @@ type RestoreOptions struct {
 	Schemas schema.Set
 }
 
-// A Restored is what a restore has made.
+// A Restored describes a restored data directory.
 type Restored struct {
-	// Summary is that of the snapshot.
+	// Summary describes the snapshot.
 	*backup.Summary
-	// Revision is that of the restored store: all revisions below are taken for
+	// Revision is the revision of the restored store. All lower revisions count as
 	// compacted.
 	Revision int64
-	// Token is the one given, or the new one.
+	// Token is the given token, or the new one.
 	Token string
 }
 
-// Restore makes the data directory of a member that is not started yet from a
-// snapshot, which is verified first. It appears whole or, with an error, not at
-// all. A directory that is in use is an ErrInUse, one that holds something an
-// ErrNotEmpty.
+// Restore makes the data directory of a member that is not started yet from a snapshot,
+// after verifying that. The directory appears whole or, with an error, not at all. A
+// directory in use is an ErrInUse, and one that is not empty an ErrNotEmpty.
 func Restore(ctx context.Context, opts RestoreOptions) (*Restored, error) {
 	opts, err := opts.complete()
 	if err != nil {
@@ -132,7 +132,7 @@ func (o RestoreOptions) fill(size int64) (err error) {
 	}
 	err = o.restore(part)
 	if err == nil {
-		err = withoutUsers(filepath.Join(part, "member", "snap", "db"))
+		err = amend(filepath.Join(part, "member", "snap", "db"), withoutUsers, withoutLeases)
 	}
 	if err == nil {
 		err = os.Rename(part, etcdDir(o.DataDir))
@@ -143,14 +143,15 @@ func (o RestoreOptions) fill(size int64) (err error) {
 	return syncDir(o.DataDir)
 }
 
-// checkEmpty refuses a directory that holds more than a lock.
+// checkEmpty refuses a directory that holds more than what servers leave beside
+// their data: a lock, a socket, and the mark of one whose store is gone.
 func (o RestoreOptions) checkEmpty() error {
 	entries, err := os.ReadDir(o.DataDir)
 	if err != nil {
 		return fmt.Errorf("data directory %s: %w", o.DataDir, err)
 	}
 	for _, e := range entries {
-		if e.Name() != lockFile {
+		if !slices.Contains([]string{lockFile, markFile, APISocket}, e.Name()) {
 			return fmt.Errorf("restore to %s: %w: it has %s: name another, or move that away", o.DataDir, ErrNotEmpty, e.Name())
 		}
 	}
@@ -170,8 +171,8 @@ func (o RestoreOptions) checkRoom(size int64) error {
 	return nil
 }
 
-// restore lets etcd make a directory of its own. Where it would end the process
-// it panics instead, and that is an error here.
+// restore lets etcd make a directory of its own. etcd would end the process on some
+// errors; here it panics instead, and restore returns an error.
 func (o RestoreOptions) restore(dir string) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -186,7 +187,7 @@ func (o RestoreOptions) restore(dir string) (err error) {
 	})
 }
 
-// peerURLs are those of the member itself.
+// peerURLs returns the peer URLs of the member itself.
 func (o RestoreOptions) peerURLs() []string {
 	var out []string
 	for _, p := range o.Initial {
@@ -197,22 +198,60 @@ func (o RestoreOptions) peerURLs() []string {
 	return out
 }
 
-// withoutUsers turns off the users and passwords that a snapshot of somebody
-// else's etcd may bring along: who may reach an embedded member is a matter of
-// its socket, or of TLS.
-func withoutUsers(file string) error {
+// amend changes the database of a member that is not started yet.
+func amend(file string, changes ...func(*bolt.Tx) error) error {
 	db, err := bolt.Open(file, 0o600, nil)
 	if err != nil {
 		return err
 	}
 	err = db.Update(func(tx *bolt.Tx) error {
-		auth := tx.Bucket(etcdschema.Auth.Name())
-		if auth == nil || auth.Get(etcdschema.AuthEnabledKeyName) == nil {
-			return nil
+		for _, change := range changes {
+			if err := change(tx); err != nil {
+				return err
+			}
 		}
-		return auth.Put(etcdschema.AuthEnabledKeyName, []byte{0})
+		return nil
 	})
 	return errors.Join(err, db.Close())
+}
+
+// withoutUsers turns off the users and passwords that a snapshot of another etcd may
+// contain. The socket, or TLS, protects an embedded member.
+func withoutUsers(tx *bolt.Tx) error {
+	auth := tx.Bucket(etcdschema.Auth.Name())
+	if auth == nil || auth.Get(etcdschema.AuthEnabledKeyName) == nil {
+		return nil
+	}
+	return auth.Put(etcdschema.AuthEnabledKeyName, []byte{0})
+}
+
+// withoutLeases makes all leases expire as soon as the store starts, so that etcd
+// deletes their keys. Their owners were processes of another store: its leader would
+// keep a new one from its jobs until its lease expires.
+func withoutLeases(tx *bolt.Tx) error {
+	leases := tx.Bucket(etcdschema.Lease.Name())
+	if leases == nil {
+		return nil
+	}
+	expiring := map[string][]byte{} // a bucket is not changed while it is walked
+	if err := leases.ForEach(func(key, value []byte) error {
+		var lease leasepb.Lease
+		if err := proto.Unmarshal(value, &lease); err != nil {
+			return fmt.Errorf("lease %x: %w", key, err)
+		}
+		lease.TTL, lease.RemainingTTL = 1, 0 // the shortest
+		value, err := proto.Marshal(&lease)
+		expiring[string(key)] = value
+		return err
+	}); err != nil {
+		return err
+	}
+	for key, value := range expiring {
+		if err := leases.Put([]byte(key), value); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // syncDir puts the names in a directory on disk.

@@ -106,6 +106,35 @@ func TestRestore(t *testing.T) {
 	}
 }
 
+// TestRestoreEndsLeases: who led a store when it was saved does not lead the one that
+// is made of it.
+func TestRestoreEndsLeases(t *testing.T) {
+	t.Parallel()
+	first := startMember(t, member.Options{DataDir: t.TempDir(), Logger: logger(t)})
+	granted, err := first.Client().Grant(t.Context(), 3600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.Client().Put(t.Context(), "leader", "the old one", clientv3.WithLease(granted.ID)); err != nil {
+		t.Fatal(err)
+	}
+	put(t, first.Client(), "key", "saved")
+	file, _ := save(t, first.Client())
+
+	dir := filepath.Join(t.TempDir(), "data")
+	if _, err := member.Restore(t.Context(), member.RestoreOptions{File: file, DataDir: dir, Schemas: schema.Pilot()}); err != nil {
+		t.Fatal(err)
+	}
+	m := startMember(t, member.Options{DataDir: dir, Logger: logger(t)})
+	eventually(t, "the old leader is gone", func() bool {
+		answer, err := m.Client().Get(t.Context(), "leader", clientv3.WithCountOnly())
+		return err == nil && answer.Count == 0
+	})
+	if got := get(t, m.Client(), "key"); got != "saved" {
+		t.Errorf("key is %q", got)
+	}
+}
+
 // TestRestoreLeavesNothingWhereItFails: no half directory, and what there is
 // stays.
 func TestRestoreLeavesNothingWhereItFails(t *testing.T) {

@@ -22,13 +22,14 @@ const childStopTimeout = 3 * time.Second
 // reportFD is the descriptor on which the child says how its start went.
 const reportFD = 3
 
-// orders are the one line that the child reads from its standard input.
+// orders is the line that the child reads from its standard input.
 type orders struct {
-	DataDir string    `json:"dataDir"`
-	Socket  string    `json:"socket"`
-	Quota   int64     `json:"quota,omitempty"`
-	Cluster *Cluster  `json:"cluster,omitempty"`
-	Parent  processID `json:"parent"`
+	DataDir  string    `json:"dataDir"`
+	Socket   string    `json:"socket"`
+	Quota    int64     `json:"quota,omitempty"`
+	NewStore bool      `json:"newStore,omitempty"`
+	Cluster  *Cluster  `json:"cluster,omitempty"`
+	Parent   processID `json:"parent"`
 }
 
 // A report is one line that the child writes to reportFD. The last says that it
@@ -45,6 +46,7 @@ type report struct {
 // kinds are the errors of a start that callers tell apart.
 var kinds = map[string]error{
 	"inUse": ErrInUse, "noSpace": ErrNoSpace, "damaged": ErrDamaged, "removed": ErrRemoved, "used": ErrUsed,
+	"emptied": ErrEmptied,
 }
 
 // kindOf is the name of an error's sentinel, if it has one.
@@ -57,14 +59,14 @@ func kindOf(err error) string {
 	return ""
 }
 
-// RunChild is the whole work of the child process: it runs the member that
-// the parent, a Child, ordered, until the parent ends or ctx does. It ignores
-// SIGINT, SIGTERM and SIGHUP, which users and service managers send to all
-// processes of a server at once: the parent decides when the store ends.
+// RunChild is the main function of the child process. It runs the member that its
+// parent, a Child, ordered, until the parent or ctx ends. It ignores SIGINT, SIGTERM
+// and SIGHUP, which users and service managers send to all processes of a server at
+// once: the parent decides when the store ends.
 //
-// A failure to start is told to the parent, which is the one to show it, and
-// is not returned. RunChild returns an error if etcd ends by itself later, or
-// if it was not called in a process that a Child started.
+// If the start fails, RunChild reports that to the parent, which shows it, and returns
+// nil. It returns an error if etcd ends by itself later, or if no Child started the
+// process.
 func RunChild(ctx context.Context, logger *slog.Logger) error {
 	lifeline, reports, err := inheritedPipes()
 	if err != nil {
@@ -101,7 +103,7 @@ func RunChild(ctx context.Context, logger *slog.Logger) error {
 		}
 	}
 	err = runOrders(ctx, o, reports, cleanUp, logger)
-	cleanUp() // the directory was not freed if the member did not start or not end
+	cleanUp() // if the member failed to start or to end, it did not free the directory
 	lifeline.Close()
 	<-orphaned
 	return err
@@ -109,10 +111,10 @@ func RunChild(ctx context.Context, logger *slog.Logger) error {
 
 // runOrders runs the member and reports how its start went.
 func runOrders(ctx context.Context, o orders, reports *os.File, leaving func(), logger *slog.Logger) error {
-	// A parent that cannot be told has ended, and ctx with it.
+	// If the report cannot be written, the parent has ended, and ctx with it.
 	say := json.NewEncoder(reports)
 	m, err := Start(ctx, Options{
-		DataDir: o.DataDir, Socket: o.Socket, Quota: o.Quota, Cluster: o.Cluster, Logger: logger,
+		DataDir: o.DataDir, Socket: o.Socket, Quota: o.Quota, NewStore: o.NewStore, Cluster: o.Cluster, Logger: logger,
 		StopTimeout: childStopTimeout, parent: o.Parent, leaving: leaving,
 		waiting: func(w waiting) { _ = say.Encode(report{Waiting: &w}) },
 	})

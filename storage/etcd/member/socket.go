@@ -51,15 +51,16 @@ func makeSocketDir(bases []string) (string, error) {
 	return "", fmt.Errorf("no directory for the store's socket: set TMPDIR to a short, writable one: %w", errors.Join(errs...))
 }
 
-// socketBases are the directories to look for a place in: the one asked for,
-// or else the user's runtime directory and those for temporary files.
-func socketBases(asked string) []string {
+// socketBases returns the directories that may hold the socket's directory: the
+// requested one, or else the user's runtime directory, if any, and those for temporary
+// files.
+func socketBases(asked, user string) []string {
 	if asked != "" {
 		return []string{asked}
 	}
 	var bases []string
-	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
-		bases = append(bases, filepath.Clean(dir))
+	if user != "" {
+		bases = append(bases, filepath.Clean(user))
 	}
 	return append(bases, filepath.Clean(os.TempDir()), "/tmp")
 }

@@ -16,7 +16,7 @@ import (
 // ErrNoSpace is the error of a file system that is too full to start etcd on.
 var ErrNoSpace = errors.New("too little free space")
 
-// startRoom is what etcd needs to start beside its log.
+// startRoom is the space that etcd needs to start, besides its log.
 const startRoom = 16 << 20
 
 // checkSpace refuses to start etcd where it would soon end: it does when it
@@ -59,7 +59,7 @@ func missingSegments(dir string) (int, error) {
 	return current + reserve, nil
 }
 
-// etcdDir is where etcd keeps its data.
+// etcdDir returns the directory of etcd's data.
 func etcdDir(dataDir string) string { return filepath.Join(dataDir, "etcd") }
 
 func walDir(dataDir string) string { return filepath.Join(etcdDir(dataDir), "member", "wal") }

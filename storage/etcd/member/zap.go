@@ -7,12 +7,11 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// expected are what etcd complains of on a common start or stop of a member
-// like ours, or of another one. Nobody could act on it: it is about ports and
-// tokens that the member does not have, about our choice of limits, about notes
-// of its own version, which it takes down again and again until the first
-// entries are on disk, and about members that are away, of which the parent
-// tells in one line.
+// expected lists complaints of etcd on a common start or stop of a member like ours, or
+// of another one. Nobody could act on them. They are about ports and tokens that the
+// member does not have, about our limits, and about etcd's own version, which it notes
+// again and again until the first entries are on disk. They are also about members that
+// are away, which the parent reports in one line.
 var expected = map[string]bool{
 	"Running http and grpc server on single port. This is not recommended for production.": true,
 	"simple token is not cryptographically signed":                                         true,
@@ -55,8 +54,8 @@ var expected = map[string]bool{
 // before it has read who is in its cluster.
 const pending = "since there are still pending configuration changes to apply"
 
-// etcdLevel is the level of what the server says. Its information is of use
-// only to those who look into etcd itself.
+// etcdLevel returns the level at which to log a message of etcd. Its information serves
+// only those who look into etcd itself.
 func etcdLevel(l zapcore.Level, message string) slog.Level {
 	switch {
 	case l < zapcore.WarnLevel || expected[message] || strings.HasSuffix(message, pending):

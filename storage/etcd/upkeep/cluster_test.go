@@ -378,8 +378,9 @@ func TestQuotaLadderWithoutAMember(t *testing.T) {
 		t.Errorf("%v were defragmented with a member away", f.order)
 	}
 	f.clock.pass(10 * time.Minute)
-	for range 3 {
+	for range 10 {
 		look()
+		f.clock.pass(5 * time.Second)
 	}
 	f.inOrder(needy...)
 	if slices.Contains(f.order, 1) {

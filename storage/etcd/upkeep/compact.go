@@ -13,10 +13,10 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd"
 )
 
-// CompactKey holds what was last compacted. Each Keeper of a cluster finds out
-// for itself what is due, and whoever replaces the value first does it: the
-// others see that it was replaced, and leave it for this time. So one compacts in
-// each interval, and another takes over from one that is gone.
+// CompactKey holds the last compaction. Each Keeper of a cluster finds out for itself
+// what is due, and the one that replaces the value first compacts. The others see that
+// it was replaced, and skip this time. So one of them compacts in each interval, and
+// another takes over from one that is gone.
 const CompactKey = etcd.MetaPrefix + "compact"
 
 // compactTimeout bounds the wait for a compaction, which goes on without us.
@@ -24,10 +24,10 @@ const compactTimeout = time.Minute
 
 // compacted is the value of CompactKey.
 type compacted struct {
-	// Revision is the one compacted to.
+	// Revision is the revision compacted to.
 	Revision int64 `json:"revision"`
-	// Puts is how often CompactKey had been put at that revision. By it a store in
-	// which nothing but compactions is written is told from one to compact.
+	// Puts is the version of CompactKey at that revision. It shows whether anything but
+	// compactions was written since.
 	Puts int64 `json:"puts"`
 
 	modified int64 // mod revision of the key, 0 where there is none
@@ -163,10 +163,10 @@ func (k *Keeper) replace(ctx context.Context, r compacted, m mark) (target int64
 	return m.revision, nil
 }
 
-// Compact drops all revisions below one, 0 for the newest, and waits until
-// their space is free for reuse. Those who watch from below it have to list
-// anew. It is for the whole store, however many members that has; the change is
-// that of this one. A revision below the last compaction changes nothing.
+// Compact drops all revisions below one, 0 for the newest, and waits until their space
+// can be reused. Watches that begin below it must list anew. It concerns the whole
+// store, however many members that has; the returned Change is of this member. A
+// revision below the last compaction changes nothing.
 func (k *Keeper) Compact(ctx context.Context, revision int64) (Change, error) {
 	return k.change(ctx, func(s *Status) error {
 		if revision == 0 {
@@ -176,7 +176,7 @@ func (k *Keeper) Compact(ctx context.Context, revision int64) (Change, error) {
 	})
 }
 
-// compactTo is Compact, of someone whose turn it is.
+// compactTo does what Compact does. The caller has the turn.
 func (k *Keeper) compactTo(ctx context.Context, revision int64) error {
 	ctx, cancel := context.WithTimeout(ctx, compactTimeout)
 	defer cancel()

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// defragTimeout bounds a defragmentation; etcd goes on with one that takes
-// longer. copyRoom is the free space that one needs beside the copy it makes.
+// defragTimeout bounds a defragmentation; etcd finishes a longer one anyway. copyRoom
+// is the free space that it needs besides its copy of the data.
 const (
 	defragTimeout = 10 * time.Minute
 	copyRoom      = 64 << 20
@@ -20,7 +20,7 @@ type defragmenter struct {
 	revision int64
 	changed  time.Time // when the revision was seen to change
 	wanted   time.Time // since when; zero while it is not
-	again    time.Time // not before, after one that failed or had to wait
+	again    time.Time // not before this time, after a try that failed or had to wait
 }
 
 // saw notes what a look has found.
@@ -97,7 +97,7 @@ func (k *Keeper) defragmentInTurn(ctx context.Context, s *Status, may func(other
 	return k.defragment(ctx, s)
 }
 
-// defragment is Defragment, of someone whose turn it is and who has looked.
+// defragment does what Defragment does. The caller has the turn, and a fresh Status.
 func (k *Keeper) defragment(ctx context.Context, s *Status) error {
 	space, err := SpaceOf(k.target.DataDir)
 	if need := s.InUse + copyRoom; err == nil && space.Free < need {

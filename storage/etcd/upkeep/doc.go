@@ -1,6 +1,6 @@
-// Package upkeep keeps an etcd member that Portolan owns in shape while it
-// serves. Run looks at the member every few seconds, and each look (keeper.go)
-// leads to at most one of these:
+// Package upkeep maintains an etcd member of Portolan's while it serves. Run looks at
+// the member every few seconds, and each look (keeper.go) leads to at most one of
+// these:
 //
 //   - compact.go drops revisions older than the retention;
 //   - defrag.go gives the space of what was dropped back to the file system,
@@ -16,11 +16,11 @@
 //	registry.MustRegister(keeper)
 //	err = keeper.Run(ctx)
 //
-// Of a cluster each member has a Keeper, next to it. What is for all of them is
-// done by one (CompactKey), and what a member has to do for itself one after the
-// other. None of that needs a leader of the Keepers, and a cluster of one has
-// nobody to wait for.
+// Each member of a cluster has a Keeper next to it. One of them does the work that
+// concerns all (CompactKey); the work on each member is done one member after the
+// other. That needs no leader among the Keepers, and a cluster of one has nobody to
+// wait for.
 //
-// Use it for no etcd that others own: compaction and defragmentation are
+// Do not use it on an etcd that others own: compaction and defragmentation are
 // decisions of the owner.
 package upkeep

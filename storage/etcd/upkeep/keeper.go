@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/portolan-mesh/portolan/storage/etcd/cluster"
@@ -22,10 +23,10 @@ const lookTimeout = 5 * time.Second
 
 // Target is the member to keep.
 type Target struct {
-	// Client reaches it. It stays the caller's to close.
+	// Client reaches it and no other. It stays the caller's to close.
 	Client *clientv3.Client
-	// Endpoint is that of the member, any text for a client that calls it
-	// within the process.
+	// Endpoint is the endpoint of the member; any text for a client that calls it within
+	// the process.
 	Endpoint string
 	// Defragment does it for a client that calls the member within the process,
 	// which cannot (etcd 3.7.3 panics); nil is the client's.
@@ -37,18 +38,18 @@ type Target struct {
 	Roster *cluster.Roster
 }
 
-// Status is what a look has found.
+// Status is the result of a look.
 type Status struct {
 	// At is when.
 	At time.Time
-	// Size is that of the database file, of which InUse is data and the rest
-	// free for reuse. The member takes no writes when Size reaches Quota.
+	// Size is the size of the database file: InUse of it is data, and the rest can be
+	// reused. The member takes no writes when Size reaches Quota.
 	Size, InUse, Quota int64
 	// Revision is the newest, and Compacted the last that is known to have been
 	// compacted to, 0 before the first time.
 	Revision, Compacted int64
-	// Alarms are those raised by any member, NoSpace and Corrupt, and Raised by
-	// which: the ids of members by alarm.
+	// Alarms are the alarms of any member, NoSpace and Corrupt; Raised lists the ids of
+	// the members by alarm.
 	Alarms []string
 	Raised map[string][]uint64
 	// Member is the id of this one.
@@ -73,8 +74,8 @@ func (s *Status) Alarmed(alarm string) bool { return slices.Contains(s.Alarms, a
 // roomy says whether a database of a size has room for writes under the quota.
 func (s *Status) roomy(size int64) bool { return size < s.Quota-s.Quota/50 }
 
-// ample says whether a store of a size has room for large writes as well: else
-// what can be freed is freed, lest one of these raises the alarm again at once.
+// ample says whether a store of a size has room for large writes too. If not, all that
+// can be freed is freed: else a large write would raise the alarm again at once.
 func (s *Status) ample(size int64) bool { return size < s.Quota/5*4 }
 
 // A Keeper keeps one member in shape. Its methods may be called by several
@@ -130,17 +131,17 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
-// Status is what the last look found, nil before the first.
+// Status returns the result of the last look, nil before the first.
 func (k *Keeper) Status() *Status { return k.status.Load() }
 
-// Space is that of the file system of the data directory, nil before the first
+// Space returns the space of the data directory's file system, nil before the first
 // look.
 func (k *Keeper) Space() *Space { return k.space.Load() }
 
 // Busy says whether the member is being defragmented, and so answers nobody.
 func (k *Keeper) Busy() bool { return k.busy.Load() }
 
-// Check looks at the member once and does what is due.
+// Check looks at the member once and does the work that is due.
 func (k *Keeper) Check(ctx context.Context) error {
 	done, err := k.begin(ctx)
 	if err != nil {
@@ -170,7 +171,7 @@ func (k *Keeper) Check(ctx context.Context) error {
 	return nil
 }
 
-// A Change is what an operation has done to the member.
+// A Change is the effect of an operation on the member.
 type Change struct{ Before, After *Status }
 
 // change waits for the turn of an operation and has it done between two looks.
@@ -205,7 +206,7 @@ func (k *Keeper) begin(ctx context.Context) (done func(), err error) {
 func (k *Keeper) look(ctx context.Context) (*Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	answer, err := k.target.Client.Status(ctx, k.target.Endpoint)
+	answer, err := k.ask(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("status of the store: %w", err)
 	}
@@ -218,6 +219,17 @@ func (k *Keeper) look(ctx context.Context) (*Status, error) {
 	k.status.Store(s)
 	k.defrag.saw(s)
 	return s, nil
+}
+
+// ask asks over the connection that there is: the client's own method makes one each
+// time.
+func (k *Keeper) ask(ctx context.Context) (*pb.StatusResponse, error) {
+	if connection := k.target.Client.ActiveConnection(); connection != nil {
+		answer, err := pb.NewMaintenanceClient(connection).Status(ctx, &pb.StatusRequest{})
+		return answer, clientv3.ContextError(ctx, err)
+	}
+	answer, err := k.target.Client.Status(ctx, k.target.Endpoint) // in this process
+	return (*pb.StatusResponse)(answer), err
 }
 
 // alarmForm is how etcd writes an alarm among the errors that it tells of.
@@ -237,8 +249,8 @@ func raised(errs []string) map[string][]uint64 {
 	return out
 }
 
-// watchDamage tells of members whose data differ from that of the others. etcd
-// does not always know which that is, and then it is the member 0.
+// watchDamage reports members whose data differs from the data of the others. etcd does
+// not always know which member it is; it then names the member 0.
 func (k *Keeper) watchDamage(s *Status) {
 	if !s.Alarmed(Corrupt) || !k.warnings.corrupt.raise(k.p.Now()) {
 		return
@@ -253,8 +265,8 @@ func (k *Keeper) watchDamage(s *Status) {
 	}
 }
 
-// A notice is something to be told once when it begins, and every hour while
-// it lasts.
+// A notice is a message that is logged when its cause begins, and every hour while it
+// lasts.
 type notice struct {
 	on   bool
 	told time.Time
@@ -263,7 +275,7 @@ type notice struct {
 // noticeEvery is how often a notice is repeated.
 const noticeEvery = time.Hour
 
-// raise says whether it is to be told now.
+// raise says whether to log the message now.
 func (n *notice) raise(now time.Time) bool {
 	if n.on && now.Sub(n.told) < noticeEvery {
 		return false
@@ -279,7 +291,7 @@ func (n *notice) clear() bool {
 	return was
 }
 
-// warnings are what an operator is told of.
+// warnings are the messages for an operator.
 type warnings struct{ space, noSpace, quota, corrupt, compact, defrag notice }
 
 // mib is a number of bytes in MiB, for people.

@@ -29,9 +29,8 @@ type Policy struct {
 	Quiet, Patience time.Duration
 	// Interval is the time between two looks; the default is 5 seconds.
 	Interval time.Duration
-	// BackoffMin and BackoffMax bound the time between two attempts to make
-	// room, or to defragment, after one that did not help. The defaults are 10
-	// seconds and 5 minutes.
+	// BackoffMin and BackoffMax bound the time after a failed attempt to make room, or
+	// to defragment, until the next. The defaults are 10 seconds and 5 minutes.
 	BackoffMin, BackoffMax time.Duration
 	// Now is the clock; the default is time.Now.
 	Now func() time.Time

@@ -8,6 +8,8 @@ import (
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/portolan-mesh/portolan/storage/retry"
 )
 
 // filling says whether 80 % of the quota are used.
@@ -34,11 +36,12 @@ var errStillFull = errors.New("compaction and defragmentation freed too little")
 // A ladder is the way out of a store whose quota is used up, step by step, and
 // with pauses: each step stops the store for a moment.
 type ladder struct {
-	begun    time.Time // when the alarm was first seen
-	tried    time.Time // when the last attempt ended
-	pause    time.Duration
-	revision int64 // after it
-	waits    bool  // for other members, and is to go on soon
+	begun    time.Time      // when the alarm was first seen
+	tried    time.Time      // when the last attempt ended
+	pause    time.Duration  // before the next
+	backoff  *retry.Backoff // nil before the first
+	revision int64          // after it
+	waits    bool           // for other members, and is to go on soon
 }
 
 // calm is how long there was no alarm before the pauses are short again.
@@ -59,7 +62,10 @@ func (l *ladder) due(k *Keeper, s *Status) bool {
 // ended notes the end of an attempt.
 func (l *ladder) ended(k *Keeper) {
 	l.tried, l.revision = k.p.Now(), k.Status().Revision
-	l.pause = min(max(2*l.pause, k.p.BackoffMin), k.p.BackoffMax)
+	if l.backoff == nil {
+		l.backoff = retry.NewExact(k.p.BackoffMin, k.p.BackoffMax)
+	}
+	l.pause = l.backoff.Next()
 }
 
 // rest notes that there is no alarm.

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Space is that of a file system, in bytes. Free is what a user other than
-// root can still take.
+// Space is the space of a file system, in bytes. Free is the space that a user other
+// than root can still take.
 type Space struct{ Free, Total int64 }
 
 // SpaceOf returns the space of the file system that a directory is on.
@@ -20,8 +20,8 @@ func SpaceOf(dir string) (Space, error) {
 	return Space{Free: int64(fs.Bavail) * unit, Total: int64(fs.Blocks) * unit}, nil
 }
 
-// Wanted is how much should be free: a tenth of the file system, but at least 1
-// GiB, and no more than the 8 GiB that a store could ever take.
+// Wanted returns how much should be free: a tenth of the file system, at least 1 GiB,
+// and at most the 8 GiB that a store can ever take.
 func (s Space) Wanted() int64 { return min(max(s.Total/10, 1<<30), 8<<30) }
 
 // watchSpace warns before the file system is full.

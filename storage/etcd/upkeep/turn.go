@@ -15,15 +15,15 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/cluster"
 )
 
-// A cluster serves on while one of its members is defragmented, and only then:
-// so each Keeper does it to its own member, one at a time, while all others
-// answer, the leader last, as it holds up most.
+// A cluster serves while one of its members is defragmented, but not while two are. So
+// each Keeper defragments its own member, one at a time, while all others answer. The
+// leader comes last, since it holds up the most.
 
 // ErrWait says that a member has to wait for others of its cluster.
 var ErrWait = errors.New("not now")
 
-// lockPrefix is where the one that defragments holds a lock, and lockTTL how long
-// the lock of one that is gone stands in the way.
+// lockPrefix holds the lock of the Keeper that defragments. lockTTL is how long the
+// lock of a Keeper that is gone blocks the others.
 const (
 	lockPrefix = etcd.ElectionPrefix + "defragment"
 	lockTTL    = 2 * time.Minute
@@ -75,7 +75,7 @@ func healthy(m *cluster.Member) bool {
 	return m.Answer != nil && m.Answer.Leader != 0 && m.Answer.Committed <= m.Answer.Applied+inStep
 }
 
-// statusOf is what a member says of its database.
+// statusOf returns what a member reports about its database.
 func statusOf(m *cluster.Member) *Status {
 	return &Status{Size: m.Answer.Size, InUse: m.Answer.InUse, Quota: m.Answer.Quota}
 }
@@ -132,8 +132,8 @@ func cleared(s *Status, waited time.Duration) bool {
 	return s.ample(s.Size) || waited >= settling && s.Size-s.InUse <= s.Size/10
 }
 
-// mayDisarm is an ErrWait while another member has no room, or could have more
-// soon. One that is silent has to be taken for full.
+// mayDisarm returns an ErrWait while another member has no room, or could have more
+// soon. A silent member may be full.
 func (k *Keeper) mayDisarm(o others, waited time.Duration) error {
 	for i := range o.members {
 		m := &o.members[i]

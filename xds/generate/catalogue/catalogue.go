@@ -1,24 +1,38 @@
 // Package catalogue is the list of the resource types that Portolan serves, in
-// the order in which they are sent: what refers comes after what it refers to.
+// the order in which they are sent. What sends traffic to clusters comes after them.
 package catalogue
 
 import (
-	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/cluster"
 	"github.com/portolan-mesh/portolan/xds/generate/endpoint"
 	"github.com/portolan-mesh/portolan/xds/generate/listener"
 	"github.com/portolan-mesh/portolan/xds/generate/proxyless"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/generate/virtualhost"
+	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
 // Types are the resource types served. A type of resources is added here.
-func Types() []xds.ResourceType {
-	return []xds.ResourceType{
-		{Name: "CDS", Generator: cluster.Generator{}, Inbound: cluster.Inbound{}, Proxyless: proxyless.Clusters{}, Full: true, Target: true},
-		{Name: "EDS", Generator: endpoint.Generator{}, Proxyless: proxyless.Endpoints{}, Parent: cluster.TypeURL, CoverParent: true},
-		{Name: "LDS", Generator: listener.Generator{}, Inbound: listener.Inbound{}, Proxyless: proxyless.Listeners{}, Full: true},
-		{Name: "RDS", Generator: route.Generator{}, Proxyless: proxyless.Routes{}, Parent: listener.TypeURL},
-		{Name: "VHDS", Generator: virtualhost.Generator{}, Parent: route.TypeURL, Full: true, Scoped: true},
+func Types() []generate.ResourceType {
+	need := func(kind resource.NeedKind, typeURL string) resource.Need {
+		return resource.Need{TypeURL: typeURL, Kind: kind}
+	}
+	traffic := need(resource.Traffic, resource.ClusterType)
+	return []generate.ResourceType{
+		{
+			Name: "CDS", Generator: cluster.Generator{}, Inbound: cluster.Inbound{}, Proxyless: proxyless.Clusters{}, Full: true,
+			Needs: []resource.Need{need(resource.Covered, resource.EndpointType), need(resource.Grace, "")},
+		},
+		{Name: "EDS", Generator: endpoint.Generator{}, Proxyless: proxyless.Endpoints{}},
+		{
+			Name: "LDS", Generator: listener.Generator{}, Inbound: listener.Inbound{}, Proxyless: proxyless.Listeners{}, Full: true,
+			Needs: []resource.Need{need(resource.Warm, resource.RouteType), traffic},
+		},
+		{
+			Name: "RDS", Generator: route.Generator{}, Proxyless: proxyless.Routes{},
+			Needs: []resource.Need{need(resource.Within, resource.VirtualHostType), traffic},
+		},
+		{Name: "VHDS", Generator: virtualhost.Generator{}, Full: true, Scoped: true, Needs: []resource.Need{traffic}},
 	}
 }

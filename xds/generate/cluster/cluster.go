@@ -4,6 +4,8 @@ import (
 	"iter"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/xds/envoy"
@@ -12,19 +14,22 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// TypeURL is the type of clusters.
-const TypeURL = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
-
 // dnsRefreshRate is how long proxies wait after a name was not resolved.
 const dnsRefreshRate = time.Minute
 
 // Generator makes clusters.
 type Generator struct{}
 
-var _ generate.Generator = Generator{}
+var (
+	_ generate.Generator   = Generator{}
+	_ generate.Gatewayless = Generator{}
+)
 
 // TypeURL implements generate.Generator.
-func (Generator) TypeURL() string { return TypeURL }
+func (Generator) TypeURL() string { return resource.ClusterType }
+
+// Gatewayless implements generate.Gatewayless.
+func (Generator) Gatewayless() {}
 
 // Affected implements generate.Generator.
 func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
@@ -41,43 +46,46 @@ func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 }
 
 // Build implements generate.Generator.
-func (Generator) Build(v *mesh.View, name string) (*resource.Resource, error) {
+func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Need, error) {
 	switch name {
 	case envoy.BlackHoleClusterName:
-		return resource.New(name, envoy.BlackHoleCluster(connectTimeout(v)))
+		return envoy.BlackHoleCluster(connectTimeout(v)), nil, nil
 	case envoy.PassthroughClusterName:
 		if v.Shape().Type == discovery.Router {
-			return nil, nil
+			return nil, nil, nil
 		}
-		return resource.New(name, envoy.PassthroughCluster(connectTimeout(v)))
+		return envoy.PassthroughCluster(connectTimeout(v)), nil, nil
 	}
 	if o, ok := Find(v, name); ok {
 		return outbound(v, name, o)
 	}
-	return nil, nil
+	return nil, nil, nil
 }
 
-func connectTimeout(v *mesh.View) time.Duration { return v.Mesh().GetConnectTimeout().AsDuration() }
+func connectTimeout(v *mesh.View) time.Duration {
+	return v.Mesh(mesh.ConnectTimeout).GetConnectTimeout().AsDuration()
+}
 
-// outbound makes the cluster of a service's port. Where it would have to hold
-// its endpoints and there are none, there is no such cluster.
-func outbound(v *mesh.View, name string, o Outbound) (*resource.Resource, error) {
+// outbound makes the cluster of a service's port. A cluster that would hold its own
+// endpoints does not exist while there are none.
+func outbound(v *mesh.View, name string, o Outbound) (proto.Message, []resource.Need, error) {
 	options := envoy.ClusterOptions{
 		Name: name, AltStatName: envoy.AltStatName(name),
 		Type:           o.Type(v.Shape()),
 		ConnectTimeout: connectTimeout(v),
 		Metadata:       o.Metadata(),
 	}
-	var children []string
+	var needs []resource.Need
 	switch options.Type {
 	case envoy.EDS:
-		children = []string{name}
+		needs = []resource.Need{{TypeURL: resource.EndpointType, Name: name, Kind: resource.Covered}}
 	case envoy.StrictDNS, envoy.LogicalDNS:
-		options.Endpoints = o.Localities(v.Shape(), o.Service.DNSEndpoints)
+		options.Endpoints = o.Arrange(v.Shape(), o.Spread(v), o.Service.DNSEndpoints)
 		if len(options.Endpoints) == 0 {
-			return nil, nil
+			return nil, nil, nil
 		}
 		options.DNS = envoy.DNSOptions{Family: dnsFamily(v.Shape()), RefreshRate: dnsRefreshRate}
+		needs = []resource.Need{{Kind: resource.Grace}}
 	case envoy.OriginalDst:
 		options.PortOverride = uint32(o.Port.TargetPort)
 	}
@@ -87,12 +95,9 @@ func outbound(v *mesh.View, name string, o Outbound) (*resource.Resource, error)
 	}
 	if options.Type != envoy.OriginalDst {
 		options.LoadBalancer.PanicThreshold = o.healths().panicThreshold()
+		options.LoadBalancer.LocalityWeighted = o.Spread(v).ByWeight()
 	}
-	built, err := resource.New(name, envoy.Cluster(options), children...)
-	if err == nil {
-		built.Resolves = options.Type == envoy.StrictDNS || options.Type == envoy.LogicalDNS
-	}
-	return built, err
+	return envoy.Cluster(options), needs, nil
 }
 
 // Metadata says where the cluster comes from.

@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,13 +18,16 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/envoy/envoytest"
 	"github.com/portolan-mesh/portolan/xds/generate/cluster"
+	"github.com/portolan-mesh/portolan/xds/resource"
+	"github.com/portolan-mesh/portolan/xds/simulate"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-func simulate(t *testing.T, n xdstest.Node, documents ...string) *xdstest.Simulation {
+func simulated(t *testing.T, n xdstest.Node, documents ...string) *simulate.Proxy {
 	t.Helper()
 	return xdstest.NewWorld(t, documents...).Simulate(n)
 }
@@ -48,8 +52,8 @@ func TestTypeByResolution(t *testing.T) {
 			service := xdstest.Object("ServiceEntry", "a", tt.spec)
 			const name = "outbound|80||a.example.com"
 			for n, want := range map[*xdstest.Node]envoy.ClusterType{{}: tt.sidecar, &router: tt.router} {
-				s := simulate(t, *n, service)
-				if got := envoy.ClusterTypeOf(s.Cluster(name)); got != want {
+				s := simulated(t, *n, service)
+				if got := envoytest.ClusterTypeOf(s.Cluster(name)); got != want {
 					t.Errorf("for a %s: type %d, want %d", n.Type, got, want)
 				}
 				if got := s.Assignment(name) != nil; got != (want == envoy.EDS) {
@@ -72,10 +76,10 @@ func TestNames(t *testing.T) {
 	}
 	outbound := []string{"outbound|80|v1|a.example.com", "outbound|80||a.example.com", "outbound|81|v1|a.example.com", "outbound|81||a.example.com"}
 	sidecar := append([]string{"BlackHoleCluster", "PassthroughCluster", "inbound|9090||"}, outbound...)
-	if diff := cmp.Diff(sidecar, simulate(t, xdstest.Node{}, documents...).Clusters()); diff != "" {
+	if diff := cmp.Diff(sidecar, simulated(t, xdstest.Node{}, documents...).Clusters()); diff != "" {
 		t.Errorf("sidecar: %s", diff)
 	}
-	if diff := cmp.Diff(append([]string{"BlackHoleCluster"}, outbound...), simulate(t, router, documents...).Clusters()); diff != "" {
+	if diff := cmp.Diff(append([]string{"BlackHoleCluster"}, outbound...), simulated(t, router, documents...).Clusters()); diff != "" {
 		t.Errorf("router: %s", diff)
 	}
 }
@@ -98,7 +102,7 @@ func TestInlineEndpoints(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := simulate(t, xdstest.Node{}, tt.documents...)
+			s := simulated(t, xdstest.Node{}, tt.documents...)
 			if diff := cmp.Diff(tt.want, s.EndpointsOf(tt.cluster)); diff != "" {
 				t.Error(diff)
 			}
@@ -151,6 +155,20 @@ func TestTrafficPolicy(t *testing.T) {
 			check: func(c *clusterv3.Cluster) any {
 				return httpOptions(c).GetCommonHttpProtocolOptions().GetMaxRequestsPerConnection().GetValue()
 			}, want: uint32(1)},
+		{name: "no keep-alive of HTTP/2", cluster: grpc, check: ping, want: time.Duration(0)},
+		{name: "keep-alive of HTTP/2", rule: rule("trafficPolicy: {connectionPool: {http: {http2KeepAlive: {interval: 30s, timeout: 5s}}}}"), cluster: grpc, check: ping, want: 30 * time.Second},
+		{name: "Envoy's idle timeout", cluster: grpc, check: idle, want: time.Duration(-1)},
+		{name: "no idle timeout", rule: rule("trafficPolicy: {connectionPool: {tcp: {idleTimeout: 1s}, http: {idleTimeout: 0s}}}"), cluster: web, check: idle, want: time.Duration(0)},
+		{name: "the idle timeout of TCP", rule: rule("trafficPolicy: {connectionPool: {tcp: {idleTimeout: 1s}}}"), cluster: web, check: idle, want: time.Second},
+		{name: "no retry budget", cluster: web, check: budget, want: "none"},
+		{name: "retry budget", rule: rule("trafficPolicy: {retryBudget: {}}"), cluster: web, check: budget, want: "20% 3"},
+		{name: "of a subset", rule: rule("trafficPolicy: {retryBudget: {}}, subsets: [{name: v1, labels: {a: b}, trafficPolicy: {retryBudget: {percent: 50, minRetryConcurrency: 9}}}]"), cluster: subset, check: budget, want: "50% 9"},
+		{name: "no warm-up", rule: rule("trafficPolicy: {loadBalancer: {simple: ROUND_ROBIN}}"), cluster: web, check: warmup, want: time.Duration(0)},
+		{name: "warm-up", rule: rule("trafficPolicy: {loadBalancer: {simple: ROUND_ROBIN, warmup: {duration: 9s}}}"), cluster: web, check: warmup, want: 9 * time.Second},
+		{name: "warm-up, as it was", rule: rule("trafficPolicy: {loadBalancer: {simple: ROUND_ROBIN, warmupDurationSecs: 8s}}"), cluster: web, check: warmup, want: 8 * time.Second},
+		{name: "never in panic", cluster: web, check: panicThreshold, want: 0.0},
+		{name: "nor with outlier detection", rule: rule("trafficPolicy: {outlierDetection: {}}"), cluster: web, check: panicThreshold, want: 0.0},
+		{name: "in panic below a threshold", rule: rule("trafficPolicy: {outlierDetection: {minHealthPercent: 40}}"), cluster: web, check: panicThreshold, want: 40.0},
 		{name: "a rule of the client's namespace outranks the service's", rule: xdstest.Object("DestinationRule", "shop/a", "{host: a.example.com, trafficPolicy: {loadBalancer: {simple: RANDOM}}}") +
 			"---\n" + rule("trafficPolicy: {loadBalancer: {simple: ROUND_ROBIN}}"), cluster: web, check: policy, want: clusterv3.Cluster_ROUND_ROBIN},
 		{name: "a rule of the root namespace", rule: xdstest.Object("DestinationRule", "istio-system/all", "{host: '*', trafficPolicy: {loadBalancer: {simple: RANDOM}}}"),
@@ -161,7 +179,7 @@ func TestTrafficPolicy(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			c := simulate(t, xdstest.Node{}, service, tt.rule).Cluster(tt.cluster)
+			c := simulated(t, xdstest.Node{}, service, tt.rule).Cluster(tt.cluster)
 			if c == nil {
 				t.Fatalf("there is no %s", tt.cluster)
 			}
@@ -176,6 +194,33 @@ func policy(c *clusterv3.Cluster) any         { return c.GetLbPolicy() }
 func connectTimeout(c *clusterv3.Cluster) any { return c.GetConnectTimeout().AsDuration() }
 func maxConnections(c *clusterv3.Cluster) any {
 	return c.GetCircuitBreakers().GetThresholds()[0].GetMaxConnections().GetValue()
+}
+
+func ping(c *clusterv3.Cluster) any {
+	return httpOptions(c).GetExplicitHttpConfig().GetHttp2ProtocolOptions().GetConnectionKeepalive().GetInterval().AsDuration()
+}
+
+func idle(c *clusterv3.Cluster) any {
+	if timeout := httpOptions(c).GetCommonHttpProtocolOptions().GetIdleTimeout(); timeout != nil {
+		return timeout.AsDuration()
+	}
+	return time.Duration(-1)
+}
+
+func budget(c *clusterv3.Cluster) any {
+	b := c.GetCircuitBreakers().GetThresholds()[0].GetRetryBudget()
+	if b == nil {
+		return "none"
+	}
+	return fmt.Sprintf("%v%% %d", b.GetBudgetPercent().GetValue(), b.GetMinRetryConcurrency().GetValue())
+}
+
+func warmup(c *clusterv3.Cluster) any {
+	return c.GetRoundRobinLbConfig().GetSlowStartConfig().GetSlowStartWindow().AsDuration()
+}
+
+func panicThreshold(c *clusterv3.Cluster) any {
+	return c.GetCommonLbConfig().GetHealthyPanicThreshold().GetValue()
 }
 
 func httpOptions(c *clusterv3.Cluster) *httpv3.HttpProtocolOptions {
@@ -213,7 +258,7 @@ func TestInbound(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := simulate(t, xdstest.Node{}, xdstest.Object("Sidecar", "s", "{ingress: [{port: {number: 9090, protocol: HTTP, name: http}"+tt.endpoint+"}]}"))
+			s := simulated(t, xdstest.Node{}, xdstest.Object("Sidecar", "s", "{ingress: [{port: {number: 9090, protocol: HTTP, name: http}"+tt.endpoint+"}]}"))
 			if diff := cmp.Diff([]string{tt.want}, s.EndpointsOf("inbound|9090||")); diff != "" {
 				t.Error(diff)
 			}
@@ -225,7 +270,7 @@ func TestDNSFamily(t *testing.T) {
 	t.Parallel()
 	service := xdstest.Object("ServiceEntry", "a", "{hosts: [a.example.com], resolution: DNS, ports: [{number: 80, name: http, protocol: HTTP}]}")
 	for ip, want := range map[string]string{"10.0.0.1": "V4_ONLY", "fd00::1": "V6_ONLY"} {
-		c := simulate(t, xdstest.Node{IP: ip}, service).Cluster("outbound|80||a.example.com")
+		c := simulated(t, xdstest.Node{IP: ip}, service).Cluster("outbound|80||a.example.com")
 		text := protojson.Format(c)
 		if !strings.Contains(text, want) {
 			t.Errorf("a proxy at %s: no %s in %s", ip, want, text)
@@ -236,10 +281,27 @@ func TestDNSFamily(t *testing.T) {
 // What behaviour cannot tell: the shape that dashboards and EnvoyFilters read.
 func TestGolden(t *testing.T) {
 	t.Parallel()
-	s := simulate(t, xdstest.Node{},
+	s := simulated(t, xdstest.Node{},
 		xdstest.Object("ServiceEntry", "shop/web", "{hosts: [web.example.com], location: MESH_EXTERNAL, resolution: STATIC, ports: [{number: 80, name: http, protocol: HTTP2}]}"),
 		xdstest.Object("DestinationRule", "shop/rule", "{host: web.example.com, subsets: [{name: v1, labels: {version: v1}}]}"))
 	golden(t, filepath.Join("testdata", "subset.yaml"), s.Cluster("outbound|80|v1|web.example.com"))
+}
+
+func TestGoldenPolicies(t *testing.T) {
+	t.Parallel()
+	for name, policy := range map[string]string{
+		"outliers":      "{outlierDetection: {consecutive5xxErrors: 3, consecutiveGatewayErrors: 0, splitExternalLocalOriginErrors: true, consecutiveLocalOriginFailures: 2, interval: 5s, baseEjectionTime: 20s, maxEjectionPercent: 50, outlierDetectionHttpErrorCodes: [429, 503]}}",
+		"proxyprotocol": "{proxyProtocol: {version: V2}}",
+		"retrybudget":   "{retryBudget: {percent: 25, minRetryConcurrency: 5, budgetInterval: 1s}}",
+		"warmup":        "{loadBalancer: {warmup: {duration: 60s, minimumPercent: 5, aggression: 2}}}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := simulated(t, xdstest.Node{}, xdstest.HTTPService("web", "web.example.com"),
+				xdstest.Object("DestinationRule", "rule", "{host: web.example.com, trafficPolicy: "+policy+"}"))
+			golden(t, filepath.Join("testdata", name+".yaml"), s.Cluster("outbound|80||web.example.com"))
+		})
+	}
 }
 
 func golden(t *testing.T, path string, m proto.Message) {
@@ -266,19 +328,19 @@ func golden(t *testing.T, path string, m proto.Message) {
 	}
 }
 
-// Whoever waits for a cluster waits for its endpoints.
-func TestChildren(t *testing.T) {
+// A cluster needs its endpoints, or the moment in which a proxy resolves host names.
+func TestNeeds(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t,
 		xdstest.HTTPService("a", "a.example.com"),
 		xdstest.Object("ServiceEntry", "b", "{hosts: [b.example.com], resolution: DNS, ports: [{number: 80, name: http, protocol: HTTP}]}"))
-	got := map[string][]string{}
+	got := map[string][]resource.Need{}
 	for _, r := range w.Build(xdstest.Node{}, cluster.Generator{}) {
-		got[r.Name] = r.Children
+		got[r.Name] = r.Needs
 	}
-	want := map[string][]string{
-		"BlackHoleCluster": nil, "PassthroughCluster": nil,
-		"outbound|80||a.example.com": {"outbound|80||a.example.com"}, "outbound|80||b.example.com": nil,
+	want := map[string][]resource.Need{
+		"BlackHoleCluster": nil, "PassthroughCluster": nil, "outbound|80||b.example.com": {{Kind: resource.Grace}},
+		"outbound|80||a.example.com": {{TypeURL: resource.EndpointType, Name: "outbound|80||a.example.com", Kind: resource.Covered}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -1,10 +1,9 @@
-// Package cluster generates clusters: one for every port of every service that
-// the proxy sees and every subset of it, those of the ports on which requests come
-// in to a sidecar's workload (Inbound), and those for what is known to nobody.
+// Package cluster generates clusters. There is one for every port of every service that
+// the proxy sees, and for every subset of it. Further ones are for the ports on which
+// requests come in to a sidecar's workload (Inbound), and for unknown destinations.
 //
-// A name is looked up by [Find], which tells the service, port and subset that
-// it stands for; the endpoint generator asks it the same question. [Names] are
-// the candidates of a change. Traffic policies become cluster options in
-// policy.go; where the proxy resolves endpoints by itself these are part of the
-// cluster, otherwise they follow as a resource of their own, the cluster's child.
+// [Find] returns the service, port and subset of a cluster's name; the endpoint
+// generator uses it too. [Names] are the candidates of a change. policy.go turns
+// traffic policies into cluster options. If the proxy resolves endpoints itself they
+// are part of the cluster; otherwise the cluster needs a resource of their own.
 package cluster

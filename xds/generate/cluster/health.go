@@ -15,30 +15,30 @@ const (
 // healths says which endpoints are sent that are not healthy.
 type healths struct {
 	unhealthy, draining bool
+	// least is the percentage of healthy endpoints below which health is ignored, where
+	// unhealthy endpoints are not sent.
+	least float64
 }
 
-// healths: unhealthy endpoints are sent as such, so that a proxy goes on with
-// the requests that they have, unless the policy asks for a panic threshold: in
-// panic a proxy uses all endpoints that it knows. Those that drain are sent where
-// clients may stay with them. (Istio: PILOT_AUTO_SEND_UNHEALTHY_ENDPOINTS.)
+// healths: unhealthy endpoints are sent as such, so that a proxy finishes their
+// requests. They are left out if the policy has a panic threshold, since a proxy in
+// panic uses all endpoints that it knows. Draining endpoints are sent if clients may
+// stay with them. (Istio: PILOT_AUTO_SEND_UNHEALTHY_ENDPOINTS.)
 func (o Outbound) healths() healths {
 	l := o.Service.Service().Attributes.Labels
+	least := o.Policy().GetOutlierDetection().GetMinHealthPercent()
 	return healths{
-		unhealthy: o.Policy().GetOutlierDetection().GetMinHealthPercent() <= 0,
-		draining:  l[persistentSessionLabel] != "" || l[persistentSessionHeaderLabel] != "",
+		unhealthy: least <= 0, least: float64(max(least, 0)),
+		draining: l[persistentSessionLabel] != "" || l[persistentSessionHeaderLabel] != "",
 	}
 }
 
-// panicThreshold is none where unhealthy endpoints are sent: a proxy must never
-// use them, however many they are.
-func (h healths) panicThreshold() *float64 {
-	if !h.unhealthy {
-		return nil
-	}
-	return new(float64)
-}
+// panicThreshold is 0 where unhealthy endpoints are sent: a proxy must never use them,
+// however many they are. Below any other it uses ejected endpoints, too.
+func (h healths) panicThreshold() *float64 { return &h.least }
 
-// statusOf is what a proxy is told of an endpoint, if it is sent.
+// statusOf returns the health that a proxy gets for an endpoint, and whether it is
+// sent.
 func (h healths) statusOf(e *discovery.Endpoint) (status envoy.HealthStatus, sent bool) {
 	switch e.Health {
 	case discovery.Unhealthy:

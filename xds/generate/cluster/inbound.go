@@ -3,6 +3,7 @@ package cluster
 import (
 	"iter"
 
+	"google.golang.org/protobuf/proto"
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/discovery"
@@ -20,7 +21,7 @@ type Inbound struct{}
 var _ generate.Generator = Inbound{}
 
 // TypeURL implements generate.Generator.
-func (Inbound) TypeURL() string { return TypeURL }
+func (Inbound) TypeURL() string { return resource.ClusterType }
 
 // Affected implements generate.Generator.
 func (Inbound) Affected(v *mesh.View, _ mesh.Delta) iter.Seq[string] {
@@ -37,33 +38,33 @@ func (Inbound) Affected(v *mesh.View, _ mesh.Delta) iter.Seq[string] {
 }
 
 // Build implements generate.Generator.
-func (Inbound) Build(v *mesh.View, name string) (*resource.Resource, error) {
+func (Inbound) Build(v *mesh.View, name string) (proto.Message, []resource.Need, error) {
 	if v.Shape().Type != discovery.Sidecar {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if name == envoy.InboundPassthroughClusterName {
 		if !v.Shape().Captures() {
-			return nil, nil
+			return nil, nil, nil
 		}
-		return resource.New(name, envoy.InboundPassthroughCluster(connectTimeout(v), passthroughSources(v.Shape())...))
+		return envoy.InboundPassthroughCluster(connectTimeout(v), passthroughSources(v.Shape())...), nil, nil
 	}
 	ref, ok := envoy.ParseClusterName(name)
 	if !ok || envoy.InboundClusterName(ref.Port) != name {
-		return nil, nil
+		return nil, nil, nil
 	}
 	p, ok := workload.Find(v, int(ref.Port))
 	if !ok {
-		return nil, nil
+		return nil, nil, nil
 	}
-	return inbound(v, name, p)
+	return inbound(v, name, p), nil, nil
 }
 
 // inbound makes the cluster of a port of the workload: the application beside the
-// proxy.
-func inbound(v *mesh.View, name string, p workload.Port) (*resource.Resource, error) {
+// proxy. It is nil where the application has no address.
+func inbound(v *mesh.View, name string, p workload.Port) proto.Message {
 	to, original, ok := p.Application(v)
 	if !ok {
-		return nil, nil
+		return nil
 	}
 	options := envoy.ClusterOptions{
 		Name: name, AltStatName: envoy.AltStatName(name), Type: envoy.Static, ConnectTimeout: connectTimeout(v),
@@ -80,7 +81,7 @@ func inbound(v *mesh.View, name string, p workload.Port) (*resource.Resource, er
 	for _, s := range p.Services {
 		options.Metadata.Services = append(options.Metadata.Services, serviceRef(s))
 	}
-	return resource.New(name, envoy.Cluster(options))
+	return envoy.Cluster(options)
 }
 
 // inboundPolicy limits the connections to the application: as the Sidecar says,
@@ -100,9 +101,9 @@ func inboundPolicy(v *mesh.View, p workload.Port) *networking.TrafficPolicy {
 	return &networking.TrafficPolicy{ConnectionPool: pool}
 }
 
-// passthroughSources are what connections to the application come from where they
-// go to the address that the client meant: by these the machine's rules know them,
-// and do not redirect them once more. A transparent proxy keeps the client's own.
+// passthroughSources are the source addresses of connections to the application that go
+// to the address the client meant. The machine's redirection rules recognize them, and
+// do not redirect them again. A transparent proxy keeps the client's address.
 func passthroughSources(of mesh.Shape) []string {
 	var out []string
 	if of.Interception == discovery.InterceptionTproxy {

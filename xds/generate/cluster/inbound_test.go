@@ -9,6 +9,8 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/envoy/envoytest"
+	"github.com/portolan-mesh/portolan/xds/simulate"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -23,7 +25,7 @@ func TestInboundClusters(t *testing.T) {
 	service := xdstest.Object("ServiceEntry", "me", served)
 	ingress := xdstest.Object("Sidecar", "s", `{ingress: [{port: {number: 9090, protocol: HTTP, name: http}},
 		{port: {number: 9091, protocol: HTTP, name: there}, defaultEndpoint: '0.0.0.0:99'}, {port: {number: 9092, protocol: HTTP, name: socket}, defaultEndpoint: 'unix:///run/app.sock'}]}`)
-	inbound := func(s *xdstest.Simulation) []string {
+	inbound := func(s *simulate.Proxy) []string {
 		return slices.DeleteFunc(s.Clusters(), func(name string) bool {
 			ref, ok := envoy.ParseClusterName(name)
 			return ok && ref.Direction != envoy.Inbound || !ok && name != "InboundPassthroughCluster"
@@ -71,7 +73,7 @@ func TestInboundClusters(t *testing.T) {
 					t.Errorf("%s leads to %v, want %v", name, got, want)
 				}
 				// What goes to the address that the client meant must not be redirected again.
-				if original := envoy.ClusterTypeOf(c) == envoy.OriginalDst; original == fixed || original != (c.GetUpstreamBindConfig() != nil) {
+				if original := envoytest.ClusterTypeOf(c) == envoy.OriginalDst; original == fixed || original != (c.GetUpstreamBindConfig() != nil) {
 					t.Errorf("%s: to the original destination: %v; from an address of its own: %v", name, original, c.GetUpstreamBindConfig())
 				}
 			}
@@ -104,7 +106,7 @@ func TestInboundPolicy(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if got := tt.check(simulate(t, captured, tt.mesh...).Cluster(tt.cluster)); got != tt.want {
+			if got := tt.check(simulated(t, captured, tt.mesh...).Cluster(tt.cluster)); got != tt.want {
 				t.Errorf("%v, want %v", got, tt.want)
 			}
 		})
@@ -114,7 +116,7 @@ func TestInboundPolicy(t *testing.T) {
 // TestInboundMetadata: which services a port of the workload is of.
 func TestInboundMetadata(t *testing.T) {
 	t.Parallel()
-	s := simulate(t, captured, xdstest.Object("ServiceEntry", "me", served),
+	s := simulated(t, captured, xdstest.Object("ServiceEntry", "me", served),
 		xdstest.Object("ServiceEntry", "too", "{hosts: [too.example.com], resolution: STATIC, endpoints: [{address: 10.0.0.1}], ports: [{number: 70, name: http, protocol: HTTP, targetPort: 8080}]}"))
 	var hosts []string
 	for _, v := range s.Cluster("inbound|8080||").GetMetadata().GetFilterMetadata()["istio"].GetFields()["services"].GetListValue().GetValues() {

@@ -15,8 +15,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
-// Outbound is one port of a service, or of a subset of its endpoints, as a view
-// sees it: what an outbound cluster stands for.
+// Outbound is the subject of an outbound cluster: one port of a service, or of a subset
+// of its endpoints, as a view sees it.
 type Outbound struct {
 	Service *mesh.ServiceRow
 	Port    discovery.Port
@@ -79,23 +79,23 @@ func (o Outbound) Type(shape mesh.Shape) envoy.ClusterType {
 	return envoy.EDS
 }
 
-// Selection is what decides which endpoints of a locality go to the cluster, and
-// how: for equal ones Localities gives the same. It is comparable.
+// Selection decides which endpoints of a locality go to the cluster, and how: for equal
+// Selections Localities returns the same. It is comparable.
 type Selection struct {
 	port, subset string
 	kind         envoy.ClusterType
 	healths      healths
 }
 
-// Selection is that of the cluster.
+// Selection returns the Selection of the cluster.
 func (o Outbound) Selection(shape mesh.Shape) Selection {
 	return Selection{o.Port.Name, labels.Instance(o.Subset.GetLabels()).String(), o.Type(shape), o.healths()}
 }
 
-// Localities are those of some endpoints that serve the port and belong to the
-// subset, by locality, as their health (health.go) and the type of the cluster
-// admit them: addresses and sockets where they are pushed, addresses and host
-// names where the proxy resolves them.
+// Localities groups endpoints by locality: those that serve the port, belong to the
+// subset, and are admitted by their health (health.go) and the cluster's type. A type
+// with pushed endpoints admits addresses and sockets; one that the proxy resolves
+// admits addresses and host names.
 func (o Outbound) Localities(shape mesh.Shape, endpoints []*discovery.Endpoint) []envoy.Endpoints {
 	kind, healths := o.Type(shape), o.healths()
 	selector := labels.Instance(o.Subset.GetLabels())
@@ -150,9 +150,9 @@ func hostNames(v *mesh.View, d mesh.Delta, yield func(string) bool) bool {
 	return true
 }
 
-// ruleNames names the clusters of hosts whose DestinationRules changed: another
-// rule, of another namespace or of a wider pattern, may now be the one that
-// applies, so all subsets count that apply now, beside those which the rule had.
+// ruleNames returns the clusters of hosts whose DestinationRules changed. Another rule,
+// of another namespace or a wider pattern, may apply now. So it returns all subsets
+// that apply now, and those of the former rule.
 func ruleNames(v *mesh.View, d mesh.Delta, yield func(string) bool) bool {
 	for c := range d.Rules() {
 		for row := range d.HostsMatching(c.Key) {

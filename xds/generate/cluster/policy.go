@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"google.golang.org/protobuf/types/known/wrapperspb"
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/discovery"
@@ -25,12 +26,67 @@ func apply(policy *networking.TrafficPolicy, protocol discovery.Protocol, o *env
 			Probes: k.GetProbes(), Time: k.GetTime().AsDuration(), Interval: k.GetInterval().AsDuration(),
 		}
 	}
+	o.CircuitBreakers.RetryBudget = retryBudget(policy.GetRetryBudget())
 	if http := upstreamHTTP(pool, protocol); http != (envoy.UpstreamHTTP{}) {
 		o.HTTP = &http
 	}
+	o.Outliers = outliers(policy.GetOutlierDetection(), protocol)
+	o.ProxyProtocol = proxyProtocol(policy.GetProxyProtocol())
 }
 
-// limit reads a number that is no limit where it is not positive.
+// retryBudget has the defaults of the API: a fifth of the requests, and always three.
+func retryBudget(b *networking.TrafficPolicy_RetryBudget) *envoy.RetryBudget {
+	if b == nil {
+		return nil
+	}
+	out := &envoy.RetryBudget{Percent: 20, MinConcurrency: 3, Interval: b.GetBudgetInterval().AsDuration()}
+	if p := b.GetPercent(); p != nil {
+		out.Percent = p.GetValue()
+	}
+	if n := b.GetMinRetryConcurrency(); n > 0 {
+		out.MinConcurrency = n
+	}
+	return out
+}
+
+// outliers is nil where nothing is detected. (Istio: applyOutlierDetection.)
+func outliers(d *networking.OutlierDetection, protocol discovery.Protocol) *envoy.OutlierDetection {
+	if d == nil {
+		return nil
+	}
+	out := &envoy.OutlierDetection{
+		Consecutive5xx:         number(d.GetConsecutive_5XxErrors()),
+		ConsecutiveGateway:     number(d.GetConsecutiveGatewayErrors()),
+		SplitLocalOrigin:       d.GetSplitExternalLocalOriginErrors(),
+		ConsecutiveLocalOrigin: d.GetConsecutiveLocalOriginFailures().GetValue(),
+		Interval:               d.GetInterval().AsDuration(),
+		BaseEjectionTime:       d.GetBaseEjectionTime().AsDuration(),
+		MaxEjectionPercent:     limit(d.GetMaxEjectionPercent()),
+	}
+	if protocol.IsHTTP() || protocol == discovery.Unsupported {
+		out.ErrorCodes = d.GetOutlierDetectionHttpErrorCodes()
+	}
+	return out
+}
+
+func number(n *wrapperspb.UInt32Value) *uint32 {
+	if n == nil {
+		return nil
+	}
+	return &n.Value
+}
+
+func proxyProtocol(p *networking.TrafficPolicy_ProxyProtocol) envoy.ProxyProtocolVersion {
+	switch {
+	case p == nil:
+		return 0
+	case p.GetVersion() == networking.TrafficPolicy_ProxyProtocol_V2:
+		return envoy.ProxyProtocolV2
+	}
+	return envoy.ProxyProtocolV1
+}
+
+// limit reads a limit; a number that is not positive is none.
 func limit(n int32) uint32 { return uint32(max(n, 0)) }
 
 // loadBalancer is LeastRequest unless the settings ask for something else.
@@ -49,25 +105,46 @@ func loadBalancer(settings *networking.LoadBalancerSettings) envoy.LoadBalancer 
 	}
 	switch settings.GetSimple() {
 	case networking.LoadBalancerSettings_ROUND_ROBIN:
-		return envoy.LoadBalancer{Policy: envoy.RoundRobin}
+		return envoy.LoadBalancer{Policy: envoy.RoundRobin, WarmUp: warmUp(settings)}
 	case networking.LoadBalancerSettings_RANDOM:
 		return envoy.LoadBalancer{Policy: envoy.Random}
 	}
-	return envoy.LoadBalancer{Policy: envoy.LeastRequest}
+	return envoy.LoadBalancer{Policy: envoy.LeastRequest, WarmUp: warmUp(settings)}
 }
 
-// upstreamHTTP is how HTTP is spoken to the endpoints, zero where nothing is
-// asked for and the port does not say HTTP/2.
+// warmUp is linear from a tenth where nothing else is set; nil without a duration.
+func warmUp(settings *networking.LoadBalancerSettings) *envoy.WarmUp {
+	warmup := settings.GetWarmup()
+	if warmup == nil {
+		warmup = &networking.WarmupConfiguration{Duration: settings.GetWarmupDurationSecs()}
+	}
+	if warmup.GetDuration().AsDuration() == 0 {
+		return nil
+	}
+	out := &envoy.WarmUp{Window: warmup.GetDuration().AsDuration(), MinPercent: 10, Aggression: 1}
+	if p := warmup.GetMinimumPercent(); p != nil {
+		out.MinPercent = p.GetValue()
+	}
+	if a := warmup.GetAggression(); a != nil {
+		out.Aggression = a.GetValue()
+	}
+	return out
+}
+
+// upstreamHTTP chooses the HTTP version for the endpoints; zero if no setting asks for
+// one and the port does not say HTTP/2.
 func upstreamHTTP(pool *networking.ConnectionPoolSettings, protocol discovery.Protocol) envoy.UpstreamHTTP {
 	http := pool.GetHttp()
 	out := envoy.UpstreamHTTP{
-		IdleTimeout:              http.GetIdleTimeout().AsDuration(),
+		IdleTimeout:              http.GetIdleTimeout(),
 		MaxConnectionDuration:    pool.GetTcp().GetMaxConnectionDuration().AsDuration(),
 		MaxRequestsPerConnection: limit(http.GetMaxRequestsPerConnection()),
 		MaxConcurrentStreams:     limit(http.GetMaxConcurrentStreams()),
+		PingInterval:             http.GetHttp2KeepAlive().GetInterval().AsDuration(),
+		PingTimeout:              http.GetHttp2KeepAlive().GetTimeout().AsDuration(),
 	}
 	if http.GetIdleTimeout() == nil {
-		out.IdleTimeout = pool.GetTcp().GetIdleTimeout().AsDuration()
+		out.IdleTimeout = pool.GetTcp().GetIdleTimeout()
 	}
 	switch {
 	case protocol.IsHTTP() && http.GetUseClientProtocol():

@@ -6,6 +6,9 @@ package endpoint
 import (
 	"iter"
 
+	"google.golang.org/protobuf/proto"
+
+	"github.com/portolan-mesh/portolan/discovery/rows"
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/cluster"
@@ -13,38 +16,41 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// TypeURL is the type of load assignments.
-const TypeURL = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
-
 // Generator makes load assignments.
 type Generator struct{}
 
 var (
-	_ generate.Generator = Generator{}
-	_ generate.Emptier   = Generator{}
+	_ generate.Generator   = Generator{}
+	_ generate.Emptier     = Generator{}
+	_ generate.Gatewayless = Generator{}
 )
 
 // TypeURL implements generate.Generator.
-func (Generator) TypeURL() string { return TypeURL }
+func (Generator) TypeURL() string { return resource.EndpointType }
+
+// Gatewayless implements generate.Gatewayless.
+func (Generator) Gatewayless() {}
 
 // Affected implements generate.Generator. An assignment appears and goes with
 // its cluster, never with its endpoints.
 func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] { return cluster.Names(v, d) }
 
 // Build implements generate.Generator.
-func (Generator) Build(v *mesh.View, name string) (*resource.Resource, error) {
+func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Need, error) {
 	o, ok := cluster.Find(v, name)
 	if !ok || o.Type(v.Shape()) != envoy.EDS {
-		return nil, nil
+		return nil, nil, nil
 	}
-	row := v.Endpoints(o.Service)
+	row, spread := v.Endpoints(o.Service), o.Spread(v)
 	switch {
 	case row == nil:
-		return resource.New(name, envoy.LoadAssignment(name, nil))
-	case len(row.Localities()) > 0:
-		return assemble(v, name, o, row.Localities())
+		return envoy.LoadAssignment(name, nil), nil, nil
+	case len(row.Localities()) > 0 && !spread.ByLabels():
+		if made, err := assemble(v, name, o, spread, row.Localities()); made != nil || err != nil {
+			return made, nil, err
+		}
 	}
-	return resource.New(name, envoy.LoadAssignment(name, o.Localities(v.Shape(), row.Endpoints)))
+	return envoy.LoadAssignment(name, o.Arrange(v.Shape(), spread, row.Endpoints)), nil, nil
 }
 
 // encoded is a locality, or why there is none.
@@ -53,10 +59,11 @@ type encoded struct {
 	err      error
 }
 
-// assemble makes the assignment of many endpoints: one that changed costs the
-// encoding of its locality, and a copy of the others.
-func assemble(v *mesh.View, name string, o cluster.Outbound, localities []*mesh.Locality) (*resource.Resource, error) {
-	var parts []envoy.EncodedLocality
+// assemble makes the assignment of many endpoints. One changed endpoint costs the
+// encoding of its locality, and a copy of the others. It returns nil if the weights are
+// too large for that: see envoy.AssembleLoadAssignment.
+func assemble(v *mesh.View, name string, o cluster.Outbound, spread *cluster.Spread, localities []*rows.Locality) (proto.Message, error) {
+	parts := make([]envoy.EncodedLocality, 0, len(localities))
 	for _, l := range localities {
 		made := l.Derived(o.Selection(v.Shape()), func() any { return encode(v.Shape(), o, l) }).(encoded)
 		if made.err != nil {
@@ -64,14 +71,30 @@ func assemble(v *mesh.View, name string, o cluster.Outbound, localities []*mesh.
 		}
 		parts = append(parts, made.locality)
 	}
-	own, err := resource.New(name, envoy.LoadAssignment(name, nil))
-	if err != nil {
-		return nil, err
+	if spread != nil {
+		parts = placed(spread, localities, parts)
 	}
-	return own.With(envoy.AssembleLoadAssignment(name, parts), nil), nil
+	body, ok := envoy.AssembleLoadAssignment(name, parts)
+	if !ok {
+		return nil, nil
+	}
+	return resource.Encoded{Message: envoy.LoadAssignment(name, nil), Body: body}, nil
 }
 
-func encode(shape mesh.Shape, o cluster.Outbound, l *mesh.Locality) encoded {
+// placed gives encoded localities their priorities and weights.
+func placed(spread *cluster.Spread, localities []*rows.Locality, parts []envoy.EncodedLocality) []envoy.EncodedLocality {
+	places := make([]cluster.Locality, len(parts))
+	for i, l := range localities {
+		places[i] = cluster.Locality{Label: l.Label, Weight: parts[i].Weight()}
+	}
+	spread.Place(places)
+	for i, p := range places {
+		parts[i] = parts[i].Placed(p.Priority, p.Weight)
+	}
+	return parts
+}
+
+func encode(shape mesh.Shape, o cluster.Outbound, l *rows.Locality) encoded {
 	var out encoded
 	for _, selected := range o.Localities(shape, l.Endpoints) { // one, or none
 		out.locality, out.err = envoy.EncodeLocality(selected)
@@ -80,6 +103,6 @@ func encode(shape mesh.Shape, o cluster.Outbound, l *mesh.Locality) encoded {
 }
 
 // Empty implements generate.Emptier.
-func (Generator) Empty(name string) (*resource.Resource, error) {
-	return resource.New(name, envoy.LoadAssignment(name, nil))
+func (Generator) Empty(name string) (proto.Message, []resource.Need, error) {
+	return envoy.LoadAssignment(name, nil), nil, nil
 }

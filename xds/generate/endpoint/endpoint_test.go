@@ -6,12 +6,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/rows"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/cluster"
 	"github.com/portolan-mesh/portolan/xds/generate/endpoint"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
+	"github.com/portolan-mesh/portolan/xds/simulate"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -78,7 +80,7 @@ func TestLocalitiesAndWeights(t *testing.T) {
 
 // sentOf builds the cluster and the endpoints of one service whose endpoints
 // are, in order, healthy, unhealthy and draining, and returns the simulation.
-func sentOf(t *testing.T, labels map[string]string, rule string) *xdstest.Simulation {
+func sentOf(t *testing.T, labels map[string]string, rule string) *simulate.Proxy {
 	t.Helper()
 	service := &discovery.Service{
 		Hostname: "a.example.com", Ports: []discovery.Port{{Name: "http", Number: 80, Protocol: discovery.HTTP}},
@@ -88,9 +90,9 @@ func sentOf(t *testing.T, labels map[string]string, rule string) *xdstest.Simula
 		return &discovery.Endpoint{Address: address, Port: 80, ServicePortName: "http", Weight: 1, Health: health}
 	}
 	endpoints := []*discovery.Endpoint{at("10.1.0.1", discovery.Healthy), at("10.1.0.2", discovery.Unhealthy), at("10.1.0.3", discovery.Draining)}
-	key := mesh.ServiceKey("a.example.com", "default")
+	key := rows.Key("a.example.com", "default")
 	inputs := mesh.Inputs{
-		Services:  pmap.Map[*mesh.ServiceRow]{}.Set(key, mesh.NewServiceRow([]*discovery.Service{service}, endpoints)),
+		Services:  pmap.Map[*mesh.ServiceRow]{}.Set(key, rows.NewService([]*discovery.Service{service}, endpoints)),
 		Endpoints: pmap.Map[*mesh.EndpointRow]{}.Set(key, &mesh.EndpointRow{Hostname: "a.example.com", Namespace: "default", Endpoints: endpoints}),
 	}
 	if rule != "" {
@@ -100,13 +102,13 @@ func sentOf(t *testing.T, labels map[string]string, rule string) *xdstest.Simula
 	view := mesh.NewView(context, context.ClassOf(xdstest.Node{}.Proxy(t)))
 	var built []*resource.Resource
 	for _, g := range []generate.Generator{cluster.Generator{}, endpoint.Generator{}} {
-		r, err := g.Build(view, "outbound|80||a.example.com")
+		r, err := generate.Build(g, view, "outbound|80||a.example.com")
 		if err != nil {
 			t.Fatal(err)
 		}
 		built = append(built, r)
 	}
-	s, err := xdstest.NewSimulation(built)
+	s, err := simulate.New(built)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,11 +153,11 @@ func TestWhichHealthIsSent(t *testing.T) {
 // none.
 func TestEmpty(t *testing.T) {
 	t.Parallel()
-	r, err := endpoint.Generator{}.Empty("outbound|1||nowhere")
+	r, err := generate.Empty(endpoint.Generator{}, "outbound|1||nowhere")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := xdstest.NewSimulation([]*resource.Resource{r})
+	s, err := simulate.New([]*resource.Resource{r})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,11 +2,14 @@ package endpoint_test
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/rows"
 	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/endpoint"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
@@ -30,12 +33,12 @@ func TestOneEndpointOfManyCostsItsLocality(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t, xdstest.HTTPService("a", "a.example", "10.1.0.1"))
 	context, node := w.Context(), xdstest.Node{}
-	key := mesh.ServiceKey("a.example", "default")
+	key := rows.Key("a.example", "default")
 	build := func(row *mesh.EndpointRow) string {
 		in := context.Inputs()
 		in.Endpoints = pmap.Map[*mesh.EndpointRow]{}.Set(key, row)
 		context = context.Next(in)
-		r, err := endpoint.Generator{}.Build(mesh.NewView(context, context.ClassOf(node.Proxy(t))), "outbound|80||a.example")
+		r, err := generate.Build(endpoint.Generator{}, mesh.NewView(context, context.ClassOf(node.Proxy(t))), "outbound|80||a.example")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,6 +58,16 @@ func TestOneEndpointOfManyCostsItsLocality(t *testing.T) {
 	}
 	if got, want := build(second), build(row(second.Endpoints)); got != want {
 		t.Errorf("of localities %s, as a whole %s, after a change", got, want)
+	}
+	heavy := row(slices.Clone(second.Endpoints))
+	for _, i := range []int{0, 1} {
+		e := *heavy.Endpoints[i]
+		e.Weight = math.MaxUint32
+		heavy.Endpoints[i] = &e
+	}
+	heavy.Follow(second)
+	if got, want := build(heavy), build(row(heavy.Endpoints)); got != want {
+		t.Errorf("of localities %s, as a whole %s, of weights that are scaled down", got, want)
 	}
 	var shared []bool
 	for i, l := range second.Localities() {

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/xds/envoy"
@@ -11,13 +13,13 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// assignedNames are the names of the listeners that a service has on a port at the
-// addresses that it was given, beside a proxy on which these are local.
+// assignedNames returns the listeners of a service's port at its allocated addresses,
+// for a proxy on whose machine these are local.
 func assignedNames(v *mesh.View, s *mesh.ServiceRow, p discovery.Port, yield func(string) bool) bool {
 	if !v.Shape().DNSCapture {
 		return true
 	}
-	for _, ip := range s.Assigned(v.Shape()) {
+	for _, ip := range v.Shape().Assigned(s) {
 		if !yield(envoy.ListenerName(ip, uint32(p.Number))) {
 			return false
 		}
@@ -28,14 +30,14 @@ func assignedNames(v *mesh.View, s *mesh.ServiceRow, p discovery.Port, yield fun
 // assigned makes the listener at an address that a service was given, nil where
 // the proxy sees none that was. Whatever else has the port, what comes here is for
 // that service.
-func assigned(v *mesh.View, name string, l mesh.EgressListener, port int) (*resource.Resource, error) {
+func assigned(v *mesh.View, name string, l mesh.EgressListener, port int) (proto.Message, []resource.Need, error) {
 	ip, err := netip.ParseAddr(addressOf(name))
 	if err != nil || !v.Shape().DNSCapture {
-		return nil, nil
+		return nil, nil, nil
 	}
 	for h := range v.HostsAt(ip.String()) {
 		row := v.ServiceAt(l, host.Name(h))
-		if row == nil || !slices.Contains(row.Assigned(v.Shape()), ip.String()) {
+		if row == nil || !slices.Contains(v.Shape().Assigned(row), ip.String()) {
 			continue
 		}
 		p, ok := row.Port(port)
@@ -50,5 +52,5 @@ func assigned(v *mesh.View, name string, l mesh.EgressListener, port int) (*reso
 		}
 		return c.listener(envoy.ListenerOptions{Host: ip.String(), Port: uint32(port), Free: true})
 	}
-	return nil, nil
+	return nil, nil, nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/portolan-mesh/portolan/xds/simulate"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -30,12 +31,12 @@ func TestTCPServicesOfOnePortDoNotMeet(t *testing.T) {
 		"127.0.0.1":   "outbound|5432||z.example.com",
 		"240.240.0.3": "no listener",
 	} {
-		if got := s.Run(xdstest.Request{Address: address, Port: 5432, Protocol: xdstest.TCP}).String(); got != want {
+		if got := s.Run(simulate.Request{Address: address, Port: 5432, Protocol: simulate.TCP}).String(); got != want {
 			t.Errorf("%s:5432: got %s, want %s", address, got, want)
 		}
 	}
 	for _, host := range []string{"web.example.com", "240.240.0.3", "240.240.0.3:80"} {
-		if got := s.Run(xdstest.Request{Address: "240.240.0.3", Host: host}).String(); got != "outbound|80||web.example.com" {
+		if got := s.Run(simulate.Request{Address: "240.240.0.3", Host: host}).String(); got != "outbound|80||web.example.com" {
 			t.Errorf("%s at the address of web: %s", host, got)
 		}
 	}

@@ -7,16 +7,18 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/generate/filter"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// The ports that proxies have for themselves, beside those of the virtual
-// listeners: health and statistics. (Istio: 15021 and 15090.)
+// The ports that proxies use themselves, besides those of the virtual listeners: health
+// and statistics. (Istio: 15021 and 15090.)
 const (
 	statusPort     = 15021
 	prometheusPort = 15090
@@ -26,20 +28,20 @@ const (
 // own.
 func reserved(v *mesh.View, port int) bool {
 	return port == statusPort || port == prometheusPort ||
-		port == int(v.Mesh().GetProxyListenPort()) || port == int(v.Mesh().GetProxyInboundListenPort())
+		port == int(v.Mesh(mesh.ProxyListenPort).GetProxyListenPort()) || port == int(v.Mesh(mesh.ProxyInboundListenPort).GetProxyInboundListenPort())
 }
 
-// virtualOutbound makes the listener that captured connections are redirected to.
-// It hands each to the listener of the address that the client meant to connect to;
-// what has none it lets pass or not, as the policy says. (Istio: virtualOutbound.)
-func virtualOutbound(v *mesh.View) (*resource.Resource, error) {
-	port := uint32(v.Mesh().GetProxyListenPort())
+// virtualOutbound makes the listener that gets captured connections. It hands each to
+// the listener of its original destination. If there is none the policy decides whether
+// the connection passes. (Istio: virtualOutbound.)
+func virtualOutbound(v *mesh.View) (proto.Message, []resource.Need, error) {
+	port := uint32(v.Mesh(mesh.ProxyListenPort).GetProxyListenPort())
 	rest, restCluster := passChain(v, envoy.VirtualOutboundCatchAllName)
 	return made(envoy.ListenerOptions{
 		Name: envoy.VirtualOutboundListenerName, Host: wildcard(v.Shape()), MoreHosts: moreWildcards(v.Shape()), Port: port,
 		HandOff: true, Transparent: v.Shape().Interception == discovery.InterceptionTproxy,
 		Direction:  corev3.TrafficDirection_OUTBOUND,
-		AccessLogs: accessLogs(v, true),
+		AccessLogs: filter.ListenerAccessLogs(v),
 		FilterChains: []*listenerv3.FilterChain{
 			blackHoleChain(v, envoy.VirtualOutboundBlackHoleName, port), rest,
 		},
@@ -54,7 +56,7 @@ func blackHoleChain(v *mesh.View, name string, port uint32) *listenerv3.FilterCh
 		Filters: []*listenerv3.Filter{envoy.TCPProxy(envoy.TCPProxyOptions{
 			StatPrefix: envoy.BlackHoleClusterName,
 			Clusters:   []envoy.WeightedCluster{{Name: envoy.BlackHoleClusterName}},
-			AccessLogs: accessLogs(v, false),
+			AccessLogs: filter.AccessLogs(v),
 		})},
 	})
 }
@@ -71,23 +73,22 @@ func passChain(v *mesh.View, name string) (chain *listenerv3.FilterChain, cluste
 		Filters: []*listenerv3.Filter{envoy.TCPProxy(envoy.TCPProxyOptions{
 			StatPrefix: cluster,
 			Clusters:   []envoy.WeightedCluster{{Name: cluster}},
-			AccessLogs: accessLogs(v, false),
+			AccessLogs: filter.AccessLogs(v),
 		})},
 	}), cluster
 }
 
-// everywhere makes the listener of a port at every address, nil where nothing
-// claims it. HTTP goes to the routes of the port. What is not HTTP goes to the
-// service that has the client's destination in a range of addresses; else to the
-// oldest of those of which no address is known; else it passes or not, as the
-// policy says.
-func everywhere(v *mesh.View, name string, l mesh.EgressListener, port int) (*resource.Resource, error) {
+// everywhere makes the listener of a port at every address, nil if nothing claims it.
+// HTTP goes to the routes of the port. Other connections go to the service that has
+// their destination in a range of addresses; else to the oldest service without known
+// addresses; else the policy decides whether they pass.
+func everywhere(v *mesh.View, name string, l mesh.EgressListener, port int) (proto.Message, []resource.Need, error) {
 	if reserved(v, port) {
-		return nil, nil
+		return nil, nil, nil
 	}
 	c := chains{view: v, name: name, port: port}
 	if l.Port == 0 || takesTCP(l) {
-		for s := range v.Claimants(l, mesh.ClaimRange, port) {
+		for s := range v.ServicesOnPort(l, mesh.PortRange, port) {
 			c.ranges(s)
 		}
 	}
@@ -98,7 +99,7 @@ func everywhere(v *mesh.View, name string, l mesh.EgressListener, port int) (*re
 		c.tcp(s)
 	}
 	if len(c.list) == 0 && c.rest == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if c.rest == nil {
 		var cluster string
@@ -110,13 +111,13 @@ func everywhere(v *mesh.View, name string, l mesh.EgressListener, port int) (*re
 	})
 }
 
-// at makes the listener of a port at an address of services, nil where none of
-// them has the port for anything but HTTP, which is told apart by its hosts and
-// taken at every address. The oldest service keeps the address.
-func at(v *mesh.View, name string, l mesh.EgressListener, port int) (*resource.Resource, error) {
+// at makes the listener of a port at an address of services. It is nil if all of them
+// use the port for HTTP, which their hosts tell apart and the listener at every address
+// takes. The oldest service keeps the address.
+func at(v *mesh.View, name string, l mesh.EgressListener, port int) (proto.Message, []resource.Need, error) {
 	ip, err := netip.ParseAddr(addressOf(name))
 	if err != nil || envoy.ListenerName(ip.String(), uint32(port)) != name {
-		return nil, nil
+		return nil, nil, nil
 	}
 	var services []*mesh.ServiceRow
 	for h := range v.HostsAt(ip.String()) {
@@ -129,7 +130,7 @@ func at(v *mesh.View, name string, l mesh.EgressListener, port int) (*resource.R
 		}
 	}
 	if len(services) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	slices.SortFunc(services, func(a, b *mesh.ServiceRow) int { return discovery.CompareServices(a.Service(), b.Service()) })
 	c := chains{view: v, name: name, port: port}
@@ -145,15 +146,15 @@ func at(v *mesh.View, name string, l mesh.EgressListener, port int) (*resource.R
 
 // hasAddress says whether proxies of a shape call a service under an address.
 func hasAddress(s *mesh.ServiceRow, of mesh.Shape, ip netip.Addr) bool {
-	return slices.ContainsFunc(s.Addresses(of), func(a string) bool {
+	return slices.ContainsFunc(of.Addresses(s), func(a string) bool {
 		parsed, err := netip.ParseAddr(a)
 		return err == nil && parsed.Unmap() == ip
 	})
 }
 
-// takenAsTCP says whether a listener hands connections to a port on as they are,
-// unless it finds HTTP in them: where the port does not say that it speaks HTTP,
-// or the listener says that it does not.
+// takenAsTCP says whether a listener passes on connections to a port as they are,
+// unless it detects HTTP in them. It does if the port does not declare HTTP, or the
+// listener declares something else.
 func takenAsTCP(l mesh.EgressListener, p discovery.Port) bool {
 	if l.Port != 0 {
 		return p.Protocol.IsServed() && takesTCP(l)
@@ -172,12 +173,12 @@ func detected(l mesh.EgressListener, s *mesh.ServiceRow, port int) bool {
 	return ok && l.Port == 0 && p.Protocol == discovery.Unsupported
 }
 
-// oldestOpen is the service that gets what is not HTTP and meant for an address
-// of which nothing is known; nil for none.
+// oldestOpen returns the service that gets connections without HTTP to an unknown
+// address; nil for none.
 func oldestOpen(v *mesh.View, l mesh.EgressListener, port int) *mesh.ServiceRow {
 	var oldest *mesh.ServiceRow
 	if l.Port == 0 || takesTCP(l) {
-		for s := range v.Claimants(l, mesh.ClaimOpen, port) {
+		for s := range v.ServicesOnPort(l, mesh.PortOpen, port) {
 			oldest = s
 			break
 		}
@@ -185,7 +186,7 @@ func oldestOpen(v *mesh.View, l mesh.EgressListener, port int) *mesh.ServiceRow 
 	if l.Port == 0 || !takesTCP(l) {
 		return oldest
 	}
-	for s := range v.Claimants(l, mesh.ClaimHTTP, port) {
+	for s := range v.ServicesOnPort(l, mesh.PortHTTP, port) {
 		if s.Open() {
 			return older(oldest, s)
 		}
@@ -193,8 +194,7 @@ func oldestOpen(v *mesh.View, l mesh.EgressListener, port int) *mesh.ServiceRow 
 	return oldest
 }
 
-// older is the first of two services, either of which may be nil, in the order of
-// age.
+// older returns the older of two services; either may be nil.
 func older(a, b *mesh.ServiceRow) *mesh.ServiceRow {
 	if a == nil || b != nil && discovery.CompareServices(b.Service(), a.Service()) < 0 {
 		return b
@@ -212,7 +212,7 @@ func capturedNames(v *mesh.View, l mesh.EgressListener, s *mesh.ServiceRow, p di
 	if (s.Open() || len(s.Ranges()) > 0) && !yield(envoy.ListenerName(wildcard(v.Shape()), port)) {
 		return false
 	}
-	for _, a := range s.Addresses(v.Shape()) {
+	for _, a := range v.Shape().Addresses(s) {
 		if ip, err := netip.ParseAddr(a); err == nil && !yield(envoy.ListenerName(ip.Unmap().String(), port)) {
 			return false
 		}

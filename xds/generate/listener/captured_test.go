@@ -9,9 +9,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/portolan-mesh/portolan/discovery"
-	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocoltest"
+	"github.com/portolan-mesh/portolan/xds/envoy/envoytest"
+	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/listener"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/simulate"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -94,22 +97,22 @@ func TestCapturedListeners(t *testing.T) {
 func TestCapturedConnections(t *testing.T) {
 	t.Parallel()
 	const a, b = "outbound|5432||a.example.com", "outbound|5432||b.example.com"
-	tcp := func(address string) xdstest.Request {
-		return xdstest.Request{Address: address, Port: 5432, Protocol: xdstest.TCP}
+	tcp := func(address string) simulate.Request {
+		return simulate.Request{Address: address, Port: 5432, Protocol: simulate.TCP}
 	}
-	http := func(address, host string) xdstest.Request {
-		return xdstest.Request{Address: address, Port: 5432, Host: host}
+	http := func(address, host string) simulate.Request {
+		return simulate.Request{Address: address, Port: 5432, Host: host}
 	}
 	registryOnly := xdstest.Object("Sidecar", "s", "{egress: [{hosts: ['*/*']}], outboundTrafficPolicy: {mode: REGISTRY_ONLY}}")
 	tests := []struct {
 		name    string
 		mesh    []string
-		request xdstest.Request
+		request simulate.Request
 		want    string
 	}{
 		{name: "nothing is known of it", request: tcp("10.1.1.1"), want: "PassthroughCluster"},
 		{name: "and nothing else may pass", request: tcp("10.1.1.1"), mesh: []string{registryOnly}, want: "BlackHoleCluster"},
-		{name: "the port of the listener itself", request: xdstest.Request{Address: "10.1.1.1", Port: 15001, Protocol: xdstest.TCP}, want: "BlackHoleCluster"},
+		{name: "the port of the listener itself", request: simulate.Request{Address: "10.1.1.1", Port: 15001, Protocol: simulate.TCP}, want: "BlackHoleCluster"},
 		{name: "TCP to an address", request: tcp("10.9.0.2"), mesh: []string{at("a", tcp5432, "10.9.0.1"), at("b", tcp5432, "10.9.0.2")}, want: b},
 		{name: "another address", request: tcp("10.9.0.9"), mesh: []string{at("a", tcp5432, "10.9.0.1")}, want: "PassthroughCluster"},
 		{name: "two services at one address: the oldest", request: tcp("10.9.0.1"), mesh: []string{at("b", tcp5432, "10.9.0.1"), at("a", tcp5432, "10.9.0.1")}, want: b},
@@ -166,11 +169,11 @@ func TestGivenAddressesKeepServicesApart(t *testing.T) {
 		"240.240.0.2": "outbound|5432||a.example.com",
 		"240.240.0.9": "PassthroughCluster",
 	} {
-		if got := s.Run(xdstest.Request{Address: address, Port: 5432, Protocol: xdstest.TCP}).String(); got != want {
+		if got := s.Run(simulate.Request{Address: address, Port: 5432, Protocol: simulate.TCP}).String(); got != want {
 			t.Errorf("%s:5432: got %s, want %s", address, got, want)
 		}
 	}
-	if got := s.Run(xdstest.Request{Address: "240.240.0.3", Host: "web.example.com"}).String(); got != "outbound|80||web.example.com" {
+	if got := s.Run(simulate.Request{Address: "240.240.0.3", Host: "web.example.com"}).String(); got != "outbound|80||web.example.com" {
 		t.Errorf("web at its address: %s", got)
 	}
 }
@@ -201,7 +204,7 @@ func TestCapturedRefs(t *testing.T) {
 	w := xdstest.NewWorld(t, at("a", tcp5432, "10.9.0.1"), at("b", http5432), at("c", tcp5432, "10.9.0.0/24"), at("d", plain5432, "10.9.0.2"))
 	got := map[string][]string{}
 	for _, r := range w.Build(captured, listener.Generator{}, listener.Inbound{}) {
-		got[r.Name] = append(slices.Clone(r.Refs), r.Children...)
+		got[r.Name] = slices.AppendSeq(slices.Collect(r.EachRef), protocoltest.Children(r))
 	}
 	want := map[string][]string{
 		"0.0.0.0_5432":    {"PassthroughCluster", "outbound|5432||c.example.com", "5432"},
@@ -253,20 +256,20 @@ func TestListenersReadLittle(t *testing.T) {
 		documents = append(documents, sharing(i))
 	}
 	w := xdstest.NewWorld(t, documents...)
-	before := map[string][]mesh.Recorded{}
+	before := map[string][]mesh.Dependency{}
 	for _, node := range []xdstest.Node{captured, {}} {
 		v := w.View(node)
 		for name := range (listener.Generator{}).Affected(v, mesh.Diff(nil, w.Context())) {
 			recording := v.Recording()
-			if _, err := (listener.Generator{}).Build(recording, name); err != nil {
+			if _, err := generate.Build(listener.Generator{}, recording, name); err != nil {
 				t.Fatal(err)
 			}
-			before[name] = recording.Reads()
-			if n := len(recording.Reads()); n > 12 {
+			before[name] = recording.Dependencies()
+			if n := len(recording.Dependencies()); n > 12 {
 				t.Errorf("%s is built from %d rows", name, n)
 			}
-			for _, r := range recording.Reads() {
-				if table := r.Read.Row.Table; table == mesh.Routes || table == mesh.RouteHosts || table == mesh.Destinations {
+			for _, r := range recording.Dependencies() {
+				if table := r.Query.Row.Table; table == mesh.Routes || table == mesh.Destinations {
 					t.Errorf("%s depends on routes", name)
 				}
 			}
@@ -281,14 +284,14 @@ func TestListenersReadLittle(t *testing.T) {
 		if strings.HasPrefix(name, "127.") {
 			v = w.View(xdstest.Node{})
 		}
-		if slices.ContainsFunc(reads, func(r mesh.Recorded) bool { return v.Answer(r.Read) != r.Answer }) {
+		if slices.ContainsFunc(reads, func(r mesh.Dependency) bool { return v.Answer(r.Query) != r.Answer }) {
 			concerned = append(concerned, name)
 		}
 	}
 	if d := cmp.Diff([]string{"127.0.0.1_9090"}, concerned); d != "" {
 		t.Errorf("listeners that a new service concerns (-want +got):\n%s", d)
 	}
-	if chain := envoy.TCPProxyOf(w.Simulate(captured).Listener("10.8.0.7_9090").GetFilterChains()[0]); chain.GetCluster() != "outbound|9090||s7.example.com" {
+	if chain := envoytest.TCPProxyOf(w.Simulate(captured).Listener("10.8.0.7_9090").GetFilterChains()[0]); chain.GetCluster() != "outbound|9090||s7.example.com" {
 		t.Errorf("s7 at its address: %v", chain)
 	}
 }

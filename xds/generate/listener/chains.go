@@ -7,17 +7,19 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/generate/filter"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// chains are the filter chains of an outbound listener in the making. Envoy picks
-// one by the client's destination, then by what was found in the first bytes, and
-// never goes back on a step: what was not found to be HTTP is taken by a chain that
-// says so, or by the one for the rest.
+// chains collects the filter chains of an outbound listener. Envoy picks a chain by the
+// client's destination, then by what the first bytes show, and never goes back a step.
+// So connections in which it detects no HTTP need a chain for that, or the one for the
+// rest.
 type chains struct {
 	view     *mesh.View
 	name     string
@@ -39,19 +41,17 @@ func (c *chains) detectHTTP(routes string, to []envoy.CIDR) {
 	})
 }
 
-// http adds the chain of what is taken for HTTP, with a route configuration.
+// http adds the chain for detected HTTP, with a route configuration.
 func (c *chains) http(routes string, match envoy.FilterChainOptions) {
-	match.Filters = []*listenerv3.Filter{envoy.HTTPConnectionManager(envoy.HTTPOptions{
-		StatPrefix:      envoy.HTTPStatPrefix(envoy.Outbound, c.name),
-		RouteConfigName: routes,
-		AccessLogs:      accessLogs(c.view, false),
+	match.Filters = []*listenerv3.Filter{filter.Manager(c.view, filter.SidecarOutbound, filter.Options{
+		StatPrefix: envoy.HTTPStatPrefix(envoy.Outbound, c.name), RouteConfigName: routes,
 	})}
 	c.list = append(c.list, envoy.FilterChain(match))
 	c.children = append(c.children, routes)
 }
 
-// shared is the route configuration of the port, routesOf that of the HTTP which is
-// found at addresses of a service that declares no protocol.
+// shared is the route configuration of the port. routesOf is the one of HTTP that is
+// detected at addresses of a service without a declared protocol.
 func (c *chains) shared() string { return envoy.SidecarRouteConfigName(uint32(c.port)) }
 
 func (c *chains) routesOf(s *mesh.ServiceRow) string {
@@ -69,8 +69,9 @@ func (c *chains) to(s *mesh.ServiceRow, match envoy.FilterChainOptions) *listene
 	match.Filters = []*listenerv3.Filter{envoy.TCPProxy(envoy.TCPProxyOptions{
 		StatPrefix:   cluster,
 		Clusters:     []envoy.WeightedCluster{{Name: cluster}},
+		IdleTimeout:  c.view.IdleTimeout(s, "", c.port),
 		HashSourceIP: hash.GetUseSourceIp(),
-		AccessLogs:   accessLogs(c.view, false),
+		AccessLogs:   filter.AccessLogs(c.view),
 	})}
 	return envoy.FilterChain(match)
 }
@@ -97,8 +98,8 @@ func (c *chains) ranges(s *mesh.ServiceRow) {
 }
 
 // listener makes the listener of the chains at an address.
-func (c *chains) listener(o envoy.ListenerOptions) (*resource.Resource, error) {
-	o.Name, o.Direction, o.AccessLogs = c.name, corev3.TrafficDirection_OUTBOUND, accessLogs(c.view, true)
+func (c *chains) listener(o envoy.ListenerOptions) (proto.Message, []resource.Need, error) {
+	o.Name, o.Direction, o.AccessLogs = c.name, corev3.TrafficDirection_OUTBOUND, filter.ListenerAccessLogs(c.view)
 	if o.FilterChains = c.list; len(o.FilterChains) == 0 {
 		o.FilterChains = []*listenerv3.FilterChain{c.rest}
 	} else {
@@ -111,17 +112,15 @@ func (c *chains) listener(o envoy.ListenerOptions) (*resource.Resource, error) {
 }
 
 func detectionTimeout(v *mesh.View) time.Duration {
-	return v.Mesh().GetProtocolDetectionTimeout().AsDuration()
+	return v.Mesh(mesh.ProtocolDetectionTimeout).GetProtocolDetectionTimeout().AsDuration()
 }
 
-// made makes the resource of a listener, which waits for children and sends to the
-// clusters of refs.
-func made(o envoy.ListenerOptions, children, refs []string) (*resource.Resource, error) {
-	r, err := resource.New(o.Name, envoy.Listener(o), children...)
-	if err != nil {
-		return nil, err
+// made makes a listener, which waits for route configurations and sends to clusters.
+func made(o envoy.ListenerOptions, routes, clusters []string) (proto.Message, []resource.Need, error) {
+	var needs []resource.Need
+	for _, name := range routes {
+		needs = append(needs, resource.Need{TypeURL: resource.RouteType, Name: name, Kind: resource.Warm})
 	}
-	slices.Sort(refs)
-	r.Refs = slices.Compact(refs)
-	return r, nil
+	slices.Sort(clusters)
+	return envoy.Listener(o), append(needs, resource.TrafficTo(slices.Compact(clusters))...), nil
 }

@@ -1,27 +1,24 @@
 // Package listener generates listeners.
 //
-// A gateway has one for each address and port of its plaintext servers
-// (gateway.go).
+// A gateway has one for each address and port of its plaintext servers (gateway.go).
 //
-// Beside a sidecar that captures traffic clients know nothing of it. What they open
-// is redirected to virtualOutbound, which hands it to the listener of the address
-// that they mean (captured.go): services that speak HTTP share one at every address
-// of their port, and are told apart by their hosts; any other has its own addresses,
-// so that services of one port do not meet there; one without an address has all
-// that nobody else has. Where no protocol is declared, HTTP is looked for. What
-// comes in is redirected to virtualInbound, which has filter chains for each port
-// that the workload serves (virtualinbound.go).
+// A sidecar that captures traffic is invisible to clients. Their connections are
+// redirected to virtualOutbound, which hands each to the listener of its original
+// destination (captured.go). Services that speak HTTP share one listener at every
+// address of their port, and hosts tell them apart. Any other service has listeners at
+// its own addresses, so that services of one port do not collide; a service without an
+// address gets all connections that nobody else claims. If no protocol is declared the
+// listener detects HTTP. Incoming connections are redirected to virtualInbound, which
+// has filter chains for each port that the workload serves (virtualinbound.go).
 //
-// A sidecar that captures nothing has a listener on the loopback address for every
-// port of the services that it sees, those of its egress listeners where its Sidecar
-// names ports (outbound.go), and those of its Sidecar's ingress (inbound.go). Where
-// it says DNS_CAPTURE applications find services by the addresses that these were
-// given, so it has one for each of these and each port of the service
-// (assigned.go).
+// A sidecar that captures nothing has a listener on the loopback address for every port
+// of the services that it sees. If its Sidecar names ports, it has listeners for those
+// egress listeners instead (outbound.go), and for its ingress (inbound.go). With
+// DNS_CAPTURE, applications find services by allocated addresses, so it has a listener
+// for each of these and each port of the service (assigned.go).
 //
-// HTTP is routed by a route configuration, the listener's child, except inbound,
-// where the one route there is stands in the listener. What goes out is shared by
-// all proxies of a class; what comes in is the workload's own (Inbound). A listener
-// is built from what it needs: that a port speaks HTTP is known from one service
-// that does, and no listener depends on a route.
+// A route configuration, which the listener needs, routes HTTP. Only inbound listeners
+// contain their one route. All proxies of a class share outbound listeners; inbound
+// ones are the workload's own (Inbound). A listener reads as few rows as it can: one
+// service with HTTP shows that a port speaks HTTP, and no listener depends on a route.
 package listener

@@ -5,8 +5,10 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/generate/filter"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
@@ -26,10 +28,10 @@ func serverBind(v *mesh.View, s *mesh.Server) string {
 
 // gateway makes the listener that the servers of an address and port share. The
 // first of them tells the name of their routes.
-func gateway(v *mesh.View, name string) (*resource.Resource, error) {
+func gateway(v *mesh.View, name string) (proto.Message, []resource.Need, error) {
 	at, ok := portOf(name)
 	if !ok {
-		return nil, nil
+		return nil, nil, nil
 	}
 	for _, s := range route.GatewayServersAt(v, at) {
 		bind, port := serverBind(v, s), uint32(s.Port())
@@ -37,21 +39,16 @@ func gateway(v *mesh.View, name string) (*resource.Resource, error) {
 			continue
 		}
 		routes := route.GatewayName(s)
-		return resource.New(name, envoy.Listener(envoy.ListenerOptions{
+		return made(envoy.ListenerOptions{
 			Name: name, Host: bind, Port: port,
 			Direction:  corev3.TrafficDirection_OUTBOUND,
-			AccessLogs: accessLogs(v, true),
+			AccessLogs: filter.ListenerAccessLogs(v),
 			FilterChains: []*listenerv3.FilterChain{envoy.FilterChain(envoy.FilterChainOptions{
-				Filters: []*listenerv3.Filter{envoy.HTTPConnectionManager(envoy.HTTPOptions{
-					StatPrefix:      envoy.HTTPStatPrefix(envoy.Outbound, name),
-					RouteConfigName: routes,
-					Edge:            true,
-					TrustedHops:     v.Mesh().TrustedProxies(),
-					ServerName:      envoy.ServerName,
-					AccessLogs:      accessLogs(v, false),
+				Filters: []*listenerv3.Filter{filter.Manager(v, filter.Gateway, filter.Options{
+					StatPrefix: envoy.HTTPStatPrefix(envoy.Outbound, name), RouteConfigName: routes,
 				})},
 			})},
-		}), routes)
+		}, []string{routes}, nil)
 	}
-	return nil, nil
+	return nil, nil, nil
 }

@@ -7,10 +7,12 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate"
+	"github.com/portolan-mesh/portolan/xds/generate/filter"
 	"github.com/portolan-mesh/portolan/xds/generate/workload"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
@@ -23,7 +25,7 @@ type Inbound struct{}
 var _ generate.Generator = Inbound{}
 
 // TypeURL implements generate.Generator.
-func (Inbound) TypeURL() string { return TypeURL }
+func (Inbound) TypeURL() string { return resource.ListenerType }
 
 // Affected implements generate.Generator.
 func (Inbound) Affected(v *mesh.View, _ mesh.Delta) iter.Seq[string] {
@@ -40,9 +42,9 @@ func (Inbound) Affected(v *mesh.View, _ mesh.Delta) iter.Seq[string] {
 }
 
 // Build implements generate.Generator.
-func (Inbound) Build(v *mesh.View, name string) (*resource.Resource, error) {
+func (Inbound) Build(v *mesh.View, name string) (proto.Message, []resource.Need, error) {
 	if v.Shape().Type != discovery.Sidecar {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if name == envoy.VirtualInboundListenerName && v.Shape().Captures() {
 		return virtualInbound(v)
@@ -52,7 +54,7 @@ func (Inbound) Build(v *mesh.View, name string) (*resource.Resource, error) {
 			return inbound(v, name, p)
 		}
 	}
-	return nil, nil
+	return nil, nil, nil
 }
 
 func inboundName(v *mesh.View, p workload.Port) string {
@@ -67,19 +69,19 @@ func inboundBind(v *mesh.View, p workload.Port) string {
 
 // inbound makes the listener of an ingress port, which forwards everything to the
 // application.
-func inbound(v *mesh.View, name string, p workload.Port) (*resource.Resource, error) {
+func inbound(v *mesh.View, name string, p workload.Port) (proto.Message, []resource.Need, error) {
 	if !p.Protocol.IsServed() {
-		return nil, nil
+		return nil, nil, nil
 	}
-	filter := inboundTCP(v, p)
+	chain := envoy.FilterChainOptions{Filters: []*listenerv3.Filter{inboundTCP(v, p)}}
 	if p.Protocol.IsHTTP() {
-		filter = inboundHTTP(v, name, p)
+		chain.Filters = []*listenerv3.Filter{inboundHTTP(v, name, p)}
 	}
 	return made(envoy.ListenerOptions{
 		Name: name, Host: inboundBind(v, p), Port: uint32(p.Number),
 		Direction:    corev3.TrafficDirection_INBOUND,
-		AccessLogs:   accessLogs(v, true),
-		FilterChains: []*listenerv3.FilterChain{envoy.FilterChain(envoy.FilterChainOptions{Filters: []*listenerv3.Filter{filter}})},
+		AccessLogs:   filter.ListenerAccessLogs(v),
+		FilterChains: []*listenerv3.FilterChain{envoy.FilterChain(chain)},
 	}, nil, []string{clusterOf(p)})
 }
 
@@ -90,31 +92,24 @@ func inboundTCP(v *mesh.View, p workload.Port) *listenerv3.Filter {
 	return envoy.TCPProxy(envoy.TCPProxyOptions{
 		StatPrefix: clusterOf(p),
 		Clusters:   []envoy.WeightedCluster{{Name: clusterOf(p)}},
-		AccessLogs: accessLogs(v, false),
+		AccessLogs: filter.AccessLogs(v),
 	})
 }
 
 // inboundHTTP forwards the requests of a port to the application.
 func inboundHTTP(v *mesh.View, name string, p workload.Port) *listenerv3.Filter {
-	return envoy.HTTPConnectionManager(envoy.HTTPOptions{
-		StatPrefix:      envoy.HTTPStatPrefix(envoy.Inbound, name),
-		RouteConfig:     inboundRoutes(clusterOf(p), p.ServicePort),
-		ServerName:      envoy.ServerName,
-		ForwardIdentity: true,
-		AccessLogs:      accessLogs(v, false),
+	return filter.Manager(v, filter.SidecarInbound, filter.Options{
+		StatPrefix: envoy.HTTPStatPrefix(envoy.Inbound, name), RouteConfig: inboundRoutes(clusterOf(p), p.ServicePort),
 	})
 }
 
-// inboundRoutes send every request to the application, without a timeout and
-// without a retry.
+// inboundRoutes sends every request to the application, without timeout or retry.
 func inboundRoutes(cluster string, servicePort int) *routev3.RouteConfiguration {
-	route := envoy.Route(envoy.RouteOptions{
-		Forward: &envoy.Forward{Clusters: []envoy.WeightedCluster{{Name: cluster}}},
-	})
+	route := envoy.RouteOptions{Forward: &envoy.Forward{Clusters: []envoy.WeightedCluster{{Name: cluster}}}}
 	return envoy.RouteConfig(envoy.RouteConfigOptions{
 		Name: cluster,
 		VirtualHosts: []*routev3.VirtualHost{envoy.VirtualHost(envoy.VirtualHostOptions{
-			Name: envoy.InboundVirtualHostName(uint32(servicePort)), Domains: []string{"*"}, Routes: []*routev3.Route{route},
+			Name: envoy.InboundVirtualHostName(uint32(servicePort)), Domains: []string{"*"}, Routes: []envoy.RouteOptions{route},
 		})},
 	})
 }

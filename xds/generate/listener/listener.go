@@ -5,8 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
-	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/envoy"
@@ -16,20 +15,17 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// TypeURL is the type of listeners.
-const TypeURL = "type.googleapis.com/envoy.config.listener.v3.Listener"
-
 // Generator makes listeners.
 type Generator struct{}
 
 var _ generate.Generator = Generator{}
 
 // TypeURL implements generate.Generator.
-func (Generator) TypeURL() string { return TypeURL }
+func (Generator) TypeURL() string { return resource.ListenerType }
 
-// Affected implements generate.Generator. The listeners of a gateway, and those
-// that a Sidecar names, come and go with these, which make another class of the
-// proxy; the others with the services that the proxy sees.
+// Affected implements generate.Generator. The listeners of gateways, and those that a
+// Sidecar names, come and go with these objects, which change the proxy's class. All
+// others come and go with the services that the proxy sees.
 func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if v.Shape().Type == discovery.Router {
@@ -54,9 +50,9 @@ func virtualNames(v *mesh.View, yield func(string) bool) bool {
 	return !v.Shape().Captures() || yield(envoy.VirtualOutboundListenerName)
 }
 
-// hostNames names the listeners that the services of a host have or share, as far
-// as the proxy sees them. Those that were built from another one's row are found
-// by it.
+// hostNames returns the listeners that the services of a host have or share, as far as
+// the proxy sees them. A listener that was built from another host's row is found by
+// that row.
 func hostNames(v *mesh.View, row *mesh.HostRow, yield func(string) bool) bool {
 	for _, s := range row.Services {
 		for _, p := range s.Ports() {
@@ -78,7 +74,7 @@ func portNames(v *mesh.View, l mesh.EgressListener, s *mesh.ServiceRow, p discov
 }
 
 // Build implements generate.Generator.
-func (Generator) Build(v *mesh.View, name string) (*resource.Resource, error) {
+func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Need, error) {
 	if v.Shape().Type == discovery.Router {
 		return gateway(v, name)
 	}
@@ -87,11 +83,11 @@ func (Generator) Build(v *mesh.View, name string) (*resource.Resource, error) {
 	}
 	port, ok := portOf(name)
 	if !ok {
-		return nil, nil
+		return nil, nil, nil
 	}
 	l, ok := route.ListenerOf(v, port)
 	if !ok {
-		return nil, nil
+		return nil, nil, nil
 	}
 	switch bind := bindOf(v, l); {
 	case bind == "" && name == envoy.ListenerName(wildcard(v.Shape()), uint32(port)):
@@ -103,7 +99,7 @@ func (Generator) Build(v *mesh.View, name string) (*resource.Resource, error) {
 	case l.Port == 0 && !v.Shape().Captures():
 		return assigned(v, name, l, port)
 	}
-	return nil, nil
+	return nil, nil, nil
 }
 
 // portOf reads the port at the end of a listener's name.
@@ -116,7 +112,7 @@ func portOf(name string) (int, bool) {
 	return int(port), err == nil && port > 0
 }
 
-// addressOf is what stands before the port in a listener's name.
+// addressOf returns the part of a listener's name before the port.
 func addressOf(name string) string {
 	if at := strings.LastIndexByte(name, '_'); at >= 0 {
 		return name[:at]
@@ -124,8 +120,8 @@ func addressOf(name string) string {
 	return ""
 }
 
-// loopback and wildcard are the addresses on which a proxy of a shape takes what
-// comes from beside it, and what comes from anywhere.
+// loopback and wildcard return the addresses on which a proxy of a shape listens for
+// its own machine, and for everyone.
 func loopback(s mesh.Shape) string {
 	if s.IPv6 && !s.IPv4 {
 		return "::1"
@@ -147,20 +143,4 @@ func moreWildcards(s mesh.Shape) []string {
 		return []string{"::"}
 	}
 	return nil
-}
-
-// accessLogs are those that the mesh asks for, none by default. noRoute are
-// those of connections that no filter sees.
-func accessLogs(v *mesh.View, noRoute bool) []*accesslogv3.AccessLog {
-	m := v.Mesh()
-	if m.GetAccessLogFile() == "" {
-		return nil
-	}
-	options := envoy.AccessLogOptions{Path: m.GetAccessLogFile(), NoRoute: noRoute}
-	if m.GetAccessLogEncoding() == meshv1alpha1.MeshConfig_JSON {
-		options.JSON = envoy.JSONLogFormat(m.GetAccessLogFormat())
-	} else {
-		options.Format = m.GetAccessLogFormat()
-	}
-	return []*accesslogv3.AccessLog{envoy.AccessLog(options)}
 }

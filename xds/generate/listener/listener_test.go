@@ -9,8 +9,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/portolan-mesh/portolan/discovery"
-	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/envoy/envoytest"
 	"github.com/portolan-mesh/portolan/xds/generate/listener"
+	"github.com/portolan-mesh/portolan/xds/resource"
+	"github.com/portolan-mesh/portolan/xds/simulate"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -72,22 +74,22 @@ func TestWhereConnectionsGo(t *testing.T) {
 	tests := []struct {
 		name    string
 		mesh    []string
-		request xdstest.Request
+		request simulate.Request
 		want    string
 	}{
-		{name: "TCP to the service of the port", mesh: []string{older}, request: xdstest.Request{Port: 5432, Protocol: xdstest.TCP}, want: "outbound|5432||z.example.com"},
-		{name: "several on one port: the oldest", mesh: []string{older, newer}, request: xdstest.Request{Port: 5432, Protocol: xdstest.TCP}, want: "outbound|5432||z.example.com"},
-		{name: "a port without a protocol is TCP", mesh: []string{plain}, request: xdstest.Request{Port: 81}, want: "outbound|81||plain.example.com"},
-		{name: "HTTP and TCP on one port: HTTP", mesh: []string{web, mixed}, request: xdstest.Request{Host: "web.example.com"}, want: "outbound|80||web.example.com"},
-		{name: "HTTP and TCP on one port: HTTP/2", mesh: []string{web, mixed}, request: xdstest.Request{Host: "web.example.com", Protocol: xdstest.HTTP2}, want: "outbound|80||web.example.com"},
-		{name: "HTTP and TCP on one port: TCP", mesh: []string{web, mixed}, request: xdstest.Request{Protocol: xdstest.TCP}, want: "outbound|80||mixed.example.com"},
-		{name: "an egress port for TCP goes to the oldest that has it", request: xdstest.Request{Host: "web.example.com"}, want: "outbound|80||other.example.com", mesh: []string{other, web,
+		{name: "TCP to the service of the port", mesh: []string{older}, request: simulate.Request{Port: 5432, Protocol: simulate.TCP}, want: "outbound|5432||z.example.com"},
+		{name: "several on one port: the oldest", mesh: []string{older, newer}, request: simulate.Request{Port: 5432, Protocol: simulate.TCP}, want: "outbound|5432||z.example.com"},
+		{name: "a port without a protocol is TCP", mesh: []string{plain}, request: simulate.Request{Port: 81}, want: "outbound|81||plain.example.com"},
+		{name: "HTTP and TCP on one port: HTTP", mesh: []string{web, mixed}, request: simulate.Request{Host: "web.example.com"}, want: "outbound|80||web.example.com"},
+		{name: "HTTP and TCP on one port: HTTP/2", mesh: []string{web, mixed}, request: simulate.Request{Host: "web.example.com", Protocol: simulate.HTTP2}, want: "outbound|80||web.example.com"},
+		{name: "HTTP and TCP on one port: TCP", mesh: []string{web, mixed}, request: simulate.Request{Protocol: simulate.TCP}, want: "outbound|80||mixed.example.com"},
+		{name: "an egress port for TCP goes to the oldest that has it", request: simulate.Request{Host: "web.example.com"}, want: "outbound|80||other.example.com", mesh: []string{other, web,
 			xdstest.Object("Sidecar", "s", "{egress: [{port: {number: 80, protocol: TCP, name: tcp}, hosts: ['*/*']}]}")}},
-		{name: "an egress port sees what it imports", request: xdstest.Request{Port: 5432, Protocol: xdstest.TCP}, want: "outbound|5432||a.example.com", mesh: []string{older, newer,
+		{name: "an egress port sees what it imports", request: simulate.Request{Port: 5432, Protocol: simulate.TCP}, want: "outbound|5432||a.example.com", mesh: []string{older, newer,
 			xdstest.Object("Sidecar", "s", "{egress: [{port: {number: 5432, protocol: TCP, name: tcp}, hosts: ['*/a.example.com']}]}")}},
-		{name: "HTTP ingress", mesh: []string{ingress}, request: xdstest.Request{Address: "10.0.0.1", Port: 9090, Host: "anything"}, want: "inbound|9090||"},
-		{name: "TCP ingress", mesh: []string{ingress}, request: xdstest.Request{Address: "10.0.0.1", Port: 9091, Protocol: xdstest.TCP}, want: "inbound|9091||"},
-		{name: "another address", mesh: []string{web}, request: xdstest.Request{Address: "10.0.0.1", Host: "web.example.com"}, want: "no listener"},
+		{name: "HTTP ingress", mesh: []string{ingress}, request: simulate.Request{Address: "10.0.0.1", Port: 9090, Host: "anything"}, want: "inbound|9090||"},
+		{name: "TCP ingress", mesh: []string{ingress}, request: simulate.Request{Address: "10.0.0.1", Port: 9091, Protocol: simulate.TCP}, want: "inbound|9091||"},
+		{name: "another address", mesh: []string{web}, request: simulate.Request{Address: "10.0.0.1", Host: "web.example.com"}, want: "no listener"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -99,17 +101,23 @@ func TestWhereConnectionsGo(t *testing.T) {
 	}
 }
 
-// Whoever waits for a listener waits for its routes.
-func TestChildren(t *testing.T) {
+// A listener needs its routes before it is used, and its clusters before it is sent.
+func TestNeeds(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t, web, older, xdstest.Object("Gateway", "gw", "{servers: [{port: {number: 8080, name: http, protocol: HTTP}, hosts: ['*']}]}"))
-	got := map[string][]string{}
+	got := map[string][]resource.Need{}
 	for _, n := range []xdstest.Node{{}, {Type: discovery.Router}} {
 		for _, r := range w.Build(n, listener.Generator{}) {
-			got[r.Name] = r.Children
+			got[r.Name] = r.Needs
 		}
 	}
-	want := map[string][]string{"127.0.0.1_80": {"80"}, "127.0.0.1_5432": nil, "0.0.0.0_8080": {"http.8080"}}
+	routes := func(name string) []resource.Need {
+		return []resource.Need{{TypeURL: resource.RouteType, Name: name, Kind: resource.Warm}}
+	}
+	want := map[string][]resource.Need{
+		"127.0.0.1_80": routes("80"), "0.0.0.0_8080": routes("http.8080"),
+		"127.0.0.1_5432": {{TypeURL: resource.ClusterType, Name: "outbound|5432||z.example.com", Kind: resource.Traffic}},
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -129,7 +137,7 @@ func TestAccessLogs(t *testing.T) {
 			w := xdstest.NewWorld(t, web)
 			w.SetMesh(tt.config)
 			l := w.Simulate(xdstest.Node{}).Listener("127.0.0.1_80")
-			logs := envoy.HTTPConnectionManagerOf(l.GetFilterChains()[0]).GetAccessLog()
+			logs := envoytest.HTTPConnectionManagerOf(l.GetFilterChains()[0]).GetAccessLog()
 			if (tt.want == "") != (len(logs) == 0) || len(logs) != len(l.GetAccessLog()) {
 				t.Fatalf("%d logs of requests, %d of connections", len(logs), len(l.GetAccessLog()))
 			}
@@ -158,7 +166,7 @@ func TestStatPrefixes(t *testing.T) {
 func prefixes(l *listenerv3.Listener) []string {
 	var out []string
 	for _, c := range slices.Concat(l.GetFilterChains(), []*listenerv3.FilterChain{l.GetDefaultFilterChain()}) {
-		if prefix := envoy.HTTPConnectionManagerOf(c).GetStatPrefix() + envoy.TCPProxyOf(c).GetStatPrefix(); prefix != "" {
+		if prefix := envoytest.HTTPConnectionManagerOf(c).GetStatPrefix() + envoytest.TCPProxyOf(c).GetStatPrefix(); prefix != "" {
 			out = append(out, prefix)
 		}
 	}

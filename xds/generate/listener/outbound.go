@@ -1,6 +1,8 @@
 package listener
 
 import (
+	"google.golang.org/protobuf/proto"
+
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
@@ -24,13 +26,13 @@ func egressNames(v *mesh.View, yield func(string) bool) bool {
 	return true
 }
 
-// outbound makes the listener of a port at the one address that an egress listener
-// has, nil where nothing stands behind it. HTTP goes to the routes of the port,
-// what is not HTTP to one service: all that tells connections apart is the port.
-// Where both are on one port, the first bytes decide.
-func outbound(v *mesh.View, name string, l mesh.EgressListener, port int) (*resource.Resource, error) {
+// outbound makes the listener of a port at the one address of an egress listener, nil
+// if nothing stands behind it. HTTP goes to the routes of the port, and everything else
+// to one service, since only the port identifies a connection. If the port has both,
+// the first bytes decide.
+func outbound(v *mesh.View, name string, l mesh.EgressListener, port int) (proto.Message, []resource.Need, error) {
 	if !l.Protocol.IsServed() {
-		return nil, nil
+		return nil, nil, nil
 	}
 	c := chains{view: v, name: name, port: port}
 	http := v.CarriesHTTP(l, port)
@@ -47,7 +49,7 @@ func outbound(v *mesh.View, name string, l mesh.EgressListener, port int) (*reso
 	case tcp != nil:
 		c.tcp(tcp)
 	default:
-		return nil, nil
+		return nil, nil, nil
 	}
 	return c.listener(envoy.ListenerOptions{Host: bindOf(v, l), Port: uint32(port), Unbound: !bound(v, l)})
 }
@@ -58,14 +60,14 @@ func outbound(v *mesh.View, name string, l mesh.EgressListener, port int) (*reso
 // those count that speak HTTP there, too.
 func tcpService(v *mesh.View, l mesh.EgressListener, port int) *mesh.ServiceRow {
 	var oldest *mesh.ServiceRow
-	for s := range v.Claimants(l, mesh.ClaimTCP, port) {
+	for s := range v.ServicesOnPort(l, mesh.PortTCP, port) {
 		oldest = s
 		break
 	}
 	if l.Port == 0 {
 		return oldest
 	}
-	for s := range v.Claimants(l, mesh.ClaimHTTP, port) {
+	for s := range v.ServicesOnPort(l, mesh.PortHTTP, port) {
 		return older(oldest, s)
 	}
 	return oldest

@@ -3,9 +3,11 @@ package listener
 import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/generate/filter"
 	"github.com/portolan-mesh/portolan/xds/generate/workload"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
@@ -14,14 +16,14 @@ import (
 // virtualInbound makes the listener to which all is redirected that comes to the
 // workload. The port that the client meant tells which of its chains takes it;
 // what is for no known port passes unchanged. (Istio: virtualInbound.)
-func virtualInbound(v *mesh.View) (*resource.Resource, error) {
-	port := uint32(v.Mesh().GetProxyInboundListenPort())
+func virtualInbound(v *mesh.View) (proto.Message, []resource.Need, error) {
+	port := uint32(v.Mesh(mesh.ProxyInboundListenPort).GetProxyInboundListenPort())
 	tproxy := v.Shape().Interception == discovery.InterceptionTproxy
 	options := envoy.ListenerOptions{
 		Name: envoy.VirtualInboundListenerName, Host: wildcard(v.Shape()), MoreHosts: moreWildcards(v.Shape()), Port: port,
 		OriginalDst: true, OriginalSrc: tproxy, Transparent: tproxy,
 		Direction:     corev3.TrafficDirection_INBOUND,
-		AccessLogs:    accessLogs(v, true),
+		AccessLogs:    filter.ListenerAccessLogs(v),
 		HTTPInspector: true, DetectionTimeout: detectionTimeout(v), Uninspected: []uint32{port},
 		FilterChains: append([]*listenerv3.FilterChain{blackHoleChain(v, envoy.VirtualInboundBlackHoleName, port)}, passInbound(v)...),
 	}
@@ -39,27 +41,22 @@ func virtualInbound(v *mesh.View) (*resource.Resource, error) {
 	return made(options, nil, refs)
 }
 
-// passInbound are the chains of what is for no known port: of HTTP, and of all
-// else.
+// passInbound returns the chains for unknown ports: of HTTP, and of everything else.
 func passInbound(v *mesh.View) []*listenerv3.FilterChain {
 	cluster := envoy.InboundPassthroughClusterName
 	return []*listenerv3.FilterChain{
-		detectedChain(envoy.VirtualInboundCatchAllName, 0, envoy.HTTPConnectionManager(envoy.HTTPOptions{
-			StatPrefix:      envoy.AltStatName(cluster),
-			RouteConfig:     inboundRoutes(cluster, 0),
-			ServerName:      envoy.ServerName,
-			ForwardIdentity: true,
-			AccessLogs:      accessLogs(v, false),
+		detectedChain(envoy.VirtualInboundCatchAllName, 0, filter.Manager(v, filter.SidecarInbound, filter.Options{
+			StatPrefix: envoy.AltStatName(cluster), RouteConfig: inboundRoutes(cluster, 0),
 		})),
 		undetectedChain(envoy.VirtualInboundListenerName, 0, envoy.TCPProxy(envoy.TCPProxyOptions{
 			StatPrefix: cluster,
 			Clusters:   []envoy.WeightedCluster{{Name: cluster}},
-			AccessLogs: accessLogs(v, false),
+			AccessLogs: filter.AccessLogs(v),
 		})),
 	}
 }
 
-// inboundChains are those of a port: one, unless its protocol is not declared.
+// inboundChains returns the chains of a port: one, unless its protocol is not declared.
 func inboundChains(v *mesh.View, p workload.Port) []*listenerv3.FilterChain {
 	name, port := envoy.ListenerName(wildcard(v.Shape()), uint32(p.Number)), uint32(p.Number)
 	switch {
@@ -75,26 +72,26 @@ func inboundChains(v *mesh.View, p workload.Port) []*listenerv3.FilterChain {
 }
 
 // portChain takes all connections that are meant for a port.
-func portChain(name string, port uint32, filter *listenerv3.Filter) *listenerv3.FilterChain {
+func portChain(name string, port uint32, with *listenerv3.Filter) *listenerv3.FilterChain {
 	return envoy.FilterChain(envoy.FilterChainOptions{
-		Name: name, DestinationPort: port, Filters: []*listenerv3.Filter{filter},
+		Name: name, DestinationPort: port, Filters: []*listenerv3.Filter{with},
 	})
 }
 
 // detectedChain takes those to a port, 0 for any that has no chain, in which
 // plaintext HTTP was found.
-func detectedChain(name string, port uint32, filter *listenerv3.Filter) *listenerv3.FilterChain {
+func detectedChain(name string, port uint32, with *listenerv3.Filter) *listenerv3.FilterChain {
 	return envoy.FilterChain(envoy.FilterChainOptions{
 		Name: name, DestinationPort: port,
 		TransportProtocol: envoy.TransportRaw, ApplicationProtocols: envoy.PlaintextHTTP(),
-		Filters: []*listenerv3.Filter{filter},
+		Filters: []*listenerv3.Filter{with},
 	})
 }
 
 // undetectedChain takes those in which it was not.
-func undetectedChain(name string, port uint32, filter *listenerv3.Filter) *listenerv3.FilterChain {
+func undetectedChain(name string, port uint32, with *listenerv3.Filter) *listenerv3.FilterChain {
 	return envoy.FilterChain(envoy.FilterChainOptions{
 		Name: name, DestinationPort: port, TransportProtocol: envoy.TransportRaw,
-		Filters: []*listenerv3.Filter{filter},
+		Filters: []*listenerv3.Filter{with},
 	})
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/envoy/envoytest"
+	"github.com/portolan-mesh/portolan/xds/simulate"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -32,31 +34,31 @@ func TestInboundConnections(t *testing.T) {
 		name     string
 		mesh     []string
 		port     int
-		protocol xdstest.Protocol
+		protocol simulate.Protocol
 		want     string
 		chain    string
 	}{
 		{name: "HTTP", mesh: []string{serving("web", web)}, port: 8080, want: "inbound|8080||", chain: "0.0.0.0_8080"},
 		{name: "the service's own port is none of the workload's", mesh: []string{serving("web", web)}, port: 80, want: pass, chain: "virtualInbound-catchall-http"},
-		{name: "TCP", mesh: []string{serving("db", tcp)}, port: 5432, protocol: xdstest.TCP, want: "inbound|5432||"},
+		{name: "TCP", mesh: []string{serving("db", tcp)}, port: 5432, protocol: simulate.TCP, want: "inbound|5432||"},
 		{name: "HTTP to a port of TCP", mesh: []string{serving("db", tcp)}, port: 5432, want: "inbound|5432||"},
 		{name: "HTTP found on a port that declares nothing", mesh: []string{serving("raw", plain)}, port: 8081, want: "inbound|8081||", chain: "0.0.0.0_8081"},
-		{name: "and HTTP/2", mesh: []string{serving("raw", plain)}, port: 8081, protocol: xdstest.HTTP2, want: "inbound|8081||"},
-		{name: "and anything else", mesh: []string{serving("raw", plain)}, port: 8081, protocol: xdstest.TCP, want: "inbound|8081||"},
-		{name: "no known port", mesh: []string{serving("web", web)}, port: 99, protocol: xdstest.TCP, want: pass, chain: "virtualInbound"},
-		{name: "the port of the listener itself", port: 15006, protocol: xdstest.TCP, want: "BlackHoleCluster", chain: "virtualInbound-blackhole"},
+		{name: "and HTTP/2", mesh: []string{serving("raw", plain)}, port: 8081, protocol: simulate.HTTP2, want: "inbound|8081||"},
+		{name: "and anything else", mesh: []string{serving("raw", plain)}, port: 8081, protocol: simulate.TCP, want: "inbound|8081||"},
+		{name: "no known port", mesh: []string{serving("web", web)}, port: 99, protocol: simulate.TCP, want: pass, chain: "virtualInbound"},
+		{name: "the port of the listener itself", port: 15006, protocol: simulate.TCP, want: "BlackHoleCluster", chain: "virtualInbound-blackhole"},
 		{name: "HTTP to it", port: 15006, want: "BlackHoleCluster"},
 		{name: "another workload's service", mesh: []string{service("web", "web.example.com", "{number: 80, name: http, protocol: HTTP}")}, port: 80, want: pass},
 		{name: "a service of another namespace", mesh: []string{serving("shop/web", web)}, port: 8080, want: pass},
 		{name: "an ingress port", mesh: []string{ingress}, port: 9090, want: "inbound|9090||"},
-		{name: "for TCP", mesh: []string{ingress}, port: 9091, protocol: xdstest.TCP, want: "inbound|9091||"},
+		{name: "for TCP", mesh: []string{ingress}, port: 9091, protocol: simulate.TCP, want: "inbound|9091||"},
 		{name: "it replaces the ports of services", mesh: []string{ingress, serving("web", web)}, port: 8080, want: pass},
-		{name: "one that captures nothing", mesh: []string{ingress}, port: 9092, protocol: xdstest.TCP, want: pass},
+		{name: "one that captures nothing", mesh: []string{ingress}, port: 9092, protocol: simulate.TCP, want: pass},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got := xdstest.NewWorld(t, tt.mesh...).Simulate(captured).Run(xdstest.Request{
+			got := xdstest.NewWorld(t, tt.mesh...).Simulate(captured).Run(simulate.Request{
 				Inbound: true, Address: "10.0.0.1", Port: tt.port, Protocol: tt.protocol, Host: "any.example.org",
 			})
 			if got.String() != tt.want || got.Listener != "virtualInbound" || tt.chain != "" && got.FilterChain != tt.chain {
@@ -73,7 +75,7 @@ func TestOlderServiceDecidesOfAPort(t *testing.T) {
 	http, tcp := serving("web", "80, name: http, protocol: HTTP, targetPort: 8080"), serving("db", "5432, name: tcp, protocol: TCP, targetPort: 8080")
 	for want, mesh := range map[string][]string{"inbound|http|80": {http, tcp}, "": {tcp, http}} {
 		s := xdstest.NewWorld(t, mesh...).Simulate(captured)
-		got := s.Run(xdstest.Request{Inbound: true, Address: "10.0.0.1", Port: 8080})
+		got := s.Run(simulate.Request{Inbound: true, Address: "10.0.0.1", Port: 8080})
 		if got.String() != "inbound|8080||" || got.VirtualHost != want {
 			t.Errorf("%v: %s by virtual host %q, want %q", mesh, got, got.VirtualHost, want)
 		}
@@ -133,7 +135,7 @@ func TestIngressWithASocket(t *testing.T) {
 	s := xdstest.NewWorld(t, xdstest.Object("Sidecar", "s",
 		"{ingress: [{port: {number: 9092, protocol: TCP, name: own}, captureMode: NONE}]}")).Simulate(captured)
 	l := s.Listener("10.0.0.1_9092")
-	if l == nil || l.GetBindToPort() != nil || envoy.TCPProxyOf(l.GetFilterChains()[0]).GetCluster() != "inbound|9092||" {
+	if l == nil || l.GetBindToPort() != nil || envoytest.TCPProxyOf(l.GetFilterChains()[0]).GetCluster() != "inbound|9092||" {
 		t.Errorf("the listener is %v", l)
 	}
 }

@@ -3,6 +3,7 @@ package proxyless
 import (
 	"iter"
 
+	"google.golang.org/protobuf/proto"
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/xds/envoy"
@@ -21,17 +22,17 @@ var (
 )
 
 // TypeURL implements generate.Generator.
-func (Clusters) TypeURL() string { return cluster.TypeURL }
+func (Clusters) TypeURL() string { return resource.ClusterType }
 
 // Affected implements generate.Generator.
 func (Clusters) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] { return cluster.Names(v, d) }
 
-// Build implements generate.Generator. Of a service whose endpoints are host names
-// a client resolves one, the first.
-func (Clusters) Build(v *mesh.View, name string) (*resource.Resource, error) {
+// Build implements generate.Generator. If the endpoints of a service are host names the
+// client resolves only the first.
+func (Clusters) Build(v *mesh.View, name string) (proto.Message, []resource.Need, error) {
 	o, ok := cluster.Find(v, name)
 	if !ok {
-		return nil, nil
+		return nil, nil, nil
 	}
 	options := envoy.GRPCClusterOptions{
 		Name:        name,
@@ -40,28 +41,28 @@ func (Clusters) Build(v *mesh.View, name string) (*resource.Resource, error) {
 	}
 	balance(o.Policy().GetLoadBalancer(), &options)
 	if o.Type(v.Shape()) == envoy.EDS {
-		return resource.New(name, envoy.GRPCCluster(options), name)
+		return envoy.GRPCCluster(options), endpointsOf(name), nil
 	}
-	localities := o.Localities(v.Shape(), o.Service.DNSEndpoints)
+	localities := o.Arrange(v.Shape(), o.Spread(v), o.Service.DNSEndpoints)
 	if len(localities) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	options.DNS = &localities[0].Endpoints[0]
-	out, err := resource.New(name, envoy.GRPCCluster(options))
-	if err != nil {
-		return nil, err
-	}
-	out.Resolves = true
-	return out, nil
+	return envoy.GRPCCluster(options), []resource.Need{{Kind: resource.Grace}}, nil
+}
+
+// endpointsOf returns the need of a cluster for its endpoints.
+func endpointsOf(name string) []resource.Need {
+	return []resource.Need{{TypeURL: resource.EndpointType, Name: name, Kind: resource.Covered}}
 }
 
 // Empty implements generate.Emptier: a cluster without endpoints.
-func (Clusters) Empty(name string) (*resource.Resource, error) {
-	return resource.New(name, envoy.GRPCCluster(envoy.GRPCClusterOptions{Name: name, Policy: envoy.RoundRobin}), name)
+func (Clusters) Empty(name string) (proto.Message, []resource.Need, error) {
+	return envoy.GRPCCluster(envoy.GRPCClusterOptions{Name: name, Policy: envoy.RoundRobin}), endpointsOf(name), nil
 }
 
-// balance chooses the load balancer: round robin, gRPC's own, unless the settings
-// ask for what else it has.
+// balance chooses the load balancer: round robin, gRPC's default, unless the settings
+// name another that gRPC has.
 func balance(settings *networking.LoadBalancerSettings, o *envoy.GRPCClusterOptions) {
 	o.Policy = envoy.RoundRobin
 	if hash := settings.GetConsistentHash(); hash != nil {

@@ -4,6 +4,8 @@ import (
 	"iter"
 	"net/netip"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/cluster"
@@ -24,28 +26,31 @@ var (
 func (Endpoints) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] { return cluster.Names(v, d) }
 
 // Build implements generate.Generator.
-func (Endpoints) Build(v *mesh.View, name string) (*resource.Resource, error) {
+func (Endpoints) Build(v *mesh.View, name string) (proto.Message, []resource.Need, error) {
 	o, ok := cluster.Find(v, name)
 	if !ok || o.Type(v.Shape()) != envoy.EDS {
-		return nil, nil
+		return nil, nil, nil
 	}
 	var localities []envoy.Endpoints
 	if row := v.Endpoints(o.Service); row != nil {
-		localities = distinct(o.Localities(v.Shape(), row.Endpoints))
+		localities = distinct(o.Arrange(v.Shape(), o.Spread(v), row.Endpoints))
 	}
-	return resource.New(name, envoy.LoadAssignment(name, localities))
+	return envoy.LoadAssignment(name, localities), nil, nil
 }
 
 // distinct are the endpoints that gRPC takes: those at IP addresses, each once. It
 // refuses an assignment that has an address twice, or a locality.
 func distinct(in []envoy.Endpoints) []envoy.Endpoints {
-	type place struct{ region, zone, subZone string }
+	type place struct {
+		region, zone, subZone string
+		priority              uint32
+	}
 	var out []envoy.Endpoints
 	at := map[place]int{}
 	seen := map[netip.AddrPort]bool{}
 	for _, l := range in {
 		locality := envoy.Locality(l.Locality)
-		key := place{locality.GetRegion(), locality.GetZone(), locality.GetSubZone()}
+		key := place{locality.GetRegion(), locality.GetZone(), locality.GetSubZone(), l.Priority}
 		i, known := at[key]
 		if !known {
 			i = len(out)

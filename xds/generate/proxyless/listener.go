@@ -7,11 +7,13 @@ import (
 	"strconv"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/cluster"
-	"github.com/portolan-mesh/portolan/xds/generate/listener"
+	"github.com/portolan-mesh/portolan/xds/generate/filter"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
@@ -26,7 +28,7 @@ var (
 )
 
 // TypeURL implements generate.Generator.
-func (Listeners) TypeURL() string { return listener.TypeURL }
+func (Listeners) TypeURL() string { return resource.ListenerType }
 
 // Affected implements generate.Generator.
 func (Listeners) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
@@ -34,39 +36,41 @@ func (Listeners) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 }
 
 // Build implements generate.Generator.
-func (Listeners) Build(v *mesh.View, name string) (*resource.Resource, error) {
+func (Listeners) Build(v *mesh.View, name string) (proto.Message, []resource.Need, error) {
 	hostname, text, ok := cutLast(name, ':')
 	if !ok {
-		return nil, nil
+		return nil, nil, nil
 	}
 	number, err := strconv.ParseUint(text, 10, 16)
 	p := port{hostname, int(number)}
 	if err != nil || envoy.HostPort(p.host, uint32(p.number)) != name {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if _, service := p.find(v); service == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
-	return resource.New(name, envoy.GRPCClientListener(name, p.routeConfig()), p.routeConfig())
+	return envoy.GRPCClientListener(name, p.routeConfig(), filter.HTTP(filter.GRPCClient)), []resource.Need{
+		{TypeURL: resource.RouteType, Name: p.routeConfig(), Kind: resource.Warm},
+	}, nil
 }
 
-// Empty implements generate.Emptier: a target that is no port of a service leads
-// nowhere. A server is told to take every call, whether the mesh knows of its
-// workload or not: one that was withdrawn goes on until its last client has heard.
-func (Listeners) Empty(name string) (*resource.Resource, error) {
+// Empty implements generate.Emptier. A target that is no port of a service leads
+// nowhere. A server takes every call, whether the mesh knows its workload or not: a
+// withdrawn workload serves until its last client has learned of it.
+func (Listeners) Empty(name string) (proto.Message, []resource.Need, error) {
 	at, inbound := strings.CutPrefix(name, envoy.GRPCServerListenerPrefix)
 	if !inbound {
-		return resource.New(name, envoy.EmptyGRPCClientListener(name))
+		return envoy.EmptyGRPCClientListener(name), nil, nil
 	}
 	address, err := netip.ParseAddrPort(at)
 	if err != nil {
-		return nil, nil
+		return nil, nil, nil
 	}
 	hostname, _, err := net.SplitHostPort(at) // as the server writes it, which compares it
 	if err != nil {
-		return nil, nil
+		return nil, nil, nil
 	}
-	return resource.New(name, envoy.GRPCServerListener(name, hostname, uint32(address.Port())))
+	return envoy.GRPCServerListener(name, hostname, uint32(address.Port()), filter.HTTP(filter.GRPCServer)), nil, nil
 }
 
 // port is a port of a service, which clients call as host:port.
@@ -97,8 +101,8 @@ func (p port) find(v *mesh.View) (mesh.EgressListener, *mesh.ServiceRow) {
 	return l, row
 }
 
-// names are the forms of those ports that may appear or go because of d, which
-// are those of the clusters.
+// names returns the names, as form makes them, of the ports that may appear or go
+// because of d. They are those of the clusters.
 func names(v *mesh.View, d mesh.Delta, form func(port) string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for name := range cluster.Names(v, d) {

@@ -59,7 +59,7 @@ func message[M proto.Message](t *testing.T, r *resource.Resource) M {
 
 func empty[M proto.Message](t *testing.T, g generate.Emptier, name string) M {
 	t.Helper()
-	r, err := g.Empty(name)
+	r, err := generate.Empty(g, name)
 	if err != nil || r == nil || r.Name != name {
 		t.Fatalf("the answer to %s is %v, %v", name, r, err)
 	}
@@ -90,7 +90,7 @@ func TestClientListeners(t *testing.T) {
 	for name, l := range built[*listenerv3.Listener](t, proxyless.Listeners{}, client, web, hidden) {
 		m := manager(t, l)
 		got[name] = m.GetRds().GetRouteConfigName()
-		if filters := m.GetHttpFilters(); len(filters) != 1 || filters[0].GetName() != "envoy.filters.http.router" || m.GetRds().GetConfigSource().GetAds() == nil {
+		if filters := m.GetHttpFilters(); len(filters) != 2 || filters[0].GetName() != "envoy.filters.http.fault" || filters[1].GetName() != "envoy.filters.http.router" || m.GetRds().GetConfigSource().GetAds() == nil {
 			t.Errorf("%s: %v", name, m)
 		}
 	}
@@ -128,7 +128,7 @@ func TestEmptyListeners(t *testing.T) {
 			t.Errorf("%s: %v", at, m)
 		}
 	}
-	if r, err := (proxyless.Listeners{}).Empty("xds.istio.io/grpc/lds/inbound/somewhere"); r != nil || err != nil {
+	if r, err := generate.Empty(proxyless.Listeners{}, "xds.istio.io/grpc/lds/inbound/somewhere"); r != nil || err != nil {
 		t.Errorf("a server without an address: %v, %v", r, err)
 	}
 }
@@ -238,7 +238,7 @@ func TestWhatResolves(t *testing.T) {
 		endpoints: [{address: a.example.org}]}`)
 	got := map[string]bool{}
 	for _, r := range xdstest.NewWorld(t, web, named).Build(client, proxyless.Clusters{}) {
-		got[r.Name] = r.Resolves
+		got[r.Name] = r.Resolves()
 	}
 	expect(t, map[string]bool{
 		"outbound|80||web.example.com": false, "outbound|81||web.example.com": false, "outbound|80||named.example.com": true,

@@ -9,6 +9,7 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 
+	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/proxyless"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
@@ -179,7 +180,7 @@ func TestAnnounce(t *testing.T) {
 				if r.Name != name {
 					continue
 				}
-				announced, err := proxyless.Routes{}.Announce(r, []string{"outbound|81||web.example.com", "outbound|82|v1|other.example.com"})
+				announced, err := generate.Announce(proxyless.Routes{}, r, []string{"outbound|81||web.example.com", "outbound|82|v1|other.example.com"})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -189,8 +190,8 @@ func TestAnnounce(t *testing.T) {
 				}
 				expect(t, tc.want, got)
 				for _, cluster := range []string{name, "outbound|81||web.example.com", "outbound|82|v1|other.example.com"} {
-					if !slices.Contains(announced.Refs, cluster) {
-						t.Errorf("%s is not among %v", cluster, announced.Refs)
+					if !announced.Refers(cluster) {
+						t.Errorf("%s is not among %v", cluster, announced.Needs)
 					}
 				}
 				if announced.Name != r.Name || announced.Version == r.Version {

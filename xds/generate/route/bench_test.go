@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/generate/virtualhost"
 	"github.com/portolan-mesh/portolan/xds/mesh"
@@ -21,12 +22,12 @@ func tableOf(tb testing.TB, services int, delta bool) (v *mesh.View, own *resour
 	w := xdstest.NewWorld(tb)
 	w.Put(refmesh.Mesh{Services: services}.Objects()...)
 	v = w.View(xdstest.Node{RouteDelta: delta})
-	own, err := route.Generator{}.Build(v, fmt.Sprint(refmesh.HTTPPort))
+	own, err := generate.Build(route.Generator{}, v, fmt.Sprint(refmesh.HTTPPort))
 	if err != nil || own == nil {
 		tb.Fatal(own, err)
 	}
 	for i := range services {
-		h, err := virtualhost.Generator{}.Build(v, hostName(i))
+		h, err := generate.Build(virtualhost.Generator{}, v, hostName(i))
 		if err != nil || h == nil {
 			tb.Fatal(h, err)
 		}
@@ -56,7 +57,7 @@ func BenchmarkOneChangedHost(b *testing.B) {
 			work func() error
 		}{
 			{"build one host", func() error {
-				_, err := virtualhost.Generator{}.Build(v.Recording(), hostName(refmesh.Target))
+				_, err := generate.Build(virtualhost.Generator{}, v.Recording(), hostName(refmesh.Target))
 				return err
 			}},
 			{"compose the whole table", func() error {
@@ -94,7 +95,7 @@ func TestOneHostCostsTheSameInAnyMesh(t *testing.T) {
 		v, own, hosts := tableOf(t, services, false)
 		_, frame, _ := tableOf(t, 1, true)
 		build = testing.AllocsPerRun(20, func() {
-			if _, err := (virtualhost.Generator{}).Build(v.Recording(), hostName(4)); err != nil {
+			if _, err := generate.Build(virtualhost.Generator{}, v.Recording(), hostName(4)); err != nil {
 				t.Fatal(err)
 			}
 		})

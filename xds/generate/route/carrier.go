@@ -11,9 +11,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
-// Carrier is whose requests a sidecar's route configuration is for: those to a port
-// of an egress listener, or those of them that are meant for addresses of one
-// service, which declares no protocol, so that nobody else's requests come there.
+// Carrier names the requests that a sidecar's route configuration is for: those to a
+// port of an egress listener; or, with Only, those of them for addresses of one service
+// without a declared protocol.
 type Carrier struct {
 	Listener mesh.EgressListener
 	Port     int
@@ -64,9 +64,8 @@ func (c Carrier) exists(v *mesh.View) bool {
 	return c.Service(v, c.Only) != nil
 }
 
-// Service is the service of a host that has a virtual host in the route
-// configuration, nil for none: one that the listener sees and whose port is routed
-// by HTTP.
+// Service returns the service of a host that has a virtual host in the route
+// configuration, nil for none. The listener must see it, and route its port by HTTP.
 func (c Carrier) Service(v *mesh.View, h host.Name) *mesh.ServiceRow {
 	if c.Only != "" && c.Only != h {
 		return nil
@@ -88,7 +87,7 @@ func (c Carrier) Service(v *mesh.View, h host.Name) *mesh.ServiceRow {
 // detectedAt says whether HTTP on a port of a service is looked for at addresses
 // that it has.
 func detectedAt(v *mesh.View, s *mesh.ServiceRow, p discovery.Port) bool {
-	return p.Protocol == discovery.Unsupported && (len(s.Addresses(v.Shape())) > 0 || len(s.Ranges()) > 0)
+	return p.Protocol == discovery.Unsupported && (len(v.Shape().Addresses(s)) > 0 || len(s.Ranges()) > 0)
 }
 
 // DetectedPorts are the ports of a host on which a sidecar that captures traffic

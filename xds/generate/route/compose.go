@@ -12,23 +12,21 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// HostName names a virtual host as a resource: its route configuration, and its
-// name in there.
+// HostName names a virtual host as a resource: by its route configuration and its name
+// there.
 func HostName(config, host string, port int) string {
 	return config + "/" + envoy.HostPort(host, uint32(port))
 }
 
-// SplitHostName is the inverse of HostName; false where the name is none that it
-// makes.
+// SplitHostName is the inverse of HostName; false for other names.
 func SplitHostName(name string) (config, hostPort string, ok bool) {
 	return strings.Cut(name, "/")
 }
 
-// Compose implements generate.Composer. Without hosts, a route configuration is
-// its frame, of which it says no more than that. With hosts, that of a proxy that
-// takes them by delta names where they come from, and any other has the bytes of
-// all of them, before what takes the rest. A gateway's black hole makes way for
-// them.
+// Compose implements generate.Composer. Without hosts, a route configuration is only
+// its frame. With hosts, the form for a proxy that takes them by delta names their
+// source (VHDS). The other form has the bytes of all hosts, before the host for all
+// other requests. Hosts replace a gateway's black hole.
 func (Generator) Compose(own *resource.Resource, parts iter.Seq[*resource.Resource]) (*resource.Resource, error) {
 	f, err := cutFrame(own.Body.GetValue())
 	if err != nil {
@@ -51,18 +49,18 @@ func (Generator) Compose(own *resource.Resource, parts iter.Seq[*resource.Resour
 	return own.With(body, hosts), nil
 }
 
-// frame is an encoded route configuration without hosts, cut up into its fields in
-// their order.
+// frame is an encoded route configuration without hosts, cut into its fields in their
+// order.
 type frame struct {
 	name    []byte // before the virtual hosts
-	rest    []byte // the one virtual host that it has
-	hole    bool   // and whether that is a gateway's black hole
+	own     []byte // the virtual hosts of the frame, behind all others
+	hole    []byte // a gateway's black hole, which other hosts replace
 	options []byte // between the virtual hosts and
-	vhds    []byte // where more come from, empty for a proxy that takes all in one
+	vhds    []byte // the source of virtual hosts (VHDS), empty for a proxy that takes all in one
 	limits  []byte // after that
 }
 
-// The fields of the messages that are put together.
+// The fields of the composed messages.
 const (
 	fieldVirtualHosts    protowire.Number = 2 // of RouteConfiguration
 	fieldVHDS            protowire.Number = 9
@@ -88,7 +86,11 @@ func cutFrame(b []byte) (frame, error) {
 			if err != nil {
 				return frame{}, err
 			}
-			f.rest, f.hole = field, isBlackHole(string(name))
+			if isBlackHole(string(name)) {
+				f.hole = field
+			} else {
+				f.own = append(f.own, field...)
+			}
 		case number == fieldVHDS:
 			f.vhds = field
 		case number < fieldVirtualHosts:
@@ -103,7 +105,7 @@ func cutFrame(b []byte) (frame, error) {
 	return f, nil
 }
 
-// cutName takes the name off an encoded virtual host, where it stands first.
+// cutName removes the name, the first field, from an encoded virtual host.
 func cutName(host []byte) (name, others []byte, err error) {
 	number, kind, head := protowire.ConsumeTag(host)
 	if head < 0 || number != fieldVirtualHostName || kind != protowire.BytesType {
@@ -116,23 +118,15 @@ func cutName(host []byte) (name, others []byte, err error) {
 	return name, host[head+n:], nil
 }
 
-// empty is the frame as that of a route configuration without hosts.
-func (f frame) empty() []byte { return slices.Concat(f.name, f.rest, f.options, f.limits) }
+// empty returns the frame as a route configuration without hosts.
+func (f frame) empty() []byte { return slices.Concat(f.name, f.own, f.hole, f.options, f.limits) }
 
-// byDelta is the frame where the hosts come by themselves.
-func (f frame) byDelta() []byte { return slices.Concat(f.name, f.taker(), f.options, f.vhds, f.limits) }
+// byDelta returns the frame for a proxy that takes the hosts by delta.
+func (f frame) byDelta() []byte { return slices.Concat(f.name, f.own, f.options, f.vhds, f.limits) }
 
-// taker is the host for what no other takes; none beside the hosts of a gateway.
-func (f frame) taker() []byte {
-	if f.hole {
-		return nil
-	}
-	return f.rest
-}
-
-// whole is the frame with the hosts in it, under their short names.
+// whole returns the frame with the hosts in it, under their short names.
 func (f frame) whole(hosts []*resource.Resource) ([]byte, error) {
-	size := len(f.name) + len(f.rest) + len(f.options) + len(f.limits)
+	size := len(f.name) + len(f.own) + len(f.options) + len(f.limits)
 	for _, h := range hosts {
 		size += len(h.Body.GetValue()) + protowire.SizeTag(fieldVirtualHosts) + protowire.SizeVarint(uint64(len(h.Body.GetValue())))
 	}
@@ -150,5 +144,5 @@ func (f frame) whole(hosts []*resource.Resource) ([]byte, error) {
 		out = protowire.AppendString(out, short)
 		out = append(out, others...)
 	}
-	return append(append(append(out, f.taker()...), f.options...), f.limits...), nil
+	return append(append(append(out, f.own...), f.options...), f.limits...), nil
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
-// GatewayServers are the servers of a gateway that are routed by HTTP in
-// plaintext, the oldest first. Those that share an address and a port are one
-// listener, with one route configuration of the name that GatewayName tells.
+// GatewayServers returns the servers of a gateway that route plaintext HTTP, the oldest
+// first. Servers with one address and port share a listener, and the route
+// configuration GatewayName.
 func GatewayServers(v *mesh.View) []*mesh.Server { return httpServers(v.Gateway()) }
 
-// GatewayServersAt are those of a port.
+// GatewayServersAt returns the servers of a port.
 func GatewayServersAt(v *mesh.View, port int) []*mesh.Server {
 	return slices.DeleteFunc(httpServers(v.GatewayAt(port)), func(s *mesh.Server) bool { return s.Port() != port })
 }

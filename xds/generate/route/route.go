@@ -4,19 +4,13 @@ import (
 	"iter"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
-)
-
-// TypeURL is the type of route configurations, PartsURL that of the virtual
-// hosts which they are made of.
-const (
-	TypeURL  = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
-	PartsURL = "type.googleapis.com/envoy.config.route.v3.VirtualHost"
 )
 
 // maxDirectResponseBody is the size of the longest body of a direct response.
@@ -31,13 +25,13 @@ var (
 )
 
 // TypeURL implements generate.Generator.
-func (Generator) TypeURL() string { return TypeURL }
+func (Generator) TypeURL() string { return resource.RouteType }
 
 // PartsURL implements generate.Composer.
-func (Generator) PartsURL() string { return PartsURL }
+func (Generator) PartsURL() string { return resource.VirtualHostType }
 
-// Affected implements generate.Generator. The routes of a gateway come and go
-// with its servers, those of a sidecar with the ports of services.
+// Affected implements generate.Generator. The routes of a gateway come and go with its
+// servers, and the routes of a sidecar with the ports of services.
 func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if v.Shape().Type == discovery.Router {
@@ -70,37 +64,36 @@ func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 
 // Build implements generate.Generator: it makes the frame of a route
 // configuration, see Compose.
-func (Generator) Build(v *mesh.View, name string) (*resource.Resource, error) {
+func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Need, error) {
 	var rest *routev3.VirtualHost
 	if v.Shape().Type == discovery.Router {
 		servers := ServersOf(v, name)
 		if len(servers) == 0 {
-			return nil, nil
+			return nil, nil, nil
 		}
 		rest = blackHole(servers[0].Port())
 	} else {
 		c, ok := CarrierOf(v, name)
 		if !ok || !c.exists(v) {
-			return nil, nil
+			return nil, nil, nil
 		}
 		if rest = restOf(v); c.Only != "" {
 			rest = blackHole(c.Port)
 		}
 	}
-	out, err := resource.New(name, envoy.RouteConfig(envoy.RouteConfigOptions{
+	needs := resource.TrafficTo(envoy.ClustersOf(rest))
+	if v.RouteDelta() {
+		needs = append(needs, resource.Need{TypeURL: resource.VirtualHostType, Name: name, Kind: resource.Within})
+	}
+	return envoy.RouteConfig(envoy.RouteConfigOptions{
 		Name: name, VirtualHosts: []*routev3.VirtualHost{rest}, MaxDirectResponseBody: maxDirectResponseBody,
 		HostsByDelta: v.RouteDelta(),
-	}))
-	if err != nil {
-		return nil, err
-	}
-	out.Refs = envoy.ClustersOf(rest)
-	return out, nil
+	}), needs, nil
 }
 
 // Empty implements generate.Emptier.
-func (Generator) Empty(name string) (*resource.Resource, error) {
-	return resource.New(name, envoy.RouteConfig(envoy.RouteConfigOptions{Name: name}))
+func (Generator) Empty(name string) (proto.Message, []resource.Need, error) {
+	return envoy.RouteConfig(envoy.RouteConfigOptions{Name: name}), nil, nil
 }
 
 func sidecarName(port int) string { return envoy.SidecarRouteConfigName(uint32(port)) }

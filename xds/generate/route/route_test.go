@@ -2,6 +2,7 @@ package route_test
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"strings"
 	"testing"
@@ -12,9 +13,13 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/generate/virtualhost"
+	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
+	"github.com/portolan-mesh/portolan/xds/simulate"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -56,7 +61,7 @@ func build(t *testing.T, w *xdstest.World, n xdstest.Node) []*resource.Resource 
 // them all in one.
 func TestHostsByDeltaAreTheWholeTable(t *testing.T) {
 	t.Parallel()
-	for mesh, documents := range map[string][]string{
+	for world, documents := range map[string][]string{
 		"empty": {}, "no hosts": {empty}, "hosts": {web, reviews, cart, routed, gateway},
 		"a host that takes all": {web, gateway, xdstest.Object("VirtualService", "all", "{hosts: ['*'], gateways: [gw], http: [{route: [{destination: {host: web.example.com}}]}]}")},
 	} {
@@ -69,7 +74,7 @@ func TestHostsByDeltaAreTheWholeTable(t *testing.T) {
 			for name, host := range byType[*routev3.VirtualHost](t, resources) {
 				config, short, ok := route.SplitHostName(name)
 				if !ok || host.GetName() != name {
-					t.Fatalf("%s, %s: virtual host %s is named %s", mesh, kind, name, host.GetName())
+					t.Fatalf("%s, %s: virtual host %s is named %s", world, kind, name, host.GetName())
 				}
 				if into := delta[config]; into != nil {
 					host.Name = short
@@ -84,7 +89,7 @@ func TestHostsByDeltaAreTheWholeTable(t *testing.T) {
 			if diff := gocmp.Diff(whole, delta, protocmp.Transform(), protocmp.SortRepeated(func(a, b *routev3.VirtualHost) bool {
 				return cmp.Compare(a.GetName(), b.GetName()) < 0
 			})); diff != "" {
-				t.Errorf("%s, %s: the whole table -, the sum of its parts +:\n%s", mesh, kind, diff)
+				t.Errorf("%s, %s: the whole table -, the sum of its parts +:\n%s", world, kind, diff)
 			}
 		}
 	}
@@ -184,15 +189,67 @@ func TestGatewayRouteNames(t *testing.T) {
 // that name.
 func TestEmpty(t *testing.T) {
 	t.Parallel()
-	r, err := route.Generator{}.Empty("404")
+	r, err := generate.Empty(route.Generator{}, "404")
 	if err != nil || r.Name != "404" {
 		t.Fatalf("%v, %v", r, err)
 	}
-	s, err := xdstest.NewSimulation(append(xdstest.NewWorld(t).Build(xdstest.Node{Type: discovery.Router}), r))
+	s, err := simulate.New(append(xdstest.NewWorld(t).Build(xdstest.Node{Type: discovery.Router}), r))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(s.Route("404").GetVirtualHosts()) != 0 {
 		t.Error("the empty answer has virtual hosts")
+	}
+}
+
+// helloPatch adds a virtual host to every route configuration.
+type helloPatch struct{}
+
+func (helloPatch) Affected(*mesh.View, mesh.Delta) iter.Seq[string] {
+	return func(func(string) bool) {}
+}
+
+func (helloPatch) Apply(_ *mesh.View, _ string, message proto.Message, needs []resource.Need) (proto.Message, []resource.Need, error) {
+	if message == nil {
+		return nil, nil, nil
+	}
+	config := proto.CloneOf(message.(*routev3.RouteConfiguration))
+	config.VirtualHosts = append(config.VirtualHosts, envoy.VirtualHost(envoy.VirtualHostOptions{Name: "hello", Domains: []string{"hello.example"}}))
+	return config, needs, nil
+}
+
+// A virtual host that a patch adds to a route configuration stays with those that come
+// from elsewhere. The black hole of a gateway still makes way.
+func TestPatchedRoutesKeepAllHosts(t *testing.T) {
+	t.Parallel()
+	routes := generate.ResourceType{Generator: route.Generator{}}.Patched(helloPatch{}).Generator
+	for _, tc := range []struct {
+		name      string
+		node      xdstest.Node
+		documents []string
+		want      string
+	}{
+		{"sidecar", xdstest.Node{}, []string{web}, "web.example.com:80 allow_any hello"},
+		{"sidecar by delta", xdstest.Node{RouteDelta: true}, []string{web}, "allow_any hello"},
+		{"gateway", xdstest.Node{Type: discovery.Router}, []string{web, routed, gateway}, "legacy.example.org:80 web.example.com:80 hello"},
+		{"gateway by delta", xdstest.Node{Type: discovery.Router, RouteDelta: true}, []string{web, routed, gateway}, "hello"},
+		{"gateway without hosts", xdstest.Node{Type: discovery.Router}, []string{gateway}, "blackhole:80 hello"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			w := xdstest.NewWorld(t, tc.documents...)
+			var names []string
+			for name, config := range byType[*routev3.RouteConfiguration](t, w.Build(tc.node, routes, virtualhost.Generator{})) {
+				if name != "80" && name != "http.80" {
+					continue
+				}
+				for _, h := range config.GetVirtualHosts() {
+					names = append(names, h.GetName())
+				}
+			}
+			if got := strings.Join(names, " "); got != tc.want {
+				t.Errorf("virtual hosts %q, want %q", got, tc.want)
+			}
+		})
 	}
 }

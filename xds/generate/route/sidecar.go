@@ -9,8 +9,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
-// ListenerOf finds the egress listener that carries a port: the one that names
-// it, else the one that takes the rest; false where there is neither.
+// ListenerOf returns the egress listener that carries a port: the one that names it,
+// else the one for the remaining ports; false if there is neither.
 func ListenerOf(v *mesh.View, port int) (mesh.EgressListener, bool) {
 	var rest *mesh.EgressListener
 	for _, l := range v.Egress() {
@@ -40,12 +40,12 @@ func restOf(v *mesh.View) *routev3.VirtualHost {
 	}
 	route.Name = name
 	return envoy.VirtualHost(envoy.VirtualHostOptions{
-		Name: name, Domains: []string{"*"}, Routes: []*routev3.Route{envoy.Route(route)},
+		Name: name, Domains: []string{"*"}, Routes: []envoy.RouteOptions{route},
 	})
 }
 
-// ChangedPorts are the ports of the hosts that may have come into or gone out of
-// a sidecar's sight, with what they are now and with what they were, each once.
+// ChangedPorts returns the ports of the hosts that a sidecar may have begun or ceased
+// to see, their former ports included, each once.
 func ChangedPorts(v *mesh.View, d mesh.Delta) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		seen := map[int]bool{}
@@ -65,8 +65,9 @@ func ChangedPorts(v *mesh.View, d mesh.Delta) iter.Seq[int] {
 	}
 }
 
-// ChangedHosts are the hosts that may have come into or gone out of a sidecar's
-// sight, as they are now and as they were; where all is looked at, those that it sees.
+// ChangedHosts returns the hosts that a sidecar may have begun or ceased to see, as
+// they are and as they were. For a Whole delta it returns the hosts that the sidecar
+// sees.
 func ChangedHosts(v *mesh.View, d mesh.Delta) iter.Seq[*mesh.HostRow] {
 	return func(yield func(*mesh.HostRow) bool) {
 		for c := range d.Hosts() {

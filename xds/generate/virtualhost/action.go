@@ -4,11 +4,11 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/envoy"
 )
 
-// forward is where the requests of a route go and what becomes of them on the
-// way.
+// forward describes the destinations of a route, and the changes of its requests.
 func (t translator) forward(http *networking.HTTPRoute) *envoy.Forward {
 	out := &envoy.Forward{
 		Timeout:       http.GetTimeout().AsDuration(),
@@ -28,13 +28,13 @@ func (t translator) forward(http *networking.HTTPRoute) *envoy.Forward {
 		})
 		out.HashPolicies = append(out.HashPolicies, at.hashPolicies(t.view)...)
 	}
-	out.Retry = envoy.Retry(retry(http.GetRetries(), len(out.HashPolicies) > 0))
+	out.Retry = retry(http.GetRetries(), len(out.HashPolicies) > 0)
 	return out
 }
 
 // retry is the policy of a route, the default where it has none.
-func retry(r *networking.HTTPRetry, hashed bool) envoy.RetryOptions {
-	out := envoy.RetryOptions{ConsistentHash: hashed}
+func retry(r *networking.HTTPRetry, hashed bool) *envoy.RetryOptions {
+	out := &envoy.RetryOptions{ConsistentHash: hashed}
 	if r == nil {
 		return out
 	}
@@ -67,6 +67,31 @@ func directResponse(r *networking.HTTPDirectResponse) *envoy.DirectResponse {
 		out.Body = []byte(body.String_)
 	case *networking.HTTPBody_Bytes:
 		out.Body = body.Bytes
+	}
+	return out
+}
+
+// fault describes the faults of a route, nil for none. As in Istio, a fault without a
+// percentage is off.
+func fault(f *networking.HTTPFaultInjection) *envoy.Fault {
+	out := &envoy.Fault{}
+	if d := f.GetDelay(); d.GetFixedDelay() != nil {
+		//lint:ignore SA1019 Istio takes the deprecated field still.
+		out.Delay = &envoy.Delay{Duration: d.GetFixedDelay().AsDuration(), Percentage: float64(d.GetPercent())}
+		if d.GetPercentage() != nil {
+			out.Delay.Percentage = d.GetPercentage().GetValue()
+		}
+	}
+	switch a := f.GetAbort(); e := a.GetErrorType().(type) {
+	case *networking.HTTPFaultInjection_Abort_HttpStatus:
+		out.Abort = &envoy.Abort{HTTPStatus: uint32(e.HttpStatus), Percentage: a.GetPercentage().GetValue()}
+	case *networking.HTTPFaultInjection_Abort_GrpcStatus:
+		if status, ok := schema.GRPCStatus(e.GrpcStatus); ok {
+			out.Abort = &envoy.Abort{GRPCStatus: status, Percentage: a.GetPercentage().GetValue()}
+		}
+	}
+	if out.Delay == nil && out.Abort == nil {
+		return nil
 	}
 	return out
 }

@@ -17,9 +17,8 @@ type destination struct {
 	service  *mesh.ServiceRow
 }
 
-// destination resolves where a route leads. Without a port it is the only one
-// that the service has, else that of the listener. (Istio:
-// GetDestinationCluster.)
+// destination resolves the destination of a route. Without a port it takes the
+// service's only port, else the listener's. (Istio: GetDestinationCluster.)
 func (t translator) destination(d *networking.Destination) destination {
 	out := destination{
 		hostname: d.GetHost(), subset: d.GetSubset(), port: int(d.GetPort().GetNumber()),
@@ -42,8 +41,8 @@ func (d destination) cluster() string {
 	return envoy.ClusterName(envoy.Outbound, uint32(d.port), d.subset, d.hostname)
 }
 
-// hashPolicies are what the destination's consistent hash is over, none where
-// it is balanced otherwise.
+// hashPolicies returns the inputs of the destination's consistent hash; none for other
+// load balancers.
 func (d destination) hashPolicies(v *mesh.View) []envoy.HashPolicy {
 	if d.service == nil {
 		return nil

@@ -7,10 +7,10 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
-// DestinationsTo are, sorted, the clusters that the routes of RoutesTo may lead to
-// after a change of nothing but weights and subsets: those that the VirtualService
-// names, of whatever weight, and where it names a subset all subsets of that
-// service. There are none where no VirtualService applies.
+// DestinationsTo returns, sorted, the clusters that the routes of RoutesTo may name
+// after a change of weights and subsets alone. Those are the clusters that the
+// VirtualService names, of whatever weight; where it names a subset, all subsets of
+// that service. There are none if no VirtualService applies.
 func DestinationsTo(v *mesh.View, listener mesh.EgressListener, s *mesh.ServiceRow, port int) []string {
 	vs := v.VirtualServiceAt(listener, s.Hostname)
 	if vs == nil {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds/simulate"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -22,7 +23,7 @@ func TestGatewayRoutes(t *testing.T) {
 		underA       = "{match: [{uri: {prefix: /a}}], route: [{destination: {host: reviews.example.com}}]}"
 	)
 	all := gateway("gw", server("'*'"))
-	request := xdstest.Request{Host: "web.example.com"}
+	request := simulate.Request{Host: "web.example.com"}
 	tests := []behaviour{
 		{name: "a VirtualService of the gateway", mesh: []string{web, all, onto("a", "gw", "web.example.com", webRoute)}, request: request, want: toWeb},
 		{name: "of a gateway by its namespace", mesh: []string{web, all, onto("shop/a", "default/gw", "web.example.com", webRoute)}, request: request, want: toWeb},
@@ -30,12 +31,12 @@ func TestGatewayRoutes(t *testing.T) {
 		{name: "of sidecars only", mesh: []string{web, all, onto("a", "mesh", "web.example.com", webRoute)}, request: request, want: "no route"},
 		{name: "nothing bound answers 404", mesh: []string{web, all}, request: request, want: "no route"},
 		{name: "a host of no VirtualService", mesh: []string{web, all, onto("a", "gw", "web.example.com", webRoute)},
-			request: xdstest.Request{Host: "x.example.com"}, want: "no virtual host"},
+			request: simulate.Request{Host: "x.example.com"}, want: "no virtual host"},
 		{name: "a host that the server does not have", request: request, want: "no route",
 			mesh: []string{web, gateway("gw", server("'*.example.org'")), onto("a", "gw", "web.example.com", webRoute)}},
-		{name: "the VirtualService's host is the narrower", request: xdstest.Request{Host: "x.example.com"}, want: "no virtual host",
+		{name: "the VirtualService's host is the narrower", request: simulate.Request{Host: "x.example.com"}, want: "no virtual host",
 			mesh: []string{web, gateway("gw", server("'*.example.com'")), onto("a", "gw", "web.example.com", webRoute)}},
-		{name: "the server's host is the narrower", request: xdstest.Request{Host: "x.example.com"}, want: "no virtual host",
+		{name: "the server's host is the narrower", request: simulate.Request{Host: "x.example.com"}, want: "no virtual host",
 			mesh: []string{web, gateway("gw", server("web.example.com")), onto("a", "gw", "'*.example.com'", webRoute)}},
 		{name: "the server's host is routed", request: request, want: toWeb,
 			mesh: []string{web, gateway("gw", server("WEB.example.com")), onto("a", "gw", "'*.example.com'", webRoute)}},
@@ -45,9 +46,9 @@ func TestGatewayRoutes(t *testing.T) {
 			mesh: []string{web, gateway("gw", server("shop/*")), onto("a", "gw", "web.example.com", webRoute)}},
 		{name: "the gateway's own namespace", request: request, want: toWeb,
 			mesh: []string{web, gateway("gw", server("./*")), onto("a", "gw", "web.example.com", webRoute)}},
-		{name: "routes of several VirtualServices follow one another, the oldest first", want: toReviews, request: xdstest.Request{Host: "web.example.com", Path: "/a/b"},
+		{name: "routes of several VirtualServices follow one another, the oldest first", want: toReviews, request: simulate.Request{Host: "web.example.com", Path: "/a/b"},
 			mesh: []string{web, reviews, all, onto("b", "gw", "web.example.com", underA), onto("a", "gw", "web.example.com", "{match: [{uri: {prefix: /a/b}}], route: [{destination: {host: web.example.com}}]}")}},
-		{name: "a route for everything goes to the end", want: toReviews, request: xdstest.Request{Host: "web.example.com", Path: "/a"},
+		{name: "a route for everything goes to the end", want: toReviews, request: simulate.Request{Host: "web.example.com", Path: "/a"},
 			mesh: []string{web, reviews, all, onto("a", "gw", "web.example.com", webRoute), onto("b", "gw", "web.example.com", underA)}},
 		{name: "the oldest route for everything wins", want: toReviews, request: request,
 			mesh: []string{web, reviews, all, onto("b", "gw", "web.example.com", reviewsRoute), onto("a", "gw", "web.example.com", webRoute)}},
@@ -59,7 +60,7 @@ func TestGatewayRoutes(t *testing.T) {
 			mesh: []string{web, gateway("gw", "{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*'], tls: {httpsRedirect: true}}"), onto("a", "gw", "web.example.com", webRoute)}},
 		{name: "redirect to https without a VirtualService", request: request, want: "301 to https://web.example.com/",
 			mesh: []string{web, gateway("gw", "{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*'], tls: {httpsRedirect: true}}")}},
-		{name: "a destination without a port: the server's", request: xdstest.Request{Host: "two.example.com", Port: 8080}, want: "outbound|8080||two.example.com",
+		{name: "a destination without a port: the server's", request: simulate.Request{Host: "two.example.com", Port: 8080}, want: "outbound|8080||two.example.com",
 			mesh: []string{
 				xdstest.Object("ServiceEntry", "two", "{hosts: [two.example.com], resolution: STATIC, ports: [{number: 8080, name: http, protocol: HTTP}, {number: 9090, name: other, protocol: HTTP}]}"),
 				gateway("gw", "{port: {number: 8080, name: http, protocol: HTTP}, hosts: ['*']}"),

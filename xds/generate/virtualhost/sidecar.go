@@ -5,24 +5,22 @@ import (
 	"slices"
 	"strings"
 
-	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
-// foreignPort is the one port on which VirtualServices may route hosts that are
-// no services. (Istio: legacy, and relied upon.)
+// foreignPort is the only port on which VirtualServices may route hosts that are no
+// services. (Istio: legacy, and relied upon.)
 const foreignPort = 80
 
 func sidecarName(h string, port int) string {
 	return route.HostName(envoy.SidecarRouteConfigName(uint32(port)), h, port)
 }
 
-// sidecarNames are the hosts that may have come or gone: those of services, and
-// those that VirtualServices name.
+// sidecarNames returns the hosts that may have come or gone: hosts of services, and
+// hosts that VirtualServices name.
 func sidecarNames(v *mesh.View, d mesh.Delta, yield func(string) bool) {
 	for row := range route.ChangedHosts(v, d) {
 		if !namesOf(v, row, yield) {
@@ -45,8 +43,8 @@ func routed(v *mesh.View, h host.Name) bool {
 	return slices.ContainsFunc(v.Egress(), func(l mesh.EgressListener) bool { return v.VirtualServiceNamed(l, h) != nil })
 }
 
-// namesOf are the hosts of a service, and those of no service that may have made
-// way for it: at its addresses, and by patterns that cover it.
+// namesOf returns the hosts of a service, and hosts of no service that may have yielded
+// to it: at its addresses, and by patterns that cover it.
 func namesOf(v *mesh.View, row *mesh.HostRow, yield func(string) bool) bool {
 	for port := range route.DetectedPorts(v, row) {
 		config := envoy.ServiceRouteConfigName(string(row.Hostname), uint32(port))
@@ -65,7 +63,7 @@ func namesOf(v *mesh.View, row *mesh.HostRow, yield func(string) bool) bool {
 			continue
 		}
 		covers = true
-		for _, address := range s.Addresses(mesh.Shape{IPv4: true, IPv6: true}) {
+		for _, address := range (mesh.Shape{IPv4: true, IPv6: true}).Addresses(s) {
 			if !yield(sidecarName(address, foreignPort)) {
 				return false
 			}
@@ -108,19 +106,20 @@ func (b sidecarBuilder) host(h host.Name) *envoy.VirtualHostOptions {
 	return &envoy.VirtualHostOptions{Domains: []string{string(h)}, Routes: routes}
 }
 
-// service is the one of a host that has a virtual host here, nil for none.
+// service returns the service of a host that has a virtual host here, nil for none.
 func (b sidecarBuilder) service(h host.Name) *mesh.ServiceRow {
 	return b.carrier.Service(b.view, h)
 }
 
-// domains are the name of a service and those of its addresses that are not
-// another's; all where nobody else's requests come.
+// domains returns the name of a service and its addresses, without addresses that
+// belong to another service. If the configuration serves only this service it returns
+// "*".
 func (b sidecarBuilder) domains(s *mesh.ServiceRow) []string {
 	if b.carrier.Only != "" {
 		return []string{"*"}
 	}
 	out := []string{string(s.Hostname)}
-	for _, address := range s.Addresses(b.view.Shape()) {
+	for _, address := range b.view.Shape().Addresses(s) {
 		if domain := addressDomain(address); b.keeps(s, address, domain) && !slices.Contains(out, domain) {
 			out = append(out, domain)
 		}
@@ -156,13 +155,13 @@ func (b sidecarBuilder) keeps(s *mesh.ServiceRow, address, domain string) bool {
 // hasAddress says whether a host has a virtual host here and an address.
 func (b sidecarBuilder) hasAddress(h host.Name, domain string) bool {
 	s := b.service(h)
-	return s != nil && slices.ContainsFunc(s.Addresses(b.view.Shape()), func(a string) bool {
+	return s != nil && slices.ContainsFunc(b.view.Shape().Addresses(s), func(a string) bool {
 		return addressDomain(a) == domain
 	})
 }
 
-// taken says whether a host that is no service makes way for those that are: a
-// name for one that has it as its address, a pattern for any that it covers.
+// taken says whether a host that is no service yields to services: a name to one that
+// has it as an address, a pattern to any service that it covers.
 func (b sidecarBuilder) taken(h host.Name) bool {
 	if !h.IsWildcard() {
 		for other := range b.view.HostsAt(string(h)) {
@@ -180,32 +179,33 @@ func (b sidecarBuilder) taken(h host.Name) bool {
 	return false
 }
 
-// routesTo are the routes of requests to a service: those of the VirtualService
-// that applies, or straight to it.
-func (b sidecarBuilder) routesTo(s *mesh.ServiceRow) []*routev3.Route {
+// routesTo describes the routes to a service: those of the VirtualService that applies,
+// or one route to the service.
+func (b sidecarBuilder) routesTo(s *mesh.ServiceRow) []envoy.RouteOptions {
 	if vs := b.view.VirtualServiceAt(b.carrier.Listener, s.Hostname); vs != nil {
 		if routes := b.routes(vs); len(routes) > 0 {
 			return routes
 		}
 	}
-	return []*routev3.Route{b.straight(s)}
+	return []envoy.RouteOptions{b.straight(s)}
 }
 
-// straight is the route to a service that no VirtualService is about.
-func (b sidecarBuilder) straight(s *mesh.ServiceRow) *routev3.Route {
+// straight describes the route to a service without a VirtualService.
+func (b sidecarBuilder) straight(s *mesh.ServiceRow) envoy.RouteOptions {
 	to := destination{hostname: string(s.Hostname), port: b.port, service: s}
 	policies := to.hashPolicies(b.view)
-	return b.decorated(envoy.Route(envoy.RouteOptions{Forward: &envoy.Forward{
+	out := envoy.RouteOptions{Forward: &envoy.Forward{
 		Clusters:     []envoy.WeightedCluster{{Name: to.cluster()}},
 		HashPolicies: policies,
-		Retry:        envoy.Retry(retry(nil, len(policies) > 0)),
-	}}), "")
+		Retry:        retry(nil, len(policies) > 0),
+	}}
+	out.Operation = out.OperationName("", uint32(b.port))
+	return out
 }
 
-// RoutesTo are the routes of requests to a port of a service, as a proxy has them
-// on an egress listener: those of the VirtualService that applies, or straight to
-// it.
-func RoutesTo(v *mesh.View, listener mesh.EgressListener, s *mesh.ServiceRow, port int) []*routev3.Route {
+// RoutesTo describes the routes to a port of a service on an egress listener: those of
+// the VirtualService that applies, or one route to the service.
+func RoutesTo(v *mesh.View, listener mesh.EgressListener, s *mesh.ServiceRow, port int) []envoy.RouteOptions {
 	b := sidecarBuilder{translator{view: v, gateway: mesh.MeshGateway, port: port}, route.Carrier{Listener: listener, Port: port}}
 	return b.routesTo(s)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/portolan-mesh/portolan/xds/simulate"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -20,39 +21,39 @@ func TestSidecarVirtualHosts(t *testing.T) {
 	wild := xdstest.HTTPService("wild", "*.wild.example.com", "10.7.0.1")
 	high := xdstest.Object("ServiceEntry", "high", "{hosts: [high.example.com], resolution: STATIC, ports: [{number: 8080, name: http, protocol: HTTP}]}")
 	run(t, []behaviour{
-		{name: "a service without a VirtualService", mesh: []string{web, reviews}, request: xdstest.Request{Host: "web.example.com"}, want: toWeb},
-		{name: "the port of the host is ignored", mesh: []string{web}, request: xdstest.Request{Host: "web.example.com:1234"}, want: toWeb},
-		{name: "an address of the service", mesh: []string{vip}, request: xdstest.Request{Host: "10.9.0.1"}, want: "outbound|80||vip.example.com"},
-		{name: "an IPv6 address of the service", mesh: []string{vip}, request: xdstest.Request{Host: "[fd00::1]"}, want: "outbound|80||vip.example.com"},
-		{name: "an address of two services", mesh: []string{later, vip}, request: xdstest.Request{Host: "10.9.0.1"}, want: "outbound|80||vip.example.com"},
-		{name: "a wildcard service", mesh: []string{wild}, request: xdstest.Request{Host: "a.wild.example.com"}, want: "outbound|80||*.wild.example.com"},
-		{name: "a service that is not exported", mesh: []string{web, hidden}, request: xdstest.Request{Host: "hidden.example.com"}, want: "PassthroughCluster"},
+		{name: "a service without a VirtualService", mesh: []string{web, reviews}, request: simulate.Request{Host: "web.example.com"}, want: toWeb},
+		{name: "the port of the host is ignored", mesh: []string{web}, request: simulate.Request{Host: "web.example.com:1234"}, want: toWeb},
+		{name: "an address of the service", mesh: []string{vip}, request: simulate.Request{Host: "10.9.0.1"}, want: "outbound|80||vip.example.com"},
+		{name: "an IPv6 address of the service", mesh: []string{vip}, request: simulate.Request{Host: "[fd00::1]"}, want: "outbound|80||vip.example.com"},
+		{name: "an address of two services", mesh: []string{later, vip}, request: simulate.Request{Host: "10.9.0.1"}, want: "outbound|80||vip.example.com"},
+		{name: "a wildcard service", mesh: []string{wild}, request: simulate.Request{Host: "a.wild.example.com"}, want: "outbound|80||*.wild.example.com"},
+		{name: "a service that is not exported", mesh: []string{web, hidden}, request: simulate.Request{Host: "hidden.example.com"}, want: "PassthroughCluster"},
 		{name: "the same within its namespace", mesh: []string{web, hidden}, node: xdstest.Node{Namespace: "shop"},
-			request: xdstest.Request{Host: "hidden.example.com"}, want: "outbound|80||hidden.example.com"},
-		{name: "an unknown host", mesh: []string{web}, request: xdstest.Request{Host: "other.example.com"}, want: "PassthroughCluster"},
+			request: simulate.Request{Host: "hidden.example.com"}, want: "outbound|80||hidden.example.com"},
+		{name: "an unknown host", mesh: []string{web}, request: simulate.Request{Host: "other.example.com"}, want: "PassthroughCluster"},
 		{name: "an unknown host where only the registry may be called", mesh: []string{web},
-			config: "outboundTrafficPolicy: {mode: REGISTRY_ONLY}", request: xdstest.Request{Host: "other.example.com"}, want: "502"},
-		{name: "the Sidecar's policy outranks the mesh's", request: xdstest.Request{Host: "other.example.com"}, want: "502",
+			config: "outboundTrafficPolicy: {mode: REGISTRY_ONLY}", request: simulate.Request{Host: "other.example.com"}, want: "502"},
+		{name: "the Sidecar's policy outranks the mesh's", request: simulate.Request{Host: "other.example.com"}, want: "502",
 			mesh: []string{web, xdstest.Object("Sidecar", "s", "{outboundTrafficPolicy: {mode: REGISTRY_ONLY}}")}},
 		{name: "the oldest VirtualService keeps the host", mesh: []string{web, reviews, onto("b", "web.example.com", "reviews.example.com"), onto("a", "web.example.com", "web.example.com")},
-			request: xdstest.Request{Host: "web.example.com"}, want: toReviews},
-		{name: "the most specific host of a VirtualService", request: xdstest.Request{Host: "web.example.com"}, want: toReviews,
+			request: simulate.Request{Host: "web.example.com"}, want: toReviews},
+		{name: "the most specific host of a VirtualService", request: simulate.Request{Host: "web.example.com"}, want: toReviews,
 			mesh: []string{web, reviews, onto("a", "'*.example.com'", "web.example.com"), onto("b", "web.example.com", "reviews.example.com")}},
-		{name: "host names know no case", request: xdstest.Request{Host: "web.example.com"}, want: "outbound|80||reviews.example.com",
+		{name: "host names know no case", request: simulate.Request{Host: "web.example.com"}, want: "outbound|80||reviews.example.com",
 			mesh: []string{xdstest.HTTPService("web", "Web.Example.com", "10.7.0.1"), reviews, onto("a", "WEB.example.com", "Reviews.example.com")}},
-		{name: "a wildcard VirtualService applies to a service", request: xdstest.Request{Host: "web.example.com"}, want: toReviews,
+		{name: "a wildcard VirtualService applies to a service", request: simulate.Request{Host: "web.example.com"}, want: toReviews,
 			mesh: []string{web, reviews, onto("a", "'*.example.com'", "reviews.example.com")}},
-		{name: "a wildcard VirtualService that covers services has no host of its own", request: xdstest.Request{Host: "x.example.com"}, want: "PassthroughCluster",
+		{name: "a wildcard VirtualService that covers services has no host of its own", request: simulate.Request{Host: "x.example.com"}, want: "PassthroughCluster",
 			mesh: []string{web, reviews, onto("a", "'*.example.com'", "reviews.example.com")}},
-		{name: "a host of no registry on port 80", request: xdstest.Request{Host: "legacy.example.org"}, want: toWeb,
+		{name: "a host of no registry on port 80", request: simulate.Request{Host: "legacy.example.org"}, want: toWeb,
 			mesh: []string{web, onto("a", "legacy.example.org", "web.example.com")}},
-		{name: "a wildcard of no registry on port 80", request: xdstest.Request{Host: "x.example.org"}, want: toWeb,
+		{name: "a wildcard of no registry on port 80", request: simulate.Request{Host: "x.example.org"}, want: toWeb,
 			mesh: []string{web, onto("a", "'*.example.org'", "web.example.com")}},
-		{name: "a host of no registry on another port", request: xdstest.Request{Host: "legacy.example.org", Port: 8080}, want: "PassthroughCluster",
+		{name: "a host of no registry on another port", request: simulate.Request{Host: "legacy.example.org", Port: 8080}, want: "PassthroughCluster",
 			mesh: []string{web, high, onto("a", "legacy.example.org", "web.example.com")}},
-		{name: "a VirtualService of a gateway does not touch sidecars", request: xdstest.Request{Host: "web.example.com"}, want: toWeb,
+		{name: "a VirtualService of a gateway does not touch sidecars", request: simulate.Request{Host: "web.example.com"}, want: toWeb,
 			mesh: []string{web, reviews, xdstest.Object("VirtualService", "a", "{hosts: [web.example.com], gateways: [gw], http: [{route: [{destination: {host: reviews.example.com}}]}]}")}},
-		{name: "a VirtualService that is not exported", request: xdstest.Request{Host: "web.example.com"}, want: toWeb, node: xdstest.Node{Namespace: "shop"},
+		{name: "a VirtualService that is not exported", request: simulate.Request{Host: "web.example.com"}, want: toWeb, node: xdstest.Node{Namespace: "shop"},
 			mesh: []string{web, reviews, xdstest.Object("VirtualService", "a", "{hosts: [web.example.com], exportTo: ['.'], http: [{route: [{destination: {host: reviews.example.com}}]}]}")}},
 	})
 }
@@ -62,13 +63,13 @@ func TestSidecarScope(t *testing.T) {
 	shop := xdstest.HTTPService("shop/cart", "cart.example.com", "10.3.0.1")
 	explicit := xdstest.Object("Sidecar", "s", "{egress: [{port: {number: 80, protocol: HTTP, name: http}, hosts: ['*/web.example.com']}, {hosts: ['*/*']}]}")
 	run(t, []behaviour{
-		{name: "a host that is not imported", request: xdstest.Request{Host: "cart.example.com"}, want: "PassthroughCluster",
+		{name: "a host that is not imported", request: simulate.Request{Host: "cart.example.com"}, want: "PassthroughCluster",
 			mesh: []string{web, shop, xdstest.Object("Sidecar", "s", "{egress: [{hosts: ['./*']}]}")}},
-		{name: "a host that a VirtualService routes to is imported", request: xdstest.Request{Host: "web.example.com"}, want: "outbound|80||cart.example.com",
+		{name: "a host that a VirtualService routes to is imported", request: simulate.Request{Host: "web.example.com"}, want: "outbound|80||cart.example.com",
 			mesh: []string{web, shop, xdstest.Object("Sidecar", "s", "{egress: [{hosts: ['./*']}]}"), routes("{route: [{destination: {host: cart.example.com}}]}")}},
 		{name: "a listener with a port has the hosts that it names", mesh: []string{web, shop, explicit},
-			request: xdstest.Request{Host: "web.example.com"}, want: toWeb},
-		{name: "and no others", mesh: []string{web, shop, explicit}, request: xdstest.Request{Host: "cart.example.com"}, want: "PassthroughCluster"},
+			request: simulate.Request{Host: "web.example.com"}, want: toWeb},
+		{name: "and no others", mesh: []string{web, shop, explicit}, request: simulate.Request{Host: "cart.example.com"}, want: "PassthroughCluster"},
 	})
 }
 
@@ -94,7 +95,7 @@ func TestOneServiceOfAName(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t, xdstest.HTTPService("shop/web", "web.example.com", "10.1.0.1"), xdstest.HTTPService("blog/web", "web.example.com", "10.1.0.2"))
 	for namespace, want := range map[string]string{"shop": "10.1.0.1:80", "blog": "10.1.0.2:80", "other": "10.1.0.1:80"} {
-		got := w.Simulate(xdstest.Node{Namespace: namespace}).Run(xdstest.Request{Host: "web.example.com"})
+		got := w.Simulate(xdstest.Node{Namespace: namespace}).Run(simulate.Request{Host: "web.example.com"})
 		if diff := cmp.Diff([]string{want}, got.Endpoints()); diff != "" {
 			t.Errorf("from %s: %s", namespace, diff)
 		}

@@ -1,10 +1,10 @@
 package virtualhost
 
 import (
+	"iter"
 	"maps"
 	"slices"
 
-	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/storage/labels"
@@ -12,42 +12,60 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
-// translator makes routes for one port of a gateway, or of sidecars.
+// translator describes the routes of one port of a gateway, or of sidecars. A
+// description is rendered for Envoy, or for gRPC, in package envoy.
 type translator struct {
 	view    *mesh.View
 	gateway string // "namespace/name", or mesh.MeshGateway
 	port    int    // of the listener
 }
 
-// routes are those of a VirtualService that apply here, in its order, as far as
-// the first that takes every request; none where nothing applies. (Istio:
-// BuildHTTPRoutesForVirtualService.)
-func (t translator) routes(vs *mesh.VirtualService) []*routev3.Route {
-	var out []*routev3.Route
-	for _, http := range vs.Spec.GetHttp() {
-		matches := http.GetMatch()
-		if len(matches) == 0 {
-			matches = []*networking.HTTPMatchRequest{nil}
-		}
-		for _, match := range matches {
-			if !t.applies(match) {
-				continue
-			}
-			route := t.route(vs, http, match)
-			if route == nil {
-				continue
-			}
-			out = append(out, route)
-			if envoy.CatchAll(route.GetMatch()) {
-				return out
-			}
-		}
+// routes are the routes of a VirtualService that apply here, in its order, up to
+// the first that takes every request. (Istio: BuildHTTPRoutesForVirtualService.)
+func (t translator) routes(vs *mesh.VirtualService) []envoy.RouteOptions {
+	var out []envoy.RouteOptions
+	for _, route := range t.places(vs) {
+		out = append(out, route)
 	}
 	return out
 }
 
-// applies says whether a match is for this port, gateway and proxy. Where it
-// names gateways, it says nothing of where requests come from.
+// Place is where the spec of a VirtualService has a route: http[Block].match[Match]. Match
+// is -1 for a block without matches.
+type Place struct{ Block, Match int }
+
+// places iterates over the routes of a VirtualService that apply here, with their places.
+func (t translator) places(vs *mesh.VirtualService) iter.Seq2[Place, envoy.RouteOptions] {
+	return func(yield func(Place, envoy.RouteOptions) bool) {
+		for block, http := range vs.Spec.GetHttp() {
+			matches, first := http.GetMatch(), 0
+			if len(matches) == 0 {
+				matches, first = []*networking.HTTPMatchRequest{nil}, -1
+			}
+			for i, match := range matches {
+				if !t.applies(match) {
+					continue
+				}
+				route, ok := t.route(vs, http, match)
+				if !ok {
+					continue
+				}
+				if !yield(Place{block, first + i}, route) || route.Match.CatchAll() {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Places iterates over the routes that a VirtualService has for a port of a gateway,
+// "namespace/name", or of sidecars and gRPC clients, mesh.MeshGateway.
+func Places(v *mesh.View, gateway string, port int, vs *mesh.VirtualService) iter.Seq2[Place, envoy.RouteOptions] {
+	return translator{view: v, gateway: gateway, port: port}.places(vs)
+}
+
+// applies says whether a match is for this port, gateway and proxy. A match that
+// names gateways is not asked for its source labels and namespace.
 func (t translator) applies(m *networking.HTTPMatchRequest) bool {
 	if m.GetPort() != 0 && int(m.GetPort()) != t.port {
 		return false
@@ -61,34 +79,30 @@ func (t translator) applies(m *networking.HTTPMatchRequest) bool {
 	return m.GetSourceNamespace() == "" || t.view.InNamespace(m.GetSourceNamespace())
 }
 
-// route makes one route, nil where the action is none that is served.
-func (t translator) route(vs *mesh.VirtualService, http *networking.HTTPRoute, match *networking.HTTPMatchRequest) *routev3.Route {
-	options := envoy.RouteOptions{
+// route describes one route; false where its action is not served.
+func (t translator) route(vs *mesh.VirtualService, http *networking.HTTPRoute, match *networking.HTTPMatchRequest) (envoy.RouteOptions, bool) {
+	out := envoy.RouteOptions{
 		Name:    envoy.RouteName(http.GetName(), match.GetName()),
-		Match:   envoy.Match(matchOptions(match)),
+		Match:   matchOptions(match),
 		Headers: headers(http.GetHeaders()),
+		Fault:   fault(http.GetFault()),
 		Config:  configPath(&vs.Config.Meta),
 	}
 	switch {
 	case http.GetRedirect() != nil:
-		options.Redirect = t.redirect(http.GetRedirect())
+		out.Redirect = t.redirect(http.GetRedirect())
 	case http.GetDirectResponse() != nil:
-		options.DirectResponse = directResponse(http.GetDirectResponse())
+		out.DirectResponse = directResponse(http.GetDirectResponse())
 	case len(http.GetRoute()) > 0:
-		options.Forward = t.forward(http)
+		out.Forward = t.forward(http)
 	default:
-		return nil
+		return out, false
 	}
-	return t.decorated(envoy.Route(options), vs.Config.Name)
+	out.Operation = out.OperationName(vs.Config.Name, uint32(t.port))
+	return out, true
 }
 
-// decorated names the operation of a route in traces.
-func (t translator) decorated(r *routev3.Route, virtualService string) *routev3.Route {
-	r.Decorator = &routev3.Decorator{Operation: envoy.RouteOperation(r, virtualService, uint32(t.port))}
-	return r
-}
-
-// matchOptions are what a match asks of a request, nothing where it is nil.
+// matchOptions describes the conditions of a match; none for a nil match.
 func matchOptions(m *networking.HTTPMatchRequest) envoy.MatchOptions {
 	o := envoy.MatchOptions{
 		Path:            stringMatch(m.GetUri()),

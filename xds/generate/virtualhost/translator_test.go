@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/portolan-mesh/portolan/xds/simulate"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -15,7 +16,7 @@ type behaviour struct {
 	mesh    []string
 	node    xdstest.Node
 	config  string // MeshConfig, empty for the default
-	request xdstest.Request
+	request simulate.Request
 	want    string
 	// path and host, where they are set, are what the destination sees.
 	path, host string
@@ -67,9 +68,9 @@ func TestVirtualServiceRoutes(t *testing.T) {
 	matching := func(match string) []string {
 		return []string{web, reviews, routes("{match: [" + match + "], " + reviewsRoute + "}, " + webRoute)}
 	}
-	at := func(path string) xdstest.Request { return xdstest.Request{Host: "web.example.com", Path: path} }
-	with := func(headers map[string]string) xdstest.Request {
-		return xdstest.Request{Host: "web.example.com", Headers: headers}
+	at := func(path string) simulate.Request { return simulate.Request{Host: "web.example.com", Path: path} }
+	with := func(headers map[string]string) simulate.Request {
+		return simulate.Request{Host: "web.example.com", Headers: headers}
 	}
 	run(t, []behaviour{
 		{name: "exact uri", mesh: matching("{uri: {exact: /a}}"), request: at("/a"), want: toReviews},
@@ -79,7 +80,7 @@ func TestVirtualServiceRoutes(t *testing.T) {
 		{name: "uri regex", mesh: matching("{uri: {regex: '/a.c'}}"), request: at("/abc?q"), want: toReviews},
 		{name: "case of the uri ignored", mesh: matching("{uri: {prefix: /a}, ignoreUriCase: true}"), request: at("/ABC"), want: toReviews},
 		{name: "method", mesh: matching("{method: {exact: POST}}"),
-			request: xdstest.Request{Host: "web.example.com", Method: "POST"}, want: toReviews},
+			request: simulate.Request{Host: "web.example.com", Method: "POST"}, want: toReviews},
 		{name: "another method", mesh: matching("{method: {exact: POST}}"), request: at("/"), want: toWeb},
 		{name: "scheme", mesh: matching("{scheme: {exact: http}}"), request: at("/"), want: toReviews},
 		{name: "authority", mesh: matching("{authority: {prefix: web}}"), request: at("/"), want: toReviews},
@@ -130,7 +131,7 @@ func TestVirtualServiceDestinations(t *testing.T) {
 	}
 	single := xdstest.Object("ServiceEntry", "single", "{hosts: [single.example.com], resolution: STATIC, ports: [{number: 8080, name: http, protocol: HTTP}]}")
 	to := func(destination string) string { return routes("{route: [{destination: " + destination + "}]}") }
-	request := xdstest.Request{Host: "web.example.com"}
+	request := simulate.Request{Host: "web.example.com"}
 	run(t, []behaviour{
 		{name: "weights", mesh: split("90", "10"), request: request,
 			want: "outbound|80|v1|web.example.com=90 outbound|80|v2|web.example.com=10"},
@@ -156,7 +157,7 @@ func TestVirtualServiceDestinations(t *testing.T) {
 
 func TestVirtualServiceActions(t *testing.T) {
 	t.Parallel()
-	request := xdstest.Request{Host: "web.example.com", Path: "/old/page?q=1"}
+	request := simulate.Request{Host: "web.example.com", Path: "/old/page?q=1"}
 	does := func(action string) []string { return []string{web, routes("{" + action + "}")} }
 	const onward = ", route: [{destination: {host: web.example.com}}]"
 	run(t, []behaviour{
@@ -209,7 +210,7 @@ func TestRetriesAndTimeouts(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got := xdstest.NewWorld(t, tt.mesh...).Simulate(xdstest.Node{}).Run(xdstest.Request{Host: "web.example.com"})
+			got := xdstest.NewWorld(t, tt.mesh...).Simulate(xdstest.Node{}).Run(simulate.Request{Host: "web.example.com"})
 			action := got.Action.GetRoute()
 			if action == nil {
 				t.Fatalf("no action: %s", got)

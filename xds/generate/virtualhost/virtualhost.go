@@ -4,6 +4,8 @@ import (
 	"iter"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/xds/envoy"
@@ -13,16 +15,13 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// TypeURL is the type of virtual hosts.
-const TypeURL = route.PartsURL
-
 // Generator makes virtual hosts.
 type Generator struct{}
 
 var _ generate.Generator = Generator{}
 
 // TypeURL implements generate.Generator.
-func (Generator) TypeURL() string { return TypeURL }
+func (Generator) TypeURL() string { return resource.VirtualHostType }
 
 // Affected implements generate.Generator. A host comes and goes with the services
 // of its name and with the VirtualServices that name it, and where others of the
@@ -38,41 +37,36 @@ func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 }
 
 // Build implements generate.Generator.
-func (Generator) Build(v *mesh.View, name string) (*resource.Resource, error) {
+func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Need, error) {
 	config, hostPort, ok := route.SplitHostName(name)
 	if !ok {
-		return nil, nil
+		return nil, nil, nil
 	}
-	// The port stands behind the last colon, and is that of the route configuration.
+	// The port follows the last colon, and is the port of the route configuration.
 	colon := strings.LastIndex(hostPort, ":")
 	if colon <= 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	h := host.Name(hostPort[:colon])
 	var options *envoy.VirtualHostOptions
 	if v.Shape().Type == discovery.Router {
 		servers := route.ServersOf(v, config)
 		if len(servers) == 0 || route.HostName(config, string(h), servers[0].Port()) != name {
-			return nil, nil
+			return nil, nil, nil
 		}
 		options = gatewayHost(v, servers, h)
 	} else {
 		c, ok := route.CarrierOf(v, config)
 		if !ok || route.HostName(config, string(h), c.Port) != name {
-			return nil, nil
+			return nil, nil, nil
 		}
 		b := sidecarBuilder{translator{view: v, gateway: mesh.MeshGateway, port: c.Port}, c}
 		options = b.host(h)
 	}
 	if options == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
 	options.Name = name
 	made := envoy.VirtualHost(*options)
-	out, err := resource.New(name, made)
-	if err != nil {
-		return nil, err
-	}
-	out.Refs = envoy.ClustersOf(made)
-	return out, nil
+	return made, resource.TrafficTo(envoy.ClustersOf(made)), nil
 }

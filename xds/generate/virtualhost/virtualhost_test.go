@@ -1,11 +1,13 @@
 package virtualhost_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/virtualhost"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
@@ -39,7 +41,7 @@ func TestNamesAndRefs(t *testing.T) {
 			if found = found || r.Name == want; r.Name != "80/web.example.com:80" {
 				continue
 			}
-			if diff := cmp.Diff([]string{"outbound|80|v1|reviews.example.com", "outbound|80||web.example.com"}, r.Refs); diff != "" {
+			if diff := cmp.Diff([]string{"outbound|80|v1|reviews.example.com", "outbound|80||web.example.com"}, slices.Collect(r.EachRef)); diff != "" {
 				t.Error(diff)
 			}
 		}
@@ -87,15 +89,15 @@ func TestReadsAreLocal(t *testing.T) {
 			documents = append(documents, xdstest.HTTPService(name, name+".example.com", "10.3.0.1"))
 		}
 		v := xdstest.NewWorld(t, documents...).View(xdstest.Node{}).Recording()
-		if r, err := (virtualhost.Generator{}).Build(v, "80/web.example.com:80"); err != nil || r == nil {
+		if r, err := generate.Build(virtualhost.Generator{}, v, "80/web.example.com:80"); err != nil || r == nil {
 			t.Fatal(r, err)
 		}
-		for _, asked := range v.Reads() {
-			if table := asked.Read.Row.Table; table == mesh.Claims || table == mesh.RouteHosts {
-				t.Errorf("it depends on all hosts: %v", asked.Read)
+		for _, asked := range v.Dependencies() {
+			if asked.Query.Row.Table == mesh.Ports {
+				t.Errorf("it depends on all hosts: %v", asked.Query)
 			}
 		}
-		return len(v.Reads())
+		return len(v.Dependencies())
 	}
 	if small, large := reads(1), reads(200); small != large {
 		t.Errorf("%d reads among few services, %d among many", small, large)

@@ -1,5 +1,5 @@
-// Package workload tells what comes in to the application beside a sidecar: the
-// ports that it serves, of which there is a filter chain and a cluster each.
+// Package workload describes the incoming traffic of a sidecar's application: the ports
+// that it serves, each of which has a filter chain and a cluster.
 package workload
 
 import (
@@ -127,7 +127,7 @@ func (p Port) Application(v *mesh.View) (to envoy.Endpoint, original, ok bool) {
 		loopback.Host = "::1"
 	}
 	switch given := p.Ingress.GetDefaultEndpoint(); {
-	case given == "" && p.Captured(v.Shape()) && v.Mesh().PassesInbound():
+	case given == "" && p.Captured(v.Shape()) && v.Mesh(mesh.InboundTrafficPolicy).PassesInbound():
 		return envoy.Endpoint{}, true, true
 	case given == "":
 		return loopback, false, true

@@ -7,6 +7,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
 // Change is objects to write, or to delete, and how to see that it arrived.
@@ -40,6 +41,27 @@ func (m Mesh) ChangeRule(i, n int) Change {
 	const large = 1 << 28 // five bytes on the wire, as no other number of the mesh
 	value := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), large+uint64(n))
 	return Change{Objects: []*config.Config{m.DestinationRule(i, large+n)}, Mark: value}
+}
+
+// ChangeGateway changes the host of a Gateway, for each n to another one.
+func (m Mesh) ChangeGateway(n int) Change {
+	mark := fmt.Sprintf("www-%d.mesh.test", n)
+	object := &config.Config{Meta: meta(schema.Gateway, RootNamespace, "edge"), Spec: &networking.Gateway{
+		Selector: map[string]string{"app": "edge"},
+		Servers:  []*networking.Server{{Port: &networking.Port{Number: HTTPPort, Name: "http", Protocol: "HTTP"}, Hosts: []string{mark}}},
+	}}
+	return Change{Objects: []*config.Config{object}}
+}
+
+// ChangeSidecar changes which services the first namespace imports: for each n other ones
+// beside Target.
+func (m Mesh) ChangeSidecar(n int) Change {
+	const imports = 10
+	hosts := []string{"*/" + Host(Target)}
+	for i := range imports {
+		hosts = append(hosts, "*/"+Host((Target+1+n*imports+i)%m.Services))
+	}
+	return Change{Objects: []*config.Config{sidecar(Namespace(0), hosts)}}
 }
 
 // NewService adds a service that the mesh does not have, for each n another one.

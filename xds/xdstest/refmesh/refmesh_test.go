@@ -27,7 +27,7 @@ func TestTheMeshIsValid(t *testing.T) {
 			t.Errorf("%s: %v", object.Key(), err)
 		}
 		for _, w := range warnings {
-			if !strings.Contains(w, "not served yet") {
+			if !strings.Contains(w.Message, "not served yet") {
 				t.Errorf("%s: %s", object.Key(), w)
 			}
 		}

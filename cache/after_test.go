@@ -1,0 +1,48 @@
+package cache_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+)
+
+// TestAfter: what operations would make is as the store would make it, and the snapshot
+// itself stays as it is.
+func TestAfter(t *testing.T) {
+	t.Parallel()
+	long := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
+	object := func(name string, created time.Time) *config.Config {
+		return &config.Config{Meta: config.Meta{GroupVersionKind: alpha, Namespace: "ns", Name: name, CreationTimestamp: created}}
+	}
+	var there pmap.Map[*config.Config]
+	for _, name := range []string{"changed", "deleted", "kept"} {
+		there = there.Set(keyOf(alpha, name).Path(), object(name, long))
+	}
+	is := cache.NewSnapshot(7, there)
+	began := time.Now().Truncate(time.Second)
+	would := is.After([]storage.Op{
+		{Verb: storage.Put, Config: object("changed", time.Time{})},
+		{Verb: storage.Delete, Key: keyOf(alpha, "deleted")},
+		{Verb: storage.Put, Config: object("new", long)},
+		{Verb: storage.Restore, Config: object("restored", long)},
+		{Verb: storage.Restore, Config: object("of the future", time.Now().Add(time.Hour))},
+	}, "mesh.test")
+	if would.Revision() != 8 || would.Configs().Len() != 5 || is.Configs() != there {
+		t.Errorf("at %d there are %d objects; the snapshot has changed: %v", would.Revision(), would.Configs().Len(), is.Configs() != there)
+	}
+	for name, old := range map[string]bool{"changed": true, "kept": true, "restored": true, "new": false, "of the future": false} {
+		got := would.Get(keyOf(alpha, name))
+		switch {
+		case got == nil:
+			t.Errorf("there is no %s", name)
+		case got.CreationTimestamp.Equal(long) != old || !old && (got.CreationTimestamp.Before(began) || got.CreationTimestamp.After(time.Now())):
+			t.Errorf("%s is of %v", name, got.CreationTimestamp)
+		case (got.Domain == "mesh.test") != (name != "kept"):
+			t.Errorf("%s is of the domain %q", name, got.Domain)
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package batch
+
+import "encoding/json"
+
+// Preview says how much of its effect a dry run finds out. Each includes those before
+// it.
+type Preview string
+
+// The previews.
+const (
+	PreviewNothing   Preview = ""
+	PreviewProxies   Preview = "proxies"   // how the objects differ, and which proxies are concerned
+	PreviewResources Preview = "resources" // which of their resources differ
+	PreviewBodies    Preview = "bodies"    // and how
+)
+
+// Previews are all but the empty one.
+var Previews = []Preview{PreviewProxies, PreviewResources, PreviewBodies}
+
+// The bounds of an Effect.
+const (
+	MaxNodes     = 100
+	MaxResources = 1000
+)
+
+// Effect is what a batch would change for the proxies that are connected to a server. A
+// proxy is concerned if it would get other resources.
+type Effect struct {
+	// Proxies is how many are connected, and Concerned how many of these are concerned.
+	// Nodes are the ids of the first MaxNodes concerned, in order.
+	Proxies   int      `json:"proxies"`
+	Concerned int      `json:"concerned"`
+	Nodes     []string `json:"nodes,omitempty"`
+	// Elsewhere is how many proxies other servers have. They are not looked at.
+	Elsewhere int `json:"elsewhere,omitempty"`
+	// Resources are those that would differ, by type and name, and Omitted is how many
+	// there are beyond MaxResources; of PreviewResources.
+	Resources []ResourceChange `json:"resources,omitempty"`
+	Omitted   int              `json:"omitted,omitempty"`
+}
+
+// The changes of a resource.
+const (
+	Added   = "added"
+	Changed = "changed"
+	Removed = "removed"
+)
+
+// ResourceChange is a resource that would be added, changed or removed, in the same way
+// for some proxies.
+type ResourceChange struct {
+	// Type is the short name of its type, such as CDS. A virtual host is of type VHDS,
+	// also where a proxy gets it within its route configuration.
+	Type   string `json:"type"`
+	Name   string `json:"name"`
+	Change string `json:"change"`
+	// Proxies is for how many.
+	Proxies int `json:"proxies"`
+	// Before and After are the messages; of PreviewBodies.
+	Before json.RawMessage `json:"before,omitempty"`
+	After  json.RawMessage `json:"after,omitempty"`
+}

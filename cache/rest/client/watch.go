@@ -1,0 +1,77 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// Event is what a watch tells. Type is watch.Added, Modified, Deleted or Bookmark. The
+// object of a Bookmark has a resourceVersion alone.
+type Event struct {
+	Type   watch.EventType
+	Object *unstructured.Unstructured
+}
+
+// Watch calls tell with each change after a revision, in order, until ctx ends. A watch
+// from the resourceVersion of the last event misses nothing and may repeat events. The
+// error is nil if the server ended the watch, and that of tell if it has one. If the
+// server does not know the changes any more, the error is an IsResourceExpired, or
+// NotYet of a revision that the store never reached.
+func (c *Client) Watch(ctx context.Context, resource runtimeschema.GroupVersionResource, namespace string, s Selection, after string, tell func(Event) error) error {
+	query := s.add(url.Values{"watch": {"true"}, "allowWatchBookmarks": {"true"}, "resourceVersion": {after}})
+	in := request{method: http.MethodGet, path: objectPath(resource, namespace, ""), query: query}
+	response, err := c.send(ctx, in)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	for events := json.NewDecoder(response.Body); ; {
+		var event struct {
+			Type   watch.EventType `json:"type"`
+			Object json.RawMessage `json:"object"`
+		}
+		var syntax *json.SyntaxError
+		switch err := events.Decode(&event); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case errors.As(err, &syntax):
+			return fmt.Errorf("watch %s at %s: an event cannot be read: %w", in.path, c.server, err)
+		case err != nil:
+			return c.unreachable(ctx, in, true, err)
+		case event.Type == watch.Error:
+			var status metav1.Status
+			if err := json.Unmarshal(event.Object, &status); err != nil {
+				return fmt.Errorf("watch %s at %s: its error cannot be read: %w", in.path, c.server, err)
+			}
+			return &apierrors.StatusError{ErrStatus: status}
+		}
+		object := &unstructured.Unstructured{}
+		if err := object.UnmarshalJSON(event.Object); err != nil {
+			return fmt.Errorf("watch %s at %s: an object cannot be read: %w", in.path, c.server, err)
+		}
+		if err := tell(Event{event.Type, object}); err != nil {
+			return err
+		}
+	}
+}
+
+// Expired says whether a server cannot tell what changed after a revision: it has
+// forgotten that, or its store was put back to an older state.
+func Expired(err error) bool {
+	if NotYet(err) {
+		seconds, _ := apierrors.SuggestsClientDelay(err)
+		return seconds == 0
+	}
+	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
+}

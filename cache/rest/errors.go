@@ -1,0 +1,244 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/hashicorp/go-multierror"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// fail answers an error. A client that is gone gets nothing.
+func (s *Server) fail(c *call, err error) {
+	status := statusOf(c, err)
+	if status.Code >= http.StatusInternalServerError && c.r.Context().Err() == nil {
+		s.logger.Error("request failed", "method", c.r.Method, "path", c.r.URL.Path, "code", status.Code, "err", err)
+	}
+	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
+		c.w.Header().Set("Retry-After", fmt.Sprint(status.Details.RetryAfterSeconds))
+	}
+	writeJSON(c.w, int(status.Code), status)
+}
+
+// statusOf returns the Status that a client gets for an error.
+func statusOf(c *call, err error) *metav1.Status {
+	var known *apierrors.StatusError
+	if !errors.As(err, &known) {
+		known = storeStatus(c, err)
+	}
+	status := known.Status()
+	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	return &status
+}
+
+// storeStatus translates a store's error about the object of the call, in the words of
+// Kubernetes where it has some.
+func storeStatus(c *call, err error) *apierrors.StatusError {
+	if c.schema != nil {
+		switch resource := c.groupResource(); {
+		case errors.Is(err, storage.ErrNotFound):
+			return apierrors.NewNotFound(resource, c.name)
+		case errors.Is(err, storage.ErrExists):
+			return apierrors.NewAlreadyExists(resource, c.name)
+		case errors.Is(err, storage.ErrConflict):
+			return apierrors.NewConflict(resource, c.name, err)
+		}
+	}
+	status := classify(err)
+	if c.schema != nil && c.name != "" {
+		details := metav1.StatusDetails{Name: c.name, Group: c.schema.Group, Kind: c.schema.Kind}
+		if status.ErrStatus.Details != nil {
+			details.RetryAfterSeconds = status.ErrStatus.Details.RetryAfterSeconds
+		}
+		status.ErrStatus.Details = &details
+	}
+	return status
+}
+
+// classify gives a store's error its status.
+func classify(err error) *apierrors.StatusError {
+	switch {
+	case errors.Is(err, storage.ErrNotFound):
+		return refuse(http.StatusNotFound, metav1.StatusReasonNotFound, err.Error())
+	case errors.Is(err, storage.ErrExists):
+		return refuse(http.StatusConflict, metav1.StatusReasonAlreadyExists, err.Error())
+	case errors.Is(err, storage.ErrConflict):
+		return refuse(http.StatusConflict, metav1.StatusReasonConflict, err.Error())
+	case errors.Is(err, storage.ErrInvalid):
+		return refuse(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, err.Error())
+	case errors.Is(err, storage.ErrTooLarge):
+		return refuse(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge, err.Error())
+	case errors.Is(err, storage.ErrReadOnly):
+		return forbidden(err.Error())
+	case errors.Is(err, storage.ErrCompacted):
+		return expired(err.Error())
+	case errors.Is(err, storage.ErrOutcomeUnknown):
+		return refuse(http.StatusGatewayTimeout, metav1.StatusReasonTimeout,
+			err.Error()+": the write may or may not have been done: read the object again before you repeat it")
+	case errors.Is(err, storage.ErrUnavailable):
+		return unavailable(err.Error())
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return refuse(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "the request ended before it was answered: "+err.Error())
+	default:
+		return refuse(http.StatusInternalServerError, metav1.StatusReasonInternalError, err.Error())
+	}
+}
+
+// refuse makes an error that statusOf shows as it is.
+func refuse(code int32, reason metav1.StatusReason, message string) *apierrors.StatusError {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message,
+	}}
+}
+
+func badRequest(message string) *apierrors.StatusError {
+	return refuse(http.StatusBadRequest, metav1.StatusReasonBadRequest, message)
+}
+
+func unauthorized(message string) *apierrors.StatusError {
+	return refuse(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, message)
+}
+
+func forbidden(message string) *apierrors.StatusError {
+	return refuse(http.StatusForbidden, metav1.StatusReasonForbidden, message)
+}
+
+func unknownPath(message string) *apierrors.StatusError {
+	return refuse(http.StatusNotFound, metav1.StatusReasonNotFound, message)
+}
+
+func expired(message string) *apierrors.StatusError {
+	return refuse(http.StatusGone, metav1.StatusReasonExpired, message)
+}
+
+func unavailable(message string) *apierrors.StatusError {
+	err := refuse(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, message)
+	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
+	return err
+}
+
+func methodNotAllowed(c *call) *apierrors.StatusError {
+	message := fmt.Sprintf("method %s is not allowed on %s: it takes %s", c.r.Method, c.r.URL.Path, c.w.Header().Get("Allow"))
+	if c.r.Method == http.MethodPatch {
+		message = "patch is not served: read the object, change it and replace it with PUT, which compares metadata.resourceVersion"
+	}
+	return refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, message)
+}
+
+// tooFarAhead tells a client that it has seen a version which this server has
+// not; client-go understands the cause.
+func tooFarAhead(err error) *apierrors.StatusError {
+	out := apierrors.NewTimeoutError("Too large resource version: "+err.Error(), 1)
+	out.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}}
+	return out
+}
+
+// neverThere is tooFarAhead of a version that the store itself has not reached,
+// as after it was put back to an older state. No waiting helps, so it does not
+// say when to try again: client-go reads all anew then, at once.
+func neverThere(revision, now int64) error {
+	out := tooFarAhead(fmt.Errorf("revision %d is in the future, or of a store that was restored since: the store is at %d", revision, now))
+	out.ErrStatus.Details.RetryAfterSeconds = 0
+	return out
+}
+
+// faults collects the faults of a request, one cause each. The answer is 400 where
+// one of them could not be read, and 422 where all could be read but not stored.
+type faults struct {
+	causes     []metav1.StatusCause
+	unreadable bool
+}
+
+// maxCauses bounds the faults that an answer names.
+const maxCauses = 100
+
+// cannotRead adds a fault of the text of a request.
+func (f *faults) cannotRead(field, message string) {
+	f.unreadable = true
+	f.mayNotBe(field, message)
+}
+
+// mayNotBe adds a fault of a value.
+func (f *faults) mayNotBe(field, message string) {
+	switch n := len(f.causes); {
+	case n == maxCauses:
+		field, message = "", "there are more faults: mend these first"
+	case n > maxCauses:
+		return
+	}
+	f.causes = append(f.causes, metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: field, Message: message})
+}
+
+// decode adds the faults of an error of config.FromJSON or Decode, in the words of
+// say.
+func (f *faults) decode(err error, say func(object, field, message string) (string, string)) {
+	for _, one := range unpack(err) {
+		fault := &config.DecodeError{Message: one.Error()}
+		errors.As(one, &fault)
+		add := f.cannotRead
+		if fault.Refused {
+			add = f.mayNotBe
+		}
+		add(say(fault.Object, fault.Field, fault.Message))
+	}
+}
+
+// error is nil where there are no faults.
+func (f *faults) error(what string, details metav1.StatusDetails) error {
+	if len(f.causes) == 0 {
+		return nil
+	}
+	code, reason := int32(http.StatusUnprocessableEntity), metav1.StatusReasonInvalid
+	if f.unreadable {
+		code, reason = http.StatusBadRequest, metav1.StatusReasonBadRequest
+	}
+	details.Causes = f.causes
+	err := refuse(code, reason, what+": "+sentence(f.causes))
+	err.ErrStatus.Details = &details
+	return err
+}
+
+// sentence is all causes in one line.
+func sentence(causes []metav1.StatusCause) string {
+	parts := make([]string, len(causes))
+	for i, cause := range causes {
+		parts[i] = cause.Message
+		if cause.Field != "" {
+			parts[i] = cause.Field + ": " + cause.Message
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+// eachFieldFault calls f with the faults of an error of schema.Validate.
+func eachFieldFault(err error, f func(field, message string)) {
+	for _, one := range unpack(err) {
+		var fault *schema.FieldError
+		if errors.As(one, &fault) {
+			f(fault.Field, fault.Message)
+		} else {
+			f("", one.Error())
+		}
+	}
+}
+
+// unpack returns the errors of a multierror, or err itself.
+func unpack(err error) []error {
+	var many *multierror.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &many):
+		return many.Errors
+	default:
+		return []error{err}
+	}
+}

@@ -1,0 +1,58 @@
+package rest
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// healthz says that the process serves.
+func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
+	writeText(w, http.StatusOK, "ok")
+}
+
+// readyz says whether all checks hold, and which do not; with ?verbose it
+// lists them all. A server that once had its configuration stays ready when the
+// store fails, since old configuration is better than none, and is then degraded.
+func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
+	var report strings.Builder
+	failed, degraded := 0, 0
+	for _, check := range s.checks {
+		if err := ask(check.Ready); err != nil {
+			failed++
+			fmt.Fprintf(&report, "[-] %s: %v\n", check.Name, err)
+		} else if err := ask(check.Degraded); err != nil {
+			degraded++
+			fmt.Fprintf(&report, "[!] %s: %v\n", check.Name, err)
+		} else {
+			fmt.Fprintf(&report, "[+] %s ok\n", check.Name)
+		}
+	}
+	switch {
+	case failed > 0:
+		fmt.Fprintf(&report, "not ready: %d of %d checks failed", failed, len(s.checks))
+		writeText(w, http.StatusServiceUnavailable, report.String())
+	case degraded > 0:
+		fmt.Fprintf(&report, "ready, and degraded: %d of %d checks", degraded, len(s.checks))
+		writeText(w, http.StatusOK, report.String())
+	case r.URL.Query().Has("verbose"):
+		report.WriteString("ready")
+		writeText(w, http.StatusOK, report.String())
+	default:
+		writeText(w, http.StatusOK, "ok")
+	}
+}
+
+func ask(condition func() error) error {
+	if condition == nil {
+		return nil
+	}
+	return condition()
+}
+
+func writeText(w http.ResponseWriter, code int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(code)
+	_, _ = fmt.Fprintln(w, text) // the client is gone
+}

@@ -1,0 +1,23 @@
+package rest
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/portolan-mesh/portolan/storage"
+)
+
+// keepSpec returns the error of a write that would store security which has no effect
+// yet, nil for none. The store returns the error only if the write makes the object or
+// changes its spec. So what is stored already can be applied again, relabelled and
+// deleted. A restore brings back what was stored, and may do so.
+func (s *Server) keepSpec(op storage.Op) error {
+	if s.acceptUnserved || op.Config == nil || op.Verb == storage.Restore {
+		return nil
+	}
+	var found faults
+	for _, f := range s.schemas.Kind(op.Config.GroupVersionKind).UnservedSecurity(op.Config) {
+		found.mayNotBe(f.Field, f.Message+" (leave it out; a server with --accept-unserved stores it, without effect)")
+	}
+	return found.error(op.Config.Key().String()+" is refused, since it is not as secure as it looks",
+		metav1.StatusDetails{Name: op.Config.Name, Group: op.Config.Group, Kind: op.Config.Kind})
+}

@@ -1,0 +1,102 @@
+package statuses
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/portolan-mesh/portolan/storage/etcd"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/status"
+)
+
+// callTimeout bounds the reading of one page.
+const callTimeout = 10 * time.Second
+
+// list reads all facts, as of one revision.
+func (c *Cache) list(ctx context.Context) (*Facts, error) {
+	facts := &Facts{}
+	header, err := etcd.Range{Prefix: etcd.StatusPrefix}.Pages(ctx, c.get, func(page []*mvccpb.KeyValue) error {
+		for _, kv := range page {
+			c.put(facts, kv)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", etcd.StatusPrefix, err)
+	}
+	facts.Revision = header.Revision
+	return facts, nil
+}
+
+// get reads one page.
+func (c *Cache) get(ctx context.Context, from string, options ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return c.client.Get(ctx, from, options...)
+}
+
+// parts are those of Facts. Another one is a field of Facts and an entry here.
+var parts = []part{
+	partOf(etcd.ObjectStatusPrefix, func(f *Facts) *pmap.Map[*status.Report] { return &f.Statuses }, etcd.DecodeStatus),
+	partOf(etcd.ReplicaPrefix, func(f *Facts) *pmap.Map[*status.Replica] { return &f.Replicas },
+		func(kv *mvccpb.KeyValue, _ schema.Set) (*status.Replica, error) { return etcd.DecodeReplica(kv) }),
+	partOf(etcd.UsePrefix, func(f *Facts) *pmap.Map[*status.Use] { return &f.Uses },
+		func(kv *mvccpb.KeyValue, _ schema.Set) (*status.Use, error) { return etcd.DecodeUse(kv) }),
+	partOf(etcd.ProxyPrefix, func(f *Facts) *pmap.Map[*status.Proxy] { return &f.Proxies },
+		func(kv *mvccpb.KeyValue, _ schema.Set) (*status.Proxy, error) { return etcd.DecodeProxy(kv) }),
+}
+
+// part is one map of Facts and the prefix under which etcd holds it.
+type part struct {
+	prefix string
+	put    func(f *Facts, kv *mvccpb.KeyValue, schemas schema.Set) error
+	remove func(f *Facts, key string)
+}
+
+func partOf[V comparable](prefix string, rows func(*Facts) *pmap.Map[V], decode func(*mvccpb.KeyValue, schema.Set) (V, error)) part {
+	return part{
+		prefix: prefix,
+		put: func(f *Facts, kv *mvccpb.KeyValue, schemas schema.Set) error {
+			value, err := decode(kv, schemas)
+			if err == nil {
+				*rows(f) = rows(f).Set(string(kv.Key[len(prefix):]), value)
+			}
+			return err
+		},
+		remove: func(f *Facts, key string) { *rows(f) = rows(f).Delete(key[len(prefix):]) },
+	}
+}
+
+// partAt returns the part of a key, false for a key of none.
+func partAt(key string) (part, bool) {
+	for _, p := range parts {
+		if strings.HasPrefix(key, p.prefix) {
+			return p, true
+		}
+	}
+	return part{}, false
+}
+
+// put sets the value of a key. One that cannot be read leaves the value there was.
+func (c *Cache) put(f *Facts, kv *mvccpb.KeyValue) {
+	p, ok := partAt(string(kv.Key))
+	if !ok {
+		return
+	}
+	if err := p.put(f, kv, c.o.Schemas); err != nil {
+		c.o.Log.Debug("a status in etcd cannot be read, it is passed over", "err", err)
+	}
+}
+
+// remove deletes the value of a key.
+func remove(f *Facts, key string) {
+	if p, ok := partAt(key); ok {
+		p.remove(f, key)
+	}
+}

@@ -1,0 +1,146 @@
+package cache
+
+import (
+	"iter"
+	"reflect"
+	"slices"
+	"strconv"
+
+	"github.com/portolan-mesh/portolan/storage/address"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/health"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/status"
+)
+
+// trees are the maps of a Content. Another one is a field of Content, its accessor
+// of Snapshot, and an entry here.
+var trees = []Tree{
+	treeOf[*address.Assignment]{
+		name:     "address",
+		rows:     func(c *Content) *pmap.Map[*address.Assignment] { return &c.Addresses },
+		revision: func(a *address.Assignment) int64 { return a.Revision },
+	},
+	treeOf[*config.Config]{
+		name:     "config",
+		rows:     func(c *Content) *pmap.Map[*config.Config] { return &c.Configs },
+		revision: revisionOf,
+	},
+	treeOf[*health.Report]{
+		name:     "health",
+		rows:     func(c *Content) *pmap.Map[*health.Report] { return &c.Health },
+		revision: func(r *health.Report) int64 { return r.Revision },
+	},
+	treeOf[*status.Report]{
+		name:     "status",
+		rows:     func(c *Content) *pmap.Map[*status.Report] { return &c.Statuses },
+		revision: func(r *status.Report) int64 { return r.Revision },
+	},
+}
+
+// revisionOf is the resource version as a revision; a source that has no revisions
+// has other versions.
+func revisionOf(c *config.Config) int64 {
+	revision, err := strconv.ParseInt(c.ResourceVersion, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return revision
+}
+
+// Trees returns the maps of a Content.
+func Trees() []Tree { return slices.Clone(trees) }
+
+// Tree is one map of a Content, whatever the type of its values. A nil value is
+// none.
+type Tree interface {
+	// Name names the tree. Where etcd holds one, it is the last part of its prefix.
+	Name() string
+	// Get returns the value of a key.
+	Get(from *Content, key string) any
+	// All iterates over the values, in the order of their keys.
+	All(of *Content) iter.Seq2[string, any]
+	// Set sets the value of a key.
+	Set(in *Content, key string, value any)
+	// Delete deletes a key.
+	Delete(in *Content, key string)
+	// Fill replaces all values by those given, in the order of their keys.
+	Fill(in *Content, sorted iter.Seq2[string, any])
+
+	// differences compares the tree of two contents.
+	differences(from, to *Content) difference
+	// undo deletes the values of a revision.
+	undo(in *Content, revision int64)
+}
+
+// treeOf is a tree of values of one type.
+type treeOf[V comparable] struct {
+	name string
+	rows func(*Content) *pmap.Map[V]
+	// revision is that at which a value came to be.
+	revision func(V) int64
+}
+
+// Name implements Tree.
+func (t treeOf[V]) Name() string { return t.name }
+
+// Get implements Tree.
+func (t treeOf[V]) Get(from *Content, key string) any {
+	if value, ok := t.rows(from).Get(key); ok {
+		return value
+	}
+	return nil
+}
+
+// All implements Tree.
+func (t treeOf[V]) All(of *Content) iter.Seq2[string, any] {
+	return func(yield func(string, any) bool) {
+		for key, value := range t.rows(of).All() {
+			if !yield(key, value) {
+				return
+			}
+		}
+	}
+}
+
+// Set implements Tree.
+func (t treeOf[V]) Set(in *Content, key string, value any) {
+	rows := t.rows(in)
+	*rows = rows.Set(key, value.(V))
+}
+
+// Delete implements Tree.
+func (t treeOf[V]) Delete(in *Content, key string) {
+	rows := t.rows(in)
+	*rows = rows.Delete(key)
+}
+
+// Fill implements Tree.
+func (t treeOf[V]) Fill(in *Content, sorted iter.Seq2[string, any]) {
+	*t.rows(in) = pmap.FromSorted(func(yield func(string, V) bool) {
+		for key, value := range sorted {
+			if !yield(key, value.(V)) {
+				return
+			}
+		}
+	})
+}
+
+func (t treeOf[V]) differences(from, to *Content) (d difference) {
+	for change := range pmap.Diff(*t.rows(from), *t.rows(to)) {
+		d.entries++
+		d.bytes += perChange
+		if change.HasOld {
+			d.bytes += footprint(reflect.ValueOf(change.Old))
+		}
+	}
+	return d
+}
+
+func (t treeOf[V]) undo(in *Content, revision int64) {
+	for key, value := range t.rows(in).All() {
+		if t.revision(value) == revision {
+			t.Delete(in, key)
+		}
+	}
+}

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/portolan-mesh/portolan/cache/rest/batch"
+	"github.com/portolan-mesh/portolan/cache/rest/client"
+	"github.com/portolan-mesh/portolan/cache/rest/finding"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/xds/verdict"
+)
+
+type analyzeOptions struct {
+	files     fileFlags
+	all       bool
+	suppress  []string
+	threshold string
+	output    string
+}
+
+var analyzeOutputs = []string{"table", "json", "yaml"}
+
+func newAnalyzeCommand(env *environment) *cobra.Command {
+	var o analyzeOptions
+	c := &cobra.Command{
+		Use:   "analyze",
+		Short: "Find what has no effect, contends or leads nowhere",
+		Long: `Find what is odd about the stored objects beside each other: a host that another
+VirtualService has already, a destination that is not there, a Gateway that no
+proxy runs. With -f, find what would be odd if these files were applied; nothing is
+changed.
+
+Each finding has a code that stays the same in all versions. --suppress CODE=OBJECT
+leaves findings out; OBJECT is KIND/NAMESPACE/NAME and may have * in it. Codes of
+Istio's analysis, such as IST0101, are understood.
+
+The exit code is 79 where there are findings of --failure-threshold or worse.`,
+		Example: `  portolan analyze
+  portolan analyze -n shop
+  portolan analyze -f shop/
+  portolan analyze --suppress PTL0104=destinationrule/shop/* --failure-threshold warning`,
+		Args: filesOnly,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			return o.run(c.Context(), env)
+		},
+	}
+	f := c.Flags()
+	f.BoolVarP(&o.all, "all-namespaces", "A", false, "findings of all namespaces, as without -n")
+	f.StringArrayVar(&o.suppress, "suppress", nil, "leave out findings: CODE=KIND/NAMESPACE/NAME, with * for any; may be repeated")
+	f.StringVar(&o.threshold, "failure-threshold", "error", "the exit code is 79 from this severity on: "+alternatives(finding.Severities))
+	f.StringVarP(&o.output, "output", "o", "table", "form of the output: "+alternatives(analyzeOutputs))
+	o.files.register(c, "analyze")
+	f.Lookup("namespace").Usage = `only findings of this namespace; with -f it is that of objects that name none, too`
+	completeOutput(c, analyzeOutputs...)
+	return c
+}
+
+func (o *analyzeOptions) check() error {
+	if o.all && o.files.namespace != "" {
+		return usageError{errors.New("-A is all namespaces, and -n is one: leave one of them out")}
+	}
+	for _, s := range o.suppress {
+		code, object, ok := strings.Cut(s, "=")
+		if _, err := path.Match(object, ""); !ok || code == "" || strings.Count(object, "/") > 2 || err != nil {
+			return usageError{fmt.Errorf("--suppress %q: write CODE=KIND/NAMESPACE/NAME, as in PTL0104=destinationrule/shop/*", s)}
+		}
+		if !isCode(code) {
+			return usageError{fmt.Errorf("--suppress %q: there is no code %s", s, code)}
+		}
+	}
+	return cmp.Or(oneOf("--failure-threshold", o.threshold, finding.Severities...), oneOf("-o", o.output, analyzeOutputs...))
+}
+
+func (o *analyzeOptions) run(ctx context.Context, env *environment) error {
+	operations, err := o.operations(env)
+	if err != nil {
+		return err
+	}
+	var list *finding.List
+	err = env.call(ctx, func(ctx context.Context, c *client.Client) (err error) {
+		list, err = c.Findings(ctx, o.files.namespace, operations)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	found := len(list.Items)
+	list.Items = slices.DeleteFunc(list.Items, o.suppressed)
+	if o.output != "table" {
+		if err := writeDocument(env.stdout, o.output, list); err != nil {
+			return err
+		}
+	} else {
+		printFindings(env, list.Items, found-len(list.Items))
+	}
+	worst := slices.Index(finding.Severities, o.threshold)
+	if slices.ContainsFunc(list.Items, func(f finding.Finding) bool { return slices.Index(finding.Severities, f.Severity) <= worst }) {
+		return findings{}
+	}
+	return nil
+}
+
+// operations are those that would apply the files, none without -f.
+func (o *analyzeOptions) operations(env *environment) ([]batch.Operation, error) {
+	if len(o.files.names) == 0 {
+		return nil, nil
+	}
+	m, err := o.files.read(env)
+	if err != nil {
+		return nil, err
+	}
+	m.validate()
+	if err := m.err("analyzed"); err != nil {
+		return nil, err
+	}
+	return m.operations(batch.Apply)
+}
+
+func (o *analyzeOptions) suppressed(f finding.Finding) bool {
+	object := keyOf(f.Object).String()
+	return slices.ContainsFunc(o.suppress, func(s string) bool {
+		code, pattern, _ := strings.Cut(s, "=")
+		matches, _ := path.Match(strings.ToLower(pattern), object)
+		return matches && (code == f.Code || slices.Contains(strings.Split(f.Istio, ", "), code))
+	})
+}
+
+// isCode says whether findings may have a code, ours or one of Istio's analysis.
+func isCode(code string) bool {
+	for k := range verdict.Kinds() {
+		if code == string(k.Code) || slices.Contains(strings.Split(k.Istio, ", "), code) {
+			return true
+		}
+	}
+	return false
+}
+
+func keyOf(o finding.Object) config.Key {
+	return config.Key{Kind: config.GroupVersionKind{Kind: o.Kind}, Namespace: o.Namespace, Name: o.Name}
+}
+
+// printFindings prints a line for each finding, the worst first, and how many there are
+// beside those that are suppressed.
+func printFindings(env *environment, all []finding.Finding, suppressed int) {
+	counts := map[string]int{}
+	slices.SortStableFunc(all, func(a, b finding.Finding) int {
+		return slices.Index(finding.Severities, a.Severity) - slices.Index(finding.Severities, b.Severity)
+	})
+	for _, f := range all {
+		counts[f.Severity]++
+		fmt.Fprintf(env.stdout, "%s [%s] %s: %s\n", f.Severity, f.Codes(), plain(keyOf(f.Object).String()), plain(f.Text()))
+	}
+	var also string
+	if suppressed > 0 {
+		also = fmt.Sprintf(" (%d suppressed)", suppressed)
+	}
+	if len(all) == 0 {
+		fmt.Fprintf(env.stderr, "Nothing is odd.%s\n", also)
+		return
+	}
+	var parts []string
+	for _, s := range finding.Severities {
+		if counts[s] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", counts[s], s))
+		}
+	}
+	fmt.Fprintf(env.stderr, "Findings: %s.%s\n", strings.Join(parts, ", "), also)
+}
+
+// findings says that there are findings, which were printed.
+type findings struct{}
+
+// Error implements error.
+func (findings) Error() string { return "there are findings" }

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/cache/rest/resttest"
+	"github.com/portolan-mesh/portolan/xds/admin"
+)
+
+// TestCompletion: what a shell offers comes from the server, and nothing where the
+// server is away.
+func TestCompletion(t *testing.T) {
+	t.Parallel()
+	a := api{resttest.Start(t, 0, nil, func(s *rest.Server) {
+		s.Endpoint("GET "+admin.ProxiesPath, func(w http.ResponseWriter, _ *http.Request) error {
+			rest.WriteJSON(w, http.StatusOK, someProxies())
+			return nil
+		})
+	})}
+	a.must(t, entry("x", "")+"---\n"+entry("z", "")+"---\n"+entry("far", ", namespace: edge"), "apply", "-f", "-", "-m", "why")
+	a.must(t, entry("x", ", labels: {a: b}"), "apply", "-f", "-")
+	const names, ordered = ":4\n", ":36\n" // no files; and not to be sorted
+	for line, want := range map[string]string{
+		"delete se x ":                 "z\n" + names,
+		"get se -n edge ":              "far\n" + names,
+		"get se/":                      "se/x\nse/z\n" + names,
+		"describe se/edge/":            "se/edge/far\n" + names,
+		"get frobs ":                   names,
+		"get vs -o ":                   "table\nwide\nyaml\njson\nname\n" + names,
+		"get se -n ":                   "default\nedge\n" + names,
+		"apply --namespace ":           "default\nedge\n" + names,
+		"proxy status ":                "edge-1\trouter of namespace edge\nvm-17\tsidecar of namespace shop\n" + names,
+		"proxy config cluster ":        "edge-1\trouter of namespace edge\nvm-17\tsidecar of namespace shop\n" + names,
+		"proxy diff vm-17 ":            names,
+		"explain request --from ":      "edge-1\trouter of namespace edge\nvm-17\tsidecar of namespace shop\n" + names,
+		"diff se/x --from ":            "3\t0s ago: serviceentry/default/x configured\n2\t0s ago: serviceentry/default/x created why\n" + ordered,
+		"rollback se z --to-revision ": "2\t0s ago: serviceentry/default/z created why\n" + ordered,
+		"get se -n edge --revision ":   "2\t0s ago: serviceentry/edge/far created why\n" + ordered,
+		"wait --revision ":             "3\t0s ago: serviceentry/default/x configured\n2\t0s ago: 3 objects created why\n" + ordered,
+	} {
+		words := append([]string{"--server", a.URL, "__complete"}, strings.Split(line, " ")...)
+		same(t, line, agoNow.ReplaceAllString(do(t, "", words...).out, "\t0s ago"), want)
+		words[1] = "http://127.0.0.1:1"
+		if strings.HasPrefix(line, "get vs -o") {
+			continue
+		}
+		if o := do(t, "", words...); !strings.HasPrefix(o.out, ":") || strings.Contains(o.err, "No server") || strings.Contains(o.err, "reach") {
+			t.Errorf("%s without a server: %+v", line, o)
+		}
+	}
+	if out := do(t, "", "__complete", "get", "").out; !strings.Contains(out, "virtualservices\tvs\n") {
+		t.Errorf("kinds: %s", out)
+	}
+	if out := do(t, "", "__complete", "export", "").out; !strings.Contains(out, "gateways\tgw\n") {
+		t.Errorf("kinds: %s", out)
+	}
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		if out := do(t, "", "completion", shell); out.code != exitOK || out.out == "" {
+			t.Errorf("%+v", out)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/aymanbagabas/go-udiff"
+
+	"github.com/portolan-mesh/portolan/cache/rest/batch"
+	"github.com/portolan-mesh/portolan/storage/config"
+)
+
+// printEffect shows what a dry run has found out: how each object would differ, which
+// proxies are concerned, and which of their resources.
+func (e *environment) printEffect(documents []config.Document, result *batch.Result) error {
+	for i, r := range result.Results {
+		text, err := foreseen(documents[i].Config.Key().String(), r.Before, r.After)
+		if err != nil {
+			return err
+		}
+		fmt.Fprint(e.stdout, text)
+	}
+	if result.Effect == nil {
+		return nil
+	}
+	fmt.Fprintln(e.stdout, concerned(*result.Effect))
+	return e.printResources(*result.Effect)
+}
+
+// foreseen shows how an object, or a resource, would differ. Both sides are JSON; an empty
+// one is none.
+func foreseen(name string, before, after json.RawMessage) (string, error) {
+	labels, texts := [2]string{name, name}, [2]string{}
+	for i, side := range []json.RawMessage{before, after} {
+		if len(side) == 0 {
+			labels[i] = nowhere
+			continue
+		}
+		text, err := config.JSONToYAML(side)
+		if err != nil {
+			return "", fmt.Errorf("write %s as YAML: %w", name, err)
+		}
+		texts[i] = string(text)
+	}
+	return udiff.Unified(labels[0], labels[1], texts[0], texts[1]), nil
+}
+
+// namedProxies is how many proxies a dry run names.
+const namedProxies = 10
+
+// concerned says in one line for which proxies a change makes a difference.
+func concerned(effect batch.Effect) string {
+	text := fmt.Sprintf("No proxy is concerned, of %d connected.", effect.Proxies)
+	if effect.Concerned > 0 {
+		names := each(effect.Nodes[:min(len(effect.Nodes), namedProxies)], nodeName)
+		text = fmt.Sprintf("Concerned: %d of %d proxies: %s", effect.Concerned, effect.Proxies, strings.Join(names, ", "))
+		if more := effect.Concerned - len(names); more > 0 {
+			text += fmt.Sprintf(", and %d more", more)
+		}
+		text += "."
+	}
+	if effect.Elsewhere > 0 {
+		text += fmt.Sprintf(" Other servers have %d more, which were not looked at.", effect.Elsewhere)
+	}
+	return text
+}
+
+// printResources lists the resources of proxies that would change, and how.
+func (e *environment) printResources(effect batch.Effect) error {
+	var rows [][]string
+	for _, r := range effect.Resources {
+		proxies := "1 proxy"
+		if r.Proxies != 1 {
+			proxies = fmt.Sprintf("%d proxies", r.Proxies)
+		}
+		rows = append(rows, []string{"  " + r.Type, r.Name, r.Change, proxies})
+	}
+	if err := writeTable(e.stdout, rows); err != nil {
+		return err
+	}
+	if effect.Omitted > 0 {
+		fmt.Fprintf(e.stdout, "  and %d more\n", effect.Omitted)
+	}
+	for _, r := range effect.Resources {
+		text, err := foreseen(r.Type+" "+r.Name, r.Before, r.After)
+		if err != nil {
+			return err
+		}
+		fmt.Fprint(e.stdout, text)
+	}
+	return nil
+}

@@ -1,0 +1,260 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/portolan-mesh/portolan/cache/rest/client"
+	"github.com/portolan-mesh/portolan/xds/admin"
+)
+
+func newExplainCommand(env *environment) *cobra.Command {
+	c := &cobra.Command{Use: "explain", Short: "Explain what proxies do"}
+	c.AddCommand(newExplainRequestCommand(env))
+	return c
+}
+
+func newExplainRequestCommand(env *environment) *cobra.Command {
+	outputs := []string{"table", "json", "yaml"}
+	var output, from, to, path, method, sni string
+	var headers []string
+	c := &cobra.Command{
+		Use:   "request --from WORKLOAD|GATEWAY --to HOST:PORT",
+		Short: "Show which objects route a request, where it goes, and why it would fail",
+		Long: `Show what a proxy does with a request of a client: the listener that takes it, the
+VirtualService and the rule of it that matches, the DestinationRule and subset, the
+endpoints, what the connected sidecars beside these do, and what would fail and why.
+No request is sent: the server builds what it sends the proxy, and simulates an Envoy,
+or a gRPC client, that has it.
+
+--from is a connected proxy or gRPC client, by its name, namespace/name, address or
+node id; a WorkloadEntry, as namespace/name, or the address of an endpoint, for a
+sidecar as it would be there (with the interception NONE); or gateway/NAMESPACE/NAME,
+for a router that the Gateway selects.
+
+--to is the host and port that the client calls: for a gateway, a port of its servers;
+for a gRPC client, its target. Beside a proxy that captures traffic, the host stands for
+the address that the mesh knows of it, and may be an address. It is a request of HTTP
+if --path, --method or --header is given, or if the port does not declare another
+protocol. --sni is a connection with TLS, which proxies pass on
+unread. --header host=NAME has another host than --to in the request.`,
+		Example: `  portolan explain request --from shop/vm-12 --to reviews.shop:9080 --path /api/1
+  portolan explain request --from gateway/edge/main --to www.example.com:80 --header x-user=anna
+  portolan explain request --from vm-12 --to db.shop:5432 -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := oneOf("-o", output, outputs...); err != nil {
+				return err
+			}
+			if from == "" || to == "" {
+				return usageError{errors.New("say from which proxy and to where: --from WORKLOAD|GATEWAY --to HOST:PORT")}
+			}
+			query := url.Values{"from": {from}, "to": {to}, "header": headers}
+			for name, value := range map[string]string{"path": path, "method": method, "sni": sni} {
+				if value != "" {
+					query.Set(name, value)
+				}
+			}
+			var e admin.Explanation
+			err := env.call(c.Context(), func(ctx context.Context, c *client.Client) error {
+				return c.JSON(ctx, admin.ExplanationPath+"?"+query.Encode(), &e)
+			})
+			switch {
+			case err != nil:
+				return err
+			case output != "table":
+				return writeDocument(env.stdout, output, e)
+			}
+			return writeTable(env.stdout, explanationRows(e))
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&from, "from", "", "proxy that sends the request on: a proxy, a workload or a gateway")
+	f.StringVar(&to, "to", "", "HOST:PORT that the client calls")
+	f.StringVar(&path, "path", "", `path of the request, with its query (default "/")`)
+	f.StringVar(&method, "method", "", `method of the request (default "GET")`)
+	f.StringArrayVar(&headers, "header", nil, "header of the request, NAME=VALUE; can be repeated")
+	f.StringVar(&sni, "sni", "", "server name of a connection with TLS")
+	f.StringVarP(&output, "output", "o", "table", "form of the output: "+alternatives(outputs))
+	completeOutput(c, outputs...)
+	_ = c.RegisterFlagCompletionFunc("from", completeProxies(env))
+	return c
+}
+
+// explanationRows tells one thing in each row. What fails is marked.
+func explanationRows(e admin.Explanation) [][]string {
+	rows := [][]string{{"proxy", e.Proxy.Name + ", a " + e.Proxy.Type + connection(e.Proxy)}}
+	if e.Request.Address != "" {
+		rows = append(rows, []string{"connects", fmt.Sprintf("to %s port %d", e.Request.Address, e.Request.Port)})
+	}
+	if e.Listener != "" {
+		rows = append(rows, []string{"listener", joined(e.Listener, of(e.Objects))})
+	}
+	if r := e.Route; r != nil {
+		object := strings.TrimSpace(r.Object + " " + strings.TrimPrefix(r.Field, "spec."))
+		if object == "" {
+			object = "of no VirtualService"
+		}
+		rows = append(rows, []string{"route", joined(object, named(r.Name), arrow(e))})
+		if len(e.Destinations) > 0 {
+			rows = append(rows, []string{"terms", routeTerms(r)})
+		}
+		if r.Fault != "" {
+			rows = append(rows, []string{"fault", r.Fault})
+		}
+		rows = append(rows, notTaken(r.NotTaken)...)
+	} else if len(e.Destinations) > 0 {
+		rows = append(rows, []string{"route", joined("of the connection as it is", arrow(e))})
+	}
+	for _, d := range e.Destinations {
+		rows = append(rows, []string{"to", joined(addressOf(d), strings.Join(append(d.Rules, d.Services...), ", "), d.LoadBalancer)})
+		rows = append(rows, notTaken(d.NotTaken)...)
+		rows = append(rows, []string{"endpoints", endpointsText(d)})
+		for _, in := range d.Inbound {
+			rows = append(rows, []string{"inbound", inboundText(in)})
+		}
+	}
+	outcome := map[string]string{
+		admin.Forwarded: "it goes to the endpoints", admin.Passed: "it passes", admin.Answered: "the proxy answers",
+		admin.Fails: "! it fails", admin.PartlyFails: "! a part of the requests fails", admin.Unknown: "! not known",
+	}[e.Outcome]
+	if e.Status != 0 {
+		outcome += fmt.Sprintf(" with %d", e.Status)
+	}
+	if e.Location != "" {
+		outcome += " to " + e.Location
+	}
+	if e.Reason != "" {
+		outcome += ": " + e.Reason
+	}
+	return append(rows, []string{"outcome", outcome})
+}
+
+// notTaken is a row of what a gRPC client does not take, none where that is nothing.
+func notTaken(fields []string) [][]string {
+	if len(fields) == 0 {
+		return nil
+	}
+	return [][]string{{"not taken", "! " + items(fields, false)}}
+}
+
+// inboundText says what the sidecars beside endpoints do.
+func inboundText(in admin.ExplainedInbound) string {
+	end := in.Reason
+	switch {
+	case in.Outcome == admin.Forwarded && in.Application != "":
+		end = "to the application at " + in.Application
+	case in.Outcome == admin.Forwarded:
+		end = "to the application"
+	case in.Outcome != admin.Passed:
+		end = "! " + end
+	}
+	return joined("at "+items(in.Endpoints, false), in.Listener, in.Cluster, of(in.Objects), end)
+}
+
+func connection(p admin.ExplainedProxy) string {
+	if p.Connected {
+		return " that is connected"
+	}
+	return " as it would be"
+}
+
+// joined are the parts that are there, apart from each other.
+func joined(parts ...string) string {
+	var out []string
+	for _, p := range parts {
+		if p != "" {
+			out = append(out, p)
+		}
+	}
+	return strings.Join(out, "  ")
+}
+
+func of(objects []string) string {
+	if len(objects) == 0 {
+		return ""
+	}
+	return "of " + items(objects, false)
+}
+
+// named is the name of a route that has one of its own.
+func named(route string) string {
+	if route == "" || route == "default" {
+		return ""
+	}
+	return fmt.Sprintf("%q", route)
+}
+
+// arrow says to which destinations requests go, and their shares.
+func arrow(e admin.Explanation) string {
+	if len(e.Destinations) == 0 {
+		return ""
+	}
+	return "-> " + strings.Join(each(e.Destinations, func(d admin.ExplainedDestination) string {
+		name := d.Subset
+		if name == "" {
+			name = addressOf(d)
+		}
+		if len(e.Destinations) == 1 {
+			return name
+		}
+		return fmt.Sprintf("%s %.4g %%", name, d.Percent)
+	}), ", ")
+}
+
+// routeTerms are the timeout and the retries of a route, and what it rewrites.
+func routeTerms(r *admin.ExplainedRoute) string {
+	out := []string{"no timeout"}
+	if r.Timeout != "" {
+		out[0] = "timeout " + r.Timeout
+	}
+	if r.Retries == 0 {
+		out = append(out, "no retries")
+	} else {
+		out = append(out, fmt.Sprintf("retries %d on %s", r.Retries, r.RetryOn))
+	}
+	if r.PerTryTimeout != "" {
+		out = append(out, r.PerTryTimeout+" for each try")
+	}
+	if r.HostRewritten != "" {
+		out = append(out, "host becomes "+r.HostRewritten)
+	}
+	if r.PathRewritten != "" {
+		out = append(out, "path becomes "+r.PathRewritten)
+	}
+	return strings.Join(out, ", ")
+}
+
+// addressOf is a destination: "reviews.shop:9080 v1".
+func addressOf(d admin.ExplainedDestination) string {
+	if d.Host == "" {
+		return d.Cluster
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s:%d %s", d.Host, d.Port, d.Subset))
+}
+
+// endpointsText counts the endpoints by locality, or says why requests fail.
+func endpointsText(d admin.ExplainedDestination) string {
+	parts := each(d.Localities, func(l admin.ExplainedLocality) string {
+		text := fmt.Sprintf("%d healthy", l.Healthy)
+		if l.Healthy < l.Total {
+			text = fmt.Sprintf("%d of %d healthy", l.Healthy, l.Total)
+		}
+		if l.Locality != "" {
+			text += " in " + l.Locality
+		}
+		return text
+	})
+	if len(d.Endpoints) > 0 {
+		parts = append(parts, "at "+items(d.Endpoints, false))
+	}
+	if d.Fails != "" {
+		parts = append(parts, "! "+d.Fails)
+	}
+	return strings.Join(parts, ", ")
+}

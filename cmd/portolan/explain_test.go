@@ -1,0 +1,76 @@
+package main
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/portolan-mesh/portolan/xds/admin"
+)
+
+func someExplanation() admin.Explanation {
+	return admin.Explanation{
+		Revision: 815,
+		Proxy:    admin.ExplainedProxy{Node: "sidecar~10.0.0.1~vm-12.shop~shop", Type: "sidecar", Name: "vm-12.shop", Namespace: "shop", Connected: true},
+		Request:  admin.ExplainedRequest{Protocol: "http/1.1", Host: "reviews.shop:9080", Address: "240.240.0.7", Port: 9080},
+		Listener: "0.0.0.0_9080", Objects: []string{"serviceentry/shop/reviews"},
+		Route: &admin.ExplainedRoute{
+			Name: "api", Object: "virtualservice/shop/reviews", Field: "spec.http[0].match[1]",
+			Retries: 2, RetryOn: "5xx", PerTryTimeout: "1s", Fault: "delay 10% by 5s", PathRewritten: "/1",
+			NotTaken: []string{"spec.http[0].headers"},
+		},
+		Destinations: []admin.ExplainedDestination{
+			{
+				Cluster: "a", Host: "reviews.shop", Port: 9080, Subset: "v1", Percent: 50, LoadBalancer: "LEAST_REQUEST",
+				Services: []string{"serviceentry/shop/reviews"}, Rules: []string{"destinationrule/shop/reviews"},
+				Endpoints: []string{"10.0.0.2:80", "10.0.0.3:80"}, Localities: []admin.ExplainedLocality{{Locality: "eu/a", Healthy: 2, Total: 3}},
+				Inbound: []admin.ExplainedInbound{
+					{Endpoints: []string{"10.0.0.2:80"}, Listener: "virtualInbound", Cluster: "inbound|80||", Objects: []string{"serviceentry/shop/reviews"}, Outcome: admin.Forwarded},
+					{Endpoints: []string{"10.0.0.3:80"}, Listener: "10.0.0.3_80", Outcome: admin.Fails, Reason: "the ingress listener names no address of the application"},
+				},
+			},
+			{Cluster: "b", Host: "reviews.shop", Port: 9080, Subset: "v2", Percent: 50, Fails: "it has no endpoint"},
+		},
+		Outcome: admin.PartlyFails, Status: 503, Reason: "reviews.shop:9080 subset v2: it has no endpoint",
+	}
+}
+
+func TestExplainRequest(t *testing.T) {
+	t.Parallel()
+	var asked string
+	out, err := serving(t, func(r *http.Request) any {
+		asked = r.URL.String()
+		return someExplanation()
+	}, "explain", "request", "--from", "shop/vm-12", "--to", "reviews.shop:9080", "--path", "/api/1", "--header", "x-user=anna", "--header", "a=b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "question", asked, admin.ExplanationPath+"?from=shop%2Fvm-12&header=x-user%3Danna&header=a%3Db&path=%2Fapi%2F1&to=reviews.shop%3A9080")
+	golden(t, "explain-request.txt", out.out)
+}
+
+func TestExplainRequestThatIsRefused(t *testing.T) {
+	t.Parallel()
+	out, err := serving(t, func(*http.Request) any {
+		return admin.Explanation{Proxy: admin.ExplainedProxy{Type: "router", Name: "edge.shop"}, Outcome: admin.Fails, Reason: "the proxy does not listen on port 81"}
+	}, "explain", "request", "--from", "gateway/shop/edge", "--to", "reviews.shop:81")
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "output", out.out, "proxy    edge.shop, a router as it would be\noutcome  ! it fails: the proxy does not listen on port 81\n")
+}
+
+func TestExplainRequestForPrograms(t *testing.T) {
+	t.Parallel()
+	out, err := serving(t, func(*http.Request) any { return someExplanation() }, "explain", "request", "--from", "a", "--to", "b:1", "-o", "json")
+	if err != nil || !strings.Contains(out.out, `"outcome": "PartlyFails"`) {
+		t.Errorf("%v\n%s", err, out.out)
+	}
+}
+
+func TestExplainRequestNeedsItsEnds(t *testing.T) {
+	t.Parallel()
+	if o := do(t, "", "explain", "request", "--from", "a"); o.code != exitUsage || !strings.Contains(o.err, "to") {
+		t.Errorf("exit code %d: %s", o.code, o.err)
+	}
+}

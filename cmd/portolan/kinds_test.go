@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bytes"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/cache/rest/resttest"
+	"github.com/portolan-mesh/portolan/storage/schema/schematest"
+	"github.com/portolan-mesh/portolan/xds/admin"
+)
+
+// noteAPI is a config API that serves Notes and Boxes, and a command line that knows
+// them.
+type noteAPI struct{ *resttest.Server }
+
+// startNotes starts one on which an object can be described.
+func startNotes(t *testing.T, kind, name string) noteAPI {
+	t.Helper()
+	return noteAPI{resttest.StartKinds(t, schematest.Kinds(), func(s *rest.Server) {
+		for _, path := range []string{admin.PropagationPath, admin.ReferencesPath} {
+			s.Endpoint("GET "+path, func(w http.ResponseWriter, r *http.Request) error {
+				if q := r.URL.Query(); q.Get("kind") != kind || q.Get("group") != "" || q.Get("name") != name {
+					return rest.BadRequest(r.URL.RawQuery)
+				}
+				rest.WriteJSON(w, http.StatusOK, struct{}{})
+				return nil
+			})
+		}
+	})}
+}
+
+func (a noteAPI) do(t *testing.T, stdin string, args ...string) outcome {
+	t.Helper()
+	var out, stderr bytes.Buffer
+	env := &environment{
+		stdin: strings.NewReader(stdin), stdout: &out, stderr: &stderr, now: time.Now, schemas: schematest.Kinds(),
+	}
+	root := newRootCommand(env)
+	root.SetArgs(append(args, "--server", a.URL))
+	err := root.ExecuteContext(t.Context())
+	if err != nil {
+		stderr.WriteString(err.Error())
+	}
+	return outcome{exitCode(err), out.String(), stderr.String()}
+}
+
+// want runs a command that has to end with a code and print some text.
+func (a noteAPI) want(t *testing.T, code int, text, stdin string, args ...string) string {
+	t.Helper()
+	o := a.do(t, stdin, args...)
+	if o.code != code || !strings.Contains(o.out+o.err, text) {
+		t.Errorf("%v: exit code %d, want %d and %q:\n%s%s", args, o.code, code, text, o.out, o.err)
+	}
+	return o.out
+}
+
+const tea = `apiVersion: v1
+kind: Note
+metadata: {name: tea, namespace: shop}
+spec:
+  title: Tea
+  lines: [{text: boil}]
+`
+
+// TestCommandsOnAKindOfTheCoreGroup: every command takes a kind whose spec is no
+// protobuf message, as it takes those of Istio.
+func TestCommandsOnAKindOfTheCoreGroup(t *testing.T) {
+	t.Parallel()
+	a := startNotes(t, "Note", "tea")
+	a.want(t, exitOK, "notes  ", "", "api-resources")
+	a.want(t, exitData, "stdin: document 1 (line 1): note/shop/tea: spec.titel: unknown field: did you mean title?", strings.Replace(tea, "title", "titel", 1), "apply", "-f", "-")
+	a.want(t, exitData, "spec.title: is missing", strings.Replace(tea, "  title: Tea\n", "", 1), "apply", "-f", "-")
+	a.want(t, exitDifferences, "+  title: Tea", tea, "diff", "-f", "-")
+	a.want(t, exitOK, "note/shop/tea  created", tea, "apply", "-f", "-")
+	a.want(t, exitOK, "note/shop/tea  unchanged", tea, "apply", "-f", "-")
+	a.want(t, exitOK, "", tea, "diff", "-f", "-")
+	changed := strings.Replace(tea, "boil", "boil water", 1)
+	a.want(t, exitDifferences, "+  - text: boil water", changed, "diff", "-f", "-")
+	a.want(t, exitOK, "note/shop/tea  configured", changed, "apply", "-f", "-")
+	a.want(t, exitOK, "lines[0].text boil -> boil water", "", "history", "nt/tea", "-n", "shop")
+	a.want(t, exitOK, "note/shop/tea", "", "audit", "notes", "-A")
+	a.want(t, exitOK, "tea ", "", "get", "notes", "-n", "shop")
+	a.want(t, exitOK, "PROGRAMMED", "", "get", "note/tea", "-n", "shop", "-o", "wide")
+	a.want(t, exitOK, "  - text: boil\n", "", "get", "note", "tea", "-n", "shop", "-o", "yaml", "--revision", "2")
+	a.want(t, exitOK, "note/shop/tea  changed", "", "describe", "note/tea", "-n", "shop")
+	exported := a.want(t, exitOK, "apiVersion: v1\nkind: Note\n", "", "export", "notes")
+	a.want(t, exitOK, "note/shop/tea", "", "rollback", "note/tea", "-n", "shop", "--to-revision", "2")
+	a.want(t, exitOK, "note/shop/tea  configured", exported, "import", "-f", "-")
+	a.want(t, exitOK, "note/shop/tea  deleted", "", "delete", "note/tea", "-n", "shop")
+	a.want(t, exitFailure, "not found", "", "get", "note/tea", "-n", "shop")
+}
+
+const tools = `apiVersion: v1
+kind: Box
+metadata: {name: tools, namespace: shop}
+type: oak
+data: {key: AAEC}
+words: {a: "1"}
+`
+
+// TestCommandsOnASpecAtTheTopLevel: every command takes a kind whose fields stand
+// beside metadata, and shows them there.
+func TestCommandsOnASpecAtTheTopLevel(t *testing.T) {
+	t.Parallel()
+	a := startNotes(t, "Box", "tools")
+	a.want(t, exitData, "stdin: document 1 (line 1): box/shop/tools: tpye: unknown field: did you mean type?", strings.Replace(tools, "type", "tpye", 1), "apply", "-f", "-")
+	a.want(t, exitData, "box/shop/tools: type: is missing", strings.Replace(tools, "type: oak\n", "", 1), "apply", "-f", "-")
+	a.want(t, exitData, "box/shop/tools: spec: unknown field", tools+"spec: {}\n", "apply", "-f", "-")
+	a.want(t, exitDifferences, "+type: oak", tools, "diff", "-f", "-")
+	a.want(t, exitOK, "box/shop/tools  created", tools, "apply", "-f", "-")
+	a.want(t, exitOK, "box/shop/tools  unchanged", tools, "apply", "-f", "-")
+	a.want(t, exitOK, "", tools, "diff", "-f", "-")
+	changed := strings.Replace(tools, `a: "1"`, `a: "2"`, 1)
+	a.want(t, exitDifferences, "+  a: \"2\"", changed, "diff", "-f", "-")
+	a.want(t, exitOK, "box/shop/tools  configured", changed, "apply", "-f", "-")
+	a.want(t, exitOK, "words.a 1 -> 2", "", "history", "bx/tools", "-n", "shop")
+	a.want(t, exitOK, "tools ", "", "get", "boxes", "-n", "shop", "-o", "wide")
+	shown := a.want(t, exitOK, "\ntype: oak\nwords:\n  a: \"2\"\n", "", "get", "box/tools", "-n", "shop", "-o", "yaml")
+	a.want(t, exitOK, "box/shop/tools  unchanged", shown, "apply", "-f", "-")
+	a.want(t, exitOK, "\"type\": \"oak\"", "", "get", "box/tools", "-n", "shop", "-o", "json")
+	a.want(t, exitDifferences, "-  a: \"1\"\n+  a: \"2\"", "", "diff", "box/tools", "-n", "shop", "--from", "2")
+	a.want(t, exitOK, "box/shop/tools  changed", "", "describe", "box/tools", "-n", "shop")
+	exported := a.want(t, exitOK, "\ntype: oak\n", "", "export", "boxes")
+	a.want(t, exitOK, "box/shop/tools", "", "rollback", "box/tools", "-n", "shop", "--to-revision", "2")
+	a.want(t, exitOK, "a: \"1\"", "", "get", "box/tools", "-n", "shop", "-o", "yaml")
+	a.want(t, exitOK, "box/shop/tools  configured", exported, "import", "-f", "-")
+	a.want(t, exitOK, "box/shop/tools  deleted", "", "delete", "box/tools", "-n", "shop")
+}

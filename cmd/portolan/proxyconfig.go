@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/portolan-mesh/portolan/cache/rest/client"
+	"github.com/portolan-mesh/portolan/xds/admin"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+)
+
+// nodeHelp is the help text of commands about one proxy.
+const nodeHelp = `
+
+NODE is the name of a connected proxy, namespace/name, its address, its node id, or
+a part of that which no other proxy has. The proxy may be connected to any server of
+the store; a server on another machine is named, with the command to run there.`
+
+// proxyFilter narrows what is shown of one type, by flags.
+type proxyFilter interface {
+	register(*cobra.Command)
+	check() error
+	// apply drops the resources that the flags leave out.
+	apply(*admin.ProxyConfig) error
+}
+
+func newProxyConfigCommand(env *environment) *cobra.Command {
+	c := &cobra.Command{
+		Use:     "config",
+		Aliases: []string{"pc"}, SuggestFor: []string{"proxy-config", "pc"},
+		Short: "Show the configuration that a proxy took, and the objects behind it",
+	}
+	clusters, listeners, routes, endpoints := &clusterFilter{}, &listenerFilter{}, &routeFilter{}, &endpointFilter{}
+	c.AddCommand(
+		newProxyConfigTypeCommand(env, proxyView{
+			use: "cluster", aliases: []string{"clusters", "c"}, what: "clusters", types: []string{"CDS"}, filter: clusters,
+			tables: []proxyTable{clusterRows}, example: "--fqdn reviews.shop.example --port 9080",
+		}),
+		newProxyConfigTypeCommand(env, proxyView{
+			use: "listener", aliases: []string{"listeners", "l"}, what: "listeners", types: []string{"LDS"}, filter: listeners,
+			tables: []proxyTable{listenerRows}, example: "--port 9080",
+		}),
+		newProxyConfigTypeCommand(env, proxyView{
+			use: "route", aliases: []string{"routes", "r"}, what: "routes", types: []string{"RDS", "VHDS"}, filter: routes,
+			tables: []proxyTable{routeRows}, example: "--name 9080",
+		}),
+		newProxyConfigTypeCommand(env, proxyView{
+			use: "endpoint", aliases: []string{"endpoints", "ep"}, what: "endpoints", types: []string{"CDS", "EDS"}, filter: endpoints,
+			tables: []proxyTable{endpoints.rows}, example: "--status unhealthy",
+		}),
+		newProxyConfigTypeCommand(env, proxyView{
+			use: "all", aliases: []string{"a"}, what: "configuration of all types", example: "-o json",
+			tables: []proxyTable{clusterRows, listenerRows, routeRows, (&endpointFilter{}).rows},
+		}),
+	)
+	return c
+}
+
+// proxyTable returns the rows of a table, the header first.
+type proxyTable func(*admin.ProxyConfig) ([][]string, error)
+
+// proxyView is what one command shows of a proxy.
+type proxyView struct {
+	use, what, example string
+	aliases            []string
+	types              []string // that it asks for; nil for all
+	filter             proxyFilter
+	tables             []proxyTable
+}
+
+func newProxyConfigTypeCommand(env *environment, view proxyView) *cobra.Command {
+	outputs := []string{"short", "json", "yaml"}
+	var output string
+	c := &cobra.Command{
+		Use: view.use + " NODE", Aliases: view.aliases,
+		Short: "Show the " + view.what + " of a proxy, and the objects behind them",
+		Long: "Show the " + view.what + ` of a connected proxy, as it acknowledged them, and the
+objects from which they were made. Where it should have something else,
+portolan proxy diff shows what. -o json and -o yaml show the messages of Envoy's API.` + nodeHelp,
+		Example: "  portolan proxy config " + view.use + " vm-12\n  portolan proxy config " + view.use + " vm-12 " + view.example,
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: completeProxies(env),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := oneOf("-o", output, outputs...); err != nil {
+				return err
+			}
+			if view.filter != nil {
+				if err := view.filter.check(); err != nil {
+					return err
+				}
+			}
+			config, err := env.proxyConfig(c.Context(), args[0], url.Values{"type": view.types})
+			if err != nil {
+				return err
+			}
+			env.tellNotSynced(config)
+			if view.filter != nil {
+				if err := view.filter.apply(config); err != nil {
+					return err
+				}
+			}
+			if output != "short" {
+				return writeDocument(env.stdout, output, config)
+			}
+			return env.printProxyConfig(config, view.tables)
+		},
+	}
+	c.Flags().StringVarP(&output, "output", "o", "short", "form of the output: "+alternatives(outputs))
+	completeOutput(c, outputs...)
+	if view.filter != nil {
+		view.filter.register(c)
+	}
+	return c
+}
+
+// proxyConfig asks for the configuration of a proxy. If another server has the proxy, it
+// asks that server. It returns the first server's answer, which says where to go, if the
+// other cannot be reached from here.
+func (e *environment) proxyConfig(ctx context.Context, node string, query url.Values) (*admin.ProxyConfig, error) {
+	query.Set("node", node)
+	out := &admin.ProxyConfig{}
+	err := e.call(ctx, func(ctx context.Context, c *client.Client) error {
+		return c.JSON(ctx, admin.ProxyConfigPath+"?"+query.Encode(), out)
+	})
+	path, server, ok := admin.ConnectedElsewhere(err, query)
+	if !ok {
+		return out, err
+	}
+	there := *e
+	there.server, there.patience = server, 0
+	elsewhere := there.call(ctx, func(ctx context.Context, c *client.Client) error { return c.JSON(ctx, path, out) })
+	if elsewhere == nil || isAnswer(elsewhere) {
+		return out, elsewhere
+	}
+	return out, err
+}
+
+// isAnswer says whether an error comes from the server that was meant.
+func isAnswer(err error) bool {
+	var status *apierrors.StatusError
+	return errors.As(err, &status) && status.ErrStatus.Code != http.StatusMisdirectedRequest
+}
+
+// printProxyConfig prints tables of a configuration.
+func (e *environment) printProxyConfig(config *admin.ProxyConfig, tables []proxyTable) error {
+	for i, table := range tables {
+		rows, err := table(config)
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			fmt.Fprintln(e.stdout)
+		}
+		if err := writeTable(e.stdout, rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tellNotSynced says how many resources the proxy should have otherwise, if any.
+func (e *environment) tellNotSynced(config *admin.ProxyConfig) {
+	n := 0
+	for _, t := range config.Types {
+		for _, r := range t.Resources {
+			if r.State != protocol.Synced {
+				n++
+			}
+		}
+	}
+	if n > 0 {
+		fmt.Fprintf(e.stderr, "%s should have %s otherwise: see portolan proxy diff %s\n", config.Proxy.Name, resourceCount(n), config.Proxy.Node)
+	}
+}
+
+func resourceCount(n int) string {
+	if n == 1 {
+		return "1 resource"
+	}
+	return fmt.Sprintf("%d resources", n)
+}
+
+// typeOf returns the resources of a type, nil if the server was not asked for it.
+func typeOf(config *admin.ProxyConfig, name string) *admin.ProxyType {
+	i := slices.IndexFunc(config.Types, func(t admin.ProxyType) bool { return t.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &config.Types[i]
+}
+
+// eachOf calls visit with each message of a type that the proxy has, as M.
+func eachOf[M any](config *admin.ProxyConfig, typeName string, visit func(*admin.ProxyResource, M)) error {
+	t := typeOf(config, typeName)
+	if t == nil {
+		return nil
+	}
+	for i := range t.Resources {
+		r := &t.Resources[i]
+		message, err := r.Has()
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", t.Name, r.Name, err)
+		}
+		if m, ok := message.(M); ok {
+			visit(r, m)
+		}
+	}
+	return nil
+}
+
+// keep drops the resources of a type that are not wanted, and those that the proxy does
+// not have.
+func keep[M any](config *admin.ProxyConfig, typeName string, wanted func(M) bool) error {
+	kept := []admin.ProxyResource{}
+	err := eachOf(config, typeName, func(r *admin.ProxyResource, m M) {
+		if wanted(m) {
+			kept = append(kept, *r)
+		}
+	})
+	if t := typeOf(config, typeName); t != nil && err == nil {
+		t.Resources = kept
+	}
+	return err
+}

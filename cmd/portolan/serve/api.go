@@ -1,0 +1,118 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// drain is how long requests under way may take when the server stops. Then they
+	// are cancelled.
+	drain = 2 * time.Second
+	// cancelGrace is how long requests that were cancelled may take to say so. Then
+	// their connections are closed.
+	cancelGrace = 500 * time.Millisecond
+	// maxHeader bounds the header of a request, its URL included.
+	maxHeader = 64 << 10
+)
+
+// An apiServer is what serveAPI serves.
+type apiServer interface {
+	Handler() http.Handler
+	// EndWatches ends the requests that never end by themselves.
+	EndWatches()
+}
+
+// serveAPI answers requests on some listeners, nil ones apart, until ctx ends. It
+// returns when none is under way any more, within drain and cancelGrace.
+func serveAPI(ctx context.Context, api apiServer, logger *slog.Logger, listeners ...net.Listener) error {
+	requests, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	unused := &unusedConns{}
+	h := &http.Server{
+		Handler: api.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeader,
+		BaseContext: func(net.Listener) context.Context { return requests }, ConnState: unused.note,
+		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+	}
+	h.RegisterOnShutdown(api.EndWatches)
+	h.RegisterOnShutdown(unused.close)
+	shutDown := func(limit time.Duration) error {
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+		defer cancel()
+		return h.Shutdown(limited)
+	}
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		<-ctx.Done()
+		if shutDown(drain) == nil {
+			return
+		}
+		logger.Info("requests took too long for a server that stops, and are cancelled", "limit", drain)
+		cancel()
+		if shutDown(cancelGrace) != nil {
+			_ = h.Close()
+		}
+	}()
+	group := errgroup.Group{}
+	for _, l := range listeners {
+		if l == nil {
+			continue
+		}
+		group.Go(func() error {
+			if err := h.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+				_ = h.Close() // the others end, too
+				return fmt.Errorf("serve the config API: %w", err)
+			}
+			return nil
+		})
+	}
+	err := group.Wait()
+	if err == nil {
+		<-stopped
+	}
+	return err
+}
+
+// unusedConns are the connections on which nothing was asked yet. Clients open some
+// in advance; http.Server would wait up to 5 seconds for a request on each.
+type unusedConns struct {
+	mu     sync.Mutex // guards what follows
+	closed bool
+	conns  map[net.Conn]struct{}
+}
+
+// note is the ConnState of a server.
+func (u *unusedConns) note(c net.Conn, state http.ConnState) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	switch {
+	case state != http.StateNew:
+		delete(u.conns, c)
+	case u.closed:
+		_ = c.Close()
+	default:
+		if u.conns == nil {
+			u.conns = map[net.Conn]struct{}{}
+		}
+		u.conns[c] = struct{}{}
+	}
+}
+
+// close closes them, and those that come.
+func (u *unusedConns) close() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.closed = true
+	for c := range u.conns {
+		_ = c.Close()
+	}
+}

@@ -1,0 +1,77 @@
+package serve
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/portolan-mesh/portolan/cache/statuses"
+)
+
+// know makes the other servers known to the port.
+func (p *proxyPort) know(r replicas, metrics prometheus.Registerer) error {
+	p.replicas = r
+	return metrics.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "portolan_replicas", Help: "Servers of the store that report to one another, this one among them.",
+	}, func() float64 { return float64(1 + len(r.others())) }))
+}
+
+// replicas are the servers of a store, as they report to one another.
+type replicas struct {
+	id       string // of this one
+	statuses *statuses.Cache
+}
+
+// others are how many proxies each of the other servers has.
+func (r replicas) others() []int {
+	facts, _ := r.statuses.Facts()
+	if facts == nil {
+		return nil
+	}
+	var out []int
+	for _, report := range facts.Replicas.All() {
+		if report.ID != r.id {
+			out = append(out, report.Proxies)
+		}
+	}
+	return out
+}
+
+// balance moves proxies away, a few at a time, while this server has many more
+// than the others have on average.
+func (p *proxyPort) balance(ctx context.Context) error {
+	if p.balanceInterval == 0 {
+		<-ctx.Done()
+		return nil
+	}
+	ticker := time.NewTicker(p.balanceInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		own := p.xds.Connections()
+		if n := surplus(own, p.replicas.others()); n > 0 {
+			p.logger.Info("moving proxies to other servers, which have fewer", "proxies", own, "moved", p.xds.Move(n))
+		}
+	}
+}
+
+// surplus returns how many proxies a server moves away at a time: a tenth of its excess
+// over the average of all servers. It is 0 unless the excess is a fifth of the average
+// and more than two.
+func surplus(own int, others []int) int {
+	sum, servers := own, 1+len(others)
+	for _, n := range others {
+		sum += n
+	}
+	mean := (sum + servers - 1) / servers
+	over := own - mean
+	if servers == 1 || over <= max(2, mean/5) {
+		return 0
+	}
+	return (over + 9) / 10
+}

@@ -1,0 +1,115 @@
+package serve
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+const (
+	// logBurst lines of one message are logged at once, and then logRate a second.
+	logBurst, logRate = 100, 10
+	// logMessages bounds the messages that have a limit of their own.
+	logMessages = 1000
+	// logPause is the time after which the log says how many lines were left out.
+	logPause = 10 * time.Second
+)
+
+// limitLogs bounds how often the same message is logged, whatever its attributes: what
+// clients can provoke must not fill the disk. Lines that are left out are counted, and
+// the count is logged. Debug lines all pass.
+func limitLogs(to slog.Handler) slog.Handler {
+	return &limitedLog{to: to, limits: &logLimits{of: map[string]*logLimit{}, out: to}}
+}
+
+// limitedLog is a handler of slog.
+type limitedLog struct {
+	to     slog.Handler
+	limits *logLimits // shared by all handlers made of one
+}
+
+// Enabled implements slog.Handler.
+func (l *limitedLog) Enabled(ctx context.Context, level slog.Level) bool {
+	return l.to.Enabled(ctx, level)
+}
+
+// Handle implements slog.Handler.
+func (l *limitedLog) Handle(ctx context.Context, r slog.Record) error {
+	if r.Level >= slog.LevelInfo && !l.limits.pass(r) {
+		return nil
+	}
+	return l.to.Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (l *limitedLog) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &limitedLog{l.to.WithAttrs(attrs), l.limits}
+}
+
+// WithGroup implements slog.Handler.
+func (l *limitedLog) WithGroup(name string) slog.Handler {
+	return &limitedLog{l.to.WithGroup(name), l.limits}
+}
+
+// logLimits holds the limits of all messages.
+type logLimits struct {
+	out slog.Handler
+
+	mu      sync.Mutex // guards the fields below
+	of      map[string]*logLimit
+	telling bool // a timer runs that tells what was left out
+}
+
+// logLimit is the limit of one message.
+type logLimit struct {
+	room  float64 // for lines
+	last  time.Time
+	level slog.Level
+	left  int // out
+}
+
+// pass says whether a line is to be logged.
+func (l *logLimits) pass(r slog.Record) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	limit := l.of[r.Message]
+	if limit == nil {
+		if len(l.of) >= logMessages && !l.telling {
+			clear(l.of)
+		}
+		limit = &logLimit{room: logBurst, last: r.Time}
+		l.of[r.Message] = limit
+	}
+	limit.room = min(logBurst, limit.room+logRate*r.Time.Sub(limit.last).Seconds())
+	limit.last, limit.level = r.Time, r.Level
+	if limit.room >= 1 {
+		limit.room--
+		return true
+	}
+	limit.left++
+	if !l.telling {
+		l.telling = true
+		time.AfterFunc(logPause, l.tell)
+	}
+	return false
+}
+
+// tell logs what was left out.
+func (l *logLimits) tell() {
+	l.mu.Lock()
+	var told []slog.Record
+	for message, limit := range l.of {
+		if limit.left > 0 {
+			r := slog.NewRecord(time.Now(), limit.level, "log lines were left out, as there were too many of them", 0)
+			r.AddAttrs(slog.String("message", message), slog.Int("lines", limit.left))
+			told = append(told, r)
+			limit.left = 0
+		}
+	}
+	l.telling = false
+	l.mu.Unlock()
+	for _, r := range told {
+		_ = l.out.Handle(context.Background(), r) // there is nobody to tell of an error
+	}
+}

@@ -1,0 +1,25 @@
+package serve
+
+import (
+	"github.com/portolan-mesh/portolan/cache/rest/batch"
+	"github.com/portolan-mesh/portolan/storage"
+)
+
+// previewer says what operations would change for the proxies of a server, and how many
+// proxies the others have.
+type previewer struct{ server *server }
+
+// Preview implements rest.Previewer.
+func (p previewer) Preview(ops []storage.Op, what batch.Preview) (batch.Effect, bool) {
+	effect, known := p.server.xds.Preview(ops, what)
+	facts, _ := p.server.statusCache.Facts()
+	if facts == nil {
+		return effect, known
+	}
+	for replica := range facts.Replicas.Values() {
+		if replica.ID != p.server.reporter.ID {
+			effect.Elsewhere += replica.Proxies
+		}
+	}
+	return effect, known
+}

@@ -1,0 +1,96 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/portolan-mesh/portolan/xds"
+)
+
+const (
+	// drainGrace is for the last streams to end.
+	drainGrace = time.Second
+	// ageGrace is how long a connection that is too old may go on, if that is not
+	// more than its age: its client opens the next one meanwhile.
+	ageGrace = 10 * time.Second
+	// maxIdle is how long a connection may be open without a stream.
+	maxIdle = time.Minute
+)
+
+// grpcOptions are the options of the gRPC server for proxies.
+func (o *Options) grpcOptions() []grpc.ServerOption {
+	parameters := keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second, MaxConnectionIdle: maxIdle}
+	if o.MaxConnectionAge > 0 {
+		parameters.MaxConnectionAge, parameters.MaxConnectionAgeGrace = o.MaxConnectionAge, min(ageGrace, o.MaxConnectionAge)
+	}
+	return append(xds.ServerOptions(),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(parameters), grpc.MaxConcurrentStreams(o.MaxStreamsPerConnection),
+	)
+}
+
+// proxyPort is the port that proxies connect to.
+type proxyPort struct {
+	xds      *xds.DiscoveryServer
+	conns    *xds.Conns
+	grpc     *grpc.Server
+	replicas replicas
+	logger   *slog.Logger
+
+	drainTime, balanceInterval time.Duration
+}
+
+// newProxyPort makes the port on a listener, for a server that is still to be
+// made and hangs up on clients by it.
+func newProxyPort(l net.Listener, o *Options) *proxyPort {
+	return &proxyPort{
+		conns: xds.NewConns(l), grpc: grpc.NewServer(o.grpcOptions()...), logger: o.Logger,
+		drainTime: o.DrainTime, balanceInterval: o.BalanceInterval,
+	}
+}
+
+// serve serves until ctx ends.
+func (p *proxyPort) serve(ctx context.Context) error {
+	p.xds.Register(p.grpc)
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	beside.Go(func() {
+		<-ctx.Done()
+		p.grpc.Stop() // streams never end by themselves
+	})
+	if err := p.grpc.Serve(p.conns); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+		return fmt.Errorf("serve xDS: %w", err)
+	}
+	<-ctx.Done() // a port that drains has ended before
+	return nil
+}
+
+// drain sends the proxies to the other servers, where there are any, and takes
+// no more. It returns when all have gone, the time is over, or ctx ends.
+func (p *proxyPort) drain(ctx context.Context) {
+	if p.drainTime == 0 || len(p.replicas.others()) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.drainTime+drainGrace)
+	defer cancel()
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		p.grpc.GracefulStop() // tells clients to connect elsewhere, and waits for their streams
+	}()
+	p.xds.Drain(ctx, p.drainTime)
+	select {
+	case <-gone:
+	case <-ctx.Done():
+		p.grpc.Stop()
+		<-gone
+	}
+}

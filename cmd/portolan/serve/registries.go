@@ -1,0 +1,76 @@
+package serve
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/aggregate"
+	"github.com/portolan-mesh/portolan/discovery/consul"
+	"github.com/portolan-mesh/portolan/discovery/lastknown"
+	"github.com/portolan-mesh/portolan/discovery/serviceentry"
+)
+
+// addRegistries makes the registries. If several could answer a query the first does.
+func (s *server) addRegistries() error {
+	s.registry = aggregate.New(aggregate.Options{XDS: s.xds, Worker: s.worker})
+	entries := serviceentry.New(serviceentry.Options{
+		XDS: s.xds, Worker: s.worker, Configs: s.mirror,
+		DefaultExportTo: s.o.Mesh.GetDefaultServiceExportTo(), TrustDomain: s.o.Mesh.GetTrustDomain(),
+	})
+	if err := s.addRegistry(entries, nil); err != nil {
+		return err
+	}
+	if s.o.Consul != nil {
+		if err := s.addConsul(*s.o.Consul); err != nil {
+			return err
+		}
+	}
+	s.worker.AtTaskEnd(s.xds.Commit) // after the hooks of the registries
+	return nil
+}
+
+func (s *server) addConsul(o consul.Options) error {
+	o.XDS, o.Worker, o.Memory = s.xds, s.worker, lastknown.In(s.configs, nil)
+	o.Registerer, o.Logger = s.metrics, s.logger
+	r, err := consul.New(o)
+	if err != nil {
+		return err
+	}
+	return s.addRegistry(r, func() any { return r.Status() })
+}
+
+// addRegistry adds a registry, and its readiness if it reports one. It serves its status
+// at StatusPath, unless status is nil.
+func (s *server) addRegistry(r discovery.Instance, status func() any) error {
+	if c, ok := r.(interface {
+		Ready() error
+		Degraded() error
+	}); ok {
+		s.checks = append(s.checks, rest.Check{Name: strings.ToLower(string(r.Provider())), Ready: c.Ready, Degraded: c.Degraded})
+	}
+	if status != nil {
+		s.statuses[r.Provider()] = status
+	}
+	return s.registry.Add(r)
+}
+
+// StatusPath is the path, in the config API, of the status of a provider's registry.
+func StatusPath(p discovery.Provider) string {
+	return "/apis/portolan.io/v1/" + strings.ToLower(string(p))
+}
+
+// serveStatus answers how a registry is doing.
+func serveStatus(status func() any) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		if request.Method != http.MethodGet && request.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET")
+			http.Error(w, "use GET", http.StatusMethodNotAllowed)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(status()) // the client is gone
+	})
+}

@@ -1,0 +1,59 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/lastknown"
+	"github.com/portolan-mesh/portolan/storage/etcd"
+	"github.com/portolan-mesh/portolan/storage/etcd/election"
+)
+
+const (
+	// rememberPause is the pause after a failure.
+	rememberPause = 10 * time.Second
+	// lastSave is how long a server that stops may take to save what registries know.
+	lastSave = 2 * time.Second
+)
+
+// A rememberer saves what registries know, for servers that start while the sources
+// of these are away.
+type rememberer struct {
+	store  *etcd.Store
+	saver  *lastknown.Saver
+	logger *slog.Logger
+}
+
+func newRememberer(store *etcd.Store, registries []discovery.Instance, logger *slog.Logger) *rememberer {
+	return &rememberer{
+		store: store, logger: logger,
+		saver: lastknown.NewSaver(lastknown.Options{Sources: lastknown.SourcesOf(registries), Logger: logger}),
+	}
+}
+
+// run implements job.
+func (r *rememberer) run(ctx context.Context, leader *election.Leader) error {
+	store := r.store.Fenced(leader.Client())
+	for {
+		err := r.saver.Run(ctx, store)
+		if err == nil || ctx.Err() != nil || errors.Is(err, election.ErrNotLeader) {
+			return nil
+		}
+		r.logger.Warn("what registries know was not saved, it will be tried again", "err", err, "after", rememberPause)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(rememberPause):
+		}
+	}
+}
+
+// flush saves what registries know now, within lastSave, where this server leads.
+func (r *rememberer) flush(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, lastSave)
+	defer cancel()
+	r.saver.Flush(ctx)
+}

@@ -1,0 +1,106 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+
+	"github.com/portolan-mesh/portolan/cache/rest/socket"
+	"github.com/portolan-mesh/portolan/storage/etcd/backup"
+	"github.com/portolan-mesh/portolan/storage/etcd/member"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// Run runs a server until ctx ends, and returns nil then. It logs one line, "ready",
+// when the server answers, with the addresses of its ports. An error says why the
+// server could not start or had to end.
+func Run(ctx context.Context, o Options) error {
+	o, err := o.withDefaults()
+	if err != nil {
+		return err
+	}
+	o.Logger = slog.New(limitLogs(o.Logger.Handler()))
+	// Open the ports first: if one is taken nothing must change.
+	api, err := listen("--api-address", o.APIAddress)
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	proxies, err := listen("--xds-address", o.XDSAddress)
+	if err != nil {
+		return err
+	}
+	defer proxies.Close()
+
+	store, err := openStore(ctx, &o)
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(runOn(ctx, store, api, proxies, o), store.close())
+}
+
+// runOn runs a server on an open store until ctx ends.
+func runOn(ctx context.Context, store *openedStore, api, proxies net.Listener, o Options) (err error) {
+	if o.Backup != nil {
+		schedule := *o.Backup
+		schedule.Schemas = schema.Pilot()
+		if store.backups, err = backup.NewScheduler(store.client, schedule, o.Logger); err != nil {
+			return err
+		}
+	}
+	private, err := o.listenPrivately()
+	if err != nil {
+		return err
+	}
+	if private != nil {
+		defer private.Close()
+	}
+	s, err := newServer(store, newProxyPort(proxies, &o), o)
+	if err != nil {
+		return err
+	}
+	return s.run(ctx, api, private)
+}
+
+// listenPrivately opens the socket of the config API, and notes its whole path. The
+// data directory belongs to this server by now. If it cannot have a socket, and no
+// option names one, it does without.
+func (o *Options) listenPrivately() (net.Listener, error) {
+	asked := o.APISocket != ""
+	if !asked && o.Embedded == nil {
+		return nil, nil
+	}
+	if !asked {
+		o.APISocket = filepath.Join(o.Embedded.DataDir, member.APISocket)
+	}
+	path, err := filepath.Abs(o.APISocket)
+	if err != nil {
+		return nil, fmt.Errorf("--api-socket: %w", err)
+	}
+	l, err := socket.Listen(path)
+	switch {
+	case err == nil:
+		o.APISocket = path
+		return l, nil
+	case asked:
+		return nil, fmt.Errorf("--api-socket: %w", err)
+	}
+	o.Logger.Warn("there is no API socket, so nobody can take snapshots of the store or manage it: choose another place with --api-socket", "err", err)
+	o.APISocket = ""
+	return nil, nil
+}
+
+// listen opens a port.
+func listen(flag, address string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: another program has the port, or the address is not of this machine: choose another with %s", flag, err, flag)
+	}
+	return l, nil
+}

@@ -1,0 +1,115 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/portolan-mesh/portolan/storage/address"
+	"github.com/portolan-mesh/portolan/storage/etcd/member"
+)
+
+// lines are a log; its writes may be waited for.
+type lines struct {
+	mu      sync.Mutex
+	text    bytes.Buffer
+	written chan struct{} // holds a token after a write
+}
+
+// Write implements io.Writer.
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case l.written <- struct{}{}:
+	default:
+	}
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+var readyLine = regexp.MustCompile(`msg=ready api=(\S+) xds=(\S+)`)
+
+// TestRun has a server of zero options run, with a store in this process.
+func TestRun(t *testing.T) {
+	t.Parallel()
+	log := &lines{written: make(chan struct{}, 1)}
+	dir := t.TempDir()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Run(ctx, Options{
+			Embedded: &Embedded{DataDir: dir, InProcess: true}, Profiles: true, Logger: slog.New(slog.NewTextHandler(log, nil)),
+		})
+	}()
+	limit := time.After(30 * time.Second)
+	var ready []string
+	for ready == nil {
+		select {
+		case <-log.written:
+			ready = readyLine.FindStringSubmatch(log.String())
+		case err := <-ended:
+			t.Fatalf("the server has ended: %v\n%s", err, log)
+		case <-limit:
+			t.Fatalf("the server is not ready:\n%s", log)
+		}
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for path, want := range map[string]int{"/readyz": http.StatusOK, ProfilesPath: http.StatusOK, StatusPath("Consul"): http.StatusNotFound} {
+		answer, err := client.Get(ready[1] + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode != want {
+			t.Errorf("%s: %s, want %d", path, answer.Status, want)
+		}
+	}
+	c, err := net.Dial("tcp", ready[2])
+	if err != nil {
+		t.Errorf("the port of the proxies: %v", err)
+	} else {
+		_ = c.Close()
+	}
+	if _, err := os.Stat(filepath.Join(dir, member.APISocket)); err != nil {
+		t.Errorf("the socket of the config API: %v", err)
+	}
+	stop()
+	if err := <-ended; err != nil || !strings.Contains(log.String(), "msg=stopped") {
+		t.Errorf("the server ended with %v:\n%s", err, log)
+	}
+}
+
+// TestOptions: zero values stand for what their comments say, and a server has exactly
+// one store.
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	o, err := Options{Etcd: &Etcd{}}.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.APIAddress != "127.0.0.1:0" || o.XDSAddress != "127.0.0.1:0" || o.Mesh == nil || o.Logger == nil || o.Addresses != address.DefaultRanges() ||
+		o.MaxAPIConnections != DefaultMaxAPIConnections || o.MaxStreamsPerConnection != DefaultMaxStreamsPerConnection {
+		t.Errorf("%+v", o)
+	}
+	for name, o := range map[string]Options{"none": {}, "two": {Etcd: &Etcd{}, Embedded: &Embedded{}}} {
+		if err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "one store") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

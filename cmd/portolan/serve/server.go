@@ -1,0 +1,257 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/cache/mirror"
+	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
+	"github.com/portolan-mesh/portolan/cache/statuses"
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/aggregate"
+	"github.com/portolan-mesh/portolan/storage/etcd"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/admin"
+	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
+	"github.com/portolan-mesh/portolan/xds/progress"
+	"github.com/portolan-mesh/portolan/xds/verdict"
+)
+
+// server has the wired parts that Run runs.
+type server struct {
+	o       Options
+	logger  *slog.Logger
+	metrics *prometheus.Registry
+
+	store       *openedStore
+	configs     *etcd.Store
+	worker      *cache.Worker
+	mirror      *mirror.Cache
+	statusCache *statuses.Cache
+	registry    *aggregate.Registry
+	xds         *xds.DiscoveryServer
+	proxies     *proxyPort
+	verdicts    *verdict.Keeper
+	reporter    *progress.Reporter
+	remember    *rememberer
+	jobs        *jobs
+	api         *rest.Server
+
+	// What registries contribute: their readiness, their statuses.
+	checks   []rest.Check
+	statuses map[discovery.Provider]func() any
+}
+
+// newServer wires a server, in the order in which data flows through it.
+func newServer(store *openedStore, proxies *proxyPort, o Options) (*server, error) {
+	s := &server{
+		o: o, logger: o.Logger, metrics: prometheus.NewRegistry(), store: store, proxies: proxies, worker: cache.NewWorker(),
+		statuses: map[discovery.Provider]func() any{},
+	}
+	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	for _, add := range []func() error{s.addStorage, s.addCache, s.addXDS, s.addRegistries, s.addProgress, s.addJobs, s.addAPI} {
+		if err := add(); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// addStorage makes a ConfigStore of the etcd.
+func (s *server) addStorage() (err error) {
+	if s.store.metrics != nil {
+		s.metrics.MustRegister(s.store.metrics)
+	}
+	if s.store.backups != nil {
+		s.metrics.MustRegister(s.store.backups)
+	}
+	options := s.store.limits
+	options.Schemas, options.Domain, options.Addresses, options.Log = schema.Pilot(), s.o.Mesh.Domain, s.o.Addresses, s.logger
+	s.configs, err = etcd.New(s.store.client, options)
+	return err
+}
+
+// addCache makes the replicas of the configuration and of its statuses.
+func (s *server) addCache() error {
+	s.mirror = mirror.New(s.store.client, mirror.Options{
+		Worker: s.worker, Schemas: s.configs.Schemas(), Store: s.configs, Domain: s.o.Mesh.Domain, Log: s.logger,
+		Registerer: s.metrics, HistoryMemory: s.o.HistoryMemory,
+	})
+	s.statusCache = statuses.New(s.store.client, statuses.Options{
+		Base: s.mirror, Schemas: s.configs.Schemas(), HistoryMemory: s.o.HistoryMemory, Log: s.logger,
+	})
+	return nil
+}
+
+// addXDS makes the server of proxies. It takes the rows of the registries, which are
+// made after it.
+func (s *server) addXDS() error {
+	s.xds = xds.New(xds.Options{
+		Configs: s.mirror, Mesh: s.o.Mesh, Types: catalogue.Types(), Synced: s.synced,
+		WholeRoutes: s.o.WholeRoutes, MaxFirstSyncs: s.o.MaxFirstSyncs, StreamMemory: s.o.StreamMemory, StreamsMemory: s.o.StreamsMemory,
+		Registries: func() discovery.Fork { return s.registry.Fork() },
+		HangUp:     s.proxies.conns.HangUp, LastActivity: s.proxies.conns.LastActivity, Logger: s.logger, Registerer: s.metrics,
+	})
+	s.proxies.xds = s.xds
+	s.verdicts = verdict.NewKeeper(verdictSource{s.xds, s.statusCache, s.worker})
+	return s.metrics.Register(s.verdicts)
+}
+
+// addJobs makes the jobs of the leader.
+func (s *server) addJobs() error {
+	settles, err := newSettler(s.configs, s.mirror, s.metrics, s.logger)
+	if err != nil {
+		return err
+	}
+	s.remember = newRememberer(s.configs, s.registry.Registries(), s.logger)
+	all := []job{
+		&pruner{store: s.configs, logger: s.logger},
+		settles,
+		s.remember,
+	}
+	if s.o.ObjectStatus {
+		all = append(all, &statusWriter{progress.Writer{Store: s.configs, Statuses: s.statusCache, Verdicts: s.verdicts.Index, Logger: s.logger}})
+	}
+	s.jobs, err = newJobs(s.store.client, s.metrics, s.logger, all...)
+	return err
+}
+
+// addAPI makes the config API, with its views of the other parts.
+func (s *server) addAPI() (err error) {
+	checks := []rest.Check{
+		{Name: "store", Degraded: s.store.healthy},
+		{Name: "cache", Ready: s.cacheReady, Degraded: s.mirror.Degraded},
+	}
+	checks = append(checks, s.checks...)
+	s.api, err = rest.New(rest.Options{
+		Store: s.configs, Cache: s.statusCache, History: s.configs, Advisor: s.verdicts, Previewer: previewer{s}, Checks: append(checks, rest.Check{Name: "xds", Ready: s.xds.Ready}),
+		MaxWatches: s.o.MaxWatches, WatchMemory: s.o.WatchMemory, Socket: s.o.APISocket,
+		Registry: s.metrics, Version: s.o.Version, Logger: s.logger,
+		AcceptUnserved: s.o.AcceptUnserved,
+	})
+	if err != nil {
+		return err
+	}
+	view := s.view()
+	s.api.Handle(admin.ProxiesPath, admin.Proxies(s.xds, view))
+	s.api.Endpoint(admin.PropagationPath, admin.ServePropagation(view, s.mirror))
+	s.api.Endpoint(admin.ServicesPath, admin.Services(s.xds))
+	s.api.Endpoint(admin.ReferencesPath, admin.ServeReferences(s.xds))
+	s.api.Endpoint(admin.ExplanationPath, admin.ServeExplanation(s.xds, catalogue.Types()))
+	s.api.Endpoint(admin.ProxyConfigPath, admin.ServeProxyConfig(s.xds, view, view.ID))
+	maintenance.Register(s.api, s.maintenance())
+	for provider, status := range s.statuses {
+		s.api.Handle(StatusPath(provider), serveStatus(status))
+	}
+	if s.o.Profiles {
+		serveProfiles(s.api)
+	}
+	return nil
+}
+
+// synced says whether everything that is served was read.
+func (s *server) synced() bool { return s.mirror.HasSynced() && s.registry.HasSynced() }
+
+func (s *server) cacheReady() error {
+	switch {
+	case !s.mirror.HasSynced():
+		return errors.New("the configuration is not read yet")
+	case s.statusCache.Snapshot() == nil:
+		return errors.New("what servers said of the configuration is not read yet")
+	}
+	return nil
+}
+
+// run serves until asked ends or a part fails. It then moves its proxies to other
+// servers, if there are any, stops taking requests, saves what registries know, waits
+// for the requests under way, stops the parts that they need, and the store last.
+func (s *server) run(asked context.Context, api, private net.Listener) error {
+	storeContext, stopStore := context.WithCancel(context.WithoutCancel(asked))
+	defer stopStore()
+	ctx, stop := context.WithCancelCause(context.WithoutCancel(asked))
+	defer stop(nil)
+	storeDone := make(chan error, 1)
+	go func() { storeDone <- s.runStore(storeContext, stop) }()
+	s.reporter.API = api.Addr().String()
+
+	group, ctx := errgroup.WithContext(ctx)
+	taking, stopTaking := context.WithCancel(ctx)
+	defer stopTaking()
+	answered := make(chan struct{}) // closed when no request is under way any more
+	group.Go(func() error { return s.worker.Run(ctx) })
+	group.Go(func() error { return s.mirror.Run(ctx) })
+	group.Go(func() error { return s.statusCache.Run(ctx) })
+	group.Go(func() error { return s.registry.Run(ctx) })
+	group.Go(func() error { return s.xds.Run(ctx) })
+	group.Go(func() error { return s.proxies.serve(ctx) })
+	group.Go(func() error { return s.proxies.balance(ctx) })
+	group.Go(func() error {
+		defer close(answered)
+		return serveAPI(taking, s.api, s.logger, &apiListener{Listener: api, limit: s.o.MaxAPIConnections, logger: s.logger}, private)
+	})
+	group.Go(func() error { return s.announce(ctx, api) })
+	group.Go(func() error { return s.jobs.run(ctx) })
+	group.Go(func() error { return s.reporter.Run(ctx) })
+	group.Go(func() error { return collectWhenQuiet(ctx, heapTick, giveBackAfter) })
+	if s.store.backups != nil {
+		group.Go(func() error { return s.store.backups.Run(ctx) })
+	}
+	group.Go(func() error {
+		select {
+		case <-asked.Done():
+			s.proxies.drain(ctx)
+			stopTaking()
+			s.remember.flush(ctx) // while requests end
+			<-answered
+			stop(nil)
+		case <-ctx.Done():
+		}
+		return nil
+	})
+	err := group.Wait()
+	s.store.hangUp()
+	stopStore()
+	err = errors.Join(err, <-storeDone)
+	s.logger.Info("stopped")
+	return err
+}
+
+// runStore keeps the store alive; should it fail for good, the server ends.
+func (s *server) runStore(ctx context.Context, stop context.CancelCauseFunc) error {
+	if s.store.run == nil {
+		return nil
+	}
+	err := s.store.run(ctx)
+	if err != nil {
+		stop(err)
+	}
+	return err
+}
+
+// announce logs the one line that says the server is ready.
+func (s *server) announce(ctx context.Context, api net.Listener) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-s.xds.Published():
+	}
+	if _, err := s.statusCache.Await(ctx, 0); err != nil {
+		return nil // ctx has ended
+	}
+	store := "etcd" // of somebody else
+	if s.o.Embedded != nil {
+		store = s.o.Embedded.DataDir
+	}
+	s.logger.Info("ready", "api", "http://"+api.Addr().String(), "xds", s.proxies.conns.Addr().String(),
+		"store", store, "version", s.o.Version, "revision", s.mirror.Snapshot().Revision())
+	return nil
+}

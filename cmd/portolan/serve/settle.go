@@ -1,0 +1,108 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/portolan-mesh/portolan/cache/mirror"
+	"github.com/portolan-mesh/portolan/storage/address"
+	"github.com/portolan-mesh/portolan/storage/etcd"
+	"github.com/portolan-mesh/portolan/storage/etcd/election"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+const (
+	// settleInterval is how often it is looked whether a host lacks an address, and
+	// settleAll how often who owns addresses is read to find what else is amiss.
+	settleInterval = 30 * time.Second
+	settleAll      = 10 * time.Minute
+)
+
+// A settler allocates addresses for hosts that got none in the transaction of their
+// write: an older server wrote them, or no address was left. It frees addresses without
+// an owner.
+type settler struct {
+	store   *etcd.Store
+	configs *mirror.Cache
+	without prometheus.Gauge
+	logger  *slog.Logger
+}
+
+func newSettler(store *etcd.Store, configs *mirror.Cache, metrics prometheus.Registerer, logger *slog.Logger) (*settler, error) {
+	s := &settler{
+		store: store, configs: configs, logger: logger,
+		without: prometheus.NewGauge(prometheus.GaugeOpts{Name: "portolan_hosts_without_address",
+			Help: "Hosts of ServiceEntries for which no address was left, as of the last look of the leader; 0 at other servers."}),
+	}
+	return s, metrics.Register(s.without)
+}
+
+// run implements job.
+func (s *settler) run(ctx context.Context, leader *election.Leader) error {
+	store := s.store.Fenced(leader.Client())
+	defer s.without.Set(0)
+	ticker := time.NewTicker(settleInterval)
+	defer ticker.Stop()
+	if _, err := s.configs.Await(ctx, 1); err != nil {
+		return nil // ctx ended
+	}
+	var all time.Time // when who owns addresses was last read
+	for {
+		if time.Since(all) >= settleAll || s.lacking() {
+			begun := time.Now()
+			err := s.settle(ctx, store)
+			switch {
+			case ctx.Err() != nil || errors.Is(err, election.ErrNotLeader):
+				return nil
+			case err != nil:
+				s.logger.Warn("addresses of hosts were not settled, it will be tried again", "err", err, "after", settleInterval)
+			default:
+				all = begun
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// lacking says whether a host is to have an address and has none.
+func (s *settler) lacking() bool {
+	snapshot := s.configs.Snapshot()
+	for object := range snapshot.List(schema.ServiceEntry, "") {
+		for _, host := range address.Hosts(object) {
+			if snapshot.Addresses().Value(address.Path(object.Namespace, host)) == nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// settle compares all objects with who owns addresses, and ends the doubts.
+func (s *settler) settle(ctx context.Context, store *etcd.Store) error {
+	owners, err := store.AddressOwners(ctx)
+	if err != nil {
+		return err
+	}
+	doubts := address.Doubts(s.configs.Snapshot().List(schema.ServiceEntry, ""), owners)
+	without, err := store.SettleAddresses(ctx, doubts)
+	if err != nil {
+		return err
+	}
+	s.without.Set(float64(len(without)))
+	switch {
+	case len(without) > 0:
+		s.logger.Warn("hosts of ServiceEntries have no address, since none is left: give servers a larger --auto-address-ipv4",
+			"hosts", len(without), "first", without[0].String())
+	case len(doubts) > 0:
+		s.logger.Info("addresses of hosts settled", "objects", len(doubts))
+	}
+	return nil
+}

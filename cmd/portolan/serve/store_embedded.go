@@ -1,0 +1,64 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+
+	"github.com/portolan-mesh/portolan/storage/etcd"
+	"github.com/portolan-mesh/portolan/storage/etcd/member"
+	"github.com/portolan-mesh/portolan/storage/etcd/upkeep"
+)
+
+// open starts the member.
+func (o *Embedded) open(ctx context.Context, logger *slog.Logger) (*openedStore, error) {
+	if o.InProcess {
+		return o.openInProcess(ctx, logger)
+	}
+	return o.openChild(ctx, logger)
+}
+
+// embeddedLimits returns the limits of the embedded member.
+func embeddedLimits() etcd.Options {
+	return etcd.Options{MaxTxnOps: member.MaxTxnOps, MaxRequestBytes: member.MaxRequestBytes}
+}
+
+func (o *Embedded) openInProcess(ctx context.Context, logger *slog.Logger) (*openedStore, error) {
+	m, err := member.Start(ctx, member.Options{DataDir: o.DataDir, Quota: o.Quota, NewStore: o.NewStore, Upkeep: o.upkeep(), Logger: logger})
+	if err != nil {
+		return nil, err
+	}
+	logger.Warn("the store runs in this process: a fatal error in etcd ends the server, xDS included")
+	return &openedStore{
+		client: m.Client(), limits: embeddedLimits(), run: m.Run, close: m.Close,
+		hangUp:  func() {}, // the member closes its client first
+		healthy: degraded(m.Ready), metrics: m, keeper: m.Keeper(),
+	}, nil
+}
+
+func (o *Embedded) openChild(ctx context.Context, logger *slog.Logger) (*openedStore, error) {
+	child, err := member.NewChild(member.ChildOptions{
+		DataDir: o.DataDir, Args: o.Args, Quota: o.Quota, NewStore: o.NewStore,
+		Cluster: o.Cluster, Upkeep: o.upkeep(), Logger: logger, UserRuntimeDir: o.UserRuntimeDir,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := child.Start(ctx); err != nil {
+		return nil, err
+	}
+	client, err := child.Dial(logger)
+	if err != nil {
+		return nil, errors.Join(err, child.Close())
+	}
+	hangUp := sync.OnceValue(client.Close)
+	return &openedStore{
+		client: client, limits: embeddedLimits(), run: child.Run, hangUp: func() { _ = hangUp() },
+		healthy: whole(degraded(child.Ready), child.Whole), metrics: child, members: child.Roster(), keeper: child.Keeper(),
+		close: func() error { return errors.Join(hangUp(), child.Close()) },
+	}, nil
+}
+
+// upkeep is how the embedded store is to be kept.
+func (o *Embedded) upkeep() upkeep.Policy { return upkeep.Policy{Retention: o.Retention} }

@@ -1,0 +1,79 @@
+package serve
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
+	"github.com/portolan-mesh/portolan/discovery"
+)
+
+// TestProblems are told by what a status says.
+func TestProblems(t *testing.T) {
+	t.Parallel()
+	status := maintenance.Status{
+		Cache: maintenance.CacheStatus{Degraded: "etcd does not answer"}, Quarantined: 2,
+		Registries: []maintenance.RegistryStatus{{Name: "Consul/dc1", Problem: "it cannot be read"}, {Name: "ServiceEntry"}}, Backup: &maintenance.BackupStatus{Error: "disk full"},
+		Store: &maintenance.StoreStatus{
+			Alarms: []string{"NOSPACE"}, DBBytes: 90, QuotaBytes: 100, Members: []maintenance.StoreMember{{Name: "cp-2", Error: "unreachable"}},
+		},
+	}
+	all := strings.Join(problems(status), "\n")
+	for _, words := range []string{"etcd does not answer", "registry Consul/dc1: it cannot be read", "2 ", "disk full", "NOSPACE", "90 %", "cp-2"} {
+		if !strings.Contains(all, words) {
+			t.Errorf("%q is not in\n%s", words, all)
+		}
+	}
+	if strings.Contains(all, "ServiceEntry") {
+		t.Errorf("a registry without a problem is one:\n%s", all)
+	}
+	if none := problems(maintenance.Status{Store: &maintenance.StoreStatus{QuotaBytes: 100, DBBytes: 10}}); len(none) > 0 {
+		t.Errorf("%q", none)
+	}
+}
+
+// followed is a registry with sources.
+type followed struct {
+	discovery.Instance
+	sources []discovery.SourceStatus
+}
+
+func (followed) Provider() discovery.Provider { return discovery.Consul }
+
+func (f followed) SourceStatuses() []discovery.SourceStatus { return f.sources }
+
+// own is a registry of what the server has itself.
+type own struct {
+	discovery.Instance
+	synced bool
+}
+
+func (own) Provider() discovery.Provider { return discovery.External }
+
+func (o own) HasSynced() bool { return o.synced }
+
+func (own) Services() []*discovery.Service { return make([]*discovery.Service, 3) }
+
+// TestRegistryStatuses: every source of every registry is told apart.
+func TestRegistryStatuses(t *testing.T) {
+	t.Parallel()
+	then := time.Unix(1e9, 0).UTC()
+	got := registryStatuses([]discovery.Instance{
+		own{synced: true}, own{},
+		followed{sources: []discovery.SourceStatus{{State: discovery.SourceLive, Services: 2}}},
+		followed{sources: []discovery.SourceStatus{
+			{Name: "dc1", State: discovery.SourceLastKnown, AsOf: then, Services: 5, Problem: "away"}, {Name: "dc2", State: discovery.SourceSyncing},
+		}},
+	})
+	want := []maintenance.RegistryStatus{
+		{Name: "ServiceEntry", State: "live", Services: 3}, {Name: "ServiceEntry", State: "syncing", Services: 3},
+		{Name: "Consul", State: "live", Services: 2},
+		{Name: "Consul/dc1", State: "lastKnown", AsOf: then, Services: 5, Problem: "away"}, {Name: "Consul/dc2", State: "syncing"},
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/portolan-mesh/portolan/storage/etcd/cluster"
+	"github.com/portolan-mesh/portolan/storage/etcd/dial"
+	"github.com/portolan-mesh/portolan/storage/etcd/member"
+)
+
+// storeCluster are the flags of an embedded store that is one of several.
+type storeCluster struct {
+	name      string
+	peerURL   string
+	clientURL string
+	initial   []string
+	join      []string
+	files     dial.Files
+}
+
+// defaultClientPort is the port of --store-client-url if it names none.
+const defaultClientPort = "2379"
+
+// clusterFlags are all of them; the first two make the store one of several.
+var clusterFlags = []string{
+	"store-name", "store-peer-url", "store-client-url", "store-initial-cluster", "store-join",
+	"store-cert", "store-key", "store-ca",
+}
+
+func (o *storeCluster) register(f *pflag.FlagSet) {
+	f.StringVar(&o.name, "store-name", "", "name of this server's member of a store of several, such as cp-1")
+	f.StringVar(&o.peerURL, "store-peer-url", "", "where the other members of the store reach this one, such as https://10.0.0.1:2380; makes the store one of several")
+	f.StringVar(&o.clientURL, "store-client-url", "", "where the other servers reach this member; the host of --store-peer-url with port "+defaultClientPort+" unless given")
+	f.StringSliceVar(&o.initial, "store-initial-cluster", nil, "members of a new store, as NAME=PEER-URL, this one among them; for the first start")
+	f.StringSliceVar(&o.join, "store-join", nil, "client URLs of members of the store that this one was added to (portolan store member add); for the first start")
+	f.StringVar(&o.files.Cert, "store-cert", "", "file with the certificate of this member, PEM, for servers and clients, with the hosts of its URLs in it; it may be replaced while the server runs")
+	f.StringVar(&o.files.Key, "store-key", "", "file with the key of --store-cert, PEM")
+	f.StringVar(&o.files.CA, "store-ca", "", "file with the authority that signs the certificates of all members, PEM")
+}
+
+// cluster converts the flags; nil if the store is a cluster of one.
+func (o *storeCluster) cluster() *member.Cluster {
+	if o.peerURL == "" {
+		return nil
+	}
+	c := &member.Cluster{Name: o.name, PeerURL: o.peerURL, ClientURL: o.clientURL, Join: o.join}
+	for _, text := range o.initial {
+		name, u, _ := strings.Cut(text, "=")
+		c.Initial = append(c.Initial, member.Peer{Name: name, URL: u})
+	}
+	if o.secured() {
+		files := o.files
+		c.TLS = &files
+	}
+	return c
+}
+
+func (o *storeCluster) secured() bool { return o.files.Cert+o.files.Key+o.files.CA != "" }
+
+// validate reports the faults of the flags, and fills in what was left out.
+func (o *storeCluster) validate(given func(flag string) bool, inProcess bool, add addFault) {
+	if !slices.ContainsFunc(clusterFlags, given) {
+		return
+	}
+	if inProcess {
+		add("store-in-process", "is for a store of one: leave it out with --store-peer-url")
+	}
+	if err := cluster.CheckName(o.name); err != nil {
+		add("store-name", "%v", err)
+	}
+	o.peerURL = strings.TrimSuffix(o.peerURL, "/")
+	o.clientURL = strings.TrimSuffix(o.clientURL, "/")
+	o.checkURLs(add)
+	o.checkInitial(add)
+	for i, u := range o.join {
+		o.join[i] = strings.TrimSuffix(u, "/")
+		o.checkURL("store-join", o.join[i], add)
+	}
+	if len(o.initial) > 0 && len(o.join) > 0 {
+		add("store-join", "is for a member that was added to a store, and --store-initial-cluster for one of a new store: give one of them")
+	}
+	if o.secured() {
+		o.checkFiles(add)
+	}
+}
+
+func (o *storeCluster) checkURLs(add addFault) {
+	if o.peerURL == "" {
+		add("store-peer-url", "is missing: it makes the store one of several: give the address of this machine at which the other members reach this one, such as https://10.0.0.1:2380")
+		return
+	}
+	fine := o.checkURL("store-peer-url", o.peerURL, add)
+	if u, err := url.Parse(o.peerURL); fine && err == nil && o.clientURL == "" {
+		o.clientURL = u.Scheme + "://" + net.JoinHostPort(u.Hostname(), defaultClientPort)
+	}
+	if o.clientURL != "" {
+		o.checkURL("store-client-url", o.clientURL, add)
+	}
+	if o.clientURL == o.peerURL {
+		add("store-client-url", "%s is the peer URL too: give it a port of its own", o.clientURL)
+	}
+}
+
+// checkURL reports what is wrong with a URL of a member.
+func (o *storeCluster) checkURL(flag, text string, add addFault) (fine bool) {
+	if err := cluster.CheckURL(text); err != nil {
+		add(flag, "%v", err)
+		return false
+	}
+	switch encrypted := strings.HasPrefix(text, "https:"); {
+	case encrypted && !o.secured():
+		add(flag, "%s needs TLS: give --store-cert, --store-key and --store-ca", text)
+		return false
+	case !encrypted && o.secured():
+		add(flag, "%s is plaintext, and there is a certificate: use https", text)
+		return false
+	}
+	return true
+}
+
+// checkInitial reports what is wrong with the members of a new store.
+func (o *storeCluster) checkInitial(add addFault) {
+	const flag = "store-initial-cluster"
+	names, urls := map[string]bool{}, map[string]bool{}
+	for i, text := range o.initial {
+		name, u, _ := strings.Cut(text, "=")
+		u = strings.TrimSuffix(u, "/")
+		o.initial[i] = name + "=" + u
+		if err := cluster.CheckName(name); err != nil {
+			add(flag, "%s: %v", text, err)
+		}
+		o.checkURL(flag, u, add)
+		if names[name] {
+			add(flag, "there are two members called %s", name)
+		}
+		if urls[u] {
+			add(flag, "there are two members at %s", u)
+		}
+		names[name], urls[u] = true, true
+	}
+	if own := o.name + "=" + o.peerURL; len(o.initial) > 0 && !slices.Contains(o.initial, own) {
+		add(flag, "this member is not in it as %s: it takes --store-name and --store-peer-url as they are", own)
+	}
+}
+
+// checkFiles reports what is wrong with the certificate.
+func (o *storeCluster) checkFiles(add addFault) {
+	missing := false
+	for _, f := range []struct{ flag, file string }{{"store-cert", o.files.Cert}, {"store-key", o.files.Key}, {"store-ca", o.files.CA}} {
+		if f.file == "" {
+			add(f.flag, "is missing: TLS between the members takes a certificate, its key and the authority")
+			missing = true
+		} else if _, err := os.Stat(f.file); err != nil {
+			add(f.flag, "%v", err)
+			missing = true
+		}
+	}
+	if missing {
+		return
+	}
+	if err := o.checkCertificate(); err != nil {
+		add("store-cert", "%v", err)
+	}
+}
+
+// checkCertificate returns why the other members would refuse the certificate.
+func (o *storeCluster) checkCertificate() error {
+	config, err := o.files.Config()
+	if err != nil {
+		return err
+	}
+	leaf := config.Certificates[0].Leaf
+	intermediates := x509.NewCertPool()
+	for _, der := range config.Certificates[0].Certificate[1:] {
+		if c, err := x509.ParseCertificate(der); err == nil {
+			intermediates.AddCert(c)
+		}
+	}
+	var errs []error
+	for _, use := range []struct {
+		usage x509.ExtKeyUsage
+		name  string
+	}{{x509.ExtKeyUsageServerAuth, "server"}, {x509.ExtKeyUsageClientAuth, "client"}} {
+		_, err := leaf.Verify(x509.VerifyOptions{Roots: config.RootCAs, Intermediates: intermediates, KeyUsages: []x509.ExtKeyUsage{use.usage}})
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s cannot be used as that of a %s, and a member is both: %w", o.files.Cert, use.name, err))
+		}
+	}
+	for _, text := range slices.Compact([]string{hostOf(o.peerURL), hostOf(o.clientURL)}) {
+		if text == "" {
+			continue
+		}
+		if err := leaf.VerifyHostname(text); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", o.files.Cert, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func hostOf(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
+}

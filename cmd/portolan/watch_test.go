@@ -1,0 +1,301 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// agoNow is the age of what a test has just done.
+var agoNow = regexp.MustCompile(`\t\d+s ago`)
+
+// transcript is the text that a running command has written so far.
+type transcript struct {
+	mu    sync.Mutex
+	text  bytes.Buffer  // guarded by mu
+	wrote chan struct{} // has a token after each write
+}
+
+func newTranscript() *transcript { return &transcript{wrote: make(chan struct{}, 1)} }
+
+func (s *transcript) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case s.wrote <- struct{}{}:
+	default:
+	}
+	return s.text.Write(p)
+}
+
+func (s *transcript) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+// await waits until something was written.
+func (s *transcript) await(t *testing.T, ctx context.Context, want string) {
+	t.Helper()
+	for !strings.Contains(s.String(), want) {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%q was not written, but:\n%s", want, s)
+		case <-s.wrote:
+		}
+	}
+}
+
+// following is a get -w that runs.
+type following struct {
+	t        *testing.T
+	ctx      context.Context
+	out, err *transcript
+	stop     func() int
+}
+
+func follow(t *testing.T, url string, args ...string) *following {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	f := &following{t: t, ctx: ctx, out: newTranscript(), err: newTranscript()}
+	done := make(chan int, 1)
+	go func() {
+		done <- run(ctx, append([]string{"get", "-w", "--server", url}, args...), strings.NewReader(""), f.out, f.err)
+	}()
+	f.stop = sync.OnceValue(func() int {
+		cancel()
+		return <-done
+	})
+	t.Cleanup(func() { f.stop() })
+	return f
+}
+
+func (f *following) sees(want string) {
+	f.t.Helper()
+	f.out.await(f.t, f.ctx, want)
+}
+
+// rowEnds are the revision and the age at the end of a row.
+var rowEnds = regexp.MustCompile(`(?m)\d+s$`)
+
+// TestGetWatch: the objects there are come first, then each change, below one header.
+func TestGetWatch(t *testing.T) {
+	t.Parallel()
+	a := startAPI(t)
+	a.must(t, entry("x", ", labels: {team: a}")+"---\n"+entry("other", ", labels: {team: z}"), "apply", "-f", "-")
+	f := follow(t, a.URL, "se", "-l", "team in (a, b)", "--output-watch-events")
+	f.sees("ADDED     x ")
+	a.must(t, entry("longer-name", ", labels: {team: b}"), "apply", "-f", "-")
+	f.sees("longer-name")
+	a.must(t, entry("x", ", labels: {team: a, more: b}"), "apply", "-f", "-")
+	f.sees("MODIFIED  x")
+	a.must(t, entry("other", ", labels: {team: k}"), "apply", "-f", "-")
+	a.must(t, "", "delete", "se", "x")
+	f.sees("DELETED   x")
+	if code := f.stop(); code != exitOK || f.err.String() != "" {
+		t.Errorf("exit code %d: %s", code, f.err)
+	}
+	same(t, "table", rowEnds.ReplaceAllString(f.out.String(), "0s"), ""+
+		"EVENT     NAME  HOSTS   PORTS    RESOLUTION  ENDPOINTS  REV  AGE\n"+
+		"ADDED     x     x.shop  80/HTTP  STATIC      10.0.0.1   2    0s\n"+
+		"ADDED     longer-name  longer-name.shop  80/HTTP  STATIC      10.0.0.1   3    0s\n"+
+		"MODIFIED  x            x.shop            80/HTTP  STATIC      10.0.0.1   4    0s\n"+
+		"DELETED   x            x.shop            80/HTTP  STATIC      10.0.0.1   6    0s\n")
+}
+
+func TestGetWatchForms(t *testing.T) {
+	t.Parallel()
+	a := startAPI(t)
+	a.must(t, entry("x", "")+"---\n"+entry("w", ""), "apply", "-f", "-")
+	forms := map[string]*following{
+		"name": follow(t, a.URL, "se", "-o", "name"), "json": follow(t, a.URL, "se/x", "-o", "json"), "yaml": follow(t, a.URL, "se/x", "-o", "yaml", "--output-watch-events"),
+		"path": follow(t, a.URL, "se", "x", "-o", `jsonpath={.metadata.name} {.metadata.labels.a};`), "none": follow(t, a.URL, "vs", "-o", "name"),
+	}
+	for form, first := range map[string]string{"name": "serviceentry/default/w\n", "json": "}\n", "yaml": "type: ADDED\n", "path": "x ;"} {
+		forms[form].sees(first)
+	}
+	forms["none"].err.await(t, forms["none"].ctx, "No virtualservices found in namespace default; -A looks in all.\n")
+	a.must(t, entry("x", ", labels: {a: b}")+"---\n"+strings.ReplaceAll(entry("w", ""), "10.0.0.1", "10.0.0.2"), "apply", "-f", "-")
+	for form, then := range map[string]string{"json": `"a": "b"`, "yaml": "---\n", "path": "x b;"} {
+		forms[form].sees(then)
+	}
+	forms["name"].sees("serviceentry/default/w\nserviceentry/default/x\nserviceentry/default/w\n")
+	forms["yaml"].sees("type: MODIFIED\n")
+	forms["json"].stop()
+	for objects := json.NewDecoder(strings.NewReader(forms["json"].out.String())); objects.More(); {
+		var object struct{ Kind string }
+		if err := objects.Decode(&object); err != nil || object.Kind != "ServiceEntry" {
+			t.Errorf("%+v, %v", object, err)
+		}
+	}
+	if o := a.do(t, "", "get", "se", "nowhere", "-w"); o.code != exitFailure || !strings.Contains(o.err, "not found") {
+		t.Errorf("%+v", o)
+	}
+}
+
+// unsteady is a way to a server that can be cut.
+type unsteady struct {
+	*httptest.Server
+	down   atomic.Bool
+	forget atomic.Bool // the next watch is refused: its revision is not known
+}
+
+func startUnsteady(t *testing.T, to string) *unsteady {
+	t.Helper()
+	target, err := url.Parse(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{}
+	forward := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, FlushInterval: -1, Transport: transport}
+	u := &unsteady{}
+	u.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case u.down.Load():
+			panic(http.ErrAbortHandler)
+		case r.URL.Query().Get("watch") == "true" && u.forget.CompareAndSwap(true, false):
+			refuse(w, apierrors.NewResourceExpired("too old"))
+		default:
+			forward.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(func() {
+		u.Close()
+		transport.CloseIdleConnections()
+	})
+	return u
+}
+
+// refuse answers as the API does.
+func refuse(w http.ResponseWriter, why *apierrors.StatusError) {
+	status := why.Status()
+	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	w.WriteHeader(int(status.Code))
+	_ = json.NewEncoder(w).Encode(status)
+}
+
+func (u *unsteady) cut() {
+	u.down.Store(true)
+	u.CloseClientConnections()
+}
+
+// TestGetWatchSurvivesAnOutage: a watch goes on at its revision, and prints nothing
+// twice.
+func TestGetWatchSurvivesAnOutage(t *testing.T) {
+	t.Parallel()
+	a := startAPI(t)
+	a.must(t, entry("x", ""), "apply", "-f", "-")
+	u := startUnsteady(t, a.URL)
+	f := follow(t, u.URL, "se", "-o", "name")
+	f.sees("serviceentry/default/x\n")
+	a.must(t, entry("w", ""), "apply", "-f", "-")
+	f.sees("serviceentry/default/w\n")
+	u.cut()
+	f.err.await(t, f.ctx, "The watch goes on from revision 3 as soon as it can: ")
+	a.must(t, entry("z", ""), "apply", "-f", "-")
+	u.down.Store(false)
+	f.sees("serviceentry/default/z\n")
+	f.stop()
+	same(t, "names", f.out.String(), "serviceentry/default/x\nserviceentry/default/w\nserviceentry/default/z\n")
+	if n := strings.Count(f.err.String(), "\n"); n != 1 {
+		t.Errorf("%d lines are said of one outage: %s", n, f.err)
+	}
+}
+
+// TestGetWatchListsAnew: where the server has forgotten the changes since, the user is
+// told, and sees what differs.
+func TestGetWatchListsAnew(t *testing.T) {
+	t.Parallel()
+	a := startAPI(t)
+	a.must(t, entry("stays", "")+"---\n"+entry("goes", "")+"---\n"+entry("changes", ""), "apply", "-f", "-")
+	u := startUnsteady(t, a.URL)
+	f := follow(t, u.URL, "se", "--output-watch-events", "--no-headers")
+	f.sees("stays")
+	u.cut()
+	f.err.await(t, f.ctx, "goes on from revision 2")
+	a.must(t, entry("changes", ", labels: {a: b}"), "apply", "-f", "-")
+	a.must(t, "", "delete", "se/goes")
+	u.forget.Store(true)
+	u.down.Store(false)
+	f.err.await(t, f.ctx, "The server does not know what changed after revision 2 any more; listing the objects again.\n")
+	f.sees("DELETED   goes")
+	f.sees("MODIFIED  changes")
+	a.must(t, entry("later", ""), "apply", "-f", "-")
+	f.sees("ADDED     later")
+	if n := strings.Count(f.out.String(), "stays "); n != 1 {
+		t.Errorf("an object that is as it was is printed %d times:\n%s", n, f.out)
+	}
+}
+
+// TestGetWatchEndsWhereItIsRefused: what does not go by itself ends the watch.
+func TestGetWatchEndsWhereItIsRefused(t *testing.T) {
+	t.Parallel()
+	a := startAPI(t)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("watch") == "true" {
+			refuse(w, apierrors.NewUnauthorized("no watches for you"))
+			return
+		}
+		_, _ = w.Write([]byte(`{"apiVersion":"v1","kind":"List","metadata":{"resourceVersion":"2"},"items":[]}`))
+	}))
+	defer server.Close()
+	if o := do(t, "", "get", "se", "-A", "-w", "--server", server.URL); o.code != exitForbidden || !strings.Contains(o.err, "no watches for you") {
+		t.Errorf("%+v", o)
+	}
+	if o := a.do(t, "", "get", "se", "-w", "--min-revision", "99999"); o.code != exitUnreachable || !strings.Contains(o.err, "try again") {
+		t.Errorf("%+v", o)
+	}
+}
+
+func TestGetBySelectorAndTemplate(t *testing.T) {
+	t.Parallel()
+	a := startAPI(t)
+	a.must(t, entry("a", ", labels: {team: a, old: old}")+"---\n"+entry("b", ", labels: {team: b}")+"---\n"+entry("c", ""), "apply", "-f", "-")
+	for selector, want := range map[string]string{
+		"team=a": "a", "team!=a": "b c", "team in (a, b)": "a b", "team notin (b),team": "a", "!team": "c", "team,!old": "b",
+	} {
+		got := a.must(t, "", "get", "se", "-l", selector, "-o", `jsonpath={.items[*].metadata.name}`)
+		same(t, selector, got, want)
+	}
+	o := a.do(t, "", "get", "se", "-l", "team=z", "--revision", "2")
+	same(t, "none", o.err, "No serviceentries with labels team=z found in namespace default at revision 2; -A looks in all.\n")
+	same(t, "one", a.must(t, "", "get", "se/a", "-o", `jsonpath={.metadata.name}:{.spec.ports[0].number}:{.spec.none}{"\n"}`), "a:80:\n")
+	same(t, "several kinds", a.must(t, "", "get", "se,vs", "-o", `jsonpath={range .items[?(@.metadata.labels.team)]}{.kind}/{.metadata.name} {end}`), "ServiceEntry/a ServiceEntry/b ")
+}
+
+// TestNamespaceOfTheEnvironment: PORTOLAN_NAMESPACE stands for -n where that is left
+// out, and refuses nothing that names another namespace.
+func TestNamespaceOfTheEnvironment(t *testing.T) {
+	t.Setenv("PORTOLAN_NAMESPACE", "shop")
+	a := startAPI(t)
+	a.must(t, entry("x", "")+"---\n"+entry("far", ", namespace: edge"), "apply", "-f", "-")
+	for line, want := range map[string]string{
+		"get se -o name": "serviceentry/shop/x\n", "get se/x -o name": "serviceentry/shop/x\n", "get se -n edge -o name": "serviceentry/edge/far\n",
+		"get se/edge/far -o name": "serviceentry/edge/far\n", "get se -A -o name": "serviceentry/edge/far\nserviceentry/shop/x\n",
+	} {
+		same(t, line, a.must(t, "", strings.Fields(line)...), want)
+	}
+	for line, says := range map[string]string{
+		"history se/x": "created", "export": "namespace: edge", "audit": "2 objects created", "diff se --from 2": "",
+		"rollback se/x --to-revision 2": "", "bootstrap --name x --ip 10.0.0.1": "x.shop", "get --help": `(default $PORTOLAN_NAMESPACE, else "default")`,
+	} {
+		if out := a.must(t, "", strings.Fields(line)...); !strings.Contains(out, says) {
+			t.Errorf("%s: %s", line, out)
+		}
+	}
+	same(t, "completion", do(t, "", "--server", a.URL, "__complete", "delete", "se", "").out, "x\n:4\n")
+	a.must(t, "", "delete", "se/x")
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/portolan-mesh/portolan/cache/rest/batch"
+	"github.com/portolan-mesh/portolan/cache/rest/client"
+	"github.com/portolan-mesh/portolan/storage/config"
+)
+
+// writeOutputs are the values of -o of the commands that change objects.
+var writeOutputs = []string{"table", "json", "yaml", "name"}
+
+// writeFlags are the flags of all commands that change objects: whether the change is
+// only tried, what is said about it, what is printed, and whether the command waits for
+// the proxies.
+type writeFlags struct {
+	dry    dryRun
+	why    message
+	output string
+	wait   bool
+	waits  waitFlags
+}
+
+func (w *writeFlags) register(c *cobra.Command) {
+	w.dry.register(c)
+	w.why.register(c)
+	f := c.Flags()
+	f.StringVarP(&w.output, "output", "o", "table", "form of the output: "+alternatives(writeOutputs))
+	completeOutput(c, writeOutputs...)
+	f.BoolVar(&w.wait, "wait", false, "wait until the proxies have taken it")
+	w.waits.register(c)
+}
+
+func (w *writeFlags) check(c *cobra.Command) error {
+	return cmp.Or(w.dry.check(), w.why.check(), oneOf("-o", w.output, writeOutputs...), w.checkWait(c.Flags().Changed))
+}
+
+func (w *writeFlags) checkWait(given func(flag string) bool) error {
+	if w.wait && w.dry.mode != dryRunNone {
+		return usageError{errors.New("--wait waits for a change that is made: leave --dry-run out")}
+	}
+	for _, flag := range []string{"timeout", "threshold", "min-proxies"} {
+		if given(flag) && !w.wait {
+			return usageError{fmt.Errorf("--%s is for --wait: give both or neither; --request-timeout is how long the change itself may take", flag)}
+		}
+	}
+	return w.waits.check()
+}
+
+// send has the server do a batch, or try it and preview its effect.
+func (w *writeFlags) send(ctx context.Context, c *client.Client, b batch.Batch) (*batch.Result, error) {
+	if w.dry.mode == dryRunServer {
+		return c.Try(ctx, b, w.dry.preview())
+	}
+	return c.Apply(ctx, b)
+}
+
+// report tells what became of each object, and the server's warnings; after a dry run
+// what would change. Notes say more of an object, by their place; they may be nil.
+func (w *writeFlags) report(env *environment, documents []config.Document, result *batch.Result, notes map[int]string) error {
+	env.warn(result.Warnings)
+	if len(result.Results) != len(documents) {
+		return fmt.Errorf("the server at %s answered %d outcomes for %d objects: is it a Portolan of another version?", env.server, len(result.Results), len(documents))
+	}
+	switch w.output {
+	case "json", "yaml":
+		return writeDocument(env.stdout, w.output, result)
+	case "name":
+		for _, d := range documents {
+			fmt.Fprintln(env.stdout, d.Config.Key())
+		}
+		return nil
+	}
+	rows := make([][]string, len(documents))
+	for i, r := range result.Results {
+		rows[i] = w.dry.row(documents[i], r.Outcome, "rev "+r.ResourceVersion)
+		if note := notes[i]; note != "" {
+			rows[i] = append(rows[i], note)
+		}
+	}
+	if err := writeTable(env.stdout, rows); err != nil {
+		return err
+	}
+	return env.printEffect(documents, result)
+}
+
+// reportValid says that the files are valid, as far as that shows without a server.
+func (w *writeFlags) reportValid(env *environment, m *manifest) error {
+	result := &batch.Result{
+		TypeMeta: metav1.TypeMeta{Kind: batch.ResultKind, APIVersion: batch.APIVersion},
+		Results: each(m.documents, func(d config.Document) batch.Outcome {
+			return batch.Outcome{Kind: d.Config.Kind, Namespace: d.Config.Namespace, Name: d.Config.Name, Outcome: "valid"}
+		}),
+		Warnings: m.warnings,
+	}
+	return w.report(env, m.documents, result, nil)
+}
+
+// await waits for proxies if --wait is set. Where the output is for programs, it tells of
+// them on stderr.
+func (w *writeFlags) await(ctx context.Context, env *environment, result *batch.Result) error {
+	if !w.wait {
+		return nil
+	}
+	if w.output != "table" {
+		aside := *env
+		aside.stdout = env.stderr
+		env = &aside
+	}
+	return env.waitForBatch(ctx, result, w.waits)
+}

@@ -1,0 +1,90 @@
+package consul
+
+import (
+	"net/url"
+
+	"github.com/hashicorp/consul/api"
+)
+
+func (d *datacenter) services() question[map[string][]string] {
+	return question[map[string][]string]{
+		kind: "services", spacing: listSpacing, steady: true, known: d.lastIndex(),
+		entries: func(a map[string][]string) int { return len(a) }, ask: d.r.client.Catalog().Services,
+	}
+}
+
+func (d *datacenter) nodes() question[[]*api.Node] {
+	return question[[]*api.Node]{
+		kind: "nodes", spacing: listSpacing, steady: true,
+		entries: func(a []*api.Node) int { return len(a) }, ask: d.r.client.Catalog().Nodes,
+	}
+}
+
+// service queries the instances of a service, the ones near the agent first. The order
+// makes Consul answer from its store and not from its event stream: answers of the
+// stream say neither that there is a leader nor that something is hidden.
+func (d *datacenter) service(name string) question[[]*api.ServiceEntry] {
+	return question[[]*api.ServiceEntry]{
+		kind: "service", name: name, spacing: spacing, steady: true,
+		entries: func(a []*api.ServiceEntry) int { return len(a) },
+		ask: func(o *api.QueryOptions) ([]*api.ServiceEntry, *api.QueryMeta, error) {
+			o.Near = "_agent"
+			return d.r.client.Health().Service(name, "", false, o)
+		},
+	}
+}
+
+// onNode is an instance on a node that can be in the mesh, as far as it says whether
+// it has changed.
+type onNode struct {
+	ID, Service string
+	Kind        api.ServiceKind
+	ModifyIndex uint64
+}
+
+// node asks for the instances on a node. It is not steady: of a node that is gone
+// the index is 1.
+func (d *datacenter) node(name string) question[[]onNode] {
+	return question[[]onNode]{
+		kind: "node", name: name, spacing: spacing, entries: func(a []onNode) int { return len(a) },
+		ask: func(o *api.QueryOptions) (out []onNode, meta *api.QueryMeta, err error) {
+			var answer struct{ Services []onNode }
+			meta, err = d.r.client.Raw().Query("/v1/catalog/node-services/"+url.PathEscape(name), &answer, o)
+			for _, i := range answer.Services {
+				if taken(i.Kind, i.Service) && flawOfName(i.Service) == "" {
+					out = append(out, i)
+				}
+			}
+			return out, meta, err
+		},
+	}
+}
+
+// check is a check, as far as it says whose it is and whether it has changed.
+type check struct {
+	Node, CheckID, ServiceID, ServiceName string
+	ModifyIndex                           uint64
+}
+
+// checks asks for the checks in a state. Consul answers only when one of these has
+// changed, unless there is none in the state: then with each change of a check.
+func (d *datacenter) checks(status string) question[[]check] {
+	return question[[]check]{
+		kind: "checks", name: status, spacing: checksSpacing, steady: true, entries: func(a []check) int { return len(a) },
+		ask: func(o *api.QueryOptions) (out []check, meta *api.QueryMeta, err error) {
+			meta, err = d.r.client.Raw().Query("/v1/health/state/"+status, &out, o)
+			return out, meta, err
+		},
+	}
+}
+
+// probe asks for Consul's own servers. An answer, even an empty one, says that
+// Consul has a leader and takes the token.
+func (d *datacenter) probe() question[[]*api.CatalogService] {
+	return question[[]*api.CatalogService]{
+		kind: "probe", limit: probeTime,
+		ask: func(o *api.QueryOptions) ([]*api.CatalogService, *api.QueryMeta, error) {
+			return d.r.client.Catalog().Service(serversName, "", o)
+		},
+	}
+}

@@ -1,0 +1,274 @@
+package lastknown_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
+
+	"github.com/portolan-mesh/portolan/discovery/lastknown"
+	"github.com/portolan-mesh/portolan/storage/etcd"
+	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, etcdtest.LeftByMembers()...) }
+
+type item string
+
+func (i *item) Value() ([]byte, error) { return []byte(*i), nil }
+
+// source is one that a test sets.
+type source struct {
+	name  string
+	mu    sync.Mutex // guards known and away
+	known lastknown.Known
+	away  bool
+}
+
+func (s *source) SourceName() string { return s.name }
+
+func (s *source) Known() (lastknown.Known, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known, !s.away
+}
+
+func (s *source) set(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+}
+
+func (s *source) put(key, value string) {
+	s.set(func() { i := item(value); s.known.Items = s.known.Items.Set(key, &i) })
+}
+
+// rig is a store, a source with a thousand items, and a clock.
+type rig struct {
+	*etcd.Store
+	t      *testing.T
+	client *clientv3.Client
+	source *source
+	mu     sync.Mutex // guards time
+	time   time.Time
+}
+
+func newRig(t *testing.T) *rig {
+	r := &rig{t: t, client: etcdtest.Start(t), source: &source{name: "test/_/one"}, time: time.Unix(1e9, 0).UTC()}
+	var err error
+	if r.Store, err = etcd.New(r.client, etcd.Options{Schemas: schema.Pilot(), RequestTimeout: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	r.source.known.State = []byte("state")
+	for i := range 1000 {
+		r.source.put(fmt.Sprintf("key%d", i), "first")
+	}
+	return r
+}
+
+func (r *rig) now() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.time
+}
+
+func (r *rig) pass(d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.time = r.time.Add(d)
+}
+
+// save runs a Saver of these sources, which end is to stop.
+func (r *rig) save(sources ...lastknown.Source) (end func()) {
+	return r.run(lastknown.NewSaver(lastknown.Options{Sources: sources, Look: time.Millisecond, Now: r.now}))
+}
+
+func (r *rig) run(saver *lastknown.Saver) (end func()) {
+	ctx, cancel := context.WithCancel(r.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- saver.Run(ctx, r.Store) }()
+	return func() {
+		cancel()
+		if err := <-done; err != nil && ctx.Err() == nil {
+			r.t.Error(err)
+		}
+	}
+}
+
+func (r *rig) recall() lastknown.Recalled {
+	r.t.Helper()
+	out, err := lastknown.In(r.Store, r.now).Recall(r.t.Context(), r.source.name)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return out
+}
+
+func (r *rig) await(what string, holds func() bool) {
+	r.t.Helper()
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			r.t.Fatalf("it does not come true: %s", what)
+		}
+	}
+}
+
+// saved says whether anything is.
+func (r *rig) saved() bool { return r.puts()[etcd.RegistryHeadKey(r.source.name)] > 0 }
+
+// puts are the keys of the tree and their versions, which count how often each was
+// written.
+func (r *rig) puts() map[string]int64 {
+	r.t.Helper()
+	answer, err := r.client.Get(r.t.Context(), etcd.RegistryPrefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	out := map[string]int64{}
+	for _, kv := range answer.Kvs {
+		out[string(kv.Key)] = kv.Version
+	}
+	return out
+}
+
+// differing are the keys but for the head that were written, or went, since.
+func (r *rig) differing(before map[string]int64) (out []string) {
+	now := r.puts()
+	for key, version := range now {
+		if before[key] != version && !strings.HasSuffix(key, "/head") {
+			out = append(out, key)
+		}
+	}
+	for key := range before {
+		if _, ok := now[key]; !ok {
+			out = append(out, key)
+		}
+	}
+	return out
+}
+
+// TestSaved: what a source has comes back; of what changes only its part is
+// written, no more often than the interval allows; and a new leader writes nothing
+// where nothing has changed.
+func TestSaved(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	end := r.save(r.source)
+	r.await("it is saved", r.saved)
+	got := r.recall()
+	if string(got.State) != "state" || len(got.Items) != 1000 || string(got.Items["key7"]) != "first" || !got.Confirmed.Equal(r.now()) {
+		t.Errorf("%s %d items, %s", got.State, len(got.Items), got.Confirmed)
+	}
+	before := r.puts()
+	r.source.put("key7", "second")
+	r.pass(lastknown.DefaultInterval - time.Second)
+	r.source.put("key7", "third")
+	r.pass(time.Second)
+	r.await("the change is saved", func() bool { return string(r.recall().Items["key7"]) == "third" })
+	if got := r.differing(before); len(got) != 1 || r.puts()[got[0]] != 2 {
+		t.Errorf("one item takes %v: %v", got, r.puts())
+	}
+	end()
+
+	before = r.puts()
+	r.source.put("key8", "fourth")
+	end = r.save(r.source)
+	r.await("a new leader saves what is new", func() bool { return string(r.recall().Items["key8"]) == "fourth" })
+	if got := r.differing(before); len(got) != 1 {
+		t.Errorf("a new leader writes %v", got)
+	}
+	r.source.set(func() { r.source.known.Items = pmap.Map[lastknown.Item]{} })
+	r.pass(lastknown.DefaultInterval)
+	r.await("all goes", func() bool { return len(r.recall().Items) == 0 })
+	end()
+	if got := r.puts(); len(got) != 1 {
+		t.Errorf("left behind: %v", got)
+	}
+}
+
+// TestFlush: what has changed is saved at once, however little time has passed; where
+// nobody saves, or the store does not answer, a flush does not hold up its caller.
+func TestFlush(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	saver := lastknown.NewSaver(lastknown.Options{Sources: []lastknown.Source{r.source}, Look: time.Hour, Now: r.now})
+	saver.Flush(t.Context()) // nobody runs it
+	end := r.run(saver)
+	r.await("it is saved", r.saved)
+	r.source.put("key7", "second")
+	saver.Flush(t.Context())
+	if got := string(r.recall().Items["key7"]); got != "second" {
+		t.Errorf("after a flush it is %q", got)
+	}
+	before := r.puts()
+	saver.Flush(t.Context())
+	if got := r.differing(before); len(got) > 0 {
+		t.Errorf("a flush of nothing writes %v", got)
+	}
+	r.source.set(func() { r.source.away = true })
+	r.source.put("key7", "third")
+	saver.Flush(t.Context())
+	if got := string(r.recall().Items["key7"]); got != "second" {
+		t.Errorf("what is not confirmed is saved: %q", got)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	saver.Flush(ended)
+	end()
+	saver.Flush(t.Context())
+}
+
+// TestNotConfirmed: while a source has not confirmed what is served, what was saved
+// stays, however long that takes.
+func TestNotConfirmed(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	end := r.save(r.source)
+	r.await("it is saved", r.saved)
+	confirmed := r.recall().Confirmed
+	r.source.set(func() { r.source.away, r.source.known.Items = true, pmap.Map[lastknown.Item]{} })
+	for range 20 { // longer than MaxAge, while it is followed
+		before := r.puts()[etcd.RegistryHeadKey(r.source.name)]
+		r.pass(12 * time.Hour)
+		r.await("it is noted that the source is followed", func() bool {
+			return r.puts()[etcd.RegistryHeadKey(r.source.name)] > before
+		})
+	}
+	if got := r.recall(); len(got.Items) != 1000 || !got.Confirmed.Equal(confirmed) {
+		t.Errorf("%d items, confirmed at %s, which was %s", len(got.Items), got.Confirmed, confirmed)
+	}
+	end()
+}
+
+// TestNobodyFollows: what was saved of a source that no server follows any more is
+// kept for a time, and then neither used nor kept.
+func TestNobodyFollows(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	end := r.save(r.source)
+	r.await("it is saved", r.saved)
+	end()
+	r.pass(lastknown.MaxAge - time.Minute)
+	other := &source{name: "test/_/other"}
+	end = r.save(other)
+	r.await("the leader has looked", func() bool { return r.puts()[etcd.RegistryHeadKey(other.name)] > 0 })
+	if got := r.recall(); len(got.Items) != 1000 {
+		t.Errorf("%d items are left", len(got.Items))
+	}
+	end()
+	r.pass(time.Minute)
+	if got := r.recall(); !cmp.Equal(got, lastknown.Recalled{}) {
+		t.Errorf("what is too old is used: %d items", len(got.Items))
+	}
+	end = r.save()
+	r.await("it is deleted", func() bool { return len(r.puts()) == 1 })
+	end()
+}

@@ -1,0 +1,37 @@
+package lastknown
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"github.com/portolan-mesh/portolan/storage/etcd"
+)
+
+// stored is the Memory of a store.
+type stored struct {
+	store *etcd.Store
+	now   func() time.Time
+}
+
+// In reads the content saved in a store. now is the clock; nil for the clock of the
+// system.
+func In(store *etcd.Store, now func() time.Time) Memory {
+	if now == nil {
+		now = time.Now
+	}
+	return stored{store, now}
+}
+
+// Recall implements Memory. It ignores content that nobody has followed for MaxAge.
+func (s stored) Recall(ctx context.Context, source string) (Recalled, error) {
+	content, err := s.store.ReadRegistry(ctx, source)
+	if err != nil || content.Head == nil || s.now().Sub(content.Head.Touched) >= MaxAge {
+		return Recalled{}, err
+	}
+	out := Recalled{Confirmed: content.Head.Confirmed, State: content.Head.State, Items: map[string][]byte{}}
+	for _, items := range content.Buckets {
+		maps.Copy(out.Items, items)
+	}
+	return out, nil
+}

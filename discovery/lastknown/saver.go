@@ -1,0 +1,338 @@
+package lastknown
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"hash/fnv"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/portolan-mesh/portolan/storage/etcd"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/retry"
+)
+
+const (
+	// buckets is how many there are of a source. More write less where one item
+	// changes, and more where many do.
+	buckets = 256
+	// batchBytes and batchPause bound what is written at a time.
+	batchBytes = 128 << 10
+	batchPause = 250 * time.Millisecond
+	// maxBucket is how large a bucket may be: well below what etcd takes.
+	maxBucket = 1 << 20
+	// touchInterval is how often it is written that a source is followed.
+	touchInterval = time.Hour
+	// MaxAge is for how long what was saved of a source is kept once no server
+	// follows the source any more.
+	MaxAge = 7 * 24 * time.Hour
+)
+
+// The defaults of Options.
+const (
+	DefaultInterval = time.Minute
+	DefaultLook     = 2 * time.Second
+)
+
+// Options configure a Saver. Sources are the sources to save.
+type Options struct {
+	Sources []Source
+	// Interval is how long the pause between two writes of a source is at least,
+	// however much changes; 0 for DefaultInterval. Look is how often it is looked
+	// whether something has; 0 for DefaultLook.
+	Interval, Look time.Duration
+	// Logger may be nil.
+	Logger *slog.Logger
+	// Now is the clock; nil for the clock of the system.
+	Now func() time.Time
+}
+
+// Saver saves what sources have. One server at a time does that.
+type Saver struct {
+	o       Options
+	running atomic.Pointer[running] // nil while Run does not run
+}
+
+// running is how Flush speaks to Run.
+type running struct {
+	asks  chan chan<- struct{} // each is closed when all is saved
+	ended chan struct{}        // closed when Run ends
+}
+
+// NewSaver makes a Saver.
+func NewSaver(o Options) *Saver {
+	if o.Interval == 0 {
+		o.Interval = DefaultInterval
+	}
+	switch {
+	case len(o.Sources) == 0:
+		o.Look = touchInterval // there is only something to delete
+	case o.Look == 0:
+		o.Look = DefaultLook
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Saver{o: o}
+}
+
+// Flush has Run save at once what the sources have, and returns when that is done,
+// Run ends, or ctx does. It does nothing where Run does not run.
+func (s *Saver) Flush(ctx context.Context) {
+	r := s.running.Load()
+	if r == nil {
+		return
+	}
+	done := make(chan struct{})
+	select {
+	case r.asks <- done:
+	case <-r.ended:
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-done:
+	case <-r.ended:
+	case <-ctx.Done():
+	}
+}
+
+// Run saves the content of the sources into a store, until ctx ends or the store fails.
+// The store must let only the leader write. Run is called once at a time.
+func (s *Saver) Run(ctx context.Context, store *etcd.Store) error {
+	r := &running{asks: make(chan chan<- struct{}), ended: make(chan struct{})}
+	s.running.Store(r)
+	defer close(r.ended)
+	defer s.running.Store(nil)
+	var all []*saving
+	for _, source := range s.o.Sources {
+		content, err := store.ReadRegistry(ctx, source.SourceName())
+		if err != nil {
+			return err
+		}
+		all = append(all, s.begin(store, source, content))
+	}
+	ticker := time.NewTicker(s.o.Look)
+	defer ticker.Stop()
+	var cleaned time.Time
+	var asked chan<- struct{} // nil unless a Flush waits
+	for {
+		for _, one := range all {
+			if err := one.look(ctx, asked != nil); err != nil {
+				return err
+			}
+		}
+		if asked != nil {
+			close(asked)
+			asked = nil
+		}
+		if now := s.o.Now(); now.Sub(cleaned) >= touchInterval {
+			if err := s.clean(ctx, store, now); err != nil {
+				return err
+			}
+			cleaned = now
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		case asked = <-r.asks:
+		}
+	}
+}
+
+// clean deletes what was saved of sources that nobody has followed for long.
+func (s *Saver) clean(ctx context.Context, store *etcd.Store, now time.Time) error {
+	heads, err := store.RegistryHeads(ctx)
+	if err != nil {
+		return err
+	}
+	for _, head := range heads {
+		own := slices.ContainsFunc(s.o.Sources, func(o Source) bool { return o.SourceName() == head.Source })
+		if own || now.Sub(head.Touched) < MaxAge {
+			continue
+		}
+		if err := store.DeleteRegistry(ctx, head.Source); err != nil {
+			return err
+		}
+		s.o.Logger.Info("what was last known of a source is deleted, which no server has followed for long", "source", head.Source, "since", head.Touched)
+	}
+	return nil
+}
+
+// saving is the saving of one source.
+type saving struct {
+	*Saver
+	store  *etcd.Store
+	source Source
+	head   *etcd.RegistryHead
+	// stored are the digests of the buckets in the store.
+	stored map[uint32][sha256.Size]byte
+	// saved are the items at the last look; first says that there was none yet.
+	saved pmap.Map[Item]
+	first bool
+	at    time.Time // of the last write
+}
+
+func (s *Saver) begin(store *etcd.Store, source Source, content etcd.RegistryContent) *saving {
+	one := &saving{Saver: s, store: store, source: source, head: content.Head, stored: map[uint32][sha256.Size]byte{}, first: true}
+	if one.head == nil {
+		one.head = &etcd.RegistryHead{Source: source.SourceName()}
+	}
+	for number, items := range content.Buckets {
+		one.stored[number] = digest(items)
+	}
+	return one
+}
+
+// digest returns the hash of the items of a bucket.
+func digest(items map[string][]byte) [sha256.Size]byte {
+	var text []byte
+	for _, key := range slices.Sorted(maps.Keys(items)) {
+		for _, part := range [][]byte{[]byte(key), items[key]} {
+			text = append(binary.AppendUvarint(text, uint64(len(part))), part...)
+		}
+	}
+	return sha256.Sum256(text)
+}
+
+// bucket returns the bucket of a key.
+func bucket(key string) uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(key)) // never fails
+	return h.Sum32() % buckets
+}
+
+// look saves what the source has, where that is another than was saved, it is
+// confirmed, and enough time has passed. At once, it does not mind the time.
+func (s *saving) look(ctx context.Context, atOnce bool) error {
+	now := s.o.Now()
+	known, ok := s.source.Known()
+	pause := batchPause
+	if atOnce {
+		pause = 0
+	}
+	switch {
+	case ok && s.first, ok && (atOnce || now.Sub(s.at) >= s.o.Interval) && (!pmap.Equal(s.saved, known.Items) || string(known.State) != string(s.head.State)):
+		return s.save(ctx, known, now, pause)
+	case s.head.Confirmed.IsZero(), now.Sub(s.head.Touched) < touchInterval:
+		return nil
+	}
+	if ok {
+		s.head.Confirmed = now
+	}
+	return s.touch(ctx, now)
+}
+
+// save writes the buckets that differ, with a pause after each batch, and the head
+// last.
+func (s *saving) save(ctx context.Context, known Known, now time.Time, pause time.Duration) error {
+	s.at = now
+	var writes []etcd.SideWrite
+	size, written := 0, 0
+	flush := func() error {
+		if len(writes) == 0 {
+			return nil
+		}
+		_, err := s.store.WriteSide(ctx, writes)
+		if written += size; err == nil {
+			err = retry.Sleep(ctx, pause)
+		}
+		writes, size = nil, 0
+		return err
+	}
+	name := s.source.SourceName()
+	for number, items := range s.group(known.Items) {
+		values := map[string][]byte{}
+		for key, item := range items {
+			value, err := item.Value()
+			if err != nil {
+				s.o.Logger.Warn("what a source has cannot be saved", "source", name, "item", key, "err", err)
+				continue
+			}
+			values[key] = value
+		}
+		sum := digest(values)
+		if before, ok := s.stored[number]; ok && before == sum || !ok && len(values) == 0 {
+			continue
+		}
+		write := etcd.SideWrite{Key: etcd.RegistryBucketKey(name, number), Revision: etcd.Any}
+		if len(values) > 0 {
+			value, err := etcd.EncodeRegistryBucket(name, number, values)
+			if err != nil {
+				return err
+			}
+			if len(value) > maxBucket {
+				s.o.Logger.Warn("a part of what a source has is too large to be saved", "source", name, "bucket", number, "bytes", len(value))
+				continue
+			}
+			write.Value = value
+		}
+		if size+len(write.Value) > batchBytes || len(writes) == etcd.SideBatch {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+		writes, size = append(writes, write), size+len(write.Value)
+		if s.stored[number] = sum; len(values) == 0 {
+			delete(s.stored, number)
+		}
+	}
+	if err := flush(); err != nil {
+		return err
+	}
+	s.head.State, s.head.Confirmed = known.State, now
+	if err := s.touch(ctx, now); err != nil {
+		return err
+	}
+	s.saved, s.first = known.Items, false
+	s.o.Logger.Debug("what a source has is saved", "source", name, "items", known.Items.Len(), "bytes", written)
+	return nil
+}
+
+// group returns the items of the buckets that differ from their saved form, in the
+// order of the buckets.
+func (s *saving) group(items pmap.Map[Item]) func(yield func(uint32, map[string]Item) bool) {
+	differ := map[uint32]map[string]Item{}
+	if s.first {
+		for number := range uint32(buckets) {
+			differ[number] = map[string]Item{}
+		}
+		for number := range s.stored { // of a version that has more buckets
+			differ[number] = map[string]Item{}
+		}
+	}
+	for change := range pmap.Diff(s.saved, items) {
+		differ[bucket(change.Key)] = map[string]Item{}
+	}
+	for key, item := range items.All() {
+		if of := differ[bucket(key)]; of != nil {
+			of[key] = item
+		}
+	}
+	return func(yield func(uint32, map[string]Item) bool) {
+		for _, number := range slices.Sorted(maps.Keys(differ)) {
+			if !yield(number, differ[number]) {
+				return
+			}
+		}
+	}
+}
+
+// touch writes the head.
+func (s *saving) touch(ctx context.Context, now time.Time) error {
+	s.head.Touched = now
+	value, err := etcd.EncodeRegistryHead(s.head)
+	if err != nil {
+		return err
+	}
+	_, err = s.store.WriteSide(ctx, []etcd.SideWrite{{Key: etcd.RegistryHeadKey(s.head.Source), Value: value, Revision: etcd.Any}})
+	return err
+}

@@ -1,0 +1,64 @@
+package rows
+
+import (
+	"iter"
+	"slices"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/host"
+)
+
+// Endpoints is all endpoints of a service, of all registries. It is replaced
+// only when its content differs.
+type Endpoints struct {
+	Hostname  host.Name
+	Namespace string
+	// Endpoints are in the order of their shards, within a shard as the registry
+	// gave them.
+	Endpoints []*discovery.Endpoint
+	// Shards say which of them are whose: the first Count are of the first shard.
+	Shards []ShardSize
+
+	localities []*Locality // see Localities
+}
+
+// ShardSize is how many endpoints of a row a shard has.
+type ShardSize struct {
+	Shard discovery.ShardKey
+	Count int
+}
+
+// All are the endpoints, none of the nil row.
+func (r *Endpoints) All() []*discovery.Endpoint {
+	if r == nil {
+		return nil
+	}
+	return r.Endpoints
+}
+
+// ByShard iterates over the endpoints and the shards that they are of.
+func (r *Endpoints) ByShard() iter.Seq2[discovery.ShardKey, *discovery.Endpoint] {
+	return func(yield func(discovery.ShardKey, *discovery.Endpoint) bool) {
+		if r == nil {
+			return
+		}
+		rest := r.Endpoints
+		for _, s := range r.Shards {
+			for _, e := range rest[:s.Count] {
+				if !yield(s.Shard, e) {
+					return
+				}
+			}
+			rest = rest[s.Count:]
+		}
+	}
+}
+
+// Equal says whether two rows have the same content.
+func (r *Endpoints) Equal(o *Endpoints) bool {
+	if r == nil || o == nil {
+		return r == o
+	}
+	return r.Hostname == o.Hostname && r.Namespace == o.Namespace && slices.Equal(r.Shards, o.Shards) &&
+		slices.EqualFunc(r.Endpoints, o.Endpoints, (*discovery.Endpoint).Equal)
+}

@@ -1,0 +1,152 @@
+package rows
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"net/netip"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/host"
+)
+
+// Key is the key of the rows of a service: "host/namespace".
+func Key(hostname host.Name, namespace string) string {
+	return string(hostname) + "/" + namespace
+}
+
+// SplitKey is the inverse of Key.
+func SplitKey(key string) (host.Name, string) {
+	h, namespace, _ := strings.Cut(key, "/")
+	return host.Name(h), namespace
+}
+
+// Service is a service of one name in one namespace: what all registries
+// say of it that can shape a cluster, a listener or a route. It is replaced
+// only when its content differs.
+type Service struct {
+	Hostname  host.Name
+	Namespace string
+	// Services are the services of all registries and addresses. The first answers for
+	// the row; listeners use all. There is at least one.
+	Services []*discovery.Service
+	// Accounts are the identities that may serve it, sorted.
+	Accounts []string
+	// DNSEndpoints are the endpoints where the proxy resolves them itself.
+	DNSEndpoints []*discovery.Endpoint
+}
+
+// Service returns the service that answers for the row.
+func (r *Service) Service() *discovery.Service { return r.Services[0] }
+
+// NewService puts together the services of one key and the endpoints of that
+// key. Kubernetes services come first, then the oldest.
+func NewService(services []*discovery.Service, endpoints []*discovery.Endpoint) *Service {
+	services = slices.Clone(services)
+	slices.SortStableFunc(services, func(a, b *discovery.Service) int {
+		ka, kb := a.Attributes.Provider == discovery.Kubernetes, b.Attributes.Provider == discovery.Kubernetes
+		switch {
+		case ka && !kb:
+			return -1
+		case kb && !ka:
+			return 1
+		}
+		return discovery.CompareServices(a, b)
+	})
+	row := &Service{
+		Hostname: services[0].Hostname, Namespace: services[0].Attributes.Namespace, Services: services,
+	}
+	for _, s := range services {
+		row.Accounts = append(row.Accounts, s.ServiceAccounts...)
+	}
+	for _, e := range endpoints {
+		if e.ServiceAccount != "" {
+			row.Accounts = append(row.Accounts, e.ServiceAccount)
+		}
+	}
+	slices.Sort(row.Accounts)
+	row.Accounts = slices.Compact(row.Accounts)
+	if row.Service().Resolution.IsDNS() {
+		row.DNSEndpoints = endpoints
+	}
+	return row
+}
+
+// Equal says whether two rows have the same content.
+func (r *Service) Equal(o *Service) bool {
+	if r == nil || o == nil {
+		return r == o
+	}
+	return r.Hostname == o.Hostname && r.Namespace == o.Namespace &&
+		slices.EqualFunc(r.Services, o.Services, (*discovery.Service).Equal) &&
+		slices.Equal(r.Accounts, o.Accounts) &&
+		slices.EqualFunc(r.DNSEndpoints, o.DNSEndpoints, (*discovery.Endpoint).Equal)
+}
+
+// Compare is the order of services of one host over namespaces.
+func Compare(a, b *Service) int {
+	return cmp.Or(discovery.CompareServices(a.Service(), b.Service()), strings.Compare(a.Namespace, b.Namespace))
+}
+
+// Ports returns the ports of the first service, then further ports of others with the
+// same name, if these differ only in address and ports. (Istio: canMergeServices.) If
+// ports share a number the first counts. The caller must not modify the result.
+func (r *Service) Ports() []discovery.Port {
+	ports := r.Service().Ports
+	merged := false
+	for _, s := range r.Services[1:] {
+		if !mergeable(r.Service(), s) {
+			continue
+		}
+		for _, p := range s.Ports {
+			if slices.ContainsFunc(ports, func(o discovery.Port) bool { return o.Number == p.Number }) {
+				continue
+			}
+			if !merged {
+				ports, merged = slices.Clone(ports), true
+			}
+			ports = append(ports, p)
+		}
+	}
+	return ports
+}
+
+// Port finds a port of the service by number.
+func (r *Service) Port(number int) (discovery.Port, bool) {
+	for _, p := range r.Ports() {
+		if p.Number == number {
+			return p, true
+		}
+	}
+	return discovery.Port{}, false
+}
+
+func mergeable(a, b *discovery.Service) bool {
+	return a.Resolution == b.Resolution && a.MeshExternal == b.MeshExternal &&
+		a.Attributes.Provider == b.Attributes.Provider &&
+		a.Attributes.Labels.Equal(b.Attributes.Labels) &&
+		a.Attributes.LabelSelectors.Equal(b.Attributes.LabelSelectors) &&
+		slices.Equal(a.Attributes.ExportTo, b.Attributes.ExportTo)
+}
+
+// Open says whether clients may call the service under any address: it has none,
+// and was assigned none.
+func (r *Service) Open() bool {
+	return slices.ContainsFunc(r.Services, func(s *discovery.Service) bool {
+		ip, err := netip.ParseAddr(s.Address)
+		return err == nil && ip.IsUnspecified() && s.AutoAllocatedIPv4 == "" && s.AutoAllocatedIPv6 == ""
+	})
+}
+
+// Ranges are the ranges of addresses under which the service is called, in the
+// order of its services.
+func (r *Service) Ranges() []netip.Prefix {
+	var out []netip.Prefix
+	for _, s := range r.Services {
+		if p, err := netip.ParsePrefix(s.Address); err == nil && !slices.Contains(out, p.Masked()) {
+			out = append(out, p.Masked())
+		}
+	}
+	return out
+}

@@ -1,0 +1,77 @@
+package serviceentry
+
+import (
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/address"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/health"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// known is all that a Store knows beside its rows. It is a value, as the catalog is.
+type known struct {
+	catalog   catalog
+	instances instances                     // of other registries
+	checked   pmap.Map[*config.Config]      // WorkloadEntries whose health matters, by nameKey
+	health    pmap.Map[*health.Report]      // of all WorkloadEntries, as far as it is known, by nameKey
+	assigned  pmap.Map[*address.Assignment] // by address.Path
+}
+
+// fork is a Store as it was at the end of a task. It is never modified.
+type fork struct {
+	*discovery.State
+
+	convert converter
+	off     Switches
+	known   known
+}
+
+var _ discovery.Fork = (*fork)(nil)
+
+// Fork implements discovery.Instance.
+func (s *Store) Fork() discovery.Fork { return s.settled.Load() }
+
+// settle keeps what the store knows now for those who fork it.
+func (s *Store) settle() {
+	state := s.index.State()
+	if last := s.settled.Load(); last == nil || last.State != state || last.known != s.known {
+		s.settled.Store(&fork{State: state, convert: s.convert, off: s.off, known: s.known})
+	}
+}
+
+// store is a store that goes on from the fork. It follows no cache.
+func (f *fork) store(xds discovery.XDSUpdater) *Store {
+	index := discovery.NewIndex(f.State)
+	return &Store{
+		ServiceDiscovery: index, index: index, convert: f.convert, off: f.off, xds: xds, known: f.known,
+		dirty: map[hostKey]struct{}{},
+	}
+}
+
+// Apply implements discovery.Fork. It calls the handlers that the cache would call.
+func (f *fork) Apply(from, to *cache.Snapshot, xds discovery.XDSUpdater) discovery.Fork {
+	s := f.store(xds)
+	s.healthHandler(from, to)
+	s.addressHandler(from, to)
+	for c := range pmap.Diff(from.Configs(), to.Configs()) {
+		object := c.New
+		if !c.HasNew {
+			object = c.Old
+		}
+		switch {
+		case isKind(object, schema.ServiceEntry):
+			s.serviceEntryHandler(c.Old, c.New, cache.EventUpdate)
+		case isKind(object, schema.WorkloadEntry):
+			s.workloadEntryHandler(c.Old, c.New, cache.EventUpdate)
+		}
+	}
+	s.flush()
+	return s.Fork()
+}
+
+// isKind says whether an object is of a kind, whatever the version.
+func isKind(object *config.Config, kind config.GroupVersionKind) bool {
+	return object.Group == kind.Group && object.Kind == kind.Kind
+}

@@ -1,0 +1,187 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/portolan-mesh/portolan/integration/processtest"
+)
+
+// shell runs the commands of documents as a user types them: the programs of `make
+// build tools` are on its path, and all ports of its network are free.
+type shell struct {
+	t   *testing.T
+	n   *namespace
+	tmp string   // stands for /tmp
+	dir string   // where commands run
+	env []string // what commands see, with the variables that were set before
+}
+
+func newShell(t *testing.T) *shell {
+	t.Helper()
+	envoy := needEnvoy(t)
+	needNetworks(t, "ip")
+	s := &shell{t: t, n: newNamespace(t, "document"), tmp: t.TempDir(), dir: ".."}
+	s.env = []string{"PATH=" + filepath.Dir(binary) + ":" + filepath.Dir(envoy) + ":" + os.Getenv("PATH")}
+	t.Cleanup(s.end)
+	return s
+}
+
+// end kills what runs in the network, such as the program that `go run` has started.
+func (s *shell) end() {
+	out, err := exec.Command("ip", "netns", "pids", s.n.name).Output()
+	if err != nil {
+		s.t.Errorf("list the processes of %s: %v", s.n.name, err)
+	}
+	for _, field := range strings.Fields(string(out)) {
+		if pid, err := strconv.Atoi(field); err == nil {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}
+
+// commands returns the commands of a block: a line, with those that a backslash or a
+// here-document joins to it.
+func commands(t *testing.T, block string) []string {
+	t.Helper()
+	var out []string
+	var command strings.Builder
+	until := ""
+	for line := range strings.Lines(block) {
+		if command.Len() == 0 && (strings.TrimSpace(line) == "" || strings.HasPrefix(line, "#")) {
+			continue
+		}
+		command.WriteString(line)
+		if m := hereDocument.FindStringSubmatch(line); until == "" && m != nil {
+			until = m[1]
+			continue
+		}
+		if until != "" && strings.TrimSpace(line) != until || until == "" && strings.HasSuffix(line, "\\\n") {
+			continue
+		}
+		out, until = append(out, command.String()), ""
+		command.Reset()
+	}
+	if command.Len() > 0 {
+		t.Fatalf("a command does not end: %s", command.String())
+	}
+	return out
+}
+
+var (
+	hereDocument = regexp.MustCompile(`<<'?([A-Z]+)'?`)
+	assignment   = regexp.MustCompile(`^([a-z_]+)=(?:\$\(.*\)|\S*)$`)
+)
+
+// run runs the commands of a document one after the other. A command that fails is
+// tried again for some time, as what it needs may still be starting. The last output of
+// each command is returned, by the command.
+func (s *shell) run(blocks ...string) map[string]string {
+	s.t.Helper()
+	out := map[string]string{}
+	for _, block := range blocks {
+		for _, command := range commands(s.t, block) {
+			out[strings.TrimSpace(command)] = s.command(strings.TrimSpace(strings.ReplaceAll(command, "/tmp/", s.tmp+"/")))
+		}
+	}
+	return out
+}
+
+func (s *shell) command(command string) string {
+	s.t.Helper()
+	s.t.Logf("$ %s", command)
+	name, _, _ := strings.Cut(command, " ")
+	if background, ok := strings.CutSuffix(command, "&"); ok {
+		in := s.n.command()
+		processtest.Start(s.t, processtest.Options{
+			Name: name, Path: in[0], Args: append(in[1:], "bash", "-c", "cd '"+s.dir+"' && exec "+background), Env: s.env,
+		})
+		return ""
+	}
+	variable := assignment.FindStringSubmatch(command)
+	if variable != nil {
+		command += "\nprintf %s \"$" + variable[1] + "\""
+	}
+	var out string
+	eventually(s.t, command, func() error {
+		var err error
+		out, err = s.try(command)
+		return err
+	})
+	if variable != nil {
+		s.env = append(s.env, variable[1]+"="+out)
+	}
+	s.t.Log(out)
+	return out
+}
+
+// try runs a command once. That `portolan diff` finds differences is no failure.
+func (s *shell) try(command string) (string, error) {
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	defer cancel()
+	in := s.n.command()
+	c := exec.CommandContext(ctx, in[0], append(in[1:], "bash", "-e", "-u", "-o", "pipefail", "-c", command)...)
+	var out bytes.Buffer
+	c.Dir, c.Env, c.Stdout, c.Stderr = s.dir, append(os.Environ(), s.env...), &out, &out
+	err := c.Run()
+	if c.ProcessState.ExitCode() == 2 && strings.HasPrefix(command, "portolan diff ") {
+		err = nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, out.String())
+	}
+	return out.String(), nil
+}
+
+// TestReadmeCommands runs the commands of the README, then those of the example, and
+// checks that the service answers.
+func TestReadmeCommands(t *testing.T) {
+	s := newShell(t)
+	out := s.run(fences(t, "README.md")...)
+	s.run(fences(t, "examples/quickstart/README.md")...)
+	const call = "curl -sSf --retry 9 --retry-delay 1 --retry-connrefused -H 'Host: reviews.shop.example' http://127.0.0.1:8080/"
+	if answer := out[call]; !strings.Contains(answer, "reviews v") {
+		t.Errorf("%s: %q", call, answer)
+	}
+}
+
+// ownServer is what a page says whose commands start a server on the usual ports.
+const ownServer = "this page starts its own"
+
+// TestTaskPages runs the commands of each page of docs/tasks in an empty directory,
+// after the quickstart of the README unless the page starts a server of its own.
+func TestTaskPages(t *testing.T) {
+	pages, err := filepath.Glob("../docs/tasks/*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("there are no pages: %v", err)
+	}
+	quickstart := fences(t, "README.md")[0]
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks := fences(t, strings.TrimPrefix(filepath.ToSlash(page), "../"))
+		if len(blocks) == 0 {
+			continue
+		}
+		t.Run(strings.TrimSuffix(filepath.Base(page), ".md"), func(t *testing.T) {
+			s := newShell(t)
+			if !bytes.Contains(text, []byte(ownServer)) {
+				s.run(quickstart)
+			}
+			s.dir = t.TempDir()
+			s.run(blocks...)
+		})
+	}
+}

@@ -1,0 +1,85 @@
+package integration
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
+)
+
+// TestAnEmptiedDataDirectory: a server whose volume is not mounted takes nothing away
+// from its proxies: it does not start, and says what to do, until a new store is
+// meant. One that runs goes on from memory.
+func TestAnEmptiedDataDirectory(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, serverOptions{})
+	s.apply(entry("before", 80))
+	dir := s.o.dataDir
+	if err := os.RemoveAll(filepath.Join(dir, "etcd")); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(storeOf(t, dir), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the server says that its store is gone", func() error {
+		report, err := s.get("/readyz", nil)
+		if err == nil && !strings.Contains(string(report), "the store is gone") {
+			err = errors.New(string(report))
+		}
+		return err
+	})
+	if _, err := s.get("/apis/networking.istio.io/v1/namespaces/shop/serviceentries/before", nil); err != nil {
+		t.Error(err)
+	}
+	s.kill()
+
+	serve := func(args ...string) outcome {
+		return command(t, "", append([]string{"serve", "--api-address", "127.0.0.1:0", "--xds-address", "127.0.0.1:0", "--data-dir", dir}, args...)...)
+	}
+	for _, empty := range []string{filepath.Join(dir, "etcd"), dir} {
+		if err := os.RemoveAll(empty); err != nil {
+			t.Fatal(err)
+		}
+		refused := serve()
+		for _, words := range []string{"the store is gone", dir + ".portolan", "mount its volume", "--new-store"} {
+			if refused.code != 1 || !strings.Contains(refused.stderr, words) {
+				t.Errorf("without %s: exit code %d, and not %q: %s", empty, refused.code, words, refused.stderr)
+			}
+		}
+	}
+	again := startServer(t, serverOptions{dataDir: dir, args: []string{"--new-store"}})
+	again.apply(entry("after", 80))
+}
+
+// TestAnEmptiedEtcd: an etcd of somebody else's that comes back with nothing takes
+// nothing away either. A new store begins when the server is started again.
+func TestAnEmptiedEtcd(t *testing.T) {
+	t.Parallel()
+	address := local(freePort(t))
+	at := etcdtest.At(t, "http://"+address)
+	etcd := etcdtest.NewServer(t, at)
+	s := startServer(t, serverOptions{etcd: address})
+	s.apply(entry("before", 80))
+	etcd.Stop()
+	etcdtest.NewServer(t, at)
+	eventually(t, "the server says that its store was emptied", func() error {
+		report, err := s.get("/readyz", nil)
+		if err == nil && !strings.Contains(string(report), "was emptied") {
+			err = errors.New(string(report))
+		}
+		return err
+	})
+	if _, err := s.get("/apis/networking.istio.io/v1/namespaces/shop/serviceentries/before", nil); err != nil {
+		t.Error(err)
+	}
+	if out := s.try(entry("after", 80), "apply", "-f", "-"); out.code != 69 || !strings.Contains(out.stderr, "emptied") {
+		t.Errorf("a write: exit code %d: %s", out.code, out.stderr)
+	}
+	s.kill()
+	s.start()
+	s.apply(entry("after", 80))
+}

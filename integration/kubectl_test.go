@@ -1,0 +1,102 @@
+package integration
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// kubectlBinary is where `make kubectl` puts kubectl.
+const kubectlBinary = "../.tools/kubectl"
+
+// kubectl runs kubectl against a server. The test is skipped where there is none,
+// but fails in CI.
+type kubectl struct {
+	t    testing.TB
+	path string
+	args []string
+	home string
+}
+
+func newKubectl(t testing.TB, s *server) kubectl {
+	t.Helper()
+	path, err := filepath.Abs(kubectlBinary)
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	switch {
+	case err == nil:
+	case os.Getenv("CI") == "true":
+		t.Fatalf("there is no kubectl (%v): run make kubectl", err)
+	default:
+		t.Skipf("SKIPPED, AND NOTHING WAS TESTED: there is no kubectl (%v): run make kubectl", err)
+	}
+	return kubectl{t: t, path: path, args: []string{"--server=http://" + s.api, "--namespace=shop"}, home: t.TempDir()}
+}
+
+// run returns what kubectl says, on both streams, and whether it succeeded.
+func (k kubectl) run(stdin string, args ...string) (string, bool) {
+	k.t.Helper()
+	c := exec.CommandContext(k.t.Context(), k.path, append(args, k.args...)...)
+	c.Env = []string{"HOME=" + k.home, "KUBECONFIG=" + os.DevNull}
+	c.Stdin = strings.NewReader(stdin)
+	out, err := c.CombinedOutput()
+	return string(out), err == nil
+}
+
+// says runs kubectl and looks for words in what it says.
+func (k kubectl) says(ok bool, stdin string, args []string, words ...string) string {
+	k.t.Helper()
+	out, did := k.run(stdin, args...)
+	if did != ok {
+		k.t.Errorf("kubectl %s: succeeded is %v: %s", strings.Join(args, " "), did, out)
+	}
+	for _, word := range words {
+		if !strings.Contains(out, word) {
+			k.t.Errorf("kubectl %s says nothing of %q: %s", strings.Join(args, " "), word, out)
+		}
+	}
+	return out
+}
+
+// TestKubectl does with kubectl what can be done with it.
+func TestKubectl(t *testing.T) {
+	s := startServer(t, serverOptions{})
+	k := newKubectl(t, s)
+	words := func(line string) []string { return strings.Fields(line) }
+	k.says(true, "", words("version"), "Server Version: v")
+	k.says(true, "", words("api-resources"), "virtualservices", "telemetry.istio.io/v1", "wasmplugins")
+	k.says(true, "", words("get serviceentries"), "No resources found in shop namespace.")
+	k.says(false, "", words("get serviceentry nothing"), `serviceentries.networking.istio.io "nothing" not found`)
+
+	web := ship("shop", "web", "10.0.0.1")
+	k.says(true, web, words("apply --validate=false -f -"), "serviceentry.networking.istio.io/web created")
+	k.says(true, web, words("apply --validate=false -f -"), "web unchanged")
+	k.says(false, web, words("create --validate=false -f -"), "AlreadyExists")
+	k.says(false, strings.Replace(web, "10.0.0.1", "10.0.0.2", 1), words("apply --validate=false -f -"), "patch is not served")
+	k.says(true, strings.Replace(web, "10.0.0.1", "10.0.0.2", 1), words("replace --validate=false -f -"), "web replaced")
+	k.says(true, "", words("get se web -o yaml"), "10.0.0.2", "generation: 2")
+	k.says(true, "", words("wait --for=condition=Accepted se/web --timeout=30s"), "web condition met")
+	k.says(true, "", words("describe se web"), "Observed Generation:")
+
+	unnamed := regexp.MustCompile(`\bname: web\b`).ReplaceAllString(web, "generateName: web-")
+	var names []string
+	for range 2 {
+		out := k.says(true, unnamed, words("create --validate=false -f - -o name"))
+		found := regexp.MustCompile(`(?m)^serviceentry\.networking\.istio\.io/(web-\S+)$`).FindStringSubmatch(out)
+		if found == nil {
+			t.Fatalf("no name in %s", out)
+		}
+		names = append(names, found[1])
+	}
+	if names[0] == names[1] {
+		t.Errorf("both are %s", names[0])
+	}
+	k.says(true, "", words("get se -o name"), "/web\n", "/"+names[0]+"\n", "/"+names[1]+"\n")
+	k.says(true, "", append(words("delete se"), names...), `"`+names[1]+`" deleted`)
+	k.says(true, web, words("delete -f -"), `"web" deleted`)
+	k.says(true, "", words("get se"), "No resources found")
+}

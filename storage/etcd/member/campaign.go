@@ -1,0 +1,42 @@
+package member
+
+import (
+	"context"
+	"expvar"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+)
+
+// startPoll is how often it is looked how the start of a member goes.
+const startPoll = 10 * time.Millisecond
+
+// campaign makes a member lead at once that is alone in its cluster and has no leader
+// yet. By itself it would wait up to a second for other candidates. A member that has
+// yet to read its members from its log ignores the call, and the caller calls again.
+func campaign(ctx context.Context, etcd *embed.Etcd) {
+	if etcd.Server.Leader() != 0 || len(etcd.Server.Cluster().Members()) != 1 || !hasApplied(etcd) {
+		return
+	}
+	self := uint64(etcd.Server.MemberID())
+	// An error means that the member ends, which others that wait for it see too.
+	_ = etcd.Server.Process(ctx, &raftpb.Message{Type: raftpb.MsgTimeoutNow.Enum(), To: &self, From: &self})
+}
+
+// hasApplied says whether raft knows that its whole log is applied. Before that a
+// campaign searches the log for changes of members, part of which etcd may have
+// compacted: raft then panics. etcd publishes raft's state for the member that this
+// process started last; a server has only one.
+func hasApplied(etcd *embed.Etcd) bool {
+	if etcd.Server.AppliedIndex() < etcd.Server.CommittedIndex() {
+		return false
+	}
+	published, ok := expvar.Get("raft.status").(expvar.Func)
+	if !ok {
+		return false
+	}
+	status, ok := published.Value().(raft.Status)
+	return ok && status.Applied >= status.GetCommit()
+}

@@ -1,0 +1,104 @@
+package member_test
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+
+	"github.com/portolan-mesh/portolan/storage/etcd/member"
+	"github.com/portolan-mesh/portolan/storage/longtest"
+)
+
+// TestTheClockIsEtcdsOwn: each tick wakes the process, for ever.
+func TestTheClockIsEtcdsOwn(t *testing.T) {
+	t.Parallel()
+	cfg, err := member.EtcdConfig(member.Options{DataDir: t.TempDir(), Logger: logger(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stock := embed.NewConfig(); cfg.TickMs < stock.TickMs || cfg.ElectionMs != stock.ElectionMs {
+		t.Errorf("it ticks every %d ms and waits %d ms for a leader; etcd's own are %d and %d", cfg.TickMs, cfg.ElectionMs, stock.TickMs, stock.ElectionMs)
+	}
+}
+
+// TestOneThatIsAloneLeadsAtOnce: on a clock on which it would wait for a minute.
+func TestOneThatIsAloneLeadsAtOnce(t *testing.T) {
+	t.Parallel()
+	opts := member.Options{DataDir: t.TempDir(), Logger: logger(t)}
+	cfg, err := member.EtcdConfig(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.TickMs, cfg.ElectionMs = 10_000, 50_000
+	for _, start := range []string{"new", "again"} {
+		etcd, err := embed.StartEtcd(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // less than an election
+		if err := member.AwaitReady(ctx, etcd, opts); err != nil {
+			t.Errorf("%s: %v", start, err)
+			etcd.Server.HardStop()
+		}
+		cancel()
+		etcd.Close()
+	}
+}
+
+// TestAProcessAtRestIsSeldomAsked: at every interval only while somebody waits.
+func TestAProcessAtRestIsSeldomAsked(t *testing.T) {
+	t.Parallel()
+	awaited := make([]bool, 40)
+	count := func() (n int) {
+		for _, asked := range member.Pace(awaited) {
+			if asked {
+				n++
+			}
+		}
+		return n
+	}
+	if n := count(); n != 4 {
+		t.Errorf("it is asked %d times in 40 intervals in which nobody waits", n)
+	}
+	awaited[5] = true
+	if asked := member.Pace(awaited); !asked[0] || !asked[5] || slices.Index(asked[6:], true) != 9 {
+		t.Errorf("asked is %v", asked)
+	}
+	for i := range awaited {
+		awaited[i] = true
+	}
+	if n := count(); n != 40 {
+		t.Errorf("it is asked %d times in 40 intervals in all of which somebody waits", n)
+	}
+}
+
+// TestSoakALongLogIsNoDamage: a store whose log has grown since its last snapshot
+// starts each time. Once in a hundred starts raft was asked to campaign while etcd
+// compacted what raft had yet to look through.
+func TestSoakALongLogIsNoDamage(t *testing.T) {
+	t.Parallel()
+	limit := longtest.Soak(t)
+	dir := t.TempDir()
+	start := func(entries int) {
+		t.Helper()
+		m, err := member.Start(t.Context(), member.Options{DataDir: dir, Logger: logger(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range entries {
+			if _, err := m.Client().Put(t.Context(), "k", strconv.Itoa(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := m.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for begun, n := time.Now(), 0; n < 6 || time.Since(begun) < limit; n++ {
+		start(130) // enough for a compaction in memory, and every few starts a snapshot
+	}
+}

@@ -1,0 +1,208 @@
+package member_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/portolan-mesh/portolan/storage/etcd/member"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// usedDir is a data directory with a store in which key has a value; beside is the
+// mark beside it.
+func usedDir(t *testing.T) (dir, beside string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "data")
+	keep(t, member.Options{DataDir: dir, Logger: logger(t)}, "key")
+	return dir, dir + ".portolan"
+}
+
+// keep starts a member, writes a key, and stops it.
+func keep(t *testing.T, opts member.Options, key string) {
+	t.Helper()
+	m, err := member.Start(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, m.Client(), key, "value")
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func remove(t *testing.T, paths ...string) {
+	t.Helper()
+	for _, path := range paths {
+		if err := os.RemoveAll(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestAnEmptiedDirectoryIsRefused: whatever is left of it, and nothing is made.
+func TestAnEmptiedDirectoryIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, empty := range map[string]func(t *testing.T, dir string) (says []string){
+		"the volume is not mounted": func(t *testing.T, dir string) []string {
+			remove(t, dir)
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			return []string{dir + ".portolan"}
+		},
+		"the directory is gone": func(t *testing.T, dir string) []string {
+			remove(t, dir)
+			return []string{dir + ".portolan"}
+		},
+		"etcd's directory is gone": func(t *testing.T, dir string) []string {
+			remove(t, filepath.Join(dir, "etcd"))
+			return []string{filepath.Join(dir, "portolan.store") + " and " + dir + ".portolan"}
+		},
+		"it was copied without etcd's directory": func(t *testing.T, dir string) []string {
+			remove(t, filepath.Join(dir, "etcd"), dir+".portolan")
+			return []string{filepath.Join(dir, "portolan.store")}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, _ := usedDir(t)
+			says := append(empty(t, dir), "mount its volume", "snapshot restore FILE --data-dir "+dir, "--new-store")
+			before, _ := os.ReadDir(dir)
+			_, err := member.Start(t.Context(), member.Options{DataDir: dir, Logger: logger(t)})
+			if !errors.Is(err, member.ErrEmptied) {
+				t.Fatalf("%v, want ErrEmptied", err)
+			}
+			for _, words := range says {
+				if !strings.Contains(err.Error(), words) {
+					t.Errorf("%q does not say %q", err, words)
+				}
+			}
+			if after, _ := os.ReadDir(dir); len(after) != len(before) {
+				t.Errorf("%v was made of %v", after, before)
+			}
+			// Meant, it begins anew, and is protected like any other.
+			keep(t, member.Options{DataDir: dir, NewStore: true, Logger: logger(t)}, "other")
+			remove(t, filepath.Join(dir, "etcd"))
+			if _, err := member.Start(t.Context(), member.Options{DataDir: dir, Logger: logger(t)}); !errors.Is(err, member.ErrEmptied) {
+				t.Errorf("the new one, emptied: %v, want ErrEmptied", err)
+			}
+		})
+	}
+}
+
+// TestADirectoryWithAStoreStarts: of an older version, without marks, moved, copied,
+// and with a flag that was left.
+func TestADirectoryWithAStoreStarts(t *testing.T) {
+	t.Parallel()
+	for name, prepare := range map[string]func(t *testing.T, dir, beside string) (opts member.Options){
+		"of an older version": func(t *testing.T, dir, beside string) member.Options {
+			remove(t, beside, filepath.Join(dir, "portolan.store"))
+			return member.Options{DataDir: dir}
+		},
+		"moved": func(t *testing.T, dir, _ string) member.Options {
+			if err := os.Rename(dir, dir+"2"); err != nil {
+				t.Fatal(err)
+			}
+			return member.Options{DataDir: dir + "2"}
+		},
+		"copied": func(t *testing.T, dir, _ string) member.Options {
+			if err := os.CopyFS(dir+"2", os.DirFS(dir)); err != nil {
+				t.Fatal(err)
+			}
+			return member.Options{DataDir: dir + "2"}
+		},
+		"as new": func(_ *testing.T, dir, _ string) member.Options {
+			return member.Options{DataDir: dir, NewStore: true}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, beside := usedDir(t)
+			opts := prepare(t, dir, beside)
+			var said lines
+			opts.Logger = said.logger()
+			m := startMember(t, opts)
+			if got := get(t, m.Client(), "key"); got != "value" {
+				t.Errorf("key is %q", got)
+			}
+			for _, mark := range []string{opts.DataDir + ".portolan", filepath.Join(opts.DataDir, "portolan.store")} {
+				if _, err := os.Stat(mark); err != nil {
+					t.Error(err)
+				}
+			}
+			if warned := said.count("--new-store has no effect") == 1; warned != opts.NewStore {
+				t.Errorf("warned of the flag: %t", warned)
+			}
+		})
+	}
+}
+
+// TestAMarkThatCannotBeMade: the server goes on, and says who can make it.
+func TestAMarkThatCannotBeMade(t *testing.T) {
+	t.Parallel()
+	parent := t.TempDir()
+	dir := filepath.Join(parent, strings.Repeat("d", 250)) // too long for one beside it
+	var said lines
+	m := startMember(t, member.Options{DataDir: dir, Logger: said.logger()})
+	put(t, m.Client(), "key", "value")
+	if said.count("let a user who can do so make this file") != 1 {
+		t.Error("it was not said that there is no mark")
+	}
+}
+
+// TestASnapshotIsRestoredIntoAnEmptiedDirectory: as the error says.
+func TestASnapshotIsRestoredIntoAnEmptiedDirectory(t *testing.T) {
+	t.Parallel()
+	dir, _ := usedDir(t)
+	remove(t, filepath.Join(dir, "etcd"))
+	file, _ := saved(t)
+	if _, err := member.Restore(t.Context(), member.RestoreOptions{File: file, DataDir: dir, Schemas: schema.Pilot()}); err != nil {
+		t.Fatal(err)
+	}
+	m := startMember(t, member.Options{DataDir: dir, Logger: logger(t)})
+	if got := get(t, m.Client(), "key"); got != "value4" {
+		t.Errorf("key is %q", got)
+	}
+}
+
+// TestALogThatIsGoneIsDamage: what is left is not a store, and not for a new one to
+// begin in.
+func TestALogThatIsGoneIsDamage(t *testing.T) {
+	t.Parallel()
+	dir, _ := usedDir(t)
+	remove(t, filepath.Join(dir, "etcd", "member", "wal"))
+	for _, meant := range []bool{false, true} {
+		if _, err := member.Start(t.Context(), member.Options{DataDir: dir, NewStore: meant, Logger: logger(t)}); !errors.Is(err, member.ErrDamaged) {
+			t.Errorf("new store meant %t: %v, want ErrDamaged", meant, err)
+		}
+	}
+}
+
+// TestAChildDoesNotBeginANewStore: neither the first, nor one that follows another
+// where a new store was meant.
+func TestAChildDoesNotBeginANewStore(t *testing.T) {
+	t.Parallel()
+	dir, _ := usedDir(t)
+	remove(t, filepath.Join(dir, "etcd"))
+	opts := childOptions(t, dir)
+	child, err := member.NewChild(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := child.Start(t.Context()); !errors.Is(err, member.ErrEmptied) {
+		t.Fatalf("%v, want ErrEmptied", err)
+	}
+	opts.NewStore = true
+	child, endpoint := startChild(t, opts)
+	put(t, clientOf(t, endpoint), "key", "value")
+	remove(t, filepath.Join(dir, "etcd"))
+	kill(t, readLock(t, dir).PID, syscall.SIGKILL)
+	eventually(t, "the child says why it does not start again", func() bool {
+		err := child.Ready()
+		return err != nil && strings.Contains(err.Error(), member.ErrEmptied.Error())
+	})
+}

@@ -1,0 +1,239 @@
+package etcd
+
+import (
+	"bytes"
+	"compress/flate"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/portolan-mesh/portolan/storage/etcd/envelope"
+)
+
+// RegistryHead describes what is saved of a source of a registry.
+type RegistryHead struct {
+	// Source is its name: words between slashes.
+	Source string
+	// Confirmed is when the source last confirmed the saved content. Touched is when a
+	// server that follows the source last wrote the head. Both are in milliseconds.
+	Confirmed, Touched time.Time
+	// State is opaque; the registry writes and reads it.
+	State []byte
+}
+
+// RegistryContent is all that is saved of a source.
+type RegistryContent struct {
+	// Head is nil where nothing is saved.
+	Head *RegistryHead
+	// Buckets are the items, by the number of their bucket and their key.
+	Buckets map[uint32]map[string][]byte
+}
+
+const (
+	// registryHead is the last part of the key of a head.
+	registryHead = "head"
+	// maxItems bounds the size of an inflated bucket.
+	maxItems = 64 << 20
+)
+
+// RegistryHeadKey returns the key of the head of a source.
+func RegistryHeadKey(source string) string { return RegistryPrefix + source + "/" + registryHead }
+
+// RegistryBucketKey returns the key of a bucket of a source.
+func RegistryBucketKey(source string, number uint32) string {
+	return fmt.Sprintf("%s%s/%04x", RegistryPrefix, source, number)
+}
+
+// EncodeRegistryHead returns the value of a head.
+func EncodeRegistryHead(h *RegistryHead) ([]byte, error) {
+	return envelope.Encode(&envelope.RegistryHead{
+		Source: h.Source, Confirmed: h.Confirmed.UnixMilli(), Touched: h.Touched.UnixMilli(), State: h.State,
+	})
+}
+
+// EncodeRegistryBucket returns the value of a bucket. Equal items give equal values.
+func EncodeRegistryBucket(source string, number uint32, items map[string][]byte) ([]byte, error) {
+	all := &envelope.RegistryItems{}
+	for _, key := range slices.Sorted(maps.Keys(items)) {
+		all.Items = append(all.Items, &envelope.RegistryItem{Key: key, Value: items[key]})
+	}
+	plain, err := proto.MarshalOptions{Deterministic: true}.Marshal(all)
+	if err != nil {
+		return nil, err
+	}
+	var deflated bytes.Buffer
+	w, err := flate.NewWriter(&deflated, flate.BestSpeed)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(plain); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return envelope.Encode(&envelope.RegistryBucket{Source: source, Number: number, Items: deflated.Bytes()})
+}
+
+// DecodeRegistryHead is the inverse of EncodeRegistryHead. The error is an
+// ErrForeignKey or an ErrUndecodable.
+func DecodeRegistryHead(kv *mvccpb.KeyValue) (*RegistryHead, error) {
+	source, last, err := parseRegistryKey(string(kv.Key))
+	if err != nil {
+		return nil, err
+	}
+	value := &envelope.RegistryHead{}
+	if err := open(kv, value); err != nil {
+		return nil, err
+	}
+	if value.Source != source || last != registryHead {
+		return nil, undecodable(kv, fmt.Sprintf("it is the head of another source: %s", value.Source))
+	}
+	return &RegistryHead{
+		Source: source, Confirmed: time.UnixMilli(value.Confirmed).UTC(), Touched: time.UnixMilli(value.Touched).UTC(), State: value.State,
+	}, nil
+}
+
+// DecodeRegistryBucket is the inverse of EncodeRegistryBucket. The error is an
+// ErrForeignKey or an ErrUndecodable.
+func DecodeRegistryBucket(kv *mvccpb.KeyValue) (number uint32, items map[string][]byte, err error) {
+	source, last, err := parseRegistryKey(string(kv.Key))
+	if err != nil {
+		return 0, nil, err
+	}
+	value := &envelope.RegistryBucket{}
+	if err := open(kv, value); err != nil {
+		return 0, nil, err
+	}
+	if n, err := strconv.ParseUint(last, 16, 32); err != nil || value.Source != source || uint64(value.Number) != n {
+		return 0, nil, undecodable(kv, fmt.Sprintf("it is bucket %x of %s", value.Number, value.Source))
+	}
+	plain, err := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(value.Items)), maxItems+1))
+	if err == nil && len(plain) > maxItems {
+		err = fmt.Errorf("it has more than %d bytes", maxItems)
+	}
+	all := &envelope.RegistryItems{}
+	if err == nil {
+		err = proto.Unmarshal(plain, all)
+	}
+	if err != nil {
+		return 0, nil, undecodable(kv, "its items: "+err.Error())
+	}
+	items = make(map[string][]byte, len(all.Items))
+	for _, i := range all.Items {
+		items[i.Key] = i.Value
+	}
+	return value.Number, items, nil
+}
+
+// parseRegistryKey reads a key under RegistryPrefix. The error is an ErrForeignKey.
+func parseRegistryKey(key string) (source, last string, err error) {
+	path, ok := strings.CutPrefix(key, RegistryPrefix)
+	at := strings.LastIndexByte(path, '/')
+	if !ok || at <= 0 || at == len(path)-1 {
+		return "", "", foreign(key, "it is not a part of a source under "+RegistryPrefix)
+	}
+	return path[:at], path[at+1:], nil
+}
+
+// ReadRegistry reads what is saved of a source, as of one revision. It leaves out and
+// logs values that cannot be decoded.
+func (s *Store) ReadRegistry(ctx context.Context, source string) (RegistryContent, error) {
+	var out RegistryContent
+	err := restarting(func() error {
+		out = RegistryContent{Buckets: map[uint32]map[string][]byte{}}
+		_, err := s.walk(ctx, Range{Prefix: RegistryPrefix + source + "/", LargeValues: true}, func(kv *mvccpb.KeyValue) {
+			if err := out.add(kv); err != nil {
+				s.o.Log.WarnContext(ctx, "what was saved of a registry is left out", "key", string(kv.Key), "revision", kv.ModRevision, "err", err)
+			}
+		})
+		return err
+	})
+	if err != nil {
+		return RegistryContent{}, fmt.Errorf("read %s%s: %w", RegistryPrefix, source, s.readError(err))
+	}
+	return out, nil
+}
+
+func (c *RegistryContent) add(kv *mvccpb.KeyValue) (err error) {
+	if strings.HasSuffix(string(kv.Key), "/"+registryHead) {
+		c.Head, err = DecodeRegistryHead(kv)
+		return err
+	}
+	number, items, err := DecodeRegistryBucket(kv)
+	if err == nil {
+		c.Buckets[number] = items
+	}
+	return err
+}
+
+// RegistryHeads reads the heads of all sources. The head of a source has the name alone
+// where it cannot be decoded.
+func (s *Store) RegistryHeads(ctx context.Context) ([]*RegistryHead, error) {
+	var sources []string
+	err := restarting(func() error {
+		sources = nil
+		_, err := s.walk(ctx, Range{Prefix: RegistryPrefix, KeysOnly: true}, func(kv *mvccpb.KeyValue) {
+			if source, _, err := parseRegistryKey(string(kv.Key)); err == nil && !slices.Contains(sources, source) {
+				sources = append(sources, source)
+			}
+		})
+		return err
+	})
+	var heads []*RegistryHead
+	for _, source := range sources {
+		head := &RegistryHead{Source: source}
+		var answer *mvccpb.KeyValue
+		if answer, err = s.peek(ctx, RegistryHeadKey(source)); err != nil {
+			break
+		}
+		if answer != nil {
+			if decoded, err := DecodeRegistryHead(answer); err == nil {
+				head = decoded
+			}
+		}
+		heads = append(heads, head)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", RegistryPrefix, s.readError(err))
+	}
+	return heads, nil
+}
+
+// peek reads a key, nil where it is absent.
+func (s *Store) peek(ctx context.Context, key string) (*mvccpb.KeyValue, error) {
+	answer, err := s.get(ctx, key)
+	if err != nil || len(answer.Kvs) == 0 {
+		return nil, err
+	}
+	return answer.Kvs[0], nil
+}
+
+// DeleteRegistry deletes all that is saved of a source, the head last.
+func (s *Store) DeleteRegistry(ctx context.Context, source string) error {
+	var writes []SideWrite
+	err := restarting(func() error {
+		writes = nil
+		_, err := s.walk(ctx, Range{Prefix: RegistryPrefix + source + "/", KeysOnly: true}, func(kv *mvccpb.KeyValue) {
+			writes = append(writes, SideWrite{Key: string(kv.Key), Revision: Any})
+		})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("delete %s%s: %w", RegistryPrefix, source, s.readError(err))
+	}
+	for batch := range slices.Chunk(writes, SideBatch) { // "head" comes after all numbers
+		if _, err := s.WriteSide(ctx, batch); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+package schema_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// servedFields lists the fields of which validation says nothing. With -update the test
+// writes it.
+const servedFields = "testdata/served/fields.txt"
+
+// TestEveryFieldIsServedOrTold sets each field of each message of each kind by itself,
+// to each of its sample values. Validation refuses it, warns of it, or the field is in
+// the list of those with effect. So a field that a newer API brings is in none, and
+// fails this test until somebody has decided what becomes of it.
+func TestEveryFieldIsServedOrTold(t *testing.T) {
+	t.Parallel()
+	examples := servedExamples(t)
+	var silent []string
+	for _, k := range schema.Pilot().All() {
+		w := walker{kind: k, examples: examples[k.Kind]}
+		if len(w.examples) == 0 {
+			w.examples = []*config.Config{empty(k)}
+		}
+		w.message(k.Codec.New().(proto.Message).ProtoReflect().Descriptor(), nil)
+		if w.fields == 0 {
+			t.Errorf("%s has no fields", k.Kind)
+		}
+		silent = append(silent, w.silent...)
+	}
+	got := strings.Join(silent, "\n") + "\n"
+	if *update {
+		if err := os.WriteFile(servedFields, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(servedFields)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := gocmp.Diff(string(want), got); diff != "" {
+		t.Errorf("fields that validation says nothing of (-served +found): serve what is new, or warn of it; then go generate ./storage/schema\n%s", diff)
+	}
+}
+
+// walker looks for the fields of a kind of which validation says nothing.
+type walker struct {
+	kind     *schema.Schema
+	examples []*config.Config
+	fields   int
+	silent   []string
+}
+
+func (w *walker) message(m protoreflect.MessageDescriptor, path []protoreflect.FieldDescriptor) {
+	for i := range m.Fields().Len() {
+		fd := m.Fields().Get(i)
+		at := append(slices.Clone(path), fd)
+		w.fields++
+		if values := w.unnoticed(at); len(values) > 0 {
+			w.silent = append(w.silent, strings.TrimRight(w.kind.Kind+"."+display(at)+" "+strings.Join(values, " "), " "))
+		}
+		if n := fd.Message(); n != nil && !fd.IsMap() && n.ParentFile().Package() != "google.protobuf" && !slices.ContainsFunc(path, hasType(n)) {
+			w.message(n, at)
+		}
+	}
+}
+
+// unnoticed returns the sample values of a field at which validation adds no word to
+// what it says of an example without the field.
+func (w *walker) unnoticed(path []protoreflect.FieldDescriptor) []string {
+	fd := path[len(path)-1]
+	var out []string
+	for _, v := range samples(fd) {
+		for _, example := range w.examples {
+			spec := proto.Clone(example.Spec.(proto.Message))
+			v.set(reach(spec.ProtoReflect(), path[:len(path)-1]), fd)
+			warnings, err := w.kind.Validate(&config.Config{Meta: example.Meta, Spec: spec})
+			if said := append(messages(err), texts(warnings)...); !slices.ContainsFunc(said, tells) {
+				out = append(out, v.name)
+				break
+			}
+		}
+	}
+	if slices.Equal(out, []string{""}) {
+		return []string{""}
+	}
+	return out
+}
+
+// tells says whether a message is about something that has no effect.
+func tells(message string) bool {
+	return isNotServed(message) || strings.Contains(message, "not enforced yet") || strings.Contains(message, "is no longer a field") || strings.Contains(message, "is not supported")
+}

@@ -1,0 +1,127 @@
+package schema
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	networking "istio.io/api/networking/v1alpha3"
+)
+
+// CheckLocalityLbSetting returns the faults of a setting that stands at a path outside an
+// object, such as in MeshConfig; nil for none.
+func CheckLocalityLbSetting(path string, s *networking.LocalityLoadBalancerSetting) error {
+	r := &Report{}
+	r.at(path).localityLbSetting(s)
+	return r.faults.ErrorOrNil()
+}
+
+// checkLocality checks which localities a policy prefers.
+func checkLocality(c checker, p policy) {
+	balancer := p.GetLoadBalancer()
+	s := balancer.GetLocalityLbSetting()
+	if s == nil {
+		return
+	}
+	at := c.at("localityLbSetting")
+	at.localityLbSetting(s)
+	if balancer.GetZoneAwareLbSetting() != nil {
+		c.at("zoneAwareLbSetting").fail("excludes localityLbSetting: set one of them")
+	}
+	if len(s.Failover)+len(s.FailoverPriority) > 0 && p.GetOutlierDetection() == nil {
+		at.warn("has no effect without outlierDetection, which finds out that a locality fails")
+	}
+}
+
+// localityLbSetting checks a setting. (Istio: validateLocalityLbSetting.)
+func (c checker) localityLbSetting(s *networking.LocalityLoadBalancerSetting) {
+	if len(s.GetDistribute()) > 0 && len(s.GetFailover()) > 0 {
+		c.at("failover").fail("excludes distribute: set one of them")
+	}
+	if len(s.GetDistribute()) > 0 && len(s.GetFailoverPriority()) > 0 {
+		c.at("failoverPriority").warn("has no effect beside distribute")
+	}
+	from := make([]string, len(s.GetDistribute()))
+	each(c.at("distribute"), s.GetDistribute(), func(c checker, d *networking.LocalityLoadBalancerSetting_Distribute) {
+		c.at("from").locality(d.GetFrom())
+		names := slices.Sorted(maps.Keys(d.GetTo()))
+		var total uint64
+		for _, name := range names {
+			c.at("to").key(name).locality(name)
+			weight := d.GetTo()[name]
+			if total += uint64(weight); weight == 0 || weight > 100 {
+				c.at("to").key(name).fail("must be from 1 to 100, is %d", weight)
+			}
+		}
+		if total != 100 {
+			c.at("to").fail("the weights must add up to 100, and add up to %d", total)
+		}
+		c.at("to").disjoint(names)
+	})
+	for i, d := range s.GetDistribute() {
+		from[i] = d.GetFrom()
+	}
+	c.at("distribute").disjoint(from)
+	each(c.at("failover"), s.GetFailover(), func(c checker, f *networking.LocalityLoadBalancerSetting_Failover) {
+		c.at("from").region(f.GetFrom())
+		c.at("to").region(f.GetTo())
+		if f.GetFrom() == f.GetTo() {
+			c.at("to").fail("must be another region than from, is %q", f.GetTo())
+		}
+	})
+	for i, f := range s.GetFailover() {
+		if slices.ContainsFunc(s.GetFailover()[:i], func(o *networking.LocalityLoadBalancerSetting_Failover) bool { return o.GetFrom() == f.GetFrom() }) {
+			c.at("failover").index(i).warn("has no effect: an earlier one is for region %q, too", f.GetFrom())
+		}
+	}
+	each(c.at("failoverPriority"), s.GetFailoverPriority(), func(c checker, label string) {
+		key, _, _ := strings.Cut(label, "=")
+		if c.given(key); key == "topology.kubernetes.io/region" && len(s.GetFailover()) > 0 {
+			c.fail("%q excludes failover, which orders regions, too", key)
+		}
+	})
+}
+
+// locality checks a name for localities: region/zone/subzone, parts from the right may be
+// missing, and the last may be "*".
+func (c checker) locality(name string) {
+	parts := strings.Split(name, "/")
+	switch {
+	case name == "":
+		c.fail("is missing: name a region, region/zone or region/zone/subzone")
+		return
+	case len(parts) > 3:
+		c.fail("%q has more parts than region/zone/subzone", name)
+		return
+	}
+	for i, part := range parts {
+		if part == "" {
+			c.fail("%q has an empty part", name)
+		} else if strings.Contains(part, "*") && (part != "*" || i < len(parts)-1) {
+			c.fail(`%q: "*" stands for all that is last`, name)
+		}
+	}
+}
+
+func (c checker) region(name string) {
+	if name == "" || strings.ContainsAny(name, "/*") {
+		c.fail("must be one region, is %q", name)
+	}
+}
+
+// disjoint reports names for localities of which one covers another.
+func (c checker) disjoint(names []string) {
+	for i, name := range names {
+		for _, other := range names[:i] {
+			if name != "" && other != "" && (covers(name, other) || covers(other, name)) {
+				c.fail("%q and %q overlap: which of them counts would be unclear", other, name)
+			}
+		}
+	}
+}
+
+// covers says whether all localities of one name are of another.
+func covers(wide, narrow string) bool {
+	wide = strings.TrimSuffix(strings.TrimSuffix(wide, "*"), "/")
+	return wide == "" || narrow == wide || strings.HasPrefix(narrow, wide+"/")
+}

@@ -1,0 +1,110 @@
+package schema_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// TestUnservedSecurity: what looks secure and is not is told apart from other fields
+// that have no effect, and is no fault of the object.
+func TestUnservedSecurity(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		kind config.GroupVersionKind
+		spec string
+		want []string // fields
+	}{
+		"authorization":          {schema.AuthorizationPolicy, `{rules: [{}]}`, []string{"kind"}},
+		"peers":                  {schema.PeerAuthentication, `{mtls: {mode: PERMISSIVE}}`, []string{"kind"}},
+		"requests":               {schema.RequestAuthentication, `{jwtRules: [{issuer: a}]}`, []string{"kind"}},
+		"a plugin that asks who": {schema.WasmPlugin, `{url: "oci://a/b", phase: AUTHN}`, []string{"spec.phase"}},
+		"a plugin that permits":  {schema.WasmPlugin, `{url: "oci://a/b", phase: AUTHZ}`, []string{"spec.phase"}},
+		"a plugin that counts":   {schema.WasmPlugin, `{url: "oci://a/b", phase: STATS}`, nil},
+		"a patch":                {schema.EnvoyFilter, `{priority: 1}`, nil},
+		"patches of filters": {schema.EnvoyFilter, `
+			configPatches:
+			- {applyTo: HTTP_FILTER, patch: {operation: INSERT_BEFORE, value: {name: envoy.filters.http.rbac}}}
+			- {applyTo: HTTP_FILTER, patch: {operation: ADD, value: {name: mine, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthz}}}}
+			- {applyTo: HTTP_FILTER, patch: {operation: INSERT_FIRST, value: {name: mine, typed_config: {"@type": type.googleapis.com/xds.type.v3.TypedStruct, type_url: type.googleapis.com/envoy.extensions.filters.http.jwt_authn.v3.JwtAuthentication}}}}
+			- {applyTo: NETWORK_FILTER, patch: {operation: INSERT_FIRST, value: {name: envoy.filters.network.rbac}}}
+			- {applyTo: HTTP_ROUTE, patch: {operation: MERGE, value: {typed_per_filter_config: {envoy.filters.http.rbac: {a: b}}}}}
+			- {applyTo: FILTER_CHAIN, patch: {operation: MERGE, value: {filters: [{name: envoy.filters.network.http_connection_manager, typed_config: {http_filters: [{name: envoy.filters.http.ext_authz}]}}]}}}
+			- applyTo: HTTP_FILTER
+			  match: {listener: {filterChain: {filter: {name: envoy.filters.network.http_connection_manager, subFilter: {name: envoy.filters.http.jwt_authn}}}}}
+			  patch: {operation: MERGE, value: {typed_config: {a: b}}}`,
+			[]string{
+				"spec.configPatches[0].patch.value", "spec.configPatches[1].patch.value", "spec.configPatches[2].patch.value", "spec.configPatches[3].patch.value",
+				"spec.configPatches[4].patch.value", "spec.configPatches[5].patch.value", "spec.configPatches[6].match",
+			}},
+		"patches of sockets": {schema.EnvoyFilter, `
+			configPatches:
+			- {applyTo: CLUSTER, patch: {operation: MERGE, value: {transport_socket: {name: envoy.transport_sockets.tls}}}}
+			- {applyTo: CLUSTER, patch: {operation: ADD, value: {name: x, transportSocketMatches: [{name: a}]}}}
+			- {applyTo: FILTER_CHAIN, patch: {operation: MERGE, value: {transport_socket: {name: tls}}}}
+			- {applyTo: LISTENER, patch: {operation: ADD, value: {filter_chains: [{}, {transport_socket: {name: tls}}]}}}`,
+			[]string{
+				"spec.configPatches[0].patch.value", "spec.configPatches[1].patch.value", "spec.configPatches[2].patch.value", "spec.configPatches[3].patch.value",
+			}},
+		"other patches": {schema.EnvoyFilter, `
+			configPatches:
+			- {applyTo: HTTP_FILTER, patch: {operation: INSERT_BEFORE, value: {name: envoy.filters.http.lua, typed_config: {inline_code: "rbac, or envoy.filters.http.rbac"}}}}
+			- {applyTo: CLUSTER, patch: {operation: MERGE, value: {name: rbac, connect_timeout: 1s}}}
+			- applyTo: HTTP_FILTER
+			  match: {listener: {filterChain: {filter: {subFilter: {name: envoy.filters.http.rbac}}}}}
+			  patch: {operation: REMOVE}`, nil},
+		"TLS of clients": {schema.DestinationRule, `
+			host: a.b
+			trafficPolicy: {tls: {mode: ISTIO_MUTUAL}, portLevelSettings: [{port: {number: 1}, tls: {mode: SIMPLE}}]}
+			subsets: [{name: a, labels: {a: b}, trafficPolicy: {tls: {mode: MUTUAL}, portLevelSettings: [{port: {number: 1}, tls: {mode: SIMPLE}}]}}]`,
+			[]string{
+				"spec.trafficPolicy.tls.mode", "spec.trafficPolicy.portLevelSettings[0].tls.mode",
+				"spec.subsets[0].trafficPolicy.tls.mode", "spec.subsets[0].trafficPolicy.portLevelSettings[0].tls.mode",
+			}},
+		"no TLS":            {schema.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: DISABLE}, retryBudget: {}}}`, nil},
+		"names of a server": {schema.ServiceEntry, `{hosts: [a.b], ports: [{number: 1, name: a, protocol: HTTP}], subjectAltNames: [a]}`, []string{"spec.subjectAltNames"}},
+		"servers of a gateway": {schema.Gateway, `
+			servers:
+			- {port: {number: 1, name: a, protocol: HTTP}, hosts: ["*"], tls: {httpsRedirect: true}}
+			- {port: {number: 2, name: b, protocol: HTTPS}, hosts: ["*"], tls: {mode: SIMPLE, credentialName: a}}
+			- {port: {number: 3, name: c, protocol: TLS}, hosts: ["*"], tls: {mode: PASSTHROUGH}}
+			- {port: {number: 4, name: d, protocol: TCP}, hosts: ["*"], tls: {mode: SIMPLE, credentialName: a}}
+			- {port: {number: 5, name: e, protocol: TCP}, hosts: ["*"]}`,
+			[]string{"spec.servers[1]", "spec.servers[2]", "spec.servers[3].tls"}},
+		"a sidecar": {schema.Sidecar, `
+			ingress: [{port: {number: 1, name: a, protocol: HTTP}, tls: {mode: SIMPLE}}]
+			outboundTrafficPolicy: {mode: ALLOW_ANY, egressProxy: {host: a.b}}`,
+			[]string{"spec.ingress[0].tls", "spec.outboundTrafficPolicy.egressProxy"}},
+		"claims": {schema.VirtualService, `
+			hosts: [a.b]
+			http:
+			- match: [{headers: {"@request.auth.claims.sub": {exact: a}, x: {exact: a}}}, {withoutHeaders: {"@request.auth.claims[sub]": {}}}]
+			  route: [{destination: {host: a.b}}]
+			tls: [{match: [{sniHosts: [a.b]}], route: [{destination: {host: a.b}}]}]`,
+			[]string{"spec.http[0].match[0].headers[@request.auth.claims.sub]", "spec.http[0].match[1].withoutHeaders[@request.auth.claims[sub]]"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			documents, err := config.Decode("test.yaml", []byte(spec(test.kind, test.spec)), schema.Pilot().Type)
+			if err != nil {
+				t.Fatal(err)
+			}
+			object := documents[0].Config
+			kind := schema.Pilot().Kind(test.kind)
+			warnings, err := kind.Validate(object)
+			if err != nil || len(warnings) < len(test.want) {
+				t.Errorf("%v, warnings %q", err, warnings)
+			}
+			var got []string
+			for _, f := range kind.UnservedSecurity(object) {
+				got = append(got, f.Field)
+			}
+			if d := cmp.Diff(test.want, got); d != "" {
+				t.Errorf("fields (-want +got):\n%s", d)
+			}
+		})
+	}
+}

@@ -1,0 +1,93 @@
+package schema
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	telemetryv1 "istio.io/api/telemetry/v1alpha1"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+)
+
+func telemetry() *Schema {
+	return definition[*telemetryv1.Telemetry]{
+		kind: Telemetry, plural: "telemetries",
+		codec:  config.Protobuf[telemetryv1.Telemetry](),
+		stored: true,
+		check:  checkTelemetry,
+	}.schema()
+}
+
+func checkTelemetry(c checker, t *telemetryv1.Telemetry) {
+	c.target(t)
+	each(c.at("tracing"), t.Tracing, func(c checker, t *telemetryv1.Tracing) {
+		providers(c.at("providers"), t.GetProviders())
+		if len(t.GetProviders()) > 1 {
+			c.at("providers").fail("names %d providers: tracing takes one", len(t.GetProviders()))
+		}
+		if p := t.GetRandomSamplingPercentage(); p != nil {
+			c.at("randomSamplingPercentage").percentage(p.GetValue())
+		}
+		for _, name := range slices.Sorted(maps.Keys(t.GetCustomTags())) {
+			checkTag(c.at("customTags"), name, t.GetCustomTags()[name])
+		}
+	})
+	each(c.at("metrics"), t.Metrics, func(c checker, m *telemetryv1.Metrics) {
+		providers(c.at("providers"), m.GetProviders())
+		checkInterval(c.at("reportingInterval"), m.GetReportingInterval())
+		each(c.at("overrides"), m.GetOverrides(), checkOverride)
+	})
+	each(c.at("accessLogging"), t.AccessLogging, func(c checker, l *telemetryv1.AccessLogging) {
+		providers(c.at("providers"), l.GetProviders())
+	})
+}
+
+func providers(c checker, list []*telemetryv1.ProviderRef) {
+	each(c, list, func(c checker, p *telemetryv1.ProviderRef) {
+		if p.GetName() == "" {
+			c.at("name").fail("is missing: name a provider of the mesh configuration")
+		}
+	})
+}
+
+func checkTag(c checker, name string, tag *telemetryv1.Tracing_CustomTag) {
+	at := c.key(name)
+	if name == "" {
+		at.fail("has no name")
+	}
+	switch t := tag.GetType().(type) {
+	case nil:
+		at.fail("lacks a value: set one of literal, environment, header, formatter")
+	case *telemetryv1.Tracing_CustomTag_Literal:
+		at.at("literal", "value").given(t.Literal.GetValue())
+	case *telemetryv1.Tracing_CustomTag_Environment:
+		at.at("environment", "name").given(t.Environment.GetName())
+	case *telemetryv1.Tracing_CustomTag_Header:
+		at.at("header", "name").given(t.Header.GetName())
+	case *telemetryv1.Tracing_CustomTag_Formatter:
+		at.at("formatter", "value").given(t.Formatter.GetValue())
+	}
+}
+
+func checkInterval(c checker, d *durationpb.Duration) {
+	if d != nil && (d.CheckValid() != nil || d.AsDuration() < time.Second) {
+		c.fail("must be at least 1s, is %s", d.AsDuration())
+	}
+}
+
+func checkOverride(c checker, o *telemetryv1.MetricsOverrides) {
+	if m, ok := o.GetMatch().GetMetricMatch().(*telemetryv1.MetricSelector_CustomMetric); ok {
+		c.at("match", "customMetric").given(m.CustomMetric)
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.GetTagOverrides())) {
+		at, tag := c.at("tagOverrides").key(name), o.GetTagOverrides()[name]
+		switch {
+		case tag.GetOperation() == telemetryv1.MetricsOverrides_TagOverride_UPSERT && tag.GetValue() == "":
+			at.at("value").fail("is missing: UPSERT needs one")
+		case tag.GetOperation() == telemetryv1.MetricsOverrides_TagOverride_REMOVE && tag.GetValue() != "":
+			at.at("value").fail("does not go with REMOVE: leave it out")
+		}
+	}
+}

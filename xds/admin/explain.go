@@ -1,0 +1,252 @@
+package admin
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/generate"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/resource"
+	"github.com/portolan-mesh/portolan/xds/simulate"
+)
+
+// Nodes knows the connected proxies too; an *xds.DiscoveryServer does.
+type Nodes interface {
+	Source
+	Nodes() []*discovery.Proxy
+}
+
+// ServeExplanation says what a proxy does with a request: it builds what a server sends
+// the proxy, and simulates an Envoy, or a gRPC client, that has it. The work grows with
+// the number of services that the proxy sees.
+func ServeExplanation(server Nodes, types []generate.ResourceType) rest.EndpointFunc {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET")
+			return rest.Refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "use GET")
+		}
+		q, err := readQuestion(r)
+		if err != nil {
+			return rest.BadRequest(err.Error())
+		}
+		context := server.Context()
+		if context == nil {
+			return rest.Unavailable("the server has not read its configuration yet: try again in a moment")
+		}
+		nodes := server.Nodes()
+		proxy, connected, err := proxyFrom(context, nodes, q.from)
+		if err == nil && proxy.Type == discovery.Proxyless {
+			err = q.checkCall()
+		}
+		if err != nil {
+			return rest.BadRequest(err.Error())
+		}
+		e := &explainer{
+			question: q, context: context, nodes: nodes, proxy: proxy, types: types,
+			builder: generate.NewBuilder(context, proxy, generate.For(types, proxy.Type)),
+		}
+		out, err := e.explain()
+		if err != nil {
+			return err
+		}
+		out.Proxy.Connected = connected
+		rest.WriteJSON(w, http.StatusOK, out)
+		return nil
+	}
+}
+
+// question is what was asked.
+type question struct {
+	from, host, path, method, sni string
+	port                          int
+	headers                       map[string]string // without the host
+	authority                     string            // the header "host", empty for none
+	http                          bool              // the request is said to be HTTP
+}
+
+func readQuestion(r *http.Request) (question, error) {
+	query := r.URL.Query()
+	q := question{
+		from: query.Get("from"), path: query.Get("path"), method: query.Get("method"), sni: query.Get("sni"),
+		headers: map[string]string{},
+	}
+	name, port, ok := cutPort(query.Get("to"))
+	if q.from == "" || query.Get("to") == "" {
+		return q, errors.New("say from which proxy and to where: " + ExplanationPath + "?from=PROXY&to=HOST:PORT")
+	}
+	if !ok {
+		return q, fmt.Errorf("to: must be a host and a port from 1 to 65535, as in %s:80, is %q", cmp.Or(strings.Trim(query.Get("to"), ":"), "HOST"), query.Get("to"))
+	}
+	q.host, q.port = strings.ToLower(strings.Trim(name, "[]")), port
+	for _, header := range query["header"] {
+		name, value, ok := strings.Cut(header, "=")
+		if !ok || name == "" {
+			return q, fmt.Errorf("header %q: use NAME=VALUE", header)
+		}
+		if strings.EqualFold(name, "host") {
+			q.authority = value
+		} else {
+			q.headers[name] = value
+		}
+	}
+	q.http = q.path != "" || q.method != "" || len(query["header"]) > 0
+	if q.path != "" && !strings.HasPrefix(q.path, "/") {
+		return q, fmt.Errorf("path %q does not begin with /", q.path)
+	}
+	if q.http && q.sni != "" {
+		return q, errors.New("sni is for TLS that the proxy passes on unread: leave out path, method and header")
+	}
+	return q, nil
+}
+
+// checkCall refuses what a call of a gRPC client cannot be.
+func (q question) checkCall() error {
+	if q.method != "" && q.method != http.MethodPost || q.sni != "" || q.authority != "" {
+		return fmt.Errorf("%s is a gRPC client: its calls are POST requests for their target, without TLS, so leave out method, sni and the header host", q.from)
+	}
+	return nil
+}
+
+func cutPort(to string) (string, int, bool) {
+	at := strings.LastIndexByte(to, ':')
+	if at <= 0 {
+		return "", 0, false
+	}
+	port, err := strconv.ParseUint(to[at+1:], 10, 16)
+	return to[:at], int(port), err == nil && port > 0
+}
+
+// explainer answers one question.
+type explainer struct {
+	question
+	context *mesh.PushContext
+	nodes   []*discovery.Proxy // the connected ones
+	proxy   *discovery.Proxy
+	types   []generate.ResourceType
+	builder *generate.Builder
+	built   []generate.Built // so far, for the simulation
+	dialed  string           // the address and port that the client connects to, empty if not known
+	// sidecars are the connected ones by address, nil until they are asked for.
+	sidecars map[string][]*discovery.Proxy
+}
+
+// view is the mesh as the proxy sees it.
+func (e *explainer) view() *mesh.View { return e.builder.View() }
+
+func (e *explainer) explain() (*Explanation, error) {
+	e.buildRoutes()
+	routes, err := simulated(e.built)
+	if err != nil {
+		return nil, err
+	}
+	request, known := e.request(routes)
+	for _, d := range routes.Run(request).Destinations {
+		e.buildCluster(d.Cluster)
+	}
+	whole, err := simulated(e.built)
+	if err != nil {
+		return nil, err
+	}
+	result := whole.Run(request)
+	out := &Explanation{
+		TypeMeta: metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "RequestExplanation"},
+		Revision: e.context.Revision(),
+		Proxy: ExplainedProxy{
+			Node: e.proxy.ID, Type: string(e.proxy.Type), Name: e.proxy.Name, Namespace: e.proxy.Namespace,
+		},
+		Request:  ExplainedRequest{Protocol: string(request.Protocol), Host: request.Host, Port: request.Port},
+		Listener: result.Listener, FilterChain: result.FilterChain, VirtualHost: result.VirtualHost,
+		Objects:      e.objects(resource.ListenerType, result.Listener, schema.Gateway, schema.Sidecar, schema.ServiceEntry),
+		Destinations: []ExplainedDestination{},
+	}
+	if e.proxy.Type == discovery.Sidecar {
+		out.Proxy.Interception = string(e.proxy.InterceptionMode)
+	}
+	if known {
+		out.Request.Address = request.Address
+		e.dialed = envoy.HostPort(request.Address, uint32(request.Port))
+	}
+	switch {
+	case request.Protocol != simulate.TCP:
+		out.Request.Method, out.Request.Path = cmp.Or(request.Method, http.MethodGet), cmp.Or(request.Path, "/")
+	case e.sni != "":
+		out.Request.Protocol = "tls"
+	}
+	out.Route = e.route(result)
+	for _, d := range result.Destinations {
+		one := e.destination(whole, d, result)
+		one.Inbound = e.inbound(one.Endpoints, request, result)
+		out.Destinations = append(out.Destinations, one)
+	}
+	e.conclude(out, request, result)
+	return out, nil
+}
+
+// buildRoutes builds the listeners and routes of the proxy. A gRPC client has those of
+// its target only.
+func (e *explainer) buildRoutes() {
+	if e.proxy.Type == discovery.Proxyless {
+		for need := range e.build(resource.ListenerType, e.target()) {
+			e.build(need.TypeURL, need.Name)
+		}
+		return
+	}
+	for _, typeURL := range []string{resource.ListenerType, resource.RouteType} {
+		all, _ := e.builder.All(typeURL) // proxies do not get what cannot be built either
+		e.built = append(e.built, all...)
+	}
+}
+
+// buildCluster builds a cluster and its endpoints, if there are any.
+func (e *explainer) buildCluster(name string) {
+	for need := range e.build(resource.ClusterType, name) {
+		if need.TypeURL == resource.EndpointType {
+			e.build(need.TypeURL, need.Name)
+		}
+	}
+}
+
+// build builds a resource, if there is one of the name, and returns its needs.
+func (e *explainer) build(typeURL, name string) func(func(resource.Need) bool) {
+	built, err := e.builder.One(typeURL, name)
+	if err != nil || built.Resource == nil {
+		return func(func(resource.Need) bool) {}
+	}
+	e.built = append(e.built, built)
+	return built.EachNeed
+}
+
+// simulated is a proxy that has some resources.
+func simulated(built []generate.Built) (*simulate.Proxy, error) {
+	resources := make([]*resource.Resource, 0, len(built))
+	for _, b := range built {
+		resources = append(resources, b.Resource)
+	}
+	return simulate.New(resources)
+}
+
+// objects are the objects of some kinds that a listener or cluster was built from.
+func (e *explainer) objects(typeURL, name string, kinds ...config.GroupVersionKind) []string {
+	return originsOf(e.built, typeURL, name, kinds...)
+}
+
+// originsOf are the objects of some kinds that one of the built resources was made of.
+func originsOf(built []generate.Built, typeURL, name string, kinds ...config.GroupVersionKind) []string {
+	for _, b := range built {
+		if b.Name == name && b.Body.GetTypeUrl() == typeURL {
+			return namesOf(mesh.Origins(b.Reads), kinds...)
+		}
+	}
+	return nil
+}

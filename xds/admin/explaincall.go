@@ -1,0 +1,83 @@
+package admin
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/xds/generate/cluster"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+)
+
+// What a gRPC client does not take of an object, as docs/operations/grpc.md tells. A
+// field that nobody is served is told by a verdict.
+
+// notTakenOfRoute are the fields of an HTTP route, at a path, that the action of a client
+// lacks.
+func notTakenOfRoute(http *networking.HTTPRoute, at string, action *routev3.RouteAction) []string {
+	var out []string
+	for _, field := range setFields(http, "redirect", "directResponse", "rewrite", "headers") {
+		out = append(out, at+"."+field)
+	}
+	for _, field := range setFields(http.GetRetries(), "perTryTimeout", "retryRemoteLocalities", "retryIgnorePreviousHosts") {
+		out = append(out, at+".retries."+field)
+	}
+	taken := strings.Split(action.GetRetryPolicy().GetRetryOn(), ",")
+	for condition := range strings.SplitSeq(http.GetRetries().GetRetryOn(), ",") {
+		if condition = strings.TrimSpace(condition); condition != "" && !slices.Contains(taken, condition) {
+			out = append(out, fmt.Sprintf("%s.retries.retryOn: %s", at, condition))
+		}
+	}
+	for i, d := range http.GetRoute() {
+		if d.GetHeaders() != nil {
+			out = append(out, fmt.Sprintf("%s.route[%d].headers", at, i))
+		}
+	}
+	return out
+}
+
+// notTakenOfRule are the fields of the traffic policy of a cluster that a client lacks.
+func notTakenOfRule(v *mesh.View, name string) []string {
+	o, ok := cluster.Find(v, name)
+	if !ok {
+		return nil
+	}
+	policy, out := o.Policy(), []string(nil)
+	if simple := policy.GetLoadBalancer().GetSimple(); simple == networking.LoadBalancerSettings_RANDOM || simple == networking.LoadBalancerSettings_PASSTHROUGH {
+		out = append(out, "trafficPolicy.loadBalancer.simple: "+simple.String())
+	}
+	for _, field := range setFields(policy.GetLoadBalancer().GetConsistentHash(), "maglev", "httpCookie", "httpQueryParameterName") {
+		out = append(out, "trafficPolicy.loadBalancer.consistentHash."+field)
+	}
+	for _, field := range setFields(policy.GetConnectionPool(), "tcp") {
+		out = append(out, "trafficPolicy.connectionPool."+field)
+	}
+	for _, field := range setFields(policy.GetConnectionPool().GetHttp()) {
+		if field != "http2MaxRequests" {
+			out = append(out, "trafficPolicy.connectionPool.http."+field)
+		}
+	}
+	for _, field := range setFields(policy, "outlierDetection") {
+		out = append(out, "trafficPolicy."+field)
+	}
+	return out
+}
+
+// setFields are the JSON names of the fields that a message has, in order, of those that
+// are named or of all.
+func setFields(m proto.Message, names ...string) []string {
+	var out []string
+	m.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
+		if len(names) == 0 || slices.Contains(names, f.JSONName()) {
+			out = append(out, f.JSONName())
+		}
+		return true
+	})
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,128 @@
+package admin
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/rows"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+)
+
+// proxyFrom finds the proxy that a text names: a connected one by its node id, name,
+// namespace/name or address; else a sidecar as it would be beside a WorkloadEntry,
+// namespace/name, or at an address; or a router as a Gateway would select it,
+// gateway/namespace/name.
+func proxyFrom(p *mesh.PushContext, nodes []*discovery.Proxy, from string) (proxy *discovery.Proxy, connected bool, err error) {
+	if name, ok := strings.CutPrefix(from, "gateway/"); ok {
+		g := objectNamed(p, schema.Gateway, name)
+		if len(g) != 1 {
+			return nil, false, fmt.Errorf("there is no Gateway %s: use gateway/NAMESPACE/NAME", name)
+		}
+		return routerOf(g[0]), false, nil
+	}
+	var found []*discovery.Proxy
+	for _, n := range nodes {
+		if isNamed(n, from) {
+			found = append(found, n)
+		}
+	}
+	if len(found) == 0 {
+		for _, object := range objectNamed(p, schema.WorkloadEntry, from) {
+			found = append(found, sidecarOf(object))
+		}
+		if _, err := netip.ParseAddr(from); err == nil {
+			found = sidecarsAt(p, from)
+		}
+	} else {
+		connected = true
+	}
+	switch {
+	case len(found) == 0:
+		return nil, false, fmt.Errorf("no proxy, WorkloadEntry or address of an endpoint is called %s: see portolan proxy status; "+
+			"or name a Gateway as gateway/NAMESPACE/NAME", from)
+	case len(found) > 1:
+		return nil, false, fmt.Errorf("%d proxies are called %s, such as %s and %s: name one by its node id", len(found), from, found[0].ID, found[1].ID)
+	}
+	whole := *found[0]
+	whole.RouteDelta = false // it gets the same virtual hosts in another way
+	return &whole, connected, nil
+}
+
+// isNamed says whether a text names a connected proxy.
+func isNamed(p *discovery.Proxy, text string) bool {
+	short, _, _ := strings.Cut(p.Name, ".")
+	names := []string{p.ID, p.Name, short, p.Namespace + "/" + p.Name, p.Namespace + "/" + short}
+	return slices.Contains(names, text) || slices.Contains(p.IPAddresses, text)
+}
+
+// objectNamed are the objects of a kind that a text names: namespace/name or, in
+// whatever namespace, name.
+func objectNamed(p *mesh.PushContext, kind config.GroupVersionKind, text string) (out []*config.Config) {
+	namespace, name, ok := strings.Cut(text, "/")
+	if !ok {
+		namespace, name = "", text
+	}
+	for object := range p.Inputs().Configs.List(kind, namespace) {
+		if object.Name == name {
+			out = append(out, object)
+		}
+	}
+	return out
+}
+
+// newProxy describes a proxy as it would be.
+func newProxy(kind discovery.ProxyType, ip, name, namespace string) *discovery.Proxy {
+	domain := namespace + ".svc.cluster.local"
+	return &discovery.Proxy{
+		ID: string(kind) + "~" + ip + "~" + name + "." + namespace + "~" + domain, Type: kind, IPAddresses: []string{ip},
+		Name: name + "." + namespace, DNSDomain: domain, Namespace: namespace, InterceptionMode: discovery.InterceptionNone,
+	}
+}
+
+// noAddress stands for the address of a proxy that has none yet. No endpoint counts as
+// being there.
+const noAddress = "127.0.0.1"
+
+func routerOf(gateway *config.Config) *discovery.Proxy {
+	out := newProxy(discovery.Router, noAddress, gateway.Name, gateway.Namespace)
+	out.MetadataLabels = gateway.Spec.(*networking.Gateway).GetSelector()
+	return out
+}
+
+func sidecarOf(workload *config.Config) *discovery.Proxy {
+	ip := workload.Spec.(*networking.WorkloadEntry).GetAddress()
+	if _, err := netip.ParseAddr(ip); err != nil {
+		ip = noAddress
+	}
+	out := newProxy(discovery.Sidecar, ip, workload.Name, workload.Namespace)
+	out.MetadataLabels = labelsOf(workload)
+	return out
+}
+
+// sidecarsAt are the sidecars as they would be at an address: those of WorkloadEntries,
+// else one for each namespace whose services have an endpoint there.
+func sidecarsAt(p *mesh.PushContext, ip string) (out []*discovery.Proxy) {
+	for object := range p.Inputs().Configs.List(schema.WorkloadEntry, "") {
+		if object.Spec.(*networking.WorkloadEntry).GetAddress() == ip {
+			out = append(out, sidecarOf(object))
+		}
+	}
+	if len(out) > 0 {
+		return out
+	}
+	var seen []string
+	for key := range p.Instances(ip).Keys() {
+		if _, namespace := rows.SplitKey(key); !slices.Contains(seen, namespace) {
+			seen = append(seen, namespace)
+			out = append(out, newProxy(discovery.Sidecar, ip, ip, namespace))
+		}
+	}
+	return out
+}

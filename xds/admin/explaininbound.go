@@ -1,0 +1,139 @@
+package admin
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/generate"
+	"github.com/portolan-mesh/portolan/xds/generate/workload"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/resource"
+	"github.com/portolan-mesh/portolan/xds/simulate"
+)
+
+// inbound says what the connected sidecars beside endpoints do with a request that comes
+// in. Sidecars that do the same share an entry.
+func (e *explainer) inbound(endpoints []string, r simulate.Request, sent simulate.Result) []ExplainedInbound {
+	if r.Protocol == simulate.GRPC {
+		r.Protocol = simulate.HTTP2
+	}
+	if sent.Action != nil {
+		r.Host, r.Path = sent.Host, sent.Path
+	}
+	var out []ExplainedInbound
+	for _, endpoint := range endpoints {
+		name, port, ok := cutPort(endpoint)
+		ip, err := netip.ParseAddr(name)
+		if !ok || err != nil {
+			continue // of another sort, such as a Unix domain socket
+		}
+		for _, proxy := range e.sidecarsBeside(ip) {
+			r.Address, r.Port = addressText(ip), port
+			in := e.inboundOf(proxy, r)
+			i := slices.IndexFunc(out, func(o ExplainedInbound) bool {
+				o.Endpoints, o.Proxies = nil, nil
+				return reflect.DeepEqual(o, in)
+			})
+			if i < 0 {
+				i, out = len(out), append(out, in)
+			}
+			out[i].Endpoints = append(out[i].Endpoints, endpoint)
+			out[i].Proxies = append(out[i].Proxies, proxy.ID)
+		}
+	}
+	return out
+}
+
+// sidecarsBeside are the connected sidecars of an address.
+func (e *explainer) sidecarsBeside(ip netip.Addr) []*discovery.Proxy {
+	if e.sidecars == nil {
+		e.sidecars = map[string][]*discovery.Proxy{}
+		for _, p := range e.nodes {
+			for _, address := range p.IPAddresses {
+				if own, err := netip.ParseAddr(address); err == nil && p.Type == discovery.Sidecar {
+					e.sidecars[addressText(own)] = append(e.sidecars[addressText(own)], p)
+				}
+			}
+		}
+	}
+	return e.sidecars[addressText(ip)]
+}
+
+// inboundOf simulates the inbound side of a sidecar.
+func (e *explainer) inboundOf(proxy *discovery.Proxy, r simulate.Request) ExplainedInbound {
+	var own []generate.Generator
+	for _, t := range e.types {
+		if t.Inbound != nil {
+			own = append(own, t.Inbound)
+		}
+	}
+	b := generate.NewBuilder(e.context, proxy, own)
+	listeners, _ := b.All(resource.ListenerType) // proxies do not get what cannot be built either
+	clusters, _ := b.All(resource.ClusterType)
+	p, err := simulated(slices.Concat(listeners, clusters))
+	if err != nil {
+		return ExplainedInbound{Outcome: Unknown, Reason: err.Error()}
+	}
+	r.Inbound = proxy.ID != e.proxy.ID
+	result := p.Run(r)
+	if passesInbound(result) { // which may lead to a listener of the proxy that is not captured
+		r.Inbound = false
+		if bound := p.Run(r); !errors.Is(bound.Err, simulate.ErrNoListener) {
+			result = bound
+		}
+	}
+	out := ExplainedInbound{Listener: result.Listener, FilterChain: result.FilterChain, VirtualHost: result.VirtualHost}
+	if port, ok := workload.Find(b.View(), r.Port); ok && result.Err == nil && !passesInbound(result) {
+		if port.Ingress != nil {
+			out.Objects = originsOf(listeners, resource.ListenerType, result.Listener, schema.Sidecar)
+		}
+		for _, s := range port.Services {
+			out.Objects = append(out.Objects, namesOf(mesh.Origins([]mesh.Dependency{{Answer: s}}), schema.ServiceEntry)...)
+		}
+	}
+	concludeInbound(&out, proxy.ID == e.proxy.ID, r, result)
+	return out
+}
+
+func passesInbound(result simulate.Result) bool {
+	return len(result.Destinations) == 1 && result.Destinations[0].Cluster == envoy.InboundPassthroughClusterName
+}
+
+// concludeInbound says what becomes of a request that comes in. own is that the proxy
+// sends it to its own machine.
+func concludeInbound(out *ExplainedInbound, own bool, r simulate.Request, result simulate.Result) {
+	switch {
+	case errors.Is(result.Err, simulate.ErrNoListener) && own:
+		out.Outcome, out.Reason = Passed, "the proxy's own connections are not captured: the application takes them"
+		return
+	case errors.Is(result.Err, simulate.ErrNoListener):
+		out.Outcome, out.Reason = Passed, fmt.Sprintf("the sidecar captures nothing that comes in, and no ingress listener of a Sidecar is for port %d: the application takes it", r.Port)
+		return
+	case errors.Is(result.Err, simulate.ErrNoFilterChain):
+		out.Outcome, out.Reason = Fails, "the listener closes the connection: no filter chain of it matches"
+		return
+	case result.Err != nil:
+		out.Outcome, out.Reason = Unknown, result.Err.Error()
+		return
+	case r.Protocol == simulate.TCP && result.VirtualHost != "":
+		out.Outcome, out.Reason = Fails, "the listener takes nothing but HTTP in plain text"
+		return
+	}
+	out.Outcome, out.Cluster = Forwarded, result.Destinations[0].Cluster
+	out.Application = strings.Join(result.Endpoints(), ",")
+	switch {
+	case passesInbound(result):
+		out.Outcome, out.Reason = Passed, fmt.Sprintf("no service of its namespace has the workload serve port %d: it goes on to the application as it is", r.Port)
+	case out.Cluster == envoy.BlackHoleClusterName:
+		out.Outcome, out.Reason = Fails, fmt.Sprintf("port %d is that of the proxy's own listener", r.Port)
+	case result.Destinations[0].Missing:
+		out.Outcome, out.Reason = Fails, "the ingress listener names no address of the application"
+	}
+}

@@ -1,0 +1,143 @@
+package admin
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/simulate"
+)
+
+// conclude says what becomes of the request.
+func (e *explainer) conclude(out *Explanation, request simulate.Request, result simulate.Result) {
+	noHost := errors.Is(result.Err, simulate.ErrNoVirtualHost) || errors.Is(result.Err, simulate.ErrNoRouteConfig)
+	noRoute := errors.Is(result.Err, simulate.ErrNoRoute)
+	switch {
+	case errors.Is(result.Err, simulate.ErrNoListener):
+		out.Outcome, out.Reason = e.unheard()
+	case errors.Is(result.Err, simulate.ErrNoFilterChain):
+		out.Outcome, out.Reason = Fails, "the listener closes the connection: no filter chain of it matches"
+	case request.Protocol == simulate.TCP && (noHost || result.VirtualHost != ""):
+		out.Outcome, out.Status, out.Reason = Fails, http.StatusBadRequest, "the listener takes nothing but HTTP in plain text"
+		out.Route, out.Destinations = nil, []ExplainedDestination{}
+	case request.Protocol == simulate.GRPC && (noHost || noRoute):
+		out.Outcome, out.Reason = Fails, "no route of the target matches: the call fails as unavailable"
+	case noHost:
+		out.Outcome, out.Status, out.Reason = Fails, http.StatusNotFound, fmt.Sprintf("no route is for host %s on port %d", request.Host, e.port)
+	case noRoute:
+		out.Outcome, out.Status, out.Reason = Fails, http.StatusNotFound, e.whyNoRoute(request, result)
+	case result.Err != nil:
+		out.Outcome, out.Reason = Unknown, result.Err.Error()
+	case result.Fault.AbortsAll():
+		out.Outcome, out.Reason = Answered, "the fault of the route answers every request"
+		if request.Protocol != simulate.GRPC {
+			out.Status, _ = strconv.Atoi(result.Fault.Abort) // a gRPC status is in the words of the fault
+		}
+	case result.Status != 0:
+		out.Outcome, out.Status, out.Location = Answered, result.Status, result.Location
+		if result.VirtualHost == envoy.BlockAllVirtualHostName {
+			out.Outcome = Fails
+			out.Reason = fmt.Sprintf("no service has host %s on port %d, and the outbound traffic policy REGISTRY_ONLY lets nothing else pass", request.Host, e.port)
+		}
+	default:
+		e.concludeForwarded(out, request)
+	}
+}
+
+func (e *explainer) concludeForwarded(out *Explanation, request simulate.Request) {
+	var failing float64
+	for _, d := range out.Destinations {
+		if d.Fails != "" {
+			failing += d.Percent
+			out.Reason = strings.TrimPrefix(out.Reason+"; "+destinationName(d)+": "+d.Fails, "; ")
+		}
+	}
+	all := !slices.ContainsFunc(out.Destinations, func(d ExplainedDestination) bool { return d.Fails == "" })
+	if failing > 0 && request.Protocol == simulate.HTTP && out.Route != nil {
+		out.Status = http.StatusServiceUnavailable
+	}
+	switch {
+	case all:
+		out.Outcome = Fails
+	case failing > 0:
+		out.Outcome = PartlyFails
+	case out.Destinations[0].Cluster == envoy.PassthroughClusterName:
+		out.Outcome, out.Reason = Passed, "no service is meant: it goes on to the client's destination"
+		if e.view().Service(host.Name(e.host)) != nil {
+			out.Reason = fmt.Sprintf("the mesh knows no address of %s: it goes on to the client's destination", e.host)
+		}
+	default:
+		out.Outcome = Forwarded
+	}
+}
+
+// destinationName is a destination in a few words: "reviews.shop:9080 subset v1".
+func destinationName(d ExplainedDestination) string {
+	if d.Host == "" {
+		return d.Cluster
+	}
+	name := envoy.HostPort(d.Host, uint32(d.Port))
+	if d.Subset != "" {
+		name += " subset " + d.Subset
+	}
+	return name
+}
+
+// unheard is the outcome of a connection that no listener takes.
+func (e *explainer) unheard() (outcome, reason string) {
+	ip, err := netip.ParseAddr(e.host)
+	switch {
+	case e.proxy.Type == discovery.Proxyless:
+		return Fails, fmt.Sprintf("the client sees no service with the target %s: its calls fail as unavailable", e.target())
+	case e.proxy.Type == discovery.Sidecar && err == nil && e.view().Shape().Captures() && ip.IsLoopback():
+		return Passed, "connections to a loopback address are not captured: they do not come to the proxy"
+	case e.proxy.Type == discovery.Sidecar && err == nil:
+		return Passed, "the proxy captures nothing and does not listen there: the connection does not come to it"
+	}
+	return Fails, fmt.Sprintf("the proxy does not listen on port %d: %s", e.port, e.whyNoListener())
+}
+
+func (e *explainer) whyNoListener() string {
+	view := e.view()
+	switch gateway := view.Gateway(); {
+	case e.proxy.Type != discovery.Router && e.context.Host(host.Name(e.host)) != nil:
+		return e.missing(ExplainedDestination{Host: e.host, Port: e.port})
+	case e.proxy.Type != discovery.Router:
+		return "no service that it sees has this port"
+	case gateway == nil || len(gateway.Gateways) == 0:
+		return "no Gateway selects it"
+	default:
+		var names []string
+		for _, g := range gateway.Gateways {
+			names = append(names, g.Config.Key().String())
+		}
+		return "no server of " + strings.Join(names, ", ") + " is for HTTP on this port"
+	}
+}
+
+func (e *explainer) whyNoRoute(request simulate.Request, result simulate.Result) string {
+	if result.VirtualHost == envoy.BlackHoleVirtualHostName(uint32(e.port)) {
+		return fmt.Sprintf("no VirtualService of the Gateway has a route on port %d", e.port)
+	}
+	return fmt.Sprintf("no route of the VirtualServices for %s matches %s %s", request.Host, cmp.Or(request.Method, http.MethodGet), cmp.Or(request.Path, "/"))
+}
+
+// namesOf are the objects of some kinds among keys.
+func namesOf(keys []config.Key, kinds ...config.GroupVersionKind) []string {
+	var out []string
+	for _, key := range keys {
+		if slices.ContainsFunc(kinds, func(k config.GroupVersionKind) bool { return k.Group == key.Kind.Group && k.Kind == key.Kind.Kind }) {
+			out = append(out, key.String())
+		}
+	}
+	return out
+}

@@ -1,0 +1,213 @@
+package admin
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/generate/virtualhost"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/resource"
+	"github.com/portolan-mesh/portolan/xds/simulate"
+)
+
+// route describes the route of a result, nil for none.
+func (e *explainer) route(result simulate.Result) *ExplainedRoute {
+	if result.Action == nil {
+		return nil
+	}
+	out := &ExplainedRoute{Name: result.Route}
+	if result.Fault != nil {
+		out.Fault = result.Fault.String()
+	}
+	if vs := e.virtualService(result.Action); vs != nil {
+		out.Object = vs.Config.Key().String()
+		if place, ok := e.placeOf(vs, result.Action); ok {
+			out.Field = fmt.Sprintf("spec.http[%d]", place.Block)
+			if e.proxy.Type == discovery.Proxyless {
+				out.NotTaken = notTakenOfRoute(vs.Spec.GetHttp()[place.Block], out.Field, result.Action.GetRoute())
+			}
+			if place.Match >= 0 {
+				out.Field += fmt.Sprintf(".match[%d]", place.Match)
+			}
+		}
+	}
+	action := result.Action.GetRoute()
+	if action == nil {
+		return out
+	}
+	out.Timeout = durationText(cmp.Or(action.GetTimeout().AsDuration(), action.GetMaxStreamDuration().GetGrpcTimeoutHeaderMax().AsDuration()))
+	if retry := action.GetRetryPolicy(); retry != nil {
+		out.Retries, out.RetryOn = retry.GetNumRetries().GetValue(), retry.GetRetryOn()
+		out.PerTryTimeout = durationText(retry.GetPerTryTimeout().AsDuration())
+	}
+	out.HostRewritten = action.GetHostRewriteLiteral()
+	if action.GetPrefixRewrite() != "" || action.GetRegexRewrite() != nil {
+		out.PathRewritten = result.Path
+	}
+	return out
+}
+
+func durationText(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return d.String()
+}
+
+// virtualService is the one that a route names as its origin, nil for none.
+func (e *explainer) virtualService(route *routev3.Route) *mesh.VirtualService {
+	key, ok := xds.KeyOfPath(envoy.ConfigOf(route.GetMetadata()))
+	if !ok || key.Kind != schema.VirtualService {
+		return nil
+	}
+	return e.context.VirtualService(key.Path())
+}
+
+// placeOf finds where a VirtualService has a route.
+func (e *explainer) placeOf(vs *mesh.VirtualService, route *routev3.Route) (virtualhost.Place, bool) {
+	gateways := []string{mesh.MeshGateway}
+	if e.proxy.Type == discovery.Router {
+		gateways = nil
+		for _, server := range e.view().GatewayAt(e.port).Servers {
+			gateways = append(gateways, server.Gateway.Name())
+		}
+	}
+	for _, gateway := range gateways {
+		for place, options := range virtualhost.Places(e.view(), gateway, e.port, vs) {
+			if slices.ContainsFunc(e.rendered(options), func(r *routev3.Route) bool { return proto.Equal(r, route) }) {
+				return place, true
+			}
+		}
+	}
+	return virtualhost.Place{}, false
+}
+
+// rendered are the routes that a client of the kind gets for a description.
+func (e *explainer) rendered(o envoy.RouteOptions) []*routev3.Route {
+	if e.proxy.Type == discovery.Proxyless {
+		return envoy.GRPCRoutes(o, e.host, uint32(e.port))
+	}
+	return []*routev3.Route{envoy.Route(o)}
+}
+
+// destination describes one of the destinations of a request.
+func (e *explainer) destination(p *simulate.Proxy, d simulate.Destination, result simulate.Result) ExplainedDestination {
+	var sum float64
+	for _, other := range result.Destinations {
+		sum += float64(other.Weight)
+	}
+	out := ExplainedDestination{
+		Cluster: d.Cluster, Percent: 100, Endpoints: d.Endpoints,
+		Services: e.objects(resource.ClusterType, d.Cluster, schema.ServiceEntry),
+		Rules:    e.objects(resource.ClusterType, d.Cluster, schema.DestinationRule),
+	}
+	if len(result.Destinations) > 1 {
+		out.Percent = 100 * float64(d.Weight) / sum
+	}
+	if ref, ok := envoy.ParseClusterName(d.Cluster); ok {
+		out.Host, out.Port, out.Subset = ref.Host, int(ref.Port), ref.Subset
+	}
+	cluster := p.Cluster(d.Cluster)
+	if cluster == nil {
+		if out.Fails = e.missing(out); d.Cluster == envoy.BlackHoleClusterName {
+			out.Fails = e.nowhere(result)
+		}
+		return out
+	}
+	if e.proxy.Type == discovery.Proxyless {
+		out.NotTaken = notTakenOfRule(e.view(), d.Cluster)
+	}
+	if out.LoadBalancer = cluster.GetLbPolicy().String(); cluster.GetLoadBalancingPolicy() != nil { // of a gRPC client
+		out.LoadBalancer = clusterv3.Cluster_LEAST_REQUEST.String()
+	}
+	assignment := cluster.GetLoadAssignment()
+	if eds := cluster.GetEdsClusterConfig(); eds != nil {
+		assignment = p.Assignment(cmp.Or(eds.GetServiceName(), d.Cluster))
+	}
+	out.Localities = localities(assignment)
+	switch {
+	case d.Cluster == envoy.BlackHoleClusterName:
+		out.Fails = e.nowhere(result)
+	case cluster.GetType() == clusterv3.Cluster_ORIGINAL_DST && !e.view().Shape().Captures():
+		out.Fails = "the requests go on to the client's destination, which only a proxy that captures traffic knows"
+		if name := host.Name(e.host); e.context.Host(name) == nil {
+			out.Fails = fmt.Sprintf("there is no service %s: %s", e.host, out.Fails)
+		}
+	case cluster.GetType() == clusterv3.Cluster_ORIGINAL_DST:
+		if e.dialed != "" {
+			out.Endpoints = []string{e.dialed}
+		}
+	case len(d.Endpoints) == 0 && len(out.Localities) == 0:
+		out.Fails = "it has no endpoint"
+	case len(d.Endpoints) == 0:
+		out.Fails = "none of its endpoints is healthy"
+	}
+	return out
+}
+
+// localities counts the endpoints of an assignment.
+func localities(assignment *endpointv3.ClusterLoadAssignment) []ExplainedLocality {
+	var out []ExplainedLocality
+	for _, at := range assignment.GetEndpoints() {
+		l := at.GetLocality()
+		one := ExplainedLocality{
+			Locality: discovery.LocalityOf(l.GetRegion(), l.GetZone(), l.GetSubZone()),
+			Total:    len(at.GetLbEndpoints()),
+		}
+		for _, endpoint := range at.GetLbEndpoints() {
+			if s := endpoint.GetHealthStatus(); s == corev3.HealthStatus_UNKNOWN || s == corev3.HealthStatus_HEALTHY {
+				one.Healthy++
+			}
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// nowhere says why a request goes to the cluster without endpoints.
+func (e *explainer) nowhere(result simulate.Result) string {
+	switch {
+	case result.FilterChain == envoy.VirtualOutboundBlackHoleName || result.FilterChain == envoy.VirtualInboundBlackHoleName:
+		return fmt.Sprintf("port %d is that of the proxy's own listener", e.port)
+	case e.proxy.Type != discovery.Proxyless:
+		return "no service takes this, and the outbound traffic policy REGISTRY_ONLY lets nothing else pass"
+	case e.virtualService(result.Action) != nil:
+		return "gRPC clients follow no redirect and know no direct response: the call fails as unavailable"
+	default:
+		return "no route of the VirtualService matches: the call fails as unavailable"
+	}
+}
+
+// missing says why the proxy lacks a cluster.
+func (e *explainer) missing(d ExplainedDestination) string {
+	name := host.Name(d.Host)
+	service := e.view().Service(name)
+	switch {
+	case d.Host == "":
+		return "the proxy has no cluster of this name"
+	case service == nil && e.context.Host(name) != nil:
+		return fmt.Sprintf("the proxy does not see service %s: look at exportTo of its ServiceEntry and at the Sidecar of the workload", d.Host)
+	case service == nil:
+		return fmt.Sprintf("there is no service %s", d.Host)
+	}
+	if _, ok := service.Port(d.Port); !ok {
+		return fmt.Sprintf("service %s has no port %d", d.Host, d.Port)
+	}
+	if d.Subset != "" && e.view().Rule(service).Subset(d.Subset) == nil {
+		return fmt.Sprintf("no DestinationRule that applies has subset %s of %s", d.Subset, d.Host)
+	}
+	return "it has no endpoint"
+}

@@ -1,0 +1,138 @@
+package admin
+
+import (
+	"cmp"
+	"net/http"
+	"net/netip"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/simulate"
+)
+
+// anywhere are addresses of no machine, of IPv4 and of IPv6 (RFC 5737, RFC 3849). They
+// stand for what DNS answers.
+var anywhere = map[bool]string{true: "192.0.2.1", false: "2001:db8::1"}
+
+// target is what a gRPC client calls.
+func (e *explainer) target() string { return envoy.HostPort(e.host, uint32(e.port)) }
+
+// request describes the client's request, and says whether its address is known. A
+// client of a proxy that captures nothing connects to a listener of the proxy.
+func (e *explainer) request(p *simulate.Proxy) (r simulate.Request, known bool) {
+	if e.proxy.Type == discovery.Proxyless {
+		return simulate.Request{
+			Protocol: simulate.GRPC, Host: e.target(), Port: e.port, Path: e.path, Method: http.MethodPost, Headers: e.headers,
+		}, false
+	}
+	ip, _ := netip.ParseAddr(e.host)
+	shape, service := e.view().Shape(), e.service(ip)
+	r = simulate.Request{
+		Port: e.port, Protocol: simulate.HTTP, Path: e.path, Method: e.method, Headers: e.headers,
+		Host: cmp.Or(e.authority, e.host),
+	}
+	if e.authority == "" && e.port != 80 {
+		r.Host = envoy.HostPort(e.host, uint32(e.port))
+	}
+	if e.sni != "" || !e.http && e.proxy.Type == discovery.Sidecar && isTCP(service, e.port) {
+		r.Protocol = simulate.TCP
+	}
+	switch {
+	case e.proxy.Type == discovery.Router:
+		r.Address = listeningAt(p, e.port, cmp.Or(addressText(ip), loopback(shape)))
+	case ip.IsValid():
+		r.Address = addressText(ip)
+	case shape.Captures():
+		if r.Address = called(shape, service); r.Address == "" {
+			r.Address = anywhere[shape.IPv4]
+			return r, false
+		}
+	default:
+		if service != nil && shape.DNSCapture {
+			if at := shape.Assigned(service); len(at) > 0 {
+				r.Address = at[0]
+				return r, true
+			}
+		}
+		r.Address = listeningAt(p, e.port, loopback(shape))
+	}
+	return r, true
+}
+
+// service is the one that the request is for, by its name or, if that is an address, by
+// one of its addresses; nil for none.
+func (e *explainer) service(ip netip.Addr) *mesh.ServiceRow {
+	if !ip.IsValid() {
+		return e.view().Service(host.Name(e.host))
+	}
+	for h := range e.view().HostsAt(addressText(ip)) {
+		if s := e.view().Service(host.Name(h)); s != nil {
+			if _, ok := s.Port(e.port); ok {
+				return s
+			}
+		}
+	}
+	return nil
+}
+
+// called is the address at which clients of a proxy call a service, if its name resolves
+// to what the mesh knows: the first of a family that the proxy has, or the first of a
+// range; empty for none.
+func called(shape mesh.Shape, service *mesh.ServiceRow) string {
+	if service == nil {
+		return ""
+	}
+	all := shape.Addresses(service)
+	for _, r := range service.Ranges() {
+		all = append(all, r.Addr().String())
+	}
+	for _, address := range all {
+		if ip, err := netip.ParseAddr(address); err == nil && (ip.Unmap().Is4() && shape.IPv4 || !ip.Unmap().Is4() && shape.IPv6) {
+			return addressText(ip)
+		}
+	}
+	return ""
+}
+
+// isTCP says whether a service declares that a port is not for HTTP.
+func isTCP(service *mesh.ServiceRow, port int) bool {
+	if service == nil {
+		return false
+	}
+	p, ok := service.Port(port)
+	return ok && p.Protocol != discovery.Unsupported && !p.Protocol.IsHTTP()
+}
+
+func loopback(shape mesh.Shape) string {
+	if shape.IPv4 {
+		return "127.0.0.1"
+	}
+	return "::1"
+}
+
+func addressText(ip netip.Addr) string {
+	if !ip.IsValid() {
+		return ""
+	}
+	return ip.Unmap().String()
+}
+
+// listeningAt returns an address at which the proxy listens on a port: the preferred one
+// if it does there, else the address of its first listener with the port.
+func listeningAt(p *simulate.Proxy, port int, preferred string) string {
+	first := ""
+	for _, name := range p.Listeners() {
+		a := p.Listener(name).GetAddress().GetSocketAddress()
+		own, _ := netip.ParseAddr(a.GetAddress())
+		if int(a.GetPortValue()) != port {
+			continue
+		}
+		if a.GetAddress() == preferred || own.IsUnspecified() {
+			return preferred
+		}
+		first = cmp.Or(first, a.GetAddress())
+	}
+	return cmp.Or(first, preferred)
+}

@@ -1,0 +1,134 @@
+package admin
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// ExplanationPath is the path of an Explanation. Its parameters are from, to (HOST:PORT)
+// and, if they are known, path, method, header (NAME=VALUE, several times) and sni.
+const ExplanationPath = "/apis/portolan.io/v1/explain"
+
+// The outcomes of a request.
+const (
+	Forwarded   = "Forwarded"   // to endpoints
+	Answered    = "Answered"    // by the proxy, as an object says: a redirect, a direct response, a fault
+	Passed      = "Passed"      // on to the client's destination, as no service is meant
+	Fails       = "Fails"       // always
+	PartlyFails = "PartlyFails" // the share of some destinations fails
+	Unknown     = "Unknown"     // the simulation does not know what the proxy has
+)
+
+// Explanation says what a proxy does with a request, and because of which objects. Its
+// JSON form is an API.
+type Explanation struct {
+	metav1.TypeMeta `json:",inline"`
+	// Revision of the store that it is as of.
+	Revision int64            `json:"revision"`
+	Proxy    ExplainedProxy   `json:"proxy"`
+	Request  ExplainedRequest `json:"request"`
+	// Listener and FilterChain are the names of what takes the connection, and Objects the
+	// Gateways, Sidecars and ServiceEntries behind it.
+	Listener    string   `json:"listener,omitempty"`
+	FilterChain string   `json:"filterChain,omitempty"`
+	Objects     []string `json:"objects,omitempty"`
+	VirtualHost string   `json:"virtualHost,omitempty"`
+	// Route is the route that matches; absent for TCP.
+	Route        *ExplainedRoute        `json:"route,omitempty"`
+	Destinations []ExplainedDestination `json:"destinations"`
+	// Outcome is one of the constants above. Status is what the proxy itself answers
+	// where it answers; 0 for a closed connection. Location is that of a redirect.
+	Outcome  string `json:"outcome"`
+	Status   int    `json:"status,omitempty"`
+	Location string `json:"location,omitempty"`
+	// Reason says why a request fails, or what else there is to know.
+	Reason string `json:"reason,omitempty"`
+}
+
+// ExplainedProxy is the proxy that sends the request on, or the gRPC client.
+type ExplainedProxy struct {
+	Node      string `json:"node"`
+	Type      string `json:"type"`
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
+	// Connected is false for a proxy as it would be.
+	Connected    bool   `json:"connected"`
+	Interception string `json:"interception,omitempty"`
+}
+
+// ExplainedRequest is the request as the proxy sees it.
+type ExplainedRequest struct {
+	Protocol string `json:"protocol"`
+	Host     string `json:"host"`
+	// Address is where the client connects to; empty where only DNS knows, and for gRPC
+	// clients.
+	Address string `json:"address,omitempty"`
+	Port    int    `json:"port"`
+	Method  string `json:"method,omitempty"`
+	Path    string `json:"path,omitempty"`
+}
+
+// ExplainedRoute is a route, and the place in the VirtualService that it comes from; these
+// are empty for a route that no VirtualService has.
+type ExplainedRoute struct {
+	Name    string `json:"name"`
+	Object  string `json:"object,omitempty"`
+	Field   string `json:"field,omitempty"`
+	Timeout string `json:"timeout,omitempty"`
+	// Retries is how often a request is tried again, and RetryOn when.
+	Retries       uint32 `json:"retries,omitempty"`
+	RetryOn       string `json:"retryOn,omitempty"`
+	PerTryTimeout string `json:"perTryTimeout,omitempty"`
+	Fault         string `json:"fault,omitempty"`
+	// HostRewritten and PathRewritten are as the destination sees them, where they differ.
+	HostRewritten string `json:"hostRewritten,omitempty"`
+	PathRewritten string `json:"pathRewritten,omitempty"`
+	// NotTaken are the fields of the object that a gRPC client does not take.
+	NotTaken []string `json:"notTaken,omitempty"`
+}
+
+// ExplainedDestination is a cluster that requests go to.
+type ExplainedDestination struct {
+	Cluster string `json:"cluster"`
+	Host    string `json:"host,omitempty"`
+	Port    int    `json:"port,omitempty"`
+	Subset  string `json:"subset,omitempty"`
+	// Percent is its share of the requests.
+	Percent float64 `json:"percent"`
+	// Services and Rules are the ServiceEntries and the DestinationRules that it is made of.
+	Services     []string `json:"services,omitempty"`
+	Rules        []string `json:"rules,omitempty"`
+	LoadBalancer string   `json:"loadBalancer,omitempty"`
+	// NotTaken are the fields of the rules that a gRPC client does not take.
+	NotTaken []string `json:"notTaken,omitempty"`
+	// Endpoints are the addresses that get requests, and Localities how many there are.
+	Endpoints  []string            `json:"endpoints,omitempty"`
+	Localities []ExplainedLocality `json:"localities,omitempty"`
+	// Inbound says what the sidecars beside the endpoints do, as far as they are connected
+	// to the server.
+	Inbound []ExplainedInbound `json:"inbound,omitempty"`
+	// Fails says why requests to it fail; empty where they do not.
+	Fails string `json:"fails,omitempty"`
+}
+
+// ExplainedInbound is what sidecars do with a request that comes to their workloads.
+type ExplainedInbound struct {
+	Endpoints []string `json:"endpoints"`
+	// Proxies are the node ids of the sidecars, one for each of the Endpoints.
+	Proxies     []string `json:"proxies"`
+	Listener    string   `json:"listener,omitempty"`
+	FilterChain string   `json:"filterChain,omitempty"`
+	VirtualHost string   `json:"virtualHost,omitempty"`
+	Cluster     string   `json:"cluster,omitempty"`
+	// Objects are the Sidecar, or the ServiceEntries, that the port is of.
+	Objects []string `json:"objects,omitempty"`
+	// Application is the address of the application; empty for that which the endpoint has.
+	Application string `json:"application,omitempty"`
+	// Outcome is Forwarded, Passed (by nothing that the mesh knows of), Fails or Unknown.
+	Outcome string `json:"outcome"`
+	Reason  string `json:"reason,omitempty"`
+}
+
+// ExplainedLocality counts the endpoints of a locality.
+type ExplainedLocality struct {
+	Locality string `json:"locality,omitempty"`
+	Healthy  int    `json:"healthy"`
+	Total    int    `json:"total"`
+}

@@ -1,0 +1,361 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/progress"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// ProxyConfigPath is the path of a ProxyConfig. Its parameters are node, a node id or a
+// part of one that names one proxy; type, such as CDS, several times or never for all
+// types; differing=true for only what the proxy has otherwise than it should; and server,
+// the id of the server that is meant to answer.
+const ProxyConfigPath = "/apis/portolan.io/v1/proxyconfig"
+
+// ProxyConfig is what a proxy should have and has. Its JSON form is an API.
+type ProxyConfig struct {
+	metav1.TypeMeta `json:",inline"`
+	// Server is the id of the server to which the proxy is connected.
+	Server string `json:"server,omitempty"`
+	// Revision of the store from which the resources follow that the proxy should have.
+	Revision int64          `json:"revision"`
+	Proxy    ConnectedProxy `json:"proxy"`
+	Types    []ProxyType    `json:"types"` // last: they are written one by one
+}
+
+// ConnectedProxy is a proxy that is connected to a server.
+type ConnectedProxy struct {
+	Node      string `json:"node"`
+	Type      string `json:"type"`
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
+	Variant   string `json:"variant"`
+	Envoy     string `json:"envoy,omitempty"`
+}
+
+// ProxyType is the resources of one type.
+type ProxyType struct {
+	Name    string `json:"name"`
+	TypeURL string `json:"typeURL"`
+	// Requested says that the proxy has requested the type.
+	Requested bool `json:"requested"`
+	// Total is how many resources the proxy should have of what it requested.
+	Total     int             `json:"total"`
+	Resources []ProxyResource `json:"resources"` // last: they are written one by one
+}
+
+// ProxyResource is one resource of a proxy.
+type ProxyResource struct {
+	Name string `json:"name"`
+	// State is SYNCED where the proxy has what it should have, REJECTED where it refused
+	// that, and STALE otherwise.
+	State protocol.State `json:"state"`
+	// Version and Config are what the proxy has acknowledged, absent for nothing. Config
+	// is the message, with its type in "@type".
+	Version string          `json:"version,omitempty"`
+	Config  json.RawMessage `json:"config,omitempty"`
+	// IntendedVersion and Intended are what the proxy should have, where that differs;
+	// absent for nothing.
+	IntendedVersion string          `json:"intendedVersion,omitempty"`
+	Intended        json.RawMessage `json:"intended,omitempty"`
+	// Unknown says that the proxy may have something else than Config. InFlight says that
+	// it has yet to answer a response with this resource.
+	Unknown  bool `json:"unknown,omitempty"`
+	InFlight bool `json:"inFlight,omitempty"`
+	// RejectedRevision and Message are the proxy's rejection of Intended.
+	RejectedRevision int64  `json:"rejectedRevision,omitempty"`
+	Message          string `json:"message,omitempty"`
+	// Objects are the objects from which the resource was made.
+	Objects []string `json:"objects,omitempty"`
+}
+
+// Has returns the message that the proxy has acknowledged, nil for none.
+func (r *ProxyResource) Has() (proto.Message, error) { return messageOf(r.Config) }
+
+// Should returns the message that the proxy should have, nil for none.
+func (r *ProxyResource) Should() (proto.Message, error) {
+	if r.State == protocol.Synced {
+		return messageOf(r.Config)
+	}
+	return messageOf(r.Intended)
+}
+
+func messageOf(config json.RawMessage) (proto.Message, error) {
+	if len(config) == 0 {
+		return nil, nil
+	}
+	var body anypb.Any
+	if err := protojson.Unmarshal(config, &body); err != nil {
+		return nil, err
+	}
+	return body.UnmarshalNew()
+}
+
+// Holder knows what connected proxies have; an *xds.DiscoveryServer does.
+type Holder interface {
+	Nodes() []*discovery.Proxy
+	Holdings(ctx context.Context, node string, types func(name string) bool) (*xds.Holdings, error)
+}
+
+// Others knows the other servers; a *progress.View does.
+type Others interface{ Elsewhere() []progress.Place }
+
+// ServeProxyConfig says what a proxy should have and has. For a proxy that is connected
+// to another server it answers 421 and names that server, see ConnectedElsewhere. id is
+// the id of this server. The work follows the size of what the proxy has.
+func ServeProxyConfig(server Holder, others Others, id string) rest.EndpointFunc {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET")
+			return rest.Refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "use GET")
+		}
+		query := r.URL.Query()
+		if meant := query.Get("server"); meant != "" && meant != id {
+			return rest.Refuse(http.StatusMisdirectedRequest, metav1.StatusReasonBadRequest, "another server answers here than "+meant)
+		}
+		if query.Get("node") == "" {
+			return rest.BadRequest("say of which proxy: " + ProxyConfigPath + "?node=NODE")
+		}
+		node, err := findNode(query.Get("node"), server.Nodes(), others.Elsewhere())
+		if err != nil {
+			return err
+		}
+		var types func(string) bool
+		if asked := query["type"]; len(asked) > 0 {
+			types = func(name string) bool { return slices.Contains(asked, name) }
+		}
+		h, err := server.Holdings(r.Context(), node, types)
+		switch {
+		case errors.Is(err, xds.ErrNotConnected):
+			return rest.Unavailable(fmt.Sprintf("proxy %s has just disconnected: try again in a moment", node))
+		case err != nil:
+			return rest.Unavailable(fmt.Sprintf("proxy %s: %v", node, err))
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = writeProxyConfig(w, h, id, query.Get("differing") == "true") // the client is gone
+		return nil
+	}
+}
+
+// writeProxyConfig writes a ProxyConfig, one resource at a time: a proxy may have
+// megabytes.
+func writeProxyConfig(w io.Writer, h *xds.Holdings, id string, differing bool) error {
+	out := ProxyConfig{
+		TypeMeta: metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "ProxyConfig"}, Server: id, Revision: h.Revision,
+		Proxy: ConnectedProxy{
+			Node: h.Proxy.ID, Type: string(h.Proxy.Type), Name: h.Proxy.Name, Namespace: h.Proxy.Namespace,
+			Variant: h.Variant.String(), Envoy: h.Proxy.EnvoyVersion,
+		},
+		Types: []ProxyType{},
+	}
+	return writeList(w, out, h.Types, func(t xds.TypeHoldings) error {
+		var listed []xds.Holding
+		total := 0
+		for _, one := range t.Resources {
+			if one.Desired != nil {
+				total++
+			}
+			if !differing || !one.InSync() {
+				listed = append(listed, one)
+			}
+		}
+		typ := ProxyType{Name: t.Name, TypeURL: t.TypeURL, Requested: t.Requested, Total: total, Resources: []ProxyResource{}}
+		return writeList(w, typ, listed, func(one xds.Holding) error {
+			text, err := json.Marshal(proxyResource(t.TypeURL, one))
+			if err == nil {
+				_, err = w.Write(text)
+			}
+			return err
+		})
+	})
+}
+
+// writeList writes a value whose JSON ends with an empty list, and elements into that
+// list.
+func writeList[E any](w io.Writer, value any, elements []E, write func(E) error) error {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	const end = "]}"
+	if _, err := w.Write(bytes.TrimSuffix(text, []byte(end))); err != nil {
+		return err
+	}
+	for i, element := range elements {
+		if i > 0 {
+			if _, err := io.WriteString(w, ","); err != nil {
+				return err
+			}
+		}
+		if err := write(element); err != nil {
+			return err
+		}
+	}
+	_, err = io.WriteString(w, end)
+	return err
+}
+
+// secretTypes are the types of which only names are shown.
+var secretTypes = []string{"type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"}
+
+func proxyResource(typeURL string, h xds.Holding) ProxyResource {
+	out := ProxyResource{
+		Name: h.Name, State: protocol.Stale, Unknown: h.Unknown, InFlight: h.InFlight, Objects: progress.Names(h.Objects),
+	}
+	switch {
+	case h.Rejected != nil:
+		out.State, out.RejectedRevision, out.Message = protocol.Rejected, h.Rejected.Revision, h.Rejected.Message
+	case h.InSync():
+		out.State = protocol.Synced
+	}
+	if slices.Contains(secretTypes, typeURL) {
+		out.Message = "" // it may quote the secret
+		return out
+	}
+	out.Version, out.Config = shown(h.Acked)
+	if out.State != protocol.Synced {
+		out.IntendedVersion, out.Intended = shown(h.Desired)
+	}
+	return out
+}
+
+// shown returns the version of a resource, and its message as JSON with Envoy's names of
+// fields.
+func shown(r *resource.Resource) (string, json.RawMessage) {
+	if r == nil {
+		return "", nil
+	}
+	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(r.Body)
+	if err != nil { // it names a type that this binary does not have
+		text, _ = json.Marshal(map[string]any{"@type": r.Body.GetTypeUrl(), "error": err.Error()})
+	}
+	return r.Version, text
+}
+
+// findNode returns the node id of the proxy of this server that a text names: by its
+// whole node id, else by its name, namespace/name or address, else by a part of its node
+// id.
+func findNode(text string, here []*discovery.Proxy, elsewhere []progress.Place) (string, error) {
+	found, gone := candidates(text, here, elsewhere)
+	switch {
+	case len(found) == 0 && len(gone) > 0:
+		return "", rest.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf(
+			"proxy %s is connected to no server; it was last seen at %s", gone[0].Node, gone[0].Seen.UTC().Format("2006-01-02 15:04:05 UTC")))
+	case len(found) == 0:
+		return "", rest.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf(
+			"no proxy is called %s, and no node id contains that: see portolan proxy status", text))
+	case len(found) > 1:
+		return "", rest.BadRequest(fmt.Sprintf("%d proxies are meant by %s, such as %s and %s: give more of the node id", len(found), text, found[0].Node, found[1].Node))
+	case found[0].Server != "":
+		return "", elsewhereError(found[0])
+	}
+	return found[0].Node, nil
+}
+
+// candidates returns the connected proxies that a text names in the most exact way in
+// which it names any, and those that are connected to no server. The Server of a proxy of
+// this server is empty.
+func candidates(text string, here []*discovery.Proxy, elsewhere []progress.Place) (found, gone []progress.Place) {
+	connected := map[string]bool{}
+	for _, p := range here {
+		connected[p.ID] = true
+	}
+	for _, how := range []func(*discovery.Proxy) bool{
+		func(p *discovery.Proxy) bool { return p.ID == text },
+		func(p *discovery.Proxy) bool { return isNamed(p, text) },
+		func(p *discovery.Proxy) bool { return strings.Contains(p.ID, text) },
+	} {
+		for _, p := range here {
+			if how(p) {
+				found = append(found, progress.Place{Node: p.ID})
+			}
+		}
+		for _, place := range elsewhere {
+			switch {
+			case connected[place.Node] || !how(proxyOf(place.Node)):
+			case place.Server == "":
+				gone = append(gone, place)
+			default:
+				found = append(found, place)
+			}
+		}
+		if len(found)+len(gone) > 0 {
+			break
+		}
+	}
+	return found, gone
+}
+
+// proxyOf describes a proxy by its node id alone.
+func proxyOf(node string) *discovery.Proxy {
+	p := &discovery.Proxy{ID: node, Name: node}
+	if parts := strings.Split(node, "~"); len(parts) == 4 {
+		p.IPAddresses, p.Name = []string{parts[1]}, parts[2]
+		p.Namespace, _, _ = strings.Cut(parts[3], ".")
+	}
+	return p
+}
+
+// The causes of an error that names another server.
+const (
+	causeServer metav1.CauseType = "ConnectedToServer"
+	causeAPI    metav1.CauseType = "ServerAPI"
+)
+
+// elsewhereError says to which server a proxy is connected, and what to do.
+func elsewhereError(at progress.Place) error {
+	machine, _, _ := strings.Cut(at.Server, ":")
+	message := fmt.Sprintf("proxy %s is connected to another server, %s: ", at.Node, at.Server)
+	if at.API == "" {
+		message += "ask that server"
+	} else {
+		message += fmt.Sprintf("on machine %s, run the command with --server http://%s", machine, at.API)
+	}
+	refusal := rest.Refuse(http.StatusMisdirectedRequest, metav1.StatusReasonBadRequest, message)
+	refusal.ErrStatus.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{
+		{Type: causeServer, Message: at.Server}, {Type: causeAPI, Message: at.API},
+	}}
+	return refusal
+}
+
+// ConnectedElsewhere says whether an error of the API names another server that has the
+// proxy. It returns ProxyConfigPath with the parameters of a query for that server, and
+// the URL of its API, which may be of the loopback of its machine.
+func ConnectedElsewhere(err error, query url.Values) (path, server string, ok bool) {
+	var status interface{ Status() metav1.Status }
+	if !errors.As(err, &status) || status.Status().Code != http.StatusMisdirectedRequest || status.Status().Details == nil {
+		return "", "", false
+	}
+	causes := map[metav1.CauseType]string{}
+	for _, c := range status.Status().Details.Causes {
+		causes[c.Type] = c.Message
+	}
+	if causes[causeServer] == "" || causes[causeAPI] == "" {
+		return "", "", false
+	}
+	there := url.Values{}
+	for name, values := range query {
+		there[name] = values
+	}
+	there.Set("server", causes[causeServer])
+	return ProxyConfigPath + "?" + there.Encode(), "http://" + causes[causeAPI], true
+}

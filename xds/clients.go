@@ -1,0 +1,102 @@
+package xds
+
+import (
+	"context"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/generate"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// This file has what the server does for one kind of client and not for another.
+
+// envoyAgent is the user agent of an Envoy.
+const envoyAgent = "envoy"
+
+var errSeparateStreams = status.Error(codes.FailedPrecondition, "an Envoy gets clusters and listeners on an aggregated stream only (ADS), since they name it as the source of their endpoints and routes: "+
+	"have dynamic_resources name an ads_config, and ads: {} for cds_config and lds_config, as `portolan bootstrap` does")
+
+// refuseSeparateStream refuses an Envoy that requests clusters or listeners on a stream of their
+// own. Envoy would reject each resource, with messages that do not say why.
+func (c *Connection) refuseSeparateStream(node *corev3.Node) error {
+	if only := c.wire.only; node.GetUserAgentName() == envoyAgent && (only == resource.ClusterType || only == resource.ListenerType) {
+		return errSeparateStreams
+	}
+	return nil
+}
+
+// takesRemovals says whether the client learns from a removal that a requested name
+// does not exist, whatever the type. Only delta clients do. Envoys do not, since they
+// ignore removals of endpoints and routes; gRPC clients do not, nor do clients without
+// a user agent.
+func (c *Connection) takesRemovals() bool {
+	return c.wire.variant == protocol.Delta && c.agent != "" && c.agent != envoyAgent && c.proxy.Type != discovery.Proxyless
+}
+
+// firstRouteDelta is the oldest version of Envoy that is known to take virtual hosts by
+// delta (VHDS) as this server sends them: 1.40.
+var firstRouteDelta = [2]uint32{1, 40}
+
+// takesRouteDelta says whether the client takes virtual hosts as resources of their
+// own. An Envoy of a known version does so over an aggregated delta stream: its route
+// configurations tell it to look for virtual hosts there. All other clients get virtual
+// hosts within route configurations.
+func (c *Connection) takesRouteDelta(node *corev3.Node) bool {
+	if c.wire.variant != protocol.Delta || c.wire.only != "" || c.server.options.WholeRoutes || node.GetUserAgentName() != envoyAgent {
+		return false
+	}
+	v := node.GetUserAgentBuildVersion().GetVersion()
+	if v.GetMajorNumber() != firstRouteDelta[0] {
+		return v.GetMajorNumber() > firstRouteDelta[0]
+	}
+	return v.GetMinorNumber() >= firstRouteDelta[1]
+}
+
+// hasWholeRoutes says whether the first request for a composed type lists whole resources,
+// which another server sent. The client would take parts from this server. It would be
+// without any from the moment when it takes the frame of a resource until it has the
+// first part.
+func (c *Connection) hasWholeRoutes(m *message) bool {
+	t, _ := c.server.servedType(m.typeURL)
+	if _, composed := generate.As[generate.Composer](t.Generator); !composed || !c.proxy.RouteDelta {
+		return false
+	}
+	served := c.desired.Resources(m.typeURL)
+	for _, has := range m.request.Initial {
+		if _, ok := served.Get(has.Name); ok && !resource.IsApart(has.Version) && !isEmpty(t.Generator, has.Name, has.Version) {
+			return true
+		}
+	}
+	return false
+}
+
+// isEmpty says whether a version is that of the empty resource for an unknown name.
+func isEmpty(g generate.Generator, name, version string) bool {
+	e, ok := generate.As[generate.Emptier](g)
+	if !ok {
+		return false
+	}
+	empty, err := generate.Empty(e, name)
+	return err == nil && empty != nil && empty.Version == version
+}
+
+// serveWholeRoutes makes this stream serve whole resources. A client that holds whole
+// resources keeps to them until it restarts.
+func (c *Connection) serveWholeRoutes(ctx context.Context) error {
+	proxy := *c.proxy
+	proxy.RouteDelta = false
+	c.proxy = &proxy
+	c.note.Identify(c.proxy)
+	c.desired.SetProxy(c.proxy)
+	for _, t := range c.server.options.Types {
+		if t.Scoped {
+			c.sequencer.MakeOptional(t.Generator.TypeURL())
+		}
+	}
+	return c.advance(ctx)
+}

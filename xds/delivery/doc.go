@@ -1,0 +1,28 @@
+// Package delivery decides what one client is sent next, of all types: make before break.
+// A Sequencer joins the subscriptions of package protocol, one for each type. Like them it
+// is a state machine without I/O and without a lock of its own. It has no clock but the
+// times that it is given.
+//
+// The owner of a stream passes what the client should have to Sequencer.SetDesired, and
+// requests to Sequencer.Request, and sends what Sequencer.Responses yields. At
+// Sequencer.Wake it calls Responses again though nothing has happened. The needs of the
+// resources decide the order:
+//
+//   - A resource with a need of kind Traffic waits until the client can use the cluster:
+//     it has acknowledged the cluster, and the endpoints and secrets that this needs. A
+//     client that resolves host names itself gets a grace (warming.go). Other resources do
+//     not wait. A limit bounds the wait (held.go).
+//   - What a resource needs is sent again with it, except secrets. When the resource is
+//     removed the client removes these by itself (needs.go).
+//   - A removal waits until no resource that the client has, or is being sent, needs the
+//     removed one, again within a limit. A resource that the client keeps because it
+//     rejected a newer one holds removals without limit (withdraw.go).
+//   - Virtual hosts live within a route configuration. They are sent only to a client that
+//     has acknowledged it, and all changes within one go in one response
+//     (virtualhosts.go).
+//   - gRPC clients learn of clusters only from routes. New clusters are announced in the
+//     routes that the client has (preannounce.go).
+//
+// The sequencer looks only at what is not settled, so the cost follows the change. A type
+// with everything settled is idle: changes of other types do not look at it (idle.go).
+package delivery

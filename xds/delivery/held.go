@@ -1,0 +1,186 @@
+package delivery
+
+import (
+	"time"
+
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// held tracks the additions of a type that wait until the client can use what they
+// need.
+type held struct {
+	// since says when each waiting name began to wait; for an inner type, each scope.
+	since map[string]time.Time
+	// allSince is when the whole type began to wait at once; zero once names wait one by
+	// one.
+	allSince time.Time
+	// late are the resources that were allowed although they should wait.
+	late []Late
+}
+
+// takeLate returns the late resources of the response that was just made.
+func (h *held) takeLate() []Late {
+	out := h.late
+	h.late = nil
+	return out
+}
+
+// holdsAll says whether a whole type waits, of which the client has nothing yet. In a
+// first sync the resources are not checked one by one.
+func (s *Sequencer) holdsAll(t *typeState, now time.Time) bool {
+	if !t.sendsTraffic || t.Scoped || t.sub.InFlight() || !t.sub.FirstSync() || !s.target.firstSync() {
+		return false
+	}
+	if t.held.allSince.IsZero() {
+		t.held.allSince = now
+		for _, since := range t.held.since {
+			if since.Before(t.held.allSince) {
+				t.held.allSince = since
+			}
+		}
+	}
+	return now.Before(s.lateFrom(t.held.allSince))
+}
+
+// noteProgress notes that a client in its first sync has requested a type, is sent its
+// first response, or has acknowledged that. Types that wait for this one wait anew from
+// then on. A stream has few such moments.
+func (s *Sequencer) noteProgress(t *typeState, now time.Time) {
+	if t.isTargetOrNeeded() {
+		s.lastProgress = latest(s.lastProgress, now)
+	}
+}
+
+// lateFrom returns when resources that began to wait together stop waiting.
+func (s *Sequencer) lateFrom(since time.Time) time.Time {
+	limit := s.limits.Ready
+	for _, t := range s.types {
+		limit += t.digestTime
+	}
+	return latest(since, s.lastProgress).Add(limit)
+}
+
+// perSecond is how many bytes of a first response give a client one more second: an
+// Envoy makes thousands of clusters of them before it answers.
+const perSecond = 1 << 20
+
+// digestTime is how long a client may take for a response that it has received.
+func digestTime(r *protocol.Response) time.Duration {
+	size := 0
+	for _, one := range r.Resources {
+		size += len(one.Body.GetValue())
+	}
+	return time.Duration(size/perSecond) * time.Second
+}
+
+// noteActivity notes what the client did last, if something waits for that. A whole
+// type waits until the client has taken a first response, however long that takes. A
+// removal waits as long as the client may be about to request other types, and to state
+// what needs it.
+func (s *Sequencer) noteActivity() {
+	if s.limits.LastActivity == nil {
+		return
+	}
+	holdsAll, keeps, silent := false, false, false
+	for _, t := range s.types {
+		holdsAll = holdsAll || !t.held.allSince.IsZero()
+		keeps = keeps || len(t.keptSince) > 0
+		silent = silent || !t.Optional && !t.sub.Started()
+	}
+	if !holdsAll && !(keeps && silent) {
+		return
+	}
+	sent, took := s.limits.LastActivity()
+	if holdsAll {
+		s.lastProgress = latest(s.lastProgress, took)
+	}
+	if keeps && silent {
+		s.lastFirstRequest = latest(s.lastFirstRequest, sent)
+	}
+}
+
+// additions returns the additions of a type that may be sent now.
+func (s *Sequencer) additions(t *typeState, now time.Time) protocol.Allow {
+	t.held.late = nil
+	if t.sub.InFlight() || !t.sub.HasAdditions() {
+		if !t.sub.InFlight() {
+			t.held.since = nil
+		}
+		return t.wholeScopes(nil)
+	}
+	before := t.held.since
+	t.held.since = nil
+	if t.Scoped {
+		return t.wholeScopes(s.heldScopes(t, before, now))
+	}
+	if !s.mayHold(t) {
+		return protocol.Additions()
+	}
+	allow := protocol.Allow{Add: func(name string) bool {
+		if s.mayStateScopes(t, name, now) {
+			return false
+		}
+		missing, waits := t.scopeToEmpty(name)
+		if !waits && t.sendsTraffic {
+			missing, waits = s.missing(t, name)
+		}
+		return !waits || !s.hold(t, name, missing, before, now) || s.preannouncement(t, name) != nil
+	}}
+	if t.Preannounce != nil {
+		allow.Interim = func(name string) *resource.Resource { return s.preannouncement(t, name) }
+	}
+	return allow
+}
+
+// mayHold says whether any addition of a type may have to wait.
+func (s *Sequencer) mayHold(t *typeState) bool {
+	if t.sendsTraffic && (t.Preannounce != nil || !s.target.settled()) {
+		return true
+	}
+	for inner := range t.scopedTypes {
+		if len(inner.sub.Removals()) > 0 {
+			return true
+		}
+	}
+	return !t.statedAt.IsZero()
+}
+
+// missing returns a target that the client cannot use, and to which the resource of a
+// name sends traffic.
+func (s *Sequencer) missing(t *typeState, name string) (string, bool) {
+	r := t.sub.Desired(name)
+	switch {
+	case r == nil:
+		return "", false
+	case t.mayPreannounce(name):
+		return s.notPreannounced(t, name)
+	}
+	for target := range r.EachRef {
+		if !s.target.ready(target) {
+			return target, true
+		}
+	}
+	return "", false
+}
+
+// hold makes a name wait; false if it has waited too long.
+func (s *Sequencer) hold(t *typeState, name, missing string, before map[string]time.Time, now time.Time) bool {
+	since, waited := before[name]
+	switch {
+	case waited:
+	case !t.held.allSince.IsZero():
+		since = latest(t.held.allSince, s.lastProgress)
+	default:
+		since = now
+	}
+	if now.Sub(since) >= s.limits.Ready {
+		t.held.late = append(t.held.late, Late{TypeURL: t.URL, Name: name, Missing: missing})
+		return false
+	}
+	if t.held.since == nil {
+		t.held.since = map[string]time.Time{}
+	}
+	t.held.since[name] = since
+	return true
+}

@@ -1,0 +1,296 @@
+package delivery
+
+import (
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/portolan-mesh/portolan/xds/delivery/nameset"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// need says that resources of one type, by, wait for resources of another type, of:
+// clusters for endpoints and secrets, listeners for routes and secrets.
+type need struct {
+	by, of *typeState
+	kind   resource.NeedKind
+
+	// sentEarly are resources of by that were sent before the client requested the other
+	// type.
+	sentEarly resource.Set
+
+	// The fields below are used if by is the target. Their names are names of needed
+	// resources.
+	//
+	// Acknowledged targets wait for the names in waiting. The client acknowledged the
+	// names in early while targets that need them were in flight. inFlight are the names
+	// in the response in flight, which one of these may turn out to be.
+	waiting, early, inFlight nameset.Set
+}
+
+// resends says whether a needed resource is sent again with the one that needs it.
+func (n *need) resends() bool { return n.kind != resource.Secret }
+
+// link connects the types by their needs.
+func (t *typeState) link() {
+	for _, declared := range t.Needs {
+		of := t.sequencer.typeState(declared.TypeURL)
+		if of == nil {
+			continue
+		}
+		switch declared.Kind {
+		case resource.Traffic:
+			t.sequencer.target, t.sendsTraffic = of, true
+		case resource.Within:
+			if of.Scoped {
+				t.inner, of.outer = append(t.inner, of), t
+			}
+		case resource.Warm, resource.Covered, resource.Secret:
+			n := &need{by: t, of: of, kind: declared.Kind}
+			t.needs, of.neededBy = append(t.needs, n), append(of.neededBy, n)
+		}
+	}
+}
+
+// isTargetOrNeeded says whether other types wait for this one: it is the target, or the
+// target needs it.
+func (t *typeState) isTargetOrNeeded() bool {
+	return t.sequencer.target == t || slices.ContainsFunc(t.neededBy, func(n *need) bool { return n.by == t.sequencer.target })
+}
+
+// names iterates over the names of the other type that a resource needs, with this kind
+// of need.
+func (n *need) names(r *resource.Resource) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if r == nil {
+			return
+		}
+		for need := range r.EachNeed {
+			if need.Kind == n.kind && need.TypeURL == n.of.URL && !yield(need.Name) {
+				return
+			}
+		}
+	}
+}
+
+// namesOf returns the names of the other type that some resources need.
+func (n *need) namesOf(resources iter.Seq[*resource.Resource]) []string {
+	var out []string
+	for r := range resources {
+		out = slices.AppendSeq(out, n.names(r))
+	}
+	return out
+}
+
+// follow processes a response with resources that need others. The needed resources are
+// sent again. Resources that are not needed any more the client removes by itself,
+// except secrets, which it keeps until their removal is sent.
+func (n *need) follow(r *protocol.Response) {
+	if !n.resends() {
+		n.resendNew(r)
+		return
+	}
+	if !n.of.sub.Started() {
+		n.noteSentEarly(r)
+		return
+	}
+	for _, one := range r.Changed {
+		for name := range n.names(one) {
+			n.of.active().Resend(name)
+		}
+	}
+	if len(n.of.sub.Removals()) == 0 {
+		return
+	}
+	var before []string
+	for _, one := range r.Changed {
+		before = slices.AppendSeq(before, n.names(n.by.sub.Acked(one.Name)))
+	}
+	for _, one := range r.Withdrawn {
+		before = slices.AppendSeq(before, n.names(one))
+	}
+	n.of.forget(before)
+}
+
+// resendNew makes secrets due again that a resource newly needs. In state of the world,
+// a client that dropped a secret and requests it again with its next answer looks like
+// one that has it.
+func (n *need) resendNew(r *protocol.Response) {
+	if n.by.sequencer.variant != protocol.StateOfTheWorld {
+		return
+	}
+	var again []string
+	for _, one := range r.Changed {
+		before := n.by.sub.Acked(one.Name)
+		for name := range n.names(one) {
+			if !n.needs(before, name) {
+				again = append(again, name)
+			}
+		}
+	}
+	if len(again) > 0 {
+		n.of.active().Resend(again...)
+	}
+}
+
+// noteSentEarly notes which resources were sent to a client that has not requested the
+// other type yet.
+func (n *need) noteSentEarly(r *protocol.Response) {
+	if n.sentEarly.Len() == 0 && r.All.Len() > 0 {
+		n.sentEarly = r.All
+		return
+	}
+	for _, changed := range r.Changed {
+		n.sentEarly = n.sentEarly.Set(changed.Name, changed)
+	}
+	for name := range r.Withdrawn {
+		n.sentEarly = n.sentEarly.Delete(name)
+	}
+}
+
+// resendToLateSubscriber makes due what resources of sentEarly need, once the client
+// requests the type and states what it has.
+func (t *typeState) resendToLateSubscriber(q protocol.Request) {
+	for _, n := range t.neededBy {
+		if len(q.Initial) > 0 && n.sentEarly.Len() > 0 {
+			t.active().Resend(n.namesOf(n.sentEarly.Values())...)
+		}
+		n.sentEarly = resource.Set{}
+	}
+}
+
+// retain adds to a set secrets that it lacks and that the client still needs. The
+// client was sent resources that need them, and uses these only once it has the
+// secrets. An Envoy that lacks one would not even answer.
+func (t *typeState) retain(to resource.Set) resource.Set {
+	t.given, t.retains = to, false
+	if !slices.ContainsFunc(t.neededBy, func(n *need) bool { return n.kind == resource.Secret }) {
+		return to
+	}
+	for c := range resource.Diff(t.sub.DesiredSet(), to) {
+		if !c.HasNew && t.neededOnTheWay(c.Key) {
+			to, t.retains = to.Set(c.Key, c.Old), true
+		}
+	}
+	return to
+}
+
+// neededOnTheWay says whether the client has, or is being sent, a resource that needs a
+// secret and is not the desired one.
+func (t *typeState) neededOnTheWay(name string) bool {
+	for _, n := range t.neededBy {
+		if n.kind != resource.Secret {
+			continue
+		}
+		for _, r := range n.by.sub.NotInSync() {
+			if n.needs(r, name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// releaseRetained drops retained secrets that resources of this type do not need any
+// more.
+func (t *typeState) releaseRetained() {
+	for _, n := range t.needs {
+		if n.of.retains {
+			n.of.active().SetDesired(n.of.retain(n.of.given), t.sequencer.revision)
+		}
+	}
+}
+
+// needs says whether a resource needs a name of the other type.
+func (n *need) needs(r *resource.Resource, name string) bool {
+	for needed := range n.names(r) {
+		if needed == name {
+			return true
+		}
+	}
+	return false
+}
+
+// forget drops removals that the client carries out by itself, and closes the scopes of
+// the removed resources.
+func (t *typeState) forget(names []string) {
+	forgotten := t.active().Forget(names)
+	for _, inner := range t.inner {
+		for _, name := range forgotten {
+			inner.active().CloseScope(name)
+		}
+	}
+}
+
+// awaitedSubscription is a request that the client is about to send: it has
+// acknowledged resources that it uses only once it has what they need. Normally it is
+// empty.
+type awaitedSubscription struct {
+	// by are the resources that need names which the client does not request; none if it
+	// requests nothing of the type yet.
+	by []neededBy
+	// until is when the sequencer stops expecting the request.
+	until time.Time
+}
+
+// neededBy is a resource that needs others.
+type neededBy struct {
+	need     *need
+	resource *resource.Resource
+}
+
+// expectSubscriptions notes that the client has acknowledged the response in flight,
+// and will request what its resources need.
+func (t *typeState) expectSubscriptions(until time.Time) {
+	for _, n := range t.needs {
+		if n.of.Optional {
+			continue // it is not asked for at all
+		}
+		for r := range t.flightChanged.each {
+			if !n.lacksSubscription(r) {
+				continue
+			}
+			n.of.active()
+			n.of.awaited.until = until
+			if !n.of.sub.Started() {
+				n.of.awaited.by = nil
+				break
+			}
+			n.of.awaited.by = append(n.of.awaited.by, neededBy{n, r})
+		}
+	}
+}
+
+// lacksSubscription says whether a resource needs a name that the client does not
+// request.
+func (n *need) lacksSubscription(r *resource.Resource) bool {
+	for name := range n.names(r) {
+		if !n.of.sub.Wants(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// ExpectsSubscription says whether the client is about to request more of a type: it
+// has acknowledged resources that need more, and does not use them before. It expects
+// so for Ready at most.
+func (s *Sequencer) ExpectsSubscription(typeURL string, now time.Time) bool {
+	t := s.typeState(typeURL)
+	if t == nil || t.awaited.until.IsZero() {
+		return false
+	}
+	awaited := &t.awaited
+	started := t.sub.Started()
+	if started {
+		awaited.by = slices.DeleteFunc(awaited.by, func(o neededBy) bool {
+			return !o.need.lacksSubscription(o.resource) || o.need.by.sub.Desired(o.resource.Name) != o.resource
+		})
+	}
+	if started && len(awaited.by) == 0 || !now.Before(awaited.until) {
+		*awaited = awaitedSubscription{}
+		return false
+	}
+	return true
+}

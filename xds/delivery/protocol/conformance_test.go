@@ -1,0 +1,136 @@
+package protocol_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/portolan-mesh/portolan/xds/delivery/nameset"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocoltest"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// TestConformance holds sessions against the rules of the protocol.
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	protocoltest.Run(t, protocoltest.Aggregated, func(tb testing.TB) protocoltest.Server {
+		return &sessionServer{tb: tb, offered: map[string]resource.Set{}, names: nameset.NewTable()}
+	})
+}
+
+// sessionServer is the least that sessions need around them to be a server.
+type sessionServer struct {
+	tb       testing.TB
+	offered  map[string]resource.Set
+	revision int64
+	names    *nameset.Table
+	conns    []*sessionConn
+}
+
+func (s *sessionServer) Offer(typeURL string, content map[string]string) {
+	var set resource.Set
+	for name, c := range content {
+		r, err := protocoltest.Resource(typeURL, name, c)
+		if err != nil {
+			s.tb.Fatal(err)
+		}
+		set = set.Set(name, r)
+	}
+	s.revision++
+	s.offered[typeURL] = set
+	for _, c := range s.conns {
+		c.offer()
+		c.flush()
+	}
+}
+
+func (s *sessionServer) Connect(variant protocol.Variant, _ string) protocoltest.Conn {
+	c := &sessionConn{server: s, variant: variant, sessions: map[string]*protocol.Subscription{}}
+	for _, t := range protocoltest.Types() {
+		c.add(t)
+	}
+	c.offer()
+	s.conns = append(s.conns, c)
+	return c
+}
+
+// sessionConn is one stream: a session for each type.
+type sessionConn struct {
+	server   *sessionServer
+	variant  protocol.Variant
+	order    []string
+	sessions map[string]*protocol.Subscription
+	sent     []*protocoltest.Reply
+}
+
+func (c *sessionConn) add(t protocol.Type) {
+	t.Names = c.server.names
+	c.sessions[t.URL] = protocol.New(t, c.variant)
+	c.order = append(c.order, t.URL)
+}
+
+func (c *sessionConn) offer() {
+	for typeURL, s := range c.sessions {
+		s.SetDesired(c.server.offered[typeURL], c.server.revision)
+	}
+}
+
+func (c *sessionConn) Send(typeURL string, q protocol.Request) {
+	if c.sessions[typeURL] == nil {
+		c.add(protocol.Type{URL: typeURL})
+	}
+	c.sessions[typeURL].Request(q)
+	c.flush()
+}
+
+func (c *sessionConn) flush() {
+	if c.sessions == nil {
+		return // closed
+	}
+	for _, typeURL := range c.order {
+		c.next(typeURL, protocol.Additions())
+	}
+	for _, typeURL := range c.order {
+		c.next(typeURL, protocoltest.Everything())
+	}
+}
+
+func (c *sessionConn) next(typeURL string, allow protocol.Allow) {
+	r, ok := c.sessions[typeURL].Next(allow)
+	if !ok {
+		return
+	}
+	reply := &protocoltest.Reply{TypeURL: typeURL, Nonce: r.Nonce, Version: r.Version, Removed: r.Removed}
+	for _, x := range r.Resources {
+		name, content, err := protocoltest.Content(x.Body.GetValue())
+		if err != nil {
+			c.server.tb.Fatal(err)
+		}
+		reply.Resources = append(reply.Resources, protocoltest.Received{Name: name, Version: x.Version, Content: content})
+	}
+	c.sent = append(c.sent, reply)
+	if typeURL == protocoltest.Clusters {
+		for _, x := range r.Changed {
+			c.sessions[protocoltest.Endpoints].Resend(slices.Collect(protocoltest.Children(x))...)
+		}
+	}
+}
+
+func (c *sessionConn) Receive() *protocoltest.Reply {
+	c.server.tb.Helper()
+	if len(c.sent) == 0 {
+		c.server.tb.Fatal("there is no response")
+	}
+	r := c.sent[0]
+	c.sent = c.sent[1:]
+	return r
+}
+
+func (c *sessionConn) Quiet() {
+	c.server.tb.Helper()
+	if len(c.sent) > 0 {
+		c.server.tb.Fatalf("there is a response of %s that nothing asked for: %+v", c.sent[0].TypeURL, c.sent[0])
+	}
+}
+
+func (c *sessionConn) Close() { c.sessions = nil }

@@ -1,0 +1,201 @@
+package protocol
+
+import (
+	"iter"
+	"strings"
+
+	"github.com/portolan-mesh/portolan/xds/delivery/nameset"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+type change = resource.Change
+
+// Versions of resources that the client may have in an unknown form. They are in the
+// acked set under a version that no resource has, and so differ from every desired
+// resource.
+const (
+	unknownVersion = "?" // precedes the last known version, if any
+	// maybeReplaced precedes the last version if the client may have another one now.
+	maybeReplaced = "?!"
+	// rejectedVersion is the version of a resource that the client did not have,
+	// rejected, and may have taken even so.
+	rejectedVersion = "? refused"
+)
+
+// nothing stands, in the rejected set, for a removal or for the answer that a resource
+// does not exist.
+var nothing = &resource.Resource{}
+
+func isKnown(r *resource.Resource) bool { return !strings.HasPrefix(r.Version, unknownVersion) }
+
+func differs(c change) bool { return c.HasOld != c.HasNew || c.Old.Version != c.New.Version }
+
+// differences iterates, in order, over the requested names that differ between a set of
+// the client and the desired set.
+func (s *Subscription) differences(has resource.Set) iter.Seq[change] {
+	return func(yield func(change) bool) {
+		if has.Len() == 0 && !s.wildcard {
+			for name, r := range nameset.In(s.names, s.desired) {
+				if r != nil && !yield(change{Key: name, New: r, HasNew: true}) {
+					return
+				}
+			}
+			return
+		}
+		for c := range s.ChangesSince(has) {
+			if differs(c) && s.subscribes(c.Key) && !yield(c) {
+				return
+			}
+		}
+	}
+}
+
+// due iterates, in order, over the changes to send once the response in flight is
+// acknowledged. It leaves out what the client rejected.
+func (s *Subscription) due() iter.Seq[change] {
+	return func(yield func(change) bool) {
+		if !s.started {
+			return // it asks for nothing yet
+		}
+		for c := range s.differences(s.ackedAfterFlight()) {
+			if c, ok := s.sendable(c); ok && !yield(c) {
+				return
+			}
+		}
+	}
+}
+
+// dueKinds says which kinds of changes are due: resources to send, and names to give up.
+// Callers ask again and again between two changes, so a subscription keeps it while its
+// basis is the same.
+type dueKinds struct {
+	basis          basis
+	added, removed bool
+}
+
+// basis holds everything that the due changes depend on.
+type basis struct {
+	started, wildcard      bool
+	told, offered, refused resource.Set
+	names, asked           nameset.Set
+	scoped                 int
+}
+
+func (s *Subscription) dueKinds() dueKinds {
+	now := basis{s.started, s.wildcard, s.ackedAfterFlight(), s.desired, s.rejected, s.names, s.mustAnswer, s.scopeChanges}
+	switch {
+	case now.told == now.offered:
+		s.lastKinds = dueKinds{} // it keeps former sets in memory
+	case s.lastKinds.basis != now:
+		s.lastKinds = dueKinds{basis: now}
+		s.findKinds()
+	}
+	return s.lastKinds
+}
+
+// findKinds goes through the due changes as far as it has to. A client that has nothing
+// has nothing to give up.
+func (s *Subscription) findKinds() {
+	kinds, bare := &s.lastKinds, s.ackedAfterFlight().Len() == 0
+	for c := range s.due() {
+		kinds.added, kinds.removed = kinds.added || c.HasNew, kinds.removed || !c.HasNew
+		if kinds.added && (kinds.removed || bare) {
+			break
+		}
+	}
+}
+
+// sendable returns the change to send for a difference; false for none. In a scope that
+// was never open there is none, and in a closed scope the resource must be removed. The
+// client gets no version again that it rejected alone. If it may have lost the version
+// that it had in its place, it gets that one.
+func (s *Subscription) sendable(c change) (change, bool) {
+	switch s.scope(c.Key) {
+	case unseen, ignored:
+		return c, false
+	case shut:
+		if c.New, c.HasNew = nil, false; !c.HasOld {
+			return c, false
+		}
+	}
+	if s.mustAnswer.Has(c.Key) || !s.suppressed(c) {
+		return c, true
+	}
+	if last := known(c.Old); c.HasNew && last != nil && !isKnown(last) && !s.sendsWholeState() {
+		c.New = trusted(last)
+		return c, true
+	}
+	return c, false
+}
+
+// suppressed says whether the client rejected exactly this change.
+func (s *Subscription) suppressed(c change) bool {
+	r, ok := s.rejected.Get(c.Key)
+	switch {
+	case !ok:
+		return false
+	case c.HasNew:
+		return r.Version == c.New.Version
+	}
+	return r == nothing
+}
+
+// dueChange returns the change of one name to send; false for none.
+func (s *Subscription) dueChange(name string) (change, bool) {
+	c := change{Key: name}
+	if !s.started || !s.subscribes(name) {
+		return c, false
+	}
+	c.Old, c.HasOld = s.ackedAfterFlight().Get(name)
+	c.New, c.HasNew = s.desired.Get(name)
+	if !c.HasOld && !c.HasNew || !differs(c) {
+		return c, false
+	}
+	return s.sendable(c)
+}
+
+// isNew says whether the client is not known to have a resource, given its entry in the
+// acked set. In state of the world a client does not state what it has.
+func (s *Subscription) isNew(has *resource.Resource) bool {
+	return has == nil || has.Version == rejectedVersion || s.variant == StateOfTheWorld && has.Version == unknownVersion
+}
+
+// unknown says whether the client may have a name in an unknown form.
+func (s *Subscription) unknown(has *resource.Resource) bool {
+	return has == nil && s.unknownState || has != nil && has.Version == unknownVersion
+}
+
+// DueNames iterates over the names to send: in order, those that the client lacks or
+// has in an older version, and then those that it requested again. It leaves out names
+// that are in flight or rejected.
+func (s *Subscription) DueNames() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for c := range s.due() {
+			if c.HasNew && !s.mustAnswer.Has(c.Key) && !yield(c.Key) {
+				return
+			}
+		}
+		for name := range s.mustAnswer.All() {
+			if !yield(name) {
+				return
+			}
+		}
+	}
+}
+
+// Pending says whether something is in flight, or due.
+func (s *Subscription) Pending() bool {
+	if s.inflight != nil || s.mustRespond || s.mustAnswer.Len() > 0 {
+		return true
+	}
+	kinds := s.dueKinds()
+	return kinds.added || kinds.removed
+}
+
+// HasAdditions says whether an addition or a change is due.
+func (s *Subscription) HasAdditions() bool {
+	return s.mustRespond || s.mustAnswer.Len() > 0 || s.dueKinds().added
+}
+
+// InFlight says whether a response was sent and not answered.
+func (s *Subscription) InFlight() bool { return s.inflight != nil }

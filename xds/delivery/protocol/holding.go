@@ -1,0 +1,84 @@
+package protocol
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// Holding is what a client should have and has of one name.
+type Holding struct {
+	Name string
+	// Desired is what the client should have, and Acked what it has as far as is known;
+	// nil for nothing. The empty resource that answers an unknown name counts as nothing:
+	// whether the client still uses a resource that is gone is not known.
+	Desired, Acked *resource.Resource
+	// Unknown says that the client may have something else than Acked.
+	Unknown bool
+	// InFlight says that a response with an answer for the name is in flight.
+	InFlight bool
+	// Rejected is the client's rejection of Desired; nil for none.
+	Rejected *Rejection
+}
+
+// InSync says whether the client has what it should have.
+func (h Holding) InSync() bool {
+	switch {
+	case h.Unknown:
+		return false
+	case h.Desired == nil || h.Acked == nil:
+		return h.Desired == h.Acked
+	}
+	return h.Desired.Version == h.Acked.Version
+}
+
+// Holdings returns, in order, what the client requests and should have, given all that
+// it should have of the type, and what it has. A client that has not requested the type
+// has nothing. The cost follows the number of resources.
+func (s *Subscription) Holdings(desired resource.Set) []Holding {
+	if !s.started {
+		return nil
+	}
+	var out []Holding
+	for _, name := range s.heldNames(desired) {
+		if h := s.holding(name, desired); h.Desired != nil || h.Acked != nil || h.Unknown || h.Rejected != nil {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// heldNames returns, in order, the requested names of which there may be something. The
+// client keeps what it stated in a scope that was never open; that is left out.
+func (s *Subscription) heldNames(desired resource.Set) []string {
+	names := map[string]struct{}{}
+	add := func(name string) {
+		if s.subscribes(name) && s.scope(name) > ignored {
+			names[name] = struct{}{}
+		}
+	}
+	for name := range desired.Keys() {
+		add(name)
+	}
+	for name := range s.acked.Keys() {
+		add(name)
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+func (s *Subscription) holding(name string, desired resource.Set) Holding {
+	h := Holding{Name: name, InFlight: s.inflight != nil && s.delivering(name)}
+	if s.wants(name) {
+		h.Desired = desired.Value(name)
+	}
+	has := s.acked.Value(name)
+	h.Unknown = s.unknown(has) || has != nil && !isKnown(has)
+	if last := known(has); last != nil {
+		h.Acked = trusted(last)
+	}
+	if s.Rejects(name) {
+		h.Rejected = s.nacks[name]
+	}
+	return h
+}

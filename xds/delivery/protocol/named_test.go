@@ -1,0 +1,38 @@
+package protocol_test
+
+import (
+	"testing"
+
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocoltest"
+)
+
+// listeners are of a client that names each and waits for each.
+var listeners = protocol.Type{URL: "listeners", Full: true, Empty: empty}
+
+// A client that names the resources of a full type, as one of gRPC does, is
+// answered each name: a missing one is no answer to it in state of the world,
+// where it may be of an older request.
+func TestUnknownNamesOfAFullType(t *testing.T) {
+	t.Parallel()
+	for _, v := range []protocol.Variant{protocol.StateOfTheWorld, protocol.Delta} {
+		t.Run(v.String(), func(t *testing.T) {
+			t.Parallel()
+			s := protocol.New(listeners, v)
+			s.SetDesired(set(t, map[string]string{"a": "1", "other": "1"}), 1)
+			asked := []string{"a", "nowhere"}
+			s.Request(protocol.Request{Names: protocoltest.NameSet(asked...), Subscribe: protocoltest.NameSet(asked...)})
+			expect(t, "first", names(take(t, s, true, asked...)), "+a", "+nowhere")
+
+			s.SetDesired(set(t, map[string]string{"other": "2"}), 2)
+			expect(t, "not before removals may go", names(s.Next(protocol.Additions())))
+			want := []string{"+a"}
+			if v == protocol.StateOfTheWorld {
+				want = append(want, "+nowhere")
+			}
+			expect(t, "one that goes", names(take(t, s, true, asked...)), want...)
+			s.SetDesired(set(t, map[string]string{"other": "3"}), 3)
+			expect(t, "then nothing", names(s.Next(protocoltest.Everything())))
+		})
+	}
+}

@@ -1,0 +1,348 @@
+package protocol
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/portolan-mesh/portolan/xds/delivery/nameset"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// Response is a response to send. Resources are in the order of their names.
+type Response struct {
+	ResponseID
+	Resources []*resource.Resource
+	Removed   []string // delta only
+	// Changed are the Resources that the client lacks. In delta that is all of them; in
+	// state of the world a response may have to repeat others.
+	Changed []*resource.Resource
+	// New are the Changed resources of which the client has no known version.
+	New []*resource.Resource
+	// All is the desired Set if the response is the first and New holds all of that;
+	// else it is empty.
+	All resource.Set
+	// Withdrawn are the removed resources, in the form that the client has; nil if that
+	// is unknown.
+	Withdrawn map[string]*resource.Resource
+}
+
+// plan is the content of a response, and what it leaves for later.
+type plan struct {
+	add             []*resource.Resource
+	interim         []*resource.Resource // those of add that are not the desired form
+	older           bool                 // the client has some of add in another form
+	repeat          []string             // those of add that the client has already
+	unknown         []string             // requested names without a resource
+	removed         []change             // what the client must remove
+	held            []change             // changes that are not sent, or do not concern the client
+	left            int                  // how many of held and interim are due
+	mustAnswer      nameset.Set
+	heldBack        bool     // an addition is not allowed
+	heldBackUnknown bool     // so is one that the client may have in an unknown form
+	notYourTurn     []string // additions that the search holds back, in order
+}
+
+// Next returns the response to send now, if any. It returns none while another is in
+// flight, and only allowed changes; but names that do not exist are always answered.
+// Unless Allow.Together is set, no removals go with additions, which a client may
+// reject. A response that carries the whole state has, of what must wait, the version
+// that the client has.
+func (s *Subscription) Next(allow Allow) (*Response, bool) {
+	if !s.started || s.inflight != nil {
+		return nil, false
+	}
+	if s.acked == s.desired && s.mustAnswer.Len() == 0 && !s.mustRespond {
+		return nil, false
+	}
+	p, trial := s.plan(allow, false), false
+	if s.search != nil && (!s.search.tried || p.says() == 0) {
+		if q := s.plan(allow, true); q.says() > 0 {
+			p, trial = q, true
+		}
+	}
+	if p.says() == 0 && (!s.mustRespond || p.heldBack) {
+		s.dropSettledSuspects()
+		if s.ignoreUnopened(p.held) {
+			s.acked = s.desired // they differ in what it does not ask for
+		}
+		return nil, false
+	}
+	if s.sendsWholeState() && p.heldBackUnknown {
+		return nil, false // what is left out of the response, the client gives up
+	}
+	f := &inFlight{acked: s.ackedAfter(&p), unknown: p.unknown, trial: trial}
+	if s.search != nil {
+		s.search.tried = trial
+	}
+	for _, r := range p.interim {
+		f.interim = append(f.interim, r.Name)
+	}
+	s.count++
+	s.nonce = nonce(s.revision, s.count)
+	r := s.response(&p, f.acked)
+	for _, name := range p.repeat {
+		s.acked = s.typ.Shared.markUnknown(s.acked, name)
+	}
+	r.Revision, r.Nonce = s.revision, s.nonce
+	f.ResponseID = r.ResponseID
+	s.inflight, s.mustAnswer, s.mustRespond = f, p.mustAnswer, false
+	if s.pendingRevision = s.ackedRevision; p.left == 0 && p.mustAnswer.Len() == 0 {
+		s.pendingRevision = s.revision
+	}
+	return r, true
+}
+
+// usual is how many resources most changes have at most.
+const usual = 8
+
+// nonce makes the nonce of a response: the revision, and the number of the response on
+// the stream.
+func nonce(revision int64, count int) string {
+	var text [2 * 20]byte
+	return string(strconv.AppendInt(append(strconv.AppendInt(text[:0], revision, 10), '-'), int64(count), 10))
+}
+
+// says returns how many changes the plan sends.
+func (p *plan) says() int { return len(p.add) + len(p.unknown) + len(p.removed) }
+
+// plan divides the due changes into those to send now and those for later. A trial
+// sends suspects only; otherwise it sends all others.
+func (s *Subscription) plan(allow Allow, trial bool) plan {
+	var p plan
+	if s.acked.Len() == 0 { // a first response has all there is of what is asked for
+		p.add = make([]*resource.Resource, 0, s.Size())
+	}
+	var leaving []change
+	for c := range s.differences(s.acked) {
+		seen, ok := s.sendable(c)
+		asked := s.mustAnswer.Has(c.Key)
+		switch {
+		case !ok:
+			p.held = append(p.held, c)
+		case seen.HasNew && !s.turn(c.Key, trial, p.says()):
+			p.hold(c)
+			p.heldBack, p.notYourTurn = true, append(p.notYourTurn, c.Key)
+		case seen.HasNew && allow.adds(c.Key):
+			if p.add == nil {
+				p.add = make([]*resource.Resource, 0, usual)
+			}
+			if p.add = append(p.add, seen.New); seen.New == c.New {
+				p.setInterim(allow.interim(c.Key))
+			} else {
+				p.interim = append(p.interim, seen.New)
+			}
+			p.older = p.older || !s.isNew(c.Old)
+		case seen.HasNew:
+			p.hold(c)
+			p.heldBack = true
+			p.heldBackUnknown = p.heldBackUnknown || s.unknown(c.Old)
+		case !asked || c.HasNew:
+			leaving = append(leaving, seen)
+		}
+	}
+	s.planAsked(&p, allow, trial)
+	said := len(p.add)+len(p.unknown) > 0
+	for _, c := range leaving {
+		lost := s.sendsWholeState() && said && known(c.Old) == nil // there is nothing to keep it by
+		if lost || (!said || allow.Together) && s.turn(c.Key, trial, p.says()) && allow.removes(c.Key) {
+			p.removed = append(p.removed, c)
+		} else {
+			p.hold(c)
+		}
+	}
+	return p
+}
+
+// setInterim replaces the last addition by another form for now, unless instead is nil.
+func (p *plan) setInterim(instead *resource.Resource) {
+	if instead != nil {
+		p.add[len(p.add)-1] = instead
+		p.interim = append(p.interim, instead)
+		p.left++
+	}
+}
+
+// hold leaves a due change for later.
+func (p *plan) hold(c change) {
+	p.held = append(p.held, c)
+	p.left++
+}
+
+// planAsked adds the answers to requested names: also if the client has the resource,
+// and if it does not exist.
+func (s *Subscription) planAsked(p *plan, allow Allow, trial bool) {
+	var later []string
+	wait := func(name string) { later, p.heldBack = append(later, name), true }
+	for name := range s.mustAnswer.All() {
+		r, exists := s.desired.Get(name)
+		has, ok := s.acked.Get(name)
+		asIs := ok && exists && has.Version == r.Version
+		_, turned := slices.BinarySearch(p.notYourTurn, name)
+		switch {
+		case turned:
+			wait(name)
+		case asIs && !s.turn(name, trial, p.says()):
+			wait(name)
+		case !exists && !s.turn(name, trial, p.says()):
+			wait(name)
+			if ok {
+				p.hold(change{Key: name, Old: has, HasOld: true})
+			}
+		case !exists:
+			p.unknown = append(p.unknown, name)
+		case s.scope(name) != open || !allow.adds(name):
+			wait(name)
+		case asIs:
+			p.add, p.older = append(p.add, r), true
+			p.repeat = append(p.repeat, name)
+		}
+	}
+	p.mustAnswer = s.typ.Names.Of(later)
+	if len(p.repeat) > 0 {
+		slices.SortFunc(p.add, byName)
+	}
+	if s.sendsWholeState() {
+		p.repeat = nil // it is sent every time
+	}
+}
+
+func byName(a, b *resource.Resource) int { return strings.Compare(a.Name, b.Name) }
+
+// sendsWholeState says whether a response must carry everything that the client
+// requests.
+func (s *Subscription) sendsWholeState() bool { return s.typ.Full && s.variant == StateOfTheWorld }
+
+// ackedAfter returns what the client has once it acknowledges a response. If the
+// response leaves nothing, that is the desired set, which clients share.
+func (s *Subscription) ackedAfter(p *plan) resource.Set {
+	if said := len(p.add) + len(p.unknown) + len(p.removed); said < len(p.held) && !s.sendsWholeState() {
+		return s.ackedAfterSaid(p)
+	}
+	to := s.desired
+	for _, r := range p.interim {
+		to = to.Set(r.Name, r)
+	}
+	for _, c := range p.removed {
+		to = to.Delete(c.Key)
+	}
+	for _, c := range p.held {
+		switch {
+		case c.HasOld && (!s.sendsWholeState() || known(c.Old) != nil):
+			to = to.Set(c.Key, c.Old)
+		default:
+			to = to.Delete(c.Key)
+		}
+	}
+	return to
+}
+
+// ackedAfterSaid is ackedAfter for a response that leaves more than it sends.
+func (s *Subscription) ackedAfterSaid(p *plan) resource.Set {
+	to := s.acked
+	for _, r := range p.add {
+		to = to.Set(r.Name, r)
+	}
+	for _, name := range p.unknown {
+		to = to.Delete(name)
+	}
+	for _, c := range p.removed {
+		to = to.Delete(c.Key)
+	}
+	return to
+}
+
+// response makes the response of a plan; to is what the client then has.
+func (s *Subscription) response(p *plan, to resource.Set) *Response {
+	r := &Response{Resources: p.add}
+	for _, name := range p.unknown {
+		s.removeOrEmpty(r, name)
+	}
+	if len(r.Resources) > len(p.add) {
+		slices.SortFunc(r.Resources, byName)
+	}
+	r.Changed, r.New = r.Resources, r.Resources
+	if p.older {
+		r.New = nil
+		for _, added := range r.Changed {
+			if s.isNew(s.acked.Value(added.Name)) {
+				r.New = append(r.New, added)
+			}
+		}
+	}
+	if !p.older && len(p.add) == s.desired.Len() && len(r.New) == len(p.add) && len(p.interim) == 0 {
+		r.All = s.desired
+	}
+	if len(p.removed) > 0 {
+		r.Withdrawn = make(map[string]*resource.Resource, len(p.removed))
+	}
+	for _, c := range p.removed {
+		s.removeOrEmpty(r, c.Key)
+		r.Withdrawn[c.Key] = known(c.Old)
+	}
+	slices.Sort(r.Removed)
+	if s.variant == Delta {
+		r.Version = s.nonce[:strings.LastIndexByte(s.nonce, '-')]
+		return r
+	}
+	if s.typ.Full {
+		r.Resources = s.wholeState(to)
+	}
+	r.Version = resource.SetVersion(r.Resources)
+	return r
+}
+
+// known returns the form of a resource that the client has; nil if it is unknown.
+func known(has *resource.Resource) *resource.Resource {
+	if has == nil || has.Version == unknownVersion || has.Version == rejectedVersion {
+		return nil
+	}
+	return has
+}
+
+// removeOrEmpty answers a name that has no resource.
+func (s *Subscription) removeOrEmpty(r *Response, name string) {
+	switch empty := s.empty(name); {
+	case empty != nil:
+		r.Resources = append(r.Resources, empty)
+	case s.variant == Delta:
+		r.Removed = append(r.Removed, name)
+	}
+}
+
+// empty returns the empty resource that answers an unknown name; nil if the type has
+// none.
+func (s *Subscription) empty(name string) *resource.Resource {
+	if s.typ.Empty == nil || !s.subscribesByName(name) {
+		return nil
+	}
+	empty, err := s.typ.Empty(name)
+	if err != nil {
+		return nil
+	}
+	return empty
+}
+
+// wholeState returns all resources that a client with a set has, in order.
+func (s *Subscription) wholeState(has resource.Set) []*resource.Resource {
+	if s.wildcard {
+		out := make([]*resource.Resource, 0, has.Len())
+		for r := range has.Values() {
+			if r := known(r); r != nil {
+				out = append(out, r)
+			}
+		}
+		return out
+	}
+	out := make([]*resource.Resource, 0, s.names.Len())
+	for name := range s.names.All() {
+		r := known(has.Value(name))
+		if r == nil {
+			r = s.empty(name)
+		}
+		if r != nil {
+			out = append(out, r)
+		}
+	}
+	return out
+}

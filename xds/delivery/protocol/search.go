@@ -1,0 +1,339 @@
+package protocol
+
+import (
+	"slices"
+
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// search finds which resources of a rejected response the client rejects. They become
+// suspects, which are sent apart from all others and few at a time. Each rejection
+// halves their number, until one is rejected alone, and each ACK doubles it. One bad
+// resource among n costs 3 log n responses at most, and n bad ones n + log n.
+//
+// If the message of the NACK names some of the resources, only these become suspects,
+// and the others go first, all together. That is faster if the message is right, and as
+// safe if it is not, since a search does so only once.
+type search struct {
+	// suspects holds, by name, the revision up to which the client had all but rejected
+	// resources when it first rejected the suspect.
+	suspects map[string]int64
+	limit    int  // how many of them the next response may send
+	tried    bool // the last response was of suspects; the next sends others, if any are due
+	// maybe holds the forms that the client rejected along with others: it may have
+	// taken them even so.
+	maybe map[string][]*resource.Resource
+
+	// Suspects of a scope can conflict with each other, like two virtual hosts with one
+	// domain. alone are those that were rejected alone. again are those of them to be
+	// tried once more, since the client has acknowledged other suspects meanwhile.
+	alone, again []string
+}
+
+// startSearch returns the search, and begins one if there is none.
+func (s *Subscription) startSearch() *search {
+	if s.search == nil {
+		s.search = &search{suspects: map[string]int64{}, limit: 1, tried: true, maybe: map[string][]*resource.Resource{}}
+	}
+	return s.search
+}
+
+// turn says whether a response that sends said changes already may send a name: a
+// suspect in a trial, any other name otherwise.
+func (s *Subscription) turn(name string, trial bool, said int) bool {
+	if s.search == nil {
+		return true
+	}
+	_, suspect := s.search.suspects[name]
+	return suspect == trial && (!trial || said < s.search.limit)
+}
+
+// contents returns what a response sends: the changes for the client, and the names
+// that do not exist. What a response with the whole state leaves out is not among them.
+func (s *Subscription) contents(f *inFlight) []change {
+	var out []change
+	for c := range resource.Diff(s.acked, f.acked) {
+		_, unknown := slices.BinarySearch(f.unknown, c.Key)
+		unsaid := !c.HasNew && (s.sendsWholeState() || unknown)
+		if differs(c) && s.subscribes(c.Key) && !unsaid {
+			out = append(out, c)
+		}
+	}
+	for _, name := range f.unknown {
+		out = append(out, change{Key: name})
+	}
+	return out
+}
+
+// reject processes a NACK. The client keeps what it had. A response with one change
+// rejects that; several changes become suspects.
+func (s *Subscription) reject(f *inFlight, r *Rejection) {
+	said := s.contents(f)
+	if s.sendsWholeState() { // it may have removed what the response left out
+		for c := range resource.Diff(s.acked, f.acked) {
+			if !c.HasNew {
+				s.resendAnyway(c)
+			}
+		}
+	}
+	switch len(said) {
+	case 0:
+		s.rejectOmissions(f, r)
+	case 1:
+		s.rejectOne(f, said[0], r)
+	default:
+		s.rejectSeveral(f, said, r)
+	}
+}
+
+// rejectOmissions processes the NACK of a response without changes: the client rejected
+// what it left out, so the response is not sent again.
+func (s *Subscription) rejectOmissions(f *inFlight, r *Rejection) {
+	for c := range resource.Diff(s.acked, f.acked) {
+		if s.subscribes(c.Key) && !c.HasNew {
+			s.markRejected(c.Key, nothing, r)
+		}
+	}
+	s.lastNACK = r
+}
+
+// rejectOne processes the NACK of one change. The same version is not sent again. The
+// change becomes a suspect instead, and due again, if another version is desired by now,
+// the client has unsubscribed meanwhile, or the scope is not open.
+func (s *Subscription) rejectOne(f *inFlight, c change, r *Rejection) {
+	form := nothing
+	if c.HasNew {
+		form = c.New
+	}
+	if s.search != nil {
+		if since, suspect := s.search.suspects[c.Key]; suspect {
+			r.Since = since
+			delete(s.search.suspects, c.Key)
+		}
+		if f.trial && s.typ.Scoped {
+			s.search.alone = append(s.search.alone, c.Key)
+		}
+	}
+	if refused := s.rejected.Value(c.Key); c.HasNew && refused != nil && slices.Contains(f.interim, c.Key) { // it is what stood in
+		s.acked = s.acked.Set(c.Key, &resource.Resource{Name: c.Key, Version: rejectedVersion})
+		return
+	}
+	offered, exists := s.desired.Get(c.Key)
+	stands := exists == c.HasNew && (!exists || offered.Version == form.Version) || slices.Contains(f.interim, c.Key)
+	if f.dropped || s.scope(c.Key) != open || !stands {
+		s.resendAnyway(c)
+		s.suspect(c.Key, r.Since)
+		return
+	}
+	if has := s.acked.Value(c.Key); has != nil && isReplaceable(has) { // it still has that
+		s.acked = s.acked.Set(c.Key, trusted(has))
+	}
+	s.markRejected(c.Key, form, r)
+}
+
+// rejectSeveral makes suspects of the changes of a rejected response.
+func (s *Subscription) rejectSeveral(f *inFlight, said []change, r *Rejection) {
+	suspects, limit := said, (len(said)+1)/2
+	if s.search == nil {
+		if named := mentioned(r.Message, said); len(named) > 0 && len(named) < len(said) {
+			suspects, limit = named, 1
+		}
+	}
+	search := s.startSearch()
+	search.limit = limit
+	for _, c := range suspects {
+		s.suspect(c.Key, r.Since)
+	}
+	if s.acked.Len() == 0 {
+		s.acked = notHad(said)
+	}
+	for _, c := range said {
+		s.resendAnyway(c)
+		if c.HasNew && !slices.Contains(search.maybe[c.Key], c.New) {
+			search.maybe[c.Key] = append(search.maybe[c.Key], c.New)
+		}
+	}
+	s.mustAnswer = s.typ.Names.With(s.mustAnswer, f.unknown...)
+}
+
+// suspect makes a name a suspect, which is sent apart from others.
+func (s *Subscription) suspect(name string, since int64) {
+	if search := s.startSearch(); !search.suspected(name) {
+		search.suspects[name] = since
+	}
+}
+
+func (s *search) suspected(name string) bool {
+	_, is := s.suspects[name]
+	return is
+}
+
+// resendAnyway makes a change due again, whatever the client has taken of it.
+func (s *Subscription) resendAnyway(c change) {
+	s.updateAcked(func(has resource.Set) resource.Set {
+		r, ok := has.Get(c.Key)
+		if !ok && c.HasNew {
+			return has.Set(c.Key, &resource.Resource{Name: c.Key, Version: rejectedVersion})
+		} else if ok && isKnown(r) {
+			return has.Set(c.Key, replaceable(r))
+		}
+		return has
+	})
+}
+
+// eachMaybe iterates, in no order, over the rejected forms that the client may have
+// taken; false if the caller stops.
+func (s *search) eachMaybe(yield func(string, *resource.Resource) bool) bool {
+	for name, forms := range s.maybe {
+		for _, r := range forms {
+			if !yield(name, r) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// notHad returns the acked set of a client that had nothing, and rejected some changes.
+func notHad(said []change) resource.Set {
+	return resource.FromSorted(func(yield func(string, *resource.Resource) bool) {
+		for _, c := range said {
+			if c.HasNew && !yield(c.Key, &resource.Resource{Name: c.Key, Version: rejectedVersion}) {
+				return
+			}
+		}
+	})
+}
+
+// markRejected records the rejection of one form of a name.
+func (s *Subscription) markRejected(name string, form *resource.Resource, r *Rejection) {
+	s.clearRejected(name)
+	s.rejected = s.rejected.Set(name, form)
+	if s.nacks == nil {
+		s.nacks = map[string]*Rejection{}
+	}
+	s.nacks[name] = r
+}
+
+// clearRejected forgets the rejection of a name, and suspects it no longer.
+func (s *Subscription) clearRejected(name string) {
+	s.rejected = s.rejected.Delete(name)
+	delete(s.nacks, name)
+	s.clearSuspect(name)
+}
+
+// clearSuspect removes a name from the suspects.
+func (s *Subscription) clearSuspect(name string) {
+	if s.search != nil {
+		delete(s.search.suspects, name)
+		delete(s.search.maybe, name)
+	}
+}
+
+// accept processes an ACK, before acked is replaced.
+func (s *Subscription) accept(f *inFlight) {
+	if s.rejected.Len() == 0 && s.search == nil {
+		return
+	}
+	for c := range resource.Diff(s.acked, f.acked) {
+		leftOut := !c.HasNew && s.sendsWholeState() && s.desired.Value(c.Key) != nil
+		switch {
+		case !differs(c), leftOut:
+		case slices.Contains(f.interim, c.Key):
+			s.clearSuspect(c.Key)
+		default:
+			s.clearRejected(c.Key)
+		}
+	}
+	for _, name := range f.unknown {
+		s.clearRejected(name)
+	}
+	if s.search == nil {
+		return
+	}
+	if s.sendsWholeState() {
+		clear(s.search.maybe) // it has removed what the response left out
+	}
+	if f.trial {
+		s.search.limit *= 2
+		s.search.again, s.search.alone = append(s.search.again, s.search.alone...), nil
+	}
+}
+
+// retry makes some rejected names due again, each as a suspect.
+func (s *Subscription) retry(names []string) {
+	var unanswered []string
+	for _, name := range names {
+		r, ok := s.rejected.Get(name)
+		if !ok {
+			continue
+		}
+		since := s.nacks[name].Since
+		s.clearRejected(name)
+		if !s.subscribes(name) {
+			continue
+		}
+		if r == nothing && s.desired.Value(name) == nil && s.subscribesByName(name) {
+			unanswered = append(unanswered, name)
+		}
+		s.resendAnyway(change{Key: name, HasNew: r != nothing})
+		s.suspect(name, since)
+	}
+	s.mustAnswer = s.typ.Names.With(s.mustAnswer, unanswered...)
+}
+
+// endSearch ends a search that has nothing left to find.
+func (s *Subscription) endSearch() {
+	if s.search == nil {
+		return
+	}
+	if len(s.search.suspects) == 0 && len(s.search.again) > 0 {
+		again := s.search.again
+		s.search.again, s.search.limit = nil, 1
+		s.retry(again)
+	}
+	if len(s.search.suspects)+len(s.search.maybe) == 0 || !s.Pending() {
+		s.search = nil
+	}
+}
+
+// dropSettledSuspects drops suspects that have no change due.
+func (s *Subscription) dropSettledSuspects() {
+	if s.search == nil {
+		return
+	}
+	for name := range s.search.suspects {
+		if _, due := s.dueChange(name); !due && !s.mustAnswer.Has(name) {
+			delete(s.search.suspects, name)
+			delete(s.search.maybe, name)
+		}
+	}
+	s.endSearch()
+}
+
+// Searching says whether a search is under way: suspects are due or in flight.
+func (s *Subscription) Searching() bool {
+	if s.search == nil {
+		return false
+	}
+	for name := range s.search.suspects {
+		if c, due := s.dueChange(name); due && c.HasNew || s.mustAnswer.Has(name) {
+			return true
+		}
+	}
+	return s.inflight != nil && s.inflight.trial
+}
+
+// findLastNACK sets lastNACK to the newest rejection that stands, once a search is
+// over.
+func (s *Subscription) findLastNACK() {
+	if s.rejected.Len() == 0 || s.judged == s.rejected || s.Searching() {
+		return
+	}
+	s.judged, s.lastNACK = s.rejected, nil
+	for name := range s.rejected.Keys() {
+		if r := s.nacks[name]; s.lastNACK == nil || r.after(s.lastNACK.ResponseID) {
+			s.lastNACK = r
+		}
+	}
+}

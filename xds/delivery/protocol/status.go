@@ -1,0 +1,112 @@
+package protocol
+
+import (
+	"iter"
+
+	"github.com/portolan-mesh/portolan/xds/delivery/nameset"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// State says whether a client is in sync, in the words of the command line.
+type State string
+
+// The states of a type on a stream.
+const (
+	NotSent  State = "NOT SENT"
+	Synced   State = "SYNCED"
+	Stale    State = "STALE"
+	Rejected State = "REJECTED"
+)
+
+// Status is the known progress of a client.
+type Status struct {
+	State State
+	// AckedRevision is the revision of the store that the client has: all that it should
+	// have had then. If the client lacks nothing it is the revision of the last
+	// SetDesired.
+	AckedRevision int64
+	// AckedIgnoringRejected is like AckedRevision, but ignores resources that the client
+	// rejected and was not sent again.
+	AckedIgnoringRejected int64
+	// Desired is the revision of the last SetDesired, and Changed of the last one that
+	// made a difference to the client. Widened changes whenever the client comes to need
+	// more of an unchanged set.
+	Desired, Changed int64
+	Widened          int
+	// LastACK is the last response it acknowledged. LastNACK is the newest rejection
+	// that stands; nil if there is none, or while a search is to find what is rejected.
+	// Sent is the response in flight; its nonce is empty if there is none.
+	LastACK  ResponseID
+	LastNACK *Rejection
+	Sent     ResponseID
+}
+
+// Status returns the progress of the client.
+func (s *Subscription) Status() Status {
+	st := Status{LastACK: s.lastACK, LastNACK: s.lastNACK, AckedRevision: s.ackedRevision, AckedIgnoringRejected: s.ackedIgnoringRejected, Desired: s.revision, Changed: s.changedAt, Widened: s.widened}
+	if s.inflight != nil {
+		st.Sent = s.inflight.ResponseID
+	}
+	switch {
+	case !s.started:
+		st.State = NotSent
+	case s.lastNACK != nil && s.inflight == nil && !s.Searching():
+		st.State = Rejected
+		if !s.Pending() {
+			st.AckedIgnoringRejected = s.revision
+		}
+	case s.Pending():
+		st.State = Stale
+	default:
+		st.State, st.AckedRevision, st.AckedIgnoringRejected = Synced, s.revision, s.revision
+	}
+	return st
+}
+
+// Idle says whether nothing is to be sent, and a client that requests the type has all
+// of it. While a type is idle the client has the desired resources, at whatever
+// revision. The client may not have requested the type yet.
+func (s *Subscription) Idle() bool {
+	return s.inflight == nil && s.acked == s.desired && !s.mustRespond && s.lastNACK == nil && s.search == nil &&
+		s.mustAnswer.Len()+s.rejected.Len()+s.resend.Len() == 0 || !s.started && s.resend.Len() == 0
+}
+
+// LastACK returns the last response that the client acknowledged.
+func (s *Subscription) LastACK() ResponseID { return s.lastACK }
+
+// Names returns the names that the client requests.
+func (s *Subscription) Names() nameset.Set { return s.names }
+
+// Unanswered returns how many names the client has requested again, or does not know to
+// be missing: their answer is due or in flight.
+func (s *Subscription) Unanswered() int {
+	if s.inflight == nil {
+		return s.mustAnswer.Len()
+	}
+	return s.mustAnswer.Len() + len(s.inflight.unknown)
+}
+
+// RejectedResource is a resource that the client rejected alone, and was not sent
+// again.
+type RejectedResource struct {
+	Name string
+	// Resource is the desired resource; nil if the client should have none.
+	Resource *resource.Resource
+	*Rejection
+}
+
+// RejectedSet returns the set of rejections that stand. Equal sets mean the same
+// rejections.
+func (s *Subscription) RejectedSet() resource.Set { return s.rejected }
+
+// Rejected iterates, in the order of their names, over the resources that the client
+// rejected alone and was not sent again.
+func (s *Subscription) Rejected() iter.Seq[RejectedResource] {
+	return func(yield func(RejectedResource) bool) {
+		for name := range s.rejected.Keys() {
+			if s.subscribes(name) && !yield(RejectedResource{name, s.desired.Value(name), s.nacks[name]}) {
+				return
+			}
+		}
+	}
+}

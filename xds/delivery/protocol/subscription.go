@@ -1,0 +1,252 @@
+package protocol
+
+import (
+	"cmp"
+
+	"github.com/portolan-mesh/portolan/xds/delivery/nameset"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// Variant is a variant of the xDS protocol.
+type Variant int
+
+// The variants of the protocol.
+const (
+	StateOfTheWorld Variant = iota
+	Delta
+)
+
+// String implements fmt.Stringer.
+func (v Variant) String() string {
+	if v == Delta {
+		return "delta"
+	}
+	return "state of the world"
+}
+
+// Type describes a resource type to this package.
+type Type struct {
+	URL string
+	// Full types are clusters and listeners: a client may request all by naming none,
+	// and a response in state of the world carries the whole state. So are virtual
+	// hosts, in delta only.
+	Full bool
+	// Empty makes the answer to an unknown name, for clients that wait for each
+	// resource. If it is nil, or returns nil, unknown names are answered by a removal.
+	Empty func(name string) (*resource.Resource, error)
+	// Scoped types hold resources that live within others; see OpenScope. Delta only.
+	Scoped bool
+	// Names shares the sets of requested names; nil shares nothing.
+	Names *nameset.Table
+	// Shared caches results that subscriptions of the same Sets share; nil shares
+	// nothing.
+	Shared *Shared
+}
+
+// ResponseID names a response: its nonce, its version, and the revision of the store
+// that it carried.
+type ResponseID struct {
+	Nonce    string
+	Version  string
+	Revision int64
+}
+
+// Subscription is the state of one type on one stream.
+//
+// What a client has and what it should have are Sets, which subscriptions share. Where
+// the two differ something is due; a client in sync has the desired Set itself. By name
+// it keeps only the requested names, in a set that is shared too, and exceptions.
+type Subscription struct {
+	typ     Type
+	variant Variant
+
+	// What the client requests. Names in mustAnswer get an answer whatever the client
+	// has of them.
+	started      bool
+	explicit     bool // it has used names, so that no names are no wildcard
+	wildcard     bool
+	names        nameset.Set
+	mustAnswer   nameset.Set
+	mustRespond  bool // a response is due even if it is empty
+	scopes       map[string]scopeState
+	scopeChanges int // how often scopes changed
+
+	// What the client should have.
+	desired   resource.Set
+	revision  int64
+	changedAt int64 // the revision of the last SetDesired that made a difference to the client
+	widened   int   // how often the client came to need more of an unchanged set
+
+	// What the client has. Entries of names that it does not request mean nothing, so
+	// acked may be the desired Set itself; see markUnknown for what the client may have.
+	acked        resource.Set
+	unknownState bool        // it has more, but does not say what
+	resend       nameset.Set // to be sent whatever version the first request states
+
+	// What was sent, and how it was answered. rejected holds what the client rejected
+	// alone and was not sent since: while it is desired it is not sent again. lastNACK
+	// is the newest rejection that stands; it was found when rejected was judged.
+	count    int
+	nonce    string // of the last response
+	inflight *inFlight
+	lastACK  ResponseID
+	lastNACK *Rejection
+	rejected resource.Set
+	nacks    map[string]*Rejection
+	judged   resource.Set
+	search   *search // nil for none
+	// The client has all that it should have had at ackedRevision, and will at
+	// pendingRevision once it acknowledges the response in flight. ackedIgnoringRejected
+	// is like ackedRevision, but ignores resources that it rejected and was not sent
+	// again.
+	ackedRevision, pendingRevision, ackedIgnoringRejected int64
+
+	lastKinds dueKinds
+}
+
+// inFlight is the response in flight.
+type inFlight struct {
+	ResponseID
+	acked   resource.Set // what the client has once it acknowledges this
+	unknown []string     // requested names that do not exist
+	interim []string     // names that are sent in another form for now
+	dropped bool         // the client has unsubscribed from names in it
+	trial   bool         // it sends suspects
+}
+
+// Rejection is a NACK, with its message.
+type Rejection struct {
+	ResponseID
+	Message string
+	// Since is the revision up to which the client had all, except for earlier
+	// rejections: the rejected content came later.
+	Since int64
+}
+
+// after says whether a response was sent after another.
+func (m ResponseID) after(o ResponseID) bool {
+	return cmp.Or(cmp.Compare(m.Revision, o.Revision), cmp.Compare(len(m.Nonce), len(o.Nonce)), cmp.Compare(m.Nonce, o.Nonce)) > 0
+}
+
+// New returns the subscription of a type before the first request.
+func New(typ Type, variant Variant) *Subscription { return &Subscription{typ: typ, variant: variant} }
+
+// SetDesired sets what the client should have from now on, at a revision of the store.
+// The cost follows the difference to the last call.
+func (s *Subscription) SetDesired(to resource.Set, revision int64) {
+	if s.started && !s.Pending() {
+		if s.ackedIgnoringRejected = s.revision; s.lastNACK == nil {
+			s.ackedRevision = s.revision
+		}
+	}
+	from := s.desired
+	s.desired, s.revision = to, revision
+	if from != to && (s.started || s.resend.Len() > 0) {
+		s.desiredChanged(from)
+	}
+	s.settle()
+}
+
+// desiredChanged processes the difference to the former desired set.
+func (s *Subscription) desiredChanged(from resource.Set) {
+	var repaired []string
+	var unsent, gone []string // removed: requested names that were not sent, and all
+	told := s.ackedAfterFlight()
+	for c := range s.ChangesSince(from) {
+		if !differs(c) {
+			continue
+		}
+		if s.started && s.wants(c.Key) {
+			s.changedAt = s.revision
+			if _, ok := s.rejected.Get(c.Key); ok {
+				repaired = append(repaired, c.Key)
+			}
+			if _, ok := told.Get(c.Key); !ok && !c.HasNew && s.subscribesByName(c.Key) {
+				unsent = append(unsent, c.Key)
+			}
+		}
+		if !c.HasNew {
+			gone = append(gone, c.Key)
+		}
+	}
+	s.mustAnswer = s.typ.Names.With(s.mustAnswer, unsent...)
+	s.resend = s.typ.Names.Without(s.resend, gone...)
+	s.retry(repaired)
+	s.dropHealedRejection()
+}
+
+// dropHealedRejection forgets lastNACK if no rejection is left.
+func (s *Subscription) dropHealedRejection() {
+	s.endSearch()
+	if s.lastNACK != nil && s.rejected.Len() == 0 && !s.Pending() {
+		s.lastNACK = nil
+	}
+	s.findLastNACK()
+}
+
+// Resend makes named resources due again although they did not change: a resource that
+// needs them is being sent, and the client waits for them again.
+func (s *Subscription) Resend(names ...string) {
+	if !s.started {
+		s.resend = s.typ.Names.With(s.resend, names...)
+		return
+	}
+	for _, name := range names {
+		s.markUnknown(name)
+	}
+}
+
+// markUnknown makes a name that the client has due again. That holds for a changed
+// resource too: before it is sent it may change back to what the client has.
+func (s *Subscription) markUnknown(name string) {
+	if _, ok := s.ackedAfterFlight().Get(name); !ok || !s.wants(name) {
+		return
+	}
+	s.updateAcked(func(has resource.Set) resource.Set { return s.typ.Shared.markUnknown(has, name) })
+}
+
+// Forget drops removals that are due, and returns their names. The client removes these
+// resources by itself, since nothing that it has or is being sent refers to them. Until
+// then it may use them.
+func (s *Subscription) Forget(names []string) []string {
+	if len(names) == 0 {
+		return nil
+	}
+	var out []string
+	leaving := s.dueKinds().removed
+	for _, name := range names {
+		if leaving && s.Removing(name) {
+			out = append(out, name)
+			if s.inflight != nil && s.delivering(name) {
+				s.inflight.dropped = true
+			}
+			s.updateAcked(func(has resource.Set) resource.Set { return has.Delete(name) })
+		}
+	}
+	s.dropHealedRejection()
+	return out
+}
+
+// ackedAfterFlight returns what the client has once it acknowledges the response in
+// flight.
+func (s *Subscription) ackedAfterFlight() resource.Set {
+	if s.inflight != nil {
+		return s.inflight.acked
+	}
+	return s.acked
+}
+
+// updateAcked replaces what the client has, now and after the response in flight.
+func (s *Subscription) updateAcked(replace func(resource.Set) resource.Set) {
+	s.acked = replace(s.acked)
+	if s.inflight != nil {
+		s.inflight.acked = replace(s.inflight.acked)
+	}
+}
+
+// subscribes says whether the client requests a name, wants whether it can also use it.
+func (s *Subscription) subscribes(name string) bool { return s.wildcard || s.subscribesByName(name) }
+
+func (s *Subscription) wants(name string) bool { return s.subscribes(name) && s.scope(name) == open }
+
+func (s *Subscription) subscribesByName(name string) bool { return s.names.Has(name) }

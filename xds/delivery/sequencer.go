@@ -1,0 +1,449 @@
+package delivery
+
+import (
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/portolan-mesh/portolan/xds/delivery/nameset"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// Type is a resource type and what its resources may need.
+type Type struct {
+	protocol.Type
+	// Needs are the types that resources of this one may need, and the kinds of need;
+	// they have no names. Nobody waits for a type that the sequencer does not have, or
+	// that is Optional.
+	Needs []resource.Need
+	// Preannounce returns a resource that a client has, with more clusters named in it,
+	// to which it sends no traffic. Nil for a type whose clients learn of clusters in
+	// another way.
+	Preannounce func(has *resource.Resource, clusters []string) (*resource.Resource, error)
+	// Optional says that the client may never request the type. Removals wait for other
+	// types until the client has requested them.
+	Optional bool
+}
+
+// Limits bound the waiting. No time may be zero.
+type Limits struct {
+	// Ready is how long a resource waits until the client can use what it needs.
+	Ready time.Duration
+	// Resolve is the time that a client gets to resolve host names.
+	Resolve time.Duration
+	// Ask is the time that a client gets to request one type after another.
+	Ask time.Duration
+	// Withdraw is how long a removal waits for resources that need the removed one.
+	Withdraw time.Duration
+	// LastActivity returns when the client last sent something, and when it last took
+	// something, parts of messages included; zero times if that is unknown, and nil if it
+	// always is. Where something waits for the client, its limit counts from then.
+	LastActivity func() (sent, took time.Time)
+}
+
+// Late is a resource that was sent after Ready, although the client could not use what
+// it needs.
+type Late struct {
+	TypeURL, Name string
+	// Missing is one of the clusters that it sends traffic to.
+	Missing string
+}
+
+// Sequencer decides what goes to one client. One goroutine at a time uses it.
+type Sequencer struct {
+	variant protocol.Variant
+	limits  Limits
+	types   []*typeState // in the order of sending
+	idle    []idleType   // of the types, in their order
+	// target is the type that needs of kind Traffic name: clusters. Nil for none.
+	target   *typeState
+	late     []Late
+	revision int64 // of the last SetDesired
+	// lastAsked is the time of the last Responses. lastProgress is when a first sync
+	// last made progress. lastFirstRequest is when the client last requested a type for
+	// the first time, or was about to.
+	lastAsked, lastProgress, lastFirstRequest time.Time
+}
+
+// typeState is one type of a Sequencer.
+type typeState struct {
+	Type
+	sequencer *Sequencer
+	index     int                    // among the types
+	sub       *protocol.Subscription // changed only through active
+
+	// needs are the types that resources of this one wait for; neededBy are the needs
+	// for this one.
+	needs, neededBy []*need
+	// given is the desired set of the owner. If retains is set, the subscription's set
+	// has more.
+	given   resource.Set
+	retains bool
+	// inner are the types whose resources live within those of this one. outer is the
+	// type within whose resources those of this one live; nil for none.
+	inner []*typeState
+	outer *typeState
+	// sendsTraffic says that resources of the type may need targets.
+	sendsTraffic bool
+
+	// flightChanged are the resources in flight that the client lacks; flightNew are
+	// those among them that are new to it.
+	flightChanged sentResources
+	flightNew     resource.Set
+
+	awaited awaitedSubscription
+	held    held
+	// digestTime is the extra time that the client gets to answer the first response of
+	// the type; zero once it has.
+	digestTime time.Duration
+	// warming, of the target, tracks new targets until the client can use them.
+	warming warming
+	// keptSince says since when each removal is held back; zero if it is held without
+	// limit.
+	keptSince map[string]time.Time
+	// stated says that the client began with resources of an earlier stream.
+	stated bool
+	// statedAt, of an outer type, is when the client stated what it has; zero once it
+	// has stated that of the inner type too.
+	statedAt time.Time
+	// rejectedOuter, of an outer type, are the resources that the client rejected, alone
+	// or with others, and has not acknowledged since.
+	rejectedOuter map[string]struct{}
+}
+
+// New returns the sequencer of a client that has requested nothing yet. Types are in
+// the order of sending: a type comes before the types that it waits for, and after the
+// types to which it sends traffic.
+func New(types []Type, variant protocol.Variant, limits Limits) *Sequencer {
+	s := &Sequencer{variant: variant, limits: limits, types: make([]*typeState, 0, len(types)), idle: make([]idleType, 0, len(types))}
+	for _, t := range types {
+		s.add(t)
+	}
+	for _, t := range s.types {
+		t.link()
+	}
+	return s
+}
+
+// typeState returns the state of a type, nil if there is none. There are few types.
+func (s *Sequencer) typeState(typeURL string) *typeState {
+	for i := range s.idle {
+		if s.idle[i].url == typeURL {
+			return s.types[i]
+		}
+	}
+	return nil
+}
+
+func (s *Sequencer) add(t Type) *typeState {
+	state := &typeState{Type: t, sequencer: s, index: len(s.types), sub: protocol.New(t.Type, s.variant)}
+	s.types, s.idle = append(s.types, state), append(s.idle, idleType{url: t.URL})
+	return state
+}
+
+// Add adds a type that no other needs.
+func (s *Sequencer) Add(t protocol.Type) *protocol.Subscription { return s.add(Type{Type: t}).sub }
+
+// Subscriptions iterates over the subscriptions, in the order of sending, and wakes
+// their types.
+func (s *Sequencer) Subscriptions() iter.Seq2[string, *protocol.Subscription] {
+	return func(yield func(string, *protocol.Subscription) bool) {
+		for _, t := range s.types {
+			if !yield(t.URL, t.active()) {
+				return
+			}
+		}
+	}
+}
+
+// MakeOptional says that the client will not request a type after all.
+func (s *Sequencer) MakeOptional(typeURL string) {
+	if t := s.typeState(typeURL); t != nil {
+		t.Optional = true
+	}
+}
+
+// SetDesired sets what the client should have of each type from now on, at a revision
+// of the store.
+func (s *Sequencer) SetDesired(sets func(typeURL string) resource.Set, revision int64) {
+	back := revision < s.revision // the store is another one
+	for i := range s.idle {
+		idle := &s.idle[i]
+		to := sets(idle.url)
+		if idle.idle && idle.set == to && !back {
+			continue
+		}
+		t := s.types[i]
+		before := t.sub.DesiredSet()
+		t.active().SetDesired(t.retain(to), revision)
+		if t == s.target {
+			t.forgetUndesired(before)
+		}
+	}
+	s.revision = revision
+}
+
+// Request processes a request for a type of the sequencer.
+func (s *Sequencer) Request(typeURL string, q protocol.Request, now time.Time) protocol.Answer {
+	t := s.typeState(typeURL)
+	t.resendToLateSubscriber(q)
+	firstSync := t.isTargetOrNeeded() && t.sub.FirstSync()
+	answer := t.active().Request(q)
+	if answer.ACK != nil || answer.NACK != nil {
+		t.digestTime = 0
+	}
+	if answer.First || firstSync && !t.sub.FirstSync() {
+		s.noteProgress(t, now)
+	}
+	switch {
+	case answer.ACK != nil:
+		s.acknowledged(t, now)
+	case answer.NACK != nil:
+		s.rejected(t)
+	}
+	if answer.ACK != nil || answer.NACK != nil {
+		t.releaseRetained()
+	}
+	t.rescope(q, answer.First)
+	if answer.First {
+		s.lastFirstRequest, t.stated = now, len(q.Initial) > 0 || q.Version != ""
+		t.noteStated(q, now)
+	}
+	return answer
+}
+
+// acknowledged notes that the client has acknowledged the response in flight.
+func (s *Sequencer) acknowledged(t *typeState, now time.Time) {
+	if t == s.target {
+		t.acknowledgedTargets(now.Add(s.limits.Resolve))
+	}
+	for _, n := range t.neededBy {
+		n.acknowledged()
+	}
+	t.openAckedScopes()
+	t.expectSubscriptions(now.Add(s.limits.Ready))
+	t.clearFlight()
+}
+
+// rejected notes that the client has rejected the response in flight.
+func (s *Sequencer) rejected(t *typeState) {
+	if t == s.target {
+		t.rejectedTargets()
+	}
+	t.noteRejectedOuter()
+	t.clearFlight()
+}
+
+// clearFlight forgets what was in flight.
+func (t *typeState) clearFlight() {
+	t.flightChanged, t.flightNew = sentResources{}, resource.Set{}
+	for _, n := range t.neededBy {
+		n.inFlight = nameset.Set{}
+	}
+}
+
+// Responses iterates over the responses to send now. Additions go type by type in their
+// order, and removals in the opposite order, unless they were held back for too long.
+func (s *Sequencer) Responses(now time.Time) iter.Seq2[string, *protocol.Response] {
+	return func(yield func(string, *protocol.Response) bool) {
+		s.lastAsked = now
+		s.noteActivity()
+		if s.target != nil {
+			s.target.warming.pass(now)
+		}
+		for i, t := range s.types {
+			if s.idle[i].idle || t.skipIfSettled() {
+				continue
+			}
+			if t.overdue(now, s.limits.Withdraw) && !s.withdraw(t, now, yield) {
+				return
+			}
+			if s.holdsAll(t, now) {
+				continue
+			}
+			if r, ok := s.addTo(t, now); ok && !yield(t.URL, r) {
+				return
+			}
+		}
+		for i, t := range slices.Backward(s.types) {
+			if !s.idle[i].idle && !t.skipIfSettled() && !s.withdraw(t, now, yield) {
+				return
+			}
+		}
+		s.markIdle()
+	}
+}
+
+// addTo returns the next response of a type with additions.
+func (s *Sequencer) addTo(t *typeState, now time.Time) (*protocol.Response, bool) {
+	firstSync := t.isTargetOrNeeded() && t.sub.FirstSync()
+	r, ok := s.next(t, s.additions(t, now))
+	if ok && firstSync {
+		t.digestTime = digestTime(r)
+		s.noteProgress(t, now)
+	}
+	t.held.allSince = time.Time{}
+	return r, ok
+}
+
+// skipIfSettled says whether nothing of a type is in flight or due.
+func (t *typeState) skipIfSettled() bool {
+	if t.sub.Pending() {
+		return false
+	}
+	t.held.since, t.held.allSince, t.keptSince = nil, time.Time{}, nil
+	return true
+}
+
+// next returns the next response of a type, and processes that it is sent.
+func (s *Sequencer) next(t *typeState, allow protocol.Allow) (*protocol.Response, bool) {
+	r, ok := t.sub.Next(allow)
+	if !ok {
+		return nil, false
+	}
+	s.late = append(s.late, t.held.takeLate()...)
+	if t == s.target || len(t.needs)+len(t.inner) > 0 {
+		t.flightChanged, t.flightNew = sentOf(r)
+	}
+	if t == s.target {
+		t.sentTargets(r)
+	}
+	for _, n := range t.neededBy {
+		n.sent(r)
+	}
+	for _, n := range t.needs {
+		n.follow(r)
+	}
+	for _, inner := range t.inner {
+		inner.closeWithdrawn(r)
+	}
+	return r, true
+}
+
+// sentResources are resources of a response: the whole set, or some.
+type sentResources struct {
+	all  resource.Set
+	some []*resource.Resource
+}
+
+func (l sentResources) each(yield func(*resource.Resource) bool) {
+	for r := range l.all.Values() {
+		if !yield(r) {
+			return
+		}
+	}
+	for _, r := range l.some {
+		if !yield(r) {
+			return
+		}
+	}
+}
+
+// sentOf returns the resources of a response that the client lacks, and those new to
+// it.
+func sentOf(r *protocol.Response) (changed sentResources, isNew resource.Set) {
+	if r.All.Len() > 0 {
+		return sentResources{all: r.All}, r.All
+	}
+	return sentResources{some: r.Changed}, setOf(r.New)
+}
+
+// setOf returns the set of some resources, which are in the order of their names.
+func setOf(resources []*resource.Resource) resource.Set {
+	return resource.FromSorted(func(yield func(string, *resource.Resource) bool) {
+		for _, r := range resources {
+			if !yield(r.Name, r) {
+				return
+			}
+		}
+	})
+}
+
+// Wake returns when Responses may return more although nothing has happened; zero for
+// never.
+func (s *Sequencer) Wake() time.Time {
+	var at time.Time
+	soonest := func(t time.Time) {
+		if t.After(s.lastAsked) && (at.IsZero() || t.Before(at)) {
+			at = t
+		}
+	}
+	for i, t := range s.types {
+		if s.idle[i].idle {
+			continue
+		}
+		soonest(t.awaited.until)
+		if !t.statedAt.IsZero() {
+			soonest(t.statedAt.Add(s.limits.Ask))
+		}
+		if t.sub.InFlight() {
+			continue // nothing is sent before the client has answered
+		}
+		if since := t.held.allSince; !since.IsZero() {
+			soonest(s.lateFrom(since))
+		}
+		for _, since := range t.held.since {
+			soonest(since.Add(s.limits.Ready))
+		}
+		for _, since := range t.keptSince {
+			if !since.IsZero() {
+				soonest(since.Add(s.limits.Withdraw))
+			}
+		}
+		if len(t.keptSince)+len(t.held.since) > 0 {
+			soonest(s.lastFirstRequest.Add(s.limits.Ask))
+		}
+	}
+	if s.target != nil && len(s.target.warming.graces) > 0 {
+		soonest(s.target.warming.graces[0].until)
+	}
+	return at
+}
+
+// mayAskForMore says whether the client may be about to request another type.
+func (s *Sequencer) mayAskForMore() bool {
+	return s.lastAsked.Before(s.lastFirstRequest.Add(s.limits.Ask))
+}
+
+// Late returns the resources that were sent late since the last call.
+func (s *Sequencer) Late() []Late {
+	out := s.late
+	s.late = nil
+	return out
+}
+
+// OnlyKeptRemovals says whether nothing but removals of a type is due, and the client
+// still uses the resources: it rejected others in their place.
+func (s *Sequencer) OnlyKeptRemovals(typeURL string) bool {
+	t := s.typeState(typeURL)
+	if t == nil || len(t.keptSince) == 0 || t.sub.InFlight() || t.sub.HasAdditions() {
+		return false
+	}
+	for _, since := range t.keptSince {
+		if !since.IsZero() {
+			return false
+		}
+	}
+	return true
+}
+
+// Waiting returns how much of a type is held back: additions until the client can use
+// what they need, and removals until nothing needs them.
+func (s *Sequencer) Waiting(typeURL string) (additions, removals int) {
+	t := s.typeState(typeURL)
+	if t == nil {
+		return 0, 0
+	}
+	if !t.held.allSince.IsZero() {
+		return t.sub.Size(), len(t.keptSince)
+	}
+	return len(t.held.since), len(t.keptSince)
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

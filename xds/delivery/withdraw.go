@@ -1,0 +1,211 @@
+package delivery
+
+import (
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// withdraw yields the next response of a type with removals, after one that empties the
+// scopes of the removed resources. It returns false if the caller must stop.
+func (s *Sequencer) withdraw(t *typeState, now time.Time, yield func(string, *protocol.Response) bool) bool {
+	allow, some := s.removals(t, now)
+	if !some {
+		return true
+	}
+	for inner := range t.scopedTypes {
+		if r, ok := s.emptyScopesOfRemovals(t, inner, allow); ok && !yield(inner.URL, r) {
+			return false
+		}
+	}
+	r, ok := s.next(t, allow)
+	if !ok {
+		return true
+	}
+	for name := range r.Withdrawn {
+		delete(t.keptSince, name)
+	}
+	return yield(t.URL, r)
+}
+
+// removals returns the removals of a type that may be sent now; false if there are
+// none.
+func (s *Sequencer) removals(t *typeState, now time.Time) (protocol.Allow, bool) {
+	before := t.keptSince
+	t.keptSince = nil
+	leaving := t.sub.Removals()
+	if len(leaving) == 0 || t.Scoped { // a scoped type sends its removals with its additions
+		return protocol.Allow{}, false
+	}
+	t.keptSince = make(map[string]time.Time, len(leaving))
+	kept, goes := s.neededRemovals(t, (*protocol.Subscription).KeptOnRejection), t.goesWithOthers()
+	for _, name := range leaving {
+		switch since := before[name]; {
+		case kept.has(name) || goes.has(name): // held without limit
+			t.keptSince[name] = time.Time{}
+		case since.IsZero():
+			t.keptSince[name] = now
+		default:
+			t.keptSince[name] = since
+		}
+	}
+	if t.sub.InFlight() {
+		return protocol.Allow{}, false
+	}
+	needed := s.mayBeNeeded(t)
+	mayHave := t.sub.MayHave
+	if s.isGRPC() { // it answers before it drops what names the resource
+		mayHave = t.sub.Has
+	}
+	// A client that has nothing of a name may wait for the answer.
+	return protocol.Allow{Add: never, Remove: func(name string) bool {
+		since := t.keptSince[name]
+		overdue := !since.IsZero() && now.Sub(since) >= s.limits.Withdraw
+		if mayHave(name) && !overdue && (since.IsZero() || needed(name)) {
+			return false
+		}
+		return !t.scopeInFlight(name) && !s.mayStateScopes(t, name, now)
+	}}, true
+}
+
+// someNames are some names, or all there are.
+type someNames struct {
+	names map[string]struct{}
+	all   bool
+}
+
+func (n someNames) has(name string) bool {
+	_, ok := n.names[name]
+	return ok || n.all
+}
+
+// goesWithOthers returns the removals that the client carries out by itself: another
+// resource that is to be removed needs them, and they go with it, not before. A resource
+// of unknown form may need anything.
+func (t *typeState) goesWithOthers() someNames {
+	out := someNames{names: map[string]struct{}{}}
+	for _, n := range t.neededBy {
+		if !n.resends() {
+			continue
+		}
+		for _, name := range n.by.sub.Removals() {
+			r := n.by.sub.Acked(name)
+			out.all = out.all || r == nil && n.kind == resource.Covered
+			for needed := range n.names(r) {
+				out.names[needed] = struct{}{}
+			}
+		}
+	}
+	return out
+}
+
+// overdue says whether a removal was held back for too long, even if only further
+// additions delayed it.
+func (t *typeState) overdue(now time.Time, limit time.Duration) bool {
+	for _, since := range t.keptSince {
+		if !since.IsZero() && now.Sub(since) >= limit {
+			return true
+		}
+	}
+	return false
+}
+
+func never(string) bool { return false }
+
+// mayBeNeeded finds the removals of a type that the client may still need. A
+// reconnected client may be about to state what needs them.
+func (s *Sequencer) mayBeNeeded(t *typeState) func(name string) bool {
+	silent := false
+	for other := range s.needing(t) {
+		silent = silent || !other.Optional && !other.sub.Started() && s.mayAskForMore()
+	}
+	needed := s.neededRemovals(t, (*protocol.Subscription).NotInSync)
+	busy := t.sub.HasAdditions() || t.replacing()
+	used := s.usedTargets(t)
+	return func(name string) bool {
+		return busy || needed.has(name) || silent && t.sub.RemovingUnknown(name) || !used.has(name)
+	}
+}
+
+// usedTargets returns the targets that something sends traffic to. A client that requests
+// targets by name unsubscribes from others by itself, once it has finished with them. Of
+// any other client all count as used.
+func (s *Sequencer) usedTargets(t *typeState) someNames {
+	_, all := t.sub.Subscribed()
+	out := someNames{names: map[string]struct{}{}, all: all || t != s.target}
+	if out.all {
+		return out
+	}
+	for other, names := range s.needing(t) {
+		subscribed, all := other.sub.Subscribed()
+		out.all = out.all || all
+		for name := range subscribed {
+			if r := other.sub.Desired(name); r != nil {
+				for target := range names(r) {
+					out.names[target] = struct{}{}
+				}
+			}
+		}
+	}
+	return out
+}
+
+// neededRemovals returns the removals of a type that some resources of other types need.
+func (s *Sequencer) neededRemovals(t *typeState, of func(*protocol.Subscription) iter.Seq2[string, *resource.Resource]) someNames {
+	out := someNames{names: map[string]struct{}{}}
+	for other, names := range s.needing(t) {
+		for _, r := range of(other.sub) {
+			if r == nil {
+				out.all = true
+				continue
+			}
+			for name := range names(r) {
+				if t.sub.Removing(name) {
+					out.names[name] = struct{}{}
+				}
+			}
+		}
+	}
+	return out
+}
+
+// needing iterates over the types whose resources may need those of a type, each with a
+// function that returns the needed names.
+func (s *Sequencer) needing(t *typeState) iter.Seq2[*typeState, func(*resource.Resource) iter.Seq[string]] {
+	return func(yield func(*typeState, func(*resource.Resource) iter.Seq[string]) bool) {
+		for _, n := range t.neededBy {
+			if !yield(n.by, n.names) {
+				return
+			}
+		}
+		if t != s.target {
+			return
+		}
+		for _, other := range s.types {
+			if other.sendsTraffic && !yield(other, func(r *resource.Resource) iter.Seq[string] { return r.EachRef }) {
+				return
+			}
+		}
+	}
+}
+
+// replacing says whether the client may still be replacing resources of the type by
+// others that it has yet to use: listeners wait for their routes. That applies to types
+// that nothing needs.
+func (t *typeState) replacing() bool {
+	if t == t.sequencer.target || len(t.neededBy) > 0 || t.outer != nil {
+		return false
+	}
+	return t.needsBusy()
+}
+
+// busy says whether the client lacks something of a type or of what that needs, or has
+// yet to answer.
+func (t *typeState) busy() bool { return t.sub.HasAdditions() || t.sub.InFlight() || t.needsBusy() }
+
+func (t *typeState) needsBusy() bool {
+	return slices.ContainsFunc(t.needs, func(n *need) bool { return n.of.busy() }) || slices.ContainsFunc(t.inner, (*typeState).busy)
+}

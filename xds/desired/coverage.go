@@ -1,0 +1,104 @@
+package desired
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// coverage knows which resources of other types the versions of one type's resources
+// cover. Endpoints cover their cluster: a client that gets a changed cluster lacks its
+// endpoints again. The covered resources say so by their needs. Their types precede
+// this one.
+type coverage struct {
+	// same are the types of resources that were covered under their own names, in order.
+	same []*groupType
+	// others are, by name, the resources that are covered under another name than
+	// theirs, in order.
+	others map[string][]covered
+	// uncertain are the names of resources that cover what has changed.
+	uncertain []string
+}
+
+// covered is a resource whose version another one covers.
+type covered struct {
+	typ  *groupType
+	name string
+}
+
+// follow notes that a resource replaces another; either may be nil.
+func (g *Group) follow(t *groupType, before, after *resource.Resource) {
+	if before == after {
+		return
+	}
+	g.eachCovering(t, before, func(by *groupType, name string) {
+		by.uncertain = append(by.uncertain, name)
+		if name != before.Name {
+			by.others[name] = slices.DeleteFunc(by.others[name], func(c covered) bool { return c == covered{t, before.Name} })
+		}
+	})
+	g.eachCovering(t, after, func(by *groupType, name string) {
+		by.uncertain = append(by.uncertain, name)
+		switch {
+		case name != after.Name:
+			by.cover(name, covered{t, after.Name})
+		case !slices.Contains(by.same, t):
+			by.same = append(by.same, t)
+			slices.SortFunc(by.same, func(a, b *groupType) int { return strings.Compare(a.url, b.url) })
+		}
+	})
+}
+
+// eachCovering calls do with the resources, by type and name, whose versions cover the
+// version of r. A type that is not served covers nothing.
+func (g *Group) eachCovering(t *groupType, r *resource.Resource, do func(by *groupType, name string)) {
+	if r == nil {
+		return
+	}
+	for _, n := range r.Needs {
+		if by := g.byURL[n.TypeURL]; n.Kind == resource.Covered && by != nil && by != t {
+			do(by, n.Name)
+		}
+	}
+}
+
+// uncoverAll forgets what covers what, which is to be found anew.
+func (g *Group) uncoverAll() {
+	for _, t := range g.types {
+		t.coverage = coverage{}
+	}
+}
+
+// cover notes a resource that one of this type covers under another name.
+func (c *coverage) cover(name string, of covered) {
+	if c.others == nil {
+		c.others = map[string][]covered{}
+	}
+	at, _ := slices.BinarySearchFunc(c.others[name], of, func(a, b covered) int {
+		return cmp.Or(strings.Compare(a.typ.url, b.typ.url), strings.Compare(a.name, b.name))
+	})
+	c.others[name] = slices.Insert(c.others[name], at, of)
+}
+
+// covers joins the versions that the version of a resource covers; empty for none.
+func (t *groupType) covers(name string) string {
+	var versions string
+	add := func(version string) {
+		if versions == "" {
+			versions = version
+		} else {
+			versions += "/" + version
+		}
+	}
+	for _, typ := range t.same {
+		if r := typ.set.Value(name); r != nil && slices.Contains(r.Needs, resource.Need{TypeURL: t.url, Name: name, Kind: resource.Covered}) {
+			add(r.Version)
+		}
+	}
+	for _, c := range t.others[name] {
+		add(c.typ.set.Value(c.name).Version)
+	}
+	return versions
+}

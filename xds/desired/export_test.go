@@ -1,0 +1,8 @@
+package desired
+
+// Len is how many groups there are.
+func (gs *Groups) Len() int {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	return len(gs.byClass)
+}

@@ -1,0 +1,196 @@
+package desired
+
+import (
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds/desired/memo"
+	"github.com/portolan-mesh/portolan/xds/generate"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// Viewer is a proxy for which Foresee compares two contexts.
+type Viewer struct {
+	Proxy *discovery.Proxy
+	// Reads are the rows that the resources of its own workload were last built from
+	// (Member.Reads); nil where they are not known.
+	Reads *mesh.Rows
+}
+
+// Difference is a resource that differs between two contexts; the side without one is
+// nil. A composed resource differs in its frame alone: its parts are resources, too.
+type Difference struct {
+	Type, TypeURL string // the short name of the type, and its URL
+	Name          string
+	Before, After *resource.Resource
+}
+
+// Foresee returns, for each viewer, the resources that differ between a context and one
+// that was derived from it, in the order of the types. The second need not be published,
+// and no proxy gets anything of it. A resource that cannot be built in the second is left
+// out, since proxies keep what they have. Proxies of one class share the differences; the
+// caller must not modify them. The cost follows what differs.
+func (gs *Groups) Foresee(from, to *mesh.PushContext, viewers []Viewer) [][]Difference {
+	f := &foresight{groups: gs, from: from, to: to, crossings: map[crossing]*compared{}}
+	defer func() { gs.memo.Release(f.held...) }()
+	out := make([][]Difference, len(viewers))
+	for i, v := range viewers {
+		class := from.ClassOf(v.Proxy)
+		c := f.crossing(crossing{class, to.ClassAfter(from, v.Proxy, class)})
+		out[i] = c.shared
+		if own := f.own(c, v); len(own) > 0 {
+			out[i] = slices.Concat(c.shared, own)
+		}
+	}
+	return out
+}
+
+// foresight compares two contexts.
+type foresight struct {
+	groups    *Groups
+	from, to  *mesh.PushContext
+	crossings map[crossing]*compared
+	held      []*memo.Built // to be released
+}
+
+// crossing is the class of a proxy in either context.
+type crossing struct{ before, after mesh.Class }
+
+// compared is what proxies of a crossing share.
+type compared struct {
+	before, after *mesh.View
+	sameScope     bool
+	shared        []Difference
+}
+
+func (f *foresight) crossing(x crossing) *compared {
+	c := f.crossings[x]
+	if c != nil {
+		return c
+	}
+	c = &compared{before: mesh.NewView(f.from, x.before), after: mesh.NewView(f.to, x.after)}
+	c.sameScope = c.after.SameScope(c.before)
+	f.crossings[x] = c
+	for typ, t := range f.groups.types {
+		g := t.For(x.before.Shape.Type)
+		for _, name := range f.concerned(c, typ, g) {
+			before, err := f.build(c.before, g, name)
+			if err != nil {
+				continue
+			}
+			after, err := f.build(c.after, g, name)
+			if err != nil {
+				continue
+			}
+			c.shared = differ(c.shared, t, name, before, after)
+		}
+	}
+	return c
+}
+
+// concerned names, in order, the resources of a type that may differ for a class. These
+// are the ones that may appear or go, and those that the group of the class has and that
+// were built from a row which differs. Where the group is behind, what has changed since
+// counts too.
+func (f *foresight) concerned(c *compared, typ int, g generate.Generator) []string {
+	names := map[string]struct{}{}
+	add := func(all iter.Seq[string]) {
+		for name := range all {
+			names[name] = struct{}{}
+		}
+	}
+	has := f.has(c)
+	if has == nil {
+		add(g.Affected(c.before, mesh.Diff(nil, f.from)))
+		add(g.Affected(c.after, mesh.Diff(nil, f.to)))
+		return slices.Sorted(maps.Keys(names))
+	}
+	follow := func(view *mesh.View, delta mesh.Delta) {
+		add(g.Affected(view, delta))
+		for _, name := range f.groups.memo.Readers(g.TypeURL(), view.Shape(), delta.Keys()) {
+			if _, known := has.byType[typ].Get(name); known {
+				names[name] = struct{}{}
+			}
+		}
+	}
+	follow(c.after, mesh.Diff(f.from, f.to))
+	if has.context != f.from {
+		follow(c.before, mesh.Diff(has.context, f.from))
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// has is what the group of a class has. It may be of an earlier context than that which is
+// compared. It is nil where there is no group, or where another scope makes all resources
+// anew.
+func (f *foresight) has(c *compared) *snapshot {
+	if !c.sameScope {
+		return nil
+	}
+	s := f.groups.newest(c.before.Class())
+	if s == nil || !c.after.SameScope(s.view) {
+		return nil
+	}
+	return s
+}
+
+// newest is what the group of a class has, nil for none.
+func (gs *Groups) newest(class mesh.Class) *snapshot {
+	gs.mu.Lock()
+	g := gs.byClass[class]
+	gs.mu.Unlock()
+	if g == nil {
+		return nil
+	}
+	return g.newest.Load()
+}
+
+// build makes a resource, or finds it with those that the groups have.
+func (f *foresight) build(v *mesh.View, g generate.Generator, name string) (*resource.Resource, error) {
+	built, err := f.groups.memo.Build(v, g, name)
+	if err != nil {
+		return nil, err
+	}
+	f.held = append(f.held, built)
+	return built.Resource, nil
+}
+
+// own compares the resources of the viewer's own workload. They are the same if no row
+// differs that they were built from.
+func (f *foresight) own(c *compared, v Viewer) (out []Difference) {
+	if v.Proxy.Type != discovery.Sidecar {
+		return nil
+	}
+	if changed, known := f.to.Since(f.from); known && c.sameScope && v.Reads != nil && !v.Reads.Meets(changed) {
+		return nil
+	}
+	before, after := c.before.Of(v.Proxy), c.after.Of(v.Proxy)
+	for _, t := range f.groups.types {
+		if t.Inbound == nil {
+			continue
+		}
+		names := slices.AppendSeq(slices.Collect(t.Inbound.Affected(before, mesh.Diff(nil, f.from))), t.Inbound.Affected(after, mesh.Diff(nil, f.to)))
+		slices.Sort(names)
+		for _, name := range slices.Compact(names) {
+			was, err := memo.Alone(before, t.Inbound, name)
+			if err != nil {
+				continue
+			}
+			if is, err := memo.Alone(after, t.Inbound, name); err == nil {
+				out = differ(out, t, name, was.Resource, is.Resource)
+			}
+		}
+	}
+	return out
+}
+
+// differ adds a resource if it differs.
+func differ(all []Difference, t generate.ResourceType, name string, before, after *resource.Resource) []Difference {
+	if before == after || before != nil && after != nil && before.Version == after.Version {
+		return all
+	}
+	return append(all, Difference{t.Name, t.Generator.TypeURL(), name, before, after})
+}

@@ -1,0 +1,311 @@
+package desired
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/portolan-mesh/portolan/xds/desired/memo"
+	"github.com/portolan-mesh/portolan/xds/generate"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// Group holds all resources that the proxies of one class should have, by type, and
+// takes them from one context to the next at the cost of what changed. The first member
+// that needs a context advances the group, and the others use the result.
+type Group struct {
+	class mesh.Class
+	memo  *memo.Memo
+
+	members int // guarded by Groups.mu
+
+	newest atomic.Pointer[snapshot] // nil before the first
+
+	mu    sync.Mutex   // guards the fields below; held while resources are built
+	types []*groupType // in the order of the server
+	byURL map[string]*groupType
+	order []*groupType // parts before the resources composed of them
+}
+
+// snapshot holds the resources of a class in one context. It is never modified.
+type snapshot struct {
+	context *mesh.PushContext
+	view    *mesh.View
+	byType  []resource.Set // in the order of the server
+}
+
+// newGroup makes the empty group of a class, with the served types.
+func newGroup(class mesh.Class, types []generate.ResourceType, m *memo.Memo, f *failures) *Group {
+	g := &Group{class: class, memo: m, byURL: map[string]*groupType{}}
+	for _, served := range types {
+		t := newGroupType(table{typeName: served.Name, generator: served.For(class.Shape.Type), failures: f, memo: m})
+		g.byURL[t.url] = t
+		g.types = append(g.types, t)
+	}
+	for _, t := range g.types {
+		if t.composer != nil {
+			t.parts = g.byURL[t.composer.PartsURL()]
+		}
+		for _, next := range [...]*groupType{t.parts, t} {
+			if next != nil && !slices.Contains(g.order, next) {
+				g.order = append(g.order, next)
+			}
+		}
+	}
+	return g
+}
+
+// advance brings the resources to the newest context, and returns them.
+func (g *Group) advance(newest func() *mesh.PushContext) *snapshot {
+	if s := g.newest.Load(); s != nil && s.context == newest() {
+		return s
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	from, to := g.newest.Load(), newest()
+	if from != nil && from.context == to {
+		return from
+	}
+	view := mesh.NewView(to, g.class)
+	g.build(view, from, to)
+	next := &snapshot{context: to, view: view}
+	for _, t := range g.types {
+		next.byType = append(next.byType, t.set)
+	}
+	g.newest.Store(next)
+	return next
+}
+
+// build takes all types to a view of a context, from an earlier snapshot or nil. It adds
+// a replacement before it releases the former resource, so that their shared parts stay.
+//
+// Everything has changed for the class if its proxies see another scope. If only their
+// gateways are others, types that depend on no Gateway have only what differs.
+func (g *Group) build(view *mesh.View, from *snapshot, to *mesh.PushContext) {
+	everything := mesh.Diff(nil, to)
+	delta := everything
+	if from != nil && view.SameButGateways(from.view) {
+		delta = mesh.Diff(from.context, to)
+	}
+	sameGateways := delta.Whole || view.SameScope(from.view)
+	var changed []mesh.RowKey
+	if delta.Whole {
+		g.uncoverAll()
+	} else {
+		changed = delta.Keys()
+	}
+	var old []*memo.Built
+	for _, t := range g.order {
+		t.before = t.set
+		of := delta
+		if !sameGateways && !t.gatewayless {
+			of = everything
+		}
+		names := slices.Sorted(maps.Keys(t.concerned(view, of, changed)))
+		for _, name := range names {
+			old = append(old, t.rebuild(view, name))
+			if built := t.built[name]; built != nil && built.Resource == nil {
+				old = append(old, built)
+				delete(t.built, name)
+			}
+		}
+		if t.parts != nil {
+			names = t.compose(names)
+		}
+		if delta.Whole {
+			g.fill(t)
+		} else {
+			g.update(t, names)
+		}
+	}
+	g.memo.Release(old...)
+}
+
+// update brings the set of a type in line with its built resources: for the given
+// names, and for names whose versions cover a changed resource.
+func (g *Group) update(t *groupType, names []string) {
+	for _, names := range [...][]string{names, t.uncertain} {
+		for _, name := range names {
+			before, after := t.put(name, t.current(name))
+			g.follow(t, before, after)
+		}
+	}
+	t.uncertain = nil
+}
+
+// fill makes the set of a type from nothing.
+func (g *Group) fill(t *groupType) {
+	names := slices.Sorted(maps.Keys(t.built))
+	t.set = resource.FromSorted(func(yield func(string, *resource.Resource) bool) {
+		for _, name := range names {
+			r := unless(t.before.Value(name), t.current(name))
+			g.follow(t, nil, r)
+			if r != nil && !yield(name, r) {
+				return
+			}
+		}
+	})
+	t.uncertain = nil
+}
+
+// reads returns what a resource was built from; nil if there is none. typ is the index
+// of its type.
+func (g *Group) reads(typ int, name string) []mesh.Dependency {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.types[typ].built[name].Reads()
+}
+
+// close releases what the group holds. It has no members then.
+func (g *Group) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, t := range g.types {
+		t.close()
+	}
+}
+
+// groupType holds the resources of one type in a group.
+type groupType struct {
+	table
+	url         string
+	gatewayless bool         // no resource depends on Gateways
+	before      resource.Set // the set one context earlier
+
+	// For a composed type:
+	composer generate.Composer
+	parts    *groupType
+	composed map[string]*memo.Composed // the resources; built has only the frame of each
+	sums     map[string]memo.Sum       // of the parts of each
+	// uncomposed could not be put together the last time.
+	uncomposed map[string]failure
+
+	coverage
+}
+
+func newGroupType(of table) *groupType {
+	of.built = map[string]*memo.Built{}
+	t := &groupType{table: of, url: of.generator.TypeURL()}
+	_, t.gatewayless = generate.As[generate.Gatewayless](of.generator)
+	if c, ok := generate.As[generate.Composer](of.generator); ok {
+		t.composer, t.composed, t.sums = c, map[string]*memo.Composed{}, map[string]memo.Sum{}
+	}
+	return t
+}
+
+// concerned names the resources that a delta may concern: those that may appear or go,
+// those built from a changed row, and those that could not be built.
+func (t *groupType) concerned(view *mesh.View, delta mesh.Delta, changed []mesh.RowKey) map[string]struct{} {
+	names := map[string]struct{}{}
+	for name := range t.failed {
+		names[name] = struct{}{}
+	}
+	for name := range t.uncomposed {
+		names[name] = struct{}{}
+	}
+	for name := range t.generator.Affected(view, delta) {
+		names[name] = struct{}{}
+	}
+	if delta.Whole {
+		for name := range t.built {
+			names[name] = struct{}{}
+		}
+	}
+	for _, name := range t.memo.Readers(t.url, view.Shape(), changed) {
+		if _, known := t.built[name]; known {
+			names[name] = struct{}{}
+		}
+	}
+	return names
+}
+
+// compose puts together again the resources whose frame or part changed, and names
+// them.
+func (t *groupType) compose(own []string) (dirty []string) {
+	names := map[string]struct{}{}
+	for _, name := range own {
+		names[name] = struct{}{}
+	}
+	for c := range resource.Diff(t.parts.before, t.parts.set) {
+		name := wholeOf(c.Key)
+		names[name] = struct{}{}
+		sum := t.sums[name]
+		if c.HasOld {
+			sum = sum.Without(c.Old)
+		}
+		if c.HasNew {
+			sum = sum.With(c.New)
+		}
+		if t.sums[name] = sum; sum == (memo.Sum{}) {
+			delete(t.sums, name)
+		}
+	}
+	dirty = slices.Sorted(maps.Keys(names))
+	for _, name := range dirty {
+		t.composeOne(name)
+	}
+	return dirty
+}
+
+func (t *groupType) composeOne(name string) {
+	old, built := t.composed[name], t.built[name]
+	if built == nil {
+		delete(t.composed, name)
+	} else {
+		parts := func(yield func(*resource.Resource) bool) {
+			for _, part := range t.parts.set.Prefix(name + "/") {
+				if wholeOf(part.Name) == name && !yield(part) {
+					return
+				}
+			}
+		}
+		composed, err := t.memo.Compose(t.url, t.composer, built.Resource, t.sums[name], parts)
+		if err != nil {
+			t.uncomposed = t.fail(t.uncomposed, name, err)
+			return
+		}
+		t.composed[name] = composed
+	}
+	t.mend(t.uncomposed, name)
+	if old != nil {
+		t.memo.ReleaseComposed(old)
+	}
+}
+
+// wholeOf returns the name of the resource that a part belongs to.
+func wholeOf(part string) string { return part[:max(strings.LastIndexByte(part, '/'), 0)] }
+
+// current returns the resource of a name as it should be, nil for none.
+func (t *groupType) current(name string) *resource.Resource {
+	built := t.built[name]
+	if built == nil {
+		return nil
+	}
+	if t.parts != nil {
+		if c := t.composed[name]; c != nil {
+			return c.Resource
+		}
+		return nil // it could not be put together yet
+	}
+	if versions := t.covers(name); versions != "" {
+		return t.memo.Under(built, versions)
+	}
+	return built.Resource
+}
+
+// close releases what the type holds.
+func (t *groupType) close() {
+	t.table.close()
+	for name := range t.uncomposed {
+		t.mend(t.uncomposed, name)
+	}
+	t.memo.Release(slices.Collect(maps.Values(t.built))...)
+	for _, c := range t.composed {
+		t.memo.ReleaseComposed(c)
+	}
+	clear(t.built)
+	clear(t.composed)
+}

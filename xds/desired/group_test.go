@@ -1,0 +1,227 @@
+package desired_test
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+	"pgregory.net/rapid"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds/generate"
+	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/resource"
+	"github.com/portolan-mesh/portolan/xds/xdstest"
+)
+
+// history draws random objects of all kinds that are served.
+type history struct {
+	t     *rapid.T
+	there []string // names of the objects that exist
+}
+
+func (h *history) one(label string, of ...string) string {
+	return rapid.SampledFrom(of).Draw(h.t, label)
+}
+
+func (h *history) host(label string) string {
+	return h.one(label, "a.shop.example", "b.shop.example", "*.shop.example", "a.edge.example")
+}
+
+func (h *history) port() string { return h.one("port", "80", "81", "9080") }
+
+// object draws an object and its name as World.Delete takes it.
+func (h *history) object() (name, document string) {
+	kind := h.one("kind", "ServiceEntry", "ServiceEntry", "WorkloadEntry", "DestinationRule", "VirtualService", "Gateway", "Sidecar")
+	short, namespace := h.one("name", "x", "z"), h.one("namespace", "shop", "edge", "istio-system")
+	spec := map[string]func() string{
+		"ServiceEntry": h.serviceEntry, "WorkloadEntry": h.workloadEntry, "DestinationRule": h.destinationRule,
+		"VirtualService": h.virtualService, "Gateway": h.gateway, "Sidecar": h.sidecar,
+	}[kind]()
+	return fmt.Sprintf("%s/%s/%s", strings.ToLower(kind), namespace, short), fmt.Sprintf(
+		"apiVersion: networking.istio.io/v1\nkind: %s\nmetadata: {name: %s, namespace: %s}\nspec: %s\n", kind, short, namespace, spec)
+}
+
+func (h *history) exportTo() string { return h.one("exportTo", `["*"]`, `["."]`, "[shop]") }
+
+func (h *history) serviceEntry() string {
+	ports := fmt.Sprintf("[{number: %s, name: p, protocol: %s}]", h.port(), h.one("protocol", "HTTP", "TCP", "GRPC"))
+	source := h.one("endpoints",
+		"resolution: STATIC, endpoints: [{address: 10.1.0.1, labels: {v: x}}, {address: 10.1.0.2, labels: {v: z}, locality: r/z}]",
+		"resolution: STATIC, workloadSelector: {labels: {app: w}}",
+		"resolution: DNS, endpoints: [{address: one.example}, {address: two.example, labels: {v: x}}]",
+		"resolution: NONE")
+	host := h.one("serviceHost", "a.shop.example", "b.shop.example", "a.edge.example")
+	return fmt.Sprintf("{hosts: [%s], addresses: [%s], ports: %s, exportTo: %s, %s}",
+		host, h.one("address", "", "10.9.0.1"), ports, h.exportTo(), source)
+}
+
+func (h *history) workloadEntry() string {
+	return fmt.Sprintf("{address: %s, labels: {app: %s, v: %s}}",
+		h.one("ip", "10.0.0.1", "10.1.0.7"), h.one("app", "w", "gw"), h.one("v", "x", "z"))
+}
+
+func (h *history) destinationRule() string {
+	return fmt.Sprintf("{host: '%s', exportTo: %s, trafficPolicy: {connectionPool: {tcp: {maxConnections: %s}}}, subsets: [{name: %s, labels: {v: x}}]}",
+		h.host("host"), h.exportTo(), h.one("pool", "1", "2"), h.one("subset", "x", "z"))
+}
+
+func (h *history) virtualService() string {
+	destination := h.one("destination", "a.shop.example", "b.shop.example", "unknown.example")
+	return fmt.Sprintf("{hosts: ['%s'], gateways: [%s], exportTo: %s, http: [{match: [{uri: {prefix: /a}, sourceLabels: {v: x}}], route: [{destination: {host: %s, subset: x}}]}, {route: [{destination: {host: b.shop.example}}]}]}",
+		h.one("vsHost", "a.shop.example", "b.shop.example", "*.shop.example", "outside.example"),
+		h.one("gateways", "mesh", "x", "edge/z, mesh"), h.exportTo(), destination)
+}
+
+func (h *history) gateway() string {
+	return fmt.Sprintf("{selector: {app: %s}, servers: [{port: {number: %s, name: http, protocol: HTTP}, hosts: ['%s']}]}",
+		h.one("app", "gw", "w"), h.port(), h.one("serverHost", "*", "*.shop.example", "shop/*"))
+}
+
+func (h *history) sidecar() string {
+	return fmt.Sprintf("{%s egress: [{port: {number: %s, name: e, protocol: HTTP}, hosts: ['*/a.shop.example']}, {hosts: ['%s']}]%s}",
+		h.one("selector", "", "workloadSelector: {labels: {v: x}},"), h.port(), h.one("hosts", "./*", "*/b.shop.example", "~/*"),
+		h.one("ingress", "", ", ingress: [{port: {number: 8080, name: in, protocol: HTTP}, defaultEndpoint: 127.0.0.1:80}]"))
+}
+
+// step changes the world by one to three objects.
+func (h *history) step(w *xdstest.World) {
+	for range rapid.IntRange(1, 3).Draw(h.t, "changes") {
+		if len(h.there) > 0 && rapid.IntRange(0, 3).Draw(h.t, "delete") == 0 {
+			name := rapid.SampledFrom(h.there).Draw(h.t, "victim")
+			w.Delete(name)
+			h.there = slices.DeleteFunc(h.there, func(n string) bool { return n == name })
+			continue
+		}
+		name, document := h.object()
+		w.Apply(document)
+		if !slices.Contains(h.there, name) {
+			h.there = append(h.there, name)
+		}
+	}
+}
+
+// TestAffectedEqualsAWalk: over random histories of all kinds, the resources
+// that a proxy's member arrives at change by change are those which building all
+// anew makes: for gateways and sidecars of several namespaces, some of one class,
+// which share groups and one memo, and change classes as they go.
+func TestAffectedEqualsAWalk(t *testing.T) {
+	t.Parallel()
+	nodes := []xdstest.Node{
+		{Type: discovery.Sidecar, Namespace: "shop", IP: "10.0.0.1", Labels: map[string]string{"v": "x"}},
+		{Type: discovery.Sidecar, Namespace: "shop", IP: "10.1.0.1", Labels: map[string]string{"v": "x"}},
+		{Type: discovery.Sidecar, Namespace: "shop", IP: "10.0.0.5"},
+		{Type: discovery.Sidecar, Namespace: "edge", IP: "10.0.0.2"},
+		{Type: discovery.Router, Namespace: "edge", IP: "10.0.0.3", Labels: map[string]string{"app": "gw"}},
+		{Type: discovery.Router, Namespace: "edge", IP: "10.0.0.4", Labels: map[string]string{"app": "gw"}},
+		{Type: discovery.Proxyless, Namespace: "shop", IP: "10.0.0.6", Labels: map[string]string{"v": "x"}},
+		{Type: discovery.Proxyless, Namespace: "edge", IP: "10.0.0.7"},
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		h := &history{t: rt}
+		mesh := xdstest.NewWorld(t)
+		all := xdstest.NewGroups(catalogue.Types(), mesh.Context)
+		var members []xdstest.Member
+		for _, n := range nodes {
+			members = append(members, all.Join(n.Proxy(t)))
+		}
+		for range rapid.IntRange(1, 12).Draw(rt, "pushes") {
+			h.step(mesh)
+			for i, w := range members {
+				if rapid.IntRange(0, 4).Draw(rt, "skip") == 0 {
+					continue // a slow proxy sees several pushes as one
+				}
+				followsLikeAWalk(rt, i, w)
+			}
+		}
+		for _, w := range members {
+			w.Close()
+		}
+		if n := all.Built(); n != 0 || all.Len() != 0 {
+			rt.Fatalf("%d resources and %d groups are held by nobody", n, all.Len())
+		}
+	})
+}
+
+// followsLikeAWalk has a member take the newest push: it then holds what a walk over
+// everything finds.
+func followsLikeAWalk(rt *rapid.T, node int, w xdstest.Member) {
+	w.Follow()
+	want, err := w.Walked()
+	if err != nil {
+		rt.Fatal(err)
+	}
+	if d := cmp.Diff(want, w.Versions()); d != "" {
+		rt.Fatalf("node %d (-walk +member):\n%s", node, d)
+	}
+}
+
+// moody is a generator of one resource, which cannot be built until it can.
+type moody struct {
+	fails *atomic.Bool
+	built *atomic.Int32
+}
+
+func (moody) TypeURL() string { return "moody" }
+
+func (moody) Affected(_ *mesh.View, d mesh.Delta) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if d.Whole {
+			yield("x")
+		}
+	}
+}
+
+func (m moody) Build(v *mesh.View, _ string) (proto.Message, []resource.Need, error) {
+	m.built.Add(1)
+	if v.Service("a.example"); m.fails.Load() {
+		return nil, nil, errors.New("not in the mood")
+	}
+	return wrapperspb.Int32(m.built.Load()), nil, nil
+}
+
+// TestWhatCouldNotBeBuiltIsBuiltLater: a failed build keeps the last resource,
+// also none, and what it had read makes it due again.
+func TestWhatCouldNotBeBuiltIsBuiltLater(t *testing.T) {
+	t.Parallel()
+	m := moody{new(atomic.Bool), new(atomic.Int32)}
+	types := []generate.ResourceType{{Name: "moody", Generator: m}}
+	world := xdstest.NewWorld(t)
+	all := xdstest.NewGroups(types, world.Context)
+	w := all.Join(xdstest.Node{}.Proxy(t))
+	advance := func(document string, fails bool) map[string]string {
+		world.Apply(document)
+		m.fails.Store(fails)
+		w.Follow()
+		return w.Versions()
+	}
+	if got := advance(xdstest.HTTPService("b", "b.example", "10.1.0.1"), true); len(got) > 0 {
+		t.Errorf("built %v", got)
+	}
+	first := advance(xdstest.HTTPService("b", "b.example", "10.1.0.2"), false)
+	if len(first) != 1 {
+		t.Fatal("not built once it could be")
+	}
+	if got := advance(xdstest.HTTPService("a", "a.example", "10.1.0.2"), true); got["moody x"] != first["moody x"] {
+		t.Errorf("a failed build left %v of %v", got, first)
+	}
+	if got := advance(xdstest.HTTPService("b", "b.example", "10.1.0.3"), false); got["moody x"] == first["moody x"] {
+		t.Error("not built again")
+	}
+	n := m.built.Load()
+	if advance(xdstest.HTTPService("b", "b.example", "10.1.0.4"), false); m.built.Load() != n {
+		t.Error("built again for nothing")
+	}
+	w.Close()
+	if n := all.Built(); n != 0 {
+		t.Errorf("%d resources are held by nobody", n)
+	}
+}

@@ -1,0 +1,152 @@
+package desired
+
+import (
+	"slices"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// Member is one proxy's view of its group: the resources of its class, and those of its
+// own workload. One goroutine at a time uses it.
+type Member struct {
+	groups   *Groups
+	proxy    *discovery.Proxy
+	class    mesh.Class
+	group    *Group     // nil before the first Advance
+	at       *snapshot  // of the group; nil likewise
+	workload []workload // in the order of the types
+	reads    *mesh.Rows // what the workload's resources were built from; see settled
+}
+
+// Join makes the member of a proxy. It is in no group until it advances.
+func (gs *Groups) Join(proxy *discovery.Proxy) *Member {
+	m := &Member{groups: gs, proxy: proxy, workload: make([]workload, len(gs.types))}
+	for i, t := range gs.types {
+		m.workload[i].typeName, m.workload[i].failures, m.workload[i].uses = t.Name, gs.failures, &gs.memo.Uses
+		if t.Inbound != nil && proxy.Type == discovery.Sidecar {
+			m.workload[i].generator = t.Inbound
+		}
+	}
+	return m
+}
+
+// SetProxy replaces the proxy's description, from the next Advance on.
+func (m *Member) SetProxy(proxy *discovery.Proxy) { m.proxy, m.at = proxy, nil }
+
+// Advance brings what the proxy should have to the newest context. The group may be
+// further ahead than the context in which the class was derived, and the proxy of
+// another class there.
+func (m *Member) Advance(newest func() *mesh.PushContext) {
+	var from *mesh.PushContext
+	before := m.at
+	if before != nil {
+		from = before.context
+	}
+	for to := newest(); ; from, to = to, m.at.context {
+		m.move(to.ClassAfter(from, m.proxy, m.class))
+		if m.at = m.group.advance(newest); m.at.context == to {
+			break
+		}
+	}
+	var view *mesh.View // nil where nothing is to be asked
+	if !m.settled(before) {
+		view = m.at.view.Of(m.proxy)
+	}
+	for i := range m.workload {
+		m.workload[i].advance(view, m.at.context, m.at.byType[i])
+	}
+	if view != nil {
+		m.remember()
+	}
+}
+
+// settled says that no row has changed, since an earlier snapshot, from which the
+// workload's resources follow: there is nothing to look at.
+func (m *Member) settled(before *snapshot) bool {
+	switch {
+	case before == m.at:
+		return true
+	case before == nil || !m.at.view.SameScope(before.view):
+		return false
+	}
+	changed, known := m.at.context.Since(before.context)
+	if !known || m.reads.Meets(changed) {
+		return false
+	}
+	for i := range m.workload {
+		if len(m.workload[i].failed) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// remember notes what the workload's resources were built from.
+func (m *Member) remember() {
+	var questions [][]mesh.Dependency
+	for i := range m.workload {
+		questions = append(questions, m.workload[i].reads)
+		for _, built := range m.workload[i].built {
+			questions = append(questions, built.Reads())
+		}
+	}
+	reads := mesh.RowsOf(questions...)
+	m.reads = &reads
+}
+
+// Reads are the rows that the resources of its own workload were built from, nil before
+// the first Advance. They are never modified.
+func (m *Member) Reads() *mesh.Rows { return m.reads }
+
+// move changes the group. Resources that both groups hold stay.
+func (m *Member) move(class mesh.Class) {
+	if m.group != nil && m.class == class {
+		return
+	}
+	old := m.group
+	m.group, m.class = m.groups.enter(class), class
+	if old != nil {
+		m.groups.leave(old)
+	}
+}
+
+// Group is the group that the proxy is in, nil before the first Advance.
+func (m *Member) Group() *Group { return m.group }
+
+// Context is the context that the proxy's resources are of.
+func (m *Member) Context() *mesh.PushContext { return m.at.context }
+
+// Resources returns what the proxy should have of a type; nothing for a type that is
+// not served.
+func (m *Member) Resources(typeURL string) resource.Set {
+	if i := slices.Index(m.groups.urls, typeURL); i >= 0 {
+		return m.workload[i].all
+	}
+	return resource.Set{}
+}
+
+// Origins returns the objects that a resource was last built from. typ is the index of
+// its type.
+func (m *Member) Origins(typ int, name string) []config.Key {
+	if m.group == nil {
+		return nil
+	}
+	if own := m.workload[typ].built[name]; own != nil && own.Resource != nil {
+		return mesh.Origins(own.Reads())
+	}
+	return mesh.Origins(m.group.reads(typ, name))
+}
+
+// Close gives up what the member holds.
+func (m *Member) Close() {
+	if m.group != nil {
+		m.groups.leave(m.group)
+		m.group = nil
+	}
+	for i := range m.workload {
+		m.workload[i].close()
+	}
+}

@@ -1,0 +1,80 @@
+package memo
+
+import (
+	"iter"
+
+	"github.com/portolan-mesh/portolan/xds/generate"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// Built is a resource, nil where there is none of its name, and the answers that it was
+// built from. It is held by its users and never modified.
+type Built struct {
+	Resource *resource.Resource
+
+	reads []mesh.Dependency
+
+	// Set if the resource is shared:
+	family *family
+	name   string
+	users  int // guarded by Memo.mu
+	// under are the versions of the resource that also cover versions of what needs it,
+	// the last used last; guarded by Memo.mu.
+	under []covering
+}
+
+// Alone builds a resource that nobody shares. The error is a *Failure.
+func Alone(v *mesh.View, g generate.Generator, name string) (*Built, error) {
+	recording := v.Recording()
+	built, err := generate.Build(g, recording, name)
+	if err != nil {
+		return nil, &Failure{err, recording.Dependencies()}
+	}
+	return &Built{Resource: built, reads: recording.Dependencies()}, nil
+}
+
+// Failure is the error of a build, with the reads before it.
+type Failure struct {
+	Err   error
+	Reads []mesh.Dependency
+}
+
+// Error implements error.
+func (f *Failure) Error() string { return f.Err.Error() }
+
+// Unwrap returns why.
+func (f *Failure) Unwrap() error { return f.Err }
+
+// Reads returns what the resource was built from; nothing for nil. The result is
+// shared: do not modify it.
+func (b *Built) Reads() []mesh.Dependency {
+	if b == nil {
+		return nil
+	}
+	return b.reads
+}
+
+// Holds says whether a view gives all answers that the resource was built from.
+func (b *Built) Holds(v *mesh.View) bool { return Hold(v, b.reads) }
+
+// Hold says whether a view gives all answers as they were recorded.
+func Hold(v *mesh.View, reads []mesh.Dependency) bool {
+	for _, r := range reads {
+		if v.Answer(r.Query) != r.Answer {
+			return false
+		}
+	}
+	return true
+}
+
+// rows iterates over the rows that were read, once per question.
+func (b *Built) rows() iter.Seq[mesh.RowKey] {
+	return func(yield func(mesh.RowKey) bool) {
+		for _, r := range b.reads {
+			if r.Query.Row.Table.Tracked() && !yield(r.Query.Row) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,246 @@
+package memo
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/portolan-mesh/portolan/xds/generate"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// Memo keeps built resources. It is safe for concurrent use; building goes on outside
+// its lock.
+type Memo struct {
+	// Uses are the objects of the resources kept here, and of those that others count in.
+	Uses Uses
+
+	mu       sync.Mutex
+	families map[familyKey]*family
+	composed map[composedID]*Composed
+}
+
+// familyKey names the resources of one type for proxies of one shape: only these can
+// share them.
+type familyKey struct {
+	typeURL string
+	shape   mesh.Shape
+}
+
+// family is the resources of one type and shape. Its fields are guarded by Memo.mu.
+type family struct {
+	key      familyKey
+	built    map[string][]*Built // by name: those in use, the newest last
+	building map[string]chan struct{}
+	// readers has, for a row, the names that were built from it, and by how many
+	// reads.
+	readers map[mesh.RowKey]map[string]int
+}
+
+// covering is a resource under one version of what needs it.
+type covering struct {
+	parent   string
+	resource *resource.Resource
+}
+
+// maxUnder bounds how many versions of a parent a resource is kept under: those that
+// groups which share it see at one time.
+const maxUnder = 4
+
+// New returns an empty memo.
+func New() *Memo {
+	return &Memo{families: map[familyKey]*family{}, composed: map[composedID]*Composed{}}
+}
+
+// Build returns a resource as a view has it: a present one that holds in this view, or
+// a new one. If several callers want one name at the same time one of them builds, and
+// the others look at its result. The caller holds the resource until Release. The error
+// is a *Failure.
+func (m *Memo) Build(v *mesh.View, g generate.Generator, name string) (*Built, error) {
+	key := familyKey{g.TypeURL(), v.Shape()}
+	for {
+		b, f, wait := m.find(v, key, name)
+		switch {
+		case b != nil:
+			return b, nil
+		case wait != nil:
+			<-wait
+		default:
+			return m.build(v, g, f, name)
+		}
+	}
+}
+
+// build makes a resource, while others of the name wait.
+func (m *Memo) build(v *mesh.View, g generate.Generator, f *family, name string) (*Built, error) {
+	var b *Built
+	defer func() { m.add(f, name, b) }()
+	b, err := Alone(v, g, name)
+	if err != nil {
+		return nil, err
+	}
+	b.family, b.name, b.users = f, name, 1
+	return b, nil
+}
+
+// find returns a resource that holds in the view, and counts its use. If there is none,
+// the caller builds one, or waits if another caller builds.
+func (m *Memo) find(v *mesh.View, key familyKey, name string) (b *Built, f *family, wait <-chan struct{}) {
+	m.mu.Lock()
+	f = m.family(key)
+	candidates := f.built[name]
+	m.mu.Unlock()
+	for _, b := range slices.Backward(candidates) {
+		if b.Holds(v) && m.use(b) {
+			return b, f, nil
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if another := f.building[name]; another != nil {
+		return nil, f, another
+	}
+	if len(f.built[name]) > 0 && !slices.Equal(f.built[name], candidates) {
+		return nil, f, closed // one was added meanwhile
+	}
+	f.building[name] = make(chan struct{})
+	return nil, f, nil
+}
+
+// closed is waited for in vain.
+var closed = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// family finds or makes a family. The caller holds the lock.
+func (m *Memo) family(key familyKey) *family {
+	f := m.families[key]
+	if f == nil {
+		f = &family{
+			key: key, built: map[string][]*Built{}, building: map[string]chan struct{}{},
+			readers: map[mesh.RowKey]map[string]int{},
+		}
+		m.families[key] = f
+	}
+	return f
+}
+
+// use counts a user in, unless the resource has just lost its last.
+func (m *Memo) use(b *Built) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if b.users == 0 {
+		return false
+	}
+	b.users++
+	return true
+}
+
+// add takes a resource in, nil where building failed, and lets those go on that wait
+// for it. Lists are replaced, never modified: find reads them without the lock.
+func (m *Memo) add(f *family, name string, b *Built) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	close(f.building[name])
+	delete(f.building, name)
+	if b == nil {
+		return
+	}
+	m.Uses.Replace(nil, b)
+	f.built[name] = append(slices.Clip(f.built[name]), b)
+	for row := range b.rows() {
+		if f.readers[row] == nil {
+			f.readers[row] = map[string]int{}
+		}
+		f.readers[row][name]++
+	}
+}
+
+// Release gives up uses of resources, nil ones apart. A resource without users is
+// forgotten.
+func (m *Memo) Release(all ...*Built) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, b := range all {
+		if b == nil {
+			continue
+		}
+		if b.users--; b.users == 0 {
+			m.Uses.Replace(b, nil)
+			b.family.forget(b)
+		}
+	}
+}
+
+// forget takes a resource out. The caller holds the lock.
+func (f *family) forget(b *Built) {
+	left := slices.DeleteFunc(slices.Clone(f.built[b.name]), func(o *Built) bool { return o == b })
+	if len(left) == 0 {
+		delete(f.built, b.name)
+	} else {
+		f.built[b.name] = left
+	}
+	for row := range b.rows() {
+		names := f.readers[row]
+		if names[b.name]--; names[b.name] == 0 {
+			delete(names, b.name)
+		}
+		if len(names) == 0 {
+			delete(f.readers, row)
+		}
+	}
+}
+
+// Readers returns, in order, the names of the resources of a type, among
+// proxies of one shape, that were built from any of the rows.
+func (m *Memo) Readers(typeURL string, shape mesh.Shape, rows []mesh.RowKey) []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f := m.families[familyKey{typeURL, shape}]
+	if f == nil {
+		return nil
+	}
+	names := map[string]struct{}{}
+	for _, row := range rows {
+		for name := range f.readers[row] {
+			names[name] = struct{}{}
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// Under returns a resource with a version that also covers the version of what needs
+// it. All who ask for the same get the same.
+func (m *Memo) Under(b *Built, parentVersion string) *resource.Resource {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, c := range b.under {
+		if c.parent == parentVersion {
+			last := len(b.under) - 1
+			b.under[i], b.under[last] = b.under[last], c
+			return c.resource
+		}
+	}
+	c := covering{parentVersion, b.Resource.Under(parentVersion)}
+	if len(b.under) == maxUnder {
+		b.under = slices.Delete(b.under, 0, 1)
+	}
+	b.under = append(b.under, c)
+	return c.resource
+}
+
+// Len is the number of resources in use.
+func (m *Memo) Len() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := len(m.composed)
+	for _, f := range m.families {
+		for _, built := range f.built {
+			n += len(built)
+		}
+	}
+	return n
+}

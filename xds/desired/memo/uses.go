@@ -1,0 +1,84 @@
+package memo
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/status"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+)
+
+// Uses knows the objects that the resources in use were made of. It is safe for
+// concurrent use; the zero Uses is empty.
+type Uses struct {
+	mu    sync.Mutex // guards the fields below
+	parts [status.UseParts]usePart
+	moves int64
+}
+
+// usePart counts the mentions of the objects of one part.
+type usePart struct {
+	mentions map[uint64]int
+	ids      []uint64 // of mentions, in order; nil if they are to be sorted anew
+}
+
+// Replace counts in the objects of a resource, and counts out those of another. Either
+// may be nil.
+func (u *Uses) Replace(before, after *Built) {
+	if before == after {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.count(after, 1) // first, so that what both were made of stays in use
+	u.count(before, -1)
+}
+
+// count adds to the mentions of a resource's objects. The caller holds the lock.
+func (u *Uses) count(b *Built, by int) {
+	if b == nil || b.Resource == nil {
+		return
+	}
+	mesh.EachOrigin(b.reads, func(key config.Key) {
+		id := status.ObjectID(key)
+		part := &u.parts[status.UsePart(id)]
+		if part.mentions == nil {
+			part.mentions = map[uint64]int{}
+		}
+		n := part.mentions[id] + by
+		switch {
+		case n == 0:
+			delete(part.mentions, id)
+		default:
+			part.mentions[id] = n
+		}
+		if n == 0 || n == by {
+			part.ids = nil
+			u.moves++
+		}
+	})
+}
+
+// Objects returns the ids of the objects in use, by part and in order. Do not modify
+// them.
+func (u *Uses) Objects() (out [status.UseParts][]uint64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for i := range u.parts {
+		part := &u.parts[i]
+		if part.ids == nil {
+			part.ids = slices.Sorted(maps.Keys(part.mentions))
+		}
+		out[i] = part.ids
+	}
+	return out
+}
+
+// Moves changes whenever an object begins or ceases to be in use.
+func (u *Uses) Moves() int64 {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.moves
+}

@@ -1,0 +1,91 @@
+package desired
+
+import (
+	"github.com/portolan-mesh/portolan/xds/desired/memo"
+	"github.com/portolan-mesh/portolan/xds/generate"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// table holds the resources that one generator makes. A resource that cannot be built
+// keeps its last good form, is reported as a failure, and is built again with the next
+// change.
+type table struct {
+	typeName  string
+	generator generate.Generator
+	failures  *failures
+	// memo shares built resources with other groups; nil for a workload's own.
+	memo *memo.Memo
+	// built are the last good forms, failed what could not be built the last time,
+	// whatever built has of it.
+	built  map[string]*memo.Built
+	failed map[string]failure
+	set    resource.Set
+}
+
+// rebuild builds a resource as a view has it, and returns the last form, which the
+// caller releases.
+func (t *table) rebuild(v *mesh.View, name string) (last *memo.Built) {
+	built, err := t.build(v, name)
+	if err != nil {
+		t.failed = t.fail(t.failed, name, err)
+		return nil
+	}
+	t.mend(t.failed, name)
+	if last = t.built[name]; t.built == nil {
+		t.built = map[string]*memo.Built{}
+	}
+	t.built[name] = built
+	return last
+}
+
+func (t *table) build(v *mesh.View, name string) (*memo.Built, error) {
+	if t.memo == nil {
+		return memo.Alone(v, t.generator, name)
+	}
+	return t.memo.Build(v, t.generator, name)
+}
+
+// fail notes that a resource could not be made, among failures of a kind.
+func (t *table) fail(among map[string]failure, name string, err error) map[string]failure {
+	if among == nil {
+		among = map[string]failure{}
+	}
+	among[name] = t.failures.failed(among[name], t.typeName, name, err, t.built[name].Reads())
+	return among
+}
+
+// mend takes a failure back, if there is one.
+func (t *table) mend(among map[string]failure, name string) {
+	if was, failed := among[name]; failed {
+		t.failures.mended(was)
+		delete(among, name)
+	}
+}
+
+// put sets the resource of a name, nil for none. It keeps a present one of the same
+// version, and returns the resources before and after.
+func (t *table) put(name string, r *resource.Resource) (before, after *resource.Resource) {
+	before = t.set.Value(name)
+	if r = unless(before, r); r == nil {
+		t.set = t.set.Delete(name)
+	} else {
+		t.set = t.set.Set(name, r)
+	}
+	return before, r
+}
+
+// unless returns r, or the present resource if both have one version.
+func unless(there, r *resource.Resource) *resource.Resource {
+	if r != nil && there != nil && there.Version == r.Version {
+		return there
+	}
+	return r
+}
+
+// close gives up the failures.
+func (t *table) close() {
+	for name := range t.failed {
+		t.mend(t.failed, name)
+	}
+}

@@ -1,0 +1,88 @@
+package desired
+
+import (
+	"slices"
+
+	"github.com/portolan-mesh/portolan/xds/desired/memo"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// workload is the resources of one type of one proxy: the resources of its group, and
+// among them the resources of its own workload, which are few.
+type workload struct {
+	table // the workload's own resources; without a generator if there are none
+	uses  *memo.Uses
+	names []string
+	reads []mesh.Dependency // what the names follow from
+	base  resource.Set      // the resources of the group
+	all   resource.Set      // and with the workload's own
+}
+
+// advance inserts the workload's own resources into those of its group. A nil view
+// means that nothing has changed for them.
+func (w *workload) advance(view *mesh.View, context *mesh.PushContext, base resource.Set) {
+	before := w.set
+	if w.generator != nil && view != nil {
+		w.follow(view, context)
+	}
+	if w.set != before || w.base != base {
+		w.base, w.all = base, base.Beside(w.set)
+	}
+}
+
+// follow builds again what would not be built from the same.
+func (w *workload) follow(view *mesh.View, context *mesh.PushContext) {
+	if w.reads == nil || !memo.Hold(view, w.reads) {
+		recording := view.Recording()
+		names := slices.Sorted(w.generator.Affected(recording, mesh.Diff(nil, context)))
+		w.names, w.reads = slices.Compact(names), recording.Dependencies()
+		w.drop()
+	}
+	for _, name := range w.names {
+		if w.holds(view, name) {
+			continue
+		}
+		last := w.built[name]
+		w.rebuild(view, name)
+		if built := w.built[name]; built != nil {
+			w.uses.Replace(last, built)
+			w.put(name, built.Resource)
+		}
+	}
+}
+
+// holds says whether a resource would be built from the same.
+func (w *workload) holds(view *mesh.View, name string) bool {
+	_, failed := w.failed[name]
+	built := w.built[name]
+	return !failed && built != nil && built.Holds(view)
+}
+
+// drop gives up what has no name any more.
+func (w *workload) drop() {
+	gone := func(name string) bool {
+		_, still := slices.BinarySearch(w.names, name)
+		return !still
+	}
+	for name := range w.built {
+		if gone(name) {
+			w.put(name, nil)
+			w.uses.Replace(w.built[name], nil)
+			delete(w.built, name)
+		}
+	}
+	for name := range w.failed {
+		if gone(name) {
+			w.mend(w.failed, name)
+		}
+	}
+}
+
+// close gives up what the workload has of its own.
+func (w *workload) close() {
+	w.table.close()
+	for _, built := range w.built {
+		w.uses.Replace(built, nil)
+	}
+}

@@ -1,0 +1,54 @@
+package encode_test
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/portolan-mesh/portolan/xds/delivery/nameset"
+	"github.com/portolan-mesh/portolan/xds/encode"
+)
+
+// FuzzRequest: a request is read as protobuf reads it, or refused.
+func FuzzRequest(f *testing.F) {
+	for _, n := range []int{0, 1, 40} {
+		bytes, err := proto.Marshal(subscription(n))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(bytes)
+	}
+	table := nameset.NewTable()
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, into := request(table)
+		err := encode.Codec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(slices.Clone(data))}, r)
+		want := &discoveryv3.DeltaDiscoveryRequest{}
+		if wantErr := proto.Unmarshal(data, want); (err == nil) != (wantErr == nil) {
+			t.Fatalf("%x: %v, of protobuf %v", data, err, wantErr)
+		}
+		if err != nil {
+			return
+		}
+		for i, names := range [][]string{want.ResourceNamesSubscribe, want.ResourceNamesUnsubscribe} {
+			slices.Sort(names)
+			if got := slices.Sorted(r.Names[i].All()); !slices.Equal(got, slices.Compact(names)) {
+				t.Errorf("%x: list %d is %q, of protobuf %q", data, i, got, names)
+			}
+		}
+		stated := map[string]string{}
+		for _, v := range r.Stated {
+			stated[v.Name] = v.Version
+		}
+		if !maps.Equal(stated, want.InitialResourceVersions) {
+			t.Errorf("%x: stated is %q, of protobuf %q", data, stated, want.InitialResourceVersions)
+		}
+		want.ResourceNamesSubscribe, want.ResourceNamesUnsubscribe, want.InitialResourceVersions = nil, nil, nil
+		if !proto.Equal(into, want) {
+			t.Errorf("%x: %v, of protobuf %v", data, into, want)
+		}
+	})
+}

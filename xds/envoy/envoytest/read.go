@@ -1,0 +1,71 @@
+// Package envoytest reads back what package envoy makes.
+package envoytest
+
+import (
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	dnsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/dns/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/portolan-mesh/portolan/xds/envoy"
+)
+
+// ClusterTypeOf tells the type of a cluster that envoy.Cluster made.
+func ClusterTypeOf(c *clusterv3.Cluster) envoy.ClusterType {
+	if custom := c.GetClusterType(); custom != nil {
+		var dns dnsv3.DnsCluster
+		if err := custom.GetTypedConfig().UnmarshalTo(&dns); err == nil && dns.GetAllAddressesInSingleEndpoint() {
+			return envoy.LogicalDNS
+		}
+		return envoy.StrictDNS
+	}
+	switch c.GetType() {
+	case clusterv3.Cluster_EDS:
+		return envoy.EDS
+	case clusterv3.Cluster_ORIGINAL_DST:
+		return envoy.OriginalDst
+	case clusterv3.Cluster_STRICT_DNS:
+		return envoy.StrictDNS
+	case clusterv3.Cluster_LOGICAL_DNS:
+		return envoy.LogicalDNS
+	default:
+		return envoy.Static
+	}
+}
+
+// HTTPConnectionManagerOf reads the HTTP connection manager back out of a filter
+// chain, nil where it has none.
+func HTTPConnectionManagerOf(chain *listenerv3.FilterChain) *hcmv3.HttpConnectionManager {
+	out := &hcmv3.HttpConnectionManager{}
+	if !unpack(chain, out) {
+		return nil
+	}
+	return out
+}
+
+// TCPProxyOf is like HTTPConnectionManagerOf.
+func TCPProxyOf(chain *listenerv3.FilterChain) *tcpproxyv3.TcpProxy {
+	out := &tcpproxyv3.TcpProxy{}
+	if !unpack(chain, out) {
+		return nil
+	}
+	return out
+}
+
+// RouteConfigNameOf is the name of the routes that a filter chain gets over ADS,
+// empty where there are none.
+func RouteConfigNameOf(chain *listenerv3.FilterChain) string {
+	return HTTPConnectionManagerOf(chain).GetRds().GetRouteConfigName()
+}
+
+// unpack reads the first filter that is configured by such a message as out.
+func unpack(chain *listenerv3.FilterChain, out proto.Message) bool {
+	for _, f := range chain.GetFilters() {
+		if f.GetTypedConfig().MessageIs(out) {
+			return f.GetTypedConfig().UnmarshalTo(out) == nil
+		}
+	}
+	return false
+}

@@ -1,0 +1,65 @@
+package envoy
+
+import (
+	"math"
+	"time"
+
+	commonfaultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/common/fault/v3"
+	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+// Fault describes the faults that a route injects. A request may be delayed and
+// then aborted; each share is drawn by itself.
+type Fault struct {
+	Delay *Delay // nil for none
+	Abort *Abort // nil for none
+}
+
+// Delay holds a share of the requests back.
+type Delay struct {
+	Duration   time.Duration
+	Percentage float64 // from 0 to 100
+}
+
+// Abort answers a share of the requests in place of the upstream.
+type Abort struct {
+	// HTTPStatus is the answer, or GRPCStatus where HTTPStatus is 0.
+	HTTPStatus, GRPCStatus uint32
+	Percentage             float64 // from 0 to 100
+}
+
+// FaultFilter makes the filter that injects the faults of routes, none by itself.
+func FaultFilter() *hcmv3.HttpFilter { return httpFilter(FaultName, &faultv3.HTTPFault{}) }
+
+// perRoute is the configuration of the filter for one route, nil for no fault.
+func (f *Fault) perRoute() map[string]*anypb.Any {
+	if f == nil {
+		return nil
+	}
+	out := &faultv3.HTTPFault{}
+	if d := f.Delay; d != nil {
+		out.Delay = &commonfaultv3.FaultDelay{
+			FaultDelaySecifier: &commonfaultv3.FaultDelay_FixedDelay{FixedDelay: durationpb.New(d.Duration)},
+			Percentage:         fractionalPercent(d.Percentage),
+		}
+	}
+	if a := f.Abort; a != nil {
+		out.Abort = &faultv3.FaultAbort{Percentage: fractionalPercent(a.Percentage)}
+		if a.HTTPStatus != 0 {
+			out.Abort.ErrorType = &faultv3.FaultAbort_HttpStatus{HttpStatus: a.HTTPStatus}
+		} else {
+			out.Abort.ErrorType = &faultv3.FaultAbort_GrpcStatus{GrpcStatus: a.GRPCStatus}
+		}
+	}
+	return map[string]*anypb.Any{FaultName: pack(out)}
+}
+
+func fractionalPercent(percentage float64) *typev3.FractionalPercent {
+	return &typev3.FractionalPercent{
+		Numerator: uint32(math.Round(percentage * 10_000)), Denominator: typev3.FractionalPercent_MILLION,
+	}
+}

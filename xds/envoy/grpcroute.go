@@ -1,0 +1,231 @@
+package envoy
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+// GRPCRouteConfigOptions describe the routes of a gRPC client's target.
+type GRPCRouteConfigOptions struct {
+	Name string
+	// Host and Port are the target. Calls have one or both as their authority.
+	Host string
+	Port uint32
+	// Routes are the same descriptions that [Route] renders for Envoy.
+	Routes []RouteOptions
+	// Announced are clusters that the client is to know of; see AnnounceClusters.
+	Announced []string
+}
+
+// GRPCRouteConfig makes the routes of a gRPC client. The client refuses a resource with
+// unknown parts, so the routes have only what gRPC knows. A route whose action gRPC
+// lacks leads nowhere, and a match that no call can meet is left out.
+//
+// The one virtual host has the domain "*": the client found it by its target, and calls
+// may have another authority.
+func GRPCRouteConfig(o GRPCRouteConfigOptions) *routev3.RouteConfiguration {
+	all := &routev3.VirtualHost{Name: HostPort(o.Host, o.Port), Domains: []string{"*"}}
+	for _, r := range o.Routes {
+		all.Routes = append(all.Routes, GRPCRoutes(r, o.Host, o.Port)...)
+	}
+	out := RouteConfig(RouteConfigOptions{Name: o.Name, MatchPort: true, VirtualHosts: []*routev3.VirtualHost{all}})
+	AnnounceClusters(out, o.Announced)
+	return out
+}
+
+// AnnounceClusters adds routes, which get no call, to those clusters that have none.
+// The client then has a cluster before the route that sends calls there. (The
+// library in Go fails calls between a new route and its new cluster.)
+func AnnounceClusters(config *routev3.RouteConfiguration, clusters []string) {
+	for _, to := range config.GetVirtualHosts() {
+		var idle []*routev3.RouteAction
+		used := ClustersOf(to)
+		for _, name := range clusters {
+			if !slices.Contains(used, name) {
+				idle = append(idle, &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: name}})
+			}
+		}
+		if n := len(to.Routes); len(idle) > 0 && (n == 0 || !takesEveryCall(to.Routes[n-1].GetMatch())) {
+			idle = slices.Insert(idle, 0, grpcNowhere())
+		}
+		for _, action := range idle {
+			to.Routes = append(to.Routes, grpcRoute(MatchOptions{}.routeMatch(), action))
+		}
+	}
+}
+
+// takesEveryCall says of a rendered match whether no route after it gets a call.
+func takesEveryCall(m *routev3.RouteMatch) bool {
+	if len(m.GetHeaders()) > 0 {
+		return false
+	}
+	return m.GetPrefix() == "/" || m.GetSafeRegex().GetRegex() == ".*"
+}
+
+// EmptyGRPCRouteConfig makes routes that lead nowhere. (The library in JavaScript
+// has a call without a route wait.)
+func EmptyGRPCRouteConfig(name string) *routev3.RouteConfiguration {
+	return &routev3.RouteConfiguration{Name: name, VirtualHosts: []*routev3.VirtualHost{{
+		Name: BlockAllVirtualHostName, Domains: []string{"*"},
+		Routes: []*routev3.Route{grpcRoute(MatchOptions{}.routeMatch(), grpcNowhere())},
+	}}}
+}
+
+func grpcRoute(match *routev3.RouteMatch, action *routev3.RouteAction) *routev3.Route {
+	return &routev3.Route{Name: DefaultRouteName, Match: match, Action: &routev3.Route_Route{Route: action}}
+}
+
+// grpcNowhere fails calls at once, as unavailable: it sends them to the cluster
+// without endpoints, BlackHoleClusterName. Every library does the same for that
+// alone; the one in JavaScript dies of a route that does not forward.
+func grpcNowhere() *routev3.RouteAction {
+	return &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: BlackHoleClusterName}}
+}
+
+// GRPCRoutes renders a route for a gRPC client of a target: one for each alternative of
+// its match, none if it matches no call.
+func GRPCRoutes(o RouteOptions, host string, port uint32) []*routev3.Route {
+	action := grpcNowhere()
+	if o.forwards() {
+		action = o.Forward.grpcAction()
+	}
+	authorities := []string{host, HostPort(host, port)}
+	var out []*routev3.Route
+	for _, match := range o.Match.grpcMatches(authorities) {
+		r := grpcRoute(match, action)
+		r.Name, r.Metadata, r.TypedPerFilterConfig = o.name(), ConfigMetadata(o.Config), o.Fault.perRoute()
+		out = append(out, r)
+	}
+	return out
+}
+
+// grpcAction keeps what gRPC knows of forwarding: clusters, a timeout, retries, and
+// the hash.
+func (f *Forward) grpcAction() *routev3.RouteAction {
+	out := &routev3.RouteAction{
+		// A limit of 0 is no limit but the client's own.
+		MaxStreamDuration: &routev3.RouteAction_MaxStreamDuration{GrpcTimeoutHeaderMax: durationpb.New(f.Timeout)},
+		RetryPolicy:       f.Retry.grpcPolicy(),
+	}
+	clusters := slices.Clone(f.clusters())
+	for i := range clusters {
+		clusters[i].Headers = Headers{}
+	}
+	specifyClusters(out, clusters)
+	for _, h := range f.HashPolicies {
+		switch {
+		case h.Header != "":
+			out.HashPolicy = append(out.HashPolicy, h.route())
+		case h.SourceIP:
+			// The channel stands for the client's address.
+			out.HashPolicy = append(out.HashPolicy, &routev3.RouteAction_HashPolicy{
+				PolicySpecifier: &routev3.RouteAction_HashPolicy_FilterState_{
+					FilterState: &routev3.RouteAction_HashPolicy_FilterState{Key: "io.grpc.channel_id"},
+				},
+			})
+		}
+	}
+	return out
+}
+
+// grpcRetryConditions are the conditions on which gRPC retries a call.
+var grpcRetryConditions = []string{"cancelled", "deadline-exceeded", "internal", "resource-exhausted", "unavailable"}
+
+// grpcPolicy keeps the conditions that gRPC has, and is nil where none is left.
+func (o *RetryOptions) grpcPolicy() *routev3.RetryPolicy {
+	from := o.policy()
+	var on []string
+	for condition := range strings.SplitSeq(from.GetRetryOn(), ",") {
+		if slices.Contains(grpcRetryConditions, condition) {
+			on = append(on, condition)
+		}
+	}
+	if len(on) == 0 {
+		return nil
+	}
+	return &routev3.RetryPolicy{
+		RetryOn: strings.Join(on, ","), NumRetries: from.GetNumRetries(), RetryBackOff: from.GetRetryBackOff(),
+	}
+}
+
+// grpcMatches returns matches that together match the same calls as o; none if o
+// matches no call. A call has no query parameters.
+func (o MatchOptions) grpcMatches(authorities []string) []*routev3.RouteMatch {
+	if len(o.QueryParameters) > 0 {
+		return nil
+	}
+	alternatives := [][]*routev3.HeaderMatcher{nil}
+	for _, h := range o.headers() {
+		if values, constant := grpcConstants(h.Name, authorities); constant {
+			if !slices.ContainsFunc(values, h.meets) {
+				return nil
+			}
+			continue
+		}
+		alternatives = combine(alternatives, grpcHeader(h))
+	}
+	var out []*routev3.RouteMatch
+	for _, headers := range alternatives {
+		m := o.pathMatch()
+		m.Headers = headers
+		out = append(out, m)
+	}
+	return out
+}
+
+// grpcConstants are the values that every call has in a header which a client
+// cannot match, any one of them; false for all other headers.
+func grpcConstants(header string, authorities []string) ([]string, bool) {
+	switch header {
+	case ":method":
+		return []string{"POST"}, true
+	case ":scheme":
+		return []string{"http"}, true
+	case authorityHeader:
+		return authorities, true
+	}
+	return nil, false
+}
+
+// meets compares a value that is present.
+func (m NamedMatch) meets(value string) bool {
+	meets := true
+	switch {
+	case m.any():
+	case m.Kind == Prefix:
+		meets = strings.HasPrefix(value, m.Value)
+	case m.Kind == Regex:
+		expression, err := regexp.Compile("^(?:" + m.Value + ")$")
+		meets = err == nil && expression.MatchString(value)
+	default:
+		meets = value == m.Value
+	}
+	return meets != m.Invert
+}
+
+// grpcHeader returns a matcher as gRPC reads it, or two alternatives: in gRPC a missing
+// header meets no comparison, inverted or not.
+func grpcHeader(m NamedMatch) []*routev3.HeaderMatcher {
+	m.Name = strings.ToLower(m.Name)
+	compared := header(m)
+	compared.TreatMissingHeaderAsEmpty = false
+	if !m.Invert || m.any() {
+		return []*routev3.HeaderMatcher{compared}
+	}
+	return []*routev3.HeaderMatcher{header(NamedMatch{Name: m.Name, Invert: true}), compared}
+}
+
+// combine adds one of several matchers to each list.
+func combine(lists [][]*routev3.HeaderMatcher, either []*routev3.HeaderMatcher) [][]*routev3.HeaderMatcher {
+	var out [][]*routev3.HeaderMatcher
+	for _, list := range lists {
+		for _, m := range either {
+			out = append(out, append(slices.Clone(list), m))
+		}
+	}
+	return out
+}

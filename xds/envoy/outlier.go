@@ -1,0 +1,86 @@
+package envoy
+
+import (
+	"strconv"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/config/common/matcher/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// OutlierDetection has a cluster eject endpoints that fail several times in a row. What
+// is nil or 0 has Envoy's default: ejected after 5 errors, for 30 s the first time, looked
+// at each 10 s, at most a tenth of the endpoints at once. Rates of success do not eject.
+type OutlierDetection struct {
+	// Consecutive5xx and ConsecutiveGateway are how many errors in a row eject an
+	// endpoint: of any kind, and of 502, 503 and 504. 0 is never; nil of the second, too.
+	Consecutive5xx, ConsecutiveGateway *uint32
+	// SplitLocalOrigin counts failures to reach an endpoint apart from what it answers;
+	// ConsecutiveLocalOrigin of them eject it.
+	SplitLocalOrigin           bool
+	ConsecutiveLocalOrigin     uint32
+	Interval, BaseEjectionTime time.Duration
+	MaxEjectionPercent         uint32
+	// ErrorCodes are the statuses of HTTP that count as errors, 500 to 599 where there
+	// are none.
+	ErrorCodes []uint32
+}
+
+func (o *OutlierDetection) message() *clusterv3.OutlierDetection {
+	if o == nil {
+		return nil
+	}
+	out := &clusterv3.OutlierDetection{
+		EnforcingSuccessRate: wrapperspb.UInt32(0),
+		Interval:             seconds(o.Interval),
+		BaseEjectionTime:     seconds(o.BaseEjectionTime),
+		MaxEjectionPercent:   count(o.MaxEjectionPercent),
+	}
+	out.Consecutive_5Xx, out.EnforcingConsecutive_5Xx = enforced(o.Consecutive5xx)
+	out.ConsecutiveGatewayFailure, out.EnforcingConsecutiveGatewayFailure = enforced(o.ConsecutiveGateway)
+	if o.SplitLocalOrigin {
+		out.SplitExternalLocalOriginErrors = true
+		out.EnforcingLocalOriginSuccessRate = wrapperspb.UInt32(0)
+		if n := o.ConsecutiveLocalOrigin; n > 0 {
+			out.ConsecutiveLocalOriginFailure, out.EnforcingConsecutiveLocalOriginFailure = enforced(&n)
+		}
+	}
+	return out
+}
+
+// enforced returns a number of errors, and the percentage of cases in which so many eject.
+func enforced(errors *uint32) (limit, percent *wrapperspb.UInt32Value) {
+	if errors == nil {
+		return nil, nil
+	}
+	if *errors == 0 {
+		return wrapperspb.UInt32(0), wrapperspb.UInt32(0)
+	}
+	return wrapperspb.UInt32(*errors), wrapperspb.UInt32(100)
+}
+
+// errorMatcher matches the answers that are errors, nil for Envoy's choice.
+func (o *OutlierDetection) errorMatcher() *httpv3.HttpProtocolOptions_OutlierDetection {
+	if o == nil || len(o.ErrorCodes) == 0 {
+		return nil
+	}
+	rules := make([]*matcherv3.MatchPredicate, len(o.ErrorCodes))
+	for i, code := range o.ErrorCodes {
+		status := &routev3.HeaderMatcher{Name: ":status", HeaderMatchSpecifier: &routev3.HeaderMatcher_StringMatch{
+			StringMatch: &typev3.StringMatcher{MatchPattern: &typev3.StringMatcher_Exact{Exact: strconv.Itoa(int(code))}},
+		}}
+		rules[i] = &matcherv3.MatchPredicate{Rule: &matcherv3.MatchPredicate_HttpResponseHeadersMatch{
+			HttpResponseHeadersMatch: &matcherv3.HttpHeadersMatch{Headers: []*routev3.HeaderMatcher{status}},
+		}}
+	}
+	if len(rules) == 1 {
+		return &httpv3.HttpProtocolOptions_OutlierDetection{ErrorMatcher: rules[0]}
+	}
+	return &httpv3.HttpProtocolOptions_OutlierDetection{ErrorMatcher: &matcherv3.MatchPredicate{
+		Rule: &matcherv3.MatchPredicate_OrMatch{OrMatch: &matcherv3.MatchPredicate_MatchSet{Rules: rules}},
+	}}
+}

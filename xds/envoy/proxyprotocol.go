@@ -1,0 +1,44 @@
+package envoy
+
+import (
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	proxyprotocolv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/proxy_protocol/v3"
+	rawbufferv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/raw_buffer/v3"
+)
+
+// ProxyProtocolVersion is a version of the PROXY protocol, 0 for none.
+type ProxyProtocolVersion int
+
+// The versions.
+const (
+	ProxyProtocolV1 ProxyProtocolVersion = 1 + iota
+	ProxyProtocolV2
+)
+
+const (
+	proxyProtocolSocket = "envoy.transport_sockets.upstream_proxy_protocol"
+	rawBufferSocket     = "envoy.transport_sockets.raw_buffer"
+)
+
+// socket begins each connection in plaintext with the header of the PROXY protocol; nil
+// for none.
+func (v ProxyProtocolVersion) socket() *corev3.TransportSocket {
+	var version corev3.ProxyProtocolConfig_Version
+	switch v {
+	case ProxyProtocolV1:
+		version = corev3.ProxyProtocolConfig_V1
+	case ProxyProtocolV2:
+		version = corev3.ProxyProtocolConfig_V2
+	default:
+		return nil
+	}
+	return &corev3.TransportSocket{
+		Name: proxyProtocolSocket,
+		ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: pack(&proxyprotocolv3.ProxyProtocolUpstreamTransport{
+			Config: &corev3.ProxyProtocolConfig{Version: version},
+			TransportSocket: &corev3.TransportSocket{
+				Name: rawBufferSocket, ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: pack(&rawbufferv3.RawBuffer{})},
+			},
+		})},
+	}
+}

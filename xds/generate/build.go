@@ -1,0 +1,63 @@
+package generate
+
+import (
+	"fmt"
+	"iter"
+	"runtime/debug"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// Panic is a panic of a generator, as the error of the resource that it was building.
+type Panic struct {
+	Value any
+	Stack []byte
+}
+
+// Error implements error.
+func (p *Panic) Error() string { return fmt.Sprintf("internal error: %v", p.Value) }
+
+// Build makes the resource of a name, nil where g makes no message. A panic of g is an
+// error, so that an object which a generator is not prepared for does no harm to others.
+func Build(g Generator, v *mesh.View, name string) (built *resource.Resource, err error) {
+	defer recovered(&err)
+	message, needs, err := g.Build(v, name)
+	return made(name, message, needs, err)
+}
+
+// Empty makes the resource that answers an unknown name, nil where e makes no message.
+func Empty(e Emptier, name string) (*resource.Resource, error) {
+	message, needs, err := e.Empty(name)
+	return made(name, message, needs, err)
+}
+
+// Announce makes a resource with more clusters named in it, see Announcer. Its needs are
+// those of the resource, and these clusters.
+func Announce(a Announcer, has *resource.Resource, clusters []string) (*resource.Resource, error) {
+	message, err := a.Announce(has, clusters)
+	return made(has.Name, message, slices.Concat(has.Needs, resource.TrafficTo(clusters)), err)
+}
+
+// made checks, encodes and hashes a message.
+func made(name string, message proto.Message, needs []resource.Need, err error) (*resource.Resource, error) {
+	if err != nil || message == nil {
+		return nil, err
+	}
+	return resource.New(name, message, needs...)
+}
+
+// Compose is Composer.Compose. A panic of it is an error, as in Build.
+func Compose(c Composer, own *resource.Resource, parts iter.Seq[*resource.Resource]) (whole *resource.Resource, err error) {
+	defer recovered(&err)
+	return c.Compose(own, parts)
+}
+
+func recovered(err *error) {
+	if value := recover(); value != nil {
+		*err = &Panic{value, debug.Stack()}
+	}
+}

@@ -1,0 +1,116 @@
+package generate
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/go-multierror"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// Builder builds resources of one proxy in one context, by name or a whole type at once.
+// It serves explanations and tests; package desired builds what servers send. One
+// goroutine uses a Builder.
+type Builder struct {
+	view       *mesh.View
+	whole      mesh.Delta
+	generators []Generator
+	all        map[string]builtType // what All has built, by type
+}
+
+// builtType is the resources of a type, and why some could not be built.
+type builtType struct {
+	resources []Built
+	err       error
+}
+
+// Built is a resource, and what its generator read.
+type Built struct {
+	*resource.Resource
+	Reads []mesh.Dependency
+}
+
+// NewBuilder returns a Builder for a proxy. Several generators may be of one type.
+func NewBuilder(context *mesh.PushContext, proxy *discovery.Proxy, generators []Generator) *Builder {
+	return &Builder{
+		view: mesh.NewView(context, context.ClassOf(proxy)).Of(proxy), whole: mesh.Diff(nil, context),
+		generators: generators, all: map[string]builtType{},
+	}
+}
+
+// View is the context as the proxy sees it.
+func (b *Builder) View() *mesh.View { return b.view }
+
+// All builds the resources of a type, by generator and name, composed resources with
+// their parts. It leaves out what cannot be built, which the error tells.
+func (b *Builder) All(typeURL string) ([]Built, error) {
+	if all, ok := b.all[typeURL]; ok {
+		return all.resources, all.err
+	}
+	var out []Built
+	var failed *multierror.Error
+	for g := range b.of(typeURL) {
+		for _, name := range slices.Compact(slices.Sorted(g.Affected(b.view, b.whole))) {
+			built, err := b.build(g, name)
+			if err != nil {
+				failed = multierror.Append(failed, fmt.Errorf("build %s: %w", name, err))
+			} else if built.Resource != nil {
+				out = append(out, built)
+			}
+		}
+	}
+	b.all[typeURL] = builtType{out, failed.ErrorOrNil()}
+	return out, failed.ErrorOrNil()
+}
+
+// One builds the resource of a name; it has no Resource where there is none.
+func (b *Builder) One(typeURL, name string) (Built, error) {
+	for g := range b.of(typeURL) {
+		if built, err := b.build(g, name); err != nil || built.Resource != nil {
+			return built, err
+		}
+	}
+	return Built{}, nil
+}
+
+// of iterates over the generators of a type.
+func (b *Builder) of(typeURL string) iter.Seq[Generator] {
+	return func(yield func(Generator) bool) {
+		for _, g := range b.generators {
+			if g.TypeURL() == typeURL && !yield(g) {
+				return
+			}
+		}
+	}
+}
+
+func (b *Builder) build(g Generator, name string) (Built, error) {
+	recording := b.view.Recording()
+	built, err := Build(g, recording, name)
+	if err != nil || built == nil {
+		return Built{}, err
+	}
+	if c, ok := As[Composer](g); ok {
+		if built, err = Compose(c, built, b.partsOf(c, name)); err != nil {
+			return Built{}, err
+		}
+	}
+	return Built{Resource: built, Reads: recording.Dependencies()}, nil
+}
+
+// partsOf iterates over the parts of a resource, those that can be built.
+func (b *Builder) partsOf(c Composer, name string) iter.Seq[*resource.Resource] {
+	return func(yield func(*resource.Resource) bool) {
+		all, _ := b.All(c.PartsURL()) // its error is that of the parts alone
+		for _, part := range all {
+			if at := strings.LastIndexByte(part.Name, '/'); at >= 0 && part.Name[:at] == name && !yield(part.Resource) {
+				return
+			}
+		}
+	}
+}

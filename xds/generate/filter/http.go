@@ -1,0 +1,69 @@
+package filter
+
+import (
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+
+	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+)
+
+// Kind is a kind of listener.
+type Kind int
+
+// The kinds of listeners that speak HTTP.
+const (
+	SidecarOutbound Kind = iota
+	SidecarInbound
+	Gateway
+	GRPCClient
+	GRPCServer
+)
+
+// HTTP returns the HTTP filters of a listener, in the order in which a request passes
+// them. The order is Istio's: external authorization, JWT, RBAC, fault, CORS,
+// statistics, router. EnvoyFilters insert theirs relative to these.
+//
+// Every listener for outgoing requests has the fault filter, whether a route has a
+// fault or not. So a changed route changes no listener, and drains no connection.
+func HTTP(k Kind) []*hcmv3.HttpFilter {
+	var out []*hcmv3.HttpFilter
+	if k.routed() {
+		out = append(out, envoy.FaultFilter())
+	}
+	return append(out, envoy.RouterFilter())
+}
+
+// routed says whether VirtualServices make the routes of a listener.
+func (k Kind) routed() bool { return k == SidecarOutbound || k == Gateway || k == GRPCClient }
+
+// Options describe the connection manager of one listener.
+type Options struct {
+	StatPrefix string
+	// RouteConfigName names routes that come over ADS; RouteConfig are routes that
+	// come with the listener, and win.
+	RouteConfigName string
+	RouteConfig     *routev3.RouteConfiguration
+}
+
+// Manager makes the HTTP connection manager of an Envoy's listener.
+func Manager(v *mesh.View, k Kind, o Options) *listenerv3.Filter {
+	manager := envoy.HTTPOptions{
+		StatPrefix:      o.StatPrefix,
+		RouteConfigName: o.RouteConfigName,
+		RouteConfig:     o.RouteConfig,
+		Filters:         HTTP(k),
+		AccessLogs:      AccessLogs(v),
+	}
+	switch k {
+	case SidecarInbound:
+		manager.ServerName = envoy.ServerName
+		manager.ForwardIdentity = true
+	case Gateway:
+		manager.ServerName = envoy.ServerName
+		manager.Edge = true
+		manager.TrustedHops = v.Mesh(mesh.DefaultProxyConfig).TrustedProxies()
+	}
+	return envoy.HTTPConnectionManager(manager)
+}

@@ -1,0 +1,154 @@
+package xds
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// The errors of DiscoveryServer.Holdings.
+var (
+	ErrNotConnected = errors.New("the proxy is not connected to this server")
+	ErrBusy         = errors.New("the proxy is slow to take a response that is being sent: try again in a moment")
+)
+
+// Holdings is what a connected proxy should have and has.
+type Holdings struct {
+	Proxy   *discovery.Proxy
+	Variant protocol.Variant // of its newest stream
+	// Revision is that of the store from which the resources follow that the proxy should
+	// have.
+	Revision int64
+	// Types are the types of the server, in its order.
+	Types []TypeHoldings
+}
+
+// TypeHoldings is what a proxy should have and has of one type.
+type TypeHoldings struct {
+	Name, TypeURL string
+	// Requested says that the proxy has requested the type.
+	Requested bool
+	Resources []Holding
+}
+
+// Holding is what a proxy should have and has of one name, and the objects behind it, in
+// the order of their paths.
+type Holding struct {
+	protocol.Holding
+	Objects []config.Key
+}
+
+// Holdings returns what a proxy, by its node id, should have and has of some types; nil
+// stands for all types. Of a proxy with several streams, the newest stream that requested
+// a type counts. Only streams of this proxy are looked at.
+func (s *DiscoveryServer) Holdings(ctx context.Context, node string, types func(name string) bool) (*Holdings, error) {
+	streams := slices.DeleteFunc(s.all(), func(c *Connection) bool { return c.note.Node() != node })
+	slices.SortFunc(streams, func(a, b *Connection) int { return cmp.Compare(a.since.UnixNano(), b.since.UnixNano()) })
+	out := &Holdings{}
+	for _, t := range s.options.Types {
+		if types == nil || types(t.Name) {
+			out.Types = append(out.Types, TypeHoldings{Name: t.Name, TypeURL: t.Generator.TypeURL()})
+		}
+	}
+	for _, c := range streams {
+		if err := c.holdings(ctx, out); err != nil {
+			return nil, err
+		}
+	}
+	if out.Proxy == nil {
+		return nil, ErrNotConnected
+	}
+	return out, nil
+}
+
+const (
+	// lockPatience is how long Holdings waits for a connection whose client takes a
+	// response. lockInterval is how often it looks.
+	lockPatience, lockInterval = 2 * time.Second, 5 * time.Millisecond
+)
+
+// lock takes the lock of a connection, which a slow client may hold up.
+func (c *Connection) lock(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, lockPatience)
+	defer cancel()
+	for !c.mu.TryLock() {
+		select {
+		case <-ctx.Done():
+			return ErrBusy
+		case <-time.After(lockInterval):
+		}
+	}
+	return nil
+}
+
+// holdings puts what the proxy requested on this stream into out.
+func (c *Connection) holdings(ctx context.Context, out *Holdings) error {
+	if err := c.lock(ctx); err != nil {
+		return err
+	}
+	defer c.mu.Unlock()
+	if c.ended || c.group.Load() == nil { // it has no resources yet
+		return nil
+	}
+	out.Proxy, out.Variant, out.Revision = c.proxy, c.wire.variant, c.desired.Context().Revision()
+	for i := range out.Types {
+		t := &out.Types[i]
+		state := c.typeState(t.TypeURL)
+		if !state.subscription.Started() {
+			continue
+		}
+		t.Requested, t.Resources = true, nil
+		for _, h := range state.subscription.Holdings(c.desired.Resources(t.TypeURL)) {
+			t.Resources = append(t.Resources, Holding{h, c.objectsBehind(h)})
+		}
+	}
+	return nil
+}
+
+// objectsBehind returns the objects from which a resource was built, its parts included.
+// Of another form than the desired one, only those are known that its metadata name.
+func (c *Connection) objectsBehind(h protocol.Holding) []config.Key {
+	found, paths := map[string]config.Key{}, map[string]struct{}{}
+	add := func(keys []config.Key) {
+		for _, key := range keys {
+			found[key.Path()] = key
+		}
+	}
+	if h.Desired != nil {
+		add(c.originsOf(h.Desired))
+		for _, part := range h.Desired.Parts {
+			add(c.originsOf(part))
+		}
+	}
+	if h.Acked != nil && !h.InSync() {
+		addOrigins(h.Acked, paths)
+	}
+	for path := range paths {
+		if key, ok := KeyOfPath(path); ok {
+			found[key.Path()] = key
+		}
+	}
+	var out []config.Key
+	for _, path := range slices.Sorted(maps.Keys(found)) {
+		out = append(out, found[path])
+	}
+	return out
+}
+
+// originsOf returns the objects from which a desired resource was built.
+func (c *Connection) originsOf(r *resource.Resource) []config.Key {
+	typeURL := r.Body.GetTypeUrl()
+	i := slices.IndexFunc(c.types, func(t *typeState) bool { return t.url == typeURL })
+	if i < 0 {
+		return nil
+	}
+	return c.desired.Origins(i, r.Name)
+}

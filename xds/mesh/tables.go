@@ -1,0 +1,175 @@
+package mesh
+
+import (
+	"iter"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+)
+
+// Table names a table of rows.
+type Table uint8
+
+// The tables, each after those that it follows.
+const (
+	// No View answers from these.
+	virtualServices Table = iota // VirtualService by path
+	selectorUses                 // the number of VirtualServices that have a selector of source labels
+	sourceSelectors              // these selectors
+	traitUses                    // the number of DestinationRules that balance by a trait of the proxy
+	traits                       // these traits
+	sidecars                     // SidecarRow by namespace
+	reversedHosts                // HostRow by host, read backwards
+	routePatterns                // the patterns among the hosts of the mesh gateway
+	rulePatterns                 // the patterns among the hosts of DestinationRules
+
+	// A change of a row of these is no part of a Delta: only a workload's own
+	// resources read it, or it makes the Delta Whole.
+	Self       // what a class, or a workload, knows of itself
+	MeshConfig // the mesh configuration by Field
+	Services   // ServiceRow by rows.Key
+	Instances  // InstancesAt by address
+	Gateways   // Gateway by path
+
+	Endpoints    // EndpointRow by rows.Key
+	Hosts        // HostRow by host
+	Addresses    // the hosts that have an address or were assigned it
+	Wildcards    // the hosts with an HTTP port that a pattern covers, by WildcardKey
+	Ports        // the services that use a port, by PortUseKey
+	Routes       // RouteRow by RouteKey
+	Destinations // ImportRow by host
+	Rules        // RuleRow by host or pattern
+
+	tableCount
+)
+
+// firstAsked is the first table that a View answers from, firstTracked the first
+// whose changed rows are keys of a Delta.
+const firstAsked, firstTracked = Self, Endpoints
+
+// tables is all that there is to know of each Table. A new table is one file that
+// implements table, its name above and its entry here.
+var tables = [tableCount]table{
+	virtualServices: virtualServiceRows,
+	selectorUses:    useRows,
+	sourceSelectors: selectorRows,
+	traitUses:       traitUseRows,
+	traits:          traitRows,
+	sidecars:        sidecarRows,
+	reversedHosts:   reversedRows,
+	routePatterns:   routePatternRows,
+	rulePatterns:    rulePatternRows,
+
+	Self:       selfTable{tableOf[bool]{Self}},
+	MeshConfig: fieldRows,
+	Services:   given[*ServiceRow]{Services, func(in *Inputs) pmap.Map[*ServiceRow] { return in.Services }},
+	Instances:  instanceRows,
+	Gateways:   gatewayRows,
+
+	Endpoints:    given[*EndpointRow]{Endpoints, func(in *Inputs) pmap.Map[*EndpointRow] { return in.Endpoints }},
+	Hosts:        hostRows,
+	Addresses:    addressRows,
+	Wildcards:    wildcardRows,
+	Ports:        portRows,
+	Routes:       routeRows,
+	Destinations: importRows,
+	Rules:        ruleRows,
+}
+
+// table is how the rows of a table come about, differ and answer.
+type table interface {
+	// follow derives the rows of to, which begin as the rows of from, from changes of
+	// the inputs and of earlier tables.
+	follow(from, to *PushContext)
+	// changed adds the keys of the rows that differ, and of those whose answers may.
+	changed(from, to *PushContext, keys []RowKey) []RowKey
+	// answer returns the result of a query of a View. It is comparable by ==.
+	answer(v *View, key, args string) any
+}
+
+// tableOf is a table of rows of one type. Tables that do more embed it.
+type tableOf[V comparable] struct{ table Table }
+
+func (t tableOf[V]) of(p *PushContext) pmap.Map[V] {
+	m, _ := p.tables[t.table].(pmap.Map[V])
+	return m
+}
+
+func (t tableOf[V]) replace(p *PushContext, m pmap.Map[V]) { p.tables[t.table] = m }
+
+// put sets the row of a key, or removes it.
+func (t tableOf[V]) put(p *PushContext, key string, row V, present bool) {
+	if present {
+		t.replace(p, t.of(p).Set(key, row))
+	} else {
+		t.replace(p, t.of(p).Delete(key))
+	}
+}
+
+func (t tableOf[V]) diff(from, to *PushContext) iter.Seq[pmap.Change[V]] {
+	return pmap.Diff(t.of(from), t.of(to))
+}
+
+func (t tableOf[V]) follow(_, _ *PushContext) {}
+
+func (t tableOf[V]) changed(from, to *PushContext, keys []RowKey) []RowKey {
+	for c := range t.diff(from, to) {
+		keys = append(keys, RowKey{t.table, c.Key})
+	}
+	return keys
+}
+
+func (t tableOf[V]) answer(v *View, key, _ string) any { return t.of(v.context).Value(key) }
+
+// members is a group of names.
+type members = pmap.Map[bool]
+
+// groups is a table whose rows are groups of members, none of them empty.
+type groups[V comparable] struct{ tableOf[pmap.Map[V]] }
+
+func groupsOf[V comparable](t Table) groups[V] { return groups[V]{tableOf[pmap.Map[V]]{t}} }
+
+// add puts a member into a group.
+func (t groups[V]) add(p *PushContext, group, member string, value V) {
+	t.replace(p, pmap.Put(t.of(p), group, member, value))
+}
+
+// remove takes a member out of a group.
+func (t groups[V]) remove(p *PushContext, group, member string) {
+	t.replace(p, pmap.Remove(t.of(p), group, member))
+}
+
+// given is a table of the inputs.
+type given[V comparable] struct {
+	table Table
+	of    func(*Inputs) pmap.Map[V]
+}
+
+func (t given[V]) follow(_, _ *PushContext) {}
+
+func (t given[V]) changed(from, to *PushContext, keys []RowKey) []RowKey {
+	for c := range pmap.Diff(t.of(&from.inputs), t.of(&to.inputs)) {
+		keys = append(keys, RowKey{t.table, c.Key})
+	}
+	return keys
+}
+
+func (t given[V]) answer(v *View, key, _ string) any { return t.of(&v.context.inputs).Value(key) }
+
+// The paths of the kinds that a table follows begin so.
+const (
+	networkingGroup     = "networking.istio.io"
+	virtualServicePath  = networkingGroup + "/VirtualService/"
+	destinationRulePath = networkingGroup + "/DestinationRule/"
+	gatewayPath         = networkingGroup + "/Gateway/"
+	sidecarPath         = networkingGroup + "/Sidecar/"
+)
+
+// eachObject calls f for each changed object whose path begins so.
+func eachObject(from, to *PushContext, path string, f func(pmap.Change[*config.Config])) {
+	for c := range pmap.Diff(from.inputs.Configs.Configs(), to.inputs.Configs.Configs()) {
+		if len(c.Key) > len(path) && c.Key[:len(path)] == path {
+			f(c)
+		}
+	}
+}

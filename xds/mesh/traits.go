@@ -1,0 +1,115 @@
+package mesh
+
+import (
+	"slices"
+	"strings"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+)
+
+// A trait is a property of a proxy that load balancing may depend on: its locality, or
+// the value of a label. Classes know only the traits that something asks for, so that
+// proxies of several localities are of one class where nothing does.
+const (
+	localityTrait = "locality"
+	labelTrait    = "label " // and the key of the label
+)
+
+// traitTable counts the DestinationRules that balance by a trait.
+type traitTable struct{ tableOf[int] }
+
+var (
+	traitUseRows = traitTable{tableOf[int]{traitUses}}
+	// traitRows are the same traits. It changes only as they come and go.
+	traitRows = tableOf[bool]{traits}
+)
+
+func (t traitTable) follow(from, to *PushContext) {
+	count := func(c *config.Config, by int) {
+		for _, trait := range traitsOfRule(c.Spec.(*networking.DestinationRule)) {
+			n := t.of(to).Value(trait) + by
+			t.put(to, trait, n, n > 0)
+			traitRows.put(to, trait, true, n > 0)
+		}
+	}
+	eachObject(from, to, destinationRulePath, func(c pmap.Change[*config.Config]) {
+		if c.HasNew {
+			count(c.New, 1)
+		}
+		if c.HasOld {
+			count(c.Old, -1)
+		}
+	})
+}
+
+// traitsOfRule returns the traits that a rule balances by, each once. Without a setting
+// of its own, a rule that ejects endpoints takes the setting of the mesh.
+func traitsOfRule(rule *networking.DestinationRule) []string {
+	var out []string
+	add := func(balancer *networking.LoadBalancerSettings, outliers *networking.OutlierDetection) {
+		setting := balancer.GetLocalityLbSetting()
+		if setting != nil || outliers != nil {
+			out = append(out, traitsOfSetting(setting)...)
+		}
+	}
+	all := func(p *networking.TrafficPolicy) {
+		add(p.GetLoadBalancer(), p.GetOutlierDetection())
+		for _, port := range p.GetPortLevelSettings() {
+			add(port.GetLoadBalancer(), port.GetOutlierDetection())
+		}
+	}
+	all(rule.GetTrafficPolicy())
+	for _, s := range rule.GetSubsets() {
+		all(s.GetTrafficPolicy())
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func traitsOfSetting(s *networking.LocalityLoadBalancerSetting) []string {
+	if s.GetEnabled() != nil && !s.GetEnabled().GetValue() {
+		return nil
+	}
+	out := []string{localityTrait}
+	for _, priority := range s.GetFailoverPriority() {
+		if key, _, valued := strings.Cut(priority, "="); !valued {
+			out = append(out, labelTrait+key)
+		}
+	}
+	return out
+}
+
+// traitsAt are the traits that anything asks for, with the values that a place has, in
+// order.
+func (p *PushContext) traitsAt(place discovery.Place) string {
+	asked := slices.Collect(traitRows.of(p).Keys())
+	if mesh := p.mesh.GetLocalityLbSetting(); len(mesh.GetDistribute()) > 0 || len(asked) > 0 {
+		asked = append(asked, traitsOfSetting(mesh)...)
+	}
+	slices.Sort(asked)
+	var out []string
+	for _, trait := range slices.Compact(asked) {
+		value := place.Locality
+		if key, ok := strings.CutPrefix(trait, labelTrait); ok {
+			value = place.Label(key)
+		}
+		if value != "" {
+			out = append(out, trait+"="+value)
+		}
+	}
+	return strings.Join(out, separator)
+}
+
+// trait returns the value of a trait, empty where it is not set or nothing asks for it.
+func (c Class) trait(name string) string {
+	for one := range strings.SplitSeq(c.Traits, separator) {
+		if value, ok := strings.CutPrefix(one, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}

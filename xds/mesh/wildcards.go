@@ -1,0 +1,68 @@
+package mesh
+
+import (
+	"iter"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/host"
+)
+
+// wildcards has the hosts that may be routed by HTTP on a port, by each pattern that
+// covers them.
+type wildcards struct{ groups[bool] }
+
+var wildcardRows = wildcards{groupsOf[bool](Wildcards)}
+
+// WildcardKey is the key of a port and a pattern in the wildcard index.
+func WildcardKey(port int, pattern host.Name) string { return portKey(port) + "|" + string(pattern) }
+
+func (t wildcards) follow(from, to *PushContext) {
+	for c := range hostRows.diff(from, to) {
+		before, after := c.Old.routable(), c.New.routable()
+		for port := range before {
+			if !after[port] {
+				eachWildcard(c.Key, port, func(key string) { t.remove(to, key, c.Key) })
+			}
+		}
+		for port := range after {
+			if !before[port] {
+				eachWildcard(c.Key, port, func(key string) { t.add(to, key, c.Key, true) })
+			}
+		}
+	}
+}
+
+// eachWildcard calls f with the keys of the patterns that cover a host.
+func eachWildcard(h string, port int, f func(key string)) {
+	for pattern := range host.Name(h).Covers() {
+		if pattern.IsWildcard() {
+			f(WildcardKey(port, pattern))
+		}
+	}
+}
+
+// routable are the ports of a host, over its namespaces, on which requests may be
+// routed by HTTP: by some proxies also those that declare no protocol.
+func (r *HostRow) routable() map[int]bool {
+	if r == nil {
+		return nil
+	}
+	out := map[int]bool{}
+	for _, row := range r.Services {
+		for _, s := range row.Services {
+			for _, p := range s.Ports {
+				if p.Protocol.IsHTTP() || p.Protocol == discovery.Unsupported {
+					out[p.Number] = true
+				}
+			}
+		}
+	}
+	return out
+}
+
+// HTTPHostsUnder returns the hosts under a pattern that may be routed by HTTP on a
+// port, in order, whether the proxy sees them or not: call Service or ServiceAt for
+// each.
+func (v *View) HTTPHostsUnder(pattern host.Name, port int) iter.Seq[string] {
+	return v.ask(Wildcards, WildcardKey(port, pattern), "").(members).Keys()
+}

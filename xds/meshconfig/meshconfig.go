@@ -1,0 +1,130 @@
+// Package meshconfig is the configuration of the whole mesh, a MeshConfig of Istio: its
+// defaults, what of it is served, and how its YAML is read.
+package meshconfig
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/go-multierror"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// Config is the mesh configuration. It is never modified.
+type Config struct {
+	*meshv1alpha1.MeshConfig
+	// Domain is the DNS suffix of short host names.
+	Domain string
+}
+
+// DefaultDomain is the DNS suffix of short host names.
+const DefaultDomain = "cluster.local"
+
+// Default has Istio's defaults (Istio: pkg/config/mesh/mesh.go).
+func Default() *Config {
+	return &Config{
+		Domain: DefaultDomain,
+		MeshConfig: &meshv1alpha1.MeshConfig{
+			ConnectTimeout:                 durationpb.New(10 * time.Second),
+			RootNamespace:                  "istio-system",
+			TrustDomain:                    "cluster.local",
+			AccessLogEncoding:              meshv1alpha1.MeshConfig_TEXT,
+			OutboundTrafficPolicy:          &meshv1alpha1.MeshConfig_OutboundTrafficPolicy{Mode: meshv1alpha1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY},
+			DefaultServiceExportTo:         []string{"*"},
+			DefaultVirtualServiceExportTo:  []string{"*"},
+			DefaultDestinationRuleExportTo: []string{"*"},
+			ProxyListenPort:                15001,
+			ProxyInboundListenPort:         15006,
+			DefaultConfig:                  &meshv1alpha1.ProxyConfig{},
+			LocalityLbSetting:              &networking.LocalityLoadBalancerSetting{Enabled: wrapperspb.Bool(true)},
+		},
+	}
+}
+
+// served are the fields of MeshConfig that have an effect, and of its
+// defaultConfig.
+var (
+	served = map[protoreflect.Name]bool{
+		"connect_timeout": true, "root_namespace": true, "trust_domain": true, "access_log_file": true,
+		"outbound_traffic_policy": true, "default_service_export_to": true, "default_virtual_service_export_to": true,
+		"default_destination_rule_export_to": true, "access_log_format": true, "access_log_encoding": true,
+		"default_config": true, "proxy_listen_port": true, "proxy_inbound_listen_port": true, "inbound_traffic_policy": true,
+		"protocol_detection_timeout": true, "locality_lb_setting": true,
+	}
+	servedDefaultConfig   = map[protoreflect.Name]bool{"gateway_topology": true}
+	servedGatewayTopology = map[protoreflect.Name]bool{"num_trusted_proxies": true}
+)
+
+// Parse reads a MeshConfig in YAML, strictly, and lays it over the
+// defaults. The error names all faults. The warnings, in order, name the fields
+// that are set and not served yet.
+func Parse(document []byte) (c *Config, warnings []string, err error) {
+	over := &meshv1alpha1.MeshConfig{}
+	if err := config.DecodeMessage("meshConfig", document, over); err != nil {
+		return nil, nil, err
+	}
+	var faults *multierror.Error
+	if t := over.GetConnectTimeout(); t != nil && t.AsDuration() < time.Millisecond {
+		faults = multierror.Append(faults, fmt.Errorf("meshConfig.connectTimeout: must be at least 1ms, is %s", t.AsDuration()))
+	}
+	switch mode := over.GetOutboundTrafficPolicy().GetMode(); mode {
+	case meshv1alpha1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY, meshv1alpha1.MeshConfig_OutboundTrafficPolicy_REGISTRY_ONLY:
+	default:
+		faults = multierror.Append(faults, fmt.Errorf("meshConfig.outboundTrafficPolicy.mode: %s is not served: use ALLOW_ANY or REGISTRY_ONLY", mode))
+	}
+	faults = multierror.Append(faults, schema.CheckLocalityLbSetting("meshConfig.localityLbSetting", over.GetLocalityLbSetting()))
+	if err := faults.ErrorOrNil(); err != nil {
+		return nil, nil, err
+	}
+	warnings = slices.Concat(
+		unserved("meshConfig", over, served),
+		unserved("meshConfig.defaultConfig", over.GetDefaultConfig(), servedDefaultConfig),
+		unserved("meshConfig.defaultConfig.gatewayTopology", over.GetDefaultConfig().GetGatewayTopology(), servedGatewayTopology),
+	)
+	c = Default()
+	into := c.MeshConfig.ProtoReflect()
+	over.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		into.Set(field, value)
+		return true
+	})
+	return c, warnings, nil
+}
+
+// unserved names the fields of a message that are set and have no effect.
+func unserved(path string, m proto.Message, served map[protoreflect.Name]bool) []string {
+	var out []string
+	m.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
+		if !served[field.Name()] {
+			out = append(out, fmt.Sprintf("%s.%s is not served yet and has no effect", path, field.JSONName()))
+		}
+		return true
+	})
+	slices.Sort(out)
+	return out
+}
+
+// TrustedProxies is how many proxies in front of a gateway may say who the
+// client is.
+func (c *Config) TrustedProxies() uint32 {
+	return c.GetDefaultConfig().GetGatewayTopology().GetNumTrustedProxies()
+}
+
+// AllowAny says whether traffic to hosts outside the registry passes through.
+func (c *Config) AllowAny() bool {
+	return c.GetOutboundTrafficPolicy().GetMode() == meshv1alpha1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY
+}
+
+// PassesInbound says whether a sidecar passes what comes in on to the address that the
+// client meant, which is the default; else it goes to the loopback address.
+func (c *Config) PassesInbound() bool {
+	return c.GetInboundTrafficPolicy().GetMode() == meshv1alpha1.MeshConfig_InboundTrafficPolicy_PASSTHROUGH
+}

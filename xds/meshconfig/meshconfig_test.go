@@ -1,0 +1,56 @@
+package meshconfig_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/portolan-mesh/portolan/xds/meshconfig"
+)
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	c, warnings, err := meshconfig.Parse([]byte(`
+connectTimeout: 250ms
+outboundTrafficPolicy: {mode: REGISTRY_ONLY}
+accessLogFile: /dev/stdout
+rootNamespace: mesh
+defaultServiceExportTo: ["."]
+defaultConfig: {gatewayTopology: {numTrustedProxies: 2}, concurrency: 2}
+enableTracing: true
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.GetConnectTimeout().AsDuration(); got != 250*time.Millisecond || c.AllowAny() ||
+		c.GetRootNamespace() != "mesh" || c.TrustedProxies() != 2 || c.GetTrustDomain() != "cluster.local" {
+		t.Errorf("parsed %v", c)
+	}
+	if d := cmp.Diff([]string{
+		"meshConfig.enableTracing is not served yet and has no effect",
+		"meshConfig.defaultConfig.concurrency is not served yet and has no effect",
+	}, warnings); d != "" {
+		t.Errorf("warnings (-want +got):\n%s", d)
+	}
+	if empty, _, err := meshconfig.Parse(nil); err != nil || !empty.AllowAny() {
+		t.Errorf("of nothing: %v, %v, want the defaults", empty, err)
+	}
+}
+
+func TestParseNamesAllFaults(t *testing.T) {
+	t.Parallel()
+	for document, want := range map[string][]string{
+		"connectTimeout: 0s\noutboundTrafficPolicy: {mode: ALLOW_ANY_DYNAMIC_DNS}": {"meshConfig.connectTimeout: must be at least 1ms", "meshConfig.outboundTrafficPolicy.mode"},
+		"conectTimeout: 1s\naccessLogFile: [1]":                                    {"meshConfig.conectTimeout: unknown field", "meshConfig.accessLogFile: "},
+		"a: b: c":                                                                  {"not valid YAML"},
+	} {
+		_, _, err := meshconfig.Parse([]byte(document))
+		for _, part := range want {
+			if err == nil || !strings.Contains(err.Error(), part) {
+				t.Errorf("%q: %v, want %q in it", document, err, part)
+			}
+		}
+	}
+}

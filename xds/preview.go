@@ -1,0 +1,157 @@
+package xds
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/portolan-mesh/portolan/cache/rest/batch"
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/xds/desired"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// Preview says what operations on the configuration would change for the connected
+// proxies. It is false as WouldBe is. The cost follows what differs, and the number of
+// proxies.
+func (s *DiscoveryServer) Preview(ops []storage.Op, what batch.Preview) (batch.Effect, bool) {
+	is, would, known := s.WouldBe(ops)
+	if !known {
+		return batch.Effect{}, false
+	}
+	var viewers []desired.Viewer
+	var connections []*Connection
+	for _, c := range s.all() {
+		if p, ok := c.note.Read(); ok {
+			viewers, connections = append(viewers, desired.Viewer{Proxy: p.Proxy, Reads: c.reads.Load()}), append(connections, c)
+		}
+	}
+	e := effect{what: what, order: map[string]int{}, proxies: map[string]bool{}, resources: map[twoVersions]*changedResource{}}
+	for i, t := range s.options.Types {
+		e.order[t.Name] = i
+	}
+	for i, differences := range s.desired.Foresee(is.Context, would.Context, viewers) {
+		if viewers[i].Proxy.Type == discovery.Proxyless {
+			differences = connections[i].requested(differences)
+		}
+		e.add(viewers[i].Proxy.ID, differences)
+	}
+	return e.result(), true
+}
+
+// requested returns the differences in resources that the client has requested. A gRPC
+// client requests those of the services that it calls. If the connection is busy, it
+// returns all.
+func (c *Connection) requested(differences []desired.Difference) (out []desired.Difference) {
+	if len(differences) == 0 || !c.mu.TryLock() {
+		return differences
+	}
+	defer c.mu.Unlock()
+	for _, d := range differences {
+		if t := c.typeState(d.TypeURL); t != nil && t.subscription.Wants(d.Name) {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// effect gathers the differences of proxies.
+type effect struct {
+	order     map[string]int // of the types
+	what      batch.Preview
+	proxies   map[string]bool // by node id: whether it is concerned
+	resources map[twoVersions]*changedResource
+}
+
+// twoVersions names a resource and its versions before and after.
+type twoVersions struct{ typeName, name, before, after string }
+
+type changedResource struct {
+	desired.Difference
+	nodes map[string]struct{}
+}
+
+// add adds what differs on a stream of a proxy, which may have a stream for each type.
+func (e *effect) add(node string, differences []desired.Difference) {
+	e.proxies[node] = e.proxies[node] || len(differences) > 0
+	if e.what == batch.PreviewProxies {
+		return
+	}
+	for _, d := range differences {
+		v := twoVersions{d.Type, d.Name, versionOf(d.Before), versionOf(d.After)}
+		if e.resources[v] == nil {
+			e.resources[v] = &changedResource{d, map[string]struct{}{}}
+		}
+		e.resources[v].nodes[node] = struct{}{}
+	}
+}
+
+func versionOf(r *resource.Resource) string {
+	if r == nil {
+		return ""
+	}
+	return r.Version
+}
+
+func (e *effect) result() batch.Effect {
+	out := batch.Effect{Proxies: len(e.proxies)}
+	for node, concerned := range e.proxies {
+		if concerned {
+			out.Concerned++
+			out.Nodes = append(out.Nodes, node)
+		}
+	}
+	slices.Sort(out.Nodes)
+	out.Nodes = out.Nodes[:min(len(out.Nodes), batch.MaxNodes)]
+
+	versions := make([]twoVersions, 0, len(e.resources))
+	for v := range e.resources {
+		versions = append(versions, v)
+	}
+	slices.SortFunc(versions, func(a, b twoVersions) int {
+		return cmp.Or(
+			cmp.Compare(e.order[a.typeName], e.order[b.typeName]), strings.Compare(a.name, b.name),
+			strings.Compare(a.before, b.before), strings.Compare(a.after, b.after),
+		)
+	})
+	out.Omitted = max(0, len(versions)-batch.MaxResources)
+	for _, v := range versions[:len(versions)-out.Omitted] {
+		out.Resources = append(out.Resources, e.change(e.resources[v]))
+	}
+	return out
+}
+
+func (e *effect) change(r *changedResource) batch.ResourceChange {
+	out := batch.ResourceChange{Type: r.Type, Name: r.Name, Change: batch.Changed, Proxies: len(r.nodes)}
+	switch {
+	case r.Before == nil:
+		out.Change = batch.Added
+	case r.After == nil:
+		out.Change = batch.Removed
+	}
+	if e.what == batch.PreviewBodies {
+		out.Before, out.After = messageOf(r.Before), messageOf(r.After)
+	}
+	return out
+}
+
+// messageOf is the message of a resource as JSON; nothing for nil, or for a message of a
+// type that is not linked in.
+func messageOf(r *resource.Resource) json.RawMessage {
+	if r == nil {
+		return nil
+	}
+	body, err := r.Body.UnmarshalNew()
+	if err != nil {
+		return nil
+	}
+	text, err := protojson.Marshal(body)
+	if err != nil {
+		return nil
+	}
+	return text
+}

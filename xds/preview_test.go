@@ -1,0 +1,157 @@
+package xds_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/portolan-mesh/portolan/cache/rest/batch"
+	"github.com/portolan-mesh/portolan/discovery/serviceentry"
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/longtest"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/xds/desired"
+	"github.com/portolan-mesh/portolan/xds/xdstest"
+)
+
+// opsBetween are the operations that make objects of others.
+func opsBetween(from, to pmap.Map[*config.Config]) (ops []storage.Op) {
+	for c := range pmap.Diff(from, to) {
+		if c.HasNew {
+			ops = append(ops, storage.Op{Verb: storage.Restore, Config: c.New})
+		} else {
+			ops = append(ops, storage.Op{Verb: storage.Delete, Key: c.Old.Key()})
+		}
+	}
+	return ops
+}
+
+// TestPreview says of operations which proxies get other resources, and which, and that
+// nothing has changed by it.
+func TestPreview(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, serviceentry.Switches{})
+	object := func(kind, name, spec string) *config.Config { return objectOf(t, kind, name, spec, 1) }
+	rule := object("DestinationRule", "shop/web", "{host: web.example, subsets: [{name: v1, labels: {v: '1'}}]}")
+	r.set(object("ServiceEntry", "shop/web", "{hosts: [web.example], ports: [{number: 80, name: http, protocol: HTTP}], resolution: STATIC, endpoints: [{address: 10.1.0.1}]}"), rule)
+	r.commit()
+	r.push()
+	for _, node := range []*corev3.Node{
+		xdstest.NewNode("sidecar", "10.0.0.1", "a", "shop", nil), xdstest.NewNode("sidecar", "10.0.0.2", "b", "shop", nil),
+		xdstest.NewNode("sidecar", "10.0.0.3", "c", "edge", nil),
+	} {
+		r.server.Connect(t, r.context, node).Open()
+	}
+	nodes := func(names string) (out []string) {
+		for _, name := range strings.Fields(names) {
+			namespace := "shop"
+			if name == "c" {
+				namespace = "edge"
+			}
+			out = append(out, fmt.Sprintf("sidecar~10.0.0.%d~%s~%s.svc.cluster.local", strings.Index("abc", name)+1, name, namespace))
+		}
+		return out
+	}
+	for name, test := range map[string]struct {
+		op        storage.Op
+		nodes     string
+		resources []string // type, name, change, proxies
+	}{
+		"of a namespace": {
+			op:    storage.Op{Verb: storage.Put, Config: object("VirtualService", "shop/web", "{hosts: [web.example], exportTo: ['.'], http: [{route: [{destination: {host: web.example, subset: v1}}]}]}")},
+			nodes: "a b", resources: []string{"VHDS 80/web.example:80 changed 2"},
+		},
+		"for all": {
+			op:    storage.Op{Verb: storage.Delete, Key: rule.Key()},
+			nodes: "a b c",
+			resources: []string{
+				"CDS outbound|80|v1|web.example removed 3", "CDS outbound|80||web.example changed 3", // which names its rule
+				"EDS outbound|80|v1|web.example removed 3",
+			},
+		},
+		"new": {
+			op:    storage.Op{Verb: storage.Create, Config: object("ServiceEntry", "edge/own", "{hosts: [own.example], exportTo: ['.'], ports: [{number: 80, name: http, protocol: HTTP}], resolution: STATIC, endpoints: [{address: 10.0.0.9}]}")},
+			nodes: "c",
+			resources: []string{
+				"CDS outbound|80||own.example added 1", "EDS outbound|80||own.example added 1", "VHDS 80/own.example:80 added 1",
+			},
+		},
+		"a workload's own": {
+			op:    storage.Op{Verb: storage.Put, Config: object("Sidecar", "edge/mine", "{ingress: [{port: {number: 8080, name: in, protocol: HTTP}, defaultEndpoint: '127.0.0.1:80'}]}")},
+			nodes: "c", resources: []string{"CDS inbound|8080|| added 1", "LDS 10.0.0.3_8080 added 1"},
+		},
+		"for nobody": {
+			op: storage.Op{Verb: storage.Put, Config: object("VirtualService", "other/web", "{hosts: [other.example], exportTo: ['.'], http: [{route: [{destination: {host: web.example}}]}]}")},
+		},
+		"no change": {op: storage.Op{Verb: storage.Put, Config: rule}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := batch.Effect{Proxies: 3, Nodes: nodes(test.nodes), Concerned: len(strings.Fields(test.nodes))}
+			got, known := r.server.Preview([]storage.Op{test.op}, batch.PreviewProxies)
+			if diff := cmp.Diff(want, got); !known || diff != "" {
+				t.Errorf("known %v, proxies (-want +got)\n%s", known, diff)
+			}
+			for _, what := range []batch.Preview{batch.PreviewResources, batch.PreviewBodies} {
+				got, _ = r.server.Preview([]storage.Op{test.op}, what)
+				var resources []string
+				for _, c := range got.Resources {
+					resources = append(resources, fmt.Sprint(c.Type, " ", c.Name, " ", c.Change, " ", c.Proxies))
+					bodies := what == batch.PreviewBodies
+					if (c.Before != nil) != (bodies && c.Change != batch.Added) || (c.After != nil) != (bodies && c.Change != batch.Removed) {
+						t.Errorf("%s: the body was %s, is %s", c.Name, c.Before, c.After)
+					}
+				}
+				if diff := cmp.Diff(test.resources, resources); diff != "" {
+					t.Errorf("%s (-want +got)\n%s", what, diff)
+				}
+			}
+		})
+	}
+}
+
+// TestAPreviewCostsNoMoreThanAFewWrites: what a dry run of one change allocates, with its
+// resources for proxies in twenty namespaces, is at most three times what the change
+// does from its object to these resources, and as much in any mesh.
+func TestAPreviewCostsNoMoreThanAFewWrites(t *testing.T) {
+	services := longtest.Histories(1_500, 10_000)
+	small, large := newReference(t, 100, 20, true), newReference(t, services, 20, true)
+	small.sync()
+	large.sync()
+	for kind := range meshChanges() {
+		few := testing.AllocsPerRun(5, func() { small.foresee(kind) })
+		many := testing.AllocsPerRun(5, func() { large.foresee(kind) })
+		write := testing.AllocsPerRun(5, func() { large.do(kind) })
+		t.Logf("%s: %.0f allocations among 100 services, %.0f among %d, where the change itself takes %.0f", kind, few, many, services, write)
+		if many > 2*few || many > 3*write {
+			t.Errorf("%s: %.0f allocations among %d services, %.0f among 100, %.0f for the change itself", kind, many, services, few, write)
+		}
+	}
+}
+
+// foresee finds out what a change of a kind, which was not made, would make of the
+// resources of all proxies.
+func (r *reference) foresee(kind string) [][]desired.Difference {
+	r.server.SetContext(r.context)
+	change := meshChanges()[kind](r.mesh, 2*(r.changes+1_000))
+	var ops []storage.Op
+	for _, object := range change.Objects {
+		if change.Delete {
+			ops = append(ops, storage.Op{Verb: storage.Delete, Key: object.Key()})
+		} else {
+			ops = append(ops, storage.Op{Verb: storage.Put, Config: object})
+		}
+	}
+	is, would, known := r.server.WouldBe(ops)
+	if !known {
+		r.t.Fatal("there is no world")
+	}
+	var viewers []desired.Viewer
+	for _, m := range r.members {
+		viewers = append(viewers, desired.Viewer{Proxy: m.Proxy(), Reads: m.Reads()})
+	}
+	return r.groups.Foresee(is.Context, would.Context, viewers)
+}

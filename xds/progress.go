@@ -1,0 +1,116 @@
+package xds
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/status"
+	"github.com/portolan-mesh/portolan/xds/desired"
+	"github.com/portolan-mesh/portolan/xds/progress"
+)
+
+// updateNote updates the progress of the proxy.
+func (c *Connection) updateNote() {
+	if c.proxy == nil {
+		return
+	}
+	now, aggregated := time.Now(), c.wire.only == ""
+	served := c.server.options.Types
+	for i := range served { // a type after those that cause its requests
+		if c.note.Unchanged(i, c.sequencer.Idle(i)) {
+			continue
+		}
+		t := c.types[i]
+		if until, idled := c.note.IdleAt(i); idled {
+			t.Idled(until)
+		}
+		turn := progress.Turn{Now: now, Expecting: aggregated && c.sequencer.ExpectsSubscription(t.url, now), Stuck: c.sequencer.OnlyKeptRemovals(t.url)}
+		for _, needing := range c.server.needing[i] {
+			turn.Cause = later(turn.Cause, c.typeState(needing).Latest())
+		}
+		t.Follow(t.subscription, turn, origins{c.desired, i}.objectsOf)
+		t.Held, t.Kept = c.sequencer.Waiting(t.url)
+		c.logRejections(t)
+	}
+	c.note.Write(c.sequencer.Revision(), len(served), func(place int) (*progress.Type, int) {
+		return &c.types[place].Type, c.sequencer.Idle(place)
+	})
+}
+
+// later returns the range that ends later.
+func later(a, b progress.Range) progress.Range {
+	if b.To > a.To {
+		return b
+	}
+	return a
+}
+
+// Proxies returns the status of each stream of a connected proxy, by node id, and then
+// the oldest first.
+func (s *DiscoveryServer) Proxies() []progress.ProxyStatus {
+	var out []progress.ProxyStatus
+	for _, proxy := range s.streamsOfProxies() {
+		out = append(out, proxy.Status())
+	}
+	slices.SortFunc(out, func(a, b progress.ProxyStatus) int {
+		return cmp.Or(strings.Compare(a.Node, b.Node), a.ConnectedSince.Compare(b.ConnectedSince))
+	})
+	return out
+}
+
+// streamsOfProxies returns the progress of the proxy of each stream.
+func (s *DiscoveryServer) streamsOfProxies() []progress.Proxy {
+	connections := s.all()
+	out := make([]progress.Proxy, 0, len(connections))
+	for _, c := range connections {
+		if p, ok := c.note.Read(); ok {
+			p.Since, p.Variant = c.since, c.wire.variant
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// Nodes returns the connected proxies, by node id, each once.
+func (s *DiscoveryServer) Nodes() []*discovery.Proxy {
+	var out []*discovery.Proxy
+	for _, p := range s.streamsOfProxies() {
+		out = append(out, p.Proxy)
+	}
+	slices.SortStableFunc(out, func(a, b *discovery.Proxy) int { return strings.Compare(a.ID, b.ID) })
+	return slices.CompactFunc(out, func(a, b *discovery.Proxy) bool { return a.ID == b.ID })
+}
+
+// ChangeCount changes whenever the results of Progress or UsedObjects may have changed.
+// Callers that poll compare it to learn that nothing has happened.
+func (s *DiscoveryServer) ChangeCount() int64 {
+	return s.changeCount.Load() + s.desired.Uses().Moves()
+}
+
+// UsedObjects returns the ids of the objects that resources of connected proxies are made
+// of, by part and in order.
+func (s *DiscoveryServer) UsedObjects() [status.UseParts][]uint64 {
+	return s.desired.Uses().Objects()
+}
+
+// Progress returns how far revisions have come among the connected proxies.
+func (s *DiscoveryServer) Progress() *progress.Snapshot {
+	changes, published := s.changes.Last(), s.Context().Revision() // read first: the streams may be newer, never older
+	return progress.NewSnapshot(published, changes, s.streamsOfProxies(), unbuilt(s.desired.Failures(), published))
+}
+
+// unbuilt returns a problem for each resource that could not be built. It names no
+// proxy, since the server itself rejects the resource.
+func unbuilt(failures []desired.Failure, revision int64) []status.Problem {
+	out := make([]status.Problem, 0, len(failures))
+	for _, f := range failures {
+		out = append(out, status.Problem{
+			Type: f.Type, Since: f.Since, Rejected: true, RejectedRevision: revision,
+			Message: progress.Shorten(f.Name+": "+f.Message, progress.MaxMessage), Objects: f.Objects,
+		})
+	}
+	return out
+}

@@ -1,0 +1,300 @@
+package progress
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/portolan-mesh/portolan/cache/statuses"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/status"
+	"github.com/portolan-mesh/portolan/xds/verdict"
+)
+
+// The reasons of conditions.
+const (
+	reasonAcknowledged = "Acknowledged"
+	reasonNotConcerned = "NotConcerned"
+	reasonNoProxies    = "NoProxies"
+	reasonWaiting      = "Waiting"
+	reasonRefused      = "Refused"
+	reasonNotBuilt     = "NotBuilt"
+)
+
+// evidence is what the report of an object is made of, beside the object.
+type evidence struct {
+	facts    *statuses.Facts
+	verdicts []verdict.Verdict
+	// used says that a connected proxy should have something that is made of the object, or
+	// that one should until a moment ago.
+	used bool
+}
+
+// makeReport makes the report of an object. settled says that nothing will change in it until
+// the configuration or a proxy does. said is the report that is stored now.
+func makeReport(object *config.Config, said *status.Report, e evidence, now time.Time) (report *status.Report, settled bool) {
+	facts := e.facts
+	revision, err := strconv.ParseInt(object.ResourceVersion, 10, 64)
+	if err != nil {
+		return said, true // of no store that has revisions
+	}
+	report = &status.Report{Key: object.Key(), UID: object.UID, Object: revision, Generation: object.Generation}
+	count, behind := tally(facts, revision)
+	refusals, notBuilt := rejectionsOf(facts, report.Key.Path(), revision)
+	settled = behind == 0 && count.Waiting == 0 && count.Rejected == 0 && len(refusals) == 0
+	others := min(rejectingOthers(facts, report.Key.Path(), revision), count.Rejected)
+	count.Rejected, count.Accepted = count.Rejected-others, count.Accepted+others
+	if len(refusals) > len(notBuilt) && count.Rejected == 0 {
+		count.Rejected = 1 // a proxy rejects it that is counted otherwise
+		count.Accepted = max(0, count.Accepted-1)
+	}
+	report.Conditions = []status.Condition{
+		status.Seen(revision),
+		programmed(count, behind, e.used),
+	}
+	if len(notBuilt) > 0 {
+		report.Conditions[1].Status, report.Conditions[1].Reason = status.False, reasonNotBuilt
+	}
+	if len(refusals) > 0 {
+		reason := reasonRefused
+		if len(notBuilt) == len(refusals) {
+			reason = reasonNotBuilt
+		}
+		report.Conditions = append(report.Conditions, status.Condition{
+			Type: status.Rejected, Status: status.True, Reason: reason, Message: quote(refusals),
+		})
+	}
+	keepWords(&report.Conditions[1], programmedBefore(said, object))
+	report.Conditions = append(report.Conditions, ofVerdicts(e.verdicts)...)
+	report.Conditions = append(report.Conditions, underWay(report.Conditions[1], quote(refusals))...)
+	setSince(report, said, now)
+	return report, settled
+}
+
+// keepWords keeps the reason and the message of a condition that has not changed. Proxies
+// that come and go change the counts, and are no reason to write.
+func keepWords(c *status.Condition, before status.Condition) {
+	if c.Status == before.Status && c.Status != status.False {
+		c.Reason, c.Message = before.Reason, before.Message
+	}
+}
+
+// programmedBefore returns the condition Programmed of a stored report that is about the
+// same write of an object; the zero Condition for none.
+func programmedBefore(said *status.Report, object *config.Config) status.Condition {
+	if said.Of(object.UID) && strconv.FormatInt(said.Object, 10) == object.ResourceVersion {
+		for _, c := range said.Conditions {
+			if c.Type == status.Programmed {
+				return c
+			}
+		}
+	}
+	return status.Condition{}
+}
+
+// underWay makes the conditions that tools which read kstatus go by: Stalled where an
+// object is refused, Reconciling where proxies have yet to take it. At most one holds.
+func underWay(programmed status.Condition, refusals string) []status.Condition {
+	out := status.Condition{Type: status.Stalled, Status: status.True, Reason: programmed.Reason, Message: programmed.Message}
+	switch {
+	case programmed.Status != status.False:
+		return nil
+	case programmed.Reason == reasonWaiting:
+		out.Type = status.Reconciling
+	case refusals != "":
+		out.Message = refusals
+	}
+	return []status.Condition{out}
+}
+
+// ofVerdicts makes the conditions that tell of verdicts: one for each type of condition
+// that a verdict belongs to, with the worst verdict's code as its reason.
+func ofVerdicts(verdicts []verdict.Verdict) []status.Condition {
+	var out []status.Condition
+	for _, typ := range verdictConditions {
+		var texts []string
+		c := status.Condition{Type: typ, Status: status.True}
+		if typ == status.ResolvedRefs {
+			c.Status = status.False
+		}
+		for _, v := range verdicts {
+			if v.Code.Kind().Condition != typ {
+				continue
+			}
+			if c.Reason == "" {
+				c.Reason = string(v.Code)
+			}
+			texts = append(texts, v.String())
+		}
+		if len(texts) > 0 {
+			c.Message = quoteSome(texts)
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// verdictConditions are the types of the conditions of verdicts, in their order.
+var verdictConditions = []string{status.ResolvedRefs, status.Conflicted, status.PartlyServed}
+
+func isOfVerdicts(c status.Condition) bool { return slices.Contains(verdictConditions, c.Type) }
+
+// quoteSome joins the first of some texts.
+func quoteSome(texts []string) string {
+	out := strings.Join(texts[:min(len(texts), maxQuoted)], "; ")
+	if more := len(texts) - maxQuoted; more > 0 {
+		out += fmt.Sprintf("; and %d more", more)
+	}
+	return out
+}
+
+// tally counts how the proxies of all servers took the change of a revision, and how
+// many servers have yet to publish it.
+func tally(facts *statuses.Facts, revision int64) (count status.Count, behind int) {
+	for replica := range facts.Replicas.Values() {
+		c, ok := replica.Took(revision)
+		if !ok {
+			behind++
+			continue
+		}
+		count = count.Plus(c)
+	}
+	if facts.Replicas.Len() == 0 {
+		behind = 1 // the server that runs this has not reported yet
+	}
+	return count, behind
+}
+
+// programmed makes the condition Programmed from counts.
+func programmed(c status.Count, behind int, used bool) status.Condition {
+	out := status.Condition{Type: status.Programmed, Status: status.False}
+	switch {
+	case c.Rejected > 0:
+		out.Reason = reasonRefused
+	case c.Waiting > 0 || behind > 0:
+		out.Reason = reasonWaiting
+	case !used:
+		out.Status, out.Reason, out.Message = status.Unknown, reasonNoProxies, "no connected proxy got anything from it"
+		return out
+	case c.Concerned() == 0:
+		out.Status, out.Reason = status.True, reasonNotConcerned
+		out.Message = fmt.Sprintf("none of the %d proxies that were connected is concerned", c.Proxies())
+		return out
+	default:
+		out.Status, out.Reason = status.True, reasonAcknowledged
+	}
+	out.Message = fmt.Sprintf("%d of %d proxies concerned have acknowledged it", c.Accepted, c.Concerned())
+	if c.Waiting > 0 {
+		out.Message += fmt.Sprintf(", waiting for %d", c.Waiting)
+	}
+	if c.Rejected > 0 {
+		out.Message += fmt.Sprintf(", refused by %d", c.Rejected)
+	}
+	if behind > 0 {
+		out.Message += fmt.Sprintf(", servers that have not published it yet: %d", behind)
+	}
+	return out
+}
+
+// rejectionsOf returns the rejections that concern an object. A rejection concerns the
+// objects that it names. If it names none, it concerns those whose last change came
+// with the rejected response. notBuilt are the resources that servers could not build;
+// all begins with them.
+func rejectionsOf(facts *statuses.Facts, path string, revision int64) (all, notBuilt []status.Problem) {
+	var out []status.Problem
+	for replica := range facts.Replicas.Values() {
+		for _, t := range replica.Problems {
+			named := slices.Contains(t.Objects, path)
+			carried := len(t.Objects) == 0 && t.Revision < revision && revision <= t.RejectedRevision
+			if count, ok := replica.Took(revision); t.Rejected && (named || carried && ok && count.Rejected > 0) {
+				if t.Node == "" && !slices.ContainsFunc(notBuilt, func(o status.Problem) bool { return o.Type == t.Type && o.Message == t.Message }) {
+					notBuilt = append(notBuilt, t)
+				} else if t.Node != "" {
+					out = append(out, t)
+				}
+			}
+		}
+	}
+	return slices.Concat(notBuilt, out), notBuilt
+}
+
+// rejectingOthers counts the proxies that have taken this object, and reject others of the
+// same revision.
+func rejectingOthers(facts *statuses.Facts, path string, revision int64) int {
+	about := map[string]bool{} // by proxy: whether it rejects this object, or an unknown one
+	for replica := range facts.Replicas.Values() {
+		for _, t := range replica.Problems {
+			if t.Node != "" && t.Rejected && t.Revision < revision && revision <= t.RejectedRevision {
+				about[t.Node] = about[t.Node] || len(t.Objects) == 0 || slices.Contains(t.Objects, path)
+			}
+		}
+	}
+	n := 0
+	for _, is := range about {
+		if !is {
+			n++
+		}
+	}
+	return n
+}
+
+// maxQuoted bounds the rejections that a condition quotes.
+const maxQuoted = 3
+
+// quote quotes the messages of proxies and servers.
+func quote(refusals []status.Problem) string {
+	var parts []string
+	for _, t := range refusals[:min(len(refusals), maxQuoted)] {
+		if t.Node == "" {
+			parts = append(parts, fmt.Sprintf("not built, proxies keep its last good form: %s %s (%s)", t.Type, t.Message, verdict.NotBuilt))
+			continue
+		}
+		what := strings.TrimSpace(t.Type + " " + t.Resource)
+		parts = append(parts, fmt.Sprintf("%s %s: %s", t.Node, what, t.Message))
+	}
+	if more := len(refusals) - maxQuoted; more > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// setSince sets since when each condition has its status.
+func setSince(report, said *status.Report, now time.Time) {
+	for i := range report.Conditions {
+		c := &report.Conditions[i]
+		c.Since = now.UTC()
+		if !said.Of(report.UID) {
+			continue
+		}
+		for _, before := range said.Conditions {
+			// A condition that a new write makes Unknown again begins anew.
+			judged := c.Type != status.Programmed || said.Object == report.Object
+			if before.Type == c.Type && before.Status == c.Status && judged {
+				c.Since = before.Since
+			}
+		}
+	}
+}
+
+// sameContent says whether a report has the content of the stored one.
+func sameContent(report, said *status.Report) bool {
+	return said.Of(report.UID) && said.Object == report.Object && said.Generation == report.Generation &&
+		slices.Equal(report.Conditions, said.Conditions)
+}
+
+// isJudgedAnew says whether a report differs from the stored one in its verdicts alone.
+func isJudgedAnew(report, said *status.Report) bool {
+	if !said.Of(report.UID) || said.Object != report.Object {
+		return false
+	}
+	others := func(r *status.Report) []status.Condition {
+		return slices.DeleteFunc(slices.Clone(r.Conditions), isOfVerdicts)
+	}
+	return slices.Equal(others(report), others(said))
+}
+
+func isRejected(report *status.Report) bool {
+	return slices.ContainsFunc(report.Conditions, func(c status.Condition) bool { return c.Type == status.Rejected })
+}

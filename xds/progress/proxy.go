@@ -1,0 +1,116 @@
+package progress
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+)
+
+// Proxy is how far one proxy has come, on one stream or on several.
+type Proxy struct {
+	*discovery.Proxy
+	// Since is when its newest stream began, and Variant the protocol of that stream.
+	Since   time.Time
+	Variant protocol.Variant
+	// Types holds the types of the server, in its order.
+	Types []Type
+}
+
+// add takes over the types that a newer stream of the proxy requested.
+func (p *Proxy) add(newer Proxy) {
+	p.Since = newer.Since
+	for i := range newer.Types {
+		if newer.Types[i].State != protocol.NotSent {
+			p.Types[i] = newer.Types[i]
+		}
+	}
+}
+
+// judge returns the gravest outcome of a revision among the types that the proxy
+// requests.
+func (p *Proxy) judge(of func(*Type, int64) outcome, revision int64) outcome {
+	v := notConcerned
+	for i := range p.Types {
+		if p.Types[i].State != protocol.NotSent {
+			v = max(v, of(&p.Types[i], revision))
+		}
+	}
+	return v
+}
+
+// Note is how far the proxy of one connection had come after its last turn. The
+// connection writes it; any goroutine may read it.
+type Note struct {
+	mu    sync.Mutex // guards the fields below
+	proxy *discovery.Proxy
+	types []Type // in the order of the server; nil before the first turn has ended
+	// idle are the numbers that Write was given for the types; 0 for a type that is not
+	// idle. An idle type does not change, except for its revisions.
+	idle     []int
+	revision int64
+}
+
+// Identify sets the proxy.
+func (n *Note) Identify(proxy *discovery.Proxy) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.proxy = proxy
+}
+
+// Node returns the id of the proxy; "unknown" before Identify.
+func (n *Note) Node() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.proxy == nil {
+		return "unknown"
+	}
+	return n.proxy.ID
+}
+
+// Unchanged says whether a type, by its index, has been idle since the last Write. idle
+// is 0 for a type that is not idle, and another number each time that it becomes idle.
+// Only the connection may call it.
+func (n *Note) Unchanged(place, idle int) bool {
+	return idle != 0 && n.types != nil && n.idle[place] == idle
+}
+
+// IdleAt returns the revision of the last Write if a type, by its index, was idle then;
+// else false. Only the connection may call it.
+func (n *Note) IdleAt(place int) (int64, bool) {
+	return n.revision, n.types != nil && n.idle[place] != 0
+}
+
+// Write updates all types at a revision. of returns a type by its index, and its number
+// as for Unchanged.
+func (n *Note) Write(revision int64, types int, of func(place int) (t *Type, idle int)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.types == nil {
+		n.types, n.idle = make([]Type, types), make([]int, types)
+	}
+	n.revision = revision
+	for i := range n.types {
+		if t, idle := of(i); idle == 0 || n.idle[i] != idle {
+			n.types[i], n.idle[i] = *t, idle
+		}
+	}
+}
+
+// Read returns how far the proxy has come; false before the first turn has ended.
+func (n *Note) Read() (Proxy, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.types == nil {
+		return Proxy{}, false
+	}
+	p := Proxy{Proxy: n.proxy, Types: slices.Clone(n.types)}
+	for i := range p.Types {
+		if t := &p.Types[i]; n.idle[i] != 0 && t.State == protocol.Synced {
+			t.AckedRevision, t.AckedIgnoringRejected, t.Desired = n.revision, n.revision, n.revision
+		}
+	}
+	return p, true
+}

@@ -1,0 +1,301 @@
+package progress
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/portolan-mesh/portolan/cache/statuses"
+	"github.com/portolan-mesh/portolan/storage/etcd"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/pulse"
+	"github.com/portolan-mesh/portolan/storage/status"
+)
+
+const (
+	// interval is how often a Reporter, and a Writer, look whether there is something to
+	// write.
+	interval = time.Second
+	// pause is how long ChangeCount must stand still before a look. A look goes over all
+	// proxies, and would hold up a change on its way to them.
+	pause = interval / 10
+	// leaseTTL is how many seconds a report outlives its server.
+	leaseTTL = 15
+	// maxProblems bounds the proxies that a report names.
+	maxProblems = 16
+	// maxBatches bounds the transactions of one look.
+	maxBatches = 10
+	// partsBatch is how many parts of the objects in use one transaction writes. With
+	// 100,000 objects these are 200 KB.
+	partsBatch = 8
+)
+
+// Server is the part of xds.DiscoveryServer that this package uses.
+type Server interface {
+	Progress() *Snapshot
+	UsedObjects() [status.UseParts][]uint64
+	ChangeCount() int64
+}
+
+// Reporter stores what this server knows of its proxies, for the other servers.
+type Reporter struct {
+	// ID names the server. No other server has it, nor had it before.
+	ID string
+	// API is HOST:PORT of the server's config API.
+	API      string
+	Client   *clientv3.Client
+	Store    *etcd.Store
+	Statuses *statuses.Cache
+	Server   Server
+	Logger   *slog.Logger
+
+	lease     clientv3.LeaseID
+	keepAlive <-chan *clientv3.LeaseKeepAliveResponse // closed when the lease is lost
+	written   []byte                                  // the last report written under this lease
+	used      [status.UseParts][]uint64               // the objects in use written under this lease
+
+	lastCount     int64                   // ChangeCount at the last report
+	proxiesStored bool                    // whether the known proxies were up to date then
+	lastNodes     []string                // the connected proxies at the last encounters
+	lastKnown     pmap.Map[*status.Proxy] // the known proxies at the last encounters
+}
+
+// Run reports until ctx ends, then withdraws the report and returns nil. It retries
+// after errors.
+func (r *Reporter) Run(ctx context.Context) error {
+	timer := time.NewTimer(pulse.Until(interval))
+	defer timer.Stop()
+	defer r.withdraw(ctx)
+	for failed := ""; ; {
+		err := r.report(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil && err.Error() != failed {
+			r.Logger.Warn("what proxies have taken is not reported to the other servers, it will be tried again", "err", err)
+		}
+		if failed = ""; err != nil {
+			failed = err.Error()
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+			timer.Reset(pulse.Until(interval))
+		}
+		r.waitForQuiet(ctx)
+	}
+}
+
+// waitForQuiet waits until a change under way has passed, for at most interval.
+func (r *Reporter) waitForQuiet(ctx context.Context) {
+	for count, end := r.lastCount, time.Now().Add(interval); ctx.Err() == nil && time.Now().Before(end); {
+		last := count
+		if count = r.Server.ChangeCount(); count == last {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+}
+
+// report writes what has changed since the last report.
+func (r *Reporter) report(ctx context.Context) error {
+	count := r.Server.ChangeCount() // read before the progress that it counts
+	if r.written != nil && r.proxiesStored && count == r.lastCount && r.proxiesUnchanged() {
+		return r.keepLease(ctx)
+	}
+	p := r.Server.Progress()
+	if p.Published == 0 {
+		return nil
+	}
+	own := p.Report(r.ID, maxProblems)
+	own.API = r.API
+	value, err := etcd.EncodeReplica(own)
+	if err != nil {
+		return err
+	}
+	if err := r.keepLease(ctx); err != nil {
+		return err
+	}
+	// The objects in use go first, and are read after the progress: whoever reads that all
+	// proxies have a change, knows what they use with it.
+	if err := r.writeUsed(ctx, r.Server.UsedObjects()); err != nil {
+		return err
+	}
+	if !bytes.Equal(value, r.written) {
+		if _, err := r.Store.WriteSide(ctx, []etcd.SideWrite{{Key: etcd.ReplicaKey(r.ID), Value: value, Lease: r.lease, Revision: etcd.Any}}); err != nil {
+			return err
+		}
+		r.written = value
+	}
+	r.lastCount = count
+	r.proxiesStored, err = r.storeProxies(ctx, p)
+	return err
+}
+
+// writeUsed writes the parts of the objects in use that differ from what was written.
+func (r *Reporter) writeUsed(ctx context.Context, used [status.UseParts][]uint64) error {
+	var writes []etcd.SideWrite
+	for part, ids := range used {
+		if slices.Equal(ids, r.used[part]) {
+			continue
+		}
+		w := etcd.SideWrite{Key: etcd.UseKey(r.ID, part), Lease: r.lease, Revision: etcd.Any}
+		if len(ids) > 0 {
+			value, err := etcd.EncodeUse(&status.Use{Replica: r.ID, Part: part, Objects: ids})
+			if err != nil {
+				return err
+			}
+			w.Value = value
+		}
+		writes = append(writes, w)
+	}
+	for batch := range slices.Chunk(writes, partsBatch) {
+		if _, err := r.Store.WriteSide(ctx, batch); err != nil {
+			return err // all parts that differ are written again
+		}
+	}
+	r.used = used
+	return nil
+}
+
+// proxiesUnchanged says whether the known proxies are the same as at the last look.
+func (r *Reporter) proxiesUnchanged() bool {
+	facts, _ := r.Statuses.Facts()
+	return facts != nil && facts.Proxies == r.lastKnown
+}
+
+// keepLease makes sure that there is a lease.
+func (r *Reporter) keepLease(ctx context.Context) error {
+	for r.keepAlive != nil {
+		select {
+		case _, ok := <-r.keepAlive:
+			if ok {
+				continue
+			}
+			r.keepAlive, r.written = nil, nil
+		default:
+			return nil
+		}
+	}
+	call, cancel := context.WithTimeout(ctx, interval)
+	defer cancel()
+	granted, err := r.Client.Grant(call, leaseTTL)
+	if err != nil {
+		return fmt.Errorf("get a lease: %w", err)
+	}
+	if r.keepAlive, err = r.Client.KeepAlive(ctx, granted.ID); err != nil {
+		return fmt.Errorf("keep a lease: %w", err)
+	}
+	r.lease, r.written, r.used = granted.ID, nil, [status.UseParts][]uint64{}
+	return nil
+}
+
+// withdraw deletes the report, so that nobody waits for a server that has stopped.
+func (r *Reporter) withdraw(ctx context.Context) {
+	if r.lease == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), interval)
+	defer cancel()
+	if _, err := r.Client.Revoke(ctx, r.lease); err != nil {
+		r.Logger.Debug("the report of this server stands until its lease ends", "err", err)
+	}
+}
+
+// storeProxies stores which proxies came and went; false if some are left for the next look.
+func (r *Reporter) storeProxies(ctx context.Context, p *Snapshot) (bool, error) {
+	facts, _ := r.Statuses.Facts()
+	if facts == nil {
+		return false, nil
+	}
+	var nodes []string
+	for node := range p.Nodes() {
+		nodes = append(nodes, node)
+	}
+	if slices.Equal(nodes, r.lastNodes) && facts.Proxies == r.lastKnown {
+		return true, nil
+	}
+	writes, err := r.proxyWrites(p, facts)
+	if err != nil {
+		return false, err
+	}
+	batches := 0
+	for batch := range slices.Chunk(writes, etcd.SideBatch) {
+		if batches++; batches > maxBatches {
+			return false, nil // the rest at the next look
+		}
+		// If another server was faster, nothing is written, and the next look sees its
+		// write.
+		if _, err := r.Store.WriteSide(ctx, batch); err != nil {
+			return false, err
+		}
+	}
+	r.lastNodes, r.lastKnown = nodes, facts.Proxies
+	return true, nil
+}
+
+// proxyWrites returns the writes that update the known proxies: those that are connected
+// to this server, and those that were and have left.
+func (r *Reporter) proxyWrites(p *Snapshot, facts *statuses.Facts) ([]etcd.SideWrite, error) {
+	var writes []etcd.SideWrite
+	var faults []error
+	put := func(proxy *status.Proxy, revision int64) {
+		value, err := etcd.EncodeProxy(proxy)
+		faults = append(faults, err)
+		writes = append(writes, etcd.SideWrite{Key: etcd.ProxyKey(proxy.Node), Value: value, Revision: revision})
+	}
+	here := map[string]bool{}
+	for node, proxy := range p.Nodes() {
+		here[node] = true
+		switch known := knownProxy(facts, node); {
+		case known == nil:
+			put(r.present(proxy), 0)
+		case known.Replica != r.ID && (!alive(facts, known.Replica) || proxy.Since.After(known.Seen)):
+			put(r.present(proxy), known.Revision)
+		case known.Replica == r.ID && !maps.Equal(known.Labels, proxy.Labels(nil)): // it came back with others
+			put(r.present(proxy), known.Revision)
+		}
+	}
+	for known := range facts.Proxies.Values() {
+		if known.Replica == r.ID && !here[known.Node] {
+			put(parted(known, time.Now()), known.Revision)
+		}
+	}
+	return writes, errors.Join(faults...)
+}
+
+// present describes a proxy that is connected to this server.
+func (r *Reporter) present(p Proxy) *status.Proxy {
+	return &status.Proxy{
+		Node: p.ID, Replica: r.ID, Seen: p.Since,
+		Type: string(p.Type), Namespace: p.Namespace, Addresses: p.IPAddresses, Labels: p.Labels(nil),
+	}
+}
+
+// parted describes a known proxy that is connected to no server since a time.
+func parted(known *status.Proxy, since time.Time) *status.Proxy {
+	out := *known
+	out.Replica, out.Seen = "", since
+	return &out
+}
+
+func knownProxy(facts *statuses.Facts, node string) *status.Proxy {
+	return facts.Proxies.Value(etcd.ProxyKey(node)[len(etcd.ProxyPrefix):])
+}
+
+// alive says whether a server has a report.
+func alive(facts *statuses.Facts, replica string) bool {
+	_, ok := facts.Replicas.Get(etcd.ReplicaKey(replica)[len(etcd.ReplicaPrefix):])
+	return ok && replica != ""
+}

@@ -1,0 +1,194 @@
+package progress
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/portolan-mesh/portolan/storage/status"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+)
+
+// Snapshot is how far revisions had come among the connected proxies of a server. A
+// proxy is in it once, however many streams it has.
+type Snapshot struct {
+	// Published is the newest revision that proxies were offered.
+	Published int64
+
+	changes  []Range // of the configuration
+	proxies  []Proxy
+	failures []status.Problem
+}
+
+// NewSnapshot makes a Snapshot of the streams of a server, and reorders them. changes
+// are the last changes of the configuration, and failures the resources that the server
+// could not build.
+func NewSnapshot(published int64, changes []Range, streams []Proxy, failures []status.Problem) *Snapshot {
+	slices.SortFunc(streams, func(a, b Proxy) int {
+		return cmp.Or(strings.Compare(a.ID, b.ID), a.Since.Compare(b.Since))
+	})
+	proxies := streams[:0]
+	for _, one := range streams {
+		if last := len(proxies) - 1; last >= 0 && proxies[last].ID == one.ID {
+			proxies[last].add(one)
+		} else {
+			proxies = append(proxies, one)
+		}
+	}
+	return &Snapshot{Published: published, changes: changes, proxies: proxies, failures: failures}
+}
+
+// Changes remembers the last published changes of the configuration. It is safe for
+// concurrent use; the zero Changes is empty.
+type Changes struct {
+	mu     sync.Mutex // guards ranges
+	ranges []Range
+}
+
+// maxChanges bounds the changes that are remembered.
+const maxChanges = 64
+
+// Follow notes that a context has replaced another.
+func (c *Changes) Follow(from, to *mesh.PushContext) {
+	if from.Inputs().Configs.Content() == to.Inputs().Configs.Content() {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if to.Revision() <= from.Revision() { // the store is another one
+		c.ranges = nil
+	}
+	since := from.Revision()
+	if len(c.ranges) == 0 {
+		since = 0
+	}
+	c.ranges = append(slices.Clone(c.ranges), Range{since, to.Inputs().Configs.Changed()})
+	if n := len(c.ranges) - maxChanges; n > 0 {
+		c.ranges = c.ranges[n:]
+	}
+}
+
+// Last returns the remembered changes, oldest first.
+func (c *Changes) Last() []Range {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ranges
+}
+
+// Alone counts how the proxies took the change of one revision.
+func (s *Snapshot) Alone(revision int64) status.Count {
+	return s.count(revision, (*Type).alone)
+}
+
+// All counts how the proxies took all changes up to a revision. A proxy that has them
+// all is counted as concerned if the revision itself changed something for it.
+func (s *Snapshot) All(revision int64) status.Count {
+	return s.count(revision, (*Type).all)
+}
+
+func (s *Snapshot) count(revision int64, of func(*Type, int64) outcome) (c status.Count) {
+	for i := range s.proxies {
+		switch s.proxies[i].judge(of, revision) {
+		case notConcerned:
+			c.NotConcerned++
+		case accepted:
+			c.Accepted++
+		case waiting:
+			c.Waiting++
+		case rejected:
+			c.Rejected++
+		}
+	}
+	return c
+}
+
+// LastChange returns the newest revision, up to the given one, that changed the
+// configuration; 0 if none did. Within the range of a change every revision counts.
+func (s *Snapshot) LastChange(revision int64) int64 {
+	var last int64
+	for _, c := range s.changes {
+		if c.From < revision {
+			last = min(c.To, revision)
+		}
+	}
+	return last
+}
+
+// Nodes iterates over the proxies by id, in order.
+func (s *Snapshot) Nodes() iter.Seq2[string, Proxy] {
+	return func(yield func(string, Proxy) bool) {
+		for _, proxy := range s.proxies {
+			if !yield(proxy.ID, proxy) {
+				return
+			}
+		}
+	}
+}
+
+// MaxMessage bounds the bytes of a proxy's message that are passed on.
+const MaxMessage = 512
+
+// Problems returns at most limit resources that could not be built, and at most limit
+// proxies that reject or lack something. Rejections come first, and among these one for
+// each set of objects; then what has lasted longest.
+func (s *Snapshot) Problems(limit int) []status.Problem {
+	var out []ranked
+	alike := map[string]int{}
+	for _, proxy := range s.proxies {
+		for i := range proxy.Types {
+			t := &proxy.Types[i]
+			if t.State == protocol.NotSent {
+				continue
+			}
+			if !t.StaleSince.IsZero() && len(t.Rejections) == 0 {
+				out = append(out, ranked{Problem: t.problem(proxy.ID)})
+			}
+			for _, r := range t.Rejections[:min(len(t.Rejections), limit)] {
+				problem := t.rejectionProblem(proxy.ID, r)
+				of := strings.Join(problem.Objects, " ")
+				out = append(out, ranked{problem, alike[of]})
+				alike[of]++
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b ranked) int {
+		if a.Rejected != b.Rejected {
+			if a.Rejected {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(a.rank, b.rank), a.Since.Compare(b.Since), strings.Compare(a.Node, b.Node))
+	})
+	problems := slices.Clone(s.failures[:min(len(s.failures), limit)])
+	for _, r := range out[:min(len(out), limit)] {
+		problems = append(problems, r.Problem)
+	}
+	return slices.Clip(problems)
+}
+
+// ranked is a problem, and how many rejections of the same objects precede it.
+type ranked struct {
+	status.Problem
+	rank int
+}
+
+// Shorten cuts a text to a number of bytes.
+func Shorten(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit], "") + " ..."
+}
+
+// Report returns what the server reports to the others.
+func (s *Snapshot) Report(id string, problems int) *status.Replica {
+	out := &status.Replica{ID: id, Proxies: len(s.proxies), ReportsUse: true, Problems: s.Problems(problems)}
+	for _, c := range s.changes {
+		out.Changes = append(out.Changes, status.Change{From: c.From, To: c.To, Alone: s.Alone(c.To), All: s.All(c.To)})
+	}
+	return out
+}

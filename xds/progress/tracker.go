@@ -1,0 +1,174 @@
+package progress
+
+import (
+	"time"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// Tracker follows the subscription of one type on one connection, and keeps its Type up
+// to date. Its owner calls Follow after each turn in which something may have changed.
+type Tracker struct {
+	Type
+
+	// lastDesired and grown are the Desired and the Widened of the subscription at the last
+	// Follow.
+	lastDesired int64
+	lastWidened int
+	latest      Range // the newest change
+
+	// A follow-up: the proxy requests more of this type because of a change of another
+	// type. The proxy lacks some of that, for the revisions after followUpFrom, while
+	// followUp is true. followUpOpen turns false once it lacks only resources that it
+	// rejects or cannot remove; settled is the revision at which that was so.
+	followUp, followUpOpen bool
+	followUpFrom, settled  int64
+
+	rejected resource.Set // the set that Rejections was made of
+}
+
+// Turn is what a Tracker must know of a turn beside the subscription.
+type Turn struct {
+	Now time.Time
+	// Expecting: the proxy took a change of another type, and is about to request more of
+	// this type because of it.
+	Expecting bool
+	// Stuck: all that the proxy lacks are removals of what it uses in place of something
+	// that it rejects.
+	Stuck bool
+	// Cause is the last change of the type that makes proxies request more of this one;
+	// the zero Range is none.
+	Cause Range
+}
+
+// Origins finds the objects that a rejected resource was made of; held is the resource
+// that the proxy has in its place, nil for none.
+type Origins func(rejected, held *resource.Resource) []config.Key
+
+// Latest returns the range of the newest change of the type.
+func (t *Tracker) Latest() Range { return t.latest }
+
+// Follow updates the Type from a subscription.
+func (t *Tracker) Follow(sub *protocol.Subscription, turn Turn, origins Origins) {
+	st := sub.Status()
+	t.noteChange(st)
+	if turn.Expecting || st.Widened != t.lastWidened {
+		t.noteFollowUp(turn.Cause)
+	}
+	t.lastWidened = st.Widened
+	st = t.withFollowUps(st, turn)
+	switch lacks := st.State == protocol.Stale || st.State == protocol.Rejected; {
+	case !lacks:
+		t.StaleSince = time.Time{}
+	case t.StaleSince.IsZero():
+		t.StaleSince = turn.Now
+	}
+	switch rejected := sub.RejectedSet(); {
+	case st.LastNACK == nil:
+		t.rejected, t.Rejections = resource.Set{}, nil
+	case sub.Searching():
+	case rejected != t.rejected || len(t.Rejections) == 0:
+		t.rejected, t.Rejections = rejected, t.rejections(sub, st, origins)
+	}
+	t.Status = st
+}
+
+// noteChange notes a change that concerns the proxy.
+func (t *Tracker) noteChange(st protocol.Status) {
+	switch {
+	case st.State == protocol.NotSent:
+		return
+	case st.Desired < t.lastDesired: // the store is another one
+		t.latest, t.settled = Range{0, st.Desired}, 0
+		t.Changes = Ranges{t.latest}
+	case st.Desired > t.lastDesired && st.Changed > t.lastDesired:
+		t.latest = Range{t.lastDesired, st.Desired}
+		t.Changes = t.Changes.with(t.latest)
+	}
+	t.lastDesired = st.Desired
+}
+
+// Idled notes that the type was idle until a revision: a Synced proxy had all up to it.
+func (t *Tracker) Idled(until int64) {
+	if t.State == protocol.Synced {
+		t.lastDesired, t.settled = until, until
+	}
+}
+
+// noteFollowUp notes that the proxy requests more of the type because of a change of
+// another; the zero Range is no such change.
+func (t *Tracker) noteFollowUp(cause Range) {
+	if cause == (Range{}) {
+		return
+	}
+	if !t.Changes.contain(cause) {
+		t.Changes = t.Changes.including(cause)
+		t.latest = cause
+	}
+	if !t.followUp || cause.From < t.followUpFrom {
+		t.followUpFrom = cause.From
+	}
+	t.followUp, t.followUpOpen = true, true
+}
+
+// withFollowUps corrects the status of a subscription: the subscription knows neither
+// what the proxy is about to request, nor since when it lacks what it requested.
+func (t *Tracker) withFollowUps(st protocol.Status, turn Turn) protocol.Status {
+	if turn.Expecting && (st.State == protocol.NotSent || st.State == protocol.Synced) {
+		st.State = protocol.Stale
+	}
+	onlyRejected := st.State == protocol.Rejected && st.AckedIgnoringRejected == st.Desired
+	if !turn.Expecting && (turn.Stuck || onlyRejected || st.State == protocol.Synced) {
+		t.followUpOpen, t.settled = false, st.Desired
+	}
+	t.followUp = t.followUp && st.State != protocol.Synced
+	if st.AckedIgnoringRejected = max(st.AckedIgnoringRejected, t.settled); t.followUpOpen {
+		st.AckedIgnoringRejected = min(st.AckedIgnoringRejected, t.followUpFrom)
+	}
+	if t.followUp {
+		st.AckedRevision = min(st.AckedRevision, t.followUpFrom)
+	}
+	return st
+}
+
+// maxTraced bounds the rejections of a type that are traced to objects.
+const maxTraced = 64
+
+// rejections returns all rejections that stand. It reuses known ones.
+func (t *Tracker) rejections(sub *protocol.Subscription, st protocol.Status, origins Origins) []Rejected {
+	before := make(map[string]*Rejected, len(t.Rejections))
+	for i := range t.Rejections {
+		before[t.Rejections[i].Name] = &t.Rejections[i]
+	}
+	var out []Rejected
+	for r := range sub.Rejected() {
+		if known := before[r.Name]; known != nil && known.Rejection == r.Rejection {
+			out = append(out, *known)
+			continue
+		}
+		next := t.newRejected(r.Name, r.Rejection)
+		if r.Resource != nil {
+			next.Version = r.Resource.Version
+		}
+		if r.Resource != nil && len(out) < maxTraced {
+			next.Objects = origins(r.Resource, sub.Acked(r.Name))
+		}
+		out = append(out, next)
+	}
+	if len(out) == 0 && st.LastNACK != nil {
+		out = append(out, t.newRejected("", st.LastNACK))
+	}
+	return out
+}
+
+// newRejected makes the rejection of a name. What the proxy requested because of a change
+// came with that change.
+func (t *Tracker) newRejected(name string, r *protocol.Rejection) Rejected {
+	from := min(r.Since, r.Revision-1)
+	if t.followUp {
+		from = min(from, t.followUpFrom)
+	}
+	return Rejected{Range: Range{from, r.Revision}, Name: name, Rejection: r}
+}

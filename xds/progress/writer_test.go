@@ -1,0 +1,286 @@
+package progress
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/cache/statuses"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/etcd"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/status"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/verdict"
+)
+
+// looker lets a Writer's queue look at a store, a second after the other, and counts what
+// it writes.
+type looker struct {
+	t      *testing.T
+	stored stored
+	queue  *statusQueue
+	mesh   *mesh.PushContext
+	judged *verdict.Index
+	now    time.Time
+	writes int // of all looks
+}
+
+func newLooker(t *testing.T) *looker {
+	return &looker{t: t, queue: newStatusQueue(), mesh: mesh.New(mesh.Inputs{Configs: (&stored{}).snapshot()}), now: noon}
+}
+
+// look lets a second pass, and returns how many writes it brought.
+func (l *looker) look(facts *statuses.Facts) int {
+	l.t.Helper()
+	l.now = l.now.Add(time.Second)
+	at := l.stored.snapshot()
+	l.mesh = l.mesh.Next(mesh.Inputs{Configs: at})
+	l.judged = l.judged.Next(verdict.Facts{Mesh: l.mesh})
+	l.queue.follow(at, l.now)
+	l.queue.addRejected(at, facts, l.now)
+	l.queue.addJudged(at, l.judged, l.now)
+	l.queue.addUsed(at, facts, l.now)
+	writes, err := l.queue.due(at, facts, l.now)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	if len(writes) > maxWrites {
+		l.t.Fatalf("%d writes at once", len(writes))
+	}
+	for _, w := range writes {
+		l.stored.revision++
+		path := strings.TrimPrefix(w.Key, etcd.ObjectStatusPrefix)
+		if w.Value == nil {
+			l.stored.statuses = l.stored.statuses.Delete(path)
+			continue
+		}
+		report, err := etcd.DecodeStatus(&mvccpb.KeyValue{Key: []byte(w.Key), Value: w.Value, ModRevision: l.stored.revision}, schema.Pilot())
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		l.stored.statuses = l.stored.statuses.Set(path, report)
+	}
+	l.writes += len(writes)
+	return len(writes)
+}
+
+// looks lets seconds pass, and returns how many writes they brought.
+func (l *looker) looks(seconds int, facts *statuses.Facts) int {
+	l.t.Helper()
+	n := 0
+	for range seconds {
+		n += l.look(facts)
+	}
+	return n
+}
+
+// says returns the status and the reason of a condition of an object; empty for none.
+func (l *looker) says(o *config.Config, typ string) string {
+	if r := l.stored.statuses.Value(o.Key().Path()); r != nil {
+		for _, c := range r.Conditions {
+			if c.Type == typ {
+				return c.Status + " " + c.Reason
+			}
+		}
+	}
+	return ""
+}
+
+// using are the facts of one server, with a proxy that uses some objects and has them all
+// if there are any.
+func using(objects ...*config.Config) *statuses.Facts {
+	count := status.Count{NotConcerned: 1}
+	if len(objects) > 0 {
+		count = status.Count{Accepted: 1}
+	}
+	facts := factsOf(&status.Replica{ID: "a", ReportsUse: true, Proxies: 1, Changes: []status.Change{change(0, 1e6, count)}})
+	parts := map[int]*status.Use{}
+	for _, o := range objects {
+		id := status.ObjectID(o.Key())
+		part := status.UsePart(id)
+		if parts[part] == nil {
+			parts[part] = &status.Use{Replica: "a", Part: part}
+		}
+		parts[part].Objects = append(parts[part].Objects, id)
+	}
+	for part, use := range parts {
+		slices.Sort(use.Objects)
+		facts.Uses = facts.Uses.Set(fmt.Sprint("a/", part), use)
+	}
+	return facts
+}
+
+// TestProgrammedFollowsTheProxies: an object is Unknown while no proxy uses it, and True
+// when one comes. A proxy that is away for a moment moves nothing.
+func TestProgrammedFollowsTheProxies(t *testing.T) {
+	t.Parallel()
+	l := newLooker(t)
+	o, other := object("reviews", 10), object("ratings", 11)
+	l.stored.put(o)
+	l.stored.put(other)
+	is := func(when, want string, writes int) {
+		t.Helper()
+		if got := l.says(o, status.Programmed); got != want {
+			t.Errorf("%s: %q, want %q", when, got, want)
+		}
+		if l.writes != writes {
+			t.Errorf("%s: %d writes, want %d", when, l.writes, writes)
+		}
+		if got := l.says(other, status.Programmed); got != "Unknown NoProxies" {
+			t.Errorf("%s: the other is %q", when, got)
+		}
+	}
+	nobody := using()
+	l.looks(2, nobody)
+	is("no proxy uses it", "Unknown NoProxies", 2)
+	l.look(using(o))
+	is("one comes", "True Acknowledged", 3)
+	for range 100 { // and goes and comes again
+		l.looks(5, nobody)
+		l.looks(5, using(o))
+	}
+	is("it comes and goes", "True Acknowledged", 3)
+	l.looks(int(leaveTime/time.Second), nobody)
+	is("it has been gone for less than leaveTime", "True Acknowledged", 3)
+	l.look(nobody)
+	is("it is gone", "Unknown NoProxies", 4)
+	if n := l.looks(300, nobody); n > 0 || len(l.queue.pending) > 0 || !l.queue.idle {
+		t.Errorf("%d writes while nothing happens, %d are pending, idle %v", n, len(l.queue.pending), l.queue.idle)
+	}
+
+	// A new write of it is told of at once.
+	o = object("reviews", 30)
+	l.stored.put(o)
+	l.look(using(o))
+	is("it is written", "True Acknowledged", 5)
+	o = object("reviews", 31)
+	l.stored.put(o)
+	l.look(nobody)
+	is("it is written so that no proxy uses it", "Unknown NoProxies", 6)
+
+	// A new leader goes by what is stored.
+	l.queue = newStatusQueue()
+	l.looks(3, nobody)
+	is("another leader", "Unknown NoProxies", 6)
+	l.queue = newStatusQueue()
+	l.looks(3, using(o))
+	is("another leader, and a proxy", "True Acknowledged", 7)
+	l.queue = newStatusQueue()
+	l.looks(3, nobody)
+	is("another leader, and a moment without a proxy", "True Acknowledged", 7)
+	l.looks(int(leaveTime/time.Second), nobody)
+	is("another leader, and no proxy", "Unknown NoProxies", 8)
+}
+
+// TestAServerThatReportsNoUse: while a server of an older version has proxies, any object
+// may be in use.
+func TestAServerThatReportsNoUse(t *testing.T) {
+	t.Parallel()
+	l := newLooker(t)
+	o := object("reviews", 10)
+	l.stored.put(o)
+	older := factsOf(&status.Replica{ID: "b", Proxies: 1, Changes: []status.Change{change(0, 1e6, status.Count{Accepted: 1})}})
+	l.looks(2, older)
+	if got := l.says(o, status.Programmed); got != "True Acknowledged" {
+		t.Errorf("beside an older server: %q", got)
+	}
+	l.looks(int(leaveTime/time.Second)+2, using())
+	if got := l.says(o, status.Programmed); got != "Unknown NoProxies" {
+		t.Errorf("without it: %q", got)
+	}
+}
+
+// TestAStormOfVerdictsIsFewWrites: 1,000 verdicts that come and go with every look are
+// written once in calmTime for each object, and settle on what is so.
+func TestAStormOfVerdictsIsFewWrites(t *testing.T) {
+	t.Parallel()
+	const objects, flips = 1000, 35
+	l := newLooker(t)
+	var all []*config.Config
+	for i := range objects {
+		o := object(fmt.Sprintf("o%04d", i), int64(1+i))
+		o.Spec = &networking.VirtualService{Hosts: []string{fmt.Sprintf("h%d.example", i)}, Gateways: []string{"edge"}}
+		all = append(all, o)
+		l.stored.put(o)
+	}
+	gateway := object("edge", 5000)
+	gateway.GroupVersionKind, gateway.Spec = schema.Gateway, &networking.Gateway{Servers: []*networking.Server{{
+		Port: &networking.Port{Number: 80, Name: "http", Protocol: "HTTP"}, Hosts: []string{"*"},
+	}}}
+	here := func(is bool) {
+		if path := gateway.Key().Path(); is {
+			l.stored.configs = l.stored.configs.Set(path, gateway)
+		} else {
+			l.stored.configs = l.stored.configs.Delete(path)
+		}
+		l.stored.revision++
+	}
+	used := using(append(all, gateway)...)
+	here(true)
+	l.looks(10, used)
+	if n := l.looks(10, used); n > 0 || l.says(all[7], status.ResolvedRefs) != "" {
+		t.Fatalf("%d writes where nothing is odd, %s", n, l.says(all[7], status.ResolvedRefs))
+	}
+
+	// They come at once, and are told of within a few looks.
+	here(false)
+	if n := l.looks(10, used); n < objects || n > objects+1 || l.says(all[7], status.ResolvedRefs) != "False PTL0103" {
+		t.Errorf("%d writes for %d verdicts, %s", n, objects, l.says(all[7], status.ResolvedRefs))
+	}
+	storm := 0
+	for i := range flips {
+		here(i%2 == 0)
+		storm += l.look(used)
+	}
+	gateways := flips // the Gateway itself is written anew
+	if bound := objects*(flips/int(calmTime/time.Second)+1) + gateways; storm > bound {
+		t.Errorf("%d writes for %d verdicts that changed %d times, want at most %d", storm, objects, flips, bound)
+	}
+	t.Logf("%d verdicts that changed %d times: %d writes", objects, flips, storm)
+	here(true)
+	l.looks(20, used)
+	if n := l.looks(10, used); n > 0 || l.says(all[7], status.ResolvedRefs) != "" {
+		t.Errorf("%d writes after the storm, %s", n, l.says(all[7], status.ResolvedRefs))
+	}
+	for _, o := range all {
+		if l.says(o, status.ResolvedRefs) != "" {
+			t.Fatalf("%s: %s", o.Name, l.says(o, status.ResolvedRefs))
+		}
+	}
+}
+
+// TestUsage: what is in use is so on any server, and two usages tell which objects differ.
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	a, b := object("a", 1), object("b", 2)
+	one := usageOf(using(a), nil)
+	if !one.has(a.Key()) || one.has(b.Key()) || (*usage)(nil).has(a.Key()) {
+		t.Errorf("%+v", one)
+	}
+	if usageOf(using(a), one) == one {
+		t.Error("other facts are taken for the same")
+	}
+	facts := using(a)
+	if first := usageOf(facts, nil); usageOf(facts, first) != first {
+		t.Error("the same facts are taken for others")
+	}
+	ids, known := usageOf(using(b), one).changedSince(one)
+	if _, hasA := ids[status.ObjectID(a.Key())]; !known || len(ids) != 2 || !hasA {
+		t.Errorf("%v, %v", ids, known)
+	}
+	elsewhere := using(a)
+	elsewhere.Uses = pmap.Map[*status.Use]{}
+	for use := range using(a).Uses.Values() {
+		elsewhere.Uses = elsewhere.Uses.Set("b/0", &status.Use{Replica: "b", Part: use.Part, Objects: use.Objects})
+	}
+	if ids, known := usageOf(elsewhere, one).changedSince(one); !known || len(ids) > 0 {
+		t.Errorf("used on another server instead: %v, %v", ids, known)
+	}
+}

@@ -1,0 +1,16 @@
+// Package simulate tells what an Envoy does with a request, or a gRPC client with a
+// call, given the resources that the control plane sends it.
+//
+//	p, err := simulate.New(resources)
+//	got := p.Run(simulate.Request{Port: 80, Host: "web.example.com"})
+//	fmt.Println(got) // outbound|80|v1|web.example.com
+//
+// [New] reads listeners, routes, clusters and endpoints. [Proxy.Run] takes a
+// request through listener and filter chain (listener.go), then through virtual
+// host, route and action (http.go), or, for TCP, straight to a cluster. It uses no
+// network and no clock: a share of the traffic and an injected fault are reported
+// with their percentages.
+//
+// The simulation knows the features that the generators use, and returns an error for
+// any other matcher, filter or action, so that it overlooks nothing.
+package simulate

@@ -1,0 +1,80 @@
+package simulate
+
+import (
+	"fmt"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
+	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/proto"
+)
+
+const faultFilter = "envoy.filters.http.fault"
+
+// injectsFaults says whether the fault filter is among the HTTP filters. It fails
+// on filters that the simulation does not know.
+func injectsFaults(manager *hcmv3.HttpConnectionManager) (bool, error) {
+	injects := false
+	for _, f := range manager.GetHttpFilters() {
+		fault := &faultv3.HTTPFault{}
+		switch config := f.GetTypedConfig(); {
+		case config.MessageIs(&routerv3.Router{}):
+		case config.MessageIs(fault):
+			if err := config.UnmarshalTo(fault); err != nil {
+				return false, err
+			}
+			if proto.Size(fault) > 0 {
+				return false, fmt.Errorf("simulation of the faults of a listener: %v", fault)
+			}
+			injects = true
+		default:
+			return false, fmt.Errorf("simulation of the HTTP filter %s", f.GetName())
+		}
+	}
+	return injects, nil
+}
+
+// faultOf reads the fault of a route, nil for none.
+func faultOf(route *routev3.Route) (*Fault, error) {
+	for name := range route.GetTypedPerFilterConfig() {
+		if name != faultFilter {
+			return nil, fmt.Errorf("simulation of the filter %s of a route", name)
+		}
+	}
+	config := route.GetTypedPerFilterConfig()[faultFilter]
+	if config == nil {
+		return nil, nil
+	}
+	from := &faultv3.HTTPFault{}
+	if err := config.UnmarshalTo(from); err != nil {
+		return nil, err
+	}
+	out := &Fault{}
+	if d := from.GetDelay(); d.GetFixedDelay() != nil && d.GetPercentage().GetNumerator() > 0 {
+		out.Delay, out.DelayPercent = d.GetFixedDelay().AsDuration(), percent(d.GetPercentage())
+	}
+	if a := from.GetAbort(); a.GetPercentage().GetNumerator() > 0 {
+		switch e := a.GetErrorType().(type) {
+		case *faultv3.FaultAbort_HttpStatus:
+			out.Abort = fmt.Sprint(e.HttpStatus)
+		case *faultv3.FaultAbort_GrpcStatus:
+			out.Abort = fmt.Sprint("gRPC ", e.GrpcStatus)
+		default:
+			return nil, fmt.Errorf("simulation of the abort %T", e)
+		}
+		out.AbortPercent = percent(a.GetPercentage())
+	}
+	if *out == (Fault{}) {
+		return nil, nil
+	}
+	return out, nil
+}
+
+func percent(p *typev3.FractionalPercent) float64 {
+	of := map[typev3.FractionalPercent_DenominatorType]float64{
+		typev3.FractionalPercent_HUNDRED: 1, typev3.FractionalPercent_TEN_THOUSAND: 100, typev3.FractionalPercent_MILLION: 10_000,
+	}
+	return float64(p.GetNumerator()) / of[p.GetDenominator()]
+}

@@ -1,0 +1,162 @@
+package simulate
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	"google.golang.org/protobuf/proto"
+)
+
+// accepts returns the listener of a connection. If the proxy captures traffic,
+// virtualInbound takes inbound connections, and the listener with use_original_dst
+// hands outbound ones to the listener of the client's destination.
+func (p *Proxy) accepts(r Request) *listenerv3.Listener {
+	bound := func(l *listenerv3.Listener) bool { return l.GetBindToPort() == nil || l.GetBindToPort().GetValue() }
+	in, out := p.Listener("virtualInbound"), p.handsOff()
+	ip, _ := netip.ParseAddr(r.Address)
+	switch {
+	case r.Inbound && in != nil:
+		return in
+	case !r.Inbound && out != nil && !ip.IsLoopback():
+		return cmp.Or(p.at(r, func(l *listenerv3.Listener) bool { return l != out }), out)
+	}
+	return p.at(r, bound)
+}
+
+// handsOff is the listener with use_original_dst, nil for none.
+func (p *Proxy) handsOff() *listenerv3.Listener {
+	for _, l := range p.listeners {
+		if l.GetUseOriginalDst().GetValue() {
+			return l
+		}
+	}
+	return nil
+}
+
+// at finds the listener of the address, else the wildcard listener of the port.
+func (p *Proxy) at(r Request, of func(*listenerv3.Listener) bool) *listenerv3.Listener {
+	ip, _ := netip.ParseAddr(r.Address)
+	var wildcard *listenerv3.Listener
+	for _, l := range p.listeners {
+		if !of(l) {
+			continue
+		}
+		for _, a := range listenerAddresses(l) {
+			if int(a.GetPortValue()) != r.Port {
+				continue
+			}
+			switch own, _ := netip.ParseAddr(a.GetAddress()); {
+			case a.GetAddress() == r.Address || own == ip && ip.IsValid():
+				return l
+			case own.IsUnspecified() && own.Is4() == ip.Is4():
+				wildcard = l
+			}
+		}
+	}
+	return wildcard
+}
+
+func listenerAddresses(l *listenerv3.Listener) []*corev3.SocketAddress {
+	out := []*corev3.SocketAddress{l.GetAddress().GetSocketAddress()}
+	for _, a := range l.GetAdditionalAddresses() {
+		out = append(out, a.GetAddress().GetSocketAddress())
+	}
+	return out
+}
+
+// filterChain picks the chain of a connection as Envoy does: by one property after
+// another. Chains that name the connection's value win over chains that name none,
+// and Envoy never goes back a step.
+func filterChain(l *listenerv3.Listener, r Request) (*listenerv3.FilterChain, error) {
+	for _, c := range l.GetFilterChains() {
+		if other := proto.CloneOf(c.GetFilterChainMatch()); other != nil {
+			other.DestinationPort, other.PrefixRanges, other.TransportProtocol, other.ApplicationProtocols = nil, nil, "", nil
+			if proto.Size(other) > 0 {
+				return nil, fmt.Errorf("listener %s: simulation of the filter chain match %v", l.GetName(), c.GetFilterChainMatch())
+			}
+		}
+	}
+	ip, _ := netip.ParseAddr(r.Address)
+	chains := narrow(l.GetFilterChains(), func(m *listenerv3.FilterChainMatch) (int, bool) {
+		return rank(m.GetDestinationPort() != nil, int(m.GetDestinationPort().GetValue()) == r.Port)
+	})
+	chains = narrow(chains, func(m *listenerv3.FilterChainMatch) (int, bool) { return prefixRank(m, ip) })
+	chains = narrow(chains, func(m *listenerv3.FilterChainMatch) (int, bool) {
+		return rank(m.GetTransportProtocol() != "", m.GetTransportProtocol() == "raw_buffer")
+	})
+	found := inspected(l, r)
+	chains = narrow(chains, func(m *listenerv3.FilterChainMatch) (int, bool) {
+		return rank(len(m.GetApplicationProtocols()) > 0, slices.Contains(m.GetApplicationProtocols(), found))
+	})
+	switch {
+	case len(chains) > 1:
+		return nil, fmt.Errorf("listener %s: several filter chains match alike, which Envoy refuses", l.GetName())
+	case len(chains) == 1:
+		return chains[0], nil
+	case l.GetDefaultFilterChain() != nil:
+		return l.GetDefaultFilterChain(), nil
+	}
+	return nil, fmt.Errorf("listener %s: %w", l.GetName(), ErrNoFilterChain)
+}
+
+// narrow keeps the matching chains of the highest rank.
+func narrow(in []*listenerv3.FilterChain, rankOf func(*listenerv3.FilterChainMatch) (int, bool)) []*listenerv3.FilterChain {
+	var out []*listenerv3.FilterChain
+	best := -1
+	for _, c := range in {
+		switch rank, ok := rankOf(c.GetFilterChainMatch()); {
+		case !ok || rank < best:
+		case rank > best:
+			out, best = []*listenerv3.FilterChain{c}, rank
+		default:
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// rank prefers a match that names a property to one that does not.
+func rank(names, matches bool) (int, bool) {
+	if names {
+		return 1, matches
+	}
+	return 0, true
+}
+
+// prefixRank is the length of the longest range that contains the address.
+func prefixRank(m *listenerv3.FilterChainMatch, ip netip.Addr) (int, bool) {
+	best, ok := 0, len(m.GetPrefixRanges()) == 0
+	for _, p := range m.GetPrefixRanges() {
+		own, _ := netip.ParseAddr(p.GetAddressPrefix())
+		if bits := int(p.GetPrefixLen().GetValue()); netip.PrefixFrom(own, bits).Contains(ip) {
+			best, ok = max(best, 1+bits), true
+		}
+	}
+	return best, ok
+}
+
+// inspected is the protocol that the HTTP inspector detects, empty for none or
+// where the inspector is disabled.
+func inspected(l *listenerv3.Listener, r Request) string {
+	const inspector = "type.googleapis.com/envoy.extensions.filters.listener.http_inspector.v3.HttpInspector"
+	for _, f := range l.GetListenerFilters() {
+		if f.GetTypedConfig().GetTypeUrl() == inspector && r.Protocol != TCP && !disabled(f.GetFilterDisabled(), r.Port) {
+			return string(r.Protocol)
+		}
+	}
+	return ""
+}
+
+// disabled says whether a predicate of ports, one or several, holds.
+func disabled(p *listenerv3.ListenerFilterChainMatchPredicate, port int) bool {
+	if r := p.GetDestinationPortRange(); r != nil {
+		return int32(port) >= r.GetStart() && int32(port) < r.GetEnd()
+	}
+	return slices.ContainsFunc(p.GetOrMatch().GetRules(), func(rule *listenerv3.ListenerFilterChainMatchPredicate) bool {
+		return disabled(rule, port)
+	})
+}

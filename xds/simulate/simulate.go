@@ -1,0 +1,364 @@
+package simulate
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// The reasons for which a request reaches no destination.
+var (
+	ErrNoListener    = errors.New("no listener")
+	ErrNoFilterChain = errors.New("no filter chain")
+	ErrNoRouteConfig = errors.New("no route configuration") // Envoy would wait for it
+	ErrNoVirtualHost = errors.New("no virtual host")
+	ErrNoRoute       = errors.New("no route")
+)
+
+// Proxy simulates an Envoy, or a gRPC client, that has some resources. It is never
+// modified after New.
+type Proxy struct {
+	listeners []*listenerv3.Listener
+	routes    map[string]*routev3.RouteConfiguration
+	clusters  map[string]*clusterv3.Cluster
+	endpoints map[string]*endpointv3.ClusterLoadAssignment
+}
+
+// New reads listeners, routes, clusters and endpoints, and ignores resources of
+// other types. It fails on messages that break the rules of their fields, which
+// Envoy would refuse.
+func New(resources []*resource.Resource) (*Proxy, error) {
+	p := &Proxy{
+		routes:    map[string]*routev3.RouteConfiguration{},
+		clusters:  map[string]*clusterv3.Cluster{},
+		endpoints: map[string]*endpointv3.ClusterLoadAssignment{},
+	}
+	for _, r := range resources {
+		message, err := r.Body.UnmarshalNew()
+		if err != nil {
+			return nil, fmt.Errorf("unmarshal %s: %w", r.Name, err)
+		}
+		if v, ok := message.(interface{ ValidateAll() error }); ok {
+			if err := v.ValidateAll(); err != nil {
+				return nil, fmt.Errorf("%s is not valid: %w", r.Name, err)
+			}
+		}
+		switch m := message.(type) {
+		case *listenerv3.Listener:
+			p.listeners = append(p.listeners, m)
+		case *routev3.RouteConfiguration:
+			p.routes[m.Name] = m
+		case *clusterv3.Cluster:
+			p.clusters[m.Name] = m
+		case *endpointv3.ClusterLoadAssignment:
+			p.endpoints[m.ClusterName] = m
+		}
+	}
+	slices.SortFunc(p.listeners, func(a, b *listenerv3.Listener) int { return cmp.Compare(a.Name, b.Name) })
+	return p, nil
+}
+
+// Protocol is the protocol of the client.
+type Protocol string
+
+// The protocols of clients, all in plaintext.
+const (
+	HTTP  Protocol = "http/1.1"
+	HTTP2 Protocol = "h2c"
+	TCP   Protocol = "tcp"
+	// GRPC is a call of a program that takes its configuration itself. The Host is its
+	// target, whose listener it takes, and Address and Port have no meaning.
+	GRPC Protocol = "grpc"
+)
+
+// Request is a request or, where Protocol is TCP, a connection. An empty field
+// has the default that its comment names.
+type Request struct {
+	// Address and Port are the client's destination, 127.0.0.1 and 80. A proxy that
+	// captures traffic takes over what is not for a loopback address.
+	Address string
+	Port    int
+	// Inbound requests come from elsewhere to the workload.
+	Inbound  bool
+	Protocol Protocol
+	Host     string // Address and port
+	Path     string // "/"; with the query
+	Method   string // GET
+	Headers  map[string]string
+}
+
+func (r Request) withDefaults() Request {
+	r.Address = cmp.Or(r.Address, "127.0.0.1")
+	r.Port = cmp.Or(r.Port, 80)
+	r.Protocol = cmp.Or(r.Protocol, HTTP)
+	r.Host = cmp.Or(r.Host, fmt.Sprintf("%s:%d", r.Address, r.Port))
+	r.Path = cmp.Or(r.Path, "/")
+	r.Method = cmp.Or(r.Method, "GET")
+	return r
+}
+
+// Result is the outcome of a request.
+type Result struct {
+	// Err wraps one of the errors above where the request reaches nothing.
+	Err error
+	// Listener, FilterChain, VirtualHost and Route are the names of what took the
+	// request.
+	Listener, FilterChain, VirtualHost, Route string
+	// Action is the route that was chosen, nil for TCP.
+	Action *routev3.Route
+	// Fault is the injected fault, nil for none. If it aborts every request, nothing
+	// else happens.
+	Fault *Fault
+	// Destinations share the request by their weights.
+	Destinations []Destination
+	// Status is the status of a redirect or a direct response, 0 for none. A redirect
+	// has a Location, a direct response a Body.
+	Status         int
+	Location, Body string
+	// Host and Path are as the destination sees them.
+	Host, Path string
+}
+
+// Fault is a fault that the fault filter injects. The percentages are shares of the
+// requests.
+type Fault struct {
+	Delay        time.Duration // 0 for none
+	DelayPercent float64
+	// Abort is the answer, such as "503" or "gRPC 14"; empty for none.
+	Abort        string
+	AbortPercent float64
+}
+
+// AbortsAll says whether no request gets past the fault.
+func (f *Fault) AbortsAll() bool { return f != nil && f.Abort != "" && f.AbortPercent >= 100 }
+
+// String tells the faults, such as "delay 10% by 5s, abort 1% with 503".
+func (f *Fault) String() string {
+	var out []string
+	if f.Delay > 0 {
+		out = append(out, fmt.Sprintf("delay %v%% by %s", f.DelayPercent, f.Delay))
+	}
+	if f.Abort != "" {
+		out = append(out, fmt.Sprintf("abort %v%% with %s", f.AbortPercent, f.Abort))
+	}
+	return strings.Join(out, ", ")
+}
+
+// Destination is a cluster and its share of the requests.
+type Destination struct {
+	Cluster string
+	Weight  uint32
+	// Missing says that the proxy lacks the cluster.
+	Missing bool
+	// Endpoints are the addresses of the cluster, "address:port" each, in order. A
+	// cluster that resolves its endpoints by itself has none here.
+	Endpoints []string
+}
+
+// String returns the outcome in one line: the clusters, each with its weight if there
+// are several; "301 to <location>"; "<status> <body>"; or the error. A fault stands
+// before it.
+func (r Result) String() string {
+	switch f := r.Fault; {
+	case f.AbortsAll():
+		return f.String()
+	case f != nil:
+		r.Fault = nil
+		return f.String() + ", " + r.String()
+	case r.Err != nil:
+		return r.Err.Error()
+	case r.Location != "":
+		return fmt.Sprintf("%d to %s", r.Status, r.Location)
+	case r.Status != 0:
+		return strings.TrimSpace(fmt.Sprintf("%d %s", r.Status, r.Body))
+	}
+	var out []string
+	for _, d := range r.Destinations {
+		text := d.Cluster
+		if len(r.Destinations) > 1 {
+			text += fmt.Sprintf("=%d", d.Weight)
+		}
+		if d.Missing {
+			text += " (missing)"
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, " ")
+}
+
+// Endpoints are the addresses of all destinations.
+func (r Result) Endpoints() []string {
+	var out []string
+	for _, d := range r.Destinations {
+		out = append(out, d.Endpoints...)
+	}
+	return out
+}
+
+// Run simulates a request.
+func (p *Proxy) Run(r Request) Result {
+	r = r.withDefaults()
+	if r.Protocol == GRPC {
+		return p.call(r)
+	}
+	listener := p.accepts(r)
+	if listener == nil {
+		return Result{Err: ErrNoListener}
+	}
+	result := Result{Listener: listener.GetName()}
+	chain, err := filterChain(listener, r)
+	if err != nil {
+		result.Err = err
+		return result
+	}
+	result.FilterChain = chain.GetName()
+	if len(chain.GetFilters()) != 1 {
+		result.Err = fmt.Errorf("listener %s: simulation of %d network filters", listener.GetName(), len(chain.GetFilters()))
+		return result
+	}
+	filter, err := chain.Filters[0].GetTypedConfig().UnmarshalNew()
+	if err != nil {
+		result.Err = err
+		return result
+	}
+	switch f := filter.(type) {
+	case *hcmv3.HttpConnectionManager:
+		p.http(f, r, &result)
+	case *tcpv3.TcpProxy:
+		p.tcp(f, &result)
+	default:
+		result.Err = fmt.Errorf("listener %s: simulation of %s", listener.GetName(), proto.MessageName(filter))
+	}
+	return result
+}
+
+// call simulates a call: the listener of its target has the routes.
+func (p *Proxy) call(r Request) Result {
+	listener := p.Listener(r.Host)
+	if listener.GetApiListener() == nil {
+		return Result{Err: ErrNoListener}
+	}
+	result, manager := Result{Listener: listener.GetName()}, &hcmv3.HttpConnectionManager{}
+	if result.Err = listener.GetApiListener().GetApiListener().UnmarshalTo(manager); result.Err == nil {
+		p.http(manager, r, &result)
+	}
+	return result
+}
+
+func (p *Proxy) tcp(filter *tcpv3.TcpProxy, result *Result) {
+	if weighted := filter.GetWeightedClusters(); weighted != nil {
+		for _, c := range weighted.GetClusters() {
+			result.Destinations = append(result.Destinations, p.destination(c.GetName(), c.GetWeight()))
+		}
+		return
+	}
+	result.Destinations = []Destination{p.destination(filter.GetCluster(), 1)}
+}
+
+// destination looks a cluster and its endpoints up.
+func (p *Proxy) destination(name string, weight uint32) Destination {
+	return Destination{
+		Cluster: name, Weight: weight, Missing: p.clusters[name] == nil, Endpoints: p.EndpointsOf(name),
+	}
+}
+
+// EndpointsOf are the endpoints of a cluster that get requests, "address:port"
+// each, in order. Unhealthy endpoints get none, unless so many are unhealthy that
+// Envoy panics.
+func (p *Proxy) EndpointsOf(name string) []string {
+	cluster := p.clusters[name]
+	assignment := cluster.GetLoadAssignment()
+	if cluster.GetEdsClusterConfig() != nil {
+		assignment = p.endpoints[cmp.Or(cluster.GetEdsClusterConfig().GetServiceName(), name)]
+	}
+	threshold := 50.0
+	if t := cluster.GetCommonLbConfig().GetHealthyPanicThreshold(); t != nil {
+		threshold = t.GetValue()
+	}
+	all, healthy := addresses(assignment)
+	if 100*float64(len(healthy)) < threshold*float64(len(all)) {
+		return all
+	}
+	return healthy
+}
+
+// addresses are, in order, the addresses of all endpoints and of the healthy ones.
+func addresses(assignment *endpointv3.ClusterLoadAssignment) (all, healthy []string) {
+	for _, locality := range assignment.GetEndpoints() {
+		for _, e := range locality.GetLbEndpoints() {
+			address := e.GetEndpoint().GetAddress()
+			text := address.GetPipe().GetPath()
+			if socket := address.GetSocketAddress(); socket != nil {
+				text = fmt.Sprintf("%s:%d", socket.GetAddress(), socket.GetPortValue())
+			}
+			all = append(all, text)
+			switch e.GetHealthStatus() {
+			case corev3.HealthStatus_UNKNOWN, corev3.HealthStatus_HEALTHY:
+				healthy = append(healthy, text)
+			}
+		}
+	}
+	slices.Sort(all)
+	slices.Sort(healthy)
+	return all, healthy
+}
+
+// Clusters are the names of all clusters, in order.
+func (p *Proxy) Clusters() []string { return sortedNames(p.clusters) }
+
+// Routes are the names of all route configurations, in order.
+func (p *Proxy) Routes() []string { return sortedNames(p.routes) }
+
+// Listeners are the names of all listeners, in order.
+func (p *Proxy) Listeners() []string {
+	out := make([]string, 0, len(p.listeners))
+	for _, l := range p.listeners {
+		out = append(out, l.GetName())
+	}
+	return out
+}
+
+// Cluster, Route, Assignment and Listener return one message, nil for an
+// unknown name.
+func (p *Proxy) Cluster(name string) *clusterv3.Cluster { return p.clusters[name] }
+
+// Route is like Cluster.
+func (p *Proxy) Route(name string) *routev3.RouteConfiguration { return p.routes[name] }
+
+// Assignment is like Cluster.
+func (p *Proxy) Assignment(name string) *endpointv3.ClusterLoadAssignment {
+	return p.endpoints[name]
+}
+
+// Listener is like Cluster.
+func (p *Proxy) Listener(name string) *listenerv3.Listener {
+	for _, l := range p.listeners {
+		if l.GetName() == name {
+			return l
+		}
+	}
+	return nil
+}
+
+func sortedNames[V any](m map[string]V) []string {
+	out := make([]string, 0, len(m))
+	for name := range m {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}

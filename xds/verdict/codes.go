@@ -1,0 +1,134 @@
+package verdict
+
+import (
+	"iter"
+	"slices"
+
+	"github.com/portolan-mesh/portolan/cache/rest/finding"
+	"github.com/portolan-mesh/portolan/storage/status"
+)
+
+// Code names a kind of verdict for ever: PTL and four digits.
+type Code string
+
+// Severity says how bad it is. The worst comes first.
+type Severity int
+
+// The severities.
+const (
+	// Error: something that the object asks for does not happen.
+	Error Severity = iota
+	// Warning: it happens, and likely not as meant.
+	Warning
+	// Info: it has no effect now, and may have one as soon as others come.
+	Info
+)
+
+// String is the severity as users write it.
+func (s Severity) String() string { return finding.Severities[s] }
+
+// The codes. A code is never used again for anything else.
+const (
+	HostUnknown        Code = "PTL0101"
+	SubsetUnknown      Code = "PTL0102"
+	GatewayUnknown     Code = "PTL0103"
+	SubsetEmpty        Code = "PTL0104"
+	HostTwice          Code = "PTL0105"
+	AddressTwice       Code = "PTL0106"
+	PortTwice          Code = "PTL0107"
+	SelectorEmpty      Code = "PTL0108"
+	WorkloadPort       Code = "PTL0109"
+	PortUnknown        Code = "PTL0110"
+	HostShadowed       Code = "PTL0111"
+	HostOutsideGateway Code = "PTL0112"
+	RouteUnreachable   Code = "PTL0113"
+	RuleUnused         Code = "PTL0114"
+	SubsetTwice        Code = "PTL0115"
+	GatewayUnused      Code = "PTL0116"
+	SidecarUnused      Code = "PTL0117"
+	SidecarsOverlap    Code = "PTL0118"
+	ServerConflict     Code = "PTL0119"
+	PolicyTwice        Code = "PTL0120"
+	FieldNotServed     Code = "PTL0121"
+	KindNotServed      Code = "PTL0122"
+	HostWithoutService Code = "PTL0123"
+	ImportsNothing     Code = "PTL0124"
+	HostNotVisible     Code = "PTL0125"
+	ProxyOffline       Code = "PTL0126"
+	NeverRouted        Code = "PTL0127"
+	Unexpected         Code = "PTL0128"
+	AddressTaken       Code = "PTL0129"
+	ListenerTaken      Code = "PTL0130"
+	NotBuilt           Code = "PTL0131"
+)
+
+// Kind is what there is to know of a Code.
+type Kind struct {
+	Code Code
+	// Istio is the code of Istio's analysis of equal meaning, empty for none.
+	Istio    string
+	Severity Severity
+	// Condition is the type of the condition that tells of it.
+	Condition string
+	// Title says what is odd, and Effect what comes of it.
+	Title, Effect string
+}
+
+// kinds is the table of all codes, in their order.
+var kinds = []Kind{
+	{HostUnknown, "IST0101", Error, status.ResolvedRefs, "a destination names a host that no service has", "requests that take the route are answered with 503"},
+	{SubsetUnknown, "IST0101", Error, status.ResolvedRefs, "a destination names a subset that no DestinationRule has", "requests that take the route are answered with 503"},
+	{GatewayUnknown, "IST0101", Error, status.ResolvedRefs, "a VirtualService names a Gateway that is not there", "no proxy has the routes for that gateway"},
+	{SubsetEmpty, "", Warning, status.ResolvedRefs, "a subset selects no endpoint of the service", "requests to the subset are answered with 503"},
+	{HostTwice, "", Warning, status.Conflicted, "a host of a ServiceEntry is a host of another that the same proxies may see", "in one namespace their endpoints are put together and the oldest says the rest; of several namespaces a proxy uses that of its own, else the oldest"},
+	{AddressTwice, "", Warning, status.Conflicted, "two ServiceEntries share an address and a port", "proxies tell HTTP requests apart by their host; all other connections are the oldest's, and where only one speaks HTTP the other one's"},
+	{PortTwice, "IST0134", Warning, status.Conflicted, "two ServiceEntries share a TCP port, and neither has an address nor gets one", "all connections are the oldest's"},
+	{SelectorEmpty, "IST0127", Info, status.ResolvedRefs, "a workloadSelector selects no workload", "the service has no endpoint until a workload has the labels"},
+	{WorkloadPort, "", Warning, status.ResolvedRefs, "a workload names a port that no ServiceEntry which selects it has", "the port has no effect"},
+	{PortUnknown, "IST0101", Error, status.ResolvedRefs, "a destination names a port that the service does not have", "requests that take the route are answered with 503"},
+	{HostShadowed, "IST0109", Error, status.Conflicted, "a VirtualService of the mesh gateway has a host that another one has, which comes first", "sidecars use the other one alone for the host"},
+	{HostOutsideGateway, "IST0132", Error, status.ResolvedRefs, "a host of a VirtualService is none that the Gateway serves", "the gateway has no route for the host"},
+	{RouteUnreachable, "IST0130", Warning, status.Conflicted, "an HTTP route stands behind one that takes all its requests", "no request takes the route"},
+	{RuleUnused, "IST0101", Warning, status.ResolvedRefs, "a DestinationRule is for a host that no service has", "the rule has no effect"},
+	{SubsetTwice, "", Warning, status.Conflicted, "a subset has the name of one that comes first", "the subset has no effect"},
+	{GatewayUnused, "IST0101", Warning, status.ResolvedRefs, "the selector of a Gateway selects no gateway proxy", "no proxy listens on its ports"},
+	{SidecarUnused, "", Info, status.ResolvedRefs, "the selector of a Sidecar selects no workload", "the Sidecar has no effect"},
+	{SidecarsOverlap, "IST0110, IST0111", Warning, status.Conflicted, "two Sidecars are for the same workloads", "the one that comes first is used alone"},
+	{ServerConflict, "IST0145", Error, status.Conflicted, "a server of a Gateway has the port of another one that comes first, with another protocol", "the server has no listener"},
+	{PolicyTwice, "", Warning, status.Conflicted, "a DestinationRule has a traffic policy, and an older one for the same host has one", "the policy of the younger rule has no effect"},
+	{FieldNotServed, "", Warning, status.PartlyServed, "a field is not served", "the field has no effect"},
+	{KindNotServed, "", Warning, status.PartlyServed, "a kind is stored and not served", "the object has no effect"},
+	{HostWithoutService, "", Warning, status.ResolvedRefs, "a host of a VirtualService of the mesh gateway is of no service", "no sidecar has a route for the host"},
+	{ImportsNothing, "", Warning, status.ResolvedRefs, "a host of an egress listener of a Sidecar imports no service", "the entry has no effect"},
+	{HostNotVisible, "IST0101", Error, status.ResolvedRefs, "a destination names a service that is not exported to the namespace of the proxies", "requests that take the route are answered with 503"},
+	{ProxyOffline, "", Warning, status.ResolvedRefs, "the proxy beside an endpoint was connected and is not any more", "the endpoint keeps its traffic, and its proxy no longer follows changes"},
+	{NeverRouted, "", Warning, status.Conflicted, "all destinations of a route that have a weight have weight 0", "requests that take the route are answered with 503"},
+	{Unexpected, "", Warning, status.PartlyServed, "a field is accepted and does not do what it seems to", "the message says what"},
+	{AddressTaken, "", Error, status.Conflicted, "a ServiceEntry speaks HTTP at an address and a port where another one does not", "the other one gets all that proxies capture on the way to the address"},
+	{ListenerTaken, "", Warning, status.Conflicted, "an egress listener of a Sidecar has the port of a service that its proxies see and that it does not carry", "the proxies cannot call the service on that port"},
+	{NotBuilt, "", Error, status.Rejected, "a server cannot make a resource of an object", "proxies keep its last good form"},
+}
+
+// Kinds iterates over the table of all codes, in their order.
+func Kinds() iter.Seq[Kind] { return slices.Values(kinds) }
+
+// Kind looks a code up, the zero Kind for one that is not there.
+func (c Code) Kind() Kind {
+	for _, k := range kinds {
+		if k.Code == c {
+			return k
+		}
+	}
+	return Kind{}
+}
+
+// Severity is that of the code.
+func (c Code) Severity() Severity { return c.Kind().Severity }
+
+// Names is the code and those of Istio of equal meaning.
+func (c Code) Names() string {
+	if istio := c.Kind().Istio; istio != "" {
+		return string(c) + ", " + istio
+	}
+	return string(c)
+}

@@ -1,0 +1,43 @@
+package verdict_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/portolan-mesh/portolan/xds/verdict"
+)
+
+var update = flag.Bool("update", false, "write the table of codes in the documents anew")
+
+// TestDocumentsHaveTheTableOfCodes holds the page about warnings against the codes.
+func TestDocumentsHaveTheTableOfCodes(t *testing.T) {
+	t.Parallel()
+	const page, begin, end = "../../docs/operations/warnings.md", "-update` -->\n", "<!-- end of codes -->"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, ok := strings.Cut(string(text), begin)
+	_, tail, ended := strings.Cut(rest, end)
+	if !ok || !ended {
+		t.Fatalf("%s has no place for the table", page)
+	}
+	var table strings.Builder
+	table.WriteString("| code | severity | condition | what is odd | what happens |\n|---|---|---|---|---|\n")
+	for k := range verdict.Kinds() {
+		fmt.Fprintf(&table, "| %s | %s | %s | %s | %s |\n", k.Code.Names(), k.Severity, k.Condition, k.Title, k.Effect)
+	}
+	want := head + begin + table.String() + end + tail
+	switch {
+	case want == string(text):
+	case *update:
+		if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Errorf("%s is not that of codes.go: go test ./xds/verdict -update", page)
+	}
+}

@@ -1,0 +1,40 @@
+package verdict
+
+import (
+	"fmt"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+)
+
+// serviceEntry judges the endpoints of a ServiceEntry.
+func (j *judge) serviceEntry(object *config.Config) {
+	for i, e := range object.Spec.(*networking.ServiceEntry).GetEndpoints() {
+		j.offline(at("spec.endpoints", i)+".address", e.GetAddress())
+	}
+}
+
+// workloadEntry judges the address of a WorkloadEntry.
+func (j *judge) workloadEntry(object *config.Config) {
+	j.offline("spec.address", object.Spec.(*networking.WorkloadEntry).GetAddress())
+}
+
+// offline judges whether the proxies at the address of an endpoint are all gone.
+func (j *judge) offline(field, address string) {
+	gone := ""
+	for p := range j.known(addressRow, address).Values() {
+		if p.Replica != "" {
+			return
+		}
+		gone = p.Node
+	}
+	if gone == "" {
+		return
+	}
+	j.add(Verdict{
+		Code: ProxyOffline, Field: field,
+		Message: fmt.Sprintf("%s has a proxy, %s, that is connected to no server", address, gone),
+		Remedy:  "start the proxy, or remove the endpoint; a proxy that is gone for a day is forgotten",
+	})
+}

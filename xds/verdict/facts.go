@@ -1,0 +1,159 @@
+package verdict
+
+import (
+	"iter"
+	"strings"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/storage/labels"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/status"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+)
+
+// Facts is what verdicts are derived from, as of one moment. The zero Facts is an
+// empty mesh.
+type Facts struct {
+	// Mesh has the configuration and the services.
+	Mesh *mesh.PushContext
+	// Registries are the forks that the services came from, nil for none.
+	Registries discovery.Fork
+	// Proxies are those that servers have met, by node.
+	Proxies pmap.Map[*status.Proxy]
+	// Replicas are the reports of the servers, by id: what each could not build.
+	Replicas pmap.Map[*status.Replica]
+}
+
+// configs are the objects of the facts, by path.
+func (f Facts) configs() pmap.Map[*config.Config] { return f.Mesh.Inputs().Configs.Configs() }
+
+// A row is something that a judgement may depend on: the letter of its table, and a
+// key.
+type row string
+
+// The tables that only verdicts need.
+const (
+	objectRow   row = "o" // an object by path
+	objectsRow  row = "n" // the objects of a kind in a namespace, by config.NamespacePath
+	hostsRow    row = "h" // the services that a name or a pattern covers
+	rulesRow    row = "r" // the DestinationRules of a name or a pattern
+	portRow     row = "g" // the Gateways with a server at a port
+	routersRow  row = "p" // the gateway proxies; no key
+	sidecarsRow row = "s" // the sidecars of a namespace
+	addressRow  row = "a" // the proxies at an address
+)
+
+// rowOf names a row of package mesh. Its tables have capital letters.
+func rowOf(key mesh.RowKey) row { return row(string(rune('A'+key.Table)) + key.Key) }
+
+// changedRows iterates over the rows in which facts differ, some maybe twice. The mesh
+// configuration must be the same in both.
+func changedRows(from, to Facts) iter.Seq[row] {
+	return func(yield func(row) bool) {
+		_ = changedObjects(from, to, yield) && changedMesh(from, to, yield) && changedProxies(from, to, yield)
+	}
+}
+
+func changedObjects(from, to Facts, yield func(row) bool) bool {
+	for c := range pmap.Diff(from.configs(), to.configs()) {
+		if !yield(objectRow+row(c.Key)) || !yield(objectsRow+row(c.Key[:strings.LastIndexByte(c.Key, '/')+1])) {
+			return false
+		}
+		for _, object := range []*config.Config{c.Old, c.New} {
+			for port := range serverPorts(object) {
+				if !yield(portRow + row(port)) {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+func changedMesh(from, to Facts, yield func(row) bool) bool {
+	delta := mesh.Diff(from.Mesh, to.Mesh)
+	for _, key := range delta.Rows() {
+		if !yield(rowOf(key)) {
+			return false
+		}
+	}
+	for c := range delta.Hosts() {
+		for name := range host.Name(c.Key).Covers() {
+			if !yield(hostsRow + row(name)) {
+				return false
+			}
+		}
+	}
+	for c := range delta.Rules() {
+		if !yield(rulesRow + row(c.Key)) {
+			return false
+		}
+	}
+	return true
+}
+
+func changedProxies(from, to Facts, yield func(row) bool) bool {
+	for c := range pmap.Diff(from.Proxies, to.Proxies) {
+		for _, p := range []*status.Proxy{c.Old, c.New} {
+			if p == nil {
+				continue
+			}
+			for _, key := range proxyRows(p) {
+				if !yield(key) {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// proxyRows are the rows that a proxy is in.
+func proxyRows(p *status.Proxy) []row {
+	proxy := proxyOf(p)
+	if proxy == nil {
+		return nil
+	}
+	out := []row{routersRow}
+	if proxy.Type != discovery.Router {
+		out[0] = sidecarsRow + row(proxy.Namespace)
+	}
+	for _, address := range proxy.IPAddresses {
+		out = append(out, addressRow+row(address))
+	}
+	return out
+}
+
+// proxyOf is a known proxy as a discovery.Proxy, nil where a server of an older version
+// met it, which did not tell.
+func proxyOf(p *status.Proxy) *discovery.Proxy {
+	if p.Type == "" {
+		return nil
+	}
+	return &discovery.Proxy{
+		ID: p.Node, Type: discovery.ProxyType(p.Type), Namespace: p.Namespace, IPAddresses: p.Addresses,
+		StaticLabels: labels.Instance(p.Labels),
+	}
+}
+
+// proxies are the known proxies by the rows that they are in.
+type proxies = pmap.Map[pmap.Map[*status.Proxy]]
+
+// followProxies derives the proxies by row from those of earlier facts.
+func followProxies(all proxies, from, to Facts) proxies {
+	for c := range pmap.Diff(from.Proxies, to.Proxies) {
+		if c.HasOld {
+			for _, r := range proxyRows(c.Old) {
+				all = pmap.Remove(all, string(r), c.Key)
+			}
+		}
+		if c.HasNew {
+			for _, r := range proxyRows(c.New) {
+				all = pmap.Put(all, string(r), c.Key, c.New)
+			}
+		}
+	}
+	return all
+}

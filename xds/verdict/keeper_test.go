@@ -1,0 +1,86 @@
+package verdict_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/verdict"
+	"github.com/portolan-mesh/portolan/xds/xdstest"
+)
+
+// deletions has the facts of a world before and after deletions.
+type deletions struct{ is, would verdict.Facts }
+
+func (d deletions) Facts() (verdict.Facts, bool) { return d.is, true }
+
+func (d deletions) WouldBe([]storage.Op) (is, would verdict.Facts, known bool) {
+	return d.is, d.would, true
+}
+
+func (deletions) Handled(ctx context.Context) error { return ctx.Err() }
+
+// TestDanglingAdvice: a deletion leaves those dangling that refer to what it deletes, if
+// that has an effect and they stay.
+func TestDanglingAdvice(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		documents []string
+		delete    []string
+		says      []string // of each deletion; empty for nothing
+		dangling  bool
+	}{
+		"a rule whose subset a route takes": {
+			[]string{entry, rule("web", "{host: web.example.com, subsets: [{name: v1, labels: {version: v1}}]}"), routes("web", strings.Replace(toWeb, "}}]", ", subset: v1}}]", 1))},
+			[]string{"destinationrule/default/web"}, []string{"virtualservice/default/web"}, true,
+		},
+		"with those that refer to it": {
+			[]string{entry, rule("web", "{host: web.example.com, subsets: [{name: v1, labels: {version: v1}}]}"), routes("web", strings.Replace(toWeb, "}}]", ", subset: v1}}]", 1))},
+			[]string{"destinationrule/default/web", "virtualservice/default/web"}, []string{"", ""}, false,
+		},
+		"a gateway of routes": {
+			[]string{entry, gateway("edge", edge), routes("web", viaWeb)},
+			[]string{"gateway/default/edge"}, []string{"PTL0103"}, true,
+		},
+		"a rule that nobody needs": {
+			[]string{entry, rule("web", "{host: web.example.com}"), routes("web", toWeb)},
+			[]string{"destinationrule/default/web"}, []string{""}, false,
+		},
+		"the last workload of a subset": {
+			[]string{
+				xdstest.Object("ServiceEntry", "some", "{hosts: [some.example.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: STATIC, workloadSelector: {labels: {app: some}}}"),
+				xdstest.Object("WorkloadEntry", "one", "{address: 10.0.0.1, labels: {app: some, version: v1}}"),
+				xdstest.Object("WorkloadEntry", "two", "{address: 10.0.0.2, labels: {app: some, version: v2}}"),
+				rule("some", "{host: some.example.com, subsets: [{name: v1, labels: {version: v1}}]}"),
+			},
+			[]string{"workloadentry/default/one"}, []string{"PTL0104"}, true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := xdstest.NewWorld(t, test.documents...)
+			d := deletions{is: verdict.Facts{Mesh: w.Context()}}
+			var ops []storage.Op
+			for _, key := range test.delete {
+				w.Delete(key)
+				parts := strings.Split(key, "/")
+				ops = append(ops, storage.Op{Verb: storage.Delete, Key: config.Key{Kind: schema.Pilot().Named(parts[0]).GroupVersionKind, Namespace: parts[1], Name: parts[2]}})
+			}
+			d.would = verdict.Facts{Mesh: w.Context()}
+			for i, advice := range verdict.NewKeeper(d).Advise(ops) {
+				if test.says[i] == "" {
+					if len(advice) > 0 {
+						t.Errorf("%s: %+v", test.delete[i], advice)
+					}
+					continue
+				}
+				if len(advice) != 1 || !strings.Contains(advice[0].Text, test.says[i]) || advice[0].Dangling != test.dangling {
+					t.Errorf("%s: %+v", test.delete[i], advice)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,163 @@
+package verdict
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"strings"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/storage/labels"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+)
+
+// sidecar judges whom a Sidecar selects, alone and beside others, and what its egress
+// listeners import.
+func (j *judge) sidecar(object *config.Config) {
+	spec := object.Spec.(*networking.Sidecar)
+	selector := labels.Instance(spec.GetWorkloadSelector().GetLabels())
+	if len(selector) > 0 && !j.selectsWorkload(object.Namespace, selector) {
+		j.add(Verdict{
+			Code: SidecarUnused, Field: "spec.workloadSelector",
+			Message: fmt.Sprintf("selects no workload of namespace %s: the Sidecar has no effect until one has the labels %s", object.Namespace, selector),
+			Remedy:  "mend the labels, or add the workload",
+		})
+	}
+	for o := range j.objects(schema.Sidecar, object.Namespace) {
+		if config.Compare(o, object) < 0 && j.overlap(object.Namespace, selector, o) {
+			j.add(Verdict{
+				Code: SidecarsOverlap, Field: "spec.workloadSelector", Other: o.Key(),
+				Message: fmt.Sprintf("selects workloads that %s selects too, which is older and is used alone for these", o.Key()),
+				Remedy:  "put both into one Sidecar, or give them other labels",
+			})
+			break
+		}
+	}
+	for i, e := range spec.GetEgress() {
+		for k, h := range e.GetHosts() {
+			j.imports(object.Namespace, at(at("spec.egress", i)+".hosts", k), h)
+		}
+	}
+	j.takenPorts(object)
+}
+
+// takenPorts judges whether an egress listener keeps the proxies from a service that has
+// its port. It tells of one service for each listener.
+func (j *judge) takenPorts(object *config.Config) {
+	all, own := j.view(object.Namespace), j.viewOf(mesh.Class{Namespace: object.Namespace, Sidecar: object.Key().Path()})
+	for _, l := range own.Egress() {
+		if l.Port == 0 {
+			continue
+		}
+		looked := 0
+		for s, use := range onPort(all, l.Port) {
+			if looked++; looked > maxLooked || j.takenPort(own, l, s, use) {
+				break
+			}
+		}
+	}
+}
+
+// onPort iterates over the services that a view sees on a port.
+func onPort(v *mesh.View, port int) iter.Seq2[*mesh.ServiceRow, mesh.PortUse] {
+	return func(yield func(*mesh.ServiceRow, mesh.PortUse) bool) {
+		for _, use := range []mesh.PortUse{mesh.PortHTTP, mesh.PortTCP} {
+			for s := range v.ServicesOnPort(v.Egress()[0], use, port) {
+				if !yield(s, use) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// takenPort says whether proxies see a service and cannot call it on the port of an
+// egress listener.
+func (j *judge) takenPort(v *mesh.View, l mesh.EgressListener, s *mesh.ServiceRow, use mesh.PortUse) bool {
+	verdict := Verdict{Code: ListenerTaken, Field: at("spec.egress", l.Index) + ".port", Other: entryOf(s)}
+	switch {
+	case v.Service(s.Hostname) != s:
+		return false
+	case v.ServiceAt(l, s.Hostname) != s:
+		verdict.Message = fmt.Sprintf("%d is a port of %s too, which this listener does not import: the proxies cannot call it on the port", l.Port, s.Hostname)
+		verdict.Remedy = "add the host to the hosts of this listener, or use another port"
+	case l.Protocol.IsHTTP() && use == mesh.PortTCP:
+		verdict.Message = fmt.Sprintf("%d speaks HTTP here and not at %s: the proxies cannot call that on the port", l.Port, s.Hostname)
+		verdict.Remedy = "use the protocol of the service, or another port"
+	default:
+		return false
+	}
+	j.add(verdict)
+	return true
+}
+
+// entryOf is the ServiceEntry of a service, the zero Key for one of another registry.
+func entryOf(s *mesh.ServiceRow) config.Key {
+	a := s.Service().Attributes
+	if a.Provider != discovery.External {
+		return config.Key{}
+	}
+	return config.Key{Kind: schema.ServiceEntry, Namespace: a.Namespace, Name: a.Name}
+}
+
+// overlap says whether a selector and that of another Sidecar are for one workload.
+// One without a selector comes after those that have one, and is no rival to them.
+func (j *judge) overlap(namespace string, selector labels.Instance, other *config.Config) bool {
+	theirs := labels.Instance(other.Spec.(*networking.Sidecar).GetWorkloadSelector().GetLabels())
+	if len(selector) == 0 || len(theirs) == 0 {
+		return len(selector) == len(theirs)
+	}
+	both := maps.Clone(theirs)
+	for k, v := range selector {
+		if t, has := both[k]; has && t != v {
+			return false
+		}
+		both[k] = v
+	}
+	return j.selectsWorkload(namespace, both)
+}
+
+// selectsWorkload says whether labels select a sidecar that is known in a namespace, or
+// a WorkloadEntry.
+func (j *judge) selectsWorkload(namespace string, selector labels.Instance) bool {
+	if j.selects(selector, j.known(sidecarsRow, namespace)) {
+		return true
+	}
+	for entry := range j.objects(schema.WorkloadEntry, namespace) {
+		if selector.SubsetOf(labels.Instance(entry.Spec.(*networking.WorkloadEntry).GetLabels())) {
+			return true
+		}
+	}
+	return false
+}
+
+// imports judges whether an entry of an egress listener imports a service. Entries for
+// all hosts of the own namespace, or of all, are meant for what may come.
+func (j *judge) imports(own, field, entry string) {
+	namespace, name, _ := strings.Cut(strings.ToLower(entry), "/")
+	if strings.HasPrefix(namespace, "~") || name == "*" && (namespace == "." || namespace == "*" || namespace == own) {
+		return
+	}
+	if namespace == "." {
+		namespace = own
+	}
+	hidden := false
+	for s := range j.services(host.Name(name)) {
+		if namespace == "*" || s.Namespace == namespace {
+			if s.Service().Attributes.ExportTo.VisibleTo(own) {
+				return
+			}
+			hidden = true
+		}
+	}
+	message := fmt.Sprintf("%q imports no service", entry)
+	if hidden {
+		message += ": what it names is not exported to namespace " + own
+	}
+	j.add(Verdict{Code: ImportsNothing, Field: field, Message: message, Remedy: "mend the namespace or the host"})
+}

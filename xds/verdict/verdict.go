@@ -1,0 +1,51 @@
+package verdict
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/portolan-mesh/portolan/cache/rest/finding"
+	"github.com/portolan-mesh/portolan/storage/config"
+)
+
+// Verdict is one thing that is odd about an object beside others.
+type Verdict struct {
+	Code Code
+	// Field is the path of the field, such as "spec.http[0].route[1].destination.host";
+	// empty where the object as a whole is meant.
+	Field string
+	// Message says what is so and what comes of it, Remedy what to do.
+	Message, Remedy string
+	// Other is the other object concerned, the zero Key for none.
+	Other config.Key
+
+	// alone says that the object's schema warns of it, which looks at nothing else.
+	alone bool
+}
+
+// String is the verdict in one line, with its codes.
+func (v Verdict) String() string {
+	return finding.Finding{Field: v.Field, Message: v.Message, Remedy: v.Remedy}.Text() + " (" + v.Code.Names() + ")"
+}
+
+// compare orders the verdicts of one object: errors first, then by field.
+func compare(a, b Verdict) int {
+	return cmp.Or(
+		cmp.Compare(a.Code.Severity(), b.Code.Severity()), naturally(a.Field, b.Field),
+		strings.Compare(string(a.Code), string(b.Code)), strings.Compare(a.Message, b.Message),
+	)
+}
+
+// naturally compares paths so that [2] comes before [10].
+func naturally(a, b string) int {
+	as, bs := strings.Split(a, "["), strings.Split(b, "[")
+	return slices.CompareFunc(as, bs, func(x, y string) int {
+		return cmp.Or(cmp.Compare(len(digits(x)), len(digits(y))), strings.Compare(x, y))
+	})
+}
+
+// digits are those that a part of a path begins with.
+func digits(s string) string {
+	return s[:len(s)-len(strings.TrimLeft(s, "0123456789"))]
+}

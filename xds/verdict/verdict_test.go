@@ -1,0 +1,364 @@
+package verdict_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/portolan-mesh/portolan/cache/rest/finding"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/status"
+	"github.com/portolan-mesh/portolan/xds/verdict"
+	"github.com/portolan-mesh/portolan/xds/xdstest"
+)
+
+// The objects of the tests, in namespace default.
+const (
+	entry = `
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: web}
+spec:
+  hosts: [web.example.com]
+  ports: [{number: 80, name: http, protocol: HTTP}]
+  resolution: STATIC
+  endpoints: [{address: 10.0.0.1, labels: {version: v1}}]
+`
+	denyAll = `
+apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {name: deny}
+spec: {}
+`
+	private = `
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: private, namespace: other}
+spec:
+  hosts: [private.example.com]
+  exportTo: ["."]
+  ports: [{number: 80, name: http, protocol: HTTP}]
+  resolution: STATIC
+  endpoints: [{address: 10.0.0.2}]
+`
+)
+
+func routes(name, spec string) string { return xdstest.Object("VirtualService", name, spec) }
+
+func rule(name, spec string) string { return xdstest.Object("DestinationRule", name, spec) }
+
+func gateway(name, spec string) string { return xdstest.Object("Gateway", name, spec) }
+
+func sidecar(name, spec string) string { return xdstest.Object("Sidecar", name, spec) }
+
+const (
+	edge   = `{selector: {app: edge}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ["*.example.com"]}]}`
+	toWeb  = `{hosts: [web.example.com], http: [{route: [{destination: {host: web.example.com}}]}]}`
+	viaWeb = `{hosts: [web.example.com], gateways: [edge], http: [{route: [{destination: {host: web.example.com}}]}]}`
+)
+
+// proxies are known proxies, connected unless they are named gone.
+func proxies(all ...*status.Proxy) pmap.Map[*status.Proxy] {
+	var out pmap.Map[*status.Proxy]
+	for _, p := range all {
+		out = out.Set(p.Node, p)
+	}
+	return out
+}
+
+func router(labels map[string]string) *status.Proxy {
+	return &status.Proxy{Node: "router", Type: "router", Namespace: "default", Addresses: []string{"10.1.0.1"}, Labels: labels, Replica: "r"}
+}
+
+func atAddress(node, address, replica string) *status.Proxy {
+	return &status.Proxy{Node: node, Type: "sidecar", Namespace: "default", Addresses: []string{address}, Labels: map[string]string{"app": "web"}, Replica: replica}
+}
+
+// said are the verdicts of an index, each behind the name of its object.
+func said(x *verdict.Index) []string {
+	out := []string{}
+	for l := range x.Lists() {
+		for _, v := range l.Verdicts {
+			text := fmt.Sprintf("%s %s %s", l.Of.Name, v.Code, v.Field)
+			if v.Other.Name != "" {
+				text += " beside " + v.Other.Name
+			}
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
+func TestVerdicts(t *testing.T) {
+	t.Parallel()
+	known := proxies(router(map[string]string{"app": "edge"}), atAddress("w", "10.0.0.1", "r"))
+	for _, tc := range []struct {
+		name    string
+		objects []string
+		proxies pmap.Map[*status.Proxy]
+		want    []string
+	}{
+		{name: "nothing odd", objects: []string{entry, routes("v", toWeb), gateway("edge", edge), routes("g", viaWeb)}},
+		{
+			name:    "a host without a service",
+			objects: []string{entry, routes("v", `{hosts: [nobody.example.com], http: [{route: [{destination: {host: web.example.com}}]}]}`)},
+			want:    []string{"v PTL0123 spec.hosts[0]"},
+		},
+		{
+			name:    "a destination that is not there, by a short name",
+			objects: []string{entry, routes("v", `{hosts: [web.example.com], http: [{route: [{destination: {host: web}}]}]}`)},
+			want:    []string{"v PTL0101 spec.http[0].route[0].destination.host", "v PTL0128 spec.http[0].route[0].destination.host"},
+		},
+		{
+			name:    "a destination that is not visible",
+			objects: []string{entry, private, routes("v", `{hosts: [web.example.com], http: [{route: [{destination: {host: private.example.com}}]}]}`)},
+			want:    []string{"v PTL0125 spec.http[0].route[0].destination.host"},
+		},
+		{
+			name:    "a port and a subset that are not there",
+			objects: []string{entry, routes("v", `{hosts: [web.example.com], http: [{route: [{destination: {host: web.example.com, port: {number: 81}, subset: v1}}]}]}`)},
+			want:    []string{"v PTL0110 spec.http[0].route[0].destination.port.number", "v PTL0102 spec.http[0].route[0].destination.subset"},
+		},
+		{
+			name: "a subset that the rule does not have",
+			objects: []string{
+				entry, rule("r", `{host: web.example.com, subsets: [{name: v1, labels: {version: v1}}]}`),
+				routes("v", `{hosts: [web.example.com], http: [{route: [{destination: {host: web.example.com, subset: v2}}]}]}`),
+			},
+			want: []string{"v PTL0102 spec.http[0].route[0].destination.subset beside r"},
+		},
+		{
+			name:    "subsets that select nothing, or are another's",
+			objects: []string{entry, rule("a", `{host: web.example.com, subsets: [{name: v2, labels: {version: v2}}]}`), rule("b", `{host: web.example.com, subsets: [{name: v2, labels: {version: v1}}]}`)},
+			want:    []string{"a PTL0104 spec.subsets[0]", "b PTL0115 spec.subsets[0].name beside a"},
+		},
+		{
+			name:    "two traffic policies for one host",
+			objects: []string{entry, rule("a", `{host: web.example.com, trafficPolicy: {loadBalancer: {simple: RANDOM}}}`), rule("b", `{host: web.example.com, trafficPolicy: {loadBalancer: {simple: LEAST_REQUEST}}}`)},
+			want:    []string{"b PTL0120 spec.trafficPolicy beside a"},
+		},
+		{
+			name:    "a rule for no service",
+			objects: []string{rule("r", `{host: nobody.example.com}`), rule("p", `{host: "*.example.org"}`)},
+			want:    []string{"p PTL0114 spec.host", "r PTL0114 spec.host"},
+		},
+		{
+			name:    "two VirtualServices for one host",
+			objects: []string{entry, routes("a", toWeb), routes("b", toWeb)},
+			want:    []string{"b PTL0111 spec.hosts[0] beside a"},
+		},
+		{
+			name:    "a gateway that is not there",
+			objects: []string{entry, routes("v", viaWeb)},
+			want:    []string{"v PTL0103 spec.gateways[0]"},
+		},
+		{
+			name:    "a host that the gateway does not serve",
+			objects: []string{entry, gateway("edge", edge), routes("v", `{hosts: [web.example.org], gateways: [edge], http: [{route: [{destination: {host: web.example.com}}]}]}`)},
+			want:    []string{"v PTL0112 spec.hosts[0] beside edge"},
+		},
+		{
+			name:    "a gateway that no proxy runs",
+			objects: []string{gateway("g", `{selector: {app: nobody}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ["*"]}]}`)},
+			want:    []string{"g PTL0116 spec.selector"},
+		},
+		{
+			name:    "a route behind one that takes all",
+			objects: []string{entry, routes("v", `{hosts: [web.example.com], http: [{route: [{destination: {host: web.example.com}}]}, {match: [{uri: {prefix: /x}}], route: [{destination: {host: web.example.com}}]}]}`)},
+			want:    []string{"v PTL0113 spec.http[1]"},
+		},
+		{
+			name: "sidecars that select nothing, overlap, and import nothing",
+			objects: []string{
+				entry, sidecar("a", `{workloadSelector: {labels: {app: web}}, egress: [{hosts: ["./*", "nowhere/*", "default/none.example.com"]}]}`),
+				sidecar("b", `{workloadSelector: {labels: {app: web}}, egress: [{hosts: ["*/*"]}]}`), sidecar("c", `{workloadSelector: {labels: {app: none}}, egress: [{hosts: ["./*"]}]}`),
+			},
+			want: []string{"a PTL0124 spec.egress[0].hosts[1]", "a PTL0124 spec.egress[0].hosts[2]", "b PTL0118 spec.workloadSelector beside a", "c PTL0117 spec.workloadSelector"},
+		},
+		{
+			name: "egress listeners that have the port of a service and do not carry it",
+			objects: []string{
+				entry, xdstest.Object("ServiceEntry", "db", `{hosts: [db.example.com], ports: [{number: 5432, name: tcp, protocol: TCP}], resolution: STATIC, endpoints: [{address: 10.0.0.3}]}`),
+				sidecar("a", `{egress: [{port: {number: 80, name: a, protocol: HTTP}, hosts: ["./db.example.com"]}, {port: {number: 5432, name: b, protocol: HTTP}, hosts: ["./*"]}, {hosts: ["*/*"]}]}`),
+			},
+			want: []string{"a PTL0130 spec.egress[0].port beside web", "a PTL0130 spec.egress[1].port beside db"},
+		},
+		{
+			name: "egress listeners that carry the services of their ports, or see no other",
+			objects: []string{
+				entry, private, sidecar("a", `{egress: [{port: {number: 80, name: a, protocol: HTTP}, hosts: ["./web.example.com"]}]}`),
+				xdstest.Object("ServiceEntry", "late", `{hosts: [late.example.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: STATIC, endpoints: [{address: 10.0.0.3}]}`),
+			},
+		},
+		{
+			name: "the proxy of an endpoint is gone", objects: []string{entry},
+			proxies: proxies(atAddress("w", "10.0.0.1", "")),
+			want:    []string{"web PTL0126 spec.endpoints[0].address"},
+		},
+		{
+			name: "one of the proxies at an address is connected", objects: []string{entry},
+			proxies: proxies(atAddress("old", "10.0.0.1", ""), atAddress("new", "10.0.0.1", "r")),
+		},
+		{
+			name:    "a kind and a field that are not served",
+			objects: []string{entry, denyAll, routes("v", `{hosts: [web.example.com], http: [{mirror: {host: web.example.com}, route: [{destination: {host: web.example.com}}]}]}`)},
+			want:    []string{"v PTL0121 spec.http[0].mirror", "deny PTL0122 "},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			w := xdstest.NewWorld(t, tc.objects...)
+			facts := verdict.Facts{Mesh: w.Context(), Proxies: known}
+			if tc.proxies.Len() > 0 {
+				facts.Proxies = tc.proxies
+			}
+			var x *verdict.Index
+			if diff := cmp.Diff(append([]string{}, tc.want...), said(x.Next(facts))); diff != "" {
+				t.Errorf("verdicts (-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestACauseThatGoesTakesItsVerdictsAlong mends and breaks things one after another.
+func TestACauseThatGoesTakesItsVerdictsAlong(t *testing.T) {
+	t.Parallel()
+	w := xdstest.NewWorld(t)
+	var x *verdict.Index
+	now := proxies()
+	expect := func(want ...string) {
+		t.Helper()
+		x = x.Next(verdict.Facts{Mesh: w.Context(), Proxies: now})
+		if diff := cmp.Diff(append([]string{}, want...), said(x)); diff != "" {
+			t.Fatalf("verdicts (-want +got)\n%s", diff)
+		}
+		counted := map[verdict.Code]int{}
+		for l := range x.Lists() {
+			for _, v := range l.Verdicts {
+				counted[v.Code]++
+			}
+		}
+		for k := range verdict.Kinds() {
+			if x.Count(k.Code) != counted[k.Code] {
+				t.Errorf("%s is counted %d times, there are %d", k.Code, x.Count(k.Code), counted[k.Code])
+			}
+		}
+	}
+	expect()
+	w.Apply(routes("v", viaWeb))
+	expect("v PTL0103 spec.gateways[0]", "v PTL0101 spec.http[0].route[0].destination.host")
+	w.Apply(gateway("edge", edge))
+	expect("edge PTL0116 spec.selector", "v PTL0101 spec.http[0].route[0].destination.host")
+	w.Apply(entry)
+	expect("edge PTL0116 spec.selector")
+	now = proxies(router(map[string]string{"app": "edge"}))
+	expect()
+	w.Delete("gateway/default/edge")
+	expect("v PTL0103 spec.gateways[0]")
+	w.Delete("virtualservice/default/v")
+	expect()
+}
+
+// TestWhatServersCannotBuild: the objects behind a resource that a server could not
+// build have a verdict, until no server says so; the proxies' rejections are none.
+func TestWhatServersCannotBuild(t *testing.T) {
+	t.Parallel()
+	w := xdstest.NewWorld(t, entry, routes("v", toWeb))
+	const path = "networking.istio.io/VirtualService/default/v"
+	replica := func(problems ...status.Problem) pmap.Map[*status.Replica] {
+		var out pmap.Map[*status.Replica]
+		return out.Set("a", &status.Replica{ID: "a", Problems: problems}).Set("b", &status.Replica{ID: "b", Problems: problems})
+	}
+	broken := status.Problem{Type: "RDS", Rejected: true, Message: "too long", Objects: []string{path}}
+	refused := status.Problem{Type: "RDS", Rejected: true, Message: "no", Objects: []string{path}, Node: "p"}
+	var x *verdict.Index
+	for i, step := range []struct {
+		replicas pmap.Map[*status.Replica]
+		want     []string
+	}{
+		{replica(refused), []string{}}, {replica(broken, refused), []string{"v PTL0131 "}}, {replica(broken), []string{"v PTL0131 "}}, {replica(), []string{}},
+	} {
+		facts := verdict.Facts{Mesh: w.Context(), Replicas: step.replicas}
+		x = x.Next(facts)
+		if diff := cmp.Diff(step.want, said(x)); diff != "" {
+			t.Errorf("step %d (-want +got)\n%s", i, diff)
+		}
+		if diff := cmp.Diff(said((*verdict.Index)(nil).Next(facts)), said(x)); diff != "" {
+			t.Errorf("step %d (-from nothing +by increments)\n%s", i, diff)
+		}
+	}
+}
+
+// TestAnObjectIsValidatedOnce: where only what an object names has changed, what its
+// schema warned of stays, and is not made again.
+func TestAnObjectIsValidatedOnce(t *testing.T) {
+	t.Parallel()
+	w := xdstest.NewWorld(t, routes("v", `{hosts: [web.example.com], http: [{mirror: {host: web.example.com}, route: [{destination: {host: web.example.com}}]}]}`))
+	first := (*verdict.Index)(nil).Next(verdict.Facts{Mesh: w.Context()})
+	w.Apply(entry)
+	then := first.Next(verdict.Facts{Mesh: w.Context()})
+	warning := func(x *verdict.Index) *byte {
+		for l := range x.Lists() {
+			for _, v := range l.Verdicts {
+				if v.Code == verdict.FieldNotServed {
+					return unsafe.StringData(v.Message)
+				}
+			}
+		}
+		return nil
+	}
+	if n := len(said(first)); n != 3 || len(said(then)) != 1 {
+		t.Errorf("before %q, then %q", said(first), said(then))
+	}
+	if before := warning(first); before == nil || before != warning(then) {
+		t.Error("the object was validated again")
+	}
+}
+
+// TestSchemasNameTheCodesOfTheTable: a warning of a schema reads as the verdict does.
+func TestSchemasNameTheCodesOfTheTable(t *testing.T) {
+	t.Parallel()
+	codes := map[string]bool{}
+	for _, object := range []string{denyAll, routes("v", `{hosts: [web.example.com], http: [{mirror: {host: web}, route: [{destination: {host: web}}]}, {route: [{destination: {host: web}}]}]}`)} {
+		documents, err := config.Decode("test", []byte(object), schema.Pilot().Type)
+		if err != nil {
+			t.Fatal(err)
+		}
+		documents[0].Config.Namespace = "default"
+		warnings, err := schema.Pilot().Kind(documents[0].Config.GroupVersionKind).Validate(documents[0].Config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range warnings {
+			codes[w.Code] = true
+			if v := (verdict.Verdict{Code: verdict.Code(w.Code), Field: w.Field, Message: w.Message}); v.String() != w.String() {
+				t.Errorf("the schema says %q, the verdict %q", w, v)
+			}
+		}
+	}
+	if len(codes) != 4 {
+		t.Errorf("warnings of all codes that schemas have, but %v", codes)
+	}
+}
+
+func TestEveryCodeIsInTheTableOnce(t *testing.T) {
+	t.Parallel()
+	var codes []verdict.Code
+	for k := range verdict.Kinds() {
+		codes = append(codes, k.Code)
+		if k.Title == "" || k.Effect == "" || !status.Reserved(k.Condition) || k.Code.Kind() != k {
+			t.Errorf("%+v", k)
+		}
+		if verdict.Severity(slices.Index(finding.Severities, k.Severity.String())) != k.Severity {
+			t.Errorf("severity %s", k.Severity)
+		}
+	}
+	if !slices.IsSorted(codes) || len(slices.Compact(slices.Clone(codes))) != len(codes) {
+		t.Errorf("codes are not in order: %v", codes)
+	}
+}

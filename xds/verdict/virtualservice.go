@@ -1,0 +1,195 @@
+package verdict
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+)
+
+// virtualService judges the gateways, hosts and HTTP routes of a VirtualService.
+func (j *judge) virtualService(object *config.Config) {
+	vs := j.mesh().VirtualService(object.Key().Path())
+	if vs == nil {
+		return
+	}
+	written := object.Spec.(*networking.VirtualService)
+	for i, name := range vs.Gateways {
+		if name == mesh.MeshGateway {
+			j.sidecarHosts(vs, written)
+		} else {
+			j.gatewayHosts(vs, written, i, name)
+		}
+	}
+	for i, http := range vs.Spec.GetHttp() {
+		weights := 0
+		for k, d := range http.GetRoute() {
+			weights += int(d.GetWeight())
+			field := at(at("spec.http", i)+".route", k) + ".destination"
+			j.destination(vs, d.GetDestination(), written.GetHttp()[i].GetRoute()[k].GetDestination().GetHost(), field)
+		}
+		if len(http.GetRoute()) > 1 && weights == 0 {
+			j.add(Verdict{
+				Code: NeverRouted, Field: at("spec.http", i) + ".route", Message: "has no destination with a weight",
+				Remedy: "give one a weight above 0",
+			})
+		}
+	}
+}
+
+// sidecarHosts judges the hosts of a VirtualService of the mesh gateway.
+func (j *judge) sidecarHosts(vs *mesh.VirtualService, written *networking.VirtualService) {
+	namespace := viewpoints(vs, mesh.MeshGateway)
+	for i, h := range vs.Hosts {
+		if all := j.view(namespace).VirtualServices(mesh.MeshGateway, h); len(all) > 0 && all[0] != vs && slices.Contains(all, vs) {
+			j.add(Verdict{
+				Code: HostShadowed, Field: at("spec.hosts", i), Other: all[0].Config.Key(),
+				Message: fmt.Sprintf("%q is a host of %s too, which comes first: sidecars use that one alone for the host", h, all[0].Config.Key()),
+				Remedy:  "put the routes of both into one VirtualService",
+			})
+		}
+		some := false
+		for range j.services(h) {
+			some = true
+			break
+		}
+		if !some {
+			j.add(Verdict{
+				Code: HostWithoutService, Field: at("spec.hosts", i),
+				Message: fmt.Sprintf("%s is of no service: no sidecar has a route for it", named(written.GetHosts()[i], h)),
+				Remedy:  "add a ServiceEntry with the host, or mend the name",
+			})
+		}
+	}
+}
+
+// gatewayHosts judges the reference to a Gateway, and which of the hosts it serves.
+func (j *judge) gatewayHosts(vs *mesh.VirtualService, written *networking.VirtualService, index int, name string) {
+	namespace, short, _ := strings.Cut(name, "/")
+	key := config.Key{Kind: schema.Gateway, Namespace: namespace, Name: short}
+	if j.object(key) == nil {
+		j.add(Verdict{
+			Code: GatewayUnknown, Field: at("spec.gateways", index),
+			Message: fmt.Sprintf("%q stands for %s, which is not there: no proxy has these routes for it", written.GetGateways()[index], key),
+			Remedy:  "add the Gateway, or mend the name (namespace/name)",
+		})
+		return
+	}
+	servers := j.mesh().Gateway(key.Path()).Servers()
+	for i, h := range vs.Hosts {
+		if slices.ContainsFunc(servers, func(s *mesh.Server) bool { return serves(s, vs, h) }) {
+			continue
+		}
+		j.add(Verdict{
+			Code: HostOutsideGateway, Field: at("spec.hosts", i), Other: key,
+			Message: fmt.Sprintf("%q is no host that %s serves for namespace %s: the gateway has no route for it", h, key, vs.Config.Namespace),
+			Remedy:  "add it to the hosts of a server of the Gateway: " + hostsOf(servers),
+		})
+	}
+}
+
+func serves(s *mesh.Server, vs *mesh.VirtualService, h host.Name) bool {
+	return slices.ContainsFunc(s.Hosts, func(o mesh.ServerHost) bool {
+		_, meets := o.Meet(h)
+		return meets && o.Admits(vs)
+	})
+}
+
+// hostsOf are the first hosts of some servers, in words.
+func hostsOf(servers []*mesh.Server) string {
+	const most = 5
+	var out []string
+	for _, s := range servers {
+		out = append(out, s.Spec.GetHosts()...)
+	}
+	if len(out) > most {
+		out = append(out[:most], "...")
+	}
+	return "it serves " + strings.Join(out, ", ")
+}
+
+// destination judges where a route leads, from the namespaces of all proxies that
+// have the route.
+func (j *judge) destination(vs *mesh.VirtualService, d *networking.Destination, written, field string) {
+	h := host.Name(d.GetHost())
+	for _, gateway := range vs.Gateways {
+		namespace := viewpoints(vs, gateway)
+		s := j.serviceOf(h, namespace)
+		switch {
+		case s == nil && j.mesh().Host(h) == nil:
+			j.add(Verdict{
+				Code: HostUnknown, Field: field + ".host",
+				Message: fmt.Sprintf("%s is of no service: requests that take the route are answered with 503", named(written, h)),
+				Remedy:  "add a ServiceEntry with the host, or mend the name",
+			})
+		case s == nil:
+			j.add(Verdict{
+				Code: HostNotVisible, Field: field + ".host",
+				Message: fmt.Sprintf("%s is of a service that is not exported to namespace %s: requests that take the route are answered with 503", named(written, h), namespace),
+				Remedy:  "add the namespace to exportTo of the service",
+			})
+		default:
+			j.portAndSubset(s, d, namespace, field)
+			continue
+		}
+		return // of the other namespaces as well
+	}
+}
+
+func (j *judge) portAndSubset(s *mesh.ServiceRow, d *networking.Destination, namespace, field string) {
+	if number := int(d.GetPort().GetNumber()); number != 0 {
+		if _, has := s.Port(number); !has {
+			j.add(Verdict{
+				Code: PortUnknown, Field: field + ".port.number",
+				Message: fmt.Sprintf("%d is no port of %s: requests that take the route are answered with 503", number, s.Hostname),
+				Remedy:  "use one of its ports: " + portsOf(s),
+			})
+		}
+	}
+	if d.GetSubset() == "" {
+		return
+	}
+	rule := j.view(namespace).Rule(s)
+	if rule.Subset(d.GetSubset()) != nil {
+		return
+	}
+	v := Verdict{
+		Code: SubsetUnknown, Field: field + ".subset",
+		Message: fmt.Sprintf("%q is no subset of %s: requests that take the route are answered with 503", d.GetSubset(), s.Hostname),
+		Remedy:  "add a DestinationRule for the host with the subset",
+	}
+	if rule != nil {
+		v.Other = rule.Configs[0].Key()
+		v.Remedy = fmt.Sprintf("add the subset to %s, or use one that it has: %s", v.Other, subsetsOf(rule))
+	}
+	j.add(v)
+}
+
+// viewpoints is the namespace of the proxies that have the routes of a VirtualService
+// for one of its gateways: that of the Gateway, and for sidecars that of the
+// VirtualService, or the first that it is exported to.
+func viewpoints(vs *mesh.VirtualService, gateway string) string {
+	if gateway != mesh.MeshGateway {
+		namespace, _, _ := strings.Cut(gateway, "/")
+		return namespace
+	}
+	own := vs.Config.Namespace
+	if vs.ExportTo.VisibleTo(own) {
+		return own
+	}
+	return vs.ExportTo[0]
+}
+
+// named is a host as it was written, and what it stands for.
+func named(written string, h host.Name) string {
+	if strings.EqualFold(written, string(h)) {
+		return fmt.Sprintf("%q", written)
+	}
+	return fmt.Sprintf("%q, which stands for %s,", written, h)
+}

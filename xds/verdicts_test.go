@@ -1,0 +1,173 @@
+package xds_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/discovery/serviceentry"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/status"
+	"github.com/portolan-mesh/portolan/xds/verdict"
+)
+
+// routing are changes of what routes to services, a revision each.
+func (s sources) routing() event {
+	namespace, name := s.one("namespace", "shop", "edge"), s.one("name", "r", "s", "z")
+	host := func(label string) string { return s.one(label, "a.example", "b.example", "m.example", "a") }
+	kind := s.one("kind", "VirtualService", "VirtualService", "DestinationRule", "Gateway", "Sidecar")
+	var spec string
+	switch kind {
+	case "VirtualService":
+		spec = fmt.Sprintf(`{hosts: [%s], gateways: [%s], exportTo: [%s], http: [{route: [{destination: {host: %s, subset: %s, port: {number: %s}}}]}]}`,
+			s.one("host", "a.example", "b.example", "'*.example'"), s.one("gateway", "mesh", "r", "edge/s", "r, mesh"), s.one("exportTo", "'*'", "."),
+			host("destination"), s.one("subset", "v1", "v2", "''"), s.one("port", "80", "81"))
+	case "DestinationRule":
+		spec = fmt.Sprintf(`{host: %s, exportTo: [%s], subsets: [{name: %s, labels: {v: '%s'}}], trafficPolicy: {loadBalancer: {simple: RANDOM}}}`,
+			s.one("host", "a.example", "'*.example'", "m.example"), s.one("exportTo", "'*'", "."), s.one("subset", "v1", "v2"), s.one("v", "1", "2"))
+	case "Gateway":
+		spec = fmt.Sprintf(`{selector: {app: %s}, servers: [{port: {number: %s, name: x, protocol: %s}, hosts: [%s]}]}`,
+			s.one("app", "a", "b"), s.one("port", "80", "81"), s.one("protocol", "HTTP", "TCP"), s.one("host", "'*'", "a.example", "'shop/*.example'"))
+	case "Sidecar":
+		selector := s.one("selector", "", "workloadSelector: {labels: {app: a}}, ", "workloadSelector: {labels: {v: '2'}}, ")
+		spec = fmt.Sprintf(`{%segress: [%s{hosts: ['%s/%s']}]}`, selector, s.one("listener", "", "{port: {number: 80, name: x, protocol: HTTP}, hosts: ['./a.example']}, "),
+			s.one("of", "shop", "edge", "."), s.one("host", "a.example", "*.example", "m.example"))
+	}
+	object := objectOf(s.t, kind, namespace+"/"+name, spec, int64(name[0]))
+	remove := s.removal()
+	return event{"config", fmt.Sprint(object.Key(), remove, object.Spec), func(r *replica) {
+		if remove {
+			r.remove(object)
+		} else {
+			r.set(object)
+		}
+		r.commit()
+	}}
+}
+
+// proxies draws what is known of proxies.
+func (s sources) proxies() pmap.Map[*status.Proxy] {
+	var out pmap.Map[*status.Proxy]
+	for i := range rapid.IntRange(0, 3).Draw(s.t, "proxies") {
+		p := &status.Proxy{
+			Node: fmt.Sprint("p", i), Type: s.one("type", "router", "sidecar", ""), Namespace: s.one("namespace", "shop", "edge"),
+			Addresses: []string{s.one("ip", "10.0.0.1", "10.0.0.2", "10.0.0.9")}, Labels: map[string]string{"app": s.one("app", "a", "b")},
+			Replica: s.one("replica", "", "r"),
+		}
+		out = out.Set(p.Node, p)
+	}
+	return out
+}
+
+func (s sources) verdictEvents(least, most int) []event {
+	draw := map[string]func() event{"config": s.configs, "routing": s.routing, "health": s.health, "pods": s.pods, "memory": s.memory}
+	var events []event
+	for range rapid.IntRange(least, most).Draw(s.t, "events") {
+		events = append(events, draw[s.one("source", "config", "routing", "routing", "health", "pods", "memory")]())
+	}
+	return events
+}
+
+func (r *replica) facts(proxies pmap.Map[*status.Proxy]) verdict.Facts {
+	w, known := r.server.World()
+	if !known {
+		r.t.Fatalf("there is no world")
+	}
+	return verdict.Facts{Mesh: w.Context, Registries: w.Registries, Proxies: proxies}
+}
+
+// verdictsOf are the verdicts of all objects, by path.
+func verdictsOf(x *verdict.Index) map[string][]string {
+	out := map[string][]string{}
+	for l := range x.Lists() {
+		for _, v := range l.Verdicts {
+			out[l.Of.Key().Path()] = append(out[l.Of.Key().Path()], v.String())
+		}
+	}
+	return out
+}
+
+// TestVerdictsFollowTheMesh: after any history, the verdicts that were derived change by
+// change are those that one derives from nothing.
+func TestVerdictsFollowTheMesh(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s := sources{t}
+		r := newReplica(t, serviceentry.Switches{})
+		var x *verdict.Index
+		var events []event
+		for range rapid.IntRange(1, 6).Draw(t, "steps") {
+			some := s.verdictEvents(0, 4)
+			events = append(events, some...)
+			r.run(t, some)
+			r.settle()
+			facts := r.facts(s.proxies())
+			x = x.Next(facts)
+			if diff := cmp.Diff(verdictsOf((*verdict.Index)(nil).Next(facts)), verdictsOf(x)); diff != "" {
+				t.Fatalf("verdicts (-from nothing +by increments)\n%s\n%s", diff, written(events))
+			}
+		}
+	})
+}
+
+// TestReplicasDeriveTheSameVerdicts: two servers that read one store and look at other
+// moments, and hear of proxies at others, come to the same verdicts.
+func TestReplicasDeriveTheSameVerdicts(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s := sources{t}
+		one, two := newReplica(t, serviceentry.Switches{}), newReplica(t, serviceentry.Switches{})
+		var first, second *verdict.Index
+		var events []event
+		for range rapid.IntRange(1, 6).Draw(t, "steps") {
+			some := s.verdictEvents(0, 4)
+			events = append(events, some...)
+			one.run(t, some)
+			two.run(t, some)
+			if rapid.Bool().Draw(t, "first looks") {
+				first = first.Next(one.facts(s.proxies()))
+			}
+			if rapid.Bool().Draw(t, "second looks") {
+				second = second.Next(two.facts(s.proxies()))
+			}
+		}
+		known := s.proxies()
+		first, second = first.Next(one.facts(known)), second.Next(two.facts(known))
+		if diff := cmp.Diff(verdictsOf(first), verdictsOf(second)); diff != "" {
+			t.Fatalf("verdicts (-first +second)\n%s\n%s", diff, written(events))
+		}
+	})
+}
+
+// TestVerdictsOfWhatWouldBe: the verdicts that a change would lead to are those that it
+// leads to.
+func TestVerdictsOfWhatWouldBe(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s := sources{t}
+		r := newReplica(t, serviceentry.Switches{})
+		events := s.verdictEvents(1, 15)
+		r.run(t, events)
+		r.settle()
+		known := s.proxies()
+		x := (*verdict.Index)(nil).Next(r.facts(known))
+
+		change := s.routing()
+		if rapid.Bool().Draw(t, "entries") {
+			change = s.configs()
+		}
+		draft := &replica{configs: r.configs, feed: cache.NewFeed(cache.FeedOptions{Worker: cache.NewWorker(), Schemas: schema.Pilot()})}
+		change.do(draft)
+		_, would, _ := r.server.WouldBe(opsBetween(r.configs, draft.configs))
+		foreseen := x.Next(verdict.Facts{Mesh: would.Context, Registries: would.Registries, Proxies: known})
+		change.do(r)
+		r.settle()
+		if diff := cmp.Diff(verdictsOf(x.Next(r.facts(known))), verdictsOf(foreseen)); diff != "" {
+			t.Fatalf("verdicts (-came +would)\n%s\n%s", diff, written(append(events, change)))
+		}
+	})
+}

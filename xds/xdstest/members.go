@@ -1,0 +1,182 @@
+package xdstest
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds/desired"
+	"github.com/portolan-mesh/portolan/xds/generate"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// Groups are what proxies should have of some types, as newest says.
+type Groups struct {
+	*desired.Groups
+	types  []generate.ResourceType
+	newest func() *mesh.PushContext
+}
+
+// NewGroups makes groups that follow what newest returns.
+func NewGroups(types []generate.ResourceType, newest func() *mesh.PushContext) Groups {
+	return Groups{desired.New(types, slog.New(slog.DiscardHandler), func() {}), types, newest}
+}
+
+// Join makes the member of a proxy.
+func (g Groups) Join(proxy *discovery.Proxy) Member { return Member{g.Groups.Join(proxy), g, proxy} }
+
+// Member is what a proxy should have.
+type Member struct {
+	*desired.Member
+	groups Groups
+	proxy  *discovery.Proxy
+}
+
+// Proxy is the proxy of the member.
+func (m Member) Proxy() *discovery.Proxy { return m.proxy }
+
+// Follow brings the member to the newest context.
+func (m Member) Follow() { m.Advance(m.groups.newest) }
+
+// Set is the resources of a type by its short name.
+func (m Member) Set(name string) resource.Set {
+	for _, t := range m.groups.types {
+		if t.Name == name {
+			return m.Resources(t.Generator.TypeURL())
+		}
+	}
+	return resource.Set{}
+}
+
+// Versions are the versions of the resources by type and name.
+func (m Member) Versions() map[string]string {
+	out := map[string]string{}
+	for _, t := range m.groups.types {
+		for name, r := range m.Set(t.Name).All() {
+			out[t.Name+" "+name] = r.Version
+		}
+	}
+	return out
+}
+
+// Walked are the versions of the resources that a full walk makes, without memo, delta
+// or neighbours: what Versions must equal at any time.
+func (m Member) Walked() (map[string]string, error) {
+	context := m.Context()
+	w := walker{
+		view: mesh.NewView(context, context.ClassOf(m.proxy)), delta: mesh.Diff(nil, context), proxy: m.proxy.Type,
+		types: m.groups.types, built: map[string]map[string]*resource.Resource{},
+	}
+	out := map[string]string{}
+	for _, t := range m.groups.types {
+		built, err := w.all(t)
+		if err != nil {
+			return nil, err
+		}
+		for name, r := range built {
+			out[t.Name+" "+name] = r.Version
+		}
+		if t.Inbound == nil || m.proxy.Type != discovery.Sidecar {
+			continue
+		}
+		inbound, err := walk(t.Inbound, w.view.Of(m.proxy), w.delta)
+		if err != nil {
+			return nil, err
+		}
+		for name, r := range inbound {
+			out[t.Name+" "+name] = r.Version
+		}
+	}
+	return out, nil
+}
+
+// walker builds all types once.
+type walker struct {
+	view  *mesh.View
+	delta mesh.Delta
+	proxy discovery.ProxyType
+	types []generate.ResourceType
+	built map[string]map[string]*resource.Resource // by type URL
+}
+
+func (w walker) all(t generate.ResourceType) (map[string]*resource.Resource, error) {
+	url := t.Generator.TypeURL()
+	if done := w.built[url]; done != nil {
+		return done, nil
+	}
+	built, err := walk(t.For(w.proxy), w.view, w.delta)
+	if err != nil {
+		return nil, err
+	}
+	if c, ok := generate.As[generate.Composer](t.For(w.proxy)); ok {
+		if built, err = w.compose(c, built); err != nil {
+			return nil, err
+		}
+	}
+	w.cover(url, built)
+	w.built[url] = built
+	return built, nil
+}
+
+// cover gives the resources of a type versions that cover those of the resources which
+// need them so: first of the same name, then of others, by type and name.
+func (w walker) cover(url string, built map[string]*resource.Resource) {
+	for name, r := range built {
+		covered := resource.Need{TypeURL: url, Name: name, Kind: resource.Covered}
+		var same, others []string
+		for _, by := range slices.Sorted(maps.Keys(w.built)) {
+			for _, other := range slices.Sorted(maps.Keys(w.built[by])) {
+				switch needs := w.built[by][other]; {
+				case !slices.Contains(needs.Needs, covered):
+				case other == name:
+					same = append(same, needs.Version)
+				default:
+					others = append(others, needs.Version)
+				}
+			}
+		}
+		if versions := strings.Join(append(same, others...), "/"); versions != "" {
+			built[name] = r.Under(versions)
+		}
+	}
+}
+
+func (w walker) compose(c generate.Composer, own map[string]*resource.Resource) (map[string]*resource.Resource, error) {
+	i := slices.IndexFunc(w.types, func(t generate.ResourceType) bool { return t.Generator.TypeURL() == c.PartsURL() })
+	parts, err := w.all(w.types[i])
+	if err != nil {
+		return nil, err
+	}
+	for name, o := range own {
+		var of []*resource.Resource
+		for _, p := range parts {
+			if rest, ok := strings.CutPrefix(p.Name, name+"/"); ok && !strings.Contains(rest, "/") {
+				of = append(of, p)
+			}
+		}
+		slices.SortFunc(of, func(a, b *resource.Resource) int { return strings.Compare(a.Name, b.Name) })
+		if own[name], err = c.Compose(o, slices.Values(of)); err != nil {
+			return nil, err
+		}
+	}
+	return own, nil
+}
+
+// walk builds every resource of a generator anew.
+func walk(g generate.Generator, view *mesh.View, delta mesh.Delta) (map[string]*resource.Resource, error) {
+	out := map[string]*resource.Resource{}
+	for name := range g.Affected(view, delta) {
+		r, err := generate.Build(g, view, name)
+		if err != nil {
+			return nil, fmt.Errorf("build %s: %w", name, err)
+		}
+		if r != nil {
+			out[name] = r
+		}
+	}
+	return out, nil
+}
