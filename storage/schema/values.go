@@ -254,6 +254,14 @@ func (c checker) exportTo(values []string) {
 	unique(c, values, itself)
 }
 
+// CheckExportTo returns the faults of a list of namespaces that stands at a path outside
+// an object, such as in MeshConfig; nil for none.
+func CheckExportTo(path string, values []string) error {
+	r := &Report{}
+	r.at(path).exportTo(values)
+	return r.faults.ErrorOrNil()
+}
+
 // selector checks the labels by which workloads are selected.
 func (c checker) selector(s *networking.WorkloadSelector) {
 	if s == nil {

@@ -170,6 +170,25 @@ func TestDefaultExportOfRules(t *testing.T) {
 	}
 }
 
+// TestDefaultExportOfRoutes: a VirtualService without exportTo is seen as the mesh says,
+// after a change as from the start.
+func TestDefaultExportOfRoutes(t *testing.T) {
+	t.Parallel()
+	for exportTo, want := range map[string]bool{"'.'": false, "'*'": true, "'~'": false, "edge": true, "shop, edge": true, "other": false} {
+		w := xdstest.NewWorld(t, xdstest.Object("VirtualService", "shop/x", "{hosts: [a.example], http: [{directResponse: {status: 200}}]}"),
+			xdstest.Object("VirtualService", "shop/z", "{hosts: [b.example], exportTo: ['*'], http: [{directResponse: {status: 200}}]}"))
+		w.SetMesh("defaultVirtualServiceExportTo: [" + exportTo + "]")
+		v := w.View(xdstest.Node{Namespace: "edge"})
+		l := v.Egress()[0]
+		if got := v.VirtualServiceNamed(l, "a.example") != nil; got != want {
+			t.Errorf("%s: seen %v, want %v", exportTo, got, want)
+		}
+		if v.VirtualServiceNamed(l, "b.example") == nil {
+			t.Errorf("%s: exportTo of the object is outranked", exportTo)
+		}
+	}
+}
+
 // asksFor writes a VirtualService that routes requests from a label in its own way.
 func asksFor(key, value string) string {
 	return xdstest.Object("VirtualService", "shop/asks-for-"+value, fmt.Sprintf(

@@ -82,6 +82,10 @@ func Parse(document []byte) (c *Config, warnings []string, err error) {
 		faults = multierror.Append(faults, fmt.Errorf("meshConfig.outboundTrafficPolicy.mode: %s is not served: use ALLOW_ANY or REGISTRY_ONLY", mode))
 	}
 	faults = multierror.Append(faults, schema.CheckLocalityLbSetting("meshConfig.localityLbSetting", over.GetLocalityLbSetting()))
+	faults = multierror.Append(faults,
+		schema.CheckExportTo("meshConfig.defaultServiceExportTo", over.GetDefaultServiceExportTo()),
+		schema.CheckExportTo("meshConfig.defaultVirtualServiceExportTo", over.GetDefaultVirtualServiceExportTo()),
+		schema.CheckExportTo("meshConfig.defaultDestinationRuleExportTo", over.GetDefaultDestinationRuleExportTo()))
 	if err := faults.ErrorOrNil(); err != nil {
 		return nil, nil, err
 	}
@@ -89,6 +93,7 @@ func Parse(document []byte) (c *Config, warnings []string, err error) {
 		unserved("meshConfig", over, served),
 		unserved("meshConfig.defaultConfig", over.GetDefaultConfig(), servedDefaultConfig),
 		unserved("meshConfig.defaultConfig.gatewayTopology", over.GetDefaultConfig().GetGatewayTopology(), servedGatewayTopology),
+		ruleExport(over.GetDefaultDestinationRuleExportTo()),
 	)
 	c = Default()
 	into := c.MeshConfig.ProtoReflect()
@@ -97,6 +102,14 @@ func Parse(document []byte) (c *Config, warnings []string, err error) {
 		return true
 	})
 	return c, warnings, nil
+}
+
+// ruleExport warns of a default visibility of DestinationRules that is read as "*".
+func ruleExport(values []string) []string {
+	if len(values) == 0 || slices.Equal(values, []string{"*"}) || slices.Equal(values, []string{"."}) {
+		return nil
+	}
+	return []string{`meshConfig.defaultDestinationRuleExportTo stands for every namespace: only "." limits it`}
 }
 
 // unserved names the fields of a message that are set and have no effect.

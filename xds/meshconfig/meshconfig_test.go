@@ -18,6 +18,7 @@ outboundTrafficPolicy: {mode: REGISTRY_ONLY}
 accessLogFile: /dev/stdout
 rootNamespace: mesh
 defaultServiceExportTo: ["."]
+defaultDestinationRuleExportTo: [shop]
 defaultConfig: {gatewayTopology: {numTrustedProxies: 2}, concurrency: 2}
 enableTracing: true
 `))
@@ -31,6 +32,7 @@ enableTracing: true
 	if d := cmp.Diff([]string{
 		"meshConfig.enableTracing is not served yet and has no effect",
 		"meshConfig.defaultConfig.concurrency is not served yet and has no effect",
+		`meshConfig.defaultDestinationRuleExportTo stands for every namespace: only "." limits it`,
 	}, warnings); d != "" {
 		t.Errorf("warnings (-want +got):\n%s", d)
 	}
@@ -44,7 +46,10 @@ func TestParseNamesAllFaults(t *testing.T) {
 	for document, want := range map[string][]string{
 		"connectTimeout: 0s\noutboundTrafficPolicy: {mode: ALLOW_ANY_DYNAMIC_DNS}": {"meshConfig.connectTimeout: must be at least 1ms", "meshConfig.outboundTrafficPolicy.mode"},
 		"conectTimeout: 1s\naccessLogFile: [1]":                                    {"meshConfig.conectTimeout: unknown field", "meshConfig.accessLogFile: "},
-		"a: b: c":                                                                  {"not valid YAML"},
+		"defaultServiceExportTo: ['*', shop]\ndefaultVirtualServiceExportTo: [Shop]\ndefaultDestinationRuleExportTo: [a, a]": {
+			`meshConfig.defaultServiceExportTo[0]: "*" must stand alone`, `meshConfig.defaultVirtualServiceExportTo[0]: "Shop" is not valid`,
+			`meshConfig.defaultDestinationRuleExportTo[1]: "a" is set twice`},
+		"a: b: c": {"not valid YAML"},
 	} {
 		_, _, err := meshconfig.Parse([]byte(document))
 		for _, part := range want {
