@@ -18,6 +18,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/destination"
 )
 
 // ServicesPath is the path of a ServiceList: the services of one host (the parameter
@@ -221,7 +222,7 @@ func labelsOf(object *config.Config) labels.Instance {
 	return out
 }
 
-func service(row *mesh.ServiceRow, endpoints *mesh.EndpointRow, rules []*mesh.Rule) Service {
+func service(row *mesh.ServiceRow, endpoints *mesh.EndpointRow, rules []*destination.Rule) Service {
 	out := Service{
 		Hostname: string(row.Hostname), Namespace: row.Namespace,
 		Definitions: []Definition{}, Endpoints: []Endpoint{}, Subsets: subsets(rules),
@@ -313,7 +314,7 @@ func healthOf(h discovery.Health) string {
 }
 
 // subsets returns the subsets of some rules, each with its object.
-func subsets(rules []*mesh.Rule) []Subset {
+func subsets(rules []*destination.Rule) []Subset {
 	out := []Subset{}
 	for _, r := range rules {
 		for _, s := range r.Subsets {
@@ -327,7 +328,7 @@ func subsets(rules []*mesh.Rule) []Subset {
 }
 
 // ruleOf is the DestinationRule among those merged that a subset is of.
-func ruleOf(r *mesh.Rule, s *networking.Subset) string {
+func ruleOf(r *destination.Rule, s *networking.Subset) string {
 	i := slices.IndexFunc(r.Configs, func(c *config.Config) bool {
 		return slices.Contains(c.Spec.(*networking.DestinationRule).GetSubsets(), s)
 	})

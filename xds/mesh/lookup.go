@@ -5,9 +5,9 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/rows"
-	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/labels"
+	"github.com/portolan-mesh/portolan/xds/mesh/destination"
 )
 
 // Queries of operators, which look at a context without a proxy. A generator queries a
@@ -31,8 +31,8 @@ func (p *PushContext) EndpointsOf(s *ServiceRow) *EndpointRow {
 
 // RulesOf returns the merged DestinationRules that apply to a host for some proxy: in
 // each namespace the rules of the most specific name, in the order of precedence.
-func (p *PushContext) RulesOf(h host.Name) []*Rule {
-	var out []*Rule
+func (p *PushContext) RulesOf(h host.Name) []*destination.Rule {
+	var out []*destination.Rule
 	found := map[string]host.Name{} // by namespace
 	for name := range h.Covers() {
 		row := ruleRows.of(p).Value(string(name))
@@ -56,15 +56,12 @@ func (p *PushContext) HostsMatching(pattern host.Name) iter.Seq[*HostRow] {
 }
 
 // RulesNamed are the merged DestinationRules of exactly one name or pattern.
-func (p *PushContext) RulesNamed(h host.Name) []*Rule {
+func (p *PushContext) RulesNamed(h host.Name) []*destination.Rule {
 	if row := ruleRows.of(p).Value(string(h)); row != nil {
 		return row.Rules
 	}
 	return nil
 }
-
-// RuleHost is the host or pattern that a DestinationRule is for, in lower case.
-func RuleHost(rule *config.Config) host.Name { return host.Name(ruleKey(rule)) }
 
 // VirtualService finds one by its path, nil where there is none.
 func (p *PushContext) VirtualService(path string) *VirtualService {

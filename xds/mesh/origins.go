@@ -6,6 +6,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/xds/mesh/destination"
 )
 
 const workloadEntryKind = "WorkloadEntry"
@@ -54,7 +55,7 @@ func EachOrigin(reads []Dependency, do func(config.Key)) {
 					do(vs.Config.Key())
 				}
 			}
-		case *Rule:
+		case *destination.Rule:
 			if a != nil {
 				for _, c := range a.Configs {
 					do(c.Key())

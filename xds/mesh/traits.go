@@ -9,17 +9,12 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/xds/mesh/destination"
 )
 
-// A trait is a property of a proxy that load balancing may depend on: its locality, or
-// the value of a label. Classes know only the traits that something asks for, so that
-// proxies of several localities are of one class where nothing does.
-const (
-	localityTrait = "locality"
-	labelTrait    = "label " // and the key of the label
-)
-
-// traitTable counts the DestinationRules that balance by a trait.
+// traitTable counts the DestinationRules that balance by a trait of the proxy. Classes
+// know only the traits that something asks for, so that proxies of several localities are
+// of one class where nothing does.
 type traitTable struct{ tableOf[int] }
 
 var (
@@ -30,7 +25,7 @@ var (
 
 func (t traitTable) follow(from, to *PushContext) {
 	count := func(c *config.Config, by int) {
-		for _, trait := range traitsOfRule(c.Spec.(*networking.DestinationRule)) {
+		for _, trait := range destination.Traits(c.Spec.(*networking.DestinationRule)) {
 			n := t.of(to).Value(trait) + by
 			t.put(to, trait, n, n > 0)
 			traitRows.put(to, trait, true, n > 0)
@@ -46,55 +41,18 @@ func (t traitTable) follow(from, to *PushContext) {
 	})
 }
 
-// traitsOfRule returns the traits that a rule balances by, each once. Without a setting
-// of its own, a rule that ejects endpoints takes the setting of the mesh.
-func traitsOfRule(rule *networking.DestinationRule) []string {
-	var out []string
-	add := func(balancer *networking.LoadBalancerSettings, outliers *networking.OutlierDetection) {
-		setting := balancer.GetLocalityLbSetting()
-		if setting != nil || outliers != nil {
-			out = append(out, traitsOfSetting(setting)...)
-		}
-	}
-	all := func(p *networking.TrafficPolicy) {
-		add(p.GetLoadBalancer(), p.GetOutlierDetection())
-		for _, port := range p.GetPortLevelSettings() {
-			add(port.GetLoadBalancer(), port.GetOutlierDetection())
-		}
-	}
-	all(rule.GetTrafficPolicy())
-	for _, s := range rule.GetSubsets() {
-		all(s.GetTrafficPolicy())
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
-}
-
-func traitsOfSetting(s *networking.LocalityLoadBalancerSetting) []string {
-	if s.GetEnabled() != nil && !s.GetEnabled().GetValue() {
-		return nil
-	}
-	out := []string{localityTrait}
-	for _, priority := range s.GetFailoverPriority() {
-		if key, _, valued := strings.Cut(priority, "="); !valued {
-			out = append(out, labelTrait+key)
-		}
-	}
-	return out
-}
-
 // traitsAt are the traits that anything asks for, with the values that a place has, in
 // order.
 func (p *PushContext) traitsAt(place discovery.Place) string {
 	asked := slices.Collect(traitRows.of(p).Keys())
 	if mesh := p.mesh.GetLocalityLbSetting(); len(mesh.GetDistribute()) > 0 || len(asked) > 0 {
-		asked = append(asked, traitsOfSetting(mesh)...)
+		asked = append(asked, destination.TraitsOf(mesh)...)
 	}
 	slices.Sort(asked)
 	var out []string
 	for _, trait := range slices.Compact(asked) {
 		value := place.Locality
-		if key, ok := strings.CutPrefix(trait, labelTrait); ok {
+		if key, ok := strings.CutPrefix(trait, destination.LabelTrait); ok {
 			value = place.Label(key)
 		}
 		if value != "" {

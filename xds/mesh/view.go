@@ -12,6 +12,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/rows"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/labels"
+	"github.com/portolan-mesh/portolan/xds/mesh/destination"
 )
 
 // Query is one query of a generator to a View: a row and, if the row has several
@@ -235,11 +236,13 @@ func (v *View) HasLabels(selector labels.Instance) bool {
 
 // Locality is where the proxy is, region/zone/subzone; empty where nothing in the
 // configuration asks for it.
-func (v *View) Locality() string { return v.ask(Self, selfTrait, localityTrait).(string) }
+func (v *View) Locality() string { return v.ask(Self, selfTrait, destination.LocalityTrait).(string) }
 
 // Label is the value of a label of the proxy that failoverPriority names. Labels of the
 // topology that are not set follow from where the proxy is.
-func (v *View) Label(key string) string { return v.ask(Self, selfTrait, labelTrait+key).(string) }
+func (v *View) Label(key string) string {
+	return v.ask(Self, selfTrait, destination.LabelTrait+key).(string)
+}
 
 // Service is the service of a host as the proxy sees it through any of its
 // egress listeners; nil where it sees none.
@@ -285,18 +288,18 @@ func (v *View) VirtualServiceNamed(listener EgressListener, name host.Name) *Vir
 // nil if there is none. Rules of the proxy's namespace come first, then those of the
 // service's, then those of the root namespace. The first namespace that has a match
 // decides, by its most specific host. (Istio: destinationRule.)
-func (v *View) Rule(s *ServiceRow) *Rule {
-	return v.ask(Rules, string(s.Hostname), s.Namespace).(*Rule)
+func (v *View) Rule(s *ServiceRow) *destination.Rule {
+	return v.ask(Rules, string(s.Hostname), s.Namespace).(*destination.Rule)
 }
 
 // Hash is the consistent hash by which the proxy balances what it sends to a port of
 // a service, or of a subset of it; nil for none.
 func (v *View) Hash(s *ServiceRow, subset string, port int) *networking.LoadBalancerSettings_ConsistentHashLB {
-	return hashPart.ask(v, s, subset, port).Hash(subset, port)
+	return v.rulePart(destination.HashPart, s, subset, port).Hash(subset, port)
 }
 
 // IdleTimeout is after how long the proxy closes a connection of bytes to a port of a
 // service, or of a subset of it, that nothing is sent on; nil where nothing is set.
 func (v *View) IdleTimeout(s *ServiceRow, subset string, port int) *durationpb.Duration {
-	return idleTimeoutPart.ask(v, s, subset, port).IdleTimeout(subset, port)
+	return v.rulePart(destination.IdleTimeoutPart, s, subset, port).IdleTimeout(subset, port)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/destination"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -86,7 +87,7 @@ func rule(name, host, exportTo, subset string) string {
 		"{host: '%s', exportTo: [%s], subsets: [{name: %s, labels: {v: x}}]}", host, exportTo, subset))
 }
 
-func subsetNames(r *mesh.Rule) []string {
+func subsetNames(r *destination.Rule) []string {
 	var out []string
 	if r != nil {
 		for _, s := range r.Subsets {

@@ -11,13 +11,14 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/destination"
 )
 
 // destinationRule judges the host and the subsets of a DestinationRule, also beside
 // those that it is merged with.
 func (j *judge) destinationRule(object *config.Config) {
 	spec := object.Spec.(*networking.DestinationRule)
-	h := mesh.RuleHost(object)
+	h := destination.HostOf(object)
 	var services []*mesh.ServiceRow
 	for s := range j.services(h) {
 		services = append(services, s)
@@ -64,7 +65,7 @@ func (j *judge) emptySubset(field string, subset *networking.Subset, services []
 // merged judges what of a rule has no effect beside older rules of the same host,
 // namespace and exportTo.
 func (j *judge) merged(object *config.Config, spec *networking.DestinationRule) {
-	h := mesh.RuleHost(object)
+	h := destination.HostOf(object)
 	j.read(rulesRow, string(h))
 	for _, r := range j.mesh().RulesNamed(h) {
 		place := slices.Index(r.Configs, object)
@@ -103,7 +104,7 @@ func (j *judge) subsetTwice(field, name string, before []*config.Config) {
 	}
 }
 
-func subsetsOf(r *mesh.Rule) string {
+func subsetsOf(r *destination.Rule) string {
 	var out []string
 	for _, s := range r.Subsets {
 		out = append(out, s.GetName())

@@ -13,6 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/destination"
 )
 
 // Outbound is the subject of an outbound cluster: one port of a service, or of a subset
@@ -22,7 +23,7 @@ type Outbound struct {
 	Port    discovery.Port
 	// Rule is the DestinationRule that applies, nil for none; Subset is one of
 	// its subsets, nil for the whole service.
-	Rule   *mesh.Rule
+	Rule   *destination.Rule
 	Subset *networking.Subset
 }
 
