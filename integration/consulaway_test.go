@@ -1,7 +1,10 @@
 package integration
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -171,4 +174,39 @@ func TestConsulEmptyAtStart(t *testing.T) {
 	a.awaitDegraded("")
 	awaitReply(t, a.entry, "three")
 	e.expectNothingRejected()
+}
+
+// TestConsulSnapshotRestored restores a snapshot of Consul, which breaks no connection: what
+// was registered after the snapshot is kept, though Consul lists it no more.
+func TestConsulSnapshotRestored(t *testing.T) {
+	t.Parallel()
+	for plan, limit := range map[string]int{"service": 0, "node": 12} {
+		t.Run(plan, func(t *testing.T) {
+			c := startConsul(t, consulOptions{})
+			c.catalogue(10, 3)
+			content, _, err := c.Snapshot().Save(nil)
+			c.must(err)
+			snapshot, err := io.ReadAll(content)
+			c.must(errors.Join(err, content.Close()))
+			c.catalogue(30, 3)
+			r, _, _ := c.follow(limit)
+			status := func() consul.DatacenterStatus { return r.Status().Datacenters[0] }
+			eventually(t, "all is read", func() error {
+				if got := status(); !got.Whole || got.Instances != 30 {
+					return fmt.Errorf("%+v", got)
+				}
+				return r.Ready()
+			})
+			if by := status().By; by != plan {
+				t.Fatalf("it is followed by %s", by)
+			}
+			c.must(c.Snapshot().Restore(nil, bytes.NewReader(snapshot)))
+			eventually(t, "that data is lost is seen", func() error {
+				if got := status(); got.Kept != 20 || got.Instances != 30 {
+					return fmt.Errorf("%+v", got)
+				}
+				return nil
+			})
+		})
+	}
 }

@@ -36,7 +36,7 @@ type agent struct {
 	leader  bool
 	hidden  func(service string) bool
 	hangs   bool
-	held    []string // the kinds of questions that are not answered
+	held    []string // the kinds of questions that wait without end
 	// texts are the instances as they were, without and with their checks, modified
 	// when they changed without, and requests what was asked for, by kind.
 	texts    map[string][2]string
@@ -113,7 +113,7 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	kind := strings.Join(strings.Split(r.URL.Path, "/")[2:4], "/")
 	a.requests[kind]++
-	for a.hangs || slices.Contains(a.held, kind) || after > 0 && a.index == after && a.leader && !a.denied {
+	for a.hangs || after > 0 && (slices.Contains(a.held, kind) || a.index == after && a.leader && !a.denied) {
 		changed := a.changed
 		a.mu.Unlock()
 		select {

@@ -117,6 +117,7 @@ func watch[T any](ctx context.Context, d *datacenter, q question[T], take func(a
 		if number != seen {
 			index, least, seen = 0, 0, number
 		}
+		asked := time.Now()
 		answer, meta, err := request(round, d, q, index)
 		ended := round.Err() != nil
 		end()
@@ -134,7 +135,12 @@ func watch[T any](ctx context.Context, d *datacenter, q question[T], take func(a
 			d.recover(ctx)
 		case q.steady && meta.LastIndex < least:
 			d.reset(number, fmt.Sprintf("the index of %s went back from %d to %d", q, least, meta.LastIndex))
-		case index > 0 && meta.LastIndex == index: // nothing happened in all that time
+		case index > 0 && meta.LastIndex == index:
+			if time.Since(asked) < waitTime {
+				// Consul ends all queries so when a snapshot is restored. A query with
+				// this index would wait until that is reached again, so ask without.
+				index = 0
+			}
 			_ = retry.Sleep(ctx, q.spacing)
 		default:
 			failed.reset()

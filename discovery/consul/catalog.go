@@ -143,6 +143,15 @@ func (c *catalog) trim(datacenter string, v *view) (wanted map[string]bool, chan
 	return wanted, gone.list()
 }
 
+// withdraws says whether the answer for a service lacks an instance that is served for no
+// other reason than the answer before.
+func (c *catalog) withdraws(datacenter, name string, a answer) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.view(datacenter).parts[name]
+	return p != nil && len(without(p.answer, a.instances)) > 0
+}
+
 // take takes the answer for a service. It returns whether the service is not
 // listed, and so may be gone now.
 func (c *catalog) take(datacenter, name string, a answer) (changed []string, unlisted bool) {

@@ -37,6 +37,8 @@ type datacenter struct {
 	queries atomic.Int64
 	// probing is held by whoever finds out whether Consul is back.
 	probing chan struct{}
+	// comparing is held by whoever compares the index of the list.
+	comparing chan struct{}
 	// turned holds a token when a plan may have to end or go on otherwise.
 	turned chan struct{}
 
@@ -47,7 +49,7 @@ type datacenter struct {
 func newDatacenter(r *Registry, name string, limit int) *datacenter {
 	d := &datacenter{
 		r: r, name: name, max: limit,
-		probing: make(chan struct{}, 1), turned: make(chan struct{}, 1),
+		probing: make(chan struct{}, 1), comparing: make(chan struct{}, 1), turned: make(chan struct{}, 1),
 	}
 	d.state = newState()
 	return d
@@ -263,6 +265,7 @@ func (d *datacenter) watchList(ctx context.Context, lists chan<- list) {
 			return
 		}
 		d.setUnusable(unusable)
+		d.setIndex(how.round, meta.LastIndex)
 		select {
 		case lists <- list{names, doubtful, meta.LastIndex}:
 		case <-ctx.Done():

@@ -171,14 +171,16 @@ func TestWhatALostConsulDoesNotBringBackGoes(t *testing.T) {
 	}
 }
 
-// lose takes all services from Consul and harms it. Lists tell first that data is lost: the
-// index of one service may go back while nothing is lost, and tells nothing.
+// lose takes all services from Consul and harms it. The lists that wait do not tell that data
+// is lost before the answers for nodes and services come.
 func (a *agent) lose(t *testing.T, f *fixture, harm func(*agent)) {
 	t.Helper()
+	// With a short ResetHold the registry is synced before Consul is read.
+	await(t, "all is read", func() bool { return f.Status().Datacenters[0].Whole })
 	a.change(func() {
 		clear(a.entries)
 		harm(a)
-		a.held = []string{"health/service", "catalog/node-services"}
+		a.held = []string{"catalog/services", "catalog/nodes", "health/state"}
 	})
 	if a.denied {
 		await(t, "that it is away is seen", func() bool { return f.Degraded() != nil })

@@ -13,6 +13,17 @@ func (d *datacenter) services() question[map[string][]string] {
 	}
 }
 
+// listIndex asks for the index of the list of services alone: no service has an empty name.
+func (d *datacenter) listIndex() question[map[string][]string] {
+	q := d.services()
+	q.kind = "list index"
+	q.ask = func(o *api.QueryOptions) (map[string][]string, *api.QueryMeta, error) {
+		o.Filter = `ServiceName == ""`
+		return d.r.client.Catalog().Services(o)
+	}
+	return q
+}
+
 func (d *datacenter) nodes() question[[]*api.Node] {
 	return question[[]*api.Node]{
 		kind: "nodes", spacing: listSpacing, steady: true,

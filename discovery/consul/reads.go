@@ -155,6 +155,13 @@ func (d *datacenter) readOne(ctx context.Context, name string) error {
 	defer end()
 	q := d.service(name)
 	entries, meta, err := request(round, d, q, 0)
+	var a answer
+	if err == nil {
+		a = answer{instancesOf(&d.r.o, entries), meta.ResultsFilteredByACLs, meta.LastIndex}
+		if d.r.catalog.withdraws(d.name, name, a) {
+			err = d.hasItsData(round, number)
+		}
+	}
 	switch {
 	case ctx.Err() != nil:
 		return nil
@@ -167,6 +174,6 @@ func (d *datacenter) readOne(ctx context.Context, name string) error {
 		return errSuspect
 	}
 	d.forget(q.String())
-	d.take(number, name, answer{instancesOf(&d.r.o, entries), meta.ResultsFilteredByACLs, meta.LastIndex})
+	d.take(number, name, a)
 	return nil
 }

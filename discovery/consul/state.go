@@ -38,9 +38,12 @@ type state struct {
 	reads   *reads
 	sweeper *sweeper
 	// restored is the time of the last known content that was restored at the start,
-	// zero if none was. index is the index of the services then.
+	// zero if none was.
 	restored time.Time
+	// index is the index of the last list of services, that which was restored included.
+	// Consul had all that it had then when a look at the index began at compared.
 	index    uint64
+	compared time.Time
 	// wholeNoted says that it was logged that the datacentre was read.
 	wholeNoted bool
 	// rounds counts how often all was asked anew; asking are the ends of the
@@ -290,6 +293,47 @@ func (d *datacenter) lastIndex() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.index
+}
+
+// setIndex notes the index of the list of services, as of a round.
+func (d *datacenter) setIndex(round int, index uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if round == d.rounds {
+		d.index = index
+	}
+}
+
+// hasItsData finds out whether Consul still has all that it had, as of now at the earliest.
+// A snapshot that an operator restores breaks no connection, and an answer from it may
+// come before the queries that wait tell. One look serves all who wait for it.
+func (d *datacenter) hasItsData(ctx context.Context, round int) error {
+	asked := time.Now()
+	select {
+	case d.comparing <- struct{}{}:
+		defer func() { <-d.comparing }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	d.mu.Lock()
+	least, compared := d.index, d.compared
+	d.mu.Unlock()
+	if !compared.Before(asked) {
+		return nil
+	}
+	began := time.Now()
+	_, meta, err := request(ctx, d, d.listIndex(), 0)
+	switch {
+	case err != nil:
+		return err
+	case meta.LastIndex < least:
+		d.reset(round, fmt.Sprintf("the index of %s went back from %d to %d", d.services(), least, meta.LastIndex))
+		return errSuspect
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.compared = began
+	return nil
 }
 
 // setReads notes what reads services, and what looks for those that changed.
