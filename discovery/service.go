@@ -19,6 +19,7 @@ const (
 	DNSLB                             // DNS: the proxy resolves all addresses
 	DNSRoundRobinLB                   // DNS_ROUND_ROBIN: the proxy resolves and uses one
 	Passthrough                       // NONE: the caller names the address
+	DynamicDNS                        // DYNAMIC_DNS: the proxy resolves the host that each request names
 )
 
 // IsDNS says whether proxies resolve the endpoints by DNS, so that these shape
@@ -34,6 +35,8 @@ func (r Resolution) String() string {
 		return "DNSLB"
 	case DNSRoundRobinLB:
 		return "DNSRoundRobinLB"
+	case DynamicDNS:
+		return "DynamicDNS"
 	default:
 		return "Passthrough"
 	}
@@ -76,8 +79,8 @@ func (p Protocol) IsHTTP() bool { return p == HTTP || p == GRPCWeb || p.IsHTTP2(
 // IsHTTP2 says whether HTTP/2 is spoken from the first byte.
 func (p Protocol) IsHTTP2() bool { return p == HTTP2 || p == GRPC }
 
-// IsServed says whether proxies take part in it. Ports of UDP and HTTP_PROXY are
-// known and have no effect.
+// IsServed says whether proxies take part in it. Ports of UDP are known and have no
+// effect, and so are those of HTTP_PROXY: a service's are of HTTP.
 func (p Protocol) IsServed() bool { return p != UDP && p != HTTPProxy }
 
 // Port is one port of a service.

@@ -112,6 +112,9 @@ func everyCluster() []*clusterv3.Cluster {
 		{Name: "logical-dns", Type: messages.LogicalDNS, Endpoints: name, DNS: messages.DNSOptions{Family: messages.DNSAll}},
 		{Name: "v6", Type: messages.LogicalDNS, Endpoints: name, DNS: messages.DNSOptions{Family: messages.DNSv6Only}},
 		{Name: "original", Type: messages.OriginalDst, PortOverride: 8080},
+		{Name: "dynamic", Type: messages.DynamicDNS, DNS: messages.DNSOptions{Family: messages.DNSv4Only}, HTTP: &messages.UpstreamHTTP{Protocol: messages.HTTP2}},
+		{Name: "dynamic-v6", Type: messages.DynamicDNS, DNS: messages.DNSOptions{Family: messages.DNSv6Only}},
+		{Name: "dynamic-all", Type: messages.DynamicDNS, DNS: messages.DNSOptions{Family: messages.DNSAll}},
 		{Name: "round-robin", Type: messages.Static, LoadBalancer: messages.LoadBalancer{Policy: messages.RoundRobin, WarmUp: &messages.WarmUp{Window: time.Minute}}},
 		{Name: "random", Type: messages.Static, LoadBalancer: messages.LoadBalancer{Policy: messages.Random}},
 		{Name: "ring", Type: messages.Static, LoadBalancer: messages.LoadBalancer{Policy: messages.RingHash}},
@@ -140,7 +143,7 @@ func everyCluster() []*clusterv3.Cluster {
 }
 
 func everyListener() []*listenerv3.Listener {
-	filters := []*hcmv3.HttpFilter{messages.RouterFilter()}
+	filters := []*hcmv3.HttpFilter{messages.DynamicDNSFilter(messages.DNSv4Only), messages.RouterFilter()}
 	logs := []*accesslogv3.AccessLog{messages.AccessLog(messages.AccessLogOptions{Path: "/dev/null"})}
 	chain := func(name string, o messages.FilterChainOptions, f *listenerv3.Filter) *listenerv3.FilterChain {
 		o.Name, o.Filters = name, []*listenerv3.Filter{f}

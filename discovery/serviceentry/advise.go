@@ -291,7 +291,7 @@ func sharedPorts(a, b *entry) []sharedPort {
 	return out
 }
 
-func isHTTP(p *networking.ServicePort) bool { return discovery.ParseProtocol(p.GetProtocol()).IsHTTP() }
+func isHTTP(p *networking.ServicePort) bool { return protocolOf(p).IsHTTP() }
 
 // bare returns the ports of a ServiceEntry whose connections only the port number
 // identifies: they carry no host name, and the service has no address and gets none.
@@ -301,7 +301,7 @@ func (e *entry) bare() []uint32 {
 	}
 	var out []uint32
 	for _, p := range e.spec.GetPorts() {
-		protocol := discovery.ParseProtocol(p.GetProtocol())
+		protocol := protocolOf(p)
 		named := protocol.IsHTTP() || protocol == discovery.TLS || protocol == discovery.HTTPS
 		if !named && protocol.IsServed() && !slices.Contains(out, p.GetNumber()) {
 			out = append(out, p.GetNumber())

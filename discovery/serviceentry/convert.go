@@ -83,15 +83,19 @@ func resolutionOf(spec *networking.ServiceEntry) (r discovery.Resolution, served
 		return discovery.DNSRoundRobinLB, true
 	case networking.ServiceEntry_NONE:
 		return discovery.Passthrough, true
+	case networking.ServiceEntry_DYNAMIC_DNS:
+		return discovery.DynamicDNS, true
 	}
 	return 0, false
 }
 
+// ports are those of a ServiceEntry on which its proxies can tell where to go.
 func ports(spec *networking.ServiceEntry, resolution discovery.Resolution) []discovery.Port {
 	out := make([]discovery.Port, 0, len(spec.GetPorts()))
 	for _, p := range spec.GetPorts() {
-		port := discovery.Port{
-			Name: p.GetName(), Number: int(p.GetNumber()), Protocol: discovery.ParseProtocol(p.GetProtocol()),
+		port := discovery.Port{Name: p.GetName(), Number: int(p.GetNumber()), Protocol: protocolOf(p)}
+		if resolution == discovery.DynamicDNS && !port.Protocol.IsHTTP() {
+			continue
 		}
 		if resolution == discovery.Passthrough {
 			port.TargetPort = int(p.GetTargetPort())
@@ -99,6 +103,15 @@ func ports(spec *networking.ServiceEntry, resolution discovery.Resolution) []dis
 		out = append(out, port)
 	}
 	return out
+}
+
+// protocolOf is the protocol of a port. To a proxy HTTP_PROXY is HTTP: its clients name
+// the host in each request. (Istio: protocol.IsHTTP.)
+func protocolOf(p *networking.ServicePort) discovery.Protocol {
+	if protocol := discovery.ParseProtocol(p.GetProtocol()); protocol != discovery.HTTPProxy {
+		return protocol
+	}
+	return discovery.HTTP
 }
 
 // addresses are the distinct ones of a ServiceEntry, as listed: IPs, and CIDRs
@@ -128,7 +141,7 @@ func addresses(spec *networking.ServiceEntry) []string {
 // selectorOf returns the labels by which a ServiceEntry selects workloads, nil
 // where it does not select. The empty selector selects all of the namespace.
 func selectorOf(spec *networking.ServiceEntry) labels.Instance {
-	if spec.GetWorkloadSelector() == nil {
+	if spec.GetWorkloadSelector() == nil || spec.GetResolution() == networking.ServiceEntry_DYNAMIC_DNS {
 		return nil
 	}
 	out := labels.Instance{}
@@ -219,7 +232,7 @@ func endpoints(spec *networking.ServiceEntry, w *discovery.WorkloadInstance) []*
 	resolution, served := resolutionOf(spec)
 	unix := isSocket(w.Endpoint.Address)
 	switch {
-	case !served, w.Endpoint.Address == "":
+	case !served, resolution == discovery.DynamicDNS, w.Endpoint.Address == "":
 		return nil
 	case resolution.IsDNS() && unix, !resolution.IsDNS() && !unix && w.DNSServiceEntryOnly:
 		return nil

@@ -62,8 +62,23 @@ func TestResolution(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", tc.name, got, tc.want)
 		}
 	}
-	m := converted(t, serviceentry.Options{}, entry(t, "se", `{hosts: ["*.a.example"], `+httpPort+`, resolution: DYNAMIC_DNS}`))
-	expect(t, len(m.xds.Rows()), 0)
+}
+
+func TestDynamicDNSHasThePortsWhoseRequestsNameAHost(t *testing.T) {
+	t.Parallel()
+	m := converted(t, serviceentry.Options{}, entry(t, "se", `{hosts: ["*.a.example"], resolution: DYNAMIC_DNS, workloadSelector: {labels: {app: a}},
+		ports: [{number: 80, name: http, protocol: HTTP}, {number: 81, name: tcp, protocol: TCP}, {number: 82, name: grpc, protocol: GRPC}, {number: 83, name: none}]}`),
+		workload(t, "w", `{address: 10.0.0.1, labels: {app: a}}`))
+	row := m.row("shop", "*.a.example")
+	expect(t, row.Services[0].Resolution, discovery.DynamicDNS)
+	expect(t, row.Services[0].Ports, []discovery.Port{{Name: "http", Number: 80, Protocol: discovery.HTTP}, {Name: "grpc", Number: 82, Protocol: discovery.GRPC}})
+	expect(t, len(row.Endpoints), 0)
+}
+
+func TestHTTPProxyIsHTTP(t *testing.T) {
+	t.Parallel()
+	m := converted(t, serviceentry.Options{}, entry(t, "se", `{hosts: [a.example], resolution: STATIC, ports: [{number: 3128, name: proxy, protocol: http_proxy}]}`))
+	expect(t, m.row("shop", "a.example").Services[0].Ports[0].Protocol, discovery.HTTP)
 }
 
 func TestServiceHasWhatTheObjectSays(t *testing.T) {

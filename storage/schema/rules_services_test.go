@@ -150,9 +150,26 @@ func TestServiceEntryRules(t *testing.T) {
 		{name: "resolution DYNAMIC_DNS", kind: schema.ServiceEntry, spec: `
 			hosts: ["*.a.com"]
 			resolution: DYNAMIC_DNS
-			ports: [{number: 80, name: http, protocol: HTTP}]`,
+			location: MESH_INTERNAL
+			ports: [{number: 80, name: http, protocol: HTTP}, {number: 81, name: grpc, protocol: grpc-web}, {number: 82, name: proxy, protocol: HTTP_PROXY}]`},
+		{name: "resolution DYNAMIC_DNS with what it has no use for", kind: schema.ServiceEntry, spec: `
+			hosts: ["*.a.com", b.com, "*"]
+			addresses: [10.0.0.1]
+			resolution: DYNAMIC_DNS
+			ports: [{number: 80, name: tcp, protocol: TCP}, {number: 81, name: none}]
+			endpoints: [{address: 10.0.0.2}]
+			workloadSelector: {labels: {a: b}}`,
 			refused: []string{
-				"spec.resolution: DYNAMIC_DNS is not served yet: use STATIC, DNS, DNS_ROUND_ROBIN or NONE",
+				`spec.hosts[2]: "*" alone stands for every host: name a domain, as in "*.example.com"`,
+				`spec.hosts[1]: resolution DYNAMIC_DNS is for wildcards, is "b.com": use DNS for one host`,
+				"spec.addresses: resolution DYNAMIC_DNS goes by the name that the client gives: leave addresses out",
+				"spec.endpoints: resolution DYNAMIC_DNS goes where the client's host name leads: leave endpoints out",
+				"spec.workloadSelector: excludes endpoints: set one of the two",
+			},
+			warned: []string{
+				"spec.ports[0].protocol the port has no effect: resolution DYNAMIC_DNS needs requests that name the host, as those of HTTP, HTTP2 and GRPC do",
+				"spec.ports[1].protocol the port has no effect: resolution DYNAMIC_DNS needs requests that name the host, as those of HTTP, HTTP2 and GRPC do",
+				"spec.workloadSelector has no effect with resolution DYNAMIC_DNS",
 			}},
 		{name: "visibility and names", kind: schema.ServiceEntry, spec: `
 			hosts: [a.com]

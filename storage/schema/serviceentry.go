@@ -114,16 +114,25 @@ func checkServicePorts(c checker, s *networking.ServiceEntry) {
 
 func checkServiceProtocol(c checker, s *networking.ServiceEntry, protocol string) {
 	c.protocol(protocol)
+	if s.Resolution == networking.ServiceEntry_DYNAMIC_DNS && !namesHost(protocol) {
+		c.notServed("the port has no effect: resolution DYNAMIC_DNS needs requests that name the host, as those of HTTP, HTTP2 and GRPC do")
+		return
+	}
 	switch lower(protocol) {
 	case "":
 		c.warn("is missing: sidecars that capture traffic look for HTTP, for all others the port is plain TCP. Declare it, such as HTTP or TCP")
-	case protocolUDP, protocolHTTPProxy:
+	case protocolUDP:
 		c.notServed("%s is not served yet: the port has no effect", protocol)
 	case protocolTCP:
 		if bare(c.report.object.Labels, s) {
 			c.warn("is TCP and the service has no addresses: nothing but the port number tells its connections from others")
 		}
 	}
+}
+
+// namesHost says whether the requests of a protocol name the host that they want.
+func namesHost(protocol string) bool {
+	return slices.Contains([]string{protocolHTTP, protocolHTTP2, protocolGRPC, protocolGRPCWeb, protocolHTTPProxy}, lower(protocol))
 }
 
 // AutoAllocate is the label by which a ServiceEntry declines addresses for its hosts:
@@ -158,8 +167,28 @@ func checkResolution(c checker, s *networking.ServiceEntry) {
 		}
 	case networking.ServiceEntry_DNS, networking.ServiceEntry_DNS_ROUND_ROBIN:
 		checkDNS(c, s)
+	case networking.ServiceEntry_DYNAMIC_DNS:
+		checkDynamicDNS(c, s)
 	default:
-		c.at("resolution").fail("%s is not served yet: use STATIC, DNS, DNS_ROUND_ROBIN or NONE", s.Resolution)
+		c.at("resolution").fail("%s is unknown: use STATIC, DNS, DNS_ROUND_ROBIN, DYNAMIC_DNS or NONE", s.Resolution)
+	}
+}
+
+// checkDynamicDNS: the host of each request is its endpoint.
+func checkDynamicDNS(c checker, s *networking.ServiceEntry) {
+	each(c.at("hosts"), s.Hosts, func(c checker, host string) {
+		if host != "" && !isWildcard(host) {
+			c.fail("resolution DYNAMIC_DNS is for wildcards, is %q: use DNS for one host", host)
+		}
+	})
+	if len(s.Addresses) > 0 {
+		c.at("addresses").fail("resolution DYNAMIC_DNS goes by the name that the client gives: leave addresses out")
+	}
+	if len(s.Endpoints) > 0 {
+		c.at("endpoints").fail("resolution DYNAMIC_DNS goes where the client's host name leads: leave endpoints out")
+	}
+	if s.WorkloadSelector != nil {
+		c.at("workloadSelector").warn("has no effect with resolution DYNAMIC_DNS")
 	}
 }
 

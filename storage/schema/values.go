@@ -22,6 +22,7 @@ const (
 	protocolHTTP      = "http"
 	protocolHTTP2     = "http2"
 	protocolGRPC      = "grpc"
+	protocolGRPCWeb   = "grpc-web"
 	protocolHTTPProxy = "http_proxy"
 	protocolTCP       = "tcp"
 	protocolTLS       = "tls"
@@ -31,7 +32,7 @@ const (
 
 // protocols lists the protocols that a port may declare.
 func protocols() []string {
-	return []string{protocolHTTP, protocolHTTP2, protocolGRPC, "grpc-web", protocolHTTPS, protocolTLS, protocolTCP,
+	return []string{protocolHTTP, protocolHTTP2, protocolGRPC, protocolGRPCWeb, protocolHTTPS, protocolTLS, protocolTCP,
 		"mongo", "mysql", "redis", protocolUDP, protocolHTTPProxy}
 }
 

@@ -30,6 +30,9 @@ const (
 	LogicalDNS
 	// OriginalDst clusters forward to where the client meant to connect.
 	OriginalDst
+	// DynamicDNS clusters forward to the host that a request names. A filter has
+	// resolved it: DynamicDNSFilter.
+	DynamicDNS
 )
 
 const dnsClusterType = "envoy.clusters.dns"
@@ -75,7 +78,8 @@ type ClusterOptions struct {
 	Metadata  ClusterMetadata
 }
 
-// DNSOptions describe how a DNS cluster resolves.
+// DNSOptions describe how a DNS cluster resolves. A DynamicDNS cluster heeds the family
+// alone.
 type DNSOptions struct {
 	Family DNSFamily
 	// RefreshRate is how long to wait after a failure; after a success, it is
@@ -118,8 +122,10 @@ func Cluster(o ClusterOptions) *clusterv3.Cluster {
 	c.UpstreamBindConfig = bindConfig(o.SourceAddresses)
 	c.OutlierDetection = o.Outliers.message()
 	c.TransportSocket = o.ProxyProtocol.socket()
-	if matcher := o.Outliers.errorMatcher(); o.HTTP != nil || matcher != nil {
-		c.TypedExtensionProtocolOptions = cmp.Or(o.HTTP, &UpstreamHTTP{}).extension(matcher)
+	if matcher := o.Outliers.errorMatcher(); o.HTTP != nil || matcher != nil || o.Type == DynamicDNS {
+		http := *cmp.Or(o.HTTP, &UpstreamHTTP{})
+		http.VerifyHost = http.VerifyHost || o.Type == DynamicDNS // Envoy asks for it
+		c.TypedExtensionProtocolOptions = http.extension(matcher)
 	}
 	if k := o.Keepalive; k != nil {
 		c.UpstreamConnectionOptions = &clusterv3.UpstreamConnectionOptions{TcpKeepalive: &corev3.TcpKeepalive{
@@ -188,6 +194,9 @@ func (o ClusterOptions) applyType(c *clusterv3.Cluster) {
 				AllAddressesInSingleEndpoint: o.Type == LogicalDNS,
 			}),
 		}}
+	case DynamicDNS:
+		c.ClusterDiscoveryType = dynamicDNS(o.DNS.Family)
+		c.LbPolicy, c.LbConfig = clusterv3.Cluster_CLUSTER_PROVIDED, nil
 	case OriginalDst:
 		c.ClusterDiscoveryType = builtin(clusterv3.Cluster_ORIGINAL_DST)
 		c.LbPolicy, c.LbConfig = clusterv3.Cluster_CLUSTER_PROVIDED, nil
@@ -246,8 +255,8 @@ const (
 	Maglev
 )
 
-// LoadBalancer describes how a cluster spreads requests. An OriginalDst cluster
-// has no choice and ignores the policy.
+// LoadBalancer describes how a cluster spreads requests. An OriginalDst or DynamicDNS
+// cluster has no choice and ignores the policy.
 type LoadBalancer struct {
 	Policy LBPolicy
 	// MinimumRingSize of RingHash is 1024 where it is 0, and LargestRing at most.

@@ -143,6 +143,9 @@ func variants() map[string][]string {
 		"ports: [{number: 80, name: plain}], resolution: NONE",
 		"ports: [{number: 90, name: plain}], resolution: NONE, exportTo: ['.']",
 		tcp+", addresses: [10.9.0.1], resolution: STATIC"))
+	const dynamic = ", resolution: DYNAMIC_DNS, location: MESH_EXTERNAL"
+	add(service("wild", "shop", "'*.example.com'", http+dynamic, "ports: [{number: 8080, name: grpc, protocol: GRPC}]"+dynamic,
+		http+dynamic+", exportTo: ['.']", http+", resolution: NONE"))
 	add(service("cart", "shop", "cart.shop.internal",
 		"ports: [{number: 8080, name: grpc, protocol: GRPC}, {number: 80, name: http, protocol: HTTP}], resolution: STATIC, endpoints: [{address: 10.3.0.1}]"))
 	add(other("WorkloadEntry", "db-1", "default", "address: 10.2.0.9, labels: {app: db}", "address: 10.2.0.9, labels: {app: other}"))

@@ -78,6 +78,9 @@ func (d drawn) serviceEntry() string {
 	if strings.HasPrefix(resolution, "DNS") {
 		addresses = strings.TrimSuffix(addresses, "/24")
 	}
+	if d.one("wild", "", "", "", "dynamic") != "" {
+		hosts, resolution, addresses = d.one("patterns", "'*.shop.example'", "'*.example'", "'*.shop.example', '*.example'"), "DYNAMIC_DNS", ""
+	}
 	return fmt.Sprintf("%shosts: [%s], addresses: [%s], ports: [%s], resolution: %s", d.exportTo(), hosts, addresses, strings.Join(ports, ", "), resolution)
 }
 

@@ -26,7 +26,13 @@ const (
 	PortUndeclared PortUse = "undeclared"
 	// PortRange is PortTCP of a service that has a range of addresses.
 	PortRange PortUse = "range"
+	// PortDynamic is PortHTTP of a service whose proxies resolve the host of each
+	// request. AnyPort is a port of all such services.
+	PortDynamic PortUse = "dynamic"
 )
+
+// AnyPort stands for every port of the uses that have it.
+const AnyPort = 0
 
 // portUser is a service that uses a port.
 type portUser struct {
@@ -76,6 +82,9 @@ func (r *HostRow) portUses() map[agedUse]portUser {
 		for _, p := range s.Ports() {
 			for use := range usesOf(s, p) {
 				out[agedUse{PortUseKey(use, p.Number), aged}] = portUser{s.Hostname, s.Namespace}
+				if use == PortDynamic {
+					out[agedUse{PortUseKey(use, AnyPort), aged}] = portUser{s.Hostname, s.Namespace}
+				}
 			}
 		}
 	}
@@ -89,7 +98,7 @@ func usesOf(s *ServiceRow, p discovery.Port) iter.Seq[PortUse] {
 		case !p.Protocol.IsServed():
 			return
 		case p.Protocol.IsHTTP():
-			yield(PortHTTP)
+			_ = yield(PortHTTP) && (s.Service().Resolution != discovery.DynamicDNS || yield(PortDynamic))
 			return
 		}
 		open := s.Open()
@@ -133,6 +142,17 @@ func (v *View) PortUsed(l EgressListener, use PortUse, port int) bool {
 	}
 	for range v.ServicesOnPort(l, use, port) {
 		return true
+	}
+	return false
+}
+
+// PortDynamic says whether the proxy, through any of its egress listeners, sees a service
+// on a port whose hosts it resolves request by request.
+func (v *View) PortDynamic(port int) bool {
+	for user := range v.ask(Ports, PortUseKey(PortDynamic, port), "").(pmap.Map[portUser]).Values() {
+		if user.is(v.Service(user.host)) {
+			return true
+		}
 	}
 	return false
 }

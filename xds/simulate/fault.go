@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	dynamichttpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/dynamic_forward_proxy/v3"
 	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
@@ -13,27 +14,36 @@ import (
 
 const faultFilter = "envoy.filters.http.fault"
 
-// injectsFaults says whether the fault filter is among the HTTP filters. It fails
-// on filters that the simulation does not know.
-func injectsFaults(manager *hcmv3.HttpConnectionManager) (bool, error) {
-	injects := false
+// filters are the HTTP filters that decide the fate of a request.
+type filters struct {
+	faults bool
+	// resolves: hosts of requests are resolved, for clusters that have none.
+	resolves bool
+}
+
+// filtersOf reads the HTTP filters. It fails on filters that the simulation does not
+// know.
+func filtersOf(manager *hcmv3.HttpConnectionManager) (filters, error) {
+	var out filters
 	for _, f := range manager.GetHttpFilters() {
 		fault := &faultv3.HTTPFault{}
 		switch config := f.GetTypedConfig(); {
 		case config.MessageIs(&routerv3.Router{}):
 		case config.MessageIs(fault):
 			if err := config.UnmarshalTo(fault); err != nil {
-				return false, err
+				return filters{}, err
 			}
 			if proto.Size(fault) > 0 {
-				return false, fmt.Errorf("simulation of the faults of a listener: %v", fault)
+				return filters{}, fmt.Errorf("simulation of the faults of a listener: %v", fault)
 			}
-			injects = true
+			out.faults = true
+		case config.MessageIs(&dynamichttpv3.FilterConfig{}):
+			out.resolves = true
 		default:
-			return false, fmt.Errorf("simulation of the HTTP filter %s", f.GetName())
+			return filters{}, fmt.Errorf("simulation of the HTTP filter %s", f.GetName())
 		}
 	}
-	return injects, nil
+	return out, nil
 }
 
 // faultOf reads the fault of a route, nil for none.

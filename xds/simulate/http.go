@@ -21,7 +21,7 @@ func (p *Proxy) http(manager *hcmv3.HttpConnectionManager, r Request, result *Re
 			return
 		}
 	}
-	faults, err := injectsFaults(manager)
+	filters, err := filtersOf(manager)
 	if err != nil {
 		result.Err = err
 		return
@@ -45,11 +45,14 @@ func (p *Proxy) http(manager *hcmv3.HttpConnectionManager, r Request, result *Re
 		}
 		if matched {
 			result.Route, result.Action = route.GetName(), route
-			if faults {
+			if filters.faults {
 				result.Fault, result.Err = faultOf(route)
 			}
 			if result.Err == nil && !result.Fault.AbortsAll() {
 				p.act(route, r, result)
+			}
+			if filters.resolves {
+				p.resolve(r.Host, result)
 			}
 			return
 		}

@@ -35,6 +35,13 @@ spec:
 `, `
 kind: ServiceEntry
 spec:
+  hosts: ["*.dynamic.odd.test", "*.more.odd.test"]
+  resolution: DYNAMIC_DNS
+  location: MESH_EXTERNAL
+  ports: [{number: 8080, name: http, protocol: HTTP}, {number: 8081, name: grpc, protocol: GRPC}, {number: 3128, name: proxy, protocol: HTTP_PROXY}]
+`, `
+kind: ServiceEntry
+spec:
   hosts: ["*.wild.odd.test"]
   addresses: [10.2.0.0/16]
   resolution: NONE

@@ -5,6 +5,7 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	dnsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/dns/v3"
+	dynamicclusterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/dynamic_forward_proxy/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	"google.golang.org/protobuf/proto"
@@ -15,6 +16,9 @@ import (
 // ClusterTypeOf tells the type of a cluster that envoy.Cluster made.
 func ClusterTypeOf(c *clusterv3.Cluster) envoy.ClusterType {
 	if custom := c.GetClusterType(); custom != nil {
+		if custom.GetTypedConfig().MessageIs(&dynamicclusterv3.ClusterConfig{}) {
+			return envoy.DynamicDNS
+		}
 		var dns dnsv3.DnsCluster
 		if err := custom.GetTypedConfig().UnmarshalTo(&dns); err == nil && dns.GetAllAddressesInSingleEndpoint() {
 			return envoy.LogicalDNS

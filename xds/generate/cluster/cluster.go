@@ -10,6 +10,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate"
+	"github.com/portolan-mesh/portolan/xds/generate/filter"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
@@ -84,16 +85,18 @@ func outbound(v *mesh.View, name string, o Outbound) (proto.Message, []resource.
 		if len(options.Endpoints) == 0 {
 			return nil, nil, nil
 		}
-		options.DNS = envoy.DNSOptions{Family: dnsFamily(v.Shape()), RefreshRate: dnsRefreshRate}
+		options.DNS = envoy.DNSOptions{Family: filter.DNSFamily(v.Shape()), RefreshRate: dnsRefreshRate}
 		needs = []resource.Need{{Kind: resource.Grace}}
 	case envoy.OriginalDst:
 		options.PortOverride = uint32(o.Port.TargetPort)
+	case envoy.DynamicDNS:
+		options.DNS.Family = filter.DNSFamily(v.Shape())
 	}
 	apply(o.Policy(), o.Port.Protocol, &options)
 	if o.Port.Protocol == discovery.Unsupported && v.Shape().Captures() {
 		options.HTTP = detectedHTTP(options.HTTP)
 	}
-	if options.Type != envoy.OriginalDst {
+	if options.Type != envoy.OriginalDst && options.Type != envoy.DynamicDNS {
 		options.LoadBalancer.PanicThreshold = o.healths().panicThreshold()
 		options.LoadBalancer.LocalityWeighted = o.Spread(v).ByWeight()
 	}
@@ -124,15 +127,4 @@ func serviceRef(row *mesh.ServiceRow) envoy.ServiceRef {
 
 func configPath(c *config.Config) string {
 	return envoy.ConfigPath(c.Group, c.Version, c.Kind, c.Namespace, c.Name)
-}
-
-// dnsFamily is which addresses a proxy can reach.
-func dnsFamily(shape mesh.Shape) envoy.DNSFamily {
-	switch {
-	case shape.IPv4 && shape.IPv6:
-		return envoy.DNSAll
-	case shape.IPv6:
-		return envoy.DNSv6Only
-	}
-	return envoy.DNSv4Only
 }

@@ -304,6 +304,20 @@ func TestGoldenPolicies(t *testing.T) {
 	}
 }
 
+func TestGoldenDynamicDNS(t *testing.T) {
+	t.Parallel()
+	for _, ip := range []string{"10.0.0.1", "fd00::1", "10.0.0.1,fd00::1"} {
+		s := simulated(t, xdstest.Node{IP: ip},
+			xdstest.Object("ServiceEntry", "a", "{hosts: ['*.example.com'], resolution: DYNAMIC_DNS, location: MESH_EXTERNAL, ports: [{number: 80, name: grpc, protocol: GRPC}]}"),
+			xdstest.Object("DestinationRule", "rule", "{host: '*.example.com', trafficPolicy: {connectionPool: {tcp: {connectTimeout: 1s}}, loadBalancer: {consistentHash: {httpHeaderName: x}}}}"))
+		name := map[string]string{"10.0.0.1": "dynamicdns", "fd00::1": "dynamicdns-v6"}[ip]
+		if name == "" {
+			name = "dynamicdns-all"
+		}
+		golden(t, filepath.Join("testdata", name+".yaml"), s.Cluster("outbound|80||*.example.com"))
+	}
+}
+
 func golden(t *testing.T, path string, m proto.Message) {
 	t.Helper()
 	asJSON, err := protojson.Marshal(m)

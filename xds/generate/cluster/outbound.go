@@ -42,6 +42,9 @@ func Find(v *mesh.View, name string) (Outbound, bool) {
 	if !ok || !port.Protocol.IsServed() {
 		return Outbound{}, false
 	}
+	if v.Shape().Type == discovery.Proxyless && row.Service().Resolution == discovery.DynamicDNS {
+		return Outbound{}, false // gRPC has nothing like it
+	}
 	o := Outbound{Service: row, Port: port, Rule: v.Rule(row)}
 	if ref.Subset == "" {
 		return o, true
@@ -63,6 +66,9 @@ func (o Outbound) Type(shape mesh.Shape) envoy.ClusterType {
 			return envoy.LogicalDNS
 		}
 		return envoy.EDS
+	}
+	if o.Service.Service().Resolution == discovery.DynamicDNS {
+		return envoy.DynamicDNS
 	}
 	if o.Policy().GetLoadBalancer().GetSimple() == networking.LoadBalancerSettings_PASSTHROUGH {
 		return envoy.OriginalDst

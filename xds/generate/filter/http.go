@@ -23,16 +23,17 @@ const (
 
 // HTTP returns the HTTP filters of a listener, in the order in which a request passes
 // them. The order is Istio's: external authorization, JWT, RBAC, fault, CORS,
-// statistics, router. EnvoyFilters insert theirs relative to these.
+// statistics, router. EnvoyFilters insert theirs relative to these. What resolves the
+// hosts of requests comes right before the router, once they are as it will send them.
 //
 // Every listener for outgoing requests has the fault filter, whether a route has a
 // fault or not. So a changed route changes no listener, and drains no connection.
-func HTTP(k Kind) []*hcmv3.HttpFilter {
+func HTTP(k Kind, resolve ...*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
 	var out []*hcmv3.HttpFilter
 	if k.routed() {
 		out = append(out, envoy.FaultFilter())
 	}
-	return append(out, envoy.RouterFilter())
+	return append(append(out, resolve...), envoy.RouterFilter())
 }
 
 // routed says whether VirtualServices make the routes of a listener.
@@ -45,6 +46,8 @@ type Options struct {
 	// come with the listener, and win.
 	RouteConfigName string
 	RouteConfig     *routev3.RouteConfiguration
+	// DynamicDNS resolves the hosts of requests whose routes ask for it.
+	DynamicDNS bool
 }
 
 // Manager makes the HTTP connection manager of an Envoy's listener.
@@ -53,7 +56,7 @@ func Manager(v *mesh.View, k Kind, o Options) *listenerv3.Filter {
 		StatPrefix:      o.StatPrefix,
 		RouteConfigName: o.RouteConfigName,
 		RouteConfig:     o.RouteConfig,
-		Filters:         HTTP(k),
+		Filters:         HTTP(k, o.resolvers(v)...),
 		AccessLogs:      AccessLogs(v),
 	}
 	switch k {
@@ -66,4 +69,22 @@ func Manager(v *mesh.View, k Kind, o Options) *listenerv3.Filter {
 		manager.TrustedHops = v.Mesh(mesh.DefaultProxyConfig).TrustedProxies()
 	}
 	return envoy.HTTPConnectionManager(manager)
+}
+
+func (o Options) resolvers(v *mesh.View) []*hcmv3.HttpFilter {
+	if !o.DynamicDNS {
+		return nil
+	}
+	return []*hcmv3.HttpFilter{envoy.DynamicDNSFilter(DNSFamily(v.Shape()))}
+}
+
+// DNSFamily is which addresses proxies of a shape can reach, so that they ask for these.
+func DNSFamily(shape mesh.Shape) envoy.DNSFamily {
+	switch {
+	case shape.IPv4 && shape.IPv6:
+		return envoy.DNSAll
+	case shape.IPv6:
+		return envoy.DNSv6Only
+	}
+	return envoy.DNSv4Only
 }

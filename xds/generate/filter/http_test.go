@@ -6,6 +6,7 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate/filter"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
@@ -27,6 +28,10 @@ func TestOrder(t *testing.T) {
 		var got []string
 		for _, f := range filter.HTTP(c.kind) {
 			got = append(got, f.GetName())
+		}
+		with := filter.HTTP(c.kind, envoy.DynamicDNSFilter(envoy.DNSv4Only))
+		if at := with[len(with)-2]; len(with) != len(got)+1 || at.GetName() != envoy.DynamicDNSFilterName {
+			t.Errorf("%s: hosts are resolved by %v, want that right before the router", name, with)
 		}
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", name, diff)

@@ -46,6 +46,7 @@ func gateway(v *mesh.View, name string) (proto.Message, []resource.Need, error) 
 			FilterChains: []*listenerv3.FilterChain{envoy.FilterChain(envoy.FilterChainOptions{
 				Filters: []*listenerv3.Filter{filter.Manager(v, filter.Gateway, filter.Options{
 					StatPrefix: envoy.HTTPStatPrefix(envoy.Outbound, name), RouteConfigName: routes,
+					DynamicDNS: v.PortDynamic(mesh.AnyPort),
 				})},
 			})},
 		}, []string{routes}, nil)

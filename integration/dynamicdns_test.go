@@ -1,0 +1,56 @@
+package integration
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+)
+
+// TestEnvoyDynamicDNS has a sidecar and a gateway go where the host of each request leads.
+// Resolvers take all names below localhost for the machine itself, without a DNS server.
+func TestEnvoyDynamicDNS(t *testing.T) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
+		s, x := startServer(t, serverOptions{}), newShop(t)
+		s.apply(fill(`
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: outside, namespace: shop}
+spec:
+  hosts: ["*.localhost"]
+  location: MESH_EXTERNAL
+  resolution: DYNAMIC_DNS
+  ports: [{number: $port, name: http, protocol: HTTP}]
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: outside, namespace: shop}
+spec:
+  hosts: ["*.localhost"]
+  gateways: [edge]
+  http:
+  - route: [{destination: {host: "*.localhost", port: {number: $port}}}]
+`, "$port", x.service), edgeGateway(x.gateway, "*"))
+		edge, client := s.startPair(v)
+		for name, port := range map[string]int{"sidecar": x.service, "gateway": x.gateway} {
+			for _, u := range []*upstream{x.v1, x.v2} {
+				awaitReply(t, request{port: port, host: fmt.Sprintf("%s-%s.localhost:%d", u.name, name, u.port)}, u.name)
+			}
+		}
+
+		s.awaitSynced(s.apply(fill(`
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: outside, namespace: shop}
+spec:
+  hosts: ["*.localhost"]
+  resolution: STATIC
+  ports: [{number: $port, name: http, protocol: HTTP}]
+  endpoints: [{address: 127.0.0.1, ports: {http: $target}}]
+`, "$port", x.service, "$target", x.v2.port)), "client", "edge")
+		awaitReply(t, request{port: x.service, host: fmt.Sprintf("v1.localhost:%d", x.v1.port)}, "v2")
+		s.expectNothingRejected()
+		client.expectNothingRejected()
+		edge.expectNothingRejected()
+	})
+}

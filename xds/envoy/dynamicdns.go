@@ -1,0 +1,59 @@
+package envoy
+
+import (
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	dynamicclusterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/dynamic_forward_proxy/v3"
+	dynamicdnsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/dynamic_forward_proxy/v3"
+	dynamichttpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/dynamic_forward_proxy/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// DynamicDNSFilterName is the HTTP filter that resolves the hosts of requests.
+const DynamicDNSFilterName = "envoy.filters.http.dynamic_forward_proxy"
+
+const dynamicDNSClusterType = "envoy.clusters.dynamic_forward_proxy"
+
+// The settings of DNS caches. An Envoy refuses a cache that has the name of another and
+// other settings: a change here needs other names.
+const (
+	dnsCacheRefreshRate = time.Minute // of names that are not resolved yet
+	dnsCacheHosts       = 8192
+)
+
+// dnsCache makes the cache of resolved names that all dynamic DNS clusters and filters
+// of a proxy share. Its settings follow from the family, and so does its name. A name
+// that was not found is asked for again by the next request.
+func dnsCache(family DNSFamily) *dynamicdnsv3.DnsCacheConfig {
+	name, of := "dynamic_dns_v4", clusterv3.Cluster_V4_ONLY
+	switch family {
+	case DNSv6Only:
+		name, of = "dynamic_dns_v6", clusterv3.Cluster_V6_ONLY
+	case DNSAll:
+		name, of = "dynamic_dns_all", clusterv3.Cluster_ALL
+	}
+	return &dynamicdnsv3.DnsCacheConfig{
+		Name: name, DnsLookupFamily: of, DnsRefreshRate: seconds(dnsCacheRefreshRate),
+		MaxHosts: wrapperspb.UInt32(dnsCacheHosts), DisableDnsRefreshOnFailure: true,
+	}
+}
+
+// DynamicDNSFilter makes the filter that resolves the host of a request if its route leads
+// to a DynamicDNS cluster of the same family.
+func DynamicDNSFilter(family DNSFamily) *hcmv3.HttpFilter {
+	return httpFilter(DynamicDNSFilterName, &dynamichttpv3.FilterConfig{
+		ImplementationSpecifier: &dynamichttpv3.FilterConfig_DnsCacheConfig{DnsCacheConfig: dnsCache(family)},
+	})
+}
+
+// dynamicDNS makes the type of a cluster whose endpoint is the host of each request.
+func dynamicDNS(family DNSFamily) *clusterv3.Cluster_ClusterType {
+	return &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
+		Name: dynamicDNSClusterType,
+		TypedConfig: pack(&dynamicclusterv3.ClusterConfig{
+			ClusterImplementationSpecifier: &dynamicclusterv3.ClusterConfig_DnsCacheConfig{DnsCacheConfig: dnsCache(family)},
+		}),
+	}}
+}

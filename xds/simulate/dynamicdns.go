@@ -1,0 +1,29 @@
+package simulate
+
+import (
+	"net"
+	"strconv"
+	"strings"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	dynamicclusterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/dynamic_forward_proxy/v3"
+)
+
+// resolvesHosts says whether the endpoint of a cluster is the host of each request.
+func resolvesHosts(c *clusterv3.Cluster) bool {
+	return c.GetClusterType().GetTypedConfig().MessageIs(&dynamicclusterv3.ClusterConfig{})
+}
+
+// resolve gives destinations that resolve the host of a request that one endpoint. The
+// port of plaintext HTTP stands for none.
+func (p *Proxy) resolve(authority string, result *Result) {
+	host, port, err := net.SplitHostPort(authority)
+	if _, numeric := strconv.ParseUint(port, 10, 16); err != nil || numeric != nil {
+		host, port = strings.Trim(authority, "[]"), "80"
+	}
+	for i, d := range result.Destinations {
+		if resolvesHosts(p.clusters[d.Cluster]) {
+			result.Destinations[i].Endpoints = []string{net.JoinHostPort(host, port)}
+		}
+	}
+}
