@@ -12,6 +12,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/destination"
 )
 
 // Spread is how a cluster prefers some localities to others, seen from one proxy. Nil is
@@ -29,12 +30,10 @@ type Spread struct {
 func (o Outbound) Spread(v *mesh.View) *Spread {
 	policy := o.Policy()
 	setting := policy.GetLoadBalancer().GetLocalityLbSetting()
-	switch {
-	case setting == nil:
-		if setting = v.Mesh(mesh.LocalityLbSetting).GetLocalityLbSetting(); !setting.GetEnabled().GetValue() {
-			return nil
-		}
-	case setting.GetEnabled() != nil && !setting.GetEnabled().GetValue():
+	if setting == nil {
+		setting = v.Mesh(mesh.LocalityLbSetting).GetLocalityLbSetting()
+	}
+	if setting == nil || destination.Off(setting) {
 		return nil
 	}
 	if len(setting.GetDistribute()) == 0 && policy.GetOutlierDetection() == nil {

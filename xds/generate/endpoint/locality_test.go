@@ -9,6 +9,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds/simulate"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -20,19 +21,25 @@ const zones = `{hosts: [a.example.com], resolution: %s, ports: [{number: 80, nam
 
 // arranged is the endpoints of the service as a proxy gets them: address, priority and
 // the weight of the locality.
-func arranged(t *testing.T, n xdstest.Node, resolution, policy string, more ...string) (out []string, weighted bool) {
+func arranged(t *testing.T, n xdstest.Node, resolution, policy string, more ...string) ([]string, bool) {
 	t.Helper()
 	s := xdstest.NewWorld(t, append(more, xdstest.Object("ServiceEntry", "a", fmt.Sprintf(zones, resolution)),
 		xdstest.Object("DestinationRule", "a", "{host: a.example.com, trafficPolicy: "+policy+"}"))...).Simulate(n)
-	const name = "outbound|80||a.example.com"
-	assignment := cmp.Or(s.Assignment(name), s.Cluster(name).GetLoadAssignment())
+	return assigned(s), s.Cluster(zonesCluster).GetCommonLbConfig().GetLocalityWeightedLbConfig() != nil
+}
+
+const zonesCluster = "outbound|80||a.example.com"
+
+// assigned is the endpoints of the service as a proxy has them.
+func assigned(s *simulate.Proxy) (out []string) {
+	assignment := cmp.Or(s.Assignment(zonesCluster), s.Cluster(zonesCluster).GetLoadAssignment())
 	for _, l := range assignment.GetEndpoints() {
 		for _, e := range l.GetLbEndpoints() {
 			out = append(out, fmt.Sprintf("%s p%d w%d", e.GetEndpoint().GetAddress().GetSocketAddress().GetAddress()[4:], l.GetPriority(), l.GetLoadBalancingWeight().GetValue()))
 		}
 	}
 	slices.Sort(out)
-	return out, s.Cluster(name).GetCommonLbConfig().GetLocalityWeightedLbConfig() != nil
+	return out
 }
 
 func TestLocalities(t *testing.T) {
@@ -108,6 +115,24 @@ func TestLocalitiesAreOneClass(t *testing.T) {
 		}
 		if len(classes) != want {
 			t.Errorf("%s: %d classes, want %d", policy, len(classes), want)
+		}
+	}
+}
+
+// TestLocalitiesOfTheMesh: a setting of the mesh is on unless it says that it is off, as
+// one of a rule.
+func TestLocalitiesOfTheMesh(t *testing.T) {
+	t.Parallel()
+	for setting, want := range map[string]string{
+		"{failover: [{from: eu, to: us}]}":                 ".0.4 p3 w1",
+		"{enabled: true}":                                  ".0.4 p3 w1",
+		"{enabled: false, failover: [{from: eu, to: us}]}": ".0.4 p0 w1",
+	} {
+		w := xdstest.NewWorld(t, xdstest.Object("ServiceEntry", "a", fmt.Sprintf(zones, "STATIC")),
+			xdstest.Object("DestinationRule", "a", "{host: a.example.com, trafficPolicy: {outlierDetection: {}}}"))
+		w.SetMesh("localityLbSetting: " + setting)
+		if got := assigned(w.Simulate(xdstest.Node{Locality: "eu/a/x"})); !slices.Contains(got, want) {
+			t.Errorf("%s: %v, want %s", setting, got, want)
 		}
 	}
 }

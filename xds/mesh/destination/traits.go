@@ -38,9 +38,15 @@ func Traits(rule *networking.DestinationRule) []string {
 	return slices.Compact(out)
 }
 
+// Off says whether a setting switches the preference of localities off. What it does not
+// say is on, in a rule and in the mesh configuration.
+func Off(s *networking.LocalityLoadBalancerSetting) bool {
+	return s.GetEnabled() != nil && !s.GetEnabled().GetValue()
+}
+
 // TraitsOf returns the traits that a setting balances by.
 func TraitsOf(s *networking.LocalityLoadBalancerSetting) []string {
-	if s.GetEnabled() != nil && !s.GetEnabled().GetValue() {
+	if Off(s) {
 		return nil
 	}
 	out := []string{LocalityTrait}
