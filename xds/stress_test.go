@@ -61,8 +61,8 @@ func (x *stress) object() (name, document string) {
 		spec = fmt.Sprintf("{hosts: ['%s'], gateways: [%s], exportTo: [%s], http: [{route: [{destination: {host: s%d.example, port: {number: 80}}}]}]}",
 			x.pick(host, "*.example"), x.pick("mesh", "edge/s1", "mesh, edge/s2"), x.pick("'*'", "."), x.IntN(6))
 	case "DestinationRule":
-		spec = fmt.Sprintf("{host: '%s', trafficPolicy: {connectionPool: {tcp: {maxConnections: %d}}%s}, subsets: [{name: %s, labels: {v: x}}]}",
-			x.pick(host, "*.example"), 1+x.IntN(3), x.pick("", ", outlierDetection: {}",
+		spec = fmt.Sprintf("{host: '%s', %strafficPolicy: {connectionPool: {tcp: {maxConnections: %d}}%s}, subsets: [{name: %s, labels: {v: x}}]}",
+			x.pick(host, "*.example"), x.pick("", "", "workloadSelector: {matchLabels: {role: narrow}}, "), 1+x.IntN(3), x.pick("", ", outlierDetection: {}",
 				", outlierDetection: {}, loadBalancer: {localityLbSetting: {failoverPriority: [role, v=x]}}",
 				", loadBalancer: {localityLbSetting: {distribute: [{from: eu, to: {eu: 80, us: 20}}]}}"), x.pick("x", "z"))
 	case "WorkloadEntry":

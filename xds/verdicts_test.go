@@ -27,8 +27,8 @@ func (s sources) routing() event {
 			s.one("host", "a.example", "b.example", "'*.example'"), s.one("gateway", "mesh", "r", "edge/s", "r, mesh"), s.one("exportTo", "'*'", "."),
 			host("destination"), s.one("subset", "v1", "v2", "''"), s.one("port", "80", "81"))
 	case "DestinationRule":
-		spec = fmt.Sprintf(`{host: %s, exportTo: [%s], subsets: [{name: %s, labels: {v: '%s'}}], trafficPolicy: {loadBalancer: {simple: RANDOM}}}`,
-			s.one("host", "a.example", "'*.example'", "m.example"), s.one("exportTo", "'*'", "."), s.one("subset", "v1", "v2"), s.one("v", "1", "2"))
+		spec = fmt.Sprintf(`{host: %s, %s, subsets: [{name: %s, labels: {v: '%s'}}], trafficPolicy: {loadBalancer: {simple: RANDOM}}}`,
+			s.one("host", "a.example", "'*.example'", "m.example"), s.one("clients", "exportTo: ['*']", "exportTo: [.]", "workloadSelector: {matchLabels: {app: a}}"), s.one("subset", "v1", "v2"), s.one("v", "1", "2"))
 	case "Gateway":
 		spec = fmt.Sprintf(`{selector: {app: %s}, servers: [{port: {number: %s, name: x, protocol: %s}, hosts: [%s]}]}`,
 			s.one("app", "a", "b"), s.one("port", "80", "81"), s.one("protocol", "HTTP", "TCP"), s.one("host", "'*'", "a.example", "'shop/*.example'"))

@@ -27,8 +27,7 @@ func destinationRuleServed() fields {
 			"maxEjectionPercent", "minHealthPercent", "outlierDetectionHttpErrorCodes"))
 	}
 	whole := policy("retryBudget", "proxyProtocol").with("portLevelSettings", policy("port"))
-	return serve("host", "exportTo").
-		refuse("workloadSelector", "is not served yet, and without it the rule would apply to every client: leave it out").
+	return serve("host", "exportTo", "workloadSelector").
 		with("trafficPolicy", whole).
 		with("subsets", serve("name", "labels").with("trafficPolicy", whole))
 }
@@ -60,6 +59,21 @@ func checkDestinationRule(c checker, d *networking.DestinationRule) {
 	})
 	unique(c.at("subsets"), d.Subsets, (*networking.Subset).GetName, "name")
 	c.at("exportTo").exportTo(d.ExportTo)
+	checkClients(c, d)
+}
+
+// checkClients checks the selector of clients. A rule with one stays in its namespace.
+func checkClients(c checker, d *networking.DestinationRule) {
+	if d.GetWorkloadSelector() == nil {
+		return
+	}
+	c.at("workloadSelector", "matchLabels").labels(d.GetWorkloadSelector().GetMatchLabels())
+	if len(d.GetWorkloadSelector().GetMatchLabels()) == 0 {
+		c.at("workloadSelector").warn("has no labels and selects every proxy of the namespace")
+	}
+	if to := d.ExportTo; len(to) > 1 || len(to) == 1 && to[0] != "." && to[0] != c.report.object.Namespace {
+		c.at("exportTo").fail(`excludes workloadSelector, which selects proxies of the rule's own namespace: use ["."], or leave it out`)
+	}
 }
 
 func checkTrafficPolicy(c checker, p *networking.TrafficPolicy) {

@@ -477,7 +477,6 @@ func TestDestinationRuleRules(t *testing.T) {
 			}},
 		{name: "not served", kind: schema.DestinationRule, spec: `
 			host: a.b
-			workloadSelector: {matchLabels: {a: b}}
 			trafficPolicy:
 			  outlierDetection: {consecutiveErrors: 3}
 			  tunnel: {targetHost: a, targetPort: 1}
@@ -487,10 +486,23 @@ func TestDestinationRuleRules(t *testing.T) {
 				"spec.trafficPolicy.loadBalancer.zoneAwareLbSetting is not served yet and has no effect",
 				"spec.trafficPolicy.outlierDetection.consecutiveErrors is not served yet and has no effect",
 				"spec.trafficPolicy.tunnel is not served yet and has no effect",
-			},
-			refused: []string{
-				"spec.workloadSelector: is not served yet, and without it the rule would apply to every client: leave it out",
 			}},
+		{name: "clients", kind: schema.DestinationRule, spec: `
+			host: a.b
+			workloadSelector: {matchLabels: {a: b}}
+			exportTo: ["."]`},
+		{name: "clients of other namespaces", kind: schema.DestinationRule, spec: `
+			host: a.b
+			workloadSelector: {matchLabels: {a: "*"}}
+			exportTo: ["*"]`,
+			refused: []string{
+				`spec.workloadSelector.matchLabels[a]: "*" is not valid: a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character`,
+				`spec.exportTo: excludes workloadSelector, which selects proxies of the rule's own namespace: use ["."], or leave it out`,
+			}},
+		{name: "all clients", kind: schema.DestinationRule, spec: `
+			host: a.b
+			workloadSelector: {}`,
+			warned: []string{"spec.workloadSelector has no labels and selects every proxy of the namespace"}},
 	})
 }
 

@@ -38,7 +38,8 @@ func (h workloads) object() (name, document string) {
 		spec = fmt.Sprintf("{%s egress: [{hosts: ['%s']}]%s}", h.one("selector", "", "workloadSelector: {labels: {v: x}},"), h.one("hosts", "./*", "*/b.shop.example", "~/*"),
 			h.one("ingress", "", ", ingress: [{port: {number: 8080, name: in, protocol: HTTP}, defaultEndpoint: 127.0.0.1:80}]"))
 	case "DestinationRule":
-		spec = fmt.Sprintf("{host: '%s', trafficPolicy: {connectionPool: {tcp: {maxConnections: %s}}}}", h.one("host", "a.shop.example", "*.shop.example"), h.one("pool", "1", "2"))
+		spec = fmt.Sprintf("{host: '%s'%s, trafficPolicy: {connectionPool: {tcp: {maxConnections: %s}}}}", h.one("host", "a.shop.example", "*.shop.example"),
+			h.one("clients", "", ", workloadSelector: {matchLabels: {app: w}}"), h.one("pool", "1", "2"))
 	default:
 		spec = fmt.Sprintf("{hosts: ['%s'], http: [{match: [{sourceLabels: {v: %s}}], route: [{destination: {host: b.shop.example}}]}]}", h.one("host", "a.shop.example", "*.shop.example"), h.one("v", "x", "q"))
 	}

@@ -32,6 +32,9 @@ type Class struct {
 	// Selectors lists the selectors of source labels in the configuration that match the
 	// proxy's labels.
 	Selectors string
+	// Clients are the selectors of DestinationRules in its namespace that match the proxy's
+	// labels, as clientSelectorsOf writes them.
+	Clients string
 	// Traits are the locality and the labels of the proxy by which anything in the
 	// configuration balances, with their values.
 	Traits string
@@ -51,6 +54,7 @@ func (p *PushContext) ClassAfter(from *PushContext, proxy *discovery.Proxy, prev
 	}
 	if from == nil || from.mesh != p.mesh || gatewayRows.of(from) != gatewayRows.of(p) ||
 		sidecarRows.of(from) != sidecarRows.of(p) || selectorRows.of(from) != selectorRows.of(p) || traitRows.of(from) != traitRows.of(p) ||
+		clientSelectorRows.of(from).Value(proxy.Namespace) != clientSelectorRows.of(p).Value(proxy.Namespace) ||
 		p.moved(from, proxy.IPAddresses) {
 		return p.ClassOf(proxy)
 	}
@@ -70,6 +74,7 @@ func (p *PushContext) ClassOf(proxy *discovery.Proxy) Class {
 	place := p.placeOf(proxy)
 	workload := place.Labels
 	c.Selectors = p.matchingSelectors(workload)
+	c.Clients = p.clientSelectorsOf(proxy.Namespace, workload)
 	c.Traits = p.traitsAt(place)
 	if proxy.Type == discovery.Router {
 		c.Gateways = p.selectedGateways(workload)

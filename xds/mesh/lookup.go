@@ -30,7 +30,8 @@ func (p *PushContext) EndpointsOf(s *ServiceRow) *EndpointRow {
 }
 
 // RulesOf returns the merged DestinationRules that apply to a host for some proxy: in
-// each namespace the rules of the most specific name, in the order of precedence.
+// each namespace the rules of the most specific name that has one for all proxies, and
+// those for some proxies of a name at least as specific, in the order of precedence.
 func (p *PushContext) RulesOf(h host.Name) []*destination.Rule {
 	var out []*destination.Rule
 	found := map[string]host.Name{} // by namespace
@@ -43,7 +44,9 @@ func (p *PushContext) RulesOf(h host.Name) []*destination.Rule {
 			if most, ok := found[r.Namespace]; ok && most != name {
 				continue
 			}
-			found[r.Namespace] = name
+			if r.Selector == nil {
+				found[r.Namespace] = name
+			}
 			out = append(out, r)
 		}
 	}

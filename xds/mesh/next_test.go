@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 	networking "istio.io/api/networking/v1alpha3"
+	apitype "istio.io/api/type/v1beta1"
 	"pgregory.net/rapid"
 
 	"github.com/portolan-mesh/portolan/cache"
@@ -74,6 +75,9 @@ func (d *draw) config() {
 		c.Spec = &networking.DestinationRule{Host: d.one(testHosts, "host"), ExportTo: exportTo, Subsets: []*networking.Subset{
 			{Name: d.one([]string{"v1", "v2"}, "subset"), Labels: map[string]string{"v": c.Name}},
 		}}
+		if app := d.one([]string{"", "", "x", "y"}, "clients"); app != "" {
+			c.Spec.(*networking.DestinationRule).WorkloadSelector = &apitype.WorkloadSelector{MatchLabels: map[string]string{"app": app}}
+		}
 		if rapid.Bool().Draw(d.t, "balances") {
 			c.Spec.(*networking.DestinationRule).TrafficPolicy = &networking.TrafficPolicy{
 				OutlierDetection: &networking.OutlierDetection{},
@@ -182,7 +186,7 @@ func dump(p *PushContext) map[string]string {
 	for k, r := range ruleRows.of(p).All() {
 		var list []string
 		for _, rule := range r.Rules {
-			list = append(list, fmt.Sprintf("%s %s %v %v %p", rule.Host, rule.Namespace, rule.ExportTo, rule.Configs, rule.Policy))
+			list = append(list, fmt.Sprintf("%s %s %v %v %v %p", rule.Host, rule.Namespace, rule.ExportTo, rule.Selector.GetMatchLabels(), rule.Configs, rule.Policy))
 			for _, s := range rule.Subsets {
 				list = append(list, s.GetName(), fmt.Sprint(s.GetLabels()))
 			}
@@ -191,6 +195,9 @@ func dump(p *PushContext) map[string]string {
 	}
 	for k, n := range useRows.of(p).All() {
 		put("selectors", k, fmt.Sprint(n, selectorRows.of(p).Value(k)))
+	}
+	for k, g := range clientSelectorRows.of(p).All() {
+		put("clients", k, fmt.Sprint(slices.Collect(g.Keys()), slices.Collect(g.Values())))
 	}
 	for k := range selectorRows.of(p).Keys() {
 		put("matched", k, "")

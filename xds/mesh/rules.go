@@ -7,6 +7,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds/mesh/destination"
 )
@@ -65,7 +66,7 @@ func (t rules) change(p *PushContext, key string, remove, add *config.Config) {
 		t.put(p, key, nil, false)
 		return
 	}
-	slices.SortFunc(sources, config.Compare)
+	slices.SortFunc(sources, destination.Compare)
 	rules := destination.Merge(host.Name(key), sources, p.mesh.GetDefaultDestinationRuleExportTo())
 	t.put(p, key, &RuleRow{rules, sources}, true)
 }
@@ -77,10 +78,19 @@ func (v *View) rulePart(part destination.Part, s *ServiceRow, subset string, por
 	return v.ask(Rules, string(s.Hostname), args).(*destination.Rule)
 }
 
-// ruleOrPart is the answer to Rule, and to a question for a part.
+// forServer ends the args of a question for the rule of a service as the workload sees it
+// that serves it.
+const forServer = separator + "server"
+
+// ruleOrPart is the answer to Rule and ServerRule, and to a question for a part.
 func (v *View) ruleOrPart(h host.Name, args string) *destination.Rule {
-	asked := strings.Split(args, separator)
-	rule := v.rule(h, asked[0])
+	serviceNamespace, server := strings.CutSuffix(args, forServer)
+	asked := strings.Split(serviceNamespace, separator)
+	selects := v.class.calls
+	if server {
+		selects = nil
+	}
+	rule := v.rule(h, asked[0], selects)
 	if len(asked) != 4 {
 		return rule
 	}
@@ -90,10 +100,11 @@ func (v *View) ruleOrPart(h host.Name, args string) *destination.Rule {
 	return rule
 }
 
-func (v *View) rule(h host.Name, serviceNamespace string) *destination.Rule {
+func (v *View) rule(h host.Name, serviceNamespace string, selects func(labels.Instance) bool) *destination.Rule {
 	all := ruleRows.of(v.context)
 	client := destination.Client{
 		Namespace: v.scope.Namespace, ServiceNamespace: serviceNamespace, RootNamespace: v.context.mesh.GetRootNamespace(),
+		Selects: selects,
 	}
 	if rulePatternRows.of(v.context).Len() == 0 {
 		return client.Choose(all.Value(string(h)).all()).Best()

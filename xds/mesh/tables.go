@@ -18,6 +18,7 @@ const (
 	sourceSelectors              // these selectors
 	traitUses                    // the number of DestinationRules that balance by a trait of the proxy
 	traits                       // these traits
+	clientSelectors              // the selectors of DestinationRules, with their number, by namespace
 	sidecars                     // SidecarRow by namespace
 	reversedHosts                // HostRow by host, read backwards
 	routePatterns                // the patterns among the hosts of the mesh gateway
@@ -55,6 +56,7 @@ var tables = [tableCount]table{
 	sourceSelectors: selectorRows,
 	traitUses:       traitUseRows,
 	traits:          traitRows,
+	clientSelectors: clientSelectorRows,
 	sidecars:        sidecarRows,
 	reversedHosts:   reversedRows,
 	routePatterns:   routePatternRows,

@@ -292,6 +292,12 @@ func (v *View) Rule(s *ServiceRow) *destination.Rule {
 	return v.ask(Rules, string(s.Hostname), s.Namespace).(*destination.Rule)
 }
 
+// ServerRule is the rule of a service for the workload that serves it: selectors of client
+// proxies do not count.
+func (v *View) ServerRule(s *ServiceRow) *destination.Rule {
+	return v.ask(Rules, string(s.Hostname), s.Namespace+forServer).(*destination.Rule)
+}
+
 // Hash is the consistent hash by which the proxy balances what it sends to a port of
 // a service, or of a subset of it; nil for none.
 func (v *View) Hash(s *ServiceRow, subset string, port int) *networking.LoadBalancerSettings_ConsistentHashLB {

@@ -157,6 +157,59 @@ func TestRuleLookup(t *testing.T) {
 	}
 }
 
+// TestRulesForClients: a rule with a selector is for clients of its namespace that have the
+// labels, and for no server. To all others it is as if it were not there.
+func TestRulesForClients(t *testing.T) {
+	t.Parallel()
+	const mine = `{host: %s, workloadSelector: {matchLabels: {app: front}}, subsets: [{name: %s, labels: {v: x}}]}`
+	w := xdstest.NewWorld(t, xdstest.HTTPService("shop/a", "a.shop.example", "10.1.0.1"),
+		rule("shop/all", "a.shop.example", "'*'", "all"),
+		xdstest.Object("DestinationRule", "shop/younger", fmt.Sprintf(mine, "a.shop.example", "some")),
+		xdstest.Object("DestinationRule", "shop/merged", fmt.Sprintf(mine, "a.shop.example", "more")),
+		xdstest.Object("DestinationRule", "edge/wide", fmt.Sprintf(mine, "'*.example'", "wide")),
+		xdstest.Object("DestinationRule", "back/everyone", "{host: a.shop.example, workloadSelector: {}, subsets: [{name: everyone, labels: {v: x}}]}"))
+	front := map[string]string{"app": "front", "v": "1"}
+	for _, tc := range []struct {
+		name         string
+		node         xdstest.Node
+		want, server []string
+	}{
+		{"of the namespace, with the labels", xdstest.Node{Namespace: "shop", Labels: front}, []string{"some", "more"}, []string{"all"}},
+		{"without", xdstest.Node{Namespace: "shop", Labels: map[string]string{"app": "back"}}, []string{"all"}, []string{"all"}},
+		{"of another namespace, by a pattern", xdstest.Node{Namespace: "edge", Labels: front}, []string{"wide"}, []string{"all"}},
+		{"of another namespace, without the labels", xdstest.Node{Namespace: "edge"}, []string{"all"}, []string{"all"}},
+		{"of a namespace without such rules", xdstest.Node{Namespace: "other", Labels: front}, []string{"all"}, []string{"all"}},
+		{"of a namespace whose rule selects everybody", xdstest.Node{Namespace: "back"}, []string{"everyone"}, []string{"all"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			v := w.View(tc.node)
+			s := v.Service("a.shop.example")
+			if d := cmp.Diff([][]string{tc.want, tc.server}, [][]string{subsetNames(v.Rule(s)), subsetNames(v.ServerRule(s))}); d != "" {
+				t.Errorf("subsets for the client and the server (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+// TestClassesOfClients: selectors of DestinationRules tell proxies of their namespace
+// apart, and no others.
+func TestClassesOfClients(t *testing.T) {
+	t.Parallel()
+	one := func(namespace, app string) xdstest.Node {
+		return xdstest.Node{Namespace: namespace, Labels: map[string]string{"app": app}}
+	}
+	w := xdstest.NewWorld(t, xdstest.Object("DestinationRule", "shop/x",
+		"{host: a.shop.example, workloadSelector: {matchLabels: {app: front}}, trafficPolicy: {loadBalancer: {simple: RANDOM}}}"))
+	class := func(n xdstest.Node) mesh.Class { return w.View(n).Class() }
+	if class(one("shop", "front")) == class(one("shop", "back")) {
+		t.Error("clients that a rule tells apart are of one class")
+	}
+	if class(one("shop", "back")) != class(one("shop", "other")) || class(one("edge", "front")) != class(one("edge", "back")) {
+		t.Error("clients that no rule tells apart are of two classes")
+	}
+}
+
 // TestDefaultExportOfRules: "." is honoured, and anything else is public.
 func TestDefaultExportOfRules(t *testing.T) {
 	t.Parallel()

@@ -60,6 +60,7 @@ const (
 	AddressTaken       Code = "PTL0129"
 	ListenerTaken      Code = "PTL0130"
 	NotBuilt           Code = "PTL0131"
+	ClientsEmpty       Code = "PTL0132"
 )
 
 // Kind is what there is to know of a Code.
@@ -107,6 +108,7 @@ var kinds = []Kind{
 	{AddressTaken, "", Error, status.Conflicted, "a ServiceEntry speaks HTTP at an address and a port where another one does not", "the other one gets all that proxies capture on the way to the address"},
 	{ListenerTaken, "", Warning, status.Conflicted, "an egress listener of a Sidecar has the port of a service that its proxies see and that it does not carry", "the proxies cannot call the service on that port"},
 	{NotBuilt, "", Error, status.Rejected, "a server cannot make a resource of an object", "proxies keep its last good form"},
+	{ClientsEmpty, "", Info, status.ResolvedRefs, "the workloadSelector of a DestinationRule selects no proxy of its namespace", "the rule has no effect until a proxy has the labels"},
 }
 
 // Kinds iterates over the table of all codes, in their order.

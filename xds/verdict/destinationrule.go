@@ -10,6 +10,8 @@ import (
 
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/labels"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/destination"
 )
@@ -34,9 +36,28 @@ func (j *judge) destinationRule(object *config.Config) {
 		})
 	}
 	j.merged(object, spec)
+	j.clients(object.Namespace, spec)
 	for i, subset := range spec.GetSubsets() {
 		j.emptySubset(at("spec.subsets", i), subset, services)
 	}
+}
+
+// clients judges whether a selector of client proxies selects one that is known.
+func (j *judge) clients(namespace string, spec *networking.DestinationRule) {
+	selector := labels.Instance(spec.GetWorkloadSelector().GetMatchLabels())
+	if len(selector) == 0 || j.selects(selector, j.known(sidecarsRow, namespace)) {
+		return
+	}
+	for proxy := range j.known(routersRow, "").Values() {
+		if proxy.Namespace == namespace && j.selects(selector, pmap.Map[*status.Proxy]{}.Set(proxy.Node, proxy)) {
+			return
+		}
+	}
+	j.add(Verdict{
+		Code: ClientsEmpty, Field: "spec.workloadSelector",
+		Message: fmt.Sprintf("selects no proxy of namespace %s: the rule has no effect until one has the labels %s", namespace, selector),
+		Remedy:  "mend the labels, or add the proxy",
+	})
 }
 
 // maxLooked bounds what is looked at for one field that covers many.

@@ -181,6 +181,22 @@ func TestVerdicts(t *testing.T) {
 			want: []string{"a PTL0124 spec.egress[0].hosts[1]", "a PTL0124 spec.egress[0].hosts[2]", "b PTL0118 spec.workloadSelector beside a", "c PTL0117 spec.workloadSelector"},
 		},
 		{
+			name: "selectors of clients",
+			objects: []string{
+				entry, rule("all", "{host: web.example.com, subsets: [{name: v1, labels: {version: v1}}]}"),
+				rule("some", "{host: web.example.com, workloadSelector: {matchLabels: {app: web}}, subsets: [{name: special, labels: {version: v1}}], trafficPolicy: {loadBalancer: {simple: RANDOM}}}"),
+				rule("edge", "{host: web.example.com, workloadSelector: {matchLabels: {app: edge}}, trafficPolicy: {loadBalancer: {simple: RANDOM}}}"),
+				rule("nobody", "{host: web.example.com, workloadSelector: {matchLabels: {app: none}}, trafficPolicy: {loadBalancer: {simple: RANDOM}}}"),
+				routes("r", "{hosts: [web.example.com], http: [{route: [{destination: {host: web.example.com, subset: special}}]}]}"),
+			},
+			proxies: proxies(
+				&status.Proxy{Node: "s", Type: "sidecar", Namespace: "default", Labels: map[string]string{"app": "web"}, Addresses: []string{"10.0.0.8"}, Replica: "r"},
+				&status.Proxy{Node: "e", Type: "router", Namespace: "default", Labels: map[string]string{"app": "edge"}, Addresses: []string{"10.0.0.9"}, Replica: "r"},
+				&status.Proxy{Node: "o", Type: "router", Namespace: "other", Labels: map[string]string{"app": "none"}, Addresses: []string{"10.0.0.7"}, Replica: "r"},
+			),
+			want: []string{"nobody PTL0132 spec.workloadSelector"},
+		},
+		{
 			name: "egress listeners that have the port of a service and do not carry it",
 			objects: []string{
 				entry, xdstest.Object("ServiceEntry", "db", `{hosts: [db.example.com], ports: [{number: 5432, name: tcp, protocol: TCP}], resolution: STATIC, endpoints: [{address: 10.0.0.3}]}`),

@@ -11,6 +11,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/destination"
 )
 
 // virtualService judges the gateways, hosts and HTTP routes of a VirtualService.
@@ -159,6 +160,9 @@ func (j *judge) portAndSubset(s *mesh.ServiceRow, d *networking.Destination, nam
 	if rule.Subset(d.GetSubset()) != nil {
 		return
 	}
+	if j.someHave(s.Hostname, d.GetSubset(), namespace) {
+		return
+	}
 	v := Verdict{
 		Code: SubsetUnknown, Field: field + ".subset",
 		Message: fmt.Sprintf("%q is no subset of %s: requests that take the route are answered with 503", d.GetSubset(), s.Hostname),
@@ -169,6 +173,13 @@ func (j *judge) portAndSubset(s *mesh.ServiceRow, d *networking.Destination, nam
 		v.Remedy = fmt.Sprintf("add the subset to %s, or use one that it has: %s", v.Other, subsetsOf(rule))
 	}
 	j.add(v)
+}
+
+// someHave says whether a rule for some proxies of a namespace has a subset.
+func (j *judge) someHave(h host.Name, subset, namespace string) bool {
+	return slices.ContainsFunc(j.mesh().RulesOf(h), func(r *destination.Rule) bool {
+		return r.Namespace == namespace && r.Selector != nil && r.Subset(subset) != nil
+	})
 }
 
 // viewpoints is the namespace of the proxies that have the routes of a VirtualService

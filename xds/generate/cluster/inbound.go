@@ -93,7 +93,7 @@ func inboundPolicy(v *mesh.View, p workload.Port) *networking.TrafficPolicy {
 		pool = v.InboundConnectionPool()
 	}
 	if pool == nil && len(p.Services) > 0 {
-		pool = v.Rule(p.Services[0]).PolicyFor("", p.ServicePort).GetConnectionPool()
+		pool = v.ServerRule(p.Services[0]).PolicyFor("", p.ServicePort).GetConnectionPool()
 	}
 	if pool == nil {
 		return nil

@@ -1,0 +1,59 @@
+package mesh
+
+import (
+	"strings"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/labels"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+)
+
+// clientSelectorTable counts, by namespace, the DestinationRules that have a selector of
+// client proxies, by the form that formatLabels gives it. A class knows only those of its
+// namespace, so that proxies are of one class where no rule tells them apart.
+type clientSelectorTable struct{ groups[int] }
+
+var clientSelectorRows = clientSelectorTable{groupsOf[int](clientSelectors)}
+
+func (t clientSelectorTable) follow(from, to *PushContext) {
+	count := func(c *config.Config, by int) {
+		selector := c.Spec.(*networking.DestinationRule).GetWorkloadSelector()
+		if selector == nil {
+			return
+		}
+		key := formatLabels(selector.GetMatchLabels())
+		if n := t.of(to).Value(c.Namespace).Value(key) + by; n > 0 {
+			t.add(to, c.Namespace, key, n)
+		} else {
+			t.remove(to, c.Namespace, key)
+		}
+	}
+	eachObject(from, to, destinationRulePath, func(c pmap.Change[*config.Config]) {
+		if c.HasNew {
+			count(c.New, 1)
+		}
+		if c.HasOld {
+			count(c.Old, -1)
+		}
+	})
+}
+
+// clientSelectorsOf are the selectors of a namespace's DestinationRules that a proxy there
+// matches, each followed by a separator, in order.
+func (p *PushContext) clientSelectorsOf(namespace string, workload labels.Instance) string {
+	var out strings.Builder
+	for selector := range clientSelectorRows.of(p).Value(namespace).Keys() {
+		if parseLabels(selector).SubsetOf(workload) {
+			out.WriteString(selector + separator)
+		}
+	}
+	return out.String()
+}
+
+// calls says whether a DestinationRule of the class's namespace that has a selector is
+// for the class.
+func (c Class) calls(selector labels.Instance) bool {
+	return strings.Contains(separator+c.Clients, separator+formatLabels(selector)+separator)
+}
