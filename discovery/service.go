@@ -79,6 +79,9 @@ func (p Protocol) IsHTTP() bool { return p == HTTP || p == GRPCWeb || p.IsHTTP2(
 // IsHTTP2 says whether HTTP/2 is spoken from the first byte.
 func (p Protocol) IsHTTP2() bool { return p == HTTP2 || p == GRPC }
 
+// IsGRPC says whether gRPC is spoken, by programs or by browsers.
+func (p Protocol) IsGRPC() bool { return p == GRPC || p == GRPCWeb }
+
 // IsServed says whether proxies take part in it. Ports of UDP are known and have no
 // effect, and so are those of HTTP_PROXY: a service's are of HTTP.
 func (p Protocol) IsServed() bool { return p != UDP && p != HTTPProxy }

@@ -143,7 +143,7 @@ func everyCluster() []*clusterv3.Cluster {
 }
 
 func everyListener() []*listenerv3.Listener {
-	filters := []*hcmv3.HttpFilter{messages.DynamicDNSFilter(messages.DNSv4Only), messages.RouterFilter()}
+	filters := []*hcmv3.HttpFilter{messages.FaultFilter(), messages.CORSFilter(), messages.DynamicDNSFilter(messages.DNSv4Only), messages.RouterFilter()}
 	logs := []*accesslogv3.AccessLog{messages.AccessLog(messages.AccessLogOptions{Path: "/dev/null"})}
 	chain := func(name string, o messages.FilterChainOptions, f *listenerv3.Filter) *listenerv3.FilterChain {
 		o.Name, o.Filters = name, []*listenerv3.Filter{f}
@@ -212,10 +212,19 @@ func everyRoute() *routev3.RouteConfiguration {
 				Retry: &messages.RetryOptions{
 					On: "5xx,503", PerTryTimeout: time.Second, Backoff: time.Millisecond, RemoteLocalities: true,
 				},
+				Mirrors: []messages.Mirror{{Cluster: "http1", Percentage: 0.5}, {Cluster: "static", Percentage: 100}},
 				HashPolicies: []messages.HashPolicy{
 					{Header: "x"}, {QueryParameter: "q"}, {SourceIP: true},
 					{Cookie: &messages.HashCookie{Name: "c", Path: "/", TTL: &ttl, Attributes: []messages.CookieAttribute{{Name: "SameSite", Value: "Lax"}}}},
 				},
+			},
+		},
+		{
+			Match:   messages.MatchOptions{Path: messages.StringMatch{Kind: messages.Prefix, Value: "/c/"}},
+			Forward: &messages.Forward{Clusters: clusters},
+			CORS: &messages.CORS{
+				Origins: []messages.StringMatch{exact, {Kind: messages.Regex, Value: "https://.*"}}, Methods: []string{"GET", "POST"}, Headers: []string{"a"},
+				ExposeHeaders: []string{"b"}, MaxAge: &ttl, Credentials: new(bool), AnswerUnmatched: true,
 			},
 		},
 		{

@@ -114,8 +114,8 @@ func TestMistakesAreTold(t *testing.T) {
 		},
 		{
 			name:     "a field that is not served",
-			document: routes("web", `{hosts: [web.example.com], http: [{mirror: {host: web.example.com}, route: [{destination: {host: web.example.com}}]}]}`),
-			object:   "virtualservices/web", code: "PTL0121", field: "spec.http[0].mirror", condition: "PartlyServed", mend: sound,
+			document: "apiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {name: g, namespace: shop}\nspec: {selector: {app: edge}, servers: [{defaultEndpoint: \"127.0.0.1:80\", port: {number: 80, name: http, protocol: HTTP}, hosts: [\"*\"]}]}\n",
+			object:   "gateways/g", code: "PTL0121", field: "spec.servers[0].defaultEndpoint", condition: "PartlyServed",
 		},
 	} {
 		t.Run(m.name, func(t *testing.T) {

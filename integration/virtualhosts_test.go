@@ -147,7 +147,8 @@ func (x *scene) awaitHosts(what string) {
 const assignedPrefix = "240.240."
 
 // hosts are Envoy's virtual hosts by route configuration and name, those apart that
-// take the rest, with their domains but addresses that were assigned.
+// take the rest, with their domains but addresses that were assigned and names with a dot
+// at the end.
 func (e *envoy) hosts() (map[string]map[string]string, error) {
 	body, err := e.get("/config_dump?resource=dynamic_route_configs")
 	if err != nil {
@@ -175,7 +176,9 @@ func (e *envoy) hosts() (map[string]map[string]string, error) {
 			if slices.Equal(h.Domains, []string{"*"}) {
 				continue
 			}
-			domains := slices.DeleteFunc(h.Domains, func(d string) bool { return strings.HasPrefix(d, assignedPrefix) })
+			domains := slices.DeleteFunc(h.Domains, func(d string) bool {
+				return strings.HasPrefix(d, assignedPrefix) || strings.HasSuffix(d, ".")
+			})
 			into[strings.TrimPrefix(h.Name, c.RouteConfig.Name+"/")] = strings.Join(domains, " ")
 		}
 	}

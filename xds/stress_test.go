@@ -58,8 +58,9 @@ func (x *stress) object() (name, document string) {
 		spec = fmt.Sprintf("{hosts: [%s], exportTo: [%s], ports: [{number: %s, name: p, protocol: %s}], %s}",
 			host, x.pick("'*'", "."), x.pick("80", "9080"), x.pick("HTTP", "HTTP", "TCP"), source)
 	case "VirtualService":
-		spec = fmt.Sprintf("{hosts: ['%s'], gateways: [%s], exportTo: [%s], http: [{route: [{destination: {host: s%d.example, port: {number: 80}}}]}]}",
-			x.pick(host, "*.example"), x.pick("mesh", "edge/s1", "mesh, edge/s2"), x.pick("'*'", "."), x.IntN(6))
+		spec = fmt.Sprintf("{hosts: ['%s'], gateways: [%s], exportTo: [%s], http: [{route: [{destination: {host: s%d.example, port: {number: 80}}}]%s}]}",
+			x.pick(host, "*.example"), x.pick("mesh", "edge/s1", "mesh, edge/s2"), x.pick("'*'", "."), x.IntN(6),
+			x.pick("", fmt.Sprintf(", mirrors: [{destination: {host: s%d.example, port: {number: 80}}}]", x.IntN(6))))
 	case "DestinationRule":
 		spec = fmt.Sprintf("{host: '%s', %strafficPolicy: {connectionPool: {tcp: {maxConnections: %d}}%s}, subsets: [{name: %s, labels: {v: x}}]}",
 			x.pick(host, "*.example"), x.pick("", "", "workloadSelector: {matchLabels: {role: narrow}}, "), 1+x.IntN(3), x.pick("", ", outlierDetection: {}",

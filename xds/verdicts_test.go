@@ -23,9 +23,10 @@ func (s sources) routing() event {
 	var spec string
 	switch kind {
 	case "VirtualService":
-		spec = fmt.Sprintf(`{hosts: [%s], gateways: [%s], exportTo: [%s], http: [{route: [{destination: {host: %s, subset: %s, port: {number: %s}}}]}]}`,
+		spec = fmt.Sprintf(`{hosts: [%s], gateways: [%s], exportTo: [%s], http: [{route: [{destination: {host: %s, subset: %s, port: {number: %s}}}]%s}]}`,
 			s.one("host", "a.example", "b.example", "'*.example'"), s.one("gateway", "mesh", "r", "edge/s", "r, mesh"), s.one("exportTo", "'*'", "."),
-			host("destination"), s.one("subset", "v1", "v2", "''"), s.one("port", "80", "81"))
+			host("destination"), s.one("subset", "v1", "v2", "''"), s.one("port", "80", "81"),
+			s.one("mirror", "", ", mirror: {host: m.example}", ", mirrors: [{destination: {host: b.example, subset: v2}}]", ", rewrite: {uri: /x}"))
 	case "DestinationRule":
 		spec = fmt.Sprintf(`{host: %s, %s, subsets: [{name: %s, labels: {v: '%s'}}], trafficPolicy: {loadBalancer: {simple: RANDOM}}}`,
 			s.one("host", "a.example", "'*.example'", "m.example"), s.one("clients", "exportTo: ['*']", "exportTo: [.]", "workloadSelector: {matchLabels: {app: a}}"), s.one("subset", "v1", "v2"), s.one("v", "1", "2"))
@@ -54,7 +55,7 @@ func (s sources) proxies() pmap.Map[*status.Proxy] {
 	var out pmap.Map[*status.Proxy]
 	for i := range rapid.IntRange(0, 3).Draw(s.t, "proxies") {
 		p := &status.Proxy{
-			Node: fmt.Sprint("p", i), Type: s.one("type", "router", "sidecar", ""), Namespace: s.one("namespace", "shop", "edge"),
+			Node: fmt.Sprint("p", i), Type: s.one("type", "router", "sidecar", "grpc", ""), Namespace: s.one("namespace", "shop", "edge"),
 			Addresses: []string{s.one("ip", "10.0.0.1", "10.0.0.2", "10.0.0.9")}, Labels: map[string]string{"app": s.one("app", "a", "b")},
 			Replica: s.one("replica", "", "r"),
 		}

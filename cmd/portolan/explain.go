@@ -107,6 +107,9 @@ func explanationRows(e admin.Explanation) [][]string {
 		if r.Fault != "" {
 			rows = append(rows, []string{"fault", r.Fault})
 		}
+		if len(r.Mirrors) > 0 {
+			rows = append(rows, []string{"mirrored", strings.Join(r.Mirrors, ", ")})
+		}
 		rows = append(rows, notTaken(r.NotTaken)...)
 	} else if len(e.Destinations) > 0 {
 		rows = append(rows, []string{"route", joined("of the connection as it is", arrow(e))})

@@ -162,6 +162,15 @@ func unique[T any, K comparable](c checker, list []T, key func(T) K, field ...st
 	}
 }
 
+// twice warns of elements of a list that stand in it before.
+func twice(c checker, list []string) {
+	for i, v := range list {
+		if first := slices.Index(list, v); first < i {
+			c.index(i).warn("%q stands twice, also at %s", v, c.index(first).path)
+		}
+	}
+}
+
 func itself(s string) string { return s }
 
 // anySet says whether a field of a message is set, other than those named.

@@ -95,9 +95,18 @@ func (c checker) match(m *networking.StringMatch) {
 // wholeMatch checks the match of a part that every request has.
 func (c checker) wholeMatch(m *networking.StringMatch) {
 	if m != nil && m.GetMatchType() == nil {
-		c.fail("is empty: set one of exact, prefix, regex")
+		c.warn("is empty and matches every request: set one of exact, prefix, regex")
 	}
 	c.match(m)
+}
+
+// pathMatch checks the match of a path, whose prefix may be empty.
+func (c checker) pathMatch(m *networking.StringMatch) {
+	if prefix, ok := m.GetMatchType().(*networking.StringMatch_Prefix); ok && prefix.Prefix == "" {
+		c.at("prefix").warn("is empty and matches every path: leave the match out")
+		return
+	}
+	c.wholeMatch(m)
 }
 
 // matches checks the matches of headers or query parameters: an empty one and

@@ -2,14 +2,12 @@ package schema
 
 import (
 	"slices"
-	"strconv"
-	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
 )
 
 func checkHTTPMatch(c checker, m *networking.HTTPMatchRequest) {
-	c.at("uri").wholeMatch(m.GetUri())
+	c.at("uri").pathMatch(m.GetUri())
 	c.at("scheme").wholeMatch(m.GetScheme())
 	c.at("method").wholeMatch(m.GetMethod())
 	c.at("authority").wholeMatch(m.GetAuthority())
@@ -45,7 +43,10 @@ func checkRedirect(c checker, route *networking.HTTPRoute) {
 	c.at("authority").oneLine(r.Authority)
 	c.at("prefixRewrite").oneLine(r.PrefixRewrite)
 	if port, ok := r.RedirectPort.(*networking.HTTPRedirect_Port); ok {
-		c.at("port").port(port.Port)
+		c.at("port").optionalPort(port.Port)
+		if port.Port == 0 {
+			c.at("port").warn("is 0 and has no effect")
+		}
 	}
 	if r.PrefixRewrite == "" {
 		return
@@ -54,7 +55,8 @@ func checkRedirect(c checker, route *networking.HTTPRoute) {
 		c.at("prefixRewrite").fail("excludes uri: set one of the two")
 	}
 	if len(route.Match) == 0 || slices.ContainsFunc(route.Match, func(m *networking.HTTPMatchRequest) bool {
-		return m.GetUri().GetPrefix() == ""
+		_, ok := m.GetUri().GetMatchType().(*networking.StringMatch_Prefix)
+		return !ok
 	}) {
 		c.at("prefixRewrite").fail("needs a uri prefix in every match of the route")
 	}
@@ -117,40 +119,6 @@ func checkAuthority(c checker, route *networking.HTTPRoute) {
 		}
 		if _, ok := operations.GetAdd()[name]; ok {
 			report(c.at("headers", "request", "add").key(name))
-		}
-	}
-}
-
-// retryConditions are the conditions that Envoy knows.
-func retryConditions() []string {
-	return []string{
-		"5xx", "gateway-error", "reset", "reset-before-request", "connect-failure", "envoy-ratelimited",
-		"retriable-4xx", "refused-stream", "retriable-status-codes", "retriable-headers", "http3-post-connect-failure",
-		"cancelled", "deadline-exceeded", "internal", "resource-exhausted", "unavailable",
-	}
-}
-
-func checkRetries(c checker, r *networking.HTTPRetry) {
-	if r == nil {
-		return
-	}
-	c.at("attempts").notNegative(r.Attempts)
-	if r.Attempts == 0 && anySet(r) {
-		c.at("attempts").fail("is 0, which turns retries off: leave the other fields out")
-	}
-	c.at("perTryTimeout").duration(r.PerTryTimeout)
-	c.at("backoff").duration(r.Backoff)
-	if r.RetryOn == "" {
-		return
-	}
-	for condition := range strings.SplitSeq(r.RetryOn, ",") {
-		condition = strings.TrimSpace(condition)
-		if status, err := strconv.Atoi(condition); err == nil {
-			if status < 100 || status > 599 {
-				c.at("retryOn").fail("%d is not an HTTP status", status)
-			}
-		} else if !slices.Contains(retryConditions(), condition) {
-			c.at("retryOn").fail("unknown condition %q: use statuses and %s", condition, strings.Join(retryConditions(), ", "))
 		}
 	}
 }

@@ -55,21 +55,23 @@ func TestVirtualServiceRules(t *testing.T) {
 				`spec.gateways[1]: "A" is not valid: a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character`,
 				"spec.gateways[2]: is missing",
 				`spec.gateways[3]: "*" is not valid: a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character`,
-				`spec.gateways[5]: "mesh" is set twice, also at spec.gateways[4]`,
 				`spec.exportTo[0]: "~" must stand alone`,
 				`spec.http[0].match[0].gateways[0]: "a_b" is not a host name: its part "a_b" is not letters, digits and inner hyphens, 63 at most`,
+			},
+			warned: []string{
+				`spec.gateways[5] "mesh" stands twice, also at spec.gateways[4]`,
 			}},
 		{name: "actions", kind: schema.VirtualService, spec: `
 			hosts: [a.b]
 			http:
 			- match: [{port: 1}]
-			- match: [{port: 1}]
+			- match: [{port: 2}]
 			  route: [{destination: {host: a.b}}]
 			  redirect: {uri: /}
-			- match: [{port: 1}]
+			- match: [{port: 3}]
 			  redirect: {uri: /}
 			  rewrite: {uri: /}
-			- match: [{port: 1}]
+			- match: [{port: 4}]
 			  redirect: {uri: /}
 			  fault: {abort: {httpStatus: 500, percentage: {value: 100}}}
 			- delegate: {name: b}`,
@@ -87,7 +89,7 @@ func TestVirtualServiceRules(t *testing.T) {
 			http:
 			- match: [{port: 1}]
 			  route: [{}, {destination: {host: "*"}, weight: -1}, {destination: {host: b, subset: a/b, port: {}}, weight: 2}]
-			- match: [{port: 1}]
+			- match: [{port: 2}]
 			  route: [{destination: {host: a.b}}, {destination: {host: c.d}}]
 			- route: [{destination: {host: a.b}, weight: 2147483647}, {destination: {host: c.d}, weight: 2147483647}, {destination: {host: e.f}, weight: 2}]`,
 			refused: []string{
@@ -115,10 +117,8 @@ func TestVirtualServiceRules(t *testing.T) {
 			    queryParams: {"": {exact: a}, q: {prefix: ""}}
 			    port: 65536
 			    sourceLabels: {"*": "*"}
-			    sourceNamespace: a.b
-			    statPrefix: x`,
+			    sourceNamespace: a.b`,
 			refused: []string{
-				"spec.http[0].match[0].uri: is empty: set one of exact, prefix, regex",
 				"spec.http[0].match[0].scheme.prefix: is empty: leave the match out",
 				"spec.http[0].match[0].method.regex: error parsing regexp: missing closing ): `(`",
 				`spec.http[0].match[0].headers[:status]: ":status" is not the name of an HTTP header`,
@@ -133,8 +133,75 @@ func TestVirtualServiceRules(t *testing.T) {
 				`spec.http[0].match[0].sourceNamespace: "a.b" is not valid: must not contain dots`,
 			},
 			warned: []string{
+				"spec.http[0].match[0].uri is empty and matches every request: set one of exact, prefix, regex",
 				"spec.http[0].match[0].headers[@request.auth.claims.sub] routing by the claims of a token is not served yet: the header is matched as any other",
-				"spec.http[0].match[0].statPrefix is not served yet and has no effect",
+			}},
+		{name: "mirrors", kind: schema.VirtualService, spec: `
+			hosts: [a.b]
+			http:
+			- match: [{port: 1}]
+			  route: [{destination: {host: a.b}}]
+			  mirror: {host: "*"}
+			  mirrors: [{destination: {host: a.b}}, {}, {destination: {host: a.b, port: {}}, percentage: {value: 100.5}}]
+			  mirrorPercentage: {value: -1}
+			  mirrorPercent: 101
+			- match: [{port: 2}]
+			  route: [{destination: {host: a.b}}]
+			  mirrorPercentage: {value: 1}
+			- match: [{port: 3}]
+			  route: [{destination: {host: a.b}}]
+			  mirrorPercent: 1
+			  mirrors: [{destination: {host: a.b}, percentage: {value: 0.00001}}]
+			- match: [{port: 4}]
+			  directResponse: {status: 200}
+			  mirror: {host: a.b}
+			- redirect: {uri: /a}
+			  mirrors: [{destination: {host: a.b}}]`,
+			refused: []string{
+				"spec.http[0].mirror: excludes mirrors: move it into the list",
+				`spec.http[0].mirror.host: "*" is no destination: name a host`,
+				"spec.http[0].mirrorPercent: must be from 0 to 100, is 101",
+				"spec.http[0].mirrorPercentage.value: must be from 0 to 100, is -1",
+				"spec.http[0].mirrors[1].destination: is missing",
+				"spec.http[0].mirrors[2].destination.port.number: must be a port from 1 to 65535, is 0",
+				"spec.http[0].mirrors[2].percentage.value: must be from 0 to 100, is 100.5",
+			},
+			warned: []string{
+				"spec.http[0].mirrorPercent has no effect: mirrorPercentage outranks it",
+				"spec.http[1].mirrorPercentage has no effect: it is the share of mirror, which is not set",
+				"spec.http[2].mirrorPercent has no effect: it is the share of mirror, which is not set",
+				"spec.http[2].mirrors[0].percentage.value is less than 0.0001 and mirrors no request",
+				"spec.http[3].mirror has no effect: only requests that go to a destination are mirrored",
+				"spec.http[4].mirrors has no effect: only requests that go to a destination are mirrored",
+			}},
+		{name: "CORS", kind: schema.VirtualService, spec: `
+			hosts: [a.b]
+			http:
+			- match: [{port: 1}]
+			  route: [{destination: {host: a.b}}]
+			  corsPolicy: {allowOrigins: [{}, {exact: ""}, {regex: "("}, {prefix: "https://a"}], allowMethods: [get, "*"], allowHeaders: ["a b", "*"], exposeHeaders: [""], maxAge: 1.5s}
+			- match: [{port: 2}]
+			  route: [{destination: {host: a.b}}]
+			  corsPolicy: {maxAge: 0s}
+			- match: [{port: 3}]
+			  route: [{destination: {host: a.b}}]
+			  corsPolicy: {allowOrigin: ["https://a.b"], allowOrigins: [{exact: "https://a.b"}]}
+			- redirect: {uri: /a}
+			  corsPolicy: {allowOrigins: [{exact: "https://a.b"}]}`,
+			refused: []string{
+				"spec.http[0].corsPolicy.allowOrigins[0]: is empty: set one of exact, prefix, regex",
+				"spec.http[0].corsPolicy.allowOrigins[1]: is empty: set one of exact, prefix, regex",
+				"spec.http[0].corsPolicy.allowOrigins[2].regex: error parsing regexp: missing closing ): `(`",
+				`spec.http[0].corsPolicy.allowMethods[0]: "get" is not a method: use GET, HEAD, POST, PUT, PATCH, DELETE, CONNECT, OPTIONS, TRACE, *`,
+				`spec.http[0].corsPolicy.allowHeaders[0]: "a b" is not the name of an HTTP header`,
+				`spec.http[0].corsPolicy.exposeHeaders[0]: "" is not the name of an HTTP header`,
+				"spec.http[0].corsPolicy.maxAge: must be whole seconds, is 1.5s",
+				"spec.http[1].corsPolicy.maxAge: must be at least 1ms, is 0s",
+			},
+			warned: []string{
+				"spec.http[1].corsPolicy allows no origin and has no effect: set allowOrigins",
+				"spec.http[2].corsPolicy.allowOrigin has no effect: allowOrigins outranks it",
+				"spec.http[3].corsPolicy has no effect: only requests that go to a destination have a policy",
 			}},
 		{name: "redirects", kind: schema.VirtualService, spec: `
 			hosts: [a.b]
@@ -145,10 +212,52 @@ func TestVirtualServiceRules(t *testing.T) {
 			refused: []string{
 				"spec.http[0].redirect.redirectCode: must be one of 301, 302, 303, 307, 308, is 300",
 				`spec.http[0].redirect.scheme: must be one of http, https, is "ftp"`,
-				"spec.http[0].redirect.port: must be a port from 1 to 65535, is 0",
 				"spec.http[0].redirect.prefixRewrite: excludes uri: set one of the two",
 				"spec.http[0].redirect.prefixRewrite: needs a uri prefix in every match of the route",
 				"spec.http[1].redirect: leads back to where it came from: set uri, prefixRewrite, authority, scheme or a port",
+			},
+			warned: []string{
+				"spec.http[0].redirect.port is 0 and has no effect",
+			}},
+		{name: "empty matches", kind: schema.VirtualService, spec: `
+			hosts: [a.b]
+			http:
+			- match: [{uri: {prefix: ""}, port: 1}, {method: {}, port: 2}]
+			  route: [{destination: {host: a.b}}]
+			- match: [{uri: {prefix: ""}, port: 3}]
+			  redirect: {prefixRewrite: /a}`,
+			warned: []string{
+				"spec.http[0].match[0].uri.prefix is empty and matches every path: leave the match out",
+				"spec.http[0].match[1].method is empty and matches every request: set one of exact, prefix, regex",
+				"spec.http[1].match[0].uri.prefix is empty and matches every path: leave the match out",
+			}},
+		{name: "matches that are never used", kind: schema.VirtualService, spec: `
+			hosts: [a.b]
+			http:
+			- match: [{uri: {prefix: /a}}, {uri: {exact: /b}, name: x}, {uri: {regex: c.*}, headers: {x: {exact: a}}}, {port: 80, method: {exact: GET}}, {uri: {prefix: /g}, gateways: [edge]}, {uri: {prefix: /l}, sourceLabels: {app: a}}]
+			  route: [{destination: {host: a.b}}]
+			- match:
+			  - {uri: {prefix: /ab}, headers: {x: {exact: a}}}
+			  - {uri: {exact: /a}}
+			  - {uri: {exact: /b}, name: z}
+			  - {uri: {exact: /b}, ignoreUriCase: true}
+			  - {uri: {regex: c.*}}
+			  - {uri: {regex: c.*}, headers: {x: {exact: a}, z: {}}}
+			  - {uri: {prefix: /d}, method: {exact: GET}, port: 80}
+			  - {uri: {prefix: /d}, method: {exact: GET}}
+			  - {uri: {prefix: /g}, gateways: [edge], sourceNamespace: a}
+			  - {uri: {prefix: /g}}
+			  - {uri: {prefix: /l}, sourceLabels: {app: b}}
+			  - {uri: {prefix: /l}, sourceLabels: {app: a}, sourceNamespace: a}
+			  route: [{destination: {host: a.b}}]`,
+			warned: []string{
+				"spec.http[1].match[0] is never used: spec.http[0].match[0] takes its requests",
+				"spec.http[1].match[1] is never used: spec.http[0].match[0] takes its requests",
+				"spec.http[1].match[2] is never used: spec.http[0].match[1] takes its requests",
+				"spec.http[1].match[5] is never used: spec.http[0].match[2] takes its requests",
+				"spec.http[1].match[6] is never used: spec.http[0].match[3] takes its requests",
+				"spec.http[1].match[8] is never used: spec.http[0].match[4] takes its requests",
+				"spec.http[1].match[11] is never used: spec.http[0].match[5] takes its requests",
 			}},
 		{name: "direct responses", kind: schema.VirtualService, spec: `
 			hosts: [a.b]
@@ -163,7 +272,7 @@ func TestVirtualServiceRules(t *testing.T) {
 			- match: [{port: 1}]
 			  route: [{destination: {host: a.b}}]
 			  rewrite: {}
-			- match: [{port: 1}]
+			- match: [{port: 2}]
 			  route: [{destination: {host: a.b}}]
 			  rewrite: {uri: /a, uriRegexRewrite: {match: "["}}
 			- route: [{destination: {host: a.b}}]
@@ -232,19 +341,19 @@ func TestVirtualServiceRules(t *testing.T) {
 			- match: [{port: 1}]
 			  route: [{destination: {host: a.b}}]
 			  fault: {delay: {fixedDelay: 5s, percentage: {value: 0.1}}, abort: {httpStatus: 503, percentage: {value: 0}}}
-			- match: [{port: 1}]
+			- match: [{port: 2}]
 			  directResponse: {status: 200}
 			  fault: {delay: {fixedDelay: 1ms, percent: 10}, abort: {grpcStatus: UNAVAILABLE, percentage: {value: 100}}}
-			- match: [{port: 1}]
+			- match: [{port: 3}]
 			  route: [{destination: {host: a.b}}]
 			  fault: {}
-			- match: [{port: 1}]
+			- match: [{port: 4}]
 			  route: [{destination: {host: a.b}}]
 			  fault: {delay: {exponentialDelay: 1s, percent: 101}, abort: {http2Error: x, percentage: {value: 0.00001}}}
-			- match: [{port: 1}]
+			- match: [{port: 5}]
 			  route: [{destination: {host: a.b}}]
 			  fault: {delay: {fixedDelay: 0.5ms, percentage: {value: -1}}, abort: {httpStatus: 600, percentage: {value: NaN}}}
-			- match: [{port: 1}]
+			- match: [{port: 6}]
 			  route: [{destination: {host: a.b}}]
 			  fault: {delay: {}, abort: {}}
 			- route: [{destination: {host: a.b}}]
@@ -275,18 +384,8 @@ func TestVirtualServiceRules(t *testing.T) {
 			http:
 			- match: [{port: 80}]
 			  route: [{destination: {host: a.b}}]
-			- route: [{destination: {host: a.b}}]
-			  mirror: {host: c.d}
-			  mirrorPercent: 5
-			  mirrorPercentage: {value: 5}
-			  mirrors: [{destination: {host: c.d}}]
-			  corsPolicy: {maxAge: 1h}`,
+			- route: [{destination: {host: a.b}}]`,
 			warned: []string{
-				"spec.http[1].mirror is not served yet and has no effect",
-				"spec.http[1].mirrors is not served yet and has no effect",
-				"spec.http[1].mirrorPercent is not served yet and has no effect",
-				"spec.http[1].mirrorPercentage is not served yet and has no effect",
-				"spec.http[1].corsPolicy is not served yet and has no effect",
 				"spec.tls is not served yet and has no effect",
 				"spec.tcp is not served yet and has no effect",
 			}},

@@ -24,17 +24,18 @@ func virtualService() *Schema {
 
 func virtualServiceServed() fields {
 	match := serve("name", "uri", "scheme", "method", "authority", "headers", "withoutHeaders", "queryParams",
-		"ignoreUriCase", "port", "gateways", "sourceLabels", "sourceNamespace")
+		"ignoreUriCase", "port", "gateways", "sourceLabels", "sourceNamespace", "statPrefix")
 	destination := serve("weight", "headers").with("destination", serve("host", "subset", "port"))
 	return serve("hosts", "gateways", "exportTo").
-		with("http", serve("name", "redirect", "directResponse", "rewrite", "timeout", "retries", "headers").
+		with("http", serve("name", "redirect", "directResponse", "rewrite", "timeout", "retries", "headers",
+			"mirror", "mirrors", "mirrorPercent", "mirrorPercentage", "corsPolicy").
 			with("match", match).with("route", destination).with("fault", faultServed()))
 }
 
 func checkVirtualService(c checker, v *networking.VirtualService) {
 	checkHosts(c.at("hosts"), v)
 	each(c.at("gateways"), v.Gateways, checkGatewayName)
-	unique(c.at("gateways"), v.Gateways, itself)
+	twice(c.at("gateways"), v.Gateways)
 	c.at("exportTo").exportTo(v.ExportTo)
 	if len(v.Http) == 0 && len(v.Tcp) == 0 && len(v.Tls) == 0 {
 		c.at("http").fail("is missing: a VirtualService needs at least one route")
@@ -138,6 +139,8 @@ func checkHTTPRoute(c checker, v *networking.VirtualService, r *networking.HTTPR
 	checkRewrite(c, r)
 	c.at("timeout").duration(r.GetTimeout())
 	checkFault(c.at("fault"), r.GetFault())
+	checkMirrors(c, r)
+	checkCORS(c.at("corsPolicy"), r)
 	checkRetries(c.at("retries"), r.GetRetries())
 	c.at("headers").headers(r.GetHeaders())
 }
@@ -206,21 +209,4 @@ func checkDestination(c checker, d *networking.Destination) {
 	if d.GetPort() != nil {
 		c.at("port", "number").port(d.GetPort().GetNumber())
 	}
-}
-
-// checkReachable warns of routes behind a route that matches every request.
-func checkReachable(c checker, routes []*networking.HTTPRoute) {
-	for i, r := range routes {
-		if r.GetDelegate() == nil && takesAll(r) && i < len(routes)-1 {
-			c.report.warn(codeNeverUsed, c.index(i+1).path, "and what follows are never used: %s takes every request", c.index(i).path)
-			return
-		}
-	}
-}
-
-func takesAll(r *networking.HTTPRoute) bool {
-	return len(r.GetMatch()) == 0 || slices.ContainsFunc(r.GetMatch(), func(m *networking.HTTPMatchRequest) bool {
-		anyPath := m.GetUri() == nil || m.GetUri().GetPrefix() == "/" || m.GetUri().GetRegex() == ".*"
-		return anyPath && (m == nil || !anySet(m, "name", "uri", "ignoreUriCase", "statPrefix"))
-	})
 }

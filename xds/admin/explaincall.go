@@ -12,6 +12,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/xds/generate/cluster"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/verdict"
 )
 
 // What a gRPC client does not take of an object, as docs/operations/grpc.md tells. A
@@ -20,22 +21,11 @@ import (
 // notTakenOfRoute are the fields of an HTTP route, at a path, that the action of a client
 // lacks.
 func notTakenOfRoute(http *networking.HTTPRoute, at string, action *routev3.RouteAction) []string {
-	var out []string
-	for _, field := range setFields(http, "redirect", "directResponse", "rewrite", "headers") {
-		out = append(out, at+"."+field)
-	}
-	for _, field := range setFields(http.GetRetries(), "perTryTimeout", "retryRemoteLocalities", "retryIgnorePreviousHosts") {
-		out = append(out, at+".retries."+field)
-	}
+	out := verdict.NotForGRPC(http, at)
 	taken := strings.Split(action.GetRetryPolicy().GetRetryOn(), ",")
 	for condition := range strings.SplitSeq(http.GetRetries().GetRetryOn(), ",") {
 		if condition = strings.TrimSpace(condition); condition != "" && !slices.Contains(taken, condition) {
 			out = append(out, fmt.Sprintf("%s.retries.retryOn: %s", at, condition))
-		}
-	}
-	for i, d := range http.GetRoute() {
-		if d.GetHeaders() != nil {
-			out = append(out, fmt.Sprintf("%s.route[%d].headers", at, i))
 		}
 	}
 	return out

@@ -32,6 +32,9 @@ func (e *explainer) route(result simulate.Result) *ExplainedRoute {
 	if result.Fault != nil {
 		out.Fault = result.Fault.String()
 	}
+	for _, m := range result.Mirrors {
+		out.Mirrors = append(out.Mirrors, m.String())
+	}
 	if vs := e.virtualService(result.Action); vs != nil {
 		out.Object = vs.Config.Key().String()
 		if place, ok := e.placeOf(vs, result.Action); ok {

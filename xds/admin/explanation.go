@@ -77,6 +77,9 @@ type ExplainedRoute struct {
 	RetryOn       string `json:"retryOn,omitempty"`
 	PerTryTimeout string `json:"perTryTimeout,omitempty"`
 	Fault         string `json:"fault,omitempty"`
+	// Mirrors are the clusters that get copies of requests, with their shares, such as "10%
+	// to outbound|80||reviews.example.com".
+	Mirrors []string `json:"mirrors,omitempty"`
 	// HostRewritten and PathRewritten are as the destination sees them, where they differ.
 	HostRewritten string `json:"hostRewritten,omitempty"`
 	PathRewritten string `json:"pathRewritten,omitempty"`

@@ -25,6 +25,7 @@ const (
 	HTTPConnectionManagerName = "envoy.filters.network.http_connection_manager"
 	TCPProxyName              = "envoy.filters.network.tcp_proxy"
 	FaultName                 = "envoy.filters.http.fault"
+	CORSName                  = "envoy.filters.http.cors"
 	RouterName                = "envoy.filters.http.router"
 	FileAccessLogName         = "envoy.access_loggers.file"
 )

@@ -1,7 +1,6 @@
 package envoy
 
 import (
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,6 +47,8 @@ type RetryOptions struct {
 	// IgnorePreviousHosts outranks ConsistentHash: whether a further attempt
 	// avoids the endpoints tried before.
 	IgnorePreviousHosts *bool
+	// SameHost says that no other endpoint is looked for.
+	SameHost bool
 }
 
 // policy makes a retry policy, nil where there are no further attempts.
@@ -68,6 +69,9 @@ func (o *RetryOptions) policy() *routev3.RetryPolicy {
 		HostSelectionRetryMaxAttempts: hostSelectionAttempts,
 		PerTryTimeout:                 seconds(o.PerTryTimeout),
 	}
+	if o.SameHost {
+		out.HostSelectionRetryMaxAttempts = 0
+	}
 	if o.On != "" {
 		out.RetryOn, out.RetriableStatusCodes = parseRetryOn(o.On)
 	}
@@ -82,7 +86,7 @@ func (o *RetryOptions) policy() *routev3.RetryPolicy {
 			},
 		}
 	}
-	avoidPrevious := !o.ConsistentHash
+	avoidPrevious := !o.ConsistentHash && !o.SameHost
 	if o.IgnorePreviousHosts != nil {
 		avoidPrevious = *o.IgnorePreviousHosts
 	}
@@ -106,7 +110,7 @@ func parseRetryOn(on string) (conditions string, codes []uint32) {
 		if token == "" {
 			continue
 		}
-		if code, err := strconv.ParseUint(token, 10, 32); err == nil && http.StatusText(int(code)) != "" {
+		if code, err := strconv.ParseUint(token, 10, 32); err == nil && code >= 100 && code <= 599 {
 			codes = append(codes, uint32(code))
 			continue
 		}

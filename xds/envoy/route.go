@@ -9,6 +9,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
@@ -101,12 +102,14 @@ func ClustersOf(hosts ...*routev3.VirtualHost) []string {
 // gRPC clients.
 type RouteOptions struct {
 	Name           string // DefaultRouteName where it is empty
+	StatPrefix     string // has the proxy count the requests of the route under this name; empty for none
 	Match          MatchOptions
 	Forward        *Forward
 	Redirect       *Redirect
 	DirectResponse *DirectResponse
 	Headers        Headers
 	Fault          *Fault // nil for none
+	CORS           *CORS  // nil for none
 	// Operation names the route in traces, empty for no name.
 	Operation string
 	// Config is the ConfigPath of the object that the route comes from, empty
@@ -152,6 +155,7 @@ type Forward struct {
 	// is set.
 	HostRewrite  string
 	HashPolicies []HashPolicy
+	Mirrors      []Mirror
 }
 
 // RegexRewrite replaces what an RE2 expression matches.
@@ -173,7 +177,10 @@ type DirectResponse struct {
 
 // Route makes a route for Envoy.
 func Route(o RouteOptions) *routev3.Route {
-	out := &routev3.Route{Name: o.name(), Match: o.Match.routeMatch(), Metadata: ConfigMetadata(o.Config), TypedPerFilterConfig: o.Fault.perRoute()}
+	out := &routev3.Route{
+		Name: o.name(), StatPrefix: o.StatPrefix, Match: o.Match.routeMatch(),
+		Metadata: ConfigMetadata(o.Config), TypedPerFilterConfig: o.perFilter(),
+	}
 	if o.Operation != "" {
 		out.Decorator = &routev3.Decorator{Operation: o.Operation}
 	}
@@ -192,6 +199,19 @@ func Route(o RouteOptions) *routev3.Route {
 		out.Action = o.Forward.action(clusters, host)
 	default:
 		out.Action = (&DirectResponse{Status: 500}).action()
+	}
+	return out
+}
+
+// perFilter is what the filters of Envoy are told of the route, by their names; nil for
+// nothing.
+func (o RouteOptions) perFilter() map[string]*anypb.Any {
+	out := o.Fault.perRoute()
+	if o.CORS != nil {
+		if out == nil {
+			out = map[string]*anypb.Any{}
+		}
+		out[CORSName] = pack(o.CORS.policy())
 	}
 	return out
 }
@@ -234,6 +254,8 @@ func (f *Forward) action(clusters []WeightedCluster, host string) *routev3.Route
 		Timeout:       durationpb.New(f.Timeout),
 		RetryPolicy:   f.Retry.policy(),
 		PrefixRewrite: f.PrefixRewrite,
+
+		RequestMirrorPolicies: mirrorPolicies(f.Mirrors),
 	}
 	if f.Timeout == 0 {
 		// A gRPC client's timeout applies. With a Timeout this must not be set: Envoy

@@ -159,7 +159,7 @@ func variants() map[string][]string {
 		"host: '*.example.com', subsets: [{name: v3, labels: {version: v3}}]",
 		"host: '*', trafficPolicy: {loadBalancer: {simple: RANDOM}}"))
 	add(other("VirtualService", "web", "default",
-		"hosts: [web.example.com], gateways: [mesh, edge/gw], http: [{route: [{destination: {host: web.example.com, subset: v1}, weight: 90}, {destination: {host: cart.shop.internal}, weight: 10}]}]",
+		"hosts: [web.example.com], gateways: [mesh, edge/gw], http: [{route: [{destination: {host: web.example.com, subset: v1}, weight: 90}, {destination: {host: cart.shop.internal}, weight: 10}], mirror: {host: db.example.com}, mirrorPercentage: {value: 5}}]",
 		"hosts: [web.example.com], http: [{match: [{sourceLabels: {app: cart}}], directResponse: {status: 418}}, {route: [{destination: {host: db.example.com}}]}]",
 		"hosts: ['*.example.com'], gateways: [mesh], exportTo: ['.'], http: [{redirect: {uri: /x}}]"))
 	add(other("VirtualService", "old", "shop",

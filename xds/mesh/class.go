@@ -25,6 +25,9 @@ type Shape struct {
 type Class struct {
 	Shape     Shape
 	Namespace string
+	// Domain is the DNS domain of a sidecar, in which applications call services by short
+	// names.
+	Domain string
 	// Sidecar is the path of the Sidecar that applies, empty for none.
 	Sidecar string
 	// Gateways are the paths of the Gateways that select a router, in order.
@@ -70,6 +73,9 @@ func (p *PushContext) ClassOf(proxy *discovery.Proxy) Class {
 		},
 		Namespace:  proxy.Namespace,
 		RouteDelta: proxy.RouteDelta,
+	}
+	if proxy.Type == discovery.Sidecar {
+		c.Domain = strings.ToLower(proxy.DNSDomain)
 	}
 	place := p.placeOf(proxy)
 	workload := place.Labels

@@ -21,6 +21,7 @@ const (
 	AccessLogFile            Field = "access_log_file"
 	AccessLogFormat          Field = "access_log_format"
 	ConnectTimeout           Field = "connect_timeout"
+	DefaultHTTPRetryPolicy   Field = "default_http_retry_policy"
 	DefaultProxyConfig       Field = "default_config"
 	InboundTrafficPolicy     Field = "inbound_traffic_policy"
 	LocalityLbSetting        Field = "locality_lb_setting"

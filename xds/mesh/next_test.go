@@ -70,6 +70,9 @@ func (d *draw) config() {
 				Destination: &networking.Destination{Host: d.one(testHosts, "destination")},
 			}}}},
 		}
+		if mirror := d.one(append([]string{""}, testHosts...), "mirror"); mirror != "" {
+			vs.Http[0].Mirrors = []*networking.HTTPMirrorPolicy{{Destination: &networking.Destination{Host: mirror}}}
+		}
 		c.Spec = vs
 	case "DestinationRule":
 		c.Spec = &networking.DestinationRule{Host: d.one(testHosts, "host"), ExportTo: exportTo, Subsets: []*networking.Subset{

@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"iter"
 	"slices"
 	"strings"
 
@@ -29,16 +30,36 @@ type VirtualService struct {
 	ExportTo discovery.Visibility
 }
 
-// Destinations are the hosts that its HTTP routes may send requests to, sorted.
+// Destinations are the hosts that its HTTP routes may send requests to, or copies of
+// requests, sorted.
 func (vs *VirtualService) Destinations() []host.Name {
 	var out []host.Name
 	for _, r := range vs.Spec.GetHttp() {
-		for _, d := range r.GetRoute() {
-			out = append(out, host.Name(d.GetDestination().GetHost()))
+		for d := range destinations(r) {
+			out = append(out, host.Name(d.GetHost()))
 		}
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// destinations are those of a route and of its mirrors.
+func destinations(r *networking.HTTPRoute) iter.Seq[*networking.Destination] {
+	return func(yield func(*networking.Destination) bool) {
+		for _, d := range r.GetRoute() {
+			if d.GetDestination() != nil && !yield(d.GetDestination()) {
+				return
+			}
+		}
+		if r.GetMirror() != nil && !yield(r.GetMirror()) {
+			return
+		}
+		for _, m := range r.GetMirrors() {
+			if m.GetDestination() != nil && !yield(m.GetDestination()) {
+				return
+			}
+		}
+	}
 }
 
 // sourceSelectors are the selectors of source labels in its matches, each once.
@@ -75,10 +96,8 @@ func newVirtualService(c *config.Config, defaultExport []string) *VirtualService
 		vs.Gateways = []string{MeshGateway}
 	}
 	for _, r := range spec.Http {
-		for _, d := range r.Route {
-			if d.Destination != nil {
-				d.Destination.Host = strings.ToLower(resolve(d.Destination.Host))
-			}
+		for d := range destinations(r) {
+			d.Host = strings.ToLower(resolve(d.Host))
 		}
 		for _, m := range r.Match {
 			resolveGateways(m.Gateways, c.Namespace)

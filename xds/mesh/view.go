@@ -154,6 +154,8 @@ const (
 	selfIPs       = "ips"
 	selfServes    = "serves"
 	selfDelta     = "routeDelta"
+
+	selfShortNames = "shortNames"
 )
 
 // selfTable answers what a class, or a workload, knows of itself.
@@ -175,6 +177,8 @@ func (selfTable) answer(v *View, key, args string) any {
 		return v.identity()
 	case selfDelta:
 		return v.class.RouteDelta
+	case selfShortNames:
+		return formatShortNames(v.class.Domain, args)
 	default:
 		return v.class.has(args)
 	}

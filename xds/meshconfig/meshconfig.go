@@ -58,7 +58,7 @@ var (
 		"outbound_traffic_policy": true, "default_service_export_to": true, "default_virtual_service_export_to": true,
 		"default_destination_rule_export_to": true, "access_log_format": true, "access_log_encoding": true,
 		"default_config": true, "proxy_listen_port": true, "proxy_inbound_listen_port": true, "inbound_traffic_policy": true,
-		"protocol_detection_timeout": true, "locality_lb_setting": true,
+		"protocol_detection_timeout": true, "default_http_retry_policy": true, "locality_lb_setting": true,
 	}
 	servedDefaultConfig   = map[protoreflect.Name]bool{"gateway_topology": true}
 	servedGatewayTopology = map[protoreflect.Name]bool{"num_trusted_proxies": true}
@@ -86,6 +86,7 @@ func Parse(document []byte) (c *Config, warnings []string, err error) {
 		schema.CheckExportTo("meshConfig.defaultServiceExportTo", over.GetDefaultServiceExportTo()),
 		schema.CheckExportTo("meshConfig.defaultVirtualServiceExportTo", over.GetDefaultVirtualServiceExportTo()),
 		schema.CheckExportTo("meshConfig.defaultDestinationRuleExportTo", over.GetDefaultDestinationRuleExportTo()))
+	faults = multierror.Append(faults, schema.CheckRetries("meshConfig.defaultHttpRetryPolicy", over.GetDefaultHttpRetryPolicy()))
 	if err := faults.ErrorOrNil(); err != nil {
 		return nil, nil, err
 	}

@@ -49,6 +49,7 @@ func TestParseNamesAllFaults(t *testing.T) {
 		"defaultServiceExportTo: ['*', shop]\ndefaultVirtualServiceExportTo: [Shop]\ndefaultDestinationRuleExportTo: [a, a]": {
 			`meshConfig.defaultServiceExportTo[0]: "*" must stand alone`, `meshConfig.defaultVirtualServiceExportTo[0]: "Shop" is not valid`,
 			`meshConfig.defaultDestinationRuleExportTo[1]: "a" is set twice`},
+		"defaultHttpRetryPolicy: {attempts: -1, retryOn: never}": {"meshConfig.defaultHttpRetryPolicy.attempts: must not be negative", "meshConfig.defaultHttpRetryPolicy.retryOn: unknown condition"},
 		"a: b: c": {"not valid YAML"},
 	} {
 		_, _, err := meshconfig.Parse([]byte(document))

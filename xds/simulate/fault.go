@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	corsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
 	dynamichttpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/dynamic_forward_proxy/v3"
 	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
@@ -16,7 +17,7 @@ const faultFilter = "envoy.filters.http.fault"
 
 // filters are the HTTP filters that decide the fate of a request.
 type filters struct {
-	faults bool
+	faults, cors bool
 	// resolves: hosts of requests are resolved, for clusters that have none.
 	resolves bool
 }
@@ -29,6 +30,8 @@ func filtersOf(manager *hcmv3.HttpConnectionManager) (filters, error) {
 		fault := &faultv3.HTTPFault{}
 		switch config := f.GetTypedConfig(); {
 		case config.MessageIs(&routerv3.Router{}):
+		case config.MessageIs(&corsv3.Cors{}):
+			out.cors = true
 		case config.MessageIs(fault):
 			if err := config.UnmarshalTo(fault); err != nil {
 				return filters{}, err
@@ -49,7 +52,7 @@ func filtersOf(manager *hcmv3.HttpConnectionManager) (filters, error) {
 // faultOf reads the fault of a route, nil for none.
 func faultOf(route *routev3.Route) (*Fault, error) {
 	for name := range route.GetTypedPerFilterConfig() {
-		if name != faultFilter {
+		if name != faultFilter && name != corsFilter {
 			return nil, fmt.Errorf("simulation of the filter %s of a route", name)
 		}
 	}

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"fmt"
+	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
@@ -21,7 +22,7 @@ func (p *Proxy) http(manager *hcmv3.HttpConnectionManager, r Request, result *Re
 			return
 		}
 	}
-	filters, err := filtersOf(manager)
+	with, err := filtersOf(manager)
 	if err != nil {
 		result.Err = err
 		return
@@ -45,19 +46,30 @@ func (p *Proxy) http(manager *hcmv3.HttpConnectionManager, r Request, result *Re
 		}
 		if matched {
 			result.Route, result.Action = route.GetName(), route
-			if filters.faults {
-				result.Fault, result.Err = faultOf(route)
-			}
-			if result.Err == nil && !result.Fault.AbortsAll() {
-				p.act(route, r, result)
-			}
-			if filters.resolves {
-				p.resolve(r.Host, result)
-			}
+			p.filter(with, route, r, result)
 			return
 		}
 	}
 	result.Err = ErrNoRoute
+}
+
+// filter runs a request through the filters, the router last.
+func (p *Proxy) filter(with filters, route *routev3.Route, r Request, result *Result) {
+	if with.faults {
+		result.Fault, result.Err = faultOf(route)
+	}
+	answered := result.Fault.AbortsAll()
+	if with.cors && result.Err == nil && !answered {
+		if answered, result.Err = answersPreflight(route, r); answered {
+			result.Status = http.StatusOK
+		}
+	}
+	if result.Err == nil && !answered {
+		p.act(route, r, result)
+	}
+	if with.resolves {
+		p.resolve(r.Host, result)
+	}
 }
 
 // virtualHost finds the most specific domain: exact, then the longest suffix,
@@ -272,6 +284,7 @@ func (p *Proxy) forward(a *routev3.RouteAction, m *routev3.RouteMatch, r Request
 	if result.Path = path; hasQuery {
 		result.Path += "?" + query
 	}
+	result.Mirrors = mirrors(a)
 	switch c := a.GetClusterSpecifier().(type) {
 	case *routev3.RouteAction_Cluster:
 		result.Destinations = []Destination{p.destination(c.Cluster, 1)}

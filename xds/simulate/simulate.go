@@ -125,6 +125,8 @@ type Result struct {
 	Fault *Fault
 	// Destinations share the request by their weights.
 	Destinations []Destination
+	// Mirrors get copies of forwarded requests, beside the Destinations.
+	Mirrors []Mirror
 	// Status is the status of a redirect or a direct response, 0 for none. A redirect
 	// has a Location, a direct response a Body.
 	Status         int
@@ -171,7 +173,7 @@ type Destination struct {
 
 // String returns the outcome in one line: the clusters, each with its weight if there
 // are several; "301 to <location>"; "<status> <body>"; or the error. A fault stands
-// before it.
+// before it, and mirrors behind it.
 func (r Result) String() string {
 	switch f := r.Fault; {
 	case f.AbortsAll():
@@ -196,6 +198,9 @@ func (r Result) String() string {
 			text += " (missing)"
 		}
 		out = append(out, text)
+	}
+	for _, m := range r.Mirrors {
+		out = append(out, "mirrored "+m.String())
 	}
 	return strings.Join(out, " ")
 }

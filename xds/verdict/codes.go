@@ -61,6 +61,7 @@ const (
 	ListenerTaken      Code = "PTL0130"
 	NotBuilt           Code = "PTL0131"
 	ClientsEmpty       Code = "PTL0132"
+	NotForClients      Code = "PTL0133"
 )
 
 // Kind is what there is to know of a Code.
@@ -109,6 +110,7 @@ var kinds = []Kind{
 	{ListenerTaken, "", Warning, status.Conflicted, "an egress listener of a Sidecar has the port of a service that its proxies see and that it does not carry", "the proxies cannot call the service on that port"},
 	{NotBuilt, "", Error, status.Rejected, "a server cannot make a resource of an object", "proxies keep its last good form"},
 	{ClientsEmpty, "", Info, status.ResolvedRefs, "the workloadSelector of a DestinationRule selects no proxy of its namespace", "the rule has no effect until a proxy has the labels"},
+	{NotForClients, "", Info, status.PartlyServed, "gRPC clients without a proxy do not take a field, and some see the object", "the field has no effect on their calls; with a redirect or a direct response the calls fail"},
 }
 
 // Kinds iterates over the table of all codes, in their order.

@@ -43,6 +43,7 @@ const (
 	routersRow  row = "p" // the gateway proxies; no key
 	sidecarsRow row = "s" // the sidecars of a namespace
 	addressRow  row = "a" // the proxies at an address
+	clientsRow  row = "c" // the gRPC clients without a proxy; no key
 )
 
 // rowOf names a row of package mesh. Its tables have capital letters.
@@ -96,12 +97,14 @@ func changedMesh(from, to Facts, yield func(row) bool) bool {
 
 func changedProxies(from, to Facts, yield func(row) bool) bool {
 	for c := range pmap.Diff(from.Proxies, to.Proxies) {
+		stays := c.HasOld && c.HasNew && c.Old.Type == c.New.Type && c.Old.Namespace == c.New.Namespace
 		for _, p := range []*status.Proxy{c.Old, c.New} {
 			if p == nil {
 				continue
 			}
 			for _, key := range proxyRows(p) {
-				if !yield(key) {
+				// Whether a client is connected makes no difference.
+				if (key != clientsRow || !stays) && !yield(key) {
 					return false
 				}
 			}
@@ -119,6 +122,9 @@ func proxyRows(p *status.Proxy) []row {
 	out := []row{routersRow}
 	if proxy.Type != discovery.Router {
 		out[0] = sidecarsRow + row(proxy.Namespace)
+	}
+	if proxy.Type == discovery.Proxyless {
+		out = append(out, clientsRow)
 	}
 	for _, address := range proxy.IPAddresses {
 		out = append(out, addressRow+row(address))

@@ -3,6 +3,7 @@ package verdict_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -79,6 +80,17 @@ func atAddress(node, address, replica string) *status.Proxy {
 	return &status.Proxy{Node: node, Type: "sidecar", Namespace: "default", Addresses: []string{address}, Labels: map[string]string{"app": "web"}, Replica: replica}
 }
 
+// client is a gRPC client without a proxy.
+func client(namespace string) *status.Proxy {
+	return &status.Proxy{Node: "client", Type: "grpc", Namespace: namespace, Addresses: []string{"10.1.0.9"}, Replica: "r"}
+}
+
+// odd has fields that such clients do not take.
+var odd = routes("v", `{hosts: [web.example.com], http: [
+	{match: [{uri: {exact: /a}}], route: [{destination: {host: web.example.com}, headers: {request: {remove: [x]}}}], rewrite: {uri: /b}, timeout: 1s,
+	 retries: {attempts: 2, perTryTimeout: 1s}, mirror: {host: web.example.com}, corsPolicy: {allowOrigins: [{exact: "*"}]}},
+	{redirect: {uri: /x}}]}`)
+
 // said are the verdicts of an index, each behind the name of its object.
 func said(x *verdict.Index) []string {
 	out := []string{}
@@ -123,6 +135,13 @@ func TestVerdicts(t *testing.T) {
 			name:    "a port and a subset that are not there",
 			objects: []string{entry, routes("v", `{hosts: [web.example.com], http: [{route: [{destination: {host: web.example.com, port: {number: 81}, subset: v1}}]}]}`)},
 			want:    []string{"v PTL0110 spec.http[0].route[0].destination.port.number", "v PTL0102 spec.http[0].route[0].destination.subset"},
+		},
+		{
+			name: "mirrors that are not there, not visible, and of an unknown subset and port",
+			objects: []string{entry, private, routes("v", `{hosts: [web.example.com], http: [{match: [{uri: {exact: /a}}], route: [{destination: {host: web.example.com}}], mirror: {host: gone.example.com}},
+				{route: [{destination: {host: web.example.com}}], mirrors: [{destination: {host: private.example.com}}, {destination: {host: web.example.com, subset: v9, port: {number: 81}}}]}]}`)},
+			want: []string{"v PTL0101 spec.http[0].mirror.host", "v PTL0125 spec.http[1].mirrors[0].destination.host",
+				"v PTL0110 spec.http[1].mirrors[1].destination.port.number", "v PTL0102 spec.http[1].mirrors[1].destination.subset"},
 		},
 		{
 			name: "a subset that the rule does not have",
@@ -221,9 +240,22 @@ func TestVerdicts(t *testing.T) {
 			proxies: proxies(atAddress("old", "10.0.0.1", ""), atAddress("new", "10.0.0.1", "r")),
 		},
 		{
+			name: "fields that gRPC clients do not take", objects: []string{strings.ReplaceAll(entry, "HTTP", "GRPC"), odd}, proxies: proxies(client("other")),
+			want: []string{
+				"v PTL0133 spec.http[0].corsPolicy", "v PTL0133 spec.http[0].mirror", "v PTL0133 spec.http[0].retries.perTryTimeout", "v PTL0133 spec.http[0].rewrite",
+				"v PTL0133 spec.http[0].route[0].headers", "v PTL0133 spec.http[1].redirect",
+			},
+		},
+		{name: "where there are no clients", objects: []string{strings.ReplaceAll(entry, "HTTP", "GRPC"), odd}},
+		{name: "which call no HTTP", objects: []string{entry, odd}, proxies: proxies(client("other"))},
+		{
+			name:    "and see what is exported to them",
+			objects: []string{strings.ReplaceAll(entry, "HTTP", "GRPC"), strings.Replace(odd, "{hosts", "{exportTo: ['.'], hosts", 1)}, proxies: proxies(client("other")),
+		},
+		{
 			name:    "a kind and a field that are not served",
-			objects: []string{entry, denyAll, routes("v", `{hosts: [web.example.com], http: [{mirror: {host: web.example.com}, route: [{destination: {host: web.example.com}}]}]}`)},
-			want:    []string{"v PTL0121 spec.http[0].mirror", "deny PTL0122 "},
+			objects: []string{entry, denyAll, gateway("edge", `{selector: {app: edge}, servers: [{defaultEndpoint: "127.0.0.1:80", port: {number: 80, name: http, protocol: HTTP}, hosts: ["*.example.com"]}]}`)},
+			want:    []string{"edge PTL0121 spec.servers[0].defaultEndpoint", "deny PTL0122 "},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -314,7 +346,7 @@ func TestWhatServersCannotBuild(t *testing.T) {
 // schema warned of stays, and is not made again.
 func TestAnObjectIsValidatedOnce(t *testing.T) {
 	t.Parallel()
-	w := xdstest.NewWorld(t, routes("v", `{hosts: [web.example.com], http: [{mirror: {host: web.example.com}, route: [{destination: {host: web.example.com}}]}]}`))
+	w := xdstest.NewWorld(t, routes("v", `{hosts: [web.example.com], http: [{match: [{headers: {"@request.auth.claims.sub": {exact: a}}}], route: [{destination: {host: web.example.com}}]}]}`))
 	first := (*verdict.Index)(nil).Next(verdict.Facts{Mesh: w.Context()})
 	w.Apply(entry)
 	then := first.Next(verdict.Facts{Mesh: w.Context()})
@@ -340,7 +372,7 @@ func TestAnObjectIsValidatedOnce(t *testing.T) {
 func TestSchemasNameTheCodesOfTheTable(t *testing.T) {
 	t.Parallel()
 	codes := map[string]bool{}
-	for _, object := range []string{denyAll, routes("v", `{hosts: [web.example.com], http: [{mirror: {host: web}, route: [{destination: {host: web}}]}, {route: [{destination: {host: web}}]}]}`)} {
+	for _, object := range []string{denyAll, routes("v", `{hosts: [web.example.com], http: [{match: [{uri: {prefix: /}}, {headers: {"@request.auth.claims.sub": {exact: a}}}], route: [{destination: {host: web}}]}, {route: [{destination: {host: web}}]}]}`)} {
 		documents, err := config.Decode("test", []byte(object), schema.Pilot().Type)
 		if err != nil {
 			t.Fatal(err)

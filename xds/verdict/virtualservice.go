@@ -33,8 +33,9 @@ func (j *judge) virtualService(object *config.Config) {
 		for k, d := range http.GetRoute() {
 			weights += int(d.GetWeight())
 			field := at(at("spec.http", i)+".route", k) + ".destination"
-			j.destination(vs, d.GetDestination(), written.GetHttp()[i].GetRoute()[k].GetDestination().GetHost(), field)
+			j.destination(vs, d.GetDestination(), written.GetHttp()[i].GetRoute()[k].GetDestination().GetHost(), field, fails)
 		}
+		j.mirrors(vs, http, written.GetHttp()[i], at("spec.http", i))
 		if len(http.GetRoute()) > 1 && weights == 0 {
 			j.add(Verdict{
 				Code: NeverRouted, Field: at("spec.http", i) + ".route", Message: "has no destination with a weight",
@@ -42,6 +43,7 @@ func (j *judge) virtualService(object *config.Config) {
 			})
 		}
 	}
+	j.grpcClients(vs)
 }
 
 // sidecarHosts judges the hosts of a VirtualService of the mesh gateway.
@@ -115,9 +117,29 @@ func hostsOf(servers []*mesh.Server) string {
 	return "it serves " + strings.Join(out, ", ")
 }
 
+// What comes of a destination that is not there.
+const (
+	fails      = "requests that take the route are answered with 503"
+	copiesLost = "the copies of requests are lost"
+)
+
+// mirrors judges where copies of the requests of a route go.
+func (j *judge) mirrors(vs *mesh.VirtualService, http, written *networking.HTTPRoute, at string) {
+	if len(http.GetRoute()) == 0 {
+		return
+	}
+	if d := http.GetMirror(); d != nil {
+		j.destination(vs, d, written.GetMirror().GetHost(), at+".mirror", copiesLost)
+	}
+	for i, m := range http.GetMirrors() {
+		field := fmt.Sprintf("%s.mirrors[%d].destination", at, i)
+		j.destination(vs, m.GetDestination(), written.GetMirrors()[i].GetDestination().GetHost(), field, copiesLost)
+	}
+}
+
 // destination judges where a route leads, from the namespaces of all proxies that
-// have the route.
-func (j *judge) destination(vs *mesh.VirtualService, d *networking.Destination, written, field string) {
+// have the route. effect is what comes of one that is not there.
+func (j *judge) destination(vs *mesh.VirtualService, d *networking.Destination, written, field, effect string) {
 	h := host.Name(d.GetHost())
 	for _, gateway := range vs.Gateways {
 		namespace := viewpoints(vs, gateway)
@@ -126,29 +148,29 @@ func (j *judge) destination(vs *mesh.VirtualService, d *networking.Destination, 
 		case s == nil && j.mesh().Host(h) == nil:
 			j.add(Verdict{
 				Code: HostUnknown, Field: field + ".host",
-				Message: fmt.Sprintf("%s is of no service: requests that take the route are answered with 503", named(written, h)),
+				Message: fmt.Sprintf("%s is of no service: %s", named(written, h), effect),
 				Remedy:  "add a ServiceEntry with the host, or mend the name",
 			})
 		case s == nil:
 			j.add(Verdict{
 				Code: HostNotVisible, Field: field + ".host",
-				Message: fmt.Sprintf("%s is of a service that is not exported to namespace %s: requests that take the route are answered with 503", named(written, h), namespace),
+				Message: fmt.Sprintf("%s is of a service that is not exported to namespace %s: %s", named(written, h), namespace, effect),
 				Remedy:  "add the namespace to exportTo of the service",
 			})
 		default:
-			j.portAndSubset(s, d, namespace, field)
+			j.portAndSubset(s, d, namespace, field, effect)
 			continue
 		}
 		return // of the other namespaces as well
 	}
 }
 
-func (j *judge) portAndSubset(s *mesh.ServiceRow, d *networking.Destination, namespace, field string) {
+func (j *judge) portAndSubset(s *mesh.ServiceRow, d *networking.Destination, namespace, field, effect string) {
 	if number := int(d.GetPort().GetNumber()); number != 0 {
 		if _, has := s.Port(number); !has {
 			j.add(Verdict{
 				Code: PortUnknown, Field: field + ".port.number",
-				Message: fmt.Sprintf("%d is no port of %s: requests that take the route are answered with 503", number, s.Hostname),
+				Message: fmt.Sprintf("%d is no port of %s: %s", number, s.Hostname, effect),
 				Remedy:  "use one of its ports: " + portsOf(s),
 			})
 		}
@@ -165,7 +187,7 @@ func (j *judge) portAndSubset(s *mesh.ServiceRow, d *networking.Destination, nam
 	}
 	v := Verdict{
 		Code: SubsetUnknown, Field: field + ".subset",
-		Message: fmt.Sprintf("%q is no subset of %s: requests that take the route are answered with 503", d.GetSubset(), s.Hostname),
+		Message: fmt.Sprintf("%q is no subset of %s: %s", d.GetSubset(), s.Hostname, effect),
 		Remedy:  "add a DestinationRule for the host with the subset",
 	}
 	if rule != nil {

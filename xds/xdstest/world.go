@@ -208,6 +208,7 @@ type Node struct {
 	Type      discovery.ProxyType // Sidecar
 	IP        string              // 10.0.0.1
 	Namespace string              // default
+	Domain    string              // its DNS domain, that of its namespace in the cluster
 	Labels    map[string]string
 	Identity  string // that the proxy proved; none
 	// DNSCapture: applications beside it connect to addresses that were assigned.
@@ -243,7 +244,7 @@ func (n Node) Proxy(tb testing.TB) *discovery.Proxy {
 		kind, generator = discovery.Sidecar, string(kind)
 	}
 	proxy, err := discovery.ParseProxy(&corev3.Node{
-		Id:       string(kind) + "~" + n.IP + "~test~" + n.Namespace + ".svc.cluster.local",
+		Id:       string(kind) + "~" + n.IP + "~test~" + cmp.Or(n.Domain, n.Namespace+".svc.cluster.local"),
 		Locality: envoy.Locality(n.Locality),
 		Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{
 			"GENERATOR":         structpb.NewStringValue(generator),

@@ -112,6 +112,7 @@ spec:
       port: 8080
       sourceLabels: {app: odd}
       sourceNamespace: odd
+      statPrefix: odd
       gateways: [mesh]
     - uri: {regex: "/b/[^/]+"}
     - uri: {exact: /c}
@@ -122,6 +123,7 @@ spec:
     retries: {attempts: 3, perTryTimeout: 2s, retryOn: "5xx,503", backoff: 25ms, retryIgnorePreviousHosts: true, retryRemoteLocalities: true}
     rewrite: {uri: /d, authority: other.test}
     headers: {request: {set: {x-i: v}}, response: {remove: [x-j]}}
+    mirrors: [{destination: {host: h1.odd.test, subset: v2, port: {number: 8080}}, percentage: {value: 12.5}}, {destination: {host: h0.odd.test}}]
   - match: [{uri: {prefix: /r}}]
     redirect: {uri: /moved, authority: r.test, scheme: https, redirectCode: 308, port: 8443}
   - match: [{uri: {prefix: /p}}]
@@ -130,6 +132,9 @@ spec:
     directResponse: {status: 418, body: {string: tea}}
   - match: [{uri: {prefix: /u}}]
     rewrite: {uriRegexRewrite: {match: "/u/(.*)", rewrite: "/v/\\1"}}
+    mirror: {host: h0.odd.test, subset: v1}
+    mirrorPercentage: {value: 5}
+    corsPolicy: {allowOrigins: [{exact: "https://a.test"}, {regex: "https://.*"}], allowMethods: [GET, POST], allowHeaders: [x-a], exposeHeaders: [x-b], maxAge: 60s, allowCredentials: true, unmatchedPreflights: IGNORE}
     route: [{destination: {host: h1.odd.test}}]
 `, `
 kind: VirtualService

@@ -26,12 +26,16 @@ const (
 // statistics, router. EnvoyFilters insert theirs relative to these. What resolves the
 // hosts of requests comes right before the router, once they are as it will send them.
 //
-// Every listener for outgoing requests has the fault filter, whether a route has a
-// fault or not. So a changed route changes no listener, and drains no connection.
+// Every listener for outgoing requests has the filters of faults and of CORS, whether a
+// route has a fault or a policy or not. So a changed route changes no listener, and
+// drains no connection. gRPC clients know no CORS.
 func HTTP(k Kind, resolve ...*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
 	var out []*hcmv3.HttpFilter
 	if k.routed() {
 		out = append(out, envoy.FaultFilter())
+	}
+	if k == SidecarOutbound || k == Gateway {
+		out = append(out, envoy.CORSFilter())
 	}
 	return append(append(out, resolve...), envoy.RouterFilter())
 }

@@ -14,14 +14,14 @@ import (
 // Each kind of listener has its filters, in order, and the router last.
 func TestOrder(t *testing.T) {
 	t.Parallel()
-	const fault, router = "envoy.filters.http.fault", "envoy.filters.http.router"
+	const fault, cors, router = "envoy.filters.http.fault", "envoy.filters.http.cors", "envoy.filters.http.router"
 	for name, c := range map[string]struct {
 		kind filter.Kind
 		want []string
 	}{
-		"sidecar, outbound": {filter.SidecarOutbound, []string{fault, router}},
+		"sidecar, outbound": {filter.SidecarOutbound, []string{fault, cors, router}},
 		"sidecar, inbound":  {filter.SidecarInbound, []string{router}},
-		"gateway":           {filter.Gateway, []string{fault, router}},
+		"gateway":           {filter.Gateway, []string{fault, cors, router}},
 		"gRPC client":       {filter.GRPCClient, []string{fault, router}},
 		"gRPC server":       {filter.GRPCServer, []string{router}},
 	} {

@@ -99,13 +99,18 @@ func inboundTCP(v *mesh.View, p workload.Port) *listenerv3.Filter {
 // inboundHTTP forwards the requests of a port to the application.
 func inboundHTTP(v *mesh.View, name string, p workload.Port) *listenerv3.Filter {
 	return filter.Manager(v, filter.SidecarInbound, filter.Options{
-		StatPrefix: envoy.HTTPStatPrefix(envoy.Inbound, name), RouteConfig: inboundRoutes(clusterOf(p), p.ServicePort),
+		StatPrefix: envoy.HTTPStatPrefix(envoy.Inbound, name), RouteConfig: inboundRoutes(clusterOf(p), p.ServicePort, !p.Protocol.IsGRPC()),
 	})
 }
 
-// inboundRoutes sends every request to the application, without timeout or retry.
-func inboundRoutes(cluster string, servicePort int) *routev3.RouteConfiguration {
+// inboundRoutes sends every request to the application, without timeout. If retry is
+// set, a request is tried again when the application closed the connection before it got
+// any of it. gRPC has that of its own.
+func inboundRoutes(cluster string, servicePort int, retry bool) *routev3.RouteConfiguration {
 	route := envoy.RouteOptions{Forward: &envoy.Forward{Clusters: []envoy.WeightedCluster{{Name: cluster}}}}
+	if retry {
+		route.Forward.Retry = &envoy.RetryOptions{On: "reset-before-request", SameHost: true}
+	}
 	return envoy.RouteConfig(envoy.RouteConfigOptions{
 		Name: cluster,
 		VirtualHosts: []*routev3.VirtualHost{envoy.VirtualHost(envoy.VirtualHostOptions{

@@ -46,7 +46,7 @@ func passInbound(v *mesh.View) []*listenerv3.FilterChain {
 	cluster := envoy.InboundPassthroughClusterName
 	return []*listenerv3.FilterChain{
 		detectedChain(envoy.VirtualInboundCatchAllName, 0, filter.Manager(v, filter.SidecarInbound, filter.Options{
-			StatPrefix: envoy.AltStatName(cluster), RouteConfig: inboundRoutes(cluster, 0),
+			StatPrefix: envoy.AltStatName(cluster), RouteConfig: inboundRoutes(cluster, 0, true),
 		})),
 		undetectedChain(envoy.VirtualInboundListenerName, 0, envoy.TCPProxy(envoy.TCPProxyOptions{
 			StatPrefix: cluster,

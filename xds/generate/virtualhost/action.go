@@ -6,6 +6,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
 // forward describes the destinations of a route, and the changes of its requests.
@@ -14,6 +15,7 @@ func (t translator) forward(http *networking.HTTPRoute) *envoy.Forward {
 		Timeout:       http.GetTimeout().AsDuration(),
 		PrefixRewrite: http.GetRewrite().GetUri(),
 		HostRewrite:   http.GetRewrite().GetAuthority(),
+		Mirrors:       t.mirrors(http),
 	}
 	if r := http.GetRewrite().GetUriRegexRewrite(); r != nil {
 		out.RegexRewrite = &envoy.RegexRewrite{Match: r.GetMatch(), Substitution: r.GetRewrite()}
@@ -28,13 +30,16 @@ func (t translator) forward(http *networking.HTTPRoute) *envoy.Forward {
 		})
 		out.HashPolicies = append(out.HashPolicies, at.hashPolicies(t.view)...)
 	}
-	out.Retry = retry(http.GetRetries(), len(out.HashPolicies) > 0)
+	out.Retry = t.retry(http.GetRetries(), len(out.HashPolicies) > 0)
 	return out
 }
 
-// retry is the policy of a route, the default where it has none.
-func retry(r *networking.HTTPRetry, hashed bool) *envoy.RetryOptions {
+// retry is the policy of a route. Without one it is that of the mesh, else the default.
+func (t translator) retry(r *networking.HTTPRetry, hashed bool) *envoy.RetryOptions {
 	out := &envoy.RetryOptions{ConsistentHash: hashed}
+	if r == nil {
+		r = t.view.Mesh(mesh.DefaultHTTPRetryPolicy).GetDefaultHttpRetryPolicy()
+	}
 	if r == nil {
 		return out
 	}

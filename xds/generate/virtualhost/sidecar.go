@@ -103,7 +103,7 @@ func (b sidecarBuilder) host(h host.Name) *envoy.VirtualHostOptions {
 	if len(routes) == 0 {
 		return nil
 	}
-	return &envoy.VirtualHostOptions{Domains: []string{string(h)}, Routes: routes}
+	return &envoy.VirtualHostOptions{Domains: []string{b.name(h)}, Routes: routes}
 }
 
 // service returns the service of a host that has a virtual host here, nil for none.
@@ -111,14 +111,14 @@ func (b sidecarBuilder) service(h host.Name) *mesh.ServiceRow {
 	return b.carrier.Service(b.view, h)
 }
 
-// domains returns the name of a service and its addresses, without addresses that
-// belong to another service. If the configuration serves only this service it returns
+// domains returns the names of a service and its addresses, without those that belong
+// to another service. If the configuration serves only this service it returns
 // "*".
 func (b sidecarBuilder) domains(s *mesh.ServiceRow) []string {
 	if b.carrier.Only != "" {
 		return []string{"*"}
 	}
-	out := []string{string(s.Hostname)}
+	out := b.names(s)
 	for _, address := range b.view.Shape().Addresses(s) {
 		if domain := addressDomain(address); b.keeps(s, address, domain) && !slices.Contains(out, domain) {
 			out = append(out, domain)
@@ -197,7 +197,7 @@ func (b sidecarBuilder) straight(s *mesh.ServiceRow) envoy.RouteOptions {
 	out := envoy.RouteOptions{Forward: &envoy.Forward{
 		Clusters:     []envoy.WeightedCluster{{Name: to.cluster()}},
 		HashPolicies: policies,
-		Retry:        retry(nil, len(policies) > 0),
+		Retry:        b.retry(nil, len(policies) > 0),
 	}}
 	out.Operation = out.OperationName("", uint32(b.port))
 	return out

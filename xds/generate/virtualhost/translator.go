@@ -82,11 +82,13 @@ func (t translator) applies(m *networking.HTTPMatchRequest) bool {
 // route describes one route; false where its action is not served.
 func (t translator) route(vs *mesh.VirtualService, http *networking.HTTPRoute, match *networking.HTTPMatchRequest) (envoy.RouteOptions, bool) {
 	out := envoy.RouteOptions{
-		Name:    envoy.RouteName(http.GetName(), match.GetName()),
-		Match:   matchOptions(match),
-		Headers: headers(http.GetHeaders()),
-		Fault:   fault(http.GetFault()),
-		Config:  configPath(&vs.Config.Meta),
+		Name:       envoy.RouteName(http.GetName(), match.GetName()),
+		StatPrefix: match.GetStatPrefix(),
+		Match:      matchOptions(match),
+		Headers:    headers(http.GetHeaders()),
+		Fault:      fault(http.GetFault()),
+		CORS:       cors(http.GetCorsPolicy()),
+		Config:     configPath(&vs.Config.Meta),
 	}
 	switch {
 	case http.GetRedirect() != nil:

@@ -193,6 +193,7 @@ func TestRetriesAndTimeouts(t *testing.T) {
 	tests := []struct {
 		name     string
 		mesh     []string
+		config   string // MeshConfig
 		timeout  string
 		attempts uint32
 		on       string
@@ -204,13 +205,21 @@ func TestRetriesAndTimeouts(t *testing.T) {
 		{name: "timeout", mesh: []string{web, routes("{timeout: 3s, " + onward + "}")}, timeout: "3s", attempts: 2, on: "connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes", avoid: 1},
 		{name: "retries", mesh: []string{web, routes("{retries: {attempts: 5, retryOn: 'reset,503'}, " + onward + "}")}, timeout: "0s", attempts: 5, on: "reset,retriable-status-codes", avoid: 1},
 		{name: "retries off", mesh: []string{web, routes("{retries: {attempts: 0}, " + onward + "}")}, timeout: "0s"},
+		{name: "of the mesh without a VirtualService", mesh: []string{web}, config: "defaultHttpRetryPolicy: {attempts: 7, retryOn: reset}", timeout: "0s", attempts: 7, on: "reset", avoid: 1},
+		{name: "of the mesh", mesh: []string{web, routes("{" + onward + "}")}, config: "defaultHttpRetryPolicy: {attempts: 7, retryIgnorePreviousHosts: false}", timeout: "0s", attempts: 7, on: "connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes"},
+		{name: "off in the mesh", mesh: []string{web, routes("{" + onward + "}")}, config: "defaultHttpRetryPolicy: {attempts: 0}", timeout: "0s"},
+		{name: "retries outrank those of the mesh", mesh: []string{web, routes("{retries: {attempts: 5, retryOn: reset}, " + onward + "}")}, config: "defaultHttpRetryPolicy: {attempts: 0}", timeout: "0s", attempts: 5, on: "reset", avoid: 1},
 		{name: "consistent hash without a VirtualService", mesh: []string{web, hash}, timeout: "0s", attempts: 2, on: "connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes", hashed: 1},
 		{name: "consistent hash", mesh: []string{web, hash, routes("{" + onward + "}")}, timeout: "0s", attempts: 2, on: "connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes", hashed: 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got := xdstest.NewWorld(t, tt.mesh...).Simulate(xdstest.Node{}).Run(simulate.Request{Host: "web.example.com"})
+			w := xdstest.NewWorld(t, tt.mesh...)
+			if tt.config != "" {
+				w.SetMesh(tt.config)
+			}
+			got := w.Simulate(xdstest.Node{}).Run(simulate.Request{Host: "web.example.com"})
 			action := got.Action.GetRoute()
 			if action == nil {
 				t.Fatalf("no action: %s", got)
@@ -229,6 +238,18 @@ func TestRetriesAndTimeouts(t *testing.T) {
 				t.Errorf("%d hash policies, want %d", n, tt.hashed)
 			}
 		})
+	}
+}
+
+// A proxy counts the requests of a route under the prefix of its match.
+func TestStatPrefix(t *testing.T) {
+	t.Parallel()
+	s := xdstest.NewWorld(t, web, routes(
+		"{match: [{uri: {prefix: /a}, statPrefix: a}, {uri: {prefix: /b}}], route: [{destination: {host: web.example.com}}]}")).Simulate(xdstest.Node{})
+	for path, want := range map[string]string{"/a": "a", "/b": ""} {
+		if got := s.Run(simulate.Request{Host: "web.example.com", Path: path}).Action.GetStatPrefix(); got != want {
+			t.Errorf("%s: prefix %q, want %q", path, got, want)
+		}
 	}
 }
 

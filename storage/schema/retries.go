@@ -1,0 +1,55 @@
+package schema
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	networking "istio.io/api/networking/v1alpha3"
+)
+
+// CheckRetries returns the faults of the retries of a mesh configuration at a path, nil
+// for none.
+func CheckRetries(path string, r *networking.HTTPRetry) error {
+	report := &Report{}
+	checkRetries(report.at(path), r)
+	return report.faults.ErrorOrNil()
+}
+
+// retryConditions are the conditions that Envoy knows.
+func retryConditions() []string {
+	return []string{
+		"5xx", "gateway-error", "reset", "reset-before-request", "connect-failure", "envoy-ratelimited",
+		"retriable-4xx", "refused-stream", "retriable-status-codes", "retriable-headers", "http3-post-connect-failure",
+		"cancelled", "deadline-exceeded", "internal", "resource-exhausted", "unavailable",
+	}
+}
+
+func checkRetries(c checker, r *networking.HTTPRetry) {
+	if r == nil {
+		return
+	}
+	c.at("attempts").notNegative(r.Attempts)
+	switch without := []string{"backoff", "retryIgnorePreviousHosts"}; {
+	case r.Attempts != 0:
+	case anySet(r, without...):
+		c.at("attempts").fail("is 0, which turns retries off: leave the other fields out")
+	case anySet(r):
+		c.at("attempts").warn("is 0, which turns retries off: the other fields have no effect")
+	}
+	c.at("perTryTimeout").duration(r.PerTryTimeout)
+	c.at("backoff").duration(r.Backoff)
+	if r.RetryOn == "" {
+		return
+	}
+	for condition := range strings.SplitSeq(r.RetryOn, ",") {
+		condition = strings.TrimSpace(condition)
+		if status, err := strconv.Atoi(condition); err == nil {
+			if status < 100 || status > 599 {
+				c.at("retryOn").fail("%d is not an HTTP status", status)
+			}
+		} else if !slices.Contains(retryConditions(), condition) {
+			c.at("retryOn").fail("unknown condition %q: use statuses and %s", condition, strings.Join(retryConditions(), ", "))
+		}
+	}
+}

@@ -1,0 +1,37 @@
+package simulate
+
+import (
+	"net/http"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	corsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
+)
+
+const corsFilter = "envoy.filters.http.cors"
+
+// answersPreflight says whether the policy of a route has the proxy itself answer a
+// request, by which a browser asks whether a page of another origin may send one.
+func answersPreflight(route *routev3.Route, r Request) (bool, error) {
+	config := route.GetTypedPerFilterConfig()[corsFilter]
+	if config == nil || route.GetRoute() == nil { // the filter passes over what is not forwarded
+		return false, nil
+	}
+	policy := &corsv3.CorsPolicy{}
+	if err := config.UnmarshalTo(policy); err != nil {
+		return false, err
+	}
+	origin, _ := requestHeader(r, "origin")
+	method, _ := requestHeader(r, "access-control-request-method")
+	if r.Method != http.MethodOptions || origin == "" || method == "" {
+		return false, nil
+	}
+	for _, m := range policy.GetAllowOriginStringMatch() {
+		for _, value := range []string{"*", origin} {
+			if ok, err := stringMatches(m, value); ok || err != nil {
+				return ok, err
+			}
+		}
+	}
+	forwards := policy.GetForwardNotMatchingPreflights()
+	return forwards != nil && !forwards.GetValue(), nil
+}
