@@ -133,7 +133,7 @@ func everyCluster() []*clusterv3.Cluster {
 		{Name: "downstream", Type: messages.Static, HTTP: &messages.UpstreamHTTP{Protocol: messages.UseDownstream}},
 	}
 	out := []*clusterv3.Cluster{
-		messages.BlackHoleCluster(time.Second), messages.PassthroughCluster(time.Second),
+		messages.BlackHoleCluster(time.Second), messages.PassthroughCluster(time.Second, &messages.Keepalive{Time: time.Minute}),
 		messages.InboundPassthroughCluster(time.Second, "127.0.0.6", "::6"),
 	}
 	for _, o := range options {

@@ -245,6 +245,19 @@ func checkCookie(c checker, cookie *networking.LoadBalancerSettings_ConsistentHa
 		})
 }
 
+// CheckTCPKeepalive returns the faults of keep-alive settings that stand at a path outside
+// an object, such as in MeshConfig; nil for none.
+func CheckTCPKeepalive(path string, k *networking.ConnectionPoolSettings_TCPSettings_TcpKeepalive) error {
+	r := &Report{}
+	r.at(path).tcpKeepalive(k)
+	return r.faults.ErrorOrNil()
+}
+
+func (c checker) tcpKeepalive(k *networking.ConnectionPoolSettings_TCPSettings_TcpKeepalive) {
+	c.at("time").duration(k.GetTime())
+	c.at("interval").duration(k.GetInterval())
+}
+
 func checkConnectionPool(c checker, p *networking.ConnectionPoolSettings) {
 	if p == nil {
 		return
@@ -258,8 +271,7 @@ func checkConnectionPool(c checker, p *networking.ConnectionPoolSettings) {
 		c.at("connectTimeout").duration(tcp.ConnectTimeout)
 		c.at("maxConnectionDuration").duration(tcp.MaxConnectionDuration)
 		c.at("idleTimeout").durationOrOff(tcp.IdleTimeout)
-		c.at("tcpKeepalive", "time").duration(tcp.GetTcpKeepalive().GetTime())
-		c.at("tcpKeepalive", "interval").duration(tcp.GetTcpKeepalive().GetInterval())
+		c.at("tcpKeepalive").tcpKeepalive(tcp.GetTcpKeepalive())
 	}
 	if http := p.Http; http != nil {
 		c := c.at("http")

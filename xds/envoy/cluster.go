@@ -144,10 +144,10 @@ func BlackHoleCluster(connectTimeout time.Duration) *clusterv3.Cluster {
 }
 
 // PassthroughCluster makes the cluster to which goes, unchanged, what no
-// configuration is about.
-func PassthroughCluster(connectTimeout time.Duration) *clusterv3.Cluster {
+// configuration is about; keepalive is nil for no probes.
+func PassthroughCluster(connectTimeout time.Duration, keepalive *Keepalive) *clusterv3.Cluster {
 	return Cluster(ClusterOptions{
-		Name: PassthroughClusterName, Type: OriginalDst, ConnectTimeout: connectTimeout,
+		Name: PassthroughClusterName, Type: OriginalDst, ConnectTimeout: connectTimeout, Keepalive: keepalive,
 		HTTP: &UpstreamHTTP{Protocol: UseDownstream},
 	})
 }

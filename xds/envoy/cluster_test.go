@@ -162,7 +162,7 @@ func TestClustersForTheUnknown(t *testing.T) {
 	if hole.GetName() != "BlackHoleCluster" || envoytest.ClusterTypeOf(hole) != envoy.Static || hole.GetLoadAssignment() != nil {
 		t.Errorf("the black hole leads somewhere: %v", hole)
 	}
-	through := envoy.PassthroughCluster(time.Second)
+	through := envoy.PassthroughCluster(time.Second, nil)
 	if through.GetName() != "PassthroughCluster" || envoytest.ClusterTypeOf(through) != envoy.OriginalDst {
 		t.Errorf("the passthrough does not pass through: %v", through)
 	}

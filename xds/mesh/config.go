@@ -23,12 +23,17 @@ const (
 	ConnectTimeout           Field = "connect_timeout"
 	DefaultHTTPRetryPolicy   Field = "default_http_retry_policy"
 	DefaultProxyConfig       Field = "default_config"
+	DNSRefreshRate           Field = "dns_refresh_rate"
+	H2UpgradePolicy          Field = "h2_upgrade_policy"
+	InboundClusterStatName   Field = "inbound_cluster_stat_name"
 	InboundTrafficPolicy     Field = "inbound_traffic_policy"
 	LocalityLbSetting        Field = "locality_lb_setting"
+	OutboundClusterStatName  Field = "outbound_cluster_stat_name"
 	OutboundTrafficPolicy    Field = "outbound_traffic_policy"
 	ProtocolDetectionTimeout Field = "protocol_detection_timeout"
 	ProxyInboundListenPort   Field = "proxy_inbound_listen_port"
 	ProxyListenPort          Field = "proxy_listen_port"
+	TCPKeepalive             Field = "tcp_keepalive"
 )
 
 // fields holds the mesh configuration field by field. A row is a configuration with one

@@ -43,6 +43,7 @@ func Default() *Config {
 			DefaultVirtualServiceExportTo:  []string{"*"},
 			DefaultDestinationRuleExportTo: []string{"*"},
 			ProxyListenPort:                15001,
+			DnsRefreshRate:                 durationpb.New(time.Minute),
 			ProxyInboundListenPort:         15006,
 			DefaultConfig:                  &meshv1alpha1.ProxyConfig{},
 			LocalityLbSetting:              &networking.LocalityLoadBalancerSetting{Enabled: wrapperspb.Bool(true)},
@@ -59,10 +60,15 @@ var (
 		"default_destination_rule_export_to": true, "access_log_format": true, "access_log_encoding": true,
 		"default_config": true, "proxy_listen_port": true, "proxy_inbound_listen_port": true, "inbound_traffic_policy": true,
 		"protocol_detection_timeout": true, "default_http_retry_policy": true, "locality_lb_setting": true,
+		"tcp_keepalive": true, "h2_upgrade_policy": true,
+		"dns_refresh_rate": true, "inbound_cluster_stat_name": true, "outbound_cluster_stat_name": true,
 	}
 	servedDefaultConfig   = map[protoreflect.Name]bool{"gateway_topology": true}
 	servedGatewayTopology = map[protoreflect.Name]bool{"num_trusted_proxies": true}
 )
+
+// Envoy takes these times for a refresh of DNS.
+const leastRefresh, mostRefresh = 2 * time.Millisecond, 365 * 24 * time.Hour
 
 // Parse reads a MeshConfig in YAML, strictly, and lays it over the
 // defaults. The error names all faults. The warnings, in order, name the fields
@@ -76,6 +82,9 @@ func Parse(document []byte) (c *Config, warnings []string, err error) {
 	if t := over.GetConnectTimeout(); t != nil && t.AsDuration() < time.Millisecond {
 		faults = multierror.Append(faults, fmt.Errorf("meshConfig.connectTimeout: must be at least 1ms, is %s", t.AsDuration()))
 	}
+	if t := over.GetDnsRefreshRate(); t != nil && (t.AsDuration() < leastRefresh || t.AsDuration() > mostRefresh) {
+		faults = multierror.Append(faults, fmt.Errorf("meshConfig.dnsRefreshRate: must be from %s to %s, is %s", leastRefresh, mostRefresh, t.AsDuration()))
+	}
 	switch mode := over.GetOutboundTrafficPolicy().GetMode(); mode {
 	case meshv1alpha1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY, meshv1alpha1.MeshConfig_OutboundTrafficPolicy_REGISTRY_ONLY:
 	default:
@@ -83,6 +92,7 @@ func Parse(document []byte) (c *Config, warnings []string, err error) {
 	}
 	faults = multierror.Append(faults, schema.CheckLocalityLbSetting("meshConfig.localityLbSetting", over.GetLocalityLbSetting()))
 	faults = multierror.Append(faults,
+		schema.CheckTCPKeepalive("meshConfig.tcpKeepalive", over.GetTcpKeepalive()),
 		schema.CheckExportTo("meshConfig.defaultServiceExportTo", over.GetDefaultServiceExportTo()),
 		schema.CheckExportTo("meshConfig.defaultVirtualServiceExportTo", over.GetDefaultVirtualServiceExportTo()),
 		schema.CheckExportTo("meshConfig.defaultDestinationRuleExportTo", over.GetDefaultDestinationRuleExportTo()))
@@ -141,4 +151,9 @@ func (c *Config) AllowAny() bool {
 // client meant, which is the default; else it goes to the loopback address.
 func (c *Config) PassesInbound() bool {
 	return c.GetInboundTrafficPolicy().GetMode() == meshv1alpha1.MeshConfig_InboundTrafficPolicy_PASSTHROUGH
+}
+
+// UpgradesToHTTP2 says whether proxies speak HTTP/2 to services whose rules do not say.
+func (c *Config) UpgradesToHTTP2() bool {
+	return c.GetH2UpgradePolicy() == meshv1alpha1.MeshConfig_UPGRADE
 }

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"iter"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -14,9 +13,6 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
-
-// dnsRefreshRate is how long proxies wait after a name was not resolved.
-const dnsRefreshRate = time.Minute
 
 // Generator makes clusters.
 type Generator struct{}
@@ -55,7 +51,7 @@ func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 		if v.Shape().Type == discovery.Router {
 			return nil, nil, nil
 		}
-		return envoy.PassthroughCluster(connectTimeout(v)), nil, nil
+		return envoy.PassthroughCluster(connectTimeout(v), keepalive(v, nil)), nil, nil
 	}
 	if o, ok := Find(v, name); ok {
 		return outbound(v, name, o)
@@ -63,15 +59,11 @@ func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 	return nil, nil, nil
 }
 
-func connectTimeout(v *mesh.View) time.Duration {
-	return v.Mesh(mesh.ConnectTimeout).GetConnectTimeout().AsDuration()
-}
-
 // outbound makes the cluster of a service's port. A cluster that would hold its own
 // endpoints does not exist while there are none.
 func outbound(v *mesh.View, name string, o Outbound) (proto.Message, []resource.Need, error) {
 	options := envoy.ClusterOptions{
-		Name: name, AltStatName: envoy.AltStatName(name),
+		Name: name, AltStatName: StatName(v, o.Service, o.Subset.GetName(), o.Port),
 		Type:           o.Type(v.Shape()),
 		ConnectTimeout: connectTimeout(v),
 		Metadata:       o.Metadata(),
@@ -85,14 +77,15 @@ func outbound(v *mesh.View, name string, o Outbound) (proto.Message, []resource.
 		if len(options.Endpoints) == 0 {
 			return nil, nil, nil
 		}
-		options.DNS = envoy.DNSOptions{Family: filter.DNSFamily(v.Shape()), RefreshRate: dnsRefreshRate}
+		options.DNS = envoy.DNSOptions{Family: filter.DNSFamily(v.Shape()), RefreshRate: dnsRefreshRate(v)}
 		needs = []resource.Need{{Kind: resource.Grace}}
 	case envoy.OriginalDst:
 		options.PortOverride = uint32(o.Port.TargetPort)
 	case envoy.DynamicDNS:
 		options.DNS.Family = filter.DNSFamily(v.Shape())
 	}
-	apply(o.Policy(), o.Port.Protocol, &options)
+	apply(o.Policy(), o.Port.Protocol, upgrades(v, o.Policy(), o.Port.Protocol), &options)
+	options.Keepalive = keepalive(v, o.Policy())
 	if o.Port.Protocol == discovery.Unsupported && v.Shape().Captures() {
 		options.HTTP = detectedHTTP(options.HTTP)
 	}

@@ -67,9 +67,11 @@ func inbound(v *mesh.View, name string, p workload.Port) proto.Message {
 		return nil
 	}
 	options := envoy.ClusterOptions{
-		Name: name, AltStatName: envoy.AltStatName(name), Type: envoy.Static, ConnectTimeout: connectTimeout(v),
+		Name: name, AltStatName: InboundStatName(v, p), Type: envoy.Static, ConnectTimeout: connectTimeout(v),
 	}
-	apply(inboundPolicy(v, p), p.Protocol, &options)
+	policy := inboundPolicy(v, p)
+	apply(policy, p.Protocol, false, &options)
+	options.Keepalive = keepalive(v, policy)
 	if original {
 		options.Type, options.SourceAddresses = envoy.OriginalDst, passthroughSources(v.Shape())
 	} else {

@@ -8,8 +8,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/envoy"
 )
 
-// apply turns the traffic policy of a port, nil for none, into options.
-func apply(policy *networking.TrafficPolicy, protocol discovery.Protocol, o *envoy.ClusterOptions) {
+// apply turns the traffic policy of a port, nil for none, into options; upgrade has HTTP/2
+// spoken where the port does not say.
+func apply(policy *networking.TrafficPolicy, protocol discovery.Protocol, upgrade bool, o *envoy.ClusterOptions) {
 	pool := policy.GetConnectionPool()
 	if timeout := pool.GetTcp().GetConnectTimeout(); timeout != nil {
 		o.ConnectTimeout = timeout.AsDuration()
@@ -21,13 +22,8 @@ func apply(policy *networking.TrafficPolicy, protocol discovery.Protocol, o *env
 		MaxRequests:        limit(pool.GetHttp().GetHttp2MaxRequests()),
 		MaxRetries:         limit(pool.GetHttp().GetMaxRetries()),
 	}
-	if k := pool.GetTcp().GetTcpKeepalive(); k != nil {
-		o.Keepalive = &envoy.Keepalive{
-			Probes: k.GetProbes(), Time: k.GetTime().AsDuration(), Interval: k.GetInterval().AsDuration(),
-		}
-	}
 	o.CircuitBreakers.RetryBudget = retryBudget(policy.GetRetryBudget())
-	if http := upstreamHTTP(pool, protocol); http != (envoy.UpstreamHTTP{}) {
+	if http := upstreamHTTP(pool, protocol, upgrade); http != (envoy.UpstreamHTTP{}) {
 		o.HTTP = &http
 	}
 	o.Outliers = outliers(policy.GetOutlierDetection(), protocol)
@@ -133,7 +129,7 @@ func warmUp(settings *networking.LoadBalancerSettings) *envoy.WarmUp {
 
 // upstreamHTTP chooses the HTTP version for the endpoints; zero if no setting asks for
 // one and the port does not say HTTP/2.
-func upstreamHTTP(pool *networking.ConnectionPoolSettings, protocol discovery.Protocol) envoy.UpstreamHTTP {
+func upstreamHTTP(pool *networking.ConnectionPoolSettings, protocol discovery.Protocol, upgrade bool) envoy.UpstreamHTTP {
 	http := pool.GetHttp()
 	out := envoy.UpstreamHTTP{
 		IdleTimeout:              http.GetIdleTimeout(),
@@ -149,20 +145,21 @@ func upstreamHTTP(pool *networking.ConnectionPoolSettings, protocol discovery.Pr
 	switch {
 	case protocol.IsHTTP() && http.GetUseClientProtocol():
 		out.Protocol = envoy.UseDownstream
-	case protocol.IsHTTP2(),
-		protocol.IsHTTP() && http.GetH2UpgradePolicy() == networking.ConnectionPoolSettings_HTTPSettings_UPGRADE:
+	case protocol.IsHTTP2(), upgrade:
 		out.Protocol = envoy.HTTP2
 	}
 	return out
 }
 
 // detectedHTTP is how HTTP is spoken where the proxy found that a client speaks it,
-// on a port that declares nothing: in the client's version.
+// on a port that declares nothing: in the client's version, unless a rule upgrades it.
 func detectedHTTP(asked *envoy.UpstreamHTTP) *envoy.UpstreamHTTP {
 	var out envoy.UpstreamHTTP
 	if asked != nil {
 		out = *asked
 	}
-	out.Protocol = envoy.UseDownstream
+	if out.Protocol != envoy.HTTP2 {
+		out.Protocol = envoy.UseDownstream
+	}
 	return &out
 }

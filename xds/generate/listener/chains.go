@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/generate/cluster"
 	"github.com/portolan-mesh/portolan/xds/generate/filter"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
@@ -64,12 +66,13 @@ func (c *chains) tcp(s *mesh.ServiceRow) { c.rest = c.to(s, envoy.FilterChainOpt
 
 // to makes the chain of what goes to a service as it is.
 func (c *chains) to(s *mesh.ServiceRow, match envoy.FilterChainOptions) *listenerv3.FilterChain {
-	cluster := envoy.ClusterName(envoy.Outbound, uint32(c.port), "", string(s.Hostname))
+	name := envoy.ClusterName(envoy.Outbound, uint32(c.port), "", string(s.Hostname))
 	hash := c.view.Hash(s, "", c.port)
-	c.refs = append(c.refs, cluster)
+	c.refs = append(c.refs, name)
+	port, _ := s.Port(c.port)
 	match.Filters = []*listenerv3.Filter{envoy.TCPProxy(envoy.TCPProxyOptions{
-		StatPrefix:   cluster,
-		Clusters:     []envoy.WeightedCluster{{Name: cluster}},
+		StatPrefix:   cmp.Or(cluster.StatName(c.view, s, "", port), name),
+		Clusters:     []envoy.WeightedCluster{{Name: name}},
 		IdleTimeout:  c.view.IdleTimeout(s, "", c.port),
 		HashSourceIP: hash.GetUseSourceIp(),
 		AccessLogs:   filter.AccessLogs(c.view),

@@ -12,6 +12,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate"
+	"github.com/portolan-mesh/portolan/xds/generate/cluster"
 	"github.com/portolan-mesh/portolan/xds/generate/filter"
 	"github.com/portolan-mesh/portolan/xds/generate/workload"
 	"github.com/portolan-mesh/portolan/xds/mesh"
@@ -90,7 +91,7 @@ func clusterOf(p workload.Port) string { return envoy.InboundClusterName(uint32(
 // inboundTCP forwards the bytes of a port to the application.
 func inboundTCP(v *mesh.View, p workload.Port) *listenerv3.Filter {
 	return envoy.TCPProxy(envoy.TCPProxyOptions{
-		StatPrefix: clusterOf(p),
+		StatPrefix: cmp.Or(cluster.InboundStatName(v, p), clusterOf(p)),
 		Clusters:   []envoy.WeightedCluster{{Name: clusterOf(p)}},
 		AccessLogs: filter.AccessLogs(v),
 	})

@@ -163,6 +163,21 @@ func TestStatPrefixes(t *testing.T) {
 	}
 }
 
+// A pattern of the mesh names TCP proxies, too.
+func TestStatPrefixesOfAPattern(t *testing.T) {
+	t.Parallel()
+	w := xdstest.NewWorld(t, older)
+	w.SetMesh("outboundClusterStatName: '%SERVICE%_%SERVICE_PORT_NAME%'")
+	s := w.Simulate(xdstest.Node{})
+	var got []string
+	for _, name := range s.Listeners() {
+		got = append(got, prefixes(s.Listener(name))...)
+	}
+	if diff := cmp.Diff([]string{"z.example.com_tcp"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func prefixes(l *listenerv3.Listener) []string {
 	var out []string
 	for _, c := range slices.Concat(l.GetFilterChains(), []*listenerv3.FilterChain{l.GetDefaultFilterChain()}) {
