@@ -34,6 +34,11 @@ spec:
   - match: [{uri: {exact: /shop.Reviews/Once}}]
     retries: {attempts: 0}
     route: [{destination: {host: $host, subset: v2}}]
+  - match: [{uri: {exact: /shop.Reviews/More}, statPrefix: more}]
+    mirror: {host: $host, subset: v9}
+    corsPolicy: {allowOrigins: [{exact: "*"}]}
+    rewrite: {uri: /shop.Reviews/Less}
+    route: [{destination: {host: $host, subset: v2}}]
   - match: [{uri: {exact: /shop.Reviews/Moved}}]
     redirect: {uri: /shop.Reviews/Exact}
   - match: [{uri: {exact: /shop.Reviews/Missing}}]
@@ -81,6 +86,7 @@ func expectGRPCRoutes(t *testing.T, c *grpcClient) {
 		{name: "too late", method: "/shop.Reviews/Slow", metadata: []string{"x-delay", "8s"}, want: fmt.Sprint(http.StatusGatewayTimeout)},
 		{name: "retried", method: "/shop.Reviews/Flaky", metadata: []string{"x-case", c.name + "-flaky", "x-fail", "2"}, want: "v2", attempt: 3},
 		{name: "not retried", method: "/shop.Reviews/Once", metadata: []string{"x-case", c.name + "-once", "x-fail", "1"}, want: fmt.Sprint(http.StatusServiceUnavailable)},
+		{name: "what no client takes", method: "/shop.Reviews/More", want: "v2"},
 		{name: "a redirect", method: "/shop.Reviews/Moved", want: fmt.Sprint(http.StatusServiceUnavailable)},
 		{name: "a subset that is missing", method: "/shop.Reviews/Missing", want: fmt.Sprint(http.StatusServiceUnavailable)},
 	} {

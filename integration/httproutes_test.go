@@ -201,3 +201,46 @@ func TestEnvoyNames(t *testing.T) {
 		client.expectNothingRejected()
 	})
 }
+
+// TestEnvoyMirrorFlipsUnderLoad has a service and the mirror that needs it come and go in
+// one batch, while requests run: no request fails, and once one was copied all are.
+func TestEnvoyMirrorFlipsUnderLoad(t *testing.T) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
+		s, x := startServer(t, serverOptions{}), newShop(t)
+		shadow := startUpstream(t, "shadow")
+		const plain, mirrored = "{route: [{destination: {host: $host}}]}", "{route: [{destination: {host: $host}}], mirror: {host: $shadow}}"
+		s.apply(x.entry(x.v1), x.http(plain))
+		client := s.startEnvoy(envoyOptions{kind: "sidecar", name: "client", variant: v})
+		awaitReply(t, x.atSidecar("/"), "v1")
+		l := startLoad(t, "sidecar", x.atSidecar("/"))
+		for i := range 8 {
+			s.awaitSynced(s.apply(x.entryOf("shadow", shadowHost, shadow), x.http(mirrored)), "client")
+			copied := func(name string, n int) error {
+				q := x.atSidecar("/")
+				q.header = map[string]string{"x-case": name}
+				for range n {
+					expectEqual(t, name, send(t, q).String(), "v1")
+				}
+				if got := shadow.attemptsOf(name); got < n {
+					return fmt.Errorf("%d copies", got)
+				}
+				return nil
+			}
+			eventually(t, "a request is copied", func() error { return copied(fmt.Sprint(v, i), 1) })
+			_ = copied(fmt.Sprint(v, i, "all"), 10)
+			eventually(t, "all requests are copied", func() error {
+				if got := shadow.attemptsOf(fmt.Sprint(v, i, "all")); got != 10 {
+					return fmt.Errorf("%d of 10", got)
+				}
+				return nil
+			})
+			s.apply(x.http(plain))
+			s.must("", "delete", "serviceentry", "shadow", "-n", "shop")
+			s.awaitSynced(s.revision(), "client")
+		}
+		client.awaitCluster(fmt.Sprintf("outbound|%d||%s", x.service, shadowHost), false)
+		l.expectUnharmed()
+		s.expectNothingRejected()
+		client.expectNothingRejected()
+	})
+}

@@ -66,6 +66,8 @@ func TestRoutes(t *testing.T) {
 		{name: "retries that gRPC has none of", http: "{" + to + ", retries: {attempts: 5, retryOn: '5xx'}}", want: []string{"/* -> 80"}},
 		{name: "a redirect is none of gRPC", http: "{match: [{uri: {prefix: /a}}], redirect: {uri: /b}}, {" + to + ", retries: {attempts: 0}}", want: []string{"/a* -> nowhere", "/* -> 80"}},
 		{name: "nor is a direct response", http: "{directResponse: {status: 503}}", want: []string{"/* -> nowhere"}},
+		{name: "mirrors, CORS and prefixes are none of gRPC", http: "{match: [{statPrefix: a}], " + to + ", retries: {attempts: 0}, mirror: {host: web.example.com, subset: v1}, corsPolicy: {allowOrigins: [{exact: '*'}]}}",
+			want: []string{"/* -> 80"}},
 		{name: "hash of a header", http: "{" + to + ", retries: {attempts: 0}}", others: []string{hashed("httpHeaderName: x-user")}, want: []string{"/* -> 80 hash x-user"}},
 		{name: "hash of the client", http: "{" + to + ", retries: {attempts: 0}}", others: []string{hashed("useSourceIp: true")}, want: []string{"/* -> 80 hash io.grpc.channel_id"}},
 		{name: "hash of a cookie, of which gRPC has none", http: "{" + to + ", retries: {attempts: 0}}", others: []string{hashed("httpCookie: {name: c, ttl: 0s}")}, want: []string{"/* -> 80"}},
