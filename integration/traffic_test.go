@@ -139,7 +139,12 @@ func awaitClosed(t testing.TB, port int) {
 // greeting connects to a port and returns the line that it is greeted with,
 // once what it sends has come back.
 func greeting(ctx context.Context, port int) (string, error) {
-	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", local(port))
+	return greetingAt(ctx, "tcp", local(port))
+}
+
+// greetingAt is greeting at an address of any network.
+func greetingAt(ctx context.Context, network, address string) (string, error) {
+	c, err := (&net.Dialer{}).DialContext(ctx, network, address)
 	if err != nil {
 		return "", err
 	}

@@ -60,7 +60,7 @@ func listen(t testing.TB) net.Listener {
 // serveUpstream is startUpstream at a listener, which it closes.
 func serveUpstream(t testing.TB, name string, l net.Listener) *upstream {
 	t.Helper()
-	u := &upstream{name: name, port: l.Addr().(*net.TCPAddr).Port, attempts: map[string]int{}}
+	u := &upstream{name: name, port: portAt(l), attempts: map[string]int{}}
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
@@ -140,7 +140,15 @@ func serveTCP(t testing.TB, l net.Listener, handle func(net.Conn)) int {
 		_ = l.Close()
 		running.Wait()
 	})
-	return l.Addr().(*net.TCPAddr).Port
+	return portAt(l)
+}
+
+// portAt is the port of a listener, 0 of a Unix domain socket.
+func portAt(l net.Listener) int {
+	if tcp, ok := l.Addr().(*net.TCPAddr); ok {
+		return tcp.Port
+	}
+	return 0
 }
 
 // attemptsOf counts the requests of a case so far.

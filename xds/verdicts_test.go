@@ -35,7 +35,11 @@ func (s sources) routing() event {
 			s.one("app", "a", "b"), s.one("port", "80", "81"), s.one("protocol", "HTTP", "TCP"), s.one("host", "'*'", "a.example", "'shop/*.example'"))
 	case "Sidecar":
 		selector := s.one("selector", "", "workloadSelector: {labels: {app: a}}, ", "workloadSelector: {labels: {v: '2'}}, ")
-		spec = fmt.Sprintf(`{%segress: [%s{hosts: ['%s/%s']}]}`, selector, s.one("listener", "", "{port: {number: 80, name: x, protocol: HTTP}, hosts: ['./a.example']}, "),
+		spec = fmt.Sprintf(`{%s%segress: [%s{hosts: ['%s/%s']}]}`, selector,
+			s.one("policy", "", "outboundTrafficPolicy: {mode: ALLOW_ANY, egressProxy: {host: m.example, port: {number: 80}, subset: v1}}, "),
+			s.one("listener", "", "{port: {number: 80, name: x, protocol: HTTP}, hosts: ['./a.example']}, ",
+				"{port: {number: 0, name: x, protocol: TCP}, bind: 'unix:///a', hosts: ['*/m.example', './a.example']}, ",
+				"{port: {number: 80, name: x, protocol: HTTP_PROXY}, hosts: ['*/*']}, "),
 			s.one("of", "shop", "edge", "."), s.one("host", "a.example", "*.example", "m.example"))
 	}
 	object := objectOf(s.t, kind, namespace+"/"+name, spec, int64(name[0]))

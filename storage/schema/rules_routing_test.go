@@ -684,9 +684,10 @@ func TestSidecarRules(t *testing.T) {
 				"spec.ingress[1].port.number: must be a port from 1 to 65535, is 0",
 				`spec.ingress[1].bind: must be an IP address, is "localhost"`,
 				`spec.ingress[1].defaultEndpoint: must be on 127.0.0.1, [::1], 0.0.0.0 or [::], the workload itself, is "10.0.0.1:80"`,
-				"spec.ingress[2].bind: Unix sockets are not served yet: bind an IP address",
+				"spec.ingress[2].bind: must be an IP address: an ingress listener has no socket, and its defaultEndpoint may be one",
 				`spec.ingress[2].defaultEndpoint: must be an address and a port such as 127.0.0.1:8080, is "127.0.0.1"`,
 				"spec.ingress[3].connectionPool: is empty: set tcp or http, or leave it out",
+				"spec.ingress[3].tls: is for the protocols HTTPS and TLS, the port has UDP: change the protocol, or leave it out",
 				`spec.ingress[3].defaultEndpoint: must have a port from 1 to 65535, is "127.0.0.1:0"`,
 				`spec.ingress[4].port.protocol: unknown protocol "SMTP": use one of HTTP, HTTP2, GRPC, GRPC-WEB, HTTPS, TLS, TCP, MONGO, MYSQL, REDIS, UDP, HTTP_PROXY`,
 				`spec.ingress[4].defaultEndpoint: must be unix:// and an absolute path, is "unix://a"`,
@@ -704,24 +705,70 @@ func TestSidecarRules(t *testing.T) {
 			- {hosts: ["*/*"]}
 			- {port: {number: 80, protocol: HTTP}}
 			- {port: {number: 80, protocol: HTTP_PROXY}, hosts: [a.b, "~/*", ~shop/a.b, "~.b/c", "./a.b", "./a.b"]}
-			- {bind: 127.0.0.1, hosts: ["~/*"]}`,
+			- {bind: unix:///a, hosts: ["~/*"]}`,
 			refused: []string{
 				"spec.egress[1].hosts: is missing: name at least one namespace/host, */* for all",
 				`spec.egress[2].hosts[0]: "a.b" lacks a namespace: write namespace/host, such as */a.b`,
 				`spec.egress[2].hosts[3]: ".b" is not valid: a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character`,
-				"spec.egress[3].port: is missing: a bind address needs a port",
+				"spec.egress[3].port: is missing: a Unix domain socket needs number 0 and a protocol",
 				`spec.egress[2].port.number: "80" is set twice, also at spec.egress[1].port.number`,
 				"spec.egress[0]: has no port and takes all the rest: it must be the last, and the only one",
 			},
 			warned: []string{
-				"spec.egress[2].port.protocol HTTP_PROXY is not served yet: the listener has no effect",
 				`spec.egress[2].hosts[5] "./a.b" is listed twice, also at [4]`,
 			}},
-		{name: "not served", kind: schema.Sidecar, spec: `
-			inboundConnectionPool: {http: {http2KeepAlive: {interval: 1s, timeout: 1s}}}
-			outboundTrafficPolicy: {mode: ALLOW_ANY, egressProxy: {host: a.b}}`,
+		{name: "sockets", kind: schema.Sidecar, spec: `
+			egress:
+			- {port: {number: 0, protocol: HTTP}, hosts: ["*/*"]}
+			- {port: {number: 0, protocol: HTTP}, bind: 127.0.0.1, hosts: ["*/*"]}
+			- {port: {number: 80, protocol: HTTP}, bind: unix:///a, hosts: ["*/*"]}
+			- {port: {number: 0, protocol: HTTP}, bind: unix:///b, captureMode: IPTABLES, hosts: ["*/*"]}
+			- {port: {number: 0, protocol: TCP}, bind: unix:///b, captureMode: NONE, hosts: ["*/*"]}
+			- {port: {number: 0, protocol: TCP}, bind: unix:///b/c, hosts: ["*/*"]}
+			- {port: {number: 0, protocol: TCP}, bind: unix://d, hosts: ["*/*"]}
+			- {port: {number: 0, protocol: TCP}, bind: unix:///d/, hosts: ["*/*"]}
+			- {port: {number: 0, protocol: TCP}, bind: "unix://@e", hosts: ["*/*"]}
+			- {port: {number: 0}, bind: unix:///f, hosts: ["*/*"]}`,
+			refused: []string{
+				"spec.egress[0].port.number: must be a port from 1 to 65535, is 0, which is for a bind of unix:// and a path",
+				"spec.egress[1].port.number: must be a port from 1 to 65535, is 0, which is for a bind of unix:// and a path",
+				"spec.egress[2].port.number: must be 0 for a Unix domain socket, is 80",
+				"spec.egress[3].captureMode: must be DEFAULT or NONE for a Unix domain socket, whose traffic nothing captures",
+				`spec.egress[6].bind: must be unix:// and an absolute path, is "unix://d"`,
+				`spec.egress[7].bind: must be a socket, "unix:///d/" is a directory`,
+				`spec.egress[4].bind: "unix:///b" is set twice, also at spec.egress[3].bind`,
+				"spec.egress[5].bind: is within spec.egress[3].bind, which is a socket and no directory",
+				"spec.egress[5].bind: is within spec.egress[4].bind, which is a socket and no directory",
+			},
+			warned: []string{"spec.egress[9].port.protocol is missing: the port is plain TCP"}},
+		{name: "what Istio accepts", kind: schema.Sidecar, spec: `
+			ingress:
+			- {port: {number: 80, protocol: TCP}, defaultEndpoint: ":8080", connectionPool: {http: {maxRetries: 1}}}
+			egress:
+			- {port: {number: 80, protocol: HTTP_PROXY}, bind: 127.0.0.1, hosts: ["shop/*", shop/a.b, "*/c.d", "~shop/e.f"]}
+			- {bind: 127.0.0.1, hosts: ["*/*"]}`,
 			warned: []string{
-				"spec.outboundTrafficPolicy.egressProxy is not served yet: connections to unknown hosts pass the proxy by",
+				"spec.ingress[0].connectionPool.http is for HTTP, and the protocol of the port is TCP: only tcp has an effect",
+				`spec.egress[0].hosts[1] "shop/a.b" is covered by "shop/*" at [0]`,
+			}},
+		{name: "TLS of clients", kind: schema.Sidecar, spec: `
+			ingress:
+			- {port: {number: 80, protocol: HTTPS}, tls: {mode: ISTIO_MUTUAL, httpsRedirect: true, credentialName: a, subjectAltNames: [b]}}`,
+			refused: []string{
+				"spec.ingress[0].tls.mode: ISTIO_MUTUAL is not for sidecars: use SIMPLE, MUTUAL or OPTIONAL_MUTUAL",
+				"spec.ingress[0].tls.httpsRedirect: is for gateways: leave it out",
+				"spec.ingress[0].tls.credentialName: is for gateways: leave it out",
+				"spec.ingress[0].tls.subjectAltNames: is for gateways: leave it out",
+			},
+			warned: []string{"spec.ingress[0].tls is not served yet: the port takes plaintext"}},
+		{name: "an egress proxy", kind: schema.Sidecar, spec: `
+			inboundConnectionPool: {http: {http2KeepAlive: {interval: 1s, timeout: 1s}}}
+			outboundTrafficPolicy: {egressProxy: {host: "*.b", subset: A_B}}`,
+			refused: []string{
+				"spec.outboundTrafficPolicy.egressProxy: needs mode ALLOW_ANY: with REGISTRY_ONLY no traffic to unknown hosts passes",
+				`spec.outboundTrafficPolicy.egressProxy.host: "*.b" is not a host name: a wildcard stands for whole labels in front, as in "*.example.com"`,
+				"spec.outboundTrafficPolicy.egressProxy.port: is missing: name the number of a port of the service",
+				`spec.outboundTrafficPolicy.egressProxy.subset: "A_B" is not valid: a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character`,
 			}},
 	})
 }

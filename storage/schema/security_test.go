@@ -75,9 +75,8 @@ func TestUnservedSecurity(t *testing.T) {
 			- {port: {number: 5, name: e, protocol: TCP}, hosts: ["*"]}`,
 			[]string{"spec.servers[1]", "spec.servers[2]", "spec.servers[3].tls"}},
 		"a sidecar": {schema.Sidecar, `
-			ingress: [{port: {number: 1, name: a, protocol: HTTP}, tls: {mode: SIMPLE}}]
-			outboundTrafficPolicy: {mode: ALLOW_ANY, egressProxy: {host: a.b}}`,
-			[]string{"spec.ingress[0].tls", "spec.outboundTrafficPolicy.egressProxy"}},
+			ingress: [{port: {number: 1, name: a, protocol: HTTPS}, tls: {mode: SIMPLE}}]`,
+			[]string{"spec.ingress[0].tls"}},
 		"claims": {schema.VirtualService, `
 			hosts: [a.b]
 			http:

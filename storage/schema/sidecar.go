@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"cmp"
 	"net"
 	"slices"
 	"strconv"
@@ -26,7 +27,7 @@ func sidecarServed() fields {
 		with("ingress", serve("bind", "captureMode", "defaultEndpoint").with("port", port).with("connectionPool", connectionPoolServed()).
 			secures("tls", "the port takes plaintext")).
 		with("egress", serve("bind", "captureMode", "hosts").with("port", port)).
-		with("outboundTrafficPolicy", serve("mode").secures("egressProxy", "connections to unknown hosts pass the proxy by")).
+		with("outboundTrafficPolicy", serve("mode").with("egressProxy", serve("host", "subset").with("port", serve("number")))).
 		with("inboundConnectionPool", connectionPoolServed())
 }
 
@@ -40,6 +41,8 @@ func checkSidecar(c checker, s *networking.Sidecar) {
 	each(c.at("egress"), s.Egress, checkEgress)
 	unique(c.at("ingress"), s.Ingress, func(l *networking.IstioIngressListener) uint32 { return l.GetPort().GetNumber() }, "port", "number")
 	unique(c.at("egress"), s.Egress, func(l *networking.IstioEgressListener) uint32 { return l.GetPort().GetNumber() }, "port", "number")
+	checkSockets(c.at("egress"), s.Egress)
+	checkOutboundTrafficPolicy(c.at("outboundTrafficPolicy"), s.OutboundTrafficPolicy)
 	for i, l := range s.Egress {
 		if l.GetPort() == nil && i < len(s.Egress)-1 {
 			c.at("egress").index(i).fail("has no port and takes all the rest: it must be the last, and the only one")
@@ -52,22 +55,92 @@ func checkIngress(c checker, l *networking.IstioIngressListener) {
 		c.at("port").fail("is missing: number, protocol and name")
 		return
 	}
-	checkSidecarPort(c.at("port"), l.Port)
-	if l.Port.GetProtocol() == "" {
-		c.at("port").at("protocol").warn("is missing: HTTP is looked for where traffic is captured, else the port is plain TCP")
+	c.at("port", "number").port(l.Port.GetNumber())
+	c.at("port", "protocol").protocol(l.Port.GetProtocol())
+	switch lower(l.Port.GetProtocol()) {
+	case protocolUDP, protocolHTTPProxy:
+		c.at("port", "protocol").notServed("%s is not served yet: the listener has no effect", l.Port.GetProtocol())
+	case "":
+		c.at("port", "protocol").warn("is missing: HTTP is looked for where traffic is captured, else the port is plain TCP")
 	}
-	c.at("bind").bind(l.Bind)
+	if strings.HasPrefix(l.Bind, unixScheme) {
+		c.at("bind").fail("must be an IP address: an ingress listener has no socket, and its defaultEndpoint may be one")
+	} else {
+		c.at("bind").bind(l.Bind)
+	}
 	checkCapture(c.at("captureMode"), l.CaptureMode)
 	checkConnectionPool(c.at("connectionPool"), l.ConnectionPool)
+	if p := lower(l.Port.GetProtocol()); l.GetConnectionPool().GetHttp() != nil && p != "" && !slices.Contains([]string{protocolHTTP, protocolHTTP2, protocolGRPC, "grpc-web"}, p) {
+		c.at("connectionPool", "http").warn("is for HTTP, and the protocol of the port is %s: only tcp has an effect", l.Port.GetProtocol())
+	}
+	checkIngressTLS(c, l)
 	checkDefaultEndpoint(c.at("defaultEndpoint"), l.DefaultEndpoint)
 }
 
-func checkSidecarPort(c checker, p *networking.SidecarPort) {
-	c.at("number").port(p.Number)
-	c.at("protocol").protocol(p.Protocol)
-	switch lower(p.Protocol) {
-	case protocolUDP, protocolHTTPProxy:
-		c.at("protocol").notServed("%s is not served yet: the listener has no effect", p.Protocol)
+// checkIngressTLS checks what the sidecar may be told of the TLS of its clients. It has
+// no certificates but those in files.
+func checkIngressTLS(c checker, l *networking.IstioIngressListener) {
+	tls, at := l.GetTls(), c.at("tls")
+	if tls == nil {
+		return
+	}
+	if p := lower(l.Port.GetProtocol()); p != protocolHTTPS && p != protocolTLS {
+		at.fail("is for the protocols HTTPS and TLS, the port has %s: change the protocol, or leave it out", cmp.Or(l.Port.GetProtocol(), "none"))
+	}
+	switch tls.GetMode() {
+	case networking.ServerTLSSettings_ISTIO_MUTUAL, networking.ServerTLSSettings_AUTO_PASSTHROUGH, networking.ServerTLSSettings_PASSTHROUGH:
+		at.at("mode").fail("%s is not for sidecars: use SIMPLE, MUTUAL or OPTIONAL_MUTUAL", tls.GetMode())
+	}
+	const gateways = "is for gateways: leave it out"
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{
+		{"httpsRedirect", tls.GetHttpsRedirect()}, {"credentialName", tls.GetCredentialName() != ""}, {"credentialNames", len(tls.GetCredentialNames()) > 0},
+		{"tlsCertificates", len(tls.GetTlsCertificates()) > 0}, {"subjectAltNames", len(tls.GetSubjectAltNames()) > 0},
+	} {
+		if f.set {
+			at.at(f.name).fail(gateways)
+		}
+	}
+}
+
+// checkOutboundTrafficPolicy checks where traffic to unknown hosts goes.
+func checkOutboundTrafficPolicy(c checker, p *networking.OutboundTrafficPolicy) {
+	to, at := p.GetEgressProxy(), c.at("egressProxy")
+	if to == nil {
+		return
+	}
+	if p.GetMode() != networking.OutboundTrafficPolicy_ALLOW_ANY {
+		at.fail("needs mode ALLOW_ANY: with %s no traffic to unknown hosts passes", p.GetMode())
+	}
+	at.at("host").failIf(hostName(to.GetHost()))
+	at.at("host").shortName(to.GetHost())
+	if to.GetPort() == nil {
+		at.at("port").fail("is missing: name the number of a port of the service")
+	} else {
+		at.at("port", "number").port(to.GetPort().GetNumber())
+	}
+	if to.GetSubset() != "" {
+		at.at("subset").dnsLabel(to.GetSubset())
+	}
+}
+
+// checkSockets checks that egress listeners have sockets of their own.
+func checkSockets(c checker, all []*networking.IstioEgressListener) {
+	socket := func(l *networking.IstioEgressListener) string {
+		if l.GetPort() == nil || l.GetPort().GetNumber() != 0 || !strings.HasPrefix(l.GetBind(), unixScheme) {
+			return ""
+		}
+		return l.GetBind()
+	}
+	unique(c, all, socket, "bind")
+	for i, l := range all {
+		for k, other := range all {
+			if socket(other) != "" && strings.HasPrefix(socket(l), socket(other)+"/") {
+				c.index(i).at("bind").fail("is within %s, which is a socket and no directory", c.index(k).at("bind").path)
+			}
+		}
 	}
 }
 
@@ -83,11 +156,8 @@ func checkDefaultEndpoint(c checker, endpoint string) {
 	if endpoint == "" {
 		return
 	}
-	if socket, ok := strings.CutPrefix(endpoint, unixScheme); ok {
-		if !strings.HasPrefix(socket, "/") && !strings.HasPrefix(socket, "@") {
-			c.fail("must be %s and an absolute path, is %q", unixScheme, endpoint)
-		}
-		c.socket(socket)
+	if strings.HasPrefix(endpoint, unixScheme) {
+		c.unixSocket(endpoint)
 		return
 	}
 	host, port, err := net.SplitHostPort(endpoint)
@@ -95,7 +165,7 @@ func checkDefaultEndpoint(c checker, endpoint string) {
 		c.fail("must be an address and a port such as 127.0.0.1:8080, is %q", endpoint)
 		return
 	}
-	if !slices.Contains([]string{"127.0.0.1", "0.0.0.0", "::1", "::"}, host) {
+	if !slices.Contains([]string{"", "127.0.0.1", "0.0.0.0", "::1", "::"}, host) {
 		c.fail("must be on 127.0.0.1, [::1], 0.0.0.0 or [::], the workload itself, is %q", endpoint)
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
@@ -104,16 +174,16 @@ func checkDefaultEndpoint(c checker, endpoint string) {
 }
 
 func checkEgress(c checker, l *networking.IstioEgressListener) {
+	checkEgressBind(c, l)
 	if l.GetPort() != nil {
-		checkSidecarPort(c.at("port"), l.Port)
-		if l.Port.GetProtocol() == "" {
-			c.at("port").at("protocol").warn("is missing: the port is plain TCP")
+		c.at("port", "protocol").protocol(l.Port.GetProtocol())
+		switch lower(l.Port.GetProtocol()) {
+		case protocolUDP:
+			c.at("port", "protocol").notServed("%s is not served yet: the listener has no effect", l.Port.GetProtocol())
+		case "":
+			c.at("port", "protocol").warn("is missing: the port is plain TCP")
 		}
-	} else if l.GetBind() != "" {
-		c.at("port").fail("is missing: a bind address needs a port")
 	}
-	c.at("bind").bind(l.GetBind())
-	checkCapture(c.at("captureMode"), l.GetCaptureMode())
 	if len(l.GetHosts()) == 0 {
 		c.at("hosts").fail("is missing: name at least one namespace/host, */* for all")
 	}
@@ -126,6 +196,38 @@ func checkEgress(c checker, l *networking.IstioEgressListener) {
 		}
 		seen[host] = i
 	}
+	for i, host := range l.GetHosts() {
+		namespace, name, _ := strings.Cut(host, "/")
+		if first, ok := seen[namespace+"/*"]; ok && name != "*" && namespace != "~" {
+			c.at("hosts").index(i).warn("%q is covered by %q at [%d]", host, namespace+"/*", first)
+		}
+	}
+}
+
+// checkEgressBind checks the address of an egress listener: an IP address, or a Unix
+// domain socket, which has port 0.
+func checkEgressBind(c checker, l *networking.IstioEgressListener) {
+	unix, number := strings.HasPrefix(l.GetBind(), unixScheme), l.GetPort().GetNumber()
+	switch {
+	case unix && l.GetPort() == nil:
+		c.at("port").fail("is missing: a Unix domain socket needs number 0 and a protocol")
+	case unix && number != 0:
+		c.at("port", "number").fail("must be 0 for a Unix domain socket, is %d", number)
+	case unix:
+		c.at("bind").unixSocket(l.GetBind())
+		if l.GetCaptureMode() == networking.CaptureMode_IPTABLES {
+			c.at("captureMode").fail("must be DEFAULT or NONE for a Unix domain socket, whose traffic nothing captures")
+		}
+		return
+	case l.GetPort() != nil && number == 0:
+		c.at("port", "number").fail("must be a port from 1 to 65535, is 0, which is for a bind of %s and a path", unixScheme)
+	case l.GetPort() != nil:
+		c.at("port", "number").port(number)
+	}
+	if !unix {
+		c.at("bind").bind(l.GetBind())
+	}
+	checkCapture(c.at("captureMode"), l.GetCaptureMode())
 }
 
 // checkEgressHost checks "namespace/host"; a namespace that begins with "~"

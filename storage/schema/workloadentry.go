@@ -45,22 +45,28 @@ func (c checker) socket(path string) {
 	}
 }
 
+// unixSocket checks the address of a Unix domain socket, with its scheme.
+func (c checker) unixSocket(address string) {
+	socket := strings.TrimPrefix(address, unixScheme)
+	switch {
+	case !path.IsAbs(socket) && !strings.HasPrefix(socket, "@"):
+		c.fail("must be %s and an absolute path, is %q", unixScheme, address)
+	case strings.HasSuffix(socket, "/"):
+		c.fail("must be a socket, %q is a directory", address)
+	default:
+		c.socket(socket)
+	}
+}
+
 // checkWorkload checks what a WorkloadEntry, an endpoint of a ServiceEntry and
 // the template of a WorkloadGroup, which has no address, have alike.
 func checkWorkload(c checker, w *networking.WorkloadEntry) {
 	at := c.at("address")
-	if socket, ok := strings.CutPrefix(w.Address, unixScheme); ok {
+	if strings.HasPrefix(w.Address, unixScheme) {
 		if len(w.Ports) > 0 {
 			c.at("ports").fail("a Unix socket has no ports: leave them out")
 		}
-		switch {
-		case !path.IsAbs(socket) && !strings.HasPrefix(socket, "@"):
-			at.fail("must be %s and an absolute path, is %q", unixScheme, w.Address)
-		case strings.HasSuffix(socket, "/"):
-			at.fail("must be a socket, %q is a directory", w.Address)
-		default:
-			at.socket(socket)
-		}
+		at.unixSocket(w.Address)
 	} else if w.Address != "" && !isIP(w.Address) && hostName(w.Address) != nil {
 		at.fail("%q is neither an IP address nor a host name", w.Address)
 	}

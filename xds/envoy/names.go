@@ -31,6 +31,9 @@ const (
 	VirtualInboundBlackHoleName  = "virtualInbound-blackhole"
 	VirtualInboundCatchAllName   = "virtualInbound-catchall-http" // of HTTP; of other bytes it is that of the listener
 
+	// HTTPProxyRouteConfigName names the routes of the HTTP proxy of the whole mesh.
+	HTTPProxyRouteConfigName = "http_proxy"
+
 	// DefaultRouteName is the name of a route that has none of its own.
 	DefaultRouteName = "default"
 

@@ -171,7 +171,12 @@ func variants() map[string][]string {
 	add(other("Sidecar", "cart", "shop",
 		"workloadSelector: {labels: {app: cart}}, egress: [{hosts: ['./*']}]",
 		"egress: [{port: {number: 80, protocol: HTTP, name: http}, bind: 127.0.0.9, hosts: ['*/web.example.com']}, {port: {number: 90, protocol: TCP, name: tcp}, hosts: ['default/*']}, {hosts: ['~/*']}], ingress: [{port: {number: 9090, protocol: HTTP, name: in}, defaultEndpoint: 127.0.0.1:8080}]",
-		"egress: [{hosts: ['*/legacy.example.org']}], outboundTrafficPolicy: {mode: REGISTRY_ONLY}"))
+		"egress: [{hosts: ['*/legacy.example.org']}], outboundTrafficPolicy: {mode: REGISTRY_ONLY}",
+		"egress: [{port: {number: 0, protocol: HTTP, name: s}, bind: 'unix:///run/a', hosts: ['*/*']}, "+
+			"{port: {number: 0, protocol: TCP, name: t}, bind: 'unix:///run/b', hosts: ['*/db.example.com', 'shop/raw.example.com']}, "+
+			"{port: {number: 3128, protocol: HTTP_PROXY, name: p}, hosts: ['*/*', '~default/db.example.com']}, {bind: 127.0.0.8, hosts: ['./*']}], "+
+			"outboundTrafficPolicy: {mode: ALLOW_ANY, egressProxy: {host: web.example.com, port: {number: 80}, subset: v1}}",
+		"egress: [{port: {number: 80, protocol: HTTP, name: http}, hosts: ['*/web.example.com', 'default/web.example.com']}, {port: {number: 90, protocol: HTTP, name: h}, hosts: ['*/*']}]"))
 	return out
 }
 
@@ -186,6 +191,9 @@ func TestAffectedEqualsWalk(t *testing.T) {
 			objects := variants()
 			names := slices.Sorted(maps.Keys(objects))
 			w := xdstest.NewWorld(t)
+			if seed%2 == 1 {
+				w.SetMesh("proxyHttpPort: 15080")
+			}
 			there := map[string]bool{}
 			all := followers()
 			for step := range 60 {

@@ -19,13 +19,22 @@ func (s Shape) RoutesHTTP(p discovery.Protocol) bool {
 }
 
 // CarriesHTTP says whether an egress listener routes requests by HTTP on a port,
-// whatever their address. It does if the listener is for HTTP, or if it is for all
-// ports and sees a service that uses the port so.
+// whatever their address. It does if the listener is for HTTP and sees a service that
+// has the port, or if it is for all ports and sees a service that uses the port so. A
+// listener for an HTTP proxy always does.
 func (v *View) CarriesHTTP(l EgressListener, port int) bool {
-	if l.Port != 0 {
-		return l.Protocol.IsHTTP()
+	switch {
+	case l.IsHTTPProxy():
+		return true
+	case l.Port != 0:
+		return l.Protocol.IsHTTP() && v.Carries(l, port)
 	}
 	return v.PortUsed(l, PortHTTP, port) || v.Shape().Captures() && v.PortUsed(l, PortUndeclared, port)
+}
+
+// Carries says whether an egress listener sees a service that has a port.
+func (v *View) Carries(l EgressListener, port int) bool {
+	return v.PortUsed(l, PortHTTP, port) || v.PortUsed(l, PortTCP, port)
 }
 
 // InboundConnectionPool limits the connections to the workload's application, as

@@ -10,8 +10,9 @@ import (
 )
 
 // Importer is a VirtualService of the mesh gateway that makes the hosts it routes to
-// visible to sidecars which do not import these themselves. It has the fields that this
-// depends on. It is never modified.
+// visible to sidecars which do not import these themselves. Routes lead there, and no
+// egress listener carries these hosts. It has the fields that this depends on. It is
+// never modified.
 type Importer struct {
 	path      string
 	namespace string
@@ -59,9 +60,7 @@ func (t imports) follow(from, to *PushContext) {
 	}
 }
 
-func (t imports) answer(v *View, key, listener string) any {
-	return v.imported(t.of(v.context).Value(key), listener)
-}
+func (t imports) answer(v *View, key, _ string) any { return v.imported(t.of(v.context).Value(key)) }
 
 // importKeys are the hosts that the VirtualService makes known to sidecars.
 func (vs *VirtualService) importKeys() []string {
@@ -107,10 +106,10 @@ func (v *View) ImportedHosts(d Delta) iter.Seq[*HostRow] {
 }
 
 // imported says whether one of the importers of a row is seen by the class through
-// a listener.
-func (v *View) imported(row *ImportRow, listener string) bool {
+// one of its egress listeners.
+func (v *View) imported(row *ImportRow) bool {
 	return row != nil && slices.ContainsFunc(row.importers, func(i *Importer) bool {
 		return i.exportTo.VisibleTo(v.scope.Namespace) &&
-			v.anyListener(listener, func(l int) bool { return v.scope.importsRoutes(l, i.namespace, i.hosts) })
+			v.anyListener(viaAny, func(l int) bool { return v.scope.importsRoutes(l, i.namespace, i.hosts) })
 	})
 }

@@ -18,10 +18,14 @@ type SidecarScope struct {
 }
 
 // EgressListener is one egress listener of a scope; the catch-all if no Sidecar
-// applies. Port is 0 if it serves all ports that no other listener has.
+// applies. Port is 0 if it serves all ports that no other listener has, and of a
+// socket.
 type EgressListener struct {
 	Index int
 	Port  int
+	// Socket is the Unix domain socket that it listens on, "unix://" and the path;
+	// empty for none.
+	Socket string
 	// Protocol is the protocol of the port, Unsupported if it has none.
 	Protocol discovery.Protocol
 	// Bind is the address as given, empty for the default.
@@ -31,6 +35,14 @@ type EgressListener struct {
 	Uncaptured bool
 }
 
+// TakesHTTP says whether the listener, by the protocol of its port, routes requests by
+// HTTP.
+func (l EgressListener) TakesHTTP() bool { return l.Protocol.IsHTTP() || l.IsHTTPProxy() }
+
+// IsHTTPProxy says whether clients call the listener as their HTTP proxy. They name the
+// host and the port that they want, so the listener carries services of all ports.
+func (l EgressListener) IsHTTPProxy() bool { return l.Protocol == discovery.HTTPProxy }
+
 // Egress are the egress listeners of the scope. There is always one.
 func (s SidecarScope) Egress() []EgressListener {
 	if s.Sidecar == nil || len(s.Sidecar.Spec.GetEgress()) == 0 {
@@ -38,11 +50,15 @@ func (s SidecarScope) Egress() []EgressListener {
 	}
 	var out []EgressListener
 	for i, e := range s.Sidecar.Spec.GetEgress() {
-		out = append(out, EgressListener{
+		l := EgressListener{
 			Index: i, Port: int(e.GetPort().GetNumber()), Bind: e.GetBind(),
 			Protocol:   discovery.ParseProtocol(e.GetPort().GetProtocol()),
 			Uncaptured: e.GetCaptureMode() == networking.CaptureMode_NONE,
-		})
+		}
+		if e.GetPort() != nil && l.Port == 0 {
+			l.Socket, l.Uncaptured = l.Bind, true
+		}
+		out = append(out, l)
 	}
 	return out
 }
@@ -100,30 +116,48 @@ func (i importedHost) covers(own, namespace string, matches func(host.Name) bool
 	return matches(i.host)
 }
 
-func (e egressHosts) imports(own, namespace string, matches func(host.Name) bool) bool {
+// importRank says how an egress listener imports a host of a namespace. Of several
+// namespaces that have one host, the higher rank wins.
+type importRank int
+
+const (
+	notImported importRank = iota
+	ofAny                  // by an entry for any namespace
+	ofNamespace            // by an entry that names the namespace
+)
+
+// imports ranks a name of a namespace; matches compares it with the hosts of entries.
+// Entries that exclude must cover the name.
+func (e egressHosts) imports(own, namespace string, name host.Name, matches func(host.Name) bool) importRank {
 	for _, x := range e.exclude {
-		if x.covers(own, namespace, matches) {
-			return false
+		if x.covers(own, namespace, name.SubsetOf) {
+			return notImported
 		}
 	}
-	// An entry for a namespace by name outranks "*": both import, so that only
-	// the order of the tests differs and the outcome does not.
+	rank := notImported
 	for _, i := range e.include {
-		if i.covers(own, namespace, matches) {
-			return true
+		switch {
+		case !i.covers(own, namespace, matches):
+		case i.namespace != "*":
+			return ofNamespace
+		default:
+			rank = ofAny
 		}
 	}
-	return false
+	return rank
 }
 
-// importsService says whether an egress listener imports a service. A listener
-// that the scope does not have, which a recorded question of another scope may
-// name, imports nothing.
-func (s SidecarScope) importsService(listener int, h host.Name, namespace string) bool {
+// importsService ranks how an egress listener imports a service. A listener that the
+// scope does not have, which a recorded question of another scope may name, imports
+// nothing.
+func (s SidecarScope) importsService(listener int, h host.Name, namespace string) importRank {
 	if !s.restricted() {
-		return true
+		return ofAny
 	}
-	return listener < len(s.Sidecar.egress) && s.Sidecar.egress[listener].imports(s.Namespace, namespace, h.SubsetOf)
+	if listener >= len(s.Sidecar.egress) {
+		return notImported
+	}
+	return s.Sidecar.egress[listener].imports(s.Namespace, namespace, h, h.SubsetOf)
 }
 
 // importsVirtualService says whether an egress listener imports a VirtualService: one
@@ -140,7 +174,7 @@ func (s SidecarScope) importsRoutes(listener int, namespace string, hosts []host
 		return false
 	}
 	for _, h := range hosts {
-		if s.Sidecar.egress[listener].imports(s.Namespace, namespace, h.Matches) {
+		if s.Sidecar.egress[listener].imports(s.Namespace, namespace, h, h.Matches) != notImported {
 			return true
 		}
 	}

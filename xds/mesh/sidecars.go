@@ -3,10 +3,12 @@ package mesh
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 )
@@ -16,7 +18,20 @@ type Sidecar struct {
 	Config *config.Config
 	Spec   *networking.Sidecar
 	egress []egressHosts // parallel to Spec.Egress
+	// egressProxy is where traffic to unknown hosts goes, nil for its own way.
+	egressProxy *EgressProxy
 }
+
+// EgressProxy is a port of a service, or of a subset of it, to which a sidecar sends
+// the traffic to hosts that it does not know.
+type EgressProxy struct {
+	Host   host.Name
+	Port   int
+	Subset string
+}
+
+// is says whether the proxy is a service of the host.
+func (p *EgressProxy) is(h host.Name) bool { return p != nil && p.Host == h }
 
 // SidecarRow is the Sidecars of a namespace: those with a selector first, then
 // the oldest.
@@ -57,6 +72,11 @@ func newSidecar(c *config.Config) *Sidecar {
 	s := &Sidecar{Config: c, Spec: c.Spec.(*networking.Sidecar)}
 	for _, e := range s.Spec.GetEgress() {
 		s.egress = append(s.egress, parseEgressHosts(e.GetHosts()))
+	}
+	policy := s.Spec.GetOutboundTrafficPolicy()
+	if to := policy.GetEgressProxy(); to != nil && policy.GetMode() == networking.OutboundTrafficPolicy_ALLOW_ANY {
+		name := host.Resolve(to.GetHost(), c.Namespace, c.Domain)
+		s.egressProxy = &EgressProxy{host.Name(strings.ToLower(string(name))), int(to.GetPort().GetNumber()), to.GetSubset()}
 	}
 	return s
 }

@@ -227,6 +227,15 @@ func (v *View) AllowAny() bool {
 	return v.Mesh(OutboundTrafficPolicy).AllowAny()
 }
 
+// EgressProxy is where its Sidecar sends traffic to unknown hosts, nil for the address
+// that the client meant.
+func (v *View) EgressProxy() *EgressProxy {
+	if s := v.ask(Self, selfSidecar, "").(*Sidecar); s != nil {
+		return s.egressProxy
+	}
+	return nil
+}
+
 // InNamespace says whether the proxy is of a namespace.
 func (v *View) InNamespace(namespace string) bool {
 	return v.ask(Self, selfNamespace, namespace).(bool)

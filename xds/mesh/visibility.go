@@ -25,15 +25,17 @@ func (v *View) listenerArgs(listener int) string {
 // ofHost asks for the service of a host through a listener, or any, and records what
 // else the answer depends on.
 func (v *View) ofHost(h host.Name, listener string) *ServiceRow {
-	if v.scope.restricted() {
+	if v.scope.restricted() && listener == viaAny {
 		v.ask(Destinations, string(h), listener)
 	}
 	return v.ask(Hosts, string(h), listener).(*ServiceRow)
 }
 
 // service returns the service of a host that the class sees. It is one that an egress
-// listener imports, of the class's own namespace first, then the oldest; else one that
-// an imported VirtualService routes to.
+// listener imports: of the class's own namespace first, then of a namespace that an
+// entry names, then the oldest. Else, through any listener, it is one that an imported
+// VirtualService routes to, or the egress proxy of the Sidecar: routes lead there, and
+// no listener carries it.
 func (v *View) service(h host.Name, listener string) *ServiceRow {
 	row := hostRows.of(v.context).Value(string(h))
 	if row == nil {
@@ -43,33 +45,47 @@ func (v *View) service(h host.Name, listener string) *ServiceRow {
 	if !scope.restricted() {
 		return row.pick(scope, nil)
 	}
-	if s := row.pick(scope, func(r *ServiceRow) bool {
-		return v.anyListener(listener, func(l int) bool { return scope.importsService(l, h, r.Namespace) })
-	}); s != nil {
+	if s := row.pick(scope, func(r *ServiceRow) importRank { return v.importRank(listener, h, r.Namespace) }); s != nil {
 		return s
 	}
-	if v.imported(importRows.of(v.context).Value(string(h)), listener) {
+	if listener == viaAny && (scope.Sidecar.egressProxy.is(h) || v.imported(importRows.of(v.context).Value(string(h)))) {
 		return row.pick(scope, nil)
 	}
 	return nil
 }
 
-// pick is the first service of a host that is exported to the scope's namespace
-// and passes a test, nil for none; that namespace's own comes first.
-func (r *HostRow) pick(scope SidecarScope, sees func(*ServiceRow) bool) *ServiceRow {
+// pick is the service of a host that is exported to the scope's namespace and has the
+// highest rank, the oldest of these; nil for none. That namespace's own comes first.
+// Without ranks all are imported alike.
+func (r *HostRow) pick(scope SidecarScope, rank func(*ServiceRow) importRank) *ServiceRow {
 	var first *ServiceRow
+	best := notImported
 	for _, s := range r.Services {
-		if !s.Service().Attributes.ExportTo.VisibleTo(scope.Namespace) || sees != nil && !sees(s) {
+		if !s.Service().Attributes.ExportTo.VisibleTo(scope.Namespace) {
 			continue
 		}
-		if s.Namespace == scope.Namespace {
+		its := ofAny
+		if rank != nil {
+			its = rank(s)
+		}
+		if its != notImported && s.Namespace == scope.Namespace {
 			return s
 		}
-		if first == nil {
-			first = s
+		if its > best {
+			first, best = s, its
 		}
 	}
 	return first
+}
+
+// importRank is the highest rank by which a listener, or one of all, imports a service.
+func (v *View) importRank(listener string, h host.Name, namespace string) importRank {
+	best := notImported
+	v.anyListener(listener, func(l int) bool {
+		best = max(best, v.scope.importsService(l, h, namespace))
+		return best == ofNamespace
+	})
+	return best
 }
 
 // anyListener says whether a test holds for a listener by its number, or for one of

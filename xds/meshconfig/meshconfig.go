@@ -62,6 +62,7 @@ var (
 		"protocol_detection_timeout": true, "default_http_retry_policy": true, "locality_lb_setting": true,
 		"tcp_keepalive": true, "h2_upgrade_policy": true,
 		"dns_refresh_rate": true, "inbound_cluster_stat_name": true, "outbound_cluster_stat_name": true,
+		"proxy_http_port": true,
 	}
 	servedDefaultConfig   = map[protoreflect.Name]bool{"gateway_topology": true}
 	servedGatewayTopology = map[protoreflect.Name]bool{"num_trusted_proxies": true}
@@ -89,6 +90,9 @@ func Parse(document []byte) (c *Config, warnings []string, err error) {
 	case meshv1alpha1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY, meshv1alpha1.MeshConfig_OutboundTrafficPolicy_REGISTRY_ONLY:
 	default:
 		faults = multierror.Append(faults, fmt.Errorf("meshConfig.outboundTrafficPolicy.mode: %s is not served: use ALLOW_ANY or REGISTRY_ONLY", mode))
+	}
+	if port := over.GetProxyHttpPort(); port < 0 || port > 65535 {
+		faults = multierror.Append(faults, fmt.Errorf("meshConfig.proxyHttpPort: must be a port from 1 to 65535, or 0 for none, is %d", port))
 	}
 	faults = multierror.Append(faults, schema.CheckLocalityLbSetting("meshConfig.localityLbSetting", over.GetLocalityLbSetting()))
 	faults = multierror.Append(faults,

@@ -51,7 +51,8 @@ func TestParseNamesAllFaults(t *testing.T) {
 			`meshConfig.defaultDestinationRuleExportTo[1]: "a" is set twice`},
 		"defaultHttpRetryPolicy: {attempts: -1, retryOn: never}": {"meshConfig.defaultHttpRetryPolicy.attempts: must not be negative", "meshConfig.defaultHttpRetryPolicy.retryOn: unknown condition"},
 		"dnsRefreshRate: 1ms\ntcpKeepalive: {time: 0.0001s}":     {"meshConfig.dnsRefreshRate: must be from 2ms", "meshConfig.tcpKeepalive.time: must be at least 1ms"},
-		"a: b: c": {"not valid YAML"},
+		"proxyHttpPort: 65536":                                   {"meshConfig.proxyHttpPort: must be a port"},
+		"a: b: c":                                                {"not valid YAML"},
 	} {
 		_, _, err := meshconfig.Parse([]byte(document))
 		for _, part := range want {

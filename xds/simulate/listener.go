@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
@@ -16,6 +17,9 @@ import (
 // hands outbound ones to the listener of the client's destination.
 func (p *Proxy) accepts(r Request) *listenerv3.Listener {
 	bound := func(l *listenerv3.Listener) bool { return l.GetBindToPort() == nil || l.GetBindToPort().GetValue() }
+	if path, ok := strings.CutPrefix(r.Address, "unix://"); ok {
+		return p.socket(path)
+	}
 	in, out := p.Listener("virtualInbound"), p.handsOff()
 	ip, _ := netip.ParseAddr(r.Address)
 	switch {
@@ -25,6 +29,16 @@ func (p *Proxy) accepts(r Request) *listenerv3.Listener {
 		return cmp.Or(p.at(r, func(l *listenerv3.Listener) bool { return l != out }), out)
 	}
 	return p.at(r, bound)
+}
+
+// socket is the listener of a Unix domain socket, nil for none.
+func (p *Proxy) socket(path string) *listenerv3.Listener {
+	for _, l := range p.listeners {
+		if l.GetAddress().GetPipe().GetPath() == path {
+			return l
+		}
+	}
+	return nil
 }
 
 // handsOff is the listener with use_original_dst, nil for none.

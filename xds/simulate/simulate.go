@@ -89,7 +89,8 @@ const (
 // has the default that its comment names.
 type Request struct {
 	// Address and Port are the client's destination, 127.0.0.1 and 80. A proxy that
-	// captures traffic takes over what is not for a loopback address.
+	// captures traffic takes over what is not for a loopback address. The address may
+	// be a Unix domain socket, "unix://" and its path.
 	Address string
 	Port    int
 	// Inbound requests come from elsewhere to the workload.

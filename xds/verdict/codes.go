@@ -62,6 +62,7 @@ const (
 	NotBuilt           Code = "PTL0131"
 	ClientsEmpty       Code = "PTL0132"
 	NotForClients      Code = "PTL0133"
+	ListenerUnused     Code = "PTL0134"
 )
 
 // Kind is what there is to know of a Code.
@@ -111,6 +112,7 @@ var kinds = []Kind{
 	{NotBuilt, "", Error, status.Rejected, "a server cannot make a resource of an object", "proxies keep its last good form"},
 	{ClientsEmpty, "", Info, status.ResolvedRefs, "the workloadSelector of a DestinationRule selects no proxy of its namespace", "the rule has no effect until a proxy has the labels"},
 	{NotForClients, "", Info, status.PartlyServed, "gRPC clients without a proxy do not take a field, and some see the object", "the field has no effect on their calls; with a redirect or a direct response the calls fail"},
+	{ListenerUnused, "", Warning, status.ResolvedRefs, "an egress listener of a Sidecar carries no service", "the proxies do not open it"},
 }
 
 // Kinds iterates over the table of all codes, in their order.

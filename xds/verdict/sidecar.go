@@ -43,14 +43,50 @@ func (j *judge) sidecar(object *config.Config) {
 			j.imports(object.Namespace, at(at("spec.egress", i)+".hosts", k), h)
 		}
 	}
-	j.takenPorts(object)
+	j.egressListeners(object)
+	j.egressProxy(object)
 }
 
-// takenPorts judges whether an egress listener keeps the proxies from a service that has
-// its port. It tells of one service for each listener.
-func (j *judge) takenPorts(object *config.Config) {
-	all, own := j.view(object.Namespace), j.viewOf(mesh.Class{Namespace: object.Namespace, Sidecar: object.Key().Path()})
+// egressProxy judges where traffic to unknown hosts goes.
+func (j *judge) egressProxy(object *config.Config) {
+	own := j.viewOf(classOf(object))
+	p := own.EgressProxy()
+	if p == nil {
+		return
+	}
+	const field, effect = "spec.outboundTrafficPolicy.egressProxy", "traffic to unknown hosts fails"
+	written := object.Spec.(*networking.Sidecar).GetOutboundTrafficPolicy().GetEgressProxy()
+	s := own.Service(p.Host)
+	switch {
+	case s == nil && j.mesh().Host(p.Host) == nil:
+		j.add(Verdict{
+			Code: HostUnknown, Field: field + ".host",
+			Message: fmt.Sprintf("%s is of no service: %s", named(written.GetHost(), p.Host), effect),
+			Remedy:  "add a ServiceEntry with the host, or mend the name",
+		})
+	case s == nil:
+		j.add(Verdict{
+			Code: HostNotVisible, Field: field + ".host",
+			Message: fmt.Sprintf("%s is of a service that is not exported to namespace %s: %s", named(written.GetHost(), p.Host), object.Namespace, effect),
+			Remedy:  "add the namespace to exportTo of the service",
+		})
+	default:
+		j.portAndSubset(s, written, object.Namespace, field, effect)
+	}
+}
+
+// classOf is a class of proxies that a Sidecar is for.
+func classOf(object *config.Config) mesh.Class {
+	return mesh.Class{Namespace: object.Namespace, Sidecar: object.Key().Path()}
+}
+
+// egressListeners judges whether each egress listener carries a service, and whether it
+// keeps the proxies from one that has its port. It tells of one service for each
+// listener.
+func (j *judge) egressListeners(object *config.Config) {
+	all, own := j.view(object.Namespace), j.viewOf(classOf(object))
 	for _, l := range own.Egress() {
+		j.unusedListener(own, l)
 		if l.Port == 0 {
 			continue
 		}
@@ -60,6 +96,29 @@ func (j *judge) takenPorts(object *config.Config) {
 				break
 			}
 		}
+	}
+}
+
+// unusedListener judges whether an egress listener with a port or a socket carries a
+// service. HTTP of all ports is carried without any.
+func (j *judge) unusedListener(own *mesh.View, l mesh.EgressListener) {
+	whole := l.IsHTTPProxy() || l.Socket != "" && l.TakesHTTP()
+	switch {
+	case whole || !l.Protocol.IsServed():
+	case l.Socket != "":
+		if s, _ := own.SocketService(l); s == nil {
+			j.add(Verdict{
+				Code: ListenerUnused, Field: at("spec.egress", l.Index) + ".hosts",
+				Message: "names no service by its full host that has one port, or one without HTTP: the proxies do not open the socket, whose connections go to one service",
+				Remedy:  "name the host of the service, or use the protocol HTTP",
+			})
+		}
+	case l.Port != 0 && !own.Carries(l, l.Port):
+		j.add(Verdict{
+			Code: ListenerUnused, Field: at("spec.egress", l.Index) + ".port",
+			Message: fmt.Sprintf("%d is a port of no service that the listener imports: the proxies do not open it", l.Port),
+			Remedy:  "use a port of the services, import others, or use the protocol HTTP_PROXY for services of all ports",
+		})
 	}
 }
 
@@ -83,6 +142,9 @@ func (j *judge) takenPort(v *mesh.View, l mesh.EgressListener, s *mesh.ServiceRo
 	switch {
 	case v.Service(s.Hostname) != s:
 		return false
+	case l.IsHTTPProxy():
+		verdict.Message = fmt.Sprintf("%d is a port of %s too, and this listener is an HTTP proxy: the proxies cannot call the service on the port", l.Port, s.Hostname)
+		verdict.Remedy = "use another port"
 	case v.ServiceAt(l, s.Hostname) != s:
 		verdict.Message = fmt.Sprintf("%d is a port of %s too, which this listener does not import: the proxies cannot call it on the port", l.Port, s.Hostname)
 		verdict.Remedy = "add the host to the hosts of this listener, or use another port"

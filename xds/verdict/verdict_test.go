@@ -221,7 +221,33 @@ func TestVerdicts(t *testing.T) {
 				entry, xdstest.Object("ServiceEntry", "db", `{hosts: [db.example.com], ports: [{number: 5432, name: tcp, protocol: TCP}], resolution: STATIC, endpoints: [{address: 10.0.0.3}]}`),
 				sidecar("a", `{egress: [{port: {number: 80, name: a, protocol: HTTP}, hosts: ["./db.example.com"]}, {port: {number: 5432, name: b, protocol: HTTP}, hosts: ["./*"]}, {hosts: ["*/*"]}]}`),
 			},
-			want: []string{"a PTL0130 spec.egress[0].port beside web", "a PTL0130 spec.egress[1].port beside db"},
+			want: []string{"a PTL0130 spec.egress[0].port beside web", "a PTL0134 spec.egress[0].port", "a PTL0130 spec.egress[1].port beside db"},
+		},
+		{
+			name: "egress listeners that carry nothing",
+			objects: []string{
+				entry, sidecar("a", `{egress: [{port: {number: 81, name: a, protocol: TCP}, hosts: ["./*"]}, {port: {number: 0, name: b, protocol: TCP}, bind: "unix:///b", hosts: ["./*"]},
+					{port: {number: 0, name: c, protocol: TCP}, bind: "unix:///c", hosts: ["./web.example.com"]}, {port: {number: 0, name: d, protocol: HTTP}, bind: "unix:///d", hosts: ["./*"]},
+					{port: {number: 3128, name: e, protocol: HTTP_PROXY}, hosts: ["./*"]}]}`),
+			},
+			want: []string{"a PTL0134 spec.egress[0].port", "a PTL0134 spec.egress[1].hosts"},
+		},
+		{
+			name:    "an egress listener that is an HTTP proxy on the port of a service",
+			objects: []string{entry, sidecar("a", `{egress: [{port: {number: 80, name: a, protocol: HTTP_PROXY}, hosts: ["./*"]}]}`)},
+			want:    []string{"a PTL0130 spec.egress[0].port beside web"},
+		},
+		{
+			name: "egress proxies that are not there",
+			objects: []string{
+				entry, private, sidecar("a", `{workloadSelector: {labels: {app: web}}, outboundTrafficPolicy: {mode: ALLOW_ANY, egressProxy: {host: nobody.example.com, port: {number: 80}}}}`),
+				xdstest.Object("Sidecar", "shop/b", `{outboundTrafficPolicy: {mode: ALLOW_ANY, egressProxy: {host: web.example.com, port: {number: 81}, subset: v1}}}`),
+				xdstest.Object("Sidecar", "istio-system/c", `{egress: [{hosts: ["./*"]}], outboundTrafficPolicy: {mode: ALLOW_ANY, egressProxy: {host: web.example.com, port: {number: 80}}}}`),
+			},
+			want: []string{
+				"a PTL0101 spec.outboundTrafficPolicy.egressProxy.host",
+				"b PTL0110 spec.outboundTrafficPolicy.egressProxy.port.number", "b PTL0102 spec.outboundTrafficPolicy.egressProxy.subset",
+			},
 		},
 		{
 			name: "egress listeners that carry the services of their ports, or see no other",

@@ -13,6 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate/filter"
+	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
@@ -64,10 +65,7 @@ func blackHoleChain(v *mesh.View, name string, port uint32) *listenerv3.FilterCh
 // passChain takes the connections that nothing else does, and says which cluster
 // they go to.
 func passChain(v *mesh.View, name string) (chain *listenerv3.FilterChain, cluster string) {
-	cluster = envoy.BlackHoleClusterName
-	if v.AllowAny() {
-		cluster = envoy.PassthroughClusterName
-	}
+	cluster = cmp.Or(route.RestCluster(v), envoy.BlackHoleClusterName)
 	return envoy.FilterChain(envoy.FilterChainOptions{
 		Name: name,
 		Filters: []*listenerv3.Filter{envoy.TCPProxy(envoy.TCPProxyOptions{
@@ -86,7 +84,7 @@ func everywhere(v *mesh.View, name string, l mesh.EgressListener, port int) (pro
 	if reserved(v, port) {
 		return nil, nil, nil
 	}
-	c := chains{view: v, name: name, port: port}
+	c := chains{view: v, name: name, port: port, whole: l.IsHTTPProxy()}
 	if l.Port == 0 || takesTCP(l) {
 		for s := range v.ServicesOnPort(l, mesh.PortRange, port) {
 			c.ranges(s)

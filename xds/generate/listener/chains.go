@@ -26,6 +26,7 @@ type chains struct {
 	view     *mesh.View
 	name     string
 	port     int
+	whole    bool // requests name the port that they want
 	list     []*listenerv3.FilterChain
 	taken    []netip.Prefix          // the ranges of addresses that have a chain
 	rest     *listenerv3.FilterChain // nil for none
@@ -47,10 +48,18 @@ func (c *chains) detectHTTP(routes string, to []envoy.CIDR) {
 func (c *chains) http(routes string, match envoy.FilterChainOptions) {
 	match.Filters = []*listenerv3.Filter{filter.Manager(c.view, filter.SidecarOutbound, filter.Options{
 		StatPrefix: envoy.HTTPStatPrefix(envoy.Outbound, c.name), RouteConfigName: routes,
-		DynamicDNS: c.view.PortDynamic(c.port),
+		DynamicDNS: c.view.PortDynamic(c.dynamicPort()),
 	})}
 	c.list = append(c.list, envoy.FilterChain(match))
 	c.children = append(c.children, routes)
+}
+
+// dynamicPort is the port of the services that requests may want.
+func (c *chains) dynamicPort() int {
+	if c.whole {
+		return mesh.AnyPort
+	}
+	return c.port
 }
 
 // shared is the route configuration of the port. routesOf is the one of HTTP that is

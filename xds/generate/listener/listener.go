@@ -34,11 +34,12 @@ func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 			}
 			return
 		}
-		if d.Whole && !(virtualNames(v, yield) && egressNames(v, yield)) {
+		if d.Whole && !(virtualNames(v, yield) && httpProxyNames(v, yield) && egressNames(v, yield)) {
 			return
 		}
+		sockets := byteSockets(v)
 		for row := range route.ChangedHosts(v, d) {
-			if !hostNames(v, row, yield) {
+			if !hostNames(v, row, yield) || !sockets.names(v, row, yield) {
 				return
 			}
 		}
@@ -80,6 +81,12 @@ func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 	}
 	if name == envoy.VirtualOutboundListenerName && v.Shape().Captures() {
 		return virtualOutbound(v)
+	}
+	if name == httpProxyName(v) {
+		return httpProxy(v, name)
+	}
+	if l, ok := socketOf(v, name); ok {
+		return socket(v, name, l)
 	}
 	port, ok := portOf(name)
 	if !ok {

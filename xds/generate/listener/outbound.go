@@ -8,15 +8,18 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// egressNames names the listeners of the egress listeners that have a port and an
-// address.
+// egressNames names the listeners of the egress listeners that have a socket, or a port
+// and an address.
 func egressNames(v *mesh.View, yield func(string) bool) bool {
 	for _, l := range v.Egress() {
+		if l.Socket != "" && !yield(envoy.ListenerName(l.Socket, 0)) {
+			return false
+		}
 		if l.Port == 0 {
 			continue
 		}
 		bind := bindOf(v, l)
-		if bind == "" && l.Protocol.IsHTTP() {
+		if bind == "" && l.TakesHTTP() {
 			bind = wildcard(v.Shape())
 		}
 		if bind != "" && !yield(envoy.ListenerName(bind, uint32(l.Port))) {
@@ -31,10 +34,10 @@ func egressNames(v *mesh.View, yield func(string) bool) bool {
 // to one service, since only the port identifies a connection. If the port has both,
 // the first bytes decide.
 func outbound(v *mesh.View, name string, l mesh.EgressListener, port int) (proto.Message, []resource.Need, error) {
-	if !l.Protocol.IsServed() {
+	if !l.Protocol.IsServed() && !l.IsHTTPProxy() {
 		return nil, nil, nil
 	}
-	c := chains{view: v, name: name, port: port}
+	c := chains{view: v, name: name, port: port, whole: l.IsHTTPProxy()}
 	http := v.CarriesHTTP(l, port)
 	var tcp *mesh.ServiceRow
 	if l.Port == 0 || !http {

@@ -13,24 +13,76 @@ import (
 
 // Carrier names the requests that a sidecar's route configuration is for: those to a
 // port of an egress listener; or, with Only, those of them for addresses of one service
-// without a declared protocol.
+// without a declared protocol; or, with Whole, those that name both host and port, as
+// clients of an HTTP proxy and of a Unix domain socket do.
 type Carrier struct {
+	// Listener carries the port. It is not set of the HTTP proxy of the mesh before At.
 	Listener mesh.EgressListener
-	Port     int
+	// Port is 0 of a Whole carrier before At.
+	Port int
 	// Only is the host of that service, empty for the whole port.
 	Only host.Name
+	// Whole is the name of a route configuration for requests to all ports, empty for
+	// others.
+	Whole string
+}
+
+// WholeCarriers are the carriers of a sidecar for requests to all ports: the HTTP proxy
+// of the mesh, and the egress listeners that are HTTP proxies or sockets.
+func WholeCarriers(v *mesh.View) iter.Seq[Carrier] {
+	return func(yield func(Carrier) bool) {
+		if v.Mesh(mesh.ProxyHTTPPort).GetProxyHttpPort() > 0 && !yield(Carrier{Whole: envoy.HTTPProxyRouteConfigName}) {
+			return
+		}
+		for _, l := range v.Egress() {
+			if name := wholeName(l); name != "" && !yield(Carrier{Listener: l, Whole: name}) {
+				return
+			}
+		}
+	}
+}
+
+// wholeName names the route configuration of an egress listener for requests to all
+// ports, empty for another listener.
+func wholeName(l mesh.EgressListener) string {
+	switch {
+	case l.Socket != "" && l.TakesHTTP():
+		return l.Socket
+	case l.Socket == "" && l.IsHTTPProxy() && l.Port != 0:
+		return sidecarName(l.Port)
+	}
+	return ""
+}
+
+// At is the carrier of the requests to one port; false where it has none.
+func (c Carrier) At(v *mesh.View, port int) (Carrier, bool) {
+	if c.Whole == "" {
+		return c, c.Port == port
+	}
+	c.Port = port
+	if c.Whole != envoy.HTTPProxyRouteConfigName {
+		return c, true
+	}
+	var ok bool
+	c.Listener, ok = ListenerOf(v, port)
+	return c, ok && (c.Listener.Port == 0 || c.Listener.Protocol.IsHTTP())
 }
 
 // CarrierOf tells a carrier by the name of its route configuration; false for
 // another name, and for a port on which no listener routes by HTTP.
 func CarrierOf(v *mesh.View, name string) (Carrier, bool) {
+	for c := range WholeCarriers(v) {
+		if c.Whole == name {
+			return c, true
+		}
+	}
 	only, text, detected := cutLast(name, ":")
 	if !detected {
 		only, text = "", name
 	}
 	number, err := strconv.ParseUint(text, 10, 16)
 	c := Carrier{Port: int(number), Only: host.Name(only)}
-	if err != nil || c.name() != name {
+	if err != nil || c.Port == 0 || c.name() != name {
 		return Carrier{}, false
 	}
 	var ok bool
@@ -58,6 +110,9 @@ func cutLast(s, separator string) (before, after string, found bool) {
 
 // exists says whether there is anything behind the carrier.
 func (c Carrier) exists(v *mesh.View) bool {
+	if c.Whole != "" {
+		return true
+	}
 	if c.Only == "" {
 		return v.CarriesHTTP(c.Listener, c.Port)
 	}

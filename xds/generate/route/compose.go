@@ -18,9 +18,14 @@ func HostName(config, host string, port int) string {
 	return config + "/" + envoy.HostPort(host, uint32(port))
 }
 
-// SplitHostName is the inverse of HostName; false for other names.
+// SplitHostName is the inverse of HostName; false for other names. The name of a route
+// configuration may have slashes, as that of a socket does.
 func SplitHostName(name string) (config, hostPort string, ok bool) {
-	return strings.Cut(name, "/")
+	at := strings.LastIndexByte(name, '/')
+	if at < 0 {
+		return name, "", false
+	}
+	return name[:at], name[at+1:], true
 }
 
 // Compose implements generate.Composer. Without hosts, a route configuration is only

@@ -46,6 +46,11 @@ func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 					return
 				}
 			}
+			for c := range WholeCarriers(v) {
+				if !yield(c.Whole) {
+					return
+				}
+			}
 		}
 		for port := range ChangedPorts(v, d) {
 			if !yield(sidecarName(port)) {
@@ -66,6 +71,7 @@ func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 // configuration, see Compose.
 func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Need, error) {
 	var rest *routev3.VirtualHost
+	matchPort := false
 	if v.Shape().Type == discovery.Router {
 		servers := ServersOf(v, name)
 		if len(servers) == 0 {
@@ -80,6 +86,7 @@ func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 		if rest = restOf(v); c.Only != "" {
 			rest = blackHole(c.Port)
 		}
+		matchPort = c.Whole != ""
 	}
 	needs := resource.TrafficTo(envoy.ClustersOf(rest))
 	if v.RouteDelta() {
@@ -87,7 +94,7 @@ func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 	}
 	return envoy.RouteConfig(envoy.RouteConfigOptions{
 		Name: name, VirtualHosts: []*routev3.VirtualHost{rest}, MaxDirectResponseBody: maxDirectResponseBody,
-		HostsByDelta: v.RouteDelta(),
+		MatchPort: matchPort, HostsByDelta: v.RouteDelta(),
 	}), needs, nil
 }
 

@@ -14,6 +14,9 @@ import (
 func ListenerOf(v *mesh.View, port int) (mesh.EgressListener, bool) {
 	var rest *mesh.EgressListener
 	for _, l := range v.Egress() {
+		if l.Socket != "" {
+			continue
+		}
 		if l.Port == port {
 			return l, true
 		}
@@ -27,16 +30,27 @@ func ListenerOf(v *mesh.View, port int) (mesh.EgressListener, bool) {
 	return *rest, true
 }
 
+// RestCluster is the cluster of traffic to hosts that nothing is known of: the egress
+// proxy of the Sidecar, or the address that the client meant; empty where the proxy may
+// not pass it.
+func RestCluster(v *mesh.View) string {
+	if !v.AllowAny() {
+		return ""
+	}
+	if p := v.EgressProxy(); p != nil {
+		return envoy.ClusterName(envoy.Outbound, uint32(p.Port), p.Subset, string(p.Host))
+	}
+	return envoy.PassthroughClusterName
+}
+
 // restOf takes requests to hosts that nothing is known of: it lets them pass
 // where the proxy may, else it answers 502.
 func restOf(v *mesh.View) *routev3.VirtualHost {
 	name := envoy.BlockAllVirtualHostName
 	route := envoy.RouteOptions{DirectResponse: &envoy.DirectResponse{Status: 502}}
-	if v.AllowAny() {
+	if cluster := RestCluster(v); cluster != "" {
 		name = envoy.AllowAnyVirtualHostName
-		route = envoy.RouteOptions{Forward: &envoy.Forward{
-			Clusters: []envoy.WeightedCluster{{Name: envoy.PassthroughClusterName}},
-		}}
+		route = envoy.RouteOptions{Forward: &envoy.Forward{Clusters: []envoy.WeightedCluster{{Name: cluster}}}}
 	}
 	route.Name = name
 	return envoy.VirtualHost(envoy.VirtualHostOptions{
@@ -65,9 +79,9 @@ func ChangedPorts(v *mesh.View, d mesh.Delta) iter.Seq[int] {
 	}
 }
 
-// ChangedHosts returns the hosts that a sidecar may have begun or ceased to see, as
-// they are and as they were. For a Whole delta it returns the hosts that the sidecar
-// sees.
+// ChangedHosts returns the hosts that egress listeners of a sidecar may have begun or
+// ceased to see, as they are and as they were. For a Whole delta it returns the hosts
+// that the sidecar sees.
 func ChangedHosts(v *mesh.View, d mesh.Delta) iter.Seq[*mesh.HostRow] {
 	return func(yield func(*mesh.HostRow) bool) {
 		for c := range d.Hosts() {
@@ -80,9 +94,5 @@ func ChangedHosts(v *mesh.View, d mesh.Delta) iter.Seq[*mesh.HostRow] {
 				}
 			}
 		}
-		if d.Whole {
-			return
-		}
-		v.ImportedHosts(d)(yield)
 	}
 }

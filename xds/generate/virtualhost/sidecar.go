@@ -15,6 +15,9 @@ import (
 // services. (Istio: legacy, and relied upon.)
 const foreignPort = 80
 
+// httpPort is the port of a request that names none.
+const httpPort = 80
+
 func sidecarName(h string, port int) string {
 	return route.HostName(envoy.SidecarRouteConfigName(uint32(port)), h, port)
 }
@@ -22,8 +25,9 @@ func sidecarName(h string, port int) string {
 // sidecarNames returns the hosts that may have come or gone: hosts of services, and
 // hosts that VirtualServices name.
 func sidecarNames(v *mesh.View, d mesh.Delta, yield func(string) bool) {
+	names := hostNames{v, slices.Collect(route.WholeCarriers(v))}
 	for row := range route.ChangedHosts(v, d) {
-		if !namesOf(v, row, yield) {
+		if !names.of(row, yield) {
 			return
 		}
 	}
@@ -32,10 +36,30 @@ func sidecarNames(v *mesh.View, d mesh.Delta, yield func(string) bool) {
 		if !ok || d.Whole && !routed(v, host.Name(h)) {
 			continue
 		}
-		if !yield(sidecarName(h, foreignPort)) {
+		if !names.at(h, foreignPort, yield) {
 			return
 		}
 	}
+}
+
+// hostNames names virtual hosts of a sidecar, which has some carriers for all ports.
+type hostNames struct {
+	view  *mesh.View
+	whole []route.Carrier
+}
+
+// at returns the names of a host on a port, in the route configuration of the port and
+// in those of requests that name the port.
+func (n hostNames) at(h string, port int, yield func(string) bool) bool {
+	if !yield(sidecarName(h, port)) {
+		return false
+	}
+	for _, c := range n.whole {
+		if !yield(route.HostName(c.Whole, h, port)) {
+			return false
+		}
+	}
+	return true
 }
 
 // routed says whether the proxy sees a VirtualService of exactly this name.
@@ -43,9 +67,10 @@ func routed(v *mesh.View, h host.Name) bool {
 	return slices.ContainsFunc(v.Egress(), func(l mesh.EgressListener) bool { return v.VirtualServiceNamed(l, h) != nil })
 }
 
-// namesOf returns the hosts of a service, and hosts of no service that may have yielded
-// to it: at its addresses, and by patterns that cover it.
-func namesOf(v *mesh.View, row *mesh.HostRow, yield func(string) bool) bool {
+// of returns the hosts of a service, and hosts of no service that may have yielded to it:
+// at its addresses, and by patterns that cover it.
+func (n hostNames) of(row *mesh.HostRow, yield func(string) bool) bool {
+	v := n.view
 	for port := range route.DetectedPorts(v, row) {
 		config := envoy.ServiceRouteConfigName(string(row.Hostname), uint32(port))
 		if !yield(route.HostName(config, string(row.Hostname), port)) {
@@ -55,7 +80,7 @@ func namesOf(v *mesh.View, row *mesh.HostRow, yield func(string) bool) bool {
 	covers := false
 	for _, s := range row.Services {
 		for _, p := range s.Ports() {
-			if v.Shape().RoutesHTTP(p.Protocol) && !yield(sidecarName(string(s.Hostname), p.Number)) {
+			if v.Shape().RoutesHTTP(p.Protocol) && !n.at(string(s.Hostname), p.Number, yield) {
 				return false
 			}
 		}
@@ -64,13 +89,13 @@ func namesOf(v *mesh.View, row *mesh.HostRow, yield func(string) bool) bool {
 		}
 		covers = true
 		for _, address := range (mesh.Shape{IPv4: true, IPv6: true}).Addresses(s) {
-			if !yield(sidecarName(address, foreignPort)) {
+			if !n.at(address, foreignPort, yield) {
 				return false
 			}
 		}
 	}
 	for pattern := range row.Hostname.Covers() {
-		if covers && !yield(sidecarName(string(pattern), foreignPort)) {
+		if covers && !n.at(string(pattern), foreignPort, yield) {
 			return false
 		}
 	}
@@ -103,7 +128,7 @@ func (b sidecarBuilder) host(h host.Name) *envoy.VirtualHostOptions {
 	if len(routes) == 0 {
 		return nil
 	}
-	return &envoy.VirtualHostOptions{Domains: []string{b.name(h)}, Routes: routes}
+	return &envoy.VirtualHostOptions{Domains: b.named([]string{b.name(h)}), Routes: routes}
 }
 
 // service returns the service of a host that has a virtual host here, nil for none.
@@ -123,6 +148,22 @@ func (b sidecarBuilder) domains(s *mesh.ServiceRow) []string {
 		if domain := addressDomain(address); b.keeps(s, address, domain) && !slices.Contains(out, domain) {
 			out = append(out, domain)
 		}
+	}
+	return b.named(out)
+}
+
+// named are domains as requests name them. Requests to all ports name the port too,
+// which they may leave out if it is that of HTTP.
+func (b sidecarBuilder) named(domains []string) []string {
+	if b.carrier.Whole == "" {
+		return domains
+	}
+	var out []string
+	for _, domain := range domains {
+		if b.port == httpPort {
+			out = append(out, domain)
+		}
+		out = append(out, envoy.HostPort(domain, uint32(b.port)))
 	}
 	return out
 }

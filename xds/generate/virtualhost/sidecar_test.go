@@ -1,6 +1,8 @@
 package virtualhost_test
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -70,7 +72,77 @@ func TestSidecarScope(t *testing.T) {
 		{name: "a listener with a port has the hosts that it names", mesh: []string{web, shop, explicit},
 			request: simulate.Request{Host: "web.example.com"}, want: toWeb},
 		{name: "and no others", mesh: []string{web, shop, explicit}, request: simulate.Request{Host: "cart.example.com"}, want: "PassthroughCluster"},
+		{name: "a host that a VirtualService routes to is no host of a listener", request: simulate.Request{Host: "cart.example.com"}, want: "PassthroughCluster",
+			mesh: []string{web, shop, xdstest.Object("Sidecar", "s", "{egress: [{hosts: ['./*']}]}"), routes("{route: [{destination: {host: cart.example.com}}]}")}},
+		{name: "a host that is excluded", request: simulate.Request{Host: "cart.example.com"}, want: "PassthroughCluster",
+			mesh: []string{web, shop, xdstest.Object("Sidecar", "s", "{egress: [{hosts: ['*/*', '~shop/cart.example.com']}]}")}},
+		{name: "a host that is excluded of any namespace", request: simulate.Request{Host: "cart.example.com"}, want: "PassthroughCluster",
+			mesh: []string{web, shop, xdstest.Object("Sidecar", "s", "{egress: [{hosts: ['*/*', '~/cart.example.com']}]}")}},
+		{name: "an excluded host leaves VirtualServices of others", request: simulate.Request{Host: "web.example.com"}, want: "418",
+			mesh: []string{web, shop, xdstest.Object("Sidecar", "s", "{egress: [{hosts: ['*/*', '~/cart.example.com']}]}"),
+				xdstest.Object("VirtualService", "v", "{hosts: ['*.example.com'], http: [{directResponse: {status: 418}}]}")}},
+		{name: "traffic to unknown hosts goes to the egress proxy", request: simulate.Request{Host: "unknown.example.com"}, want: "outbound|80|v1|cart.example.com",
+			mesh: []string{web, shop, xdstest.Object("DestinationRule", "shop/cart", "{host: cart.example.com, subsets: [{name: v1}]}"),
+				xdstest.Object("Sidecar", "s", "{egress: [{hosts: ['./*']}], outboundTrafficPolicy: {mode: ALLOW_ANY, egressProxy: {host: cart.example.com, port: {number: 80}, subset: v1}}}")}},
 	})
+}
+
+// A host is of the proxy's own namespace first, then of one that an entry names, then
+// the oldest.
+func TestNamespacesOfAHost(t *testing.T) {
+	t.Parallel()
+	var entries []string
+	for _, namespace := range []string{"old", "new", "own"} {
+		entries = append(entries, xdstest.Object("ServiceEntry", namespace+"/web", "{hosts: [web.example.com], resolution: STATIC, ports: [{number: 80, name: http, protocol: HTTP}], endpoints: [{address: 10.0.1."+
+			map[string]string{"old": "1", "new": "2", "own": "3"}[namespace]+"}]}"))
+	}
+	for hosts, want := range map[string]string{
+		"'*/*'": "10.0.1.3:80",
+		"'*/web.example.com', new/web.example.com": "10.0.1.3:80",
+		"'*/*', ~own/web.example.com":              "10.0.1.1:80",
+		"'*/*', new/*, ~own/*":                     "10.0.1.2:80",
+		"new/*, old/*":                             "10.0.1.1:80",
+	} {
+		w := xdstest.NewWorld(t, append(slices.Clone(entries), xdstest.Object("Sidecar", "own/s", "{egress: [{hosts: ["+hosts+"]}]}"))...)
+		got := w.Simulate(xdstest.Node{Namespace: "own"}).Run(simulate.Request{Host: "web.example.com"})
+		if diff := cmp.Diff([]string{want}, got.Endpoints()); diff != "" {
+			t.Errorf("hosts %s: %s", hosts, diff)
+		}
+	}
+}
+
+// Clients of an HTTP proxy and of a socket name the port that they want.
+func TestRequestsThatNameThePort(t *testing.T) {
+	t.Parallel()
+	high := xdstest.Object("ServiceEntry", "high", "{hosts: [high.example.com], addresses: [10.9.0.9], resolution: STATIC, ports: [{number: 8080, name: http, protocol: HTTP}, {number: 8081, name: h2, protocol: HTTP2}, {number: 8082, name: tcp, protocol: TCP}]}")
+	legacy := xdstest.Object("VirtualService", "l", "{hosts: [legacy.example.org], http: [{route: [{destination: {host: web.example.com}}]}]}")
+	sidecar := xdstest.Object("Sidecar", "s", `{egress: [{port: {number: 0, protocol: HTTP, name: s}, bind: 'unix:///s', hosts: ['*/high.example.com']},
+		{port: {number: 3128, protocol: HTTP_PROXY, name: p}, hosts: ['*/web.example.com']}, {port: {number: 8081, protocol: TCP, name: t}, hosts: ['*/*']}, {hosts: ['*/*']}], outboundTrafficPolicy: {mode: REGISTRY_ONLY}}`)
+	objects := []string{web, high, legacy, sidecar}
+	var all []behaviour
+	for _, c := range []struct{ address, host, want string }{
+		{"15080", "web.example.com", toWeb},
+		{"15080", "web.example.com:80", toWeb},
+		{"15080", "web.example.com:8080", "502"},
+		{"15080", "high.example.com:8080", "outbound|8080||high.example.com"},
+		{"15080", "10.9.0.9:8080", "outbound|8080||high.example.com"},
+		{"15080", "high.example.com", "502"},
+		{"15080", "high.example.com:8081", "502"}, // the listener of the port takes it for bytes
+		{"15080", "high.example.com:8082", "502"},
+		{"15080", "legacy.example.org", toWeb},
+		{"3128", "web.example.com", toWeb},
+		{"3128", "high.example.com:8080", "502"},
+		{"unix:///s", "high.example.com:8080", "outbound|8080||high.example.com"},
+		{"unix:///s", "high.example.com:8081", "outbound|8081||high.example.com"},
+		{"unix:///s", "web.example.com", "502"},
+	} {
+		r := simulate.Request{Host: c.host, Address: c.address}
+		if port, err := strconv.Atoi(c.address); err == nil {
+			r.Address, r.Port = "", port
+		}
+		all = append(all, behaviour{name: c.host + " at " + c.address, mesh: objects, config: "proxyHttpPort: 15080", request: r, want: c.want})
+	}
+	run(t, all)
 }
 
 // Envoy refuses a domain that stands twice, whatever the case.

@@ -2,6 +2,7 @@ package virtualhost
 
 import (
 	"iter"
+	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -48,6 +49,10 @@ func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 		return nil, nil, nil
 	}
 	h := host.Name(hostPort[:colon])
+	port, err := strconv.ParseUint(hostPort[colon+1:], 10, 16)
+	if err != nil {
+		return nil, nil, nil
+	}
 	var options *envoy.VirtualHostOptions
 	if v.Shape().Type == discovery.Router {
 		servers := route.ServersOf(v, config)
@@ -57,6 +62,9 @@ func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 		options = gatewayHost(v, servers, h)
 	} else {
 		c, ok := route.CarrierOf(v, config)
+		if ok {
+			c, ok = c.At(v, int(port))
+		}
 		if !ok || route.HostName(config, string(h), c.Port) != name {
 			return nil, nil, nil
 		}

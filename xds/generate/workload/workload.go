@@ -122,15 +122,11 @@ func (p Port) Captured(of mesh.Shape) bool {
 // address that the client meant, of which nothing else is known then. False where
 // an ingress listener names no address.
 func (p Port) Application(v *mesh.View) (to envoy.Endpoint, original, ok bool) {
-	loopback := envoy.Endpoint{Host: "127.0.0.1", Port: uint32(p.Number)}
-	if of := v.Shape(); of.IPv6 && !of.IPv4 {
-		loopback.Host = "::1"
-	}
 	switch given := p.Ingress.GetDefaultEndpoint(); {
 	case given == "" && p.Captured(v.Shape()) && v.Mesh(mesh.InboundTrafficPolicy).PassesInbound():
 		return envoy.Endpoint{}, true, true
 	case given == "":
-		return loopback, false, true
+		return envoy.Endpoint{Host: loopback(v.Shape()), Port: uint32(p.Number)}, false, true
 	case envoy.IsUnix(given):
 		return envoy.Endpoint{Host: given}, false, true
 	default:
@@ -139,8 +135,16 @@ func (p Port) Application(v *mesh.View) (to envoy.Endpoint, original, ok bool) {
 	}
 }
 
+// loopback is the address of the machine itself.
+func loopback(of mesh.Shape) string {
+	if of.IPv6 && !of.IPv4 {
+		return "::1"
+	}
+	return "127.0.0.1"
+}
+
 // endpoint reads the endpoint of an ingress listener: the unspecified address
-// stands for that of the instance.
+// stands for that of the instance, and none for the loopback address.
 func endpoint(v *mesh.View, given string) (envoy.Endpoint, bool) {
 	address, text, err := net.SplitHostPort(given)
 	if err != nil {
@@ -150,7 +154,10 @@ func endpoint(v *mesh.View, given string) (envoy.Endpoint, bool) {
 	if err != nil {
 		return envoy.Endpoint{}, false
 	}
-	if address == "0.0.0.0" || address == "::" {
+	switch address {
+	case "":
+		address = loopback(v.Shape())
+	case "0.0.0.0", "::":
 		address = v.InstanceIP(address == "::")
 	}
 	return envoy.Endpoint{Host: address, Port: uint32(number)}, address != ""
