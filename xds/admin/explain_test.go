@@ -242,6 +242,28 @@ func TestExplainInbound(t *testing.T) {
 	}
 }
 
+// Applications call services by short names too, which their proxies complete.
+func TestExplainShortNames(t *testing.T) {
+	t.Parallel()
+	m := routed(t)
+	m.Apply(xdstest.Object("ServiceEntry", "shop/long", "{hosts: [long.shop.svc.cluster.local], addresses: [10.9.0.7], location: MESH_INTERNAL, resolution: STATIC, "+
+		"ports: [{number: 80, name: http, protocol: HTTP}, {number: 5432, name: tcp, protocol: TCP}], endpoints: [{address: 10.1.0.4}]}"))
+	const web, db = "Forwarded | outbound|80||long.shop.svc.cluster.local 10.1.0.4:80", "Forwarded | outbound|5432||long.shop.svc.cluster.local 10.1.0.4:5432"
+	for name, want := range map[string]string{
+		"long:80": web, "long.shop:80": web, "long.shop.svc.cluster.local.:80": web, "long.shop.svc:5432": db, "long:5432": db,
+	} {
+		for _, from := range []string{"10.1.0.8", "shop/vm-1"} { // the first captures traffic
+			if from == "shop/vm-1" && strings.HasSuffix(name, ":5432") {
+				continue
+			}
+			e, err := explained(t, m, "from="+from+"&to="+name)
+			if got := line(e); err != nil || got != want {
+				t.Errorf("%s to %s: %v\ngot  %s\nwant %s", from, name, err, got, want)
+			}
+		}
+	}
+}
+
 // A gRPC client has the routes of its target alone, and of these what its library knows.
 func TestExplainCalls(t *testing.T) {
 	t.Parallel()

@@ -72,7 +72,7 @@ func (e *explainer) concludeForwarded(out *Explanation, request simulate.Request
 		out.Outcome = PartlyFails
 	case out.Destinations[0].Cluster == envoy.PassthroughClusterName:
 		out.Outcome, out.Reason = Passed, "no service is meant: it goes on to the client's destination"
-		if e.view().Service(host.Name(e.host)) != nil {
+		if e.service(netip.Addr{}) != nil {
 			out.Reason = fmt.Sprintf("the mesh knows no address of %s: it goes on to the client's destination", e.host)
 		}
 	default:

@@ -61,11 +61,16 @@ func (e *explainer) request(p *simulate.Proxy) (r simulate.Request, known bool) 
 	return r, true
 }
 
-// service is the one that the request is for, by its name or, if that is an address, by
-// one of its addresses; nil for none.
+// service is the one that the request is for, by one of its names or, if that is an
+// address, by one of its addresses; nil for none.
 func (e *explainer) service(ip netip.Addr) *mesh.ServiceRow {
 	if !ip.IsValid() {
-		return e.view().Service(host.Name(e.host))
+		for _, h := range e.view().Meant(e.host) {
+			if s := e.view().Service(h); s != nil {
+				return s
+			}
+		}
+		return nil
 	}
 	for h := range e.view().HostsAt(addressText(ip)) {
 		if s := e.view().Service(host.Name(h)); s != nil {

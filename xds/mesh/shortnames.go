@@ -108,3 +108,20 @@ func rivals(domain, h, name string) []string {
 	}
 	return out
 }
+
+// Meant returns the hosts that applications beside the proxy may mean by a name, the
+// likeliest first: the name itself, the one without a dot at the end, and hosts of which
+// it is a short name. It does not record.
+func (v *View) Meant(name string) []host.Name {
+	name = strings.ToLower(name)
+	out := []host.Name{host.Name(name)}
+	if without, dotted := strings.CutSuffix(name, "."); dotted {
+		out = append(out, host.Name(without))
+	}
+	for rest, more := v.class.Domain, v.class.Domain != ""; more; _, rest, more = strings.Cut(rest, ".") {
+		if h := name + "." + rest; slices.Contains(shortNames(v.class.Domain, h), name) {
+			out = append(out, host.Name(h))
+		}
+	}
+	return out
+}
