@@ -26,7 +26,7 @@ func destinationRuleServed() fields {
 			"consecutiveLocalOriginFailures", "consecutiveGatewayErrors", "consecutive5xxErrors", "interval", "baseEjectionTime",
 			"maxEjectionPercent", "minHealthPercent", "outlierDetectionHttpErrorCodes"))
 	}
-	whole := policy("retryBudget", "proxyProtocol").with("portLevelSettings", policy("port"))
+	whole := policy("retryBudget", "proxyProtocol", "tunnel").with("portLevelSettings", policy("port"))
 	return serve("host", "exportTo", "workloadSelector").
 		with("trafficPolicy", whole).
 		with("subsets", serve("name", "labels").with("trafficPolicy", whole))
@@ -89,6 +89,7 @@ func checkTrafficPolicy(c checker, p *networking.TrafficPolicy) {
 		c.at("percent").percentage(b.GetPercent().GetValue())
 		c.at("budgetInterval").durationOrOff(b.GetBudgetInterval())
 	}
+	checkTunnel(c.at("tunnel"), p.GetTunnel())
 	if p.GetTunnel() != nil && p.GetProxyProtocol() != nil {
 		c.at("proxyProtocol").fail("excludes tunnel: set one of them")
 	}
@@ -97,6 +98,19 @@ func checkTrafficPolicy(c checker, p *networking.TrafficPolicy) {
 		checkPolicy(c, p)
 	})
 	unique(c.at("portLevelSettings"), p.PortLevelSettings, portOf, "port", "number")
+}
+
+func checkTunnel(c checker, t *networking.TrafficPolicy_TunnelSettings) {
+	if t == nil {
+		return
+	}
+	if p := t.GetProtocol(); p != "" && p != "CONNECT" && p != "POST" {
+		c.at("protocol").fail("must be CONNECT or POST, is %q", p)
+	}
+	if !isIP(t.GetTargetHost()) {
+		c.at("targetHost").failIf(hostName(t.GetTargetHost()))
+	}
+	c.at("targetPort").port(t.GetTargetPort())
 }
 
 func portOf(p *networking.TrafficPolicy_PortTrafficPolicy) uint32 { return p.GetPort().GetNumber() }

@@ -563,7 +563,6 @@ func TestDestinationRuleRules(t *testing.T) {
 			},
 			warned: []string{
 				"spec.trafficPolicy.loadBalancer.warmup has no effect: only LEAST_REQUEST and ROUND_ROBIN warm endpoints up",
-				"spec.trafficPolicy.tunnel is not served yet and has no effect",
 			}},
 		{name: "TLS everywhere", kind: schema.DestinationRule, spec: `
 			host: a.b
@@ -584,7 +583,17 @@ func TestDestinationRuleRules(t *testing.T) {
 				"spec.trafficPolicy.loadBalancer.warmupDurationSecs has no effect beside warmup",
 				"spec.trafficPolicy.loadBalancer.zoneAwareLbSetting is not served yet and has no effect",
 				"spec.trafficPolicy.outlierDetection.consecutiveErrors is not served yet and has no effect",
-				"spec.trafficPolicy.tunnel is not served yet and has no effect",
+			}},
+		{name: "tunnels", kind: schema.DestinationRule, spec: `
+			host: a.b
+			trafficPolicy: {tunnel: {protocol: PUT, targetHost: "*.b", targetPort: 70000}}
+			subsets: [{name: a, trafficPolicy: {tunnel: {}}}, {name: b, trafficPolicy: {tunnel: {protocol: POST, targetHost: "fd00::1", targetPort: 1}}}]`,
+			refused: []string{
+				`spec.trafficPolicy.tunnel.protocol: must be CONNECT or POST, is "PUT"`,
+				`spec.trafficPolicy.tunnel.targetHost: "*.b" is not a host name: a wildcard stands for whole labels in front, as in "*.example.com"`,
+				"spec.trafficPolicy.tunnel.targetPort: must be a port from 1 to 65535, is 70000",
+				"spec.subsets[0].trafficPolicy.tunnel.targetHost: is missing",
+				"spec.subsets[0].trafficPolicy.tunnel.targetPort: must be a port from 1 to 65535, is 0",
 			}},
 		{name: "clients", kind: schema.DestinationRule, spec: `
 			host: a.b

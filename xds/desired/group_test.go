@@ -70,8 +70,8 @@ func (h *history) workloadEntry() string {
 }
 
 func (h *history) destinationRule() string {
-	return fmt.Sprintf("{host: '%s', %s, trafficPolicy: {connectionPool: {tcp: {maxConnections: %s}}}, subsets: [{name: %s, labels: {v: x}}]}",
-		h.host("host"), h.one("clients", "exportTo: "+h.exportTo(), "workloadSelector: {matchLabels: {v: x}}"), h.one("pool", "1", "2"), h.one("subset", "x", "z"))
+	return fmt.Sprintf("{host: '%s', %s, trafficPolicy: {%s}, subsets: [{name: %s, labels: {v: x}}]}",
+		h.host("host"), h.one("clients", "exportTo: "+h.exportTo(), "workloadSelector: {matchLabels: {v: x}}"), h.one("policy", "connectionPool: {tcp: {maxConnections: 1}}", "connectionPool: {tcp: {idleTimeout: 2s}}", "tunnel: {targetHost: t.example, targetPort: 1}"), h.one("subset", "x", "z"))
 }
 
 func (h *history) virtualService() string {

@@ -93,7 +93,16 @@ type TCPProxyOptions struct {
 	IdleTimeout *durationpb.Duration
 	// HashSourceIP hashes the client's address, for consistent hashing.
 	HashSourceIP bool
-	AccessLogs   []*accesslogv3.AccessLog
+	// Tunnel has endpoints pass connections on; nil for the endpoints themselves.
+	Tunnel     *Tunnel
+	AccessLogs []*accesslogv3.AccessLog
+}
+
+// Tunnel is an HTTP request in which a connection goes through an endpoint to a target,
+// host:port: CONNECT, or POST.
+type Tunnel struct {
+	Target string
+	Post   bool
 }
 
 // TCPProxy makes the filter that forwards bytes.
@@ -102,6 +111,9 @@ func TCPProxy(o TCPProxyOptions) *listenerv3.Filter {
 		StatPrefix:  o.StatPrefix,
 		IdleTimeout: o.IdleTimeout,
 		AccessLog:   o.AccessLogs,
+	}
+	if t := o.Tunnel; t != nil {
+		out.TunnelingConfig = &tcpproxyv3.TcpProxy_TunnelingConfig{Hostname: t.Target, UsePost: t.Post}
 	}
 	if o.HashSourceIP {
 		out.HashPolicy = sourceIPHash()

@@ -97,7 +97,7 @@ func (d drawn) virtualService() string {
 
 func (d drawn) destinationRule() string {
 	return fmt.Sprintf("%shost: '%s', subsets: [{name: %s, labels: {v: v1}}]%s", d.one("clients", d.exportTo(), "workloadSelector: {matchLabels: {app: cart}}, "), d.one("host", meshHosts[:7]...),
-		d.one("subset", meshSubsets[1:]...), d.one("policy", "", ", trafficPolicy: {loadBalancer: {simple: PASSTHROUGH}}"))
+		d.one("subset", meshSubsets[1:]...), d.one("policy", "", ", trafficPolicy: {loadBalancer: {simple: PASSTHROUGH}}", ", trafficPolicy: {tunnel: {targetHost: t.example, targetPort: 1}}"))
 }
 
 func (d drawn) sidecar() string {

@@ -322,3 +322,9 @@ func (v *View) Hash(s *ServiceRow, subset string, port int) *networking.LoadBala
 func (v *View) IdleTimeout(s *ServiceRow, subset string, port int) *durationpb.Duration {
 	return v.rulePart(destination.IdleTimeoutPart, s, subset, port).IdleTimeout(subset, port)
 }
+
+// Tunnel is how the proxy has connections of bytes to a port of a service, or of a subset
+// of it, go through the endpoints to somewhere else; nil for not at all.
+func (v *View) Tunnel(s *ServiceRow, subset string, port int) *networking.TrafficPolicy_TunnelSettings {
+	return v.rulePart(destination.TunnelPart, s, subset, port).Tunnel(subset)
+}

@@ -119,6 +119,8 @@ type Result struct {
 	// Listener, FilterChain, VirtualHost and Route are the names of what took the
 	// request.
 	Listener, FilterChain, VirtualHost, Route string
+	// Tunnel is the host:port that endpoints pass a connection on to, empty for none.
+	Tunnel string
 	// Action is the route that was chosen, nil for TCP.
 	Action *routev3.Route
 	// Fault is the injected fault, nil for none. If it aborts every request, nothing
@@ -266,6 +268,7 @@ func (p *Proxy) call(r Request) Result {
 }
 
 func (p *Proxy) tcp(filter *tcpv3.TcpProxy, result *Result) {
+	result.Tunnel = filter.GetTunnelingConfig().GetHostname()
 	if weighted := filter.GetWeightedClusters(); weighted != nil {
 		for _, c := range weighted.GetClusters() {
 			result.Destinations = append(result.Destinations, p.destination(c.GetName(), c.GetWeight()))

@@ -2,12 +2,14 @@ package verdict
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/storage/pmap"
@@ -37,6 +39,8 @@ func (j *judge) destinationRule(object *config.Config) {
 	}
 	j.merged(object, spec)
 	j.clients(object.Namespace, spec)
+	j.tunnels(spec, services)
+	j.ruleOfClients(object, spec, services)
 	for i, subset := range spec.GetSubsets() {
 		j.emptySubset(at("spec.subsets", i), subset, services)
 	}
@@ -58,6 +62,42 @@ func (j *judge) clients(namespace string, spec *networking.DestinationRule) {
 		Message: fmt.Sprintf("selects no proxy of namespace %s: the rule has no effect until one has the labels %s", namespace, selector),
 		Remedy:  "mend the labels, or add the proxy",
 	})
+}
+
+// tunnels judges whether connections of bytes may go to the services, since tunnels take
+// nothing else.
+func (j *judge) tunnels(spec *networking.DestinationRule, services []*mesh.ServiceRow) {
+	for _, s := range services {
+		if slices.ContainsFunc(s.Ports(), func(p discovery.Port) bool { return !p.Protocol.IsHTTP() }) {
+			return
+		}
+	}
+	if len(services) == 0 {
+		return
+	}
+	for path, policy := range policiesOf(spec) {
+		if policy.GetTunnel() != nil {
+			j.add(Verdict{
+				Code: Unexpected, Field: path + ".tunnel", Message: "has no effect: it is for connections of TCP and TLS, and all ports of the service speak HTTP",
+				Remedy: "leave it out, or declare the protocol of the port as TCP",
+			})
+		}
+	}
+}
+
+// policiesOf iterates over the traffic policies of a rule and of its subsets, with their
+// paths.
+func policiesOf(spec *networking.DestinationRule) iter.Seq2[string, *networking.TrafficPolicy] {
+	return func(yield func(string, *networking.TrafficPolicy) bool) {
+		if p := spec.GetTrafficPolicy(); p != nil && !yield("spec.trafficPolicy", p) {
+			return
+		}
+		for i, s := range spec.GetSubsets() {
+			if p := s.GetTrafficPolicy(); p != nil && !yield(at("spec.subsets", i)+".trafficPolicy", p) {
+				return
+			}
+		}
+	}
 }
 
 // maxLooked bounds what is looked at for one field that covers many.

@@ -9,7 +9,11 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/destination"
 )
 
 // NotForGRPC returns the fields of an HTTP route at a path that gRPC clients without a
@@ -27,6 +31,76 @@ func NotForGRPC(http *networking.HTTPRoute, path string) []string {
 		add(d, fmt.Sprintf("%s.route[%d]", path, i), "headers")
 	}
 	return out
+}
+
+// RuleNotForGRPC returns the fields of a DestinationRule that gRPC clients without a proxy do
+// not take.
+func RuleNotForGRPC(spec *networking.DestinationRule) []string {
+	var out []string
+	add := func(m proto.Message, at string, names ...string) {
+		for _, name := range setFields(m, names) {
+			out = append(out, at+"."+name)
+		}
+	}
+	blocks := func(p trafficPolicy, path string) {
+		add(p, path, "outlierDetection", "retryBudget", "proxyProtocol", "tunnel")
+		add(p.GetConnectionPool(), path+".connectionPool", "tcp")
+		add(p.GetConnectionPool().GetHttp(), path+".connectionPool.http", "http1MaxPendingRequests", "maxRequestsPerConnection", "maxRetries",
+			"idleTimeout", "h2UpgradePolicy", "useClientProtocol", "maxConcurrentStreams", "http2KeepAlive")
+		balancer := p.GetLoadBalancer()
+		add(balancer, path+".loadBalancer", "warmup", "warmupDurationSecs")
+		add(balancer.GetConsistentHash(), path+".loadBalancer.consistentHash", "httpCookie", "httpQueryParameterName", "maglev")
+		switch balancer.GetSimple() {
+		case networking.LoadBalancerSettings_RANDOM, networking.LoadBalancerSettings_PASSTHROUGH:
+			out = append(out, path+".loadBalancer.simple")
+		}
+	}
+	for path, policy := range policiesOf(spec) {
+		blocks(policy, path)
+		for i, port := range policy.GetPortLevelSettings() {
+			blocks(port, at(path+".portLevelSettings", i))
+		}
+	}
+	return out
+}
+
+// trafficPolicy has what TrafficPolicy and PortTrafficPolicy share.
+type trafficPolicy interface {
+	proto.Message
+	GetConnectionPool() *networking.ConnectionPoolSettings
+	GetLoadBalancer() *networking.LoadBalancerSettings
+}
+
+// ruleOfClients tells of fields that gRPC clients do not take, if one of the services speaks
+// gRPC and the rule is for clients that are known.
+func (j *judge) ruleOfClients(object *config.Config, spec *networking.DestinationRule, services []*mesh.ServiceRow) {
+	fields := RuleNotForGRPC(spec)
+	if len(fields) == 0 || !slices.ContainsFunc(services, speaksGRPC) {
+		return
+	}
+	rules := j.mesh().RulesNamed(destination.HostOf(object))
+	at := slices.IndexFunc(rules, func(r *destination.Rule) bool { return slices.Contains(r.Configs, object) })
+	if at < 0 {
+		return
+	}
+	for p := range j.known(clientsRow, "").Values() {
+		if !rules[at].ExportTo.VisibleTo(p.Namespace) ||
+			rules[at].Selector != nil && !j.selects(rules[at].Selector.GetMatchLabels(), pmap.Map[*status.Proxy]{}.Set(p.Node, p)) {
+			continue
+		}
+		for _, field := range fields {
+			j.add(notForClients(field, p.Namespace))
+		}
+		return
+	}
+}
+
+func notForClients(field, namespace string) Verdict {
+	return Verdict{
+		Code: NotForClients, Field: field,
+		Message: fmt.Sprintf("gRPC clients without a proxy do not take it, and there are some in namespace %s", namespace),
+		Remedy:  "see docs/operations/grpc.md for what they take",
+	}
 }
 
 // setFields are those of some fields that a message has, by their names in YAML, in
@@ -58,11 +132,7 @@ func (j *judge) grpcClients(vs *mesh.VirtualService) {
 			continue
 		}
 		for _, field := range fields {
-			j.add(Verdict{
-				Code: NotForClients, Field: field,
-				Message: fmt.Sprintf("gRPC clients without a proxy do not take it, and there are some in namespace %s", p.Namespace),
-				Remedy:  "see docs/operations/grpc.md for what they take",
-			})
+			j.add(notForClients(field, p.Namespace))
 		}
 		return
 	}
@@ -72,12 +142,14 @@ func (j *judge) grpcClients(vs *mesh.VirtualService) {
 func (j *judge) callable(vs *mesh.VirtualService) bool {
 	for _, h := range vs.Hosts {
 		for s := range j.services(h) {
-			for _, p := range s.Ports() {
-				if p.Protocol == discovery.GRPC {
-					return true
-				}
+			if speaksGRPC(s) {
+				return true
 			}
 		}
 	}
 	return false
+}
+
+func speaksGRPC(s *mesh.ServiceRow) bool {
+	return slices.ContainsFunc(s.Ports(), func(p discovery.Port) bool { return p.Protocol == discovery.GRPC })
 }

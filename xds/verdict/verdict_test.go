@@ -200,6 +200,24 @@ func TestVerdicts(t *testing.T) {
 			want: []string{"a PTL0124 spec.egress[0].hosts[1]", "a PTL0124 spec.egress[0].hosts[2]", "b PTL0118 spec.workloadSelector beside a", "c PTL0117 spec.workloadSelector"},
 		},
 		{
+			name: "what gRPC clients do not take of a rule",
+			objects: []string{
+				xdstest.Object("ServiceEntry", "calls", `{hosts: [calls.example.com], ports: [{number: 80, name: grpc, protocol: GRPC}], resolution: STATIC, endpoints: [{address: 10.0.0.3}]}`), entry,
+				rule("r", `{host: calls.example.com, trafficPolicy: {outlierDetection: {}, tunnel: {targetHost: t.example.com, targetPort: 1}, connectionPool: {http: {http2MaxRequests: 1, maxRetries: 2}}, loadBalancer: {consistentHash: {httpHeaderName: x, maglev: {}}},
+					portLevelSettings: [{port: {number: 80}, loadBalancer: {simple: RANDOM}}]}}`),
+				rule("web", "{host: web.example.com, trafficPolicy: {outlierDetection: {}}}"),
+				rule("some", "{host: calls.example.com, workloadSelector: {matchLabels: {app: none}}, trafficPolicy: {outlierDetection: {}}}"),
+				xdstest.Object("DestinationRule", "other/mine", "{host: calls.example.com, exportTo: [.], trafficPolicy: {outlierDetection: {}}}"),
+			},
+			proxies: proxies(client("default")),
+			want: []string{
+				"r PTL0128 spec.trafficPolicy.tunnel", "r PTL0133 spec.trafficPolicy.connectionPool.http.maxRetries",
+				"r PTL0133 spec.trafficPolicy.loadBalancer.consistentHash.maglev", "r PTL0133 spec.trafficPolicy.outlierDetection",
+				"r PTL0133 spec.trafficPolicy.portLevelSettings[0].loadBalancer.simple", "r PTL0133 spec.trafficPolicy.tunnel",
+				"some PTL0132 spec.workloadSelector",
+			},
+		},
+		{
 			name: "selectors of clients",
 			objects: []string{
 				entry, rule("all", "{host: web.example.com, subsets: [{name: v1, labels: {version: v1}}]}"),

@@ -2,13 +2,16 @@ package listener
 
 import (
 	"cmp"
+	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	"google.golang.org/protobuf/proto"
+	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/envoy"
@@ -84,9 +87,18 @@ func (c *chains) to(s *mesh.ServiceRow, match envoy.FilterChainOptions) *listene
 		Clusters:     []envoy.WeightedCluster{{Name: name}},
 		IdleTimeout:  c.view.IdleTimeout(s, "", c.port),
 		HashSourceIP: hash.GetUseSourceIp(),
+		Tunnel:       tunnel(c.view.Tunnel(s, "", c.port)),
 		AccessLogs:   filter.AccessLogs(c.view),
 	})}
 	return envoy.FilterChain(match)
+}
+
+// tunnel translates settings, nil for none.
+func tunnel(t *networking.TrafficPolicy_TunnelSettings) *envoy.Tunnel {
+	if t == nil {
+		return nil
+	}
+	return &envoy.Tunnel{Target: net.JoinHostPort(t.GetTargetHost(), strconv.Itoa(int(t.GetTargetPort()))), Post: t.GetProtocol() == "POST"}
 }
 
 // ranges adds the chains of a service's ranges of addresses, those apart that an

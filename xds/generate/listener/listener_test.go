@@ -185,6 +185,31 @@ func TestStatPrefixes(t *testing.T) {
 	}
 }
 
+// Connections of bytes go through a tunnel where the rule of their service says so.
+func TestTunnels(t *testing.T) {
+	t.Parallel()
+	for policy, want := range map[string]string{
+		"{tunnel: {targetHost: t.example.com, targetPort: 9}}":                                                                    "t.example.com:9",
+		"{tunnel: {protocol: POST, targetHost: 'fd00::1', targetPort: 9}}":                                                        "[fd00::1]:9 by POST",
+		"{tunnel: {targetHost: t.example.com, targetPort: 9}, portLevelSettings: [{port: {number: 5432}, outlierDetection: {}}]}": "t.example.com:9",
+		"{outlierDetection: {}}": "",
+	} {
+		s := xdstest.NewWorld(t, older, xdstest.Object("DestinationRule", "r", "{host: z.example.com, trafficPolicy: "+policy+"}")).Simulate(xdstest.Node{})
+		name := s.Listeners()[0]
+		tunnel := envoytest.TCPProxyOf(s.Listener(name).GetFilterChains()[0]).GetTunnelingConfig()
+		got := tunnel.GetHostname()
+		if tunnel.GetUsePost() {
+			got += " by POST"
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", policy, got, want)
+		}
+		if r := s.Run(simulate.Request{Protocol: simulate.TCP, Port: 5432}); r.Tunnel != tunnel.GetHostname() {
+			t.Errorf("%s: simulated %+v", policy, r)
+		}
+	}
+}
+
 // A pattern of the mesh names TCP proxies, too.
 func TestStatPrefixesOfAPattern(t *testing.T) {
 	t.Parallel()

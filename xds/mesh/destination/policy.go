@@ -44,6 +44,9 @@ func (r *Rule) PolicyFor(subset string, port int) *networking.TrafficPolicy {
 	if over.GetProxyProtocol() != nil {
 		out.ProxyProtocol = over.ProxyProtocol
 	}
+	if over.GetTunnel() != nil {
+		out.Tunnel = over.Tunnel
+	}
 	return out
 }
 
@@ -64,6 +67,16 @@ func (r *Rule) IdleTimeout(subset string, port int) *durationpb.Duration {
 	}
 	policy, over := r.levels(subset, port)
 	return cmp.Or(over.GetConnectionPool(), policy.GetConnectionPool()).GetTcp().GetIdleTimeout()
+}
+
+// Tunnel is how connections of bytes to a port and subset go through the endpoints to
+// somewhere else, nil for not at all. A subset's replaces that of the rule. Settings of a
+// port have none, and leave it as it is.
+func (r *Rule) Tunnel(subset string) *networking.TrafficPolicy_TunnelSettings {
+	if r == nil {
+		return nil
+	}
+	return cmp.Or(r.Subset(subset).GetTrafficPolicy().GetTunnel(), r.Policy.GetTunnel())
 }
 
 // levels are the policies for a port of the rule and of a subset, of which the second
@@ -93,6 +106,7 @@ type Part string
 const (
 	HashPart        Part = "hash"
 	IdleTimeoutPart Part = "idleTimeout"
+	TunnelPart      Part = "tunnel"
 )
 
 // In says whether a rule sets the part for a port and subset.
@@ -102,6 +116,8 @@ func (p Part) In(r *Rule, subset string, port int) bool {
 		return r.Hash(subset, port) != nil
 	case IdleTimeoutPart:
 		return r.IdleTimeout(subset, port) != nil
+	case TunnelPart:
+		return r.Tunnel(subset) != nil
 	}
 	return false
 }
