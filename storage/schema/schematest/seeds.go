@@ -152,7 +152,7 @@ spec:
 kind: Sidecar
 spec:
   workloadSelector: {labels: {app: scoped}}
-  outboundTrafficPolicy: {mode: REGISTRY_ONLY}
+  outboundTrafficPolicy: {mode: ALLOW_ANY, egressProxy: {host: h0.odd.test, port: {number: 80}, subset: v1}}
   inboundConnectionPool: {http: {http2MaxRequests: 5, idleTimeout: 3s}, tcp: {maxConnections: 4, connectTimeout: 2s}}
   ingress:
   - {port: {number: 18081, protocol: HTTP, name: in}, defaultEndpoint: "127.0.0.1:18082", bind: 127.0.0.1, connectionPool: {http: {maxRequestsPerConnection: 3}}}
@@ -160,5 +160,8 @@ spec:
   egress:
   - {port: {number: 8085, protocol: HTTP, name: e}, bind: 127.0.0.1, captureMode: NONE, hosts: ["*/h0.odd.test"]}
   - {port: {number: 9091, protocol: TCP, name: t}, hosts: ["*/*"]}
+  - {port: {number: 0, protocol: HTTP, name: s}, bind: "unix://@odd-http", hosts: ["./*"]}
+  - {port: {number: 0, protocol: TCP, name: b}, bind: "unix://@odd-tcp", hosts: ["*/h0.odd.test"]}
+  - {port: {number: 3128, protocol: HTTP_PROXY, name: p}, bind: 127.0.0.1, hosts: ["*/*", "~./h1.odd.test"]}
   - {hosts: ["./*", "*/*"]}
 `}
