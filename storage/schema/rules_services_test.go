@@ -198,6 +198,10 @@ func TestWorkloadEntryRules(t *testing.T) {
 			warned: []string{
 				"spec.address is missing: gateways between networks are not served yet, so nothing can reach this workload",
 			}},
+		{name: "network and address", kind: schema.WorkloadEntry, spec: `{network: vm, address: 10.0.0.1}`,
+			warned: []string{
+				"spec.network decides nothing but failoverPriority: gateways between networks are not served yet, and clients of other networks connect to the address itself",
+			}},
 		{name: "address", kind: schema.WorkloadEntry, spec: `address: 10.0.0.256`,
 			refused: []string{
 				`spec.address: "10.0.0.256" is neither an IP address nor a host name`,

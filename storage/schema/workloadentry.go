@@ -78,6 +78,9 @@ func checkWorkload(c checker, w *networking.WorkloadEntry) {
 	if strings.Contains(w.Locality, "*") || strings.Count(w.Locality, "/") > 2 {
 		c.at("locality").fail("must be region/zone/subzone without wildcards, is %q", w.Locality)
 	}
+	if w.Network != "" && w.Address != "" {
+		c.at("network").notServed("decides nothing but failoverPriority: gateways between networks are not served yet, and clients of other networks connect to the address itself")
+	}
 	if len(w.ServiceAccount) > 253 {
 		c.at("serviceAccount").fail("is longer than 253 bytes")
 	}

@@ -167,10 +167,24 @@ type EndpointMetadata struct {
 
 // Message makes the metadata, nil where there is nothing to tell.
 func (m EndpointMetadata) Message() *corev3.Metadata {
+	if m.TLSMode == "" {
+		return m.workload()
+	}
 	workload, socket := map[string]*structpb.Value{}, map[string]*structpb.Value{}
 	setText(workload, "workload", m.Workload)
 	setText(socket, "tlsMode", m.TLSMode)
 	return metadata(map[string]map[string]*structpb.Value{istioMetadata: workload, transportSocketMetadata: socket})
+}
+
+// workload is the metadata of an endpoint without a TLS mode. It allocates little: an
+// assignment has many.
+func (m EndpointMetadata) workload() *corev3.Metadata {
+	if m.Workload == "" {
+		return nil
+	}
+	return &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{
+		istioMetadata: {Fields: map[string]*structpb.Value{"workload": structpb.NewStringValue(m.Workload)}},
+	}}
 }
 
 func metadata(namespaces map[string]map[string]*structpb.Value) *corev3.Metadata {

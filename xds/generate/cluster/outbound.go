@@ -116,7 +116,11 @@ func (o Outbound) Localities(shape mesh.Shape, endpoints []*discovery.Endpoint) 
 			continue
 		}
 		label := e.Locality.Label
-		byLabel[label] = append(byLabel[label], envoy.Endpoint{Host: e.Address, Port: uint32(e.Port), Weight: e.Weight, Health: status})
+		made := envoy.Endpoint{Host: e.Address, Port: uint32(e.Port), Weight: e.Weight, Health: status}
+		if shape.Type != discovery.Proxyless {
+			made.Metadata.Workload = workloadOf(e)
+		}
+		byLabel[label] = append(byLabel[label], made)
 		if kind == envoy.LogicalDNS {
 			break // it has one
 		}

@@ -165,3 +165,32 @@ func TestEmpty(t *testing.T) {
 		t.Errorf("answer: %v", got)
 	}
 }
+
+// TestWorkloadMetadata: telemetry is told the workload of an endpoint, in Istio's form.
+func TestWorkloadMetadata(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ labels, want string }{
+		"a name alone":       {"{}", "w;shop;w;;"},
+		"app and version":    {"{app: web, version: v2}", "w;shop;web;v2;"},
+		"labels of apps":     {"{app: a, version: v1, app.kubernetes.io/name: b, app.kubernetes.io/version: v2}", "w;shop;b;v2;"},
+		"canonical":          {"{app.kubernetes.io/name: b, service.istio.io/canonical-name: c, service.istio.io/canonical-revision: v3}", "w;shop;c;v3;"},
+		"the latest version": {"{app: web, version: latest}", "w;shop;web;;"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := xdstest.NewWorld(t,
+				xdstest.Object("ServiceEntry", "shop/a", "{hosts: [a.example.com], resolution: STATIC, ports: [{number: 80, name: http, protocol: HTTP}], workloadSelector: {labels: {}}}"),
+				xdstest.Object("WorkloadEntry", "shop/w", "{address: 10.1.0.1, labels: "+c.labels+"}"))
+			workload := func(n xdstest.Node) string {
+				e := w.Simulate(n).Assignment("outbound|80||a.example.com").GetEndpoints()[0].GetLbEndpoints()[0]
+				return e.GetMetadata().GetFilterMetadata()["istio"].GetFields()["workload"].GetStringValue()
+			}
+			if got := workload(xdstest.Node{}); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+			if got := workload(xdstest.Node{Type: discovery.Proxyless}); got != "" {
+				t.Errorf("a gRPC client, which has no use for it, gets %q", got)
+			}
+		})
+	}
+}
