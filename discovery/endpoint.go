@@ -5,6 +5,7 @@ import (
 	"maps"
 	"strings"
 
+	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/labels"
 )
 
@@ -48,6 +49,8 @@ type Endpoint struct {
 	Weight  uint32
 	Health  Health
 	TLSMode string
+	// Check is how proxies check it by themselves, zero for not at all.
+	Check health.Check
 	// Namespace and WorkloadName name the object it comes from.
 	Namespace, WorkloadName string
 }
@@ -61,7 +64,7 @@ func (e *Endpoint) Equal(o *Endpoint) bool {
 		e.ServicePortName == o.ServicePortName &&
 		e.ServiceAccount == o.ServiceAccount &&
 		e.Network == o.Network && e.Locality == o.Locality &&
-		e.Weight == o.Weight && e.Health == o.Health && e.TLSMode == o.TLSMode &&
+		e.Weight == o.Weight && e.Health == o.Health && e.TLSMode == o.TLSMode && e.Check == o.Check &&
 		e.Namespace == o.Namespace && e.WorkloadName == o.WorkloadName &&
 		e.Labels.Equal(o.Labels)
 }

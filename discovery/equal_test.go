@@ -40,7 +40,7 @@ func other(t *testing.T, v reflect.Value) reflect.Value {
 	switch v.Kind() {
 	case reflect.String:
 		out.SetString(v.String() + "x")
-	case reflect.Int:
+	case reflect.Int, reflect.Int64:
 		out.SetInt(v.Int() + 1)
 	case reflect.Uint32:
 		out.SetUint(v.Uint() + 1)

@@ -130,6 +130,8 @@ func everyCluster() []*clusterv3.Cluster {
 			Interval: time.Millisecond, BaseEjectionTime: time.Hour, MaxEjectionPercent: 100, ErrorCodes: []uint32{429, 503},
 		}},
 		{Name: "outliers by default", Type: messages.Static, ProxyProtocol: messages.ProxyProtocolV2, Outliers: &messages.OutlierDetection{ErrorCodes: []uint32{429}}},
+		{Name: "checked", Type: messages.Static, Check: &messages.HealthCheck{Host: "a.example.com", Path: "/healthz", Interval: time.Second, HTTP2: true},
+			Endpoints: []messages.Endpoints{{Endpoints: []messages.Endpoint{{Host: "10.0.0.1", Port: 80}, {Host: "10.0.0.2", Port: 80, Unchecked: true}}}}},
 		{Name: "downstream", Type: messages.Static, HTTP: &messages.UpstreamHTTP{Protocol: messages.UseDownstream}},
 	}
 	out := []*clusterv3.Cluster{

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/host"
 )
 
@@ -35,6 +36,9 @@ type Service struct {
 	Accounts []string
 	// DNSEndpoints are the endpoints where the proxy resolves them itself.
 	DNSEndpoints []*discovery.Endpoint
+	// Check is the check of the first endpoint that has one: proxies have one for all
+	// endpoints of a service, and leave out endpoints that ask for another.
+	Check health.Check
 }
 
 // Service returns the service that answers for the row.
@@ -64,6 +68,7 @@ func NewService(services []*discovery.Service, endpoints []*discovery.Endpoint) 
 		if e.ServiceAccount != "" {
 			row.Accounts = append(row.Accounts, e.ServiceAccount)
 		}
+		row.Check = cmp.Or(row.Check, e.Check)
 	}
 	slices.Sort(row.Accounts)
 	row.Accounts = slices.Compact(row.Accounts)
@@ -80,7 +85,7 @@ func (r *Service) Equal(o *Service) bool {
 	}
 	return r.Hostname == o.Hostname && r.Namespace == o.Namespace &&
 		slices.EqualFunc(r.Services, o.Services, (*discovery.Service).Equal) &&
-		slices.Equal(r.Accounts, o.Accounts) &&
+		slices.Equal(r.Accounts, o.Accounts) && r.Check == o.Check &&
 		slices.EqualFunc(r.DNSEndpoints, o.DNSEndpoints, (*discovery.Endpoint).Equal)
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/address"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -27,6 +28,7 @@ const (
 	codeSelector = "PTL0108"
 	codeNoPort   = "PTL0109"
 	codeTaken    = "PTL0129"
+	codeOdd      = "PTL0128"
 )
 
 // maxLooked bounds the ServiceEntries that are looked at for one host, port or
@@ -330,13 +332,26 @@ func (a *advisor) selector(e *entry) {
 		return
 	}
 	some, odd := false, map[string]bool{}
+	var first, other *selection // with checks that differ
 	for w := range a.known.catalog.selected.Value(e.key().path()).Values() {
 		some = true
+		switch check := w.instance.Endpoint.Check; {
+		case check == health.Check{}:
+		case first == nil:
+			first = w
+		case other == nil && check != first.instance.Endpoint.Check:
+			other = w
+		}
 		for name := range w.instance.PortMap {
 			if !a.serves(w.workload, name) {
 				odd[w.instance.Name+"\x00"+name] = true
 			}
 		}
+	}
+	if other != nil {
+		a.advise(codeOdd, "spec.workloadSelector",
+			fmt.Sprintf("selects workloads %s and %s, whose health checks differ: proxies check those alone that ask for the check of %s", first.instance.Name, other.instance.Name, first.instance.Name),
+			"give all workloads of the service the same "+health.CheckPathAnnotation+" and "+health.CheckIntervalAnnotation, nil)
 	}
 	if !some && !a.unhealthy(e) {
 		a.advise(codeSelector, "spec.workloadSelector",

@@ -10,6 +10,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/discoverytest"
 	"github.com/portolan-mesh/portolan/discovery/serviceentry"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/health"
 )
 
 // advice is what a fork says of objects that are written as one, each piece of advice
@@ -59,6 +60,23 @@ const (
 	tcp81  = `ports: [{number: 81, name: tcp, protocol: TCP}], resolution: STATIC, endpoints: [{address: 10.0.0.1}]`
 	bare80 = `ports: [{number: 80, name: tcp, protocol: TCP}], resolution: NONE`
 )
+
+// TestAdviceOnChecksThatDiffer: one service has one health check.
+func TestAdviceOnChecksThatDiffer(t *testing.T) {
+	t.Parallel()
+	checked := func(name, path string) *config.Config {
+		return with(workload(t, name, "{address: 10.0.0.1, labels: {app: a}}"), func(c *config.Config) {
+			c.Annotations = map[string]string{health.CheckPathAnnotation: path}
+		})
+	}
+	selecting := of(t, "a", "a.example", `ports: [{number: 80, name: http, protocol: HTTP}], resolution: STATIC, workloadSelector: {labels: {app: a}}`)
+	m := converted(t, serviceentry.Options{}, checked("one", "/healthz"), workload(t, "plain", "{address: 10.0.0.2, labels: {app: a}}"))
+	expect(t, len(m.advice(selecting, checked("two", "/healthz"))), 0)
+	expect(t, m.advice(selecting, checked("two", "/ready")), []string{
+		"a: spec.workloadSelector selects workloads one and two, whose health checks differ: proxies check those alone that ask for the check of one: " +
+			"give all workloads of the service the same portolan.io/health-check-path and portolan.io/health-check-interval (PTL0128)",
+	})
+}
 
 func TestAdvice(t *testing.T) {
 	t.Parallel()

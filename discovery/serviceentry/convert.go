@@ -11,6 +11,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/labels"
 )
@@ -168,6 +169,7 @@ func (c converter) workload(meta *config.Meta, spec *networking.WorkloadEntry) *
 			Locality:       discovery.Locality{Label: locality(spec, all), Cluster: c.cluster},
 			Weight:         max(1, spec.GetWeight()),
 			TLSMode:        tlsMode(spec, all),
+			Check:          checkOf(meta),
 			Namespace:      meta.Namespace, WorkloadName: meta.Name,
 		},
 	}
@@ -177,6 +179,12 @@ func (c converter) workload(meta *config.Meta, spec *networking.WorkloadEntry) *
 		out.DNSServiceEntryOnly = true
 	}
 	return out
+}
+
+// checkOf is the check that the annotations of a WorkloadEntry ask for.
+func checkOf(meta *config.Meta) health.Check {
+	check, _, _ := health.CheckOf(meta.Annotations) // bad ones are refused
+	return check
 }
 
 // isSocket says whether an endpoint's address is a unix socket: a path, or a

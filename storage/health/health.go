@@ -3,7 +3,9 @@
 package health
 
 import (
+	"fmt"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -16,6 +18,51 @@ const ChecksAnnotation = "proxy.istio.io/health-checks-enabled"
 func Checked(annotations map[string]string) bool {
 	on, err := strconv.ParseBool(annotations[ChecksAnnotation])
 	return err == nil && on
+}
+
+// The annotations of a WorkloadEntry that has proxies check it: a path that answers 200
+// while the workload is healthy, and how often they ask.
+const (
+	CheckPathAnnotation     = "portolan.io/health-check-path"
+	CheckIntervalAnnotation = "portolan.io/health-check-interval"
+)
+
+// The limits of CheckIntervalAnnotation, and what holds without it.
+const (
+	DefaultCheckInterval = 10 * time.Second
+	MinCheckInterval     = 100 * time.Millisecond
+	MaxCheckInterval     = time.Hour
+)
+
+// maxCheckPath bounds the path of a check.
+const maxCheckPath = 1024
+
+// Check is how proxies check a workload by HTTP. The zero Check is none.
+type Check struct {
+	Path     string
+	Interval time.Duration
+}
+
+// CheckOf reads the check that annotations ask for. What is wrong with an annotation is
+// told with its name; there is no check then.
+func CheckOf(annotations map[string]string) (c Check, annotation string, err error) {
+	path, asked := annotations[CheckPathAnnotation]
+	interval, timed := annotations[CheckIntervalAnnotation]
+	switch {
+	case !asked && timed:
+		return Check{}, CheckIntervalAnnotation, fmt.Errorf("goes with %s, which is not set", CheckPathAnnotation)
+	case !asked:
+		return Check{}, "", nil
+	case !strings.HasPrefix(path, "/") || len(path) > maxCheckPath || strings.ContainsFunc(path, func(r rune) bool { return r <= ' ' || r > '~' || r == '#' }):
+		return Check{}, CheckPathAnnotation, fmt.Errorf("must be a path such as /healthz, of %d printable ASCII characters at most, is %q", maxCheckPath, path)
+	}
+	c = Check{Path: path, Interval: DefaultCheckInterval}
+	if timed {
+		if c.Interval, err = time.ParseDuration(interval); err != nil || c.Interval < MinCheckInterval || c.Interval > MaxCheckInterval {
+			return Check{}, CheckIntervalAnnotation, fmt.Errorf("must be a duration from %s to %s, such as 5s, is %q", MinCheckInterval, MaxCheckInterval, interval)
+		}
+	}
+	return c, "", nil
 }
 
 // Report is what was last said of the health of a WorkloadEntry. It is never

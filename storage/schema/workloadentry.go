@@ -9,6 +9,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/health"
 )
 
 const unixScheme = "unix://"
@@ -18,12 +19,21 @@ func workloadEntry() *Schema {
 		kind: WorkloadEntry, plural: "workloadentries", shortName: "we",
 		codec:  config.Protobuf[networking.WorkloadEntry](),
 		served: workloadEntryServed(),
-		check:  checkWorkloadEntry,
+		check:  checkWorkloadEntryObject,
 	}.schema()
 }
 
 func workloadEntryServed() fields {
 	return serve("address", "ports", "labels", "network", "locality", "weight", "serviceAccount")
+}
+
+// checkWorkloadEntryObject checks an object: an endpoint of a ServiceEntry has no
+// annotations.
+func checkWorkloadEntryObject(c checker, w *networking.WorkloadEntry) {
+	if _, annotation, err := health.CheckOf(c.report.object.Annotations); err != nil {
+		c.report.at("metadata").at("annotations").key(annotation).fail("%s", err)
+	}
+	checkWorkloadEntry(c, w)
 }
 
 func checkWorkloadEntry(c checker, w *networking.WorkloadEntry) {

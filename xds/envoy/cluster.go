@@ -70,6 +70,8 @@ type ClusterOptions struct {
 	HTTP *UpstreamHTTP
 	// Outliers ejects endpoints that fail; nil for never.
 	Outliers *OutlierDetection
+	// Check is the active health check of the endpoints, nil for none.
+	Check *HealthCheck
 	// ProxyProtocol tells endpoints the client's address, in this version of the PROXY
 	// protocol; 0 does not.
 	ProxyProtocol ProxyProtocolVersion
@@ -121,6 +123,7 @@ func Cluster(o ClusterOptions) *clusterv3.Cluster {
 	o.applyType(c)
 	c.UpstreamBindConfig = bindConfig(o.SourceAddresses)
 	c.OutlierDetection = o.Outliers.message()
+	o.Check.apply(c)
 	c.TransportSocket = o.ProxyProtocol.socket()
 	if matcher := o.Outliers.errorMatcher(); o.HTTP != nil || matcher != nil || o.Type == DynamicDNS {
 		http := *cmp.Or(o.HTTP, &UpstreamHTTP{})

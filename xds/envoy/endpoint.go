@@ -56,6 +56,8 @@ type Endpoint struct {
 	// Health is UNKNOWN, which Envoy takes for healthy, by default.
 	Health   HealthStatus
 	Metadata EndpointMetadata
+	// Unchecked leaves it out of the health check of the cluster.
+	Unchecked bool
 }
 
 // Endpoints are the endpoints of one locality, in the order in which they are
@@ -202,7 +204,7 @@ func lbEndpoints(endpoints []Endpoint, divisor uint64) ([]*endpointv3.LbEndpoint
 		sum += weight
 		out[i] = &endpointv3.LbEndpoint{
 			HostIdentifier: &endpointv3.LbEndpoint_Endpoint{
-				Endpoint: &endpointv3.Endpoint{Address: Address(e.Host, e.Port)},
+				Endpoint: &endpointv3.Endpoint{Address: Address(e.Host, e.Port), HealthCheckConfig: e.checkConfig()},
 			},
 			HealthStatus:        e.Health,
 			Metadata:            e.Metadata.Message(),

@@ -90,6 +90,7 @@ func outbound(v *mesh.View, name string, o Outbound) (proto.Message, []resource.
 		options.HTTP = detectedHTTP(options.HTTP)
 	}
 	if options.Type != envoy.OriginalDst && options.Type != envoy.DynamicDNS {
+		options.Check = o.healthCheck()
 		options.LoadBalancer.PanicThreshold = o.healths().panicThreshold()
 		options.LoadBalancer.LocalityWeighted = o.Spread(v).ByWeight()
 	}

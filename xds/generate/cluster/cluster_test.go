@@ -318,6 +318,37 @@ func TestGoldenDynamicDNS(t *testing.T) {
 	}
 }
 
+// TestHealthCheck: one annotated workload has its service checked, on ports of HTTP, and
+// those without the annotation, or with another, are left out.
+func TestHealthCheck(t *testing.T) {
+	t.Parallel()
+	checked := func(name, ip, annotations string) string {
+		return "apiVersion: networking.istio.io/v1\nkind: WorkloadEntry\nmetadata: {name: " + name + ", annotations: {" + annotations + "}}\nspec: {address: " + ip + ", labels: {app: a}}"
+	}
+	w := xdstest.NewWorld(t,
+		xdstest.Object("ServiceEntry", "a", "{hosts: [a.example.com], resolution: STATIC, ports: [{number: 80, name: http, protocol: HTTP}, {number: 81, name: grpc, protocol: GRPC}, {number: 82, name: tcp, protocol: TCP}], workloadSelector: {labels: {app: a}}}"),
+		checked("one", "10.1.0.1", ""))
+	if c := w.Simulate(xdstest.Node{}).Cluster("outbound|80||a.example.com"); len(c.GetHealthChecks()) > 0 {
+		t.Errorf("checked by %v, want not at all", c.GetHealthChecks())
+	}
+	w.Apply(checked("two", "10.1.0.2", "portolan.io/health-check-path: /healthz"), checked("three", "10.1.0.3", "portolan.io/health-check-path: /ready, portolan.io/health-check-interval: 5s"))
+	s := w.Simulate(xdstest.Node{})
+	golden(t, filepath.Join("testdata", "healthcheck.yaml"), s.Cluster("outbound|81||a.example.com"))
+	for port, want := range map[string][]bool{"80": {true, false, true}, "81": {true, false, true}, "82": {false, false, false}} {
+		name := "outbound|" + port + "||a.example.com"
+		if got := len(s.Cluster(name).GetHealthChecks()) == 1; got != want[0] {
+			t.Errorf("port %s: checked %v", port, got)
+		}
+		var got []bool
+		for _, e := range s.Assignment(name).GetEndpoints()[0].GetLbEndpoints() {
+			got = append(got, e.GetEndpoint().GetHealthCheckConfig().GetDisableActiveHealthCheck())
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("port %s, left out: %s", port, diff)
+		}
+	}
+}
+
 func golden(t *testing.T, path string, m proto.Message) {
 	t.Helper()
 	asJSON, err := protojson.Marshal(m)

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/xds/envoy"
 )
 
@@ -47,4 +48,22 @@ func (h healths) statusOf(e *discovery.Endpoint) (status envoy.HealthStatus, sen
 		return envoy.Draining, h.draining
 	}
 	return 0, true
+}
+
+// check is the check by HTTP of the endpoints, the zero Check for none. A port of another
+// protocol would not answer.
+func (o Outbound) check() health.Check {
+	if !o.Port.Protocol.IsHTTP() {
+		return health.Check{}
+	}
+	return o.Service.Check
+}
+
+// healthCheck is check for the cluster, nil for none.
+func (o Outbound) healthCheck() *envoy.HealthCheck {
+	check := o.check()
+	if check == (health.Check{}) {
+		return nil
+	}
+	return &envoy.HealthCheck{Host: string(o.Service.Hostname), Path: check.Path, Interval: check.Interval, HTTP2: o.Port.Protocol.IsHTTP2()}
 }

@@ -9,6 +9,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/xds/envoy"
@@ -92,11 +93,12 @@ type Selection struct {
 	port, subset string
 	kind         envoy.ClusterType
 	healths      healths
+	check        health.Check
 }
 
 // Selection returns the Selection of the cluster.
 func (o Outbound) Selection(shape mesh.Shape) Selection {
-	return Selection{o.Port.Name, labels.Instance(o.Subset.GetLabels()).String(), o.Type(shape), o.healths()}
+	return Selection{o.Port.Name, labels.Instance(o.Subset.GetLabels()).String(), o.Type(shape), o.healths(), o.check()}
 }
 
 // Localities groups endpoints by locality: those that serve the port, belong to the
@@ -104,7 +106,7 @@ func (o Outbound) Selection(shape mesh.Shape) Selection {
 // with pushed endpoints admits addresses and sockets; one that the proxy resolves
 // admits addresses and host names.
 func (o Outbound) Localities(shape mesh.Shape, endpoints []*discovery.Endpoint) []envoy.Endpoints {
-	kind, healths := o.Type(shape), o.healths()
+	kind, healths, check := o.Type(shape), o.healths(), o.check()
 	selector := labels.Instance(o.Subset.GetLabels())
 	byLabel := map[string][]envoy.Endpoint{}
 	for _, e := range endpoints {
@@ -119,6 +121,7 @@ func (o Outbound) Localities(shape mesh.Shape, endpoints []*discovery.Endpoint) 
 		made := envoy.Endpoint{Host: e.Address, Port: uint32(e.Port), Weight: e.Weight, Health: status}
 		if shape.Type != discovery.Proxyless {
 			made.Metadata.Workload = workloadOf(e)
+			made.Unchecked = check != (health.Check{}) && e.Check != check
 		}
 		byLabel[label] = append(byLabel[label], made)
 		if kind == envoy.LogicalDNS {
