@@ -139,13 +139,20 @@ func checkClientTLS(c checker, t *networking.ClientTLSSettings) {
 	}
 }
 
+// hashOfNothing is told where there is a hash and no key, which Istio takes.
+const hashOfNothing = "lacks what to hash, and proxies choose endpoints at random: set one of httpHeaderName, httpCookie, useSourceIp, httpQueryParameterName"
+
 func checkConsistentHash(c checker, h *networking.LoadBalancerSettings_ConsistentHashLB) {
 	if h == nil {
 		return
 	}
 	switch key := h.HashKey.(type) {
 	case nil:
-		c.fail("lacks what to hash: set one of httpHeaderName, httpCookie, useSourceIp, httpQueryParameterName")
+		c.warn(hashOfNothing)
+	case *networking.LoadBalancerSettings_ConsistentHashLB_UseSourceIp:
+		if !key.UseSourceIp {
+			c.warn(hashOfNothing)
+		}
 	case *networking.LoadBalancerSettings_ConsistentHashLB_HttpHeaderName:
 		c.at("httpHeaderName").headerName(key.HttpHeaderName)
 	case *networking.LoadBalancerSettings_ConsistentHashLB_HttpQueryParameterName:

@@ -429,8 +429,16 @@ func TestDestinationRuleRules(t *testing.T) {
 			refused: []string{
 				"spec.trafficPolicy.connectionPool: is empty: set tcp or http, or leave it out",
 				"spec.trafficPolicy.portLevelSettings[0].port.number: must be a port from 1 to 65535, is 0",
-				"spec.trafficPolicy.portLevelSettings[2].loadBalancer.consistentHash: lacks what to hash: set one of httpHeaderName, httpCookie, useSourceIp, httpQueryParameterName",
 				`spec.trafficPolicy.portLevelSettings[2].port.number: "80" is set twice, also at spec.trafficPolicy.portLevelSettings[1].port.number`,
+			},
+			warned: []string{
+				"spec.trafficPolicy.portLevelSettings[2].loadBalancer.consistentHash lacks what to hash, and proxies choose endpoints at random: set one of httpHeaderName, httpCookie, useSourceIp, httpQueryParameterName",
+			}},
+		{name: "a hash of nothing", kind: schema.DestinationRule, spec: `
+			host: a.b
+			trafficPolicy: {loadBalancer: {consistentHash: {useSourceIp: false}}}`,
+			warned: []string{
+				"spec.trafficPolicy.loadBalancer.consistentHash lacks what to hash, and proxies choose endpoints at random: set one of httpHeaderName, httpCookie, useSourceIp, httpQueryParameterName",
 			}},
 		{name: "consistent hash", kind: schema.DestinationRule, spec: `
 			host: a.b

@@ -131,6 +131,7 @@ func TestTrafficPolicy(t *testing.T) {
 		{name: "RANDOM", rule: rule("trafficPolicy: {loadBalancer: {simple: RANDOM}}"), cluster: web, check: policy, want: clusterv3.Cluster_RANDOM},
 		{name: "PASSTHROUGH", rule: rule("trafficPolicy: {loadBalancer: {simple: PASSTHROUGH}}"), cluster: web, check: policy, want: clusterv3.Cluster_CLUSTER_PROVIDED},
 		{name: "consistent hash", rule: rule("trafficPolicy: {loadBalancer: {consistentHash: {httpHeaderName: x}}}"), cluster: web, check: policy, want: clusterv3.Cluster_RING_HASH},
+		{name: "consistent hash of nothing", rule: rule("trafficPolicy: {loadBalancer: {consistentHash: {}}}"), cluster: web, check: policy, want: clusterv3.Cluster_RING_HASH},
 		{name: "ring size", rule: rule("trafficPolicy: {loadBalancer: {consistentHash: {httpHeaderName: x, ringHash: {minimumRingSize: 64}}}}"), cluster: web,
 			check: func(c *clusterv3.Cluster) any { return c.GetRingHashLbConfig().GetMinimumRingSize().GetValue() }, want: uint64(64)},
 		{name: "maglev", rule: rule("trafficPolicy: {loadBalancer: {consistentHash: {httpHeaderName: x, maglev: {}}}}"), cluster: web, check: policy, want: clusterv3.Cluster_MAGLEV},
