@@ -95,6 +95,43 @@ func (j *judge) ruleOfClients(object *config.Config, spec *networking.Destinatio
 	}
 }
 
+// SidecarNotForGRPC returns the fields of a Sidecar that gRPC clients without a proxy do
+// not take. They listen nowhere.
+func SidecarNotForGRPC(spec *networking.Sidecar) []string {
+	var out []string
+	for _, name := range setFields(spec, []string{"ingress", "inboundConnectionPool", "outboundTrafficPolicy"}) {
+		out = append(out, "spec."+name)
+	}
+	for i, l := range spec.GetEgress() {
+		path := at("spec.egress", i)
+		for _, name := range setFields(l, []string{"bind", "captureMode"}) {
+			out = append(out, path+"."+name)
+		}
+		if discovery.ParseProtocol(l.GetPort().GetProtocol()) == discovery.HTTPProxy {
+			out = append(out, path+".port.protocol")
+		}
+	}
+	return out
+}
+
+// sidecarOfClients tells of fields that gRPC clients do not take, if the Sidecar is for
+// some that are known in its namespace.
+func (j *judge) sidecarOfClients(object *config.Config, spec *networking.Sidecar) {
+	fields := SidecarNotForGRPC(spec)
+	if len(fields) == 0 {
+		return
+	}
+	for p := range j.known(clientsRow, "").Values() {
+		if p.Namespace != object.Namespace || !j.selects(spec.GetWorkloadSelector().GetLabels(), pmap.Map[*status.Proxy]{}.Set(p.Node, p)) {
+			continue
+		}
+		for _, field := range fields {
+			j.add(notForClients(field, p.Namespace))
+		}
+		return
+	}
+}
+
 func notForClients(field, namespace string) Verdict {
 	return Verdict{
 		Code: NotForClients, Field: field,

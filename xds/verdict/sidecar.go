@@ -45,6 +45,7 @@ func (j *judge) sidecar(object *config.Config) {
 	}
 	j.egressListeners(object)
 	j.egressProxy(object)
+	j.sidecarOfClients(object, spec)
 }
 
 // egressProxy judges where traffic to unknown hosts goes.

@@ -200,6 +200,15 @@ func TestVerdicts(t *testing.T) {
 			want: []string{"a PTL0124 spec.egress[0].hosts[1]", "a PTL0124 spec.egress[0].hosts[2]", "b PTL0118 spec.workloadSelector beside a", "c PTL0117 spec.workloadSelector"},
 		},
 		{
+			name: "what gRPC clients do not take of a Sidecar",
+			objects: []string{
+				entry, sidecar("a", `{egress: [{port: {number: 0, name: s, protocol: HTTP}, bind: "unix:///s", hosts: ["./*"]}, {port: {number: 3128, name: p, protocol: HTTP_PROXY}, hosts: ["./*"]}, {hosts: ["./*"]}], outboundTrafficPolicy: {mode: REGISTRY_ONLY}}`),
+				xdstest.Object("Sidecar", "shop/b", `{outboundTrafficPolicy: {mode: REGISTRY_ONLY}}`),
+			},
+			proxies: proxies(client("default")),
+			want:    []string{"a PTL0133 spec.egress[0].bind", "a PTL0133 spec.egress[1].port.protocol", "a PTL0133 spec.outboundTrafficPolicy"},
+		},
+		{
 			name: "what gRPC clients do not take of a rule",
 			objects: []string{
 				xdstest.Object("ServiceEntry", "calls", `{hosts: [calls.example.com], ports: [{number: 80, name: grpc, protocol: GRPC}], resolution: STATIC, endpoints: [{address: 10.0.0.3}]}`), entry,
