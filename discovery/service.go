@@ -82,6 +82,10 @@ func (p Protocol) IsHTTP2() bool { return p == HTTP2 || p == GRPC }
 // IsGRPC says whether gRPC is spoken, by programs or by browsers.
 func (p Protocol) IsGRPC() bool { return p == GRPC || p == GRPCWeb }
 
+// IsTLS says whether the port carries TLS of clients and servers, whose names routes may
+// match.
+func (p Protocol) IsTLS() bool { return p == HTTPS || p == TLS }
+
 // IsServed says whether proxies take part in it. Ports of UDP are known and have no
 // effect, and so are those of HTTP_PROXY: a service's are of HTTP.
 func (p Protocol) IsServed() bool { return p != UDP && p != HTTPProxy }

@@ -23,10 +23,11 @@ func (s sources) routing() event {
 	var spec string
 	switch kind {
 	case "VirtualService":
-		spec = fmt.Sprintf(`{hosts: [%s], gateways: [%s], exportTo: [%s], http: [{route: [{destination: {host: %s, subset: %s, port: {number: %s}}}]%s}]}`,
+		spec = fmt.Sprintf(`{hosts: [%s], gateways: [%s], exportTo: [%s], http: [{route: [{destination: {host: %s, subset: %s, port: {number: %s}}}]%s}]%s}`,
 			s.one("host", "a.example", "b.example", "'*.example'"), s.one("gateway", "mesh", "r", "edge/s", "r, mesh"), s.one("exportTo", "'*'", "."),
 			host("destination"), s.one("subset", "v1", "v2", "''"), s.one("port", "80", "81"),
-			s.one("mirror", "", ", mirror: {host: m.example}", ", mirrors: [{destination: {host: b.example, subset: v2}}]", ", rewrite: {uri: /x}"))
+			s.one("mirror", "", ", mirror: {host: m.example}", ", mirrors: [{destination: {host: b.example, subset: v2}}]", ", rewrite: {uri: /x}"), s.one("streams", "", "",
+				", tcp: [{route: [{destination: {host: b.example}}]}]", ", tcp: [{match: [{destinationSubnets: [10.0.0.0/8]}], route: [{destination: {host: a.example}}]}]"))
 	case "DestinationRule":
 		spec = fmt.Sprintf(`{host: %s, %s, subsets: [{name: %s, labels: {v: '%s'}}], trafficPolicy: {loadBalancer: {simple: RANDOM}}}`,
 			s.one("host", "a.example", "'*.example'", "m.example"), s.one("clients", "exportTo: ['*']", "exportTo: [.]", "workloadSelector: {matchLabels: {app: a}}"), s.one("subset", "v1", "v2"), s.one("v", "1", "2"))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache/rest/client"
 	"github.com/portolan-mesh/portolan/xds/admin"
+	"github.com/portolan-mesh/portolan/xds/simulate"
 )
 
 func newExplainCommand(env *environment) *cobra.Command {
@@ -101,7 +102,7 @@ func explanationRows(e admin.Explanation) [][]string {
 			object = "of no VirtualService"
 		}
 		rows = append(rows, []string{"route", joined(object, named(r.Name), arrow(e))})
-		if len(e.Destinations) > 0 {
+		if len(e.Destinations) > 0 && e.Request.Protocol != string(simulate.TCP) && e.Request.Protocol != string(simulate.TLS) {
 			rows = append(rows, []string{"terms", routeTerms(r)})
 		}
 		if r.Fault != "" {

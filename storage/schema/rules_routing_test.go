@@ -377,17 +377,59 @@ func TestVirtualServiceRules(t *testing.T) {
 				"spec.http[5].fault.abort has no effect: set httpStatus or grpcStatus",
 				"spec.http[5].fault.abort has no percentage and affects no request: set percentage.value",
 			}},
-		{name: "not served", kind: schema.VirtualService, spec: `
+		{name: "routes of every kind", kind: schema.VirtualService, spec: `
 			hosts: [a.b]
 			tcp: [{route: [{destination: {host: a.b}}]}]
 			tls: [{match: [{sniHosts: [a.b]}], route: [{destination: {host: a.b}}]}]
 			http:
 			- match: [{port: 80}]
 			  route: [{destination: {host: a.b}}]
+			- route: [{destination: {host: a.b}}]`},
+		{name: "streams", kind: schema.VirtualService, spec: `
+			hosts: [a.b, "*.c.d"]
+			tcp:
+			- match: [{destinationSubnets: [10.1.0.0/16, 10.0.0.1, 'fd00::/8'], port: 5432, sourceLabels: {a: b}, gateways: [mesh], sourceNamespace: shop}]
+			  route: [{destination: {host: a.b}, weight: 1}, {destination: {host: c.d, subset: v1, port: {number: 1}}, weight: 0}]
+			- route: [{destination: {host: a.b}}]
+			tls:
+			- match: [{sniHosts: [A.b, x.c.d, "*.y.c.d"], destinationSubnets: [10.1.0.0/16], port: 443}]
+			  route: [{destination: {host: a.b}}]`},
+		{name: "streams that are wrong", kind: schema.VirtualService, spec: `
+			hosts: [a.b]
+			tcp:
+			- match: [{destinationSubnets: [10.1.0.0/33, a.b], port: 65536, sourceNamespace: A_, gateways: [a/b/c]}]
+			- route: [{destination: {host: "*"}, weight: -1}, {destination: {host: a.b}}]
+			tls:
+			- route: [{destination: {host: a.b}, weight: 0}, {destination: {host: c.d}, weight: 0}]
+			- match: [{}, {sniHosts: [b.c, "x*.b"]}]
+			  route: [{destination: {}}]`,
+			refused: []string{
+				`spec.tcp[0].match[0].destinationSubnets[0]: "10.1.0.0/33" is neither an address nor a range of addresses such as 10.1.0.0/16`,
+				`spec.tcp[0].match[0].destinationSubnets[1]: "a.b" is neither an address nor a range of addresses such as 10.1.0.0/16`,
+				"spec.tcp[0].match[0].port: must be a port from 1 to 65535, is 65536",
+				`spec.tcp[0].match[0].gateways[0]: "b/c" is not a host name: its part "b/c" is not letters, digits and inner hyphens, 63 at most`,
+				`spec.tcp[0].match[0].sourceNamespace: "A_" is not valid: a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character`,
+				"spec.tcp[0].route: is missing: say where the connections go",
+				`spec.tcp[1].route[0].destination.host: "*" is no destination: name a host`,
+				"spec.tcp[1].route[0].weight: must not be negative, is -1",
+				"spec.tls[0].match: is missing: a tls route needs a match with sniHosts",
+				"spec.tls[0].route: has only weights of 0: give at least one destination a share",
+				"spec.tls[1].match[0].sniHosts: is missing: name the hosts that clients ask for, of the hosts of the VirtualService",
+				`spec.tls[1].match[1].sniHosts[0]: "b.c" is not within the hosts of the VirtualService, a.b: add it there`,
+				`spec.tls[1].match[1].sniHosts[1]: "x*.b" is not a host name: a wildcard stands for whole labels in front, as in "*.example.com"`,
+				"spec.tls[1].route[0].destination.host: is missing",
+			}},
+		{name: "streams that are never used", kind: schema.VirtualService, spec: `
+			hosts: [a.b]
+			tcp:
+			- match: [{destinationSubnets: [10.0.0.0/8], sourceSubnet: 10.0.0.0/8}]
+			  route: [{destination: {host: a.b}}]
+			- match: [{}]
+			  route: [{destination: {host: a.b}}]
 			- route: [{destination: {host: a.b}}]`,
 			warned: []string{
-				"spec.tls is not served yet and has no effect",
-				"spec.tcp is not served yet and has no effect",
+				"spec.tcp[2] and what follows are never used: spec.tcp[1] takes every connection",
+				"spec.tcp[0].match[0].sourceSubnet is not served yet and has no effect",
 			}},
 	})
 }

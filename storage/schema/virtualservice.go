@@ -29,7 +29,8 @@ func virtualServiceServed() fields {
 	return serve("hosts", "gateways", "exportTo").
 		with("http", serve("name", "redirect", "directResponse", "rewrite", "timeout", "retries", "headers",
 			"mirror", "mirrors", "mirrorPercent", "mirrorPercentage", "corsPolicy").
-			with("match", match).with("route", destination).with("fault", faultServed()))
+			with("match", match).with("route", destination).with("fault", faultServed())).
+		with("tcp", tcpServed()).with("tls", tlsServed())
 }
 
 func checkVirtualService(c checker, v *networking.VirtualService) {
@@ -42,6 +43,12 @@ func checkVirtualService(c checker, v *networking.VirtualService) {
 	}
 	each(c.at("http"), v.Http, func(c checker, r *networking.HTTPRoute) { checkHTTPRoute(c, v, r) })
 	checkReachable(c.at("http"), v.Http)
+	if isDelegate(v) {
+		return // it must not have the others
+	}
+	each(c.at("tcp"), v.Tcp, checkTCPRoute)
+	checkReachableStreams(c.at("tcp"), v.Tcp)
+	each(c.at("tls"), v.Tls, func(c checker, r *networking.TLSRoute) { checkTLSRoute(c, v, r) })
 }
 
 // isDelegate says whether a VirtualService has no hosts of its own.
@@ -176,15 +183,24 @@ func checkAction(c checker, v *networking.VirtualService, r *networking.HTTPRout
 }
 
 func checkDestinations(c checker, destinations []*networking.HTTPRouteDestination) {
-	total := int64(0)
+	var weights []int32
 	each(c, destinations, func(c checker, d *networking.HTTPRouteDestination) {
 		checkDestination(c.at("destination"), d.GetDestination())
 		c.at("weight").notNegative(d.GetWeight())
 		c.at("headers").headers(d.GetHeaders())
-		total += int64(d.GetWeight())
+		weights = append(weights, d.GetWeight())
 	})
-	if len(destinations) < 2 {
+	checkWeights(c, weights)
+}
+
+// checkWeights checks the weights of the destinations of a route.
+func checkWeights(c checker, weights []int32) {
+	if len(weights) < 2 {
 		return
+	}
+	total := int64(0)
+	for _, w := range weights {
+		total += int64(w)
 	}
 	const maxTotal = 1<<32 - 1 // Envoy's limit
 	if total == 0 {

@@ -177,13 +177,12 @@ func (e *explainer) explain() (*Explanation, error) {
 		out.Request.Address = request.Address
 		e.dialed = envoy.HostPort(request.Address, uint32(request.Port))
 	}
-	switch {
-	case request.Protocol != simulate.TCP:
+	if !isStream(request) {
 		out.Request.Method, out.Request.Path = cmp.Or(request.Method, http.MethodGet), cmp.Or(request.Path, "/")
-	case e.sni != "":
-		out.Request.Protocol = "tls"
 	}
-	out.Route = e.route(result)
+	if out.Route = e.route(result); isStream(request) && result.Err == nil {
+		out.Route = e.streamRoute(request, result)
+	}
 	for _, d := range result.Destinations {
 		one := e.destination(whole, d, result)
 		one.Inbound = e.inbound(one.Endpoints, request, result)

@@ -122,7 +122,7 @@ func concludeInbound(out *ExplainedInbound, own bool, r simulate.Request, result
 	case result.Err != nil:
 		out.Outcome, out.Reason = Unknown, result.Err.Error()
 		return
-	case r.Protocol == simulate.TCP && result.VirtualHost != "":
+	case isStream(r) && result.VirtualHost != "":
 		out.Outcome, out.Reason = Fails, "the listener takes nothing but HTTP in plain text"
 		return
 	}

@@ -26,7 +26,7 @@ func (e *explainer) conclude(out *Explanation, request simulate.Request, result 
 		out.Outcome, out.Reason = e.unheard()
 	case errors.Is(result.Err, simulate.ErrNoFilterChain):
 		out.Outcome, out.Reason = Fails, "the listener closes the connection: no filter chain of it matches"
-	case request.Protocol == simulate.TCP && (noHost || result.VirtualHost != ""):
+	case isStream(request) && (noHost || result.VirtualHost != ""):
 		out.Outcome, out.Status, out.Reason = Fails, http.StatusBadRequest, "the listener takes nothing but HTTP in plain text"
 		out.Route, out.Destinations = nil, []ExplainedDestination{}
 	case request.Protocol == simulate.GRPC && (noHost || noRoute):

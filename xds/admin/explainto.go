@@ -36,7 +36,12 @@ func (e *explainer) request(p *simulate.Proxy) (r simulate.Request, known bool) 
 	if e.authority == "" && e.port != 80 {
 		r.Host = envoy.HostPort(e.host, uint32(e.port))
 	}
-	if e.sni != "" || !e.http && e.proxy.Type == discovery.Sidecar && isTCP(service, e.port) {
+	switch byBytes := !e.http && e.proxy.Type == discovery.Sidecar; {
+	case e.sni != "":
+		r.Protocol, r.SNI = simulate.TLS, e.sni
+	case byBytes && !ip.IsValid() && isTLS(service, e.port): // clients ask for the name that they call
+		r.Protocol, r.SNI = simulate.TLS, e.host
+	case byBytes && isTCP(service, e.port):
 		r.Protocol = simulate.TCP
 	}
 	switch {
@@ -108,6 +113,15 @@ func isTCP(service *mesh.ServiceRow, port int) bool {
 	}
 	p, ok := service.Port(port)
 	return ok && p.Protocol != discovery.Unsupported && !p.Protocol.IsHTTP()
+}
+
+// isTLS says whether a service declares TLS on a port.
+func isTLS(service *mesh.ServiceRow, port int) bool {
+	if service == nil {
+		return false
+	}
+	p, ok := service.Port(port)
+	return ok && p.Protocol.IsTLS()
 }
 
 func loopback(shape mesh.Shape) string {

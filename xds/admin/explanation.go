@@ -30,7 +30,8 @@ type Explanation struct {
 	FilterChain string   `json:"filterChain,omitempty"`
 	Objects     []string `json:"objects,omitempty"`
 	VirtualHost string   `json:"virtualHost,omitempty"`
-	// Route is the route that matches; absent for TCP.
+	// Route is the route that matches; absent for a connection that no VirtualService
+	// routes.
 	Route        *ExplainedRoute        `json:"route,omitempty"`
 	Destinations []ExplainedDestination `json:"destinations"`
 	// Outcome is one of the constants above. Status is what the proxy itself answers

@@ -162,6 +162,7 @@ func listenerFilter(name string, config proto.Message) *listenerv3.ListenerFilte
 // The protocols that the inspectors detect.
 const (
 	TransportRaw = "raw_buffer"
+	TransportTLS = "tls"
 	ProtocolHTTP = "http/1.1"
 	ProtocolH2C  = "h2c"
 )
@@ -174,6 +175,8 @@ func PlaintextHTTP() []string { return []string{ProtocolHTTP, ProtocolH2C} }
 // hold, and its filters. Without a match it gets every connection.
 type FilterChainOptions struct {
 	Name string
+	// Config is the ConfigPath of the object that it comes from, empty for none.
+	Config string
 	// Prefixes are the destination addresses it is for.
 	Prefixes []CIDR
 	// DestinationPort is the port the client meant to connect to, 0 for any.
@@ -203,7 +206,7 @@ func FilterChain(o FilterChainOptions) *listenerv3.FilterChain {
 			AddressPrefix: p.Address, PrefixLen: wrapperspb.UInt32(p.Bits),
 		})
 	}
-	out := &listenerv3.FilterChain{Name: o.Name, Filters: o.Filters}
+	out := &listenerv3.FilterChain{Name: o.Name, Filters: o.Filters, Metadata: ConfigMetadata(o.Config)}
 	if proto.Size(match) > 0 {
 		out.FilterChainMatch = match
 	}

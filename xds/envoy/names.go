@@ -134,6 +134,10 @@ func HTTPStatPrefix(direction Direction, listener string) string {
 	return string(direction) + "_" + listener + ";"
 }
 
+// WeightedStatPrefix is the prefix of the statistics of a TCP proxy whose connections a
+// VirtualService shares among several clusters.
+func WeightedStatPrefix(name, namespace string) string { return name + "." + namespace }
+
 // AltStatName is the name of a cluster in statistics.
 func AltStatName(cluster string) string { return cluster + ";" }
 

@@ -164,6 +164,16 @@ func variants() map[string][]string {
 		"hosts: ['*.example.com'], gateways: [mesh], exportTo: ['.'], http: [{redirect: {uri: /x}}]"))
 	add(other("VirtualService", "old", "shop",
 		"hosts: [legacy.example.org, web.example.com], gateways: [mesh, edge/gw], http: [{match: [{uri: {prefix: /a}}], route: [{destination: {host: cart.shop.internal, port: {number: 8080}}}]}]"))
+	add(service("secure", "default", "secure.example.com",
+		"ports: [{number: 90, name: tls, protocol: TLS}], resolution: NONE",
+		"ports: [{number: 90, name: tls, protocol: TLS}, {number: 80, name: https, protocol: HTTPS}], addresses: [10.9.0.0/24], resolution: STATIC"))
+	add(other("VirtualService", "streams", "default",
+		"hosts: [db.example.com], tcp: [{match: [{destinationSubnets: [10.9.0.0/28], port: 90}], route: [{destination: {host: web.example.com, port: {number: 80}}}]}, "+
+			"{match: [{sourceLabels: {app: cart}}], route: [{destination: {host: cart.shop.internal, port: {number: 80}}, weight: 1}, {destination: {host: db.example.com, subset: v3}, weight: 2}]}]",
+		"hosts: ['*.example.com'], tcp: [{route: [{destination: {host: raw.example.com}}]}], "+
+			"tls: [{match: [{sniHosts: [secure.example.com], sourceNamespace: shop}, {sniHosts: [other.example.com, '*.x.example.com']}], route: [{destination: {host: db.example.com, port: {number: 90}}}]}]",
+		"hosts: [raw.example.com, secure.example.com], exportTo: ['.'], tcp: [{route: [{destination: {host: db.example.com}}]}], "+
+			"tls: [{match: [{sniHosts: [secure.example.com], destinationSubnets: [10.9.0.0/30]}], route: [{destination: {host: web.example.com}}]}], http: [{directResponse: {status: 418}}]"))
 	add(other("Gateway", "gw", "edge",
 		"selector: {istio: gateway}, servers: [{port: {number: 8000, name: http, protocol: HTTP}, hosts: ['*']}]",
 		"selector: {istio: gateway}, servers: [{port: {number: 8000, name: http, protocol: HTTP}, hosts: ['web.example.com'], tls: {httpsRedirect: true}}, {port: {number: 8001, name: h2, protocol: HTTP2}, hosts: ['shop/*.org'], bind: 10.0.0.7}]",

@@ -73,6 +73,14 @@ func (d *draw) config() {
 		if mirror := d.one(append([]string{""}, testHosts...), "mirror"); mirror != "" {
 			vs.Http[0].Mirrors = []*networking.HTTPMirrorPolicy{{Destination: &networking.Destination{Host: mirror}}}
 		}
+		if rapid.Bool().Draw(d.t, "streams") {
+			to := []*networking.RouteDestination{{Destination: &networking.Destination{Host: d.one(testHosts, "destination")}}}
+			source := map[string]string{"app": d.one([]string{"x", "y", "z"}, "source")}
+			vs.Tcp = []*networking.TCPRoute{{Match: []*networking.L4MatchAttributes{{SourceLabels: source}}, Route: to}}
+			if rapid.Bool().Draw(d.t, "only") {
+				vs.Http = nil
+			}
+		}
 		c.Spec = vs
 	case "DestinationRule":
 		c.Spec = &networking.DestinationRule{Host: d.one(testHosts, "host"), ExportTo: exportTo, Subsets: []*networking.Subset{
@@ -178,6 +186,13 @@ func dump(p *PushContext) map[string]string {
 			list = append(list, fmt.Sprintf("%p %v %v %v", vs.Config, vs.Hosts, vs.Gateways, vs.ExportTo))
 		}
 		put("routes", k, fmt.Sprint(list))
+	}
+	for k, r := range streamRows.of(p).All() {
+		var list []string
+		for _, vs := range r.VirtualServices {
+			list = append(list, fmt.Sprintf("%p %v", vs.Config, vs.Hosts))
+		}
+		put("streams", k, fmt.Sprint(list, reversedStreamRows.of(p).Value(reverse(k)) == r))
 	}
 	for k, r := range importRows.of(p).All() {
 		var list []string

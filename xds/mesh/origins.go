@@ -49,6 +49,10 @@ func EachOrigin(reads []Dependency, do func(config.Key)) {
 			if a != nil {
 				do(a.Config.Key())
 			}
+		case routeList:
+			for l, some := a, a.first != nil; some; l, some = l.rest.(routeList) {
+				do(l.first.Config.Key())
+			}
 		case visibleRoutes:
 			for i, vs := range a.row.all() {
 				if a.seen[i] != 0 {

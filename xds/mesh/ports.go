@@ -29,6 +29,10 @@ const (
 	// PortDynamic is PortHTTP of a service whose proxies resolve the host of each
 	// request. AnyPort is a port of all such services.
 	PortDynamic PortUse = "dynamic"
+	// PortTLS is PortTCP of a port that declares TLS, and PortOpenTLS is PortOpen of
+	// one: the name that a client asks for tells the services apart.
+	PortTLS     PortUse = "tls"
+	PortOpenTLS PortUse = "openTLS"
 )
 
 // AnyPort stands for every port of the uses that have it.
@@ -101,8 +105,10 @@ func usesOf(s *ServiceRow, p discovery.Port) iter.Seq[PortUse] {
 			_ = yield(PortHTTP) && (s.Service().Resolution != discovery.DynamicDNS || yield(PortDynamic))
 			return
 		}
-		open := s.Open()
+		open, tls := s.Open(), p.Protocol.IsTLS()
 		_ = yield(PortTCP) &&
+			(!tls || yield(PortTLS)) &&
+			(!tls || !open || yield(PortOpenTLS)) &&
 			(!open || yield(PortOpen)) &&
 			(!open || p.Protocol != discovery.Unsupported || yield(PortUndeclared)) &&
 			(len(s.Ranges()) == 0 || yield(PortRange))

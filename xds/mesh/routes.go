@@ -30,13 +30,18 @@ type VirtualService struct {
 	ExportTo discovery.Visibility
 }
 
-// Destinations are the hosts that its HTTP routes may send requests to, or copies of
-// requests, sorted.
+// Destinations are the hosts that its routes may send traffic to, or copies of requests,
+// sorted.
 func (vs *VirtualService) Destinations() []host.Name {
 	var out []host.Name
 	for _, r := range vs.Spec.GetHttp() {
 		for d := range destinations(r) {
 			out = append(out, host.Name(d.GetHost()))
+		}
+	}
+	for route := range vs.streamRoutes() {
+		for _, d := range route {
+			out = append(out, host.Name(d.GetDestination().GetHost()))
 		}
 	}
 	slices.Sort(out)
@@ -68,11 +73,24 @@ func (vs *VirtualService) sourceSelectors() []string {
 		return nil
 	}
 	var out []string
+	add := func(selector map[string]string) {
+		if len(selector) > 0 {
+			out = append(out, formatLabels(selector))
+		}
+	}
 	for _, r := range vs.Spec.GetHttp() {
 		for _, m := range r.GetMatch() {
-			if len(m.GetSourceLabels()) > 0 {
-				out = append(out, formatLabels(m.GetSourceLabels()))
-			}
+			add(m.GetSourceLabels())
+		}
+	}
+	for _, r := range vs.Spec.GetTcp() {
+		for _, m := range r.GetMatch() {
+			add(m.GetSourceLabels())
+		}
+	}
+	for _, r := range vs.Spec.GetTls() {
+		for _, m := range r.GetMatch() {
+			add(m.GetSourceLabels())
 		}
 	}
 	slices.Sort(out)
@@ -103,6 +121,7 @@ func newVirtualService(c *config.Config, defaultExport []string) *VirtualService
 			resolveGateways(m.Gateways, c.Namespace)
 		}
 	}
+	vs.resolveStreams(resolve)
 	return vs
 }
 
@@ -153,7 +172,7 @@ func (t virtualServiceTable) follow(from, to *PushContext) {
 	})
 }
 
-// routes has the VirtualServices by gateway and host.
+// routes has the VirtualServices with http routes by gateway and host.
 type routes struct{ tableOf[*RouteRow] }
 
 var (
@@ -200,7 +219,7 @@ func (t routes) changed(from, to *PushContext, keys []RowKey) []RowKey {
 func (t routes) answer(v *View, key, args string) any { return v.route(key, args) }
 
 func (vs *VirtualService) routeKeys() []string {
-	if vs == nil {
+	if vs == nil || len(vs.Spec.GetHttp()) == 0 {
 		return nil
 	}
 	var out []string

@@ -22,6 +22,7 @@ const (
 	sidecars                     // SidecarRow by namespace
 	reversedHosts                // HostRow by host, read backwards
 	routePatterns                // the patterns among the hosts of the mesh gateway
+	reversedStreams              // RouteRow of Streams by host, read backwards
 	rulePatterns                 // the patterns among the hosts of DestinationRules
 
 	// A change of a row of these is no part of a Delta: only a workload's own
@@ -37,7 +38,8 @@ const (
 	Addresses    // the hosts that have an address or were assigned it
 	Wildcards    // the hosts with an HTTP port that a pattern covers, by WildcardKey
 	Ports        // the services that use a port, by PortUseKey
-	Routes       // RouteRow by RouteKey
+	Routes       // RouteRow of VirtualServices with http routes, by RouteKey
+	Streams      // RouteRow of VirtualServices with tcp or tls routes, by host
 	Destinations // ImportRow by host
 	Rules        // RuleRow by host or pattern
 
@@ -60,6 +62,7 @@ var tables = [tableCount]table{
 	sidecars:        sidecarRows,
 	reversedHosts:   reversedRows,
 	routePatterns:   routePatternRows,
+	reversedStreams: reversedStreamRows,
 	rulePatterns:    rulePatternRows,
 
 	Self:       selfTable{tableOf[bool]{Self}},
@@ -74,6 +77,7 @@ var tables = [tableCount]table{
 	Wildcards:    wildcardRows,
 	Ports:        portRows,
 	Routes:       routeRows,
+	Streams:      streamRows,
 	Destinations: importRows,
 	Rules:        ruleRows,
 }

@@ -3,6 +3,7 @@ package simulate
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 	"strings"
@@ -88,7 +89,7 @@ func listenerAddresses(l *listenerv3.Listener) []*corev3.SocketAddress {
 func filterChain(l *listenerv3.Listener, r Request) (*listenerv3.FilterChain, error) {
 	for _, c := range l.GetFilterChains() {
 		if other := proto.CloneOf(c.GetFilterChainMatch()); other != nil {
-			other.DestinationPort, other.PrefixRanges, other.TransportProtocol, other.ApplicationProtocols = nil, nil, "", nil
+			other.DestinationPort, other.PrefixRanges, other.TransportProtocol, other.ApplicationProtocols, other.ServerNames = nil, nil, "", nil, nil
 			if proto.Size(other) > 0 {
 				return nil, fmt.Errorf("listener %s: simulation of the filter chain match %v", l.GetName(), c.GetFilterChainMatch())
 			}
@@ -99,8 +100,10 @@ func filterChain(l *listenerv3.Listener, r Request) (*listenerv3.FilterChain, er
 		return rank(m.GetDestinationPort() != nil, int(m.GetDestinationPort().GetValue()) == r.Port)
 	})
 	chains = narrow(chains, func(m *listenerv3.FilterChainMatch) (int, bool) { return prefixRank(m, ip) })
+	transport, name := handshake(l, r)
+	chains = narrow(chains, func(m *listenerv3.FilterChainMatch) (int, bool) { return nameRank(m, name) })
 	chains = narrow(chains, func(m *listenerv3.FilterChainMatch) (int, bool) {
-		return rank(m.GetTransportProtocol() != "", m.GetTransportProtocol() == "raw_buffer")
+		return rank(m.GetTransportProtocol() != "", m.GetTransportProtocol() == transport)
 	})
 	found := inspected(l, r)
 	chains = narrow(chains, func(m *listenerv3.FilterChainMatch) (int, bool) {
@@ -153,12 +156,41 @@ func prefixRank(m *listenerv3.FilterChainMatch, ip netip.Addr) (int, bool) {
 	return best, ok
 }
 
+// nameRank is the length of the longest name, or pattern, that covers the one that the
+// client asks for; an exact name comes before all patterns.
+func nameRank(m *listenerv3.FilterChainMatch, name string) (int, bool) {
+	best, ok := 0, len(m.GetServerNames()) == 0
+	for _, own := range m.GetServerNames() {
+		suffix, wild := strings.CutPrefix(own, "*")
+		switch {
+		case name == "":
+		case own == name:
+			return math.MaxInt, true
+		case wild && strings.HasSuffix(name, suffix):
+			best, ok = max(best, len(own)), true
+		}
+	}
+	return best, ok
+}
+
+// handshake is what the TLS inspector finds: the transport, and the name that the client
+// asks for. Without the inspector nothing is known.
+func handshake(l *listenerv3.Listener, r Request) (transport, name string) {
+	const inspector = "type.googleapis.com/envoy.extensions.filters.listener.tls_inspector.v3.TlsInspector"
+	for _, f := range l.GetListenerFilters() {
+		if f.GetTypedConfig().GetTypeUrl() == inspector && r.Protocol == TLS && !disabled(f.GetFilterDisabled(), r.Port) {
+			return "tls", strings.ToLower(r.SNI)
+		}
+	}
+	return "raw_buffer", ""
+}
+
 // inspected is the protocol that the HTTP inspector detects, empty for none or
 // where the inspector is disabled.
 func inspected(l *listenerv3.Listener, r Request) string {
 	const inspector = "type.googleapis.com/envoy.extensions.filters.listener.http_inspector.v3.HttpInspector"
 	for _, f := range l.GetListenerFilters() {
-		if f.GetTypedConfig().GetTypeUrl() == inspector && r.Protocol != TCP && !disabled(f.GetFilterDisabled(), r.Port) {
+		if f.GetTypedConfig().GetTypeUrl() == inspector && r.Protocol != TCP && r.Protocol != TLS && !disabled(f.GetFilterDisabled(), r.Port) {
 			return string(r.Protocol)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
@@ -75,17 +76,20 @@ func New(resources []*resource.Resource) (*Proxy, error) {
 // Protocol is the protocol of the client.
 type Protocol string
 
-// The protocols of clients, all in plaintext.
+// The protocols of clients, all in plaintext but TLS.
 const (
 	HTTP  Protocol = "http/1.1"
 	HTTP2 Protocol = "h2c"
 	TCP   Protocol = "tcp"
+	// TLS is a connection that begins with the handshake of TLS, which the proxy passes
+	// on. It asks for the name SNI.
+	TLS Protocol = "tls"
 	// GRPC is a call of a program that takes its configuration itself. The Host is its
 	// target, whose listener it takes, and Address and Port have no meaning.
 	GRPC Protocol = "grpc"
 )
 
-// Request is a request or, where Protocol is TCP, a connection. An empty field
+// Request is a request or, where Protocol is TCP or TLS, a connection. An empty field
 // has the default that its comment names.
 type Request struct {
 	// Address and Port are the client's destination, 127.0.0.1 and 80. A proxy that
@@ -96,6 +100,7 @@ type Request struct {
 	// Inbound requests come from elsewhere to the workload.
 	Inbound  bool
 	Protocol Protocol
+	SNI      string // of TLS; none
 	Host     string // Address and port
 	Path     string // "/"; with the query
 	Method   string // GET
@@ -121,7 +126,9 @@ type Result struct {
 	Listener, FilterChain, VirtualHost, Route string
 	// Tunnel is the host:port that endpoints pass a connection on to, empty for none.
 	Tunnel string
-	// Action is the route that was chosen, nil for TCP.
+	// Chain is the filter chain, nil for a gRPC client.
+	Chain *listenerv3.FilterChain
+	// Action is the route that was chosen, nil for TCP and TLS.
 	Action *routev3.Route
 	// Fault is the injected fault, nil for none. If it aborts every request, nothing
 	// else happens.
@@ -208,6 +215,9 @@ func (r Result) String() string {
 	return strings.Join(out, " ")
 }
 
+// Config is the path of the object that the filter chain comes from, empty for none.
+func (r Result) Config() string { return envoy.ConfigOf(r.Chain.GetMetadata()) }
+
 // Endpoints are the addresses of all destinations.
 func (r Result) Endpoints() []string {
 	var out []string
@@ -233,7 +243,7 @@ func (p *Proxy) Run(r Request) Result {
 		result.Err = err
 		return result
 	}
-	result.FilterChain = chain.GetName()
+	result.FilterChain, result.Chain = chain.GetName(), chain
 	if len(chain.GetFilters()) != 1 {
 		result.Err = fmt.Errorf("listener %s: simulation of %d network filters", listener.GetName(), len(chain.GetFilters()))
 		return result

@@ -63,6 +63,9 @@ const (
 	ClientsEmpty       Code = "PTL0132"
 	NotForClients      Code = "PTL0133"
 	ListenerUnused     Code = "PTL0134"
+	StreamShadowed     Code = "PTL0135"
+	SNITaken           Code = "PTL0136"
+	StreamUnused       Code = "PTL0137"
 )
 
 // Kind is what there is to know of a Code.
@@ -113,6 +116,9 @@ var kinds = []Kind{
 	{ClientsEmpty, "", Info, status.ResolvedRefs, "the workloadSelector of a DestinationRule selects no proxy of its namespace", "the rule has no effect until a proxy has the labels"},
 	{NotForClients, "", Info, status.PartlyServed, "gRPC clients without a proxy do not take a field, and some see the object", "the field has no effect on their calls; with a redirect or a direct response the calls fail"},
 	{ListenerUnused, "", Warning, status.ResolvedRefs, "an egress listener of a Sidecar carries no service", "the proxies do not open it"},
+	{StreamShadowed, "IST0109", Error, status.Conflicted, "tcp routes are for a host whose connections another VirtualService takes, which comes first", "sidecars use the other one alone for the connections"},
+	{SNITaken, "", Warning, status.Conflicted, "a tls route names a host that an earlier route names, for the same addresses", "no connection takes the route for the name"},
+	{StreamUnused, "", Warning, status.ResolvedRefs, "tcp or tls routes are for hosts without a port of the kind", "the routes have no effect"},
 }
 
 // Kinds iterates over the table of all codes, in their order.

@@ -49,6 +49,11 @@ spec:
 `
 )
 
+// streamEntry is a service of one port.
+func streamEntry(name, protocol string) string {
+	return xdstest.Object("ServiceEntry", name, fmt.Sprintf("{hosts: [%s.example.com], ports: [{number: 80, name: p, protocol: %s}], resolution: STATIC, addresses: [10.9.0.%d], endpoints: [{address: 10.0.0.9}]}", name, protocol, len(name)))
+}
+
 func routes(name, spec string) string { return xdstest.Object("VirtualService", name, spec) }
 
 func rule(name, spec string) string { return xdstest.Object("DestinationRule", name, spec) }
@@ -116,6 +121,45 @@ func TestVerdicts(t *testing.T) {
 		want    []string
 	}{
 		{name: "nothing odd", objects: []string{entry, routes("v", toWeb), gateway("edge", edge), routes("g", viaWeb)}},
+		{
+			name: "tcp and tls routes",
+			objects: []string{entry, streamEntry("db", "TCP"), streamEntry("vault", "TLS"), routes("v", `{hosts: [db.example.com, vault.example.com],
+				tcp: [{route: [{destination: {host: web.example.com}}]}], tls: [{match: [{sniHosts: [vault.example.com]}], route: [{destination: {host: web.example.com}}]}]}`)},
+		},
+		{
+			name: "destinations of tcp and tls routes",
+			objects: []string{entry, streamEntry("db", "TCP"), streamEntry("vault", "TLS"), routes("v", `{hosts: [db.example.com, vault.example.com],
+				tcp: [{route: [{destination: {host: nobody.example.com}, weight: 1}, {destination: {host: web.example.com, port: {number: 81}}, weight: 1}]}],
+				tls: [{match: [{sniHosts: [vault.example.com]}], route: [{destination: {host: web.example.com, subset: v9}}]}]}`)},
+			want: []string{
+				"v PTL0101 spec.tcp[0].route[0].destination.host", "v PTL0110 spec.tcp[0].route[1].destination.port.number",
+				"v PTL0102 spec.tls[0].route[0].destination.subset",
+			},
+		},
+		{
+			name: "tcp routes of two VirtualServices",
+			objects: []string{entry, streamEntry("db", "TCP"), streamEntry("db2", "TCP"),
+				routes("z", `{hosts: ["*.example.com"], tcp: [{match: [{destinationSubnets: [10.0.0.0/8]}], route: [{destination: {host: web.example.com}}]}, {match: [{}], route: [{destination: {host: web.example.com}}]}]}`),
+				routes("v", `{hosts: [db.example.com], tcp: [{route: [{destination: {host: web.example.com}}]}]}`),
+				routes("some", `{hosts: [nobody.example.com], http: [{route: [{destination: {host: web.example.com}}]}], exportTo: ["~"]}`)},
+			want: []string{"some PTL0123 spec.hosts[0]", "v PTL0135 spec.hosts[0] beside z"},
+		},
+		{
+			name: "names that have a route",
+			objects: []string{entry, streamEntry("vault", "TLS"), streamEntry("safe", "HTTPS"),
+				routes("z", `{hosts: ["*.example.com"], tls: [{match: [{sniHosts: [vault.example.com], sourceLabels: {app: web}}, {sniHosts: [safe.example.com]}, {sniHosts: [vault.example.com, safe.example.com]}], route: [{destination: {host: web.example.com}}]}]}`),
+				routes("v", `{hosts: [vault.example.com, safe.example.com], tls: [{match: [{sniHosts: [safe.example.com], destinationSubnets: [10.0.0.0/8]}, {sniHosts: [safe.example.com, vault.example.com]}], route: [{destination: {host: web.example.com}}]}]}`)},
+			want: []string{
+				"v PTL0136 spec.tls[0].match[1].sniHosts[0] beside z", "v PTL0136 spec.tls[0].match[1].sniHosts[1] beside z",
+				"z PTL0136 spec.tls[0].match[2].sniHosts[1]",
+			},
+		},
+		{
+			name: "routes for ports that no service has, and for gateways",
+			objects: []string{entry, gateway("edge", edge), routes("v", `{hosts: [web.example.com], gateways: [mesh, edge], http: [{route: [{destination: {host: web.example.com}}]}],
+				tcp: [{route: [{destination: {host: web.example.com}}]}], tls: [{match: [{sniHosts: [web.example.com]}], route: [{destination: {host: web.example.com}}]}]}`)},
+			want: []string{"v PTL0121 spec.tcp", "v PTL0137 spec.tcp", "v PTL0121 spec.tls", "v PTL0137 spec.tls"},
+		},
 		{
 			name:    "a host without a service",
 			objects: []string{entry, routes("v", `{hosts: [nobody.example.com], http: [{route: [{destination: {host: web.example.com}}]}]}`)},

@@ -14,7 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/destination"
 )
 
-// virtualService judges the gateways, hosts and HTTP routes of a VirtualService.
+// virtualService judges the gateways, hosts and routes of a VirtualService.
 func (j *judge) virtualService(object *config.Config) {
 	vs := j.mesh().VirtualService(object.Key().Path())
 	if vs == nil {
@@ -43,6 +43,7 @@ func (j *judge) virtualService(object *config.Config) {
 			})
 		}
 	}
+	j.streams(vs, written)
 	j.grpcClients(vs)
 }
 
@@ -121,6 +122,7 @@ func hostsOf(servers []*mesh.Server) string {
 const (
 	fails      = "requests that take the route are answered with 503"
 	copiesLost = "the copies of requests are lost"
+	closed     = "connections that take the route are closed"
 )
 
 // mirrors judges where copies of the requests of a route go.

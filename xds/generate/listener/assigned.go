@@ -44,11 +44,12 @@ func assigned(v *mesh.View, name string, l mesh.EgressListener, port int) (proto
 		if !ok || !p.Protocol.IsServed() {
 			continue
 		}
-		c := chains{view: v, name: name, port: port}
+		c := chains{view: v, egress: l, name: name, port: port}
 		if p.Protocol.IsHTTP() && v.CarriesHTTP(l, port) {
 			c.http(c.shared(), envoy.FilterChainOptions{})
 		} else {
-			c.tcp(row)
+			c.bytes(row)
+			c.orPass()
 		}
 		return c.listener(envoy.ListenerOptions{Host: ip.String(), Port: uint32(port), Free: true})
 	}

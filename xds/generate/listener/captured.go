@@ -78,13 +78,14 @@ func passChain(v *mesh.View, name string) (chain *listenerv3.FilterChain, cluste
 
 // everywhere makes the listener of a port at every address, nil if nothing claims it.
 // HTTP goes to the routes of the port. Other connections go to the service that has
-// their destination in a range of addresses; else to the oldest service without known
-// addresses; else the policy decides whether they pass.
+// their destination in a range of addresses; else TLS to the service without known
+// addresses whose name the client asks for; else to the oldest service without known
+// addresses that does not speak TLS; else the policy decides whether they pass.
 func everywhere(v *mesh.View, name string, l mesh.EgressListener, port int) (proto.Message, []resource.Need, error) {
 	if reserved(v, port) {
 		return nil, nil, nil
 	}
-	c := chains{view: v, name: name, port: port, whole: l.IsHTTPProxy()}
+	c := chains{view: v, egress: l, name: name, port: port, whole: l.IsHTTPProxy()}
 	if l.Port == 0 || takesTCP(l) {
 		for s := range v.ServicesOnPort(l, mesh.PortRange, port) {
 			c.ranges(s)
@@ -93,17 +94,14 @@ func everywhere(v *mesh.View, name string, l mesh.EgressListener, port int) (pro
 	if v.CarriesHTTP(l, port) {
 		c.detectHTTP(c.shared(), nil)
 	}
+	c.named(mesh.PortOpenTLS)
 	if s := oldestOpen(v, l, port); s != nil {
-		c.tcp(s)
+		c.bytes(s)
 	}
 	if len(c.list) == 0 && c.rest == nil {
 		return nil, nil, nil
 	}
-	if c.rest == nil {
-		var cluster string
-		c.rest, cluster = passChain(v, envoy.PassthroughFilterChainName)
-		c.refs = append(c.refs, cluster)
-	}
+	c.orPass()
 	return c.listener(envoy.ListenerOptions{
 		Host: wildcard(v.Shape()), MoreHosts: moreWildcards(v.Shape()), Port: uint32(port), Unbound: true,
 	})
@@ -131,14 +129,15 @@ func at(v *mesh.View, name string, l mesh.EgressListener, port int) (proto.Messa
 		return nil, nil, nil
 	}
 	slices.SortFunc(services, func(a, b *mesh.ServiceRow) int { return discovery.CompareServices(a.Service(), b.Service()) })
-	c := chains{view: v, name: name, port: port}
+	c := chains{view: v, egress: l, name: name, port: port}
 	for _, s := range services {
 		if detected(l, s, port) {
 			c.detectHTTP(c.routesOf(s), nil)
 			break
 		}
 	}
-	c.tcp(services[0])
+	c.bytes(services[0])
+	c.orPass()
 	return c.listener(envoy.ListenerOptions{Host: ip.String(), Port: uint32(port), Unbound: true})
 }
 
@@ -171,17 +170,19 @@ func detected(l mesh.EgressListener, s *mesh.ServiceRow, port int) bool {
 	return ok && l.Port == 0 && p.Protocol == discovery.Unsupported
 }
 
-// oldestOpen returns the service that gets connections without HTTP to an unknown
+// oldestOpen returns the service that gets connections without HTTP or TLS to an unknown
 // address; nil for none.
 func oldestOpen(v *mesh.View, l mesh.EgressListener, port int) *mesh.ServiceRow {
 	var oldest *mesh.ServiceRow
 	if l.Port == 0 || takesTCP(l) {
 		for s := range v.ServicesOnPort(l, mesh.PortOpen, port) {
-			oldest = s
-			break
+			if !speaksTLS(l, s, port) {
+				oldest = s
+				break
+			}
 		}
 	}
-	if l.Port == 0 || !takesTCP(l) {
+	if l.Port == 0 || !takesTCP(l) || l.Protocol.IsTLS() {
 		return oldest
 	}
 	for s := range v.ServicesOnPort(l, mesh.PortHTTP, port) {

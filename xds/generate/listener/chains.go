@@ -1,9 +1,7 @@
 package listener
 
 import (
-	"cmp"
 	"net"
-	"net/netip"
 	"slices"
 	"strconv"
 	"time"
@@ -13,9 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	networking "istio.io/api/networking/v1alpha3"
 
-	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/envoy"
-	"github.com/portolan-mesh/portolan/xds/generate/cluster"
 	"github.com/portolan-mesh/portolan/xds/generate/filter"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
@@ -26,16 +22,18 @@ import (
 // So connections in which it detects no HTTP need a chain for that, or the one for the
 // rest.
 type chains struct {
-	view     *mesh.View
-	name     string
-	port     int
-	whole    bool // requests name the port that they want
-	list     []*listenerv3.FilterChain
-	taken    []netip.Prefix          // the ranges of addresses that have a chain
-	rest     *listenerv3.FilterChain // nil for none
-	detects  bool                    // HTTP is looked for
-	children []string
-	refs     []string
+	view        *mesh.View
+	egress      mesh.EgressListener
+	name        string
+	port        int
+	whole       bool // requests name the port that they want
+	list        []*listenerv3.FilterChain
+	taken       map[claim]bool          // what has a chain for bytes
+	rest        *listenerv3.FilterChain // nil for none
+	detects     bool                    // HTTP is looked for
+	inspectsTLS bool                    // the names that clients ask for are
+	children    []string
+	refs        []string
 }
 
 // detectHTTP adds the chain of the plaintext HTTP that is found in connections to
@@ -73,53 +71,12 @@ func (c *chains) routesOf(s *mesh.ServiceRow) string {
 	return envoy.ServiceRouteConfigName(string(s.Hostname), uint32(c.port))
 }
 
-// tcp has the rest go to a service.
-func (c *chains) tcp(s *mesh.ServiceRow) { c.rest = c.to(s, envoy.FilterChainOptions{}) }
-
-// to makes the chain of what goes to a service as it is.
-func (c *chains) to(s *mesh.ServiceRow, match envoy.FilterChainOptions) *listenerv3.FilterChain {
-	name := envoy.ClusterName(envoy.Outbound, uint32(c.port), "", string(s.Hostname))
-	hash := c.view.Hash(s, "", c.port)
-	c.refs = append(c.refs, name)
-	port, _ := s.Port(c.port)
-	match.Filters = []*listenerv3.Filter{envoy.TCPProxy(envoy.TCPProxyOptions{
-		StatPrefix:   cmp.Or(cluster.StatName(c.view, s, "", port), name),
-		Clusters:     []envoy.WeightedCluster{{Name: name}},
-		IdleTimeout:  c.view.IdleTimeout(s, "", c.port),
-		HashSourceIP: hash.GetUseSourceIp(),
-		Tunnel:       tunnel(c.view.Tunnel(s, "", c.port)),
-		AccessLogs:   filter.AccessLogs(c.view),
-	})}
-	return envoy.FilterChain(match)
-}
-
 // tunnel translates settings, nil for none.
 func tunnel(t *networking.TrafficPolicy_TunnelSettings) *envoy.Tunnel {
 	if t == nil {
 		return nil
 	}
 	return &envoy.Tunnel{Target: net.JoinHostPort(t.GetTargetHost(), strconv.Itoa(int(t.GetTargetPort()))), Post: t.GetProtocol() == "POST"}
-}
-
-// ranges adds the chains of a service's ranges of addresses, those apart that an
-// older one has.
-func (c *chains) ranges(s *mesh.ServiceRow) {
-	var to []envoy.CIDR
-	for _, p := range s.Ranges() {
-		if !slices.Contains(c.taken, p) {
-			c.taken = append(c.taken, p)
-			to = append(to, envoy.CIDR{Address: p.Addr().String(), Bits: uint32(p.Bits())})
-		}
-	}
-	if len(to) == 0 {
-		return
-	}
-	match := envoy.FilterChainOptions{Prefixes: to}
-	if p, _ := s.Port(c.port); p.Protocol == discovery.Unsupported {
-		c.detectHTTP(c.routesOf(s), to)
-		match.TransportProtocol = envoy.TransportRaw
-	}
-	c.list = append(c.list, c.to(s, match))
 }
 
 // listener makes the listener of the chains at an address.
@@ -130,10 +87,28 @@ func (c *chains) listener(o envoy.ListenerOptions) (proto.Message, []resource.Ne
 	} else {
 		o.DefaultFilterChain = c.rest
 	}
+	if c.inspectsTLS {
+		o.TLSInspector = true
+		o.FilterChains = append(o.FilterChains, encrypted(o.FilterChains)...)
+	}
 	if c.detects {
 		o.HTTPInspector, o.DetectionTimeout = true, detectionTimeout(c.view)
 	}
 	return made(o, c.children, c.refs)
+}
+
+// encrypted are the chains for TLS beside those for bytes in plain text, which do not get
+// it where TLS is looked for.
+func encrypted(chains []*listenerv3.FilterChain) []*listenerv3.FilterChain {
+	var out []*listenerv3.FilterChain
+	for _, chain := range chains {
+		if m := chain.GetFilterChainMatch(); m.GetTransportProtocol() == envoy.TransportRaw && len(m.GetApplicationProtocols()) == 0 {
+			twin := proto.CloneOf(chain)
+			twin.FilterChainMatch.TransportProtocol = envoy.TransportTLS
+			out = append(out, twin)
+		}
+	}
+	return out
 }
 
 func detectionTimeout(v *mesh.View) time.Duration {

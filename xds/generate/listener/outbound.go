@@ -1,6 +1,8 @@
 package listener
 
 import (
+	"net/netip"
+
 	"google.golang.org/protobuf/proto"
 
 	"github.com/portolan-mesh/portolan/xds/envoy"
@@ -32,12 +34,13 @@ func egressNames(v *mesh.View, yield func(string) bool) bool {
 // outbound makes the listener of a port at the one address of an egress listener, nil
 // if nothing stands behind it. HTTP goes to the routes of the port, and everything else
 // to one service, since only the port identifies a connection. If the port has both,
-// the first bytes decide.
+// the first bytes decide. If that service speaks TLS, others that do get the connections
+// that ask for their names.
 func outbound(v *mesh.View, name string, l mesh.EgressListener, port int) (proto.Message, []resource.Need, error) {
 	if !l.Protocol.IsServed() && !l.IsHTTPProxy() {
 		return nil, nil, nil
 	}
-	c := chains{view: v, name: name, port: port, whole: l.IsHTTPProxy()}
+	c := chains{view: v, egress: l, name: name, port: port, whole: l.IsHTTPProxy()}
 	http := v.CarriesHTTP(l, port)
 	var tcp *mesh.ServiceRow
 	if l.Port == 0 || !http {
@@ -46,15 +49,26 @@ func outbound(v *mesh.View, name string, l mesh.EgressListener, port int) (proto
 	switch {
 	case http && tcp != nil:
 		c.detectHTTP(c.shared(), nil)
-		c.tcp(tcp)
+		c.alone(tcp)
 	case http:
 		c.http(c.shared(), envoy.FilterChainOptions{})
 	case tcp != nil:
-		c.tcp(tcp)
+		c.alone(tcp)
 	default:
 		return nil, nil, nil
 	}
 	return c.listener(envoy.ListenerOptions{Host: bindOf(v, l), Port: uint32(port), Unbound: !bound(v, l)})
+}
+
+// alone has everything but HTTP go to a service, or if that speaks TLS to it and to all
+// others that do. Nothing looks for TLS where the oldest service may speak first.
+func (c *chains) alone(s *mesh.ServiceRow) {
+	if ip, err := netip.ParseAddr(bindOf(c.view, c.egress)); err == nil && ip.IsUnspecified() && speaksTLS(c.egress, s, c.port) {
+		c.named(mesh.PortTLS)
+	} else if c.bytes(s); speaksTLS(c.egress, s, c.port) {
+		c.named(mesh.PortTLS)
+	}
+	c.orPass()
 }
 
 // tcpService is the service that gets the connections of a port: the oldest of

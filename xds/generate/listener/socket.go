@@ -43,7 +43,7 @@ func (s sockets) names(v *mesh.View, row *mesh.HostRow, yield func(string) bool)
 // socket makes the listener of a Unix domain socket. Its HTTP goes to the routes of the
 // socket. Everything else goes to one service; it is nil where there is none.
 func socket(v *mesh.View, name string, l mesh.EgressListener) (proto.Message, []resource.Need, error) {
-	c := chains{view: v, name: name, whole: l.TakesHTTP()}
+	c := chains{view: v, egress: l, name: name, whole: l.TakesHTTP()}
 	if l.TakesHTTP() {
 		c.http(l.Socket, envoy.FilterChainOptions{})
 	} else {
@@ -52,7 +52,8 @@ func socket(v *mesh.View, name string, l mesh.EgressListener) (proto.Message, []
 			return nil, nil, nil
 		}
 		c.port = port.Number
-		c.tcp(s)
+		c.bytes(s)
+		c.orPass()
 	}
 	return c.listener(envoy.ListenerOptions{Host: l.Socket})
 }

@@ -3,8 +3,8 @@ package virtualhost
 import (
 	networking "istio.io/api/networking/v1alpha3"
 
-	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
@@ -17,23 +17,10 @@ type destination struct {
 	service  *mesh.ServiceRow
 }
 
-// destination resolves the destination of a route. Without a port it takes the
-// service's only port, else the listener's. (Istio: GetDestinationCluster.)
+// destination resolves the destination of a route.
 func (t translator) destination(d *networking.Destination) destination {
-	out := destination{
-		hostname: d.GetHost(), subset: d.GetSubset(), port: int(d.GetPort().GetNumber()),
-		service: t.view.Service(host.Name(d.GetHost())),
-	}
-	if out.port != 0 {
-		return out
-	}
-	out.port = t.port
-	if out.service == nil {
-		return out
-	}
-	if ports := out.service.Ports(); len(ports) == 1 {
-		out.port = ports[0].Number
-	}
+	out := destination{hostname: d.GetHost(), subset: d.GetSubset()}
+	out.service, out.port = route.Destination(t.view, d, t.port)
 	return out
 }
 

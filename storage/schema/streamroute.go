@@ -1,0 +1,111 @@
+package schema
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/storage/host"
+)
+
+// tcpServed and tlsServed are the fields of tcp and tls routes that are served.
+func tcpServed() fields {
+	return serve().with("match", streamMatchServed()).with("route", streamDestinationServed())
+}
+
+func tlsServed() fields {
+	return serve().with("match", streamMatchServed("sniHosts")).with("route", streamDestinationServed())
+}
+
+func streamMatchServed(more ...string) fields {
+	return serve(append(more, "destinationSubnets", "port", "gateways", "sourceLabels", "sourceNamespace")...)
+}
+
+func streamDestinationServed() fields {
+	return serve("weight").with("destination", serve("host", "subset", "port"))
+}
+
+// streamMatch is what the matches of tcp and tls routes have in common.
+type streamMatch interface {
+	GetDestinationSubnets() []string
+	GetPort() uint32
+	GetSourceLabels() map[string]string
+	GetGateways() []string
+	GetSourceNamespace() string
+}
+
+func checkStreamMatch(c checker, m streamMatch) {
+	each(c.at("destinationSubnets"), m.GetDestinationSubnets(), func(c checker, subnet string) {
+		if _, err := netip.ParsePrefix(subnet); err != nil && !isIP(subnet) {
+			c.fail("%q is neither an address nor a range of addresses such as 10.1.0.0/16", subnet)
+		}
+	})
+	c.at("port").optionalPort(m.GetPort())
+	c.at("sourceLabels").labels(m.GetSourceLabels())
+	each(c.at("gateways"), m.GetGateways(), checkGatewayName)
+	if m.GetSourceNamespace() != "" {
+		c.at("sourceNamespace").dnsLabel(m.GetSourceNamespace())
+	}
+}
+
+func checkTCPRoute(c checker, r *networking.TCPRoute) {
+	each(c.at("match"), r.GetMatch(), func(c checker, m *networking.L4MatchAttributes) { checkStreamMatch(c, m) })
+	checkStreamDestinations(c.at("route"), r.GetRoute())
+}
+
+func checkTLSRoute(c checker, v *networking.VirtualService, r *networking.TLSRoute) {
+	if len(r.GetMatch()) == 0 {
+		c.at("match").fail("is missing: a tls route needs a match with sniHosts")
+	}
+	each(c.at("match"), r.GetMatch(), func(c checker, m *networking.TLSMatchAttributes) {
+		checkStreamMatch(c, m)
+		if len(m.GetSniHosts()) == 0 {
+			c.at("sniHosts").fail("is missing: name the hosts that clients ask for, of the hosts of the VirtualService")
+		}
+		each(c.at("sniHosts"), m.GetSniHosts(), func(c checker, name string) { checkSNIHost(c, v, name) })
+	})
+	checkStreamDestinations(c.at("route"), r.GetRoute())
+}
+
+// checkSNIHost checks that a name that clients ask for is within the hosts of the
+// VirtualService.
+func checkSNIHost(c checker, v *networking.VirtualService, name string) {
+	if name != "*" {
+		if err := hostPattern(name); err != nil {
+			c.failIf(err)
+			return
+		}
+	}
+	within := func(h string) bool { return host.Name(lower(name)).SubsetOf(host.Name(lower(h))) }
+	if !slices.ContainsFunc(v.GetHosts(), within) {
+		c.fail("%q is not within the hosts of the VirtualService, %s: add it there", name, strings.Join(v.GetHosts(), ", "))
+	}
+}
+
+func checkStreamDestinations(c checker, destinations []*networking.RouteDestination) {
+	if len(destinations) == 0 {
+		c.fail("is missing: say where the connections go")
+	}
+	var weights []int32
+	each(c, destinations, func(c checker, d *networking.RouteDestination) {
+		checkDestination(c.at("destination"), d.GetDestination())
+		c.at("weight").notNegative(d.GetWeight())
+		weights = append(weights, d.GetWeight())
+	})
+	checkWeights(c, weights)
+}
+
+// checkReachableStreams warns of tcp routes behind one that takes every connection.
+func checkReachableStreams(c checker, routes []*networking.TCPRoute) {
+	for i, r := range routes {
+		all := len(r.GetMatch()) == 0 || slices.ContainsFunc(r.GetMatch(), func(m *networking.L4MatchAttributes) bool {
+			return m == nil || !anySet(m)
+		})
+		if all && i < len(routes)-1 {
+			c.report.warn(codeNeverUsed, c.index(i+1).path, "and what follows are never used: %s takes every connection", c.index(i).path)
+			return
+		}
+	}
+}

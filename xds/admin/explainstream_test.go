@@ -1,0 +1,41 @@
+package admin_test
+
+import (
+	"testing"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds/xdstest"
+)
+
+// TestExplainStreams: which tcp or tls route a connection takes.
+func TestExplainStreams(t *testing.T) {
+	t.Parallel()
+	service := func(name, protocol string) string {
+		return xdstest.Object("ServiceEntry", "shop/"+name, "{hosts: ["+name+".test], resolution: STATIC, ports: [{number: 7000, name: p, protocol: "+protocol+"}], endpoints: [{address: 10.1.0.1}]}")
+	}
+	w := xdstest.NewWorld(t, service("a", "TLS"), service("b", "TLS"), service("other", "TCP"),
+		xdstest.Object("ServiceEntry", "shop/db", "{hosts: [db.test], addresses: [10.9.0.1], resolution: STATIC, ports: [{number: 5432, name: tcp, protocol: TCP}], endpoints: [{address: 10.1.0.4}]}"),
+		xdstest.Object("VirtualService", "shop/db", "{hosts: [db.test], tcp: [{match: [{port: 1}], route: [{destination: {host: a.test}}]}, {route: [{destination: {host: other.test}, weight: 1}, {destination: {host: db.test}, weight: 3}]}]}"),
+		xdstest.Object("VirtualService", "shop/a", "{hosts: [a.test, c.test], tls: [{match: [{sniHosts: [c.test]}, {sniHosts: [a.test]}], route: [{destination: {host: other.test}}]}]}"),
+		xdstest.Object("WorkloadEntry", "shop/vm-1", "{address: 10.1.0.9}"))
+	m := connected{w, []*discovery.Proxy{xdstest.Node{IP: "10.1.0.8", Namespace: "shop", Interception: discovery.InterceptionRedirect}.Proxy(t)}}
+	for parameters, want := range map[string][3]string{
+		"to=db.test:5432":           {"virtualservice/shop/db", "spec.tcp[1]", "tcp"},
+		"to=a.test:7000":            {"virtualservice/shop/a", "spec.tls[0].match[1]", "tls"},
+		"to=a.test:7000&sni=c.test": {"virtualservice/shop/a", "spec.tls[0].match[0]", "tls"},
+		"to=b.test:7000":            {"", "", "tls"},
+	} {
+		e, err := explained(t, m, "from=10.1.0.8&"+parameters)
+		if err != nil {
+			t.Errorf("%s: %v", parameters, err)
+			continue
+		}
+		got := [3]string{"", "", e.Request.Protocol}
+		if e.Route != nil {
+			got[0], got[1] = e.Route.Object, e.Route.Field
+		}
+		if got != want || e.Outcome != "Forwarded" {
+			t.Errorf("%s: %s by %v, want %v", parameters, e.Outcome, got, want)
+		}
+	}
+}

@@ -1,0 +1,361 @@
+package listener
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"net/netip"
+	"slices"
+
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	"google.golang.org/protobuf/proto"
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/labels"
+	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/generate/cluster"
+	"github.com/portolan-mesh/portolan/xds/generate/filter"
+	"github.com/portolan-mesh/portolan/xds/generate/route"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+)
+
+// stream is one way on which connections to a service go: those to some addresses that
+// ask for some names, or all.
+type stream struct {
+	to    []netip.Prefix // the addresses that the service has, where it is empty
+	names []string
+	// vs is the VirtualService whose route it is, nil for the service itself, and field
+	// the route or match.
+	vs    *mesh.VirtualService
+	field string
+	route []*networking.RouteDestination
+}
+
+// speaksTLS says whether connections to a port of a service, as an egress listener sees
+// it, begin with TLS.
+func speaksTLS(l mesh.EgressListener, s *mesh.ServiceRow, port int) bool {
+	if l.Port != 0 || l.Socket != "" {
+		return l.Protocol.IsTLS()
+	}
+	p, _ := s.Port(port)
+	return p.Protocol.IsTLS()
+}
+
+// streams are the ways of connections to a service, in the order in which they are
+// tried. The tcp routes of VirtualServices end with the first that is for every
+// connection, else with the service. TLS has the ways of all tls routes; if there are
+// none, it is the service's, and byName has that only for its own name.
+func (c *chains) streams(s *mesh.ServiceRow, byName bool) []stream {
+	if speaksTLS(c.egress, s, c.port) {
+		return c.tlsStreams(s, byName)
+	}
+	var out []stream
+	for _, vs := range c.view.Streams(c.egress, s.Hostname) {
+		for st := range c.tcpRoutes(vs) {
+			if out = append(out, st); len(st.to) == 0 {
+				return out
+			}
+		}
+	}
+	return append(out, stream{})
+}
+
+func (c *chains) tlsStreams(s *mesh.ServiceRow, byName bool) []stream {
+	var out []stream
+	for _, vs := range c.view.Streams(c.egress, s.Hostname) {
+		out = slices.AppendSeq(out, c.tlsRoutes(vs))
+	}
+	switch {
+	case len(out) > 0:
+		return out
+	case byName:
+		return []stream{{names: []string{string(s.Hostname)}}}
+	}
+	return []stream{{}}
+}
+
+// tcpRoutes are the tcp routes of a VirtualService that are for this proxy and port.
+func (c *chains) tcpRoutes(vs *mesh.VirtualService) iter.Seq[stream] {
+	return func(yield func(stream) bool) {
+		for i, r := range vs.Spec.GetTcp() {
+			to, applies := c.tcpMatch(r.GetMatch())
+			if applies && !yield(stream{to: to, vs: vs, field: fmt.Sprintf("spec.tcp[%d]", i), route: r.GetRoute()}) {
+				return
+			}
+		}
+	}
+}
+
+// tlsRoutes are the matches of its tls routes that are for this proxy and port.
+func (c *chains) tlsRoutes(vs *mesh.VirtualService) iter.Seq[stream] {
+	return func(yield func(stream) bool) {
+		for i, r := range vs.Spec.GetTls() {
+			for k, m := range r.GetMatch() {
+				if applies(c.view, m, c.port) && !yield(stream{
+					to: c.subnets(m.GetDestinationSubnets()), names: m.GetSniHosts(),
+					vs: vs, field: fmt.Sprintf("spec.tls[%d].match[%d]", i, k), route: r.GetRoute(),
+				}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// FieldOf finds which tcp route, or match of a tls route, of a VirtualService a filter
+// chain of a port comes from; false for none.
+func FieldOf(v *mesh.View, l mesh.EgressListener, port int, vs *mesh.VirtualService, chain *listenerv3.FilterChain) (string, bool) {
+	c := chains{view: v, egress: l, port: port}
+	names := chain.GetFilterChainMatch().GetServerNames()
+	for _, all := range []iter.Seq[stream]{c.tcpRoutes(vs), c.tlsRoutes(vs)} {
+		for st := range all {
+			made := c.chain(nil, st, envoy.FilterChainOptions{})
+			missing := func(name string) bool { return !slices.Contains(st.names, name) }
+			if !slices.ContainsFunc(names, missing) && slices.EqualFunc(made.GetFilters(), chain.GetFilters(), func(a, b *listenerv3.Filter) bool { return proto.Equal(a, b) }) {
+				return st.field, true
+			}
+		}
+	}
+	return "", false
+}
+
+// tcpMatch is for which addresses the matches of a tcp route are, empty for all, and
+// whether one of them is for this proxy at all.
+func (c *chains) tcpMatch(matches []*networking.L4MatchAttributes) (to []netip.Prefix, some bool) {
+	if len(matches) == 0 {
+		return nil, true
+	}
+	for _, m := range matches {
+		if !applies(c.view, m, c.port) {
+			continue
+		}
+		in := c.subnets(m.GetDestinationSubnets())
+		if len(in) == 0 {
+			return nil, true
+		}
+		to, some = append(to, in...), true
+	}
+	return to, some
+}
+
+// streamMatch is what matches of tcp and tls routes have in common that is known before
+// a connection comes.
+type streamMatch interface {
+	GetPort() uint32
+	GetGateways() []string
+	GetSourceLabels() map[string]string
+	GetSourceNamespace() string
+}
+
+// applies says whether a match is for this port and proxy. Unlike those of HTTP, all of
+// its conditions count. (Istio: matchTCP, matchTLS.)
+func applies(v *mesh.View, m streamMatch, port int) bool {
+	return (m.GetPort() == 0 || int(m.GetPort()) == port) &&
+		(len(m.GetGateways()) == 0 || slices.Contains(m.GetGateways(), mesh.MeshGateway)) &&
+		(len(m.GetSourceLabels()) == 0 || v.HasLabels(labels.Instance(m.GetSourceLabels()))) &&
+		(m.GetSourceNamespace() == "" || v.InNamespace(m.GetSourceNamespace()))
+}
+
+// subnets reads ranges of addresses; none where one of them is for every address, and
+// for a socket, whose connections have none.
+func (c *chains) subnets(list []string) []netip.Prefix {
+	if c.egress.Socket != "" {
+		return nil
+	}
+	var out []netip.Prefix
+	for _, text := range list {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			ip, err := netip.ParseAddr(text)
+			if err != nil {
+				continue
+			}
+			p = netip.PrefixFrom(ip.Unmap(), ip.Unmap().BitLen())
+		}
+		if p.Bits() == 0 {
+			return nil
+		}
+		out = append(out, p.Masked())
+	}
+	return out
+}
+
+// claim is what only one filter chain may be for: a range of addresses, or all, and a
+// name that clients ask for, or all.
+type claim struct {
+	to   netip.Prefix
+	name string
+}
+
+// add adds the filter chains of a stream to a service that has some ranges of
+// addresses, without what older services and earlier routes have. A stream that is for
+// everything gets the rest.
+func (c *chains) add(s *mesh.ServiceRow, own []netip.Prefix, st stream, transport string) {
+	if len(st.to) == 0 {
+		st.to = own
+	}
+	if slices.Contains(st.names, "*") {
+		st.names = nil
+	}
+	if len(st.to) == 0 && len(st.names) == 0 {
+		if c.rest == nil {
+			c.rest = c.chain(s, st, envoy.FilterChainOptions{})
+		}
+		return
+	}
+	var matches []envoy.FilterChainOptions
+	for _, to := range orAny(st.to) {
+		names, free := c.claim(to, st.names)
+		if !free {
+			continue
+		}
+		i := slices.IndexFunc(matches, func(m envoy.FilterChainOptions) bool { return slices.Equal(m.ServerNames, names) })
+		if i < 0 {
+			i, matches = len(matches), append(matches, envoy.FilterChainOptions{ServerNames: names, TransportProtocol: transport})
+		}
+		if to.IsValid() {
+			matches[i].Prefixes = append(matches[i].Prefixes, envoy.CIDR{Address: to.Addr().String(), Bits: uint32(to.Bits())})
+		}
+	}
+	for _, match := range matches {
+		c.inspectsTLS = c.inspectsTLS || len(match.ServerNames) > 0
+		c.list = append(c.list, c.chain(s, st, match))
+	}
+}
+
+// claim takes, of some names at a range of addresses, those that nothing has yet; false
+// where it has all.
+func (c *chains) claim(to netip.Prefix, names []string) (free []string, some bool) {
+	if len(names) == 0 {
+		names = []string{""}
+	}
+	for _, name := range names {
+		one := claim{to, name}
+		if c.taken[one] {
+			continue
+		}
+		if c.taken == nil {
+			c.taken = map[claim]bool{}
+		}
+		c.taken[one], some = true, true
+		if name != "" {
+			free = append(free, name)
+		}
+	}
+	return free, some
+}
+
+// orAny are some ranges of addresses, else the one that stands for all addresses.
+func orAny(to []netip.Prefix) []netip.Prefix {
+	if len(to) == 0 {
+		return []netip.Prefix{{}}
+	}
+	return to
+}
+
+// chain makes the filter chain of a stream to a service.
+func (c *chains) chain(s *mesh.ServiceRow, st stream, match envoy.FilterChainOptions) *listenerv3.FilterChain {
+	to := envoy.TCPProxyOptions{AccessLogs: filter.AccessLogs(c.view)}
+	if st.vs == nil {
+		c.share(&to, s, string(s.Hostname), "", c.port, 0)
+	} else {
+		of, weighted := st.vs.Config, len(st.route) > 1
+		match.Config = envoy.ConfigPath(of.Group, of.Version, of.Kind, of.Namespace, of.Name)
+		if weighted {
+			to.StatPrefix = envoy.WeightedStatPrefix(of.Name, of.Namespace)
+		}
+		for _, d := range st.route {
+			if !weighted || d.GetWeight() > 0 {
+				service, port := route.Destination(c.view, d.GetDestination(), c.port)
+				c.share(&to, service, d.GetDestination().GetHost(), d.GetDestination().GetSubset(), port, d.GetWeight())
+			}
+		}
+	}
+	match.Filters = []*listenerv3.Filter{envoy.TCPProxy(to)}
+	return envoy.FilterChain(match)
+}
+
+// share adds a cluster to those of a TCP proxy, of a service that may be nil. The first
+// one says when a quiet connection is closed, and where its endpoints pass it on to.
+func (c *chains) share(proxy *envoy.TCPProxyOptions, s *mesh.ServiceRow, h, subset string, port int, weight int32) {
+	name := envoy.ClusterName(envoy.Outbound, uint32(port), subset, h)
+	c.refs = append(c.refs, name)
+	first := len(proxy.Clusters) == 0
+	if first && proxy.StatPrefix == "" {
+		if proxy.StatPrefix = name; s != nil {
+			p, _ := s.Port(port)
+			proxy.StatPrefix = cmp.Or(cluster.StatName(c.view, s, subset, p), name)
+		}
+	}
+	proxy.Clusters = append(proxy.Clusters, envoy.WeightedCluster{Name: name, Weight: uint32(max(weight, 0))})
+	if s == nil {
+		return
+	}
+	proxy.HashSourceIP = proxy.HashSourceIP || c.view.Hash(s, subset, port).GetUseSourceIp()
+	if first {
+		proxy.IdleTimeout, proxy.Tunnel = c.view.IdleTimeout(s, subset, port), tunnel(c.view.Tunnel(s, subset, port))
+	}
+}
+
+// connections adds what goes to a service as bytes, at its ranges of addresses or, if
+// there are none, at every address of the listener.
+func (c *chains) connections(s *mesh.ServiceRow, own []netip.Prefix, byName bool, transport string) {
+	for _, st := range c.streams(s, byName) {
+		c.add(s, own, st, transport)
+	}
+}
+
+// bytes is connections to a service that has the listener's address for itself, but for
+// connections that the routes of TLS leave over.
+func (c *chains) bytes(s *mesh.ServiceRow) { c.connections(s, nil, false, "") }
+
+// named adds the services that share the listener's address and speak TLS, by their
+// names.
+func (c *chains) named(use mesh.PortUse) {
+	l := c.egress
+	switch {
+	case l.Port == 0:
+		for s := range c.view.ServicesOnPort(l, use, c.port) {
+			c.connections(s, nil, true, "")
+		}
+	case l.Protocol.IsTLS():
+		for _, of := range []mesh.PortUse{mesh.PortTCP, mesh.PortHTTP} {
+			for s := range c.view.ServicesOnPort(l, of, c.port) {
+				if use != mesh.PortOpenTLS || s.Open() {
+					c.connections(s, nil, true, "")
+				}
+			}
+		}
+	}
+}
+
+// orPass has what nothing takes pass, as far as the policy allows.
+func (c *chains) orPass() {
+	if c.rest == nil && len(c.list) > 0 {
+		var cluster string
+		c.rest, cluster = passChain(c.view, envoy.PassthroughFilterChainName)
+		c.refs = append(c.refs, cluster)
+	}
+}
+
+// ranges adds the chains of a service's ranges of addresses, those apart that an older
+// one has.
+func (c *chains) ranges(s *mesh.ServiceRow) {
+	tls, transport := speaksTLS(c.egress, s, c.port), ""
+	var own []netip.Prefix
+	var to []envoy.CIDR
+	for _, p := range s.Ranges() {
+		if p = p.Masked(); tls || !c.taken[claim{to: p}] {
+			own, to = append(own, p), append(to, envoy.CIDR{Address: p.Addr().String(), Bits: uint32(p.Bits())})
+		}
+	}
+	if len(own) == 0 {
+		return
+	}
+	if p, _ := s.Port(c.port); c.egress.Port == 0 && p.Protocol == discovery.Unsupported {
+		c.detectHTTP(c.routesOf(s), to)
+		transport = envoy.TransportRaw
+	}
+	c.connections(s, own, tls, transport)
+}
