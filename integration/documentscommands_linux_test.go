@@ -185,3 +185,55 @@ func TestTaskPages(t *testing.T) {
 		})
 	}
 }
+
+// TestTrafficExamples runs the commands of examples/traffic, section by section, and looks
+// at what they print.
+func TestTrafficExamples(t *testing.T) {
+	text, err := os.ReadFile("../examples/traffic/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	checks := map[string]string{ // the output of a section, as a regular expression
+		"The services and a client": `reviews v1\n.* reviews v2\n.* reviews v3\n`,
+		"Request routing":           `\b10 reviews v1\n.*\b10 reviews v2\n`,
+		"Fault injection":           `200 after [2-9][^\n]* s\n500\nratings v1\n`,
+		"Traffic shifting":          `\b` + share(30, 70) + ` reviews v1\n\s*` + share(30, 70) + ` reviews v3\n`,
+		"TCP traffic shifting":      `\b` + share(60, 95) + ` one hello\n\s*` + share(5, 40) + ` two hello\n`,
+		"Request timeouts":          `504 after [01]\.[^\n]* s\nreviews v2\n`,
+		"Circuit breaking":          `\b[1-5] 200\n\s*[5-9] 503\n`,
+		"Mirroring":                 `\b10 httpbin v1\n(9|10) copies\n`,
+		"Locality load balancing": `\b10 helloworld eu\n.*\b10 helloworld us\n.*` +
+			`\b` + share(60, 95) + ` helloworld eu\n\s*` + share(5, 40) + ` helloworld us\n`,
+		"Egress": `outside\n504 after [12]\.[^\n]* s\n`,
+	}
+	s := newShell(t)
+	sections := strings.Split(string(text), "\n## ")[1:]
+	if len(sections) != len(checks) {
+		t.Errorf("%d sections, %d checks", len(sections), len(checks))
+	}
+	for _, section := range sections {
+		title, _, _ := strings.Cut(section, "\n")
+		check, ok := checks[title]
+		if !ok {
+			t.Errorf("section %q has no check", title)
+		}
+		var out strings.Builder
+		for _, block := range fencesOf(section) {
+			for _, command := range commands(t, block) {
+				out.WriteString(s.run(command)[strings.TrimSpace(command)])
+			}
+		}
+		if !regexp.MustCompile("(?s)" + check).MatchString(out.String()) {
+			t.Errorf("%s: the output is not %s:\n%s", title, check, out.String())
+		}
+	}
+}
+
+// share is a regular expression for the numbers from least to most.
+func share(least, most int) string {
+	var all []string
+	for n := least; n <= most; n++ {
+		all = append(all, strconv.Itoa(n))
+	}
+	return "(?:" + strings.Join(all, "|") + ")"
+}

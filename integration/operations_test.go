@@ -18,8 +18,13 @@ func fences(t testing.TB, document string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return fencesOf(string(text))
+}
+
+// fencesOf returns the blocks of commands in a text.
+func fencesOf(text string) []string {
 	var blocks []string
-	for _, match := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+	for _, match := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(text, -1) {
 		blocks = append(blocks, match[1])
 	}
 	return blocks
