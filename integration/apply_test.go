@@ -64,7 +64,7 @@ func TestApplyTenThousand(t *testing.T) {
 		t.Fatalf("the directory has %d bytes", size)
 	}
 	begin := time.Now()
-	lines := strings.Split(strings.TrimSpace(s.must("", "apply", "-f", dir)), "\n")
+	lines := strings.Split(strings.TrimSpace(s.must("", "apply", "--request-timeout", "5m", "-f", dir)), "\n")
 	t.Logf("%d objects, %.1f MiB of YAML: applied in %.1f s", len(lines), float64(size)/(1<<20), time.Since(begin).Seconds())
 	if len(lines) != 10_000 {
 		t.Errorf("%d objects were applied", len(lines))
