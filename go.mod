@@ -34,6 +34,7 @@ require (
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1
 	google.golang.org/grpc v1.85.0
 	google.golang.org/protobuf v1.36.12
+	gotest.tools/v3 v3.5.2
 	istio.io/api v1.31.1
 	k8s.io/apimachinery v0.36.6
 	k8s.io/client-go v0.36.6

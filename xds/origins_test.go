@@ -33,7 +33,7 @@ spec: {host: reviews.shop.example, trafficPolicy: {connectionPool: {tcp: {maxCon
 const ingress = `apiVersion: networking.istio.io/v1
 kind: Sidecar
 metadata: {name: shop, namespace: shop}
-spec: {egress: [{bind: 127.0.0.1, port: {number: 9085, name: http, protocol: HTTP}, hosts: ["*/*"]}]}
+spec: {egress: [{bind: 127.0.0.2, port: {number: 9080, name: http, protocol: HTTP}, hosts: ["*/*"]}]}
 `
 
 // TestRefusedResourcesNameTheirObjects: also those which carry no metadata, as
@@ -59,7 +59,7 @@ func TestRefusedResourcesNameTheirObjects(t *testing.T) {
 		{"the listener of a gateway", gw, service("reviews", 9080, "10.1.0.1"), twoGateways, xdstest.ListenerType, nil,
 			"0.0.0.0_8081", "Error adding/updating listener(s) 0.0.0.0_8081: cannot bind '0.0.0.0:8081'", []string{"gateway/shop/back"}},
 		{"the listener of a Sidecar", node("10.0.0.1"), service("reviews", 9080, "10.1.0.1"), ingress, xdstest.ListenerType, nil,
-			"", "no good", []string{"sidecar/shop/shop"}},
+			"", "no good", []string{"serviceentry/shop/reviews", "sidecar/shop/shop"}}, // it is open for the port of both
 		{"a cluster without a rule", node("10.0.0.1"), service("reviews", 9080, "10.1.0.1"), tcp, xdstest.ClusterType, nil,
 			"", "no good", []string{"serviceentry/shop/db"}},
 		{"a cluster with a rule", node("10.0.0.1"), service("reviews", 9080, "10.1.0.1"), pooled, xdstest.ClusterType, nil,

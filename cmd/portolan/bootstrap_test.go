@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"gotest.tools/v3/golden"
 )
 
 func TestBootstrap(t *testing.T) {
@@ -12,7 +14,7 @@ func TestBootstrap(t *testing.T) {
 	if o.code != exitOK || o.err != "" {
 		t.Fatalf("%+v", o)
 	}
-	golden(t, "bootstrap.yaml", o.out)
+	golden.Assert(t, o.out, "bootstrap.yaml")
 }
 
 func TestBootstrapOfGateway(t *testing.T) {
@@ -43,7 +45,7 @@ func TestBootstrapOfGRPC(t *testing.T) {
 	if o.code != exitOK || o.err != "" {
 		t.Fatalf("%+v", o)
 	}
-	golden(t, "bootstrap-grpc.json", o.out)
+	golden.Assert(t, o.out, "bootstrap-grpc.json")
 
 	o = do(t, "", "bootstrap", "--type", "grpc", "--name", "vm-12", "--ip", "10.0.0.12", "--xds-address", "cp-1:15010,cp-2:15010")
 	if o.code != exitOK || !strings.HasPrefix(o.err, "Warning: a program in Go") || !strings.Contains(o.out, `"server_uri": "cp-2:15010"`) {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"gotest.tools/v3/golden"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/serve"
@@ -76,7 +77,7 @@ func TestDescribeService(t *testing.T) {
 	if err != nil || asked != admin.ServicesPath+"?host=reviews.shop.internal&namespace=shop" {
 		t.Fatalf("%v after %s", err, asked)
 	}
-	golden(t, "describe-service.txt", out.out)
+	golden.Assert(t, out.out, "describe-service.txt")
 }
 
 func TestDescribeServiceForPrograms(t *testing.T) {
@@ -115,5 +116,5 @@ func TestGetWorkloadsShowsTheirHealth(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "get-health.txt", out.out)
+	golden.Assert(t, out.out, "get-health.txt")
 }

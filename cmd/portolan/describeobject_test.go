@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"gotest.tools/v3/golden"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/portolan-mesh/portolan/cache/rest/finding"
@@ -59,7 +60,7 @@ func TestDescribeObject(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "describe-object.txt", out.out)
+	golden.Assert(t, out.out, "describe-object.txt")
 	query := "?group=networking.istio.io&kind=VirtualService&name=reviews&namespace=shop"
 	for _, want := range []string{"/apis/networking.istio.io/v1/namespaces/shop/virtualservices/reviews", admin.PropagationPath + query, admin.ReferencesPath + query} {
 		if !strings.Contains(strings.Join(asked, "\n")+"\n", want+"\n") {

@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"gotest.tools/v3/golden"
 )
 
 func TestDiff(t *testing.T) {
@@ -14,7 +16,7 @@ func TestDiff(t *testing.T) {
 	files := entry("new", ", namespace: shop") + "---\n" + changed + "---\n" + entry("same", ", namespace: shop") +
 		"---\n" + entry("alone", ", namespace: edge")
 	o := a.do(t, files, "diff", "-f", "-")
-	golden(t, "diff.txt", o.out)
+	golden.Assert(t, o.out, "diff.txt")
 	if o.code != exitDifferences || o.err != "" {
 		t.Errorf("exit code %d, %q", o.code, o.err)
 	}

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"gotest.tools/v3/golden"
+
 	"github.com/portolan-mesh/portolan/xds/admin"
 )
 
@@ -47,7 +49,7 @@ func TestExplainRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(t, "question", asked, admin.ExplanationPath+"?from=shop%2Fvm-12&header=x-user%3Danna&header=a%3Db&path=%2Fapi%2F1&to=reviews.shop%3A9080")
-	golden(t, "explain-request.txt", out.out)
+	golden.Assert(t, out.out, "explain-request.txt")
 }
 
 func TestExplainRequestThatIsRefused(t *testing.T) {

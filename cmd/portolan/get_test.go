@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"gotest.tools/v3/golden"
+
 	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/cache/rest/resttest"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -37,7 +39,7 @@ func TestGetTables(t *testing.T) {
 	}
 	show("get", "vs,dr", "-n", "shop", "--no-headers")
 	show("get", "vs/reviews", "dr/shop/reviews", "-n", "shop", "-o", "name")
-	golden(t, "get.txt", all.String())
+	golden.Assert(t, all.String(), "get.txt")
 }
 
 func TestGetYAMLMayBeApplied(t *testing.T) {
@@ -163,7 +165,7 @@ func TestBadArguments(t *testing.T) {
 
 func TestAPIResources(t *testing.T) {
 	t.Parallel()
-	golden(t, "api-resources.txt", do(t, "", "api-resources").out)
+	golden.Assert(t, do(t, "", "api-resources").out, "api-resources.txt")
 }
 
 func TestGetOfARevision(t *testing.T) {

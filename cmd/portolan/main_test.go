@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,8 +12,6 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache/rest/resttest"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // TestMain also is the store process that serve starts: the running binary with
 // the arguments "store run".
@@ -75,24 +72,6 @@ func write(t *testing.T, files map[string]string) string {
 		}
 	}
 	return dir
-}
-
-// golden compares text with a file of testdata.
-func golden(t *testing.T, file, got string) {
-	t.Helper()
-	file = filepath.Join("testdata", file)
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", file, diff)
-	}
 }
 
 // same compares texts.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"gotest.tools/v3/golden"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/portolan-mesh/portolan/xds/admin"
@@ -67,11 +68,11 @@ func proxyStatus(t *testing.T, list admin.ProxyList, args ...string) outcome {
 func TestProxyStatus(t *testing.T) {
 	t.Parallel()
 	o := proxyStatus(t, someProxies(), "status")
-	golden(t, "proxy-status.txt", o.out)
+	golden.Assert(t, o.out, "proxy-status.txt")
 	if list := proxyStatus(t, someProxies(), "list"); list != o {
 		t.Errorf("proxy list: %+v", list)
 	}
-	golden(t, "proxy-status-wide.txt", proxyStatus(t, someProxies(), "status", "-o", "wide").out)
+	golden.Assert(t, proxyStatus(t, someProxies(), "status", "-o", "wide").out, "proxy-status-wide.txt")
 	one := proxyStatus(t, someProxies(), "status", "edge-1").out
 	if strings.Contains(one, "vm-17") || !strings.Contains(one, "edge-1") {
 		t.Errorf("one proxy: %s", one)

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+	"gotest.tools/v3/golden"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/portolan-mesh/portolan/xds/admin"
@@ -150,7 +151,7 @@ func TestProxyConfigTables(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		golden(t, "proxy-config-"+name+".txt", o.out)
+		golden.Assert(t, o.out, "proxy-config-"+name+".txt")
 	}
 	o, err := proxyCommand(t, "pc", "c", "vm-12")
 	if err != nil {
@@ -290,7 +291,7 @@ func TestProxyDiff(t *testing.T) {
 	if !errors.Is(err, differences{}) {
 		t.Fatal(err)
 	}
-	golden(t, "proxy-diff.txt", o.out)
+	golden.Assert(t, o.out, "proxy-diff.txt")
 	same(t, "the sum", o.err, "vm-12.shop should have 3 resources otherwise, of 9, as of revision 815.\n")
 }
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"gotest.tools/v3/golden"
+
 	"github.com/portolan-mesh/portolan/cache/rest/batch"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
@@ -40,7 +42,7 @@ func TestApplyPrunes(t *testing.T) {
 		"serviceentry/shop/new  created (dry run)\nserviceentry/shop/a    unchanged (dry run)\n"+
 			"serviceentry/shop/b    deleted (dry run)\nserviceentry/shop/z    deleted (dry run)\nsidecar/shop/s         deleted (dry run)\n")
 	o := a.do(t, files, "diff", "-f", "-", "--prune", "-l", "app=shop", "--prune-kinds", "se")
-	golden(t, "diff-prune.txt", o.out)
+	golden.Assert(t, o.out, "diff-prune.txt")
 	if o.code != exitDifferences {
 		t.Errorf("%+v", o)
 	}

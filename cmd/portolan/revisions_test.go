@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"gotest.tools/v3/golden"
 )
 
 func TestGetRevision(t *testing.T) {
@@ -44,7 +46,7 @@ func TestDiffOfRevisions(t *testing.T) {
 	t.Parallel()
 	a := voyage(t)
 	o := a.do(t, "", "diff", "-A", "--from", "2")
-	golden(t, "diff-revisions.txt", o.out)
+	golden.Assert(t, o.out, "diff-revisions.txt")
 	if o.code != exitDifferences || o.err != "" {
 		t.Errorf("%+v", o)
 	}

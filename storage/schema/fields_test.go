@@ -1,14 +1,13 @@
 package schema_test
 
 import (
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
-	gocmp "github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"gotest.tools/v3/golden"
 
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -16,7 +15,7 @@ import (
 
 // servedFields lists the fields of which validation says nothing. With -update the test
 // writes it.
-const servedFields = "testdata/served/fields.txt"
+const servedFields = "served/fields.txt"
 
 // TestEveryFieldIsServedOrTold sets each field of each message of each kind by itself,
 // to each of its sample values. Validation refuses it, warns of it, or the field is in
@@ -38,19 +37,7 @@ func TestEveryFieldIsServedOrTold(t *testing.T) {
 		silent = append(silent, w.silent...)
 	}
 	got := strings.Join(silent, "\n") + "\n"
-	if *update {
-		if err := os.WriteFile(servedFields, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(servedFields)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := gocmp.Diff(string(want), got); diff != "" {
-		t.Errorf("fields that validation says nothing of (-served +found): serve what is new, or warn of it; then go generate ./storage/schema\n%s", diff)
-	}
+	golden.Assert(t, got, servedFields, "serve what is new, or warn of it; then go generate ./storage/schema")
 }
 
 // walker looks for the fields of a kind of which validation says nothing.

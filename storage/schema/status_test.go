@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -17,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/structpb"
+	"gotest.tools/v3/golden"
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -24,8 +24,6 @@ import (
 )
 
 //go:generate go test -count=1 -run "^(TestTheStatusBoxIsTrue|TestEveryFieldIsServedOrTold)$" . -update
-
-var update = flag.Bool("update", false, "write the status box of the README anew")
 
 const (
 	readme   = "../../README.md"
@@ -47,7 +45,7 @@ func TestTheStatusBoxIsTrue(t *testing.T) {
 		t.Fatalf("%s has no status box between %q and %q", readme, boxBegin, boxEnd)
 	}
 	box := statusBox(t)
-	if *update {
+	if golden.FlagUpdate() {
 		if err := os.WriteFile(readme, []byte(before+boxBegin+box+boxEnd+after), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -1,24 +1,19 @@
 package generate_test
 
 import (
-	"flag"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"gotest.tools/v3/golden"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // everyRoute is a VirtualService with every served field of its routes, for
 // sidecars, a gateway and gRPC clients.
@@ -72,17 +67,5 @@ func TestGolden(t *testing.T) {
 			}
 		}
 	}
-	path := filepath.Join("testdata", "versions.txt")
-	if *update {
-		if err := os.WriteFile(path, []byte(out.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(out.String(), "\n")); diff != "" {
-		t.Errorf("other bytes than in %s; -update rewrites it:\n%s", path, diff)
-	}
+	golden.Assert(t, out.String(), "versions.txt")
 }

@@ -1,16 +1,15 @@
 package verdict_test
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
 
+	"gotest.tools/v3/golden"
+
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
-
-var update = flag.Bool("update", false, "write the table of codes in the documents anew")
 
 // TestDocumentsHaveTheTableOfCodes holds the page about warnings against the codes.
 func TestDocumentsHaveTheTableOfCodes(t *testing.T) {
@@ -33,7 +32,7 @@ func TestDocumentsHaveTheTableOfCodes(t *testing.T) {
 	want := head + begin + table.String() + end + tail
 	switch {
 	case want == string(text):
-	case *update:
+	case golden.FlagUpdate():
 		if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -1,10 +1,7 @@
 package cluster_test
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,8 +10,6 @@ import (
 	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
-	"sigs.k8s.io/yaml"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/envoy"
@@ -24,8 +19,6 @@ import (
 	"github.com/portolan-mesh/portolan/xds/simulate"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 func simulated(t *testing.T, n xdstest.Node, documents ...string) *simulate.Proxy {
 	t.Helper()
@@ -285,7 +278,7 @@ func TestGolden(t *testing.T) {
 	s := simulated(t, xdstest.Node{},
 		xdstest.Object("ServiceEntry", "shop/web", "{hosts: [web.example.com], location: MESH_EXTERNAL, resolution: STATIC, ports: [{number: 80, name: http, protocol: HTTP2}]}"),
 		xdstest.Object("DestinationRule", "shop/rule", "{host: web.example.com, subsets: [{name: v1, labels: {version: v1}}]}"))
-	golden(t, filepath.Join("testdata", "subset.yaml"), s.Cluster("outbound|80|v1|web.example.com"))
+	xdstest.Golden(t, "subset.yaml", s.Cluster("outbound|80|v1|web.example.com"))
 }
 
 func TestGoldenPolicies(t *testing.T) {
@@ -300,7 +293,7 @@ func TestGoldenPolicies(t *testing.T) {
 			t.Parallel()
 			s := simulated(t, xdstest.Node{}, xdstest.HTTPService("web", "web.example.com"),
 				xdstest.Object("DestinationRule", "rule", "{host: web.example.com, trafficPolicy: "+policy+"}"))
-			golden(t, filepath.Join("testdata", name+".yaml"), s.Cluster("outbound|80||web.example.com"))
+			xdstest.Golden(t, name+".yaml", s.Cluster("outbound|80||web.example.com"))
 		})
 	}
 }
@@ -315,7 +308,7 @@ func TestGoldenDynamicDNS(t *testing.T) {
 		if name == "" {
 			name = "dynamicdns-all"
 		}
-		golden(t, filepath.Join("testdata", name+".yaml"), s.Cluster("outbound|80||*.example.com"))
+		xdstest.Golden(t, name+".yaml", s.Cluster("outbound|80||*.example.com"))
 	}
 }
 
@@ -334,7 +327,7 @@ func TestHealthCheck(t *testing.T) {
 	}
 	w.Apply(checked("two", "10.1.0.2", "portolan.io/health-check-path: /healthz"), checked("three", "10.1.0.3", "portolan.io/health-check-path: /ready, portolan.io/health-check-interval: 5s"))
 	s := w.Simulate(xdstest.Node{})
-	golden(t, filepath.Join("testdata", "healthcheck.yaml"), s.Cluster("outbound|81||a.example.com"))
+	xdstest.Golden(t, "healthcheck.yaml", s.Cluster("outbound|81||a.example.com"))
 	for port, want := range map[string][]bool{"80": {true, false, true}, "81": {true, false, true}, "82": {false, false, false}} {
 		name := "outbound|" + port + "||a.example.com"
 		if got := len(s.Cluster(name).GetHealthChecks()) == 1; got != want[0] {
@@ -347,30 +340,6 @@ func TestHealthCheck(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("port %s, left out: %s", port, diff)
 		}
-	}
-}
-
-func golden(t *testing.T, path string, m proto.Message) {
-	t.Helper()
-	asJSON, err := protojson.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := yaml.JSONToYAML(asJSON)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", path, diff)
 	}
 }
 

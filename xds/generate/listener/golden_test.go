@@ -1,23 +1,17 @@
 package listener_test
 
 import (
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
-	"sigs.k8s.io/yaml"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/generate/listener"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // TestGolden makes the outbound listeners of each mesh in testdata, *.in.yaml, which are
 // those in *.out.yaml. A line "# mesh: ..." is the mesh configuration; a file whose name
@@ -29,7 +23,8 @@ func TestGolden(t *testing.T) {
 		t.Fatal(inputs, err)
 	}
 	for _, input := range inputs {
-		t.Run(filepath.Base(input), func(t *testing.T) {
+		name := strings.TrimSuffix(filepath.Base(input), ".in.yaml")
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			objects, err := os.ReadFile(input)
 			if err != nil {
@@ -41,47 +36,18 @@ func TestGolden(t *testing.T) {
 				w.SetMesh(config)
 			}
 			var node xdstest.Node
-			if strings.HasPrefix(filepath.Base(input), "captured") {
+			if strings.HasPrefix(name, "captured") {
 				node.Interception = discovery.InterceptionRedirect
 			}
-			var out []string
+			var out []proto.Message
 			for _, r := range w.Build(node, listener.Generator{}) {
 				message, err := r.Body.UnmarshalNew()
 				if err != nil {
 					t.Fatal(err)
 				}
-				out = append(out, asYAML(t, message))
+				out = append(out, message)
 			}
-			compare(t, strings.TrimSuffix(input, ".in.yaml")+".out.yaml", strings.Join(out, "---\n"))
+			xdstest.Golden(t, name+".out.yaml", out...)
 		})
-	}
-}
-
-func asYAML(t *testing.T, m proto.Message) string {
-	t.Helper()
-	asJSON, err := protojson.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := yaml.JSONToYAML(asJSON)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(out)
-}
-
-func compare(t *testing.T, path, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", path, diff)
 	}
 }

@@ -1,79 +1,49 @@
 package virtualhost_test
 
 import (
-	"bytes"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"google.golang.org/protobuf/encoding/protojson"
-	"sigs.k8s.io/yaml"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/generate/virtualhost"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden files")
-
-// TestGoldenHosts makes the virtual hosts of the objects in testdata/NAME.yaml, for a
-// sidecar and for a gateway with the label istio: gateway, and compares them with
-// testdata/NAME.golden.yaml. With -update it writes the golden files.
-func TestGoldenHosts(t *testing.T) {
+// TestGolden makes the virtual hosts of each mesh in testdata, *.in.yaml, for a sidecar
+// and for a gateway with the label istio: gateway. They are those in *.sidecar.yaml and
+// *.router.yaml.
+func TestGolden(t *testing.T) {
 	t.Parallel()
-	inputs, err := filepath.Glob(filepath.Join("testdata", "*.yaml"))
-	if err != nil {
-		t.Fatal(err)
+	inputs, err := filepath.Glob(filepath.Join("testdata", "*.in.yaml"))
+	if err != nil || len(inputs) == 0 {
+		t.Fatal(inputs, err)
 	}
 	for _, input := range inputs {
-		name, _ := strings.CutSuffix(input, ".yaml")
-		if strings.HasSuffix(name, ".golden") {
-			continue
-		}
-		t.Run(filepath.Base(name), func(t *testing.T) {
+		name := strings.TrimSuffix(filepath.Base(input), ".in.yaml")
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			document, err := os.ReadFile(input)
+			objects, err := os.ReadFile(input)
 			if err != nil {
 				t.Fatal(err)
 			}
-			w := xdstest.NewWorld(t, string(document))
-			var got bytes.Buffer
+			w := xdstest.NewWorld(t, string(objects))
 			for _, n := range []xdstest.Node{
 				{Labels: map[string]string{"app": "client"}},
 				{Type: discovery.Router, Labels: map[string]string{"istio": "gateway"}},
 			} {
+				var out []proto.Message
 				for _, r := range w.Build(n, virtualhost.Generator{}) {
 					message, err := r.Body.UnmarshalNew()
 					if err != nil {
 						t.Fatal(err)
 					}
-					asJSON, err := protojson.Marshal(message)
-					if err != nil {
-						t.Fatal(err)
-					}
-					asYAML, err := yaml.JSONToYAML(asJSON)
-					if err != nil {
-						t.Fatal(err)
-					}
-					got.WriteString("---\n# of a " + string(n.Proxy(t).Type) + "\n")
-					got.Write(asYAML)
+					out = append(out, message)
 				}
-			}
-			golden := name + ".golden.yaml"
-			if *update {
-				if err := os.WriteFile(golden, got.Bytes(), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got.String()); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", golden, diff)
+				xdstest.Golden(t, name+"."+string(n.Proxy(t).Type)+".yaml", out...)
 			}
 		})
 	}
