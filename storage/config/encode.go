@@ -117,8 +117,20 @@ func ToYAML(c *Config) ([]byte, error) {
 	return out, nil
 }
 
-// JSONToYAML writes JSON as YAML, whatever characters its strings have.
-func JSONToYAML(text []byte) ([]byte, error) { return yaml.JSONToYAML(escapeForYAML(text)) }
+// JSONToYAML writes compact JSON as YAML, whatever characters its strings have. With a
+// key "<<" it stays JSON, which is YAML too: the library would write the key bare, and a
+// bare one merges mappings.
+func JSONToYAML(text []byte) ([]byte, error) {
+	if !bytes.Contains(text, []byte(`"<<":`)) {
+		return yaml.JSONToYAML(escapeForYAML(text))
+	}
+	var out bytes.Buffer
+	if err := json.Indent(&out, escapeForYAML(text), "", "  "); err != nil {
+		return nil, err
+	}
+	out.WriteByte('\n')
+	return out.Bytes(), nil
+}
 
 func specJSON(spec any) (json.RawMessage, error) {
 	if spec == nil {

@@ -135,6 +135,22 @@ func TestAFieldOfDocumentsIsNoFieldOfASpec(t *testing.T) {
 	config.JSON[clash]()
 }
 
+// TestAKeyThatWouldMergeRoundTrips: also among texts that look like it.
+func TestAKeyThatWouldMergeRoundTrips(t *testing.T) {
+	t.Parallel()
+	for _, words := range []map[string]string{{"<<": ""}, {"<<": "<<", "a": "x\n<<: y\n"}, {"a": `"<<":`}, {"a<<": "<<"}} {
+		c := &config.Config{Meta: config.Meta{GroupVersionKind: config.GroupVersionKind{Version: "v1", Kind: "Chest"}, Name: "a", Namespace: "b"}, Spec: &chest{Words: words}}
+		asYAML, err := config.ToYAML(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		documents, err := config.Decode("f.yaml", asYAML, resolveChest)
+		if err != nil || len(documents) != 1 || !config.SameContent(c, documents[0].Config) {
+			t.Errorf("%s: %v", asYAML, err)
+		}
+	}
+}
+
 // TestAnySpecAtTheTopLevelRoundTrips: as JSON, as YAML and as it is stored, and
 // equal objects have equal bytes.
 func TestAnySpecAtTheTopLevelRoundTrips(t *testing.T) {
