@@ -41,6 +41,8 @@ func TestHeaderFormats(t *testing.T) {
 		"%ENVIRONMENT%":                "has %ENVIRONMENT%",
 		"%UPSTREAM_METADATA(a):5%":     "has %UPSTREAM_METADATA(a):5%",
 		"a\nb":                         "must be one line of text",
+		strings.Repeat("a", 16384):     "",
+		strings.Repeat("a", 16385):     "has a value of 16385 bytes: 16384 is the limit",
 	} {
 		refused, _ := validate(t, spec(schema.VirtualService, `
 			hosts: [a.b]
