@@ -42,7 +42,7 @@ func TestHeaderFormats(t *testing.T) {
 		"%UPSTREAM_METADATA(a):5%":     "has %UPSTREAM_METADATA(a):5%",
 		"a\nb":                         "must be one line of text",
 		strings.Repeat("a", 16384):     "",
-		strings.Repeat("a", 16385):     "has a value of 16385 bytes: 16384 is the limit",
+		strings.Repeat("a", 16385):     "has 16385 bytes: 16384 is the limit",
 	} {
 		refused, _ := validate(t, spec(schema.VirtualService, `
 			hosts: [a.b]

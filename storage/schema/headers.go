@@ -72,10 +72,6 @@ func (c checker) headerValues(values map[string]string, request bool) {
 		default:
 			c.headerName(name)
 		}
-		const limit = 16384 // Envoy's
-		if size := len(values[name]); size > limit {
-			c.fail("has a value of %d bytes: %d is the limit", size, limit)
-		}
 		c.failIf(format(values[name]))
 		c.oneLine(values[name])
 	}

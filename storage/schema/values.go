@@ -141,6 +141,10 @@ func (c checker) target(p targeted) {
 
 // oneLine checks a text that becomes a part of a request or of an answer.
 func (c checker) oneLine(text string) {
+	const limit = 16384 // of Envoy, for a header and an attribute of a cookie
+	if len(text) > limit {
+		c.fail("has %d bytes: %d is the limit", len(text), limit)
+	}
 	if strings.ContainsAny(text, "\x00\r\n") {
 		c.fail("must be one line of text")
 	}
