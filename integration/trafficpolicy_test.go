@@ -28,6 +28,16 @@ spec: {host: $host, trafficPolicy: $policy}
 `, "$host", shopHost, "$policy", policy)
 }
 
+// ledgerPolicy is the rule of the service of ledgerEntry with a traffic policy.
+func ledgerPolicy(policy string) string {
+	return fill(`
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: ledger, namespace: shop}
+spec: {host: ledger.shop.test, trafficPolicy: $policy}
+`, "$policy", policy)
+}
+
 // answers counts who answers some requests: the upstreams by name, all else by status.
 func answers(t testing.TB, q request, n int) map[string]int {
 	t.Helper()
@@ -151,20 +161,12 @@ func TestEnvoyProxyProtocol(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, port := startServer(t, serverOptions{}), freePort(t)
 		first := startFirstBytes(t, 12)
-		policy := func(policy string) string {
-			return fill(`
-apiVersion: networking.istio.io/v1
-kind: DestinationRule
-metadata: {name: ledger, namespace: shop}
-spec: {host: ledger.shop.test, trafficPolicy: $policy}
-`, "$policy", policy)
-		}
-		s.apply(fill(ledgerEntry, "$port", port, "$target", first), policy("{proxyProtocol: {version: V1}}"))
+		s.apply(fill(ledgerEntry, "$port", port, "$target", first), ledgerPolicy("{proxyProtocol: {version: V1}}"))
 		client := s.startEnvoy(envoyOptions{kind: "sidecar", name: "client", variant: v})
 		awaitFirstBytes(t, port, "PROXY TCP4 1")
-		s.awaitSynced(s.apply(policy("{proxyProtocol: {version: V2}}")), "client")
+		s.awaitSynced(s.apply(ledgerPolicy("{proxyProtocol: {version: V2}}")), "client")
 		awaitFirstBytes(t, port, "\r\n\r\n\x00\r\nQUIT\n")
-		s.awaitSynced(s.apply(policy("{connectionPool: {tcp: {idleTimeout: 0.3s}}}")), "client")
+		s.awaitSynced(s.apply(ledgerPolicy("{connectionPool: {tcp: {idleTimeout: 0.3s}}}")), "client")
 		awaitFirstBytes(t, port, "what I sent ")
 		eventually(t, "a quiet connection is closed", func() error {
 			c, err := net.Dial("tcp", local(port))

@@ -19,20 +19,12 @@ func TestEnvoyTunnel(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, port := startServer(t, serverOptions{}), freePort(t)
 		proxy := serveTCP(t, listen(t), serveTunnel)
-		rule := func(policy string) string {
-			return fill(`
-apiVersion: networking.istio.io/v1
-kind: DestinationRule
-metadata: {name: ledger, namespace: shop}
-spec: {host: ledger.shop.test, trafficPolicy: $policy}
-`, "$policy", policy)
-		}
-		s.apply(fill(ledgerEntry, "$port", port, "$target", proxy), rule("{tunnel: {targetHost: far.test, targetPort: 1234}}"))
+		s.apply(fill(ledgerEntry, "$port", port, "$target", proxy), ledgerPolicy("{tunnel: {targetHost: far.test, targetPort: 1234}}"))
 		client := s.startEnvoy(envoyOptions{kind: "sidecar", name: "client", variant: v})
 		awaitThrough(t, port, "CONNECT far.test:1234: hello")
-		s.awaitSynced(s.apply(rule("{tunnel: {protocol: POST, targetHost: other.test, targetPort: 99}}")), "client")
+		s.awaitSynced(s.apply(ledgerPolicy("{tunnel: {protocol: POST, targetHost: other.test, targetPort: 99}}")), "client")
 		awaitThrough(t, port, "POST other.test:99: hello")
-		s.awaitSynced(s.apply(rule("{connectionPool: {tcp: {maxConnections: 9}}}")), "client")
+		s.awaitSynced(s.apply(ledgerPolicy("{connectionPool: {tcp: {maxConnections: 9}}}")), "client")
 		awaitThrough(t, port, "no tunnel: hello")
 		s.expectNothingRejected()
 		client.expectNothingRejected()

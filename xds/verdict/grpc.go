@@ -20,10 +20,8 @@ import (
 // proxy do not take.
 func NotForGRPC(http *networking.HTTPRoute, path string) []string {
 	var out []string
-	add := func(m proto.Message, at string, names ...string) {
-		for _, name := range setFields(m, names) {
-			out = append(out, at+"."+name)
-		}
+	add := func(m proto.Message, path string, names ...string) {
+		out = append(out, setFields(m, path, names...)...)
 	}
 	add(http, path, "redirect", "directResponse", "rewrite", "headers", "mirror", "mirrors", "corsPolicy")
 	add(http.GetRetries(), path+".retries", "perTryTimeout", "retryRemoteLocalities", "retryIgnorePreviousHosts")
@@ -37,10 +35,8 @@ func NotForGRPC(http *networking.HTTPRoute, path string) []string {
 // not take.
 func RuleNotForGRPC(spec *networking.DestinationRule) []string {
 	var out []string
-	add := func(m proto.Message, at string, names ...string) {
-		for _, name := range setFields(m, names) {
-			out = append(out, at+"."+name)
-		}
+	add := func(m proto.Message, path string, names ...string) {
+		out = append(out, setFields(m, path, names...)...)
 	}
 	blocks := func(p trafficPolicy, path string) {
 		add(p, path, "outlierDetection", "retryBudget", "proxyProtocol", "tunnel")
@@ -98,15 +94,10 @@ func (j *judge) ruleOfClients(object *config.Config, spec *networking.Destinatio
 // SidecarNotForGRPC returns the fields of a Sidecar that gRPC clients without a proxy do
 // not take. They listen nowhere.
 func SidecarNotForGRPC(spec *networking.Sidecar) []string {
-	var out []string
-	for _, name := range setFields(spec, []string{"ingress", "inboundConnectionPool", "outboundTrafficPolicy"}) {
-		out = append(out, "spec."+name)
-	}
+	out := setFields(spec, "spec", "ingress", "inboundConnectionPool", "outboundTrafficPolicy")
 	for i, l := range spec.GetEgress() {
 		path := at("spec.egress", i)
-		for _, name := range setFields(l, []string{"bind", "captureMode"}) {
-			out = append(out, path+"."+name)
-		}
+		out = append(out, setFields(l, path, "bind", "captureMode")...)
 		if discovery.ParseProtocol(l.GetPort().GetProtocol()) == discovery.HTTPProxy {
 			out = append(out, path+".port.protocol")
 		}
@@ -140,13 +131,13 @@ func notForClients(field, namespace string) Verdict {
 	}
 }
 
-// setFields are those of some fields that a message has, by their names in YAML, in
+// setFields are those of some fields that a message at a path has, by their paths in
 // order.
-func setFields(m proto.Message, names []string) []string {
+func setFields(m proto.Message, path string, names ...string) []string {
 	var out []string
 	m.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
 		if slices.Contains(names, f.JSONName()) {
-			out = append(out, f.JSONName())
+			out = append(out, path+"."+f.JSONName())
 		}
 		return true
 	})
