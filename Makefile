@@ -67,7 +67,7 @@ reliability: ## histories under harm, judged; SEED= SEEDS= DURATION= TOPOLOGY= s
 soak: tools consul grpc-clients ## long forms of tests: PORTOLAN_SOAK=20m each; SOAK=<duration> changes that
 	PORTOLAN_SOAK=$(or $(SOAK),20m) $(GO) test -v -count=1 -p 1 -timeout 8h -run '^TestSoak' ./...
 
-fuzz: ## every decoder on random input, FUZZTIME= (5s) each; FUZZ= PACKAGES= select
+fuzz: ## every decoder on random input, FUZZTIME= (5000x, a count of inputs) each; FUZZ= PACKAGES= select
 	@GO='$(GO)' FUZZTIME='$(FUZZTIME)' FUZZ='$(FUZZ)' PACKAGES='$(PACKAGES)' .ci/fuzz
 
 bench: tools ## benchmarks; BENCH=<regexp> selects
