@@ -1,5 +1,5 @@
 // Package host is the arithmetic of host names as Istio defines it: wildcards,
-// cover, overlap and specificity.
+// cover, overlap, specificity and short names.
 package host
 
 import (

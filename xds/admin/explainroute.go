@@ -19,6 +19,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate/virtualhost"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/simulate"
 )
@@ -71,7 +72,7 @@ func durationText(d time.Duration) string {
 }
 
 // virtualService is the one that a route names as its origin, nil for none.
-func (e *explainer) virtualService(route *routev3.Route) *mesh.VirtualService {
+func (e *explainer) virtualService(route *routev3.Route) *routing.VirtualService {
 	key, ok := xds.KeyOfPath(envoy.ConfigOf(route.GetMetadata()))
 	if !ok || key.Kind != schema.VirtualService {
 		return nil
@@ -80,7 +81,7 @@ func (e *explainer) virtualService(route *routev3.Route) *mesh.VirtualService {
 }
 
 // placeOf finds where a VirtualService has a route.
-func (e *explainer) placeOf(vs *mesh.VirtualService, route *routev3.Route) (virtualhost.Place, bool) {
+func (e *explainer) placeOf(vs *routing.VirtualService, route *routev3.Route) (virtualhost.Place, bool) {
 	gateways := []string{mesh.MeshGateway}
 	if e.proxy.Type == discovery.Router {
 		gateways = nil

@@ -13,6 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 )
 
 // link is a field of an object that names others: an object of a kind, a host, a
@@ -96,7 +97,7 @@ func gatewayLinks(object *config.Config, field string, names []string) (out []li
 		if name == mesh.MeshGateway {
 			continue
 		}
-		namespace, short, _ := strings.Cut(mesh.GatewayName(name, object.Namespace), "/")
+		namespace, short, _ := strings.Cut(routing.GatewayName(name, object.Namespace), "/")
 		out = append(out, link{field: fmt.Sprintf("%s[%d]", field, i), kind: schema.Gateway, namespace: namespace, name: short})
 	}
 	return out

@@ -4,6 +4,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds/mesh/sidecar"
 )
 
 // Captures says whether the traffic of the workload is redirected to the proxy,
@@ -40,7 +41,7 @@ func (v *View) Carries(l EgressListener, port int) bool {
 // InboundConnectionPool limits the connections to the workload's application, as
 // its Sidecar says for all of its ports; nil where it says nothing.
 func (v *View) InboundConnectionPool() *networking.ConnectionPoolSettings {
-	if s := v.ask(Self, selfSidecar, "").(*Sidecar); s != nil {
+	if s := v.ask(Self, selfSidecar, "").(*sidecar.Sidecar); s != nil {
 		return s.Spec.GetInboundConnectionPool()
 	}
 	return nil

@@ -107,10 +107,10 @@ func (t selectorTable) follow(from, to *PushContext) {
 		selectorRows.put(to, selector, true, n > 0)
 	}
 	for c := range virtualServiceRows.diff(from, to) {
-		for _, s := range c.New.sourceSelectors() {
+		for _, s := range c.New.SourceSelectors() {
 			count(s, 1)
 		}
-		for _, s := range c.Old.sourceSelectors() {
+		for _, s := range c.Old.SourceSelectors() {
 			count(s, -1)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 )
 
 // Importer is a VirtualService of the mesh gateway that makes the hosts it routes to
@@ -20,7 +21,7 @@ type Importer struct {
 	exportTo  discovery.Visibility
 }
 
-func newImporter(vs *VirtualService) *Importer {
+func newImporter(vs *routing.VirtualService) *Importer {
 	return &Importer{
 		path: vs.Config.Key().Path(), namespace: vs.Config.Namespace, hosts: vs.Hosts, exportTo: vs.ExportTo,
 	}
@@ -44,7 +45,7 @@ var importRows = imports{tableOf[*ImportRow]{Destinations}}
 // routes.
 func (t imports) follow(from, to *PushContext) {
 	for c := range virtualServiceRows.diff(from, to) {
-		before, after := c.Old.importKeys(), c.New.importKeys()
+		before, after := c.Old.ImportedHosts(), c.New.ImportedHosts()
 		same := c.HasOld && c.HasNew && newImporter(c.Old).equal(newImporter(c.New))
 		for _, key := range unionKeys(before, after) {
 			had, has := slices.Contains(before, key), slices.Contains(after, key)
@@ -61,18 +62,6 @@ func (t imports) follow(from, to *PushContext) {
 }
 
 func (t imports) answer(v *View, key, _ string) any { return v.imported(t.of(v.context).Value(key)) }
-
-// importKeys are the hosts that the VirtualService makes known to sidecars.
-func (vs *VirtualService) importKeys() []string {
-	if vs == nil || !slices.Contains(vs.Gateways, MeshGateway) {
-		return nil
-	}
-	var out []string
-	for _, h := range vs.Destinations() {
-		out = append(out, string(h))
-	}
-	return out
-}
 
 func (r *ImportRow) without(path string) *ImportRow {
 	if r == nil {
@@ -92,7 +81,7 @@ func (r *ImportRow) with(i *Importer) *ImportRow {
 // exported to its namespace.
 func (v *View) ImportedHosts(d Delta) iter.Seq[*HostRow] {
 	return func(yield func(*HostRow) bool) {
-		if !v.scope.restricted() {
+		if !v.scope.Restricted() {
 			return
 		}
 		for c := range d.Destinations() {
@@ -110,6 +99,6 @@ func (v *View) ImportedHosts(d Delta) iter.Seq[*HostRow] {
 func (v *View) imported(row *ImportRow) bool {
 	return row != nil && slices.ContainsFunc(row.importers, func(i *Importer) bool {
 		return i.exportTo.VisibleTo(v.scope.Namespace) &&
-			v.anyListener(viaAny, func(l int) bool { return v.scope.importsRoutes(l, i.namespace, i.hosts) })
+			v.anyListener(viaAny, func(l int) bool { return v.scope.ImportsRoutes(l, i.namespace, i.hosts) })
 	})
 }

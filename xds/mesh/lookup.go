@@ -8,6 +8,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/xds/mesh/destination"
+	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 )
 
 // Queries of operators, which look at a context without a proxy. A generator queries a
@@ -67,15 +68,12 @@ func (p *PushContext) RulesNamed(h host.Name) []*destination.Rule {
 }
 
 // VirtualService finds one by its path, nil where there is none.
-func (p *PushContext) VirtualService(path string) *VirtualService {
+func (p *PushContext) VirtualService(path string) *routing.VirtualService {
 	return virtualServiceRows.of(p).Value(path)
 }
 
 // Gateway finds one by its path, nil where there is none.
-func (p *PushContext) Gateway(path string) *Gateway { return gatewayRows.of(p).Value(path) }
-
-// Servers are those of the Gateway. The caller must not modify it.
-func (g *Gateway) Servers() []*Server { return g.servers }
+func (p *PushContext) Gateway(path string) *routing.Gateway { return gatewayRows.of(p).Value(path) }
 
 // Selects says whether a selector selects a proxy, by its labels and those of the
 // workload at its addresses, which are the rows InstancesKey.

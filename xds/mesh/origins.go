@@ -7,6 +7,8 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/xds/mesh/destination"
+	"github.com/portolan-mesh/portolan/xds/mesh/routing"
+	"github.com/portolan-mesh/portolan/xds/mesh/sidecar"
 )
 
 const workloadEntryKind = "WorkloadEntry"
@@ -37,28 +39,22 @@ func EachOrigin(reads []Dependency, do func(config.Key)) {
 			for _, row := range a.All() {
 				eachWorkload(row.Endpoints, do)
 			}
-		case *Gateway:
+		case *routing.Gateway:
 			if a != nil {
 				do(a.Config.Key())
 			}
-		case *Sidecar:
+		case *sidecar.Sidecar:
 			if a != nil {
 				do(a.Config.Key())
 			}
-		case *VirtualService:
+		case *routing.VirtualService:
 			if a != nil {
 				do(a.Config.Key())
 			}
-		case routeList:
-			for l, some := a, a.first != nil; some; l, some = l.rest.(routeList) {
-				do(l.first.Config.Key())
-			}
-		case visibleRoutes:
-			for i, vs := range a.row.all() {
-				if a.seen[i] != 0 {
-					do(vs.Config.Key())
-				}
-			}
+		case routing.List:
+			a.Each(func(vs *routing.VirtualService) { do(vs.Config.Key()) })
+		case routing.Visible:
+			a.Each(func(vs *routing.VirtualService) { do(vs.Config.Key()) })
 		case *destination.Rule:
 			if a != nil {
 				for _, c := range a.Configs {

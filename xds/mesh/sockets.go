@@ -6,21 +6,12 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/rows"
 	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/xds/mesh/sidecar"
 )
 
 // NamedHosts are the hosts that an egress listener imports by their full names.
 func (v *View) NamedHosts(l EgressListener) []host.Name {
-	s := v.ask(Self, selfSidecar, "").(*Sidecar)
-	if s == nil || l.Index >= len(s.egress) {
-		return nil
-	}
-	var out []host.Name
-	for _, i := range s.egress[l.Index].include {
-		if !i.host.IsWildcard() {
-			out = append(out, i.host)
-		}
-	}
-	return out
+	return v.ask(Self, selfSidecar, "").(*sidecar.Sidecar).NamedHosts(l.Index)
 }
 
 // SocketService is the service that gets the connections of a socket without HTTP, and

@@ -13,6 +13,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/xds/mesh/destination"
+	"github.com/portolan-mesh/portolan/xds/mesh/routing"
+	"github.com/portolan-mesh/portolan/xds/mesh/sidecar"
 )
 
 // Query is one query of a generator to a View: a row and, if the row has several
@@ -34,7 +36,7 @@ type Dependency struct {
 type View struct {
 	context *PushContext
 	class   Class
-	scope   SidecarScope
+	scope   sidecar.Scope
 	// workload is the proxy whose own resources are made, nil in the view of a class.
 	workload *discovery.Proxy
 	reads    *reads // nil where nothing is to be recorded
@@ -42,7 +44,7 @@ type View struct {
 
 // NewView returns the view of a class, which does not record.
 func NewView(p *PushContext, c Class) *View {
-	return &View{context: p, class: c, scope: SidecarScope{Namespace: c.Namespace, Sidecar: p.sidecar(c.Sidecar)}}
+	return &View{context: p, class: c, scope: sidecar.Scope{Namespace: c.Namespace, Sidecar: p.sidecar(c.Sidecar)}}
 }
 
 // SameScope says whether two views are of one class with the same Sidecar, gateways
@@ -57,11 +59,11 @@ func (v *View) SameButGateways(o *View) bool {
 }
 
 // gateways returns the gateways of the class as they are now.
-func (v *View) gateways() []*Gateway {
+func (v *View) gateways() []*routing.Gateway {
 	if v.class.Gateways == "" || v.class.Shape.Type != discovery.Router {
 		return nil
 	}
-	var out []*Gateway
+	var out []*routing.Gateway
 	for path := range strings.SplitSeq(v.class.Gateways, separator) {
 		out = append(out, gatewayRows.of(v.context).Value(path))
 	}
@@ -185,23 +187,23 @@ func (selfTable) answer(v *View, key, args string) any {
 }
 
 // Gateway is the merged gateway of a router; nil for other proxies.
-func (v *View) Gateway() *MergedGateway { return v.gateway("") }
+func (v *View) Gateway() *routing.MergedGateway { return v.gateway("") }
 
 // GatewayAt merges only the Gateways that have a server at a port, with all their
 // servers.
-func (v *View) GatewayAt(port int) *MergedGateway { return v.gateway(strconv.Itoa(port)) }
+func (v *View) GatewayAt(port int) *routing.MergedGateway { return v.gateway(strconv.Itoa(port)) }
 
-func (v *View) gateway(port string) *MergedGateway {
+func (v *View) gateway(port string) *routing.MergedGateway {
 	if v.class.Shape.Type != discovery.Router {
 		return nil
 	}
-	var gateways []*Gateway
+	var gateways []*routing.Gateway
 	for path := range strings.SplitSeq(v.ask(Self, selfGateways, "").(string), separator) {
-		if g := v.ask(Gateways, path, port).(*Gateway); g != nil {
+		if g := v.ask(Gateways, path, port).(*routing.Gateway); g != nil {
 			gateways = append(gateways, g)
 		}
 	}
-	return mergeGateways(gateways)
+	return routing.MergeGateways(gateways)
 }
 
 // RouteDelta says whether the proxy takes virtual hosts as resources of their own,
@@ -210,18 +212,18 @@ func (v *View) RouteDelta() bool { return v.ask(Self, selfDelta, "").(bool) }
 
 // Egress are the egress listeners that the proxy has; always at least one.
 func (v *View) Egress() []EgressListener {
-	return SidecarScope{Sidecar: v.ask(Self, selfSidecar, "").(*Sidecar)}.Egress()
+	return sidecar.Scope{Sidecar: v.ask(Self, selfSidecar, "").(*sidecar.Sidecar)}.Egress()
 }
 
 // Ingress are the ingress listeners that its Sidecar asks for.
 func (v *View) Ingress() []*networking.IstioIngressListener {
-	return SidecarScope{Sidecar: v.ask(Self, selfSidecar, "").(*Sidecar)}.Ingress()
+	return sidecar.Scope{Sidecar: v.ask(Self, selfSidecar, "").(*sidecar.Sidecar)}.Ingress()
 }
 
 // AllowAny says whether the proxy lets traffic to unknown hosts pass: its
 // Sidecar's policy, else the mesh's.
 func (v *View) AllowAny() bool {
-	if s := v.ask(Self, selfSidecar, "").(*Sidecar); s != nil && s.Spec.GetOutboundTrafficPolicy() != nil {
+	if s := v.ask(Self, selfSidecar, "").(*sidecar.Sidecar); s != nil && s.Spec.GetOutboundTrafficPolicy() != nil {
 		return s.Spec.GetOutboundTrafficPolicy().GetMode() == networking.OutboundTrafficPolicy_ALLOW_ANY
 	}
 	return v.Mesh(OutboundTrafficPolicy).AllowAny()
@@ -229,9 +231,9 @@ func (v *View) AllowAny() bool {
 
 // EgressProxy is where its Sidecar sends traffic to unknown hosts, nil for the address
 // that the client meant.
-func (v *View) EgressProxy() *EgressProxy {
-	if s := v.ask(Self, selfSidecar, "").(*Sidecar); s != nil {
-		return s.egressProxy
+func (v *View) EgressProxy() *sidecar.EgressProxy {
+	if s := v.ask(Self, selfSidecar, "").(*sidecar.Sidecar); s != nil {
+		return s.EgressProxy
 	}
 	return nil
 }
@@ -281,20 +283,20 @@ func (v *View) Endpoints(s *ServiceRow) *EndpointRow {
 
 // VirtualServices are the visible VirtualServices that name exactly this host on a
 // gateway, in precedence.
-func (v *View) VirtualServices(gateway string, h host.Name) []*VirtualService {
-	return v.ask(Routes, RouteKey(gateway, h), "").(visibleRoutes).list()
+func (v *View) VirtualServices(gateway string, h host.Name) []*routing.VirtualService {
+	return v.ask(Routes, RouteKey(gateway, h), "").(routing.Visible).List()
 }
 
 // VirtualServiceAt returns the VirtualService that applies to the host of a service on
 // an egress listener of a sidecar: of the most specific name, the first that is visible
 // and imported.
-func (v *View) VirtualServiceAt(listener EgressListener, h host.Name) *VirtualService {
-	return v.ask(Routes, RouteKey(MeshGateway, h), strconv.Itoa(listener.Index)).(*VirtualService)
+func (v *View) VirtualServiceAt(listener EgressListener, h host.Name) *routing.VirtualService {
+	return v.ask(Routes, RouteKey(MeshGateway, h), strconv.Itoa(listener.Index)).(*routing.VirtualService)
 }
 
 // VirtualServiceNamed is like VirtualServiceAt for exactly one name or pattern.
-func (v *View) VirtualServiceNamed(listener EgressListener, name host.Name) *VirtualService {
-	return v.ask(Routes, RouteKey(MeshGateway, name), viaExactly+strconv.Itoa(listener.Index)).(*VirtualService)
+func (v *View) VirtualServiceNamed(listener EgressListener, name host.Name) *routing.VirtualService {
+	return v.ask(Routes, RouteKey(MeshGateway, name), viaExactly+strconv.Itoa(listener.Index)).(*routing.VirtualService)
 }
 
 // Rule returns the merged DestinationRule that applies when the proxy calls a service;

@@ -12,6 +12,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/destination"
+	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -23,7 +24,7 @@ func virtualService(name, gateway, exportTo string) string {
 		"{hosts: [a.example], gateways: [%s], exportTo: [%s], http: [{route: [{destination: {host: a.example}}]}]}", gateway, exportTo))
 }
 
-func virtualServiceNames(list []*mesh.VirtualService) []string {
+func virtualServiceNames(list []*routing.VirtualService) []string {
 	var out []string
 	for _, vs := range list {
 		out = append(out, vs.Config.Namespace+"/"+vs.Config.Name)
@@ -59,7 +60,7 @@ func TestVirtualServicesInLookupOrder(t *testing.T) {
 			if gateway != mesh.MeshGateway {
 				continue
 			}
-			if got := v.VirtualServiceAt(v.Egress()[0], "a.example"); virtualServiceNames([]*mesh.VirtualService{got})[0] != want[0] {
+			if got := v.VirtualServiceAt(v.Egress()[0], "a.example"); virtualServiceNames([]*routing.VirtualService{got})[0] != want[0] {
 				t.Errorf("from %s %s applies", namespace, got.Config.Name)
 			}
 		}

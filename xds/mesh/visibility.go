@@ -1,13 +1,13 @@
 package mesh
 
 import (
-	"cmp"
 	"strconv"
 	"strings"
 
-	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/labels"
+	"github.com/portolan-mesh/portolan/xds/mesh/routing"
+	"github.com/portolan-mesh/portolan/xds/mesh/sidecar"
 )
 
 // A query for a host goes through one egress listener, or through any. If no Sidecar
@@ -16,7 +16,7 @@ const viaAny = "any"
 
 // listenerArgs returns the arguments of a query through one listener.
 func (v *View) listenerArgs(listener int) string {
-	if !v.scope.restricted() {
+	if !v.scope.Restricted() {
 		return viaAny
 	}
 	return strconv.Itoa(listener)
@@ -25,7 +25,7 @@ func (v *View) listenerArgs(listener int) string {
 // ofHost asks for the service of a host through a listener, or any, and records what
 // else the answer depends on.
 func (v *View) ofHost(h host.Name, listener string) *ServiceRow {
-	if v.scope.restricted() && listener == viaAny {
+	if v.scope.Restricted() && listener == viaAny {
 		v.ask(Destinations, string(h), listener)
 	}
 	return v.ask(Hosts, string(h), listener).(*ServiceRow)
@@ -42,13 +42,13 @@ func (v *View) service(h host.Name, listener string) *ServiceRow {
 		return nil
 	}
 	scope := v.scope
-	if !scope.restricted() {
+	if !scope.Restricted() {
 		return row.pick(scope, nil)
 	}
-	if s := row.pick(scope, func(r *ServiceRow) importRank { return v.importRank(listener, h, r.Namespace) }); s != nil {
+	if s := row.pick(scope, func(r *ServiceRow) sidecar.Rank { return v.importRank(listener, h, r.Namespace) }); s != nil {
 		return s
 	}
-	if listener == viaAny && (scope.Sidecar.egressProxy.is(h) || v.imported(importRows.of(v.context).Value(string(h)))) {
+	if listener == viaAny && (scope.Sidecar.EgressProxy.Is(h) || v.imported(importRows.of(v.context).Value(string(h)))) {
 		return row.pick(scope, nil)
 	}
 	return nil
@@ -57,18 +57,18 @@ func (v *View) service(h host.Name, listener string) *ServiceRow {
 // pick is the service of a host that is exported to the scope's namespace and has the
 // highest rank, the oldest of these; nil for none. That namespace's own comes first.
 // Without ranks all are imported alike.
-func (r *HostRow) pick(scope SidecarScope, rank func(*ServiceRow) importRank) *ServiceRow {
+func (r *HostRow) pick(scope sidecar.Scope, rank func(*ServiceRow) sidecar.Rank) *ServiceRow {
 	var first *ServiceRow
-	best := notImported
+	best := sidecar.NotImported
 	for _, s := range r.Services {
 		if !s.Service().Attributes.ExportTo.VisibleTo(scope.Namespace) {
 			continue
 		}
-		its := ofAny
+		its := sidecar.OfAny
 		if rank != nil {
 			its = rank(s)
 		}
-		if its != notImported && s.Namespace == scope.Namespace {
+		if its != sidecar.NotImported && s.Namespace == scope.Namespace {
 			return s
 		}
 		if its > best {
@@ -79,11 +79,11 @@ func (r *HostRow) pick(scope SidecarScope, rank func(*ServiceRow) importRank) *S
 }
 
 // importRank is the highest rank by which a listener, or one of all, imports a service.
-func (v *View) importRank(listener string, h host.Name, namespace string) importRank {
-	best := notImported
+func (v *View) importRank(listener string, h host.Name, namespace string) sidecar.Rank {
+	best := sidecar.NotImported
 	v.anyListener(listener, func(l int) bool {
-		best = max(best, v.scope.importsService(l, h, namespace))
-		return best == ofNamespace
+		best = max(best, v.scope.ImportsService(l, h, namespace))
+		return best == sidecar.OfNamespace
 	})
 	return best
 }
@@ -91,7 +91,7 @@ func (v *View) importRank(listener string, h host.Name, namespace string) import
 // anyListener says whether a test holds for a listener by its number, or for one of
 // all.
 func (v *View) anyListener(listener string, test func(listener int) bool) bool {
-	if !v.scope.restricted() {
+	if !v.scope.Restricted() {
 		return true // each imports everything
 	}
 	if listener != viaAny {
@@ -106,60 +106,11 @@ func (v *View) anyListener(listener string, test func(listener int) bool) bool {
 	return false
 }
 
-// visibleRoutes is a row of routes and how a class sees them, as a comparable
-// value: a byte each, 0 for unseen, else the precedence.
-type visibleRoutes struct {
-	row  *RouteRow
-	seen string
-}
-
-func (r visibleRoutes) list() []*VirtualService {
-	if r.row == nil || strings.Count(r.seen, r.seen[:1]) == len(r.seen) {
-		return r.row.all() // all in one place, the oldest first
-	}
-	var out []*VirtualService
-	for p := byte(privateRoutes); p <= publicRoutes; p++ {
-		for i, vs := range r.row.VirtualServices {
-			if r.seen[i] == p {
-				out = append(out, vs)
-			}
-		}
-	}
-	return out
-}
-
-// The precedence of VirtualServices, as a namespace sees them.
-const (
-	privateRoutes  = iota + 1 // of the namespace, and not public
-	exportedRoutes            // of another namespace, which exports them to this one
-	publicRoutes
-)
-
-// precedence ranks a VirtualService that the namespace sees. (Istio:
-// VirtualServicesForGateway.)
-func (vs *VirtualService) precedence(namespace string) byte {
-	switch {
-	case vs.ExportTo.Public():
-		return publicRoutes
-	case vs.Config.Namespace == namespace:
-		return privateRoutes
-	}
-	return exportedRoutes
-}
-
 // CompareVirtualServices orders the VirtualServices of the view by precedence: those
 // private to the proxy's namespace, those that others export to it, public ones; the
 // oldest first in each.
-func (v *View) CompareVirtualServices(a, b *VirtualService) int {
-	own := v.scope.Namespace
-	return cmp.Or(cmp.Compare(a.precedence(own), b.precedence(own)), config.Compare(a.Config, b.Config))
-}
-
-func (r *RouteRow) all() []*VirtualService {
-	if r == nil {
-		return nil
-	}
-	return r.VirtualServices
+func (v *View) CompareVirtualServices(a, b *routing.VirtualService) int {
+	return routing.Compare(a, b, v.scope.Namespace)
 }
 
 // viaExactly marks the query about the VirtualServices of one name, not of
@@ -171,7 +122,7 @@ const viaExactly = "="
 func (v *View) route(key, args string) any {
 	all := routeRows.of(v.context)
 	if args == "" {
-		return v.visibleRoutes(all.Value(key))
+		return all.Value(key).SeenFrom(v.scope.Namespace)
 	}
 	listener, exactly := strings.CutPrefix(args, viaExactly)
 	if exactly || routePatternRows.of(v.context).Len() == 0 {
@@ -183,37 +134,18 @@ func (v *View) route(key, args string) any {
 			return vs
 		}
 	}
-	return (*VirtualService)(nil)
+	return (*routing.VirtualService)(nil)
 }
 
 // firstRoute is the VirtualService of a row that comes first of those that the
 // class imports through a listener, nil for none.
-func (v *View) firstRoute(row *RouteRow, listener string) *VirtualService {
-	var first *VirtualService
-	for _, vs := range row.all() {
-		if !vs.ExportTo.VisibleTo(v.scope.Namespace) ||
-			!v.anyListener(listener, func(l int) bool { return v.scope.importsVirtualService(l, vs) }) {
-			continue
-		}
-		if first == nil || vs.precedence(v.scope.Namespace) < first.precedence(v.scope.Namespace) {
-			first = vs
-		}
-	}
-	return first
+func (v *View) firstRoute(row *RouteRow, listener string) *routing.VirtualService {
+	return row.First(v.scope.Namespace, func(vs *routing.VirtualService) bool { return v.importsVirtualService(listener, vs) })
 }
 
-func (v *View) visibleRoutes(row *RouteRow) visibleRoutes {
-	seen := make([]byte, len(row.all()))
-	some := false
-	for i, vs := range row.all() {
-		if vs.ExportTo.VisibleTo(v.scope.Namespace) {
-			seen[i], some = vs.precedence(v.scope.Namespace), true
-		}
-	}
-	if !some {
-		return visibleRoutes{}
-	}
-	return visibleRoutes{row, string(seen)}
+// importsVirtualService says whether a listener, or one of all, imports a VirtualService.
+func (v *View) importsVirtualService(listener string, vs *routing.VirtualService) bool {
+	return v.anyListener(listener, func(l int) bool { return v.scope.ImportsRoutes(l, vs.Config.Namespace, vs.Hosts) })
 }
 
 // formatLabels writes a selector as the args of a query; parseLabels reads it back.

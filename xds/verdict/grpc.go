@@ -14,6 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/destination"
+	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 )
 
 // NotForGRPC returns the fields of an HTTP route at a path that gRPC clients without a
@@ -147,7 +148,7 @@ func setFields(m proto.Message, path string, names ...string) []string {
 
 // grpcClients tells of fields that gRPC clients do not take, if there are clients that see
 // the VirtualService, and one of its hosts is of a service that they may call.
-func (j *judge) grpcClients(vs *mesh.VirtualService) {
+func (j *judge) grpcClients(vs *routing.VirtualService) {
 	var fields []string
 	for i, http := range vs.Spec.GetHttp() {
 		fields = append(fields, NotForGRPC(http, at("spec.http", i))...)
@@ -167,7 +168,7 @@ func (j *judge) grpcClients(vs *mesh.VirtualService) {
 }
 
 // callable says whether a host of a VirtualService is of a service that speaks gRPC.
-func (j *judge) callable(vs *mesh.VirtualService) bool {
+func (j *judge) callable(vs *routing.VirtualService) bool {
 	for _, h := range vs.Hosts {
 		for s := range j.services(h) {
 			if speaksGRPC(s) {

@@ -8,10 +8,11 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 )
 
 // streams judges the tcp and tls routes of a VirtualService.
-func (j *judge) streams(vs *mesh.VirtualService, written *networking.VirtualService) {
+func (j *judge) streams(vs *routing.VirtualService, written *networking.VirtualService) {
 	for i, r := range vs.Spec.GetTcp() {
 		j.streamDestinations(vs, at("spec.tcp", i), r.GetRoute(), written.GetTcp()[i].GetRoute())
 	}
@@ -35,7 +36,7 @@ func (j *judge) streams(vs *mesh.VirtualService, written *networking.VirtualServ
 	j.streamsBefore(vs)
 }
 
-func (j *judge) streamDestinations(vs *mesh.VirtualService, field string, route, written []*networking.RouteDestination) {
+func (j *judge) streamDestinations(vs *routing.VirtualService, field string, route, written []*networking.RouteDestination) {
 	for k, d := range route {
 		j.destination(vs, d.GetDestination(), written[k].GetDestination().GetHost(), at(field+".route", k)+".destination", closed)
 	}
@@ -43,7 +44,7 @@ func (j *judge) streamDestinations(vs *mesh.VirtualService, field string, route,
 
 // streamPorts judges whether the services of the hosts have a port whose connections the
 // routes are for. Without any service, sidecarHosts tells.
-func (j *judge) streamPorts(vs *mesh.VirtualService) {
+func (j *judge) streamPorts(vs *routing.VirtualService) {
 	tcp, tls, some := false, false, false
 	for _, h := range vs.Hosts {
 		looked := 0
@@ -76,7 +77,7 @@ func (j *judge) streamPorts(vs *mesh.VirtualService) {
 
 // streamsBefore judges what of the routes stands behind those of another VirtualService,
 // or of its own. It tells of one service for each host.
-func (j *judge) streamsBefore(vs *mesh.VirtualService) {
+func (j *judge) streamsBefore(vs *routing.VirtualService) {
 	view := j.view(viewpoints(vs, mesh.MeshGateway))
 	told := map[string]bool{}
 	j.sniTwice(vs, vs, told)
@@ -106,7 +107,7 @@ func (j *judge) streamsBefore(vs *mesh.VirtualService) {
 
 // takesAllStreams says whether a tcp route of a VirtualService takes every connection of
 // every sidecar.
-func takesAllStreams(vs *mesh.VirtualService) bool {
+func takesAllStreams(vs *routing.VirtualService) bool {
 	return slices.ContainsFunc(vs.Spec.GetTcp(), func(r *networking.TCPRoute) bool {
 		return len(r.GetMatch()) == 0 || slices.ContainsFunc(r.GetMatch(), func(m *networking.L4MatchAttributes) bool {
 			return len(m.GetDestinationSubnets()) == 0 && everySidecar(m) && m.GetPort() == 0
@@ -126,7 +127,7 @@ func everySidecar(m interface {
 // sniTwice judges which names of the tls routes an earlier match has, for the same
 // addresses and for all sidecars, in another VirtualService that comes first or in this
 // one. It tells of a name once.
-func (j *judge) sniTwice(vs, other *mesh.VirtualService, told map[string]bool) {
+func (j *judge) sniTwice(vs, other *routing.VirtualService, told map[string]bool) {
 	for i, r := range vs.Spec.GetTls() {
 		for k, m := range r.GetMatch() {
 			for n, name := range m.GetSniHosts() {
@@ -153,7 +154,7 @@ func (j *judge) sniTwice(vs, other *mesh.VirtualService, told map[string]bool) {
 }
 
 // sniBefore finds a match of a VirtualService that has a name, of those that count.
-func sniBefore(vs *mesh.VirtualService, m *networking.TLSMatchAttributes, name string, counts func(block, match int) bool) (field string, found bool) {
+func sniBefore(vs *routing.VirtualService, m *networking.TLSMatchAttributes, name string, counts func(block, match int) bool) (field string, found bool) {
 	for i, r := range vs.Spec.GetTls() {
 		for k, o := range r.GetMatch() {
 			if counts(i, k) && everySidecar(o) && (o.GetPort() == 0 || o.GetPort() == m.GetPort()) &&

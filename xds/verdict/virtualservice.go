@@ -12,6 +12,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/destination"
+	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 )
 
 // virtualService judges the gateways, hosts and routes of a VirtualService.
@@ -48,7 +49,7 @@ func (j *judge) virtualService(object *config.Config) {
 }
 
 // sidecarHosts judges the hosts of a VirtualService of the mesh gateway.
-func (j *judge) sidecarHosts(vs *mesh.VirtualService, written *networking.VirtualService) {
+func (j *judge) sidecarHosts(vs *routing.VirtualService, written *networking.VirtualService) {
 	namespace := viewpoints(vs, mesh.MeshGateway)
 	for i, h := range vs.Hosts {
 		if all := j.view(namespace).VirtualServices(mesh.MeshGateway, h); len(all) > 0 && all[0] != vs && slices.Contains(all, vs) {
@@ -74,7 +75,7 @@ func (j *judge) sidecarHosts(vs *mesh.VirtualService, written *networking.Virtua
 }
 
 // gatewayHosts judges the reference to a Gateway, and which of the hosts it serves.
-func (j *judge) gatewayHosts(vs *mesh.VirtualService, written *networking.VirtualService, index int, name string) {
+func (j *judge) gatewayHosts(vs *routing.VirtualService, written *networking.VirtualService, index int, name string) {
 	namespace, short, _ := strings.Cut(name, "/")
 	key := config.Key{Kind: schema.Gateway, Namespace: namespace, Name: short}
 	if j.object(key) == nil {
@@ -85,9 +86,9 @@ func (j *judge) gatewayHosts(vs *mesh.VirtualService, written *networking.Virtua
 		})
 		return
 	}
-	servers := j.mesh().Gateway(key.Path()).Servers()
+	servers := j.mesh().Gateway(key.Path()).Servers
 	for i, h := range vs.Hosts {
-		if slices.ContainsFunc(servers, func(s *mesh.Server) bool { return serves(s, vs, h) }) {
+		if slices.ContainsFunc(servers, func(s *routing.Server) bool { return serves(s, vs, h) }) {
 			continue
 		}
 		j.add(Verdict{
@@ -98,15 +99,15 @@ func (j *judge) gatewayHosts(vs *mesh.VirtualService, written *networking.Virtua
 	}
 }
 
-func serves(s *mesh.Server, vs *mesh.VirtualService, h host.Name) bool {
-	return slices.ContainsFunc(s.Hosts, func(o mesh.ServerHost) bool {
+func serves(s *routing.Server, vs *routing.VirtualService, h host.Name) bool {
+	return slices.ContainsFunc(s.Hosts, func(o routing.ServerHost) bool {
 		_, meets := o.Meet(h)
 		return meets && o.Admits(vs)
 	})
 }
 
 // hostsOf are the first hosts of some servers, in words.
-func hostsOf(servers []*mesh.Server) string {
+func hostsOf(servers []*routing.Server) string {
 	const most = 5
 	var out []string
 	for _, s := range servers {
@@ -126,7 +127,7 @@ const (
 )
 
 // mirrors judges where copies of the requests of a route go.
-func (j *judge) mirrors(vs *mesh.VirtualService, http, written *networking.HTTPRoute, at string) {
+func (j *judge) mirrors(vs *routing.VirtualService, http, written *networking.HTTPRoute, at string) {
 	if len(http.GetRoute()) == 0 {
 		return
 	}
@@ -141,7 +142,7 @@ func (j *judge) mirrors(vs *mesh.VirtualService, http, written *networking.HTTPR
 
 // destination judges where a route leads, from the namespaces of all proxies that
 // have the route. effect is what comes of one that is not there.
-func (j *judge) destination(vs *mesh.VirtualService, d *networking.Destination, written, field, effect string) {
+func (j *judge) destination(vs *routing.VirtualService, d *networking.Destination, written, field, effect string) {
 	h := host.Name(d.GetHost())
 	for _, gateway := range vs.Gateways {
 		namespace := viewpoints(vs, gateway)
@@ -209,7 +210,7 @@ func (j *judge) someHave(h host.Name, subset, namespace string) bool {
 // viewpoints is the namespace of the proxies that have the routes of a VirtualService
 // for one of its gateways: that of the Gateway, and for sidecars that of the
 // VirtualService, or the first that it is exported to.
-func viewpoints(vs *mesh.VirtualService, gateway string) string {
+func viewpoints(vs *routing.VirtualService, gateway string) string {
 	if gateway != mesh.MeshGateway {
 		namespace, _, _ := strings.Cut(gateway, "/")
 		return namespace

@@ -11,6 +11,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate/filter"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
@@ -22,7 +23,7 @@ func gatewayNames(v *mesh.View, yield func(string) bool) {
 	}
 }
 
-func serverBind(v *mesh.View, s *mesh.Server) string {
+func serverBind(v *mesh.View, s *routing.Server) string {
 	return cmp.Or(s.Spec.GetBind(), wildcard(v.Shape()))
 }
 

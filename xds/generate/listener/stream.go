@@ -18,6 +18,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate/filter"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 )
 
 // stream is one way on which connections to a service go: those to some addresses that
@@ -27,7 +28,7 @@ type stream struct {
 	names []string
 	// vs is the VirtualService whose route it is, nil for the service itself, and field
 	// the route or match.
-	vs    *mesh.VirtualService
+	vs    *routing.VirtualService
 	field string
 	route []*networking.RouteDestination
 }
@@ -76,7 +77,7 @@ func (c *chains) tlsStreams(s *mesh.ServiceRow, byName bool) []stream {
 }
 
 // tcpRoutes are the tcp routes of a VirtualService that are for this proxy and port.
-func (c *chains) tcpRoutes(vs *mesh.VirtualService) iter.Seq[stream] {
+func (c *chains) tcpRoutes(vs *routing.VirtualService) iter.Seq[stream] {
 	return func(yield func(stream) bool) {
 		for i, r := range vs.Spec.GetTcp() {
 			to, applies := c.tcpMatch(r.GetMatch())
@@ -88,7 +89,7 @@ func (c *chains) tcpRoutes(vs *mesh.VirtualService) iter.Seq[stream] {
 }
 
 // tlsRoutes are the matches of its tls routes that are for this proxy and port.
-func (c *chains) tlsRoutes(vs *mesh.VirtualService) iter.Seq[stream] {
+func (c *chains) tlsRoutes(vs *routing.VirtualService) iter.Seq[stream] {
 	return func(yield func(stream) bool) {
 		for i, r := range vs.Spec.GetTls() {
 			for k, m := range r.GetMatch() {
@@ -105,7 +106,7 @@ func (c *chains) tlsRoutes(vs *mesh.VirtualService) iter.Seq[stream] {
 
 // FieldOf finds which tcp route, or match of a tls route, of a VirtualService a filter
 // chain of a port comes from; false for none.
-func FieldOf(v *mesh.View, l mesh.EgressListener, port int, vs *mesh.VirtualService, chain *listenerv3.FilterChain) (string, bool) {
+func FieldOf(v *mesh.View, l mesh.EgressListener, port int, vs *routing.VirtualService, chain *listenerv3.FilterChain) (string, bool) {
 	c := chains{view: v, egress: l, port: port}
 	names := chain.GetFilterChainMatch().GetServerNames()
 	for _, all := range []iter.Seq[stream]{c.tcpRoutes(vs), c.tlsRoutes(vs)} {

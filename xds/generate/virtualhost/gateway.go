@@ -9,6 +9,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 )
 
 // gatewayNames returns the hosts that may have come or gone: every name in which a
@@ -42,13 +43,13 @@ func gatewayNames(v *mesh.View, d mesh.Delta, yield func(string) bool) {
 // none of them has it. The routes of all VirtualServices that overlap with a server in
 // this name follow one another; routes that match every request come last. (Istio:
 // buildGatewayHTTPRouteConfig.)
-func gatewayHost(v *mesh.View, servers []*mesh.Server, name host.Name) *envoy.VirtualHostOptions {
+func gatewayHost(v *mesh.View, servers []*routing.Server, name host.Name) *envoy.VirtualHostOptions {
 	out := &envoy.VirtualHostOptions{Domains: []string{string(name)}}
 	exists := false
 	has := map[origin]bool{}
 	for _, s := range servers {
 		t := translator{view: v, gateway: s.Gateway.Name(), port: s.Port()}
-		named := slices.ContainsFunc(s.Hosts, func(o mesh.ServerHost) bool { return o.Name == name })
+		named := slices.ContainsFunc(s.Hosts, func(o routing.ServerHost) bool { return o.Name == name })
 		met := named && httpsRedirect(s)
 		for _, vs := range t.meeting(s, name) {
 			routes := t.routes(vs)
@@ -74,7 +75,7 @@ func gatewayHost(v *mesh.View, servers []*mesh.Server, name host.Name) *envoy.Vi
 // origin is whose routes a virtual host has.
 type origin struct {
 	gateway string
-	vs      *mesh.VirtualService
+	vs      *routing.VirtualService
 }
 
 func catchAllLast(a, b envoy.RouteOptions) int {
@@ -87,13 +88,13 @@ func catchAllLast(a, b envoy.RouteOptions) int {
 	return cmp.Compare(rank(a), rank(b))
 }
 
-func httpsRedirect(s *mesh.Server) bool { return s.Spec.GetTls().GetHttpsRedirect() }
+func httpsRedirect(s *routing.Server) bool { return s.Spec.GetTls().GetHttpsRedirect() }
 
 // meeting returns the VirtualServices that overlap with a server in a name, by
 // precedence. If the server's host covers the name, those are the ones for the name. If
 // the name is the server's host, they include those for names that cover it.
-func (t translator) meeting(s *mesh.Server, name host.Name) []*mesh.VirtualService {
-	var out []*mesh.VirtualService
+func (t translator) meeting(s *routing.Server, name host.Name) []*routing.VirtualService {
+	var out []*routing.VirtualService
 	for _, o := range s.Hosts {
 		if !name.SubsetOf(o.Name) {
 			continue

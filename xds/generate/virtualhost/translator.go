@@ -10,6 +10,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 )
 
 // translator describes the routes of one port of a gateway, or of sidecars. A
@@ -22,7 +23,7 @@ type translator struct {
 
 // routes are the routes of a VirtualService that apply here, in its order, up to
 // the first that takes every request. (Istio: BuildHTTPRoutesForVirtualService.)
-func (t translator) routes(vs *mesh.VirtualService) []envoy.RouteOptions {
+func (t translator) routes(vs *routing.VirtualService) []envoy.RouteOptions {
 	var out []envoy.RouteOptions
 	for _, route := range t.places(vs) {
 		out = append(out, route)
@@ -35,7 +36,7 @@ func (t translator) routes(vs *mesh.VirtualService) []envoy.RouteOptions {
 type Place struct{ Block, Match int }
 
 // places iterates over the routes of a VirtualService that apply here, with their places.
-func (t translator) places(vs *mesh.VirtualService) iter.Seq2[Place, envoy.RouteOptions] {
+func (t translator) places(vs *routing.VirtualService) iter.Seq2[Place, envoy.RouteOptions] {
 	return func(yield func(Place, envoy.RouteOptions) bool) {
 		for block, http := range vs.Spec.GetHttp() {
 			matches, first := http.GetMatch(), 0
@@ -60,7 +61,7 @@ func (t translator) places(vs *mesh.VirtualService) iter.Seq2[Place, envoy.Route
 
 // Places iterates over the routes that a VirtualService has for a port of a gateway,
 // "namespace/name", or of sidecars and gRPC clients, mesh.MeshGateway.
-func Places(v *mesh.View, gateway string, port int, vs *mesh.VirtualService) iter.Seq2[Place, envoy.RouteOptions] {
+func Places(v *mesh.View, gateway string, port int, vs *routing.VirtualService) iter.Seq2[Place, envoy.RouteOptions] {
 	return translator{view: v, gateway: gateway, port: port}.places(vs)
 }
 
@@ -80,7 +81,7 @@ func (t translator) applies(m *networking.HTTPMatchRequest) bool {
 }
 
 // route describes one route; false where its action is not served.
-func (t translator) route(vs *mesh.VirtualService, http *networking.HTTPRoute, match *networking.HTTPMatchRequest) (envoy.RouteOptions, bool) {
+func (t translator) route(vs *routing.VirtualService, http *networking.HTTPRoute, match *networking.HTTPMatchRequest) (envoy.RouteOptions, bool) {
 	out := envoy.RouteOptions{
 		Name:       envoy.RouteName(http.GetName(), match.GetName()),
 		StatPrefix: match.GetStatPrefix(),

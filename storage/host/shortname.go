@@ -1,0 +1,72 @@
+package host
+
+import (
+	"slices"
+	"strings"
+)
+
+// kubernetesPart is in the domains of Kubernetes, behind the namespace.
+const kubernetesPart = ".svc."
+
+// ShortNames are what a host is called in the DNS domain of a proxy. A pattern has none.
+// (Istio: GenerateAltVirtualHosts.)
+func ShortNames(domain, h string) []string {
+	if domain == "" || Name(h).IsWildcard() {
+		return nil
+	}
+	if namespace, suffix, ok := strings.Cut(domain, kubernetesPart); ok {
+		return kubernetesNames(namespace, kubernetesPart+suffix, h)
+	}
+	unique, shared := cutShared(strings.Split(h, "."), strings.Split(domain, "."))
+	if len(shared) == 0 || len(unique) == 0 {
+		return nil
+	}
+	out := []string{strings.Join(unique, ".")}
+	if len(unique) == 2 {
+		// The first part is the service, and the second its namespace.
+		out = append(out, out[0]+"."+shared[0])
+	}
+	return slices.DeleteFunc(out, func(name string) bool { return name == h })
+}
+
+// kubernetesNames are reviews.shop and reviews.shop.svc, and in namespace shop reviews,
+// for reviews.shop.svc.cluster.local.
+func kubernetesNames(namespace, suffix, h string) []string {
+	name, ok := strings.CutSuffix(h, suffix)
+	_, of, dotted := strings.Cut(name, ".")
+	if !ok || !dotted || strings.HasSuffix(name, ".svc") {
+		return nil
+	}
+	out := []string{name, name + ".svc"}
+	if of == namespace {
+		out = append(out, strings.TrimSuffix(name, "."+namespace))
+	}
+	return out
+}
+
+// cutShared cuts the parts that two names have in common at their ends from the first.
+func cutShared(name, other []string) (unique, shared []string) {
+	n := 0
+	for n < min(len(name), len(other)) && name[len(name)-1-n] == other[len(other)-1-n] {
+		n++
+	}
+	return name[:len(name)-n], name[len(name)-n:]
+}
+
+// Rivals are the hosts that have a short name of a host too, and share more of the domain.
+func Rivals(domain, h, name string) []string {
+	if strings.Contains(domain, kubernetesPart) {
+		return nil // which no two hosts share
+	}
+	var out []string
+	for rest, more := domain, true; more; _, rest, more = strings.Cut(rest, ".") {
+		other := name + "." + rest
+		if other == h {
+			break
+		}
+		if slices.Contains(ShortNames(domain, other), name) {
+			out = append(out, other)
+		}
+	}
+	return out
+}

@@ -1,0 +1,108 @@
+package routing
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/host"
+)
+
+// Gateway is one Gateway object. It is never modified.
+type Gateway struct {
+	Config  *config.Config
+	Spec    *networking.Gateway
+	Servers []*Server
+}
+
+// NewGateway reads the hosts of the servers of a Gateway.
+func NewGateway(c *config.Config) *Gateway {
+	g := &Gateway{Config: c, Spec: c.Spec.(*networking.Gateway)}
+	for _, spec := range g.Spec.GetServers() {
+		g.Servers = append(g.Servers, &Server{Gateway: g, Spec: spec, Hosts: serverHosts(spec, c.Namespace)})
+	}
+	return g
+}
+
+// At is the gateway if it has a server at a port, any where none is said, else nil.
+func (g *Gateway) At(port string) *Gateway {
+	if g == nil || port == "" || slices.ContainsFunc(g.Spec.GetServers(), func(s *networking.Server) bool {
+		return strconv.FormatUint(uint64(s.GetPort().GetNumber()), 10) == port
+	}) {
+		return g
+	}
+	return nil
+}
+
+// Name is "namespace/name", as VirtualServices refer to it.
+func (g *Gateway) Name() string { return g.Config.Namespace + "/" + g.Config.Name }
+
+// Server is one server of a Gateway, with its gateway. It is never modified.
+type Server struct {
+	Gateway *Gateway
+	Spec    *networking.Server
+	Hosts   []ServerHost
+}
+
+// ServerHost is a host of a server, and the namespace that VirtualServices for
+// it must be of, "*" for any.
+type ServerHost struct {
+	Namespace string
+	Name      host.Name
+}
+
+// serverHosts reads the hosts of a server of a Gateway in a namespace.
+func serverHosts(spec *networking.Server, own string) []ServerHost {
+	var out []ServerHost
+	for _, text := range spec.GetHosts() {
+		namespace, name, ok := strings.Cut(text, "/")
+		if !ok {
+			namespace, name = "*", text
+		}
+		if namespace == "." {
+			namespace = own
+		}
+		out = append(out, ServerHost{namespace, host.Name(strings.ToLower(name))})
+	}
+	return out
+}
+
+// Meet is the narrower of the host and a host of a VirtualService, where one covers
+// the other.
+func (o ServerHost) Meet(h host.Name) (host.Name, bool) {
+	switch {
+	case h.SubsetOf(o.Name):
+		return h, true
+	case o.Name.SubsetOf(h):
+		return o.Name, true
+	}
+	return "", false
+}
+
+// Admits says whether the host is for VirtualServices of a namespace.
+func (o ServerHost) Admits(vs *VirtualService) bool {
+	return o.Namespace == "*" || o.Namespace == vs.Config.Namespace
+}
+
+// Port is the number of its port.
+func (s *Server) Port() int { return int(s.Spec.GetPort().GetNumber()) }
+
+// MergedGateway is all Gateways of one workload: their servers, the oldest
+// gateway first. It is never modified.
+type MergedGateway struct {
+	Gateways []*Gateway
+	Servers  []*Server
+}
+
+// MergeGateways puts gateways together.
+func MergeGateways(gateways []*Gateway) *MergedGateway {
+	m := &MergedGateway{Gateways: gateways}
+	slices.SortFunc(m.Gateways, func(a, b *Gateway) int { return config.Compare(a.Config, b.Config) })
+	for _, g := range m.Gateways {
+		m.Servers = append(m.Servers, g.Servers...)
+	}
+	return m
+}

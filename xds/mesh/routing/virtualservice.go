@@ -1,0 +1,168 @@
+package routing
+
+import (
+	"iter"
+	"slices"
+	"strings"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/storage/labels"
+)
+
+// MeshGateway is the gateway name that stands for all sidecars.
+const MeshGateway = "mesh"
+
+// VirtualService is a VirtualService with all names resolved. It is never
+// modified.
+type VirtualService struct {
+	Config *config.Config
+	// Spec is a copy with complete host names, and with gateways as "namespace/name" or
+	// "mesh", in matches too.
+	Spec     *networking.VirtualService
+	Hosts    []host.Name // lower case
+	Gateways []string
+	ExportTo discovery.Visibility
+}
+
+// New resolves the names of a VirtualService. An object without exportTo is exported by
+// default.
+func New(c *config.Config, defaultExport []string) *VirtualService {
+	spec := proto.CloneOf(c.Spec.(*networking.VirtualService))
+	resolve := func(h string) string { return string(host.Resolve(h, c.Namespace, c.Domain)) }
+	vs := &VirtualService{
+		Config: c, Spec: spec,
+		ExportTo: discovery.ParseVisibility(spec.GetExportTo(), c.Namespace, defaultExport),
+	}
+	for i, h := range spec.Hosts {
+		spec.Hosts[i] = strings.ToLower(resolve(h))
+		vs.Hosts = append(vs.Hosts, host.Name(spec.Hosts[i]))
+	}
+	resolveGateways(spec.Gateways, c.Namespace)
+	vs.Gateways = spec.Gateways
+	if len(vs.Gateways) == 0 {
+		vs.Gateways = []string{MeshGateway}
+	}
+	for _, r := range spec.Http {
+		for d := range destinations(r) {
+			d.Host = strings.ToLower(resolve(d.Host))
+		}
+		for _, m := range r.Match {
+			resolveGateways(m.Gateways, c.Namespace)
+		}
+	}
+	vs.resolveStreams(resolve)
+	return vs
+}
+
+// Destinations are the hosts that its routes may send traffic to, or copies of requests,
+// sorted.
+func (vs *VirtualService) Destinations() []host.Name {
+	var out []host.Name
+	for _, r := range vs.Spec.GetHttp() {
+		for d := range destinations(r) {
+			out = append(out, host.Name(d.GetHost()))
+		}
+	}
+	for route := range vs.streamRoutes() {
+		for _, d := range route {
+			out = append(out, host.Name(d.GetDestination().GetHost()))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// destinations are those of a route and of its mirrors.
+func destinations(r *networking.HTTPRoute) iter.Seq[*networking.Destination] {
+	return func(yield func(*networking.Destination) bool) {
+		for _, d := range r.GetRoute() {
+			if d.GetDestination() != nil && !yield(d.GetDestination()) {
+				return
+			}
+		}
+		if r.GetMirror() != nil && !yield(r.GetMirror()) {
+			return
+		}
+		for _, m := range r.GetMirrors() {
+			if m.GetDestination() != nil && !yield(m.GetDestination()) {
+				return
+			}
+		}
+	}
+}
+
+// ImportedHosts are the hosts that a VirtualService of the mesh gateway makes known to
+// sidecars, sorted.
+func (vs *VirtualService) ImportedHosts() []string {
+	if vs == nil || !slices.Contains(vs.Gateways, MeshGateway) {
+		return nil
+	}
+	var out []string
+	for _, h := range vs.Destinations() {
+		out = append(out, string(h))
+	}
+	return out
+}
+
+// SourceSelectors are the selectors of source labels in its matches, each once, as
+// labels.Instance writes them.
+func (vs *VirtualService) SourceSelectors() []string {
+	if vs == nil {
+		return nil
+	}
+	var out []string
+	add := func(selector labels.Instance) {
+		if len(selector) > 0 {
+			out = append(out, selector.String())
+		}
+	}
+	for _, r := range vs.Spec.GetHttp() {
+		for _, m := range r.GetMatch() {
+			add(m.GetSourceLabels())
+		}
+	}
+	for _, r := range vs.Spec.GetTcp() {
+		for _, m := range r.GetMatch() {
+			add(m.GetSourceLabels())
+		}
+	}
+	for _, r := range vs.Spec.GetTls() {
+		for _, m := range r.GetMatch() {
+			add(m.GetSourceLabels())
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func resolveGateways(names []string, namespace string) {
+	for i, name := range names {
+		names[i] = GatewayName(name, namespace)
+	}
+}
+
+// GatewayName makes the name of a gateway in a VirtualService "namespace/name":
+// "./name" and "name" are of the VirtualService's namespace, "name.namespace.svc..."
+// is the old form, "mesh" is kept. (Istio: resolveGatewayName.)
+func GatewayName(name, namespace string) string {
+	if name == MeshGateway {
+		return name
+	}
+	if ns, short, qualified := strings.Cut(name, "/"); qualified {
+		if ns == "." {
+			ns = namespace
+		}
+		return ns + "/" + short
+	}
+	short, rest, dotted := strings.Cut(name, ".")
+	if dotted {
+		namespace, _, _ = strings.Cut(rest, ".")
+	}
+	return namespace + "/" + short
+}

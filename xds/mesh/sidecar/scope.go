@@ -1,0 +1,106 @@
+package sidecar
+
+import (
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/host"
+)
+
+// Scope decides what a workload sees: its namespace and the Sidecar that
+// applies. Without a Sidecar (nil) it sees everything that is exported to its
+// namespace. Scopes are comparable: equal scopes see the same.
+type Scope struct {
+	Namespace string
+	Sidecar   *Sidecar
+}
+
+// Listener is one egress listener of a scope; the catch-all if no Sidecar
+// applies. Port is 0 if it serves all ports that no other listener has, and of a
+// socket.
+type Listener struct {
+	Index int
+	Port  int
+	// Socket is the Unix domain socket that it listens on, "unix://" and the path;
+	// empty for none.
+	Socket string
+	// Protocol is the protocol of the port, Unsupported if it has none.
+	Protocol discovery.Protocol
+	// Bind is the address as given, empty for the default.
+	Bind string
+	// Uncaptured listeners have a socket of their own even where traffic is
+	// captured.
+	Uncaptured bool
+}
+
+// TakesHTTP says whether the listener, by the protocol of its port, routes requests by
+// HTTP.
+func (l Listener) TakesHTTP() bool { return l.Protocol.IsHTTP() || l.IsHTTPProxy() }
+
+// IsHTTPProxy says whether clients call the listener as their HTTP proxy. They name the
+// host and the port that they want, so the listener carries services of all ports.
+func (l Listener) IsHTTPProxy() bool { return l.Protocol == discovery.HTTPProxy }
+
+// Egress are the egress listeners of the scope. There is always one.
+func (s Scope) Egress() []Listener {
+	if s.Sidecar == nil || len(s.Sidecar.Spec.GetEgress()) == 0 {
+		return []Listener{{}}
+	}
+	var out []Listener
+	for i, e := range s.Sidecar.Spec.GetEgress() {
+		l := Listener{
+			Index: i, Port: int(e.GetPort().GetNumber()), Bind: e.GetBind(),
+			Protocol:   discovery.ParseProtocol(e.GetPort().GetProtocol()),
+			Uncaptured: e.GetCaptureMode() == networking.CaptureMode_NONE,
+		}
+		if e.GetPort() != nil && l.Port == 0 {
+			l.Socket, l.Uncaptured = l.Bind, true
+		}
+		out = append(out, l)
+	}
+	return out
+}
+
+// Restricted says whether the scope sees less than all that is exported to its
+// namespace.
+func (s Scope) Restricted() bool {
+	return s.Sidecar != nil && len(s.Sidecar.Spec.GetEgress()) > 0
+}
+
+// ImportsService ranks how an egress listener imports a service. A listener that the
+// scope does not have, which a recorded question of another scope may name, imports
+// nothing.
+func (s Scope) ImportsService(listener int, h host.Name, namespace string) Rank {
+	if !s.Restricted() {
+		return OfAny
+	}
+	if listener >= len(s.Sidecar.egress) {
+		return NotImported
+	}
+	return s.Sidecar.egress[listener].imports(s.Namespace, namespace, h, h.SubsetOf)
+}
+
+// ImportsRoutes says whether an egress listener imports a VirtualService of a namespace:
+// one of its hosts must overlap with the imported hosts.
+func (s Scope) ImportsRoutes(listener int, namespace string, hosts []host.Name) bool {
+	if !s.Restricted() {
+		return true
+	}
+	if listener >= len(s.Sidecar.egress) {
+		return false
+	}
+	for _, h := range hosts {
+		if s.Sidecar.egress[listener].imports(s.Namespace, namespace, h, h.Matches) != NotImported {
+			return true
+		}
+	}
+	return false
+}
+
+// Ingress returns the ingress listeners of the scope's Sidecar, if any.
+func (s Scope) Ingress() []*networking.IstioIngressListener {
+	if s.Sidecar == nil {
+		return nil
+	}
+	return s.Sidecar.Spec.GetIngress()
+}
