@@ -1,6 +1,7 @@
 package cache_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -45,4 +46,39 @@ func TestAfter(t *testing.T) {
 			t.Errorf("%s is of the domain %q", name, got.Domain)
 		}
 	}
+}
+
+// TestAfterBesideOtherSources: what the store would write goes before the objects of
+// other sources, and these are there again where it would delete.
+func TestAfterBesideOtherSources(t *testing.T) {
+	t.Parallel()
+	of := func(source string) *config.Config {
+		return &config.Config{Meta: config.Meta{GroupVersionKind: alpha, Namespace: "ns", Name: "x", Source: source}}
+	}
+	key := keyOf(alpha, "x")
+	is := cache.NewSnapshot(7, pmap.Map[*config.Config]{}.Set(key.Path(), of("files")))
+	expect := func(is *cache.Snapshot, want ...string) {
+		t.Helper()
+		var got []string
+		if s := is.Shadows().Value(key.Path()); s != nil {
+			for _, object := range s.Objects {
+				got = append(got, object.Source)
+			}
+			if s.Objects[0] != is.Get(key) {
+				t.Error("the first object does not count")
+			}
+		} else if object := is.Get(key); object != nil {
+			got = append(got, object.Source)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("there are objects of %q, want %q", got, want)
+		}
+	}
+	expect(is, "files")
+	is = is.After([]storage.Op{{Verb: storage.Create, Config: of("")}}, "")
+	expect(is, "", "files")
+	is = is.After([]storage.Op{{Verb: storage.Put, Config: of("")}}, "")
+	expect(is, "", "files")
+	is = is.After([]storage.Op{{Verb: storage.Delete, Key: key}}, "")
+	expect(is, "files")
 }

@@ -308,6 +308,94 @@ func TestSinceAndNextWithinABoundedHistory(t *testing.T) {
 	}
 }
 
+// TestSnapshotsOfOneRevision: a source without revisions changes while the revision of
+// the store stays. Followers get each change once and in order, and a client that
+// resumes at the revision gets all of them.
+func TestSnapshotsOfOneRevision(t *testing.T) {
+	t.Parallel()
+	f, _ := newFeed(0)
+	s := source{revision: 8}
+	f.Publish(s.set(alpha, "a")) // 9
+	f.Publish(s.set(alpha, "a")) // 10
+	beside := func(name, version string) {
+		object := &config.Config{Meta: config.Meta{GroupVersionKind: alpha, Namespace: "ns", Name: name, ResourceVersion: version, Source: "files"}}
+		s.configs = s.configs.Set(object.Key().Path(), object)
+		f.Publish(f.Snapshot().Next(s.revision, cache.Content{Configs: s.configs}))
+	}
+	at := f.Snapshot()
+	beside("x", "10") // not a revision, although it looks like one
+	beside("y", "v1")
+	follow := func(from *cache.Snapshot) (got []string) {
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		for {
+			next, err := f.Next(ended, from)
+			if err != nil {
+				return got
+			}
+			for c := range pmap.Diff(from.Configs(), next.Configs()) {
+				got = append(got, fmt.Sprintf("%s at %d", c.New.Name, next.Revision()))
+			}
+			from = next
+		}
+	}
+	if d := cmp.Diff([]string{"x at 10", "y at 10"}, follow(at)); d != "" {
+		t.Errorf("a follower (-want +got):\n%s", d)
+	}
+	f.Publish(s.idle()) // 11
+	beside("y", "v2")
+	f.Publish(s.set(alpha, "a")) // 12
+	for since, want := range map[int64][]string{
+		10: {"a at 10", "x at 10", "y at 11", "y at 11", "a at 12"},
+		11: {"y at 11", "a at 12"},
+		12: {"a at 12"},
+		13: nil,
+	} {
+		from, ok := f.Since(t.Context(), since)
+		if !ok {
+			t.Errorf("nothing is known before %d", since)
+			continue
+		}
+		if d := cmp.Diff(want, follow(from)); d != "" {
+			t.Errorf("from %d (-want +got):\n%s", since, d)
+		}
+	}
+	if then, ok := f.At(10); !ok || then.Get(keyOf(alpha, "y")) == nil {
+		t.Error("a revision is without the last change that was made at it")
+	}
+	// The first snapshot does not tell when objects of sources came.
+	first := source{configs: s.configs, revision: 19}
+	f.Replace(first.set(alpha, "b")) // 20
+	before, ok := f.Since(t.Context(), 20)
+	if !ok || before.Configs().Len() != 1 || before.Get(keyOf(alpha, "a")) == nil {
+		t.Errorf("before the first revision there were %d objects, %v", before.Configs().Len(), ok)
+	}
+}
+
+// TestSnapshotsOfOneRevisionAreForgotten as those of others are: a follower is told so.
+func TestSnapshotsOfOneRevisionAreForgotten(t *testing.T) {
+	t.Parallel()
+	f, _ := newFeed(2)
+	var s source
+	f.Publish(s.set(alpha, "a"))
+	first := f.Snapshot()
+	var published []*cache.Snapshot
+	for _, name := range []string{"b", "c", "d"} {
+		s.set(alpha, name)
+		f.Publish(first.Next(1, cache.Content{Configs: s.configs}))
+		published = append(published, f.Snapshot())
+	}
+	if _, err := f.Next(t.Context(), first); !errors.Is(err, storage.ErrCompacted) {
+		t.Errorf("Next of what was forgotten: %v, want ErrCompacted", err)
+	}
+	if next, err := f.Next(t.Context(), published[1]); err != nil || next != published[2] {
+		t.Errorf("Next of what is kept: %v", err)
+	}
+	if _, ok := f.Since(t.Context(), 1); ok {
+		t.Error("Since knows what was before the forgotten")
+	}
+}
+
 func TestReplaceBeginsHistoryAnew(t *testing.T) {
 	t.Parallel()
 	f, w := newFeed(0)

@@ -3,17 +3,17 @@ package cache
 import (
 	"cmp"
 	"fmt"
-	"slices"
+	"sort"
 	"sync"
 	"sync/atomic"
 
 	"github.com/portolan-mesh/portolan/storage"
 )
 
-// history keeps the newest snapshots, in the order of their revisions, and wakes
-// the followers that wait for the next. It is bounded: a follower that falls too
-// far behind is told so and starts over. Snapshots share all that is equal, so each
-// costs what it changed.
+// history keeps the newest snapshots, in the order of their revisions, and those of one
+// revision in the order in which they were put. It wakes the followers that wait for the
+// next. It is bounded: a follower that falls too far behind is told so and starts over.
+// Snapshots share all that is equal, so each costs what it changed.
 type history struct {
 	newest atomic.Pointer[Snapshot]
 	limit  int        // of spans
@@ -23,15 +23,22 @@ type history struct {
 	spans   []span
 	changes difference    // of all spans but the first
 	trimmed bool          // the predecessor of spans[0] was known once
+	puts    int64         // sequence of the newest
 	changed chan struct{} // the next snapshot closes it
 }
 
-// span is a range of revisions of equal content: from the one that made the
-// content to that of snapshot.
+// span is a range of revisions of equal content: from the one that made the content to
+// that of snapshot. A revision at which another source changed is in several spans.
 type span struct {
 	from     int64
+	first    int64      // sequence of the snapshot that began it
 	changes  difference // since the span before
 	snapshot *Snapshot
+}
+
+// begin makes the span of a new content.
+func begin(s *Snapshot, changes difference) span {
+	return span{from: s.revision, first: s.sequence, changes: changes, snapshot: s}
 }
 
 func newHistory(limit int, weight difference) *history {
@@ -50,15 +57,18 @@ func (h *history) put(s *Snapshot, restart bool) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if restart || last == nil || s.revision != last.revision || s.epoch != last.epoch || s.content != last.content {
+		h.puts++
+	}
+	s = s.numbered(h.puts)
 	h.newest.Store(s)
 	switch {
-	case len(h.spans) == 0, restart, s.revision < last.revision,
-		s.revision == last.revision && s.content != last.content:
-		h.spans, h.trimmed, h.changes = []span{{from: s.revision, snapshot: s}}, false, difference{}
+	case len(h.spans) == 0, restart, s.revision < last.revision:
+		h.spans, h.trimmed, h.changes = []span{begin(s, difference{})}, false, difference{}
 	case s.content == last.content:
 		h.spans[len(h.spans)-1].snapshot = s
 	default:
-		h.spans = append(h.spans, span{from: s.revision, changes: changes, snapshot: s})
+		h.spans = append(h.spans, begin(s, changes))
 		h.changes = h.changes.plus(changes, +1)
 	}
 	for len(h.spans) > h.limit || (h.changes.exceeds(h.weight) && len(h.spans) > 2) {
@@ -87,16 +97,13 @@ func (h *history) at(revision int64) (*Snapshot, bool) {
 	return h.standing(revision)
 }
 
-// standing returns the snapshot that was the newest at a revision.
+// standing returns the last snapshot that was the newest at a revision.
 func (h *history) standing(revision int64) (*Snapshot, bool) {
-	i, found := slices.BinarySearchFunc(h.spans, revision, func(s span, r int64) int { return cmp.Compare(s.from, r) })
-	if !found {
-		i--
-	}
-	if i < 0 {
+	later := sort.Search(len(h.spans), func(i int) bool { return h.spans[i].from > revision })
+	if later == 0 {
 		return nil, false
 	}
-	return h.spans[i].snapshot, true
+	return h.spans[later-1].snapshot, true
 }
 
 // before is Feed.Since.
@@ -122,25 +129,26 @@ func (h *history) after(last *Snapshot) (next *Snapshot, changed <-chan struct{}
 		return nil, nil, fmt.Errorf("follow from revision %d: %w: the source turned out to be another one", revision, storage.ErrCompacted)
 	case revision > newest:
 		return nil, nil, fmt.Errorf("follow from revision %d: %w: the source went back to %d", revision, storage.ErrCompacted, newest)
-	case h.trimmed && revision < h.spans[0].from:
+	case h.trimmed && cmp.Or(cmp.Compare(revision, h.spans[0].from), cmp.Compare(last.order(), h.spans[0].first)) < 0:
 		return nil, nil, fmt.Errorf("follow from revision %d: %w: the oldest kept is %d", revision, storage.ErrCompacted, h.spans[0].from)
 	}
-	i, found := slices.BinarySearchFunc(h.spans, revision, func(s span, r int64) int { return cmp.Compare(s.snapshot.revision, r) })
-	if found {
-		i++
-	}
-	if i < len(h.spans) {
-		return h.spans[i].snapshot, nil, nil
+	at := sort.Search(len(h.spans), func(i int) bool {
+		s := h.spans[i].snapshot
+		return cmp.Or(cmp.Compare(s.revision, revision), cmp.Compare(s.sequence, last.order())) > 0
+	})
+	if at < len(h.spans) {
+		return h.spans[at].snapshot, nil, nil
 	}
 	return nil, h.changed, nil
 }
 
 // without returns the snapshot as of the revision before, as far as its content
-// shows it: the values of the revision are left out.
+// shows it. It leaves out the values of the revision, and those of sources that have no
+// revisions.
 func (s *Snapshot) without(revision int64) *Snapshot {
 	content := s.content
 	for _, t := range trees {
 		t.undo(&content, revision)
 	}
-	return &Snapshot{revision: revision - 1, changed: revision - 1, epoch: s.epoch, content: content}
+	return &Snapshot{revision: revision - 1, changed: revision - 1, epoch: s.epoch, content: content, sequence: s.sequence - 1}
 }

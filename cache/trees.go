@@ -4,7 +4,6 @@ import (
 	"iter"
 	"reflect"
 	"slices"
-	"strconv"
 
 	"github.com/portolan-mesh/portolan/storage/address"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -36,15 +35,22 @@ var trees = []Tree{
 		rows:     func(c *Content) *pmap.Map[*status.Report] { return &c.Statuses },
 		revision: func(r *status.Report) int64 { return r.Revision },
 	},
+	treeOf[*Shadow]{
+		name:     "shadow",
+		rows:     func(c *Content) *pmap.Map[*Shadow] { return &c.Shadows },
+		revision: func(*Shadow) int64 { return noRevision },
+	},
 }
 
-// revisionOf is the resource version as a revision; a source that has no revisions
-// has other versions.
+// noRevision is the revision of a value that is of another source than the store.
+const noRevision = -1
+
+// revisionOf is the revision of the last write of an object.
 func revisionOf(c *config.Config) int64 {
-	revision, err := strconv.ParseInt(c.ResourceVersion, 10, 64)
-	if err != nil {
-		return 0
+	if c.Source != "" {
+		return noRevision
 	}
+	revision, _ := c.Revision()
 	return revision
 }
 
@@ -69,7 +75,7 @@ type Tree interface {
 
 	// differences compares the tree of two contents.
 	differences(from, to *Content) difference
-	// undo deletes the values of a revision.
+	// undo deletes the values of a revision, and those that have none.
 	undo(in *Content, revision int64)
 }
 
@@ -139,7 +145,7 @@ func (t treeOf[V]) differences(from, to *Content) (d difference) {
 
 func (t treeOf[V]) undo(in *Content, revision int64) {
 	for key, value := range t.rows(in).All() {
-		if t.revision(value) == revision {
+		if at := t.revision(value); at == revision || at == noRevision {
 			t.Delete(in, key)
 		}
 	}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -109,6 +110,11 @@ type Meta struct {
 	// only equality has a meaning.
 	ResourceVersion string
 
+	// Source names the read-only source that the object comes from, and is empty for an
+	// object of the store. Objects of sources are told apart so in memory; it is not
+	// kept with the object, and no client is told.
+	Source string
+
 	// CreationTimestamp is set once by the store, in whole seconds, UTC.
 	CreationTimestamp time.Time
 
@@ -121,6 +127,16 @@ type Meta struct {
 // Key returns the key of the object.
 func (m *Meta) Key() Key {
 	return Key{Kind: m.GroupVersionKind, Namespace: m.Namespace, Name: m.Name}
+}
+
+// Revision returns the revision of the store at which the object was last written. It
+// is false for an object of another source, and of a store without revisions.
+func (m *Meta) Revision() (int64, bool) {
+	if m.Source != "" {
+		return 0, false
+	}
+	revision, err := strconv.ParseInt(m.ResourceVersion, 10, 64)
+	return revision, err == nil
 }
 
 // Config is one object: the content that a user wrote, and the metadata that the store

@@ -36,8 +36,8 @@ type evidence struct {
 // the configuration or a proxy does. said is the report that is stored now.
 func makeReport(object *config.Config, said *status.Report, e evidence, now time.Time) (report *status.Report, settled bool) {
 	facts := e.facts
-	revision, err := strconv.ParseInt(object.ResourceVersion, 10, 64)
-	if err != nil {
+	revision, known := object.Revision()
+	if !known {
 		return said, true // of no store that has revisions
 	}
 	report = &status.Report{Key: object.Key(), UID: object.UID, Object: revision, Generation: object.Generation}

@@ -58,10 +58,17 @@ func (c *Changes) Follow(from, to *mesh.PushContext) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if to.Revision() <= from.Revision() { // the store is another one
-		c.ranges = nil
-	}
 	since := from.Revision()
+	switch {
+	case to.Revision() < since, to.Revision() == since && from.Inputs().Configs.Epoch() != to.Inputs().Configs.Epoch():
+		// The store is another one.
+		c.ranges = nil
+	case to.Revision() == since: // a source without revisions changed
+		if n := len(c.ranges); n > 0 && c.ranges[n-1].To == since {
+			return
+		}
+		since--
+	}
 	if len(c.ranges) == 0 {
 		since = 0
 	}
