@@ -56,6 +56,28 @@ func (e *ConflictError) Error() string {
 // Unwrap makes errors.Is(err, ErrConflict) hold.
 func (e *ConflictError) Unwrap() error { return ErrConflict }
 
+// SourceError says that an object comes from a source that takes no mutations. It wraps
+// ErrReadOnly.
+type SourceError struct {
+	Verb   Verb
+	Key    config.Key
+	Source string
+	// Place is where in the source the object stands; empty where that is not known.
+	Place string
+}
+
+// Error implements error.
+func (e *SourceError) Error() string {
+	place := ""
+	if e.Place != "" {
+		place = ", " + e.Place
+	}
+	return fmt.Sprintf("%s %s: read only: the object comes from the source %s%s: change it there", e.Verb, e.Key, e.Source, place)
+}
+
+// Unwrap makes errors.Is(err, ErrReadOnly) hold.
+func (e *SourceError) Unwrap() error { return ErrReadOnly }
+
 // OpError is the error of one operation of a batch, by its place.
 type OpError struct {
 	Index int

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hashicorp/go-multierror"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -68,6 +69,9 @@ func (s *Server) apply(c *call) error {
 			b.ops[i].KeepSpec = s.keepSpec(op)
 		}
 	}
+	if err := b.ofSources(); err != nil {
+		return b.refused(err)
+	}
 	do := s.store.Apply
 	if trial != nil {
 		do = trial.apply
@@ -87,6 +91,17 @@ func (s *Server) apply(c *call) error {
 	}
 	writeJSON(c.w, http.StatusOK, answer)
 	return nil
+}
+
+// ofSources returns an error for each operation on an object of another source.
+func (b *batchCall) ofSources() error {
+	var found *multierror.Error
+	for i, op := range b.ops {
+		if err := b.server.permit(op); err != nil {
+			found = multierror.Append(found, &storage.OpError{Index: i, Err: err})
+		}
+	}
+	return found.ErrorOrNil()
 }
 
 // asServed gives results the versions of their objects as they are served, as far

@@ -67,7 +67,7 @@ func (r *rehearsal) apply(_ context.Context, ops []storage.Op) (string, []storag
 	b := plan.New(r.schemas, ops)
 	stored := map[config.Key]*config.Config{}
 	for _, key := range b.Keys() {
-		if object := keptWith(r.snapshot, r.snapshot.Get(key)); object != nil {
+		if object := ofStore(r.snapshot, key); object != nil {
 			stored[key] = object
 		}
 	}
@@ -77,6 +77,15 @@ func (r *rehearsal) apply(_ context.Context, ops []storage.Op) (string, []storag
 	}
 	r.steps = steps
 	return r.revision(), plan.Results(steps, r.revision()), nil
+}
+
+// ofStore is an object of the store as the store keeps it, nil where it has none.
+func ofStore(in *cache.Snapshot, key config.Key) *config.Config {
+	object := in.Get(key)
+	if object == nil || object.Source != "" {
+		return nil
+	}
+	return keptWith(in, object)
 }
 
 // previewOf reads the value of preview, which is for dry runs.

@@ -63,9 +63,17 @@ func storeStatus(c *call, err error) *apierrors.StatusError {
 	return status
 }
 
+// ofSource refuses to change an object of another source than the store.
+func ofSource(err error) *apierrors.StatusError {
+	return refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, err.Error())
+}
+
 // classify gives a store's error its status.
 func classify(err error) *apierrors.StatusError {
+	var source *storage.SourceError
 	switch {
+	case errors.As(err, &source):
+		return ofSource(err)
 	case errors.Is(err, storage.ErrNotFound):
 		return refuse(http.StatusNotFound, metav1.StatusReasonNotFound, err.Error())
 	case errors.Is(err, storage.ErrExists):

@@ -15,7 +15,7 @@ import (
 // any replica. With consistent=true the answer shows every write acknowledged before
 // the request, so least asks the store for its revision.
 func (s *Server) least(c *call) (int64, error) {
-	revision, err := parseRevision(c.query)
+	revision, err := s.parseRevision(c.query)
 	if err != nil || !truthy(c.query, "consistent") {
 		return revision, err
 	}
@@ -38,13 +38,17 @@ func (s *Server) storeRevision(ctx context.Context) (int64, error) {
 	return quorum.StoreRevision(ctx)
 }
 
-// parseRevision reads resourceVersion; absent and 0 are any.
-func parseRevision(query url.Values) (int64, error) {
+// parseRevision reads resourceVersion; absent and 0 are any. Objects of other sources have
+// versions that are no revisions: a client that resumes from one must list again.
+func (s *Server) parseRevision(query url.Values) (int64, error) {
 	text := query.Get("resourceVersion")
 	if text == "" {
 		return 0, nil
 	}
 	revision, err := strconv.ParseInt(text, 10, 64)
+	if err != nil && s.several {
+		return 0, expired(fmt.Sprintf("too old resource version: %q is the version of an object of another source than the store: list again and watch from there", text))
+	}
 	if err != nil || revision < 0 {
 		return 0, badRequest(fmt.Sprintf("resourceVersion %q is none of this server: use one that it returned", text))
 	}

@@ -83,7 +83,7 @@ func (s *Server) addTo(out *answer, separator []byte, object *config.Config, of 
 // listed are the objects that a list selects from, the snapshot that has them, nil
 // where they are from history, and the revision at which they stood.
 func (s *Server) listed(c *call, selector selector) (iter.Seq[*config.Config], *cache.Snapshot, int64, error) {
-	revision, err := parseRevision(c.query)
+	revision, err := s.parseRevision(c.query)
 	if err != nil {
 		return nil, nil, 0, err
 	}

@@ -54,8 +54,8 @@ func keptWith(from *cache.Snapshot, object *config.Config) *config.Config {
 // current returns the conditions of an object as it was last written. Where there is no
 // report of that write, this server has seen the object, and nothing else is known.
 func current(r *status.Report, object *config.Config) *status.Report {
-	own, err := strconv.ParseInt(object.ResourceVersion, 10, 64)
-	if err != nil || r.Of(object.UID) && r.Object == own {
+	own, known := object.Revision()
+	if !known || r.Of(object.UID) && r.Object == own {
 		return r
 	}
 	out := status.Report{UID: object.UID, Object: own, Generation: object.Generation, Conditions: status.Unjudged(own)}
@@ -78,7 +78,7 @@ func withReport(object *config.Config, r *status.Report) *config.Config {
 		return object
 	}
 	out := *object
-	if own, err := strconv.ParseInt(object.ResourceVersion, 10, 64); err == nil && r.Revision > own {
+	if own, known := object.Revision(); known && r.Revision > own {
 		out.ResourceVersion = strconv.FormatInt(r.Revision, 10)
 	}
 	conditions := make([]*metav1alpha1.IstioCondition, len(r.Conditions))
@@ -115,7 +115,7 @@ func withHealth(object *config.Config, r *health.Report) *config.Config {
 		return object
 	}
 	out := *object
-	if own, err := strconv.ParseInt(object.ResourceVersion, 10, 64); err == nil && r.Revision > own {
+	if own, known := object.Revision(); known && r.Revision > own {
 		out.ResourceVersion = strconv.FormatInt(r.Revision, 10)
 	}
 	if !r.Unknown {

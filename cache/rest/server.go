@@ -96,6 +96,9 @@ type Options struct {
 	// History reads the past of Store. Without it there are no records, and lists of a
 	// revision reach as far back as Cache does.
 	History History
+	// Permit returns why the store may not be given an operation, nil if it may: the object
+	// is of another source of Cache. Nil permits all operations.
+	Permit func(op storage.Op) error
 	// Authenticator says who sends a request. Without one the server serves its
 	// own machine only.
 	Authenticator Authenticator
@@ -143,8 +146,10 @@ type Server struct {
 	authorizer    Authorizer
 	advisor       Advisor
 	previewer     Previewer
+	permit        func(op storage.Op) error
 	hosts         []string
 	socket, id    string
+	several       bool // cache has other sources than the store
 
 	acceptUnserved bool
 	checks         []Check
@@ -165,6 +170,10 @@ func New(o Options) (*Server, error) {
 	if o.Store == nil || o.Cache == nil {
 		return nil, errors.New("config API: a store and a cache are required")
 	}
+	several := o.Permit != nil
+	if !several {
+		o.Permit = func(storage.Op) error { return nil }
+	}
 	if o.BookmarkInterval <= 0 {
 		o.BookmarkInterval = time.Minute
 	}
@@ -183,7 +192,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		store: o.Store, cache: o.Cache, history: o.History, schemas: o.Store.Schemas(),
 		authenticator: o.Authenticator, authorizer: o.Authorizer, socket: o.Socket, id: uuid.NewString(),
-		advisor: o.Advisor, previewer: o.Previewer, checks: o.Checks, version: o.Version, bookmarks: o.BookmarkInterval, logger: o.Logger,
+		advisor: o.Advisor, previewer: o.Previewer, permit: o.Permit, several: several, checks: o.Checks, version: o.Version, bookmarks: o.BookmarkInterval, logger: o.Logger,
 		acceptUnserved: o.AcceptUnserved,
 		mux:            http.NewServeMux(), origin: http.NewCrossOriginProtection(), budget: newBudget(),
 	}

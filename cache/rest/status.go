@@ -49,6 +49,9 @@ func (s *Server) setStatus(c *call) error {
 	if err != nil {
 		return err
 	}
+	if err := s.permit(storage.Op{Verb: storage.Update, Key: c.key()}); err != nil {
+		return err
+	}
 	result, err := keeper.SetHealth(c.r.Context(), update)
 	if err != nil {
 		return err

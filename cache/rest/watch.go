@@ -25,7 +25,7 @@ import (
 
 // watch streams the changes of the objects that are selected.
 func (s *Server) watch(c *call) error {
-	o, err := parseWatch(c)
+	o, err := s.parseWatch(c)
 	if err != nil {
 		return err
 	}
@@ -68,11 +68,11 @@ type watchOptions struct {
 	timeout time.Duration
 }
 
-func parseWatch(c *call) (o watchOptions, err error) {
+func (s *Server) parseWatch(c *call) (o watchOptions, err error) {
 	if o.selector, err = parseSelector(c.query); err != nil {
 		return o, err
 	}
-	if o.revision, err = parseRevision(c.query); err != nil {
+	if o.revision, err = s.parseRevision(c.query); err != nil {
 		return o, err
 	}
 	o.bookmarks = truthy(c.query, "allowWatchBookmarks")
@@ -252,7 +252,7 @@ func (w *watcher) differ(from, to *cache.Snapshot, goneAt int64) error {
 			all = append(all, present{key, &last, goneAt})
 		}
 		if object != nil {
-			revision, _ := strconv.ParseInt(object.ResourceVersion, 10, 64) // of etcd, or all are 0
+			revision, _ := object.Revision() // 0 for those of other sources
 			all = append(all, present{w.key(to, change.Key, kind), object, revision})
 		}
 	}

@@ -64,6 +64,9 @@ func (s *Server) replace(c *call) error {
 	}
 	uid := object.UID
 	object.UID = ""
+	if err := s.permit(storage.Op{Verb: storage.Update, Config: object}); err != nil {
+		return err
+	}
 	given := precondition{uid: uid, resourceVersion: object.ResourceVersion}
 	revision, err := s.conditional(c, given, trial, func(resourceVersion string, served bool) (string, error) {
 		object.ResourceVersion = resourceVersion
@@ -86,6 +89,9 @@ func (s *Server) remove(c *call) error {
 	}
 	trial, err := s.rehearse(c, dry)
 	if err != nil {
+		return err
+	}
+	if err := s.permit(storage.Op{Verb: storage.Delete, Key: c.key()}); err != nil {
 		return err
 	}
 	details := metav1.StatusDetails{Name: c.name, Group: c.schema.Group, Kind: c.schema.Plural}
@@ -113,6 +119,9 @@ func (s *Server) remove(c *call) error {
 
 // one does a single operation, or rehearses it.
 func (s *Server) one(c *call, trial *rehearsal, op storage.Op) (string, error) {
+	if err := s.permit(op); err != nil {
+		return "", err
+	}
 	op, learnt := s.asStored(c.r.Context(), op)
 	op.KeepSpec = s.keepSpec(op)
 	apply := s.store.Apply
@@ -187,7 +196,7 @@ func (s *Server) current(c *call, trial *rehearsal) (*config.Config, error) {
 	if trial == nil {
 		return s.store.Get(c.r.Context(), c.schema.GroupVersionKind, c.name, c.namespace)
 	}
-	if object := keptWith(trial.snapshot, trial.snapshot.Get(c.key())); object != nil {
+	if object := ofStore(trial.snapshot, c.key()); object != nil {
 		return object, nil
 	}
 	return nil, storage.ErrNotFound

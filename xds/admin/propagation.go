@@ -71,6 +71,9 @@ func askedFor(r *http.Request, objects Objects) (revision int64, all bool, err e
 		if object == nil {
 			return 0, false, fmt.Errorf("%s %s/%s: %w", query.Get("kind"), query.Get("namespace"), query.Get("name"), storage.ErrNotFound)
 		}
+		if object.Source != "" {
+			return 0, false, rest.BadRequest(fmt.Sprintf("%s comes from the source %s, which has no revisions: name a revision of the store", object.Key(), object.Source))
+		}
 		text = object.ResourceVersion
 	}
 	if revision, err = strconv.ParseInt(text, 10, 64); err != nil || revision <= 0 {

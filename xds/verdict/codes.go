@@ -66,6 +66,7 @@ const (
 	StreamShadowed     Code = "PTL0135"
 	SNITaken           Code = "PTL0136"
 	StreamUnused       Code = "PTL0137"
+	SourceShadowed     Code = "PTL0181"
 )
 
 // Kind is what there is to know of a Code.
@@ -119,6 +120,7 @@ var kinds = []Kind{
 	{StreamShadowed, "IST0109", Error, status.Conflicted, "tcp routes are for a host whose connections another VirtualService takes, which comes first", "sidecars use the other one alone for the connections"},
 	{SNITaken, "", Warning, status.Conflicted, "a tls route names a host that an earlier route names, for the same addresses", "no connection takes the route for the name"},
 	{StreamUnused, "", Warning, status.ResolvedRefs, "tcp or tls routes are for hosts without a port of the kind", "the routes have no effect"},
+	{SourceShadowed, "", Warning, status.Conflicted, "two sources of configuration have an object of one kind, namespace and name", "that of the source that comes first is used alone"},
 }
 
 // Kinds iterates over the table of all codes, in their order.

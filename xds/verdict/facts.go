@@ -4,6 +4,7 @@ import (
 	"iter"
 	"strings"
 
+	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/host"
@@ -28,6 +29,9 @@ type Facts struct {
 
 // configs are the objects of the facts, by path.
 func (f Facts) configs() pmap.Map[*config.Config] { return f.Mesh.Inputs().Configs.Configs() }
+
+// shadows are the keys that several sources have, by path.
+func (f Facts) shadows() pmap.Map[*cache.Shadow] { return f.Mesh.Inputs().Configs.Shadows() }
 
 // A row is something that a judgement may depend on: the letter of its table, and a
 // key.

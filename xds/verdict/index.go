@@ -46,6 +46,9 @@ func (x *Index) Next(to Facts) *Index {
 	for c := range pmap.Diff(from.configs(), to.configs()) {
 		due[c.Key] = struct{}{}
 	}
+	for c := range pmap.Diff(from.shadows(), to.shadows()) {
+		due[c.Key] = struct{}{}
+	}
 	if from.Mesh != nil {
 		for r := range changedRows(from, to) {
 			for path := range next.readers.Value(string(r)).Keys() {

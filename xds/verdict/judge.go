@@ -43,6 +43,7 @@ func judgeObject(x *Index, object *config.Config, alone []Verdict) ([]row, []Ver
 	if f := judges[object.Kind]; f != nil {
 		f(j, object)
 	}
+	j.shadowing(object)
 	j.advised(object)
 	j.unbuilt(object)
 	for _, v := range j.views {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cache/rest/finding"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/pmap"
@@ -407,6 +408,54 @@ func TestACauseThatGoesTakesItsVerdictsAlong(t *testing.T) {
 	expect("v PTL0103 spec.gateways[0]")
 	w.Delete("virtualservice/default/v")
 	expect()
+}
+
+// TestWhatSeveralSourcesHave: an object that goes before one of another source has a
+// verdict that names both, as long as there are two.
+func TestWhatSeveralSourcesHave(t *testing.T) {
+	t.Parallel()
+	w := xdstest.NewWorld(t, entry, routes("v", toWeb))
+	in := w.Context().Inputs()
+	const path = "networking.istio.io/VirtualService/default/v"
+	stored := in.Configs.Configs().Value(path)
+	ofFile := *stored
+	ofFile.Source = "/etc/mesh"
+	shadow := func(objects ...*config.Config) *cache.Snapshot {
+		content := in.Configs.Content()
+		content.Configs = content.Configs.Set(path, objects[0])
+		content.Shadows = content.Shadows.Set(path, &cache.Shadow{Objects: objects})
+		return in.Configs.Next(in.Configs.Revision(), content)
+	}
+	var x *verdict.Index
+	for i, step := range []struct {
+		configs *cache.Snapshot
+		says    string
+	}{
+		{in.Configs, ""},
+		{shadow(stored, &ofFile), "the store and the source /etc/mesh have an object of this kind, namespace and name: that of the store is used alone"},
+		{shadow(&ofFile, stored), "the source /etc/mesh and the store have an object of this kind, namespace and name: that of the source /etc/mesh is used alone"},
+		{in.Configs, ""},
+	} {
+		now := in
+		now.Configs = step.configs
+		facts := verdict.Facts{Mesh: w.Context().Next(now)}
+		x = x.Next(facts)
+		want := []string{}
+		if step.says != "" {
+			want = []string{"v PTL0181 "}
+		}
+		if diff := cmp.Diff(want, said(x)); diff != "" {
+			t.Errorf("step %d (-want +got)\n%s", i, diff)
+		}
+		for _, v := range x.Of(stored.Key()) {
+			if v.Message != step.says {
+				t.Errorf("step %d: %s", i, v.Message)
+			}
+		}
+		if diff := cmp.Diff(said((*verdict.Index)(nil).Next(facts)), said(x)); diff != "" {
+			t.Errorf("step %d (-from nothing +by increments)\n%s", i, diff)
+		}
+	}
 }
 
 // TestWhatServersCannotBuild: the objects behind a resource that a server could not

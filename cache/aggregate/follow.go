@@ -1,0 +1,189 @@
+package aggregate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/storage/retry"
+)
+
+// The first and the longest wait before a source is followed again that has no next
+// snapshot.
+const (
+	retryMin = 10 * time.Millisecond
+	retryMax = time.Second
+)
+
+// errEnded: the cache of a source does not run any more, and does not say why.
+var errEnded = errors.New("it ended")
+
+// Run runs the sources and follows them until ctx ends, and then returns nil. It returns
+// the error of the store, should that fail. Another source that fails keeps its last
+// content.
+func (c *Cache) Run(ctx context.Context) error {
+	if err := c.Seal(); err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var running sync.WaitGroup
+	var failure error // of the store, written before stop
+	c.mu.Lock()
+	c.start = func(m *member) {
+		var own context.Context
+		own, m.cancel = context.WithCancel(ctx)
+		m.done, m.since = make(chan struct{}), c.o.Now()
+		running.Go(func() {
+			defer close(m.done)
+			if err := c.attend(own, m); err != nil && m.own {
+				failure = err
+				stop()
+			}
+		})
+	}
+	for _, m := range c.members {
+		c.start(m)
+	}
+	c.mu.Unlock()
+	patience := time.AfterFunc(c.o.FirstSync, c.waitNoMore)
+	defer patience.Stop()
+	<-ctx.Done()
+	c.mu.Lock()
+	c.start = nil // nobody is added any more
+	c.mu.Unlock()
+	running.Wait()
+	return failure
+}
+
+// waitNoMore ends the waiting of a first start.
+func (c *Cache) waitNoMore() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waited = true
+	if c.Snapshot() != nil {
+		return
+	}
+	for _, m := range c.members {
+		if m.snapshot == nil && !m.own {
+			c.o.Log.Warn("a source of configuration was not read in time: the server starts without its objects", "source", m.Name, "waited", c.o.FirstSync)
+		}
+	}
+	c.publish(false)
+}
+
+// attend runs a source and follows it until ctx ends. The error is that of the source,
+// if it ends before.
+func (c *Cache) attend(ctx context.Context, m *member) error {
+	following, stop := context.WithCancel(ctx)
+	var beside sync.WaitGroup
+	beside.Go(func() { c.follow(following, m) })
+	err := m.Cache.Run(ctx)
+	if ctx.Err() == nil {
+		if err == nil {
+			err = errEnded
+		}
+		err = fmt.Errorf("the source of configuration %s: %w", m.Name, err)
+		if !m.own {
+			c.fail(m, err)
+			<-ctx.Done() // what it had goes on being served
+		}
+	}
+	stop()
+	beside.Wait()
+	return err
+}
+
+// fail notes that a source is not run any more.
+func (c *Cache) fail(m *member, err error) {
+	c.o.Log.Error("a source of configuration has failed: its last objects are served", "source", m.Name, "err", err)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m.failed, m.since = err, c.o.Now()
+	if c.Snapshot() == nil {
+		c.publish(false)
+	}
+}
+
+// follow merges every snapshot of a source until ctx ends.
+func (c *Cache) follow(ctx context.Context, m *member) {
+	backoff := retry.New(retryMin, retryMax)
+	var last *cache.Snapshot
+	for {
+		next, err := m.Cache.Next(ctx, last)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil { // its history has forgotten what follows
+			if next = m.Cache.Snapshot(); next == last {
+				_ = backoff.Wait(ctx)
+				continue
+			}
+		}
+		backoff.Reset()
+		c.merge(ctx, m, next, err != nil || m.own && c.leapt(last, next))
+		last = next
+	}
+}
+
+// leapt says whether the store does not know what was between two of its snapshots.
+func (c *Cache) leapt(last, next *cache.Snapshot) bool {
+	if last == nil {
+		return false
+	}
+	_, known := c.o.Store.At(last.Revision())
+	return !known || next.Epoch() != last.Epoch()
+}
+
+// merge merges a snapshot of a source, and publishes what comes of it.
+func (c *Cache) merge(ctx context.Context, m *member, s *cache.Snapshot, gap bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if ctx.Err() != nil || c.named(m.Name) != m {
+		return // it was removed
+	}
+	c.take(m, s)
+	c.publish(gap && m.own)
+}
+
+// Since returns the configuration just before a revision; see cache.Feed. For the first
+// revision that this cache has, the store tells what was before. The objects of other
+// sources are told anew then.
+func (c *Cache) Since(ctx context.Context, revision int64) (*cache.Snapshot, bool) {
+	since, ok := c.Feed.Since(ctx, revision)
+	if !ok {
+		return nil, false
+	}
+	if _, known := c.At(revision - 1); known {
+		return since, true
+	}
+	stored, ok := c.o.Store.Since(ctx, revision)
+	if !ok {
+		return nil, false
+	}
+	return since.Next(since.Revision(), stored.Content()), true
+}
+
+// Await returns the newest snapshot once it is at a revision or beyond; see cache.Feed.
+func (c *Cache) Await(ctx context.Context, revision int64) (*cache.Snapshot, error) {
+	if s := c.Snapshot(); s != nil && s.Revision() >= revision {
+		return s, nil
+	}
+	if _, err := c.o.Store.Await(ctx, revision); err != nil {
+		return nil, err
+	}
+	return c.Feed.Await(ctx, revision)
+}
+
+// StoreRevision asks the store for its revision, if it has to be asked over a network.
+func (c *Cache) StoreRevision(ctx context.Context) (int64, error) {
+	if s, ok := c.o.Store.(interface {
+		StoreRevision(ctx context.Context) (int64, error)
+	}); ok {
+		return s.StoreRevision(ctx)
+	}
+	return c.o.Store.Snapshot().Revision(), nil
+}

@@ -1,0 +1,115 @@
+package aggregate
+
+import (
+	"slices"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+)
+
+// take merges a newer snapshot of a member. The cost follows what differs from the one
+// that was merged before.
+func (c *Cache) take(m *member, s *cache.Snapshot) {
+	from := m.snapshot.Configs()
+	m.snapshot = s
+	if from != s.Configs() {
+		m.changed = c.o.Now()
+	}
+	if m.own {
+		m.objects = s.Configs()
+		if c.alone() {
+			c.configs, c.shadows = m.objects, pmap.Map[*cache.Shadow]{}
+			return
+		}
+	}
+	for change := range pmap.Diff(from, s.Configs()) {
+		if !m.own {
+			m.put(change, c)
+		}
+		c.settle(change.Key)
+	}
+}
+
+// alone says whether no source but the store has objects.
+func (c *Cache) alone() bool {
+	for _, m := range c.members {
+		if !m.own && m.objects.Len() > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// put applies a change of a source that is not the store. Its objects name it.
+func (m *member) put(change pmap.Change[*config.Config], c *Cache) {
+	object := change.New
+	if object == nil || c.schemas.Kind(object.GroupVersionKind) == nil {
+		m.objects = m.objects.Delete(change.Key)
+		return
+	}
+	if object.Source != m.Name {
+		named := *object
+		named.Source = m.Name
+		object = &named
+	}
+	m.objects = m.objects.Set(change.Key, object)
+}
+
+// settle finds the object of a key that counts, and those behind it.
+func (c *Cache) settle(path string) {
+	var all []*config.Config
+	for _, m := range c.members {
+		if object := m.objects.Value(path); object != nil {
+			all = append(all, object)
+		}
+	}
+	if len(all) == 0 {
+		c.configs = c.configs.Delete(path)
+	} else {
+		c.configs = c.configs.Set(path, all[0])
+	}
+	if len(all) < 2 {
+		c.shadows = c.shadows.Delete(path)
+	} else if s := c.shadows.Value(path); s == nil || !slices.Equal(s.Objects, all) {
+		c.shadows = c.shadows.Set(path, &cache.Shadow{Objects: all})
+	}
+}
+
+// empty takes back all objects of a member that is not one of c.members any more.
+func (c *Cache) empty(m *member) {
+	gone := m.objects
+	m.objects, m.snapshot = pmap.Map[*config.Config]{}, nil
+	for path := range gone.Keys() {
+		c.settle(path)
+	}
+}
+
+// publish makes a snapshot of what was merged, as soon as a first start may end. gap
+// says that nobody knows the revisions of the store before.
+func (c *Cache) publish(gap bool) {
+	newest := c.Snapshot()
+	if newest == nil && !c.complete() {
+		return
+	}
+	from := c.store.snapshot
+	content := from.Content()
+	content.Configs, content.Shadows = c.configs, c.shadows
+	switch {
+	case newest == nil, gap:
+		c.Replace((*cache.Snapshot)(nil).Next(from.Revision(), content).InEpoch(from.Epoch()))
+	case newest.Revision() != from.Revision() || newest.Content() != content:
+		c.Publish(newest.Next(from.Revision(), content))
+	}
+}
+
+// complete says whether the first snapshot may be made: the store was read, and so were
+// the other sources, unless that took too long.
+func (c *Cache) complete() bool {
+	for _, m := range c.members {
+		if m.snapshot == nil && (m.own || !c.waited && m.failed == nil) {
+			return false
+		}
+	}
+	return true
+}

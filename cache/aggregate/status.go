@@ -1,0 +1,133 @@
+package aggregate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-multierror"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Status tells how a source is.
+type Status struct {
+	Name, Kind, Where string
+	// Writable says that it is the store.
+	Writable bool
+	// Objects is how many objects the source has, by kind, and Shadowed how many of them
+	// do not count, since a source before it has their keys.
+	Objects  map[string]int
+	Shadowed int
+	// Changed is when its objects changed last, zero for never.
+	Changed time.Time
+	// Err says what is wrong with it; nil for nothing.
+	Err error
+	// Cache is that of the source.
+	Cache Follower
+}
+
+// Statuses tells how the sources are, in the order of their priority. It counts all
+// objects.
+func (c *Cache) Statuses() []Status {
+	c.mu.Lock()
+	members, shadows := make([]member, len(c.members)), c.shadows
+	for i, m := range c.members {
+		members[i] = *m
+	}
+	c.mu.Unlock()
+	out := make([]Status, len(members))
+	for i := range members {
+		m := &members[i]
+		s := Status{Name: m.Name, Kind: m.Kind, Where: m.Where, Writable: m.own, Objects: map[string]int{}, Changed: m.changed, Err: m.trouble(), Cache: m.Cache}
+		for object := range m.objects.Values() {
+			s.Objects[object.Kind]++
+		}
+		out[i] = s
+	}
+	for shadow := range shadows.Values() {
+		for _, object := range shadow.Objects[1:] {
+			at := slices.IndexFunc(members, func(m member) bool { return m.own && object.Source == "" || m.Name == object.Source })
+			out[at].Shadowed++
+		}
+	}
+	return out
+}
+
+// trouble says what is wrong with a source, nil for nothing.
+func (m *member) trouble() error {
+	at := m.since.UTC().Format(time.RFC3339)
+	switch asked, ok := m.Cache.(interface{ Degraded() error }); {
+	case m.failed != nil:
+		return fmt.Errorf("it failed at %s: %w", at, m.failed)
+	case ok && asked.Degraded() != nil:
+		return asked.Degraded()
+	case m.snapshot == nil && m.since.IsZero():
+		return fmt.Errorf("it does not run yet")
+	case m.snapshot == nil:
+		return fmt.Errorf("it has not been read since %s", at)
+	}
+	return nil
+}
+
+// Degraded names the sources, other than the store, with which something is wrong. Their
+// last content is served.
+func (c *Cache) Degraded() error {
+	var all *multierror.Error
+	for _, m := range c.others() {
+		if err := m.trouble(); err != nil {
+			all = multierror.Append(all, fmt.Errorf("source %s: %w", m.Name, err))
+		}
+	}
+	if all == nil {
+		return nil
+	}
+	all.ErrorFormat = func(errs []error) string {
+		var texts []string
+		for _, err := range errs {
+			texts = append(texts, err.Error())
+		}
+		return strings.Join(texts, "; ")
+	}
+	return all
+}
+
+// others are copies of the members other than the store.
+func (c *Cache) others() []member {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []member
+	for _, m := range c.members {
+		if !m.own {
+			out = append(out, *m)
+		}
+	}
+	return out
+}
+
+// The metrics.
+var (
+	objectsDesc  = prometheus.NewDesc("portolan_source_objects", "Objects of a source of configuration, those that do not count included.", []string{"source"}, nil)
+	degradedDesc = prometheus.NewDesc("portolan_source_degraded", "1 if something is wrong with a source of configuration: its last objects are served.", []string{"source"}, nil)
+	shadowedDesc = prometheus.NewDesc("portolan_source_shadowed_keys", "Keys that several sources of configuration have.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (c *Cache) Describe(out chan<- *prometheus.Desc) {
+	out <- objectsDesc
+	out <- degradedDesc
+	out <- shadowedDesc
+}
+
+// Collect implements prometheus.Collector.
+func (c *Cache) Collect(out chan<- prometheus.Metric) {
+	for _, m := range c.others() {
+		degraded := 0.0
+		if m.trouble() != nil {
+			degraded = 1
+		}
+		out <- prometheus.MustNewConstMetric(objectsDesc, prometheus.GaugeValue, float64(m.objects.Len()), m.Name)
+		out <- prometheus.MustNewConstMetric(degradedDesc, prometheus.GaugeValue, degraded, m.Name)
+	}
+	out <- prometheus.MustNewConstMetric(shadowedDesc, prometheus.GaugeValue, float64(c.Snapshot().Shadows().Len()))
+}

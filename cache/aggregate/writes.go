@@ -1,0 +1,112 @@
+package aggregate
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/hashicorp/go-multierror"
+
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
+)
+
+// writes is the store of an aggregate: it refuses what another source has.
+type writes struct {
+	Store
+	cache *Cache
+}
+
+// Permit returns why an operation may not be written to the store, nil if it may. The
+// error is a *storage.SourceError. The store may change what it has, and make an object
+// that shadows one of a source behind it.
+func (c *Cache) Permit(op storage.Op) error {
+	object := c.Snapshot().Get(op.Target())
+	if object == nil || object.Source == "" {
+		return nil
+	}
+	source, behind := c.ranked(object.Source)
+	if behind && op.Verb != storage.Update && op.Verb != storage.Delete {
+		return nil
+	}
+	err := &storage.SourceError{Verb: op.Verb, Key: object.Key(), Source: object.Source}
+	if source.Place != nil {
+		err.Place = source.Place(err.Key)
+	}
+	return err
+}
+
+// ranked returns a source, the zero Source if it was removed, and whether the store wins
+// over it.
+func (c *Cache) ranked(name string) (source Source, behind bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range c.members {
+		switch {
+		case m.own:
+			behind = true
+		case m.Name == name:
+			return m.Source, behind
+		}
+	}
+	return Source{}, true
+}
+
+// Create implements storage.ConfigStore.
+func (w writes) Create(ctx context.Context, object *config.Config) (string, error) {
+	if err := w.cache.Permit(storage.Op{Verb: storage.Create, Config: object}); err != nil {
+		return "", err
+	}
+	return w.Store.Create(ctx, object)
+}
+
+// Update implements storage.ConfigStore.
+func (w writes) Update(ctx context.Context, object *config.Config) (string, error) {
+	if err := w.cache.Permit(storage.Op{Verb: storage.Update, Config: object}); err != nil {
+		return "", err
+	}
+	return w.Store.Update(ctx, object)
+}
+
+// Delete implements storage.ConfigStore.
+func (w writes) Delete(ctx context.Context, kind config.GroupVersionKind, name, namespace, resourceVersion string) (string, error) {
+	op := storage.Op{Verb: storage.Delete, Key: config.Key{Kind: kind, Name: name, Namespace: namespace}}
+	if err := w.cache.Permit(op); err != nil {
+		return "", err
+	}
+	return w.Store.Delete(ctx, kind, name, namespace, resourceVersion)
+}
+
+// Apply implements storage.Batcher.
+func (w writes) Apply(ctx context.Context, ops []storage.Op) (string, []storage.Result, error) {
+	var faults *multierror.Error
+	for i, op := range ops {
+		if err := w.cache.Permit(op); err != nil {
+			faults = multierror.Append(faults, &storage.OpError{Index: i, Err: err})
+		}
+	}
+	if faults != nil {
+		return "", nil, faults
+	}
+	return w.Store.Apply(ctx, ops)
+}
+
+// GetLedger implements storage.ConfigStore.
+func (w writes) GetLedger() storage.Ledger { return ledger(w) }
+
+// ledger answers from the history of the cache, which has the objects of all sources. What
+// is older it asks the ledger of the store for, which has its own objects.
+type ledger writes
+
+// ResourceVersionAt implements storage.Ledger.
+func (l ledger) ResourceVersionAt(ctx context.Context, version string, key config.Key) (string, error) {
+	if revision, err := strconv.ParseInt(version, 10, 64); err == nil {
+		if then, ok := l.cache.At(revision); ok {
+			if object := then.Get(key); object != nil {
+				return object.ResourceVersion, nil
+			}
+			return "", fmt.Errorf("%s at version %s: %w", key, version, storage.ErrNotFound)
+		}
+	}
+	return l.Store.GetLedger().ResourceVersionAt(ctx, version, key)
+}
