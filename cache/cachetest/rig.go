@@ -35,7 +35,7 @@ type Cache interface {
 }
 
 // Store is the source of a cache under test. Its versions are revisions as
-// decimal strings.
+// decimal strings, unless the Subject says when the cache shows one.
 type Store interface {
 	storage.ConfigStore
 	storage.Batcher
@@ -47,6 +47,12 @@ type Subject struct {
 	Cache  Cache
 	Store  Store
 	Worker *cache.Worker
+	// Settled waits until the cache shows a version of the store, or a later one, and
+	// returns the snapshot. Nil is for a cache whose revisions are the versions of the
+	// store. A cache with revisions of its own may fold what is not waited for.
+	Settled func(ctx context.Context, version string) (*cache.Snapshot, error)
+	// ReadOnly says that the cache takes no mutations.
+	ReadOnly bool
 }
 
 // Rig is a Subject at work.
@@ -124,7 +130,13 @@ func (r *Rig) Await(revision string) *cache.Snapshot {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
 	defer cancel()
-	snapshot, err := r.Cache.Await(ctx, Revision(r.t, revision))
+	var snapshot *cache.Snapshot
+	var err error
+	if r.Settled != nil {
+		snapshot, err = r.Settled(ctx, revision)
+	} else {
+		snapshot, err = r.Cache.Await(ctx, Revision(r.t, revision))
+	}
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -134,10 +146,13 @@ func (r *Rig) Await(revision string) *cache.Snapshot {
 // Settle waits until the handlers have seen a revision.
 func (r *Rig) Settle(revision string) {
 	r.t.Helper()
-	r.Await(revision)
+	shown := r.Await(revision).Revision()
+	if r.Settled == nil {
+		shown = Revision(r.t, revision)
+	}
 	r.Eventually("Handled at "+revision, func() bool {
 		r.Quiesce()
-		return r.Cache.Handled().Revision() >= Revision(r.t, revision)
+		return r.Cache.Handled().Revision() >= shown
 	})
 }
 
@@ -211,6 +226,12 @@ func Round(c *config.Config) string {
 		return "-"
 	}
 	return c.Labels["round"]
+}
+
+// number is the round of an object as a number.
+func number(c *config.Config) int {
+	n, _ := strconv.Atoi(Round(c))
+	return n
 }
 
 // Revision reads a version that is a revision.

@@ -165,9 +165,9 @@ func freshness(t *testing.T, r *Rig) {
 		switch {
 		case err != nil && !errors.Is(err, storage.ErrNotFound):
 			t.Error(err)
-		case err == nil && c != nil && Revision(t, object.ResourceVersion) < Revision(t, c.ResourceVersion):
+		case err == nil && c != nil && number(object) < number(c):
 			t.Errorf("%s: the cache still has round %s", Describe(o, c, e), Round(object))
-		case err == nil && c == nil && Revision(t, object.ResourceVersion) <= Revision(t, o.ResourceVersion):
+		case err == nil && c == nil && number(object) <= number(o):
 			t.Errorf("%s: the cache still has round %s", Describe(o, c, e), Round(object))
 		}
 	})
@@ -305,6 +305,10 @@ func whole(t *testing.T, s *cache.Snapshot, objects int) {
 }
 
 func followers(t *testing.T, r *Rig) {
+	if r.Settled != nil {
+		ownRevisions(t, r)
+		return
+	}
 	before := r.Put("a", "x", 0)
 	r.Start()
 	at := r.Cache.Snapshot()
@@ -343,8 +347,58 @@ func followers(t *testing.T, r *Rig) {
 	}
 }
 
+// ownRevisions is followers for a cache with revisions of its own: each change that is
+// waited for is one of them.
+func ownRevisions(t *testing.T, r *Rig) {
+	r.Put("a", "x", 0)
+	r.Start()
+	first := r.Cache.Snapshot()
+	at := first
+	const changes = 20
+	for i := range changes {
+		shown := r.Await(r.Put("a", "x", i+1))
+		next, err := r.Cache.Next(t.Context(), at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if next != shown || next.Revision() != at.Revision()+1 || Round(next.Get(Key("a", "x"))) != strconv.Itoa(i+1) {
+			t.Fatalf("change %d came as round %s at %s after %s", i+1, Round(next.Get(Key("a", "x"))), next.Version(), at.Version())
+		}
+		at = next
+	}
+	third := first.Revision() + 3
+	if since, ok := r.Cache.Since(t.Context(), third); !ok || Round(since.Get(Key("a", "x"))) != "2" {
+		t.Errorf("Since(%d) has round %s, %v; want 2", third, Round(since.Get(Key("a", "x"))), ok)
+	}
+	if then, ok := r.Cache.At(third); !ok || Round(then.Get(Key("a", "x"))) != "3" {
+		t.Errorf("At(%d) has round %s, %v; want 3", third, Round(then.Get(Key("a", "x"))), ok)
+	}
+}
+
+// readOnly is mutations for a cache that takes none.
+func readOnly(t *testing.T, r *Rig) {
+	r.Settle(r.Put("a", "x", 1))
+	ctx := t.Context()
+	_, create := r.Cache.Create(ctx, ServiceEntry("a", "y", 1))
+	_, update := r.Cache.Update(ctx, ServiceEntry("a", "x", 2))
+	_, remove := r.Cache.Delete(ctx, schema.ServiceEntry, "x", "a", "")
+	for verb, err := range map[string]error{"Create": create, "Update": update, "Delete": remove} {
+		if !errors.Is(err, storage.ErrReadOnly) {
+			t.Errorf("%s: %v, want ErrReadOnly", verb, err)
+		}
+	}
+	object, version := r.Cache.Snapshot().Get(Key("a", "x")), r.Cache.Version()
+	if at, err := r.Cache.GetResourceAtVersion(ctx, version, Key("a", "x")); err != nil || at != object.ResourceVersion {
+		t.Errorf("the version at %s was %q, %v; want %q", version, at, err, object.ResourceVersion)
+	}
+}
+
 func mutations(t *testing.T, r *Rig) {
 	r.Start()
+	if r.ReadOnly {
+		readOnly(t, r)
+		return
+	}
 	ctx := t.Context()
 	created, err := r.Cache.Create(ctx, ServiceEntry("a", "x", 1))
 	if err != nil {

@@ -103,6 +103,14 @@ func DecodeExported(source string, data []byte, resolve Resolver) ([]Document, e
 	return d.decode(data)
 }
 
+// DecodeEach is DecodeExported of a file whose documents do not depend on each other: the
+// errors are bounded for each object by itself, so that the documents behind many that
+// are at fault are returned all the same.
+func DecodeEach(source string, data []byte, resolve Resolver) ([]Document, error) {
+	d := decoder{source: source, resolve: resolve, keepServerFields: true, each: true}
+	return d.decode(data)
+}
+
 func (d *decoder) decode(data []byte) ([]Document, error) {
 	if err := checkValues(data); err != nil {
 		d.add(Document{Source: d.source}.Fault("", err.Error()))
@@ -116,6 +124,7 @@ func (d *decoder) decode(data []byte) ([]Document, error) {
 		}
 		index++
 		at := Document{Source: d.source, Index: index, Line: c.line}
+		d.begin()
 		if d.full() {
 			d.add(at.Fault("", moreFaults))
 			break
@@ -176,14 +185,23 @@ type decoder struct {
 	source           string
 	resolve          Resolver
 	keepServerFields bool
+	each             bool // full is for each object by itself
 	documents        []Document
 	errors           *multierror.Error
+	before           int // errors that do not count for full
 }
 
 func (d *decoder) add(e *DecodeError) { d.errors = multierror.Append(d.errors, e) }
 
 // full says that enough faults are known.
-func (d *decoder) full() bool { return d.errors != nil && len(d.errors.Errors) >= maxFaults }
+func (d *decoder) full() bool { return len(d.errors.WrappedErrors())-d.before >= maxFaults }
+
+// begin begins a document, or an item of a List.
+func (d *decoder) begin() {
+	if d.each {
+		d.before = len(d.errors.WrappedErrors())
+	}
+}
 
 // listFields are the fields of a List.
 var listFields = []string{"apiVersion", "kind", "metadata", "items"}
@@ -214,6 +232,7 @@ func (d *decoder) document(at Document, raw json.RawMessage) {
 	}
 	for i, item := range list.Items {
 		at.Item = fmt.Sprintf("items[%d]", i)
+		d.begin()
 		if d.full() {
 			d.add(at.Fault("", moreFaults))
 			return

@@ -315,3 +315,22 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// TestDecodeEach: objects behind many that are at fault are read all the same.
+func TestDecodeEach(t *testing.T) {
+	t.Parallel()
+	bad := "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: bad}\nspec: {hosts: 7}\n---\n"
+	good := "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: good, creationTimestamp: \"2020-01-02T03:04:05Z\"}\nspec: {hosts: [a.b]}\n"
+	list := "---\napiVersion: v1\nkind: List\nitems:\n" + strings.Repeat("- {apiVersion: v1}\n", 150) + "- {apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {name: last}, spec: {hosts: [c.d]}}\n"
+	documents, err := config.DecodeEach("x.yaml", []byte(strings.Repeat(bad, 150)+good+list), schema.Pilot().Type)
+	var faults *multierror.Error
+	if !errors.As(err, &faults) || len(faults.Errors) != 300 {
+		t.Errorf("the faults are %v", err)
+	}
+	if len(documents) != 2 || documents[0].Config.Name != "good" || documents[0].Index != 151 || documents[1].Item != "items[150]" {
+		t.Fatalf("the documents are %v", documents)
+	}
+	if documents[0].Config.CreationTimestamp.IsZero() {
+		t.Error("the time of creation is ignored")
+	}
+}

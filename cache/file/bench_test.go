@@ -1,0 +1,50 @@
+package file_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// fillDir writes files of one object each, a thousand to a folder.
+func fillDir(b *testing.B, count int) string {
+	b.Helper()
+	dir := b.TempDir()
+	for i := range count {
+		name := filepath.Join(dir, fmt.Sprint("d", i/1000), fmt.Sprintf("x%d.yaml", i))
+		if i%1000 == 0 {
+			must(b, os.Mkdir(filepath.Dir(name), 0o755))
+		}
+		write(b, name, entry(b, fmt.Sprint("x", i), 0))
+	}
+	return dir
+}
+
+// BenchmarkStart reads a directory of 10,000 files.
+func BenchmarkStart(b *testing.B) {
+	dir := fillDir(b, 10_000)
+	for b.Loop() {
+		s, stop := launch(b, dir)
+		s.await("it has synced", s.HasSynced)
+		b.StopTimer()
+		stop()
+		b.StartTimer()
+	}
+}
+
+// BenchmarkChange changes one of many files, until the cache shows it. The time to settle
+// is part of it.
+func BenchmarkChange(b *testing.B) {
+	for _, count := range []int{100, 10_000} {
+		b.Run(fmt.Sprint("among ", count), func(b *testing.B) {
+			s := follow(b, fillDir(b, count))
+			b.ReportMetric(float64(quick.Settle.Milliseconds()), "settle-ms")
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				replace(b, s.path("d0/x7.yaml"), entry(b, "x7", i+1))
+				s.awaitRound("x7", fmt.Sprint(i+1))
+			}
+		})
+	}
+}

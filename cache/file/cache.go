@@ -1,0 +1,300 @@
+package file
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/files"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// DefaultNamespace is the namespace of objects that name none, as portolan apply has it.
+const DefaultNamespace = "default"
+
+// Options configure a Cache. Dir and Worker are required.
+type Options struct {
+	// Dir is the directory. It need not exist yet.
+	Dir string
+	// Worker is what the handlers run on.
+	Worker *cache.Worker
+	// Schemas are the kinds that are read.
+	Schemas schema.Set
+	// Domain is that of all objects (config.Meta).
+	Domain string
+	// Namespace is the namespace of objects that name none; empty for DefaultNamespace.
+	Namespace string
+	// AcceptUnserved takes objects whose security is not served yet, without effect.
+	AcceptUnserved bool
+	// Timing, MaxSize and MaxFiles are those of files.Options.
+	files.Timing
+	MaxSize  int64
+	MaxFiles int
+	// History and HistoryMemory are those of cache.FeedOptions.
+	History       int
+	HistoryMemory int64
+	// Log may be nil.
+	Log *slog.Logger
+	// Registerer takes the metrics, which have Dir as their label dir; nil for none.
+	Registerer prometheus.Registerer
+}
+
+// Cache is a read-only cache.ConfigStoreCache over a directory.
+type Cache struct {
+	*cache.Feed
+	o Options
+
+	// Of the goroutine of Run.
+	configs  pmap.Map[*config.Config]
+	revision int64
+
+	mu         sync.RWMutex // guards the fields below
+	files      map[string]*document
+	claims     map[string][]*claim // by the Path of the key, those that count first
+	contested  map[string]bool     // keys with several claims
+	folders    map[string]map[string]int
+	faults     []files.Fault
+	degraded   error
+	since      time.Time
+	lastChange time.Time
+}
+
+var _ cache.ConfigStoreCache = (*Cache)(nil)
+
+// New returns a cache that waits to be run.
+func New(o Options) *Cache {
+	o.Namespace = cmp.Or(o.Namespace, DefaultNamespace)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	c := &Cache{
+		Feed: cache.NewFeed(cache.FeedOptions{
+			Worker: o.Worker, Schemas: o.Schemas, History: o.History, HistoryMemory: o.HistoryMemory,
+		}),
+		o: o, files: map[string]*document{}, claims: map[string][]*claim{}, contested: map[string]bool{},
+		folders: map[string]map[string]int{},
+	}
+	if o.Registerer != nil {
+		prometheus.WrapRegistererWith(prometheus.Labels{"dir": o.Dir}, o.Registerer).MustRegister(c.collectors()...)
+	}
+	return c
+}
+
+// Run follows the directory until ctx ends, and then returns nil. It publishes the first
+// snapshot once the directory was read as a whole.
+func (c *Cache) Run(ctx context.Context) error {
+	if err := c.Seal(); err != nil {
+		return err
+	}
+	return files.Follow(ctx, files.Options[*parsed]{
+		Path: c.o.Dir, Parse: c.parse, Update: c.update, Timing: c.o.Timing, MaxSize: c.o.MaxSize, MaxFiles: c.o.MaxFiles,
+	})
+}
+
+// claim is an object of a document. It is never modified.
+type claim struct {
+	Place
+	n      int // its place among those of the file
+	path   string
+	object *config.Config
+	since  time.Time
+}
+
+func compareClaims(a, b *claim) int {
+	return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.n, b.n))
+}
+
+// document is what a file holds, and what is wrong with it.
+type document struct {
+	claims   []*claim
+	problems []Problem
+	cut      bool // it ends as if a disk had been full
+}
+
+// update takes what has changed in the directory, and publishes a snapshot where
+// objects differ.
+func (c *Cache) update(u files.Update[*parsed]) {
+	configs := c.configs
+	c.mu.Lock()
+	c.tell(u)
+	concerned := map[string]bool{}
+	var news []Problem
+	for _, change := range u.Changes {
+		news = append(news, c.apply(change, concerned)...)
+	}
+	for _, path := range slices.Sorted(maps.Keys(concerned)) {
+		configs = c.elect(configs, path, &news)
+	}
+	first := u.Begun && c.Snapshot() == nil
+	differs := configs != c.configs
+	if differs || first {
+		c.lastChange = time.Now()
+	}
+	c.mu.Unlock()
+	c.logNews(news)
+	if differs || first {
+		c.revision++
+		c.configs = configs
+		c.Publish(c.Snapshot().Next(c.revision, cache.Content{Configs: configs}))
+	}
+}
+
+// tell takes how the directory is doing.
+func (c *Cache) tell(u files.Update[*parsed]) {
+	if (c.degraded == nil) != (u.Degraded == nil) {
+		if u.Degraded != nil {
+			c.o.Log.Warn("a directory of configuration cannot be followed", "dir", c.o.Dir, "err", u.Degraded)
+		} else {
+			c.o.Log.Info("a directory of configuration is followed again", "dir", c.o.Dir)
+		}
+	}
+	c.degraded, c.since = u.Degraded, u.Since
+	known := map[string]string{}
+	for _, f := range c.faults {
+		known[f.Path] = f.Err.Error()
+	}
+	for _, f := range u.Faults {
+		if known[f.Path] != f.Err.Error() {
+			c.o.Log.Warn("a file of configuration cannot be read", "dir", c.o.Dir, "file", f.Path, "kept", f.Held, "err", f.Err)
+		}
+	}
+	c.faults = u.Faults
+}
+
+// apply takes a file that was read or is gone, notes the paths of the keys that it
+// concerns, and returns what is newly wrong.
+func (c *Cache) apply(change files.Change[*parsed], concerned map[string]bool) (news []Problem) {
+	old := c.files[change.Path]
+	if old == nil {
+		old = &document{}
+	}
+	next := &document{}
+	if !change.Gone {
+		next = settle(change.Path, old, change.Value, time.Now())
+	}
+	for _, gone := range old.claims {
+		concerned[gone.path] = true
+		c.count(gone, -1)
+		c.claims[gone.path] = slices.DeleteFunc(c.claims[gone.path], func(o *claim) bool { return o == gone })
+	}
+	for _, one := range next.claims {
+		concerned[one.path] = true
+		c.count(one, +1)
+		all := c.claims[one.path]
+		at, _ := slices.BinarySearchFunc(all, one, compareClaims)
+		c.claims[one.path] = slices.Insert(all, at, one)
+	}
+	if change.Gone {
+		delete(c.files, change.Path)
+		return nil
+	}
+	c.files[change.Path] = next
+	for _, p := range next.problems {
+		if !slices.ContainsFunc(old.problems, p.same) {
+			news = append(news, p)
+		}
+	}
+	if p, contradicts := c.contradiction(change.Path, next); contradicts {
+		if _, did := c.contradiction(change.Path, old); !did {
+			news = append(news, p)
+		}
+	}
+	return news
+}
+
+// elect has the first claim of a key count.
+func (c *Cache) elect(configs pmap.Map[*config.Config], path string, news *[]Problem) pmap.Map[*config.Config] {
+	all := c.claims[path]
+	if was := c.contested[path]; len(all) > 1 {
+		c.contested[path] = true
+		if !was {
+			*news = append(*news, all[1].second(all[0]))
+		}
+	} else {
+		delete(c.contested, path)
+	}
+	if len(all) == 0 {
+		delete(c.claims, path)
+		return configs.Delete(path)
+	}
+	if held := configs.Value(path); held != nil && held.ResourceVersion == all[0].object.ResourceVersion {
+		return configs
+	}
+	return configs.Set(path, all[0].object)
+}
+
+// settle makes what a file holds from now on: all of its sound documents and, as long as
+// another is broken, what it held before.
+func settle(file string, old *document, now *parsed, at time.Time) *document {
+	next := &document{cut: now.cut}
+	if now.cut && len(old.claims) > 0 && !old.cut {
+		next.cut, next.claims = false, old.claims
+		next.problems = []Problem{since(old, Problem{
+			Place: Place{File: file}, Serving: true, Since: at,
+			Message: "ends in the middle of a line, as if a disk had been full: its last content is kept; end it with a line feed if it is meant so",
+		})}
+		return next
+	}
+	taken := map[string]bool{}
+	for i, one := range now.objects {
+		one := &claim{Place: one.Place, n: i, path: one.object.Meta.Key().Path(), object: one.object, since: at}
+		one.File = file
+		if i := slices.IndexFunc(old.claims, func(o *claim) bool { return o.path == one.path }); i >= 0 {
+			one.since = old.claims[i].since
+			if old.claims[i].object.ResourceVersion == one.object.ResourceVersion {
+				one.object = old.claims[i].object
+			}
+		}
+		taken[one.path] = true
+		next.claims = append(next.claims, one)
+	}
+	kept := map[string]bool{} // Key.String
+	if len(now.broken) > 0 {
+		for _, o := range old.claims {
+			if !taken[o.path] {
+				taken[o.path], kept[o.object.Key().String()] = true, true
+				stays := *o
+				stays.n = len(next.claims)
+				next.claims = append(next.claims, &stays)
+			}
+		}
+	}
+	for _, b := range now.broken {
+		p := Problem{Place: b.Place, Object: b.object, Message: b.message, Since: at, Serving: kept[b.object]}
+		p.File = file
+		next.problems = append(next.problems, since(old, p))
+	}
+	return next
+}
+
+// since returns a problem with the time at which the document came to be at fault.
+func since(old *document, p Problem) Problem {
+	for _, o := range old.problems {
+		if o.Document == p.Document && o.Item == p.Item {
+			p.Since = o.Since
+			break
+		}
+	}
+	return p
+}
+
+// FileOf returns the document of an object; false where there is none.
+func (c *Cache) FileOf(key config.Key) (Place, bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	all := c.claims[key.Path()]
+	if len(all) == 0 {
+		return Place{}, false
+	}
+	return all[0].Place, true
+}

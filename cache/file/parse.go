@@ -1,0 +1,166 @@
+package file
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/hashicorp/go-multierror"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// Place is a document of the directory.
+type Place struct {
+	// File is the path in the directory, with slashes.
+	File string
+	// Document counts those of the file that are not empty, from 1, and Line is where it
+	// begins; 0 for the file as a whole.
+	Document, Line int
+	// Item is the place in a List, as in "items[3]"; empty where there is none.
+	Item string
+}
+
+// String is "shop/web.yaml: document 2 (line 31): items[3]".
+func (p Place) String() string {
+	out := p.File
+	if p.Document > 0 {
+		out += fmt.Sprintf(": document %d (line %d)", p.Document, p.Line)
+	}
+	if p.Item != "" {
+		out += ": " + p.Item
+	}
+	return out
+}
+
+// parsed is the content of a file. Nothing depends on other files, nor on the past.
+type parsed struct {
+	objects []sound
+	broken  []broken
+	cut     bool
+}
+
+// sound is a document without a fault.
+type sound struct {
+	Place
+	object *config.Config
+}
+
+// broken is a document with faults.
+type broken struct {
+	Place
+	object  string // Key.String, as far as it is known
+	message string
+}
+
+// block is the size at which a full disk cuts files off.
+const block = 4096
+
+// parse reads the documents of a file.
+func (c *Cache) parse(path string, data []byte) *parsed {
+	out := &parsed{cut: len(data) > 0 && len(data)%block == 0 && data[len(data)-1] != '\n'}
+	documents, err := config.DecodeEach(path, data, c.o.Schemas.Type)
+	for _, d := range documents {
+		place := Place{File: path, Document: d.Index, Line: d.Line, Item: d.Item}
+		if faults := c.complete(d.Config); len(faults) > 0 {
+			out.fault(place, d.Config.Key().String(), strings.Join(faults, "; "))
+			continue
+		}
+		if err := Stamp(d.Config, c.o.Domain); err != nil {
+			out.fault(place, d.Config.Key().String(), err.Error())
+			continue
+		}
+		out.objects = append(out.objects, sound{place, d.Config})
+	}
+	for _, err := range faultsOf(err) {
+		var fault *config.DecodeError
+		if !errors.As(err, &fault) {
+			fault = &config.DecodeError{Message: err.Error()}
+		}
+		place := Place{File: path, Document: fault.Index, Line: fault.Line, Item: fault.Item}
+		out.fault(place, c.named(fault.Object), join(fault.Field, fault.Message))
+	}
+	return out
+}
+
+// fault notes what is wrong with a document, or more of it.
+func (p *parsed) fault(at Place, object, message string) {
+	if n := len(p.broken); n > 0 && p.broken[n-1].Place == at {
+		p.broken[n-1].message += "; " + message
+		return
+	}
+	p.broken = append(p.broken, broken{at, object, message})
+}
+
+// named completes the name of an object in a fault by the default namespace.
+func (c *Cache) named(object string) string {
+	if kind, name, ok := strings.Cut(object, "/"); ok && !strings.Contains(name, "/") {
+		return kind + "/" + c.o.Namespace + "/" + name
+	}
+	return object
+}
+
+// complete fills in the namespace and returns what is wrong with an object.
+func (c *Cache) complete(object *config.Config) (faults []string) {
+	kind := c.o.Schemas.Kind(object.GroupVersionKind)
+	if object.Namespace == "" && !kind.ClusterScoped {
+		object.Namespace = c.o.Namespace
+	}
+	_, err := kind.Validate(object)
+	for _, err := range faultsOf(err) {
+		faults = append(faults, err.Error())
+	}
+	if len(faults) > 0 {
+		return faults
+	}
+	if object.CreationTimestamp.After(time.Now()) {
+		faults = append(faults, "metadata.creationTimestamp: is in the future: leave it out")
+	}
+	if !c.o.AcceptUnserved {
+		for _, f := range kind.UnservedSecurity(object) {
+			faults = append(faults, f.Error()+" (leave it out; a server with --accept-unserved takes it, without effect)")
+		}
+	}
+	return faults
+}
+
+func join(field, message string) string {
+	return (&schema.FieldError{Field: field, Message: message}).Error()
+}
+
+func faultsOf(err error) []error {
+	var many *multierror.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &many):
+		return many.Errors
+	}
+	return []error{err}
+}
+
+// uids is the name space of the uids of objects in files.
+var uids = uuid.MustParse("3f1f7f5e-6d0b-4b8e-9c35-0d6a2c1f6a11")
+
+// Stamp sets what else a store sets of an object: all of it follows from the object,
+// so that it is the same everywhere. The version is of text that is no number.
+func Stamp(object *config.Config, domain string) error {
+	if object.CreationTimestamp.IsZero() {
+		object.CreationTimestamp = time.Unix(0, 0).UTC()
+	}
+	object.ResourceVersion, object.Generation, object.Status = "", 1, nil
+	object.UID = uuid.NewSHA1(uids, []byte(object.Meta.Key().Path())).String()
+	object.Domain = domain
+	text, err := config.ToJSON(object, "")
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(text)
+	object.ResourceVersion = "f" + hex.EncodeToString(sum[:10])
+	return nil
+}

@@ -1,0 +1,193 @@
+package file
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Problem is something wrong with a file or a document.
+type Problem struct {
+	Place
+	// Object is "kind/namespace/name", as far as it is known.
+	Object  string
+	Message string
+	Since   time.Time
+	// Serving says that the last good content is served.
+	Serving bool
+	// Warning says that nothing is left out for it.
+	Warning bool
+}
+
+// String is the whole problem in a line, without its time.
+func (p Problem) String() string {
+	out := p.Place.String()
+	if p.Object != "" {
+		out += ": " + p.Object
+	}
+	return out + ": " + p.Message
+}
+
+// same says whether two problems are the same whatever their time.
+func (p Problem) same(o Problem) bool {
+	return p.Place == o.Place && p.Object == o.Object && p.Message == o.Message
+}
+
+// Problems returns all that is wrong, in the order of files and documents.
+func (c *Cache) Problems() []Problem {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	var out []Problem
+	for _, f := range c.faults {
+		out = append(out, Problem{Place: Place{File: f.Path}, Message: f.Err.Error(), Since: f.Since, Serving: f.Held})
+	}
+	for path, d := range c.files {
+		out = append(out, d.problems...)
+		if p, contradicts := c.contradiction(path, d); contradicts {
+			out = append(out, p)
+		}
+	}
+	for path := range c.contested {
+		all := c.claims[path]
+		for _, one := range all[1:] {
+			out = append(out, one.second(all[0]))
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Problem) int {
+		return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.Document, b.Document), cmp.Compare(len(a.Item), len(b.Item)),
+			strings.Compare(a.Item, b.Item), strings.Compare(a.Message, b.Message))
+	})
+	return out
+}
+
+// second is the problem of a claim that another comes before.
+func (c *claim) second(first *claim) Problem {
+	return Problem{
+		Place: c.Place, Object: c.object.Key().String(), Since: c.since,
+		Message: fmt.Sprintf("is there twice: %s counts", first.Place),
+	}
+}
+
+// count keeps how many objects of a namespace each folder below the directory has.
+func (c *Cache) count(one *claim, by int) {
+	folder, _, ok := strings.Cut(one.File, "/")
+	if !ok {
+		return
+	}
+	of := c.folders[folder]
+	if of == nil {
+		of = map[string]int{}
+		c.folders[folder] = of
+	}
+	namespace := one.object.Namespace
+	if of[namespace] += by; of[namespace] == 0 {
+		delete(of, namespace)
+	}
+	if len(of) == 0 {
+		delete(c.folders, folder)
+	}
+}
+
+// contradiction warns of objects in another namespace than their folder's. A folder
+// directly below the directory is a namespace's if it is named as one and has an object
+// of it.
+func (c *Cache) contradiction(file string, d *document) (Problem, bool) {
+	folder, _, ok := strings.Cut(file, "/")
+	if of := c.folders[folder]; !ok || of[folder] == 0 || len(of) == 1 {
+		return Problem{}, false
+	}
+	for _, one := range d.claims {
+		if namespace := one.object.Namespace; namespace != folder && namespace != "" {
+			return Problem{
+				Place: one.Place, Object: one.object.Key().String(), Since: one.since, Serving: true, Warning: true,
+				Message: fmt.Sprintf("is in the namespace %s, and other objects in the folder %s are in the namespace %s", namespace, folder, folder),
+			}, true
+		}
+	}
+	return Problem{}, false
+}
+
+// maxLogged is how many problems of one update are logged.
+const maxLogged = 10
+
+// logNews logs what is newly wrong.
+func (c *Cache) logNews(news []Problem) {
+	for _, p := range news[:min(len(news), maxLogged)] {
+		c.o.Log.Warn("a document of configuration is at fault", "dir", c.o.Dir, "problem", p.String(), "kept", p.Serving)
+	}
+	if more := len(news) - maxLogged; more > 0 {
+		c.o.Log.Warn("more documents of configuration are at fault", "dir", c.o.Dir, "documents", more)
+	}
+}
+
+// Degraded says why what is known may be old, nil where it is not. Broken documents do
+// not count: Problems has them.
+func (c *Cache) Degraded() error {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.degraded == nil {
+		return nil
+	}
+	return fmt.Errorf("since %s: %w", c.since.UTC().Format(time.RFC3339), c.degraded)
+}
+
+// Status is how a directory is doing.
+type Status struct {
+	// Dir is the directory, as the options name it.
+	Dir string
+	// Files are those read, Objects those served, Broken the documents and files that
+	// have a fault.
+	Files, Objects, Broken int
+	// LastChange is when the newest snapshot was made.
+	LastChange time.Time
+	// Degraded says why what is known may be old, and Since since when.
+	Degraded error
+	Since    time.Time
+}
+
+// Status returns how the directory is doing now.
+func (c *Cache) Status() Status {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	s := Status{
+		Dir: c.o.Dir, Files: len(c.files), Objects: len(c.claims), LastChange: c.lastChange,
+		Broken: len(c.faults) + len(c.contested), Degraded: c.degraded, Since: c.since,
+	}
+	for _, d := range c.files {
+		s.Broken += len(d.problems)
+	}
+	return s
+}
+
+// Ready says why the cache has not synced yet, nil once it has.
+func (c *Cache) Ready() error {
+	if c.HasSynced() {
+		return nil
+	}
+	return cmp.Or(c.Degraded(), errors.New("the directory "+c.o.Dir+" is not read yet"))
+}
+
+func (c *Cache) collectors() []prometheus.Collector {
+	gauge := func(name, help string, value func(Status) float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return value(c.Status()) })
+	}
+	return []prometheus.Collector{
+		gauge("portolan_config_dir_files", "Files of the directory that are read.", func(s Status) float64 { return float64(s.Files) }),
+		gauge("portolan_config_dir_objects", "Objects that the directory holds.", func(s Status) float64 { return float64(s.Objects) }),
+		gauge("portolan_config_dir_broken", "Files and documents that have a fault; what they last held is served.",
+			func(s Status) float64 { return float64(s.Broken) }),
+		gauge("portolan_config_dir_snapshots", "Contents that the directory has had since the start.",
+			func(Status) float64 { return float64(c.Snapshot().Revision()) }),
+		gauge("portolan_config_dir_degraded", "1 while the directory cannot be read, so that what is served may be old.", func(s Status) float64 {
+			if s.Degraded != nil {
+				return 1
+			}
+			return 0
+		}),
+	}
+}

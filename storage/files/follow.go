@@ -1,0 +1,425 @@
+package files
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// Follow reads what is at a path, and follows it until ctx ends; then it returns nil. The
+// error is about the options: a path that cannot be read is waited for.
+func Follow[T any](ctx context.Context, o Options[T]) error {
+	if err := o.complete(); err != nil {
+		return err
+	}
+	f := &follower[T]{
+		o: o, root: o.Path, rescan: o.Rescan, start: time.Now(),
+		dirs: map[string]directory{}, files: map[string]*file{}, pending: map[string]touch{},
+		faults: map[string]Fault{}, blind: map[string]Fault{},
+	}
+	if o.Single {
+		f.root, f.single = filepath.Split(o.Path)
+		f.root = filepath.Clean(f.root)
+	}
+	return f.run(ctx)
+}
+
+// follower is the state of Follow, of one goroutine.
+type follower[T any] struct {
+	o      Options[T]
+	root   string // absolute
+	single string // the name of the one file
+	notify *fsnotify.Watcher
+	rescan time.Duration
+	gates  map[string]bool // paths of the system behind which another root may be
+	above  []identity      // the directories above the root
+
+	dirs    map[string]directory
+	files   map[string]*file
+	pending map[string]touch
+	faults  map[string]Fault // of files, and of directories that are not watched
+	blind   map[string]Fault // directories that cannot be read
+	held    []string         // gone, and kept since nothing would be left
+	over    bool             // there are too many files
+	away    error            // why the root cannot be read
+
+	begun     bool
+	start     time.Time
+	scanAt    time.Time
+	lastTouch time.Time // of those that wait, or waited
+	oldest    time.Time // the first touch of those that wait
+	waitUntil time.Time // since one of them is absent
+	lastFire  time.Time
+	degraded  error
+	since     time.Time
+	count     int  // of files whose content counts
+	changed   bool // faults or degraded
+	changes   []Change[T]
+}
+
+// file is a file of the tree.
+type file struct {
+	read  bool // its content counts
+	print fingerprint
+	link  bool
+}
+
+// touch says when something happened to a path, first and last.
+type touch struct{ first, last time.Time }
+
+// pollPause is how often a tree is looked at of which nothing is notified.
+const pollPause = 2 * time.Second
+
+func (f *follower[T]) run(ctx context.Context) error {
+	var events <-chan fsnotify.Event
+	var failures <-chan error
+	notify, err := fsnotify.NewBufferedWatcher(1024)
+	if err == nil {
+		defer func() { _ = notify.Close() }()
+		f.notify, events, failures = notify, notify.Events, notify.Errors
+	} else {
+		f.rescan = min(f.rescan, pollPause)
+		f.fault(top, fmt.Errorf("changes are seen every %s only, since the system notifies of none: %w", f.rescan, err), time.Now())
+	}
+	f.scan(time.Now())
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		f.deliver()
+		timer.Reset(time.Until(f.due()))
+		select {
+		case <-ctx.Done():
+			return nil
+		case e := <-events:
+			f.notified(e.Name, time.Now())
+		case <-failures: // what was notified may be lost
+			f.scan(time.Now())
+		case <-timer.C:
+			f.tick(time.Now())
+		}
+	}
+}
+
+// due is when something is to be done whatever happens.
+func (f *follower[T]) due() time.Time {
+	due := f.scanAt
+	if at, waits := f.fireAt(); waits && at.Before(due) {
+		due = at
+	}
+	return due
+}
+
+// fireAt is when paths that wait are looked at.
+func (f *follower[T]) fireAt() (at time.Time, waits bool) {
+	if len(f.pending) == 0 {
+		return time.Time{}, !f.begun && f.away == nil && f.blind[top].Err == nil
+	}
+	first := f.lastFire
+	if f.oldest.After(first) {
+		first = f.oldest
+	}
+	quiet, bound := f.lastTouch.Add(f.o.Settle), first.Add(f.o.MaxSettle)
+	if f.waitUntil.After(quiet) {
+		quiet = f.waitUntil
+	}
+	if bound.Before(quiet) {
+		return bound, true
+	}
+	return quiet, true
+}
+
+func (f *follower[T]) tick(now time.Time) {
+	if !now.Before(f.scanAt) {
+		f.scan(now)
+	}
+	if at, waits := f.fireAt(); waits && !now.Before(at) {
+		f.fire(now)
+	}
+}
+
+// touch notes that something happened to a file at a time, zero for long ago.
+func (f *follower[T]) touch(rel string, at time.Time) {
+	if f.files[rel] == nil {
+		if len(f.files) >= f.o.MaxFiles {
+			f.over = true
+			return
+		}
+		f.files[rel] = &file{}
+	}
+	t, waits := f.pending[rel]
+	if !waits {
+		t.first = time.Now()
+	}
+	if len(f.pending) == 0 {
+		f.oldest = t.first
+	}
+	if at.After(t.last) {
+		t.last = at
+	}
+	if f.pending[rel] = t; at.After(f.lastTouch) {
+		f.lastTouch = at
+	}
+}
+
+// absent is how many times Options.Settle all paths wait while one is absent: whoever
+// removes a file may write it anew.
+const absent = 5
+
+// fire looks at the paths that are at rest.
+func (f *follower[T]) fire(now time.Time) {
+	s, err := stat(f.root)
+	if err != nil || !s.isDir() || s.identity != f.dirs[top].identity {
+		f.lastFire = now
+		f.scan(now)
+		return
+	}
+	paths := f.atRest(now)
+	quiet := now.Sub(f.lastTouch) >= absent*f.o.Settle
+	if long := f.lastTouch.Add(absent * f.o.Settle); !quiet && f.waitUntil.Before(long) && slices.ContainsFunc(paths, f.isAbsent) {
+		f.waitUntil = long
+		return
+	}
+	f.lastFire = now
+	for _, rel := range f.held {
+		if _, waits := f.pending[rel]; !waits {
+			paths = append(paths, rel)
+		}
+	}
+	f.held = nil
+	slices.Sort(paths)
+	findings := f.lookAll(paths, now)
+	f.together(findings)
+	var gone []string
+	for i := range findings {
+		if f.take(&findings[i], quiet, now) {
+			gone = append(gone, findings[i].path)
+		}
+	}
+	f.part(gone)
+	f.oldest = time.Time{}
+	for _, t := range f.pending {
+		if f.oldest.IsZero() || t.first.Before(f.oldest) {
+			f.oldest = t.first
+		}
+	}
+	if !f.begun && (len(f.pending) == 0 || now.Sub(f.start) >= f.o.MaxSettle) {
+		f.begun, f.changed = true, true
+	}
+}
+
+// atRest are the paths that wait, and to which nothing has happened for long enough.
+func (f *follower[T]) atRest(now time.Time) (paths []string) {
+	for rel, t := range f.pending {
+		switch {
+		case now.Sub(t.last) >= f.o.Settle:
+			paths = append(paths, rel)
+		case now.Sub(t.first) >= f.o.Hold:
+			f.fault(rel, errInWork, now)
+		}
+	}
+	return paths
+}
+
+// isAbsent says whether a file that was read is not there.
+func (f *follower[T]) isAbsent(rel string) bool {
+	if !f.files[rel].read {
+		return false
+	}
+	_, err := stat(f.full(rel))
+	return missing(err)
+}
+
+// together sees to it that what was read behind symbolic links is of one time: one link
+// that is swapped may have all of it behind it.
+func (f *follower[T]) together(findings []finding[T]) {
+	moved := false
+	for i := range findings {
+		if found := &findings[i]; found.outcome == wasRead && found.link && !moved {
+			s, err := stat(f.full(found.path))
+			moved = err != nil || s.fingerprint != found.print
+		}
+	}
+	if !moved {
+		return
+	}
+	now := time.Now()
+	for i := range findings {
+		if found := &findings[i]; found.outcome == wasRead && found.link {
+			found.outcome, found.touched = inWork, now
+		}
+	}
+}
+
+var errInWork = errors.New("is being written to all the time, and is not read before it is at rest")
+
+// take takes what a look found, and says whether the file is gone.
+func (f *follower[T]) take(found *finding[T], quiet bool, now time.Time) (gone bool) {
+	t, waits := f.pending[found.path]
+	if !waits {
+		t.first = now
+	}
+	known := f.files[found.path]
+	switch found.outcome {
+	case inWork:
+		t.last = found.touched
+		f.pending[found.path] = t
+		if found.touched.After(f.lastTouch) {
+			f.lastTouch = found.touched
+		}
+		if now.Sub(t.first) >= f.o.Hold {
+			f.fault(found.path, errInWork, now)
+		}
+		return false
+	case isGone:
+		if waits && !quiet && now.Sub(t.first) < f.o.Hold {
+			return false
+		}
+	}
+	delete(f.pending, found.path)
+	switch found.outcome {
+	case isGone:
+		return true
+	case atFault:
+		f.fault(found.path, found.err, now)
+		return false
+	case wasRead:
+		if !known.read {
+			f.count++
+		}
+		known.read, known.print, known.link = true, found.print, found.link
+		f.changes = append(f.changes, Change[T]{Path: found.path, Value: found.value})
+	}
+	f.mend(found.path)
+	return false
+}
+
+// part lets files go, unless none would be left.
+func (f *follower[T]) part(gone []string) {
+	leaving := 0
+	for _, rel := range gone {
+		if f.files[rel].read {
+			leaving++
+		}
+	}
+	if leaving > 0 && leaving == f.count {
+		f.held = gone
+		return
+	}
+	for _, rel := range gone {
+		if f.files[rel].read {
+			f.count--
+			f.changes = append(f.changes, Change[T]{Path: rel, Gone: true})
+		}
+		delete(f.files, rel)
+		f.mend(rel)
+	}
+}
+
+// lost notes that the root cannot be read.
+func (f *follower[T]) lost(err error, now time.Time) {
+	f.away = err
+	clear(f.pending)
+	maps.DeleteFunc(f.files, func(_ string, file *file) bool { return !file.read })
+	f.lastTouch = now
+}
+
+// see notes that a directory can be read, or why it cannot.
+func (f *follower[T]) see(dir string, err error, now time.Time) {
+	old, was := f.blind[dir]
+	switch {
+	case err == nil && was:
+		delete(f.blind, dir)
+		f.changed = true
+	case err != nil && (!was || old.Err.Error() != bare(err).Error()):
+		if !was {
+			old.Since = now
+		}
+		f.blind[dir] = Fault{Path: dir, Err: bare(err), Since: old.Since, Held: true}
+		f.changed = true
+	}
+}
+
+// fault notes why a path cannot be read.
+func (f *follower[T]) fault(rel string, err error, now time.Time) {
+	old, was := f.faults[rel]
+	if was && old.Err.Error() == err.Error() {
+		return
+	}
+	if !was {
+		old.Since = now
+	}
+	known := f.files[rel]
+	f.faults[rel] = Fault{Path: rel, Err: err, Since: old.Since, Held: known != nil && known.read}
+	f.changed = true
+}
+
+// mend notes that a path can be read, or is gone.
+func (f *follower[T]) mend(rel string) {
+	if _, was := f.faults[rel]; was {
+		delete(f.faults, rel)
+		f.changed = true
+	}
+}
+
+// degradation says why what is known may be old.
+func (f *follower[T]) degradation() error {
+	what := f.root
+	if f.single != "" {
+		what = f.o.Path
+	}
+	kept := "its last content is kept"
+	if !f.begun {
+		kept = "nothing is known of it"
+	}
+	switch {
+	case f.away != nil:
+		return fmt.Errorf("%s cannot be read, %s: %w", f.root, kept, f.away)
+	case len(f.held) > 0 && f.single != "":
+		return fmt.Errorf("%s is gone, %s", what, kept)
+	case len(f.held) > 0:
+		return fmt.Errorf("%s has lost all its files, %s: to take it away, leave a file with a comment", what, kept)
+	case f.single != "" && f.begun && f.count == 0 && f.faults[f.single].Err == nil:
+		return fmt.Errorf("%s is not there", what)
+	case f.over:
+		return fmt.Errorf("%s has more than %d files, and the rest is not read", what, f.o.MaxFiles)
+	case len(f.blind) > 0:
+		first := slices.Min(slices.Collect(maps.Keys(f.blind)))
+		return fmt.Errorf("%s cannot be read, its last content is kept: %w", f.full(first), f.blind[first].Err)
+	case f.single != "" && f.faults[f.single].Err != nil:
+		return fmt.Errorf("%s cannot be read, its last content is kept: %w", what, f.faults[f.single].Err)
+	}
+	return nil
+}
+
+// deliver hands over what has changed since the last update.
+func (f *follower[T]) deliver() {
+	if why := f.degradation(); (why == nil) != (f.degraded == nil) || why != nil && why.Error() != f.degraded.Error() {
+		if f.degraded == nil {
+			f.since = time.Now()
+		}
+		f.degraded, f.changed = why, true
+	}
+	if !f.changed && len(f.changes) == 0 || !f.begun && f.degraded == nil {
+		return
+	}
+	u := Update[T]{Degraded: f.degraded, Begun: f.begun, Files: f.count}
+	if f.degraded != nil {
+		u.Since = f.since
+	}
+	if f.begun {
+		u.Changes, f.changes = f.changes, nil
+	}
+	for _, of := range []map[string]Fault{f.faults, f.blind} {
+		u.Faults = slices.AppendSeq(u.Faults, maps.Values(of))
+	}
+	slices.SortFunc(u.Faults, func(a, b Fault) int { return cmp.Compare(a.Path, b.Path) })
+	f.changed = false
+	f.o.Update(u)
+}

@@ -1,0 +1,114 @@
+package files
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// The defaults of Options.
+const (
+	DefaultSettle    = 100 * time.Millisecond
+	DefaultMaxSettle = 2 * time.Second
+	DefaultHold      = 10 * time.Second
+	DefaultRescan    = 30 * time.Second
+	DefaultMaxSize   = 16 << 20
+	DefaultMaxFiles  = 100_000
+)
+
+// Timing says how long Follow waits. A zero field stands for its default.
+type Timing struct {
+	// Settle is for how long nothing must have happened to a path before it is looked at.
+	Settle time.Duration
+	// MaxSettle is how long a path at rest waits for others that are not.
+	MaxSettle time.Duration
+	// Hold is how long a path may be absent, while others change, before it is gone. A
+	// file that is written to for longer is a fault.
+	Hold time.Duration
+	// Rescan is how often all paths are looked at whatever was notified: some file
+	// systems notify nothing.
+	Rescan time.Duration
+}
+
+// Options configure Follow. Path, Parse and Update are required.
+type Options[T any] struct {
+	// Path is a directory; with Single it is one file.
+	Path   string
+	Single bool
+	// Parse makes a value of the content of a file. Several goroutines call it.
+	Parse func(path string, data []byte) T
+	// Update takes what has changed. The goroutine of Follow calls it.
+	Update func(Update[T])
+
+	Timing
+	// MaxSize is the largest file that is read, in bytes; 0 for DefaultMaxSize.
+	MaxSize int64
+	// MaxFiles is how many files a tree may have; 0 for DefaultMaxFiles.
+	MaxFiles int
+}
+
+// Update is what has changed since the last one.
+type Update[T any] struct {
+	// Changes are in the order in which they have to be applied.
+	Changes []Change[T]
+	// Faults are all files and directories that cannot be read now, in the order of
+	// their paths. What they last held still counts.
+	Faults []Fault
+	// Degraded says why what is known may be old, nil where it is not, and Since since
+	// when. A single file at fault does not count.
+	Degraded error
+	Since    time.Time
+	// Begun says that the path was read as a whole once.
+	Begun bool
+	// Files is how many files have a content that counts.
+	Files int
+}
+
+// Change is one file that was read, or is gone.
+type Change[T any] struct {
+	// Path is relative to Options.Path, with slashes. It is the name alone of a single
+	// file.
+	Path  string
+	Value T // of Parse
+	Gone  bool
+}
+
+// Fault is a file or a directory that cannot be read.
+type Fault struct {
+	Path  string
+	Err   error
+	Since time.Time
+	// Held says that the last content counts.
+	Held bool
+}
+
+// extensions are the extensions of the files of a tree that are read.
+var extensions = []string{".yaml", ".yml", ".json"}
+
+// Wanted says whether a file of a tree is read, by its name: it has an extension of YAML
+// or JSON, and is none of the files that editors keep beside another.
+func Wanted(name string) bool {
+	return slices.Contains(extensions, filepath.Ext(name)) && !hidden(name) && name[0] != '#' && name[0] != '~'
+}
+
+// hidden says whether a file or directory is passed over, such as .git and the
+// directories behind a config map.
+func hidden(name string) bool { return name[0] == '.' }
+
+func (o *Options[T]) complete() error {
+	if o.Path == "" {
+		return errors.New("follow files: the path is empty")
+	}
+	path, err := filepath.Abs(o.Path)
+	if err != nil {
+		return fmt.Errorf("follow %s: %w", o.Path, err)
+	}
+	o.Path = path
+	o.Settle, o.MaxSettle = cmp.Or(o.Settle, DefaultSettle), cmp.Or(o.MaxSettle, DefaultMaxSettle)
+	o.Hold, o.Rescan = cmp.Or(o.Hold, DefaultHold), cmp.Or(o.Rescan, DefaultRescan)
+	o.MaxSize, o.MaxFiles = cmp.Or(o.MaxSize, DefaultMaxSize), cmp.Or(o.MaxFiles, DefaultMaxFiles)
+	return nil
+}

@@ -1,0 +1,291 @@
+package files
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// directory is one that is watched.
+type directory struct {
+	identity
+	link bool // a symbolic link leads to it
+}
+
+// full is the path of the system of a path in the tree.
+func (f *follower[T]) full(rel string) string {
+	if rel == top {
+		return f.root
+	}
+	return f.root + string(filepath.Separator) + filepath.FromSlash(rel)
+}
+
+// top is the root itself, as a path in the tree.
+const top = "."
+
+// below says whether a path is a directory or in it.
+func below(rel, dir string) bool {
+	return dir == top || rel == dir || strings.HasPrefix(rel, dir) && rel[len(dir)] == '/'
+}
+
+// wanted says whether a file is read, by its name.
+func (f *follower[T]) wanted(name string) bool {
+	if f.single != "" {
+		return name == f.single
+	}
+	return Wanted(name)
+}
+
+// scan looks at the whole tree, and touches all that differs from what is known.
+func (f *follower[T]) scan(now time.Time) {
+	f.scanAt = now.Add(f.rescan)
+	f.over = false
+	if err := f.watchRoot(); err != nil {
+		f.scanAt = now.Add(min(f.rescan, rootPause))
+		f.lost(err, now)
+		return
+	}
+	if f.away != nil {
+		f.away, f.start = nil, now
+	}
+	f.walk(top, f.trail(top), now)
+	if f.blind[top].Err != nil {
+		f.scanAt = now.Add(min(f.rescan, rootPause))
+	}
+}
+
+// rootPause is how often a root that cannot be read is looked at.
+const rootPause = time.Second
+
+// watchRoot finds the root, and watches what stands above it and may have another root
+// in its place: its directory, and those of symbolic links that lead to it.
+func (f *follower[T]) watchRoot() error {
+	f.gates = map[string]bool{f.root: true}
+	for at := f.root; ; at = filepath.Dir(at) {
+		above := filepath.Dir(at)
+		if above == at {
+			break
+		}
+		if at == f.root || isLink(at) {
+			f.gates[at] = true
+			if f.notify != nil {
+				_ = f.notify.Add(above) // a look now and then does without
+			}
+		}
+	}
+	s, err := stat(f.root)
+	switch {
+	case err != nil:
+		return err
+	case !s.isDir():
+		return errors.New("is no directory")
+	}
+	resolved, err := filepath.EvalSymlinks(f.root)
+	if err != nil {
+		return bare(err)
+	}
+	f.above = nil
+	for at := filepath.Dir(resolved); at != resolved; resolved, at = at, filepath.Dir(at) {
+		if s, err := stat(at); err == nil {
+			f.above = append(f.above, s.identity)
+		}
+	}
+	return nil
+}
+
+// walk watches a directory and those below it, and touches the files there that differ
+// from what is known. trail are the directories above it.
+func (f *follower[T]) walk(dir string, trail []identity, now time.Time) {
+	_, known := f.dirs[dir]
+	seen := map[string]bool{}
+	f.visit(dir, trail, now, seen)
+	if !known {
+		return
+	}
+	for rel := range f.files {
+		if _, waits := f.pending[rel]; !waits && below(rel, dir) && !seen[rel] && !f.unseen(rel) {
+			f.touch(rel, now)
+		}
+	}
+	for rel := range f.dirs {
+		if below(rel, dir) && !seen[rel] && !f.unseen(rel) {
+			f.leave(rel)
+		}
+	}
+}
+
+// unseen says whether a path is in a directory that cannot be read.
+func (f *follower[T]) unseen(rel string) bool {
+	for dir := range f.blind {
+		if below(rel, dir) {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *follower[T]) visit(dir string, trail []identity, now time.Time, seen map[string]bool) {
+	seen[dir] = true
+	full := f.full(dir)
+	s, err := stat(full)
+	if err == nil && slices.Contains(trail, s.identity) {
+		f.fault(dir, errors.New("is a symbolic link to a directory above it: it is not followed"), now)
+		return
+	}
+	if err == nil {
+		f.watch(dir, s.identity, now)
+	}
+	var entries []os.DirEntry
+	if err == nil {
+		entries, err = os.ReadDir(full)
+	}
+	if missing(err) {
+		return // whoever took it away notifies of that
+	}
+	if f.see(dir, err, now); err != nil {
+		return
+	}
+	trail = append(slices.Clip(trail), s.identity)
+	for _, entry := range entries {
+		if hidden(entry.Name()) && entry.Name() != f.single {
+			continue
+		}
+		rel := path.Join(dir, entry.Name())
+		isDir := entry.IsDir()
+		if entry.Type()&os.ModeSymlink != 0 {
+			target, err := stat(f.full(rel))
+			isDir = err == nil && target.isDir()
+		}
+		if isDir && f.single == "" {
+			f.visit(rel, trail, now, seen)
+		}
+		if f.wanted(entry.Name()) && (!isDir || f.files[rel] != nil) {
+			seen[rel] = true
+			f.compare(rel, now)
+		}
+	}
+}
+
+// compare touches a file that differs from what is known.
+func (f *follower[T]) compare(rel string, now time.Time) {
+	s, err := stat(f.full(rel))
+	known := f.files[rel]
+	switch {
+	case known != nil && known.read && err == nil && s.fingerprint == known.print && f.faults[rel].Err == nil:
+	case err != nil:
+		f.touch(rel, now)
+	default:
+		f.touch(rel, s.touched(now, f.o.Settle))
+	}
+}
+
+// watch has the system notify of a directory.
+func (f *follower[T]) watch(dir string, is identity, now time.Time) {
+	full := f.full(dir)
+	old, known := f.dirs[dir]
+	f.dirs[dir] = directory{is, isLink(full)}
+	if f.notify == nil {
+		return
+	}
+	if known && old.identity != is {
+		_ = f.notify.Remove(full) // of the one that stood there
+	}
+	switch err := f.notify.Add(full); {
+	case err == nil:
+		f.mend(dir)
+	case !missing(err):
+		f.fault(dir, fmt.Errorf("changes in it are seen every %s only, since the system does not notify of it: %w (where there is no space left, raise fs.inotify.max_user_watches)", f.rescan, err), now)
+	}
+}
+
+// leave forgets a directory that is gone.
+func (f *follower[T]) leave(dir string) {
+	delete(f.dirs, dir)
+	if f.notify != nil {
+		_ = f.notify.Remove(f.full(dir)) // the system may have done so itself
+	}
+	f.mend(dir)
+	f.see(dir, nil, time.Time{})
+}
+
+// left touches all files in a directory that is gone.
+func (f *follower[T]) left(dir string, now time.Time) {
+	for rel := range f.files {
+		if below(rel, dir) {
+			f.touch(rel, now)
+		}
+	}
+	for rel := range f.dirs {
+		if below(rel, dir) {
+			f.leave(rel)
+		}
+	}
+}
+
+// trail are the directories above one.
+func (f *follower[T]) trail(dir string) []identity {
+	out := f.above
+	for dir != top {
+		dir = path.Dir(dir)
+		out = append(slices.Clip(out), f.dirs[dir].identity)
+	}
+	return out
+}
+
+// notified looks where the system says that something has happened.
+func (f *follower[T]) notified(name string, now time.Time) {
+	if f.gates[name] {
+		f.scan(now)
+		return
+	}
+	rel, inside := strings.CutPrefix(filepath.ToSlash(name), filepath.ToSlash(f.root)+"/")
+	if !inside {
+		return
+	}
+	base := path.Base(rel)
+	switch {
+	case f.wanted(base): // it may be a directory all the same
+	case hidden(base):
+		if isLink(name) {
+			f.linked(now)
+		}
+		return
+	case f.single != "":
+		return
+	}
+	s, err := stat(name)
+	switch isDir := err == nil && s.isDir(); {
+	case isDir && f.single == "":
+		f.walk(rel, f.trail(rel), now)
+	case f.isDirectory(rel):
+		f.left(rel, now)
+	}
+	if f.wanted(base) && (err != nil || !s.isDir() || f.files[rel] != nil) {
+		f.touch(rel, now)
+	}
+}
+
+func (f *follower[T]) isDirectory(rel string) bool {
+	_, ok := f.dirs[rel]
+	return ok
+}
+
+// linked touches what stands behind symbolic links, since one has changed that the tree
+// does not show.
+func (f *follower[T]) linked(now time.Time) {
+	for rel, file := range f.files {
+		if file.link {
+			f.touch(rel, now)
+		}
+	}
+	for rel, dir := range f.dirs {
+		if dir.link && rel != top {
+			f.walk(rel, f.trail(rel), now)
+		}
+	}
+}
