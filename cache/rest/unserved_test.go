@@ -28,11 +28,11 @@ var insecureObjects = map[string]insecure{
 	"Gateway": {"networking.istio.io/v1/namespaces/shop/gateways", "networking.istio.io/v1", "Gateway",
 		`{"servers":[{"port":{"number":443,"name":"a","protocol":"HTTPS"},"hosts":["*"],"tls":{"mode":"SIMPLE","credentialName":"a"}}]}`, "spec.servers[0]"},
 	"Sidecar": {"networking.istio.io/v1/namespaces/shop/sidecars", "networking.istio.io/v1", "Sidecar",
-		`{"ingress":[{"port":{"number":80,"name":"a","protocol":"HTTPS"},"tls":{"mode":"SIMPLE"}}]}`, "spec.ingress[0].tls"},
+		`{"ingress":[{"port":{"number":80,"name":"a","protocol":"HTTPS"},"tls":{"mode":"SIMPLE","serverCertificate":"/c","privateKey":"/k"}}]}`, "spec.ingress[0].tls"},
 	"ServiceEntry": {"networking.istio.io/v1/namespaces/shop/serviceentries", "networking.istio.io/v1", "ServiceEntry",
 		`{"hosts":["a.b"],"ports":[{"number":80,"name":"a","protocol":"HTTP"}],"subjectAltNames":["a"]}`, "spec.subjectAltNames"},
 	"VirtualService": {"networking.istio.io/v1/namespaces/shop/virtualservices", "networking.istio.io/v1", "VirtualService",
-		`{"hosts":["a.b"],"http":[{"match":[{"headers":{"@request.auth.claims.sub":{"exact":"a"}}}],"directResponse":{"status":200}}]}`, "spec.http[0].match[0].headers[@request.auth.claims.sub]"},
+		`{"hosts":["a.b"],"gateways":["edge"],"http":[{"match":[{"headers":{"@request.auth.claims.sub":{"exact":"a"}}}],"directResponse":{"status":200}}]}`, "spec.http[0].match[0].headers[@request.auth.claims.sub]"},
 }
 
 // TestUnservedSecurityIsRefused: nothing but a restore stores it anew, whoever asks and

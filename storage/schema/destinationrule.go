@@ -67,7 +67,7 @@ func checkClients(c checker, d *networking.DestinationRule) {
 	if d.GetWorkloadSelector() == nil {
 		return
 	}
-	c.at("workloadSelector", "matchLabels").labels(d.GetWorkloadSelector().GetMatchLabels())
+	c.at("workloadSelector", "matchLabels").selected(d.GetWorkloadSelector().GetMatchLabels())
 	if len(d.GetWorkloadSelector().GetMatchLabels()) == 0 {
 		c.at("workloadSelector").warn("has no labels and selects every proxy of the namespace")
 	}
@@ -93,11 +93,26 @@ func checkTrafficPolicy(c checker, p *networking.TrafficPolicy) {
 	if p.GetTunnel() != nil && p.GetProxyProtocol() != nil {
 		c.at("proxyProtocol").fail("excludes tunnel: set one of them")
 	}
-	each(c.at("portLevelSettings"), p.PortLevelSettings, func(c checker, p *networking.TrafficPolicy_PortTrafficPolicy) {
-		c.at("port", "number").port(portOf(p))
+	checkPortLevels(c.at("portLevelSettings"), p.PortLevelSettings)
+}
+
+// checkPortLevels checks the policies of single ports, of which the first for a port counts.
+func checkPortLevels(c checker, policies []*networking.TrafficPolicy_PortTrafficPolicy) {
+	first := map[uint32]string{}
+	each(c, policies, func(c checker, p *networking.TrafficPolicy_PortTrafficPolicy) {
+		at, port := c.at("port", "number"), portOf(p)
+		switch earlier, twice := first[port]; {
+		case p.GetPort() == nil:
+			c.at("port").fail("is missing: name the number of a port of the service")
+		case port < 1 || port > 65535:
+			at.warn("is %d, which no port is: the policy has no effect", port)
+		case twice:
+			at.warn("%d has a policy before, at %s: this one has no effect", port, earlier)
+		default:
+			first[port] = c.path
+		}
 		checkPolicy(c, p)
 	})
-	unique(c.at("portLevelSettings"), p.PortLevelSettings, portOf, "port", "number")
 }
 
 func checkTunnel(c checker, t *networking.TrafficPolicy_TunnelSettings) {
@@ -137,6 +152,51 @@ func checkClientTLS(c checker, t *networking.ClientTLSSettings) {
 	if mode := t.GetMode(); mode != networking.ClientTLSSettings_DISABLE {
 		c.at("mode").insecure("%s is not served yet: connections are in plaintext; only DISABLE is served", mode)
 	}
+	checkClientCertificates(c, t)
+	checkUnverified(c, t)
+}
+
+// checkClientCertificates checks where the certificates of a client come from: from files,
+// or from a credential.
+func checkClientCertificates(c checker, t *networking.ClientTLSSettings) {
+	mutual := t.GetMode() == networking.ClientTLSSettings_MUTUAL
+	needed := mutual && t.GetCredentialName() == ""
+	for _, file := range []struct {
+		name, path string
+		needed     bool
+	}{
+		{"clientCertificate", t.GetClientCertificate(), needed}, {"privateKey", t.GetPrivateKey(), needed},
+		{"caCertificates", t.GetCaCertificates(), false}, {"caCrl", t.GetCaCrl(), false},
+	} {
+		at := c.at(file.name)
+		switch {
+		case file.needed && file.path == "":
+			at.fail("is missing: mode MUTUAL needs a certificate and its key, or credentialName")
+		case file.path == "":
+		case t.GetMode() == networking.ClientTLSSettings_ISTIO_MUTUAL:
+			at.warn("has no effect: mode ISTIO_MUTUAL uses the certificate of the proxy")
+		case t.GetCredentialName() != "" && (mutual || t.GetMode() == networking.ClientTLSSettings_SIMPLE):
+			at.fail("excludes credentialName, which has it: set one of them")
+		}
+	}
+}
+
+// checkUnverified checks that a server which is not verified is not verified by anything.
+func checkUnverified(c checker, t *networking.ClientTLSSettings) {
+	simple, mutual := t.GetMode() == networking.ClientTLSSettings_SIMPLE, t.GetMode() == networking.ClientTLSSettings_MUTUAL
+	if !t.GetInsecureSkipVerify().GetValue() || !simple && !mutual {
+		return
+	}
+	const excludes = "excludes insecureSkipVerify, which verifies no server: set one of them"
+	if t.GetCaCertificates() != "" {
+		c.at("caCertificates").fail(excludes)
+	}
+	if len(t.GetSubjectAltNames()) > 0 {
+		c.at("subjectAltNames").fail(excludes)
+	}
+	if simple && t.GetCredentialName() != "" {
+		c.at("credentialName").fail(excludes)
+	}
 }
 
 // hashOfNothing is told where there is a hash and no key, which Istio takes.
@@ -154,7 +214,7 @@ func checkConsistentHash(c checker, h *networking.LoadBalancerSettings_Consisten
 			c.warn(hashOfNothing)
 		}
 	case *networking.LoadBalancerSettings_ConsistentHashLB_HttpHeaderName:
-		c.at("httpHeaderName").headerName(key.HttpHeaderName)
+		c.at("httpHeaderName").hashedHeader(key.HttpHeaderName)
 	case *networking.LoadBalancerSettings_ConsistentHashLB_HttpQueryParameterName:
 		if key.HttpQueryParameterName == "" {
 			c.at("httpQueryParameterName").fail("is empty")
@@ -236,6 +296,16 @@ func (c checker) ring(size uint64) {
 	c.atMost(size, limit)
 	if size > served && size <= limit {
 		c.warn("is %d: proxies get a ring of %d, as a larger one stops them for seconds at each change of an endpoint", size, served)
+	}
+}
+
+// hashedHeader checks the name of a header that is hashed.
+func (c checker) hashedHeader(name string) {
+	switch c.oneLine(name); {
+	case name == "":
+		c.fail("is missing: name the header to hash")
+	case !headerToken.MatchString(name):
+		c.warn("%q is not the name of an HTTP header: requests lack it, and proxies choose endpoints at random", name)
 	}
 }
 

@@ -33,7 +33,7 @@ func (c checker) headerName(name string) {
 // among them.
 func (c checker) matchedHeader(name string) {
 	switch {
-	case strings.HasPrefix(name, "@request.auth.claims"):
+	case strings.HasPrefix(name, claims):
 		c.insecure("routing by the claims of a token is not served yet: the header is matched as any other")
 	case slices.Contains([]string{":authority", ":method", ":path", ":scheme"}, name):
 	default:
@@ -41,8 +41,20 @@ func (c checker) matchedHeader(name string) {
 	}
 }
 
+// claims begins the name of a header that stands for a claim of a token.
+const claims = "@request.auth.claims"
+
+// claimless refuses matches of claims.
+func (c checker) claimless(matches map[string]*networking.StringMatch) {
+	for _, name := range slices.Sorted(maps.Keys(matches)) {
+		if strings.HasPrefix(name, claims) {
+			c.key(name).fail(`is a claim of a token, which gateways alone route by: name gateways without "mesh"`)
+		}
+	}
+}
+
 // isAuthority says whether a header of a request is its host.
-func isAuthority(name string) bool { return lower(name) == "host" || name == ":authority" }
+func isAuthority(name string) bool { return lower(name) == "host" || lower(name) == ":authority" }
 
 // headers checks operations on headers.
 func (c checker) headers(h *networking.Headers) {

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"maps"
 	"slices"
 
 	networking "istio.io/api/networking/v1alpha3"
@@ -23,7 +24,7 @@ func checkHTTPMatch(c checker, m *networking.HTTPMatchRequest) {
 	c.at("sourceLabels").labels(m.GetSourceLabels())
 	each(c.at("gateways"), m.GetGateways(), checkGatewayName)
 	if m.GetSourceNamespace() != "" {
-		c.at("sourceNamespace").dnsLabel(m.GetSourceNamespace())
+		c.at("sourceNamespace").namespace(m.GetSourceNamespace())
 	}
 }
 
@@ -112,13 +113,15 @@ func checkAuthority(c checker, route *networking.HTTPRoute) {
 	if route.GetRewrite().GetAuthority() != "" {
 		report(c.at("rewrite", "authority"))
 	}
-	operations := route.GetHeaders().GetRequest()
-	for _, name := range []string{":authority", "Host", "host"} {
-		if _, ok := operations.GetSet()[name]; ok {
-			report(c.at("headers", "request", "set").key(name))
-		}
-		if _, ok := operations.GetAdd()[name]; ok {
-			report(c.at("headers", "request", "add").key(name))
+	at, operations := c.at("headers", "request"), route.GetHeaders().GetRequest()
+	for _, to := range []struct {
+		at     checker
+		values map[string]string
+	}{{at.at("set"), operations.GetSet()}, {at.at("add"), operations.GetAdd()}} {
+		for _, name := range slices.Sorted(maps.Keys(to.values)) {
+			if isAuthority(name) {
+				report(to.at.key(name))
+			}
 		}
 	}
 }

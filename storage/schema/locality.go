@@ -41,7 +41,6 @@ func (c checker) localityLbSetting(s *networking.LocalityLoadBalancerSetting) {
 	if len(s.GetDistribute()) > 0 && len(s.GetFailoverPriority()) > 0 {
 		c.at("failoverPriority").warn("has no effect beside distribute")
 	}
-	from := make([]string, len(s.GetDistribute()))
 	each(c.at("distribute"), s.GetDistribute(), func(c checker, d *networking.LocalityLoadBalancerSetting_Distribute) {
 		c.at("from").locality(d.GetFrom())
 		names := slices.Sorted(maps.Keys(d.GetTo()))
@@ -58,10 +57,7 @@ func (c checker) localityLbSetting(s *networking.LocalityLoadBalancerSetting) {
 		}
 		c.at("to").disjoint(names)
 	})
-	for i, d := range s.GetDistribute() {
-		from[i] = d.GetFrom()
-	}
-	c.at("distribute").disjoint(from)
+	c.at("distribute").ordered(s.GetDistribute())
 	each(c.at("failover"), s.GetFailover(), func(c checker, f *networking.LocalityLoadBalancerSetting_Failover) {
 		c.at("from").region(f.GetFrom())
 		c.at("to").region(f.GetTo())
@@ -76,7 +72,10 @@ func (c checker) localityLbSetting(s *networking.LocalityLoadBalancerSetting) {
 	}
 	each(c.at("failoverPriority"), s.GetFailoverPriority(), func(c checker, label string) {
 		key, _, _ := strings.Cut(label, "=")
-		if c.given(key); key == "topology.kubernetes.io/region" && len(s.GetFailover()) > 0 {
+		if key == "" {
+			c.warn("is empty and has no effect: name a label")
+		}
+		if key == "topology.kubernetes.io/region" && len(s.GetFailover()) > 0 {
 			c.fail("%q excludes failover, which orders regions, too", key)
 		}
 	})
@@ -89,23 +88,33 @@ func (c checker) locality(name string) {
 	switch {
 	case name == "":
 		c.fail("is missing: name a region, region/zone or region/zone/subzone")
-		return
-	case len(parts) > 3:
-		c.fail("%q has more parts than region/zone/subzone", name)
-		return
-	}
-	for i, part := range parts {
-		if part == "" {
-			c.fail("%q has an empty part", name)
-		} else if strings.Contains(part, "*") && (part != "*" || i < len(parts)-1) {
-			c.fail(`%q: "*" stands for all that is last`, name)
-		}
+	case slices.Contains(parts, ""):
+		c.fail("%q has an empty part", name)
+	case strings.Contains(name[:len(name)-1], "*"):
+		c.fail(`%q: "*" stands for all that is last`, name)
+	case strings.HasSuffix(name, "*") && parts[len(parts)-1] != "*":
+		c.warn(`%q: "*" stands for all only as a whole part, and no locality is named so: write region/*`, name)
 	}
 }
 
 func (c checker) region(name string) {
-	if name == "" || strings.ContainsAny(name, "/*") {
+	if strings.ContainsAny(name, "/*") {
 		c.fail("must be one region, is %q", name)
+	} else if name == "" {
+		c.warn("is empty: it stands for what has no region")
+	}
+}
+
+// ordered reports a distribution for callers that an earlier one is for, too. The narrower
+// may come first.
+func (c checker) ordered(list []*networking.LocalityLoadBalancerSetting_Distribute) {
+	for i, d := range list {
+		for _, earlier := range list[:i] {
+			if from, wide := d.GetFrom(), earlier.GetFrom(); from != "" && wide != "" && covers(wide, from) {
+				c.index(i).at("from").fail("%q is never used, as an earlier one is for %q: put the narrower first", from, wide)
+				break
+			}
+		}
 	}
 }
 

@@ -64,7 +64,7 @@ func (c checker) syntax(value string, check func(string) []string) {
 	}
 }
 
-// labels checks the syntax of labels and of the selectors made of them.
+// labels checks the syntax of labels.
 func (c checker) labels(labels map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		if c.full() {
@@ -72,6 +72,26 @@ func (c checker) labels(labels map[string]string) {
 		}
 		c.key(key).syntax(key, validation.IsQualifiedName)
 		c.key(key).syntax(labels[key], validation.IsValidLabelValue)
+	}
+}
+
+// selected checks the labels of a selector. A label that nothing can have, since it is
+// written in no valid way, selects nothing.
+func (c checker) selected(labels map[string]string) {
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		at, value := c.key(key), labels[key]
+		switch {
+		case c.full():
+			return
+		case key == "":
+			at.fail("is missing: name a label")
+		case strings.Contains(key+value, "*"):
+			at.fail("has no wildcards: name the label and its value, is %q", key+"="+value)
+		case strings.ContainsAny(key+value, "=,\x00"):
+			at.fail("%q is not valid: a label has none of = , and no zero byte", key+"="+value)
+		case len(validation.IsQualifiedName(key))+len(validation.IsValidLabelValue(value)) > 0:
+			at.warn("%q cannot be a label: nothing has it", key+"="+value)
+		}
 	}
 }
 

@@ -4,7 +4,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
 	networking "istio.io/api/networking/v1alpha3"
 )
 
@@ -25,6 +27,15 @@ func retryConditions() []string {
 	}
 }
 
+// backoff checks the pause before a retry, of which proxies count whole milliseconds.
+func (c checker) backoff(d *durationpb.Duration) {
+	if pause := d.AsDuration(); d.IsValid() && pause > 0 && pause <= maxDuration && pause%time.Millisecond != 0 {
+		c.warn("is %s, and proxies count whole milliseconds, one at least", pause)
+		return
+	}
+	c.duration(d)
+}
+
 func checkRetries(c checker, r *networking.HTTPRetry) {
 	if r == nil {
 		return
@@ -38,7 +49,7 @@ func checkRetries(c checker, r *networking.HTTPRetry) {
 		c.at("attempts").warn("is 0, which turns retries off: the other fields have no effect")
 	}
 	c.at("perTryTimeout").duration(r.PerTryTimeout)
-	c.at("backoff").duration(r.Backoff)
+	c.at("backoff").backoff(r.Backoff)
 	if r.RetryOn == "" {
 		return
 	}

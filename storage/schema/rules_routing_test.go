@@ -52,13 +52,13 @@ func TestVirtualServiceRules(t *testing.T) {
 			http: [{route: [{destination: {host: a.b}}], match: [{gateways: [a_b]}]}]`,
 			refused: []string{
 				`spec.gateways[0]: "b/c" is not a host name: its part "b/c" is not letters, digits and inner hyphens, 63 at most`,
-				`spec.gateways[1]: "A" is not valid: a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character`,
 				"spec.gateways[2]: is missing",
 				`spec.gateways[3]: "*" is not valid: a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character`,
 				`spec.exportTo[0]: "~" must stand alone`,
 				`spec.http[0].match[0].gateways[0]: "a_b" is not a host name: its part "a_b" is not letters, digits and inner hyphens, 63 at most`,
 			},
 			warned: []string{
+				`spec.gateways[1] "A" has capital letters, as no namespace has: it means none`,
 				`spec.gateways[5] "mesh" stands twice, also at spec.gateways[4]`,
 			}},
 		{name: "actions", kind: schema.VirtualService, spec: `
@@ -131,6 +131,7 @@ func TestVirtualServiceRules(t *testing.T) {
 				`spec.http[0].match[0].sourceLabels[*]: "*" is not valid: name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character`,
 				`spec.http[0].match[0].sourceLabels[*]: "*" is not valid: a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character`,
 				`spec.http[0].match[0].sourceNamespace: "a.b" is not valid: must not contain dots`,
+				`spec.http[0].match[0].headers[@request.auth.claims.sub]: is a claim of a token, which gateways alone route by: name gateways without "mesh"`,
 			},
 			warned: []string{
 				"spec.http[0].match[0].uri is empty and matches every request: set one of exact, prefix, regex",
@@ -285,8 +286,8 @@ func TestVirtualServiceRules(t *testing.T) {
 				"spec.http[1].rewrite.uriRegexRewrite.match: error parsing regexp: missing closing ]: `[`",
 				"spec.http[2].rewrite.uriRegexRewrite.match: is missing",
 				"spec.http[2].rewrite.uriRegexRewrite.rewrite: is missing",
-				"spec.http[2].headers.request.add[:authority]: sets the host of the request, and so does spec.http[2].rewrite.authority: set it once",
 				"spec.http[2].headers.request.set[Host]: sets the host of the request, and so does spec.http[2].rewrite.authority: set it once",
+				"spec.http[2].headers.request.add[:authority]: sets the host of the request, and so does spec.http[2].rewrite.authority: set it once",
 			}},
 		{name: "timeouts and retries", kind: schema.VirtualService, spec: `
 			hosts: [a.b]
@@ -408,7 +409,6 @@ func TestVirtualServiceRules(t *testing.T) {
 				`spec.tcp[0].match[0].destinationSubnets[1]: "a.b" is neither an address nor a range of addresses such as 10.1.0.0/16`,
 				"spec.tcp[0].match[0].port: must be a port from 1 to 65535, is 65536",
 				`spec.tcp[0].match[0].gateways[0]: "b/c" is not a host name: its part "b/c" is not letters, digits and inner hyphens, 63 at most`,
-				`spec.tcp[0].match[0].sourceNamespace: "A_" is not valid: a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character`,
 				"spec.tcp[0].route: is missing: say where the connections go",
 				`spec.tcp[1].route[0].destination.host: "*" is no destination: name a host`,
 				"spec.tcp[1].route[0].weight: must not be negative, is -1",
@@ -418,6 +418,9 @@ func TestVirtualServiceRules(t *testing.T) {
 				`spec.tls[1].match[1].sniHosts[0]: "b.c" is not within the hosts of the VirtualService, a.b: add it there`,
 				`spec.tls[1].match[1].sniHosts[1]: "x*.b" is not a host name: a wildcard stands for whole labels in front, as in "*.example.com"`,
 				"spec.tls[1].route[0].destination.host: is missing",
+			},
+			warned: []string{
+				`spec.tcp[0].match[0].sourceNamespace "A_" cannot be a namespace: no connection comes from it`,
 			}},
 		{name: "streams that are never used", kind: schema.VirtualService, spec: `
 			hosts: [a.b]
@@ -470,10 +473,10 @@ func TestDestinationRuleRules(t *testing.T) {
 			  portLevelSettings: [{}, {port: {number: 80}}, {port: {number: 80}, loadBalancer: {consistentHash: {}}}]`,
 			refused: []string{
 				"spec.trafficPolicy.connectionPool: is empty: set tcp or http, or leave it out",
-				"spec.trafficPolicy.portLevelSettings[0].port.number: must be a port from 1 to 65535, is 0",
-				`spec.trafficPolicy.portLevelSettings[2].port.number: "80" is set twice, also at spec.trafficPolicy.portLevelSettings[1].port.number`,
+				"spec.trafficPolicy.portLevelSettings[0].port: is missing: name the number of a port of the service",
 			},
 			warned: []string{
+				"spec.trafficPolicy.portLevelSettings[2].port.number 80 has a policy before, at spec.trafficPolicy.portLevelSettings[1]: this one has no effect",
 				"spec.trafficPolicy.portLevelSettings[2].loadBalancer.consistentHash lacks what to hash, and proxies choose endpoints at random: set one of httpHeaderName, httpCookie, useSourceIp, httpQueryParameterName",
 			}},
 		{name: "a hash of nothing", kind: schema.DestinationRule, spec: `
@@ -496,10 +499,12 @@ func TestDestinationRuleRules(t *testing.T) {
 				"spec.trafficPolicy.loadBalancer.consistentHash.minimumRingSize: excludes ringHash and maglev: use ringHash.minimumRingSize",
 				"spec.trafficPolicy.loadBalancer.consistentHash.minimumRingSize: must be at most 8388608, is 9999999",
 				"spec.trafficPolicy.loadBalancer.consistentHash.ringHash.minimumRingSize: must be at most 8388608, is 9999999",
-				`spec.subsets[0].trafficPolicy.loadBalancer.consistentHash.httpHeaderName: "a b" is not the name of an HTTP header`,
 				"spec.subsets[0].trafficPolicy.loadBalancer.consistentHash.maglev.tableSize: must be a prime number, is 4",
 				"spec.subsets[1].trafficPolicy.loadBalancer.consistentHash.httpQueryParameterName: is empty",
 				"spec.subsets[1].trafficPolicy.loadBalancer.consistentHash.maglev.tableSize: must be at most 5000011, is 5000077",
+			},
+			warned: []string{
+				`spec.subsets[0].trafficPolicy.loadBalancer.consistentHash.httpHeaderName "a b" is not the name of an HTTP header: requests lack it, and proxies choose endpoints at random`,
 			}},
 		{name: "a huge ring", kind: schema.DestinationRule, spec: `
 			host: a.b
@@ -576,22 +581,21 @@ func TestDestinationRuleRules(t *testing.T) {
 				"spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[0].to[a]: must be from 1 to 100, is 0",
 				"spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[0].to[b]: must be from 1 to 100, is 101",
 				"spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[0].to: the weights must add up to 100, and add up to 101",
-				`spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[1].from: "a/b/c/d" has more parts than region/zone/subzone`,
 				"spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[1].to: the weights must add up to 100, and add up to 90",
 				`spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[1].to: "a/*" and "a/b" overlap: which of them counts would be unclear`,
 				`spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[2].from: "a/*/b": "*" stands for all that is last`,
 				`spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[2].to[a//b]: "a//b" has an empty part`,
-				`spec.trafficPolicy.loadBalancer.localityLbSetting.distribute: "eu" and "eu/*" overlap: which of them counts would be unclear`,
+				`spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[4].from: "eu/*" is never used, as an earlier one is for "eu": put the narrower first`,
 				`spec.trafficPolicy.loadBalancer.localityLbSetting.failover[0].to: must be another region than from, is "eu"`,
 				`spec.trafficPolicy.loadBalancer.localityLbSetting.failover[1].from: must be one region, is "eu/a"`,
 				`spec.trafficPolicy.loadBalancer.localityLbSetting.failover[1].to: must be one region, is "*"`,
-				"spec.trafficPolicy.loadBalancer.localityLbSetting.failoverPriority[0]: is missing",
 				`spec.trafficPolicy.loadBalancer.localityLbSetting.failoverPriority[1]: "topology.kubernetes.io/region" excludes failover, which orders regions, too`,
 				"spec.trafficPolicy.loadBalancer.zoneAwareLbSetting: excludes localityLbSetting: set one of them",
 			},
 			warned: []string{
 				"spec.trafficPolicy.loadBalancer.localityLbSetting.failoverPriority has no effect beside distribute",
 				`spec.trafficPolicy.loadBalancer.localityLbSetting.failover[2] has no effect: an earlier one is for region "eu", too`,
+				"spec.trafficPolicy.loadBalancer.localityLbSetting.failoverPriority[0] is empty and has no effect: name a label",
 				"spec.trafficPolicy.loadBalancer.localityLbSetting has no effect without outlierDetection, which finds out that a locality fails",
 				"spec.trafficPolicy.portLevelSettings[0].loadBalancer.localityLbSetting has no effect without outlierDetection, which finds out that a locality fails",
 				"spec.trafficPolicy.loadBalancer.zoneAwareLbSetting is not served yet and has no effect",
@@ -617,7 +621,7 @@ func TestDestinationRuleRules(t *testing.T) {
 		{name: "TLS everywhere", kind: schema.DestinationRule, spec: `
 			host: a.b
 			trafficPolicy: {tls: {mode: ISTIO_MUTUAL}, portLevelSettings: [{port: {number: 443}, tls: {mode: SIMPLE, sni: a.b}}]}
-			subsets: [{name: a, labels: {a: b}, trafficPolicy: {tls: {mode: MUTUAL}}}]`,
+			subsets: [{name: a, labels: {a: b}, trafficPolicy: {tls: {mode: MUTUAL, credentialName: c}}}]`,
 			warned: []string{
 				"spec.trafficPolicy.tls.mode ISTIO_MUTUAL is not served yet: connections are in plaintext; only DISABLE is served",
 				"spec.trafficPolicy.portLevelSettings[0].tls.mode SIMPLE is not served yet: connections are in plaintext; only DISABLE is served",
@@ -654,7 +658,7 @@ func TestDestinationRuleRules(t *testing.T) {
 			workloadSelector: {matchLabels: {a: "*"}}
 			exportTo: ["*"]`,
 			refused: []string{
-				`spec.workloadSelector.matchLabels[a]: "*" is not valid: a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character`,
+				`spec.workloadSelector.matchLabels[a]: has no wildcards: name the label and its value, is "a=*"`,
 				`spec.exportTo: excludes workloadSelector, which selects proxies of the rule's own namespace: use ["."], or leave it out`,
 			}},
 		{name: "all clients", kind: schema.DestinationRule, spec: `
@@ -688,7 +692,6 @@ func TestGatewayRules(t *testing.T) {
 				`spec.servers[1].hosts: is missing: name at least one host, "*" for all`,
 				`spec.servers[2].port.protocol: unknown protocol "SMTP": use one of HTTP, HTTP2, GRPC, GRPC-WEB, HTTPS, TLS, TCP, MONGO, MYSQL, REDIS, UDP, HTTP_PROXY`,
 				`spec.servers[2].hosts[0]: "b/c" is not a host name: its part "b/c" is not letters, digits and inner hyphens, 63 at most`,
-				`spec.servers[2].hosts[1]: "Shop" is not valid: a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character`,
 				`spec.servers[2].hosts[2]: "~" is not valid: a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character`,
 				`spec.servers[2].hosts[3]: "*." is not a host name: a wildcard stands for whole labels in front, as in "*.example.com"`,
 				"spec.servers[3].bind: Unix sockets are not served yet: bind an IP address",
@@ -698,6 +701,7 @@ func TestGatewayRules(t *testing.T) {
 				`spec.servers[3].port.name: "http" is set twice, also at spec.servers[2].port.name`,
 			},
 			warned: []string{
+				`spec.servers[2].hosts[1] "Shop" has capital letters, as no namespace has: it means none`,
 				"spec.servers[4].defaultEndpoint is not served yet and has no effect",
 			}},
 		{name: "certificates on a plaintext port", kind: schema.Gateway, spec: `
@@ -746,7 +750,8 @@ func TestSidecarRules(t *testing.T) {
 				"spec.ingress[2].bind: must be an IP address: an ingress listener has no socket, and its defaultEndpoint may be one",
 				`spec.ingress[2].defaultEndpoint: must be an address and a port such as 127.0.0.1:8080, is "127.0.0.1"`,
 				"spec.ingress[3].connectionPool: is empty: set tcp or http, or leave it out",
-				"spec.ingress[3].tls: is for the protocols HTTPS and TLS, the port has UDP: change the protocol, or leave it out",
+				"spec.ingress[3].tls.serverCertificate: is missing: mode SIMPLE needs it",
+				"spec.ingress[3].tls.privateKey: is missing: mode SIMPLE needs it",
 				`spec.ingress[3].defaultEndpoint: must have a port from 1 to 65535, is "127.0.0.1:0"`,
 				`spec.ingress[4].port.protocol: unknown protocol "SMTP": use one of HTTP, HTTP2, GRPC, GRPC-WEB, HTTPS, TLS, TCP, MONGO, MYSQL, REDIS, UDP, HTTP_PROXY`,
 				`spec.ingress[4].defaultEndpoint: must be unix:// and an absolute path, is "unix://a"`,
@@ -827,7 +832,7 @@ func TestSidecarRules(t *testing.T) {
 				"spec.outboundTrafficPolicy.egressProxy: needs mode ALLOW_ANY: with REGISTRY_ONLY no traffic to unknown hosts passes",
 				`spec.outboundTrafficPolicy.egressProxy.host: "*.b" is not a host name: a wildcard stands for whole labels in front, as in "*.example.com"`,
 				"spec.outboundTrafficPolicy.egressProxy.port: is missing: name the number of a port of the service",
-				`spec.outboundTrafficPolicy.egressProxy.subset: "A_B" is not valid: a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character`,
+				`spec.outboundTrafficPolicy.egressProxy.subset: "a_b" is not valid: a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character`,
 			}},
 	})
 }

@@ -29,7 +29,9 @@ func TestServiceEntryRules(t *testing.T) {
 				`spec.hosts[4]: "a..b" is not a host name: its part "" is not letters, digits and inner hyphens, 63 at most`,
 				"spec.hosts[5]: is missing",
 				`spec.hosts[6]: "10.0.0.1" is not a host name: its last part is a number`,
-				`spec.hosts[8]: "ok.com" is set twice, also at spec.hosts[7]`,
+			},
+			warned: []string{
+				`spec.hosts[8] "ok.com" stands twice, also at spec.hosts[7]`,
 			}},
 		{name: "addresses", kind: schema.ServiceEntry, spec: `
 			hosts: [a.com]
@@ -85,7 +87,7 @@ func TestServiceEntryRules(t *testing.T) {
 			workloadSelector: {labels: {app: "*"}}`,
 			refused: []string{
 				"spec.workloadSelector: excludes endpoints: set one of the two",
-				`spec.workloadSelector.labels[app]: "*" is not valid: a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character`,
+				`spec.workloadSelector.labels[app]: has no wildcards: name the label and its value, is "app=*"`,
 			}},
 		{name: "resolution NONE", kind: schema.ServiceEntry, spec: `
 			hosts: [a.com]
@@ -178,10 +180,10 @@ func TestServiceEntryRules(t *testing.T) {
 			subjectAltNames: [spiffe://a]`,
 			refused: []string{
 				`spec.exportTo[0]: "*" must stand alone`,
-				`spec.exportTo[2]: "Shop" is not valid: a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character`,
 				`spec.exportTo[3]: "shop" is set twice, also at spec.exportTo[1]`,
 			},
 			warned: []string{
+				`spec.exportTo[2] "Shop" has capital letters, as no namespace has: it means none`,
 				"spec.subjectAltNames is not served yet: nobody checks who the server is",
 			}},
 	})
@@ -223,7 +225,9 @@ func TestWorkloadEntryRules(t *testing.T) {
 				"spec.ports[]: is missing",
 				"spec.ports[http]: must be a port from 1 to 65535, is 70000",
 				`spec.labels[a b]: "a b" is not valid: name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character`,
-				`spec.locality: must be region/zone/subzone without wildcards, is "a/b/c/d"`,
+			},
+			warned: []string{
+				`spec.locality "a/b/c/d" has more parts than region/zone/subzone: the subzone is all that follows the zone`,
 			}},
 		{name: "group", kind: schema.WorkloadGroup, spec: `{}`,
 			refused: []string{

@@ -59,7 +59,7 @@ func TestUnservedSecurity(t *testing.T) {
 		"TLS of clients": {schema.DestinationRule, `
 			host: a.b
 			trafficPolicy: {tls: {mode: ISTIO_MUTUAL}, portLevelSettings: [{port: {number: 1}, tls: {mode: SIMPLE}}]}
-			subsets: [{name: a, labels: {a: b}, trafficPolicy: {tls: {mode: MUTUAL}, portLevelSettings: [{port: {number: 1}, tls: {mode: SIMPLE}}]}}]`,
+			subsets: [{name: a, labels: {a: b}, trafficPolicy: {tls: {mode: MUTUAL, credentialName: c}, portLevelSettings: [{port: {number: 1}, tls: {mode: SIMPLE}}]}}]`,
 			[]string{
 				"spec.trafficPolicy.tls.mode", "spec.trafficPolicy.portLevelSettings[0].tls.mode",
 				"spec.subsets[0].trafficPolicy.tls.mode", "spec.subsets[0].trafficPolicy.portLevelSettings[0].tls.mode",
@@ -75,10 +75,11 @@ func TestUnservedSecurity(t *testing.T) {
 			- {port: {number: 5, name: e, protocol: TCP}, hosts: ["*"]}`,
 			[]string{"spec.servers[1]", "spec.servers[2]", "spec.servers[3].tls"}},
 		"a sidecar": {schema.Sidecar, `
-			ingress: [{port: {number: 1, name: a, protocol: HTTPS}, tls: {mode: SIMPLE}}]`,
+			ingress: [{port: {number: 1, name: a, protocol: HTTPS}, tls: {mode: SIMPLE, serverCertificate: /c, privateKey: /k}}]`,
 			[]string{"spec.ingress[0].tls"}},
 		"claims": {schema.VirtualService, `
 			hosts: [a.b]
+			gateways: [edge]
 			http:
 			- match: [{headers: {"@request.auth.claims.sub": {exact: a}, x: {exact: a}}}, {withoutHeaders: {"@request.auth.claims[sub]": {}}}]
 			  route: [{destination: {host: a.b}}]

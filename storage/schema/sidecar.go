@@ -1,7 +1,6 @@
 package schema
 
 import (
-	"cmp"
 	"net"
 	"slices"
 	"strconv"
@@ -84,13 +83,13 @@ func checkIngressTLS(c checker, l *networking.IstioIngressListener) {
 	if tls == nil {
 		return
 	}
-	if p := lower(l.Port.GetProtocol()); p != protocolHTTPS && p != protocolTLS {
-		at.fail("is for the protocols HTTPS and TLS, the port has %s: change the protocol, or leave it out", cmp.Or(l.Port.GetProtocol(), "none"))
-	}
 	switch tls.GetMode() {
-	case networking.ServerTLSSettings_ISTIO_MUTUAL, networking.ServerTLSSettings_AUTO_PASSTHROUGH, networking.ServerTLSSettings_PASSTHROUGH:
+	case networking.ServerTLSSettings_ISTIO_MUTUAL, networking.ServerTLSSettings_AUTO_PASSTHROUGH:
 		at.at("mode").fail("%s is not for sidecars: use SIMPLE, MUTUAL or OPTIONAL_MUTUAL", tls.GetMode())
+	case networking.ServerTLSSettings_PASSTHROUGH:
+		at.warn("has no effect with mode PASSTHROUGH, which ends no TLS: use SIMPLE, MUTUAL or OPTIONAL_MUTUAL")
 	}
+	checkServerFiles(at, tls)
 	const gateways = "is for gateways: leave it out"
 	for _, f := range []struct {
 		name string
@@ -102,6 +101,26 @@ func checkIngressTLS(c checker, l *networking.IstioIngressListener) {
 		if f.set {
 			at.at(f.name).fail(gateways)
 		}
+	}
+}
+
+// checkServerFiles checks that the files are named which a mode needs.
+func checkServerFiles(c checker, t *networking.ServerTLSSettings) {
+	mode := t.GetMode()
+	mutual := mode == networking.ServerTLSSettings_MUTUAL || mode == networking.ServerTLSSettings_OPTIONAL_MUTUAL
+	if !mutual && mode != networking.ServerTLSSettings_SIMPLE || t.GetCredentialName() != "" {
+		return
+	}
+	for _, file := range []struct {
+		name, path string
+		needed     bool
+	}{{"serverCertificate", t.GetServerCertificate(), true}, {"privateKey", t.GetPrivateKey(), true}, {"caCertificates", t.GetCaCertificates(), mutual}} {
+		if file.needed && file.path == "" {
+			c.at(file.name).fail("is missing: mode %s needs it", mode)
+		}
+	}
+	if t.GetCaCrl() != "" && !mutual {
+		c.at("caCrl").fail("has no use with mode SIMPLE, which asks clients for no certificate: leave it out")
 	}
 }
 
@@ -122,7 +141,7 @@ func checkOutboundTrafficPolicy(c checker, p *networking.OutboundTrafficPolicy) 
 		at.at("port", "number").port(to.GetPort().GetNumber())
 	}
 	if to.GetSubset() != "" {
-		at.at("subset").dnsLabel(to.GetSubset())
+		at.at("subset").dnsLabel(lower(to.GetSubset()))
 	}
 }
 

@@ -5,7 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
 	networking "istio.io/api/networking/v1alpha3"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/portolan-mesh/portolan/storage/host"
 )
@@ -45,8 +47,8 @@ func checkStreamMatch(c checker, m streamMatch) {
 	c.at("port").optionalPort(m.GetPort())
 	c.at("sourceLabels").labels(m.GetSourceLabels())
 	each(c.at("gateways"), m.GetGateways(), checkGatewayName)
-	if m.GetSourceNamespace() != "" {
-		c.at("sourceNamespace").dnsLabel(m.GetSourceNamespace())
+	if ns := m.GetSourceNamespace(); ns != "" && len(validation.IsDNS1123Label(ns)) > 0 {
+		c.at("sourceNamespace").warn("%q cannot be a namespace: no connection comes from it", ns)
 	}
 }
 
@@ -72,6 +74,10 @@ func checkTLSRoute(c checker, v *networking.VirtualService, r *networking.TLSRou
 // checkSNIHost checks that a name that clients ask for is within the hosts of the
 // VirtualService.
 func checkSNIHost(c checker, v *networking.VirtualService, name string) {
+	if isIP(name) {
+		c.warn("is an address, and clients ask for no address by name: no connection matches")
+		return
+	}
 	if name != "*" {
 		if err := hostPattern(name); err != nil {
 			c.failIf(err)
@@ -97,9 +103,12 @@ func checkStreamDestinations(c checker, destinations []*networking.RouteDestinat
 	checkWeights(c, weights)
 }
 
-// checkReachableStreams warns of tcp routes behind one that takes every connection.
+// checkReachableStreams warns of tcp routes behind one that takes every connection, and of
+// matches that an earlier route has, too.
 func checkReachableStreams(c checker, routes []*networking.TCPRoute) {
+	var earlier []placedStream
 	for i, r := range routes {
+		earlier = checkRepeated(c.index(i).at("match"), r.GetMatch(), earlier)
 		all := len(r.GetMatch()) == 0 || slices.ContainsFunc(r.GetMatch(), func(m *networking.L4MatchAttributes) bool {
 			return m == nil || !anySet(m)
 		})
@@ -108,4 +117,28 @@ func checkReachableStreams(c checker, routes []*networking.TCPRoute) {
 			return
 		}
 	}
+}
+
+// placedStream is a match of connections, and where it stands.
+type placedStream struct {
+	match proto.Message
+	path  string
+}
+
+// maxRepeated bounds how many matches a match is compared with.
+const maxRepeated = 100
+
+// checkRepeated warns of matches that are among the earlier ones, and adds the others to
+// them.
+func checkRepeated[M proto.Message](c checker, matches []M, earlier []placedStream) []placedStream {
+	for i, m := range matches {
+		at := c.index(i)
+		first := slices.IndexFunc(earlier, func(e placedStream) bool { return proto.Equal(e.match, m) })
+		if first >= 0 {
+			at.neverUsed("is never used: %s takes its connections", earlier[first].path)
+		} else if len(earlier) < maxRepeated {
+			earlier = append(earlier, placedStream{m, at.path})
+		}
+	}
+	return earlier
 }

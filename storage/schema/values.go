@@ -205,6 +205,16 @@ func (c checker) dnsLabel(name string) {
 	c.syntax(name, validation.IsDNS1123Label)
 }
 
+// namespace checks the name of a namespace, which may be written with capitals: then no
+// namespace has it.
+func (c checker) namespace(name string) {
+	if name != lower(name) && len(validation.IsDNS1123Label(lower(name))) == 0 {
+		c.warn("%q has capital letters, as no namespace has: it means none", name)
+		return
+	}
+	c.syntax(name, validation.IsDNS1123Label)
+}
+
 // regex checks an expression that Envoy will run.
 func (c checker) regex(expression string) {
 	if len(expression) > 1024 {
@@ -253,7 +263,7 @@ func (c checker) exportTo(values []string) {
 				c.fail("%q must stand alone", v)
 			}
 		default:
-			c.syntax(v, validation.IsDNS1123Label)
+			c.namespace(v)
 		}
 	})
 	unique(c, values, itself)
@@ -275,7 +285,7 @@ func (c checker) selector(s *networking.WorkloadSelector) {
 	if len(s.Labels) == 0 {
 		c.warn("has no labels and selects every workload")
 	}
-	c.at("labels").labels(s.Labels)
+	c.at("labels").selected(s.Labels)
 }
 
 // bind checks the address of a listener.
@@ -297,7 +307,7 @@ func (c checker) namespacedHost(value string, namespaces ...string) (namespace, 
 		namespace, host = "", value
 	}
 	if ok && !slices.Contains(namespaces, namespace) {
-		c.syntax(namespace, validation.IsDNS1123Label)
+		c.namespace(namespace)
 	}
 	if err := hostPattern(host); err != nil {
 		c.fail("%v", err)

@@ -54,12 +54,17 @@ func checkVirtualService(c checker, v *networking.VirtualService) {
 // isDelegate says whether a VirtualService has no hosts of its own.
 func isDelegate(v *networking.VirtualService) bool { return len(v.Hosts) == 0 }
 
+// ofSidecars says whether sidecars have the routes of a VirtualService, too.
+func ofSidecars(v *networking.VirtualService) bool {
+	return len(v.GetGateways()) == 0 || slices.Contains(v.GetGateways(), meshGateway)
+}
+
 func checkHosts(c checker, v *networking.VirtualService) {
 	if isDelegate(v) {
 		checkDelegate(c, v)
 		return
 	}
-	sidecars := len(v.Gateways) == 0 || slices.Contains(v.Gateways, meshGateway)
+	sidecars := ofSidecars(v)
 	var earlier distinctHosts
 	each(c, v.Hosts, func(c checker, h string) {
 		err := hostPattern(h)
@@ -131,15 +136,23 @@ func checkGatewayName(c checker, name string) {
 		c.failIf(hostName(name))
 		return
 	}
-	if namespace != "." {
-		c.dnsLabel(namespace)
+	if namespace == "" {
+		c.fail("lacks a namespace before the slash")
+	} else if namespace != "." {
+		c.namespace(namespace)
 	}
 	c.failIf(hostName(rest))
 }
 
 func checkHTTPRoute(c checker, v *networking.VirtualService, r *networking.HTTPRoute) {
 	checkAction(c, v, r)
-	each(c.at("match"), r.GetMatch(), checkHTTPMatch)
+	each(c.at("match"), r.GetMatch(), func(c checker, m *networking.HTTPMatchRequest) {
+		checkHTTPMatch(c, m)
+		if ofSidecars(v) {
+			c.at("headers").claimless(m.GetHeaders())
+			c.at("withoutHeaders").claimless(m.GetWithoutHeaders())
+		}
+	})
 	checkDestinations(c.at("route"), r.GetRoute())
 	checkRedirect(c.at("redirect"), r)
 	checkDirectResponse(c.at("directResponse"), r.GetDirectResponse())

@@ -85,8 +85,10 @@ func checkWorkload(c checker, w *networking.WorkloadEntry) {
 		c.at("ports").key(name).port(w.Ports[name])
 	}
 	c.at("labels").labels(w.Labels)
-	if strings.Contains(w.Locality, "*") || strings.Count(w.Locality, "/") > 2 {
-		c.at("locality").fail("must be region/zone/subzone without wildcards, is %q", w.Locality)
+	if strings.Contains(w.Locality, "*") {
+		c.at("locality").warn("%q has a wildcard, which stands for itself here: write region/zone/subzone", w.Locality)
+	} else if strings.Count(w.Locality, "/") > 2 {
+		c.at("locality").warn("%q has more parts than region/zone/subzone: the subzone is all that follows the zone", w.Locality)
 	}
 	if w.Network != "" && w.Address != "" {
 		c.at("network").notServed("decides nothing but failoverPriority: gateways between networks are not served yet, and clients of other networks connect to the address itself")
