@@ -23,14 +23,20 @@ func (s sources) routing() event {
 	var spec string
 	switch kind {
 	case "VirtualService":
+		of := s.one("host", "a.example", "b.example", "'*.example'")
 		spec = fmt.Sprintf(`{hosts: [%s], gateways: [%s], exportTo: [%s], http: [{route: [{destination: {host: %s, subset: %s, port: {number: %s}}}]%s}]%s}`,
-			s.one("host", "a.example", "b.example", "'*.example'"), s.one("gateway", "mesh", "r", "edge/s", "r, mesh"), s.one("exportTo", "'*'", "."),
+			of, s.one("gateway", "mesh", "r", "edge/s", "r, mesh"), s.one("exportTo", "'*'", "."),
 			host("destination"), s.one("subset", "v1", "v2", "''"), s.one("port", "80", "81"),
-			s.one("mirror", "", ", mirror: {host: m.example}", ", mirrors: [{destination: {host: b.example, subset: v2}}]", ", rewrite: {uri: /x}"), s.one("streams", "", "",
-				", tcp: [{route: [{destination: {host: b.example}}]}]", ", tcp: [{match: [{destinationSubnets: [10.0.0.0/8]}], route: [{destination: {host: a.example}}]}]"))
+			s.one("mirror", "", ", mirror: {host: m.example}", ", mirrors: [{destination: {host: b.example, subset: v2}}]", ", rewrite: {uri: /x}",
+				", fault: {abort: {httpStatus: 500, percentage: {value: 1}}}", ", corsPolicy: {allowOrigins: [{exact: a}]}", ", retries: {attempts: 2, retryOn: 5xx}, timeout: 1s"), s.one("streams", "", "",
+				", tcp: [{route: [{destination: {host: b.example}}]}]", ", tcp: [{match: [{destinationSubnets: [10.0.0.0/8]}], route: [{destination: {host: a.example}}]}]",
+				", tls: [{match: [{sniHosts: ["+of+"]}], route: [{destination: {host: b.example, subset: v1}}]}]"))
 	case "DestinationRule":
-		spec = fmt.Sprintf(`{host: %s, %s, subsets: [{name: %s, labels: {v: '%s'}}], trafficPolicy: {loadBalancer: {simple: RANDOM}}}`,
-			s.one("host", "a.example", "'*.example'", "m.example"), s.one("clients", "exportTo: ['*']", "exportTo: [.]", "workloadSelector: {matchLabels: {app: a}}"), s.one("subset", "v1", "v2"), s.one("v", "1", "2"))
+		spec = fmt.Sprintf(`{host: %s, %s, subsets: [{name: %s, labels: {v: '%s'}}], trafficPolicy: {%s}}`,
+			s.one("host", "a.example", "'*.example'", "m.example"), s.one("clients", "exportTo: ['*']", "exportTo: [.]", "workloadSelector: {matchLabels: {app: a}}"), s.one("subset", "v1", "v2"), s.one("v", "1", "2"),
+			s.one("policy", "loadBalancer: {simple: RANDOM}", "loadBalancer: {warmup: {duration: 1s}}, retryBudget: {percent: 1}", "tunnel: {targetHost: t.example, targetPort: 1}",
+				"outlierDetection: {}, proxyProtocol: {}", "connectionPool: {tcp: {tcpKeepalive: {time: 1s}}, http: {h2UpgradePolicy: UPGRADE, http2KeepAlive: {interval: 1s, timeout: 1s}}}",
+				"portLevelSettings: [{port: {number: 80}, loadBalancer: {consistentHash: {useSourceIp: true}}}]"))
 	case "Gateway":
 		spec = fmt.Sprintf(`{selector: {app: %s}, servers: [{port: {number: %s, name: x, protocol: %s}, hosts: [%s]}]}`,
 			s.one("app", "a", "b"), s.one("port", "80", "81"), s.one("protocol", "HTTP", "TCP"), s.one("host", "'*'", "a.example", "'shop/*.example'"))

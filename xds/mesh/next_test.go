@@ -77,6 +77,7 @@ func (d *draw) config() {
 			to := []*networking.RouteDestination{{Destination: &networking.Destination{Host: d.one(testHosts, "destination")}}}
 			source := map[string]string{"app": d.one([]string{"x", "y", "z"}, "source")}
 			vs.Tcp = []*networking.TCPRoute{{Match: []*networking.L4MatchAttributes{{SourceLabels: source}}, Route: to}}
+			vs.Tls = []*networking.TLSRoute{{Match: []*networking.TLSMatchAttributes{{SniHosts: []string{d.one(testHosts[:3], "name")}}}, Route: to}}
 			if rapid.Bool().Draw(d.t, "only") {
 				vs.Http = nil
 			}
@@ -92,6 +93,7 @@ func (d *draw) config() {
 		if rapid.Bool().Draw(d.t, "balances") {
 			c.Spec.(*networking.DestinationRule).TrafficPolicy = &networking.TrafficPolicy{
 				OutlierDetection: &networking.OutlierDetection{},
+				ConnectionPool:   &networking.ConnectionPoolSettings{Http: d.protocol()},
 				LoadBalancer: &networking.LoadBalancerSettings{LocalityLbSetting: &networking.LocalityLoadBalancerSetting{
 					FailoverPriority: d.some([]string{"app", "v=1"}, "priorities"),
 				}},
@@ -106,6 +108,11 @@ func (d *draw) config() {
 		if rapid.Bool().Draw(d.t, "selects") {
 			s.WorkloadSelector = &networking.WorkloadSelector{Labels: map[string]string{"app": "x"}}
 		}
+		if proxy := d.one(append([]string{""}, testHosts[:2]...), "egressProxy"); proxy != "" {
+			s.OutboundTrafficPolicy = &networking.OutboundTrafficPolicy{
+				Mode: networking.OutboundTrafficPolicy_ALLOW_ANY, EgressProxy: &networking.Destination{Host: proxy, Port: &networking.PortSelector{Number: 80}},
+			}
+		}
 		c.Spec = s
 	default:
 		panic(kind)
@@ -116,6 +123,14 @@ func (d *draw) config() {
 		d.configs = d.configs.Delete(c.Key().Path())
 	} else {
 		d.configs = d.configs.Set(c.Key().Path(), c)
+	}
+}
+
+// protocol draws which HTTP a rule has proxies speak.
+func (d *draw) protocol() *networking.ConnectionPoolSettings_HTTPSettings {
+	return &networking.ConnectionPoolSettings_HTTPSettings{
+		UseClientProtocol: rapid.Bool().Draw(d.t, "client's"),
+		Http2KeepAlive:    &networking.ConnectionPoolSettings_HTTPSettings_ConnectionKeepalive{},
 	}
 }
 
