@@ -37,13 +37,7 @@ func TestEnvoyCapturesTraffic(t *testing.T) {
 	needEnvoy(t)
 	needNamespaces(t)
 	workload, peer := newNamespace(t, "workload"), newNamespace(t, "peer")
-	workload.ip("link", "add", "w", "type", "veth", "peer", "name", "p", "netns", peer.name)
-	for n, address := range map[*namespace]string{workload: "10.0.0.1/24", peer: "10.0.0.2/24"} {
-		device := map[*namespace]string{workload: "w", peer: "p"}[n]
-		n.ip("addr", "add", address, "dev", device)
-		n.ip("link", "set", device, "up")
-	}
-	workload.ip("route", "add", "default", "via", "10.0.0.2")
+	cable(workload, peer)
 	serveUpstream(t, "peer-http", peer.listen("10.0.0.2:9080"))
 	serveTCPUpstream(t, "peer-tcp", peer.listen("10.0.0.2:9432"))
 	serveTCPUpstream(t, "peer-other", peer.listen("10.0.0.2:9433"))
@@ -148,6 +142,69 @@ spec:
 		"cluster.InboundPassthroughCluster;.upstream_cx_total", "cluster.PassthroughCluster;.upstream_cx_total")
 	s.expectNothingRejected()
 	client.expectNothingRejected()
+}
+
+// TestEnvoyCapturesTrafficForAnEgressProxy: what captured connections want of hosts and
+// addresses that no service has goes to the egress proxy of the Sidecar, TCP too, and
+// passes through once there is none.
+func TestEnvoyCapturesTrafficForAnEgressProxy(t *testing.T) {
+	needEnvoy(t)
+	needNamespaces(t)
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
+		workload, peer := newNamespace(t, "workload"), newNamespace(t, "peer")
+		cable(workload, peer)
+		serveTCPUpstream(t, "far", peer.listen("10.0.0.2:9433"))
+		serveUpstream(t, "far-http", peer.listen("10.0.0.2:9080"))
+		serveTCPUpstream(t, "ledger", peer.listen("10.0.0.2:9432"))
+		serveTCPUpstream(t, "egress", peer.listen("10.0.0.2:9999"))
+		serveUpstream(t, "egress-http", peer.listen("10.0.0.2:9998"))
+		s := startServer(t, serverOptions{})
+		entry := func(name string, port int, protocol, more string) string {
+			return fill(`
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: $name, namespace: shop}
+spec:
+  hosts: [$name.shop.test]
+  resolution: STATIC
+  ports: [{number: $port, name: p, protocol: $protocol}]
+  $more
+`, "$name", name, "$port", port, "$protocol", protocol, "$more", more)
+		}
+		to := func(service string) string {
+			return sidecarOf(fill("{outboundTrafficPolicy: {mode: ALLOW_ANY, egressProxy: {host: $service.shop.test, port: {number: 3128}}}}", "$service", service))
+		}
+		s.apply(entry("ledger", 5432, "TCP", "addresses: [10.9.0.1]\n  endpoints: [{address: 10.0.0.2, ports: {p: 9432}}]"),
+			entry("egress", 3128, "TCP", "addresses: [10.9.0.2]\n  endpoints: [{address: 10.0.0.2, ports: {p: 9999}}]"),
+			entry("egress-http", 3128, "HTTP", "addresses: [10.9.0.3]\n  endpoints: [{address: 10.0.0.2, ports: {p: 9998}}]"), to("egress"))
+		workload.nft(capture)
+		client := s.startEnvoy(envoyOptions{kind: "sidecar", name: "client", interception: "REDIRECT", variant: v, in: workload, xds: startSocketRelay(t, s.xds)})
+		client.awaitWarm()
+		awaitGreetingFrom(t, workload, captureMark, "10.0.0.2:9433", "egress")
+		awaitGreetingFrom(t, workload, captureMark, "10.7.7.7:4444", "egress") // that is nowhere
+		awaitGreetingFrom(t, workload, captureMark, "10.9.0.1:5432", "ledger")
+
+		s.awaitSynced(s.apply(to("egress-http")), "client")
+		awaitServed(t, "HTTP of a host that no service has", workload.marked(t, captureMark), "http://10.0.0.2:9080/", "unknown.test", "egress-http")
+
+		s.awaitSynced(s.apply(sidecarOf("{outboundTrafficPolicy: {mode: ALLOW_ANY}}")), "client")
+		awaitGreetingFrom(t, workload, captureMark, "10.0.0.2:9433", "far")
+		awaitServed(t, "HTTP where it was meant to go", workload.marked(t, captureMark), "http://10.0.0.2:9080/", "unknown.test", "far-http")
+		s.expectNothingRejected()
+		client.expectNothingRejected()
+	})
+}
+
+// cable connects two networks: 10.0.0.1 in the workload's, 10.0.0.2, to which all else goes,
+// in the other.
+func cable(workload, peer *namespace) {
+	workload.ip("link", "add", "w", "type", "veth", "peer", "name", "p", "netns", peer.name)
+	for n, address := range map[*namespace]string{workload: "10.0.0.1/24", peer: "10.0.0.2/24"} {
+		device := map[*namespace]string{workload: "w", peer: "p"}[n]
+		n.ip("addr", "add", address, "dev", device)
+		n.ip("link", "set", device, "up")
+	}
+	workload.ip("route", "add", "default", "via", "10.0.0.2")
 }
 
 // awaitServed waits until an upstream answers a request to a URL, of a host where
