@@ -19,6 +19,7 @@ const (
 	Consul     Provider = "Consul"
 	Kubernetes Provider = "Kubernetes"
 	Memory     Provider = "Memory"
+	File       Provider = "File" // of targets, as Prometheus reads them
 )
 
 // ShardKey names the registry instance that a row comes from. Shards of one

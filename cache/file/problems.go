@@ -164,9 +164,9 @@ func (c *Cache) Status() Status {
 	return s
 }
 
-// Ready says why the cache has not synced yet, nil once it has.
+// Ready says why the directory is not read yet, nil once it is.
 func (c *Cache) Ready() error {
-	if c.HasSynced() {
+	if c.Snapshot() != nil {
 		return nil
 	}
 	return cmp.Or(c.Degraded(), errors.New("the directory "+c.o.Dir+" is not read yet"))

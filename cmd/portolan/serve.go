@@ -25,6 +25,7 @@ type serveFlags struct {
 	embedded   embeddedStore
 	external   externalStore
 	consul     consulRegistry
+	endpoints  endpointFiles
 	backup     backupFlags
 	addresses  addressFlags
 	xds        xdsFlags
@@ -72,6 +73,7 @@ A second signal ends the server at once.`,
 	o.embedded.register(f)
 	o.external.register(f)
 	o.consul.register(f)
+	o.endpoints.register(f)
 	o.backup.register(f)
 	o.addresses.register(f)
 	o.xds.register(f)
@@ -83,6 +85,7 @@ A second signal ends the server at once.`,
 	f.BoolVar(&o.profiles, "pprof", false, "show profiles of the server at "+serve.ProfilesPath+" of the config API, for go tool pprof")
 	_ = c.MarkFlagDirname("data-dir")
 	_ = c.MarkFlagFilename("mesh-config", "yaml", "yml")
+	_ = c.MarkFlagFilename("endpoints-file", "json", "yaml", "yml")
 	return c
 }
 
@@ -113,6 +116,7 @@ func (o *serveFlags) validate(given func(flag string) bool) error {
 	o.xds.validate(add)
 	o.memory.validate(add)
 	o.consul.validate(given, add)
+	o.endpoints.validate(given, add)
 	if _, err := parseLevel(o.logLevel); err != nil {
 		add("log-level", "%v", err)
 	}
@@ -197,6 +201,7 @@ func (o *serveFlags) options(env *environment) (serve.Options, error) {
 	o.backup.apply(&options)
 	o.addresses.apply(&options)
 	o.consul.apply(&options)
+	o.endpoints.apply(&options)
 	o.xds.apply(&options)
 	o.lifecycle.apply(&options)
 	o.memory.apply(&options)

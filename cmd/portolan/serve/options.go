@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/portolan-mesh/portolan/discovery/consul"
+	"github.com/portolan-mesh/portolan/discovery/filesd"
 	"github.com/portolan-mesh/portolan/storage/address"
 	"github.com/portolan-mesh/portolan/storage/etcd/backup"
 	"github.com/portolan-mesh/portolan/storage/etcd/dial"
@@ -45,6 +46,9 @@ type Options struct {
 	// Consul is the registry of Consul; nil for none. The server fills in XDS, Worker,
 	// Memory, Registerer and Logger.
 	Consul *consul.Options
+	// Endpoints is the registry of files of endpoints; nil for none. The server fills in
+	// XDS, Worker, Registerer and Logger.
+	Endpoints *filesd.Options
 
 	// WholeRoutes sends whole route tables also to clients that take virtual hosts one
 	// by one.

@@ -9,6 +9,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/aggregate"
 	"github.com/portolan-mesh/portolan/discovery/consul"
+	"github.com/portolan-mesh/portolan/discovery/filesd"
 	"github.com/portolan-mesh/portolan/discovery/lastknown"
 	"github.com/portolan-mesh/portolan/discovery/serviceentry"
 )
@@ -28,6 +29,11 @@ func (s *server) addRegistries() error {
 			return err
 		}
 	}
+	if s.o.Endpoints != nil {
+		if err := s.addEndpoints(*s.o.Endpoints); err != nil {
+			return err
+		}
+	}
 	s.worker.AtTaskEnd(s.xds.Commit) // after the hooks of the registries
 	return nil
 }
@@ -36,6 +42,15 @@ func (s *server) addConsul(o consul.Options) error {
 	o.XDS, o.Worker, o.Memory = s.xds, s.worker, lastknown.In(s.configs, nil)
 	o.Registerer, o.Logger = s.metrics, s.logger
 	r, err := consul.New(o)
+	if err != nil {
+		return err
+	}
+	return s.addRegistry(r, func() any { return r.Status() })
+}
+
+func (s *server) addEndpoints(o filesd.Options) error {
+	o.XDS, o.Worker, o.Registerer, o.Logger = s.xds, s.worker, s.metrics, s.logger
+	r, err := filesd.New(o)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,231 @@
+package filesd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/files"
+)
+
+// Registry is a discovery.Instance of provider File. Its queries may be called from any
+// goroutine.
+type Registry struct {
+	discovery.ServiceDiscovery // the index, for reading
+
+	o        Options
+	handlers discovery.Handlers
+	index    *discovery.Index
+	synced   atomic.Bool
+
+	mu      sync.Mutex // guards the fields below
+	sources []*source  // in the order of Options.Files
+
+	written map[key][]*target // of the worker
+}
+
+// source is one file.
+type source struct {
+	name     string
+	settled  bool    // it was read, or waited for long enough
+	known    *listed // the last that could be read; never nil
+	problem  error   // why it may be old
+	since    time.Time
+	degraded error // of the file, by files.Follow
+	broken   error // of its content
+}
+
+var _ discovery.Instance = (*Registry)(nil)
+
+// New makes a registry. It reads nothing before Run.
+func New(o Options) (*Registry, error) {
+	o.Files = slices.Clone(o.Files)
+	if err := o.complete(); err != nil {
+		return nil, fmt.Errorf("endpoints of files: %w", err)
+	}
+	index := &discovery.Index{}
+	r := &Registry{ServiceDiscovery: index, index: index, o: o, written: map[key][]*target{}}
+	for _, name := range o.Files {
+		r.sources = append(r.sources, &source{name: name, known: &listed{}})
+	}
+	if o.Registerer != nil {
+		o.Registerer.MustRegister(collector{r})
+	}
+	return r, nil
+}
+
+// Provider implements discovery.Instance.
+func (r *Registry) Provider() discovery.Provider { return discovery.File }
+
+// Cluster implements discovery.Instance.
+func (r *Registry) Cluster() string { return r.o.Cluster }
+
+// Fork implements discovery.Instance.
+func (r *Registry) Fork() discovery.Fork { return r.index.Fork() }
+
+// AppendServiceHandler implements discovery.Controller. The handler is called
+// on the worker, after the rows of its service were handed over.
+func (r *Registry) AppendServiceHandler(f discovery.ServiceHandler) {
+	r.handlers.AppendServiceHandler(f)
+}
+
+// AppendWorkloadHandler implements discovery.Controller. A target is of one service and
+// selected by none, so the handler is never called.
+func (r *Registry) AppendWorkloadHandler(f discovery.WorkloadHandler) {
+	r.handlers.AppendWorkloadHandler(f)
+}
+
+// HasSynced is true once what the files list was handed over. A file that cannot be read
+// is waited for until Options.Patience has passed.
+func (r *Registry) HasSynced() bool { return r.synced.Load() }
+
+// Run follows the files until ctx ends.
+func (r *Registry) Run(ctx context.Context) error {
+	r.handlers.Close()
+	var running sync.WaitGroup
+	var mu sync.Mutex // guards failed
+	var failed []error
+	for _, s := range r.sources {
+		running.Go(func() {
+			err := files.Follow(ctx, files.Options[*listed]{
+				Path: s.name, Single: true, Timing: r.o.Timing,
+				Parse:  func(_ string, data []byte) *listed { return r.o.parse(s.name, data) },
+				Update: func(u files.Update[*listed]) { r.update(s, u) },
+			})
+			if err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				failed = append(failed, err)
+			}
+		})
+	}
+	running.Go(func() {
+		patience := time.NewTimer(r.o.Patience)
+		defer patience.Stop()
+		select {
+		case <-ctx.Done():
+		case <-patience.C:
+			r.settle(r.sources...)
+		}
+	})
+	running.Wait()
+	return errors.Join(failed...)
+}
+
+// settle waits for files no longer.
+func (r *Registry) settle(of ...*source) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range of {
+		s.settled = true
+	}
+	r.post()
+}
+
+// update takes what has happened to a file.
+func (r *Registry) update(s *source, u files.Update[*listed]) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s.degraded = u.Degraded
+	for _, change := range u.Changes {
+		switch {
+		case change.Gone: // never of a single file
+		case change.Value.err != nil:
+			s.broken = change.Value.err
+		default:
+			s.broken = nil
+			if !slices.Equal(s.known.flaws, change.Value.flaws) {
+				r.tell(change.Value.flaws)
+			}
+			s.known, s.settled = change.Value, true
+		}
+	}
+	r.note(s)
+	r.post()
+}
+
+// note keeps what is wrong with a file, and since when.
+func (r *Registry) note(s *source) {
+	now := s.degraded
+	if s.broken != nil {
+		now = cmp.Or(now, fmt.Errorf("%s cannot be read, what it last listed is served: %w", s.name, s.broken))
+	}
+	if now != nil && (s.problem == nil || now.Error() != s.problem.Error()) {
+		r.o.Logger.Warn("a file of endpoints is at fault", "file", s.name, "err", now)
+	}
+	if now == nil && s.problem != nil {
+		r.o.Logger.Info("a file of endpoints is read again", "file", s.name)
+	}
+	if (now == nil) != (s.problem == nil) {
+		s.since = time.Now()
+	}
+	s.problem = now
+}
+
+// maxLogged is how many flaws of one file are logged at a time.
+const maxLogged = 10
+
+func (r *Registry) tell(flaws []Flaw) {
+	for _, f := range flaws[:min(len(flaws), maxLogged)] {
+		r.o.Logger.Warn("targets are at fault", "file", f.File, "group", f.Group, "target", f.Target, "reason", f.Reason)
+	}
+	if more := len(flaws) - maxLogged; more > 0 {
+		r.o.Logger.Warn("more targets are at fault", "targets", more)
+	}
+}
+
+// post has the worker write what all files list now. It must be called with mu held.
+func (r *Registry) post() {
+	var all []*listed
+	settled := true
+	for _, s := range r.sources {
+		all = append(all, s.known)
+		settled = settled && s.settled
+	}
+	wanted := grouped(all)
+	r.o.Worker.Post(r, func() {
+		r.write(wanted)
+		if settled && !r.synced.Load() {
+			r.o.Worker.Then(func() { r.synced.Store(true) })
+		}
+	})
+}
+
+// write hands over the rows that differ. It runs on the worker.
+func (r *Registry) write(wanted map[key][]*target) {
+	var concerned []key
+	for k, targets := range wanted {
+		if !same(r.written[k], targets) {
+			concerned = append(concerned, k)
+		}
+	}
+	for k := range r.written {
+		if len(wanted[k]) == 0 {
+			concerned = append(concerned, k)
+		}
+	}
+	r.written = wanted
+	slices.SortFunc(concerned, func(a, b key) int {
+		return cmp.Or(strings.Compare(string(a.hostname), string(b.hostname)), strings.Compare(a.namespace, b.namespace))
+	})
+	services := 0
+	for _, k := range concerned {
+		change := r.index.Publish(r.o.XDS, discovery.ShardKey{Provider: discovery.File, Cluster: r.o.Cluster}, rowOf(k, wanted[k]))
+		if change.Services {
+			services++
+		}
+		r.handlers.ServicesChanged(change)
+	}
+	if services > 0 {
+		r.o.XDS.ConfigUpdate(&discovery.PushRequest{
+			Full: true, Reason: map[string]int{discovery.ReasonService: services}, Start: time.Now(),
+		})
+	}
+}

@@ -1,0 +1,118 @@
+package filesd
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/portolan-mesh/portolan/discovery"
+)
+
+// Status is how the registry is doing. Its JSON form is an API.
+type Status struct {
+	Synced bool         `json:"synced"`
+	Files  []FileStatus `json:"files"`
+	// Flaws are targets that are not as they should be.
+	Flaws []Flaw `json:"flaws,omitempty"`
+}
+
+// FileStatus is how one file is doing.
+type FileStatus struct {
+	Name string `json:"name"`
+	// Targets are those served.
+	Targets int `json:"targets"`
+	// Problem says why what is served may be old, empty for nothing, and Since since
+	// when.
+	Problem string     `json:"problem,omitempty"`
+	Since   *time.Time `json:"since,omitempty"`
+}
+
+// Status returns how the registry is doing now.
+func (r *Registry) Status() Status {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := Status{Synced: r.HasSynced()}
+	for _, s := range r.sources {
+		one := FileStatus{Name: s.name, Targets: len(s.known.targets)}
+		if s.problem != nil {
+			since := s.since
+			one.Problem, one.Since = s.problem.Error(), &since
+		}
+		out.Files = append(out.Files, one)
+		out.Flaws = append(out.Flaws, s.known.flaws...)
+	}
+	return out
+}
+
+// SourceStatuses implements discovery.SourceReporter: the sources are files.
+func (r *Registry) SourceStatuses() []discovery.SourceStatus {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []discovery.SourceStatus
+	for _, s := range r.sources {
+		one := discovery.SourceStatus{Name: s.name, State: discovery.SourceLive, Services: len(grouped([]*listed{s.known}))}
+		if s.problem != nil {
+			one.State, one.AsOf, one.Problem = discovery.SourceLastKnown, s.since, s.problem.Error()
+		}
+		if !s.settled {
+			one.State = discovery.SourceSyncing
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// Ready returns nil once the registry has synced, or else what it waits for.
+func (r *Registry) Ready() error {
+	if r.HasSynced() {
+		return nil
+	}
+	return fmt.Errorf("files of endpoints are not read yet: %w", errors.Join(r.Degraded(), errors.New("they are waited for")))
+}
+
+// Degraded returns why what is served may be old, nil where it is not.
+func (r *Registry) Degraded() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var reasons []error
+	for _, s := range r.sources {
+		if s.problem != nil {
+			reasons = append(reasons, fmt.Errorf("since %s: %w", s.since.UTC().Format(time.RFC3339), s.problem))
+		}
+	}
+	return errors.Join(reasons...)
+}
+
+var (
+	targetsDesc = prometheus.NewDesc("portolan_endpoint_file_targets", "Targets that are served.", []string{"file"}, nil)
+	upDesc      = prometheus.NewDesc("portolan_endpoint_file_up", "1 while the file can be read; /readyz says why it cannot.", []string{"file"}, nil)
+	leftOutDesc = prometheus.NewDesc("portolan_endpoint_file_left_out", "Targets, and groups of them, that cannot be in the mesh.", []string{"file"}, nil)
+)
+
+// collector tells how a registry is doing.
+type collector struct{ r *Registry }
+
+// Describe implements prometheus.Collector.
+func (c collector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{targetsDesc, upDesc, leftOutDesc} {
+		out <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c collector) Collect(out chan<- prometheus.Metric) {
+	status := c.r.Status()
+	for _, f := range status.Files {
+		up := 1.0
+		if f.Problem != "" {
+			up = 0
+		}
+		flaws := slices.DeleteFunc(slices.Clone(status.Flaws), func(flaw Flaw) bool { return flaw.File != f.Name })
+		out <- prometheus.MustNewConstMetric(targetsDesc, prometheus.GaugeValue, float64(f.Targets), f.Name)
+		out <- prometheus.MustNewConstMetric(upDesc, prometheus.GaugeValue, up, f.Name)
+		out <- prometheus.MustNewConstMetric(leftOutDesc, prometheus.GaugeValue, float64(len(flaws)), f.Name)
+	}
+}
