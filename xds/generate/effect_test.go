@@ -1,0 +1,180 @@
+package generate_test
+
+import (
+	"iter"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/generate"
+	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
+	"github.com/portolan-mesh/portolan/xds/xdstest"
+)
+
+// noEffect has the fields that no resource shows, and why.
+func noEffect() map[string]string {
+	return map[string]string{
+		"DestinationRule.trafficPolicy.tls":       "the mode that is served, DISABLE, is what is without it",
+		"Gateway.servers[].name":                  "a name for people",
+		"ServiceEntry.endpoints[].serviceAccount": "it says who may serve the endpoint, of proxies that prove who they are",
+		"WorkloadEntry.serviceAccount":            "it says who may serve the endpoint, of proxies that prove who they are",
+		"Sidecar.egress[].port.name":              "a name for people",
+		"Sidecar.ingress[].port.name":             "a name for people",
+	}
+}
+
+// TestEveryServedFieldHasAnEffect takes each field that the examples of served fields set
+// away, one at a time: some proxy then gets other resources, or the object is refused.
+func TestEveryServedFieldHasAnEffect(t *testing.T) {
+	t.Parallel()
+	w, objects := xdstest.NewWorld(t), served(t)
+	put := func(some ...*config.Config) {
+		clones := make([]*config.Config, len(some))
+		for i, c := range some {
+			clones[i] = &config.Config{Meta: c.Meta, Spec: proto.Clone(c.Spec.(proto.Message))}
+		}
+		w.Put(clones...)
+	}
+	put(objects...)
+	before := slices.Collect(fingerprints(t, w))
+	changed := func() bool {
+		i := 0
+		for got := range fingerprints(t, w) {
+			if got != before[i] {
+				return true
+			}
+			i++
+		}
+		return false
+	}
+	effective := map[string]bool{} // by path
+	for _, object := range objects {
+		eachField(object.Spec.(proto.Message).ProtoReflect(), object.Kind, func(path string, without func() (again func())) {
+			if effective[path] {
+				return
+			}
+			again := without()
+			defer again()
+			if _, err := schema.Pilot().Kind(object.GroupVersionKind).Validate(object); err != nil {
+				effective[path] = true
+				return
+			}
+			put(object)
+			effective[path] = changed()
+		})
+		put(object)
+	}
+	if changed() {
+		t.Error("the mesh is not what it was")
+	}
+	known := noEffect()
+	for _, path := range slices.Sorted(maps.Keys(effective)) {
+		if _, none := known[path]; none == effective[path] {
+			t.Errorf("%s: it has an effect: %v", path, effective[path])
+		}
+	}
+}
+
+// served are the objects of the examples of served fields, and those beside which they
+// all have effects.
+func served(t *testing.T) []*config.Config {
+	t.Helper()
+	var out []*config.Config
+	for _, file := range []string{"../../storage/schema/testdata/served/mesh.yaml", "testdata/effects.yaml"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		documents, err := config.Decode(file, text, schema.Pilot().Type)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range documents {
+			out = append(out, d.Config)
+		}
+	}
+	return out
+}
+
+// fingerprints tell meshes apart that differ for some proxy, one by one.
+func fingerprints(t *testing.T, w *xdstest.World) iter.Seq[string] {
+	nodes := []xdstest.Node{
+		{Namespace: "shop", Labels: map[string]string{"app": "productpage", "rack": "1"}, Locality: "eu/a"},
+		{Namespace: "shop", IP: "192.0.2.4", Labels: map[string]string{"app": "front", "rack": "1"}, Locality: "eu/a"},
+		{Namespace: "shop", IP: "192.0.2.5", Labels: map[string]string{"app": "reviews"}},
+		{Namespace: "shop", IP: "192.0.2.6", Labels: map[string]string{"app": "reviews"}, Interception: discovery.InterceptionRedirect},
+		{Namespace: "shop", IP: "192.0.2.30", Labels: map[string]string{"app": "captured"}, Interception: discovery.InterceptionRedirect},
+		{Namespace: "shop", IP: "192.0.2.7", Labels: map[string]string{"app": "ratings"}, Interception: discovery.InterceptionRedirect},
+		{Namespace: "shop", IP: "192.0.2.9", Labels: map[string]string{"app": "productpage"}, Interception: discovery.InterceptionRedirect, DNSCapture: true},
+		{Namespace: "other", IP: "192.0.2.8"},
+		{Namespace: "edge", IP: "192.0.2.11", Type: discovery.Router, Labels: map[string]string{"istio": "other"}},
+		{Namespace: "edge", IP: "192.0.2.10", Type: discovery.Router, Labels: map[string]string{"istio": "ingressgateway"}, Locality: "us/b"},
+	}
+	return func(yield func(string) bool) {
+		for _, n := range nodes {
+			var out strings.Builder
+			for _, r := range w.Build(n, generate.For(catalogue.Types(), n.Proxy(t).Type)...) {
+				out.WriteString(r.Name + "=" + r.Version + "\n")
+			}
+			if !yield(out.String()) {
+				return
+			}
+		}
+	}
+}
+
+// eachField calls visit with each field that is set in a message and those in it, by its
+// path without indexes and keys, and what takes it away and then sets it again.
+func eachField(m protoreflect.Message, path string, visit func(path string, without func() (again func()))) {
+	fields := m.Descriptor().Fields()
+	for i := range fields.Len() {
+		fd := fields.Get(i)
+		if !m.Has(fd) {
+			continue
+		}
+		at := path + "." + fd.JSONName()
+		visit(at, func() func() {
+			was := contents(m, fd)
+			m.Clear(fd)
+			return func() { m.Set(fd, was) }
+		})
+		switch {
+		case fd.Message() == nil || fd.IsMap():
+		case fd.IsList():
+			for k := range m.Get(fd).List().Len() {
+				eachField(m.Get(fd).List().Get(k).Message(), at+"[]", visit)
+			}
+		case fd.Message().ParentFile().Package() != "google.protobuf":
+			eachField(m.Mutable(fd).Message(), at, visit)
+		}
+	}
+}
+
+// contents is what a field has, a list and a map apart from that of the message, which
+// empties its own when the field is taken away.
+func contents(m protoreflect.Message, fd protoreflect.FieldDescriptor) protoreflect.Value {
+	was := m.Get(fd)
+	if !fd.IsList() && !fd.IsMap() {
+		return was
+	}
+	out := m.NewField(fd)
+	if fd.IsMap() {
+		was.Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
+			out.Map().Set(k, v)
+			return true
+		})
+		return out
+	}
+	for i := range was.List().Len() {
+		out.List().Append(was.List().Get(i))
+	}
+	return out
+}
