@@ -14,7 +14,7 @@ import (
 // commands returns the commands of the binary; cobra adds completion and help.
 func commands(env *environment) []*cobra.Command {
 	return []*cobra.Command{
-		newServeCommand(env), newStoreCommand(env),
+		newServeCommand(env), newStoreCommand(env), newSourceCommand(env),
 		newApplyCommand(env), newDiffCommand(env), newGetCommand(env), newDescribeCommand(env), newAnalyzeCommand(env), newDeleteCommand(env), newWaitCommand(env), newAPIResourcesCommand(env),
 		newExportCommand(env), newImportCommand(env),
 		newHistoryCommand(env), newAuditCommand(env), newRollbackCommand(env),

@@ -26,6 +26,7 @@ type serveFlags struct {
 	external   externalStore
 	consul     consulRegistry
 	endpoints  endpointFiles
+	sources    sourceFlags
 	backup     backupFlags
 	addresses  addressFlags
 	xds        xdsFlags
@@ -74,6 +75,7 @@ A second signal ends the server at once.`,
 	o.external.register(f)
 	o.consul.register(f)
 	o.endpoints.register(f)
+	o.sources.register(f)
 	o.backup.register(f)
 	o.addresses.register(f)
 	o.xds.register(f)
@@ -117,6 +119,7 @@ func (o *serveFlags) validate(given func(flag string) bool) error {
 	o.memory.validate(add)
 	o.consul.validate(given, add)
 	o.endpoints.validate(given, add)
+	o.sources.validate(add)
 	if _, err := parseLevel(o.logLevel); err != nil {
 		add("log-level", "%v", err)
 	}
@@ -202,6 +205,7 @@ func (o *serveFlags) options(env *environment) (serve.Options, error) {
 	o.addresses.apply(&options)
 	o.consul.apply(&options)
 	o.endpoints.apply(&options)
+	o.sources.apply(&options)
 	o.xds.apply(&options)
 	o.lifecycle.apply(&options)
 	o.memory.apply(&options)

@@ -276,6 +276,13 @@ func (t *statusQueue) due(at *cache.Snapshot, facts *statuses.Facts, now time.Ti
 			break
 		}
 		object, said := at.Configs().Value(p.path), at.Statuses().Value(p.path)
+		if object.Source != "" { // nothing is kept of it, and what is there is of another object
+			delete(t.pending, p.path)
+			if said != nil {
+				writes = append(writes, etcd.SideWrite{Key: etcd.ObjectStatusPrefix + p.path, Revision: etcd.Any})
+			}
+			continue
+		}
 		used, left := t.uses(p, object, said, now)
 		report, settled := makeReport(object, said, evidence{facts, t.verdicts.Of(object.Key()), used || left}, now)
 		judged := isJudgedAnew(report, said)

@@ -43,6 +43,11 @@ type Options struct {
 	// value stands for address.DefaultRanges.
 	Addresses address.Ranges
 
+	// ConfigDirs are directories of configuration, which are followed beside the store: the
+	// first that has an object wins it, after the store, or before it with ConfigDirsFirst.
+	ConfigDirs      []string
+	ConfigDirsFirst bool
+
 	// Consul is the registry of Consul; nil for none. The server fills in XDS, Worker,
 	// Memory, Registerer and Logger.
 	Consul *consul.Options

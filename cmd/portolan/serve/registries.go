@@ -18,7 +18,7 @@ import (
 func (s *server) addRegistries() error {
 	s.registry = aggregate.New(aggregate.Options{XDS: s.xds, Worker: s.worker})
 	entries := serviceentry.New(serviceentry.Options{
-		XDS: s.xds, Worker: s.worker, Configs: s.mirror,
+		XDS: s.xds, Worker: s.worker, Configs: s.source,
 		DefaultExportTo: s.o.Mesh.GetDefaultServiceExportTo(), TrustDomain: s.o.Mesh.GetTrustDomain(),
 	})
 	if err := s.addRegistry(entries, nil); err != nil {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/portolan-mesh/portolan/cache"
+	sources "github.com/portolan-mesh/portolan/cache/aggregate"
 	"github.com/portolan-mesh/portolan/cache/mirror"
 	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
@@ -36,6 +37,8 @@ type server struct {
 	configs     *etcd.Store
 	worker      *cache.Worker
 	mirror      *mirror.Cache
+	source      configCache    // what everything is served from
+	sources     *sources.Cache // likewise, where there are directories; else nil
 	statusCache *statuses.Cache
 	registry    *aggregate.Registry
 	xds         *xds.DiscoveryServer
@@ -82,12 +85,11 @@ func (s *server) addStorage() (err error) {
 
 // addCache makes the replicas of the configuration and of its statuses.
 func (s *server) addCache() error {
-	s.mirror = mirror.New(s.store.client, mirror.Options{
-		Worker: s.worker, Schemas: s.configs.Schemas(), Store: s.configs, Domain: s.o.Mesh.Domain, Log: s.logger,
-		Registerer: s.metrics, HistoryMemory: s.o.HistoryMemory,
-	})
+	if err := s.addConfigs(); err != nil {
+		return err
+	}
 	s.statusCache = statuses.New(s.store.client, statuses.Options{
-		Base: s.mirror, Schemas: s.configs.Schemas(), HistoryMemory: s.o.HistoryMemory, Log: s.logger,
+		Base: s.source, Schemas: s.configs.Schemas(), HistoryMemory: s.o.HistoryMemory, Log: s.logger,
 	})
 	return nil
 }
@@ -96,7 +98,7 @@ func (s *server) addCache() error {
 // made after it.
 func (s *server) addXDS() error {
 	s.xds = xds.New(xds.Options{
-		Configs: s.mirror, Mesh: s.o.Mesh, Types: catalogue.Types(), Synced: s.synced,
+		Configs: s.source, Mesh: s.o.Mesh, Types: catalogue.Types(), Synced: s.synced,
 		WholeRoutes: s.o.WholeRoutes, MaxFirstSyncs: s.o.MaxFirstSyncs, StreamMemory: s.o.StreamMemory, StreamsMemory: s.o.StreamsMemory,
 		Registries: func() discovery.Fork { return s.registry.Fork() },
 		HangUp:     s.proxies.conns.HangUp, LastActivity: s.proxies.conns.LastActivity, Logger: s.logger, Registerer: s.metrics,
@@ -133,7 +135,7 @@ func (s *server) addAPI() (err error) {
 	}
 	checks = append(checks, s.checks...)
 	s.api, err = rest.New(rest.Options{
-		Store: s.configs, Cache: s.statusCache, History: s.configs, Advisor: s.verdicts, Previewer: previewer{s}, Checks: append(checks, rest.Check{Name: "xds", Ready: s.xds.Ready}),
+		Permit: s.permit(), Store: s.configs, Cache: s.statusCache, History: s.configs, Advisor: s.verdicts, Previewer: previewer{s}, Checks: append(checks, rest.Check{Name: "xds", Ready: s.xds.Ready}),
 		MaxWatches: s.o.MaxWatches, WatchMemory: s.o.WatchMemory, Socket: s.o.APISocket,
 		Registry: s.metrics, Version: s.o.Version, Logger: s.logger,
 		AcceptUnserved: s.o.AcceptUnserved,
@@ -143,11 +145,12 @@ func (s *server) addAPI() (err error) {
 	}
 	view := s.view()
 	s.api.Handle(admin.ProxiesPath, admin.Proxies(s.xds, view))
-	s.api.Endpoint(admin.PropagationPath, admin.ServePropagation(view, s.mirror))
+	s.api.Endpoint(admin.PropagationPath, admin.ServePropagation(view, s.source))
 	s.api.Endpoint(admin.ServicesPath, admin.Services(s.xds))
 	s.api.Endpoint(admin.ReferencesPath, admin.ServeReferences(s.xds))
 	s.api.Endpoint(admin.ExplanationPath, admin.ServeExplanation(s.xds, catalogue.Types()))
 	s.api.Endpoint(admin.ProxyConfigPath, admin.ServeProxyConfig(s.xds, view, view.ID))
+	s.api.Handle(SourcesPath, serveStatus(s.sourceStatuses))
 	maintenance.Register(s.api, s.maintenance())
 	for provider, status := range s.statuses {
 		s.api.Handle(StatusPath(provider), serveStatus(status))
@@ -159,11 +162,11 @@ func (s *server) addAPI() (err error) {
 }
 
 // synced says whether everything that is served was read.
-func (s *server) synced() bool { return s.mirror.HasSynced() && s.registry.HasSynced() }
+func (s *server) synced() bool { return s.source.HasSynced() && s.registry.HasSynced() }
 
 func (s *server) cacheReady() error {
 	switch {
-	case !s.mirror.HasSynced():
+	case !s.source.HasSynced():
 		return errors.New("the configuration is not read yet")
 	case s.statusCache.Snapshot() == nil:
 		return errors.New("what servers said of the configuration is not read yet")
@@ -188,7 +191,7 @@ func (s *server) run(asked context.Context, api, private net.Listener) error {
 	defer stopTaking()
 	answered := make(chan struct{}) // closed when no request is under way any more
 	group.Go(func() error { return s.worker.Run(ctx) })
-	group.Go(func() error { return s.mirror.Run(ctx) })
+	group.Go(func() error { return s.source.Run(ctx) })
 	group.Go(func() error { return s.statusCache.Run(ctx) })
 	group.Go(func() error { return s.registry.Run(ctx) })
 	group.Go(func() error { return s.xds.Run(ctx) })
@@ -252,6 +255,6 @@ func (s *server) announce(ctx context.Context, api net.Listener) error {
 		store = s.o.Embedded.DataDir
 	}
 	s.logger.Info("ready", "api", "http://"+api.Addr().String(), "xds", s.proxies.conns.Addr().String(),
-		"store", store, "version", s.o.Version, "revision", s.mirror.Snapshot().Revision())
+		"store", store, "version", s.o.Version, "revision", s.source.Snapshot().Revision())
 	return nil
 }

@@ -1,0 +1,178 @@
+package serve
+
+import (
+	"strings"
+	"time"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/cache/aggregate"
+	"github.com/portolan-mesh/portolan/cache/file"
+	"github.com/portolan-mesh/portolan/cache/mirror"
+	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/cache/statuses"
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
+)
+
+// storeSource is the name of the store among the sources of configuration.
+const storeSource = "etcd"
+
+// SourcesPath is the path, in the config API, of the sources of configuration.
+const SourcesPath = "/apis/portolan.io/v1/sources"
+
+// SourceList is what SourcesPath answers: the sources in the order of their priority.
+type SourceList struct {
+	Items []SourceStatus `json:"items"`
+}
+
+// SourceStatus tells how a source of configuration is.
+type SourceStatus struct {
+	Name string `json:"name"`
+	Kind string `json:"kind"`
+	// Where is the directory of files, and what of an etcd tells people which it is.
+	Where string `json:"where"`
+	// Writable says that the source takes the writes of the config API.
+	Writable bool `json:"writable"`
+	// Objects counts the objects by kind. Shadowed is how many of them have no effect,
+	// since a source before this one has their keys.
+	Objects  map[string]int `json:"objects"`
+	Shadowed int            `json:"shadowed"`
+	// Changed is when the objects changed last, as far as this server has seen it.
+	Changed *time.Time `json:"changed,omitempty"`
+	// LagSeconds is how old what is served may be, where that is known.
+	LagSeconds *float64 `json:"lagSeconds,omitempty"`
+	// Problem says what is wrong with the source as a whole, and Faults what of it is not
+	// served as it stands there.
+	Problem string   `json:"problem,omitempty"`
+	Faults  []string `json:"faults,omitempty"`
+}
+
+// configCache is the cache of all configuration, from which everything is served.
+type configCache interface {
+	cache.ConfigStoreCache
+	statuses.Base
+}
+
+// faulty is a source that tells what of it is not served as it stands there.
+type faulty interface{ Faults() []string }
+
+// addConfigs makes the cache of all configuration: the mirror of the store, or an
+// aggregate of it and the directories.
+func (s *server) addConfigs() error {
+	own := mirror.Options{
+		Worker: s.worker, Schemas: s.configs.Schemas(), Store: s.configs, Domain: s.o.Mesh.Domain, Log: s.logger,
+		Registerer: s.metrics, HistoryMemory: s.o.HistoryMemory,
+	}
+	if len(s.o.ConfigDirs) == 0 {
+		s.mirror = mirror.New(s.store.client, own)
+		s.source = s.mirror
+		return nil
+	}
+	s.mirror = mirror.New(s.store.client, own)
+	store := aggregate.Source{Name: storeSource, Cache: s.mirror, Kind: storeSource, Where: s.storePlace()}
+	sources := s.directories()
+	if s.o.ConfigDirsFirst {
+		sources = append(sources, store)
+	} else {
+		sources = append([]aggregate.Source{store}, sources...)
+	}
+	all, err := aggregate.MakeCache(aggregate.Options{
+		Worker: s.worker, Store: s.mirror, Sources: sources, HistoryMemory: s.o.HistoryMemory, Log: s.logger,
+	})
+	if err != nil {
+		return err
+	}
+	s.source, s.sources = all, all
+	s.checks = append(s.checks, rest.Check{Name: "sources", Degraded: all.Degraded})
+	return s.metrics.Register(all)
+}
+
+// storePlace tells people which etcd the store is.
+func (s *server) storePlace() string {
+	if s.o.Embedded != nil {
+		return s.o.Embedded.DataDir
+	}
+	return strings.Join(s.store.client.Endpoints(), ",")
+}
+
+// sourceStatuses tells how the sources are.
+func (s *server) sourceStatuses() any {
+	var all []aggregate.Status
+	if s.sources != nil {
+		all = s.sources.Statuses()
+	} else {
+		only := aggregate.Status{Name: storeSource, Kind: storeSource, Where: s.storePlace(), Writable: true, Objects: map[string]int{}, Err: s.mirror.Degraded()}
+		for object := range s.mirror.Snapshot().Configs().Values() {
+			only.Objects[object.Kind]++
+		}
+		all = []aggregate.Status{only}
+	}
+	out := SourceList{Items: []SourceStatus{}}
+	for i := range all {
+		out.Items = append(out.Items, s.sourceStatus(&all[i]))
+	}
+	return out
+}
+
+func (s *server) sourceStatus(of *aggregate.Status) SourceStatus {
+	out := SourceStatus{
+		Name: of.Name, Kind: of.Kind, Where: of.Where, Writable: of.Writable, Objects: of.Objects, Shadowed: of.Shadowed,
+	}
+	if !of.Changed.IsZero() {
+		at := of.Changed.UTC().Truncate(time.Second)
+		out.Changed = &at
+	}
+	if of.Err != nil {
+		out.Problem = of.Err.Error()
+	}
+	if of.Writable {
+		lag := s.mirror.Staleness().Seconds()
+		out.LagSeconds = &lag
+	}
+	if f, ok := of.Cache.(faulty); ok {
+		out.Faults = f.Faults()
+	}
+	return out
+}
+
+// permit says what the config API may write; nil is everything.
+func (s *server) permit() func(storage.Op) error {
+	if s.sources == nil {
+		return nil
+	}
+	return s.sources.Permit
+}
+
+// directories makes the sources of the directories. Each is named as its path.
+func (s *server) directories() []aggregate.Source {
+	var out []aggregate.Source
+	for _, dir := range s.o.ConfigDirs {
+		c := file.New(file.Options{
+			Dir: dir, Worker: cache.NewWorker(), Schemas: s.configs.Schemas(), Domain: s.o.Mesh.Domain,
+			AcceptUnserved: s.o.AcceptUnserved, HistoryMemory: s.o.HistoryMemory, Log: s.logger, Registerer: s.metrics,
+		})
+		out = append(out, aggregate.Source{Name: dir, Cache: directory{c}, Kind: "directory", Where: dir, Place: func(key config.Key) string {
+			if place, ok := c.FileOf(key); ok {
+				return place.String()
+			}
+			return ""
+		}})
+	}
+	return out
+}
+
+// directory is the cache of a directory that tells its faults.
+type directory struct{ *file.Cache }
+
+// Faults implements faulty.
+func (d directory) Faults() []string {
+	var out []string
+	for _, p := range d.Problems() {
+		text := p.String()
+		if p.Serving && !p.Warning {
+			text += " (what it held before is served)"
+		}
+		out = append(out, text)
+	}
+	return out
+}

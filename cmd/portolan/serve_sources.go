@@ -1,0 +1,46 @@
+package main
+
+import (
+	"path/filepath"
+
+	"github.com/spf13/pflag"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/serve"
+)
+
+// sourceFlags are the sources of configuration beside the store.
+type sourceFlags struct {
+	dirs  []string
+	first bool
+}
+
+func (o *sourceFlags) register(f *pflag.FlagSet) {
+	f.StringArrayVar(&o.dirs, "config-dir", nil, "directory of configuration in YAML and JSON, which is followed beside the store and never written; give it again for more. Where several have an object of one name, that of the store is used, else that of the first directory")
+	f.BoolVar(&o.first, "config-dir-first", false, "have the directories go before the store")
+}
+
+// validate reports directories that are given twice.
+func (o *sourceFlags) validate(add addFault) {
+	if o.first && len(o.dirs) == 0 {
+		add("config-dir-first", "is of no use without --config-dir")
+	}
+	seen := map[string]bool{}
+	for _, dir := range o.dirs {
+		switch clean := filepath.Clean(dir); {
+		case dir == "":
+			add("config-dir", "is empty: give a directory")
+		case seen[clean]:
+			add("config-dir", "%s is given twice", dir)
+		default:
+			seen[clean] = true
+		}
+	}
+}
+
+// apply sets what flags that are valid say.
+func (o *sourceFlags) apply(to *serve.Options) {
+	for _, dir := range o.dirs {
+		to.ConfigDirs = append(to.ConfigDirs, filepath.Clean(dir))
+	}
+	to.ConfigDirsFirst = o.first
+}

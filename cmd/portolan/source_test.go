@@ -1,0 +1,94 @@
+package main
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/serve"
+)
+
+func someSources() serve.SourceList {
+	changed, lag := time.Date(2026, 1, 31, 11, 0, 0, 0, time.UTC), 0.25
+	return serve.SourceList{Items: []serve.SourceStatus{
+		{Name: "etcd", Kind: "etcd", Where: "/tmp/mesh", Writable: true, Objects: map[string]int{"Gateway": 1, "ServiceEntry": 2}, LagSeconds: &lag},
+		{Name: "mesh", Kind: "directory", Where: "mesh", Objects: map[string]int{"ServiceEntry": 3}, Shadowed: 1, Changed: &changed, Faults: []string{"a.yaml: is empty"}},
+		{Name: "gone", Kind: "directory", Where: "gone", Problem: "there is no such directory", Faults: []string{"b.yaml: is empty"}},
+	}}
+}
+
+func TestSourceList(t *testing.T) {
+	t.Parallel()
+	var asked string
+	out, err := serving(t, func(r *http.Request) any { asked = r.URL.Path; return someSources() }, "source", "list")
+	if err != nil || asked != serve.SourcesPath {
+		t.Fatalf("%v after %s", err, asked)
+	}
+	for _, line := range [][]string{
+		{"NAME", "KIND", "OBJECTS", "SHADOWED", "CHANGED", "STATE"}, {"etcd", "etcd", "3", "0", "-", "ok"},
+		{"mesh", "directory", "3", "1", "1 fault"}, {"gone", "directory", "0", "0", "-", "there is no such directory"},
+	} {
+		if !hasLine(out.out, line) {
+			t.Errorf("no line with %q in\n%s", line, out.out)
+		}
+	}
+	out, err = serving(t, func(*http.Request) any { return someSources() }, "source", "list", "-o", "json")
+	if err != nil || !strings.Contains(out.out, `"shadowed": 1`) {
+		t.Errorf("%v\n%s", err, out.out)
+	}
+}
+
+// hasLine says whether a line has some words, in order.
+func hasLine(text string, words []string) bool {
+	for line := range strings.Lines(text) {
+		at := 0
+		for _, word := range words {
+			i := strings.Index(line[at:], word)
+			if i < 0 {
+				at = -1
+				break
+			}
+			at += i + len(word)
+		}
+		if at >= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func TestSourceDescribe(t *testing.T) {
+	t.Parallel()
+	for name, lines := range map[string][][]string{
+		"etcd": {{"writable", "yes"}, {"lag", "0.2 s"}, {"Gateway", "1"}, {"ServiceEntry", "2"}},
+		"mesh": {{"where", "mesh"}, {"writable", "no: change it at its source"}, {"shadowed", "1"}, {"! a.yaml: is empty"}},
+		"gone": {{"! there is no such directory"}, {"! b.yaml: is empty"}},
+	} {
+		out, err := serving(t, func(*http.Request) any { return someSources() }, "source", "describe", name)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, line := range lines {
+			if !hasLine(out.out, line) {
+				t.Errorf("no line with %q in\n%s", line, out.out)
+			}
+		}
+	}
+	if _, err := serving(t, func(*http.Request) any { return someSources() }, "source", "describe", "none"); err == nil || !strings.Contains(err.Error(), "see portolan source list") {
+		t.Errorf("of none: %v", err)
+	}
+}
+
+func TestSourceFlags(t *testing.T) {
+	t.Parallel()
+	for line, says := range map[string]string{
+		"serve --config-dir-first":              "--config-dir-first: is of no use without --config-dir",
+		"serve --config-dir a --config-dir ./a": "--config-dir: ./a is given twice",
+		"serve --config-dir a --config-dir=":    "--config-dir: is empty: give a directory",
+	} {
+		if o := do(t, "", strings.Fields(line)...); o.code != exitUsage || !strings.Contains(o.err, says) {
+			t.Errorf("%s: %+v", line, o)
+		}
+	}
+}

@@ -1,0 +1,130 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/serve"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/xdstest"
+)
+
+// configDir is a directory of configuration that a server follows.
+type configDir struct {
+	t    testing.TB
+	path string
+}
+
+func newConfigDir(t testing.TB, documents map[string]string) *configDir {
+	t.Helper()
+	d := &configDir{t, t.TempDir()}
+	for name, text := range documents {
+		d.write(name, text)
+	}
+	return d
+}
+
+// write replaces a file as editors do: another file is renamed to it.
+func (d *configDir) write(name, text string) {
+	d.t.Helper()
+	hidden := filepath.Join(d.path, "."+name+".tmp")
+	if err := os.WriteFile(hidden, []byte(text), 0o600); err != nil {
+		d.t.Fatal(err)
+	}
+	if err := os.Rename(hidden, filepath.Join(d.path, name)); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// TestConfigDirectory serves a mesh from files: a changed file reaches the proxies, an
+// object of the store goes before one of a file, and comes off again.
+func TestConfigDirectory(t *testing.T) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
+		x := newShop(t)
+		dir := newConfigDir(t, map[string]string{
+			"shop.yaml": strings.Join([]string{x.entry(x.v1, x.v2), x.rule(), x.door()}, "\n---\n"), "routes.yaml": x.routes(100, 0),
+		})
+		s := startServer(t, serverOptions{args: []string{"--config-dir", dir.path}})
+		edge, client := s.startPair(v)
+		reply := func(version string) {
+			t.Helper()
+			awaitReply(t, x.atGateway("/"), version)
+			awaitReply(t, x.atSidecar("/"), version)
+		}
+		reply("v1")
+		dir.write("routes.yaml", x.routes(0, 100))
+		reply("v2")
+
+		out := s.try("", "delete", "virtualservice", "reviews", "-n", "shop", "--yes")
+		if out.code == 0 || !strings.Contains(out.stderr, "the object comes from the source "+dir.path+", routes.yaml") {
+			t.Errorf("deleting an object of a file: exit code %d, %s", out.code, out.stderr)
+		}
+		out = s.try(x.routes(100, 0), "apply", "-f", "-")
+		if out.code != 0 || !strings.Contains(out.stderr, "PTL0181") {
+			t.Errorf("an object that goes before that of a file: exit code %d, %s", out.code, out.stderr)
+		}
+		reply("v1")
+		var sources serve.SourceList
+		eventually(t, "the sources are listed", func() error {
+			if err := json.Unmarshal([]byte(s.must("", "source", "list", "-o", "json")), &sources); err != nil {
+				return err
+			}
+			if n := len(sources.Items); n != 2 {
+				return fmt.Errorf("%d sources", n)
+			}
+			if of := sources.Items[1]; of.Name != dir.path || of.Objects["VirtualService"] != 1 || of.Shadowed != 1 || of.Problem != "" {
+				return fmt.Errorf("%+v", of)
+			}
+			return nil
+		})
+		s.remove(x.routes(100, 0))
+		reply("v2")
+
+		dir.write("routes.yaml", "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: reviews\n")
+		eventually(t, "what is wrong with a file is shown", func() error {
+			if out := s.must("", "source", "describe", dir.path); !strings.Contains(out, "! routes.yaml: ") {
+				return fmt.Errorf("%s", out)
+			}
+			return nil
+		})
+		reply("v2")
+		s.expectNothingRejected()
+		edge.expectNothingRejected()
+		client.expectNothingRejected()
+	})
+}
+
+// TestAFileIsServedAsTheStoreIs: one mesh makes the same bytes, from the store and from
+// files, and so does one half from each.
+func TestAFileIsServedAsTheStoreIs(t *testing.T) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
+		x := newShop(t)
+		x.v1, x.v2 = &upstream{name: "v1", port: 9001}, &upstream{name: "v2", port: 9002}
+		// With an address of its own, since only hosts of the store are given any.
+		entry := strings.Replace(x.entry(x.v1, x.v2), "location:", "addresses: [10.9.0.1]\n  location:", 1)
+		routes := []string{x.rule(), x.routes(90, 10), x.door()}
+		whole := newConfigDir(t, map[string]string{"all.yaml": strings.Join(append([]string{entry}, routes...), "\n---\n")})
+		half := newConfigDir(t, map[string]string{"entry.yaml": entry})
+		stored, files, both := startServer(t, serverOptions{}), startServer(t, serverOptions{args: []string{"--config-dir", whole.path}}),
+			startServer(t, serverOptions{args: []string{"--config-dir", half.path, "--config-dir-first"}})
+		stored.apply(append([]string{entry}, routes...)...)
+		both.apply(routes...)
+		for i, node := range []xdstest.ClientOptions{
+			{Node: xdstest.NewNode("router", "10.0.0.1", "edge", "shop", map[string]string{"app": "edge"}), Variant: v, Follow: true},
+			{Node: xdstest.NewNode("sidecar", "10.0.0.2", "client", "shop", nil), Variant: v, Follow: true},
+		} {
+			name := []string{"edge", "client"}[i]
+			var clients []*xdstest.Client
+			for _, s := range []*server{stored, files, both} {
+				clients = append(clients, connect(t, s, node))
+				s.awaitSynced(s.revision(), name)
+			}
+			expectSameBytes(t, name+", files", clients[0], clients[1])
+			expectSameBytes(t, name+", both", clients[0], clients[2])
+		}
+	})
+}
