@@ -20,9 +20,7 @@ func checkHTTPMatch(c checker, m *networking.HTTPMatchRequest) {
 		}
 		c.nameLength(name)
 	})
-	c.at("port").optionalPort(m.GetPort())
-	c.at("sourceLabels").labels(m.GetSourceLabels())
-	each(c.at("gateways"), m.GetGateways(), checkGatewayName)
+	checkRouteMatch(c, m)
 	if m.GetSourceNamespace() != "" {
 		c.at("sourceNamespace").namespace(m.GetSourceNamespace())
 	}

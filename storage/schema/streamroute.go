@@ -31,10 +31,8 @@ func streamDestinationServed() fields {
 
 // streamMatch is what the matches of tcp and tls routes have in common.
 type streamMatch interface {
+	routeMatch
 	GetDestinationSubnets() []string
-	GetPort() uint32
-	GetSourceLabels() map[string]string
-	GetGateways() []string
 	GetSourceNamespace() string
 }
 
@@ -44,9 +42,7 @@ func checkStreamMatch(c checker, m streamMatch) {
 			c.fail("%q is neither an address nor a range of addresses such as 10.1.0.0/16", subnet)
 		}
 	})
-	c.at("port").optionalPort(m.GetPort())
-	c.at("sourceLabels").labels(m.GetSourceLabels())
-	each(c.at("gateways"), m.GetGateways(), checkGatewayName)
+	checkRouteMatch(c, m)
 	if ns := m.GetSourceNamespace(); ns != "" && len(validation.IsDNS1123Label(ns)) > 0 {
 		c.at("sourceNamespace").warn("%q cannot be a namespace: no connection comes from it", ns)
 	}
