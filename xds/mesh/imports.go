@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -19,16 +20,24 @@ type Importer struct {
 	namespace string
 	hosts     []host.Name
 	exportTo  discovery.Visibility
+	// from are the namespaces of the sidecars for which a route leads to the host, nil for
+	// all.
+	from []string
 }
 
-func newImporter(vs *routing.VirtualService) *Importer {
+// newImporter is the importer of a host; nil where the VirtualService makes none of it.
+func newImporter(vs *routing.VirtualService, h string, from map[string][]string) *Importer {
+	its, imports := from[h]
+	if !imports {
+		return nil
+	}
 	return &Importer{
-		path: vs.Config.Key().Path(), namespace: vs.Config.Namespace, hosts: vs.Hosts, exportTo: vs.ExportTo,
+		path: vs.Config.Key().Path(), namespace: vs.Config.Namespace, hosts: vs.Hosts, exportTo: vs.ExportTo, from: its,
 	}
 }
 
 func (i *Importer) equal(o *Importer) bool {
-	return i.path == o.path && slices.Equal(i.hosts, o.hosts) && slices.Equal(i.exportTo, o.exportTo)
+	return i.path == o.path && slices.Equal(i.hosts, o.hosts) && slices.Equal(i.exportTo, o.exportTo) && slices.Equal(i.from, o.from)
 }
 
 // ImportRow is the importers of a host, by path.
@@ -45,16 +54,15 @@ var importRows = imports{tableOf[*ImportRow]{Destinations}}
 // routes.
 func (t imports) follow(from, to *PushContext) {
 	for c := range virtualServiceRows.diff(from, to) {
-		before, after := c.Old.ImportedHosts(), c.New.ImportedHosts()
-		same := c.HasOld && c.HasNew && newImporter(c.Old).equal(newImporter(c.New))
-		for _, key := range unionKeys(before, after) {
-			had, has := slices.Contains(before, key), slices.Contains(after, key)
-			if had && has && same {
+		before, after := c.Old.Imports(), c.New.Imports()
+		for _, key := range unionKeys(slices.Collect(maps.Keys(before)), slices.Collect(maps.Keys(after))) {
+			was, is := newImporter(c.Old, key, before), newImporter(c.New, key, after)
+			if was != nil && is != nil && was.equal(is) {
 				continue
 			}
 			row := t.of(to).Value(key).without(c.Key)
-			if has {
-				row = row.with(newImporter(c.New))
+			if is != nil {
+				row = row.with(is)
 			}
 			t.put(to, key, row, len(row.importers) > 0)
 		}
@@ -98,7 +106,7 @@ func (v *View) ImportedHosts(d Delta) iter.Seq[*HostRow] {
 // one of its egress listeners.
 func (v *View) imported(row *ImportRow) bool {
 	return row != nil && slices.ContainsFunc(row.importers, func(i *Importer) bool {
-		return i.exportTo.VisibleTo(v.scope.Namespace) &&
+		return i.exportTo.VisibleTo(v.scope.Namespace) && (i.from == nil || slices.Contains(i.from, v.scope.Namespace)) &&
 			v.anyListener(viaAny, func(l int) bool { return v.scope.ImportsRoutes(l, i.namespace, i.hosts) })
 	})
 }

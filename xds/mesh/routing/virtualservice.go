@@ -60,24 +60,6 @@ func New(c *config.Config, defaultExport []string) *VirtualService {
 	return vs
 }
 
-// Destinations are the hosts that its routes may send traffic to, or copies of requests,
-// sorted.
-func (vs *VirtualService) Destinations() []host.Name {
-	var out []host.Name
-	for _, r := range vs.Spec.GetHttp() {
-		for d := range destinations(r) {
-			out = append(out, host.Name(d.GetHost()))
-		}
-	}
-	for route := range vs.streamRoutes() {
-		for _, d := range route {
-			out = append(out, host.Name(d.GetDestination().GetHost()))
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
-}
-
 // destinations are those of a route and of its mirrors.
 func destinations(r *networking.HTTPRoute) iter.Seq[*networking.Destination] {
 	return func(yield func(*networking.Destination) bool) {
@@ -95,19 +77,6 @@ func destinations(r *networking.HTTPRoute) iter.Seq[*networking.Destination] {
 			}
 		}
 	}
-}
-
-// ImportedHosts are the hosts that a VirtualService of the mesh gateway makes known to
-// sidecars, sorted.
-func (vs *VirtualService) ImportedHosts() []string {
-	if vs == nil || !slices.Contains(vs.Gateways, MeshGateway) {
-		return nil
-	}
-	var out []string
-	for _, h := range vs.Destinations() {
-		out = append(out, string(h))
-	}
-	return out
 }
 
 // SourceSelectors are the selectors of source labels in its matches, each once, as
