@@ -199,6 +199,7 @@ func TestTrafficExamples(t *testing.T) {
 		"Fault injection":           `200 after (?:1.9|[2-9])[^\n]* s\n500\nratings v1\n`,
 		"Traffic shifting":          `\b` + share(30, 70) + ` reviews v1\n\s*` + share(30, 70) + ` reviews v3\n`,
 		"TCP traffic shifting":      `\b` + share(60, 95) + ` one hello\n\s*` + share(5, 40) + ` two hello\n`,
+		"TCP through a gateway":     `\b` + share(5, 40) + ` one hello\n\s*` + share(60, 95) + ` two hello\n`,
 		"Request timeouts":          `504 after [01]\.[^\n]* s\nreviews v2\n`,
 		"Circuit breaking":          `\b[1-5] 200\n\s*[5-9] 503\n`,
 		"Mirroring":                 `\b10 httpbin v1\n(9|10) copies\n`,

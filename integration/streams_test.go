@@ -65,19 +65,7 @@ func TestEnvoyTCPRoutes(t *testing.T) {
 		s.awaitSynced(s.apply(shared(0, 100)), "client")
 		awaitGreeting(t, port, "two")
 		s.awaitSynced(s.apply(shared(30, 70)), "client")
-		const n = 400
-		got := map[string]int{}
-		for range n {
-			name, err := greeting(t.Context(), port)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got[name]++
-		}
-		// Five standard deviations of a share of 0.7.
-		if got["one"]+got["two"] != n || got["two"] < 234 || got["two"] > 326 {
-			t.Errorf("of %d connections shared 30 to 70: %v", n, got)
-		}
+		expectShares(t, port)
 		for range 5 {
 			s.apply(shared(100, 0))
 			s.awaitSynced(s.apply(shared(0, 100)), "client")

@@ -30,6 +30,7 @@ func (s sources) routing() event {
 			s.one("mirror", "", ", mirror: {host: m.example}", ", mirrors: [{destination: {host: b.example, subset: v2}}]", ", rewrite: {uri: /x}",
 				", fault: {abort: {httpStatus: 500, percentage: {value: 1}}}", ", corsPolicy: {allowOrigins: [{exact: a}]}", ", retries: {attempts: 2, retryOn: 5xx}, timeout: 1s"), s.one("streams", "", "",
 				", tcp: [{route: [{destination: {host: b.example}}]}]", ", tcp: [{match: [{destinationSubnets: [10.0.0.0/8]}], route: [{destination: {host: a.example}}]}]",
+				", tcp: [{match: [{port: 81, gateways: [edge/s]}], route: [{destination: {host: a.example}}]}, {route: [{destination: {host: b.example}}]}]",
 				", tls: [{match: [{sniHosts: ["+of+"]}], route: [{destination: {host: b.example, subset: v1}}]}]"))
 	case "DestinationRule":
 		spec = fmt.Sprintf(`{host: %s, %s, subsets: [{name: %s, labels: {v: '%s'}}], trafficPolicy: {%s}}`,
@@ -38,8 +39,9 @@ func (s sources) routing() event {
 				"outlierDetection: {}, proxyProtocol: {}", "connectionPool: {tcp: {tcpKeepalive: {time: 1s}}, http: {h2UpgradePolicy: UPGRADE, http2KeepAlive: {interval: 1s, timeout: 1s}}}",
 				"portLevelSettings: [{port: {number: 80}, loadBalancer: {consistentHash: {useSourceIp: true}}}]"))
 	case "Gateway":
-		spec = fmt.Sprintf(`{selector: {app: %s}, servers: [{port: {number: %s, name: x, protocol: %s}, hosts: [%s]}]}`,
-			s.one("app", "a", "b"), s.one("port", "80", "81"), s.one("protocol", "HTTP", "TCP"), s.one("host", "'*'", "a.example", "'shop/*.example'"))
+		spec = fmt.Sprintf(`{selector: {app: %s}, servers: [{port: {number: %s, name: x, protocol: %s}, hosts: [%s]}%s]}`,
+			s.one("app", "a", "b"), s.one("port", "80", "81"), s.one("protocol", "HTTP", "TCP"), s.one("host", "'*'", "a.example", "'shop/*.example'"),
+			s.one("more", "", ", {port: {number: 81, name: more, protocol: REDIS}, hosts: ['*']}"))
 	case "Sidecar":
 		selector := s.one("selector", "", "workloadSelector: {labels: {app: a}}, ", "workloadSelector: {labels: {v: '2'}}, ")
 		spec = fmt.Sprintf(`{%s%segress: [%s{hosts: ['%s/%s']}]}`, selector,

@@ -19,7 +19,7 @@ func gateway() *Schema {
 }
 
 func serverServed() fields {
-	// Only httpsRedirect of tls is served; checkPlaintext refuses the rest.
+	// Only httpsRedirect of tls is served, for HTTP.
 	return serve("bind", "hosts", "name", "tls").
 		with("port", serve("number", "name", "protocol").refuse("targetPort", "is no longer a field of gateways: leave it out"))
 }
@@ -54,13 +54,14 @@ func checkServer(c checker, s *networking.Server) {
 			c.at("tls").fail("is missing: protocol %s needs it", s.Port.Protocol)
 		}
 		c.insecure(serverNotServed, s.Port.Protocol, s.Port.Number)
-	default:
-		if !slices.Contains(protocols(), p) {
-			return // a fault
+	case protocolTCP, "mongo", "mysql", "redis":
+		if s.Tls != nil {
+			c.at("tls").insecure("is not served yet: the server has no effect, since it would pass bytes in plaintext")
 		}
-		c.notServed(serverNotServed, s.Port.Protocol, s.Port.Number)
-		if s.Tls != nil && anySet(s.Tls, "httpsRedirect") {
-			c.at("tls").insecure("is not served yet: the port ends no TLS")
+		c.unserved(s.ProtoReflect(), serverServed())
+	default:
+		if slices.Contains(protocols(), p) {
+			c.notServed(serverNotServed, s.Port.Protocol, s.Port.Number)
 		}
 	}
 }

@@ -709,18 +709,29 @@ func TestGatewayRules(t *testing.T) {
 			refused: []string{
 				"spec.servers[0].tls: certificates and modes need protocol HTTPS or TLS: a plaintext port takes httpsRedirect only",
 			}},
+		{name: "servers of bytes", kind: schema.Gateway, spec: `
+			servers:
+			- {port: {number: 445, name: tcp, protocol: TCP}, hosts: ["*"], bind: 127.0.0.1}
+			- {port: {number: 3306, name: mysql, protocol: MySQL}, hosts: ["*"], defaultEndpoint: 127.0.0.1:1}
+			- {port: {number: 446, name: redirect, protocol: TCP}, hosts: ["*"], tls: {httpsRedirect: true}}
+			- {port: {number: 447, name: cert, protocol: TCP}, hosts: ["*"], tls: {mode: SIMPLE, credentialName: a}}`,
+			warned: []string{
+				"spec.servers[1].defaultEndpoint is not served yet and has no effect",
+				"spec.servers[2].tls is not served yet: the server has no effect, since it would pass bytes in plaintext",
+				"spec.servers[3].tls is not served yet: the server has no effect, since it would pass bytes in plaintext",
+			}},
 		{name: "not served", kind: schema.Gateway, spec: `
 			servers:
 			- {port: {number: 443, name: https, protocol: HTTPS}, hosts: ["*"], tls: {mode: SIMPLE, credentialName: a}}
 			- {port: {number: 444, name: tls, protocol: TLS}, hosts: ["*"]}
-			- {port: {number: 445, name: tcp, protocol: TCP}, hosts: ["*"]}`,
+			- {port: {number: 445, name: udp, protocol: UDP}, hosts: ["*"]}`,
 			refused: []string{
 				"spec.servers[1].tls: is missing: protocol TLS needs it",
 			},
 			warned: []string{
 				"spec.servers[0] is a server of protocol HTTPS on port 443, which is not served yet and has no effect",
 				"spec.servers[1] is a server of protocol TLS on port 444, which is not served yet and has no effect",
-				"spec.servers[2] is a server of protocol TCP on port 445, which is not served yet and has no effect",
+				"spec.servers[2] is a server of protocol UDP on port 445, which is not served yet and has no effect",
 			}},
 	})
 }

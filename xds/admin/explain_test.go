@@ -126,7 +126,7 @@ func TestExplainRequest(t *testing.T) {
 		"from=shop/vm-1&to=reviews.test:80&header=x-user=anna&method=POST": "Forwarded | " + vs + "[9].match[0] | outbound|80||plain.test 10.1.0.3:80",
 		"from=shop/vm-1&to=reviews.test:80&path=/nothing":                  "Fails | 404 | no route of the VirtualServices for reviews.test matches GET /nothing",
 		"from=gateway/edge/main&to=elsewhere.example:8080":                 "Fails | 404 | no route is for host elsewhere.example:8080 on port 8080",
-		"from=gateway/edge/main&to=reviews.test:81":                        "Fails | the proxy does not listen on port 81: no server of gateway/edge/main is for HTTP on this port",
+		"from=gateway/edge/main&to=reviews.test:81":                        "Fails | the proxy does not listen on port 81: no server of gateway/edge/main is for HTTP or TCP on this port",
 		"from=shop/vm-1&to=reviews.test:99":                                "Fails | the proxy does not listen on port 99: service reviews.test has no port 99",
 		"from=shop/vm-1&to=plain.test:80":                                  "Forwarded | outbound|80||plain.test 10.1.0.3:80",
 		"from=shop/vm-1&to=other.test:80":                                  "Fails | PassthroughCluster  | 503 | PassthroughCluster: there is no service other.test: the requests go on to the client's destination, which only a proxy that captures traffic knows",

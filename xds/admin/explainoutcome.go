@@ -120,7 +120,10 @@ func (e *explainer) whyNoListener() string {
 		for _, g := range gateway.Gateways {
 			names = append(names, g.Config.Key().String())
 		}
-		return "no server of " + strings.Join(names, ", ") + " is for HTTP on this port"
+		if e.passesBytes() {
+			return "no VirtualService has a tcp route for the server of " + strings.Join(names, ", ") + " on this port"
+		}
+		return "no server of " + strings.Join(names, ", ") + " is for HTTP or TCP on this port"
 	}
 }
 

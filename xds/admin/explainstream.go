@@ -1,10 +1,14 @@
 package admin
 
 import (
+	"slices"
+
+	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/generate/listener"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
+	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 	"github.com/portolan-mesh/portolan/xds/simulate"
 )
 
@@ -21,9 +25,20 @@ func (e *explainer) streamRoute(request simulate.Request, result simulate.Result
 		return nil
 	}
 	out := &ExplainedRoute{Object: key.String()}
-	if vs := e.context.VirtualService(key.Path()); vs != nil {
+	switch vs := e.context.VirtualService(key.Path()); {
+	case vs == nil:
+	case e.proxy.Type == discovery.Router:
+		out.Field, _ = listener.GatewayFieldOf(e.view(), result.Listener, vs)
+	default:
 		egress, _ := route.ListenerOf(e.view(), request.Port)
 		out.Field, _ = listener.FieldOf(e.view(), egress, request.Port, vs, result.Chain)
 	}
 	return out
+}
+
+// passesBytes says whether a gateway passes the connections to a port on as bytes: a server
+// for TCP has it, and none of HTTP.
+func (e *explainer) passesBytes() bool {
+	servers := route.GatewayServersAt(e.view(), e.port)
+	return len(servers) > 0 && !slices.ContainsFunc(servers, func(s *routing.Server) bool { return !s.PassesBytes() })
 }

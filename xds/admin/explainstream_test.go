@@ -1,6 +1,7 @@
 package admin_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/portolan-mesh/portolan/discovery"
@@ -17,15 +18,21 @@ func TestExplainStreams(t *testing.T) {
 		xdstest.Object("ServiceEntry", "shop/db", "{hosts: [db.test], addresses: [10.9.0.1], resolution: STATIC, ports: [{number: 5432, name: tcp, protocol: TCP}], endpoints: [{address: 10.1.0.4}]}"),
 		xdstest.Object("VirtualService", "shop/db", "{hosts: [db.test], tcp: [{match: [{port: 1}], route: [{destination: {host: a.test}}]}, {route: [{destination: {host: other.test}, weight: 1}, {destination: {host: db.test}, weight: 3}]}]}"),
 		xdstest.Object("VirtualService", "shop/a", "{hosts: [a.test, c.test], tls: [{match: [{sniHosts: [c.test]}, {sniHosts: [a.test]}], route: [{destination: {host: other.test}}]}]}"),
-		xdstest.Object("WorkloadEntry", "shop/vm-1", "{address: 10.1.0.9}"))
+		xdstest.Object("WorkloadEntry", "shop/vm-1", "{address: 10.1.0.9}"),
+		xdstest.Object("Gateway", "shop/edge", "{selector: {app: edge}, servers: [{port: {number: 9000, name: p, protocol: TCP}, hosts: ['*']}, {port: {number: 9001, name: q, protocol: TCP}, hosts: ['*']}]}"),
+		xdstest.Object("VirtualService", "shop/edge", "{hosts: [db.test], gateways: [edge], tcp: [{match: [{port: 1}], route: [{destination: {host: a.test}}]}, {match: [{port: 9000}], route: [{destination: {host: db.test}}]}]}"))
 	m := connected{w, []*discovery.Proxy{xdstest.Node{IP: "10.1.0.8", Namespace: "shop", Interception: discovery.InterceptionRedirect}.Proxy(t)}}
 	for parameters, want := range map[string][3]string{
-		"to=db.test:5432":           {"virtualservice/shop/db", "spec.tcp[1]", "tcp"},
-		"to=a.test:7000":            {"virtualservice/shop/a", "spec.tls[0].match[1]", "tls"},
-		"to=a.test:7000&sni=c.test": {"virtualservice/shop/a", "spec.tls[0].match[0]", "tls"},
-		"to=b.test:7000":            {"", "", "tls"},
+		"to=db.test:5432":                        {"virtualservice/shop/db", "spec.tcp[1]", "tcp"},
+		"to=a.test:7000":                         {"virtualservice/shop/a", "spec.tls[0].match[1]", "tls"},
+		"to=a.test:7000&sni=c.test":              {"virtualservice/shop/a", "spec.tls[0].match[0]", "tls"},
+		"to=b.test:7000":                         {"", "", "tls"},
+		"from=gateway/shop/edge&to=db.test:9000": {"virtualservice/shop/edge", "spec.tcp[1]", "tcp"},
 	} {
-		e, err := explained(t, m, "from=10.1.0.8&"+parameters)
+		if !strings.HasPrefix(parameters, "from=") {
+			parameters = "from=10.1.0.8&" + parameters
+		}
+		e, err := explained(t, m, parameters)
 		if err != nil {
 			t.Errorf("%s: %v", parameters, err)
 			continue
@@ -37,5 +44,10 @@ func TestExplainStreams(t *testing.T) {
 		if got != want || e.Outcome != "Forwarded" {
 			t.Errorf("%s: %s by %v, want %v", parameters, e.Outcome, got, want)
 		}
+	}
+	e, err := explained(t, m, "from=gateway/shop/edge&to=db.test:9001")
+	const reason = "the proxy does not listen on port 9001: no VirtualService has a tcp route for the server of gateway/shop/edge on this port"
+	if err != nil || e.Outcome != "Fails" || e.Reason != reason {
+		t.Errorf("a server without a route: %v, %s: %s", err, e.Outcome, e.Reason)
 	}
 }

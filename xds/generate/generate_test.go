@@ -164,6 +164,11 @@ func variants() map[string][]string {
 		"hosts: ['*.example.com'], gateways: [mesh], exportTo: ['.'], http: [{redirect: {uri: /x}}]"))
 	add(other("VirtualService", "old", "shop",
 		"hosts: [legacy.example.org, web.example.com], gateways: [mesh, edge/gw], http: [{match: [{uri: {prefix: /a}}], route: [{destination: {host: cart.shop.internal, port: {number: 8080}}}]}]"))
+	add(other("VirtualService", "bytes", "default",
+		"hosts: [db.example.com], gateways: [edge/gw], tcp: [{match: [{port: 8002, destinationSubnets: [10.0.0.0/8]}], route: [{destination: {host: web.example.com, port: {number: 80}}}]}]",
+		"hosts: [db.example.com], gateways: [mesh, edge/gw], tcp: [{match: [{gateways: [mesh]}], route: [{destination: {host: raw.example.com}}]}, "+
+			"{match: [{gateways: [edge/gw]}], route: [{destination: {host: db.example.com, port: {number: 80}}, weight: 1}, {destination: {host: web.example.com, port: {number: 80}, subset: v1}, weight: 3}]}]",
+		"hosts: [db.example.com], gateways: [edge/gw], exportTo: ['.'], tcp: [{route: [{destination: {host: db.example.com}}]}]"))
 	add(service("secure", "default", "secure.example.com",
 		"ports: [{number: 90, name: tls, protocol: TLS}], resolution: NONE",
 		"ports: [{number: 90, name: tls, protocol: TLS}, {number: 80, name: https, protocol: HTTPS}], addresses: [10.9.0.0/24], resolution: STATIC"))
@@ -175,8 +180,9 @@ func variants() map[string][]string {
 		"hosts: [raw.example.com, secure.example.com], exportTo: ['.'], tcp: [{route: [{destination: {host: db.example.com}}]}], "+
 			"tls: [{match: [{sniHosts: [secure.example.com], destinationSubnets: [10.9.0.0/30]}], route: [{destination: {host: web.example.com}}]}], http: [{directResponse: {status: 418}}]"))
 	add(other("Gateway", "gw", "edge",
-		"selector: {istio: gateway}, servers: [{port: {number: 8000, name: http, protocol: HTTP}, hosts: ['*']}]",
-		"selector: {istio: gateway}, servers: [{port: {number: 8000, name: http, protocol: HTTP}, hosts: ['web.example.com'], tls: {httpsRedirect: true}}, {port: {number: 8001, name: h2, protocol: HTTP2}, hosts: ['shop/*.org'], bind: 10.0.0.7}]",
+		"selector: {istio: gateway}, servers: [{port: {number: 8000, name: http, protocol: HTTP}, hosts: ['*']}, {port: {number: 8002, name: tcp, protocol: TCP}, hosts: ['*']}]",
+		"selector: {istio: gateway}, servers: [{port: {number: 8000, name: http, protocol: HTTP}, hosts: ['web.example.com'], tls: {httpsRedirect: true}}, {port: {number: 8001, name: h2, protocol: HTTP2}, hosts: ['shop/*.org'], bind: 10.0.0.7}, "+
+			"{port: {number: 8002, name: redis, protocol: REDIS}, hosts: ['default/*.example.com'], bind: 10.0.0.7}, {port: {number: 8000, name: late, protocol: TCP}, hosts: ['*']}]",
 		"selector: {istio: other}, servers: [{port: {number: 8000, name: http, protocol: HTTP}, hosts: ['*']}]"))
 	add(other("Sidecar", "cart", "shop",
 		"workloadSelector: {labels: {app: cart}}, egress: [{hosts: ['./*']}]",

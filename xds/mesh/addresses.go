@@ -53,6 +53,14 @@ func (v *View) HostsAt(address string) iter.Seq[string] {
 	return v.ask(Addresses, addressKey(address), "").(members).Keys()
 }
 
+// Wildcard is the address on which a proxy of the shape listens for everyone.
+func (s Shape) Wildcard() string {
+	if s.IPv6 && !s.IPv4 {
+		return "::"
+	}
+	return discovery.UnspecifiedIP
+}
+
 // Addresses are the single IP addresses under which proxies of the shape call a
 // service, in the order of its services: its own, else those it was assigned.
 func (s Shape) Addresses(r *ServiceRow) []string {

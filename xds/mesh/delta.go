@@ -47,6 +47,11 @@ func (d Delta) Endpoints() iter.Seq[pmap.Change[*EndpointRow]] {
 // Routes iterates over the changed routes, by RouteKey.
 func (d Delta) Routes() iter.Seq[pmap.Change[*RouteRow]] { return routeRows.diff(d.from, d.to) }
 
+// GatewayTCP iterates over the changed tcp routes of gateways, by GatewayTCPKey.
+func (d Delta) GatewayTCP() iter.Seq[pmap.Change[*RouteRow]] {
+	return gatewayTCPRows.diff(d.from, d.to)
+}
+
 // Rules iterates over the changed rules, by host or pattern.
 func (d Delta) Rules() iter.Seq[pmap.Change[*RuleRow]] { return ruleRows.diff(d.from, d.to) }
 

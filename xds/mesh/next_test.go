@@ -76,7 +76,11 @@ func (d *draw) config() {
 		if rapid.Bool().Draw(d.t, "streams") {
 			to := []*networking.RouteDestination{{Destination: &networking.Destination{Host: d.one(testHosts, "destination")}}}
 			source := map[string]string{"app": d.one([]string{"x", "y", "z"}, "source")}
-			vs.Tcp = []*networking.TCPRoute{{Match: []*networking.L4MatchAttributes{{SourceLabels: source}}, Route: to}}
+			match := &networking.L4MatchAttributes{
+				SourceLabels: source, SourceNamespace: d.one([]string{"", "", "shop"}, "from"),
+				Port: uint32(rapid.SampledFrom([]int{0, 80, 81}).Draw(d.t, "at")), Gateways: d.some([]string{"x", "mesh"}, "at gateways"),
+			}
+			vs.Tcp = []*networking.TCPRoute{{Match: []*networking.L4MatchAttributes{match}, Route: to}}
 			vs.Tls = []*networking.TLSRoute{{Match: []*networking.TLSMatchAttributes{{SniHosts: []string{d.one(testHosts[:3], "name")}}}, Route: to}}
 			if rapid.Bool().Draw(d.t, "only") {
 				vs.Http = nil
@@ -208,6 +212,13 @@ func dump(p *PushContext) map[string]string {
 			list = append(list, fmt.Sprintf("%p %v", vs.Config, vs.Hosts))
 		}
 		put("streams", k, fmt.Sprint(list, reversedStreamRows.of(p).Value(reverse(k)) == r))
+	}
+	for k, r := range gatewayTCPRows.of(p).All() {
+		var list []string
+		for _, vs := range r.VirtualServices {
+			list = append(list, fmt.Sprintf("%p", vs.Config))
+		}
+		put("gateway streams", k, fmt.Sprint(list))
 	}
 	for k, r := range importRows.of(p).All() {
 		var list []string

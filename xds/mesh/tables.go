@@ -40,6 +40,7 @@ const (
 	Ports        // the services that use a port, by PortUseKey
 	Routes       // RouteRow of VirtualServices with http routes, by RouteKey
 	Streams      // RouteRow of VirtualServices with tcp or tls routes, by host
+	GatewayTCP   // RouteRow of VirtualServices with tcp routes of gateways, by GatewayTCPKey
 	Destinations // ImportRow by host
 	Rules        // RuleRow by host or pattern
 
@@ -78,6 +79,7 @@ var tables = [tableCount]table{
 	Ports:        portRows,
 	Routes:       routeRows,
 	Streams:      streamRows,
+	GatewayTCP:   gatewayTCPRows,
 	Destinations: importRows,
 	Rules:        ruleRows,
 }

@@ -66,6 +66,8 @@ const (
 	StreamShadowed     Code = "PTL0135"
 	SNITaken           Code = "PTL0136"
 	StreamUnused       Code = "PTL0137"
+	ServerUnrouted     Code = "PTL0171"
+	RoutesUnserved     Code = "PTL0172"
 	SourceShadowed     Code = "PTL0181"
 )
 
@@ -101,7 +103,7 @@ var kinds = []Kind{
 	{GatewayUnused, "IST0101", Warning, status.ResolvedRefs, "the selector of a Gateway selects no gateway proxy", "no proxy listens on its ports"},
 	{SidecarUnused, "", Info, status.ResolvedRefs, "the selector of a Sidecar selects no workload", "the Sidecar has no effect"},
 	{SidecarsOverlap, "IST0110, IST0111", Warning, status.Conflicted, "two Sidecars are for the same workloads", "the one that comes first is used alone"},
-	{ServerConflict, "IST0145", Error, status.Conflicted, "a server of a Gateway has the port of another one that comes first, with another protocol", "the server has no listener"},
+	{ServerConflict, "IST0145", Error, status.Conflicted, "a server of a Gateway has the port of another one that comes first, and cannot share it", "the server has no listener"},
 	{PolicyTwice, "", Warning, status.Conflicted, "a DestinationRule has a traffic policy, and an older one for the same host has one", "the policy of the younger rule has no effect"},
 	{FieldNotServed, "", Warning, status.PartlyServed, "a field is not served", "the field has no effect"},
 	{KindNotServed, "", Warning, status.PartlyServed, "a kind is stored and not served", "the object has no effect"},
@@ -117,9 +119,11 @@ var kinds = []Kind{
 	{ClientsEmpty, "", Info, status.ResolvedRefs, "the workloadSelector of a DestinationRule selects no proxy of its namespace", "the rule has no effect until a proxy has the labels"},
 	{NotForClients, "", Info, status.PartlyServed, "gRPC clients without a proxy do not take a field, and some see the object", "the field has no effect on their calls; with a redirect or a direct response the calls fail"},
 	{ListenerUnused, "", Warning, status.ResolvedRefs, "an egress listener of a Sidecar carries no service", "the proxies do not open it"},
-	{StreamShadowed, "IST0109", Error, status.Conflicted, "tcp routes are for a host whose connections another VirtualService takes, which comes first", "sidecars use the other one alone for the connections"},
+	{StreamShadowed, "IST0109", Error, status.Conflicted, "tcp routes are for a host, or a server of a Gateway, whose connections a route takes that comes first", "proxies use the other route alone for the connections"},
 	{SNITaken, "", Warning, status.Conflicted, "a tls route names a host that an earlier route names, for the same addresses", "no connection takes the route for the name"},
 	{StreamUnused, "", Warning, status.ResolvedRefs, "tcp or tls routes are for hosts without a port of the kind", "the routes have no effect"},
+	{ServerUnrouted, "", Warning, status.ResolvedRefs, "a server of a Gateway passes bytes, and no tcp route is for it", "no proxy listens on its port"},
+	{RoutesUnserved, "", Warning, status.ResolvedRefs, "http or tcp routes are for a Gateway without a server of the kind for their hosts and ports", "the gateway does not have the routes"},
 	{SourceShadowed, "", Warning, status.Conflicted, "two sources of configuration have an object of one kind, namespace and name", "that of the source that comes first is used alone"},
 }
 

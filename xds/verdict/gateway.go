@@ -3,14 +3,15 @@ package verdict
 import (
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 
 	networking "istio.io/api/networking/v1alpha3"
 
-	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 )
 
 // gateway judges whom a Gateway selects, and its servers beside those of others that
@@ -28,41 +29,69 @@ func (j *judge) gateway(object *config.Config) {
 		}
 		j.add(unused)
 	}
-	for i, s := range spec.GetServers() {
-		if o := j.earlierServer(object, s); o != nil {
-			j.add(Verdict{
-				Code: ServerConflict, Field: at("spec.servers", i) + ".port", Other: o.Key(),
-				Message: fmt.Sprintf("%d is a port of %s too, which is older and speaks another protocol there: this server has no listener", s.GetPort().GetNumber(), o.Key()),
-				Remedy:  "use another port, or the same protocol",
-			})
+	for i, s := range j.mesh().Gateway(object.Key().Path()).Servers {
+		switch o := j.earlierServer(object, i, s); {
+		case o != nil:
+			j.add(serverConflict(object, o, i, s))
+		case s.PassesBytes():
+			j.unrouted(object, i, s)
 		}
 	}
 }
 
-// earlierServer finds an older Gateway with the port of a server and another protocol,
-// which a proxy may run that runs this one.
-func (j *judge) earlierServer(object *config.Config, s *networking.Server) *config.Config {
+func serverConflict(object, o *config.Config, i int, s *routing.Server) Verdict {
+	v := Verdict{
+		Code: ServerConflict, Field: at("spec.servers", i) + ".port", Other: o.Key(),
+		Message: fmt.Sprintf("%d is a port of %s too, which is older and does not share it: this server has no listener", s.Port(), o.Key()),
+		Remedy:  "use another port; only servers of HTTP share one",
+	}
+	if o == object {
+		v.Other = config.Key{}
+		v.Message = fmt.Sprintf("%d is the port of an earlier server too, which does not share it: this one has no listener", s.Port())
+	}
+	return v
+}
+
+// unrouted judges whether a tcp route is for a server that passes bytes.
+func (j *judge) unrouted(object *config.Config, i int, s *routing.Server) {
+	if vs, _ := j.view(object.Namespace).GatewayTCPRoute(s); vs != nil {
+		return
+	}
+	j.add(Verdict{
+		Code: ServerUnrouted, Field: at("spec.servers", i),
+		Message: fmt.Sprintf("passes on what comes to port %d, and no tcp route is for it: no proxy listens there", s.Port()),
+		Remedy:  "add a VirtualService that names the Gateway and a host of the server, with a tcp route, or mend the gateways, hosts and ports of one",
+	})
+}
+
+// earlierServer finds the Gateway of a server that comes before one of a Gateway, has its
+// port, and does not share it. A proxy may run both.
+func (j *judge) earlierServer(object *config.Config, index int, s *routing.Server) *config.Config {
 	selector := labels.Instance(object.Spec.(*networking.Gateway).GetSelector())
 	looked := 0
-	for o := range j.gatewaysAt(s.GetPort().GetNumber()) {
+	for o := range j.gatewaysAt(s.Spec.GetPort().GetNumber()) {
 		if looked++; looked > maxLooked {
 			break
 		}
-		other := o.Spec.(*networking.Gateway)
-		if o == object || config.Compare(o, object) > 0 {
+		theirs := labels.Instance(o.Spec.(*networking.Gateway).GetSelector())
+		if config.Compare(o, object) > 0 || !selector.SubsetOf(theirs) && !theirs.SubsetOf(selector) {
 			continue
 		}
-		theirs := labels.Instance(other.GetSelector())
-		if !selector.SubsetOf(theirs) && !theirs.SubsetOf(selector) {
-			continue
+		servers := j.mesh().Gateway(o.Key().Path()).Servers
+		if o == object {
+			servers = servers[:index]
 		}
-		for _, t := range other.GetServers() {
-			if t.GetPort().GetNumber() == s.GetPort().GetNumber() && t.GetBind() == s.GetBind() && isHTTP(t) != isHTTP(s) {
-				return o
-			}
+		if slices.ContainsFunc(servers, func(t *routing.Server) bool { return collide(s, t) }) {
+			return o
 		}
 	}
 	return nil
+}
+
+// collide says whether two servers have one address and port, and cannot share it.
+func collide(s, t *routing.Server) bool {
+	return s.Port() == t.Port() && s.Spec.GetBind() == t.Spec.GetBind() &&
+		(s.Protocol().IsHTTP() != t.Protocol().IsHTTP() || s.PassesBytes() && t.PassesBytes())
 }
 
 // gatewaysAt iterates over the Gateways with a server at a port, by path.
@@ -83,10 +112,6 @@ func followPorts(all pmap.Map[pmap.Map[*config.Config]], from, to Facts) pmap.Ma
 		}
 	}
 	return all
-}
-
-func isHTTP(s *networking.Server) bool {
-	return discovery.ParseProtocol(s.GetPort().GetProtocol()).IsHTTP()
 }
 
 // serverPorts iterates over the ports of the servers of a Gateway, each once; none of

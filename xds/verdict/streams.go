@@ -19,15 +19,12 @@ func (j *judge) streams(vs *routing.VirtualService, written *networking.VirtualS
 	for i, r := range vs.Spec.GetTls() {
 		j.streamDestinations(vs, at("spec.tls", i), r.GetRoute(), written.GetTls()[i].GetRoute())
 	}
-	if gateway := slices.IndexFunc(vs.Gateways, func(name string) bool { return name != mesh.MeshGateway }); gateway >= 0 {
-		for field, set := range map[string]bool{"spec.tcp": len(vs.Spec.GetTcp()) > 0, "spec.tls": len(vs.Spec.GetTls()) > 0} {
-			if set {
-				j.add(Verdict{
-					Code: FieldNotServed, Field: field,
-					Message: fmt.Sprintf("is not served yet for gateways: %s does not have these routes", vs.Gateways[gateway]),
-				})
-			}
-		}
+	gateway := slices.IndexFunc(vs.Gateways, func(name string) bool { return name != mesh.MeshGateway })
+	if gateway >= 0 && len(vs.Spec.GetTls()) > 0 {
+		j.add(Verdict{
+			Code: FieldNotServed, Field: "spec.tls",
+			Message: fmt.Sprintf("is not served yet for gateways: %s does not have these routes", vs.Gateways[gateway]),
+		})
 	}
 	if !slices.Contains(vs.Gateways, mesh.MeshGateway) {
 		return

@@ -45,6 +45,7 @@ func (j *judge) virtualService(object *config.Config) {
 		}
 	}
 	j.streams(vs, written)
+	j.gatewayRoutes(vs)
 	j.grpcClients(vs)
 }
 
@@ -88,7 +89,7 @@ func (j *judge) gatewayHosts(vs *routing.VirtualService, written *networking.Vir
 	}
 	servers := j.mesh().Gateway(key.Path()).Servers
 	for i, h := range vs.Hosts {
-		if slices.ContainsFunc(servers, func(s *routing.Server) bool { return serves(s, vs, h) }) {
+		if slices.ContainsFunc(servers, func(s *routing.Server) bool { return s.Serves(vs, h) }) {
 			continue
 		}
 		j.add(Verdict{
@@ -97,13 +98,6 @@ func (j *judge) gatewayHosts(vs *routing.VirtualService, written *networking.Vir
 			Remedy:  "add it to the hosts of a server of the Gateway: " + hostsOf(servers),
 		})
 	}
-}
-
-func serves(s *routing.Server, vs *routing.VirtualService, h host.Name) bool {
-	return slices.ContainsFunc(s.Hosts, func(o routing.ServerHost) bool {
-		_, meets := o.Meet(h)
-		return meets && o.Admits(vs)
-	})
 }
 
 // hostsOf are the first hosts of some servers, in words.

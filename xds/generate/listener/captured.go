@@ -39,7 +39,7 @@ func virtualOutbound(v *mesh.View) (proto.Message, []resource.Need, error) {
 	port := uint32(v.Mesh(mesh.ProxyListenPort).GetProxyListenPort())
 	rest, restCluster := passChain(v, envoy.VirtualOutboundCatchAllName)
 	return made(envoy.ListenerOptions{
-		Name: envoy.VirtualOutboundListenerName, Host: wildcard(v.Shape()), MoreHosts: moreWildcards(v.Shape()), Port: port,
+		Name: envoy.VirtualOutboundListenerName, Host: v.Shape().Wildcard(), MoreHosts: moreWildcards(v.Shape()), Port: port,
 		HandOff: true, Transparent: v.Shape().Interception == discovery.InterceptionTproxy,
 		Direction:  corev3.TrafficDirection_OUTBOUND,
 		AccessLogs: filter.ListenerAccessLogs(v),
@@ -103,7 +103,7 @@ func everywhere(v *mesh.View, name string, l mesh.EgressListener, port int) (pro
 	}
 	c.orPass()
 	return c.listener(envoy.ListenerOptions{
-		Host: wildcard(v.Shape()), MoreHosts: moreWildcards(v.Shape()), Port: uint32(port), Unbound: true,
+		Host: v.Shape().Wildcard(), MoreHosts: moreWildcards(v.Shape()), Port: uint32(port), Unbound: true,
 	})
 }
 
@@ -206,9 +206,9 @@ func older(a, b *mesh.ServiceRow) *mesh.ServiceRow {
 func capturedNames(v *mesh.View, l mesh.EgressListener, s *mesh.ServiceRow, p discovery.Port, yield func(string) bool) bool {
 	port := uint32(p.Number)
 	if !takenAsTCP(l, p) {
-		return yield(envoy.ListenerName(wildcard(v.Shape()), port))
+		return yield(envoy.ListenerName(v.Shape().Wildcard(), port))
 	}
-	if (s.Open() || len(s.Ranges()) > 0) && !yield(envoy.ListenerName(wildcard(v.Shape()), port)) {
+	if (s.Open() || len(s.Ranges()) > 0) && !yield(envoy.ListenerName(v.Shape().Wildcard(), port)) {
 		return false
 	}
 	for _, a := range v.Shape().Addresses(s) {

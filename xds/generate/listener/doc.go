@@ -1,6 +1,8 @@
 // Package listener generates listeners.
 //
-// A gateway has one for each address and port of its plaintext servers (gateway.go).
+// A gateway has one for each address and port of its plaintext servers (gateway.go). One
+// for TCP has the connections go by the tcp route that is for it (gatewaytcp.go), and is
+// there only with such a route.
 //
 // A sidecar that captures traffic is invisible to clients. Their connections are
 // redirected to virtualOutbound, which hands each to the listener of its original

@@ -1,8 +1,6 @@
 package listener
 
 import (
-	"cmp"
-
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	"google.golang.org/protobuf/proto"
@@ -17,14 +15,10 @@ import (
 
 func gatewayNames(v *mesh.View, yield func(string) bool) {
 	for _, s := range route.GatewayServers(v) {
-		if !yield(envoy.ListenerName(serverBind(v, s), uint32(s.Port()))) {
+		if !yield(route.GatewayListenerName(v, s)) {
 			return
 		}
 	}
-}
-
-func serverBind(v *mesh.View, s *routing.Server) string {
-	return cmp.Or(s.Spec.GetBind(), wildcard(v.Shape()))
 }
 
 // gateway makes the listener that the servers of an address and port share. The
@@ -35,22 +29,29 @@ func gateway(v *mesh.View, name string) (proto.Message, []resource.Need, error) 
 		return nil, nil, nil
 	}
 	for _, s := range route.GatewayServersAt(v, at) {
-		bind, port := serverBind(v, s), uint32(s.Port())
-		if envoy.ListenerName(bind, port) != name {
+		if route.GatewayListenerName(v, s) != name {
 			continue
 		}
+		if s.PassesBytes() {
+			return passing(v, name, s)
+		}
 		routes := route.GatewayName(s)
-		return made(envoy.ListenerOptions{
-			Name: name, Host: bind, Port: port,
-			Direction:  corev3.TrafficDirection_OUTBOUND,
-			AccessLogs: filter.ListenerAccessLogs(v),
-			FilterChains: []*listenerv3.FilterChain{envoy.FilterChain(envoy.FilterChainOptions{
-				Filters: []*listenerv3.Filter{filter.Manager(v, filter.Gateway, filter.Options{
-					StatPrefix: envoy.HTTPStatPrefix(envoy.Outbound, name), RouteConfigName: routes,
-					DynamicDNS: v.PortDynamic(mesh.AnyPort),
-				})},
+		return gatewayListener(v, name, s, envoy.FilterChain(envoy.FilterChainOptions{
+			Filters: []*listenerv3.Filter{filter.Manager(v, filter.Gateway, filter.Options{
+				StatPrefix: envoy.HTTPStatPrefix(envoy.Outbound, name), RouteConfigName: routes,
+				DynamicDNS: v.PortDynamic(mesh.AnyPort),
 			})},
-		}, []string{routes}, nil)
+		}), []string{routes}, nil)
 	}
 	return nil, nil, nil
+}
+
+// gatewayListener makes the listener of a server with its one filter chain.
+func gatewayListener(v *mesh.View, name string, s *routing.Server, chain *listenerv3.FilterChain, routes, clusters []string) (proto.Message, []resource.Need, error) {
+	return made(envoy.ListenerOptions{
+		Name: name, Host: route.GatewayBind(v, s), Port: uint32(s.Port()),
+		Direction:    corev3.TrafficDirection_OUTBOUND,
+		AccessLogs:   filter.ListenerAccessLogs(v),
+		FilterChains: []*listenerv3.FilterChain{chain},
+	}, routes, clusters)
 }

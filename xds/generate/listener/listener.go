@@ -24,13 +24,16 @@ var _ generate.Generator = Generator{}
 func (Generator) TypeURL() string { return resource.ListenerType }
 
 // Affected implements generate.Generator. The listeners of gateways, and those that a
-// Sidecar names, come and go with these objects, which change the proxy's class. All
-// others come and go with the services that the proxy sees.
+// Sidecar names, come and go with these objects, which change the proxy's class; where a
+// gateway passes bytes, also with its tcp routes. All others come and go with the services
+// that the proxy sees.
 func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if v.Shape().Type == discovery.Router {
 			if d.Whole {
 				gatewayNames(v, yield)
+			} else {
+				routedNames(v, d, yield)
 			}
 			return
 		}
@@ -97,7 +100,7 @@ func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 		return nil, nil, nil
 	}
 	switch bind := bindOf(v, l); {
-	case bind == "" && name == envoy.ListenerName(wildcard(v.Shape()), uint32(port)):
+	case bind == "" && name == envoy.ListenerName(v.Shape().Wildcard(), uint32(port)):
 		return everywhere(v, name, l, port)
 	case bind == "":
 		return at(v, name, l, port)
@@ -127,20 +130,12 @@ func addressOf(name string) string {
 	return ""
 }
 
-// loopback and wildcard return the addresses on which a proxy of a shape listens for
-// its own machine, and for everyone.
+// loopback is the address on which a proxy of a shape listens for its own machine.
 func loopback(s mesh.Shape) string {
 	if s.IPv6 && !s.IPv4 {
 		return "::1"
 	}
 	return "127.0.0.1"
-}
-
-func wildcard(s mesh.Shape) string {
-	if s.IPv6 && !s.IPv4 {
-		return "::"
-	}
-	return discovery.UnspecifiedIP
 }
 
 // moreWildcards are the other addresses at which a proxy takes what comes from

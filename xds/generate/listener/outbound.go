@@ -22,7 +22,7 @@ func egressNames(v *mesh.View, yield func(string) bool) bool {
 		}
 		bind := bindOf(v, l)
 		if bind == "" && l.TakesHTTP() {
-			bind = wildcard(v.Shape())
+			bind = v.Shape().Wildcard()
 		}
 		if bind != "" && !yield(envoy.ListenerName(bind, uint32(l.Port))) {
 			return false

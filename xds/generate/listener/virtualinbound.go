@@ -20,7 +20,7 @@ func virtualInbound(v *mesh.View) (proto.Message, []resource.Need, error) {
 	port := uint32(v.Mesh(mesh.ProxyInboundListenPort).GetProxyInboundListenPort())
 	tproxy := v.Shape().Interception == discovery.InterceptionTproxy
 	options := envoy.ListenerOptions{
-		Name: envoy.VirtualInboundListenerName, Host: wildcard(v.Shape()), MoreHosts: moreWildcards(v.Shape()), Port: port,
+		Name: envoy.VirtualInboundListenerName, Host: v.Shape().Wildcard(), MoreHosts: moreWildcards(v.Shape()), Port: port,
 		OriginalDst: true, OriginalSrc: tproxy, Transparent: tproxy,
 		Direction:     corev3.TrafficDirection_INBOUND,
 		AccessLogs:    filter.ListenerAccessLogs(v),
@@ -58,7 +58,7 @@ func passInbound(v *mesh.View) []*listenerv3.FilterChain {
 
 // inboundChains returns the chains of a port: one, unless its protocol is not declared.
 func inboundChains(v *mesh.View, p workload.Port) []*listenerv3.FilterChain {
-	name, port := envoy.ListenerName(wildcard(v.Shape()), uint32(p.Number)), uint32(p.Number)
+	name, port := envoy.ListenerName(v.Shape().Wildcard(), uint32(p.Number)), uint32(p.Number)
 	switch {
 	case p.Protocol.IsHTTP():
 		return []*listenerv3.FilterChain{portChain(name, port, inboundHTTP(v, name, p))}

@@ -1,34 +1,61 @@
 package route
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 
-	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 )
 
-// GatewayServers returns the servers of a gateway that route plaintext HTTP, the oldest
-// first. Servers with one address and port share a listener, and the route
-// configuration GatewayName.
-func GatewayServers(v *mesh.View) []*routing.Server { return httpServers(v.Gateway()) }
+// GatewayServers returns the servers of a gateway that are served, the oldest first: those
+// of plaintext HTTP, and those that pass bytes. Of the servers of one address and port the
+// first decides. Those of HTTP share a listener, and the route configuration GatewayName; a
+// server that passes bytes has its listener alone.
+func GatewayServers(v *mesh.View) []*routing.Server { return served(v, v.Gateway()) }
 
 // GatewayServersAt returns the servers of a port.
 func GatewayServersAt(v *mesh.View, port int) []*routing.Server {
-	return slices.DeleteFunc(httpServers(v.GatewayAt(port)), func(s *routing.Server) bool { return s.Port() != port })
+	return slices.DeleteFunc(served(v, v.GatewayAt(port)), func(s *routing.Server) bool { return s.Port() != port })
 }
 
-func httpServers(gateway *routing.MergedGateway) []*routing.Server {
+// HTTPServers returns those of HTTP among them.
+func HTTPServers(v *mesh.View) []*routing.Server {
+	return slices.DeleteFunc(GatewayServers(v), (*routing.Server).PassesBytes)
+}
+
+func served(v *mesh.View, gateway *routing.MergedGateway) []*routing.Server {
 	if gateway == nil {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(gateway.Servers), func(s *routing.Server) bool {
-		return !discovery.ParseProtocol(s.Spec.GetPort().GetProtocol()).IsHTTP() || envoy.IsUnix(s.Spec.GetBind())
-	})
+	var out []*routing.Server
+	bytes := map[string]bool{} // whether the listener of a name passes bytes
+	for _, s := range gateway.Servers {
+		if !s.Protocol().IsHTTP() && !s.PassesBytes() || envoy.IsUnix(s.Spec.GetBind()) {
+			continue
+		}
+		name := GatewayListenerName(v, s)
+		if its, taken := bytes[name]; taken && (its || s.PassesBytes()) {
+			continue
+		}
+		bytes[name] = s.PassesBytes()
+		out = append(out, s)
+	}
+	return out
+}
+
+// GatewayBind is the address on which a server listens.
+func GatewayBind(v *mesh.View, s *routing.Server) string {
+	return cmp.Or(s.Spec.GetBind(), v.Shape().Wildcard())
+}
+
+// GatewayListenerName is the name of the listener of a server.
+func GatewayListenerName(v *mesh.View, s *routing.Server) string {
+	return envoy.ListenerName(GatewayBind(v, s), uint32(s.Port()))
 }
 
 // GatewayName names the routes of a server.
@@ -38,11 +65,11 @@ func GatewayName(s *routing.Server) string {
 
 // ServersOf are the servers that share a route configuration.
 func ServersOf(v *mesh.View, name string) []*routing.Server {
-	return slices.DeleteFunc(GatewayServers(v), func(s *routing.Server) bool { return GatewayName(s) != name })
+	return slices.DeleteFunc(HTTPServers(v), func(s *routing.Server) bool { return GatewayName(s) != name })
 }
 
 func gatewayNames(v *mesh.View, yield func(string) bool) {
-	for _, s := range GatewayServers(v) {
+	for _, s := range HTTPServers(v) {
 		if !yield(GatewayName(s)) {
 			return
 		}

@@ -16,7 +16,7 @@ import (
 // server and a changed route of its gateway may overlap. For a Whole delta it includes
 // the names of the servers themselves.
 func gatewayNames(v *mesh.View, d mesh.Delta, yield func(string) bool) {
-	for _, s := range route.GatewayServers(v) {
+	for _, s := range route.HTTPServers(v) {
 		each := func(h host.Name) bool {
 			return yield(route.HostName(route.GatewayName(s), string(h), s.Port()))
 		}

@@ -7,6 +7,7 @@ import (
 
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/host"
 )
@@ -89,6 +90,27 @@ func (o ServerHost) Admits(vs *VirtualService) bool {
 
 // Port is the number of its port.
 func (s *Server) Port() int { return int(s.Spec.GetPort().GetNumber()) }
+
+// Protocol is that of its port.
+func (s *Server) Protocol() discovery.Protocol {
+	return discovery.ParseProtocol(s.Spec.GetPort().GetProtocol())
+}
+
+// PassesBytes says whether the server takes connections as bytes in plaintext: one for TCP
+// or the protocol of a database.
+func (s *Server) PassesBytes() bool {
+	p := s.Protocol()
+	return p.IsServed() && !p.IsHTTP() && !p.IsTLS() && s.Spec.GetTls() == nil
+}
+
+// Serves says whether a host of the server is for a VirtualService and overlaps with a
+// host of it.
+func (s *Server) Serves(vs *VirtualService, h host.Name) bool {
+	return slices.ContainsFunc(s.Hosts, func(o ServerHost) bool {
+		_, meets := o.Meet(h)
+		return meets && o.Admits(vs)
+	})
+}
 
 // MergedGateway is all Gateways of one workload: their servers, the oldest
 // gateway first. It is never modified.

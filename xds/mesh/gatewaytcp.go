@@ -1,0 +1,59 @@
+package mesh
+
+import (
+	"slices"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/xds/mesh/routing"
+)
+
+// gatewayTCP has the VirtualServices with tcp routes of gateways, by
+// routing.GatewayTCPKey. A route that names a port in its matches is in no other row, so that
+// the listeners of other ports do not depend on it.
+type gatewayTCP struct{ tableOf[*RouteRow] }
+
+var gatewayTCPRows = gatewayTCP{tableOf[*RouteRow]{GatewayTCP}}
+
+func (t gatewayTCP) follow(from, to *PushContext) {
+	for c := range virtualServiceRows.diff(from, to) {
+		before, after := c.Old.GatewayTCPKeys(), c.New.GatewayTCPKeys()
+		for _, key := range unionKeys(before, after) {
+			row := t.of(to).Value(key).Replace(c.Old, c.New, slices.Contains(after, key))
+			t.put(to, key, row, row != nil)
+		}
+	}
+}
+
+func (t gatewayTCP) answer(v *View, key, _ string) any {
+	return t.of(v.context).Value(key).SeenFrom(v.scope.Namespace)
+}
+
+// GatewayTCP are the VirtualServices that may have a tcp route for a server, in
+// precedence.
+func (v *View) GatewayTCP(s *routing.Server) []*routing.VirtualService {
+	var out []*routing.VirtualService
+	for _, port := range []int{s.Port(), 0} {
+		key := routing.GatewayTCPKey(s.Gateway.Name(), port)
+		for _, vs := range v.ask(GatewayTCP, key, "").(routing.Visible).List() {
+			if !slices.Contains(out, vs) {
+				out = append(out, vs)
+			}
+		}
+	}
+	slices.SortFunc(out, v.CompareVirtualServices)
+	return out
+}
+
+// GatewayTCPRoute is the tcp route that has all connections of a server: the first that it
+// takes of the first VirtualService that has one. The VirtualService is nil where there is
+// none. (Istio: buildGatewayNetworkFiltersFromTCPRoutes.)
+func (v *View) GatewayTCPRoute(s *routing.Server) (vs *routing.VirtualService, route int) {
+	for _, vs := range v.GatewayTCP(s) {
+		i := slices.IndexFunc(vs.Spec.GetTcp(), func(r *networking.TCPRoute) bool { return s.Takes(vs, r) })
+		if i >= 0 {
+			return vs, i
+		}
+	}
+	return nil, 0
+}
