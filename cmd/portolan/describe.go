@@ -14,6 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/serve"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/consul"
+	"github.com/portolan-mesh/portolan/discovery/filesd"
 	"github.com/portolan-mesh/portolan/xds/admin"
 )
 
@@ -34,7 +35,7 @@ DestinationRules for it.
   LEFT OUT   its health checks did not succeed, so it is no endpoint at all
 
 A subset that selects no endpoint is marked: a route to it fails. Where services come
-from Consul and what is served of it may be old, the reason follows.`,
+from Consul or a file and what is served of it may be old, the reason follows.`,
 		Example: `  portolan describe service reviews.shop.internal
   portolan describe service reviews.shop.internal -n shop -o json`,
 		Args: cobra.ExactArgs(1),
@@ -57,7 +58,7 @@ from Consul and what is served of it may be old, the reason follows.`,
 					return err
 				}
 			}
-			return env.printConsul(c.Context(), list.Items)
+			return env.printDegraded(c.Context(), list.Items)
 		},
 	}
 	f := c.Flags()
@@ -103,25 +104,38 @@ func (e *environment) printService(s admin.Service) error {
 	return writeTable(e.stdout, subsetRows(s.Subsets))
 }
 
-// printConsul says what may be old of services that come from Consul.
-func (e *environment) printConsul(ctx context.Context, services []admin.Service) error {
-	fromConsul := func(d admin.Definition) bool { return d.Registry == string(discovery.Consul) }
-	if !slices.ContainsFunc(services, func(s admin.Service) bool { return slices.ContainsFunc(s.Definitions, fromConsul) }) {
-		return nil
-	}
-	var status consul.Status
-	err := e.call(ctx, func(ctx context.Context, c *client.Client) error {
-		return c.JSON(ctx, serve.StatusPath(discovery.Consul), &status)
-	})
-	if err != nil {
+// printDegraded says what may be old of services that come from Consul, or from files.
+func (e *environment) printDegraded(ctx context.Context, services []admin.Service) error {
+	var fromConsul consul.Status
+	if err := e.registryStatus(ctx, services, discovery.Consul, &fromConsul); err != nil {
 		return err
 	}
-	for _, d := range status.Datacenters {
+	for _, d := range fromConsul.Datacenters {
 		if d.Degraded != "" {
 			fmt.Fprintf(e.stdout, "\n! Consul, datacenter %s: %s\n", d.Name, d.Degraded)
 		}
 	}
+	var fromFiles filesd.Status
+	if err := e.registryStatus(ctx, services, discovery.File, &fromFiles); err != nil {
+		return err
+	}
+	for _, f := range fromFiles.Files {
+		if f.Problem != "" {
+			fmt.Fprintf(e.stdout, "\n! File: %s\n", f.Problem)
+		}
+	}
 	return nil
+}
+
+// registryStatus asks how a registry is, where one of the services is of it.
+func (e *environment) registryStatus(ctx context.Context, services []admin.Service, provider discovery.Provider, into any) error {
+	of := func(d admin.Definition) bool { return d.Registry == string(provider) }
+	if !slices.ContainsFunc(services, func(s admin.Service) bool { return slices.ContainsFunc(s.Definitions, of) }) {
+		return nil
+	}
+	return e.call(ctx, func(ctx context.Context, c *client.Client) error {
+		return c.JSON(ctx, serve.StatusPath(provider), into)
+	})
 }
 
 // healthCounts are how many endpoints are in each state: "3 healthy, 1 unhealthy".

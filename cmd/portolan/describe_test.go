@@ -17,6 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/serve"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/consul"
+	"github.com/portolan-mesh/portolan/discovery/filesd"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/admin"
 )
@@ -78,6 +79,22 @@ func TestDescribeService(t *testing.T) {
 		t.Fatalf("%v after %s", err, asked)
 	}
 	golden.Assert(t, out.out, "describe-service.txt")
+}
+
+// TestDescribeServiceOfAFile says why what a file lists may be old.
+func TestDescribeServiceOfAFile(t *testing.T) {
+	t.Parallel()
+	out, err := serving(t, func(r *http.Request) any {
+		if r.URL.Path == serve.StatusPath(discovery.File) {
+			return filesd.Status{Files: []filesd.FileStatus{{Name: "a.json"}, {Name: "b.json", Problem: "b.json cannot be read"}}}
+		}
+		list := someService()
+		list.Items[0].Definitions = []admin.Definition{{Registry: "File", Name: "reviews"}}
+		return list
+	}, "describe", "service", "reviews.shop.internal")
+	if err != nil || !strings.HasSuffix(out.out, "\n! File: b.json cannot be read\n") || strings.Count(out.out, "! File") != 1 {
+		t.Errorf("%v\n%s", err, out.out)
+	}
 }
 
 func TestDescribeServiceForPrograms(t *testing.T) {

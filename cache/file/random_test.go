@@ -1,0 +1,111 @@
+package file_test
+
+import (
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/portolan-mesh/portolan/cache/cachetest"
+)
+
+// chaos edits a directory at random.
+type chaos struct {
+	t      *testing.T
+	dir    string
+	random *rand.Rand
+	round  int
+}
+
+func (c *chaos) folder() string { return []string{"", "d0", "d1", "d0/e", "d1/e"}[c.random.IntN(5)] }
+
+func (c *chaos) path() string {
+	return filepath.Join(c.dir, c.folder(), fmt.Sprintf("f%d.yaml", c.random.IntN(4)))
+}
+
+// text is a file of some objects, of which one may be broken.
+func (c *chaos) text(broken bool) string {
+	c.round++
+	out := []string{"# a file"}
+	for range c.random.IntN(4) {
+		name := fmt.Sprint("x", c.random.IntN(12))
+		if broken && c.random.IntN(4) == 0 {
+			out = append(out, "a: [")
+		} else {
+			out = append(out, entry(c.t, name, c.round))
+		}
+	}
+	return strings.Join(out, "\n---\n")
+}
+
+// edit does one thing to the directory. What is not there makes no difference.
+func (c *chaos) edit() {
+	switch c.random.IntN(8) {
+	case 0, 1, 2:
+		name := c.path()
+		must(c.t, os.MkdirAll(filepath.Dir(name), 0o755))
+		write(c.t, name, c.text(true))
+	case 3:
+		name := c.path()
+		must(c.t, os.MkdirAll(filepath.Dir(name), 0o755))
+		replace(c.t, name, c.text(true))
+	case 4:
+		_ = os.Remove(c.path())
+	case 5:
+		_ = os.Rename(c.path(), c.path())
+	case 6:
+		_ = os.Rename(filepath.Join(c.dir, "d0"), filepath.Join(c.dir, "d1"))
+		_ = os.Rename(filepath.Join(c.dir, "d1", "e"), filepath.Join(c.dir, "d0"))
+	case 7:
+		_ = os.RemoveAll(filepath.Join(c.dir, []string{"d0", "d1", "d0/e"}[c.random.IntN(3)]))
+	}
+}
+
+// mend makes every file sound.
+func (c *chaos) mend() {
+	err := filepath.WalkDir(c.dir, func(name string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			write(c.t, name, c.text(false))
+		}
+		return err
+	})
+	must(c.t, err)
+	write(c.t, filepath.Join(c.dir, "last.yaml"), entry(c.t, "last", c.round))
+}
+
+// TestRandomEdits: after any edits, a cache that has followed them has what one has that
+// reads the directory anew.
+func TestRandomEdits(t *testing.T) {
+	t.Parallel()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	c := &chaos{t: t, dir: t.TempDir(), random: rand.New(rand.NewPCG(seed, 0))}
+	s := follow(t, c.dir)
+	for range 12 {
+		for range c.random.IntN(30) {
+			c.edit()
+		}
+		c.mend()
+		s.awaitRound("last", fmt.Sprint(c.round))
+		s.await("it has what a new one has", func() bool {
+			fresh, stop := launch(t, c.dir)
+			defer stop()
+			fresh.await("it has synced", fresh.HasSynced)
+			return cachetest.Digest(t, fresh.Cache) == cachetest.Digest(t, s.Cache) &&
+				cmp.Equal(texts(fresh), texts(s)) && s.Degraded() == nil
+		})
+	}
+}
+
+// texts are the problems without their times.
+func texts(s *scene) (out []string) {
+	for _, p := range s.Problems() {
+		out = append(out, p.String())
+	}
+	return out
+}
