@@ -19,10 +19,12 @@ import (
 type Group struct {
 	class mesh.Class
 	memo  *memo.Memo
+	// kin names groups that a new one may begin as; see begin.
+	kin func(mesh.Class) []*Group
 
 	members int // guarded by Groups.mu
 
-	newest atomic.Pointer[snapshot] // nil before the first
+	newest atomic.Pointer[snapshot] // nil before the first, and once the group is closed
 
 	mu    sync.Mutex   // guards the fields below; held while resources are built
 	types []*groupType // in the order of the server
@@ -38,8 +40,8 @@ type snapshot struct {
 }
 
 // newGroup makes the empty group of a class, with the served types.
-func newGroup(class mesh.Class, types []generate.ResourceType, m *memo.Memo, f *failures) *Group {
-	g := &Group{class: class, memo: m, byURL: map[string]*groupType{}}
+func newGroup(class mesh.Class, types []generate.ResourceType, m *memo.Memo, f *failures, kin func(mesh.Class) []*Group) *Group {
+	g := &Group{class: class, memo: m, kin: kin, byURL: map[string]*groupType{}}
 	for _, served := range types {
 		t := newGroupType(table{typeName: served.Name, generator: served.For(class.Shape.Type), failures: f, memo: m})
 		g.byURL[t.url] = t
@@ -69,6 +71,9 @@ func (g *Group) advance(newest func() *mesh.PushContext) *snapshot {
 	if from != nil && from.context == to {
 		return from
 	}
+	if from == nil {
+		from = g.begin()
+	}
 	view := mesh.NewView(to, g.class)
 	g.build(view, from, to)
 	next := &snapshot{context: to, view: view}
@@ -97,25 +102,35 @@ func (g *Group) build(view *mesh.View, from *snapshot, to *mesh.PushContext) {
 	} else {
 		changed = delta.Keys()
 	}
+	g.remake(view, delta.Whole, func(t *groupType) map[string]struct{} {
+		if !sameGateways && !t.gatewayless {
+			return t.concerned(view, everything, changed)
+		}
+		return t.concerned(view, delta, changed)
+	})
+}
+
+// remake builds the named resources of each type as a view has them, and then brings the
+// sets in line: from nothing, or for what differs.
+func (g *Group) remake(view *mesh.View, fromNothing bool, concerned func(*groupType) map[string]struct{}) {
 	var old []*memo.Built
 	for _, t := range g.order {
 		t.before = t.set
-		of := delta
-		if !sameGateways && !t.gatewayless {
-			of = everything
-		}
-		names := slices.Sorted(maps.Keys(t.concerned(view, of, changed)))
+		names := slices.Sorted(maps.Keys(concerned(t)))
 		for _, name := range names {
 			old = append(old, t.rebuild(view, name))
 			if built := t.built[name]; built != nil && built.Resource == nil {
 				old = append(old, built)
 				delete(t.built, name)
+				t.lack(name, built.ReadsTrait())
+			} else {
+				t.lack(name, false)
 			}
 		}
 		if t.parts != nil {
 			names = t.compose(names)
 		}
-		if delta.Whole {
+		if fromNothing {
 			g.fill(t)
 		} else {
 			g.update(t, names)
@@ -163,6 +178,7 @@ func (g *Group) reads(typ int, name string) []mesh.Dependency {
 func (g *Group) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.newest.Store(nil)
 	for _, t := range g.types {
 		t.close()
 	}
@@ -174,6 +190,9 @@ type groupType struct {
 	url         string
 	gatewayless bool         // no resource depends on Gateways
 	before      resource.Set // the set one context earlier
+
+	// absent are names without a resource, which a trait of the class may have decided.
+	absent map[string]struct{}
 
 	// For a composed type:
 	composer generate.Composer

@@ -55,7 +55,7 @@ func (h *history) exportTo() string { return h.one("exportTo", `["*"]`, `["."]`,
 func (h *history) serviceEntry() string {
 	ports := fmt.Sprintf("[{number: %s, name: p, protocol: %s}]", h.port(), h.one("protocol", "HTTP", "TCP", "GRPC"))
 	source := h.one("endpoints",
-		"resolution: STATIC, endpoints: [{address: 10.1.0.1, labels: {v: x}}, {address: 10.1.0.2, labels: {v: z}, locality: r/z}]",
+		"resolution: STATIC, endpoints: [{address: 10.1.0.1, labels: {v: x}}, {address: 10.1.0.2, labels: {v: z}, locality: r/z}, {address: 10.1.0.3, locality: r/y}]",
 		"resolution: STATIC, workloadSelector: {labels: {app: w}}",
 		"resolution: DNS, endpoints: [{address: one.example}, {address: two.example, labels: {v: x}}]",
 		"resolution: NONE")
@@ -71,7 +71,10 @@ func (h *history) workloadEntry() string {
 
 func (h *history) destinationRule() string {
 	return fmt.Sprintf("{host: '%s', %s, trafficPolicy: {%s}, subsets: [{name: %s, labels: {v: x}}]}",
-		h.host("host"), h.one("clients", "exportTo: "+h.exportTo(), "workloadSelector: {matchLabels: {v: x}}"), h.one("policy", "connectionPool: {tcp: {maxConnections: 1}}", "connectionPool: {tcp: {idleTimeout: 2s}}", "tunnel: {targetHost: t.example, targetPort: 1}"), h.one("subset", "x", "z"))
+		h.host("host"), h.one("clients", "exportTo: "+h.exportTo(), "workloadSelector: {matchLabels: {v: x}}"), h.one("policy", "connectionPool: {tcp: {maxConnections: 1}}", "connectionPool: {tcp: {idleTimeout: 2s}}",
+			"outlierDetection: {interval: 1s}", "outlierDetection: {interval: 1s}, loadBalancer: {localityLbSetting: {failoverPriority: [v]}}",
+			"loadBalancer: {localityLbSetting: {distribute: [{from: r/z/*, to: {r/z/*: 70, r/y/*: 30}}]}}",
+			"tunnel: {targetHost: t.example, targetPort: 1}"), h.one("subset", "x", "z"))
 }
 
 func (h *history) virtualService() string {
@@ -112,13 +115,15 @@ func (h *history) step(w *xdstest.World) {
 // TestAffectedEqualsAWalk: over random histories of all kinds, the resources
 // that a proxy's member arrives at change by change are those which building all
 // anew makes: for gateways and sidecars of several namespaces, some of one class,
-// which share groups and one memo, and change classes as they go.
+// which share groups and one memo, change classes and reconnect as they go. Some differ
+// in their localities alone, so a group begins as another is.
 func TestAffectedEqualsAWalk(t *testing.T) {
 	t.Parallel()
 	nodes := []xdstest.Node{
 		{Type: discovery.Sidecar, Namespace: "shop", IP: "10.0.0.1", Labels: map[string]string{"v": "x"}},
 		{Type: discovery.Sidecar, Namespace: "shop", IP: "10.1.0.1", Labels: map[string]string{"v": "x"}},
-		{Type: discovery.Sidecar, Namespace: "shop", IP: "10.0.0.5"},
+		{Type: discovery.Sidecar, Namespace: "shop", IP: "10.0.0.5", Locality: "r/z"},
+		{Type: discovery.Sidecar, Namespace: "shop", IP: "10.0.0.8", Locality: "r/y"},
 		{Type: discovery.Sidecar, Namespace: "edge", IP: "10.0.0.2"},
 		{Type: discovery.Router, Namespace: "edge", IP: "10.0.0.3", Labels: map[string]string{"app": "gw"}},
 		{Type: discovery.Router, Namespace: "edge", IP: "10.0.0.4", Labels: map[string]string{"app": "gw"}},
@@ -136,10 +141,14 @@ func TestAffectedEqualsAWalk(t *testing.T) {
 		for range rapid.IntRange(1, 12).Draw(rt, "pushes") {
 			h.step(mesh)
 			for i, w := range members {
-				if rapid.IntRange(0, 4).Draw(rt, "skip") == 0 {
+				switch rapid.IntRange(0, 7).Draw(rt, "how") {
+				case 0, 1:
 					continue // a slow proxy sees several pushes as one
+				case 2:
+					w.Close()
+					members[i] = all.Join(w.Proxy())
 				}
-				followsLikeAWalk(rt, i, w)
+				followsLikeAWalk(rt, i, members[i])
 			}
 		}
 		for _, w := range members {

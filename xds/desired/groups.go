@@ -2,6 +2,7 @@ package desired
 
 import (
 	"log/slog"
+	"slices"
 	"sync"
 
 	"github.com/portolan-mesh/portolan/xds/desired/memo"
@@ -19,6 +20,8 @@ type Groups struct {
 
 	mu      sync.Mutex // guards the fields below, and the members of each group
 	byClass map[mesh.Class]*Group
+	// kin are the same groups, by their classes without traits.
+	kin map[mesh.Class][]*Group
 }
 
 // New makes the groups of the proxies that are served some types. It calls changed
@@ -28,7 +31,10 @@ func New(types []generate.ResourceType, logger *slog.Logger, changed func()) *Gr
 	for i, t := range types {
 		urls[i] = t.Generator.TypeURL()
 	}
-	return &Groups{types: types, urls: urls, memo: memo.New(), failures: newFailures(logger, changed), byClass: map[mesh.Class]*Group{}}
+	return &Groups{
+		types: types, urls: urls, memo: memo.New(), failures: newFailures(logger, changed),
+		byClass: map[mesh.Class]*Group{}, kin: map[mesh.Class][]*Group{},
+	}
 }
 
 // enter counts a member into the group of a class.
@@ -37,8 +43,9 @@ func (gs *Groups) enter(class mesh.Class) *Group {
 	defer gs.mu.Unlock()
 	g := gs.byClass[class]
 	if g == nil {
-		g = newGroup(class, gs.types, gs.memo, gs.failures)
+		g = newGroup(class, gs.types, gs.memo, gs.failures, gs.kinOf)
 		gs.byClass[class] = g
+		gs.kin[class.WithoutTraits()] = append(gs.kin[class.WithoutTraits()], g)
 	}
 	g.members++
 	return g
@@ -51,10 +58,28 @@ func (gs *Groups) leave(g *Group) {
 	last := g.members == 0
 	if last {
 		delete(gs.byClass, g.class)
+		gs.unkin(g)
 	}
 	gs.mu.Unlock()
 	if last {
 		g.close()
+	}
+}
+
+// kinOf returns the groups whose classes are equal to one but for their traits, the oldest
+// first. The group of the class itself is among them.
+func (gs *Groups) kinOf(class mesh.Class) []*Group {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	return slices.Clone(gs.kin[class.WithoutTraits()])
+}
+
+// unkin takes a group out of its kin. The caller holds the lock.
+func (gs *Groups) unkin(g *Group) {
+	class := g.class.WithoutTraits()
+	gs.kin[class] = slices.DeleteFunc(gs.kin[class], func(o *Group) bool { return o == g })
+	if len(gs.kin[class]) == 0 {
+		delete(gs.kin, class)
 	}
 }
 

@@ -62,6 +62,15 @@ func (p *PushContext) traitsAt(place discovery.Place) string {
 	return strings.Join(out, separator)
 }
 
+// WithoutTraits returns the class that has no traits and is equal otherwise.
+func (c Class) WithoutTraits() Class {
+	c.Traits = ""
+	return c
+}
+
+// OfTrait says whether the query was for a trait of the class.
+func (d Dependency) OfTrait() bool { return d.Query.Row == RowKey{Self, selfTrait} }
+
 // trait returns the value of a trait, empty where it is not set or nothing asks for it.
 func (c Class) trait(name string) string {
 	for one := range strings.SplitSeq(c.Traits, separator) {

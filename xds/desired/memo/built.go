@@ -2,6 +2,7 @@ package memo
 
 import (
 	"iter"
+	"slices"
 
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/mesh"
@@ -57,6 +58,9 @@ func (b *Built) Reads() []mesh.Dependency {
 
 // Holds says whether a view gives all answers that the resource was built from.
 func (b *Built) Holds(v *mesh.View) bool { return Hold(v, b.reads) }
+
+// ReadsTrait says whether the resource was built from a trait of the class.
+func (b *Built) ReadsTrait() bool { return slices.ContainsFunc(b.reads, mesh.Dependency.OfTrait) }
 
 // Hold says whether a view gives all answers as they were recorded.
 func Hold(v *mesh.View, reads []mesh.Dependency) bool {

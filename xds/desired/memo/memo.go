@@ -1,6 +1,7 @@
 package memo
 
 import (
+	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -156,6 +157,18 @@ func (m *Memo) add(f *family, name string, b *Built) {
 			f.readers[row] = map[string]int{}
 		}
 		f.readers[row][name]++
+	}
+}
+
+// Share counts one more user in, for resources that a user holds.
+func (m *Memo) Share(built iter.Seq[*Built], composed iter.Seq[*Composed]) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for b := range built {
+		b.users++
+	}
+	for c := range composed {
+		c.users++
 	}
 }
 

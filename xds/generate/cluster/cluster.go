@@ -92,7 +92,7 @@ func outbound(v *mesh.View, name string, o Outbound) (proto.Message, []resource.
 	if options.Type != envoy.OriginalDst && options.Type != envoy.DynamicDNS {
 		options.Check = o.healthCheck()
 		options.LoadBalancer.PanicThreshold = o.healths().panicThreshold()
-		options.LoadBalancer.LocalityWeighted = o.Spread(v).ByWeight()
+		options.LoadBalancer.LocalityWeighted = o.SpreadsByWeight(v)
 	}
 	return envoy.Cluster(options), needs, nil
 }

@@ -28,19 +28,12 @@ type Spread struct {
 // Spread returns the preference of the cluster: as the rule says, else the mesh. Without
 // outlier detection there is no failover, since nothing would tell that a locality fails.
 func (o Outbound) Spread(v *mesh.View) *Spread {
-	policy := o.Policy()
-	setting := policy.GetLoadBalancer().GetLocalityLbSetting()
+	setting := o.localitySetting(v)
 	if setting == nil {
-		setting = v.Mesh(mesh.LocalityLbSetting).GetLocalityLbSetting()
-	}
-	if setting == nil || destination.Off(setting) {
-		return nil
-	}
-	if len(setting.GetDistribute()) == 0 && policy.GetOutlierDetection() == nil {
 		return nil
 	}
 	s := &Spread{setting: setting, locality: v.Locality()}
-	if !s.distributes() {
+	if len(setting.GetDistribute()) == 0 {
 		for _, priority := range setting.GetFailoverPriority() {
 			key, value, valued := strings.Cut(priority, "=")
 			if !valued {
@@ -52,12 +45,25 @@ func (o Outbound) Spread(v *mesh.View) *Spread {
 	return s
 }
 
-func (s *Spread) distributes() bool { return len(s.setting.GetDistribute()) > 0 }
+// localitySetting is what the preference of the cluster follows; nil for none.
+func (o Outbound) localitySetting(v *mesh.View) *networking.LocalityLoadBalancerSetting {
+	policy := o.Policy()
+	setting := policy.GetLoadBalancer().GetLocalityLbSetting()
+	if setting == nil {
+		setting = v.Mesh(mesh.LocalityLbSetting).GetLocalityLbSetting()
+	}
+	if setting == nil || destination.Off(setting) || len(setting.GetDistribute()) == 0 && policy.GetOutlierDetection() == nil {
+		return nil
+	}
+	return setting
+}
 
-// ByWeight says whether the proxy spreads over localities by their weights. Otherwise it
-// would prefer, by weights, what the load balancer is to choose.
-func (s *Spread) ByWeight() bool {
-	return s != nil && (s.distributes() || len(s.setting.GetFailover())+len(s.setting.GetFailoverPriority()) > 0)
+// SpreadsByWeight says whether proxies spread over localities by their weights. Otherwise
+// they would prefer, by weights, what the load balancer is to choose. It is the same for
+// proxies of all localities.
+func (o Outbound) SpreadsByWeight(v *mesh.View) bool {
+	s := o.localitySetting(v)
+	return len(s.GetDistribute())+len(s.GetFailover())+len(s.GetFailoverPriority()) > 0
 }
 
 // ByLabels says whether endpoints of one locality may differ in their priority.
@@ -128,7 +134,7 @@ type Locality struct {
 
 // Place gives localities their priorities and weights.
 func (s *Spread) Place(localities []Locality) {
-	if s.distributes() {
+	if len(s.setting.GetDistribute()) > 0 {
 		s.distribute(localities)
 		return
 	}

@@ -1,0 +1,100 @@
+package desired
+
+import (
+	"maps"
+
+	"github.com/portolan-mesh/portolan/xds/mesh"
+)
+
+// begin has a new group take over the resources of another, whose class differs in its
+// traits alone, and returns them as the snapshot to go on from; nil if there is no such
+// group. Only what was built from a trait, or is absent by one, is built again. So a
+// further locality costs what depends on localities.
+//
+// It waits for groups that are older than it, and takes younger ones as they are, so that
+// no two wait for each other.
+func (g *Group) begin() *snapshot {
+	older := true
+	for _, other := range g.kin(g.class) {
+		if other == g {
+			older = false
+			continue
+		}
+		if older || other.newest.Load() != nil {
+			if s := g.beginAs(other); s != nil {
+				return s
+			}
+		}
+	}
+	return nil
+}
+
+// beginAs is begin with one group, nil if that has nothing yet, or no longer.
+func (g *Group) beginAs(other *Group) *snapshot {
+	other.mu.Lock()
+	defer other.mu.Unlock()
+	s := other.newest.Load()
+	if s == nil {
+		return nil
+	}
+	again := map[*groupType]map[string]struct{}{}
+	for i, t := range g.types {
+		again[t] = t.beginAs(other.types[i])
+		t.coverage = other.types[i].coverage.in(g)
+	}
+	view := mesh.NewView(s.context, g.class)
+	g.remake(view, false, func(t *groupType) map[string]struct{} { return again[t] })
+	return &snapshot{context: s.context, view: view}
+}
+
+// beginAs takes over what the type holds in another group, and names what is to be built
+// again: what was built from a trait, and what could not be built there.
+func (t *groupType) beginAs(other *groupType) (again map[string]struct{}) {
+	t.set, t.built = other.set, maps.Clone(other.built)
+	t.composed, t.sums = maps.Clone(other.composed), maps.Clone(other.sums)
+	t.absent = maps.Clone(other.absent)
+	again = map[string]struct{}{}
+	maps.Copy(again, other.absent)
+	for name, built := range t.built {
+		if built.ReadsTrait() {
+			again[name] = struct{}{}
+		}
+	}
+	for _, failed := range [...]map[string]failure{other.failed, other.uncomposed} {
+		for name := range failed { // its last good form stays with those that have it
+			again[name] = struct{}{}
+			delete(t.built, name)
+			delete(t.composed, name)
+		}
+	}
+	t.memo.Share(maps.Values(t.built), maps.Values(t.composed))
+	return again
+}
+
+// lack notes whether a name has no resource and a trait may have decided that.
+func (t *groupType) lack(name string, byTrait bool) {
+	if !byTrait {
+		delete(t.absent, name)
+		return
+	}
+	if t.absent == nil {
+		t.absent = map[string]struct{}{}
+	}
+	t.absent[name] = struct{}{}
+}
+
+// in returns the same coverage of the types of another group.
+func (c coverage) in(g *Group) (out coverage) {
+	for _, t := range c.same {
+		out.same = append(out.same, g.byURL[t.url])
+	}
+	for name, all := range c.others {
+		for _, one := range all {
+			if out.others == nil {
+				out.others = map[string][]covered{}
+			}
+			out.others[name] = append(out.others[name], covered{g.byURL[one.typ.url], one.name})
+		}
+	}
+	return out
+}
