@@ -59,6 +59,12 @@ func TestConfigDirectory(t *testing.T) {
 		dir.write("routes.yaml", x.routes(0, 100))
 		reply("v2")
 
+		if text := s.must("", "get", "serviceentry", "reviews", "-n", "shop", "-o", "yaml"); !strings.Contains(text, "portolan.io/source:") {
+			t.Errorf("an object of a file does not say so: %s", text)
+		}
+		if text := s.must("", "export", "-n", "shop"); strings.Contains(text, "kind:") {
+			t.Errorf("what is in files is exported: %s", text)
+		}
 		out := s.try("", "delete", "virtualservice", "reviews", "-n", "shop", "--yes")
 		if out.code == 0 || !strings.Contains(out.stderr, "the object comes from the source "+dir.path+", routes.yaml") {
 			t.Errorf("deleting an object of a file: exit code %d, %s", out.code, out.stderr)

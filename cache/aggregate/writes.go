@@ -36,6 +36,19 @@ func (c *Cache) Permit(op storage.Op) error {
 	return err
 }
 
+// Place tells where in its source the object of a key stands; "" for an object of the
+// store, and where that is not known.
+func (c *Cache) Place(key config.Key) string {
+	object := c.Snapshot().Get(key)
+	if object == nil || object.Source == "" {
+		return ""
+	}
+	if source, _ := c.ranked(object.Source); source.Place != nil {
+		return source.Place(key)
+	}
+	return ""
+}
+
 // ranked returns a source, the zero Source if it was removed, and whether the store wins
 // over it.
 func (c *Cache) ranked(name string) (source Source, behind bool) {

@@ -129,7 +129,7 @@ func bounded(w http.ResponseWriter, write func() error) error {
 
 // writeObject answers with an object as served, in the API version of the path.
 func (s *Server) writeObject(c *call, code int, object *config.Config) error {
-	body, err := config.ToJSON(object, c.version)
+	body, err := config.ToJSON(s.withOrigin(object), c.version)
 	if err != nil {
 		return err
 	}

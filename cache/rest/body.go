@@ -188,6 +188,7 @@ func (s *Server) decode(body []byte, isYAML bool) (*config.Config, error) {
 			return nil, err
 		}
 		object.Generation, object.Status = 0, nil
+		withoutOrigin(object)
 		return object, nil
 	}
 	documents, err := config.Decode("", body, s.schemas.Type)
@@ -210,5 +211,6 @@ func (s *Server) decode(body []byte, isYAML bool) (*config.Config, error) {
 		return nil, err
 	}
 	documents[0].Config.UID = uid.Metadata.UID
+	withoutOrigin(documents[0].Config)
 	return documents[0].Config, nil
 }

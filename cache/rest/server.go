@@ -16,6 +16,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest/finding"
 	"github.com/portolan-mesh/portolan/cache/rest/record"
 	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
@@ -99,6 +100,9 @@ type Options struct {
 	// Permit returns why the store may not be given an operation, nil if it may: the object
 	// is of another source of Cache. Nil permits all operations.
 	Permit func(op storage.Op) error
+	// Place tells where in its source an object of another source stands, "" if that is
+	// not known; nil for never.
+	Place func(key config.Key) string
 	// Authenticator says who sends a request. Without one the server serves its
 	// own machine only.
 	Authenticator Authenticator
@@ -147,6 +151,7 @@ type Server struct {
 	advisor       Advisor
 	previewer     Previewer
 	permit        func(op storage.Op) error
+	place         func(key config.Key) string
 	hosts         []string
 	socket, id    string
 	several       bool // cache has other sources than the store
@@ -174,6 +179,9 @@ func New(o Options) (*Server, error) {
 	if !several {
 		o.Permit = func(storage.Op) error { return nil }
 	}
+	if o.Place == nil {
+		o.Place = func(config.Key) string { return "" }
+	}
 	if o.BookmarkInterval <= 0 {
 		o.BookmarkInterval = time.Minute
 	}
@@ -192,7 +200,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		store: o.Store, cache: o.Cache, history: o.History, schemas: o.Store.Schemas(),
 		authenticator: o.Authenticator, authorizer: o.Authorizer, socket: o.Socket, id: uuid.NewString(),
-		advisor: o.Advisor, previewer: o.Previewer, permit: o.Permit, several: several, checks: o.Checks, version: o.Version, bookmarks: o.BookmarkInterval, logger: o.Logger,
+		advisor: o.Advisor, previewer: o.Previewer, permit: o.Permit, place: o.Place, several: several, checks: o.Checks, version: o.Version, bookmarks: o.BookmarkInterval, logger: o.Logger,
 		acceptUnserved: o.AcceptUnserved,
 		mux:            http.NewServeMux(), origin: http.NewCrossOriginProtection(), budget: newBudget(),
 	}

@@ -56,7 +56,7 @@ func startWithFiles(t testing.TB) (*resttest.Server, files) {
 		var err error
 		all, err = aggregate.MakeCache(aggregate.Options{
 			Worker: cache.NewWorker(), Store: stored, FirstSync: time.Hour,
-			Sources: []aggregate.Source{{Name: "store", Cache: stored}, {Name: "files", Cache: source}},
+			Sources: []aggregate.Source{{Name: "store", Cache: stored}, {Name: "files", Cache: source, Place: func(key config.Key) string { return key.Name + ".yaml" }}},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -73,7 +73,7 @@ func startWithFiles(t testing.TB) (*resttest.Server, files) {
 		if _, err := all.Await(wait, 1); err != nil {
 			t.Fatal(err)
 		}
-		o.Cache, o.Permit = all, all.Permit
+		o.Cache, o.Permit, o.Place = all, all.Permit, all.Place
 	})
 	return s, source
 }
@@ -84,7 +84,7 @@ func TestObjectsOfAnotherSource(t *testing.T) {
 	t.Parallel()
 	s, _ := startWithFiles(t)
 	read := parse[object](t, s.Do(t, "GET", shopEntries+"/web", "").Body).Metadata
-	if read.Name != "web" || read.ResourceVersion != "v1" {
+	if read.Name != "web" || read.ResourceVersion != "v1" || read.Annotations[config.SourceAnnotation] != "files, web.yaml" {
 		t.Fatalf("read %+v", read)
 	}
 	batchOf := func(verb string) string {
@@ -98,14 +98,20 @@ func TestObjectsOfAnotherSource(t *testing.T) {
 		{"POST", "/apis/portolan.io/v1/batches", batchOf("delete")},
 	} {
 		a := s.Do(t, test.method, test.path, test.body)
-		if a.Code != http.StatusMethodNotAllowed || !strings.Contains(a.Body, "serviceentry/shop/web: read only: the object comes from the source files: change it there") {
+		if a.Code != http.StatusMethodNotAllowed || !strings.Contains(a.Body, "serviceentry/shop/web: read only: the object comes from the source files, web.yaml: change it there") {
 			t.Errorf("%s %s: %d %s", test.method, test.path, a.Code, a.Body)
 		}
 	}
 	if a := s.Do(t, "POST", shopEntries+"?dryRun=All", entry("web", "")); a.Code != http.StatusCreated {
 		t.Errorf("a dry run of what shadows it: %d %s", a.Code, a.Body)
 	}
-	made := create(t, s, "web", "")
+	if a := s.Do(t, "GET", shopEntries, ""); !strings.Contains(a.Body, `"portolan.io/source":"files, web.yaml"`) {
+		t.Errorf("listed %s", a.Body)
+	}
+	made := create(t, s, "web", `,"annotations":{"portolan.io/source":"files, web.yaml"}`)
+	if made.Annotations != nil {
+		t.Errorf("the source was stored: %v", made.Annotations)
+	}
 	read = parse[object](t, s.Do(t, "GET", shopEntries+"/web", "").Body).Metadata
 	if read.UID != made.UID {
 		t.Errorf("read %+v after creating %+v", read, made)

@@ -35,7 +35,7 @@ func (s *Server) watch(c *call) error {
 		ctx, cancel = context.WithTimeout(ctx, o.timeout)
 		defer cancel()
 	}
-	w := &watcher{call: c, cache: s.cache, frames: s.frames, options: o, interval: s.bookmarks, outbox: outbox{w: c.w, cancel: cancel, slow: &s.watchers.slow}}
+	w := &watcher{call: c, cache: s.cache, frames: s.frames, origin: s.withOrigin, options: o, interval: s.bookmarks, outbox: outbox{w: c.w, cancel: cancel, slow: &s.watchers.slow}}
 	remove, err := s.watchers.add(w)
 	if err != nil {
 		return err
@@ -127,6 +127,7 @@ type watcher struct {
 	call     *call
 	cache    Source
 	frames   *frames
+	origin   func(*config.Config) *config.Config // the object as it is told of
 	options  watchOptions
 	interval time.Duration
 
@@ -303,7 +304,7 @@ func (w *watcher) key(in *cache.Snapshot, path string, kind watch.EventType) fra
 // event adds an event, and sends what has gathered where that is much.
 func (w *watcher) event(key frameKey, object *config.Config) error {
 	frame, err := w.frames.get(key, func() ([]byte, error) {
-		text, err := config.ToJSON(object, key.version)
+		text, err := config.ToJSON(w.origin(object), key.version)
 		return framed(key.kind, text), err
 	})
 	if err != nil {

@@ -109,12 +109,18 @@ func (p *pruneFlags) superfluous(ctx context.Context, c *client.Client, m *manif
 			s := superfluous{object: &list.Items[i], key: config.Key{
 				Kind: at.kind.GroupVersionKind, Namespace: at.namespace, Name: list.Items[i].GetName(),
 			}}
-			if !wanted[s.key] {
+			if !wanted[s.key] && ofStore(&list.Items[i]) {
 				out = append(out, s)
 			}
 		}
 	}
 	return out, nil
+}
+
+// ofStore says whether an object is of the store. Those of other sources are read only.
+func ofStore(object *unstructured.Unstructured) bool {
+	_, other := object.GetAnnotations()[config.SourceAnnotation]
+	return !other
 }
 
 // places returns the places that may hold superfluous objects.

@@ -96,7 +96,7 @@ type state struct {
 	objects  map[config.Key]*unstructured.Unstructured
 }
 
-// at reads the state at a revision; 0 is all that was acknowledged until now.
+// at reads the state of the store at a revision; 0 is all that was acknowledged until now.
 func (s scope) at(ctx context.Context, c *client.Client, revision int64) (state, error) {
 	out := state{revision: revision, objects: map[config.Key]*unstructured.Unstructured{}}
 	for _, p := range s.places() {
@@ -116,6 +116,9 @@ func (s scope) at(ctx context.Context, c *client.Client, revision int64) (state,
 		}
 		for i := range list.Items {
 			object := &list.Items[i]
+			if !ofStore(object) {
+				continue
+			}
 			out.objects[config.Key{Kind: p.kind.GroupVersionKind, Namespace: object.GetNamespace(), Name: object.GetName()}] = object
 		}
 	}

@@ -129,6 +129,10 @@ func (m *Meta) Key() Key {
 	return Key{Kind: m.GroupVersionKind, Namespace: m.Namespace, Name: m.Name}
 }
 
+// SourceAnnotation is the annotation by which the config API says that an object comes
+// from another source than the store, and where it stands there. It is never stored.
+const SourceAnnotation = "portolan.io/source"
+
 // Revision returns the revision of the store at which the object was last written. It
 // is false for an object of another source, and of a store without revisions.
 func (m *Meta) Revision() (int64, bool) {

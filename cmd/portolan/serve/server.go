@@ -134,8 +134,9 @@ func (s *server) addAPI() (err error) {
 		{Name: "cache", Ready: s.cacheReady, Degraded: s.mirror.Degraded},
 	}
 	checks = append(checks, s.checks...)
+	permit, place := s.besideStore()
 	s.api, err = rest.New(rest.Options{
-		Permit: s.permit(), Store: s.configs, Cache: s.statusCache, History: s.configs, Advisor: s.verdicts, Previewer: previewer{s}, Checks: append(checks, rest.Check{Name: "xds", Ready: s.xds.Ready}),
+		Permit: permit, Place: place, Store: s.configs, Cache: s.statusCache, History: s.configs, Advisor: s.verdicts, Previewer: previewer{s}, Checks: append(checks, rest.Check{Name: "xds", Ready: s.xds.Ready}),
 		MaxWatches: s.o.MaxWatches, WatchMemory: s.o.WatchMemory, Socket: s.o.APISocket,
 		Registry: s.metrics, Version: s.o.Version, Logger: s.logger,
 		AcceptUnserved: s.o.AcceptUnserved,

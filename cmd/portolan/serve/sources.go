@@ -135,12 +135,13 @@ func (s *server) sourceStatus(of *aggregate.Status) SourceStatus {
 	return out
 }
 
-// permit says what the config API may write; nil is everything.
-func (s *server) permit() func(storage.Op) error {
+// besideStore says what the config API may not write, and where that stands. Without
+// other sources than the store both are nil.
+func (s *server) besideStore() (permit func(storage.Op) error, place func(config.Key) string) {
 	if s.sources == nil {
-		return nil
+		return nil, nil
 	}
-	return s.sources.Permit
+	return s.sources.Permit, s.sources.Place
 }
 
 // directories makes the sources of the directories. Each is named as its path.
