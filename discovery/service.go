@@ -19,7 +19,7 @@ const (
 	DNSLB                             // DNS: the proxy resolves all addresses
 	DNSRoundRobinLB                   // DNS_ROUND_ROBIN: the proxy resolves and uses one
 	Passthrough                       // NONE: the caller names the address
-	DynamicDNS                        // DYNAMIC_DNS: the proxy resolves the host that each request names
+	DynamicDNS                        // DYNAMIC_DNS: the proxy resolves the host that each request or TLS client names
 )
 
 // IsDNS says whether proxies resolve the endpoints by DNS, so that these shape

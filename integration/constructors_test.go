@@ -147,8 +147,8 @@ func everyCluster() []*clusterv3.Cluster {
 func everyListener() []*listenerv3.Listener {
 	filters := []*hcmv3.HttpFilter{messages.FaultFilter(), messages.CORSFilter(), messages.DynamicDNSFilter(messages.DNSv4Only), messages.RouterFilter()}
 	logs := []*accesslogv3.AccessLog{messages.AccessLog(messages.AccessLogOptions{Path: "/dev/null"})}
-	chain := func(name string, o messages.FilterChainOptions, f *listenerv3.Filter) *listenerv3.FilterChain {
-		o.Name, o.Filters = name, []*listenerv3.Filter{f}
+	chain := func(name string, o messages.FilterChainOptions, f ...*listenerv3.Filter) *listenerv3.FilterChain {
+		o.Name, o.Filters = name, f
 		return messages.FilterChain(o)
 	}
 	weighted := []messages.WeightedCluster{{Name: "static", Weight: 1}, {Name: "http1", Weight: 2}}
@@ -170,6 +170,8 @@ func everyListener() []*listenerv3.Listener {
 				chain("names", messages.FilterChainOptions{
 					TransportProtocol: "tls", ServerNames: []string{"web.example.com", "*.example.org"},
 				}, messages.TCPProxy(messages.TCPProxyOptions{StatPrefix: "t", Clusters: weighted, HashSourceIP: true, AccessLogs: logs})),
+				chain("dynamic-names", messages.FilterChainOptions{ServerNames: []string{"*.example.net"}}, messages.SNIDynamicDNSFilter(messages.DNSv4Only, 443),
+					messages.TCPProxy(messages.TCPProxyOptions{StatPrefix: "n", Clusters: []messages.WeightedCluster{{Name: "dynamic"}}})),
 			},
 			DefaultFilterChain: chain(messages.PassthroughFilterChainName, messages.FilterChainOptions{}, messages.TCPProxy(
 				messages.TCPProxyOptions{StatPrefix: "p", Clusters: weighted[:1], IdleTimeout: durationpb.New(time.Minute)})),

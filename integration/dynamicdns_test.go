@@ -54,3 +54,48 @@ spec:
 		edge.expectNothingRejected()
 	})
 }
+
+// TestEnvoyDynamicDNSOverTLS has a sidecar go where the names lead that TLS clients ask for,
+// and nowhere for other names. The names lead to the machine itself, so the sidecar listens
+// at another of its addresses.
+func TestEnvoyDynamicDNSOverTLS(t *testing.T) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
+		s := startServer(t, serverOptions{})
+		a, b := startTLSUpstream(t, "a"), startTLSUpstream(t, "b")
+		at := func(port int) string { return fmt.Sprintf("127.0.0.2:%d", port) }
+		s.apply(fill(`
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: outside, namespace: shop}
+spec:
+  hosts: ["*.localhost"]
+  location: MESH_EXTERNAL
+  resolution: DYNAMIC_DNS
+  ports: [{number: $a, name: tls, protocol: TLS}, {number: $b, name: https, protocol: HTTPS}]
+`, "$a", a, "$b", b), sidecarOf(`{egress: [{bind: 127.0.0.2, hosts: ["shop/*"]}]}`))
+		client := s.startEnvoy(envoyOptions{kind: "sidecar", name: "client", variant: v})
+		awaitTLSAt(t, at(a), "x.localhost", "a")
+		awaitTLSAt(t, at(a), "deep.y.localhost", "a")
+		awaitTLSAt(t, at(b), "x.localhost", "b")
+		for _, name := range []string{"localhost", "elsewhere.test", ""} {
+			if got, err := callTLSAt(t.Context(), at(a), name); err == nil {
+				t.Errorf("the name %q of no service: %s answers", name, got)
+			}
+		}
+
+		s.awaitSynced(s.apply(fill(`
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: outside, namespace: shop}
+spec:
+  hosts: ["*.localhost"]
+  tls:
+  - {match: [{sniHosts: [z.localhost], port: $a}], route: [{destination: {host: "*.localhost", port: {number: $b}}}]}
+  - {match: [{sniHosts: ["*.localhost"], port: $a}], route: [{destination: {host: "*.localhost", port: {number: $a}}}]}
+`, "$a", a, "$b", b)), "client")
+		awaitTLSAt(t, at(a), "z.localhost", "b")
+		awaitTLSAt(t, at(a), "x.localhost", "a")
+		s.expectNothingRejected()
+		client.expectNothingRejected()
+	})
+}

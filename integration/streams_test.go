@@ -206,10 +206,15 @@ func startTLSUpstream(t testing.TB, name string) int {
 
 // callTLS asks for a name at a port, and returns who greets.
 func callTLS(ctx context.Context, port int, name string) (string, error) {
+	return callTLSAt(ctx, local(port), name)
+}
+
+// callTLSAt is callTLS at an address and port. An empty name asks for none.
+func callTLSAt(ctx context.Context, address, name string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	dialer := tls.Dialer{Config: &tls.Config{ServerName: name, InsecureSkipVerify: true}} //nolint:gosec // who answers is told by the greeting
-	c, err := dialer.DialContext(ctx, "tcp", local(port))
+	c, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return "", err
 	}
@@ -220,8 +225,13 @@ func callTLS(ctx context.Context, port int, name string) (string, error) {
 
 func awaitTLS(t testing.TB, port int, name, want string) {
 	t.Helper()
+	awaitTLSAt(t, local(port), name, want)
+}
+
+func awaitTLSAt(t testing.TB, address, name, want string) {
+	t.Helper()
 	eventually(t, fmt.Sprintf("%s leads to %s", name, want), func() error {
-		got, err := callTLS(t.Context(), port, name)
+		got, err := callTLSAt(t.Context(), address, name)
 		if err == nil && got != want {
 			err = fmt.Errorf("it leads to %s", got)
 		}

@@ -298,7 +298,7 @@ func isHTTP(p *networking.ServicePort) bool { return protocolOf(p).IsHTTP() }
 // bare returns the ports of a ServiceEntry whose connections only the port number
 // identifies: they carry no host name, and the service has no address and gets none.
 func (e *entry) bare() []uint32 {
-	if len(e.spec.GetAddresses()) > 0 || len(address.Hosts(e.object)) == len(e.services) {
+	if len(e.spec.GetAddresses()) > 0 || len(address.Hosts(e.object)) == len(e.services) || e.spec.GetResolution() == networking.ServiceEntry_DYNAMIC_DNS {
 		return nil
 	}
 	var out []uint32

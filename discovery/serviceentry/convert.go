@@ -95,7 +95,7 @@ func ports(spec *networking.ServiceEntry, resolution discovery.Resolution) []dis
 	out := make([]discovery.Port, 0, len(spec.GetPorts()))
 	for _, p := range spec.GetPorts() {
 		port := discovery.Port{Name: p.GetName(), Number: int(p.GetNumber()), Protocol: protocolOf(p)}
-		if resolution == discovery.DynamicDNS && !port.Protocol.IsHTTP() {
+		if resolution == discovery.DynamicDNS && !port.Protocol.IsHTTP() && !port.Protocol.IsTLS() {
 			continue
 		}
 		if resolution == discovery.Passthrough {

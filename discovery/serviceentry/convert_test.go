@@ -67,11 +67,14 @@ func TestResolution(t *testing.T) {
 func TestDynamicDNSHasThePortsWhoseRequestsNameAHost(t *testing.T) {
 	t.Parallel()
 	m := converted(t, serviceentry.Options{}, entry(t, "se", `{hosts: ["*.a.example"], resolution: DYNAMIC_DNS, workloadSelector: {labels: {app: a}},
-		ports: [{number: 80, name: http, protocol: HTTP}, {number: 81, name: tcp, protocol: TCP}, {number: 82, name: grpc, protocol: GRPC}, {number: 83, name: none}]}`),
+		ports: [{number: 80, name: http, protocol: HTTP}, {number: 81, name: tcp, protocol: TCP}, {number: 82, name: grpc, protocol: GRPC}, {number: 83, name: none},
+			{number: 84, name: tls, protocol: TLS}, {number: 85, name: https, protocol: HTTPS}]}`),
 		workload(t, "w", `{address: 10.0.0.1, labels: {app: a}}`))
 	row := m.row("shop", "*.a.example")
 	expect(t, row.Services[0].Resolution, discovery.DynamicDNS)
-	expect(t, row.Services[0].Ports, []discovery.Port{{Name: "http", Number: 80, Protocol: discovery.HTTP}, {Name: "grpc", Number: 82, Protocol: discovery.GRPC}})
+	expect(t, row.Services[0].Ports, []discovery.Port{
+		{Name: "http", Number: 80, Protocol: discovery.HTTP}, {Name: "grpc", Number: 82, Protocol: discovery.GRPC},
+		{Name: "tls", Number: 84, Protocol: discovery.TLS}, {Name: "https", Number: 85, Protocol: discovery.HTTPS}})
 	expect(t, len(row.Endpoints), 0)
 }
 

@@ -153,7 +153,8 @@ func TestServiceEntryRules(t *testing.T) {
 			hosts: ["*.a.com"]
 			resolution: DYNAMIC_DNS
 			location: MESH_INTERNAL
-			ports: [{number: 80, name: http, protocol: HTTP}, {number: 81, name: grpc, protocol: grpc-web}, {number: 82, name: proxy, protocol: HTTP_PROXY}]`},
+			ports: [{number: 80, name: http, protocol: HTTP}, {number: 81, name: grpc, protocol: grpc-web}, {number: 82, name: proxy, protocol: HTTP_PROXY},
+			        {number: 83, name: tls, protocol: TLS}, {number: 84, name: https, protocol: https}]`},
 		{name: "resolution DYNAMIC_DNS with what it has no use for", kind: schema.ServiceEntry, spec: `
 			hosts: ["*.a.com", b.com, "*"]
 			addresses: [10.0.0.1]
@@ -169,8 +170,8 @@ func TestServiceEntryRules(t *testing.T) {
 				"spec.workloadSelector: excludes endpoints: set one of the two",
 			},
 			warned: []string{
-				"spec.ports[0].protocol the port has no effect: resolution DYNAMIC_DNS needs requests that name the host, as those of HTTP, HTTP2 and GRPC do",
-				"spec.ports[1].protocol the port has no effect: resolution DYNAMIC_DNS needs requests that name the host, as those of HTTP, HTTP2 and GRPC do",
+				"spec.ports[0].protocol the port has no effect: resolution DYNAMIC_DNS needs clients that name the host, as those of HTTP, HTTP2, GRPC and TLS do",
+				"spec.ports[1].protocol the port has no effect: resolution DYNAMIC_DNS needs clients that name the host, as those of HTTP, HTTP2, GRPC and TLS do",
 				"spec.workloadSelector has no effect with resolution DYNAMIC_DNS",
 			}},
 		{name: "visibility and names", kind: schema.ServiceEntry, spec: `

@@ -115,7 +115,7 @@ func checkServicePorts(c checker, s *networking.ServiceEntry) {
 func checkServiceProtocol(c checker, s *networking.ServiceEntry, protocol string) {
 	c.protocol(protocol)
 	if s.Resolution == networking.ServiceEntry_DYNAMIC_DNS && !namesHost(protocol) {
-		c.notServed("the port has no effect: resolution DYNAMIC_DNS needs requests that name the host, as those of HTTP, HTTP2 and GRPC do")
+		c.notServed("the port has no effect: resolution DYNAMIC_DNS needs clients that name the host, as those of HTTP, HTTP2, GRPC and TLS do")
 		return
 	}
 	switch lower(protocol) {
@@ -130,9 +130,9 @@ func checkServiceProtocol(c checker, s *networking.ServiceEntry, protocol string
 	}
 }
 
-// namesHost says whether the requests of a protocol name the host that they want.
+// namesHost says whether clients of a protocol name the host that they want.
 func namesHost(protocol string) bool {
-	return slices.Contains([]string{protocolHTTP, protocolHTTP2, protocolGRPC, protocolGRPCWeb, protocolHTTPProxy}, lower(protocol))
+	return slices.Contains([]string{protocolHTTP, protocolHTTP2, protocolGRPC, protocolGRPCWeb, protocolHTTPProxy, protocolTLS, protocolHTTPS}, lower(protocol))
 }
 
 // AutoAllocate is the label by which a ServiceEntry declines addresses for its hosts:

@@ -30,8 +30,8 @@ const (
 	LogicalDNS
 	// OriginalDst clusters forward to where the client meant to connect.
 	OriginalDst
-	// DynamicDNS clusters forward to the host that a request names. A filter has
-	// resolved it: DynamicDNSFilter.
+	// DynamicDNS clusters forward to the host that a request names, or the client of a
+	// TLS connection. A filter has resolved it: DynamicDNSFilter, SNIDynamicDNSFilter.
 	DynamicDNS
 )
 

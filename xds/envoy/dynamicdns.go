@@ -4,15 +4,22 @@ import (
 	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	dynamicclusterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/dynamic_forward_proxy/v3"
 	dynamicdnsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/dynamic_forward_proxy/v3"
 	dynamichttpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/dynamic_forward_proxy/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	snidynamicv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/sni_dynamic_forward_proxy/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// DynamicDNSFilterName is the HTTP filter that resolves the hosts of requests.
-const DynamicDNSFilterName = "envoy.filters.http.dynamic_forward_proxy"
+// DynamicDNSFilterName is the HTTP filter that resolves the hosts of requests, and
+// SNIDynamicDNSFilterName the network filter that resolves the names that TLS clients ask
+// for.
+const (
+	DynamicDNSFilterName    = "envoy.filters.http.dynamic_forward_proxy"
+	SNIDynamicDNSFilterName = "envoy.filters.network.sni_dynamic_forward_proxy"
+)
 
 const dynamicDNSClusterType = "envoy.clusters.dynamic_forward_proxy"
 
@@ -45,6 +52,15 @@ func dnsCache(family DNSFamily) *dynamicdnsv3.DnsCacheConfig {
 func DynamicDNSFilter(family DNSFamily) *hcmv3.HttpFilter {
 	return httpFilter(DynamicDNSFilterName, &dynamichttpv3.FilterConfig{
 		ImplementationSpecifier: &dynamichttpv3.FilterConfig_DnsCacheConfig{DnsCacheConfig: dnsCache(family)},
+	})
+}
+
+// SNIDynamicDNSFilter makes the filter that resolves the name that a TLS client asks for,
+// if a TCP proxy behind it leads to a DynamicDNS cluster of the same family. Connections go
+// to the port. The listener must look for the name: TLSInspector.
+func SNIDynamicDNSFilter(family DNSFamily, port uint32) *listenerv3.Filter {
+	return networkFilter(SNIDynamicDNSFilterName, &snidynamicv3.FilterConfig{
+		DnsCacheConfig: dnsCache(family), PortSpecifier: &snidynamicv3.FilterConfig_PortValue{PortValue: port},
 	})
 }
 

@@ -144,8 +144,8 @@ func variants() map[string][]string {
 		"ports: [{number: 90, name: plain}], resolution: NONE, exportTo: ['.']",
 		tcp+", addresses: [10.9.0.1], resolution: STATIC"))
 	const dynamic = ", resolution: DYNAMIC_DNS, location: MESH_EXTERNAL"
-	add(service("wild", "shop", "'*.example.com'", http+dynamic, "ports: [{number: 8080, name: grpc, protocol: GRPC}]"+dynamic,
-		http+dynamic+", exportTo: ['.']", http+", resolution: NONE"))
+	add(service("wild", "shop", "'*.example.com'", http+dynamic, "ports: [{number: 8080, name: grpc, protocol: GRPC}, {number: 90, name: tls, protocol: TLS}]"+dynamic,
+		http+dynamic+", exportTo: ['.']", "ports: [{number: 90, name: tls, protocol: TLS}]"+dynamic, http+", resolution: NONE"))
 	add(service("cart", "shop", "cart.shop.internal",
 		"ports: [{number: 8080, name: grpc, protocol: GRPC}, {number: 80, name: http, protocol: HTTP}], resolution: STATIC, endpoints: [{address: 10.3.0.1}]"))
 	add(other("WorkloadEntry", "db-1", "default", "address: 10.2.0.9, labels: {app: db}", "address: 10.2.0.9, labels: {app: other}"))
@@ -178,7 +178,8 @@ func variants() map[string][]string {
 		"hosts: ['*.example.com'], tcp: [{route: [{destination: {host: raw.example.com}}]}], "+
 			"tls: [{match: [{sniHosts: [secure.example.com], sourceNamespace: shop}, {sniHosts: [other.example.com, '*.x.example.com']}], route: [{destination: {host: db.example.com, port: {number: 90}}}]}]",
 		"hosts: [raw.example.com, secure.example.com], exportTo: ['.'], tcp: [{route: [{destination: {host: db.example.com}}]}], "+
-			"tls: [{match: [{sniHosts: [secure.example.com], destinationSubnets: [10.9.0.0/30]}], route: [{destination: {host: web.example.com}}]}], http: [{directResponse: {status: 418}}]"))
+			"tls: [{match: [{sniHosts: [secure.example.com], destinationSubnets: [10.9.0.0/30]}], route: [{destination: {host: web.example.com}}]}], http: [{directResponse: {status: 418}}]",
+		"hosts: [secure.example.com], tls: [{match: [{sniHosts: [secure.example.com]}], route: [{destination: {host: '*.example.com', port: {number: 90}}}]}]"))
 	add(other("Gateway", "gw", "edge",
 		"selector: {istio: gateway}, servers: [{port: {number: 8000, name: http, protocol: HTTP}, hosts: ['*']}, {port: {number: 8002, name: tcp, protocol: TCP}, hosts: ['*']}]",
 		"selector: {istio: gateway}, servers: [{port: {number: 8000, name: http, protocol: HTTP}, hosts: ['web.example.com'], tls: {httpsRedirect: true}}, {port: {number: 8001, name: h2, protocol: HTTP2}, hosts: ['shop/*.org'], bind: 10.0.0.7}, "+

@@ -72,7 +72,7 @@ func (d drawn) serviceEntry() string {
 	var ports []string
 	for i, number := range rapid.SliceOfNDistinct(rapid.SampledFrom(meshPorts), 1, 3, rapid.ID[int]).Draw(d.t, "ports") {
 		ports = append(ports, fmt.Sprintf("{number: %d, name: p%d%s}", number, i,
-			d.one("protocol", ", protocol: HTTP", ", protocol: TCP", ", protocol: GRPC", "")))
+			d.one("protocol", ", protocol: HTTP", ", protocol: TCP", ", protocol: GRPC", ", protocol: TLS", "")))
 	}
 	addresses := d.one("addresses", "", "", "10.9.0.1", "10.9.0.1, 10.9.0.2", "'fd00::9'", "10.9.0.0/24")
 	if strings.HasPrefix(resolution, "DNS") {

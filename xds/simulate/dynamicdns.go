@@ -6,7 +6,9 @@ import (
 	"strings"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	dynamicclusterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/dynamic_forward_proxy/v3"
+	snidynamicv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/sni_dynamic_forward_proxy/v3"
 )
 
 // resolvesHosts says whether the endpoint of a cluster is the host of each request.
@@ -21,9 +23,24 @@ func (p *Proxy) resolve(authority string, result *Result) {
 	if _, numeric := strconv.ParseUint(port, 10, 16); err != nil || numeric != nil {
 		host, port = strings.Trim(authority, "[]"), "80"
 	}
+	p.resolveTo(net.JoinHostPort(host, port), result)
+}
+
+// resolveTo gives destinations that resolve hosts an endpoint.
+func (p *Proxy) resolveTo(endpoint string, result *Result) {
 	for i, d := range result.Destinations {
 		if resolvesHosts(p.clusters[d.Cluster]) {
-			result.Destinations[i].Endpoints = []string{net.JoinHostPort(host, port)}
+			result.Destinations[i].Endpoints = []string{endpoint}
 		}
 	}
+}
+
+// cutResolver takes the filter that resolves the names of TLS clients from the begin of a
+// chain; nil where it has none.
+func cutResolver(in []*listenerv3.Filter) (*snidynamicv3.FilterConfig, []*listenerv3.Filter) {
+	config := &snidynamicv3.FilterConfig{}
+	if len(in) == 0 || !in[0].GetTypedConfig().MessageIs(config) || in[0].GetTypedConfig().UnmarshalTo(config) != nil {
+		return nil, in
+	}
+	return config, in[1:]
 }

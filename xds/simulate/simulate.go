@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -244,11 +245,12 @@ func (p *Proxy) Run(r Request) Result {
 		return result
 	}
 	result.FilterChain, result.Chain = chain.GetName(), chain
-	if len(chain.GetFilters()) != 1 {
-		result.Err = fmt.Errorf("listener %s: simulation of %d network filters", listener.GetName(), len(chain.GetFilters()))
+	resolver, filters := cutResolver(chain.GetFilters())
+	if len(filters) != 1 {
+		result.Err = fmt.Errorf("listener %s: simulation of %d network filters", listener.GetName(), len(filters))
 		return result
 	}
-	filter, err := chain.Filters[0].GetTypedConfig().UnmarshalNew()
+	filter, err := filters[0].GetTypedConfig().UnmarshalNew()
 	if err != nil {
 		result.Err = err
 		return result
@@ -258,6 +260,9 @@ func (p *Proxy) Run(r Request) Result {
 		p.http(f, r, &result)
 	case *tcpv3.TcpProxy:
 		p.tcp(f, &result)
+		if _, name := handshake(listener, r); resolver != nil && name != "" {
+			p.resolveTo(net.JoinHostPort(name, fmt.Sprint(resolver.GetPortValue())), &result)
+		}
 	default:
 		result.Err = fmt.Errorf("listener %s: simulation of %s", listener.GetName(), proto.MessageName(filter))
 	}

@@ -38,7 +38,7 @@ spec:
   hosts: ["*.dynamic.odd.test", "*.more.odd.test"]
   resolution: DYNAMIC_DNS
   location: MESH_EXTERNAL
-  ports: [{number: 8080, name: http, protocol: HTTP}, {number: 8081, name: grpc, protocol: GRPC}, {number: 3128, name: proxy, protocol: HTTP_PROXY}]
+  ports: [{number: 8080, name: http, protocol: HTTP}, {number: 8081, name: grpc, protocol: GRPC}, {number: 3128, name: proxy, protocol: HTTP_PROXY}, {number: 9444, name: tls, protocol: TLS}]
 `, `
 kind: ServiceEntry
 spec:

@@ -176,7 +176,7 @@ func oldestOpen(v *mesh.View, l mesh.EgressListener, port int) *mesh.ServiceRow 
 	var oldest *mesh.ServiceRow
 	if l.Port == 0 || takesTCP(l) {
 		for s := range v.ServicesOnPort(l, mesh.PortOpen, port) {
-			if !speaksTLS(l, s, port) {
+			if !speaksTLS(l, s, port) && takesBytes(l, s, port) {
 				oldest = s
 				break
 			}
@@ -186,7 +186,7 @@ func oldestOpen(v *mesh.View, l mesh.EgressListener, port int) *mesh.ServiceRow 
 		return oldest
 	}
 	for s := range v.ServicesOnPort(l, mesh.PortHTTP, port) {
-		if s.Open() {
+		if s.Open() && takesBytes(l, s, port) {
 			return older(oldest, s)
 		}
 	}

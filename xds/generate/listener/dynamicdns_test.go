@@ -48,3 +48,72 @@ func TestDynamicDNS(t *testing.T) {
 		t.Errorf("a port that names no host: %s", got)
 	}
 }
+
+// TestDynamicDNSOverTLS: the endpoint of a connection is the name that its client asks for,
+// and no connection for another name goes to such a service.
+func TestDynamicDNSOverTLS(t *testing.T) {
+	t.Parallel()
+	const wildTLS, wildHTTPS, pass = "outbound|443||*.example.com", "outbound|8443||*.example.com", "PassthroughCluster"
+	wild := xdstest.Object("ServiceEntry", "wild", "{hosts: ['*.example.com'], resolution: DYNAMIC_DNS, location: MESH_EXTERNAL, ports: [{number: 443, name: tls, protocol: TLS}, {number: 8443, name: https, protocol: HTTPS}]}")
+	service := func(name, protocol string) string {
+		return xdstest.Object("ServiceEntry", name, "{hosts: ["+name+".example.com], ports: [{number: 443, name: port, protocol: "+protocol+"}], resolution: STATIC, endpoints: [{address: 10.1.0.1}]}")
+	}
+	sidecar := func(protocol string) string {
+		return xdstest.Object("Sidecar", "s", "{egress: [{port: {number: 443, protocol: "+protocol+", name: p}, hosts: ['*/*']}]}")
+	}
+	http := xdstest.Object("ServiceEntry", "wild", "{hosts: ['*.example.com'], resolution: DYNAMIC_DNS, location: MESH_EXTERNAL, ports: [{number: 443, name: http, protocol: HTTP}]}")
+	tls := func(name string) simulate.Request {
+		return simulate.Request{Address: "10.1.1.1", Port: 443, Protocol: simulate.TLS, SNI: name}
+	}
+	tcp := simulate.Request{Address: "10.1.1.1", Port: 443, Protocol: simulate.TCP}
+	own := func(r simulate.Request) simulate.Request {
+		r.Address = "127.0.0.1"
+		return r
+	}
+	uncaptured := xdstest.Node{}
+	for name, c := range map[string]struct {
+		node      *xdstest.Node
+		documents []string
+		request   simulate.Request
+		want      string
+		endpoints []string
+	}{
+		"its name":                         {documents: []string{wild}, request: tls("a.b.example.com"), want: wildTLS, endpoints: []string{"a.b.example.com:443"}},
+		"another name":                     {documents: []string{wild}, request: tls("example.com"), want: pass},
+		"no name":                          {documents: []string{wild}, request: tls(""), want: pass},
+		"no TLS":                           {documents: []string{wild}, request: tcp, want: pass},
+		"a service of its own":             {documents: []string{wild, service("one", "TLS")}, request: tls("one.example.com"), want: "outbound|443||one.example.com", endpoints: []string{"10.1.0.1:443"}},
+		"beside TCP":                       {documents: []string{service("raw", "TCP"), wild}, request: tls("a.example.com"), want: wildTLS, endpoints: []string{"a.example.com:443"}},
+		"no TLS beside TCP":                {documents: []string{service("raw", "TCP"), wild}, request: tcp, want: "outbound|443||raw.example.com", endpoints: []string{"10.1.0.1:443"}},
+		"beside HTTP":                      {documents: []string{service("web", "HTTP"), wild}, request: tls("a.example.com"), want: wildTLS, endpoints: []string{"a.example.com:443"}},
+		"on its own machine":               {node: &uncaptured, documents: []string{wild}, request: own(tls("a.example.com")), want: wildTLS, endpoints: []string{"a.example.com:443"}},
+		"another name on its own machine":  {node: &uncaptured, documents: []string{wild, service("one", "TLS")}, request: own(tls("elsewhere.org")), want: pass},
+		"beside an older one of TLS":       {node: &uncaptured, documents: []string{service("one", "TLS"), wild}, request: own(tls("a.example.com")), want: wildTLS, endpoints: []string{"a.example.com:443"}},
+		"another name, of the older one":   {node: &uncaptured, documents: []string{service("one", "TLS"), wild}, request: own(tls("elsewhere.org")), want: "outbound|443||one.example.com", endpoints: []string{"10.1.0.1:443"}},
+		"an egress port for TLS":           {documents: []string{http, sidecar("TLS")}, request: tls("a.example.com"), want: wildTLS, endpoints: []string{"a.example.com:443"}},
+		"an egress port for TCP":           {documents: []string{wild, sidecar("TCP")}, request: tls("a.example.com"), want: pass},
+		"an egress port for TCP, of HTTP":  {documents: []string{http, sidecar("TCP")}, request: tls("a.example.com"), want: pass},
+		"a socket's port for TCP":          {node: &uncaptured, documents: []string{wild, sidecar("TCP")}, request: own(tls("a.example.com")), want: "no listener"},
+		"and another service there":        {node: &uncaptured, documents: []string{wild, service("one", "TLS"), sidecar("TCP")}, request: own(tls("a.example.com")), want: "outbound|443||one.example.com", endpoints: []string{"10.1.0.1:443"}},
+		"a route":                          {documents: []string{wild, routes("r", "hosts: ['*.example.com'], tls: [{match: [{sniHosts: [b.example.com]}], route: [{destination: {host: '*.example.com', port: {number: 8443}}}]}]")}, request: tls("b.example.com"), want: wildHTTPS, endpoints: []string{"b.example.com:8443"}},
+		"a route to a service of its own":  {documents: []string{wild, service("raw", "TCP"), routes("r", "hosts: ['*.example.com'], tls: [{match: [{sniHosts: [b.example.com]}], route: [{destination: {host: raw.example.com}}]}]")}, request: tls("b.example.com"), want: "outbound|443||raw.example.com", endpoints: []string{"10.1.0.1:443"}},
+		"a route of another service":       {documents: []string{wild, service("one", "TLS"), routes("r", "hosts: [one.example.com], tls: [{match: [{sniHosts: [one.example.com]}], route: [{destination: {host: '*.example.com', port: {number: 8443}}}]}]")}, request: tls("one.example.com"), want: wildHTTPS, endpoints: []string{"one.example.com:8443"}},
+		"weights":                          {documents: []string{wild, service("raw", "TCP"), routes("r", "hosts: ['*.example.com'], tls: [{match: [{sniHosts: [b.example.com]}], route: [{destination: {host: raw.example.com}, weight: 10}, {destination: {host: '*.example.com', port: {number: 8443}}, weight: 90}, {destination: {host: '*.example.com', port: {number: 443}}, weight: 0}]}]")}, request: tls("b.example.com"), want: "outbound|443||raw.example.com=10 " + wildHTTPS + "=90", endpoints: []string{"10.1.0.1:443", "b.example.com:8443"}},
+		"a tcp route, which knows no name": {documents: []string{wild, service("raw", "TCP"), routes("r", "hosts: [raw.example.com], tcp: [{route: [{destination: {host: '*.example.com', port: {number: 8443}}}]}]")}, request: tcp, want: wildHTTPS},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			node := captured
+			if c.node != nil {
+				node = *c.node
+			}
+			got := xdstest.NewWorld(t, c.documents...).Simulate(node).Run(c.request)
+			if got.String() != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+			if diff := cmp.Diff(c.endpoints, got.Endpoints()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}

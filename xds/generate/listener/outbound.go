@@ -61,9 +61,11 @@ func outbound(v *mesh.View, name string, l mesh.EgressListener, port int) (proto
 }
 
 // alone has everything but HTTP go to a service, or if that speaks TLS to it and to all
-// others that do. Nothing looks for TLS where the oldest service may speak first.
+// others that do. A dynamic one gets no connection that asks for another name. Nothing
+// looks for TLS where the oldest service may speak first.
 func (c *chains) alone(s *mesh.ServiceRow) {
-	if ip, err := netip.ParseAddr(bindOf(c.view, c.egress)); err == nil && ip.IsUnspecified() && speaksTLS(c.egress, s, c.port) {
+	ip, err := netip.ParseAddr(bindOf(c.view, c.egress))
+	if (isDynamic(s) || err == nil && ip.IsUnspecified()) && speaksTLS(c.egress, s, c.port) {
 		c.named(mesh.PortTLS)
 	} else if c.bytes(s); speaksTLS(c.egress, s, c.port) {
 		c.named(mesh.PortTLS)
@@ -78,14 +80,18 @@ func (c *chains) alone(s *mesh.ServiceRow) {
 func tcpService(v *mesh.View, l mesh.EgressListener, port int) *mesh.ServiceRow {
 	var oldest *mesh.ServiceRow
 	for s := range v.ServicesOnPort(l, mesh.PortTCP, port) {
-		oldest = s
-		break
+		if takesBytes(l, s, port) {
+			oldest = s
+			break
+		}
 	}
 	if l.Port == 0 {
 		return oldest
 	}
 	for s := range v.ServicesOnPort(l, mesh.PortHTTP, port) {
-		return older(oldest, s)
+		if takesBytes(l, s, port) {
+			return older(oldest, s)
+		}
 	}
 	return oldest
 }

@@ -26,6 +26,7 @@ import (
 type stream struct {
 	to    []netip.Prefix // the addresses that the service has, where it is empty
 	names []string
+	tls   bool // the connections begin with TLS
 	// vs is the VirtualService whose route it is, nil for the service itself, and field
 	// the route or match.
 	vs    *routing.VirtualService
@@ -46,7 +47,8 @@ func speaksTLS(l mesh.EgressListener, s *mesh.ServiceRow, port int) bool {
 // streams are the ways of connections to a service, in the order in which they are
 // tried. The tcp routes of VirtualServices end with the first that is for every
 // connection, else with the service. TLS has the ways of all tls routes; if there are
-// none, it is the service's, and byName has that only for its own name.
+// none, it is the service's, and byName has that only for its own name. So has a service
+// whose endpoint is the name that the client asks for.
 func (c *chains) streams(s *mesh.ServiceRow, byName bool) []stream {
 	if speaksTLS(c.egress, s, c.port) {
 		return c.tlsStreams(s, byName)
@@ -70,10 +72,10 @@ func (c *chains) tlsStreams(s *mesh.ServiceRow, byName bool) []stream {
 	switch {
 	case len(out) > 0:
 		return out
-	case byName:
-		return []stream{{names: []string{string(s.Hostname)}}}
+	case byName || isDynamic(s):
+		return []stream{{names: []string{string(s.Hostname)}, tls: true}}
 	}
-	return []stream{{}}
+	return []stream{{tls: true}}
 }
 
 // tcpRoutes are the tcp routes of a VirtualService that are for this proxy and port.
@@ -94,7 +96,7 @@ func (c *chains) tlsRoutes(vs *routing.VirtualService) iter.Seq[stream] {
 		for i, r := range vs.Spec.GetTls() {
 			for k, m := range r.GetMatch() {
 				if applies(c.view, m, c.port) && !yield(stream{
-					to: c.subnets(m.GetDestinationSubnets()), names: m.GetSniHosts(),
+					to: c.subnets(m.GetDestinationSubnets()), names: m.GetSniHosts(), tls: true,
 					vs: vs, field: fmt.Sprintf("spec.tls[%d].match[%d]", i, k), route: r.GetRoute(),
 				}) {
 					return
@@ -273,7 +275,7 @@ func (c *chains) chain(s *mesh.ServiceRow, st stream, match envoy.FilterChainOpt
 			}
 		}
 	}
-	match.Filters = []*listenerv3.Filter{envoy.TCPProxy(to)}
+	match.Filters = append(c.resolver(s, st), envoy.TCPProxy(to))
 	return envoy.FilterChain(match)
 }
 

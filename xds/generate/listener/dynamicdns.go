@@ -1,0 +1,50 @@
+package listener
+
+import (
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/generate/filter"
+	"github.com/portolan-mesh/portolan/xds/generate/route"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+)
+
+// isDynamic says whether the endpoint of a service is the host that its clients name.
+func isDynamic(s *mesh.ServiceRow) bool { return s.Service().Resolution == discovery.DynamicDNS }
+
+// takesBytes says whether an egress listener can pass connections to a port of a service on
+// without a look at them. Connections to a dynamic service must name a host.
+func takesBytes(l mesh.EgressListener, s *mesh.ServiceRow, port int) bool {
+	return !isDynamic(s) || speaksTLS(l, s, port)
+}
+
+// resolver is the filter that resolves the names that clients of a stream to a service ask
+// for, if the stream leads to a dynamic service; none for others.
+func (c *chains) resolver(s *mesh.ServiceRow, st stream) []*listenerv3.Filter {
+	port := c.resolvedPort(s, st)
+	if port == 0 {
+		return nil
+	}
+	c.inspectsTLS = true
+	return []*listenerv3.Filter{envoy.SNIDynamicDNSFilter(filter.DNSFamily(c.view.Shape()), uint32(port))}
+}
+
+// resolvedPort is the port to which the connections of a stream go whose clients' names are
+// resolved: that of the first dynamic destination. It is 0 where there is none.
+func (c *chains) resolvedPort(s *mesh.ServiceRow, st stream) int {
+	switch {
+	case !st.tls:
+		return 0
+	case st.vs == nil && isDynamic(s):
+		return c.port
+	}
+	for _, d := range st.route {
+		if len(st.route) == 1 || d.GetWeight() > 0 {
+			if to, port := route.Destination(c.view, d.GetDestination(), c.port); to != nil && isDynamic(to) {
+				return port
+			}
+		}
+	}
+	return 0
+}
