@@ -99,3 +99,30 @@ spec:
 		client.expectNothingRejected()
 	})
 }
+
+// TestEnvoyAllowAnyDynamicDNS has a sidecar that captures nothing go where unknown hosts
+// lead, on the port of a service and as an HTTP proxy, but for the hosts that it knows and
+// where its Sidecar says otherwise.
+func TestEnvoyAllowAnyDynamicDNS(t *testing.T) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
+		port, proxy := freePort(t), freePort(t)
+		s := startServer(t, serverOptions{meshConfig: fmt.Sprintf("proxyHttpPort: %d\noutboundTrafficPolicy: {mode: ALLOW_ANY_DYNAMIC_DNS}", proxy)})
+		known, other := startUpstream(t, "known"), startUpstream(t, "other")
+		s.apply(httpEntry("known", port, known.endpoint()))
+		client := s.startEnvoy(envoyOptions{kind: "sidecar", name: "client", variant: v})
+		elsewhere := fmt.Sprintf("x.localhost:%d", other.port)
+		awaitReply(t, request{port: port, host: elsewhere}, "other")
+		awaitReply(t, request{port: port, host: "known.shop.test"}, "known")
+		web := clientOfProxy(t, proxy)
+		awaitAnswer(t, web, "http://"+elsewhere+"/", "other")
+		awaitAnswer(t, web, fmt.Sprintf("http://known.shop.test:%d/", port), "known")
+
+		s.awaitSynced(s.apply(sidecarOf(`{egress: [{hosts: ["shop/*"]}], outboundTrafficPolicy: {mode: REGISTRY_ONLY}}`)), "client")
+		awaitAnswer(t, web, "http://"+elsewhere+"/", "502")
+		client.awaitCluster("AllowAnyDynamicDNSCluster", false)
+		s.awaitSynced(s.remove(sidecarOf(`{egress: [{hosts: ["shop/*"]}], outboundTrafficPolicy: {mode: REGISTRY_ONLY}}`)), "client")
+		awaitAnswer(t, web, "http://"+elsewhere+"/", "other")
+		s.expectNothingRejected()
+		client.expectNothingRejected()
+	})
+}

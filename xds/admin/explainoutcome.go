@@ -75,6 +75,8 @@ func (e *explainer) concludeForwarded(out *Explanation, request simulate.Request
 		if e.service(netip.Addr{}) != nil {
 			out.Reason = fmt.Sprintf("the mesh knows no address of %s: it goes on to the client's destination", e.host)
 		}
+	case out.Destinations[0].Cluster == envoy.AllowAnyDynamicDNSClusterName:
+		out.Outcome, out.Reason = Passed, "no service is meant: the proxy resolves the host that the request names, as ALLOW_ANY_DYNAMIC_DNS says"
 	default:
 		out.Outcome = Forwarded
 	}

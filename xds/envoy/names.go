@@ -21,6 +21,9 @@ const (
 	PassthroughClusterName        = "PassthroughCluster"
 	InboundPassthroughClusterName = "InboundPassthroughCluster"
 	BlackHoleClusterName          = "BlackHoleCluster"
+	// AllowAnyDynamicDNSClusterName is the cluster of requests to unknown hosts that the
+	// proxy resolves.
+	AllowAnyDynamicDNSClusterName = "AllowAnyDynamicDNSCluster"
 
 	VirtualOutboundListenerName = "virtualOutbound"
 	VirtualInboundListenerName  = "virtualInbound"
@@ -37,8 +40,9 @@ const (
 	// DefaultRouteName is the name of a route that has none of its own.
 	DefaultRouteName = "default"
 
-	AllowAnyVirtualHostName = "allow_any"
-	BlockAllVirtualHostName = "block_all"
+	AllowAnyVirtualHostName           = "allow_any"
+	AllowAnyDynamicDNSVirtualHostName = "allow_any_dynamic_dns"
+	BlockAllVirtualHostName           = "block_all"
 )
 
 const nameSeparator = "|"

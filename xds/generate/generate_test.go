@@ -208,8 +208,11 @@ func TestAffectedEqualsWalk(t *testing.T) {
 			objects := variants()
 			names := slices.Sorted(maps.Keys(objects))
 			w := xdstest.NewWorld(t)
-			if seed%2 == 1 {
+			switch seed % 3 {
+			case 1:
 				w.SetMesh("proxyHttpPort: 15080")
+			case 2:
+				w.SetMesh("proxyHttpPort: 15080\noutboundTrafficPolicy: {mode: ALLOW_ANY_DYNAMIC_DNS}")
 			}
 			there := map[string]bool{}
 			all := followers()

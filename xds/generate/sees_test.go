@@ -132,7 +132,7 @@ func (d drawn) workloadEntry() string {
 // type.
 func everyName() []string {
 	out := []string{
-		envoy.VirtualOutboundListenerName, envoy.VirtualInboundListenerName, envoy.BlackHoleClusterName, envoy.PassthroughClusterName,
+		envoy.VirtualOutboundListenerName, envoy.VirtualInboundListenerName, envoy.BlackHoleClusterName, envoy.PassthroughClusterName, envoy.AllowAnyDynamicDNSClusterName,
 	}
 	for _, port := range meshPorts {
 		number := uint32(port)

@@ -229,6 +229,15 @@ func (v *View) AllowAny() bool {
 	return v.Mesh(OutboundTrafficPolicy).AllowAny()
 }
 
+// AllowAnyDynamicDNS says whether the proxy resolves the hosts of requests to unknown hosts
+// and goes there: as the mesh says, unless its Sidecar has a policy.
+func (v *View) AllowAnyDynamicDNS() bool {
+	if s := v.ask(Self, selfSidecar, "").(*sidecar.Sidecar); s != nil && s.Spec.GetOutboundTrafficPolicy() != nil {
+		return false
+	}
+	return v.Mesh(OutboundTrafficPolicy).AllowAnyDynamicDNS()
+}
+
 // EgressProxy is where its Sidecar sends traffic to unknown hosts, nil for the address
 // that the client meant.
 func (v *View) EgressProxy() *sidecar.EgressProxy {

@@ -64,6 +64,7 @@ var (
 		"dns_refresh_rate": true, "inbound_cluster_stat_name": true, "outbound_cluster_stat_name": true,
 		"proxy_http_port": true,
 	}
+	servedOutboundPolicy  = map[protoreflect.Name]bool{"mode": true}
 	servedDefaultConfig   = map[protoreflect.Name]bool{"gateway_topology": true}
 	servedGatewayTopology = map[protoreflect.Name]bool{"num_trusted_proxies": true}
 )
@@ -86,11 +87,7 @@ func Parse(document []byte) (c *Config, warnings []string, err error) {
 	if t := over.GetDnsRefreshRate(); t != nil && (t.AsDuration() < leastRefresh || t.AsDuration() > mostRefresh) {
 		faults = multierror.Append(faults, fmt.Errorf("meshConfig.dnsRefreshRate: must be from %s to %s, is %s", leastRefresh, mostRefresh, t.AsDuration()))
 	}
-	switch mode := over.GetOutboundTrafficPolicy().GetMode(); mode {
-	case meshv1alpha1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY, meshv1alpha1.MeshConfig_OutboundTrafficPolicy_REGISTRY_ONLY:
-	default:
-		faults = multierror.Append(faults, fmt.Errorf("meshConfig.outboundTrafficPolicy.mode: %s is not served: use ALLOW_ANY or REGISTRY_ONLY", mode))
-	}
+	faults = multierror.Append(faults, checkOutboundTrafficPolicy(over.GetOutboundTrafficPolicy()))
 	if port := over.GetProxyHttpPort(); port < 0 || port > 65535 {
 		faults = multierror.Append(faults, fmt.Errorf("meshConfig.proxyHttpPort: must be a port from 1 to 65535, or 0 for none, is %d", port))
 	}
@@ -106,6 +103,7 @@ func Parse(document []byte) (c *Config, warnings []string, err error) {
 	}
 	warnings = slices.Concat(
 		unserved("meshConfig", over, served),
+		unserved("meshConfig.outboundTrafficPolicy", over.GetOutboundTrafficPolicy(), servedOutboundPolicy),
 		unserved("meshConfig.defaultConfig", over.GetDefaultConfig(), servedDefaultConfig),
 		unserved("meshConfig.defaultConfig.gatewayTopology", over.GetDefaultConfig().GetGatewayTopology(), servedGatewayTopology),
 		ruleExport(over.GetDefaultDestinationRuleExportTo()),
@@ -117,6 +115,19 @@ func Parse(document []byte) (c *Config, warnings []string, err error) {
 		return true
 	})
 	return c, warnings, nil
+}
+
+// checkOutboundTrafficPolicy refuses a mode that this version does not know, and TLS that
+// would not be spoken. TLS is for the mode ALLOW_ANY_DYNAMIC_DNS alone.
+func checkOutboundTrafficPolicy(p *meshv1alpha1.MeshConfig_OutboundTrafficPolicy) error {
+	mode := p.GetMode()
+	if _, known := meshv1alpha1.MeshConfig_OutboundTrafficPolicy_Mode_name[int32(mode)]; !known {
+		return fmt.Errorf("meshConfig.outboundTrafficPolicy.mode: %s is unknown: use ALLOW_ANY, ALLOW_ANY_DYNAMIC_DNS or REGISTRY_ONLY", mode)
+	}
+	if mode == meshv1alpha1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY_DYNAMIC_DNS && p.GetTls() != nil && p.GetTls().GetMode() != networking.ClientTLSSettings_DISABLE {
+		return fmt.Errorf("meshConfig.outboundTrafficPolicy.tls: %s is not served yet, and requests would leave in plain text: leave tls out if that is meant", p.GetTls().GetMode())
+	}
+	return nil
 }
 
 // ruleExport warns of a default visibility of DestinationRules that is read as "*".
@@ -148,7 +159,13 @@ func (c *Config) TrustedProxies() uint32 {
 
 // AllowAny says whether traffic to hosts outside the registry passes through.
 func (c *Config) AllowAny() bool {
-	return c.GetOutboundTrafficPolicy().GetMode() == meshv1alpha1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY
+	return c.GetOutboundTrafficPolicy().GetMode() != meshv1alpha1.MeshConfig_OutboundTrafficPolicy_REGISTRY_ONLY
+}
+
+// AllowAnyDynamicDNS says whether sidecars resolve the hosts of requests to hosts outside
+// the registry, and go there.
+func (c *Config) AllowAnyDynamicDNS() bool {
+	return c.GetOutboundTrafficPolicy().GetMode() == meshv1alpha1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY_DYNAMIC_DNS
 }
 
 // PassesInbound says whether a sidecar passes what comes in on to the address that the

@@ -1,6 +1,7 @@
 package meshconfig_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,8 +45,9 @@ enableTracing: true
 func TestParseNamesAllFaults(t *testing.T) {
 	t.Parallel()
 	for document, want := range map[string][]string{
-		"connectTimeout: 0s\noutboundTrafficPolicy: {mode: ALLOW_ANY_DYNAMIC_DNS}": {"meshConfig.connectTimeout: must be at least 1ms", "meshConfig.outboundTrafficPolicy.mode"},
-		"conectTimeout: 1s\naccessLogFile: [1]":                                    {"meshConfig.conectTimeout: unknown field", "meshConfig.accessLogFile: "},
+		"connectTimeout: 0s\noutboundTrafficPolicy: {mode: 2}":                      {"meshConfig.connectTimeout: must be at least 1ms", "meshConfig.outboundTrafficPolicy.mode"},
+		"outboundTrafficPolicy: {mode: ALLOW_ANY_DYNAMIC_DNS, tls: {mode: SIMPLE}}": {"meshConfig.outboundTrafficPolicy.tls: SIMPLE is not served yet, and requests would leave in plain text"},
+		"conectTimeout: 1s\naccessLogFile: [1]":                                     {"meshConfig.conectTimeout: unknown field", "meshConfig.accessLogFile: "},
 		"defaultServiceExportTo: ['*', shop]\ndefaultVirtualServiceExportTo: [Shop]\ndefaultDestinationRuleExportTo: [a, a]": {
 			`meshConfig.defaultServiceExportTo[0]: "*" must stand alone`, `meshConfig.defaultVirtualServiceExportTo[0]: "Shop" is not valid`,
 			`meshConfig.defaultDestinationRuleExportTo[1]: "a" is set twice`},
@@ -59,6 +61,27 @@ func TestParseNamesAllFaults(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), part) {
 				t.Errorf("%q: %v, want %q in it", document, err, part)
 			}
+		}
+	}
+}
+
+func TestOutboundTrafficPolicy(t *testing.T) {
+	t.Parallel()
+	const unserved = "meshConfig.outboundTrafficPolicy.tls is not served yet and has no effect"
+	for document, want := range map[string]struct {
+		any, dynamic bool
+		warnings     []string
+	}{
+		"{mode: REGISTRY_ONLY}":                  {},
+		"{}":                                     {},
+		"{mode: ALLOW_ANY}":                      {any: true},
+		"{mode: ALLOW_ANY, tls: {mode: SIMPLE}}": {any: true, warnings: []string{unserved}},
+		"{mode: ALLOW_ANY_DYNAMIC_DNS}":          {any: true, dynamic: true},
+		"{mode: ALLOW_ANY_DYNAMIC_DNS, tls: {mode: DISABLE}}": {any: true, dynamic: true, warnings: []string{unserved}},
+	} {
+		c, warnings, err := meshconfig.Parse([]byte("outboundTrafficPolicy: " + document))
+		if err != nil || c.AllowAny() != want.any || c.AllowAnyDynamicDNS() != want.dynamic || !slices.Equal(warnings, want.warnings) {
+			t.Errorf("%s: %v, %q, %v", document, c.GetOutboundTrafficPolicy(), warnings, err)
 		}
 	}
 }

@@ -32,7 +32,7 @@ func (Generator) Gatewayless() {}
 func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if d.Whole {
-			for _, name := range []string{envoy.BlackHoleClusterName, envoy.PassthroughClusterName} {
+			for _, name := range []string{envoy.BlackHoleClusterName, envoy.PassthroughClusterName, envoy.AllowAnyDynamicDNSClusterName} {
 				if !yield(name) {
 					return
 				}
@@ -52,6 +52,11 @@ func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 			return nil, nil, nil
 		}
 		return envoy.PassthroughCluster(connectTimeout(v), keepalive(v, nil)), nil, nil
+	case envoy.AllowAnyDynamicDNSClusterName:
+		if v.Shape().Type != discovery.Sidecar || !v.AllowAnyDynamicDNS() {
+			return nil, nil, nil
+		}
+		return envoy.AllowAnyDynamicDNSCluster(connectTimeout(v), keepalive(v, nil), filter.DNSFamily(v.Shape())), nil, nil
 	}
 	if o, ok := Find(v, name); ok {
 		return outbound(v, name, o)

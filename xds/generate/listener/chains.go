@@ -49,7 +49,7 @@ func (c *chains) detectHTTP(routes string, to []envoy.CIDR) {
 func (c *chains) http(routes string, match envoy.FilterChainOptions) {
 	match.Filters = []*listenerv3.Filter{filter.Manager(c.view, filter.SidecarOutbound, filter.Options{
 		StatPrefix: envoy.HTTPStatPrefix(envoy.Outbound, c.name), RouteConfigName: routes,
-		DynamicDNS: c.view.PortDynamic(c.dynamicPort()),
+		DynamicDNS: c.view.AllowAnyDynamicDNS() || c.view.PortDynamic(c.dynamicPort()),
 	})}
 	c.list = append(c.list, envoy.FilterChain(match))
 	c.children = append(c.children, routes)

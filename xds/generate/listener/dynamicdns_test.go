@@ -117,3 +117,51 @@ func TestDynamicDNSOverTLS(t *testing.T) {
 		})
 	}
 }
+
+// TestAllowAnyDynamicDNS: requests to unknown hosts go where these lead, and connections of
+// bytes to where the client meant.
+func TestAllowAnyDynamicDNS(t *testing.T) {
+	t.Parallel()
+	const config, any, pass = "outboundTrafficPolicy: {mode: ALLOW_ANY_DYNAMIC_DNS}", "AllowAnyDynamicDNSCluster", "PassthroughCluster"
+	web := xdstest.HTTPService("web", "web.example.com", "10.1.0.1")
+	gw := xdstest.Object("Gateway", "edge/gw", "{selector: {istio: gateway}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*']}]}")
+	policy := func(text string) string {
+		return xdstest.Object("Sidecar", "s", "{egress: [{hosts: ['*/*']}], outboundTrafficPolicy: "+text+"}")
+	}
+	edge := xdstest.Node{Type: discovery.Router, Namespace: "edge", Labels: map[string]string{"istio": "gateway"}}
+	unknown := simulate.Request{Host: "a.example.org:8081"}
+	for name, c := range map[string]struct {
+		node      xdstest.Node
+		mesh      string
+		documents []string
+		request   simulate.Request
+		want      string
+		endpoints []string
+	}{
+		"an unknown host":                {request: unknown, want: any, endpoints: []string{"a.example.org:8081"}},
+		"without a port":                 {request: simulate.Request{Host: "a.example.org"}, want: any, endpoints: []string{"a.example.org:80"}},
+		"captured":                       {node: captured, request: simulate.Request{Address: "192.0.2.7", Host: "a.example.org"}, want: any, endpoints: []string{"a.example.org:80"}},
+		"captured, on a port of no one":  {node: captured, request: simulate.Request{Address: "192.0.2.7", Port: 81, Host: "a.example.org:81"}, want: pass},
+		"captured, not HTTP":             {node: captured, request: simulate.Request{Address: "192.0.2.7", Protocol: simulate.TCP}, want: pass},
+		"captured, TLS":                  {node: captured, request: simulate.Request{Address: "192.0.2.7", Protocol: simulate.TLS, SNI: "a.example.org"}, want: pass},
+		"a known host":                   {request: simulate.Request{Host: "web.example.com"}, want: "outbound|80||web.example.com", endpoints: []string{"10.1.0.1:80"}},
+		"through the HTTP proxy":         {mesh: "proxyHttpPort: 3128\n", request: simulate.Request{Port: 3128, Host: "a.example.org:8081"}, want: any, endpoints: []string{"a.example.org:8081"}},
+		"a Sidecar that lets pass":       {documents: []string{policy("{mode: ALLOW_ANY}")}, request: unknown, want: pass},
+		"a Sidecar that lets nothing":    {documents: []string{policy("{mode: REGISTRY_ONLY}")}, request: unknown, want: "502"},
+		"a Sidecar with an egress proxy": {documents: []string{policy("{mode: ALLOW_ANY, egressProxy: {host: web.example.com, port: {number: 80}}}")}, request: unknown, want: "outbound|80||web.example.com", endpoints: []string{"10.1.0.1:80"}},
+		"a gateway":                      {node: edge, documents: []string{gw}, request: unknown, want: "no route"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := xdstest.NewWorld(t, append(c.documents, web)...)
+			w.SetMesh(c.mesh + config)
+			got := w.Simulate(c.node).Run(c.request)
+			if got.String() != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+			if diff := cmp.Diff(c.endpoints, got.Endpoints()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}

@@ -30,9 +30,9 @@ func ListenerOf(v *mesh.View, port int) (mesh.EgressListener, bool) {
 	return *rest, true
 }
 
-// RestCluster is the cluster of traffic to hosts that nothing is known of: the egress
-// proxy of the Sidecar, or the address that the client meant; empty where the proxy may
-// not pass it.
+// RestCluster is the cluster of connections to hosts that nothing is known of, and of
+// requests whose hosts the proxy does not resolve: the egress proxy of the Sidecar, or the
+// address that the client meant; empty where the proxy may not pass them.
 func RestCluster(v *mesh.View) string {
 	if !v.AllowAny() {
 		return ""
@@ -43,13 +43,19 @@ func RestCluster(v *mesh.View) string {
 	return envoy.PassthroughClusterName
 }
 
-// restOf takes requests to hosts that nothing is known of: it lets them pass
-// where the proxy may, else it answers 502.
+// restOf takes requests to hosts that nothing is known of: it lets them pass where the
+// proxy may, to the host that they name if the proxy resolves it, else it answers 502.
 func restOf(v *mesh.View) *routev3.VirtualHost {
 	name := envoy.BlockAllVirtualHostName
 	route := envoy.RouteOptions{DirectResponse: &envoy.DirectResponse{Status: 502}}
-	if cluster := RestCluster(v); cluster != "" {
+	cluster := RestCluster(v)
+	if cluster != "" {
 		name = envoy.AllowAnyVirtualHostName
+	}
+	if v.AllowAnyDynamicDNS() {
+		name, cluster = envoy.AllowAnyDynamicDNSVirtualHostName, envoy.AllowAnyDynamicDNSClusterName
+	}
+	if cluster != "" {
 		route = envoy.RouteOptions{Forward: &envoy.Forward{Clusters: []envoy.WeightedCluster{{Name: cluster}}}}
 	}
 	route.Name = name
