@@ -18,7 +18,9 @@ import (
 // routing are changes of what routes to services, a revision each.
 func (s sources) routing() event {
 	namespace, name := s.one("namespace", "shop", "edge"), s.one("name", "r", "s", "z")
-	host := func(label string) string { return s.one(label, "a.example", "b.example", "m.example", "a") }
+	host := func(label string) string {
+		return s.one(label, "a.example", "b.example", "m.example", "a", "'*.example'")
+	}
 	kind := s.one("kind", "VirtualService", "VirtualService", "DestinationRule", "Gateway", "Sidecar")
 	var spec string
 	switch kind {
@@ -31,7 +33,8 @@ func (s sources) routing() event {
 				", fault: {abort: {httpStatus: 500, percentage: {value: 1}}}", ", corsPolicy: {allowOrigins: [{exact: a}]}", ", retries: {attempts: 2, retryOn: 5xx}, timeout: 1s"), s.one("streams", "", "",
 				", tcp: [{route: [{destination: {host: b.example}}]}]", ", tcp: [{match: [{destinationSubnets: [10.0.0.0/8]}], route: [{destination: {host: a.example}}]}]",
 				", tcp: [{match: [{port: 81, gateways: [edge/s]}], route: [{destination: {host: a.example}}]}, {route: [{destination: {host: b.example}}]}]",
-				", tls: [{match: [{sniHosts: ["+of+"]}], route: [{destination: {host: b.example, subset: v1}}]}]"))
+				", tls: [{match: [{sniHosts: ["+of+"]}], route: [{destination: {host: b.example, subset: v1}}]}]",
+				", tcp: [{route: [{destination: {host: '*.example'}}]}]"))
 	case "DestinationRule":
 		spec = fmt.Sprintf(`{host: %s, %s, subsets: [{name: %s, labels: {v: '%s'}}], trafficPolicy: {%s}}`,
 			s.one("host", "a.example", "'*.example'", "m.example"), s.one("clients", "exportTo: ['*']", "exportTo: [.]", "workloadSelector: {matchLabels: {app: a}}"), s.one("subset", "v1", "v2"), s.one("v", "1", "2"),

@@ -66,6 +66,8 @@ const (
 	StreamShadowed     Code = "PTL0135"
 	SNITaken           Code = "PTL0136"
 	StreamUnused       Code = "PTL0137"
+	HostUnnamed        Code = "PTL0151"
+	HostUnresolved     Code = "PTL0152"
 	ServerUnrouted     Code = "PTL0171"
 	RoutesUnserved     Code = "PTL0172"
 	SourceShadowed     Code = "PTL0181"
@@ -117,11 +119,13 @@ var kinds = []Kind{
 	{ListenerTaken, "", Warning, status.Conflicted, "an egress listener of a Sidecar has the port of a service that its proxies see and that it does not carry", "the proxies cannot call the service on that port"},
 	{NotBuilt, "", Error, status.Rejected, "a server cannot make a resource of an object", "proxies keep its last good form"},
 	{ClientsEmpty, "", Info, status.ResolvedRefs, "the workloadSelector of a DestinationRule selects no proxy of its namespace", "the rule has no effect until a proxy has the labels"},
-	{NotForClients, "", Info, status.PartlyServed, "gRPC clients without a proxy do not take a field, and some see the object", "the field has no effect on their calls; with a redirect or a direct response the calls fail"},
+	{NotForClients, "", Info, status.PartlyServed, "gRPC clients without a proxy do not take a field, and some see the object", "the field has no effect on their calls; with a redirect or a direct response, or resolution DYNAMIC_DNS, the calls fail"},
 	{ListenerUnused, "", Warning, status.ResolvedRefs, "an egress listener of a Sidecar carries no service", "the proxies do not open it"},
 	{StreamShadowed, "IST0109", Error, status.Conflicted, "tcp routes are for a host, or a server of a Gateway, whose connections a route takes that comes first", "proxies use the other route alone for the connections"},
 	{SNITaken, "", Warning, status.Conflicted, "a tls route names a host that an earlier route names, for the same addresses", "no connection takes the route for the name"},
 	{StreamUnused, "", Warning, status.ResolvedRefs, "tcp or tls routes are for hosts without a port of the kind", "the routes have no effect"},
+	{HostUnnamed, "", Error, status.ResolvedRefs, "a tcp route leads to a service with resolution DYNAMIC_DNS", "connections that take the route are closed, as they name no host to look up"},
+	{HostUnresolved, "", Error, status.ResolvedRefs, "an HTTP route leads to a service with resolution DYNAMIC_DNS from a port that no such service has", "sidecars do not look hosts up on the port, and answer requests that take the route with 503"},
 	{ServerUnrouted, "", Warning, status.ResolvedRefs, "a server of a Gateway passes bytes, and no tcp route is for it", "no proxy listens on its port"},
 	{RoutesUnserved, "", Warning, status.ResolvedRefs, "http or tcp routes are for a Gateway without a server of the kind for their hosts and ports", "the gateway does not have the routes"},
 	{SourceShadowed, "", Warning, status.Conflicted, "two sources of configuration have an object of one kind, namespace and name", "that of the source that comes first is used alone"},

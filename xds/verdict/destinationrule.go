@@ -40,6 +40,7 @@ func (j *judge) destinationRule(object *config.Config) {
 	j.merged(object, spec)
 	j.clients(object.Namespace, spec)
 	j.tunnels(spec, services)
+	j.dynamicRule(spec, services)
 	j.ruleOfClients(object, spec, services)
 	for i, subset := range spec.GetSubsets() {
 		j.emptySubset(at("spec.subsets", i), subset, services)

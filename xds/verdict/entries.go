@@ -8,11 +8,13 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// serviceEntry judges the endpoints of a ServiceEntry.
+// serviceEntry judges the endpoints of a ServiceEntry, and who can call it.
 func (j *judge) serviceEntry(object *config.Config) {
-	for i, e := range object.Spec.(*networking.ServiceEntry).GetEndpoints() {
+	spec := object.Spec.(*networking.ServiceEntry)
+	for i, e := range spec.GetEndpoints() {
 		j.offline(at("spec.endpoints", i)+".address", e.GetAddress())
 	}
+	j.dynamicOfClients(object.Namespace, spec)
 }
 
 // workloadEntry judges the address of a WorkloadEntry.

@@ -153,6 +153,7 @@ func (j *judge) grpcClients(vs *routing.VirtualService) {
 	for i, http := range vs.Spec.GetHttp() {
 		fields = append(fields, NotForGRPC(http, at("spec.http", i))...)
 	}
+	fields = append(fields, setFields(vs.Spec, "spec", "tcp", "tls")...)
 	if len(fields) == 0 || !slices.Contains(vs.Gateways, mesh.MeshGateway) || !j.callable(vs) {
 		return
 	}

@@ -15,6 +15,9 @@ import (
 func (j *judge) streams(vs *routing.VirtualService, written *networking.VirtualService) {
 	for i, r := range vs.Spec.GetTcp() {
 		j.streamDestinations(vs, at("spec.tcp", i), r.GetRoute(), written.GetTcp()[i].GetRoute())
+		for k, d := range r.GetRoute() {
+			j.unnamed(vs, d.GetDestination(), at(at("spec.tcp", i)+".route", k)+".destination")
+		}
 	}
 	for i, r := range vs.Spec.GetTls() {
 		j.streamDestinations(vs, at("spec.tls", i), r.GetRoute(), written.GetTls()[i].GetRoute())

@@ -37,6 +37,12 @@ kind: AuthorizationPolicy
 metadata: {name: deny}
 spec: {}
 `
+	dynamic = `
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: dynamic}
+spec: {hosts: ["*.example.org"], ports: [{number: 80, name: http, protocol: HTTP}, {number: 443, name: tls, protocol: TLS}], resolution: DYNAMIC_DNS, location: MESH_EXTERNAL}
+`
 	private = `
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
@@ -301,6 +307,39 @@ func TestVerdicts(t *testing.T) {
 				"some PTL0132 spec.workloadSelector",
 			},
 		},
+		{
+			name: "tcp and tls routes that gRPC clients do not take",
+			objects: []string{strings.ReplaceAll(entry, "HTTP", "GRPC"), streamEntry("db", "TCP"), streamEntry("vault", "TLS"), routes("v", `{hosts: [web.example.com, db.example.com, vault.example.com],
+				tcp: [{route: [{destination: {host: web.example.com}}]}], tls: [{match: [{sniHosts: [vault.example.com]}], route: [{destination: {host: web.example.com}}]}]}`)},
+			proxies: proxies(client("default")),
+			want:    []string{"v PTL0133 spec.tcp", "v PTL0133 spec.tls"},
+		},
+		{name: "resolution DYNAMIC_DNS", objects: []string{dynamic, entry, routes("v", `{hosts: ["*.example.org"], http: [{route: [{destination: {host: "*.example.org", port: {number: 80}}}]}],
+			tls: [{match: [{sniHosts: [a.example.org]}], route: [{destination: {host: "*.example.org", port: {number: 443}}}]}]}`)}, proxies: proxies(client("default"))},
+		{name: "which gRPC clients cannot call", objects: []string{strings.Replace(dynamic, "HTTP", "GRPC", 1)}, proxies: proxies(client("shop")), want: []string{"dynamic PTL0133 spec.resolution"}},
+		{name: "nor see", objects: []string{strings.Replace(strings.Replace(dynamic, "HTTP", "GRPC", 1), "spec: {hosts", "spec: {exportTo: ['.'], hosts", 1)}, proxies: proxies(client("shop"))},
+		{
+			name:    "a tcp route to it",
+			objects: []string{dynamic, streamEntry("db", "TCP"), routes("v", `{hosts: [db.example.com], tcp: [{route: [{destination: {host: "*.example.org", port: {number: 443}}}]}]}`)},
+			want:    []string{"v PTL0151 spec.tcp[0].route[0].destination.host"},
+		},
+		{
+			name: "HTTP routes to it, of ports that it has and has not",
+			objects: []string{dynamic, xdstest.Object("ServiceEntry", "high", "{hosts: [high.example.com], ports: [{number: 80, name: http, protocol: HTTP}, {number: 8080, name: h2, protocol: HTTP}], resolution: STATIC, endpoints: [{address: 10.0.0.9}]}"), entry,
+				routes("v", `{hosts: [high.example.com], http: [{match: [{port: 80}], route: [{destination: {host: "*.example.org", port: {number: 80}}}]},
+				{match: [{uri: {prefix: /a}, gateways: [edge]}], route: [{destination: {host: "*.example.org", port: {number: 80}}}]}, {route: [{destination: {host: "*.example.org", port: {number: 80}}}]}]}`),
+				routes("w", `{hosts: [web.example.com], http: [{route: [{destination: {host: "*.example.org", port: {number: 80}}}]}]}`),
+				gateway("edge", edge), routes("g", `{hosts: [web.example.com], gateways: [edge], http: [{route: [{destination: {host: "*.example.org", port: {number: 80}}}]}]}`)},
+			want: []string{"v PTL0152 spec.http[2].route[0].destination"},
+		},
+		{
+			name: "settings of a rule that have no effect on it",
+			objects: []string{dynamic, rule("r", `{host: "*.example.org", trafficPolicy: {loadBalancer: {simple: RANDOM}, outlierDetection: {minHealthPercent: 10, maxEjectionPercent: 20}, connectionPool: {tcp: {maxConnections: 1}},
+				portLevelSettings: [{port: {number: 80}, loadBalancer: {simple: RANDOM}}]}, subsets: [{name: s, labels: {v: v1}, trafficPolicy: {outlierDetection: {minHealthPercent: 5}}}]}`)},
+			want: []string{"r PTL0128 spec.subsets[0].labels", "r PTL0128 spec.subsets[0].trafficPolicy.outlierDetection.minHealthPercent", "r PTL0128 spec.trafficPolicy.loadBalancer",
+				"r PTL0128 spec.trafficPolicy.outlierDetection.minHealthPercent", "r PTL0128 spec.trafficPolicy.portLevelSettings[0].loadBalancer"},
+		},
+		{name: "and have some on others", objects: []string{dynamic, entry, rule("r", `{host: "*", trafficPolicy: {loadBalancer: {simple: RANDOM}}}`)}},
 		{
 			name: "selectors of clients",
 			objects: []string{

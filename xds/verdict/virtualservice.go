@@ -35,6 +35,7 @@ func (j *judge) virtualService(object *config.Config) {
 			weights += int(d.GetWeight())
 			field := at(at("spec.http", i)+".route", k) + ".destination"
 			j.destination(vs, d.GetDestination(), written.GetHttp()[i].GetRoute()[k].GetDestination().GetHost(), field, fails)
+			j.unresolved(vs, http, d.GetDestination(), field)
 		}
 		j.mirrors(vs, http, written.GetHttp()[i], at("spec.http", i))
 		if len(http.GetRoute()) > 1 && weights == 0 {
