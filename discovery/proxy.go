@@ -60,8 +60,11 @@ type Proxy struct {
 	// DNSCapture says that applications beside it find services by the addresses
 	// that these were given (DNS_CAPTURE).
 	DNSCapture bool
-	Version    string // ISTIO_VERSION
-	Locality   string // region/zone/subzone
+	// HTTPProxyPort is the port on which a sidecar is an HTTP proxy (HTTP_PROXY_PORT), "0"
+	// for none; empty leaves it to the mesh.
+	HTTPProxyPort string
+	Version       string // ISTIO_VERSION
+	Locality      string // region/zone/subzone
 	// EnvoyVersion is the version in the client's build; empty for none. For a client
 	// that is no Envoy it begins with the client's name, as in "gRPC Go 1.85.0".
 	EnvoyVersion string
@@ -115,6 +118,9 @@ func ParseProxy(node *corev3.Node) (*Proxy, error) {
 		p.Type, p.InterceptionMode = Proxyless, InterceptionNone
 	}
 	p.DNSCapture, _ = strconv.ParseBool(text(metadata["DNS_CAPTURE"]))
+	if port, err := strconv.ParseUint(text(metadata["HTTP_PROXY_PORT"]), 10, 16); err == nil {
+		p.HTTPProxyPort = strconv.FormatUint(port, 10)
+	}
 	if l := node.GetLocality(); l != nil {
 		p.Locality = LocalityOf(l.GetRegion(), l.GetZone(), l.GetSubZone())
 	}

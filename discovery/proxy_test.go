@@ -57,6 +57,15 @@ func TestParseProxy(t *testing.T) {
 			want: base(func(*discovery.Proxy) {}),
 		},
 		{
+			name: "the port of an HTTP proxy", metadata: map[string]any{"HTTP_PROXY_PORT": 3128},
+			want: base(func(p *discovery.Proxy) { p.HTTPProxyPort = "3128" }),
+		},
+		{
+			name: "none, whatever the mesh says", metadata: map[string]any{"HTTP_PROXY_PORT": "0"},
+			want: base(func(p *discovery.Proxy) { p.HTTPProxyPort = "0" }),
+		},
+		{name: "one that is no port", metadata: map[string]any{"HTTP_PROXY_PORT": "70000"}, want: base(func(*discovery.Proxy) {})},
+		{
 			name: "labels may be any scalar", metadata: map[string]any{
 				"LABELS": map[string]any{"app": "web", "canary": true, "shard": 7}, "STATIC_LABELS": map[string]any{"rack": "r1"},
 			},

@@ -106,10 +106,10 @@ spec:
 func TestEnvoyAllowAnyDynamicDNS(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		port, proxy := freePort(t), freePort(t)
-		s := startServer(t, serverOptions{meshConfig: fmt.Sprintf("proxyHttpPort: %d\noutboundTrafficPolicy: {mode: ALLOW_ANY_DYNAMIC_DNS}", proxy)})
+		s := startServer(t, serverOptions{meshConfig: "outboundTrafficPolicy: {mode: ALLOW_ANY_DYNAMIC_DNS}"})
 		known, other := startUpstream(t, "known"), startUpstream(t, "other")
 		s.apply(httpEntry("known", port, known.endpoint()))
-		client := s.startEnvoy(envoyOptions{kind: "sidecar", name: "client", variant: v})
+		client := s.startEnvoy(envoyOptions{kind: "sidecar", name: "client", variant: v, httpProxyPort: proxy})
 		elsewhere := fmt.Sprintf("x.localhost:%d", other.port)
 		awaitReply(t, request{port: port, host: elsewhere}, "other")
 		awaitReply(t, request{port: port, host: "known.shop.test"}, "known")

@@ -60,6 +60,8 @@ type envoyOptions struct {
 	variant protocol.Variant
 	// dnsCapture has it listen on the addresses that services were given.
 	dnsCapture bool
+	// httpProxyPort is where it is an HTTP proxy; 0 for what the mesh says.
+	httpProxyPort int
 	// interception is how traffic gets to it: NONE.
 	interception string
 	// drain is for how many seconds it goes on with what belonged to a listener that
@@ -117,6 +119,9 @@ func (s *server) launchEnvoy(o envoyOptions) *envoy {
 	}
 	if o.dnsCapture {
 		args = append(args, "--dns-capture")
+	}
+	if o.httpProxyPort != 0 {
+		args = append(args, "--http-proxy-port", fmt.Sprint(o.httpProxyPort))
 	}
 	if o.interception != "" {
 		args = append(args, "--interception", o.interception)

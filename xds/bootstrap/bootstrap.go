@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"net/netip"
+	"strconv"
 	"strings"
 	"time"
 
@@ -105,6 +106,9 @@ func (o Options) metadata() map[string]*structpb.Value {
 	}
 	if o.DNSCapture {
 		out["DNS_CAPTURE"] = structpb.NewStringValue("true")
+	}
+	if o.HTTPProxyPort != 0 {
+		out["HTTP_PROXY_PORT"] = structpb.NewStringValue(strconv.Itoa(int(o.HTTPProxyPort)))
 	}
 	if len(o.Labels) > 0 {
 		out["LABELS"] = structpb.NewStructValue(textStruct(o.Labels))

@@ -53,6 +53,9 @@ type Options struct {
 	// DNSCapture says that applications beside a sidecar find services by the
 	// addresses that these were given: it listens on each of them.
 	DNSCapture bool
+	// HTTPProxyPort is the port on which a sidecar is an HTTP proxy for applications beside
+	// it; 0 leaves it to the mesh configuration.
+	HTTPProxyPort uint16
 	// IstioVersion is the version that EnvoyFilters match; empty for
 	// DefaultIstioVersion.
 	IstioVersion string

@@ -137,7 +137,7 @@ func everyName() []string {
 	for _, port := range meshPorts {
 		number := uint32(port)
 		configs := []string{
-			envoy.SidecarRouteConfigName(number), envoy.GatewayHTTPRouteConfigName(number, ""), envoy.GatewayHTTPRouteConfigName(number, "10.9.0.1"),
+			envoy.SidecarRouteConfigName(number), envoy.GatewayHTTPRouteConfigName(number, ""), envoy.GatewayHTTPRouteConfigName(number, "10.9.0.1"), envoy.HTTPProxyRouteConfigName,
 		}
 		for _, h := range meshHosts {
 			own := envoy.ServiceRouteConfigName(h, number)
@@ -163,7 +163,7 @@ func lookers() []xdstest.Node {
 	cart := map[string]string{"app": "cart"}
 	out := []xdstest.Node{
 		{Type: discovery.Router, Namespace: "edge", Labels: map[string]string{"istio": "gateway"}},
-		{Namespace: "shop", Labels: cart, DNSCapture: true, MoreIPs: []string{"fd00::1"}},
+		{Namespace: "shop", Labels: cart, DNSCapture: true, MoreIPs: []string{"fd00::1"}, HTTPProxyPort: "8080"},
 		{Namespace: "edge", Labels: cart, Interception: discovery.InterceptionRedirect, MoreIPs: []string{"fd00::1"}},
 	}
 	for _, namespace := range []string{"default", "shop"} {

@@ -28,6 +28,9 @@ type Class struct {
 	// Domain is the DNS domain of a sidecar, in which applications call services by short
 	// names.
 	Domain string
+	// HTTPProxyPort is the port on which a sidecar is an HTTP proxy by its own metadata, as
+	// discovery.Proxy has it.
+	HTTPProxyPort string
 	// Sidecar is the path of the Sidecar that applies, empty for none.
 	Sidecar string
 	// Gateways are the paths of the Gateways that select a router, in order.
@@ -75,7 +78,7 @@ func (p *PushContext) ClassOf(proxy *discovery.Proxy) Class {
 		RouteDelta: proxy.RouteDelta,
 	}
 	if proxy.Type == discovery.Sidecar {
-		c.Domain = strings.ToLower(proxy.DNSDomain)
+		c.Domain, c.HTTPProxyPort = strings.ToLower(proxy.DNSDomain), proxy.HTTPProxyPort
 	}
 	place := p.placeOf(proxy)
 	workload := place.Labels

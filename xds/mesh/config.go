@@ -31,7 +31,6 @@ const (
 	OutboundClusterStatName  Field = "outbound_cluster_stat_name"
 	OutboundTrafficPolicy    Field = "outbound_traffic_policy"
 	ProtocolDetectionTimeout Field = "protocol_detection_timeout"
-	ProxyHTTPPort            Field = "proxy_http_port"
 	ProxyInboundListenPort   Field = "proxy_inbound_listen_port"
 	ProxyListenPort          Field = "proxy_listen_port"
 	TCPKeepalive             Field = "tcp_keepalive"

@@ -156,6 +156,7 @@ const (
 	selfIPs       = "ips"
 	selfServes    = "serves"
 	selfDelta     = "routeDelta"
+	selfHTTPProxy = "httpProxy"
 
 	selfShortNames = "shortNames"
 )
@@ -179,6 +180,9 @@ func (selfTable) answer(v *View, key, args string) any {
 		return v.identity()
 	case selfDelta:
 		return v.class.RouteDelta
+	case selfHTTPProxy:
+		port := v.HTTPProxyPort()
+		return port > 0 && (args == "" || args == strconv.Itoa(port))
 	case selfShortNames:
 		return formatShortNames(v.class.Domain, args)
 	default:
@@ -209,6 +213,25 @@ func (v *View) gateway(port string) *routing.MergedGateway {
 // RouteDelta says whether the proxy takes virtual hosts as resources of their own,
 // else within their route configurations.
 func (v *View) RouteDelta() bool { return v.ask(Self, selfDelta, "").(bool) }
+
+// HTTPProxyPort is the port on which a sidecar is an HTTP proxy: as its own metadata say,
+// else the mesh; 0 for none. It does not record.
+func (v *View) HTTPProxyPort() int {
+	if own := v.class.HTTPProxyPort; own != "" {
+		port, _ := strconv.Atoi(own)
+		return port
+	}
+	return int(v.context.mesh.GetProxyHttpPort())
+}
+
+// IsHTTPProxy says whether a sidecar is an HTTP proxy, and IsHTTPProxyAt whether it is one on
+// a port.
+func (v *View) IsHTTPProxy() bool { return v.ask(Self, selfHTTPProxy, "").(bool) }
+
+// IsHTTPProxyAt is described with IsHTTPProxy.
+func (v *View) IsHTTPProxyAt(port int) bool {
+	return v.ask(Self, selfHTTPProxy, strconv.Itoa(port)).(bool)
+}
 
 // Egress are the egress listeners that the proxy has; always at least one.
 func (v *View) Egress() []EgressListener {

@@ -213,6 +213,8 @@ type Node struct {
 	Identity  string // that the proxy proved; none
 	// DNSCapture: applications beside it connect to addresses that were assigned.
 	DNSCapture bool
+	// HTTPProxyPort is the port on which it is an HTTP proxy by its own metadata; none.
+	HTTPProxyPort string
 	// RouteDelta: it takes virtual hosts one by one.
 	RouteDelta bool
 	// Interception is how traffic gets to it: NONE, of itself.
@@ -253,6 +255,7 @@ func (n Node) Proxy(tb testing.TB) *discovery.Proxy {
 			"INSTANCE_IPS":      structpb.NewStringValue(strings.Join(append([]string{n.IP}, n.MoreIPs...), ",")),
 			"LABELS":            structpb.NewStructValue(labels),
 			"DNS_CAPTURE":       structpb.NewBoolValue(n.DNSCapture),
+			"HTTP_PROXY_PORT":   structpb.NewStringValue(n.HTTPProxyPort),
 		}},
 	})
 	if err != nil {

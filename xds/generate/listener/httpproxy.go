@@ -8,26 +8,21 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// httpProxyName names the listener that applications call as their HTTP proxy, on the
-// port that the mesh configuration says; empty for none.
-func httpProxyName(v *mesh.View) string {
-	port := v.Mesh(mesh.ProxyHTTPPort).GetProxyHttpPort()
-	if port <= 0 {
-		return ""
-	}
-	return envoy.ListenerName(loopback(v.Shape()), uint32(port))
+// httpProxyNames names the listener that applications call as their HTTP proxy, on the
+// port that the proxy or the mesh configuration says.
+func httpProxyNames(v *mesh.View, yield func(string) bool) bool {
+	port := v.HTTPProxyPort()
+	return port == 0 || yield(envoy.ListenerName(loopback(v.Shape()), uint32(port)))
 }
 
-func httpProxyNames(v *mesh.View, yield func(string) bool) bool {
-	name := httpProxyName(v)
-	return name == "" || yield(name)
+// isHTTPProxy says whether that listener has a name, and port.
+func isHTTPProxy(v *mesh.View, name string, port int) bool {
+	return name == envoy.ListenerName(loopback(v.Shape()), uint32(port)) && v.IsHTTPProxyAt(port)
 }
 
 // httpProxy makes that listener. Its requests name the host and the port that they want.
-func httpProxy(v *mesh.View, name string) (proto.Message, []resource.Need, error) {
+func httpProxy(v *mesh.View, name string, port int) (proto.Message, []resource.Need, error) {
 	c := chains{view: v, name: name, whole: true}
 	c.http(envoy.HTTPProxyRouteConfigName, envoy.FilterChainOptions{})
-	return c.listener(envoy.ListenerOptions{
-		Host: loopback(v.Shape()), Port: uint32(v.Mesh(mesh.ProxyHTTPPort).GetProxyHttpPort()),
-	})
+	return c.listener(envoy.ListenerOptions{Host: loopback(v.Shape()), Port: uint32(port)})
 }

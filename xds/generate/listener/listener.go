@@ -85,15 +85,15 @@ func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 	if name == envoy.VirtualOutboundListenerName && v.Shape().Captures() {
 		return virtualOutbound(v)
 	}
-	if name == httpProxyName(v) {
-		return httpProxy(v, name)
-	}
 	if l, ok := socketOf(v, name); ok {
 		return socket(v, name, l)
 	}
 	port, ok := portOf(name)
 	if !ok {
 		return nil, nil, nil
+	}
+	if isHTTPProxy(v, name, port) {
+		return httpProxy(v, name, port)
 	}
 	l, ok := route.ListenerOf(v, port)
 	if !ok {

@@ -31,7 +31,7 @@ type Carrier struct {
 // of the mesh, and the egress listeners that are HTTP proxies or sockets.
 func WholeCarriers(v *mesh.View) iter.Seq[Carrier] {
 	return func(yield func(Carrier) bool) {
-		if v.Mesh(mesh.ProxyHTTPPort).GetProxyHttpPort() > 0 && !yield(Carrier{Whole: envoy.HTTPProxyRouteConfigName}) {
+		if v.IsHTTPProxy() && !yield(Carrier{Whole: envoy.HTTPProxyRouteConfigName}) {
 			return
 		}
 		for _, l := range v.Egress() {
