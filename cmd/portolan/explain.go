@@ -11,6 +11,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache/rest/client"
 	"github.com/portolan-mesh/portolan/xds/admin"
+	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/simulate"
 )
 
@@ -22,7 +23,7 @@ func newExplainCommand(env *environment) *cobra.Command {
 
 func newExplainRequestCommand(env *environment) *cobra.Command {
 	outputs := []string{"table", "json", "yaml"}
-	var output, from, to, path, method, sni string
+	var output, from, to, path, method, sni, via string
 	var headers []string
 	c := &cobra.Command{
 		Use:   "request --from WORKLOAD|GATEWAY --to HOST:PORT",
@@ -43,10 +44,14 @@ for a gRPC client, its target. Beside a proxy that captures traffic, the host st
 the address that the mesh knows of it, and may be an address. It is a request of HTTP
 if --path, --method or --header is given, or if the port does not declare another
 protocol. --sni is a connection with TLS, which proxies pass on
-unread. --header host=NAME has another host than --to in the request.`,
+unread. --header host=NAME has another host than --to in the request.
+
+--via is how the client comes to a sidecar that it does not call at the address of the
+service: the port of an HTTP proxy, or a Unix domain socket of the Sidecar.`,
 		Example: `  portolan explain request --from shop/vm-12 --to reviews.shop:9080 --path /api/1
   portolan explain request --from gateway/edge/main --to www.example.com:80 --header x-user=anna
-  portolan explain request --from vm-12 --to db.shop:5432 -o json`,
+  portolan explain request --from vm-12 --to db.shop:5432 -o json
+  portolan explain request --from vm-12 --to www.example.com:80 --via 3128`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := oneOf("-o", output, outputs...); err != nil {
@@ -56,7 +61,7 @@ unread. --header host=NAME has another host than --to in the request.`,
 				return usageError{errors.New("say from which proxy and to where: --from WORKLOAD|GATEWAY --to HOST:PORT")}
 			}
 			query := url.Values{"from": {from}, "to": {to}, "header": headers}
-			for name, value := range map[string]string{"path": path, "method": method, "sni": sni} {
+			for name, value := range map[string]string{"path": path, "method": method, "sni": sni, "via": via} {
 				if value != "" {
 					query.Set(name, value)
 				}
@@ -81,6 +86,7 @@ unread. --header host=NAME has another host than --to in the request.`,
 	f.StringVar(&method, "method", "", `method of the request (default "GET")`)
 	f.StringArrayVar(&headers, "header", nil, "header of the request, NAME=VALUE; can be repeated")
 	f.StringVar(&sni, "sni", "", "server name of a connection with TLS")
+	f.StringVar(&via, "via", "", "port of the sidecar's HTTP proxy, or unix:///PATH of its socket, that the client uses")
 	f.StringVarP(&output, "output", "o", "table", "form of the output: "+alternatives(outputs))
 	completeOutput(c, outputs...)
 	_ = c.RegisterFlagCompletionFunc("from", completeProxies(env))
@@ -91,7 +97,11 @@ unread. --header host=NAME has another host than --to in the request.`,
 func explanationRows(e admin.Explanation) [][]string {
 	rows := [][]string{{"proxy", e.Proxy.Name + ", a " + e.Proxy.Type + connection(e.Proxy)}}
 	if e.Request.Address != "" {
-		rows = append(rows, []string{"connects", fmt.Sprintf("to %s port %d", e.Request.Address, e.Request.Port)})
+		to := fmt.Sprintf("to %s port %d", e.Request.Address, e.Request.Port)
+		if envoy.IsUnix(e.Request.Address) {
+			to = "to " + e.Request.Address
+		}
+		rows = append(rows, []string{"connects", to})
 	}
 	if e.Listener != "" {
 		rows = append(rows, []string{"listener", joined(e.Listener, of(e.Objects))})

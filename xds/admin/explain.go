@@ -14,7 +14,6 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
-	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
@@ -46,7 +45,11 @@ func ServeExplanation(server Nodes, types []generate.ResourceType) rest.Endpoint
 		}
 		nodes := server.Nodes()
 		proxy, connected, err := proxyFrom(context, nodes, q.from)
-		if err == nil && proxy.Type == discovery.Proxyless {
+		switch {
+		case err != nil:
+		case q.via != "" && proxy.Type != discovery.Sidecar:
+			err = fmt.Errorf("via is for sidecars, which applications call as an HTTP proxy or at a socket: %s is none", q.from)
+		case proxy.Type == discovery.Proxyless:
 			err = q.checkCall()
 		}
 		if err != nil {
@@ -69,6 +72,7 @@ func ServeExplanation(server Nodes, types []generate.ResourceType) rest.Endpoint
 // question is what was asked.
 type question struct {
 	from, host, path, method, sni string
+	via                           string // the port of an HTTP proxy, or a socket; empty for neither
 	port                          int
 	headers                       map[string]string // without the host
 	authority                     string            // the header "host", empty for none
@@ -78,7 +82,7 @@ type question struct {
 func readQuestion(r *http.Request) (question, error) {
 	query := r.URL.Query()
 	q := question{
-		from: query.Get("from"), path: query.Get("path"), method: query.Get("method"), sni: query.Get("sni"),
+		from: query.Get("from"), path: query.Get("path"), method: query.Get("method"), sni: query.Get("sni"), via: query.Get("via"),
 		headers: map[string]string{},
 	}
 	name, port, ok := cutPort(query.Get("to"))
@@ -103,6 +107,9 @@ func readQuestion(r *http.Request) (question, error) {
 	q.http = q.path != "" || q.method != "" || len(query["header"]) > 0
 	if q.path != "" && !strings.HasPrefix(q.path, "/") {
 		return q, fmt.Errorf("path %q does not begin with /", q.path)
+	}
+	if !isVia(q.via) {
+		return q, fmt.Errorf("via %q: use the port of an HTTP proxy, or unix:///PATH of a socket of the Sidecar", q.via)
 	}
 	if q.http && q.sni != "" {
 		return q, errors.New("sni is for TLS that the proxy passes on unread: leave out path, method and header")
@@ -175,7 +182,7 @@ func (e *explainer) explain() (*Explanation, error) {
 	}
 	if known {
 		out.Request.Address = request.Address
-		e.dialed = envoy.HostPort(request.Address, uint32(request.Port))
+		e.dialed = dialedText(request)
 	}
 	if !isStream(request) {
 		out.Request.Method, out.Request.Path = cmp.Or(request.Method, http.MethodGet), cmp.Or(request.Path, "/")

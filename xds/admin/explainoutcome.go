@@ -72,7 +72,7 @@ func (e *explainer) concludeForwarded(out *Explanation, request simulate.Request
 		out.Outcome = PartlyFails
 	case out.Destinations[0].Cluster == envoy.PassthroughClusterName:
 		out.Outcome, out.Reason = Passed, "no service is meant: it goes on to the client's destination"
-		if e.service(netip.Addr{}) != nil {
+		if s := e.service(netip.Addr{}); s != nil && s.Service().Resolution != discovery.DynamicDNS {
 			out.Reason = fmt.Sprintf("the mesh knows no address of %s: it goes on to the client's destination", e.host)
 		}
 	case out.Destinations[0].Cluster == envoy.AllowAnyDynamicDNSClusterName:
@@ -98,6 +98,8 @@ func destinationName(d ExplainedDestination) string {
 func (e *explainer) unheard() (outcome, reason string) {
 	ip, err := netip.ParseAddr(e.host)
 	switch {
+	case e.via != "":
+		return Fails, fmt.Sprintf("the proxy does not listen at %s: see egress of its Sidecar, and proxyHttpPort of the mesh configuration", e.via)
 	case e.proxy.Type == discovery.Proxyless:
 		return Fails, fmt.Sprintf("the client sees no service with the target %s: its calls fail as unavailable", e.target())
 	case e.proxy.Type == discovery.Sidecar && err == nil && e.view().Shape().Captures() && ip.IsLoopback():

@@ -145,7 +145,7 @@ func (e *explainer) destination(p *simulate.Proxy, d simulate.Destination, resul
 	switch {
 	case d.Cluster == envoy.BlackHoleClusterName:
 		out.Fails = e.nowhere(result)
-	case cluster.GetType() == clusterv3.Cluster_ORIGINAL_DST && !e.view().Shape().Captures():
+	case cluster.GetType() == clusterv3.Cluster_ORIGINAL_DST && (e.via != "" || !e.view().Shape().Captures()):
 		out.Fails = "the requests go on to the client's destination, which only a proxy that captures traffic knows"
 		if name := host.Name(e.host); e.context.Host(name) == nil {
 			out.Fails = fmt.Sprintf("there is no service %s: %s", e.host, out.Fails)
@@ -154,6 +154,10 @@ func (e *explainer) destination(p *simulate.Proxy, d simulate.Destination, resul
 		if e.dialed != "" {
 			out.Endpoints = []string{e.dialed}
 		}
+	case len(d.Endpoints) == 0 && simulate.ResolvesHosts(cluster) && result.Action != nil:
+		out.Fails = fmt.Sprintf("the proxy does not look hosts up on port %d: no service with resolution DYNAMIC_DNS has it", e.port)
+	case len(d.Endpoints) == 0 && simulate.ResolvesHosts(cluster):
+		out.Fails = "the connection names no host that the proxy could look up"
 	case len(d.Endpoints) == 0 && len(out.Localities) == 0:
 		out.Fails = "it has no endpoint"
 	case len(d.Endpoints) == 0:
@@ -206,6 +210,9 @@ func (e *explainer) missing(d ExplainedDestination) string {
 		return fmt.Sprintf("the proxy does not see service %s: look at exportTo of its ServiceEntry and at the Sidecar of the workload", d.Host)
 	case service == nil:
 		return fmt.Sprintf("there is no service %s", d.Host)
+	}
+	if e.proxy.Type == discovery.Proxyless && service.Service().Resolution == discovery.DynamicDNS {
+		return fmt.Sprintf("service %s has resolution DYNAMIC_DNS, which gRPC clients have nothing like", d.Host)
 	}
 	if _, ok := service.Port(d.Port); !ok {
 		return fmt.Sprintf("service %s has no port %d", d.Host, d.Port)

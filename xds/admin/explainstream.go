@@ -31,7 +31,12 @@ func (e *explainer) streamRoute(request simulate.Request, result simulate.Result
 		out.Field, _ = listener.GatewayFieldOf(e.view(), result.Listener, vs)
 	default:
 		egress, _ := route.ListenerOf(e.view(), request.Port)
-		out.Field, _ = listener.FieldOf(e.view(), egress, request.Port, vs, result.Chain)
+		port := request.Port
+		if socket, ok := e.socket(); ok {
+			_, of := e.view().SocketService(socket)
+			egress, port = socket, of.Number
+		}
+		out.Field, _ = listener.FieldOf(e.view(), egress, port, vs, result.Chain)
 	}
 	return out
 }

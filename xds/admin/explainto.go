@@ -45,6 +45,8 @@ func (e *explainer) request(p *simulate.Proxy) (r simulate.Request, known bool) 
 		r.Protocol = simulate.TCP
 	}
 	switch {
+	case e.via != "":
+		r = e.through(p, r)
 	case e.proxy.Type == discovery.Router:
 		r.Address = listeningAt(p, e.port, cmp.Or(addressText(ip), loopback(shape)))
 	case ip.IsValid():
@@ -66,8 +68,8 @@ func (e *explainer) request(p *simulate.Proxy) (r simulate.Request, known bool) 
 	return r, true
 }
 
-// service is the one that the request is for, by one of its names or, if that is an
-// address, by one of its addresses; nil for none.
+// service is the one that the request is for, by one of its names or a pattern or, if that
+// is an address, by one of its addresses; nil for none.
 func (e *explainer) service(ip netip.Addr) *mesh.ServiceRow {
 	if !ip.IsValid() {
 		for _, h := range e.view().Meant(e.host) {
@@ -75,7 +77,7 @@ func (e *explainer) service(ip netip.Addr) *mesh.ServiceRow {
 				return s
 			}
 		}
-		return nil
+		return e.covering()
 	}
 	for h := range e.view().HostsAt(addressText(ip)) {
 		if s := e.view().Service(host.Name(h)); s != nil {

@@ -3,7 +3,8 @@ package admin
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // ExplanationPath is the path of an Explanation. Its parameters are from, to (HOST:PORT)
-// and, if they are known, path, method, header (NAME=VALUE, several times) and sni.
+// and, if they are known, path, method, header (NAME=VALUE, several times), sni and via
+// (the port of an HTTP proxy, or unix:///PATH).
 const ExplanationPath = "/apis/portolan.io/v1/explain"
 
 // The outcomes of a request.
@@ -58,8 +59,8 @@ type ExplainedProxy struct {
 type ExplainedRequest struct {
 	Protocol string `json:"protocol"`
 	Host     string `json:"host"`
-	// Address is where the client connects to; empty where only DNS knows, and for gRPC
-	// clients.
+	// Address is where the client connects to, with the Port unless it is a socket; empty
+	// where only DNS knows, and for gRPC clients.
 	Address string `json:"address,omitempty"`
 	Port    int    `json:"port"`
 	Method  string `json:"method,omitempty"`

@@ -11,8 +11,8 @@ import (
 	snidynamicv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/sni_dynamic_forward_proxy/v3"
 )
 
-// resolvesHosts says whether the endpoint of a cluster is the host of each request.
-func resolvesHosts(c *clusterv3.Cluster) bool {
+// ResolvesHosts says whether the endpoint of a cluster is the host that clients name.
+func ResolvesHosts(c *clusterv3.Cluster) bool {
 	return c.GetClusterType().GetTypedConfig().MessageIs(&dynamicclusterv3.ClusterConfig{})
 }
 
@@ -29,7 +29,7 @@ func (p *Proxy) resolve(authority string, result *Result) {
 // resolveTo gives destinations that resolve hosts an endpoint.
 func (p *Proxy) resolveTo(endpoint string, result *Result) {
 	for i, d := range result.Destinations {
-		if resolvesHosts(p.clusters[d.Cluster]) {
+		if ResolvesHosts(p.clusters[d.Cluster]) {
 			result.Destinations[i].Endpoints = []string{endpoint}
 		}
 	}

@@ -1,0 +1,69 @@
+package admin
+
+import (
+	"strconv"
+
+	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/simulate"
+)
+
+// isVia says whether a text is a way on which applications call a sidecar without the
+// address of a service: the port of an HTTP proxy, a Unix domain socket, or empty for none.
+func isVia(text string) bool {
+	port, err := strconv.ParseUint(text, 10, 16)
+	return text == "" || envoy.IsUnix(text) || err == nil && port > 0
+}
+
+// through is a request to such a listener. That has it as an HTTP proxy would, unless it is
+// a socket for bytes.
+func (e *explainer) through(p *simulate.Proxy, r simulate.Request) simulate.Request {
+	if port, err := strconv.Atoi(e.via); err == nil {
+		r.Address, r.Port = listeningAt(p, port, loopback(e.view().Shape())), port
+	} else {
+		r.Address = e.via
+	}
+	if l, ok := e.socket(); ok && !l.TakesHTTP() && !e.http {
+		if r.Protocol == simulate.HTTP {
+			r.Protocol = simulate.TCP
+		}
+		return r
+	}
+	if e.sni == "" {
+		r.Protocol, r.SNI = simulate.HTTP, ""
+	}
+	return r
+}
+
+// socket is the egress listener of the socket through which the request comes; false where
+// it does not.
+func (e *explainer) socket() (mesh.EgressListener, bool) {
+	for _, l := range e.view().Egress() {
+		if l.Socket != "" && l.Socket == e.via {
+			return l, true
+		}
+	}
+	return mesh.EgressListener{}, false
+}
+
+// dialedText is the address and port that a client connects to.
+func dialedText(r simulate.Request) string {
+	if envoy.IsUnix(r.Address) {
+		return r.Address
+	}
+	return envoy.HostPort(r.Address, uint32(r.Port))
+}
+
+// covering is the service of the most specific pattern that covers the host of the request
+// and has its port, nil for none.
+func (e *explainer) covering() *mesh.ServiceRow {
+	for pattern := range host.Name(e.host).Covers() {
+		if s := e.view().Service(pattern); s != nil {
+			if _, ok := s.Port(e.port); ok {
+				return s
+			}
+		}
+	}
+	return nil
+}
