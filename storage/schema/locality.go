@@ -18,18 +18,47 @@ func CheckLocalityLbSetting(path string, s *networking.LocalityLoadBalancerSetti
 
 // checkLocality checks which localities a policy prefers.
 func checkLocality(c checker, p policy) {
-	balancer := p.GetLoadBalancer()
-	s := balancer.GetLocalityLbSetting()
+	s := p.GetLoadBalancer().GetLocalityLbSetting()
+	checkZoneAware(c.at("zoneAwareLbSetting"), p.GetLoadBalancer())
 	if s == nil {
 		return
 	}
 	at := c.at("localityLbSetting")
 	at.localityLbSetting(s)
-	if balancer.GetZoneAwareLbSetting() != nil {
-		c.at("zoneAwareLbSetting").fail("excludes localityLbSetting: set one of them")
-	}
 	if len(s.Failover)+len(s.FailoverPriority) > 0 && p.GetOutlierDetection() == nil {
 		at.warn("has no effect without outlierDetection, which finds out that a locality fails")
+	}
+}
+
+// checkZoneAware checks a setting that prefers the zone of the proxy.
+func checkZoneAware(c checker, l *networking.LoadBalancerSettings) {
+	s := l.GetZoneAwareLbSetting()
+	if s == nil {
+		return
+	}
+	if l.GetLocalityLbSetting() != nil {
+		c.fail("excludes localityLbSetting: set one of them")
+	}
+	each(c.at("failover"), s.GetFailover(), func(c checker, f *networking.ZoneAwareLoadBalancerSetting_Failover) {
+		c.failover(f.GetFrom(), f.GetTo())
+	})
+	each(c.at("failoverPriority"), s.GetFailoverPriority(), func(c checker, label string) {
+		key, _, _ := strings.Cut(label, "=")
+		if slices.Contains([]string{"topology.kubernetes.io/region", "topology.kubernetes.io/zone", "topology.istio.io/subzone"}, key) {
+			c.fail("%q is not for this list: regions and zones are ordered by themselves", key)
+		}
+	})
+	if size := s.GetMinClusterSize(); size != nil && size.GetValue() == 0 {
+		c.at("minClusterSize").fail("must be at least 1, is 0")
+	}
+}
+
+// failover checks from which region to which a proxy moves on.
+func (c checker) failover(from, to string) {
+	c.at("from").region(from)
+	c.at("to").region(to)
+	if from == to {
+		c.at("to").fail("must be another region than from, is %q", to)
 	}
 }
 
@@ -59,11 +88,7 @@ func (c checker) localityLbSetting(s *networking.LocalityLoadBalancerSetting) {
 	})
 	c.at("distribute").ordered(s.GetDistribute())
 	each(c.at("failover"), s.GetFailover(), func(c checker, f *networking.LocalityLoadBalancerSetting_Failover) {
-		c.at("from").region(f.GetFrom())
-		c.at("to").region(f.GetTo())
-		if f.GetFrom() == f.GetTo() {
-			c.at("to").fail("must be another region than from, is %q", f.GetTo())
-		}
+		c.failover(f.GetFrom(), f.GetTo())
 	})
 	for i, f := range s.GetFailover() {
 		if slices.ContainsFunc(s.GetFailover()[:i], func(o *networking.LocalityLoadBalancerSetting_Failover) bool { return o.GetFrom() == f.GetFrom() }) {

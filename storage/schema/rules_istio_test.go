@@ -317,6 +317,11 @@ func destinationRuleRulings() []ruling {
 		refuses(24, dr, spread("distribute: [{from: eu//a, to: {eu: 100}}, {from: '*/a', to: {eu: 100}}]"), locality+"distribute[0].from", locality+"distribute[1].from"),
 		refuses(24, dr, spread("failover: [{from: eu, to: eu}, {from: eu/a, to: '*'}]"), locality+"failover[0].to", locality+"failover[1].from", locality+"failover[1].to"),
 
+		warns(24, dr, policy("loadBalancer: {zoneAwareLbSetting: {enabled: true, failover: [{from: eu, to: us}], failoverPriority: [rack], minClusterSize: 3}}"), balancer+"zoneAwareLbSetting"),
+		refuses(24, dr, policy("loadBalancer: {zoneAwareLbSetting: {}, localityLbSetting: {}}"), balancer+"zoneAwareLbSetting"),
+		refuses(24, dr, policy("loadBalancer: {zoneAwareLbSetting: {failover: [{from: eu, to: eu}], failoverPriority: [topology.kubernetes.io/zone], minClusterSize: 0}}"),
+			balancer+"zoneAwareLbSetting.failover[0].to", balancer+"zoneAwareLbSetting.failoverPriority[0]", balancer+"zoneAwareLbSetting.minClusterSize"),
+
 		accepts(25, dr, policy("outlierDetection: {interval: 1ms, baseEjectionTime: 1s, maxEjectionPercent: 100, minHealthPercent: 0}")),
 		accepts(25, dr, policy("outlierDetection: {splitExternalLocalOriginErrors: true, consecutiveLocalOriginFailures: 1}")),
 		refuses(25, dr, policy("outlierDetection: {consecutiveLocalOriginFailures: 1}"), at+"outlierDetection.consecutiveLocalOriginFailures"),

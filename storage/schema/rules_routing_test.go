@@ -576,6 +576,7 @@ func TestDestinationRuleRules(t *testing.T) {
 			      failoverPriority: ["", topology.kubernetes.io/region]
 			  portLevelSettings: [{port: {number: 80}, loadBalancer: {localityLbSetting: {failoverPriority: [rack]}}}]`,
 			refused: []string{
+				"spec.trafficPolicy.loadBalancer.zoneAwareLbSetting: excludes localityLbSetting: set one of them",
 				"spec.trafficPolicy.loadBalancer.localityLbSetting.failover: excludes distribute: set one of them",
 				"spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[0].from: is missing: name a region, region/zone or region/zone/subzone",
 				"spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[0].to[a]: must be from 1 to 100, is 0",
@@ -590,7 +591,6 @@ func TestDestinationRuleRules(t *testing.T) {
 				`spec.trafficPolicy.loadBalancer.localityLbSetting.failover[1].from: must be one region, is "eu/a"`,
 				`spec.trafficPolicy.loadBalancer.localityLbSetting.failover[1].to: must be one region, is "*"`,
 				`spec.trafficPolicy.loadBalancer.localityLbSetting.failoverPriority[1]: "topology.kubernetes.io/region" excludes failover, which orders regions, too`,
-				"spec.trafficPolicy.loadBalancer.zoneAwareLbSetting: excludes localityLbSetting: set one of them",
 			},
 			warned: []string{
 				"spec.trafficPolicy.loadBalancer.localityLbSetting.failoverPriority has no effect beside distribute",
