@@ -134,3 +134,30 @@ func TestAFileIsServedAsTheStoreIs(t *testing.T) {
 		}
 	})
 }
+
+// TestFilesAreFollowedWithoutTheStore: etcd dies, and a changed file reaches a proxy. The
+// directory goes, and its objects stay.
+func TestFilesAreFollowedWithoutTheStore(t *testing.T) {
+	x := newShop(t)
+	dir := newConfigDir(t, map[string]string{
+		"shop.yaml": strings.Join([]string{x.entry(x.v1, x.v2), x.rule()}, "\n---\n"), "routes.yaml": x.routes(100, 0),
+	})
+	etcd := startEtcdProcess(t)
+	s := etcd.server("--config-dir", dir.path)
+	s.startEnvoy(envoyOptions{kind: "sidecar", name: "client", variant: protocol.Delta})
+	awaitReply(t, x.atSidecar("/"), "v1")
+	etcd.process.Kill()
+	dir.write("routes.yaml", x.routes(0, 100))
+	awaitReply(t, x.atSidecar("/"), "v2")
+	if err := os.RemoveAll(dir.path); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the server is ready, and names the directory", func() error {
+		text, err := s.get("/readyz?verbose", nil)
+		if err == nil && !strings.Contains(string(text), "[!] sources: source "+dir.path+": ") {
+			return fmt.Errorf("%s", text)
+		}
+		return err
+	})
+	awaitReply(t, x.atSidecar("/"), "v2")
+}
