@@ -8,6 +8,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -78,12 +79,14 @@ type touch struct{ first, last time.Time }
 const pollPause = 2 * time.Second
 
 func (f *follower[T]) run(ctx context.Context) error {
-	var events <-chan fsnotify.Event
-	var failures <-chan error
-	notify, err := fsnotify.NewBufferedWatcher(1024)
+	heard := newNotices()
+	notify, err := fsnotify.NewWatcher()
 	if err == nil {
+		f.notify = notify
+		var collecting sync.WaitGroup
+		collecting.Go(func() { heard.collect(notify) })
+		defer collecting.Wait()
 		defer func() { _ = notify.Close() }()
-		f.notify, events, failures = notify, notify.Events, notify.Errors
 	} else {
 		f.rescan = min(f.rescan, pollPause)
 		f.fault(top, fmt.Errorf("changes are seen every %s only, since the system notifies of none: %w", f.rescan, err), time.Now())
@@ -97,13 +100,23 @@ func (f *follower[T]) run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case e := <-events:
-			f.notified(e.Name, time.Now())
-		case <-failures: // what was notified may be lost
-			f.scan(time.Now())
+		case <-heard.wake:
+			f.hear(heard)
 		case <-timer.C:
 			f.tick(time.Now())
 		}
+	}
+}
+
+// hear looks where the system has notified of something.
+func (f *follower[T]) hear(heard *notices) {
+	names, lost := heard.take()
+	now := time.Now()
+	for _, name := range names {
+		f.notified(name, now)
+	}
+	if lost {
+		f.scan(now)
 	}
 }
 
