@@ -302,6 +302,10 @@ func (v *View) Sees(row *HostRow) bool {
 	return v.service(row.Hostname, viaAny) != nil
 }
 
+// SeesRoutes says whether the proxy sees a VirtualService of a row, through any of its
+// egress listeners. It does not record.
+func (v *View) SeesRoutes(row *RouteRow) bool { return v.firstRoute(row, viaAny) != nil }
+
 // ServiceAt is the service of a host as the proxy sees it through one egress
 // listener.
 func (v *View) ServiceAt(listener EgressListener, h host.Name) *ServiceRow {

@@ -33,7 +33,7 @@ func sidecarNames(v *mesh.View, d mesh.Delta, yield func(string) bool) {
 	}
 	for c := range d.Routes() {
 		h, ok := strings.CutPrefix(c.Key, mesh.RouteKey(mesh.MeshGateway, ""))
-		if !ok || d.Whole && !routed(v, host.Name(h)) {
+		if !ok || d.Whole && !v.SeesRoutes(c.New) {
 			continue
 		}
 		if !names.at(h, foreignPort, yield) {
@@ -60,11 +60,6 @@ func (n hostNames) at(h string, port int, yield func(string) bool) bool {
 		}
 	}
 	return true
-}
-
-// routed says whether the proxy sees a VirtualService of exactly this name.
-func routed(v *mesh.View, h host.Name) bool {
-	return slices.ContainsFunc(v.Egress(), func(l mesh.EgressListener) bool { return v.VirtualServiceNamed(l, h) != nil })
 }
 
 // of returns the hosts of a service, and hosts of no service that may have yielded to it:
