@@ -79,14 +79,16 @@ func (h *history) destinationRule() string {
 
 func (h *history) virtualService() string {
 	destination := h.one("destination", "a.shop.example", "b.shop.example", "unknown.example")
-	return fmt.Sprintf("{hosts: ['%s'], gateways: [%s], exportTo: %s, http: [{match: [{uri: {prefix: /a}, sourceLabels: {v: x}}], route: [{destination: {host: %s, subset: x}}]}, {route: [{destination: {host: b.shop.example}}]}]}",
+	return fmt.Sprintf("{hosts: ['%s'], gateways: [%s], exportTo: %s, http: [{match: [{uri: {prefix: /a}, sourceLabels: {v: x}}], route: [{destination: {host: %s, subset: x}}]}, {match: [{%s}], route: [{destination: {host: b.shop.example}}]}]%s}",
 		h.one("vsHost", "a.shop.example", "b.shop.example", "*.shop.example", "outside.example"),
-		h.one("gateways", "mesh", "x", "edge/z, mesh"), h.exportTo(), destination)
+		h.one("gateways", "mesh", "x", "edge/z, mesh"), h.exportTo(), destination, h.one("from", "", "", "sourceNamespace: shop"),
+		h.one("tcp", "", "", ", tcp: [{match: [{port: 80}], route: [{destination: {host: "+destination+"}}]}]",
+			", tcp: [{match: [{sourceNamespace: shop}, {gateways: [edge/z], port: 81}], route: [{destination: {host: a.shop.example}, weight: 1}, {destination: {host: b.shop.example, subset: x}, weight: 3}]}]"))
 }
 
 func (h *history) gateway() string {
-	return fmt.Sprintf("{selector: {app: %s}, servers: [{port: {number: %s, name: http, protocol: HTTP}, hosts: ['%s']}]}",
-		h.one("app", "gw", "w"), h.port(), h.one("serverHost", "*", "*.shop.example", "shop/*"))
+	return fmt.Sprintf("{selector: {app: %s}, servers: [{port: {number: %s, name: p, protocol: %s}, hosts: ['%s']}, {port: {number: 81, name: more, protocol: %s}, hosts: ['*']}]}",
+		h.one("app", "gw", "w"), h.port(), h.one("serves", "HTTP", "HTTP", "TCP"), h.one("serverHost", "*", "*.shop.example", "shop/*"), h.one("serves more", "HTTP", "MYSQL"))
 }
 
 func (h *history) sidecar() string {
