@@ -156,7 +156,7 @@ func TestTheFirstSourceWins(t *testing.T) {
 	})
 	b.above.publish(put(4))
 	b.has(key, "above", "4")
-	b.Remove("a", "x") // likewise
+	b.Settle(b.Remove("a", "x")) // likewise
 	b.above.publish(cachetest.Remove("a", "x"))
 	b.has(key, "below", "3")
 	b.below.publish(cachetest.Remove("a", "x"))
