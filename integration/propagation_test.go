@@ -24,11 +24,16 @@ import (
 // condition is one of an object's status.
 type condition struct{ status, reason, message string }
 
-// conditions are those of an object, by type.
+// conditions are those of an object, by type. The name may be NAMESPACE/NAME; else it is of
+// namespace shop.
 func (s *server) conditions(plural, name string) map[string]condition {
 	s.t.Helper()
+	namespace, short, qualified := strings.Cut(name, "/")
+	if !qualified {
+		namespace, short = "shop", name
+	}
 	var object unstructured.Unstructured
-	if _, err := s.get("/apis/networking.istio.io/v1/namespaces/shop/"+plural+"/"+name, &object.Object); err != nil {
+	if _, err := s.get("/apis/networking.istio.io/v1/namespaces/"+namespace+"/"+plural+"/"+short, &object.Object); err != nil {
 		s.t.Fatal(err)
 	}
 	return conditionsOf(&object)

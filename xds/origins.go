@@ -24,8 +24,8 @@ type origins struct {
 }
 
 // objectsOf returns the objects behind a rejected resource: those that its metadata names,
-// else those that it was built from. Of a resource with parts only those parts count
-// that the client does not have already.
+// with the delegates of VirtualServices, else those that it was built from. Of a resource
+// with parts only those parts count that the client does not have already.
 func (o origins) objectsOf(refused, held *resource.Resource) []config.Key {
 	paths := map[string]struct{}{}
 	if len(refused.Parts) == 0 {
@@ -37,11 +37,26 @@ func (o origins) objectsOf(refused, held *resource.Resource) []config.Key {
 	var keys []config.Key
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
 		if key, ok := KeyOfPath(path); ok {
-			keys = append(keys, key)
+			keys = append(append(keys, key), o.delegates(key)...)
 		}
 	}
+	slices.SortFunc(keys, func(a, b config.Key) int { return strings.Compare(a.Path(), b.Path()) })
+	keys = slices.Compact(keys)
 	if len(keys) == 0 && o.member != nil {
 		keys = o.member.Origins(o.index, refused.Name)
+	}
+	return keys
+}
+
+// delegates are those of a VirtualService, none for another object.
+func (o origins) delegates(key config.Key) (keys []config.Key) {
+	if o.member == nil || o.member.Context() == nil || key.Kind != schema.VirtualService {
+		return nil
+	}
+	if vs := o.member.Context().VirtualService(key.Path()); vs != nil {
+		for _, d := range vs.Delegates {
+			keys = append(keys, d.Config.Key())
+		}
 	}
 	return keys
 }

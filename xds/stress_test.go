@@ -61,6 +61,12 @@ func (x *stress) object() (name, document string) {
 		spec = fmt.Sprintf("{hosts: ['%s'], gateways: [%s], exportTo: [%s], http: [{route: [{destination: {host: s%d.example, port: {number: 80}}}]%s}]}",
 			x.pick(host, "*.example"), x.pick("mesh", "edge/s1", "mesh, edge/s2"), x.pick("'*'", "."), x.IntN(6),
 			x.pick("", fmt.Sprintf(", mirrors: [{destination: {host: s%d.example, port: {number: 80}}}]", x.IntN(6))))
+		switch delegate := fmt.Sprintf("{name: s%d, namespace: %s}", x.IntN(6), x.pick("shop", "edge")); x.pick("", "", "root", "delegate") {
+		case "root":
+			spec = fmt.Sprintf("{hosts: ['%s'], gateways: [mesh, edge/s2], http: [{match: [{uri: {prefix: /a}}], delegate: %s}, {directResponse: {status: 404}}]}", host, delegate)
+		case "delegate":
+			spec = fmt.Sprintf("{exportTo: [%s], http: [{route: [{destination: {host: %s, port: {number: 80}}}]}]}", x.pick("'*'", "."), host)
+		}
 	case "DestinationRule":
 		spec = fmt.Sprintf("{host: '%s', %strafficPolicy: {connectionPool: {tcp: {maxConnections: %d}}%s}, subsets: [{name: %s, labels: {v: x}}]}",
 			x.pick(host, "*.example"), x.pick("", "", "workloadSelector: {matchLabels: {role: narrow}}, "), 1+x.IntN(3), x.pick("", ", outlierDetection: {}",

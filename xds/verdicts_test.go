@@ -35,6 +35,16 @@ func (s sources) routing() event {
 				", tcp: [{match: [{port: 81, gateways: [edge/s]}], route: [{destination: {host: a.example}}]}, {route: [{destination: {host: b.example}}]}]",
 				", tls: [{match: [{sniHosts: ["+of+"]}], route: [{destination: {host: b.example, subset: v1}}]}]",
 				", tcp: [{route: [{destination: {host: '*.example'}}]}]"))
+		switch s.one("delegates", "", "root", "delegate") {
+		case "root":
+			spec = fmt.Sprintf(`{hosts: [%s], gateways: [%s], http: [{match: [{uri: {prefix: /a}}%s], delegate: {name: %s, namespace: %s}%s}, {route: [{destination: {host: %s}}]}]}`,
+				s.one("host", "a.example", "'*.example'"), s.one("gateway", "mesh", "edge/s", "mesh, shop/r"), s.one("match", "", ", {headers: {x: {exact: a}}}"),
+				s.one("delegate", "r", "s", "z"), s.one("of", "shop", "edge", "''"), s.one("also", "", ", mirror: {host: m.example}", ", rewrite: {uri: /x}"), host("destination"))
+		case "delegate":
+			spec = fmt.Sprintf(`{exportTo: [%s], http: [{%sroute: [{destination: {host: %s, subset: %s}}]%s}, {%sdirectResponse: {status: 404}}]}`,
+				s.one("exportTo", "'*'", ".", "shop"), s.one("match", "", "match: [{uri: {prefix: /}}], ", "match: [{uri: {prefix: /a/b}, gateways: [r]}], "), host("destination"), s.one("subset", "v1", "''"),
+				s.one("also", "", ", headers: {request: {remove: [x]}}"), s.one("last", "", "match: [{headers: {x: {exact: b}}}], "))
+		}
 	case "DestinationRule":
 		spec = fmt.Sprintf(`{host: %s, %s, subsets: [{name: %s, labels: {v: '%s'}}], trafficPolicy: {%s}}`,
 			s.one("host", "a.example", "'*.example'", "m.example"), s.one("clients", "exportTo: ['*']", "exportTo: [.]", "workloadSelector: {matchLabels: {app: a}}"), s.one("subset", "v1", "v2"), s.one("v", "1", "2"),

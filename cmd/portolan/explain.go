@@ -111,6 +111,9 @@ func explanationRows(e admin.Explanation) [][]string {
 		if object == "" {
 			object = "of no VirtualService"
 		}
+		if r.Root != "" {
+			object += fmt.Sprintf(", a delegate of %s %s", r.Root, strings.TrimPrefix(r.RootField, "spec."))
+		}
 		rows = append(rows, []string{"route", joined(object, named(r.Name), arrow(e))})
 		if len(e.Destinations) > 0 && e.Request.Protocol != string(simulate.TCP) && e.Request.Protocol != string(simulate.TLS) {
 			rows = append(rows, []string{"terms", routeTerms(r)})

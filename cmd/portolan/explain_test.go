@@ -63,6 +63,20 @@ func TestExplainRequestThatIsRefused(t *testing.T) {
 	same(t, "output", out.out, "proxy    edge.shop, a router as it would be\noutcome  ! it fails: the proxy does not listen on port 81\n")
 }
 
+func TestExplainRequestOfADelegate(t *testing.T) {
+	t.Parallel()
+	out, err := serving(t, func(*http.Request) any {
+		return admin.Explanation{
+			Proxy:   admin.ExplainedProxy{Type: "router", Name: "edge.shop"},
+			Route:   &admin.ExplainedRoute{Object: "virtualservice/team/api", Field: "spec.http[1].match[0]", Root: "virtualservice/shop/front", RootField: "spec.http[2]"},
+			Outcome: admin.Answered, Status: 410,
+		}
+	}, "explain", "request", "--from", "gateway/shop/edge", "--to", "reviews.shop:80")
+	if want := "virtualservice/team/api http[1].match[0], a delegate of virtualservice/shop/front http[2]"; err != nil || !strings.Contains(out.out, want) {
+		t.Errorf("%v: no %q in\n%s", err, want, out.out)
+	}
+}
+
 func TestExplainRequestForPrograms(t *testing.T) {
 	t.Parallel()
 	out, err := serving(t, func(*http.Request) any { return someExplanation() }, "explain", "request", "--from", "a", "--to", "b:1", "-o", "json")

@@ -26,7 +26,9 @@ func checkHTTPMatch(c checker, m *networking.HTTPMatchRequest) {
 	}
 }
 
-func checkRedirect(c checker, route *networking.HTTPRoute) {
+// checkRedirect checks the redirect of a route. The matches of a delegate may get their
+// paths from the route that delegates to it.
+func checkRedirect(c checker, route *networking.HTTPRoute, delegate bool) {
 	r := route.GetRedirect()
 	if r == nil {
 		return
@@ -53,9 +55,9 @@ func checkRedirect(c checker, route *networking.HTTPRoute) {
 	if r.Uri != "" {
 		c.at("prefixRewrite").fail("excludes uri: set one of the two")
 	}
-	if len(route.Match) == 0 || slices.ContainsFunc(route.Match, func(m *networking.HTTPMatchRequest) bool {
+	if len(route.Match) == 0 && !delegate || slices.ContainsFunc(route.Match, func(m *networking.HTTPMatchRequest) bool {
 		_, ok := m.GetUri().GetMatchType().(*networking.StringMatch_Prefix)
-		return !ok
+		return !ok && (m.GetUri() != nil || !delegate)
 	}) {
 		c.at("prefixRewrite").fail("needs a uri prefix in every match of the route")
 	}

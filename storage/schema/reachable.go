@@ -22,7 +22,7 @@ func checkReachable(c checker, routes []*networking.HTTPRoute) {
 				earlier.add(m, at.at("match").index(j).path)
 			}
 		}
-		if r.GetDelegate() == nil && takesAll(r) && i < len(routes)-1 {
+		if r.GetDelegate() == nil && TakesAll(r) && i < len(routes)-1 {
 			c.index(i+1).neverUsed("and what follows are never used: %s takes every request", at.path)
 			return
 		}
@@ -33,7 +33,8 @@ func (c checker) neverUsed(format string, args ...any) {
 	c.report.warn(codeNeverUsed, c.path, format, args...)
 }
 
-func takesAll(r *networking.HTTPRoute) bool {
+// TakesAll says whether a route takes every request of every proxy.
+func TakesAll(r *networking.HTTPRoute) bool {
 	return len(r.GetMatch()) == 0 || slices.ContainsFunc(r.GetMatch(), func(m *networking.HTTPMatchRequest) bool {
 		anyPath := anyPrefix(m.GetUri()) || m.GetUri().GetRegex() == ".*"
 		return anyPath && (m == nil || !anySet(m, "name", "uri", "ignoreUriCase", "statPrefix"))

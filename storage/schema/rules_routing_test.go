@@ -17,10 +17,40 @@ func TestVirtualServiceRules(t *testing.T) {
 		{name: "delegate", kind: schema.VirtualService, spec: `http: [{delegate: {name: a}}, {route: [{destination: {host: a.b}}]}]`,
 			refused: []string{
 				"spec.http[0].delegate: a delegate cannot delegate: leave it out",
-			},
-			warned: []string{
-				"spec.hosts is missing, which makes this a delegate: delegates are not served yet, it has no effect",
-				"spec.http[0].delegate is not served yet and has no effect",
+			}},
+		{name: "delegates", kind: schema.VirtualService, spec: `
+			http:
+			- match: [{uri: {prefix: /}}]
+			  route: [{destination: {host: a.b}}]
+			- match: [{uri: {prefix: /a}}, {port: 80}]
+			  redirect: {prefixRewrite: /b}
+			- redirect: {prefixRewrite: /b}
+			- match: [{uri: {exact: /b}}]
+			  redirect: {prefixRewrite: /b}`,
+			refused: []string{
+				"spec.http[3].redirect.prefixRewrite: needs a uri prefix in every match of the route",
+			}},
+		{name: "routes that delegate", kind: schema.VirtualService, spec: `
+			hosts: [a.b]
+			http:
+			- match: [{port: 1}]
+			  delegate: {name: x}
+			  rewrite: {uri: /}
+			  timeout: 1s
+			  fault: {abort: {httpStatus: 500, percentage: {value: 100}}}
+			  mirror: {host: c.d}
+			  corsPolicy: {allowOrigins: [{exact: https://a.b}]}
+			- match: [{port: 2}]
+			  delegate: {name: x, namespace: other}
+			  redirect: {uri: /}
+			- delegate: {name: x}
+			  directResponse: {status: 200}
+			- delegate: {name: z}
+			  route: [{destination: {host: a.b}}]`,
+			refused: []string{
+				"spec.http[1]: has redirect and delegate: set one of them",
+				"spec.http[2]: has directResponse and delegate: set one of them",
+				"spec.http[3]: has route and delegate: set one of them",
 			}},
 		{name: "hosts missing", kind: schema.VirtualService, spec: `
 			gateways: [edge]
@@ -80,9 +110,6 @@ func TestVirtualServiceRules(t *testing.T) {
 				"spec.http[1]: has route and redirect: set one of them",
 				"spec.http[2].rewrite: has nothing to rewrite: it goes with route, not with redirect",
 				"spec.http[3].fault: does not go with redirect",
-			},
-			warned: []string{
-				"spec.http[4].delegate is not served yet and has no effect",
 			}},
 		{name: "destinations", kind: schema.VirtualService, spec: `
 			hosts: [a.b]

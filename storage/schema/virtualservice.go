@@ -27,7 +27,7 @@ func virtualServiceServed() fields {
 		"ignoreUriCase", "port", "gateways", "sourceLabels", "sourceNamespace", "statPrefix")
 	destination := serve("weight", "headers").with("destination", serve("host", "subset", "port"))
 	return serve("hosts", "gateways", "exportTo").
-		with("http", serve("name", "redirect", "directResponse", "rewrite", "timeout", "retries", "headers",
+		with("http", serve("name", "redirect", "directResponse", "delegate", "rewrite", "timeout", "retries", "headers",
 			"mirror", "mirrors", "mirrorPercent", "mirrorPercentage", "corsPolicy").
 			with("match", match).with("route", destination).with("fault", faultServed())).
 		with("tcp", tcpServed()).with("tls", tlsServed())
@@ -42,10 +42,10 @@ func checkVirtualService(c checker, v *networking.VirtualService) {
 		c.at("http").fail("is missing: a VirtualService needs at least one route")
 	}
 	each(c.at("http"), v.Http, func(c checker, r *networking.HTTPRoute) { checkHTTPRoute(c, v, r) })
-	checkReachable(c.at("http"), v.Http)
 	if isDelegate(v) {
-		return // it must not have the others
+		return // it must not have the others, and which of its matches count follows from those that delegate to it
 	}
+	checkReachable(c.at("http"), v.Http)
 	each(c.at("tcp"), v.Tcp, checkTCPRoute)
 	checkReachableStreams(c.at("tcp"), v.Tcp)
 	each(c.at("tls"), v.Tls, func(c checker, r *networking.TLSRoute) { checkTLSRoute(c, v, r) })
@@ -123,9 +123,7 @@ func (d *distinctHosts) add(h string) string {
 func checkDelegate(c checker, v *networking.VirtualService) {
 	if len(v.Gateways) > 0 || len(v.Tcp) > 0 || len(v.Tls) > 0 || len(v.Http) == 0 {
 		c.fail("is missing: only a delegate has no hosts, and it has http routes but no gateways, tcp or tls")
-		return
 	}
-	c.notServed("is missing, which makes this a delegate: delegates are not served yet, it has no effect")
 }
 
 // checkGatewayName checks "mesh", "name", "namespace/name", "./name" and the
@@ -154,7 +152,7 @@ func checkHTTPRoute(c checker, v *networking.VirtualService, r *networking.HTTPR
 		}
 	})
 	checkDestinations(c.at("route"), r.GetRoute())
-	checkRedirect(c.at("redirect"), r)
+	checkRedirect(c.at("redirect"), r, isDelegate(v))
 	checkDirectResponse(c.at("directResponse"), r.GetDirectResponse())
 	checkRewrite(c, r)
 	c.at("timeout").duration(r.GetTimeout())
@@ -188,7 +186,7 @@ func checkAction(c checker, v *networking.VirtualService, r *networking.HTTPRout
 		c.fail("does nothing: set one of route, redirect, directResponse")
 	case len(set) > 1:
 		c.fail("has %s: set one of them", strings.Join(set, " and "))
-	case set[0] != "route" && r.GetRewrite() != nil:
+	case set[0] != "route" && set[0] != "delegate" && r.GetRewrite() != nil:
 		c.at("rewrite").fail("has nothing to rewrite: it goes with route, not with %s", set[0])
 	case set[0] == "redirect" && r.GetFault() != nil:
 		c.at("fault").fail("does not go with redirect")

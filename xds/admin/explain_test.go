@@ -307,6 +307,32 @@ func TestExplainCalls(t *testing.T) {
 	}
 }
 
+// A route of a delegate is told with its place there, and with that of the route that
+// delegates to it.
+func TestExplainDelegates(t *testing.T) {
+	t.Parallel()
+	m := routed(t)
+	m.Apply(xdstest.Object("VirtualService", "shop/root", `{hosts: [orders.test], http: [{match: [{uri: {exact: /own}}], route: [{destination: {host: orders.test, port: {number: 80}}}]},
+	  {match: [{method: {exact: PUT}}, {uri: {prefix: /a}}], delegate: {name: part, namespace: team}, headers: {request: {remove: [x]}}}]}`))
+	m.Apply(xdstest.Object("VirtualService", "team/part", `{http: [{match: [{port: 80}], rewrite: {uri: /b}, route: [{destination: {host: orders.test, port: {number: 80}}}]}, {route: [{destination: {host: plain.test}}]}]}`))
+	for parameters, want := range map[string][]string{
+		"from=shop/vm-1&to=orders.test:80&path=/own":          {"virtualservice/shop/root", "spec.http[0].match[0]", "", ""},
+		"from=shop/vm-1&to=orders.test:80&path=/a/1":          {"virtualservice/team/part", "spec.http[0].match[0]", "virtualservice/shop/root", "spec.http[1].match[1]"},
+		"from=shop/vm-1&to=orders.test:80&path=/1&method=PUT": {"virtualservice/team/part", "spec.http[0].match[0]", "virtualservice/shop/root", "spec.http[1].match[0]"},
+		"from=10.1.0.7&to=orders.test:80&path=/a/1": {"virtualservice/team/part", "spec.http[0].match[0]", "virtualservice/shop/root", "spec.http[1].match[1]",
+			"spec.http[0].rewrite", "virtualservice/shop/root spec.http[1].headers"},
+	} {
+		e, err := explained(t, m, parameters)
+		if err != nil || e.Route == nil {
+			t.Errorf("%s: %v %+v", parameters, err, e)
+			continue
+		}
+		if got := append([]string{e.Route.Object, e.Route.Field, e.Route.Root, e.Route.RootField}, e.Route.NotTaken...); !slices.Equal(got, want) {
+			t.Errorf("%s:\ngot  %q\nwant %q", parameters, got, want)
+		}
+	}
+}
+
 func TestExplainTellsTheTerms(t *testing.T) {
 	t.Parallel()
 	e, err := explained(t, routed(t), "from=shop/vm-1&to=reviews.test:80&path=/b/c")

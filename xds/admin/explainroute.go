@@ -39,13 +39,7 @@ func (e *explainer) route(result simulate.Result) *ExplainedRoute {
 	if vs := e.virtualService(result.Action); vs != nil {
 		out.Object = vs.Config.Key().String()
 		if place, ok := e.placeOf(vs, result.Action); ok {
-			out.Field = fmt.Sprintf("spec.http[%d]", place.Block)
-			if e.proxy.Type == discovery.Proxyless {
-				out.NotTaken = notTakenOfRoute(vs.Spec.GetHttp()[place.Block], out.Field, result.Action.GetRoute())
-			}
-			if place.Match >= 0 {
-				out.Field += fmt.Sprintf(".match[%d]", place.Match)
-			}
+			e.writtenAt(out, vs, place, result.Action)
 		}
 	}
 	action := result.Action.GetRoute()
@@ -62,6 +56,30 @@ func (e *explainer) route(result simulate.Result) *ExplainedRoute {
 		out.PathRewritten = result.Path
 	}
 	return out
+}
+
+// writtenAt adds where a route of a VirtualService was written: in itself, or in a delegate
+// of it.
+func (e *explainer) writtenAt(out *ExplainedRoute, vs *routing.VirtualService, place virtualhost.Place, route *routev3.Route) {
+	origin, match := vs.Origin(place.Block), routing.MatchOrigin{Of: -1, Root: -1}
+	if place.Match >= 0 {
+		match = origin.Match(place.Match)
+	}
+	at := func(of *routing.VirtualService, block, match int, object string) string {
+		field := fmt.Sprintf("spec.http[%d]", block)
+		if e.proxy.Type == discovery.Proxyless {
+			out.NotTaken = append(out.NotTaken, notTakenOfRoute(of.Written.GetHttp()[block], object+field, route.GetRoute())...)
+		}
+		if match >= 0 {
+			field += fmt.Sprintf(".match[%d]", match)
+		}
+		return field
+	}
+	out.Field = at(origin.Of, origin.Block, match.Of, "")
+	if origin.Of.IsDelegate() {
+		out.Root, out.Object = out.Object, origin.Of.Config.Key().String()
+		out.RootField = at(vs, origin.Root, match.Root, out.Root+" ")
+	}
 }
 
 func durationText(d time.Duration) string {

@@ -70,10 +70,14 @@ type ExplainedRequest struct {
 // ExplainedRoute is a route, and the place in the VirtualService that it comes from; these
 // are empty for a route that no VirtualService has.
 type ExplainedRoute struct {
-	Name    string `json:"name"`
-	Object  string `json:"object,omitempty"`
-	Field   string `json:"field,omitempty"`
-	Timeout string `json:"timeout,omitempty"`
+	Name   string `json:"name"`
+	Object string `json:"object,omitempty"`
+	Field  string `json:"field,omitempty"`
+	// Root is the VirtualService that delegates to the object, and RootField where; empty for
+	// a route of no delegate.
+	Root      string `json:"root,omitempty"`
+	RootField string `json:"rootField,omitempty"`
+	Timeout   string `json:"timeout,omitempty"`
 	// Retries is how often a request is tried again, and RetryOn when.
 	Retries       uint32 `json:"retries,omitempty"`
 	RetryOn       string `json:"retryOn,omitempty"`
@@ -85,7 +89,8 @@ type ExplainedRoute struct {
 	// HostRewritten and PathRewritten are as the destination sees them, where they differ.
 	HostRewritten string `json:"hostRewritten,omitempty"`
 	PathRewritten string `json:"pathRewritten,omitempty"`
-	// NotTaken are the fields of the object that a gRPC client does not take.
+	// NotTaken are the fields of the object that a gRPC client does not take, and those of
+	// Root, which stands before them.
 	NotTaken []string `json:"notTaken,omitempty"`
 }
 

@@ -79,6 +79,13 @@ func (h *history) destinationRule() string {
 
 func (h *history) virtualService() string {
 	destination := h.one("destination", "a.shop.example", "b.shop.example", "unknown.example")
+	switch h.one("delegates", "", "", "root", "delegate") {
+	case "root":
+		return fmt.Sprintf("{hosts: [%s], gateways: [%s], http: [{match: [{uri: {prefix: /a}, sourceLabels: {v: x}}], delegate: {name: %s, namespace: %s}}, {route: [{destination: {host: %s}}]}]}",
+			h.one("vsHost", "a.shop.example", "b.shop.example"), h.one("gateways", "mesh", "edge/z, mesh"), h.one("delegate", "x", "z"), h.one("of", "shop", "edge"), destination)
+	case "delegate":
+		return fmt.Sprintf("{exportTo: %s, http: [{match: [{sourceLabels: {v: %s}}], route: [{destination: {host: %s, subset: x}}]}]}", h.exportTo(), h.one("v", "x", "z"), destination)
+	}
 	return fmt.Sprintf("{hosts: ['%s'], gateways: [%s], exportTo: %s, http: [{match: [{uri: {prefix: /a}, sourceLabels: {v: x}}], route: [{destination: {host: %s, subset: x}}]}, {match: [{%s}], route: [{destination: {host: b.shop.example}}]}]%s}",
 		h.one("vsHost", "a.shop.example", "b.shop.example", "*.shop.example", "outside.example"),
 		h.one("gateways", "mesh", "x", "edge/z, mesh"), h.exportTo(), destination, h.one("from", "", "", "sourceNamespace: shop"),

@@ -169,6 +169,14 @@ func variants() map[string][]string {
 		"hosts: [db.example.com], gateways: [mesh, edge/gw], tcp: [{match: [{gateways: [mesh]}], route: [{destination: {host: raw.example.com}}]}, "+
 			"{match: [{gateways: [edge/gw]}], route: [{destination: {host: db.example.com, port: {number: 80}}, weight: 1}, {destination: {host: web.example.com, port: {number: 80}, subset: v1}, weight: 3}]}]",
 		"hosts: [db.example.com], gateways: [edge/gw], exportTo: ['.'], tcp: [{route: [{destination: {host: db.example.com}}]}]"))
+	add(other("VirtualService", "root", "default",
+		"hosts: [web.example.com, legacy.example.org], gateways: [mesh, edge/gw], http: [{match: [{uri: {prefix: /d}}], delegate: {name: part, namespace: shop}}, {delegate: {name: streams}}, {directResponse: {status: 404}}]",
+		"hosts: ['*.example.com'], http: [{match: [{sourceLabels: {app: cart}}, {uri: {exact: /d/x}}], delegate: {name: part, namespace: shop}, mirror: {host: db.example.com}}]"))
+	add(other("VirtualService", "part", "shop",
+		"http: [{match: [{uri: {prefix: /d/x}}], route: [{destination: {host: cart.shop.internal, port: {number: 80}}}]}, {route: [{destination: {host: raw.example.com, subset: v3}}]}]",
+		"exportTo: ['.', default], http: [{match: [{gateways: [edge/gw]}, {sourceLabels: {app: me}}], route: [{destination: {host: web.example.com, subset: v1}, weight: 1}, {destination: {host: cart.shop.internal, port: {number: 80}}, weight: 1}]}]",
+		"exportTo: ['.'], http: [{directResponse: {status: 418}}]",
+		"hosts: [legacy.example.org], http: [{directResponse: {status: 418}}]"))
 	add(service("secure", "default", "secure.example.com",
 		"ports: [{number: 90, name: tls, protocol: TLS}], resolution: NONE",
 		"ports: [{number: 90, name: tls, protocol: TLS}, {number: 80, name: https, protocol: HTTPS}], addresses: [10.9.0.0/24], resolution: STATIC"))

@@ -86,6 +86,13 @@ func (d *draw) config() {
 				vs.Http = nil
 			}
 		}
+		switch d.one([]string{"", "root", "delegate"}, "delegates") {
+		case "root":
+			to := &networking.Delegate{Name: d.one([]string{"x", "y"}, "delegate"), Namespace: d.one(append([]string{""}, testNamespaces...), "of")}
+			vs.Http = append(vs.Http, &networking.HTTPRoute{Match: d.match(), Delegate: to})
+		case "delegate":
+			vs.Hosts, vs.Gateways, vs.Tcp = nil, nil, nil
+		}
 		c.Spec = vs
 	case "DestinationRule":
 		c.Spec = &networking.DestinationRule{Host: d.one(testHosts, "host"), ExportTo: exportTo, Subsets: []*networking.Subset{
@@ -202,9 +209,26 @@ func dump(p *PushContext) map[string]string {
 	for k, r := range routeRows.of(p).All() {
 		var list []string
 		for _, vs := range r.VirtualServices {
-			list = append(list, fmt.Sprintf("%p %v %v %v", vs.Config, vs.Hosts, vs.Gateways, vs.ExportTo))
+			list = append(list, fmt.Sprintf("%p %v %v %v %v", vs.Config, vs.Hosts, vs.Gateways, vs.ExportTo, vs.Spec.GetHttp()))
 		}
 		put("routes", k, fmt.Sprint(list))
+	}
+	for k, vs := range virtualServiceRows.of(p).All() {
+		list := []string{fmt.Sprintf("%p %v", vs.Config, rootRows.of(p).Value(k) != nil)}
+		for i := range vs.Spec.GetHttp() {
+			o := vs.Origin(i)
+			list = append(list, fmt.Sprintf("%p %d %d", o.Of.Config, o.Block, o.Root))
+		}
+		for _, d := range vs.Delegates {
+			list = append(list, fmt.Sprintf("%p", d.Config))
+		}
+		for _, c := range vs.Conflicts {
+			list = append(list, fmt.Sprintf("%p %d %d %d %s", c.Of.Config, c.Block, c.Root, c.Match, c.Field))
+		}
+		put("virtualServices", k, fmt.Sprint(list))
+	}
+	for k, g := range delegatorRows.of(p).All() {
+		put("delegators", k, fmt.Sprint(slices.Collect(g.Keys())))
 	}
 	for k, r := range streamRows.of(p).All() {
 		var list []string

@@ -49,12 +49,12 @@ func EachOrigin(reads []Dependency, do func(config.Key)) {
 			}
 		case *routing.VirtualService:
 			if a != nil {
-				do(a.Config.Key())
+				eachRoute(a, do)
 			}
 		case routing.List:
 			a.Each(func(vs *routing.VirtualService) { do(vs.Config.Key()) })
 		case routing.Visible:
-			a.Each(func(vs *routing.VirtualService) { do(vs.Config.Key()) })
+			a.Each(func(vs *routing.VirtualService) { eachRoute(vs, do) })
 		case *destination.Rule:
 			if a != nil {
 				for _, c := range a.Configs {
@@ -62,6 +62,14 @@ func EachOrigin(reads []Dependency, do func(config.Key)) {
 				}
 			}
 		}
+	}
+}
+
+// eachRoute calls do with a VirtualService and its delegates.
+func eachRoute(vs *routing.VirtualService, do func(config.Key)) {
+	do(vs.Config.Key())
+	for _, d := range vs.Delegates {
+		do(d.Config.Key())
 	}
 }
 

@@ -4,9 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/host"
-	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 )
 
@@ -15,23 +13,6 @@ const MeshGateway = routing.MeshGateway
 
 // RouteRow is the VirtualServices that name a host on a gateway.
 type RouteRow = routing.Row
-
-// virtualServiceTable has the VirtualServices by config path.
-type virtualServiceTable struct {
-	tableOf[*routing.VirtualService]
-}
-
-var virtualServiceRows = virtualServiceTable{tableOf[*routing.VirtualService]{virtualServices}}
-
-func (t virtualServiceTable) follow(from, to *PushContext) {
-	eachObject(from, to, virtualServicePath, func(c pmap.Change[*config.Config]) {
-		var vs *routing.VirtualService
-		if c.HasNew {
-			vs = routing.New(c.New, to.mesh.GetDefaultVirtualServiceExportTo())
-		}
-		t.put(to, c.Key, vs, c.HasNew)
-	})
-}
 
 // routes has the VirtualServices with http routes by gateway and host.
 type routes struct{ tableOf[*RouteRow] }

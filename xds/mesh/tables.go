@@ -13,7 +13,9 @@ type Table uint8
 // The tables, each after those that it follows.
 const (
 	// No View answers from these.
-	virtualServices Table = iota // VirtualService by path
+	roots           Table = iota // VirtualService that delegates to others, as it was written, by path
+	delegators                   // the paths of the roots, by the path that they delegate to
+	virtualServices              // VirtualService by path, with the routes of its delegates
 	selectorUses                 // the number of VirtualServices that have a selector of source labels
 	sourceSelectors              // these selectors
 	traitUses                    // the number of DestinationRules that balance by a trait of the proxy
@@ -54,6 +56,8 @@ const firstAsked, firstTracked = Self, Endpoints
 // tables is all that there is to know of each Table. A new table is one file that
 // implements table, its name above and its entry here.
 var tables = [tableCount]table{
+	roots:           rootRows,
+	delegators:      delegatorRows,
 	virtualServices: virtualServiceRows,
 	selectorUses:    useRows,
 	sourceSelectors: selectorRows,

@@ -66,6 +66,12 @@ const (
 	StreamShadowed     Code = "PTL0135"
 	SNITaken           Code = "PTL0136"
 	StreamUnused       Code = "PTL0137"
+	DelegateUnknown    Code = "PTL0141"
+	DelegateNotVisible Code = "PTL0142"
+	NoDelegate         Code = "PTL0143"
+	DelegateConflict   Code = "PTL0144"
+	DelegateUnused     Code = "PTL0145"
+	DelegateElsewhere  Code = "PTL0146"
 	HostUnnamed        Code = "PTL0151"
 	HostUnresolved     Code = "PTL0152"
 	ServerUnrouted     Code = "PTL0171"
@@ -124,6 +130,12 @@ var kinds = []Kind{
 	{StreamShadowed, "IST0109", Error, status.Conflicted, "tcp routes are for a host, or a server of a Gateway, whose connections a route takes that comes first", "proxies use the other route alone for the connections"},
 	{SNITaken, "", Warning, status.Conflicted, "a tls route names a host that an earlier route names, for the same addresses", "no connection takes the route for the name"},
 	{StreamUnused, "", Warning, status.ResolvedRefs, "tcp or tls routes are for hosts without a port of the kind", "the routes have no effect"},
+	{DelegateUnknown, "IST0101", Error, status.ResolvedRefs, "a route delegates to a VirtualService that is not there", "the route is left out"},
+	{DelegateNotVisible, "IST0101", Error, status.ResolvedRefs, "a route delegates to a VirtualService that is not exported to its namespace", "the route is left out"},
+	{NoDelegate, "IST0101", Error, status.ResolvedRefs, "a route delegates to a VirtualService that has hosts of its own", "the route is left out"},
+	{DelegateConflict, "", Error, status.Conflicted, "a match of a delegate's route goes with no match of the route that delegates to it", "the route of the delegate is left out"},
+	{DelegateUnused, "", Info, status.ResolvedRefs, "no VirtualService delegates to one that has no hosts", "its routes have no effect until one does"},
+	{DelegateElsewhere, "", Warning, status.ResolvedRefs, "a match of a delegate's route names gateways, and the VirtualService that delegates to it is for none of them", "the match has no effect there"},
 	{HostUnnamed, "", Error, status.ResolvedRefs, "a tcp route leads to a service with resolution DYNAMIC_DNS", "connections that take the route are closed, as they name no host to look up"},
 	{HostUnresolved, "", Error, status.ResolvedRefs, "an HTTP route leads to a service with resolution DYNAMIC_DNS from a port that no such service has", "sidecars do not look hosts up on the port, and answer requests that take the route with 503"},
 	{ServerUnrouted, "", Warning, status.ResolvedRefs, "a server of a Gateway passes bytes, and no tcp route is for it", "no proxy listens on its port"},

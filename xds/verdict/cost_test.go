@@ -17,7 +17,8 @@ func large(tb testing.TB, services int, change string) (*verdict.Index, verdict.
 		h := fmt.Sprintf("s%d.example.com", i)
 		documents = append(documents, xdstest.HTTPService(fmt.Sprint("s", i), h, fmt.Sprintf("10.%d.%d.%d", i>>16&255, i>>8&255, i&255)),
 			rule(fmt.Sprint("s", i), "{host: "+h+", subsets: [{name: v1, labels: {version: v1}}]}"),
-			routes(fmt.Sprint("s", i), "{hosts: ["+h+"], http: [{route: [{destination: {host: "+h+"}}]}]}"))
+			routes(fmt.Sprint("s", i), "{hosts: ["+h+"], http: [{delegate: {name: d"+fmt.Sprint(i)+"}}, {route: [{destination: {host: "+h+"}}]}]}"),
+			routes(fmt.Sprint("d", i), "{http: [{match: [{uri: {prefix: /a}}], route: [{destination: {host: "+h+"}}]}]}"))
 		if i%10 == 7 {
 			documents = append(documents,
 				gateway(fmt.Sprint("g", i), fmt.Sprintf("{selector: {app: g%d}, servers: [{port: {number: %d, name: http, protocol: HTTP}, hosts: ['%s']}]}", i, 1000+i, h)),
@@ -37,6 +38,7 @@ func TestOneObjectCostsTheSameInALargeMesh(t *testing.T) {
 	services := longtest.Histories(500, 10_000)
 	for name, change := range map[string]string{
 		"VirtualService":  routes("s7", `{hosts: [s7.example.com], http: [{route: [{destination: {host: s8.example.com, subset: v2}}]}]}`),
+		"delegate":        routes("d7", `{http: [{route: [{destination: {host: s8.example.com, subset: v2}}]}]}`),
 		"DestinationRule": rule("s7", `{host: s7.example.com, subsets: [{name: v1, labels: {version: v2}}]}`),
 		"ServiceEntry":    xdstest.HTTPService("s7", "s7.example.com", "10.0.0.200"),
 		"Gateway":         gateway("g7", "{selector: {app: g17}, servers: [{port: {number: 1017, name: http, protocol: TCP}, hosts: ['*']}]}"),

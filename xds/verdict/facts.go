@@ -48,9 +48,11 @@ const (
 	sidecarsRow row = "s" // the sidecars of a namespace
 	addressRow  row = "a" // the proxies at an address
 	clientsRow  row = "c" // the gRPC clients without a proxy; no key
+
+	delegatorsRow row = "d" // the VirtualServices that delegate to an object, by its path
 )
 
-// rowOf names a row of package mesh. Its tables have capital letters.
+// rowOf names a row of package mesh. Its tables have the letters before those in lower case.
 func rowOf(key mesh.RowKey) row { return row(string(rune('A'+key.Table)) + key.Key) }
 
 // changedRows iterates over the rows in which facts differ, some maybe twice. The mesh
@@ -93,6 +95,11 @@ func changedMesh(from, to Facts, yield func(row) bool) bool {
 	}
 	for c := range delta.Rules() {
 		if !yield(rulesRow + row(c.Key)) {
+			return false
+		}
+	}
+	for path := range delta.Delegates() {
+		if !yield(delegatorsRow + row(path)) {
 			return false
 		}
 	}

@@ -146,11 +146,12 @@ func setFields(m proto.Message, path string, names ...string) []string {
 	return out
 }
 
-// grpcClients tells of fields that gRPC clients do not take, if there are clients that see
-// the VirtualService, and one of its hosts is of a service that they may call.
-func (j *judge) grpcClients(vs *routing.VirtualService) {
+// grpcClients tells of fields of routes that gRPC clients do not take, if there are clients
+// that see the VirtualService which has the routes, and one of its hosts is of a service that
+// they may call.
+func (j *judge) grpcClients(vs *routing.VirtualService, routes []*networking.HTTPRoute) {
 	var fields []string
-	for i, http := range vs.Spec.GetHttp() {
+	for i, http := range routes {
 		fields = append(fields, NotForGRPC(http, at("spec.http", i))...)
 	}
 	fields = append(fields, setFields(vs.Spec, "spec", "tcp", "tls")...)

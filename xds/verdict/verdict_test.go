@@ -69,6 +69,14 @@ func gateway(name, spec string) string { return xdstest.Object("Gateway", name, 
 
 func sidecar(name, spec string) string { return xdstest.Object("Sidecar", name, spec) }
 
+// toIt is a route to the service of entry.
+const toIt = "{route: [{destination: {host: web.example.com}}]}"
+
+// root is the VirtualService v of its host with some routes, and part one without hosts.
+func root(http string) string { return routes("v", "{hosts: [web.example.com], http: ["+http+"]}") }
+
+func part(name, http string) string { return routes(name, "{http: ["+http+"]}") }
+
 const (
 	edge   = `{selector: {app: edge}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ["*.example.com"]}]}`
 	toWeb  = `{hosts: [web.example.com], http: [{route: [{destination: {host: web.example.com}}]}]}`
@@ -142,6 +150,49 @@ func TestVerdicts(t *testing.T) {
 				"v PTL0101 spec.tcp[0].route[0].destination.host", "v PTL0110 spec.tcp[0].route[1].destination.port.number",
 				"v PTL0102 spec.tls[0].route[0].destination.subset",
 			},
+		},
+		{
+			name:    "a delegate and its root",
+			objects: []string{entry, root("{match: [{uri: {prefix: /a}}], delegate: {name: d}}, {delegate: {name: far, namespace: other}, mirror: {host: web.example.com}}"), part("d", toIt), part("other/far", toIt)},
+		},
+		{
+			name: "delegates that are not there, have hosts, or are not exported",
+			objects: []string{entry, root("{match: [{port: 1}], delegate: {name: none}}, {match: [{port: 2}], delegate: {name: far}}, {match: [{port: 3}], delegate: {name: v}}, {delegate: {name: far, namespace: other}}"),
+				routes("other/far", "{exportTo: [.], http: ["+toIt+"]}")},
+			want: []string{"v PTL0141 spec.http[0].delegate", "v PTL0141 spec.http[1].delegate", "v PTL0143 spec.http[2].delegate beside v", "v PTL0142 spec.http[3].delegate beside far"},
+		},
+		{
+			name:    "a delegate without a root",
+			objects: []string{entry, part("d", "{route: [{destination: {host: nobody.example.com}}]}")},
+			want:    []string{"d PTL0145 spec.hosts"},
+		},
+		{
+			name: "a delegate whose matches its root excludes",
+			objects: []string{entry, root("{match: [{uri: {prefix: /a}}, {uri: {exact: /b}}], delegate: {name: d}}"),
+				part("d", "{match: [{uri: {prefix: /a}}, {uri: {prefix: /}}], route: [{destination: {host: nobody.example.com}}]}, {match: [{headers: {x: {}}}], "+toIt[1:])},
+			want: []string{"d PTL0144 spec.http[0].match[1].uri beside v"},
+		},
+		{
+			name: "destinations of a delegate, and mirrors of its root",
+			objects: []string{entry, private, root("{delegate: {name: d}, mirror: {host: nobody.example.com}}"),
+				part("d", "{match: [{port: 80}], route: [{destination: {host: web.example.com, subset: v9}}]}, {route: [{destination: {host: private.example.com}}]}")},
+			want: []string{"d PTL0102 spec.http[0].route[0].destination.subset", "d PTL0125 spec.http[1].route[0].destination.host", "v PTL0101 spec.http[0].mirror.host"},
+		},
+		{
+			name: "routes behind a delegate that takes every request",
+			objects: []string{entry, root("{match: [{port: 80}], delegate: {name: d}}, {match: [{uri: {prefix: /}}], delegate: {name: d}}, {match: [{port: 81}], " + toIt[1:] + ", " + toIt),
+				part("d", toIt+", "+toIt)},
+			want: []string{"d PTL0113 spec.http[1]", "v PTL0113 spec.http[2] beside d"},
+		},
+		{
+			name:    "a delegate for another gateway",
+			objects: []string{entry, root("{delegate: {name: d}}"), part("d", "{match: [{gateways: [edge]}, {gateways: [edge, mesh]}], "+toIt[1:])},
+			want:    []string{"d PTL0146 spec.http[0].match[0].gateways beside v"},
+		},
+		{
+			name: "a delegate that gRPC clients do not take", proxies: proxies(client("default")),
+			objects: []string{strings.Replace(entry, "protocol: HTTP", "protocol: GRPC", 1), root("{delegate: {name: d}, corsPolicy: {allowOrigins: [{exact: '*'}]}}"), part("d", "{rewrite: {uri: /x}, "+toIt[1:])},
+			want:    []string{"d PTL0133 spec.http[0].rewrite", "v PTL0133 spec.http[0].corsPolicy"},
 		},
 		{
 			name: "tcp routes of two VirtualServices",

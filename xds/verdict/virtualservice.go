@@ -29,25 +29,37 @@ func (j *judge) virtualService(object *config.Config) {
 			j.gatewayHosts(vs, written, i, name)
 		}
 	}
-	for i, http := range vs.Spec.GetHttp() {
-		weights := 0
-		for k, d := range http.GetRoute() {
-			weights += int(d.GetWeight())
-			field := at(at("spec.http", i)+".route", k) + ".destination"
-			j.destination(vs, d.GetDestination(), written.GetHttp()[i].GetRoute()[k].GetDestination().GetHost(), field, fails)
-			j.unresolved(vs, http, d.GetDestination(), field)
-		}
-		j.mirrors(vs, http, written.GetHttp()[i], at("spec.http", i))
-		if len(http.GetRoute()) > 1 && weights == 0 {
-			j.add(Verdict{
-				Code: NeverRouted, Field: at("spec.http", i) + ".route", Message: "has no destination with a weight",
-				Remedy: "give one a weight above 0",
-			})
-		}
+	if vs.IsDelegate() {
+		j.delegate(vs, written)
+		return
 	}
+	for i, http := range vs.Written.GetHttp() {
+		j.delegates(vs, http, i)
+		j.httpRoute(vs, http, written.GetHttp()[i], at("spec.http", i))
+	}
+	j.behindDelegates(vs)
 	j.streams(vs, written)
 	j.gatewayRoutes(vs)
-	j.grpcClients(vs)
+	j.grpcClients(vs, vs.Written.GetHttp())
+}
+
+// httpRoute judges where a route at a path leads, which VirtualService has it, or its
+// delegate.
+func (j *judge) httpRoute(vs *routing.VirtualService, http, written *networking.HTTPRoute, path string) {
+	weights := 0
+	for k, d := range http.GetRoute() {
+		weights += int(d.GetWeight())
+		field := at(path+".route", k) + ".destination"
+		j.destination(vs, d.GetDestination(), written.GetRoute()[k].GetDestination().GetHost(), field, fails)
+		j.unresolved(vs, http, d.GetDestination(), field)
+	}
+	j.mirrors(vs, http, written, path)
+	if len(http.GetRoute()) > 1 && weights == 0 {
+		j.add(Verdict{
+			Code: NeverRouted, Field: path + ".route", Message: "has no destination with a weight",
+			Remedy: "give one a weight above 0",
+		})
+	}
 }
 
 // sidecarHosts judges the hosts of a VirtualService of the mesh gateway.
@@ -123,7 +135,7 @@ const (
 
 // mirrors judges where copies of the requests of a route go.
 func (j *judge) mirrors(vs *routing.VirtualService, http, written *networking.HTTPRoute, at string) {
-	if len(http.GetRoute()) == 0 {
+	if len(http.GetRoute()) == 0 && http.GetDelegate() == nil {
 		return
 	}
 	if d := http.GetMirror(); d != nil {

@@ -22,21 +22,29 @@ const MeshGateway = "mesh"
 // modified.
 type VirtualService struct {
 	Config *config.Config
-	// Spec is a copy with complete host names, and with gateways as "namespace/name" or
-	// "mesh", in matches too.
+	// Written is a copy of its spec with complete host names, and with gateways as
+	// "namespace/name" or "mesh", in matches too.
+	Written *networking.VirtualService
+	// Spec is Written, with the routes of its delegates in the place of those that delegate
+	// to them. Origin says where each of its http routes was written.
 	Spec     *networking.VirtualService
-	Hosts    []host.Name // lower case
-	Gateways []string
+	Hosts    []host.Name // lower case; a delegate has none
+	Gateways []string    // a delegate has none
 	ExportTo discovery.Visibility
+
+	// Delegates are those whose routes it has, or would have but for Conflicts.
+	Delegates []*VirtualService
+	Conflicts []Conflict
+	origins   []Origin // parallel to Spec.Http; nil where Spec is Written
 }
 
-// New resolves the names of a VirtualService. An object without exportTo is exported by
-// default.
+// New resolves the names of a VirtualService, which has no routes of delegates yet. An
+// object without exportTo is exported by default.
 func New(c *config.Config, defaultExport []string) *VirtualService {
 	spec := proto.CloneOf(c.Spec.(*networking.VirtualService))
 	resolve := func(h string) string { return string(host.Resolve(h, c.Namespace, c.Domain)) }
 	vs := &VirtualService{
-		Config: c, Spec: spec,
+		Config: c, Written: spec, Spec: spec,
 		ExportTo: discovery.ParseVisibility(spec.GetExportTo(), c.Namespace, defaultExport),
 	}
 	for i, h := range spec.Hosts {
@@ -45,7 +53,7 @@ func New(c *config.Config, defaultExport []string) *VirtualService {
 	}
 	resolveGateways(spec.Gateways, c.Namespace)
 	vs.Gateways = spec.Gateways
-	if len(vs.Gateways) == 0 {
+	if len(vs.Gateways) == 0 && !vs.IsDelegate() {
 		vs.Gateways = []string{MeshGateway}
 	}
 	for _, r := range spec.Http {
@@ -82,7 +90,7 @@ func destinations(r *networking.HTTPRoute) iter.Seq[*networking.Destination] {
 // SourceSelectors are the selectors of source labels in its matches, each once, as
 // labels.Instance writes them.
 func (vs *VirtualService) SourceSelectors() []string {
-	if vs == nil {
+	if vs == nil || vs.IsDelegate() {
 		return nil
 	}
 	var out []string

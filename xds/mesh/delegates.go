@@ -1,0 +1,83 @@
+package mesh
+
+import (
+	"iter"
+	"slices"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/xds/mesh/routing"
+)
+
+// virtualServiceTable has the VirtualServices by config path, with the routes of their
+// delegates. Delegates are in it too, and bound to no gateway.
+type virtualServiceTable struct {
+	tableOf[*routing.VirtualService]
+}
+
+var (
+	virtualServiceRows = virtualServiceTable{tableOf[*routing.VirtualService]{virtualServices}}
+	// rootRows has those that delegate to others, as they were written.
+	rootRows = tableOf[*routing.VirtualService]{roots}
+	// delegatorRows has the paths of the roots by the path of each that they delegate to,
+	// which need not be there.
+	delegatorRows = groupsOf[bool](delegators)
+)
+
+// follow merges again only roots that changed, or that delegate to what changed.
+func (t virtualServiceTable) follow(from, to *PushContext) {
+	var due []string // roots, some maybe twice
+	var changed []string
+	eachObject(from, to, virtualServicePath, func(c pmap.Change[*config.Config]) {
+		var vs *routing.VirtualService
+		if c.HasNew {
+			vs = routing.New(c.New, to.mesh.GetDefaultVirtualServiceExportTo())
+		}
+		for _, delegate := range rootRows.of(from).Value(c.Key).DelegatePaths() {
+			delegatorRows.remove(to, delegate, c.Key)
+		}
+		delegates := vs.DelegatePaths()
+		for _, delegate := range delegates {
+			delegatorRows.add(to, delegate, c.Key, true)
+		}
+		rootRows.put(to, c.Key, vs, len(delegates) > 0)
+		t.put(to, c.Key, vs, c.HasNew)
+		if len(delegates) > 0 {
+			due = append(due, c.Key)
+		}
+		if t.of(from).Value(c.Key).IsDelegate() || vs.IsDelegate() {
+			changed = append(changed, c.Key)
+		}
+	})
+	for _, delegate := range changed {
+		due = slices.AppendSeq(due, delegatorRows.of(to).Value(delegate).Keys())
+	}
+	slices.Sort(due)
+	for _, path := range slices.Compact(due) {
+		t.put(to, path, rootRows.of(to).Value(path).Merge(t.of(to).Value), true)
+	}
+}
+
+// Delegators iterates over the VirtualServices that delegate to the one at a path, by
+// their paths.
+func (p *PushContext) Delegators(path string) iter.Seq[*routing.VirtualService] {
+	return func(yield func(*routing.VirtualService) bool) {
+		for root := range delegatorRows.of(p).Value(path).Keys() {
+			if !yield(p.VirtualService(root)) {
+				return
+			}
+		}
+	}
+}
+
+// Delegates iterates over the paths of the objects that other VirtualServices began or
+// ceased to delegate to.
+func (d Delta) Delegates() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for c := range delegatorRows.diff(d.from, d.to) {
+			if !yield(c.Key) {
+				return
+			}
+		}
+	}
+}
