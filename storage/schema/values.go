@@ -271,10 +271,14 @@ func (c checker) exportTo(values []string) {
 }
 
 // CheckExportTo returns the faults of a list of namespaces that stands at a path outside
-// an object, such as in MeshConfig; nil for none.
+// an object, such as in MeshConfig; nil for none. What an object would be warned of is a
+// fault there.
 func CheckExportTo(path string, values []string) error {
 	r := &Report{}
 	r.at(path).exportTo(values)
+	for _, w := range r.warnings {
+		r.Fault(w.Field, "%s", w.Message)
+	}
 	return r.faults.ErrorOrNil()
 }
 

@@ -49,7 +49,7 @@ func TestParseNamesAllFaults(t *testing.T) {
 		"outboundTrafficPolicy: {mode: ALLOW_ANY_DYNAMIC_DNS, tls: {mode: SIMPLE}}": {"meshConfig.outboundTrafficPolicy.tls: SIMPLE is not served yet, and requests would leave in plain text"},
 		"conectTimeout: 1s\naccessLogFile: [1]":                                     {"meshConfig.conectTimeout: unknown field", "meshConfig.accessLogFile: "},
 		"defaultServiceExportTo: ['*', shop]\ndefaultVirtualServiceExportTo: [Shop]\ndefaultDestinationRuleExportTo: [a, a]": {
-			`meshConfig.defaultServiceExportTo[0]: "*" must stand alone`, `meshConfig.defaultVirtualServiceExportTo[0]: "Shop" is not valid`,
+			`meshConfig.defaultServiceExportTo[0]: "*" must stand alone`, `meshConfig.defaultVirtualServiceExportTo[0]: "Shop" has capital letters`,
 			`meshConfig.defaultDestinationRuleExportTo[1]: "a" is set twice`},
 		"defaultHttpRetryPolicy: {attempts: -1, retryOn: never}": {"meshConfig.defaultHttpRetryPolicy.attempts: must not be negative", "meshConfig.defaultHttpRetryPolicy.retryOn: unknown condition"},
 		"dnsRefreshRate: 1ms\ntcpKeepalive: {time: 0.0001s}":     {"meshConfig.dnsRefreshRate: must be from 2ms", "meshConfig.tcpKeepalive.time: must be at least 1ms"},
