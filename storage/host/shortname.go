@@ -8,6 +8,53 @@ import (
 // kubernetesPart is in the domains of Kubernetes, behind the namespace.
 const kubernetesPart = ".svc."
 
+// ShortName is a name that stands for a host in the DNS domain of a proxy, such as
+// reviews.shop for reviews.shop.svc.cluster.local.
+type ShortName struct {
+	Name string
+	// Rivals are the hosts that the name rather stands for, if there are services of them.
+	Rivals []Name
+}
+
+// FormatShortNames writes the short names of a host, each with its rivals, as
+// ParseShortNames reads them. Neither "," nor "=" can stand in a host.
+func FormatShortNames(domain, h string) string {
+	var out []string
+	for _, name := range ShortNames(domain, h) {
+		out = append(out, strings.Join(append([]string{name}, Rivals(domain, h, name)...), "="))
+	}
+	return strings.Join(out, ",")
+}
+
+// ParseShortNames reads what FormatShortNames wrote.
+func ParseShortNames(s string) []ShortName {
+	if s == "" {
+		return nil
+	}
+	var out []ShortName
+	for entry := range strings.SplitSeq(s, ",") {
+		name, rivals, _ := strings.Cut(entry, "=")
+		short := ShortName{Name: name}
+		for rivals != "" {
+			name, rivals, _ = strings.Cut(rivals, "=")
+			short.Rivals = append(short.Rivals, Name(name))
+		}
+		out = append(out, short)
+	}
+	return out
+}
+
+// Shortened are the hosts that a name is a short name of, the likeliest first.
+func Shortened(domain, name string) []Name {
+	var out []Name
+	for rest, more := domain, domain != ""; more; _, rest, more = strings.Cut(rest, ".") {
+		if h := name + "." + rest; slices.Contains(ShortNames(domain, h), name) {
+			out = append(out, Name(h))
+		}
+	}
+	return out
+}
+
 // ShortNames are what a host is called in the DNS domain of a proxy. A pattern has none.
 // (Istio: GenerateAltVirtualHosts.)
 func ShortNames(domain, h string) []string {

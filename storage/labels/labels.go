@@ -35,3 +35,14 @@ func (i Instance) String() string {
 	}
 	return strings.Join(parts, ",")
 }
+
+// Parse reads what String wrote: no "," or "=" can stand in a label.
+func Parse(s string) Instance {
+	out := Instance{}
+	for part := range strings.SplitSeq(s, ",") {
+		if k, value, ok := strings.Cut(part, "="); ok {
+			out[k] = value
+		}
+	}
+	return out
+}

@@ -70,3 +70,12 @@ func TestStringIsInTheOrderOfTheKeys(t *testing.T) {
 		t.Errorf("no labels are %q", got)
 	}
 }
+
+func TestParseReadsWhatStringWrote(t *testing.T) {
+	t.Parallel()
+	for _, want := range []labels.Instance{{}, {"a": "1"}, {"b": "2", "a": "1", "c": ""}} {
+		if got := labels.Parse(want.String()); !got.Equal(want) {
+			t.Errorf("%v was read as %v", want, got)
+		}
+	}
+}

@@ -93,8 +93,8 @@ func (p *PushContext) ClassOf(proxy *discovery.Proxy) Class {
 	return c
 }
 
-// selectorTable counts the VirtualServices that have a selector of source labels, by
-// the form that formatLabels gives it.
+// selectorTable counts the VirtualServices that have a selector of source labels, by its
+// String.
 type selectorTable struct{ tableOf[int] }
 
 var (
@@ -123,7 +123,7 @@ func (t selectorTable) follow(from, to *PushContext) {
 func (p *PushContext) matchingSelectors(workload labels.Instance) string {
 	var out []string
 	for selector := range selectorRows.of(p).Keys() {
-		if parseLabels(selector).SubsetOf(workload) {
+		if labels.Parse(selector).SubsetOf(workload) {
 			out = append(out, selector)
 		}
 	}

@@ -11,8 +11,8 @@ import (
 )
 
 // clientSelectorTable counts, by namespace, the DestinationRules that have a selector of
-// client proxies, by the form that formatLabels gives it. A class knows only those of its
-// namespace, so that proxies are of one class where no rule tells them apart.
+// client proxies, by its String. A class knows only those of its namespace, so that
+// proxies are of one class where no rule tells them apart.
 type clientSelectorTable struct{ groups[int] }
 
 var clientSelectorRows = clientSelectorTable{groupsOf[int](clientSelectors)}
@@ -23,7 +23,7 @@ func (t clientSelectorTable) follow(from, to *PushContext) {
 		if selector == nil {
 			return
 		}
-		key := formatLabels(selector.GetMatchLabels())
+		key := labels.Instance(selector.GetMatchLabels()).String()
 		if n := t.of(to).Value(c.Namespace).Value(key) + by; n > 0 {
 			t.add(to, c.Namespace, key, n)
 		} else {
@@ -45,7 +45,7 @@ func (t clientSelectorTable) follow(from, to *PushContext) {
 func (p *PushContext) clientSelectorsOf(namespace string, workload labels.Instance) string {
 	var out strings.Builder
 	for selector := range clientSelectorRows.of(p).Value(namespace).Keys() {
-		if parseLabels(selector).SubsetOf(workload) {
+		if labels.Parse(selector).SubsetOf(workload) {
 			out.WriteString(selector + separator)
 		}
 	}
@@ -55,5 +55,5 @@ func (p *PushContext) clientSelectorsOf(namespace string, workload labels.Instan
 // calls says whether a DestinationRule of the class's namespace that has a selector is
 // for the class.
 func (c Class) calls(selector labels.Instance) bool {
-	return strings.Contains(separator+c.Clients, separator+formatLabels(selector)+separator)
+	return strings.Contains(separator+c.Clients, separator+selector.String()+separator)
 }

@@ -184,7 +184,7 @@ func (selfTable) answer(v *View, key, args string) any {
 		port := v.HTTPProxyPort()
 		return port > 0 && (args == "" || args == strconv.Itoa(port))
 	case selfShortNames:
-		return formatShortNames(v.class.Domain, args)
+		return host.FormatShortNames(v.class.Domain, args)
 	default:
 		return v.class.has(args)
 	}
@@ -278,7 +278,7 @@ func (v *View) InNamespace(namespace string) bool {
 // HasLabels says whether the proxy's labels are a superset of a selector. A class knows
 // only the selectors of source labels that VirtualServices have.
 func (v *View) HasLabels(selector labels.Instance) bool {
-	return v.ask(Self, selfLabels, formatLabels(selector)).(bool)
+	return v.ask(Self, selfLabels, selector.String()).(bool)
 }
 
 // Locality is where the proxy is, region/zone/subzone; empty where nothing in the

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/portolan-mesh/portolan/storage/host"
-	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 	"github.com/portolan-mesh/portolan/xds/mesh/sidecar"
 )
@@ -146,26 +145,4 @@ func (v *View) firstRoute(row *RouteRow, listener string) *routing.VirtualServic
 // importsVirtualService says whether a listener, or one of all, imports a VirtualService.
 func (v *View) importsVirtualService(listener string, vs *routing.VirtualService) bool {
 	return v.anyListener(listener, func(l int) bool { return v.scope.ImportsRoutes(l, vs.Config.Namespace, vs.Hosts) })
-}
-
-// formatLabels writes a selector as the args of a query; parseLabels reads it back.
-// Neither "," nor "=" can stand in a label.
-func formatLabels(l labels.Instance) string { return l.String() }
-
-func parseLabels(s string) labels.Instance {
-	out := labels.Instance{}
-	for _, part := range splitComma(s) {
-		k, value, _ := strings.Cut(part, "=")
-		out[k] = value
-	}
-	return out
-}
-
-func joinComma(s []string) string { return strings.Join(s, ",") }
-
-func splitComma(s string) []string {
-	if s == "" {
-		return nil
-	}
-	return strings.Split(s, ",")
 }

@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"net/netip"
+	"strings"
 
 	"github.com/portolan-mesh/portolan/discovery"
 )
@@ -18,13 +19,13 @@ type InboundService struct {
 }
 
 // IPs are the addresses of the workload, none in the view of a class.
-func (v *View) IPs() []string { return splitComma(v.ask(Self, selfIPs, "").(string)) }
+func (v *View) IPs() []string { return strings.Fields(v.ask(Self, selfIPs, "").(string)) }
 
 func (v *View) ips() string {
 	if v.workload == nil {
 		return ""
 	}
-	return joinComma(v.workload.IPAddresses)
+	return strings.Join(v.workload.IPAddresses, " ")
 }
 
 // identity returns the proved identity of the workload; empty for none.

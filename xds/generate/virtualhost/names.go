@@ -37,7 +37,7 @@ func (b sidecarBuilder) name(h host.Name) string {
 }
 
 // keepsShort says whether no other host has a claim to a short name.
-func (b sidecarBuilder) keepsShort(short mesh.ShortName) bool {
+func (b sidecarBuilder) keepsShort(short host.ShortName) bool {
 	if b.service(host.Name(short.Name)) != nil {
 		return false
 	}
