@@ -19,7 +19,7 @@ import (
 func TestUnreachableServer(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"apply", "-f", "-"}, {"get", "vs"}, {"delete", "vs", "x"}, {"proxy", "status"}} {
-		o := do(t, entry("x", ""), append(args, "--server", "127.0.0.1:1", "--request-timeout", "20ms")...)
+		o := do(t, entry("x", ""), append(args, "--server", "127.0.0.1:1", "--request-timeout", "500ms")...)
 		if o.code != exitUnreachable || o.out != "" {
 			t.Errorf("%v: %+v", args, o)
 		}

@@ -53,10 +53,12 @@ func (h *history) object() (name, document string) {
 func (h *history) exportTo() string { return h.one("exportTo", `["*"]`, `["."]`, "[shop]") }
 
 func (h *history) serviceEntry() string {
-	ports := fmt.Sprintf("[{number: %s, name: p, protocol: %s}]", h.port(), h.one("protocol", "HTTP", "TCP", "GRPC"))
+	ports := fmt.Sprintf("[{number: %s, name: p, protocol: %s}]", h.port(), h.one("protocol", "HTTP", "TCP", "GRPC", "TLS", "''"))
 	source := h.one("endpoints",
 		"resolution: STATIC, endpoints: [{address: 10.1.0.1, labels: {v: x}}, {address: 10.1.0.2, labels: {v: z}, locality: r/z}, {address: 10.1.0.3, locality: r/y}]",
 		"resolution: STATIC, workloadSelector: {labels: {app: w}}",
+		"resolution: STATIC, endpoints: [{address: 'unix:///a.sock'}, {address: 10.1.0.3, weight: 2, ports: {p: 7}, locality: r/y}]",
+		"resolution: DNS_ROUND_ROBIN, endpoints: [{address: one.example}]",
 		"resolution: DNS, endpoints: [{address: one.example}, {address: two.example, labels: {v: x}}]",
 		"resolution: NONE")
 	host := h.one("serviceHost", "a.shop.example", "b.shop.example", "a.edge.example")
@@ -65,16 +67,35 @@ func (h *history) serviceEntry() string {
 }
 
 func (h *history) workloadEntry() string {
-	return fmt.Sprintf("{address: %s, labels: {app: %s, v: %s}}",
-		h.one("ip", "10.0.0.1", "10.1.0.7"), h.one("app", "w", "gw"), h.one("v", "x", "z"))
+	return fmt.Sprintf("{address: %s, labels: {app: %s, v: %s}%s}",
+		h.one("ip", "10.0.0.1", "10.1.0.7"), h.one("app", "w", "gw"), h.one("v", "x", "z"), h.one("more", "", ", locality: r/z", ", ports: {p: 8}, weight: 3, network: net"))
 }
 
 func (h *history) destinationRule() string {
-	return fmt.Sprintf("{host: '%s', %s, trafficPolicy: {%s}, subsets: [{name: %s, labels: {v: x}}]}",
-		h.host("host"), h.one("clients", "exportTo: "+h.exportTo(), "workloadSelector: {matchLabels: {v: x}}"), h.one("policy", "connectionPool: {tcp: {maxConnections: 1}}", "connectionPool: {tcp: {idleTimeout: 2s}}",
-			"outlierDetection: {interval: 1s}", "outlierDetection: {interval: 1s}, loadBalancer: {localityLbSetting: {failoverPriority: [v]}}",
-			"loadBalancer: {localityLbSetting: {distribute: [{from: r/z/*, to: {r/z/*: 70, r/y/*: 30}}]}}",
-			"tunnel: {targetHost: t.example, targetPort: 1}"), h.one("subset", "x", "z"))
+	return fmt.Sprintf("{host: '%s', %s, trafficPolicy: {%s}, subsets: [{name: %s, labels: {v: x}, trafficPolicy: {%s}}]}",
+		h.host("host"), h.one("clients", "exportTo: "+h.exportTo(), "workloadSelector: {matchLabels: {v: x}}"), h.policy("policy"), h.one("subset", "x", "z"), h.policy("subsetPolicy"))
+}
+
+// policy draws a traffic policy.
+func (h *history) policy(label string) string {
+	return h.one(label,
+		"connectionPool: {tcp: {maxConnections: 1}}",
+		"connectionPool: {tcp: {idleTimeout: 2s}}",
+		"connectionPool: {tcp: {tcpKeepalive: {probes: 1, time: 2s}, maxConnectionDuration: 9s}, http: {http2KeepAlive: {interval: 1s, timeout: 2s}}}",
+		"connectionPool: {http: {h2UpgradePolicy: UPGRADE, maxConcurrentStreams: 3}}",
+		"connectionPool: {http: {useClientProtocol: true, idleTimeout: 3s}}",
+		"tunnel: {targetHost: t.example, targetPort: 1}",
+		"outlierDetection: {interval: 1s}",
+		"outlierDetection: {interval: 1s}, loadBalancer: {localityLbSetting: {failoverPriority: [v]}}",
+		"loadBalancer: {localityLbSetting: {distribute: [{from: r/z/*, to: {r/z/*: 70, r/y/*: 30}}]}}",
+		"proxyProtocol: {version: V1}, retryBudget: {percent: 5}",
+		"outlierDetection: {consecutive5xxErrors: 2}, loadBalancer: {localityLbSetting: {failover: [{from: r, to: q}]}}",
+		"outlierDetection: {minHealthPercent: 10}, loadBalancer: {localityLbSetting: {failoverPriority: [v, app=w]}}",
+		"loadBalancer: {simple: ROUND_ROBIN, warmup: {duration: 5s}}",
+		"loadBalancer: {simple: PASSTHROUGH}",
+		"loadBalancer: {consistentHash: {httpCookie: {name: c, path: /, ttl: 1s}}}",
+		"loadBalancer: {consistentHash: {useSourceIp: true, maglev: {tableSize: 101}}}",
+		"portLevelSettings: [{port: {number: 81}, connectionPool: {tcp: {connectTimeout: 1s}}}]")
 }
 
 func (h *history) virtualService() string {
@@ -86,11 +107,19 @@ func (h *history) virtualService() string {
 	case "delegate":
 		return fmt.Sprintf("{exportTo: %s, http: [{match: [{sourceLabels: {v: %s}}], route: [{destination: {host: %s, subset: x}}]}]}", h.exportTo(), h.one("v", "x", "z"), destination)
 	}
-	return fmt.Sprintf("{hosts: ['%s'], gateways: [%s], exportTo: %s, http: [{match: [{uri: {prefix: /a}, sourceLabels: {v: x}}], route: [{destination: {host: %s, subset: x}}]}, {match: [{%s}], route: [{destination: {host: b.shop.example}}]}]%s}",
-		h.one("vsHost", "a.shop.example", "b.shop.example", "*.shop.example", "outside.example"),
-		h.one("gateways", "mesh", "x", "edge/z, mesh"), h.exportTo(), destination, h.one("from", "", "", "sourceNamespace: shop"),
-		h.one("tcp", "", "", ", tcp: [{match: [{port: 80}], route: [{destination: {host: "+destination+"}}]}]",
-			", tcp: [{match: [{sourceNamespace: shop}, {gateways: [edge/z], port: 81}], route: [{destination: {host: a.shop.example}, weight: 1}, {destination: {host: b.shop.example, subset: x}, weight: 3}]}]"))
+	host := h.one("vsHost", "a.shop.example", "b.shop.example", "*.shop.example", "outside.example")
+	routes := fmt.Sprintf("http: [{match: [{uri: {prefix: /a}, sourceLabels: {v: x}}], route: [{destination: {host: %s, subset: x}}]%s}, {match: [{%s}], %s}]",
+		destination, h.one("more", "", ", timeout: 2s, retries: {attempts: 1, backoff: 1ms}", ", fault: {delay: {fixedDelay: 1s, percentage: {value: 1}}}",
+			", mirrors: [{destination: {host: b.shop.example, subset: x}}]", ", corsPolicy: {allowOrigins: [{prefix: a}]}", ", rewrite: {authority: z.example}, headers: {response: {remove: [x]}}"),
+		h.one("from", "", "", "sourceNamespace: shop"),
+		h.one("last", "route: [{destination: {host: b.shop.example}}]", "redirect: {uri: /z}", "directResponse: {status: 200}",
+			"route: [{destination: {host: a.shop.example}, weight: 1}, {destination: {host: b.shop.example}, weight: 2}]"))
+	streams := h.one("tcp", "tcp: [{match: [{port: 80}], route: [{destination: {host: "+destination+"}}]}]",
+		"tcp: [{match: [{destinationSubnets: [10.9.0.0/16]}, {sourceLabels: {v: x}}], route: [{destination: {host: "+destination+", subset: x}}]}]",
+		"tcp: [{match: [{sourceNamespace: shop}, {gateways: [edge/z], port: 81}], route: [{destination: {host: a.shop.example}, weight: 1}, {destination: {host: b.shop.example, subset: x}, weight: 3}]}]")
+	names := fmt.Sprintf("tls: [{match: [{sniHosts: ['%s']}], route: [{destination: {host: %s}}]}]", host, destination)
+	return fmt.Sprintf("{hosts: ['%s'], gateways: [%s], exportTo: %s, %s}",
+		host, h.one("gateways", "mesh", "x", "edge/z, mesh"), h.exportTo(), h.one("routes", routes, routes, streams, names, routes+", "+streams+", "+names))
 }
 
 func (h *history) gateway() string {
@@ -99,9 +128,13 @@ func (h *history) gateway() string {
 }
 
 func (h *history) sidecar() string {
-	return fmt.Sprintf("{%s egress: [{port: {number: %s, name: e, protocol: HTTP}, hosts: ['*/a.shop.example']}, {hosts: ['%s']}]%s}",
-		h.one("selector", "", "workloadSelector: {labels: {v: x}},"), h.port(), h.one("hosts", "./*", "*/b.shop.example", "~/*"),
-		h.one("ingress", "", ", ingress: [{port: {number: 8080, name: in, protocol: HTTP}, defaultEndpoint: 127.0.0.1:80}]"))
+	listener := h.one("listener", "port: {number: "+h.port()+", name: e, protocol: HTTP}", "port: {number: 0, name: e, protocol: TCP}, bind: 'unix:///e.sock'",
+		"port: {number: 3128, name: e, protocol: HTTP_PROXY}", "port: {number: 82, name: e, protocol: TCP}, captureMode: NONE")
+	return fmt.Sprintf("{%s egress: [{%s, hosts: ['*/a.shop.example']}, {%shosts: ['%s']}]%s%s}",
+		h.one("selector", "", "workloadSelector: {labels: {v: x}},"), listener, h.one("bind", "", "bind: 127.0.0.2, "), h.one("hosts", "./*", "*/b.shop.example", "~/*"),
+		h.one("ingress", "", ", ingress: [{port: {number: 8080, name: in, protocol: HTTP}, defaultEndpoint: 127.0.0.1:80}]",
+			", ingress: [{port: {number: 8081, name: in, protocol: GRPC}, connectionPool: {tcp: {connectTimeout: 1s}}}]", ", inboundConnectionPool: {http: {maxRetries: 1}}"),
+		h.one("outside", "", ", outboundTrafficPolicy: {mode: REGISTRY_ONLY}", ", outboundTrafficPolicy: {mode: ALLOW_ANY, egressProxy: {host: b.shop.example, port: {number: 80}, subset: x}}"))
 }
 
 // step changes the world by one to three objects.
@@ -133,6 +166,7 @@ func TestAffectedEqualsAWalk(t *testing.T) {
 		{Type: discovery.Sidecar, Namespace: "shop", IP: "10.1.0.1", Labels: map[string]string{"v": "x"}},
 		{Type: discovery.Sidecar, Namespace: "shop", IP: "10.0.0.5", Locality: "r/z"},
 		{Type: discovery.Sidecar, Namespace: "shop", IP: "10.0.0.8", Locality: "r/y"},
+		{Type: discovery.Sidecar, Namespace: "shop", IP: "10.0.0.9", Interception: discovery.InterceptionRedirect, RouteDelta: true},
 		{Type: discovery.Sidecar, Namespace: "edge", IP: "10.0.0.2"},
 		{Type: discovery.Router, Namespace: "edge", IP: "10.0.0.3", Labels: map[string]string{"app": "gw"}},
 		{Type: discovery.Router, Namespace: "edge", IP: "10.0.0.4", Labels: map[string]string{"app": "gw"}},
