@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/hashicorp/go-multierror"
 
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -77,7 +76,7 @@ func (c *Cache) parse(path string, data []byte) *parsed {
 		}
 		out.objects = append(out.objects, sound{place, d.Config})
 	}
-	for _, err := range faultsOf(err) {
+	for _, err := range config.Faults(err) {
 		var fault *config.DecodeError
 		if !errors.As(err, &fault) {
 			fault = &config.DecodeError{Message: err.Error()}
@@ -112,7 +111,7 @@ func (c *Cache) complete(object *config.Config) (faults []string) {
 		object.Namespace = c.o.Namespace
 	}
 	_, err := kind.Validate(object)
-	for _, err := range faultsOf(err) {
+	for _, err := range config.Faults(err) {
 		faults = append(faults, err.Error())
 	}
 	if len(faults) > 0 {
@@ -131,17 +130,6 @@ func (c *Cache) complete(object *config.Config) (faults []string) {
 
 func join(field, message string) string {
 	return (&schema.FieldError{Field: field, Message: message}).Error()
-}
-
-func faultsOf(err error) []error {
-	var many *multierror.Error
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &many):
-		return many.Errors
-	}
-	return []error{err}
 }
 
 // uids is the name space of the uids of objects in files.

@@ -375,7 +375,7 @@ func (b *batchCall) validate(i int, op storage.Op) {
 func (b *batchCall) refused(err error) error {
 	var causes []metav1.StatusCause
 	var worst *apierrors.StatusError
-	for _, one := range unpack(err) {
+	for _, one := range config.Faults(err) {
 		var fault *storage.OpError
 		if !errors.As(one, &fault) || fault.Index >= len(b.ops) {
 			return classify(one)

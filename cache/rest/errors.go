@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/hashicorp/go-multierror"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -188,7 +187,7 @@ func (f *faults) mayNotBe(field, message string) {
 // decode adds the faults of an error of config.FromJSON or Decode, in the words of
 // say.
 func (f *faults) decode(err error, say func(object, field, message string) (string, string)) {
-	for _, one := range unpack(err) {
+	for _, one := range config.Faults(err) {
 		fault := &config.DecodeError{Message: one.Error()}
 		errors.As(one, &fault)
 		add := f.cannotRead
@@ -228,25 +227,12 @@ func sentence(causes []metav1.StatusCause) string {
 
 // eachFieldFault calls f with the faults of an error of schema.Validate.
 func eachFieldFault(err error, f func(field, message string)) {
-	for _, one := range unpack(err) {
+	for _, one := range config.Faults(err) {
 		var fault *schema.FieldError
 		if errors.As(one, &fault) {
 			f(fault.Field, fault.Message)
 		} else {
 			f("", one.Error())
 		}
-	}
-}
-
-// unpack returns the errors of a multierror, or err itself.
-func unpack(err error) []error {
-	var many *multierror.Error
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &many):
-		return many.Errors
-	default:
-		return []error{err}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/xds/bootstrap"
 )
 
@@ -67,7 +68,7 @@ GRPC_XDS_BOOTSTRAP, and call services as xds:///HOST:PORT.`,
 func printBootstrap(env *environment, flags bootstrapFlags, o bootstrap.Options, deltaGiven bool) error {
 	faults := flags.complete(&o, deltaGiven)
 	text, err := render(o)
-	for _, fault := range unpack(err) {
+	for _, fault := range config.Faults(err) {
 		faults = multierror.Append(faults, byFlag(fault))
 	}
 	if err := faults.ErrorOrNil(); err != nil {

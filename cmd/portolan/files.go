@@ -195,7 +195,7 @@ func (m *manifest) validate() {
 		for _, w := range warnings {
 			m.warnings = append(m.warnings, fmt.Sprintf("%s: %s", d.Config.Key(), w))
 		}
-		for _, one := range unpack(err) {
+		for _, one := range config.Faults(err) {
 			var fault *schema.FieldError
 			if errors.As(one, &fault) {
 				m.fault(d.Fault(fault.Field, fault.Message))
@@ -204,18 +204,6 @@ func (m *manifest) validate() {
 			}
 		}
 	}
-}
-
-// unpack returns the errors of a multierror, or err itself.
-func unpack(err error) []error {
-	var many *multierror.Error
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &many):
-		return many.Errors
-	}
-	return []error{err}
 }
 
 // err is the error of all faults; done says what was not done because of them.
