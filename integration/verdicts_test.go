@@ -228,7 +228,7 @@ func TestBrokenMeshIsAnalyzed(t *testing.T) {
 	for line := range strings.Lines(out.stdout) {
 		severities += line[:1]
 	}
-	if severities != "eeeewwwww" || !strings.Contains(out.stderr, "4 error, 5 warning. (1 suppressed)") {
+	if severities != "eeeewwwww" || !strings.Contains(out.stderr, "4 errors, 5 warnings. (1 suppressed)") {
 		t.Errorf("the worst first, and how many: %s\n%s", severities, out.stderr)
 	}
 	if out := s.try("", "analyze", "--suppress", "PTL9999=*/shop/*"); out.code != 64 || !strings.Contains(out.stderr, "there is no code PTL9999") {

@@ -172,10 +172,18 @@ func printFindings(env *environment, all []finding.Finding, suppressed int) {
 	var parts []string
 	for _, s := range finding.Severities {
 		if counts[s] > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", counts[s], s))
+			parts = append(parts, severityCount(counts[s], s))
 		}
 	}
 	fmt.Fprintf(env.stderr, "Findings: %s.%s\n", strings.Join(parts, ", "), also)
+}
+
+// severityCount is a number of findings of a severity. "info" has no plural.
+func severityCount(n int, severity string) string {
+	if severity == verdict.Info.String() {
+		return fmt.Sprintf("%d %s", n, severity)
+	}
+	return counted(n, severity)
 }
 
 // findings says that there are findings, which were printed.

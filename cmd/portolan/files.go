@@ -44,20 +44,48 @@ type manifest struct {
 	schemas   schema.Set
 	fallback  string // the namespace of objects that name none, without -n
 	documents []config.Document
+	passed    []passedOver
 	faults    *multierror.Error
 	warnings  []string // of validate
 }
 
-// read reads all files. The manifest has their faults; the error is about the command
-// line.
+// passedOver counts what a directory has in folders below that are not read.
+type passedOver struct {
+	name           string // of the directory
+	folders, files int
+}
+
+// String is how many folders and files there are.
+func (p passedOver) String() string {
+	return counted(p.folders, "folder") + " with " + counted(p.files, "file")
+}
+
+// counted is a number of things of one name.
+func counted(n int, name string) string {
+	if n != 1 {
+		name += "s"
+	}
+	return fmt.Sprintf("%d %s", n, name)
+}
+
+// read reads all files, and tells of folders that it passes over. The manifest has the
+// faults of the files; the error is about the command line.
 func (f *fileFlags) read(env *environment) (*manifest, error) {
 	if first := slices.Index(f.names, "-"); first >= 0 && slices.Contains(f.names[first+1:], "-") {
 		return nil, usageError{errors.New("-f - is given twice: stdin can be read once")}
 	}
 	m := &manifest{schemas: env.schemas, fallback: env.namespace}
 	for _, name := range f.names {
-		files, err := f.list(name)
+		files, passed, err := f.list(name)
 		m.fault(err)
+		if len(files) > 0 && passed.files > 0 {
+			m.passed = append(m.passed, passed)
+			them := "it"
+			if passed.folders > 1 {
+				them = "them"
+			}
+			fmt.Fprintf(env.stderr, "-f %s: passed over %s: -R reads %s too\n", name, passed, them)
+		}
 		for _, file := range files {
 			m.readFile(file, env.stdin, f.decoder())
 		}
@@ -70,42 +98,53 @@ func (f *fileFlags) read(env *environment) (*manifest, error) {
 	return m, nil
 }
 
-// list is the files that an argument of -f stands for, sorted.
-func (f *fileFlags) list(name string) ([]string, error) {
+// list is the files that an argument of -f stands for, sorted, and what it passes over.
+// Hidden folders do not count there.
+func (f *fileFlags) list(name string) ([]string, passedOver, error) {
+	none := passedOver{}
 	if name == "-" {
-		return []string{name}, nil
+		return []string{name}, none, nil
 	}
 	info, err := os.Stat(name)
 	if err != nil && strings.Contains(name, "://") {
-		return nil, fmt.Errorf("-f %s: is no file: read it with another program, as in: curl -sf %s | portolan ... -f -", name, name)
+		return nil, none, fmt.Errorf("-f %s: is no file: read it with another program, as in: curl -sf %s | portolan ... -f -", name, name)
 	}
 	if err != nil {
-		return nil, unreadable(name, err)
+		return nil, none, unreadable(name, err)
 	}
 	if !info.IsDir() {
-		return []string{name}, nil
+		return []string{name}, none, nil
 	}
 	var files []string
+	passed, folders := passedOver{name: name}, map[string]bool{}
 	err = fs.WalkDir(os.DirFS(name), ".", func(path string, entry fs.DirEntry, err error) error {
+		below := !f.recursive && path != "." && (strings.Contains(path, "/") || entry.IsDir())
 		switch {
+		case err != nil && below:
+			return fs.SkipDir
 		case err != nil:
 			return err
-		case !entry.IsDir() && slices.Contains(extensions, filepath.Ext(path)):
-			files = append(files, filepath.Join(name, path))
-		case entry.IsDir() && path != "." && !f.recursive:
+		case below && entry.IsDir() && strings.HasPrefix(entry.Name(), "."):
 			return fs.SkipDir
+		case entry.IsDir() || !slices.Contains(extensions, filepath.Ext(path)):
+		case below:
+			passed.files++
+			folders[filepath.Dir(path)] = true
+		default:
+			files = append(files, filepath.Join(name, path))
 		}
 		return nil
 	})
+	passed.folders = len(folders)
 	switch {
 	case err != nil:
-		return nil, unreadable(name, err)
+		return nil, none, unreadable(name, err)
 	case len(files) == 0 && f.recursive:
-		return nil, fmt.Errorf("-f %s: no file in it ends in %s", name, alternatives(extensions))
+		return nil, none, fmt.Errorf("-f %s: no file in it ends in %s", name, alternatives(extensions))
 	case len(files) == 0:
-		return nil, fmt.Errorf("-f %s: no file in it ends in %s: -R looks in its subdirectories too", name, alternatives(extensions))
+		return nil, none, fmt.Errorf("-f %s: no file in it ends in %s: -R looks in its subdirectories too", name, alternatives(extensions))
 	}
-	return files, nil
+	return files, passed, nil
 }
 
 // unreadable is the error of a file that cannot be read.

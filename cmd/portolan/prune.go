@@ -75,10 +75,14 @@ func (p *pruneFlags) check(schemas schema.Set, dry string) error {
 	return nil
 }
 
-// demand reports objects that the next run would not find by their labels.
+// demand reports objects that the next run would not find by their labels, and folders
+// that are not read: what they describe would be deleted.
 func (p *pruneFlags) demand(m *manifest) {
 	if !p.enabled {
 		return
+	}
+	for _, o := range m.passed {
+		m.fault(fmt.Errorf("-f %s: passes over %s, and --prune would delete what is described there: add -R, or name the files with -f", o.name, o))
 	}
 	for _, d := range m.documents {
 		if !p.labels.AsSelector().Matches(labels.Set(d.Config.Labels)) {
