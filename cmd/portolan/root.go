@@ -121,7 +121,7 @@ const exitCodes = `Exit codes of all commands:
   69  the server cannot be reached, or its store takes no writes for now
   75  conflict: somebody changed it meanwhile, or it is not ready yet; look again and retry
   77  forbidden, also by a server that may only read
-  79  there are findings (analyze)`
+  79  there are errors, or findings of --failure-threshold or worse (analyze)`
 
 // The exit codes (sysexits.h where there is one).
 const (
