@@ -123,6 +123,9 @@ func explanationRows(e admin.Explanation) [][]string {
 		}
 		if len(r.Mirrors) > 0 {
 			rows = append(rows, []string{"mirrored", strings.Join(r.Mirrors, ", ")})
+			for _, lost := range r.MirrorsLost {
+				rows = append(rows, []string{"copies", "! they are lost: " + lost})
+			}
 		}
 		rows = append(rows, notTaken(r.NotTaken)...)
 	} else if len(e.Destinations) > 0 {

@@ -19,8 +19,9 @@ func someExplanation() admin.Explanation {
 		Route: &admin.ExplainedRoute{
 			Name: "api", Object: "virtualservice/shop/reviews", Field: "spec.http[0].match[1]",
 			Retries: 2, RetryOn: "5xx", PerTryTimeout: "1s", Fault: "delay 10% by 5s", PathRewritten: "/1",
-			Mirrors:  []string{"10% to outbound|9080||reviews.shop"},
-			NotTaken: []string{"spec.http[0].headers"},
+			Mirrors:     []string{"10% to outbound|9080||reviews.shop", "5% to outbound|9080|v9|reviews.shop"},
+			MirrorsLost: []string{"reviews.shop:9080 subset v9: it has no endpoint"},
+			NotTaken:    []string{"spec.http[0].headers"},
 		},
 		Destinations: []admin.ExplainedDestination{
 			{

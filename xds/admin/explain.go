@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -89,8 +90,8 @@ func readQuestion(r *http.Request) (question, error) {
 	if q.from == "" || query.Get("to") == "" {
 		return q, errors.New("say from which proxy and to where: " + ExplanationPath + "?from=PROXY&to=HOST:PORT")
 	}
-	if !ok {
-		return q, fmt.Errorf("to: must be a host and a port from 1 to 65535, as in %s:80, is %q", cmp.Or(strings.Trim(query.Get("to"), ":"), "HOST"), query.Get("to"))
+	if !ok || strings.Contains(name, "/") {
+		return q, fmt.Errorf("to: must be a host and a port from 1 to 65535, as in %s, is %q", exampleOf(query.Get("to")), query.Get("to"))
 	}
 	q.host, q.port = strings.ToLower(strings.Trim(name, "[]")), port
 	for _, header := range query["header"] {
@@ -123,6 +124,20 @@ func (q question) checkCall() error {
 		return fmt.Errorf("%s is a gRPC client: its calls are POST requests for their target, without TLS, so leave out method, sni and the header host", q.from)
 	}
 	return nil
+}
+
+// exampleOf is a host and a port that a malformed question likely means: a URL names them
+// too.
+func exampleOf(to string) string {
+	_, rest, isURL := strings.Cut(to, "://")
+	if !isURL {
+		rest = to
+	}
+	rest, _, _ = strings.Cut(rest, "/")
+	if name, port, ok := cutPort(rest); ok {
+		return net.JoinHostPort(strings.Trim(name, "[]"), strconv.Itoa(port))
+	}
+	return cmp.Or(strings.Trim(rest, ":"), "HOST") + ":80"
 }
 
 func cutPort(to string) (string, int, bool) {
@@ -158,8 +173,12 @@ func (e *explainer) explain() (*Explanation, error) {
 		return nil, err
 	}
 	request, known := e.request(routes)
-	for _, d := range routes.Run(request).Destinations {
+	ends := routes.Run(request)
+	for _, d := range ends.Destinations {
 		e.buildCluster(d.Cluster)
+	}
+	for _, m := range ends.Mirrors {
+		e.buildCluster(m.Cluster)
 	}
 	whole, err := simulated(e.built)
 	if err != nil {
@@ -187,7 +206,7 @@ func (e *explainer) explain() (*Explanation, error) {
 	if !isStream(request) {
 		out.Request.Method, out.Request.Path = cmp.Or(request.Method, http.MethodGet), cmp.Or(request.Path, "/")
 	}
-	if out.Route = e.route(result); isStream(request) && result.Err == nil {
+	if out.Route = e.route(whole, result); isStream(request) && result.Err == nil {
 		out.Route = e.streamRoute(request, result)
 	}
 	for _, d := range result.Destinations {

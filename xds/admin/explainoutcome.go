@@ -14,6 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/simulate"
 )
 
@@ -114,6 +115,9 @@ func (e *explainer) whyNoListener() string {
 	view := e.view()
 	switch gateway := view.Gateway(); {
 	case e.proxy.Type != discovery.Router && e.context.Host(host.Name(e.host)) != nil:
+		if sidecar := e.notCarried(); sidecar != "" {
+			return fmt.Sprintf("no egress listener of %s carries %s on this port", sidecar, e.host)
+		}
 		return e.missing(ExplainedDestination{Host: e.host, Port: e.port})
 	case e.proxy.Type != discovery.Router:
 		return "no service that it sees has this port"
@@ -129,6 +133,26 @@ func (e *explainer) whyNoListener() string {
 		}
 		return "no server of " + strings.Join(names, ", ") + " is for HTTP or TCP on this port"
 	}
+}
+
+// notCarried is the Sidecar whose egress listeners leave the host's service out on the port,
+// though the proxy sees it; empty for none.
+func (e *explainer) notCarried() string {
+	view := e.view()
+	service := view.Service(host.Name(e.host))
+	if service == nil {
+		return ""
+	}
+	if _, has := service.Port(e.port); !has {
+		return ""
+	}
+	if l, some := route.ListenerOf(view, e.port); some && view.ServiceAt(l, service.Hostname) != nil {
+		return ""
+	}
+	if sidecar := e.context.Inputs().Configs.Configs().Value(view.Class().Sidecar); sidecar != nil {
+		return sidecar.Key().String()
+	}
+	return ""
 }
 
 func (e *explainer) whyNoRoute(request simulate.Request, result simulate.Result) string {

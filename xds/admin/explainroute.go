@@ -25,7 +25,7 @@ import (
 )
 
 // route describes the route of a result, nil for none.
-func (e *explainer) route(result simulate.Result) *ExplainedRoute {
+func (e *explainer) route(p *simulate.Proxy, result simulate.Result) *ExplainedRoute {
 	if result.Action == nil {
 		return nil
 	}
@@ -35,6 +35,10 @@ func (e *explainer) route(result simulate.Result) *ExplainedRoute {
 	}
 	for _, m := range result.Mirrors {
 		out.Mirrors = append(out.Mirrors, m.String())
+		to := e.destination(p, simulate.Destination{Cluster: m.Cluster, Endpoints: p.EndpointsOf(m.Cluster)}, simulate.Result{Action: result.Action})
+		if lost := destinationName(to) + ": " + to.Fails; to.Fails != "" && !slices.Contains(out.MirrorsLost, lost) {
+			out.MirrorsLost = append(out.MirrorsLost, lost)
+		}
 	}
 	if vs := e.virtualService(result.Action); vs != nil {
 		out.Object = vs.Config.Key().String()

@@ -86,6 +86,8 @@ type ExplainedRoute struct {
 	// Mirrors are the clusters that get copies of requests, with their shares, such as "10%
 	// to outbound|80||reviews.example.com".
 	Mirrors []string `json:"mirrors,omitempty"`
+	// MirrorsLost says which copies reach nobody, and why.
+	MirrorsLost []string `json:"mirrorsLost,omitempty"`
 	// HostRewritten and PathRewritten are as the destination sees them, where they differ.
 	HostRewritten string `json:"hostRewritten,omitempty"`
 	PathRewritten string `json:"pathRewritten,omitempty"`
