@@ -171,9 +171,6 @@ func subsetsOf(r *destination.Rule) string {
 	for _, s := range r.Subsets {
 		out = append(out, s.GetName())
 	}
-	if len(out) == 0 {
-		return "it has none"
-	}
 	return strings.Join(out, ", ")
 }
 

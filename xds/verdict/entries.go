@@ -5,6 +5,7 @@ import (
 
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
@@ -22,10 +23,14 @@ func (j *judge) workloadEntry(object *config.Config) {
 	j.offline("spec.address", object.Spec.(*networking.WorkloadEntry).GetAddress())
 }
 
-// offline judges whether the proxies at the address of an endpoint are all gone.
+// offline judges whether the sidecars at the address of an endpoint are all gone. Gateways
+// at the address stand beside no endpoint.
 func (j *judge) offline(field, address string) {
 	gone := ""
 	for p := range j.known(addressRow, address).Values() {
+		if discovery.ProxyType(p.Type) != discovery.Sidecar {
+			continue
+		}
 		if p.Replica != "" {
 			return
 		}

@@ -37,7 +37,7 @@ func (j *judge) gatewayRoutes(vs *routing.VirtualService) {
 		if slices.ContainsFunc(all, func(g bound) bool { return g.http }) {
 			useless = false
 		} else {
-			j.add(unservedRoutes("spec.http", "HTTP", all))
+			j.add(unservedRoutes("spec.http", "is for HTTP, and no HTTP server of %s has its hosts", all))
 		}
 	}
 	for i, r := range vs.Spec.GetTcp() {
@@ -49,12 +49,12 @@ func (j *judge) gatewayRoutes(vs *routing.VirtualService) {
 		case onSidecars && forSidecars(r):
 			useless = false
 		case vs.ForGateways(r):
-			j.add(unservedRoutes(at("spec.tcp", i), "TCP", all))
+			j.add(unservedRoutes(at("spec.tcp", i), "is for TCP, and no TCP server of %s has its hosts and ports", all))
 		}
 	}
 	for _, g := range all {
 		if !useless && !g.http && !slices.Contains(g.tcp, true) && len(vs.Spec.GetTls()) == 0 {
-			j.add(unservedRoutes(at("spec.gateways", g.index), "HTTP and TCP", []bound{g}))
+			j.add(unservedRoutes(at("spec.gateways", g.index), "is a Gateway for none of the routes, and no server of %s has their protocol, hosts and ports", []bound{g}))
 		}
 	}
 }
@@ -95,15 +95,16 @@ func (j *judge) servedBy(vs *routing.VirtualService, index int, name string) (bo
 	return g, known
 }
 
-// unservedRoutes is that no server of some Gateways is of a kind.
-func unservedRoutes(field, kind string, of []bound) Verdict {
+// unservedRoutes is that no server of some Gateways is for routes; reason has a place for
+// their names.
+func unservedRoutes(field, reason string, of []bound) Verdict {
 	var names []string
 	for _, g := range of {
 		names = append(names, g.key.String())
 	}
 	return Verdict{
 		Code: RoutesUnserved, Field: field, Other: of[0].key,
-		Message: fmt.Sprintf("no server of %s for the hosts is for %s and the ports of the routes: it has no effect there", strings.Join(names, ", "), kind),
+		Message: fmt.Sprintf(reason, strings.Join(names, ", ")) + ": it has no effect there",
 		Remedy:  "add a server of the protocol, or mend the routes: http is for servers of HTTP, and tcp for those of TCP",
 	}
 }

@@ -128,6 +128,10 @@ func said(x *verdict.Index) []string {
 
 func TestVerdicts(t *testing.T) {
 	t.Parallel()
+	gone := atAddress("edge", "10.0.0.1", "")
+	gone.Type = "router"
+	running := *gone
+	running.Replica = "r"
 	known := proxies(router(map[string]string{"app": "edge"}), atAddress("w", "10.0.0.1", "r"))
 	for _, tc := range []struct {
 		name    string
@@ -457,6 +461,8 @@ func TestVerdicts(t *testing.T) {
 			name: "one of the proxies at an address is connected", objects: []string{entry},
 			proxies: proxies(atAddress("old", "10.0.0.1", ""), atAddress("new", "10.0.0.1", "r")),
 		},
+		{name: "a gateway at the address of an endpoint is gone", objects: []string{entry}, proxies: proxies(gone)},
+		{name: "and so is the sidecar", objects: []string{entry}, proxies: proxies(&running, atAddress("w", "10.0.0.1", "")), want: []string{"web PTL0126 spec.endpoints[0].address"}},
 		{
 			name: "fields that gRPC clients do not take", objects: []string{strings.ReplaceAll(entry, "HTTP", "GRPC"), odd}, proxies: proxies(client("other")),
 			want: []string{

@@ -159,7 +159,7 @@ func (j *judge) destination(vs *routing.VirtualService, d *networking.Destinatio
 			j.add(Verdict{
 				Code: HostUnknown, Field: field + ".host",
 				Message: fmt.Sprintf("%s is of no service: %s", named(written, h), effect),
-				Remedy:  "add a ServiceEntry with the host, or mend the name",
+				Remedy:  j.remedyFor(h, namespace),
 			})
 		case s == nil:
 			j.add(Verdict{
@@ -173,6 +173,17 @@ func (j *judge) destination(vs *routing.VirtualService, d *networking.Destinatio
 		}
 		return // of the other namespaces as well
 	}
+}
+
+// remedyFor is what to do about a destination that is no host of a service: a wildcard that
+// covers it can be the destination.
+func (j *judge) remedyFor(h host.Name, namespace string) string {
+	for pattern := range h.Covers() {
+		if pattern != h && j.serviceOf(pattern, namespace) != nil {
+			return fmt.Sprintf("%s covers it: name that as the host, or add a ServiceEntry for this one", pattern)
+		}
+	}
+	return "add a ServiceEntry with the host, or mend the name"
 }
 
 func (j *judge) portAndSubset(s *mesh.ServiceRow, d *networking.Destination, namespace, field, effect string) {
@@ -202,7 +213,10 @@ func (j *judge) portAndSubset(s *mesh.ServiceRow, d *networking.Destination, nam
 	}
 	if rule != nil {
 		v.Other = rule.Configs[0].Key()
-		v.Remedy = fmt.Sprintf("add the subset to %s, or use one that it has: %s", v.Other, subsetsOf(rule))
+		v.Remedy = fmt.Sprintf("add the subset to %s", v.Other)
+		if some := subsetsOf(rule); some != "" {
+			v.Remedy += ", or use one that it has: " + some
+		}
 	}
 	j.add(v)
 }
