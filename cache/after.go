@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"slices"
 	"time"
 
 	"github.com/portolan-mesh/portolan/storage"
@@ -10,13 +11,16 @@ import (
 
 // After returns the snapshot as it would be after operations, applied as one at the next
 // revision. It does not look at versions. New objects are as old as the store would make
-// them, and the domain is theirs. An object of the store goes before those of other
-// sources, since a store takes no write of a key that another source wins.
+// them, and the domain is theirs. An object of the store keeps its place
+// among those of other sources. A new one goes before them, since a store takes no new
+// object of a key that another source wins.
 func (s *Snapshot) After(ops []storage.Op, domain string) *Snapshot {
 	content, now := s.Content(), time.Now()
 	for _, op := range ops {
 		path := op.Target().Path()
-		beside := besideStored(&content, path)
+		all := content.all(path)
+		at := slices.IndexFunc(all, func(o *config.Config) bool { return o.Source == "" })
+		beside := slices.DeleteFunc(slices.Clone(all), func(o *config.Config) bool { return o.Source == "" })
 		content.Shadows = content.Shadows.Delete(path)
 		if op.Config == nil {
 			content.Configs = content.Configs.Delete(path)
@@ -28,28 +32,14 @@ func (s *Snapshot) After(ops []storage.Op, domain string) *Snapshot {
 		}
 		object := *op.Config
 		object.CreationTimestamp, object.Domain = plan.Created(op, now), domain
-		if old := content.Configs.Value(path); old != nil && old.Source == "" {
-			object.CreationTimestamp = old.CreationTimestamp
+		if at >= 0 {
+			object.CreationTimestamp = all[at].CreationTimestamp
 		}
-		content.Configs = content.Configs.Set(path, &object)
-		content.shadow(path, append([]*config.Config{&object}, beside...))
+		all = slices.Insert(beside, max(at, 0), &object)
+		content.Configs = content.Configs.Set(path, all[0])
+		content.shadow(path, all)
 	}
 	return s.Next(s.Revision()+1, content)
-}
-
-// besideStored returns the objects of a key that other sources than the store have.
-func besideStored(c *Content, path string) []*config.Config {
-	objects := []*config.Config{c.Configs.Value(path)}
-	if s := c.Shadows.Value(path); s != nil {
-		objects = s.Objects
-	}
-	var out []*config.Config
-	for _, object := range objects {
-		if object != nil && object.Source != "" {
-			out = append(out, object)
-		}
-	}
-	return out
 }
 
 // shadow notes the objects of a key, where there are several.

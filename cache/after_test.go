@@ -81,4 +81,10 @@ func TestAfterBesideOtherSources(t *testing.T) {
 	expect(is, "", "files")
 	is = is.After([]storage.Op{{Verb: storage.Delete, Key: key}}, "")
 	expect(is, "files")
+
+	behind := cache.Content{Configs: pmap.Map[*config.Config]{}.Set(key.Path(), of("first"))}
+	behind.Shadows = behind.Shadows.Set(key.Path(), &cache.Shadow{Objects: []*config.Config{behind.Configs.Value(key.Path()), of(""), of("last")}})
+	is = (*cache.Snapshot)(nil).Next(7, behind)
+	expect(is.After([]storage.Op{{Verb: storage.Restore, Config: of("")}}, ""), "first", "", "last")
+	expect(is.After([]storage.Op{{Verb: storage.Delete, Key: key}}, ""), "first", "last")
 }

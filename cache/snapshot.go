@@ -160,6 +160,41 @@ func (s *Snapshot) Shadows() pmap.Map[*Shadow] { return s.Content().Shadows }
 // Get returns an object, nil where there is none.
 func (s *Snapshot) Get(key config.Key) *config.Config { return s.Configs().Value(key.Path()) }
 
+// Stored returns the object of the store, also where one of another source counts; nil
+// where the store has none.
+func (s *Snapshot) Stored(key config.Key) *config.Config {
+	content := s.Content()
+	for _, object := range content.all(key.Path()) {
+		if object.Source == "" {
+			return object
+		}
+	}
+	return nil
+}
+
+// Beside returns the first object of a key that another source than the store has; nil
+// where there is none.
+func (s *Snapshot) Beside(key config.Key) *config.Config {
+	content := s.Content()
+	for _, object := range content.all(key.Path()) {
+		if object.Source != "" {
+			return object
+		}
+	}
+	return nil
+}
+
+// all are the objects of the Path of a key, in the order of their sources.
+func (c *Content) all(path string) []*config.Config {
+	if several := c.Shadows.Value(path); several != nil {
+		return several.Objects
+	}
+	if object := c.Configs.Value(path); object != nil {
+		return []*config.Config{object}
+	}
+	return nil
+}
+
 // List iterates over the objects of a kind, of one namespace or of all (""), in
 // the order of the Paths of their keys: by name within a namespace. The namespaces
 // themselves are not in order: "a-b/" comes before "a/".

@@ -64,6 +64,8 @@ type SourceError struct {
 	Source string
 	// Place is where in the source the object stands; empty where that is not known.
 	Place string
+	// Else is what else there is to do than to change it there; it may be empty.
+	Else string
 }
 
 // Error implements error.
@@ -72,7 +74,11 @@ func (e *SourceError) Error() string {
 	if e.Place != "" {
 		place = ", " + e.Place
 	}
-	return fmt.Sprintf("%s %s: read only: the object comes from the source %s%s: change it there", e.Verb, e.Key, e.Source, place)
+	text := fmt.Sprintf("%s %s: read only: the object comes from the source %s%s: change it there", e.Verb, e.Key, e.Source, place)
+	if e.Else != "" {
+		text += "; " + e.Else
+	}
+	return text
 }
 
 // Unwrap makes errors.Is(err, ErrReadOnly) hold.

@@ -16,8 +16,8 @@
 // It holds up nobody but a first start, and that for Options.FirstSync.
 //
 // Writes go to the store (writes.go). The store may make an object that shadows one of
-// a source behind it. What a source has and the store could not shadow, and the updating
-// and deleting of what the store does not have, is storage.ErrReadOnly.
+// a source behind it, and delete and restore what it has, also where that is shadowed.
+// All other writes of what another source has are storage.ErrReadOnly.
 //
 //	c, err := aggregate.MakeCache(aggregate.Options{Worker: worker, Store: etcd, Sources: []aggregate.Source{
 //		{Name: "etcd", Cache: etcd}, {Name: "files", Cache: files},

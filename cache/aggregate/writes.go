@@ -19,10 +19,15 @@ type writes struct {
 
 // Permit returns why an operation may not be written to the store, nil if it may. The
 // error is a *storage.SourceError. The store may change what it has, and make an object
-// that shadows one of a source behind it.
+// that shadows one of a source behind it. What a source before it shadows it may delete
+// and restore.
 func (c *Cache) Permit(op storage.Op) error {
-	object := c.Snapshot().Get(op.Target())
+	snapshot := c.Snapshot()
+	object := snapshot.Get(op.Target())
 	if object == nil || object.Source == "" {
+		return nil
+	}
+	if (op.Verb == storage.Delete || op.Verb == storage.Restore) && snapshot.Stored(op.Target()) != nil {
 		return nil
 	}
 	source, behind := c.ranked(object.Source)
@@ -36,11 +41,11 @@ func (c *Cache) Permit(op storage.Op) error {
 	return err
 }
 
-// Place tells where in its source the object of a key stands; "" for an object of the
-// store, and where that is not known.
+// Place tells where the object of a key stands in the first source other than the store
+// that has one; "" where none has, and where that is not known.
 func (c *Cache) Place(key config.Key) string {
-	object := c.Snapshot().Get(key)
-	if object == nil || object.Source == "" {
+	object := c.Snapshot().Beside(key)
+	if object == nil {
 		return ""
 	}
 	if source, _ := c.ranked(object.Source); source.Place != nil {

@@ -72,6 +72,7 @@ func (s *Server) apply(c *call) error {
 	if err := b.ofSources(); err != nil {
 		return b.refused(err)
 	}
+	b.before = s.cache.Snapshot()
 	do := s.store.Apply
 	if trial != nil {
 		do = trial.apply
@@ -97,7 +98,7 @@ func (s *Server) apply(c *call) error {
 func (b *batchCall) ofSources() error {
 	var found *multierror.Error
 	for i, op := range b.ops {
-		if err := b.server.permit(op); err != nil {
+		if err := b.server.allowed(op); err != nil {
 			found = multierror.Append(found, &storage.OpError{Index: i, Err: err})
 		}
 	}
@@ -136,6 +137,9 @@ func (b *batchCall) result(revision string, results []storage.Result) batch.Resu
 		answer.Results[i] = batch.Outcome{
 			Kind: r.Key.Kind.Kind, Namespace: r.Key.Namespace, Name: r.Key.Name,
 			Outcome: string(r.Outcome), ResourceVersion: r.ResourceVersion, Dangling: b.dangling[i],
+		}
+		if r.Outcome == storage.Deleted {
+			answer.Results[i].Note = b.server.leaves(b.before, r.Key)
 		}
 	}
 	return answer
@@ -212,6 +216,7 @@ type batchCall struct {
 	denied   []metav1.StatusCause
 	odd      [][]schema.Warning // of each operation, what its schema warns of
 	warnings []string
+	before   *cache.Snapshot
 	dangling [][]string // of each operation, what is left without the object that it deletes
 }
 

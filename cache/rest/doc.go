@@ -32,6 +32,9 @@
 // A History answers questions about the past: records of who changed what, and
 // lists of a revision that the cache keeps no longer (resourceVersionMatch=Exact).
 //
+// Where the cache has other sources than the store, a list with source=store has the
+// objects of the store alone, and a delete is of the object of the store (sources.go).
+//
 // Package batch has the JSON shapes of the batch endpoint, and package record those of
 // the history. Package client is the client of this API.
 package rest

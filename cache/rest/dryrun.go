@@ -81,11 +81,7 @@ func (r *rehearsal) apply(_ context.Context, ops []storage.Op) (string, []storag
 
 // ofStore is an object of the store as the store keeps it, nil where it has none.
 func ofStore(in *cache.Snapshot, key config.Key) *config.Config {
-	object := in.Get(key)
-	if object == nil || object.Source != "" {
-		return nil
-	}
-	return keptWith(in, object)
+	return keptWith(in, in.Stored(key))
 }
 
 // previewOf reads the value of preview, which is for dry runs.

@@ -87,6 +87,10 @@ func (s *Server) listed(c *call, selector selector) (iter.Seq[*config.Config], *
 	if err != nil {
 		return nil, nil, 0, err
 	}
+	stored, err := ofStoreAlone(c)
+	if err != nil {
+		return nil, nil, 0, err
+	}
 	match := c.query.Get("resourceVersionMatch")
 	switch match {
 	case "", "NotOlderThan", "Exact":
@@ -97,7 +101,7 @@ func (s *Server) listed(c *call, selector selector) (iter.Seq[*config.Config], *
 		return nil, nil, 0, badRequest("resourceVersionMatch Exact needs a resourceVersion")
 	}
 	if match == "Exact" {
-		objects, snapshot, err := s.listedAt(c, revision, selector)
+		objects, snapshot, err := s.listedAt(c, revision, selector, stored)
 		return objects, snapshot, revision, err
 	}
 	least, err := s.least(c)
@@ -108,29 +112,39 @@ func (s *Server) listed(c *call, selector selector) (iter.Seq[*config.Config], *
 	if err != nil {
 		return nil, nil, 0, err
 	}
-	return inSnapshot(c, snapshot), snapshot, snapshot.Revision(), nil
+	objects, of := inSnapshot(c, snapshot, stored)
+	return objects, of, snapshot.Revision(), nil
 }
 
-// inSnapshot are the objects of a list as a snapshot has them.
-func inSnapshot(c *call, snapshot *cache.Snapshot) iter.Seq[*config.Config] {
+// inSnapshot are the objects of a list as a snapshot has them, and the snapshot with which
+// lists share their text; nil where they share it with none.
+func inSnapshot(c *call, snapshot *cache.Snapshot, stored bool) (iter.Seq[*config.Config], *cache.Snapshot) {
+	objects, of := snapshot.List(c.schema.GroupVersionKind, c.namespace), snapshot
+	if stored {
+		objects = storedAmong(snapshot, objects)
+		if snapshot.Shadows().Len() > 0 {
+			of = nil
+		}
+	}
 	return func(yield func(*config.Config) bool) {
-		for object := range snapshot.List(c.schema.GroupVersionKind, c.namespace) {
+		for object := range objects {
 			if !yield(served(snapshot, object)) {
 				return
 			}
 		}
-	}
+	}, of
 }
 
 // listedAt returns the objects as they were at a revision. They come from the cache, or
 // from the history if the cache does not reach so far back. For one object history
 // often reaches further than for many. Objects from the history have no status.
-func (s *Server) listedAt(c *call, revision int64, selector selector) (iter.Seq[*config.Config], *cache.Snapshot, error) {
+func (s *Server) listedAt(c *call, revision int64, selector selector, stored bool) (iter.Seq[*config.Config], *cache.Snapshot, error) {
 	if err := s.reach(c, revision); err != nil {
 		return nil, nil, err
 	}
 	if snapshot, ok := s.cache.At(revision); ok {
-		return inSnapshot(c, snapshot), snapshot, nil
+		objects, of := inSnapshot(c, snapshot, stored)
+		return objects, of, nil
 	}
 	if s.history == nil {
 		return nil, nil, expired(fmt.Sprintf("revision %d is older than the history that is kept: list without resourceVersion", revision))

@@ -17,10 +17,7 @@ func (s *Server) withOrigin(object *config.Config) *config.Config {
 	if out.Annotations == nil {
 		out.Annotations = map[string]string{}
 	}
-	out.Annotations[config.SourceAnnotation] = object.Source
-	if place := s.place(object.Key()); place != "" {
-		out.Annotations[config.SourceAnnotation] += ", " + place
-	}
+	out.Annotations[config.SourceAnnotation] = s.originOf(object)
 	return &out
 }
 

@@ -68,7 +68,7 @@ func (s *Server) unlearnt(ctx context.Context, err error) error {
 // later report has the named version; else it is empty.
 func storedVersion(snapshot *cache.Snapshot, op storage.Op, named int64) string {
 	key := op.Target()
-	object, report := snapshot.Get(key), snapshot.Statuses().Value(key.Path())
+	object, report := snapshot.Stored(key), snapshot.Statuses().Value(key.Path())
 	if object == nil || !report.Of(object.UID) || named > report.Revision {
 		return ""
 	}

@@ -100,8 +100,8 @@ type Options struct {
 	// Permit returns why the store may not be given an operation, nil if it may: the object
 	// is of another source of Cache. Nil permits all operations.
 	Permit func(op storage.Op) error
-	// Place tells where in its source an object of another source stands, "" if that is
-	// not known; nil for never.
+	// Place tells where the object of a key stands in the first source other than the
+	// store that has one, "" if that is not known; nil for never.
 	Place func(key config.Key) string
 	// Authenticator says who sends a request. Without one the server serves its
 	// own machine only.

@@ -2,80 +2,21 @@ package rest_test
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/portolan-mesh/portolan/cache"
-	"github.com/portolan-mesh/portolan/cache/aggregate"
-	cachememory "github.com/portolan-mesh/portolan/cache/memory"
-	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/cache/rest/resttest"
 	"github.com/portolan-mesh/portolan/storage/config"
-	"github.com/portolan-mesh/portolan/storage/memory"
-	"github.com/portolan-mesh/portolan/storage/pmap"
-	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// files is a read-only source that is published by hand.
-type files struct{ *cache.Feed }
-
-func (files) Run(ctx context.Context) error {
-	<-ctx.Done()
-	return nil
-}
-
-// publish publishes ServiceEntries of the namespace shop, and nothing else.
-func (f files) publish(t testing.TB, version string, names ...string) {
-	t.Helper()
-	var configs pmap.Map[*config.Config]
-	for _, name := range names {
-		documents, err := config.Decode("test", []byte(entry(name, "")), schema.Pilot().Type)
-		if err != nil {
-			t.Fatal(err)
-		}
-		object := documents[0].Config
-		object.ResourceVersion = version
-		configs = configs.Set(object.Key().Path(), object)
-	}
-	f.Publish(cache.NewSnapshot(f.Snapshot().Revision()+1, configs))
-}
-
 // startWithFiles runs an API over a store and a source behind it.
-func startWithFiles(t testing.TB) (*resttest.Server, files) {
+func startWithFiles(t testing.TB) (*resttest.Server, resttest.Files) {
 	t.Helper()
-	source := files{cache.NewFeed(cache.FeedOptions{Worker: cache.NewWorker(), Schemas: schema.Pilot()})}
-	source.publish(t, "v1", "web")
-	var all *aggregate.Cache
-	s := resttest.Start(t, 0, func(o *rest.Options) {
-		stored := cachememory.New(o.Store.(*memory.Store), cachememory.Options{Worker: cache.NewWorker()})
-		var err error
-		all, err = aggregate.MakeCache(aggregate.Options{
-			Worker: cache.NewWorker(), Store: stored, FirstSync: time.Hour,
-			Sources: []aggregate.Source{{Name: "store", Cache: stored}, {Name: "files", Cache: source, Place: func(key config.Key) string { return key.Name + ".yaml" }}},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(context.Background())
-		var running sync.WaitGroup
-		running.Go(func() { _ = all.Run(ctx) })
-		t.Cleanup(func() {
-			cancel()
-			running.Wait()
-		})
-		wait, stop := context.WithTimeout(ctx, 10*time.Second)
-		defer stop()
-		if _, err := all.Await(wait, 1); err != nil {
-			t.Fatal(err)
-		}
-		o.Cache, o.Permit, o.Place = all, all.Permit, all.Place
-	})
-	return s, source
+	return resttest.StartBeside(t, false, entry("web", ""))
 }
 
 // TestObjectsOfAnotherSource are read as others are, and not changed here: the answer
@@ -116,8 +57,14 @@ func TestObjectsOfAnotherSource(t *testing.T) {
 	if read.UID != made.UID {
 		t.Errorf("read %+v after creating %+v", read, made)
 	}
-	if a := s.Do(t, "DELETE", shopEntries+"/web", ""); a.Code != http.StatusOK {
-		t.Errorf("deleted: %d %s", a.Code, a.Body)
+	edited := `{"apiVersion":"portolan.io/v1","kind":"Batch","operations":[{"verb":"apply","object":` + entry("web", `,"resourceVersion":"v1"`) + `}]}`
+	if a := s.Do(t, "DELETE", shopEntries+"/web", ""); a.Code != http.StatusOK ||
+		!strings.Contains(strings.Join(a.Header.Values("Warning"), ""), "the object of the source files, web.yaml takes its place") {
+		t.Errorf("deleted: %d %s %v", a.Code, a.Body, a.Header)
+	}
+	if a := s.Do(t, "POST", "/apis/portolan.io/v1/batches", edited); a.Code != http.StatusMethodNotAllowed ||
+		!strings.Contains(a.Body, "the object comes from the source files, web.yaml: change it there; without metadata.resourceVersion an apply makes an object of the store in its place") {
+		t.Errorf("applied an edited object of a file: %d %s", a.Code, a.Body)
 	}
 	if read = parse[object](t, s.Do(t, "GET", shopEntries+"/web", "").Body).Metadata; read.ResourceVersion != "v1" {
 		t.Errorf("read %+v after that", read)
@@ -136,8 +83,8 @@ func TestAWatchFollowsAnotherSource(t *testing.T) {
 	if len(list.Items) != 1 {
 		t.Fatalf("listed %+v", list)
 	}
-	source.publish(t, "v2", "api")
-	source.publish(t, "v3", "api")
+	source.Publish(t, "v2", entry("api", ""))
+	source.Publish(t, "v3", entry("api", ""))
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+shopEntries+"?watch=true&resourceVersion="+list.Metadata.ResourceVersion, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -165,5 +112,69 @@ func TestAWatchFollowsAnotherSource(t *testing.T) {
 	}
 	if a := s.Do(t, "GET", shopEntries+"?watch=true&resourceVersion=v3", ""); a.Code != http.StatusGone {
 		t.Errorf("a watch from the version of a file: %d %s", a.Code, a.Body)
+	}
+}
+
+// TestTheStoreBehindAFile: an object of the store that one of a file is used in place of
+// is listed, deleted and restored by who asks for those of the store, and not written
+// otherwise.
+func TestTheStoreBehindAFile(t *testing.T) {
+	t.Parallel()
+	s, source := resttest.StartBeside(t, true)
+	made := create(t, s, "web", "")
+	source.Publish(t, "v1", entry("web", ""), entry("api", ""))
+	s.Until(t, func(now *cache.Snapshot) bool { return now.Configs().Len() == 2 })
+	listed := func(query string) (out []string) {
+		t.Helper()
+		for _, o := range parse[struct{ Items []object }](t, s.Do(t, "GET", shopEntries+query, "").Body).Items {
+			out = append(out, o.Metadata.Name+" "+o.Metadata.ResourceVersion+" "+o.Metadata.Annotations[config.SourceAnnotation])
+		}
+		return out
+	}
+	stored := []string{"web " + made.ResourceVersion + " "}
+	for query, want := range map[string][]string{
+		"":              {"api v1 files, api.yaml", "web v1 files, web.yaml"},
+		"?source=store": stored,
+		"?source=store&resourceVersionMatch=Exact&resourceVersion=" + made.ResourceVersion: stored,
+	} {
+		if got := listed(query); !slices.Equal(got, want) {
+			t.Errorf("%q lists %q, want %q", query, got, want)
+		}
+	}
+	for _, query := range []string{"?source=files", "?watch=true&source=store"} {
+		if a := s.Do(t, "GET", shopEntries+query, ""); a.Code != http.StatusBadRequest || !strings.Contains(a.Body, "leave it out") {
+			t.Errorf("%s: %d %s", query, a.Code, a.Body)
+		}
+	}
+	batchOf := func(operation string) string {
+		return `{"apiVersion":"portolan.io/v1","kind":"Batch","operations":[` + operation + `]}`
+	}
+	const batches = "/apis/portolan.io/v1/batches"
+	write := func(verb string) string { return batchOf(`{"verb":"` + verb + `","object":` + entry("web", "") + `}`) }
+	if a := s.Do(t, "PUT", shopEntries+"/web", entry("web", "")); a.Code != http.StatusMethodNotAllowed {
+		t.Errorf("replaced: %d %s", a.Code, a.Body)
+	}
+	if a := s.Do(t, "POST", batches, write("apply")); a.Code != http.StatusMethodNotAllowed {
+		t.Errorf("applied: %d %s", a.Code, a.Body)
+	}
+	if a := s.Do(t, "POST", batches, write("restore")); a.Code != http.StatusOK {
+		t.Errorf("restored: %d %s", a.Code, a.Body)
+	}
+	remove := batchOf(`{"verb":"delete","apiVersion":"networking.istio.io/v1","kind":"ServiceEntry","namespace":"shop","name":"web","resourceVersion":"` + made.ResourceVersion + `"}`)
+	stands := "the object of the source files, web.yaml stands as before"
+	if a := s.Do(t, "POST", batches+"?dryRun=All", remove); a.Code != http.StatusOK || !strings.Contains(a.Body, `"note":"`+stands+`"`) {
+		t.Errorf("a trial: %d %s", a.Code, a.Body)
+	}
+	if a := s.Do(t, "DELETE", shopEntries+"/web", ""); a.Code != http.StatusOK || !strings.Contains(strings.Join(a.Header.Values("Warning"), ""), stands) || !strings.Contains(a.Body, string(made.UID)) {
+		t.Errorf("deleted: %d %s %v", a.Code, a.Body, a.Header)
+	}
+	if got := listed("?source=store"); len(got) != 0 {
+		t.Errorf("the store still has %q", got)
+	}
+	if got := listed(""); len(got) != 2 {
+		t.Errorf("there are %q", got)
+	}
+	if a := s.Do(t, "DELETE", shopEntries+"/web", ""); a.Code != http.StatusMethodNotAllowed || !strings.Contains(a.Body, "change it there") {
+		t.Errorf("deleted once more: %d %s", a.Code, a.Body)
 	}
 }

@@ -75,6 +75,9 @@ func (s *Server) parseWatch(c *call) (o watchOptions, err error) {
 	if o.revision, err = s.parseRevision(c.query); err != nil {
 		return o, err
 	}
+	if c.query.Has("source") {
+		return o, badRequest("source is for lists: leave it out")
+	}
 	o.bookmarks = truthy(c.query, "allowWatchBookmarks")
 	o.initial = o.revision == 0
 	if c.query.Has("sendInitialEvents") {

@@ -95,7 +95,8 @@ func (s *Server) remove(c *call) error {
 		return err
 	}
 	details := metav1.StatusDetails{Name: c.name, Group: c.schema.Group, Kind: c.schema.Plural}
-	if object := s.cache.Snapshot().Get(c.key()); object != nil {
+	before := s.cache.Snapshot()
+	if object := before.Stored(c.key()); object != nil {
 		details.UID = types.UID(object.UID)
 	}
 	advice := s.advise(c.r.Context(), []storage.Op{{Verb: storage.Delete, Key: c.key()}})[0]
@@ -108,7 +109,11 @@ func (s *Server) remove(c *call) error {
 	if trial == nil {
 		s.await(c.r.Context(), revision)
 	}
-	warn(c.w, allWarnings(nil, advice))
+	warnings := allWarnings(nil, advice)
+	if left := s.leaves(before, c.key()); left != "" {
+		warnings = append(warnings, left)
+	}
+	warn(c.w, warnings)
 	writeJSON(c.w, http.StatusOK, metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
 		ListMeta: metav1.ListMeta{ResourceVersion: revision},
@@ -119,7 +124,7 @@ func (s *Server) remove(c *call) error {
 
 // one does a single operation, or rehearses it.
 func (s *Server) one(c *call, trial *rehearsal, op storage.Op) (string, error) {
-	if err := s.permit(op); err != nil {
+	if err := s.allowed(op); err != nil {
 		return "", err
 	}
 	op, learnt := s.asStored(c.r.Context(), op)

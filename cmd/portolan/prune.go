@@ -104,7 +104,7 @@ func (p *pruneFlags) superfluous(ctx context.Context, c *client.Client, m *manif
 	}
 	var out []superfluous
 	for _, at := range p.places(m, namespace) {
-		list, err := c.List(ctx, client.Resource(at.kind), at.namespace, client.Selection{Labels: p.labels.String()})
+		list, err := c.List(ctx, client.Resource(at.kind), at.namespace, client.Selection{Labels: p.labels.String(), Stored: true})
 		if err != nil {
 			return nil, err
 		}

@@ -101,7 +101,7 @@ func (s scope) at(ctx context.Context, c *client.Client, revision int64) (state,
 	out := state{revision: revision, objects: map[config.Key]*unstructured.Unstructured{}}
 	for _, p := range s.places() {
 		fresh := client.Freshness{Exact: out.revision, Consistent: true}
-		var which client.Selection
+		which := client.Selection{Stored: true}
 		if p.name != "" {
 			which.Fields = fields.OneTermEqualSelector("metadata.name", p.name).String()
 		}

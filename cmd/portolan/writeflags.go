@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,8 +83,9 @@ func (w *writeFlags) report(env *environment, documents []config.Document, resul
 	rows := make([][]string, len(documents))
 	for i, r := range result.Results {
 		rows[i] = w.dry.row(documents[i], r.Outcome, "rev "+r.ResourceVersion)
-		if note := notes[i]; note != "" {
-			rows[i] = append(rows[i], note)
+		said := slices.DeleteFunc([]string{notes[i], plain(r.Note)}, func(s string) bool { return s == "" })
+		if len(said) > 0 {
+			rows[i] = append(rows[i], strings.Join(said, "; "))
 		}
 	}
 	if err := writeTable(env.stdout, rows); err != nil {

@@ -113,6 +113,9 @@ type Outcome struct {
 	// Dangling has those warnings of a deletion that are about objects which refer to the
 	// deleted one.
 	Dangling []string `json:"dangling,omitempty"`
+	// Note has more of the outcome, in words: of a deletion, which object of another source
+	// is there after it.
+	Note string `json:"note,omitempty"`
 	// Before and After are the object as it is and as it would be, without what only the
 	// server sets; of a dry run with a preview, where they differ.
 	Before json.RawMessage `json:"before,omitempty"`

@@ -130,9 +130,13 @@ func Resource(kind *schema.Schema) runtimeschema.GroupVersionResource {
 	return runtimeschema.GroupVersionResource{Group: kind.Group, Version: kind.Version, Resource: kind.Plural}
 }
 
-// Selection narrows a list. Both are in Kubernetes' syntax; empty selects all.
+// Selection narrows a list; the zero Selection selects all.
 type Selection struct {
+	// Labels and Fields are in Kubernetes' syntax.
 	Labels, Fields string
+	// Stored selects the objects of the store alone, those too that an object of another
+	// source of configuration is used in place of.
+	Stored bool
 }
 
 func (s Selection) add(query url.Values) url.Values {
@@ -141,6 +145,9 @@ func (s Selection) add(query url.Values) url.Values {
 	}
 	if s.Fields != "" {
 		query.Set("fieldSelector", s.Fields)
+	}
+	if s.Stored {
+		query.Set("source", "store")
 	}
 	return query
 }

@@ -1,0 +1,79 @@
+package rest
+
+import (
+	"fmt"
+	"iter"
+	"strconv"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
+)
+
+// sourceStore is the value of the parameter source of a list that has the objects of the
+// store alone, those too that an object of another source is used in place of.
+const sourceStore = "store"
+
+// ofStoreAlone reads the parameter source of a list.
+func ofStoreAlone(c *call) (bool, error) {
+	switch source := c.query.Get("source"); source {
+	case "":
+		return false, nil
+	case sourceStore:
+		return true, nil
+	default:
+		return false, badRequest(fmt.Sprintf("source %q: use %s, or leave it out", source, sourceStore))
+	}
+}
+
+// storedAmong are, of the objects of a list, those that the store has.
+func storedAmong(snapshot *cache.Snapshot, objects iter.Seq[*config.Config]) iter.Seq[*config.Config] {
+	return func(yield func(*config.Config) bool) {
+		for object := range objects {
+			if object = snapshot.Stored(object.Key()); object != nil && !yield(object) {
+				return
+			}
+		}
+	}
+}
+
+// allowed returns why an operation may not be given to the store, nil if it may.
+func (s *Server) allowed(op storage.Op) error {
+	if err := s.permit(op); err != nil {
+		return err
+	}
+	snapshot := s.cache.Snapshot()
+	beside := snapshot.Beside(op.Target())
+	if op.Config == nil || op.Condition() == "" || beside == nil || snapshot.Stored(op.Target()) != nil {
+		return nil
+	}
+	if _, err := strconv.ParseInt(op.Condition(), 10, 64); err == nil {
+		return nil // a version of the store
+	}
+	return &storage.SourceError{
+		Verb: op.Verb, Key: beside.Key(), Source: beside.Source, Place: s.place(beside.Key()),
+		Else: "without metadata.resourceVersion an apply makes an object of the store in its place",
+	}
+}
+
+// leaves says which object of another source there is when that of the store is deleted;
+// "" for none.
+func (s *Server) leaves(snapshot *cache.Snapshot, key config.Key) string {
+	beside := snapshot.Beside(key)
+	if beside == nil {
+		return ""
+	}
+	becomes := "takes its place"
+	if snapshot.Get(key).Source != "" {
+		becomes = "stands as before"
+	}
+	return fmt.Sprintf("the object of the source %s %s", s.originOf(beside), becomes)
+}
+
+// originOf is the source of an object, and its place there as far as that is known.
+func (s *Server) originOf(object *config.Config) string {
+	if place := s.place(object.Key()); place != "" {
+		return object.Source + ", " + place
+	}
+	return object.Source
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/cache/rest/resttest"
+)
+
+// startBehind starts an API over a store with an object, web, that one of a file, which
+// goes first, is used in place of.
+func startBehind(t *testing.T) api {
+	t.Helper()
+	s, files := resttest.StartBeside(t, true)
+	a := api{s}
+	a.must(t, entry("web", mine), "apply", "-f", "-")
+	files.Publish(t, "v1", entry("web", mine))
+	a.Until(t, func(now *cache.Snapshot) bool { return now.Shadows().Len() == 1 })
+	return a
+}
+
+// TestWhatIsOfTheStoreIsFoundBehindFiles: export, rollback and --prune are about the
+// objects of the store, those too that have no effect for a file.
+func TestWhatIsOfTheStoreIsFoundBehindFiles(t *testing.T) {
+	t.Parallel()
+	a := startBehind(t)
+	if out := a.must(t, "", "export"); !strings.Contains(out, "name: web") || strings.Contains(out, "portolan.io/source") {
+		t.Errorf("exported:\n%s", out)
+	}
+	gone := "serviceentry/shop/web  deleted  rev 3  it did not exist at revision 1; the object of the source files, web.yaml stands as before\n"
+	same(t, "rolled back", a.must(t, "", "rollback", "-n", "shop", "--to-revision", "1", "--yes"), gone)
+	if out := a.must(t, "", "export"); out != "" {
+		t.Errorf("exported:\n%s", out)
+	}
+
+	a = startBehind(t)
+	a.must(t, entry("new", mine), "apply", "-f", "-")
+	out := a.must(t, entry("new", mine), "apply", "-f", "-", "--prune", "-l", "app=shop")
+	if !hasLine(out, []string{"serviceentry/shop/web", "deleted", "rev 4", "the object of the source files, web.yaml stands as before"}) {
+		t.Errorf("pruned:\n%s", out)
+	}
+}
+
+// TestADeleteTellsWhichFileTakesThePlace of an object that went before it.
+func TestADeleteTellsWhichFileTakesThePlace(t *testing.T) {
+	t.Parallel()
+	s, _ := resttest.StartBeside(t, false, entry("web", mine))
+	a := api{s}
+	a.must(t, entry("web", mine), "apply", "-f", "-")
+	same(t, "deleted", a.must(t, "", "delete", "se/web", "-n", "shop", "--yes"),
+		"serviceentry/shop/web  deleted  rev 3  the object of the source files, web.yaml takes its place\n")
+}
