@@ -30,7 +30,7 @@ func (s sources) routing() event {
 			of, s.one("gateway", "mesh", "r", "edge/s", "r, mesh"), s.one("exportTo", "'*'", "."),
 			host("destination"), s.one("subset", "v1", "v2", "''"), s.one("port", "80", "81"),
 			s.one("mirror", "", ", mirror: {host: m.example}", ", mirrors: [{destination: {host: b.example, subset: v2}}]", ", rewrite: {uri: /x}",
-				", fault: {abort: {httpStatus: 500, percentage: {value: 1}}}", ", corsPolicy: {allowOrigins: [{exact: a}]}", ", retries: {attempts: 2, retryOn: 5xx}, timeout: 1s"), s.one("streams", "", "",
+				", fault: {abort: {httpStatus: 500, percentage: {value: 1}}}", ", corsPolicy: {allowOrigins: [{exact: a}]}", ", match: [{port: 81}, {port: 80, gateways: [mesh]}, {port: 82, gateways: [mesh, r]}]", ", retries: {attempts: 2, retryOn: 5xx}, timeout: 1s"), s.one("streams", "", "",
 				", tcp: [{route: [{destination: {host: b.example}}]}]", ", tcp: [{match: [{destinationSubnets: [10.0.0.0/8]}], route: [{destination: {host: a.example}}]}]",
 				", tcp: [{match: [{port: 81, gateways: [edge/s]}], route: [{destination: {host: a.example}}]}, {route: [{destination: {host: b.example}}]}]",
 				", tls: [{match: [{sniHosts: ["+of+"]}], route: [{destination: {host: b.example, subset: v1}}]}]",

@@ -74,6 +74,8 @@ const (
 	DelegateElsewhere  Code = "PTL0146"
 	HostUnnamed        Code = "PTL0151"
 	HostUnresolved     Code = "PTL0152"
+	MatchPort          Code = "PTL0153"
+	MatchGateway       Code = "PTL0154"
 	ServerUnrouted     Code = "PTL0171"
 	RoutesUnserved     Code = "PTL0172"
 	SourceShadowed     Code = "PTL0181"
@@ -138,6 +140,8 @@ var kinds = []Kind{
 	{DelegateElsewhere, "", Warning, status.ResolvedRefs, "a match of a delegate's route names gateways, and the VirtualService that delegates to it is for none of them", "the match has no effect there"},
 	{HostUnnamed, "", Error, status.ResolvedRefs, "a tcp route leads to a service with resolution DYNAMIC_DNS", "connections that take the route are closed, as they name no host to look up"},
 	{HostUnresolved, "", Error, status.ResolvedRefs, "an HTTP route leads to a service with resolution DYNAMIC_DNS from a port that no such service has", "sidecars do not look hosts up on the port, and answer requests that take the route with 503"},
+	{MatchPort, "", Warning, status.ResolvedRefs, "a match for sidecars is for a port that no service of the hosts has", "the match has no effect"},
+	{MatchGateway, "", Warning, status.ResolvedRefs, "a match names a gateway that is none of those of its VirtualService", "the match has no effect for that gateway"},
 	{ServerUnrouted, "", Warning, status.ResolvedRefs, "a server of a Gateway passes bytes, and no tcp route is for it", "no proxy listens on its port"},
 	{RoutesUnserved, "", Warning, status.ResolvedRefs, "http or tcp routes are for a Gateway without a server of the kind for their hosts and ports", "the gateway does not have the routes"},
 	{SourceShadowed, "", Warning, status.Conflicted, "two sources of configuration have an object of one kind, namespace and name", "that of the source that comes first is used alone"},

@@ -163,7 +163,7 @@ func TestVerdicts(t *testing.T) {
 			name: "delegates that are not there, have hosts, or are not exported",
 			objects: []string{entry, root("{match: [{port: 1}], delegate: {name: none}}, {match: [{port: 2}], delegate: {name: far}}, {match: [{port: 3}], delegate: {name: v}}, {delegate: {name: far, namespace: other}}"),
 				routes("other/far", "{exportTo: [.], http: ["+toIt+"]}")},
-			want: []string{"v PTL0141 spec.http[0].delegate", "v PTL0141 spec.http[1].delegate", "v PTL0143 spec.http[2].delegate beside v", "v PTL0142 spec.http[3].delegate beside far"},
+			want: []string{"v PTL0141 spec.http[0].delegate", "v PTL0141 spec.http[1].delegate", "v PTL0143 spec.http[2].delegate beside v", "v PTL0142 spec.http[3].delegate beside far", "v PTL0153 spec.http[0].match[0].port", "v PTL0153 spec.http[1].match[0].port", "v PTL0153 spec.http[2].match[0].port"},
 		},
 		{
 			name:    "a delegate without a root",
@@ -186,7 +186,7 @@ func TestVerdicts(t *testing.T) {
 			name: "routes behind a delegate that takes every request",
 			objects: []string{entry, root("{match: [{port: 80}], delegate: {name: d}}, {match: [{uri: {prefix: /}}], delegate: {name: d}}, {match: [{port: 81}], " + toIt[1:] + ", " + toIt),
 				part("d", toIt+", "+toIt)},
-			want: []string{"d PTL0113 spec.http[1]", "v PTL0113 spec.http[2] beside d"},
+			want: []string{"d PTL0113 spec.http[1]", "v PTL0113 spec.http[2] beside d", "v PTL0153 spec.http[2].match[0].port"},
 		},
 		{
 			name:    "a delegate for another gateway",
@@ -385,7 +385,7 @@ func TestVerdicts(t *testing.T) {
 				{match: [{uri: {prefix: /a}, gateways: [edge]}], route: [{destination: {host: "*.example.org", port: {number: 80}}}]}, {route: [{destination: {host: "*.example.org", port: {number: 80}}}]}]}`),
 				routes("w", `{hosts: [web.example.com], http: [{route: [{destination: {host: "*.example.org", port: {number: 80}}}]}]}`),
 				gateway("edge", edge), routes("g", `{hosts: [web.example.com], gateways: [edge], http: [{route: [{destination: {host: "*.example.org", port: {number: 80}}}]}]}`)},
-			want: []string{"v PTL0152 spec.http[2].route[0].destination"},
+			want: []string{"v PTL0152 spec.http[2].route[0].destination", "v PTL0154 spec.http[1].match[0].gateways[0]"},
 		},
 		{
 			name: "settings of a rule that have no effect on it",
@@ -463,6 +463,24 @@ func TestVerdicts(t *testing.T) {
 		},
 		{name: "a gateway at the address of an endpoint is gone", objects: []string{entry}, proxies: proxies(gone)},
 		{name: "and so is the sidecar", objects: []string{entry}, proxies: proxies(&running, atAddress("w", "10.0.0.1", "")), want: []string{"web PTL0126 spec.endpoints[0].address"}},
+		{
+			name: "matches for ports that no service of the hosts has",
+			objects: []string{entry, dynamic, streamEntry("db", "TCP"), gateway("edge", edge),
+				routes("v", `{hosts: [web.example.com], http: [{match: [{port: 80}, {port: 9999}], route: [{destination: {host: web.example.com}}]}]}`),
+				routes("db", `{hosts: [db.example.com], tcp: [{match: [{port: 9999}], route: [{destination: {host: db.example.com}}]}]}`),
+				routes("both", `{hosts: [www.example.com, web.example.com], gateways: [edge, mesh], http: [{match: [{port: 9999}, {port: 9998, gateways: [mesh]}, {port: 9997, gateways: [edge]}], route: [{destination: {host: web.example.com}}]}]}`),
+				routes("under", `{hosts: [api.example.org], http: [{match: [{port: 443}, {port: 444}], route: [{destination: {host: web.example.com}}]}]}`),
+				routes("none", `{hosts: [none.example.com], http: [{match: [{port: 9999}], route: [{destination: {host: web.example.com}}]}]}`)},
+			want: []string{"both PTL0111 spec.hosts[1] beside v", "both PTL0123 spec.hosts[0]", "both PTL0153 spec.http[0].match[1].port", "db PTL0153 spec.tcp[0].match[0].port",
+				"none PTL0123 spec.hosts[0]", "under PTL0123 spec.hosts[0]", "v PTL0153 spec.http[0].match[1].port"},
+		},
+		{
+			name: "matches that name gateways which are none of the VirtualService",
+			objects: []string{entry, gateway("edge", edge),
+				routes("v", `{hosts: [web.example.com], http: [{match: [{gateways: [edge, mesh]}, {gateways: [mesh]}], route: [{destination: {host: web.example.com}}]}]}`),
+				routes("w", `{hosts: [web.example.com], gateways: [default/edge], http: [{match: [{gateways: [edge], uri: {exact: /a}}, {gateways: [mesh]}], route: [{destination: {host: web.example.com}}]}]}`)},
+			want: []string{"v PTL0154 spec.http[0].match[0].gateways[0]", "w PTL0154 spec.http[0].match[1].gateways[0]"},
+		},
 		{
 			name: "fields that gRPC clients do not take", objects: []string{strings.ReplaceAll(entry, "HTTP", "GRPC"), odd}, proxies: proxies(client("other")),
 			want: []string{

@@ -38,6 +38,7 @@ func (j *judge) virtualService(object *config.Config) {
 		j.httpRoute(vs, http, written.GetHttp()[i], at("spec.http", i))
 	}
 	j.behindDelegates(vs)
+	j.matches(vs, written)
 	j.streams(vs, written)
 	j.gatewayRoutes(vs)
 	j.grpcClients(vs, vs.Written.GetHttp())
