@@ -128,12 +128,12 @@ func (c *Cache) update(u files.Update[*parsed]) {
 	c.mu.Lock()
 	c.tell(u)
 	concerned := map[string]bool{}
-	var news []Problem
+	var said turns
 	for _, change := range u.Changes {
-		news = append(news, c.apply(change, concerned)...)
+		c.apply(change, concerned, &said)
 	}
 	for _, path := range slices.Sorted(maps.Keys(concerned)) {
-		configs = c.elect(configs, path, &news)
+		configs = c.elect(configs, path, &said)
 	}
 	first := u.Begun && c.Snapshot() == nil
 	differs := configs != c.configs
@@ -141,7 +141,7 @@ func (c *Cache) update(u files.Update[*parsed]) {
 		c.lastChange = time.Now()
 	}
 	c.mu.Unlock()
-	c.logNews(news)
+	c.logTurns(said)
 	if differs || first {
 		c.revision++
 		c.configs = configs
@@ -168,12 +168,17 @@ func (c *Cache) tell(u files.Update[*parsed]) {
 			c.o.Log.Warn("a file of configuration cannot be read", "dir", c.o.Dir, "file", f.Path, "kept", f.Held, "err", f.Err)
 		}
 	}
+	for path := range known {
+		if !slices.ContainsFunc(u.Faults, func(f files.Fault) bool { return f.Path == path }) {
+			c.o.Log.Info("a file of configuration can be read again, or is gone", "dir", c.o.Dir, "file", path)
+		}
+	}
 	c.faults = u.Faults
 }
 
-// apply takes a file that was read or is gone, notes the paths of the keys that it
-// concerns, and returns what is newly wrong.
-func (c *Cache) apply(change files.Change[*parsed], concerned map[string]bool) (news []Problem) {
+// apply takes a file that was read or is gone, and notes the paths of the keys that it
+// concerns, and what is newly wrong or right.
+func (c *Cache) apply(change files.Change[*parsed], concerned map[string]bool, said *turns) {
 	old := c.files[change.Path]
 	if old == nil {
 		old = &document{}
@@ -194,33 +199,40 @@ func (c *Cache) apply(change files.Change[*parsed], concerned map[string]bool) (
 		at, _ := slices.BinarySearchFunc(all, one, compareClaims)
 		c.claims[one.path] = slices.Insert(all, at, one)
 	}
+	for _, p := range old.problems {
+		if !slices.ContainsFunc(next.problems, func(o Problem) bool { return o.sameDocument(p) || o.sameFault(p) }) {
+			said.gone = append(said.gone, p)
+		}
+	}
 	if change.Gone {
 		delete(c.files, change.Path)
-		return nil
+		return
 	}
 	c.files[change.Path] = next
 	for _, p := range next.problems {
 		if !slices.ContainsFunc(old.problems, p.same) {
-			news = append(news, p)
+			said.news = append(said.news, p)
 		}
 	}
 	if p, contradicts := c.contradiction(change.Path, next); contradicts {
 		if _, did := c.contradiction(change.Path, old); !did {
-			news = append(news, p)
+			said.news = append(said.news, p)
 		}
 	}
-	return news
 }
 
 // elect has the first claim of a key count.
-func (c *Cache) elect(configs pmap.Map[*config.Config], path string, news *[]Problem) pmap.Map[*config.Config] {
+func (c *Cache) elect(configs pmap.Map[*config.Config], path string, said *turns) pmap.Map[*config.Config] {
 	all := c.claims[path]
 	if was := c.contested[path]; len(all) > 1 {
 		c.contested[path] = true
 		if !was {
-			*news = append(*news, all[1].second(all[0]))
+			said.news = append(said.news, all[1].second(all[0]))
 		}
 	} else {
+		if c.contested[path] && len(all) == 1 {
+			said.gone = append(said.gone, Problem{Place: all[0].Place, Object: all[0].object.Key().String()})
+		}
 		delete(c.contested, path)
 	}
 	if len(all) == 0 {
@@ -272,6 +284,12 @@ func settle(file string, old *document, now *parsed, at time.Time) *document {
 	for _, b := range now.broken {
 		p := Problem{Place: b.Place, Object: b.object, Message: b.message, Since: at, Serving: kept[b.object]}
 		p.File = file
+		if !p.Serving {
+			p.Serving = slices.ContainsFunc(next.claims, func(o *claim) bool {
+				key := o.object.Key().String()
+				return kept[key] && !now.names(key) && (b.object == "" || o.Document == b.Document && o.Item == b.Item)
+			})
+		}
 		next.problems = append(next.problems, since(old, p))
 	}
 	return next
@@ -280,7 +298,7 @@ func settle(file string, old *document, now *parsed, at time.Time) *document {
 // since returns a problem with the time at which the document came to be at fault.
 func since(old *document, p Problem) Problem {
 	for _, o := range old.problems {
-		if o.Document == p.Document && o.Item == p.Item {
+		if o.sameDocument(p) {
 			p.Since = o.Since
 			break
 		}

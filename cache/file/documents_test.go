@@ -35,10 +35,18 @@ func TestBrokenDocuments(t *testing.T) {
 		if all := s.Problems(); len(all) != 1 {
 			t.Errorf("the problems are %v", all)
 		}
-		if i == 0 && (!p.Serving || p.Object != "serviceentry/a/y") {
+		if !p.Serving || i == 0 && p.Object != "serviceentry/a/y" {
 			t.Errorf("the problem is %+v", p)
 		}
 	}
+	if n := s.log.count("kept=true"); n != 5 || s.log.count("kept=false") > 0 || s.log.count("is gone") > 0 {
+		t.Errorf("the log has kept=true %d times, want 5", n)
+	}
+	s.put("new.yaml", "a: [b\n")
+	if p := s.awaitProblem("new.yaml", ""); p.Serving {
+		t.Errorf("a broken file that is new has served nothing: %+v", p)
+	}
+	must(t, os.Remove(s.path("new.yaml")))
 	since := s.Problems()[0].Since
 	s.put("all.yaml", broken("x"))
 	s.awaitProblem("all.yaml", "document 1")
@@ -49,6 +57,7 @@ func TestBrokenDocuments(t *testing.T) {
 	s.awaitRound("x", "-")
 	s.awaitRound("y", "9")
 	s.awaitSound()
+	s.await("the log has that the faults are gone", func() bool { return s.log.count("a fault of configuration is gone") == 3 })
 	if time.Since(since) < 0 {
 		t.Error("the fault lies in the future")
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,6 +56,11 @@ type broken struct {
 	Place
 	object  string // Key.String, as far as it is known
 	message string
+}
+
+// names says whether one of the broken documents is of an object (Key.String).
+func (p *parsed) names(object string) bool {
+	return slices.ContainsFunc(p.broken, func(b broken) bool { return b.object == object })
 }
 
 // block is the size at which a full disk cuts files off.

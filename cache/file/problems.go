@@ -25,18 +25,26 @@ type Problem struct {
 }
 
 // String is the whole problem in a line, without its time.
-func (p Problem) String() string {
-	out := p.Place.String()
-	if p.Object != "" {
-		out += ": " + p.Object
+func (p Problem) String() string { return p.of() + ": " + p.Message }
+
+// of is what has the problem.
+func (p Problem) of() string {
+	if p.Object == "" {
+		return p.Place.String()
 	}
-	return out + ": " + p.Message
+	return p.Place.String() + ": " + p.Object
 }
 
 // same says whether two problems are the same whatever their time.
 func (p Problem) same(o Problem) bool {
 	return p.Place == o.Place && p.Object == o.Object && p.Message == o.Message
 }
+
+// sameDocument says whether two problems of a file are of the same document.
+func (p Problem) sameDocument(o Problem) bool { return p.Document == o.Document && p.Item == o.Item }
+
+// sameFault says whether two problems are the same wherever the document stands.
+func (p Problem) sameFault(o Problem) bool { return p.Object == o.Object && p.Message == o.Message }
 
 // Problems returns all that is wrong, in the order of files and documents.
 func (c *Cache) Problems() []Problem {
@@ -112,16 +120,25 @@ func (c *Cache) contradiction(file string, d *document) (Problem, bool) {
 	return Problem{}, false
 }
 
-// maxLogged is how many problems of one update are logged.
+// maxLogged is how many problems of one update are logged, and how many that are gone.
 const maxLogged = 10
 
-// logNews logs what is newly wrong.
-func (c *Cache) logNews(news []Problem) {
-	for _, p := range news[:min(len(news), maxLogged)] {
+// turns are what an update has made wrong, and what it has made right.
+type turns struct{ news, gone []Problem }
+
+// logTurns logs what is newly wrong, and what is not any more.
+func (c *Cache) logTurns(t turns) {
+	for _, p := range t.news[:min(len(t.news), maxLogged)] {
 		c.o.Log.Warn("a document of configuration is at fault", "dir", c.o.Dir, "problem", p.String(), "kept", p.Serving)
 	}
-	if more := len(news) - maxLogged; more > 0 {
+	if more := len(t.news) - maxLogged; more > 0 {
 		c.o.Log.Warn("more documents of configuration are at fault", "dir", c.o.Dir, "documents", more)
+	}
+	for _, p := range t.gone[:min(len(t.gone), maxLogged)] {
+		c.o.Log.Info("a fault of configuration is gone", "dir", c.o.Dir, "at", p.of())
+	}
+	if more := len(t.gone) - maxLogged; more > 0 {
+		c.o.Log.Info("more faults of configuration are gone", "dir", c.o.Dir, "faults", more)
 	}
 }
 
