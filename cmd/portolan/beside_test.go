@@ -1,11 +1,16 @@
 package main
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 
+	"gotest.tools/v3/golden"
+
 	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/cache/rest/finding"
 	"github.com/portolan-mesh/portolan/cache/rest/resttest"
+	"github.com/portolan-mesh/portolan/xds/admin"
 )
 
 // startBehind starts an API over a store with an object, web, that one of a file, which
@@ -50,4 +55,37 @@ func TestADeleteTellsWhichFileTakesThePlace(t *testing.T) {
 	a.must(t, entry("web", mine), "apply", "-f", "-")
 	same(t, "deleted", a.must(t, "", "delete", "se/web", "-n", "shop", "--yes"),
 		"serviceentry/shop/web  deleted  rev 3  the object of the source files, web.yaml takes its place\n")
+}
+
+// TestDescribeAnObjectOfAFile: it comes from a place, has findings and references, and
+// nothing that only objects of the store have. Its age is not known.
+func TestDescribeAnObjectOfAFile(t *testing.T) {
+	t.Parallel()
+	const object = `{"apiVersion":"networking.istio.io/v1","kind":"VirtualService",
+	  "metadata":{"name":"reviews","namespace":"shop","creationTimestamp":"1970-01-01T00:00:00Z","annotations":{"portolan.io/source":"conf, shop/reviews.yaml: document 1 (line 1)"}},
+	  "spec":{"hosts":["reviews.shop"]}}`
+	answer := func(r *http.Request) any {
+		switch r.URL.Path {
+		case admin.PropagationPath:
+			t.Error("there is nothing to be asked of how far it has come")
+		case admin.ReferencesPath, finding.Path:
+			return describedObject(r)
+		}
+		return object
+	}
+	out, err := serving(t, answer, "describe", "vs/reviews", "-n", "shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden.Assert(t, out.out, "describe-object-file.txt")
+	out, err = serving(t, answer, "describe", "vs/reviews", "-n", "shop", "-o", "yaml")
+	if err != nil || !strings.Contains(out.out, "\nsource: 'conf, shop/reviews.yaml: document 1 (line 1)'\n") || strings.Contains(out.out, "propagation") {
+		t.Errorf("%v\n%s", err, out.out)
+	}
+	out, err = serving(t, func(*http.Request) any {
+		return `{"apiVersion":"networking.istio.io/v1","kind":"VirtualServiceList","metadata":{"resourceVersion":"3"},"items":[` + object + `]}`
+	}, "get", "vs", "-n", "shop")
+	if row := strings.Fields(out.out); err != nil || row[len(row)-1] != "-" {
+		t.Errorf("%v\n%s", err, out.out)
+	}
 }

@@ -31,6 +31,9 @@ beside other objects and what to do, how many proxies have taken its last change
 which have not, what its fields name, and which objects name it. What is named and not there is marked. portolan get -o yaml shows the
 object itself, portolan history who changed it.
 
+Of an object that comes from a file it shows the place there, what is odd about it and
+the references: conditions and proxies are known of objects of the store alone.
+
 References are those of VirtualServices, DestinationRules and ServiceEntries, by
 name alone: an object may still not be exported to another.`,
 		Example: `  portolan describe vs/reviews -n shop
@@ -72,9 +75,12 @@ name alone: an object may still not be exported to another.`,
 type description struct {
 	metav1.TypeMeta `json:",inline"`
 	Object          *unstructured.Unstructured `json:"object"`
-	Findings        []finding.Finding          `json:"findings,omitempty"`
-	Propagation     admin.Propagation          `json:"propagation"`
-	References      admin.References           `json:"references"`
+	// Source is the source other than the store that the object comes from, and its place
+	// there. Of such an object there is no Propagation.
+	Source      string             `json:"source,omitempty"`
+	Findings    []finding.Finding  `json:"findings,omitempty"`
+	Propagation *admin.Propagation `json:"propagation,omitempty"`
+	References  admin.References   `json:"references"`
 }
 
 // describe reads what a server has of an object.
@@ -85,8 +91,11 @@ func (e *environment) describe(ctx context.Context, key config.Key, kind *schema
 		if d.Object, err = c.Get(ctx, client.Resource(kind), key.Namespace, key.Name); err != nil {
 			return err
 		}
-		if err := c.JSON(ctx, admin.PropagationPath+query, &d.Propagation); err != nil {
-			return err
+		if d.Source = d.Object.GetAnnotations()[config.SourceAnnotation]; d.Source == "" {
+			d.Propagation = &admin.Propagation{}
+			if err := c.JSON(ctx, admin.PropagationPath+query, d.Propagation); err != nil {
+				return err
+			}
 		}
 		if err := c.JSON(ctx, admin.ReferencesPath+query, &d.References); err != nil {
 			return err
@@ -112,34 +121,45 @@ func findingsOf(ctx context.Context, c *client.Client, key config.Key) ([]findin
 }
 
 func (e *environment) printDescription(key config.Key, d description) error {
-	created := d.Object.GetCreationTimestamp()
-	fmt.Fprintf(e.stdout, "%s  changed at rev %d  created %s ago\n\n", key, d.Propagation.Revision, age(e.now(), created.Time))
+	fmt.Fprintln(e.stdout, strings.Join(slices.Concat([]string{key.String()}, e.origin(d)), "  "))
 	for _, rows := range [][][]string{conditionRows(d.Object, len(d.Findings) > 0, e.now()), findingRows(d.Findings)} {
-		if len(rows) < 2 {
-			continue
-		}
-		if err := writeTable(e.stdout, rows); err != nil {
+		if err := e.printSection(rows); err != nil {
 			return err
 		}
-		fmt.Fprintln(e.stdout)
 	}
-	fmt.Fprintln(e.stdout, distribution(d.Propagation))
-	if err := e.printLaggards(d.Propagation); err != nil {
+	if d.Propagation != nil {
+		fmt.Fprintf(e.stdout, "\n%s\n", distribution(*d.Propagation))
+		if err := e.printLaggards(*d.Propagation); err != nil {
+			return err
+		}
+	}
+	if err := e.printSection(referenceRows("REFERS TO", d.References.To)); err != nil {
 		return err
 	}
-	for _, one := range []struct {
-		header string
-		list   []admin.Reference
-	}{{"REFERS TO", d.References.To}, {"REFERRED TO BY", d.References.From}} {
-		if len(one.list) == 0 {
-			continue
-		}
-		fmt.Fprintln(e.stdout)
-		if err := writeTable(e.stdout, referenceRows(one.header, one.list)); err != nil {
-			return err
-		}
+	return e.printSection(referenceRows("REFERRED TO BY", d.References.From))
+}
+
+// origin says where an object comes from, and when.
+func (e *environment) origin(d description) (out []string) {
+	if d.Source != "" {
+		out = append(out, "from "+plain(d.Source))
 	}
-	return nil
+	if d.Propagation != nil {
+		out = append(out, fmt.Sprintf("changed at rev %d", d.Propagation.Revision))
+	}
+	if at := age(e.now(), created(d.Object)); at != "" {
+		out = append(out, "created "+at+" ago")
+	}
+	return out
+}
+
+// printSection prints a table below an empty line; nothing of a header alone.
+func (e *environment) printSection(rows [][]string) error {
+	if len(rows) < 2 {
+		return nil
+	}
+	fmt.Fprintln(e.stdout)
+	return writeTable(e.stdout, rows)
 }
 
 // conditionRows are the conditions of an object's status, below a header. With findings,

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/go-multierror"
 	"github.com/spf13/cobra"
@@ -411,10 +412,20 @@ func (o *getOptions) rows(env *environment, f found, several bool) ([][]string, 
 		if wide {
 			row = append(row, programmedOf(object), issuesOf(object))
 		}
-		row = append(row, object.GetResourceVersion(), age(env.now(), object.GetCreationTimestamp().Time))
+		row = append(row, object.GetResourceVersion(), shown(age(env.now(), created(object))))
 		rows = append(rows, row)
 	}
 	return rows, nil
+}
+
+// created is when an object was created; zero where that is not known, as of one in a file
+// that does not say it and is served with the time 0.
+func created(object *unstructured.Unstructured) time.Time {
+	at := object.GetCreationTimestamp().Time
+	if at.Unix() <= 0 {
+		return time.Time{}
+	}
+	return at
 }
 
 // specOf reads the spec of an object. It drops fields that only a newer server knows.

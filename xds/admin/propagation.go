@@ -27,7 +27,8 @@ type Propagation struct {
 	progress.Distribution `json:",inline"`
 }
 
-// Objects looks up the revision of an object, and that of the store.
+// Objects looks up the revision of an object, and that of the store. One with a method
+// Place, as aggregate.Cache has it, is asked where objects of other sources stand.
 type Objects interface {
 	Snapshot() *cache.Snapshot
 	StoreRevision(ctx context.Context) (int64, error)
@@ -72,7 +73,7 @@ func askedFor(r *http.Request, objects Objects) (revision int64, all bool, err e
 			return 0, false, fmt.Errorf("%s %s/%s: %w", query.Get("kind"), query.Get("namespace"), query.Get("name"), storage.ErrNotFound)
 		}
 		if object.Source != "" {
-			return 0, false, rest.BadRequest(fmt.Sprintf("%s comes from the source %s, which has no revisions: name a revision of the store", object.Key(), object.Source))
+			return 0, false, rest.BadRequest(fmt.Sprintf("%s comes from the source %s: wait counts changes of the store; see portolan proxy status", object.Key(), origin(objects, object)))
 		}
 		text = object.ResourceVersion
 	}
@@ -86,4 +87,14 @@ func askedFor(r *http.Request, objects Objects) (revision int64, all bool, err e
 		}
 	}
 	return revision, all, nil
+}
+
+// origin is the source of an object, with its place there where that is known.
+func origin(of Objects, object *config.Config) string {
+	if p, ok := of.(interface{ Place(config.Key) string }); ok {
+		if place := p.Place(object.Key()); place != "" {
+			return object.Source + " (" + place + ")"
+		}
+	}
+	return object.Source
 }
