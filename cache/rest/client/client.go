@@ -338,15 +338,20 @@ const askAgain = 100 * time.Millisecond
 // sendPatiently sends to a server that may still be starting: if it refuses the
 // connection, sendPatiently tries again until the client's patience or ctx ends.
 func (c *Client) sendPatiently(ctx context.Context, in request) (*http.Response, error) {
+	var refused error // so far, which says more than that time is up
 	for began := time.Now(); ; {
 		response, err := c.sendBy(ctx, c.http, in, "")
+		if refused != nil && endedBefore(err) {
+			return nil, refused
+		}
 		if !errors.Is(err, syscall.ECONNREFUSED) || time.Since(began) >= c.patience {
 			return response, err
 		}
+		refused = err
 		c.waiting()
 		select {
 		case <-ctx.Done():
-			return nil, err // which says more than that time is up
+			return nil, refused
 		case <-time.After(askAgain):
 		}
 	}

@@ -23,6 +23,8 @@ type UnreachableError struct {
 	Unknown bool
 	// Err is the cause.
 	Err error
+
+	unsent bool // nothing of the call was sent
 }
 
 // Error implements error.
@@ -56,7 +58,13 @@ func (c *Client) unreachable(ctx context.Context, in request, sent bool, err err
 		err = errors.New("it does not speak HTTP/1.1, as the config API does: is this where proxies connect (serve --xds-address), and not its --api-address?")
 		sent = false
 	}
-	return &UnreachableError{Server: c.server.String(), Unknown: sent && in.writes(), Err: err}
+	return &UnreachableError{Server: c.server.String(), Unknown: sent && in.writes(), Err: err, unsent: !sent}
+}
+
+// endedBefore says whether the time for a call was up before anything was sent.
+func endedBefore(err error) bool {
+	var e *UnreachableError
+	return errors.As(err, &e) && e.unsent && errors.Is(err, context.DeadlineExceeded)
 }
 
 // writes says whether a call may change what is stored.
