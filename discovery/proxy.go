@@ -281,3 +281,11 @@ func stringMap(v *structpb.Value) labels.Instance {
 	}
 	return out
 }
+
+// IsNamed says whether a text names the proxy: its node id, its name with or without the
+// namespace and what follows a dot, or an address.
+func (p *Proxy) IsNamed(text string) bool {
+	short, _, _ := strings.Cut(p.Name, ".")
+	names := []string{p.ID, p.Name, short, p.Namespace + "/" + p.Name, p.Namespace + "/" + short}
+	return slices.Contains(names, text) || slices.Contains(p.IPAddresses, text)
+}

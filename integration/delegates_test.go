@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/explain"
 )
 
 // delegate is a VirtualService of namespace team without hosts.
@@ -69,7 +69,7 @@ func TestEnvoyDelegates(t *testing.T) {
 		}
 		s.awaitCondition("virtualservices", "team/api", "Conflicted", "True", "PTL0144")
 		e, err := s.explain("gateway/shop/edge", fmt.Sprint(shopHost, ":", x.gateway), request{path: "/api/new/1"})
-		if err != nil || e.Outcome != admin.Forwarded || e.Route.Object != "virtualservice/team/api" || e.Route.Field != "spec.http[0].match[0]" ||
+		if err != nil || e.Outcome != explain.Forwarded || e.Route.Object != "virtualservice/team/api" || e.Route.Field != "spec.http[0].match[0]" ||
 			e.Route.Root != "virtualservice/shop/reviews" || e.Route.RootField != "spec.http[0].match[0]" {
 			t.Errorf("explained: %v %s %+v", err, e.Outcome, e.Route)
 		}

@@ -11,13 +11,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/explain"
 )
 
 // explain asks a server what a proxy does with a request to a HOST:PORT. Where the
 // request has a host, it is another one than that.
-func (s *server) explain(from, to string, q request) (admin.Explanation, error) {
+func (s *server) explain(from, to string, q request) (explain.Explanation, error) {
 	query := url.Values{"from": {from}, "to": {to}, "path": {q.path}, "method": {q.method}}
 	if q.host != "" {
 		query.Add("header", "host="+q.host)
@@ -25,8 +25,8 @@ func (s *server) explain(from, to string, q request) (admin.Explanation, error) 
 	for name, value := range q.header {
 		query.Add("header", name+"="+value)
 	}
-	var out admin.Explanation
-	_, err := s.get(admin.ExplanationPath+"?"+query.Encode(), &out)
+	var out explain.Explanation
+	_, err := s.get(explain.Path+"?"+query.Encode(), &out)
 	return out, err
 }
 
@@ -223,7 +223,7 @@ func (m *explainedMesh) request() (from string, q request) {
 }
 
 // allowed are the answers that an explanation allows: the names of upstreams, or a status.
-func (m *explainedMesh) allowed(e admin.Explanation) (out []string) {
+func (m *explainedMesh) allowed(e explain.Explanation) (out []string) {
 	if e.Status != 0 {
 		out = append(out, strconv.Itoa(e.Status))
 	}
@@ -238,7 +238,7 @@ func (m *explainedMesh) allowed(e admin.Explanation) (out []string) {
 }
 
 // agrees compares an answer with what was explained: who answers, and by which route.
-func (m *explainedMesh) agrees(e admin.Explanation, got reply) error {
+func (m *explainedMesh) agrees(e explain.Explanation, got reply) error {
 	if wants := m.allowed(e); !slices.Contains(wants, got.String()) {
 		return fmt.Errorf("it is answered by %s, not %v", got, wants)
 	}
@@ -258,15 +258,15 @@ var explainedKinds = []struct {
 	outcome, reason string // of which it has a part
 	least           float64
 }{
-	{admin.Forwarded, "", 40},
-	{admin.Answered, "", 8},
-	{admin.PartlyFails, "", 1},
-	{admin.Fails, "no DestinationRule that applies has subset", 1},
-	{admin.Fails, "it has no endpoint", 1},
-	{admin.Fails, "there is no service", 1},
-	{admin.Fails, "no route of the VirtualServices", 1},
-	{admin.Fails, "no route is for host", 1},
-	{admin.Fails, "which only a proxy that captures traffic knows", 1},
+	{explain.Forwarded, "", 40},
+	{explain.Answered, "", 8},
+	{explain.PartlyFails, "", 1},
+	{explain.Fails, "no DestinationRule that applies has subset", 1},
+	{explain.Fails, "it has no endpoint", 1},
+	{explain.Fails, "there is no service", 1},
+	{explain.Fails, "no route of the VirtualServices", 1},
+	{explain.Fails, "no route is for host", 1},
+	{explain.Fails, "which only a proxy that captures traffic knows", 1},
 }
 
 // TestEnvoyDoesWhatIsExplained draws meshes and requests, and compares what Envoys answer
@@ -352,7 +352,7 @@ func TestGRPCClientDoesWhatIsExplained(t *testing.T) {
 				}
 			}
 		}
-		if e.Outcome == admin.Fails {
+		if e.Outcome == explain.Fails {
 			wants = []string{strconv.Itoa(http.StatusServiceUnavailable)}
 		}
 		if got := send(t, call); !slices.Contains(wants, got.String()) {

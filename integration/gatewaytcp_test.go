@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/explain"
 )
 
 // bytesGateway is a Gateway with servers for TCP on some ports.
@@ -69,7 +69,7 @@ func TestEnvoyGatewayTCP(t *testing.T) {
 		calls.expectAll()
 
 		e, err := s.explain("gateway/shop/bytes", "a.shop.test:"+fmt.Sprint(port), request{})
-		if err != nil || e.Outcome != admin.Forwarded || e.Route == nil || e.Route.Object != "virtualservice/shop/a" || e.Route.Field != "spec.tcp[0]" {
+		if err != nil || e.Outcome != explain.Forwarded || e.Route == nil || e.Route.Object != "virtualservice/shop/a" || e.Route.Field != "spec.tcp[0]" {
 			t.Errorf("the explanation is %v, %+v", err, e)
 		}
 		s.awaitSynced(s.remove(gatewayShares("a", port, 100, 0)), "edge")

@@ -11,6 +11,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
@@ -132,7 +133,7 @@ func (c *Connection) objectsBehind(h protocol.Holding) []config.Key {
 		addOrigins(h.Acked, paths)
 	}
 	for path := range paths {
-		if key, ok := KeyOfPath(path); ok {
+		if key, ok := generate.KeyOfPath(path); ok {
 			found[key.Path()] = key
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/desired"
 	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
@@ -36,7 +37,7 @@ func (o origins) objectsOf(refused, held *resource.Resource) []config.Key {
 	}
 	var keys []config.Key
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
-		if key, ok := KeyOfPath(path); ok {
+		if key, ok := generate.KeyOfPath(path); ok {
 			keys = append(append(keys, key), o.delegates(key)...)
 		}
 	}
@@ -98,19 +99,4 @@ func addOrigins(r *resource.Resource, paths map[string]struct{}) {
 		}
 		return protorange.Break
 	})
-}
-
-// KeyOfPath is the inverse of envoy.ConfigPath, for served kinds.
-func KeyOfPath(path string) (config.Key, bool) {
-	parts := strings.Split(path, "/") // "", apis, group, version, namespaces, namespace, kind, name
-	if len(parts) != 8 {
-		return config.Key{}, false
-	}
-	group, version, namespace, name := parts[2], parts[3], parts[5], parts[7]
-	for _, kind := range schema.Pilot().All() {
-		if kind.Group == group && envoy.ConfigPath(group, version, kind.Kind, namespace, name) == path {
-			return config.Key{Kind: kind.GroupVersionKind, Namespace: namespace, Name: name}, true
-		}
-	}
-	return config.Key{}, false
 }

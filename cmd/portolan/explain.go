@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/portolan-mesh/portolan/cache/rest/client"
-	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/explain"
 	"github.com/portolan-mesh/portolan/xds/simulate"
 )
 
@@ -66,9 +66,9 @@ service: the port of an HTTP proxy, or a Unix domain socket of the Sidecar.`,
 					query.Set(name, value)
 				}
 			}
-			var e admin.Explanation
+			var e explain.Explanation
 			err := env.call(c.Context(), func(ctx context.Context, c *client.Client) error {
-				return c.JSON(ctx, admin.ExplanationPath+"?"+query.Encode(), &e)
+				return c.JSON(ctx, explain.Path+"?"+query.Encode(), &e)
 			})
 			switch {
 			case err != nil:
@@ -94,7 +94,7 @@ service: the port of an HTTP proxy, or a Unix domain socket of the Sidecar.`,
 }
 
 // explanationRows tells one thing in each row. What fails is marked.
-func explanationRows(e admin.Explanation) [][]string {
+func explanationRows(e explain.Explanation) [][]string {
 	rows := [][]string{{"proxy", e.Proxy.Name + ", a " + e.Proxy.Type + connection(e.Proxy)}}
 	if e.Request.Address != "" {
 		to := fmt.Sprintf("to %s port %d", e.Request.Address, e.Request.Port)
@@ -140,8 +140,8 @@ func explanationRows(e admin.Explanation) [][]string {
 		}
 	}
 	outcome := map[string]string{
-		admin.Forwarded: "it goes to the endpoints", admin.Passed: "it passes", admin.Answered: "the proxy answers",
-		admin.Fails: "! it fails", admin.PartlyFails: "! a part of the requests fails", admin.Unknown: "! not known",
+		explain.Forwarded: "it goes to the endpoints", explain.Passed: "it passes", explain.Answered: "the proxy answers",
+		explain.Fails: "! it fails", explain.PartlyFails: "! a part of the requests fails", explain.Unknown: "! not known",
 	}[e.Outcome]
 	if e.Status != 0 {
 		outcome += fmt.Sprintf(" with %d", e.Status)
@@ -164,20 +164,20 @@ func notTaken(fields []string) [][]string {
 }
 
 // inboundText says what the sidecars beside endpoints do.
-func inboundText(in admin.ExplainedInbound) string {
+func inboundText(in explain.Inbound) string {
 	end := in.Reason
 	switch {
-	case in.Outcome == admin.Forwarded && in.Application != "":
+	case in.Outcome == explain.Forwarded && in.Application != "":
 		end = "to the application at " + in.Application
-	case in.Outcome == admin.Forwarded:
+	case in.Outcome == explain.Forwarded:
 		end = "to the application"
-	case in.Outcome != admin.Passed:
+	case in.Outcome != explain.Passed:
 		end = "! " + end
 	}
 	return joined("at "+items(in.Endpoints, false), in.Listener, in.Cluster, of(in.Objects), end)
 }
 
-func connection(p admin.ExplainedProxy) string {
+func connection(p explain.Proxy) string {
 	if p.Connected {
 		return " that is connected"
 	}
@@ -211,11 +211,11 @@ func named(route string) string {
 }
 
 // arrow says to which destinations requests go, and their shares.
-func arrow(e admin.Explanation) string {
+func arrow(e explain.Explanation) string {
 	if len(e.Destinations) == 0 {
 		return ""
 	}
-	return "-> " + strings.Join(each(e.Destinations, func(d admin.ExplainedDestination) string {
+	return "-> " + strings.Join(each(e.Destinations, func(d explain.Destination) string {
 		name := d.Subset
 		if name == "" {
 			name = addressOf(d)
@@ -228,7 +228,7 @@ func arrow(e admin.Explanation) string {
 }
 
 // routeTerms are the timeout and the retries of a route, and what it rewrites.
-func routeTerms(r *admin.ExplainedRoute) string {
+func routeTerms(r *explain.Route) string {
 	out := []string{"no timeout"}
 	if r.Timeout != "" {
 		out[0] = "timeout " + r.Timeout
@@ -251,7 +251,7 @@ func routeTerms(r *admin.ExplainedRoute) string {
 }
 
 // addressOf is a destination: "reviews.shop:9080 v1".
-func addressOf(d admin.ExplainedDestination) string {
+func addressOf(d explain.Destination) string {
 	if d.Host == "" {
 		return d.Cluster
 	}
@@ -259,8 +259,8 @@ func addressOf(d admin.ExplainedDestination) string {
 }
 
 // endpointsText counts the endpoints by locality, or says why requests fail.
-func endpointsText(d admin.ExplainedDestination) string {
-	parts := each(d.Localities, func(l admin.ExplainedLocality) string {
+func endpointsText(d explain.Destination) string {
+	parts := each(d.Localities, func(l explain.Locality) string {
 		text := fmt.Sprintf("%d healthy", l.Healthy)
 		if l.Healthy < l.Total {
 			text = fmt.Sprintf("%d of %d healthy", l.Healthy, l.Total)

@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/portolan-mesh/portolan/discovery"
-	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/generate"
 )
 
 // portFilter is the flag --port.
@@ -49,7 +49,7 @@ func contains(text, wanted string) bool {
 
 // originCell is the object that metadata name, as NAME.NAMESPACE.
 func originCell(m *corev3.Metadata) string {
-	key, ok := xds.KeyOfPath(envoy.ConfigOf(m))
+	key, ok := generate.KeyOfPath(envoy.ConfigOf(m))
 	if !ok {
 		return ""
 	}

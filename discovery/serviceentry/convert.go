@@ -150,15 +150,22 @@ func selectorOf(spec *networking.ServiceEntry) labels.Instance {
 	return out
 }
 
+// LabelsOf returns the labels of a workload: those of its spec, overlaid by those of its
+// WorkloadEntry. They may be the spec's own: do not modify them.
+func LabelsOf(meta *config.Meta, spec *networking.WorkloadEntry) labels.Instance {
+	if len(meta.Labels) == 0 {
+		return spec.GetLabels()
+	}
+	all := make(labels.Instance, len(spec.GetLabels())+len(meta.Labels))
+	maps.Copy(all, spec.GetLabels())
+	maps.Copy(all, meta.Labels)
+	return all
+}
+
 // workload converts a WorkloadEntry, or an endpoint of a ServiceEntry, which
 // has no metadata of its own.
 func (c converter) workload(meta *config.Meta, spec *networking.WorkloadEntry) *discovery.WorkloadInstance {
-	all := labels.Instance(spec.GetLabels())
-	if len(meta.Labels) > 0 {
-		all = make(labels.Instance, len(spec.GetLabels())+len(meta.Labels))
-		maps.Copy(all, spec.GetLabels())
-		maps.Copy(all, meta.Labels)
-	}
+	all := LabelsOf(meta, spec)
 	out := &discovery.WorkloadInstance{
 		Name: meta.Name, Namespace: meta.Namespace, Provider: discovery.External,
 		PortMap: spec.GetPorts(),

@@ -8,6 +8,7 @@ import (
 
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/portolan-mesh/portolan/discovery/serviceentry"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/labels"
@@ -124,7 +125,7 @@ func (l link) leadsTo(object, from *config.Config) bool {
 		return l.subset != "" && l.names(hostLink(object, "", spec.GetHost()).host) &&
 			slices.ContainsFunc(spec.GetSubsets(), func(s *networking.Subset) bool { return s.GetName() == l.subset })
 	case *networking.WorkloadEntry:
-		return l.selector != nil && object.Namespace == from.Namespace && l.selector.SubsetOf(labelsOf(object))
+		return l.selector != nil && object.Namespace == from.Namespace && l.selector.SubsetOf(serviceentry.LabelsOf(&object.Meta, object.Spec.(*networking.WorkloadEntry)))
 	}
 	return l.name != "" && object.GroupVersionKind == l.kind && object.Namespace == l.namespace && object.Name == l.name
 }

@@ -281,7 +281,7 @@ func candidates(text string, here []*discovery.Proxy, elsewhere []progress.Place
 	}
 	for _, how := range []func(*discovery.Proxy) bool{
 		func(p *discovery.Proxy) bool { return p.ID == text },
-		func(p *discovery.Proxy) bool { return isNamed(p, text) },
+		func(p *discovery.Proxy) bool { return p.IsNamed(text) },
 		func(p *discovery.Proxy) bool { return strings.Contains(p.ID, text) },
 	} {
 		for _, p := range here {

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/serviceentry"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/host"
@@ -199,7 +199,7 @@ func leftOut(p *mesh.PushContext, row *mesh.ServiceRow, endpoints []Endpoint) (o
 		}
 		out = append(out, Endpoint{
 			Registry: string(discovery.External), Address: spec.GetAddress(), Ports: []Port{}, Locality: spec.GetLocality(),
-			Network: spec.GetNetwork(), Health: LeftOut, Reason: reason, Workload: name, Labels: labelsOf(object),
+			Network: spec.GetNetwork(), Health: LeftOut, Reason: reason, Workload: name, Labels: serviceentry.LabelsOf(&object.Meta, object.Spec.(*networking.WorkloadEntry)),
 		})
 	}
 	return out
@@ -209,17 +209,8 @@ func leftOut(p *mesh.PushContext, row *mesh.ServiceRow, endpoints []Endpoint) (o
 func selects(row *mesh.ServiceRow, object *config.Config) bool {
 	return slices.ContainsFunc(row.Services, func(s *discovery.Service) bool {
 		return s.Attributes.Provider == discovery.External && s.Attributes.LabelSelectors != nil &&
-			s.Attributes.LabelSelectors.SubsetOf(labelsOf(object))
+			s.Attributes.LabelSelectors.SubsetOf(serviceentry.LabelsOf(&object.Meta, object.Spec.(*networking.WorkloadEntry)))
 	})
-}
-
-// labelsOf returns the labels of a WorkloadEntry: those of its spec, overlaid by its
-// own.
-func labelsOf(object *config.Config) labels.Instance {
-	out := labels.Instance{}
-	maps.Copy(out, object.Spec.(*networking.WorkloadEntry).GetLabels())
-	maps.Copy(out, object.Labels)
-	return out
 }
 
 func service(row *mesh.ServiceRow, endpoints *mesh.EndpointRow, rules []*destination.Rule) Service {

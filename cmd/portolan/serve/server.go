@@ -22,6 +22,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/admin"
+	"github.com/portolan-mesh/portolan/xds/explain"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
 	"github.com/portolan-mesh/portolan/xds/progress"
 	"github.com/portolan-mesh/portolan/xds/verdict"
@@ -149,7 +150,7 @@ func (s *server) addAPI() (err error) {
 	s.api.Endpoint(admin.PropagationPath, admin.ServePropagation(view, s.source))
 	s.api.Endpoint(admin.ServicesPath, admin.Services(s.xds))
 	s.api.Endpoint(admin.ReferencesPath, admin.ServeReferences(s.xds))
-	s.api.Endpoint(admin.ExplanationPath, admin.ServeExplanation(s.xds, catalogue.Types()))
+	s.api.Endpoint(explain.Path, explain.Serve(s.xds, catalogue.Types()))
 	s.api.Endpoint(admin.ProxyConfigPath, admin.ServeProxyConfig(s.xds, view, view.ID))
 	s.api.Handle(SourcesPath, serveStatus(s.sourceStatuses))
 	maintenance.Register(s.api, s.maintenance())

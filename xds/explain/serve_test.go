@@ -1,4 +1,4 @@
-package admin_test
+package explain_test
 
 import (
 	"encoding/json"
@@ -12,7 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/portolan-mesh/portolan/discovery"
-	"github.com/portolan-mesh/portolan/xds/admin"
+	"github.com/portolan-mesh/portolan/xds/explain"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
@@ -70,18 +70,18 @@ func routed(t *testing.T) connected {
 }
 
 // explained asks with the parameters "k=v&...".
-func explained(t *testing.T, m admin.Nodes, parameters string) (admin.Explanation, error) {
+func explained(t *testing.T, m explain.Nodes, parameters string) (explain.Explanation, error) {
 	t.Helper()
 	values, err := url.ParseQuery(parameters)
 	if err != nil {
 		t.Fatal(err)
 	}
 	recorder := httptest.NewRecorder()
-	err = admin.ServeExplanation(m, catalogue.Types())(recorder, httptest.NewRequest("GET", admin.ExplanationPath+"?"+values.Encode(), nil))
+	err = explain.Serve(m, catalogue.Types())(recorder, httptest.NewRequest("GET", explain.Path+"?"+values.Encode(), nil))
 	if err != nil {
-		return admin.Explanation{}, err
+		return explain.Explanation{}, err
 	}
-	var out admin.Explanation
+	var out explain.Explanation
 	if err := json.Unmarshal(recorder.Body.Bytes(), &out); err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func explained(t *testing.T, m admin.Nodes, parameters string) (admin.Explanatio
 }
 
 // line is what an explanation comes to.
-func line(e admin.Explanation) string {
+func line(e explain.Explanation) string {
 	out := []string{e.Outcome}
 	if r := e.Route; r != nil && r.Object != "" {
 		out = append(out, r.Object+" "+r.Field)

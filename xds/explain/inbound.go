@@ -1,4 +1,4 @@
-package admin
+package explain
 
 import (
 	"errors"
@@ -20,14 +20,14 @@ import (
 
 // inbound says what the connected sidecars beside endpoints do with a request that comes
 // in. Sidecars that do the same share an entry.
-func (e *explainer) inbound(endpoints []string, r simulate.Request, sent simulate.Result) []ExplainedInbound {
+func (e *explainer) inbound(endpoints []string, r simulate.Request, sent simulate.Result) []Inbound {
 	if r.Protocol == simulate.GRPC {
 		r.Protocol = simulate.HTTP2
 	}
 	if sent.Action != nil {
 		r.Host, r.Path = sent.Host, sent.Path
 	}
-	var out []ExplainedInbound
+	var out []Inbound
 	for _, endpoint := range endpoints {
 		name, port, ok := cutPort(endpoint)
 		ip, err := netip.ParseAddr(name)
@@ -37,7 +37,7 @@ func (e *explainer) inbound(endpoints []string, r simulate.Request, sent simulat
 		for _, proxy := range e.sidecarsBeside(ip) {
 			r.Address, r.Port = addressText(ip), port
 			in := e.inboundOf(proxy, r)
-			i := slices.IndexFunc(out, func(o ExplainedInbound) bool {
+			i := slices.IndexFunc(out, func(o Inbound) bool {
 				o.Endpoints, o.Proxies = nil, nil
 				return reflect.DeepEqual(o, in)
 			})
@@ -67,7 +67,7 @@ func (e *explainer) sidecarsBeside(ip netip.Addr) []*discovery.Proxy {
 }
 
 // inboundOf simulates the inbound side of a sidecar.
-func (e *explainer) inboundOf(proxy *discovery.Proxy, r simulate.Request) ExplainedInbound {
+func (e *explainer) inboundOf(proxy *discovery.Proxy, r simulate.Request) Inbound {
 	var own []generate.Generator
 	for _, t := range e.types {
 		if t.Inbound != nil {
@@ -79,7 +79,7 @@ func (e *explainer) inboundOf(proxy *discovery.Proxy, r simulate.Request) Explai
 	clusters, _ := b.All(resource.ClusterType)
 	p, err := simulated(slices.Concat(listeners, clusters))
 	if err != nil {
-		return ExplainedInbound{Outcome: Unknown, Reason: err.Error()}
+		return Inbound{Outcome: Unknown, Reason: err.Error()}
 	}
 	r.Inbound = proxy.ID != e.proxy.ID
 	result := p.Run(r)
@@ -89,7 +89,7 @@ func (e *explainer) inboundOf(proxy *discovery.Proxy, r simulate.Request) Explai
 			result = bound
 		}
 	}
-	out := ExplainedInbound{Listener: result.Listener, FilterChain: result.FilterChain, VirtualHost: result.VirtualHost}
+	out := Inbound{Listener: result.Listener, FilterChain: result.FilterChain, VirtualHost: result.VirtualHost}
 	if port, ok := workload.Find(b.View(), r.Port); ok && result.Err == nil && !passesInbound(result) {
 		if port.Ingress != nil {
 			out.Objects = originsOf(listeners, resource.ListenerType, result.Listener, schema.Sidecar)
@@ -108,7 +108,7 @@ func passesInbound(result simulate.Result) bool {
 
 // concludeInbound says what becomes of a request that comes in. own is that the proxy
 // sends it to its own machine.
-func concludeInbound(out *ExplainedInbound, own bool, r simulate.Request, result simulate.Result) {
+func concludeInbound(out *Inbound, own bool, r simulate.Request, result simulate.Result) {
 	switch {
 	case errors.Is(result.Err, simulate.ErrNoListener) && own:
 		out.Outcome, out.Reason = Passed, "the proxy's own connections are not captured: the application takes them"

@@ -1,4 +1,4 @@
-package admin
+package explain
 
 import (
 	"cmp"
@@ -29,7 +29,7 @@ func (e *explainer) conclude(out *Explanation, request simulate.Request, result 
 		out.Outcome, out.Reason = Fails, "the listener closes the connection: no filter chain of it matches"
 	case isStream(request) && (noHost || result.VirtualHost != ""):
 		out.Outcome, out.Status, out.Reason = Fails, http.StatusBadRequest, "the listener takes nothing but HTTP in plain text"
-		out.Route, out.Destinations = nil, []ExplainedDestination{}
+		out.Route, out.Destinations = nil, []Destination{}
 	case request.Protocol == simulate.GRPC && (noHost || noRoute):
 		out.Outcome, out.Reason = Fails, "no route of the target matches: the call fails as unavailable"
 	case noHost:
@@ -62,7 +62,7 @@ func (e *explainer) concludeForwarded(out *Explanation, request simulate.Request
 			out.Reason = strings.TrimPrefix(out.Reason+"; "+destinationName(d)+": "+d.Fails, "; ")
 		}
 	}
-	all := !slices.ContainsFunc(out.Destinations, func(d ExplainedDestination) bool { return d.Fails == "" })
+	all := !slices.ContainsFunc(out.Destinations, func(d Destination) bool { return d.Fails == "" })
 	if failing > 0 && request.Protocol == simulate.HTTP && out.Route != nil {
 		out.Status = http.StatusServiceUnavailable
 	}
@@ -84,7 +84,7 @@ func (e *explainer) concludeForwarded(out *Explanation, request simulate.Request
 }
 
 // destinationName is a destination in a few words: "reviews.shop:9080 subset v1".
-func destinationName(d ExplainedDestination) string {
+func destinationName(d Destination) string {
 	if d.Host == "" {
 		return d.Cluster
 	}
@@ -118,7 +118,7 @@ func (e *explainer) whyNoListener() string {
 		if sidecar := e.notCarried(); sidecar != "" {
 			return fmt.Sprintf("no egress listener of %s carries %s on this port", sidecar, e.host)
 		}
-		return e.missing(ExplainedDestination{Host: e.host, Port: e.port})
+		return e.missing(Destination{Host: e.host, Port: e.port})
 	case e.proxy.Type != discovery.Router:
 		return "no service that it sees has this port"
 	case gateway == nil || len(gateway.Gateways) == 0:

@@ -1,11 +1,11 @@
-package admin
+package explain
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// ExplanationPath is the path of an Explanation. Its parameters are from, to (HOST:PORT)
+// Path is the path of an Explanation. Its parameters are from, to (HOST:PORT)
 // and, if they are known, path, method, header (NAME=VALUE, several times), sni and via
 // (the port of an HTTP proxy, or unix:///PATH).
-const ExplanationPath = "/apis/portolan.io/v1/explain"
+const Path = "/apis/portolan.io/v1/explain"
 
 // The outcomes of a request.
 const (
@@ -22,9 +22,9 @@ const (
 type Explanation struct {
 	metav1.TypeMeta `json:",inline"`
 	// Revision of the store that it is as of.
-	Revision int64            `json:"revision"`
-	Proxy    ExplainedProxy   `json:"proxy"`
-	Request  ExplainedRequest `json:"request"`
+	Revision int64   `json:"revision"`
+	Proxy    Proxy   `json:"proxy"`
+	Request  Request `json:"request"`
 	// Listener and FilterChain are the names of what takes the connection, and Objects the
 	// Gateways, Sidecars and ServiceEntries behind it.
 	Listener    string   `json:"listener,omitempty"`
@@ -33,8 +33,8 @@ type Explanation struct {
 	VirtualHost string   `json:"virtualHost,omitempty"`
 	// Route is the route that matches; absent for a connection that no VirtualService
 	// routes.
-	Route        *ExplainedRoute        `json:"route,omitempty"`
-	Destinations []ExplainedDestination `json:"destinations"`
+	Route        *Route        `json:"route,omitempty"`
+	Destinations []Destination `json:"destinations"`
 	// Outcome is one of the constants above. Status is what the proxy itself answers
 	// where it answers; 0 for a closed connection. Location is that of a redirect.
 	Outcome  string `json:"outcome"`
@@ -44,8 +44,8 @@ type Explanation struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// ExplainedProxy is the proxy that sends the request on, or the gRPC client.
-type ExplainedProxy struct {
+// Proxy is the proxy that sends the request on, or the gRPC client.
+type Proxy struct {
 	Node      string `json:"node"`
 	Type      string `json:"type"`
 	Name      string `json:"name"`
@@ -55,8 +55,8 @@ type ExplainedProxy struct {
 	Interception string `json:"interception,omitempty"`
 }
 
-// ExplainedRequest is the request as the proxy sees it.
-type ExplainedRequest struct {
+// Request is the request as the proxy sees it.
+type Request struct {
 	Protocol string `json:"protocol"`
 	Host     string `json:"host"`
 	// Address is where the client connects to, with the Port unless it is a socket; empty
@@ -67,9 +67,9 @@ type ExplainedRequest struct {
 	Path    string `json:"path,omitempty"`
 }
 
-// ExplainedRoute is a route, and the place in the VirtualService that it comes from; these
+// Route is a route, and the place in the VirtualService that it comes from; these
 // are empty for a route that no VirtualService has.
-type ExplainedRoute struct {
+type Route struct {
 	Name   string `json:"name"`
 	Object string `json:"object,omitempty"`
 	Field  string `json:"field,omitempty"`
@@ -96,8 +96,8 @@ type ExplainedRoute struct {
 	NotTaken []string `json:"notTaken,omitempty"`
 }
 
-// ExplainedDestination is a cluster that requests go to.
-type ExplainedDestination struct {
+// Destination is a cluster that requests go to.
+type Destination struct {
 	Cluster string `json:"cluster"`
 	Host    string `json:"host,omitempty"`
 	Port    int    `json:"port,omitempty"`
@@ -111,17 +111,17 @@ type ExplainedDestination struct {
 	// NotTaken are the fields of the rules that a gRPC client does not take.
 	NotTaken []string `json:"notTaken,omitempty"`
 	// Endpoints are the addresses that get requests, and Localities how many there are.
-	Endpoints  []string            `json:"endpoints,omitempty"`
-	Localities []ExplainedLocality `json:"localities,omitempty"`
+	Endpoints  []string   `json:"endpoints,omitempty"`
+	Localities []Locality `json:"localities,omitempty"`
 	// Inbound says what the sidecars beside the endpoints do, as far as they are connected
 	// to the server.
-	Inbound []ExplainedInbound `json:"inbound,omitempty"`
+	Inbound []Inbound `json:"inbound,omitempty"`
 	// Fails says why requests to it fail; empty where they do not.
 	Fails string `json:"fails,omitempty"`
 }
 
-// ExplainedInbound is what sidecars do with a request that comes to their workloads.
-type ExplainedInbound struct {
+// Inbound is what sidecars do with a request that comes to their workloads.
+type Inbound struct {
 	Endpoints []string `json:"endpoints"`
 	// Proxies are the node ids of the sidecars, one for each of the Endpoints.
 	Proxies     []string `json:"proxies"`
@@ -138,8 +138,8 @@ type ExplainedInbound struct {
 	Reason  string `json:"reason,omitempty"`
 }
 
-// ExplainedLocality counts the endpoints of a locality.
-type ExplainedLocality struct {
+// Locality counts the endpoints of a locality.
+type Locality struct {
 	Locality string `json:"locality,omitempty"`
 	Healthy  int    `json:"healthy"`
 	Total    int    `json:"total"`

@@ -1,4 +1,4 @@
-package admin
+package explain
 
 import (
 	"cmp"
@@ -15,8 +15,8 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/schema"
-	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/virtualhost"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
@@ -25,11 +25,11 @@ import (
 )
 
 // route describes the route of a result, nil for none.
-func (e *explainer) route(p *simulate.Proxy, result simulate.Result) *ExplainedRoute {
+func (e *explainer) route(p *simulate.Proxy, result simulate.Result) *Route {
 	if result.Action == nil {
 		return nil
 	}
-	out := &ExplainedRoute{Name: result.Route}
+	out := &Route{Name: result.Route}
 	if result.Fault != nil {
 		out.Fault = result.Fault.String()
 	}
@@ -64,7 +64,7 @@ func (e *explainer) route(p *simulate.Proxy, result simulate.Result) *ExplainedR
 
 // writtenAt adds where a route of a VirtualService was written: in itself, or in a delegate
 // of it.
-func (e *explainer) writtenAt(out *ExplainedRoute, vs *routing.VirtualService, place virtualhost.Place, route *routev3.Route) {
+func (e *explainer) writtenAt(out *Route, vs *routing.VirtualService, place virtualhost.Place, route *routev3.Route) {
 	origin, match := vs.Origin(place.Block), routing.MatchOrigin{Of: -1, Root: -1}
 	if place.Match >= 0 {
 		match = origin.Match(place.Match)
@@ -95,7 +95,7 @@ func durationText(d time.Duration) string {
 
 // virtualService is the one that a route names as its origin, nil for none.
 func (e *explainer) virtualService(route *routev3.Route) *routing.VirtualService {
-	key, ok := xds.KeyOfPath(envoy.ConfigOf(route.GetMetadata()))
+	key, ok := generate.KeyOfPath(envoy.ConfigOf(route.GetMetadata()))
 	if !ok || key.Kind != schema.VirtualService {
 		return nil
 	}
@@ -130,12 +130,12 @@ func (e *explainer) rendered(o envoy.RouteOptions) []*routev3.Route {
 }
 
 // destination describes one of the destinations of a request.
-func (e *explainer) destination(p *simulate.Proxy, d simulate.Destination, result simulate.Result) ExplainedDestination {
+func (e *explainer) destination(p *simulate.Proxy, d simulate.Destination, result simulate.Result) Destination {
 	var sum float64
 	for _, other := range result.Destinations {
 		sum += float64(other.Weight)
 	}
-	out := ExplainedDestination{
+	out := Destination{
 		Cluster: d.Cluster, Percent: 100, Endpoints: d.Endpoints,
 		Services: e.objects(resource.ClusterType, d.Cluster, schema.ServiceEntry),
 		Rules:    e.objects(resource.ClusterType, d.Cluster, schema.DestinationRule),
@@ -189,11 +189,11 @@ func (e *explainer) destination(p *simulate.Proxy, d simulate.Destination, resul
 }
 
 // localities counts the endpoints of an assignment.
-func localities(assignment *endpointv3.ClusterLoadAssignment) []ExplainedLocality {
-	var out []ExplainedLocality
+func localities(assignment *endpointv3.ClusterLoadAssignment) []Locality {
+	var out []Locality
 	for _, at := range assignment.GetEndpoints() {
 		l := at.GetLocality()
-		one := ExplainedLocality{
+		one := Locality{
 			Locality: discovery.LocalityOf(l.GetRegion(), l.GetZone(), l.GetSubZone()),
 			Total:    len(at.GetLbEndpoints()),
 		}
@@ -222,7 +222,7 @@ func (e *explainer) nowhere(result simulate.Result) string {
 }
 
 // missing says why the proxy lacks a cluster.
-func (e *explainer) missing(d ExplainedDestination) string {
+func (e *explainer) missing(d Destination) string {
 	name := host.Name(d.Host)
 	service := e.view().Service(name)
 	switch {

@@ -1,4 +1,4 @@
-package admin
+package explain
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/rows"
+	"github.com/portolan-mesh/portolan/discovery/serviceentry"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/mesh"
@@ -29,7 +30,7 @@ func proxyFrom(p *mesh.PushContext, nodes []*discovery.Proxy, from string) (prox
 	}
 	var found []*discovery.Proxy
 	for _, n := range nodes {
-		if isNamed(n, from) {
+		if n.IsNamed(from) {
 			found = append(found, n)
 		}
 	}
@@ -53,13 +54,6 @@ func proxyFrom(p *mesh.PushContext, nodes []*discovery.Proxy, from string) (prox
 	whole := *found[0]
 	whole.RouteDelta = false // it gets the same virtual hosts in another way
 	return &whole, connected, nil
-}
-
-// isNamed says whether a text names a connected proxy.
-func isNamed(p *discovery.Proxy, text string) bool {
-	short, _, _ := strings.Cut(p.Name, ".")
-	names := []string{p.ID, p.Name, short, p.Namespace + "/" + p.Name, p.Namespace + "/" + short}
-	return slices.Contains(names, text) || slices.Contains(p.IPAddresses, text)
 }
 
 // objectNamed are the objects of a kind that a text names: namespace/name or, in
@@ -102,7 +96,7 @@ func sidecarOf(workload *config.Config) *discovery.Proxy {
 		ip = noAddress
 	}
 	out := newProxy(discovery.Sidecar, ip, workload.Name, workload.Namespace)
-	out.MetadataLabels = labelsOf(workload)
+	out.MetadataLabels = serviceentry.LabelsOf(&workload.Meta, workload.Spec.(*networking.WorkloadEntry))
 	return out
 }
 

@@ -1,11 +1,11 @@
-package admin
+package explain
 
 import (
 	"slices"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/schema"
-	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/listener"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
@@ -19,12 +19,12 @@ func isStream(r simulate.Request) bool {
 
 // streamRoute describes the tcp or tls route of a connection, nil where no VirtualService
 // has one.
-func (e *explainer) streamRoute(request simulate.Request, result simulate.Result) *ExplainedRoute {
-	key, ok := xds.KeyOfPath(result.Config())
+func (e *explainer) streamRoute(request simulate.Request, result simulate.Result) *Route {
+	key, ok := generate.KeyOfPath(result.Config())
 	if !ok || key.Kind != schema.VirtualService {
 		return nil
 	}
-	out := &ExplainedRoute{Object: key.String()}
+	out := &Route{Object: key.String()}
 	switch vs := e.context.VirtualService(key.Path()); {
 	case vs == nil:
 	case e.proxy.Type == discovery.Router:

@@ -1,4 +1,4 @@
-package admin
+package explain
 
 import (
 	"cmp"
@@ -23,14 +23,15 @@ import (
 
 // Nodes knows the connected proxies too; an *xds.DiscoveryServer does.
 type Nodes interface {
-	Source
+	// Context is that of the newest push, nil before the first.
+	Context() *mesh.PushContext
 	Nodes() []*discovery.Proxy
 }
 
-// ServeExplanation says what a proxy does with a request: it builds what a server sends
-// the proxy, and simulates an Envoy, or a gRPC client, that has it. The work grows with
-// the number of services that the proxy sees.
-func ServeExplanation(server Nodes, types []generate.ResourceType) rest.EndpointFunc {
+// Serve says what a proxy does with a request: it builds what a server sends the proxy,
+// and simulates an Envoy, or a gRPC client, that has it. The work grows with the number of
+// services that the proxy sees.
+func Serve(server Nodes, types []generate.ResourceType) rest.EndpointFunc {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET")
@@ -88,7 +89,7 @@ func readQuestion(r *http.Request) (question, error) {
 	}
 	name, port, ok := cutPort(query.Get("to"))
 	if q.from == "" || query.Get("to") == "" {
-		return q, errors.New("say from which proxy and to where: " + ExplanationPath + "?from=PROXY&to=HOST:PORT")
+		return q, errors.New("say from which proxy and to where: " + Path + "?from=PROXY&to=HOST:PORT")
 	}
 	if !ok || strings.Contains(name, "/") {
 		return q, fmt.Errorf("to: must be a host and a port from 1 to 65535, as in %s, is %q", exampleOf(query.Get("to")), query.Get("to"))
@@ -188,13 +189,13 @@ func (e *explainer) explain() (*Explanation, error) {
 	out := &Explanation{
 		TypeMeta: metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "RequestExplanation"},
 		Revision: e.context.Revision(),
-		Proxy: ExplainedProxy{
+		Proxy: Proxy{
 			Node: e.proxy.ID, Type: string(e.proxy.Type), Name: e.proxy.Name, Namespace: e.proxy.Namespace,
 		},
-		Request:  ExplainedRequest{Protocol: string(request.Protocol), Host: request.Host, Port: request.Port},
+		Request:  Request{Protocol: string(request.Protocol), Host: request.Host, Port: request.Port},
 		Listener: result.Listener, FilterChain: result.FilterChain, VirtualHost: result.VirtualHost,
 		Objects:      e.objects(resource.ListenerType, result.Listener, schema.Gateway, schema.Sidecar, schema.ServiceEntry),
-		Destinations: []ExplainedDestination{},
+		Destinations: []Destination{},
 	}
 	if e.proxy.Type == discovery.Sidecar {
 		out.Proxy.Interception = string(e.proxy.InterceptionMode)
