@@ -17,7 +17,7 @@ import (
 // up while it connects again.
 func TestTimeIsUpWhileTheServerRefuses(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	var dials atomic.Int32
 	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
