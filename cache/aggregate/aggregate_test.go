@@ -477,3 +477,36 @@ func BenchmarkCache(b *testing.B) {
 		})
 	}
 }
+
+// TestWhatIsShadowedMayGo: the store may delete and restore what it has behind another
+// source, and nothing else of that key.
+func TestWhatIsShadowedMayGo(t *testing.T) {
+	t.Parallel()
+	b := open(t)
+	b.start()
+	key := cachetest.Key("a", "x")
+	b.above.publish(cachetest.Put("a", "x", 1))
+	b.has(key, "above", "1")
+	permitted := func() (out []storage.Verb) {
+		for _, verb := range []storage.Verb{storage.Create, storage.Update, storage.Put, storage.Restore, storage.Delete} {
+			err := b.all.Permit(storage.Op{Verb: verb, Key: key})
+			if err == nil {
+				out = append(out, verb)
+			} else if !errors.Is(err, storage.ErrReadOnly) {
+				t.Errorf("%s: %v", verb, err)
+			}
+		}
+		return out
+	}
+	if got := permitted(); got != nil {
+		t.Errorf("of what the store does not have it may do %v", got)
+	}
+	b.Settle(b.Put("a", "x", 2))
+	b.Eventually("the object of the store is known", func() bool { return b.all.Snapshot().Stored(key) != nil })
+	if d := cmp.Diff([]storage.Verb{storage.Restore, storage.Delete}, permitted()); d != "" {
+		t.Errorf("what the store may do (-want +got):\n%s", d)
+	}
+	if beside := b.all.Snapshot().Beside(key); beside == nil || beside.Source != "above" {
+		t.Errorf("beside is %+v", beside)
+	}
+}
