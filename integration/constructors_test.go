@@ -19,6 +19,8 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/xds/bootstrap"
+	"github.com/portolan-mesh/portolan/xds/names"
+
 	// The name envoy is taken by the process.
 	messages "github.com/portolan-mesh/portolan/xds/envoy"
 )
@@ -98,7 +100,7 @@ func everyCluster() []*clusterv3.Cluster {
 	name := []messages.Endpoints{{Endpoints: []messages.Endpoint{{Host: "db.example.com", Port: 3306}}}}
 	failures := uint32(2)
 	options := []messages.ClusterOptions{
-		{Name: messages.ClusterName(messages.Outbound, 80, "v1", "web.example.com"), Metadata: messages.ClusterMetadata{
+		{Name: names.Cluster(names.Outbound, 80, "v1", "web.example.com"), Metadata: messages.ClusterMetadata{
 			Config: "/apis/x", Subset: "v1", External: true, Services: []messages.ServiceRef{{Host: "web.example.com", Name: "web", Namespace: "shop"}},
 		}},
 		{Name: "static", Type: messages.Static, Endpoints: addresses, ConnectTimeout: time.Second,
@@ -155,14 +157,14 @@ func everyListener() []*listenerv3.Listener {
 	weighted := []messages.WeightedCluster{{Name: "static", Weight: 1}, {Name: "http1", Weight: 2}}
 	return []*listenerv3.Listener{
 		messages.Listener(messages.ListenerOptions{
-			Name: messages.ListenerName("127.0.0.1", 10080), Host: "127.0.0.1", Port: 10080, Direction: corev3.TrafficDirection_OUTBOUND,
+			Name: names.Listener("127.0.0.1", 10080), Host: "127.0.0.1", Port: 10080, Direction: corev3.TrafficDirection_OUTBOUND,
 			HTTPInspector: true, TLSInspector: true, DetectionTimeout: time.Second,
 			AccessLogs: []*accesslogv3.AccessLog{messages.AccessLog(messages.AccessLogOptions{Path: "/dev/null", NoRoute: true})},
 			FilterChains: []*listenerv3.FilterChain{
 				chain("inline", messages.FilterChainOptions{
 					TransportProtocol: messages.TransportRaw, ApplicationProtocols: messages.PlaintextHTTP(),
 				}, messages.HTTPConnectionManager(messages.HTTPOptions{
-					StatPrefix: messages.HTTPStatPrefix(messages.Outbound, "127.0.0.1_10080"), Edge: true,
+					StatPrefix: names.HTTPStatPrefix(names.Outbound, "127.0.0.1_10080"), Edge: true,
 					ServerName: messages.ServerName, RouteConfig: everyRoute(), AccessLogs: logs, Filters: filters,
 				})),
 				chain("over-ads", messages.FilterChainOptions{
@@ -174,7 +176,7 @@ func everyListener() []*listenerv3.Listener {
 				chain("dynamic-names", messages.FilterChainOptions{ServerNames: []string{"*.example.net"}}, messages.SNIDynamicDNSFilter(messages.DNSv4Only, 443),
 					messages.TCPProxy(messages.TCPProxyOptions{StatPrefix: "n", Clusters: []messages.WeightedCluster{{Name: "dynamic"}}})),
 			},
-			DefaultFilterChain: chain(messages.PassthroughFilterChainName, messages.FilterChainOptions{}, messages.TCPProxy(
+			DefaultFilterChain: chain(names.PassthroughFilterChain, messages.FilterChainOptions{}, messages.TCPProxy(
 				messages.TCPProxyOptions{StatPrefix: "p", Clusters: weighted[:1], IdleTimeout: durationpb.New(time.Minute)})),
 		}),
 		messages.Listener(messages.ListenerOptions{

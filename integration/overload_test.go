@@ -194,8 +194,8 @@ func TestOneConnectionHasFewStreams(t *testing.T) {
 	expectNewcomer(t, s, "newcomer")
 }
 
-// names is a request for so many that do not exist.
-func names(t testing.TB, node string, from, n int) []byte {
+// namesOf is a request for so many that do not exist.
+func namesOf(t testing.TB, node string, from, n int) []byte {
 	t.Helper()
 	q := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: xdstest.EndpointType, Node: xdstest.NewNode("sidecar", "10.9.0.1", node, "shop", nil)}
 	for i := range n {
@@ -240,13 +240,13 @@ func TestNamesAreBounded(t *testing.T) {
 	before := s.gauge("process_resident_memory_bytes")
 	a := newAttack(t)
 
-	err := ask(a.ctx, s, names(t, "one", 0, 100_000))
+	err := ask(a.ctx, s, namesOf(t, "one", 0, 100_000))
 	if err == nil || !strings.Contains(err.Error(), "code 8") || !strings.Contains(err.Error(), "--stream-memory") {
 		t.Errorf("a stream that asks for 100,000 names ends with %v", err)
 	}
 	ended := make(chan error, 8)
 	for i := range cap(ended) {
-		a.running.Go(func() { ended <- ask(a.ctx, s, names(t, fmt.Sprint("many-", i), i*30_000, 30_000)) })
+		a.running.Go(func() { ended <- ask(a.ctx, s, namesOf(t, fmt.Sprint("many-", i), i*30_000, 30_000)) })
 	}
 	for range cap(ended) - 3 {
 		select {

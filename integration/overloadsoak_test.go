@@ -121,7 +121,7 @@ func TestSoakOverload(t *testing.T) {
 		{"streams that never read", func(t *testing.T, a *attack) { a.streams(t, s, max(1, o.connections/15), o.streams, asks) }},
 		{"names", func(t *testing.T, a *attack) {
 			for i := range 8 {
-				message := names(t, fmt.Sprint("names-", i), i*o.names, o.names)
+				message := namesOf(t, fmt.Sprint("names-", i), i*o.names, o.names)
 				a.running.Go(func() { _ = ask(a.ctx, s, message) }) // it may be refused
 			}
 		}},

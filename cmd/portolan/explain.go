@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/portolan-mesh/portolan/cache/rest/client"
-	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/explain"
+	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/simulate"
 )
 
@@ -98,7 +98,7 @@ func explanationRows(e explain.Explanation) [][]string {
 	rows := [][]string{{"proxy", e.Proxy.Name + ", a " + e.Proxy.Type + connection(e.Proxy)}}
 	if e.Request.Address != "" {
 		to := fmt.Sprintf("to %s port %d", e.Request.Address, e.Request.Port)
-		if envoy.IsUnix(e.Request.Address) {
+		if names.IsUnix(e.Request.Address) {
 			to = "to " + e.Request.Address
 		}
 		rows = append(rows, []string{"connects", to})

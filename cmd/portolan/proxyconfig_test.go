@@ -26,6 +26,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
@@ -55,7 +56,7 @@ const someNode = "sidecar~10.0.0.1~vm-12.shop~shop.svc.cluster.local"
 func someProxyConfig(t *testing.T) admin.ProxyConfig {
 	const service, rule, route = "serviceentry/shop/reviews", "destinationrule/shop/reviews", "virtualservice/shop/reviews"
 	origin := func(kind string) *corev3.Metadata {
-		return envoy.ConfigMetadata(envoy.ConfigPath("networking.istio.io", "v1", kind, "shop", "reviews"))
+		return envoy.ConfigMetadata(names.ConfigPath("networking.istio.io", "v1", kind, "shop", "reviews"))
 	}
 	address := func(ip string, port uint32) *corev3.Address { return envoy.Address(ip, port) }
 	http := anyOf(t, &hcmv3.HttpConnectionManager{RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{RouteConfigName: "9080"}}})

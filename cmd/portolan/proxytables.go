@@ -17,6 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate"
+	"github.com/portolan-mesh/portolan/xds/names"
 )
 
 // portFilter is the flag --port.
@@ -71,7 +72,7 @@ func (f *clusterFilter) register(c *cobra.Command) {
 
 func (f *clusterFilter) check() error {
 	if f.direction != "" {
-		if err := oneOf("--direction", f.direction, string(envoy.Inbound), string(envoy.Outbound)); err != nil {
+		if err := oneOf("--direction", f.direction, string(names.Inbound), string(names.Outbound)); err != nil {
 			return err
 		}
 	}
@@ -87,10 +88,10 @@ func (f *clusterFilter) apply(config *admin.ProxyConfig) error {
 }
 
 // clusterRef is the content of a cluster's name. Other names are a host alone.
-func clusterRef(c *clusterv3.Cluster) envoy.ClusterRef {
-	ref, ok := envoy.ParseClusterName(c.GetName())
+func clusterRef(c *clusterv3.Cluster) names.ClusterRef {
+	ref, ok := names.ParseCluster(c.GetName())
 	if !ok {
-		return envoy.ClusterRef{Host: c.GetName()}
+		return names.ClusterRef{Host: c.GetName()}
 	}
 	return ref
 }
@@ -255,7 +256,7 @@ func (f *endpointFilter) rowsOf(cluster string, a *endpointv3.ClusterLoadAssignm
 			}
 			endpoint := host
 			if port != 0 {
-				endpoint = envoy.HostPort(host, port)
+				endpoint = names.HostPort(host, port)
 			}
 			weight := max(e.GetLoadBalancingWeight().GetValue(), 1)
 			rows = append(rows, []string{endpoint, status, strconv.FormatUint(uint64(weight), 10), locality, cluster, objects})

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/names"
 )
 
 // comparableEndpoints is Comparable for endpoints.
@@ -98,7 +98,7 @@ func normalEndpoint(e *endpointv3.LbEndpoint) {
 func addressOf(e *endpointv3.LbEndpoint) string {
 	address := e.GetEndpoint().GetAddress()
 	if s := address.GetSocketAddress(); s != nil {
-		return envoy.HostPort(s.GetAddress(), s.GetPortValue())
+		return names.HostPort(s.GetAddress(), s.GetPortValue())
 	}
 	return address.GetPipe().GetPath()
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/names"
 )
 
 // XDSClusterName is the cluster of the control plane.
@@ -151,7 +152,7 @@ func (o Options) xdsCluster() *clusterv3.Cluster {
 	kind := envoy.Static
 	for _, address := range o.XDSAddresses {
 		endpoint := envoy.Endpoint{Host: address}
-		if !envoy.IsUnix(address) {
+		if !names.IsUnix(address) {
 			endpoint.Host, endpoint.Port, _ = hostPort(address) // validated
 			if _, err := netip.ParseAddr(endpoint.Host); err != nil {
 				kind = envoy.StrictDNS

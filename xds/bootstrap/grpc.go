@@ -10,6 +10,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/names"
 )
 
 // grpcBootstrap is the file that GRPC_XDS_BOOTSTRAP names (gRPC proposals A27 and
@@ -66,7 +67,7 @@ func GRPC(o Options) ([]byte, error) {
 
 // grpcTarget is an address in the words of gRPC.
 func grpcTarget(address string) string {
-	if !envoy.IsUnix(address) {
+	if !names.IsUnix(address) {
 		return address
 	}
 	path := strings.TrimPrefix(address, "unix://")

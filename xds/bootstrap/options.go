@@ -14,7 +14,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/labels"
-	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/names"
 )
 
 // The defaults of Options.
@@ -125,7 +125,7 @@ func (o Options) validate(types ...discovery.ProxyType) error {
 		fault("connect timeout %s: must be positive", o.ConnectTimeout)
 	}
 	for _, address := range o.XDSAddresses {
-		if envoy.IsUnix(address) {
+		if names.IsUnix(address) {
 			continue
 		}
 		if _, _, err := hostPort(address); err != nil {

@@ -11,6 +11,8 @@ import (
 	dnsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/dns/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/portolan-mesh/portolan/xds/names"
 )
 
 // ClusterType says how a cluster gets its endpoints.
@@ -51,7 +53,7 @@ const (
 type ClusterOptions struct {
 	Name string
 	Type ClusterType
-	// AltStatName is its name in statistics, AltStatName of Name where empty.
+	// AltStatName is its name in statistics, names.AltStat of Name where empty.
 	AltStatName string
 	// Endpoints are the endpoints of a Static, StrictDNS or LogicalDNS cluster.
 	Endpoints []Endpoints
@@ -114,7 +116,7 @@ type Keepalive struct {
 func Cluster(o ClusterOptions) *clusterv3.Cluster {
 	c := &clusterv3.Cluster{
 		Name:            o.Name,
-		AltStatName:     cmp.Or(o.AltStatName, AltStatName(o.Name)),
+		AltStatName:     cmp.Or(o.AltStatName, names.AltStat(o.Name)),
 		ConnectTimeout:  seconds(o.ConnectTimeout),
 		CircuitBreakers: o.CircuitBreakers.message(),
 		Metadata:        o.Metadata.Message(),
@@ -143,14 +145,14 @@ func Cluster(o ClusterOptions) *clusterv3.Cluster {
 // BlackHoleCluster makes the cluster without endpoints, to which goes what must
 // go nowhere.
 func BlackHoleCluster(connectTimeout time.Duration) *clusterv3.Cluster {
-	return Cluster(ClusterOptions{Name: BlackHoleClusterName, Type: Static, ConnectTimeout: connectTimeout})
+	return Cluster(ClusterOptions{Name: names.BlackHoleCluster, Type: Static, ConnectTimeout: connectTimeout})
 }
 
 // PassthroughCluster makes the cluster to which goes, unchanged, what no
 // configuration is about; keepalive is nil for no probes.
 func PassthroughCluster(connectTimeout time.Duration, keepalive *Keepalive) *clusterv3.Cluster {
 	return Cluster(ClusterOptions{
-		Name: PassthroughClusterName, Type: OriginalDst, ConnectTimeout: connectTimeout, Keepalive: keepalive,
+		Name: names.PassthroughCluster, Type: OriginalDst, ConnectTimeout: connectTimeout, Keepalive: keepalive,
 		HTTP: &UpstreamHTTP{Protocol: UseDownstream},
 	})
 }
@@ -159,17 +161,17 @@ func PassthroughCluster(connectTimeout time.Duration, keepalive *Keepalive) *clu
 // about, which the proxy resolves; keepalive is nil for no probes.
 func AllowAnyDynamicDNSCluster(connectTimeout time.Duration, keepalive *Keepalive, family DNSFamily) *clusterv3.Cluster {
 	return Cluster(ClusterOptions{
-		Name: AllowAnyDynamicDNSClusterName, Type: DynamicDNS, DNS: DNSOptions{Family: family}, ConnectTimeout: connectTimeout, Keepalive: keepalive,
+		Name: names.AllowAnyDynamicDNSCluster, Type: DynamicDNS, DNS: DNSOptions{Family: family}, ConnectTimeout: connectTimeout, Keepalive: keepalive,
 		HTTP: &UpstreamHTTP{Protocol: UseDownstream},
 	})
 }
 
 // InboundPassthroughCluster makes the cluster to which goes, unchanged, what comes
 // to a workload on a port that no configuration is about. Its connections come from
-// the source addresses, as those to InboundClusterName do.
+// the source addresses, as those to names.InboundCluster do.
 func InboundPassthroughCluster(connectTimeout time.Duration, sourceAddresses ...string) *clusterv3.Cluster {
 	return Cluster(ClusterOptions{
-		Name: InboundPassthroughClusterName, Type: OriginalDst, ConnectTimeout: connectTimeout,
+		Name: names.InboundPassthroughCluster, Type: OriginalDst, ConnectTimeout: connectTimeout,
 		SourceAddresses: sourceAddresses,
 		HTTP:            &UpstreamHTTP{Protocol: UseDownstream},
 	})

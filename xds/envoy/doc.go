@@ -1,8 +1,8 @@
 // Package envoy makes Envoy messages. Small constructors turn a plain Options struct
-// into a cluster, a load assignment, a route configuration, a listener or a filter;
-// other functions make their names. Only this package spells out the protocol buffers
-// of Envoy, so that the generators can describe their purpose. It knows nothing of
-// services, configuration or the mesh, and imports nothing of Portolan.
+// into a cluster, a load assignment, a route configuration, a listener or a filter. Only
+// this package spells out the protocol buffers of Envoy, so that the generators can
+// describe their purpose. It knows nothing of services, configuration or the mesh, and
+// imports nothing of Portolan but package names.
 //
 // A constructor is a pure function: equal options make messages of equal bytes (maps
 // are sorted). A stock Envoy 1.40 accepts every message without a warning about
@@ -15,9 +15,9 @@
 // [Listener] of [FilterChain] of [HTTPConnectionManager] or [TCPProxy]. A
 // minimal listener that forwards everything to one cluster:
 //
-//	cluster := envoy.ClusterName(envoy.Outbound, 80, "", "web.example.com")
+//	cluster := names.Cluster(names.Outbound, 80, "", "web.example.com")
 //	envoy.Listener(envoy.ListenerOptions{
-//		Name: envoy.ListenerName("127.0.0.1", 8080), Host: "127.0.0.1", Port: 8080,
+//		Name: names.Listener("127.0.0.1", 8080), Host: "127.0.0.1", Port: 8080,
 //		FilterChains: []*listenerv3.FilterChain{envoy.FilterChain(envoy.FilterChainOptions{
 //			Filters: []*listenerv3.Filter{envoy.TCPProxy(envoy.TCPProxyOptions{
 //				StatPrefix: cluster, Clusters: []envoy.WeightedCluster{{Name: cluster}},

@@ -10,21 +10,17 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/portolan-mesh/portolan/xds/names"
 )
 
 const unixScheme = "unix://"
-
-// IsUnix says whether host is not a host but a Unix domain socket: a path, or
-// an abstract name ("@..."), with or without the scheme "unix://".
-func IsUnix(host string) bool {
-	return strings.HasPrefix(host, unixScheme) || strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@")
-}
 
 // Address makes the address of a host, which may be an IP address (IPv6 with or
 // without brackets), a host name or a Unix domain socket. The port of a socket
 // is ignored.
 func Address(host string, port uint32) *corev3.Address {
-	if IsUnix(host) {
+	if names.IsUnix(host) {
 		return &corev3.Address{Address: &corev3.Address_Pipe{
 			Pipe: &corev3.Pipe{Path: strings.TrimPrefix(host, unixScheme)},
 		}}

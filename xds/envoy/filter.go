@@ -10,6 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/portolan-mesh/portolan/xds/names"
 )
 
 // ServerName is the header "server" of inbound listeners and gateways.
@@ -120,7 +122,7 @@ func TCPProxy(o TCPProxyOptions) *listenerv3.Filter {
 	}
 	switch clusters := effective(o.Clusters); len(clusters) {
 	case 0:
-		out.ClusterSpecifier = &tcpproxyv3.TcpProxy_Cluster{Cluster: BlackHoleClusterName}
+		out.ClusterSpecifier = &tcpproxyv3.TcpProxy_Cluster{Cluster: names.BlackHoleCluster}
 	case 1:
 		out.ClusterSpecifier = &tcpproxyv3.TcpProxy_Cluster{Cluster: clusters[0].Name}
 	default:

@@ -11,6 +11,8 @@ import (
 	wrrlocalityv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/load_balancing_policies/wrr_locality/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/portolan-mesh/portolan/xds/names"
 )
 
 // gRPC clients and servers know little of Envoy's API, and refuse a resource with
@@ -41,7 +43,7 @@ func EmptyGRPCClientListener(name string) *listenerv3.Listener {
 }
 
 func grpcClientListener(name string, manager *hcmv3.HttpConnectionManager) *listenerv3.Listener {
-	manager.StatPrefix = HTTPStatPrefix(Outbound, name)
+	manager.StatPrefix = names.HTTPStatPrefix(names.Outbound, name)
 	return &listenerv3.Listener{Name: name, ApiListener: &listenerv3.ApiListener{ApiListener: pack(manager)}}
 }
 
@@ -49,14 +51,14 @@ func grpcClientListener(name string, manager *hcmv3.HttpConnectionManager) *list
 // takes every call of every client, without TLS.
 func GRPCServerListener(name, host string, port uint32, filters []*hcmv3.HttpFilter) *listenerv3.Listener {
 	manager := &hcmv3.HttpConnectionManager{
-		StatPrefix:  HTTPStatPrefix(Inbound, name),
+		StatPrefix:  names.HTTPStatPrefix(names.Inbound, name),
 		HttpFilters: filters,
 		RouteSpecifier: &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: &routev3.RouteConfiguration{
-			Name: InboundClusterName(port),
+			Name: names.InboundCluster(port),
 			VirtualHosts: []*routev3.VirtualHost{{
-				Name: InboundVirtualHostName(port), Domains: []string{"*"},
+				Name: names.InboundVirtualHost(port), Domains: []string{"*"},
 				Routes: []*routev3.Route{{
-					Name: DefaultRouteName, Match: MatchOptions{}.routeMatch(),
+					Name: names.DefaultRoute, Match: MatchOptions{}.routeMatch(),
 					Action: &routev3.Route_NonForwardingAction{NonForwardingAction: &routev3.NonForwardingAction{}},
 				}},
 			}},

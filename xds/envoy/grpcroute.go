@@ -7,6 +7,8 @@ import (
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/portolan-mesh/portolan/xds/names"
 )
 
 // GRPCRouteConfigOptions describe the routes of a gRPC client's target.
@@ -28,7 +30,7 @@ type GRPCRouteConfigOptions struct {
 // The one virtual host has the domain "*": the client found it by its target, and calls
 // may have another authority.
 func GRPCRouteConfig(o GRPCRouteConfigOptions) *routev3.RouteConfiguration {
-	all := &routev3.VirtualHost{Name: HostPort(o.Host, o.Port), Domains: []string{"*"}}
+	all := &routev3.VirtualHost{Name: names.HostPort(o.Host, o.Port), Domains: []string{"*"}}
 	for _, r := range o.Routes {
 		all.Routes = append(all.Routes, GRPCRoutes(r, o.Host, o.Port)...)
 	}
@@ -70,20 +72,20 @@ func takesEveryCall(m *routev3.RouteMatch) bool {
 // has a call without a route wait.)
 func EmptyGRPCRouteConfig(name string) *routev3.RouteConfiguration {
 	return &routev3.RouteConfiguration{Name: name, VirtualHosts: []*routev3.VirtualHost{{
-		Name: BlockAllVirtualHostName, Domains: []string{"*"},
+		Name: names.BlockAllVirtualHost, Domains: []string{"*"},
 		Routes: []*routev3.Route{grpcRoute(MatchOptions{}.routeMatch(), grpcNowhere())},
 	}}}
 }
 
 func grpcRoute(match *routev3.RouteMatch, action *routev3.RouteAction) *routev3.Route {
-	return &routev3.Route{Name: DefaultRouteName, Match: match, Action: &routev3.Route_Route{Route: action}}
+	return &routev3.Route{Name: names.DefaultRoute, Match: match, Action: &routev3.Route_Route{Route: action}}
 }
 
 // grpcNowhere fails calls at once, as unavailable: it sends them to the cluster
-// without endpoints, BlackHoleClusterName. Every library does the same for that
+// without endpoints, names.BlackHoleCluster. Every library does the same for that
 // alone; the one in JavaScript dies of a route that does not forward.
 func grpcNowhere() *routev3.RouteAction {
-	return &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: BlackHoleClusterName}}
+	return &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: names.BlackHoleCluster}}
 }
 
 // GRPCRoutes renders a route for a gRPC client of a target: one for each alternative of
@@ -93,7 +95,7 @@ func GRPCRoutes(o RouteOptions, host string, port uint32) []*routev3.Route {
 	if o.forwards() {
 		action = o.Forward.grpcAction()
 	}
-	authorities := []string{host, HostPort(host, port)}
+	authorities := []string{host, names.HostPort(host, port)}
 	var out []*routev3.Route
 	for _, match := range o.Match.grpcMatches(authorities) {
 		r := grpcRoute(match, action)

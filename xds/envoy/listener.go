@@ -175,7 +175,7 @@ func PlaintextHTTP() []string { return []string{ProtocolHTTP, ProtocolH2C} }
 // hold, and its filters. Without a match it gets every connection.
 type FilterChainOptions struct {
 	Name string
-	// Config is the ConfigPath of the object that it comes from, empty for none.
+	// Config is the names.ConfigPath of the object that it comes from, empty for none.
 	Config string
 	// Prefixes are the destination addresses it is for.
 	Prefixes []CIDR

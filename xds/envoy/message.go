@@ -118,7 +118,7 @@ type ServiceRef struct{ Host, Name, Namespace string }
 
 // ClusterMetadata describes the origin of a cluster, in namespace "istio".
 type ClusterMetadata struct {
-	Config   string // ConfigPath of its DestinationRule, empty for none
+	Config   string // names.ConfigPath of its DestinationRule, empty for none
 	Subset   string
 	Services []ServiceRef
 	External bool // the services are outside the mesh
@@ -147,10 +147,10 @@ func (m ClusterMetadata) Message() *corev3.Metadata {
 }
 
 // ConfigMetadata is the metadata of a route or cluster: where it comes from, as
-// ConfigPath names it.
+// names.ConfigPath names it.
 func ConfigMetadata(path string) *corev3.Metadata { return ClusterMetadata{Config: path}.Message() }
 
-// ConfigOf is the ConfigPath in metadata, empty where there is none.
+// ConfigOf is the names.ConfigPath in metadata, empty where there is none.
 func ConfigOf(m *corev3.Metadata) string {
 	return m.GetFilterMetadata()[istioMetadata].GetFields()["config"].GetStringValue()
 }

@@ -12,6 +12,8 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/portolan-mesh/portolan/xds/names"
 )
 
 // RouteConfigOptions describe a route configuration.
@@ -101,7 +103,7 @@ func ClustersOf(hosts ...*routev3.VirtualHost) []string {
 // answers 500. [Route] renders the description for Envoy, [GRPCRouteConfig] for
 // gRPC clients.
 type RouteOptions struct {
-	Name           string // DefaultRouteName where it is empty
+	Name           string // names.DefaultRoute where it is empty
 	StatPrefix     string // has the proxy count the requests of the route under this name; empty for none
 	Match          MatchOptions
 	Forward        *Forward
@@ -112,12 +114,12 @@ type RouteOptions struct {
 	CORS           *CORS  // nil for none
 	// Operation names the route in traces, empty for no name.
 	Operation string
-	// Config is the ConfigPath of the object that the route comes from, empty
+	// Config is the names.ConfigPath of the object that the route comes from, empty
 	// for none.
 	Config string
 }
 
-func (o RouteOptions) name() string { return cmp.Or(o.Name, DefaultRouteName) }
+func (o RouteOptions) name() string { return cmp.Or(o.Name, names.DefaultRoute) }
 
 // OperationName names a route in traces: host, port and path of its only cluster, or
 // the VirtualService if it has several or none.
@@ -131,12 +133,12 @@ func (o RouteOptions) OperationName(virtualService string, port uint32) string {
 	}
 	if o.forwards() {
 		if clusters := o.Forward.clusters(); len(clusters) == 1 {
-			if ref, ok := ParseClusterName(clusters[0].Name); ok {
-				return HostPort(ref.Host, ref.Port) + path
+			if ref, ok := names.ParseCluster(clusters[0].Name); ok {
+				return names.HostPort(ref.Host, ref.Port) + path
 			}
 		}
 	}
-	return HostPort(virtualService, port) + path
+	return names.HostPort(virtualService, port) + path
 }
 
 // Forward sends requests to clusters.

@@ -10,10 +10,10 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/schema"
-	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/workload"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/simulate"
 )
@@ -103,7 +103,7 @@ func (e *explainer) inboundOf(proxy *discovery.Proxy, r simulate.Request) Inboun
 }
 
 func passesInbound(result simulate.Result) bool {
-	return len(result.Destinations) == 1 && result.Destinations[0].Cluster == envoy.InboundPassthroughClusterName
+	return len(result.Destinations) == 1 && result.Destinations[0].Cluster == names.InboundPassthroughCluster
 }
 
 // concludeInbound says what becomes of a request that comes in. own is that the proxy
@@ -131,7 +131,7 @@ func concludeInbound(out *Inbound, own bool, r simulate.Request, result simulate
 	switch {
 	case passesInbound(result):
 		out.Outcome, out.Reason = Passed, fmt.Sprintf("no service of its namespace has the workload serve port %d: it goes on to the application as it is", r.Port)
-	case out.Cluster == envoy.BlackHoleClusterName:
+	case out.Cluster == names.BlackHoleCluster:
 		out.Outcome, out.Reason = Fails, fmt.Sprintf("port %d is that of the proxy's own listener", r.Port)
 	case result.Destinations[0].Missing:
 		out.Outcome, out.Reason = Fails, "the ingress listener names no address of the application"

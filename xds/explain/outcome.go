@@ -13,8 +13,8 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/host"
-	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
+	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/simulate"
 )
 
@@ -45,7 +45,7 @@ func (e *explainer) conclude(out *Explanation, request simulate.Request, result 
 		}
 	case result.Status != 0:
 		out.Outcome, out.Status, out.Location = Answered, result.Status, result.Location
-		if result.VirtualHost == envoy.BlockAllVirtualHostName {
+		if result.VirtualHost == names.BlockAllVirtualHost {
 			out.Outcome = Fails
 			out.Reason = fmt.Sprintf("no service has host %s on port %d, and the outbound traffic policy REGISTRY_ONLY lets nothing else pass", request.Host, e.port)
 		}
@@ -71,12 +71,12 @@ func (e *explainer) concludeForwarded(out *Explanation, request simulate.Request
 		out.Outcome = Fails
 	case failing > 0:
 		out.Outcome = PartlyFails
-	case out.Destinations[0].Cluster == envoy.PassthroughClusterName:
+	case out.Destinations[0].Cluster == names.PassthroughCluster:
 		out.Outcome, out.Reason = Passed, "no service is meant: it goes on to the client's destination"
 		if s := e.service(netip.Addr{}); s != nil && s.Service().Resolution != discovery.DynamicDNS {
 			out.Reason = fmt.Sprintf("the mesh knows no address of %s: it goes on to the client's destination", e.host)
 		}
-	case out.Destinations[0].Cluster == envoy.AllowAnyDynamicDNSClusterName:
+	case out.Destinations[0].Cluster == names.AllowAnyDynamicDNSCluster:
 		out.Outcome, out.Reason = Passed, "no service is meant: the proxy resolves the host that the request names, as ALLOW_ANY_DYNAMIC_DNS says"
 	default:
 		out.Outcome = Forwarded
@@ -88,7 +88,7 @@ func destinationName(d Destination) string {
 	if d.Host == "" {
 		return d.Cluster
 	}
-	name := envoy.HostPort(d.Host, uint32(d.Port))
+	name := names.HostPort(d.Host, uint32(d.Port))
 	if d.Subset != "" {
 		name += " subset " + d.Subset
 	}
@@ -156,7 +156,7 @@ func (e *explainer) notCarried() string {
 }
 
 func (e *explainer) whyNoRoute(request simulate.Request, result simulate.Result) string {
-	if result.VirtualHost == envoy.BlackHoleVirtualHostName(uint32(e.port)) {
+	if result.VirtualHost == names.BlackHoleVirtualHost(uint32(e.port)) {
 		return fmt.Sprintf("no VirtualService of the Gateway has a route on port %d", e.port)
 	}
 	return fmt.Sprintf("no route of the VirtualServices for %s matches %s %s", request.Host, cmp.Or(request.Method, http.MethodGet), cmp.Or(request.Path, "/"))

@@ -20,6 +20,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate/virtualhost"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
+	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/simulate"
 )
@@ -143,12 +144,12 @@ func (e *explainer) destination(p *simulate.Proxy, d simulate.Destination, resul
 	if len(result.Destinations) > 1 {
 		out.Percent = 100 * float64(d.Weight) / sum
 	}
-	if ref, ok := envoy.ParseClusterName(d.Cluster); ok {
+	if ref, ok := names.ParseCluster(d.Cluster); ok {
 		out.Host, out.Port, out.Subset = ref.Host, int(ref.Port), ref.Subset
 	}
 	cluster := p.Cluster(d.Cluster)
 	if cluster == nil {
-		if out.Fails = e.missing(out); d.Cluster == envoy.BlackHoleClusterName {
+		if out.Fails = e.missing(out); d.Cluster == names.BlackHoleCluster {
 			out.Fails = e.nowhere(result)
 		}
 		return out
@@ -165,7 +166,7 @@ func (e *explainer) destination(p *simulate.Proxy, d simulate.Destination, resul
 	}
 	out.Localities = localities(assignment)
 	switch {
-	case d.Cluster == envoy.BlackHoleClusterName:
+	case d.Cluster == names.BlackHoleCluster:
 		out.Fails = e.nowhere(result)
 	case cluster.GetType() == clusterv3.Cluster_ORIGINAL_DST && (e.via != "" || !e.view().Shape().Captures()):
 		out.Fails = "the requests go on to the client's destination, which only a proxy that captures traffic knows"
@@ -210,7 +211,7 @@ func localities(assignment *endpointv3.ClusterLoadAssignment) []Locality {
 // nowhere says why a request goes to the cluster without endpoints.
 func (e *explainer) nowhere(result simulate.Result) string {
 	switch {
-	case result.FilterChain == envoy.VirtualOutboundBlackHoleName || result.FilterChain == envoy.VirtualInboundBlackHoleName:
+	case result.FilterChain == names.VirtualOutboundBlackHole || result.FilterChain == names.VirtualInboundBlackHole:
 		return fmt.Sprintf("port %d is that of the proxy's own listener", e.port)
 	case e.proxy.Type != discovery.Proxyless:
 		return "no service takes this, and the outbound traffic policy REGISTRY_ONLY lets nothing else pass"

@@ -7,8 +7,8 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/host"
-	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/simulate"
 )
 
@@ -17,7 +17,7 @@ import (
 var anywhere = map[bool]string{true: "192.0.2.1", false: "2001:db8::1"}
 
 // target is what a gRPC client calls.
-func (e *explainer) target() string { return envoy.HostPort(e.host, uint32(e.port)) }
+func (e *explainer) target() string { return names.HostPort(e.host, uint32(e.port)) }
 
 // request describes the client's request, and says whether its address is known. A
 // client of a proxy that captures nothing connects to a listener of the proxy.
@@ -34,7 +34,7 @@ func (e *explainer) request(p *simulate.Proxy) (r simulate.Request, known bool) 
 		Host: cmp.Or(e.authority, e.host),
 	}
 	if e.authority == "" && e.port != 80 {
-		r.Host = envoy.HostPort(e.host, uint32(e.port))
+		r.Host = names.HostPort(e.host, uint32(e.port))
 	}
 	switch byBytes := !e.http && e.proxy.Type == discovery.Sidecar; {
 	case e.sni != "":

@@ -4,8 +4,8 @@ import (
 	"strconv"
 
 	"github.com/portolan-mesh/portolan/storage/host"
-	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/simulate"
 )
 
@@ -13,7 +13,7 @@ import (
 // address of a service: the port of an HTTP proxy, a Unix domain socket, or empty for none.
 func isVia(text string) bool {
 	port, err := strconv.ParseUint(text, 10, 16)
-	return text == "" || envoy.IsUnix(text) || err == nil && port > 0
+	return text == "" || names.IsUnix(text) || err == nil && port > 0
 }
 
 // through is a request to such a listener. That has it as an HTTP proxy would, unless it is
@@ -49,10 +49,10 @@ func (e *explainer) socket() (mesh.EgressListener, bool) {
 
 // dialedText is the address and port that a client connects to.
 func dialedText(r simulate.Request) string {
-	if envoy.IsUnix(r.Address) {
+	if names.IsUnix(r.Address) {
 		return r.Address
 	}
-	return envoy.HostPort(r.Address, uint32(r.Port))
+	return names.HostPort(r.Address, uint32(r.Port))
 }
 
 // covering is the service of the most specific pattern that covers the host of the request

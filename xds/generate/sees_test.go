@@ -10,11 +10,11 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/portolan-mesh/portolan/discovery"
-	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -132,18 +132,18 @@ func (d drawn) workloadEntry() string {
 // type.
 func everyName() []string {
 	out := []string{
-		envoy.VirtualOutboundListenerName, envoy.VirtualInboundListenerName, envoy.BlackHoleClusterName, envoy.PassthroughClusterName, envoy.AllowAnyDynamicDNSClusterName,
+		names.VirtualOutboundListener, names.VirtualInboundListener, names.BlackHoleCluster, names.PassthroughCluster, names.AllowAnyDynamicDNSCluster,
 	}
 	for _, port := range meshPorts {
 		number := uint32(port)
 		configs := []string{
-			envoy.SidecarRouteConfigName(number), envoy.GatewayHTTPRouteConfigName(number, ""), envoy.GatewayHTTPRouteConfigName(number, "10.9.0.1"), envoy.HTTPProxyRouteConfigName,
+			names.SidecarRouteConfig(number), names.GatewayHTTPRouteConfig(number, ""), names.GatewayHTTPRouteConfig(number, "10.9.0.1"), names.HTTPProxyRouteConfig,
 		}
 		for _, h := range meshHosts {
-			own := envoy.ServiceRouteConfigName(h, number)
-			out = append(out, envoy.HostPort(h, number), own, route.HostName(own, h, port))
+			own := names.ServiceRouteConfig(h, number)
+			out = append(out, names.HostPort(h, number), own, route.HostName(own, h, port))
 			for _, subset := range meshSubsets {
-				out = append(out, envoy.ClusterName(envoy.Outbound, number, subset, h))
+				out = append(out, names.Cluster(names.Outbound, number, subset, h))
 			}
 			for _, config := range configs {
 				out = append(out, route.HostName(config, h, port))
@@ -151,7 +151,7 @@ func everyName() []string {
 		}
 		out = append(out, configs...)
 		for _, address := range meshAddresses {
-			out = append(out, envoy.ListenerName(address, number))
+			out = append(out, names.Listener(address, number))
 		}
 	}
 	slices.Sort(out)

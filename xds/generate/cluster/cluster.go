@@ -11,6 +11,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/filter"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
@@ -32,7 +33,7 @@ func (Generator) Gatewayless() {}
 func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if d.Whole {
-			for _, name := range []string{envoy.BlackHoleClusterName, envoy.PassthroughClusterName, envoy.AllowAnyDynamicDNSClusterName} {
+			for _, name := range []string{names.BlackHoleCluster, names.PassthroughCluster, names.AllowAnyDynamicDNSCluster} {
 				if !yield(name) {
 					return
 				}
@@ -45,14 +46,14 @@ func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 // Build implements generate.Generator.
 func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Need, error) {
 	switch name {
-	case envoy.BlackHoleClusterName:
+	case names.BlackHoleCluster:
 		return envoy.BlackHoleCluster(connectTimeout(v)), nil, nil
-	case envoy.PassthroughClusterName:
+	case names.PassthroughCluster:
 		if v.Shape().Type == discovery.Router {
 			return nil, nil, nil
 		}
 		return envoy.PassthroughCluster(connectTimeout(v), keepalive(v, nil)), nil, nil
-	case envoy.AllowAnyDynamicDNSClusterName:
+	case names.AllowAnyDynamicDNSCluster:
 		if v.Shape().Type != discovery.Sidecar || !v.AllowAnyDynamicDNS() {
 			return nil, nil, nil
 		}
@@ -125,5 +126,5 @@ func serviceRef(row *mesh.ServiceRow) envoy.ServiceRef {
 }
 
 func configPath(c *config.Config) string {
-	return envoy.ConfigPath(c.Group, c.Version, c.Kind, c.Namespace, c.Name)
+	return names.ConfigPath(c.Group, c.Version, c.Kind, c.Namespace, c.Name)
 }

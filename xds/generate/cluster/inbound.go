@@ -11,6 +11,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/workload"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
@@ -26,11 +27,11 @@ func (Inbound) TypeURL() string { return resource.ClusterType }
 // Affected implements generate.Generator.
 func (Inbound) Affected(v *mesh.View, _ mesh.Delta) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		if v.Shape().Type != discovery.Sidecar || v.Shape().Captures() && !yield(envoy.InboundPassthroughClusterName) {
+		if v.Shape().Type != discovery.Sidecar || v.Shape().Captures() && !yield(names.InboundPassthroughCluster) {
 			return
 		}
 		for _, p := range workload.Ports(v) {
-			if !yield(envoy.InboundClusterName(uint32(p.Number))) {
+			if !yield(names.InboundCluster(uint32(p.Number))) {
 				return
 			}
 		}
@@ -42,14 +43,14 @@ func (Inbound) Build(v *mesh.View, name string) (proto.Message, []resource.Need,
 	if v.Shape().Type != discovery.Sidecar {
 		return nil, nil, nil
 	}
-	if name == envoy.InboundPassthroughClusterName {
+	if name == names.InboundPassthroughCluster {
 		if !v.Shape().Captures() {
 			return nil, nil, nil
 		}
 		return envoy.InboundPassthroughCluster(connectTimeout(v), passthroughSources(v.Shape())...), nil, nil
 	}
-	ref, ok := envoy.ParseClusterName(name)
-	if !ok || envoy.InboundClusterName(ref.Port) != name {
+	ref, ok := names.ParseCluster(name)
+	if !ok || names.InboundCluster(ref.Port) != name {
 		return nil, nil, nil
 	}
 	p, ok := workload.Find(v, int(ref.Port))

@@ -10,6 +10,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/envoy/envoytest"
+	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/simulate"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
@@ -27,8 +28,8 @@ func TestInboundClusters(t *testing.T) {
 		{port: {number: 9091, protocol: HTTP, name: there}, defaultEndpoint: '0.0.0.0:99'}, {port: {number: 9092, protocol: HTTP, name: socket}, defaultEndpoint: 'unix:///run/app.sock'}]}`)
 	inbound := func(s *simulate.Proxy) []string {
 		return slices.DeleteFunc(s.Clusters(), func(name string) bool {
-			ref, ok := envoy.ParseClusterName(name)
-			return ok && ref.Direction != envoy.Inbound || !ok && name != "InboundPassthroughCluster"
+			ref, ok := names.ParseCluster(name)
+			return ok && ref.Direction != names.Inbound || !ok && name != "InboundPassthroughCluster"
 		})
 	}
 	for _, tt := range []struct {

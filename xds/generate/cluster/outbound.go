@@ -15,6 +15,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/destination"
+	"github.com/portolan-mesh/portolan/xds/names"
 )
 
 // Outbound is the subject of an outbound cluster: one port of a service, or of a subset
@@ -31,8 +32,8 @@ type Outbound struct {
 // Find looks up what an outbound cluster's name stands for; false where the view
 // has nothing of that name.
 func Find(v *mesh.View, name string) (Outbound, bool) {
-	ref, ok := envoy.ParseClusterName(name)
-	if !ok || envoy.ClusterName(envoy.Outbound, ref.Port, ref.Subset, ref.Host) != name {
+	ref, ok := names.ParseCluster(name)
+	if !ok || names.Cluster(names.Outbound, ref.Port, ref.Subset, ref.Host) != name {
 		return Outbound{}, false
 	}
 	row := v.Service(host.Name(ref.Host))
@@ -137,10 +138,10 @@ func (o Outbound) Localities(shape mesh.Shape, endpoints []*discovery.Endpoint) 
 
 func admits(kind envoy.ClusterType, address string) bool {
 	if kind != envoy.EDS {
-		return !envoy.IsUnix(address)
+		return !names.IsUnix(address)
 	}
 	_, err := netip.ParseAddr(address)
-	return err == nil || envoy.IsUnix(address)
+	return err == nil || names.IsUnix(address)
 }
 
 // Names are the outbound clusters that may appear or go because of d.
@@ -231,7 +232,7 @@ func subsetNames(row *mesh.HostRow, rules *mesh.RuleRow, yield func(string) bool
 func portNames(s *mesh.ServiceRow, subsets []string, yield func(string) bool) bool {
 	for _, port := range s.Ports() {
 		for _, subset := range subsets {
-			if !yield(envoy.ClusterName(envoy.Outbound, uint32(port.Number), subset, string(s.Hostname))) {
+			if !yield(names.Cluster(names.Outbound, uint32(port.Number), subset, string(s.Hostname))) {
 				return false
 			}
 		}

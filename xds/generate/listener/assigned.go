@@ -10,6 +10,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
@@ -20,7 +21,7 @@ func assignedNames(v *mesh.View, s *mesh.ServiceRow, p discovery.Port, yield fun
 		return true
 	}
 	for _, ip := range v.Shape().Assigned(s) {
-		if !yield(envoy.ListenerName(ip, uint32(p.Number))) {
+		if !yield(names.Listener(ip, uint32(p.Number))) {
 			return false
 		}
 	}

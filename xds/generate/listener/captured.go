@@ -15,6 +15,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate/filter"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
@@ -37,16 +38,16 @@ func reserved(v *mesh.View, port int) bool {
 // the connection passes. (Istio: virtualOutbound.)
 func virtualOutbound(v *mesh.View) (proto.Message, []resource.Need, error) {
 	port := uint32(v.Mesh(mesh.ProxyListenPort).GetProxyListenPort())
-	rest, restCluster := passChain(v, envoy.VirtualOutboundCatchAllName)
+	rest, restCluster := passChain(v, names.VirtualOutboundCatchAll)
 	return made(envoy.ListenerOptions{
-		Name: envoy.VirtualOutboundListenerName, Host: v.Shape().Wildcard(), MoreHosts: moreWildcards(v.Shape()), Port: port,
+		Name: names.VirtualOutboundListener, Host: v.Shape().Wildcard(), MoreHosts: moreWildcards(v.Shape()), Port: port,
 		HandOff: true, Transparent: v.Shape().Interception == discovery.InterceptionTproxy,
 		Direction:  corev3.TrafficDirection_OUTBOUND,
 		AccessLogs: filter.ListenerAccessLogs(v),
 		FilterChains: []*listenerv3.FilterChain{
-			blackHoleChain(v, envoy.VirtualOutboundBlackHoleName, port), rest,
+			blackHoleChain(v, names.VirtualOutboundBlackHole, port), rest,
 		},
-	}, nil, []string{envoy.BlackHoleClusterName, restCluster})
+	}, nil, []string{names.BlackHoleCluster, restCluster})
 }
 
 // blackHoleChain closes what was meant for the port of a virtual listener itself,
@@ -55,8 +56,8 @@ func blackHoleChain(v *mesh.View, name string, port uint32) *listenerv3.FilterCh
 	return envoy.FilterChain(envoy.FilterChainOptions{
 		Name: name, DestinationPort: port,
 		Filters: []*listenerv3.Filter{envoy.TCPProxy(envoy.TCPProxyOptions{
-			StatPrefix: envoy.BlackHoleClusterName,
-			Clusters:   []envoy.WeightedCluster{{Name: envoy.BlackHoleClusterName}},
+			StatPrefix: names.BlackHoleCluster,
+			Clusters:   []envoy.WeightedCluster{{Name: names.BlackHoleCluster}},
 			AccessLogs: filter.AccessLogs(v),
 		})},
 	})
@@ -65,7 +66,7 @@ func blackHoleChain(v *mesh.View, name string, port uint32) *listenerv3.FilterCh
 // passChain takes the connections that nothing else does, and says which cluster
 // they go to.
 func passChain(v *mesh.View, name string) (chain *listenerv3.FilterChain, cluster string) {
-	cluster = cmp.Or(route.RestCluster(v), envoy.BlackHoleClusterName)
+	cluster = cmp.Or(route.RestCluster(v), names.BlackHoleCluster)
 	return envoy.FilterChain(envoy.FilterChainOptions{
 		Name: name,
 		Filters: []*listenerv3.Filter{envoy.TCPProxy(envoy.TCPProxyOptions{
@@ -112,7 +113,7 @@ func everywhere(v *mesh.View, name string, l mesh.EgressListener, port int) (pro
 // takes. The oldest service keeps the address.
 func at(v *mesh.View, name string, l mesh.EgressListener, port int) (proto.Message, []resource.Need, error) {
 	ip, err := netip.ParseAddr(addressOf(name))
-	if err != nil || envoy.ListenerName(ip.String(), uint32(port)) != name {
+	if err != nil || names.Listener(ip.String(), uint32(port)) != name {
 		return nil, nil, nil
 	}
 	var services []*mesh.ServiceRow
@@ -206,13 +207,13 @@ func older(a, b *mesh.ServiceRow) *mesh.ServiceRow {
 func capturedNames(v *mesh.View, l mesh.EgressListener, s *mesh.ServiceRow, p discovery.Port, yield func(string) bool) bool {
 	port := uint32(p.Number)
 	if !takenAsTCP(l, p) {
-		return yield(envoy.ListenerName(v.Shape().Wildcard(), port))
+		return yield(names.Listener(v.Shape().Wildcard(), port))
 	}
-	if (s.Open() || len(s.Ranges()) > 0) && !yield(envoy.ListenerName(v.Shape().Wildcard(), port)) {
+	if (s.Open() || len(s.Ranges()) > 0) && !yield(names.Listener(v.Shape().Wildcard(), port)) {
 		return false
 	}
 	for _, a := range v.Shape().Addresses(s) {
-		if ip, err := netip.ParseAddr(a); err == nil && !yield(envoy.ListenerName(ip.Unmap().String(), port)) {
+		if ip, err := netip.ParseAddr(a); err == nil && !yield(names.Listener(ip.Unmap().String(), port)) {
 			return false
 		}
 	}

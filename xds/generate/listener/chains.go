@@ -14,6 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate/filter"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
@@ -48,7 +49,7 @@ func (c *chains) detectHTTP(routes string, to []envoy.CIDR) {
 // http adds the chain for detected HTTP, with a route configuration.
 func (c *chains) http(routes string, match envoy.FilterChainOptions) {
 	match.Filters = []*listenerv3.Filter{filter.Manager(c.view, filter.SidecarOutbound, filter.Options{
-		StatPrefix: envoy.HTTPStatPrefix(envoy.Outbound, c.name), RouteConfigName: routes,
+		StatPrefix: names.HTTPStatPrefix(names.Outbound, c.name), RouteConfigName: routes,
 		DynamicDNS: c.view.AllowAnyDynamicDNS() || c.view.PortDynamic(c.dynamicPort()),
 	})}
 	c.list = append(c.list, envoy.FilterChain(match))
@@ -65,10 +66,10 @@ func (c *chains) dynamicPort() int {
 
 // shared is the route configuration of the port. routesOf is the one of HTTP that is
 // detected at addresses of a service without a declared protocol.
-func (c *chains) shared() string { return envoy.SidecarRouteConfigName(uint32(c.port)) }
+func (c *chains) shared() string { return names.SidecarRouteConfig(uint32(c.port)) }
 
 func (c *chains) routesOf(s *mesh.ServiceRow) string {
-	return envoy.ServiceRouteConfigName(string(s.Hostname), uint32(c.port))
+	return names.ServiceRouteConfig(string(s.Hostname), uint32(c.port))
 }
 
 // tunnel translates settings, nil for none.

@@ -10,6 +10,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
+	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
@@ -38,7 +39,7 @@ func gateway(v *mesh.View, name string) (proto.Message, []resource.Need, error) 
 		routes := route.GatewayName(s)
 		return gatewayListener(v, name, s, envoy.FilterChain(envoy.FilterChainOptions{
 			Filters: []*listenerv3.Filter{filter.Manager(v, filter.Gateway, filter.Options{
-				StatPrefix: envoy.HTTPStatPrefix(envoy.Outbound, name), RouteConfigName: routes,
+				StatPrefix: names.HTTPStatPrefix(names.Outbound, name), RouteConfigName: routes,
 				DynamicDNS: v.PortDynamic(mesh.AnyPort),
 			})},
 		}), []string{routes}, nil)

@@ -16,6 +16,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate/filter"
 	"github.com/portolan-mesh/portolan/xds/generate/workload"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
@@ -31,7 +32,7 @@ func (Inbound) TypeURL() string { return resource.ListenerType }
 // Affected implements generate.Generator.
 func (Inbound) Affected(v *mesh.View, _ mesh.Delta) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		if v.Shape().Type != discovery.Sidecar || v.Shape().Captures() && !yield(envoy.VirtualInboundListenerName) {
+		if v.Shape().Type != discovery.Sidecar || v.Shape().Captures() && !yield(names.VirtualInboundListener) {
 			return
 		}
 		for _, p := range workload.Ports(v) {
@@ -47,7 +48,7 @@ func (Inbound) Build(v *mesh.View, name string) (proto.Message, []resource.Need,
 	if v.Shape().Type != discovery.Sidecar {
 		return nil, nil, nil
 	}
-	if name == envoy.VirtualInboundListenerName && v.Shape().Captures() {
+	if name == names.VirtualInboundListener && v.Shape().Captures() {
 		return virtualInbound(v)
 	}
 	for _, p := range workload.Ports(v) {
@@ -59,7 +60,7 @@ func (Inbound) Build(v *mesh.View, name string) (proto.Message, []resource.Need,
 }
 
 func inboundName(v *mesh.View, p workload.Port) string {
-	return envoy.ListenerName(inboundBind(v, p), uint32(p.Number))
+	return names.Listener(inboundBind(v, p), uint32(p.Number))
 }
 
 // inboundBind is the address of an ingress listener that has a socket: the one it
@@ -86,7 +87,7 @@ func inbound(v *mesh.View, name string, p workload.Port) (proto.Message, []resou
 	}, nil, []string{clusterOf(p)})
 }
 
-func clusterOf(p workload.Port) string { return envoy.InboundClusterName(uint32(p.Number)) }
+func clusterOf(p workload.Port) string { return names.InboundCluster(uint32(p.Number)) }
 
 // inboundTCP forwards the bytes of a port to the application.
 func inboundTCP(v *mesh.View, p workload.Port) *listenerv3.Filter {
@@ -100,7 +101,7 @@ func inboundTCP(v *mesh.View, p workload.Port) *listenerv3.Filter {
 // inboundHTTP forwards the requests of a port to the application.
 func inboundHTTP(v *mesh.View, name string, p workload.Port) *listenerv3.Filter {
 	return filter.Manager(v, filter.SidecarInbound, filter.Options{
-		StatPrefix: envoy.HTTPStatPrefix(envoy.Inbound, name), RouteConfig: inboundRoutes(clusterOf(p), p.ServicePort, !p.Protocol.IsGRPC()),
+		StatPrefix: names.HTTPStatPrefix(names.Inbound, name), RouteConfig: inboundRoutes(clusterOf(p), p.ServicePort, !p.Protocol.IsGRPC()),
 	})
 }
 
@@ -115,7 +116,7 @@ func inboundRoutes(cluster string, servicePort int, retry bool) *routev3.RouteCo
 	return envoy.RouteConfig(envoy.RouteConfigOptions{
 		Name: cluster,
 		VirtualHosts: []*routev3.VirtualHost{envoy.VirtualHost(envoy.VirtualHostOptions{
-			Name: envoy.InboundVirtualHostName(uint32(servicePort)), Domains: []string{"*"}, Routes: []envoy.RouteOptions{route},
+			Name: names.InboundVirtualHost(uint32(servicePort)), Domains: []string{"*"}, Routes: []envoy.RouteOptions{route},
 		})},
 	})
 }

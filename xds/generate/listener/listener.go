@@ -8,10 +8,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/portolan-mesh/portolan/discovery"
-	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
@@ -51,7 +51,7 @@ func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 
 // virtualNames names the listener that captured traffic goes to.
 func virtualNames(v *mesh.View, yield func(string) bool) bool {
-	return !v.Shape().Captures() || yield(envoy.VirtualOutboundListenerName)
+	return !v.Shape().Captures() || yield(names.VirtualOutboundListener)
 }
 
 // hostNames returns the listeners that the services of a host have or share, as far as
@@ -74,7 +74,7 @@ func portNames(v *mesh.View, l mesh.EgressListener, s *mesh.ServiceRow, p discov
 	if bind == "" {
 		return capturedNames(v, l, s, p, yield)
 	}
-	return yield(envoy.ListenerName(bind, uint32(p.Number))) && (v.Shape().Captures() || assignedNames(v, s, p, yield))
+	return yield(names.Listener(bind, uint32(p.Number))) && (v.Shape().Captures() || assignedNames(v, s, p, yield))
 }
 
 // Build implements generate.Generator.
@@ -82,7 +82,7 @@ func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 	if v.Shape().Type == discovery.Router {
 		return gateway(v, name)
 	}
-	if name == envoy.VirtualOutboundListenerName && v.Shape().Captures() {
+	if name == names.VirtualOutboundListener && v.Shape().Captures() {
 		return virtualOutbound(v)
 	}
 	if l, ok := socketOf(v, name); ok {
@@ -100,11 +100,11 @@ func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 		return nil, nil, nil
 	}
 	switch bind := bindOf(v, l); {
-	case bind == "" && name == envoy.ListenerName(v.Shape().Wildcard(), uint32(port)):
+	case bind == "" && name == names.Listener(v.Shape().Wildcard(), uint32(port)):
 		return everywhere(v, name, l, port)
 	case bind == "":
 		return at(v, name, l, port)
-	case name == envoy.ListenerName(bind, uint32(port)):
+	case name == names.Listener(bind, uint32(port)):
 		return outbound(v, name, l, port)
 	case l.Port == 0 && !v.Shape().Captures():
 		return assigned(v, name, l, port)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
@@ -14,7 +15,7 @@ import (
 // and an address.
 func egressNames(v *mesh.View, yield func(string) bool) bool {
 	for _, l := range v.Egress() {
-		if l.Socket != "" && !yield(envoy.ListenerName(l.Socket, 0)) {
+		if l.Socket != "" && !yield(names.Listener(l.Socket, 0)) {
 			return false
 		}
 		if l.Port == 0 {
@@ -24,7 +25,7 @@ func egressNames(v *mesh.View, yield func(string) bool) bool {
 		if bind == "" && l.TakesHTTP() {
 			bind = v.Shape().Wildcard()
 		}
-		if bind != "" && !yield(envoy.ListenerName(bind, uint32(l.Port))) {
+		if bind != "" && !yield(names.Listener(bind, uint32(l.Port))) {
 			return false
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
@@ -14,7 +15,7 @@ import (
 // name.
 func socketOf(v *mesh.View, name string) (mesh.EgressListener, bool) {
 	for _, l := range v.Egress() {
-		if l.Socket != "" && envoy.ListenerName(l.Socket, 0) == name {
+		if l.Socket != "" && names.Listener(l.Socket, 0) == name {
 			return l, true
 		}
 	}
@@ -33,7 +34,7 @@ func byteSockets(v *mesh.View) sockets {
 // theirs.
 func (s sockets) names(v *mesh.View, row *mesh.HostRow, yield func(string) bool) bool {
 	for _, l := range s {
-		if slices.Contains(v.NamedHosts(l), row.Hostname) && !yield(envoy.ListenerName(l.Socket, 0)) {
+		if slices.Contains(v.NamedHosts(l), row.Hostname) && !yield(names.Listener(l.Socket, 0)) {
 			return false
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
+	"github.com/portolan-mesh/portolan/xds/names"
 )
 
 // stream is one way on which connections to a service go: those to some addresses that
@@ -264,9 +265,9 @@ func (c *chains) chain(s *mesh.ServiceRow, st stream, match envoy.FilterChainOpt
 		c.share(&to, s, string(s.Hostname), "", c.port, 0)
 	} else {
 		of, weighted := st.vs.Config, len(st.route) > 1
-		match.Config = envoy.ConfigPath(of.Group, of.Version, of.Kind, of.Namespace, of.Name)
+		match.Config = names.ConfigPath(of.Group, of.Version, of.Kind, of.Namespace, of.Name)
 		if weighted {
-			to.StatPrefix = envoy.WeightedStatPrefix(of.Name, of.Namespace)
+			to.StatPrefix = names.WeightedStatPrefix(of.Name, of.Namespace)
 		}
 		for _, d := range st.route {
 			if !weighted || d.GetWeight() > 0 {
@@ -282,7 +283,7 @@ func (c *chains) chain(s *mesh.ServiceRow, st stream, match envoy.FilterChainOpt
 // share adds a cluster to those of a TCP proxy, of a service that may be nil. The first
 // one says when a quiet connection is closed, and where its endpoints pass it on to.
 func (c *chains) share(proxy *envoy.TCPProxyOptions, s *mesh.ServiceRow, h, subset string, port int, weight int32) {
-	name := envoy.ClusterName(envoy.Outbound, uint32(port), subset, h)
+	name := names.Cluster(names.Outbound, uint32(port), subset, h)
 	c.refs = append(c.refs, name)
 	first := len(proxy.Clusters) == 0
 	if first && proxy.StatPrefix == "" {
@@ -337,7 +338,7 @@ func (c *chains) named(use mesh.PortUse) {
 func (c *chains) orPass() {
 	if c.rest == nil && len(c.list) > 0 {
 		var cluster string
-		c.rest, cluster = passChain(c.view, envoy.PassthroughFilterChainName)
+		c.rest, cluster = passChain(c.view, names.PassthroughFilterChain)
 		c.refs = append(c.refs, cluster)
 	}
 }

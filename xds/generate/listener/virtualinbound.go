@@ -10,6 +10,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate/filter"
 	"github.com/portolan-mesh/portolan/xds/generate/workload"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
@@ -20,14 +21,14 @@ func virtualInbound(v *mesh.View) (proto.Message, []resource.Need, error) {
 	port := uint32(v.Mesh(mesh.ProxyInboundListenPort).GetProxyInboundListenPort())
 	tproxy := v.Shape().Interception == discovery.InterceptionTproxy
 	options := envoy.ListenerOptions{
-		Name: envoy.VirtualInboundListenerName, Host: v.Shape().Wildcard(), MoreHosts: moreWildcards(v.Shape()), Port: port,
+		Name: names.VirtualInboundListener, Host: v.Shape().Wildcard(), MoreHosts: moreWildcards(v.Shape()), Port: port,
 		OriginalDst: true, OriginalSrc: tproxy, Transparent: tproxy,
 		Direction:     corev3.TrafficDirection_INBOUND,
 		AccessLogs:    filter.ListenerAccessLogs(v),
 		HTTPInspector: true, DetectionTimeout: detectionTimeout(v), Uninspected: []uint32{port},
-		FilterChains: append([]*listenerv3.FilterChain{blackHoleChain(v, envoy.VirtualInboundBlackHoleName, port)}, passInbound(v)...),
+		FilterChains: append([]*listenerv3.FilterChain{blackHoleChain(v, names.VirtualInboundBlackHole, port)}, passInbound(v)...),
 	}
-	refs := []string{envoy.BlackHoleClusterName, envoy.InboundPassthroughClusterName}
+	refs := []string{names.BlackHoleCluster, names.InboundPassthroughCluster}
 	for _, p := range workload.Ports(v) {
 		if !p.Captured(v.Shape()) || !p.Protocol.IsServed() || p.Number == int(port) {
 			continue
@@ -43,12 +44,12 @@ func virtualInbound(v *mesh.View) (proto.Message, []resource.Need, error) {
 
 // passInbound returns the chains for unknown ports: of HTTP, and of everything else.
 func passInbound(v *mesh.View) []*listenerv3.FilterChain {
-	cluster := envoy.InboundPassthroughClusterName
+	cluster := names.InboundPassthroughCluster
 	return []*listenerv3.FilterChain{
-		detectedChain(envoy.VirtualInboundCatchAllName, 0, filter.Manager(v, filter.SidecarInbound, filter.Options{
-			StatPrefix: envoy.AltStatName(cluster), RouteConfig: inboundRoutes(cluster, 0, true),
+		detectedChain(names.VirtualInboundCatchAll, 0, filter.Manager(v, filter.SidecarInbound, filter.Options{
+			StatPrefix: names.AltStat(cluster), RouteConfig: inboundRoutes(cluster, 0, true),
 		})),
-		undetectedChain(envoy.VirtualInboundListenerName, 0, envoy.TCPProxy(envoy.TCPProxyOptions{
+		undetectedChain(names.VirtualInboundListener, 0, envoy.TCPProxy(envoy.TCPProxyOptions{
 			StatPrefix: cluster,
 			Clusters:   []envoy.WeightedCluster{{Name: cluster}},
 			AccessLogs: filter.AccessLogs(v),
@@ -58,7 +59,7 @@ func passInbound(v *mesh.View) []*listenerv3.FilterChain {
 
 // inboundChains returns the chains of a port: one, unless its protocol is not declared.
 func inboundChains(v *mesh.View, p workload.Port) []*listenerv3.FilterChain {
-	name, port := envoy.ListenerName(v.Shape().Wildcard(), uint32(p.Number)), uint32(p.Number)
+	name, port := names.Listener(v.Shape().Wildcard(), uint32(p.Number)), uint32(p.Number)
 	switch {
 	case p.Protocol.IsHTTP():
 		return []*listenerv3.FilterChain{portChain(name, port, inboundHTTP(v, name, p))}

@@ -16,6 +16,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate/filter"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
@@ -32,7 +33,7 @@ func (Listeners) TypeURL() string { return resource.ListenerType }
 
 // Affected implements generate.Generator.
 func (Listeners) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
-	return names(v, d, func(p port) string { return envoy.HostPort(p.host, uint32(p.number)) })
+	return eachName(v, d, func(p port) string { return names.HostPort(p.host, uint32(p.number)) })
 }
 
 // Build implements generate.Generator.
@@ -43,7 +44,7 @@ func (Listeners) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 	}
 	number, err := strconv.ParseUint(text, 10, 16)
 	p := port{hostname, int(number)}
-	if err != nil || envoy.HostPort(p.host, uint32(p.number)) != name {
+	if err != nil || names.HostPort(p.host, uint32(p.number)) != name {
 		return nil, nil, nil
 	}
 	if _, service := p.find(v); service == nil {
@@ -81,7 +82,7 @@ type port struct {
 
 // routeConfig names the routes of the port.
 func (p port) routeConfig() string {
-	return envoy.ClusterName(envoy.Outbound, uint32(p.number), "", p.host)
+	return names.Cluster(names.Outbound, uint32(p.number), "", p.host)
 }
 
 // find looks up the service, as a client sees it on the egress listener of the
@@ -101,12 +102,12 @@ func (p port) find(v *mesh.View) (mesh.EgressListener, *mesh.ServiceRow) {
 	return l, row
 }
 
-// names returns the names, as form makes them, of the ports that may appear or go
+// eachName returns the names, as form makes them, of the ports that may appear or go
 // because of d. They are those of the clusters.
-func names(v *mesh.View, d mesh.Delta, form func(port) string) iter.Seq[string] {
+func eachName(v *mesh.View, d mesh.Delta, form func(port) string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for name := range cluster.Names(v, d) {
-			ref, ok := envoy.ParseClusterName(name)
+			ref, ok := names.ParseCluster(name)
 			if ok && ref.Subset == "" && !yield(form(port{ref.Host, int(ref.Port)})) {
 				return
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/virtualhost"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
@@ -28,14 +29,14 @@ func (Routes) TypeURL() string { return resource.RouteType }
 
 // Affected implements generate.Generator.
 func (Routes) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
-	return names(v, d, port.routeConfig)
+	return eachName(v, d, port.routeConfig)
 }
 
 // Build implements generate.Generator. Routes announce the clusters that they are
 // likely to have next. That serves a client that comes from another server, whose
 // resources are not known here.
 func (Routes) Build(v *mesh.View, name string) (proto.Message, []resource.Need, error) {
-	ref, ok := envoy.ParseClusterName(name)
+	ref, ok := names.ParseCluster(name)
 	p := port{ref.Host, int(ref.Port)}
 	if !ok || p.routeConfig() != name {
 		return nil, nil, nil

@@ -7,8 +7,8 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/host"
-	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/names"
 )
 
 // Carrier names the requests that a sidecar's route configuration is for: those to a
@@ -31,7 +31,7 @@ type Carrier struct {
 // of the mesh, and the egress listeners that are HTTP proxies or sockets.
 func WholeCarriers(v *mesh.View) iter.Seq[Carrier] {
 	return func(yield func(Carrier) bool) {
-		if v.IsHTTPProxy() && !yield(Carrier{Whole: envoy.HTTPProxyRouteConfigName}) {
+		if v.IsHTTPProxy() && !yield(Carrier{Whole: names.HTTPProxyRouteConfig}) {
 			return
 		}
 		for _, l := range v.Egress() {
@@ -60,7 +60,7 @@ func (c Carrier) At(v *mesh.View, port int) (Carrier, bool) {
 		return c, c.Port == port
 	}
 	c.Port = port
-	if c.Whole != envoy.HTTPProxyRouteConfigName {
+	if c.Whole != names.HTTPProxyRouteConfig {
 		return c, true
 	}
 	var ok bool
@@ -97,7 +97,7 @@ func (c Carrier) name() string {
 	if c.Only == "" {
 		return sidecarName(c.Port)
 	}
-	return envoy.ServiceRouteConfigName(string(c.Only), uint32(c.Port))
+	return names.ServiceRouteConfig(string(c.Only), uint32(c.Port))
 }
 
 func cutLast(s, separator string) (before, after string, found bool) {

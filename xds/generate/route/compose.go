@@ -8,14 +8,14 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
 // HostName names a virtual host as a resource: by its route configuration and its name
 // there.
 func HostName(config, host string, port int) string {
-	return config + "/" + envoy.HostPort(host, uint32(port))
+	return config + "/" + names.HostPort(host, uint32(port))
 }
 
 // SplitHostName is the inverse of HostName; false for other names. The name of a route

@@ -10,6 +10,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
+	"github.com/portolan-mesh/portolan/xds/names"
 )
 
 // GatewayServers returns the servers of a gateway that are served, the oldest first: those
@@ -35,7 +36,7 @@ func served(v *mesh.View, gateway *routing.MergedGateway) []*routing.Server {
 	var out []*routing.Server
 	bytes := map[string]bool{} // whether the listener of a name passes bytes
 	for _, s := range gateway.Servers {
-		if !s.Protocol().IsHTTP() && !s.PassesBytes() || envoy.IsUnix(s.Spec.GetBind()) {
+		if !s.Protocol().IsHTTP() && !s.PassesBytes() || names.IsUnix(s.Spec.GetBind()) {
 			continue
 		}
 		name := GatewayListenerName(v, s)
@@ -55,12 +56,12 @@ func GatewayBind(v *mesh.View, s *routing.Server) string {
 
 // GatewayListenerName is the name of the listener of a server.
 func GatewayListenerName(v *mesh.View, s *routing.Server) string {
-	return envoy.ListenerName(GatewayBind(v, s), uint32(s.Port()))
+	return names.Listener(GatewayBind(v, s), uint32(s.Port()))
 }
 
 // GatewayName names the routes of a server.
 func GatewayName(s *routing.Server) string {
-	return envoy.GatewayHTTPRouteConfigName(uint32(s.Port()), s.Spec.GetBind())
+	return names.GatewayHTTPRouteConfig(uint32(s.Port()), s.Spec.GetBind())
 }
 
 // ServersOf are the servers that share a route configuration.
@@ -79,11 +80,11 @@ func gatewayNames(v *mesh.View, yield func(string) bool) {
 // blackHole stands in a route configuration of a gateway that has no hosts.
 func blackHole(port int) *routev3.VirtualHost {
 	return envoy.VirtualHost(envoy.VirtualHostOptions{
-		Name: envoy.BlackHoleVirtualHostName(uint32(port)), Domains: []string{"*"},
+		Name: names.BlackHoleVirtualHost(uint32(port)), Domains: []string{"*"},
 	})
 }
 
 // isBlackHole knows it by its name.
 func isBlackHole(name string) bool { return strings.HasPrefix(name, blackHolePrefix) }
 
-var blackHolePrefix = strings.TrimSuffix(envoy.BlackHoleVirtualHostName(0), "0")
+var blackHolePrefix = strings.TrimSuffix(names.BlackHoleVirtualHost(0), "0")

@@ -10,6 +10,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
@@ -59,7 +60,7 @@ func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 		}
 		for row := range ChangedHosts(v, d) {
 			for port := range DetectedPorts(v, row) {
-				if !yield(envoy.ServiceRouteConfigName(string(row.Hostname), uint32(port))) {
+				if !yield(names.ServiceRouteConfig(string(row.Hostname), uint32(port))) {
 					return
 				}
 			}
@@ -103,4 +104,4 @@ func (Generator) Empty(name string) (proto.Message, []resource.Need, error) {
 	return envoy.RouteConfig(envoy.RouteConfigOptions{Name: name}), nil, nil
 }
 
-func sidecarName(port int) string { return envoy.SidecarRouteConfigName(uint32(port)) }
+func sidecarName(port int) string { return names.SidecarRouteConfig(uint32(port)) }

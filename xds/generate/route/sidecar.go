@@ -7,6 +7,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/names"
 )
 
 // ListenerOf returns the egress listener that carries a port: the one that names it,
@@ -38,22 +39,22 @@ func RestCluster(v *mesh.View) string {
 		return ""
 	}
 	if p := v.EgressProxy(); p != nil {
-		return envoy.ClusterName(envoy.Outbound, uint32(p.Port), p.Subset, string(p.Host))
+		return names.Cluster(names.Outbound, uint32(p.Port), p.Subset, string(p.Host))
 	}
-	return envoy.PassthroughClusterName
+	return names.PassthroughCluster
 }
 
 // restOf takes requests to hosts that nothing is known of: it lets them pass where the
 // proxy may, to the host that they name if the proxy resolves it, else it answers 502.
 func restOf(v *mesh.View) *routev3.VirtualHost {
-	name := envoy.BlockAllVirtualHostName
+	name := names.BlockAllVirtualHost
 	route := envoy.RouteOptions{DirectResponse: &envoy.DirectResponse{Status: 502}}
 	cluster := RestCluster(v)
 	if cluster != "" {
-		name = envoy.AllowAnyVirtualHostName
+		name = names.AllowAnyVirtualHost
 	}
 	if v.AllowAnyDynamicDNS() {
-		name, cluster = envoy.AllowAnyDynamicDNSVirtualHostName, envoy.AllowAnyDynamicDNSClusterName
+		name, cluster = names.AllowAnyDynamicDNSVirtualHost, names.AllowAnyDynamicDNSCluster
 	}
 	if cluster != "" {
 		route = envoy.RouteOptions{Forward: &envoy.Forward{Clusters: []envoy.WeightedCluster{{Name: cluster}}}}

@@ -7,6 +7,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/names"
 )
 
 // forward describes the destinations of a route, and the changes of its requests.
@@ -110,5 +111,5 @@ func headerOps(o *networking.Headers_HeaderOperations) envoy.HeaderOps {
 }
 
 func configPath(m *config.Meta) string {
-	return envoy.ConfigPath(m.Group, m.Version, m.Kind, m.Namespace, m.Name)
+	return names.ConfigPath(m.Group, m.Version, m.Kind, m.Namespace, m.Name)
 }

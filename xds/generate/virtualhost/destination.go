@@ -6,6 +6,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/names"
 )
 
 // destination is a port of a service, or of a subset of it, that requests go
@@ -25,7 +26,7 @@ func (t translator) destination(d *networking.Destination) destination {
 }
 
 func (d destination) cluster() string {
-	return envoy.ClusterName(envoy.Outbound, uint32(d.port), d.subset, d.hostname)
+	return names.Cluster(names.Outbound, uint32(d.port), d.subset, d.hostname)
 }
 
 // hashPolicies returns the inputs of the destination's consistent hash; none for other

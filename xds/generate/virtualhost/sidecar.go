@@ -9,6 +9,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/names"
 )
 
 // foreignPort is the only port on which VirtualServices may route hosts that are no
@@ -19,7 +20,7 @@ const foreignPort = 80
 const httpPort = 80
 
 func sidecarName(h string, port int) string {
-	return route.HostName(envoy.SidecarRouteConfigName(uint32(port)), h, port)
+	return route.HostName(names.SidecarRouteConfig(uint32(port)), h, port)
 }
 
 // sidecarNames returns the hosts that may have come or gone: hosts of services, and
@@ -67,7 +68,7 @@ func (n hostNames) at(h string, port int, yield func(string) bool) bool {
 func (n hostNames) of(row *mesh.HostRow, yield func(string) bool) bool {
 	v := n.view
 	for port := range route.DetectedPorts(v, row) {
-		config := envoy.ServiceRouteConfigName(string(row.Hostname), uint32(port))
+		config := names.ServiceRouteConfig(string(row.Hostname), uint32(port))
 		if !yield(route.HostName(config, string(row.Hostname), port)) {
 			return false
 		}
@@ -158,7 +159,7 @@ func (b sidecarBuilder) named(domains []string) []string {
 		if b.port == httpPort {
 			out = append(out, domain)
 		}
-		out = append(out, envoy.HostPort(domain, uint32(b.port)))
+		out = append(out, names.HostPort(domain, uint32(b.port)))
 	}
 	return out
 }

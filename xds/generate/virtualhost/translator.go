@@ -11,6 +11,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
+	"github.com/portolan-mesh/portolan/xds/names"
 )
 
 // translator describes the routes of one port of a gateway, or of sidecars. A
@@ -83,7 +84,7 @@ func (t translator) applies(m *networking.HTTPMatchRequest) bool {
 // route describes one route; false where its action is not served.
 func (t translator) route(vs *routing.VirtualService, http *networking.HTTPRoute, match *networking.HTTPMatchRequest) (envoy.RouteOptions, bool) {
 	out := envoy.RouteOptions{
-		Name:       envoy.RouteName(http.GetName(), match.GetName()),
+		Name:       names.Route(http.GetName(), match.GetName()),
 		StatPrefix: match.GetStatPrefix(),
 		Match:      matchOptions(match),
 		Headers:    headers(http.GetHeaders()),

@@ -13,6 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/names"
 )
 
 // Port is a port of the workload on which requests come in: one that it serves
@@ -127,7 +128,7 @@ func (p Port) Application(v *mesh.View) (to envoy.Endpoint, original, ok bool) {
 		return envoy.Endpoint{}, true, true
 	case given == "":
 		return envoy.Endpoint{Host: loopback(v.Shape()), Port: uint32(p.Number)}, false, true
-	case envoy.IsUnix(given):
+	case names.IsUnix(given):
 		return envoy.Endpoint{Host: given}, false, true
 	default:
 		to, ok = endpoint(v, given)

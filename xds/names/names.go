@@ -1,4 +1,4 @@
-package envoy
+package names
 
 import (
 	"strconv"
@@ -18,43 +18,43 @@ const (
 // Names that are the same everywhere. EnvoyFilters, dashboards and access logs
 // use them.
 const (
-	PassthroughClusterName        = "PassthroughCluster"
-	InboundPassthroughClusterName = "InboundPassthroughCluster"
-	BlackHoleClusterName          = "BlackHoleCluster"
-	// AllowAnyDynamicDNSClusterName is the cluster of requests to unknown hosts that the
+	PassthroughCluster        = "PassthroughCluster"
+	InboundPassthroughCluster = "InboundPassthroughCluster"
+	BlackHoleCluster          = "BlackHoleCluster"
+	// AllowAnyDynamicDNSCluster is the cluster of requests to unknown hosts that the
 	// proxy resolves.
-	AllowAnyDynamicDNSClusterName = "AllowAnyDynamicDNSCluster"
+	AllowAnyDynamicDNSCluster = "AllowAnyDynamicDNSCluster"
 
-	VirtualOutboundListenerName = "virtualOutbound"
-	VirtualInboundListenerName  = "virtualInbound"
-	PassthroughFilterChainName  = "PassthroughFilterChain"
+	VirtualOutboundListener = "virtualOutbound"
+	VirtualInboundListener  = "virtualInbound"
+	PassthroughFilterChain  = "PassthroughFilterChain"
 
-	VirtualOutboundBlackHoleName = "virtualOutbound-blackhole"
-	VirtualOutboundCatchAllName  = "virtualOutbound-catchall-tcp"
-	VirtualInboundBlackHoleName  = "virtualInbound-blackhole"
-	VirtualInboundCatchAllName   = "virtualInbound-catchall-http" // of HTTP; of other bytes it is that of the listener
+	VirtualOutboundBlackHole = "virtualOutbound-blackhole"
+	VirtualOutboundCatchAll  = "virtualOutbound-catchall-tcp"
+	VirtualInboundBlackHole  = "virtualInbound-blackhole"
+	VirtualInboundCatchAll   = "virtualInbound-catchall-http" // of HTTP; of other bytes it is that of the listener
 
-	// HTTPProxyRouteConfigName names the routes of the HTTP proxy of the whole mesh.
-	HTTPProxyRouteConfigName = "http_proxy"
+	// HTTPProxyRouteConfig names the routes of the HTTP proxy of the whole mesh.
+	HTTPProxyRouteConfig = "http_proxy"
 
-	// DefaultRouteName is the name of a route that has none of its own.
-	DefaultRouteName = "default"
+	// DefaultRoute is the name of a route that has none of its own.
+	DefaultRoute = "default"
 
-	AllowAnyVirtualHostName           = "allow_any"
-	AllowAnyDynamicDNSVirtualHostName = "allow_any_dynamic_dns"
-	BlockAllVirtualHostName           = "block_all"
+	AllowAnyVirtualHost           = "allow_any"
+	AllowAnyDynamicDNSVirtualHost = "allow_any_dynamic_dns"
+	BlockAllVirtualHost           = "block_all"
 )
 
 const nameSeparator = "|"
 
-// ClusterName names the cluster of a port of host, of one subset or, where
+// Cluster names the cluster of a port of host, of one subset or, where
 // subset is empty, of all its endpoints: outbound|80|v1|web.example.com.
-func ClusterName(direction Direction, port uint32, subset, host string) string {
+func Cluster(direction Direction, port uint32, subset, host string) string {
 	return strings.Join([]string{string(direction), portText(port), subset, host}, nameSeparator)
 }
 
-// InboundClusterName names the cluster of a workload's own port.
-func InboundClusterName(port uint32) string { return ClusterName(Inbound, port, "", "") }
+// InboundCluster names the cluster of a workload's own port.
+func InboundCluster(port uint32) string { return Cluster(Inbound, port, "", "") }
 
 // ClusterRef is the content of a cluster's name.
 type ClusterRef struct {
@@ -63,9 +63,9 @@ type ClusterRef struct {
 	Subset, Host string
 }
 
-// ParseClusterName reads a name that ClusterName has made. Other
+// ParseCluster reads a name that Cluster has made. Other
 // names, those of clusters that come with the bootstrap among them, are not ok.
-func ParseClusterName(name string) (ref ClusterRef, ok bool) {
+func ParseCluster(name string) (ref ClusterRef, ok bool) {
 	parts := strings.SplitN(name, nameSeparator, 4)
 	if len(parts) != 4 || strings.Contains(parts[3], nameSeparator) {
 		return ClusterRef{}, false
@@ -81,26 +81,32 @@ func ParseClusterName(name string) (ref ClusterRef, ok bool) {
 	return ClusterRef{Direction: direction, Port: uint32(port), Subset: parts[2], Host: parts[3]}, true
 }
 
-// ListenerName names the listener of an address: 0.0.0.0_80. The name of a Unix domain
+// IsUnix says whether host is not a host but a Unix domain socket: a path, or
+// an abstract name ("@..."), with or without the scheme "unix://".
+func IsUnix(host string) bool {
+	return strings.HasPrefix(host, "unix://") || strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@")
+}
+
+// Listener names the listener of an address: 0.0.0.0_80. The name of a Unix domain
 // socket has port 0.
-func ListenerName(bind string, port uint32) string {
+func Listener(bind string, port uint32) string {
 	if IsUnix(bind) {
 		port = 0
 	}
 	return bind + "_" + portText(port)
 }
 
-// SidecarRouteConfigName names the routes of the HTTP services that share a
+// SidecarRouteConfig names the routes of the HTTP services that share a
 // port.
-func SidecarRouteConfigName(port uint32) string { return portText(port) }
+func SidecarRouteConfig(port uint32) string { return portText(port) }
 
-// ServiceRouteConfigName names the routes of one service, where its port is not
+// ServiceRouteConfig names the routes of one service, where its port is not
 // shared because the protocol is detected.
-func ServiceRouteConfigName(host string, port uint32) string { return HostPort(host, port) }
+func ServiceRouteConfig(host string, port uint32) string { return HostPort(host, port) }
 
-// GatewayHTTPRouteConfigName names the routes of a gateway's plaintext servers
+// GatewayHTTPRouteConfig names the routes of a gateway's plaintext servers
 // on a port. bind is empty unless the servers name an address.
-func GatewayHTTPRouteConfigName(port uint32, bind string) string {
+func GatewayHTTPRouteConfig(port uint32, bind string) string {
 	return withBind("http."+portText(port), bind)
 }
 
@@ -115,17 +121,17 @@ func withBind(name, bind string) string {
 // it puts no brackets around an IPv6 address.
 func HostPort(host string, port uint32) string { return host + ":" + portText(port) }
 
-// InboundVirtualHostName names the virtual host of a workload's own port.
-func InboundVirtualHostName(servicePort uint32) string {
+// InboundVirtualHost names the virtual host of a workload's own port.
+func InboundVirtualHost(servicePort uint32) string {
 	return "inbound|http|" + portText(servicePort)
 }
 
-// BlackHoleVirtualHostName names the virtual host of a gateway's port that has
+// BlackHoleVirtualHost names the virtual host of a gateway's port that has
 // no routes.
-func BlackHoleVirtualHostName(port uint32) string { return "blackhole:" + portText(port) }
+func BlackHoleVirtualHost(port uint32) string { return "blackhole:" + portText(port) }
 
-// RouteName names a route by its http block and its match; either name may be empty.
-func RouteName(route, match string) string {
+// Route names a route by its http block and its match; either name may be empty.
+func Route(route, match string) string {
 	if match == "" {
 		return route
 	}
@@ -142,8 +148,8 @@ func HTTPStatPrefix(direction Direction, listener string) string {
 // VirtualService shares among several clusters.
 func WeightedStatPrefix(name, namespace string) string { return name + "." + namespace }
 
-// AltStatName is the name of a cluster in statistics.
-func AltStatName(cluster string) string { return cluster + ";" }
+// AltStat is the name of a cluster in statistics.
+func AltStat(cluster string) string { return cluster + ";" }
 
 // ConfigPath is the path of a configuration object in metadata:
 // /apis/networking.istio.io/v1/namespaces/default/virtual-service/web.
