@@ -14,7 +14,8 @@ import (
 type Built struct {
 	Resource *resource.Resource
 
-	reads []mesh.Dependency
+	reads  []mesh.Dependency
+	traits bool // some of reads are of traits
 
 	// Set if the resource is shared:
 	family *family
@@ -32,7 +33,8 @@ func Alone(v *mesh.View, g generate.Generator, name string) (*Built, error) {
 	if err != nil {
 		return nil, &Failure{err, recording.Dependencies()}
 	}
-	return &Built{Resource: built, reads: recording.Dependencies()}, nil
+	reads := recording.Dependencies()
+	return &Built{Resource: built, reads: reads, traits: slices.ContainsFunc(reads, mesh.Dependency.OfTrait)}, nil
 }
 
 // Failure is the error of a build, with the reads before it.
@@ -60,7 +62,7 @@ func (b *Built) Reads() []mesh.Dependency {
 func (b *Built) Holds(v *mesh.View) bool { return Hold(v, b.reads) }
 
 // ReadsTrait says whether the resource was built from a trait of the class.
-func (b *Built) ReadsTrait() bool { return slices.ContainsFunc(b.reads, mesh.Dependency.OfTrait) }
+func (b *Built) ReadsTrait() bool { return b.traits }
 
 // Hold says whether a view gives all answers as they were recorded.
 func Hold(v *mesh.View, reads []mesh.Dependency) bool {
