@@ -197,10 +197,10 @@ func changesOf(t *testing.T, r *reference) map[string]func(odd bool) {
 	return out
 }
 
-// TestEachKindOfChangeCostsTheSameInAnyMesh: what one changed object of any kind that
-// routes traffic allocates, from the object to the verdicts and to the resources of proxies
-// of each kind, is within twice of that in a mesh ten times smaller, or a hundred, and as
-// much is sent.
+// TestEachKindOfChangeCostsTheSameInAnyMesh changes one object of each kind that routes
+// traffic, and counts allocations, from the object to the verdicts and to the resources of
+// proxies of each kind. They are within twice of those in a mesh ten times smaller, or a
+// hundred times, and as much is sent.
 func TestEachKindOfChangeCostsTheSameInAnyMesh(t *testing.T) {
 	services := longtest.Histories(1_000, 10_000)
 	small, large := newKinds(t, 100), newKinds(t, services)

@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/xds/generate/cluster"
@@ -41,33 +39,14 @@ func notTakenOfRule(v *mesh.View, name string) []string {
 	if simple := policy.GetLoadBalancer().GetSimple(); simple == networking.LoadBalancerSettings_RANDOM || simple == networking.LoadBalancerSettings_PASSTHROUGH {
 		out = append(out, "trafficPolicy.loadBalancer.simple: "+simple.String())
 	}
-	for _, field := range setFields(policy.GetLoadBalancer().GetConsistentHash(), "maglev", "httpCookie", "httpQueryParameterName") {
-		out = append(out, "trafficPolicy.loadBalancer.consistentHash."+field)
-	}
-	for _, field := range setFields(policy.GetConnectionPool(), "tcp") {
-		out = append(out, "trafficPolicy.connectionPool."+field)
-	}
-	for _, field := range setFields(policy.GetConnectionPool().GetHttp()) {
-		if field != "http2MaxRequests" {
-			out = append(out, "trafficPolicy.connectionPool.http."+field)
+	out = append(out, verdict.SetFields(policy.GetLoadBalancer().GetConsistentHash(), "trafficPolicy.loadBalancer.consistentHash", "maglev", "httpCookie", "httpQueryParameterName")...)
+	out = append(out, verdict.SetFields(policy.GetConnectionPool(), "trafficPolicy.connectionPool", "tcp")...)
+	const http = "trafficPolicy.connectionPool.http"
+	for _, field := range verdict.SetFields(policy.GetConnectionPool().GetHttp(), http) {
+		if field != http+".http2MaxRequests" {
+			out = append(out, field)
 		}
 	}
-	for _, field := range setFields(policy, "outlierDetection") {
-		out = append(out, "trafficPolicy."+field)
-	}
-	return out
-}
-
-// setFields are the JSON names of the fields that a message has, in order, of those that
-// are named or of all.
-func setFields(m proto.Message, names ...string) []string {
-	var out []string
-	m.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
-		if len(names) == 0 || slices.Contains(names, f.JSONName()) {
-			out = append(out, f.JSONName())
-		}
-		return true
-	})
-	slices.Sort(out)
+	out = append(out, verdict.SetFields(policy, "trafficPolicy", "outlierDetection")...)
 	return out
 }

@@ -155,7 +155,7 @@ func (j *judge) ignoredOnGateways(vs *routing.VirtualService, r *networking.TCPR
 		if !vs.ForGateways(&networking.TCPRoute{Match: []*networking.L4MatchAttributes{m}}) {
 			continue
 		}
-		for _, field := range setFields(m, at(path+".match", i), "destinationSubnets", "sourceLabels", "sourceNamespace") {
+		for _, field := range SetFields(m, at(path+".match", i), "destinationSubnets", "sourceLabels", "sourceNamespace") {
 			j.add(Verdict{
 				Code: Unexpected, Field: field,
 				Message: "does not count on gateways: the route takes every connection to the ports of its servers",

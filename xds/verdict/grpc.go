@@ -22,7 +22,7 @@ import (
 func NotForGRPC(http *networking.HTTPRoute, path string) []string {
 	var out []string
 	add := func(m proto.Message, path string, names ...string) {
-		out = append(out, setFields(m, path, names...)...)
+		out = append(out, SetFields(m, path, names...)...)
 	}
 	add(http, path, "redirect", "directResponse", "rewrite", "headers", "mirror", "mirrors", "corsPolicy")
 	add(http.GetRetries(), path+".retries", "perTryTimeout", "retryRemoteLocalities", "retryIgnorePreviousHosts")
@@ -37,7 +37,7 @@ func NotForGRPC(http *networking.HTTPRoute, path string) []string {
 func RuleNotForGRPC(spec *networking.DestinationRule) []string {
 	var out []string
 	add := func(m proto.Message, path string, names ...string) {
-		out = append(out, setFields(m, path, names...)...)
+		out = append(out, SetFields(m, path, names...)...)
 	}
 	blocks := func(p trafficPolicy, path string) {
 		add(p, path, "outlierDetection", "retryBudget", "proxyProtocol", "tunnel")
@@ -95,10 +95,10 @@ func (j *judge) ruleOfClients(object *config.Config, spec *networking.Destinatio
 // SidecarNotForGRPC returns the fields of a Sidecar that gRPC clients without a proxy do
 // not take. They listen nowhere.
 func SidecarNotForGRPC(spec *networking.Sidecar) []string {
-	out := setFields(spec, "spec", "ingress", "inboundConnectionPool", "outboundTrafficPolicy")
+	out := SetFields(spec, "spec", "ingress", "inboundConnectionPool", "outboundTrafficPolicy")
 	for i, l := range spec.GetEgress() {
 		path := at("spec.egress", i)
-		out = append(out, setFields(l, path, "bind", "captureMode")...)
+		out = append(out, SetFields(l, path, "bind", "captureMode")...)
 		if discovery.ParseProtocol(l.GetPort().GetProtocol()) == discovery.HTTPProxy {
 			out = append(out, path+".port.protocol")
 		}
@@ -132,12 +132,12 @@ func notForClients(field, namespace string) Verdict {
 	}
 }
 
-// setFields are those of some fields that a message at a path has, by their paths in
-// order.
-func setFields(m proto.Message, path string, names ...string) []string {
+// SetFields returns the paths of the fields that a message has, in order, where the message
+// stands at a path: of those that are named, or of all.
+func SetFields(m proto.Message, path string, names ...string) []string {
 	var out []string
 	m.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
-		if slices.Contains(names, f.JSONName()) {
+		if len(names) == 0 || slices.Contains(names, f.JSONName()) {
 			out = append(out, path+"."+f.JSONName())
 		}
 		return true
@@ -146,15 +146,14 @@ func setFields(m proto.Message, path string, names ...string) []string {
 	return out
 }
 
-// grpcClients tells of fields of routes that gRPC clients do not take, if there are clients
-// that see the VirtualService which has the routes, and one of its hosts is of a service that
-// they may call.
+// grpcClients tells of the fields of routes that gRPC clients do not take. It does so if
+// clients see the VirtualService and may call a service of one of its hosts.
 func (j *judge) grpcClients(vs *routing.VirtualService, routes []*networking.HTTPRoute) {
 	var fields []string
 	for i, http := range routes {
 		fields = append(fields, NotForGRPC(http, at("spec.http", i))...)
 	}
-	fields = append(fields, setFields(vs.Spec, "spec", "tcp", "tls")...)
+	fields = append(fields, SetFields(vs.Spec, "spec", "tcp", "tls")...)
 	if len(fields) == 0 || !slices.Contains(vs.Gateways, mesh.MeshGateway) || !j.callable(vs) {
 		return
 	}

@@ -1,7 +1,6 @@
-// Package routing is the arithmetic of VirtualServices and Gateways: the names in them
-// made complete (New, NewGateway), the routes of a delegate as those of its root
-// (VirtualService.Merge), which of several VirtualServices come first for a namespace (Row),
-// and where a server of a Gateway and a VirtualService meet
-// (ServerHost.Meet). It knows no mesh: package mesh keeps them in tables and asks for the
-// proxies.
+// Package routing is the arithmetic of VirtualServices and Gateways. New and NewGateway
+// complete the names in them, and VirtualService.Merge gives a root the routes of its
+// delegates. Row orders the VirtualServices of a host for a namespace. ServerHost.Meet is
+// what a host of a Gateway's server and one of a VirtualService have in common. The package
+// knows no mesh: package mesh keeps them in tables and asks for the proxies.
 package routing
