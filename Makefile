@@ -30,6 +30,12 @@ UNIT  = $(shell $(GO) list ./... | grep -v '/portolan/integration')
 AREA ?= Test
 # HISTORIES=many has `make race` try many random histories; empty, as few as `make test`.
 HISTORIES ?= many
+# AGAIN=<directory> runs failed tests once more and writes there which ones passed then.
+# A data race, a panic or more than five failures end the run at once.
+AGAIN ?=
+gotest = $(if $(AGAIN),$(GO) tool gotestsum --format $(if $(filter -v,$(2)),standard-verbose,standard-quiet) \
+  --rerun-fails=1 --rerun-fails-max-failures=5 --rerun-fails-run-root-test --rerun-fails-abort-on-data-race \
+  --rerun-fails-report='$(AGAIN)/$(1)' --packages='$(3)' -- $(2),$(GO) test $(2) $(3))
 # ONCE=1 lets `make demo` run through and exit with a status.
 ONCE ?=
 BENCH ?= .
@@ -48,16 +54,16 @@ demo: build tools ## run the main job before your eyes; ONCE=1 ends by itself
 	ONCE=$(ONCE) bin/demo
 
 test: tools ## unit tests, traffic simulation, a smoke test on real Envoy
-	$(GO) test -parallel $(PARALLEL) -timeout 12m $(UNIT)
-	$(GO) test -timeout 3m -run 'Layers|Smoke' ./integration
+	$(call gotest,test,-parallel $(PARALLEL) -timeout 12m,$(UNIT))
+	$(call gotest,smoke,-timeout 3m -run 'Layers|Smoke',./integration)
 
 # Tests with Costs in their names count allocations, and have nothing for the detector.
 race: ## the unit tests under the race detector, with many random histories; lint vets them
 	@command -v '$(CC)' >/dev/null || { echo 'make race: the race detector needs a C compiler: install $(CC), or set CC'; exit 1; }
-	CGO_ENABLED=1 PORTOLAN_HISTORIES=$(HISTORIES) $(GO) test -race -vet=off -skip Costs -timeout 30m $(UNIT)
+	CGO_ENABLED=1 PORTOLAN_HISTORIES=$(HISTORIES) $(call gotest,race,-race -vet=off -skip Costs -timeout 30m,$(UNIT))
 
 integration: tools consul kubectl grpc-clients ## everything against the real things, one test at a time
-	$(GO) test -v -count=1 -p 1 -timeout 25m -run '^$(AREA)' ./integration/...
+	$(call gotest,integration,-v -count=1 -p 1 -timeout 25m -run '^$(AREA)',./integration/...)
 
 reliability: ## histories under harm, judged; SEED= SEEDS= DURATION= TOPOLOGY= select, MUTANTS=1 tests the judges
 	$(GO) test -v -count=1 -timeout 8h -run '^Test$(if $(MUTANTS),Mutants,Reliability)$$' ./integration/reliability $(strip \
