@@ -13,7 +13,8 @@
 // somebody had to remember. A watch of the API, which needs every revision and not
 // only the newest, follows by Since and Next.
 //
-// Package mirror feeds from etcd, package memory from a store in memory. Package
-// statuses lays what servers report over the snapshots of another cache. Every
-// cache passes the suite of package cachetest.
+// Package mirror feeds from etcd, package memory from a store in memory, package file
+// from a directory. Package aggregate makes one cache of several. Package statuses lays
+// what servers report over the snapshots of another cache. Every cache passes the suite
+// of package cachetest.
 package cache

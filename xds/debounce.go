@@ -3,8 +3,8 @@ package xds
 import "time"
 
 // debounce spaces pushes. It publishes the first change after quiet at once. Under load
-// it begins the next push no sooner than twice the time of a push after the last one, up
-// to a maximum, so that the server spends about half of its time on pushing. A push takes
+// twice the usual time of a push lies between the beginnings of two, up to a maximum. So
+// the server spends about half of its time on pushing. A push takes
 // from its publication until all connections have advanced, or the maximum has passed.
 // debounce has no clock and no content: a push is the difference of two contexts, however
 // many changes made it.
