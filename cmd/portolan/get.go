@@ -59,7 +59,8 @@ after a change made through another server, --min-revision with the revision
 that the change printed waits for it. --revision shows objects as they were.
 
 -l takes labels as Kubernetes does: app=web,tier!=back, 'version in (v1, v2)', !old.
--w goes on after a restart of the server where it was. -o jsonpath=TEMPLATE prints
+-w takes several kinds and objects too, and goes on after a restart of the server
+where it was. -o jsonpath=TEMPLATE prints
 what a template of kubectl does; several objects are in .items.`,
 		Example: `  portolan get vs -n shop
   portolan get serviceentries,workloadentries -A -o wide
@@ -67,6 +68,7 @@ what a template of kubectl does; several objects are in .items.`,
   portolan get virtualservice/reviews -n shop --min-revision 42
   portolan get vs -A --revision 42
   portolan get serviceentries -A -l 'team in (a, b)' -w
+  portolan get vs,dr -n shop -w
   portolan get vs -A -o jsonpath='{range .items[*]}{.metadata.name}{"\n"}{end}'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -146,7 +148,7 @@ func (o *getOptions) selection(env *environment, args []string) (selection, erro
 	if o.selector != "" && len(selected.keys) > 0 {
 		return selection{}, usageError{errors.New("-l selects among all objects of a kind: leave it out, or the names")}
 	}
-	return selected, o.checkWatch(selected)
+	return selected, o.checkWatch()
 }
 
 // which selects the objects to list: by labels, or one by its name.
@@ -376,15 +378,23 @@ func writeJSON(env *environment, value any) error {
 	return writeDocument(env.stdout, "json", value)
 }
 
-// rows returns the table of one kind. If there are several kinds, the names include it.
+// rows returns the table of one kind. If there are several kinds, the names include it. A
+// wide table begins as the other does: what it has besides stands behind the age.
 func (o *getOptions) rows(env *environment, f found, several bool) ([][]string, error) {
+	columns := columnsOf(f.kind.GroupVersionKind)
+	columns = slices.Concat(
+		slices.DeleteFunc(slices.Clone(columns), func(c column) bool { return c.wide }),
+		[]column{
+			{header: "REV", state: (*unstructured.Unstructured).GetResourceVersion},
+			{header: "AGE", state: func(object *unstructured.Unstructured) string { return shown(age(env.now(), created(object))) }},
+			{header: "PROGRAMMED", wide: true, state: programmedOf},
+			{header: "ISSUES", wide: true, state: issuesOf},
+		},
+		slices.DeleteFunc(columns, func(c column) bool { return !c.wide }),
+	)
 	wide := o.output == "wide"
-	columns := slices.DeleteFunc(columnsOf(f.kind.GroupVersionKind), func(c column) bool { return c.wide && !wide })
+	columns = slices.DeleteFunc(columns, func(c column) bool { return c.wide && !wide })
 	header := append([]string{"NAME"}, each(columns, func(c column) string { return c.header })...)
-	if wide {
-		header = append(header, "PROGRAMMED", "ISSUES")
-	}
-	header = append(header, "REV", "AGE")
 	if o.allNamespaces {
 		header = append([]string{"NAMESPACE"}, header...)
 	}
@@ -409,10 +419,6 @@ func (o *getOptions) rows(env *environment, f found, several bool) ([][]string, 
 		for _, c := range columns {
 			row = append(row, c.text(object, spec, wide))
 		}
-		if wide {
-			row = append(row, programmedOf(object), issuesOf(object))
-		}
-		row = append(row, object.GetResourceVersion(), shown(age(env.now(), created(object))))
 		rows = append(rows, row)
 	}
 	return rows, nil

@@ -8,11 +8,14 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
+	"github.com/hashicorp/go-multierror"
 	"github.com/spf13/cobra"
 	yamlv2 "go.yaml.in/yaml/v2"
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/watch"
@@ -34,7 +37,7 @@ func (w *watchFlags) register(c *cobra.Command) {
 }
 
 // checkWatch refuses what -w cannot follow.
-func (o *getOptions) checkWatch(s selection) error {
+func (o *getOptions) checkWatch() error {
 	switch {
 	case o.watch.events && !o.watch.enabled:
 		return usageError{errors.New("--output-watch-events says what -w sees: add it")}
@@ -44,8 +47,6 @@ func (o *getOptions) checkWatch(s selection) error {
 		return usageError{fmt.Errorf("--output-watch-events has no place in -o %s: use %s", o.output, alternatives([]string{"table", "wide", "yaml", "json"}))}
 	case o.freshness.Exact != 0:
 		return usageError{errors.New("-w shows what changes from now on, and --revision what was: leave one of them out")}
-	case len(s.kinds) > 1 || len(s.keys) > 1:
-		return usageError{errors.New("-w follows one object, or the objects of one kind")}
 	}
 	return nil
 }
@@ -53,45 +54,100 @@ func (o *getOptions) checkWatch(s selection) error {
 // follow prints the objects, and then each that changes, until ctx ends. It goes on
 // where it was when a server that was away is back.
 func (o *getOptions) follow(ctx context.Context, env *environment, s selection) error {
-	f := follower{options: o, env: env, kind: s.kinds[0], which: o.which(s.keys), namespace: o.within(env, s.kinds[0]), known: map[string]*unstructured.Unstructured{}}
-	if len(s.keys) > 0 {
-		f.namespace = s.keys[0].Namespace
-	}
-	if o.watch.events {
-		f.widths = []int{len(watch.Modified)} // the longest
-	}
-	err := env.call(ctx, func(ctx context.Context, c *client.Client) error { return f.list(ctx, c.Fresh(o.freshness)) })
-	switch {
-	case err != nil:
-		return o.explainNotYet(err)
-	case len(f.known) == 0 && len(s.keys) > 0:
-		return notFound(s.keys[0], f.kind)
-	case len(f.known) == 0:
-		o.tellEmpty(env, []found{{kind: f.kind}})
-	}
 	lasting := *env
 	lasting.patience = 0 // run says that it waits
-	f.env = &lasting
-	err = lasting.callFor(ctx, 0, f.run)
+	p := &page{options: o, env: &lasting, several: len(s.kinds) > 1, widths: map[*schema.Schema][]int{}}
+	var all []*follower
+	for _, kind := range s.kinds {
+		if len(s.keys) == 0 {
+			all = append(all, p.follower(kind, o.within(env, kind), o.which(nil)))
+		}
+		for _, key := range s.keys {
+			if key.Kind == kind.GroupVersionKind {
+				all = append(all, p.follower(kind, key.Namespace, o.which([]config.Key{key})))
+			}
+		}
+	}
+	err := env.call(ctx, func(ctx context.Context, c *client.Client) error {
+		for _, f := range all {
+			if err := f.list(ctx, c.Fresh(o.freshness)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return o.explainNotYet(err)
+	}
+	if err := o.tellMissing(env, s, all); err != nil {
+		return err
+	}
+	group, within := errgroup.WithContext(ctx)
+	for _, f := range all {
+		group.Go(func() error { return lasting.callFor(within, 0, f.run) })
+	}
+	err = group.Wait()
 	if ctx.Err() != nil {
 		return nil // the user has seen enough
 	}
 	return err
 }
 
+// tellMissing names the kinds without objects. It is an error where a named object does not
+// exist.
+func (o *getOptions) tellMissing(env *environment, s selection, all []*follower) error {
+	if len(s.keys) == 0 {
+		o.tellEmpty(env, each(all, func(f *follower) found { return found{f.kind, slices.Collect(maps.Values(f.known))} }))
+		return nil
+	}
+	var missing error
+	for _, key := range s.keys {
+		there := slices.ContainsFunc(all, func(f *follower) bool {
+			return f.kind.GroupVersionKind == key.Kind && f.known[key.Namespace+"/"+key.Name] != nil
+		})
+		if !there {
+			kind := s.kinds[slices.IndexFunc(s.kinds, func(k *schema.Schema) bool { return k.GroupVersionKind == key.Kind })]
+			missing = multierror.Append(missing, notFound(key, kind))
+		}
+	}
+	return missing
+}
+
+// page is what followers print on, one of them at a time.
+type page struct {
+	options *getOptions
+	env     *environment
+	several bool // kinds are followed
+
+	mu     sync.Mutex
+	last   *schema.Schema           // the kind of what was printed last, nil for nothing; guarded by mu
+	widths map[*schema.Schema][]int // of the columns of each kind; guarded by mu
+}
+
+func (p *page) follower(kind *schema.Schema, namespace string, which client.Selection) *follower {
+	if p.options.watch.events {
+		p.widths[kind] = []int{len(watch.Modified)} // the longest
+	}
+	return &follower{page: p, kind: kind, namespace: namespace, which: which, known: map[string]*unstructured.Unstructured{}}
+}
+
+// say tells the user something beside the objects.
+func (p *page) say(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fmt.Fprintf(p.env.stderr, format, args...)
+}
+
 // follower prints the changes of the objects of one kind.
 type follower struct {
-	options   *getOptions
-	env       *environment
+	page      *page
 	kind      *schema.Schema
 	namespace string
 	which     client.Selection
 
 	revision string                                // up to which changes were printed; empty when it is to be asked
 	known    map[string]*unstructured.Unstructured // as printed last, by namespace and name
-	printed  bool
-	widths   []int // of the columns
-	away     bool  // the server does not answer, and the user knows
+	away     bool                                  // the server does not answer, and the user knows
 }
 
 // run watches until ctx ends or the server refuses for good.
@@ -102,11 +158,11 @@ func (f *follower) run(ctx context.Context, c *client.Client) error {
 		switch {
 		case err == nil: // the server ended the watch, as at its end
 		case client.Expired(err):
-			fmt.Fprintf(f.env.stderr, "The server does not know what changed after revision %s any more; listing the objects again.\n", f.revision)
+			f.page.say("The server does not know what changed after revision %s any more; listing the objects again.\n", f.revision)
 			f.revision = ""
 		case passing(err):
 			if !f.away {
-				fmt.Fprintf(f.env.stderr, "The watch goes on from revision %s as soon as it can: %v\n", f.revision, err)
+				f.page.say("The watch goes on from revision %s as soon as it can: %v\n", f.revision, err)
 			}
 			f.away = true
 		default:
@@ -127,7 +183,7 @@ func passing(err error) bool {
 // once lists the objects where the revision is not known, and watches once.
 func (f *follower) once(ctx context.Context, c *client.Client, pause *retry.Backoff) error {
 	if f.revision == "" {
-		if err := f.env.call(ctx, f.list); err != nil {
+		if err := f.page.env.call(ctx, f.list); err != nil {
 			return err
 		}
 	}
@@ -185,58 +241,63 @@ func (f *follower) take(events ...client.Event) error {
 	if len(events) == 0 {
 		return nil
 	}
-	defer func() { f.printed = true }()
-	switch {
-	case f.options.output == "table" || f.options.output == "wide":
-		return f.printRows(events)
-	default:
-		for _, e := range events {
-			if err := f.printObject(e); err != nil {
-				return err
-			}
-			f.printed = true
-		}
-		return nil
+	return f.page.print(f.kind, events)
+}
+
+// print prints events about objects of a kind.
+func (p *page) print(kind *schema.Schema, events []client.Event) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.options.output == "table" || p.options.output == "wide" {
+		return p.printRows(kind, events)
 	}
+	for _, e := range events {
+		if err := p.printObject(kind, e); err != nil {
+			return err
+		}
+		p.last = kind
+	}
+	return nil
 }
 
 // printObject prints the object of one event in the form of -o.
-func (f *follower) printObject(e client.Event) error {
+func (p *page) printObject(kind *schema.Schema, e client.Event) error {
 	var value any = e.Object.Object
-	if f.options.watch.events {
+	if p.options.watch.events {
 		value = map[string]any{"type": string(e.Type), "object": e.Object.Object}
 	}
 	switch {
-	case f.options.template != nil:
-		return f.options.template.Execute(f.env.stdout, e.Object.Object)
-	case f.options.output == "json":
-		return writeJSON(f.env, value)
-	case f.options.output == "yaml":
+	case p.options.template != nil:
+		return p.options.template.Execute(p.env.stdout, e.Object.Object)
+	case p.options.output == "json":
+		return writeJSON(p.env, value)
+	case p.options.output == "yaml":
 		text, err := yamlv2.Marshal(value)
 		if err == nil {
-			_, err = fmt.Fprintf(f.env.stdout, "%s%s", f.separator(), text)
+			_, err = fmt.Fprintf(p.env.stdout, "%s%s", p.separator(), text)
 		}
 		return err
 	}
-	key := config.Key{Kind: f.kind.GroupVersionKind, Namespace: e.Object.GetNamespace(), Name: e.Object.GetName()}
-	_, err := fmt.Fprintln(f.env.stdout, key)
+	key := config.Key{Kind: kind.GroupVersionKind, Namespace: e.Object.GetNamespace(), Name: e.Object.GetName()}
+	_, err := fmt.Fprintln(p.env.stdout, key)
 	return err
 }
 
 // separator stands before a YAML document, unless it is the first.
-func (f *follower) separator() string {
-	if f.printed {
+func (p *page) separator() string {
+	if p.last != nil {
 		return "---\n"
 	}
 	return ""
 }
 
-// printRows prints the rows of events, below a header the first time.
-func (f *follower) printRows(events []client.Event) error {
-	o := *f.options
-	o.noHeaders = o.noHeaders || f.printed
+// printRows prints the rows of events, below a header the first time, and where the rows
+// before are of another kind.
+func (p *page) printRows(kind *schema.Schema, events []client.Event) error {
+	o := *p.options
+	o.noHeaders = o.noHeaders || p.last == kind
 	objects := each(events, func(e client.Event) *unstructured.Unstructured { return e.Object })
-	rows, err := o.rows(f.env, found{f.kind, objects}, false)
+	rows, err := o.rows(p.env, found{kind, objects}, p.several)
 	if err != nil {
 		return err
 	}
@@ -250,7 +311,11 @@ func (f *follower) printRows(events []client.Event) error {
 			rows[i] = append([]string{first}, rows[i]...)
 		}
 	}
-	f.widths = alignRows(f.env.stdout, rows, f.widths)
+	if !o.noHeaders && p.last != nil {
+		fmt.Fprintln(p.env.stdout)
+	}
+	p.last = kind
+	p.widths[kind] = alignRows(p.env.stdout, rows, p.widths[kind])
 	return nil
 }
 

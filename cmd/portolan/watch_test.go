@@ -116,6 +116,47 @@ func TestGetWatch(t *testing.T) {
 		"DELETED   x            x.shop            80/HTTP  STATIC      10.0.0.1   6    0s\n")
 }
 
+// TestGetWatchOfSeveralKinds: each kind has a table, with its header where the rows before
+// are of another kind.
+func TestGetWatchOfSeveralKinds(t *testing.T) {
+	t.Parallel()
+	a := startAPI(t)
+	route := func(name string) string {
+		return "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: " + name + "}\nspec: {hosts: [x.shop], http: [{directResponse: {status: 404}}]}\n"
+	}
+	a.must(t, entry("x", "")+"---\n"+route("x"), "apply", "-f", "-")
+	f := follow(t, a.URL, "se,vs,gw")
+	f.sees("virtualservice/x")
+	f.err.await(t, f.ctx, "No gateways found in namespace default; -A looks in all.\n")
+	named := follow(t, a.URL, "vs/w", "se/w", "vs/x")
+	named.err.await(t, named.ctx, "serviceentry/default/w: not found")
+	if code := named.stop(); code != exitFailure || !strings.Contains(named.err.String(), "virtualservice/default/w: not found") {
+		t.Errorf("exit code %d: %s", code, named.err)
+	}
+	names := follow(t, a.URL, "vs/x", "se/x", "-o", "name")
+	names.sees("virtualservice/default/x\nserviceentry/default/x\n")
+	a.must(t, entry("w", ""), "apply", "-f", "-")
+	f.sees("serviceentry/w")
+	a.must(t, entry("z", ""), "apply", "-f", "-")
+	f.sees("serviceentry/z")
+	a.must(t, "", "delete", "vs", "x")
+	names.sees("serviceentry/default/x\nvirtualservice/default/x\n")
+	f.sees("virtualservice/x  x.shop  mesh      5 ")
+	if code := f.stop(); code != exitOK {
+		t.Errorf("exit code %d: %s", code, f.err)
+	}
+	same(t, "tables", rowEnds.ReplaceAllString(f.out.String(), "0s"), ""+
+		"NAME            HOSTS   PORTS    RESOLUTION  ENDPOINTS  REV  AGE\n"+
+		"serviceentry/x  x.shop  80/HTTP  STATIC      10.0.0.1   2    0s\n\n"+
+		"NAME              HOSTS   GATEWAYS  REV  AGE\n"+
+		"virtualservice/x  x.shop  mesh      2    0s\n\n"+
+		"NAME            HOSTS   PORTS    RESOLUTION  ENDPOINTS  REV  AGE\n"+
+		"serviceentry/w  w.shop  80/HTTP  STATIC      10.0.0.1   3    0s\n"+
+		"serviceentry/z  z.shop  80/HTTP  STATIC      10.0.0.1   4    0s\n\n"+
+		"NAME              HOSTS   GATEWAYS  REV  AGE\n"+
+		"virtualservice/x  x.shop  mesh      5    0s\n")
+}
+
 func TestGetWatchForms(t *testing.T) {
 	t.Parallel()
 	a := startAPI(t)
