@@ -35,8 +35,9 @@ func newAnalyzeCommand(env *environment) *cobra.Command {
 		Short: "Find what has no effect, contends or leads nowhere",
 		Long: `Find what is odd about the stored objects beside each other: a host that another
 VirtualService has already, a destination that is not there, a Gateway that no
-proxy runs. With -f, find what would be odd if these files were applied; nothing is
-changed.
+proxy runs. With -f, find what would be odd about the objects of these files if they
+were applied, and what they would make odd about others; nothing is changed. What is
+odd about other objects without them is left out, and counted.
 
 Each finding has a code that stays the same in all versions. --suppress CODE=OBJECT
 leaves findings out; OBJECT is KIND/NAMESPACE/NAME and may have * in it. Codes of
@@ -83,26 +84,34 @@ func (o *analyzeOptions) check() error {
 }
 
 func (o *analyzeOptions) run(ctx context.Context, env *environment) error {
-	operations, err := o.operations(env)
+	operations, own, err := o.operations(env)
 	if err != nil {
 		return err
 	}
 	var list *finding.List
+	found, ofStore := 0, 0
 	err = env.call(ctx, func(ctx context.Context, c *client.Client) (err error) {
-		list, err = c.Findings(ctx, o.files.namespace, operations)
-		return err
+		if list, err = c.Findings(ctx, o.files.namespace, operations); err != nil || len(operations) == 0 {
+			return err
+		}
+		is, err := c.Findings(ctx, o.files.namespace, nil)
+		if err != nil {
+			return err
+		}
+		ofStore = leaveOut(list, is.Items, own)
+		return nil
 	})
 	if err != nil {
 		return err
 	}
-	found := len(list.Items)
+	found = len(list.Items)
 	list.Items = slices.DeleteFunc(list.Items, o.suppressed)
 	if o.output != "table" {
 		if err := writeDocument(env.stdout, o.output, list); err != nil {
 			return err
 		}
 	} else {
-		printFindings(env, list.Items, found-len(list.Items))
+		printFindings(env, list.Items, found-len(list.Items), ofStore)
 	}
 	worst := slices.Index(finding.Severities, o.threshold)
 	if slices.ContainsFunc(list.Items, func(f finding.Finding) bool { return slices.Index(finding.Severities, f.Severity) <= worst }) {
@@ -111,20 +120,44 @@ func (o *analyzeOptions) run(ctx context.Context, env *environment) error {
 	return nil
 }
 
-// operations are those that would apply the files, none without -f.
-func (o *analyzeOptions) operations(env *environment) ([]batch.Operation, error) {
+// leaveOut takes out of a list what is odd about objects beside some, and is so now; it
+// returns how much that is.
+func leaveOut(list *finding.List, is []finding.Finding, own map[config.Key]bool) int {
+	type oddity struct {
+		object      finding.Object
+		code, field string
+	}
+	now := map[oddity]bool{}
+	for _, f := range is {
+		now[oddity{f.Object, f.Code, f.Field}] = true
+	}
+	all := len(list.Items)
+	list.Items = slices.DeleteFunc(list.Items, func(f finding.Finding) bool {
+		return !own[keyOf(f.Object)] && now[oddity{f.Object, f.Code, f.Field}]
+	})
+	return all - len(list.Items)
+}
+
+// operations are those that would apply the files, and the objects that they are on; none
+// without -f.
+func (o *analyzeOptions) operations(env *environment) ([]batch.Operation, map[config.Key]bool, error) {
 	if len(o.files.names) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	m, err := o.files.read(env)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	m.validate()
 	if err := m.err("analyzed"); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return m.operations(batch.Apply)
+	own := map[config.Key]bool{}
+	for _, d := range m.documents {
+		own[keyOf(finding.Object{Kind: d.Config.GroupVersionKind.Kind, Namespace: d.Config.Namespace, Name: d.Config.Name})] = true
+	}
+	operations, err := m.operations(batch.Apply)
+	return operations, own, err
 }
 
 func (o *analyzeOptions) suppressed(f finding.Finding) bool {
@@ -151,8 +184,8 @@ func keyOf(o finding.Object) config.Key {
 }
 
 // printFindings prints a line for each finding, the worst first, and how many there are
-// beside those that are suppressed.
-func printFindings(env *environment, all []finding.Finding, suppressed int) {
+// beside those that are suppressed, and those of the store that the files do not touch.
+func printFindings(env *environment, all []finding.Finding, suppressed, ofStore int) {
 	counts := map[string]int{}
 	slices.SortStableFunc(all, func(a, b finding.Finding) int {
 		return slices.Index(finding.Severities, a.Severity) - slices.Index(finding.Severities, b.Severity)
@@ -164,6 +197,9 @@ func printFindings(env *environment, all []finding.Finding, suppressed int) {
 	var also string
 	if suppressed > 0 {
 		also = fmt.Sprintf(" (%d suppressed)", suppressed)
+	}
+	if ofStore > 0 {
+		also += fmt.Sprintf(" Left out: %d of stored objects that the files do not concern; see portolan analyze.", ofStore)
 	}
 	if len(all) == 0 {
 		fmt.Fprintf(env.stderr, "Nothing is odd.%s\n", also)

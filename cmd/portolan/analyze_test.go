@@ -1,0 +1,48 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/cache/rest/finding"
+	"github.com/portolan-mesh/portolan/cache/rest/resttest"
+	"github.com/portolan-mesh/portolan/storage"
+)
+
+// sceptical is an advisor to which a ServiceEntry "old" is odd, and one of its fields too
+// where anything is written; as is all that is written.
+type sceptical struct{ clinging }
+
+func (sceptical) Findings(ops []storage.Op) (finding.List, bool) {
+	of := func(name, field string) finding.Finding {
+		return finding.Finding{
+			Code: "PTL0107", Severity: "error", Field: field, Message: "is odd",
+			Object: finding.Object{APIVersion: "networking.istio.io/v1", Kind: "ServiceEntry", Namespace: "default", Name: name},
+		}
+	}
+	list := finding.List{Revision: 1, Items: []finding.Finding{of("old", "spec.ports")}}
+	for _, op := range ops {
+		list.Items = append(list.Items, of(op.Target().Name, "spec.ports"), of("old", "spec.hosts[0]"))
+	}
+	return list, true
+}
+
+// TestAnalyzeOfFiles: what is odd about stored objects whatever the files say is left out.
+func TestAnalyzeOfFiles(t *testing.T) {
+	t.Parallel()
+	a := api{resttest.Start(t, 0, func(o *rest.Options) { o.Advisor = sceptical{} })}
+	const of, leftOut = "error [PTL0107] serviceentry/default/", " Left out: 1 of stored objects that the files do not concern; see portolan analyze."
+	for _, test := range []struct{ stdin, args, out, err string }{
+		{"", "analyze", of + "old: spec.ports is odd\n", "Findings: 1 error.\n"},
+		{entry("a", ""), "analyze -f -", of + "a: spec.ports is odd\n" + of + "old: spec.hosts[0] is odd\n", "Findings: 2 errors." + leftOut + "\n"},
+		{entry("old", ""), "analyze -f -", of + "old: spec.ports is odd\n" + of + "old: spec.ports is odd\n" + of + "old: spec.hosts[0] is odd\n", "Findings: 3 errors.\n"},
+		{entry("a", ""), "analyze -f - --suppress PTL0107=*/default/*", "", "Nothing is odd. (2 suppressed)" + leftOut + "\n"},
+	} {
+		o := a.do(t, test.stdin, strings.Fields(test.args)...)
+		same(t, test.args, o.out+o.err, test.out+test.err)
+		if code := map[bool]int{true: exitFindings, false: exitOK}[test.out != ""]; o.code != code {
+			t.Errorf("%s: exit code %d, want %d", test.args, o.code, code)
+		}
+	}
+}
