@@ -174,7 +174,7 @@ func TestDeleteTellsOfWhatIsLeft(t *testing.T) {
 	s := startServer(t, serverOptions{})
 	s.apply(sound)
 	refused := s.try("", "delete", "dr/web", "-n", "shop")
-	if refused.code != 64 || refused.stdout != "" || !strings.Contains(refused.stderr, "Others refer to destinationrule/shop/web:\n  virtualservice/shop/web: ") || !strings.Contains(refused.stderr, "add --yes") {
+	if refused.code != 64 || refused.stdout != "" || !strings.Contains(refused.stderr, "Others refer to destinationrule/shop/web. Without it:\n  virtualservice/shop/web: ") || !strings.Contains(refused.stderr, "add --yes") {
 		t.Errorf("the delete of a rule that is used, %d, says:\n%s%s", refused.code, refused.stdout, refused.stderr)
 	}
 	s.must("", "get", "dr/web", "-n", "shop")
@@ -192,6 +192,33 @@ func TestDeleteTellsOfWhatIsLeft(t *testing.T) {
 	if out := s.try(sound, "delete", "-f", "-"); out.code != 0 || strings.Contains(out.stderr, "PTL") {
 		t.Errorf("the delete of all says, %d:\n%s%s", out.code, out.stdout, out.stderr)
 	}
+}
+
+// TestDeleteOfTheLastWorkload asks, as the service is left without an endpoint.
+func TestDeleteOfTheLastWorkload(t *testing.T) {
+	s := startServer(t, serverOptions{})
+	s.apply(`
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: web, namespace: shop}
+spec: {hosts: [web.example.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: STATIC, workloadSelector: {labels: {app: web}}}
+---
+apiVersion: networking.istio.io/v1
+kind: WorkloadEntry
+metadata: {name: a, namespace: shop}
+spec: {address: 10.0.0.1, labels: {app: web}}
+---
+apiVersion: networking.istio.io/v1
+kind: WorkloadEntry
+metadata: {name: b, namespace: shop}
+spec: {address: 10.0.0.2, labels: {app: web}}
+`)
+	s.must("", "delete", "we/a", "-n", "shop")
+	out := s.try("", "delete", "we/b", "-n", "shop")
+	if out.code != 64 || !strings.Contains(out.stderr, "Others refer to workloadentry/shop/b. Without it:\n  serviceentry/shop/web: ") || !strings.Contains(out.stderr, "PTL0108") {
+		t.Errorf("the delete of the last workload, %d, says:\n%s%s", out.code, out.stdout, out.stderr)
+	}
+	s.must("", "delete", "we/b", "se/web", "-n", "shop")
 }
 
 // TestBrokenMeshIsAnalyzed applies a mesh with ten faults: analyze names each with its

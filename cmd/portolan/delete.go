@@ -130,7 +130,7 @@ func (o *deleteOptions) ask(ctx context.Context, env *environment, documents []c
 	for i, r := range result.Results {
 		if i < len(documents) && len(r.Dangling) > 0 {
 			referred = true
-			fmt.Fprintf(env.stderr, "Others refer to %s:\n  %s\n", documents[i].Config.Key(), strings.Join(each(r.Dangling, plain), "\n  "))
+			fmt.Fprintf(env.stderr, "Others refer to %s. Without it:\n  %s\n", documents[i].Config.Key(), strings.Join(each(r.Dangling, plain), "\n  "))
 		}
 	}
 	switch {

@@ -126,7 +126,7 @@ func TestDeleteOfWhatOthersReferTo(t *testing.T) {
 	files := entry("a", "") + "---\n" + entry("b", "") + "---\n" + entry("c", "")
 	a.must(t, files, "apply", "-f", "-")
 	const (
-		named    = "Others refer to serviceentry/default/a:\n  serviceentry/default/b: spec.x is lost\n"
+		named    = "Others refer to serviceentry/default/a. Without it:\n  serviceentry/default/b: spec.x is lost\n"
 		question = named + "Delete it nevertheless? [y/N] "
 		warnings = "Warning: serviceentry/default/a: serviceentry/default/b: spec.x is lost\nWarning: serviceentry/default/a: serviceentry/default/c: less important\n"
 	)

@@ -180,10 +180,11 @@ func cause(ops []storage.Op, own map[config.Key]int, v Verdict) int {
 }
 
 // dangles says whether the verdict is that something is not there which the object refers
-// to, and that this has an effect now.
+// to, and that its going has an effect. A service that selects no workload is usual before
+// the first one comes, and no service any more after the last one went.
 func (v Verdict) dangles() bool {
 	kind := v.Code.Kind()
-	return kind.Condition == status.ResolvedRefs && kind.Severity <= Warning
+	return kind.Condition == status.ResolvedRefs && (kind.Severity <= Warning || v.Code == SelectorEmpty)
 }
 
 // same says whether two verdicts on one object are about the same.
