@@ -111,6 +111,14 @@ func followsEndpoints(t *testing.T, variant protocol.Variant) {
 
 	e.list(two, three)
 	e.answered("three", "two")
+	for words, args := range map[string][]string{
+		endpointsHost: {"describe", "service"}, "from " + e.file + ": group 1": {"describe", "service", endpointsHost},
+		"1 service": {"source", "list"}, "targets   2": {"source", "describe", e.file},
+	} {
+		if out := e.must("", args...); !strings.Contains(out, words) {
+			t.Errorf("%v: no %q in\n%s", args, words, out)
+		}
+	}
 	e.write(`[{"targets": [`)
 	e.readiness("what it last listed is served", true)
 	e.answered("three", "two")

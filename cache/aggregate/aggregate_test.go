@@ -434,6 +434,44 @@ func TestWrites(t *testing.T) {
 	b.has(cachetest.Key("a", "down"), "below", "1")
 }
 
+// TestObjectsOfASource are all that it has, with the source that goes before each.
+func TestObjectsOfASource(t *testing.T) {
+	t.Parallel()
+	b := open(t, func(o *aggregate.Options) {
+		o.Sources[2].Place = func(key config.Key) string { return key.Name + ".yaml" }
+	})
+	b.start()
+	b.below.publish(cachetest.Put("a", "x", 1), cachetest.Put("a", "y", 1), cachetest.Put("a", "z", 1))
+	b.above.publish(cachetest.Put("a", "y", 1))
+	b.Put("a", "x", 2)
+	b.has(cachetest.Key("a", "x"), "", "2")
+	b.has(cachetest.Key("a", "y"), "above", "1")
+	b.has(cachetest.Key("a", "z"), "below", "1")
+	list := func(source string) (out []string) {
+		objects, known := b.all.Objects(source)
+		if !known {
+			t.Fatalf("%s is not known", source)
+		}
+		for _, o := range objects {
+			out = append(out, strings.TrimSpace(fmt.Sprintf("%s %s %s", o.Name, o.Place, o.By)))
+			if o.Shadowed != (o.By != "") {
+				t.Errorf("%s: %+v", source, o)
+			}
+		}
+		return out
+	}
+	for source, want := range map[string][]string{
+		"above": {"y"}, "store": {"x"}, "below": {"x x.yaml store", "y y.yaml above", "z z.yaml"},
+	} {
+		if d := cmp.Diff(want, list(source)); d != "" {
+			t.Errorf("%s: %s", source, d)
+		}
+	}
+	if _, known := b.all.Objects("none"); known {
+		t.Error("a source that does not exist is known")
+	}
+}
+
 // TestTheMapOfTheStoreIsShared where no other source has objects.
 func TestTheMapOfTheStoreIsShared(t *testing.T) {
 	t.Parallel()

@@ -22,12 +22,13 @@ func newDescribeServiceCommand(env *environment) *cobra.Command {
 	outputs := []string{"table", "json", "yaml"}
 	var output, namespace string
 	c := &cobra.Command{
-		Use:     "service HOST",
+		Use:     "service [HOST]",
 		Aliases: []string{"services", "svc"},
-		Short:   "Show the services of a host, their endpoints, and the subsets these are in",
+		Short:   "List the services, or show those of a host with their endpoints and subsets",
 		Long: `Show what proxies are told of a host: the services that the registries have under
 its name, the endpoints by registry, locality and health, and the subsets of the
-DestinationRules for it.
+DestinationRules for it. Without a host it lists all services, those too that no
+object declares.
 
   HEALTHY    it gets requests
   UNHEALTHY  proxies know it and send it nothing
@@ -36,12 +37,16 @@ DestinationRules for it.
 
 A subset that selects no endpoint is marked: a route to it fails. Where services come
 from Consul or a file and what is served of it may be old, the reason follows.`,
-		Example: `  portolan describe service reviews.shop.internal
+		Example: `  portolan describe service
+  portolan describe service reviews.shop.internal
   portolan describe service reviews.shop.internal -n shop -o json`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := oneOf("-o", output, outputs...); err != nil {
 				return err
+			}
+			if len(args) == 0 {
+				return env.listServices(c.Context(), namespace, output)
 			}
 			list, err := env.services(c.Context(), args[0], namespace)
 			if err != nil {
@@ -81,9 +86,40 @@ func (e *environment) services(ctx context.Context, host, namespace string) (adm
 		return c.JSON(ctx, admin.ServicesPath+"?"+query.Encode(), &list)
 	})
 	if err == nil && len(list.Items) == 0 {
-		err = fmt.Errorf("service %s: no registry has this host%s: see the hosts there are with portolan get serviceentries -A%s", host, where, orMeant(list.Similar))
+		err = fmt.Errorf("service %s: no registry has this host%s: see the hosts there are with portolan describe service%s", host, where, orMeant(list.Similar))
 	}
 	return list, err
+}
+
+// listServices prints all services of a namespace, or of all.
+func (e *environment) listServices(ctx context.Context, namespace, output string) error {
+	var list admin.ServiceNames
+	query := ""
+	if namespace != "" {
+		query = "?" + url.Values{"namespace": {namespace}}.Encode()
+	}
+	err := e.call(ctx, func(ctx context.Context, c *client.Client) error {
+		return c.JSON(ctx, admin.ServicesPath+query, &list)
+	})
+	if err != nil {
+		return err
+	}
+	if output != "table" {
+		return writeDocument(e.stdout, output, list)
+	}
+	if len(list.Items) == 0 {
+		fmt.Fprintln(e.stderr, "There are no services.")
+		return nil
+	}
+	rows := [][]string{{"HOST", "NAMESPACE", "REGISTRY", "PORTS", "HEALTHY"}}
+	for _, s := range list.Items {
+		rows = append(rows, []string{
+			s.Hostname, s.Namespace, items(s.Registries, true),
+			items(each(s.Ports, func(p admin.Port) string { return port(uint32(p.Number), p.Protocol) }), false),
+			fmt.Sprintf("%d/%d", s.Healthy, s.Endpoints),
+		})
+	}
+	return writeTable(e.stdout, rows)
 }
 
 func (e *environment) printService(s admin.Service) error {
@@ -158,10 +194,14 @@ func healthCounts(endpoints []admin.Endpoint) string {
 func definitionRows(definitions []admin.Definition) [][]string {
 	rows := [][]string{{"REGISTRY", "NAME", "RESOLUTION", "ADDRESS", "PORTS", "EXPORT-TO"}}
 	for _, d := range definitions {
-		rows = append(rows, []string{
+		row := []string{
 			d.Registry, d.Name, d.Resolution, d.Address,
 			items(each(d.Ports, func(p admin.Port) string { return port(uint32(p.Number), p.Protocol) }), true), items(d.ExportTo, true),
-		})
+		}
+		if len(d.Places) > 0 {
+			row = append(row, "from "+items(d.Places, false))
+		}
+		rows = append(rows, row)
 	}
 	return rows
 }

@@ -89,11 +89,32 @@ func TestDescribeServiceOfAFile(t *testing.T) {
 			return filesd.Status{Files: []filesd.FileStatus{{Name: "a.json"}, {Name: "b.json", Problem: "b.json cannot be read"}}}
 		}
 		list := someService()
-		list.Items[0].Definitions = []admin.Definition{{Registry: "File", Name: "reviews"}}
+		list.Items[0].Definitions = []admin.Definition{{Registry: "File", Name: "reviews", Places: []string{"a.json: group 2"}}}
 		return list
 	}, "describe", "service", "reviews.shop.internal")
-	if err != nil || !strings.HasSuffix(out.out, "\n! File: b.json cannot be read\n") || strings.Count(out.out, "! File") != 1 {
+	if err != nil || !strings.HasSuffix(out.out, "\n! File: b.json cannot be read\n") || strings.Count(out.out, "! File") != 1 || !hasLine(out.out, []string{"File", "reviews", "from a.json: group 2"}) {
 		t.Errorf("%v\n%s", err, out.out)
+	}
+}
+
+// TestDescribeServices lists all of them where none is named.
+func TestDescribeServices(t *testing.T) {
+	t.Parallel()
+	var asked string
+	list := admin.ServiceNames{Items: []admin.ServiceName{
+		{Hostname: "reviews.shop.internal", Namespace: "shop", Registries: []string{"External", "File"}, Ports: []admin.Port{{Number: 80, Protocol: "HTTP"}}, Endpoints: 3, Healthy: 2},
+	}}
+	answer := func(r *http.Request) any { asked = r.URL.String(); return list }
+	out, err := serving(t, answer, "describe", "service")
+	if err != nil || asked != admin.ServicesPath || !hasLine(out.out, []string{"reviews.shop.internal", "shop", "External,File", "80/HTTP", "2/3"}) {
+		t.Errorf("%v\n%s", err, out.out)
+	}
+	if out, err = serving(t, answer, "describe", "service", "-n", "shop", "-o", "yaml"); err != nil || asked != admin.ServicesPath+"?namespace=shop" || !strings.Contains(out.out, "healthy: 2") {
+		t.Errorf("%v after %s\n%s", err, asked, out.out)
+	}
+	list.Items = nil
+	if out, err = serving(t, answer, "describe", "service"); err != nil || out.out != "" || out.err != "There are no services.\n" {
+		t.Errorf("%v %+v", err, out)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/serve"
+	"github.com/portolan-mesh/portolan/storage/config"
 )
 
 func newSourceCommand(env *environment) *cobra.Command {
@@ -20,7 +22,8 @@ func newSourceCommand(env *environment) *cobra.Command {
 		Short: "See the sources of configuration of a server",
 		Long: `See the sources of configuration of a server: the store, and the directories of
 --config-dir. Where two sources have an object of one kind, namespace and name, that
-of the source which is listed first is used alone.`,
+of the source which is listed first is used alone. The files of --endpoints-file follow,
+which have services and no objects.`,
 	}
 	c.AddCommand(newSourceListCommand(env), newSourceDescribeCommand(env))
 	return c
@@ -57,13 +60,28 @@ func (e *environment) printSources(list serve.SourceList) error {
 	rows := [][]string{{"NAME", "KIND", "OBJECTS", "SHADOWED", "CHANGED", "STATE"}}
 	for i := range list.Items {
 		s := &list.Items[i]
-		objects := 0
-		for _, n := range s.Objects {
-			objects += n
-		}
-		rows = append(rows, []string{s.Name, s.Kind, fmt.Sprint(objects), fmt.Sprint(s.Shadowed), sinceChange(e.now(), s), sourceState(s)})
+		rows = append(rows, []string{s.Name, s.Kind, objectCount(s), shadowCount(s), sinceChange(e.now(), s), sourceState(s)})
 	}
 	return writeTable(e.stdout, rows)
+}
+
+// objectCount is how many objects a source has; of a file of endpoints, how many services.
+func objectCount(s *serve.SourceStatus) string {
+	if s.Endpoints != nil {
+		return counted(s.Endpoints.Services, "service")
+	}
+	objects := 0
+	for _, n := range s.Objects {
+		objects += n
+	}
+	return fmt.Sprint(objects)
+}
+
+func shadowCount(s *serve.SourceStatus) string {
+	if s.Endpoints != nil {
+		return "-"
+	}
+	return fmt.Sprint(s.Shadowed)
 }
 
 // sinceChange says how long ago a source changed.
@@ -79,49 +97,93 @@ func sourceState(s *serve.SourceStatus) string {
 	switch {
 	case s.Problem != "":
 		return s.Problem
-	case len(s.Faults) == 1:
-		return "1 fault"
 	case len(s.Faults) > 0:
-		return fmt.Sprintf("%d faults", len(s.Faults))
+		return counted(len(s.Faults), "fault")
 	}
 	return "ok"
 }
 
 func newSourceDescribeCommand(env *environment) *cobra.Command {
-	return &cobra.Command{
+	output := ""
+	c := &cobra.Command{
 		Use:   "describe NAME",
 		Short: "See one source: its objects by kind, and all that is wrong with it",
-		Args:  cobra.ExactArgs(1),
+		Long: fmt.Sprintf(`See one source: its objects by kind with their places, and all that is wrong with it. Of
+each kind it prints the first %d; -o json has all.`, shownObjects),
+		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
-				var list serve.SourceList
-				if err := api.JSON(ctx, serve.SourcesPath, &list); err != nil {
-					return err
-				}
-				at := slices.IndexFunc(list.Items, func(s serve.SourceStatus) bool { return s.Name == args[0] })
-				if at < 0 {
-					return fmt.Errorf("there is no source %q: see portolan source list", args[0])
-				}
-				return env.printSource(&list.Items[at])
+			if err := oneOf("-o", output, "", "json", "yaml"); err != nil {
+				return err
+			}
+			var of sourceDescription
+			err := env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
+				return of.read(ctx, api, args[0])
 			})
+			switch {
+			case err != nil:
+				return err
+			case output != "":
+				return writeDocument(env.stdout, output, of)
+			}
+			return env.printSource(&of)
 		},
 	}
+	c.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
+	completeOutput(c, "json", "yaml")
+	return c
 }
 
-func (e *environment) printSource(s *serve.SourceStatus) error {
+// sourceDescription is all that describe tells of a source. Its JSON form is an API.
+type sourceDescription struct {
+	serve.SourceStatus `json:",inline"`
+	Items              []serve.SourceObject `json:"items"`
+}
+
+func (d *sourceDescription) read(ctx context.Context, api *client.Client, name string) error {
+	var list serve.SourceList
+	if err := api.JSON(ctx, serve.SourcesPath, &list); err != nil {
+		return err
+	}
+	at := slices.IndexFunc(list.Items, func(s serve.SourceStatus) bool { return s.Name == name })
+	if at < 0 {
+		return fmt.Errorf("there is no source %q: see portolan source list", name)
+	}
+	var objects serve.SourceObjects
+	if err := api.JSON(ctx, serve.SourceObjectsPath+"?"+url.Values{"name": {name}}.Encode(), &objects); err != nil {
+		return err
+	}
+	d.SourceStatus, d.Items = list.Items[at], objects.Items
+	return nil
+}
+
+// shownObjects is how many objects of a kind describe prints.
+const shownObjects = 100
+
+func (e *environment) printSource(d *sourceDescription) error {
+	s := &d.SourceStatus
 	writes := "no: change it at its source"
 	if s.Writable {
 		writes = "yes"
 	}
-	rows := [][]string{{"name", s.Name}, {"kind", s.Kind}, {"where", s.Where}, {"writable", writes}, {"changed", sinceChange(e.now(), s)}}
+	rows := [][]string{{"name", s.Name}, {"kind", s.Kind}, {"where", s.Where}, {"writable", writes}}
+	if s.Endpoints != nil {
+		rows = append(rows, []string{"services", fmt.Sprint(s.Endpoints.Services)}, []string{"targets", fmt.Sprint(s.Endpoints.Targets)})
+	} else {
+		rows = append(rows, []string{"changed", sinceChange(e.now(), s)})
+	}
 	if s.LagSeconds != nil {
 		rows = append(rows, []string{"lag", fmt.Sprintf("%.1f s", *s.LagSeconds)})
 	}
 	for _, kind := range slices.Sorted(maps.Keys(s.Objects)) {
 		rows = append(rows, []string{kind, fmt.Sprint(s.Objects[kind])})
 	}
-	rows = append(rows, []string{"shadowed", fmt.Sprint(s.Shadowed)})
+	if s.Endpoints == nil {
+		rows = append(rows, []string{"shadowed", fmt.Sprint(s.Shadowed)})
+	}
 	if err := writeTable(e.stdout, rows); err != nil {
+		return err
+	}
+	if err := e.printSection(sourceObjectRows(d.Items)); err != nil {
 		return err
 	}
 	problems := s.Faults
@@ -131,6 +193,40 @@ func (e *environment) printSource(s *serve.SourceStatus) error {
 	if len(problems) == 0 {
 		return nil
 	}
-	_, err := fmt.Fprintf(e.stdout, "! %s\n", strings.Join(problems, "\n! "))
+	_, err := fmt.Fprintf(e.stdout, "\n! %s\n", strings.Join(problems, "\n! "))
 	return err
+}
+
+// sourceObjectRows are the first objects of each kind.
+func sourceObjectRows(all []serve.SourceObject) [][]string {
+	if len(all) == 0 {
+		return nil
+	}
+	rows := [][]string{{"OBJECT", "PLACE", "STATE"}}
+	counts := map[string]int{}
+	for i := range all {
+		o := &all[i]
+		switch counts[o.Kind]++; {
+		case counts[o.Kind] <= shownObjects:
+			key := config.Key{Kind: config.GroupVersionKind{Kind: o.Kind}, Namespace: o.Namespace, Name: o.Name}
+			rows = append(rows, []string{key.String(), o.Place, sourceObjectState(o)})
+		case i+1 == len(all) || all[i+1].Kind != o.Kind:
+			rows = append(rows, []string{fmt.Sprintf("%s: %d more", strings.ToLower(o.Kind), counts[o.Kind]-shownObjects)})
+		}
+	}
+	return rows
+}
+
+func sourceObjectState(o *serve.SourceObject) string {
+	var parts []string
+	if o.ShadowedBy != "" {
+		parts = append(parts, "shadowed by "+o.ShadowedBy)
+	}
+	if len(o.Faults) > 0 {
+		parts = append(parts, counted(len(o.Faults), "fault"))
+	}
+	if len(parts) == 0 {
+		return "ok"
+	}
+	return strings.Join(parts, ", ")
 }

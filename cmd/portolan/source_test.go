@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -15,7 +16,26 @@ func someSources() serve.SourceList {
 		{Name: "etcd", Kind: "etcd", Where: "/tmp/mesh", Writable: true, Objects: map[string]int{"Gateway": 1, "ServiceEntry": 2}, LagSeconds: &lag},
 		{Name: "mesh", Kind: "directory", Where: "mesh", Objects: map[string]int{"ServiceEntry": 3}, Shadowed: 1, Changed: &changed, Faults: []string{"a.yaml: is empty"}},
 		{Name: "gone", Kind: "directory", Where: "gone", Problem: "there is no such directory", Faults: []string{"b.yaml: is empty"}},
+		{Name: "targets.json", Kind: "endpoints file", Where: "/etc/targets.json", Endpoints: &serve.EndpointsStatus{Services: 2, Targets: 5}, Faults: []string{"targets.json: group 1: x"}},
 	}}
+}
+
+// answerSources answers what describe asks: the sources, and the objects of one.
+func answerSources(r *http.Request) any {
+	if r.URL.Path != serve.SourceObjectsPath {
+		return someSources()
+	}
+	if r.URL.Query().Get("name") != "mesh" {
+		return serve.SourceObjects{}
+	}
+	objects := serve.SourceObjects{Items: []serve.SourceObject{
+		{Kind: "ServiceEntry", Namespace: "shop", Name: "a", Place: "a.yaml: document 1 (line 1)"},
+		{Kind: "ServiceEntry", Namespace: "shop", Name: "b", ShadowedBy: "etcd", Faults: []string{"x"}},
+	}}
+	for i := range 105 {
+		objects.Items = append(objects.Items, serve.SourceObject{Kind: "Sidecar", Namespace: "shop", Name: fmt.Sprint("s", i)})
+	}
+	return objects
 }
 
 func TestSourceList(t *testing.T) {
@@ -28,6 +48,7 @@ func TestSourceList(t *testing.T) {
 	for _, line := range [][]string{
 		{"NAME", "KIND", "OBJECTS", "SHADOWED", "CHANGED", "STATE"}, {"etcd", "etcd", "3", "0", "-", "ok"},
 		{"mesh", "directory", "3", "1", "1 fault"}, {"gone", "directory", "0", "0", "-", "there is no such directory"},
+		{"targets.json", "endpoints file", "2 services", "-", "-", "1 fault"},
 	} {
 		if !hasLine(out.out, line) {
 			t.Errorf("no line with %q in\n%s", line, out.out)
@@ -62,10 +83,14 @@ func TestSourceDescribe(t *testing.T) {
 	t.Parallel()
 	for name, lines := range map[string][][]string{
 		"etcd": {{"writable", "yes"}, {"lag", "0.2 s"}, {"Gateway", "1"}, {"ServiceEntry", "2"}},
-		"mesh": {{"where", "mesh"}, {"writable", "no: change it at its source"}, {"shadowed", "1"}, {"! a.yaml: is empty"}},
-		"gone": {{"! there is no such directory"}, {"! b.yaml: is empty"}},
+		"mesh": {{"where", "mesh"}, {"writable", "no: change it at its source"}, {"shadowed", "1"}, {"OBJECT", "PLACE", "STATE"},
+			{"serviceentry/shop/a", "a.yaml: document 1 (line 1)", "ok"}, {"serviceentry/shop/b", "-", "shadowed by etcd, 1 fault"},
+			{"sidecar/shop/s99"}, {"sidecar: 5 more"}, {"! a.yaml: is empty"},
+		},
+		"gone":         {{"! there is no such directory"}, {"! b.yaml: is empty"}},
+		"targets.json": {{"where", "/etc/targets.json"}, {"services", "2"}, {"targets", "5"}, {"! targets.json: group 1: x"}},
 	} {
-		out, err := serving(t, func(*http.Request) any { return someSources() }, "source", "describe", name)
+		out, err := serving(t, answerSources, "source", "describe", name)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -75,7 +100,10 @@ func TestSourceDescribe(t *testing.T) {
 			}
 		}
 	}
-	if _, err := serving(t, func(*http.Request) any { return someSources() }, "source", "describe", "none"); err == nil || !strings.Contains(err.Error(), "see portolan source list") {
+	if out, err := serving(t, answerSources, "source", "describe", "mesh", "-o", "yaml"); err != nil || !hasLine(out.out, []string{"name: s104"}) || !hasLine(out.out, []string{"shadowed: 1"}) {
+		t.Errorf("%v\n%s", err, out.out)
+	}
+	if _, err := serving(t, answerSources, "source", "describe", "none"); err == nil || !strings.Contains(err.Error(), "see portolan source list") {
 		t.Errorf("of none: %v", err)
 	}
 }

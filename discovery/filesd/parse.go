@@ -19,6 +19,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/labels"
+	"github.com/portolan-mesh/portolan/storage/spelling"
 )
 
 // The labels that say something to Portolan. None of them is a label of the endpoints,
@@ -50,6 +51,7 @@ type listed struct {
 // target is one target, converted. It is never modified.
 type target struct {
 	key
+	group    int // of its file, from 1
 	port     int // of the service
 	protocol discovery.Protocol
 	endpoint discovery.Endpoint // without its port's name
@@ -61,6 +63,9 @@ type key struct {
 	namespace string
 }
 
+// ownLabels are all that say something to Portolan whatever Options.ServiceLabel is.
+var ownLabels = []string{labelNS, labelPort, labelProtocol, labelWeight, labelName}
+
 // Flaw is a target, or a group of them, that is not as it should be.
 type Flaw struct {
 	File string `json:"file"`
@@ -71,6 +76,15 @@ type Flaw struct {
 	Reason string `json:"reason"`
 	// LeftOut is true where it is not in the mesh for that.
 	LeftOut bool `json:"leftOut"`
+}
+
+// String is the whole flaw in a line: "targets.yaml: group 2: 10.0.0.1: it has no port".
+func (f Flaw) String() string {
+	at := fmt.Sprintf("%s: group %d: ", f.File, f.Group)
+	if f.Target != "" {
+		at += f.Target + ": "
+	}
+	return at + f.Reason
 }
 
 // parse reads a file.
@@ -99,6 +113,8 @@ func (o *Options) parse(file string, data []byte) *listed {
 			out.flaws = append(out.flaws, at)
 			continue
 		}
+		shared.group = i + 1
+		out.flaws = append(out.flaws, o.unknown(known, at)...)
 		for _, text := range g.Targets {
 			one, err := shared.at(text)
 			if err != nil {
@@ -128,6 +144,27 @@ func (g *group) labels() (labels.Instance, error) {
 		}
 	}
 	return out, nil
+}
+
+// unknown are the flaws of a group for labels that begin as Portolan's own and say
+// nothing to it.
+func (o *Options) unknown(of labels.Instance, at Flaw) (out []Flaw) {
+	known := append([]string{o.ServiceLabel}, ownLabels...)
+	at.LeftOut = false
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		if !strings.HasPrefix(name, ownPrefix) || slices.Contains(known, name) {
+			continue
+		}
+		at.Reason = fmt.Sprintf("label %s is not known: it has no effect, and is no label of the endpoints", name)
+		switch meant := spelling.Nearest(name, known); {
+		case name == DefaultServiceLabel:
+			at.Reason += ": the service is named by the label " + o.ServiceLabel
+		case meant != "":
+			at.Reason += ": did you mean " + meant + "?"
+		}
+		out = append(out, at)
+	}
+	return out
 }
 
 // shared returns what the targets of a group have in common, or what is wrong with it.

@@ -161,6 +161,55 @@ func TestWhatBecomesWhat(t *testing.T) {
 	}
 }
 
+// TestUnknownLabels: a label that begins as Portolan's own and is none has no effect, and
+// that is told; no target is left out for it.
+func TestUnknownLabels(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	text := "- {targets: ['10.0.0.1:80'], labels: {job: web, portolan_service: db, portolan_nmaespace: x, portolan_zone: a}}\n"
+	replace(t, filepath.Join(dir, "t.yaml"), text)
+	s := follow(t, dir, func(o *filesd.Options) { o.ServiceLabel = "job" }, "t.yaml")
+	s.awaitRows("default/web.mesh.internal ClientSideLB tcp-80/80/TCP tcp-80=10.0.0.1:80")
+	const none = "is not known: it has no effect, and is no label of the endpoints"
+	at := filepath.Join(dir, "t.yaml") + ": group 1: label portolan_"
+	want := []string{
+		at + "nmaespace " + none + ": did you mean portolan_namespace?",
+		at + "service " + none + ": the service is named by the label job",
+		at + "zone " + none,
+	}
+	var got []string
+	for _, f := range s.Status().Flaws {
+		got = append(got, f.String())
+		if f.LeftOut {
+			t.Errorf("%s is left out", f)
+		}
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	if labels := s.xds.Rows()["default/web.mesh.internal"].Endpoints[0].Labels; len(labels) != 0 {
+		t.Errorf("the endpoint has the labels %v", labels)
+	}
+}
+
+// TestPlaces: the groups of all files that list a service.
+func TestPlaces(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	web := "- {targets: ['10.0.0.1:80', '10.0.0.2:80'], labels: {portolan_service: web}}\n"
+	replace(t, filepath.Join(dir, "a.yaml"), "- {targets: ['10.0.0.9:80'], labels: {portolan_service: db}}\n"+web)
+	replace(t, filepath.Join(dir, "b.yaml"), web+web)
+	s := follow(t, dir, nil, "a.yaml", "b.yaml")
+	s.await("it has synced", s.HasSynced)
+	want := []string{filepath.Join(dir, "a.yaml") + ": group 2", filepath.Join(dir, "b.yaml") + ": group 1", filepath.Join(dir, "b.yaml") + ": group 2"}
+	if d := cmp.Diff(want, s.Places("web.mesh.internal", "default")); d != "" {
+		t.Error(d)
+	}
+	if places := s.Places("web.mesh.internal", "other"); places != nil {
+		t.Errorf("of another namespace: %v", places)
+	}
+}
+
 // TestLabels: an endpoint has the labels of its group but for Portolan's own, and they
 // say where it is.
 func TestLabels(t *testing.T) {

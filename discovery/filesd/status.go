@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/host"
 )
 
 // Status is how the registry is doing. Its JSON form is an API.
@@ -43,6 +44,24 @@ func (r *Registry) Status() Status {
 		}
 		out.Files = append(out.Files, one)
 		out.Flaws = append(out.Flaws, s.known.flaws...)
+	}
+	return out
+}
+
+// Places returns where the targets of a service stand, in the order of files and groups:
+// "targets.yaml: group 2". A service of another registry has none.
+func (r *Registry) Places(hostname host.Name, namespace string) (out []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	of := key{hostname, namespace}
+	for _, s := range r.sources {
+		last := 0
+		for _, t := range s.known.targets {
+			if t.key == of && t.group != last {
+				last = t.group
+				out = append(out, fmt.Sprintf("%s: group %d", s.name, t.group))
+			}
+		}
 	}
 	return out
 }
@@ -110,7 +129,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		if f.Problem != "" {
 			up = 0
 		}
-		flaws := slices.DeleteFunc(slices.Clone(status.Flaws), func(flaw Flaw) bool { return flaw.File != f.Name })
+		flaws := slices.DeleteFunc(slices.Clone(status.Flaws), func(flaw Flaw) bool { return flaw.File != f.Name || !flaw.LeftOut })
 		out <- prometheus.MustNewConstMetric(targetsDesc, prometheus.GaugeValue, float64(f.Targets), f.Name)
 		out <- prometheus.MustNewConstMetric(upDesc, prometheus.GaugeValue, up, f.Name)
 		out <- prometheus.MustNewConstMetric(leftOutDesc, prometheus.GaugeValue, float64(len(flaws)), f.Name)

@@ -22,7 +22,7 @@ import (
 )
 
 // ServicesPath is the path of a ServiceList: the services of one host (the parameter
-// host), in one namespace or in all.
+// host), in one namespace or in all. Without a host it is that of a ServiceNames.
 const ServicesPath = "/apis/portolan.io/v1/services"
 
 // ServiceList describes services as proxies get them, the oldest first. Its JSON form
@@ -60,6 +60,8 @@ type Definition struct {
 	Ports        []Port   `json:"ports"`
 	ExportTo     []string `json:"exportTo"`
 	MeshExternal bool     `json:"meshExternal,omitempty"`
+	// Places are where it stands, of a service that no object declares.
+	Places []string `json:"places,omitempty"`
 }
 
 // Port is a port of a service, or of an endpoint that serves it.
@@ -120,22 +122,28 @@ type Subset struct {
 type Source interface{ Context() *mesh.PushContext }
 
 // Services serves what a server has of the services of a host: the rows that its
-// newest push was made from.
-func Services(server Source) rest.EndpointFunc {
+// newest push was made from. places tells where a service stands that no object declares;
+// it may be nil.
+func Services(server Source, places func(*discovery.Service) []string) rest.EndpointFunc {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET")
 			return rest.Refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "use GET")
 		}
 		name, namespace := strings.ToLower(r.URL.Query().Get("host")), r.URL.Query().Get("namespace")
-		if name == "" {
-			return rest.BadRequest("say which: " + ServicesPath + "?host=HOST")
-		}
 		context := server.Context()
 		if context == nil {
 			return rest.Unavailable("the server has not read its configuration yet: try again in a moment")
 		}
-		rest.WriteJSON(w, http.StatusOK, describe(context, host.Name(name), namespace))
+		if name == "" {
+			rest.WriteJSON(w, http.StatusOK, namesOf(context, namespace))
+			return nil
+		}
+		list := describe(context, host.Name(name), namespace)
+		if row := context.Host(host.Name(name)); row != nil && places != nil {
+			list.locate(row, places)
+		}
+		rest.WriteJSON(w, http.StatusOK, list)
 		return nil
 	}
 }

@@ -91,7 +91,7 @@ func objects(t *testing.T) *cache.Snapshot {
 func get(t *testing.T, s admin.Source, query string) (admin.ServiceList, error) {
 	t.Helper()
 	w := httptest.NewRecorder()
-	if err := admin.Services(s)(w, httptest.NewRequest(http.MethodGet, admin.ServicesPath+query, nil)); err != nil {
+	if err := admin.Services(s, nil)(w, httptest.NewRequest(http.MethodGet, admin.ServicesPath+query, nil)); err != nil {
 		return admin.ServiceList{}, err
 	}
 	var list admin.ServiceList
@@ -150,10 +150,55 @@ func TestAnUnknownHostIsToldWithSimilarOnes(t *testing.T) {
 
 func TestWhatCannotBeDescribed(t *testing.T) {
 	t.Parallel()
-	if _, err := get(t, shop(t), ""); err == nil || !strings.Contains(err.Error(), "?host=HOST") {
-		t.Errorf("no host: %v", err)
-	}
 	if _, err := get(t, world{}, "?host=a"); err == nil || !strings.Contains(err.Error(), "try again") {
 		t.Errorf("nothing published: %v", err)
+	}
+}
+
+// TestServicesAreListed: without a host all are there, each with its registries and how
+// many endpoints it has.
+func TestServicesAreListed(t *testing.T) {
+	t.Parallel()
+	ask := func(query string) (list admin.ServiceNames) {
+		w := httptest.NewRecorder()
+		if err := admin.Services(shop(t), nil)(w, httptest.NewRequest(http.MethodGet, admin.ServicesPath+query, nil)); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &list); err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	want := []admin.ServiceName{{
+		Hostname: string(reviews), Namespace: "shop", Registries: []string{"Consul", "External"}, Endpoints: 3, Healthy: 1,
+		Ports: []admin.Port{{Name: "http", Number: 80, Protocol: "HTTP"}},
+	}}
+	if d := cmp.Diff(want, ask("?namespace=shop").Items); d != "" {
+		t.Error(d)
+	}
+	if list := ask("?namespace=other"); list.Kind != "ServiceNames" || len(list.Items) != 0 {
+		t.Errorf("of another namespace: %+v", list)
+	}
+}
+
+// TestPlacesOfServices are told of the definitions that have some.
+func TestPlacesOfServices(t *testing.T) {
+	t.Parallel()
+	places := func(s *discovery.Service) []string {
+		if s.Attributes.Provider == discovery.Consul {
+			return []string{"dc1"}
+		}
+		return nil
+	}
+	w := httptest.NewRecorder()
+	if err := admin.Services(shop(t), places)(w, httptest.NewRequest(http.MethodGet, admin.ServicesPath+"?host=reviews.shop", nil)); err != nil {
+		t.Fatal(err)
+	}
+	var list admin.ServiceList
+	if err := json.Unmarshal(w.Body.Bytes(), &list); err != nil {
+		t.Fatal(err)
+	}
+	if of := list.Items[0].Definitions; len(of[0].Places) != 1 || of[1].Places != nil {
+		t.Errorf("%+v", of)
 	}
 }

@@ -148,11 +148,12 @@ func (s *server) addAPI() (err error) {
 	view := s.view()
 	s.api.Handle(admin.ProxiesPath, admin.Proxies(s.xds, view))
 	s.api.Endpoint(admin.PropagationPath, admin.ServePropagation(view, s.source))
-	s.api.Endpoint(admin.ServicesPath, admin.Services(s.xds))
+	s.api.Endpoint(admin.ServicesPath, admin.Services(s.xds, s.placesOf))
 	s.api.Endpoint(admin.ReferencesPath, admin.ServeReferences(s.xds))
 	s.api.Endpoint(explain.Path, explain.Serve(s.xds, catalogue.Types()))
 	s.api.Endpoint(admin.ProxyConfigPath, admin.ServeProxyConfig(s.xds, view, view.ID))
 	s.api.Handle(SourcesPath, serveStatus(s.sourceStatuses))
+	s.api.Endpoint(SourceObjectsPath, s.serveSourceObjects)
 	maintenance.Register(s.api, s.maintenance())
 	for provider, status := range s.statuses {
 		s.api.Handle(StatusPath(provider), serveStatus(status))

@@ -20,7 +20,8 @@ const storeSource = "etcd"
 // SourcesPath is the path, in the config API, of the sources of configuration.
 const SourcesPath = "/apis/portolan.io/v1/sources"
 
-// SourceList is what SourcesPath answers: the sources in the order of their priority.
+// SourceList is what SourcesPath answers: the sources in the order of their priority, and
+// then the files of endpoints.
 type SourceList struct {
 	Items []SourceStatus `json:"items"`
 }
@@ -29,7 +30,8 @@ type SourceList struct {
 type SourceStatus struct {
 	Name string `json:"name"`
 	Kind string `json:"kind"`
-	// Where is the directory of files, and what of an etcd tells people which it is.
+	// Where is the path of the directory or file, and what of an etcd tells people which
+	// it is.
 	Where string `json:"where"`
 	// Writable says that the source takes the writes of the config API.
 	Writable bool `json:"writable"`
@@ -37,6 +39,8 @@ type SourceStatus struct {
 	// since a source before this one has their keys.
 	Objects  map[string]int `json:"objects"`
 	Shadowed int            `json:"shadowed"`
+	// Endpoints is set of a file of endpoints, which has services and no objects.
+	Endpoints *EndpointsStatus `json:"endpoints,omitempty"`
 	// Changed is when the objects changed last, as far as this server has seen it.
 	Changed *time.Time `json:"changed,omitempty"`
 	// LagSeconds is how old what is served may be, where that is known.
@@ -45,6 +49,12 @@ type SourceStatus struct {
 	// served as it stands there.
 	Problem string   `json:"problem,omitempty"`
 	Faults  []string `json:"faults,omitempty"`
+}
+
+// EndpointsStatus is what a file of endpoints has.
+type EndpointsStatus struct {
+	Services int `json:"services"`
+	Targets  int `json:"targets"`
 }
 
 // configCache is the cache of all configuration, from which everything is served.
@@ -111,6 +121,7 @@ func (s *server) sourceStatuses() any {
 	for i := range all {
 		out.Items = append(out.Items, s.sourceStatus(&all[i]))
 	}
+	out.Items = append(out.Items, s.endpointFiles()...)
 	return out
 }
 
@@ -152,7 +163,7 @@ func (s *server) directories() []aggregate.Source {
 			Dir: dir, Worker: cache.NewWorker(), Schemas: s.configs.Schemas(), Domain: s.o.Mesh.Domain,
 			AcceptUnserved: s.o.AcceptUnserved, HistoryMemory: s.o.HistoryMemory, Log: s.logger, Registerer: s.metrics,
 		})
-		out = append(out, aggregate.Source{Name: dir, Cache: directory{c}, Kind: "directory", Where: dir, Place: func(key config.Key) string {
+		out = append(out, aggregate.Source{Name: dir, Cache: directory{c}, Kind: "directory", Where: absolute(dir), Place: func(key config.Key) string {
 			if place, ok := c.FileOf(key); ok {
 				return place.String()
 			}

@@ -1,0 +1,151 @@
+package serve
+
+import (
+	"net/http"
+	"path/filepath"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/portolan-mesh/portolan/cache/aggregate"
+	"github.com/portolan-mesh/portolan/cache/file"
+	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/filesd"
+)
+
+// SourceObjectsPath is the path, in the config API, of the objects of one source of
+// configuration (the parameter name).
+const SourceObjectsPath = SourcesPath + "/objects"
+
+// SourceObjects is what SourceObjectsPath answers: the objects by kind, namespace and
+// name. Documents of which nothing is served are among the Faults of a SourceStatus alone.
+type SourceObjects struct {
+	Items []SourceObject `json:"items"`
+}
+
+// SourceObject is one object of a source.
+type SourceObject struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	// Place is where it stands in the source.
+	Place string `json:"place,omitempty"`
+	// ShadowedBy is the source whose object of this key is used instead.
+	ShadowedBy string `json:"shadowedBy,omitempty"`
+	// Faults say what of it is not served as it stands in the source.
+	Faults []string `json:"faults,omitempty"`
+}
+
+// endpointsKind is the kind of the sources that are files of endpoints.
+const endpointsKind = "endpoints file"
+
+// serveSourceObjects answers SourceObjectsPath.
+func (s *server) serveSourceObjects(w http.ResponseWriter, r *http.Request) error {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET")
+		return rest.Refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "use GET")
+	}
+	name := r.URL.Query().Get("name")
+	out := SourceObjects{Items: []SourceObject{}}
+	objects, known := s.objectsOf(name)
+	if !known {
+		return rest.BadRequest("say of which source: " + SourceObjectsPath + "?name=NAME, where NAME is one of " + SourcesPath)
+	}
+	faults := s.faultsOf(name)
+	for i := range objects {
+		o := &objects[i]
+		of := o.Key().String()
+		out.Items = append(out.Items, SourceObject{
+			Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, Place: o.Place, ShadowedBy: o.By, Faults: faults[of],
+		})
+	}
+	rest.WriteJSON(w, http.StatusOK, out)
+	return nil
+}
+
+// objectsOf returns the objects of a source of configuration; false for an unknown one. A
+// file of endpoints is one that has none.
+func (s *server) objectsOf(name string) (objects []aggregate.Object, known bool) {
+	if s.sources != nil {
+		if objects, known = s.sources.Objects(name); known {
+			return objects, true
+		}
+	} else if name == storeSource {
+		for object := range s.mirror.Snapshot().Configs().Values() {
+			objects = append(objects, aggregate.Object{Config: object})
+		}
+		return objects, true
+	}
+	for _, of := range s.endpointFiles() {
+		known = known || of.Name == name
+	}
+	return nil, known
+}
+
+// faultsOf are the faults of the objects of a directory, by Key.String.
+func (s *server) faultsOf(name string) map[string][]string {
+	out := map[string][]string{}
+	if s.sources == nil {
+		return out
+	}
+	for _, of := range s.sources.Statuses() {
+		directory, ok := of.Cache.(interface{ Problems() []file.Problem })
+		if of.Name != name || !ok {
+			continue
+		}
+		for _, p := range directory.Problems() {
+			if p.Object != "" {
+				out[p.Object] = append(out[p.Object], p.Message)
+			}
+		}
+	}
+	return out
+}
+
+// endpointFiles tells how the files of endpoints are, as sources of services.
+func (s *server) endpointFiles() (out []SourceStatus) {
+	for _, registry := range s.registry.Registries() {
+		files, ok := registry.(*filesd.Registry)
+		if !ok {
+			continue
+		}
+		status := files.Status()
+		for i, of := range files.SourceStatuses() {
+			one := SourceStatus{
+				Name: of.Name, Kind: endpointsKind, Where: absolute(of.Name), Objects: map[string]int{}, Problem: of.Problem,
+				Endpoints: &EndpointsStatus{Services: of.Services, Targets: status.Files[i].Targets},
+			}
+			if of.State == discovery.SourceSyncing && one.Problem == "" {
+				one.Problem = "it is not read yet"
+			}
+			for _, flaw := range status.Flaws {
+				if flaw.File == of.Name {
+					one.Faults = append(one.Faults, flaw.String())
+				}
+			}
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
+// placesOf tells where services stand that no object declares.
+func (s *server) placesOf(service *discovery.Service) (out []string) {
+	if service.Attributes.Provider != discovery.File {
+		return nil
+	}
+	for _, registry := range s.registry.Registries() {
+		if files, ok := registry.(*filesd.Registry); ok {
+			out = append(out, files.Places(service.Hostname, service.Attributes.Namespace)...)
+		}
+	}
+	return out
+}
+
+// absolute is a path that does not depend on where the server was started.
+func absolute(path string) string {
+	if whole, err := filepath.Abs(path); err == nil {
+		return whole
+	}
+	return path
+}

@@ -1,0 +1,74 @@
+package admin
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+)
+
+// ServiceNames lists all services, by host and namespace. Its JSON form is an API.
+type ServiceNames struct {
+	metav1.TypeMeta `json:",inline"`
+	// Revision of the store that they are as of.
+	Revision int64         `json:"revision"`
+	Items    []ServiceName `json:"items"`
+}
+
+// ServiceName is a host in one namespace, in short.
+type ServiceName struct {
+	Hostname  string `json:"hostname"`
+	Namespace string `json:"namespace"`
+	// Registries are those that have the service, each once; the first answers for it.
+	Registries []string `json:"registries"`
+	Ports      []Port   `json:"ports"`
+	// Endpoints are those of all registries, and Healthy how many of them get requests.
+	// One with several ports counts once.
+	Endpoints int `json:"endpoints"`
+	Healthy   int `json:"healthy"`
+}
+
+// namesOf lists the services of a namespace, empty for all. Its cost follows the mesh.
+func namesOf(p *mesh.PushContext, namespace string) ServiceNames {
+	out := ServiceNames{
+		TypeMeta: metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "ServiceNames"},
+		Revision: p.Revision(), Items: []ServiceName{},
+	}
+	for row := range p.HostRows() {
+		for _, s := range row.Services {
+			if namespace != "" && s.Namespace != namespace || len(s.Services) == 0 {
+				continue
+			}
+			one := ServiceName{Hostname: string(s.Hostname), Namespace: s.Namespace, Ports: definition(s.Services[0]).Ports}
+			for _, of := range s.Services {
+				if name := string(of.Attributes.Provider); !slices.Contains(one.Registries, name) {
+					one.Registries = append(one.Registries, name)
+				}
+			}
+			for _, e := range grouped(p.EndpointsOf(s)) {
+				one.Endpoints++
+				if e.Health == Healthy {
+					one.Healthy++
+				}
+			}
+			out.Items = append(out.Items, one)
+		}
+	}
+	return out
+}
+
+// locate notes where the services of a host stand.
+func (l *ServiceList) locate(row *mesh.HostRow, places func(*discovery.Service) []string) {
+	for i := range l.Items {
+		for _, s := range row.Services {
+			if s.Namespace != l.Items[i].Namespace {
+				continue
+			}
+			for j, of := range s.Services {
+				l.Items[i].Definitions[j].Places = places(of)
+			}
+		}
+	}
+}
