@@ -61,6 +61,7 @@ and needs no server.
 	o.writeFlags.register(c)
 	o.files.register(c, "apply")
 	o.prune.register(c)
+	registerYes(c, &o.prune.yes)
 	o.registerChunks(c)
 	c.Flags().BoolVar(&o.strict, "strict", false, "refuse what would carry a warning")
 	return c
@@ -106,6 +107,11 @@ func (o *applyOptions) run(ctx context.Context, env *environment) error {
 	operations, err := m.operations(o.verb)
 	if err != nil {
 		return err
+	}
+	if o.dry.mode == dryRunNone {
+		if err := o.prune.confirm(ctx, env, m, o.files.namespace); err != nil {
+			return err
+		}
 	}
 	wanted := change{m.documents, operations}
 	if o.chunks == 0 {
@@ -158,7 +164,7 @@ func (o *applyOptions) batch(operations []batch.Operation) batch.Batch {
 // complete adds the deletions of superfluous objects.
 func (o *applyOptions) complete(ctx context.Context, c *client.Client, m *manifest, wanted change) (change, error) {
 	more, err := o.prune.superfluous(ctx, c, m, o.files.namespace)
-	if err != nil {
+	if err = cmp.Or(err, o.prune.answered(more)); err != nil {
 		return change{}, err
 	}
 	all := change{slices.Clip(wanted.documents), slices.Clip(wanted.operations)}

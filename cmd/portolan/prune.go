@@ -24,16 +24,59 @@ const pruneHelp = `
 labels and are in no file. It looks at all kinds, or those of --prune-kinds, in the
 namespaces of the files and of -n. Every object of the files must have the labels,
 else the next run could not find it. An object that somebody changes meanwhile is not
-deleted: nothing is done then (exit code 75).`
+deleted: nothing is done then (exit code 75). On a terminal it first names what it
+would delete, and asks; --yes does without.`
 
 // pruneFlags say which objects are deleted for being in no file.
 type pruneFlags struct {
 	enabled  bool
 	selector string
 	names    []string // of kinds
+	yes      bool     // nobody is asked
 
-	labels labels.Set
-	kinds  []*schema.Schema
+	labels    labels.Set
+	kinds     []*schema.Schema
+	confirmed map[config.Key]bool // nil where nobody was asked
+}
+
+// confirm names what would be deleted, and has somebody on a terminal say yes to it.
+func (p *pruneFlags) confirm(ctx context.Context, env *environment, m *manifest, namespace string) error {
+	if !p.enabled || p.yes || !env.terminal {
+		return nil
+	}
+	var more []superfluous
+	err := env.call(ctx, func(ctx context.Context, c *client.Client) (err error) {
+		more, err = p.superfluous(ctx, c, m, namespace)
+		return err
+	})
+	if err != nil || len(more) == 0 {
+		return err
+	}
+	p.confirmed = map[config.Key]bool{}
+	fmt.Fprintln(env.stderr, "In no file, and to be deleted:")
+	for _, s := range more {
+		p.confirmed[s.key] = true
+		fmt.Fprintln(env.stderr, "  "+s.key.String())
+	}
+	return env.confirm(ctx, "Apply, and delete "+these(len(more))+"?", "nothing was applied")
+}
+
+// these are some objects in a question.
+func these(n int) string {
+	if n == 1 {
+		return "it"
+	}
+	return fmt.Sprintf("these %d", n)
+}
+
+// answered refuses to delete what somebody was not asked about.
+func (p *pruneFlags) answered(more []superfluous) error {
+	for _, s := range more {
+		if p.confirmed != nil && !p.confirmed[s.key] {
+			return fmt.Errorf("nothing was applied: %s is to be deleted too, which came while you were asked: apply again", s.key)
+		}
+	}
+	return nil
 }
 
 func (p *pruneFlags) register(c *cobra.Command) {

@@ -6,12 +6,15 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"gotest.tools/v3/golden"
 
 	"github.com/portolan-mesh/portolan/cache/rest/batch"
+	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
@@ -121,5 +124,59 @@ func TestPruneRefusals(t *testing.T) {
 		if o.code != test.code || o.out != "" || !strings.Contains(o.err, test.says) {
 			t.Errorf("%v: %+v", test.args, o)
 		}
+	}
+}
+
+// TestPruneAsksOnATerminal: it names what would be deleted. --yes, a dry run, and a prune
+// of nothing do not ask.
+func TestPruneAsksOnATerminal(t *testing.T) {
+	t.Parallel()
+	a := pruned(t)
+	file := filepath.Join(t.TempDir(), "a.yaml")
+	if err := os.WriteFile(file, []byte(entry("a", mine)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	at := func(answer string, args ...string) outcome {
+		var out, stderr strings.Builder
+		env := &environment{stdin: strings.NewReader(answer), stdout: &out, stderr: &stderr, schemas: schema.Pilot(), terminal: true}
+		root := newRootCommand(env)
+		root.SetArgs(append([]string{"apply", "-f", file, "--prune", "-l", "app=shop", "--server", a.URL}, args...))
+		err := root.ExecuteContext(t.Context())
+		if err != nil {
+			stderr.WriteString(err.Error())
+		}
+		return outcome{exitCode(err), out.String(), stderr.String()}
+	}
+	const question = "In no file, and to be deleted:\n  serviceentry/shop/b\n  serviceentry/shop/z\n  sidecar/shop/s\nApply, and delete these 3? [y/N] "
+	if o := at("n\n"); o != (outcome{exitFailure, "", question + "nothing was applied: you did not say yes"}) {
+		t.Errorf("no: %+v", o)
+	}
+	if o := at("n\n", "--dry-run=server"); o.code != exitOK || strings.Contains(o.err, "delete") {
+		t.Errorf("a dry run: %+v", o)
+	}
+	if v := a.Store.Version(); v != "2" {
+		t.Fatalf("the store is at %s", v)
+	}
+	if o := at("y\n", "--prune-kinds", "sidecars"); o.code != exitOK || o.err != "In no file, and to be deleted:\n  sidecar/shop/s\nApply, and delete it? [y/N] " {
+		t.Errorf("yes: %+v", o)
+	}
+	if o := at("", "--yes"); o.code != exitOK || o.err != "" || !strings.Contains(o.out, "serviceentry/shop/z  deleted") {
+		t.Errorf("--yes: %+v", o)
+	}
+	if o := at("n\n"); o.code != exitOK || o.err != "" {
+		t.Errorf("nothing to delete: %+v", o)
+	}
+}
+
+// TestPruneDeletesWhatWasConfirmedAlone: what comes while somebody is asked stays.
+func TestPruneDeletesWhatWasConfirmedAlone(t *testing.T) {
+	t.Parallel()
+	a, b := config.Key{Kind: schema.ServiceEntry, Namespace: "shop", Name: "a"}, config.Key{Kind: schema.ServiceEntry, Namespace: "shop", Name: "b"}
+	p := pruneFlags{confirmed: map[config.Key]bool{a: true}}
+	if err := p.answered([]superfluous{{key: a}}); err != nil {
+		t.Error(err)
+	}
+	if err := p.answered([]superfluous{{key: a}, {key: b}}); err == nil || !strings.Contains(err.Error(), "serviceentry/shop/b is to be deleted too") {
+		t.Error(err)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,6 +40,7 @@ type waitFlags struct {
 	timeout   time.Duration
 	threshold string
 	least     int
+	output    string // json or yaml; empty for people
 }
 
 func (o *waitFlags) register(c *cobra.Command) {
@@ -75,11 +77,12 @@ func newWaitCommand(env *environment) *cobra.Command {
 		Long: `Wait until the proxies have taken everything up to a revision, or the last change
 of an object, and say who has not.` + waitHelp,
 		Example: `  portolan wait vs/reviews -n shop
-  portolan wait --revision 42 --timeout 2m --threshold 99`,
+  portolan wait --revision 42 --timeout 2m --threshold 99
+  portolan wait vs/reviews -n shop -o json`,
 		Args:              cobra.MaximumNArgs(2),
 		ValidArgsFunction: completeObjects(env),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := o.check(); err != nil {
+			if err := cmp.Or(o.check(), oneOf("-o", o.output, "", "json", "yaml")); err != nil {
 				return err
 			}
 			if c.Flags().Changed("revision") != (len(args) == 0) {
@@ -103,6 +106,8 @@ of an object, and say who has not.` + waitHelp,
 	}
 	c.Flags().Int64Var(&revision, "revision", 0, "wait for everything up to this revision of the store")
 	c.Flags().StringVarP(&namespace, "namespace", "n", "", `namespace of the object (default $PORTOLAN_NAMESPACE, else "default")`)
+	c.Flags().StringVarP(&o.output, "output", "o", "", "json or yaml: how far the change has come, also where that is not far enough")
+	completeOutput(c, "json", "yaml")
 	o.register(c)
 	return c
 }
@@ -208,6 +213,12 @@ type unmet struct{ error }
 // tellPropagation prints how far a change has come. The error is that this is not
 // far enough.
 func (e *environment) tellPropagation(p admin.Propagation, o waitFlags, took time.Duration) error {
+	if o.output != "" {
+		if err := writeDocument(e.stdout, o.output, p); err != nil {
+			return err
+		}
+		return e.lacking(p, o)
+	}
 	fmt.Fprintln(e.stdout, distribution(p)+"  "+roundly(took).String())
 	if len(p.Behind) == 0 && p.Concerned() == 0 {
 		fmt.Fprintln(e.stdout, unconcerned(p))
@@ -215,6 +226,11 @@ func (e *environment) tellPropagation(p admin.Propagation, o waitFlags, took tim
 	if err := e.printLaggards(p); err != nil {
 		return err
 	}
+	return e.lacking(p, o)
+}
+
+// lacking says why a change has not come far enough, nil where it has.
+func (e *environment) lacking(p admin.Propagation, o waitFlags) error {
 	switch lacking := p.Rejected + p.Waiting; {
 	case met(p, o):
 		return nil

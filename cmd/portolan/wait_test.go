@@ -142,3 +142,21 @@ func TestWaitAsks(t *testing.T) {
 		}
 	}
 }
+
+// TestWaitForPrograms: the answer is one document, and the exit code is the same.
+func TestWaitForPrograms(t *testing.T) {
+	t.Parallel()
+	for form, words := range map[string]string{"json": `"accepted": 2`, "yaml": "accepted: 2"} {
+		enough, _ := waited(t, []progress.Distribution{{Revision: 815, Count: status.Count{Accepted: 2}}}, "--revision", "815", "-o", form)
+		if enough.code != 0 || !strings.Contains(enough.out, words) || strings.Contains(enough.out, "distributed") || enough.err != "" {
+			t.Errorf("%s: %+v", form, enough)
+		}
+		less, _ := waited(t, []progress.Distribution{{Revision: 815, Count: status.Count{Accepted: 2, Rejected: 1}}}, "--revision", "815", "-o", form)
+		if less.code != 2 || !strings.Contains(less.out, words) || !strings.Contains(less.err, "was refused") {
+			t.Errorf("%s, refused: %+v", form, less)
+		}
+	}
+	if o, _ := waited(t, nil, "--revision", "815", "-o", "wide"); o.code != exitUsage {
+		t.Errorf("%+v", o)
+	}
+}
