@@ -24,6 +24,9 @@ const (
 	// Proxyless is a gRPC client or server that takes configuration itself, and has
 	// no proxy beside it.
 	Proxyless ProxyType = "grpc"
+	// ConfigClient is another control plane, which takes the objects of the mesh and no
+	// configuration made of them.
+	ConfigClient ProxyType = "api"
 )
 
 // InterceptionMode is how traffic gets to a sidecar.
@@ -42,7 +45,7 @@ type Proxy struct {
 	// ID is the whole node id, type~ip~id~domain.
 	ID          string
 	Type        ProxyType
-	IPAddresses []string // at least one, as given
+	IPAddresses []string // at least one, as given; a ConfigClient may have none
 	Name        string   // the id part
 	DNSDomain   string
 	// Namespace is the namespace of its configuration.
@@ -76,7 +79,8 @@ type Proxy struct {
 // type~ip~id~domain (Istio: ParseServiceNodeWithMetadata); metadata
 // INSTANCE_IPS outranks the ip, NAMESPACE the first label of the domain.
 // Booleans and lists may be strings. A node whose metadata say GENERATOR: grpc, or
-// whose client is gRPC by its own words, is Proxyless whatever its id says.
+// whose client is gRPC by its own words, is Proxyless whatever its id says. One whose
+// metadata say GENERATOR: api is a ConfigClient.
 func ParseProxy(node *corev3.Node) (*Proxy, error) {
 	if node == nil {
 		return nil, fmt.Errorf("the first request has no node: set node.id to type~ip~id~domain")
@@ -97,7 +101,8 @@ func ParseProxy(node *corev3.Node) (*Proxy, error) {
 	if len(p.IPAddresses) == 0 {
 		p.IPAddresses = validIPs([]string{parts[1]})
 	}
-	if len(p.IPAddresses) == 0 {
+	generator := text(metadata["GENERATOR"])
+	if len(p.IPAddresses) == 0 && generator != string(ConfigClient) {
 		return nil, fmt.Errorf("node id %q: %q is not an IP address", node.GetId(), parts[1])
 	}
 	p.Namespace = text(metadata["NAMESPACE"])
@@ -114,7 +119,10 @@ func ParseProxy(node *corev3.Node) (*Proxy, error) {
 	if p.InterceptionMode == "" {
 		p.InterceptionMode = InterceptionRedirect
 	}
-	if isProxyless(node) {
+	switch {
+	case generator == string(ConfigClient):
+		p.Type, p.InterceptionMode = ConfigClient, InterceptionNone
+	case isProxyless(generator, node.GetUserAgentName()):
 		p.Type, p.InterceptionMode = Proxyless, InterceptionNone
 	}
 	p.DNSCapture, _ = strconv.ParseBool(text(metadata["DNS_CAPTURE"]))
@@ -134,11 +142,11 @@ const grpcUserAgent = "gRPC "
 
 // isProxyless says whether a node is a gRPC client. The metadata GENERATOR outranks the
 // name of the library.
-func isProxyless(node *corev3.Node) bool {
-	if generator := text(node.GetMetadata().GetFields()["GENERATOR"]); generator != "" {
+func isProxyless(generator, userAgent string) bool {
+	if generator != "" {
 		return generator == string(Proxyless)
 	}
-	return strings.HasPrefix(node.GetUserAgentName(), grpcUserAgent)
+	return strings.HasPrefix(userAgent, grpcUserAgent)
 }
 
 func build(node *corev3.Node) string {

@@ -138,6 +138,9 @@ func TestParseProxyless(t *testing.T) {
 		{name: "by metadata", generator: "grpc", want: discovery.Proxyless},
 		{name: "by metadata, whatever the id", generator: "grpc", id: "router~10.0.0.1~web-1~shop.svc.mesh.local", want: discovery.Proxyless},
 		{name: "metadata outrank the library", agent: "gRPC Go", generator: "envoy", want: discovery.Sidecar},
+		{name: "a control plane", generator: "api", want: discovery.ConfigClient},
+		{name: "a control plane without an address", generator: "api", id: "sidecar~~istiod-1.istio-system~istio-system.svc.mesh.local", want: discovery.ConfigClient},
+		{name: "a control plane in Go", agent: "gRPC Go", generator: "api", want: discovery.ConfigClient},
 		{name: "Envoy", agent: "envoy", want: discovery.Sidecar},
 		{name: "who says nothing", want: discovery.Sidecar},
 	} {
@@ -154,7 +157,7 @@ func TestParseProxyless(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if p.Type != tc.want || (p.InterceptionMode == discovery.InterceptionNone) != (tc.want == discovery.Proxyless) {
+			if p.Type != tc.want || (p.InterceptionMode == discovery.InterceptionNone) != (tc.want != discovery.Sidecar) {
 				t.Errorf("%s, interception %s, want %s", p.Type, p.InterceptionMode, tc.want)
 			}
 			if tc.agent == "gRPC Go" && p.EnvoyVersion != "gRPC Go 1.85.0" {

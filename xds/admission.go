@@ -183,23 +183,25 @@ func (s *slot) release() bool {
 
 // finishFirstSync releases the connection's slot once its client has acknowledged listeners:
 // an Envoy asks for these when it has clusters and endpoints. On a stream of one type
-// the client must acknowledge that type.
+// the client must acknowledge that type. A control plane that takes objects must have
+// acknowledged all that it has requested.
 func (c *Connection) finishFirstSync() {
 	if c.slot == nil {
 		return
 	}
-	inFlight := false
+	inFlight, pending, done := false, false, false
 	if c.sequencer != nil {
 		for typeURL, sub := range c.sequencer.Subscriptions() {
-			t, served := c.server.servedType(typeURL)
-			last := typeURL == string(c.wire.only) || served && t.Name == "LDS"
-			if last && sub.Started() && !sub.Pending() {
-				c.slot.synced()
-				c.slot = nil
-				return
-			}
+			last := typeURL == string(c.wire.only) || c.served.nameOf(typeURL) == "LDS" || c.member == nil
+			done = done || last && sub.Started() && !sub.Pending()
+			pending = pending || sub.Started() && sub.Pending()
 			inFlight = inFlight || sub.InFlight()
 		}
+	}
+	if done && (c.member != nil || !pending) {
+		c.slot.synced()
+		c.slot = nil
+		return
 	}
 	c.slot.startClocks(inFlight)
 }

@@ -21,6 +21,9 @@ const envoyAgent = "envoy"
 var errSeparateStreams = status.Error(codes.FailedPrecondition, "an Envoy gets clusters and listeners on an aggregated stream only (ADS), since they name it as the source of their endpoints and routes: "+
 	"have dynamic_resources name an ads_config, and ads: {} for cds_config and lds_config, as `portolan bootstrap` does")
 
+// errNoExport ends the stream of a control plane that asks for objects.
+var errNoExport = status.Error(codes.Unimplemented, "this server exports no objects to other control planes (GENERATOR: api)")
+
 // refuseSeparateStream refuses an Envoy that requests clusters or listeners on a stream of their
 // own. Envoy would reject each resource, with messages that do not say why.
 func (c *Connection) refuseSeparateStream(node *corev3.Node) error {
@@ -62,8 +65,11 @@ func (c *Connection) takesRouteDelta(node *corev3.Node) bool {
 // without any from the moment when it takes the frame of a resource until it has the
 // first part.
 func (c *Connection) hasWholeRoutes(m *message) bool {
-	t, _ := c.server.servedType(m.typeURL)
-	if _, composed := generate.As[generate.Composer](t.Generator); !composed || !c.proxy.RouteDelta {
+	t, known := c.served.named(m.typeURL)
+	if !known || !c.proxy.RouteDelta {
+		return false
+	}
+	if _, composed := generate.As[generate.Composer](t.Generator); !composed {
 		return false
 	}
 	served := c.desired.Resources(m.typeURL)
@@ -92,10 +98,10 @@ func (c *Connection) serveWholeRoutes(ctx context.Context) error {
 	proxy.RouteDelta = false
 	c.proxy = &proxy
 	c.note.Identify(c.proxy)
-	c.desired.SetProxy(c.proxy)
-	for _, t := range c.server.options.Types {
+	c.member.SetProxy(c.proxy)
+	for _, t := range c.served {
 		if t.Scoped {
-			c.sequencer.MakeOptional(t.Generator.TypeURL())
+			c.sequencer.MakeOptional(t.url)
 		}
 	}
 	return c.advance(ctx)

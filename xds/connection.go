@@ -66,8 +66,10 @@ type Connection struct {
 
 	// Nil before the first request.
 	proxy     *discovery.Proxy
-	agent     string // the user agent that the client names; empty if it names none
-	desired   *desired.Member
+	agent     string      // the user agent that the client names; empty if it names none
+	served    servedTypes // the types that the client is served
+	desired   desiredResources
+	member    *desired.Member // what a proxy should have; nil for a control plane
 	sequencer *delivery.Sequencer
 }
 
@@ -332,7 +334,7 @@ func (c *Connection) handle(ctx context.Context, m *message) error {
 	switch {
 	case answer.ACK != nil:
 		t.AnsweredAt = time.Now()
-		if answer.ACK.Revision > before {
+		if answer.ACK.Revision > before && c.member != nil {
 			c.server.metrics.acked(answer.ACK.Revision, c.since)
 		}
 	case answer.NACK != nil:
@@ -375,7 +377,12 @@ func (c *Connection) serveType(typeURL string) (*typeState, error) {
 	case len(c.types) >= maxTypes:
 		return nil, status.Errorf(codes.InvalidArgument, "type %s: the stream asks for more than %d types", typeURL, maxTypes)
 	}
-	t = c.server.newTypeState(typeURL, c.sequencer.Add(protocol.Type{URL: typeURL, Names: c.server.names}))
+	unknown := protocol.Type{URL: typeURL, Names: c.server.names}
+	if c.proxy.Type == discovery.ConfigClient {
+		unknown.Full = true // it waits for an answer for each kind that it knows
+		c.logger.Info("a control plane asks for a kind that is not exported, and is told that there is none", "proxy", c.note.Node(), "type", typeURL)
+	}
+	t = c.newTypeState(typeURL, c.sequencer.Add(unknown))
 	c.types = append(c.types, t)
 	return t, nil
 }
@@ -392,12 +399,15 @@ func (c *Connection) identify(ctx context.Context, node *corev3.Node) error {
 	if err := c.refuseSeparateStream(node); err != nil {
 		return err
 	}
+	if proxy.Type == discovery.ConfigClient && c.server.options.Export == nil {
+		return errNoExport
+	}
 	proxy.RouteDelta = c.takesRouteDelta(node)
 	c.proxy, c.agent = proxy, node.GetUserAgentName()
 	c.note.Identify(proxy)
+	c.join(proxy)
 	c.sequencer = c.newSequencer()
-	c.desired = c.server.desired.Join(proxy)
-	c.logger.Info("proxy connected", "proxy", proxy.ID, "variant", c.wire.variant.String(), "envoy", proxy.EnvoyVersion)
+	c.logger.Info("proxy connected", "type", string(proxy.Type), "proxy", proxy.ID, "variant", c.wire.variant.String(), "envoy", proxy.EnvoyVersion)
 	c.waitsForClient.Store(false)
 	c.identified.Store(true) // before advance reads the published context: later ones are pushed
 	return c.advance(ctx)
@@ -410,8 +420,9 @@ const askLimit = time.Second
 // newSequencer makes the Sequencer of the types that are served to the proxy.
 func (c *Connection) newSequencer() *delivery.Sequencer {
 	o := c.server.options
-	types := make([]delivery.Type, len(o.Types))
-	for i, t := range o.Types {
+	types := make([]delivery.Type, len(c.served))
+	for i := range c.served {
+		t := &c.served[i]
 		types[i] = delivery.Type{Type: streamType(t, c.proxy.Type, c.takesRemovals()), Needs: t.Needs}
 		types[i].Names, types[i].Shared = c.server.names, c.server.shared
 		if a, ok := generate.As[generate.Announcer](t.For(c.proxy.Type)); ok && c.wire.only == "" {
@@ -428,25 +439,7 @@ func (c *Connection) newSequencer() *delivery.Sequencer {
 		Ready: o.ReadyLimit, Resolve: o.ResolveGrace, Ask: askLimit, Withdraw: o.WithdrawLimit, LastActivity: c.lastActivity,
 	})
 	for typeURL, sub := range sequencer.Subscriptions() {
-		c.types = append(c.types, c.server.newTypeState(typeURL, sub))
+		c.types = append(c.types, c.newTypeState(typeURL, sub))
 	}
 	return sequencer
-}
-
-// servedType returns a served type by its URL.
-func (s *DiscoveryServer) servedType(typeURL string) (generate.ResourceType, bool) {
-	for _, t := range s.options.Types {
-		if t.Generator.TypeURL() == typeURL {
-			return t, true
-		}
-	}
-	return generate.ResourceType{}, false
-}
-
-// typeName returns the short name of a type, and "other" for a type that is not served.
-func (s *DiscoveryServer) typeName(typeURL string) string {
-	if t, served := s.servedType(typeURL); served {
-		return t.Name
-	}
-	return "other"
 }

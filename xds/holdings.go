@@ -96,7 +96,7 @@ func (c *Connection) holdings(ctx context.Context, out *Holdings) error {
 		return err
 	}
 	defer c.mu.Unlock()
-	if c.ended || c.group.Load() == nil { // it has no resources yet
+	if c.ended || c.group.Load() == nil { // it has no resources yet, or is no proxy
 		return nil
 	}
 	out.Proxy, out.Variant, out.Revision = c.proxy, c.wire.variant, c.desired.Context().Revision()

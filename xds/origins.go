@@ -12,7 +12,6 @@ import (
 
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
-	"github.com/portolan-mesh/portolan/xds/desired"
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/resource"
@@ -20,8 +19,8 @@ import (
 
 // origins finds the objects behind resources of a type, which it knows by its index.
 type origins struct {
-	member *desired.Member
-	index  int
+	desired desiredResources // nil knows none
+	index   int
 }
 
 // objectsOf returns the objects behind a rejected resource: those that its metadata names,
@@ -43,18 +42,18 @@ func (o origins) objectsOf(refused, held *resource.Resource) []config.Key {
 	}
 	slices.SortFunc(keys, func(a, b config.Key) int { return strings.Compare(a.Path(), b.Path()) })
 	keys = slices.Compact(keys)
-	if len(keys) == 0 && o.member != nil {
-		keys = o.member.Origins(o.index, refused.Name)
+	if len(keys) == 0 && o.desired != nil {
+		keys = o.desired.Origins(o.index, refused.Name)
 	}
 	return keys
 }
 
 // delegates are those of a VirtualService, none for another object.
 func (o origins) delegates(key config.Key) (keys []config.Key) {
-	if o.member == nil || o.member.Context() == nil || key.Kind != schema.VirtualService {
+	if o.desired == nil || o.desired.Context() == nil || key.Kind != schema.VirtualService {
 		return nil
 	}
-	if vs := o.member.Context().VirtualService(key.Path()); vs != nil {
+	if vs := o.desired.Context().VirtualService(key.Path()); vs != nil {
 		for _, d := range vs.Delegates {
 			keys = append(keys, d.Config.Key())
 		}

@@ -26,7 +26,7 @@ func (s *DiscoveryServer) Preview(ops []storage.Op, what batch.Preview) (batch.E
 	var viewers []desired.Viewer
 	var connections []*Connection
 	for _, c := range s.all() {
-		if p, ok := c.note.Read(); ok {
+		if p, ok := c.note.Read(); ok && isProxy(p.Proxy) {
 			viewers, connections = append(viewers, desired.Viewer{Proxy: p.Proxy, Reads: c.reads.Load()}), append(connections, c)
 		}
 	}

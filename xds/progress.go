@@ -18,8 +18,7 @@ func (c *Connection) updateNote() {
 		return
 	}
 	now, aggregated := time.Now(), c.wire.only == ""
-	served := c.server.options.Types
-	for i := range served { // a type after those that cause its requests
+	for i := range c.served { // a type after those that cause its requests
 		if c.note.Unchanged(i, c.sequencer.Idle(i)) {
 			continue
 		}
@@ -28,14 +27,14 @@ func (c *Connection) updateNote() {
 			t.Idled(until)
 		}
 		turn := progress.Turn{Now: now, Expecting: aggregated && c.sequencer.ExpectsSubscription(t.url, now), Stuck: c.sequencer.OnlyKeptRemovals(t.url)}
-		for _, needing := range c.server.needing[i] {
+		for _, needing := range c.served[i].needing {
 			turn.Cause = later(turn.Cause, c.typeState(needing).Latest())
 		}
 		t.Follow(t.subscription, turn, origins{c.desired, i}.objectsOf)
 		t.Held, t.Kept = c.sequencer.Waiting(t.url)
 		c.logRejections(t)
 	}
-	c.note.Write(c.sequencer.Revision(), len(served), func(place int) (*progress.Type, int) {
+	c.note.Write(c.sequencer.Revision(), len(c.served), func(place int) (*progress.Type, int) {
 		return &c.types[place].Type, c.sequencer.Idle(place)
 	})
 }
@@ -48,11 +47,11 @@ func later(a, b progress.Range) progress.Range {
 	return a
 }
 
-// Proxies returns the status of each stream of a connected proxy, by node id, and then
-// the oldest first.
+// Proxies returns the status of each stream of a connected proxy, or of a control plane
+// that takes objects, by node id, and then the oldest first.
 func (s *DiscoveryServer) Proxies() []progress.ProxyStatus {
 	var out []progress.ProxyStatus
-	for _, proxy := range s.streamsOfProxies() {
+	for _, proxy := range s.streamsOf(nil) {
 		out = append(out, proxy.Status())
 	}
 	slices.SortFunc(out, func(a, b progress.ProxyStatus) int {
@@ -62,11 +61,16 @@ func (s *DiscoveryServer) Proxies() []progress.ProxyStatus {
 }
 
 // streamsOfProxies returns the progress of the proxy of each stream.
-func (s *DiscoveryServer) streamsOfProxies() []progress.Proxy {
+func (s *DiscoveryServer) streamsOfProxies() []progress.Proxy { return s.streamsOf(isProxy) }
+
+func isProxy(p *discovery.Proxy) bool { return p.Type != discovery.ConfigClient }
+
+// streamsOf returns the progress of some clients, of all for nil.
+func (s *DiscoveryServer) streamsOf(which func(*discovery.Proxy) bool) []progress.Proxy {
 	connections := s.all()
 	out := make([]progress.Proxy, 0, len(connections))
 	for _, c := range connections {
-		if p, ok := c.note.Read(); ok {
+		if p, ok := c.note.Read(); ok && (which == nil || which(p.Proxy)) {
 			p.Since, p.Variant = c.since, c.wire.variant
 			out = append(out, p)
 		}
@@ -74,7 +78,8 @@ func (s *DiscoveryServer) streamsOfProxies() []progress.Proxy {
 	return out
 }
 
-// Nodes returns the connected proxies, by node id, each once.
+// Nodes returns the connected proxies, by node id, each once. Control planes that take
+// objects are none.
 func (s *DiscoveryServer) Nodes() []*discovery.Proxy {
 	var out []*discovery.Proxy
 	for _, p := range s.streamsOfProxies() {

@@ -31,8 +31,10 @@ func (c *Connection) advance(ctx context.Context) error {
 	began := time.Now()
 	c.generation = c.server.generations.number.Load()
 	c.desired.Advance(c.server.context.Load)
-	c.group.Store(c.desired.Group())
-	c.reads.Store(c.desired.Reads())
+	if c.member != nil {
+		c.group.Store(c.member.Group())
+		c.reads.Store(c.member.Reads())
+	}
 	revision := c.desired.Context().Revision()
 	c.sequencer.SetDesired(c.desired.Resources, revision)
 	c.server.metrics.built(time.Since(began))

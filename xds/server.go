@@ -22,6 +22,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/desired"
 	"github.com/portolan-mesh/portolan/xds/encode"
+	"github.com/portolan-mesh/portolan/xds/export"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/meshconfig"
@@ -37,6 +38,8 @@ type Options struct {
 	Mesh *meshconfig.Config
 	// Types are the resource types served, in the order in which they are sent.
 	Types []generate.ResourceType
+	// Export has the objects that other control planes may take. Nil refuses these.
+	Export *export.Export
 	// Synced says whether everything to be served was read. Until then the server refuses
 	// streams, so that proxies keep what they have.
 	Synced func() bool
@@ -100,7 +103,8 @@ type DiscoveryServer struct {
 	names   *nameset.Table // shared sets of requested names
 	shared  *protocol.Shared
 
-	needing   [][]string // by type, in their order: the types whose resources need it
+	proxyTypes, objectTypes servedTypes
+
 	committed atomic.Pointer[committed]
 	inputs    atomic.Pointer[mesh.Inputs]
 
@@ -150,9 +154,7 @@ func New(o Options) *DiscoveryServer {
 		reasons: map[string]int{}, connections: map[*Connection]struct{}{},
 	}
 	s.updater.count = s.countReason
-	for _, t := range o.Types {
-		s.needing = append(s.needing, generate.Needing(o.Types, t.Generator.TypeURL()))
-	}
+	s.proxyTypes, s.objectTypes = typesOfProxies(o.Types), typesOfObjects(o.Export)
 	s.desired = desired.New(o.Types, o.Logger, func() { s.changeCount.Add(1) })
 	s.admission = newAdmission(o.MaxFirstSyncs)
 	s.budget = newBudget(o.StreamMemory, o.StreamsMemory)
@@ -346,8 +348,8 @@ func (s *DiscoveryServer) all() []*Connection {
 
 // streamType describes a type to package protocol, for proxies of one type. Clients
 // that take removals get those for unknown names, all others an empty resource.
-func streamType(t generate.ResourceType, kind discovery.ProxyType, removals bool) protocol.Type {
-	st := protocol.Type{URL: t.Generator.TypeURL(), Full: t.Full, Scoped: t.Scoped}
+func streamType(t *servedType, kind discovery.ProxyType, removals bool) protocol.Type {
+	st := protocol.Type{URL: t.url, Full: t.Full, Scoped: t.Scoped}
 	if e, ok := generate.As[generate.Emptier](t.For(kind)); ok && !removals {
 		st.Empty = func(name string) (*resource.Resource, error) { return generate.Empty(e, name) }
 	}

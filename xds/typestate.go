@@ -19,9 +19,9 @@ type typeState struct {
 	progress.Tracker
 }
 
-func (s *DiscoveryServer) newTypeState(typeURL string, sub *protocol.Subscription) *typeState {
-	name := s.typeName(typeURL)
-	t := &typeState{url: typeURL, subscription: sub, counts: s.metrics.countersOf(name)}
+func (c *Connection) newTypeState(typeURL string, sub *protocol.Subscription) *typeState {
+	name := c.served.nameOf(typeURL)
+	t := &typeState{url: typeURL, subscription: sub, counts: c.server.metrics.countersOf(name)}
 	t.Name = name
 	return t
 }

@@ -49,7 +49,10 @@ virtual hosts, which Envoys of 1.40 and later take one by one. REV is the revisi
 known to be at. Proxies that were connected in the last hour and are not now are
 below the table; those of the last day are counted, and named with --all. -o wide shows for each type the nonce of the last response that
 was acknowledged, and, in brackets, of one that is under way or was refused; nonces
-begin with the revision.`,
+begin with the revision.
+
+Control planes that take the objects of the mesh have a table of their own. No wait and
+no condition is about them.`,
 		Example: `  portolan proxy status
   portolan proxy status --only rejected,stale
   portolan proxy status vm-12 -o wide`,
@@ -130,24 +133,30 @@ func (e *environment) printProxies(list admin.ProxyList, which, output string, a
 		fmt.Fprintf(e.stderr, "No proxy%s is connected to %s.\n", which, e.server)
 		return writeTable(e.stdout, others(list, e.now(), all))
 	}
-	if err := writeTable(e.stdout, proxyRows(list, e.now(), output == "wide")); err != nil {
-		return err
+	for _, rows := range [...][][]string{
+		proxyRows(list, e.now(), output == "wide"), controlPlaneRows(list, e.now(), output == "wide"),
+		rejections(list.Items), others(list, e.now(), all),
+	} {
+		if err := writeTable(e.stdout, rows); err != nil {
+			return err
+		}
 	}
-	if err := writeTable(e.stdout, rejections(list.Items)); err != nil {
-		return err
-	}
-	return writeTable(e.stdout, others(list, e.now(), all))
+	return nil
 }
 
 func proxyRows(list admin.ProxyList, now time.Time, wide bool) [][]string {
-	types := typeNames(list.Items)
+	proxies, _ := byRole(list.Items)
+	if len(proxies) == 0 {
+		return nil
+	}
+	types := typeNames(proxies)
 	header := append([]string{"NODE", "TYPE", "NS"}, types...)
 	header = append(header, "REV", "SERVER", "ENVOY")
 	if wide {
 		header = append(header, "VARIANT", "CONNECTED", "STALE")
 	}
 	rows := [][]string{header}
-	for _, p := range list.Items {
+	for _, p := range proxies {
 		kind := p.Type
 		if kind == string(discovery.Router) {
 			kind = "gateway"

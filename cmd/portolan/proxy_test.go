@@ -85,6 +85,39 @@ func TestProxyStatus(t *testing.T) {
 	}
 }
 
+// TestProxyStatusOfControlPlanes: they have a table of their own, beside proxies or alone.
+func TestProxyStatusOfControlPlanes(t *testing.T) {
+	t.Parallel()
+	plane := func(name string, revision int64, types ...progress.TypeStatus) progress.ProxyStatus {
+		p := progress.ProxyStatus{Node: "sidecar~~" + name + "~hub", Name: name, Type: "api", Namespace: "hub", Variant: "delta", Revision: revision, Types: types}
+		for _, t := range types {
+			if !t.StaleSince.IsZero() {
+				p.StaleSince = t.StaleSince
+			}
+		}
+		return p
+	}
+	kind := func(name string, state protocol.State) progress.TypeStatus {
+		out := progress.TypeStatus{Name: name, State: state, Answered: noon.Add(-time.Minute)}
+		if state != protocol.Synced {
+			out.StaleSince = noon.Add(-3 * time.Minute)
+		}
+		return out
+	}
+	list := someProxies()
+	list.Elsewhere, list.Gone = nil, nil
+	planes := []progress.ProxyStatus{
+		plane("istiod-1", 815, kind("Gateway", protocol.Synced), kind("ServiceEntry", protocol.Synced)),
+		plane("istiod-2", 814, kind("Gateway", protocol.Stale), kind("ServiceEntry", protocol.Stale), kind("Sidecar", protocol.Synced)),
+	}
+	list.Items = append(list.Items, planes...)
+	golden.Assert(t, proxyStatus(t, list, "status").out, "proxy-status-control-planes.txt")
+	list.Items = planes
+	if out := proxyStatus(t, list, "status", "-o", "wide").out; strings.Contains(out, "NODE") || !strings.HasPrefix(out, "CONTROL PLANE") {
+		t.Errorf("without proxies:\n%s", out)
+	}
+}
+
 // TestProxiesOffline: who went just now is named, who has been away for long, or with
 // many others, is counted.
 func TestProxiesOffline(t *testing.T) {

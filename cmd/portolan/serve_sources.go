@@ -10,13 +10,15 @@ import (
 
 // sourceFlags are the sources of configuration beside the store.
 type sourceFlags struct {
-	dirs  []string
-	first bool
+	dirs      []string
+	first     bool
+	exportAll bool
 }
 
 func (o *sourceFlags) register(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.dirs, "config-dir", nil, "directory of configuration in YAML and JSON, which is followed beside the store and never written; give it again for more. Where several have an object of one name, that of the store is used, else that of the first directory")
 	f.BoolVar(&o.first, "config-dir-first", false, "have the directories go before the store")
+	f.BoolVar(&o.exportAll, "export-sources", false, "give control planes that take this mesh's objects over xDS those of all sources, and not of the store alone. Two meshes that take each other's objects must not both have it")
 }
 
 // validate reports directories that are given twice.
@@ -42,5 +44,5 @@ func (o *sourceFlags) apply(to *serve.Options) {
 	for _, dir := range o.dirs {
 		to.ConfigDirs = append(to.ConfigDirs, filepath.Clean(dir))
 	}
-	to.ConfigDirsFirst = o.first
+	to.ConfigDirsFirst, to.ExportSources = o.first, o.exportAll
 }

@@ -26,6 +26,10 @@ type Schema struct {
 	// ClusterScoped kinds have no namespace.
 	ClusterScoped bool
 
+	// Internal kinds are no business of other meshes: secrets, and who may do what. They
+	// are never exported to other control planes.
+	Internal bool
+
 	// Codec reads, checks and writes the specs of the kind.
 	Codec config.Codec
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
@@ -83,6 +84,9 @@ func (p *Proxy) Status() ProxyStatus {
 		t := &p.Types[i]
 		if t.State != protocol.NotSent && (st.Revision < 0 || t.AckedRevision < st.Revision) {
 			st.Revision = t.AckedRevision
+		}
+		if t.State == protocol.NotSent && p.Type == discovery.ConfigClient {
+			continue // it may ask for any kind in any version
 		}
 		if since := t.StaleSince; !since.IsZero() && (st.StaleSince.IsZero() || since.Before(st.StaleSince)) {
 			st.StaleSince = since

@@ -9,6 +9,10 @@ const (
 	VirtualHostType = "type.googleapis.com/envoy.config.route.v3.VirtualHost"
 )
 
+// ConfigType is the type of the messages that carry objects. The types that other control
+// planes request are the kinds of these objects.
+const ConfigType = "type.googleapis.com/istio.mcp.v1alpha1.Resource"
+
 // Need is another resource, without which a client cannot use a resource. A server that
 // does not serve the type does not wait for it.
 type Need struct {

@@ -104,7 +104,7 @@ func New(name string, message proto.Message, needs ...Need) (*Resource, error) {
 func typeOf(message proto.Message) string {
 	const prefix = "type.googleapis.com/"
 	name := string(message.ProtoReflect().Descriptor().FullName())
-	for _, served := range [...]string{ClusterType, EndpointType, ListenerType, RouteType, VirtualHostType} {
+	for _, served := range [...]string{ClusterType, EndpointType, ListenerType, RouteType, VirtualHostType, ConfigType} {
 		if served[len(prefix):] == name {
 			return served
 		}

@@ -351,7 +351,7 @@ func (c *Client) take(a *Answer) {
 			return
 		}
 	}
-	whole := a.TypeURL == ClusterType || a.TypeURL == ListenerType
+	whole := a.TypeURL == ClusterType || a.TypeURL == ListenerType || isKind(a.TypeURL)
 	if c.o.Variant == protocol.StateOfTheWorld && whole {
 		t.held = map[string]Held{}
 	}

@@ -2,6 +2,7 @@ package xdstest
 
 import (
 	"fmt"
+	"strings"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -12,6 +13,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
+	mcp "istio.io/api/mcp/v1alpha1"
 )
 
 // worldClient speaks ADS in state of the world.
@@ -80,8 +82,11 @@ func nameOf(body *anypb.Any) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if assignment, ok := message.(*endpointv3.ClusterLoadAssignment); ok {
-		return assignment.GetClusterName(), nil
+	switch m := message.(type) {
+	case *endpointv3.ClusterLoadAssignment:
+		return m.GetClusterName(), nil
+	case *mcp.Resource:
+		return m.GetMetadata().GetName(), nil
 	}
 	named, ok := message.(interface{ GetName() string })
 	if !ok {
@@ -134,6 +139,18 @@ func routesOf(l *listenerv3.Listener) ([]string, error) {
 		}
 	}
 	return out, nil
+}
+
+// isKind says whether a type is a kind of objects, which other control planes take.
+func isKind(typeURL string) bool { return !strings.HasPrefix(typeURL, "type.googleapis.com/") }
+
+// NewConfigNode makes the node of a control plane that takes the objects of the mesh. Like
+// that of Istio it calls itself a sidecar.
+func NewConfigNode(name, namespace string) *corev3.Node {
+	return &corev3.Node{
+		Id:       "sidecar~~" + name + "." + namespace + "~" + namespace + ".svc.cluster.local",
+		Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{"GENERATOR": structpb.NewStringValue("api")}},
+	}
 }
 
 // NewNode makes the node of a proxy, of type sidecar or router, that captures

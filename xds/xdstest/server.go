@@ -20,6 +20,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/memory"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/export"
 	"github.com/portolan-mesh/portolan/xds/generate"
 )
 
@@ -48,7 +49,8 @@ func NewServerOn(tb testing.TB, store *memory.Store, types []generate.ResourceTy
 	tb.Helper()
 	worker := cache.NewWorker()
 	configs := cachememory.New(store, cachememory.Options{Worker: worker})
-	o := xds.Options{Configs: configs, Types: types, Logger: slog.New(slog.DiscardHandler)}
+	logger := slog.New(slog.DiscardHandler)
+	o := xds.Options{Configs: configs, Types: types, Logger: logger, Export: export.New(export.Options{Schemas: store.Schemas(), Logger: logger})}
 	for _, change := range options {
 		change(&o)
 	}

@@ -47,6 +47,9 @@ type Options struct {
 	// first that has an object wins it, after the store, or before it with ConfigDirsFirst.
 	ConfigDirs      []string
 	ConfigDirsFirst bool
+	// ExportSources gives other control planes the objects of all sources. Otherwise they
+	// get those of the store alone.
+	ExportSources bool
 
 	// Consul is the registry of Consul; nil for none. The server fills in XDS, Worker,
 	// Memory, Registerer and Logger.

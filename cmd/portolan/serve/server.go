@@ -23,6 +23,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/explain"
+	"github.com/portolan-mesh/portolan/xds/export"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
 	"github.com/portolan-mesh/portolan/xds/progress"
 	"github.com/portolan-mesh/portolan/xds/verdict"
@@ -100,6 +101,7 @@ func (s *server) addCache() error {
 func (s *server) addXDS() error {
 	s.xds = xds.New(xds.Options{
 		Configs: s.source, Mesh: s.o.Mesh, Types: catalogue.Types(), Synced: s.synced,
+		Export:      export.New(export.Options{Schemas: s.configs.Schemas(), AllSources: s.o.ExportSources, Logger: s.logger}),
 		WholeRoutes: s.o.WholeRoutes, MaxFirstSyncs: s.o.MaxFirstSyncs, StreamMemory: s.o.StreamMemory, StreamsMemory: s.o.StreamsMemory,
 		Registries: func() discovery.Fork { return s.registry.Fork() },
 		HangUp:     s.proxies.conns.HangUp, LastActivity: s.proxies.conns.LastActivity, Logger: s.logger, Registerer: s.metrics,

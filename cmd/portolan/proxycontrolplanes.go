@@ -1,0 +1,63 @@
+package main
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds/admin"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/progress"
+)
+
+// byRole divides what is connected into proxies, and control planes that take objects.
+func byRole(all []progress.ProxyStatus) (proxies, controlPlanes []progress.ProxyStatus) {
+	for _, p := range all {
+		if p.Type == string(discovery.ConfigClient) {
+			controlPlanes = append(controlPlanes, p)
+		} else {
+			proxies = append(proxies, p)
+		}
+	}
+	return proxies, controlPlanes
+}
+
+// controlPlaneRows shows the control planes among what is connected.
+func controlPlaneRows(list admin.ProxyList, now time.Time, wide bool) [][]string {
+	_, controlPlanes := byRole(list.Items)
+	if len(controlPlanes) == 0 {
+		return nil
+	}
+	header := []string{"CONTROL PLANE", "NS", "KINDS", "STATE", "REV", "SERVER"}
+	if wide {
+		header = append(header, "VARIANT", "CONNECTED", "STALE")
+	}
+	rows := [][]string{header}
+	for _, p := range controlPlanes {
+		row := []string{p.Name, p.Namespace, strconv.Itoa(len(p.Types)), stateOfKinds(p, now), strconv.FormatInt(p.Revision, 10), serverName(list.Server)}
+		if wide {
+			row = append(row, p.Variant, age(now, p.ConnectedSince), age(now, p.StaleSince))
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// stateOfKinds is the gravest state of the kinds that a control plane takes, and which
+// kinds are in it: "STALE 3m Gateway, ServiceEntry".
+func stateOfKinds(p progress.ProxyStatus, now time.Time) string {
+	for _, state := range []protocol.State{protocol.Rejected, protocol.Stale} {
+		var kinds []string
+		for _, t := range p.Types {
+			if t.State == state && !slices.Contains(kinds, t.Name) {
+				kinds = append(kinds, t.Name)
+			}
+		}
+		if len(kinds) > 0 {
+			return strings.TrimSpace(string(state)+" "+age(now, p.StaleSince)) + " " + strings.Join(kinds, ", ")
+		}
+	}
+	return string(protocol.Synced)
+}

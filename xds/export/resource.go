@@ -1,0 +1,40 @@
+package export
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	mcp "istio.io/api/mcp/v1alpha1"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// Resource makes the resource of an object whose spec is a message. Its name is
+// namespace/name, and the version in its metadata that of the object. Equal objects have
+// equal bytes.
+func Resource(object *config.Config) (*resource.Resource, error) {
+	spec, ok := object.Spec.(proto.Message)
+	if !ok {
+		return nil, fmt.Errorf("its spec is a %T and no message", object.Spec)
+	}
+	body, ok := spec.(*anypb.Any)
+	if !ok {
+		body = &anypb.Any{}
+		if err := anypb.MarshalFrom(body, spec, proto.MarshalOptions{Deterministic: true}); err != nil {
+			return nil, err
+		}
+	}
+	metadata := &mcp.Metadata{
+		Name: nameOf(object), Version: object.ResourceVersion, Labels: object.Labels, Annotations: object.Annotations,
+	}
+	if !object.CreationTimestamp.IsZero() {
+		metadata.CreateTime = timestamppb.New(object.CreationTimestamp)
+	}
+	return resource.New(metadata.GetName(), &mcp.Resource{Metadata: metadata, Body: body})
+}
+
+// nameOf is the name of the resource of an object.
+func nameOf(object *config.Config) string { return object.Namespace + "/" + object.Name }
