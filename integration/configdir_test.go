@@ -116,7 +116,7 @@ func TestAFileIsServedAsTheStoreIs(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		x := newShop(t)
 		x.v1, x.v2 = &upstream{name: "v1", port: 9001}, &upstream{name: "v2", port: 9002}
-		// With an address of its own, since only hosts of the store are given any.
+		// With an address of its own: a host in a file gets one a moment later.
 		entry := strings.Replace(x.entry(x.v1, x.v2), "location:", "addresses: [10.9.0.1]\n  location:", 1)
 		routes := []string{x.rule(), x.routes(90, 10), x.door()}
 		whole := newConfigDir(t, map[string]string{"all.yaml": strings.Join(append([]string{entry}, routes...), "\n---\n")})

@@ -85,6 +85,9 @@ type Options struct {
 	LastActivity func(remote net.Addr) (read, written time.Time)
 
 	Logger *slog.Logger
+	// Publishing is told of each configuration before proxies get anything of it; nil for
+	// nobody. It must not block.
+	Publishing func(*cache.Snapshot)
 	// Registerer registers the metrics; nil for none.
 	Registerer prometheus.Registerer
 }
@@ -259,6 +262,9 @@ func (s *DiscoveryServer) publish(at time.Time) bool {
 	}
 	to := from.Next(*in)
 	request := mesh.Diff(from, to).Request()
+	if s.options.Publishing != nil {
+		s.options.Publishing(to.Inputs().Configs)
+	}
 	s.mu.Lock()
 	request.Reason, request.Start = s.reasons, s.firstWake
 	s.reasons, s.firstWake = map[string]int{}, time.Time{}

@@ -36,7 +36,8 @@ type Store interface {
 }
 
 // Source is one source of configuration. A Cache that has a method Degraded, which
-// returns an error, is asked by it how it is.
+// returns an error, is asked by it how it is. One that has a method Whole is asked by it
+// whether it serves all that it has, and leaves nothing out as broken.
 type Source struct {
 	// Name names the source to users. The objects of every source but the store have it
 	// as their Meta.Source.

@@ -27,6 +27,29 @@ type Status struct {
 	Cache Follower
 }
 
+// State tells in short how a source other than the store is.
+type State struct {
+	Name string
+	// Complete says that all that the source has is among what was merged: it was read,
+	// nothing is wrong with it, and no part of it is passed over as broken.
+	Complete bool
+	// Err says what is wrong with it; nil for nothing.
+	Err error
+}
+
+// States tells how the sources other than the store are, in the order of their priority.
+func (c *Cache) States() []State {
+	others := c.others()
+	out := make([]State, len(others))
+	for i := range others {
+		m := &others[i]
+		out[i] = State{Name: m.Name, Err: m.trouble()}
+		parts, ok := m.Cache.(interface{ Whole() bool })
+		out[i].Complete = out[i].Err == nil && m.snapshot != nil && (!ok || parts.Whole())
+	}
+	return out
+}
+
 // Statuses tells how the sources are, in the order of their priority. It counts all
 // objects.
 func (c *Cache) Statuses() []Status {

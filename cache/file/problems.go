@@ -153,6 +153,22 @@ func (c *Cache) Degraded() error {
 	return fmt.Errorf("since %s: %w", c.since.UTC().Format(time.RFC3339), c.degraded)
 }
 
+// Whole says whether all that the directory holds is served: it was read, and no file and
+// no document of it is broken.
+func (c *Cache) Whole() bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.Snapshot() == nil || c.degraded != nil || len(c.faults) > 0 {
+		return false
+	}
+	for _, d := range c.files {
+		if len(d.problems) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // Status is how a directory is doing.
 type Status struct {
 	// Dir is the directory, as the options name it.

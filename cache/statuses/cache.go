@@ -47,6 +47,10 @@ type Facts struct {
 	Replicas pmap.Map[*status.Replica]
 	// Uses are the objects in use on live servers, by server and part.
 	Uses pmap.Map[*status.Use]
+	// Sources are what live servers report of their sources other than the store, by server,
+	// and Contents the objects of these, by etcd.ContentPath.
+	Sources  pmap.Map[*status.Sources]
+	Contents pmap.Map[*status.Content]
 	// Proxies are the known proxies, by node id.
 	Proxies pmap.Map[*status.Proxy]
 }

@@ -48,6 +48,10 @@ var parts = []part{
 		func(kv *mvccpb.KeyValue, _ schema.Set) (*status.Replica, error) { return etcd.DecodeReplica(kv) }),
 	partOf(etcd.UsePrefix, func(f *Facts) *pmap.Map[*status.Use] { return &f.Uses },
 		func(kv *mvccpb.KeyValue, _ schema.Set) (*status.Use, error) { return etcd.DecodeUse(kv) }),
+	partOf(etcd.SourcesPrefix, func(f *Facts) *pmap.Map[*status.Sources] { return &f.Sources },
+		func(kv *mvccpb.KeyValue, _ schema.Set) (*status.Sources, error) { return etcd.DecodeSources(kv) }),
+	partOf(etcd.ContentPrefix, func(f *Facts) *pmap.Map[*status.Content] { return &f.Contents },
+		func(kv *mvccpb.KeyValue, _ schema.Set) (*status.Content, error) { return etcd.DecodeContent(kv) }),
 	partOf(etcd.ProxyPrefix, func(f *Facts) *pmap.Map[*status.Proxy] { return &f.Proxies },
 		func(kv *mvccpb.KeyValue, _ schema.Set) (*status.Proxy, error) { return etcd.DecodeProxy(kv) }),
 }

@@ -172,6 +172,9 @@ func Doubts(objects iter.Seq[*config.Config], owners map[Key][]string) []Doubt {
 	for k, names := range owners {
 		slices.Sort(should[k])
 		for _, name := range names {
+			if _, other := SourceOf(name); other {
+				continue // the store does not know what another source has
+			}
 			if _, needs := slices.BinarySearch(should[k], name); !needs {
 				owner := config.Key{Kind: schema.ServiceEntry, Namespace: k.Namespace, Name: name}
 				found[owner] = append(found[owner], k.Host)

@@ -153,7 +153,7 @@ func holdingOf(kv *mvccpb.KeyValue) *address.Holding {
 	if err != nil {
 		return nil
 	}
-	return &address.Holding{IPv4: assignment.IPv4, IPv6: assignment.IPv6, Owners: value.Owners}
+	return &address.Holding{IPv4: assignment.IPv4, IPv6: assignment.IPv6, Owners: ownersOf(value)}
 }
 
 // Slot implements address.View. A value that cannot be decoded counts as free since
@@ -241,7 +241,14 @@ func encodeHolding(k address.Key, h *address.Holding, before *mvccpb.KeyValue) (
 		}
 	}
 	value.Namespace, value.Host = k.Namespace, k.Host
-	value.Ipv4, value.Ipv6, value.Owners = h.IPv4.String(), h.IPv6.String(), h.Owners
+	value.Ipv4, value.Ipv6, value.Owners, value.Sources = h.IPv4.String(), h.IPv6.String(), nil, nil
+	for _, owner := range h.Owners {
+		if source, other := address.SourceOf(owner); other {
+			value.Sources = append(value.Sources, source)
+		} else {
+			value.Owners = append(value.Owners, owner)
+		}
+	}
 	return envelope.Encode(value)
 }
 

@@ -12,7 +12,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// AddressOwners returns the ServiceEntries that own the address of each host, in order.
+// AddressOwners returns the ServiceEntries that own the address of each host, in order,
+// and the sources that do (address.OwnerOf).
 // It leaves out values that cannot be decoded.
 func (s *Store) AddressOwners(ctx context.Context) (map[address.Key][]string, error) {
 	var out map[address.Key][]string
@@ -20,7 +21,7 @@ func (s *Store) AddressOwners(ctx context.Context) (map[address.Key][]string, er
 		out = map[address.Key][]string{}
 		_, err := s.walk(ctx, Range{Prefix: AddressPrefix}, func(kv *mvccpb.KeyValue) {
 			if value, err := openAddress(kv); err == nil {
-				out[address.Key{Namespace: value.Namespace, Host: value.Host}] = value.Owners
+				out[address.Key{Namespace: value.Namespace, Host: value.Host}] = ownersOf(value)
 			}
 		})
 		return err

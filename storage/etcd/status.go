@@ -46,7 +46,7 @@ func ProxyKey(node string) string { return ProxyPrefix + url.PathEscape(node) }
 func EncodeStatus(r *status.Report) ([]byte, error) {
 	out := &envelope.Status{
 		Group: r.Key.Kind.Group, Kind: r.Key.Kind.Kind, Namespace: r.Key.Namespace, Name: r.Key.Name,
-		Uid: r.UID, Revision: r.Object, Generation: r.Generation,
+		Uid: r.UID, Revision: r.Object, Generation: r.Generation, Version: r.Version,
 	}
 	for _, c := range r.Conditions {
 		out.Conditions = append(out.Conditions, &envelope.Condition{
@@ -76,7 +76,8 @@ func DecodeStatus(kv *mvccpb.KeyValue, schemas schema.Set) (*status.Report, erro
 			value.Group, value.Kind, value.Namespace, value.Name))
 	}
 	out := &status.Report{
-		Key: key, UID: value.Uid, Object: value.Revision, Generation: value.Generation, Revision: kv.ModRevision,
+		Key: key, UID: value.Uid, Object: value.Revision, Generation: value.Generation, Version: value.Version,
+		Revision: kv.ModRevision,
 	}
 	for _, c := range value.Conditions {
 		out.Conditions = append(out.Conditions, status.Condition{

@@ -56,7 +56,10 @@ type Report struct {
 	// Object is the revision of the object that the report describes, and Generation its
 	// generation.
 	Object, Generation int64
-	Conditions         []Condition
+	// Version is the resource version of an object of another source than the store, which
+	// has no revision; else empty.
+	Version    string
+	Conditions []Condition
 	// Revision is the revision of the store at which the report was written.
 	Revision int64
 }

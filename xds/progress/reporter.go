@@ -54,7 +54,9 @@ type Reporter struct {
 	Store    *etcd.Store
 	Statuses *statuses.Cache
 	Server   Server
-	Logger   *slog.Logger
+	// Beside reports the sources other than the store.
+	Beside *Beside
+	Logger *slog.Logger
 
 	lease     clientv3.LeaseID
 	keepAlive <-chan *clientv3.LeaseKeepAliveResponse // closed when the lease is lost
@@ -74,7 +76,13 @@ func (r *Reporter) Run(ctx context.Context) error {
 	defer timer.Stop()
 	defer r.withdraw(ctx)
 	for failed := ""; ; {
+		// The content of sources is read before the progress, and written after it: whoever
+		// reads that a server has an object, finds what its proxies did since.
+		sources := r.Beside.look(r.ID)
 		err := r.report(ctx)
+		if err == nil {
+			err = r.Beside.write(ctx, r, sources)
+		}
 		if ctx.Err() != nil {
 			return nil
 		}

@@ -6,6 +6,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/cache/statuses"
+	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/progress"
 )
 
@@ -18,9 +21,40 @@ func (s *server) addProgress() error {
 	}
 	s.reporter = &progress.Reporter{
 		ID:     fmt.Sprintf("%s:%d/%.8s", host, os.Getpid(), uuid.NewString()),
-		Client: s.store.client, Store: s.configs, Statuses: s.statusCache, Server: s.xds, Logger: s.logger,
+		Client: s.store.client, Store: s.configs, Statuses: s.statusCache, Server: s.xds, Beside: s.beside, Logger: s.logger,
 	}
 	return s.proxies.know(replicas{s.reporter.ID, s.statusCache}, s.metrics)
+}
+
+// publishing makes what follows the objects of sources other than the store as they are
+// published. It returns what the server of proxies calls, nil where there are no such
+// sources.
+func (s *server) publishing() func(*cache.Snapshot) {
+	s.beside = &progress.Beside{}
+	if s.sources == nil {
+		return nil
+	}
+	s.beside.States, s.beside.Newest = s.sourceStates, s.sources.Snapshot
+	return s.beside.Follow
+}
+
+// sourceStates tells the other servers how the sources other than the store are.
+func (s *server) sourceStates() []status.SourceState {
+	var out []status.SourceState
+	for _, state := range s.sources.States() {
+		one := status.SourceState{Name: state.Name, Complete: state.Complete}
+		if state.Err != nil {
+			one.Problem = progress.Shorten(state.Err.Error(), progress.MaxMessage)
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// facts are what all servers say, nil as long as this one has not read it.
+func (s *server) facts() *statuses.Facts {
+	facts, _ := s.statusCache.Facts()
+	return facts
 }
 
 // view is how far changes have come, as this server sees it.

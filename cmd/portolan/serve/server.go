@@ -46,6 +46,7 @@ type server struct {
 	xds         *xds.DiscoveryServer
 	proxies     *proxyPort
 	verdicts    *verdict.Keeper
+	beside      *progress.Beside
 	reporter    *progress.Reporter
 	remember    *rememberer
 	jobs        *jobs
@@ -103,8 +104,8 @@ func (s *server) addXDS() error {
 		Configs: s.source, Mesh: s.o.Mesh, Types: catalogue.Types(), Synced: s.synced,
 		Export:      export.New(export.Options{Schemas: s.configs.Schemas(), AllSources: s.o.ExportSources, Logger: s.logger}),
 		WholeRoutes: s.o.WholeRoutes, MaxFirstSyncs: s.o.MaxFirstSyncs, StreamMemory: s.o.StreamMemory, StreamsMemory: s.o.StreamsMemory,
-		Registries: func() discovery.Fork { return s.registry.Fork() },
-		HangUp:     s.proxies.conns.HangUp, LastActivity: s.proxies.conns.LastActivity, Logger: s.logger, Registerer: s.metrics,
+		Registries: func() discovery.Fork { return s.registry.Fork() }, Publishing: s.publishing(),
+		HangUp: s.proxies.conns.HangUp, LastActivity: s.proxies.conns.LastActivity, Logger: s.logger, Registerer: s.metrics,
 	})
 	s.proxies.xds = s.xds
 	s.verdicts = verdict.NewKeeper(verdictSource{s.xds, s.statusCache, s.worker})
@@ -113,7 +114,7 @@ func (s *server) addXDS() error {
 
 // addJobs makes the jobs of the leader.
 func (s *server) addJobs() error {
-	settles, err := newSettler(s.configs, s.mirror, s.metrics, s.logger)
+	settles, err := newSettler(s.configs, s.mirror, s.facts, s.metrics, s.logger)
 	if err != nil {
 		return err
 	}
@@ -209,6 +210,9 @@ func (s *server) run(asked context.Context, api, private net.Listener) error {
 	group.Go(func() error { return s.announce(ctx, api) })
 	group.Go(func() error { return s.jobs.run(ctx) })
 	group.Go(func() error { return s.reporter.Run(ctx) })
+	if s.sources != nil && s.o.Addresses.Enabled() {
+		group.Go(func() error { return newClaimer(s.configs, s.source, s.logger).run(ctx) })
+	}
 	group.Go(func() error { return collectWhenQuiet(ctx, heapTick, giveBackAfter) })
 	if s.store.backups != nil {
 		group.Go(func() error { return s.store.backups.Run(ctx) })

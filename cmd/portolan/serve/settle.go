@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/portolan-mesh/portolan/cache/mirror"
+	"github.com/portolan-mesh/portolan/cache/statuses"
 	"github.com/portolan-mesh/portolan/storage/address"
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/etcd/election"
@@ -24,17 +25,18 @@ const (
 
 // A settler allocates addresses for hosts that got none in the transaction of their
 // write: an older server wrote them, or no address was left. It frees addresses without
-// an owner.
+// an owner, and those of hosts that no source has any more.
 type settler struct {
 	store   *etcd.Store
 	configs *mirror.Cache
+	facts   func() *statuses.Facts
 	without prometheus.Gauge
 	logger  *slog.Logger
 }
 
-func newSettler(store *etcd.Store, configs *mirror.Cache, metrics prometheus.Registerer, logger *slog.Logger) (*settler, error) {
+func newSettler(store *etcd.Store, configs *mirror.Cache, facts func() *statuses.Facts, metrics prometheus.Registerer, logger *slog.Logger) (*settler, error) {
 	s := &settler{
-		store: store, configs: configs, logger: logger,
+		store: store, configs: configs, facts: facts, logger: logger,
 		without: prometheus.NewGauge(prometheus.GaugeOpts{Name: "portolan_hosts_without_address",
 			Help: "Hosts of ServiceEntries for which no address was left, as of the last look of the leader; 0 at other servers."}),
 	}
@@ -50,11 +52,12 @@ func (s *settler) run(ctx context.Context, leader *election.Leader) error {
 	if _, err := s.configs.Await(ctx, 1); err != nil {
 		return nil // ctx ended
 	}
+	free := newFreer(addressHold)
 	var all time.Time // when who owns addresses was last read
 	for {
-		if time.Since(all) >= settleAll || s.lacking() {
+		if time.Since(all) >= settleAll || s.lacking() || free.pending(s.facts(), time.Now()) {
 			begun := time.Now()
-			err := s.settle(ctx, store)
+			err := s.settle(ctx, store, free)
 			switch {
 			case ctx.Err() != nil || errors.Is(err, election.ErrNotLeader):
 				return nil
@@ -86,7 +89,8 @@ func (s *settler) lacking() bool {
 }
 
 // settle compares all objects with who owns addresses, and ends the doubts.
-func (s *settler) settle(ctx context.Context, store *etcd.Store) error {
+func (s *settler) settle(ctx context.Context, store *etcd.Store, free *freer) error {
+	facts := s.facts() // before who owns what they tell of
 	owners, err := store.AddressOwners(ctx)
 	if err != nil {
 		return err
@@ -95,6 +99,12 @@ func (s *settler) settle(ctx context.Context, store *etcd.Store) error {
 	without, err := store.SettleAddresses(ctx, doubts)
 	if err != nil {
 		return err
+	}
+	if freed := free.look(owners, facts, time.Now()); len(freed) > 0 {
+		if _, err := store.ClaimAddresses(ctx, freed); err != nil {
+			return err
+		}
+		s.logger.Info("addresses of hosts are free that no server has in its sources any more", "hosts", len(freed), "after", addressHold)
 	}
 	s.without.Set(float64(len(without)))
 	switch {

@@ -34,7 +34,10 @@ type Address struct {
 	Ipv6 string `protobuf:"bytes,4,opt,name=ipv6,proto3" json:"ipv6,omitempty"`
 	// The names of the ServiceEntries of the namespace that have the host and no
 	// address of their own, in order. When the last one goes this does, too.
-	Owners        []string `protobuf:"bytes,5,rep,name=owners,proto3" json:"owners,omitempty"`
+	Owners []string `protobuf:"bytes,5,rep,name=owners,proto3" json:"owners,omitempty"`
+	// The sources other than the store, by name, that have or had such a ServiceEntry, in
+	// order. They count as owners do. An older writer keeps them.
+	Sources       []string `protobuf:"bytes,6,rep,name=sources,proto3" json:"sources,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -100,6 +103,13 @@ func (x *Address) GetIpv6() string {
 func (x *Address) GetOwners() []string {
 	if x != nil {
 		return x.Owners
+	}
+	return nil
+}
+
+func (x *Address) GetSources() []string {
+	if x != nil {
+		return x.Sources
 	}
 	return nil
 }
@@ -172,13 +182,14 @@ var File_address_proto protoreflect.FileDescriptor
 
 const file_address_proto_rawDesc = "" +
 	"\n" +
-	"\raddress.proto\x12\x13portolan.storage.v1\"{\n" +
+	"\raddress.proto\x12\x13portolan.storage.v1\"\x95\x01\n" +
 	"\aAddress\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x12\n" +
 	"\x04ipv4\x18\x03 \x01(\tR\x04ipv4\x12\x12\n" +
 	"\x04ipv6\x18\x04 \x01(\tR\x04ipv6\x12\x16\n" +
-	"\x06owners\x18\x05 \x03(\tR\x06owners\"N\n" +
+	"\x06owners\x18\x05 \x03(\tR\x06owners\x12\x18\n" +
+	"\asources\x18\x06 \x03(\tR\asources\"N\n" +
 	"\x04Slot\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x14\n" +

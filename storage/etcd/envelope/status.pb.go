@@ -33,10 +33,13 @@ type Status struct {
 	Name      string `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
 	// The uid of the object: another one by the same name is not meant. The
 	// revision and the generation are those of the object that was looked at.
-	Uid           string       `protobuf:"bytes,5,opt,name=uid,proto3" json:"uid,omitempty"`
-	Revision      int64        `protobuf:"varint,6,opt,name=revision,proto3" json:"revision,omitempty"`
-	Generation    int64        `protobuf:"varint,7,opt,name=generation,proto3" json:"generation,omitempty"`
-	Conditions    []*Condition `protobuf:"bytes,8,rep,name=conditions,proto3" json:"conditions,omitempty"`
+	Uid        string       `protobuf:"bytes,5,opt,name=uid,proto3" json:"uid,omitempty"`
+	Revision   int64        `protobuf:"varint,6,opt,name=revision,proto3" json:"revision,omitempty"`
+	Generation int64        `protobuf:"varint,7,opt,name=generation,proto3" json:"generation,omitempty"`
+	Conditions []*Condition `protobuf:"bytes,8,rep,name=conditions,proto3" json:"conditions,omitempty"`
+	// Of an object of a source other than the store, which has no revision: the version
+	// that was looked at.
+	Version       string `protobuf:"bytes,9,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -125,6 +128,13 @@ func (x *Status) GetConditions() []*Condition {
 		return x.Conditions
 	}
 	return nil
+}
+
+func (x *Status) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
 }
 
 // Condition is one thing that is said of an object.
@@ -356,6 +366,248 @@ func (x *Use) GetObjects() []uint64 {
 	return nil
 }
 
+// Sources are the sources of configuration of one server, other than the store. A server
+// that has none says so.
+type Sources struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id of the server. It must agree with the key under which this is found.
+	Replica       string         `protobuf:"bytes,1,opt,name=replica,proto3" json:"replica,omitempty"`
+	Sources       []*SourceState `protobuf:"bytes,2,rep,name=sources,proto3" json:"sources,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Sources) Reset() {
+	*x = Sources{}
+	mi := &file_status_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Sources) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Sources) ProtoMessage() {}
+
+func (x *Sources) ProtoReflect() protoreflect.Message {
+	mi := &file_status_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Sources.ProtoReflect.Descriptor instead.
+func (*Sources) Descriptor() ([]byte, []int) {
+	return file_status_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Sources) GetReplica() string {
+	if x != nil {
+		return x.Replica
+	}
+	return ""
+}
+
+func (x *Sources) GetSources() []*SourceState {
+	if x != nil {
+		return x.Sources
+	}
+	return nil
+}
+
+// SourceState is how a source is on one server.
+type SourceState struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Whether all that the source has is known and was published.
+	Complete bool `protobuf:"varint,2,opt,name=complete,proto3" json:"complete,omitempty"`
+	// What is wrong with it, empty for nothing.
+	Problem string `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`
+	// How many objects there are, and a sum of all their hashes.
+	Objects int64  `protobuf:"varint,4,opt,name=objects,proto3" json:"objects,omitempty"`
+	Digest  uint64 `protobuf:"fixed64,5,opt,name=digest,proto3" json:"digest,omitempty"`
+	// The names of some objects that other servers do not have so.
+	Differing     []string `protobuf:"bytes,6,rep,name=differing,proto3" json:"differing,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SourceState) Reset() {
+	*x = SourceState{}
+	mi := &file_status_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SourceState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SourceState) ProtoMessage() {}
+
+func (x *SourceState) ProtoReflect() protoreflect.Message {
+	mi := &file_status_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SourceState.ProtoReflect.Descriptor instead.
+func (*SourceState) Descriptor() ([]byte, []int) {
+	return file_status_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *SourceState) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SourceState) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
+}
+
+func (x *SourceState) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+func (x *SourceState) GetObjects() int64 {
+	if x != nil {
+		return x.Objects
+	}
+	return 0
+}
+
+func (x *SourceState) GetDigest() uint64 {
+	if x != nil {
+		return x.Digest
+	}
+	return 0
+}
+
+func (x *SourceState) GetDiffering() []string {
+	if x != nil {
+		return x.Differing
+	}
+	return nil
+}
+
+// SourceContent is a part of the objects of a source on one server.
+type SourceContent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Which part it is, of which source and server. They must agree with the key under which
+	// this is found.
+	Replica string `protobuf:"bytes,1,opt,name=replica,proto3" json:"replica,omitempty"`
+	Source  string `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
+	Part    int64  `protobuf:"varint,3,opt,name=part,proto3" json:"part,omitempty"`
+	// The hashes of the names of the objects, in order, of what they say, and the revisions
+	// of the store at which that was published.
+	Objects   []uint64 `protobuf:"fixed64,4,rep,packed,name=objects,proto3" json:"objects,omitempty"`
+	Hashes    []uint64 `protobuf:"fixed64,5,rep,packed,name=hashes,proto3" json:"hashes,omitempty"`
+	Published []int64  `protobuf:"varint,6,rep,packed,name=published,proto3" json:"published,omitempty"`
+	// The hashes of the hosts of these objects that need addresses, in order.
+	Hosts         []uint64 `protobuf:"fixed64,7,rep,packed,name=hosts,proto3" json:"hosts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SourceContent) Reset() {
+	*x = SourceContent{}
+	mi := &file_status_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SourceContent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SourceContent) ProtoMessage() {}
+
+func (x *SourceContent) ProtoReflect() protoreflect.Message {
+	mi := &file_status_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SourceContent.ProtoReflect.Descriptor instead.
+func (*SourceContent) Descriptor() ([]byte, []int) {
+	return file_status_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *SourceContent) GetReplica() string {
+	if x != nil {
+		return x.Replica
+	}
+	return ""
+}
+
+func (x *SourceContent) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *SourceContent) GetPart() int64 {
+	if x != nil {
+		return x.Part
+	}
+	return 0
+}
+
+func (x *SourceContent) GetObjects() []uint64 {
+	if x != nil {
+		return x.Objects
+	}
+	return nil
+}
+
+func (x *SourceContent) GetHashes() []uint64 {
+	if x != nil {
+		return x.Hashes
+	}
+	return nil
+}
+
+func (x *SourceContent) GetPublished() []int64 {
+	if x != nil {
+		return x.Published
+	}
+	return nil
+}
+
+func (x *SourceContent) GetHosts() []uint64 {
+	if x != nil {
+		return x.Hosts
+	}
+	return nil
+}
+
 // Change is how far one published change has come: that of the revisions after
 // from, up to and including to.
 type Change struct {
@@ -371,7 +623,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_status_proto_msgTypes[4]
+	mi := &file_status_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -383,7 +635,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[4]
+	mi := &file_status_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -396,7 +648,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{4}
+	return file_status_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Change) GetFrom() int64 {
@@ -441,7 +693,7 @@ type Count struct {
 
 func (x *Count) Reset() {
 	*x = Count{}
-	mi := &file_status_proto_msgTypes[5]
+	mi := &file_status_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -453,7 +705,7 @@ func (x *Count) String() string {
 func (*Count) ProtoMessage() {}
 
 func (x *Count) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[5]
+	mi := &file_status_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -466,7 +718,7 @@ func (x *Count) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Count.ProtoReflect.Descriptor instead.
 func (*Count) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{5}
+	return file_status_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Count) GetAccepted() int64 {
@@ -518,7 +770,7 @@ type Trouble struct {
 
 func (x *Trouble) Reset() {
 	*x = Trouble{}
-	mi := &file_status_proto_msgTypes[6]
+	mi := &file_status_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -530,7 +782,7 @@ func (x *Trouble) String() string {
 func (*Trouble) ProtoMessage() {}
 
 func (x *Trouble) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[6]
+	mi := &file_status_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -543,7 +795,7 @@ func (x *Trouble) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trouble.ProtoReflect.Descriptor instead.
 func (*Trouble) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{6}
+	return file_status_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Trouble) GetNode() string {
@@ -621,7 +873,7 @@ type KnownProxy struct {
 
 func (x *KnownProxy) Reset() {
 	*x = KnownProxy{}
-	mi := &file_status_proto_msgTypes[7]
+	mi := &file_status_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -633,7 +885,7 @@ func (x *KnownProxy) String() string {
 func (*KnownProxy) ProtoMessage() {}
 
 func (x *KnownProxy) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[7]
+	mi := &file_status_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -646,7 +898,7 @@ func (x *KnownProxy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KnownProxy.ProtoReflect.Descriptor instead.
 func (*KnownProxy) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{7}
+	return file_status_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *KnownProxy) GetNode() string {
@@ -702,7 +954,7 @@ var File_status_proto protoreflect.FileDescriptor
 
 const file_status_proto_rawDesc = "" +
 	"\n" +
-	"\fstatus.proto\x12\x13portolan.storage.v1\"\xf2\x01\n" +
+	"\fstatus.proto\x12\x13portolan.storage.v1\"\x8c\x02\n" +
 	"\x06Status\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x1c\n" +
@@ -715,7 +967,8 @@ const file_status_proto_rawDesc = "" +
 	"generation\x12>\n" +
 	"\n" +
 	"conditions\x18\b \x03(\v2\x1e.portolan.storage.v1.ConditionR\n" +
-	"conditions\"\x7f\n" +
+	"conditions\x12\x18\n" +
+	"\aversion\x18\t \x01(\tR\aversion\"\x7f\n" +
 	"\tCondition\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x16\n" +
@@ -733,7 +986,25 @@ const file_status_proto_rawDesc = "" +
 	"\x03Use\x12\x18\n" +
 	"\areplica\x18\x01 \x01(\tR\areplica\x12\x12\n" +
 	"\x04part\x18\x02 \x01(\x03R\x04part\x12\x18\n" +
-	"\aobjects\x18\x03 \x03(\x06R\aobjects\"\x8c\x01\n" +
+	"\aobjects\x18\x03 \x03(\x06R\aobjects\"_\n" +
+	"\aSources\x12\x18\n" +
+	"\areplica\x18\x01 \x01(\tR\areplica\x12:\n" +
+	"\asources\x18\x02 \x03(\v2 .portolan.storage.v1.SourceStateR\asources\"\xa7\x01\n" +
+	"\vSourceState\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
+	"\bcomplete\x18\x02 \x01(\bR\bcomplete\x12\x18\n" +
+	"\aproblem\x18\x03 \x01(\tR\aproblem\x12\x18\n" +
+	"\aobjects\x18\x04 \x01(\x03R\aobjects\x12\x16\n" +
+	"\x06digest\x18\x05 \x01(\x06R\x06digest\x12\x1c\n" +
+	"\tdiffering\x18\x06 \x03(\tR\tdiffering\"\xbb\x01\n" +
+	"\rSourceContent\x12\x18\n" +
+	"\areplica\x18\x01 \x01(\tR\areplica\x12\x16\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\x12\x12\n" +
+	"\x04part\x18\x03 \x01(\x03R\x04part\x12\x18\n" +
+	"\aobjects\x18\x04 \x03(\x06R\aobjects\x12\x16\n" +
+	"\x06hashes\x18\x05 \x03(\x06R\x06hashes\x12\x1c\n" +
+	"\tpublished\x18\x06 \x03(\x03R\tpublished\x12\x14\n" +
+	"\x05hosts\x18\a \x03(\x06R\x05hosts\"\x8c\x01\n" +
 	"\x06Change\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x03R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x03R\x02to\x120\n" +
@@ -778,30 +1049,34 @@ func file_status_proto_rawDescGZIP() []byte {
 	return file_status_proto_rawDescData
 }
 
-var file_status_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_status_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_status_proto_goTypes = []any{
-	(*Status)(nil),     // 0: portolan.storage.v1.Status
-	(*Condition)(nil),  // 1: portolan.storage.v1.Condition
-	(*Replica)(nil),    // 2: portolan.storage.v1.Replica
-	(*Use)(nil),        // 3: portolan.storage.v1.Use
-	(*Change)(nil),     // 4: portolan.storage.v1.Change
-	(*Count)(nil),      // 5: portolan.storage.v1.Count
-	(*Trouble)(nil),    // 6: portolan.storage.v1.Trouble
-	(*KnownProxy)(nil), // 7: portolan.storage.v1.KnownProxy
-	nil,                // 8: portolan.storage.v1.KnownProxy.LabelsEntry
+	(*Status)(nil),        // 0: portolan.storage.v1.Status
+	(*Condition)(nil),     // 1: portolan.storage.v1.Condition
+	(*Replica)(nil),       // 2: portolan.storage.v1.Replica
+	(*Use)(nil),           // 3: portolan.storage.v1.Use
+	(*Sources)(nil),       // 4: portolan.storage.v1.Sources
+	(*SourceState)(nil),   // 5: portolan.storage.v1.SourceState
+	(*SourceContent)(nil), // 6: portolan.storage.v1.SourceContent
+	(*Change)(nil),        // 7: portolan.storage.v1.Change
+	(*Count)(nil),         // 8: portolan.storage.v1.Count
+	(*Trouble)(nil),       // 9: portolan.storage.v1.Trouble
+	(*KnownProxy)(nil),    // 10: portolan.storage.v1.KnownProxy
+	nil,                   // 11: portolan.storage.v1.KnownProxy.LabelsEntry
 }
 var file_status_proto_depIdxs = []int32{
-	1, // 0: portolan.storage.v1.Status.conditions:type_name -> portolan.storage.v1.Condition
-	4, // 1: portolan.storage.v1.Replica.changes:type_name -> portolan.storage.v1.Change
-	6, // 2: portolan.storage.v1.Replica.troubles:type_name -> portolan.storage.v1.Trouble
-	5, // 3: portolan.storage.v1.Change.alone:type_name -> portolan.storage.v1.Count
-	5, // 4: portolan.storage.v1.Change.all:type_name -> portolan.storage.v1.Count
-	8, // 5: portolan.storage.v1.KnownProxy.labels:type_name -> portolan.storage.v1.KnownProxy.LabelsEntry
-	6, // [6:6] is the sub-list for method output_type
-	6, // [6:6] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	1,  // 0: portolan.storage.v1.Status.conditions:type_name -> portolan.storage.v1.Condition
+	7,  // 1: portolan.storage.v1.Replica.changes:type_name -> portolan.storage.v1.Change
+	9,  // 2: portolan.storage.v1.Replica.troubles:type_name -> portolan.storage.v1.Trouble
+	5,  // 3: portolan.storage.v1.Sources.sources:type_name -> portolan.storage.v1.SourceState
+	8,  // 4: portolan.storage.v1.Change.alone:type_name -> portolan.storage.v1.Count
+	8,  // 5: portolan.storage.v1.Change.all:type_name -> portolan.storage.v1.Count
+	11, // 6: portolan.storage.v1.KnownProxy.labels:type_name -> portolan.storage.v1.KnownProxy.LabelsEntry
+	7,  // [7:7] is the sub-list for method output_type
+	7,  // [7:7] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_status_proto_init() }
@@ -815,7 +1090,7 @@ func file_status_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_status_proto_rawDesc), len(file_status_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

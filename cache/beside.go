@@ -1,0 +1,46 @@
+package cache
+
+import (
+	"iter"
+	"slices"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+)
+
+// BesideChange is what other sources than the store have of one key in two snapshots, in
+// the order of the sources. Both may be empty, and never are at once.
+type BesideChange struct {
+	Path     string // of the key
+	Old, New []*config.Config
+}
+
+// ChangedBeside iterates over the keys of which other sources than the store have something
+// else in one snapshot than in another. The cost follows what differs.
+func ChangedBeside(from, to *Snapshot) iter.Seq[BesideChange] {
+	was, is := from.Content(), to.Content()
+	return func(yield func(BesideChange) bool) {
+		tell := func(path string) bool {
+			change := BesideChange{Path: path, Old: besides(was.all(path)), New: besides(is.all(path))}
+			return slices.Equal(change.Old, change.New) || yield(change)
+		}
+		for c := range pmap.Diff(was.Configs, is.Configs) {
+			if !tell(c.Key) {
+				return
+			}
+		}
+		for c := range pmap.Diff(was.Shadows, is.Shadows) {
+			if was.Configs.Value(c.Key) == is.Configs.Value(c.Key) && !tell(c.Key) { // else it was told
+				return
+			}
+		}
+	}
+}
+
+// besides are, of the objects of a key, those of other sources than the store.
+func besides(all []*config.Config) []*config.Config {
+	if !slices.ContainsFunc(all, func(o *config.Config) bool { return o.Source == "" }) {
+		return all
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(o *config.Config) bool { return o.Source == "" })
+}

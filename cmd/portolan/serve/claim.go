@@ -1,0 +1,162 @@
+package serve
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/storage/address"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/etcd"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/retry"
+)
+
+// The first and the longest wait before claims are tried again that were not written, and
+// how long hosts wait for which no address was left.
+const (
+	claimRetryMin = 100 * time.Millisecond
+	claimRetryMax = 5 * time.Second
+	withoutRetry  = settleInterval
+)
+
+// A claimer has hosts of objects from other sources than the store get their addresses.
+// Every server claims them for the objects that it has, as it does in the transactions of
+// the objects that it writes: the store gives each host one address, whoever is first. No
+// claimer takes back a claim; the leader does.
+type claimer struct {
+	store   *etcd.Store
+	configs configCache
+	logger  *slog.Logger
+
+	last   *cache.Snapshot
+	wanted map[owned]int // how many objects want it
+	due    map[owned]bool
+	failed string // what was logged
+}
+
+// owned is a host's address as a source owns it.
+type owned struct {
+	address.Key
+	source string
+}
+
+func newClaimer(store *etcd.Store, configs configCache, logger *slog.Logger) *claimer {
+	return &claimer{store: store, configs: configs, logger: logger, wanted: map[owned]int{}, due: map[owned]bool{}}
+}
+
+// run claims until ctx ends, and then returns nil.
+func (c *claimer) run(ctx context.Context) error {
+	backoff := retry.New(claimRetryMin, claimRetryMax)
+	for ctx.Err() == nil {
+		following, cancel := ctx, context.CancelFunc(func() {})
+		if len(c.due) > 0 {
+			pause := withoutRetry
+			if !c.claim(ctx) {
+				if err := backoff.Wait(ctx); err != nil {
+					return nil
+				}
+				pause = claimRetryMin
+			} else {
+				backoff.Reset()
+			}
+			if len(c.due) > 0 {
+				following, cancel = context.WithTimeout(ctx, pause)
+			}
+		}
+		next, err := c.configs.Next(following, c.last)
+		cancel()
+		if err != nil {
+			if next = c.configs.Snapshot(); next == c.last {
+				continue // its time is up
+			}
+		}
+		c.follow(next)
+	}
+	return nil
+}
+
+// follow notes what is to be claimed in a newer snapshot.
+func (c *claimer) follow(to *cache.Snapshot) {
+	for change := range cache.ChangedBeside(c.last, to) {
+		for _, object := range change.New {
+			for _, one := range ownedBy(object) {
+				if c.wanted[one]++; c.wanted[one] == 1 {
+					c.due[one] = true
+				}
+			}
+		}
+		for _, object := range change.Old {
+			for _, one := range ownedBy(object) {
+				if c.wanted[one]--; c.wanted[one] == 0 {
+					delete(c.wanted, one)
+					delete(c.due, one)
+				}
+			}
+		}
+	}
+	if len(c.wanted) > 0 {
+		c.miss(to)
+	}
+	c.last = to
+}
+
+// miss notes the addresses that are gone though they are wanted.
+func (c *claimer) miss(to *cache.Snapshot) {
+	gone := map[string]bool{}
+	for change := range pmap.Diff(c.last.Addresses(), to.Addresses()) {
+		if change.New == nil {
+			gone[change.Key] = true
+		}
+	}
+	if len(gone) == 0 {
+		return
+	}
+	for one := range c.wanted {
+		if gone[one.String()] {
+			c.due[one] = true
+		}
+	}
+}
+
+// ownedBy are the addresses that an object of another source wants.
+func ownedBy(object *config.Config) []owned {
+	var out []owned
+	for _, host := range address.Hosts(object) {
+		out = append(out, owned{address.Key{Namespace: object.Namespace, Host: host}, object.Source})
+	}
+	return out
+}
+
+// claim writes the claims that are due; false where that has failed.
+func (c *claimer) claim(ctx context.Context) bool {
+	byHost := map[address.Key]*address.Claim{}
+	for one := range c.due {
+		if byHost[one.Key] == nil {
+			byHost[one.Key] = &address.Claim{Key: one.Key}
+		}
+		byHost[one.Key].Add = append(byHost[one.Key].Add, address.OwnerOf(one.source))
+	}
+	claims := make([]address.Claim, 0, len(byHost))
+	for _, key := range slices.SortedFunc(maps.Keys(byHost), address.Key.Compare) {
+		claims = append(claims, *byHost[key])
+	}
+	without, err := c.store.ClaimAddresses(ctx, claims)
+	if err != nil {
+		if text := err.Error(); text != c.failed && ctx.Err() == nil {
+			c.failed = text
+			c.logger.Warn("hosts of objects beside the store have no addresses yet, it will be tried again", "hosts", len(claims), "err", err)
+		}
+		return false
+	}
+	c.failed = ""
+	lacking := map[address.Key]bool{}
+	for _, key := range without {
+		lacking[key] = true
+	}
+	maps.DeleteFunc(c.due, func(one owned, _ bool) bool { return !lacking[one.Key] })
+	return true
+}

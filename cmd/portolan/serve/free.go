@@ -1,0 +1,111 @@
+package serve
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/portolan-mesh/portolan/cache/statuses"
+	"github.com/portolan-mesh/portolan/storage/address"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/status"
+)
+
+// addressHold is how long no server has a host in a source before the source loses its
+// address. An hour is longer than servers take to start again one after another, and than
+// people take to notice that a directory was emptied, or that a server has another one.
+// A leader counts it from when it first saw the host gone.
+const addressHold = time.Hour
+
+// A freer finds the addresses that sources other than the store own and do not need. It
+// lasts for one term of a leader.
+type freer struct {
+	hold  time.Duration
+	since map[owned]time.Time // since when it is not needed
+
+	sources  pmap.Map[*status.Sources] // at the last look
+	contents pmap.Map[*status.Content] // likewise
+}
+
+func newFreer(hold time.Duration) *freer { return &freer{hold: hold, since: map[owned]time.Time{}} }
+
+// pending says whether a look may find something: what servers have has changed since the
+// last one, or the time of something is up.
+func (f *freer) pending(facts *statuses.Facts, now time.Time) bool {
+	if facts == nil {
+		return false
+	}
+	for _, since := range f.since {
+		if now.Sub(since) >= f.hold {
+			return true
+		}
+	}
+	return facts.Sources != f.sources || facts.Contents != f.contents
+}
+
+// look returns the claims that take back what no server has needed for the whole hold.
+// owners are those of all addresses.
+func (f *freer) look(owners map[address.Key][]string, facts *statuses.Facts, now time.Time) []address.Claim {
+	if facts == nil {
+		return nil
+	}
+	f.sources, f.contents = facts.Sources, facts.Contents
+	hosts := hostsOf(facts)
+	unneeded := map[owned]bool{}
+	var claims []address.Claim
+	for _, key := range slices.SortedFunc(maps.Keys(owners), address.Key.Compare) {
+		claim := address.Claim{Key: key}
+		for _, owner := range owners[key] {
+			source, other := address.SourceOf(owner)
+			one := owned{key, source}
+			if !other || needed(facts, hosts, one) {
+				continue
+			}
+			unneeded[one] = true
+			if f.since[one].IsZero() {
+				f.since[one] = now
+			}
+			if now.Sub(f.since[one]) >= f.hold {
+				claim.Drop = append(claim.Drop, owner)
+			}
+		}
+		if len(claim.Drop) > 0 {
+			claims = append(claims, claim)
+		}
+	}
+	maps.DeleteFunc(f.since, func(one owned, _ time.Time) bool { return !unneeded[one] })
+	return claims
+}
+
+// needed says whether a live server has a host in a source, or may have it: one that has
+// not reported its sources, or of which this source was not read as a whole.
+func needed(facts *statuses.Facts, hosts map[hostAt]bool, one owned) bool {
+	id := status.HostID(one.Namespace, one.Host)
+	for path, replica := range facts.Replicas.All() {
+		sources := facts.Sources.Value(path)
+		if sources == nil {
+			return true
+		}
+		state := sources.Named(one.source)
+		if state != nil && !state.Complete || hosts[hostAt{replica.ID, one.source, id}] {
+			return true
+		}
+	}
+	return facts.Replicas.Len() == 0
+}
+
+// hostAt is a host that a source has on a server.
+type hostAt struct {
+	replica, source string
+	id              uint64
+}
+
+func hostsOf(facts *statuses.Facts) map[hostAt]bool {
+	out := map[hostAt]bool{}
+	for content := range facts.Contents.Values() {
+		for _, id := range content.Hosts {
+			out[hostAt{content.Replica, content.Source, id}] = true
+		}
+	}
+	return out
+}

@@ -1,0 +1,152 @@
+package integration
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/portolan-mesh/portolan/storage/address"
+	"github.com/portolan-mesh/portolan/storage/etcd"
+	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/xdstest"
+)
+
+// awaitGiven waits until the host of an addressed service has an address, and returns it.
+func (s *server) awaitGiven(name string) (given string) {
+	s.t.Helper()
+	eventually(s.t, "the host of "+name+" has an address", func() error {
+		if _, err := s.get("/apis/networking.istio.io/v1/namespaces/shop/serviceentries/"+name, nil); err != nil {
+			return err
+		}
+		if given = s.givenTo(name); given == "" {
+			return fmt.Errorf("it has none")
+		}
+		return nil
+	})
+	return given
+}
+
+// TestHostsOfFilesHaveAddresses: hosts in files get addresses as those of the store do, the
+// same at all servers. They outlive the servers, their leader, and the file for an hour. A
+// server that has no directory leaves them.
+func TestHostsOfFilesHaveAddresses(t *testing.T) {
+	at := startEtcd(t)
+	file := func(names ...string) string {
+		var out []string
+		for _, name := range names {
+			out = append(out, fill(addressed, "$name", name, "$port", 5432, "$target", 1))
+		}
+		return strings.Join(out, "\n---\n")
+	}
+	dir := newConfigDir(t, map[string]string{"db.yaml": file("red", "blue"), "rest.yaml": file("rest")})
+	o := serverOptions{etcd: at, args: []string{"--config-dir", dir.path}}
+	one, two := startServer(t, o), startServer(t, o)
+	red := one.awaitGiven("red")
+	if !strings.HasPrefix(red, "240.240.") || red == one.awaitGiven("blue") || red != two.awaitGiven("red") {
+		t.Errorf("red has %s at one server and %s at the other, blue %s", red, two.givenTo("red"), one.givenTo("blue"))
+	}
+	dir.write("db.yaml", file("red", "blue", "green"))
+	green := two.awaitGiven("green")
+
+	// An object of the store shares the address, and takes it with it no more than it
+	// brought it.
+	one.apply(strings.Replace(file("red"), "name: red", "name: other", 1))
+	one.must("", "delete", "serviceentry", "other", "-n", "shop", "--yes")
+	if after := one.givenTo("red"); after != red {
+		t.Errorf("red has %q after another owner went, and had %s", after, red)
+	}
+
+	// Somebody who does not know takes it back: it is claimed anew.
+	store, err := etcd.New(etcdtest.Dial(t, at), etcd.Options{Schemas: schema.Pilot()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.ClaimAddresses(t.Context(), []address.Claim{{
+		Key: address.Key{Namespace: "shop", Host: "red.shop.test"}, Drop: []string{address.OwnerOf(dir.path)},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	if after := two.awaitGiven("red"); after != red {
+		t.Errorf("red has %s after it was taken back, and had %s", after, red)
+	}
+
+	// The host goes, comes back, and has its address. While it is away the address stays.
+	dir.write("db.yaml", file("blue"))
+	eventually(t, "the object of the file goes", func() error {
+		if _, err := one.get("/apis/networking.istio.io/v1/namespaces/shop/serviceentries/red", nil); err == nil {
+			return fmt.Errorf("it is there")
+		}
+		return nil
+	})
+	one.kill() // whether it leads or not
+	three := startServer(t, serverOptions{etcd: at})
+	two.kill()
+	owners, err := store.AddressOwners(t.Context())
+	if got := owners[address.Key{Namespace: "shop", Host: "green.shop.test"}]; err != nil || fmt.Sprint(got) != fmt.Sprint([]string{address.OwnerOf(dir.path)}) {
+		t.Errorf("the address of green is owned by %v, %v", got, err)
+	}
+	three.apply(file("late"))
+	dir.write("db.yaml", file("red", "blue", "green"))
+	one.start()
+	if after := one.awaitGiven("red"); after != red {
+		t.Errorf("red has %s after it came back, and had %s", after, red)
+	}
+	if after := one.awaitGiven("green"); after != green {
+		t.Errorf("green has %s after it came back, and had %s", after, green)
+	}
+	if late := three.givenTo("late"); late == "" || late == red || late == green {
+		t.Errorf("late has %q", late)
+	}
+}
+
+// TestServersWithOneDirectoryServeTheSame: two servers of one store with the same files make
+// the same bytes, addresses of hosts included, also after a change.
+func TestServersWithOneDirectoryServeTheSame(t *testing.T) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
+		at := startEtcd(t)
+		file := func(names ...string) string {
+			var out []string
+			for _, name := range names {
+				out = append(out, fill(addressed, "$name", name, "$port", 5432, "$target", 1))
+			}
+			return strings.Join(out, "\n---\n")
+		}
+		dir := newConfigDir(t, map[string]string{"db.yaml": file("red", "blue")})
+		// As on another machine, but for the path.
+		other := newConfigDir(t, map[string]string{"db.yaml": file("red", "blue")})
+		one := startServer(t, serverOptions{etcd: at, args: []string{"--config-dir", dir.path}})
+		two := startServer(t, serverOptions{etcd: at, args: []string{"--config-dir", other.path}})
+		node := xdstest.ClientOptions{Node: xdstest.NewNode("sidecar", "10.0.0.2", "client", "shop", nil), Variant: v, Follow: true}
+		node.Node.Metadata.Fields["DNS_CAPTURE"] = structpb.NewStringValue("true")
+		a, b := connect(t, one, node), connect(t, two, node)
+		same := func(names ...string) {
+			t.Helper()
+			for _, name := range names {
+				given := one.awaitGiven(name)
+				two.awaitGiven(name)
+				for _, client := range []*xdstest.Client{a, b} {
+					eventually(t, "the listener of "+name, func() error {
+						for listener := range client.Held(xdstest.ListenerType) {
+							if strings.Contains(listener, given+"_5432") {
+								return nil
+							}
+						}
+						return fmt.Errorf("there is none at %s", net.JoinHostPort(given, "5432"))
+					})
+				}
+			}
+			expectSameBytes(t, fmt.Sprint(names), a, b)
+		}
+		same("red", "blue")
+		dir.write("db.yaml", file("red", "green", "blue"))
+		other.write("db.yaml", file("red", "green", "blue"))
+		same("red", "blue", "green")
+		one.expectNothingRejected()
+		two.expectNothingRejected()
+	})
+}
