@@ -149,7 +149,7 @@ func (o *applyOptions) apply(ctx context.Context, env *environment, c *client.Cl
 			return result, o.report(env, all.documents, result, nil)
 		}
 		if _, gone := existing(err, all.documents); !gone || !o.prune.enabled {
-			return nil, hintChunks(refused(err, "applied", all.documents))
+			return nil, hintImport(hintChunks(refused(err, "applied", all.documents)), causesOf(err))
 		}
 	}
 }

@@ -85,7 +85,7 @@ func TestApplyBadInput(t *testing.T) {
 				"see portolan diff serviceentry/there -n shop --from 1"},
 		{"a version of what is gone", entry("gone", `, namespace: shop, resourceVersion: "1"`), nil, exitConflict,
 			"nothing was applied: stdin: document 1 (line 1): conflict: serviceentry/shop/gone is gone (you had version 1): " +
-				"see portolan diff serviceentry/gone -n shop --from 1"},
+				"see portolan diff serviceentry/gone -n shop --from 1\nportolan import takes files of another store, or of Kubernetes: it ignores their resourceVersions"},
 		{"no objects", "# nothing\n---\n", nil, exitData,
 			"nothing was applied: stdin: no objects there"},
 		{"several faults", strings.Replace(entry("UPPER", ", namespace: shop"), "STATIC", "STATISTIC", 1) + "---\nkind: Pod\n", nil, exitData,

@@ -3,8 +3,11 @@ package main
 import (
 	"cmp"
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/portolan-mesh/portolan/cache/rest/batch"
 )
@@ -13,12 +16,13 @@ func newImportCommand(env *environment) *cobra.Command {
 	o := applyOptions{verb: batch.Restore, files: fileFlags{exported: true}}
 	c := &cobra.Command{
 		Use:   "import -f FILE|DIR|-",
-		Short: "Put back what export has written, as one change",
-		Long: `Put back what portolan export has written, into an empty store or another: all
-objects as one change, or, where one of them has a fault, none. It is an apply
-that keeps creation times: objects that are created are as old as they were, so
+		Short: "Take what export, or kubectl, has written, as one change",
+		Long: `Put back what portolan export has written, into an empty store or another, or take
+what kubectl get -o yaml has written of a cluster with Istio: all objects as one
+change, or, where one of them has a fault, none. It is an apply that keeps creation times: objects that are created are as old as they were, so
 that of those that contend the same one wins. Objects that are there already keep
-their own; those that are in no file stay. resourceVersions are ignored.
+their own; those that are in no file stay. resourceVersions, uids, generations,
+managedFields and statuses are ignored.
 
 --dry-run=server shows what would change; --wait waits until the proxies have taken
 it, in parts part by part.` + chunksHelp + waitHelp,
@@ -40,4 +44,15 @@ it, in parts part by part.` + chunksHelp + waitHelp,
 	o.writeFlags.register(c)
 	o.registerChunks(c)
 	return c
+}
+
+// hintImport says what there is for files of another store, or of Kubernetes: an object
+// with a version that is not there may be from one.
+func hintImport(err error, causes []metav1.StatusCause) error {
+	for _, cause := range causes {
+		if isA(cause, metav1.StatusReasonConflict) && strings.Contains(cause.Message, " is gone ") {
+			return fmt.Errorf("%w\nportolan import takes files of another store, or of Kubernetes: it ignores their resourceVersions", err)
+		}
+	}
+	return err
 }
