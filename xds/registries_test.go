@@ -85,31 +85,37 @@ func newReplica(t tb, off serviceentry.Switches) *replica {
 	t.Helper()
 	r := &replica{t: t, worker: cache.NewWorker()}
 	r.feed = cache.NewFeed(cache.FeedOptions{Worker: r.worker, Schemas: schema.Pilot()})
+	r.start(still{r.feed}, off)
+	r.commit()
+	r.push()
+	return r
+}
+
+// start runs the server and its registries over a cache until the test ends.
+func (r *replica) start(configs cache.ConfigStoreCache, off serviceentry.Switches) {
+	r.t.Helper()
 	to := updater{r}
 	all := aggregate.New(aggregate.Options{XDS: to, Worker: r.worker})
 	r.server = xds.New(xds.Options{
-		Configs: still{r.feed}, Types: catalogue.Types(), Logger: slog.New(slog.DiscardHandler), Registries: all.Fork,
+		Configs: configs, Types: catalogue.Types(), Logger: slog.New(slog.DiscardHandler), Registries: all.Fork,
 	})
-	r.entries = serviceentry.New(serviceentry.Options{Cluster: "c1", XDS: to, Worker: r.worker, Configs: still{r.feed}, Off: off})
+	r.entries = serviceentry.New(serviceentry.Options{Cluster: "c1", XDS: to, Worker: r.worker, Configs: configs, Off: off})
 	r.pods = memory.New(memory.Options{Cluster: "k1", XDS: to, Worker: r.worker})
 	r.pods.AppendWorkloadHandler(r.entries.WorkloadInstanceHandler)
 	r.memory = memory.New(memory.Options{Cluster: "m1", XDS: to, Worker: r.worker})
 	for _, registry := range []discovery.Instance{r.entries, r.pods, r.memory} {
 		if err := all.Add(registry); err != nil {
-			t.Fatal(err)
+			r.t.Fatal(err)
 		}
 	}
 	r.worker.AtTaskEnd(r.server.Commit)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = r.worker.Run(ctx) })
-	t.Cleanup(func() {
+	r.t.Cleanup(func() {
 		cancel()
 		running.Wait()
 	})
-	r.commit()
-	r.push()
-	return r
 }
 
 // set makes objects, or with nil none, the objects of a path; commit publishes
