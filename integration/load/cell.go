@@ -27,7 +27,9 @@ type cell struct {
 	// reconnect has all proxies come back to the server when it was started anew, and
 	// state what they have.
 	reconnect bool
-	targets   func(*results) []target
+	// files has the same changes made by files of a directory, on a second server.
+	files   bool
+	targets func(*results) []target
 }
 
 // flags are those of the server.
@@ -71,6 +73,7 @@ func grid() []cell {
 		{name: "1000:200/reconnect", mesh: thousand, proxies: 200, variant: protocol.Delta, reconnect: true, targets: nothingAgain},
 		{name: "1000:200/reconnect-whole", mesh: thousand, proxies: 200, variant: protocol.Delta, whole: true, reconnect: true, targets: nothingAgain},
 		{name: "5000:200/reconnect", mesh: five, proxies: 200, variant: protocol.Delta, reconnect: true, targets: nothingAgain},
+		{name: "5000:1/files", mesh: five, proxies: 1, variant: protocol.Delta, changes: []string{"endpoint", "routes"}, files: true, targets: besideTheAPI},
 		{name: "1000:200/memory", mesh: thousand, proxies: 200, variant: protocol.Delta, connections: true, targets: idleConnections},
 	}
 }
@@ -82,6 +85,10 @@ const (
 	againBytes, againMessages, againResources                = "reconnect and a change: bytes per proxy", "reconnect and a change: messages per proxy", "reconnect and a change: resources per proxy"
 	quietCPU, connectionMemory                               = "quiet: share of a core", "memory of an idle connection"
 )
+
+// byFile is a change that is made by a file: its times begin when the file was at rest for
+// as long as it must be.
+func byFile(change string) string { return change + " by a file" }
 
 func median(change string) string    { return change + ": p50" }
 func p99(change string) string       { return change + ": p99" }
@@ -157,6 +164,17 @@ func thousandProxies(r *results) []target {
 // nothingAgain is that nothing is sent but what changes meanwhile.
 func nothingAgain(*results) []target {
 	return []target{{againMessages, 1, "the change"}, {againResources, 1, "the change"}}
+}
+
+// besideTheAPI has a change by a file take at most twice as long as one through the API,
+// beyond the time for which a file must be at rest.
+func besideTheAPI(r *results) []target {
+	var out []target
+	for _, change := range r.cell.changes {
+		through, _ := r.of(r.cell.name, p99(change))
+		out = append(out, target{p99(byFile(change)), 2 * through, "2x the API"})
+	}
+	return out
 }
 
 func idleConnections(*results) []target {

@@ -55,6 +55,33 @@ func TestACellIsMeasured(t *testing.T) {
 	}
 }
 
+// TestFilesAreMeasuredBesideTheAPI runs a small cell: every figure is there, and
+// that of a file is judged by that of the API.
+func TestFilesAreMeasuredBesideTheAPI(t *testing.T) {
+	o, mesh, dir := small(t)
+	r := &results{floors: map[string]float64{}, report: &report{}, cell: cell{
+		name: "20:2/files", mesh: mesh, proxies: 2, variant: protocol.Delta, changes: []string{"endpoint", "routes"}, files: true, targets: besideTheAPI,
+	}}
+	r.report.cells = []*results{r}
+	if err := measureCell(t.Context(), o, dir, r); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, f := range r.figures {
+		got[f.name] = f.value
+	}
+	for _, kind := range r.cell.changes {
+		for _, figure := range []string{median(kind), p99(kind), median(byFile(kind)), p99(byFile(kind))} {
+			if _, measured := got[figure]; !measured {
+				t.Errorf("there is no %s", figure)
+			}
+		}
+		if target := r.targets()[p99(byFile(kind))]; target.most != 2*got[p99(kind)] {
+			t.Errorf("%s is judged by %v", kind, target)
+		}
+	}
+}
+
 // TestARestartSendsNothingAgain: proxies that come back to a server which was
 // started anew are sent nothing but what changes then, whether virtual hosts come
 // one by one or not.

@@ -53,6 +53,8 @@ func measureCell(ctx context.Context, o options, dir string, r *results) (err er
 		return m.connections(ctx)
 	case r.cell.reconnect:
 		return m.reconnect(ctx, dir)
+	case r.cell.files:
+		return m.files(ctx, dir)
 	}
 	return errors.Join(m.changes(ctx), m.besideFloor(ctx, dir))
 }
