@@ -48,11 +48,11 @@ func (p Place) Label(key string) string {
 	if value, set := p.Labels[key]; set {
 		return value
 	}
-	region, rest, _ := strings.Cut(p.Locality, "/")
+	_, rest, _ := strings.Cut(p.Locality, "/")
 	zone, subZone, _ := strings.Cut(rest, "/")
 	switch key {
 	case regionLabel:
-		return region
+		return p.Region()
 	case zoneLabel:
 		return zone
 	case subZoneLabel:
@@ -63,6 +63,12 @@ func (p Place) Label(key string) string {
 		return p.Cluster
 	}
 	return ""
+}
+
+// Region is the region of the locality.
+func (p Place) Region() string {
+	region, _, _ := strings.Cut(p.Locality, "/")
+	return region
 }
 
 // Place is where the endpoint is.

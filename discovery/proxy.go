@@ -63,6 +63,9 @@ type Proxy struct {
 	// DNSCapture says that applications beside it find services by the addresses
 	// that these were given (DNS_CAPTURE).
 	DNSCapture bool
+	// SelfDiscovery says that it has a cluster of the endpoints of its own service, by
+	// which it shares load among zones (ENABLE_SELF_DISCOVERY).
+	SelfDiscovery bool
 	// HTTPProxyPort is the port on which a sidecar is an HTTP proxy (HTTP_PROXY_PORT), "0"
 	// for none; empty leaves it to the mesh.
 	HTTPProxyPort string
@@ -126,6 +129,9 @@ func ParseProxy(node *corev3.Node) (*Proxy, error) {
 		p.Type, p.InterceptionMode = Proxyless, InterceptionNone
 	}
 	p.DNSCapture, _ = strconv.ParseBool(text(metadata["DNS_CAPTURE"]))
+	if p.Type != Proxyless {
+		p.SelfDiscovery, _ = strconv.ParseBool(text(metadata["ENABLE_SELF_DISCOVERY"]))
+	}
 	if port, err := strconv.ParseUint(text(metadata["HTTP_PROXY_PORT"]), 10, 16); err == nil {
 		p.HTTPProxyPort = strconv.FormatUint(port, 10)
 	}

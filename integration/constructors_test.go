@@ -35,6 +35,7 @@ func TestSmokeEnvoyAcceptsBootstraps(t *testing.T) {
 	full.Labels = labels.Instance{"app": "web"}
 	full.ServiceAccount, full.ClusterID, full.Network, full.Locality = "web", "east", "dmz", "eu/a/rack-7"
 	full.InterceptionMode = discovery.InterceptionRedirect
+	full.SelfDiscovery = true
 	full.XDSAddresses, full.StateOfTheWorld, full.AdminAddress = []string{"mesh.example.com:15010", "10.0.0.1:15010"}, true, "[::1]:15000"
 	router := sidecar
 	router.Type, router.XDSAddresses, router.AdminAddress = discovery.Router, []string{"unix:///run/xds.sock"}, bootstrap.AdminOff
@@ -117,6 +118,8 @@ func everyCluster() []*clusterv3.Cluster {
 		{Name: "dynamic", Type: messages.DynamicDNS, DNS: messages.DNSOptions{Family: messages.DNSv4Only}, HTTP: &messages.UpstreamHTTP{Protocol: messages.HTTP2}},
 		{Name: "dynamic-v6", Type: messages.DynamicDNS, DNS: messages.DNSOptions{Family: messages.DNSv6Only}},
 		{Name: "dynamic-all", Type: messages.DynamicDNS, DNS: messages.DNSOptions{Family: messages.DNSAll}},
+		{Name: "zones", Type: messages.Static, LoadBalancer: messages.LoadBalancer{Zones: &messages.Zones{Enabled: true, MinClusterSize: 1}}},
+		{Name: "no zones", Type: messages.Static, LoadBalancer: messages.LoadBalancer{Policy: messages.Maglev, Zones: &messages.Zones{}}},
 		{Name: "round-robin", Type: messages.Static, LoadBalancer: messages.LoadBalancer{Policy: messages.RoundRobin, WarmUp: &messages.WarmUp{Window: time.Minute}}},
 		{Name: "random", Type: messages.Static, LoadBalancer: messages.LoadBalancer{Policy: messages.Random}},
 		{Name: "ring", Type: messages.Static, LoadBalancer: messages.LoadBalancer{Policy: messages.RingHash}},

@@ -58,6 +58,8 @@ type envoyOptions struct {
 	name    string
 	labels  string // k=v,...
 	variant protocol.Variant
+	// selfDiscovery has it know the endpoints of its own service.
+	selfDiscovery bool
 	// dnsCapture has it listen on the addresses that services were given.
 	dnsCapture bool
 	// httpProxyPort is where it is an HTTP proxy; 0 for what the mesh says.
@@ -116,6 +118,9 @@ func (s *server) launchEnvoy(o envoyOptions) *envoy {
 	}
 	if o.locality != "" {
 		args = append(args, "--locality", o.locality)
+	}
+	if o.selfDiscovery {
+		args = append(args, "--self-discovery")
 	}
 	if o.dnsCapture {
 		args = append(args, "--dns-capture")

@@ -94,6 +94,7 @@ func kindsOfChange() map[string]described {
 		"tls routes":                   {"VirtualService", "shop/tls", f(tlsRoutes, "safe.test, vault.test")},
 		"rule: pools":                  byBytes("connectionPool: {tcp: {maxConnections: 2, idleTimeout: 5s}}"),
 		"rule: outliers":               rule(", outlierDetection: {consecutive5xxErrors: 3}"),
+		"rule: zones":                  rule(", loadBalancer: {zoneAwareLbSetting: {failover: [{from: eu, to: us}]}}"),
 		"rule: localities":             rule(", outlierDetection: {}, loadBalancer: {localityLbSetting: {enabled: true, distribute: [{from: eu/*, to: {eu/*: 80, us/*: 20}}]}}"),
 		"rule: consistent hash":        rule(", loadBalancer: {consistentHash: {httpHeaderName: x-user}}"),
 		"rule: a port":                 rule(", portLevelSettings: [{port: {number: 8000}, loadBalancer: {simple: RANDOM}}]"),
@@ -147,7 +148,7 @@ func newKinds(t *testing.T, services int) *reference {
 	r.replica.do(func() { r.entries.SetHealth("shop", "vm", true) })
 	r.push()
 	for i, n := range []xdstest.Node{
-		{Type: discovery.Router, Labels: map[string]string{"app": "gw"}}, {Labels: map[string]string{"app": "plain"}, Locality: "eu/a/x"},
+		{Type: discovery.Router, Labels: map[string]string{"app": "gw"}}, {Labels: map[string]string{"app": "plain"}, Locality: "eu/a/x", SelfDiscovery: true},
 		{Interception: discovery.InterceptionRedirect, DNSCapture: true}, {Type: discovery.Proxyless}, {Namespace: "scoped", Locality: "us/b"},
 	} {
 		if n.Namespace == "" {

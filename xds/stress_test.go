@@ -71,6 +71,7 @@ func (x *stress) object() (name, document string) {
 		spec = fmt.Sprintf("{host: '%s', %strafficPolicy: {connectionPool: {tcp: {maxConnections: %d}}%s}, subsets: [{name: %s, labels: {v: x}}]}",
 			x.pick(host, "*.example"), x.pick("", "", "workloadSelector: {matchLabels: {role: narrow}}, "), 1+x.IntN(3), x.pick("", ", outlierDetection: {}",
 				", outlierDetection: {}, loadBalancer: {localityLbSetting: {failoverPriority: [role, v=x]}}",
+				", loadBalancer: {zoneAwareLbSetting: {failoverPriority: [role]}}",
 				", loadBalancer: {localityLbSetting: {distribute: [{from: eu, to: {eu: 80, us: 20}}]}}"), x.pick("x", "z"))
 	case "WorkloadEntry":
 		spec = fmt.Sprintf("{address: 10.0.0.%d, locality: %s, labels: {app: w, role: %s}}", 1+x.IntN(4), x.pick("eu/a", "us"), x.pick("gw", "narrow", "other"))

@@ -83,7 +83,7 @@ func (s sources) proxies() pmap.Map[*status.Proxy] {
 		p := &status.Proxy{
 			Node: fmt.Sprint("p", i), Type: s.one("type", "router", "sidecar", "grpc", ""), Namespace: s.one("namespace", "shop", "edge"),
 			Addresses: []string{s.one("ip", "10.0.0.1", "10.0.0.2", "10.0.0.9")}, Labels: map[string]string{"app": s.one("app", "a", "b")},
-			Replica: s.one("replica", "", "r"),
+			Replica: s.one("replica", "", "r"), SelfDiscovery: rapid.Bool().Draw(s.t, "self-discovery"),
 		}
 		out = out.Set(p.Node, p)
 	}

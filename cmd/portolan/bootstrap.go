@@ -42,7 +42,7 @@ GRPC_XDS_BOOTSTRAP, and call services as xds:///HOST:PORT.`,
   portolan bootstrap --type grpc --name vm-12 --ip 10.0.0.12 -n shop > grpc.json`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			flags.foreign = changed(c.Flags(), "interception", "dns-capture", "http-proxy-port", "delta", "state-of-the-world", "admin-address")
+			flags.foreign = changed(c.Flags(), "interception", "dns-capture", "self-discovery", "http-proxy-port", "delta", "state-of-the-world", "admin-address")
 			return printBootstrap(env, flags, o, c.Flags().Changed("delta"))
 		},
 	}
@@ -54,6 +54,7 @@ GRPC_XDS_BOOTSTRAP, and call services as xds:///HOST:PORT.`,
 	f.StringToStringVar((*map[string]string)(&o.Labels), "labels", nil, "labels of the workload, KEY=VALUE,...: what selectors see unless a WorkloadEntry has its address")
 	f.StringVar(&flags.interception, "interception", "", "how traffic gets to a sidecar: NONE, to listeners on 127.0.0.1; REDIRECT or TPROXY, by rules of the machine that send what goes out to port 15001 and what comes in to 15006 (default NONE)")
 	f.BoolVar(&o.DNSCapture, "dns-capture", false, "listen on the addresses that services without one were given, too: for machines on which their names resolve to these, and these are local")
+	f.BoolVar(&o.SelfDiscovery, "self-discovery", false, "know the endpoints of the workload's own service, for rules with zoneAwareLbSetting; needs --locality")
 	f.Uint16Var(&o.HTTPProxyPort, "http-proxy-port", 0, "port of the loopback address on which a sidecar is an HTTP proxy (default that of the mesh configuration, if any)")
 	f.BoolVar(&flags.delta, "delta", true, "ask for changes only (delta xDS)")
 	f.BoolVar(&flags.stateOfTheWorld, "state-of-the-world", false, "ask for all resources of a type at each change, instead of --delta")
@@ -84,7 +85,7 @@ func printBootstrap(env *environment, flags bootstrapFlags, o bootstrap.Options,
 // byFlag names the option that a fault begins with as its flag.
 func byFlag(fault error) error {
 	for option, flag := range map[string]string{
-		"ip": "--ip", "name": "--name", "namespace": "--namespace", "interception mode": "--interception", "locality": "--locality",
+		"ip": "--ip", "name": "--name", "namespace": "--namespace", "interception mode": "--interception", "locality": "--locality", "self discovery": "--self-discovery",
 		"xds address": "--xds-address", "admin address": "--admin-address",
 	} {
 		if rest, ok := strings.CutPrefix(fault.Error(), option); ok && (rest[0] == ':' || rest[0] == ' ') {

@@ -160,7 +160,7 @@ func DecodeUse(kv *mvccpb.KeyValue) (*status.Use, error) {
 func EncodeProxy(p *status.Proxy) ([]byte, error) {
 	return envelope.Encode(&envelope.KnownProxy{
 		Node: p.Node, Replica: p.Replica, Seen: p.Seen.UnixNano(),
-		Type: p.Type, Namespace: p.Namespace, Addresses: p.Addresses, Labels: p.Labels,
+		Type: p.Type, Namespace: p.Namespace, Addresses: p.Addresses, Labels: p.Labels, SelfDiscovery: p.SelfDiscovery,
 	})
 }
 
@@ -176,7 +176,7 @@ func DecodeProxy(kv *mvccpb.KeyValue) (*status.Proxy, error) {
 	}
 	return &status.Proxy{
 		Node: value.Node, Replica: value.Replica, Seen: instant(value.Seen), Revision: kv.ModRevision,
-		Type: value.Type, Namespace: value.Namespace, Addresses: value.Addresses, Labels: value.Labels,
+		Type: value.Type, Namespace: value.Namespace, Addresses: value.Addresses, Labels: value.Labels, SelfDiscovery: value.SelfDiscovery,
 	}, nil
 }
 

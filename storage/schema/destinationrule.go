@@ -21,7 +21,7 @@ func destinationRule() *Schema {
 func destinationRuleServed() fields {
 	// Only the mode DISABLE of tls is served; checkClientTLS refuses the others.
 	policy := func(beside ...string) fields {
-		return serve(append(beside, "tls")...).with("loadBalancer", serve("simple", "consistentHash", "warmup", "warmupDurationSecs", "localityLbSetting")).
+		return serve(append(beside, "tls")...).with("loadBalancer", serve("simple", "consistentHash", "warmup", "warmupDurationSecs", "localityLbSetting", "zoneAwareLbSetting")).
 			with("connectionPool", connectionPoolServed()).with("outlierDetection", serve("splitExternalLocalOriginErrors",
 			"consecutiveLocalOriginFailures", "consecutiveGatewayErrors", "consecutive5xxErrors", "interval", "baseEjectionTime",
 			"maxEjectionPercent", "minHealthPercent", "outlierDetectionHttpErrorCodes"))

@@ -16,6 +16,13 @@ func CheckLocalityLbSetting(path string, s *networking.LocalityLoadBalancerSetti
 	return r.faults.ErrorOrNil()
 }
 
+// CheckZoneAwareLbSetting is like CheckLocalityLbSetting.
+func CheckZoneAwareLbSetting(path string, s *networking.ZoneAwareLoadBalancerSetting) error {
+	r := &Report{}
+	r.at(path).zoneAwareLbSetting(s)
+	return r.faults.ErrorOrNil()
+}
+
 // checkLocality checks which localities a policy prefers.
 func checkLocality(c checker, p policy) {
 	s := p.GetLoadBalancer().GetLocalityLbSetting()
@@ -39,17 +46,42 @@ func checkZoneAware(c checker, l *networking.LoadBalancerSettings) {
 	if l.GetLocalityLbSetting() != nil {
 		c.fail("excludes localityLbSetting: set one of them")
 	}
+	c.zoneAwareLbSetting(s)
+	switch {
+	case s.GetEnabled() != nil && !s.GetEnabled().GetValue():
+	case l.GetConsistentHash() != nil:
+		c.warn("prefers the region, and no zone: consistentHash chooses the endpoint")
+	case l.GetSimple() == networking.LoadBalancerSettings_PASSTHROUGH:
+		c.warn("has no effect beside simple PASSTHROUGH, which chooses no endpoint")
+	}
+}
+
+// zoneAwareLbSetting checks a setting.
+func (c checker) zoneAwareLbSetting(s *networking.ZoneAwareLoadBalancerSetting) {
 	each(c.at("failover"), s.GetFailover(), func(c checker, f *networking.ZoneAwareLoadBalancerSetting_Failover) {
 		c.failover(f.GetFrom(), f.GetTo())
 	})
+	failoverTwice(c.at("failover"), s.GetFailover())
 	each(c.at("failoverPriority"), s.GetFailoverPriority(), func(c checker, label string) {
 		key, _, _ := strings.Cut(label, "=")
+		if key == "" {
+			c.warn("is empty and has no effect: name a label")
+		}
 		if slices.Contains([]string{"topology.kubernetes.io/region", "topology.kubernetes.io/zone", "topology.istio.io/subzone"}, key) {
 			c.fail("%q is not for this list: regions and zones are ordered by themselves", key)
 		}
 	})
 	if size := s.GetMinClusterSize(); size != nil && size.GetValue() == 0 {
 		c.at("minClusterSize").fail("must be at least 1, is 0")
+	}
+}
+
+// failoverTwice warns of a region that an earlier one of a list is for, too.
+func failoverTwice[F interface{ GetFrom() string }](c checker, list []F) {
+	for i, f := range list {
+		if slices.ContainsFunc(list[:i], func(o F) bool { return o.GetFrom() == f.GetFrom() }) {
+			c.index(i).warn("has no effect: an earlier one is for region %q, too", f.GetFrom())
+		}
 	}
 }
 
@@ -90,11 +122,7 @@ func (c checker) localityLbSetting(s *networking.LocalityLoadBalancerSetting) {
 	each(c.at("failover"), s.GetFailover(), func(c checker, f *networking.LocalityLoadBalancerSetting_Failover) {
 		c.failover(f.GetFrom(), f.GetTo())
 	})
-	for i, f := range s.GetFailover() {
-		if slices.ContainsFunc(s.GetFailover()[:i], func(o *networking.LocalityLoadBalancerSetting_Failover) bool { return o.GetFrom() == f.GetFrom() }) {
-			c.at("failover").index(i).warn("has no effect: an earlier one is for region %q, too", f.GetFrom())
-		}
-	}
+	failoverTwice(c.at("failover"), s.GetFailover())
 	each(c.at("failoverPriority"), s.GetFailoverPriority(), func(c checker, label string) {
 		key, _, _ := strings.Cut(label, "=")
 		if key == "" {

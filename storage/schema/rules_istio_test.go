@@ -317,7 +317,7 @@ func destinationRuleRulings() []ruling {
 		refuses(24, dr, spread("distribute: [{from: eu//a, to: {eu: 100}}, {from: '*/a', to: {eu: 100}}]"), locality+"distribute[0].from", locality+"distribute[1].from"),
 		refuses(24, dr, spread("failover: [{from: eu, to: eu}, {from: eu/a, to: '*'}]"), locality+"failover[0].to", locality+"failover[1].from", locality+"failover[1].to"),
 
-		warns(24, dr, policy("loadBalancer: {zoneAwareLbSetting: {enabled: true, failover: [{from: eu, to: us}], failoverPriority: [rack], minClusterSize: 3}}"), balancer+"zoneAwareLbSetting"),
+		accepts(24, dr, policy("loadBalancer: {zoneAwareLbSetting: {enabled: true, failover: [{from: eu, to: us}], failoverPriority: [rack], minClusterSize: 3}}")),
 		refuses(24, dr, policy("loadBalancer: {zoneAwareLbSetting: {}, localityLbSetting: {}}"), balancer+"zoneAwareLbSetting"),
 		refuses(24, dr, policy("loadBalancer: {zoneAwareLbSetting: {failover: [{from: eu, to: eu}], failoverPriority: [topology.kubernetes.io/zone], minClusterSize: 0}}"),
 			balancer+"zoneAwareLbSetting.failover[0].to", balancer+"zoneAwareLbSetting.failoverPriority[0]", balancer+"zoneAwareLbSetting.minClusterSize"),

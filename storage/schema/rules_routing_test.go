@@ -625,7 +625,27 @@ func TestDestinationRuleRules(t *testing.T) {
 				"spec.trafficPolicy.loadBalancer.localityLbSetting.failoverPriority[0] is empty and has no effect: name a label",
 				"spec.trafficPolicy.loadBalancer.localityLbSetting has no effect without outlierDetection, which finds out that a locality fails",
 				"spec.trafficPolicy.portLevelSettings[0].loadBalancer.localityLbSetting has no effect without outlierDetection, which finds out that a locality fails",
-				"spec.trafficPolicy.loadBalancer.zoneAwareLbSetting is not served yet and has no effect",
+			}},
+		{name: "zones", kind: schema.DestinationRule, spec: `
+			host: a.b
+			trafficPolicy:
+			  loadBalancer: {zoneAwareLbSetting: {failover: [{from: eu, to: eu}, {from: eu/a, to: us}], failoverPriority: [rack, topology.kubernetes.io/zone=a], minClusterSize: 0}}
+			  portLevelSettings:
+			  - {port: {number: 80}, loadBalancer: {simple: PASSTHROUGH, zoneAwareLbSetting: {}}}
+			  - {port: {number: 81}, loadBalancer: {consistentHash: {useSourceIp: true}, zoneAwareLbSetting: {enabled: true}}}
+			  - {port: {number: 82}, loadBalancer: {simple: PASSTHROUGH, zoneAwareLbSetting: {enabled: false}}}
+			  - {port: {number: 83}, loadBalancer: {zoneAwareLbSetting: {failover: [{from: eu, to: us}, {from: eu, to: as}], failoverPriority: [""]}}}`,
+			refused: []string{
+				`spec.trafficPolicy.loadBalancer.zoneAwareLbSetting.failover[0].to: must be another region than from, is "eu"`,
+				`spec.trafficPolicy.loadBalancer.zoneAwareLbSetting.failover[1].from: must be one region, is "eu/a"`,
+				`spec.trafficPolicy.loadBalancer.zoneAwareLbSetting.failoverPriority[1]: "topology.kubernetes.io/zone" is not for this list: regions and zones are ordered by themselves`,
+				"spec.trafficPolicy.loadBalancer.zoneAwareLbSetting.minClusterSize: must be at least 1, is 0",
+			},
+			warned: []string{
+				"spec.trafficPolicy.portLevelSettings[0].loadBalancer.zoneAwareLbSetting has no effect beside simple PASSTHROUGH, which chooses no endpoint",
+				"spec.trafficPolicy.portLevelSettings[1].loadBalancer.zoneAwareLbSetting prefers the region, and no zone: consistentHash chooses the endpoint",
+				`spec.trafficPolicy.portLevelSettings[3].loadBalancer.zoneAwareLbSetting.failover[1] has no effect: an earlier one is for region "eu", too`,
+				"spec.trafficPolicy.portLevelSettings[3].loadBalancer.zoneAwareLbSetting.failoverPriority[0] is empty and has no effect: name a label",
 			}},
 		{name: "warm-up, retry budget and PROXY protocol", kind: schema.DestinationRule, spec: `
 			host: a.b
@@ -659,10 +679,9 @@ func TestDestinationRuleRules(t *testing.T) {
 			trafficPolicy:
 			  outlierDetection: {consecutiveErrors: 3}
 			  tunnel: {targetHost: a, targetPort: 1}
-			  loadBalancer: {simple: ROUND_ROBIN, zoneAwareLbSetting: {enabled: true}, warmup: {duration: 1s}, warmupDurationSecs: 1s}`,
+			  loadBalancer: {simple: ROUND_ROBIN, warmup: {duration: 1s}, warmupDurationSecs: 1s}`,
 			warned: []string{
 				"spec.trafficPolicy.loadBalancer.warmupDurationSecs has no effect beside warmup",
-				"spec.trafficPolicy.loadBalancer.zoneAwareLbSetting is not served yet and has no effect",
 				"spec.trafficPolicy.outlierDetection.consecutiveErrors is not served yet and has no effect",
 			}},
 		{name: "tunnels", kind: schema.DestinationRule, spec: `

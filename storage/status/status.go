@@ -170,6 +170,8 @@ type Proxy struct {
 	Type, Namespace string
 	Addresses       []string
 	Labels          map[string]string
+	// SelfDiscovery says that it knows the endpoints of its own service.
+	SelfDiscovery bool
 	// Replica is the server that it is connected to; empty for none.
 	Replica string
 	// Seen is when it connected, or was last seen.

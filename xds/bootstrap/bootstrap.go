@@ -61,6 +61,12 @@ func Build(o Options) (*bootstrapv3.Bootstrap, error) {
 			}}},
 		}}},
 	}
+	if o.SelfDiscovery {
+		out.ClusterManager = &bootstrapv3.ClusterManager{LocalClusterName: names.LocalCluster}
+		out.StaticResources.Clusters = append(out.StaticResources.Clusters, envoy.Cluster(envoy.ClusterOptions{
+			Name: names.LocalCluster, Type: envoy.EDS, ConnectTimeout: o.ConnectTimeout,
+		}))
+	}
 	if o.AdminAddress != AdminOff {
 		out.Admin = &bootstrapv3.Admin{Address: address(o.AdminAddress)}
 	}
@@ -107,6 +113,9 @@ func (o Options) metadata() map[string]*structpb.Value {
 	}
 	if o.DNSCapture {
 		out["DNS_CAPTURE"] = structpb.NewStringValue("true")
+	}
+	if o.SelfDiscovery {
+		out["ENABLE_SELF_DISCOVERY"] = structpb.NewStringValue("true")
 	}
 	if o.HTTPProxyPort != 0 {
 		out["HTTP_PROXY_PORT"] = structpb.NewStringValue(strconv.Itoa(int(o.HTTPProxyPort)))

@@ -99,6 +99,25 @@ func TestResourcesComeOverOneStream(t *testing.T) {
 	}
 }
 
+// TestSelfDiscovery: the cluster of the proxy's own service is in the bootstrap, and the
+// server knows that it is.
+func TestSelfDiscovery(t *testing.T) {
+	t.Parallel()
+	o := minimal()
+	if got := build(t, o); got.GetClusterManager() != nil || len(got.GetStaticResources().GetClusters()) != 1 {
+		t.Errorf("without: %v", got)
+	}
+	o.SelfDiscovery, o.Locality = true, "eu/a"
+	got := build(t, o)
+	cluster := got.GetStaticResources().GetClusters()[1]
+	if name := got.GetClusterManager().GetLocalClusterName(); name != "local_cluster" || cluster.GetName() != name || envoytest.ClusterTypeOf(cluster) != envoy.EDS {
+		t.Errorf("the local cluster is %q: %v", name, cluster)
+	}
+	if p, err := discovery.ParseProxy(got.GetNode()); err != nil || !p.SelfDiscovery {
+		t.Errorf("the server reads %+v, %v", p, err)
+	}
+}
+
 // TestSeveralServers are endpoints of one cluster, which is resolved where one of
 // them is a name.
 func TestSeveralServers(t *testing.T) {
@@ -181,6 +200,7 @@ func TestAllFaultsAtOnce(t *testing.T) {
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(*bootstrap.Options){
+		"self discovery: needs a locality": func(o *bootstrap.Options) { o.SelfDiscovery = true },
 		"ip: the proxy needs":              func(o *bootstrap.Options) { o.IPs = nil },
 		"a router intercepts nothing":      func(o *bootstrap.Options) { o.Type, o.InterceptionMode = discovery.Router, discovery.InterceptionNone },
 		`xds address "h:0"`:                func(o *bootstrap.Options) { o.XDSAddresses = []string{"h:0"} },

@@ -53,6 +53,9 @@ type Options struct {
 	// DNSCapture says that applications beside a sidecar find services by the
 	// addresses that these were given: it listens on each of them.
 	DNSCapture bool
+	// SelfDiscovery gives the proxy a cluster of the endpoints of its own service, by which
+	// it shares load among zones. It needs the Locality.
+	SelfDiscovery bool
 	// HTTPProxyPort is the port on which a sidecar is an HTTP proxy for applications beside
 	// it; 0 leaves it to the mesh configuration.
 	HTTPProxyPort uint16
@@ -120,6 +123,9 @@ func (o Options) validate(types ...discovery.ProxyType) error {
 	}
 	if strings.Count(o.Locality, "/") > 2 {
 		fault("locality %q: want region/zone/subzone", o.Locality)
+	}
+	if o.SelfDiscovery && o.Locality == "" {
+		fault("self discovery: needs a locality, since a proxy without one knows no zone of its own")
 	}
 	if o.ConnectTimeout < 0 {
 		fault("connect timeout %s: must be positive", o.ConnectTimeout)

@@ -161,25 +161,23 @@ func (f *foresight) build(v *mesh.View, g generate.Generator, name string) (*res
 // own compares the resources of the viewer's own workload. They are the same if no row
 // differs that they were built from.
 func (f *foresight) own(c *compared, v Viewer) (out []Difference) {
-	if v.Proxy.Type != discovery.Sidecar {
-		return nil
-	}
 	if changed, known := f.to.Since(f.from); known && c.sameScope && v.Reads != nil && !v.Reads.Meets(changed) {
 		return nil
 	}
 	before, after := c.before.Of(v.Proxy), c.after.Of(v.Proxy)
 	for _, t := range f.groups.types {
-		if t.Inbound == nil {
+		own := t.Own(v.Proxy)
+		if own == nil {
 			continue
 		}
-		names := slices.AppendSeq(slices.Collect(t.Inbound.Affected(before, mesh.Diff(nil, f.from))), t.Inbound.Affected(after, mesh.Diff(nil, f.to)))
+		names := slices.AppendSeq(slices.Collect(own.Affected(before, mesh.Diff(nil, f.from))), own.Affected(after, mesh.Diff(nil, f.to)))
 		slices.Sort(names)
 		for _, name := range slices.Compact(names) {
-			was, err := memo.Alone(before, t.Inbound, name)
+			was, err := memo.Alone(before, own, name)
 			if err != nil {
 				continue
 			}
-			if is, err := memo.Alone(after, t.Inbound, name); err == nil {
+			if is, err := memo.Alone(after, own, name); err == nil {
 				out = differ(out, t, name, was.Resource, is.Resource)
 			}
 		}

@@ -83,8 +83,8 @@ func compared(rt *rapid.T, proxy *discovery.Proxy, from, to *mesh.PushContext) m
 		view := mesh.NewView(context, context.ClassOf(proxy))
 		for _, t := range catalogue.Types() {
 			makers := map[generate.Generator]*mesh.View{t.For(proxy.Type): view}
-			if t.Inbound != nil && proxy.Type == discovery.Sidecar {
-				makers[t.Inbound] = view.Of(proxy)
+			if own := t.Own(proxy); own != nil {
+				makers[own] = view.Of(proxy)
 			}
 			for g, as := range makers {
 				for name := range g.Affected(as, mesh.Diff(nil, context)) {

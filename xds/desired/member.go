@@ -26,8 +26,8 @@ func (gs *Groups) Join(proxy *discovery.Proxy) *Member {
 	m := &Member{groups: gs, proxy: proxy, workload: make([]workload, len(gs.types))}
 	for i, t := range gs.types {
 		m.workload[i].typeName, m.workload[i].failures, m.workload[i].uses = t.Name, gs.failures, &gs.memo.Uses
-		if t.Inbound != nil && proxy.Type == discovery.Sidecar {
-			m.workload[i].generator = t.Inbound
+		if own := t.Own(proxy); own != nil {
+			m.workload[i].generator = own
 		}
 	}
 	return m

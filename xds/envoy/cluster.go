@@ -282,8 +282,19 @@ type LoadBalancer struct {
 	// PanicThreshold is the percentage of healthy endpoints below which health
 	// is ignored; nil is Envoy's 50, 0 is never.
 	PanicThreshold *float64
-	// LocalityWeighted spreads over localities by their weights.
+	// LocalityWeighted spreads over localities by their weights. It excludes Zones.
 	LocalityWeighted bool
+	// Zones is whether a proxy with a local cluster prefers its own zone; nil leaves it to
+	// Envoy, which does.
+	Zones *Zones
+}
+
+// Zones is how a proxy with a local cluster shares load among zones: it sends as much as
+// it can to its own, as long as each endpoint gets the same. RingHash and Maglev do not.
+type Zones struct {
+	Enabled bool
+	// MinClusterSize is the number of endpoints from which on it does; 0 is Envoy's 6.
+	MinClusterSize uint32
 }
 
 const (
@@ -358,17 +369,31 @@ func (w *WarmUp) message() *clusterv3.Cluster_SlowStartConfig {
 }
 
 func (l LoadBalancer) common() *clusterv3.Cluster_CommonLbConfig {
-	if l.PanicThreshold == nil && !l.LocalityWeighted {
+	if l.PanicThreshold == nil && !l.LocalityWeighted && l.Zones == nil {
 		return nil
 	}
 	out := &clusterv3.Cluster_CommonLbConfig{}
 	if l.PanicThreshold != nil {
 		out.HealthyPanicThreshold = &typev3.Percent{Value: *l.PanicThreshold}
 	}
-	if l.LocalityWeighted {
+	switch {
+	case l.LocalityWeighted:
 		out.LocalityConfigSpecifier = &clusterv3.Cluster_CommonLbConfig_LocalityWeightedLbConfig_{
 			LocalityWeightedLbConfig: &clusterv3.Cluster_CommonLbConfig_LocalityWeightedLbConfig{},
 		}
+	case l.Zones != nil:
+		out.LocalityConfigSpecifier = &clusterv3.Cluster_CommonLbConfig_ZoneAwareLbConfig_{ZoneAwareLbConfig: l.Zones.message()}
+	}
+	return out
+}
+
+func (z *Zones) message() *clusterv3.Cluster_CommonLbConfig_ZoneAwareLbConfig {
+	out := &clusterv3.Cluster_CommonLbConfig_ZoneAwareLbConfig{RoutingEnabled: &typev3.Percent{}}
+	if z.Enabled {
+		out.RoutingEnabled.Value = 100
+	}
+	if z.MinClusterSize > 0 {
+		out.MinClusterSize = wrapperspb.UInt64(uint64(z.MinClusterSize))
 	}
 	return out
 }

@@ -74,7 +74,7 @@ func faultsOf(t *testing.T, objects []*config.Config) (faults []string) {
 	w.Put(clones...)
 	for _, n := range []xdstest.Node{
 		{Type: discovery.Router, Namespace: schematest.Namespace, IP: "10.0.0.3", MoreIPs: []string{"fd00::3"}, Labels: map[string]string{"app": "edge"}, RouteDelta: true},
-		{Type: discovery.Sidecar, Namespace: schematest.Namespace, Labels: map[string]string{"app": "odd"}, DNSCapture: true},
+		{Type: discovery.Sidecar, Namespace: schematest.Namespace, Labels: map[string]string{"app": "odd"}, DNSCapture: true, SelfDiscovery: true},
 		{Type: discovery.Sidecar, Namespace: schematest.Namespace, Interception: discovery.InterceptionRedirect, Labels: map[string]string{"app": "scoped"}},
 		{Type: discovery.Sidecar, Namespace: "else", IP: "fd00::2", Interception: discovery.InterceptionTproxy, RouteDelta: true},
 		{Type: discovery.Proxyless, Namespace: schematest.Namespace},
@@ -82,8 +82,8 @@ func faultsOf(t *testing.T, objects []*config.Config) (faults []string) {
 		view := w.View(n)
 		for _, typ := range catalogue.Types() {
 			generators := []generate.Generator{typ.For(n.Type)}
-			if typ.Inbound != nil && n.Type == discovery.Sidecar {
-				generators = append(generators, typ.Inbound)
+			if own := typ.Own(n.Proxy(t)); own != nil {
+				generators = append(generators, own)
 			}
 			for _, g := range generators {
 				for name := range g.Affected(view, mesh.Diff(nil, w.Context())) {

@@ -107,7 +107,7 @@ func served(t *testing.T) []*config.Config {
 // fingerprints tell meshes apart that differ for some proxy, one by one.
 func fingerprints(t *testing.T, w *xdstest.World) iter.Seq[string] {
 	nodes := []xdstest.Node{
-		{Namespace: "shop", Labels: map[string]string{"app": "productpage", "rack": "1"}, Locality: "eu/a"},
+		{Namespace: "shop", Labels: map[string]string{"app": "productpage", "rack": "1"}, Locality: "eu/a", SelfDiscovery: true},
 		{Namespace: "shop", IP: "192.0.2.4", Labels: map[string]string{"app": "front", "rack": "1"}, Locality: "eu/a"},
 		{Namespace: "shop", IP: "192.0.2.5", Labels: map[string]string{"app": "reviews"}},
 		{Namespace: "shop", IP: "192.0.2.6", Labels: map[string]string{"app": "reviews"}, Interception: discovery.InterceptionRedirect},

@@ -93,7 +93,7 @@ func TestPatchesReachAllThatIsServed(t *testing.T) {
 	parts := 0
 	for _, n := range []xdstest.Node{
 		{IP: "10.0.0.1"},
-		{IP: "10.0.0.1", Interception: discovery.InterceptionRedirect, RouteDelta: true},
+		{IP: "10.0.0.1", Interception: discovery.InterceptionRedirect, RouteDelta: true, SelfDiscovery: true},
 		{IP: "10.0.0.9", Type: discovery.Router, Namespace: "edge", Labels: map[string]string{"istio": "gateway"}},
 		{IP: "10.0.0.8", Type: discovery.Proxyless},
 	} {
@@ -133,10 +133,11 @@ func TestPatchesReachAllThatIsServed(t *testing.T) {
 			if after.Len() > 0 {
 				seen[served.Name+kind] = true
 			}
-			if served.Inbound == nil || n.Type == discovery.Proxyless || n.Type == discovery.Router {
+			inbound := served.Own(n.Proxy(t))
+			if inbound == nil {
 				continue
 			}
-			for _, own := range w.Build(n, served.Inbound) {
+			for _, own := range w.Build(n, inbound) {
 				if after.Value(own.Name) == nil {
 					t.Errorf("%s: no %s", served.Name, own.Name)
 				}

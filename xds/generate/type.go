@@ -20,6 +20,9 @@ type ResourceType struct {
 	// few, built for each proxy and inserted among those of its class. Affected is
 	// asked with a Whole delta only, and what it reads is recorded. Nil for none.
 	Inbound Generator
+	// SelfDiscovery: Inbound is of the sidecars and gateways that discover themselves,
+	// instead of all sidecars.
+	SelfDiscovery bool
 	// Proxyless makes what gRPC clients get instead; nil for nothing.
 	Proxyless Generator
 	// Full types may be asked for as a whole; see protocol.Type.
@@ -46,6 +49,19 @@ func Needing(types []ResourceType, typeURL string) []string {
 	return out
 }
 
+// Own is the generator of what is the own of a proxy's workload, nil for none.
+func (t ResourceType) Own(proxy *discovery.Proxy) Generator {
+	if t.SelfDiscovery && !proxy.SelfDiscovery || !t.own(proxy.Type) {
+		return nil
+	}
+	return t.Inbound
+}
+
+// own says whether proxies of a type may have own resources.
+func (t ResourceType) own(kind discovery.ProxyType) bool {
+	return t.Inbound != nil && (kind == discovery.Sidecar || kind == discovery.Router && t.SelfDiscovery)
+}
+
 // For is the generator for proxies of a type.
 func (t ResourceType) For(kind discovery.ProxyType) Generator {
 	switch {
@@ -58,12 +74,12 @@ func (t ResourceType) For(kind discovery.ProxyType) Generator {
 }
 
 // For returns the generators of all types for proxies of a type, in the order of the
-// types. Those of a sidecar's own resources are among them.
+// types. Those of a workload's own resources are among them.
 func For(types []ResourceType, kind discovery.ProxyType) []Generator {
 	var out []Generator
 	for _, t := range types {
 		out = append(out, t.For(kind))
-		if t.Inbound != nil && kind == discovery.Sidecar {
+		if t.own(kind) {
 			out = append(out, t.Inbound)
 		}
 	}

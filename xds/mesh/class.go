@@ -16,6 +16,9 @@ type Shape struct {
 	// DNSCapture: applications beside the proxy connect to the addresses that
 	// services were given.
 	DNSCapture bool
+	// SelfDiscovery: the proxy may share load among zones, since it knows the endpoints of
+	// its own service.
+	SelfDiscovery bool
 }
 
 // Class holds all properties of a proxy that its shared configuration depends on. It is
@@ -73,6 +76,7 @@ func (p *PushContext) ClassOf(proxy *discovery.Proxy) Class {
 		Shape: Shape{
 			Type: proxy.Type, Interception: proxy.InterceptionMode,
 			IPv4: proxy.SupportsIPv4(), IPv6: proxy.SupportsIPv6(), DNSCapture: proxy.DNSCapture,
+			SelfDiscovery: proxy.SelfDiscovery,
 		},
 		Namespace:  proxy.Namespace,
 		RouteDelta: proxy.RouteDelta,

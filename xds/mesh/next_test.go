@@ -109,6 +109,11 @@ func (d *draw) config() {
 					FailoverPriority: d.some([]string{"app", "v=1"}, "priorities"),
 				}},
 			}
+			if rapid.Bool().Draw(d.t, "zones") {
+				c.Spec.(*networking.DestinationRule).TrafficPolicy.LoadBalancer = &networking.LoadBalancerSettings{
+					ZoneAwareLbSetting: &networking.ZoneAwareLoadBalancerSetting{FailoverPriority: d.some([]string{"app", "v=1"}, "priorities")},
+				}
+			}
 		}
 	case "Gateway":
 		c.Spec = &networking.Gateway{Selector: map[string]string{"app": c.Name}, Servers: []*networking.Server{

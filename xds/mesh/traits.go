@@ -45,14 +45,17 @@ func (t traitTable) follow(from, to *PushContext) {
 // order.
 func (p *PushContext) traitsAt(place discovery.Place) string {
 	asked := slices.Collect(traitRows.of(p).Keys())
-	if mesh := p.mesh.GetLocalityLbSetting(); len(mesh.GetDistribute()) > 0 || len(asked) > 0 {
+	if mesh := p.mesh.GetLocalityLbSetting(); len(mesh.GetDistribute()) > 0 || slices.Contains(asked, destination.LocalityTrait) {
 		asked = append(asked, destination.TraitsOf(mesh)...)
 	}
+	asked = append(asked, destination.TraitsOfZones(p.mesh.GetZoneAwareLbSetting())...)
 	slices.Sort(asked)
 	var out []string
 	for _, trait := range slices.Compact(asked) {
 		value := place.Locality
-		if key, ok := strings.CutPrefix(trait, destination.LabelTrait); ok {
+		if trait == destination.RegionTrait {
+			value = place.Region()
+		} else if key, ok := strings.CutPrefix(trait, destination.LabelTrait); ok {
 			value = place.Label(key)
 		}
 		if value != "" {

@@ -154,6 +154,7 @@ const (
 	selfLabels    = "labels"
 	selfTrait     = "trait"
 	selfIPs       = "ips"
+	selfRegion    = "region"
 	selfServes    = "serves"
 	selfDelta     = "routeDelta"
 	selfHTTPProxy = "httpProxy"
@@ -176,6 +177,8 @@ func (selfTable) answer(v *View, key, args string) any {
 		return v.class.trait(args)
 	case selfIPs:
 		return v.ips()
+	case selfRegion:
+		return v.region()
 	case selfServes:
 		return v.identity()
 	case selfDelta:
@@ -284,6 +287,9 @@ func (v *View) HasLabels(selector labels.Instance) bool {
 // Locality is where the proxy is, region/zone/subzone; empty where nothing in the
 // configuration asks for it.
 func (v *View) Locality() string { return v.ask(Self, selfTrait, destination.LocalityTrait).(string) }
+
+// Region is the region of the proxy; empty where nothing in the configuration asks for it.
+func (v *View) Region() string { return v.ask(Self, selfTrait, destination.RegionTrait).(string) }
 
 // Label is the value of a label of the proxy that failoverPriority names. Labels of the
 // topology that are not set follow from where the proxy is.

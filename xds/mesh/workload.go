@@ -28,6 +28,19 @@ func (v *View) ips() string {
 	return strings.Join(v.workload.IPAddresses, " ")
 }
 
+// InRegion says whether a locality is of the region that the workload is in. It is false
+// in the view of a class.
+func (v *View) InRegion(locality string) bool {
+	return v.workload != nil && discovery.Place{Locality: locality}.Region() == v.ask(Self, selfRegion, "").(string)
+}
+
+func (v *View) region() string {
+	if v.workload == nil {
+		return ""
+	}
+	return v.context.placeOf(v.workload).Region()
+}
+
 // identity returns the proved identity of the workload; empty for none.
 func (v *View) identity() string {
 	if v.workload == nil {

@@ -59,7 +59,7 @@ var (
 		"outbound_traffic_policy": true, "default_service_export_to": true, "default_virtual_service_export_to": true,
 		"default_destination_rule_export_to": true, "access_log_format": true, "access_log_encoding": true,
 		"default_config": true, "proxy_listen_port": true, "proxy_inbound_listen_port": true, "inbound_traffic_policy": true,
-		"protocol_detection_timeout": true, "default_http_retry_policy": true, "locality_lb_setting": true,
+		"protocol_detection_timeout": true, "default_http_retry_policy": true, "locality_lb_setting": true, "zone_aware_lb_setting": true,
 		"tcp_keepalive": true, "h2_upgrade_policy": true,
 		"dns_refresh_rate": true, "inbound_cluster_stat_name": true, "outbound_cluster_stat_name": true,
 		"proxy_http_port": true,
@@ -91,7 +91,9 @@ func Parse(document []byte) (c *Config, warnings []string, err error) {
 	if port := over.GetProxyHttpPort(); port < 0 || port > 65535 {
 		faults = multierror.Append(faults, fmt.Errorf("meshConfig.proxyHttpPort: must be a port from 1 to 65535, or 0 for none, is %d", port))
 	}
-	faults = multierror.Append(faults, schema.CheckLocalityLbSetting("meshConfig.localityLbSetting", over.GetLocalityLbSetting()))
+	faults = multierror.Append(faults,
+		schema.CheckLocalityLbSetting("meshConfig.localityLbSetting", over.GetLocalityLbSetting()),
+		schema.CheckZoneAwareLbSetting("meshConfig.zoneAwareLbSetting", over.GetZoneAwareLbSetting()))
 	faults = multierror.Append(faults,
 		schema.CheckTCPKeepalive("meshConfig.tcpKeepalive", over.GetTcpKeepalive()),
 		schema.CheckExportTo("meshConfig.defaultServiceExportTo", over.GetDefaultServiceExportTo()),

@@ -271,7 +271,7 @@ func (r *Reporter) proxyWrites(p *Snapshot, facts *statuses.Facts) ([]etcd.SideW
 			put(r.present(proxy), 0)
 		case known.Replica != r.ID && (!alive(facts, known.Replica) || proxy.Since.After(known.Seen)):
 			put(r.present(proxy), known.Revision)
-		case known.Replica == r.ID && !maps.Equal(known.Labels, proxy.Labels(nil)): // it came back with others
+		case known.Replica == r.ID && (!maps.Equal(known.Labels, proxy.Labels(nil)) || known.SelfDiscovery != proxy.SelfDiscovery): // it came back another
 			put(r.present(proxy), known.Revision)
 		}
 	}
@@ -287,7 +287,7 @@ func (r *Reporter) proxyWrites(p *Snapshot, facts *statuses.Facts) ([]etcd.SideW
 func (r *Reporter) present(p Proxy) *status.Proxy {
 	return &status.Proxy{
 		Node: p.ID, Replica: r.ID, Seen: p.Since,
-		Type: string(p.Type), Namespace: p.Namespace, Addresses: p.IPAddresses, Labels: p.Labels(nil),
+		Type: string(p.Type), Namespace: p.Namespace, Addresses: p.IPAddresses, Labels: p.Labels(nil), SelfDiscovery: p.SelfDiscovery,
 	}
 }
 

@@ -79,6 +79,7 @@ const (
 	ServerUnrouted     Code = "PTL0171"
 	RoutesUnserved     Code = "PTL0172"
 	SourceShadowed     Code = "PTL0181"
+	ZonesUnknown       Code = "PTL0201"
 )
 
 // Kind is what there is to know of a Code.
@@ -145,6 +146,7 @@ var kinds = []Kind{
 	{ServerUnrouted, "", Warning, status.ResolvedRefs, "a server of a Gateway passes bytes, and no tcp route is for it", "no proxy listens on its port"},
 	{RoutesUnserved, "", Warning, status.ResolvedRefs, "http or tcp routes are for a Gateway without a server of the kind for their hosts and ports", "the gateway does not have the routes"},
 	{SourceShadowed, "", Warning, status.Conflicted, "two sources of configuration have an object of one kind, namespace and name", "that of the source that comes first is used alone"},
+	{ZonesUnknown, "", Info, status.ResolvedRefs, "a DestinationRule has load shared among zones, and no proxy that it is for knows the endpoints of its own service", "proxies prefer their region, and no zone"},
 }
 
 // Kinds iterates over the table of all codes, in their order.

@@ -42,6 +42,7 @@ func (j *judge) destinationRule(object *config.Config) {
 	j.tunnels(spec, services)
 	j.dynamicRule(spec, services)
 	j.ruleOfClients(object, spec, services)
+	j.zones(object, spec)
 	for i, subset := range spec.GetSubsets() {
 		j.emptySubset(at("spec.subsets", i), subset, services)
 	}

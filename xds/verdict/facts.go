@@ -48,6 +48,7 @@ const (
 	sidecarsRow row = "s" // the sidecars of a namespace
 	addressRow  row = "a" // the proxies at an address
 	clientsRow  row = "c" // the gRPC clients without a proxy; no key
+	zonesRow    row = "z" // the proxies that know the endpoints of their own service; no key
 
 	delegatorsRow row = "d" // the VirtualServices that delegate to an object, by its path
 )
@@ -108,14 +109,14 @@ func changedMesh(from, to Facts, yield func(row) bool) bool {
 
 func changedProxies(from, to Facts, yield func(row) bool) bool {
 	for c := range pmap.Diff(from.Proxies, to.Proxies) {
-		stays := c.HasOld && c.HasNew && c.Old.Type == c.New.Type && c.Old.Namespace == c.New.Namespace
+		stays := c.HasOld && c.HasNew && c.Old.Type == c.New.Type && c.Old.Namespace == c.New.Namespace && c.Old.SelfDiscovery == c.New.SelfDiscovery
 		for _, p := range []*status.Proxy{c.Old, c.New} {
 			if p == nil {
 				continue
 			}
 			for _, key := range proxyRows(p) {
-				// Whether a client is connected makes no difference.
-				if (key != clientsRow || !stays) && !yield(key) {
+				// Whether a client is connected makes no difference, nor where a proxy is.
+				if (key != clientsRow && key != zonesRow || !stays) && !yield(key) {
 					return false
 				}
 			}
@@ -136,6 +137,9 @@ func proxyRows(p *status.Proxy) []row {
 	}
 	if proxy.Type == discovery.Proxyless {
 		out = append(out, clientsRow)
+	}
+	if p.SelfDiscovery {
+		out = append(out, zonesRow)
 	}
 	for _, address := range proxy.IPAddresses {
 		out = append(out, addressRow+row(address))

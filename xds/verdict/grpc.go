@@ -45,7 +45,7 @@ func RuleNotForGRPC(spec *networking.DestinationRule) []string {
 		add(p.GetConnectionPool().GetHttp(), path+".connectionPool.http", "http1MaxPendingRequests", "maxRequestsPerConnection", "maxRetries",
 			"idleTimeout", "h2UpgradePolicy", "useClientProtocol", "maxConcurrentStreams", "http2KeepAlive")
 		balancer := p.GetLoadBalancer()
-		add(balancer, path+".loadBalancer", "warmup", "warmupDurationSecs")
+		add(balancer, path+".loadBalancer", "warmup", "warmupDurationSecs", "zoneAwareLbSetting")
 		add(balancer.GetConsistentHash(), path+".loadBalancer.consistentHash", "httpCookie", "httpQueryParameterName", "maglev")
 		switch balancer.GetSimple() {
 		case networking.LoadBalancerSettings_RANDOM, networking.LoadBalancerSettings_PASSTHROUGH:

@@ -345,6 +345,33 @@ func TestVerdicts(t *testing.T) {
 			want:    []string{"a PTL0133 spec.egress[0].bind", "a PTL0133 spec.egress[1].port.protocol", "a PTL0133 spec.outboundTrafficPolicy"},
 		},
 		{
+			name: "zones without a proxy that discovers itself",
+			objects: []string{
+				entry, xdstest.Object("ServiceEntry", "calls", `{hosts: [calls.example.com], ports: [{number: 80, name: grpc, protocol: GRPC}], resolution: STATIC, endpoints: [{address: 10.0.0.3}]}`),
+				rule("all", `{host: web.example.com, trafficPolicy: {loadBalancer: {zoneAwareLbSetting: {}}, portLevelSettings: [{port: {number: 80}, loadBalancer: {zoneAwareLbSetting: {enabled: true}}}]},
+					subsets: [{name: v1, labels: {version: v1}, trafficPolicy: {loadBalancer: {zoneAwareLbSetting: {enabled: false}}}}]}`),
+				rule("calls", "{host: calls.example.com, trafficPolicy: {loadBalancer: {zoneAwareLbSetting: {}}}}"),
+			},
+			proxies: proxies(client("default"), atAddress("n", "10.0.0.8", "r")),
+			want: []string{
+				"all PTL0201 spec.trafficPolicy.loadBalancer.zoneAwareLbSetting", "all PTL0201 spec.trafficPolicy.portLevelSettings[0].loadBalancer.zoneAwareLbSetting",
+				"calls PTL0133 spec.trafficPolicy.loadBalancer.zoneAwareLbSetting", "calls PTL0201 spec.trafficPolicy.loadBalancer.zoneAwareLbSetting",
+			},
+		},
+		{
+			name: "zones with a proxy that discovers itself",
+			objects: []string{
+				entry, rule("all", "{host: web.example.com, trafficPolicy: {loadBalancer: {zoneAwareLbSetting: {}}}}"),
+				rule("some", "{host: web.example.com, workloadSelector: {matchLabels: {app: none}}, trafficPolicy: {loadBalancer: {zoneAwareLbSetting: {}}}}"),
+				xdstest.Object("DestinationRule", "other/mine", "{host: web.example.com, exportTo: [.], trafficPolicy: {loadBalancer: {zoneAwareLbSetting: {}}}}"),
+			},
+			proxies: proxies(&status.Proxy{Node: "n", Type: "sidecar", Namespace: "default", Labels: map[string]string{"app": "web"}, Addresses: []string{"10.0.0.8"}, Replica: "r", SelfDiscovery: true}),
+			want: []string{
+				"some PTL0201 spec.trafficPolicy.loadBalancer.zoneAwareLbSetting", "some PTL0132 spec.workloadSelector",
+				"mine PTL0201 spec.trafficPolicy.loadBalancer.zoneAwareLbSetting",
+			},
+		},
+		{
 			name: "what gRPC clients do not take of a rule",
 			objects: []string{
 				xdstest.Object("ServiceEntry", "calls", `{hosts: [calls.example.com], ports: [{number: 80, name: grpc, protocol: GRPC}], resolution: STATIC, endpoints: [{address: 10.0.0.3}]}`), entry,

@@ -80,10 +80,11 @@ func (m Member) Walked() (map[string]string, error) {
 		for name, r := range built {
 			out[t.Name+" "+name] = r.Version
 		}
-		if t.Inbound == nil || m.proxy.Type != discovery.Sidecar {
+		own := t.Own(m.proxy)
+		if own == nil {
 			continue
 		}
-		inbound, err := walk(t.Inbound, w.view.Of(m.proxy), w.delta)
+		inbound, err := walk(own, w.view.Of(m.proxy), w.delta)
 		if err != nil {
 			return nil, err
 		}

@@ -213,6 +213,8 @@ type Node struct {
 	Identity  string // that the proxy proved; none
 	// DNSCapture: applications beside it connect to addresses that were assigned.
 	DNSCapture bool
+	// SelfDiscovery: it knows the endpoints of its own service.
+	SelfDiscovery bool
 	// HTTPProxyPort is the port on which it is an HTTP proxy by its own metadata; none.
 	HTTPProxyPort string
 	// RouteDelta: it takes virtual hosts one by one.
@@ -249,13 +251,14 @@ func (n Node) Proxy(tb testing.TB) *discovery.Proxy {
 		Id:       string(kind) + "~" + n.IP + "~test~" + cmp.Or(n.Domain, n.Namespace+".svc.cluster.local"),
 		Locality: envoy.Locality(n.Locality),
 		Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{
-			"GENERATOR":         structpb.NewStringValue(generator),
-			"NAMESPACE":         structpb.NewStringValue(n.Namespace),
-			"INTERCEPTION_MODE": structpb.NewStringValue(string(cmp.Or(n.Interception, discovery.InterceptionNone))),
-			"INSTANCE_IPS":      structpb.NewStringValue(strings.Join(append([]string{n.IP}, n.MoreIPs...), ",")),
-			"LABELS":            structpb.NewStructValue(labels),
-			"DNS_CAPTURE":       structpb.NewBoolValue(n.DNSCapture),
-			"HTTP_PROXY_PORT":   structpb.NewStringValue(n.HTTPProxyPort),
+			"GENERATOR":             structpb.NewStringValue(generator),
+			"NAMESPACE":             structpb.NewStringValue(n.Namespace),
+			"INTERCEPTION_MODE":     structpb.NewStringValue(string(cmp.Or(n.Interception, discovery.InterceptionNone))),
+			"INSTANCE_IPS":          structpb.NewStringValue(strings.Join(append([]string{n.IP}, n.MoreIPs...), ",")),
+			"LABELS":                structpb.NewStructValue(labels),
+			"DNS_CAPTURE":           structpb.NewBoolValue(n.DNSCapture),
+			"ENABLE_SELF_DISCOVERY": structpb.NewBoolValue(n.SelfDiscovery),
+			"HTTP_PROXY_PORT":       structpb.NewStringValue(n.HTTPProxyPort),
 		}},
 	})
 	if err != nil {
@@ -305,7 +308,7 @@ func Generators() []generate.Generator {
 
 // Inbound are the generators of what is a workload's own.
 func Inbound() []generate.Generator {
-	return []generate.Generator{cluster.Inbound{}, listener.Inbound{}}
+	return []generate.Generator{cluster.Inbound{}, endpoint.Local{}, listener.Inbound{}}
 }
 
 // Simulate simulates the proxy of a node.

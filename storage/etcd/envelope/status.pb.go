@@ -867,6 +867,7 @@ type KnownProxy struct {
 	Namespace     string            `protobuf:"bytes,5,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Addresses     []string          `protobuf:"bytes,6,rep,name=addresses,proto3" json:"addresses,omitempty"`
 	Labels        map[string]string `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	SelfDiscovery bool              `protobuf:"varint,8,opt,name=self_discovery,json=selfDiscovery,proto3" json:"self_discovery,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -950,6 +951,13 @@ func (x *KnownProxy) GetLabels() map[string]string {
 	return nil
 }
 
+func (x *KnownProxy) GetSelfDiscovery() bool {
+	if x != nil {
+		return x.SelfDiscovery
+	}
+	return false
+}
+
 var File_status_proto protoreflect.FileDescriptor
 
 const file_status_proto_rawDesc = "" +
@@ -1023,7 +1031,7 @@ const file_status_proto_rawDesc = "" +
 	"\brejected\x18\x05 \x01(\bR\brejected\x12+\n" +
 	"\x11rejected_revision\x18\x06 \x01(\x03R\x10rejectedRevision\x12\x18\n" +
 	"\amessage\x18\a \x01(\tR\amessage\x12\x18\n" +
-	"\aobjects\x18\b \x03(\tR\aobjects\"\x9e\x02\n" +
+	"\aobjects\x18\b \x03(\tR\aobjects\"\xc5\x02\n" +
 	"\n" +
 	"KnownProxy\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x18\n" +
@@ -1032,7 +1040,8 @@ const file_status_proto_rawDesc = "" +
 	"\x04type\x18\x04 \x01(\tR\x04type\x12\x1c\n" +
 	"\tnamespace\x18\x05 \x01(\tR\tnamespace\x12\x1c\n" +
 	"\taddresses\x18\x06 \x03(\tR\taddresses\x12C\n" +
-	"\x06labels\x18\a \x03(\v2+.portolan.storage.v1.KnownProxy.LabelsEntryR\x06labels\x1a9\n" +
+	"\x06labels\x18\a \x03(\v2+.portolan.storage.v1.KnownProxy.LabelsEntryR\x06labels\x12%\n" +
+	"\x0eself_discovery\x18\b \x01(\bR\rselfDiscovery\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B9Z7github.com/portolan-mesh/portolan/storage/etcd/envelopeb\x06proto3"

@@ -24,7 +24,7 @@ func Types() []generate.ResourceType {
 			Name: "CDS", Generator: cluster.Generator{}, Inbound: cluster.Inbound{}, Proxyless: proxyless.Clusters{}, Full: true,
 			Needs: []resource.Need{need(resource.Covered, resource.EndpointType), need(resource.Grace, "")},
 		},
-		{Name: "EDS", Generator: endpoint.Generator{}, Proxyless: proxyless.Endpoints{}},
+		{Name: "EDS", Generator: endpoint.Generator{}, Inbound: endpoint.Local{}, SelfDiscovery: true, Proxyless: proxyless.Endpoints{}},
 		{
 			Name: "LDS", Generator: listener.Generator{}, Inbound: listener.Inbound{}, Proxyless: proxyless.Listeners{}, Full: true,
 			Needs: []resource.Need{need(resource.Warm, resource.RouteType), traffic},

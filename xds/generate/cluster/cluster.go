@@ -99,6 +99,7 @@ func outbound(v *mesh.View, name string, o Outbound) (proto.Message, []resource.
 		options.Check = o.healthCheck()
 		options.LoadBalancer.PanicThreshold = o.healths().panicThreshold()
 		options.LoadBalancer.LocalityWeighted = o.SpreadsByWeight(v)
+		options.LoadBalancer.Zones = o.zones(v)
 	}
 	return envoy.Cluster(options), needs, nil
 }

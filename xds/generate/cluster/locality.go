@@ -19,6 +19,8 @@ import (
 // no preference. (Istio: loadbalancer.ApplyLocalityLoadBalancer.)
 type Spread struct {
 	setting *networking.LocalityLoadBalancerSetting
+	// regions: only the region counts, as the proxy shares load among zones by itself.
+	regions bool
 	// locality is that of the proxy, and labels the values of its labels that the
 	// setting compares, by their place in failoverPriority.
 	locality string
@@ -27,12 +29,19 @@ type Spread struct {
 
 // Spread returns the preference of the cluster: as the rule says, else the mesh. Without
 // outlier detection there is no failover, since nothing would tell that a locality fails.
+// But where proxies share load among zones, these are always those of their own region.
 func (o Outbound) Spread(v *mesh.View) *Spread {
-	setting := o.localitySetting(v)
-	if setting == nil {
+	setting, zones := o.localitySettings(v)
+	var s *Spread
+	switch {
+	case zones != nil:
+		s = &Spread{setting: regional(zones), regions: true, locality: v.Region()}
+	case setting != nil:
+		s = &Spread{setting: setting, locality: v.Locality()}
+	default:
 		return nil
 	}
-	s := &Spread{setting: setting, locality: v.Locality()}
+	setting = s.setting
 	if len(setting.GetDistribute()) == 0 {
 		for _, priority := range setting.GetFailoverPriority() {
 			key, value, valued := strings.Cut(priority, "=")
@@ -45,24 +54,50 @@ func (o Outbound) Spread(v *mesh.View) *Spread {
 	return s
 }
 
-// localitySetting is what the preference of the cluster follows; nil for none.
-func (o Outbound) localitySetting(v *mesh.View) *networking.LocalityLoadBalancerSetting {
+// regional is the part of a setting that concerns regions and labels.
+func regional(zones *networking.ZoneAwareLoadBalancerSetting) *networking.LocalityLoadBalancerSetting {
+	out := &networking.LocalityLoadBalancerSetting{FailoverPriority: zones.GetFailoverPriority()}
+	for _, f := range zones.GetFailover() {
+		out.Failover = append(out.Failover, &networking.LocalityLoadBalancerSetting_Failover{From: f.GetFrom(), To: f.GetTo()})
+	}
+	return out
+}
+
+// localitySettings is what the preference of the cluster follows: one of both, or none.
+// Either setting of a rule replaces those of the mesh, of which zones come first.
+func (o Outbound) localitySettings(v *mesh.View) (*networking.LocalityLoadBalancerSetting, *networking.ZoneAwareLoadBalancerSetting) {
 	policy := o.Policy()
-	setting := policy.GetLoadBalancer().GetLocalityLbSetting()
+	setting, zones := policy.GetLoadBalancer().GetLocalityLbSetting(), policy.GetLoadBalancer().GetZoneAwareLbSetting()
+	if setting == nil && zones == nil {
+		zones = v.Mesh(mesh.ZoneAwareLbSetting).GetZoneAwareLbSetting()
+	}
+	if destination.Zoned(zones) {
+		return nil, zones
+	}
 	if setting == nil {
 		setting = v.Mesh(mesh.LocalityLbSetting).GetLocalityLbSetting()
 	}
 	if setting == nil || destination.Off(setting) || len(setting.GetDistribute()) == 0 && policy.GetOutlierDetection() == nil {
+		return nil, nil
+	}
+	return setting, nil
+}
+
+// zones is whether a proxy that knows the endpoints of its own service prefers its zone;
+// nil for any other proxy, which cannot. Envoy would prefer it everywhere.
+func (o Outbound) zones(v *mesh.View) *envoy.Zones {
+	if !v.Shape().SelfDiscovery {
 		return nil
 	}
-	return setting
+	_, zones := o.localitySettings(v)
+	return &envoy.Zones{Enabled: zones != nil, MinClusterSize: zones.GetMinClusterSize().GetValue()}
 }
 
 // SpreadsByWeight says whether proxies spread over localities by their weights. Otherwise
 // they would prefer, by weights, what the load balancer is to choose. It is the same for
 // proxies of all localities.
 func (o Outbound) SpreadsByWeight(v *mesh.View) bool {
-	s := o.localitySetting(v)
+	s, _ := o.localitySettings(v)
 	return len(s.GetDistribute())+len(s.GetFailover())+len(s.GetFailoverPriority()) > 0
 }
 
@@ -142,7 +177,7 @@ func (s *Spread) Place(localities []Locality) {
 		switch p := s.distance(l.Label); {
 		case len(s.labels) == 0:
 			localities[i].Priority = p
-		case len(s.setting.GetFailover()) > 0:
+		case s.regions || len(s.setting.GetFailover()) > 0:
 			localities[i].Priority = l.Priority*(farthest+1) + p
 		}
 	}
@@ -153,7 +188,8 @@ func (s *Spread) Place(localities []Locality) {
 const farthest = 4
 
 // distance is the priority of a locality: 0 for the proxy's own, 1 of its zone, 2 of its
-// region, 3 elsewhere, and 4 where failover names another region.
+// region, 3 elsewhere, and 4 where failover names another region. Where only regions
+// count, it is 0 in the proxy's own.
 func (s *Spread) distance(label string) uint32 {
 	own, other := envoy.Locality(s.locality), envoy.Locality(label)
 	switch {
@@ -167,6 +203,8 @@ func (s *Spread) distance(label string) uint32 {
 			}
 		}
 		return 3
+	case s.regions:
+		return 0
 	case own.GetZone() != other.GetZone():
 		return 2
 	case own.GetSubZone() != other.GetSubZone():

@@ -74,11 +74,16 @@ func assemble(v *mesh.View, name string, o cluster.Outbound, spread *cluster.Spr
 	if spread != nil {
 		parts = placed(spread, localities, parts)
 	}
+	return assembled(name, parts), nil
+}
+
+// assembled puts encoded localities together; nil as assemble says.
+func assembled(name string, parts []envoy.EncodedLocality) proto.Message {
 	body, ok := envoy.AssembleLoadAssignment(name, parts)
 	if !ok {
-		return nil, nil
+		return nil
 	}
-	return resource.Encoded{Message: envoy.LoadAssignment(name, nil), Body: body}, nil
+	return resource.Encoded{Message: envoy.LoadAssignment(name, nil), Body: body}
 }
 
 // placed gives encoded localities their priorities and weights.

@@ -107,6 +107,18 @@ func servicePorts(v *mesh.View) []Port {
 	return ordered(out)
 }
 
+// FirstService is the oldest service of the workload's own namespace that it serves, nil
+// for none.
+func FirstService(v *mesh.View) *mesh.ServiceRow {
+	var first *mesh.ServiceRow
+	for _, s := range v.InboundServices() {
+		if v.InNamespace(s.Service.Namespace) && (first == nil || discovery.CompareServices(s.Service.Service(), first.Service()) < 0) {
+			first = s.Service
+		}
+	}
+	return first
+}
+
 // ordered are the first of each number, in the order of numbers.
 func ordered(ports []Port) []Port {
 	slices.SortStableFunc(ports, func(a, b Port) int { return cmp.Compare(a.Number, b.Number) })

@@ -7,10 +7,11 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 )
 
-// A trait is a property of a proxy that load balancing may depend on: its locality, or
-// the value of a label.
+// A trait is a property of a proxy that load balancing may depend on: its locality, the
+// region alone, or the value of a label.
 const (
 	LocalityTrait = "locality"
+	RegionTrait   = "region"
 	LabelTrait    = "label " // and the key of the label
 )
 
@@ -19,6 +20,10 @@ const (
 func Traits(rule *networking.DestinationRule) []string {
 	var out []string
 	add := func(balancer *networking.LoadBalancerSettings, outliers *networking.OutlierDetection) {
+		if zones := balancer.GetZoneAwareLbSetting(); Zoned(zones) {
+			out = append(out, TraitsOfZones(zones)...)
+			return
+		}
 		setting := balancer.GetLocalityLbSetting()
 		if setting != nil || outliers != nil {
 			out = append(out, TraitsOf(setting)...)
@@ -49,8 +54,27 @@ func TraitsOf(s *networking.LocalityLoadBalancerSetting) []string {
 	if Off(s) {
 		return nil
 	}
-	out := []string{LocalityTrait}
-	for _, priority := range s.GetFailoverPriority() {
+	return append([]string{LocalityTrait}, labelTraits(s.GetFailoverPriority())...)
+}
+
+// Zoned says whether a setting has proxies share load among zones. What it does not say
+// is on, in a rule and in the mesh configuration; without a setting it is off.
+func Zoned(s *networking.ZoneAwareLoadBalancerSetting) bool {
+	return s != nil && (s.GetEnabled() == nil || s.GetEnabled().GetValue())
+}
+
+// TraitsOfZones returns the traits that a setting balances by. A proxy tells zones apart
+// by itself.
+func TraitsOfZones(s *networking.ZoneAwareLoadBalancerSetting) []string {
+	if !Zoned(s) {
+		return nil
+	}
+	return append([]string{RegionTrait}, labelTraits(s.GetFailoverPriority())...)
+}
+
+// labelTraits are the traits of a failoverPriority.
+func labelTraits(priorities []string) (out []string) {
+	for _, priority := range priorities {
 		if key, _, valued := strings.Cut(priority, "="); !valued {
 			out = append(out, LabelTrait+key)
 		}
