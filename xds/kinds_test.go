@@ -50,9 +50,10 @@ const (
 	webRule    = `{host: web.test, trafficPolicy: {connectionPool: {tcp: {maxConnections: 100}}%s}, subsets: [{name: v1, labels: {version: v1}}, {name: v2, labels: {version: v2}}]}`
 	dbRule     = `{host: db.test, trafficPolicy: {%s}, subsets: [{name: v1, labels: {version: v1}}, {name: v2, labels: {version: v2}}]}`
 	someRule   = `{host: round.test, workloadSelector: {matchLabels: {app: plain}}, trafficPolicy: {connectionPool: {tcp: {maxConnections: %s}}}}`
-	poolRule   = `{host: pool.test, trafficPolicy: {outlierDetection: {}, loadBalancer: {localityLbSetting: {enabled: true, failoverPriority: [topology.kubernetes.io/region, version]}}}}`
-	gwServers  = `{selector: {app: gw}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ['%s']}, {port: {number: 9000, name: tcp, protocol: TCP}, hosts: ["*"]}]}`
-	scopedBy   = `{egress: [{port: {number: 0, name: a, protocol: TCP}, bind: "unix:///run/a", hosts: [shop/%s]}, {port: {number: 8000, name: http, protocol: HTTP}, hosts: [shop/web.test%s]}, {hosts: ["shop/*"%s]}],
+	poolRule   = `{host: pool.test, trafficPolicy: {outlierDetection: {}, loadBalancer: {localityLbSetting: {enabled: true, failoverPriority: [topology.kubernetes.io/region, version]}},
+		portLevelSettings: [{port: {number: 1}, loadBalancer: {zoneAwareLbSetting: {}}}]}}`
+	gwServers = `{selector: {app: gw}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ['%s']}, {port: {number: 9000, name: tcp, protocol: TCP}, hosts: ["*"]}]}`
+	scopedBy  = `{egress: [{port: {number: 0, name: a, protocol: TCP}, bind: "unix:///run/a", hosts: [shop/%s]}, {port: {number: 8000, name: http, protocol: HTTP}, hosts: [shop/web.test%s]}, {hosts: ["shop/*"%s]}],
 		outboundTrafficPolicy: {mode: ALLOW_ANY, egressProxy: {host: pool.test, port: {number: 8004}%s}}}`
 )
 
