@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -20,16 +21,21 @@ func Follow[T any](ctx context.Context, o Options[T]) error {
 	if err := o.complete(); err != nil {
 		return err
 	}
+	return newFollower(o).run(ctx)
+}
+
+// newFollower makes a follower of options that are complete.
+func newFollower[T any](o Options[T]) *follower[T] {
 	f := &follower[T]{
 		o: o, root: o.Path, rescan: o.Rescan, start: time.Now(),
 		dirs: map[string]directory{}, files: map[string]*file{}, pending: map[string]touch{},
-		faults: map[string]Fault{}, blind: map[string]Fault{},
+		faults: map[string]Fault{}, blind: map[string]Fault{}, swept: make(chan swept, 1),
 	}
 	if o.Single {
 		f.root, f.single = filepath.Split(o.Path)
 		f.root = filepath.Clean(f.root)
 	}
-	return f.run(ctx)
+	return f
 }
 
 // follower is the state of Follow, of one goroutine.
@@ -63,6 +69,11 @@ type follower[T any] struct {
 	count     int  // of files whose content counts
 	changed   bool // faults or degraded
 	changes   []Change[T]
+
+	beside   sync.WaitGroup // of sweeps
+	ended    atomic.Bool
+	sweeping bool
+	swept    chan swept
 }
 
 // file is a file of the tree.
@@ -91,6 +102,8 @@ func (f *follower[T]) run(ctx context.Context) error {
 		f.rescan = min(f.rescan, pollPause)
 		f.fault(top, fmt.Errorf("changes are seen every %s only, since the system notifies of none: %w", f.rescan, err), time.Now())
 	}
+	defer f.beside.Wait()
+	defer f.ended.Store(true)
 	f.scan(time.Now())
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -102,6 +115,8 @@ func (f *follower[T]) run(ctx context.Context) error {
 			return nil
 		case <-heard.wake:
 			f.hear(heard)
+		case found := <-f.swept:
+			f.takeSwept(found, time.Now())
 		case <-timer.C:
 			f.tick(time.Now())
 		}
@@ -149,7 +164,11 @@ func (f *follower[T]) fireAt() (at time.Time, waits bool) {
 }
 
 func (f *follower[T]) tick(now time.Time) {
-	if !now.Before(f.scanAt) {
+	switch {
+	case now.Before(f.scanAt):
+	case f.sweepable():
+		f.sweep(now)
+	default:
 		f.scan(now)
 	}
 	if at, waits := f.fireAt(); waits && !now.Before(at) {
