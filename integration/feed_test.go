@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -70,4 +71,37 @@ func TestAnotherControlPlaneIsFed(t *testing.T) {
 		own.remove(x.entry(x.v1))
 		awaitObjects(ofStore, servicesType)
 	})
+}
+
+// BenchmarkFirstFeed is how long a control plane takes to have all of 10,000 objects, each
+// time as the only one, and a client of the API to list them.
+func BenchmarkFirstFeed(b *testing.B) {
+	const objects = 10_000
+	s := startServer(b, serverOptions{})
+	var all strings.Builder
+	for i := range objects {
+		all.WriteString("---\n" + xdstest.HTTPService(fmt.Sprintf("hub/s%05d", i), fmt.Sprintf("s%05d.hub.test", i), "10.1.0.1", "10.1.0.2"))
+	}
+	s.must(all.String(), "apply", "-f", "-", "--chunks", "2000")
+	b.Run("list", func(b *testing.B) {
+		var list struct {
+			Items []map[string]any `json:"items"`
+		}
+		for b.Loop() {
+			if body, err := s.get("/apis/networking.istio.io/v1/serviceentries", &list); err != nil || len(list.Items) != objects {
+				b.Fatalf("%d objects: %v", len(list.Items), err)
+			} else {
+				b.ReportMetric(float64(len(body))/1e6, "MB")
+			}
+		}
+	})
+	for _, v := range []protocol.Variant{protocol.Delta, protocol.StateOfTheWorld} {
+		b.Run(strings.ReplaceAll(v.String(), " ", "-"), func(b *testing.B) {
+			for b.Loop() {
+				c := takeObjects(s, v)
+				c.Await("all objects", func(held func(string) map[string]xdstest.Held) bool { return len(held(servicesType)) == objects })
+				c.Close()
+			}
+		})
+	}
 }

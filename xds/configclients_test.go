@@ -21,6 +21,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/export"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
+	"github.com/portolan-mesh/portolan/xds/progress"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -111,7 +112,7 @@ func TestAControlPlaneTakesTheObjects(t *testing.T) {
 		labelled := xdstest.Objects(t, service("reviews", 9080, "10.1.0.1"))[0]
 		labelled.Labels, labelled.Annotations = map[string]string{"team": "a", "app": "b"}, map[string]string{"note": "x"}
 		s.Batch([]storage.Op{{Verb: storage.Put, Config: labelled}})
-		s.Apply(route("reviews", "reviews"), subsets)
+		published(t, s, s.Apply(route("reviews", "reviews"), subsets))
 		c := controlPlane(t, s, xdstest.ClientOptions{Variant: v})
 		for _, kind := range schema.Pilot().All() {
 			c.AwaitAnswer(kindURL(kind.GroupVersionKind), 0)
@@ -142,11 +143,11 @@ func TestAControlPlaneGetsWhatChanges(t *testing.T) {
 	t.Parallel()
 	variants(t, func(t *testing.T, v protocol.Variant) {
 		s := xdstest.NewServer(t, catalogue.Types())
-		s.Apply(service("reviews", 9080, "10.1.0.1"), service("ratings", 9080, "10.1.0.2"), route("reviews", "reviews"))
+		published(t, s, s.Apply(service("reviews", 9080, "10.1.0.1"), service("ratings", 9080, "10.1.0.2"), route("reviews", "reviews")))
 		c := controlPlane(t, s, xdstest.ClientOptions{Variant: v})
 		awaitStored(t, s, c)
 		services := kindURL(schema.ServiceEntry)
-		xdstest.Eventually(t, "all is acknowledged", func() bool { return acknowledged(s, 1) })
+		xdstest.Eventually(t, "all is acknowledged", func() bool { return acknowledged(s) })
 		before := len(c.Answers(""))
 
 		s.Apply(service("reviews", 9080, "10.1.0.7"))
@@ -158,7 +159,7 @@ func TestAControlPlaneGetsWhatChanges(t *testing.T) {
 		if last := c.AwaitAnswer(services, 1); !slices.Equal(last.Names(), names) || len(last.Removed) > 0 {
 			t.Errorf("a change sent %v, and removed %v", last.Names(), last.Removed)
 		}
-		xdstest.Eventually(t, "the change is acknowledged", func() bool { return acknowledged(s, 1) })
+		xdstest.Eventually(t, "the change is acknowledged", func() bool { return acknowledged(s) })
 
 		s.Delete(service("reviews", 9080))
 		awaitStored(t, s, c)
@@ -175,16 +176,11 @@ func TestAControlPlaneGetsWhatChanges(t *testing.T) {
 	})
 }
 
-// acknowledged says whether n control planes have all that they were sent.
-func acknowledged(s *xdstest.Server, n int) bool {
-	for _, p := range s.XDS.Proxies() {
-		for _, typ := range p.Types {
-			if typ.State != protocol.Synced {
-				return false
-			}
-		}
-	}
-	return len(s.XDS.Proxies()) == n
+// acknowledged says whether the one control plane has all kinds.
+func acknowledged(s *xdstest.Server) bool {
+	all := s.XDS.Proxies()
+	return len(all) == 1 && len(all[0].Types) == len(schema.Pilot().All()) &&
+		!slices.ContainsFunc(all[0].Types, func(t progress.TypeStatus) bool { return t.State != protocol.Synced })
 }
 
 // TestAKindInAnotherVersionIsTheSame, and each type is answered as it was asked for.
@@ -192,7 +188,7 @@ func TestAKindInAnotherVersionIsTheSame(t *testing.T) {
 	t.Parallel()
 	variants(t, func(t *testing.T, v protocol.Variant) {
 		s := xdstest.NewServer(t, catalogue.Types())
-		s.Apply(service("reviews", 9080, "10.1.0.1"))
+		published(t, s, s.Apply(service("reviews", 9080, "10.1.0.1")))
 		c := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Variant: v, Node: xdstest.NewConfigNode("a", "b")})
 		versions := []string{"v1", "v1beta1", "v1alpha3"}
 		for _, version := range versions {
@@ -212,7 +208,7 @@ func TestAnUnknownKindHasNoObjects(t *testing.T) {
 	t.Parallel()
 	variants(t, func(t *testing.T, v protocol.Variant) {
 		s := xdstest.NewServer(t, catalogue.Types())
-		s.Apply(service("reviews", 9080, "10.1.0.1"))
+		published(t, s, s.Apply(service("reviews", 9080, "10.1.0.1")))
 		c := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Variant: v, Node: xdstest.NewConfigNode("a", "b")})
 		for _, typeURL := range []string{"core/v1alpha1/MeshConfig", "core/v1/Secret", "odd", xdstest.ClusterType} {
 			c.Subscribe(typeURL)
@@ -231,17 +227,62 @@ func TestAReturningControlPlaneGetsTheDifference(t *testing.T) {
 		s.Apply(service("reviews", 9080, "10.1.0.1"), service("ratings", 9080, "10.1.0.2"), service("details", 9080, "10.1.0.3"))
 		first := controlPlane(t, s, xdstest.ClientOptions{Variant: v})
 		awaitStored(t, s, first)
-		xdstest.Eventually(t, "all is acknowledged", func() bool { return acknowledged(s, 1) })
+		xdstest.Eventually(t, "all is acknowledged", func() bool { return acknowledged(s) })
 		first.Close()
 		s.Delete(service("ratings", 9080))
-		s.Apply(service("reviews", 9080, "10.1.0.9"))
+		published(t, s, s.Apply(service("reviews", 9080, "10.1.0.9")))
 		again := controlPlane(t, s, xdstest.ClientOptions{Variant: v, Resume: first})
 		awaitStored(t, s, again)
 		if v == protocol.StateOfTheWorld {
 			return
 		}
-		if a := again.AwaitAnswer(kindURL(schema.ServiceEntry), 0); !slices.Equal(a.Names(), []string{"shop/reviews"}) {
-			t.Errorf("sent %v", a.Names())
+		a := again.AwaitAnswer(kindURL(schema.ServiceEntry), 0)
+		if !slices.Equal(a.Names(), []string{"shop/reviews"}) || !slices.Equal(a.Removed, []string{"shop/ratings"}) {
+			t.Errorf("sent %v, removed %v", a.Names(), a.Removed)
+		}
+	})
+}
+
+// TestAReturningControlPlaneIsAnswered for each kind also if nothing differs: it waits for
+// that. In delta the answer is empty.
+func TestAReturningControlPlaneIsAnswered(t *testing.T) {
+	t.Parallel()
+	variants(t, func(t *testing.T, v protocol.Variant) {
+		s := xdstest.NewServer(t, catalogue.Types())
+		published(t, s, s.Apply(service("reviews", 9080, "10.1.0.1")))
+		first := controlPlane(t, s, xdstest.ClientOptions{Variant: v})
+		awaitStored(t, s, first)
+		xdstest.Eventually(t, "all is acknowledged", func() bool { return acknowledged(s) })
+		first.Close()
+		again := controlPlane(t, s, xdstest.ClientOptions{Variant: v, Resume: first})
+		for _, kind := range schema.Pilot().All() {
+			a := again.AwaitAnswer(kindURL(kind.GroupVersionKind), 0)
+			if v == protocol.Delta && len(a.Resources)+len(a.Removed) > 0 {
+				t.Errorf("%s: sent %v, removed %v", kind.Kind, a.Names(), a.Removed)
+			}
+		}
+		awaitStored(t, s, again)
+	})
+}
+
+// TestAControlPlaneGetsABatchAtOnce: what one batch makes, changes and deletes of a kind is
+// one response.
+func TestAControlPlaneGetsABatchAtOnce(t *testing.T) {
+	t.Parallel()
+	variants(t, func(t *testing.T, v protocol.Variant) {
+		s := xdstest.NewServer(t, catalogue.Types())
+		published(t, s, s.Apply(service("a", 9080, "10.1.0.1"), service("b", 9080, "10.1.0.2")))
+		c := controlPlane(t, s, xdstest.ClientOptions{Variant: v})
+		awaitStored(t, s, c)
+		xdstest.Eventually(t, "all is acknowledged", func() bool { return acknowledged(s) })
+		s.Batch(append(xdstest.Ops(t, service("b", 9081, "10.1.0.2"), service("c", 9080, "10.1.0.3")), xdstest.Removals(t, service("a", 9080))...))
+		a := c.AwaitAnswer(kindURL(schema.ServiceEntry), 1)
+		removed := []string{"shop/a"}
+		if v == protocol.StateOfTheWorld {
+			removed = nil
+		}
+		if !slices.Equal(a.Names(), []string{"shop/b", "shop/c"}) || !slices.Equal(a.Removed, removed) {
+			t.Errorf("sent %v, removed %v", a.Names(), a.Removed)
 		}
 	})
 }
@@ -301,7 +342,7 @@ func TestAControlPlaneIsNoProxy(t *testing.T) {
 	c := controlPlane(t, s, xdstest.ClientOptions{Variant: protocol.Delta, Manual: true})
 	c.AwaitAnswer(kindURL(schema.ServiceEntry), 0)
 	revision := s.Apply(service("reviews", 9080, "10.1.0.1"))
-	xdstest.Eventually(t, "it is published", func() bool { return s.XDS.Context().Revision() >= revision })
+	published(t, s, revision)
 	xdstest.Eventually(t, "the control plane is shown", func() bool { return len(s.XDS.Proxies()) == 1 })
 	if p := s.XDS.Proxies()[0]; p.Type != "api" || p.Name != "istiod-1.istio-system" || len(p.Types) != len(schema.Pilot().All()) {
 		t.Errorf("shown as %+v", p)
@@ -312,6 +353,35 @@ func TestAControlPlaneIsNoProxy(t *testing.T) {
 	if counts := s.XDS.Progress().All(revision); counts.Proxies() != 0 {
 		t.Errorf("the change waits for %+v", counts)
 	}
+}
+
+// TestAnObjectThatAControlPlaneRefusesIsNamed, and the others reach it.
+func TestAnObjectThatAControlPlaneRefusesIsNamed(t *testing.T) {
+	t.Parallel()
+	variants(t, func(t *testing.T, v protocol.Variant) {
+		s := xdstest.NewServer(t, catalogue.Types())
+		published(t, s, s.Apply(service("reviews", 9080, "10.1.0.1")))
+		c := controlPlane(t, s, xdstest.ClientOptions{Variant: v, Refuse: func(a *xdstest.Answer) string {
+			if _, bad := a.Resources["shop/bad"]; bad {
+				return "no such thing"
+			}
+			return ""
+		}})
+		awaitStored(t, s, c)
+		s.Apply(service("bad", 9080, "10.1.0.2"), service("good", 9080, "10.1.0.3"))
+		services := kindURL(schema.ServiceEntry)
+		c.Await("the other object", func(held func(string) map[string]xdstest.Held) bool {
+			return slices.Equal(slices.Sorted(maps.Keys(held(services))), []string{"shop/good", "shop/reviews"})
+		})
+		xdstest.Eventually(t, "the object is named", func() bool {
+			for _, typ := range s.XDS.Proxies()[0].Types {
+				if typ.Name == "ServiceEntry" {
+					return typ.State == protocol.Rejected && slices.Equal(typ.Objects, []string{"serviceentry/shop/bad"})
+				}
+			}
+			return false
+		})
+	})
 }
 
 // TestAServerWithoutAnExportRefusesControlPlanes.

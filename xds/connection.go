@@ -379,7 +379,7 @@ func (c *Connection) serveType(typeURL string) (*typeState, error) {
 	}
 	unknown := protocol.Type{URL: typeURL, Names: c.server.names}
 	if c.proxy.Type == discovery.ConfigClient {
-		unknown.Full = true // it waits for an answer for each kind that it knows
+		unknown.Full, unknown.AlwaysAnswered = true, true // it waits for an answer for each kind that it knows
 		c.logger.Info("a control plane asks for a kind that is not exported, and is told that there is none", "proxy", c.note.Node(), "type", typeURL)
 	}
 	t = c.newTypeState(typeURL, c.sequencer.Add(unknown))
@@ -425,6 +425,7 @@ func (c *Connection) newSequencer() *delivery.Sequencer {
 		t := &c.served[i]
 		types[i] = delivery.Type{Type: streamType(t, c.proxy.Type, c.takesRemovals()), Needs: t.Needs}
 		types[i].Names, types[i].Shared = c.server.names, c.server.shared
+		types[i].Together = c.proxy.Type == discovery.ConfigClient
 		if a, ok := generate.As[generate.Announcer](t.For(c.proxy.Type)); ok && c.wire.only == "" {
 			types[i].Preannounce = func(has *resource.Resource, clusters []string) (*resource.Resource, error) {
 				return generate.Announce(a, has, clusters)

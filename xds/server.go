@@ -355,7 +355,7 @@ func (s *DiscoveryServer) all() []*Connection {
 // streamType describes a type to package protocol, for proxies of one type. Clients
 // that take removals get those for unknown names, all others an empty resource.
 func streamType(t *servedType, kind discovery.ProxyType, removals bool) protocol.Type {
-	st := protocol.Type{URL: t.url, Full: t.Full, Scoped: t.Scoped}
+	st := protocol.Type{URL: t.url, Full: t.Full, Scoped: t.Scoped, AlwaysAnswered: kind == discovery.ConfigClient}
 	if e, ok := generate.As[generate.Emptier](t.For(kind)); ok && !removals {
 		st.Empty = func(name string) (*resource.Resource, error) { return generate.Empty(e, name) }
 	}

@@ -95,7 +95,8 @@ func completeProxies(env *environment) cobra.CompletionFunc {
 			if err := c.JSON(ctx, admin.ProxiesPath, &list); err != nil {
 				return err
 			}
-			for _, p := range list.Items {
+			proxies, _ := byRole(list.Items)
+			for _, p := range proxies {
 				out = append(out, cobra.CompletionWithDesc(p.Name, p.Type+" of namespace "+p.Namespace))
 			}
 			return nil

@@ -103,6 +103,9 @@ func (s *Sequencer) noteActivity() {
 // additions returns the additions of a type that may be sent now.
 func (s *Sequencer) additions(t *typeState, now time.Time) protocol.Allow {
 	t.held.late = nil
+	if t.Together {
+		return protocol.Allow{Together: true, Remove: always}
+	}
 	if t.sub.InFlight() || !t.sub.HasAdditions() {
 		if !t.sub.InFlight() {
 			t.held.since = nil

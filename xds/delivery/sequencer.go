@@ -21,6 +21,9 @@ type Type struct {
 	// to which it sends no traffic. Nil for a type whose clients learn of clusters in
 	// another way.
 	Preannounce func(has *resource.Resource, clusters []string) (*resource.Resource, error)
+	// Together says that what changes at one time goes in one response, removals with
+	// additions. No need may concern the type.
+	Together bool
 	// Optional says that the client may never request the type. Removals wait for other
 	// types until the client has requested them.
 	Optional bool

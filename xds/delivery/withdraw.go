@@ -37,7 +37,7 @@ func (s *Sequencer) removals(t *typeState, now time.Time) (protocol.Allow, bool)
 	before := t.keptSince
 	t.keptSince = nil
 	leaving := t.sub.Removals()
-	if len(leaving) == 0 || t.Scoped { // a scoped type sends its removals with its additions
+	if len(leaving) == 0 || t.Scoped || t.Together { // which send removals with additions
 		return protocol.Allow{}, false
 	}
 	t.keptSince = make(map[string]time.Time, len(leaving))
@@ -113,7 +113,8 @@ func (t *typeState) overdue(now time.Time, limit time.Duration) bool {
 	return false
 }
 
-func never(string) bool { return false }
+func never(string) bool  { return false }
+func always(string) bool { return true }
 
 // mayBeNeeded finds the removals of a type that the client may still need. A
 // reconnected client may be about to state what needs them.

@@ -46,6 +46,7 @@ type Export struct {
 	kinds   []config.GroupVersionKind
 	types   []Type
 	byPath  map[string]int // the index of a kind by its KindPath
+	byURL   map[string]int // and by each of its types
 
 	newest atomic.Pointer[snapshot] // nil before the first, and while there is no member
 
@@ -61,7 +62,7 @@ type snapshot struct {
 
 // New returns an Export of the kinds that other control planes may have.
 func New(o Options) *Export {
-	e := &Export{options: o, byPath: map[string]int{}}
+	e := &Export{options: o, byPath: map[string]int{}, byURL: map[string]int{}}
 	for _, s := range o.Schemas.All() {
 		if _, isMessage := s.Codec.New().(proto.Message); s.Internal || !isMessage {
 			continue
@@ -70,7 +71,8 @@ func New(o Options) *Export {
 		e.kinds = append(e.kinds, s.GroupVersionKind)
 		e.byPath[config.KindPath(s.GroupVersionKind)] = kind
 		for _, version := range s.Versions {
-			e.types = append(e.types, Type{Name: s.Kind, URL: TypeURL(s.Group, version, s.Kind), kind: kind})
+			url := TypeURL(s.Group, version, s.Kind)
+			e.types, e.byURL[url] = append(e.types, Type{Name: s.Kind, URL: url, kind: kind}), kind
 		}
 	}
 	return e

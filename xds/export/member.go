@@ -1,7 +1,6 @@
 package export
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -35,11 +34,11 @@ func (m *Member) Context() *mesh.PushContext {
 // Resources returns what the client should have of a type; nothing for a type that is not
 // exported.
 func (m *Member) Resources(typeURL string) resource.Set {
-	i := slices.IndexFunc(m.export.types, func(t Type) bool { return t.URL == typeURL })
-	if i < 0 {
+	kind, exported := m.export.byURL[typeURL]
+	if !exported {
 		return resource.Set{}
 	}
-	return m.at.sets[m.export.types[i].kind]
+	return m.at.sets[kind]
 }
 
 // Origins returns the object that a resource is. typ is the index of its type.

@@ -115,7 +115,7 @@ func (s *Subscription) startStateOfTheWorld(q Request) {
 	}
 	// Only the version of a whole state proves what the client has: a client that
 	// dropped a name and requested it again states the same version as one that has it.
-	all := s.typ.Full && s.wildcard && s.names.Len() == 0
+	all := s.typ.Full && s.wildcard && s.names.Len() == 0 && !s.typ.AlwaysAnswered
 	if all && q.Version != "" && q.Version == resource.SetVersion(s.wholeState(s.desired)) {
 		s.acked = s.desired
 		s.lastACK = ResponseID{Version: q.Version, Revision: s.revision, Nonce: q.Nonce}
@@ -128,7 +128,7 @@ func (s *Subscription) startStateOfTheWorld(q Request) {
 func (s *Subscription) startDelta(q Request) {
 	s.setSubscription(q.Subscribe)
 	s.wildcard = s.wildcard || (s.typ.Full && q.Subscribe.Len() == 0)
-	s.mustRespond = s.wildcard && len(q.Initial) == 0
+	s.mustRespond = s.wildcard && (len(q.Initial) == 0 || s.typ.AlwaysAnswered)
 	s.acked = s.stated(q.Initial)
 	s.answerUnknown(q.Initial)
 	if !s.HasAdditions() {

@@ -31,6 +31,9 @@ type Type struct {
 	// and a response in state of the world carries the whole state. So are virtual
 	// hosts, in delta only.
 	Full bool
+	// AlwaysAnswered: the first request for all resources is answered also if the client
+	// has them from an earlier stream, since it waits for that to know so.
+	AlwaysAnswered bool
 	// Empty makes the answer to an unknown name, for clients that wait for each
 	// resource. If it is nil, or returns nil, unknown names are answered by a removal.
 	Empty func(name string) (*resource.Resource, error)
