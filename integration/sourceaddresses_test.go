@@ -3,6 +3,7 @@ package integration
 import (
 	"fmt"
 	"net"
+	"os"
 	"strings"
 	"testing"
 
@@ -149,4 +150,52 @@ func TestServersWithOneDirectoryServeTheSame(t *testing.T) {
 		one.expectNothingRejected()
 		two.expectNothingRejected()
 	})
+}
+
+// TestServersWithOtherDirectories: what servers of one store do not have alike is told on
+// each of them, by name, until they have it alike.
+func TestServersWithOtherDirectories(t *testing.T) {
+	at := startEtcd(t)
+	file := func(name string) string { return fill(addressed, "$name", name, "$port", 5432, "$target", 1) }
+	dir := newConfigDir(t, map[string]string{"red.yaml": file("red"), "blue.yaml": file("blue")})
+	other := newConfigDir(t, map[string]string{"red.yaml": file("red")})
+	one := startServer(t, serverOptions{etcd: at, args: []string{"--config-dir", dir.path}})
+	two := startServer(t, serverOptions{etcd: at, args: []string{"--config-dir", other.path}})
+	tells := func(s *server, words ...string) {
+		t.Helper()
+		eventually(t, "the server tells what differs", func() error {
+			text, err := s.get("/readyz?verbose", nil)
+			for _, word := range words {
+				if !strings.Contains(string(text), word) {
+					return fmt.Errorf("%q is not in %s, %w", word, text, err)
+				}
+			}
+			return err
+		})
+	}
+	tells(one, "[!] replicas: source "+dir.path+": the server ", " has other objects, only here: serviceentry/shop/blue\n")
+	tells(two, "[!] replicas: source "+other.path+": the server ", " has other objects, only there: serviceentry/shop/blue\n")
+	if out := one.must("", "source", "list"); !strings.Contains(out, "differs from 1 server") {
+		t.Errorf("portolan source list says\n%s", out)
+	}
+	if out := two.must("", "source", "describe", other.path); !strings.Contains(out, "only there: serviceentry/shop/blue") {
+		t.Errorf("portolan source describe says\n%s", out)
+	}
+	if text, err := one.get("/metrics", nil); err != nil || !strings.Contains(string(text), fmt.Sprintf("portolan_source_differing_servers{source=%q} 1\n", dir.path)) {
+		t.Errorf("the metric does not say so: %v", err)
+	}
+	other.write("blue.yaml", file("blue"))
+	tells(one, "[+] replicas ok")
+	tells(two, "[+] replicas ok")
+
+	// A server without a directory, and one that cannot read it any more.
+	three := startServer(t, serverOptions{etcd: at})
+	if err := os.RemoveAll(other.path); err != nil {
+		t.Fatal(err)
+	}
+	tells(three, "source "+dir.path+": this server has no such source, and the server ", "source "+other.path+": this")
+	tells(one, " has no such source", " cannot read it: ")
+	if out := three.must("", "source", "list"); !strings.Contains(out, "not on this server") {
+		t.Errorf("portolan source list says\n%s", out)
+	}
 }

@@ -99,6 +99,10 @@ func sourceState(s *serve.SourceStatus) string {
 		return s.Problem
 	case len(s.Faults) > 0:
 		return counted(len(s.Faults), "fault")
+	case s.Absent:
+		return "not on this server"
+	case len(s.Differs) > 0:
+		return "differs from " + counted(len(s.Differs), "server")
 	}
 	return "ok"
 }
@@ -186,7 +190,7 @@ func (e *environment) printSource(d *sourceDescription) error {
 	if err := e.printSection(sourceObjectRows(d.Items)); err != nil {
 		return err
 	}
-	problems := s.Faults
+	problems := slices.Concat(s.Faults, s.Differs)
 	if s.Problem != "" {
 		problems = slices.Insert(slices.Clone(problems), 0, s.Problem)
 	}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -15,7 +16,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/status"
 )
 
-// Beside knows what this server has of sources other than the store, and reports it. The
+// Beside knows what this server has of sources other than the store, reports it, and tells
+// what other servers have otherwise. The
 // zero Beside is of a server without such sources.
 type Beside struct {
 	// States tells how the sources are, in their order: their names, whether all that they
@@ -23,10 +25,12 @@ type Beside struct {
 	States func() []status.SourceState
 	Newest func() *cache.Snapshot
 
-	mu        sync.Mutex // guards the fields below
-	published *cache.Snapshot
-	sources   map[string]*besideSource
-	whole     map[string]bool // the sources that were complete at the last look
+	mu          sync.Mutex // guards the fields below
+	published   *cache.Snapshot
+	sources     map[string]*besideSource
+	whole       map[string]bool    // the sources that were complete at the last look
+	since       map[pair]time.Time // since when there is what differs
+	differences []Difference       // those that last
 
 	// Of the goroutine of a Reporter: what was written under a lease.
 	lease   clientv3.LeaseID

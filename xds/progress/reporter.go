@@ -79,6 +79,7 @@ func (r *Reporter) Run(ctx context.Context) error {
 		// The content of sources is read before the progress, and written after it: whoever
 		// reads that a server has an object, finds what its proxies did since.
 		sources := r.Beside.look(r.ID)
+		r.compare(sources)
 		err := r.report(ctx)
 		if err == nil {
 			err = r.Beside.write(ctx, r, sources)
@@ -99,6 +100,14 @@ func (r *Reporter) Run(ctx context.Context) error {
 			timer.Reset(pulse.Until(interval))
 		}
 		r.waitForQuiet(ctx)
+	}
+}
+
+// compare tells what the other servers have otherwise in their sources.
+func (r *Reporter) compare(sources besideReport) {
+	if r.Beside != nil {
+		facts, _ := r.Statuses.Facts()
+		r.Beside.lasting(r.Beside.compare(r.ID, sources, facts), time.Now(), r.Logger)
 	}
 }
 

@@ -23,6 +23,9 @@ func (s *server) addProgress() error {
 		ID:     fmt.Sprintf("%s:%d/%.8s", host, os.Getpid(), uuid.NewString()),
 		Client: s.store.client, Store: s.configs, Statuses: s.statusCache, Server: s.xds, Beside: s.beside, Logger: s.logger,
 	}
+	if err := s.metrics.Register(s.beside); err != nil {
+		return err
+	}
 	return s.proxies.know(replicas{s.reporter.ID, s.statusCache}, s.metrics)
 }
 

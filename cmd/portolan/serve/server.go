@@ -138,6 +138,7 @@ func (s *server) addAPI() (err error) {
 		{Name: "cache", Ready: s.cacheReady, Degraded: s.mirror.Degraded},
 	}
 	checks = append(checks, s.checks...)
+	checks = append(checks, rest.Check{Name: "replicas", Degraded: s.beside.Degraded})
 	permit, place := s.besideStore()
 	s.api, err = rest.New(rest.Options{
 		Permit: permit, Place: place, Store: s.configs, Cache: s.statusCache, History: s.configs, Advisor: s.verdicts, Previewer: previewer{s}, Checks: append(checks, rest.Check{Name: "xds", Ready: s.xds.Ready}),

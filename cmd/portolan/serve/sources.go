@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/statuses"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/xds/progress"
 )
 
 // storeSource is the name of the store among the sources of configuration.
@@ -49,6 +51,10 @@ type SourceStatus struct {
 	// served as it stands there.
 	Problem string   `json:"problem,omitempty"`
 	Faults  []string `json:"faults,omitempty"`
+	// Differs says which servers of the store have other objects in it. Absent says that
+	// this server has no such source, and another has.
+	Differs []string `json:"differs,omitempty"`
+	Absent  bool     `json:"absent,omitempty"`
 }
 
 // EndpointsStatus is what a file of endpoints has.
@@ -122,7 +128,20 @@ func (s *server) sourceStatuses() any {
 		out.Items = append(out.Items, s.sourceStatus(&all[i]))
 	}
 	out.Items = append(out.Items, s.endpointFiles()...)
+	out.differ(s.beside.Differences())
 	return out
+}
+
+// differ adds what other servers have otherwise.
+func (l *SourceList) differ(all []progress.Difference) {
+	for _, d := range all {
+		at := slices.IndexFunc(l.Items, func(s SourceStatus) bool { return s.Name == d.Source && s.Absent == d.Lacking })
+		if at < 0 {
+			at = len(l.Items)
+			l.Items = append(l.Items, SourceStatus{Name: d.Source, Kind: "absent", Objects: map[string]int{}, Absent: true})
+		}
+		l.Items[at].Differs = append(l.Items[at].Differs, d.Message)
+	}
 }
 
 func (s *server) sourceStatus(of *aggregate.Status) SourceStatus {
