@@ -170,6 +170,41 @@ func TestGRPCFlips(t *testing.T) {
 	g.expectUnharmed(loads)
 }
 
+// TestGRPCDelegates has calls take the routes of a delegate, which matches beside what its
+// root does, and follow its edit: no call fails. What delegates to nothing is left out.
+func TestGRPCDelegates(t *testing.T) {
+	root := fill(`
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: reviews, namespace: shop}
+spec:
+  hosts: [$host]
+  http:
+  - {match: [{uri: {prefix: /shop.Gone}}], delegate: {name: gone, namespace: team}}
+  - {match: [{uri: {prefix: /shop.Reviews}}], delegate: {name: api, namespace: team}}
+  - route: [{destination: {host: $host, subset: v1}}]
+`, "$host", shopHost)
+	api := func(subset string) string {
+		return delegate("api", `http: [
+  {match: [{headers: {x-user: {exact: anna}}}], route: [{destination: {host: $host, subset: v2}}]},
+  {retries: {attempts: 0}, route: [{destination: {host: $host, subset: `+subset+`}}]}]`)
+	}
+	g := startGRPCScene(t, serverOptions{}, root, api("v1"))
+	for _, c := range g.clients {
+		awaitReply(t, c.call(anyMethod), "v1")
+		expectEqual(t, c.name+": what a header chooses", send(t, c.call(anyMethod, "x-user", "anna")).String(), "v2")
+		expectEqual(t, c.name+": what the root does not delegate", send(t, c.call("/shop.Api/Any", "x-user", "anna")).String(), "v1")
+		expectEqual(t, c.name+": a delegate that is gone", send(t, c.call("/shop.Gone/Any")).String(), "v1")
+	}
+	loads := g.startLoads()
+	g.moveTo(loads, "v2", api("v2"))
+	g.moveTo(loads, "v1", api("v1"))
+	for _, c := range g.clients {
+		expectEqual(t, c.name+": what a header chooses, after the edits", send(t, c.call(anyMethod, "x-user", "anna")).String(), "v2")
+	}
+	g.expectUnharmed(loads)
+}
+
 // grpcOnlyTo has all calls of the service go to one of a host, and tried once.
 func grpcOnlyTo(host, subset string) string {
 	return fill(`

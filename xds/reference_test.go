@@ -171,6 +171,42 @@ func TestOneChangeCostsTheSameInAnyMesh(t *testing.T) {
 	}
 }
 
+// TestOneDelegateCostsTheSameInAnyMesh is TestOneChangeCostsTheSameInAnyMesh of a delegate,
+// and of a pattern whose names proxies resolve, in a mesh where others have them too.
+func TestOneDelegateCostsTheSameInAnyMesh(t *testing.T) {
+	services := longtest.Histories(1_000, 10_000)
+	delegated := func(services int) *reference {
+		r := newReferenceOf(t, refmesh.Mesh{Services: services, Delegated: true, Patterns: services / 10, Localities: 4, LabelSets: 10}, 10, true)
+		r.sync()
+		return r
+	}
+	small, large := delegated(100), delegated(services)
+	for kind, c := range map[string]struct {
+		change func(m refmesh.Mesh, n int) refmesh.Change
+		want   map[string]int
+	}{
+		"delegate": {func(m refmesh.Mesh, n int) refmesh.Change { return m.ChangeRoutes(refmesh.Target, n) }, map[string]int{"VHDS": 10 * 2}},
+		"pattern":  {func(m refmesh.Mesh, n int) refmesh.Change { return m.ChangePattern(refmesh.Target, n) }, map[string]int{"CDS": 10 * 2, "VHDS": 10 * 2}},
+	} {
+		var got map[string]int
+		allocations := func(r *reference) float64 {
+			return testing.AllocsPerRun(10, func() {
+				r.changes++
+				got = r.change(c.change(r.mesh, r.changes))
+				r.judge()
+			})
+		}
+		few, many := allocations(small), allocations(large)
+		t.Logf("%s: %.0f allocations among 100 services, %.0f among %d", kind, few, many, services)
+		if many > 2*few {
+			t.Errorf("%s: %.0f allocations among %d services, %.0f among 100", kind, many, services, few)
+		}
+		if d := cmp.Diff(c.want, got); d != "" {
+			t.Errorf("%s: resources that 10 proxies lack (-want +got):\n%s", kind, d)
+		}
+	}
+}
+
 // TestOneScopeCostsTheSameInAnyMesh is TestOneChangeCostsTheSameInAnyMesh of the objects
 // that say what proxies see: the Sidecar of one namespace, in a mesh where each has one,
 // and the Gateway of a proxy that is connected and sees all services.

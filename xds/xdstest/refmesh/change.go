@@ -28,11 +28,20 @@ func (m Mesh) ChangeEndpoint(i, n int) Change {
 	return Change{Objects: []*config.Config{object}, Mark: text(moved)}
 }
 
-// ChangeRoutes changes a header that a VirtualService matches, for each n to
-// another value.
+// ChangeRoutes changes a header that a VirtualService matches, or its delegate, for each
+// n to another value.
 func (m Mesh) ChangeRoutes(i, n int) Change {
 	mark := fmt.Sprintf("tenant-of-change-%d", n)
+	if m.Delegated {
+		return Change{Objects: []*config.Config{m.Delegate(i, mark)}, Mark: text(mark)}
+	}
 	return Change{Objects: []*config.Config{m.VirtualService(i, mark)}, Mark: text(mark)}
+}
+
+// ChangePattern changes the pattern of a service, for each n to another one.
+func (m Mesh) ChangePattern(i, n int) Change {
+	mark := fmt.Sprintf("of-change-%d", n)
+	return Change{Objects: []*config.Config{m.Pattern(i, mark)}, Mark: []byte(mark)}
 }
 
 // ChangeRule changes how many connections a DestinationRule allows, for each n to

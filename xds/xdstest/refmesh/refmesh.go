@@ -1,6 +1,7 @@
 package refmesh
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -39,6 +40,11 @@ type Mesh struct {
 	// Localities and LabelSets are how many of each the endpoints are spread over;
 	// 0 stands for one.
 	Localities, LabelSets int
+	// Delegated has each VirtualService hand its last route to a delegate.
+	Delegated bool
+	// Patterns is how many further services have a pattern for a host, whose names proxies
+	// resolve.
+	Patterns int
 }
 
 // Objects is the mesh whole: ServiceEntries first, then what refers to them.
@@ -50,10 +56,16 @@ func (m Mesh) Objects() []*config.Config {
 	for i := range m.Services {
 		if HasRoutes(i) {
 			out = append(out, m.VirtualService(i, ""))
+			if m.Delegated {
+				out = append(out, m.Delegate(i, ""))
+			}
 		}
 		if HasRule(i) {
 			out = append(out, m.DestinationRule(i, DefaultConnections))
 		}
+	}
+	for i := range m.Patterns {
+		out = append(out, m.Pattern(i, ""))
 	}
 	return append(out, m.sidecars()...)
 }
@@ -127,7 +139,8 @@ func (m Mesh) Locality(i, e int) string {
 }
 
 // VirtualService is that of a service: ten routes by header and path, each to two
-// subsets or services by weight. A mark is matched in place of the last header.
+// subsets or services by weight. A mark is matched in place of the last header. Where it
+// is Delegated, its last route is that of a Delegate instead.
 func (m Mesh) VirtualService(i int, mark string) *config.Config {
 	spec := &networking.VirtualService{Hosts: []string{Host(i)}}
 	for r := range Routes {
@@ -148,9 +161,35 @@ func (m Mesh) VirtualService(i int, mark string) *config.Config {
 			}
 		}
 		route.Match = []*networking.HTTPMatchRequest{match}
+		if m.Delegated && r == Routes-1 {
+			route.Route, match.Headers = nil, nil
+			route.Delegate = &networking.Delegate{Name: Name(i) + "-team", Namespace: Namespace(i)}
+		}
 		spec.Http = append(spec.Http, route)
 	}
 	return &config.Config{Meta: meta(schema.VirtualService, Namespace(i), Name(i)), Spec: spec}
+}
+
+// Delegate has the last route of a service's VirtualService: one by a header, to two
+// subsets or services. A mark is matched in its place.
+func (m Mesh) Delegate(i int, mark string) *config.Config {
+	match := &networking.StringMatch{MatchType: &networking.StringMatch_Exact{Exact: cmp.Or(mark, "tenant-of-team")}}
+	return &config.Config{Meta: meta(schema.VirtualService, Namespace(i), Name(i)+"-team"), Spec: &networking.VirtualService{
+		Http: []*networking.HTTPRoute{{
+			Match: []*networking.HTTPMatchRequest{{Headers: map[string]*networking.StringMatch{"x-tenant": match}}},
+			Route: m.weighted(i, 50),
+		}},
+	}}
+}
+
+// Pattern is a service of a pattern for a host: "*.p00001.mark.outside.test".
+func (m Mesh) Pattern(i int, mark string) *config.Config {
+	name := fmt.Sprintf("p%05d", i)
+	return &config.Config{Meta: meta(schema.ServiceEntry, Namespace(i), name), Spec: &networking.ServiceEntry{
+		Hosts:    []string{fmt.Sprintf("*.%s.%s.outside.test", name, cmp.Or(mark, "as-made"))},
+		Location: networking.ServiceEntry_MESH_EXTERNAL, Resolution: networking.ServiceEntry_DYNAMIC_DNS,
+		Ports: []*networking.ServicePort{{Name: "http", Number: HTTPPort, Protocol: "HTTP"}},
+	}}
 }
 
 // weighted are two destinations: the subsets of a service that has some, else

@@ -14,9 +14,12 @@ import (
 // but of what is not served yet.
 func TestTheMeshIsValid(t *testing.T) {
 	t.Parallel()
-	m := refmesh.Mesh{Services: 100, MeshWide: 50, PerNamespace: 20, Localities: 4, LabelSets: 10}
+	m := refmesh.Mesh{Services: 100, MeshWide: 50, PerNamespace: 20, Localities: 4, LabelSets: 10, Patterns: 3}
 	objects := m.Objects()
+	m.Delegated = true
+	objects = append(objects, m.Objects()...)
 	for _, c := range []refmesh.Change{
+		m.ChangePattern(1, 1),
 		m.ChangeEndpoint(refmesh.Target, 1), m.ChangeRoutes(refmesh.Target, 1), m.ChangeRule(refmesh.Target, 1), m.NewService(1),
 	} {
 		objects = append(objects, c.Objects...)
@@ -38,18 +41,18 @@ func TestTheMeshIsValid(t *testing.T) {
 func TestTheMeshIsWhatIsSaidOfIt(t *testing.T) {
 	t.Parallel()
 	kinds, namespaces, keys := map[string]int{}, map[string]bool{}, map[config.Key]bool{}
-	m := refmesh.Mesh{Services: 100, PerNamespace: 20}
+	m := refmesh.Mesh{Services: 100, PerNamespace: 20, Delegated: true, Patterns: 7}
 	for _, object := range m.Objects() {
 		kinds[object.Kind]++
 		namespaces[object.Namespace], keys[object.Key()] = true, true
 	}
-	want := map[string]int{"ServiceEntry": 100, "VirtualService": 50, "DestinationRule": 50, "Sidecar": 20}
+	want := map[string]int{"ServiceEntry": 107, "VirtualService": 100, "DestinationRule": 50, "Sidecar": 20}
 	for kind, n := range want {
 		if kinds[kind] != n {
 			t.Errorf("%d of %s, want %d", kinds[kind], kind, n)
 		}
 	}
-	if len(namespaces) != refmesh.Namespaces || len(keys) != 220 {
+	if len(namespaces) != refmesh.Namespaces || len(keys) != 277 {
 		t.Errorf("%d namespaces, %d objects", len(namespaces), len(keys))
 	}
 	if !refmesh.HasRoutes(refmesh.Target) || !refmesh.HasRule(refmesh.Target) {
