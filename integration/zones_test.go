@@ -38,6 +38,10 @@ func TestEnvoyZones(t *testing.T) {
 		awaitAnswersOf(t, "the service is as large as it must be", q, local)
 		s.awaitSynced(s.apply(policyFor(fmt.Sprintf(zoned, "{enabled: false}"))), "client")
 		awaitAnswersOf(t, "nothing is preferred", q, anywhere)
+		s.expectDump("zones", client, "EDS")
+		if out := s.must("", "proxy", "config", "endpoints", "client"); !strings.Contains(out, "local_cluster") {
+			t.Errorf("the endpoints of the proxy's own service are not listed:\n%s", out)
+		}
 		s.expectNothingRejected()
 		client.expectNothingRejected()
 	})

@@ -14,6 +14,7 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
@@ -67,8 +68,8 @@ type dumpSection struct {
 	StaticRoutes []json.RawMessage `json:"static_route_configs"`
 	Routes       []dumpedResource  `json:"dynamic_route_configs"`
 
-	StaticEndpoints []json.RawMessage `json:"static_endpoint_configs"`
-	Endpoints       []dumpedResource  `json:"dynamic_endpoint_configs"`
+	StaticEndpoints []dumpedResource `json:"static_endpoint_configs"`
+	Endpoints       []dumpedResource `json:"dynamic_endpoint_configs"`
 }
 
 // dumpedResource is a resource in a config dump, of whichever type.
@@ -141,10 +142,13 @@ func (d *Dump) read(s dumpSection) error {
 		}
 	case "EndpointsConfigDump":
 		of := d.typed(resource.EndpointType)
-		for _, r := range s.Endpoints {
+		for _, r := range slices.Concat(s.Endpoints, s.StaticEndpoints) {
 			if err := add(of, r.Endpoints); err != nil {
 				return fmt.Errorf("endpoints: %w", err)
 			}
+		}
+		if of[names.LocalCluster] != nil { // Envoy lists it by its cluster, which is static
+			d.Static--
 		}
 	}
 	return nil
@@ -237,7 +241,7 @@ func routesOf(listener json.RawMessage, into map[string]bool) error {
 // dropForeignEndpoints leaves out the endpoints that no server sent: Envoy lists those of
 // every cluster, resolved host names too.
 func (d *Dump) dropForeignEndpoints() {
-	sent := map[string]bool{}
+	sent := map[string]bool{names.LocalCluster: true}
 	for name, m := range d.Resources[resource.ClusterType] {
 		if c, ok := m.(*clusterv3.Cluster); ok && c.GetType() == clusterv3.Cluster_EDS {
 			if service := c.GetEdsClusterConfig().GetServiceName(); service != "" {

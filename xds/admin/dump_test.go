@@ -2,6 +2,7 @@ package admin_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -64,6 +65,21 @@ func TestReadDump(t *testing.T) {
 	}
 	if b := d.Resources[resource.ClusterType]["outbound|80||b.test"].(*clusterv3.Cluster); b.GetAltStatName() != "new" {
 		t.Errorf("a warming cluster is not the newer one: %v", b)
+	}
+}
+
+// TestReadDumpOfLocalCluster: a server sends the endpoints of a local cluster, though Envoy
+// lists them as static.
+func TestReadDumpOfLocalCluster(t *testing.T) {
+	t.Parallel()
+	const assignment = `{"endpoint_config": {"@type": "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment", "cluster_name": "%s"}}`
+	d, err := admin.ReadDump(strings.NewReader(fmt.Sprintf(`{"configs": [{"@type": "type.googleapis.com/envoy.admin.v3.EndpointsConfigDump",
+		"static_endpoint_configs": [`+assignment+`,`+assignment+`]}]}`, "xds-grpc", "local_cluster")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if of := d.Resources[resource.EndpointType]; len(of) != 1 || of["local_cluster"] == nil || d.Static != 1 {
+		t.Errorf("%d static, endpoints %v", d.Static, of)
 	}
 }
 
