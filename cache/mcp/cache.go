@@ -1,0 +1,232 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/retry"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// The defaults of Options.
+const (
+	DefaultMaxMessage = 256 << 20
+	defaultRetryMin   = 100 * time.Millisecond
+	defaultRetryMax   = 10 * time.Second
+	defaultNodeName   = "portolan"
+)
+
+// Variant is a variant of the protocol.
+type Variant string
+
+// The variants. AnyVariant is delta, or state of the world with a peer that has no delta.
+const (
+	AnyVariant      Variant = ""
+	Delta           Variant = "delta"
+	StateOfTheWorld Variant = "sotw"
+)
+
+// Options configure a Cache. Address and Worker are required.
+type Options struct {
+	// Address is HOST:PORT of the peer.
+	Address string
+	// TLS is asked for the configuration of each connection. Nil is plaintext, which is
+	// for a peer on this machine alone.
+	TLS func() (*tls.Config, error)
+	// Token is asked for the bearer token of each stream; nil for none.
+	Token func() (string, error)
+	// Variant is the variant of the protocol.
+	Variant Variant
+	// Worker is what the handlers run on.
+	Worker *cache.Worker
+	// Schemas are the kinds of the cache. Those of Istio's API are requested from the peer.
+	Schemas schema.Set
+	// Domain is that of all objects (config.Meta).
+	Domain string
+	// AcceptUnserved takes objects whose security is not served yet, without effect.
+	AcceptUnserved bool
+	// NodeName tells the peer its clients apart; empty for "portolan".
+	NodeName string
+	// MaxMessage bounds the bytes of one answer; 0 stands for DefaultMaxMessage.
+	MaxMessage int
+	// RetryMin and RetryMax are the first and the longest wait before a peer that is
+	// away is called again; 0 stands for 100 ms and 10 s.
+	RetryMin, RetryMax time.Duration
+	// History and HistoryMemory are those of cache.FeedOptions.
+	History       int
+	HistoryMemory int64
+	// Now is the clock; nil is time.Now.
+	Now func() time.Time
+	// Log may be nil.
+	Log *slog.Logger
+	// Registerer takes the metrics, which have the Address as their label peer; nil for
+	// none.
+	Registerer prometheus.Registerer
+}
+
+// Validate says what is wrong with the options of a peer.
+func (o *Options) Validate() error {
+	host, port, err := net.SplitHostPort(o.Address)
+	switch {
+	case err != nil || host == "" || port == "":
+		return fmt.Errorf("%q is no HOST:PORT", o.Address)
+	case o.TLS == nil && !Local(host):
+		return fmt.Errorf("%s is on another machine, and would be followed in plaintext: use TLS", o.Address)
+	case !slices.Contains([]Variant{AnyVariant, Delta, StateOfTheWorld}, o.Variant):
+		return fmt.Errorf("the variant %q is none: use %s or %s", o.Variant, Delta, StateOfTheWorld)
+	}
+	return nil
+}
+
+// Local says whether a host is this machine.
+func Local(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// Cache is a read-only cache.ConfigStoreCache of the objects of a peer.
+type Cache struct {
+	*cache.Feed
+	o     Options
+	kinds []*schema.Schema
+
+	// Of the goroutine of Run.
+	configs  pmap.Map[*config.Config]
+	revision int64
+	types    map[string]*typeState // by type URL
+	told     string                // the last trouble that was logged
+
+	mu         sync.RWMutex // guards the fields below, and the faults of types
+	link       error        // why the peer is not followed; nil while it is
+	since      time.Time    // of link
+	lastChange time.Time
+	refused    int // answers
+}
+
+var _ cache.ConfigStoreCache = (*Cache)(nil)
+
+// errNotYet is the trouble of a cache that does not run yet.
+var errNotYet = errors.New("it was not called yet")
+
+// New returns a cache that waits to be run.
+func New(o Options) (*Cache, error) {
+	if err := o.Validate(); err != nil {
+		return nil, fmt.Errorf("source of configuration: %w", err)
+	}
+	o.MaxMessage = cmp.Or(o.MaxMessage, DefaultMaxMessage)
+	o.RetryMin, o.RetryMax = cmp.Or(o.RetryMin, defaultRetryMin), cmp.Or(o.RetryMax, defaultRetryMax)
+	o.NodeName = cmp.Or(o.NodeName, defaultNodeName)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	c := &Cache{
+		Feed: cache.NewFeed(cache.FeedOptions{
+			Worker: o.Worker, Schemas: o.Schemas, History: o.History, HistoryMemory: o.HistoryMemory,
+		}),
+		o: o, types: map[string]*typeState{}, link: errNotYet, since: o.Now(),
+	}
+	for _, kind := range o.Schemas.All() {
+		if requested(kind) {
+			c.kinds = append(c.kinds, kind)
+			c.types[kind.GroupVersionKind.String()] = newTypeState(kind)
+		}
+	}
+	if o.Registerer != nil {
+		prometheus.WrapRegistererWith(prometheus.Labels{"peer": o.Address}, o.Registerer).MustRegister(c.collectors()...)
+	}
+	return c, nil
+}
+
+// requested says whether objects of a kind are taken from peers: those of Istio's API. A
+// secret is none.
+func requested(kind *schema.Schema) bool { return strings.HasSuffix(kind.Group, ".istio.io") }
+
+// Run follows the peer until ctx ends, and then returns nil. It publishes the first
+// snapshot once the peer has answered for each kind.
+func (c *Cache) Run(ctx context.Context) error {
+	if err := c.Seal(); err != nil {
+		return err
+	}
+	wait := retry.New(c.o.RetryMin, c.o.RetryMax)
+	for ctx.Err() == nil {
+		followed, err := c.follow(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		c.lost(err)
+		if followed {
+			wait.Reset()
+		}
+		_ = wait.Wait(ctx)
+	}
+	return nil
+}
+
+// lost notes that the peer is not followed any more, or still not.
+func (c *Cache) lost(err error) {
+	c.mu.Lock()
+	if c.link == nil {
+		c.since = c.o.Now()
+	}
+	c.link = err
+	c.mu.Unlock()
+	if c.told != err.Error() {
+		c.told = err.Error()
+		c.o.Log.Warn("a source of configuration cannot be followed: its last objects are served", "peer", c.o.Address, "err", err)
+	}
+}
+
+// found notes that the peer is followed.
+func (c *Cache) found(variant Variant) {
+	c.mu.Lock()
+	c.link = nil
+	c.mu.Unlock()
+	c.told = ""
+	c.o.Log.Info("a source of configuration is followed", "peer", c.o.Address, "variant", string(variant), "objects", c.configs.Len())
+}
+
+// waits notes that the peer was called, and has not answered for all kinds.
+func (c *Cache) waits(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.link = err
+}
+
+// take takes answers as one snapshot.
+func (c *Cache) take(answers []*answer) {
+	configs := c.configs
+	var said turns
+	c.mu.Lock()
+	for _, a := range answers {
+		configs = a.of.take(configs, a, c.o.Now(), &said)
+	}
+	differs := configs != c.configs
+	if differs {
+		c.lastChange = c.o.Now()
+	}
+	c.mu.Unlock()
+	c.logTurns(said)
+	if differs || c.Snapshot() == nil {
+		c.revision++
+		c.configs = configs
+		c.Publish(c.Snapshot().Next(c.revision, cache.Content{Configs: configs}))
+	}
+}

@@ -1,0 +1,380 @@
+package mcp_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/portolan-mesh/portolan/cache/cachetest"
+	"github.com/portolan-mesh/portolan/cache/mcp"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// scene is a cache at work, and its peer.
+type scene struct {
+	*cachetest.Rig
+	t testing.TB
+	p *peer
+	c *mcp.Cache
+}
+
+func inEachVariant(t *testing.T, run func(t *testing.T, variant mcp.Variant)) {
+	for _, variant := range variants {
+		t.Run(string(variant), func(t *testing.T) {
+			t.Parallel()
+			run(t, variant)
+		})
+	}
+}
+
+// start runs the cache of a peer.
+func start(t testing.TB, p *peer, variant mcp.Variant, set ...func(*mcp.Options)) *scene {
+	t.Helper()
+	c, worker := follow(t, p, variant, set...)
+	s := &scene{cachetest.NewRig(t, cachetest.Subject{Cache: c, Worker: worker, ReadOnly: true}), t, p, c}
+	s.Launch()
+	return s
+}
+
+// synced is start with the waiting for the peer.
+func synced(t testing.TB, p *peer, variant mcp.Variant, set ...func(*mcp.Options)) *scene {
+	t.Helper()
+	s := start(t, p, variant, set...)
+	s.followed()
+	s.Eventually("HasSynced", s.c.HasSynced)
+	return s
+}
+
+// followed waits until the peer is followed.
+func (s *scene) followed() {
+	s.t.Helper()
+	s.Eventually("the peer is followed", func() bool { return s.c.Degraded() == nil })
+}
+
+// degraded waits until the cache says what is wrong.
+func (s *scene) degraded(says string) {
+	s.t.Helper()
+	s.Eventually("it says "+says, func() bool {
+		err := s.c.Degraded()
+		return err != nil && strings.Contains(err.Error(), says)
+	})
+}
+
+// round is that of a service entry, "-" for none.
+func (s *scene) round(namespace, name string) string {
+	return cachetest.Round(s.c.Snapshot().Get(cachetest.Key(namespace, name)))
+}
+
+// has waits for rounds of service entries, by "namespace/name".
+func (s *scene) has(rounds map[string]string) {
+	s.t.Helper()
+	for name, want := range rounds {
+		namespace, own, _ := strings.Cut(name, "/")
+		s.Eventually(fmt.Sprintf("%s has round %s", name, want), func() bool { return s.round(namespace, own) == want })
+	}
+}
+
+// TestAReconnectLosesNothing: the peer goes away and comes back with other content. What
+// it had is served meanwhile, and what it removed meanwhile is removed.
+func TestAReconnectLosesNothing(t *testing.T) {
+	t.Parallel()
+	inEachVariant(t, func(t *testing.T, variant mcp.Variant) {
+		p := newPeer(t, nil)
+		p.set(entries, map[string]resource{"a/kept": entry(t, "a", "kept", 1), "a/changed": entry(t, "a", "changed", 1), "a/gone": entry(t, "a", "gone", 1)})
+		s := synced(t, p, variant)
+		s.has(map[string]string{"a/kept": "1", "a/changed": "1", "a/gone": "1"})
+		kept := s.c.Snapshot().Get(cachetest.Key("a", "kept"))
+
+		asked := len(p.asked())
+		p.listener.cut(true)
+		s.degraded("Unavailable")
+		p.set(entries, map[string]resource{"a/changed": entry(t, "a", "changed", 2), "a/gone": {}, "a/new": entry(t, "a", "new", 1)})
+		s.has(map[string]string{"a/kept": "1", "a/changed": "1", "a/gone": "1", "a/new": "-"})
+		if status := s.c.Status(); status.Since.IsZero() || status.Objects != 3 {
+			t.Errorf("while the peer is away: %+v", status)
+		}
+
+		p.listener.cut(false)
+		s.followed()
+		s.has(map[string]string{"a/kept": "1", "a/changed": "2", "a/gone": "-", "a/new": "1"})
+		if s.c.Snapshot().Get(cachetest.Key("a", "kept")) != kept {
+			t.Error("an object that is the same was replaced")
+		}
+		again := slices.DeleteFunc(p.asked()[asked:], func(r request) bool { return r.nonce != "" })
+		i := slices.IndexFunc(again, func(r request) bool { return r.typeURL == entries })
+		if i < 0 {
+			t.Fatal("service entries were not requested again")
+		}
+		// The first is left open, so that the peer answers in any case.
+		want := map[string]string{"a/changed": "", "a/gone": "1001", "a/kept": "1001"}
+		if got := again[i].initial; variant == mcp.Delta && fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("the initial versions are %v, want %v", got, want)
+		}
+		if node := again[0].node; node.GetMetadata().GetFields()["GENERATOR"].GetStringValue() != "api" || strings.Count(node.GetId(), "~") != 3 {
+			t.Errorf("the node is %v", node)
+		}
+		if slices.ContainsFunc(again[1:], func(r request) bool { return r.node != nil }) {
+			t.Error("the node is in more than the first request of a stream")
+		}
+	})
+}
+
+// TestAnotherPeerIsHeldUntilItIsRead: a peer that was emptied takes nothing away before it
+// has answered for each kind.
+func TestAnotherPeerIsHeldUntilItIsRead(t *testing.T) {
+	t.Parallel()
+	inEachVariant(t, func(t *testing.T, variant mcp.Variant) {
+		p := newPeer(t, nil)
+		p.set(entries, map[string]resource{"a/x": entry(t, "a", "x", 1)})
+		s := synced(t, p, variant)
+		p.listener.cut(true)
+		s.degraded("Unavailable")
+		gateways := schema.Gateway.String()
+		p.set(entries, map[string]resource{"a/x": {}, "a/y": entry(t, "a", "y", 1)})
+		p.change(func() { p.silent[gateways] = true })
+		p.listener.cut(false)
+		s.degraded("the peer has not answered yet for Gateway")
+		s.has(map[string]string{"a/x": "1", "a/y": "-"})
+		before := s.c.Snapshot()
+		p.change(func() { p.silent[gateways] = false })
+		s.followed()
+		if s.round("a", "x") != "-" || s.round("a", "y") != "1" || s.c.Snapshot().Revision() != before.Revision()+1 {
+			t.Errorf("after all answers: x %s, y %s at %s after %s", s.round("a", "x"), s.round("a", "y"), s.c.Snapshot().Version(), before.Version())
+		}
+	})
+}
+
+// TestAPeerThatIsNotRead: nothing is served of a peer that has not answered for each kind.
+func TestAPeerThatIsNotRead(t *testing.T) {
+	t.Parallel()
+	inEachVariant(t, func(t *testing.T, variant mcp.Variant) {
+		p := newPeer(t, nil)
+		p.set(entries, map[string]resource{"a/x": entry(t, "a", "x", 1)})
+		p.change(func() { p.silent[schema.Sidecar.String()] = true })
+		s := start(t, p, variant)
+		s.degraded("not answered yet for Sidecar")
+		if s.c.Snapshot() != nil || s.c.HasSynced() || s.c.Ready() == nil {
+			t.Error("a peer that was not read as a whole is served")
+		}
+		p.change(func() { p.silent = map[string]bool{} })
+		s.followed()
+		s.has(map[string]string{"a/x": "1"})
+		if err := s.c.Ready(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestAPeerWithoutDelta is followed in the state of the world, unless delta is asked for.
+func TestAPeerWithoutDelta(t *testing.T) {
+	t.Parallel()
+	p := newPeer(t, nil)
+	p.noDelta = true
+	p.set(entries, map[string]resource{"a/x": entry(t, "a", "x", 1)})
+	s := synced(t, p, mcp.AnyVariant)
+	s.has(map[string]string{"a/x": "1"})
+	p.set(entries, map[string]resource{"a/x": {}})
+	s.has(map[string]string{"a/x": "-"})
+	if slices.ContainsFunc(p.asked(), func(r request) bool { return r.delta }) {
+		t.Error("a peer without delta was asked by it")
+	}
+	start(t, p, mcp.Delta).degraded("the peer has no delta")
+}
+
+// TestDeltaIsPreferred by a client that may take either.
+func TestDeltaIsPreferred(t *testing.T) {
+	t.Parallel()
+	p := newPeer(t, nil)
+	synced(t, p, mcp.AnyVariant)
+	if slices.ContainsFunc(p.asked(), func(r request) bool { return !r.delta }) {
+		t.Error("a peer with delta was asked in the state of the world")
+	}
+}
+
+// TestNoDeleteIsLost cuts a hundred connections off while objects change, and looks for
+// what differs from the peer in the end.
+func TestNoDeleteIsLost(t *testing.T) {
+	t.Parallel()
+	inEachVariant(t, func(t *testing.T, variant mcp.Variant) {
+		seed := rand.Uint64()
+		t.Logf("seed %d", seed)
+		random := rand.New(rand.NewPCG(seed, 0))
+		p := newPeer(t, nil)
+		c, worker := follow(t, p, variant)
+		s := &scene{cachetest.NewRig(t, cachetest.Subject{Cache: c, Worker: worker, ReadOnly: true}), t, p, c}
+		fold := s.Fold()
+		s.Launch()
+		s.followed()
+		want := map[string]string{}
+		for round := range 100 {
+			for range 1 + random.IntN(3) {
+				name := fmt.Sprint("x", random.IntN(20))
+				if _, there := want["a/"+name]; there && random.IntN(2) == 0 {
+					p.set(entries, map[string]resource{"a/" + name: {}})
+					delete(want, "a/"+name)
+				} else {
+					p.set(entries, map[string]resource{"a/" + name: entry(t, "a", name, round)})
+					want["a/"+name] = fmt.Sprint(round)
+				}
+			}
+			p.listener.cut(random.IntN(3) == 0)
+			if random.IntN(2) == 0 { // often it is cut off again before it is read
+				p.listener.cut(false)
+				s.followed()
+			}
+		}
+		p.listener.cut(false)
+		s.Eventually("the cache has what the peer has", func() bool {
+			got := map[string]string{}
+			for object := range s.c.Snapshot().List(schema.ServiceEntry, "") {
+				got[object.Namespace+"/"+object.Name] = cachetest.Round(object)
+			}
+			return s.c.Degraded() == nil && fmt.Sprint(got) == fmt.Sprint(want)
+		})
+		s.Eventually("handlers are done", func() bool { return s.c.Lag() == 0 })
+		fold.Check()
+	})
+}
+
+// TestTooLargeAnswers end the stream, and what there was is served.
+func TestTooLargeAnswers(t *testing.T) {
+	t.Parallel()
+	inEachVariant(t, func(t *testing.T, variant mcp.Variant) {
+		p := newPeer(t, nil)
+		p.set(entries, map[string]resource{"a/x": entry(t, "a", "x", 1)})
+		s := synced(t, p, variant, func(o *mcp.Options) { o.MaxMessage = 2000 })
+		large := cachetest.ServiceEntry("a", "large", 1)
+		large.ResourceVersion, large.Annotations = "7", map[string]string{"note": strings.Repeat("x", 4000)}
+		p.set(entries, map[string]resource{"a/large": of(t, large)})
+		s.degraded("ResourceExhausted")
+		s.has(map[string]string{"a/x": "1", "a/large": "-"})
+		p.set(entries, map[string]resource{"a/large": {}, "a/y": entry(t, "a", "y", 1)})
+		s.followed()
+		s.has(map[string]string{"a/x": "1", "a/y": "1"})
+	})
+}
+
+// TestTokens: each stream has the token of the moment.
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	p := newPeer(t, nil)
+	var mu sync.Mutex
+	token, err := "one", error(nil)
+	s := synced(t, p, mcp.AnyVariant, func(o *mcp.Options) {
+		o.Token = func() (string, error) { mu.Lock(); defer mu.Unlock(); return token, err }
+	})
+	last := func() string {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return strings.Join(p.headers[len(p.headers)-1].Get("authorization"), ",")
+	}
+	if got := last(); got != "Bearer one" {
+		t.Errorf("the first stream has %q", got)
+	}
+	set := func(to string, fault error) { mu.Lock(); defer mu.Unlock(); token, err = to, fault }
+	set("", errors.New("there is no such file"))
+	p.listener.cut(false)
+	s.degraded("token: there is no such file")
+	p.change(func() { p.denies = status.Error(codes.Unauthenticated, "who are you?") })
+	set("two", nil)
+	s.degraded("Unauthenticated: who are you?")
+	p.change(func() { p.denies = nil })
+	s.followed()
+	if got := last(); got != "Bearer two" {
+		t.Errorf("the last stream has %q", got)
+	}
+}
+
+// TestTLS: a peer is known by its certificate, and files that cannot be read are named.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	server, client := certificates(t)
+	p := newPeer(t, server)
+	p.set(entries, map[string]resource{"a/x": entry(t, "a", "x", 1)})
+	s := synced(t, p, mcp.AnyVariant, func(o *mcp.Options) { o.TLS = func() (*tls.Config, error) { return client, nil } })
+	s.has(map[string]string{"a/x": "1"})
+	start(t, p, mcp.AnyVariant, func(o *mcp.Options) { o.TLS = func() (*tls.Config, error) { return &tls.Config{}, nil } }).degraded("certificate")
+	start(t, p, mcp.AnyVariant, func(o *mcp.Options) {
+		o.TLS = func() (*tls.Config, error) { return nil, errors.New("ca.pem: there is no certificate") }
+	}).degraded("TLS: ca.pem: there is no certificate")
+	start(t, p, mcp.AnyVariant).degraded("Unavailable")
+}
+
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	secure := func() (*tls.Config, error) { return &tls.Config{}, nil }
+	for name, c := range map[string]struct {
+		o    mcp.Options
+		says string
+	}{
+		"this machine":            {mcp.Options{Address: "127.0.0.1:15010"}, ""},
+		"this machine by name":    {mcp.Options{Address: "localhost:15010"}, ""},
+		"this machine in IPv6":    {mcp.Options{Address: "[::1]:15010"}, ""},
+		"another machine":         {mcp.Options{Address: "hub.example:15012", TLS: secure}, ""},
+		"another in plaintext":    {mcp.Options{Address: "hub.example:15010"}, "in plaintext: use TLS"},
+		"a name that looks local": {mcp.Options{Address: "127.0.0.1.example:15010"}, "in plaintext: use TLS"},
+		"no port":                 {mcp.Options{Address: "127.0.0.1"}, "no HOST:PORT"},
+		"no host":                 {mcp.Options{Address: ":15010"}, "no HOST:PORT"},
+		"a variant":               {mcp.Options{Address: "127.0.0.1:1", Variant: mcp.StateOfTheWorld}, ""},
+		"another variant":         {mcp.Options{Address: "127.0.0.1:1", Variant: "rest"}, `the variant "rest" is none`},
+	} {
+		err := c.o.Validate()
+		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want %q", name, err, c.says)
+		}
+	}
+}
+
+// TestRunEnds while a peer is away, and while it is silent.
+func TestRunEnds(t *testing.T) {
+	t.Parallel()
+	for name, prepare := range map[string]func(*peer){
+		"away":   func(p *peer) { p.listener.cut(true) },
+		"silent": func(p *peer) { p.silent[entries] = true },
+	} {
+		p := newPeer(t, nil)
+		prepare(p)
+		c, _ := follow(t, p, mcp.Delta, func(o *mcp.Options) { o.RetryMin, o.RetryMax = time.Hour, time.Hour })
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- c.Run(ctx) }()
+		s := &scene{cachetest.NewRig(t, cachetest.Subject{Cache: c}), t, p, c}
+		s.Eventually(name, func() bool { return !strings.Contains(fmt.Sprint(c.Degraded()), "not called yet") })
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestKinds: the kinds of Istio's API are requested, each once, and none that is none.
+func TestKinds(t *testing.T) {
+	t.Parallel()
+	p := newPeer(t, nil)
+	secret := &schema.Schema{GroupVersionKind: config.GroupVersionKind{Version: "v1", Kind: "Secret"}, Versions: []string{"v1"}, Codec: config.JSON[struct{}]()}
+	kinds := schema.NewSet(append(slices.Clone(schema.Pilot().All()), secret)...)
+	synced(t, p, mcp.Delta, func(o *mcp.Options) { o.Schemas = kinds })
+	var got, want []string
+	for _, r := range p.asked() {
+		if r.nonce == "" {
+			got = append(got, r.typeURL)
+		}
+	}
+	for _, kind := range schema.Pilot().All() {
+		want = append(want, kind.GroupVersionKind.String())
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("requested are %q, want %q", got, want)
+	}
+}

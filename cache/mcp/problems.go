@@ -1,0 +1,142 @@
+package mcp
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Problem is something wrong with an object of the peer.
+type Problem struct {
+	// Object is "kind/namespace/name", as far as it is known.
+	Object  string
+	Message string
+	Since   time.Time
+	// Serving says that the last good content is served.
+	Serving bool
+	// Warning says that nothing is left out for it.
+	Warning bool
+}
+
+// String is the whole problem in a line, without its time.
+func (p Problem) String() string { return p.Object + ": " + p.Message }
+
+// Problems returns all that is wrong with objects, in the order of their keys.
+func (c *Cache) Problems() []Problem {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	var out []Problem
+	for _, t := range c.types {
+		for _, p := range t.faults {
+			out = append(out, *p)
+		}
+		for _, p := range t.nameless {
+			out = append(out, *p)
+		}
+	}
+	slices.SortFunc(out, func(a, b Problem) int {
+		return cmp.Or(strings.Compare(a.Object, b.Object), strings.Compare(a.Message, b.Message))
+	})
+	return out
+}
+
+// Degraded says why what is known may be old, nil where it is not. Faults of objects do
+// not count: Problems has them.
+func (c *Cache) Degraded() error {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.link == nil {
+		return nil
+	}
+	return fmt.Errorf("since %s: %w", c.since.UTC().Format(time.RFC3339), c.link)
+}
+
+// Status is how a peer is doing.
+type Status struct {
+	// Address is that of the peer.
+	Address string
+	// Objects are those served, and Broken those that have a fault.
+	Objects, Broken int
+	// Refused counts the answers that could not be decoded.
+	Refused int
+	// LastChange is when objects differed last.
+	LastChange time.Time
+	// Degraded says why what is known may be old, and Since since when.
+	Degraded error
+	Since    time.Time
+}
+
+// Status returns how the peer is doing now.
+func (c *Cache) Status() Status {
+	s := Status{Address: c.o.Address, Objects: c.Snapshot().Configs().Len()}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	s.Refused, s.LastChange, s.Degraded = c.refused, c.lastChange, c.link
+	if c.link != nil {
+		s.Since = c.since
+	}
+	for _, t := range c.types {
+		s.Broken += len(t.nameless)
+		for _, p := range t.faults {
+			if !p.Warning {
+				s.Broken++
+			}
+		}
+	}
+	return s
+}
+
+// Ready says why the peer is not read yet, nil once it is.
+func (c *Cache) Ready() error {
+	if c.Snapshot() != nil {
+		return nil
+	}
+	return cmp.Or(c.Degraded(), errors.New("the peer "+c.o.Address+" is not read yet"))
+}
+
+func (c *Cache) collectors() []prometheus.Collector {
+	gauge := func(name, help string, value func(Status) float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return value(c.Status()) })
+	}
+	return []prometheus.Collector{
+		gauge("portolan_config_peer_objects", "Objects that the other control plane has sent and that are held.", func(s Status) float64 { return float64(s.Objects) }),
+		gauge("portolan_config_peer_broken", "Objects of the other control plane that have a fault; what they last held is served.",
+			func(s Status) float64 { return float64(s.Broken) }),
+		gauge("portolan_config_peer_lost_timestamp_seconds", "Since when the other control plane is not followed; 0 while it is.", func(s Status) float64 {
+			if s.Degraded == nil {
+				return 0
+			}
+			return float64(s.Since.UnixMilli()) / 1000
+		}),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "portolan_config_peer_refused_total", Help: "Answers of the other control plane that could not be decoded.",
+		}, func() float64 { return float64(c.Status().Refused) }),
+	}
+}
+
+// maxLogged is how many problems of one snapshot are logged, and how many that are gone.
+const maxLogged = 10
+
+// turns are what a snapshot has made wrong, and what it has made right.
+type turns struct{ news, gone []Problem }
+
+// logTurns logs what is newly wrong, and what is not any more.
+func (c *Cache) logTurns(t turns) {
+	for _, p := range t.news[:min(len(t.news), maxLogged)] {
+		c.o.Log.Warn("an object of a source of configuration is at fault", "peer", c.o.Address, "problem", p.String(), "kept", p.Serving)
+	}
+	if more := len(t.news) - maxLogged; more > 0 {
+		c.o.Log.Warn("more objects of a source of configuration are at fault", "peer", c.o.Address, "objects", more)
+	}
+	for _, p := range t.gone[:min(len(t.gone), maxLogged)] {
+		c.o.Log.Info("a fault of configuration is gone", "peer", c.o.Address, "object", p.Object)
+	}
+	if more := len(t.gone) - maxLogged; more > 0 {
+		c.o.Log.Info("more faults of configuration are gone", "peer", c.o.Address, "faults", more)
+	}
+}

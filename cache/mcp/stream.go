@@ -1,0 +1,202 @@
+package mcp
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+const (
+	// maxRequest bounds the versions of one kind in a request. Servers take 4 MiB unless
+	// they are told to take more.
+	maxRequest = 3 << 20
+	// maxDetail bounds what a refused answer is said to have.
+	maxDetail = 1 << 10
+	// rootNamespace is that of the node. To istiod it is a control plane.
+	rootNamespace = "istio-system"
+)
+
+// errNoDelta: the peer has no delta.
+var errNoDelta = errors.New("the peer has no delta")
+
+// follow calls the peer and takes what it says until the stream ends. It says whether the
+// peer was followed, and why it is not any more.
+func (c *Cache) follow(ctx context.Context) (followed bool, err error) {
+	conn, err := c.dial()
+	if err != nil {
+		return false, err
+	}
+	defer conn.Close()
+	if ctx, err = c.authorized(ctx); err != nil {
+		return false, err
+	}
+	client := discoveryv3.NewAggregatedDiscoveryServiceClient(conn)
+	if c.o.Variant == Delta || c.o.Variant == AnyVariant && c.fits() {
+		followed, err = c.followDelta(ctx, client)
+		if !errors.Is(err, errNoDelta) || c.o.Variant == Delta {
+			return followed, err
+		}
+	}
+	return c.followWhole(ctx, client)
+}
+
+// fits says whether what is held can be told in requests of delta.
+func (c *Cache) fits() bool {
+	for _, t := range c.types {
+		if t.size() > maxRequest {
+			return false
+		}
+	}
+	return true
+}
+
+// dial makes a client. It connects with the first call.
+func (c *Cache) dial() (*grpc.ClientConn, error) {
+	security := insecure.NewCredentials()
+	if c.o.TLS != nil {
+		config, err := c.o.TLS()
+		if err != nil {
+			return nil, fmt.Errorf("TLS: %w", err)
+		}
+		if config.MinVersion < tls.VersionTLS12 {
+			config = config.Clone()
+			config.MinVersion = tls.VersionTLS12
+		}
+		security = credentials.NewTLS(config)
+	}
+	return grpc.NewClient(c.o.Address,
+		grpc.WithTransportCredentials(security),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(c.o.MaxMessage)),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+	)
+}
+
+// authorized adds the token to the calls of a context.
+func (c *Cache) authorized(ctx context.Context) (context.Context, error) {
+	if c.o.Token == nil {
+		return ctx, nil
+	}
+	token, err := c.o.Token()
+	if err != nil {
+		return nil, fmt.Errorf("token: %w", err)
+	}
+	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token), nil
+}
+
+// node is how the peer knows this client. The generator has it answer with objects.
+func (c *Cache) node() *corev3.Node {
+	text := structpb.NewStringValue
+	return &corev3.Node{
+		Id:            fmt.Sprintf("sidecar~127.0.0.1~%s.%s~%s.svc.cluster.local", c.o.NodeName, rootNamespace, rootNamespace),
+		UserAgentName: "portolan",
+		Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{
+			"GENERATOR": text("api"), "NAMESPACE": text(rootNamespace),
+		}},
+	}
+}
+
+// wire is one stream in one variant.
+type wire interface {
+	// request asks for a kind for the first time.
+	request(t *typeState, node *corev3.Node)
+	// receive waits for an answer. of is nil for a type that was not requested.
+	receive() (a *answer, typeURL string, err error)
+	// reply acknowledges the answer that was received last, or refuses it with a reason.
+	reply(refused *statuspb.Status)
+}
+
+// decoder makes objects of the resources of this cache.
+func (c *Cache) decoder() *decoder {
+	return &decoder{c.o.Domain, c.o.AcceptUnserved, c.o.Now}
+}
+
+// converse requests all kinds and takes the answers until the stream ends. The answers at
+// the beginning are taken once there is one for each kind.
+func (c *Cache) converse(w wire, variant Variant) (followed bool, err error) {
+	node := c.node()
+	missing := map[*typeState]bool{}
+	for _, kind := range c.kinds {
+		t := c.types[kind.GroupVersionKind.String()]
+		missing[t] = true
+		w.request(t, node)
+		node = nil // the first request of a stream has it
+	}
+	var first []*answer
+	for {
+		a, typeURL, err := w.receive()
+		if err != nil {
+			return followed, err
+		}
+		w.reply(c.refusal(a, typeURL))
+		switch {
+		case a.of == nil:
+		case followed:
+			c.take([]*answer{a})
+		default:
+			first = append(first, a)
+			if delete(missing, a.of); len(missing) > 0 {
+				c.waits(unanswered(missing))
+				continue
+			}
+			c.take(first)
+			c.found(variant)
+			first, followed = nil, true
+		}
+	}
+}
+
+// unanswered says for which kinds there is no answer.
+func unanswered(missing map[*typeState]bool) error {
+	var kinds []string
+	for t := range missing {
+		kinds = append(kinds, t.kind.Kind)
+	}
+	slices.Sort(kinds)
+	return fmt.Errorf("the peer has not answered yet for %s", strings.Join(kinds, ", "))
+}
+
+// refusal says why an answer is refused, nil where it is not.
+func (c *Cache) refusal(a *answer, typeURL string) *statuspb.Status {
+	text := ""
+	if a.of == nil {
+		text = fmt.Sprintf("the type %q was not requested", typeURL)
+	} else if bad := a.undecodable(); len(bad) > 0 {
+		text = fmt.Sprintf("%d resources cannot be decoded, the first of which is %q: %s", len(bad), bad[0].name, bad[0].fault)
+	}
+	if text == "" {
+		return nil
+	}
+	c.mu.Lock()
+	c.refused++
+	c.mu.Unlock()
+	c.o.Log.Warn("an answer of a source of configuration was refused", "peer", c.o.Address, "type", typeURL, "reason", text)
+	return &statuspb.Status{Code: int32(codes.InvalidArgument), Message: strings.ToValidUTF8(text[:min(len(text), maxDetail)], "")}
+}
+
+// ended is what a stream that the peer has closed ended with.
+func ended(err error) error {
+	if errors.Is(err, io.EOF) {
+		return errors.New("the peer has closed the stream")
+	}
+	if s, ok := status.FromError(err); ok {
+		return fmt.Errorf("%s: %s", s.Code(), s.Message())
+	}
+	return err
+}

@@ -1,0 +1,208 @@
+package mcp
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// typeState is what is known of the resources of one kind.
+type typeState struct {
+	kind *schema.Schema
+	// held are the resources that the peer has sent, by name.
+	held map[string]*held
+	// faults are those of resources, by name. Those without a name are in nameless.
+	faults   map[string]*Problem
+	nameless []*Problem
+}
+
+func newTypeState(kind *schema.Schema) *typeState {
+	return &typeState{kind: kind, held: map[string]*held{}, faults: map[string]*Problem{}}
+}
+
+// held is a resource that the peer has sent. It is never modified.
+type held struct {
+	version string
+	// object is what is served of it, maybe of an earlier version; nil for nothing.
+	object *config.Config
+}
+
+// answer is a response for one kind.
+type answer struct {
+	of *typeState
+	// whole says that there are no other resources.
+	whole     bool
+	resources []*received
+	removed   []string
+}
+
+// undecodable are the faults for which the answer is refused.
+func (a *answer) undecodable() (out []*received) {
+	for _, r := range a.resources {
+		if r.undecodable {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// findTwice marks the first resource of each name that is there again.
+func (a *answer) findTwice() {
+	first := make(map[string]*received, len(a.resources))
+	for _, r := range a.resources {
+		if f := first[r.name]; f != nil {
+			f.twice = true
+		} else {
+			first[r.name] = r
+		}
+	}
+}
+
+// take takes an answer, and returns the configuration with what it changes.
+func (t *typeState) take(configs pmap.Map[*config.Config], a *answer, at time.Time, said *turns) pmap.Map[*config.Config] {
+	gone, named := map[string]bool{}, map[string]bool{}
+	a.findTwice()
+	for _, name := range a.removed {
+		gone[name] = true
+	}
+	if a.whole {
+		for name := range t.held {
+			gone[name] = true
+		}
+		for name := range t.faults {
+			gone[name] = true
+		}
+	}
+	nameless := t.nameless
+	t.nameless = nil
+	for _, r := range a.resources {
+		delete(gone, r.name)
+		switch {
+		case r.name == "":
+			t.nameless = append(t.nameless, &Problem{Object: "a resource of the kind " + t.kind.Kind, Message: r.fault, Since: at})
+		case !named[r.name]:
+			named[r.name] = true
+			configs = t.put(configs, r, at, said)
+		}
+	}
+	if a.whole && len(t.nameless) > 0 {
+		clear(gone) // any of those may be one without a name
+	}
+	for _, name := range slices.Sorted(maps.Keys(gone)) {
+		if h := t.held[name]; h != nil && h.object != nil {
+			configs = configs.Delete(h.object.Meta.Key().Path())
+		}
+		delete(t.held, name)
+		t.mended(name, said)
+	}
+	t.tellNameless(nameless, said)
+	return configs
+}
+
+// put takes a resource.
+func (t *typeState) put(configs pmap.Map[*config.Config], r *received, at time.Time, said *turns) pmap.Map[*config.Config] {
+	before := t.held[r.name]
+	switch {
+	case r.object == nil:
+		t.fault(r, &Problem{Message: r.fault, Serving: before != nil && before.object != nil}, at, said)
+		if r.undecodable { // the peer is not told that it was taken
+			return configs
+		}
+		h := &held{version: r.version}
+		if before != nil {
+			h.object = before.object
+		}
+		t.held[r.name] = h
+		return configs
+	case r.twice:
+		t.fault(r, &Problem{Message: "is there twice in one answer: the first counts", Serving: true}, at, said)
+	case r.warning != "":
+		t.fault(r, &Problem{Message: r.warning, Serving: true, Warning: true}, at, said)
+	default:
+		t.mended(r.name, said)
+	}
+	h := &held{r.version, r.object}
+	if before != nil && before.object != nil && before.object.ResourceVersion == r.object.ResourceVersion {
+		h.object = before.object
+	}
+	t.held[r.name] = h
+	if path := r.object.Meta.Key().Path(); configs.Value(path) != h.object {
+		configs = configs.Set(path, h.object)
+	}
+	return configs
+}
+
+// fault notes what is wrong with a resource.
+func (t *typeState) fault(r *received, p *Problem, at time.Time, said *turns) {
+	p.Object, p.Since = r.key(t.kind).String(), at
+	if old := t.faults[r.name]; old != nil {
+		p.Since = old.Since
+		if old.Message == p.Message {
+			t.faults[r.name] = p
+			return
+		}
+	}
+	t.faults[r.name] = p
+	said.news = append(said.news, *p)
+}
+
+// mended notes that nothing is wrong with a resource.
+func (t *typeState) mended(name string, said *turns) {
+	if old := t.faults[name]; old != nil {
+		said.gone = append(said.gone, *old)
+		delete(t.faults, name)
+	}
+}
+
+// tellNameless says what differs between the faults without a name and those before.
+func (t *typeState) tellNameless(before []*Problem, said *turns) {
+	has := func(all []*Problem, p *Problem) *Problem {
+		if i := slices.IndexFunc(all, func(o *Problem) bool { return o.Message == p.Message }); i >= 0 {
+			return all[i]
+		}
+		return nil
+	}
+	for _, p := range t.nameless {
+		if old := has(before, p); old != nil {
+			p.Since = old.Since
+		} else {
+			said.news = append(said.news, *p)
+		}
+	}
+	for _, p := range before {
+		if has(t.nameless, p) == nil {
+			said.gone = append(said.gone, *p)
+		}
+	}
+}
+
+// versions are those of the resources that the peer has sent, by name. One of them is left
+// empty, so that a peer answers for the kind also where nothing has changed: a peer that
+// answers has read its store.
+func (t *typeState) versions() map[string]string {
+	out := make(map[string]string, len(t.held))
+	first := ""
+	for name, h := range t.held {
+		out[name] = h.version
+		if first == "" || name < first {
+			first = name
+		}
+	}
+	if first != "" {
+		out[first] = ""
+	}
+	return out
+}
+
+// size is about how many bytes versions take in a request.
+func (t *typeState) size() int {
+	n := 0
+	for name, h := range t.held {
+		n += len(name) + len(h.version) + 8
+	}
+	return n
+}
