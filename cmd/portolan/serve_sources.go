@@ -12,16 +12,18 @@ import (
 type sourceFlags struct {
 	dirs      []string
 	first     bool
+	peers     []string
 	exportAll bool
 }
 
 func (o *sourceFlags) register(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.dirs, "config-dir", nil, "directory of configuration in YAML and JSON, which is followed beside the store and never written; give it again for more. Where several have an object of one name, that of the store is used, else that of the first directory")
+	f.StringArrayVar(&o.peers, "config-source", nil, "xds://HOST:PORT of another control plane, Portolan or istiod, whose objects are followed behind the store and the directories, and never written; give it again for more. Parameters: ca, cert, key and token (files, read again at every connection), server-name, tls=true, variant=delta|sotw, as in xds://hub:15012?ca=ca.pem&token=token.txt. A peer on another machine is followed by TLS alone")
 	f.BoolVar(&o.first, "config-dir-first", false, "have the directories go before the store")
 	f.BoolVar(&o.exportAll, "export-sources", false, "give control planes that take this mesh's objects over xDS those of all sources, and not of the store alone. Two meshes that take each other's objects must not both have it")
 }
 
-// validate reports directories that are given twice.
+// validate reports sources that are given twice, and peers that cannot be followed.
 func (o *sourceFlags) validate(add addFault) {
 	if o.first && len(o.dirs) == 0 {
 		add("config-dir-first", "is of no use without --config-dir")
@@ -37,12 +39,27 @@ func (o *sourceFlags) validate(add addFault) {
 			seen[clean] = true
 		}
 	}
+	for _, text := range o.peers {
+		switch peer, err := parsePeer(text); {
+		case err != nil:
+			add("config-source", "%v", err)
+		case seen[serve.PeerScheme+peer.address]:
+			add("config-source", "%s is given twice", serve.PeerScheme+peer.address)
+		default:
+			seen[serve.PeerScheme+peer.address] = true
+		}
+	}
 }
 
 // apply sets what flags that are valid say.
 func (o *sourceFlags) apply(to *serve.Options) {
 	for _, dir := range o.dirs {
 		to.ConfigDirs = append(to.ConfigDirs, filepath.Clean(dir))
+	}
+	for _, text := range o.peers {
+		if peer, err := parsePeer(text); err == nil {
+			to.ConfigPeers = append(to.ConfigPeers, peer.options())
+		}
 	}
 	to.ConfigDirsFirst, to.ExportSources = o.first, o.exportAll
 }

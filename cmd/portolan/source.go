@@ -20,10 +20,10 @@ func newSourceCommand(env *environment) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "source",
 		Short: "See the sources of configuration of a server",
-		Long: `See the sources of configuration of a server: the store, and the directories of
---config-dir. Where two sources have an object of one kind, namespace and name, that
-of the source which is listed first is used alone. The files of --endpoints-file follow,
-which have services and no objects.`,
+		Long: `See the sources of configuration of a server: the store, the directories of
+--config-dir, and the other control planes of --config-source. Where two sources have
+an object of one kind, namespace and name, that of the source which is listed first is
+used alone. The files of --endpoints-file follow, which have services and no objects.`,
 	}
 	c.AddCommand(newSourceListCommand(env), newSourceDescribeCommand(env))
 	return c

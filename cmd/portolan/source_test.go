@@ -114,6 +114,19 @@ func TestSourceFlags(t *testing.T) {
 		"serve --config-dir-first":              "--config-dir-first: is of no use without --config-dir",
 		"serve --config-dir a --config-dir ./a": "--config-dir: ./a is given twice",
 		"serve --config-dir a --config-dir=":    "--config-dir: is empty: give a directory",
+
+		"serve --config-source hub:15010":                                                    `--config-source: "hub:15010" is not of the form xds://HOST:PORT`,
+		"serve --config-source http://hub:15010":                                             "is not of the form xds://HOST:PORT",
+		"serve --config-source xds://hub:15010/x":                                            "is not of the form xds://HOST:PORT",
+		"serve --config-source xds://hub":                                                    `"hub" is no HOST:PORT`,
+		"serve --config-source xds://hub:15010?tls=false":                                    "a peer on another machine is followed by TLS alone",
+		"serve --config-source xds://hub:15010?ca=":                                          "the parameter ca takes one value",
+		"serve --config-source xds://hub:15010?ca=none.pem":                                  "none.pem: no such file",
+		"serve --config-source xds://hub:15010?certificate=x":                                `there is no parameter "certificate": use ca, cert, key`,
+		"serve --config-source xds://hub:15010?cert=a.pem":                                   "the parameter cert goes with key",
+		"serve --config-source xds://127.0.0.1:1?token=none.txt":                             "none.txt: no such file",
+		"serve --config-source xds://127.0.0.1:1?variant=rest":                               `the variant "rest" is none: use delta or sotw`,
+		"serve --config-source xds://127.0.0.1:1 --config-source xds://127.0.0.1:1?tls=true": "--config-source: xds://127.0.0.1:1 is given twice",
 	} {
 		if o := do(t, "", strings.Fields(line)...); o.code != exitUsage || !strings.Contains(o.err, says) {
 			t.Errorf("%s: %+v", line, o)

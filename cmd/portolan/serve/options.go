@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/portolan-mesh/portolan/cache/mcp"
 	"github.com/portolan-mesh/portolan/discovery/consul"
 	"github.com/portolan-mesh/portolan/discovery/filesd"
 	"github.com/portolan-mesh/portolan/storage/address"
@@ -47,6 +48,10 @@ type Options struct {
 	// first that has an object wins it, after the store, or before it with ConfigDirsFirst.
 	ConfigDirs      []string
 	ConfigDirsFirst bool
+	// ConfigPeers are other control planes whose objects are followed, behind the store and
+	// the directories. The server fills in Worker, Schemas, Domain, AcceptUnserved, NodeName,
+	// HistoryMemory, Log and Registerer.
+	ConfigPeers []mcp.Options
 	// ExportSources gives other control planes the objects of all sources. Otherwise they
 	// get those of the store alone.
 	ExportSources bool

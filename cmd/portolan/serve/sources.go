@@ -32,8 +32,8 @@ type SourceList struct {
 type SourceStatus struct {
 	Name string `json:"name"`
 	Kind string `json:"kind"`
-	// Where is the path of the directory or file, and what of an etcd tells people which
-	// it is.
+	// Where is the path of the directory or file, the address of another control plane, and
+	// what of an etcd tells people which it is.
 	Where string `json:"where"`
 	// Writable says that the source takes the writes of the config API.
 	Writable bool `json:"writable"`
@@ -73,13 +73,13 @@ type configCache interface {
 type faulty interface{ Faults() []string }
 
 // addConfigs makes the cache of all configuration: the mirror of the store, or an
-// aggregate of it and the directories.
+// aggregate of it, the directories and the other control planes.
 func (s *server) addConfigs() error {
 	own := mirror.Options{
 		Worker: s.worker, Schemas: s.configs.Schemas(), Store: s.configs, Domain: s.o.Mesh.Domain, Log: s.logger,
 		Registerer: s.metrics, HistoryMemory: s.o.HistoryMemory,
 	}
-	if len(s.o.ConfigDirs) == 0 {
+	if len(s.o.ConfigDirs)+len(s.o.ConfigPeers) == 0 {
 		s.mirror = mirror.New(s.store.client, own)
 		s.source = s.mirror
 		return nil
@@ -92,6 +92,11 @@ func (s *server) addConfigs() error {
 	} else {
 		sources = append([]aggregate.Source{store}, sources...)
 	}
+	peers, err := s.peers()
+	if err != nil {
+		return err
+	}
+	sources = append(sources, peers...)
 	all, err := aggregate.MakeCache(aggregate.Options{
 		Worker: s.worker, Store: s.mirror, Sources: sources, HistoryMemory: s.o.HistoryMemory, Log: s.logger,
 	})

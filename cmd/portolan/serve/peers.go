@@ -1,0 +1,58 @@
+package serve
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/cache/aggregate"
+	"github.com/portolan-mesh/portolan/cache/mcp"
+)
+
+// PeerScheme begins the names of other control planes among the sources of configuration.
+const PeerScheme = "xds://"
+
+// peers makes the sources of the other control planes.
+func (s *server) peers() ([]aggregate.Source, error) {
+	var out []aggregate.Source
+	for _, o := range s.o.ConfigPeers {
+		o.Worker, o.Schemas, o.Domain = cache.NewWorker(), s.configs.Schemas(), s.o.Mesh.Domain
+		o.AcceptUnserved, o.HistoryMemory = s.o.AcceptUnserved, s.o.HistoryMemory
+		o.NodeName, o.Log, o.Registerer = nodeName(), s.logger, s.metrics
+		c, err := mcp.New(o)
+		if err != nil {
+			return nil, err
+		}
+		name := PeerScheme + o.Address
+		out = append(out, aggregate.Source{Name: name, Cache: peer{c}, Kind: "xds", Where: name})
+	}
+	return out, nil
+}
+
+// notInName are the characters that a name of a node does not have.
+var notInName = regexp.MustCompile(`[^a-z0-9-]+`)
+
+// nodeName tells other control planes this server from others.
+func nodeName() string {
+	host, _ := os.Hostname() // empty where the system does not know
+	host = strings.Trim(notInName.ReplaceAllString(strings.ToLower(host), "-"), "-")
+	return fmt.Sprintf("portolan-%s-%d", host, os.Getpid())
+}
+
+// peer is the cache of another control plane that tells its faults.
+type peer struct{ *mcp.Cache }
+
+// Faults implements faulty.
+func (p peer) Faults() []string {
+	var out []string
+	for _, problem := range p.Problems() {
+		text := problem.String()
+		if problem.Serving && !problem.Warning {
+			text += " (what it held before is served)"
+		}
+		out = append(out, text)
+	}
+	return out
+}
