@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -195,7 +196,7 @@ func stamp(object *config.Config, version string) error {
 	if len(version) > maxVersion || strings.ContainsFunc(version, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		version = ""
 	}
-	object.ResourceVersion = version + "-" + hex.EncodeToString(sum[:8])
+	object.ResourceVersion = cmp.Or(version, "x") + "-" + hex.EncodeToString(sum[:8])
 	return nil
 }
 
