@@ -157,7 +157,9 @@ func New(o Options) (*Cache, error) {
 
 // requested says whether objects of a kind are taken from peers: those of Istio's API. A
 // secret is none.
-func requested(kind *schema.Schema) bool { return strings.HasSuffix(kind.Group, ".istio.io") }
+func requested(kind *schema.Schema) bool {
+	return !kind.Internal && strings.HasSuffix(kind.Group, ".istio.io")
+}
 
 // Run follows the peer until ctx ends, and then returns nil. It publishes the first
 // snapshot once the peer has answered for each kind.
