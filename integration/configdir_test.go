@@ -110,8 +110,8 @@ func TestConfigDirectory(t *testing.T) {
 	})
 }
 
-// TestAFileIsServedAsTheStoreIs: one mesh makes the same bytes, from the store and from
-// files, and so does one half from each.
+// TestAFileIsServedAsTheStoreIs: one mesh makes the same bytes, from the store, from files
+// and from another control plane, and so does a part from each.
 func TestAFileIsServedAsTheStoreIs(t *testing.T) {
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		x := newShop(t)
@@ -125,18 +125,27 @@ func TestAFileIsServedAsTheStoreIs(t *testing.T) {
 			startServer(t, serverOptions{args: []string{"--config-dir", half.path, "--config-dir-first"}})
 		stored.apply(append([]string{entry}, routes...)...)
 		both.apply(routes...)
+		fed := startServer(t, serverOptions{args: fedBy(stored, v)})
+		fed.awaitFed(stored, 4)
+		gives := startServer(t, serverOptions{})
+		gives.apply(routes[1:]...)
+		three := startServer(t, serverOptions{args: append(fedBy(gives, v), "--config-dir", half.path)})
+		three.apply(routes[0])
+		three.awaitFed(gives, 2)
 		for i, node := range []xdstest.ClientOptions{
 			{Node: xdstest.NewNode("router", "10.0.0.1", "edge", "shop", map[string]string{"app": "edge"}), Variant: v, Follow: true},
 			{Node: xdstest.NewNode("sidecar", "10.0.0.2", "client", "shop", nil), Variant: v, Follow: true},
 		} {
 			name := []string{"edge", "client"}[i]
 			var clients []*xdstest.Client
-			for _, s := range []*server{stored, files, both} {
+			for _, s := range []*server{stored, files, both, fed, three} {
 				clients = append(clients, connect(t, s, node))
 				s.awaitSynced(s.revision(), name)
 			}
 			expectSameBytes(t, name+", files", clients[0], clients[1])
 			expectSameBytes(t, name+", both", clients[0], clients[2])
+			expectSameBytes(t, name+", another control plane", clients[0], clients[3])
+			expectSameBytes(t, name+", all three", clients[0], clients[4])
 		}
 	})
 }
