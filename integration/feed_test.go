@@ -65,6 +65,9 @@ func TestAnotherControlPlaneIsFed(t *testing.T) {
 		if out := own.must("", "proxy", "status"); !strings.HasPrefix(out, "CONTROL PLANE") || !strings.Contains(out, "istiod-1.istio-system") {
 			t.Errorf("proxy status: %s", out)
 		}
+		if out := own.must("", "proxy", "config", "all", "istiod-1"); !strings.Contains(out, "reviews") {
+			t.Errorf("proxy config: %s", out)
+		}
 		if out := own.must("", "wait", "serviceentry/reviews", "-n", "shop"); strings.Contains(out, "1/1") {
 			t.Errorf("a change waits for a control plane: %s", out)
 		}

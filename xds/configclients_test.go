@@ -7,10 +7,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/structpb"
 	mcp "istio.io/api/mcp/v1alpha1"
 
 	"github.com/portolan-mesh/portolan/storage"
@@ -382,6 +387,86 @@ func TestAnObjectThatAControlPlaneRefusesIsNamed(t *testing.T) {
 			return false
 		})
 	})
+}
+
+// TestHoldingsOfAControlPlane: what it has and lacks, with the objects, also those that it
+// is about to lose.
+func TestHoldingsOfAControlPlane(t *testing.T) {
+	t.Parallel()
+	variants(t, func(t *testing.T, v protocol.Variant) {
+		s := xdstest.NewServer(t, catalogue.Types())
+		published(t, s, s.Apply(service("reviews", 9080, "10.1.0.1"), service("ratings", 9080, "10.1.0.1")))
+		c := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Variant: v, Node: xdstest.NewConfigNode("a", "b"), Manual: true})
+		services := kindURL(schema.ServiceEntry)
+		c.Subscribe(services)
+		c.Ack(c.AwaitAnswer(services, 0))
+		xdstest.Eventually(t, "all is acknowledged", func() bool {
+			all := s.XDS.Proxies()
+			return len(all) == 1 && all[0].Types[0].State == protocol.Synced
+		})
+		s.Delete(service("ratings", 9080))
+		s.Apply(service("reviews", 9080, "10.1.0.2"))
+		c.AwaitAnswer(services, 1)
+		var h *xds.Holdings
+		xdstest.Eventually(t, "the response is noted", func() (done bool) {
+			var err error
+			if h, err = s.XDS.Holdings(t.Context(), s.XDS.Clients()[0].ID, func(name string) bool { return name == "ServiceEntry" }); err != nil {
+				t.Fatal(err)
+			}
+			return !slices.ContainsFunc(h.Types[0].Resources, func(of xds.Holding) bool { return of.InSync() })
+		})
+		got := map[string][]string{}
+		for _, of := range h.Types[0].Resources {
+			got[of.Name] = progress.Names(of.Objects)
+		}
+		want := map[string][]string{"shop/ratings": {"serviceentry/shop/ratings"}, "shop/reviews": {"serviceentry/shop/reviews"}}
+		if d := cmp.Diff(want, got); d != "" || !h.Types[0].Requested || h.Types[1].Requested {
+			t.Errorf("%+v (-want +got)\n%s", h.Types, d)
+		}
+	})
+}
+
+// TestAnIstiodIsUnderstood: its first request of a type has a nonce of its own, and each
+// request the node.
+func TestAnIstiodIsUnderstood(t *testing.T) {
+	t.Parallel()
+	s := xdstest.NewServer(t, catalogue.Types())
+	published(t, s, s.Apply(service("reviews", 9080, "10.1.0.1")))
+	connection, err := grpc.NewClient(s.Address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = connection.Close() }()
+	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(connection).StreamAggregatedResources(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := xdstest.NewConfigNode("istiod-1", "istio-system")
+	node.Metadata.Fields["ISTIO_VERSION"] = structpb.NewStringValue("65536.65536.65536")
+	types := []string{"core/v1alpha1/MeshConfig", kindURL(schema.ServiceEntry), kindURL(schema.Gateway)}
+	for _, typeURL := range types {
+		if err := stream.Send(&discoveryv3.DiscoveryRequest{Node: node, TypeUrl: typeURL, ResponseNonce: time.Now().String()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := map[string]int{}
+	for range len(types) {
+		r, err := stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[r.GetTypeUrl()] = len(r.GetResources())
+		if err := stream.Send(&discoveryv3.DiscoveryRequest{Node: node, TypeUrl: r.GetTypeUrl(), ResponseNonce: r.GetNonce(), VersionInfo: r.GetVersionInfo()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d := cmp.Diff(map[string]int{types[0]: 0, types[1]: 1, types[2]: 0}, got); d != "" {
+		t.Errorf("objects by type (-want +got):\n%s", d)
+	}
+	s.Delete(service("reviews", 9080))
+	if r, err := stream.Recv(); err != nil || r.GetTypeUrl() != types[1] || len(r.GetResources()) > 0 {
+		t.Errorf("after a delete: %v, %v", r, err)
+	}
 }
 
 // TestAServerWithoutAnExportRefusesControlPlanes.

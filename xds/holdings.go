@@ -12,7 +12,6 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/generate"
-	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
 // The errors of DiscoveryServer.Holdings.
@@ -21,14 +20,15 @@ var (
 	ErrBusy         = errors.New("the proxy is slow to take a response that is being sent: try again in a moment")
 )
 
-// Holdings is what a connected proxy should have and has.
+// Holdings is what a connected proxy, or a control plane that takes objects, should have
+// and has.
 type Holdings struct {
 	Proxy   *discovery.Proxy
 	Variant protocol.Variant // of its newest stream
 	// Revision is that of the store from which the resources follow that the proxy should
 	// have.
 	Revision int64
-	// Types are the types of the server, in its order.
+	// Types are the types that the proxy is served, in their order.
 	Types []TypeHoldings
 }
 
@@ -54,13 +54,8 @@ func (s *DiscoveryServer) Holdings(ctx context.Context, node string, types func(
 	streams := slices.DeleteFunc(s.all(), func(c *Connection) bool { return c.note.Node() != node })
 	slices.SortFunc(streams, func(a, b *Connection) int { return cmp.Compare(a.since.UnixNano(), b.since.UnixNano()) })
 	out := &Holdings{}
-	for _, t := range s.options.Types {
-		if types == nil || types(t.Name) {
-			out.Types = append(out.Types, TypeHoldings{Name: t.Name, TypeURL: t.Generator.TypeURL()})
-		}
-	}
 	for _, c := range streams {
-		if err := c.holdings(ctx, out); err != nil {
+		if err := c.holdings(ctx, out, types); err != nil {
 			return nil, err
 		}
 	}
@@ -90,25 +85,30 @@ func (c *Connection) lock(ctx context.Context) error {
 	return nil
 }
 
-// holdings puts what the proxy requested on this stream into out.
-func (c *Connection) holdings(ctx context.Context, out *Holdings) error {
+// holdings puts what the proxy requested on this stream into out, of some types.
+func (c *Connection) holdings(ctx context.Context, out *Holdings, types func(name string) bool) error {
 	if err := c.lock(ctx); err != nil {
 		return err
 	}
 	defer c.mu.Unlock()
-	if c.ended || c.group.Load() == nil { // it has no resources yet, or is no proxy
+	if c.ended || c.desired == nil || c.desired.Context() == nil { // it has no resources yet
 		return nil
+	}
+	for i := range c.served {
+		if t := &c.served[i]; out.Proxy == nil && (types == nil || types(t.Name)) {
+			out.Types = append(out.Types, TypeHoldings{Name: t.Name, TypeURL: t.url})
+		}
 	}
 	out.Proxy, out.Variant, out.Revision = c.proxy, c.wire.variant, c.desired.Context().Revision()
 	for i := range out.Types {
 		t := &out.Types[i]
 		state := c.typeState(t.TypeURL)
-		if !state.subscription.Started() {
+		if state == nil || !state.subscription.Started() {
 			continue
 		}
 		t.Requested, t.Resources = true, nil
 		for _, h := range state.subscription.Holdings(c.desired.Resources(t.TypeURL)) {
-			t.Resources = append(t.Resources, Holding{h, c.objectsBehind(h)})
+			t.Resources = append(t.Resources, Holding{h, c.objectsBehind(t.TypeURL, h)})
 		}
 	}
 	return nil
@@ -116,17 +116,19 @@ func (c *Connection) holdings(ctx context.Context, out *Holdings) error {
 
 // objectsBehind returns the objects from which a resource was built, its parts included.
 // Of another form than the desired one, only those are known that its metadata name.
-func (c *Connection) objectsBehind(h protocol.Holding) []config.Key {
+func (c *Connection) objectsBehind(typeURL string, h protocol.Holding) []config.Key {
 	found, paths := map[string]config.Key{}, map[string]struct{}{}
 	add := func(keys []config.Key) {
 		for _, key := range keys {
 			found[key.Path()] = key
 		}
 	}
+	if h.Desired != nil || c.member == nil { // a resource of a control plane is its object
+		add(c.originsOf(typeURL, h.Name))
+	}
 	if h.Desired != nil {
-		add(c.originsOf(h.Desired))
 		for _, part := range h.Desired.Parts {
-			add(c.originsOf(part))
+			add(c.originsOf(part.Body.GetTypeUrl(), part.Name))
 		}
 	}
 	if h.Acked != nil && !h.InSync() {
@@ -145,11 +147,10 @@ func (c *Connection) objectsBehind(h protocol.Holding) []config.Key {
 }
 
 // originsOf returns the objects from which a desired resource was built.
-func (c *Connection) originsOf(r *resource.Resource) []config.Key {
-	typeURL := r.Body.GetTypeUrl()
+func (c *Connection) originsOf(typeURL, name string) []config.Key {
 	i := slices.IndexFunc(c.types, func(t *typeState) bool { return t.url == typeURL })
 	if i < 0 {
 		return nil
 	}
-	return c.desired.Origins(i, r.Name)
+	return c.desired.Origins(i, name)
 }

@@ -80,9 +80,14 @@ func (s *DiscoveryServer) streamsOf(which func(*discovery.Proxy) bool) []progres
 
 // Nodes returns the connected proxies, by node id, each once. Control planes that take
 // objects are none.
-func (s *DiscoveryServer) Nodes() []*discovery.Proxy {
+func (s *DiscoveryServer) Nodes() []*discovery.Proxy { return s.nodes(isProxy) }
+
+// Clients returns the connected proxies and control planes, by node id, each once.
+func (s *DiscoveryServer) Clients() []*discovery.Proxy { return s.nodes(nil) }
+
+func (s *DiscoveryServer) nodes(which func(*discovery.Proxy) bool) []*discovery.Proxy {
 	var out []*discovery.Proxy
-	for _, p := range s.streamsOfProxies() {
+	for _, p := range s.streamsOf(which) {
 		out = append(out, p.Proxy)
 	}
 	slices.SortStableFunc(out, func(a, b *discovery.Proxy) int { return strings.Compare(a.ID, b.ID) })

@@ -95,8 +95,7 @@ func completeProxies(env *environment) cobra.CompletionFunc {
 			if err := c.JSON(ctx, admin.ProxiesPath, &list); err != nil {
 				return err
 			}
-			proxies, _ := byRole(list.Items)
-			for _, p := range proxies {
+			for _, p := range list.Items {
 				out = append(out, cobra.CompletionWithDesc(p.Name, p.Type+" of namespace "+p.Namespace))
 			}
 			return nil

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/portolan-mesh/portolan/cache/rest/client"
+	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
@@ -149,6 +150,9 @@ func isAnswer(err error) bool {
 
 // printProxyConfig prints tables of a configuration.
 func (e *environment) printProxyConfig(config *admin.ProxyConfig, tables []proxyTable) error {
+	if config.Proxy.Type == string(discovery.ConfigClient) {
+		tables = []proxyTable{takenObjectRows}
+	}
 	for i, table := range tables {
 		rows, err := table(config)
 		if err != nil {

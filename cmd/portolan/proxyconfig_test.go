@@ -17,10 +17,12 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"gotest.tools/v3/golden"
+	mcp "istio.io/api/mcp/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/portolan-mesh/portolan/xds/admin"
@@ -159,6 +161,31 @@ func TestProxyConfigTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(t, "what is not in sync", o.err, "vm-12.shop should have 1 resource otherwise: see portolan proxy diff "+someNode+"\n")
+}
+
+// TestProxyConfigOfAControlPlane lists the objects that it has, whatever was asked for.
+func TestProxyConfigOfAControlPlane(t *testing.T) {
+	t.Parallel()
+	object := took(t, "shop/reviews", &mcp.Resource{Metadata: &mcp.Metadata{Name: "shop/reviews", Version: "815"}}, "serviceentry/shop/reviews")
+	c := admin.ProxyConfig{
+		Proxy: admin.ConnectedProxy{Node: "sidecar~~istiod-1.hub~hub", Name: "istiod-1.hub", Type: "api"},
+		Types: []admin.ProxyType{{Name: "ServiceEntry", Resources: []admin.ProxyResource{object, {Name: "shop/new", State: protocol.Stale}}}},
+	}
+	o, err := serving(t, func(*http.Request) any { return c }, "proxy", "config", "all", "istiod-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got [][]string
+	for line := range strings.Lines(o.out) {
+		got = append(got, strings.Fields(line))
+	}
+	want := [][]string{
+		{"KIND", "NAMESPACE", "NAME", "VERSION", "STATE"},
+		{"ServiceEntry", "shop", "reviews", "815", "SYNCED"}, {"ServiceEntry", "shop", "new", "-", "STALE"},
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got)\n%s", d)
+	}
 }
 
 func TestProxyConfigFilters(t *testing.T) {

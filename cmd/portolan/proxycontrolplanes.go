@@ -1,10 +1,13 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	mcp "istio.io/api/mcp/v1alpha1"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/admin"
@@ -60,4 +63,22 @@ func stateOfKinds(p progress.ProxyStatus, now time.Time) string {
 		}
 	}
 	return string(protocol.Synced)
+}
+
+// takenObjectRows lists the objects that a control plane has, or should have.
+func takenObjectRows(config *admin.ProxyConfig) ([][]string, error) {
+	rows := [][]string{{"KIND", "NAMESPACE", "NAME", "VERSION", "STATE"}}
+	for _, t := range config.Types {
+		for i := range t.Resources {
+			r := &t.Resources[i]
+			has, err := r.Has()
+			if err != nil {
+				return nil, fmt.Errorf("%s %s: %w", t.Name, r.Name, err)
+			}
+			object, _ := has.(*mcp.Resource)
+			namespace, name, _ := strings.Cut(r.Name, "/")
+			rows = append(rows, []string{t.Name, namespace, name, object.GetMetadata().GetVersion(), string(r.State)})
+		}
+	}
+	return rows, nil
 }

@@ -110,9 +110,10 @@ func messageOf(config json.RawMessage) (proto.Message, error) {
 	return body.UnmarshalNew()
 }
 
-// Holder knows what connected proxies have; an *xds.DiscoveryServer does.
+// Holder knows what connected proxies and control planes have; an *xds.DiscoveryServer
+// does.
 type Holder interface {
-	Nodes() []*discovery.Proxy
+	Clients() []*discovery.Proxy
 	Holdings(ctx context.Context, node string, types func(name string) bool) (*xds.Holdings, error)
 }
 
@@ -135,7 +136,7 @@ func ServeProxyConfig(server Holder, others Others, id string) rest.EndpointFunc
 		if query.Get("node") == "" {
 			return rest.BadRequest("say of which proxy: " + ProxyConfigPath + "?node=NODE")
 		}
-		node, err := findNode(query.Get("node"), server.Nodes(), others.Elsewhere())
+		node, err := findNode(query.Get("node"), server.Clients(), others.Elsewhere())
 		if err != nil {
 			return err
 		}

@@ -34,7 +34,7 @@ type holder struct {
 	types []xds.TypeHoldings
 }
 
-func (h holder) Nodes() []*discovery.Proxy { return h.nodes }
+func (h holder) Clients() []*discovery.Proxy { return h.nodes }
 
 func (h holder) Holdings(_ context.Context, node string, types func(string) bool) (*xds.Holdings, error) {
 	if node != h.nodes[0].ID {

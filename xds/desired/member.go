@@ -116,8 +116,13 @@ func (m *Member) move(class mesh.Class) {
 // Group is the group that the proxy is in, nil before the first Advance.
 func (m *Member) Group() *Group { return m.group }
 
-// Context is the context that the proxy's resources are of.
-func (m *Member) Context() *mesh.PushContext { return m.at.context }
+// Context is the context that the proxy's resources are of; nil before the first Advance.
+func (m *Member) Context() *mesh.PushContext {
+	if m.at == nil {
+		return nil
+	}
+	return m.at.context
+}
 
 // Resources returns what the proxy should have of a type; nothing for a type that is
 // not served.
