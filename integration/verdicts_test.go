@@ -82,6 +82,16 @@ func TestMistakesAreTold(t *testing.T) {
 			object:   "serviceentries/plain", code: "PTL0128", field: "spec.ports[0].protocol", condition: "PartlyServed",
 		},
 		{
+			name:     "a workload that nothing selects",
+			document: "apiVersion: networking.istio.io/v1\nkind: WorkloadEntry\nmetadata: {name: alone, namespace: shop}\nspec: {address: 10.9.0.9, labels: {app: alone}}\n",
+			object:   "workloadentries/alone", code: "PTL0215", field: "spec.labels", condition: "ResolvedRefs",
+		},
+		{
+			name:     "a rule where neither the service nor a client is",
+			document: "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: far, namespace: shop}\nspec: {host: far.example.com, trafficPolicy: {outlierDetection: {}}}\n---\napiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: far, namespace: far}\nspec: {hosts: [far.example.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: STATIC, endpoints: [{address: 127.0.0.1}]}\n",
+			object:   "destinationrules/far", code: "PTL0211", field: "metadata.namespace", condition: "ResolvedRefs",
+		},
+		{
 			name:     "a wrong namespace",
 			document: "apiVersion: networking.istio.io/v1\nkind: Sidecar\nmetadata: {name: s, namespace: shop}\nspec: {egress: [{hosts: [shpo/*]}]}\n",
 			object:   "sidecars/s", code: "PTL0124", field: "spec.egress[0].hosts[0]", condition: "ResolvedRefs",
