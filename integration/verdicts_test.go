@@ -232,7 +232,7 @@ spec: {address: 10.0.0.2, labels: {app: web}}
 }
 
 // TestBrokenMeshIsAnalyzed applies a mesh with ten faults: analyze names each with its
-// object and field, and nothing else.
+// object and field, a selector that is mistaken on both sides, and nothing else.
 func TestBrokenMeshIsAnalyzed(t *testing.T) {
 	s := startServer(t, serverOptions{})
 	s.must("", "apply", "-f", "testdata/broken-mesh.yaml")
@@ -257,6 +257,7 @@ func TestBrokenMeshIsAnalyzed(t *testing.T) {
 		"PTL0116 gateway/shop/edge spec.selector",
 		"PTL0124 sidecar/shop/default spec.egress[0].hosts[1]",
 		"PTL0128 serviceentry/finance/ledger spec.ports[0].protocol",
+		"PTL0215 workloadentry/shop/payments-1 spec.labels",
 	}
 	expectEqual(t, "the findings", strings.Join(got, "\n"), strings.Join(want, "\n"))
 
@@ -265,7 +266,7 @@ func TestBrokenMeshIsAnalyzed(t *testing.T) {
 	for line := range strings.Lines(out.stdout) {
 		severities += line[:1]
 	}
-	if severities != "eeeewwwww" || !strings.Contains(out.stderr, "4 errors, 5 warnings. (1 suppressed)") {
+	if severities != "eeeewwwwwi" || !strings.Contains(out.stderr, "4 errors, 5 warnings, 1 info. (1 suppressed)") {
 		t.Errorf("the worst first, and how many: %s\n%s", severities, out.stderr)
 	}
 	if out := s.try("", "analyze", "--suppress", "PTL9999=*/shop/*"); out.code != 64 || !strings.Contains(out.stderr, "there is no code PTL9999") {
