@@ -177,12 +177,26 @@ func TestTaskPages(t *testing.T) {
 		}
 		t.Run(strings.TrimSuffix(filepath.Base(page), ".md"), func(t *testing.T) {
 			s := newShell(t)
+			s.standIns(t, strings.TrimSuffix(filepath.Base(page), ".md"))
 			if !bytes.Contains(text, []byte(ownServer)) {
 				s.run(quickstart)
 			}
 			s.dir = t.TempDir()
 			s.run(blocks...)
 		})
+	}
+}
+
+// standIns puts the programs first on the path that stand for others on a page, such as
+// kubectl with a cluster, if there are any.
+func (s *shell) standIns(t *testing.T, page string) {
+	t.Helper()
+	dir, err := filepath.Abs(filepath.Join("testdata", page, "bin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		s.env = append(s.env, strings.Replace(s.env[0], "PATH=", "PATH="+dir+":", 1))
 	}
 }
 

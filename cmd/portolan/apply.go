@@ -21,6 +21,8 @@ type applyOptions struct {
 	prune  pruneFlags
 	chunks int // 0 applies all as one change
 	strict bool
+
+	acceptUnserved bool // import takes security that has no effect
 }
 
 func newApplyCommand(env *environment) *cobra.Command {
@@ -92,6 +94,9 @@ func (o *applyOptions) run(ctx context.Context, env *environment) error {
 		return err
 	}
 	m.validate()
+	if o.files.exported && !o.acceptUnserved {
+		m.secure()
+	}
 	o.prune.demand(m)
 	if err := m.err("applied"); err != nil {
 		return err

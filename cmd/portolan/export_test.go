@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -136,5 +137,43 @@ func TestImportOfFaults(t *testing.T) {
 		if o := a.do(t, past, append([]string{"import"}, strings.Fields(args)...)...); o.code != exitUsage {
 			t.Errorf("import %s: %+v", args, o)
 		}
+	}
+}
+
+// TestImportOfKubernetes takes what kubectl has written, but no security that has no
+// effect, unless that is asked for.
+func TestImportOfKubernetes(t *testing.T) {
+	t.Parallel()
+	a := startAPI(t)
+	list := func(items ...string) string {
+		return "apiVersion: v1\nkind: List\nmetadata: {resourceVersion: \"\"}\nitems: [" + strings.Join(items, ", ") + "]\n"
+	}
+	route := `{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: a, namespace: shop, resourceVersion: "48211", uid: x, generation: 7, creationTimestamp: "2025-01-01T00:00:00Z", ` +
+		`managedFields: [{manager: kubectl}]}, spec: {hosts: [a.shop.svc.cluster.local], http: [{directResponse: {status: 404}}]}, status: {observedGeneration: "7"}}`
+	policy := `{apiVersion: security.istio.io/v1, kind: PeerAuthentication, metadata: {name: default, namespace: shop, uid: u2}, spec: {mtls: {mode: STRICT}}}`
+	same(t, "without security", a.must(t, list(route), "import", "-f", "-"), "virtualservice/shop/a  created  rev 2\n")
+	if text := a.must(t, "", "get", "vs/a", "-n", "shop", "-o", "yaml"); !strings.Contains(text, "2025-01-01") || strings.Contains(text, "managedFields") || strings.Contains(text, "48211") {
+		t.Errorf("it is stored as %s", text)
+	}
+	const fault = "peerauthentication/shop/default: kind: PeerAuthentication is not served yet"
+	if o := a.do(t, list(route, policy), "import", "-f", "-"); o.code != exitData || !strings.Contains(o.err, fault) || !strings.Contains(o.err, "items[1]") || !strings.Contains(o.err, "--accept-unserved takes it") {
+		t.Errorf("%+v", o)
+	}
+	recorded, err := os.ReadFile("../../integration/testdata/moving-from-istio/all.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := a.do(t, string(recorded), "import", "-f", "-")
+	for _, words := range []string{"2 faults", "authorizationpolicy/shop/reviews: kind: AuthorizationPolicy is not served yet", "peerauthentication/istio-system/default: "} {
+		if o.code != exitData || !strings.Contains(o.err, words) {
+			t.Errorf("an export of a cluster: no %q: %+v", words, o)
+		}
+	}
+	applied := `{apiVersion: security.istio.io/v1, kind: PeerAuthentication, metadata: {name: default, namespace: shop, annotations: {kubectl.kubernetes.io/last-applied-configuration: "{}"}}, spec: {mtls: {mode: STRICT}}}`
+	if o := a.do(t, applied, "import", "-f", "-"); o.code != exitData || !strings.Contains(o.err, fault) {
+		t.Errorf("one alone: %+v", o)
+	}
+	if o := a.do(t, list(policy), "import", "-f", "-", "--accept-unserved"); o.code != exitOK || !strings.Contains(o.err, "PeerAuthentication is stored but not enforced yet") {
+		t.Errorf("%+v", o)
 	}
 }

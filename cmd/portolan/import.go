@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/portolan-mesh/portolan/cache/rest/batch"
+	"github.com/portolan-mesh/portolan/storage/config"
 )
 
 func newImportCommand(env *environment) *cobra.Command {
@@ -23,6 +24,10 @@ change, or, where one of them has a fault, none. It is an apply that keeps creat
 that of those that contend the same one wins. Objects that are there already keep
 their own; those that are in no file stay. resourceVersions, uids, generations,
 managedFields and statuses are ignored.
+
+What kubectl has written may have objects whose security has no effect here yet, such
+as an AuthorizationPolicy. These are refused without --accept-unserved: they would not
+be as secure as they look.
 
 --dry-run=server shows what would change; --wait waits until the proxies have taken
 it, in parts part by part.` + chunksHelp + waitHelp,
@@ -43,7 +48,28 @@ it, in parts part by part.` + chunksHelp + waitHelp,
 	o.files.register(c, "import")
 	o.writeFlags.register(c)
 	o.registerChunks(c)
+	c.Flags().BoolVar(&o.acceptUnserved, "accept-unserved", false, "take objects of Kubernetes whose security is not served yet, without effect")
 	return c
+}
+
+// secure reports security that has no effect yet, of objects that were never in a store
+// of Portolan.
+func (m *manifest) secure() {
+	for _, d := range m.documents {
+		if !ofKubernetes(d) {
+			continue
+		}
+		for _, f := range m.schemas.Kind(d.Config.GroupVersionKind).UnservedSecurity(d.Config) {
+			m.fault(d.Fault(f.Field, f.Message+" (leave it out; --accept-unserved takes it, without effect)"))
+		}
+	}
+}
+
+// ofKubernetes says whether kubectl may have written a document: it has a uid, which export
+// leaves out, or kubectl has applied it.
+func ofKubernetes(d config.Document) bool {
+	_, applied := d.Config.Annotations["kubectl.kubernetes.io/last-applied-configuration"]
+	return d.Config.UID != "" || applied
 }
 
 // hintImport says what there is for files of another store, or of Kubernetes: an object
