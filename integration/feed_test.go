@@ -76,6 +76,27 @@ func TestAnotherControlPlaneIsFed(t *testing.T) {
 	})
 }
 
+// TestObjectsPassThroughAMesh that gives what it took, with the age that they have where they
+// come from.
+func TestObjectsPassThroughAMesh(t *testing.T) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
+		x := newShop(t)
+		first := startServer(t, serverOptions{})
+		between := startServer(t, serverOptions{args: append(fedBy(first, v), "--export-sources")})
+		last := startServer(t, serverOptions{args: fedBy(between, v)})
+		first.apply(x.entry(x.v1), x.rule())
+		last.awaitFed(between, 2)
+		age := func(s *server) string {
+			return s.must("", "get", "serviceentry", "reviews", "-n", "shop", "-o", "jsonpath={.metadata.creationTimestamp}")
+		}
+		if here, there := age(first), age(last); here == "" || here != there {
+			t.Errorf("created at %q, and two meshes on at %q", here, there)
+		}
+		first.remove(x.rule())
+		last.awaitFed(between, 1)
+	})
+}
+
 // BenchmarkFirstFeed is how long a control plane takes to have all of 10,000 objects, each
 // time as the only one, and a client of the API to list them.
 func BenchmarkFirstFeed(b *testing.B) {
