@@ -1,0 +1,107 @@
+package secret
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/portolan-mesh/portolan/storage/seal"
+)
+
+// The types of secrets that have a meaning. Every other is kept like Opaque.
+const (
+	Opaque = "Opaque"
+	TLS    = "kubernetes.io/tls"
+)
+
+// Spec is the content of a Secret. It stands at the top level of the document.
+type Spec struct {
+	// Type is Opaque unless set. It never changes.
+	Type string `json:"type,omitempty"`
+	// Immutable says that the data never changes again.
+	Immutable *bool `json:"immutable,omitempty"`
+	// Data and StringData are the entries in the clear, of a request; an entry of
+	// StringData goes before one of Data.
+	Data       map[string][]byte `json:"data,omitempty"`
+	StringData map[string]string `json:"stringData,omitempty"`
+	// Sealed is what servers make of the data.
+	Sealed *Sealed `json:"sealed,omitempty"`
+}
+
+// Sealed is the data as it is stored.
+type Sealed struct {
+	// Content distinguishes this data from any other: it is random, and changes with the
+	// data alone.
+	Content string `json:"content"`
+	// Entries are the names of the entries, in order, with their sizes.
+	Entries []Entry `json:"entries,omitempty"`
+	// Certificates are those among the entries.
+	Certificates []Certificate `json:"certificates,omitempty"`
+	// Box has the entries. Documents lack it.
+	Box *seal.Box `json:"box,omitempty"`
+}
+
+// Entry is what everybody may know of an entry.
+type Entry struct {
+	Name  string `json:"name"`
+	Bytes int    `json:"bytes"`
+}
+
+// Certificate is what a certificate says of itself.
+type Certificate struct {
+	// Entry is the name of the entry that it is in.
+	Entry   string `json:"entry"`
+	Subject string `json:"subject,omitempty"`
+	Issuer  string `json:"issuer,omitempty"`
+	Serial  string `json:"serial,omitempty"`
+	// Names are its alternative names: DNS names, addresses and URIs.
+	Names     []string  `json:"names,omitempty"`
+	NotBefore time.Time `json:"notBefore"`
+	NotAfter  time.Time `json:"notAfter"`
+	// Authority says that it may sign others.
+	Authority bool `json:"authority,omitempty"`
+}
+
+// TopLevel implements config.TopLevel.
+func (*Spec) TopLevel() {}
+
+// Shown implements config.Veiled: it is the spec without the data and the box.
+func (s *Spec) Shown() any {
+	out := &Spec{Type: s.Type, Immutable: s.Immutable}
+	if s.Sealed != nil {
+		sealed := *s.Sealed
+		sealed.Box = nil
+		out.Sealed = &sealed
+	}
+	return out
+}
+
+// CheckStored implements config.Veiled: data must not be stored in the clear.
+func (s *Spec) CheckStored() error {
+	switch {
+	case len(s.Data)+len(s.StringData) > 0:
+		return errors.New("its data is in the clear: it must be sealed before it is stored")
+	case s.Sealed == nil || s.Sealed.Box == nil:
+		return errors.New("it has no data")
+	}
+	return nil
+}
+
+// Entries are the data of a request, with StringData.
+func (s *Spec) Entries() map[string][]byte {
+	out := maps.Clone(s.Data)
+	if out == nil {
+		out = make(map[string][]byte, len(s.StringData))
+	}
+	for name, text := range s.StringData {
+		out[name] = []byte(text)
+	}
+	return out
+}
+
+// InClear says whether the spec has data of a request.
+func (s *Spec) InClear() bool { return s.Data != nil || s.StringData != nil }
+
+// Names are the names of entries, in order.
+func Names(entries map[string][]byte) []string { return slices.Sorted(maps.Keys(entries)) }
