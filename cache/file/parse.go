@@ -116,6 +116,9 @@ func (c *Cache) complete(object *config.Config) (faults []string) {
 	if object.Namespace == "" && !kind.ClusterScoped {
 		object.Namespace = c.o.Namespace
 	}
+	if kind.Codec.Veiled() {
+		return []string{"is taken from the store alone, which seals it: portolan apply -f FILE"}
+	}
 	_, err := kind.Validate(object)
 	for _, err := range config.Faults(err) {
 		faults = append(faults, err.Error())

@@ -127,9 +127,14 @@ func bounded(w http.ResponseWriter, write func() error) error {
 	return err
 }
 
+// document is an object as clients see it, in JSON.
+func document(object *config.Config, version string) ([]byte, error) {
+	return config.ToJSON(config.Shown(object), version)
+}
+
 // writeObject answers with an object as served, in the API version of the path.
 func (s *Server) writeObject(c *call, code int, object *config.Config) error {
-	body, err := config.ToJSON(s.withOrigin(object), c.version)
+	body, err := document(s.withOrigin(object), c.version)
 	if err != nil {
 		return err
 	}

@@ -72,6 +72,9 @@ func (s *Server) apply(c *call) error {
 	if err := b.ofSources(); err != nil {
 		return b.refused(err)
 	}
+	if err := b.seal(trial != nil); err != nil {
+		return b.refused(err)
+	}
 	b.before = s.cache.Snapshot()
 	do := s.store.Apply
 	if trial != nil {
@@ -101,6 +104,19 @@ func (b *batchCall) ofSources() error {
 		if err := b.server.allowed(op); err != nil {
 			found = multierror.Append(found, &storage.OpError{Index: i, Err: err})
 		}
+	}
+	return found.ErrorOrNil()
+}
+
+// seal makes the operations of the objects as they are to be stored.
+func (b *batchCall) seal(trial bool) error {
+	var found *multierror.Error
+	for i, op := range b.ops {
+		sealed, err := b.server.sealed(b.call.r.Context(), op, trial)
+		if err != nil {
+			found = multierror.Append(found, &storage.OpError{Index: i, Err: err})
+		}
+		b.ops[i] = sealed
 	}
 	return found.ErrorOrNil()
 }

@@ -48,7 +48,7 @@ func TestClientGoDiscovers(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, resources, err := d.ServerGroupsAndResources()
-	if err != nil || len(resources) != 9 {
+	if err != nil || len(resources) != 10 {
 		t.Errorf("%d lists of resources, %v", len(resources), err)
 	}
 	if v, err := d.ServerVersion(); err != nil || v.GitVersion != "v1.2.3" {

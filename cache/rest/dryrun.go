@@ -128,7 +128,7 @@ func asWritten(object *config.Config) (json.RawMessage, error) {
 	if object == nil || object.Spec == nil {
 		return nil, nil
 	}
-	return config.ToJSON(&config.Config{
+	return document(&config.Config{
 		Meta: config.Meta{
 			GroupVersionKind: object.GroupVersionKind, Name: object.Name, Namespace: object.Namespace,
 			Labels: object.Labels, Annotations: object.Annotations, OwnerReferences: object.OwnerReferences,

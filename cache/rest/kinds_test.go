@@ -27,6 +27,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
+	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/storage/schema/schematest"
 )
 
@@ -280,7 +281,7 @@ func TestClientGoFindsTheCoreGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	core, err := d.ServerResourcesForGroupVersion("v1")
-	if err != nil || core.GroupVersion != "v1" || len(core.APIResources) != 2 || core.APIResources[0].Kind != "Note" || !core.APIResources[0].Namespaced {
+	if err != nil || core.GroupVersion != "v1" || len(core.APIResources) != 3 || core.APIResources[1].Kind != "Note" || !core.APIResources[1].Namespaced {
 		t.Errorf("%+v, %v", core, err)
 	}
 	groups, lists, err := d.ServerGroupsAndResources()
@@ -312,7 +313,7 @@ func TestClientGoFindsTheCoreGroup(t *testing.T) {
 // has not is told as of any group.
 func TestPathsOfTheCoreGroup(t *testing.T) {
 	t.Parallel()
-	without, with := resttest.Start(t, 0, nil), resttest.StartKinds(t, schematest.Kinds())
+	without, with := resttest.StartKinds(t, schema.NewSet(schema.Pilot().Kind(schema.ServiceEntry))), resttest.StartKinds(t, schematest.Kinds())
 	for path, want := range map[string][2]string{
 		"/api":                                 {`"versions":[]`, `"versions":["v1"]`},
 		"/api/v1":                              {"no such path", `"groupVersion":"v1"`},

@@ -63,7 +63,7 @@ const inList watch.EventType = ""
 // addTo adds an object to a list. Lists of one snapshot share its text; a list without
 // one has its own.
 func (s *Server) addTo(out *answer, separator []byte, object *config.Config, of *cache.Snapshot, version string) error {
-	encode := func() ([]byte, error) { return config.ToJSON(s.withOrigin(object), version) }
+	encode := func() ([]byte, error) { return document(s.withOrigin(object), version) }
 	if of == nil {
 		text, err := encode()
 		if err == nil {

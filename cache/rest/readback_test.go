@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,8 +28,9 @@ func TestWhatIsAcceptedIsReadBack(t *testing.T) {
 	s := onEtcd(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	accepted, refused := 0, 0
+	kinds := slices.DeleteFunc(slices.Clone(schema.Pilot().All()), func(k *schema.Schema) bool { return k.Codec.Veiled() })
 	for i := range 300 {
-		kind := schema.Pilot().All()[i%len(schema.Pilot().All())]
+		kind := kinds[i%len(kinds)]
 		object := &config.Config{Meta: config.Meta{GroupVersionKind: kind.GroupVersionKind, Namespace: "shop", Name: fmt.Sprintf("o%d", i)}, Spec: kind.Codec.New()}
 		wild{random, random.IntN(2) == 0}.fill(object.Spec.(proto.Message).ProtoReflect(), 5)
 		store := s.Options.Store

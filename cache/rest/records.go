@@ -110,7 +110,7 @@ func showPast(object *config.Config) (json.RawMessage, error) {
 	case object == nil:
 		return nil, nil
 	case object.Spec != nil:
-		return config.ToJSON(object, "")
+		return document(object, "")
 	}
 	unknown := metav1.PartialObjectMetadata{
 		TypeMeta: metav1.TypeMeta{Kind: object.Kind, APIVersion: strings.TrimSuffix(object.APIVersion(), "/")},

@@ -97,6 +97,9 @@ type Options struct {
 	// History reads the past of Store. Without it there are no records, and lists of a
 	// revision reach as far back as Cache does.
 	History History
+	// Sealer seals what objects have for servers alone, before they are stored. Without one
+	// such objects are refused.
+	Sealer Sealer
 	// Permit returns why the store may not be given an operation, nil if it may: the object
 	// is of another source of Cache. Nil permits all operations.
 	Permit func(op storage.Op) error
@@ -150,6 +153,7 @@ type Server struct {
 	authorizer    Authorizer
 	advisor       Advisor
 	previewer     Previewer
+	sealer        Sealer
 	permit        func(op storage.Op) error
 	place         func(key config.Key) string
 	hosts         []string
@@ -200,7 +204,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		store: o.Store, cache: o.Cache, history: o.History, schemas: o.Store.Schemas(),
 		authenticator: o.Authenticator, authorizer: o.Authorizer, socket: o.Socket, id: uuid.NewString(),
-		advisor: o.Advisor, previewer: o.Previewer, permit: o.Permit, place: o.Place, several: several, checks: o.Checks, version: o.Version, bookmarks: o.BookmarkInterval, logger: o.Logger,
+		advisor: o.Advisor, previewer: o.Previewer, sealer: o.Sealer, permit: o.Permit, place: o.Place, several: several, checks: o.Checks, version: o.Version, bookmarks: o.BookmarkInterval, logger: o.Logger,
 		acceptUnserved: o.AcceptUnserved,
 		mux:            http.NewServeMux(), origin: http.NewCrossOriginProtection(), budget: newBudget(),
 	}

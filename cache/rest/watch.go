@@ -307,7 +307,7 @@ func (w *watcher) key(in *cache.Snapshot, path string, kind watch.EventType) fra
 // event adds an event, and sends what has gathered where that is much.
 func (w *watcher) event(key frameKey, object *config.Config) error {
 	frame, err := w.frames.get(key, func() ([]byte, error) {
-		text, err := config.ToJSON(w.origin(object), key.version)
+		text, err := document(w.origin(object), key.version)
 		return framed(key.kind, text), err
 	})
 	if err != nil {

@@ -129,6 +129,10 @@ func (s *Server) one(c *call, trial *rehearsal, op storage.Op) (string, error) {
 	}
 	op, learnt := s.asStored(c.r.Context(), op)
 	op.KeepSpec = s.keepSpec(op)
+	op, err := s.sealed(c.r.Context(), op, trial != nil)
+	if err != nil {
+		return "", err
+	}
 	apply := s.store.Apply
 	if trial != nil {
 		apply = trial.apply

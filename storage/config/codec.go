@@ -30,6 +30,9 @@ type Codec interface {
 	// specs have equal bytes.
 	Known(stored *anypb.Any) bool
 
+	// Veiled says whether specs are Veiled.
+	Veiled() bool
+
 	// decode reads a spec strictly, and tells o of every fault by its path.
 	decode(o *object, raw json.RawMessage) any
 }
@@ -85,3 +88,27 @@ func MarshalSpec(spec any, before []byte) ([]byte, error) {
 
 // SpecType returns the type URL of what MarshalSpec makes of a spec.
 func SpecType(spec any) string { return formOf(spec).typeURL(spec) }
+
+// Veiled is a spec of which a part is for servers alone, such as the data of a Secret.
+// That part is stored, and no document has it.
+type Veiled interface {
+	// Shown returns the spec without that part. It does not change the spec.
+	Shown() any
+	// CheckStored says why the spec must not be stored as it is; nil if it may.
+	CheckStored() error
+}
+
+// Shown returns an object as documents and the history have it: without what is for
+// servers alone. An object that has none of that, and nil, is returned as it is.
+func Shown(object *Config) *Config {
+	if object == nil {
+		return nil
+	}
+	v, ok := object.Spec.(Veiled)
+	if !ok {
+		return object
+	}
+	out := *object
+	out.Spec = v.Shown()
+	return &out
+}

@@ -33,7 +33,7 @@ func (o *object) fit(path string, t reflect.Type, raw json.RawMessage) {
 	case kind == reflect.Slice, kind == reflect.Array:
 		var list []json.RawMessage
 		if json.Unmarshal(raw, &list) != nil {
-			o.fail(path, "must be a list, is %s", shown(raw))
+			o.fail(path, "must be a list, is %s", o.shown(raw))
 		}
 		for i, item := range list {
 			o.fitElement(fmt.Sprintf("%s[%d]", path, i), t.Elem(), item)
@@ -74,11 +74,11 @@ func (o *object) fitValue(path string, t reflect.Type, raw json.RawMessage) {
 	switch wanted := wantsOf(t); {
 	case err == nil:
 	case wanted == "a string":
-		o.fail(path, "%s", mustBeText(raw))
+		o.fail(path, "%s", o.mustBeText(raw))
 	case wanted == "":
-		o.fail(path, "is %s: %v", shown(raw), err)
+		o.fail(path, "is %s: %v", o.shown(raw), err)
 	default:
-		o.fail(path, "must be %s, is %s", wanted, shown(raw))
+		o.fail(path, "must be %s, is %s", wanted, o.shown(raw))
 	}
 }
 

@@ -63,6 +63,8 @@ type fault struct {
 type object struct {
 	// keepServerFields reads what a server sets; else it is ignored.
 	keepServerFields bool
+	// veiled says that no fault may show a value: the spec is Veiled.
+	veiled bool
 
 	kind, namespace, objectName string // for the object's name in errors
 	faults                      []fault
@@ -227,13 +229,13 @@ func (o *object) serverField(c *Config, name string, raw json.RawMessage) {
 		c.UID = o.text(field, raw)
 	case name == "generation":
 		if json.Unmarshal(raw, &c.Generation) != nil {
-			o.fail(field, "must be a whole number, is %s", shown(raw))
+			o.fail(field, "must be a whole number, is %s", o.shown(raw))
 		}
 	default:
 		created, err := time.Parse(time.RFC3339, o.text(field, raw))
 		if year := created.UTC().Year(); err != nil || year < 1 || year > 9999 { // which no client could read
 
-			o.fail(field, "must be a time such as 2026-01-31T12:00:00Z, is %s", shown(raw))
+			o.fail(field, "must be a time such as 2026-01-31T12:00:00Z, is %s", o.shown(raw))
 			return
 		}
 		c.CreationTimestamp = created.UTC().Truncate(time.Second)
@@ -245,7 +247,7 @@ func (o *object) serverField(c *Config, name string, raw json.RawMessage) {
 func (o *object) members(field string, raw json.RawMessage, known ...string) map[string]json.RawMessage {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(raw, &members) != nil || members == nil {
-		o.fail(field, "must be a mapping, is %s%s", shown(raw), withFields(known, raw))
+		o.fail(field, "must be a mapping, is %s%s", o.shown(raw), o.withFields(known, raw))
 	}
 	return members
 }
@@ -254,12 +256,12 @@ func (o *object) members(field string, raw json.RawMessage, known ...string) map
 const maxFields = 8
 
 // withFields says which fields a mapping has, for which a value stands that is none.
-func withFields(known []string, raw json.RawMessage) string {
+func (o *object) withFields(known []string, raw json.RawMessage) string {
 	switch n := len(known); {
 	case n == 0:
 		return ""
 	case n == 1 && len(raw) > 0 && raw[0] >= '0' && raw[0] <= '9':
-		return fmt.Sprintf(": write {%s: %s}", known[0], shown(raw))
+		return fmt.Sprintf(": write {%s: %s}", known[0], o.shown(raw))
 	case n == 1:
 		return ": it has the field " + known[0]
 	case n > maxFields:
@@ -275,7 +277,7 @@ func (o *object) text(field string, raw json.RawMessage) string {
 	}
 	var s string
 	if json.Unmarshal(raw, &s) != nil {
-		o.fail(field, "%s", mustBeText(raw))
+		o.fail(field, "%s", o.mustBeText(raw))
 	}
 	return s
 }
@@ -293,7 +295,7 @@ func (o *object) texts(field string, raw json.RawMessage) map[string]string {
 	for _, key := range sortedKeys(members) {
 		at := field + "[" + short(key) + "]"
 		if isNull(members[key]) {
-			o.fail(at, "%s", mustBeText(members[key]))
+			o.fail(at, "%s", o.mustBeText(members[key]))
 			continue
 		}
 		out[key] = o.text(at, members[key])
@@ -308,7 +310,7 @@ func (o *object) owners(field string, raw json.RawMessage) []metav1.OwnerReferen
 		return nil
 	}
 	if json.Unmarshal(raw, &items) != nil {
-		o.fail(field, "must be a list, is %s", shown(raw))
+		o.fail(field, "must be a list, is %s", o.shown(raw))
 		return nil
 	}
 	var out []metav1.OwnerReference
@@ -348,7 +350,7 @@ func (o *object) owner(field string, raw json.RawMessage) (out metav1.OwnerRefer
 // truth is true or false; null is nil.
 func (o *object) truth(field string, raw json.RawMessage) (out *bool) {
 	if json.Unmarshal(raw, &out) != nil {
-		o.fail(field, "must be true or false, is %s", shown(raw))
+		o.fail(field, "must be true or false, is %s", o.shown(raw))
 	}
 	return out
 }
@@ -417,15 +419,18 @@ func (o *object) duplicatesOf(tokens *json.Decoder, path []step) {
 	}
 }
 
-func mustBeText(raw json.RawMessage) string {
+func (o *object) mustBeText(raw json.RawMessage) string {
 	if c := raw[0]; c == '{' || c == '[' || c == 'n' {
-		return "must be a string, is " + shown(raw)
+		return "must be a string, is " + o.shown(raw)
 	}
-	return fmt.Sprintf("must be a string, is %s: put it in quotes", shown(raw))
+	return fmt.Sprintf("must be a string, is %s: put it in quotes", o.shown(raw))
 }
 
-// shown is a value as an error shows it, shortened.
-func shown(raw json.RawMessage) string {
+// shown is a value as an error shows it, shortened; that of a Veiled spec is not shown.
+func (o *object) shown(raw json.RawMessage) string {
+	if o.veiled {
+		return "something else"
+	}
 	var out bytes.Buffer
 	inText, escaped := false, false
 	for i := 0; i < len(raw) && out.Len() <= utf8.UTFMax*maxShown; i++ {

@@ -71,7 +71,7 @@ func (o *object) field(path string, fd protoreflect.FieldDescriptor, raw json.Ra
 	case fd.IsList():
 		var list []json.RawMessage
 		if json.Unmarshal(raw, &list) != nil {
-			o.fail(path, "must be a list, is %s", shown(raw))
+			o.fail(path, "must be a list, is %s", o.shown(raw))
 		}
 		for i, item := range list {
 			if o.full() {
@@ -104,9 +104,9 @@ func (o *object) value(path string, fd protoreflect.FieldDescriptor, raw json.Ra
 		return
 	}
 	if wanted := wants(fd); wanted == "a string" {
-		o.fail(path, "%s", mustBeText(raw))
+		o.fail(path, "%s", o.mustBeText(raw))
 	} else {
-		o.fail(path, "must be %s, is %s", wanted, shown(raw))
+		o.fail(path, "must be %s, is %s", wanted, o.shown(raw))
 	}
 }
 

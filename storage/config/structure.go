@@ -182,6 +182,11 @@ func JSON[T any]() Codec {
 
 type structured[T any] struct{ structure }
 
+func (structured[T]) Veiled() bool {
+	_, veiled := any((*T)(nil)).(Veiled)
+	return veiled
+}
+
 func (c structured[T]) Path() string { return c.path() }
 
 func (structured[T]) New() any { return new(T) }
@@ -198,6 +203,11 @@ func (c structured[T]) Check(spec any) error {
 		return errNoSpec
 	case !ok:
 		return fmt.Errorf("the spec is a %T, where a %T belongs", spec, s)
+	}
+	if v, ok := spec.(Veiled); ok {
+		if err := v.CheckStored(); err != nil {
+			return err
+		}
 	}
 	text, err := c.toJSON(spec) // refuses cycles, and numbers that are none
 	if err != nil {
@@ -239,6 +249,8 @@ func (c structured[T]) decode(o *object, raw json.RawMessage) any {
 	if len(raw) == 0 || isNull(raw) {
 		return spec
 	}
+	o.veiled = c.Veiled()
+	defer func() { o.veiled = false }()
 	before := len(o.faults)
 	o.fit(c.path(), reflect.TypeFor[T](), raw)
 	if len(o.faults) > before {

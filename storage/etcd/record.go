@@ -43,13 +43,27 @@ func newRecord(steps []plan.Step, found *targets, origin storage.Origin, now tim
 		}
 		if before := found.kvs[step.Key]; before != nil {
 			entry.BeforeRevision = before.ModRevision
-			if len(before.Value) <= limit {
-				entry.Before = before.Value
+			if value := recorded(step.Before, before.Value); len(value) <= limit {
+				entry.Before = value
 			}
 		}
 		record.Entries = append(record.Entries, entry)
 	}
 	return record
+}
+
+// recorded is the value of an object as its record keeps it: without what is for servers
+// alone, and then as a binary writes it that knows no field of a newer one.
+func recorded(before *config.Config, value []byte) []byte {
+	shown := config.Shown(before)
+	if shown == before {
+		return value
+	}
+	value, err := Encode(shown, nil)
+	if err != nil {
+		return nil // the record says that there was an object, and not which
+	}
+	return value
 }
 
 // RecordTime returns when the batch of a record under HistoryPrefix was written. The

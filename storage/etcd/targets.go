@@ -107,8 +107,12 @@ func (s *Store) recall(keys []config.Key, format Format) *targets {
 // addEncoded adds a target that this Store has written, with its spec left
 // encoded, and says whether that can be.
 func (s *Store) addEncoded(t *targets, key config.Key, kv *mvccpb.KeyValue) bool {
+	codec := s.Schemas().Kind(key.Kind).Codec
+	if codec.Veiled() {
+		return false // the record leaves a part of it out
+	}
 	wrapper, err := openObject(kv, key)
-	if err != nil || !s.Schemas().Kind(key.Kind).Codec.Known(wrapper.Spec) {
+	if err != nil || !codec.Known(wrapper.Spec) {
 		return false
 	}
 	t.kvs[key], t.wrappers[key] = kv, wrapper

@@ -19,7 +19,7 @@ func (s *Store) record(revision int64, steps []plan.Step, origin storage.Origin,
 	record := history.Record{Revision: revision, Time: now.UTC().Truncate(time.Millisecond), Origin: origin}
 	for _, step := range steps {
 		if step.Outcome != storage.Unchanged {
-			record.Entries = append(record.Entries, history.Entry{Key: step.Key, Outcome: step.Outcome, Before: step.Before})
+			record.Entries = append(record.Entries, history.Entry{Key: step.Key, Outcome: step.Outcome, Before: config.Shown(step.Before)})
 		}
 	}
 	s.records = append(s.records, record)

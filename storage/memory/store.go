@@ -17,6 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/plan"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/sealing"
 )
 
 var (
@@ -69,6 +70,8 @@ type Store struct {
 	floors map[config.Key]int64
 	// allotted says who has which address.
 	allotted allotted
+	// sealing says which key seals secrets.
+	sealing sealing.Record
 }
 
 // state is the store at one revision. It is never modified; superseded is

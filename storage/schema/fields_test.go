@@ -26,11 +26,15 @@ func TestEveryFieldIsServedOrTold(t *testing.T) {
 	examples := servedExamples(t)
 	var silent []string
 	for _, k := range schema.Pilot().All() {
+		message, ok := k.Codec.New().(proto.Message)
+		if !ok {
+			continue // a Go struct of this project: no newer API brings it a field
+		}
 		w := walker{kind: k, examples: examples[k.Kind]}
 		if len(w.examples) == 0 {
 			w.examples = []*config.Config{empty(k)}
 		}
-		w.message(k.Codec.New().(proto.Message).ProtoReflect().Descriptor(), nil)
+		w.message(message.ProtoReflect().Descriptor(), nil)
 		if w.fields == 0 {
 			t.Errorf("%s has no fields", k.Kind)
 		}

@@ -30,7 +30,11 @@ func checkLocality(c checker, p policy) {
 	if s == nil {
 		return
 	}
-	c.at("localityLbSetting").localityLbSetting(s)
+	at := c.at("localityLbSetting")
+	at.localityLbSetting(s)
+	if len(s.Failover)+len(s.FailoverPriority) > 0 && p.GetOutlierDetection() == nil {
+		at.warn("has no effect without outlierDetection, which finds out that a locality fails")
+	}
 }
 
 // checkZoneAware checks a setting that prefers the zone of the proxy.

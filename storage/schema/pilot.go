@@ -29,6 +29,7 @@ var (
 	PeerAuthentication    = config.GroupVersionKind{Group: securityGroup, Version: "v1", Kind: "PeerAuthentication"}
 	RequestAuthentication = config.GroupVersionKind{Group: securityGroup, Version: "v1", Kind: "RequestAuthentication"}
 	Telemetry             = config.GroupVersionKind{Group: telemetryGroup, Version: "v1", Kind: "Telemetry"}
+	Secret                = config.GroupVersionKind{Version: "v1", Kind: "Secret"}
 	WasmPlugin            = config.GroupVersionKind{Group: extensionsGroup, Version: "v1alpha1", Kind: "WasmPlugin"}
 )
 
@@ -36,6 +37,7 @@ var (
 // and names.
 func Pilot() Set {
 	return NewSet(
+		secretKind(),
 		destinationRule(), envoyFilter(), gateway(), proxyConfig(), serviceEntry(), sidecar(),
 		virtualService(), workloadEntry(), workloadGroup(),
 		authorizationPolicy(), peerAuthentication(), requestAuthentication(),

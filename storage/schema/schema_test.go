@@ -24,6 +24,7 @@ func TestPilotServesTheNamesAndVersionsOfIstio(t *testing.T) {
 		got = append(got, []string{k.Group, k.Kind, k.Plural, k.Singular, strings.Join(k.ShortNames, ","), strings.Join(k.Versions, ",")})
 	}
 	want := [][]string{
+		{"", "Secret", "secrets", "secret", "", "v1"},
 		{networking, "DestinationRule", "destinationrules", "destinationrule", "dr", "v1,v1beta1,v1alpha3"},
 		{networking, "EnvoyFilter", "envoyfilters", "envoyfilter", "ef", "v1alpha3"},
 		{networking, "Gateway", "gateways", "gateway", "gw", "v1,v1beta1,v1alpha3"},

@@ -132,7 +132,11 @@ func empty(k *schema.Schema) *config.Config {
 // that is stored otherwise.
 func insecureValues(k *schema.Schema) string {
 	var out strings.Builder
-	all := k.Codec.New().(proto.Message).ProtoReflect().Descriptor().Fields()
+	message, ok := k.Codec.New().(proto.Message)
+	if !ok {
+		return ""
+	}
+	all := message.ProtoReflect().Descriptor().Fields()
 	for i := range all.Len() {
 		var bad []string
 		for _, v := range samples(all.Get(i)) {

@@ -28,6 +28,8 @@ type Options struct {
 	Quarantine   Quarantine
 	Format       Formatter
 	Members      Members
+	// Sealing is nil for a server without secrets.
+	Sealing Sealing
 }
 
 // Register adds the paths to a config API that does not serve yet. Paths that read the
@@ -45,6 +47,12 @@ func Register(api *rest.Server, o Options) {
 	endpoint(api, MembersPath, methods{http.MethodGet: members(o.listMembers), http.MethodPost: members(o.addMember)})
 	endpoint(api, memberPath, methods{http.MethodDelete: members(o.removeMember)})
 	endpoint(api, promotePath, methods{http.MethodPost: members(o.promoteMember)})
+	if o.Sealing != nil {
+		endpoint(api, SealingPath, methods{http.MethodGet: o.sealingStatus})
+		endpoint(api, SealingKeysPath, methods{http.MethodGet: api.Private(o.sealingKeys), http.MethodPost: api.Private(o.addSealingKeys)})
+		endpoint(api, ResealPath, methods{http.MethodPost: api.Private(o.reseal)})
+		endpoint(api, SecretDataPath, methods{http.MethodGet: api.Private(o.secretData)})
+	}
 }
 
 // methods are the endpoints of a path, by HTTP method.

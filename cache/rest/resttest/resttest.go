@@ -18,6 +18,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest/socket"
 	"github.com/portolan-mesh/portolan/storage/memory"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/sealing"
 )
 
 // Server is a running API. It ends with the test.
@@ -74,7 +75,8 @@ func start(t testing.TB, schemas schema.Set, history int, configure func(*rest.O
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "api.sock")
-	o := rest.Options{Store: store, Cache: replica, History: store, Version: "v1.2.3", Socket: path}
+	sealer := sealing.New(filepath.Join(t.TempDir(), "sealing.key"), store)
+	o := rest.Options{Store: store, Sealer: sealer, Cache: replica, History: store, Version: "v1.2.3", Socket: path}
 	if configure != nil {
 		configure(&o)
 	}

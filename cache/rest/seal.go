@@ -1,0 +1,32 @@
+package rest
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
+)
+
+// Sealer makes of an object with a config.Veiled spec the one that is stored.
+type Sealer interface {
+	// Seal returns the object to store in place of another, nil for none. It does not
+	// change its arguments. In a trial it changes nothing, and seals nothing.
+	Seal(ctx context.Context, object, stored *config.Config, trial bool) (*config.Config, error)
+}
+
+// sealed returns an operation on the object as it is to be stored.
+func (s *Server) sealed(ctx context.Context, op storage.Op, trial bool) (storage.Op, error) {
+	if op.Config == nil || !s.schemas.Kind(op.Config.GroupVersionKind).Codec.Veiled() {
+		return op, nil
+	}
+	if s.sealer == nil {
+		return op, fmt.Errorf("%w: this server cannot seal what %s has", storage.ErrUnavailable, op.Config.Key())
+	}
+	object, err := s.sealer.Seal(ctx, op.Config, s.cache.Snapshot().Stored(op.Config.Key()), trial)
+	if err != nil {
+		return op, fmt.Errorf("%s %s: %w", op.Verb, op.Config.Key(), err)
+	}
+	op.Config = object
+	return op, nil
+}

@@ -1,0 +1,90 @@
+package rest_test
+
+import (
+	"encoding/base64"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/cache/rest/resttest"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+const shopSecrets = "/api/v1/namespaces/shop/secrets"
+
+// TestNoAnswerHasTheDataOfASecret: it is stored sealed, and no answer has it, nor the box.
+func TestNoAnswerHasTheDataOfASecret(t *testing.T) {
+	t.Parallel()
+	s := resttest.Start(t, 0, nil)
+	const word = "swordfish-of-the-deep"
+	inBase64 := base64.StdEncoding.EncodeToString([]byte(word))
+	body := func(data string) string {
+		return `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"door","namespace":"shop"},` + data + `}`
+	}
+	data, text := body(`"data":{"key":"`+inBase64+`"}`), body(`"stringData":{"key":"`+word+`"}`)
+	var answers []resttest.Answer
+	do := func(code int, method, path, body string) resttest.Answer {
+		t.Helper()
+		a := s.Do(t, method, path, body)
+		if a.Code != code {
+			t.Errorf("%s %s: %d %s", method, path, a.Code, a.Body)
+		}
+		answers = append(answers, a)
+		return a
+	}
+	do(201, "POST", shopSecrets+"?dryRun=All", data)
+	created := do(201, "POST", shopSecrets, data)
+	do(409, "POST", shopSecrets, data)
+	if again := do(200, "PUT", shopSecrets+"/door", text); again.Body != created.Body {
+		t.Errorf("the same data in another form changed it: %s, was %s", again.Body, created.Body)
+	}
+	changed := do(200, "PUT", shopSecrets+"/door", strings.Replace(text, word, word+"2", 1))
+	for _, path := range []string{shopSecrets, shopSecrets + "/door", "/apis/portolan.io/v1/records?objects=true", shopSecrets + "?limit=1"} {
+		do(200, "GET", path, "")
+	}
+	for _, verb := range []string{"apply", "update"} {
+		do(200, "POST", "/apis/portolan.io/v1/batches", batchOf(write(verb, data)))
+		do(200, "POST", "/apis/portolan.io/v1/batches?dryRun=All&preview=bodies", batchOf(write(verb, text)))
+	}
+	do(400, "PUT", shopSecrets+"/door", strings.Replace(data, inBase64, inBase64+"%", 1))
+	do(422, "PUT", shopSecrets+"/door", changed.Body) // of data that was replaced since
+	do(400, "PUT", shopSecrets+"/door", body(`"stringData":{"key":{"a":"`+word+`"}}`))
+	do(422, "PUT", shopSecrets+"/door", body(`"stringData":{"b/c":"`+word+`"}`))
+	for _, a := range answers {
+		for _, bad := range []string{word, inBase64, `"box"`, inBase64[:12]} {
+			if strings.Contains(a.Body, bad) || strings.Contains(strings.Join(a.Header.Values("Warning"), " "), bad) {
+				t.Errorf("an answer has %s: %s", bad, a.Body)
+			}
+		}
+	}
+	stored, err := s.Store.Get(t.Context(), schema.Secret, "door", "shop")
+	if err != nil || stored.Spec == nil {
+		t.Fatalf("%v, %v", stored, err)
+	}
+	do(200, "DELETE", shopSecrets+"/door", "")
+}
+
+// TestADocumentOfASecretKeepsItsData: what get shows may be changed and applied.
+func TestADocumentOfASecretKeepsItsData(t *testing.T) {
+	t.Parallel()
+	s := resttest.Start(t, 0, nil)
+	s.Do(t, "POST", shopSecrets, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"door"},"stringData":{"key":"x"}}`)
+	before := s.Do(t, "GET", shopSecrets+"/door", "")
+	a := s.Do(t, "PUT", shopSecrets+"/door", strings.Replace(before.Body, `"name":"door"`, `"name":"door","labels":{"a":"b"}`, 1))
+	if a.Code != 200 || !strings.Contains(a.Body, `"labels":{"a":"b"}`) || !strings.Contains(a.Body, `"entries":[{"name":"key","bytes":1}]`) {
+		t.Errorf("%d %s", a.Code, a.Body)
+	}
+}
+
+func TestWithoutASealer(t *testing.T) {
+	t.Parallel()
+	s := resttest.Start(t, 0, func(o *rest.Options) { o.Sealer = nil })
+	const body = `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"door","namespace":"shop"},"stringData":{"key":"x"}}`
+	if a := s.Do(t, "POST", shopSecrets, body); a.Code != http.StatusServiceUnavailable {
+		t.Errorf("%d %s", a.Code, a.Body)
+	}
+	if a := s.Do(t, "POST", "/apis/portolan.io/v1/batches", batchOf(write("apply", body))); a.Code != http.StatusServiceUnavailable {
+		t.Errorf("%d %s", a.Code, a.Body)
+	}
+}
