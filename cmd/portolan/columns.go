@@ -17,6 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/secret"
 	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/admin"
 )
@@ -68,6 +69,17 @@ func columnsOf(kind config.GroupVersionKind) []column {
 		return envoyFilterColumns()
 	case schema.AuthorizationPolicy, schema.PeerAuthentication, schema.RequestAuthentication:
 		return policyColumns(kind)
+	case schema.Secret:
+		type spec = *secret.Spec
+		return []column{
+			show("TYPE", func(s spec, _ bool) string { return s.Type }),
+			show("ENTRIES", func(s spec, wide bool) string {
+				if s.Sealed == nil {
+					return ""
+				}
+				return items(each(s.Sealed.Entries, func(e secret.Entry) string { return e.Name }), wide)
+			}),
+		}
 	case schema.ProxyConfig, schema.Telemetry, schema.WasmPlugin:
 		return extensionColumns(kind)
 	}

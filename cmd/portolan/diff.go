@@ -13,6 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest/client"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/secret"
 )
 
 type diffOptions struct {
@@ -166,13 +167,19 @@ const nowhere = "/dev/null"
 // if nothing would change.
 func difference(stored *unstructured.Unstructured, d config.Document) (string, error) {
 	key := d.Config.Key().String()
-	text, err := config.ToJSON(d.Config, "")
+	text, err := config.ToJSON(config.Shown(d.Config), "")
 	if err != nil {
 		return "", dataError{d.Fault("", err.Error())}
 	}
 	wanted := &unstructured.Unstructured{}
 	if err := wanted.UnmarshalJSON(text); err != nil {
 		return "", dataError{d.Fault("", err.Error())}
+	}
+	if spec, ok := d.Config.Spec.(*secret.Spec); ok && stored != nil && spec.InClear() { // nobody here knows the stored data
+		wanted.Object["sealed"] = stored.Object["sealed"]
+		if spec.Type == "" {
+			wanted.Object["type"] = secret.Opaque
+		}
 	}
 	versioned := d.Config.ResourceVersion != ""
 	after, err := comparableText(wanted, versioned)

@@ -33,6 +33,8 @@ server sets, save for creation times, which decide between objects that contend.
 The same configuration is the same text, so it can be kept in git, and read by
 any version, whatever becomes of etcd; portolan import puts it back.
 
+Secrets are left out: no document has their data.
+
 It is not all of the store: history and what belongs to etcd are in a snapshot
 (portolan store snapshot save).`,
 		Example: `  portolan export > mesh.yaml

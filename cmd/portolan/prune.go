@@ -21,7 +21,7 @@ import (
 const pruneHelp = `
 
 --prune -l key=value deletes, in the same change, the stored objects that have these
-labels and are in no file. It looks at all kinds, or those of --prune-kinds, in the
+labels and are in no file. It looks at all kinds but secrets, or those of --prune-kinds, in the
 namespaces of the files and of -n. Every object of the files must have the labels,
 else the next run could not find it. An object that somebody changes meanwhile is not
 deleted: nothing is done then (exit code 75). On a terminal it first names what it
@@ -102,7 +102,7 @@ func (p *pruneFlags) check(schemas schema.Set, dry string) error {
 	if p.labels, err = labels.ConvertSelectorToLabelsMap(p.selector); err != nil {
 		return usageError{fmt.Errorf("-l %s: %w: use key=value[,key=value...]", p.selector, err)}
 	}
-	p.kinds = schemas.All()
+	p.kinds = inHistory(schemas)
 	if len(p.names) > 0 {
 		p.kinds = nil
 	}

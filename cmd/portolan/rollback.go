@@ -39,6 +39,8 @@ An object that somebody changes meanwhile is not overwritten: nothing is done
 then (exit code 75). What portolan history shows can be brought back; a revision
 that is no longer known, or in the future, is refused (exit code 65).
 
+Secrets stay as they are: the history does not have their data.
+
 Before it rolls back a namespace or the store it asks, on a terminal; elsewhere it
 needs --yes. --wait waits until the proxies have taken it.` + waitHelp,
 		Example: `  portolan rollback vs/reviews -n shop --to-revision 812
@@ -146,7 +148,7 @@ func (o *rollbackOptions) plan(ctx context.Context, c *client.Client, s scope) (
 	}
 	keys := s.keysOf(then, now)
 	if len(keys) == 0 && s.namespace != "" {
-		return change{}, fmt.Errorf("nothing was rolled back: %s has no objects now and had none at revision %d: is the name right?", s, o.revision)
+		return change{}, fmt.Errorf("nothing was rolled back: %s has no objects now and had none at revision %d, secrets apart: is the name right?", s, o.revision)
 	}
 	var all change
 	for _, key := range keys {

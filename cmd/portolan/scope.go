@@ -32,7 +32,7 @@ func newScope(env *environment, args []string, namespace string, allNamespaces b
 	if allNamespaces && namespace != "" {
 		return scope{}, usageError{errors.New("-A is all namespaces, and -n is one: leave one of them out")}
 	}
-	s := scope{selection: selection{kinds: env.schemas.All()}, allKinds: len(args) == 0}
+	s := scope{selection: selection{kinds: inHistory(env.schemas)}, allKinds: len(args) == 0}
 	if len(args) > 0 {
 		var err error
 		if s.selection, err = selectObjects(env, args, namespace); err != nil {
@@ -47,6 +47,12 @@ func newScope(env *environment, args []string, namespace string, allNamespaces b
 	}
 	s.namespace = cmp.Or(namespace, env.namespace)
 	return s, nil
+}
+
+// inHistory are the kinds of which documents and the history have everything. Others, such
+// as Secret, are compared and restored only where they are named.
+func inHistory(schemas schema.Set) []*schema.Schema {
+	return slices.DeleteFunc(slices.Clone(schemas.All()), func(k *schema.Schema) bool { return k.Codec.Veiled() })
 }
 
 // String is the scope in words.

@@ -22,6 +22,7 @@ type serveFlags struct {
 	apiAddress string
 	apiSocket  string
 	meshConfig string
+	sealingKey string
 	embedded   embeddedStore
 	external   externalStore
 	consul     consulRegistry
@@ -71,6 +72,7 @@ A second signal ends the server at once.`,
 	f.StringVar(&o.apiAddress, "api-address", "127.0.0.1:15080", "where the config API listens (HTTP); port 0 picks a free one")
 	f.StringVar(&o.apiSocket, "api-socket", "", "unix socket on which the config API listens too, for this user alone; snapshots of the store, and changes of it as such, are answered only there (default api.sock in --data-dir, and none with --etcd-endpoints)")
 	f.StringVar(&o.meshConfig, "mesh-config", "", "file with a MeshConfig in YAML; Istio's defaults without one")
+	f.StringVar(&o.sealingKey, "sealing-key", "", "file with the keys that seal secrets in the store, for this user alone; made when the first secret of the store comes (default sealing.key in --data-dir, and none with --etcd-endpoints: secrets are refused)")
 	o.embedded.register(f)
 	o.external.register(f)
 	o.consul.register(f)
@@ -188,7 +190,7 @@ func runServer(ctx context.Context, o *serveFlags, env *environment) error {
 func (o *serveFlags) options(env *environment) (serve.Options, error) {
 	level, _ := parseLevel(o.logLevel)
 	options := serve.Options{
-		Version: version, APIAddress: o.apiAddress, XDSAddress: o.xdsAddress, APISocket: o.apiSocket,
+		Version: version, APIAddress: o.apiAddress, XDSAddress: o.xdsAddress, APISocket: o.apiSocket, SealingKey: o.sealingKey,
 		ObjectStatus: o.statuses, Profiles: o.profiles, AcceptUnserved: o.unserved,
 		Logger: slog.New(slog.NewTextHandler(env.stderr, &slog.HandlerOptions{Level: level})),
 	}

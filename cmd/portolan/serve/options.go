@@ -56,6 +56,11 @@ type Options struct {
 	// get those of the store alone.
 	ExportSources bool
 
+	// SealingKey is the file of the keys that seal secrets, made if the store has no secret
+	// yet. Empty stands for sealing.key in the directory of an embedded store, and for none
+	// with another store.
+	SealingKey string
+
 	// Consul is the registry of Consul; nil for none. The server fills in XDS, Worker,
 	// Memory, Registerer and Logger.
 	Consul *consul.Options

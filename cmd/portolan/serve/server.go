@@ -20,6 +20,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/aggregate"
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/sealing"
 	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/explain"
@@ -37,6 +38,7 @@ type server struct {
 
 	store       *openedStore
 	configs     *etcd.Store
+	secrets     secrets
 	worker      *cache.Worker
 	mirror      *mirror.Cache
 	source      configCache    // what everything is served from
@@ -82,8 +84,15 @@ func (s *server) addStorage() (err error) {
 	}
 	options := s.store.limits
 	options.Schemas, options.Domain, options.Addresses, options.Log = schema.Pilot(), s.o.Mesh.Domain, s.o.Addresses, s.logger
-	s.configs, err = etcd.New(s.store.client, options)
-	return err
+	if s.configs, err = etcd.New(s.store.client, options); err != nil {
+		return err
+	}
+	s.secrets = secrets{
+		sealer: sealing.New(s.o.sealingKeys(), s.configs), store: s.configs,
+		snapshot: func() *cache.Snapshot { return s.mirror.Snapshot() },
+	}
+	s.metrics.MustRegister(s.secrets)
+	return nil
 }
 
 // addCache makes the replicas of the configuration and of its statuses.
@@ -136,12 +145,13 @@ func (s *server) addAPI() (err error) {
 	checks := []rest.Check{
 		{Name: "store", Degraded: s.store.healthy},
 		{Name: "cache", Ready: s.cacheReady, Degraded: s.mirror.Degraded},
+		{Name: "secrets", Degraded: s.secrets.Degraded},
 	}
 	checks = append(checks, s.checks...)
 	checks = append(checks, rest.Check{Name: "replicas", Degraded: s.beside.Degraded})
 	permit, place := s.besideStore()
 	s.api, err = rest.New(rest.Options{
-		Permit: permit, Place: place, Store: s.configs, Cache: s.statusCache, History: s.configs, Advisor: s.verdicts, Previewer: previewer{s}, Checks: append(checks, rest.Check{Name: "xds", Ready: s.xds.Ready}),
+		Permit: permit, Place: place, Store: s.configs, Sealer: s.secrets.sealer, Cache: s.statusCache, History: s.configs, Advisor: s.verdicts, Previewer: previewer{s}, Checks: append(checks, rest.Check{Name: "xds", Ready: s.xds.Ready}),
 		MaxWatches: s.o.MaxWatches, WatchMemory: s.o.WatchMemory, Socket: s.o.APISocket,
 		Registry: s.metrics, Version: s.o.Version, Logger: s.logger,
 		AcceptUnserved: s.o.AcceptUnserved,
@@ -259,6 +269,9 @@ func (s *server) announce(ctx context.Context, api net.Listener) error {
 	}
 	if _, err := s.statusCache.Await(ctx, 0); err != nil {
 		return nil // ctx has ended
+	}
+	if err := s.secrets.Degraded(); err != nil {
+		s.logger.Warn("the server does without some secrets", "err", err)
 	}
 	store := "etcd" // of somebody else
 	if s.o.Embedded != nil {

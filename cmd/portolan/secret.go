@@ -1,0 +1,403 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/portolan-mesh/portolan/cache/rest/batch"
+	"github.com/portolan-mesh/portolan/cache/rest/client"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/secret"
+)
+
+func newSecretCommand(env *environment) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "secret",
+		Short: "Store certificates with their keys, and look after what seals them",
+		Long: `Store certificates with their keys, and look after what seals them.
+
+A Secret is that of Kubernetes. Its data is sealed before it is stored, and no answer of
+the server has it but that to portolan secret read, which the user who runs the server
+alone can ask. The history, exports and backups do not have it in the clear, either.`,
+	}
+	c.AddCommand(newSecretTLSCommand(env), newSecretGenericCommand(env), newSecretListCommand(env), newSecretReadCommand(env),
+		newSecretStatusCommand(env), newSecretKeyCommand(env), newSecretResealCommand(env))
+	return c
+}
+
+// secretWrite stores a secret of some files.
+type secretWrite struct {
+	writeFlags
+	namespace string
+}
+
+func (o *secretWrite) register(c *cobra.Command, env *environment) {
+	o.writeFlags.register(c)
+	c.Flags().StringVarP(&o.namespace, "namespace", "n", env.namespace, "namespace of the secret")
+}
+
+// run stores the entries, which are names of files by the names of the entries.
+func (o *secretWrite) run(c *cobra.Command, env *environment, name, kind string, files map[string]string) error {
+	if err := o.check(c); err != nil {
+		return err
+	}
+	spec := &secret.Spec{Type: kind, Data: map[string][]byte{}}
+	for _, entry := range slices.Sorted(maps.Keys(files)) {
+		content, err := os.ReadFile(files[entry])
+		if err != nil {
+			return dataError{err}
+		}
+		spec.Data[entry] = content
+	}
+	object := &config.Config{Meta: config.Meta{GroupVersionKind: schema.Secret, Namespace: o.namespace, Name: name}, Spec: spec}
+	m := &manifest{schemas: env.schemas, documents: []config.Document{{Source: "the files", Config: object}}}
+	m.validate()
+	if err := m.err("stored"); err != nil {
+		return err
+	}
+	if o.dry.mode == dryRunClient {
+		return o.reportValid(env, m)
+	}
+	operations, err := m.operations(batch.Apply)
+	if err != nil {
+		return err
+	}
+	var result *batch.Result
+	err = env.call(c.Context(), func(ctx context.Context, api *client.Client) (err error) {
+		result, err = o.send(ctx, api, o.why.about(operations))
+		return err
+	})
+	if err != nil {
+		return refused(err, "stored", m.documents)
+	}
+	if err := o.report(env, m.documents, result, nil); err != nil {
+		return err
+	}
+	return o.await(c.Context(), env, result)
+}
+
+func newSecretTLSCommand(env *environment) *cobra.Command {
+	var o secretWrite
+	var cert, key, authority, revoked string
+	c := &cobra.Command{
+		Use:   "tls NAME --cert FILE --key FILE [--ca FILE] [--crl FILE]",
+		Short: "Store a certificate with its key, or replace them",
+		Long: `Store a certificate with its private key, or replace them. The files are PEM. The
+first certificate of --cert is that of the key, its chain follows. --ca has the
+authorities that sign the certificates of clients, --crl what they have revoked.
+
+A pair that does not match, a key with a passphrase and what is no certificate are
+refused.` + waitHelp,
+		Example: `  portolan secret tls shop-cert -n ingress --cert fullchain.pem --key privkey.pem
+  portolan secret tls shop-cert -n ingress --cert fullchain.pem --key privkey.pem --ca clients.pem`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if cert == "" || key == "" {
+				return usageError{errors.New("name both files: --cert FILE with the certificate, --key FILE with its private key")}
+			}
+			files := map[string]string{secret.TLSCert: cert, secret.TLSKey: key}
+			if authority != "" {
+				files[secret.TLSAuthority] = authority
+			}
+			if revoked != "" {
+				files[secret.TLSRevoked] = revoked
+			}
+			return o.run(c, env, args[0], secret.TLS, files)
+		},
+	}
+	o.register(c, env)
+	f := c.Flags()
+	f.StringVar(&cert, "cert", "", "file with the certificate and its chain, in PEM")
+	f.StringVar(&key, "key", "", "file with the private key of the certificate, in PEM")
+	f.StringVar(&authority, "ca", "", "file with the authorities of client certificates, in PEM")
+	f.StringVar(&revoked, "crl", "", "file with the revocation list of the authorities, in PEM")
+	return c
+}
+
+func newSecretGenericCommand(env *environment) *cobra.Command {
+	var o secretWrite
+	var from []string
+	c := &cobra.Command{
+		Use:     "generic NAME --from-file ENTRY=FILE...",
+		Short:   "Store files as a secret, or replace it",
+		Long:    `Store files as a secret of type Opaque, or replace it: an entry for each --from-file.` + waitHelp,
+		Example: `  portolan secret generic clients -n ingress --from-file cacert=ca.pem`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			files := map[string]string{}
+			for _, one := range from {
+				entry, file, ok := strings.Cut(one, "=")
+				if _, twice := files[entry]; !ok || entry == "" || file == "" || twice {
+					return usageError{fmt.Errorf("--from-file %s: give ENTRY=FILE, each entry once", one)}
+				}
+				files[entry] = file
+			}
+			if len(files) == 0 {
+				return usageError{errors.New("--from-file is missing: give ENTRY=FILE for each entry")}
+			}
+			return o.run(c, env, args[0], secret.Opaque, files)
+		},
+	}
+	o.register(c, env)
+	c.Flags().StringArrayVar(&from, "from-file", nil, "ENTRY=FILE: the file that an entry has the content of")
+	return c
+}
+
+func newSecretListCommand(env *environment) *cobra.Command {
+	namespace, all, output := "", false, ""
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List secrets, with what their certificates say",
+		Long: `List secrets, with what their certificates say: for whom they are, who has signed
+them and when they end. The data is not shown.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := oneOf("-o", output, "", "json", "yaml"); err != nil {
+				return err
+			}
+			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
+				if all {
+					namespace = ""
+				}
+				list, err := api.List(ctx, client.Resource(env.schemas.Kind(schema.Secret)), namespace, client.Selection{})
+				if err != nil {
+					return err
+				}
+				if output != "" {
+					return writeDocument(env.stdout, output, list)
+				}
+				rows := [][]string{{"NAMESPACE", "NAME", "TYPE", "ENTRY", "SUBJECT", "NAMES", "ISSUER", "ENDS"}}
+				for i := range list.Items {
+					spec := &secret.Spec{}
+					if err := runtime.DefaultUnstructuredConverter.FromUnstructured(config.Content(list.Items[i].Object), spec); err != nil {
+						return err
+					}
+					rows = append(rows, secretRows(env, list.Items[i].GetNamespace(), list.Items[i].GetName(), spec)...)
+				}
+				if len(rows) == 1 {
+					_, err := fmt.Fprintln(env.stderr, "There are no secrets.")
+					return err
+				}
+				return writeTable(env.stdout, rows)
+			})
+		},
+	}
+	f := c.Flags()
+	f.StringVarP(&namespace, "namespace", "n", env.namespace, "namespace of the secrets")
+	f.BoolVarP(&all, "all-namespaces", "A", false, "list those of all namespaces")
+	f.StringVarP(&output, "output", "o", "", "json or yaml")
+	completeOutput(c, "json", "yaml")
+	return c
+}
+
+// secretRows are a row for each certificate of a secret, and for each entry without one.
+func secretRows(env *environment, namespace, name string, spec *secret.Spec) (rows [][]string) {
+	row := func(cells ...string) { rows = append(rows, append([]string{namespace, name, spec.Type}, cells...)) }
+	if spec.Sealed == nil {
+		return nil
+	}
+	for _, entry := range spec.Sealed.Entries {
+		found := false
+		for _, c := range spec.Sealed.Certificates {
+			if c.Entry != entry.Name {
+				continue
+			}
+			found = true
+			ends := "in " + age(c.NotAfter, env.now())
+			if left := c.NotAfter.Sub(env.now()); left <= 0 {
+				ends = "ENDED " + age(env.now(), c.NotAfter) + " ago"
+			}
+			row(entry.Name, c.Subject, items(c.Names, false), c.Issuer, ends)
+		}
+		if !found {
+			row(entry.Name, fmt.Sprintf("(%d bytes)", entry.Bytes), "", "", "")
+		}
+	}
+	return rows
+}
+
+func newSecretReadCommand(env *environment) *cobra.Command {
+	namespace := ""
+	c := &cobra.Command{
+		Use:   "read NAME ENTRY",
+		Short: "Print an entry of a secret in the clear",
+		Long: `Print an entry of a secret in the clear. The server answers the user who runs it
+alone, on its own machine.`,
+		Example: `  portolan secret read shop-cert tls.crt -n ingress`,
+		Args:    cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
+				data, err := api.SecretData(ctx, namespace, args[0])
+				if err != nil {
+					return err
+				}
+				content, ok := data[args[1]]
+				if !ok {
+					return dataError{fmt.Errorf("secret/%s/%s has no entry %s: it has %s", namespace, args[0], args[1],
+						cmp.Or(strings.Join(slices.Sorted(maps.Keys(data)), ", "), "none"))}
+				}
+				_, err = env.stdout.Write(content)
+				return err
+			})
+		},
+	}
+	c.Flags().StringVarP(&namespace, "namespace", "n", env.namespace, "namespace of the secret")
+	return c
+}
+
+func newSecretStatusCommand(env *environment) *cobra.Command {
+	output := ""
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "See with which keys secrets are sealed, and which the server lacks",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := oneOf("-o", output, "", "json", "yaml"); err != nil {
+				return err
+			}
+			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
+				s, err := api.SealingStatus(ctx)
+				if err != nil {
+					return err
+				}
+				if output != "" {
+					return writeDocument(env.stdout, output, s)
+				}
+				rows := [][]string{
+					{"seals", cmp.Or(s.Key, "none yet: the first secret makes a key")},
+					{"file", cmp.Or(s.File, "none: secrets are refused without --sealing-key")},
+				}
+				ids := slices.Concat(s.Keys, slices.Collect(maps.Keys(s.Secrets)))
+				slices.Sort(ids)
+				for _, id := range slices.Compact(ids) {
+					here := "here"
+					if !slices.Contains(s.Keys, id) {
+						here = "not here: import it, portolan secret key import"
+					}
+					rows = append(rows, []string{"key " + id, fmt.Sprintf("%s, %s", counted(s.Secrets[id], "secret"), here)})
+				}
+				if s.Problem != "" {
+					rows = append(rows, []string{"problem", s.Problem})
+				}
+				for _, one := range s.Unopened {
+					rows = append(rows, []string{"not opened", one})
+				}
+				return writeTable(env.stdout, rows)
+			})
+		},
+	}
+	c.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
+	completeOutput(c, "json", "yaml")
+	return c
+}
+
+func newSecretKeyCommand(env *environment) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "key",
+		Short: "Hand sealing keys to another server, and make new ones",
+		Long: `Hand sealing keys to another server of the store, and make new ones. The server
+answers the user who runs it alone, on its own machine.
+
+To replace the key that seals: add one to one server, hand it to the others with export
+and import, and then run portolan secret reseal.`,
+	}
+	c.AddCommand(
+		&cobra.Command{
+			Use:   "add",
+			Short: "Make a new sealing key, which opens but does not seal yet",
+			Args:  cobra.NoArgs,
+			RunE: func(c *cobra.Command, _ []string) error {
+				return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
+					return env.tellAdded(api.AddSealingKeys(ctx, ""))
+				})
+			},
+		},
+		&cobra.Command{
+			Use:     "export",
+			Short:   "Print the sealing keys of the server: whoever has them can open all secrets",
+			Example: `  (umask 077; portolan secret key export > sealing.key)`,
+			Args:    cobra.NoArgs,
+			RunE: func(c *cobra.Command, _ []string) error {
+				return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
+					text, err := api.SealingKeys(ctx)
+					if err == nil {
+						_, err = fmt.Fprint(env.stdout, text)
+					}
+					return err
+				})
+			},
+		},
+		&cobra.Command{
+			Use:     "import FILE",
+			Short:   "Give the server sealing keys that another exported",
+			Example: `  portolan secret key import sealing.key`,
+			Args:    cobra.ExactArgs(1),
+			RunE: func(c *cobra.Command, args []string) error {
+				text, err := os.ReadFile(args[0])
+				if err != nil {
+					return dataError{err}
+				}
+				if len(text) == 0 {
+					return dataError{fmt.Errorf("%s is empty", args[0])}
+				}
+				return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
+					return env.tellAdded(api.AddSealingKeys(ctx, string(text)))
+				})
+			},
+		},
+	)
+	return c
+}
+
+// tellAdded says which sealing keys are new to the server.
+func (e *environment) tellAdded(added []string, err error) error {
+	if err != nil {
+		return err
+	}
+	if len(added) == 0 {
+		_, err = fmt.Fprintln(e.stdout, "the server had them all")
+		return err
+	}
+	for _, id := range added {
+		fmt.Fprintf(e.stdout, "sealing key %s added\n", id)
+	}
+	return nil
+}
+
+func newSecretResealCommand(env *environment) *cobra.Command {
+	key := ""
+	c := &cobra.Command{
+		Use:   "reseal",
+		Short: "Have another key seal, and seal all secrets anew with it",
+		Long: `Have another key of the server seal, the newest unless --key names one, and seal all
+secrets anew with it. A server of the store that does not have it cannot open them: hand
+it over first (portolan secret key export, import). It may be run again at any time; what
+is sealed with the key already stays as it is.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return env.callFor(c.Context(), 0, func(ctx context.Context, api *client.Client) error {
+				done, err := api.Reseal(ctx, key)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(env.stdout, "sealing key %s seals now; %s sealed anew\n", done.Key, counted(done.Resealed, "secret"))
+				if len(done.Left) > 0 {
+					return fmt.Errorf("%s not sealed anew: %s", counted(len(done.Left), "secret"), strings.Join(done.Left, "; "))
+				}
+				return nil
+			})
+		},
+	}
+	c.Flags().StringVar(&key, "key", "", "id of the key (default the newest)")
+	return c
+}
