@@ -102,6 +102,9 @@ func TestWhatIsExported(t *testing.T) {
 	kinds := schema.NewSet(append(schematest.Kinds().All(), secret)...)
 	var want, got []string
 	for _, s := range schema.Pilot().All() {
+		if s.Group == "" {
+			continue // secrets
+		}
 		for _, version := range s.Versions {
 			want = append(want, s.Group+"/"+version+"/"+s.Kind)
 		}
