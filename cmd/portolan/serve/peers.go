@@ -2,6 +2,7 @@ package serve
 
 import (
 	"fmt"
+	"iter"
 	"os"
 	"regexp"
 	"strings"
@@ -55,4 +56,15 @@ func (p peer) Faults() []string {
 		out = append(out, text)
 	}
 	return out
+}
+
+// faultsByObject implements faulty.
+func (p peer) faultsByObject() iter.Seq2[string, string] {
+	return func(yield func(object, fault string) bool) {
+		for _, problem := range p.Problems() {
+			if !yield(problem.Object, problem.Message) {
+				return
+			}
+		}
+	}
 }

@@ -7,7 +7,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/portolan-mesh/portolan/cache/aggregate"
-	"github.com/portolan-mesh/portolan/cache/file"
 	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/filesd"
@@ -82,20 +81,20 @@ func (s *server) objectsOf(name string) (objects []aggregate.Object, known bool)
 	return nil, known
 }
 
-// faultsOf are the faults of the objects of a directory, by Key.String.
+// faultsOf are the faults of the objects of a source, by Key.String.
 func (s *server) faultsOf(name string) map[string][]string {
 	out := map[string][]string{}
 	if s.sources == nil {
 		return out
 	}
 	for _, of := range s.sources.Statuses() {
-		directory, ok := of.Cache.(interface{ Problems() []file.Problem })
+		source, ok := of.Cache.(faulty)
 		if of.Name != name || !ok {
 			continue
 		}
-		for _, p := range directory.Problems() {
-			if p.Object != "" {
-				out[p.Object] = append(out[p.Object], p.Message)
+		for object, fault := range source.faultsByObject() {
+			if object != "" {
+				out[object] = append(out[object], fault)
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -70,7 +71,12 @@ type configCache interface {
 }
 
 // faulty is a source that tells what of it is not served as it stands there.
-type faulty interface{ Faults() []string }
+type faulty interface {
+	Faults() []string
+	// faultsByObject iterates over the faults by the Key.String of their objects; "" is of
+	// none.
+	faultsByObject() iter.Seq2[string, string]
+}
 
 // addConfigs makes the cache of all configuration: the mirror of the store, or an
 // aggregate of it, the directories and the other control planes.
@@ -211,4 +217,15 @@ func (d directory) Faults() []string {
 		out = append(out, text)
 	}
 	return out
+}
+
+// faultsByObject implements faulty.
+func (d directory) faultsByObject() iter.Seq2[string, string] {
+	return func(yield func(object, fault string) bool) {
+		for _, p := range d.Problems() {
+			if !yield(p.Object, p.Message) {
+				return
+			}
+		}
+	}
 }
