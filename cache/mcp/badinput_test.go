@@ -193,12 +193,12 @@ func TestBadInputTakesNothingAway(t *testing.T) {
 					of := slices.DeleteFunc(p.asked(), func(r request) bool { return r.typeURL != entries })
 					return len(of) == 3 && (of[2].refused != nil) == c.refused && of[1].refused == nil
 				})
-				if err := s.c.Degraded(); err != nil {
-					t.Errorf("for one object all is degraded: %v", err)
+				if err := s.c.Degraded(); err != nil || s.c.Whole() {
+					t.Errorf("for one object all is degraded: %v; or nothing is missing: %v", err, s.c.Whole())
 				}
 				p.set(entries, map[string]resource{"a/x": entry(t, "a", "x", 3)})
 				s.has(map[string]string{"a/x": "3"})
-				s.Eventually("it is mended", func() bool { return len(s.c.Problems()) == 0 })
+				s.Eventually("it is mended", func() bool { return len(s.c.Problems()) == 0 && s.c.Whole() })
 				p.set(entries, map[string]resource{"a/x": bad["a/x"], "a/y": {}})
 				s.Eventually("it is broken again", func() bool { return len(s.c.Problems()) == 1 })
 				p.set(entries, map[string]resource{"a/x": {}})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	mcpv1 "istio.io/api/mcp/v1alpha1"
 
@@ -59,7 +60,7 @@ func (r *received) key(kind *schema.Schema) config.Key {
 func (d *decoder) decode(kind *schema.Schema, name, version string, resource *anypb.Any) *received {
 	r := &received{name: name, version: version}
 	m := &mcpv1.Resource{}
-	if err := resource.UnmarshalTo(m); err != nil {
+	if err := unpack(kind, resource, m); err != nil {
 		r.fault, r.undecodable = fmt.Sprintf("is no %s: %s", m.ProtoReflect().Descriptor().FullName(), plain(err)), true
 		return r
 	}
@@ -101,6 +102,15 @@ func (d *decoder) decode(kind *schema.Schema, name, version string, resource *an
 	}
 	r.object = object
 	return r
+}
+
+// unpack reads a message. Servers made of a library name it as they name the type that was
+// requested.
+func unpack(kind *schema.Schema, resource *anypb.Any, m *mcpv1.Resource) error {
+	if resource.GetTypeUrl() == kind.GroupVersionKind.String() {
+		return proto.Unmarshal(resource.GetValue(), m)
+	}
+	return resource.UnmarshalTo(m)
 }
 
 // meta makes an object without a spec.

@@ -56,6 +56,13 @@ func (c *Cache) Degraded() error {
 	return fmt.Errorf("since %s: %w", c.since.UTC().Format(time.RFC3339), c.link)
 }
 
+// Whole says whether all that the peer has is served: it is followed, and no object has a
+// fault.
+func (c *Cache) Whole() bool {
+	s := c.Status()
+	return s.Degraded == nil && s.Broken == 0
+}
+
 // Status is how a peer is doing.
 type Status struct {
 	// Address is that of the peer.
