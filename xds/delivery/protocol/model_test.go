@@ -24,8 +24,9 @@ import (
 func TestAnyClientConverges(t *testing.T) {
 	t.Parallel()
 	hosts := protocol.Type{URL: "hosts", Full: true, Scoped: true, Shared: protocol.NewShared()}
+	kinds := protocol.Type{URL: "kinds", Full: true, AlwaysAnswered: true, Shared: protocol.NewShared()}
 	for _, v := range []protocol.Variant{protocol.Delta, protocol.StateOfTheWorld} {
-		for _, typ := range []protocol.Type{clusters, endpoints, secrets, hosts} {
+		for _, typ := range []protocol.Type{clusters, endpoints, secrets, hosts, kinds} {
 			if typ.Scoped && v == protocol.StateOfTheWorld {
 				continue
 			}
@@ -130,6 +131,9 @@ func (m *model) connect() {
 	clear(m.scopes)
 	m.offer()
 	m.s.Request(protocol.Request{Names: protocoltest.NameSet(m.names()...), Subscribe: protocoltest.NameSet(m.names()...), Initial: protocoltest.Versions(m.holds), Version: m.version})
+	if st := m.s.Status(); typ.AlwaysAnswered && m.wildcard && st.State == protocol.Synced {
+		m.t.Fatal("nothing is due to a client that waits for an answer")
+	}
 }
 
 func (m *model) reconnect() {
