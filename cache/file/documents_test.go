@@ -72,6 +72,7 @@ func TestFaultsOfObjects(t *testing.T) {
 		"version": strings.Replace(entry(t, "v", 1), "networking.istio.io/v1", "networking.istio.io/v9", 1),
 		"kind":    "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n",
 		"nobody":  "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nspec: {hosts: [a.b]}\n",
+		"secret":  "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: a}\nstringData: {a: b}\n",
 		"secure":  "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: s, namespace: a}\nspec: {action: DENY, rules: [{}]}\n",
 	} {
 		write(t, filepath.Join(dir, name+".yaml"), text)
@@ -81,7 +82,7 @@ func TestFaultsOfObjects(t *testing.T) {
 	s.awaitRound("x", "1")
 	for name, words := range map[string]string{
 		"future": "metadata.creationTimestamp: is in the future", "version": "is not served as apiVersion", "kind": "unknown kind",
-		"nobody": "metadata.name: is missing", "secure": "--accept-unserved",
+		"nobody": "metadata.name: is missing", "secure": "--accept-unserved", "secret": "is taken from the store alone",
 	} {
 		if p := s.awaitProblem(name+".yaml", words); p.Serving || p.Line != 1 {
 			t.Errorf("the problem is %+v", p)
