@@ -140,13 +140,22 @@ func (g *Group) remake(view *mesh.View, fromNothing bool, concerned func(*groupT
 }
 
 // update brings the set of a type in line with its built resources: for the given
-// names, and for names whose versions cover a changed resource.
+// names, which are sorted, and for names whose versions cover a changed resource.
 func (g *Group) update(t *groupType, names []string) {
-	for _, names := range [...][]string{names, t.uncertain} {
+	slices.Sort(t.uncertain)
+	for _, names := range [...][]string{names, slices.Compact(t.uncertain)} {
+		var entries []resource.Entry
 		for _, name := range names {
-			before, after := t.put(name, t.current(name))
+			before := t.set.Value(name)
+			after := unless(before, t.current(name))
+			if after != nil {
+				entries = append(entries, resource.Entry{Key: name, Value: after})
+			} else {
+				t.set = t.set.Delete(name)
+			}
 			g.follow(t, before, after)
 		}
+		t.set = t.set.SetAll(entries)
 	}
 	t.uncertain = nil
 }
