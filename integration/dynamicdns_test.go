@@ -27,15 +27,19 @@ kind: VirtualService
 metadata: {name: outside, namespace: shop}
 spec:
   hosts: ["*.localhost"]
-  gateways: [edge]
+  gateways: [edge, mesh]
   http:
+  - match: [{uri: {prefix: /elsewhere}}]
+    rewrite: {authority: "never-called.localhost:$v2"}
+    route: [{destination: {host: "*.localhost", port: {number: $port}}}]
   - route: [{destination: {host: "*.localhost", port: {number: $port}}}]
-`, "$port", x.service), edgeGateway(x.gateway, "*"))
+`, "$port", x.service, "$v2", x.v2.port), edgeGateway(x.gateway, "*"))
 		edge, client := s.startPair(v)
 		for name, port := range map[string]int{"sidecar": x.service, "gateway": x.gateway} {
 			for _, u := range []*upstream{x.v1, x.v2} {
 				awaitReply(t, request{port: port, host: fmt.Sprintf("%s-%s.localhost:%d", u.name, name, u.port)}, u.name)
 			}
+			awaitReply(t, request{port: port, host: fmt.Sprintf("v1-%s.localhost:%d", name, x.v1.port), path: "/elsewhere"}, "v2")
 		}
 
 		s.awaitSynced(s.apply(fill(`

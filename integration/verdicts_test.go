@@ -82,6 +82,16 @@ func TestMistakesAreTold(t *testing.T) {
 			object:   "serviceentries/plain", code: "PTL0128", field: "spec.ports[0].protocol", condition: "PartlyServed",
 		},
 		{
+			name:     "a workload that nothing selects",
+			document: "apiVersion: networking.istio.io/v1\nkind: WorkloadEntry\nmetadata: {name: alone, namespace: shop}\nspec: {address: 10.9.0.9, labels: {app: alone}}\n",
+			object:   "workloadentries/alone", code: "PTL0215", field: "spec.labels", condition: "ResolvedRefs",
+		},
+		{
+			name:     "a rule where neither the service nor a client is",
+			document: "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: far, namespace: shop}\nspec: {host: far.example.com, trafficPolicy: {outlierDetection: {}}}\n---\napiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: far, namespace: far}\nspec: {hosts: [far.example.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: STATIC, endpoints: [{address: 127.0.0.1}]}\n",
+			object:   "destinationrules/far", code: "PTL0211", field: "metadata.namespace", condition: "ResolvedRefs",
+		},
+		{
 			name:     "a wrong namespace",
 			document: "apiVersion: networking.istio.io/v1\nkind: Sidecar\nmetadata: {name: s, namespace: shop}\nspec: {egress: [{hosts: [shpo/*]}]}\n",
 			object:   "sidecars/s", code: "PTL0124", field: "spec.egress[0].hosts[0]", condition: "ResolvedRefs",
@@ -222,7 +232,7 @@ spec: {address: 10.0.0.2, labels: {app: web}}
 }
 
 // TestBrokenMeshIsAnalyzed applies a mesh with ten faults: analyze names each with its
-// object and field, and nothing else.
+// object and field, a selector that is mistaken on both sides, and nothing else.
 func TestBrokenMeshIsAnalyzed(t *testing.T) {
 	s := startServer(t, serverOptions{})
 	s.must("", "apply", "-f", "testdata/broken-mesh.yaml")
@@ -247,6 +257,7 @@ func TestBrokenMeshIsAnalyzed(t *testing.T) {
 		"PTL0116 gateway/shop/edge spec.selector",
 		"PTL0124 sidecar/shop/default spec.egress[0].hosts[1]",
 		"PTL0128 serviceentry/finance/ledger spec.ports[0].protocol",
+		"PTL0215 workloadentry/shop/payments-1 spec.labels",
 	}
 	expectEqual(t, "the findings", strings.Join(got, "\n"), strings.Join(want, "\n"))
 
@@ -255,7 +266,7 @@ func TestBrokenMeshIsAnalyzed(t *testing.T) {
 	for line := range strings.Lines(out.stdout) {
 		severities += line[:1]
 	}
-	if severities != "eeeewwwww" || !strings.Contains(out.stderr, "4 errors, 5 warnings. (1 suppressed)") {
+	if severities != "eeeewwwwwi" || !strings.Contains(out.stderr, "4 errors, 5 warnings, 1 info. (1 suppressed)") {
 		t.Errorf("the worst first, and how many: %s\n%s", severities, out.stderr)
 	}
 	if out := s.try("", "analyze", "--suppress", "PTL9999=*/shop/*"); out.code != 64 || !strings.Contains(out.stderr, "there is no code PTL9999") {

@@ -47,8 +47,8 @@ func (s sources) configs() event {
 				"resolution: DNS, endpoints: [{address: one.example}]", "resolution: NONE", "resolution: DYNAMIC_DNS", "resolution: DNS_ROUND_ROBIN, workloadSelector: {labels: {v: '1'}}")), created)
 	} else {
 		object = objectOf(s.t, "WorkloadEntry", namespace+"/"+name, fmt.Sprintf(
-			`{address: %s, labels: {app: %s, v: '%s'}, serviceAccount: '%s'}`,
-			s.one("ip", "10.0.0.1", "10.0.0.2", "vm.example"), s.one("app", "a", "b"), s.one("v", "1", "2"), s.one("account", "", "web")), created)
+			`{address: %s, labels: {app: %s, v: '%s'}, serviceAccount: '%s', locality: '%s'}`,
+			s.one("ip", "10.0.0.1", "10.0.0.2", "vm.example"), s.one("app", "a", "b"), s.one("v", "1", "2"), s.one("account", "", "web"), s.one("locality", "", "eu/a")), created)
 		if rapid.Bool().Draw(s.t, "checked") {
 			checked(object)
 		}

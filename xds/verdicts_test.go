@@ -49,7 +49,7 @@ func (s sources) routing() event {
 		spec = fmt.Sprintf(`{host: %s, %s, subsets: [{name: %s, labels: {v: '%s'}}], trafficPolicy: {%s}}`,
 			s.one("host", "a.example", "'*.example'", "m.example"), s.one("clients", "exportTo: ['*']", "exportTo: [.]", "workloadSelector: {matchLabels: {app: a}}"), s.one("subset", "v1", "v2"), s.one("v", "1", "2"),
 			s.one("policy", "loadBalancer: {simple: RANDOM}", "loadBalancer: {warmup: {duration: 1s}}, retryBudget: {percent: 1}", "tunnel: {targetHost: t.example, targetPort: 1}",
-				"outlierDetection: {}, proxyProtocol: {}", "connectionPool: {tcp: {tcpKeepalive: {time: 1s}}, http: {h2UpgradePolicy: UPGRADE, http2KeepAlive: {interval: 1s, timeout: 1s}}}",
+				"outlierDetection: {}, proxyProtocol: {}", "outlierDetection: {}, loadBalancer: {localityLbSetting: {failover: [{from: eu, to: us}]}}", "connectionPool: {tcp: {tcpKeepalive: {time: 1s}}, http: {h2UpgradePolicy: UPGRADE, http2KeepAlive: {interval: 1s, timeout: 1s}}}",
 				"portLevelSettings: [{port: {number: 80}, loadBalancer: {consistentHash: {useSourceIp: true}}}]"))
 	case "Gateway":
 		spec = fmt.Sprintf(`{selector: {app: %s}, servers: [{port: {number: %s, name: x, protocol: %s}, hosts: [%s]}%s]}`,
@@ -84,6 +84,7 @@ func (s sources) proxies() pmap.Map[*status.Proxy] {
 			Node: fmt.Sprint("p", i), Type: s.one("type", "router", "sidecar", "grpc", ""), Namespace: s.one("namespace", "shop", "edge"),
 			Addresses: []string{s.one("ip", "10.0.0.1", "10.0.0.2", "10.0.0.9")}, Labels: map[string]string{"app": s.one("app", "a", "b")},
 			Replica: s.one("replica", "", "r"), SelfDiscovery: rapid.Bool().Draw(s.t, "self-discovery"),
+			Interception: s.one("interception", "", "NONE", "NONE", "REDIRECT"), Locality: s.one("locality", "", "", "eu"),
 		}
 		out = out.Set(p.Node, p)
 	}

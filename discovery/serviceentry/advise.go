@@ -29,6 +29,7 @@ const (
 	codeNoPort   = "PTL0109"
 	codeTaken    = "PTL0129"
 	codeOdd      = "PTL0128"
+	codeAlone    = "PTL0215"
 )
 
 // maxLooked bounds the ServiceEntries that are looked at for one host, port or
@@ -68,7 +69,7 @@ func (f *fork) AdvisedAnew(from discovery.Fork) iter.Seq[config.Key] {
 	return func(yield func(config.Key) bool) {
 		old, curr := &before.known.catalog, &f.known.catalog
 		_ = inChanged(old.hosts, curr.hosts, yield) && inChanged(old.bare, curr.bare, yield) &&
-			beside(old, curr, yield) && selectionsChanged(old, curr, yield) && f.checksChanged(before, yield)
+			beside(old, curr, yield) && selectionsChanged(old, curr, yield) && workloadsChanged(old, curr, yield) && f.checksChanged(before, yield)
 	}
 }
 
@@ -126,6 +127,24 @@ func selectionsChanged(from, to *catalog, yield func(config.Key) bool) bool {
 		for s := range pmap.Diff(c.Old, c.New) {
 			for _, selection := range []*selection{s.Old, s.New} {
 				if selection != nil && selection.object != nil && !yield(selection.object.Key()) {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// workloadsChanged yields the WorkloadEntries that came or went, as those do whose health
+// changes.
+func workloadsChanged(from, to *catalog, yield func(config.Key) bool) bool {
+	for c := range pmap.Diff(from.workloads, to.workloads) {
+		for w := range pmap.Diff(c.Old, c.New) {
+			if w.HasOld && w.HasNew {
+				continue // the object has changed
+			}
+			for _, workload := range []*workload{w.Old, w.New} {
+				if workload != nil && workload.object != nil && !yield(workload.object.Key()) {
 					return false
 				}
 			}
@@ -389,12 +408,22 @@ func (a *advisor) serves(w *workload, name string) bool {
 	return false
 }
 
-// workload warns of ports that no ServiceEntry has, if one selects the workload.
+// workload warns where nothing selects the workload, and else of ports that no ServiceEntry
+// has.
 func (a *advisor) workload(w *workload) {
 	selected := false
 	for range a.selecting(w) {
 		selected = true
 		break
+	}
+	switch none := len(w.instance.Endpoint.Labels) == 0; {
+	case selected:
+	case none:
+		a.advise(codeAlone, "spec.labels", "are missing, so no ServiceEntry selects the workload: it is an endpoint of no service",
+			"give it the labels of a workloadSelector", nil)
+	default:
+		a.advise(codeAlone, "spec.labels", fmt.Sprintf("are selected by no ServiceEntry of namespace %s: the workload is an endpoint of no service", w.instance.Namespace),
+			"add a ServiceEntry whose workloadSelector they match, or mend them", nil)
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.instance.PortMap)) {
 		if selected && !a.serves(w, name) {

@@ -37,7 +37,10 @@ func checkCORS(c checker, route *networking.HTTPRoute) {
 	}
 	//lint:ignore SA1019 Istio takes the deprecated field still.
 	older := p.GetAllowOrigin()
-	each(c.at("allowOrigin"), older, checker.oneLine)
+	each(c.at("allowOrigin"), older, func(c checker, origin string) {
+		c.oneLine(origin)
+		c.origin(origin)
+	})
 	switch {
 	case len(route.GetRoute()) == 0 && route.GetDelegate() == nil:
 		c.warn("has no effect: only requests that go to a destination have a policy")
@@ -55,4 +58,22 @@ func checkOrigin(c checker, m *networking.StringMatch) {
 		return
 	}
 	c.match(m)
+	switch prefix := m.GetPrefix(); {
+	case m.GetExact() != "":
+		c.at("exact").origin(m.GetExact())
+	case prefix != "" && !strings.Contains(prefix, "://") && !strings.HasPrefix("https://", prefix) && !strings.HasPrefix("http://", prefix):
+		c.at("prefix").warn("%q begins no origin, which is SCHEME://HOST, such as https://%s: no request is allowed by it", prefix, prefix)
+	}
+}
+
+// origin warns of what no browser sends as an origin.
+func (c checker) origin(origin string) {
+	_, rest, hasScheme := strings.Cut(origin, "://")
+	switch {
+	case origin == "" || origin == "*" || origin == "null":
+	case !hasScheme:
+		c.warn("%q is no origin, which is SCHEME://HOST or SCHEME://HOST:PORT, such as https://%s: no request is allowed by it", origin, origin)
+	case strings.Contains(rest, "/"):
+		c.warn("%q has a path, and an origin has none: no request is allowed by it", origin)
+	}
 }

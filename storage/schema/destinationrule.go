@@ -58,6 +58,7 @@ func checkDestinationRule(c checker, d *networking.DestinationRule) {
 		checkTrafficPolicy(c.at("trafficPolicy"), s.GetTrafficPolicy())
 	})
 	unique(c.at("subsets"), d.Subsets, (*networking.Subset).GetName, "name")
+	checkFailover(c, d)
 	c.at("exportTo").exportTo(d.ExportTo)
 	checkClients(c, d)
 }

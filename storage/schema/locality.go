@@ -30,11 +30,7 @@ func checkLocality(c checker, p policy) {
 	if s == nil {
 		return
 	}
-	at := c.at("localityLbSetting")
-	at.localityLbSetting(s)
-	if len(s.Failover)+len(s.FailoverPriority) > 0 && p.GetOutlierDetection() == nil {
-		at.warn("has no effect without outlierDetection, which finds out that a locality fails")
-	}
+	c.at("localityLbSetting").localityLbSetting(s)
 }
 
 // checkZoneAware checks a setting that prefers the zone of the proxy.

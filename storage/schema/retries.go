@@ -36,6 +36,14 @@ func (c checker) backoff(d *durationpb.Duration) {
 	c.duration(d)
 }
 
+// checkTryTime warns of a try that may take longer than the request with all its tries.
+func checkTryTime(c checker, route *networking.HTTPRoute) {
+	try, all := route.GetRetries().GetPerTryTimeout(), route.GetTimeout()
+	if try.IsValid() && all.IsValid() && all.AsDuration() > 0 && try.AsDuration() > all.AsDuration() {
+		c.warn("is %s and has no effect: the timeout of the route ends the request after %s, whatever is left of its tries", try.AsDuration(), all.AsDuration())
+	}
+}
+
 func checkRetries(c checker, r *networking.HTTPRetry) {
 	if r == nil {
 		return

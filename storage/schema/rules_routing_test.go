@@ -623,7 +623,6 @@ func TestDestinationRuleRules(t *testing.T) {
 				"spec.trafficPolicy.loadBalancer.localityLbSetting.failoverPriority has no effect beside distribute",
 				`spec.trafficPolicy.loadBalancer.localityLbSetting.failover[2] has no effect: an earlier one is for region "eu", too`,
 				"spec.trafficPolicy.loadBalancer.localityLbSetting.failoverPriority[0] is empty and has no effect: name a label",
-				"spec.trafficPolicy.loadBalancer.localityLbSetting has no effect without outlierDetection, which finds out that a locality fails",
 				"spec.trafficPolicy.portLevelSettings[0].loadBalancer.localityLbSetting has no effect without outlierDetection, which finds out that a locality fails",
 			}},
 		{name: "zones", kind: schema.DestinationRule, spec: `

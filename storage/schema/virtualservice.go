@@ -160,6 +160,7 @@ func checkHTTPRoute(c checker, v *networking.VirtualService, r *networking.HTTPR
 	checkMirrors(c, r)
 	checkCORS(c.at("corsPolicy"), r)
 	checkRetries(c.at("retries"), r.GetRetries())
+	checkTryTime(c.at("retries", "perTryTimeout"), r)
 	c.at("headers").headers(r.GetHeaders())
 }
 

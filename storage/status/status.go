@@ -4,6 +4,7 @@ package status
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -172,12 +173,24 @@ type Proxy struct {
 	Labels          map[string]string
 	// SelfDiscovery says that it knows the endpoints of its own service.
 	SelfDiscovery bool
+	// Interception is how traffic gets to a sidecar, empty where a server of an older version
+	// wrote this, and DNSCapture whether it listens at the addresses that services were
+	// given. Locality is where it runs, as it says itself.
+	Interception string
+	DNSCapture   bool
+	Locality     string
 	// Replica is the server that it is connected to; empty for none.
 	Replica string
 	// Seen is when it connected, or was last seen.
 	Seen time.Time
 	// Revision is the revision of the store at which this was written.
 	Revision int64
+}
+
+// Like says whether two proxies say the same of themselves.
+func (p *Proxy) Like(o *Proxy) bool {
+	return p.Type == o.Type && p.Namespace == o.Namespace && slices.Equal(p.Addresses, o.Addresses) && maps.Equal(p.Labels, o.Labels) &&
+		p.SelfDiscovery == o.SelfDiscovery && p.Interception == o.Interception && p.DNSCapture == o.DNSCapture && p.Locality == o.Locality
 }
 
 // Took counts how the server's proxies took the change of one revision; false if the

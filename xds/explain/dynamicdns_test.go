@@ -51,6 +51,33 @@ func TestExplainDynamicDNS(t *testing.T) {
 	}
 }
 
+// TestExplainDynamicDNSOfRewrittenHosts: a proxy looks up the host that a route, or one of its
+// destinations, writes over the client's.
+func TestExplainDynamicDNSOfRewrittenHosts(t *testing.T) {
+	t.Parallel()
+	w := xdstest.NewWorld(t,
+		xdstest.Object("ServiceEntry", "shop/outside", "{hosts: ['*.example.com'], location: MESH_EXTERNAL, resolution: DYNAMIC_DNS, ports: [{number: 80, name: http, protocol: HTTP}]}"),
+		xdstest.Object("VirtualService", "shop/outside", `{hosts: ['*.example.com'], http: [
+		  {match: [{uri: {prefix: /a}}], rewrite: {authority: 'b.example.com:8080'}, route: [{destination: {host: '*.example.com'}}]},
+		  {match: [{uri: {prefix: /b}}], headers: {request: {set: {host: c.example.com}}}, route: [{destination: {host: '*.example.com'}}]},
+		  {match: [{uri: {prefix: /c}}], route: [{destination: {host: '*.example.com'}, weight: 1}, {destination: {host: '*.example.com'}, weight: 1, headers: {request: {set: {host: d.example.com}}}}]},
+		  {route: [{destination: {host: '*.example.com'}}]}]}`),
+		xdstest.Object("WorkloadEntry", "shop/vm-1", "{address: 10.1.0.9}"))
+	m := connected{w, nil}
+	const vs, to = "Forwarded | virtualservice/shop/outside spec.http", "outbound|80||*.example.com "
+	for path, want := range map[string]string{
+		"/a": vs + "[0].match[0] | " + to + "b.example.com:8080",
+		"/b": vs + "[1].match[0] | " + to + "c.example.com:80",
+		"/c": vs + "[2].match[0] | " + to + "a.example.com:80 | " + to + "d.example.com:80",
+		"/d": vs + "[3] | " + to + "a.example.com:80",
+	} {
+		e, err := explained(t, m, "from=shop/vm-1&to=a.example.com:80&path="+path)
+		if got := line(e); err != nil || got != want {
+			t.Errorf("%s: %v\n%s, want\n%s", path, err, got, want)
+		}
+	}
+}
+
 // TestExplainVia: what comes to a sidecar through a socket, and as an HTTP proxy.
 func TestExplainVia(t *testing.T) {
 	t.Parallel()

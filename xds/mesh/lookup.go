@@ -81,5 +81,9 @@ func (p *PushContext) Selects(selector labels.Instance, proxy *discovery.Proxy) 
 	return selector.SubsetOf(p.placeOf(proxy).Labels)
 }
 
+// PlaceOf is where a proxy is, by what it says itself, and what the workload at its addresses
+// says, which are the rows InstancesKey.
+func (p *PushContext) PlaceOf(proxy *discovery.Proxy) discovery.Place { return p.placeOf(proxy) }
+
 // InstancesKey names the row of the endpoints at an address.
 func InstancesKey(address string) RowKey { return RowKey{Instances, addressKey(address)} }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"time"
 
@@ -280,7 +279,7 @@ func (r *Reporter) proxyWrites(p *Snapshot, facts *statuses.Facts) ([]etcd.SideW
 			put(r.present(proxy), 0)
 		case known.Replica != r.ID && (!alive(facts, known.Replica) || proxy.Since.After(known.Seen)):
 			put(r.present(proxy), known.Revision)
-		case known.Replica == r.ID && (!maps.Equal(known.Labels, proxy.Labels(nil)) || known.SelfDiscovery != proxy.SelfDiscovery): // it came back another
+		case known.Replica == r.ID && !known.Like(r.present(proxy)): // it came back with others
 			put(r.present(proxy), known.Revision)
 		}
 	}
@@ -297,6 +296,7 @@ func (r *Reporter) present(p Proxy) *status.Proxy {
 	return &status.Proxy{
 		Node: p.ID, Replica: r.ID, Seen: p.Since,
 		Type: string(p.Type), Namespace: p.Namespace, Addresses: p.IPAddresses, Labels: p.Labels(nil), SelfDiscovery: p.SelfDiscovery,
+		Interception: string(p.InterceptionMode), DNSCapture: p.DNSCapture, Locality: p.Locality,
 	}
 }
 

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"net"
 	"strconv"
 	"strings"
@@ -17,20 +18,27 @@ func ResolvesHosts(c *clusterv3.Cluster) bool {
 }
 
 // resolve gives destinations that resolve the host of a request that one endpoint. The
-// port of plaintext HTTP stands for none.
+// host is that which the route or the destination writes over the client's.
 func (p *Proxy) resolve(authority string, result *Result) {
+	for i, d := range result.Destinations {
+		p.resolveTo(endpointOf(cmp.Or(d.Host, authority)), result.Destinations[i:i+1])
+	}
+}
+
+// endpointOf is where an authority leads. The port of plaintext HTTP stands for none.
+func endpointOf(authority string) string {
 	host, port, err := net.SplitHostPort(authority)
 	if _, numeric := strconv.ParseUint(port, 10, 16); err != nil || numeric != nil {
 		host, port = strings.Trim(authority, "[]"), "80"
 	}
-	p.resolveTo(net.JoinHostPort(host, port), result)
+	return net.JoinHostPort(host, port)
 }
 
-// resolveTo gives destinations that resolve hosts an endpoint.
-func (p *Proxy) resolveTo(endpoint string, result *Result) {
-	for i, d := range result.Destinations {
+// resolveTo gives those destinations that resolve hosts an endpoint.
+func (p *Proxy) resolveTo(endpoint string, destinations []Destination) {
+	for i, d := range destinations {
 		if ResolvesHosts(p.clusters[d.Cluster]) {
-			result.Destinations[i].Endpoints = []string{endpoint}
+			destinations[i].Endpoints = []string{endpoint}
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -68,7 +69,7 @@ func (p *Proxy) filter(with filters, route *routev3.Route, r Request, result *Re
 		p.act(route, r, result)
 	}
 	if with.resolves {
-		p.resolve(r.Host, result)
+		p.resolve(cmp.Or(result.Host, r.Host), result)
 	}
 }
 
@@ -290,7 +291,9 @@ func (p *Proxy) forward(a *routev3.RouteAction, m *routev3.RouteMatch, r Request
 		result.Destinations = []Destination{p.destination(c.Cluster, 1)}
 	case *routev3.RouteAction_WeightedClusters:
 		for _, w := range c.WeightedClusters.GetClusters() {
-			result.Destinations = append(result.Destinations, p.destination(w.GetName(), w.GetWeight().GetValue()))
+			d := p.destination(w.GetName(), w.GetWeight().GetValue())
+			d.Host = w.GetHostRewriteLiteral()
+			result.Destinations = append(result.Destinations, d)
 		}
 	default:
 		result.Err = fmt.Errorf("simulation of the cluster specifier %T", c)

@@ -175,6 +175,8 @@ func (f *Fault) String() string {
 type Destination struct {
 	Cluster string
 	Weight  uint32
+	// Host is the host of requests where this destination alone sees another than the rest.
+	Host string
 	// Missing says that the proxy lacks the cluster.
 	Missing bool
 	// Endpoints are the addresses of the cluster, "address:port" each, in order. A
@@ -261,7 +263,7 @@ func (p *Proxy) Run(r Request) Result {
 	case *tcpv3.TcpProxy:
 		p.tcp(f, &result)
 		if _, name := handshake(listener, r); resolver != nil && name != "" {
-			p.resolveTo(net.JoinHostPort(name, fmt.Sprint(resolver.GetPortValue())), &result)
+			p.resolveTo(net.JoinHostPort(name, fmt.Sprint(resolver.GetPortValue())), result.Destinations)
 		}
 	default:
 		result.Err = fmt.Errorf("listener %s: simulation of %s", listener.GetName(), proto.MessageName(filter))

@@ -80,6 +80,11 @@ const (
 	RoutesUnserved     Code = "PTL0172"
 	SourceShadowed     Code = "PTL0181"
 	ZonesUnknown       Code = "PTL0201"
+	RuleOfNobody       Code = "PTL0211"
+	LocalityUnknown    Code = "PTL0212"
+	PortUncaptured     Code = "PTL0213"
+	NoneUncaptured     Code = "PTL0214"
+	WorkloadUnselected Code = "PTL0215"
 )
 
 // Kind is what there is to know of a Code.
@@ -147,6 +152,11 @@ var kinds = []Kind{
 	{RoutesUnserved, "", Warning, status.ResolvedRefs, "http or tcp routes are for a Gateway without a server of the kind for their hosts and ports", "the gateway does not have the routes"},
 	{SourceShadowed, "", Warning, status.Conflicted, "two sources of configuration have an object of one kind, namespace and name", "that of the source that comes first is used alone"},
 	{ZonesUnknown, "", Info, status.ResolvedRefs, "a DestinationRule has load shared among zones, and no proxy that it is for knows the endpoints of its own service", "proxies prefer their region, and no zone"},
+	{RuleOfNobody, "", Info, status.ResolvedRefs, "no known proxy is in a namespace whose proxies use a DestinationRule: those of its own, or where it is in the namespace of the service or in the root namespace, those that it is exported to", "the rule has no effect until one is"},
+	{LocalityUnknown, "", Warning, status.ResolvedRefs, "a DestinationRule prefers localities, and no endpoint of the service, or no proxy that uses the rule, says where it runs", "all endpoints are of one unknown locality, or the proxies are: failover is the same for all, and distribute is for nobody or sends nothing to them"},
+	{PortUncaptured, "", Warning, status.Conflicted, "a ServiceEntry has a port without HTTP that an older one has, and sidecars that capture no traffic see both", "from these sidecars all connections on the port are the oldest's"},
+	{NoneUncaptured, "", Warning, status.PartlyServed, "a ServiceEntry has resolution NONE, and sidecars that capture no traffic see it", "calls through these sidecars fail, as they do not know where the client was going"},
+	{WorkloadUnselected, "", Info, status.ResolvedRefs, "no ServiceEntry selects a WorkloadEntry, and no known proxy is at its address", "it is an endpoint of no service until one does"},
 }
 
 // Kinds iterates over the table of all codes, in their order.

@@ -41,6 +41,8 @@ func (j *judge) destinationRule(object *config.Config) {
 	j.clients(object.Namespace, spec)
 	j.tunnels(spec, services)
 	j.dynamicRule(spec, services)
+	j.ruleOfNobody(object, spec, services)
+	j.localities(object, spec, services)
 	j.ruleOfClients(object, spec, services)
 	j.zones(object, spec)
 	for i, subset := range spec.GetSubsets() {

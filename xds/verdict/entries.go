@@ -16,6 +16,7 @@ func (j *judge) serviceEntry(object *config.Config) {
 		j.offline(at("spec.endpoints", i)+".address", e.GetAddress())
 	}
 	j.dynamicOfClients(object.Namespace, spec)
+	j.uncaptured(object, spec)
 }
 
 // workloadEntry judges the address of a WorkloadEntry.

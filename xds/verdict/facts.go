@@ -50,6 +50,10 @@ const (
 	clientsRow  row = "c" // the gRPC clients without a proxy; no key
 	zonesRow    row = "z" // the proxies that know the endpoints of their own service; no key
 
+	bystandersRow row = "u" // the sidecars that stand for no address; no key
+	placedRow     row = "l" // the proxies that may have said where they run, of a namespace, or of all
+	unplacedRow   row = "m" // the other proxies, of a namespace, or of all
+
 	delegatorsRow row = "d" // the VirtualServices that delegate to an object, by its path
 )
 
@@ -109,6 +113,7 @@ func changedMesh(from, to Facts, yield func(row) bool) bool {
 
 func changedProxies(from, to Facts, yield func(row) bool) bool {
 	for c := range pmap.Diff(from.Proxies, to.Proxies) {
+		same := c.HasOld && c.HasNew && c.Old.Like(c.New)
 		stays := c.HasOld && c.HasNew && c.Old.Type == c.New.Type && c.Old.Namespace == c.New.Namespace && c.Old.SelfDiscovery == c.New.SelfDiscovery
 		for _, p := range []*status.Proxy{c.Old, c.New} {
 			if p == nil {
@@ -116,13 +121,19 @@ func changedProxies(from, to Facts, yield func(row) bool) bool {
 			}
 			for _, key := range proxyRows(p) {
 				// Whether a client is connected makes no difference, nor where a proxy is.
-				if (key != clientsRow && key != zonesRow || !stays) && !yield(key) {
+				if (key != clientsRow && key != zonesRow || !stays) && (!same || !key.ofNature()) && !yield(key) {
 					return false
 				}
 			}
 		}
 	}
 	return true
+}
+
+// ofNature says whether a row has proxies by what they say of themselves.
+func (r row) ofNature() bool {
+	table := r[:1]
+	return table == bystandersRow || table == placedRow || table == unplacedRow
 }
 
 // proxyRows are the rows that a proxy is in.
@@ -141,6 +152,14 @@ func proxyRows(p *status.Proxy) []row {
 	if p.SelfDiscovery {
 		out = append(out, zonesRow)
 	}
+	if proxy.Type == discovery.Sidecar && proxy.InterceptionMode == discovery.InterceptionNone && !proxy.DNSCapture {
+		out = append(out, bystandersRow)
+	}
+	where := unplacedRow
+	if p.Interception == "" || proxy.Place(proxy.Labels(nil), "").Locality != "" {
+		where = placedRow
+	}
+	out = append(out, where, where+row(proxy.Namespace))
 	for _, address := range proxy.IPAddresses {
 		out = append(out, addressRow+row(address))
 	}
@@ -155,7 +174,7 @@ func proxyOf(p *status.Proxy) *discovery.Proxy {
 	}
 	return &discovery.Proxy{
 		ID: p.Node, Type: discovery.ProxyType(p.Type), Namespace: p.Namespace, IPAddresses: p.Addresses,
-		StaticLabels: labels.Instance(p.Labels),
+		StaticLabels: labels.Instance(p.Labels), InterceptionMode: discovery.InterceptionMode(p.Interception), DNSCapture: p.DNSCapture, Locality: p.Locality,
 	}
 }
 

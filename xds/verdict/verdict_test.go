@@ -100,6 +100,27 @@ func atAddress(node, address, replica string) *status.Proxy {
 	return &status.Proxy{Node: node, Type: "sidecar", Namespace: "default", Addresses: []string{address}, Labels: map[string]string{"app": "web"}, Replica: replica}
 }
 
+// placed is a sidecar that captures traffic and says where it runs.
+func placed(node, address, locality string) *status.Proxy {
+	p := atAddress(node, address, "r")
+	p.Interception, p.Locality = "REDIRECT", locality
+	return p
+}
+
+// bystander is a sidecar that captures nothing.
+func bystander(namespace string) *status.Proxy {
+	p := placed("by", "10.0.0.9", "eu")
+	p.Namespace, p.Interception = namespace, "NONE"
+	return p
+}
+
+// near is a rule that prefers localities.
+func near(setting string) string {
+	return "{host: web.example.com, trafficPolicy: {outlierDetection: {}, loadBalancer: {localityLbSetting: {" + setting + "}}}}"
+}
+
+const nearField = "spec.trafficPolicy.loadBalancer.localityLbSetting"
+
 // client is a gRPC client without a proxy.
 func client(namespace string) *status.Proxy {
 	return &status.Proxy{Node: "client", Type: "grpc", Namespace: namespace, Addresses: []string{"10.1.0.9"}, Replica: "r"}
@@ -368,7 +389,7 @@ func TestVerdicts(t *testing.T) {
 			proxies: proxies(&status.Proxy{Node: "n", Type: "sidecar", Namespace: "default", Labels: map[string]string{"app": "web"}, Addresses: []string{"10.0.0.8"}, Replica: "r", SelfDiscovery: true}),
 			want: []string{
 				"some PTL0201 spec.trafficPolicy.loadBalancer.zoneAwareLbSetting", "some PTL0132 spec.workloadSelector",
-				"mine PTL0201 spec.trafficPolicy.loadBalancer.zoneAwareLbSetting",
+				"mine PTL0211 metadata.namespace", "mine PTL0201 spec.trafficPolicy.loadBalancer.zoneAwareLbSetting",
 			},
 		},
 		{
@@ -386,7 +407,7 @@ func TestVerdicts(t *testing.T) {
 				"r PTL0128 spec.trafficPolicy.tunnel", "r PTL0133 spec.trafficPolicy.connectionPool.http.maxRetries",
 				"r PTL0133 spec.trafficPolicy.loadBalancer.consistentHash.maglev", "r PTL0133 spec.trafficPolicy.outlierDetection",
 				"r PTL0133 spec.trafficPolicy.portLevelSettings[0].loadBalancer.simple", "r PTL0133 spec.trafficPolicy.tunnel",
-				"some PTL0132 spec.workloadSelector",
+				"some PTL0132 spec.workloadSelector", "mine PTL0211 metadata.namespace",
 			},
 		},
 		{
@@ -520,6 +541,48 @@ func TestVerdicts(t *testing.T) {
 		{
 			name:    "and see what is exported to them",
 			objects: []string{strings.ReplaceAll(entry, "HTTP", "GRPC"), strings.Replace(odd, "{hosts", "{exportTo: ['.'], hosts", 1)}, proxies: proxies(client("other")),
+		},
+		{
+			name: "a rule where neither the service nor a client is",
+			objects: []string{entry, rule("other/a", `{host: web.example.com}`), rule("other/b", `{host: web.example.com, exportTo: [elsewhere]}`),
+				rule("elsewhere/c", `{host: web.example.com}`), rule("d", `{host: web.example.com, exportTo: [other]}`), rule("istio-system/root", `{host: web.example.com}`)},
+			proxies: proxies(router(map[string]string{"app": "edge"}), client("elsewhere")),
+			want:    []string{"d PTL0211 spec.exportTo", "a PTL0211 metadata.namespace", "b PTL0211 spec.exportTo"},
+		},
+		{
+			name:    "localities that no endpoint and no proxy has",
+			objects: []string{entry, rule("a", near("failover: [{from: eu, to: us}]")), rule("other/b", near("failoverPriority: [rack]"))},
+			want:    []string{"a PTL0212 " + nearField, "a PTL0212 " + nearField, "b PTL0211 metadata.namespace"},
+			proxies: proxies(placed("w", "10.0.0.1", "")),
+		},
+		{
+			name:    "that some have",
+			objects: []string{strings.Replace(entry, "address: 10.0.0.1,", "address: 10.0.0.1, locality: eu/a,", 1), rule("a", near("failover: [{from: eu, to: us}]"))},
+			proxies: proxies(placed("v", "10.0.0.8", ""), placed("w", "10.0.0.9", "eu/b")),
+		},
+		{
+			name: "that a workload tells of its proxy",
+			objects: []string{strings.Replace(entry, "address: 10.0.0.1,", "address: 10.0.0.1, locality: eu/a,", 1),
+				rule("a", near("distribute: [{from: eu/*, to: {eu/a: 100}}]"))},
+			proxies: proxies(placed("w", "10.0.0.1", "")),
+		},
+		{
+			name: "sidecars that capture nothing",
+			objects: []string{streamEntry("a", "TCP"), streamEntry("bb", "TCP"), xdstest.Object("ServiceEntry", "none", "{hosts: [none.example.com], ports: [{number: 90, name: p, protocol: HTTP}], resolution: NONE}"),
+				xdstest.Object("ServiceEntry", "other/hidden", "{hosts: [hidden.example.com], exportTo: ['.'], ports: [{number: 80, name: p, protocol: TCP}], resolution: STATIC, endpoints: [{address: 10.0.0.9}]}")},
+			proxies: proxies(bystander("default")),
+			want:    []string{"bb PTL0213 spec.hosts[0] beside a", "none PTL0214 spec.resolution"},
+		},
+		{
+			name: "which see but one of two, or tell TLS by its names",
+			objects: []string{streamEntry("a", "TCP"), streamEntry("bb", "TCP"), strings.ReplaceAll(streamEntry("t", "TLS"), "80", "443"), strings.ReplaceAll(streamEntry("uuu", "TLS"), "80", "443"),
+				sidecar("s", `{egress: [{hosts: ["./bb.example.com", "./t.example.com", "./uuu.example.com"]}]}`)},
+			proxies: proxies(bystander("default")),
+		},
+		{
+			name:    "and listen at the addresses of services, or capture traffic",
+			objects: []string{streamEntry("a", "TCP"), streamEntry("bb", "TCP")},
+			proxies: proxies(placed("w", "10.0.0.9", "eu"), func() *status.Proxy { p := bystander("default"); p.DNSCapture = true; return p }()),
 		},
 		{
 			name:    "a kind and a field that are not served",

@@ -868,6 +868,12 @@ type KnownProxy struct {
 	Addresses     []string          `protobuf:"bytes,6,rep,name=addresses,proto3" json:"addresses,omitempty"`
 	Labels        map[string]string `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	SelfDiscovery bool              `protobuf:"varint,8,opt,name=self_discovery,json=selfDiscovery,proto3" json:"self_discovery,omitempty"`
+	// How traffic gets to a sidecar, empty where an older server wrote this, and whether it
+	// listens at the addresses that services were given.
+	Interception string `protobuf:"bytes,9,opt,name=interception,proto3" json:"interception,omitempty"`
+	DnsCapture   bool   `protobuf:"varint,10,opt,name=dns_capture,json=dnsCapture,proto3" json:"dns_capture,omitempty"`
+	// Where the proxy runs, as it says.
+	Locality      string `protobuf:"bytes,11,opt,name=locality,proto3" json:"locality,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -958,6 +964,27 @@ func (x *KnownProxy) GetSelfDiscovery() bool {
 	return false
 }
 
+func (x *KnownProxy) GetInterception() string {
+	if x != nil {
+		return x.Interception
+	}
+	return ""
+}
+
+func (x *KnownProxy) GetDnsCapture() bool {
+	if x != nil {
+		return x.DnsCapture
+	}
+	return false
+}
+
+func (x *KnownProxy) GetLocality() string {
+	if x != nil {
+		return x.Locality
+	}
+	return ""
+}
+
 var File_status_proto protoreflect.FileDescriptor
 
 const file_status_proto_rawDesc = "" +
@@ -1031,7 +1058,7 @@ const file_status_proto_rawDesc = "" +
 	"\brejected\x18\x05 \x01(\bR\brejected\x12+\n" +
 	"\x11rejected_revision\x18\x06 \x01(\x03R\x10rejectedRevision\x12\x18\n" +
 	"\amessage\x18\a \x01(\tR\amessage\x12\x18\n" +
-	"\aobjects\x18\b \x03(\tR\aobjects\"\xc5\x02\n" +
+	"\aobjects\x18\b \x03(\tR\aobjects\"\xa6\x03\n" +
 	"\n" +
 	"KnownProxy\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x18\n" +
@@ -1041,7 +1068,12 @@ const file_status_proto_rawDesc = "" +
 	"\tnamespace\x18\x05 \x01(\tR\tnamespace\x12\x1c\n" +
 	"\taddresses\x18\x06 \x03(\tR\taddresses\x12C\n" +
 	"\x06labels\x18\a \x03(\v2+.portolan.storage.v1.KnownProxy.LabelsEntryR\x06labels\x12%\n" +
-	"\x0eself_discovery\x18\b \x01(\bR\rselfDiscovery\x1a9\n" +
+	"\x0eself_discovery\x18\b \x01(\bR\rselfDiscovery\x12\"\n" +
+	"\finterception\x18\t \x01(\tR\finterception\x12\x1f\n" +
+	"\vdns_capture\x18\n" +
+	" \x01(\bR\n" +
+	"dnsCapture\x12\x1a\n" +
+	"\blocality\x18\v \x01(\tR\blocality\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B9Z7github.com/portolan-mesh/portolan/storage/etcd/envelopeb\x06proto3"
