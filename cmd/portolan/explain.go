@@ -135,6 +135,12 @@ func explanationRows(e explain.Explanation) [][]string {
 		rows = append(rows, []string{"to", joined(addressOf(d), strings.Join(append(d.Rules, d.Services...), ", "), d.LoadBalancer)})
 		rows = append(rows, notTaken(d.NotTaken)...)
 		rows = append(rows, []string{"endpoints", endpointsText(d)})
+		if d.Preference != "" {
+			rows = append(rows, []string{"locality", d.Preference})
+		}
+		for _, w := range d.LeftOut {
+			rows = append(rows, []string{"left out", "! " + w})
+		}
 		for _, in := range d.Inbound {
 			rows = append(rows, []string{"inbound", inboundText(in)})
 		}

@@ -422,7 +422,7 @@ func (a *advisor) workload(w *workload) {
 		a.advise(codeAlone, "spec.labels", "are missing, so no ServiceEntry selects the workload: it is an endpoint of no service",
 			"give it the labels of a workloadSelector", nil)
 	default:
-		a.advise(codeAlone, "spec.labels", fmt.Sprintf("are selected by no ServiceEntry of namespace %s: the workload is an endpoint of no service", w.instance.Namespace),
+		a.advise(codeAlone, "spec.labels", fmt.Sprintf("are selected by no ServiceEntry of namespace %s: the workload is an endpoint of no service, and a proxy at its address does not have its labels", w.instance.Namespace),
 			"add a ServiceEntry whose workloadSelector they match, or mend them", nil)
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.instance.PortMap)) {

@@ -113,6 +113,11 @@ type Destination struct {
 	// Endpoints are the addresses that get requests, and Localities how many there are.
 	Endpoints  []string   `json:"endpoints,omitempty"`
 	Localities []Locality `json:"localities,omitempty"`
+	// Preference says which localities the proxy prefers, and in which order; empty where
+	// localities make no difference.
+	Preference string `json:"preference,omitempty"`
+	// LeftOut are the workloads that are no endpoint because of their health, and why.
+	LeftOut []string `json:"leftOut,omitempty"`
 	// Inbound says what the sidecars beside the endpoints do, as far as they are connected
 	// to the server.
 	Inbound []Inbound `json:"inbound,omitempty"`
@@ -138,9 +143,12 @@ type Inbound struct {
 	Reason  string `json:"reason,omitempty"`
 }
 
-// Locality counts the endpoints of a locality.
+// Locality counts the endpoints of a locality, of one priority: 0 comes first. Weight is its
+// share among those of its priority, where the proxy goes by it.
 type Locality struct {
 	Locality string `json:"locality,omitempty"`
 	Healthy  int    `json:"healthy"`
 	Total    int    `json:"total"`
+	Priority uint32 `json:"priority,omitempty"`
+	Weight   uint32 `json:"weight,omitempty"`
 }

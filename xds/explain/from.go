@@ -91,12 +91,13 @@ func routerOf(gateway *config.Config) *discovery.Proxy {
 }
 
 func sidecarOf(workload *config.Config) *discovery.Proxy {
-	ip := workload.Spec.(*networking.WorkloadEntry).GetAddress()
+	spec := workload.Spec.(*networking.WorkloadEntry)
+	ip := spec.GetAddress()
 	if _, err := netip.ParseAddr(ip); err != nil {
 		ip = noAddress
 	}
 	out := newProxy(discovery.Sidecar, ip, workload.Name, workload.Namespace)
-	out.MetadataLabels = serviceentry.LabelsOf(&workload.Meta, workload.Spec.(*networking.WorkloadEntry))
+	out.MetadataLabels, out.Locality = serviceentry.LabelsOf(&workload.Meta, spec), spec.GetLocality()
 	return out
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/simulate"
@@ -80,7 +81,39 @@ func (e *explainer) concludeForwarded(out *Explanation, request simulate.Request
 		out.Outcome, out.Reason = Passed, "no service is meant: the proxy resolves the host that the request names, as ALLOW_ANY_DYNAMIC_DNS says"
 	default:
 		out.Outcome = Forwarded
+		if other := e.anotherGets(out, request); other != "" {
+			out.Outcome = Fails
+			out.Reason = fmt.Sprintf("the proxy captures no traffic, so only the port tells connections apart, and those on port %d are all for %s, which is older: from here nothing reaches %s", e.port, other, e.host)
+		}
 	}
+}
+
+// anotherGets names the ServiceEntry that gets the connections which are meant for the
+// host, from a proxy that captures nothing; empty where the host gets them.
+func (e *explainer) anotherGets(out *Explanation, request simulate.Request) string {
+	if request.Protocol != simulate.TCP || e.via != "" || e.proxy.Type != discovery.Sidecar || e.view().Shape().Captures() {
+		return ""
+	}
+	if _, err := netip.ParseAddr(e.host); err == nil {
+		return ""
+	}
+	s := e.service(netip.Addr{})
+	if s == nil || !isTCP(s, e.port) || s.Service().Attributes.Provider != discovery.External {
+		return ""
+	}
+	var others []string
+	for _, object := range out.Objects {
+		switch kind, _, _ := strings.Cut(object, "/"); {
+		case kind != "serviceentry":
+		case slices.ContainsFunc(s.Services, func(one *discovery.Service) bool {
+			return object == config.Key{Kind: schema.ServiceEntry, Namespace: one.Attributes.Namespace, Name: one.Attributes.Name}.String()
+		}):
+			return ""
+		default:
+			others = append(others, object)
+		}
+	}
+	return strings.Join(others, ", ")
 }
 
 // destinationName is a destination in a few words: "reviews.shop:9080 subset v1".

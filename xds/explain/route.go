@@ -164,7 +164,8 @@ func (e *explainer) destination(p *simulate.Proxy, d simulate.Destination, resul
 	if eds := cluster.GetEdsClusterConfig(); eds != nil {
 		assignment = p.Assignment(cmp.Or(eds.GetServiceName(), d.Cluster))
 	}
-	out.Localities = localities(assignment)
+	out.Localities, out.LeftOut = localities(assignment), e.leftOut(out)
+	out.Preference = e.preference(d.Cluster, out.Localities)
 	switch {
 	case d.Cluster == names.BlackHoleCluster:
 		out.Fails = e.nowhere(result)
@@ -181,6 +182,8 @@ func (e *explainer) destination(p *simulate.Proxy, d simulate.Destination, resul
 		out.Fails = fmt.Sprintf("the proxy does not look hosts up on port %d: no service with resolution DYNAMIC_DNS has it", e.port)
 	case len(d.Endpoints) == 0 && simulate.ResolvesHosts(cluster):
 		out.Fails = "the connection names no host that the proxy could look up"
+	case len(d.Endpoints) == 0 && len(out.Localities) == 0 && len(out.LeftOut) > 0:
+		out.Fails = "it has no endpoint, as none of its workloads is known to be healthy"
 	case len(d.Endpoints) == 0 && len(out.Localities) == 0:
 		out.Fails = "it has no endpoint"
 	case len(d.Endpoints) == 0:
@@ -196,7 +199,7 @@ func localities(assignment *endpointv3.ClusterLoadAssignment) []Locality {
 		l := at.GetLocality()
 		one := Locality{
 			Locality: discovery.LocalityOf(l.GetRegion(), l.GetZone(), l.GetSubZone()),
-			Total:    len(at.GetLbEndpoints()),
+			Total:    len(at.GetLbEndpoints()), Priority: at.GetPriority(), Weight: at.GetLoadBalancingWeight().GetValue(),
 		}
 		for _, endpoint := range at.GetLbEndpoints() {
 			if s := endpoint.GetHealthStatus(); s == corev3.HealthStatus_UNKNOWN || s == corev3.HealthStatus_HEALTHY {

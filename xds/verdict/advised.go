@@ -3,8 +3,6 @@ package verdict
 import (
 	"iter"
 
-	networking "istio.io/api/networking/v1alpha3"
-
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -41,9 +39,6 @@ func (j *judge) advised(object *config.Config) {
 		return
 	}
 	for _, a := range advisor.Advise(object.Key()) {
-		if Code(a.Code) == WorkloadUnselected && j.known(addressRow, object.Spec.(*networking.WorkloadEntry).GetAddress()).Len() > 0 {
-			continue // it says who the proxy there is
-		}
 		j.add(Verdict{Code: Code(a.Code), Field: a.Field, Message: a.Message, Remedy: a.Remedy, Other: a.Other})
 	}
 }

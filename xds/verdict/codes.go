@@ -156,7 +156,7 @@ var kinds = []Kind{
 	{LocalityUnknown, "", Warning, status.ResolvedRefs, "a DestinationRule prefers localities, and no endpoint of the service, or no proxy that uses the rule, says where it runs", "all endpoints are of one unknown locality, or the proxies are: failover is the same for all, and distribute is for nobody or sends nothing to them"},
 	{PortUncaptured, "", Warning, status.Conflicted, "a ServiceEntry has a port without HTTP that an older one has, and sidecars that capture no traffic see both", "from these sidecars all connections on the port are the oldest's"},
 	{NoneUncaptured, "", Warning, status.PartlyServed, "a ServiceEntry has resolution NONE, and sidecars that capture no traffic see it", "calls through these sidecars fail, as they do not know where the client was going"},
-	{WorkloadUnselected, "", Info, status.ResolvedRefs, "no ServiceEntry selects a WorkloadEntry, and no known proxy is at its address", "it is an endpoint of no service until one does"},
+	{WorkloadUnselected, "", Info, status.ResolvedRefs, "no ServiceEntry selects a WorkloadEntry", "it is an endpoint of no service, and a proxy at its address has neither its labels nor its locality, until one does"},
 }
 
 // Kinds iterates over the table of all codes, in their order.
