@@ -60,6 +60,29 @@ func TestEditors(t *testing.T) {
 			write(t, s.path(".x.yaml.Xy12zZ"), entry(t, "x", round))
 			must(t, os.Rename(s.path(".x.yaml.Xy12zZ"), s.path("x.yaml")))
 		},
+		"vim itself": func(t *testing.T, s *scene, round int) {
+			write(t, s.path(".new"), entry(t, "x", round))
+			program(t, "vim", "-es", "-N", "-u", "NONE", "-c", "%d", "-c", "0r "+s.path(".new"), "-c", "wq", s.path("x.yaml"))
+		},
+		"vim itself, with a backup": func(t *testing.T, s *scene, round int) {
+			write(t, s.path(".new"), entry(t, "x", round))
+			program(t, "vim", "-es", "-N", "-u", "NONE", "-c", "set backup backupcopy=no", "-c", "%d", "-c", "0r "+s.path(".new"), "-c", "wq", s.path("x.yaml"))
+		},
+		"rsync itself": func(t *testing.T, s *scene, round int) {
+			from := t.TempDir()
+			write(t, filepath.Join(from, "x.yaml"), entry(t, "x", round))
+			program(t, "rsync", "-a", from+"/x.yaml", s.path(""))
+		},
+		"rsync itself, in place": func(t *testing.T, s *scene, round int) {
+			from := t.TempDir()
+			write(t, filepath.Join(from, "x.yaml"), entry(t, "x", round))
+			program(t, "rsync", "-a", "--inplace", from+"/x.yaml", s.path(""))
+		},
+		"cp -r": func(t *testing.T, s *scene, round int) {
+			from := t.TempDir()
+			write(t, filepath.Join(from, "x.yaml"), entry(t, "x", round))
+			program(t, "cp", "-r", from+"/.", s.path(""))
+		},
 		"sed -i": func(t *testing.T, s *scene, round int) {
 			write(t, s.path("sedX1y2z3"), entry(t, "x", round))
 			must(t, os.Rename(s.path("sedX1y2z3"), s.path("x.yaml")))
@@ -103,6 +126,20 @@ func TestEditors(t *testing.T) {
 			s.neverWithout(1, "x", "y")
 			s.awaitSound()
 		})
+	}
+}
+
+// program runs a program. The test is skipped where it is not installed.
+func program(t *testing.T, name string, args ...string) {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Skipf("%s is not installed", name)
+	}
+	c := exec.CommandContext(t.Context(), path, args...)
+	c.Env = append(os.Environ(), "TERM=dumb", "HOME="+t.TempDir())
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%s %v: %v\n%s", name, args, err, out)
 	}
 }
 
