@@ -164,6 +164,13 @@ func TestFilesAreFollowedWithoutTheStore(t *testing.T) {
 	etcd.process.Kill()
 	dir.write("routes.yaml", x.routes(0, 100))
 	awaitReply(t, x.atSidecar("/"), "v2")
+	eventually(t, "the server says that the store is away", func() error {
+		text, err := s.get("/readyz?verbose", nil)
+		if err == nil && !strings.Contains(string(text), "[!] store: ") {
+			return fmt.Errorf("%s", text)
+		}
+		return err
+	})
 	if err := os.RemoveAll(dir.path); err != nil {
 		t.Fatal(err)
 	}
@@ -175,4 +182,43 @@ func TestFilesAreFollowedWithoutTheStore(t *testing.T) {
 		return err
 	})
 	awaitReply(t, x.atSidecar("/"), "v2")
+}
+
+// TestTheStoreIsFollowedWithoutFiles: the directory goes, and a change of the store reaches
+// a proxy, while the objects of files stay. The directory comes back, and so do its changes.
+func TestTheStoreIsFollowedWithoutFiles(t *testing.T) {
+	x := newShop(t)
+	files := map[string]string{"shop.yaml": strings.Join([]string{x.entry(x.v1, x.v2), x.rule()}, "\n---\n")}
+	dir := newConfigDir(t, files)
+	s := startServer(t, serverOptions{args: []string{"--config-dir", dir.path}})
+	s.apply(x.routes(100, 0))
+	s.startEnvoy(envoyOptions{kind: "sidecar", name: "client", variant: protocol.Delta})
+	awaitReply(t, x.atSidecar("/"), "v1")
+	told := func(what string, is bool) {
+		t.Helper()
+		eventually(t, what, func() error {
+			ready, err := s.get("/readyz?verbose", nil)
+			list := s.must("", "source", "list")
+			if err == nil && (strings.Contains(string(ready), "[!] sources: source "+dir.path+": ") != is || strings.Contains(list, "its last content is kept") != is) {
+				return fmt.Errorf("%s\n%s", ready, list)
+			}
+			return err
+		})
+	}
+	if err := os.RemoveAll(dir.path); err != nil {
+		t.Fatal(err)
+	}
+	told("the server names the directory that is away", true)
+	s.apply(x.routes(0, 100))
+	awaitReply(t, x.atSidecar("/"), "v2")
+	if err := os.Mkdir(dir.path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s.remove(x.routes(0, 100))
+	files["routes.yaml"] = x.routes(100, 0)
+	for name, text := range files {
+		dir.write(name, text)
+	}
+	told("the directory is followed again", false)
+	awaitReply(t, x.atSidecar("/"), "v1")
 }
