@@ -556,6 +556,12 @@ func TestVerdicts(t *testing.T) {
 			proxies: proxies(placed("w", "10.0.0.1", "")),
 		},
 		{
+			name:    "localities of shares, and none that a rule switches off",
+			objects: []string{entry, rule("a", near("distribute: [{from: eu/*, to: {eu/a: 100}}]")), rule("b", "{host: '*.example.com', trafficPolicy: {loadBalancer: {localityLbSetting: {enabled: false, failover: [{from: eu, to: us}]}}}}")},
+			want:    []string{"a PTL0212 " + nearField},
+			proxies: proxies(placed("w", "10.0.0.9", "eu/b")),
+		},
+		{
 			name:    "that some have",
 			objects: []string{strings.Replace(entry, "address: 10.0.0.1,", "address: 10.0.0.1, locality: eu/a,", 1), rule("a", near("failover: [{from: eu, to: us}]"))},
 			proxies: proxies(placed("v", "10.0.0.8", ""), placed("w", "10.0.0.9", "eu/b")),
