@@ -104,6 +104,8 @@ type Cache struct {
 	*cache.Feed
 	o     Options
 	kinds []*schema.Schema
+	// maxRequest bounds the versions of one kind in a request.
+	maxRequest int
 
 	// Of the goroutine of Run.
 	configs  pmap.Map[*config.Config]
@@ -141,7 +143,7 @@ func New(o Options) (*Cache, error) {
 		Feed: cache.NewFeed(cache.FeedOptions{
 			Worker: o.Worker, Schemas: o.Schemas, History: o.History, HistoryMemory: o.HistoryMemory,
 		}),
-		o: o, types: map[string]*typeState{}, link: errNotYet, since: o.Now(),
+		o: o, maxRequest: maxRequest, types: map[string]*typeState{}, link: errNotYet, since: o.Now(),
 	}
 	for _, kind := range o.Schemas.All() {
 		if requested(kind) {

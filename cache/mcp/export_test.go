@@ -21,3 +21,6 @@ func Decode(kind *schema.Schema, name string, resource *anypb.Any, now time.Time
 	r := d.decode(kind, name, "", resource)
 	return r.object, r.fault
 }
+
+// SetMaxRequest bounds the versions of one kind in a request, before the cache runs.
+func (c *Cache) SetMaxRequest(bytes int) { c.maxRequest = bytes }

@@ -192,6 +192,30 @@ func TestAPeerWithoutDelta(t *testing.T) {
 	start(t, p, mcp.Delta).degraded("the peer has no delta")
 }
 
+// TestManyVersions: what does not fit into a request of delta is followed in the state of
+// the world after a reconnect, and nothing is lost.
+func TestManyVersions(t *testing.T) {
+	t.Parallel()
+	p := newPeer(t, nil)
+	p.set(entries, map[string]resource{"a/x": entry(t, "a", "x", 1), "a/y": entry(t, "a", "y", 1)})
+	c, worker := follow(t, p, mcp.AnyVariant)
+	c.SetMaxRequest(20)
+	s := &scene{cachetest.NewRig(t, cachetest.Subject{Cache: c, Worker: worker, ReadOnly: true}), t, p, c}
+	s.Launch()
+	s.followed()
+	p.listener.cut(true)
+	s.degraded("Unavailable")
+	p.set(entries, map[string]resource{"a/x": {}})
+	asked := len(p.asked())
+	p.listener.cut(false)
+	s.followed()
+	s.has(map[string]string{"a/x": "-", "a/y": "1"})
+	again := slices.DeleteFunc(p.asked()[asked:], func(r request) bool { return r.nonce != "" })
+	if slices.ContainsFunc(again, func(r request) bool { return r.delta }) {
+		t.Error("more versions were stated than fit")
+	}
+}
+
 // TestDeltaIsPreferred by a client that may take either.
 func TestDeltaIsPreferred(t *testing.T) {
 	t.Parallel()

@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// maxRequest bounds the versions of one kind in a request. Servers take 4 MiB unless
-	// they are told to take more.
+	// maxRequest is the Cache.maxRequest. Servers take 4 MiB unless they are told to take
+	// more.
 	maxRequest = 3 << 20
 	// maxDetail bounds what a refused answer is said to have.
 	maxDetail = 1 << 10
@@ -60,7 +60,7 @@ func (c *Cache) follow(ctx context.Context) (followed bool, err error) {
 // fits says whether what is held can be told in requests of delta.
 func (c *Cache) fits() bool {
 	for _, t := range c.types {
-		if t.size() > maxRequest {
+		if t.size() > c.maxRequest {
 			return false
 		}
 	}
