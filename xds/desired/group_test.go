@@ -164,8 +164,8 @@ func TestAffectedEqualsAWalk(t *testing.T) {
 	nodes := []xdstest.Node{
 		{Type: discovery.Sidecar, Namespace: "shop", IP: "10.0.0.1", Labels: map[string]string{"v": "x"}},
 		{Type: discovery.Sidecar, Namespace: "shop", IP: "10.1.0.1", Labels: map[string]string{"v": "x"}},
-		{Type: discovery.Sidecar, Namespace: "shop", IP: "10.0.0.5", Locality: "r/z"},
-		{Type: discovery.Sidecar, Namespace: "shop", IP: "10.0.0.8", Locality: "r/y"},
+		{Type: discovery.Sidecar, Namespace: "shop", IP: "10.0.0.5", Locality: "r/z", SelfDiscovery: true},
+		{Type: discovery.Sidecar, Namespace: "shop", IP: "10.0.0.8", Locality: "r/y", SelfDiscovery: true},
 		{Type: discovery.Sidecar, Namespace: "shop", IP: "10.0.0.9", Interception: discovery.InterceptionRedirect, RouteDelta: true},
 		{Type: discovery.Sidecar, Namespace: "edge", IP: "10.0.0.2"},
 		{Type: discovery.Router, Namespace: "edge", IP: "10.0.0.3", Labels: map[string]string{"app": "gw"}},
