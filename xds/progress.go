@@ -34,7 +34,7 @@ func (c *Connection) updateNote() {
 		t.Held, t.Kept = c.sequencer.Waiting(t.url)
 		c.logRejections(t)
 	}
-	c.note.Write(c.sequencer.Revision(), len(c.served), func(place int) (*progress.Type, int) {
+	c.note.Write(c.sequencer.Revision(), c.generation, len(c.served), func(place int) (*progress.Type, int) {
 		return &c.types[place].Type, c.sequencer.Idle(place)
 	})
 }
@@ -108,8 +108,8 @@ func (s *DiscoveryServer) UsedObjects() [status.UseParts][]uint64 {
 
 // Progress returns how far revisions have come among the connected proxies.
 func (s *DiscoveryServer) Progress() *progress.Snapshot {
-	changes, published := s.changes.Last(), s.Context().Revision() // read first: the streams may be newer, never older
-	return progress.NewSnapshot(published, changes, s.streamsOfProxies(), unbuilt(s.desired.Failures(), published))
+	changes, published, generation := s.changes.Last(), s.Context().Revision(), s.generations.number.Load() // read first: the streams may be newer, never older
+	return progress.NewSnapshot(published, changes, s.streamsOfProxies(), unbuilt(s.desired.Failures(), published)).At(generation)
 }
 
 // unbuilt returns a problem for each resource that could not be built. It names no

@@ -85,9 +85,9 @@ type Options struct {
 	LastActivity func(remote net.Addr) (read, written time.Time)
 
 	Logger *slog.Logger
-	// Publishing is told of each configuration before proxies get anything of it; nil for
-	// nobody. It must not block.
-	Publishing func(*cache.Snapshot)
+	// Published is told of each configuration that is published: what Progress says of
+	// proxies then includes it. It must not block; nil is nobody.
+	Published func(*cache.Snapshot)
 	// Registerer registers the metrics; nil for none.
 	Registerer prometheus.Registerer
 }
@@ -262,9 +262,6 @@ func (s *DiscoveryServer) publish(at time.Time) bool {
 	}
 	to := from.Next(*in)
 	request := mesh.Diff(from, to).Request()
-	if s.options.Publishing != nil {
-		s.options.Publishing(to.Inputs().Configs)
-	}
 	s.mu.Lock()
 	request.Reason, request.Start = s.reasons, s.firstWake
 	s.reasons, s.firstWake = map[string]int{}, time.Time{}
@@ -283,6 +280,9 @@ func (s *DiscoveryServer) publish(at time.Time) bool {
 	s.logger.Debug("publishing", "revision", to.Revision(), "full", request.Full,
 		"configs", len(request.ConfigsUpdated), "proxies", len(connections))
 	s.generations.begin(at, connections)
+	if s.options.Published != nil { // after the push has its number, by which it is judged
+		s.options.Published(to.Inputs().Configs)
+	}
 	buildersFirst(connections)
 	for _, c := range connections {
 		c.mark()

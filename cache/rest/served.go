@@ -54,11 +54,14 @@ func keptWith(from *cache.Snapshot, object *config.Config) *config.Config {
 // current returns the conditions of an object as it was last written. Where there is no
 // report of that write, this server has seen the object, and nothing else is known.
 func current(r *status.Report, object *config.Config) *status.Report {
-	own, known := object.Revision()
-	if !known || r.Of(object.UID) && r.Object == own {
+	if r.About(object) {
 		return r
 	}
+	own, known := object.Revision()
 	out := status.Report{UID: object.UID, Object: own, Generation: object.Generation, Conditions: status.Unjudged(own)}
+	if !known {
+		out.Version, out.Conditions = object.ResourceVersion, status.UnjudgedIn(object.Source)
+	}
 	if !r.Of(object.UID) {
 		return &out
 	}

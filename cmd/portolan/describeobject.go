@@ -31,8 +31,8 @@ beside other objects and what to do, how many proxies have taken its last change
 which have not, what its fields name, and which objects name it. What is named and not there is marked. portolan get -o yaml shows the
 object itself, portolan history who changed it.
 
-Of an object that comes from a file it shows the place there, what is odd about it and
-the references: conditions and proxies are known of objects of the store alone.
+Of an object that comes from a file it shows the place there. Proxies have taken it
+when they have all that there is on a server which has it so: a file has no revisions.
 
 References are those of VirtualServices, DestinationRules and ServiceEntries, by
 name alone: an object may still not be exported to another.`,
@@ -76,7 +76,8 @@ type description struct {
 	metav1.TypeMeta `json:",inline"`
 	Object          *unstructured.Unstructured `json:"object"`
 	// Source is the source other than the store that the object comes from, and its place
-	// there. Of such an object there is no Propagation.
+	// there. The Propagation of such an object is that of all there is on the servers that
+	// have it so.
 	Source      string             `json:"source,omitempty"`
 	Findings    []finding.Finding  `json:"findings,omitempty"`
 	Propagation *admin.Propagation `json:"propagation,omitempty"`
@@ -91,11 +92,9 @@ func (e *environment) describe(ctx context.Context, key config.Key, kind *schema
 		if d.Object, err = c.Get(ctx, client.Resource(kind), key.Namespace, key.Name); err != nil {
 			return err
 		}
-		if d.Source = d.Object.GetAnnotations()[config.SourceAnnotation]; d.Source == "" {
-			d.Propagation = &admin.Propagation{}
-			if err := c.JSON(ctx, admin.PropagationPath+query, d.Propagation); err != nil {
-				return err
-			}
+		d.Source, d.Propagation = d.Object.GetAnnotations()[config.SourceAnnotation], &admin.Propagation{}
+		if err := c.JSON(ctx, admin.PropagationPath+query, d.Propagation); err != nil {
+			return err
 		}
 		if err := c.JSON(ctx, admin.ReferencesPath+query, &d.References); err != nil {
 			return err
@@ -144,7 +143,7 @@ func (e *environment) origin(d description) (out []string) {
 	if d.Source != "" {
 		out = append(out, "from "+plain(d.Source))
 	}
-	if d.Propagation != nil {
+	if d.Source == "" && d.Propagation != nil {
 		out = append(out, fmt.Sprintf("changed at rev %d", d.Propagation.Revision))
 	}
 	if at := age(e.now(), created(d.Object)); at != "" {

@@ -229,6 +229,7 @@ func sourceObjectState(o *serve.SourceObject) string {
 	if len(o.Faults) > 0 {
 		parts = append(parts, counted(len(o.Faults), "fault"))
 	}
+	parts = append(parts, o.Issues...)
 	if len(parts) == 0 {
 		return "ok"
 	}

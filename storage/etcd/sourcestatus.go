@@ -68,7 +68,7 @@ func DecodeSources(kv *mvccpb.KeyValue) (*status.Sources, error) {
 func EncodeContent(c *status.Content) ([]byte, error) {
 	out := &envelope.SourceContent{Replica: c.Replica, Source: c.Source, Part: int64(c.Part), Hosts: c.Hosts}
 	for _, o := range c.Objects {
-		out.Objects, out.Hashes, out.Published = append(out.Objects, o.ID), append(out.Hashes, o.Hash), append(out.Published, o.Published)
+		out.Objects, out.Hashes = append(out.Objects, o.ID), append(out.Hashes, o.Hash)
 	}
 	return envelope.Encode(out)
 }
@@ -84,12 +84,12 @@ func DecodeContent(kv *mvccpb.KeyValue) (*status.Content, error) {
 	if ContentKey(value.Replica, value.Source, part) != string(kv.Key) || part < 0 || part >= status.UseParts {
 		return nil, undecodable(kv, fmt.Sprintf("it is part %d of %s on server %s", part, value.Source, value.Replica))
 	}
-	if len(value.Hashes) != n || len(value.Published) != n {
-		return nil, undecodable(kv, fmt.Sprintf("it has %d objects, %d hashes and %d revisions", n, len(value.Hashes), len(value.Published)))
+	if len(value.Hashes) != n {
+		return nil, undecodable(kv, fmt.Sprintf("it has %d objects and %d hashes", n, len(value.Hashes)))
 	}
 	out := &status.Content{Replica: value.Replica, Source: value.Source, Part: part, Hosts: value.Hosts}
 	for i, id := range value.Objects {
-		out.Objects = append(out.Objects, status.ContentObject{ID: id, Hash: value.Hashes[i], Published: value.Published[i]})
+		out.Objects = append(out.Objects, status.ContentObject{ID: id, Hash: value.Hashes[i]})
 	}
 	return out, nil
 }

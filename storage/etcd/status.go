@@ -89,7 +89,7 @@ func DecodeStatus(kv *mvccpb.KeyValue, schemas schema.Set) (*status.Report, erro
 
 // EncodeReplica returns the value of the report of a server.
 func EncodeReplica(r *status.Replica) ([]byte, error) {
-	out := &envelope.Replica{Id: r.ID, Api: r.API, Proxies: int64(r.Proxies), ReportsUse: r.ReportsUse}
+	out := &envelope.Replica{Id: r.ID, Api: r.API, Proxies: int64(r.Proxies), ReportsUse: r.ReportsUse, Now: countOf(r.Now)}
 	for _, c := range r.Changes {
 		out.Changes = append(out.Changes, &envelope.Change{From: c.From, To: c.To, Alone: countOf(c.Alone), All: countOf(c.All)})
 	}
@@ -118,7 +118,7 @@ func DecodeReplica(kv *mvccpb.KeyValue) (*status.Replica, error) {
 	if ReplicaKey(value.Id) != string(kv.Key) {
 		return nil, undecodable(kv, fmt.Sprintf("it is the report of another server: %s", value.Id))
 	}
-	out := &status.Replica{ID: value.Id, API: value.Api, Proxies: int(value.Proxies), ReportsUse: value.ReportsUse}
+	out := &status.Replica{ID: value.Id, API: value.Api, Proxies: int(value.Proxies), ReportsUse: value.ReportsUse, Now: readCount(value.Now)}
 	for _, c := range value.Changes {
 		out.Changes = append(out.Changes, status.Change{From: c.From, To: c.To, Alone: readCount(c.Alone), All: readCount(c.All)})
 	}

@@ -59,8 +59,6 @@ type Content struct {
 type ContentObject struct {
 	// ID is its ObjectID, and Hash that of its resource version.
 	ID, Hash uint64
-	// Published is the revision of the store at which the server published it so.
-	Published int64
 }
 
 // Find returns an object by its id.

@@ -69,6 +69,15 @@ type Report struct {
 // none.
 func (r *Report) Of(uid string) bool { return r != nil && r.UID == uid }
 
+// About says whether the report describes an object as it is now.
+func (r *Report) About(object *config.Config) bool {
+	if !r.Of(object.UID) {
+		return false
+	}
+	revision, known := object.Revision()
+	return known && r.Object == revision || !known && r.Version == object.ResourceVersion
+}
+
 // Condition is one statement about an object.
 type Condition struct {
 	Type, Status string
@@ -82,6 +91,22 @@ type Condition struct {
 // servers have seen.
 func Seen(revision int64) Condition {
 	return Condition{Type: Accepted, Status: True, Reason: "Valid", Message: fmt.Sprintf("revision %d is valid and was seen by the servers", revision)}
+}
+
+// SeenIn is the condition Accepted of an object of another source than the store.
+func SeenIn(source string) Condition {
+	return Condition{Type: Accepted, Status: True, Reason: "Valid", Message: "its content in " + source + " is valid and was seen by the servers"}
+}
+
+// UnjudgedIn are the conditions of an object of another source than the store, which the
+// servers have seen: nobody knows yet which proxies have it.
+func UnjudgedIn(source string) []Condition {
+	message := "it is not known yet which proxies have its content in " + source
+	return []Condition{
+		SeenIn(source),
+		{Type: Programmed, Status: Unknown, Reason: Reconciling, Message: message},
+		{Type: Reconciling, Status: True, Reason: "New", Message: message},
+	}
 }
 
 // Unjudged are the conditions of an object whose last write, at a revision, the servers
@@ -108,6 +133,10 @@ type Replica struct {
 	ReportsUse bool
 	// Changes are the last published changes, oldest first.
 	Changes []Change
+	// Now counts how the proxies took all that the server has published, whatever its
+	// revision: what other sources than the store change has none of its own. Who has it all
+	// is Accepted.
+	Now Count
 	// Problems names proxies that reject or lack something, rejections first. The list
 	// is bounded.
 	Problems []Problem

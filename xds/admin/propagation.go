@@ -27,8 +27,7 @@ type Propagation struct {
 	progress.Distribution `json:",inline"`
 }
 
-// Objects looks up the revision of an object, and that of the store. One with a method
-// Place, as aggregate.Cache has it, is asked where objects of other sources stand.
+// Objects looks up the revision of an object, and that of the store.
 type Objects interface {
 	Snapshot() *cache.Snapshot
 	StoreRevision(ctx context.Context) (int64, error)
@@ -41,21 +40,24 @@ func ServePropagation(view *progress.View, objects Objects) rest.EndpointFunc {
 			w.Header().Set("Allow", "GET")
 			return rest.Refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "use GET")
 		}
-		revision, all, err := askedFor(r, objects)
+		revision, all, object, err := askedFor(r, objects)
 		if err != nil {
 			return err
 		}
-		rest.WriteJSON(w, http.StatusOK, Propagation{
-			TypeMeta:     metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "Propagation"},
-			Distribution: view.Of(revision, all),
-		})
+		out := Propagation{TypeMeta: metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "Propagation"}}
+		if object != nil {
+			out.Distribution = view.OfObject(object)
+		} else {
+			out.Distribution = view.Of(revision, all)
+		}
+		rest.WriteJSON(w, http.StatusOK, out)
 		return nil
 	}
 }
 
-// askedFor is the revision that a request is about, and whether it is about
-// everything up to it.
-func askedFor(r *http.Request, objects Objects) (revision int64, all bool, err error) {
+// askedFor is the revision that a request is about, and whether it is about everything up
+// to it; or the object, where that is of another source than the store.
+func askedFor(r *http.Request, objects Objects) (revision int64, all bool, other *config.Config, err error) {
 	query := r.URL.Query()
 	text := query.Get("change")
 	if all = query.Has("revision"); all {
@@ -63,38 +65,28 @@ func askedFor(r *http.Request, objects Objects) (revision int64, all bool, err e
 	}
 	if query.Has("name") {
 		if text != "" {
-			return 0, false, rest.BadRequest("name a revision, a change or an object, not several of them")
+			return 0, false, nil, rest.BadRequest("name a revision, a change or an object, not several of them")
 		}
 		object := objects.Snapshot().Get(config.Key{
 			Kind:      config.GroupVersionKind{Group: query.Get("group"), Kind: query.Get("kind")},
 			Namespace: query.Get("namespace"), Name: query.Get("name"),
 		})
 		if object == nil {
-			return 0, false, fmt.Errorf("%s %s/%s: %w", query.Get("kind"), query.Get("namespace"), query.Get("name"), storage.ErrNotFound)
+			return 0, false, nil, fmt.Errorf("%s %s/%s: %w", query.Get("kind"), query.Get("namespace"), query.Get("name"), storage.ErrNotFound)
 		}
 		if object.Source != "" {
-			return 0, false, rest.BadRequest(fmt.Sprintf("%s comes from the source %s: wait counts changes of the store; see portolan proxy status", object.Key(), origin(objects, object)))
+			return 0, false, object, nil
 		}
 		text = object.ResourceVersion
 	}
 	if revision, err = strconv.ParseInt(text, 10, 64); err != nil || revision <= 0 {
-		return 0, false, rest.BadRequest(fmt.Sprintf("%q is no revision: name one by revision or change, or an object by group, kind, namespace and name", text))
+		return 0, false, nil, rest.BadRequest(fmt.Sprintf("%q is no revision: name one by revision or change, or an object by group, kind, namespace and name", text))
 	}
 	if snapshot := objects.Snapshot(); snapshot == nil || snapshot.Revision() < revision {
 		// A store that does not answer is no reason to refuse.
 		if now, err := objects.StoreRevision(r.Context()); err == nil && now < revision {
-			return 0, false, rest.BadRequest(fmt.Sprintf("revision %d is in the future: the store is at %d", revision, now))
+			return 0, false, nil, rest.BadRequest(fmt.Sprintf("revision %d is in the future: the store is at %d", revision, now))
 		}
 	}
-	return revision, all, nil
-}
-
-// origin is the source of an object, with its place there where that is known.
-func origin(of Objects, object *config.Config) string {
-	if p, ok := of.(interface{ Place(config.Key) string }); ok {
-		if place := p.Place(object.Key()); place != "" {
-			return object.Source + " (" + place + ")"
-		}
-	}
-	return object.Source
+	return revision, all, nil, nil
 }

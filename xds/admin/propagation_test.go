@@ -2,15 +2,20 @@ package admin_test
 
 import (
 	"context"
+	"encoding/json"
 	"net/http/httptest"
-	"strings"
 	"testing"
 
 	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/cache/statuses"
+	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/admin"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/progress"
 )
 
 // one has one object, of a file.
@@ -22,24 +27,52 @@ func (o one) Snapshot() *cache.Snapshot {
 
 func (one) StoreRevision(context.Context) (int64, error) { return 7, nil }
 
-// placed knows where the object stands.
-type placed struct{ one }
+// pushed is a server that has made two pushes, and has three proxies.
+type pushed struct{}
 
-func (placed) Place(config.Key) string { return "shop/pay.yaml" }
+func (pushed) Progress() *progress.Snapshot {
+	proxy := func(id string, generation uint64, state protocol.State) progress.Proxy {
+		return progress.Proxy{Proxy: &discovery.Proxy{ID: id}, Generation: generation, Types: []progress.Type{{Name: "CDS", Status: protocol.Status{State: state}}}}
+	}
+	return progress.NewSnapshot(7, nil, []progress.Proxy{
+		proxy("has it", 2, protocol.Synced), proxy("has not got to it", 1, protocol.Synced), proxy("has not answered", 2, protocol.Stale),
+		proxy("refuses another", 2, protocol.Rejected),
+	}, nil).At(2)
+}
 
-// TestNoRevisionIsOfAFile: who asks how far an object of a file has come is told where
-// the object comes from.
-func TestNoRevisionIsOfAFile(t *testing.T) {
+func (pushed) UsedObjects() (none [status.UseParts][]uint64) { return none }
+
+func (pushed) ChangeCount() int64 { return 0 }
+
+// TestHowFarAnObjectOfAFileHasCome: proxies that have got to the newest push and have all
+// that it makes count, once the server has published the object as it is.
+func TestHowFarAnObjectOfAFileHasCome(t *testing.T) {
 	t.Parallel()
 	of := one{&config.Config{Meta: config.Meta{GroupVersionKind: schema.VirtualService, Namespace: "shop", Name: "pay", Source: "conf", ResourceVersion: "f1"}}}
-	query := "?group=networking.istio.io&kind=VirtualService&namespace=shop&name=pay"
-	for want, objects := range map[string]admin.Objects{
-		"virtualservice/shop/pay comes from the source conf: wait counts changes of the store; see portolan proxy status":                 of,
-		"virtualservice/shop/pay comes from the source conf (shop/pay.yaml): wait counts changes of the store; see portolan proxy status": placed{of},
-	} {
-		err := admin.ServePropagation(nil, objects)(httptest.NewRecorder(), httptest.NewRequest("GET", admin.PropagationPath+query, nil))
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %s", err, want)
+	view := &progress.View{ID: "a", Server: pushed{}, Statuses: statuses.New(nil, statuses.Options{}), Beside: &progress.Beside{}}
+	ask := func() (out admin.Propagation) {
+		t.Helper()
+		w := httptest.NewRecorder()
+		query := "?group=networking.istio.io&kind=VirtualService&namespace=shop&name=pay"
+		if err := admin.ServePropagation(view, of)(w, httptest.NewRequest("GET", admin.PropagationPath+query, nil)); err != nil {
+			t.Fatal(err)
 		}
+		if err := json.Unmarshal(w.Body.Bytes(), &out); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	if out := ask(); len(out.Behind) != 1 || out.Proxies() != 0 {
+		t.Errorf("before it is published: %+v", out.Distribution)
+	}
+	older := *of.object
+	older.ResourceVersion = "f0"
+	view.Beside.Follow(one{&older}.Snapshot())
+	if out := ask(); len(out.Behind) != 1 {
+		t.Errorf("an older content is published: %+v", out.Distribution)
+	}
+	view.Beside.Follow(of.Snapshot())
+	if out := ask(); len(out.Behind) != 0 || out.Count != (status.Count{Accepted: 2, Waiting: 2}) || out.Revision != 7 {
+		t.Errorf("once it is published: %+v", out.Distribution)
 	}
 }

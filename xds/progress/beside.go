@@ -57,7 +57,7 @@ type besideObject struct {
 	hosts []uint64
 }
 
-// Follow takes a snapshot that is about to be published. Its cost follows what differs from
+// Follow takes a snapshot that was published. Its cost follows what differs from
 // the one before.
 func (b *Beside) Follow(to *cache.Snapshot) {
 	b.mu.Lock()
@@ -70,7 +70,7 @@ func (b *Beside) Follow(to *cache.Snapshot) {
 		}
 		for _, object := range change.New {
 			if !slices.Contains(change.Old, object) {
-				b.put(object, to.Changed())
+				b.put(object)
 			}
 		}
 	}
@@ -87,8 +87,8 @@ func (b *Beside) drop(object *config.Config) {
 	part.content = nil
 }
 
-// put adds an object that was published at a revision.
-func (b *Beside) put(object *config.Config, revision int64) {
+// put adds an object.
+func (b *Beside) put(object *config.Config) {
 	if b.sources == nil {
 		b.sources = map[string]*besideSource{}
 	}
@@ -98,7 +98,7 @@ func (b *Beside) put(object *config.Config, revision int64) {
 		b.sources[object.Source] = source
 	}
 	one := besideObject{key: object.Key(), ContentObject: status.ContentObject{
-		ID: status.ObjectID(object.Key()), Hash: status.VersionHash(object.ResourceVersion), Published: revision,
+		ID: status.ObjectID(object.Key()), Hash: status.VersionHash(object.ResourceVersion),
 	}}
 	for _, host := range address.Hosts(object) {
 		one.hosts = append(one.hosts, status.HostID(object.Namespace, host))

@@ -11,6 +11,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/cache/statuses"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
@@ -45,7 +46,7 @@ func follower(state *status.SourceState, newest **cache.Snapshot) *Beside {
 }
 
 // TestSourcesAreFollowed: what a random history leaves is what a server that starts at its
-// end has, but for the revisions. The parts that stay are the same.
+// end has. The parts that stay are the same.
 func TestSourcesAreFollowed(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -81,8 +82,7 @@ func TestSourcesAreFollowed(t *testing.T) {
 	if d := cmp.Diff(want.states, got.states); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	forget := cmp.Transformer("unpublished", func(o status.ContentObject) [2]uint64 { return [2]uint64{o.ID, o.Hash} })
-	if d := cmp.Diff(want.contents, got.contents, forget); d != "" {
+	if d := cmp.Diff(want.contents, got.contents); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 }
@@ -196,4 +196,89 @@ func TestSourcesAreReported(t *testing.T) {
 	report(at.Get(a.Key()))
 	report(object("a", "f3"))
 	report()
+}
+
+// having are the facts of servers that have an object of a file in a version, each with
+// some proxies; an empty version is none.
+func having(used bool, o *config.Config, servers map[string]string, now status.Count) *statuses.Facts {
+	facts := using()
+	if used {
+		facts = using(o)
+	}
+	facts.Replicas = pmap.Map[*status.Replica]{}
+	for id, version := range servers {
+		facts.Replicas = facts.Replicas.Set(id, &status.Replica{ID: id, ReportsUse: true, Proxies: now.Proxies(), Now: now})
+		facts.Sources = facts.Sources.Set(id, &status.Sources{Replica: id, States: []status.SourceState{{Name: "dir", Complete: true}}})
+		key := status.ObjectID(o.Key())
+		if version != "" {
+			facts.Contents = facts.Contents.Set(etcd.ContentPath(id, "dir", status.UsePart(key)), &status.Content{
+				Replica: id, Source: "dir", Part: status.UsePart(key), Objects: []status.ContentObject{{ID: key, Hash: status.VersionHash(version)}},
+			})
+		}
+	}
+	return facts
+}
+
+// TestConditionsOfAnObjectOfAFile follow its content on all servers.
+func TestConditionsOfAnObjectOfAFile(t *testing.T) {
+	t.Parallel()
+	l := newLooker(t)
+	o := inFile("db", "f1")
+	l.stored.put(o)
+	is := func(when, want string) {
+		t.Helper()
+		if got := l.says(o, status.Programmed); got != want {
+			t.Errorf("%s: %q, want %q", when, got, want)
+		}
+	}
+	took := status.Count{Accepted: 2}
+	both := having(true, o, map[string]string{"a": "f1", "b": "f1"}, took)
+	l.looks(10, both)
+	is("both have it", "True Acknowledged")
+	if got := l.says(o, status.Accepted); got != "True Valid" {
+		t.Errorf("it is %q", got)
+	}
+	if r := l.stored.statuses.Value(o.Key().Path()); r.Version != "f1" || r.Object != 0 || r.Conditions[1].Message != "4 of 4 connected proxies have all that is made of it" {
+		t.Errorf("the report is %+v", r)
+	}
+	if n := l.looks(20, both); n != 0 {
+		t.Errorf("%d writes of nothing", n)
+	}
+	l.looks(10, having(true, o, map[string]string{"a": "f1", "b": "f0"}, took))
+	is("one has another content", "False Waiting")
+	l.looks(10, having(true, o, map[string]string{"a": "f1", "b": "f1"}, status.Count{Accepted: 1, Waiting: 1}))
+	is("a proxy has not answered", "False Waiting")
+	l.looks(10, both)
+	is("both have it again", "True Acknowledged")
+
+	o = inFile("db", "f2")
+	l.stored.put(o)
+	l.looks(10, both)
+	is("it has changed, and no report tells of it", "False Waiting")
+	l.looks(10, having(false, o, map[string]string{"a": "f2", "b": "f2"}, took))
+	is("nobody uses it", "Unknown NoProxies")
+	refused := having(true, o, map[string]string{"a": "f2"}, status.Count{Accepted: 1, Rejected: 1})
+	l.looks(10, refused)
+	is("a proxy refuses another", "True Acknowledged")
+	a := *refused.Replicas.Value("a")
+	a.Problems = []status.Problem{{Node: "edge", Type: "CDS", Rejected: true, RejectedRevision: 3, Message: "bad", Objects: []string{o.Key().Path()}}}
+	accused := *refused
+	accused.Replicas = accused.Replicas.Set("a", &a)
+	l.looks(10, &accused)
+	is("a proxy refuses it", "False Refused")
+
+	// The leader does not have it any more, and another server does: it is left.
+	l.stored.configs = l.stored.configs.Delete(o.Key().Path())
+	l.looks(3, having(true, o, map[string]string{"a": "", "b": "f2"}, took))
+	is("another server has it", "False Refused")
+	unread := having(true, o, map[string]string{"a": ""}, took)
+	unread.Sources = unread.Sources.Set("b", &status.Sources{Replica: "b", States: []status.SourceState{{Name: "dir"}}})
+	unread.Replicas = unread.Replicas.Set("b", &status.Replica{ID: "b"})
+	l.looks(3, unread)
+	is("another server cannot read its directory", "False Refused")
+	l.queue = newStatusQueue() // another leader
+	l.looks(3, unread)
+	is("another leader does not have it", "False Refused")
+	l.looks(3, having(true, o, map[string]string{"a": "", "b": ""}, took))
+	is("nobody has it", "")
 }

@@ -3,7 +3,6 @@ package progress
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -36,12 +35,19 @@ type evidence struct {
 // the configuration or a proxy does. said is the report that is stored now.
 func makeReport(object *config.Config, said *status.Report, e evidence, now time.Time) (report *status.Report, settled bool) {
 	facts := e.facts
-	revision, known := object.Revision()
-	if !known {
-		return said, true // of no store that has revisions
+	revision, seen := int64(0), status.SeenIn(object.Source)
+	report = &status.Report{Key: object.Key(), UID: object.UID, Generation: object.Generation}
+	var count status.Count
+	behind, took := 0, "proxies concerned have acknowledged it"
+	if object.Source != "" {
+		report.Version = object.ResourceVersion
+		count, behind = tallyNow(facts, object)
+		took = "connected proxies have all that is made of it"
+	} else {
+		revision, _ = object.Revision()
+		report.Object, seen = revision, status.Seen(revision)
+		count, behind = tally(facts, revision)
 	}
-	report = &status.Report{Key: object.Key(), UID: object.UID, Object: revision, Generation: object.Generation}
-	count, behind := tally(facts, revision)
 	refusals, notBuilt := rejectionsOf(facts, report.Key.Path(), revision)
 	settled = behind == 0 && count.Waiting == 0 && count.Rejected == 0 && len(refusals) == 0
 	others := min(rejectingOthers(facts, report.Key.Path(), revision), count.Rejected)
@@ -51,8 +57,8 @@ func makeReport(object *config.Config, said *status.Report, e evidence, now time
 		count.Accepted = max(0, count.Accepted-1)
 	}
 	report.Conditions = []status.Condition{
-		status.Seen(revision),
-		programmed(count, behind, e.used),
+		seen,
+		programmed(count, behind, e.used, took),
 	}
 	if len(notBuilt) > 0 {
 		report.Conditions[1].Status, report.Conditions[1].Reason = status.False, reasonNotBuilt
@@ -84,7 +90,7 @@ func keepWords(c *status.Condition, before status.Condition) {
 // programmedBefore returns the condition Programmed of a stored report that is about the
 // same write of an object; the zero Condition for none.
 func programmedBefore(said *status.Report, object *config.Config) status.Condition {
-	if said.Of(object.UID) && strconv.FormatInt(said.Object, 10) == object.ResourceVersion {
+	if said.About(object) {
 		for _, c := range said.Conditions {
 			if c.Type == status.Programmed {
 				return c
@@ -167,8 +173,9 @@ func tally(facts *statuses.Facts, revision int64) (count status.Count, behind in
 	return count, behind
 }
 
-// programmed makes the condition Programmed from counts.
-func programmed(c status.Count, behind int, used bool) status.Condition {
+// programmed makes the condition Programmed from counts. took is what those did that are
+// counted as Accepted.
+func programmed(c status.Count, behind int, used bool, took string) status.Condition {
 	out := status.Condition{Type: status.Programmed, Status: status.False}
 	switch {
 	case c.Rejected > 0:
@@ -185,7 +192,7 @@ func programmed(c status.Count, behind int, used bool) status.Condition {
 	default:
 		out.Status, out.Reason = status.True, reasonAcknowledged
 	}
-	out.Message = fmt.Sprintf("%d of %d proxies concerned have acknowledged it", c.Accepted, c.Concerned())
+	out.Message = fmt.Sprintf("%d of %d %s", c.Accepted, c.Concerned(), took)
 	if c.Waiting > 0 {
 		out.Message += fmt.Sprintf(", waiting for %d", c.Waiting)
 	}
@@ -270,7 +277,7 @@ func setSince(report, said *status.Report, now time.Time) {
 		}
 		for _, before := range said.Conditions {
 			// A condition that a new write makes Unknown again begins anew.
-			judged := c.Type != status.Programmed || said.Object == report.Object
+			judged := c.Type != status.Programmed || said.Object == report.Object && said.Version == report.Version
 			if before.Type == c.Type && before.Status == c.Status && judged {
 				c.Since = before.Since
 			}
@@ -280,13 +287,13 @@ func setSince(report, said *status.Report, now time.Time) {
 
 // sameContent says whether a report has the content of the stored one.
 func sameContent(report, said *status.Report) bool {
-	return said.Of(report.UID) && said.Object == report.Object && said.Generation == report.Generation &&
+	return said.Of(report.UID) && said.Object == report.Object && said.Version == report.Version && said.Generation == report.Generation &&
 		slices.Equal(report.Conditions, said.Conditions)
 }
 
 // isJudgedAnew says whether a report differs from the stored one in its verdicts alone.
 func isJudgedAnew(report, said *status.Report) bool {
-	if !said.Of(report.UID) || said.Object != report.Object {
+	if !said.Of(report.UID) || said.Object != report.Object || said.Version != report.Version {
 		return false
 	}
 	others := func(r *status.Report) []status.Condition {

@@ -294,27 +294,6 @@ func TestAStormIsFewWrites(t *testing.T) {
 	}
 }
 
-// TestObjectsOfOtherSources have no conditions: nothing is written of them, and what is
-// there of an object of the store that they took the place of is deleted.
-func TestObjectsOfOtherSources(t *testing.T) {
-	t.Parallel()
-	m, tracked := &stored{}, newStatusQueue()
-	was := object("replaced", 10)
-	facts := factsOf(&status.Replica{ID: "a", Changes: []status.Change{change(0, 1e6, status.Count{Waiting: 1})}})
-	report, _ := makeReport(was, nil, evidence{facts: facts}, noon)
-	m.statuses = m.statuses.Set(was.Key().Path(), report)
-	for _, name := range []string{"replaced", "new"} {
-		of := object(name, 10)
-		of.Source = "files"
-		m.put(of)
-	}
-	tracked.follow(m.snapshot(), noon)
-	writes, err := tracked.due(m.snapshot(), facts, noon.Add(time.Hour))
-	if err != nil || len(writes) != 1 || writes[0].Value != nil || !strings.HasSuffix(writes[0].Key, "/replaced") || len(tracked.pending) != 0 {
-		t.Errorf("%v, %d pending, %v", writes, len(tracked.pending), err)
-	}
-}
-
 // TestStrays: proxies of a server that is gone are said to be gone, and those that
 // are gone for long are forgotten.
 func TestStrays(t *testing.T) {

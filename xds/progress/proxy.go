@@ -15,13 +15,15 @@ type Proxy struct {
 	// Since is when its newest stream began, and Variant the protocol of that stream.
 	Since   time.Time
 	Variant protocol.Variant
+	// Generation is the number of the newest push that it has got to.
+	Generation uint64
 	// Types holds the types of the server, in its order.
 	Types []Type
 }
 
 // add takes over the types that a newer stream of the proxy requested.
 func (p *Proxy) add(newer Proxy) {
-	p.Since = newer.Since
+	p.Since, p.Generation = newer.Since, min(p.Generation, newer.Generation)
 	for i := range newer.Types {
 		if newer.Types[i].State != protocol.NotSent {
 			p.Types[i] = newer.Types[i]
@@ -49,8 +51,9 @@ type Note struct {
 	types []Type // in the order of the server; nil before the first turn has ended
 	// idle are the numbers that Write was given for the types; 0 for a type that is not
 	// idle. An idle type does not change, except for its revisions.
-	idle     []int
-	revision int64
+	idle       []int
+	revision   int64
+	generation uint64
 }
 
 // Identify sets the proxy.
@@ -83,15 +86,15 @@ func (n *Note) IdleAt(place int) (int64, bool) {
 	return n.revision, n.types != nil && n.idle[place] != 0
 }
 
-// Write updates all types at a revision. of returns a type by its index, and its number
+// Write updates all types at a revision and a push. of returns a type by its index, and its number
 // as for Unchanged.
-func (n *Note) Write(revision int64, types int, of func(place int) (t *Type, idle int)) {
+func (n *Note) Write(revision int64, generation uint64, types int, of func(place int) (t *Type, idle int)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.types == nil {
 		n.types, n.idle = make([]Type, types), make([]int, types)
 	}
-	n.revision = revision
+	n.revision, n.generation = revision, generation
 	for i := range n.types {
 		if t, idle := of(i); idle == 0 || n.idle[i] != idle {
 			n.types[i], n.idle[i] = *t, idle
@@ -106,7 +109,7 @@ func (n *Note) Read() (Proxy, bool) {
 	if n.types == nil {
 		return Proxy{}, false
 	}
-	p := Proxy{Proxy: n.proxy, Types: slices.Clone(n.types)}
+	p := Proxy{Proxy: n.proxy, Generation: n.generation, Types: slices.Clone(n.types)}
 	for i := range p.Types {
 		if t := &p.Types[i]; n.idle[i] != 0 && t.State == protocol.Synced {
 			t.AckedRevision, t.AckedIgnoringRejected, t.Desired = n.revision, n.revision, n.revision

@@ -21,6 +21,8 @@ type Snapshot struct {
 	changes  []Range // of the configuration
 	proxies  []Proxy
 	failures []status.Problem
+	// generation is the number of the newest push.
+	generation uint64
 }
 
 // NewSnapshot makes a Snapshot of the streams of a server, and reorders them. changes
@@ -39,6 +41,12 @@ func NewSnapshot(published int64, changes []Range, streams []Proxy, failures []s
 		}
 	}
 	return &Snapshot{Published: published, changes: changes, proxies: proxies, failures: failures}
+}
+
+// At returns the snapshot with the number of the newest push, by which Now counts.
+func (s *Snapshot) At(generation uint64) *Snapshot {
+	s.generation = generation
+	return s
 }
 
 // Changes remembers the last published changes of the configuration. It is safe for
@@ -193,7 +201,7 @@ func Shorten(text string, limit int) string {
 
 // Report returns what the server reports to the others.
 func (s *Snapshot) Report(id string, problems int) *status.Replica {
-	out := &status.Replica{ID: id, Proxies: len(s.proxies), ReportsUse: true, Problems: s.Problems(problems)}
+	out := &status.Replica{ID: id, Proxies: len(s.proxies), ReportsUse: true, Now: s.Now(), Problems: s.Problems(problems)}
 	for _, c := range s.changes {
 		out.Changes = append(out.Changes, status.Change{From: c.From, To: c.To, Alone: s.Alone(c.To), All: s.All(c.To)})
 	}

@@ -16,6 +16,7 @@ type View struct {
 	ID       string // the id of this server
 	Server   Server
 	Statuses *statuses.Cache
+	Beside   *Beside // what this server has of other sources than the store
 }
 
 // maxNamed bounds the proxies that a Distribution names in each of its lists.

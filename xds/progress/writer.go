@@ -81,6 +81,7 @@ func (w *Writer) writeDue(ctx context.Context, store *etcd.Store, t *statusQueue
 	t.addRejected(snapshot, facts, now)
 	t.addJudged(snapshot, verdicts, now)
 	t.addUsed(snapshot, facts, now)
+	t.addContents(snapshot, facts, now)
 	writes, err := t.due(snapshot, facts, now)
 	if err != nil {
 		return err
@@ -129,8 +130,9 @@ type statusQueue struct {
 	pending  map[string]*pending
 	deleted  []string // paths of deleted objects whose status still exists
 	verdicts *verdict.Index
-	usage    *usage               // nil before the first look
-	judged   map[string]time.Time // when new verdicts of an object were last written, for calmTime
+	usage    *usage                    // nil before the first look
+	contents pmap.Map[*status.Content] // of the last look
+	judged   map[string]time.Time      // when new verdicts of an object were last written, for calmTime
 
 	lastInput dueInput // what due looked at when nothing was left to do
 	idle      bool
@@ -146,6 +148,8 @@ type dueInput struct {
 	replicas pmap.Map[*status.Replica]
 	verdicts *verdict.Index
 	usage    *usage
+	sources  pmap.Map[*status.Sources]
+	contents pmap.Map[*status.Content]
 }
 
 // pending is an object whose last change has yet to settle.
@@ -256,33 +260,50 @@ func (t *statusQueue) addUsed(to *cache.Snapshot, facts *statuses.Facts, now tim
 	}
 }
 
+// addContents adds the objects of other sources than the store that servers have come to
+// have otherwise.
+func (t *statusQueue) addContents(to *cache.Snapshot, facts *statuses.Facts, now time.Time) {
+	last := t.contents
+	if t.contents = facts.Contents; t.contents == last {
+		return
+	}
+	ids := map[uint64]bool{}
+	for change := range pmap.Diff(last, t.contents) {
+		for _, one := range slices.Concat(objectsIn(change.Old), objectsIn(change.New)) {
+			ids[one.ID] = true
+		}
+	}
+	for path, object := range to.Configs().All() {
+		if object.Source != "" && ids[status.ObjectID(object.Key())] {
+			t.add(to, path, now)
+		}
+	}
+}
+
 // due returns the writes that are due now, at most maxWrites, oldest change first.
 func (t *statusQueue) due(at *cache.Snapshot, facts *statuses.Facts, now time.Time) ([]etcd.SideWrite, error) {
-	looked := dueInput{at.Content(), facts.Replicas, t.verdicts, t.usage}
+	looked := dueInput{at.Content(), facts.Replicas, t.verdicts, t.usage, facts.Sources, facts.Contents}
 	if t.idle && looked == t.lastInput {
 		return nil, nil
 	}
 	t.lastInput, t.idle = looked, true
 	var writes []etcd.SideWrite
-	for len(t.deleted) > 0 && len(writes) < maxWrites {
-		path := t.deleted[0]
-		t.deleted = t.deleted[1:]
-		if at.Statuses().Value(path) != nil {
+	kept := t.deleted[:0]
+	for _, path := range t.deleted {
+		switch said := at.Statuses().Value(path); {
+		case said == nil || at.Configs().Value(path) != nil:
+		case len(writes) >= maxWrites, said.Version != "" && mayHave(facts, said.Key):
+			kept = append(kept, path) // for the next look, or another server has the object
+		default:
 			writes = append(writes, etcd.SideWrite{Key: etcd.ObjectStatusPrefix + path, Revision: etcd.Any})
 		}
 	}
+	t.deleted = kept
 	for _, p := range t.inOrder() {
 		if len(writes) >= maxWrites {
 			break
 		}
 		object, said := at.Configs().Value(p.path), at.Statuses().Value(p.path)
-		if object.Source != "" { // nothing is kept of it, and what is there is of another object
-			delete(t.pending, p.path)
-			if said != nil {
-				writes = append(writes, etcd.SideWrite{Key: etcd.ObjectStatusPrefix + p.path, Revision: etcd.Any})
-			}
-			continue
-		}
 		used, left := t.uses(p, object, said, now)
 		report, settled := makeReport(object, said, evidence{facts, t.verdicts.Of(object.Key()), used || left}, now)
 		judged := isJudgedAnew(report, said)

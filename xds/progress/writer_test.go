@@ -47,6 +47,7 @@ func (l *looker) look(facts *statuses.Facts) int {
 	l.queue.addRejected(at, facts, l.now)
 	l.queue.addJudged(at, l.judged, l.now)
 	l.queue.addUsed(at, facts, l.now)
+	l.queue.addContents(at, facts, l.now)
 	writes, err := l.queue.due(at, facts, l.now)
 	if err != nil {
 		l.t.Fatal(err)

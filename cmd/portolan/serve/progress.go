@@ -62,5 +62,5 @@ func (s *server) facts() *statuses.Facts {
 
 // view is how far changes have come, as this server sees it.
 func (s *server) view() *progress.View {
-	return &progress.View{ID: s.reporter.ID, Server: s.xds, Statuses: s.statusCache}
+	return &progress.View{ID: s.reporter.ID, Server: s.xds, Statuses: s.statusCache, Beside: s.beside}
 }

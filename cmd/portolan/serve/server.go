@@ -113,7 +113,7 @@ func (s *server) addXDS() error {
 		Configs: s.source, Mesh: s.o.Mesh, Types: catalogue.Types(), Synced: s.synced,
 		Export:      export.New(export.Options{Schemas: s.configs.Schemas(), AllSources: s.o.ExportSources, Logger: s.logger}),
 		WholeRoutes: s.o.WholeRoutes, MaxFirstSyncs: s.o.MaxFirstSyncs, StreamMemory: s.o.StreamMemory, StreamsMemory: s.o.StreamsMemory,
-		Registries: func() discovery.Fork { return s.registry.Fork() }, Publishing: s.publishing(),
+		Registries: func() discovery.Fork { return s.registry.Fork() }, Published: s.publishing(),
 		HangUp: s.proxies.conns.HangUp, LastActivity: s.proxies.conns.LastActivity, Logger: s.logger, Registerer: s.metrics,
 	})
 	s.proxies.xds = s.xds

@@ -3,6 +3,7 @@ package serve
 import (
 	"net/http"
 	"path/filepath"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -33,6 +34,8 @@ type SourceObject struct {
 	ShadowedBy string `json:"shadowedBy,omitempty"`
 	// Faults say what of it is not served as it stands in the source.
 	Faults []string `json:"faults,omitempty"`
+	// Issues are the codes of what is odd about it beside other objects, where it is used.
+	Issues []string `json:"issues,omitempty"`
 }
 
 // endpointsKind is the kind of the sources that are files of endpoints.
@@ -50,13 +53,19 @@ func (s *server) serveSourceObjects(w http.ResponseWriter, r *http.Request) erro
 	if !known {
 		return rest.BadRequest("say of which source: " + SourceObjectsPath + "?name=NAME, where NAME is one of " + SourcesPath)
 	}
-	faults := s.faultsOf(name)
+	faults, verdicts := s.faultsOf(name), s.verdicts.Index()
 	for i := range objects {
 		o := &objects[i]
 		of := o.Key().String()
-		out.Items = append(out.Items, SourceObject{
-			Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, Place: o.Place, ShadowedBy: o.By, Faults: faults[of],
-		})
+		item := SourceObject{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, Place: o.Place, ShadowedBy: o.By, Faults: faults[of]}
+		if o.By == "" {
+			for _, v := range verdicts.Of(o.Key()) {
+				item.Issues = append(item.Issues, string(v.Code))
+			}
+			slices.Sort(item.Issues)
+			item.Issues = slices.Compact(item.Issues)
+		}
+		out.Items = append(out.Items, item)
 	}
 	rest.WriteJSON(w, http.StatusOK, out)
 	return nil

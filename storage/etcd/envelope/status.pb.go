@@ -225,7 +225,9 @@ type Replica struct {
 	// The HOST:PORT of its config API, which may be of loopback.
 	Api string `protobuf:"bytes,5,opt,name=api,proto3" json:"api,omitempty"`
 	// Whether it also writes which objects are in use (Use).
-	ReportsUse    bool `protobuf:"varint,6,opt,name=reports_use,json=reportsUse,proto3" json:"reports_use,omitempty"`
+	ReportsUse bool `protobuf:"varint,6,opt,name=reports_use,json=reportsUse,proto3" json:"reports_use,omitempty"`
+	// How its proxies took all that it has published, whatever the revision.
+	Now           *Count `protobuf:"bytes,7,opt,name=now,proto3" json:"now,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -300,6 +302,13 @@ func (x *Replica) GetReportsUse() bool {
 		return x.ReportsUse
 	}
 	return false
+}
+
+func (x *Replica) GetNow() *Count {
+	if x != nil {
+		return x.Now
+	}
+	return nil
 }
 
 // Use is a part of the objects of which connected proxies of a server have something.
@@ -518,13 +527,11 @@ type SourceContent struct {
 	Replica string `protobuf:"bytes,1,opt,name=replica,proto3" json:"replica,omitempty"`
 	Source  string `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
 	Part    int64  `protobuf:"varint,3,opt,name=part,proto3" json:"part,omitempty"`
-	// The hashes of the names of the objects, in order, of what they say, and the revisions
-	// of the store at which that was published.
-	Objects   []uint64 `protobuf:"fixed64,4,rep,packed,name=objects,proto3" json:"objects,omitempty"`
-	Hashes    []uint64 `protobuf:"fixed64,5,rep,packed,name=hashes,proto3" json:"hashes,omitempty"`
-	Published []int64  `protobuf:"varint,6,rep,packed,name=published,proto3" json:"published,omitempty"`
+	// The hashes of the names of the objects, in order, and of what they say.
+	Objects []uint64 `protobuf:"fixed64,4,rep,packed,name=objects,proto3" json:"objects,omitempty"`
+	Hashes  []uint64 `protobuf:"fixed64,5,rep,packed,name=hashes,proto3" json:"hashes,omitempty"`
 	// The hashes of the hosts of these objects that need addresses, in order.
-	Hosts         []uint64 `protobuf:"fixed64,7,rep,packed,name=hosts,proto3" json:"hosts,omitempty"`
+	Hosts         []uint64 `protobuf:"fixed64,6,rep,packed,name=hosts,proto3" json:"hosts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -590,13 +597,6 @@ func (x *SourceContent) GetObjects() []uint64 {
 func (x *SourceContent) GetHashes() []uint64 {
 	if x != nil {
 		return x.Hashes
-	}
-	return nil
-}
-
-func (x *SourceContent) GetPublished() []int64 {
-	if x != nil {
-		return x.Published
 	}
 	return nil
 }
@@ -1009,7 +1009,7 @@ const file_status_proto_rawDesc = "" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12\x14\n" +
-	"\x05since\x18\x05 \x01(\x03R\x05since\"\xd7\x01\n" +
+	"\x05since\x18\x05 \x01(\x03R\x05since\"\x85\x02\n" +
 	"\aReplica\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aproxies\x18\x02 \x01(\x03R\aproxies\x125\n" +
@@ -1017,7 +1017,8 @@ const file_status_proto_rawDesc = "" +
 	"\btroubles\x18\x04 \x03(\v2\x1c.portolan.storage.v1.TroubleR\btroubles\x12\x10\n" +
 	"\x03api\x18\x05 \x01(\tR\x03api\x12\x1f\n" +
 	"\vreports_use\x18\x06 \x01(\bR\n" +
-	"reportsUse\"M\n" +
+	"reportsUse\x12,\n" +
+	"\x03now\x18\a \x01(\v2\x1a.portolan.storage.v1.CountR\x03now\"M\n" +
 	"\x03Use\x12\x18\n" +
 	"\areplica\x18\x01 \x01(\tR\areplica\x12\x12\n" +
 	"\x04part\x18\x02 \x01(\x03R\x04part\x12\x18\n" +
@@ -1031,15 +1032,14 @@ const file_status_proto_rawDesc = "" +
 	"\aproblem\x18\x03 \x01(\tR\aproblem\x12\x18\n" +
 	"\aobjects\x18\x04 \x01(\x03R\aobjects\x12\x16\n" +
 	"\x06digest\x18\x05 \x01(\x06R\x06digest\x12\x1c\n" +
-	"\tdiffering\x18\x06 \x03(\tR\tdiffering\"\xbb\x01\n" +
+	"\tdiffering\x18\x06 \x03(\tR\tdiffering\"\x9d\x01\n" +
 	"\rSourceContent\x12\x18\n" +
 	"\areplica\x18\x01 \x01(\tR\areplica\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x12\n" +
 	"\x04part\x18\x03 \x01(\x03R\x04part\x12\x18\n" +
 	"\aobjects\x18\x04 \x03(\x06R\aobjects\x12\x16\n" +
-	"\x06hashes\x18\x05 \x03(\x06R\x06hashes\x12\x1c\n" +
-	"\tpublished\x18\x06 \x03(\x03R\tpublished\x12\x14\n" +
-	"\x05hosts\x18\a \x03(\x06R\x05hosts\"\x8c\x01\n" +
+	"\x06hashes\x18\x05 \x03(\x06R\x06hashes\x12\x14\n" +
+	"\x05hosts\x18\x06 \x03(\x06R\x05hosts\"\x8c\x01\n" +
 	"\x06Change\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x03R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x03R\x02to\x120\n" +
@@ -1109,15 +1109,16 @@ var file_status_proto_depIdxs = []int32{
 	1,  // 0: portolan.storage.v1.Status.conditions:type_name -> portolan.storage.v1.Condition
 	7,  // 1: portolan.storage.v1.Replica.changes:type_name -> portolan.storage.v1.Change
 	9,  // 2: portolan.storage.v1.Replica.troubles:type_name -> portolan.storage.v1.Trouble
-	5,  // 3: portolan.storage.v1.Sources.sources:type_name -> portolan.storage.v1.SourceState
-	8,  // 4: portolan.storage.v1.Change.alone:type_name -> portolan.storage.v1.Count
-	8,  // 5: portolan.storage.v1.Change.all:type_name -> portolan.storage.v1.Count
-	11, // 6: portolan.storage.v1.KnownProxy.labels:type_name -> portolan.storage.v1.KnownProxy.LabelsEntry
-	7,  // [7:7] is the sub-list for method output_type
-	7,  // [7:7] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	8,  // 3: portolan.storage.v1.Replica.now:type_name -> portolan.storage.v1.Count
+	5,  // 4: portolan.storage.v1.Sources.sources:type_name -> portolan.storage.v1.SourceState
+	8,  // 5: portolan.storage.v1.Change.alone:type_name -> portolan.storage.v1.Count
+	8,  // 6: portolan.storage.v1.Change.all:type_name -> portolan.storage.v1.Count
+	11, // 7: portolan.storage.v1.KnownProxy.labels:type_name -> portolan.storage.v1.KnownProxy.LabelsEntry
+	8,  // [8:8] is the sub-list for method output_type
+	8,  // [8:8] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_status_proto_init() }

@@ -1,0 +1,76 @@
+package integration
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+)
+
+// TestObjectsOfFilesHaveConditions: get, describe and wait say of an object of a file what
+// they say of one of the store: whether proxies have it as it stands in the file, what is
+// odd about it, and nothing any more when it is gone.
+func TestObjectsOfFilesHaveConditions(t *testing.T) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
+		x := newShop(t)
+		dir := newConfigDir(t, map[string]string{
+			"shop.yaml": strings.Join([]string{x.entry(x.v1, x.v2), x.rule(), x.door()}, "\n---\n"), "routes.yaml": x.routes(100, 0),
+		})
+		s := startServer(t, serverOptions{args: []string{"--config-dir", dir.path}})
+		_, client := s.startPair(v)
+		awaitReply(t, x.atSidecar("/"), "v1")
+		shows := func(what, pattern string, args ...string) {
+			t.Helper()
+			eventually(t, what, func() error {
+				if out := s.must("", args...); !regexp.MustCompile(pattern).MatchString(out) {
+					return fmt.Errorf("%s", out)
+				}
+				return nil
+			})
+		}
+		wide := []string{"get", "virtualservice", "reviews", "-n", "shop", "-o", "wide"}
+		shows("it is programmed", `(?m)^reviews .* Acknowledged 2/2 `, wide...)
+		shows("describe shows conditions", `(?m)^Programmed +True .*2 of 2 connected proxies have all that is made of it`, "describe", "virtualservice", "reviews", "-n", "shop")
+
+		// What is waited for is there afterwards.
+		version := func() (out string) {
+			t.Helper()
+			var object struct {
+				Metadata struct{ ResourceVersion string }
+			}
+			if _, err := s.get("/apis/networking.istio.io/v1/namespaces/shop/virtualservices/reviews", &object); err != nil {
+				t.Fatal(err)
+			}
+			return object.Metadata.ResourceVersion
+		}
+		before := version()
+		dir.write("routes.yaml", x.routes(0, 100))
+		eventually(t, "the change is read", func() error {
+			if version() == before {
+				return fmt.Errorf("it is at %s", before)
+			}
+			return nil
+		})
+		if out := s.must("", "wait", "virtualservice/reviews", "-n", "shop"); !strings.Contains(out, "distributed  2/2 proxies") {
+			t.Errorf("wait says %s", out)
+		}
+		awaitReply(t, x.atSidecar("/"), "v2")
+		shows("it is programmed again", `(?m)^reviews .* Acknowledged 2/2 `, wide...)
+
+		// A verdict is an issue of it.
+		dir.write("routes.yaml", strings.ReplaceAll(x.routes(0, 100), "subset: v2", "subset: v3"))
+		shows("the missing subset is an issue", `PTL0102`, wide...)
+		shows("it is one at its place", `(?m)^virtualservice/shop/reviews +routes.yaml: .*PTL0102`, "source", "describe", dir.path)
+		dir.write("routes.yaml", x.routes(0, 100))
+		eventually(t, "it is no issue any more", func() error {
+			if out := s.must("", wide...); strings.Contains(out, "PTL") {
+				return fmt.Errorf("%s", out)
+			}
+			return nil
+		})
+		s.expectNothingRejected()
+		client.expectNothingRejected()
+	})
+}
