@@ -20,7 +20,8 @@ type writes struct {
 // Permit returns why an operation may not be written to the store, nil if it may. The
 // error is a *storage.SourceError. The store may change what it has, and make an object
 // that shadows one of a source behind it. What a source before it shadows it may delete
-// and restore.
+// and restore. An object that would be made behind one of a source before the store is
+// refused: whoever writes it expects that it has effect.
 func (c *Cache) Permit(op storage.Op) error {
 	snapshot := c.Snapshot()
 	object := snapshot.Get(op.Target())
@@ -37,6 +38,9 @@ func (c *Cache) Permit(op storage.Op) error {
 	err := &storage.SourceError{Verb: op.Verb, Key: object.Key(), Source: object.Source}
 	if source.Place != nil {
 		err.Place = source.Place(err.Key)
+	}
+	if !behind && op.Verb != storage.Delete {
+		err.Else = "it goes before the store: what is written there would have no effect until it is taken out of the source"
 	}
 	return err
 }
