@@ -75,7 +75,8 @@ func newWaitCommand(env *environment) *cobra.Command {
 		Use:   "wait (--revision N | KIND/NAME)",
 		Short: "Wait until proxies have taken a change",
 		Long: `Wait until the proxies have taken everything up to a revision, or the last change
-of an object, and say who has not.` + waitHelp,
+of an object, and say who has not. -o json prints how far it has come when the waiting
+ends, whatever the exit code.` + waitHelp,
 		Example: `  portolan wait vs/reviews -n shop
   portolan wait --revision 42 --timeout 2m --threshold 99
   portolan wait vs/reviews -n shop -o json`,
