@@ -35,6 +35,11 @@ func kindURL(kind config.GroupVersionKind) string {
 	return export.TypeURL(kind.Group, kind.Version, kind.Kind)
 }
 
+// exportedKinds are the kinds that a control plane may have.
+func exportedKinds() []*schema.Schema {
+	return slices.DeleteFunc(slices.Clone(schema.Pilot().All()), func(s *schema.Schema) bool { return s.Internal })
+}
+
 // controlPlane connects a control plane that takes all kinds of the mesh.
 func controlPlane(t testing.TB, s *xdstest.Server, o xdstest.ClientOptions) *xdstest.Client {
 	t.Helper()
@@ -42,7 +47,7 @@ func controlPlane(t testing.TB, s *xdstest.Server, o xdstest.ClientOptions) *xds
 	resumes := o.Resume != nil
 	c := xdstest.Dial(t, s.Address, o)
 	if !resumes {
-		for _, kind := range schema.Pilot().All() {
+		for _, kind := range exportedKinds() {
 			c.Subscribe(kindURL(kind.GroupVersionKind))
 		}
 	}
@@ -54,7 +59,7 @@ func controlPlane(t testing.TB, s *xdstest.Server, o xdstest.ClientOptions) *xds
 func stored(t testing.TB, s *xdstest.Server) map[string]map[string]*mcp.Resource {
 	t.Helper()
 	out := map[string]map[string]*mcp.Resource{}
-	for _, kind := range schema.Pilot().All() {
+	for _, kind := range exportedKinds() {
 		out[kindURL(kind.GroupVersionKind)] = map[string]*mcp.Resource{}
 		objects, err := s.Store.List(context.Background(), kind.GroupVersionKind, "")
 		if err != nil {
@@ -119,7 +124,7 @@ func TestAControlPlaneTakesTheObjects(t *testing.T) {
 		s.Batch([]storage.Op{{Verb: storage.Put, Config: labelled}})
 		published(t, s, s.Apply(route("reviews", "reviews"), subsets))
 		c := controlPlane(t, s, xdstest.ClientOptions{Variant: v})
-		for _, kind := range schema.Pilot().All() {
+		for _, kind := range exportedKinds() {
 			c.AwaitAnswer(kindURL(kind.GroupVersionKind), 0)
 		}
 		awaitStored(t, s, c)
@@ -184,7 +189,7 @@ func TestAControlPlaneGetsWhatChanges(t *testing.T) {
 // acknowledged says whether the one control plane has all kinds.
 func acknowledged(s *xdstest.Server) bool {
 	all := s.XDS.Proxies()
-	return len(all) == 1 && len(all[0].Types) == len(schema.Pilot().All()) &&
+	return len(all) == 1 && len(all[0].Types) == len(exportedKinds()) &&
 		!slices.ContainsFunc(all[0].Types, func(t progress.TypeStatus) bool { return t.State != protocol.Synced })
 }
 
@@ -260,7 +265,7 @@ func TestAReturningControlPlaneIsAnswered(t *testing.T) {
 		xdstest.Eventually(t, "all is acknowledged", func() bool { return acknowledged(s) })
 		first.Close()
 		again := controlPlane(t, s, xdstest.ClientOptions{Variant: v, Resume: first})
-		for _, kind := range schema.Pilot().All() {
+		for _, kind := range exportedKinds() {
 			a := again.AwaitAnswer(kindURL(kind.GroupVersionKind), 0)
 			if v == protocol.Delta && len(a.Resources)+len(a.Removed) > 0 {
 				t.Errorf("%s: sent %v, removed %v", kind.Kind, a.Names(), a.Removed)
@@ -348,8 +353,11 @@ func TestAControlPlaneIsNoProxy(t *testing.T) {
 	c.AwaitAnswer(kindURL(schema.ServiceEntry), 0)
 	revision := s.Apply(service("reviews", 9080, "10.1.0.1"))
 	published(t, s, revision)
-	xdstest.Eventually(t, "the control plane is shown", func() bool { return len(s.XDS.Proxies()) == 1 })
-	if p := s.XDS.Proxies()[0]; p.Type != "api" || p.Name != "istiod-1.istio-system" || len(p.Types) != len(schema.Pilot().All()) {
+	xdstest.Eventually(t, "the control plane is shown with all kinds", func() bool {
+		all := s.XDS.Proxies()
+		return len(all) == 1 && len(all[0].Types) == len(exportedKinds())
+	})
+	if p := s.XDS.Proxies()[0]; p.Type != "api" || p.Name != "istiod-1.istio-system" {
 		t.Errorf("shown as %+v", p)
 	}
 	if nodes := s.XDS.Nodes(); len(nodes) > 0 {
