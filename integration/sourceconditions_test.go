@@ -70,6 +70,22 @@ func TestObjectsOfFilesHaveConditions(t *testing.T) {
 			}
 			return nil
 		})
+		// A broken edit changes nothing, and all who ask about the object are told.
+		dir.write("routes.yaml", strings.ReplaceAll(x.routes(0, 100), "subset: v2", "sbset: v2"))
+		shows("describe tells of the fault", `(?s)NOT SERVED AS IT STANDS IN ITS SOURCE.*sbset`, "describe", "virtualservice", "reviews", "-n", "shop")
+		if out := s.try("", "wait", "virtualservice/reviews", "-n", "shop"); out.code == 0 || !strings.Contains(out.stderr, "sbset") {
+			t.Errorf("wait says %+v", out)
+		}
+		if text, err := s.get("/readyz?verbose", nil); err != nil || !strings.Contains(string(text), "not served as it stands there: 1") {
+			t.Errorf("%s, %v", text, err)
+		}
+		dir.write("routes.yaml", x.routes(0, 100))
+		eventually(t, "wait ends well again", func() error {
+			if out := s.try("", "wait", "virtualservice/reviews", "-n", "shop"); out.code != 0 {
+				return fmt.Errorf("%+v", out)
+			}
+			return nil
+		})
 		s.expectNothingRejected()
 		client.expectNothingRejected()
 	})

@@ -127,6 +127,13 @@ func (e *environment) printDescription(key config.Key, d description) error {
 		}
 	}
 	if d.Propagation != nil {
+		rows := [][]string{{"NOT SERVED AS IT STANDS IN ITS SOURCE, BUT AS IT WAS BEFORE"}}
+		for _, fault := range d.Propagation.Faults {
+			rows = append(rows, []string{fault})
+		}
+		if err := e.printSection(rows); err != nil {
+			return err
+		}
 		fmt.Fprintf(e.stdout, "\n%s\n", distribution(*d.Propagation))
 		if err := e.printLaggards(*d.Propagation); err != nil {
 			return err

@@ -194,7 +194,9 @@ func (e *environment) propagation(ctx context.Context, c *client.Client, query u
 }
 
 // met says whether enough proxies have taken it.
-func met(p admin.Propagation, o waitFlags) bool { return shared(p, o) && p.Accepted >= o.least }
+func met(p admin.Propagation, o waitFlags) bool {
+	return len(p.Faults) == 0 && shared(p, o) && p.Accepted >= o.least
+}
 
 // shared says whether enough of the connected proxies have taken it.
 func shared(p admin.Propagation, o waitFlags) bool {
@@ -205,7 +207,7 @@ func shared(p admin.Propagation, o waitFlags) bool {
 // ended says whether it is known how it ends. A proxy that has refused a change does not
 // take it later, but others may come.
 func ended(p admin.Propagation, o waitFlags) bool {
-	return met(p, o) || len(p.Behind) == 0 && p.Waiting == 0 && !shared(p, o)
+	return met(p, o) || len(p.Faults) > 0 || len(p.Behind) == 0 && p.Waiting == 0 && !shared(p, o)
 }
 
 // unmet is the result of a wait that was in vain.
@@ -235,6 +237,8 @@ func (e *environment) lacking(p admin.Propagation, o waitFlags) error {
 	switch lacking := p.Rejected + p.Waiting; {
 	case met(p, o):
 		return nil
+	case len(p.Faults) > 0:
+		return unmet{fmt.Errorf("it is not served as it stands in its source, but as it was before: %s", strings.Join(p.Faults, "; "))}
 	case shared(p, o):
 		return unmet{fmt.Errorf("revision %d was taken by %s within %s, and --min-proxies asks for %d", p.Revision, proxyCount(p.Accepted), o.timeout, o.least)}
 	case len(p.Behind) > 0:

@@ -25,6 +25,9 @@ const PropagationPath = "/apis/portolan.io/v1/propagation"
 type Propagation struct {
 	metav1.TypeMeta       `json:",inline"`
 	progress.Distribution `json:",inline"`
+	// Faults say what of an object is not served as it stands in its source, another than
+	// the store: what it held there before is served.
+	Faults []string `json:"faults,omitempty"`
 }
 
 // Objects looks up the revision of an object, and that of the store.
@@ -33,8 +36,9 @@ type Objects interface {
 	StoreRevision(ctx context.Context) (int64, error)
 }
 
-// ServePropagation serves what a view sees.
-func ServePropagation(view *progress.View, objects Objects) rest.EndpointFunc {
+// ServePropagation serves what a view sees. faults returns the Faults of an object of
+// another source than the store.
+func ServePropagation(view *progress.View, objects Objects, faults func(*config.Config) []string) rest.EndpointFunc {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET")
@@ -46,7 +50,7 @@ func ServePropagation(view *progress.View, objects Objects) rest.EndpointFunc {
 		}
 		out := Propagation{TypeMeta: metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "Propagation"}}
 		if object != nil {
-			out.Distribution = view.OfObject(object)
+			out.Distribution, out.Faults = view.OfObject(object), faults(object)
 		} else {
 			out.Distribution = view.Of(revision, all)
 		}

@@ -54,7 +54,7 @@ func TestHowFarAnObjectOfAFileHasCome(t *testing.T) {
 		t.Helper()
 		w := httptest.NewRecorder()
 		query := "?group=networking.istio.io&kind=VirtualService&namespace=shop&name=pay"
-		if err := admin.ServePropagation(view, of)(w, httptest.NewRequest("GET", admin.PropagationPath+query, nil)); err != nil {
+		if err := admin.ServePropagation(view, of, func(*config.Config) []string { return nil })(w, httptest.NewRequest("GET", admin.PropagationPath+query, nil)); err != nil {
 			t.Fatal(err)
 		}
 		if err := json.Unmarshal(w.Body.Bytes(), &out); err != nil {

@@ -1,6 +1,8 @@
 package serve
 
 import (
+	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -110,7 +112,7 @@ func (s *server) addConfigs() error {
 		return err
 	}
 	s.source, s.sources = all, all
-	s.checks = append(s.checks, rest.Check{Name: "sources", Degraded: all.Degraded})
+	s.checks = append(s.checks, rest.Check{Name: "sources", Degraded: s.sourcesDegraded})
 	return s.metrics.Register(all)
 }
 
@@ -120,6 +122,19 @@ func (s *server) storePlace() string {
 		return s.o.Embedded.DataDir
 	}
 	return strings.Join(s.store.client.Endpoints(), ",")
+}
+
+// sourcesDegraded says what is wrong with the sources, and with what they hold.
+func (s *server) sourcesDegraded() error {
+	out := []error{s.sources.Degraded()}
+	for _, of := range s.sources.Statuses() {
+		if source, ok := of.Cache.(faulty); ok {
+			if n := len(source.Faults()); n > 0 {
+				out = append(out, fmt.Errorf("source %s: what is not served as it stands there: %d (portolan source describe %[1]s)", of.Name, n))
+			}
+		}
+	}
+	return errors.Join(out...)
 }
 
 // sourceStatuses tells how the sources are.
