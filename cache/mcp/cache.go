@@ -169,7 +169,8 @@ func (c *Cache) Run(ctx context.Context) error {
 	if err := c.Seal(); err != nil {
 		return err
 	}
-	wait := retry.New(c.o.RetryMin, c.o.RetryMax)
+	// A peer of which nothing is known yet may be waiting for this server, too.
+	wait := retry.New(c.o.RetryMin, min(c.o.RetryMax, max(c.o.RetryMin, time.Second)))
 	for ctx.Err() == nil {
 		followed, err := c.follow(ctx)
 		if ctx.Err() != nil {
@@ -177,7 +178,7 @@ func (c *Cache) Run(ctx context.Context) error {
 		}
 		c.lost(err)
 		if followed {
-			wait.Reset()
+			wait = retry.New(c.o.RetryMin, c.o.RetryMax)
 		}
 		_ = wait.Wait(ctx)
 	}
@@ -194,7 +195,11 @@ func (c *Cache) lost(err error) {
 	c.mu.Unlock()
 	if c.told != err.Error() {
 		c.told = err.Error()
-		c.o.Log.Warn("a source of configuration cannot be followed: its last objects are served", "peer", c.o.Address, "err", err)
+		kept := "its last objects are served"
+		if c.Snapshot() == nil {
+			kept = "nothing is known of it yet"
+		}
+		c.o.Log.Warn("a source of configuration cannot be followed: "+kept, "peer", c.o.Address, "err", err)
 	}
 }
 

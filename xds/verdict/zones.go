@@ -31,7 +31,7 @@ func (j *judge) zones(object *config.Config, spec *networking.DestinationRule) {
 	for _, field := range fields {
 		j.add(Verdict{
 			Code: ZonesUnknown, Field: field,
-			Message: "no proxy that the rule is for knows the endpoints of its own service: proxies prefer their region, and no zone",
+			Message: "has no effect: no proxy that the rule is for knows the endpoints of its own service. Proxies prefer their region, and no zone",
 			Remedy:  "start proxies with portolan bootstrap --self-discovery",
 		})
 	}
