@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/portolan-mesh/portolan/cache/rest/batch"
@@ -60,7 +61,7 @@ func (o *secretWrite) run(c *cobra.Command, env *environment, name, kind string,
 		spec.Data[entry] = content
 	}
 	object := &config.Config{Meta: config.Meta{GroupVersionKind: schema.Secret, Namespace: o.namespace, Name: name}, Spec: spec}
-	m := &manifest{schemas: env.schemas, documents: []config.Document{{Source: "the files", Config: object}}}
+	m := &manifest{schemas: env.schemas, documents: []config.Document{{Source: fileNames(files), Config: object}}}
 	m.validate()
 	if err := m.err("stored"); err != nil {
 		return err
@@ -68,12 +69,19 @@ func (o *secretWrite) run(c *cobra.Command, env *environment, name, kind string,
 	if o.dry.mode == dryRunClient {
 		return o.reportValid(env, m)
 	}
-	operations, err := m.operations(batch.Apply)
-	if err != nil {
-		return err
-	}
 	var result *batch.Result
-	err = env.call(c.Context(), func(ctx context.Context, api *client.Client) (err error) {
+	err := env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
+		stored, err := api.Get(ctx, client.Resource(env.schemas.Kind(schema.Secret)), o.namespace, name)
+		switch {
+		case err == nil: // the data is replaced, and nothing else
+			object.Labels, object.Annotations = stored.GetLabels(), stored.GetAnnotations()
+		case !apierrors.IsNotFound(err):
+			return err
+		}
+		operations, err := m.operations(batch.Apply)
+		if err != nil {
+			return err
+		}
 		result, err = o.send(ctx, api, o.why.about(operations))
 		return err
 	})
@@ -84,6 +92,11 @@ func (o *secretWrite) run(c *cobra.Command, env *environment, name, kind string,
 		return err
 	}
 	return o.await(c.Context(), env, result)
+}
+
+// fileNames are the names of files, in order.
+func fileNames(files map[string]string) string {
+	return strings.Join(slices.Sorted(maps.Values(files)), ", ")
 }
 
 func newSecretTLSCommand(env *environment) *cobra.Command {
@@ -234,17 +247,20 @@ func newSecretReadCommand(env *environment) *cobra.Command {
 		Long: `Print an entry of a secret in the clear. The server answers the user who runs it
 alone, on its own machine.`,
 		Example: `  portolan secret read shop-cert tls.crt -n ingress`,
-		Args:    cobra.ExactArgs(2),
+		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(c *cobra.Command, args []string) error {
 			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
 				data, err := api.SecretData(ctx, namespace, args[0])
 				if err != nil {
 					return err
 				}
+				has := cmp.Or(strings.Join(slices.Sorted(maps.Keys(data)), ", "), "none")
+				if len(args) == 1 {
+					return usageError{fmt.Errorf("name the entry: secret/%s/%s has %s", namespace, args[0], has)}
+				}
 				content, ok := data[args[1]]
 				if !ok {
-					return dataError{fmt.Errorf("secret/%s/%s has no entry %s: it has %s", namespace, args[0], args[1],
-						cmp.Or(strings.Join(slices.Sorted(maps.Keys(data)), ", "), "none"))}
+					return dataError{fmt.Errorf("secret/%s/%s has no entry %s: it has %s", namespace, args[0], args[1], has)}
 				}
 				_, err = env.stdout.Write(content)
 				return err
@@ -330,9 +346,13 @@ and import, and then run portolan secret reseal.`,
 			RunE: func(c *cobra.Command, _ []string) error {
 				return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
 					text, err := api.SealingKeys(ctx)
-					if err == nil {
-						_, err = fmt.Fprint(env.stdout, text)
+					if err != nil {
+						return err
 					}
+					if !strings.Contains(text, "portolan-sealing-key") {
+						return errors.New("the server has no sealing key: the first secret makes one, or portolan secret key add")
+					}
+					_, err = fmt.Fprint(env.stdout, text)
 					return err
 				})
 			},
@@ -375,18 +395,22 @@ func (e *environment) tellAdded(added []string, err error) error {
 }
 
 func newSecretResealCommand(env *environment) *cobra.Command {
-	key := ""
+	key, lost := "", false
 	c := &cobra.Command{
 		Use:   "reseal",
 		Short: "Have another key seal, and seal all secrets anew with it",
 		Long: `Have another key of the server seal, the newest unless --key names one, and seal all
 secrets anew with it. A server of the store that does not have it cannot open them: hand
 it over first (portolan secret key export, import). It may be run again at any time; what
-is sealed with the key already stays as it is.`,
+is sealed with the key already stays as it is.
+
+Where no server has the key that seals now, and no copy of its file is left, what it has
+sealed is lost. --lost gives it up: make a key (portolan secret key add), reseal with
+--lost, and store the secrets again.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return env.callFor(c.Context(), 0, func(ctx context.Context, api *client.Client) error {
-				done, err := api.Reseal(ctx, key)
+				done, err := api.Reseal(ctx, key, lost)
 				if err != nil {
 					return err
 				}
@@ -399,5 +423,6 @@ is sealed with the key already stays as it is.`,
 		},
 	}
 	c.Flags().StringVar(&key, "key", "", "id of the key (default the newest)")
+	c.Flags().BoolVar(&lost, "lost", false, "give up the key that seals now: no server has it")
 	return c
 }

@@ -193,7 +193,7 @@ func (s *Sealer) Seal(ctx context.Context, object, stored *config.Config, trial 
 	}
 	if !spec.InClear() && spec.Sealed != nil {
 		if had.Sealed == nil || had.Sealed.Content != spec.Sealed.Content {
-			return nil, fmt.Errorf("%w: data: is missing: documents and the history have no data of secrets, and that of this one has changed or gone since: give its data", storage.ErrInvalid)
+			return nil, fmt.Errorf("%w: data: is missing: documents and the history have no data of secrets, and that of this one has changed or gone since: store it again, with its data", storage.ErrInvalid)
 		}
 		next.Sealed = had.Sealed
 		return out, nil
@@ -308,13 +308,14 @@ func (s *Sealer) Import(text []byte) ([]string, error) {
 	return added, s.keep(had.With(other))
 }
 
-// Use makes a key the one that seals, on all servers of the store.
-func (s *Sealer) Use(ctx context.Context, id string) error {
+// Use makes a key the one that seals, on all servers of the store. If the server does not
+// have the one that does, and lost is not set, that is an error: another server may have it.
+func (s *Sealer) Use(ctx context.Context, id string, lost bool) error {
 	from, err := s.records.SealingRecord(ctx)
 	if err != nil || from.Key == id {
 		return err
 	}
-	if from.Key != "" {
+	if from.Key != "" && !lost {
 		if err := s.holds(from); err != nil {
 			return err
 		}

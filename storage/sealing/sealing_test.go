@@ -209,10 +209,10 @@ func TestTwoServers(t *testing.T) {
 	if box := mustSeal(t, first, object(nil), nil).Spec.(*secret.Spec).Sealed.Box; box.Key == id {
 		t.Error("a key that was only added seals")
 	}
-	if err := second.Use(t.Context(), id); err == nil {
+	if err := second.Use(t.Context(), id, false); err == nil {
 		t.Error("a server uses a key that it does not have")
 	}
-	if err := first.Use(t.Context(), id); err != nil {
+	if err := first.Use(t.Context(), id, false); err != nil {
 		t.Fatal(err)
 	}
 	resealed, changed, err := first.Reseal(t.Context(), stored)
@@ -294,5 +294,28 @@ func TestADamagedRecord(t *testing.T) {
 	}
 	if _, err := json.Marshal(r.held); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestALostKey is given up where somebody says that it is lost: new secrets are sealed with
+// another, and a secret that nobody can open is replaced by its data.
+func TestALostKey(t *testing.T) {
+	t.Parallel()
+	r := &records{}
+	stored := mustSeal(t, server(t, r), object(map[string][]byte{"a": []byte("1")}), nil)
+	s := server(t, r)
+	id, err := s.AddKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Use(t.Context(), id, false); !errors.Is(err, storage.ErrUnavailable) {
+		t.Errorf("the key of another server is given up: %v", err)
+	}
+	if err := s.Use(t.Context(), id, true); err != nil {
+		t.Fatal(err)
+	}
+	again := mustSeal(t, s, object(map[string][]byte{"a": []byte("1")}), stored)
+	if data, err := s.Open(again); err != nil || string(data["a"]) != "1" {
+		t.Errorf("%v, %v", data, err)
 	}
 }

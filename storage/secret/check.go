@@ -151,7 +151,11 @@ func checkCertificates(name string, text []byte, report func(name, format string
 		}
 	}
 	if n == 0 {
-		report(name, "has no certificate in PEM (-----BEGIN CERTIFICATE-----)")
+		hint := ""
+		if _, err := x509.ParseCertificate(text); err == nil {
+			hint = ", but one in DER: openssl x509 -inform DER -in FILE -out FILE makes PEM of it"
+		}
+		report(name, "has no certificate in PEM (-----BEGIN CERTIFICATE-----)%s", hint)
 	}
 	return n > 0
 }

@@ -34,10 +34,10 @@ func (c *Client) AddSealingKeys(ctx context.Context, text string) ([]string, err
 }
 
 // Reseal makes a key the one that seals, the newest of the server if it is empty, and
-// seals all secrets with it.
-func (c *Client) Reseal(ctx context.Context, key string) (*maintenance.Resealing, error) {
+// seals all secrets with it. lost gives up the key that seals now.
+func (c *Client) Reseal(ctx context.Context, key string, lost bool) (*maintenance.Resealing, error) {
 	out := &maintenance.Resealing{}
-	if _, err := c.do(ctx, request{method: http.MethodPost, path: maintenance.ResealPath, body: maintenance.Resealing{Key: key}}, out); err != nil {
+	if _, err := c.do(ctx, request{method: http.MethodPost, path: maintenance.ResealPath, body: maintenance.Resealing{Key: key, Lost: lost}}, out); err != nil {
 		return nil, err
 	}
 	return out, nil

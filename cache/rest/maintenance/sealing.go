@@ -52,6 +52,8 @@ type Resealing struct {
 	metav1.TypeMeta `json:",inline"`
 	// Key is the id of the key; empty asks for the newest of the server.
 	Key string `json:"key,omitempty"`
+	// Lost says that no server has the key that seals now: what it has sealed is lost.
+	Lost bool `json:"lost,omitempty"`
 	// Resealed counts the secrets that were sealed anew. Left are those that were not,
 	// and why.
 	Resealed int      `json:"resealed"`
@@ -74,7 +76,7 @@ type Sealing interface {
 	// those that the server did not have.
 	AddSealingKeys(text string) ([]string, error)
 	// Reseal does what the Resealing asks for.
-	Reseal(ctx context.Context, key string) (Resealing, error)
+	Reseal(ctx context.Context, key string, lost bool) (Resealing, error)
 	// SecretData returns the data of a secret.
 	SecretData(namespace, name string) (map[string][]byte, error)
 }
@@ -112,7 +114,7 @@ func (o Options) reseal(w http.ResponseWriter, r *http.Request) error {
 	if err := rest.ReadJSON(w, r, &in); err != nil {
 		return err
 	}
-	done, err := o.Sealing.Reseal(r.Context(), in.Key)
+	done, err := o.Sealing.Reseal(r.Context(), in.Key, in.Lost)
 	if err != nil {
 		return err
 	}

@@ -50,7 +50,17 @@ func (s secrets) Degraded() error {
 	if len(unopened) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d secrets cannot be opened, and are not served: %s", len(unopened), strings.Join(unopened[:min(len(unopened), 3)], "; "))
+	return fmt.Errorf("%d secrets cannot be opened, and are not served: %s", len(unopened), shortList(unopened))
+}
+
+// shortList names the first of some things, and how many more there are.
+func shortList(all []string) string {
+	const most = 3
+	text := strings.Join(all[:min(len(all), most)], "; ")
+	if more := len(all) - most; more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return text
 }
 
 // all are the secrets of the store, in order.
@@ -113,7 +123,7 @@ func (s secrets) AddSealingKeys(text string) ([]string, error) {
 
 // Reseal implements maintenance.Sealing. A secret that somebody writes meanwhile is sealed
 // by that write.
-func (s secrets) Reseal(ctx context.Context, key string) (out maintenance.Resealing, err error) {
+func (s secrets) Reseal(ctx context.Context, key string, lost bool) (out maintenance.Resealing, err error) {
 	ids := s.sealer.Ring().IDs()
 	if key == "" && len(ids) > 0 {
 		key = ids[len(ids)-1]
@@ -121,7 +131,7 @@ func (s secrets) Reseal(ctx context.Context, key string) (out maintenance.Reseal
 	if key == "" {
 		return out, fmt.Errorf("%w: this server has no sealing key: make one with portolan secret key add", storage.ErrInvalid)
 	}
-	if err := s.sealer.Use(ctx, key); err != nil {
+	if err := s.sealer.Use(ctx, key, lost); err != nil {
 		return out, err
 	}
 	out.Key = key
@@ -158,7 +168,7 @@ func (s secrets) SecretData(namespace, name string) (map[string][]byte, error) {
 	}
 	data, err := s.sealer.Open(object)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", storage.ErrUnavailable, err)
+		return nil, fmt.Errorf("%w: %w: see portolan secret status", storage.ErrUnavailable, err)
 	}
 	return data, nil
 }
