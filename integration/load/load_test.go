@@ -221,6 +221,12 @@ func TestTheGridHasWhatItIsJudgedBy(t *testing.T) {
 				r.floors[usual(change)] = 1
 			}
 		}
+		if c.files { // judged by the same cell's changes through the API
+			r.report.cells = []*results{r}
+			for _, change := range c.changes {
+				r.add(p99(change), seconds, 1)
+			}
+		}
 		for figure, target := range r.targets() {
 			if target.why != "" && target.most == 0 {
 				t.Errorf("%s: %s is to be %q, and there is nothing of that", c.name, figure, target.why)
