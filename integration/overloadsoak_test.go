@@ -94,7 +94,7 @@ func (f *healthyFleet) measure(t *testing.T, changes int) time.Duration {
 		all = append(all, f.await()...)
 	}
 	slices.Sort(all)
-	return all[len(all)*99/100]
+	return all[(len(all)*99+99)/100-1] // the nearest rank: not more than 99 in 100 take less
 }
 
 // TestSoakOverload attacks a server that serves fifty proxies in each of several ways:
