@@ -28,13 +28,18 @@ var ErrDamaged = errors.New("the sealed value is damaged, or was moved here from
 
 // Seal seals a value under a key of the ring. Equal values have different boxes.
 func (r Ring) Seal(id string, value, context []byte) (Box, error) {
+	var data [keySize]byte
+	_, _ = rand.Read(data[:]) // never fails
+	return r.box(id, data, sealer(data).Seal(nil, nil, value, context), context)
+}
+
+// box makes the Box of a value that a data key has sealed.
+func (r Ring) box(id string, data [keySize]byte, sealed, context []byte) (Box, error) {
 	k := r.find(id)
 	if k == nil {
 		return Box{}, &UnknownKeyError{id}
 	}
-	var data [keySize]byte
-	_, _ = rand.Read(data[:]) // never fails
-	return Box{Key: id, DataKey: sealer(k.secret).Seal(nil, nil, data[:], keyContext(context)), Value: sealer(data).Seal(nil, nil, value, context)}, nil
+	return Box{Key: id, DataKey: sealer(k.secret).Seal(nil, nil, data[:], keyContext(context)), Value: sealed}, nil
 }
 
 // Open returns the value of a Box. The error is an UnknownKeyError or ErrDamaged.
@@ -59,11 +64,7 @@ func (r Ring) Reseal(b Box, id string, context []byte) (Box, error) {
 	if err != nil {
 		return Box{}, err
 	}
-	k := r.find(id)
-	if k == nil {
-		return Box{}, &UnknownKeyError{id}
-	}
-	return Box{Key: id, DataKey: sealer(k.secret).Seal(nil, nil, data[:], keyContext(context)), Value: b.Value}, nil
+	return r.box(id, data, b.Value, context)
 }
 
 func (r Ring) dataKey(b Box, context []byte) (data [keySize]byte, err error) {
