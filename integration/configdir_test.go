@@ -31,11 +31,15 @@ func newConfigDir(t testing.TB, documents map[string]string) *configDir {
 // write replaces a file as editors do: another file is renamed to it.
 func (d *configDir) write(name, text string) {
 	d.t.Helper()
-	hidden := filepath.Join(d.path, "."+name+".tmp")
+	file := filepath.Join(d.path, name)
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		d.t.Fatal(err)
+	}
+	hidden := filepath.Join(filepath.Dir(file), "."+filepath.Base(file)+".tmp")
 	if err := os.WriteFile(hidden, []byte(text), 0o600); err != nil {
 		d.t.Fatal(err)
 	}
-	if err := os.Rename(hidden, filepath.Join(d.path, name)); err != nil {
+	if err := os.Rename(hidden, file); err != nil {
 		d.t.Fatal(err)
 	}
 }

@@ -86,6 +86,17 @@ func TestObjectsOfFilesHaveConditions(t *testing.T) {
 			}
 			return nil
 		})
+		// What is only warned of is served as it stands.
+		beside := fill(addressed, "$name", "beside", "$port", 5432, "$target", 1)
+		dir.write("shop/one.yaml", beside)
+		dir.write("shop/two.yaml", strings.Replace(beside, "namespace: shop", "namespace: other", 1))
+		shows("the folder is another's", `is in the namespace other`, "source", "describe", dir.path)
+		if out := s.try("", "wait", "serviceentry/beside", "-n", "other"); out.code != 0 {
+			t.Errorf("wait says %+v", out)
+		}
+		if text, err := s.get("/readyz?verbose", nil); err != nil || strings.Contains(string(text), "as it stands") {
+			t.Errorf("%s, %v", text, err)
+		}
 		s.expectNothingRejected()
 		client.expectNothingRejected()
 	})

@@ -2,7 +2,6 @@ package serve
 
 import (
 	"fmt"
-	"iter"
 	"os"
 	"regexp"
 	"strings"
@@ -45,26 +44,9 @@ func nodeName() string {
 // peer is the cache of another control plane that tells its faults.
 type peer struct{ *mcp.Cache }
 
-// Faults implements faulty.
-func (p peer) Faults() []string {
-	var out []string
+func (p peer) faults() (out []fault) {
 	for _, problem := range p.Problems() {
-		text := problem.String()
-		if problem.Serving && !problem.Warning {
-			text += " (what it held before is served)"
-		}
-		out = append(out, text)
+		out = append(out, fault{problem.Object, problem.String(), problem.Message, problem.Serving && !problem.Warning, problem.Warning})
 	}
 	return out
-}
-
-// faultsByObject implements faulty.
-func (p peer) faultsByObject() iter.Seq2[string, string] {
-	return func(yield func(object, fault string) bool) {
-		for _, problem := range p.Problems() {
-			if !yield(problem.Object, problem.Message) {
-				return
-			}
-		}
-	}
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/portolan-mesh/portolan/cache/statuses"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/aggregate"
-	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/storage/sealing"
@@ -162,7 +161,7 @@ func (s *server) addAPI() (err error) {
 	}
 	view := s.view()
 	s.api.Handle(admin.ProxiesPath, admin.Proxies(s.xds, view))
-	s.api.Endpoint(admin.PropagationPath, admin.ServePropagation(view, s.source, func(o *config.Config) []string { return s.faultsOf(o.Source)[o.Key().String()] }))
+	s.api.Endpoint(admin.PropagationPath, admin.ServePropagation(view, s.source, s.keptFor))
 	s.api.Endpoint(admin.ServicesPath, admin.Services(s.xds, s.placesOf))
 	s.api.Endpoint(admin.ReferencesPath, admin.ServeReferences(s.xds))
 	s.api.Endpoint(explain.Path, explain.Serve(s.xds, catalogue.Types()))

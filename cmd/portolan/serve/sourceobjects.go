@@ -11,6 +11,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/filesd"
+	"github.com/portolan-mesh/portolan/storage/config"
 )
 
 // SourceObjectsPath is the path, in the config API, of the objects of one source of
@@ -57,7 +58,10 @@ func (s *server) serveSourceObjects(w http.ResponseWriter, r *http.Request) erro
 	for i := range objects {
 		o := &objects[i]
 		of := o.Key().String()
-		item := SourceObject{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, Place: o.Place, ShadowedBy: o.By, Faults: faults[of]}
+		item := SourceObject{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, Place: o.Place, ShadowedBy: o.By}
+		for _, f := range faults[of] {
+			item.Faults = append(item.Faults, f.message)
+		}
 		if o.By == "" {
 			for _, v := range verdicts.Of(o.Key()) {
 				item.Issues = append(item.Issues, string(v.Code))
@@ -91,20 +95,30 @@ func (s *server) objectsOf(name string) (objects []aggregate.Object, known bool)
 }
 
 // faultsOf are the faults of the objects of a source, by Key.String.
-func (s *server) faultsOf(name string) map[string][]string {
-	out := map[string][]string{}
+func (s *server) faultsOf(name string) map[string][]fault {
+	out := map[string][]fault{}
 	if s.sources == nil {
 		return out
 	}
 	for _, of := range s.sources.Statuses() {
-		source, ok := of.Cache.(faulty)
-		if of.Name != name || !ok {
+		if of.Name != name {
 			continue
 		}
-		for object, fault := range source.faultsByObject() {
-			if object != "" {
-				out[object] = append(out[object], fault)
+		for _, f := range faultsIn(of) {
+			if f.object != "" {
+				out[f.object] = append(out[f.object], f)
 			}
+		}
+	}
+	return out
+}
+
+// keptFor says why an object of a source is served as it was before, and not as it stands
+// there.
+func (s *server) keptFor(object *config.Config) (out []string) {
+	for _, f := range s.faultsOf(object.Source)[object.Key().String()] {
+		if f.kept {
+			out = append(out, f.message)
 		}
 	}
 	return out

@@ -3,7 +3,6 @@ package serve
 import (
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -72,12 +71,33 @@ type configCache interface {
 	statuses.Base
 }
 
-// faulty is a source that tells what of it is not served as it stands there.
-type faulty interface {
-	Faults() []string
-	// faultsByObject iterates over the faults by the Key.String of their objects; "" is of
-	// none.
-	faultsByObject() iter.Seq2[string, string]
+// faulty is a source that tells what is wrong with what it holds.
+type faulty interface{ faults() []fault }
+
+// fault is something wrong with what a source holds.
+type fault struct {
+	// object is the Key.String of the object that has it, "" of none. text is the whole fault
+	// in a line, and message that without its place.
+	object, text, message string
+	// kept says that what the object held before is served. warning says that the object is
+	// served as it stands there.
+	kept, warning bool
+}
+
+// String is the whole fault, with what is served instead.
+func (f fault) String() string {
+	if f.kept {
+		return f.text + " (what it held before is served)"
+	}
+	return f.text
+}
+
+// faultsIn returns the faults of a source, none of one that is not faulty.
+func faultsIn(source aggregate.Status) []fault {
+	if f, ok := source.Cache.(faulty); ok {
+		return f.faults()
+	}
+	return nil
 }
 
 // addConfigs makes the cache of all configuration: the mirror of the store, or an
@@ -87,12 +107,11 @@ func (s *server) addConfigs() error {
 		Worker: s.worker, Schemas: s.configs.Schemas(), Store: s.configs, Domain: s.o.Mesh.Domain, Log: s.logger,
 		Registerer: s.metrics, HistoryMemory: s.o.HistoryMemory,
 	}
+	s.mirror = mirror.New(s.store.client, own)
 	if len(s.o.ConfigDirs)+len(s.o.ConfigPeers) == 0 {
-		s.mirror = mirror.New(s.store.client, own)
 		s.source = s.mirror
 		return nil
 	}
-	s.mirror = mirror.New(s.store.client, own)
 	store := aggregate.Source{Name: storeSource, Cache: s.mirror, Kind: storeSource, Where: s.storePlace()}
 	sources := s.directories()
 	if s.o.ConfigDirsFirst {
@@ -128,10 +147,9 @@ func (s *server) storePlace() string {
 func (s *server) sourcesDegraded() error {
 	out := []error{s.sources.Degraded()}
 	for _, of := range s.sources.Statuses() {
-		if source, ok := of.Cache.(faulty); ok {
-			if n := len(source.Faults()); n > 0 {
-				out = append(out, fmt.Errorf("source %s: what is not served as it stands there: %d (portolan source describe %[1]s)", of.Name, n))
-			}
+		faults := slices.DeleteFunc(faultsIn(of), func(f fault) bool { return f.warning })
+		if n := len(faults); n > 0 {
+			out = append(out, fmt.Errorf("source %s: what is not served as it stands there: %d (portolan source describe %[1]s)", of.Name, n))
 		}
 	}
 	return errors.Join(out...)
@@ -185,8 +203,8 @@ func (s *server) sourceStatus(of *aggregate.Status) SourceStatus {
 		lag := s.mirror.Staleness().Seconds()
 		out.LagSeconds = &lag
 	}
-	if f, ok := of.Cache.(faulty); ok {
-		out.Faults = f.Faults()
+	for _, f := range faultsIn(*of) {
+		out.Faults = append(out.Faults, f.String())
 	}
 	return out
 }
@@ -221,26 +239,9 @@ func (s *server) directories() []aggregate.Source {
 // directory is the cache of a directory that tells its faults.
 type directory struct{ *file.Cache }
 
-// Faults implements faulty.
-func (d directory) Faults() []string {
-	var out []string
+func (d directory) faults() (out []fault) {
 	for _, p := range d.Problems() {
-		text := p.String()
-		if p.Serving && !p.Warning {
-			text += " (what it held before is served)"
-		}
-		out = append(out, text)
+		out = append(out, fault{p.Object, p.String(), p.Message, p.Serving && !p.Warning, p.Warning})
 	}
 	return out
-}
-
-// faultsByObject implements faulty.
-func (d directory) faultsByObject() iter.Seq2[string, string] {
-	return func(yield func(object, fault string) bool) {
-		for _, p := range d.Problems() {
-			if !yield(p.Object, p.Message) {
-				return
-			}
-		}
-	}
 }
