@@ -20,8 +20,8 @@ var (
 	ErrBusy         = errors.New("the proxy is slow to take a response that is being sent: try again in a moment")
 )
 
-// Holdings is what a connected proxy, or a control plane that takes objects, should have
-// and has.
+// Holdings says what a connected client should have, and what it has: a proxy, or a control
+// plane that takes objects.
 type Holdings struct {
 	Proxy   *discovery.Proxy
 	Variant protocol.Variant // of its newest stream

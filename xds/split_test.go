@@ -176,10 +176,9 @@ func (s *split) move(path string, from, to *part, early bool) {
 	}
 }
 
-// TestObjectsMoveBetweenSources: whatever objects come, go and move between sources that
-// shadow one another, handlers are told of each change once, the mesh that was derived
-// change by change is the one that is derived from nothing, and it is that of a store
-// which has had the objects that count all along.
+// TestObjectsMoveBetweenSources: objects come, go and move between sources that shadow one
+// another. Handlers are told of each change once. The mesh derived change by change equals
+// the one derived from nothing, and that of a store which always had the objects that count.
 func TestObjectsMoveBetweenSources(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

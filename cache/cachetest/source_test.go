@@ -60,8 +60,8 @@ func (p *polled) Run(ctx context.Context) error {
 // fault is an error, or none: an atomic.Value takes values of one type.
 type fault struct{ error }
 
-// take publishes a snapshot of some documents. It is made of the one before, so that the
-// cost of what follows is that of what differs.
+// take publishes a snapshot of some documents. It makes it of the one before:
+// what follows then costs what differs.
 func (p *polled) take(text []byte) error {
 	documents, err := config.DecodeExported("the answer", text, p.Schemas().Type)
 	if err != nil {

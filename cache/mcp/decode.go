@@ -55,8 +55,8 @@ func (r *received) key(kind *schema.Schema) config.Key {
 	return key
 }
 
-// decode reads a resource of a kind. name and version are what the protocol says of it,
-// empty where it says nothing.
+// decode reads a resource of a kind. The protocol may give its name and its version
+// too; else they are empty.
 func (d *decoder) decode(kind *schema.Schema, name, version string, resource *anypb.Any) *received {
 	r := &received{name: name, version: version}
 	m := &mcpv1.Resource{}

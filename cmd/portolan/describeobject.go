@@ -76,8 +76,8 @@ type description struct {
 	metav1.TypeMeta `json:",inline"`
 	Object          *unstructured.Unstructured `json:"object"`
 	// Source is the source other than the store that the object comes from, and its place
-	// there. The Propagation of such an object is that of all there is on the servers that
-	// have it so.
+	// there. The Propagation of such an object counts the proxies of the servers that have
+	// it so, and all that these proxies should have.
 	Source      string             `json:"source,omitempty"`
 	Findings    []finding.Finding  `json:"findings,omitempty"`
 	Propagation *admin.Propagation `json:"propagation,omitempty"`

@@ -15,7 +15,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// ages are those of objects that a test has just made, with what fills their column.
+// ages finds the ages of objects that a test has just made, and the blanks behind them.
 var ages = regexp.MustCompile(`\b\d+s\b *`)
 
 // aged is a text in which all ages are 5s.

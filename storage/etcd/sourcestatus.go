@@ -13,8 +13,8 @@ import (
 
 const (
 	// SourcesPrefix is the tree of what servers report of their sources other than the
-	// store, by their ids, each under a lease of the server. ContentPrefix is that of the
-	// objects of these, by server, source and part, under the same lease.
+	// store, by their ids, each under a lease of the server. ContentPrefix is the tree of the
+	// objects in these sources, by server, source and part, under the same lease.
 	SourcesPrefix = StatusPrefix + "source/"
 	ContentPrefix = StatusPrefix + "content/"
 )

@@ -24,8 +24,8 @@ const (
 	// AllowAnyDynamicDNSCluster is the cluster of requests to unknown hosts that the
 	// proxy resolves.
 	AllowAnyDynamicDNSCluster = "AllowAnyDynamicDNSCluster"
-	// LocalCluster is the cluster of the bootstrap whose endpoints are those of the proxy's
-	// own service.
+	// LocalCluster is a cluster of the bootstrap. Its endpoints are those of the proxy's own
+	// service.
 	LocalCluster = "local_cluster"
 
 	VirtualOutboundListener = "virtualOutbound"
