@@ -6,13 +6,15 @@ import "time"
 // twice the usual time of a push lies between the beginnings of two, up to a maximum. So
 // the server spends about half of its time on pushing. A push takes
 // from its publication until all connections have advanced, or the maximum has passed.
+// One slow push does not make the usual time long, and one fast push ends it: after a
+// storm of large changes a small one does not wait as they did.
 // debounce has no clock and no content: a push is the difference of two contexts, however
 // many changes made it.
 type debounce struct {
 	max      time.Duration
 	last     time.Time     // when the last push began
 	underway bool          // whether the last push goes on
-	cost     time.Duration // how long a push takes, smoothed
+	cost     time.Duration // how long a push usually takes: it rises by halves, and falls at once
 }
 
 // at returns when to push a change that is seen now.
@@ -37,6 +39,6 @@ func (d *debounce) began(at time.Time) {
 
 // took notes how long the last push took.
 func (d *debounce) took(t time.Duration) {
-	d.cost = (d.cost + t) / 2
+	d.cost = min(t, (d.cost+t)/2)
 	d.underway = false
 }

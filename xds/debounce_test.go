@@ -31,4 +31,9 @@ func TestDebounce(t *testing.T) {
 	if got := d.at(at(2301)); !got.Equal(at(2400)) {
 		t.Errorf("a change waits until %v, want the maximum", got.Sub(start))
 	}
+	d.began(at(2500))
+	d.took(2 * time.Millisecond)
+	if got := d.at(at(2501)); !got.Equal(at(2504)) {
+		t.Errorf("after one fast push a change waits until %v, want twice its time", got.Sub(start))
+	}
 }
