@@ -57,7 +57,12 @@ type Proxy struct {
 	// Identity is the SPIFFE identity that the client proved, such as
 	// "spiffe://cluster.local/ns/shop/sa/web"; empty if it proved none. It outranks the
 	// address: see Serves and WorkloadLabels.
-	Identity           string
+	Identity string
+	// Local says that it connects from the server's own machine.
+	Local bool
+	// Certificate is the proxy's own, on its machine: TLS_CLIENT_CERT_CHAIN, TLS_CLIENT_KEY
+	// and TLS_CLIENT_ROOT_CERT, or the same of TLS_SERVER. It is zero for none.
+	Certificate        CertificateFiles
 	ClusterID, Network string
 	InterceptionMode   InterceptionMode
 	// DNSCapture says that applications beside it find services by the addresses
@@ -84,7 +89,7 @@ type Proxy struct {
 // Booleans and lists may be strings. A node whose metadata say GENERATOR: grpc, or
 // whose client is gRPC by its own words, is Proxyless whatever its id says. One whose
 // metadata say GENERATOR: api is a ConfigClient.
-func ParseProxy(node *corev3.Node) (*Proxy, error) {
+func ParseProxy(node *corev3.Node) (_ *Proxy, err error) {
 	if node == nil {
 		return nil, fmt.Errorf("the first request has no node: set node.id to type~ip~id~domain")
 	}
@@ -138,6 +143,9 @@ func ParseProxy(node *corev3.Node) (*Proxy, error) {
 	if l := node.GetLocality(); l != nil {
 		p.Locality = LocalityOf(l.GetRegion(), l.GetZone(), l.GetSubZone())
 	}
+	if p.Certificate, err = certificateFiles(metadata); err != nil {
+		return nil, fmt.Errorf("node id %q: %w", node.GetId(), err)
+	}
 	p.EnvoyVersion = build(node)
 	return p, nil
 }
@@ -163,6 +171,53 @@ func build(node *corev3.Node) string {
 		return strings.TrimSpace(node.GetUserAgentName() + " " + node.GetUserAgentVersion())
 	}
 	return ""
+}
+
+// CertificateFiles are the files of a certificate on a proxy's machine, by their paths: its
+// chain, its key, and the authorities that it trusts.
+type CertificateFiles struct{ Chain, Key, Roots string }
+
+// certificateFiles reads the files that node metadata name. A proxy has one certificate,
+// for the connections that it makes and those that it takes.
+func certificateFiles(metadata map[string]*structpb.Value) (CertificateFiles, error) {
+	read := func(end string) (CertificateFiles, error) {
+		keys := [...]string{"TLS_" + end + "_CERT_CHAIN", "TLS_" + end + "_KEY", "TLS_" + end + "_ROOT_CERT"}
+		var paths [len(keys)]string
+		var missing []string
+		for i, key := range keys {
+			if paths[i] = text(metadata[key]); paths[i] == "" {
+				missing = append(missing, key)
+			}
+		}
+		if len(missing) > 0 && len(missing) < len(keys) {
+			return CertificateFiles{}, fmt.Errorf("its metadata lack %s: name all of %s, or none", strings.Join(missing, " and "), strings.Join(keys[:], ", "))
+		}
+		return CertificateFiles{paths[0], paths[1], paths[2]}, nil
+	}
+	client, err := read("CLIENT")
+	if err != nil {
+		return client, err
+	}
+	server, err := read("SERVER")
+	if err != nil || server == client || server == (CertificateFiles{}) {
+		return client, err
+	}
+	if client != (CertificateFiles{}) {
+		return client, fmt.Errorf("its metadata TLS_CLIENT_CERT_CHAIN and TLS_SERVER_CERT_CHAIN, or the keys and roots beside them, differ: a proxy has one certificate, so name the same files")
+	}
+	return server, nil
+}
+
+// MayHaveSecrets says whether the proxy may be given the secrets of its namespace: it
+// proved to be of the namespace, or, while it proved nothing, it is on the server's own
+// machine, which has its word.
+func (p *Proxy) MayHaveSecrets() bool {
+	if p.Identity == "" {
+		return p.Local
+	}
+	_, rest, _ := strings.Cut(strings.TrimPrefix(p.Identity, "spiffe://"), "/")
+	account, ok := strings.CutPrefix(rest, "ns/"+p.Namespace+"/sa/")
+	return ok && p.Namespace != "" && (p.ServiceAccount == "" || p.ServiceAccount == account)
 }
 
 // Serves says whether an endpoint at an address of the proxy can belong to its

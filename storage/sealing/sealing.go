@@ -46,13 +46,15 @@ type Sealer struct {
 	ring atomic.Pointer[seal.Ring]
 	// fault says why the file could not be read; nil if it could.
 	fault error
+	// changed is called after each change of the ring.
+	changed func()
 }
 
 // New reads the ring of a server. A file that cannot be read is no error here: the
 // server does without secrets, and Ready says why. An empty file name is a server that
 // has none.
 func New(file string, records Records) *Sealer {
-	s := &Sealer{file: file, records: records}
+	s := &Sealer{file: file, records: records, changed: func() {}}
 	ring := seal.Ring{}
 	if file != "" {
 		var err error
@@ -69,6 +71,13 @@ func (s *Sealer) File() string { return s.file }
 
 // Ring returns the keys that the server has.
 func (s *Sealer) Ring() seal.Ring { return *s.ring.Load() }
+
+// Keys is Ring, by a pointer that differs whenever the ring does.
+func (s *Sealer) Keys() *seal.Ring { return s.ring.Load() }
+
+// OnChange has the sealer call f after each change of its ring. It is called once, before the
+// sealer is used.
+func (s *Sealer) OnChange(f func()) { s.changed = f }
 
 // Ready returns why the file of the ring cannot be used; nil if it can, or is not made
 // yet.
@@ -150,6 +159,7 @@ func (s *Sealer) keep(ring seal.Ring) error {
 		return fmt.Errorf("%w: write the sealing keys: %w", storage.ErrUnavailable, err)
 	}
 	s.ring.Store(&ring)
+	s.changed()
 	return nil
 }
 
@@ -244,11 +254,23 @@ func boxContext(key config.Key) []byte { return []byte(key.Path()) }
 // Open returns the data of a stored secret. The error says why this server cannot open
 // it.
 func (s *Sealer) Open(object *config.Config) (map[string][]byte, error) {
+	return Open(s.Ring(), object)
+}
+
+// Opens says whether a ring has the key of a secret. That of a trial is in no box, and counts
+// as one that opens.
+func Opens(ring seal.Ring, spec *secret.Spec) bool {
+	return spec.Sealed != nil && spec.Sealed.Box != nil && (spec.Sealed.Box.Key == "" || ring.Has(spec.Sealed.Box.Key))
+}
+
+// Open returns the data of a stored secret, by a ring that has its key. The error says why
+// the secret cannot be opened.
+func Open(ring seal.Ring, object *config.Config) (map[string][]byte, error) {
 	spec, ok := object.Spec.(*secret.Spec)
 	if !ok || spec.Sealed == nil || spec.Sealed.Box == nil {
 		return nil, fmt.Errorf("%s has no data", object.Key())
 	}
-	text, err := s.Ring().Open(*spec.Sealed.Box, boxContext(object.Key()))
+	text, err := ring.Open(*spec.Sealed.Box, boxContext(object.Key()))
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", object.Key(), err)
 	}

@@ -105,3 +105,44 @@ func (s *Spec) InClear() bool { return s.Data != nil || s.StringData != nil }
 
 // Names are the names of entries, in order.
 func Names(entries map[string][]byte) []string { return slices.Sorted(maps.Keys(entries)) }
+
+// Pair names the entries of the certificate and its key that proxies are given; false if it
+// has none. Those of an Opaque secret go first, as in Istio.
+func (s *Spec) Pair() (cert, key string, ok bool) {
+	for _, pair := range [...][2]string{{Cert, Key}, {TLSCert, TLSKey}} {
+		if s.has(pair[1]) && s.certifies(pair[0]) {
+			return pair[0], pair[1], true
+		}
+	}
+	return "", "", false
+}
+
+// Roots names the entry of the certificates of authorities; false if it has none.
+func (s *Spec) Roots() (name string, ok bool) {
+	for _, name := range [...]string{Authority, TLSAuthority} {
+		if s.certifies(name) {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// Revoked names the entry of the list of revoked certificates; false if it has none.
+func (s *Spec) Revoked() (name string, ok bool) {
+	for _, name := range [...]string{Revoked, TLSRevoked} {
+		if s.has(name) {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// has says whether a sealed secret has an entry.
+func (s *Spec) has(name string) bool {
+	return s.Sealed != nil && slices.ContainsFunc(s.Sealed.Entries, func(e Entry) bool { return e.Name == name })
+}
+
+// certifies says whether an entry of a sealed secret has a certificate.
+func (s *Spec) certifies(name string) bool {
+	return s.Sealed != nil && slices.ContainsFunc(s.Sealed.Certificates, func(c Certificate) bool { return c.Entry == name })
+}

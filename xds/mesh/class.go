@@ -47,6 +47,8 @@ type Class struct {
 	// Traits are the locality and the labels of the proxy by which anything in the
 	// configuration balances, with their values.
 	Traits string
+	// Certified: the proxy has a certificate of its own.
+	Certified bool
 	// RouteDelta: it takes virtual hosts as resources of their own. It is no part of the
 	// Shape, since proxies that do not take them so have the same virtual hosts.
 	RouteDelta bool
@@ -80,6 +82,7 @@ func (p *PushContext) ClassOf(proxy *discovery.Proxy) Class {
 		},
 		Namespace:  proxy.Namespace,
 		RouteDelta: proxy.RouteDelta,
+		Certified:  proxy.Certificate != discovery.CertificateFiles{},
 	}
 	if proxy.Type == discovery.Sidecar {
 		c.Domain, c.HTTPProxyPort = strings.ToLower(proxy.DNSDomain), proxy.HTTPProxyPort

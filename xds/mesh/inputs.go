@@ -4,6 +4,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/discovery/rows"
 	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/seal"
 	"github.com/portolan-mesh/portolan/xds/meshconfig"
 )
 
@@ -17,6 +18,8 @@ type Inputs struct {
 	Endpoints pmap.Map[*EndpointRow]
 	// Mesh is the mesh configuration; nil stands for meshconfig.Default.
 	Mesh *meshconfig.Config
+	// SealingKeys are the keys that open secrets; nil for none.
+	SealingKeys *seal.Ring
 }
 
 // The rows of the registries.

@@ -19,6 +19,9 @@ import (
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/seal"
+	"github.com/portolan-mesh/portolan/storage/secret"
 	"github.com/portolan-mesh/portolan/xds/meshconfig"
 )
 
@@ -42,7 +45,9 @@ func (d *draw) some(of []string, label string) []string {
 }
 
 func (d *draw) step() Inputs {
-	switch d.one([]string{"config", "config", "service", "endpoints"}, "what") {
+	switch d.one([]string{"config", "config", "service", "endpoints", "secret"}, "what") {
+	case "secret":
+		d.secret()
 	case "config":
 		d.config()
 	case "service":
@@ -150,6 +155,36 @@ func (d *draw) protocol() *networking.ConnectionPoolSettings_HTTPSettings {
 	}
 }
 
+// rings are the keys of three servers: none, an older one's, and those of both keys.
+var rings, ringIDs = func() ([]*seal.Ring, []string) {
+	older, first := seal.Ring{}.WithNew()
+	both, second := older.WithNew()
+	return []*seal.Ring{nil, &older, &both}, []string{first, second}
+}()
+
+// secret changes a secret, or the keys that the server has.
+func (d *draw) secret() {
+	if rapid.IntRange(0, 3).Draw(d.t, "keys") == 0 {
+		d.in.SealingKeys = rapid.SampledFrom(rings).Draw(d.t, "ring")
+		return
+	}
+	c := &config.Config{Meta: config.Meta{
+		GroupVersionKind: schema.Secret, Name: d.one([]string{"x", "x-cacert"}, "secret"), Namespace: d.one(testNamespaces, "namespace"),
+	}}
+	path := c.Key().Path()
+	if d.one([]string{"", "", "delete"}, "delete") != "" {
+		d.configs = d.configs.Delete(path)
+		return
+	}
+	spec := &secret.Spec{Sealed: &secret.Sealed{Box: &seal.Box{Key: d.one(ringIDs, "key")}}}
+	for _, name := range d.some([]string{secret.TLSCert, secret.TLSKey, secret.Authority, secret.TLSRevoked}, "entries") {
+		spec.Sealed.Entries = append(spec.Sealed.Entries, secret.Entry{Name: name})
+		spec.Sealed.Certificates = append(spec.Sealed.Certificates, secret.Certificate{Entry: name})
+	}
+	c.Spec = spec
+	d.configs = d.configs.Set(path, c)
+}
+
 func (d *draw) match() []*networking.HTTPMatchRequest {
 	var out []*networking.HTTPMatchRequest
 	for _, app := range d.some([]string{"x", "y", "z"}, "source") {
@@ -248,6 +283,9 @@ func dump(p *PushContext) map[string]string {
 			list = append(list, fmt.Sprintf("%p", vs.Config))
 		}
 		put("gateway streams", k, fmt.Sprint(list))
+	}
+	for k, r := range secretRows.of(p).All() {
+		put("secrets", k, fmt.Sprintf("%p %v", r.object, r.SecretParts))
 	}
 	for k, r := range importRows.of(p).All() {
 		var list []string

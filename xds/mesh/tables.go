@@ -36,6 +36,7 @@ const (
 	Gateways   // Gateway by path
 
 	Endpoints    // EndpointRow by rows.Key
+	Secrets      // SecretRow by SecretKey
 	Hosts        // HostRow by host
 	Addresses    // the hosts that have an address or were assigned it
 	Wildcards    // the hosts with an HTTP port that a pattern covers, by WildcardKey
@@ -77,6 +78,7 @@ var tables = [tableCount]table{
 	Gateways:   gatewayRows,
 
 	Endpoints:    given[*EndpointRow]{Endpoints, func(in *Inputs) pmap.Map[*EndpointRow] { return in.Endpoints }},
+	Secrets:      secretRows,
 	Hosts:        hostRows,
 	Addresses:    addressRows,
 	Wildcards:    wildcardRows,

@@ -158,6 +158,9 @@ const (
 	selfServes    = "serves"
 	selfDelta     = "routeDelta"
 	selfHTTPProxy = "httpProxy"
+	selfCertified = "certified"
+	selfFiles     = "certificate"
+	selfSecrets   = "secrets"
 
 	selfShortNames = "shortNames"
 )
@@ -186,6 +189,12 @@ func (selfTable) answer(v *View, key, args string) any {
 	case selfHTTPProxy:
 		port := v.HTTPProxyPort()
 		return port > 0 && (args == "" || args == strconv.Itoa(port))
+	case selfCertified:
+		return v.class.Certified
+	case selfFiles:
+		return v.workload.Certificate
+	case selfSecrets:
+		return v.workload.MayHaveSecrets()
 	case selfShortNames:
 		return host.FormatShortNames(v.class.Domain, args)
 	default:
@@ -216,6 +225,10 @@ func (v *View) gateway(port string) *routing.MergedGateway {
 // RouteDelta says whether the proxy takes virtual hosts as resources of their own,
 // else within their route configurations.
 func (v *View) RouteDelta() bool { return v.ask(Self, selfDelta, "").(bool) }
+
+// HasCertificate says whether the proxy has a certificate of its own, by which it is known
+// in the mesh: the secrets "default" and "ROOTCA".
+func (v *View) HasCertificate() bool { return v.ask(Self, selfCertified, "").(bool) }
 
 // HTTPProxyPort is the port on which a sidecar is an HTTP proxy: as its own metadata say,
 // else the mesh; 0 for none. It does not record.

@@ -48,6 +48,47 @@ const (
 	BlockAllVirtualHost           = "block_all"
 )
 
+// Names of secrets, as proxies request them. Istio has the same.
+const (
+	// WorkloadCertificate is the proxy's own certificate, and WorkloadRoots are the
+	// authorities that it trusts.
+	WorkloadCertificate = "default"
+	WorkloadRoots       = "ROOTCA"
+
+	// CredentialPrefix begins the names of stored secrets, and RootsSuffix ends those of
+	// the authorities among them.
+	CredentialPrefix = "kubernetes://"
+	RootsSuffix      = "-cacert"
+
+	// FileCertPrefix and FileRootPrefix begin the names of files on the proxy's machine.
+	FileCertPrefix = "file-cert:"
+	FileRootPrefix = "file-root:"
+	fileSeparator  = "~"
+)
+
+// Credential names the certificate and key of a stored secret.
+func Credential(name string) string { return CredentialPrefix + name }
+
+// CredentialRoots names the authorities of a stored secret.
+func CredentialRoots(name string) string { return CredentialPrefix + name + RootsSuffix }
+
+// FileCert names a certificate and its key, FileRoots certificates of authorities, by the
+// paths of their files on the proxy's machine.
+func FileCert(cert, key string) string { return FileCertPrefix + cert + fileSeparator + key }
+
+// FileRoots is described with FileCert.
+func FileRoots(path string) string { return FileRootPrefix + path }
+
+// ParseFileCert reads a name that FileCert has made.
+func ParseFileCert(name string) (cert, key string, ok bool) {
+	files, ok := strings.CutPrefix(name, FileCertPrefix)
+	if !ok {
+		return "", "", false
+	}
+	cert, key, ok = strings.Cut(files, fileSeparator)
+	return cert, key, ok && cert != "" && key != "" && !strings.Contains(key, fileSeparator)
+}
+
 const nameSeparator = "|"
 
 // Cluster names the cluster of a port of host, of one subset or, where

@@ -1,0 +1,157 @@
+package mesh
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/seal"
+	"github.com/portolan-mesh/portolan/storage/sealing"
+	"github.com/portolan-mesh/portolan/storage/secret"
+)
+
+// SecretParts is what a stored secret is good for. It says nothing of the content, so that
+// a secret that is replaced changes no resource which asks for it.
+type SecretParts struct {
+	// Pair: it has a certificate and its key. Roots: it has the certificates of
+	// authorities. Revoked: it has a list of revoked certificates.
+	Pair, Roots, Revoked bool
+}
+
+// SecretRow is a secret that this server can open. It is never modified.
+type SecretRow struct {
+	SecretParts
+	object *config.Config
+}
+
+// secrets has the secrets that this server can open, by SecretKey.
+type secrets struct{ tableOf[*SecretRow] }
+
+var secretRows = secrets{tableOf[*SecretRow]{Secrets}}
+
+// secretPath begins the paths of secrets.
+var secretPath = config.KindPath(schema.Secret)
+
+// SecretKey is the key of a secret in the table Secrets.
+func SecretKey(namespace, name string) string { return namespace + "/" + name }
+
+func splitSecretKey(key string) (namespace, name string) {
+	namespace, name, _ = strings.Cut(key, "/")
+	return namespace, name
+}
+
+func (t secrets) follow(from, to *PushContext) {
+	put := func(object *config.Config) {
+		row := secretRow(object, to.inputs.SealingKeys)
+		t.put(to, SecretKey(object.Namespace, object.Name), row, row != nil)
+	}
+	if from.inputs.SealingKeys != to.inputs.SealingKeys {
+		for object := range to.inputs.Configs.List(schema.Secret, "") {
+			has := t.of(to).Value(SecretKey(object.Namespace, object.Name)) != nil
+			if has != opens(to.inputs.SealingKeys, object) {
+				put(object)
+			}
+		}
+	}
+	eachObject(from, to, secretPath, func(c pmap.Change[*config.Config]) {
+		if c.HasNew {
+			put(c.New)
+		} else {
+			t.put(to, SecretKey(c.Old.Namespace, c.Old.Name), nil, false)
+		}
+	})
+}
+
+// secretRow is nil for a secret that cannot be opened with a ring.
+func secretRow(object *config.Config, ring *seal.Ring) *SecretRow {
+	if !opens(ring, object) {
+		return nil
+	}
+	spec := object.Spec.(*secret.Spec)
+	row := &SecretRow{object: object}
+	_, _, row.Pair = spec.Pair()
+	_, row.Roots = spec.Roots()
+	_, row.Revoked = spec.Revoked()
+	return row
+}
+
+func opens(ring *seal.Ring, object *config.Config) bool {
+	spec, ok := object.Spec.(*secret.Spec)
+	return ok && ring != nil && sealing.Opens(*ring, spec)
+}
+
+// The queries of a secret.
+const (
+	secretParts   = ""
+	secretContent = "content"
+)
+
+func (t secrets) answer(v *View, key, args string) any {
+	row := t.of(v.context).Value(key)
+	if args == secretContent {
+		return row
+	}
+	if row == nil {
+		return SecretParts{}
+	}
+	return row.SecretParts
+}
+
+// Secret is what a secret of the proxy's own namespace is good for: nothing where there is
+// none, or where this server cannot open it.
+func (v *View) Secret(name string) SecretParts {
+	return v.ask(Secrets, v.ownSecret(name), secretParts).(SecretParts)
+}
+
+// OpenSecret returns the data of a secret of the proxy's own namespace, nil for none. Only
+// the own resources of a workload may read it: what a class has is shared.
+func (v *View) OpenSecret(name string) (data map[string][]byte, of *secret.Spec, err error) {
+	if v.workload == nil {
+		return nil, nil, fmt.Errorf("the content of secret %s is asked for a class", name)
+	}
+	row := v.ask(Secrets, v.ownSecret(name), secretContent).(*SecretRow)
+	if row == nil {
+		return nil, nil, nil
+	}
+	data, err = sealing.Open(*v.context.inputs.SealingKeys, row.object)
+	return data, row.object.Spec.(*secret.Spec), err
+}
+
+// MayHaveSecrets says whether the workload may be given the secrets of its namespace, and
+// CertificateFiles where it has its own certificate. Only own resources of a workload may
+// ask.
+func (v *View) MayHaveSecrets() bool { return v.ask(Self, selfSecrets, "").(bool) }
+
+// CertificateFiles is described with MayHaveSecrets.
+func (v *View) CertificateFiles() discovery.CertificateFiles {
+	return v.ask(Self, selfFiles, "").(discovery.CertificateFiles)
+}
+
+// ownSecret is the key of a secret of the proxy's namespace. Proxies of another namespace
+// do not share what was built from it.
+func (v *View) ownSecret(name string) string {
+	v.InNamespace(v.class.Namespace)
+	return SecretKey(v.class.Namespace, name)
+}
+
+// Secrets iterates over the secrets that came, went or differ, by SecretKey. A generator
+// names, in Affected, the resources that are absent for want of one.
+func (d Delta) Secrets() iter.Seq[pmap.Change[*SecretRow]] { return secretRows.diff(d.from, d.to) }
+
+// ChangedSecrets are the names of the secrets of the proxy's namespace that Delta.Secrets
+// has and whose parts differ, in order.
+func (v *View) ChangedSecrets(d Delta) []string {
+	var out []string
+	for c := range d.Secrets() {
+		namespace, name := splitSecretKey(c.Key)
+		if namespace == v.class.Namespace && (!c.HasOld || !c.HasNew || c.Old.SecretParts != c.New.SecretParts) {
+			out = append(out, name)
+		}
+	}
+	return slices.Clip(out)
+}
