@@ -184,9 +184,9 @@ func everyListener() []*listenerv3.Listener {
 		}),
 		messages.Listener(messages.ListenerOptions{
 			Name: "redirected", Host: "0.0.0.0", MoreHosts: []string{"::"}, Port: 10082, Direction: corev3.TrafficDirection_INBOUND,
-			HandOff: true, OriginalDst: true, OriginalSrc: true, Free: true, HTTPInspector: true, Uninspected: []uint32{80, 81},
+			HandOff: true, ProxyProtocol: true, OriginalDst: true, OriginalSrc: true, Free: true, HTTPInspector: true, Uninspected: []uint32{80, 81},
 			FilterChains: []*listenerv3.FilterChain{chain("", messages.FilterChainOptions{}, messages.HTTPConnectionManager(
-				messages.HTTPOptions{StatPrefix: "i", RouteConfigName: "80", ForwardIdentity: true, Filters: filters}))},
+				messages.HTTPOptions{StatPrefix: "i", RouteConfigName: "80", ClientCert: hcmv3.HttpConnectionManager_SANITIZE_SET, WholeClientCert: true, Filters: filters}))},
 		}),
 		messages.Listener(messages.ListenerOptions{
 			Name: "inspected", Host: "127.0.0.1", Port: 10083, HTTPInspector: true, Uninspected: []uint32{80}, Direction: corev3.TrafficDirection_INBOUND,

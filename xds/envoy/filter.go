@@ -32,10 +32,11 @@ type HTTPOptions struct {
 	TrustedHops uint32
 	// ServerName is the value of the header "server", Envoy's own where empty.
 	ServerName string
-	// ForwardIdentity appends to X-Forwarded-Client-Cert who the client proved to
-	// be. Without it the header is taken away, as it is from a client that proved
-	// nothing.
-	ForwardIdentity bool
+	// ClientCert says what becomes of X-Forwarded-Client-Cert. The zero value takes the
+	// header away. Where the client's certificate is added, its subject and its names
+	// are, and with WholeClientCert the certificate itself.
+	ClientCert      hcmv3.HttpConnectionManager_ForwardClientCertDetails
+	WholeClientCert bool
 	// Filters are the HTTP filters in their order, the router last.
 	Filters    []*hcmv3.HttpFilter
 	AccessLogs []*accesslogv3.AccessLog
@@ -57,10 +58,10 @@ func HTTPConnectionManager(o HTTPOptions) *listenerv3.Filter {
 		UpgradeConfigs:    []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
 		AccessLog:         o.AccessLogs,
 	}
-	if o.ForwardIdentity {
-		manager.ForwardClientCertDetails = hcmv3.HttpConnectionManager_APPEND_FORWARD
+	manager.ForwardClientCertDetails = o.ClientCert
+	if o.ClientCert == hcmv3.HttpConnectionManager_APPEND_FORWARD || o.ClientCert == hcmv3.HttpConnectionManager_SANITIZE_SET {
 		manager.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{
-			Subject: wrapperspb.Bool(true), Uri: true, Dns: true,
+			Subject: wrapperspb.Bool(true), Cert: o.WholeClientCert, Uri: true, Dns: true,
 		}
 	}
 	if o.RouteConfig != nil {

@@ -9,6 +9,7 @@ import (
 	httpinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/http_inspector/v3"
 	originaldstv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/original_dst/v3"
 	originalsrcv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/original_src/v3"
+	proxyprotocolv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/proxy_protocol/v3"
 	tlsinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/proto"
@@ -22,6 +23,7 @@ const (
 	TLSInspectorName          = "envoy.filters.listener.tls_inspector"
 	OriginalDstName           = "envoy.filters.listener.original_dst"
 	OriginalSrcName           = "envoy.filters.listener.original_src"
+	ProxyProtocolName         = "envoy.filters.listener.proxy_protocol"
 	HTTPConnectionManagerName = "envoy.filters.network.http_connection_manager"
 	TCPProxyName              = "envoy.filters.network.tcp_proxy"
 	FaultName                 = "envoy.filters.http.fault"
@@ -54,6 +56,9 @@ type ListenerOptions struct {
 	// chains can match it. OriginalSrc makes connections to the application come from
 	// the client's own address.
 	OriginalDst, OriginalSrc bool
+	// ProxyProtocol reads who the client is from a header of the PROXY protocol, in either
+	// version. Connections without the header are closed.
+	ProxyProtocol bool
 	// Transparent listeners take connections to any address, as TPROXY delivers
 	// them.
 	Transparent bool
@@ -108,9 +113,13 @@ func Listener(o ListenerOptions) *listenerv3.Listener {
 	return out
 }
 
-// listenerFilters: addresses are restored before anything is inspected.
+// listenerFilters: the header of the PROXY protocol comes before all else on a connection,
+// and addresses are restored before anything is inspected.
 func (o ListenerOptions) listenerFilters() []*listenerv3.ListenerFilter {
 	var out []*listenerv3.ListenerFilter
+	if o.ProxyProtocol {
+		out = append(out, listenerFilter(ProxyProtocolName, &proxyprotocolv3.ProxyProtocol{}))
+	}
 	if o.OriginalDst {
 		out = append(out, listenerFilter(OriginalDstName, &originaldstv3.OriginalDst{}))
 	}

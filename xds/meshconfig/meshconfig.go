@@ -66,7 +66,7 @@ var (
 	}
 	servedOutboundPolicy  = map[protoreflect.Name]bool{"mode": true}
 	servedDefaultConfig   = map[protoreflect.Name]bool{"gateway_topology": true}
-	servedGatewayTopology = map[protoreflect.Name]bool{"num_trusted_proxies": true}
+	servedGatewayTopology = map[protoreflect.Name]bool{"num_trusted_proxies": true, "forward_client_cert_details": true, "proxy_protocol": true}
 )
 
 // Envoy takes these times for a refresh of DNS.
@@ -88,6 +88,7 @@ func Parse(document []byte) (c *Config, warnings []string, err error) {
 		faults = multierror.Append(faults, fmt.Errorf("meshConfig.dnsRefreshRate: must be from %s to %s, is %s", leastRefresh, mostRefresh, t.AsDuration()))
 	}
 	faults = multierror.Append(faults, checkOutboundTrafficPolicy(over.GetOutboundTrafficPolicy()))
+	faults = multierror.Append(faults, checkGatewayTopology(over.GetDefaultConfig().GetGatewayTopology()))
 	if port := over.GetProxyHttpPort(); port < 0 || port > 65535 {
 		faults = multierror.Append(faults, fmt.Errorf("meshConfig.proxyHttpPort: must be a port from 1 to 65535, or 0 for none, is %d", port))
 	}
@@ -132,6 +133,15 @@ func checkOutboundTrafficPolicy(p *meshv1alpha1.MeshConfig_OutboundTrafficPolicy
 	return nil
 }
 
+// checkGatewayTopology refuses what this version does not know.
+func checkGatewayTopology(t *meshv1alpha1.Topology) error {
+	details := t.GetForwardClientCertDetails()
+	if _, known := meshv1alpha1.ForwardClientCertDetails_name[int32(details)]; !known {
+		return fmt.Errorf("meshConfig.defaultConfig.gatewayTopology.forwardClientCertDetails: %s is unknown: use SANITIZE, FORWARD_ONLY, APPEND_FORWARD, SANITIZE_SET or ALWAYS_FORWARD_ONLY", details)
+	}
+	return nil
+}
+
 // ruleExport warns of a default visibility of DestinationRules that is read as "*".
 func ruleExport(values []string) []string {
 	if len(values) == 0 || slices.Equal(values, []string{"*"}) || slices.Equal(values, []string{"."}) {
@@ -157,6 +167,18 @@ func unserved(path string, m proto.Message, served map[protoreflect.Name]bool) [
 // client is.
 func (c *Config) TrustedProxies() uint32 {
 	return c.GetDefaultConfig().GetGatewayTopology().GetNumTrustedProxies()
+}
+
+// ForwardClientCert is what gateways do with the header X-Forwarded-Client-Cert. Unset
+// stands for SANITIZE_SET.
+func (c *Config) ForwardClientCert() meshv1alpha1.ForwardClientCertDetails {
+	return c.GetDefaultConfig().GetGatewayTopology().GetForwardClientCertDetails()
+}
+
+// ProxyProtocol says whether connections to gateways begin with a header of the PROXY
+// protocol.
+func (c *Config) ProxyProtocol() bool {
+	return c.GetDefaultConfig().GetGatewayTopology().GetProxyProtocol() != nil
 }
 
 // AllowAny says whether traffic to hosts outside the registry passes through.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
 	"github.com/portolan-mesh/portolan/xds/meshconfig"
 )
@@ -20,14 +21,14 @@ accessLogFile: /dev/stdout
 rootNamespace: mesh
 defaultServiceExportTo: ["."]
 defaultDestinationRuleExportTo: [shop]
-defaultConfig: {gatewayTopology: {numTrustedProxies: 2}, concurrency: 2}
+defaultConfig: {gatewayTopology: {numTrustedProxies: 2, forwardClientCertDetails: SANITIZE, proxyProtocol: {}}, concurrency: 2}
 enableTracing: true
 `))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := c.GetConnectTimeout().AsDuration(); got != 250*time.Millisecond || c.AllowAny() ||
-		c.GetRootNamespace() != "mesh" || c.TrustedProxies() != 2 || c.GetTrustDomain() != "cluster.local" {
+		c.GetRootNamespace() != "mesh" || c.TrustedProxies() != 2 || c.ForwardClientCert() != meshv1alpha1.ForwardClientCertDetails_SANITIZE || !c.ProxyProtocol() || c.GetTrustDomain() != "cluster.local" {
 		t.Errorf("parsed %v", c)
 	}
 	if d := cmp.Diff([]string{
@@ -37,7 +38,7 @@ enableTracing: true
 	}, warnings); d != "" {
 		t.Errorf("warnings (-want +got):\n%s", d)
 	}
-	if empty, _, err := meshconfig.Parse(nil); err != nil || !empty.AllowAny() {
+	if empty, _, err := meshconfig.Parse(nil); err != nil || !empty.AllowAny() || empty.ProxyProtocol() {
 		t.Errorf("of nothing: %v, %v, want the defaults", empty, err)
 	}
 }
@@ -51,10 +52,11 @@ func TestParseNamesAllFaults(t *testing.T) {
 		"defaultServiceExportTo: ['*', shop]\ndefaultVirtualServiceExportTo: [Shop]\ndefaultDestinationRuleExportTo: [a, a]": {
 			`meshConfig.defaultServiceExportTo[0]: "*" must stand alone`, `meshConfig.defaultVirtualServiceExportTo[0]: "Shop" has capital letters`,
 			`meshConfig.defaultDestinationRuleExportTo[1]: "a" is set twice`},
-		"defaultHttpRetryPolicy: {attempts: -1, retryOn: never}": {"meshConfig.defaultHttpRetryPolicy.attempts: must not be negative", "meshConfig.defaultHttpRetryPolicy.retryOn: unknown condition"},
-		"dnsRefreshRate: 1ms\ntcpKeepalive: {time: 0.0001s}":     {"meshConfig.dnsRefreshRate: must be from 2ms", "meshConfig.tcpKeepalive.time: must be at least 1ms"},
-		"proxyHttpPort: 65536":                                   {"meshConfig.proxyHttpPort: must be a port"},
-		"a: b: c":                                                {"not valid YAML"},
+		"defaultHttpRetryPolicy: {attempts: -1, retryOn: never}":          {"meshConfig.defaultHttpRetryPolicy.attempts: must not be negative", "meshConfig.defaultHttpRetryPolicy.retryOn: unknown condition"},
+		"dnsRefreshRate: 1ms\ntcpKeepalive: {time: 0.0001s}":              {"meshConfig.dnsRefreshRate: must be from 2ms", "meshConfig.tcpKeepalive.time: must be at least 1ms"},
+		"defaultConfig: {gatewayTopology: {forwardClientCertDetails: 9}}": {"meshConfig.defaultConfig.gatewayTopology.forwardClientCertDetails: 9 is unknown: use SANITIZE"},
+		"proxyHttpPort: 65536": {"meshConfig.proxyHttpPort: must be a port"},
+		"a: b: c":              {"not valid YAML"},
 	} {
 		_, _, err := meshconfig.Parse([]byte(document))
 		for _, part := range want {

@@ -4,6 +4,7 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/mesh"
@@ -66,13 +67,30 @@ func Manager(v *mesh.View, k Kind, o Options) *listenerv3.Filter {
 	switch k {
 	case SidecarInbound:
 		manager.ServerName = envoy.ServerName
-		manager.ForwardIdentity = true
+		manager.ClientCert = hcmv3.HttpConnectionManager_APPEND_FORWARD
 	case Gateway:
 		manager.ServerName = envoy.ServerName
 		manager.Edge = true
-		manager.TrustedHops = v.Mesh(mesh.DefaultProxyConfig).TrustedProxies()
+		config := v.Mesh(mesh.DefaultProxyConfig)
+		manager.TrustedHops = config.TrustedProxies()
+		manager.ClientCert, manager.WholeClientCert = clientCert(config.ForwardClientCert()), true
 	}
 	return envoy.HTTPConnectionManager(manager)
+}
+
+// clientCert is what a gateway does with X-Forwarded-Client-Cert.
+func clientCert(d meshv1alpha1.ForwardClientCertDetails) hcmv3.HttpConnectionManager_ForwardClientCertDetails {
+	switch d {
+	case meshv1alpha1.ForwardClientCertDetails_SANITIZE:
+		return hcmv3.HttpConnectionManager_SANITIZE
+	case meshv1alpha1.ForwardClientCertDetails_FORWARD_ONLY:
+		return hcmv3.HttpConnectionManager_FORWARD_ONLY
+	case meshv1alpha1.ForwardClientCertDetails_APPEND_FORWARD:
+		return hcmv3.HttpConnectionManager_APPEND_FORWARD
+	case meshv1alpha1.ForwardClientCertDetails_ALWAYS_FORWARD_ONLY:
+		return hcmv3.HttpConnectionManager_ALWAYS_FORWARD_ONLY
+	}
+	return hcmv3.HttpConnectionManager_SANITIZE_SET
 }
 
 func (o Options) resolvers(v *mesh.View) []*hcmv3.HttpFilter {

@@ -70,3 +70,34 @@ func TestManager(t *testing.T) {
 		}
 	}
 }
+
+// What a gateway does with X-Forwarded-Client-Cert and how many hops it trusts follows the
+// topology. Where the client's certificate is added, it is added whole.
+func TestTopology(t *testing.T) {
+	t.Parallel()
+	type told struct {
+		Details string
+		Whole   bool
+		Hops    uint32
+	}
+	for topology, want := range map[string]told{
+		"{}": {Details: "SANITIZE_SET", Whole: true},
+		"{forwardClientCertDetails: SANITIZE_SET, numTrustedProxies: 2}": {Details: "SANITIZE_SET", Whole: true, Hops: 2},
+		"{forwardClientCertDetails: APPEND_FORWARD}":                     {Details: "APPEND_FORWARD", Whole: true},
+		"{forwardClientCertDetails: SANITIZE}":                           {Details: "SANITIZE"},
+		"{forwardClientCertDetails: FORWARD_ONLY}":                       {Details: "FORWARD_ONLY"},
+		"{forwardClientCertDetails: ALWAYS_FORWARD_ONLY}":                {Details: "ALWAYS_FORWARD_ONLY"},
+	} {
+		w := xdstest.NewWorld(t)
+		w.SetMesh("defaultConfig: {gatewayTopology: " + topology + "}")
+		m := &hcmv3.HttpConnectionManager{}
+		if err := filter.Manager(w.View(xdstest.Node{}), filter.Gateway, filter.Options{StatPrefix: "p", RouteConfigName: "80"}).GetTypedConfig().UnmarshalTo(m); err != nil {
+			t.Fatal(err)
+		}
+		set := m.GetSetCurrentClientCertDetails()
+		got := told{m.GetForwardClientCertDetails().String(), set.GetSubject().GetValue() && set.GetCert() && set.GetDns() && set.GetUri(), m.GetXffNumTrustedHops()}
+		if diff := cmp.Diff(want, got); diff != "" || !want.Whole && set != nil {
+			t.Errorf("%s: %v (-want +got)\n%s", topology, m, diff)
+		}
+	}
+}

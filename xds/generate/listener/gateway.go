@@ -51,8 +51,9 @@ func gateway(v *mesh.View, name string) (proto.Message, []resource.Need, error) 
 func gatewayListener(v *mesh.View, name string, s *routing.Server, chain *listenerv3.FilterChain, routes, clusters []string) (proto.Message, []resource.Need, error) {
 	return made(envoy.ListenerOptions{
 		Name: name, Host: route.GatewayBind(v, s), Port: uint32(s.Port()),
-		Direction:    corev3.TrafficDirection_OUTBOUND,
-		AccessLogs:   filter.ListenerAccessLogs(v),
-		FilterChains: []*listenerv3.FilterChain{chain},
+		Direction:     corev3.TrafficDirection_OUTBOUND,
+		ProxyProtocol: v.Mesh(mesh.DefaultProxyConfig).ProxyProtocol(),
+		AccessLogs:    filter.ListenerAccessLogs(v),
+		FilterChains:  []*listenerv3.FilterChain{chain},
 	}, routes, clusters)
 }
