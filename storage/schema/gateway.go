@@ -52,11 +52,13 @@ func checkServer(c checker, s *networking.Server) {
 	case protocolHTTPS, protocolTLS:
 		if s.Tls == nil {
 			c.at("tls").fail("is missing: protocol %s needs it", s.Port.Protocol)
+		} else {
+			checkServerTLS(c.at("tls"), s.Tls)
 		}
 		c.insecure(serverNotServed, s.Port.Protocol, s.Port.Number)
 	case protocolTCP, "mongo", "mysql", "redis":
 		if s.Tls != nil {
-			c.at("tls").insecure("is not served yet: the server has no effect, since it would pass bytes in plaintext")
+			c.at("tls").fail("needs protocol HTTPS or TLS: use TLS for a server that ends TLS and passes on what is within")
 		}
 		c.unserved(s.ProtoReflect(), serverServed())
 	default:

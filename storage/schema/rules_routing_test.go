@@ -760,10 +760,12 @@ func TestGatewayRules(t *testing.T) {
 			- {port: {number: 3306, name: mysql, protocol: MySQL}, hosts: ["*"], defaultEndpoint: 127.0.0.1:1}
 			- {port: {number: 446, name: redirect, protocol: TCP}, hosts: ["*"], tls: {httpsRedirect: true}}
 			- {port: {number: 447, name: cert, protocol: TCP}, hosts: ["*"], tls: {mode: SIMPLE, credentialName: a}}`,
+			refused: []string{
+				"spec.servers[2].tls: needs protocol HTTPS or TLS: use TLS for a server that ends TLS and passes on what is within",
+				"spec.servers[3].tls: needs protocol HTTPS or TLS: use TLS for a server that ends TLS and passes on what is within",
+			},
 			warned: []string{
 				"spec.servers[1].defaultEndpoint is not served yet and has no effect",
-				"spec.servers[2].tls is not served yet: the server has no effect, since it would pass bytes in plaintext",
-				"spec.servers[3].tls is not served yet: the server has no effect, since it would pass bytes in plaintext",
 			}},
 		{name: "not served", kind: schema.Gateway, spec: `
 			servers:

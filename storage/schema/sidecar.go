@@ -104,26 +104,6 @@ func checkIngressTLS(c checker, l *networking.IstioIngressListener) {
 	}
 }
 
-// checkServerFiles checks that the files are named which a mode needs.
-func checkServerFiles(c checker, t *networking.ServerTLSSettings) {
-	mode := t.GetMode()
-	mutual := mode == networking.ServerTLSSettings_MUTUAL || mode == networking.ServerTLSSettings_OPTIONAL_MUTUAL
-	if !mutual && mode != networking.ServerTLSSettings_SIMPLE || t.GetCredentialName() != "" {
-		return
-	}
-	for _, file := range []struct {
-		name, path string
-		needed     bool
-	}{{"serverCertificate", t.GetServerCertificate(), true}, {"privateKey", t.GetPrivateKey(), true}, {"caCertificates", t.GetCaCertificates(), mutual}} {
-		if file.needed && file.path == "" {
-			c.at(file.name).fail("is missing: mode %s needs it", mode)
-		}
-	}
-	if t.GetCaCrl() != "" && !mutual {
-		c.at("caCrl").fail("has no use with mode SIMPLE, which asks clients for no certificate: leave it out")
-	}
-}
-
 // checkOutboundTrafficPolicy checks where traffic to unknown hosts goes.
 func checkOutboundTrafficPolicy(c checker, p *networking.OutboundTrafficPolicy) {
 	to, at := p.GetEgressProxy(), c.at("egressProxy")
