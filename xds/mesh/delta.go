@@ -47,9 +47,9 @@ func (d Delta) Endpoints() iter.Seq[pmap.Change[*EndpointRow]] {
 // Routes iterates over the changed routes, by RouteKey.
 func (d Delta) Routes() iter.Seq[pmap.Change[*RouteRow]] { return routeRows.diff(d.from, d.to) }
 
-// GatewayTCP iterates over the changed tcp routes of gateways, by GatewayTCPKey.
-func (d Delta) GatewayTCP() iter.Seq[pmap.Change[*RouteRow]] {
-	return gatewayTCPRows.diff(d.from, d.to)
+// GatewayStreams iterates over the changed tcp and tls routes of gateways, by GatewayStreamKey.
+func (d Delta) GatewayStreams() iter.Seq[pmap.Change[*RouteRow]] {
+	return gatewayStreamRows.diff(d.from, d.to)
 }
 
 // Rules iterates over the changed rules, by host or pattern.

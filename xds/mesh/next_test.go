@@ -86,7 +86,8 @@ func (d *draw) config() {
 				Port: uint32(rapid.SampledFrom([]int{0, 80, 81}).Draw(d.t, "at")), Gateways: d.some([]string{"x", "mesh"}, "at gateways"),
 			}
 			vs.Tcp = []*networking.TCPRoute{{Match: []*networking.L4MatchAttributes{match}, Route: to}}
-			vs.Tls = []*networking.TLSRoute{{Match: []*networking.TLSMatchAttributes{{SniHosts: []string{d.one(testHosts[:3], "name")}}}, Route: to}}
+			names := &networking.TLSMatchAttributes{SniHosts: []string{d.one(testHosts[:3], "name")}, Port: match.Port, Gateways: match.Gateways}
+			vs.Tls = []*networking.TLSRoute{{Match: []*networking.TLSMatchAttributes{names}, Route: to}}
 			if rapid.Bool().Draw(d.t, "only") {
 				vs.Http = nil
 			}
@@ -277,7 +278,7 @@ func dump(p *PushContext) map[string]string {
 		}
 		put("streams", k, fmt.Sprint(list, reversedStreamRows.of(p).Value(reverse(k)) == r))
 	}
-	for k, r := range gatewayTCPRows.of(p).All() {
+	for k, r := range gatewayStreamRows.of(p).All() {
 		var list []string
 		for _, vs := range r.VirtualServices {
 			list = append(list, fmt.Sprintf("%p", vs.Config))

@@ -35,17 +35,17 @@ const (
 	Instances  // InstancesAt by address
 	Gateways   // Gateway by path
 
-	Endpoints    // EndpointRow by rows.Key
-	Secrets      // SecretRow by SecretKey
-	Hosts        // HostRow by host
-	Addresses    // the hosts that have an address or were assigned it
-	Wildcards    // the hosts with an HTTP port that a pattern covers, by WildcardKey
-	Ports        // the services that use a port, by PortUseKey
-	Routes       // RouteRow of VirtualServices with http routes, by RouteKey
-	Streams      // RouteRow of VirtualServices with tcp or tls routes, by host
-	GatewayTCP   // RouteRow of VirtualServices with tcp routes of gateways, by GatewayTCPKey
-	Destinations // ImportRow by host
-	Rules        // RuleRow by host or pattern
+	Endpoints      // EndpointRow by rows.Key
+	Secrets        // SecretRow by SecretKey
+	Hosts          // HostRow by host
+	Addresses      // the hosts that have an address or were assigned it
+	Wildcards      // the hosts with an HTTP port that a pattern covers, by WildcardKey
+	Ports          // the services that use a port, by PortUseKey
+	Routes         // RouteRow of VirtualServices with http routes, by RouteKey
+	Streams        // RouteRow of VirtualServices with tcp or tls routes, by host
+	GatewayStreams // RouteRow of VirtualServices with tcp or tls routes of gateways, by GatewayStreamKey
+	Destinations   // ImportRow by host
+	Rules          // RuleRow by host or pattern
 
 	tableCount
 )
@@ -77,17 +77,17 @@ var tables = [tableCount]table{
 	Instances:  instanceRows,
 	Gateways:   gatewayRows,
 
-	Endpoints:    given[*EndpointRow]{Endpoints, func(in *Inputs) pmap.Map[*EndpointRow] { return in.Endpoints }},
-	Secrets:      secretRows,
-	Hosts:        hostRows,
-	Addresses:    addressRows,
-	Wildcards:    wildcardRows,
-	Ports:        portRows,
-	Routes:       routeRows,
-	Streams:      streamRows,
-	GatewayTCP:   gatewayTCPRows,
-	Destinations: importRows,
-	Rules:        ruleRows,
+	Endpoints:      given[*EndpointRow]{Endpoints, func(in *Inputs) pmap.Map[*EndpointRow] { return in.Endpoints }},
+	Secrets:        secretRows,
+	Hosts:          hostRows,
+	Addresses:      addressRows,
+	Wildcards:      wildcardRows,
+	Ports:          portRows,
+	Routes:         routeRows,
+	Streams:        streamRows,
+	GatewayStreams: gatewayStreamRows,
+	Destinations:   importRows,
+	Rules:          ruleRows,
 }
 
 // table is how the rows of a table come about, differ and answer.

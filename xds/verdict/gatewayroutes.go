@@ -48,7 +48,7 @@ func (j *judge) gatewayRoutes(vs *routing.VirtualService) {
 			j.tcpBefore(vs, i, all)
 		case onSidecars && forSidecars(r):
 			useless = false
-		case vs.ForGateways(r):
+		case routing.ForGateways(vs, r.GetMatch()):
 			j.add(unservedRoutes(at("spec.tcp", i), "is for TCP, and no TCP server of %s has its hosts and ports", all))
 		}
 	}
@@ -152,7 +152,7 @@ func (j *judge) tcpBefore(vs *routing.VirtualService, i int, all []bound) {
 // ignoredOnGateways judges the conditions of a tcp route that do not count on gateways.
 func (j *judge) ignoredOnGateways(vs *routing.VirtualService, r *networking.TCPRoute, path string) {
 	for i, m := range r.GetMatch() {
-		if !vs.ForGateways(&networking.TCPRoute{Match: []*networking.L4MatchAttributes{m}}) {
+		if !routing.ForGateways(vs, []*networking.L4MatchAttributes{m}) {
 			continue
 		}
 		for _, field := range SetFields(m, at(path+".match", i), "destinationSubnets", "sourceLabels", "sourceNamespace") {

@@ -16,7 +16,7 @@ import (
 // changed: there is one only where a route is for the server.
 func routedNames(v *mesh.View, d mesh.Delta, yield func(string) bool) {
 	changed := map[string]bool{}
-	for c := range d.GatewayTCP() {
+	for c := range d.GatewayStreams() {
 		changed[c.Key] = true
 	}
 	if len(changed) == 0 {
@@ -24,7 +24,7 @@ func routedNames(v *mesh.View, d mesh.Delta, yield func(string) bool) {
 	}
 	for _, s := range route.GatewayServers(v) {
 		gateway := s.Gateway.Name()
-		if s.PassesBytes() && (changed[routing.GatewayTCPKey(gateway, s.Port())] || changed[routing.GatewayTCPKey(gateway, 0)]) &&
+		if s.PassesBytes() && (changed[routing.GatewayStreamKey(gateway, s.Port())] || changed[routing.GatewayStreamKey(gateway, 0)]) &&
 			!yield(route.GatewayListenerName(v, s)) {
 			return
 		}

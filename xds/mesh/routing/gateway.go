@@ -96,11 +96,37 @@ func (s *Server) Protocol() discovery.Protocol {
 	return discovery.ParseProtocol(s.Spec.GetPort().GetProtocol())
 }
 
+// Mode is how it takes TLS. It has a meaning where the server has TLS settings.
+func (s *Server) Mode() networking.ServerTLSSettings_TLSmode { return s.Spec.GetTls().GetMode() }
+
 // PassesBytes says whether the server takes connections as bytes in plaintext: one for TCP
 // or the protocol of a database.
 func (s *Server) PassesBytes() bool {
 	p := s.Protocol()
 	return p.IsServed() && !p.IsHTTP() && !p.IsTLS() && s.Spec.GetTls() == nil
+}
+
+// RoutesTCP says whether tcp routes are for the server: it takes connections as bytes, in
+// plaintext or after it has ended their TLS.
+func (s *Server) RoutesTCP() bool {
+	return s.PassesBytes() || s.encrypts() && s.Protocol() != discovery.HTTPS && !s.PassesTLS() && !s.PassesServices()
+}
+
+// PassesTLS says whether the server passes TLS on as it comes, by the names that clients ask
+// for and tls routes.
+func (s *Server) PassesTLS() bool {
+	return s.encrypts() && s.Mode() == networking.ServerTLSSettings_PASSTHROUGH
+}
+
+// PassesServices says whether the server passes TLS on to the services whose clusters
+// clients ask for by name (names.SNICluster), without routes.
+func (s *Server) PassesServices() bool {
+	return s.encrypts() && s.Mode() == networking.ServerTLSSettings_AUTO_PASSTHROUGH
+}
+
+// encrypts says whether clients speak TLS with the server.
+func (s *Server) encrypts() bool {
+	return s.Spec.GetTls() != nil && s.Protocol().IsServed() && !s.Protocol().IsHTTP()
 }
 
 // Serves says whether a host of the server is for a VirtualService and overlaps with a
