@@ -194,6 +194,9 @@ type FilterChainOptions struct {
 	ApplicationProtocols []string
 	ServerNames          []string
 	Filters              []*listenerv3.Filter
+	// Transport decrypts the connections, which have some seconds to shake hands; nil
+	// leaves them as they are.
+	Transport *corev3.TransportSocket
 }
 
 // CIDR is a range of addresses.
@@ -215,7 +218,10 @@ func FilterChain(o FilterChainOptions) *listenerv3.FilterChain {
 			AddressPrefix: p.Address, PrefixLen: wrapperspb.UInt32(p.Bits),
 		})
 	}
-	out := &listenerv3.FilterChain{Name: o.Name, Filters: o.Filters, Metadata: ConfigMetadata(o.Config)}
+	out := &listenerv3.FilterChain{Name: o.Name, Filters: o.Filters, Metadata: ConfigMetadata(o.Config), TransportSocket: o.Transport}
+	if o.Transport != nil {
+		out.TransportSocketConnectTimeout = durationpb.New(handshakeTimeout)
+	}
 	if proto.Size(match) > 0 {
 		out.FilterChainMatch = match
 	}

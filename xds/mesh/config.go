@@ -34,6 +34,7 @@ const (
 	ProxyInboundListenPort   Field = "proxy_inbound_listen_port"
 	ProxyListenPort          Field = "proxy_listen_port"
 	TCPKeepalive             Field = "tcp_keepalive"
+	TLSDefaults              Field = "tls_defaults"
 	ZoneAwareLbSetting       Field = "zone_aware_lb_setting"
 )
 

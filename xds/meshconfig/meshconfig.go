@@ -62,7 +62,7 @@ var (
 		"protocol_detection_timeout": true, "default_http_retry_policy": true, "locality_lb_setting": true, "zone_aware_lb_setting": true,
 		"tcp_keepalive": true, "h2_upgrade_policy": true,
 		"dns_refresh_rate": true, "inbound_cluster_stat_name": true, "outbound_cluster_stat_name": true,
-		"proxy_http_port": true,
+		"proxy_http_port": true, "tls_defaults": true,
 	}
 	servedOutboundPolicy  = map[protoreflect.Name]bool{"mode": true}
 	servedDefaultConfig   = map[protoreflect.Name]bool{"gateway_topology": true}
@@ -110,6 +110,7 @@ func Parse(document []byte) (c *Config, warnings []string, err error) {
 		unserved("meshConfig.defaultConfig", over.GetDefaultConfig(), servedDefaultConfig),
 		unserved("meshConfig.defaultConfig.gatewayTopology", over.GetDefaultConfig().GetGatewayTopology(), servedGatewayTopology),
 		ruleExport(over.GetDefaultDestinationRuleExportTo()),
+		unknownParameters(over.GetTlsDefaults()),
 	)
 	c = Default()
 	into := c.MeshConfig.ProtoReflect()
@@ -148,6 +149,19 @@ func ruleExport(values []string) []string {
 		return nil
 	}
 	return []string{`meshConfig.defaultDestinationRuleExportTo stands for every namespace: only "." limits it`}
+}
+
+// unknownParameters warns of cipher suites and curves that proxies do not get.
+func unknownParameters(d *meshv1alpha1.MeshConfig_TLSConfig) (out []string) {
+	_, suites := schema.CipherSuites(d.GetCipherSuites())
+	for _, name := range suites {
+		out = append(out, fmt.Sprintf("meshConfig.tlsDefaults.cipherSuites: Envoy knows no cipher suite %q, which is left out", name))
+	}
+	_, curves := schema.Curves(d.GetEcdhCurves())
+	for _, name := range curves {
+		out = append(out, fmt.Sprintf("meshConfig.tlsDefaults.ecdhCurves: Envoy knows no curve %q, which is left out", name))
+	}
+	return out
 }
 
 // unserved names the fields of a message that are set and have no effect.

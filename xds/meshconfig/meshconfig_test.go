@@ -23,6 +23,7 @@ defaultServiceExportTo: ["."]
 defaultDestinationRuleExportTo: [shop]
 defaultConfig: {gatewayTopology: {numTrustedProxies: 2, forwardClientCertDetails: SANITIZE, proxyProtocol: {}}, concurrency: 2}
 enableTracing: true
+tlsDefaults: {minProtocolVersion: TLSV1_3, cipherSuites: [AES128-SHA, RC4], ecdhCurves: [P-256, P-0]}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -35,6 +36,8 @@ enableTracing: true
 		"meshConfig.enableTracing is not served yet and has no effect",
 		"meshConfig.defaultConfig.concurrency is not served yet and has no effect",
 		`meshConfig.defaultDestinationRuleExportTo stands for every namespace: only "." limits it`,
+		`meshConfig.tlsDefaults.cipherSuites: Envoy knows no cipher suite "RC4", which is left out`,
+		`meshConfig.tlsDefaults.ecdhCurves: Envoy knows no curve "P-0", which is left out`,
 	}, warnings); d != "" {
 		t.Errorf("warnings (-want +got):\n%s", d)
 	}

@@ -64,6 +64,8 @@ const (
 	FileCertPrefix = "file-cert:"
 	FileRootPrefix = "file-root:"
 	fileSeparator  = "~"
+	// SystemRoots are the authorities that the proxy's machine trusts.
+	SystemRoots = FileRootPrefix + "system"
 )
 
 // Credential names the certificate and key of a stored secret.

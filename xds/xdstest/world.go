@@ -48,7 +48,9 @@ type World struct {
 	addresses pmap.Map[*address.Assignment]
 	revision  int64
 	inputs    mesh.Inputs
-	context   *mesh.PushContext
+	// sealingKey is the id of the key of stored secrets.
+	sealingKey string
+	context    *mesh.PushContext
 }
 
 // still is a cache whose snapshots are published by hand.
@@ -225,6 +227,8 @@ type Node struct {
 	MoreIPs []string
 	// Locality is where it runs by its own words: region/zone/subzone.
 	Locality string
+	// Certified: it has a certificate of its own, in files.
+	Certified bool
 }
 
 // Proxy makes the node a proxy, as one that connects would be.
@@ -247,6 +251,10 @@ func (n Node) Proxy(tb testing.TB) *discovery.Proxy {
 	if kind == discovery.Proxyless { // as its metadata say, not its id
 		kind, generator = discovery.Sidecar, string(kind)
 	}
+	chain, key, roots := "", "", ""
+	if n.Certified {
+		chain, key, roots = "/certs/own.crt", "/certs/own.key", "/certs/roots.crt"
+	}
 	proxy, err := discovery.ParseProxy(&corev3.Node{
 		Id:       string(kind) + "~" + n.IP + "~test~" + cmp.Or(n.Domain, n.Namespace+".svc.cluster.local"),
 		Locality: envoy.Locality(n.Locality),
@@ -259,6 +267,9 @@ func (n Node) Proxy(tb testing.TB) *discovery.Proxy {
 			"DNS_CAPTURE":           structpb.NewBoolValue(n.DNSCapture),
 			"ENABLE_SELF_DISCOVERY": structpb.NewBoolValue(n.SelfDiscovery),
 			"HTTP_PROXY_PORT":       structpb.NewStringValue(n.HTTPProxyPort),
+			"TLS_CLIENT_CERT_CHAIN": structpb.NewStringValue(chain),
+			"TLS_CLIENT_KEY":        structpb.NewStringValue(key),
+			"TLS_CLIENT_ROOT_CERT":  structpb.NewStringValue(roots),
 		}},
 	})
 	if err != nil {

@@ -1,0 +1,167 @@
+package envoy
+
+import (
+	"net/netip"
+	"strings"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	quicv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/quic/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+const (
+	tlsSocket  = "envoy.transport_sockets.tls"
+	quicSocket = "envoy.transport_sockets.quic"
+	// handshakeTimeout closes a connection that has not shaken hands. (Istio:
+	// defaultGatewayTransportSocketConnectTimeout.)
+	handshakeTimeout = 15 * time.Second
+)
+
+// TLSVersion is a version of TLS, 0 for what Envoy chooses.
+type TLSVersion = tlsv3.TlsParameters_TlsProtocol
+
+// The versions.
+const (
+	TLSAuto = tlsv3.TlsParameters_TLS_AUTO
+	TLSv1_0 = tlsv3.TlsParameters_TLSv1_0
+	TLSv1_1 = tlsv3.TlsParameters_TLSv1_1
+	TLSv1_2 = tlsv3.TlsParameters_TLSv1_2
+	TLSv1_3 = tlsv3.TlsParameters_TLSv1_3
+)
+
+// TLSOptions describe what both ends of a TLS connection say alike. Certificates come as
+// secrets, by name.
+type TLSOptions struct {
+	// Certificates are the names of the secrets with the certificates and keys to present,
+	// of which one with a key of the kind that the peer takes is chosen.
+	Certificates []string
+	// Peer verifies the certificate of the other end; nil takes any.
+	Peer *PeerValidation
+	// ALPN are the application protocols to offer, the best first.
+	ALPN                   []string
+	MinVersion, MaxVersion TLSVersion
+	// CipherSuites are those for TLS 1.2 and older, and Curves those of the key exchange;
+	// Envoy's where they are empty.
+	CipherSuites, Curves []string
+}
+
+// PeerValidation verifies a certificate by a chain to one of the Roots, and by what else is
+// set.
+type PeerValidation struct {
+	// Roots is the name of the secret with the certificates of the authorities.
+	Roots string
+	// SubjectAltNames are names of which the certificate must have one; any will do where
+	// there are none.
+	SubjectAltNames []string
+	// PublicKeys are hashes in base64, Certificates in hexadecimal: the certificate or its
+	// key must have one of them, if there are any.
+	PublicKeys, Certificates []string
+	// RevokedFile is a file on the machine of the proxy, the list of revoked certificates.
+	RevokedFile string
+	// AcceptUntrusted lets a connection go on whose certificate leads to none of the Roots.
+	AcceptUntrusted bool
+}
+
+// UpstreamTLSOptions describe the client's end.
+type UpstreamTLSOptions struct {
+	TLSOptions
+	// SNI is the name that is asked for, unless the cluster takes it from the request.
+	SNI string
+}
+
+// DownstreamTLSOptions describe the server's end.
+type DownstreamTLSOptions struct {
+	TLSOptions
+	// RequireClient closes connections of clients without a certificate.
+	RequireClient bool
+	// QUIC is the socket of a listener for HTTP/3.
+	QUIC bool
+}
+
+// UpstreamTLS makes the socket of connections that a proxy opens.
+func UpstreamTLS(o UpstreamTLSOptions) *corev3.TransportSocket {
+	return socket(tlsSocket, &corev3.TransportSocket_TypedConfig{TypedConfig: pack(&tlsv3.UpstreamTlsContext{
+		CommonTlsContext: o.message(), Sni: o.SNI,
+	})})
+}
+
+// DownstreamTLS makes the socket of connections that a proxy takes. No session is resumed by
+// a ticket, and of a client that is verified none at all: a client would come back with a
+// certificate that has been revoked since.
+func DownstreamTLS(o DownstreamTLSOptions) *corev3.TransportSocket {
+	context := &tlsv3.DownstreamTlsContext{
+		CommonTlsContext:                 o.message(),
+		RequireClientCertificate:         wrapperspb.Bool(o.RequireClient),
+		SessionTicketKeysType:            &tlsv3.DownstreamTlsContext_DisableStatelessSessionResumption{DisableStatelessSessionResumption: true},
+		DisableStatefulSessionResumption: o.Peer != nil,
+	}
+	if o.QUIC {
+		return socket(quicSocket, &corev3.TransportSocket_TypedConfig{TypedConfig: pack(&quicv3.QuicDownstreamTransport{DownstreamTlsContext: context})})
+	}
+	return socket(tlsSocket, &corev3.TransportSocket_TypedConfig{TypedConfig: pack(context)})
+}
+
+func socket(name string, config *corev3.TransportSocket_TypedConfig) *corev3.TransportSocket {
+	return &corev3.TransportSocket{Name: name, ConfigType: config}
+}
+
+func (o TLSOptions) message() *tlsv3.CommonTlsContext {
+	out := &tlsv3.CommonTlsContext{AlpnProtocols: o.ALPN}
+	for _, name := range o.Certificates {
+		out.TlsCertificateSdsSecretConfigs = append(out.TlsCertificateSdsSecretConfigs, secret(name))
+	}
+	if o.MinVersion != TLSAuto || o.MaxVersion != TLSAuto || len(o.CipherSuites)+len(o.Curves) > 0 {
+		out.TlsParams = &tlsv3.TlsParameters{
+			TlsMinimumProtocolVersion: o.MinVersion, TlsMaximumProtocolVersion: o.MaxVersion,
+			CipherSuites: o.CipherSuites, EcdhCurves: o.Curves,
+		}
+	}
+	if o.Peer != nil {
+		out.ValidationContextType = &tlsv3.CommonTlsContext_CombinedValidationContext{
+			CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
+				DefaultValidationContext:         o.Peer.message(),
+				ValidationContextSdsSecretConfig: secret(o.Peer.Roots),
+			},
+		}
+	}
+	return out
+}
+
+func (p *PeerValidation) message() *tlsv3.CertificateValidationContext {
+	out := &tlsv3.CertificateValidationContext{VerifyCertificateSpki: p.PublicKeys, VerifyCertificateHash: p.Certificates}
+	for _, name := range p.SubjectAltNames {
+		out.MatchTypedSubjectAltNames = append(out.MatchTypedSubjectAltNames, &tlsv3.SubjectAltNameMatcher{
+			SanType: kindOfName(name),
+			Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}},
+		})
+	}
+	if p.RevokedFile != "" {
+		out.Crl = &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: p.RevokedFile}}
+	}
+	if p.AcceptUntrusted {
+		out.TrustChainVerification = tlsv3.CertificateValidationContext_ACCEPT_UNTRUSTED
+	}
+	return out
+}
+
+// kindOfName is the kind of alternative name in a certificate that a name is.
+func kindOfName(name string) tlsv3.SubjectAltNameMatcher_SanType {
+	switch _, err := netip.ParseAddr(name); {
+	case err == nil:
+		return tlsv3.SubjectAltNameMatcher_IP_ADDRESS
+	case strings.Contains(name, ":"):
+		return tlsv3.SubjectAltNameMatcher_URI
+	case strings.Contains(name, "@"):
+		return tlsv3.SubjectAltNameMatcher_EMAIL
+	}
+	return tlsv3.SubjectAltNameMatcher_DNS
+}
+
+// secret names a secret that comes over ADS. Envoy knows secrets by name and by the bytes of
+// their source together: one whose source changes never comes. So there is one source.
+func secret(name string) *tlsv3.SdsSecretConfig {
+	return &tlsv3.SdsSecretConfig{Name: name, SdsConfig: ADS()}
+}

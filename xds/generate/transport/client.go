@@ -1,0 +1,130 @@
+package transport
+
+import (
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/names"
+)
+
+// ClientOptions are what settings do not say of the destination.
+type ClientOptions struct {
+	// ServerName is asked for within the mesh where the settings name none.
+	ServerName string
+	// SubjectAltNames are the names that the service says its servers have. They count where
+	// the settings have none.
+	SubjectAltNames []string
+	// HTTP2: nothing but HTTP/2 is spoken.
+	HTTP2 bool
+	// Selected: the rule selects its client proxies, and so may give sidecars a credential.
+	Selected bool
+	// Resolves: the proxy looks up the host that a request names.
+	Resolves bool
+}
+
+// Client makes the socket of connections to a service, plaintext where the settings are
+// nil or of mode DISABLE. It is false where something is missing: then no connection must be
+// opened. Settings of a mode that verifies a server never make a socket that does not.
+func Client(v *mesh.View, tls *networking.ClientTLSSettings, o ClientOptions) (Socket, bool) {
+	s, lacks := client(v, tls, o)
+	return s, len(lacks) == 0
+}
+
+// ClientLacks says what a client's socket lacks, in a fixed order; nothing where Client is
+// true.
+func ClientLacks(v *mesh.View, tls *networking.ClientTLSSettings, o ClientOptions) []Lack {
+	_, lacks := client(v, tls, o)
+	return lacks
+}
+
+func client(v *mesh.View, tls *networking.ClientTLSSettings, o ClientOptions) (Socket, []Lack) {
+	m := &maker{view: v}
+	switch tls.GetMode() {
+	case networking.ClientTLSSettings_SIMPLE, networking.ClientTLSSettings_MUTUAL:
+		return m.origination(tls, o)
+	case networking.ClientTLSSettings_ISTIO_MUTUAL:
+		return m.meshClient(tls, o)
+	case networking.ClientTLSSettings_DISABLE:
+		return Socket{}, nil
+	}
+	m.lack("mode", "", "%s is unknown", tls.GetMode())
+	return m.made(nil)
+}
+
+// parameters bound the versions of what a proxy opens. (Istio:
+// defaultUpstreamCommonTLSContext.)
+func parameters() envoy.TLSOptions {
+	return envoy.TLSOptions{MinVersion: envoy.TLSv1_2, MaxVersion: envoy.TLSv1_3}
+}
+
+// meshClient is the socket towards a workload of the mesh.
+func (m *maker) meshClient(tls *networking.ClientTLSSettings, o ClientOptions) (Socket, []Lack) {
+	m.meshHas("mode")
+	out := envoy.UpstreamTLSOptions{TLSOptions: parameters(), SNI: tls.GetSni()}
+	if out.SNI == "" {
+		out.SNI = o.ServerName
+	}
+	out.Certificates = []string{m.need(names.WorkloadCertificate)}
+	out.Peer = &envoy.PeerValidation{Roots: m.need(names.WorkloadRoots), SubjectAltNames: peerNames(tls, o)}
+	if out.ALPN = alpnMesh; o.HTTP2 {
+		out.ALPN = alpnMeshH2
+	}
+	return m.made(func() *corev3.TransportSocket { return envoy.UpstreamTLS(out) })
+}
+
+// peerNames are the names of which a server must have one.
+func peerNames(tls *networking.ClientTLSSettings, o ClientOptions) []string {
+	if names := tls.GetSubjectAltNames(); len(names) > 0 {
+		return names
+	}
+	return o.SubjectAltNames
+}
+
+// origination is the socket towards a server of any sort. (Istio: constructUpstreamTLS.)
+func (m *maker) origination(tls *networking.ClientTLSSettings, o ClientOptions) (Socket, []Lack) {
+	out := envoy.UpstreamTLSOptions{TLSOptions: parameters(), SNI: tls.GetSni()}
+	defaults(m.view, &out.TLSOptions)
+	if o.HTTP2 {
+		out.ALPN = alpnH2
+	}
+	credential := tls.GetCredentialName()
+	if credential != "" && m.view.Shape().Type != discovery.Router && !o.Selected {
+		m.lack("credentialName", "", "a sidecar has the credential of no rule but one with a workloadSelector")
+		return m.made(nil)
+	}
+	mutual, skips := tls.GetMode() == networking.ClientTLSSettings_MUTUAL, tls.GetInsecureSkipVerify().GetValue()
+	switch {
+	case !mutual:
+	case credential != "":
+		out.Certificates = []string{m.pair("credentialName", credential)}
+	case tls.GetClientCertificate() == "" || tls.GetPrivateKey() == "":
+		m.lack("clientCertificate", "", "no certificate is named: set credentialName, or clientCertificate and privateKey")
+	default:
+		out.Certificates = []string{m.filePair(tls.GetClientCertificate(), tls.GetPrivateKey())}
+	}
+	if !skips {
+		out.Peer = m.serverValidation(tls, o)
+	}
+	s, lacks := m.made(func() *corev3.TransportSocket { return envoy.UpstreamTLS(out) })
+	s.AutoSNI = tls.GetSni() == ""
+	s.AutoSAN = !skips && (s.AutoSNI && len(tls.GetSubjectAltNames()) == 0 || o.Resolves)
+	return s, lacks
+}
+
+// serverValidation verifies certificates of servers: by the authorities of the credential,
+// of a file, or those that the machine trusts.
+func (m *maker) serverValidation(tls *networking.ClientTLSSettings, o ClientOptions) *envoy.PeerValidation {
+	out := &envoy.PeerValidation{SubjectAltNames: peerNames(tls, o)}
+	switch {
+	case tls.GetCredentialName() != "":
+		out.Roots = m.roots("credentialName", tls.GetCredentialName())
+	case tls.GetCaCertificates() != "":
+		out.Roots, out.RevokedFile = m.fileRoots(tls.GetCaCertificates()), tls.GetCaCrl()
+	default:
+		out.Roots, out.RevokedFile = m.need(names.SystemRoots), tls.GetCaCrl()
+	}
+	return out
+}

@@ -1,0 +1,148 @@
+package transport
+
+import (
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/names"
+)
+
+// ServerOptions are what settings do not say of a server.
+type ServerOptions struct {
+	// Bytes: what was encrypted is passed on as it is, else it is HTTP.
+	Bytes bool
+	// QUIC: it is HTTP/3.
+	QUIC bool
+}
+
+// Server makes the socket of a server that ends TLS, a Gateway's or a Sidecar's. It is false
+// where something is missing: then no filter chain must be made.
+func Server(v *mesh.View, tls *networking.ServerTLSSettings, o ServerOptions) (Socket, bool) {
+	s, lacks := server(v, tls, o)
+	return s, len(lacks) == 0
+}
+
+// ServerLacks says what a server's socket lacks, in a fixed order; nothing where Server is
+// true.
+func ServerLacks(v *mesh.View, tls *networking.ServerTLSSettings, o ServerOptions) []Lack {
+	_, lacks := server(v, tls, o)
+	return lacks
+}
+
+func server(v *mesh.View, tls *networking.ServerTLSSettings, o ServerOptions) (Socket, []Lack) {
+	m := &maker{view: v}
+	mode := tls.GetMode()
+	out := envoy.DownstreamTLSOptions{QUIC: o.QUIC, TLSOptions: envoy.TLSOptions{ALPN: alpnHTTP}}
+	verifies := mode == networking.ServerTLSSettings_OPTIONAL_MUTUAL
+	switch mode {
+	case networking.ServerTLSSettings_MUTUAL, networking.ServerTLSSettings_ISTIO_MUTUAL:
+		out.RequireClient, verifies = !o.QUIC, true
+	case networking.ServerTLSSettings_SIMPLE, networking.ServerTLSSettings_OPTIONAL_MUTUAL:
+	default:
+		m.lack("mode", "", "%s does not end TLS", mode)
+	}
+	if tls == nil {
+		m.lack("", "", "there are no TLS settings")
+	}
+	switch {
+	case o.QUIC:
+		out.ALPN = alpnHTTP3
+	case o.Bytes && mode == networking.ServerTLSSettings_ISTIO_MUTUAL:
+		out.ALPN = alpnMeshBack
+	}
+	m.serverCertificates(tls, &out)
+	if verifies {
+		out.Peer = m.clientValidation(tls)
+	}
+	if mode != networking.ServerTLSSettings_ISTIO_MUTUAL {
+		serverParameters(v, tls, &out.TLSOptions)
+	}
+	return m.made(func() *corev3.TransportSocket { return envoy.DownstreamTLS(out) })
+}
+
+// serverCertificates are those of the mesh, of secrets, or of files.
+func (m *maker) serverCertificates(tls *networking.ServerTLSSettings, out *envoy.DownstreamTLSOptions) {
+	add := func(name string) { out.Certificates = append(out.Certificates, name) }
+	switch {
+	case tls.GetMode() == networking.ServerTLSSettings_ISTIO_MUTUAL:
+		m.meshHas("mode")
+		add(m.need(names.WorkloadCertificate))
+	case len(tls.GetCredentialNames()) > 0:
+		for _, name := range tls.GetCredentialNames() {
+			add(m.pair("credentialNames", name))
+		}
+	case tls.GetCredentialName() != "":
+		add(m.pair("credentialName", tls.GetCredentialName()))
+	case len(tls.GetTlsCertificates()) > 0:
+		for _, c := range tls.GetTlsCertificates() {
+			add(m.filePair(c.GetServerCertificate(), c.GetPrivateKey()))
+		}
+	case tls.GetServerCertificate() == "" || tls.GetPrivateKey() == "":
+		m.lack("credentialName", "", "no certificate is named: set credentialName, or serverCertificate and privateKey")
+	default:
+		add(m.filePair(tls.GetServerCertificate(), tls.GetPrivateKey()))
+	}
+}
+
+// clientValidation verifies certificates of clients.
+func (m *maker) clientValidation(tls *networking.ServerTLSSettings) *envoy.PeerValidation {
+	out := &envoy.PeerValidation{
+		SubjectAltNames: tls.GetSubjectAltNames(),
+		PublicKeys:      tls.GetVerifyCertificateSpki(), Certificates: tls.GetVerifyCertificateHash(),
+		AcceptUntrusted: tls.GetInsecureSkipVerify().GetValue(),
+	}
+	switch {
+	case tls.GetMode() == networking.ServerTLSSettings_ISTIO_MUTUAL:
+		out.Roots = m.need(names.WorkloadRoots)
+	case tls.GetCaCertCredentialName() != "":
+		out.Roots = m.roots("caCertCredentialName", tls.GetCaCertCredentialName())
+	case len(tls.GetCredentialNames()) > 0:
+		out.Roots = m.roots("credentialNames", tls.GetCredentialNames()[0])
+	case tls.GetCredentialName() != "":
+		out.Roots = m.roots("credentialName", tls.GetCredentialName())
+	case tls.GetCaCertificates() == "":
+		m.lack("caCertificates", "", "no authority is named, whose certificates clients must have: set caCertificates")
+	default:
+		out.Roots, out.RevokedFile = m.fileRoots(tls.GetCaCertificates()), tls.GetCaCrl()
+	}
+	return out
+}
+
+// serverParameters are those of the settings, else of the mesh.
+func serverParameters(v *mesh.View, tls *networking.ServerTLSSettings, o *envoy.TLSOptions) {
+	defaults(v, o)
+	switch v.Mesh(mesh.TLSDefaults).GetTlsDefaults().GetMinProtocolVersion() {
+	case meshv1alpha1.MeshConfig_TLSConfig_TLSV1_2:
+		o.MinVersion = envoy.TLSv1_2
+	case meshv1alpha1.MeshConfig_TLSConfig_TLSV1_3:
+		o.MinVersion = envoy.TLSv1_3
+	}
+	if own, _ := schema.CipherSuites(tls.GetCipherSuites()); len(own) > 0 {
+		o.CipherSuites = own
+	}
+	if least := version(tls.GetMinProtocolVersion()); least != envoy.TLSAuto {
+		o.MinVersion = least
+	}
+	o.MaxVersion = version(tls.GetMaxProtocolVersion())
+	if o.MaxVersion != envoy.TLSAuto && o.MinVersion > o.MaxVersion {
+		o.MinVersion = o.MaxVersion // of the mesh: the server's own setting goes first
+	}
+}
+
+func version(p networking.ServerTLSSettings_TLSProtocol) envoy.TLSVersion {
+	switch p {
+	case networking.ServerTLSSettings_TLSV1_0:
+		return envoy.TLSv1_0
+	case networking.ServerTLSSettings_TLSV1_1:
+		return envoy.TLSv1_1
+	case networking.ServerTLSSettings_TLSV1_2:
+		return envoy.TLSv1_2
+	case networking.ServerTLSSettings_TLSV1_3:
+		return envoy.TLSv1_3
+	}
+	return envoy.TLSAuto
+}

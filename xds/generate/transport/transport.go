@@ -1,0 +1,144 @@
+package transport
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/names"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// Socket is one end of connections.
+type Socket struct {
+	// Transport encrypts and decrypts; nil for plaintext.
+	Transport *corev3.TransportSocket
+	// Needs are the secrets that it names.
+	Needs []resource.Need
+	// AutoSNI has a client ask for the host of the request, and AutoSAN accept a certificate
+	// for no other. Both are settings of the cluster.
+	AutoSNI, AutoSAN bool
+}
+
+// Lack is what a socket lacks, so that it cannot be made.
+type Lack struct {
+	// Field is the field of the TLS settings that asks for it.
+	Field string
+	// Secret is the name of the secret that lacks or has not got it, empty for none.
+	Secret string
+	What   string
+}
+
+// String is a sentence about the field.
+func (l Lack) String() string { return l.What }
+
+// The application protocols that are offered. (Istio: util.ALPN...)
+var (
+	alpnHTTP     = []string{"h2", "http/1.1"}
+	alpnHTTP3    = []string{"h3"}
+	alpnH2       = []string{"h2"}
+	alpnMesh     = []string{"istio-peer-exchange", "istio"}
+	alpnMeshH2   = []string{"istio-peer-exchange", "istio", "h2"}
+	alpnMeshBack = []string{"istio-peer-exchange", "h2", "http/1.1"}
+)
+
+// maker collects what a socket is made of, and what it lacks.
+type maker struct {
+	view  *mesh.View
+	needs []resource.Need
+	lacks []Lack
+}
+
+// need returns the name of a secret that the socket names.
+func (m *maker) need(name string) string {
+	m.needs = append(m.needs, resource.Need{TypeURL: resource.SecretType, Name: name, Kind: resource.Secret})
+	return name
+}
+
+func (m *maker) lack(field, secret, format string, args ...any) {
+	if l := (Lack{Field: field, Secret: secret, What: fmt.Sprintf(format, args...)}); !slices.Contains(m.lacks, l) {
+		m.lacks = append(m.lacks, l)
+	}
+}
+
+// ofMesh is the credential that means the proxy's own certificate.
+const ofMesh = "builtin://"
+
+// own is the name of the stored secret that a credential means, in the proxy's own
+// namespace: NAME, kubernetes://NAME or, with that namespace, kubernetes://NAMESPACE/NAME.
+func (m *maker) own(field, credential string) (string, bool) {
+	name := strings.TrimPrefix(credential, names.CredentialPrefix)
+	if strings.Contains(name, "://") {
+		m.lack(field, "", "%q is of no kind of secret that is stored here: name a Secret", credential)
+		return "", false
+	}
+	if namespace, rest, ok := strings.Cut(name, "/"); ok {
+		if !m.view.InNamespace(namespace) {
+			m.lack(field, "", "%q is of another namespace: a proxy has the secrets of its own namespace alone", credential)
+			return "", false
+		}
+		name = rest
+	}
+	return name, true
+}
+
+// pair names the certificate and the key of a credential.
+func (m *maker) pair(field, credential string) string {
+	if credential == ofMesh {
+		m.meshHas(field)
+		return m.need(names.WorkloadCertificate)
+	}
+	name, ok := m.own(field, credential)
+	if ok && !m.view.Secret(name).Pair {
+		m.lack(field, name, "no certificate with its key is stored as secret %s in the namespace of the proxy", name)
+	}
+	return m.need(names.Credential(name))
+}
+
+// roots names the authorities of a credential. A secret with the suffix goes first.
+func (m *maker) roots(field, credential string) string {
+	if credential == ofMesh {
+		m.meshHas(field)
+		return m.need(names.WorkloadRoots)
+	}
+	name, ok := m.own(field, credential)
+	name = strings.TrimSuffix(name, names.RootsSuffix)
+	if ok && !m.view.Secret(name+names.RootsSuffix).Roots && !m.view.Secret(name).Roots {
+		m.lack(field, name, "no certificate of an authority is stored as secret %s or %s in the namespace of the proxy", name, name+names.RootsSuffix)
+	}
+	return m.need(names.CredentialRoots(name))
+}
+
+// meshHas says whether the proxy has a certificate of the mesh.
+func (m *maker) meshHas(field string) {
+	if !m.view.HasCertificate() {
+		m.lack(field, "", "the proxy has no certificate of the mesh")
+	}
+}
+
+// filePair names files on the machine of the proxy, and fileRoots those of authorities.
+func (m *maker) filePair(certificate, key string) string {
+	return m.need(names.FileCert(certificate, key))
+}
+
+func (m *maker) fileRoots(file string) string { return m.need(names.FileRoots(file)) }
+
+// made is the socket, unless it lacks something.
+func (m *maker) made(transport func() *corev3.TransportSocket) (Socket, []Lack) {
+	if len(m.lacks) > 0 {
+		return Socket{}, m.lacks
+	}
+	return Socket{Transport: transport(), Needs: m.needs}, nil
+}
+
+// defaults are the cipher suites and curves of the mesh, but those that no Envoy knows.
+func defaults(v *mesh.View, o *envoy.TLSOptions) {
+	d := v.Mesh(mesh.TLSDefaults).GetTlsDefaults()
+	o.CipherSuites, _ = schema.CipherSuites(d.GetCipherSuites())
+	o.Curves, _ = schema.Curves(d.GetEcdhCurves())
+}
