@@ -108,8 +108,8 @@ func (e *explainer) placeOf(vs *routing.VirtualService, route *routev3.Route) (v
 	gateways := []string{mesh.MeshGateway}
 	if e.proxy.Type == discovery.Router {
 		gateways = nil
-		for _, server := range e.view().GatewayAt(e.port).Servers {
-			gateways = append(gateways, server.Gateway.Name())
+		for _, g := range e.view().GatewayAt(e.port).Gateways {
+			gateways = append(gateways, g.Name())
 		}
 	}
 	for _, gateway := range gateways {

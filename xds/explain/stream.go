@@ -44,6 +44,8 @@ func (e *explainer) streamRoute(request simulate.Request, result simulate.Result
 // passesBytes says whether a gateway passes the connections to a port on as bytes: a server
 // for TCP has it, and none of HTTP.
 func (e *explainer) passesBytes() bool {
-	servers := route.GatewayServersAt(e.view(), e.port)
-	return len(servers) > 0 && !slices.ContainsFunc(servers, func(s *routing.Server) bool { return !s.PassesBytes() })
+	listeners := route.GatewayListenersAt(e.view(), e.port)
+	return len(listeners) > 0 && !slices.ContainsFunc(listeners, func(l *routing.Listener) bool {
+		return slices.ContainsFunc(l.Servers, func(s *routing.Server) bool { return s.Kind().RoutesHTTP() })
+	})
 }

@@ -219,7 +219,7 @@ func (v *View) gateway(port string) *routing.MergedGateway {
 			gateways = append(gateways, g)
 		}
 	}
-	return routing.MergeGateways(gateways)
+	return routing.MergeGateways(gateways, v.class.Shape.Wildcard())
 }
 
 // RouteDelta says whether the proxy takes virtual hosts as resources of their own,

@@ -156,6 +156,22 @@ func GatewayHTTPRouteConfig(port uint32, bind string) string {
 	return withBind("http."+portText(port), bind)
 }
 
+// GatewayHTTPSRouteConfig names the routes of a server that ends TLS, by its port and the
+// name of that, and the Gateway. bind is empty unless the server names an address.
+func GatewayHTTPSRouteConfig(port uint32, portName, gateway, namespace, bind string) string {
+	return withBind(strings.Join([]string{"https", portText(port), portName, gateway, namespace}, "."), bind)
+}
+
+// GatewayRoutePort reads the port of the name of a gateway's routes; false for other names.
+func GatewayRoutePort(name string) (int, bool) {
+	parts := strings.SplitN(name, ".", 3)
+	if len(parts) < 2 || parts[0] != "http" && parts[0] != "https" {
+		return 0, false
+	}
+	port, err := strconv.ParseUint(parts[1], 10, 16)
+	return int(port), err == nil
+}
+
 func withBind(name, bind string) string {
 	if bind == "" {
 		return name

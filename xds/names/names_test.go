@@ -23,6 +23,8 @@ func TestNames(t *testing.T) {
 		"service routes":         {names.ServiceRouteConfig("db.example.com", 3306), "db.example.com:3306"},
 		"gateway routes":         {names.GatewayHTTPRouteConfig(80, ""), "http.80"},
 		"gateway routes, bound":  {names.GatewayHTTPRouteConfig(80, "10.0.0.1"), "http.80.10.0.0.1"},
+		"gateway routes of TLS":  {names.GatewayHTTPSRouteConfig(443, "https", "edge", "shop", ""), "https.443.https.edge.shop"},
+		"the same, bound":        {names.GatewayHTTPSRouteConfig(443, "https", "edge", "shop", "::1"), "https.443.https.edge.shop.::1"},
 		"virtual host":           {names.HostPort("web.example.com", 80), "web.example.com:80"},
 		"inbound virtual host":   {names.InboundVirtualHost(80), "inbound|http|80"},
 		"blackhole virtual host": {names.BlackHoleVirtualHost(80), "blackhole:80"},
@@ -36,6 +38,17 @@ func TestNames(t *testing.T) {
 	} {
 		if c.got != c.want {
 			t.Errorf("%s: got %q, want %q", name, c.got, c.want)
+		}
+	}
+}
+
+func TestGatewayRoutePort(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]int{
+		"http.80": 80, "http.80.10.0.0.1": 80, "https.443.p.a.b": 443, "http.": -1, "http": -1, "80": -1, "inbound.80": -1, "http.70000": -1, "": -1,
+	} {
+		if port, ok := names.GatewayRoutePort(name); ok != (want >= 0) || ok && port != want {
+			t.Errorf("%q: %d, %v", name, port, ok)
 		}
 	}
 }

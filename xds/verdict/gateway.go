@@ -3,11 +3,11 @@ package verdict
 import (
 	"fmt"
 	"iter"
-	"slices"
 	"strconv"
 
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/storage/pmap"
@@ -30,24 +30,33 @@ func (j *judge) gateway(object *config.Config) {
 		j.add(unused)
 	}
 	for i, s := range j.mesh().Gateway(object.Key().Path()).Servers {
-		switch o := j.earlierServer(object, i, s); {
-		case o != nil:
-			j.add(serverConflict(object, o, i, s))
+		switch lost := j.lost(object, s); {
+		case lost != nil:
+			j.add(serverConflict(object, i, lost))
 		case s.PassesBytes():
 			j.unrouted(object, i, s)
 		}
 	}
 }
 
-func serverConflict(object, o *config.Config, i int, s *routing.Server) Verdict {
+// serverConflict is that a server of a Gateway has no listener.
+func serverConflict(object *config.Config, i int, lost *routing.Lost) Verdict {
+	of, port := lost.To.Gateway.Config, lost.Server.Port()
 	v := Verdict{
-		Code: ServerConflict, Field: at("spec.servers", i) + ".port", Other: o.Key(),
-		Message: fmt.Sprintf("%d is a port of %s too, which is older and does not share it: this server has no listener", s.Port(), o.Key()),
-		Remedy:  "use another port; only servers of HTTP share one",
+		Code: ServerConflict, Field: at("spec.servers", i) + ".port", Other: of.Key(),
+		Message: fmt.Sprintf("%d is a port of %s too, which is older and does not share it: this server has no listener", port, of.Key()),
+		Remedy:  "use another port; only servers of HTTP share one, and those of TLS",
 	}
-	if o == object {
-		v.Other = config.Key{}
-		v.Message = fmt.Sprintf("%d is the port of an earlier server too, which does not share it: this one has no listener", s.Port())
+	other := of.Key().String()
+	if of == object {
+		v.Other, other = config.Key{}, "an earlier server"
+		v.Message = fmt.Sprintf("%d is the port of an earlier server too, which does not share it: this one has no listener", port)
+	}
+	if lost.Name != "" {
+		v.Field = at("spec.servers", i) + ".hosts"
+		v.Message = fmt.Sprintf("%s on port %d is a host of %s too, with tls.mode %s: this server has no listener, also for its other hosts",
+			lost.Name, port, other, lost.To.Mode())
+		v.Remedy = "take the host out of one of them, or give one another port or bind"
 	}
 	return v
 }
@@ -64,34 +73,27 @@ func (j *judge) unrouted(object *config.Config, i int, s *routing.Server) {
 	})
 }
 
-// earlierServer finds the Gateway of a server that comes before one of a Gateway, has its
-// port, and does not share it. A proxy may run both.
-func (j *judge) earlierServer(object *config.Config, index int, s *routing.Server) *config.Config {
+// lost says why a server of a Gateway has no listener beside those of Gateways that come
+// before it; nil where it has one. A proxy may run all of them.
+func (j *judge) lost(object *config.Config, s *routing.Server) *routing.Lost {
 	selector := labels.Instance(object.Spec.(*networking.Gateway).GetSelector())
+	all := []*routing.Gateway{s.Gateway}
 	looked := 0
 	for o := range j.gatewaysAt(s.Spec.GetPort().GetNumber()) {
 		if looked++; looked > maxLooked {
 			break
 		}
 		theirs := labels.Instance(o.Spec.(*networking.Gateway).GetSelector())
-		if config.Compare(o, object) > 0 || !selector.SubsetOf(theirs) && !theirs.SubsetOf(selector) {
-			continue
+		if config.Compare(o, object) < 0 && (selector.SubsetOf(theirs) || theirs.SubsetOf(selector)) {
+			all = append(all, j.mesh().Gateway(o.Key().Path()))
 		}
-		servers := j.mesh().Gateway(o.Key().Path()).Servers
-		if o == object {
-			servers = servers[:index]
-		}
-		if slices.ContainsFunc(servers, func(t *routing.Server) bool { return collide(s, t) }) {
-			return o
+	}
+	for _, lost := range routing.MergeGateways(all, discovery.UnspecifiedIP).Lost {
+		if lost.Server == s {
+			return &lost
 		}
 	}
 	return nil
-}
-
-// collide says whether two servers have one address and port, and cannot share it.
-func collide(s, t *routing.Server) bool {
-	return s.Port() == t.Port() && s.Spec.GetBind() == t.Spec.GetBind() &&
-		(s.Protocol().IsHTTP() != t.Protocol().IsHTTP() || s.PassesBytes() && t.PassesBytes())
 }
 
 // gatewaysAt iterates over the Gateways with a server at a port, by path.

@@ -15,45 +15,89 @@ import (
 )
 
 func gatewayNames(v *mesh.View, yield func(string) bool) {
-	for _, s := range route.GatewayServers(v) {
-		if !yield(route.GatewayListenerName(v, s)) {
+	for _, l := range route.GatewayListeners(v) {
+		if !yield(route.GatewayListenerName(l)) {
 			return
 		}
 	}
 }
 
-// gateway makes the listener that the servers of an address and port share. The
-// first of them tells the name of their routes.
+// gateway makes the listener that the servers of an address and port share, nil where none
+// of them has a filter chain.
 func gateway(v *mesh.View, name string) (proto.Message, []resource.Need, error) {
 	at, ok := portOf(name)
 	if !ok {
 		return nil, nil, nil
 	}
-	for _, s := range route.GatewayServersAt(v, at) {
-		if route.GatewayListenerName(v, s) != name {
-			continue
+	for _, l := range route.GatewayListenersAt(v, at) {
+		if route.GatewayListenerName(l) == name {
+			return newEdge(v, name, l).build()
 		}
-		if s.PassesBytes() {
-			return passing(v, name, s)
-		}
-		routes := route.GatewayName(s)
-		return gatewayListener(v, name, s, envoy.FilterChain(envoy.FilterChainOptions{
-			Filters: []*listenerv3.Filter{filter.Manager(v, filter.Gateway, filter.Options{
-				StatPrefix: names.HTTPStatPrefix(names.Outbound, name), RouteConfigName: routes,
-				DynamicDNS: v.PortDynamic(mesh.AnyPort),
-			})},
-		}), []string{routes}, nil)
 	}
 	return nil, nil, nil
 }
 
-// gatewayListener makes the listener of a server with its one filter chain.
-func gatewayListener(v *mesh.View, name string, s *routing.Server, chain *listenerv3.FilterChain, routes, clusters []string) (proto.Message, []resource.Need, error) {
-	return made(envoy.ListenerOptions{
-		Name: name, Host: route.GatewayBind(v, s), Port: uint32(s.Port()),
+// edge collects the filter chains of a listener of a gateway.
+type edge struct {
+	chains
+	of *routing.Listener
+	// needs are those of transport sockets. Those of routes and clusters are in chains.
+	needs []resource.Need
+}
+
+func newEdge(v *mesh.View, name string, l *routing.Listener) *edge {
+	return &edge{chains: chains{view: v, name: name, port: l.Port}, of: l}
+}
+
+// build makes the listener of the chains of all servers. A kind of servers is a case
+// here, and a method that adds the chains of one of them.
+func (e *edge) build() (proto.Message, []resource.Need, error) {
+	plain := false
+	for _, s := range e.of.Servers {
+		switch s.Kind() {
+		case routing.HTTP:
+			if !plain { // the first tells the name of the routes
+				e.plainHTTP(s)
+			}
+			plain = true
+		case routing.Bytes:
+			e.plainBytes(s)
+		}
+	}
+	if len(e.list) == 0 {
+		return nil, nil, nil
+	}
+	message, needs, err := made(envoy.ListenerOptions{
+		Name: e.name, Host: e.of.Bind, Port: uint32(e.of.Port),
 		Direction:     corev3.TrafficDirection_OUTBOUND,
-		ProxyProtocol: v.Mesh(mesh.DefaultProxyConfig).ProxyProtocol(),
-		AccessLogs:    filter.ListenerAccessLogs(v),
-		FilterChains:  []*listenerv3.FilterChain{chain},
-	}, routes, clusters)
+		ProxyProtocol: e.view.Mesh(mesh.DefaultProxyConfig).ProxyProtocol(),
+		AccessLogs:    filter.ListenerAccessLogs(e.view),
+		TLSInspector:  e.of.IsTLS(),
+		FilterChains:  e.list,
+	}, e.children, e.refs)
+	return message, append(e.needs, needs...), err
+}
+
+// plainHTTP adds the chain of the servers of HTTP in plaintext.
+func (e *edge) plainHTTP(s *routing.Server) {
+	e.routes(s, envoy.FilterChainOptions{TransportProtocol: e.plaintext()}, names.HTTPStatPrefix(names.Outbound, e.name))
+}
+
+// plaintext is the transport protocol that chains of plaintext match: any, unless the
+// listener has servers of TLS too.
+func (e *edge) plaintext() string {
+	if e.of.IsTLS() {
+		return envoy.TransportRaw
+	}
+	return ""
+}
+
+// routes adds a chain that routes requests by the route configuration of a server.
+func (e *edge) routes(s *routing.Server, o envoy.FilterChainOptions, statPrefix string) {
+	routes := route.GatewayName(s)
+	o.Filters = []*listenerv3.Filter{filter.Manager(e.view, filter.Gateway, filter.Options{
+		StatPrefix: statPrefix, RouteConfigName: routes, DynamicDNS: e.view.PortDynamic(mesh.AnyPort),
+	})}
+	e.list = append(e.list, envoy.FilterChain(o))
+	e.children = append(e.children, routes)
 }

@@ -3,13 +3,10 @@ package listener
 import (
 	"fmt"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
-	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
 // routedNames names the listeners of the servers that pass bytes and whose tcp routes
@@ -22,36 +19,41 @@ func routedNames(v *mesh.View, d mesh.Delta, yield func(string) bool) {
 	if len(changed) == 0 {
 		return
 	}
-	for _, s := range route.GatewayServers(v) {
-		gateway := s.Gateway.Name()
-		if s.PassesBytes() && (changed[routing.GatewayStreamKey(gateway, s.Port())] || changed[routing.GatewayStreamKey(gateway, 0)]) &&
-			!yield(route.GatewayListenerName(v, s)) {
-			return
+	for _, l := range route.GatewayListeners(v) {
+		for _, s := range l.Servers {
+			gateway := s.Gateway.Name()
+			if s.PassesBytes() && (changed[routing.GatewayStreamKey(gateway, s.Port())] || changed[routing.GatewayStreamKey(gateway, 0)]) &&
+				!yield(route.GatewayListenerName(l)) {
+				return
+			}
 		}
 	}
 }
 
-// passing makes the listener of a server that passes bytes, nil where no tcp route is for
-// it: one route has all its connections.
-func passing(v *mesh.View, name string, s *routing.Server) (proto.Message, []resource.Need, error) {
-	vs, i := v.GatewayTCPRoute(s)
+// plainBytes adds the chain of a server that passes bytes, unless no tcp route is for it: one
+// route has all its connections.
+func (e *edge) plainBytes(s *routing.Server) {
+	vs, i := e.view.GatewayTCPRoute(s)
 	if vs == nil {
-		return nil, nil, nil
+		return
 	}
-	c := chains{view: v, name: name, port: s.Port()}
-	chain := c.chain(nil, stream{vs: vs, route: vs.Spec.GetTcp()[i].GetRoute()}, envoy.FilterChainOptions{})
-	return gatewayListener(v, name, s, chain, nil, c.refs)
+	e.list = append(e.list, e.chain(nil, stream{vs: vs, route: vs.Spec.GetTcp()[i].GetRoute()}, envoy.FilterChainOptions{}))
 }
 
 // GatewayFieldOf finds which tcp route of a VirtualService the filter chain of a listener
 // of a gateway comes from; false for none.
 func GatewayFieldOf(v *mesh.View, listener string, vs *routing.VirtualService) (string, bool) {
-	for _, s := range route.GatewayServers(v) {
-		if !s.PassesBytes() || route.GatewayListenerName(v, s) != listener {
+	for _, l := range route.GatewayListeners(v) {
+		if route.GatewayListenerName(l) != listener {
 			continue
 		}
-		if of, i := v.GatewayTCPRoute(s); of == vs {
-			return fmt.Sprintf("spec.tcp[%d]", i), true
+		for _, s := range l.Servers {
+			if !s.PassesBytes() {
+				continue
+			}
+			if of, i := v.GatewayTCPRoute(s); of == vs {
+				return fmt.Sprintf("spec.tcp[%d]", i), true
+			}
 		}
 	}
 	return "", false

@@ -1,7 +1,6 @@
 package route
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
@@ -13,60 +12,57 @@ import (
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
-// GatewayServers returns the servers of a gateway that are served, the oldest first: those
-// of plaintext HTTP, and those that pass bytes. Of the servers of one address and port the
-// first decides. Those of HTTP share a listener, and the route configuration GatewayName; a
-// server that passes bytes has its listener alone.
-func GatewayServers(v *mesh.View) []*routing.Server { return served(v, v.Gateway()) }
+// GatewayListeners returns the listeners of a gateway that are served, as
+// routing.MergeGateways has them: none on Unix domain sockets.
+func GatewayListeners(v *mesh.View) []*routing.Listener { return served(v.Gateway()) }
 
-// GatewayServersAt returns the servers of a port.
-func GatewayServersAt(v *mesh.View, port int) []*routing.Server {
-	return slices.DeleteFunc(served(v, v.GatewayAt(port)), func(s *routing.Server) bool { return s.Port() != port })
+// GatewayListenersAt returns the listeners of a port.
+func GatewayListenersAt(v *mesh.View, port int) []*routing.Listener {
+	return slices.DeleteFunc(served(v.GatewayAt(port)), func(l *routing.Listener) bool { return l.Port != port })
 }
 
-// HTTPServers returns those of HTTP among them.
-func HTTPServers(v *mesh.View) []*routing.Server {
-	return slices.DeleteFunc(GatewayServers(v), (*routing.Server).PassesBytes)
-}
-
-func served(v *mesh.View, gateway *routing.MergedGateway) []*routing.Server {
+func served(gateway *routing.MergedGateway) []*routing.Listener {
 	if gateway == nil {
 		return nil
 	}
+	return slices.DeleteFunc(gateway.Listeners, func(l *routing.Listener) bool { return names.IsUnix(l.Bind) })
+}
+
+// HTTPServers returns the servers of all listeners that route requests.
+func HTTPServers(v *mesh.View) []*routing.Server { return routingHTTP(GatewayListeners(v)) }
+
+func routingHTTP(listeners []*routing.Listener) []*routing.Server {
 	var out []*routing.Server
-	bytes := map[string]bool{} // whether the listener of a name passes bytes
-	for _, s := range gateway.Servers {
-		if !s.Protocol().IsHTTP() && !s.PassesBytes() || names.IsUnix(s.Spec.GetBind()) {
-			continue
+	for _, l := range listeners {
+		for _, s := range l.Servers {
+			if s.Kind().RoutesHTTP() {
+				out = append(out, s)
+			}
 		}
-		name := GatewayListenerName(v, s)
-		if its, taken := bytes[name]; taken && (its || s.PassesBytes()) {
-			continue
-		}
-		bytes[name] = s.PassesBytes()
-		out = append(out, s)
 	}
 	return out
 }
 
-// GatewayBind is the address on which a server listens.
-func GatewayBind(v *mesh.View, s *routing.Server) string {
-	return cmp.Or(s.Spec.GetBind(), v.Shape().Wildcard())
-}
+// GatewayListenerName is the name of a listener.
+func GatewayListenerName(l *routing.Listener) string { return names.Listener(l.Bind, uint32(l.Port)) }
 
-// GatewayListenerName is the name of the listener of a server.
-func GatewayListenerName(v *mesh.View, s *routing.Server) string {
-	return names.Listener(GatewayBind(v, s), uint32(s.Port()))
-}
-
-// GatewayName names the routes of a server.
+// GatewayName names the routes of a server. Those of plaintext share them.
 func GatewayName(s *routing.Server) string {
-	return names.GatewayHTTPRouteConfig(uint32(s.Port()), s.Spec.GetBind())
+	port, bind := s.Spec.GetPort(), s.Spec.GetBind()
+	if s.Kind() == routing.HTTPS {
+		of := s.Gateway.Config
+		return names.GatewayHTTPSRouteConfig(port.GetNumber(), port.GetName(), of.Name, of.Namespace, bind)
+	}
+	return names.GatewayHTTPRouteConfig(port.GetNumber(), bind)
 }
 
 // ServersOf are the servers that share a route configuration.
 func ServersOf(v *mesh.View, name string) []*routing.Server {
-	return slices.DeleteFunc(HTTPServers(v), func(s *routing.Server) bool { return GatewayName(s) != name })
+	port, ok := names.GatewayRoutePort(name)
+	if !ok {
+		return nil
+	}
+	return slices.DeleteFunc(routingHTTP(GatewayListenersAt(v, port)), func(s *routing.Server) bool { return GatewayName(s) != name })
 }
 
 func gatewayNames(v *mesh.View, yield func(string) bool) {

@@ -23,7 +23,13 @@ type Gateway struct {
 func NewGateway(c *config.Config) *Gateway {
 	g := &Gateway{Config: c, Spec: c.Spec.(*networking.Gateway)}
 	for _, spec := range g.Spec.GetServers() {
-		g.Servers = append(g.Servers, &Server{Gateway: g, Spec: spec, Hosts: serverHosts(spec, c.Namespace)})
+		s := &Server{Gateway: g, Spec: spec, Hosts: serverHosts(spec, c.Namespace)}
+		for _, h := range s.Hosts {
+			s.Names = append(s.Names, string(h.Name))
+		}
+		slices.Sort(s.Names)
+		s.Names = slices.Compact(s.Names)
+		g.Servers = append(g.Servers, s)
 	}
 	return g
 }
@@ -46,6 +52,9 @@ type Server struct {
 	Gateway *Gateway
 	Spec    *networking.Server
 	Hosts   []ServerHost
+	// Names are the names of its hosts, each once, in order: what the clients of a server
+	// of TLS ask for. "*" is any, and none.
+	Names []string
 }
 
 // ServerHost is a host of a server, and the namespace that VirtualServices for
@@ -96,38 +105,69 @@ func (s *Server) Protocol() discovery.Protocol {
 	return discovery.ParseProtocol(s.Spec.GetPort().GetProtocol())
 }
 
+// ServerKind is what a server does with its connections.
+type ServerKind int
+
+// The kinds of servers. The protocol decides, and the mode of tls.
+const (
+	NotServed       ServerKind = iota // UDP, or TLS without settings
+	HTTP                              // routes requests in plaintext
+	Bytes                             // passes on what comes in plaintext
+	HTTPS                             // ends TLS and routes requests
+	TLSBytes                          // ends TLS and passes on what is in it
+	Passthrough                       // passes TLS on, by the names that clients ask for
+	AutoPassthrough                   // passes TLS on to the cluster that clients ask for
+)
+
+// IsTLS says whether clients begin with the handshake of TLS.
+func (k ServerKind) IsTLS() bool { return k >= HTTPS }
+
+// EndsTLS says whether the server needs a certificate.
+func (k ServerKind) EndsTLS() bool { return k == HTTPS || k == TLSBytes }
+
+// RoutesHTTP says whether http routes are for the server.
+func (k ServerKind) RoutesHTTP() bool { return k == HTTP || k == HTTPS }
+
+// Kind is what the server does.
+func (s *Server) Kind() ServerKind {
+	p, tls := s.Protocol(), s.Spec.GetTls()
+	switch {
+	case !p.IsServed():
+		return NotServed
+	case p.IsHTTP():
+		return HTTP
+	case tls == nil && p.IsTLS():
+		return NotServed
+	case tls == nil:
+		return Bytes
+	case tls.GetMode() == networking.ServerTLSSettings_PASSTHROUGH:
+		return Passthrough
+	case tls.GetMode() == networking.ServerTLSSettings_AUTO_PASSTHROUGH:
+		return AutoPassthrough
+	case p == discovery.HTTPS:
+		return HTTPS
+	}
+	return TLSBytes
+}
+
 // Mode is how it takes TLS. It has a meaning where the server has TLS settings.
 func (s *Server) Mode() networking.ServerTLSSettings_TLSmode { return s.Spec.GetTls().GetMode() }
 
 // PassesBytes says whether the server takes connections as bytes in plaintext: one for TCP
 // or the protocol of a database.
-func (s *Server) PassesBytes() bool {
-	p := s.Protocol()
-	return p.IsServed() && !p.IsHTTP() && !p.IsTLS() && s.Spec.GetTls() == nil
-}
+func (s *Server) PassesBytes() bool { return s.Kind() == Bytes }
 
 // RoutesTCP says whether tcp routes are for the server: it takes connections as bytes, in
 // plaintext or after it has ended their TLS.
-func (s *Server) RoutesTCP() bool {
-	return s.PassesBytes() || s.encrypts() && s.Protocol() != discovery.HTTPS && !s.PassesTLS() && !s.PassesServices()
-}
+func (s *Server) RoutesTCP() bool { return s.Kind() == Bytes || s.Kind() == TLSBytes }
 
 // PassesTLS says whether the server passes TLS on as it comes, by the names that clients ask
 // for and tls routes.
-func (s *Server) PassesTLS() bool {
-	return s.encrypts() && s.Mode() == networking.ServerTLSSettings_PASSTHROUGH
-}
+func (s *Server) PassesTLS() bool { return s.Kind() == Passthrough }
 
 // PassesServices says whether the server passes TLS on to the services whose clusters
 // clients ask for by name (names.SNICluster), without routes.
-func (s *Server) PassesServices() bool {
-	return s.encrypts() && s.Mode() == networking.ServerTLSSettings_AUTO_PASSTHROUGH
-}
-
-// encrypts says whether clients speak TLS with the server.
-func (s *Server) encrypts() bool {
-	return s.Spec.GetTls() != nil && s.Protocol().IsServed() && !s.Protocol().IsHTTP()
-}
+func (s *Server) PassesServices() bool { return s.Kind() == AutoPassthrough }
 
 // Serves says whether a host of the server is for a VirtualService and overlaps with a
 // host of it.
@@ -136,21 +176,4 @@ func (s *Server) Serves(vs *VirtualService, h host.Name) bool {
 		_, meets := o.Meet(h)
 		return meets && o.Admits(vs)
 	})
-}
-
-// MergedGateway is all Gateways of one workload: their servers, the oldest
-// gateway first. It is never modified.
-type MergedGateway struct {
-	Gateways []*Gateway
-	Servers  []*Server
-}
-
-// MergeGateways puts gateways together.
-func MergeGateways(gateways []*Gateway) *MergedGateway {
-	m := &MergedGateway{Gateways: gateways}
-	slices.SortFunc(m.Gateways, func(a, b *Gateway) int { return config.Compare(a.Config, b.Config) })
-	for _, g := range m.Gateways {
-		m.Servers = append(m.Servers, g.Servers...)
-	}
-	return m
 }

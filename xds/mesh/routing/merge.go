@@ -1,0 +1,100 @@
+package routing
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+)
+
+// MergedGateway is all Gateways of one workload, the oldest first: the listeners of their
+// servers, and the servers that have none. It is never modified. (Istio: mergeGateways.)
+type MergedGateway struct {
+	Gateways []*Gateway
+	// Listeners stand in the order of their first servers.
+	Listeners []*Listener
+	// Lost are the servers that cannot share the listener that they ask for.
+	Lost []Lost
+}
+
+// Listener is the servers that have an address and a port: one for bytes in plaintext,
+// several of HTTP, or several of TLS. The names that clients ask for tell those of TLS
+// apart. Servers of HTTP that are younger than one of TLS have what comes in plaintext.
+type Listener struct {
+	// Bind is the address, or a Unix domain socket, whose Port is 0.
+	Bind string
+	Port int
+	// Servers are in precedence. There is at least one.
+	Servers []*Server
+
+	names map[string]*Server // of TLS, by the names of their hosts
+}
+
+// Lost is a server without a listener, and the server that comes first.
+type Lost struct {
+	Server, To *Server
+	// Name is the host of both, for which both would end TLS or pass it on; empty where
+	// servers of their kinds do not share a port.
+	Name string
+}
+
+// MergeGateways puts gateways together, on proxies that take wildcard for the address of a
+// server that names none. Of servers that cannot share a listener the first has it, and the
+// other has nothing, even where only one of its hosts is in the way.
+func MergeGateways(gateways []*Gateway, wildcard string) *MergedGateway {
+	m := &MergedGateway{Gateways: gateways}
+	slices.SortFunc(m.Gateways, func(a, b *Gateway) int { return config.Compare(a.Config, b.Config) })
+	type place struct {
+		bind string
+		port int
+	}
+	listeners := map[place]*Listener{}
+	for _, g := range m.Gateways {
+		for _, s := range g.Servers {
+			if s.Kind() == NotServed {
+				continue
+			}
+			at := place{cmp.Or(s.Spec.GetBind(), wildcard), s.Port()}
+			l := listeners[at]
+			if l == nil {
+				l = &Listener{Bind: at.bind, Port: at.port}
+				listeners[at] = l
+				m.Listeners = append(m.Listeners, l)
+			}
+			if lost, ok := l.add(s); !ok {
+				m.Lost = append(m.Lost, lost)
+			}
+		}
+	}
+	return m
+}
+
+// add has a server share the listener. It is false where the server cannot.
+func (l *Listener) add(s *Server) (Lost, bool) {
+	if len(l.Servers) > 0 && !shares(l.Servers[0].Kind(), s.Kind()) {
+		return Lost{Server: s, To: l.Servers[0]}, false
+	}
+	if s.Kind().IsTLS() {
+		for _, name := range s.Names {
+			if to := l.names[name]; to != nil {
+				return Lost{s, to, name}, false
+			}
+		}
+		if l.names == nil {
+			l.names = map[string]*Server{}
+		}
+		for _, name := range s.Names {
+			l.names[name] = s
+		}
+	}
+	l.Servers = append(l.Servers, s)
+	return Lost{}, true
+}
+
+// shares says whether a server may have the listener whose first server is of a kind.
+func shares(first, s ServerKind) bool {
+	return first != Bytes && s != Bytes && (first != HTTP || s == HTTP)
+}
+
+// IsTLS says whether a server of the listener is of TLS.
+func (l *Listener) IsTLS() bool { return l.Servers[0].Kind().IsTLS() }

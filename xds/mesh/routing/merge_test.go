@@ -1,0 +1,126 @@
+package routing_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protojson"
+	networking "istio.io/api/networking/v1alpha3"
+	"sigs.k8s.io/yaml"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/mesh/routing"
+)
+
+// gateways are Gateways of servers in YAML, each a second younger than the one before. They
+// are named a, b and so on, and stand in reverse.
+func gateways(t *testing.T, servers []string) []*routing.Gateway {
+	t.Helper()
+	var out []*routing.Gateway
+	for i, text := range servers {
+		asJSON, err := yaml.YAMLToJSON([]byte("{servers: [" + text + "]}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := &networking.Gateway{}
+		if err := protojson.Unmarshal(asJSON, spec); err != nil {
+			t.Fatal(err)
+		}
+		out = append([]*routing.Gateway{routing.NewGateway(&config.Config{
+			Meta: config.Meta{
+				GroupVersionKind: schema.Gateway, Namespace: "edge", Name: string(rune('a' + i)), CreationTimestamp: time.Unix(int64(i), 0),
+			}, Spec: spec,
+		})}, out...)
+	}
+	return out
+}
+
+// merged writes a merged gateway down: listeners with their servers, by gateway and port
+// name, and the servers that lost.
+func merged(m *routing.MergedGateway) string {
+	name := func(s *routing.Server) string {
+		return s.Gateway.Config.Name + "." + s.Spec.GetPort().GetName()
+	}
+	var out []string
+	for _, l := range m.Listeners {
+		line := fmt.Sprintf("%s_%d:", l.Bind, l.Port)
+		for _, s := range l.Servers {
+			line += " " + name(s)
+		}
+		out = append(out, line)
+	}
+	for _, lost := range m.Lost {
+		out = append(out, strings.TrimSpace(fmt.Sprintf("%s loses to %s %s", name(lost.Server), name(lost.To), lost.Name)))
+	}
+	return strings.Join(out, "\n")
+}
+
+// TestMergeGateways: which servers share a listener, and which have none.
+func TestMergeGateways(t *testing.T) {
+	t.Parallel()
+	server := func(protocol, name, hosts, more string) string {
+		return fmt.Sprintf("{port: {number: 443, name: %s, protocol: %s}, hosts: [%s]%s}", name, protocol, hosts, more)
+	}
+	const simple, pass, auto = ", tls: {mode: SIMPLE, credentialName: c}", ", tls: {mode: PASSTHROUGH}", ", tls: {mode: AUTO_PASSTHROUGH}"
+	const nine = ", bind: 10.0.0.9"
+	for _, c := range []struct {
+		name     string
+		gateways []string // the oldest first
+		want     []string
+	}{
+		{"HTTP is shared", []string{server("HTTP", "h", "'*'", ""), server("GRPC", "g", "'*'", "") + "," + server("HTTP2", "i", "a.test", "")}, []string{"0.0.0.0_443: a.h b.g b.i"}},
+		{"the wildcard by its name", []string{server("HTTP", "h", "'*'", ""), server("HTTP", "h", "'*'", ", bind: 0.0.0.0")}, []string{"0.0.0.0_443: a.h b.h"}},
+		{"bytes are not", []string{server("TCP", "t", "a.test", ""), server("MONGO", "t", "b.test", ""), server("HTTP", "h", "c.test", "")}, []string{"0.0.0.0_443: a.t", "b.t loses to a.t", "c.h loses to a.t"}},
+		{"bytes after HTTP", []string{server("HTTP", "h", "a.test", ""), server("TCP", "t", "b.test", "")}, []string{"0.0.0.0_443: a.h", "b.t loses to a.h"}},
+		{"addresses are apart", []string{server("HTTP", "h", "'*'", ""), server("TCP", "t", "'*'", nine), server("HTTPS", "s", "'*'", ", bind: '::1'"+simple)}, []string{"0.0.0.0_443: a.h", "10.0.0.9_443: b.t", "::1_443: c.s"}},
+		{"TLS is shared by names", []string{server("HTTPS", "s", "a.test", simple), server("TLS", "p", "b.test", pass), server("TLS", "t", "'*.test'", simple), server("TLS", "x", "'*'", auto)}, []string{"0.0.0.0_443: a.s b.p c.t d.x"}},
+		{"one host of two", []string{server("HTTPS", "s", "a.test, b.test", simple), server("TLS", "p", "c.test, b.test", pass), server("HTTPS", "s", "c.test", simple)}, []string{"0.0.0.0_443: a.s c.s", "b.p loses to a.s b.test"}},
+		{"a host of some namespaces is the same name", []string{server("HTTPS", "s", "shop/A.test", simple), server("HTTPS", "s", "./a.test", simple)}, []string{"0.0.0.0_443: a.s", "b.s loses to a.s a.test"}},
+		{"a host of two namespaces in one server", []string{server("HTTPS", "s", "shop/a.test, blog/a.test", simple)}, []string{"0.0.0.0_443: a.s"}},
+		{"servers of one Gateway", []string{server("HTTPS", "s", "a.test", simple) + "," + server("HTTPS", "t", "a.test", simple)}, []string{"0.0.0.0_443: a.s", "a.t loses to a.s a.test"}},
+		{"hosts are apart by address", []string{server("HTTPS", "s", "a.test", simple), server("HTTPS", "s", "a.test", nine+simple)}, []string{"0.0.0.0_443: a.s", "10.0.0.9_443: b.s"}},
+		{"HTTPS after HTTP", []string{server("HTTP", "h", "a.test", ""), server("HTTPS", "s", "b.test", simple)}, []string{"0.0.0.0_443: a.h", "b.s loses to a.h"}},
+		{"HTTP after HTTPS", []string{server("HTTPS", "s", "b.test", simple), server("HTTP", "h", "a.test", ""), server("HTTPS", "s", "c.test", simple)}, []string{"0.0.0.0_443: a.s b.h c.s"}},
+		{"bytes after TLS", []string{server("HTTPS", "s", "b.test", simple), server("TCP", "t", "a.test", "")}, []string{"0.0.0.0_443: a.s", "b.t loses to a.s"}},
+		{"a server that lost takes no names", []string{server("TCP", "t", "a.test", ""), server("HTTPS", "s", "a.test", simple), server("HTTPS", "s", "a.test", simple)}, []string{"0.0.0.0_443: a.t", "b.s loses to a.t", "c.s loses to a.t"}},
+		{"what is not served takes no part", []string{server("UDP", "u", "a.test", ""), server("HTTPS", "s", "a.test", ""), server("HTTP", "h", "a.test", "")}, []string{"0.0.0.0_443: c.h"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			got := merged(routing.MergeGateways(gateways(t, c.gateways), "0.0.0.0"))
+			if diff := cmp.Diff(strings.Join(c.want, "\n"), got); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestServerKinds: what a server does, by its protocol and its mode.
+func TestServerKinds(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]routing.ServerKind{
+		"{port: {protocol: HTTP}}":                                 routing.HTTP,
+		"{port: {protocol: grpc-web}, tls: {httpsRedirect: true}}": routing.HTTP,
+		"{port: {protocol: TCP}}":                                  routing.Bytes,
+		"{port: {protocol: Redis}}":                                routing.Bytes,
+		"{port: {protocol: TCP}, tls: {mode: SIMPLE}}":             routing.TLSBytes,
+		"{port: {protocol: TLS}, tls: {mode: ISTIO_MUTUAL}}":       routing.TLSBytes,
+		"{port: {protocol: TLS}, tls: {}}":                         routing.Passthrough,
+		"{port: {protocol: HTTPS}, tls: {mode: PASSTHROUGH}}":      routing.Passthrough,
+		"{port: {protocol: TLS}, tls: {mode: AUTO_PASSTHROUGH}}":   routing.AutoPassthrough,
+		"{port: {protocol: HTTPS}, tls: {mode: OPTIONAL_MUTUAL}}":  routing.HTTPS,
+		"{port: {protocol: HTTPS}, tls: {mode: MUTUAL}}":           routing.HTTPS,
+		"{port: {protocol: HTTPS}}":                                routing.NotServed,
+		"{port: {protocol: TLS}}":                                  routing.NotServed,
+		"{port: {protocol: UDP}}":                                  routing.NotServed,
+	} {
+		s := gateways(t, []string{text})[0].Servers[0]
+		if s.Kind() != want {
+			t.Errorf("%s is of kind %d, want %d", text, s.Kind(), want)
+		}
+	}
+}
