@@ -331,6 +331,9 @@ func (c *Connection) handle(ctx context.Context, m *message) error {
 	if err := c.chargeNames(t); err != nil {
 		return err
 	}
+	if t.url == resource.SecretType {
+		c.noteRefusedSecrets(t)
+	}
 	switch {
 	case answer.ACK != nil:
 		t.AnsweredAt = time.Now()
@@ -402,7 +405,10 @@ func (c *Connection) identify(ctx context.Context, node *corev3.Node) error {
 	if proxy.Type == discovery.ConfigClient && c.server.options.Export == nil {
 		return errNoExport
 	}
-	proxy.RouteDelta = c.takesRouteDelta(node)
+	proxy.RouteDelta, proxy.Local = c.takesRouteDelta(node), isLocal(c.remote)
+	if c.server.options.Identity != nil {
+		proxy.Identity = c.server.options.Identity(ctx)
+	}
 	c.proxy, c.agent = proxy, node.GetUserAgentName()
 	c.note.Identify(proxy)
 	c.join(proxy)

@@ -113,6 +113,9 @@ func (s *DiscoveryServer) Commit() {
 		Configs:  s.options.Configs.Handled(),
 		Services: s.rows.Services, Endpoints: s.rows.Endpoints, Mesh: s.options.Mesh,
 	}
+	if s.options.SealingKeys != nil {
+		in.SealingKeys = s.options.SealingKeys()
+	}
 	if s.options.Registries != nil { // a registry may learn something without changing a row
 		s.committed.Store(&committed{inputs: in, rows: s.rows, registries: s.options.Registries()})
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/seal"
 	"github.com/portolan-mesh/portolan/xds/delivery/nameset"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/desired"
@@ -36,6 +37,11 @@ type Options struct {
 	Configs cache.ConfigStoreCache
 	// Mesh is the mesh configuration; nil for the defaults.
 	Mesh *meshconfig.Config
+	// SealingKeys returns the keys that open secrets; without it no secret is served.
+	SealingKeys func() *seal.Ring
+	// Identity returns the SPIFFE identity that the client of a stream proved, empty for
+	// none; nil knows none.
+	Identity func(context.Context) string
 	// Types are the resource types served, in the order in which they are sent.
 	Types []generate.ResourceType
 	// Export has the objects that other control planes may take. Nil refuses these.
@@ -355,7 +361,7 @@ func (s *DiscoveryServer) all() []*Connection {
 // streamType describes a type to package protocol, for proxies of one type. Clients
 // that take removals get those for unknown names, all others an empty resource.
 func streamType(t *servedType, kind discovery.ProxyType, removals bool) protocol.Type {
-	st := protocol.Type{URL: t.url, Full: t.Full, Scoped: t.Scoped, AlwaysAnswered: kind == discovery.ConfigClient}
+	st := protocol.Type{URL: t.url, Full: t.Full, Scoped: t.Scoped, ByName: t.Needed, AlwaysAnswered: kind == discovery.ConfigClient}
 	if e, ok := generate.As[generate.Emptier](t.For(kind)); ok && !removals {
 		st.Empty = func(name string) (*resource.Resource, error) { return generate.Empty(e, name) }
 	}

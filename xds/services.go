@@ -48,13 +48,11 @@ func (s *DiscoveryServer) Register(g grpc.ServiceRegistrar) {
 		resource.ListenerType:    &listenerservice.ListenerDiscoveryService_ServiceDesc,
 		resource.RouteType:       &routeservice.RouteDiscoveryService_ServiceDesc,
 		resource.VirtualHostType: &routeservice.VirtualHostDiscoveryService_ServiceDesc,
-		secretType:               &secretservice.SecretDiscoveryService_ServiceDesc,
+		resource.SecretType:      &secretservice.SecretDiscoveryService_ServiceDesc,
 	} {
 		g.RegisterService(s.describe(typeURL, service), s)
 	}
 }
-
-const secretType = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
 
 // describe returns the description of the service of one type, whose streams the server
 // serves. Its method Fetch, if the API has one, is not implemented.

@@ -16,6 +16,7 @@ type typeState struct {
 	counts       sentCounters
 	message      string // the message of the last rejection that handle logged
 	logged       logged
+	refused      int // how many requested secrets the proxy was not given at the last look
 	progress.Tracker
 }
 

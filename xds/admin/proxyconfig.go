@@ -216,7 +216,7 @@ func writeList[E any](w io.Writer, value any, elements []E, write func(E) error)
 }
 
 // secretTypes are the types of which only names are shown.
-var secretTypes = []string{"type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"}
+var secretTypes = []string{resource.SecretType}
 
 func proxyResource(typeURL string, h xds.Holding) ProxyResource {
 	out := ProxyResource{

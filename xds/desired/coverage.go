@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
@@ -20,6 +21,11 @@ type coverage struct {
 	others map[string][]covered
 	// uncertain are the names of resources that cover what has changed.
 	uncertain []string
+	// needed are, for a type of which a proxy has what others need, the names that
+	// resources need as secrets, with their number.
+	needed map[string]int
+	// neededNames are the same names.
+	neededNames pmap.Map[bool]
 }
 
 // covered is a resource whose version another one covers.
@@ -33,6 +39,8 @@ func (g *Group) follow(t *groupType, before, after *resource.Resource) {
 	if before == after {
 		return
 	}
+	g.need(after, 1)
+	g.need(before, -1) // afterwards, so that what stays needed is never without need
 	g.eachCovering(t, before, func(by *groupType, name string) {
 		by.uncertain = append(by.uncertain, name)
 		if name != before.Name {
@@ -49,6 +57,33 @@ func (g *Group) follow(t *groupType, before, after *resource.Resource) {
 			slices.SortFunc(by.same, func(a, b *groupType) int { return strings.Compare(a.url, b.url) })
 		}
 	})
+}
+
+// need notes that a resource, nil for none, began or ceased to need secrets.
+func (g *Group) need(r *resource.Resource, by int) {
+	if r == nil {
+		return
+	}
+	for _, n := range r.Needs {
+		t := g.byURL[n.TypeURL]
+		if n.Kind != resource.Secret || t == nil {
+			continue
+		}
+		if t.needed == nil {
+			t.needed = map[string]int{}
+		}
+		was := t.needed[n.Name]
+		switch is := was + by; {
+		case is == 0:
+			delete(t.needed, n.Name)
+			t.neededNames = t.neededNames.Delete(n.Name)
+		case was == 0:
+			t.neededNames = t.neededNames.Set(n.Name, true)
+			fallthrough
+		default:
+			t.needed[n.Name] = is
+		}
+	}
 }
 
 // eachCovering calls do with the resources, by type and name, whose versions cover the

@@ -167,7 +167,7 @@ func (f *foresight) own(c *compared, v Viewer) (out []Difference) {
 	before, after := c.before.Of(v.Proxy), c.after.Of(v.Proxy)
 	for _, t := range f.groups.types {
 		own := t.Own(v.Proxy)
-		if own == nil {
+		if own == nil || t.Needed { // secrets are what clusters and listeners need, which are compared
 			continue
 		}
 		names := slices.AppendSeq(slices.Collect(own.Affected(before, mesh.Diff(nil, f.from))), own.Affected(after, mesh.Diff(nil, f.to)))

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds/desired/memo"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/mesh"
@@ -37,6 +38,8 @@ type snapshot struct {
 	context *mesh.PushContext
 	view    *mesh.View
 	byType  []resource.Set // in the order of the server
+	// needed are the names that resources need, in the same order.
+	needed []pmap.Map[bool]
 }
 
 // newGroup makes the empty group of a class, with the served types.
@@ -79,6 +82,7 @@ func (g *Group) advance(newest func() *mesh.PushContext) *snapshot {
 	next := &snapshot{context: to, view: view}
 	for _, t := range g.types {
 		next.byType = append(next.byType, t.set)
+		next.needed = append(next.needed, t.neededNames)
 	}
 	g.newest.Store(next)
 	return next

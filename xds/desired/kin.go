@@ -85,6 +85,7 @@ func (t *groupType) lack(name string, byTrait bool) {
 
 // in returns the same coverage of the types of another group.
 func (c coverage) in(g *Group) (out coverage) {
+	out.needed, out.neededNames = maps.Clone(c.needed), c.neededNames
 	for _, t := range c.same {
 		out.same = append(out.same, g.byURL[t.url])
 	}

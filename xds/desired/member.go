@@ -56,7 +56,11 @@ func (m *Member) Advance(newest func() *mesh.PushContext) {
 		view = m.at.view.Of(m.proxy)
 	}
 	for i := range m.workload {
-		m.workload[i].advance(view, m.at.context, m.at.byType[i])
+		w := &m.workload[i]
+		if view != nil && m.groups.types[i].Needed {
+			w.need(m.needed(i))
+		}
+		w.advance(view, m.at.context, m.at.byType[i])
 	}
 	if view != nil {
 		m.remember()
@@ -69,7 +73,7 @@ func (m *Member) settled(before *snapshot) bool {
 	switch {
 	case before == m.at:
 		return true
-	case before == nil || !m.at.view.SameScope(before.view):
+	case before == nil || !m.at.view.SameScope(before.view) || !slices.Equal(m.at.needed, before.needed):
 		return false
 	}
 	changed, known := m.at.context.Since(before.context)
@@ -82,6 +86,25 @@ func (m *Member) settled(before *snapshot) bool {
 		}
 	}
 	return true
+}
+
+// needed are the names, in order, of a type that the proxy's resources of others need.
+func (m *Member) needed(typ int) []string {
+	out := slices.Collect(m.at.needed[typ].Keys())
+	for i := range m.workload {
+		if m.workload[i].generator == nil || m.groups.types[i].Needed {
+			continue
+		}
+		for _, r := range m.workload[i].set.All() {
+			for _, n := range r.Needs {
+				if n.Kind == resource.Secret && n.TypeURL == m.groups.urls[typ] {
+					out = append(out, n.Name)
+				}
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // remember notes what the workload's resources were built from.

@@ -14,7 +14,8 @@ type workload struct {
 	table // the workload's own resources; without a generator if there are none
 	uses  *memo.Uses
 	names []string
-	reads []mesh.Dependency // what the names follow from
+	reads []mesh.Dependency // what the names follow from; nothing if others need them
+	given bool              // the names are those that others need
 	base  resource.Set      // the resources of the group
 	all   resource.Set      // and with the workload's own
 }
@@ -33,7 +34,7 @@ func (w *workload) advance(view *mesh.View, context *mesh.PushContext, base reso
 
 // follow builds again what would not be built from the same.
 func (w *workload) follow(view *mesh.View, context *mesh.PushContext) {
-	if w.reads == nil || !memo.Hold(view, w.reads) {
+	if !w.given && (w.reads == nil || !memo.Hold(view, w.reads)) {
 		recording := view.Recording()
 		names := slices.Sorted(w.generator.Affected(recording, mesh.Diff(nil, context)))
 		w.names, w.reads = slices.Compact(names), recording.Dependencies()
@@ -49,6 +50,15 @@ func (w *workload) follow(view *mesh.View, context *mesh.PushContext) {
 			w.uses.Replace(last, built)
 			w.put(name, built.Resource)
 		}
+	}
+}
+
+// need names the workload's own resources.
+func (w *workload) need(names []string) {
+	w.given = true
+	if !slices.Equal(w.names, names) {
+		w.names = names
+		w.drop()
 	}
 }
 

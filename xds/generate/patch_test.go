@@ -147,6 +147,9 @@ func TestPatchesReachAllThatIsServed(t *testing.T) {
 	}
 	for _, served := range catalogue.Types() {
 		for name := range generatorsIn(served) {
+			if served.Needed {
+				continue // a proxy has what its resources need, and these need nothing
+			}
 			if !seen[name] {
 				t.Errorf("%s made nothing: does this test still test it?", name)
 			}

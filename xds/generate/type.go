@@ -12,7 +12,7 @@ import (
 
 // ResourceType is a type of resources and how it is served.
 type ResourceType struct {
-	// Name is the short name: CDS, EDS, LDS, RDS, VHDS.
+	// Name is the short name: CDS, EDS, LDS, RDS, VHDS, SDS.
 	Name      string
 	Generator Generator
 	// Inbound makes those resources of the type that are a workload's own, of a
@@ -23,6 +23,10 @@ type ResourceType struct {
 	// SelfDiscovery: Inbound is of the sidecars and gateways that discover themselves,
 	// instead of all sidecars.
 	SelfDiscovery bool
+	// Needed: each resource is one proxy's own, also where others have the same. A proxy
+	// has exactly those that its resources of other types need, and Generator is never
+	// asked which there are. The type comes after those.
+	Needed bool
 	// Proxyless makes what gRPC clients get instead; nil for nothing.
 	Proxyless Generator
 	// Full types may be asked for as a whole; see protocol.Type.
@@ -51,7 +55,10 @@ func Needing(types []ResourceType, typeURL string) []string {
 
 // Own is the generator of what is the own of a proxy's workload, nil for none.
 func (t ResourceType) Own(proxy *discovery.Proxy) Generator {
-	if t.SelfDiscovery && !proxy.SelfDiscovery || !t.own(proxy.Type) {
+	switch {
+	case t.Needed && proxy.Type != discovery.Proxyless:
+		return t.Generator
+	case t.SelfDiscovery && !proxy.SelfDiscovery, !t.own(proxy.Type):
 		return nil
 	}
 	return t.Inbound
@@ -65,7 +72,7 @@ func (t ResourceType) own(kind discovery.ProxyType) bool {
 // For is the generator for proxies of a type.
 func (t ResourceType) For(kind discovery.ProxyType) Generator {
 	switch {
-	case kind != discovery.Proxyless:
+	case kind != discovery.Proxyless && !t.Needed:
 		return t.Generator
 	case t.Proxyless == nil:
 		return nothing{t.Generator.TypeURL()}

@@ -43,6 +43,10 @@ func EachOrigin(reads []Dependency, do func(config.Key)) {
 			if a != nil {
 				do(a.Config.Key())
 			}
+		case *SecretRow:
+			if a != nil {
+				do(a.object.Key())
+			}
 		case *sidecar.Sidecar:
 			if a != nil {
 				do(a.Config.Key())

@@ -192,9 +192,12 @@ func (selfTable) answer(v *View, key, args string) any {
 	case selfCertified:
 		return v.class.Certified
 	case selfFiles:
+		if v.workload == nil {
+			return discovery.CertificateFiles{}
+		}
 		return v.workload.Certificate
 	case selfSecrets:
-		return v.workload.MayHaveSecrets()
+		return v.workload != nil && v.workload.MayHaveSecrets()
 	case selfShortNames:
 		return host.FormatShortNames(v.class.Domain, args)
 	default:

@@ -11,6 +11,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	secretservice "github.com/envoyproxy/go-control-plane/envoy/service/secret/v3"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -38,6 +39,8 @@ type ClientOptions struct {
 	// Node is sent with the first request; NewNode makes one.
 	Node    *corev3.Node
 	Variant protocol.Variant
+	// Secrets opens a stream of the service of secrets, instead of the aggregated one.
+	Secrets bool
 	// Manual leaves every answer to Ack and Nack of the test. Otherwise a client
 	// acknowledges what it receives.
 	Manual bool
@@ -147,7 +150,7 @@ func Open(tb testing.TB, target string, o ClientOptions) (*Client, error) {
 		return nil, fmt.Errorf("xDS client: %w", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	wire, err := openWire(ctx, connection, o.Variant)
+	wire, err := openWire(ctx, connection, o)
 	if err != nil {
 		cancel()
 		_ = connection.Close()
@@ -177,9 +180,18 @@ func (c *Client) Done() <-chan struct{} { return c.done }
 // Close ends the stream.
 func (c *Client) Close() { c.close() }
 
-func openWire(ctx context.Context, connection *grpc.ClientConn, variant protocol.Variant) (clientWire, error) {
+func openWire(ctx context.Context, connection *grpc.ClientConn, o ClientOptions) (clientWire, error) {
+	secrets := secretservice.NewSecretDiscoveryServiceClient(connection)
+	switch {
+	case o.Secrets && o.Variant == protocol.Delta:
+		s, err := secrets.DeltaSecrets(ctx)
+		return deltaClient{s}, err
+	case o.Secrets:
+		s, err := secrets.StreamSecrets(ctx)
+		return worldClient{s}, err
+	}
 	ads := discoveryv3.NewAggregatedDiscoveryServiceClient(connection)
-	if variant == protocol.Delta {
+	if o.Variant == protocol.Delta {
 		s, err := ads.DeltaAggregatedResources(ctx)
 		return deltaClient{s}, err
 	}

@@ -1,13 +1,50 @@
 package xdstest
 
 import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"path/filepath"
 	"strings"
+	"testing"
 
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/storage/seal"
+	"github.com/portolan-mesh/portolan/storage/sealing"
 	"github.com/portolan-mesh/portolan/storage/secret"
 )
+
+func newSealer(tb testing.TB, records sealing.Records) *sealing.Sealer {
+	return sealing.New(filepath.Join(tb.TempDir(), "sealing.key"), records)
+}
+
+// sealed is an object as it is stored: a secret without its data in the clear.
+func sealed(tb testing.TB, sealer *sealing.Sealer, object, stored *config.Config) *config.Config {
+	tb.Helper()
+	if _, ok := object.Spec.(*secret.Spec); !ok {
+		return object
+	}
+	out, err := sealer.Seal(context.Background(), object, stored, false)
+	if err != nil {
+		tb.Fatalf("seal %s: %v", object.Key(), err)
+	}
+	return out
+}
+
+// Secret writes a Secret: "namespace/name" (the namespace may be left out), and its data.
+func Secret(name string, data map[string][]byte) string {
+	namespace, short, ok := strings.Cut(name, "/")
+	if !ok {
+		namespace, short = "default", name
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "apiVersion: v1\nkind: Secret\nmetadata: {name: %s, namespace: %s}\ndata:\n", short, namespace)
+	for _, entry := range secret.Names(data) {
+		fmt.Fprintf(&b, "  %s: %s\n", entry, base64.StdEncoding.EncodeToString(data[entry]))
+	}
+	return b.String()
+}
 
 // PutSecret stores a secret, named as in "shop/web", with entries such as secret.TLSCert.
 // It says what it has, and has no content: it is for generators that ask whether a secret is
@@ -15,15 +52,12 @@ import (
 func (w *World) PutSecret(name string, entries ...string) {
 	w.tb.Helper()
 	w.revision++
-	if w.inputs.SealingKeys == nil {
-		ring, id := seal.Ring{}.WithNew()
-		w.inputs.SealingKeys, w.sealingKey = &ring, id
-	}
+	w.inputs.SealingKeys = w.sealer.Keys()
 	namespace, short, ok := strings.Cut(name, "/")
 	if !ok {
 		namespace, short = "default", name
 	}
-	spec := &secret.Spec{Type: secret.Opaque, Sealed: &secret.Sealed{Box: &seal.Box{Key: w.sealingKey}}}
+	spec := &secret.Spec{Type: secret.Opaque, Sealed: &secret.Sealed{Box: &seal.Box{}}}
 	for _, entry := range entries {
 		spec.Sealed.Entries = append(spec.Sealed.Entries, secret.Entry{Name: entry})
 		spec.Sealed.Certificates = append(spec.Sealed.Certificates, secret.Certificate{Entry: entry})

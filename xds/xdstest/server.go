@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -19,6 +20,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/memory"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/sealing"
 	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/export"
 	"github.com/portolan-mesh/portolan/xds/generate"
@@ -31,7 +33,9 @@ type Server struct {
 	worker  *cache.Worker
 	entries *serviceentry.Store
 	Store   *memory.Store
-	XDS     *xds.DiscoveryServer
+	// Sealer seals secrets, and its keys open them.
+	Sealer *sealing.Sealer
+	XDS    *xds.DiscoveryServer
 
 	// Address is where clients Dial.
 	Address string
@@ -50,7 +54,8 @@ func NewServerOn(tb testing.TB, store *memory.Store, types []generate.ResourceTy
 	worker := cache.NewWorker()
 	configs := cachememory.New(store, cachememory.Options{Worker: worker})
 	logger := slog.New(slog.DiscardHandler)
-	o := xds.Options{Configs: configs, Types: types, Logger: logger, Export: export.New(export.Options{Schemas: store.Schemas(), Logger: logger})}
+	sealer := newSealer(tb, store)
+	o := xds.Options{SealingKeys: sealer.Keys, Configs: configs, Types: types, Logger: logger, Export: export.New(export.Options{Schemas: store.Schemas(), Logger: logger})}
 	for _, change := range options {
 		change(&o)
 	}
@@ -58,7 +63,7 @@ func NewServerOn(tb testing.TB, store *memory.Store, types []generate.ResourceTy
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s := &Server{tb: tb, worker: worker, Store: store, XDS: xds.New(o), Address: listener.Addr().String()}
+	s := &Server{tb: tb, Sealer: sealer, worker: worker, Store: store, XDS: xds.New(o), Address: listener.Addr().String()}
 	s.entries = serviceentry.New(serviceentry.Options{XDS: s.XDS, Worker: worker, Configs: configs})
 	worker.AtTaskEnd(s.XDS.Commit)
 	g := grpc.NewServer(xds.ServerOptions()...)
@@ -160,6 +165,16 @@ func Removals(tb testing.TB, documents ...string) []storage.Op {
 // Batch does operations as one revision, and returns it.
 func (s *Server) Batch(ops []storage.Op) int64 {
 	s.tb.Helper()
+	ops = slices.Clone(ops)
+	for i := range ops {
+		if c := ops[i].Config; c != nil {
+			stored, err := s.Store.Get(context.Background(), c.GroupVersionKind, c.Namespace, c.Name)
+			if err != nil && !errors.Is(err, storage.ErrNotFound) {
+				s.tb.Fatal(err)
+			}
+			ops[i].Config = sealed(s.tb, s.Sealer, c, stored)
+		}
+	}
 	revision, _, err := s.Store.Apply(context.Background(), ops)
 	if err != nil {
 		s.tb.Fatalf("apply: %v", err)

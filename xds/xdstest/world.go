@@ -20,8 +20,10 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/serviceentry"
 	"github.com/portolan-mesh/portolan/storage/address"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/memory"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/sealing"
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/cluster"
@@ -48,9 +50,8 @@ type World struct {
 	addresses pmap.Map[*address.Assignment]
 	revision  int64
 	inputs    mesh.Inputs
-	// sealingKey is the id of the key of stored secrets.
-	sealingKey string
-	context    *mesh.PushContext
+	sealer    *sealing.Sealer
+	context   *mesh.PushContext
 }
 
 // still is a cache whose snapshots are published by hand.
@@ -65,7 +66,7 @@ func (still) Run(ctx context.Context) error {
 // NewWorld makes a world of the objects in documents. It ends with the test.
 func NewWorld(tb testing.TB, documents ...string) *World {
 	tb.Helper()
-	w := &World{tb: tb, worker: cache.NewWorker(), recorder: &discoverytest.Recorder{}}
+	w := &World{tb: tb, worker: cache.NewWorker(), recorder: &discoverytest.Recorder{}, sealer: newSealer(tb, memory.New(schema.Pilot(), memory.Options{}))}
 	w.feed = cache.NewFeed(cache.FeedOptions{Worker: w.worker, Schemas: schema.Pilot()})
 	serviceentry.New(serviceentry.Options{XDS: w.recorder, Worker: w.worker, Configs: still{w.feed}})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -123,7 +124,10 @@ func (w *World) put(object *config.Config, age int) {
 		w.tb.Fatalf("%s is not valid: %v", object.Key(), err)
 	}
 	path := object.Key().Path()
-	if old, ok := w.configs.Get(path); ok {
+	old, ok := w.configs.Get(path)
+	object = sealed(w.tb, w.sealer, object, old)
+	w.inputs.SealingKeys = w.sealer.Keys()
+	if ok {
 		object.CreationTimestamp = old.CreationTimestamp
 		if config.SameContent(old, object) {
 			return
@@ -229,6 +233,8 @@ type Node struct {
 	Locality string
 	// Certified: it has a certificate of its own, in files.
 	Certified bool
+	// Remote: it connects from another machine than the server's.
+	Remote bool
 }
 
 // Proxy makes the node a proxy, as one that connects would be.
@@ -276,6 +282,7 @@ func (n Node) Proxy(tb testing.TB) *discovery.Proxy {
 		tb.Fatal(err)
 	}
 	proxy.Identity, proxy.RouteDelta = n.Identity, n.RouteDelta
+	proxy.Local = !n.Remote
 	return proxy
 }
 

@@ -113,9 +113,11 @@ func (s *server) addXDS() error {
 		Configs: s.source, Mesh: s.o.Mesh, Types: catalogue.Types(), Synced: s.synced,
 		Export:      export.New(export.Options{Schemas: s.configs.Schemas(), AllSources: s.o.ExportSources, Logger: s.logger}),
 		WholeRoutes: s.o.WholeRoutes, MaxFirstSyncs: s.o.MaxFirstSyncs, StreamMemory: s.o.StreamMemory, StreamsMemory: s.o.StreamsMemory,
-		Registries: func() discovery.Fork { return s.registry.Fork() }, Published: s.publishing(),
+		SealingKeys: s.secrets.sealer.Keys,
+		Registries:  func() discovery.Fork { return s.registry.Fork() }, Published: s.publishing(),
 		HangUp: s.proxies.conns.HangUp, LastActivity: s.proxies.conns.LastActivity, Logger: s.logger, Registerer: s.metrics,
 	})
+	s.secrets.sealer.OnChange(func() { s.worker.Post("sealing keys", func() {}) }) // a commit follows
 	s.proxies.xds = s.xds
 	s.verdicts = verdict.NewKeeper(verdictSource{s.xds, s.statusCache, s.worker})
 	return s.metrics.Register(s.verdicts)

@@ -38,6 +38,10 @@ const wildcardName = "*"
 
 // Request processes a request: subscriptions, and an ACK or a NACK.
 func (s *Subscription) Request(q Request) Answer {
+	if s.typ.ByName {
+		q.Names = s.typ.Names.Without(q.Names, wildcardName)
+		q.Subscribe = s.typ.Names.Without(q.Subscribe, wildcardName)
+	}
 	if !s.started {
 		s.start(q)
 		return Answer{First: true}

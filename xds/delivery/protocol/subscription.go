@@ -31,6 +31,8 @@ type Type struct {
 	// and a response in state of the world carries the whole state. So are virtual
 	// hosts, in delta only.
 	Full bool
+	// ByName: the wildcard names nothing, as for secrets.
+	ByName bool
 	// AlwaysAnswered: the first request for all resources is answered also if the client
 	// has them from an earlier stream, since it waits for that to know so.
 	AlwaysAnswered bool

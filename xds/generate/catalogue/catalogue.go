@@ -9,6 +9,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate/listener"
 	"github.com/portolan-mesh/portolan/xds/generate/proxyless"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
+	"github.com/portolan-mesh/portolan/xds/generate/secret"
 	"github.com/portolan-mesh/portolan/xds/generate/virtualhost"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
@@ -18,21 +19,22 @@ func Types() []generate.ResourceType {
 	need := func(kind resource.NeedKind, typeURL string) resource.Need {
 		return resource.Need{TypeURL: typeURL, Kind: kind}
 	}
-	traffic := need(resource.Traffic, resource.ClusterType)
+	traffic, secrets := need(resource.Traffic, resource.ClusterType), need(resource.Secret, resource.SecretType)
 	return []generate.ResourceType{
 		{
 			Name: "CDS", Generator: cluster.Generator{}, Inbound: cluster.Inbound{}, Proxyless: proxyless.Clusters{}, Full: true,
-			Needs: []resource.Need{need(resource.Covered, resource.EndpointType), need(resource.Grace, "")},
+			Needs: []resource.Need{need(resource.Covered, resource.EndpointType), need(resource.Grace, ""), secrets},
 		},
 		{Name: "EDS", Generator: endpoint.Generator{}, Inbound: endpoint.Local{}, SelfDiscovery: true, Proxyless: proxyless.Endpoints{}},
 		{
 			Name: "LDS", Generator: listener.Generator{}, Inbound: listener.Inbound{}, Proxyless: proxyless.Listeners{}, Full: true,
-			Needs: []resource.Need{need(resource.Warm, resource.RouteType), traffic},
+			Needs: []resource.Need{need(resource.Warm, resource.RouteType), traffic, secrets},
 		},
 		{
 			Name: "RDS", Generator: route.Generator{}, Proxyless: proxyless.Routes{},
 			Needs: []resource.Need{need(resource.Within, resource.VirtualHostType), traffic},
 		},
 		{Name: "VHDS", Generator: virtualhost.Generator{}, Full: true, Scoped: true, Needs: []resource.Need{traffic}},
+		{Name: "SDS", Generator: secret.Generator{}, Needed: true},
 	}
 }

@@ -1,0 +1,60 @@
+package envoy
+
+import (
+	"path"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+)
+
+// CertificateSecret makes the secret of a certificate, with its chain, and its key, both in
+// PEM.
+func CertificateSecret(name string, chain, key []byte) *tlsv3.Secret {
+	return certificateSecret(name, &tlsv3.TlsCertificate{CertificateChain: inline(chain), PrivateKey: inline(key)})
+}
+
+// CertificateFileSecret makes the same of files on the proxy's machine, which the proxy
+// reads. If both are in one directory, it reads them again, together, whenever something is
+// moved into that.
+func CertificateFileSecret(name, chain, key string) *tlsv3.Secret {
+	certificate := &tlsv3.TlsCertificate{CertificateChain: file(chain), PrivateKey: file(key)}
+	if path.Dir(chain) == path.Dir(key) {
+		certificate.WatchedDirectory = directory(chain)
+	}
+	return certificateSecret(name, certificate)
+}
+
+// RootsSecret makes the secret of the certificates of authorities, and of those that they
+// revoked, nil for no list, in PEM.
+func RootsSecret(name string, roots, revoked []byte) *tlsv3.Secret {
+	validation := &tlsv3.CertificateValidationContext{TrustedCa: inline(roots)}
+	if len(revoked) > 0 {
+		validation.Crl = inline(revoked)
+	}
+	return rootsSecret(name, validation)
+}
+
+// RootsFileSecret makes the same of a file on the proxy's machine.
+func RootsFileSecret(name, roots string) *tlsv3.Secret {
+	return rootsSecret(name, &tlsv3.CertificateValidationContext{TrustedCa: file(roots), WatchedDirectory: directory(roots)})
+}
+
+func certificateSecret(name string, certificate *tlsv3.TlsCertificate) *tlsv3.Secret {
+	return &tlsv3.Secret{Name: name, Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: certificate}}
+}
+
+func rootsSecret(name string, validation *tlsv3.CertificateValidationContext) *tlsv3.Secret {
+	return &tlsv3.Secret{Name: name, Type: &tlsv3.Secret_ValidationContext{ValidationContext: validation}}
+}
+
+func inline(content []byte) *corev3.DataSource {
+	return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: content}}
+}
+
+func file(name string) *corev3.DataSource {
+	return &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: name}}
+}
+
+func directory(of string) *corev3.WatchedDirectory {
+	return &corev3.WatchedDirectory{Path: path.Dir(of)}
+}

@@ -1,0 +1,100 @@
+package secret
+
+import (
+	"iter"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/generate"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/names"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// Generator makes secrets. It makes each that it is asked for, by the rules of who may have
+// it: a stored one of the proxy's own namespace, or files on the proxy's machine. Which ones
+// a proxy has, its clusters and listeners say.
+type Generator struct{}
+
+var _ generate.Generator = Generator{}
+
+// TypeURL implements generate.Generator.
+func (Generator) TypeURL() string { return resource.SecretType }
+
+// Affected implements generate.Generator: others say what they need.
+func (Generator) Affected(*mesh.View, mesh.Delta) iter.Seq[string] { return func(func(string) bool) {} }
+
+// Build implements generate.Generator.
+func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Need, error) {
+	message, err := build(v, name)
+	return message, nil, err
+}
+
+func build(v *mesh.View, name string) (proto.Message, error) {
+	if chain, key, ok := names.ParseFileCert(name); ok {
+		return envoy.CertificateFileSecret(name, chain, key), nil
+	}
+	if roots, ok := strings.CutPrefix(name, names.FileRootPrefix); ok && roots != "" {
+		return envoy.RootsFileSecret(name, roots), nil
+	}
+	if credential, ok := strings.CutPrefix(name, names.CredentialPrefix); ok {
+		return stored(v, name, credential)
+	}
+	own := v.CertificateFiles()
+	switch {
+	case name == names.WorkloadCertificate && own.Chain != "":
+		return envoy.CertificateFileSecret(name, own.Chain, own.Key), nil
+	case name == names.WorkloadRoots && own.Roots != "":
+		return envoy.RootsFileSecret(name, own.Roots), nil
+	}
+	return nil, nil
+}
+
+// stored makes a secret of the store. A name with the suffix of roots is for these, unless
+// there is a pair of that very name.
+func stored(v *mesh.View, name, credential string) (proto.Message, error) {
+	if !v.MayHaveSecrets() {
+		return nil, nil
+	}
+	if of, ok := strings.CutSuffix(credential, names.RootsSuffix); ok && of != "" {
+		if from := RootsOf(v, of); from != "" {
+			return roots(v, name, from)
+		}
+	}
+	if !v.Secret(credential).Pair {
+		return nil, nil
+	}
+	data, spec, err := v.OpenSecret(credential)
+	if err != nil || spec == nil {
+		return nil, err
+	}
+	chain, key, _ := spec.Pair()
+	return envoy.CertificateSecret(name, data[chain], data[key]), nil
+}
+
+func roots(v *mesh.View, name, from string) (proto.Message, error) {
+	data, spec, err := v.OpenSecret(from)
+	if err != nil || spec == nil {
+		return nil, err
+	}
+	entry, _ := spec.Roots()
+	var revoked []byte
+	if list, ok := spec.Revoked(); ok {
+		revoked = data[list]
+	}
+	return envoy.RootsSecret(name, data[entry], revoked), nil
+}
+
+// RootsOf names the secret of the proxy's namespace that has the authorities of a
+// credential: the one with the suffix, else the credential's own; empty for none. (Istio:
+// CredentialsController.GetCaCert.)
+func RootsOf(v *mesh.View, credential string) string {
+	for _, name := range [...]string{credential + names.RootsSuffix, credential} {
+		if v.Secret(name).Roots {
+			return name
+		}
+	}
+	return ""
+}

@@ -1,0 +1,50 @@
+package xds
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/portolan-mesh/portolan/xds/progress"
+)
+
+// isLocal says whether a client is on the server's own machine: it came by a loopback
+// address, or by what is no network.
+func isLocal(remote net.Addr) bool {
+	tcp, ok := remote.(*net.TCPAddr)
+	if !ok {
+		return remote != nil
+	}
+	ip, ok := netip.AddrFromSlice(tcp.IP)
+	return ok && ip.Unmap().IsLoopback()
+}
+
+// namedInLog bounds how many names of refused secrets are logged at one time.
+const namedInLog = 3
+
+// noteRefusedSecrets counts and logs the secrets that the proxy requested and is not given.
+// It is answered as for any unknown name, so that it does not learn which secrets there
+// are.
+func (c *Connection) noteRefusedSecrets(t *typeState) {
+	given := c.desired.Resources(t.url)
+	requested, _ := t.subscription.Subscribed()
+	refused := 0
+	var first []string
+	for name := range requested {
+		if given.Value(name) != nil {
+			continue
+		}
+		refused++
+		if len(first) < namedInLog {
+			first = append(first, progress.Shorten(name, maxLogged))
+		}
+	}
+	if more := refused - t.refused; more > 0 {
+		c.server.metrics.refused.Add(float64(more))
+		slices.Sort(first)
+		c.logger.Warn("proxy requests secrets that it is not given", "proxy", c.note.Node(), "namespace", c.proxy.Namespace,
+			"secrets", refused, "first", strings.Join(first, " "))
+	}
+	t.refused = refused
+}
