@@ -25,6 +25,8 @@ type Facts struct {
 	Proxies pmap.Map[*status.Proxy]
 	// Replicas are the reports of the servers, by id: what each could not build.
 	Replicas pmap.Map[*status.Replica]
+	// Minute is the time, in minutes since 1970; 0 where it is not known, and nothing ends.
+	Minute int64
 }
 
 // configs are the objects of the facts, by path.
@@ -54,6 +56,8 @@ const (
 	placedRow     row = "l" // the proxies that may have said where they run, of a namespace, or of all
 	unplacedRow   row = "m" // the other proxies, of a namespace, or of all
 
+	clockRow row = "t" // in which stage the certificates of a secret are, by its path
+
 	delegatorsRow row = "d" // the VirtualServices that delegate to an object, by its path
 )
 
@@ -64,7 +68,7 @@ func rowOf(key mesh.RowKey) row { return row(string(rune('A'+key.Table)) + key.K
 // configuration must be the same in both.
 func changedRows(from, to Facts) iter.Seq[row] {
 	return func(yield func(row) bool) {
-		_ = changedObjects(from, to, yield) && changedMesh(from, to, yield) && changedProxies(from, to, yield)
+		_ = changedObjects(from, to, yield) && changedMesh(from, to, yield) && changedProxies(from, to, yield) && changedByTime(from, to, yield)
 	}
 }
 

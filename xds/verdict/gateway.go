@@ -36,6 +36,7 @@ func (j *judge) gateway(object *config.Config) {
 		case s.PassesBytes():
 			j.unrouted(object, i, s)
 		}
+		j.uncovered(object, i, s)
 	}
 }
 

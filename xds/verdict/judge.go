@@ -23,6 +23,7 @@ var judges = map[string]func(*judge, *config.Config){
 	schema.Sidecar.Kind:         (*judge).sidecar,
 	schema.ServiceEntry.Kind:    (*judge).serviceEntry,
 	schema.WorkloadEntry.Kind:   (*judge).workloadEntry,
+	schema.Secret.Kind:          (*judge).secret,
 }
 
 // judge judges one object. It records the rows that it reads, absent ones too.

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"time"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cache/statuses"
@@ -31,7 +32,7 @@ func (s verdictSource) WouldBe(ops []storage.Op) (is, would verdict.Facts, known
 }
 
 func (s verdictSource) with(w xds.World) verdict.Facts {
-	out := verdict.Facts{Mesh: w.Context, Registries: w.Registries}
+	out := verdict.Facts{Mesh: w.Context, Registries: w.Registries, Minute: time.Now().Unix() / 60}
 	if facts, _ := s.side.Facts(); facts != nil {
 		out.Proxies, out.Replicas = facts.Proxies, facts.Replicas
 	}
