@@ -27,6 +27,7 @@ func TestServerTLSRules(t *testing.T) {
 	rules := []rule{
 		{name: "a secret", spec: server("HTTPS", "{mode: SIMPLE, credentialName: door}")},
 		{name: "a secret in Istio's other forms", spec: server("HTTPS", "{mode: SIMPLE, credentialNames: ['kubernetes://door', shop/door.rsa]}")},
+		{name: "the certificate of the mesh", spec: server("HTTPS", "{mode: SIMPLE, credentialName: 'builtin://'}")},
 		{name: "files", spec: server("TLS", "{mode: SIMPLE, serverCertificate: /c, privateKey: /k}")},
 		{name: "several files", spec: server("TLS", "{mode: OPTIONAL_MUTUAL, caCertificates: /a, caCrl: /l, tlsCertificates: [{serverCertificate: /c, privateKey: /k}, {serverCertificate: /d, privateKey: /l}]}")},
 		{name: "MUTUAL by a secret", spec: server("HTTPS", "{mode: MUTUAL, credentialName: door, caCertCredentialName: clients, subjectAltNames: [a.b], verifyCertificateSpki: ['"+spki+"'], verifyCertificateHash: ["+hash+", '"+colons+"']}")},

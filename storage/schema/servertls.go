@@ -243,7 +243,7 @@ const kubernetesScheme = "kubernetes://"
 
 // credential warns of the name of a credential that can be no secret.
 func (c checker) credential(name string) {
-	if name == "" {
+	if name == "" || name == "builtin://" { // the certificate of the mesh
 		return
 	}
 	rest := strings.TrimPrefix(name, kubernetesScheme)

@@ -1,0 +1,171 @@
+package verdict_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/seal"
+	"github.com/portolan-mesh/portolan/storage/secret"
+	"github.com/portolan-mesh/portolan/storage/status"
+	"github.com/portolan-mesh/portolan/xds/verdict"
+	"github.com/portolan-mesh/portolan/xds/xdstest"
+)
+
+// sealed is a secret with a certificate for some names that is valid for two times, and
+// its key.
+func sealed(name, names string, from, to time.Time) string {
+	namespace, short, ok := strings.Cut(name, "/")
+	if !ok {
+		namespace, short = "default", name
+	}
+	return fmt.Sprintf(`{apiVersion: v1, kind: Secret, metadata: {name: %s, namespace: %s}, type: kubernetes.io/tls, sealed: {content: c,
+		entries: [{name: tls.crt, bytes: 1}, {name: tls.key, bytes: 1}],
+		certificates: [{entry: tls.crt, subject: CN=%s, names: [%s], notBefore: %q, notAfter: %q}, {entry: tls.crt, subject: CN=ca, notBefore: %[5]q, notAfter: %[7]q, authority: true}]}}`,
+		short, namespace, short, names, from.Format(time.RFC3339), to.Format(time.RFC3339), to.Add(1000*24*time.Hour).Format(time.RFC3339))
+}
+
+// TestCertificatesEnd: what is said of a certificate follows the clock, and is the same by
+// increments.
+func TestCertificatesEnd(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	end := start.Add(90 * 24 * time.Hour)
+	w := xdstest.NewWorld(t, sealed("door", "a.example.com", start, end), sealed("window", "b.example.com", start, end.Add(365*24*time.Hour)))
+	var x *verdict.Index
+	for _, step := range []struct {
+		at   time.Time
+		want string
+	}{
+		{time.Unix(0, 0), ""},
+		{start.Add(-time.Hour), `"CN=door" is not valid before 2030-01-01T00:00:00Z: peers refuse it`},
+		{start, ""},
+		{end.Add(-30 * 24 * time.Hour), ""},
+		{end.Add(-30*24*time.Hour + time.Minute), `"CN=door" ends on 2030-04-01T00:00:00Z`},
+		{end.Add(-time.Minute), `"CN=door" ends on 2030-04-01T00:00:00Z`},
+		{end, `"CN=door" ended on 2030-04-01T00:00:00Z: peers refuse it`},
+		{end.Add(-time.Minute), `"CN=door" ends on 2030-04-01T00:00:00Z`},
+		{start, ""},
+	} {
+		facts := verdict.Facts{Mesh: w.Context(), Minute: step.at.Unix() / 60}
+		x = x.Next(facts)
+		var got []string
+		for l := range x.Lists() {
+			for _, v := range l.Verdicts {
+				if v.Code == verdict.KindNotServed {
+					continue
+				}
+				if l.Of.Name == "door" {
+					got = append(got, v.Message)
+				}
+				if v.Code != verdict.CertificateEnds || v.Field != "sealed.certificates[tls.crt]" || v.Remedy == "" {
+					t.Errorf("%+v", v)
+				}
+			}
+		}
+		if got := strings.Join(got, "; "); !strings.HasPrefix(got, step.want) || (got == "") != (step.want == "") {
+			t.Errorf("on %s: %s", step.at, got)
+		}
+		if diff := cmp.Diff(said((*verdict.Index)(nil).Next(facts)), said(x)); diff != "" {
+			t.Errorf("on %s (-from nothing +by increments)\n%s", step.at, diff)
+		}
+	}
+}
+
+// TestSecretsThatCannotBeOpened say so until the server has their key.
+func TestSecretsThatCannotBeOpened(t *testing.T) {
+	t.Parallel()
+	w := xdstest.NewWorld(t, sealed("door", "a.example.com", time.Now(), time.Now()))
+	ring, id := seal.Ring{}.WithNew()
+	other, _ := seal.Ring{}.WithNew()
+	in := w.Context().Inputs()
+	const path = "core/Secret/default/door"
+	object := *in.Configs.Configs().Value(path)
+	spec := *object.Spec.(*secret.Spec)
+	boxed := *spec.Sealed
+	boxed.Box = &seal.Box{Key: id}
+	spec.Sealed, object.Spec = &boxed, &spec
+	content := in.Configs.Content()
+	content.Configs = content.Configs.Set(object.Key().Path(), &object)
+	in.Configs = in.Configs.Next(in.Configs.Revision(), content)
+	if object.Key().Path() != path || object.GroupVersionKind != schema.Secret {
+		t.Fatal(object.Key().Path())
+	}
+	var x *verdict.Index
+	context := w.Context()
+	for i, step := range []struct {
+		ring *seal.Ring
+		want []string
+	}{{nil, []string{"door PTL0351 sealed"}}, {&other, []string{"door PTL0351 sealed"}}, {&ring, []string{}}, {&other, []string{"door PTL0351 sealed"}}} {
+		now := in
+		now.SealingKeys = step.ring
+		context = context.Next(now)
+		facts := verdict.Facts{Mesh: context}
+		x = x.Next(facts)
+		got := slices.DeleteFunc(said(x), func(s string) bool { return strings.Contains(s, string(verdict.KindNotServed)) })
+		if diff := cmp.Diff(step.want, got); diff != "" {
+			t.Errorf("step %d (-want +got)\n%s", i, diff)
+		}
+		if diff := cmp.Diff(said((*verdict.Index)(nil).Next(facts)), said(x)); diff != "" {
+			t.Errorf("step %d (-from nothing +by increments)\n%s", i, diff)
+		}
+	}
+}
+
+// TestHostsThatCertificatesAreNotFor: the certificates are those of the namespaces of the
+// proxies that the Gateway selects.
+func TestHostsThatCertificatesAreNotFor(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	secrets := []string{
+		sealed("door", "a.example.com, '*.b.example.com', 'spiffe://x/y'", now, now), sealed("star", "'*.example.com'", now, now),
+		sealed("other/door", "z.example.com", now, now), sealed("bare", "", now, now),
+	}
+	of := func(namespace string) *status.Proxy {
+		p := router(map[string]string{"app": "edge"})
+		p.Node, p.Namespace = "router-"+namespace, namespace
+		return p
+	}
+	for _, tc := range []struct {
+		name, tls, hosts string
+		routers          []*status.Proxy
+		want             []string
+	}{
+		{name: "covered", tls: "mode: SIMPLE, credentialName: door", hosts: "a.example.com, 'default/x.b.example.com', '*.b.example.com', '*'"},
+		{name: "a pattern with some name", tls: "mode: MUTUAL, credentialName: door, caCertCredentialName: x", hosts: "'*.example.com'"},
+		{name: "the name with a scheme", tls: "mode: SIMPLE, credentialName: 'kubernetes://door'", hosts: "A.example.com, c.example.com", want: []string{"HOST1"}},
+		{name: "a wildcard is one label", tls: "mode: SIMPLE, credentialName: door", hosts: "b.example.com, x.y.b.example.com, c.example.com", want: []string{"HOST0", "HOST1", "HOST2"}},
+		{name: "either of two", tls: "mode: SIMPLE, credentialNames: [door, star]", hosts: "c.example.com, a.b.example.com, a.example.org", want: []string{"HOST2"}},
+		{name: "no names at all", tls: "mode: OPTIONAL_MUTUAL, credentialName: bare, caCertCredentialName: x", hosts: "c.example.com", want: []string{"HOST0"}},
+		{name: "a secret that is not there", tls: "mode: SIMPLE, credentialNames: [door, none]", hosts: "c.example.com"},
+		{name: "TLS that is passed on", tls: "mode: PASSTHROUGH", hosts: "c.example.com"},
+		{name: "proxies of two namespaces", tls: "mode: SIMPLE, credentialName: door", hosts: "a.example.com, z.example.com", routers: []*status.Proxy{of("default"), of("other")}, want: []string{"HOST0", "HOST1"}},
+		{name: "proxies of another namespace", tls: "mode: SIMPLE, credentialName: door", hosts: "a.example.com", routers: []*status.Proxy{of("other")}, want: []string{"HOST0"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			objects := append([]string{gateway("edge", "{selector: {app: edge}, servers: [{port: {number: 443, name: a, protocol: HTTPS}, hosts: ["+tc.hosts+"], tls: {"+tc.tls+"}}]}")}, secrets...)
+			routers := tc.routers
+			if routers == nil {
+				routers = []*status.Proxy{router(map[string]string{"app": "edge"})}
+			}
+			x := (*verdict.Index)(nil).Next(verdict.Facts{Mesh: xdstest.NewWorld(t, objects...).Context(), Proxies: proxies(routers...)})
+			var got []string
+			for l := range x.Lists() {
+				for _, v := range l.Verdicts {
+					if v.Code == verdict.HostUncertified {
+						got = append(got, strings.NewReplacer("spec.servers[0].hosts[", "HOST", "]", "").Replace(v.Field))
+					}
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got)\n%s\n%q", diff, said(x))
+			}
+		})
+	}
+}
