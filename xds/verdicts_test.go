@@ -3,14 +3,18 @@ package xds_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/discovery/serviceentry"
+	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/seal"
+	"github.com/portolan-mesh/portolan/storage/secret"
 	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
@@ -53,7 +57,7 @@ func (s sources) routing() event {
 				"portLevelSettings: [{port: {number: 80}, loadBalancer: {consistentHash: {useSourceIp: true}}}]"))
 	case "Gateway":
 		spec = fmt.Sprintf(`{selector: {app: %s}, servers: [{port: {number: %s, name: x, protocol: %s}, hosts: [%s]}%s]}`,
-			s.one("app", "a", "b"), s.one("port", "80", "81"), s.one("protocol", "HTTP", "TCP"), s.one("host", "'*'", "a.example", "'shop/*.example'"),
+			s.one("app", "a", "b"), s.one("port", "80", "81"), s.one("protocol", "HTTP", "TCP", "HTTPS}, tls: {mode: SIMPLE, credentialName: door"), s.one("host", "'*'", "a.example", "b.example", "'shop/*.example'"),
 			s.one("more", "", ", {port: {number: 81, name: more, protocol: REDIS}, hosts: ['*']}"))
 	case "Sidecar":
 		selector := s.one("selector", "", "workloadSelector: {labels: {app: a}}, ", "workloadSelector: {labels: {v: '2'}}, ")
@@ -76,6 +80,30 @@ func (s sources) routing() event {
 	}}
 }
 
+// secrets changes a secret.
+func (s sources) secrets() event {
+	object := &config.Config{Meta: config.Meta{
+		GroupVersionKind: schema.Secret, Name: s.one("name", "door", "window"), Namespace: s.one("namespace", "shop", "edge"), CreationTimestamp: time.Unix(9, 0).UTC(),
+	}}
+	object.Spec = &secret.Spec{Type: secret.TLS, Sealed: &secret.Sealed{
+		Content: "c", Entries: []secret.Entry{{Name: secret.TLSCert}, {Name: s.one("entry", secret.TLSKey, secret.TLSKey, secret.TLSAuthority)}},
+		Certificates: []secret.Certificate{{Entry: secret.TLSCert, Names: []string{s.one("host", "a.example", "*.example")}, NotAfter: time.Unix(60*int64(len(s.one("end", "", "x"))+soonest), 0).UTC()}},
+		Box:          &seal.Box{Key: s.one("key", "", "k")},
+	}}
+	remove := s.removal()
+	return event{"secrets", fmt.Sprint(object.Key(), remove, object.Spec), func(r *replica) {
+		if remove {
+			r.remove(object)
+		} else {
+			r.set(object)
+		}
+		r.commit()
+	}}
+}
+
+// soonest is a minute in which a certificate ends.
+const soonest = 30 * 24 * 60
+
 // proxies draws what is known of proxies.
 func (s sources) proxies() pmap.Map[*status.Proxy] {
 	var out pmap.Map[*status.Proxy]
@@ -92,10 +120,10 @@ func (s sources) proxies() pmap.Map[*status.Proxy] {
 }
 
 func (s sources) verdictEvents(least, most int) []event {
-	draw := map[string]func() event{"config": s.configs, "routing": s.routing, "health": s.health, "pods": s.pods, "memory": s.memory}
+	draw := map[string]func() event{"config": s.configs, "routing": s.routing, "health": s.health, "pods": s.pods, "memory": s.memory, "secrets": s.secrets}
 	var events []event
 	for range rapid.IntRange(least, most).Draw(s.t, "events") {
-		events = append(events, draw[s.one("source", "config", "routing", "routing", "health", "pods", "memory")]())
+		events = append(events, draw[s.one("source", "config", "routing", "routing", "health", "pods", "memory", "secrets")]())
 	}
 	return events
 }
@@ -134,6 +162,7 @@ func TestVerdictsFollowTheMesh(t *testing.T) {
 			r.run(t, some)
 			r.settle()
 			facts := r.facts(s.proxies())
+			facts.Minute = rapid.SampledFrom([]int64{0, 1, 2, soonest, soonest + 1}).Draw(t, "minute")
 			x = x.Next(facts)
 			if diff := cmp.Diff(verdictsOf((*verdict.Index)(nil).Next(facts)), verdictsOf(x)); diff != "" {
 				t.Fatalf("verdicts (-from nothing +by increments)\n%s\n%s", diff, written(events))

@@ -56,7 +56,7 @@ const (
 	placedRow     row = "l" // the proxies that may have said where they run, of a namespace, or of all
 	unplacedRow   row = "m" // the other proxies, of a namespace, or of all
 
-	clockRow row = "t" // in which stage the certificates of a secret are, by its path
+	secretRow row = "t" // whether a secret can be opened, and in which stage its certificates are, by its path
 
 	delegatorsRow row = "d" // the VirtualServices that delegate to an object, by its path
 )
@@ -68,7 +68,7 @@ func rowOf(key mesh.RowKey) row { return row(string(rune('A'+key.Table)) + key.K
 // configuration must be the same in both.
 func changedRows(from, to Facts) iter.Seq[row] {
 	return func(yield func(row) bool) {
-		_ = changedObjects(from, to, yield) && changedMesh(from, to, yield) && changedProxies(from, to, yield) && changedByTime(from, to, yield)
+		_ = changedObjects(from, to, yield) && changedMesh(from, to, yield) && changedProxies(from, to, yield) && changedSecrets(from, to, yield)
 	}
 }
 

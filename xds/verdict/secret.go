@@ -27,15 +27,14 @@ func (j *judge) secret(object *config.Config) {
 	if !ok || spec.Sealed == nil {
 		return
 	}
-	j.view(object.Namespace).Secret(object.Name)
-	if ring := j.mesh().Inputs().SealingKeys; spec.Sealed.Box != nil && spec.Sealed.Box.Key != "" && (ring == nil || !sealing.Opens(*ring, spec)) {
+	j.read(secretRow, object.Key().Path())
+	if unopened(spec, j.index.facts) {
 		j.add(Verdict{
 			Code: SecretClosed, Field: "sealed",
 			Message: fmt.Sprintf("is sealed with key %s, which the leading server lacks: proxies of that server do not get the secret", spec.Sealed.Box.Key),
 			Remedy:  "hand the key over with portolan secret key export and import, or store the secret again",
 		})
 	}
-	j.read(clockRow, object.Key().Path())
 	for _, c := range spec.Sealed.Certificates {
 		v := Verdict{Code: CertificateEnds, Field: "sealed.certificates[" + c.Entry + "]"}
 		switch at := c.NotAfter.Format(time.RFC3339); stageOf(c, j.index.facts.Minute) {
@@ -82,10 +81,16 @@ func stageOf(c secret.Certificate, minute int64) stage {
 	return valid
 }
 
-// changedByTime iterates over the rows of secrets with a certificate that got to another
-// stage between the minutes of facts.
-func changedByTime(from, to Facts, yield func(row) bool) bool {
-	if from.Minute == to.Minute {
+// unopened says whether the server lacks the key of a secret.
+func unopened(spec *secret.Spec, f Facts) bool {
+	ring := f.Mesh.Inputs().SealingKeys
+	return spec.Sealed.Box != nil && ring != nil && !sealing.Opens(*ring, spec)
+}
+
+// changedSecrets iterates over the rows of secrets that can be opened as of one of two facts
+// alone, or have a certificate that got to another stage.
+func changedSecrets(from, to Facts, yield func(row) bool) bool {
+	if from.Minute == to.Minute && from.Mesh.Inputs().SealingKeys == to.Mesh.Inputs().SealingKeys {
 		return true
 	}
 	for object := range to.Mesh.Inputs().Configs.List(schema.Secret, "") {
@@ -93,10 +98,11 @@ func changedByTime(from, to Facts, yield func(row) bool) bool {
 		if !ok || spec.Sealed == nil {
 			continue
 		}
-		for _, c := range spec.Sealed.Certificates {
-			if stageOf(c, from.Minute) != stageOf(c, to.Minute) && !yield(clockRow+row(object.Key().Path())) {
-				return false
-			}
+		differs := unopened(spec, from) != unopened(spec, to) || slices.ContainsFunc(spec.Sealed.Certificates, func(c secret.Certificate) bool {
+			return stageOf(c, from.Minute) != stageOf(c, to.Minute)
+		})
+		if differs && !yield(secretRow+row(object.Key().Path())) {
+			return false
 		}
 	}
 	return true

@@ -26,8 +26,8 @@ func sealed(name, names string, from, to time.Time) string {
 	}
 	return fmt.Sprintf(`{apiVersion: v1, kind: Secret, metadata: {name: %s, namespace: %s}, type: kubernetes.io/tls, sealed: {content: c,
 		entries: [{name: tls.crt, bytes: 1}, {name: tls.key, bytes: 1}],
-		certificates: [{entry: tls.crt, subject: CN=%s, names: [%s], notBefore: %q, notAfter: %q}, {entry: tls.crt, subject: CN=ca, notBefore: %[5]q, notAfter: %[7]q, authority: true}]}}`,
-		short, namespace, short, names, from.Format(time.RFC3339), to.Format(time.RFC3339), to.Add(1000*24*time.Hour).Format(time.RFC3339))
+		certificates: [{entry: tls.crt, subject: CN=%s, names: [%s], notBefore: %q, notAfter: %q}, {entry: tls.crt, subject: CN=ca, notBefore: %[7]q, notAfter: %[8]q, authority: true}]}}`,
+		short, namespace, short, names, from.Format(time.RFC3339), to.Format(time.RFC3339), from.Add(-1000*24*time.Hour).Format(time.RFC3339), to.Add(1000*24*time.Hour).Format(time.RFC3339))
 }
 
 // TestCertificatesEnd: what is said of a certificate follows the clock, and is the same by
@@ -101,7 +101,7 @@ func TestSecretsThatCannotBeOpened(t *testing.T) {
 	for i, step := range []struct {
 		ring *seal.Ring
 		want []string
-	}{{nil, []string{"door PTL0351 sealed"}}, {&other, []string{"door PTL0351 sealed"}}, {&ring, []string{}}, {&other, []string{"door PTL0351 sealed"}}} {
+	}{{nil, []string{}}, {&seal.Ring{}, []string{"door PTL0351 sealed"}}, {&other, []string{"door PTL0351 sealed"}}, {&ring, []string{}}, {&other, []string{"door PTL0351 sealed"}}} {
 		now := in
 		now.SealingKeys = step.ring
 		context = context.Next(now)
