@@ -36,6 +36,7 @@ func TestSmokeEnvoyAcceptsBootstraps(t *testing.T) {
 	full.ServiceAccount, full.ClusterID, full.Network, full.Locality = "web", "east", "dmz", "eu/a/rack-7"
 	full.InterceptionMode = discovery.InterceptionRedirect
 	full.SelfDiscovery = true
+	full.Certificate = discovery.CertificateFiles{Chain: "/etc/mesh/cert.pem", Key: "/etc/mesh/key.pem", Roots: "/etc/mesh/ca.pem"}
 	full.XDSAddresses, full.StateOfTheWorld, full.AdminAddress = []string{"mesh.example.com:15010", "10.0.0.1:15010"}, true, "[::1]:15000"
 	router := sidecar
 	router.Type, router.XDSAddresses, router.AdminAddress = discovery.Router, []string{"unix:///run/xds.sock"}, bootstrap.AdminOff

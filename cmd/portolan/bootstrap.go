@@ -38,11 +38,12 @@ asks the control plane itself: put it into a file, name that in the variable
 GRPC_XDS_BOOTSTRAP, and call services as xds:///HOST:PORT.`,
 		Example: `  portolan bootstrap --name vm-12 --ip 10.0.0.12 -n shop --labels app=reviews > envoy.yaml
   portolan bootstrap --type gateway --name edge-1 --ip 10.0.0.2 --labels istio=ingress > edge.yaml
+  portolan bootstrap --name vm-12 --ip 10.0.0.12 --cert /etc/mesh/cert.pem --key /etc/mesh/key.pem --ca /etc/mesh/ca.pem
   envoy -c envoy.yaml
   portolan bootstrap --type grpc --name vm-12 --ip 10.0.0.12 -n shop > grpc.json`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			flags.foreign = changed(c.Flags(), "interception", "dns-capture", "self-discovery", "http-proxy-port", "delta", "state-of-the-world", "admin-address")
+			flags.foreign = changed(c.Flags(), "interception", "dns-capture", "self-discovery", "http-proxy-port", "cert", "key", "ca", "delta", "state-of-the-world", "admin-address")
 			return printBootstrap(env, flags, o, c.Flags().Changed("delta"))
 		},
 	}
@@ -56,6 +57,9 @@ GRPC_XDS_BOOTSTRAP, and call services as xds:///HOST:PORT.`,
 	f.BoolVar(&o.DNSCapture, "dns-capture", false, "listen on the addresses that services without one were given, too: for machines on which their names resolve to these, and these are local")
 	f.BoolVar(&o.SelfDiscovery, "self-discovery", false, "know the endpoints of the workload's own service, for rules with zoneAwareLbSetting; needs --locality")
 	f.Uint16Var(&o.HTTPProxyPort, "http-proxy-port", 0, "port of the loopback address on which a sidecar is an HTTP proxy (default that of the mesh configuration, if any)")
+	f.StringVar(&o.Certificate.Chain, "cert", "", "file of the proxy's machine with its own certificate and the chain of that, which it shows where a rule or a Gateway has ISTIO_MUTUAL; the proxy reads it, and again when it is replaced")
+	f.StringVar(&o.Certificate.Key, "key", "", "file with the key of --cert")
+	f.StringVar(&o.Certificate.Roots, "ca", "", "file with the authorities that the proxy trusts there")
 	f.BoolVar(&flags.delta, "delta", true, "ask for changes only (delta xDS)")
 	f.BoolVar(&flags.stateOfTheWorld, "state-of-the-world", false, "ask for all resources of a type at each change, instead of --delta")
 	f.StringSliceVar(&o.XDSAddresses, "xds-address", []string{bootstrap.DefaultXDSAddress}, "host:port where a server of the control plane serves xDS; may be repeated: the proxy uses one that answers")
@@ -86,7 +90,7 @@ func printBootstrap(env *environment, flags bootstrapFlags, o bootstrap.Options,
 func byFlag(fault error) error {
 	for option, flag := range map[string]string{
 		"ip": "--ip", "name": "--name", "namespace": "--namespace", "interception mode": "--interception", "locality": "--locality", "self discovery": "--self-discovery",
-		"xds address": "--xds-address", "admin address": "--admin-address",
+		"xds address": "--xds-address", "admin address": "--admin-address", "cert": "--cert", "key": "--key", "ca": "--ca",
 	} {
 		if rest, ok := strings.CutPrefix(fault.Error(), option); ok && (rest[0] == ':' || rest[0] == ' ') {
 			return errors.New(flag + rest)

@@ -80,3 +80,33 @@ func TestBootstrapNamesAllFaults(t *testing.T) {
 		}
 	}
 }
+
+// TestBootstrapWithACertificate: the files are the proxy's own, whatever it makes or takes
+// connections for, and nothing reads them here.
+func TestBootstrapWithACertificate(t *testing.T) {
+	t.Parallel()
+	given := func(args ...string) outcome {
+		return do(t, "", append([]string{"bootstrap", "--name", "vm-12", "--ip", "10.0.0.12"}, args...)...)
+	}
+	o := given("--cert", "/none/cert.pem", "--key", "/none/key.pem", "--ca", "/none/ca.pem")
+	for _, want := range []string{
+		"TLS_CLIENT_CERT_CHAIN: /none/cert.pem\n", "TLS_CLIENT_KEY: /none/key.pem\n", "TLS_CLIENT_ROOT_CERT: /none/ca.pem\n",
+		"TLS_SERVER_CERT_CHAIN: /none/cert.pem\n", "TLS_SERVER_KEY: /none/key.pem\n", "TLS_SERVER_ROOT_CERT: /none/ca.pem\n",
+	} {
+		if o.code != exitOK || !strings.Contains(o.out, want) {
+			t.Errorf("no %q in %+v", want, o)
+		}
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--cert", "/none/cert.pem", "--key", "/none/key.pem"}, "--ca: is missing: name cert, key and ca, or none of them"},
+		{[]string{"--cert", "cert.pem", "--key", "/none/key.pem", "--ca", "/none/ca.pem"}, `--cert "cert.pem": must be an absolute path`},
+		{[]string{"--type", "grpc", "--cert", "/none/cert.pem"}, "--cert is about an Envoy: leave it out with --type grpc"},
+	} {
+		if o := given(c.args...); o.code != exitUsage || o.out != "" || !strings.Contains(o.err, c.want) {
+			t.Errorf("%q: %+v, want %q", c.args, o, c.want)
+		}
+	}
+}

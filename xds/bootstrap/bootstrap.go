@@ -120,6 +120,12 @@ func (o Options) metadata() map[string]*structpb.Value {
 	if o.HTTPProxyPort != 0 {
 		out["HTTP_PROXY_PORT"] = structpb.NewStringValue(strconv.Itoa(int(o.HTTPProxyPort)))
 	}
+	for _, file := range o.certificateFiles() {
+		if file.path != "" { // one certificate, for the connections that it makes and those that it takes
+			out["TLS_CLIENT_"+file.key] = structpb.NewStringValue(file.path)
+			out["TLS_SERVER_"+file.key] = structpb.NewStringValue(file.path)
+		}
+	}
 	if len(o.Labels) > 0 {
 		out["LABELS"] = structpb.NewStructValue(textStruct(o.Labels))
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,6 +75,9 @@ type Options struct {
 	// ConnectTimeout is how long to wait for the control plane, each time,
 	// DefaultConnectTimeout where it is 0.
 	ConnectTimeout time.Duration
+	// Certificate is the proxy's own, in files of its machine that it reads and watches
+	// itself: all of them, by absolute paths, or none.
+	Certificate discovery.CertificateFiles
 	// AdminAddress is where Envoy's own interface listens, which lets whoever
 	// reaches it stop the proxy: DefaultAdminAddress where it is empty, AdminOff
 	// for none.
@@ -138,6 +142,14 @@ func (o Options) validate(types ...discovery.ProxyType) error {
 			fault("xds address %q: %w", address, err)
 		}
 	}
+	for _, file := range o.certificateFiles() {
+		switch {
+		case file.path == "" && o.Certificate != (discovery.CertificateFiles{}):
+			fault("%s: is missing: name cert, key and ca, or none of them", file.option)
+		case file.path != "" && !path.IsAbs(file.path):
+			fault("%s %q: must be an absolute path, of the proxy's machine", file.option, file.path)
+		}
+	}
 	if o.AdminAddress != AdminOff {
 		host, _, err := hostPort(o.AdminAddress)
 		if err != nil {
@@ -147,6 +159,16 @@ func (o Options) validate(types ...discovery.ProxyType) error {
 		}
 	}
 	return faults.ErrorOrNil()
+}
+
+// certificateFile is a file of the proxy's certificate, by the option that names it and by
+// the end of its name in node metadata.
+type certificateFile struct{ option, path, key string }
+
+func (o Options) certificateFiles() []certificateFile {
+	return []certificateFile{
+		{"cert", o.Certificate.Chain, "CERT_CHAIN"}, {"key", o.Certificate.Key, "KEY"}, {"ca", o.Certificate.Roots, "ROOT_CERT"},
+	}
 }
 
 func orList(types []discovery.ProxyType) string {
