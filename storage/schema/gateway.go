@@ -2,6 +2,7 @@ package schema
 
 import (
 	"slices"
+	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
 
@@ -39,7 +40,7 @@ func checkServer(c checker, s *networking.Server) {
 		return
 	}
 	checkServerPort(c.at("port"), s.Port)
-	c.at("bind").bind(s.Bind)
+	checkServerBind(c, s)
 	if len(s.Hosts) == 0 {
 		c.at("hosts").fail(`is missing: name at least one host, "*" for all`)
 	}
@@ -70,8 +71,22 @@ func checkServer(c checker, s *networking.Server) {
 
 const serverNotServed = "is a server of protocol %s on port %d, which is not served yet and has no effect"
 
+// checkServerBind checks the address of a server: an IP address and a port, or a Unix domain
+// socket, which has port 0.
+func checkServerBind(c checker, s *networking.Server) {
+	number := c.at("port", "number")
+	switch {
+	case !strings.HasPrefix(s.Bind, unixScheme):
+		number.port(s.Port.Number)
+		c.at("bind").bind(s.Bind)
+	case s.Port.Number != 0:
+		number.fail("must be 0 for a Unix domain socket, is %d", s.Port.Number)
+	default:
+		c.at("bind").unixSocket(s.Bind)
+	}
+}
+
 func checkServerPort(c checker, p *networking.Port) {
-	c.at("number").port(p.Number)
 	if p.Name == "" {
 		c.at("name").fail("is missing: every port has a name of its own")
 	} else {

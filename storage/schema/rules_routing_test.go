@@ -731,15 +731,15 @@ func TestGatewayRules(t *testing.T) {
 			refused: []string{
 				`spec.selector[a]: "b c" is not valid: a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character`,
 				"spec.servers[0].port: is missing: number, name and protocol",
-				"spec.servers[1].port.number: must be a port from 1 to 65535, is 0",
 				"spec.servers[1].port.name: is missing: every port has a name of its own",
 				"spec.servers[1].port.protocol: is missing: HTTP, for instance",
+				"spec.servers[1].port.number: must be a port from 1 to 65535, is 0",
 				`spec.servers[1].hosts: is missing: name at least one host, "*" for all`,
 				`spec.servers[2].port.protocol: unknown protocol "SMTP": use one of HTTP, HTTP2, GRPC, GRPC-WEB, HTTPS, TLS, TCP, MONGO, MYSQL, REDIS, UDP, HTTP_PROXY`,
 				`spec.servers[2].hosts[0]: "b/c" is not a host name: its part "b/c" is not letters, digits and inner hyphens, 63 at most`,
 				`spec.servers[2].hosts[2]: "~" is not valid: a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character`,
 				`spec.servers[2].hosts[3]: "*." is not a host name: a wildcard stands for whole labels in front, as in "*.example.com"`,
-				"spec.servers[3].bind: Unix sockets are not served yet: bind an IP address",
+				"spec.servers[3].port.number: must be 0 for a Unix domain socket, is 81",
 				`spec.servers[3].hosts[1]: "a.b" is set twice, also at spec.servers[3].hosts[0]`,
 				"spec.servers[3].port.targetPort: is no longer a field of gateways: leave it out",
 				`spec.servers[4].bind: must be an IP address, is "localhost"`,
@@ -748,6 +748,14 @@ func TestGatewayRules(t *testing.T) {
 			warned: []string{
 				`spec.servers[2].hosts[1] "Shop" has capital letters, as no namespace has: it means none`,
 				"spec.servers[4].defaultEndpoint is not served yet and has no effect",
+			}},
+		{name: "Unix domain sockets", kind: schema.Gateway, spec: `
+			servers:
+			- {port: {number: 0, name: a, protocol: HTTP}, bind: unix:///run/a.sock, hosts: ["*"]}
+			- {port: {name: b, protocol: TCP}, bind: "unix://@b", hosts: ["*"]}
+			- {port: {name: c, protocol: HTTP}, bind: "unix://c", hosts: ["*"]}`,
+			refused: []string{
+				`spec.servers[2].bind: must be unix:// and an absolute path, is "unix://c"`,
 			}},
 		{name: "certificates on a plaintext port", kind: schema.Gateway, spec: `
 			servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ["*"], tls: {mode: SIMPLE, credentialName: a}}]`,
