@@ -46,8 +46,8 @@ if --path, --method or --header is given, or if the port does not declare anothe
 protocol. --sni is a connection with TLS, which proxies pass on
 unread. --header host=NAME has another host than --to in the request.
 
---via is how the client comes to a sidecar that it does not call at the address of the
-service: the port of an HTTP proxy, or a Unix domain socket of the Sidecar.`,
+--via is how the client comes to a proxy that it does not call at an address: the port on
+which a sidecar is an HTTP proxy, or a Unix domain socket of a Sidecar or of a Gateway.`,
 		Example: `  portolan explain request --from shop/vm-12 --to reviews.shop:9080 --path /api/1
   portolan explain request --from gateway/edge/main --to www.example.com:80 --header x-user=anna
   portolan explain request --from vm-12 --to db.shop:5432 -o json
@@ -86,7 +86,7 @@ service: the port of an HTTP proxy, or a Unix domain socket of the Sidecar.`,
 	f.StringVar(&method, "method", "", `method of the request (default "GET")`)
 	f.StringArrayVar(&headers, "header", nil, "header of the request, NAME=VALUE; can be repeated")
 	f.StringVar(&sni, "sni", "", "server name of a connection with TLS")
-	f.StringVar(&via, "via", "", "port of the sidecar's HTTP proxy, or unix:///PATH of its socket, that the client uses")
+	f.StringVar(&via, "via", "", "port of the sidecar's HTTP proxy, or unix:///PATH of a socket of the proxy, that the client uses")
 	f.StringVarP(&output, "output", "o", "table", "form of the output: "+alternatives(outputs))
 	completeOutput(c, outputs...)
 	_ = c.RegisterFlagCompletionFunc("from", completeProxies(env))

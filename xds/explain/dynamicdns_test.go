@@ -120,3 +120,30 @@ func TestExplainVia(t *testing.T) {
 		}
 	}
 }
+
+// TestExplainSocketsOfGateways: a request comes to a gateway through a Unix domain socket of
+// one of its servers.
+func TestExplainSocketsOfGateways(t *testing.T) {
+	t.Parallel()
+	w := xdstest.NewWorld(t,
+		xdstest.Object("ServiceEntry", "shop/web", "{hosts: [web.test], resolution: STATIC, ports: [{number: 80, name: http, protocol: HTTP}], endpoints: [{address: 10.1.0.1}]}"),
+		xdstest.Object("Gateway", "edge/main", `{selector: {app: edge}, servers: [
+		  {port: {number: 0, name: h, protocol: HTTP}, bind: 'unix:///run/h', hosts: [web.test]}, {port: {number: 0, name: t, protocol: TCP}, bind: 'unix:///run/t', hosts: [web.test]}]}`),
+		xdstest.Object("VirtualService", "shop/web", `{hosts: [web.test], gateways: [edge/main], http: [{route: [{destination: {host: web.test}}]}],
+		  tcp: [{route: [{destination: {host: web.test}}]}]}`))
+	m := connected{World: w}
+	const web = "outbound|80||web.test 10.1.0.1:80"
+	for via, want := range map[string]string{
+		"unix:///run/h":    "Forwarded | virtualservice/shop/web spec.http[0] | " + web,
+		"unix:///run/t":    "Forwarded | virtualservice/shop/web spec.tcp[0] | " + web,
+		"unix:///run/none": "Fails | the gateway does not listen at unix:///run/none: see the servers of its Gateways",
+	} {
+		e, err := explained(t, m, "from=gateway/edge/main&to=web.test:80&via="+via)
+		if err != nil || line(e) != want {
+			t.Errorf("%s:\n%q, %v, want\n%q", via, line(e), err, want)
+		}
+	}
+	if e, err := explained(t, m, "from=gateway/edge/main&to=web.test:80&via=3128"); err == nil {
+		t.Errorf("a gateway is an HTTP proxy: %+v", e)
+	}
+}

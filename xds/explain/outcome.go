@@ -132,6 +132,8 @@ func destinationName(d Destination) string {
 func (e *explainer) unheard() (outcome, reason string) {
 	ip, err := netip.ParseAddr(e.host)
 	switch {
+	case e.via != "" && e.proxy.Type == discovery.Router:
+		return Fails, fmt.Sprintf("the gateway does not listen at %s: see the servers of its Gateways", e.via)
 	case e.via != "":
 		return Fails, fmt.Sprintf("the proxy does not listen at %s: see egress of its Sidecar, and proxyHttpPort of the mesh configuration", e.via)
 	case e.proxy.Type == discovery.Proxyless:
@@ -189,7 +191,7 @@ func (e *explainer) notCarried() string {
 }
 
 func (e *explainer) whyNoRoute(request simulate.Request, result simulate.Result) string {
-	if result.VirtualHost == names.BlackHoleVirtualHost(uint32(e.port)) {
+	if result.VirtualHost == names.BlackHoleVirtualHost(uint32(e.serverPort())) {
 		return fmt.Sprintf("no VirtualService of the Gateway has a route on port %d", e.port)
 	}
 	return fmt.Sprintf("no route of the VirtualServices for %s matches %s %s", request.Host, cmp.Or(request.Method, http.MethodGet), cmp.Or(request.Path, "/"))

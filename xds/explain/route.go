@@ -108,12 +108,12 @@ func (e *explainer) placeOf(vs *routing.VirtualService, route *routev3.Route) (v
 	gateways := []string{mesh.MeshGateway}
 	if e.proxy.Type == discovery.Router {
 		gateways = nil
-		for _, g := range e.view().GatewayAt(e.port).Gateways {
+		for _, g := range e.view().GatewayAt(e.serverPort()).Gateways {
 			gateways = append(gateways, g.Name())
 		}
 	}
 	for _, gateway := range gateways {
-		for place, options := range virtualhost.Places(e.view(), gateway, e.port, vs) {
+		for place, options := range virtualhost.Places(e.view(), gateway, e.serverPort(), vs) {
 			if slices.ContainsFunc(e.rendered(options), func(r *routev3.Route) bool { return proto.Equal(r, route) }) {
 				return place, true
 			}

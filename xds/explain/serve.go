@@ -17,6 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/simulate"
 )
@@ -49,8 +50,10 @@ func Serve(server Nodes, types []generate.ResourceType) rest.EndpointFunc {
 		proxy, connected, err := proxyFrom(context, nodes, q.from)
 		switch {
 		case err != nil:
-		case q.via != "" && proxy.Type != discovery.Sidecar:
-			err = fmt.Errorf("via is for sidecars, which applications call as an HTTP proxy or at a socket: %s is none", q.from)
+		case q.via != "" && proxy.Type == discovery.Router && !names.IsUnix(q.via):
+			err = fmt.Errorf("via %q is for sidecars, which applications call as an HTTP proxy: %s is a gateway, so name unix:///PATH of a socket of its, or a port by to", q.via, q.from)
+		case q.via != "" && proxy.Type == discovery.Proxyless:
+			err = fmt.Errorf("via is for proxies, which applications call as an HTTP proxy or at a socket: %s is none", q.from)
 		case proxy.Type == discovery.Proxyless:
 			err = q.checkCall()
 		}

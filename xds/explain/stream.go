@@ -41,10 +41,12 @@ func (e *explainer) streamRoute(request simulate.Request, result simulate.Result
 	return out
 }
 
-// passesBytes says whether a gateway passes the connections to a port on as bytes: a server
-// for TCP has it, and none of HTTP.
+// passesBytes says whether a gateway passes the connections to a port or a socket on as
+// bytes: a server for TCP has it, and none of HTTP.
 func (e *explainer) passesBytes() bool {
-	listeners := route.GatewayListenersAt(e.view(), e.port)
+	listeners := slices.DeleteFunc(route.GatewayListenersAt(e.view(), e.serverPort()), func(l *routing.Listener) bool {
+		return e.via != "" && l.Bind != e.via
+	})
 	return len(listeners) > 0 && !slices.ContainsFunc(listeners, func(l *routing.Listener) bool {
 		return slices.ContainsFunc(l.Servers, func(s *routing.Server) bool { return s.Kind().RoutesHTTP() })
 	})

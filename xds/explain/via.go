@@ -3,13 +3,14 @@ package explain
 import (
 	"strconv"
 
+	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/simulate"
 )
 
-// isVia says whether a text is a way on which applications call a sidecar without the
+// isVia says whether a text is a way on which applications call a proxy without the
 // address of a service: the port of an HTTP proxy, a Unix domain socket, or empty for none.
 func isVia(text string) bool {
 	port, err := strconv.ParseUint(text, 10, 16)
@@ -24,6 +25,9 @@ func (e *explainer) through(p *simulate.Proxy, r simulate.Request) simulate.Requ
 	} else {
 		r.Address = e.via
 	}
+	if e.proxy.Type == discovery.Router {
+		return r
+	}
 	if l, ok := e.socket(); ok && !l.TakesHTTP() && !e.http {
 		if r.Protocol == simulate.HTTP {
 			r.Protocol = simulate.TCP
@@ -34,6 +38,15 @@ func (e *explainer) through(p *simulate.Proxy, r simulate.Request) simulate.Requ
 		r.Protocol, r.SNI = simulate.HTTP, ""
 	}
 	return r
+}
+
+// serverPort is the port of the server of a gateway that has the request: 0 where that
+// comes through a socket.
+func (e *explainer) serverPort() int {
+	if e.via != "" && e.proxy.Type == discovery.Router {
+		return 0
+	}
+	return e.port
 }
 
 // socket is the egress listener of the socket through which the request comes; false where

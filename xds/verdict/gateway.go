@@ -12,6 +12,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
+	"github.com/portolan-mesh/portolan/xds/names"
 )
 
 // gateway judges whom a Gateway selects, and its servers beside those of others that
@@ -42,24 +43,32 @@ func (j *judge) gateway(object *config.Config) {
 
 // serverConflict is that a server of a Gateway has no listener.
 func serverConflict(object *config.Config, i int, lost *routing.Lost) Verdict {
-	of, port := lost.To.Gateway.Config, lost.Server.Port()
+	of, port := lost.To.Gateway.Config, placeOf(lost.Server)
 	v := Verdict{
 		Code: ServerConflict, Field: at("spec.servers", i) + ".port", Other: of.Key(),
-		Message: fmt.Sprintf("%d is a port of %s too, which is older and does not share it: this server has no listener", port, of.Key()),
+		Message: fmt.Sprintf("%s is of %s too, which is older and does not share it: this server has no listener", port, of.Key()),
 		Remedy:  "use another port; only servers of HTTP share one, and those of TLS",
 	}
 	other := of.Key().String()
 	if of == object {
 		v.Other, other = config.Key{}, "an earlier server"
-		v.Message = fmt.Sprintf("%d is the port of an earlier server too, which does not share it: this one has no listener", port)
+		v.Message = fmt.Sprintf("%s is of an earlier server too, which does not share it: this one has no listener", port)
 	}
 	if lost.Name != "" {
 		v.Field = at("spec.servers", i) + ".hosts"
-		v.Message = fmt.Sprintf("%s on port %d is a host of %s too, with tls.mode %s: this server has no listener, also for its other hosts",
+		v.Message = fmt.Sprintf("%s at %s is a host of %s too, with tls.mode %s: this server has no listener, also for its other hosts",
 			lost.Name, port, other, lost.To.Mode())
 		v.Remedy = "take the host out of one of them, or give one another port or bind"
 	}
 	return v
+}
+
+// placeOf is where a server listens, in words.
+func placeOf(s *routing.Server) string {
+	if names.IsUnix(s.Spec.GetBind()) {
+		return s.Spec.GetBind()
+	}
+	return fmt.Sprintf("port %d", s.Port())
 }
 
 // unrouted judges whether a tcp route is for a server that passes bytes.
@@ -69,7 +78,7 @@ func (j *judge) unrouted(object *config.Config, i int, s *routing.Server) {
 	}
 	j.add(Verdict{
 		Code: ServerUnrouted, Field: at("spec.servers", i),
-		Message: fmt.Sprintf("passes on what comes to port %d, and no tcp route is for it: no proxy listens there", s.Port()),
+		Message: fmt.Sprintf("passes on what comes to %s, and no tcp route is for it: no proxy listens there", placeOf(s)),
 		Remedy:  "add a VirtualService that names the Gateway and a host of the server, with a tcp route, or mend the gateways, hosts and ports of one",
 	})
 }

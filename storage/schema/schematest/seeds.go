@@ -148,6 +148,7 @@ spec:
   servers:
   - {port: {number: 8080, name: http, protocol: HTTP}, hosts: ["*/h0.odd.test", other.odd.test], name: s, tls: {httpsRedirect: true}}
   - {port: {number: 8081, name: grpc, protocol: GRPC}, bind: 127.0.0.1, hosts: ["*"]}
+  - {port: {number: 0, name: socket, protocol: HTTP}, bind: "unix://@odd-edge", hosts: ["*"]}
 `, `
 kind: Sidecar
 spec:

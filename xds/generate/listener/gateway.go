@@ -26,7 +26,7 @@ func gatewayNames(v *mesh.View, yield func(string) bool) {
 // of them has a filter chain.
 func gateway(v *mesh.View, name string) (proto.Message, []resource.Need, error) {
 	at, ok := portOf(name)
-	if !ok {
+	if !ok && !names.IsUnix(name) {
 		return nil, nil, nil
 	}
 	for _, l := range route.GatewayListenersAt(v, at) {

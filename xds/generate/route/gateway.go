@@ -12,20 +12,20 @@ import (
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
-// GatewayListeners returns the listeners of a gateway that are served, as
-// routing.MergeGateways has them: none on Unix domain sockets.
-func GatewayListeners(v *mesh.View) []*routing.Listener { return served(v.Gateway()) }
+// GatewayListeners returns the listeners of a gateway, as routing.MergeGateways has them.
+func GatewayListeners(v *mesh.View) []*routing.Listener { return listeners(v.Gateway()) }
 
-// GatewayListenersAt returns the listeners of a port.
+// GatewayListenersAt returns the listeners of a port. Those of Unix domain sockets have
+// port 0.
 func GatewayListenersAt(v *mesh.View, port int) []*routing.Listener {
-	return slices.DeleteFunc(served(v.GatewayAt(port)), func(l *routing.Listener) bool { return l.Port != port })
+	return slices.DeleteFunc(listeners(v.GatewayAt(port)), func(l *routing.Listener) bool { return l.Port != port })
 }
 
-func served(gateway *routing.MergedGateway) []*routing.Listener {
+func listeners(gateway *routing.MergedGateway) []*routing.Listener {
 	if gateway == nil {
 		return nil
 	}
-	return slices.DeleteFunc(gateway.Listeners, func(l *routing.Listener) bool { return names.IsUnix(l.Bind) })
+	return gateway.Listeners
 }
 
 // HTTPServers returns the servers of all listeners that route requests.
