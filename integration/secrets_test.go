@@ -1,10 +1,7 @@
 package integration
 
 import (
-	"bytes"
-	"crypto/ecdsa"
 	"encoding/base64"
-	"encoding/hex"
 	"fmt"
 	"io/fs"
 	"os"
@@ -21,24 +18,6 @@ func tlsSecret(name string, of secrettest.Pair) string {
 	encode := base64.StdEncoding.EncodeToString
 	return fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: %s, namespace: shop}\ntype: kubernetes.io/tls\ndata: {tls.crt: %s, tls.key: %s}\n",
 		name, encode(of.Cert), encode(of.Key))
-}
-
-// formsOf are the forms in which a private key could stand somewhere.
-func formsOf(t *testing.T, of secrettest.Pair) map[string][]byte {
-	t.Helper()
-	key, ok := of.Private.(*ecdsa.PrivateKey)
-	if !ok {
-		t.Fatalf("%T", of.Private)
-	}
-	number, err := key.Bytes()
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := strings.Split(string(of.Key), "\n")
-	return map[string][]byte{
-		"raw": number, "hex": []byte(hex.EncodeToString(number)), "PEM": []byte(lines[2]),
-		"base64 of PEM": []byte(base64.StdEncoding.EncodeToString(of.Key)[120:180]),
-	}
 }
 
 // filesBelow returns the content of all files of a directory, but for one name.
@@ -101,11 +80,17 @@ func TestKeysAreNowhereInTheClear(t *testing.T) {
 	for name, args := range map[string][]string{
 		"get": {"get", "secrets", "-n", "shop", "-o", "json"}, "get yaml": {"get", "secret", names[0], "-n", "shop", "-o", "yaml"},
 		"describe": {"describe", "secret/" + names[0], "-n", "shop"}, "history": {"history", "secret/" + names[0], "-n", "shop", "-o", "json"},
+		"describe plain": {"describe", "secret/" + names[1], "-n", "shop", "-o", "yaml"}, "analyze": {"analyze", "-A"}, "diff": {"diff", "-f", "-"}, "dry run": {"apply", "-f", "-", "--dry-run", "server"},
 		"audit": {"audit", "-o", "json"}, "export": {"export"}, "list": {"secret", "list", "-A"}, "status": {"secret", "status", "-o", "json"},
 	} {
-		seen["portolan "+name] = []byte(s.must("", args...))
+		out := s.try(tlsSecret(names[0], newest), args...)
+		if out.code != 0 && name != "diff" {
+			t.Errorf("portolan %s: exit code %d: %s", name, out.code, out.stderr)
+		}
+		seen["portolan "+name] = []byte(out.stdout + out.stderr)
 	}
-	for _, path := range []string{"/metrics", "/debug/pprof/heap?debug=1", "/apis/portolan.io/v1/records?objects=true&limit=500", "/readyz?verbose"} {
+	for _, path := range []string{"/metrics", "/debug/pprof/heap?debug=1", "/debug/pprof/heap", "/debug/pprof/goroutine?debug=2", "/debug/pprof/allocs", "/debug/pprof/cmdline",
+		"/api/v1/namespaces/shop/secrets", "/api/v1/secrets?watch=true&resourceVersion=0&timeoutSeconds=1", "/api/v1/namespaces/shop/secrets/" + names[0], "/apis/portolan.io/v1/records?objects=true&limit=500", "/readyz?verbose"} {
 		text, err := s.get(path, nil)
 		if err != nil {
 			t.Error(err)
@@ -117,14 +102,17 @@ func TestKeysAreNowhereInTheClear(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen["snapshot"], seen["log"], seen["refusal"] = content, []byte(s.process.output()), []byte(s.try(bad, "apply", "-f", "-").stderr)
+	var keys scanner
 	for i, pair := range all {
-		for form, text := range formsOf(t, pair) {
-			for where, content := range seen {
-				if bytes.Contains(content, text) {
-					t.Errorf("%s has the key of certificate %d, %s", where, i, form)
-				}
-			}
+		keys.add(t, fmt.Sprintf("the key of certificate %d", i), pair)
+	}
+	for where, content := range seen {
+		for _, what := range keys.scan(content) {
+			t.Errorf("%s has %s", where, what)
 		}
+	}
+	if len(keys.scan([]byte(s.must("", "secret", "read", names[0], "tls.key", "-n", "shop")))) == 0 {
+		t.Error("the scanner does not find a key that was read back")
 	}
 	if text := string(seen["portolan list"]); !strings.Contains(text, names[0]+".example") || strings.Contains(text, " "+names[7]+" ") {
 		t.Errorf("list:\n%.500s", text)
