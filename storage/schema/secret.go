@@ -9,7 +9,6 @@ func secretKind() *Schema {
 	s := definition[*secret.Spec]{
 		kind: Secret, plural: "secrets",
 		codec:  config.JSON[secret.Spec](),
-		stored: true,
 		check:  checkSecret,
 	}.schema()
 	s.Internal = true

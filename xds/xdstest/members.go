@@ -2,6 +2,7 @@ package xdstest
 
 import (
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
 	"slices"
@@ -72,27 +73,44 @@ func (m Member) Walked() (map[string]string, error) {
 		types: m.groups.types, built: map[string]map[string]*resource.Resource{},
 	}
 	out := map[string]string{}
+	var needs []resource.Need
+	add := func(t generate.ResourceType, built map[string]*resource.Resource) {
+		for name, r := range built {
+			out[t.Name+" "+name] = r.Version
+			needs = append(needs, r.Needs...)
+		}
+	}
 	for _, t := range m.groups.types {
 		built, err := w.all(t)
 		if err != nil {
 			return nil, err
 		}
-		for name, r := range built {
-			out[t.Name+" "+name] = r.Version
-		}
+		add(t, built)
 		own := t.Own(m.proxy)
 		if own == nil {
 			continue
 		}
-		inbound, err := walk(own, w.view.Of(m.proxy), w.delta)
-		if err != nil {
+		names := own.Affected(w.view.Of(m.proxy), w.delta)
+		if t.Needed {
+			names = needed(needs, own.TypeURL())
+		}
+		if built, err = walk(own, w.view.Of(m.proxy), names); err != nil {
 			return nil, err
 		}
-		for name, r := range inbound {
-			out[t.Name+" "+name] = r.Version
-		}
+		add(t, built)
 	}
 	return out, nil
+}
+
+// needed iterates over the names of a type that are needed as secrets.
+func needed(needs []resource.Need, typeURL string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, n := range needs {
+			if n.TypeURL == typeURL && n.Kind == resource.Secret && !yield(n.Name) {
+				return
+			}
+		}
+	}
 }
 
 // walker builds all types once.
@@ -109,7 +127,7 @@ func (w walker) all(t generate.ResourceType) (map[string]*resource.Resource, err
 	if done := w.built[url]; done != nil {
 		return done, nil
 	}
-	built, err := walk(t.For(w.proxy), w.view, w.delta)
+	built, err := walk(t.For(w.proxy), w.view, t.For(w.proxy).Affected(w.view, w.delta))
 	if err != nil {
 		return nil, err
 	}
@@ -167,10 +185,10 @@ func (w walker) compose(c generate.Composer, own map[string]*resource.Resource) 
 	return own, nil
 }
 
-// walk builds every resource of a generator anew.
-func walk(g generate.Generator, view *mesh.View, delta mesh.Delta) (map[string]*resource.Resource, error) {
+// walk builds some resources of a generator anew.
+func walk(g generate.Generator, view *mesh.View, names iter.Seq[string]) (map[string]*resource.Resource, error) {
 	out := map[string]*resource.Resource{}
-	for name := range g.Affected(view, delta) {
+	for name := range names {
 		r, err := generate.Build(g, view, name)
 		if err != nil {
 			return nil, fmt.Errorf("build %s: %w", name, err)
