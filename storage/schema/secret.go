@@ -9,6 +9,7 @@ func secretKind() *Schema {
 	s := definition[*secret.Spec]{
 		kind: Secret, plural: "secrets",
 		codec:  config.JSON[secret.Spec](),
+		served: serve("type", "immutable", "data", "stringData", "sealed"),
 		check:  checkSecret,
 	}.schema()
 	s.Internal = true
