@@ -20,7 +20,6 @@ func gateway() *Schema {
 }
 
 func serverServed() fields {
-	// Only httpsRedirect of tls is served, for HTTP.
 	return serve("bind", "hosts", "name", "tls").
 		with("port", serve("number", "name", "protocol").refuse("targetPort", "is no longer a field of gateways: leave it out"))
 }
@@ -56,6 +55,10 @@ func checkServer(c checker, s *networking.Server) {
 		} else {
 			checkServerTLS(c.at("tls"), s.Tls)
 		}
+		if p == protocolHTTPS && (s.Tls == nil || endsTLS(s.Tls)) {
+			c.unserved(s.ProtoReflect(), serverServed())
+			return
+		}
 		c.insecure(serverNotServed, s.Port.Protocol, s.Port.Number)
 	case protocolTCP, "mongo", "mysql", "redis":
 		if s.Tls != nil {
@@ -67,6 +70,12 @@ func checkServer(c checker, s *networking.Server) {
 			c.notServed(serverNotServed, s.Port.Protocol, s.Port.Number)
 		}
 	}
+}
+
+// endsTLS says whether the mode of a server is one in which proxies end TLS.
+func endsTLS(t *networking.ServerTLSSettings) bool {
+	mode := t.GetMode()
+	return mode != networking.ServerTLSSettings_PASSTHROUGH && mode != networking.ServerTLSSettings_AUTO_PASSTHROUGH
 }
 
 const serverNotServed = "is a server of protocol %s on port %d, which is not served yet and has no effect"

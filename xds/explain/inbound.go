@@ -122,7 +122,7 @@ func concludeInbound(out *Inbound, own bool, r simulate.Request, result simulate
 	case result.Err != nil:
 		out.Outcome, out.Reason = Unknown, result.Err.Error()
 		return
-	case isStream(r) && result.VirtualHost != "":
+	case errors.Is(result.Err, simulate.ErrEncrypted), isStream(r) && result.VirtualHost != "":
 		out.Outcome, out.Reason = Fails, "the listener takes nothing but HTTP in plain text"
 		return
 	}

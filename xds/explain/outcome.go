@@ -27,8 +27,10 @@ func (e *explainer) conclude(out *Explanation, request simulate.Request, result 
 	case errors.Is(result.Err, simulate.ErrNoListener):
 		out.Outcome, out.Reason = e.unheard()
 	case errors.Is(result.Err, simulate.ErrNoFilterChain):
-		out.Outcome, out.Reason = Fails, "the listener closes the connection: no filter chain of it matches"
-	case isStream(request) && (noHost || result.VirtualHost != ""):
+		out.Outcome, out.Reason = Fails, "the listener closes the connection: "+e.whyNoChain(request)
+	case errors.Is(result.Err, simulate.ErrPlaintext):
+		out.Outcome, out.Reason = Fails, fmt.Sprintf("the listener ends TLS: call https://%s", request.Host)
+	case errors.Is(result.Err, simulate.ErrEncrypted), isStream(request) && (noHost || result.VirtualHost != ""):
 		out.Outcome, out.Status, out.Reason = Fails, http.StatusBadRequest, "the listener takes nothing but HTTP in plain text"
 		out.Route, out.Destinations = nil, []Destination{}
 	case request.Protocol == simulate.GRPC && (noHost || noRoute):
@@ -162,6 +164,9 @@ func (e *explainer) whyNoListener() string {
 		var names []string
 		for _, g := range gateway.Gateways {
 			names = append(names, g.Config.Key().String())
+		}
+		if lacking := e.lacking(); lacking != "" {
+			return lacking
 		}
 		if e.passesBytes() {
 			return "no VirtualService has a tcp route for the server of " + strings.Join(names, ", ") + " on this port"

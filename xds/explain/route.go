@@ -113,7 +113,7 @@ func (e *explainer) placeOf(vs *routing.VirtualService, route *routev3.Route) (v
 		}
 	}
 	for _, gateway := range gateways {
-		for place, options := range virtualhost.Places(e.view(), gateway, e.serverPort(), vs) {
+		for place, options := range virtualhost.Places(e.view(), gateway, e.serverPort(), e.tls, vs) {
 			if slices.ContainsFunc(e.rendered(options), func(r *routev3.Route) bool { return proto.Equal(r, route) }) {
 				return place, true
 			}

@@ -82,6 +82,7 @@ type question struct {
 	headers                       map[string]string // without the host
 	authority                     string            // the header "host", empty for none
 	http                          bool              // the request is said to be HTTP
+	tls                           bool              // it is within TLS that a gateway ends
 }
 
 func readQuestion(r *http.Request) (question, error) {
@@ -90,7 +91,9 @@ func readQuestion(r *http.Request) (question, error) {
 		from: query.Get("from"), path: query.Get("path"), method: query.Get("method"), sni: query.Get("sni"), via: query.Get("via"),
 		headers: map[string]string{},
 	}
-	name, port, ok := cutPort(query.Get("to"))
+	to, path, tls := secured(query.Get("to"))
+	q.tls, q.path = tls, cmp.Or(q.path, path)
+	name, port, ok := cutPort(to)
 	if q.from == "" || query.Get("to") == "" {
 		return q, errors.New("say from which proxy and to where: " + Path + "?from=PROXY&to=HOST:PORT")
 	}
@@ -116,15 +119,31 @@ func readQuestion(r *http.Request) (question, error) {
 	if !isVia(q.via) {
 		return q, fmt.Errorf("via %q: use the port of an HTTP proxy, or unix:///PATH of a socket of the Sidecar", q.via)
 	}
-	if q.http && q.sni != "" {
-		return q, errors.New("sni is for TLS that the proxy passes on unread: leave out path, method and header")
+	if q.http && q.sni != "" && !q.tls {
+		return q, errors.New("sni is for TLS that the proxy passes on unread: leave out path, method and header, or call https://HOST:PORT")
 	}
 	return q, nil
 }
 
+// secured takes https://HOST:PORT/PATH apart. Without a port it is 443.
+func secured(to string) (hostPort, path string, tls bool) {
+	rest, tls := strings.CutPrefix(to, "https://")
+	if !tls {
+		return to, "", false
+	}
+	hostPort, path, found := strings.Cut(rest, "/")
+	if found && path != "" {
+		path = "/" + path
+	}
+	if _, _, ok := cutPort(hostPort); !ok && hostPort != "" && !strings.HasSuffix(hostPort, ":") {
+		hostPort = net.JoinHostPort(strings.Trim(hostPort, "[]"), "443")
+	}
+	return hostPort, path, true
+}
+
 // checkCall refuses what a call of a gRPC client cannot be.
 func (q question) checkCall() error {
-	if q.method != "" && q.method != http.MethodPost || q.sni != "" || q.authority != "" {
+	if q.method != "" && q.method != http.MethodPost || q.sni != "" || q.tls || q.authority != "" {
 		return fmt.Errorf("%s is a gRPC client: its calls are POST requests for their target, without TLS, so leave out method, sni and the header host", q.from)
 	}
 	return nil

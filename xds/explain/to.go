@@ -33,10 +33,17 @@ func (e *explainer) request(p *simulate.Proxy) (r simulate.Request, known bool) 
 		Port: e.port, Protocol: simulate.HTTP, Path: e.path, Method: e.method, Headers: e.headers,
 		Host: cmp.Or(e.authority, e.host),
 	}
-	if e.authority == "" && e.port != 80 {
+	if e.proxy.Type == discovery.Router {
+		e.tls = e.tls || e.endsTLS()
+	}
+	if e.authority == "" && !(e.port == 80 || e.port == 443 && e.tls) {
 		r.Host = names.HostPort(e.host, uint32(e.port))
 	}
 	switch byBytes := !e.http && e.proxy.Type == discovery.Sidecar; {
+	case e.tls && e.proxy.Type == discovery.Router:
+		r.Protocol, r.SNI = simulate.HTTPS, e.sni
+	case e.tls:
+		r.Protocol, r.SNI = simulate.TLS, cmp.Or(e.sni, e.host)
 	case e.sni != "":
 		r.Protocol, r.SNI = simulate.TLS, e.sni
 	case byBytes && !ip.IsValid() && isTLS(service, e.port): // clients ask for the name that they call

@@ -14,6 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/secret"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
@@ -44,6 +45,10 @@ func TestEveryServedFieldHasAnEffect(t *testing.T) {
 		w.Put(clones...)
 	}
 	put(objects...)
+	for _, name := range []string{"www", "www-rsa"} {
+		w.PutSecret("edge/"+name, secret.TLSCert, secret.TLSKey)
+	}
+	w.PutSecret("edge/clients", secret.Authority)
 	before := slices.Collect(fingerprints(t, w))
 	changed := func() bool {
 		i := 0

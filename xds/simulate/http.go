@@ -35,7 +35,7 @@ func (p *Proxy) http(manager *hcmv3.HttpConnectionManager, r Request, result *Re
 	}
 	result.VirtualHost = vhost.GetName()
 	path, _, _ := strings.Cut(r.Path, "?")
-	if vhost.GetRequireTls() == routev3.VirtualHost_ALL {
+	if vhost.GetRequireTls() == routev3.VirtualHost_ALL && r.Protocol != HTTPS {
 		result.Status, result.Location = 301, "https://"+hostOnly(r.Host)+r.Path
 		return
 	}
@@ -205,7 +205,7 @@ func requestHeader(r Request, name string) (string, bool) {
 	case ":authority", "host":
 		return r.Host, true
 	case ":scheme":
-		return "http", true
+		return r.scheme(), true
 	case ":path":
 		return r.Path, true
 	}
@@ -319,7 +319,7 @@ func redirect(a *routev3.RedirectAction, m *routev3.RouteMatch, r Request) (int,
 		routev3.RedirectAction_TEMPORARY_REDIRECT: 307,
 		routev3.RedirectAction_PERMANENT_REDIRECT: 308,
 	}
-	scheme := "http"
+	scheme := r.scheme()
 	if a.GetSchemeRedirect() != "" {
 		scheme = a.GetSchemeRedirect()
 	}

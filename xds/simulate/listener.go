@@ -178,7 +178,7 @@ func nameRank(m *listenerv3.FilterChainMatch, name string) (int, bool) {
 func handshake(l *listenerv3.Listener, r Request) (transport, name string) {
 	const inspector = "type.googleapis.com/envoy.extensions.filters.listener.tls_inspector.v3.TlsInspector"
 	for _, f := range l.GetListenerFilters() {
-		if f.GetTypedConfig().GetTypeUrl() == inspector && r.Protocol == TLS && !disabled(f.GetFilterDisabled(), r.Port) {
+		if f.GetTypedConfig().GetTypeUrl() == inspector && r.encrypted() && !disabled(f.GetFilterDisabled(), r.Port) {
 			return "tls", strings.ToLower(r.SNI)
 		}
 	}
@@ -190,7 +190,7 @@ func handshake(l *listenerv3.Listener, r Request) (transport, name string) {
 func inspected(l *listenerv3.Listener, r Request) string {
 	const inspector = "type.googleapis.com/envoy.extensions.filters.listener.http_inspector.v3.HttpInspector"
 	for _, f := range l.GetListenerFilters() {
-		if f.GetTypedConfig().GetTypeUrl() == inspector && r.Protocol != TCP && r.Protocol != TLS && !disabled(f.GetFilterDisabled(), r.Port) {
+		if f.GetTypedConfig().GetTypeUrl() == inspector && r.Protocol != TCP && !r.encrypted() && !disabled(f.GetFilterDisabled(), r.Port) {
 			return string(r.Protocol)
 		}
 	}

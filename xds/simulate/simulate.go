@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -29,6 +30,8 @@ var (
 	ErrNoRouteConfig = errors.New("no route configuration") // Envoy would wait for it
 	ErrNoVirtualHost = errors.New("no virtual host")
 	ErrNoRoute       = errors.New("no route")
+	ErrPlaintext     = errors.New("plaintext where TLS is spoken")
+	ErrEncrypted     = errors.New("TLS where plaintext is spoken")
 )
 
 // Proxy simulates an Envoy, or a gRPC client, that has some resources. It is never
@@ -77,13 +80,14 @@ func New(resources []*resource.Resource) (*Proxy, error) {
 // Protocol is the protocol of the client.
 type Protocol string
 
-// The protocols of clients, all in plaintext but TLS.
+// The protocols of clients, all in plaintext but HTTPS and TLS.
 const (
 	HTTP  Protocol = "http/1.1"
 	HTTP2 Protocol = "h2c"
 	TCP   Protocol = "tcp"
-	// TLS is a connection that begins with the handshake of TLS, which the proxy passes
-	// on. It asks for the name SNI.
+	// HTTPS is HTTP within TLS, which the proxy ends.
+	HTTPS Protocol = "https"
+	// TLS is a connection that begins with the handshake of TLS, whatever is within.
 	TLS Protocol = "tls"
 	// GRPC is a call of a program that takes its configuration itself. The Host is its
 	// target, whose listener it takes, and Address and Port have no meaning.
@@ -101,7 +105,7 @@ type Request struct {
 	// Inbound requests come from elsewhere to the workload.
 	Inbound  bool
 	Protocol Protocol
-	SNI      string // of TLS; none
+	SNI      string // the name that clients of TLS and HTTPS ask for; none, and of HTTPS the name in Host
 	Host     string // Address and port
 	Path     string // "/"; with the query
 	Method   string // GET
@@ -115,7 +119,20 @@ func (r Request) withDefaults() Request {
 	r.Host = cmp.Or(r.Host, fmt.Sprintf("%s:%d", r.Address, r.Port))
 	r.Path = cmp.Or(r.Path, "/")
 	r.Method = cmp.Or(r.Method, "GET")
+	if _, err := netip.ParseAddr(strings.Trim(hostOnly(r.Host), "[]")); r.Protocol == HTTPS && err != nil {
+		r.SNI = cmp.Or(r.SNI, hostOnly(r.Host))
+	}
 	return r
+}
+
+// encrypted says whether the client begins with the handshake of TLS.
+func (r Request) encrypted() bool { return r.Protocol == TLS || r.Protocol == HTTPS }
+
+func (r Request) scheme() string {
+	if r.Protocol == HTTPS {
+		return "https"
+	}
+	return "http"
 }
 
 // Result is the outcome of a request.
@@ -247,6 +264,10 @@ func (p *Proxy) Run(r Request) Result {
 		return result
 	}
 	result.FilterChain, result.Chain = chain.GetName(), chain
+	if ends := chain.GetTransportSocket() != nil; ends && !r.encrypted() {
+		result.Err = fmt.Errorf("listener %s: %w", listener.GetName(), ErrPlaintext)
+		return result
+	}
 	resolver, filters := cutResolver(chain.GetFilters())
 	if len(filters) != 1 {
 		result.Err = fmt.Errorf("listener %s: simulation of %d network filters", listener.GetName(), len(filters))
@@ -259,6 +280,10 @@ func (p *Proxy) Run(r Request) Result {
 	}
 	switch f := filter.(type) {
 	case *hcmv3.HttpConnectionManager:
+		if r.encrypted() && chain.GetTransportSocket() == nil {
+			result.Err = fmt.Errorf("listener %s: %w", listener.GetName(), ErrEncrypted)
+			return result
+		}
 		p.http(f, r, &result)
 	case *tcpv3.TcpProxy:
 		p.tcp(f, &result)

@@ -85,6 +85,7 @@ const (
 	PortUncaptured     Code = "PTL0213"
 	NoneUncaptured     Code = "PTL0214"
 	WorkloadUnselected Code = "PTL0215"
+	CertificateMissing Code = "PTL0311"
 	SecretClosed       Code = "PTL0351"
 	CertificateEnds    Code = "PTL0352"
 	HostUncertified    Code = "PTL0353"
@@ -160,6 +161,7 @@ var kinds = []Kind{
 	{PortUncaptured, "", Warning, status.Conflicted, "a ServiceEntry has a port without HTTP that an older one has, and sidecars that capture no traffic see both", "from these sidecars all connections on the port are the oldest's"},
 	{NoneUncaptured, "", Warning, status.PartlyServed, "a ServiceEntry has resolution NONE, and sidecars that capture no traffic see it", "calls through these sidecars fail, as they do not know where the client was going"},
 	{WorkloadUnselected, "", Info, status.ResolvedRefs, "no ServiceEntry selects a WorkloadEntry", "it is an endpoint of no service, and a proxy at its address has neither its labels nor its locality, until one does"},
+	{CertificateMissing, "", Error, status.ResolvedRefs, "a server of a Gateway ends TLS, and its proxies lack a certificate for it", "proxies refuse what comes for its hosts, until they have one"},
 	{SecretClosed, "", Error, status.PartlyServed, "a secret is sealed with a key that the leading server lacks", "proxies of that server do not get the secret"},
 	{CertificateEnds, "", Warning, status.PartlyServed, "a certificate in a secret has ended, ends within 30 days, or is not valid yet", "peers refuse it once it has ended, and before it is valid"},
 	{HostUncertified, "", Warning, status.ResolvedRefs, "a host of a server of a Gateway is none of the names of the server's certificate", "clients that verify the certificate refuse the connection"},

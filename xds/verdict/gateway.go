@@ -11,6 +11,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/xds/generate/transport"
+	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 	"github.com/portolan-mesh/portolan/xds/names"
 )
@@ -36,6 +38,8 @@ func (j *judge) gateway(object *config.Config) {
 			j.add(serverConflict(object, i, lost))
 		case s.PassesBytes():
 			j.unrouted(object, i, s)
+		case s.Kind().EndsTLS():
+			j.uncertified(object, i, s)
 		}
 		j.uncovered(object, i, s)
 	}
@@ -69,6 +73,27 @@ func placeOf(s *routing.Server) string {
 		return s.Spec.GetBind()
 	}
 	return fmt.Sprintf("port %d", s.Port())
+}
+
+// uncertified judges whether the proxies of a Gateway have what a server needs to end TLS.
+// They have the secrets of their own namespace, which is that of the Gateway as long as none
+// is known. Whether they have a certificate of the mesh is not known.
+func (j *judge) uncertified(object *config.Config, i int, s *routing.Server) {
+	o := transport.ServerOptions{Bytes: s.Kind() == routing.TLSBytes}
+	for _, namespace := range j.gatewayNamespaces(object) {
+		view := j.viewOf(mesh.Class{Namespace: namespace, Certified: true})
+		for _, lack := range transport.ServerLacks(view, s.Spec.GetTls(), o) {
+			v := Verdict{
+				Code: CertificateMissing, Field: at("spec.servers", i) + ".tls." + lack.Field,
+				Message: fmt.Sprintf("%s, %s: nobody answers for the hosts of this server there", lack, namespace),
+				Remedy:  "name a secret of that namespace",
+			}
+			if lack.Secret != "" {
+				v.Remedy = fmt.Sprintf("store it, as with portolan secret tls %s -n %s --cert FILE --key FILE, and --ca FILE to verify clients: the server opens by itself", lack.Secret, namespace)
+			}
+			j.add(v)
+		}
+	}
 }
 
 // unrouted judges whether a tcp route is for a server that passes bytes.

@@ -83,11 +83,11 @@ func (j *judge) servedBy(vs *routing.VirtualService, index int, name string) (bo
 		if !slices.ContainsFunc(vs.Hosts, func(h host.Name) bool { return s.Serves(vs, h) }) {
 			continue
 		}
-		if known = true; !s.Protocol().IsHTTP() && !s.PassesBytes() {
+		if known = true; !s.Kind().RoutesHTTP() && !s.PassesBytes() {
 			return g, false
 		}
 		g.servers = append(g.servers, s)
-		g.http = g.http || s.Protocol().IsHTTP() && len(vs.Spec.GetHttp()) > 0
+		g.http = g.http || s.Kind().RoutesHTTP() && len(vs.Spec.GetHttp()) > 0
 		for i, r := range vs.Spec.GetTcp() {
 			g.tcp[i] = g.tcp[i] || s.Takes(vs, r)
 		}

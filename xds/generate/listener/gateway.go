@@ -60,6 +60,8 @@ func (e *edge) build() (proto.Message, []resource.Need, error) {
 				e.plainHTTP(s)
 			}
 			plain = true
+		case routing.HTTPS:
+			e.https(s)
 		case routing.Bytes:
 			e.plainBytes(s)
 		}

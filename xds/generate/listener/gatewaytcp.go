@@ -11,23 +11,24 @@ import (
 
 // routedNames names the listeners of the servers that pass bytes and whose tcp routes
 // changed: there is one only where a route is for the server.
-func routedNames(v *mesh.View, d mesh.Delta, yield func(string) bool) {
+func routedNames(v *mesh.View, d mesh.Delta, yield func(string) bool) bool {
 	changed := map[string]bool{}
 	for c := range d.GatewayStreams() {
 		changed[c.Key] = true
 	}
 	if len(changed) == 0 {
-		return
+		return true
 	}
 	for _, l := range route.GatewayListeners(v) {
 		for _, s := range l.Servers {
 			gateway := s.Gateway.Name()
 			if s.PassesBytes() && (changed[routing.GatewayStreamKey(gateway, s.Port())] || changed[routing.GatewayStreamKey(gateway, 0)]) &&
 				!yield(route.GatewayListenerName(l)) {
-				return
+				return false
 			}
 		}
 	}
+	return true
 }
 
 // plainBytes adds the chain of a server that passes bytes, unless no tcp route is for it: one

@@ -58,7 +58,7 @@ func (t translator) retry(r *networking.HTTPRetry, hashed bool) *envoy.RetryOpti
 func (t translator) redirect(r *networking.HTTPRedirect) *envoy.Redirect {
 	out := &envoy.Redirect{
 		Code: r.GetRedirectCode(), Scheme: r.GetScheme(), Host: r.GetAuthority(),
-		Path: r.GetUri(), PrefixRewrite: r.GetPrefixRewrite(), Port: r.GetPort(),
+		Path: r.GetUri(), PrefixRewrite: r.GetPrefixRewrite(), Port: r.GetPort(), TLS: t.tls,
 	}
 	if r.GetDerivePort() == networking.HTTPRedirect_FROM_REQUEST_PORT {
 		out.Port = uint32(t.port)

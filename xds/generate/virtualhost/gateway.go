@@ -48,7 +48,7 @@ func gatewayHost(v *mesh.View, servers []*routing.Server, name host.Name) *envoy
 	exists := false
 	has := map[origin]bool{}
 	for _, s := range servers {
-		t := translator{view: v, gateway: s.Gateway.Name(), port: s.Port()}
+		t := translator{view: v, gateway: s.Gateway.Name(), port: s.Port(), tls: s.Kind() == routing.HTTPS}
 		named := slices.ContainsFunc(s.Hosts, func(o routing.ServerHost) bool { return o.Name == name })
 		met := named && httpsRedirect(s)
 		for _, vs := range t.meeting(s, name) {

@@ -20,6 +20,7 @@ type translator struct {
 	view    *mesh.View
 	gateway string // "namespace/name", or mesh.MeshGateway
 	port    int    // of the listener
+	tls     bool   // the listener ends TLS
 }
 
 // routes are the routes of a VirtualService that apply here, in its order, up to
@@ -61,9 +62,10 @@ func (t translator) places(vs *routing.VirtualService) iter.Seq2[Place, envoy.Ro
 }
 
 // Places iterates over the routes that a VirtualService has for a port of a gateway,
-// "namespace/name", or of sidecars and gRPC clients, mesh.MeshGateway.
-func Places(v *mesh.View, gateway string, port int, vs *routing.VirtualService) iter.Seq2[Place, envoy.RouteOptions] {
-	return translator{view: v, gateway: gateway, port: port}.places(vs)
+// "namespace/name", where it ends TLS or not, or of sidecars and gRPC clients,
+// mesh.MeshGateway.
+func Places(v *mesh.View, gateway string, port int, tls bool, vs *routing.VirtualService) iter.Seq2[Place, envoy.RouteOptions] {
+	return translator{view: v, gateway: gateway, port: port, tls: tls}.places(vs)
 }
 
 // applies says whether a match is for this port, gateway and proxy. A match that

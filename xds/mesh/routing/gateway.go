@@ -169,6 +169,17 @@ func (s *Server) PassesTLS() bool { return s.Kind() == Passthrough }
 // clients ask for by name (names.SNICluster), without routes.
 func (s *Server) PassesServices() bool { return s.Kind() == AutoPassthrough }
 
+// AsksForSecret says whether the TLS of the server names a stored secret, as a credential or
+// by the name of its authorities.
+func (s *Server) AsksForSecret(name string) bool {
+	const roots = "-cacert"
+	base := func(name string) string { return strings.TrimSuffix(name[strings.LastIndexByte(name, '/')+1:], roots) }
+	tls := s.Spec.GetTls()
+	return slices.ContainsFunc(append([]string{tls.GetCredentialName(), tls.GetCaCertCredentialName()}, tls.GetCredentialNames()...), func(credential string) bool {
+		return credential != "" && base(credential) == base(name)
+	})
+}
+
 // Serves says whether a host of the server is for a VirtualService and overlaps with a
 // host of it.
 func (s *Server) Serves(vs *VirtualService, h host.Name) bool {

@@ -1,0 +1,61 @@
+package listener
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/generate/route"
+	"github.com/portolan-mesh/portolan/xds/generate/transport"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/routing"
+	"github.com/portolan-mesh/portolan/xds/names"
+)
+
+// certifiedNames names the listeners of the servers that end TLS by secrets which changed:
+// there is one only where the secrets are there.
+func certifiedNames(v *mesh.View, d mesh.Delta, yield func(string) bool) {
+	changed := v.ChangedSecrets(d)
+	if len(changed) == 0 {
+		return
+	}
+	for _, l := range route.GatewayListeners(v) {
+		for _, s := range l.Servers {
+			if s.Kind().EndsTLS() && slices.ContainsFunc(changed, s.AsksForSecret) && !yield(route.GatewayListenerName(l)) {
+				return
+			}
+		}
+	}
+}
+
+// https adds the chain of a server that ends TLS and routes requests.
+func (e *edge) https(s *routing.Server) {
+	if o, ok := e.ends(s, transport.ServerOptions{}); ok {
+		e.routes(s, o, cmp.Or(s.Spec.GetName(), names.HTTPStatPrefix(names.Outbound, e.name)))
+	}
+}
+
+// ends is the chain of a server that ends TLS, by the names that clients ask for. It is
+// false where the server lacks a certificate: then it has no chain, and clients that ask
+// for its names find nobody.
+func (e *edge) ends(s *routing.Server, o transport.ServerOptions) (envoy.FilterChainOptions, bool) {
+	socket, ok := transport.Server(e.view, s.Spec.GetTls(), o)
+	if !ok {
+		return envoy.FilterChainOptions{}, false
+	}
+	for _, need := range socket.Needs {
+		if !slices.Contains(e.needs, need) {
+			e.needs = append(e.needs, need)
+		}
+	}
+	return envoy.FilterChainOptions{ServerNames: serverNames(s), Transport: socket.Transport}, true
+}
+
+// serverNames are the names of a server's hosts as filter chains match them, none where any
+// will do.
+func serverNames(s *routing.Server) []string {
+	if slices.Contains(s.Names, "*") {
+		return nil
+	}
+	return s.Names
+}
