@@ -2,6 +2,9 @@ package secret
 
 import (
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -91,9 +94,30 @@ func checkPair(cert, key string, certificates, private []byte, report func(name,
 	if !good {
 		return
 	}
-	if _, err := tls.X509KeyPair(certificates, private); err != nil {
+	pair, err := tls.X509KeyPair(certificates, private)
+	if err != nil {
 		report(key, "is not the key of the first certificate in %s: put the certificate of this key first, or the right key here", cert)
+		return
 	}
+	if why := refusedKey(pair.Leaf.PublicKey); why != "" {
+		report(cert, "%s", why)
+	}
+}
+
+// refusedKey says why proxies refuse a certificate with a key; empty if they do not.
+func refusedKey(public any) string {
+	const leastBits = 2048
+	switch k := public.(type) {
+	case *rsa.PublicKey:
+		if bits := k.N.BitLen(); bits < leastBits {
+			return fmt.Sprintf("is for an RSA key of %d bits, and proxies refuse fewer than %d: make a new key", bits, leastBits)
+		}
+	case *ecdsa.PublicKey:
+		if k.Curve == elliptic.P224() {
+			return "is for a key on the curve P-224, and proxies refuse all but P-256, P-384 and P-521: make a new key"
+		}
+	}
+	return ""
 }
 
 // notAKey says why some text is not one private key in PEM; empty if it is.

@@ -2,6 +2,11 @@ package secret_test
 
 import (
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
 	"encoding/pem"
 	"fmt"
 	"strings"
@@ -17,6 +22,20 @@ import (
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	a, b := secrettest.New(t, time.Hour, "a.example"), secrettest.New(t, time.Hour, "b.example")
+	weak, err := rsa.GenerateKey(rand.Reader, 1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	small, err := ecdsa.GenerateKey(elliptic.P224(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	few, odd := secrettest.NewFor(t, weak, time.Hour, "few.example"), secrettest.NewFor(t, small, time.Hour, "odd.example")
+	_, edwards, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ed := secrettest.NewFor(t, edwards, time.Hour, "ed.example")
 	encrypted := pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY", Bytes: []byte("x")})
 	old := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Headers: map[string]string{"Proc-Type": "4,ENCRYPTED", "DEK-Info": "AES-128-CBC,00"}, Bytes: []byte("x")})
 	type entries map[string][]byte
@@ -49,6 +68,10 @@ func TestCheck(t *testing.T) {
 		"an authority that is none": {secret.Opaque, entries{"ca.crt": a.Key, "cacert": b.Key}, []string{"ca.crt: has a private key", "cacert: has a private key"}},
 		"a list that is none":       {secret.Opaque, entries{"crl": a.Cert, "ca.crl": []byte("x")}, []string{"ca.crl: has no revocation list", `crl: has a "CERTIFICATE"`}},
 		"names":                     {secret.Opaque, entries{"a b": nil, "..": nil, strings.Repeat("x", 254): nil}, []string{"..: a name has", "a b: a name has", strings.Repeat("x", 254) + ": a name has"}},
+		"an RSA key of few bits":    {secret.TLS, entries{"tls.crt": few.Cert, "tls.key": few.Key}, []string{"tls.crt: is for an RSA key of 1024 bits"}},
+		"an odd curve":              {secret.Opaque, entries{"cert": odd.Cert, "key": odd.Key}, []string{"cert: is for a key on the curve P-224"}},
+		"an old authority":          {secret.Opaque, entries{"cacert": few.Cert}, nil},
+		"Ed25519":                   {secret.TLS, entries{"tls.crt": ed.Cert, "tls.key": ed.Key}, nil},
 		"10 MB":                     {secret.Opaque, entries{"x": make([]byte, 10<<20)}, []string{": has 10485760 bytes, and may have 1048576"}},
 	} {
 		t.Run(name, func(t *testing.T) {

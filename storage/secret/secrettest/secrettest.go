@@ -29,6 +29,12 @@ func New(tb testing.TB, valid time.Duration, names ...string) Pair {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	return NewFor(tb, key, valid, names...)
+}
+
+// NewFor is New with a key.
+func NewFor(tb testing.TB, key crypto.Signer, valid time.Duration, names ...string) Pair {
+	tb.Helper()
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: names[0]}, DNSNames: names,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(valid), IsCA: true, BasicConstraintsValid: true,
