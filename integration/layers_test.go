@@ -23,7 +23,7 @@ var layers = []string{"storage", "cache", "discovery", "xds", "cmd"}
 // then what is delivered, then the server. Each may import those before it. A package
 // below a room, such as xds/generate/route, belongs to the room.
 var rooms = []string{
-	"xds/names", "xds/envoy", "xds/resource", "xds/meshconfig", "xds/mesh", "xds/verdict", "xds/generate", "xds/export", "xds/desired/memo", "xds/desired",
+	"xds/names", "xds/envoy", "xds/resource", "xds/meshconfig", "xds/mesh", "xds/generate", "xds/verdict", "xds/export", "xds/desired/memo", "xds/desired",
 	"xds/delivery/nameset", "xds/delivery/protocol", "xds/delivery", "xds/encode",
 	"xds/progress", "xds/simulate", "xds/explain", "xds/bootstrap", "xds", "xds/admin",
 }
