@@ -17,6 +17,8 @@ type cell struct {
 	whole bool
 	// spread takes the proxies from all namespaces.
 	spread bool
+	// gateways has the proxies be gateways.
+	gateways bool
 	// changes are those that are measured.
 	changes []string
 	// floor has the same measured with a server that only sends.
@@ -70,6 +72,7 @@ func grid() []cell {
 		{name: "5000:50", mesh: five, proxies: 50, variant: protocol.Delta, changes: everyChange, targets: fifty(parts{endpoint: 2, endpointCPU: 2, routes: 200, routesCPU: 200})},
 		{name: "5000:200", mesh: five, proxies: 200, variant: protocol.Delta, changes: []string{"endpoint", "routes"}, floor: true, targets: withinAGibibyte},
 		{name: "1000:1000/sidecars", mesh: refmesh.Mesh{Services: 1000, PerNamespace: 20}, proxies: 1000, variant: protocol.Delta, spread: true, changes: imported, floor: true, quiet: true, targets: thousandProxies},
+		{name: "100:1000/gateways", mesh: refmesh.Mesh{Services: 100, Credentials: true}, proxies: 1000, variant: protocol.Delta, gateways: true, changes: []string{"secret"}, floor: true, targets: aSecretAlone},
 		{name: "1000:200/reconnect", mesh: thousand, proxies: 200, variant: protocol.Delta, reconnect: true, targets: nothingAgain},
 		{name: "1000:200/reconnect-whole", mesh: thousand, proxies: 200, variant: protocol.Delta, whole: true, reconnect: true, targets: nothingAgain},
 		{name: "5000:200/reconnect", mesh: five, proxies: 200, variant: protocol.Delta, reconnect: true, targets: nothingAgain},
@@ -159,6 +162,12 @@ func thousandProxies(r *results) []target {
 		out = append(out, r.ofFloor(usual(change), 2))
 	}
 	return out
+}
+
+// aSecretAlone has a replaced secret arrive within so many times what it takes to send it,
+// and nothing else with it. Each proxy has a message of its own.
+func aSecretAlone(r *results) []target {
+	return append(r.nothingElse(), r.ofFloor(usual("secret"), 3))
 }
 
 // nothingAgain is that nothing is sent but what changes meanwhile.

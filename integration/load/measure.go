@@ -70,7 +70,7 @@ func wait(ctx context.Context, d time.Duration) error {
 
 // node says who the proxies of a cell are, from the one that is first on.
 func (o options) node(c cell, first int) func(int) *corev3.Node {
-	p := refmesh.Proxies{Mesh: c.mesh, Spread: c.spread, Interception: o.interception}
+	p := refmesh.Proxies{Mesh: c.mesh, Spread: c.spread, Gateways: c.gateways, Interception: o.interception}
 	return func(n int) *corev3.Node { return p.Node(first + n) }
 }
 
@@ -178,6 +178,8 @@ func expected(kind string, v protocol.Variant, mark []byte) (is []fleet.Expectat
 		return []fleet.Expectation{of(routes...)}, routes
 	case "rule": // a cluster that changes has its endpoints sent again
 		return []fleet.Expectation{of(fleet.ClusterType)}, []string{fleet.ClusterType, fleet.EndpointType}
+	case "secret":
+		return []fleet.Expectation{of(fleet.SecretType)}, []string{fleet.SecretType}
 	case "new":
 		return []fleet.Expectation{of(fleet.ClusterType), of(fleet.EndpointType), of(routes...)}, everything
 	case "deleted":
@@ -197,6 +199,8 @@ func makeChange(mesh refmesh.Mesh, kind string, n int) refmesh.Change {
 		return mesh.ChangeRoutes(refmesh.Target, n)
 	case "rule":
 		return mesh.ChangeRule(refmesh.Target, n)
+	case "secret":
+		return mesh.ChangeSecret(n + 1)
 	case "new":
 		return mesh.NewService(n)
 	case "deleted":

@@ -1,11 +1,15 @@
 package fleet
 
 import (
+	"bytes"
 	"hash/maphash"
 	"sync"
 	"unique"
 
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/portolan-mesh/portolan/integration/load/raw"
 )
@@ -25,6 +29,9 @@ type digest struct {
 	// hosts says that a route configuration in it has its virtual hosts come by
 	// themselves.
 	hosts bool
+	// secrets is of clusters, some of which use stored secrets: the same with these as
+	// children. It is nil where none does.
+	secrets *digest
 }
 
 // digests are those of the responses that came lately.
@@ -119,11 +126,55 @@ func (g *digest) add(name, body []byte) {
 	switch g.typeURL {
 	case ClusterType:
 		g.children = append(g.children, endpointsOf(own, body))
+		g.addSecrets(secretsOf(body))
 	case ListenerType:
 		g.children = append(g.children, routesOf(body))
 	case RouteType:
 		g.hosts = g.hosts || raw.Field(body, 9) != nil // vhds
 	}
+}
+
+// addSecrets notes the secrets of the resource that was added last.
+func (g *digest) addSecrets(used []string) {
+	if len(used) > 0 && g.secrets == nil {
+		g.secrets = &digest{typeURL: g.typeURL}
+	}
+	if g.secrets != nil {
+		g.secrets.names = g.names
+		for len(g.secrets.children) < len(g.names)-1 {
+			g.secrets.children = append(g.secrets.children, nil)
+		}
+		g.secrets.children = append(g.secrets.children, used)
+	}
+}
+
+// storedSecret begins the names of stored secrets.
+var storedSecret = []byte("kubernetes://")
+
+// secretsOf names the stored secrets that the transport socket of a cluster uses.
+func secretsOf(cluster []byte) []string {
+	if !bytes.Contains(cluster, storedSecret) { // which spares taking most of them apart
+		return nil
+	}
+	var c clusterv3.Cluster
+	var socket tlsv3.UpstreamTlsContext
+	if proto.Unmarshal(cluster, &c) != nil || c.GetTransportSocket().GetTypedConfig().UnmarshalTo(&socket) != nil {
+		return nil
+	}
+	common := socket.GetCommonTlsContext()
+	all := common.GetTlsCertificateSdsSecretConfigs()
+	for _, validation := range []*tlsv3.SdsSecretConfig{
+		common.GetValidationContextSdsSecretConfig(), common.GetCombinedValidationContext().GetValidationContextSdsSecretConfig(),
+	} {
+		all = append(all, validation)
+	}
+	var out []string
+	for _, one := range all {
+		if one.GetName() != "" {
+			out = append(out, intern([]byte(one.GetName())))
+		}
+	}
+	return out
 }
 
 // endpointsOf names what a cluster has its endpoints by: where its type is EDS,

@@ -17,7 +17,7 @@ import (
 const minBackoff, maxBackoff = 100 * time.Millisecond, 5 * time.Second
 
 // inOrder are the types in the order in which a proxy asks for them on a new stream.
-var inOrder = []string{ClusterType, EndpointType, ListenerType, RouteType, VirtualHostType}
+var inOrder = []string{ClusterType, EndpointType, ListenerType, RouteType, VirtualHostType, SecretType}
 
 // childOf is the type that a proxy asks for because of what it has of another.
 var childOf = map[string]string{ClusterType: EndpointType, ListenerType: RouteType}
@@ -221,6 +221,9 @@ func (p *proxy) answer(r response, d *digest) [][]byte {
 	out := [][]byte{p.acknowledge(r.typeURL, t)}
 	if child, parent := childOf[r.typeURL]; parent {
 		out = append(out, p.adopt(child, d)...)
+	}
+	if d.secrets != nil {
+		out = append(out, p.adopt(SecretType, d.secrets)...)
 	}
 	if d.hosts && p.types[VirtualHostType] == nil {
 		t := &asked{has: nothing, answered: true} // there may be none

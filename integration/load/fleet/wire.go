@@ -16,6 +16,7 @@ const (
 	ListenerType    = "type.googleapis.com/envoy.config.listener.v3.Listener"
 	RouteType       = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
 	VirtualHostType = "type.googleapis.com/envoy.config.route.v3.VirtualHost"
+	SecretType      = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
 )
 
 // methods are those of ADS.

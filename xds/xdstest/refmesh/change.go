@@ -1,13 +1,22 @@
 package refmesh
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"fmt"
+	"math/big"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/secret"
 )
 
 // Change is objects to write, or to delete, and how to see that it arrived.
@@ -71,6 +80,35 @@ func (m Mesh) ChangeSidecar(n int) Change {
 		hosts = append(hosts, "*/"+Host((Target+1+n*imports+i)%m.Services))
 	}
 	return Change{Objects: []*config.Config{sidecar(Namespace(0), hosts)}}
+}
+
+// ChangeSecret changes the authorities of the secret Credential, for each n to others.
+func (m Mesh) ChangeSecret(n int) Change {
+	roots, mark := authority(n)
+	return Change{Mark: mark, Objects: []*config.Config{{
+		Meta: meta(schema.Secret, Namespace(0), Credential),
+		Spec: &secret.Spec{Type: secret.Opaque, Data: map[string][]byte{secret.TLSAuthority: roots}},
+	}}}
+}
+
+// authority makes the certificate of an authority, in PEM, and a part that no other has.
+func authority(n int) (roots, mark []byte) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err) // a system without random numbers
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(int64(n) + 1), Subject: pkix.Name{CommonName: fmt.Sprintf("authority %d", n)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * 365 * time.Hour), IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		panic(err)
+	}
+	roots = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	const line = 65 // the last whole line is of the signature
+	last := (len(roots) - len("-----END CERTIFICATE-----\n")) / line * line
+	return roots, roots[last-2*line : last-line]
 }
 
 // NewService adds a service that the mesh does not have, for each n another one.

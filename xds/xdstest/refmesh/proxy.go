@@ -15,6 +15,8 @@ type Proxies struct {
 	// Spread takes them from all namespaces; otherwise all are of the first, as
 	// long as it has endpoints for them.
 	Spread bool
+	// Gateways has them be gateways, each at the address of an endpoint.
+	Gateways bool
 	// Interception is the node metadata INTERCEPTION_MODE.
 	Interception string
 }
@@ -30,8 +32,12 @@ func (p Proxies) Node(n int) *corev3.Node {
 	for k, v := range p.Mesh.labels(i, e) {
 		fields[k] = structpb.NewStringValue(v)
 	}
+	kind := "sidecar"
+	if p.Gateways {
+		kind = "router"
+	}
 	return &corev3.Node{
-		Id: "sidecar~" + ip + "~" + name + "." + namespace + "~" + namespace + ".svc.cluster.local",
+		Id: kind + "~" + ip + "~" + name + "." + namespace + "~" + namespace + ".svc.cluster.local",
 		Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{
 			"NAMESPACE":         structpb.NewStringValue(namespace),
 			"INSTANCE_IPS":      structpb.NewStringValue(ip),

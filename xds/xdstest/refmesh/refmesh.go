@@ -25,6 +25,8 @@ const (
 	Target = 8
 	// RootNamespace is that of a Sidecar for the whole mesh.
 	RootNamespace = "istio-system"
+	// Credential is the secret of Mesh.Credentials, in the first namespace.
+	Credential = "origin"
 )
 
 // Mesh says what a reference mesh has. The zero options make every service
@@ -42,6 +44,9 @@ type Mesh struct {
 	Localities, LabelSets int
 	// Delegated has each VirtualService hand its last route to a delegate.
 	Delegated bool
+	// Credentials has the services that have a DestinationRule take TLS alone, which proxies
+	// of gateways originate with the secret Credential.
+	Credentials bool
 	// Patterns is how many further services have a pattern for a host, whose names proxies
 	// resolve.
 	Patterns int
@@ -66,6 +71,9 @@ func (m Mesh) Objects() []*config.Config {
 	}
 	for i := range m.Patterns {
 		out = append(out, m.Pattern(i, ""))
+	}
+	if m.Credentials {
+		out = append(out, m.ChangeSecret(0).Objects...)
 	}
 	return append(out, m.sidecars()...)
 }
@@ -229,6 +237,9 @@ func (m Mesh) DestinationRule(i, connections int) *config.Config {
 			{Name: "v1", Labels: map[string]string{"version": "v1"}},
 			{Name: "v2", Labels: map[string]string{"version": "v2"}},
 		},
+	}
+	if m.Credentials {
+		spec.TrafficPolicy.Tls = &networking.ClientTLSSettings{Mode: networking.ClientTLSSettings_SIMPLE, CredentialName: Credential}
 	}
 	return &config.Config{Meta: meta(schema.DestinationRule, Namespace(i), Name(i)), Spec: spec}
 }
