@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -268,25 +269,40 @@ func (f *follower[T]) isAbsent(rel string) bool {
 	return missing(err)
 }
 
-// together sees to it that what was read behind symbolic links is of one time: one link
-// that is swapped may have all of it behind it.
+// together sees to it that what stands behind symbolic links is of one time: one link that
+// is swapped may have all of it behind it. So what was found unchanged counts, too.
 func (f *follower[T]) together(findings []finding[T]) {
-	moved := false
+	var behind []*finding[T]
+	read := false
 	for i := range findings {
-		if found := &findings[i]; found.outcome == wasRead && found.link && !moved {
-			s, err := stat(f.full(found.path))
-			moved = err != nil || s.fingerprint != found.print
+		if found := &findings[i]; (found.outcome == wasRead || found.outcome == unchanged) && f.isBehindLink(found) {
+			behind, read = append(behind, found), read || found.outcome == wasRead
 		}
 	}
-	if !moved {
+	if !read || !slices.ContainsFunc(behind, func(found *finding[T]) bool {
+		s, err := stat(f.full(found.path))
+		return err != nil || s.fingerprint != found.print
+	}) {
 		return
 	}
 	now := time.Now()
-	for i := range findings {
-		if found := &findings[i]; found.outcome == wasRead && found.link {
-			found.outcome, found.touched = inWork, now
+	for _, found := range behind {
+		found.outcome, found.touched = inWork, now
+	}
+}
+
+// isBehindLink says whether a symbolic link leads to a file, or to a directory that it is
+// below.
+func (f *follower[T]) isBehindLink(found *finding[T]) bool {
+	if found.link {
+		return true
+	}
+	for dir := path.Dir(found.path); dir != top; dir = path.Dir(dir) {
+		if f.dirs[dir].link {
+			return true
 		}
 	}
+	return false
 }
 
 var errInWork = errors.New("is being written to all the time, and is not read before it is at rest")

@@ -147,7 +147,7 @@ func (f *follower[T]) look(path string, now time.Time) finding[T] {
 		out.err = errors.New("is no regular file")
 		return out
 	case known.read && s.fingerprint == known.print:
-		out.outcome = unchanged
+		out.outcome, out.print, out.link = unchanged, known.print, known.link
 		return out
 	}
 	if touched := s.touched(now, f.o.Settle); !touched.IsZero() {
