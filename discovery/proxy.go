@@ -62,7 +62,10 @@ type Proxy struct {
 	Local bool
 	// Certificate is the proxy's own, on its machine: TLS_CLIENT_CERT_CHAIN, TLS_CLIENT_KEY
 	// and TLS_CLIENT_ROOT_CERT, or the same of TLS_SERVER. It is zero for none.
-	Certificate        CertificateFiles
+	Certificate CertificateFiles
+	// SystemRoots is the file of the authorities that its machine trusts (SYSTEM_ROOTS);
+	// empty where it does not say.
+	SystemRoots        string
 	ClusterID, Network string
 	InterceptionMode   InterceptionMode
 	// DNSCapture says that applications beside it find services by the addresses
@@ -146,6 +149,7 @@ func ParseProxy(node *corev3.Node) (_ *Proxy, err error) {
 	if p.Certificate, err = certificateFiles(metadata); err != nil {
 		return nil, fmt.Errorf("node id %q: %w", node.GetId(), err)
 	}
+	p.SystemRoots = text(metadata["SYSTEM_ROOTS"])
 	p.EnvoyVersion = build(node)
 	return p, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/xds/bootstrap"
+	"github.com/portolan-mesh/portolan/xds/generate/secret"
 )
 
 // bootstrapFlags are the flags of bootstrap that must be checked or converted before
@@ -60,6 +61,7 @@ GRPC_XDS_BOOTSTRAP, and call services as xds:///HOST:PORT.`,
 	f.StringVar(&o.Certificate.Chain, "cert", "", "file of the proxy's machine with its own certificate and the chain of that, which it shows where a rule or a Gateway has ISTIO_MUTUAL; the proxy reads it, and again when it is replaced")
 	f.StringVar(&o.Certificate.Key, "key", "", "file with the key of --cert")
 	f.StringVar(&o.Certificate.Roots, "ca", "", "file with the authorities that the proxy trusts there")
+	f.StringVar(&o.SystemRoots, "system-roots", "", "file of the proxy's machine with the authorities that it trusts, for rules that originate TLS and name none (default "+secret.SystemRoots+", as on Debian, Ubuntu and Alpine)")
 	f.BoolVar(&flags.delta, "delta", true, "ask for changes only (delta xDS)")
 	f.BoolVar(&flags.stateOfTheWorld, "state-of-the-world", false, "ask for all resources of a type at each change, instead of --delta")
 	f.StringSliceVar(&o.XDSAddresses, "xds-address", []string{bootstrap.DefaultXDSAddress}, "host:port where a server of the control plane serves xDS; may be repeated: the proxy uses one that answers")

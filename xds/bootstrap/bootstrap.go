@@ -103,6 +103,7 @@ func (o Options) metadata() map[string]*structpb.Value {
 		"CLUSTER_ID":        o.ClusterID,
 		"NETWORK":           o.Network,
 		"INTERCEPTION_MODE": string(o.InterceptionMode),
+		"SYSTEM_ROOTS":      o.SystemRoots,
 	} {
 		if value != "" {
 			out[name] = structpb.NewStringValue(value)

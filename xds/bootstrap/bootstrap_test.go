@@ -42,7 +42,7 @@ func TestTheServerReadsTheNode(t *testing.T) {
 		Type: discovery.Sidecar, IPs: []string{"10.0.0.1", "fd00::1"}, Name: "web-1", Namespace: "shop", Domain: "mesh.example",
 		ClusterID: "east", Network: "dmz", Labels: labels.Instance{"app": "web", "version": "v1"}, ServiceAccount: "web",
 		InterceptionMode: discovery.InterceptionRedirect, IstioVersion: "1.30.2", Locality: "eu/a/rack-7",
-		Certificate: discovery.CertificateFiles{Chain: "/etc/mesh/cert.pem", Key: "/etc/mesh/key.pem", Roots: "/etc/mesh/ca.pem"},
+		Certificate: discovery.CertificateFiles{Chain: "/etc/mesh/cert.pem", Key: "/etc/mesh/key.pem", Roots: "/etc/mesh/ca.pem"}, SystemRoots: "/etc/pki/tls/certs/ca-bundle.crt",
 	}
 	router := minimal()
 	router.Type = discovery.Router
@@ -59,7 +59,7 @@ func TestTheServerReadsTheNode(t *testing.T) {
 			ID: "sidecar~10.0.0.1~web-1.shop~shop.svc.mesh.example", Type: discovery.Sidecar, IPAddresses: []string{"10.0.0.1", "fd00::1"},
 			Name: "web-1.shop", DNSDomain: "shop.svc.mesh.example", Namespace: "shop",
 			MetadataLabels: labels.Instance{"app": "web", "version": "v1"}, ServiceAccount: "web", ClusterID: "east", Network: "dmz",
-			InterceptionMode: discovery.InterceptionRedirect, Version: "1.30.2", Locality: "eu/a/rack-7", Certificate: full.Certificate,
+			InterceptionMode: discovery.InterceptionRedirect, Version: "1.30.2", Locality: "eu/a/rack-7", Certificate: full.Certificate, SystemRoots: full.SystemRoots,
 		}},
 		"router": {router, discovery.Proxy{
 			ID: "router~10.0.0.1~web-1.shop~shop.svc.cluster.local", Type: discovery.Router, IPAddresses: []string{"10.0.0.1"},

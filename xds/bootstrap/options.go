@@ -78,6 +78,9 @@ type Options struct {
 	// Certificate is the proxy's own, in files of its machine that it reads and watches
 	// itself: all of them, by absolute paths, or none.
 	Certificate discovery.CertificateFiles
+	// SystemRoots is the file of the authorities that the proxy's machine trusts, by an
+	// absolute path; empty leaves it to the server.
+	SystemRoots string
 	// AdminAddress is where Envoy's own interface listens, which lets whoever
 	// reaches it stop the proxy: DefaultAdminAddress where it is empty, AdminOff
 	// for none.
@@ -149,6 +152,9 @@ func (o Options) validate(types ...discovery.ProxyType) error {
 		case file.path != "" && !path.IsAbs(file.path):
 			fault("%s %q: must be an absolute path, of the proxy's machine", file.option, file.path)
 		}
+	}
+	if o.SystemRoots != "" && !path.IsAbs(o.SystemRoots) {
+		fault("system roots %q: must be an absolute path, of the proxy's machine", o.SystemRoots)
 	}
 	if o.AdminAddress != AdminOff {
 		host, _, err := hostPort(o.AdminAddress)

@@ -132,6 +132,10 @@ func (v *View) CertificateFiles() discovery.CertificateFiles {
 	return v.ask(Self, selfFiles, "").(discovery.CertificateFiles)
 }
 
+// SystemRoots is the file of the authorities that the workload's machine trusts; empty
+// where it does not say.
+func (v *View) SystemRoots() string { return v.ask(Self, selfRoots, "").(string) }
+
 // ownSecret is the key of a secret of the proxy's namespace. Proxies of another namespace
 // do not share what was built from it.
 func (v *View) ownSecret(name string) string {

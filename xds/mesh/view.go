@@ -161,6 +161,7 @@ const (
 	selfCertified = "certified"
 	selfFiles     = "certificate"
 	selfSecrets   = "secrets"
+	selfRoots     = "systemRoots"
 
 	selfShortNames = "shortNames"
 )
@@ -196,6 +197,11 @@ func (selfTable) answer(v *View, key, args string) any {
 			return discovery.CertificateFiles{}
 		}
 		return v.workload.Certificate
+	case selfRoots:
+		if v.workload == nil {
+			return ""
+		}
+		return v.workload.SystemRoots
 	case selfSecrets:
 		return v.workload != nil && v.workload.MayHaveSecrets()
 	case selfShortNames:

@@ -233,6 +233,8 @@ type Node struct {
 	Locality string
 	// Certified: it has a certificate of its own, in files.
 	Certified bool
+	// SystemRoots is the file of the authorities that its machine trusts; not said.
+	SystemRoots string
 	// Remote: it connects from another machine than the server's.
 	Remote bool
 }
@@ -273,6 +275,7 @@ func (n Node) Proxy(tb testing.TB) *discovery.Proxy {
 			"DNS_CAPTURE":           structpb.NewBoolValue(n.DNSCapture),
 			"ENABLE_SELF_DISCOVERY": structpb.NewBoolValue(n.SelfDiscovery),
 			"HTTP_PROXY_PORT":       structpb.NewStringValue(n.HTTPProxyPort),
+			"SYSTEM_ROOTS":          structpb.NewStringValue(n.SystemRoots),
 			"TLS_CLIENT_CERT_CHAIN": structpb.NewStringValue(chain),
 			"TLS_CLIENT_KEY":        structpb.NewStringValue(key),
 			"TLS_CLIENT_ROOT_CERT":  structpb.NewStringValue(roots),

@@ -1,6 +1,7 @@
 package secret
 
 import (
+	"cmp"
 	"iter"
 	"strings"
 
@@ -36,6 +37,9 @@ func build(v *mesh.View, name string) (proto.Message, error) {
 	if chain, key, ok := names.ParseFileCert(name); ok {
 		return envoy.CertificateFileSecret(name, chain, key), nil
 	}
+	if name == names.SystemRoots {
+		return envoy.RootsFileSecret(name, cmp.Or(v.SystemRoots(), SystemRoots)), nil
+	}
 	if roots, ok := strings.CutPrefix(name, names.FileRootPrefix); ok && roots != "" {
 		return envoy.RootsFileSecret(name, roots), nil
 	}
@@ -51,6 +55,10 @@ func build(v *mesh.View, name string) (proto.Message, error) {
 	}
 	return nil, nil
 }
+
+// SystemRoots is where Debian, Ubuntu, Alpine and the images of Envoy have the authorities
+// that a machine trusts. Envoy does not look for them by itself.
+const SystemRoots = "/etc/ssl/certs/ca-certificates.crt"
 
 // stored makes a secret of the store. A name with the suffix of roots is for these, unless
 // there is a pair of that very name.

@@ -84,9 +84,14 @@ func TestSecret(t *testing.T) {
 			"file-cert:~":                          "",
 			"file-root:/tls/roots.crt":             "/tls/roots.crt in /tls",
 			"file-root:":                           "",
+			"file-root:system":                     "/etc/ssl/certs/ca-certificates.crt in /etc/ssl/certs",
 			"default":                              "/certs/own.crt /certs/own.key in /certs",
 			"ROOTCA":                               "/certs/roots.crt in /certs",
 		}},
+		"on another system": {
+			xdstest.Node{Type: discovery.Router, Namespace: "edge", SystemRoots: "/etc/pki/tls/certs/ca-bundle.crt"},
+			map[string]string{"file-root:system": "/etc/pki/tls/certs/ca-bundle.crt in /etc/pki/tls/certs"},
+		},
 		"without a certificate": {xdstest.Node{Type: discovery.Router, Namespace: "edge"}, map[string]string{"default": "", "ROOTCA": "", "kubernetes://all": "a pair"}},
 		"from another machine":  {xdstest.Node{Type: discovery.Router, Namespace: "edge", Remote: true}, map[string]string{"kubernetes://all": "", "file-root:/roots.crt": "/roots.crt in /"}},
 		"from another machine with an identity": {
