@@ -155,12 +155,21 @@ type calls struct {
 
 func startCalls(t testing.TB, port int) *calls {
 	t.Helper()
+	return startCallsOf(t, func(ctx context.Context) error {
+		_, err := greeting(ctx, port)
+		return err
+	})
+}
+
+// startCallsOf is startCalls with a call of any sort.
+func startCallsOf(t testing.TB, call func(context.Context) error) *calls {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	c := &calls{t: t}
 	var running sync.WaitGroup
 	running.Go(func() {
 		for ctx.Err() == nil {
-			_, err := greeting(context.WithoutCancel(ctx), port)
+			err := call(context.WithoutCancel(ctx))
 			c.mu.Lock()
 			if err == nil {
 				c.served++

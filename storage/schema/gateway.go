@@ -55,11 +55,7 @@ func checkServer(c checker, s *networking.Server) {
 		} else {
 			checkServerTLS(c.at("tls"), s.Tls)
 		}
-		if p == protocolHTTPS && (s.Tls == nil || endsTLS(s.Tls)) {
-			c.unserved(s.ProtoReflect(), serverServed())
-			return
-		}
-		c.insecure(serverNotServed, s.Port.Protocol, s.Port.Number)
+		c.unserved(s.ProtoReflect(), serverServed())
 	case protocolTCP, "mongo", "mysql", "redis":
 		if s.Tls != nil {
 			c.at("tls").fail("needs protocol HTTPS or TLS: use TLS for a server that ends TLS and passes on what is within")
@@ -70,12 +66,6 @@ func checkServer(c checker, s *networking.Server) {
 			c.notServed(serverNotServed, s.Port.Protocol, s.Port.Number)
 		}
 	}
-}
-
-// endsTLS says whether the mode of a server is one in which proxies end TLS.
-func endsTLS(t *networking.ServerTLSSettings) bool {
-	mode := t.GetMode()
-	return mode != networking.ServerTLSSettings_PASSTHROUGH && mode != networking.ServerTLSSettings_AUTO_PASSTHROUGH
 }
 
 const serverNotServed = "is a server of protocol %s on port %d, which is not served yet and has no effect"

@@ -784,7 +784,6 @@ func TestGatewayRules(t *testing.T) {
 				"spec.servers[1].tls: is missing: protocol TLS needs it",
 			},
 			warned: []string{
-				"spec.servers[1] is a server of protocol TLS on port 444, which is not served yet and has no effect",
 				"spec.servers[2] is a server of protocol UDP on port 445, which is not served yet and has no effect",
 			}},
 	})

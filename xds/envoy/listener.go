@@ -180,6 +180,12 @@ const (
 // HTTP that is not encrypted.
 func PlaintextHTTP() []string { return []string{ProtocolHTTP, ProtocolH2C} }
 
+// MeshProtocols are the application protocols that workloads of the mesh offer each other
+// in the handshake of TLS. (Istio: allIstioMtlsALPNs.)
+func MeshProtocols() []string {
+	return []string{"istio", "istio-peer-exchange", "istio-http/1.0", "istio-http/1.1", "istio-h2"}
+}
+
 // FilterChainOptions describe a filter chain: its match, in which all conditions must
 // hold, and its filters. Without a match it gets every connection.
 type FilterChainOptions struct {

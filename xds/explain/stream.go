@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/listener"
@@ -28,7 +29,7 @@ func (e *explainer) streamRoute(request simulate.Request, result simulate.Result
 	switch vs := e.context.VirtualService(key.Path()); {
 	case vs == nil:
 	case e.proxy.Type == discovery.Router:
-		out.Field, _ = listener.GatewayFieldOf(e.view(), result.Listener, vs)
+		out.Field, _ = listener.GatewayFieldOf(e.view(), result.Listener, vs, result.Chain)
 	default:
 		egress, _ := route.ListenerOf(e.view(), request.Port)
 		port := request.Port
@@ -41,12 +42,34 @@ func (e *explainer) streamRoute(request simulate.Request, result simulate.Result
 	return out
 }
 
+// asked are the listeners of a gateway's port or socket.
+func (e *explainer) asked() []*routing.Listener {
+	return slices.DeleteFunc(route.GatewayListenersAt(e.view(), e.serverPort()), func(l *routing.Listener) bool {
+		return e.via != "" && l.Bind != e.via
+	})
+}
+
+// passesTLS says whether a gateway passes TLS to the host on, or what is in it, as bytes: the
+// server of the port with the most specific host that covers it does.
+func (e *explainer) passesTLS() bool {
+	var best *routing.Server
+	var most host.Name
+	for _, l := range e.asked() {
+		for _, s := range l.Servers {
+			for _, h := range s.Hosts {
+				if s.Kind().IsTLS() && host.Name(e.host).SubsetOf(h.Name) && (best == nil || h.Name.SubsetOf(most)) {
+					best, most = s, h.Name
+				}
+			}
+		}
+	}
+	return best != nil && !best.Kind().RoutesHTTP()
+}
+
 // passesBytes says whether a gateway passes the connections to a port or a socket on as
 // bytes: a server for TCP has it, and none of HTTP.
 func (e *explainer) passesBytes() bool {
-	listeners := slices.DeleteFunc(route.GatewayListenersAt(e.view(), e.serverPort()), func(l *routing.Listener) bool {
-		return e.via != "" && l.Bind != e.via
-	})
+	listeners := e.asked()
 	return len(listeners) > 0 && !slices.ContainsFunc(listeners, func(l *routing.Listener) bool {
 		return slices.ContainsFunc(l.Servers, func(s *routing.Server) bool { return s.Kind().RoutesHTTP() })
 	})

@@ -48,6 +48,8 @@ func (e *explainer) request(p *simulate.Proxy) (r simulate.Request, known bool) 
 		r.Protocol, r.SNI = simulate.TLS, e.sni
 	case byBytes && !ip.IsValid() && isTLS(service, e.port): // clients ask for the name that they call
 		r.Protocol, r.SNI = simulate.TLS, e.host
+	case !e.http && e.proxy.Type == discovery.Router && e.passesTLS():
+		r.Protocol, r.SNI = simulate.TLS, e.host
 	case byBytes && isTCP(service, e.port), !e.http && e.proxy.Type == discovery.Router && e.passesBytes():
 		r.Protocol = simulate.TCP
 	}

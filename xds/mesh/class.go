@@ -38,6 +38,9 @@ type Class struct {
 	Sidecar string
 	// Gateways are the paths of the Gateways that select a router, in order.
 	Gateways string
+	// Passed are the hosts of the services that a router passes TLS on to by the names of
+	// their clusters: those of the servers of its Gateways with AUTO_PASSTHROUGH, in order.
+	Passed string
 	// Selectors lists the selectors of source labels in the configuration that match the
 	// proxy's labels.
 	Selectors string
@@ -94,6 +97,7 @@ func (p *PushContext) ClassOf(proxy *discovery.Proxy) Class {
 	c.Traits = p.traitsAt(place)
 	if proxy.Type == discovery.Router {
 		c.Gateways = p.selectedGateways(workload)
+		c.Passed = p.passedHosts(c.Gateways)
 	} else if s := p.selectSidecar(proxy.Namespace, workload); s != nil {
 		c.Sidecar = s.Config.Key().Path()
 	}

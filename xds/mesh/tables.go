@@ -44,6 +44,7 @@ const (
 	Routes         // RouteRow of VirtualServices with http routes, by RouteKey
 	Streams        // RouteRow of VirtualServices with tcp or tls routes, by host
 	GatewayStreams // RouteRow of VirtualServices with tcp or tls routes of gateways, by GatewayStreamKey
+	PassedServices // the services of all hosts, by one key
 	Destinations   // ImportRow by host
 	Rules          // RuleRow by host or pattern
 
@@ -86,6 +87,7 @@ var tables = [tableCount]table{
 	Routes:         routeRows,
 	Streams:        streamRows,
 	GatewayStreams: gatewayStreamRows,
+	PassedServices: passedRows,
 	Destinations:   importRows,
 	Rules:          ruleRows,
 }

@@ -149,6 +149,7 @@ func (v *View) Shape() Shape { return v.class.Shape }
 // The queries about the class itself.
 const (
 	selfGateways  = "gateways"
+	selfPassed    = "passed"
 	selfSidecar   = "sidecar"
 	selfNamespace = "namespace"
 	selfLabels    = "labels"
@@ -173,6 +174,8 @@ func (selfTable) answer(v *View, key, args string) any {
 	switch key {
 	case selfGateways:
 		return v.class.Gateways
+	case selfPassed:
+		return v.class.passes(host.Name(args))
 	case selfSidecar:
 		return v.scope.Sidecar
 	case selfNamespace:

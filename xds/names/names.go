@@ -91,7 +91,7 @@ func ParseFileCert(name string) (cert, key string, ok bool) {
 	return cert, key, ok && cert != "" && key != "" && !strings.Contains(key, fileSeparator)
 }
 
-const nameSeparator = "|"
+const nameSeparator, sniSeparator = "|", "_."
 
 // Cluster names the cluster of a port of host, of one subset or, where
 // subset is empty, of all its endpoints: outbound|80|v1|web.example.com.
@@ -125,6 +125,25 @@ func ParseCluster(name string) (ref ClusterRef, ok bool) {
 		return ClusterRef{}, false
 	}
 	return ClusterRef{Direction: direction, Port: uint32(port), Subset: parts[2], Host: parts[3]}, true
+}
+
+// SNICluster names the cluster to which a gateway passes TLS whose client asks for that
+// name: outbound_.80_.v1_.web.example.com. (Istio: the SNI-DNAT cluster.)
+func SNICluster(port uint32, subset, host string) string {
+	return strings.Join([]string{string(Outbound), portText(port), subset, host}, sniSeparator)
+}
+
+// ParseSNICluster reads a name that SNICluster has made.
+func ParseSNICluster(name string) (ref ClusterRef, ok bool) {
+	parts := strings.SplitN(name, sniSeparator, 4)
+	if len(parts) != 4 || parts[0] != string(Outbound) || strings.Contains(parts[3], sniSeparator) {
+		return ClusterRef{}, false
+	}
+	port, err := strconv.ParseUint(parts[1], 10, 16)
+	if err != nil || SNICluster(uint32(port), parts[2], parts[3]) != name {
+		return ClusterRef{}, false
+	}
+	return ClusterRef{Direction: Outbound, Port: uint32(port), Subset: parts[2], Host: parts[3]}, true
 }
 
 // IsUnix says whether host is not a host but a Unix domain socket: a path, or

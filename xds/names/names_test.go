@@ -14,6 +14,8 @@ func TestNames(t *testing.T) {
 	for name, c := range map[string]struct{ got, want string }{
 		"outbound cluster":       {names.Cluster(names.Outbound, 80, "", "web.example.com"), "outbound|80||web.example.com"},
 		"subset cluster":         {names.Cluster(names.Outbound, 80, "v1", "web.example.com"), "outbound|80|v1|web.example.com"},
+		"cluster by SNI":         {names.SNICluster(80, "", "web.example.com"), "outbound_.80_._.web.example.com"},
+		"subset by SNI":          {names.SNICluster(80, "v1", "web.example.com"), "outbound_.80_.v1_.web.example.com"},
 		"inbound cluster":        {names.InboundCluster(8080), "inbound|8080||"},
 		"statistics":             {names.AltStat("outbound|80||web.example.com"), "outbound|80||web.example.com;"},
 		"listener":               {names.Listener("0.0.0.0", 80), "0.0.0.0_80"},
@@ -73,6 +75,28 @@ func TestParseClusterName(t *testing.T) {
 		"":                                   {},
 	} {
 		got, ok := names.ParseCluster(name)
+		if ok != (want != names.ClusterRef{}) || got != want {
+			t.Errorf("%q: got %+v, %t; want %+v", name, got, ok, want)
+		}
+	}
+}
+
+func TestParseSNICluster(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]names.ClusterRef{
+		"outbound_.80_._.web.example.com":      {Direction: names.Outbound, Port: 80, Host: "web.example.com"},
+		"outbound_.443_.v1_.web.example.com":   {Direction: names.Outbound, Port: 443, Subset: "v1", Host: "web.example.com"},
+		"outbound|80||web.example.com":         {},
+		"inbound_.80_._.web.example.com":       {},
+		"outbound_.080_._.web.example.com":     {},
+		"outbound_.70000_._.web.example.com":   {},
+		"outbound_.80_.v1_.web_.example.com":   {},
+		"outbound_.80_.web.example.com":        {},
+		"outbound_.http_._.web.example.com":    {},
+		"prefix_outbound_.80_._.a.example.com": {},
+		"":                                     {},
+	} {
+		got, ok := names.ParseSNICluster(name)
 		if ok != (want != names.ClusterRef{}) || got != want {
 			t.Errorf("%q: got %+v, %t; want %+v", name, got, ok, want)
 		}

@@ -105,9 +105,14 @@ func filterChain(l *listenerv3.Listener, r Request) (*listenerv3.FilterChain, er
 	chains = narrow(chains, func(m *listenerv3.FilterChainMatch) (int, bool) {
 		return rank(m.GetTransportProtocol() != "", m.GetTransportProtocol() == transport)
 	})
-	found := inspected(l, r)
+	offered := []string{inspected(l, r)}
+	if transport == "tls" {
+		offered = r.ALPN
+	}
 	chains = narrow(chains, func(m *listenerv3.FilterChainMatch) (int, bool) {
-		return rank(len(m.GetApplicationProtocols()) > 0, slices.Contains(m.GetApplicationProtocols(), found))
+		return rank(len(m.GetApplicationProtocols()) > 0, slices.ContainsFunc(offered, func(p string) bool {
+			return slices.Contains(m.GetApplicationProtocols(), p)
+		}))
 	})
 	switch {
 	case len(chains) > 1:

@@ -106,10 +106,12 @@ type Request struct {
 	Inbound  bool
 	Protocol Protocol
 	SNI      string // the name that clients of TLS and HTTPS ask for; none, and of HTTPS the name in Host
-	Host     string // Address and port
-	Path     string // "/"; with the query
-	Method   string // GET
-	Headers  map[string]string
+	// ALPN are the application protocols that the client of TLS offers; none.
+	ALPN    []string
+	Host    string // Address and port
+	Path    string // "/"; with the query
+	Method  string // GET
+	Headers map[string]string
 }
 
 func (r Request) withDefaults() Request {

@@ -86,6 +86,7 @@ const (
 	NoneUncaptured     Code = "PTL0214"
 	WorkloadUnselected Code = "PTL0215"
 	CertificateMissing Code = "PTL0311"
+	NameOutside        Code = "PTL0331"
 	SecretClosed       Code = "PTL0351"
 	CertificateEnds    Code = "PTL0352"
 	HostUncertified    Code = "PTL0353"
@@ -152,8 +153,8 @@ var kinds = []Kind{
 	{HostUnresolved, "", Error, status.ResolvedRefs, "an HTTP route leads to a service with resolution DYNAMIC_DNS from a port that no such service has", "sidecars do not look hosts up on the port, and answer requests that take the route with 503"},
 	{MatchPort, "", Warning, status.ResolvedRefs, "a match for sidecars is for a port that no service of the hosts has", "the match has no effect"},
 	{MatchGateway, "", Warning, status.ResolvedRefs, "a match names a gateway that is none of those of its VirtualService", "the match has no effect for that gateway"},
-	{ServerUnrouted, "", Warning, status.ResolvedRefs, "a server of a Gateway passes bytes, and no tcp route is for it", "no proxy listens on its port"},
-	{RoutesUnserved, "", Warning, status.ResolvedRefs, "http or tcp routes are for a Gateway without a server of the kind for their hosts and ports", "the gateway does not have the routes"},
+	{ServerUnrouted, "", Warning, status.ResolvedRefs, "a server of a Gateway passes connections on, and no tcp or tls route is for it", "proxies close what comes to it, and do not listen where nothing else has the port"},
+	{RoutesUnserved, "", Warning, status.ResolvedRefs, "http, tcp or tls routes are for a Gateway without a server of the kind for their hosts and ports", "the gateway does not have the routes"},
 	{SourceShadowed, "", Warning, status.Conflicted, "two sources of configuration have an object of one kind, namespace and name", "that of the source that comes first is used alone"},
 	{ZonesUnknown, "", Info, status.ResolvedRefs, "a DestinationRule has load shared among zones, and no proxy that it is for knows the endpoints of its own service", "proxies prefer their region, and no zone"},
 	{RuleOfNobody, "", Info, status.ResolvedRefs, "no known proxy is in a namespace whose proxies use a DestinationRule: those of its own, or where it is in the namespace of the service or in the root namespace, those that it is exported to", "the rule has no effect until one is"},
@@ -162,6 +163,7 @@ var kinds = []Kind{
 	{NoneUncaptured, "", Warning, status.PartlyServed, "a ServiceEntry has resolution NONE, and sidecars that capture no traffic see it", "calls through these sidecars fail, as they do not know where the client was going"},
 	{WorkloadUnselected, "", Info, status.ResolvedRefs, "no ServiceEntry selects a WorkloadEntry", "it is an endpoint of no service, and a proxy at its address has neither its labels nor its locality, until one does"},
 	{CertificateMissing, "", Error, status.ResolvedRefs, "a server of a Gateway ends TLS, and its proxies lack a certificate for it", "proxies refuse what comes for its hosts, until they have one"},
+	{NameOutside, "", Error, status.ResolvedRefs, "a tls route of a gateway names a host of no server that passes TLS and that the route is for", "gateways close connections that ask for the name"},
 	{SecretClosed, "", Error, status.PartlyServed, "a secret is sealed with a key that the leading server lacks", "proxies of that server do not get the secret"},
 	{CertificateEnds, "", Warning, status.PartlyServed, "a certificate in a secret has ended, ends within 30 days, or is not valid yet", "peers refuse it once it has ended, and before it is valid"},
 	{HostUncertified, "", Warning, status.ResolvedRefs, "a host of a server of a Gateway is none of the names of the server's certificate", "clients that verify the certificate refuse the connection"},

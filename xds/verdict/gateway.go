@@ -36,10 +36,13 @@ func (j *judge) gateway(object *config.Config) {
 		switch lost := j.lost(object, s); {
 		case lost != nil:
 			j.add(serverConflict(object, i, lost))
-		case s.PassesBytes():
-			j.unrouted(object, i, s)
-		case s.Kind().EndsTLS():
-			j.uncertified(object, i, s)
+		default:
+			if s.RoutesTCP() || s.PassesTLS() {
+				j.unrouted(object, i, s)
+			}
+			if s.Kind().EndsTLS() {
+				j.uncertified(object, i, s)
+			}
 		}
 		j.uncovered(object, i, s)
 	}
@@ -96,15 +99,24 @@ func (j *judge) uncertified(object *config.Config, i int, s *routing.Server) {
 	}
 }
 
-// unrouted judges whether a tcp route is for a server that passes bytes.
+// unrouted judges whether a tcp or tls route is for a server that passes connections on.
 func (j *judge) unrouted(object *config.Config, i int, s *routing.Server) {
-	if vs, _ := j.view(object.Namespace).GatewayTCPRoute(s); vs != nil {
+	kind, effect := "tcp", "no proxy listens there"
+	if s.PassesTLS() {
+		for range j.view(object.Namespace).GatewayNames(s) {
+			return
+		}
+		kind = "tls"
+	} else if vs, _ := j.view(object.Namespace).GatewayTCPRoute(s); vs != nil {
 		return
+	}
+	if s.Kind().IsTLS() {
+		effect = "proxies close it"
 	}
 	j.add(Verdict{
 		Code: ServerUnrouted, Field: at("spec.servers", i),
-		Message: fmt.Sprintf("passes on what comes to %s, and no tcp route is for it: no proxy listens there", placeOf(s)),
-		Remedy:  "add a VirtualService that names the Gateway and a host of the server, with a tcp route, or mend the gateways, hosts and ports of one",
+		Message: fmt.Sprintf("passes on what comes to %s, and no %s route is for it: %s", placeOf(s), kind, effect),
+		Remedy:  fmt.Sprintf("add a VirtualService that names the Gateway and a host of the server, with a %s route, or mend the gateways, hosts and ports of one", kind),
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -41,19 +42,31 @@ func (j *judge) gatewayRoutes(vs *routing.VirtualService) {
 		}
 	}
 	for i, r := range vs.Spec.GetTcp() {
-		j.ignoredOnGateways(vs, r, at("spec.tcp", i))
+		ignoredOnGateways(j, vs, r.GetMatch(), at("spec.tcp", i))
 		switch {
 		case slices.ContainsFunc(all, func(g bound) bool { return g.tcp[i] }):
 			useless = false
 			j.tcpBefore(vs, i, all)
-		case onSidecars && forSidecars(r):
+		case onSidecars && forSidecars(r.GetMatch()):
 			useless = false
 		case routing.ForGateways(vs, r.GetMatch()):
 			j.add(unservedRoutes(at("spec.tcp", i), "is for TCP, and no TCP server of %s has its hosts and ports", all))
 		}
 	}
+	for i, r := range vs.Spec.GetTls() {
+		ignoredOnGateways(j, vs, r.GetMatch(), at("spec.tls", i))
+		switch {
+		case slices.ContainsFunc(all, func(g bound) bool { return g.tls[i] }):
+			useless = false
+			j.namesOnGateways(vs, i, all)
+		case onSidecars && forSidecars(r.GetMatch()):
+			useless = false
+		case routing.ForGateways(vs, r.GetMatch()):
+			j.add(unservedRoutes(at("spec.tls", i), "is for TLS that is passed on, and no server of %s with tls.mode PASSTHROUGH has its names and ports", all))
+		}
+	}
 	for _, g := range all {
-		if !useless && !g.http && !slices.Contains(g.tcp, true) && len(vs.Spec.GetTls()) == 0 {
+		if !useless && !g.http && !slices.Contains(g.tcp, true) && !slices.Contains(g.tls, true) {
 			j.add(unservedRoutes(at("spec.gateways", g.index), "is a Gateway for none of the routes, and no server of %s has their protocol, hosts and ports", []bound{g}))
 		}
 	}
@@ -66,6 +79,7 @@ type bound struct {
 	servers []*routing.Server
 	http    bool   // the http routes
 	tcp     []bool // each tcp route
+	tls     []bool // each tls route
 }
 
 // servedBy finds what of a VirtualService one of its gateways serves. It is false where
@@ -77,19 +91,22 @@ func (j *judge) servedBy(vs *routing.VirtualService, index int, name string) (bo
 	if j.object(g.key) == nil {
 		return g, false
 	}
-	g.tcp = make([]bool, len(vs.Spec.GetTcp()))
+	g.tcp, g.tls = make([]bool, len(vs.Spec.GetTcp())), make([]bool, len(vs.Spec.GetTls()))
 	known := false
 	for _, s := range j.mesh().Gateway(g.key.Path()).Servers {
 		if !slices.ContainsFunc(vs.Hosts, func(h host.Name) bool { return s.Serves(vs, h) }) {
 			continue
 		}
-		if known = true; !s.Kind().RoutesHTTP() && !s.PassesBytes() {
+		if known = true; s.Kind() == routing.NotServed {
 			return g, false
 		}
 		g.servers = append(g.servers, s)
 		g.http = g.http || s.Kind().RoutesHTTP() && len(vs.Spec.GetHttp()) > 0
 		for i, r := range vs.Spec.GetTcp() {
 			g.tcp[i] = g.tcp[i] || s.Takes(vs, r)
+		}
+		for m := range s.NameMatches(vs) {
+			g.tls[m.Route] = true
 		}
 	}
 	return g, known
@@ -105,13 +122,13 @@ func unservedRoutes(field, reason string, of []bound) Verdict {
 	return Verdict{
 		Code: RoutesUnserved, Field: field, Other: of[0].key,
 		Message: fmt.Sprintf(reason, strings.Join(names, ", ")) + ": it has no effect there",
-		Remedy:  "add a server of the protocol, or mend the routes: http is for servers of HTTP, and tcp for those of TCP",
+		Remedy:  "add a server of the protocol, or mend the routes: http is for servers of HTTP, tcp for those of TCP, and tls for those with tls.mode PASSTHROUGH",
 	}
 }
 
-// forSidecars says whether a match of a tcp route is for sidecars.
-func forSidecars(r *networking.TCPRoute) bool {
-	return len(r.GetMatch()) == 0 || slices.ContainsFunc(r.GetMatch(), func(m *networking.L4MatchAttributes) bool {
+// forSidecars says whether one of the matches of a tcp or tls route is for sidecars.
+func forSidecars[M routing.StreamMatch](matches []M) bool {
+	return len(matches) == 0 || slices.ContainsFunc(matches, func(m M) bool {
 		return len(m.GetGateways()) == 0 || slices.Contains(m.GetGateways(), mesh.MeshGateway)
 	})
 }
@@ -149,18 +166,105 @@ func (j *judge) tcpBefore(vs *routing.VirtualService, i int, all []bound) {
 	j.add(v)
 }
 
-// ignoredOnGateways judges the conditions of a tcp route that do not count on gateways.
-func (j *judge) ignoredOnGateways(vs *routing.VirtualService, r *networking.TCPRoute, path string) {
-	for i, m := range r.GetMatch() {
-		if !routing.ForGateways(vs, []*networking.L4MatchAttributes{m}) {
+// ignoredOnGateways judges the conditions of a tcp or tls route that do not count on
+// gateways.
+func ignoredOnGateways[M interface {
+	routing.StreamMatch
+	proto.Message
+}](j *judge, vs *routing.VirtualService, matches []M, path string) {
+	for i, m := range matches {
+		if !routing.ForGateways(vs, []M{m}) {
 			continue
 		}
 		for _, field := range SetFields(m, at(path+".match", i), "destinationSubnets", "sourceLabels", "sourceNamespace") {
 			j.add(Verdict{
 				Code: Unexpected, Field: field,
-				Message: "does not count on gateways: the route takes every connection to the ports of its servers",
+				Message: "does not count on gateways: the route takes connections of every client and to every address of its servers",
 				Remedy:  "leave it out, or name mesh alone in the gateways of the match",
 			})
 		}
 	}
+}
+
+// namesOnGateways judges which names of a tls route no server has that it is for, or another
+// route, or another server of the port, has before it.
+func (j *judge) namesOnGateways(vs *routing.VirtualService, i int, all []bound) {
+	for k, m := range vs.Spec.GetTls()[i].GetMatch() {
+		if !routing.ForGateways(vs, []*networking.TLSMatchAttributes{m}) {
+			continue
+		}
+		for n, name := range m.GetSniHosts() {
+			field := at(at(at("spec.tls", i)+".match", k)+".sniHosts", n)
+			before, some, free := Verdict{}, false, false
+			for _, g := range all {
+				for _, s := range g.servers {
+					common := s.Common(vs, name)
+					if !s.PassesTLS() || !s.IsFor(vs, m) || len(common) == 0 {
+						continue
+					}
+					some = true
+					if of := j.nameBefore(vs, i, k, s, common, g); of.Message == "" {
+						free = true
+					} else {
+						before = of
+					}
+				}
+			}
+			switch {
+			case free:
+			case some:
+				before.Code, before.Field = SNITaken, field
+				before.Message = fmt.Sprintf("%q %s: this route is not used for the name", name, before.Message)
+				j.add(before)
+			default:
+				j.add(Verdict{
+					Code: NameOutside, Field: field, Other: all[0].key,
+					Message: fmt.Sprintf("%q is a host of no server that passes TLS and that the match is for: gateways close connections that ask for it", name),
+					Remedy:  "add it to the hosts of such a server, or mend the port and the gateways of the match",
+				})
+			}
+		}
+	}
+}
+
+// nameBefore says who has some names of a match of a tls route on a server before it, as the
+// end of a message and what to do; no message where one of the names is free.
+func (j *judge) nameBefore(vs *routing.VirtualService, i, k int, s *routing.Server, common []string, g bound) (v Verdict) {
+	looked := 0
+	has := map[string]Verdict{}
+	for _, t := range s.Gateway.Servers {
+		if t == s || t.Port() != s.Port() || t.Spec.GetBind() != s.Spec.GetBind() || !t.Kind().IsTLS() {
+			continue
+		}
+		for _, name := range t.Names {
+			has[name] = Verdict{
+				Other: g.key, Message: fmt.Sprintf("is a host of another server on port %d of %s", s.Port(), g.key),
+				Remedy: "take the host out of that server, or leave the name out here",
+			}
+		}
+	}
+	for o := range j.view(g.key.Namespace).GatewayNames(s) {
+		if looked++; looked > maxLooked || o.Of == vs && o.Route == i && o.Match == k {
+			break
+		}
+		for _, name := range o.Names {
+			if _, taken := has[name]; taken {
+				continue
+			}
+			field, of := at(at("spec.tls", o.Route)+".match", o.Match), Verdict{Remedy: "name it once for a server"}
+			if of.Message = fmt.Sprintf("has a route already, %s, which comes first", field); o.Of != vs {
+				of.Other = o.Of.Config.Key()
+				of.Message = fmt.Sprintf("has a route already, %s of %s, which comes first", field, of.Other)
+			}
+			has[name] = of
+		}
+	}
+	for _, name := range common {
+		of, taken := has[name]
+		if !taken {
+			return Verdict{}
+		}
+		v = of
+	}
+	return v
 }

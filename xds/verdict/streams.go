@@ -22,13 +22,6 @@ func (j *judge) streams(vs *routing.VirtualService, written *networking.VirtualS
 	for i, r := range vs.Spec.GetTls() {
 		j.streamDestinations(vs, at("spec.tls", i), r.GetRoute(), written.GetTls()[i].GetRoute())
 	}
-	gateway := slices.IndexFunc(vs.Gateways, func(name string) bool { return name != mesh.MeshGateway })
-	if gateway >= 0 && len(vs.Spec.GetTls()) > 0 {
-		j.add(Verdict{
-			Code: FieldNotServed, Field: "spec.tls",
-			Message: fmt.Sprintf("is not served yet for gateways: %s does not have these routes", vs.Gateways[gateway]),
-		})
-	}
 	if !slices.Contains(vs.Gateways, mesh.MeshGateway) {
 		return
 	}

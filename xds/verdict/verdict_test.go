@@ -241,7 +241,20 @@ func TestVerdicts(t *testing.T) {
 			name: "routes for ports that no service has, and for gateways",
 			objects: []string{entry, gateway("edge", edge), routes("v", `{hosts: [web.example.com], gateways: [mesh, edge], http: [{route: [{destination: {host: web.example.com}}]}],
 				tcp: [{route: [{destination: {host: web.example.com}}]}], tls: [{match: [{sniHosts: [web.example.com]}], route: [{destination: {host: web.example.com}}]}]}`)},
-			want: []string{"v PTL0137 spec.tcp", "v PTL0121 spec.tls", "v PTL0137 spec.tls"},
+			want: []string{"v PTL0137 spec.tcp", "v PTL0137 spec.tls"},
+		},
+		{
+			name: "servers that pass TLS, and routes for some of their names",
+			objects: []string{entry, gateway("edge", `{selector: {app: edge}, servers: [
+				{port: {number: 443, name: a, protocol: TLS}, tls: {mode: PASSTHROUGH}, hosts: ["*.example.com"]}, {port: {number: 444, name: b, protocol: HTTPS}, tls: {mode: PASSTHROUGH}, hosts: ["*"]},
+				{port: {number: 443, name: c, protocol: TLS}, tls: {mode: AUTO_PASSTHROUGH}, hosts: [c.example.com]}, {port: {number: 445, name: d, protocol: TLS}, tls: {mode: AUTO_PASSTHROUGH}, hosts: ["*"]}]}`),
+				routes("w", `{hosts: ["*"], gateways: [edge], tls: [{match: [{sniHosts: [a.example.com], port: 443, destinationSubnets: [10.0.0.0/8]}, {sniHosts: [b.example.com, a.example.com, c.example.com, o.example.org], port: 443}], route: [{destination: {host: web.example.com}}]}]}`),
+				routes("v", `{hosts: ["*"], gateways: [edge], tls: [{match: [{sniHosts: [b.example.com], port: 443}], route: [{destination: {host: web.example.com}}]}, {match: [{sniHosts: [b.example.com], port: 446}], route: [{destination: {host: web.example.com}}]}]}`)},
+			want: []string{
+				"edge PTL0171 spec.servers[1]", "v PTL0136 spec.tls[0].match[0].sniHosts[0] beside w", "v PTL0172 spec.tls[1] beside edge",
+				"w PTL0331 spec.tls[0].match[1].sniHosts[3] beside edge", "w PTL0128 spec.tls[0].match[0].destinationSubnets",
+				"w PTL0136 spec.tls[0].match[1].sniHosts[1]", "w PTL0136 spec.tls[0].match[1].sniHosts[2] beside edge",
+			},
 		},
 		{
 			name: "servers of TCP, and a route for one of them",

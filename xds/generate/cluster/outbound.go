@@ -27,16 +27,14 @@ type Outbound struct {
 	// its subsets, nil for the whole service.
 	Rule   *destination.Rule
 	Subset *networking.Subset
+	// Passes: it gets the TLS of clients as it comes, and begins none.
+	Passes bool
 }
 
 // Find looks up what an outbound cluster's name stands for; false where the view
 // has nothing of that name.
 func Find(v *mesh.View, name string) (Outbound, bool) {
-	ref, ok := names.ParseCluster(name)
-	if !ok || names.Cluster(names.Outbound, ref.Port, ref.Subset, ref.Host) != name {
-		return Outbound{}, false
-	}
-	row := v.Service(host.Name(ref.Host))
+	row, ref, passes := named(v, name)
 	if row == nil {
 		return Outbound{}, false
 	}
@@ -47,12 +45,25 @@ func Find(v *mesh.View, name string) (Outbound, bool) {
 	if v.Shape().Type == discovery.Proxyless && row.Service().Resolution == discovery.DynamicDNS {
 		return Outbound{}, false // gRPC has nothing like it
 	}
-	o := Outbound{Service: row, Port: port, Rule: v.Rule(row)}
+	o := Outbound{Service: row, Port: port, Rule: v.Rule(row), Passes: passes}
 	if ref.Subset == "" {
 		return o, true
 	}
 	o.Subset = o.Rule.Subset(ref.Subset)
 	return o, o.Subset != nil
+}
+
+// named is the service of a cluster's name, nil for none, and whether the cluster gets the
+// TLS of clients.
+func named(v *mesh.View, name string) (s *mesh.ServiceRow, ref names.ClusterRef, passes bool) {
+	if ref, passes = names.ParseSNICluster(name); passes {
+		return v.PassedService(host.Name(ref.Host)), ref, true
+	}
+	ref, ok := names.ParseCluster(name)
+	if !ok || names.Cluster(names.Outbound, ref.Port, ref.Subset, ref.Host) != name {
+		return nil, ref, false
+	}
+	return v.Service(host.Name(ref.Host)), ref, false
 }
 
 // Policy is the traffic policy that applies, nil for none.
@@ -171,7 +182,7 @@ func hostNames(v *mesh.View, d mesh.Delta, yield func(string) bool) bool {
 func ruleNames(v *mesh.View, d mesh.Delta, yield func(string) bool) bool {
 	for c := range d.Rules() {
 		for row := range d.HostsMatching(c.Key) {
-			if !rowNames(v, row, yield) || !subsetNames(row, c.Old, yield) || !subsetNames(row, c.New, yield) {
+			if !rowNames(v, row, yield) || !subsetNames(v, row, c.Old, yield) || !subsetNames(v, row, c.New, yield) {
 				return false
 			}
 		}
@@ -202,7 +213,7 @@ func rowNames(v *mesh.View, row *mesh.HostRow, yield func(string) bool) bool {
 				subsets = append(subsets, subset.GetName())
 			}
 		}
-		if !portNames(s, subsets, yield) {
+		if !portNames(v, s, subsets, yield) {
 			return false
 		}
 	}
@@ -211,7 +222,7 @@ func rowNames(v *mesh.View, row *mesh.HostRow, yield func(string) bool) bool {
 
 // subsetNames names the clusters that the subsets of a row of rules would make
 // of a host.
-func subsetNames(row *mesh.HostRow, rules *mesh.RuleRow, yield func(string) bool) bool {
+func subsetNames(v *mesh.View, row *mesh.HostRow, rules *mesh.RuleRow, yield func(string) bool) bool {
 	if rules == nil {
 		return true
 	}
@@ -222,17 +233,21 @@ func subsetNames(row *mesh.HostRow, rules *mesh.RuleRow, yield func(string) bool
 		}
 	}
 	for _, s := range row.Services {
-		if !portNames(s, subsets, yield) {
+		if !portNames(v, s, subsets, yield) {
 			return false
 		}
 	}
 	return true
 }
 
-func portNames(s *mesh.ServiceRow, subsets []string, yield func(string) bool) bool {
+// portNames names the clusters of the ports of a service, and those to which a gateway passes
+// TLS.
+func portNames(v *mesh.View, s *mesh.ServiceRow, subsets []string, yield func(string) bool) bool {
+	passes := v.Passes(s.Hostname)
 	for _, port := range s.Ports() {
 		for _, subset := range subsets {
-			if !yield(names.Cluster(names.Outbound, uint32(port.Number), subset, string(s.Hostname))) {
+			number, of := uint32(port.Number), string(s.Hostname)
+			if !yield(names.Cluster(names.Outbound, number, subset, of)) || passes && !yield(names.SNICluster(number, subset, of)) {
 				return false
 			}
 		}

@@ -1,8 +1,9 @@
 // Package listener generates listeners.
 //
-// A gateway has one for each address and port of its plaintext servers (gateway.go). One
-// for TCP has the connections go by the tcp route that is for it (gatewaytcp.go), and is
-// there only with such a route.
+// A gateway has one for each address and port of its servers (gateway.go). A server for TCP
+// has the connections go by the tcp route that is for it, and one that passes TLS has a
+// filter chain for each match of the tls routes that are for it, or for each service
+// (gatewaystreams.go). Without any such route there is no listener.
 //
 // A sidecar that captures traffic is invisible to clients. Their connections are
 // redirected to virtualOutbound, which hands each to the listener of its original

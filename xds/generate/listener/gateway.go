@@ -64,6 +64,12 @@ func (e *edge) build() (proto.Message, []resource.Need, error) {
 			e.https(s)
 		case routing.Bytes:
 			e.plainBytes(s)
+		case routing.TLSBytes:
+			e.endedBytes(s)
+		case routing.Passthrough:
+			e.passTLS(s)
+		case routing.AutoPassthrough:
+			e.passServices(s)
 		}
 	}
 	if len(e.list) == 0 {

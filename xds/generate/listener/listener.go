@@ -25,14 +25,15 @@ func (Generator) TypeURL() string { return resource.ListenerType }
 
 // Affected implements generate.Generator. The listeners of gateways, and those that a
 // Sidecar names, come and go with these objects, which change the proxy's class; where a
-// gateway passes bytes, also with its tcp routes, and where it ends TLS, with its secrets. All others come and go with the services
+// gateway passes bytes or TLS, also with its tcp and tls routes, or with services, and where
+// it ends TLS, with its secrets. All others come and go with the services
 // that the proxy sees.
 func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if v.Shape().Type == discovery.Router {
 			if d.Whole {
 				gatewayNames(v, yield)
-			} else if routedNames(v, d, yield) {
+			} else if streamNames(v, d, yield) {
 				certifiedNames(v, d, yield)
 			}
 			return

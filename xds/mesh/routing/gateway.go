@@ -180,6 +180,11 @@ func (s *Server) AsksForSecret(name string) bool {
 	})
 }
 
+// HasHost says whether a host of the server covers one, of any namespace.
+func (s *Server) HasHost(h host.Name) bool {
+	return slices.ContainsFunc(s.Hosts, func(o ServerHost) bool { return h.SubsetOf(o.Name) })
+}
+
 // Serves says whether a host of the server is for a VirtualService and overlaps with a
 // host of it.
 func (s *Server) Serves(vs *VirtualService, h host.Name) bool {

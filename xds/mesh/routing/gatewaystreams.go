@@ -119,10 +119,10 @@ func (s *Server) NameMatches(vs *VirtualService) iter.Seq[NameMatch] {
 		}
 		for i, r := range vs.Spec.GetTls() {
 			for k, m := range r.GetMatch() {
-				if !isFor(s, vs, []*networking.TLSMatchAttributes{m}) {
+				if !s.IsFor(vs, m) {
 					continue
 				}
-				if names := s.names(vs, m.GetSniHosts()); len(names) > 0 && !yield(NameMatch{vs, i, k, names}) {
+				if names := s.Common(vs, m.GetSniHosts()...); len(names) > 0 && !yield(NameMatch{vs, i, k, names}) {
 					return
 				}
 			}
@@ -130,8 +130,15 @@ func (s *Server) NameMatches(vs *VirtualService) iter.Seq[NameMatch] {
 	}
 }
 
-// names are what names of a VirtualService and the hosts of the server have in common.
-func (s *Server) names(vs *VirtualService, asked []string) []string {
+// IsFor says whether a match of a tls route of a VirtualService is for the gateway and port
+// of the server.
+func (s *Server) IsFor(vs *VirtualService, m *networking.TLSMatchAttributes) bool {
+	return isFor(s, vs, []*networking.TLSMatchAttributes{m})
+}
+
+// Common are what names of a VirtualService and the hosts of the server have in common: the
+// narrower of each two.
+func (s *Server) Common(vs *VirtualService, asked ...string) []string {
 	var out []string
 	for _, name := range asked {
 		for _, o := range s.Hosts {

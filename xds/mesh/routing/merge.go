@@ -96,5 +96,8 @@ func shares(first, s ServerKind) bool {
 	return first != Bytes && s != Bytes && (first != HTTP || s == HTTP)
 }
 
+// Holder is the server of TLS that has a name as a host, nil for none.
+func (l *Listener) Holder(name string) *Server { return l.names[name] }
+
 // IsTLS says whether a server of the listener is of TLS.
 func (l *Listener) IsTLS() bool { return l.Servers[0].Kind().IsTLS() }

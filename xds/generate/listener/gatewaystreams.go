@@ -1,0 +1,197 @@
+package listener
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"slices"
+
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+
+	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/generate/cluster"
+	"github.com/portolan-mesh/portolan/xds/generate/filter"
+	"github.com/portolan-mesh/portolan/xds/generate/route"
+	"github.com/portolan-mesh/portolan/xds/generate/transport"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/routing"
+	"github.com/portolan-mesh/portolan/xds/names"
+)
+
+// streamNames names the listeners that may come and go with what changed: those of servers
+// whose tcp or tls routes did, and those with AUTO_PASSTHROUGH for a service that did.
+func streamNames(v *mesh.View, d mesh.Delta, yield func(string) bool) bool {
+	changed, hosts := map[string]bool{}, false
+	for c := range d.GatewayStreams() {
+		changed[c.Key] = true
+	}
+	if v.Class().Passed != "" {
+		for range d.Hosts() {
+			hosts = true
+			break
+		}
+	}
+	if len(changed) == 0 && !hosts {
+		return true
+	}
+	concerned := func(s *routing.Server) bool {
+		if s.PassesServices() {
+			return hosts
+		}
+		gateway := s.Gateway.Name()
+		return (s.RoutesTCP() || s.PassesTLS()) && (changed[routing.GatewayStreamKey(gateway, s.Port())] || changed[routing.GatewayStreamKey(gateway, 0)])
+	}
+	for _, l := range route.GatewayListeners(v) {
+		if slices.ContainsFunc(l.Servers, concerned) && !yield(route.GatewayListenerName(l)) {
+			return false
+		}
+	}
+	return true
+}
+
+// plainBytes adds the chain of a server that passes bytes, unless no tcp route is for it: one
+// route has all its connections.
+func (e *edge) plainBytes(s *routing.Server) {
+	if st, ok := e.tcpRoute(s); ok {
+		e.list = append(e.list, e.chain(nil, st, envoy.FilterChainOptions{}))
+	}
+}
+
+// endedBytes is plainBytes for a server that ends TLS: it has no chain either while its
+// certificate is missing.
+func (e *edge) endedBytes(s *routing.Server) {
+	st, routed := e.tcpRoute(s)
+	if !routed {
+		return
+	}
+	if o, ok := e.ends(s, transport.ServerOptions{Bytes: true}); ok {
+		e.list = append(e.list, e.chain(nil, st, o))
+	}
+}
+
+// tcpRoute is the tcp route of a server; false where there is none.
+func (e *edge) tcpRoute(s *routing.Server) (stream, bool) {
+	vs, i := e.view.GatewayTCPRoute(s)
+	if vs == nil {
+		return stream{}, false
+	}
+	return stream{vs: vs, route: vs.Spec.GetTcp()[i].GetRoute()}, true
+}
+
+// named has a chain be for TLS whose clients ask for some names; "*" is any, and none.
+func named(names []string, o envoy.FilterChainOptions) envoy.FilterChainOptions {
+	if o.ServerNames = names; slices.Contains(names, "*") {
+		o.ServerNames, o.TransportProtocol = nil, envoy.TransportTLS
+	}
+	return o
+}
+
+// passTLS adds the chains of a server that passes TLS on: one for each match of its tls
+// routes. What asks for any other name is closed.
+func (e *edge) passTLS(s *routing.Server) {
+	for m := range e.passed(s) {
+		e.list = append(e.list, e.chain(nil, stream{vs: m.Of, route: m.Destinations()}, named(m.Names, envoy.FilterChainOptions{})))
+	}
+}
+
+// passed iterates over the matches of the tls routes of a server, with the names that no
+// earlier match has, and that are hosts of no other server of the listener.
+func (e *edge) passed(s *routing.Server) iter.Seq[routing.NameMatch] {
+	return func(yield func(routing.NameMatch) bool) {
+		for m := range e.view.GatewayNames(s) {
+			m.Names = slices.DeleteFunc(m.Names, func(name string) bool {
+				holder := e.of.Holder(name)
+				return e.taken[claim{name: name}] || holder != nil && holder != s
+			})
+			if len(m.Names) == 0 {
+				continue
+			}
+			for _, name := range m.Names {
+				e.take(name)
+			}
+			if !yield(m) {
+				return
+			}
+		}
+	}
+}
+
+// take claims a name that clients ask for.
+func (e *edge) take(name string) {
+	if e.taken == nil {
+		e.taken = map[claim]bool{}
+	}
+	e.taken[claim{name: name}] = true
+}
+
+// passServices adds the chains of a server that passes TLS on to services: one for each port
+// of a service, and of each of its subsets. Clients ask for the name of the cluster, and
+// offer a protocol of the mesh: others get nowhere. (Istio:
+// builtAutoPassthroughFilterChains.)
+func (e *edge) passServices(s *routing.Server) {
+	for row := range e.view.PassedServices(s) {
+		rule := e.view.Rule(row)
+		subsets := []string{""}
+		if rule != nil {
+			for _, subset := range rule.Subsets {
+				subsets = append(subsets, subset.GetName())
+			}
+		}
+		for _, p := range row.Ports() {
+			if !p.Protocol.IsServed() {
+				continue
+			}
+			for _, subset := range subsets {
+				name := names.SNICluster(uint32(p.Number), subset, string(row.Hostname))
+				if e.taken[claim{name: name}] {
+					continue
+				}
+				e.take(name)
+				e.refs = append(e.refs, name)
+				e.list = append(e.list, envoy.FilterChain(envoy.FilterChainOptions{
+					ServerNames: []string{name}, ApplicationProtocols: envoy.MeshProtocols(),
+					Filters: []*listenerv3.Filter{envoy.TCPProxy(envoy.TCPProxyOptions{
+						StatPrefix:   cmp.Or(cluster.StatName(e.view, row, subset, p), name),
+						Clusters:     []envoy.WeightedCluster{{Name: name}},
+						IdleTimeout:  rule.IdleTimeout(subset, p.Number),
+						HashSourceIP: rule.Hash(subset, p.Number).GetUseSourceIp(),
+						AccessLogs:   filter.AccessLogs(e.view),
+					})},
+				}))
+			}
+		}
+	}
+}
+
+// GatewayFieldOf finds which tcp route, or match of a tls route, of a VirtualService a filter
+// chain of a listener of a gateway comes from; false for none.
+func GatewayFieldOf(v *mesh.View, listener string, vs *routing.VirtualService, chain *listenerv3.FilterChain) (string, bool) {
+	asked := chain.GetFilterChainMatch().GetServerNames()
+	for _, l := range route.GatewayListeners(v) {
+		if route.GatewayListenerName(l) != listener {
+			continue
+		}
+		e := newEdge(v, listener, l)
+		for _, s := range l.Servers {
+			if s.RoutesTCP() && slices.Equal(asked, named(tlsNames(s), envoy.FilterChainOptions{}).ServerNames) {
+				if of, i := v.GatewayTCPRoute(s); of == vs {
+					return fmt.Sprintf("spec.tcp[%d]", i), true
+				}
+			}
+			for m := range e.passed(s) {
+				if m.Of == vs && slices.Equal(asked, named(m.Names, envoy.FilterChainOptions{}).ServerNames) {
+					return fmt.Sprintf("spec.tls[%d].match[%d]", m.Route, m.Match), true
+				}
+			}
+		}
+	}
+	return "", false
+}
+
+// tlsNames are the names of a server's hosts that clients ask for: none in plaintext.
+func tlsNames(s *routing.Server) []string {
+	if s.Kind().IsTLS() {
+		return s.Names
+	}
+	return nil
+}

@@ -1,0 +1,101 @@
+package mesh
+
+import (
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/xds/mesh/routing"
+)
+
+// passedServices has one row, the services of all hosts: a listener with AUTO_PASSTHROUGH
+// has a filter chain for each that its proxies see.
+type passedServices struct{ tableOf[*HostRow] }
+
+var passedRows = passedServices{tableOf[*HostRow]{PassedServices}}
+
+// changed adds the one row if any service differs.
+func (t passedServices) changed(from, to *PushContext, keys []RowKey) []RowKey {
+	if hostRows.of(from) != hostRows.of(to) {
+		keys = append(keys, RowKey{t.table, ""})
+	}
+	return keys
+}
+
+func (passedServices) answer(v *View, _, _ string) any { return hostRows.of(v.context) }
+
+// PassedServices are the services that a server with AUTO_PASSTHROUGH passes TLS on to, by
+// host. The answer depends on the services of all hosts. (Istio:
+// builtAutoPassthroughFilterChains.)
+func (v *View) PassedServices(s *routing.Server) iter.Seq[*ServiceRow] {
+	return func(yield func(*ServiceRow) bool) {
+		if !s.PassesServices() {
+			return
+		}
+		v.InNamespace(v.class.Namespace) // decides what it sees
+		for _, row := range v.ask(PassedServices, "", "").(pmap.Map[*HostRow]).All() {
+			if s.HasHost(row.Hostname) {
+				if of := v.service(row.Hostname, viaAny); passable(of) && !yield(of) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Passes says whether a server of the proxy with AUTO_PASSTHROUGH is for the services of a
+// host.
+func (v *View) Passes(h host.Name) bool {
+	return v.class.Passed != "" && v.ask(Self, selfPassed, string(h)).(bool)
+}
+
+// PassedService is the service of a host that the proxy sees, if a server with
+// AUTO_PASSTHROUGH passes TLS on to it; else nil.
+func (v *View) PassedService(h host.Name) *ServiceRow {
+	if !v.Passes(h) {
+		return nil
+	}
+	if s := v.Service(h); passable(s) {
+		return s
+	}
+	return nil
+}
+
+// passable says whether TLS may be passed on to a service: one of the mesh, whose name a
+// client can ask for.
+func passable(s *ServiceRow) bool {
+	return s != nil && !s.Service().MeshExternal && s.Service().Resolution != discovery.DynamicDNS && !s.Hostname.IsWildcard()
+}
+
+// passedHosts are the hosts of the servers with AUTO_PASSTHROUGH of some Gateways, in order.
+func (p *PushContext) passedHosts(paths string) string {
+	var out []string
+	for path := range strings.SplitSeq(paths, separator) {
+		g := gatewayRows.of(p).Value(path)
+		if g == nil {
+			continue
+		}
+		for _, s := range g.Servers {
+			if s.PassesServices() {
+				for _, h := range s.Hosts {
+					out = append(out, string(h.Name))
+				}
+			}
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(slices.Compact(out), separator)
+}
+
+// passes says whether a host is under one of those that the class passes TLS on to.
+func (c Class) passes(h host.Name) bool {
+	for name := range strings.SplitSeq(c.Passed, separator) {
+		if name != "" && h.SubsetOf(host.Name(name)) {
+			return true
+		}
+	}
+	return false
+}
