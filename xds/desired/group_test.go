@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
@@ -15,6 +16,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/secret"
+	"github.com/portolan-mesh/portolan/storage/secret/secrettest"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
 	"github.com/portolan-mesh/portolan/xds/mesh"
@@ -26,6 +29,8 @@ import (
 type history struct {
 	t     *rapid.T
 	there []string // names of the objects that exist
+	// pair is in secrets; without it there are none.
+	pair secrettest.Pair
 }
 
 func (h *history) one(label string, of ...string) string {
@@ -42,6 +47,9 @@ func (h *history) port() string { return h.one("port", "80", "81", "9080") }
 func (h *history) object() (name, document string) {
 	kind := h.one("kind", "ServiceEntry", "ServiceEntry", "WorkloadEntry", "DestinationRule", "VirtualService", "Gateway", "Sidecar")
 	short, namespace := h.one("name", "x", "z"), h.one("namespace", "shop", "edge", "istio-system")
+	if kind == "Gateway" && h.pair.Cert != nil && h.one("with", "servers", "secrets") == "secrets" {
+		return fmt.Sprintf("secret/%s/%s", namespace, short), h.secret(namespace + "/" + short)
+	}
 	spec := map[string]func() string{
 		"ServiceEntry": h.serviceEntry, "WorkloadEntry": h.workloadEntry, "DestinationRule": h.destinationRule,
 		"VirtualService": h.virtualService, "Gateway": h.gateway, "Sidecar": h.sidecar,
@@ -124,7 +132,20 @@ func (h *history) virtualService() string {
 
 func (h *history) gateway() string {
 	return fmt.Sprintf("{selector: {app: %s}, servers: [{port: {number: %s, name: p, protocol: %s}, hosts: ['%s']}, {port: {number: 81, name: more, protocol: %s}, hosts: ['*']}]}",
-		h.one("app", "gw", "w"), h.port(), h.one("serves", "HTTP", "HTTP", "TCP"), h.one("serverHost", "*", "*.shop.example", "shop/*"), h.one("serves more", "HTTP", "MYSQL"))
+		h.one("app", "gw", "w"), h.port(), h.one("serves", "HTTP", "HTTPS}, tls: {mode: SIMPLE, credentialName: x", "TCP", "HTTPS}, tls: {mode: ISTIO_MUTUAL"), h.one("serverHost", "*", "*.shop.example", "shop/*"),
+		h.one("serves more", "HTTP", "MYSQL", "HTTPS}, tls: {mode: MUTUAL, credentialName: z", "HTTPS}, tls: {mode: OPTIONAL_MUTUAL, credentialNames: [x, z], caCertCredentialName: x"))
+}
+
+// secret is for servers of Gateways.
+func (h *history) secret(name string) string {
+	data := map[string][]byte{secret.TLSCert: h.pair.Cert, secret.TLSKey: h.pair.Key}
+	switch h.one("secret has", "pair", "authority", "both") {
+	case "authority":
+		data = map[string][]byte{secret.Authority: h.pair.Cert}
+	case "both":
+		data[secret.TLSAuthority] = h.pair.Cert
+	}
+	return xdstest.Secret(name, data)
 }
 
 func (h *history) sidecar() string {
@@ -173,8 +194,9 @@ func TestAffectedEqualsAWalk(t *testing.T) {
 		{Type: discovery.Proxyless, Namespace: "shop", IP: "10.0.0.6", Labels: map[string]string{"v": "x"}},
 		{Type: discovery.Proxyless, Namespace: "edge", IP: "10.0.0.7"},
 	}
+	pair := secrettest.New(t, time.Hour, "a.shop.example")
 	rapid.Check(t, func(rt *rapid.T) {
-		h := &history{t: rt}
+		h := &history{t: rt, pair: pair}
 		mesh := xdstest.NewWorld(t)
 		all := xdstest.NewGroups(catalogue.Types(), mesh.Context)
 		var members []xdstest.Member

@@ -17,18 +17,18 @@ type workload struct {
 	reads []mesh.Dependency // what the names follow from; nothing if others need them
 	given bool              // the names are those that others need
 	base  resource.Set      // the resources of the group
-	all   resource.Set      // and with the workload's own
+	own   resource.Set      // the workload's own that are in all
+	all   resource.Set      // both
 }
 
 // advance inserts the workload's own resources into those of its group. A nil view
 // means that nothing has changed for them.
 func (w *workload) advance(view *mesh.View, context *mesh.PushContext, base resource.Set) {
-	before := w.set
 	if w.generator != nil && view != nil {
 		w.follow(view, context)
 	}
-	if w.set != before || w.base != base {
-		w.base, w.all = base, base.Beside(w.set)
+	if w.own != w.set || w.base != base {
+		w.base, w.own, w.all = base, w.set, base.Beside(w.set)
 	}
 }
 
