@@ -190,6 +190,15 @@ func everyListener() []*listenerv3.Listener {
 				messages.HTTPOptions{StatPrefix: "i", RouteConfigName: "80", ClientCert: hcmv3.HttpConnectionManager_SANITIZE_SET, WholeClientCert: true, Filters: filters}))},
 		}),
 		messages.Listener(messages.ListenerOptions{
+			Name: names.QUICListener("127.0.0.1", 10084), Host: "127.0.0.1", Port: 10084, QUIC: true, Direction: corev3.TrafficDirection_OUTBOUND,
+			FilterChains: []*listenerv3.FilterChain{chain("", messages.FilterChainOptions{
+				ServerNames: []string{"web.example.com"},
+				Transport: messages.DownstreamTLS(messages.DownstreamTLSOptions{
+					QUIC: true, TLSOptions: messages.TLSOptions{Certificates: []string{"default"}, ALPN: []string{"h3"}},
+				}),
+			}, messages.HTTPConnectionManager(messages.HTTPOptions{StatPrefix: "q", RouteConfigName: "443", HTTP3: true, Edge: true, Filters: filters}))},
+		}),
+		messages.Listener(messages.ListenerOptions{
 			Name: "inspected", Host: "127.0.0.1", Port: 10083, HTTPInspector: true, Uninspected: []uint32{80}, Direction: corev3.TrafficDirection_INBOUND,
 			FilterChains: []*listenerv3.FilterChain{chain("", messages.FilterChainOptions{}, messages.TCPProxy(messages.TCPProxyOptions{StatPrefix: "b"}))},
 		}),

@@ -209,6 +209,7 @@ func (o *serveFlags) options(env *environment) (serve.Options, error) {
 	o.endpoints.apply(&options)
 	o.sources.apply(&options)
 	o.xds.apply(&options)
+	options.Mesh.HTTP3 = o.xds.http3
 	o.lifecycle.apply(&options)
 	o.memory.apply(&options)
 	return options, nil

@@ -9,7 +9,10 @@ import (
 )
 
 // xdsFlags say how proxies are served.
-type xdsFlags struct{ routeDelta string }
+type xdsFlags struct {
+	routeDelta string
+	http3      bool
+}
 
 // The values of --route-delta.
 const (
@@ -18,6 +21,7 @@ const (
 )
 
 func (o *xdsFlags) register(f *pflag.FlagSet) {
+	f.BoolVar(&o.http3, "http3", false, "have gateways take HTTP/3 on the UDP port of each server that ends HTTPS and asks for no certificate of clients, and tell clients so. All servers of a store should agree")
 	f.StringVar(&o.routeDelta, "route-delta", routeDeltaAuto, "auto sends an Envoy that takes virtual hosts one by one only those that changed; off sends whole route tables to all")
 }
 

@@ -2,6 +2,7 @@ package envoy
 
 import (
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
@@ -30,6 +31,8 @@ type HTTPOptions struct {
 	// TrustedHops is how many addresses at the end of X-Forwarded-For belong to trusted
 	// proxies in front of an Edge.
 	TrustedHops uint32
+	// HTTP3 is for a listener of QUIC, which speaks nothing else.
+	HTTP3 bool
 	// ServerName is the value of the header "server", Envoy's own where empty.
 	ServerName string
 	// ClientCert says what becomes of X-Forwarded-Client-Cert. The zero value takes the
@@ -63,6 +66,9 @@ func HTTPConnectionManager(o HTTPOptions) *listenerv3.Filter {
 		manager.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{
 			Subject: wrapperspb.Bool(true), Cert: o.WholeClientCert, Uri: true, Dns: true,
 		}
+	}
+	if o.HTTP3 {
+		manager.CodecType, manager.Http3ProtocolOptions = hcmv3.HttpConnectionManager_HTTP3, &corev3.Http3ProtocolOptions{}
 	}
 	if o.RouteConfig != nil {
 		manager.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: o.RouteConfig}

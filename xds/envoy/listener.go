@@ -44,6 +44,8 @@ type ListenerOptions struct {
 	Port uint32
 	// MoreHosts are further addresses with the same port.
 	MoreHosts []string
+	// QUIC listens for HTTP/3, on UDP. Nothing looks at connections before filter chains do.
+	QUIC bool
 	// Unbound listeners have no socket: they take over connections that were
 	// redirected to another listener.
 	Unbound bool
@@ -87,13 +89,17 @@ func Listener(o ListenerOptions) *listenerv3.Listener {
 		FilterChains:       o.FilterChains,
 		DefaultFilterChain: o.DefaultFilterChain,
 		AccessLog:          o.AccessLogs,
-		// An explicit 0 is no timeout; left out it would be 15 s.
-		ListenerFiltersTimeout:           durationpb.New(0),
-		ContinueOnListenerFiltersTimeout: true,
 	}
 	for _, h := range o.MoreHosts {
 		out.AdditionalAddresses = append(out.AdditionalAddresses, &listenerv3.AdditionalAddress{Address: Address(h, o.Port)})
 	}
+	if o.QUIC {
+		quic(out)
+		return out
+	}
+	// An explicit 0 is no timeout; left out it would be 15 s.
+	out.ListenerFiltersTimeout = durationpb.New(0)
+	out.ContinueOnListenerFiltersTimeout = true
 	if o.Unbound {
 		out.BindToPort = wrapperspb.Bool(false)
 	}
@@ -111,6 +117,19 @@ func Listener(o ListenerOptions) *listenerv3.Listener {
 	}
 	out.ListenerFilters = o.listenerFilters()
 	return out
+}
+
+// quic makes the addresses of a listener those of UDP, on which it speaks QUIC. Each worker
+// has a socket of its own, without which packets of one connection would go to several.
+func quic(l *listenerv3.Listener) {
+	l.Address.GetSocketAddress().Protocol = corev3.SocketAddress_UDP
+	for _, a := range l.GetAdditionalAddresses() {
+		a.GetAddress().GetSocketAddress().Protocol = corev3.SocketAddress_UDP
+	}
+	l.UdpListenerConfig = &listenerv3.UdpListenerConfig{
+		QuicOptions: &listenerv3.QuicProtocolOptions{}, DownstreamSocketConfig: &corev3.UdpSocketConfig{},
+	}
+	l.EnableReusePort = wrapperspb.Bool(true)
 }
 
 // listenerFilters: the header of the PROXY protocol comes before all else on a connection,

@@ -2,6 +2,7 @@ package envoy
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -26,6 +27,8 @@ type RouteConfigOptions struct {
 	// MaxDirectResponseBody is the size of the longest body that a route answers
 	// with; Envoy refuses one over 4 KiB unless told here.
 	MaxDirectResponseBody uint32
+	// HTTP3Port tells clients that HTTP/3 is spoken on a port, 0 for none.
+	HTTP3Port uint32
 	// HostsByDelta has the client ask for more virtual hosts, which come one by one
 	// on the same stream.
 	HostsByDelta bool
@@ -44,6 +47,12 @@ func RouteConfig(o RouteConfigOptions) *routev3.RouteConfiguration {
 		ValidateClusters:               wrapperspb.Bool(false),
 		IgnorePortInHostMatching:       !o.MatchPort,
 		MaxDirectResponseBodySizeBytes: count(o.MaxDirectResponseBody),
+	}
+	if o.HTTP3Port != 0 { // for a day, as Istio has it (buildHTTP3AltSvcHeader)
+		out.ResponseHeadersToAdd = []*corev3.HeaderValueOption{{
+			Header:       &corev3.HeaderValue{Key: "alt-svc", Value: fmt.Sprintf(`h3=":%d"; ma=86400`, o.HTTP3Port)},
+			AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+		}}
 	}
 	if o.HostsByDelta {
 		source := ADS()

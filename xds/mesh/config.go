@@ -36,6 +36,8 @@ const (
 	TCPKeepalive             Field = "tcp_keepalive"
 	TLSDefaults              Field = "tls_defaults"
 	ZoneAwareLbSetting       Field = "zone_aware_lb_setting"
+	// HTTP3 is meshconfig.Config.HTTP3, which no message has.
+	HTTP3 Field = "http3"
 )
 
 // fields holds the mesh configuration field by field. A row is a configuration with one
@@ -59,6 +61,13 @@ func (t fields) follow(from, to *PushContext) {
 		all = all.Set(name, row)
 		return true
 	})
+	if to.mesh.HTTP3 {
+		row := t.of(from).Value(string(HTTP3))
+		if row == nil {
+			row = &meshconfig.Config{MeshConfig: &meshv1alpha1.MeshConfig{}, HTTP3: true}
+		}
+		all = all.Set(string(HTTP3), row)
+	}
 	t.replace(to, all)
 }
 

@@ -24,6 +24,9 @@ type Config struct {
 	*meshv1alpha1.MeshConfig
 	// Domain is the DNS suffix of short host names.
 	Domain string
+	// HTTP3 has gateways take HTTP/3 too. Istio has no setting of the mesh for it, but one
+	// of its server, PILOT_ENABLE_QUIC_LISTENERS.
+	HTTP3 bool
 }
 
 // DefaultDomain is the DNS suffix of short host names.

@@ -161,6 +161,14 @@ func Listener(bind string, port uint32) string {
 	return bind + "_" + portText(port)
 }
 
+// QUICListener names the listener for HTTP/3 of an address: udp_0.0.0.0_443.
+func QUICListener(bind string, port uint32) string { return quicPrefix + Listener(bind, port) }
+
+// IsQUICListener says whether a name is that of a listener for HTTP/3.
+func IsQUICListener(name string) bool { return strings.HasPrefix(name, quicPrefix) }
+
+const quicPrefix = "udp_"
+
 // SidecarRouteConfig names the routes of the HTTP services that share a
 // port.
 func SidecarRouteConfig(port uint32) string { return portText(port) }

@@ -57,7 +57,7 @@ func (p *Proxy) at(r Request, of func(*listenerv3.Listener) bool) *listenerv3.Li
 	ip, _ := netip.ParseAddr(r.Address)
 	var wildcard *listenerv3.Listener
 	for _, l := range p.listeners {
-		if !of(l) {
+		if !of(l) || l.GetUdpListenerConfig() != nil { // no client speaks QUIC
 			continue
 		}
 		for _, a := range listenerAddresses(l) {

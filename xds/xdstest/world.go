@@ -174,6 +174,17 @@ func (w *World) SetMesh(document string) {
 	w.commit()
 }
 
+// SetHTTP3 says whether gateways take HTTP/3.
+func (w *World) SetHTTP3(on bool) {
+	to := meshconfig.Default()
+	if w.inputs.Mesh != nil {
+		to.MeshConfig, to.Domain = w.inputs.Mesh.MeshConfig, w.inputs.Mesh.Domain
+	}
+	to.HTTP3 = on
+	w.inputs.Mesh = to
+	w.commit()
+}
+
 // commit runs the handlers, waits for them, and derives the next context.
 func (w *World) commit() {
 	w.feed.Publish(w.feed.Snapshot().Next(w.revision, cache.Content{Configs: w.configs, Addresses: w.addresses}))

@@ -51,6 +51,8 @@ type Options struct {
 	// come with the listener, and win.
 	RouteConfigName string
 	RouteConfig     *routev3.RouteConfiguration
+	// HTTP3 is for a listener of QUIC.
+	HTTP3 bool
 	// DynamicDNS resolves the hosts of requests whose routes ask for it.
 	DynamicDNS bool
 }
@@ -61,6 +63,7 @@ func Manager(v *mesh.View, k Kind, o Options) *listenerv3.Filter {
 		StatPrefix:      o.StatPrefix,
 		RouteConfigName: o.RouteConfigName,
 		RouteConfig:     o.RouteConfig,
+		HTTP3:           o.HTTP3,
 		Filters:         HTTP(k, o.resolvers(v)...),
 		AccessLogs:      AccessLogs(v),
 	}

@@ -16,10 +16,19 @@ import (
 
 func gatewayNames(v *mesh.View, yield func(string) bool) {
 	for _, l := range route.GatewayListeners(v) {
-		if !yield(route.GatewayListenerName(l)) {
+		if !listenerNames(v, l, yield) {
 			return
 		}
 	}
+}
+
+// listenerNames names the listener of servers, and that for HTTP/3 beside it.
+func listenerNames(v *mesh.View, l *routing.Listener, yield func(string) bool) bool {
+	if !yield(route.GatewayListenerName(l)) {
+		return false
+	}
+	quic, ok := route.QUICListenerName(v, l)
+	return !ok || yield(quic)
 }
 
 // gateway makes the listener that the servers of an address and port share, nil where none
@@ -33,6 +42,9 @@ func gateway(v *mesh.View, name string) (proto.Message, []resource.Need, error) 
 		if route.GatewayListenerName(l) == name {
 			return newEdge(v, name, l).build()
 		}
+		if quic, ok := route.QUICListenerName(v, l); ok && quic == name {
+			return newEdge(v, name, l).buildQUIC()
+		}
 	}
 	return nil, nil, nil
 }
@@ -41,6 +53,8 @@ func gateway(v *mesh.View, name string) (proto.Message, []resource.Need, error) 
 type edge struct {
 	chains
 	of *routing.Listener
+	// quic: it is the listener for HTTP/3.
+	quic bool
 	// needs are those of transport sockets. Those of routes and clusters are in chains.
 	needs []resource.Need
 }
@@ -75,14 +89,31 @@ func (e *edge) build() (proto.Message, []resource.Need, error) {
 	if len(e.list) == 0 {
 		return nil, nil, nil
 	}
-	message, needs, err := made(envoy.ListenerOptions{
-		Name: e.name, Host: e.of.Bind, Port: uint32(e.of.Port),
-		Direction:     corev3.TrafficDirection_OUTBOUND,
+	return e.listener(envoy.ListenerOptions{
 		ProxyProtocol: e.view.Mesh(mesh.DefaultProxyConfig).ProxyProtocol(),
-		AccessLogs:    filter.ListenerAccessLogs(e.view),
 		TLSInspector:  e.of.IsTLS(),
-		FilterChains:  e.list,
-	}, e.children, e.refs)
+	})
+}
+
+// buildQUIC makes the listener for HTTP/3, of the servers that take it.
+func (e *edge) buildQUIC() (proto.Message, []resource.Need, error) {
+	e.quic = true
+	for _, s := range e.of.Servers {
+		if route.TakesHTTP3(e.view, s) {
+			e.https(s)
+		}
+	}
+	if len(e.list) == 0 {
+		return nil, nil, nil
+	}
+	return e.listener(envoy.ListenerOptions{QUIC: true})
+}
+
+// listener makes a listener of the chains.
+func (e *edge) listener(o envoy.ListenerOptions) (proto.Message, []resource.Need, error) {
+	o.Name, o.Host, o.Port = e.name, e.of.Bind, uint32(e.of.Port)
+	o.Direction, o.AccessLogs, o.FilterChains = corev3.TrafficDirection_OUTBOUND, filter.ListenerAccessLogs(e.view), e.list
+	message, needs, err := made(o, e.children, e.refs)
 	return message, append(e.needs, needs...), err
 }
 
@@ -104,7 +135,7 @@ func (e *edge) plaintext() string {
 func (e *edge) routes(s *routing.Server, o envoy.FilterChainOptions, statPrefix string) {
 	routes := route.GatewayName(s)
 	o.Filters = []*listenerv3.Filter{filter.Manager(e.view, filter.Gateway, filter.Options{
-		StatPrefix: statPrefix, RouteConfigName: routes, DynamicDNS: e.view.PortDynamic(mesh.AnyPort),
+		StatPrefix: statPrefix, RouteConfigName: routes, HTTP3: e.quic, DynamicDNS: e.view.PortDynamic(mesh.AnyPort),
 	})}
 	e.list = append(e.list, envoy.FilterChain(o))
 	e.children = append(e.children, routes)

@@ -21,7 +21,7 @@ func certifiedNames(v *mesh.View, d mesh.Delta, yield func(string) bool) {
 	}
 	for _, l := range route.GatewayListeners(v) {
 		for _, s := range l.Servers {
-			if s.Kind().EndsTLS() && slices.ContainsFunc(changed, s.AsksForSecret) && !yield(route.GatewayListenerName(l)) {
+			if s.Kind().EndsTLS() && slices.ContainsFunc(changed, s.AsksForSecret) && !listenerNames(v, l, yield) {
 				return
 			}
 		}
@@ -30,7 +30,7 @@ func certifiedNames(v *mesh.View, d mesh.Delta, yield func(string) bool) {
 
 // https adds the chain of a server that ends TLS and routes requests.
 func (e *edge) https(s *routing.Server) {
-	if o, ok := e.ends(s, transport.ServerOptions{}); ok {
+	if o, ok := e.ends(s, transport.ServerOptions{QUIC: e.quic}); ok {
 		e.routes(s, o, cmp.Or(s.Spec.GetName(), names.HTTPStatPrefix(names.Outbound, e.name)))
 	}
 }

@@ -72,13 +72,16 @@ func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 // configuration, see Compose.
 func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Need, error) {
 	var rest *routev3.VirtualHost
-	matchPort := false
+	matchPort, http3 := false, 0
 	if v.Shape().Type == discovery.Router {
 		servers := ServersOf(v, name)
 		if len(servers) == 0 {
 			return nil, nil, nil
 		}
 		rest = blackHole(servers[0].Port())
+		if TakesHTTP3(v, servers[0]) { // which has its routes alone
+			http3 = servers[0].Port()
+		}
 	} else {
 		c, ok := CarrierOf(v, name)
 		if !ok || !c.exists(v) {
@@ -95,7 +98,7 @@ func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 	}
 	return envoy.RouteConfig(envoy.RouteConfigOptions{
 		Name: name, VirtualHosts: []*routev3.VirtualHost{rest}, MaxDirectResponseBody: maxDirectResponseBody,
-		MatchPort: matchPort, HostsByDelta: v.RouteDelta(),
+		MatchPort: matchPort, HostsByDelta: v.RouteDelta(), HTTP3Port: uint32(http3),
 	}), needs, nil
 }
 

@@ -40,10 +40,13 @@ func server(v *mesh.View, tls *networking.ServerTLSSettings, o ServerOptions) (S
 	verifies := mode == networking.ServerTLSSettings_OPTIONAL_MUTUAL
 	switch mode {
 	case networking.ServerTLSSettings_MUTUAL, networking.ServerTLSSettings_ISTIO_MUTUAL:
-		out.RequireClient, verifies = !o.QUIC, true
+		out.RequireClient, verifies = true, true
 	case networking.ServerTLSSettings_SIMPLE, networking.ServerTLSSettings_OPTIONAL_MUTUAL:
 	default:
 		m.lack("mode", "", "%s does not end TLS", mode)
+	}
+	if o.QUIC && verifies {
+		m.lack("mode", "", "%s asks for certificates of clients, which Envoy does not verify over QUIC", mode)
 	}
 	if tls == nil {
 		m.lack("", "", "there are no TLS settings")
