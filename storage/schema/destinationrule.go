@@ -19,7 +19,6 @@ func destinationRule() *Schema {
 }
 
 func destinationRuleServed() fields {
-	// Only the mode DISABLE of tls is served; checkClientTLS refuses the others.
 	policy := func(beside ...string) fields {
 		return serve(append(beside, "tls")...).with("loadBalancer", serve("simple", "consistentHash", "warmup", "warmupDurationSecs", "localityLbSetting", "zoneAwareLbSetting")).
 			with("connectionPool", connectionPoolServed()).with("outlierDetection", serve("splitExternalLocalOriginErrors",
@@ -148,10 +147,14 @@ func checkPolicy(c checker, p policy) {
 	checkClientTLS(c.at("tls"), p.GetTls())
 }
 
-// checkClientTLS reports what is sent in plaintext, and should not be.
+// checkClientTLS checks how clients encrypt what they send.
 func checkClientTLS(c checker, t *networking.ClientTLSSettings) {
-	if mode := t.GetMode(); mode != networking.ClientTLSSettings_DISABLE {
-		c.at("mode").insecure("%s is not served yet: connections are in plaintext; only DISABLE is served", mode)
+	const longest = 255 // Envoy's
+	if n := len(t.GetSni()); n > longest {
+		c.at("sni").fail("must have at most %d characters, has %d", longest, n)
+	}
+	if mode := t.GetMode(); mode == networking.ClientTLSSettings_SIMPLE || mode == networking.ClientTLSSettings_MUTUAL {
+		c.at("credentialName").credential(t.GetCredentialName())
 	}
 	checkClientCertificates(c, t)
 	checkUnverified(c, t)

@@ -2,6 +2,7 @@ package schema_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -341,10 +342,12 @@ func destinationRuleRulings() []ruling {
 			at+"outlierDetection.interval", at+"outlierDetection.baseEjectionTime", at+"outlierDetection.maxEjectionPercent", at+"outlierDetection.minHealthPercent"),
 
 		accepts(26, dr, tls("mode: DISABLE")),
-		warns(26, dr, tls("mode: MUTUAL, clientCertificate: /c, privateKey: /k, caCertificates: /ca"), at+"tls.mode"),
-		warns(26, dr, tls("mode: MUTUAL, credentialName: c, insecureSkipVerify: true"), at+"tls.mode"),
-		warns(26, dr, tls("mode: SIMPLE, caCertificates: /ca, subjectAltNames: [a]"), at+"tls.mode"),
-		warns(26, dr, tls("mode: ISTIO_MUTUAL, privateKey: /k"), at+"tls.mode", at+"tls.privateKey"),
+		accepts(26, dr, tls("mode: MUTUAL, clientCertificate: /c, privateKey: /k, caCertificates: /ca")),
+		accepts(26, dr, tls("mode: MUTUAL, credentialName: c, insecureSkipVerify: true")),
+		accepts(26, dr, tls("mode: SIMPLE, caCertificates: /ca, subjectAltNames: [a]")),
+		warns(26, dr, tls("mode: ISTIO_MUTUAL, privateKey: /k"), at+"tls.privateKey"),
+		warns(26, dr, tls("mode: SIMPLE, credentialName: 'configmap://ca'"), at+"tls.credentialName"),
+		refuses(26, dr, tls("mode: SIMPLE, sni: "+strings.Repeat("a", 256)), at+"tls.sni"),
 		refuses(26, dr, tls("mode: MUTUAL"), at+"tls.clientCertificate", at+"tls.privateKey"),
 		refuses(26, dr, tls("mode: SIMPLE, credentialName: c, caCertificates: /ca, caCrl: /crl"), at+"tls.caCertificates", at+"tls.caCrl"),
 		refuses(26, dr, tls("mode: SIMPLE, insecureSkipVerify: true, caCertificates: /ca"), at+"tls.caCertificates"),

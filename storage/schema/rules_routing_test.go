@@ -667,12 +667,7 @@ func TestDestinationRuleRules(t *testing.T) {
 		{name: "TLS everywhere", kind: schema.DestinationRule, spec: `
 			host: a.b
 			trafficPolicy: {tls: {mode: ISTIO_MUTUAL}, portLevelSettings: [{port: {number: 443}, tls: {mode: SIMPLE, sni: a.b}}]}
-			subsets: [{name: a, labels: {a: b}, trafficPolicy: {tls: {mode: MUTUAL, credentialName: c}}}]`,
-			warned: []string{
-				"spec.trafficPolicy.tls.mode ISTIO_MUTUAL is not served yet: connections are in plaintext; only DISABLE is served",
-				"spec.trafficPolicy.portLevelSettings[0].tls.mode SIMPLE is not served yet: connections are in plaintext; only DISABLE is served",
-				"spec.subsets[0].trafficPolicy.tls.mode MUTUAL is not served yet: connections are in plaintext; only DISABLE is served",
-			}},
+			subsets: [{name: a, labels: {a: b}, trafficPolicy: {tls: {mode: MUTUAL, credentialName: c}}}]`},
 		{name: "not served", kind: schema.DestinationRule, spec: `
 			host: a.b
 			trafficPolicy:

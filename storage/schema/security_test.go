@@ -56,14 +56,7 @@ func TestUnservedSecurity(t *testing.T) {
 			- applyTo: HTTP_FILTER
 			  match: {listener: {filterChain: {filter: {subFilter: {name: envoy.filters.http.rbac}}}}}
 			  patch: {operation: REMOVE}`, nil},
-		"TLS of clients": {schema.DestinationRule, `
-			host: a.b
-			trafficPolicy: {tls: {mode: ISTIO_MUTUAL}, portLevelSettings: [{port: {number: 1}, tls: {mode: SIMPLE}}]}
-			subsets: [{name: a, labels: {a: b}, trafficPolicy: {tls: {mode: MUTUAL, credentialName: c}, portLevelSettings: [{port: {number: 1}, tls: {mode: SIMPLE}}]}}]`,
-			[]string{
-				"spec.trafficPolicy.tls.mode", "spec.trafficPolicy.portLevelSettings[0].tls.mode",
-				"spec.subsets[0].trafficPolicy.tls.mode", "spec.subsets[0].trafficPolicy.portLevelSettings[0].tls.mode",
-			}},
+		"TLS of clients":    {schema.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: ISTIO_MUTUAL}}}`, nil},
 		"no TLS":            {schema.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: DISABLE}, retryBudget: {}}}`, nil},
 		"names of a server": {schema.ServiceEntry, `{hosts: [a.b], ports: [{number: 1, name: a, protocol: HTTP}], subjectAltNames: [a]}`, []string{"spec.subjectAltNames"}},
 		"servers of a gateway": {schema.Gateway, `

@@ -77,6 +77,8 @@ type ClusterOptions struct {
 	// ProxyProtocol tells endpoints the client's address, in this version of the PROXY
 	// protocol; 0 does not.
 	ProxyProtocol ProxyProtocolVersion
+	// Transport encrypts connections, after that header; nil for plaintext.
+	Transport *corev3.TransportSocket
 	// Keepalive sends TCP keep-alive probes; nil for none.
 	Keepalive *Keepalive
 	Metadata  ClusterMetadata
@@ -126,10 +128,12 @@ func Cluster(o ClusterOptions) *clusterv3.Cluster {
 	c.UpstreamBindConfig = bindConfig(o.SourceAddresses)
 	c.OutlierDetection = o.Outliers.message()
 	o.Check.apply(c)
-	c.TransportSocket = o.ProxyProtocol.socket()
+	c.TransportSocket = o.ProxyProtocol.socket(o.Transport)
 	if matcher := o.Outliers.errorMatcher(); o.HTTP != nil || matcher != nil || o.Type == DynamicDNS {
 		http := *cmp.Or(o.HTTP, &UpstreamHTTP{})
-		http.VerifyHost = http.VerifyHost || o.Type == DynamicDNS // Envoy asks for it
+		if o.Type == DynamicDNS && o.Transport == nil {
+			http.AutoSNI, http.AutoSAN = true, true // Envoy asks for it
+		}
 		c.TypedExtensionProtocolOptions = http.extension(matcher)
 	}
 	if k := o.Keepalive; k != nil {
@@ -209,7 +213,7 @@ func (o ClusterOptions) applyType(c *clusterv3.Cluster) {
 			}),
 		}}
 	case DynamicDNS:
-		c.ClusterDiscoveryType = dynamicDNS(o.DNS.Family)
+		c.ClusterDiscoveryType = dynamicDNS(o.DNS.Family, o.Transport != nil && (o.HTTP == nil || !o.HTTP.AutoSNI || !o.HTTP.AutoSAN))
 		c.LbPolicy, c.LbConfig = clusterv3.Cluster_CLUSTER_PROVIDED, nil
 	case OriginalDst:
 		c.ClusterDiscoveryType = builtin(clusterv3.Cluster_ORIGINAL_DST)

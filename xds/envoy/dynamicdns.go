@@ -65,11 +65,13 @@ func SNIDynamicDNSFilter(family DNSFamily, port uint32) *listenerv3.Filter {
 }
 
 // dynamicDNS makes the type of a cluster whose endpoint is the host of each request.
-func dynamicDNS(family DNSFamily) *clusterv3.Cluster_ClusterType {
+// Envoy wants to be told where its server is not verified by that host.
+func dynamicDNS(family DNSFamily, unverified bool) *clusterv3.Cluster_ClusterType {
 	return &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
 		Name: dynamicDNSClusterType,
 		TypedConfig: pack(&dynamicclusterv3.ClusterConfig{
 			ClusterImplementationSpecifier: &dynamicclusterv3.ClusterConfig_DnsCacheConfig{DnsCacheConfig: dnsCache(family)},
+			AllowInsecureClusterOptions:    unverified,
 		}),
 	}}
 }

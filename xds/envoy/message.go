@@ -122,6 +122,9 @@ type ClusterMetadata struct {
 	Subset   string
 	Services []ServiceRef
 	External bool // the services are outside the mesh
+	// KeepALPN: Istio's filter, where there is one, leaves the application protocols as they
+	// are.
+	KeepALPN bool
 }
 
 // Message makes the metadata, nil where there is nothing to tell.
@@ -142,6 +145,9 @@ func (m ClusterMetadata) Message() *corev3.Metadata {
 	}
 	if m.External {
 		fields["external"] = structpb.NewBoolValue(true)
+	}
+	if m.KeepALPN {
+		fields["alpn_override"] = structpb.NewStringValue("false")
 	}
 	return metadata(map[string]map[string]*structpb.Value{istioMetadata: fields})
 }

@@ -20,9 +20,9 @@ const (
 	rawBufferSocket     = "envoy.transport_sockets.raw_buffer"
 )
 
-// socket begins each connection in plaintext with the header of the PROXY protocol; nil
-// for none.
-func (v ProxyProtocolVersion) socket() *corev3.TransportSocket {
+// socket begins each connection in plaintext with the header of the PROXY protocol, and
+// goes on with a socket, nil for plaintext. Without a header it is that socket.
+func (v ProxyProtocolVersion) socket(inner *corev3.TransportSocket) *corev3.TransportSocket {
 	var version corev3.ProxyProtocolConfig_Version
 	switch v {
 	case ProxyProtocolV1:
@@ -30,15 +30,16 @@ func (v ProxyProtocolVersion) socket() *corev3.TransportSocket {
 	case ProxyProtocolV2:
 		version = corev3.ProxyProtocolConfig_V2
 	default:
-		return nil
+		return inner
+	}
+	if inner == nil {
+		inner = socket(rawBufferSocket, &corev3.TransportSocket_TypedConfig{TypedConfig: pack(&rawbufferv3.RawBuffer{})})
 	}
 	return &corev3.TransportSocket{
 		Name: proxyProtocolSocket,
 		ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: pack(&proxyprotocolv3.ProxyProtocolUpstreamTransport{
-			Config: &corev3.ProxyProtocolConfig{Version: version},
-			TransportSocket: &corev3.TransportSocket{
-				Name: rawBufferSocket, ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: pack(&rawbufferv3.RawBuffer{})},
-			},
+			Config:          &corev3.ProxyProtocolConfig{Version: version},
+			TransportSocket: inner,
 		})},
 	}
 }

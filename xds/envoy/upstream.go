@@ -40,17 +40,17 @@ type UpstreamHTTP struct {
 	// PingInterval is how often a connection in HTTP/2 is probed, 0 for never;
 	// one that does not answer in PingTimeout is closed.
 	PingInterval, PingTimeout time.Duration
-	// VerifyHost has TLS ask for the host of the request, and accept a certificate for
-	// no other, unless the cluster's transport socket says so itself.
-	VerifyHost bool
+	// AutoSNI has TLS ask for the host of the request, and AutoSAN accept a certificate for
+	// no other.
+	AutoSNI, AutoSAN bool
 }
 
 // extension makes the protocol options of a cluster. The matcher of errors is of its
 // outlier detection, nil for Envoy's.
 func (h UpstreamHTTP) extension(errors *httpv3.HttpProtocolOptions_OutlierDetection) map[string]*anypb.Any {
 	out := &httpv3.HttpProtocolOptions{CommonHttpProtocolOptions: h.common(), OutlierDetection: errors}
-	if h.VerifyHost {
-		out.UpstreamHttpProtocolOptions = &corev3.UpstreamHttpProtocolOptions{AutoSni: true, AutoSanValidation: true}
+	if h.AutoSNI || h.AutoSAN {
+		out.UpstreamHttpProtocolOptions = &corev3.UpstreamHttpProtocolOptions{AutoSni: h.AutoSNI, AutoSanValidation: h.AutoSAN}
 	}
 	http1, http2 := &corev3.Http1ProtocolOptions{}, h.http2()
 	switch h.Protocol {

@@ -48,5 +48,8 @@ func notTakenOfRule(v *mesh.View, name string) []string {
 		}
 	}
 	out = append(out, verdict.SetFields(policy, "trafficPolicy", "outlierDetection")...)
+	if o.Encrypted() {
+		out = append(out, "trafficPolicy.tls")
+	}
 	return out
 }

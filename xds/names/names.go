@@ -99,6 +99,12 @@ func Cluster(direction Direction, port uint32, subset, host string) string {
 	return strings.Join([]string{string(direction), portText(port), subset, host}, nameSeparator)
 }
 
+// ServerName is the name that a client within the mesh asks for by TLS, unless it is told
+// another: outbound_.80_.v1_.web.example.com.
+func ServerName(port uint32, subset, host string) string {
+	return strings.Join([]string{string(Outbound), portText(port), subset, host}, "_.")
+}
+
 // InboundCluster names the cluster of a workload's own port.
 func InboundCluster(port uint32) string { return Cluster(Inbound, port, "", "") }
 

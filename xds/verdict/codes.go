@@ -85,6 +85,10 @@ const (
 	PortUncaptured     Code = "PTL0213"
 	NoneUncaptured     Code = "PTL0214"
 	WorkloadUnselected Code = "PTL0215"
+	CredentialMissing  Code = "PTL0301"
+	CredentialSidecars Code = "PTL0302"
+	ServerUnverified   Code = "PTL0303"
+	CertificateNeeded  Code = "PTL0304"
 	CertificateMissing Code = "PTL0311"
 	NameOutside        Code = "PTL0331"
 	SecretClosed       Code = "PTL0351"
@@ -138,7 +142,7 @@ var kinds = []Kind{
 	{ListenerTaken, "", Warning, status.Conflicted, "an egress listener of a Sidecar has the port of a service that its proxies see and that it does not carry", "the proxies cannot call the service on that port"},
 	{NotBuilt, "", Error, status.Rejected, "a server cannot make a resource of an object", "proxies keep its last good form"},
 	{ClientsEmpty, "", Info, status.ResolvedRefs, "the workloadSelector of a DestinationRule selects no proxy of its namespace", "the rule has no effect until a proxy has the labels"},
-	{NotForClients, "", Info, status.PartlyServed, "gRPC clients without a proxy do not take a field, and some see the object", "the field has no effect on their calls; with a redirect or a direct response, or resolution DYNAMIC_DNS, the calls fail"},
+	{NotForClients, "", Info, status.PartlyServed, "gRPC clients without a proxy do not take a field, and some see the object", "the field has no effect on their calls; with a redirect or a direct response, TLS, or resolution DYNAMIC_DNS, the calls fail"},
 	{ListenerUnused, "", Warning, status.ResolvedRefs, "an egress listener of a Sidecar carries no service", "the proxies do not open it"},
 	{StreamShadowed, "IST0109", Error, status.Conflicted, "tcp routes are for a host, or a server of a Gateway, whose connections a route takes that comes first", "proxies use the other route alone for the connections"},
 	{SNITaken, "", Warning, status.Conflicted, "a tls route names a host that an earlier route names, for the same addresses", "no connection takes the route for the name"},
@@ -162,6 +166,10 @@ var kinds = []Kind{
 	{PortUncaptured, "", Warning, status.Conflicted, "a ServiceEntry has a port without HTTP that an older one has, and sidecars that capture no traffic see both", "from these sidecars all connections on the port are the oldest's"},
 	{NoneUncaptured, "", Warning, status.PartlyServed, "a ServiceEntry has resolution NONE, and sidecars that capture no traffic see it", "calls through these sidecars fail, as they do not know where the client was going"},
 	{WorkloadUnselected, "", Info, status.ResolvedRefs, "no ServiceEntry selects a WorkloadEntry", "it is an endpoint of no service, and a proxy at its address has neither its labels nor its locality, until one does"},
+	{CredentialMissing, "", Error, status.ResolvedRefs, "a DestinationRule asks for TLS with a secret that a proxy which uses the rule does not have", "requests of the proxy are answered with 503, and connections closed, until the secret is there: nothing leaves in plaintext"},
+	{CredentialSidecars, "", Warning, status.PartlyServed, "a DestinationRule without a workloadSelector names a credential, and there are sidecars that use the rule", "these sidecars have no credential: their requests are answered with 503, and connections closed; gateways use the rule"},
+	{ServerUnverified, "", Warning, status.PartlyServed, "a DestinationRule asks for TLS, and nothing says which name the certificate of the server must have", "proxies send to any server whose certificate leads to the authority"},
+	{CertificateNeeded, "", Info, status.PartlyServed, "a DestinationRule asks for TLS within the mesh", "only proxies with a certificate of their own use it; requests of the others are answered with 503, and connections closed"},
 	{CertificateMissing, "", Error, status.ResolvedRefs, "a server of a Gateway ends TLS, and its proxies lack a certificate for it", "proxies refuse what comes for its hosts, until they have one"},
 	{NameOutside, "", Error, status.ResolvedRefs, "a tls route of a gateway names a host of no server that passes TLS and that the route is for", "gateways close connections that ask for the name"},
 	{SecretClosed, "", Error, status.PartlyServed, "a secret is sealed with a key that the leading server lacks", "proxies of that server do not get the secret"},

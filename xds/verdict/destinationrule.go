@@ -45,6 +45,7 @@ func (j *judge) destinationRule(object *config.Config) {
 	j.localities(object, spec, services)
 	j.ruleOfClients(object, spec, services)
 	j.zones(object, spec)
+	j.encryption(object, spec, services)
 	for i, subset := range spec.GetSubsets() {
 		j.emptySubset(at("spec.subsets", i), subset, services)
 	}

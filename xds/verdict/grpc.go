@@ -41,6 +41,9 @@ func RuleNotForGRPC(spec *networking.DestinationRule) []string {
 	}
 	blocks := func(p trafficPolicy, path string) {
 		add(p, path, "outlierDetection", "retryBudget", "proxyProtocol", "tunnel")
+		if p.GetTls().GetMode() != networking.ClientTLSSettings_DISABLE {
+			out = append(out, path+".tls")
+		}
 		add(p.GetConnectionPool(), path+".connectionPool", "tcp")
 		add(p.GetConnectionPool().GetHttp(), path+".connectionPool.http", "http1MaxPendingRequests", "maxRequestsPerConnection", "maxRetries",
 			"idleTimeout", "h2UpgradePolicy", "useClientProtocol", "maxConcurrentStreams", "http2KeepAlive")
@@ -66,6 +69,7 @@ type trafficPolicy interface {
 	proto.Message
 	GetConnectionPool() *networking.ConnectionPoolSettings
 	GetLoadBalancer() *networking.LoadBalancerSettings
+	GetTls() *networking.ClientTLSSettings
 }
 
 // ruleOfClients tells of fields that gRPC clients do not take, if one of the services speaks

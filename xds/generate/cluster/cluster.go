@@ -74,6 +74,11 @@ func outbound(v *mesh.View, name string, o Outbound) (proto.Message, []resource.
 		ConnectTimeout: connectTimeout(v),
 		Metadata:       o.Metadata(),
 	}
+	apply(o.Policy(), o.Port.Protocol, upgrades(v, o.Policy(), o.Port.Protocol), &options)
+	options.Keepalive = keepalive(v, o.Policy())
+	if o.Port.Protocol == discovery.Unsupported && v.Shape().Captures() {
+		options.HTTP = detectedHTTP(options.HTTP)
+	}
 	var needs []resource.Need
 	switch options.Type {
 	case envoy.EDS:
@@ -90,11 +95,11 @@ func outbound(v *mesh.View, name string, o Outbound) (proto.Message, []resource.
 	case envoy.DynamicDNS:
 		options.DNS.Family = filter.DNSFamily(v.Shape())
 	}
-	apply(o.Policy(), o.Port.Protocol, upgrades(v, o.Policy(), o.Port.Protocol), &options)
-	options.Keepalive = keepalive(v, o.Policy())
-	if o.Port.Protocol == discovery.Unsupported && v.Shape().Captures() {
-		options.HTTP = detectedHTTP(options.HTTP)
+	secrets, ok := o.encrypt(v, &options)
+	if !ok {
+		return withoutEndpoints(v, options), nil, nil
 	}
+	needs = append(needs, secrets...)
 	if options.Type != envoy.OriginalDst && options.Type != envoy.DynamicDNS {
 		options.Check = o.healthCheck()
 		options.LoadBalancer.PanicThreshold = o.healths().panicThreshold()

@@ -28,7 +28,8 @@ func (Clusters) TypeURL() string { return resource.ClusterType }
 func (Clusters) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] { return cluster.Names(v, d) }
 
 // Build implements generate.Generator. If the endpoints of a service are host names the
-// client resolves only the first.
+// client resolves only the first. If connections are to be encrypted, which a client does not
+// do, it has none (Endpoints).
 func (Clusters) Build(v *mesh.View, name string) (proto.Message, []resource.Need, error) {
 	o, ok := cluster.Find(v, name)
 	if !ok {
@@ -40,7 +41,7 @@ func (Clusters) Build(v *mesh.View, name string) (proto.Message, []resource.Need
 		Metadata:    o.Metadata(),
 	}
 	balance(o.Policy().GetLoadBalancer(), &options)
-	if o.Type(v.Shape()) == envoy.EDS {
+	if o.Encrypted() || o.Type(v.Shape()) == envoy.EDS {
 		return envoy.GRPCCluster(options), endpointsOf(name), nil
 	}
 	localities := o.Arrange(v.Shape(), o.Spread(v), o.Service.DNSEndpoints)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/generate/secret"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/resource"
@@ -60,8 +61,8 @@ func (m *maker) need(name string) string {
 	return name
 }
 
-func (m *maker) lack(field, secret, format string, args ...any) {
-	if l := (Lack{Field: field, Secret: secret, What: fmt.Sprintf(format, args...)}); !slices.Contains(m.lacks, l) {
+func (m *maker) lack(field, of, format string, args ...any) {
+	if l := (Lack{Field: field, Secret: of, What: fmt.Sprintf(format, args...)}); !slices.Contains(m.lacks, l) {
 		m.lacks = append(m.lacks, l)
 	}
 }
@@ -108,7 +109,7 @@ func (m *maker) roots(field, credential string) string {
 	}
 	name, ok := m.own(field, credential)
 	name = strings.TrimSuffix(name, names.RootsSuffix)
-	if ok && !m.view.Secret(name+names.RootsSuffix).Roots && !m.view.Secret(name).Roots {
+	if ok && secret.RootsOf(m.view, name) == "" {
 		m.lack(field, name, "no certificate of an authority is stored as secret %s or %s in the namespace of the proxy", name, name+names.RootsSuffix)
 	}
 	return m.need(names.CredentialRoots(name))

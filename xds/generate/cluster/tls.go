@@ -1,0 +1,68 @@
+package cluster
+
+import (
+	"google.golang.org/protobuf/proto"
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/generate/transport"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/names"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// encrypt has the connections of an outbound cluster be as the policy says, and returns the
+// secrets that they need. It is false where one is missing: there must be no connection.
+// What the options say of HTTP must be final.
+func (o Outbound) encrypt(v *mesh.View, options *envoy.ClusterOptions) ([]resource.Need, bool) {
+	s, ok := transport.Client(v, o.Policy().GetTls(), o.client(v, options.HTTP))
+	options.Transport = s.Transport
+	if s.AutoSNI || s.AutoSAN {
+		http := envoy.UpstreamHTTP{}
+		if options.HTTP != nil {
+			http = *options.HTTP
+		}
+		http.AutoSNI, http.AutoSAN = s.AutoSNI, s.AutoSAN
+		options.HTTP = &http
+	}
+	switch o.Policy().GetTls().GetMode() {
+	case networking.ClientTLSSettings_SIMPLE, networking.ClientTLSSettings_MUTUAL:
+		options.Metadata.KeepALPN = true
+	}
+	return s.Needs, ok
+}
+
+// Encrypted says whether connections are to be encrypted.
+func (o Outbound) Encrypted() bool {
+	return o.Policy().GetTls().GetMode() != networking.ClientTLSSettings_DISABLE
+}
+
+// Lacks says what the connections of an outbound cluster lack, for want of which it has no
+// endpoints; nothing where it has all.
+func (o Outbound) Lacks(v *mesh.View) []transport.Lack {
+	return transport.ClientLacks(v, o.Policy().GetTls(), o.client(v, nil))
+}
+
+// client is what there is to know of the servers.
+func (o Outbound) client(v *mesh.View, http *envoy.UpstreamHTTP) transport.ClientOptions {
+	out := transport.ClientOptions{
+		ServerName:      names.ServerName(uint32(o.Port.Number), o.Subset.GetName(), string(o.Service.Hostname)),
+		SubjectAltNames: o.Service.Service().ServiceAccounts,
+		HTTP2:           http != nil && http.Protocol == envoy.HTTP2,
+		Selected:        o.Rule != nil && o.Rule.Selector != nil,
+		Resolves:        o.Service.Service().Resolution == discovery.DynamicDNS,
+	}
+	if o.Policy().GetTls().GetMode() == networking.ClientTLSSettings_ISTIO_MUTUAL {
+		out.SubjectAltNames = o.Service.Accounts
+	}
+	return out
+}
+
+// withoutEndpoints is the cluster of options that has none: requests to it are answered with
+// 503, and connections closed.
+func withoutEndpoints(v *mesh.View, o envoy.ClusterOptions) proto.Message {
+	return envoy.Cluster(envoy.ClusterOptions{
+		Name: o.Name, AltStatName: o.AltStatName, Type: envoy.Static, ConnectTimeout: connectTimeout(v), Metadata: o.Metadata,
+	})
+}
