@@ -73,6 +73,8 @@ type envoyOptions struct {
 	namespace, ip, xds string
 	// locality is where it runs: region/zone/subzone.
 	locality string
+	// systemRoots is the file of the authorities that its machine trusts.
+	systemRoots string
 	// in is the network that it runs in, nil for the machine's.
 	in network
 }
@@ -118,6 +120,9 @@ func (s *server) launchEnvoy(o envoyOptions) *envoy {
 	}
 	if o.locality != "" {
 		args = append(args, "--locality", o.locality)
+	}
+	if o.systemRoots != "" {
+		args = append(args, "--system-roots", o.systemRoots)
 	}
 	if o.selfDiscovery {
 		args = append(args, "--self-discovery")
