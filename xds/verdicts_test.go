@@ -55,7 +55,7 @@ func (s sources) routing() event {
 			s.one("policy", "loadBalancer: {simple: RANDOM}", "loadBalancer: {warmup: {duration: 1s}}, retryBudget: {percent: 1}", "tunnel: {targetHost: t.example, targetPort: 1}",
 				"outlierDetection: {}, proxyProtocol: {}", "outlierDetection: {}, loadBalancer: {localityLbSetting: {failover: [{from: eu, to: us}]}}", "connectionPool: {tcp: {tcpKeepalive: {time: 1s}}, http: {h2UpgradePolicy: UPGRADE, http2KeepAlive: {interval: 1s, timeout: 1s}}}",
 				"portLevelSettings: [{port: {number: 80}, loadBalancer: {consistentHash: {useSourceIp: true}}}]",
-				"tls: {mode: SIMPLE, credentialName: key}", "tls: {mode: MUTUAL, credentialName: key}, portLevelSettings: [{port: {number: 80}, tls: {mode: ISTIO_MUTUAL}}]", "tls: {mode: SIMPLE, sni: a}"))
+				"tls: {mode: SIMPLE, credentialName: door}", "tls: {mode: MUTUAL, credentialName: door}, portLevelSettings: [{port: {number: 80}, tls: {mode: ISTIO_MUTUAL}}]", "tls: {mode: SIMPLE, sni: a}"))
 	case "Gateway":
 		spec = fmt.Sprintf(`{selector: {app: %s}, servers: [{port: {number: %s, name: x, protocol: %s}, hosts: [%s]}%s]}`,
 			s.one("app", "a", "b"), s.one("port", "80", "81"), s.one("protocol", "HTTP", "TCP", "HTTPS}, tls: {mode: SIMPLE, credentialName: door"), s.one("host", "'*'", "a.example", "b.example", "'shop/*.example'"),

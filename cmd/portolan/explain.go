@@ -133,6 +133,9 @@ func explanationRows(e explain.Explanation) [][]string {
 	}
 	for _, d := range e.Destinations {
 		rows = append(rows, []string{"to", joined(addressOf(d), strings.Join(append(d.Rules, d.Services...), ", "), d.LoadBalancer)})
+		if d.TLS != "" {
+			rows = append(rows, []string{"encrypted", d.TLS})
+		}
 		rows = append(rows, notTaken(d.NotTaken)...)
 		rows = append(rows, []string{"endpoints", endpointsText(d)})
 		if d.Preference != "" {

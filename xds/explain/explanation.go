@@ -108,6 +108,8 @@ type Destination struct {
 	Services     []string `json:"services,omitempty"`
 	Rules        []string `json:"rules,omitempty"`
 	LoadBalancer string   `json:"loadBalancer,omitempty"`
+	// TLS says how connections to it are encrypted; empty for plaintext.
+	TLS string `json:"tls,omitempty"`
 	// NotTaken are the fields of the rules that a gRPC client does not take.
 	NotTaken []string `json:"notTaken,omitempty"`
 	// Endpoints are the addresses that get requests, and Localities how many there are.

@@ -160,6 +160,8 @@ func (e *explainer) destination(p *simulate.Proxy, d simulate.Destination, resul
 	if out.LoadBalancer = cluster.GetLbPolicy().String(); cluster.GetLoadBalancingPolicy() != nil { // of a gRPC client
 		out.LoadBalancer = clusterv3.Cluster_LEAST_REQUEST.String()
 	}
+	var unencrypted string
+	out.TLS, unencrypted = e.encryption(d.Cluster)
 	assignment := cluster.GetLoadAssignment()
 	if eds := cluster.GetEdsClusterConfig(); eds != nil {
 		assignment = p.Assignment(cmp.Or(eds.GetServiceName(), d.Cluster))
@@ -167,6 +169,10 @@ func (e *explainer) destination(p *simulate.Proxy, d simulate.Destination, resul
 	out.Localities, out.LeftOut = localities(assignment), e.leftOut(out)
 	out.Preference = e.preference(d.Cluster, out.Localities)
 	switch {
+	case e.proxy.Type == discovery.Proxyless && out.TLS != "":
+		out.Fails = "its rule asks for TLS, which gRPC clients are not given: they get no endpoint"
+	case unencrypted != "":
+		out.Fails = "it must be encrypted, and is sent nowhere: " + unencrypted
 	case d.Cluster == names.BlackHoleCluster:
 		out.Fails = e.nowhere(result)
 	case cluster.GetType() == clusterv3.Cluster_ORIGINAL_DST && (e.via != "" || !e.view().Shape().Captures()):

@@ -44,10 +44,15 @@ func (o Outbound) Lacks(v *mesh.View) []transport.Lack {
 	return transport.ClientLacks(v, o.Policy().GetTls(), o.client(v, nil))
 }
 
+// ServerName is the name that clients within the mesh ask for unless they are told another.
+func (o Outbound) ServerName() string {
+	return names.ServerName(uint32(o.Port.Number), o.Subset.GetName(), string(o.Service.Hostname))
+}
+
 // client is what there is to know of the servers.
 func (o Outbound) client(v *mesh.View, http *envoy.UpstreamHTTP) transport.ClientOptions {
 	out := transport.ClientOptions{
-		ServerName:      names.ServerName(uint32(o.Port.Number), o.Subset.GetName(), string(o.Service.Hostname)),
+		ServerName:      o.ServerName(),
 		SubjectAltNames: o.Service.Service().ServiceAccounts,
 		HTTP2:           http != nil && http.Protocol == envoy.HTTP2,
 		Selected:        o.Rule != nil && o.Rule.Selector != nil,

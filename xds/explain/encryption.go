@@ -1,0 +1,41 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/xds/generate/cluster"
+)
+
+// encryption says how the connections of a cluster are encrypted, empty where they are not,
+// and what is missing for that, empty where nothing is.
+func (e *explainer) encryption(name string) (how, missing string) {
+	o, ok := cluster.Find(e.view(), name)
+	if !ok || !o.Encrypted() {
+		return "", ""
+	}
+	tls := o.Policy().GetTls()
+	how = fmt.Sprintf("over TLS (%s) as %s", tls.GetMode(), asked(o, tls))
+	if tls.GetMode() != networking.ClientTLSSettings_ISTIO_MUTUAL && tls.GetInsecureSkipVerify().GetValue() {
+		how += ", to a server that is not verified"
+	}
+	for _, lack := range o.Lacks(e.view()) {
+		missing = strings.TrimPrefix(missing+"; "+lack.String(), "; ")
+	}
+	return how, missing
+}
+
+// asked is the name that a server is asked for.
+func asked(o cluster.Outbound, tls *networking.ClientTLSSettings) string {
+	switch {
+	case tls.GetSni() != "":
+		return tls.GetSni()
+	case tls.GetMode() == networking.ClientTLSSettings_ISTIO_MUTUAL:
+		return o.ServerName()
+	case o.Port.Protocol.IsHTTP():
+		return "the host of the request"
+	}
+	return "nobody in particular"
+}
