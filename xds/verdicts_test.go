@@ -58,7 +58,7 @@ func (s sources) routing() event {
 				"tls: {mode: SIMPLE, credentialName: door}", "tls: {mode: MUTUAL, credentialName: door}, portLevelSettings: [{port: {number: 80}, tls: {mode: ISTIO_MUTUAL}}]", "tls: {mode: SIMPLE, sni: a}"))
 	case "Gateway":
 		spec = fmt.Sprintf(`{selector: {app: %s}, servers: [{port: {number: %s, name: x, protocol: %s}, hosts: [%s]}%s]}`,
-			s.one("app", "a", "b"), s.one("port", "80", "81"), s.one("protocol", "HTTP", "TCP", "HTTPS}, tls: {mode: SIMPLE, credentialName: door"), s.one("host", "'*'", "a.example", "b.example", "'shop/*.example'"),
+			s.one("app", "a", "b"), s.one("port", "80", "81"), s.one("protocol", "HTTP", "TCP", "HTTPS}, tls: {mode: SIMPLE, credentialName: door", "TLS}, tls: {mode: PASSTHROUGH", "TLS}, tls: {mode: AUTO_PASSTHROUGH"), s.one("host", "'*'", "a.example", "b.example", "'shop/*.example'"),
 			s.one("more", "", ", {port: {number: 81, name: more, protocol: REDIS}, hosts: ['*']}"))
 	case "Sidecar":
 		selector := s.one("selector", "", "workloadSelector: {labels: {app: a}}, ", "workloadSelector: {labels: {v: '2'}}, ")
