@@ -75,6 +75,8 @@ type envoyOptions struct {
 	locality string
 	// systemRoots is the file of the authorities that its machine trusts.
 	systemRoots string
+	// certificate is its own in the mesh, nil for none.
+	certificate *certificateFiles
 	// in is the network that it runs in, nil for the machine's.
 	in network
 }
@@ -123,6 +125,9 @@ func (s *server) launchEnvoy(o envoyOptions) *envoy {
 	}
 	if o.systemRoots != "" {
 		args = append(args, "--system-roots", o.systemRoots)
+	}
+	if c := o.certificate; c != nil {
+		args = append(args, "--cert", c.chain, "--key", c.key, "--ca", c.roots)
 	}
 	if o.selfDiscovery {
 		args = append(args, "--self-discovery")
