@@ -12,11 +12,20 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
+// tls are the settings of connections, nil for plaintext. What a client has encrypted is
+// passed on as it is.
+func (o Outbound) tls() *networking.ClientTLSSettings {
+	if o.Passes {
+		return nil
+	}
+	return o.Policy().GetTls()
+}
+
 // encrypt has the connections of an outbound cluster be as the policy says, and returns the
 // secrets that they need. It is false where one is missing: there must be no connection.
 // What the options say of HTTP must be final.
 func (o Outbound) encrypt(v *mesh.View, options *envoy.ClusterOptions) ([]resource.Need, bool) {
-	s, ok := transport.Client(v, o.Policy().GetTls(), o.client(v, options.HTTP))
+	s, ok := transport.Client(v, o.tls(), o.client(v, options.HTTP))
 	options.Transport = s.Transport
 	if s.AutoSNI || s.AutoSAN {
 		http := envoy.UpstreamHTTP{}
@@ -26,7 +35,7 @@ func (o Outbound) encrypt(v *mesh.View, options *envoy.ClusterOptions) ([]resour
 		http.AutoSNI, http.AutoSAN = s.AutoSNI, s.AutoSAN
 		options.HTTP = &http
 	}
-	switch o.Policy().GetTls().GetMode() {
+	switch o.tls().GetMode() {
 	case networking.ClientTLSSettings_SIMPLE, networking.ClientTLSSettings_MUTUAL:
 		options.Metadata.KeepALPN = true
 	}
@@ -35,13 +44,13 @@ func (o Outbound) encrypt(v *mesh.View, options *envoy.ClusterOptions) ([]resour
 
 // Encrypted says whether connections are to be encrypted.
 func (o Outbound) Encrypted() bool {
-	return o.Policy().GetTls().GetMode() != networking.ClientTLSSettings_DISABLE
+	return o.tls().GetMode() != networking.ClientTLSSettings_DISABLE
 }
 
 // Lacks says what the connections of an outbound cluster lack, for want of which it has no
 // endpoints; nothing where it has all.
 func (o Outbound) Lacks(v *mesh.View) []transport.Lack {
-	return transport.ClientLacks(v, o.Policy().GetTls(), o.client(v, nil))
+	return transport.ClientLacks(v, o.tls(), o.client(v, nil))
 }
 
 // ServerName is the name that clients within the mesh ask for unless they are told another.
@@ -58,7 +67,7 @@ func (o Outbound) client(v *mesh.View, http *envoy.UpstreamHTTP) transport.Clien
 		Selected:        o.Rule != nil && o.Rule.Selector != nil,
 		Resolves:        o.Service.Service().Resolution == discovery.DynamicDNS,
 	}
-	if o.Policy().GetTls().GetMode() == networking.ClientTLSSettings_ISTIO_MUTUAL {
+	if o.tls().GetMode() == networking.ClientTLSSettings_ISTIO_MUTUAL {
 		out.SubjectAltNames = o.Service.Accounts
 	}
 	return out

@@ -101,3 +101,25 @@ func TestNothingIsSentWithoutItsSecret(t *testing.T) {
 		})
 	}
 }
+
+// TestWhatPassesTLSBeginsNone: the TLS of a rule is for what is in plaintext.
+func TestWhatPassesTLSBeginsNone(t *testing.T) {
+	t.Parallel()
+	w := xdstest.NewWorld(t, xdstest.Object("ServiceEntry", "shop/a", "{hosts: [a.example], location: MESH_INTERNAL, ports: [{number: 80, name: http, protocol: HTTP}], resolution: STATIC, endpoints: [{address: 10.0.0.9}]}"),
+		encrypted("{mode: MUTUAL, credentialName: key}", ""),
+		xdstest.Object("Gateway", "shop/g", "{selector: {app: edge}, servers: [{port: {number: 15443, name: p, protocol: TLS}, tls: {mode: AUTO_PASSTHROUGH}, hosts: ['*.example']}]}"))
+	edge := xdstest.Node{Type: discovery.Router, Namespace: "shop", Labels: map[string]string{"app": "edge"}}
+	name := names.SNICluster(80, "", "a.example")
+	m, needs, err := cluster.Generator{}.Build(w.View(edge), name)
+	c, ok := m.(*clusterv3.Cluster)
+	if err != nil || !ok {
+		t.Fatalf("%s is %v, %v", name, m, err)
+	}
+	want := []resource.Need{{TypeURL: resource.EndpointType, Name: name, Kind: resource.Covered}}
+	if c.GetTransportSocket() != nil || c.GetType() != clusterv3.Cluster_EDS || !slices.Equal(needs, want) {
+		t.Errorf("it needs %v and is %v", needs, c)
+	}
+	if c, _ := built(t, w, edge); c.GetType() != clusterv3.Cluster_STATIC {
+		t.Errorf("beside it is %v", c)
+	}
+}
