@@ -36,3 +36,24 @@ func TestUnknownNamesOfAFullType(t *testing.T) {
 		})
 	}
 }
+
+// TestNobodyAnswersForGivenUpNames: a delta client that gives up its last name while a
+// response is under way does not answer that.
+func TestNobodyAnswersForGivenUpNames(t *testing.T) {
+	t.Parallel()
+	s := protocol.New(protocol.Type{URL: "secrets", ByName: true}, protocol.Delta)
+	s.SetDesired(set(t, map[string]string{"a": "1"}), 1)
+	s.Request(protocol.Request{Subscribe: protocoltest.NameSet("a", "*")})
+	expect(t, "first", names(take(t, s, true)), "+a")
+	s.SetDesired(set(t, nil), 2)
+	gone, _ := s.Next(protocoltest.Everything())
+	if answer := s.Request(protocol.Request{Unsubscribe: protocoltest.NameSet("a")}); answer.ACK == nil || answer.ACK.Nonce != gone.Nonce || s.InFlight() {
+		t.Errorf("the response counts as %+v", answer)
+	}
+	if st := s.Status(); st.State != protocol.Synced || st.AckedRevision != 2 {
+		t.Errorf("status %+v", st)
+	}
+	s.Request(protocol.Request{Nonce: gone.Nonce}) // a client that does answer
+	s.Request(protocol.Request{Subscribe: protocoltest.NameSet("a")})
+	expect(t, "again", names(take(t, s, true)), "-a")
+}

@@ -60,6 +60,10 @@ func (s *Subscription) Request(q Request) Answer {
 	if s.variant == Delta {
 		s.subscribe(s.proper(q.Subscribe))
 		s.unsubscribe(s.proper(q.Unsubscribe))
+		if f := s.inflight; f != nil && !s.wildcard && s.names.Len() == 0 {
+			// Nothing in the client takes the response any more. Envoy does not answer it then.
+			a = s.answered(Request{Nonce: f.Nonce})
+		}
 	} else {
 		s.setNames(q.Names)
 	}
