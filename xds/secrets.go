@@ -32,7 +32,7 @@ func (c *Connection) noteRefusedSecrets(t *typeState) {
 	refused := 0
 	var first []string
 	for name := range requested {
-		if given.Value(name) != nil {
+		if given.Value(name) != nil || t.subscription.MayHave(name) { // what was taken back is no refusal
 			continue
 		}
 		refused++

@@ -37,23 +37,29 @@ func TestUnknownNamesOfAFullType(t *testing.T) {
 	}
 }
 
-// TestNobodyAnswersForGivenUpNames: a delta client that gives up its last name while a
-// response is under way does not answer that.
+// TestNobodyAnswersForGivenUpNames: a client that gives up its last name while a response
+// is under way does not answer that.
 func TestNobodyAnswersForGivenUpNames(t *testing.T) {
 	t.Parallel()
-	s := protocol.New(protocol.Type{URL: "secrets", ByName: true}, protocol.Delta)
-	s.SetDesired(set(t, map[string]string{"a": "1"}), 1)
-	s.Request(protocol.Request{Subscribe: protocoltest.NameSet("a", "*")})
-	expect(t, "first", names(take(t, s, true)), "+a")
-	s.SetDesired(set(t, nil), 2)
-	gone, _ := s.Next(protocoltest.Everything())
-	if answer := s.Request(protocol.Request{Unsubscribe: protocoltest.NameSet("a")}); answer.ACK == nil || answer.ACK.Nonce != gone.Nonce || s.InFlight() {
-		t.Errorf("the response counts as %+v", answer)
+	for _, v := range []protocol.Variant{protocol.StateOfTheWorld, protocol.Delta} {
+		t.Run(v.String(), func(t *testing.T) {
+			t.Parallel()
+			s := protocol.New(protocol.Type{URL: "secrets", ByName: true}, v)
+			s.SetDesired(set(t, map[string]string{"a": "1"}), 1)
+			s.Request(said("", "a", "*"))
+			expect(t, "first", names(take(t, s, true, "a")), "+a")
+			s.SetDesired(set(t, map[string]string{"a": "2"}), 2)
+			sent, _ := s.Next(protocoltest.Everything())
+			if answer := s.Request(protocol.Request{Nonce: "1-1", Unsubscribe: protocoltest.NameSet("a")}); answer.ACK == nil || answer.ACK.Nonce != sent.Nonce || s.InFlight() {
+				t.Errorf("the response counts as %+v", answer)
+			}
+			if st := s.Status(); st.State != protocol.Synced || st.AckedRevision != 2 {
+				t.Errorf("status %+v", st)
+			}
+			s.Request(protocol.Request{Nonce: sent.Nonce}) // a client that does answer
+			expect(t, "nothing is wanted", names(s.Next(protocoltest.Everything())))
+			s.Request(protocol.Request{Nonce: sent.Nonce, Subscribe: protocoltest.NameSet("a"), Names: protocoltest.NameSet("a")})
+			expect(t, "again", names(take(t, s, true, "a")), "+a")
+		})
 	}
-	if st := s.Status(); st.State != protocol.Synced || st.AckedRevision != 2 {
-		t.Errorf("status %+v", st)
-	}
-	s.Request(protocol.Request{Nonce: gone.Nonce}) // a client that does answer
-	s.Request(protocol.Request{Subscribe: protocoltest.NameSet("a")})
-	expect(t, "again", names(take(t, s, true)), "-a")
 }

@@ -50,6 +50,8 @@ func (s *Subscription) Request(q Request) Answer {
 	switch {
 	case s.inflight != nil && q.Nonce == s.inflight.Nonce:
 		a = s.answered(q)
+	case s.inflight != nil && s.variant == StateOfTheWorld && s.explicit && q.Names.Len() == 0:
+		a = s.unanswered()
 	case q.Nonce != "" && q.Nonce != s.nonce && s.count > 0,
 		s.variant == StateOfTheWorld && s.inflight != nil:
 		a.Stale = true
@@ -60,15 +62,20 @@ func (s *Subscription) Request(q Request) Answer {
 	if s.variant == Delta {
 		s.subscribe(s.proper(q.Subscribe))
 		s.unsubscribe(s.proper(q.Unsubscribe))
-		if f := s.inflight; f != nil && !s.wildcard && s.names.Len() == 0 {
-			// Nothing in the client takes the response any more. Envoy does not answer it then.
-			a = s.answered(Request{Nonce: f.Nonce})
+		if s.inflight != nil && !s.wildcard && s.names.Len() == 0 {
+			a = s.unanswered()
 		}
 	} else {
 		s.setNames(q.Names)
 	}
 	s.settle()
 	return a
+}
+
+// unanswered ends the response in flight of a client that has given up all names: nothing
+// in it takes the response any more, and Envoy does not answer it then.
+func (s *Subscription) unanswered() Answer {
+	return s.answered(Request{Nonce: s.inflight.Nonce})
 }
 
 // answered processes the ACK or NACK of the response in flight.
