@@ -185,7 +185,6 @@ func TestServiceEntryRules(t *testing.T) {
 			},
 			warned: []string{
 				`spec.exportTo[2] "Shop" has capital letters, as no namespace has: it means none`,
-				"spec.subjectAltNames is not served yet: nobody checks who the server is",
 			}},
 	})
 }

@@ -32,11 +32,10 @@ func serviceEntry() *Schema {
 }
 
 func serviceEntryServed() fields {
-	return serve("hosts", "addresses", "location", "resolution", "exportTo").
+	return serve("hosts", "addresses", "location", "resolution", "exportTo", "subjectAltNames").
 		with("ports", serve("number", "name", "protocol", "targetPort")).
 		with("endpoints", workloadEntryServed()).
-		with("workloadSelector", serve("labels")).
-		secures("subjectAltNames", "nobody checks who the server is")
+		with("workloadSelector", serve("labels"))
 }
 
 func checkServiceEntry(c checker, s *networking.ServiceEntry) {

@@ -23,7 +23,6 @@ import (
 // noEffect has the fields that no resource shows, and why.
 func noEffect() map[string]string {
 	return map[string]string{
-		"DestinationRule.trafficPolicy.tls":       "the mode that is served, DISABLE, is what is without it",
 		"Gateway.servers[].name":                  "a name for people",
 		"ServiceEntry.endpoints[].serviceAccount": "it says who may serve the endpoint, of proxies that prove who they are",
 		"WorkloadEntry.serviceAccount":            "it says who may serve the endpoint, of proxies that prove who they are",
