@@ -176,6 +176,9 @@ func TestTaskPages(t *testing.T) {
 			continue
 		}
 		t.Run(strings.TrimSuffix(filepath.Base(page), ".md"), func(t *testing.T) {
+			if bytes.Contains(text, []byte("\nopenssl ")) {
+				needTools(t, "openssl")
+			}
 			s := newShell(t)
 			s.standIns(t, strings.TrimSuffix(filepath.Base(page), ".md"))
 			if !bytes.Contains(text, []byte(ownServer)) {

@@ -40,7 +40,13 @@ func needNetworks(t testing.TB, tools ...string) {
 	if os.Getuid() != 0 {
 		t.Skip("SKIPPED, AND NOTHING WAS TESTED: no network namespaces: the test does not run as root")
 	}
-	packages := map[string]string{"ip": "iproute2", "nft": "nftables", "setpriv": "util-linux"}
+	needTools(t, tools...)
+}
+
+// needTools skips a test where one of the tools is missing. In CI that is a failure.
+func needTools(t testing.TB, tools ...string) {
+	t.Helper()
+	packages := map[string]string{"ip": "iproute2", "nft": "nftables", "setpriv": "util-linux", "openssl": "openssl"}
 	var missing []string
 	for _, tool := range tools {
 		if _, err := exec.LookPath(tool); err != nil {
