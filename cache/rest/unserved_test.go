@@ -23,14 +23,8 @@ var insecureObjects = map[string]insecure{
 	"WasmPlugin":            {"extensions.istio.io/v1alpha1/namespaces/shop/wasmplugins", "extensions.istio.io/v1alpha1", "WasmPlugin", `{"url":"oci://a/b","phase":"AUTHZ"}`, "spec.phase"},
 	"EnvoyFilter": {"networking.istio.io/v1alpha3/namespaces/shop/envoyfilters", "networking.istio.io/v1alpha3", "EnvoyFilter",
 		`{"configPatches":[{"applyTo":"HTTP_FILTER","patch":{"operation":"INSERT_BEFORE","value":{"name":"envoy.filters.http.rbac"}}}]}`, "spec.configPatches[0].patch.value"},
-	"DestinationRule": {"networking.istio.io/v1/namespaces/shop/destinationrules", "networking.istio.io/v1", "DestinationRule",
-		`{"host":"a.b","trafficPolicy":{"tls":{"mode":"SIMPLE"}}}`, "spec.trafficPolicy.tls.mode"},
-	"Gateway": {"networking.istio.io/v1/namespaces/shop/gateways", "networking.istio.io/v1", "Gateway",
-		`{"servers":[{"port":{"number":443,"name":"a","protocol":"HTTPS"},"hosts":["*"],"tls":{"mode":"SIMPLE","credentialName":"a"}}]}`, "spec.servers[0]"},
 	"Sidecar": {"networking.istio.io/v1/namespaces/shop/sidecars", "networking.istio.io/v1", "Sidecar",
 		`{"ingress":[{"port":{"number":80,"name":"a","protocol":"HTTPS"},"tls":{"mode":"SIMPLE","serverCertificate":"/c","privateKey":"/k"}}]}`, "spec.ingress[0].tls"},
-	"ServiceEntry": {"networking.istio.io/v1/namespaces/shop/serviceentries", "networking.istio.io/v1", "ServiceEntry",
-		`{"hosts":["a.b"],"ports":[{"number":80,"name":"a","protocol":"HTTP"}],"subjectAltNames":["a"]}`, "spec.subjectAltNames"},
 	"VirtualService": {"networking.istio.io/v1/namespaces/shop/virtualservices", "networking.istio.io/v1", "VirtualService",
 		`{"hosts":["a.b"],"gateways":["edge"],"http":[{"match":[{"headers":{"@request.auth.claims.sub":{"exact":"a"}}}],"directResponse":{"status":200}}]}`, "spec.http[0].match[0].headers[@request.auth.claims.sub]"},
 }
@@ -105,7 +99,7 @@ var differing = func() map[string]string {
 	out := map[string]string{}
 	for _, o := range insecureObjects {
 		spec := strings.NewReplacer(`"STRICT"`, `"PERMISSIVE"`, `"issuer":"a"`, `"issuer":"b"`, `{"rules":[{}]}`, `{"action":"DENY","rules":[{}]}`,
-			"oci://a/b", "oci://a/c", `"INSERT_BEFORE"`, `"INSERT_FIRST"`, `"a.b"`, `"c.d"`, `"credentialName":"a"`, `"credentialName":"b"`, `"number":80`, `"number":81`).Replace(o.spec)
+			"oci://a/b", "oci://a/c", `"INSERT_BEFORE"`, `"INSERT_FIRST"`, `"a.b"`, `"c.d"`, `"number":80`, `"number":81`).Replace(o.spec)
 		if spec != o.spec {
 			out[o.kind+o.field] = spec
 		}

@@ -162,14 +162,9 @@ func secretsOf(cluster []byte) []string {
 		return nil
 	}
 	common := socket.GetCommonTlsContext()
-	all := common.GetTlsCertificateSdsSecretConfigs()
-	for _, validation := range []*tlsv3.SdsSecretConfig{
-		common.GetValidationContextSdsSecretConfig(), common.GetCombinedValidationContext().GetValidationContextSdsSecretConfig(),
-	} {
-		all = append(all, validation)
-	}
 	var out []string
-	for _, one := range all {
+	for _, one := range append(common.GetTlsCertificateSdsSecretConfigs(),
+		common.GetValidationContextSdsSecretConfig(), common.GetCombinedValidationContext().GetValidationContextSdsSecretConfig()) {
 		if one.GetName() != "" {
 			out = append(out, intern([]byte(one.GetName())))
 		}
