@@ -21,6 +21,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
+	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -336,10 +337,23 @@ func (l *refusalLog) WithAttrs([]slog.Attr) slog.Handler { return l }
 // WithGroup implements slog.Handler.
 func (l *refusalLog) WithGroup(string) slog.Handler { return l }
 
+// isOwnFile says whether a proxy refuses a file of its own machine, of which validation knows
+// nothing but the path.
+func isOwnFile(r slog.Record) (is bool) {
+	r.Attrs(func(a slog.Attr) bool {
+		is = is || a.Key == "resource" && (strings.HasPrefix(a.Value.String(), names.FileCertPrefix) || strings.HasPrefix(a.Value.String(), names.FileRootPrefix))
+		return !is
+	})
+	return is
+}
+
 // Handle implements slog.Handler.
 func (l *refusalLog) Handle(_ context.Context, r slog.Record) error {
 	refusal := strings.HasPrefix(r.Message, "proxy rejected") || strings.HasPrefix(r.Message, "proxy refuses")
 	if !refusal && r.Level < slog.LevelError {
+		return nil
+	}
+	if isOwnFile(r) {
 		return nil
 	}
 	line := r.Message

@@ -181,6 +181,8 @@ func checkClientCertificates(c checker, t *networking.ClientTLSSettings) {
 			at.warn("has no effect: mode ISTIO_MUTUAL uses the certificate of the proxy")
 		case t.GetCredentialName() != "" && (mutual || t.GetMode() == networking.ClientTLSSettings_SIMPLE):
 			at.fail("excludes credentialName, which has it: set one of them")
+		default:
+			at.file(file.path)
 		}
 	}
 }

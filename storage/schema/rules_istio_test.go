@@ -350,6 +350,7 @@ func destinationRuleRulings() []ruling {
 		refuses(26, dr, tls("mode: SIMPLE, sni: "+strings.Repeat("a", 256)), at+"tls.sni"),
 		refuses(26, dr, tls("mode: MUTUAL"), at+"tls.clientCertificate", at+"tls.privateKey"),
 		refuses(26, dr, tls("mode: SIMPLE, credentialName: c, caCertificates: /ca, caCrl: /crl"), at+"tls.caCertificates", at+"tls.caCrl"),
+		refuses(26, dr, tls("mode: SIMPLE, caCertificates: /a~b, caCrl: '~'"), at+"tls.caCertificates", at+"tls.caCrl"),
 		refuses(26, dr, tls("mode: SIMPLE, insecureSkipVerify: true, caCertificates: /ca"), at+"tls.caCertificates"),
 		refuses(26, dr, tls("mode: SIMPLE, insecureSkipVerify: true, credentialName: c, subjectAltNames: [a]"), at+"tls.subjectAltNames", at+"tls.credentialName"),
 

@@ -124,6 +124,16 @@ func (c checker) certificates(n int) {
 	}
 }
 
+// file checks the path of a file on the proxy's machine.
+func (c checker) file(path string) {
+	if strings.Contains(path, fileSeparator) {
+		c.fail("has a %q, which stands between the names of files: rename the file", fileSeparator)
+	}
+}
+
+// fileSeparator stands between the files of one secret in its name.
+const fileSeparator = "~"
+
 // fromSecrets says whether the certificates of a server are secrets.
 func fromSecrets(t *networking.ServerTLSSettings) bool {
 	return t.GetCredentialName() != "" || len(t.GetCredentialNames()) > 0
@@ -140,7 +150,9 @@ func checkServerFiles(c checker, t *networking.ServerTLSSettings) {
 		if path == "" {
 			c.at(name).fail("is missing: mode %s needs it", mode)
 		}
+		c.at(name).file(path)
 	}
+	c.at("caCrl").file(t.GetCaCrl())
 	if len(t.GetTlsCertificates()) == 0 {
 		needed(c, "serverCertificate", t.GetServerCertificate())
 		needed(c, "privateKey", t.GetPrivateKey())

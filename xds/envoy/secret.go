@@ -34,9 +34,14 @@ func RootsSecret(name string, roots, revoked []byte) *tlsv3.Secret {
 	return rootsSecret(name, validation)
 }
 
-// RootsFileSecret makes the same of a file on the proxy's machine.
-func RootsFileSecret(name, roots string) *tlsv3.Secret {
-	return rootsSecret(name, &tlsv3.CertificateValidationContext{TrustedCa: file(roots), WatchedDirectory: directory(roots)})
+// RootsFileSecret makes the same of files on the proxy's machine; revoked is empty for no
+// list.
+func RootsFileSecret(name, roots, revoked string) *tlsv3.Secret {
+	validation := &tlsv3.CertificateValidationContext{TrustedCa: file(roots), WatchedDirectory: directory(roots)}
+	if revoked != "" {
+		validation.Crl = file(revoked)
+	}
+	return rootsSecret(name, validation)
 }
 
 func certificateSecret(name string, certificate *tlsv3.TlsCertificate) *tlsv3.Secret {

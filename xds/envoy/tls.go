@@ -59,8 +59,6 @@ type PeerValidation struct {
 	// PublicKeys are hashes in base64, Certificates in hexadecimal: the certificate or its
 	// key must have one of them, if there are any.
 	PublicKeys, Certificates []string
-	// RevokedFile is a file on the machine of the proxy, the list of revoked certificates.
-	RevokedFile string
 	// AcceptUntrusted lets a connection go on whose certificate leads to none of the Roots.
 	AcceptUntrusted bool
 }
@@ -137,9 +135,6 @@ func (p *PeerValidation) message() *tlsv3.CertificateValidationContext {
 			SanType: kindOfName(name),
 			Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}},
 		})
-	}
-	if p.RevokedFile != "" {
-		out.Crl = &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: p.RevokedFile}}
 	}
 	if p.AcceptUntrusted {
 		out.TrustChainVerification = tlsv3.CertificateValidationContext_ACCEPT_UNTRUSTED

@@ -65,7 +65,9 @@ const (
 	FileRootPrefix = "file-root:"
 	fileSeparator  = "~"
 	// SystemRoots are the authorities that the proxy's machine trusts.
-	SystemRoots = FileRootPrefix + "system"
+	SystemRoots = FileRootPrefix + SystemFile
+	// SystemFile stands for the path of their file.
+	SystemFile = "system"
 )
 
 // Credential names the certificate and key of a stored secret.
@@ -78,8 +80,21 @@ func CredentialRoots(name string) string { return CredentialPrefix + name + Root
 // paths of their files on the proxy's machine.
 func FileCert(cert, key string) string { return FileCertPrefix + cert + fileSeparator + key }
 
-// FileRoots is described with FileCert.
-func FileRoots(path string) string { return FileRootPrefix + path }
+// FileRoots is described with FileCert. revoked is the file of what the authorities have
+// revoked, empty for none.
+func FileRoots(path, revoked string) string {
+	if revoked == "" {
+		return FileRootPrefix + path
+	}
+	return FileRootPrefix + path + fileSeparator + revoked
+}
+
+// ParseFileRoots reads a name that FileRoots has made.
+func ParseFileRoots(name string) (path, revoked string, ok bool) {
+	files, ok := strings.CutPrefix(name, FileRootPrefix)
+	path, revoked, _ = strings.Cut(files, fileSeparator)
+	return path, revoked, ok && path != ""
+}
 
 // ParseFileCert reads a name that FileCert has made.
 func ParseFileCert(name string) (cert, key string, ok bool) {

@@ -37,11 +37,11 @@ func build(v *mesh.View, name string) (proto.Message, error) {
 	if chain, key, ok := names.ParseFileCert(name); ok {
 		return envoy.CertificateFileSecret(name, chain, key), nil
 	}
-	if name == names.SystemRoots {
-		return envoy.RootsFileSecret(name, cmp.Or(v.SystemRoots(), SystemRoots)), nil
-	}
-	if roots, ok := strings.CutPrefix(name, names.FileRootPrefix); ok && roots != "" {
-		return envoy.RootsFileSecret(name, roots), nil
+	if roots, revoked, ok := names.ParseFileRoots(name); ok {
+		if roots == names.SystemFile {
+			roots = cmp.Or(v.SystemRoots(), SystemRoots)
+		}
+		return envoy.RootsFileSecret(name, roots, revoked), nil
 	}
 	if credential, ok := strings.CutPrefix(name, names.CredentialPrefix); ok {
 		return stored(v, name, credential)
@@ -51,7 +51,7 @@ func build(v *mesh.View, name string) (proto.Message, error) {
 	case name == names.WorkloadCertificate && own.Chain != "":
 		return envoy.CertificateFileSecret(name, own.Chain, own.Key), nil
 	case name == names.WorkloadRoots && own.Roots != "":
-		return envoy.RootsFileSecret(name, own.Roots), nil
+		return envoy.RootsFileSecret(name, own.Roots, ""), nil
 	}
 	return nil, nil
 }

@@ -31,7 +31,11 @@ func given(message any) string {
 	}
 	v := s.GetValidationContext()
 	if name := v.GetTrustedCa().GetFilename(); name != "" {
-		return name + " in " + v.GetWatchedDirectory().GetPath()
+		text := name + " in " + v.GetWatchedDirectory().GetPath()
+		if list := v.GetCrl().GetFilename(); list != "" {
+			text += ", revoked " + list
+		}
+		return text
 	}
 	text := "roots " + string(v.GetTrustedCa().GetInlineBytes()[len("-----BEGIN "):len("-----BEGIN CERT")])
 	if len(v.GetCrl().GetInlineBytes()) > 0 {
@@ -78,15 +82,18 @@ func TestSecret(t *testing.T) {
 			"kubernetes://pair-cacert-cacert": "roots CERT",
 		}},
 		"files": {own, map[string]string{
-			"file-cert:/tls/web.crt~/tls/web.key":  "/tls/web.crt /tls/web.key in /tls",
-			"file-cert:/tls/web.crt~/keys/web.key": "/tls/web.crt /keys/web.key in ",
-			"file-cert:/tls/web.crt":               "",
-			"file-cert:~":                          "",
-			"file-root:/tls/roots.crt":             "/tls/roots.crt in /tls",
-			"file-root:":                           "",
-			"file-root:system":                     "/etc/ssl/certs/ca-certificates.crt in /etc/ssl/certs",
-			"default":                              "/certs/own.crt /certs/own.key in /certs",
-			"ROOTCA":                               "/certs/roots.crt in /certs",
+			"file-cert:/tls/web.crt~/tls/web.key":   "/tls/web.crt /tls/web.key in /tls",
+			"file-cert:/tls/web.crt~/keys/web.key":  "/tls/web.crt /keys/web.key in ",
+			"file-cert:/tls/web.crt":                "",
+			"file-cert:~":                           "",
+			"file-root:/tls/roots.crt":              "/tls/roots.crt in /tls",
+			"file-root:":                            "",
+			"file-root:/tls/roots.crt~/crl/old.pem": "/tls/roots.crt in /tls, revoked /crl/old.pem",
+			"file-root:system~/crl/old.pem":         "/etc/ssl/certs/ca-certificates.crt in /etc/ssl/certs, revoked /crl/old.pem",
+			"file-root:~/crl/old.pem":               "",
+			"file-root:system":                      "/etc/ssl/certs/ca-certificates.crt in /etc/ssl/certs",
+			"default":                               "/certs/own.crt /certs/own.key in /certs",
+			"ROOTCA":                                "/certs/roots.crt in /certs",
 		}},
 		"on another system": {
 			xdstest.Node{Type: discovery.Router, Namespace: "edge", SystemRoots: "/etc/pki/tls/certs/ca-bundle.crt"},

@@ -122,9 +122,9 @@ func (m *maker) serverValidation(tls *networking.ClientTLSSettings, o ClientOpti
 	case tls.GetCredentialName() != "":
 		out.Roots = m.roots("credentialName", tls.GetCredentialName())
 	case tls.GetCaCertificates() != "":
-		out.Roots, out.RevokedFile = m.fileRoots(tls.GetCaCertificates()), tls.GetCaCrl()
+		out.Roots = m.fileRoots(tls.GetCaCertificates(), tls.GetCaCrl())
 	default:
-		out.Roots, out.RevokedFile = m.need(names.SystemRoots), tls.GetCaCrl()
+		out.Roots = m.fileRoots(names.SystemFile, tls.GetCaCrl())
 	}
 	return out
 }

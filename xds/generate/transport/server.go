@@ -110,7 +110,7 @@ func (m *maker) clientValidation(tls *networking.ServerTLSSettings) *envoy.PeerV
 	case tls.GetCaCertificates() == "":
 		m.lack("caCertificates", "", "no authority is named, whose certificates clients must have: set caCertificates")
 	default:
-		out.Roots, out.RevokedFile = m.fileRoots(tls.GetCaCertificates()), tls.GetCaCrl()
+		out.Roots = m.fileRoots(tls.GetCaCertificates(), tls.GetCaCrl())
 	}
 	return out
 }

@@ -127,7 +127,9 @@ func (m *maker) filePair(certificate, key string) string {
 	return m.need(names.FileCert(certificate, key))
 }
 
-func (m *maker) fileRoots(file string) string { return m.need(names.FileRoots(file)) }
+// The list of what is revoked is in the same secret: a wrong one must not have Envoy refuse
+// a secret that others use.
+func (m *maker) fileRoots(file, revoked string) string { return m.need(names.FileRoots(file, revoked)) }
 
 // made is the socket, unless it lacks something.
 func (m *maker) made(transport func() *corev3.TransportSocket) (Socket, []Lack) {

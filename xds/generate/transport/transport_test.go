@@ -101,8 +101,8 @@ func TestClient(t *testing.T) {
 		},
 		"SIMPLE with names": {
 			settings: `{"mode": "SIMPLE", "caCertificates": "/ca.pem", "caCrl": "/crl.pem", "subjectAltNames": ["a.example", "spiffe://td/ns/a", "10.0.0.1", "me@a.example"]}`,
-			o:        transport.ClientOptions{SubjectAltNames: []string{"other"}}, autoSNI: true, needs: []string{"file-root:/ca.pem"},
-			want: `{"commonTlsContext": {` + bounds + `, ` + verified("file-root:/ca.pem", `"crl": {"filename": "/crl.pem"}, "matchTypedSubjectAltNames": [
+			o:        transport.ClientOptions{SubjectAltNames: []string{"other"}}, autoSNI: true, needs: []string{"file-root:/ca.pem~/crl.pem"},
+			want: `{"commonTlsContext": {` + bounds + `, ` + verified("file-root:/ca.pem~/crl.pem", `"matchTypedSubjectAltNames": [
 				{"sanType": "DNS", "matcher": {"exact": "a.example"}}, {"sanType": "URI", "matcher": {"exact": "spiffe://td/ns/a"}},
 				{"sanType": "IP_ADDRESS", "matcher": {"exact": "10.0.0.1"}}, {"sanType": "EMAIL", "matcher": {"exact": "me@a.example"}}]`) + `}}`,
 		},
@@ -226,9 +226,9 @@ func TestServer(t *testing.T) {
 		},
 		"OPTIONAL_MUTUAL by files": {
 			settings: `{"mode": "OPTIONAL_MUTUAL", "tlsCertificates": [{"serverCertificate": "/c", "privateKey": "/k"}, {"serverCertificate": "/d", "privateKey": "/l"}], "caCertificates": "/ca", "caCrl": "/crl"}`,
-			needs:    []string{"file-cert:/c~/k", "file-cert:/d~/l", "file-root:/ca"},
+			needs:    []string{"file-cert:/c~/k", "file-cert:/d~/l", "file-root:/ca~/crl"},
 			want: `{"requireClientCertificate": false, "disableStatefulSessionResumption": true, ` + off + `, "commonTlsContext": {` + http + `,
-				"tlsCertificateSdsSecretConfigs": [` + secretOf("file-cert:/c~/k") + `, ` + secretOf("file-cert:/d~/l") + `], ` + verified("file-root:/ca", `"crl": {"filename": "/crl"}`) + `}}`,
+				"tlsCertificateSdsSecretConfigs": [` + secretOf("file-cert:/c~/k") + `, ` + secretOf("file-cert:/d~/l") + `], ` + verified("file-root:/ca~/crl", "") + `}}`,
 		},
 		"ISTIO_MUTUAL of bytes": {
 			settings: `{"mode": "ISTIO_MUTUAL", "minProtocolVersion": "TLSV1_3"}`, o: transport.ServerOptions{Bytes: true}, needs: []string{"default", "ROOTCA"},
