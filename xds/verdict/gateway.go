@@ -79,8 +79,8 @@ func placeOf(s *routing.Server) string {
 }
 
 // uncertified judges whether the proxies of a Gateway have what a server needs to end TLS.
-// They have the secrets of their own namespace, which is that of the Gateway as long as none
-// is known. Whether they have a certificate of the mesh is not known.
+// Proxies have the secrets of their own namespace. Where no proxy is known, the namespace of
+// the Gateway stands for theirs. Whether they have a certificate of the mesh is not known.
 func (j *judge) uncertified(object *config.Config, i int, s *routing.Server) {
 	o := transport.ServerOptions{Bytes: s.Kind() == routing.TLSBytes}
 	for _, namespace := range j.gatewayNamespaces(object) {

@@ -1,9 +1,10 @@
 // Package listener generates listeners.
 //
-// A gateway has one for each address and port of its servers (gateway.go). A server for TCP
-// has the connections go by the tcp route that is for it, and one that passes TLS has a
-// filter chain for each match of the tls routes that are for it, or for each service
-// (gatewaystreams.go). Without any such route there is no listener.
+// A gateway has one for each address and port of its servers (gateway.go). A server that
+// ends TLS has a filter chain, if its certificate is there (gatewaytls.go). A server for TCP
+// sends connections by its tcp route. A server that passes TLS has a filter chain for each
+// match of its tls routes, or for each service (gatewaystreams.go). Without a filter chain
+// there is no listener.
 //
 // A sidecar that captures traffic is invisible to clients. Their connections are
 // redirected to virtualOutbound, which hands each to the listener of its original

@@ -35,8 +35,8 @@ func (vs *VirtualService) GatewayStreamKeys() []string {
 	return slices.Compact(out)
 }
 
-// StreamMatch is what of the matches of tcp and tls routes counts on gateways, beside the
-// names of tls. (Istio: l4SingleMatch.)
+// StreamMatch is a match of a tcp or tls route. A gateway reads these fields of it, and the
+// names of a tls match. (Istio: l4SingleMatch.)
 type StreamMatch interface {
 	GetPort() uint32
 	GetGateways() []string
