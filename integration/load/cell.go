@@ -67,6 +67,7 @@ func grid() []cell {
 		{name: "1000:50/world", mesh: thousand, proxies: 50, variant: protocol.StateOfTheWorld, changes: everyChange},
 		{name: "1000:50/mesh-wide", mesh: refmesh.Mesh{Services: 1000, MeshWide: 50}, proxies: 50, variant: protocol.Delta, changes: imported},
 		{name: "1000:200", mesh: thousand, proxies: 200, variant: protocol.Delta, changes: everyChange, floor: true, targets: firstSync},
+		{name: "1000:200/tls", mesh: refmesh.Mesh{Services: 1000, Originate: true}, proxies: 200, variant: protocol.Delta, changes: everyChange, targets: beside("1000:200", 1.3)},
 		{name: "1000:200/whole", mesh: thousand, proxies: 200, variant: protocol.Delta, whole: true, changes: []string{"routes"}, floor: true},
 		{name: "1000:200/spread", mesh: spread, proxies: 200, variant: protocol.Delta, spread: true, changes: everyChange, targets: beside("1000:200", 2)},
 		{name: "5000:50", mesh: five, proxies: 50, variant: protocol.Delta, changes: everyChange, targets: fifty(parts{endpoint: 2, endpointCPU: 2, routes: 200, routesCPU: 200})},

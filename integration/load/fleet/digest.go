@@ -29,7 +29,7 @@ type digest struct {
 	// hosts says that a route configuration in it has its virtual hosts come by
 	// themselves.
 	hosts bool
-	// secrets is of clusters, some of which use stored secrets: the same with these as
+	// secrets is of clusters, some of which use secrets: the same with these as
 	// children. It is nil where none does.
 	secrets *digest
 }
@@ -148,12 +148,12 @@ func (g *digest) addSecrets(used []string) {
 	}
 }
 
-// storedSecret begins the names of stored secrets.
-var storedSecret = []byte("kubernetes://")
+// tlsContext ends the type URL of the transport socket of a cluster that originates TLS.
+var tlsContext = []byte("UpstreamTlsContext")
 
-// secretsOf names the stored secrets that the transport socket of a cluster uses.
+// secretsOf names the secrets that the transport socket of a cluster uses.
 func secretsOf(cluster []byte) []string {
-	if !bytes.Contains(cluster, storedSecret) { // which spares taking most of them apart
+	if !bytes.Contains(cluster, tlsContext) { // which spares taking most of them apart
 		return nil
 	}
 	var c clusterv3.Cluster

@@ -27,6 +27,8 @@ const (
 	RootNamespace = "istio-system"
 	// Credential is the secret of Mesh.Credentials, in the first namespace.
 	Credential = "origin"
+	// Authorities is the file of Mesh.Originate.
+	Authorities = "/etc/mesh/authorities.pem"
 )
 
 // Mesh says what a reference mesh has. The zero options make every service
@@ -47,6 +49,9 @@ type Mesh struct {
 	// Credentials has the services that have a DestinationRule take TLS alone, which proxies
 	// of gateways originate with the secret Credential.
 	Credentials bool
+	// Originate has the same services take TLS alone, which proxies verify by the authorities
+	// in the file Authorities of their machine.
+	Originate bool
 	// Patterns is how many further services have a pattern for a host, whose names proxies
 	// resolve.
 	Patterns int
@@ -240,6 +245,9 @@ func (m Mesh) DestinationRule(i, connections int) *config.Config {
 	}
 	if m.Credentials {
 		spec.TrafficPolicy.Tls = &networking.ClientTLSSettings{Mode: networking.ClientTLSSettings_SIMPLE, CredentialName: Credential}
+	}
+	if m.Originate {
+		spec.TrafficPolicy.Tls = &networking.ClientTLSSettings{Mode: networking.ClientTLSSettings_SIMPLE, CaCertificates: Authorities}
 	}
 	return &config.Config{Meta: meta(schema.DestinationRule, Namespace(i), Name(i)), Spec: spec}
 }
