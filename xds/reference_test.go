@@ -240,9 +240,12 @@ func TestOneScopeCostsTheSameInAnyMesh(t *testing.T) {
 
 // BenchmarkFirstSync is the building of all that 200 proxies need.
 func BenchmarkFirstSync(b *testing.B) {
-	for _, services := range []int{1_000} {
-		b.Run(fmt.Sprintf("services=%d", services), func(b *testing.B) {
-			r := newReference(b, services, 200, true)
+	for name, mesh := range map[string]refmesh.Mesh{
+		"services=1000":     {Services: 1_000, Localities: 4, LabelSets: 10},
+		"services=1000/tls": {Services: 1_000, Localities: 4, LabelSets: 10, Originate: true},
+	} {
+		b.Run(name, func(b *testing.B) {
+			r := newReferenceOf(b, mesh, 200, true)
 			b.ReportAllocs()
 			for b.Loop() {
 				r.sync()

@@ -46,6 +46,24 @@ func TestTrafficWaitsForEndpointsAndSecrets(t *testing.T) {
 	}
 }
 
+// TestAFirstSyncWaitsForItsSecrets: the listeners go in one response, and not those first
+// that send traffic to no cluster with a secret.
+func TestAFirstSyncWaitsForItsSecrets(t *testing.T) {
+	t.Parallel()
+	inVariants(t, func(t *testing.T, p *play) {
+		p.offer("CDS a: 1", "CDS b: $s", "SDS s: 1", "LDS l: @a", "LDS m: @b")
+		p.ask(cds)
+		p.ask(lds)
+		p.sends("the clusters", "CDS +a +b")
+		p.ack(cds)
+		p.sends("nothing before the secret is requested")
+		p.ask(sds, "s")
+		p.sends("the secret", "SDS +s")
+		p.ack(sds)
+		p.sends("all listeners", "LDS +l +m")
+	})
+}
+
 // TestASecretThatIsThereIsNotWaitedFor, nor sent again.
 func TestASecretThatIsThereIsNotWaitedFor(t *testing.T) {
 	t.Parallel()

@@ -299,12 +299,15 @@ func (t *typeState) settled() bool {
 }
 
 // firstSync says whether the client is about to get its first targets, or the first of
-// what they need: nothing that sends traffic to one may go yet.
+// what they need: nothing that sends traffic to one may go yet. It has not requested the
+// secrets yet when it acknowledges the targets that wait for them.
 func (t *typeState) firstSync() bool {
 	if t.sub.DesiredSet().Len() == 0 {
 		return false
 	}
-	return t.sub.FirstSync() || slices.ContainsFunc(t.needs, func(n *need) bool { return n.waiting.Len() > 0 && n.of.sub.FirstSync() })
+	return t.sub.FirstSync() || slices.ContainsFunc(t.needs, func(n *need) bool {
+		return n.waiting.Len() > 0 && (n.of.sub.FirstSync() || !n.of.sub.Started())
+	})
 }
 
 // ready says whether a resource that sends traffic to a target may be sent: the client
