@@ -66,7 +66,7 @@ func (s *Server) group(c *call) (any, error) {
 	return nil, unknownPath(fmt.Sprintf("no API group %q: /apis lists what there is", name))
 }
 
-// groups returns the groups of the schemas, in their order, and our own. The core
+// groups returns the groups of the schemas, in their order, and in any case our own. The core
 // group is not among them: /api describes it.
 func (s *Server) groups() []metav1.APIGroup {
 	names := []string{""}
@@ -76,6 +76,9 @@ func (s *Server) groups() []metav1.APIGroup {
 			names = append(names, kind.Group)
 			groups = append(groups, apiGroup(kind.Group, s.versions(kind.Group)))
 		}
+	}
+	if slices.Contains(names, batch.Group) {
+		return groups
 	}
 	return append(groups, apiGroup(batch.Group, []string{batch.Version}))
 }
@@ -126,10 +129,9 @@ func (s *Server) resourceList(c *call) (any, error) {
 		}
 	}
 	if group == batch.Group && v == batch.Version {
-		list.APIResources = []metav1.APIResource{
-			{Name: "batches", SingularName: "batch", Kind: batch.Kind, Verbs: metav1.Verbs{"create"}},
-			{Name: record.Resource, SingularName: "record", Kind: record.Kind, Verbs: metav1.Verbs{"list"}},
-		}
+		list.APIResources = append(list.APIResources,
+			metav1.APIResource{Name: "batches", SingularName: "batch", Kind: batch.Kind, Verbs: metav1.Verbs{"create"}},
+			metav1.APIResource{Name: record.Resource, SingularName: "record", Kind: record.Kind, Verbs: metav1.Verbs{"list"}})
 	}
 	if list.APIResources == nil {
 		return nil, unknownPath(fmt.Sprintf("no API version %s: %s lists what there is", list.GroupVersion, rootOf(group)))

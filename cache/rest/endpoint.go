@@ -5,10 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/portolan-mesh/portolan/storage/config"
 )
 
 // An EndpointFunc answers a request, or returns why it does not: then it has
@@ -23,6 +27,33 @@ func (s *Server) Endpoint(pattern string, answer EndpointFunc) {
 	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		s.serve(w, r, func(c *call) error {
 			if err := s.admit(c); err != nil {
+				return err
+			}
+			return answer(c.w, c.r)
+		})
+	})
+}
+
+// EndpointFor is Endpoint for a path about objects of a kind, which the server must serve:
+// users need the right to a verb on them, such as create. The pattern may have {namespace}
+// and {name}. The parameter message is the user's comment, as of every write; others are
+// refused.
+func (s *Server) EndpointFor(kind config.GroupVersionKind, verb, pattern string, answer EndpointFunc) {
+	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		s.serve(w, r, func(c *call) error {
+			c.schema, c.version, c.verb = s.schemas.Kind(kind), kind.Version, verb
+			c.namespace, c.name, c.kind = c.r.PathValue("namespace"), c.r.PathValue("name"), kind.Kind
+			if err := s.admit(c); err != nil {
+				return err
+			}
+			var found faults
+			for _, name := range slices.Sorted(maps.Keys(c.query)) {
+				if name != "message" {
+					found.cannotRead(name, "is no parameter of this path")
+				}
+			}
+			c.say(c.query.Get("message"), &found)
+			if err := found.error("the parameters of the URL cannot be read", metav1.StatusDetails{}); err != nil {
 				return err
 			}
 			return answer(c.w, c.r)

@@ -15,6 +15,18 @@ type Sealer interface {
 	Seal(ctx context.Context, object, stored *config.Config, trial bool) (*config.Config, error)
 }
 
+// Sealers are a Sealer for each kind of config.Veiled specs. Objects of other such kinds are
+// refused.
+type Sealers map[config.GroupVersionKind]Sealer
+
+// Seal implements Sealer.
+func (s Sealers) Seal(ctx context.Context, object, stored *config.Config, trial bool) (*config.Config, error) {
+	if one := s[object.GroupVersionKind]; one != nil {
+		return one.Seal(ctx, object, stored, trial)
+	}
+	return nil, fmt.Errorf("%w: this server does not take objects of kind %s", storage.ErrInvalid, object.Kind)
+}
+
 // sealed returns an operation on the object as it is to be stored.
 func (s *Server) sealed(ctx context.Context, op storage.Op, trial bool) (storage.Op, error) {
 	if op.Config == nil || !s.schemas.Kind(op.Config.GroupVersionKind).Codec.Veiled() {

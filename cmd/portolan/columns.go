@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	wasm "istio.io/api/extensions/v1alpha1"
 	networking "istio.io/api/networking/v1alpha3"
@@ -14,6 +15,7 @@ import (
 	telemetry "istio.io/api/telemetry/v1alpha1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/portolan-mesh/portolan/storage/access"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -79,6 +81,14 @@ func columnsOf(kind config.GroupVersionKind) []column {
 				}
 				return items(each(s.Sealed.Entries, func(e secret.Entry) string { return e.Name }), wide)
 			}),
+		}
+	case schema.JoinToken:
+		type spec = *access.JoinToken
+		return []column{
+			show("SERVICE-ACCOUNT", func(s spec, _ bool) string { return s.ServiceAccount }),
+			show("USED", func(s spec, _ bool) string { return uses(s) }),
+			show("EXPIRES", func(s spec, _ bool) string { return s.Expires.Format(time.RFC3339) }),
+			detail("FROM", func(s spec) string { return items(s.Sources, true) }),
 		}
 	case schema.ProxyConfig, schema.Telemetry, schema.WasmPlugin:
 		return extensionColumns(kind)

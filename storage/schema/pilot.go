@@ -11,6 +11,7 @@ const (
 	securityGroup   = "security.istio.io"
 	telemetryGroup  = "telemetry.istio.io"
 	extensionsGroup = "extensions.istio.io"
+	portolanGroup   = "portolan.io"
 )
 
 // The canonical kinds of the Pilot schemas: those under which stores and caches
@@ -30,6 +31,7 @@ var (
 	RequestAuthentication = config.GroupVersionKind{Group: securityGroup, Version: "v1", Kind: "RequestAuthentication"}
 	Telemetry             = config.GroupVersionKind{Group: telemetryGroup, Version: "v1", Kind: "Telemetry"}
 	Secret                = config.GroupVersionKind{Version: "v1", Kind: "Secret"}
+	JoinToken             = config.GroupVersionKind{Group: portolanGroup, Version: "v1", Kind: "JoinToken"}
 	WasmPlugin            = config.GroupVersionKind{Group: extensionsGroup, Version: "v1alpha1", Kind: "WasmPlugin"}
 )
 
@@ -42,6 +44,7 @@ func Pilot() Set {
 		virtualService(), workloadEntry(), workloadGroup(),
 		authorizationPolicy(), peerAuthentication(), requestAuthentication(),
 		telemetry(), wasmPlugin(),
+		joinToken(),
 	)
 }
 

@@ -18,6 +18,8 @@ import (
 	"github.com/portolan-mesh/portolan/cache/statuses"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/aggregate"
+	"github.com/portolan-mesh/portolan/discovery/identity"
+	"github.com/portolan-mesh/portolan/discovery/identity/join"
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/storage/sealing"
@@ -39,6 +41,8 @@ type server struct {
 	store       *openedStore
 	configs     *etcd.Store
 	secrets     secrets
+	tokens      *join.Tokens
+	proof       identity.Proof // of who asks for a first certificate
 	worker      *cache.Worker
 	mirror      *mirror.Cache
 	source      configCache    // what everything is served from
@@ -66,7 +70,7 @@ func newServer(store *openedStore, proxies *proxyPort, o Options) (*server, erro
 		statuses: map[discovery.Provider]func() any{},
 	}
 	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	for _, add := range []func() error{s.addStorage, s.addCache, s.addXDS, s.addRegistries, s.addProgress, s.addJobs, s.addAPI} {
+	for _, add := range []func() error{s.addStorage, s.addProofs, s.addCache, s.addXDS, s.addRegistries, s.addProgress, s.addJobs, s.addAPI} {
 		if err := add(); err != nil {
 			return nil, err
 		}
@@ -134,6 +138,7 @@ func (s *server) addJobs() error {
 		&pruner{store: s.configs, logger: s.logger},
 		settles,
 		s.remember,
+		&tokenCleaner{store: s.configs, snapshot: s.mirror.Snapshot, logger: s.logger},
 	}
 	if s.o.ObjectStatus {
 		all = append(all, &statusWriter{progress.Writer{Store: s.configs, Statuses: s.statusCache, Verdicts: s.verdicts.Index, Logger: s.logger}})
@@ -153,7 +158,7 @@ func (s *server) addAPI() (err error) {
 	checks = append(checks, rest.Check{Name: "replicas", Degraded: s.beside.Degraded})
 	permit, place := s.besideStore()
 	s.api, err = rest.New(rest.Options{
-		Permit: permit, Place: place, Store: s.configs, Sealer: s.secrets.sealer, Cache: s.statusCache, History: s.configs, Advisor: s.verdicts, Previewer: previewer{s}, Checks: append(checks, rest.Check{Name: "xds", Ready: s.xds.Ready}),
+		Permit: permit, Place: place, Store: s.configs, Sealer: s.sealers(), Cache: s.statusCache, History: s.configs, Advisor: s.verdicts, Previewer: previewer{s}, Checks: append(checks, rest.Check{Name: "xds", Ready: s.xds.Ready}),
 		MaxWatches: s.o.MaxWatches, WatchMemory: s.o.WatchMemory, Socket: s.o.APISocket,
 		Registry: s.metrics, Version: s.o.Version, Logger: s.logger,
 		AcceptUnserved: s.o.AcceptUnserved,
@@ -171,6 +176,7 @@ func (s *server) addAPI() (err error) {
 	s.api.Handle(SourcesPath, serveStatus(s.sourceStatuses))
 	s.api.Endpoint(SourceObjectsPath, s.serveSourceObjects)
 	maintenance.Register(s.api, s.maintenance())
+	s.tokens.Register(s.api)
 	for provider, status := range s.statuses {
 		s.api.Handle(StatusPath(provider), serveStatus(status))
 	}

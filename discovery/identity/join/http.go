@@ -1,0 +1,84 @@
+package join
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+const (
+	pathPattern = "/apis/portolan.io/v1/namespaces/{namespace}/jointokenrequests"
+	apiVersion  = "portolan.io/v1"
+)
+
+// Path is where a token of a namespace is asked for: it takes a POST of an Order.
+func Path(namespace string) string {
+	return strings.Replace(pathPattern, "{namespace}", url.PathEscape(namespace), 1)
+}
+
+// An Order is a Request in JSON. It is also the answer, with the token.
+type Order struct {
+	metav1.TypeMeta `json:",inline"`
+	ServiceAccount  string `json:"serviceAccount"`
+	// TTL is a duration such as 1h, of the request.
+	TTL     string   `json:"ttl,omitempty"`
+	Uses    int      `json:"uses,omitempty"`
+	Sources []string `json:"sources,omitempty"`
+
+	// The following are of the answer. Token is shown this once.
+	Namespace string    `json:"namespace,omitempty"`
+	Name      string    `json:"name,omitempty"`
+	Token     string    `json:"token,omitempty"`
+	Expires   time.Time `json:"expires,omitzero"`
+}
+
+// Register has a config API that does not serve yet make tokens. Callers need the right to
+// create JoinTokens in the namespace.
+func (t *Tokens) Register(api *rest.Server) {
+	api.EndpointFor(schema.JoinToken, "create", "POST "+pathPattern, t.order)
+}
+
+func (t *Tokens) order(w http.ResponseWriter, r *http.Request) error {
+	var order Order
+	if err := rest.ReadJSON(w, r, &order); err != nil {
+		return err
+	}
+	if order.Token != "" || order.Name != "" || !order.Expires.IsZero() || order.Namespace != "" {
+		return rest.BadRequest("namespace, name, token and expires are of the answer: leave them out")
+	}
+	ask := Request{Namespace: r.PathValue("namespace"), ServiceAccount: order.ServiceAccount, Uses: order.Uses, Sources: order.Sources}
+	if order.TTL != "" {
+		ttl, err := time.ParseDuration(order.TTL)
+		if err != nil || ttl <= 0 {
+			return rest.BadRequest(fmt.Sprintf("ttl: %q is no duration such as 1h", order.TTL))
+		}
+		ask.TTL = ttl
+	}
+	made, err := t.Create(r.Context(), ask)
+	if err != nil {
+		return err
+	}
+	rest.WriteJSON(w, http.StatusCreated, Order{
+		TypeMeta:       metav1.TypeMeta{APIVersion: apiVersion, Kind: "JoinTokenRequest"},
+		ServiceAccount: made.Spec.ServiceAccount, Uses: made.Spec.Uses, Sources: made.Spec.Sources,
+		Namespace: made.Namespace, Name: made.Name, Token: made.Token, Expires: made.Spec.Expires,
+	})
+	return nil
+}
+
+// Seal implements rest.Sealer. It refuses every object: only the server that makes a token
+// knows its hash, and what was used up or revoked does not come back.
+func (t *Tokens) Seal(_ context.Context, object, _ *config.Config, _ bool) (*config.Config, error) {
+	return nil, fmt.Errorf("%w: a join token is made by portolan token create, and neither written nor brought back: make another, and revoke %s if it is there",
+		storage.ErrInvalid, object.Name)
+}

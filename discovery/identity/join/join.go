@@ -1,0 +1,160 @@
+package join
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/portolan-mesh/portolan/discovery/identity"
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/access"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+const (
+	// DefaultTTL is for how long a token can be used that says nothing else.
+	DefaultTTL = time.Hour
+	// MaxTTL and MaxUses bound what a token may ask for.
+	MaxTTL  = 366 * 24 * time.Hour
+	MaxUses = 100_000
+	// maxSources bounds the ranges of addresses of one token.
+	maxSources = 64
+	// Kept is for how long a token that has expired is still listed.
+	Kept = 24 * time.Hour
+)
+
+// A Store keeps the objects of tokens. Its Get must show every write that was acknowledged.
+type Store interface {
+	Get(ctx context.Context, kind config.GroupVersionKind, name, namespace string) (*config.Config, error)
+	Create(ctx context.Context, object *config.Config) (revision string, err error)
+	Update(ctx context.Context, object *config.Config) (revision string, err error)
+	Delete(ctx context.Context, kind config.GroupVersionKind, name, namespace, resourceVersion string) (revision string, err error)
+}
+
+// Options say where tokens are kept, and of which mesh they are. Store and TrustDomain are
+// required.
+type Options struct {
+	Store       Store
+	TrustDomain string
+	// Now is the clock; nil stands for time.Now.
+	Now func() time.Time
+}
+
+// Tokens makes join tokens, and is the identity.Proof of them.
+type Tokens struct{ o Options }
+
+// New returns the tokens of a store.
+func New(o Options) *Tokens {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Tokens{o}
+}
+
+// A Request says what a token is to be.
+type Request struct {
+	// Namespace and ServiceAccount are who its holder may be.
+	Namespace, ServiceAccount string
+	// TTL is for how long it can be used; 0 stands for DefaultTTL.
+	TTL time.Duration
+	// Uses is how often; 0 stands for once.
+	Uses int
+	// Sources are the ranges of addresses from which it can be used, or single
+	// addresses; none stands for all.
+	Sources []string
+}
+
+// Made is a token that was made. It alone has the text.
+type Made struct {
+	Token, Namespace, Name string
+	Spec                   *access.JoinToken
+}
+
+// Create makes a token. It returns errors of package storage, ErrInvalid for a request that
+// cannot be met.
+func (t *Tokens) Create(ctx context.Context, r Request) (*Made, error) {
+	spec, err := t.spec(r)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", storage.ErrInvalid, err)
+	}
+	token, name := newToken(r.Namespace)
+	spec.Hash = hash(token)
+	object := &config.Config{Meta: config.Meta{GroupVersionKind: schema.JoinToken, Namespace: r.Namespace, Name: name}, Spec: spec}
+	if _, err := t.o.Store.Create(ctx, object); err != nil {
+		return nil, err
+	}
+	return &Made{Token: token, Namespace: r.Namespace, Name: name, Spec: spec}, nil
+}
+
+// spec is what a request asks for, but for the hash.
+func (t *Tokens) spec(r Request) (*access.JoinToken, error) {
+	if _, err := identity.New(t.o.TrustDomain, r.Namespace, r.ServiceAccount); err != nil {
+		return nil, err
+	}
+	if _, _, ok := Parse(Prefix + r.Namespace + "_" + encoding.EncodeToString(make([]byte, nameBytes)) + "_" + encoding.EncodeToString(make([]byte, secretBytes))); !ok {
+		return nil, fmt.Errorf("namespace %q is not lower case letters, digits and dashes", r.Namespace)
+	}
+	ttl, uses := cmp.Or(r.TTL, DefaultTTL), cmp.Or(r.Uses, 1)
+	switch {
+	case ttl < time.Second || ttl > MaxTTL:
+		return nil, fmt.Errorf("ttl %s: a token lasts from a second to %s", ttl, MaxTTL)
+	case uses < 1 || uses > MaxUses:
+		return nil, fmt.Errorf("uses %d: a token can be used from 1 to %d times", uses, MaxUses)
+	case len(r.Sources) > maxSources:
+		return nil, fmt.Errorf("%d ranges of addresses: a token may have %d", len(r.Sources), maxSources)
+	}
+	spec := &access.JoinToken{ServiceAccount: r.ServiceAccount, Uses: uses, Expires: t.o.Now().Add(ttl).UTC().Truncate(time.Second)}
+	for _, text := range r.Sources {
+		prefix, err := parseSource(text)
+		if err != nil {
+			return nil, err
+		}
+		spec.Sources = append(spec.Sources, prefix.String())
+	}
+	return spec, nil
+}
+
+// parseSource reads a range of addresses, or one address.
+func parseSource(text string) (netip.Prefix, error) {
+	if one, err := netip.ParseAddr(text); err == nil && one.Zone() == "" {
+		one = one.Unmap()
+		return netip.PrefixFrom(one, one.BitLen()), nil
+	}
+	prefix, err := netip.ParsePrefix(text)
+	if err != nil || prefix.Addr().Is4In6() {
+		return netip.Prefix{}, fmt.Errorf("%q is no range of addresses such as 10.0.0.0/8", text)
+	}
+	return prefix.Masked(), nil
+}
+
+// Clean deletes those of some JoinToken objects that expired longer than Kept ago, in store.
+// It returns how many.
+func Clean(ctx context.Context, store Store, objects []*config.Config, now time.Time) (removed int, err error) {
+	for _, object := range objects {
+		spec, ok := object.Spec.(*access.JoinToken)
+		if !ok || now.Sub(spec.Expires) < Kept {
+			continue
+		}
+		switch _, err := store.Delete(ctx, schema.JoinToken, object.Name, object.Namespace, object.ResourceVersion); {
+		case errors.Is(err, storage.ErrNotFound), errors.Is(err, storage.ErrConflict):
+		case err != nil:
+			return removed, err
+		default:
+			removed++
+		}
+	}
+	return removed, nil
+}
+
+// fits says whether an address is in one of some ranges; any is where there are none.
+func fits(sources []string, from netip.Addr) bool {
+	return len(sources) == 0 || slices.ContainsFunc(sources, func(text string) bool {
+		prefix, err := netip.ParsePrefix(text)
+		return err == nil && prefix.Contains(from.Unmap())
+	})
+}

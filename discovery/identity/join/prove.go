@@ -1,0 +1,132 @@
+package join
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/portolan-mesh/portolan/discovery/identity"
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/access"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/retry"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// firstWait and longestWait are between the attempts of clients that use one token at the
+// same time.
+const (
+	firstWait   = 5 * time.Millisecond
+	longestWait = 200 * time.Millisecond
+)
+
+// ErrUnknown is the refusal of a token that is of no object: nobody learns whether there was
+// one.
+var ErrUnknown = fmt.Errorf("%w: no such join token: it is mistyped, was revoked, or expired long ago: make one with portolan token create", identity.ErrUnproven)
+
+// Prove implements identity.Proof. It uses the token up, or one of its uses, before it
+// returns the identity. Where it does not learn whether that was written, it refuses, and
+// the use may be gone.
+func (t *Tokens) Prove(ctx context.Context, credential string, from netip.Addr) (identity.Identity, error) {
+	if !Is(credential) {
+		return identity.Identity{}, identity.ErrForeign
+	}
+	namespace, name, ok := Parse(credential)
+	if !ok {
+		return identity.Identity{}, &identity.RefusedError{Err: ErrUnknown, Detail: "it does not have the form of one"}
+	}
+	sum := hash(credential)
+	wait := retry.NewFair(firstWait, longestWait)
+	for {
+		object, err := t.o.Store.Get(ctx, schema.JoinToken, name, namespace)
+		if err != nil {
+			return identity.Identity{}, unread(namespace, name, err)
+		}
+		who, err := t.use(ctx, object, sum, from)
+		if !errors.Is(err, storage.ErrConflict) {
+			return who, err
+		}
+		if err := wait.Wait(ctx); err != nil {
+			return identity.Identity{}, fmt.Errorf("%w: others use the same join token: %w", identity.ErrUnavailable, err)
+		}
+	}
+}
+
+// unread is the refusal where the object of a token could not be read.
+func unread(namespace, name string, err error) error {
+	if errors.Is(err, storage.ErrNotFound) {
+		return &identity.RefusedError{Err: ErrUnknown, Detail: fmt.Sprintf("there is no jointoken/%s/%s", namespace, name)}
+	}
+	return &identity.RefusedError{Err: fmt.Errorf("%w: the store cannot be read: try again", identity.ErrUnavailable), Detail: err.Error()}
+}
+
+// use checks a token against its object and counts the use. The error is a
+// storage.ErrConflict if the object has changed since.
+func (t *Tokens) use(ctx context.Context, object *config.Config, sum []byte, from netip.Addr) (identity.Identity, error) {
+	spec, ok := object.Spec.(*access.JoinToken)
+	if !ok || subtle.ConstantTimeCompare(sum, spec.Hash) != 1 {
+		return identity.Identity{}, &identity.RefusedError{Err: ErrUnknown, Detail: fmt.Sprintf("%s has another secret", object.Key())}
+	}
+	if err := t.refusal(object, spec, from); err != nil {
+		return identity.Identity{}, err
+	}
+	who, err := identity.New(t.o.TrustDomain, object.Namespace, spec.ServiceAccount)
+	if err != nil {
+		return identity.Identity{}, fmt.Errorf("%w: %s: %w", identity.ErrUnproven, object.Key(), err)
+	}
+	used, counted := *object, *spec
+	counted.Used++
+	used.Spec = &counted
+	ctx = storage.WithOrigin(ctx, storage.Origin{
+		User: object.Key().String(), Address: address(from), Tool: storage.OriginOf(ctx).Tool,
+		Message: fmt.Sprintf("used as %s, %d of %d", who, counted.Used, counted.Uses),
+	})
+	switch _, err := t.o.Store.Update(ctx, &used); {
+	case err == nil:
+		return who, nil
+	case errors.Is(err, storage.ErrConflict):
+		return identity.Identity{}, err
+	case errors.Is(err, storage.ErrNotFound):
+		return identity.Identity{}, unread(object.Namespace, object.Name, err)
+	case errors.Is(err, storage.ErrOutcomeUnknown):
+		return identity.Identity{}, &identity.RefusedError{Detail: err.Error(),
+			Err: fmt.Errorf("%w: the store did not say whether it counted the use of %s: try again, and if it is used up, make another", identity.ErrUnavailable, object.Key())}
+	default:
+		return identity.Identity{}, &identity.RefusedError{Detail: err.Error(), Err: fmt.Errorf("%w: the store cannot count the use: try again", identity.ErrUnavailable)}
+	}
+}
+
+// refusal is why the holder of a token may not use it now; nil if it may.
+func (t *Tokens) refusal(object *config.Config, spec *access.JoinToken, from netip.Addr) error {
+	why := ""
+	switch {
+	case !t.o.Now().Before(spec.Expires):
+		why = "expired at " + spec.Expires.UTC().Format(time.RFC3339)
+	case spec.Used >= spec.Uses:
+		why = fmt.Sprintf("is used up: it was good for %s", times(spec.Uses))
+	case !fits(spec.Sources, from):
+		why = fmt.Sprintf("may not be used from %s: it is for %s", address(from), strings.Join(spec.Sources, ", "))
+	default:
+		return nil
+	}
+	return fmt.Errorf("%w: %s %s: make another with portolan token create", identity.ErrUnproven, object.Key(), why)
+}
+
+// address is an address as people read it.
+func address(from netip.Addr) string {
+	if !from.IsValid() {
+		return "an unknown address"
+	}
+	return from.Unmap().String()
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "one use"
+	}
+	return fmt.Sprintf("%d uses", n)
+}

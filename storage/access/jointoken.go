@@ -1,0 +1,38 @@
+package access
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"time"
+)
+
+// JoinToken is a token that earns its holder a certificate of a service account of its
+// namespace. Servers make it, and change it with each use.
+type JoinToken struct {
+	ServiceAccount string `json:"serviceAccount,omitempty"`
+	// Expires is when the token ends.
+	Expires time.Time `json:"expires,omitzero"`
+	// Uses is how often the token may be used, and Used how often it was.
+	Uses int `json:"uses,omitempty"`
+	Used int `json:"used,omitempty"`
+	// Sources are the ranges of addresses from which it may be used; none stands for
+	// all addresses.
+	Sources []string `json:"sources,omitempty"`
+	// Hash is the SHA-256 of the token. Documents lack it.
+	Hash []byte `json:"hash,omitempty"`
+}
+
+// Shown implements config.Veiled: it is the spec without the hash.
+func (t *JoinToken) Shown() any {
+	out := *t
+	out.Hash = nil
+	return &out
+}
+
+// CheckStored implements config.Veiled: a token without a hash proves nothing.
+func (t *JoinToken) CheckStored() error {
+	if len(t.Hash) != sha256.Size {
+		return fmt.Errorf("it has a hash of %d bytes, and servers make one of %d", len(t.Hash), sha256.Size)
+	}
+	return nil
+}
