@@ -2,6 +2,7 @@ package rest
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -60,6 +61,10 @@ func (s *Server) EndpointFor(kind config.GroupVersionKind, verb, pattern string,
 		})
 	})
 }
+
+// Await waits for the cache to show a revision that an endpoint wrote, so that its client
+// reads its own writes here. It does not wait for long: the write is done.
+func (s *Server) Await(ctx context.Context, revision string) { s.await(ctx, revision) }
 
 // Refuse is an error that a client is shown as it is, as a metav1.Status.
 func Refuse(code int, reason metav1.StatusReason, message string) *apierrors.StatusError {

@@ -45,10 +45,12 @@ type Order struct {
 // Register has a config API that does not serve yet make tokens. Callers need the right to
 // create JoinTokens in the namespace.
 func (t *Tokens) Register(api *rest.Server) {
-	api.EndpointFor(schema.JoinToken, "create", "POST "+pathPattern, t.order)
+	api.EndpointFor(schema.JoinToken, "create", "POST "+pathPattern, func(w http.ResponseWriter, r *http.Request) error {
+		return t.order(api, w, r)
+	})
 }
 
-func (t *Tokens) order(w http.ResponseWriter, r *http.Request) error {
+func (t *Tokens) order(api *rest.Server, w http.ResponseWriter, r *http.Request) error {
 	var order Order
 	if err := rest.ReadJSON(w, r, &order); err != nil {
 		return err
@@ -68,6 +70,7 @@ func (t *Tokens) order(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	api.Await(r.Context(), made.Revision)
 	rest.WriteJSON(w, http.StatusCreated, Order{
 		TypeMeta:       metav1.TypeMeta{APIVersion: apiVersion, Kind: "JoinTokenRequest"},
 		ServiceAccount: made.Spec.ServiceAccount, Uses: made.Spec.Uses, Sources: made.Spec.Sources,

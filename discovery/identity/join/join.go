@@ -73,6 +73,8 @@ type Request struct {
 type Made struct {
 	Token, Namespace, Name string
 	Spec                   *access.JoinToken
+	// Revision is that of the store at which it was made.
+	Revision string
 }
 
 // Create makes a token. It returns errors of package storage, ErrInvalid for a request that
@@ -85,10 +87,11 @@ func (t *Tokens) Create(ctx context.Context, r Request) (*Made, error) {
 	token, name := newToken(r.Namespace)
 	spec.Hash = hash(token)
 	object := &config.Config{Meta: config.Meta{GroupVersionKind: schema.JoinToken, Namespace: r.Namespace, Name: name}, Spec: spec}
-	if _, err := t.o.Store.Create(ctx, object); err != nil {
+	revision, err := t.o.Store.Create(ctx, object)
+	if err != nil {
 		return nil, err
 	}
-	return &Made{Token: token, Namespace: r.Namespace, Name: name, Spec: spec}, nil
+	return &Made{Token: token, Namespace: r.Namespace, Name: name, Spec: spec, Revision: revision}, nil
 }
 
 // spec is what a request asks for, but for the hash.
