@@ -30,6 +30,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
+	_ = os.Setenv("PORTOLAN_CONFIG", filepath.Join(dir, "contexts.yaml")) // not those of who runs the tests
 	binary = filepath.Join(dir, "portolan")
 	// With the flags of the tests, whose cache it shares.
 	if out, err := exec.Command("go", "build", "-o", binary, "../cmd/portolan").CombinedOutput(); err != nil {

@@ -20,7 +20,7 @@ func commands(env *environment) []*cobra.Command {
 		newTokenCommand(env),
 		newHistoryCommand(env), newAuditCommand(env), newRollbackCommand(env),
 		newProxyCommand(env), newExplainCommand(env), newBootstrapCommand(env),
-		newUpgradeCommand(env), newVersionCommand(env),
+		newConfigCommand(env), newUpgradeCommand(env), newVersionCommand(env),
 	}
 }
 

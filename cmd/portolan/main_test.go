@@ -21,6 +21,8 @@ func TestMain(m *testing.M) {
 	}
 	_ = os.Unsetenv("PORTOLAN_SERVER")
 	_ = os.Unsetenv("PORTOLAN_NAMESPACE")
+	_ = os.Unsetenv("PORTOLAN_CONTEXT")
+	_ = os.Setenv("PORTOLAN_CONFIG", os.DevNull+".none") // not the contexts of who runs the tests
 	goleak.VerifyTestMain(m)
 }
 

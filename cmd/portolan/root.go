@@ -26,6 +26,7 @@ type environment struct {
 	user           string        // who runs the program, as the machine says
 	command        string        // the command that runs, such as "apply"
 	server         string        // --server
+	context        string        // --context
 	namespace      string        // of objects and commands that name none
 	timeout        time.Duration // --request-timeout
 	patience       time.Duration // how long a command waits for a server that refuses connections
@@ -72,10 +73,15 @@ Istio's API, kept in etcd, served as xDS to Envoy. No Kubernetes.
   portolan analyze                     find what has no effect, contends or leads nowhere
   portolan history vs/reviews -n shop  see who changed an object, and go back with rollback
 
-PORTOLAN_NAMESPACE is the namespace where a command needs one and has no -n.
+PORTOLAN_NAMESPACE is the namespace where a command needs one and has no -n. Contexts
+keep servers and namespaces by name: portolan config.
 Scripts can tell by the exit code what happened: portolan help exit-codes.`,
-		PersistentPreRun: func(c *cobra.Command, _ []string) {
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
 			_, env.command, _ = strings.Cut(c.CommandPath(), " ")
+			if callsNoServer(env.command) {
+				return nil
+			}
+			return env.useContext(c)
 		},
 		Version:       version,
 		SilenceErrors: true,
@@ -89,6 +95,7 @@ Scripts can tell by the exit code what happened: portolan help exit-codes.`,
 	env.namespace = cmp.Or(os.Getenv("PORTOLAN_NAMESPACE"), "default")
 	server := cmp.Or(os.Getenv("PORTOLAN_SERVER"), "http://127.0.0.1:15080")
 	root.PersistentFlags().StringVar(&env.server, "server", server, "URL of the config API; the default is $PORTOLAN_SERVER where it is set")
+	root.PersistentFlags().StringVar(&env.context, "context", "", "the context to use (portolan config); the default is $PORTOLAN_CONTEXT, or else the current one")
 	root.PersistentFlags().DurationVar(&env.timeout, "request-timeout", 30*time.Second, "how long a command waits for the server; 0 is without limit")
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(commands(env)...)
