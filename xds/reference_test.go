@@ -1,7 +1,9 @@
 package xds_test
 
 import (
+	"context"
 	"fmt"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -9,7 +11,12 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/serviceentry"
+	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/longtest"
+	"github.com/portolan-mesh/portolan/storage/memory"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/sealing"
+	"github.com/portolan-mesh/portolan/storage/secret"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
@@ -41,10 +48,13 @@ func newReference(tb testing.TB, services, proxies int, routeDelta bool) *refere
 func newReferenceOf(tb testing.TB, of refmesh.Mesh, proxies int, routeDelta bool) *reference {
 	tb.Helper()
 	r := &reference{replica: newReplica(tb, serviceentry.Switches{}), mesh: of}
+	r.replica.do(func() {
+		r.sealer = sealing.New(filepath.Join(tb.TempDir(), "sealing.key"), memory.New(schema.Pilot(), memory.Options{}))
+	})
 	epoch := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for i, object := range r.mesh.Objects() {
 		object.CreationTimestamp = epoch.Add(time.Duration(i) * time.Second)
-		r.set(object)
+		r.set(r.sealed(object))
 	}
 	r.commit()
 	r.push()
@@ -68,6 +78,18 @@ func newReferenceOf(tb testing.TB, of refmesh.Mesh, proxies int, routeDelta bool
 		}
 	})
 	return r
+}
+
+// sealed is an object as it is stored: the data of a secret are sealed.
+func (r *reference) sealed(object *config.Config) *config.Config {
+	if spec, ok := object.Spec.(*secret.Spec); !ok || !spec.InClear() {
+		return object
+	}
+	out, err := r.sealer.Seal(context.Background(), object, r.configs.Value(object.Key().Path()), false)
+	if err != nil {
+		r.t.Fatalf("seal %s: %v", object.Key(), err)
+	}
+	return out
 }
 
 func (r *reference) join(proxy *discovery.Proxy) {
@@ -109,7 +131,7 @@ func (r *reference) change(c refmesh.Change) map[string]int {
 			if old := r.configs.Value(object.Key().Path()); old != nil {
 				object.CreationTimestamp = old.CreationTimestamp
 			}
-			r.set(object)
+			r.set(r.sealed(object))
 		}
 	}
 	r.commit()

@@ -18,6 +18,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/seal"
+	"github.com/portolan-mesh/portolan/storage/sealing"
 	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
 	"github.com/portolan-mesh/portolan/xds/mesh"
@@ -39,7 +41,8 @@ type replica struct {
 	configs  pmap.Map[*config.Config]
 	revision int64
 	context  *mesh.PushContext
-	proxies  []string // addresses of which ProxyUpdate told; of the worker
+	sealer   *sealing.Sealer // of secrets; nil where there are none
+	proxies  []string        // addresses of which ProxyUpdate told; of the worker
 }
 
 // tb is what testing.T and rapid.T have in common.
@@ -97,7 +100,7 @@ func (r *replica) start(configs cache.ConfigStoreCache, off serviceentry.Switche
 	to := updater{r}
 	all := aggregate.New(aggregate.Options{XDS: to, Worker: r.worker})
 	r.server = xds.New(xds.Options{
-		Configs: configs, Types: catalogue.Types(), Logger: slog.New(slog.DiscardHandler), Registries: all.Fork,
+		Configs: configs, Types: catalogue.Types(), Logger: slog.New(slog.DiscardHandler), Registries: all.Fork, SealingKeys: r.keys,
 	})
 	r.entries = serviceentry.New(serviceentry.Options{Cluster: "c1", XDS: to, Worker: r.worker, Configs: configs, Off: off})
 	r.pods = memory.New(memory.Options{Cluster: "k1", XDS: to, Worker: r.worker})
@@ -116,6 +119,13 @@ func (r *replica) start(configs cache.ConfigStoreCache, off serviceentry.Switche
 		cancel()
 		running.Wait()
 	})
+}
+
+func (r *replica) keys() *seal.Ring {
+	if r.sealer == nil {
+		return nil
+	}
+	return r.sealer.Keys()
 }
 
 // set makes objects, or with nil none, the objects of a path; commit publishes

@@ -108,8 +108,10 @@ func (e *explainer) placeOf(vs *routing.VirtualService, route *routev3.Route) (v
 	gateways := []string{mesh.MeshGateway}
 	if e.proxy.Type == discovery.Router {
 		gateways = nil
-		for _, g := range e.view().GatewayAt(e.serverPort()).Gateways {
-			gateways = append(gateways, g.Name())
+		for _, l := range e.asked() {
+			for _, g := range l.Gateways {
+				gateways = append(gateways, g.Name())
+			}
 		}
 	}
 	for _, gateway := range gateways {

@@ -66,7 +66,7 @@ func (p *PushContext) ClassAfter(from *PushContext, proxy *discovery.Proxy, prev
 	if from == p {
 		return prev
 	}
-	if from == nil || from.mesh != p.mesh || gatewayRows.of(from) != gatewayRows.of(p) ||
+	if from == nil || from.mesh != p.mesh || proxy.Type == discovery.Router && gatewayRows.of(from) != gatewayRows.of(p) ||
 		sidecarRows.of(from) != sidecarRows.of(p) || selectorRows.of(from) != selectorRows.of(p) || traitRows.of(from) != traitRows.of(p) ||
 		clientSelectorRows.of(from).Value(proxy.Namespace) != clientSelectorRows.of(p).Value(proxy.Namespace) ||
 		p.moved(from, proxy.IPAddresses) {

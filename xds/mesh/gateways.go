@@ -12,7 +12,7 @@ import (
 // gateways has the Gateways by config path.
 type gateways struct{ tableOf[*routing.Gateway] }
 
-var gatewayRows = gateways{tableOf[*routing.Gateway]{Gateways}}
+var gatewayRows = gateways{tableOf[*routing.Gateway]{gatewayObjects}}
 
 func (t gateways) follow(from, to *PushContext) {
 	eachObject(from, to, gatewayPath, func(c pmap.Change[*config.Config]) {
@@ -23,8 +23,6 @@ func (t gateways) follow(from, to *PushContext) {
 		t.put(to, c.Key, g, c.HasNew)
 	})
 }
-
-func (t gateways) answer(v *View, path, port string) any { return t.of(v.context).Value(path).At(port) }
 
 // selectedGateways are the paths of the gateways whose selector matches a
 // router's labels, in order.

@@ -39,9 +39,17 @@ func EachOrigin(reads []Dependency, do func(config.Key)) {
 			for _, row := range a.All() {
 				eachWorkload(row.Endpoints, do)
 			}
-		case *routing.Gateway:
+		case *routing.Listener:
 			if a != nil {
-				do(a.Config.Key())
+				for _, g := range a.Gateways {
+					do(g.Config.Key())
+				}
+			}
+		case *routing.Routes:
+			if a != nil {
+				for _, s := range a.Servers {
+					do(s.Gateway.Config.Key())
+				}
 			}
 		case *SecretRow:
 			if a != nil {

@@ -9,6 +9,7 @@ type PushContext struct {
 	mesh   *meshconfig.Config
 	tables [tableCount]any // the rows of each table as a pmap.Map; see tableOf.of
 	step   step
+	merged *merged
 }
 
 // New builds the context of inputs from nothing. It equals what Next arrives at
@@ -42,6 +43,9 @@ func (p *PushContext) next(in Inputs) *PushContext {
 	next.inputs, next.mesh = in, in.Mesh
 	for t := range tables {
 		tables[t].follow(p, &next)
+	}
+	if p.merged == nil || gatewayRows.of(p) != gatewayRows.of(&next) {
+		next.merged = p.merged.next()
 	}
 	return &next
 }

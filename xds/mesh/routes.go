@@ -25,7 +25,8 @@ var (
 // RouteKey is the key of a host of a gateway in the table of routes.
 func RouteKey(gateway string, h host.Name) string { return gateway + "|" + string(h) }
 
-func splitRouteKey(key string) (gateway string, h host.Name) {
+// SplitRouteKey is the inverse of RouteKey.
+func SplitRouteKey(key string) (gateway string, h host.Name) {
 	g, name, _ := strings.Cut(key, "|")
 	return g, host.Name(name)
 }
@@ -38,7 +39,7 @@ func (t routes) follow(from, to *PushContext) {
 			_, belongs := slices.BinarySearch(keys, key)
 			row := t.of(to).Value(key).Replace(c.Old, c.New, belongs)
 			t.put(to, key, row, row != nil)
-			if gateway, h := splitRouteKey(key); gateway == MeshGateway && h.IsWildcard() {
+			if gateway, h := SplitRouteKey(key); gateway == MeshGateway && h.IsWildcard() {
 				routePatternRows.put(to, key, true, row != nil)
 			}
 		}
@@ -49,7 +50,7 @@ func (t routes) follow(from, to *PushContext) {
 func (t routes) changed(from, to *PushContext, keys []RowKey) []RowKey {
 	for c := range t.diff(from, to) {
 		keys = append(keys, RowKey{Routes, c.Key})
-		if gateway, h := splitRouteKey(c.Key); gateway == MeshGateway && h.IsWildcard() {
+		if gateway, h := SplitRouteKey(c.Key); gateway == MeshGateway && h.IsWildcard() {
 			for row := range to.hostsMatching(h) {
 				keys = append(keys, RowKey{Routes, RouteKey(MeshGateway, row.Hostname)})
 			}

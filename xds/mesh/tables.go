@@ -22,6 +22,7 @@ const (
 	traits                       // these traits
 	clientSelectors              // the selectors of DestinationRules, with their number, by namespace
 	sidecars                     // SidecarRow by namespace
+	gatewayObjects               // Gateway by path
 	reversedHosts                // HostRow by host, read backwards
 	routePatterns                // the patterns among the hosts of the mesh gateway
 	reversedStreams              // RouteRow of Streams by host, read backwards
@@ -33,7 +34,6 @@ const (
 	MeshConfig // the mesh configuration by Field
 	Services   // ServiceRow by rows.Key
 	Instances  // InstancesAt by address
-	Gateways   // Gateway by path
 
 	Endpoints      // EndpointRow by rows.Key
 	Secrets        // SecretRow by SecretKey
@@ -67,6 +67,7 @@ var tables = [tableCount]table{
 	traits:          traitRows,
 	clientSelectors: clientSelectorRows,
 	sidecars:        sidecarRows,
+	gatewayObjects:  gatewayRows,
 	reversedHosts:   reversedRows,
 	routePatterns:   routePatternRows,
 	reversedStreams: reversedStreamRows,
@@ -76,7 +77,6 @@ var tables = [tableCount]table{
 	MeshConfig: fieldRows,
 	Services:   given[*ServiceRow]{Services, func(in *Inputs) pmap.Map[*ServiceRow] { return in.Services }},
 	Instances:  instanceRows,
-	Gateways:   gatewayRows,
 
 	Endpoints:      given[*EndpointRow]{Endpoints, func(in *Inputs) pmap.Map[*EndpointRow] { return in.Endpoints }},
 	Secrets:        secretRows,

@@ -148,7 +148,8 @@ func (v *View) Shape() Shape { return v.class.Shape }
 
 // The queries about the class itself.
 const (
-	selfGateways  = "gateways"
+	selfListener  = "listener"
+	selfRoutes    = "routes"
 	selfPassed    = "passed"
 	selfSidecar   = "sidecar"
 	selfNamespace = "namespace"
@@ -172,8 +173,10 @@ type selfTable struct{ tableOf[bool] }
 
 func (selfTable) answer(v *View, key, args string) any {
 	switch key {
-	case selfGateways:
-		return v.class.Gateways
+	case selfListener:
+		return v.Gateway().Listener(args)
+	case selfRoutes:
+		return v.Gateway().RoutesNamed(args)
 	case selfPassed:
 		return v.class.passes(host.Name(args))
 	case selfSidecar:
@@ -214,24 +217,23 @@ func (selfTable) answer(v *View, key, args string) any {
 	}
 }
 
-// Gateway is the merged gateway of a router; nil for other proxies.
-func (v *View) Gateway() *routing.MergedGateway { return v.gateway("") }
-
-// GatewayAt merges only the Gateways that have a server at a port, with all their
-// servers.
-func (v *View) GatewayAt(port int) *routing.MergedGateway { return v.gateway(strconv.Itoa(port)) }
-
-func (v *View) gateway(port string) *routing.MergedGateway {
+// Gateway is the merged gateway of a router; nil for other proxies. It does not record.
+func (v *View) Gateway() *routing.MergedGateway {
 	if v.class.Shape.Type != discovery.Router {
 		return nil
 	}
-	var gateways []*routing.Gateway
-	for path := range strings.SplitSeq(v.ask(Self, selfGateways, "").(string), separator) {
-		if g := v.ask(Gateways, path, port).(*routing.Gateway); g != nil {
-			gateways = append(gateways, g)
-		}
-	}
-	return routing.MergeGateways(gateways, v.class.Shape.Wildcard())
+	return v.context.merged.of(v)
+}
+
+// GatewayListener is a listener of the merged gateway by its name, nil for none. GatewayRoutes
+// are the servers that share a route configuration. Either depends on its own servers alone.
+func (v *View) GatewayListener(name string) *routing.Listener {
+	return v.ask(Self, selfListener, name).(*routing.Listener)
+}
+
+// GatewayRoutes is described with GatewayListener.
+func (v *View) GatewayRoutes(name string) *routing.Routes {
+	return v.ask(Self, selfRoutes, name).(*routing.Routes)
 }
 
 // RouteDelta says whether the proxy takes virtual hosts as resources of their own,

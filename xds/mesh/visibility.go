@@ -127,7 +127,7 @@ func (v *View) route(key, args string) any {
 	if exactly || routePatternRows.of(v.context).Len() == 0 {
 		return v.firstRoute(all.Value(key), listener)
 	}
-	gateway, h := splitRouteKey(key)
+	gateway, h := SplitRouteKey(key)
 	for name := range h.Covers() {
 		if vs := v.firstRoute(all.Value(RouteKey(gateway, name)), listener); vs != nil {
 			return vs

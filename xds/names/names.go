@@ -185,6 +185,9 @@ func Listener(bind string, port uint32) string {
 // QUICListener names the listener for HTTP/3 of an address: udp_0.0.0.0_443.
 func QUICListener(bind string, port uint32) string { return quicPrefix + Listener(bind, port) }
 
+// BesideQUIC names the listener beside which a listener for HTTP/3 is; false for another name.
+func BesideQUIC(name string) (string, bool) { return strings.CutPrefix(name, quicPrefix) }
+
 // IsQUICListener says whether a name is that of a listener for HTTP/3.
 func IsQUICListener(name string) bool { return strings.HasPrefix(name, quicPrefix) }
 
@@ -208,16 +211,6 @@ func GatewayHTTPRouteConfig(port uint32, bind string) string {
 // name of that, and the Gateway. bind is empty unless the server names an address.
 func GatewayHTTPSRouteConfig(port uint32, portName, gateway, namespace, bind string) string {
 	return withBind(strings.Join([]string{"https", portText(port), portName, gateway, namespace}, "."), bind)
-}
-
-// GatewayRoutePort reads the port of the name of a gateway's routes; false for other names.
-func GatewayRoutePort(name string) (int, bool) {
-	parts := strings.SplitN(name, ".", 3)
-	if len(parts) < 2 || parts[0] != "http" && parts[0] != "https" {
-		return 0, false
-	}
-	port, err := strconv.ParseUint(parts[1], 10, 16)
-	return int(port), err == nil
 }
 
 func withBind(name, bind string) string {

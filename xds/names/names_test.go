@@ -44,17 +44,6 @@ func TestNames(t *testing.T) {
 	}
 }
 
-func TestGatewayRoutePort(t *testing.T) {
-	t.Parallel()
-	for name, want := range map[string]int{
-		"http.80": 80, "http.80.10.0.0.1": 80, "https.443.p.a.b": 443, "http.": -1, "http": -1, "80": -1, "inbound.80": -1, "http.70000": -1, "": -1,
-	} {
-		if port, ok := names.GatewayRoutePort(name); ok != (want >= 0) || ok && port != want {
-			t.Errorf("%q: %d, %v", name, port, ok)
-		}
-	}
-}
-
 func TestParseClusterName(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]names.ClusterRef{

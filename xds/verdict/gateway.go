@@ -32,8 +32,10 @@ func (j *judge) gateway(object *config.Config) {
 		}
 		j.add(unused)
 	}
-	for i, s := range j.mesh().Gateway(object.Key().Path()).Servers {
-		switch lost := j.lost(object, s); {
+	g := j.mesh().Gateway(object.Key().Path())
+	losers := j.lost(object, g)
+	for i, s := range g.Servers {
+		switch lost := losers[s]; {
 		case lost != nil:
 			j.add(serverConflict(object, i, lost))
 		default:
@@ -120,27 +122,40 @@ func (j *judge) unrouted(object *config.Config, i int, s *routing.Server) {
 	})
 }
 
-// lost says why a server of a Gateway has no listener beside those of Gateways that come
-// before it; nil where it has one. A proxy may run all of them.
-func (j *judge) lost(object *config.Config, s *routing.Server) *routing.Lost {
+// lost says why servers of a Gateway have no listener beside those of Gateways that come
+// before it. A proxy may run all of them.
+func (j *judge) lost(object *config.Config, g *routing.Gateway) map[*routing.Server]*routing.Lost {
+	out, seen := map[*routing.Server]*routing.Lost{}, map[uint32]bool{}
+	for _, s := range g.Servers {
+		port := s.Spec.GetPort().GetNumber()
+		if seen[port] {
+			continue
+		}
+		seen[port] = true
+		for _, lost := range routing.MergeGateways(append(j.before(object, port), g), discovery.UnspecifiedIP).Lost {
+			if s := lost.Server; s.Gateway == g && s.Spec.GetPort().GetNumber() == port {
+				out[s] = &lost
+			}
+		}
+	}
+	return out
+}
+
+// before are the Gateways with a server at a port that come before one and that proxies may
+// run beside it.
+func (j *judge) before(object *config.Config, port uint32) (out []*routing.Gateway) {
 	selector := labels.Instance(object.Spec.(*networking.Gateway).GetSelector())
-	all := []*routing.Gateway{s.Gateway}
 	looked := 0
-	for o := range j.gatewaysAt(s.Spec.GetPort().GetNumber()) {
+	for o := range j.gatewaysAt(port) {
 		if looked++; looked > maxLooked {
 			break
 		}
 		theirs := labels.Instance(o.Spec.(*networking.Gateway).GetSelector())
 		if config.Compare(o, object) < 0 && (selector.SubsetOf(theirs) || theirs.SubsetOf(selector)) {
-			all = append(all, j.mesh().Gateway(o.Key().Path()))
+			out = append(out, j.mesh().Gateway(o.Key().Path()))
 		}
 	}
-	for _, lost := range routing.MergeGateways(all, discovery.UnspecifiedIP).Lost {
-		if lost.Server == s {
-			return &lost
-		}
-	}
-	return nil
+	return out
 }
 
 // gatewaysAt iterates over the Gateways with a server at a port, by path.

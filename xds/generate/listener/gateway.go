@@ -24,7 +24,7 @@ func gatewayNames(v *mesh.View, yield func(string) bool) {
 
 // listenerNames names the listener of servers, and that for HTTP/3 beside it.
 func listenerNames(v *mesh.View, l *routing.Listener, yield func(string) bool) bool {
-	if !yield(route.GatewayListenerName(l)) {
+	if !yield(l.Name()) {
 		return false
 	}
 	quic, ok := route.QUICListenerName(v, l)
@@ -34,15 +34,15 @@ func listenerNames(v *mesh.View, l *routing.Listener, yield func(string) bool) b
 // gateway makes the listener that the servers of an address and port share, nil where none
 // of them has a filter chain.
 func gateway(v *mesh.View, name string) (proto.Message, []resource.Need, error) {
-	at, ok := portOf(name)
-	if !ok && !names.IsUnix(name) {
+	if l := v.GatewayListener(name); l != nil {
+		return newEdge(v, name, l).build()
+	}
+	beside, ok := names.BesideQUIC(name)
+	if !ok {
 		return nil, nil, nil
 	}
-	for _, l := range route.GatewayListenersAt(v, at) {
-		if route.GatewayListenerName(l) == name {
-			return newEdge(v, name, l).build()
-		}
-		if quic, ok := route.QUICListenerName(v, l); ok && quic == name {
+	if l := v.GatewayListener(beside); l != nil {
+		if quic, takes := route.QUICListenerName(v, l); takes && quic == name {
 			return newEdge(v, name, l).buildQUIC()
 		}
 	}
@@ -133,7 +133,7 @@ func (e *edge) plaintext() string {
 
 // routes adds a chain that routes requests by the route configuration of a server.
 func (e *edge) routes(s *routing.Server, o envoy.FilterChainOptions, statPrefix string) {
-	routes := route.GatewayName(s)
+	routes := e.of.RoutesOf(s)
 	o.Filters = []*listenerv3.Filter{filter.Manager(e.view, filter.Gateway, filter.Options{
 		StatPrefix: statPrefix, RouteConfigName: routes, HTTP3: e.quic, DynamicDNS: e.view.PortDynamic(mesh.AnyPort),
 	})}

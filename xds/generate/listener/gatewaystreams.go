@@ -42,7 +42,7 @@ func streamNames(v *mesh.View, d mesh.Delta, yield func(string) bool) bool {
 		return (s.RoutesTCP() || s.PassesTLS()) && (changed[routing.GatewayStreamKey(gateway, s.Port())] || changed[routing.GatewayStreamKey(gateway, 0)])
 	}
 	for _, l := range route.GatewayListeners(v) {
-		if slices.ContainsFunc(l.Servers, concerned) && !yield(route.GatewayListenerName(l)) {
+		if slices.ContainsFunc(l.Servers, concerned) && !yield(l.Name()) {
 			return false
 		}
 	}
@@ -168,7 +168,7 @@ func (e *edge) passServices(s *routing.Server) {
 func GatewayFieldOf(v *mesh.View, listener string, vs *routing.VirtualService, chain *listenerv3.FilterChain) (string, bool) {
 	asked := chain.GetFilterChainMatch().GetServerNames()
 	for _, l := range route.GatewayListeners(v) {
-		if route.GatewayListenerName(l) != listener {
+		if l.Name() != listener {
 			continue
 		}
 		e := newEdge(v, listener, l)

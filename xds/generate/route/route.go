@@ -74,13 +74,13 @@ func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 	var rest *routev3.VirtualHost
 	matchPort, http3 := false, 0
 	if v.Shape().Type == discovery.Router {
-		servers := ServersOf(v, name)
-		if len(servers) == 0 {
+		routes := v.GatewayRoutes(name)
+		if routes == nil {
 			return nil, nil, nil
 		}
-		rest = blackHole(servers[0].Port())
-		if TakesHTTP3(v, servers[0]) { // which has its routes alone
-			http3 = servers[0].Port()
+		rest = blackHole(routes.Port())
+		if TakesHTTP3(v, routes.Servers[0]) { // which has its routes alone
+			http3 = routes.Port()
 		}
 	} else {
 		c, ok := CarrierOf(v, name)

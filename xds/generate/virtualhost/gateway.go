@@ -2,8 +2,8 @@ package virtualhost
 
 import (
 	"cmp"
+	"iter"
 	"slices"
-	"strings"
 
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/xds/envoy"
@@ -16,24 +16,69 @@ import (
 // server and a changed route of its gateway may overlap. For a Whole delta it includes
 // the names of the servers themselves.
 func gatewayNames(v *mesh.View, d mesh.Delta, yield func(string) bool) {
-	for _, s := range route.HTTPServers(v) {
-		each := func(h host.Name) bool {
-			return yield(route.HostName(route.GatewayName(s), string(h), s.Port()))
+	changed := map[string]*routed{}
+	for c := range d.Routes() {
+		gateway, name := mesh.SplitRouteKey(c.Key)
+		if gateway == mesh.MeshGateway {
+			continue
 		}
-		for _, o := range s.Hosts {
-			if d.Whole && !each(o.Name) {
+		if changed[gateway] == nil {
+			changed[gateway] = &routed{exact: map[host.Name]bool{}}
+		}
+		changed[gateway].add(name)
+	}
+	if len(changed) == 0 && !d.Whole {
+		return
+	}
+	for _, r := range route.GatewayRoutes(v) {
+		for _, s := range r.Servers {
+			of := changed[s.Gateway.Name()]
+			for _, o := range s.Hosts {
+				if d.Whole && !yield(route.HostName(r.Name, string(o.Name), r.Port())) {
+					return
+				}
+				for met := range of.meeting(o) {
+					if !yield(route.HostName(r.Name, string(met), r.Port())) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// routed are the hosts of a gateway that have routes.
+type routed struct {
+	exact    map[host.Name]bool
+	patterns []host.Name
+	all      []host.Name
+}
+
+func (r *routed) add(name host.Name) {
+	r.all = append(r.all, name)
+	if name.IsWildcard() {
+		r.patterns = append(r.patterns, name)
+	} else {
+		r.exact[name] = true
+	}
+}
+
+// meeting are the names in which a host of a server overlaps with some of them. A host that is
+// no pattern meets itself and patterns alone.
+func (r *routed) meeting(o routing.ServerHost) iter.Seq[host.Name] {
+	return func(yield func(host.Name) bool) {
+		if r == nil {
+			return
+		}
+		candidates := r.all
+		if !o.Name.IsWildcard() {
+			if candidates = r.patterns; r.exact[o.Name] && !yield(o.Name) {
 				return
 			}
 		}
-		for c := range d.Routes() {
-			name, ok := strings.CutPrefix(c.Key, mesh.RouteKey(s.Gateway.Name(), ""))
-			if !ok {
-				continue
-			}
-			for _, o := range s.Hosts {
-				if met, ok := o.Meet(host.Name(name)); ok && !each(met) {
-					return
-				}
+		for _, name := range candidates {
+			if met, ok := o.Meet(name); ok && !yield(met) {
+				return
 			}
 		}
 	}

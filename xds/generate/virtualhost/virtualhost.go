@@ -55,11 +55,11 @@ func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 	}
 	var options *envoy.VirtualHostOptions
 	if v.Shape().Type == discovery.Router {
-		servers := route.ServersOf(v, config)
-		if len(servers) == 0 || route.HostName(config, string(h), servers[0].Port()) != name {
+		routes := v.GatewayRoutes(config)
+		if routes == nil || route.HostName(config, string(h), routes.Port()) != name {
 			return nil, nil, nil
 		}
-		options = gatewayHost(v, servers, h)
+		options = gatewayHost(v, routes.Servers, h)
 	} else {
 		c, ok := route.CarrierOf(v, config)
 		if ok {

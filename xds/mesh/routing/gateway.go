@@ -2,7 +2,6 @@ package routing
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
@@ -32,16 +31,6 @@ func NewGateway(c *config.Config) *Gateway {
 		g.Servers = append(g.Servers, s)
 	}
 	return g
-}
-
-// At is the gateway if it has a server at a port, any where none is said, else nil.
-func (g *Gateway) At(port string) *Gateway {
-	if g == nil || port == "" || slices.ContainsFunc(g.Spec.GetServers(), func(s *networking.Server) bool {
-		return strconv.FormatUint(uint64(s.GetPort().GetNumber()), 10) == port
-	}) {
-		return g
-	}
-	return nil
 }
 
 // Name is "namespace/name", as VirtualServices refer to it.

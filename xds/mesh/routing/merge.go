@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/xds/names"
 )
 
 // MergedGateway is all Gateways of one workload, the oldest first: the listeners of their
@@ -13,9 +14,41 @@ type MergedGateway struct {
 	Gateways []*Gateway
 	// Listeners stand in the order of their first servers.
 	Listeners []*Listener
+	// Routes are the route configurations of their servers, in the same order. Indexed has
+	// made them.
+	Routes []*Routes
 	// Lost are the servers that cannot share the listener that they ask for.
 	Lost []Lost
+
+	listeners map[string]*Listener // by name
+	routes    map[string]*Routes
 }
+
+// Listener finds a listener by its name, nil for none.
+func (m *MergedGateway) Listener(name string) *Listener {
+	if m == nil {
+		return nil
+	}
+	return m.listeners[name]
+}
+
+// RoutesNamed finds a route configuration by its name, nil for none.
+func (m *MergedGateway) RoutesNamed(name string) *Routes {
+	if m == nil {
+		return nil
+	}
+	return m.routes[name]
+}
+
+// Routes are the servers of one port that share a route configuration: all of plaintext, or
+// one that ends TLS. There is at least one. It is never modified.
+type Routes struct {
+	Name    string
+	Servers []*Server
+}
+
+// Port is the port that virtual hosts are named for.
+func (r *Routes) Port() int { return r.Servers[0].Port() }
 
 // Listener is the servers that have an address and a port: one for bytes in plaintext,
 // several of HTTP, or several of TLS. The names that clients ask for tell those of TLS
@@ -26,6 +59,9 @@ type Listener struct {
 	Port int
 	// Servers are in precedence. There is at least one.
 	Servers []*Server
+	// Gateways are those with a server that asks for the address and port, and may have lost
+	// it.
+	Gateways []*Gateway
 
 	names map[string]*Server // of TLS, by the names of their hosts
 }
@@ -61,12 +97,72 @@ func MergeGateways(gateways []*Gateway, wildcard string) *MergedGateway {
 				listeners[at] = l
 				m.Listeners = append(m.Listeners, l)
 			}
+			if len(l.Gateways) == 0 || l.Gateways[len(l.Gateways)-1] != g {
+				l.Gateways = append(l.Gateways, g)
+			}
 			if lost, ok := l.add(s); !ok {
 				m.Lost = append(m.Lost, lost)
 			}
 		}
 	}
 	return m
+}
+
+// Indexed has listeners and routes be found by their names, and returns the merged gateway. It
+// takes over those of another, of an earlier time, that are equal to its own: what has not
+// changed is then told by ==. The other may be nil.
+func (m *MergedGateway) Indexed(before *MergedGateway) *MergedGateway {
+	m.index()
+	if before != nil {
+		m.share(before)
+	}
+	return m
+}
+
+func (m *MergedGateway) index() {
+	m.listeners, m.routes = make(map[string]*Listener, len(m.Listeners)), map[string]*Routes{}
+	for _, l := range m.Listeners {
+		m.listeners[l.Name()] = l
+		for _, s := range l.Servers {
+			if !s.Kind().RoutesHTTP() {
+				continue
+			}
+			name := l.RoutesOf(s)
+			r := m.routes[name]
+			if r == nil {
+				r = &Routes{Name: name}
+				m.routes[name] = r
+				m.Routes = append(m.Routes, r)
+			}
+			r.Servers = append(r.Servers, s)
+		}
+	}
+}
+
+func (m *MergedGateway) share(with *MergedGateway) {
+	for i, l := range m.Listeners {
+		if o := with.listeners[l.Name()]; o != nil && slices.Equal(o.Servers, l.Servers) && slices.Equal(o.Gateways, l.Gateways) {
+			m.Listeners[i], m.listeners[l.Name()] = o, o
+		}
+	}
+	for i, r := range m.Routes {
+		if o := with.routes[r.Name]; o != nil && slices.Equal(o.Servers, r.Servers) {
+			m.Routes[i], m.routes[r.Name] = o, o
+		}
+	}
+}
+
+// Name is the name of the listener.
+func (l *Listener) Name() string { return names.Listener(l.Bind, uint32(l.Port)) }
+
+// RoutesOf names the routes of a server of the listener. Those of plaintext share them.
+func (l *Listener) RoutesOf(s *Server) string {
+	port, bind := s.Spec.GetPort(), s.Spec.GetBind()
+	if s.Kind() == HTTPS {
+		of := s.Gateway.Config
+		return names.GatewayHTTPSRouteConfig(port.GetNumber(), port.GetName(), of.Name, of.Namespace, bind)
+	}
+	return names.GatewayHTTPRouteConfig(uint32(l.Port), bind)
 }
 
 // add has a server share the listener. It is false where the server cannot.

@@ -2,6 +2,7 @@ package routing_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -122,5 +123,42 @@ func TestServerKinds(t *testing.T) {
 		if s.Kind() != want {
 			t.Errorf("%s is of kind %d, want %d", text, s.Kind(), want)
 		}
+	}
+}
+
+// TestMergedGatewaysShareWhatIsEqual: a listener, and the routes of a server, are told by ==
+// to be as they were, whatever became of others.
+func TestMergedGatewaysShareWhatIsEqual(t *testing.T) {
+	t.Parallel()
+	server := func(port int, name string) string {
+		return fmt.Sprintf("{port: {number: %d, name: %s, protocol: HTTPS}, hosts: [%[2]s.test], tls: {mode: SIMPLE, credentialName: c}}", port, name)
+	}
+	all := gateways(t, []string{server(443, "a"), server(443, "b"), server(8443, "c"), "{port: {number: 80, name: h, protocol: HTTP}, hosts: ['*']}"})
+	merge := func(g []*routing.Gateway, before *routing.MergedGateway) *routing.MergedGateway {
+		return routing.MergeGateways(slices.Clone(g), "0.0.0.0").Indexed(before)
+	}
+	first := merge(all, nil)
+	again := merge(all, first)
+	changed := slices.Clone(all)
+	changed[2] = gateways(t, []string{server(443, "a"), server(443, "d")})[0] // in place of b, which stands third
+	other := merge(changed, again)
+	for _, name := range []string{"0.0.0.0_443", "0.0.0.0_8443", "0.0.0.0_80"} {
+		if first.Listener(name) == nil || again.Listener(name) != first.Listener(name) {
+			t.Errorf("listener %s is another where nothing changed", name)
+		}
+		if same := other.Listener(name) == first.Listener(name); same != (name != "0.0.0.0_443") {
+			t.Errorf("listener %s is the same: %v", name, same)
+		}
+	}
+	for _, name := range []string{"https.443.a.a.edge", "https.443.b.b.edge", "https.8443.c.c.edge", "http.80"} {
+		if first.RoutesNamed(name) == nil || again.RoutesNamed(name) != first.RoutesNamed(name) {
+			t.Errorf("routes %s are others where nothing changed", name)
+		}
+		if same := other.RoutesNamed(name) == first.RoutesNamed(name); same != (name != "https.443.b.b.edge") {
+			t.Errorf("routes %s are the same: %v", name, same)
+		}
+	}
+	if other.RoutesNamed("https.443.d.b.edge") == nil || first.Listener("0.0.0.0_81") != nil || (*routing.MergedGateway)(nil).Listener("0.0.0.0_80") != nil {
+		t.Error("names lead to the wrong things")
 	}
 }

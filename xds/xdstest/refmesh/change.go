@@ -91,24 +91,57 @@ func (m Mesh) ChangeSecret(n int) Change {
 	}}}
 }
 
+// ChangeGatewayServer gives the server of a Gateway a second host, for each n another one.
+func (m Mesh) ChangeGatewayServer(i, n int) Change {
+	mark := fmt.Sprintf("of-change-%d.edge.test", n)
+	return Change{Objects: []*config.Config{m.Gateway(i, mark)}, Mark: text(mark)}
+}
+
+// ChangeGatewayRoutes changes the routes of a Gateway, for each n to others.
+func (m Mesh) ChangeGatewayRoutes(i, n int) Change {
+	mark := fmt.Sprintf("of-change-%d", n)
+	return Change{Objects: []*config.Config{m.GatewayRoutes(i, mark)}, Mark: text(mark)}
+}
+
+// ChangeDoor replaces the certificate Door and its key, for each n by others.
+func (m Mesh) ChangeDoor(n int) Change {
+	cert, key, mark := certificate(n)
+	return Change{Mark: mark, Objects: []*config.Config{{
+		Meta: meta(schema.Secret, Namespace(0), Door),
+		Spec: &secret.Spec{Type: secret.TLS, Data: map[string][]byte{secret.TLSCert: cert, secret.TLSKey: key}},
+	}}}
+}
+
 // authority makes the certificate of an authority, in PEM, and a part that no other has.
 func authority(n int) (roots, mark []byte) {
+	roots, _, mark = certificate(n)
+	return roots, mark
+}
+
+// certificate makes a certificate that signs itself and its key, in PEM, and a part of the
+// certificate that no other has.
+func certificate(n int) (cert, private, mark []byte) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		panic(err) // a system without random numbers
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(int64(n) + 1), Subject: pkix.Name{CommonName: fmt.Sprintf("authority %d", n)},
+		DNSNames:  []string{"*.edge.test"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * 365 * time.Hour), IsCA: true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		panic(err)
 	}
-	roots = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	encoded, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		panic(err)
+	}
+	cert = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	const line = 65 // the last whole line is of the signature
-	last := (len(roots) - len("-----END CERTIFICATE-----\n")) / line * line
-	return roots, roots[last-2*line : last-line]
+	last := (len(cert) - len("-----END CERTIFICATE-----\n")) / line * line
+	return cert, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}), cert[last-2*line : last-line]
 }
 
 // NewService adds a service that the mesh does not have, for each n another one.

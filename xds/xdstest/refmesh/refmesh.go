@@ -27,6 +27,9 @@ const (
 	RootNamespace = "istio-system"
 	// Credential is the secret of Mesh.Credentials, in the first namespace.
 	Credential = "origin"
+	// Door is the secret of Mesh.Gateways, in the first namespace, and SecurePort the port of
+	// their servers.
+	Door, SecurePort = "door", 8443
 	// Authorities is the file of Mesh.Originate.
 	Authorities = "/etc/mesh/authorities.pem"
 )
@@ -52,6 +55,10 @@ type Mesh struct {
 	// Originate has the same services take TLS alone, which proxies verify by the authorities
 	// in the file Authorities of their machine.
 	Originate bool
+	// Gateways is how many Gateways of the first namespace take HTTPS, each for a host of its
+	// own with routes to a service. The routers with the label app=edge run all of them on one
+	// port, with the certificate Door.
+	Gateways int
 	// Patterns is how many further services have a pattern for a host, whose names proxies
 	// resolve.
 	Patterns int
@@ -79,6 +86,12 @@ func (m Mesh) Objects() []*config.Config {
 	}
 	if m.Credentials {
 		out = append(out, m.ChangeSecret(0).Objects...)
+	}
+	for i := range m.Gateways {
+		out = append(out, m.Gateway(i), m.GatewayRoutes(i, ""))
+	}
+	if m.Gateways > 0 {
+		out = append(out, m.ChangeDoor(0).Objects...)
 	}
 	return append(out, m.sidecars()...)
 }
@@ -202,6 +215,33 @@ func (m Mesh) Pattern(i int, mark string) *config.Config {
 		Hosts:    []string{fmt.Sprintf("*.%s.%s.outside.test", name, cmp.Or(mark, "as-made"))},
 		Location: networking.ServiceEntry_MESH_EXTERNAL, Resolution: networking.ServiceEntry_DYNAMIC_DNS,
 		Ports: []*networking.ServicePort{{Name: "http", Number: HTTPPort, Protocol: "HTTP"}},
+	}}
+}
+
+// GatewayHost is the host of a Gateway.
+func GatewayHost(i int) string { return fmt.Sprintf("g%05d.edge.test", i) }
+
+// Gateway takes HTTPS for a host, and for more.
+func (m Mesh) Gateway(i int, more ...string) *config.Config {
+	name := fmt.Sprintf("g%05d", i)
+	return &config.Config{Meta: meta(schema.Gateway, Namespace(0), name), Spec: &networking.Gateway{
+		Selector: map[string]string{"app": "edge"},
+		Servers: []*networking.Server{{
+			Port:  &networking.Port{Number: SecurePort, Name: "https", Protocol: "HTTPS"},
+			Hosts: append([]string{GatewayHost(i)}, more...),
+			Tls:   &networking.ServerTLSSettings{Mode: networking.ServerTLSSettings_SIMPLE, CredentialName: Door},
+		}},
+	}}
+}
+
+// GatewayRoutes has the host of a Gateway lead to a service. A mark names the route.
+func (m Mesh) GatewayRoutes(i int, mark string) *config.Config {
+	name := fmt.Sprintf("g%05d", i)
+	return &config.Config{Meta: meta(schema.VirtualService, Namespace(0), name), Spec: &networking.VirtualService{
+		Hosts: []string{GatewayHost(i)}, Gateways: []string{name},
+		Http: []*networking.HTTPRoute{{Name: mark, Route: []*networking.HTTPRouteDestination{
+			{Destination: &networking.Destination{Host: Host(i % m.Services), Port: &networking.PortSelector{Number: HTTPPort}}},
+		}}},
 	}}
 }
 

@@ -14,12 +14,12 @@ import (
 // but of what is not served yet.
 func TestTheMeshIsValid(t *testing.T) {
 	t.Parallel()
-	m := refmesh.Mesh{Services: 100, MeshWide: 50, PerNamespace: 20, Localities: 4, LabelSets: 10, Patterns: 3}
+	m := refmesh.Mesh{Services: 100, MeshWide: 50, PerNamespace: 20, Localities: 4, LabelSets: 10, Patterns: 3, Gateways: 3}
 	objects := m.Objects()
 	m.Delegated = true
 	objects = append(objects, m.Objects()...)
 	for _, c := range []refmesh.Change{
-		m.ChangePattern(1, 1),
+		m.ChangePattern(1, 1), m.ChangeGatewayServer(1, 1), m.ChangeGatewayRoutes(1, 1), m.ChangeDoor(1),
 		m.ChangeEndpoint(refmesh.Target, 1), m.ChangeRoutes(refmesh.Target, 1), m.ChangeRule(refmesh.Target, 1), m.NewService(1),
 	} {
 		objects = append(objects, c.Objects...)
