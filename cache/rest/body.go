@@ -148,7 +148,7 @@ func (s *Server) advise(ctx context.Context, ops []storage.Op) [][]Advice {
 	ctx, cancel := context.WithTimeout(ctx, adviceWait)
 	defer cancel()
 	_ = s.advisor.Await(ctx, s.cache.Snapshot().Changed()) // else it knows a little less
-	return s.advisor.Advise(ops)
+	return s.advisor.Advise(s.foreseen(ctx, ops))
 }
 
 // fitToPath checks that the object is the one that the path names, and sets its

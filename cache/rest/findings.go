@@ -39,7 +39,7 @@ func (s *Server) findings(w http.ResponseWriter, r *http.Request) {
 		if err := s.advisor.Await(c.r.Context(), s.cache.Snapshot().Changed()); err != nil {
 			return err
 		}
-		list, known := s.advisor.Findings(ops)
+		list, known := s.advisor.Findings(s.foreseen(c.r.Context(), ops))
 		if !known {
 			return unavailable("the server has not read its configuration yet: try again in a moment")
 		}

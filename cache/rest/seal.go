@@ -3,6 +3,7 @@ package rest
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -41,4 +42,22 @@ func (s *Server) sealed(ctx context.Context, op storage.Op, trial bool) (storage
 	}
 	op.Config = object
 	return op, nil
+}
+
+// foreseen are operations with their secrets as they would be stored, which is what an advisor
+// looks at. An object that cannot be sealed stays as it is: the write says why.
+func (s *Server) foreseen(ctx context.Context, ops []storage.Op) []storage.Op {
+	out := ops
+	for i, op := range ops {
+		if op.Config == nil || !s.schemas.Kind(op.Config.GroupVersionKind).Codec.Veiled() {
+			continue
+		}
+		if sealed, err := s.sealed(ctx, op, true); err == nil {
+			if &out[0] == &ops[0] {
+				out = slices.Clone(ops)
+			}
+			out[i] = sealed
+		}
+	}
+	return out
 }

@@ -2,13 +2,16 @@ package rest_test
 
 import (
 	"encoding/base64"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/cache/rest/resttest"
+	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/secret"
 )
 
 const shopSecrets = "/api/v1/namespaces/shop/secrets"
@@ -74,6 +77,41 @@ func TestADocumentOfASecretKeepsItsData(t *testing.T) {
 	a := s.Do(t, "PUT", shopSecrets+"/door", strings.Replace(before.Body, `"name":"door"`, `"name":"door","labels":{"a":"b"}`, 1))
 	if a.Code != 200 || !strings.Contains(a.Body, `"labels":{"a":"b"}`) || !strings.Contains(a.Body, `"entries":[{"name":"key","bytes":1}]`) {
 		t.Errorf("%d %s", a.Code, a.Body)
+	}
+}
+
+// shown is an advisor that says which entries of secrets it sees, and whether it sees data.
+type shown struct{ count }
+
+func (shown) Advise(ops []storage.Op) [][]rest.Advice {
+	out := make([][]rest.Advice, len(ops))
+	for i, op := range ops {
+		spec := op.Config.Spec.(*secret.Spec)
+		out[i] = []rest.Advice{{Text: fmt.Sprintf("has key %v, in the clear %v", spec.Sealed != nil && len(spec.Sealed.Entries) == 1, spec.InClear())}}
+	}
+	return out
+}
+
+// TestAdviceIsAboutSealedSecrets: an advisor sees a secret as it will be stored, also where
+// another is replaced and where nothing is written.
+func TestAdviceIsAboutSealedSecrets(t *testing.T) {
+	t.Parallel()
+	s := resttest.Start(t, 0, func(o *rest.Options) { o.Advisor = shown{} })
+	const path, batches = shopSecrets + "/door", "/apis/portolan.io/v1/batches"
+	body := func(data string) string {
+		return `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"door","namespace":"shop"},"stringData":{"key":"` + data + `"}}`
+	}
+	for _, do := range []struct{ method, path, body string }{
+		{"POST", shopSecrets, body("one")},
+		{"PUT", path + "?dryRun=All", body("two")},
+		{"PUT", path, body("two")},
+		{"POST", batches, batchOf(write("apply", body("three")))},
+		{"POST", batches + "?dryRun=All", batchOf(write("apply", body("four")))},
+	} {
+		a := s.Do(t, do.method, do.path, do.body)
+		if told := a.Body + strings.Join(a.Header.Values("Warning"), " "); a.Code >= 300 || !strings.Contains(told, "has key true, in the clear false") {
+			t.Errorf("%s %s: %d %s", do.method, do.path, a.Code, told)
+		}
 	}
 }
 
