@@ -51,3 +51,45 @@ func TestExplainStreams(t *testing.T) {
 		t.Errorf("a server without a route: %v, %s: %s", err, e.Outcome, e.Reason)
 	}
 }
+
+// TestExplainGatewayTLS: which server of a port takes a client that calls a host over TLS, and
+// for which name there is none.
+func TestExplainGatewayTLS(t *testing.T) {
+	t.Parallel()
+	server := func(name, protocol, tls string) string {
+		return "{port: {number: 9443, name: " + name + ", protocol: " + protocol + "}, hosts: [" + name + ".test], tls: {" + tls + "}}"
+	}
+	const files = "mode: SIMPLE, serverCertificate: /a/cert.pem, privateKey: /a/key.pem"
+	w := xdstest.NewWorld(t,
+		xdstest.Object("ServiceEntry", "shop/db", "{hosts: [db.test], resolution: STATIC, ports: [{number: 5432, name: tcp, protocol: TCP}], endpoints: [{address: 10.1.0.4}]}"),
+		xdstest.Object("Gateway", "shop/edge", "{selector: {app: edge}, servers: ["+strings.Join([]string{server("www", "HTTPS", files), server("vault", "TLS", "mode: PASSTHROUGH"), server("ledger", "TLS", files)}, ", ")+"]}"),
+		xdstest.Object("VirtualService", "shop/www", "{hosts: [www.test], gateways: [edge], http: [{directResponse: {status: 204}}]}"),
+		xdstest.Object("VirtualService", "shop/vault", "{hosts: [vault.test], gateways: [edge], tls: [{match: [{sniHosts: [vault.test]}], route: [{destination: {host: db.test}}]}]}"),
+		xdstest.Object("VirtualService", "shop/ledger", "{hosts: [ledger.test], gateways: [edge], tcp: [{route: [{destination: {host: db.test}}]}]}"))
+	m := connected{w, []*discovery.Proxy{}}
+	for to, want := range map[string]string{
+		"https://www.test:9443":              "https Answered by virtualservice/shop/www spec.http[0]",
+		"https://vault.test:9443":            "tls Forwarded by virtualservice/shop/vault spec.tls[0].match[0]",
+		"vault.test:9443":                    "tls Forwarded by virtualservice/shop/vault spec.tls[0].match[0]",
+		"https://ledger.test:9443":           "tls Forwarded by virtualservice/shop/ledger spec.tcp[0]",
+		"https://other.test:9443":            `https Fails: the listener closes the connection: no server is for the name "other.test"`,
+		"https://127.0.0.1:9443":             `https Fails: the listener closes the connection: no server is for the name ""`,
+		"https://other.test:9443&sni=a.test": `https Fails: the listener closes the connection: no server is for the name "a.test"`,
+	} {
+		e, err := explained(t, m, "from=gateway/shop/edge&to="+to)
+		if err != nil {
+			t.Errorf("%s: %v", to, err)
+			continue
+		}
+		got := e.Request.Protocol + " " + string(e.Outcome)
+		if e.Route != nil {
+			got += " by " + e.Route.Object + " " + e.Route.Field
+		}
+		if e.Outcome == "Fails" {
+			got += ": " + e.Reason
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", to, got, want)
+		}
+	}
+}

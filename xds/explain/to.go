@@ -39,9 +39,15 @@ func (e *explainer) request(p *simulate.Proxy) (r simulate.Request, known bool) 
 	if e.authority == "" && !(e.port == 80 || e.port == 443 && e.tls) {
 		r.Host = names.HostPort(e.host, uint32(e.port))
 	}
+	name := cmp.Or(e.sni, e.host) // which a client of TLS asks for
+	if e.sni == "" && ip.IsValid() {
+		name = ""
+	}
 	switch byBytes := !e.http && e.proxy.Type == discovery.Sidecar; {
+	case e.tls && e.proxy.Type == discovery.Router && e.passesTLS():
+		r.Protocol, r.SNI = simulate.TLS, name
 	case e.tls && e.proxy.Type == discovery.Router:
-		r.Protocol, r.SNI = simulate.HTTPS, e.sni
+		r.Protocol, r.SNI = simulate.HTTPS, name
 	case e.tls:
 		r.Protocol, r.SNI = simulate.TLS, cmp.Or(e.sni, e.host)
 	case e.sni != "":
@@ -49,7 +55,7 @@ func (e *explainer) request(p *simulate.Proxy) (r simulate.Request, known bool) 
 	case byBytes && !ip.IsValid() && isTLS(service, e.port): // clients ask for the name that they call
 		r.Protocol, r.SNI = simulate.TLS, e.host
 	case !e.http && e.proxy.Type == discovery.Router && e.passesTLS():
-		r.Protocol, r.SNI = simulate.TLS, e.host
+		r.Protocol, r.SNI = simulate.TLS, name
 	case byBytes && isTCP(service, e.port), !e.http && e.proxy.Type == discovery.Router && e.passesBytes():
 		r.Protocol = simulate.TCP
 	}
