@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,13 +52,14 @@ func (e *environment) tellPatience() {
 	fmt.Fprintf(e.stderr, "No server listens at %s yet; waiting up to %s for it.\n", e.server, e.patience)
 }
 
-// oneOf refuses a value of a flag that is none of those known.
+// oneOf refuses a value of a flag that is none of those known. An empty one is the default.
 func oneOf(flag, value string, known ...string) error {
 	for _, k := range known {
 		if value == k {
 			return nil
 		}
 	}
+	known = slices.DeleteFunc(slices.Clone(known), func(k string) bool { return k == "" })
 	return usageError{fmt.Errorf("%s %q: use %s", flag, value, alternatives(known))}
 }
 

@@ -94,9 +94,15 @@ func (o *secretWrite) run(c *cobra.Command, env *environment, name, kind string,
 	return o.await(c.Context(), env, result)
 }
 
-// fileNames are the names of files, in order.
+// fileNames are the names of files, each once, by the order of their entries.
 func fileNames(files map[string]string) string {
-	return strings.Join(slices.Sorted(maps.Values(files)), ", ")
+	var out []string
+	for _, entry := range slices.Sorted(maps.Keys(files)) {
+		if !slices.Contains(out, files[entry]) {
+			out = append(out, files[entry])
+		}
+	}
+	return strings.Join(out, ", ")
 }
 
 func newSecretTLSCommand(env *environment) *cobra.Command {
@@ -110,7 +116,8 @@ first certificate of --cert is that of the key, its chain follows. --ca has the
 authorities that sign the certificates of clients, --crl what they have revoked.
 
 A pair that does not match, a key with a passphrase and what is no certificate are
-refused.` + waitHelp,
+refused. The secret is replaced as a whole: leave out --ca or --crl, and what it had of
+them is gone.` + waitHelp,
 		Example: `  portolan secret tls shop-cert -n ingress --cert fullchain.pem --key privkey.pem
   portolan secret tls shop-cert -n ingress --cert fullchain.pem --key privkey.pem --ca clients.pem`,
 		Args: cobra.ExactArgs(1),
@@ -198,7 +205,11 @@ them and when they end. The data is not shown.`,
 					rows = append(rows, secretRows(env, list.Items[i].GetNamespace(), list.Items[i].GetName(), spec)...)
 				}
 				if len(rows) == 1 {
-					_, err := fmt.Fprintln(env.stderr, "There are no secrets.")
+					where := "."
+					if namespace != "" {
+						where = fmt.Sprintf(" in namespace %s; -A looks in all.", namespace)
+					}
+					_, err := fmt.Fprintf(env.stderr, "No secrets found%s\n", where)
 					return err
 				}
 				return writeTable(env.stdout, rows)
@@ -399,8 +410,8 @@ func newSecretResealCommand(env *environment) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "reseal",
 		Short: "Have another key seal, and seal all secrets anew with it",
-		Long: `Have another key of the server seal, the newest unless --key names one, and seal all
-secrets anew with it. A server of the store that does not have it cannot open them: hand
+		Long: `Have another key of the server seal, and seal all secrets anew with it: that which --key
+names, else the one that the server got last. A server of the store that does not have it cannot open them: hand
 it over first (portolan secret key export, import). It may be run again at any time; what
 is sealed with the key already stays as it is.
 
@@ -416,13 +427,17 @@ sealed is lost. --lost gives it up: make a key (portolan secret key add), reseal
 				}
 				fmt.Fprintf(env.stdout, "sealing key %s seals now; %s sealed anew\n", done.Key, counted(done.Resealed, "secret"))
 				if len(done.Left) > 0 {
-					return fmt.Errorf("%s not sealed anew: %s", counted(len(done.Left), "secret"), strings.Join(done.Left, "; "))
+					remedy := ""
+					if lost {
+						remedy = ": store those again whose key is lost"
+					}
+					return fmt.Errorf("%s not sealed anew: %s%s", counted(len(done.Left), "secret"), strings.Join(done.Left, "; "), remedy)
 				}
 				return nil
 			})
 		},
 	}
-	c.Flags().StringVar(&key, "key", "", "id of the key (default the newest)")
+	c.Flags().StringVar(&key, "key", "", "id of the key (default the one that this server got last, made or imported)")
 	c.Flags().BoolVar(&lost, "lost", false, "give up the key that seals now: no server has it")
 	return c
 }

@@ -46,6 +46,27 @@ func TestSecretTLS(t *testing.T) {
 	}
 }
 
+// TestSecretListOfNone says where it has looked.
+func TestSecretListOfNone(t *testing.T) {
+	t.Parallel()
+	a := startAPI(t)
+	for args, want := range map[string]string{
+		"": "No secrets found in namespace default; -A looks in all.\n", "-n shop": "No secrets found in namespace shop; -A looks in all.\n", "-A": "No secrets found.\n",
+	} {
+		if o := a.do(t, "", append([]string{"secret", "list"}, strings.Fields(args)...)...); o.code != exitOK || o.err != want {
+			t.Errorf("%q: %d, %q", args, o.code, o.err)
+		}
+	}
+}
+
+// TestFileNames: a file that several entries have is named once.
+func TestFileNames(t *testing.T) {
+	t.Parallel()
+	if got := fileNames(map[string]string{"tls.key": "a", "tls.crt": "b", "ca.crt": "b"}); got != "b, a" {
+		t.Error(got)
+	}
+}
+
 func TestSecretUsage(t *testing.T) {
 	t.Parallel()
 	a := startAPI(t)
@@ -56,6 +77,7 @@ func TestSecretUsage(t *testing.T) {
 		"tls door --cert " + cert + " --key /nowhere": "no such file",
 		"tls door --cert " + cert + " --key " + other: "is not the key of the first certificate",
 		"tls door --cert " + key + " --key " + cert:   "has a private key",
+		"list -o wide":               `-o "wide": use json or yaml`,
 		"generic door":               "--from-file is missing",
 		"generic door --from-file a": "give ENTRY=FILE",
 		"generic door --from-file a=" + cert + " --from-file a=" + key: "each entry once",

@@ -7,6 +7,7 @@ import (
 	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/asn1"
 	"encoding/pem"
 	"fmt"
 	"slices"
@@ -178,10 +179,23 @@ func checkCertificates(name string, text []byte, report func(name, format string
 		hint := ""
 		if _, err := x509.ParseCertificate(text); err == nil {
 			hint = ", but one in DER: openssl x509 -inform DER -in FILE -out FILE makes PEM of it"
+		} else if isPKCS12(text) {
+			hint = ", but is PKCS #12: openssl pkcs12 -in FILE -nokeys -out FILE takes the certificates out of it, and -nocerts -noenc the key"
 		}
 		report(name, "has no certificate in PEM (-----BEGIN CERTIFICATE-----)%s", hint)
 	}
 	return n > 0
+}
+
+// isPKCS12 says whether text begins as RFC 7292 has it.
+func isPKCS12(text []byte) bool {
+	var pfx struct {
+		Version  int
+		AuthSafe asn1.RawValue
+		MacData  asn1.RawValue `asn1:"optional"`
+	}
+	_, err := asn1.Unmarshal(text, &pfx)
+	return err == nil && pfx.Version == 3
 }
 
 func checkRevoked(name string, text []byte, report func(name, format string, args ...any)) {

@@ -38,6 +38,7 @@ func TestCheck(t *testing.T) {
 	ed := secrettest.NewFor(t, edwards, time.Hour, "ed.example")
 	encrypted := pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY", Bytes: []byte("x")})
 	old := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Headers: map[string]string{"Proc-Type": "4,ENCRYPTED", "DEK-Info": "AES-128-CBC,00"}, Bytes: []byte("x")})
+	pfx := []byte{0x30, 5, 2, 1, 3, 0x30, 0} // version 3, and an empty content
 	type entries map[string][]byte
 	for name, c := range map[string]struct {
 		kind    string
@@ -63,6 +64,8 @@ func TestCheck(t *testing.T) {
 		"two keys":                  {secret.TLS, entries{"tls.crt": a.Cert, "tls.key": append(bytes.Clone(a.Key), b.Key...)}, []string{"tls.key: has 2 private keys"}},
 		"no PEM":                    {secret.TLS, entries{"tls.crt": []byte("x"), "tls.key": []byte("y")}, []string{"tls.crt: has no certificate in PEM", "tls.key: has no private key in PEM"}},
 		"an empty file":             {secret.TLS, entries{"tls.crt": nil, "tls.key": a.Key}, []string{"tls.crt: has no certificate in PEM"}},
+		"DER":                       {secret.TLS, entries{"tls.crt": a.Parsed.Raw, "tls.key": a.Key}, []string{"tls.crt: has no certificate in PEM (-----BEGIN CERTIFICATE-----), but one in DER"}},
+		"PKCS #12":                  {secret.TLS, entries{"tls.crt": pfx, "tls.key": a.Key}, []string{"tls.crt: has no certificate in PEM (-----BEGIN CERTIFICATE-----), but is PKCS #12"}},
 		"a cut certificate":         {secret.TLS, entries{"tls.crt": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.Parsed.Raw[:50]}), "tls.key": a.Key}, []string{"tls.crt: certificate 1 cannot be read"}},
 		"a key of another form":     {secret.TLS, entries{"tls.crt": a.Cert, "tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: []byte("x")})}, []string{"tls.key: is a private key of an unknown form"}},
 		"an authority that is none": {secret.Opaque, entries{"ca.crt": a.Key, "cacert": b.Key}, []string{"ca.crt: has a private key", "cacert: has a private key"}},

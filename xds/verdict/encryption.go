@@ -26,7 +26,7 @@ func (j *judge) encryption(object *config.Config, spec *networking.DestinationRu
 			j.add(Verdict{
 				Code: CertificateNeeded, Field: field + ".mode",
 				Message: "needs proxies that have a certificate of their own: from others nothing reaches the service",
-				Remedy:  "name the files of the certificate in the metadata of the nodes, TLS_CLIENT_CERT_CHAIN, TLS_CLIENT_KEY and TLS_CLIENT_ROOT_CERT",
+				Remedy:  "give the proxies theirs, with portolan bootstrap --cert FILE --key FILE --ca FILE",
 			})
 		case networking.ClientTLSSettings_SIMPLE, networking.ClientTLSSettings_MUTUAL:
 			j.unverified(set, tls, services)
@@ -110,11 +110,19 @@ func (j *judge) lacking(object *config.Config, spec *networking.DestinationRule,
 		told[p.Namespace] = true
 		view := j.viewOf(mesh.Class{Namespace: p.Namespace, Shape: mesh.Shape{Type: kind}})
 		for _, lack := range transport.ClientLacks(view, tls, transport.ClientOptions{Selected: rule.Selector != nil}) {
-			j.add(Verdict{
+			v := Verdict{
 				Code: CredentialMissing, Field: field + "." + lack.Field,
 				Message: fmt.Sprintf("%s, %s: from there nothing reaches the service", lack, p.Namespace),
-				Remedy:  "store the secret in that namespace, as in docs/tasks/store-secrets.md, or mend the name",
-			})
+				Remedy:  "name a secret of that namespace",
+			}
+			switch {
+			case lack.Secret == "":
+			case tls.GetMode() == networking.ClientTLSSettings_MUTUAL:
+				v.Remedy = fmt.Sprintf("store it, as with portolan secret tls %s -n %s --cert FILE --key FILE --ca FILE, or mend the name", lack.Secret, p.Namespace)
+			default:
+				v.Remedy = fmt.Sprintf("store it, as with portolan secret generic %s -n %s --from-file ca.crt=FILE, or mend the name", lack.Secret, p.Namespace)
+			}
+			j.add(v)
 		}
 	}
 	for p := range j.known(routersRow, "").Values() {
