@@ -45,6 +45,7 @@ type Connection struct {
 	cancel context.CancelCauseFunc
 	since  time.Time
 	remote net.Addr // nil if unknown
+	peer   Peer     // who the client has proved to be
 
 	wakes          chan struct{}                 // holds a token while run has something to do; see wake
 	dirty          atomic.Bool                   // a push is due; see mark
@@ -97,12 +98,20 @@ func (s *DiscoveryServer) serve(variant protocol.Variant, typeURL only, g grpc.S
 	if p, ok := peer.FromContext(ctx); ok {
 		c.remote = p.Addr
 	}
+	who, leave, err := s.meet(ctx)
+	if err != nil {
+		s.refuse(c.remote, who, "", err)
+		return err
+	}
+	c.peer = who
 	ended := make(chan error, 2)
 	if !s.add(c, func() { ended <- c.receive(ctx) }, func() { ended <- c.run(ctx) }) {
+		leave()
 		return errShutdown
 	}
 	defer s.remove(c)
-	var err error
+	defer leave()
+	defer c.expire()()
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
@@ -406,14 +415,16 @@ func (c *Connection) identify(ctx context.Context, node *corev3.Node) error {
 		return errNoExport
 	}
 	proxy.RouteDelta, proxy.Local = c.takesRouteDelta(node), isLocal(c.remote)
-	if c.server.options.Identity != nil {
-		proxy.Identity = c.server.options.Identity(ctx)
+	if err := c.outrank(ctx, proxy); err != nil {
+		c.server.refuse(c.remote, c.peer, proxy.ID, err)
+		return err
 	}
+	c.server.refusals.served(proxy.ID)
 	c.proxy, c.agent = proxy, node.GetUserAgentName()
 	c.note.Identify(proxy)
 	c.join(proxy)
 	c.sequencer = c.newSequencer()
-	c.logger.Info("proxy connected", "type", string(proxy.Type), "proxy", proxy.ID, "variant", c.wire.variant.String(), "envoy", proxy.EnvoyVersion)
+	c.logger.Info("proxy connected", "type", string(proxy.Type), "proxy", proxy.ID, "identity", proxy.Identity, "variant", c.wire.variant.String(), "envoy", proxy.EnvoyVersion)
 	c.waitsForClient.Store(false)
 	c.identified.Store(true) // before advance reads the published context: later ones are pushed
 	return c.advance(ctx)

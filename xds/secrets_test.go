@@ -8,8 +8,11 @@ import (
 	"time"
 
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/portolan-mesh/portolan/discovery/identity"
 	"github.com/portolan-mesh/portolan/storage/secret"
 	"github.com/portolan-mesh/portolan/storage/secret/secrettest"
 	"github.com/portolan-mesh/portolan/xds"
@@ -116,12 +119,12 @@ func TestSecretsAreForTheirOwnersOnly(t *testing.T) {
 		typeOnly bool
 		names    []string
 		given    bool
+		refused  bool
 	}{
 		"its owner":                                   {node: "10.0.0.1", names: []string{"kubernetes://a"}, given: true},
 		"its owner by the service of the type":        {node: "10.0.0.1", typeOnly: true, names: []string{"kubernetes://a"}, given: true},
 		"its owner with an identity":                  {node: "10.0.0.1", identity: "spiffe://cluster.local/ns/shop/sa/web", names: []string{"kubernetes://a"}, given: true},
-		"a proxy with the identity of another":        {node: "10.0.0.1", identity: "spiffe://cluster.local/ns/other/sa/web", names: []string{"kubernetes://a"}},
-		"a proxy with an identity of no form":         {node: "10.0.0.1", identity: "spiffe://cluster.local/workload", names: []string{"kubernetes://a"}},
+		"a proxy with the identity of another":        {node: "10.0.0.1", identity: "spiffe://cluster.local/ns/other/sa/web", names: []string{"kubernetes://a"}, refused: true},
 		"a proxy that nothing makes need it":          {node: "10.0.0.1", names: []string{"kubernetes://b"}},
 		"the same by the service of the type":         {node: "10.0.0.1", typeOnly: true, names: []string{"kubernetes://b"}},
 		"a proxy of another namespace":                {node: "10.0.0.9", names: []string{"kubernetes://a"}},
@@ -134,7 +137,13 @@ func TestSecretsAreForTheirOwnersOnly(t *testing.T) {
 			t.Run(what+" "+variant.String(), func(t *testing.T) {
 				t.Parallel()
 				s := xdstest.NewServer(t, needyTypes(), func(o *xds.Options) {
-					o.Identity = func(context.Context) string { return c.identity }
+					o.Peer = func(context.Context) (xds.Peer, error) {
+						if c.identity == "" {
+							return xds.Peer{}, nil
+						}
+						who, err := identity.Parse(c.identity)
+						return xds.Peer{Identity: who}, err
+					}
 				})
 				s.Apply(service("a.secrets", 80, "10.1.0.1"), pairSecret(t, "shop/a"), pairSecret(t, "shop/b"))
 				n := node(c.node)
@@ -143,6 +152,12 @@ func TestSecretsAreForTheirOwnersOnly(t *testing.T) {
 				}
 				client := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: n, Variant: variant, Secrets: c.typeOnly})
 				client.Subscribe(resource.SecretType, c.names...)
+				if c.refused {
+					if err := client.AwaitEnd(); status.Code(err) != codes.PermissionDenied {
+						t.Errorf("the stream ended with %v", err)
+					}
+					return
+				}
 				if c.given {
 					awaitSecret(client, "the secret", c.names[0], present)
 					return

@@ -18,6 +18,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/identity"
 	"github.com/portolan-mesh/portolan/storage/seal"
 	"github.com/portolan-mesh/portolan/xds/delivery/nameset"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
@@ -39,9 +40,15 @@ type Options struct {
 	Mesh *meshconfig.Config
 	// SealingKeys returns the keys that open secrets; without it no secret is served.
 	SealingKeys func() *seal.Ring
-	// Identity returns the SPIFFE identity that the client of a stream proved, empty for
-	// none; nil knows none.
-	Identity func(context.Context) string
+	// Peer returns who the client of a stream has proved to be, or why it is not served, as a
+	// status of gRPC. Nil takes everybody as having proved nothing.
+	Peer func(context.Context) (Peer, error)
+	// MayExport returns why an identity may not take the objects of the mesh, nil where it
+	// may. Without it none may; a client that has proved nothing is not asked about.
+	MayExport func(context.Context, identity.Identity) error
+	// MaxIdentityStreams is how many streams the clients of one identity may have; 0 stands
+	// for DefaultMaxIdentityStreams. They may take a quarter of StreamsMemory.
+	MaxIdentityStreams int
 	// Types are the resource types served, in the order in which they are sent.
 	Types []generate.ResourceType
 	// Export has the objects that other control planes may take. Nil refuses these.
@@ -98,6 +105,9 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
+// DefaultMaxIdentityStreams is the default of Options.MaxIdentityStreams.
+const DefaultMaxIdentityStreams = 2000
+
 // DiscoveryServer serves the mesh over xDS. Registries hand it their rows: it
 // implements discovery.XDSUpdater.
 type DiscoveryServer struct {
@@ -128,6 +138,9 @@ type DiscoveryServer struct {
 	admission *admission
 	budget    *budget
 
+	identities *identities
+	refusals   refusals
+
 	mu          sync.Mutex // guards the fields below
 	reasons     map[string]int
 	firstWake   time.Time // when the first wake-up since the last push came
@@ -150,6 +163,7 @@ func New(o Options) *DiscoveryServer {
 	o.MaxFirstSyncs = cmp.Or(o.MaxFirstSyncs, 100)
 	o.StreamMemory = cmp.Or(o.StreamMemory, 64<<20)
 	o.StreamsMemory = cmp.Or(o.StreamsMemory, 1<<30)
+	o.MaxIdentityStreams = cmp.Or(o.MaxIdentityStreams, DefaultMaxIdentityStreams)
 	o.ReadyLimit = cmp.Or(o.ReadyLimit, 5*time.Second)
 	o.ResolveGrace = cmp.Or(o.ResolveGrace, 200*time.Millisecond)
 	o.WithdrawLimit = cmp.Or(o.WithdrawLimit, 10*time.Second)
@@ -167,6 +181,7 @@ func New(o Options) *DiscoveryServer {
 	s.desired = desired.New(o.Types, o.Logger, func() { s.changeCount.Add(1) })
 	s.admission = newAdmission(o.MaxFirstSyncs)
 	s.budget = newBudget(o.StreamMemory, o.StreamsMemory)
+	s.identities = newIdentities(o.MaxIdentityStreams)
 	s.metrics = newMetrics(o.Registerer, s)
 	return s
 }

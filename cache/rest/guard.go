@@ -12,8 +12,8 @@ import (
 // name that was pointed at this address (DNS rebinding), and those of a page of another
 // origin. readBody refuses the content types that a form can post.
 func (s *Server) guard(r *http.Request) error {
-	if !s.knownHost(r.Host) {
-		return forbidden(fmt.Sprintf("host %q is not a name of this server: use its address, or add the name to those it is served under", r.Host))
+	if !s.knownHost(r) {
+		return forbidden(fmt.Sprintf("host %q is not a name of this server: use its address, a name in its certificate, or one of serve --api-name", r.Host))
 	}
 	if err := s.origin.Check(r); err != nil {
 		return forbidden(err.Error())
@@ -21,13 +21,25 @@ func (s *Server) guard(r *http.Request) error {
 	return nil
 }
 
-func (s *Server) knownHost(host string) bool {
-	host = hostOnly(host)
-	if host == "localhost" || slices.Contains(s.hosts, host) {
+// knownHost says whether a request is for a name of this server. Over TLS the names in its
+// certificate are such: a browser calls the server by no other. An address is one if the
+// connection came to it, since a name that was pointed at the server is no address.
+func (s *Server) knownHost(r *http.Request) bool {
+	host := hostOnly(r.Host)
+	if host == "localhost" || slices.Contains(s.hosts, host) || r.TLS != nil && s.certifies(host) {
 		return true
 	}
 	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
+	return ip != nil && (ip.IsLoopback() || ip.Equal(localIP(r)))
+}
+
+// localIP is the address to which the connection of a request came, nil if it is none of IP.
+func localIP(r *http.Request) net.IP {
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	if !ok {
+		return nil
+	}
+	return local.IP
 }
 
 // hostOnly is a host name or address without port, brackets and final dot.

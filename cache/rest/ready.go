@@ -24,9 +24,14 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 		} else if err := ask(check.Degraded); err != nil {
 			degraded++
 			fmt.Fprintf(&report, "[!] %s: %v\n", check.Name, err)
+		} else if check.Remark != nil && check.Remark() != "" {
+			fmt.Fprintf(&report, "[~] %s: %s\n", check.Name, check.Remark())
 		} else {
 			fmt.Fprintf(&report, "[+] %s ok\n", check.Name)
 		}
+	}
+	if !s.mayKnow(r) {
+		report.Reset()
 	}
 	switch {
 	case failed > 0:
@@ -35,12 +40,22 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	case degraded > 0:
 		fmt.Fprintf(&report, "ready, and degraded: %d of %d checks", degraded, len(s.checks))
 		writeText(w, http.StatusOK, report.String())
-	case r.URL.Query().Has("verbose"):
+	case r.URL.Query().Has("verbose") && report.Len() > 0:
 		report.WriteString("ready")
 		writeText(w, http.StatusOK, report.String())
 	default:
 		writeText(w, http.StatusOK, "ok")
 	}
+}
+
+// mayKnow says whether a client is told which checks fail, and why: who is on this machine, or
+// is somebody. Others, such as load balancers, learn what to do from the status.
+func (s *Server) mayKnow(r *http.Request) bool {
+	if s.authenticator == nil {
+		return fromThisMachine(r)
+	}
+	_, err := s.authenticator.Authenticate(r)
+	return err == nil
 }
 
 func ask(condition func() error) error {

@@ -44,11 +44,14 @@ type Source interface {
 
 // Check is one condition of readiness; nil from Ready means that it holds, and a nil
 // Ready always holds. Degraded, if set, returns an error when the server works, but
-// worse than it should: /readyz shows the error and answers 200.
+// worse than it should: /readyz shows the error and answers 200. Remark, if set, returns what
+// should be known though it was asked for, such as a protection that is off: /readyz?verbose
+// shows it.
 type Check struct {
 	Name     string
 	Ready    func() error
 	Degraded func() error
+	Remark   func() string
 }
 
 // Quorum is a Source that can ask its store for the revision now, over the network.
@@ -117,6 +120,9 @@ type Options struct {
 	// Hosts are the names and addresses by which clients may call the server. Loopback
 	// names and addresses need not be listed.
 	Hosts []string
+	// Certifies says whether the certificate of the server is for a name or address, so that
+	// clients may call it by that over TLS; nil is for none.
+	Certifies func(host string) bool
 	// Advisor adds to the warnings of writes; nil for none.
 	Advisor Advisor
 	// Previewer says what dry runs would change for proxies; nil for nothing.
@@ -157,6 +163,7 @@ type Server struct {
 	permit        func(op storage.Op) error
 	place         func(key config.Key) string
 	hosts         []string
+	certifies     func(host string) bool
 	socket, id    string
 	several       bool // cache has other sources than the store
 
@@ -195,6 +202,9 @@ func New(o Options) (*Server, error) {
 	if o.WatchMemory <= 0 {
 		o.WatchMemory = 64 << 20
 	}
+	if o.Certifies == nil {
+		o.Certifies = func(string) bool { return false }
+	}
 	if o.Registry == nil {
 		o.Registry = prometheus.NewRegistry()
 	}
@@ -205,8 +215,8 @@ func New(o Options) (*Server, error) {
 		store: o.Store, cache: o.Cache, history: o.History, schemas: o.Store.Schemas(),
 		authenticator: o.Authenticator, authorizer: o.Authorizer, socket: o.Socket, id: uuid.NewString(),
 		advisor: o.Advisor, previewer: o.Previewer, sealer: o.Sealer, permit: o.Permit, place: o.Place, several: several, checks: o.Checks, version: o.Version, bookmarks: o.BookmarkInterval, logger: o.Logger,
-		acceptUnserved: o.AcceptUnserved,
-		mux:            http.NewServeMux(), origin: http.NewCrossOriginProtection(), budget: newBudget(),
+		acceptUnserved: o.AcceptUnserved, certifies: o.Certifies,
+		mux: http.NewServeMux(), origin: http.NewCrossOriginProtection(), budget: newBudget(),
 	}
 	s.watchers.limit = o.MaxWatches
 	s.frames = newFrames(o.WatchMemory, s.watchers.endSlowest)

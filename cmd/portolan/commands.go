@@ -32,8 +32,12 @@ func (e *environment) call(ctx context.Context, do func(context.Context, *client
 
 // callFor is call within another time, 0 meaning without limit.
 func (e *environment) callFor(ctx context.Context, timeout time.Duration, do func(context.Context, *client.Client) error) error {
+	by, err := e.files.client(e.server)
+	if err != nil {
+		return err
+	}
 	c, err := client.New(e.server, client.Options{
-		UserAgent: agent(version, e.command, e.user), Patience: e.patience, Waiting: e.tellPatience,
+		HTTP: by, UserAgent: agent(version, e.command, e.user), Patience: e.patience, Waiting: e.tellPatience,
 	})
 	if err != nil {
 		return usageError{fmt.Errorf("--server: %w", err)}

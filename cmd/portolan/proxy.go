@@ -14,6 +14,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache/rest/client"
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/progress"
@@ -47,7 +48,8 @@ The time is since when it lacks something or has refused it, and since its last
 answer where it is in step; without one it never had to answer. VHDS is the type of
 virtual hosts, which Envoys of 1.40 and later take one by one. REV is the revision of the store that all types are
 known to be at. Proxies that were connected in the last hour and are not now are
-below the table; those of the last day are counted, and named with --all. -o wide shows for each type the nonce of the last response that
+below the table; those of the last day are counted, and named with --all. So are those
+that were refused in the last hour, since their identity is another than they say. -o wide shows for each type the nonce of the last response that
 was acknowledged, and, in brackets, of one that is under way or was refused; nonces
 begin with the revision.
 
@@ -99,6 +101,7 @@ func (e *environment) proxies(ctx context.Context, node string) (admin.ProxyList
 	if node != "" {
 		list.Elsewhere = nil // it is not known who they are
 	}
+	list.Refused = slices.DeleteFunc(list.Refused, func(r xds.Refusal) bool { return !strings.Contains(r.Node, node) })
 	list.Gone = slices.DeleteFunc(list.Gone, func(g progress.Gone) bool { return !strings.Contains(g.Node, node) })
 	return list, err
 }
@@ -181,6 +184,21 @@ func others(list admin.ProxyList, now time.Time, all bool) [][]string {
 		if n := list.Elsewhere[id]; n > 0 {
 			rows = append(rows, []string{"  elsewhere", proxyCount(n), "connected to server " + serverName(id)})
 		}
+	}
+	return append(rows, refusedRows(list.Refused, now, all)...)
+}
+
+// refusedRows are those of clients that were not served for who they are.
+func refusedRows(refused []xds.Refusal, now time.Time, all bool) (rows [][]string) {
+	for i, r := range refused {
+		if !all && i == maxOffline {
+			return append(rows, []string{"  refused", proxyCount(len(refused)-i) + " more", "see portolan proxy status --all"})
+		}
+		name := "from " + r.Address
+		if r.Node != "" {
+			name = nodeName(r.Node)
+		}
+		rows = append(rows, []string{"  refused", name, fmt.Sprintf("%s ago (%d times): %s", age(now, r.Last), r.Times, r.Reason)})
 	}
 	return rows
 }

@@ -21,12 +21,13 @@ type environment struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	now            func() time.Time
-	schemas        schema.Set    // the kinds that commands know
-	terminal       bool          // whether somebody is there to be asked
-	user           string        // who runs the program, as the machine says
-	command        string        // the command that runs, such as "apply"
-	server         string        // --server
-	context        string        // --context
+	schemas        schema.Set // the kinds that commands know
+	terminal       bool       // whether somebody is there to be asked
+	user           string     // who runs the program, as the machine says
+	command        string     // the command that runs, such as "apply"
+	server         string     // --server
+	context        string     // --context
+	files          clientFiles
 	namespace      string        // of objects and commands that name none
 	timeout        time.Duration // --request-timeout
 	patience       time.Duration // how long a command waits for a server that refuses connections
@@ -96,6 +97,7 @@ Scripts can tell by the exit code what happened: portolan help exit-codes.`,
 	server := cmp.Or(os.Getenv("PORTOLAN_SERVER"), "http://127.0.0.1:15080")
 	root.PersistentFlags().StringVar(&env.server, "server", server, "URL of the config API; the default is $PORTOLAN_SERVER where it is set")
 	root.PersistentFlags().StringVar(&env.context, "context", "", "the context to use (portolan config); the default is $PORTOLAN_CONTEXT, or else the current one")
+	env.files.register(root.PersistentFlags())
 	root.PersistentFlags().DurationVar(&env.timeout, "request-timeout", 30*time.Second, "how long a command waits for the server; 0 is without limit")
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(commands(env)...)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/netip"
 	"net/url"
 	"os"
@@ -34,6 +33,7 @@ type serveFlags struct {
 	memory     memoryFlags
 	logLevel   string
 	lifecycle  lifecycleFlags
+	tls        tlsFlags
 	statuses   bool
 	profiles   bool
 	unserved   bool
@@ -48,8 +48,11 @@ func newServeCommand(env *environment) *cobra.Command {
 
 The store is an etcd that runs embedded, in a process of its own, with its data
 in --data-dir; --etcd-endpoints uses an etcd cluster instead, which is waited
-for while it is away. --api-address and --xds-address must be of loopback: what
-others reach needs TLS and authentication, which are not served yet.
+for while it is away.
+
+--xds-address serves this machine. Proxies of other machines connect to
+--secure-xds-address, over TLS with certificates of their own. --api-address serves
+other machines over TLS; clients of this machine may do without.
 
 One line is logged when the server is ready; /readyz of the config API answers
 200 from then on. While the store is away it still does and says why: proxies are
@@ -68,8 +71,8 @@ A second signal ends the server at once.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&o.xdsAddress, "xds-address", "127.0.0.1:15010", "where proxies connect (gRPC); port 0 picks a free one")
-	f.StringVar(&o.apiAddress, "api-address", "127.0.0.1:15080", "where the config API listens (HTTP); port 0 picks a free one")
+	f.StringVar(&o.xdsAddress, "xds-address", "127.0.0.1:15010", "where proxies of this machine connect (gRPC); port 0 picks a free one")
+	f.StringVar(&o.apiAddress, "api-address", "127.0.0.1:15080", "where the config API listens: HTTP for this machine, HTTPS for others; port 0 picks a free one")
 	f.StringVar(&o.apiSocket, "api-socket", "", "unix socket on which the config API listens too, for this user alone; snapshots of the store, and changes of it as such, are answered only there (default api.sock in --data-dir, and none with --etcd-endpoints)")
 	f.StringVar(&o.meshConfig, "mesh-config", "", "file with a MeshConfig in YAML; Istio's defaults without one")
 	f.StringVar(&o.sealingKey, "sealing-key", "", "file with the keys that seal secrets in the store, for this user alone; made when the first secret of the store comes (default sealing.key in --data-dir, and none with --etcd-endpoints: secrets are refused)")
@@ -83,6 +86,7 @@ A second signal ends the server at once.`,
 	o.xds.register(f)
 	o.memory.register(f)
 	o.lifecycle.register(f)
+	o.tls.register(f)
 	f.BoolVar(&o.statuses, "object-status", true, "write into the status of objects how far they have come, as conditions; each such write is a new resourceVersion of the object. All servers of a store should agree")
 	f.BoolVar(&o.unserved, "accept-unserved", false, "store security that is not served yet (authorization and authentication policies, TLS settings), without effect, as for a migration; refused otherwise")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
@@ -102,11 +106,7 @@ func (o *serveFlags) validate(given func(flag string) bool) error {
 	add := func(flag, format string, args ...any) {
 		faults = multierror.Append(faults, fmt.Errorf("--%s: "+format, append([]any{flag}, args...)...))
 	}
-	for _, a := range []struct{ flag, address string }{{"api-address", o.apiAddress}, {"xds-address", o.xdsAddress}} {
-		if err := checkLoopback(a.address); err != nil {
-			add(a.flag, "%v", err)
-		}
-	}
+	o.tls.validate(o.apiAddress, o.xdsAddress, add)
 	if len(o.external.endpoints) > 0 {
 		o.embedded.exclude(given, add)
 		o.external.validate(add)
@@ -126,18 +126,6 @@ func (o *serveFlags) validate(given func(flag string) bool) error {
 		add("log-level", "%v", err)
 	}
 	return faults.ErrorOrNil()
-}
-
-// checkLoopback refuses an address that other machines could reach.
-func checkLoopback(address string) error {
-	name, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return fmt.Errorf("%q is not HOST:PORT", address)
-	}
-	if ip, err := netip.ParseAddr(name); name == "localhost" || (err == nil && ip.IsLoopback()) {
-		return nil
-	}
-	return fmt.Errorf("%q is reached from other machines, which needs TLS and authentication; these are not served yet: use 127.0.0.1, [::1] or localhost", address)
 }
 
 // local says whether what is sent to a URL stays on this machine.
@@ -211,6 +199,7 @@ func (o *serveFlags) options(env *environment) (serve.Options, error) {
 	o.xds.apply(&options)
 	options.Mesh.HTTP3 = o.xds.http3
 	o.lifecycle.apply(&options)
+	o.tls.apply(&options)
 	o.memory.apply(&options)
 	return options, nil
 }

@@ -21,6 +21,9 @@ type ProxyList struct {
 	Server    string                 `json:"server,omitempty"`
 	Elsewhere map[string]int         `json:"elsewhere,omitempty"`
 	Items     []progress.ProxyStatus `json:"items"`
+	// Refused are clients that were not served within the last hour for who they are, or say
+	// that they are: the latest first.
+	Refused []xds.Refusal `json:"refused,omitempty"`
 	// Gone are proxies that are known and connected to no server.
 	Gone []progress.Gone `json:"gone,omitempty"`
 }
@@ -37,6 +40,7 @@ func Proxies(server *xds.DiscoveryServer, view *progress.View) http.Handler {
 		list := ProxyList{
 			TypeMeta: metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "ProxyList"},
 			Items:    append([]progress.ProxyStatus{}, server.Proxies()...),
+			Refused:  server.Refusals(),
 		}
 		if view != nil {
 			list.Server = view.ID

@@ -54,6 +54,9 @@ func (c *Client) unreachable(ctx context.Context, in request, sent bool, err err
 	switch {
 	case errors.Is(err, http.ErrSchemeMismatch):
 		err = errors.New("it serves http, not https")
+	case explainTLS(err) != nil:
+		err = explainTLS(err)
+		sent = false
 	case strings.Contains(err.Error(), "malformed HTTP"):
 		err = errors.New("it does not speak HTTP/1.1, as the config API does: is this where proxies connect (serve --xds-address), and not its --api-address?")
 		sent = false

@@ -30,6 +30,12 @@ type Options struct {
 	// as far as it can be opened there, and for none with another store.
 	APISocket string
 
+	// TLS is how other machines are served.
+	TLS TLS
+	// MaxIdentityStreams is how many streams of xDS the clients of one identity may have; 0
+	// stands for xds.DefaultMaxIdentityStreams.
+	MaxIdentityStreams int
+
 	// Mesh is the mesh configuration; nil stands for Istio's defaults.
 	Mesh *meshconfig.Config
 

@@ -9,9 +9,11 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/portolan-mesh/portolan/discovery/identity/secure"
 	"github.com/portolan-mesh/portolan/xds"
 )
 
@@ -31,7 +33,7 @@ func (o *Options) grpcOptions() []grpc.ServerOption {
 	if o.MaxConnectionAge > 0 {
 		parameters.MaxConnectionAge, parameters.MaxConnectionAgeGrace = o.MaxConnectionAge, min(ageGrace, o.MaxConnectionAge)
 	}
-	return append(xds.ServerOptions(),
+	return append(xds.ServerOptions(), grpc.Creds(secure.Credentials()),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(parameters), grpc.MaxConcurrentStreams(o.MaxStreamsPerConnection),
 	)
@@ -41,6 +43,8 @@ func (o *Options) grpcOptions() []grpc.ServerOption {
 type proxyPort struct {
 	xds      *xds.DiscoveryServer
 	conns    *xds.Conns
+	secured  *xds.Conns   // of the port with TLS; nil for none
+	listener net.Listener // of secured
 	grpc     *grpc.Server
 	replicas replicas
 	logger   *slog.Logger
@@ -48,13 +52,34 @@ type proxyPort struct {
 	drainTime, balanceInterval time.Duration
 }
 
-// newProxyPort makes the port on a listener, for a server that is still to be
+// newProxyPort makes the port on listeners, for a server that is still to be
 // made and hangs up on clients by it.
-func newProxyPort(l net.Listener, o *Options) *proxyPort {
-	return &proxyPort{
-		conns: xds.NewConns(l), grpc: grpc.NewServer(o.grpcOptions()...), logger: o.Logger,
+func newProxyPort(on listeners, o *Options) *proxyPort {
+	p := &proxyPort{
+		conns: xds.NewConns(on.xds), grpc: grpc.NewServer(o.grpcOptions()...), logger: o.Logger,
 		drainTime: o.DrainTime, balanceInterval: o.BalanceInterval,
 	}
+	if on.secureXDS != nil {
+		p.secured = xds.NewConns(on.secureXDS)
+		p.listener = on.security.xds(p.secured)
+	}
+	return p
+}
+
+// hangUp closes the connection of a client.
+func (p *proxyPort) hangUp(remote net.Addr) {
+	p.conns.HangUp(remote)
+	if p.secured != nil {
+		p.secured.HangUp(remote)
+	}
+}
+
+// lastActivity returns when a client last sent something, and when it last took something.
+func (p *proxyPort) lastActivity(remote net.Addr) (read, written time.Time) {
+	if read, written = p.conns.LastActivity(remote); read.IsZero() && p.secured != nil {
+		return p.secured.LastActivity(remote)
+	}
+	return read, written
 }
 
 // serve serves until ctx ends.
@@ -66,8 +91,22 @@ func (p *proxyPort) serve(ctx context.Context) error {
 		<-ctx.Done()
 		p.grpc.Stop() // streams never end by themselves
 	})
-	if err := p.grpc.Serve(p.conns); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
-		return fmt.Errorf("serve xDS: %w", err)
+	var serving errgroup.Group
+	serve := func(l net.Listener) {
+		serving.Go(func() error {
+			if err := p.grpc.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+				p.grpc.Stop() // the other ends, too
+				return fmt.Errorf("serve xDS: %w", err)
+			}
+			return nil
+		})
+	}
+	serve(secure.Plain(p.conns, "--xds-address", p.logger))
+	if p.listener != nil {
+		serve(p.listener)
+	}
+	if err := serving.Wait(); err != nil {
+		return err
 	}
 	<-ctx.Done() // a port that drains has ended before
 	return nil

@@ -34,6 +34,17 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer proxies.Close()
+	security, err := newSecurity(&o)
+	if err != nil {
+		return err
+	}
+	var secured net.Listener
+	if o.TLS.SecureXDSAddress != "" {
+		if secured, err = listen("--secure-xds-address", o.TLS.SecureXDSAddress); err != nil {
+			return err
+		}
+		defer secured.Close()
+	}
 
 	store, err := openStore(ctx, &o)
 	if errors.Is(err, context.Canceled) {
@@ -42,11 +53,18 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(runOn(ctx, store, api, proxies, o), store.close())
+	return errors.Join(runOn(ctx, store, listeners{api, proxies, secured, security}, o), store.close())
+}
+
+// listeners are the open ports, and their security.
+type listeners struct {
+	api, xds  net.Listener
+	secureXDS net.Listener // nil for none
+	security  *security
 }
 
 // runOn runs a server on an open store until ctx ends.
-func runOn(ctx context.Context, store *openedStore, api, proxies net.Listener, o Options) (err error) {
+func runOn(ctx context.Context, store *openedStore, on listeners, o Options) (err error) {
 	if o.Backup != nil {
 		schedule := *o.Backup
 		schedule.Schemas = schema.Pilot()
@@ -61,11 +79,11 @@ func runOn(ctx context.Context, store *openedStore, api, proxies net.Listener, o
 	if private != nil {
 		defer private.Close()
 	}
-	s, err := newServer(store, newProxyPort(proxies, &o), o)
+	s, err := newServer(store, newProxyPort(on, &o), on.security, o)
 	if err != nil {
 		return err
 	}
-	return s.run(ctx, api, private)
+	return s.run(ctx, on.api, private)
 }
 
 // listenPrivately opens the socket of the config API, and notes its whole path. The

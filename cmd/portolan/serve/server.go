@@ -51,6 +51,7 @@ type server struct {
 	registry    *aggregate.Registry
 	xds         *xds.DiscoveryServer
 	proxies     *proxyPort
+	security    *security
 	verdicts    *verdict.Keeper
 	beside      *progress.Beside
 	reporter    *progress.Reporter
@@ -64,12 +65,12 @@ type server struct {
 }
 
 // newServer wires a server, in the order in which data flows through it.
-func newServer(store *openedStore, proxies *proxyPort, o Options) (*server, error) {
+func newServer(store *openedStore, proxies *proxyPort, security *security, o Options) (*server, error) {
 	s := &server{
-		o: o, logger: o.Logger, metrics: prometheus.NewRegistry(), store: store, proxies: proxies, worker: cache.NewWorker(),
+		o: o, logger: o.Logger, metrics: prometheus.NewRegistry(), store: store, proxies: proxies, security: security, worker: cache.NewWorker(),
 		statuses: map[discovery.Provider]func() any{},
 	}
-	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), security)
 	for _, add := range []func() error{s.addStorage, s.addProofs, s.addCache, s.addXDS, s.addRegistries, s.addProgress, s.addJobs, s.addAPI} {
 		if err := add(); err != nil {
 			return nil, err
@@ -119,7 +120,7 @@ func (s *server) addXDS() error {
 		WholeRoutes: s.o.WholeRoutes, MaxFirstSyncs: s.o.MaxFirstSyncs, StreamMemory: s.o.StreamMemory, StreamsMemory: s.o.StreamsMemory,
 		SealingKeys: s.secrets.sealer.Keys,
 		Registries:  func() discovery.Fork { return s.registry.Fork() }, Published: s.publishing(),
-		HangUp: s.proxies.conns.HangUp, LastActivity: s.proxies.conns.LastActivity, Logger: s.logger, Registerer: s.metrics,
+		HangUp: s.proxies.hangUp, LastActivity: s.proxies.lastActivity, Peer: s.security.peerOf, MaxIdentityStreams: s.o.MaxIdentityStreams, Logger: s.logger, Registerer: s.metrics,
 	})
 	s.secrets.sealer.OnChange(func() { s.worker.Post("sealing keys", func() {}) }) // a commit follows
 	s.proxies.xds = s.xds
@@ -155,11 +156,12 @@ func (s *server) addAPI() (err error) {
 		{Name: "secrets", Degraded: s.secrets.Degraded},
 	}
 	checks = append(checks, s.checks...)
+	checks = append(checks, s.security.checks()...)
 	checks = append(checks, rest.Check{Name: "replicas", Degraded: s.beside.Degraded})
 	permit, place := s.besideStore()
 	s.api, err = rest.New(rest.Options{
 		Permit: permit, Place: place, Store: s.configs, Sealer: s.sealers(), Cache: s.statusCache, History: s.configs, Advisor: s.verdicts, Previewer: previewer{s}, Checks: append(checks, rest.Check{Name: "xds", Ready: s.xds.Ready}),
-		MaxWatches: s.o.MaxWatches, WatchMemory: s.o.WatchMemory, Socket: s.o.APISocket,
+		MaxWatches: s.o.MaxWatches, WatchMemory: s.o.WatchMemory, Socket: s.o.APISocket, Hosts: s.o.TLS.Names, Certifies: s.security.certifies,
 		Registry: s.metrics, Version: s.o.Version, Logger: s.logger,
 		AcceptUnserved: s.o.AcceptUnserved,
 	})
@@ -224,8 +226,9 @@ func (s *server) run(asked context.Context, api, private net.Listener) error {
 	group.Go(func() error { return s.proxies.balance(ctx) })
 	group.Go(func() error {
 		defer close(answered)
-		return serveAPI(taking, s.api, s.logger, &apiListener{Listener: api, limit: s.o.MaxAPIConnections, logger: s.logger}, private)
+		return serveAPI(taking, s.api, s.logger, s.security.api(&apiListener{Listener: api, limit: s.o.MaxAPIConnections, logger: s.logger}), private)
 	})
+	group.Go(func() error { return s.security.run(ctx) })
 	group.Go(func() error { return s.announce(ctx, api) })
 	group.Go(func() error { return s.jobs.run(ctx) })
 	group.Go(func() error { return s.reporter.Run(ctx) })
@@ -285,7 +288,14 @@ func (s *server) announce(ctx context.Context, api net.Listener) error {
 	if s.o.Embedded != nil {
 		store = s.o.Embedded.DataDir
 	}
-	s.logger.Info("ready", "api", "http://"+api.Addr().String(), "xds", s.proxies.conns.Addr().String(),
-		"store", store, "version", s.o.Version, "revision", s.source.Snapshot().Revision())
+	scheme := "http://"
+	if !loopback(api.Addr().String()) {
+		scheme = "https://"
+	}
+	ports := []any{"api", scheme + api.Addr().String(), "xds", s.proxies.conns.Addr().String()}
+	if s.proxies.secured != nil {
+		ports = append(ports, "secure-xds", s.proxies.secured.Addr().String())
+	}
+	s.logger.Info("ready", append(ports, "store", store, "version", s.o.Version, "revision", s.source.Snapshot().Revision())...)
 	return nil
 }

@@ -1,0 +1,31 @@
+package client
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+)
+
+// explainTLS says what to do about an error of TLS; nil for other errors.
+func explainTLS(err error) error {
+	var unknown x509.UnknownAuthorityError
+	var name x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	var remote *net.OpError // with the alert of the server
+	switch {
+	case errors.As(err, &unknown):
+		return errors.New("its certificate is of no authority that is trusted here: name that of the mesh with --ca or PORTOLAN_CA")
+	case errors.As(err, &name):
+		return fmt.Errorf("%w: call it by a name in its certificate", name)
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && invalid.Cert != nil:
+		return fmt.Errorf("its certificate is valid from %s to %s, and it is %s here: it was not renewed in time, or a clock is off",
+			stamp(invalid.Cert.NotBefore), stamp(invalid.Cert.NotAfter), stamp(time.Now()))
+	case errors.As(err, &remote) && remote.Op == "remote error":
+		return fmt.Errorf("it refuses the connection (%w): the certificate of --cert may have expired, or be of an authority that the server does not trust; its log says which", remote.Err)
+	}
+	return nil
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

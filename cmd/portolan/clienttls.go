@@ -1,0 +1,47 @@
+package main
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/portolan-mesh/portolan/storage/etcd/dial"
+)
+
+// clientFiles are the files by which a command knows the server, and the server knows the user.
+type clientFiles struct{ cert, key, ca string }
+
+func (f *clientFiles) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.cert, "cert", os.Getenv("PORTOLAN_CERT"), "file with the certificate of the user; the default is $PORTOLAN_CERT where it is set")
+	flags.StringVar(&f.key, "key", os.Getenv("PORTOLAN_KEY"), "file with the key of --cert; the default is $PORTOLAN_KEY where it is set")
+	flags.StringVar(&f.ca, "ca", os.Getenv("PORTOLAN_CA"), "file with the authorities that sign the certificate of the server; the default is $PORTOLAN_CA where it is set, else those of this machine")
+}
+
+// client makes the HTTP client for a server, nil for one of the defaults.
+func (f *clientFiles) client(server string) (*http.Client, error) {
+	if *f == (clientFiles{}) {
+		return nil, nil
+	}
+	if (f.cert == "") != (f.key == "") {
+		return nil, usageError{errors.New("--cert and --key (PORTOLAN_CERT, PORTOLAN_KEY): name both, or neither")}
+	}
+	if f.cert != "" && !strings.HasPrefix(server, "https://") {
+		return nil, usageError{fmt.Errorf("--cert: a certificate is shown over https alone, and the server is %s: begin --server with https://", server)}
+	}
+	config, err := dial.Files{CA: f.ca, Cert: f.cert, Key: f.key}.Config()
+	if err != nil {
+		return nil, dataError{fmt.Errorf("--cert, --key, --ca: %w", err)}
+	}
+	if len(config.Certificates) > 0 { // shown also to a server that does not trust its authority, which then says so
+		own := &config.Certificates[0]
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return own, nil }
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = config
+	return &http.Client{Transport: transport}, nil
+}

@@ -1,0 +1,259 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	grpcpeer "google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/discovery/identity"
+	"github.com/portolan-mesh/portolan/discovery/identity/secure"
+	"github.com/portolan-mesh/portolan/xds"
+)
+
+// TLS says how the server shows who it is, and whom it trusts. The zero TLS serves this
+// machine alone.
+type TLS struct {
+	// Cert and Key are the files of the server's certificate, with its chain, and of its key.
+	// They may be replaced at any time.
+	Cert, Key string
+	// ClientCA is the file of the authorities that sign the certificates of clients; empty for
+	// none. It may be replaced at any time.
+	ClientCA string
+	// SecureXDSAddress is HOST:PORT of xDS with TLS; empty for none.
+	SecureXDSAddress string
+	// Names are names and addresses by which clients call the config API, beside those in the
+	// certificate.
+	Names []string
+}
+
+// security is the TLS of the ports.
+type security struct {
+	tls    TLS
+	logger *slog.Logger
+	pair   *secure.Pair  // nil for none
+	roots  *secure.Roots // nil for none
+	// proofs take the bearer tokens of clients of xDS that have no certificate.
+	proofs []identity.Proof
+
+	// exposed says that --xds-address is plaintext that other machines reach.
+	exposed bool
+
+	mu     sync.Mutex // guards the fields below
+	bundle []byte     // what pool was made of
+	pool   *x509.CertPool
+}
+
+// newSecurity reads the files of the options.
+func newSecurity(o *Options) (*security, error) {
+	s := &security{tls: o.TLS, logger: o.Logger, exposed: !loopback(o.XDSAddress)}
+	var err error
+	if o.TLS.Cert != "" {
+		if s.pair, err = secure.LoadPair(o.TLS.Cert, o.TLS.Key); err != nil {
+			return nil, fmt.Errorf("--tls-cert: %w", err)
+		}
+	}
+	if o.TLS.ClientCA != "" {
+		if s.roots, err = secure.LoadRoots(o.TLS.ClientCA); err != nil {
+			return nil, fmt.Errorf("--client-ca: %w", err)
+		}
+	}
+	switch {
+	case s.pair != nil:
+	case o.TLS.SecureXDSAddress != "":
+		return nil, errors.New("--secure-xds-address: the server has no certificate: name one with --tls-cert and --tls-key")
+	case !loopback(o.APIAddress):
+		return nil, errors.New("--api-address: other machines reach it, and the server has no certificate: name one with --tls-cert and --tls-key")
+	}
+	if s.exposed {
+		s.logger.Warn("xDS is served without TLS to other machines: whoever reaches the port reads the configuration of every proxy, and nobody is told apart; "+
+			"use --secure-xds-address instead of --insecure-xds-anywhere", "address", o.XDSAddress)
+	}
+	return s, nil
+}
+
+// loopback says whether an address is of this machine alone.
+func loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// certificate returns the certificate of the server.
+func (s *security) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return s.pair.Certificate(hello)
+}
+
+// certifies says whether the certificate of the server is for a name or address.
+func (s *security) certifies(host string) bool {
+	return s.pair != nil && s.pair.Leaf().VerifyHostname(host) == nil
+}
+
+// clientRoots returns the authorities that sign the certificates of clients, nil for none.
+func (s *security) clientRoots() *x509.CertPool {
+	var bundle []byte
+	if s.roots != nil {
+		bundle = s.roots.PEM()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !bytes.Equal(bundle, s.bundle) {
+		s.bundle, s.pool = bundle, x509.NewCertPool()
+		s.pool.AppendCertsFromPEM(bundle)
+	}
+	return s.pool
+}
+
+// api makes the listener of the config API: with TLS, or without to clients of this machine.
+// A server without a certificate serves without TLS.
+func (s *security) api(l net.Listener) net.Listener {
+	if s.pair == nil {
+		return secure.Plain(l, "--api-address", s.logger)
+	}
+	refusal, _ := json.Marshal(metav1.Status{ // which always encodes
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: http.StatusBadRequest, Reason: metav1.StatusReasonBadRequest,
+		Message: "this port serves other machines over TLS alone: use https://",
+	})
+	return secure.Listen(l, secure.Options{
+		Name: "--api-address", Certificate: s.certificate, Roots: s.clientRoots, Protocols: []string{"h2", "http/1.1"}, Logger: s.logger,
+		Plain: withinThisMachine, Farewell: secure.HTTPFarewell("application/json", string(refusal)),
+	})
+}
+
+// withinThisMachine says whether a connection came by a loopback address, at both ends.
+func withinThisMachine(c net.Conn) bool {
+	return isLoopback(c.RemoteAddr()) && isLoopback(c.LocalAddr())
+}
+
+func isLoopback(a net.Addr) bool {
+	tcp, ok := a.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}
+
+// xds makes the listener of xDS with TLS.
+func (s *security) xds(l net.Listener) net.Listener {
+	return secure.Listen(l, secure.Options{
+		Name: "--secure-xds-address", Certificate: s.certificate, Roots: s.clientRoots, Protocols: []string{secure.Protocol}, Logger: s.logger,
+		Farewell: secure.GRPCFarewell("this port serves xDS over TLS alone: portolan bootstrap --tls makes a proxy connect with its certificate"),
+	})
+}
+
+// errNobody ends the stream of a client that shows nothing.
+var errNobody = status.Error(codes.Unauthenticated, "this port serves clients that show who they are: have the proxy connect with a certificate of the mesh (portolan bootstrap --tls), or with a bearer token of an issuer that the mesh trusts")
+
+// peerOf returns who the client of a stream is. One that came without TLS has proved nothing.
+func (s *security) peerOf(ctx context.Context) (xds.Peer, error) {
+	p, ok := grpcpeer.FromContext(ctx)
+	if !ok {
+		return xds.Peer{}, status.Error(codes.Internal, "the client of the stream is not known")
+	}
+	info, ok := p.AuthInfo.(credentials.TLSInfo)
+	if !ok {
+		return xds.Peer{}, nil
+	}
+	certificate := secure.Peer(&info.State)
+	if certificate == nil {
+		return s.prove(ctx, p.Addr)
+	}
+	who, err := identity.OfCertificate(certificate)
+	if err != nil {
+		return xds.Peer{}, status.Errorf(codes.PermissionDenied, "the certificate of %q is of no workload: %v", certificate.Subject, err)
+	}
+	return xds.Peer{Identity: who, Until: certificate.NotAfter}, nil
+}
+
+// bearer begins the value of the header that has a token.
+const bearer = "Bearer "
+
+// prove returns who a client without a certificate is, by its token.
+func (s *security) prove(ctx context.Context, from net.Addr) (xds.Peer, error) {
+	given := metadata.ValueFromIncomingContext(ctx, "authorization")
+	if len(given) != 1 || len(given[0]) <= len(bearer) || !strings.EqualFold(given[0][:len(bearer)], bearer) || len(s.proofs) == 0 {
+		return xds.Peer{}, errNobody
+	}
+	var address netip.Addr
+	if tcp, ok := from.(*net.TCPAddr); ok {
+		address = tcp.AddrPort().Addr().Unmap()
+	}
+	token := given[0][len(bearer):]
+	for _, proof := range s.proofs {
+		who, err := proof.Prove(ctx, token, address)
+		switch {
+		case err == nil:
+			return xds.Peer{Identity: who, Until: endOf(token)}, nil
+		case errors.Is(err, identity.ErrForeign):
+			continue
+		case errors.Is(err, identity.ErrThrottled):
+			return xds.Peer{}, status.Error(codes.ResourceExhausted, err.Error())
+		case errors.Is(err, identity.ErrUnavailable):
+			return xds.Peer{}, status.Error(codes.Unavailable, err.Error())
+		}
+		return xds.Peer{}, status.Error(codes.Unauthenticated, err.Error())
+	}
+	return xds.Peer{}, status.Error(codes.Unauthenticated, identity.ErrForeign.Error())
+}
+
+// run follows the files until ctx ends.
+func (s *security) run(ctx context.Context) error {
+	var all errgroup.Group
+	if s.pair != nil {
+		all.Go(func() error { return s.pair.Run(ctx, s.logger) })
+	}
+	if s.roots != nil {
+		all.Go(func() error { return s.roots.Run(ctx, s.logger) })
+	}
+	return all.Wait()
+}
+
+// checks are what /readyz says of the ports.
+func (s *security) checks() (out []rest.Check) {
+	if s.pair != nil {
+		out = append(out, rest.Check{Name: "certificate", Degraded: func() error {
+			if s.roots == nil {
+				return s.pair.Degraded()
+			}
+			return errors.Join(s.pair.Degraded(), s.roots.Degraded())
+		}})
+	}
+	if s.exposed {
+		out = append(out, rest.Check{Name: "plaintext xds", Remark: func() string {
+			return "xDS is served without TLS to other machines (--insecure-xds-anywhere): whoever reaches the port reads the configuration of every proxy"
+		}})
+	}
+	return out
+}
+
+// Describe implements prometheus.Collector.
+func (s *security) Describe(to chan<- *prometheus.Desc) { to <- notAfter }
+
+// notAfter is when the certificate of the server ends.
+var notAfter = prometheus.NewDesc("portolan_server_certificate_expiry_timestamp_seconds", "When the certificate of the server expires, in Unix time.", nil, nil)
+
+// Collect implements prometheus.Collector.
+func (s *security) Collect(to chan<- prometheus.Metric) {
+	if s.pair != nil {
+		to <- prometheus.MustNewConstMetric(notAfter, prometheus.GaugeValue, float64(s.pair.Leaf().NotAfter.Unix()))
+	}
+}

@@ -1,0 +1,55 @@
+package secure
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// explain returns an error that says what is wrong with the certificate of a client; other
+// errors of handshakes as they are.
+func explain(err error, now time.Time) error {
+	var verification *tls.CertificateVerificationError
+	if !errors.As(err, &verification) || len(verification.UnverifiedCertificates) == 0 {
+		return err
+	}
+	leaf := verification.UnverifiedCertificates[0]
+	var invalid x509.CertificateInvalidError
+	var unknown x509.UnknownAuthorityError
+	switch {
+	case errors.As(verification.Err, &unknown):
+		return fmt.Errorf("the certificate of %s is of no authority that this server trusts: its issuer is %q", nameOf(leaf), leaf.Issuer)
+	case errors.As(verification.Err, &invalid) && invalid.Reason == x509.Expired:
+		which := "the certificate of " + nameOf(leaf)
+		if invalid.Cert != nil && !invalid.Cert.Equal(leaf) {
+			which = fmt.Sprintf("the certificate of the authority %q", invalid.Cert.Subject)
+			leaf = invalid.Cert
+		}
+		return validity(which, leaf, now)
+	case errors.As(verification.Err, &invalid) && invalid.Reason == x509.IncompatibleUsage:
+		return fmt.Errorf("the certificate of %s is not for clients: its extended key usage lacks clientAuth", nameOf(leaf))
+	}
+	return fmt.Errorf("the certificate of %s: %w", nameOf(leaf), verification.Err)
+}
+
+// validity says how a certificate is out of its time. A clock that is off is told apart by
+// the two times.
+func validity(which string, c *x509.Certificate, now time.Time) error {
+	stamp := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+	if now.Before(c.NotBefore) {
+		return fmt.Errorf("%s is not valid before %s, and it is %s here: a clock is off by %s or more, here or where it was issued",
+			which, stamp(c.NotBefore), stamp(now), c.NotBefore.Sub(now).Round(time.Second))
+	}
+	return fmt.Errorf("%s expired at %s, %s ago, and it is %s here: it was not renewed in time, or a clock is off",
+		which, stamp(c.NotAfter), now.Sub(c.NotAfter).Round(time.Second), stamp(now))
+}
+
+// nameOf is whom a certificate is for.
+func nameOf(c *x509.Certificate) string {
+	if len(c.URIs) > 0 {
+		return c.URIs[0].String()
+	}
+	return fmt.Sprintf("%q", c.Subject.String())
+}

@@ -1,0 +1,166 @@
+package secure
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+)
+
+// lookAgain is how often the files of a Pair and of Roots are looked at.
+const lookAgain = time.Second
+
+// A Pair is a certificate with its key, in two files of PEM that may be replaced at any time.
+type Pair struct{ *followed[tls.Certificate] }
+
+// LoadPair reads a pair. Its error names the file that cannot be used.
+func LoadPair(cert, key string) (*Pair, error) {
+	f, err := load(func(content [][]byte) (*tls.Certificate, error) {
+		pair, err := tls.X509KeyPair(content[0], content[1])
+		if err != nil {
+			return nil, fmt.Errorf("certificate %s with key %s: %w", cert, key, err)
+		}
+		return &pair, nil
+	}, cert, key)
+	if err != nil {
+		return nil, err
+	}
+	return &Pair{f}, nil
+}
+
+// Certificate returns the pair as it is now. It is the Certificate of Options.
+func (p *Pair) Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return p.value.Load(), nil
+}
+
+// Leaf returns the certificate as it is now.
+func (p *Pair) Leaf() *x509.Certificate { return p.value.Load().Leaf }
+
+// Degraded returns why the pair should be looked at: its files cannot be used, so that an older
+// pair is, or it has expired or will soon; nil if all is well.
+func (p *Pair) Degraded() error {
+	return errors.Join(p.followed.Degraded(), Expiring(p.Leaf(), time.Now()))
+}
+
+// Expiring returns an error about a certificate that has expired, or has less than a fifth of
+// its time and less than a week left.
+func Expiring(c *x509.Certificate, now time.Time) error {
+	left, soon := c.NotAfter.Sub(now), min(7*24*time.Hour, c.NotAfter.Sub(c.NotBefore)/5)
+	switch {
+	case now.Before(c.NotBefore):
+		return validity("the certificate of this server", c, now)
+	case left <= 0:
+		return validity("the certificate of this server", c, now)
+	case left < soon:
+		return fmt.Errorf("the certificate of this server expires in %s, at %s: renew it", left.Round(time.Second), c.NotAfter.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// Roots are authorities, in a file of PEM that may be replaced at any time.
+type Roots struct{ *followed[x509.CertPool] }
+
+// LoadRoots reads authorities.
+func LoadRoots(file string) (*Roots, error) {
+	f, err := load(func(content [][]byte) (*x509.CertPool, error) {
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(content[0]) {
+			return nil, fmt.Errorf("%s: there is no certificate in PEM in it", file)
+		}
+		return pool, nil
+	}, file)
+	if err != nil {
+		return nil, err
+	}
+	return &Roots{f}, nil
+}
+
+// Pool returns the authorities as they are now.
+func (r *Roots) Pool() *x509.CertPool { return r.value.Load() }
+
+// PEM returns the authorities as they are now, in PEM.
+func (r *Roots) PEM() []byte { return *r.last.Load() }
+
+// followed is a value that is made of files, which Run follows. What cannot be used is told
+// and changes nothing: files are replaced one after the other.
+type followed[T any] struct {
+	files []string
+	parse func([][]byte) (*T, error)
+	value atomic.Pointer[T]
+	last  atomic.Pointer[[]byte] // what the value was made of
+	fault atomic.Pointer[error]
+}
+
+func load[T any](parse func([][]byte) (*T, error), files ...string) (*followed[T], error) {
+	f := &followed[T]{files: files, parse: parse}
+	_, err := f.look()
+	return f, err
+}
+
+// look reads the files, and says whether the value is another since.
+func (f *followed[T]) look() (changed bool, err error) {
+	content := make([][]byte, len(f.files))
+	for i, file := range f.files {
+		if content[i], err = os.ReadFile(file); err != nil {
+			return false, err
+		}
+	}
+	all := bytes.Join(content, []byte{0})
+	if last := f.last.Load(); last != nil && bytes.Equal(*last, all) {
+		return false, nil
+	}
+	value, err := f.parse(content)
+	if err != nil {
+		return false, err
+	}
+	f.value.Store(value)
+	f.last.Store(&all)
+	return true, nil
+}
+
+// Run follows the files until ctx ends.
+func (f *followed[T]) Run(ctx context.Context, logger *slog.Logger) error {
+	tick := time.NewTicker(lookAgain)
+	defer tick.Stop()
+	told, faults := "", 0
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		changed, err := f.look()
+		if err == nil {
+			told, faults = "", 0
+			f.fault.Store(nil)
+			if changed {
+				logger.Info("a certificate file was replaced, and is in use", "file", f.files[0])
+			}
+			continue
+		}
+		// Once may be between two files that are being replaced.
+		if faults++; faults < 3 {
+			continue
+		}
+		f.fault.Store(&err)
+		if text := err.Error(); text != told {
+			told = text
+			logger.Warn("a certificate file cannot be used, so that the one before it stays in use", "file", f.files[0], "err", err)
+		}
+	}
+}
+
+// Degraded returns why the files cannot be used, so that what they had before is; nil if
+// they can.
+func (f *followed[T]) Degraded() error {
+	if fault := f.fault.Load(); fault != nil {
+		return *fault
+	}
+	return nil
+}

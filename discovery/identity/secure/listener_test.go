@@ -1,0 +1,391 @@
+package secure_test
+
+import (
+	"bufio"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/portolan-mesh/portolan/discovery/identity/secure"
+	"github.com/portolan-mesh/portolan/discovery/identity/secure/securetest"
+	"github.com/portolan-mesh/portolan/storage/secret/secrettest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// buffer is a log that goroutines share.
+type buffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// port is a Listener that greets who comes in with the name in its certificate.
+type port struct {
+	address   string
+	listener  *secure.Listener
+	log       *buffer
+	authority *securetest.Authority
+}
+
+func newPort(t *testing.T, change func(*secure.Options)) *port {
+	t.Helper()
+	p := &port{log: &buffer{}, authority: securetest.New(t, "root")}
+	own := securetest.TLS(p.authority.Issue(t, securetest.Leaf{Names: []string{"server"}, IPs: []string{"127.0.0.1"}}))
+	o := secure.Options{
+		Name:        "--some-address",
+		Certificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return own, nil },
+		Roots:       p.authority.Pool,
+		Logger:      slog.New(slog.NewTextHandler(p.log, nil)),
+	}
+	if change != nil {
+		change(&o)
+	}
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.listener, p.address = secure.Listen(inner, o), inner.Addr().String()
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			c, err := p.listener.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() { greet(c) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = p.listener.Close()
+		all.Wait()
+	})
+	return p
+}
+
+// greet says who the client is, and ends the connection when the client does.
+func greet(c net.Conn) {
+	defer c.Close()
+	name := "nobody"
+	if secured, ok := c.(*tls.Conn); !ok {
+		name = "plain"
+	} else if state := secured.ConnectionState(); secure.Peer(&state) != nil {
+		name = secure.Peer(&state).URIs[0].String()
+	}
+	_, _ = fmt.Fprintln(c, name)
+	_, _ = io.Copy(io.Discard, c)
+}
+
+// greeting connects with a certificate, nil for none, and returns what the server says.
+func (p *port) greeting(client *secrettest.Pair, change func(*tls.Config)) (string, error) {
+	config := &tls.Config{RootCAs: p.authority.Pool(), ServerName: "server"}
+	if client != nil {
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return securetest.TLS(*client), nil }
+	}
+	if change != nil {
+		change(config)
+	}
+	c, err := tls.DialWithDialer(&net.Dialer{Timeout: 10 * time.Second}, "tcp", p.address, config)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	line, err := bufio.NewReader(c).ReadString('\n')
+	return strings.TrimSpace(line), err
+}
+
+func (p *port) awaitLog(t *testing.T, want string) {
+	t.Helper()
+	eventually(t, "the log says "+want, func() bool { return strings.Contains(p.log.String(), want) }, p.log.String)
+}
+
+func eventually(t *testing.T, what string, condition func() bool, is func() string) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !condition(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not in time: %s\n%s", what, is())
+		}
+	}
+}
+
+const web = "spiffe://cluster.local/ns/shop/sa/web"
+
+// TestWhoComesIn: with a certificate that verifies, and without any.
+func TestWhoComesIn(t *testing.T) {
+	t.Parallel()
+	p := newPort(t, nil)
+	own := p.authority.Issue(t, securetest.Leaf{Identity: web})
+	if got, err := p.greeting(&own, nil); err != nil || got != web {
+		t.Errorf("with a certificate: %q, %v", got, err)
+	}
+	if got, err := p.greeting(nil, nil); err != nil || got != "nobody" {
+		t.Errorf("without one: %q, %v", got, err)
+	}
+	if log := p.log.String(); log != "" {
+		t.Errorf("it was logged:\n%s", log)
+	}
+}
+
+// TestClientCertificatesThatDoNotVerify end the handshake, with the reason in the log.
+func TestClientCertificatesThatDoNotVerify(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for name, c := range map[string]struct {
+		leaf    securetest.Leaf
+		foreign bool
+		logged  string
+	}{
+		"expired":       {leaf: securetest.Leaf{From: now.Add(-2 * time.Hour), Until: now.Add(-10 * time.Minute)}, logged: "expired at "},
+		"not yet valid": {leaf: securetest.Leaf{From: now.Add(10 * time.Minute)}, logged: "a clock is off by "},
+		"foreign root":  {foreign: true, logged: "is of no authority that this server trusts"},
+		"wrong usage":   {leaf: securetest.Leaf{Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, logged: "lacks clientAuth"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPort(t, nil)
+			by := p.authority
+			if c.foreign {
+				by = securetest.New(t, "root") // of the same name
+			}
+			c.leaf.Identity = web
+			own := by.Issue(t, c.leaf)
+			if got, err := p.greeting(&own, nil); err == nil {
+				t.Errorf("it is greeted: %q", got)
+			}
+			p.awaitLog(t, c.logged)
+			if log := p.log.String(); !strings.Contains(log, web) || !strings.Contains(log, "--some-address") || strings.Count(log, "\n") != 1 {
+				t.Errorf("it is logged as\n%s", log)
+			}
+		})
+	}
+}
+
+// TestRootsAreThoseOfNow: a root that is gone verifies no later connection, also none that
+// would go on with its session.
+func TestRootsAreThoseOfNow(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var roots *x509.CertPool
+	p := newPort(t, func(o *secure.Options) {
+		o.Roots = func() *x509.CertPool {
+			mu.Lock()
+			defer mu.Unlock()
+			return roots
+		}
+	})
+	trust := func(pool *x509.CertPool) {
+		mu.Lock()
+		defer mu.Unlock()
+		roots = pool
+	}
+	own := p.authority.Issue(t, securetest.Leaf{Identity: web})
+	sessions := tls.NewLRUClientSessionCache(1)
+	resumable := func(c *tls.Config) { c.ClientSessionCache = sessions }
+	if got, err := p.greeting(&own, resumable); err != nil || got != "nobody" {
+		t.Errorf("without roots: %q, %v", got, err)
+	}
+	trust(p.authority.Pool())
+	if got, err := p.greeting(&own, resumable); err != nil || got != web {
+		t.Errorf("with the root: %q, %v", got, err)
+	}
+	trust(securetest.New(t, "other").Pool())
+	if got, err := p.greeting(&own, resumable); err == nil {
+		t.Errorf("with another root: %q", got)
+	}
+}
+
+// TestOldVersions of TLS are refused.
+func TestOldVersions(t *testing.T) {
+	t.Parallel()
+	p := newPort(t, nil)
+	for version, ok := range map[uint16]bool{tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
+		_, err := p.greeting(nil, func(c *tls.Config) { c.MinVersion, c.MaxVersion = version, version })
+		if (err == nil) != ok {
+			t.Errorf("%s: %v", tls.VersionName(version), err)
+		}
+	}
+}
+
+// TestRenegotiation is refused, which a client of TLS 1.2 may ask for at any time.
+func TestRenegotiation(t *testing.T) {
+	t.Parallel()
+	p := newPort(t, nil)
+	c, err := tls.Dial("tcp", p.address, &tls.Config{RootCAs: p.authority.Pool(), ServerName: "server", MaxVersion: tls.VersionTLS12})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	// A record of a handshake within the connection, in the clear: it does not decrypt, and the
+	// server takes no handshake after the first in any case.
+	if _, err := c.NetConn().Write([]byte{0x16, 3, 3, 0, 4, 1, 0, 0, 0}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, c); err == nil {
+		t.Error("the connection ended without an alert")
+	}
+}
+
+// TestPlainClients are told what the port serves, in the words of their protocol.
+func TestPlainClients(t *testing.T) {
+	t.Parallel()
+	p := newPort(t, func(o *secure.Options) { o.Farewell = secure.GRPCFarewell("use https") })
+	response, err := http.Get("http://" + p.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if body, err := io.ReadAll(response.Body); err != nil || response.StatusCode != http.StatusBadRequest || string(body) != "use https\n" {
+		t.Errorf("HTTP/1: %s %q %v", response.Status, body, err)
+	}
+	c, err := net.Dial("tcp", p.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	if answer, err := io.ReadAll(c); err != nil || !strings.HasSuffix(string(answer), "use https") {
+		t.Errorf("HTTP/2: %q %v", answer, err)
+	}
+	p.awaitLog(t, "speaks without TLS")
+}
+
+// TestPlainWhereAllowed: one port serves those who may with and without TLS.
+func TestPlainWhereAllowed(t *testing.T) {
+	t.Parallel()
+	p := newPort(t, func(o *secure.Options) { o.Plain = func(net.Conn) bool { return true } })
+	c, err := net.Dial("tcp", p.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, "hello"); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || line != "plain\n" {
+		t.Errorf("without TLS: %q, %v", line, err)
+	}
+	if got, err := p.greeting(nil, nil); err != nil || got != "nobody" {
+		t.Errorf("with TLS: %q, %v", got, err)
+	}
+}
+
+// TestHalfOpenHandshakes: clients that begin and do not go on are bounded, the oldest go, and
+// those who do go on come in.
+func TestHalfOpenHandshakes(t *testing.T) {
+	t.Parallel()
+	const limit, stalling = 8, 100
+	p := newPort(t, func(o *secure.Options) { o.HalfOpen = limit })
+	var conns []net.Conn
+	for i := range stalling {
+		c, err := net.Dial("tcp", p.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if i%2 == 0 {
+			_, _ = c.Write([]byte{recordOfHandshake, 3, 1}) // the rest does not come
+		}
+		conns = append(conns, c)
+	}
+	if got, err := p.greeting(nil, nil); err != nil || got != "nobody" {
+		t.Fatalf("who goes on is told %q, %v", got, err)
+	}
+	open := func() (n int) {
+		for _, c := range conns {
+			_ = c.SetReadDeadline(time.Now().Add(time.Millisecond))
+			var timeout net.Error
+			if _, err := c.Read(make([]byte, 1)); errors.As(err, &timeout) && timeout.Timeout() {
+				n++
+			}
+		}
+		return n
+	}
+	eventually(t, "the others are closed", func() bool { return open() <= limit }, p.log.String)
+	p.awaitLog(t, "takes too long, as too many do")
+}
+
+const recordOfHandshake = 0x16
+
+// TestCloseEndsHandshakes that are under way, without waiting for their time.
+func TestCloseEndsHandshakes(t *testing.T) {
+	t.Parallel()
+	p := newPort(t, nil)
+	c, err := net.Dial("tcp", p.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Write([]byte{recordOfHandshake, 3, 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.listener.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Accept of a closed listener: %v", err)
+	}
+	if log := p.log.String(); log != "" {
+		t.Errorf("it was logged:\n%s", log)
+	}
+}
+
+// TestClientsOfTLSAtAPlainPort are logged.
+func TestClientsOfTLSAtAPlainPort(t *testing.T) {
+	t.Parallel()
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := &buffer{}
+	l := secure.Plain(inner, "--plain-address", slog.New(slog.NewTextHandler(log, nil)))
+	defer l.Close()
+	for _, begin := range []string{"PRI * HTTP/2.0", string([]byte{recordOfHandshake, 3, 1})} {
+		client, err := net.Dial("tcp", inner.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		if _, err := io.WriteString(client, begin); err != nil {
+			t.Fatal(err)
+		}
+		c, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		got := make([]byte, len(begin))
+		if _, err := io.ReadFull(c, got); err != nil || string(got) != begin {
+			t.Errorf("the server reads %q, %v", got, err)
+		}
+	}
+	if strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "port=--plain-address") || !strings.Contains(log.String(), "speaks TLS") {
+		t.Errorf("it is logged as %q", log)
+	}
+}

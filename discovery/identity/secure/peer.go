@@ -1,0 +1,15 @@
+package secure
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+)
+
+// Peer returns the certificate that the client of a connection has proved to hold, nil for
+// none. It was verified when the connection began, and may have expired since.
+func Peer(state *tls.ConnectionState) *x509.Certificate {
+	if state == nil || len(state.VerifiedChains) == 0 || len(state.VerifiedChains[0]) == 0 {
+		return nil
+	}
+	return state.VerifiedChains[0][0]
+}

@@ -1,0 +1,95 @@
+package xds
+
+import (
+	"cmp"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/status"
+
+	"github.com/portolan-mesh/portolan/xds/progress"
+)
+
+// Refusal is a client that was not served for who it is or says that it is. Its JSON form is
+// an API.
+type Refusal struct {
+	// Node is the node id, empty if the client was refused before it sent one.
+	Node     string `json:"node,omitempty"`
+	Identity string `json:"identity,omitempty"`
+	Address  string `json:"address,omitempty"`
+	Reason   string `json:"reason"`
+	// Last is when it was refused last, and Times how often since it was first seen.
+	Last  time.Time `json:"last"`
+	Times int       `json:"times"`
+}
+
+const (
+	// keptRefusals bounds the refusals that are remembered, and keptRefusal is for how long.
+	keptRefusals, keptRefusal = 100, time.Hour
+	// maxNodeKept bounds what a client can have remembered of its words.
+	maxNodeKept = 512
+)
+
+// refusals remembers who was refused, the latest of each.
+type refusals struct {
+	mu  sync.Mutex // guards all
+	all []Refusal  // the latest last
+}
+
+func (r *refusals) add(refused Refusal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, had := range r.all {
+		if had.Node == refused.Node && had.Identity == refused.Identity && hostOf(had.Address) == hostOf(refused.Address) {
+			refused.Times += had.Times
+			r.all = slices.Delete(r.all, i, i+1)
+			break
+		}
+	}
+	if len(r.all) == keptRefusals {
+		r.all = slices.Delete(r.all, 0, 1)
+	}
+	r.all = append(r.all, refused)
+}
+
+func hostOf(address string) string {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return address
+	}
+	return host
+}
+
+// served forgets the refusals of a node, which is served now.
+func (r *refusals) served(node string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = slices.DeleteFunc(r.all, func(had Refusal) bool { return had.Node == node })
+}
+
+// list returns the refusals of the last hour, the latest first.
+func (r *refusals) list(now time.Time) []Refusal {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = slices.DeleteFunc(r.all, func(had Refusal) bool { return now.Sub(had.Last) > keptRefusal })
+	out := slices.Clone(r.all)
+	slices.SortStableFunc(out, func(a, b Refusal) int { return cmp.Or(b.Last.Compare(a.Last), cmp.Compare(a.Node, b.Node)) })
+	return out
+}
+
+// Refusals returns the clients that were refused within the last hour for who they are or say
+// that they are, the latest first, a hundred at most.
+func (s *DiscoveryServer) Refusals() []Refusal { return s.refusals.list(time.Now()) }
+
+// refuse notes that a client is not served, and why.
+func (s *DiscoveryServer) refuse(remote net.Addr, peer Peer, node string, err error) {
+	r := Refusal{Node: progress.Shorten(node, maxNodeKept), Identity: peer.Identity.String(), Reason: progress.Shorten(status.Convert(err).Message(), maxLogged), Last: time.Now(), Times: 1}
+	if remote != nil {
+		r.Address = remote.String()
+	}
+	s.metrics.refusedClients.Inc()
+	s.refusals.add(r)
+	s.logger.Warn("refusing a proxy", "proxy", r.Node, "identity", r.Identity, "client", r.Address, "err", r.Reason)
+}
