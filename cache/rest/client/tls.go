@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 )
 
@@ -22,10 +23,19 @@ func explainTLS(err error) error {
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && invalid.Cert != nil:
 		return fmt.Errorf("its certificate is valid from %s to %s, and it is %s here: it was not renewed in time, or a clock is off",
 			stamp(invalid.Cert.NotBefore), stamp(invalid.Cert.NotAfter), stamp(time.Now()))
+	case strings.Contains(err.Error(), lostAlert):
+		return errors.New("it closed the connection" + whyRefused)
 	case errors.As(err, &remote) && remote.Op == "remote error":
-		return fmt.Errorf("it refuses the connection (%w): the certificate of --cert may have expired, or be of an authority that the server does not trust; its log says which", remote.Err)
+		return fmt.Errorf("it refuses the connection (%w)"+whyRefused, remote.Err)
 	}
 	return nil
 }
+
+// whyRefused is what can be known of a refusal.
+const whyRefused = ": the certificate of --cert may have expired, or be of an authority that the server does not trust; its log says which"
+
+// lostAlert is what Go's client of HTTP/2 says where the server ended the connection with an
+// alert after the handshake, as servers of TLS 1.3 do.
+const lostAlert = "http2: client conn could not be established"
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
