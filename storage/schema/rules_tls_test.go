@@ -73,6 +73,8 @@ func TestServerTLSRules(t *testing.T) {
 			warned: []string{at + "caCertificates has no effect beside credentialName: store the authority in the secret as cacert or ca.crt, in one whose name ends in -cacert, or name one in caCertCredentialName"}},
 		{name: "a revocation list beside a secret", spec: server("TLS", "{mode: MUTUAL, credentialName: door, caCrl: /l}"),
 			refused: []string{at + "caCrl: excludes credentialName: store the list in the secret, as crl or ca.crl"}},
+		{name: "files of no directory", spec: server("TLS", "{mode: SIMPLE, serverCertificate: certs/c.pem, privateKey: /k}"),
+			warned: []string{at + "serverCertificate is no path from the root: each proxy looks for the file where it was started: begin it with /"}},
 		{name: "a revocation list for nobody", spec: server("TLS", "{mode: SIMPLE, serverCertificate: /c, privateKey: /k, caCrl: /l}"),
 			refused: []string{at + "caCrl: has no use with mode SIMPLE, which asks clients for no certificate: leave it out"}},
 		{name: "an authority in a secret beside files", spec: server("TLS", "{mode: MUTUAL, serverCertificate: /c, privateKey: /k, caCertificates: /a, caCertCredentialName: a}"),

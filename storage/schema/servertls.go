@@ -129,6 +129,9 @@ func (c checker) file(path string) {
 	if strings.Contains(path, fileSeparator) {
 		c.fail("has a %q, which stands between the names of files: rename the file", fileSeparator)
 	}
+	if path != "" && !strings.HasPrefix(path, "/") {
+		c.warn("is no path from the root: each proxy looks for the file where it was started: begin it with /")
+	}
 }
 
 // fileSeparator stands between the files of one secret in its name.
