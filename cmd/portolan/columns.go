@@ -90,6 +90,14 @@ func columnsOf(kind config.GroupVersionKind) []column {
 			show("EXPIRES", func(s spec, _ bool) string { return s.Expires.Format(time.RFC3339) }),
 			detail("FROM", func(s spec) string { return items(s.Sources, true) }),
 		}
+	case schema.TokenIssuer:
+		type spec = *access.TokenIssuer
+		return []column{
+			show("ISSUER", func(s spec, _ bool) string { return s.Issuer }),
+			show("AUDIENCES", func(s spec, wide bool) string { return items(s.Audiences, wide) }),
+			detail("WORKLOADS", func(s spec) string { return strconv.Itoa(len(s.Workloads)) }),
+			detail("USERS", func(s spec) string { return strconv.FormatBool(s.Users != nil) }),
+		}
 	case schema.ProxyConfig, schema.Telemetry, schema.WasmPlugin:
 		return extensionColumns(kind)
 	}

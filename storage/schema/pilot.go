@@ -32,6 +32,7 @@ var (
 	Telemetry             = config.GroupVersionKind{Group: telemetryGroup, Version: "v1", Kind: "Telemetry"}
 	Secret                = config.GroupVersionKind{Version: "v1", Kind: "Secret"}
 	JoinToken             = config.GroupVersionKind{Group: portolanGroup, Version: "v1", Kind: "JoinToken"}
+	TokenIssuer           = config.GroupVersionKind{Group: portolanGroup, Version: "v1", Kind: "TokenIssuer"}
 	WasmPlugin            = config.GroupVersionKind{Group: extensionsGroup, Version: "v1alpha1", Kind: "WasmPlugin"}
 )
 
@@ -44,7 +45,7 @@ func Pilot() Set {
 		virtualService(), workloadEntry(), workloadGroup(),
 		authorizationPolicy(), peerAuthentication(), requestAuthentication(),
 		telemetry(), wasmPlugin(),
-		joinToken(),
+		joinToken(), tokenIssuer(),
 	)
 }
 

@@ -40,6 +40,7 @@ func TestPilotServesTheNamesAndVersionsOfIstio(t *testing.T) {
 		{"telemetry.istio.io", "Telemetry", "telemetries", "telemetry", "", "v1,v1alpha1"},
 		{"extensions.istio.io", "WasmPlugin", "wasmplugins", "wasmplugin", "", "v1alpha1"},
 		{"portolan.io", "JoinToken", "jointokens", "jointoken", "", "v1"},
+		{"portolan.io", "TokenIssuer", "tokenissuers", "tokenissuer", "", "v1"},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("kinds (-want +got):\n%s", d)

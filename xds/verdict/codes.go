@@ -94,6 +94,7 @@ const (
 	SecretClosed       Code = "PTL0351"
 	CertificateEnds    Code = "PTL0352"
 	HostUncertified    Code = "PTL0353"
+	IssuerElsewhere    Code = "PTL0411"
 )
 
 // Kind is what there is to know of a Code.
@@ -175,6 +176,7 @@ var kinds = []Kind{
 	{SecretClosed, "", Error, status.PartlyServed, "a secret is sealed with a key that the leading server lacks", "proxies of that server do not get the secret"},
 	{CertificateEnds, "", Warning, status.PartlyServed, "a certificate in a secret has ended, ends within 30 days, or is not valid yet", "peers refuse it once it has ended, and before it is valid"},
 	{HostUncertified, "", Warning, status.ResolvedRefs, "a host of a server of a Gateway is none of the names of the server's certificate", "clients that verify the certificate refuse the connection"},
+	{IssuerElsewhere, "", Warning, status.ResolvedRefs, "a TokenIssuer is outside the root namespace of the mesh", "its tokens prove nothing"},
 }
 
 // Kinds iterates over the table of all codes, in their order.

@@ -24,6 +24,7 @@ var judges = map[string]func(*judge, *config.Config){
 	schema.ServiceEntry.Kind:    (*judge).serviceEntry,
 	schema.WorkloadEntry.Kind:   (*judge).workloadEntry,
 	schema.Secret.Kind:          (*judge).secret,
+	schema.TokenIssuer.Kind:     (*judge).tokenIssuer,
 }
 
 // judge judges one object. It records the rows that it reads, absent ones too.

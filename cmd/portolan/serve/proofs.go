@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -11,7 +12,10 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/discovery/identity"
 	"github.com/portolan-mesh/portolan/discovery/identity/join"
+	"github.com/portolan-mesh/portolan/discovery/identity/jwks"
+	"github.com/portolan-mesh/portolan/discovery/identity/oidc"
 	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/access"
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/etcd/election"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -20,7 +24,34 @@ import (
 // addProofs makes what earns machines a first certificate.
 func (s *server) addProofs() error {
 	s.tokens = join.New(join.Options{Store: s.configs, TrustDomain: s.o.Mesh.TrustDomain})
-	s.proof = identity.NewLimited(identity.Proofs{s.tokens}, nil)
+	s.keys = jwks.New(jwks.Options{Logger: s.logger})
+	s.issuers = oidc.New(oidc.Options{Issuers: s.tokenIssuers, Keys: s.keys, TrustDomain: s.o.Mesh.TrustDomain})
+	s.proof = identity.NewLimited(identity.Proofs{s.tokens, s.issuers}, nil)
+	return nil
+}
+
+// tokenIssuers are those of the root namespace of the store; false before it is read.
+func (s *server) tokenIssuers() (out []oidc.Issuer, known bool) {
+	snapshot := s.mirror.Snapshot()
+	if snapshot == nil {
+		return nil, false
+	}
+	for object := range snapshot.List(schema.TokenIssuer, s.o.Mesh.GetRootNamespace()) {
+		if spec, ok := object.Spec.(*access.TokenIssuer); ok {
+			out = append(out, oidc.Issuer{Name: object.Name, Spec: spec})
+		}
+	}
+	return out, true
+}
+
+// issuersDegraded says of which issuers the keys cannot be fetched.
+func (s *server) issuersDegraded() error {
+	all, _ := s.tokenIssuers()
+	for _, one := range all {
+		if err := s.keys.Problem(oidc.SourceOf(one.Spec)); err != nil {
+			return fmt.Errorf("tokenissuer/%s: its keys are as they were last fetched, or not known: %w", one.Name, err)
+		}
+	}
 	return nil
 }
 

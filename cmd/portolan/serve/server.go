@@ -20,6 +20,8 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/aggregate"
 	"github.com/portolan-mesh/portolan/discovery/identity"
 	"github.com/portolan-mesh/portolan/discovery/identity/join"
+	"github.com/portolan-mesh/portolan/discovery/identity/jwks"
+	"github.com/portolan-mesh/portolan/discovery/identity/oidc"
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/storage/sealing"
@@ -42,6 +44,8 @@ type server struct {
 	configs     *etcd.Store
 	secrets     secrets
 	tokens      *join.Tokens
+	keys        *jwks.Fetcher
+	issuers     *oidc.Verifier
 	proof       identity.Proof // of who asks for a first certificate
 	worker      *cache.Worker
 	mirror      *mirror.Cache
@@ -154,6 +158,7 @@ func (s *server) addAPI() (err error) {
 		{Name: "store", Degraded: s.store.healthy},
 		{Name: "cache", Ready: s.cacheReady, Degraded: s.mirror.Degraded},
 		{Name: "secrets", Degraded: s.secrets.Degraded},
+		{Name: "token-issuers", Degraded: s.issuersDegraded},
 	}
 	checks = append(checks, s.checks...)
 	checks = append(checks, s.security.checks()...)
@@ -231,6 +236,7 @@ func (s *server) run(asked context.Context, api, private net.Listener) error {
 	group.Go(func() error { return s.security.run(ctx) })
 	group.Go(func() error { return s.announce(ctx, api) })
 	group.Go(func() error { return s.jobs.run(ctx) })
+	group.Go(func() error { return s.keys.Run(ctx) })
 	group.Go(func() error { return s.reporter.Run(ctx) })
 	if s.sources != nil && s.o.Addresses.Enabled() {
 		group.Go(func() error { return newClaimer(s.configs, s.source, s.logger).run(ctx) })

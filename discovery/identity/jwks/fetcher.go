@@ -1,0 +1,187 @@
+package jwks
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// DefaultRefresh is the age at which keys are fetched again.
+	DefaultRefresh = 20 * time.Minute
+	// DefaultPause is the least time between two fetches of a source.
+	DefaultPause = time.Minute
+	// emptyPause is that of a source that has never given keys.
+	emptyPause = 5 * time.Second
+	// maxSources bounds the sources that are remembered, and maxFetches the fetches under
+	// way.
+	maxSources = 256
+	maxFetches = 8
+)
+
+// ErrNoKeys: a source has never given keys, and does not now.
+var ErrNoKeys = errors.New("its keys cannot be fetched")
+
+// Options are those of a Fetcher. The zero value is of use.
+type Options struct {
+	// Refresh is the age at which keys are fetched again, and Pause the least time between
+	// two fetches of a source; 0 stands for the defaults.
+	Refresh, Pause time.Duration
+	// Now is the clock; nil stands for time.Now.
+	Now func() time.Time
+	// Logger may be nil.
+	Logger *slog.Logger
+}
+
+// Fetcher has the keys of sources. Run must run.
+type Fetcher struct {
+	o    Options
+	asks chan *entry
+
+	mu      sync.Mutex // guards what follows
+	sources map[Source]*entry
+}
+
+// entry is what is known of a source. The mutex of the Fetcher guards it, but for source.
+type entry struct {
+	source Source
+	keys   *Keys     // the last good ones, nil for none
+	err    error     // of the last fetch
+	begun  time.Time // when the last fetch began
+	good   time.Time // when keys were fetched
+	asked  time.Time // when somebody last asked for it
+	under  chan struct{}
+}
+
+// New returns a Fetcher that knows no source.
+func New(o Options) *Fetcher {
+	o.Refresh, o.Pause = cmp.Or(o.Refresh, DefaultRefresh), cmp.Or(o.Pause, DefaultPause)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Fetcher{o: o, asks: make(chan *entry, maxSources), sources: map[Source]*entry{}}
+}
+
+// Run fetches what is asked for until ctx ends.
+func (f *Fetcher) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(maxFetches)
+	for {
+		select {
+		case <-ctx.Done():
+			return group.Wait()
+		case e := <-f.asks:
+			group.Go(func() error {
+				keys, err := fetch(ctx, e.source)
+				f.fetched(e, keys, err)
+				return nil
+			})
+		}
+	}
+}
+
+// Keys returns the keys of a source, which has the key of an id as far as the source has
+// it; an empty id is of no key. It waits for a fetch only where there are no keys, or the
+// key is unknown and the last fetch is a while ago. The error is ErrNoKeys, or that of ctx.
+func (f *Fetcher) Keys(ctx context.Context, source Source, id string) (*Keys, error) {
+	e, wait := f.ask(source, id)
+	if wait != nil {
+		select {
+		case <-ctx.Done():
+			if keys, _ := f.known(e); keys != nil {
+				return keys, nil
+			}
+			return nil, ctx.Err()
+		case <-wait:
+		}
+	}
+	return f.known(e)
+}
+
+// known is what a source last gave.
+func (f *Fetcher) known(e *entry) (*Keys, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if e.keys == nil {
+		return nil, errors.Join(ErrNoKeys, e.err)
+	}
+	return e.keys, nil
+}
+
+// ask has keys fetched if they are due. It returns what to wait for, if the caller needs
+// what comes.
+func (f *Fetcher) ask(source Source, id string) (*entry, <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.o.Now()
+	e := f.sources[source]
+	if e == nil {
+		f.forget()
+		e = &entry{source: source}
+		f.sources[source] = e
+	}
+	e.asked = now
+	lacks := e.keys == nil || id != "" && !e.keys.has(id)
+	due, pause := lacks || now.Sub(e.good) >= f.o.Refresh, f.o.Pause
+	if e.keys == nil {
+		pause = min(pause, emptyPause)
+	}
+	if due && e.under == nil && (e.begun.IsZero() || now.Sub(e.begun) >= pause) {
+		select {
+		case f.asks <- e:
+			e.under, e.begun = make(chan struct{}), now
+		default: // too many sources are due; the next caller asks again
+		}
+	}
+	if lacks && e.under != nil {
+		return e, e.under
+	}
+	return e, nil
+}
+
+// forget makes room for a source: the one goes that nobody has asked for for longest.
+func (f *Fetcher) forget() {
+	if len(f.sources) < maxSources {
+		return
+	}
+	var oldest *entry
+	for _, e := range f.sources {
+		if e.under == nil && (oldest == nil || e.asked.Before(oldest.asked)) {
+			oldest = e
+		}
+	}
+	if oldest != nil {
+		delete(f.sources, oldest.source)
+	}
+}
+
+// fetched keeps what came of a fetch. Good keys stay where it failed.
+func (f *Fetcher) fetched(e *entry, keys *Keys, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if e.err = err; err == nil {
+		e.keys, e.good = keys, f.o.Now()
+	} else {
+		f.o.Logger.Warn("keys of an issuer were not fetched: see that its URL answers", "url", e.source.URL, "err", err, "kept", e.keys != nil)
+	}
+	close(e.under)
+	e.under = nil
+}
+
+// Problem is why the last fetch of a source failed; nil if it did not, or there was none.
+func (f *Fetcher) Problem(source Source) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if e := f.sources[source]; e != nil {
+		return e.err
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+// Package jwkstest runs an issuer of JWTs, for tests.
+package jwkstest
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/json"
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+)
+
+// Issuer is an issuer with a key, which it serves over TLS at /keys.
+type Issuer struct {
+	URL, CA string
+	// Fetches counts the requests for keys.
+	Fetches atomic.Int64
+
+	mu     sync.Mutex // guards what follows
+	key    crypto.Signer
+	id     string
+	answer http.HandlerFunc
+}
+
+// New starts an issuer, which ends with the test.
+func New(t testing.TB) *Issuer {
+	t.Helper()
+	i := &Issuer{}
+	i.Rotate(t, "first")
+	mux := http.NewServeMux()
+	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(map[string]string{"issuer": i.URL, "jwks_uri": i.URL + "/keys"})
+	})
+	mux.HandleFunc("/keys", func(w http.ResponseWriter, r *http.Request) {
+		i.Fetches.Add(1)
+		i.mu.Lock()
+		answer := i.answer
+		i.mu.Unlock()
+		if answer != nil {
+			answer(w, r)
+			return
+		}
+		_, _ = w.Write(i.Set())
+	})
+	server := httptest.NewTLSServer(mux)
+	server.Config.ErrorLog = nil
+	t.Cleanup(server.Close)
+	i.URL = server.URL
+	i.CA = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	return i
+}
+
+// Answer has the keys answered by a handler; nil has them served again.
+func (i *Issuer) Answer(answer http.HandlerFunc) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.answer = answer
+}
+
+// Rotate gives the issuer another key.
+func (i *Issuer) Rotate(t testing.TB, id string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.key, i.id = key, id
+}
+
+// Public is the key that is served.
+func (i *Issuer) Public() (key crypto.PublicKey, id string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.key.Public(), i.id
+}
+
+// Set is the document that the issuer serves.
+func (i *Issuer) Set() []byte {
+	key, id := i.Public()
+	text, _ := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key, KeyID: id, Algorithm: "ES256", Use: "sig"}}})
+	return text
+}
+
+// Sign makes a token of some claims.
+func (i *Issuer) Sign(t testing.TB, claims any) string {
+	t.Helper()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return SignWith(t, jose.ES256, i.key, i.id, claims)
+}
+
+// SignWith makes a token that a key signs, under an id that may not be its own.
+func SignWith(t testing.TB, algorithm jose.SignatureAlgorithm, key any, id string, claims any) string {
+	t.Helper()
+	options := (&jose.SignerOptions{}).WithType("JWT")
+	if id != "" {
+		options = options.WithHeader("kid", id)
+	}
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: key}, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := jwt.Signed(signer).Claims(claims).Serialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}

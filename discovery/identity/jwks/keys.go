@@ -1,0 +1,116 @@
+package jwks
+
+import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+const (
+	// maxKeys bounds the keys of one source.
+	maxKeys = 100
+	// minRSA is the least size of an RSA key.
+	minRSA = 2048
+)
+
+// Keys are the public keys of a source that signatures are verified with. They are never
+// modified.
+type Keys struct{ keys []jose.JSONWebKey }
+
+// Find returns the keys that may have signed a token: that of an id, or without one all
+// keys that are for the algorithm.
+func (k *Keys) Find(id, algorithm string) []jose.JSONWebKey {
+	var out []jose.JSONWebKey
+	for _, key := range k.keys {
+		if (id == "" || key.KeyID == id) && (key.Algorithm == "" || key.Algorithm == algorithm) && signs(key.Key, algorithm) {
+			out = append(out, key)
+		}
+	}
+	return out
+}
+
+// has says whether a key has an id.
+func (k *Keys) has(id string) bool {
+	for _, key := range k.keys {
+		if key.KeyID == id {
+			return true
+		}
+	}
+	return false
+}
+
+// Algorithms are those of signatures that keys verify: all with a public key that others
+// hold no part of.
+func Algorithms() []jose.SignatureAlgorithm {
+	return []jose.SignatureAlgorithm{
+		jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
+	}
+}
+
+// signs says whether a key is one of an algorithm.
+func signs(key any, algorithm string) bool {
+	switch key := key.(type) {
+	case *rsa.PublicKey:
+		return strings.HasPrefix(algorithm, "RS") || strings.HasPrefix(algorithm, "PS")
+	case *ecdsa.PublicKey:
+		return algorithm == map[int]string{256: "ES256", 384: "ES384", 521: "ES512"}[key.Curve.Params().BitSize]
+	case ed25519.PublicKey:
+		return algorithm == "EdDSA"
+	}
+	return false
+}
+
+// Parse reads a JSON Web Key Set. It leaves out keys that verify no signature: those for
+// encryption, shared and private ones, and weak ones. There must be one that does.
+func Parse(text []byte) (*Keys, error) {
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(text, &set); err != nil {
+		return nil, fmt.Errorf("it is no JSON Web Key Set: %w", err)
+	}
+	if len(set.Keys) > maxKeys {
+		return nil, fmt.Errorf("it has %d keys, and may have %d", len(set.Keys), maxKeys)
+	}
+	out := &Keys{}
+	for _, raw := range set.Keys {
+		var key jose.JSONWebKey
+		if json.Unmarshal(raw, &key) != nil || !key.Valid() || !key.IsPublic() || key.Use == "enc" {
+			continue
+		}
+		if weak, ok := key.Key.(*rsa.PublicKey); ok && weak.N.BitLen() < minRSA {
+			continue
+		}
+		out.keys = append(out.keys, key)
+	}
+	if len(out.keys) == 0 {
+		return nil, errors.New("it has no public key that verifies signatures")
+	}
+	return out, nil
+}
+
+// CheckURL says why nothing is fetched from a URL: it is neither https, nor http on this
+// machine.
+func CheckURL(text string) error {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Host == "" || u.User != nil || u.Fragment != "":
+		return fmt.Errorf("%q is no URL such as https://accounts.example/keys", text)
+	case u.Scheme == "https", u.Scheme == "http" && isLoopback(u.Hostname()):
+		return nil
+	}
+	return fmt.Errorf("%q is not https: keys that come in plaintext prove nothing", text)
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}

@@ -1,0 +1,150 @@
+package oidc
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/portolan-mesh/portolan/discovery/identity"
+	"github.com/portolan-mesh/portolan/storage/access"
+)
+
+// maxName bounds the bytes of the name of a user or a group.
+const maxName = 256
+
+// Prove implements identity.Proof: the workload that the holder of a token is.
+func (v *Verifier) Prove(ctx context.Context, credential string, _ netip.Addr) (identity.Identity, error) {
+	verified, err := v.Verify(ctx, credential)
+	if err != nil {
+		return identity.Identity{}, err
+	}
+	for _, issuer := range verified.Issuers {
+		for _, rule := range issuer.Spec.Workloads {
+			namespace, account, ok := workload(rule, verified.Claims)
+			if !ok {
+				continue
+			}
+			who, err := identity.New(v.o.TrustDomain, namespace, account)
+			if err != nil {
+				return identity.Identity{}, fmt.Errorf("%w: a claim of the token is no part of an identity: %w", identity.ErrUnproven, err)
+			}
+			return who, nil
+		}
+	}
+	return identity.Identity{}, fmt.Errorf("%w: the token is genuine, and no rule of %s says which workload its holder is", identity.ErrUnproven, names(verified.Issuers))
+}
+
+// A User is a user of the API that an issuer vouches for.
+type User struct {
+	// Name and Groups begin with the name of the TokenIssuer and a colon.
+	Name   string
+	Groups []string
+}
+
+// User returns the user that the holder of a token is. Errors are those of Prove.
+func (v *Verifier) User(ctx context.Context, token string) (User, error) {
+	verified, err := v.Verify(ctx, token)
+	if err != nil {
+		return User{}, err
+	}
+	for _, issuer := range verified.Issuers {
+		claims := issuer.Spec.Users
+		if claims == nil {
+			continue
+		}
+		at := cmp.Or(claims.Username, "sub")
+		name, ok := verified.Claims[at].(string)
+		if !ok || !isName(name) {
+			return User{}, fmt.Errorf("%w: the token has no name in the claim %s, by which users are known", identity.ErrUnproven, at)
+		}
+		user := User{Name: issuer.Name + ":" + name}
+		if claims.Groups == "" {
+			return user, nil
+		}
+		for _, group := range texts(verified.Claims[claims.Groups]) {
+			if isName(group) {
+				user.Groups = append(user.Groups, issuer.Name+":"+group)
+			}
+		}
+		return user, nil
+	}
+	return User{}, fmt.Errorf("%w: the token is genuine, and %s vouches for no users", identity.ErrUnproven, names(verified.Issuers))
+}
+
+// isName says whether a text can name a user or a group: it is a short line.
+func isName(text string) bool {
+	return text != "" && len(text) <= maxName && !strings.ContainsFunc(text, unicode.IsControl)
+}
+
+func names(issuers []Issuer) string {
+	out := make([]string, len(issuers))
+	for i, one := range issuers {
+		out[i] = "tokenissuer/" + one.Name
+	}
+	return strings.Join(out, ", ")
+}
+
+// workload is the namespace and service account that a rule gives to claims; false if it is
+// not for them.
+func workload(rule access.WorkloadRule, claims map[string]any) (namespace, account string, ok bool) {
+	for _, match := range rule.Match {
+		if !slices.ContainsFunc(texts(at(claims, match.Claim)), func(text string) bool { return matches(match.Values, text) }) {
+			return "", "", false
+		}
+	}
+	namespace, account = rule.Namespace, rule.ServiceAccount
+	if len(rule.NamespaceClaim) > 0 {
+		namespace, ok = at(claims, rule.NamespaceClaim).(string)
+		if !ok || namespace == "" {
+			return "", "", false
+		}
+	}
+	if len(rule.ServiceAccountClaim) > 0 {
+		account, ok = at(claims, rule.ServiceAccountClaim).(string)
+		if !ok || account == "" {
+			return "", "", false
+		}
+	}
+	return namespace, account, true
+}
+
+// at is the claim of a path, nil where there is none.
+func at(claims map[string]any, path []string) any {
+	var value any = claims
+	for _, name := range path {
+		within, ok := value.(map[string]any)
+		if !ok {
+			return nil
+		}
+		value = within[name]
+	}
+	return value
+}
+
+// texts are a claim that is a text, or a list of such.
+func texts(claim any) []string {
+	switch claim := claim.(type) {
+	case string:
+		return []string{claim}
+	case []any:
+		var out []string
+		for _, one := range claim {
+			if text, ok := one.(string); ok {
+				out = append(out, text)
+			}
+		}
+		return out
+	}
+	return nil
+}
+
+func matches(values []string, text string) bool {
+	return slices.ContainsFunc(values, func(value string) bool {
+		begin, open := strings.CutSuffix(value, "*")
+		return value == text || open && strings.HasPrefix(text, begin)
+	})
+}

@@ -1,0 +1,49 @@
+package access
+
+// TokenIssuer is an issuer of JWTs that are trusted to say who their holder is: a machine,
+// a user of the API, or both. One in the root namespace of the mesh has an effect.
+type TokenIssuer struct {
+	// Issuer is the claim iss of the tokens, a URL.
+	Issuer string `json:"issuer,omitempty"`
+	// Audiences has one of those in the claim aud.
+	Audiences []string `json:"audiences,omitempty"`
+	// JWKSURI is where the keys are; without it the issuer is asked where.
+	JWKSURI string `json:"jwksUri,omitempty"`
+	// CA is the certificates of the authorities that both are verified by, in PEM; empty
+	// stands for those of the system.
+	CA string `json:"ca,omitempty"`
+	// Workloads say which workload the holder of a token is: the first that matches.
+	Workloads []WorkloadRule `json:"workloads,omitempty"`
+	// Users says which user of the API the holder is; nil for none.
+	Users *UserClaims `json:"users,omitempty"`
+}
+
+// WorkloadRule gives the holders of some tokens the identity of a workload.
+type WorkloadRule struct {
+	// Match are the claims that a token must have, each of them.
+	Match []ClaimMatch `json:"match,omitempty"`
+	// Namespace, or the claim NamespaceClaim, is the namespace of the workload, and
+	// ServiceAccount, or ServiceAccountClaim, its service account.
+	Namespace           string   `json:"namespace,omitempty"`
+	NamespaceClaim      []string `json:"namespaceClaim,omitempty"`
+	ServiceAccount      string   `json:"serviceAccount,omitempty"`
+	ServiceAccountClaim []string `json:"serviceAccountClaim,omitempty"`
+}
+
+// ClaimMatch asks for a claim that has one of some values. A claim that is a list has one
+// if an element is that.
+type ClaimMatch struct {
+	// Claim is the path of the claim: its name, or the names from the outermost to it.
+	Claim []string `json:"claim,omitempty"`
+	// Values are texts; one that ends in * stands for all that begin so.
+	Values []string `json:"values,omitempty"`
+}
+
+// UserClaims name the claims that say who a user is. The name of the TokenIssuer and a colon
+// go before each name, so that no issuer can name the user of another.
+type UserClaims struct {
+	// Username is the claim with the name; empty stands for sub.
+	Username string `json:"username,omitempty"`
+	// Groups is the claim with the groups; empty for none.
+	Groups string `json:"groups,omitempty"`
+}

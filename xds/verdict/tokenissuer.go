@@ -1,0 +1,18 @@
+package verdict
+
+import (
+	"fmt"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+)
+
+// tokenIssuer judges whether a TokenIssuer is where servers look for one.
+func (j *judge) tokenIssuer(object *config.Config) {
+	if root := j.mesh().Inputs().Mesh.GetRootNamespace(); object.Namespace != root {
+		j.add(Verdict{
+			Code:    IssuerElsewhere,
+			Message: fmt.Sprintf("is in namespace %s, and the issuers of the mesh are in %s: its tokens prove nothing", object.Namespace, root),
+			Remedy:  "apply it there with -n " + root + ", and delete it here",
+		})
+	}
+}
