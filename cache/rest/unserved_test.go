@@ -23,8 +23,6 @@ var insecureObjects = map[string]insecure{
 	"WasmPlugin":            {"extensions.istio.io/v1alpha1/namespaces/shop/wasmplugins", "extensions.istio.io/v1alpha1", "WasmPlugin", `{"url":"oci://a/b","phase":"AUTHZ"}`, "spec.phase"},
 	"EnvoyFilter": {"networking.istio.io/v1alpha3/namespaces/shop/envoyfilters", "networking.istio.io/v1alpha3", "EnvoyFilter",
 		`{"configPatches":[{"applyTo":"HTTP_FILTER","patch":{"operation":"INSERT_BEFORE","value":{"name":"envoy.filters.http.rbac"}}}]}`, "spec.configPatches[0].patch.value"},
-	"Sidecar": {"networking.istio.io/v1/namespaces/shop/sidecars", "networking.istio.io/v1", "Sidecar",
-		`{"ingress":[{"port":{"number":80,"name":"a","protocol":"HTTPS"},"tls":{"mode":"SIMPLE","serverCertificate":"/c","privateKey":"/k"}}]}`, "spec.ingress[0].tls"},
 	"VirtualService": {"networking.istio.io/v1/namespaces/shop/virtualservices", "networking.istio.io/v1", "VirtualService",
 		`{"hosts":["a.b"],"gateways":["edge"],"http":[{"match":[{"headers":{"@request.auth.claims.sub":{"exact":"a"}}}],"directResponse":{"status":200}}]}`, "spec.http[0].match[0].headers[@request.auth.claims.sub]"},
 }

@@ -450,7 +450,6 @@ func sidecarRulings() []ruling {
 	}
 	tls := func(fields string) string { return ingress("tls: {" + fields + "}") }
 	egress := func(fields string) string { return "{egress: [{" + fields + "}]}" }
-	const unserved = "spec.ingress[0].tls" // of security
 	return []ruling{
 		accepts(44, sc, `{inboundConnectionPool: {tcp: {maxConnections: 1}}}`),
 		accepts(44, sc, `{outboundTrafficPolicy: {}}`),
@@ -465,9 +464,9 @@ func sidecarRulings() []ruling {
 		refuses(44, sc, ingress("defaultEndpoint: 10.0.0.1:80"), "spec.ingress[0].defaultEndpoint"),
 		refuses(44, sc, ingress("defaultEndpoint: 127.0.0.1"), "spec.ingress[0].defaultEndpoint"),
 		refuses(44, sc, ingress("connectionPool: {}"), "spec.ingress[0].connectionPool"),
-		warns(44, sc, tls("mode: SIMPLE, serverCertificate: /c, privateKey: /k"), unserved),
-		warns(44, sc, tls("mode: OPTIONAL_MUTUAL, serverCertificate: /c, privateKey: /k, caCertificates: /ca"), unserved),
-		warns(44, sc, tls("serverCertificate: /c"), unserved, unserved),
+		accepts(44, sc, tls("mode: SIMPLE, serverCertificate: /c, privateKey: /k")),
+		accepts(44, sc, tls("mode: OPTIONAL_MUTUAL, serverCertificate: /c, privateKey: /k, caCertificates: /ca")),
+		warns(44, sc, tls("serverCertificate: /c"), "spec.ingress[0].tls"),
 		refuses(44, sc, tls("mode: SIMPLE, caCrl: /crl"), "spec.ingress[0].tls.serverCertificate", "spec.ingress[0].tls.privateKey", "spec.ingress[0].tls.caCrl"),
 		refuses(44, sc, tls("mode: MUTUAL, serverCertificate: /c, privateKey: /k"), "spec.ingress[0].tls.caCertificates"),
 		refuses(44, sc, tls("mode: ISTIO_MUTUAL"), "spec.ingress[0].tls.mode"),

@@ -821,7 +821,6 @@ func TestSidecarRules(t *testing.T) {
 				"spec.ingress[1].port.protocol is missing: HTTP is looked for where traffic is captured, else the port is plain TCP",
 				"spec.ingress[1].captureMode IPTABLES is for sidecars that capture traffic: for others the listener is a plain one on its address and port",
 				"spec.ingress[3].port.protocol UDP is not served yet: the listener has no effect",
-				"spec.ingress[3].tls is not served yet: the port takes plaintext",
 			}},
 		{name: "egress", kind: schema.Sidecar, spec: `
 			egress:
@@ -882,8 +881,7 @@ func TestSidecarRules(t *testing.T) {
 				"spec.ingress[0].tls.httpsRedirect: is for gateways: leave it out",
 				"spec.ingress[0].tls.credentialName: is for gateways: leave it out",
 				"spec.ingress[0].tls.subjectAltNames: is for gateways: leave it out",
-			},
-			warned: []string{"spec.ingress[0].tls is not served yet: the port takes plaintext"}},
+			}},
 		{name: "an egress proxy", kind: schema.Sidecar, spec: `
 			inboundConnectionPool: {http: {http2KeepAlive: {interval: 1s, timeout: 1s}}}
 			outboundTrafficPolicy: {egressProxy: {host: "*.b", subset: A_B}}`,

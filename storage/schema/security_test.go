@@ -68,7 +68,7 @@ func TestUnservedSecurity(t *testing.T) {
 			nil},
 		"a sidecar": {schema.Sidecar, `
 			ingress: [{port: {number: 1, name: a, protocol: HTTPS}, tls: {mode: SIMPLE, serverCertificate: /c, privateKey: /k}}]`,
-			[]string{"spec.ingress[0].tls"}},
+			nil},
 		"claims": {schema.VirtualService, `
 			hosts: [a.b]
 			gateways: [edge]

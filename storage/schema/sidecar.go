@@ -23,8 +23,7 @@ func sidecar() *Schema {
 func sidecarServed() fields {
 	port := serve("number", "protocol", "name").refuse("targetPort", "is no longer a field of sidecars: leave it out")
 	return serve("workloadSelector").
-		with("ingress", serve("bind", "captureMode", "defaultEndpoint").with("port", port).with("connectionPool", connectionPoolServed()).
-			secures("tls", "the port takes plaintext")).
+		with("ingress", serve("bind", "captureMode", "defaultEndpoint", "tls").with("port", port).with("connectionPool", connectionPoolServed())).
 		with("egress", serve("bind", "captureMode", "hosts").with("port", port)).
 		with("outboundTrafficPolicy", serve("mode").with("egressProxy", serve("host", "subset").with("port", serve("number")))).
 		with("inboundConnectionPool", connectionPoolServed())
@@ -89,6 +88,9 @@ func checkIngressTLS(c checker, l *networking.IstioIngressListener) {
 	case networking.ServerTLSSettings_PASSTHROUGH:
 		at.warn("has no effect with mode PASSTHROUGH, which ends no TLS: use SIMPLE, MUTUAL or OPTIONAL_MUTUAL")
 	}
+	checkVersions(at, tls)
+	checkCiphers(at.at("cipherSuites"), tls.GetCipherSuites())
+	checkPins(at, tls)
 	checkServerFiles(at, tls)
 	const gateways = "is for gateways: leave it out"
 	for _, f := range []struct {

@@ -7,6 +7,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/xds/generate/cluster"
+	"github.com/portolan-mesh/portolan/xds/simulate"
 )
 
 // encryption says how the connections of a cluster are encrypted, empty where they are not,
@@ -25,6 +26,19 @@ func (e *explainer) encryption(name string) (how, missing string) {
 		missing = strings.TrimPrefix(missing+"; "+lack.String(), "; ")
 	}
 	return how, missing
+}
+
+// sent is a request as it leaves through a cluster, which may encrypt it.
+func (e *explainer) sent(cluster string, r simulate.Request) simulate.Request {
+	how, _ := e.encryption(cluster)
+	switch {
+	case how == "":
+	case r.Protocol == simulate.TCP:
+		r.Protocol = simulate.TLS
+	case r.Protocol == simulate.HTTP || r.Protocol == simulate.HTTP2 || r.Protocol == simulate.GRPC:
+		r.Protocol = simulate.HTTPS
+	}
+	return r
 }
 
 // asked is the name that a server is asked for.

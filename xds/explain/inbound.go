@@ -119,7 +119,10 @@ func concludeInbound(out *Inbound, own bool, r simulate.Request, result simulate
 	case errors.Is(result.Err, simulate.ErrNoFilterChain):
 		out.Outcome, out.Reason = Fails, "the listener closes the connection: no filter chain of it matches"
 		return
-	case result.Err != nil:
+	case errors.Is(result.Err, simulate.ErrPlaintext):
+		out.Outcome, out.Reason = Fails, "the sidecar ends TLS on this port, and the client begins in plaintext: give its DestinationRule tls"
+		return
+	case result.Err != nil && !errors.Is(result.Err, simulate.ErrEncrypted):
 		out.Outcome, out.Reason = Unknown, result.Err.Error()
 		return
 	case errors.Is(result.Err, simulate.ErrEncrypted), isStream(r) && result.VirtualHost != "":

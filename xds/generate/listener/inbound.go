@@ -14,6 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/cluster"
 	"github.com/portolan-mesh/portolan/xds/generate/filter"
+	"github.com/portolan-mesh/portolan/xds/generate/transport"
 	"github.com/portolan-mesh/portolan/xds/generate/workload"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/names"
@@ -75,16 +76,30 @@ func inbound(v *mesh.View, name string, p workload.Port) (proto.Message, []resou
 	if !p.Protocol.IsServed() {
 		return nil, nil, nil
 	}
-	chain := envoy.FilterChainOptions{Filters: []*listenerv3.Filter{inboundTCP(v, p)}}
+	socket, ok := ended(v, p)
+	if !ok {
+		return nil, nil, nil
+	}
+	chain := envoy.FilterChainOptions{Transport: socket.Transport, Filters: []*listenerv3.Filter{inboundTCP(v, p)}}
 	if p.Protocol.IsHTTP() {
 		chain.Filters = []*listenerv3.Filter{inboundHTTP(v, name, p)}
 	}
-	return made(envoy.ListenerOptions{
+	message, needs, err := made(envoy.ListenerOptions{
 		Name: name, Host: inboundBind(v, p), Port: uint32(p.Number),
 		Direction:    corev3.TrafficDirection_INBOUND,
 		AccessLogs:   filter.ListenerAccessLogs(v),
 		FilterChains: []*listenerv3.FilterChain{envoy.FilterChain(chain)},
 	}, nil, []string{clusterOf(p)})
+	return message, append(socket.Needs, needs...), err
+}
+
+// ended is the socket of a port: plaintext, unless the proxy ends the TLS of its clients. It
+// is false where something is missing for that: then nobody must get in.
+func ended(v *mesh.View, p workload.Port) (transport.Socket, bool) {
+	if p.TLS() == nil {
+		return transport.Socket{}, true
+	}
+	return transport.Server(v, p.TLS(), transport.ServerOptions{Bytes: !p.Protocol.IsHTTP()})
 }
 
 func clusterOf(p workload.Port) string { return names.InboundCluster(uint32(p.Number)) }

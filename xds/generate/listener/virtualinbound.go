@@ -1,6 +1,8 @@
 package listener
 
 import (
+	"slices"
+
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	"google.golang.org/protobuf/proto"
@@ -8,6 +10,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate/filter"
+	"github.com/portolan-mesh/portolan/xds/generate/transport"
 	"github.com/portolan-mesh/portolan/xds/generate/workload"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/names"
@@ -29,6 +32,7 @@ func virtualInbound(v *mesh.View) (proto.Message, []resource.Need, error) {
 		FilterChains: append([]*listenerv3.FilterChain{blackHoleChain(v, names.VirtualInboundBlackHole, port)}, passInbound(v)...),
 	}
 	refs := []string{names.BlackHoleCluster, names.InboundPassthroughCluster}
+	var secrets []resource.Need
 	for _, p := range workload.Ports(v) {
 		if !p.Captured(v.Shape()) || !p.Protocol.IsServed() || p.Number == int(port) {
 			continue
@@ -36,10 +40,21 @@ func virtualInbound(v *mesh.View) (proto.Message, []resource.Need, error) {
 		if p.Protocol != discovery.Unsupported {
 			options.Uninspected = append(options.Uninspected, uint32(p.Number))
 		}
-		options.FilterChains = append(options.FilterChains, inboundChains(v, p)...)
+		socket, ok := ended(v, p)
+		if !ok {
+			options.FilterChains = append(options.FilterChains, blackHoleChain(v, names.Listener(v.Shape().Wildcard(), uint32(p.Number)), uint32(p.Number)))
+			continue
+		}
+		for _, n := range socket.Needs {
+			if !slices.Contains(secrets, n) {
+				secrets = append(secrets, n)
+			}
+		}
+		options.FilterChains = append(options.FilterChains, inboundChains(v, p, socket)...)
 		refs = append(refs, clusterOf(p))
 	}
-	return made(options, nil, refs)
+	message, needs, err := made(options, nil, refs)
+	return message, append(secrets, needs...), err
 }
 
 // passInbound returns the chains for unknown ports: of HTTP, and of everything else.
@@ -58,24 +73,24 @@ func passInbound(v *mesh.View) []*listenerv3.FilterChain {
 }
 
 // inboundChains returns the chains of a port: one, unless its protocol is not declared.
-func inboundChains(v *mesh.View, p workload.Port) []*listenerv3.FilterChain {
+func inboundChains(v *mesh.View, p workload.Port, socket transport.Socket) []*listenerv3.FilterChain {
 	name, port := names.Listener(v.Shape().Wildcard(), uint32(p.Number)), uint32(p.Number)
 	switch {
 	case p.Protocol.IsHTTP():
-		return []*listenerv3.FilterChain{portChain(name, port, inboundHTTP(v, name, p))}
+		return []*listenerv3.FilterChain{portChain(name, port, socket, inboundHTTP(v, name, p))}
 	case p.Protocol == discovery.Unsupported:
 		return []*listenerv3.FilterChain{
 			detectedChain(name, port, inboundHTTP(v, name, p)),
 			undetectedChain(name, port, inboundTCP(v, p)),
 		}
 	}
-	return []*listenerv3.FilterChain{portChain(name, port, inboundTCP(v, p))}
+	return []*listenerv3.FilterChain{portChain(name, port, socket, inboundTCP(v, p))}
 }
 
 // portChain takes all connections that are meant for a port.
-func portChain(name string, port uint32, with *listenerv3.Filter) *listenerv3.FilterChain {
+func portChain(name string, port uint32, socket transport.Socket, with *listenerv3.Filter) *listenerv3.FilterChain {
 	return envoy.FilterChain(envoy.FilterChainOptions{
-		Name: name, DestinationPort: port, Filters: []*listenerv3.Filter{with},
+		Name: name, DestinationPort: port, Transport: socket.Transport, Filters: []*listenerv3.Filter{with},
 	})
 }
 

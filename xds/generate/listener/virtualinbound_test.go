@@ -30,6 +30,9 @@ func TestInboundConnections(t *testing.T) {
 	)
 	ingress := xdstest.Object("Sidecar", "s", `{ingress: [{port: {number: 9090, protocol: HTTP, name: http}, defaultEndpoint: '127.0.0.1:99'},
 		{port: {number: 9091, protocol: TCP, name: tcp}}, {port: {number: 9092, protocol: TCP, name: own}, captureMode: NONE, bind: 10.0.0.1}]}`)
+	secure := xdstest.Object("Sidecar", "s", `{ingress: [{port: {number: 9090, protocol: HTTPS, name: https}, tls: {mode: SIMPLE, serverCertificate: /c, privateKey: /k}},
+		{port: {number: 9091, protocol: TLS, name: tls}, tls: {mode: MUTUAL, serverCertificate: /c, privateKey: /k, caCertificates: /ca}},
+		{port: {number: 9092, protocol: HTTPS, name: as-it-comes}, tls: {mode: PASSTHROUGH}}]}`)
 	tests := []struct {
 		name     string
 		mesh     []string
@@ -53,6 +56,10 @@ func TestInboundConnections(t *testing.T) {
 		{name: "an ingress port", mesh: []string{ingress}, port: 9090, want: "inbound|9090||"},
 		{name: "for TCP", mesh: []string{ingress}, port: 9091, protocol: simulate.TCP, want: "inbound|9091||"},
 		{name: "it replaces the ports of services", mesh: []string{ingress, serving("web", web)}, port: 8080, want: pass},
+		{name: "HTTP in TLS", mesh: []string{secure}, port: 9090, protocol: simulate.HTTPS, want: "inbound|9090||", chain: "0.0.0.0_9090"},
+		{name: "bytes in TLS", mesh: []string{secure}, port: 9091, protocol: simulate.TLS, want: "inbound|9091||", chain: "0.0.0.0_9091"},
+		{name: "plaintext where TLS is ended", mesh: []string{secure}, port: 9090, want: "listener virtualInbound: plaintext where TLS is spoken", chain: "0.0.0.0_9090"},
+		{name: "TLS that is not ended", mesh: []string{secure}, port: 9092, protocol: simulate.TLS, want: "inbound|9092||", chain: "0.0.0.0_9092"},
 		{name: "one that captures nothing", mesh: []string{ingress}, port: 9092, protocol: simulate.TCP, want: pass},
 	}
 	for _, tt := range tests {

@@ -56,12 +56,36 @@ func ingressPorts(ingress []*networking.IstioIngressListener) []Port {
 	var out []Port
 	for _, l := range ingress {
 		number := int(l.GetPort().GetNumber())
-		out = append(out, Port{
+		p := Port{
 			Number: number, ServicePort: number, Ingress: l,
 			Protocol: discovery.ParseProtocol(l.GetPort().GetProtocol()),
-		})
+		}
+		if p.TLS() != nil {
+			p.Protocol = within(p.Protocol)
+		}
+		out = append(out, p)
 	}
 	return ordered(out)
+}
+
+// within is the protocol in the TLS that a port ends. Where none is declared it is bytes.
+func within(p discovery.Protocol) discovery.Protocol {
+	switch p {
+	case discovery.HTTPS:
+		return discovery.HTTP
+	case discovery.TLS, discovery.Unsupported:
+		return discovery.TCP
+	}
+	return p
+}
+
+// TLS is how the proxy ends the TLS of the port's clients, nil where it does not.
+func (p Port) TLS() *networking.ServerTLSSettings {
+	switch tls := p.Ingress.GetTls(); tls.GetMode() {
+	case networking.ServerTLSSettings_SIMPLE, networking.ServerTLSSettings_MUTUAL, networking.ServerTLSSettings_OPTIONAL_MUTUAL:
+		return tls
+	}
+	return nil
 }
 
 // served is a service that the workload serves on one of its ports.
