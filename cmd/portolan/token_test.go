@@ -130,7 +130,7 @@ func TestTokenUsage(t *testing.T) {
 		"create":                                       "--service-account is missing",
 		"create --service-account web --ttl 0":         "--ttl 0s: give a time",
 		"create --service-account web --uses 0":        "--uses 0",
-		"create --service-account web -o table":        "use , json or yaml",
+		"create --service-account web -o table":        "use json or yaml",
 		"create --service-account web --ttl 100000h":   "a token lasts from a second to 8784h0m0s",
 		"create --service-account web --cidr 10.0.0.0": "",
 		"create --service-account web --cidr ten":      `"ten" is no range of addresses`,
