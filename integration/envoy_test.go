@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/portolan-mesh/portolan/discovery/identity/secure/securetest"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
@@ -77,6 +78,8 @@ type envoyOptions struct {
 	systemRoots string
 	// certificate is its own in the mesh, nil for none.
 	certificate *certificateFiles
+	// tls has it connect to the server over TLS, with these files; nil for plaintext.
+	tls *securetest.Files
 	// in is the network that it runs in, nil for the machine's.
 	in network
 }
@@ -144,7 +147,14 @@ func (s *server) launchEnvoy(o envoyOptions) *envoy {
 	if o.variant == protocol.StateOfTheWorld {
 		args = append(args, "--state-of-the-world")
 	}
-	config := write(s.t, o.name+".yaml", s.must("", args...))
+	var config string
+	if o.tls == nil {
+		config = write(s.t, o.name+".yaml", s.must("", args...))
+	} else {
+		dir := s.t.TempDir()
+		s.must("", append(args, "--tls", "--cert", o.tls.Cert, "--key", o.tls.Key, "--ca", o.tls.CA, "--out", dir)...)
+		config = filepath.Join(dir, "envoy.yaml")
+	}
 	command := []string{path, "-c", config, "--disable-hot-restart", "--concurrency", "1", "--log-level", "warning"}
 	if o.drain > 0 {
 		command = append(command, "--drain-time-s", fmt.Sprint(o.drain))

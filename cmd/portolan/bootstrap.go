@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -23,6 +25,8 @@ type bootstrapFlags struct {
 	delta, stateOfTheWorld bool
 	// foreign are given flags that have no meaning without an Envoy.
 	foreign []string
+	// out is where the files are written; empty prints the bootstrap.
+	out string
 }
 
 func newBootstrapCommand(env *environment) *cobra.Command {
@@ -41,10 +45,15 @@ GRPC_XDS_BOOTSTRAP, and call services as xds:///HOST:PORT.`,
   portolan bootstrap --type gateway --name edge-1 --ip 10.0.0.2 --labels istio=ingress > edge.yaml
   portolan bootstrap --name vm-12 --ip 10.0.0.12 --cert /etc/mesh/cert.pem --key /etc/mesh/key.pem --ca /etc/mesh/ca.pem
   envoy -c envoy.yaml
+  portolan bootstrap --name vm-12 --ip 10.0.0.12 --tls --cert /etc/mesh/cert.pem --key /etc/mesh/key.pem --ca /etc/mesh/ca.pem \
+      --xds-address mesh.example.com:15012 --out /etc/envoy && envoy -c /etc/envoy/envoy.yaml
   portolan bootstrap --type grpc --name vm-12 --ip 10.0.0.12 -n shop > grpc.json`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			flags.foreign = changed(c.Flags(), "interception", "dns-capture", "self-discovery", "http-proxy-port", "cert", "key", "ca", "delta", "state-of-the-world", "admin-address")
+			flags.foreign = changed(c.Flags(), "interception", "dns-capture", "self-discovery", "http-proxy-port", "delta", "state-of-the-world", "admin-address", "out", "xds-name")
+			if !o.TLS {
+				flags.foreign = append(flags.foreign, changed(c.Flags(), "cert", "key", "ca")...)
+			}
 			return printBootstrap(env, flags, o, c.Flags().Changed("delta"))
 		},
 	}
@@ -65,6 +74,10 @@ GRPC_XDS_BOOTSTRAP, and call services as xds:///HOST:PORT.`,
 	f.BoolVar(&flags.delta, "delta", true, "ask for changes only (delta xDS)")
 	f.BoolVar(&flags.stateOfTheWorld, "state-of-the-world", false, "ask for all resources of a type at each change, instead of --delta")
 	f.StringSliceVar(&o.XDSAddresses, "xds-address", []string{bootstrap.DefaultXDSAddress}, "host:port where a server of the control plane serves xDS; may be repeated: the proxy uses one that answers")
+	f.BoolVar(&o.TLS, "tls", false, "connect to the server over TLS (serve --secure-xds-address), with the certificate of --cert; an Envoy needs --out")
+	f.StringVar(&o.ServerRoots, "xds-ca", "", "file of the proxy's machine with the authorities that sign the certificates of servers (default that of --ca)")
+	f.StringVar(&o.ServerName, "xds-name", "", "name, address or URI that a server has in its certificate (default the host of an --xds-address)")
+	f.StringVar(&flags.out, "out", "", "directory of the proxy's machine into which envoy.yaml is written, and beside it the files that make Envoy read certificates again when they are replaced; it stays there")
 	f.StringVar(&o.AdminAddress, "admin-address", bootstrap.DefaultAdminAddress, `host:port of Envoy's own interface, which can stop the proxy; "off" for none`)
 	f.StringVar(&o.Cluster, "cluster", "", "service that the proxy counts as in statistics (default NAME.NAMESPACE)")
 	f.StringVar(&o.Locality, "locality", "", "where the proxy runs: region/zone/subzone")
@@ -74,12 +87,22 @@ GRPC_XDS_BOOTSTRAP, and call services as xds:///HOST:PORT.`,
 
 func printBootstrap(env *environment, flags bootstrapFlags, o bootstrap.Options, deltaGiven bool) error {
 	faults := flags.complete(&o, deltaGiven)
+	if flags.out != "" {
+		out, err := filepath.Abs(flags.out)
+		if err != nil {
+			return dataError{fmt.Errorf("--out: %w", err)}
+		}
+		o.TLSDir = out
+	}
 	text, err := render(o)
 	for _, fault := range config.Faults(err) {
 		faults = multierror.Append(faults, byFlag(fault))
 	}
 	if err := faults.ErrorOrNil(); err != nil {
 		return usageError{err}
+	}
+	if flags.out != "" {
+		return writeBootstrap(env, o, text)
 	}
 	if o.Type == discovery.Proxyless && len(o.XDSAddresses) > 1 {
 		env.warn([]string{"a program in Go that was at the second --xds-address may miss changes once the first is back: give it one name that leads to all servers"})
@@ -88,11 +111,33 @@ func printBootstrap(env *environment, flags bootstrapFlags, o bootstrap.Options,
 	return err
 }
 
+// writeBootstrap writes the bootstrap of an Envoy and the files beside it.
+func writeBootstrap(env *environment, o bootstrap.Options, text []byte) error {
+	files, err := bootstrap.TLSFiles(o)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(o.TLSDir, 0o755); err != nil {
+		return dataError{fmt.Errorf("--out: %w", err)}
+	}
+	file := filepath.Join(o.TLSDir, "envoy.yaml")
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(o.TLSDir, name), content, 0o644); err != nil {
+			return dataError{fmt.Errorf("--out: %w", err)}
+		}
+	}
+	if err := os.WriteFile(file, text, 0o644); err != nil {
+		return dataError{fmt.Errorf("--out: %w", err)}
+	}
+	fmt.Fprintf(env.stderr, "Start the proxy with envoy -c %s.\n", file)
+	return nil
+}
+
 // byFlag names the option that a fault begins with as its flag.
 func byFlag(fault error) error {
 	for option, flag := range map[string]string{
 		"ip": "--ip", "name": "--name", "namespace": "--namespace", "interception mode": "--interception", "locality": "--locality", "self discovery": "--self-discovery",
-		"xds address": "--xds-address", "admin address": "--admin-address", "cert": "--cert", "key": "--key", "ca": "--ca",
+		"out": "--out", "xds ca": "--xds-ca", "tls": "--tls", "xds address": "--xds-address", "admin address": "--admin-address", "cert": "--cert", "key": "--key", "ca": "--ca",
 	} {
 		if rest, ok := strings.CutPrefix(fault.Error(), option); ok && (rest[0] == ':' || rest[0] == ' ') {
 			return errors.New(flag + rest)

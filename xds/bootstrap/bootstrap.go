@@ -45,9 +45,13 @@ func Build(o Options) (*bootstrapv3.Bootstrap, error) {
 	if err := o.validate(discovery.Sidecar, discovery.Router); err != nil {
 		return nil, err
 	}
+	transport, err := o.serverTLS()
+	if err != nil {
+		return nil, err
+	}
 	out := &bootstrapv3.Bootstrap{
 		Node:            o.node(),
-		StaticResources: &bootstrapv3.Bootstrap_StaticResources{Clusters: []*clusterv3.Cluster{o.xdsCluster()}},
+		StaticResources: &bootstrapv3.Bootstrap_StaticResources{Clusters: []*clusterv3.Cluster{o.xdsCluster(transport)}},
 		DynamicResources: &bootstrapv3.Bootstrap_DynamicResources{
 			AdsConfig: o.adsConfig(),
 			CdsConfig: envoy.ADS(),
@@ -163,7 +167,7 @@ func (o Options) adsConfig() *corev3.ApiConfigSource {
 
 // xdsCluster is the control plane: by the addresses of its servers, or by names
 // all of whose addresses are servers.
-func (o Options) xdsCluster() *clusterv3.Cluster {
+func (o Options) xdsCluster(transport *corev3.TransportSocket) *clusterv3.Cluster {
 	var endpoints []envoy.Endpoint
 	kind := envoy.Static
 	for _, address := range o.XDSAddresses {
@@ -180,6 +184,7 @@ func (o Options) xdsCluster() *clusterv3.Cluster {
 		Name:           XDSClusterName,
 		Type:           kind,
 		ConnectTimeout: o.ConnectTimeout,
+		Transport:      transport,
 		DNS:            envoy.DNSOptions{Family: envoy.DNSAll},
 		Endpoints:      []envoy.Endpoints{{Endpoints: endpoints}},
 		LoadBalancer:   envoy.LoadBalancer{Policy: envoy.RoundRobin},

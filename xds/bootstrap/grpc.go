@@ -19,7 +19,26 @@ type grpcBootstrap struct {
 	Servers        []grpcServer    `json:"xds_servers"`
 	Node           json.RawMessage `json:"node"`
 	ServerListener string          `json:"server_listener_resource_name_template"`
+	// Providers are the certificates that the library reads, and reads again when they are
+	// replaced.
+	Providers map[string]grpcProvider `json:"certificate_providers,omitempty"`
 }
+
+type grpcProvider struct {
+	Plugin string    `json:"plugin_name"`
+	Config grpcFiles `json:"config"`
+}
+
+// grpcFiles are files of PEM, also of the credentials of type tls (gRPC proposal A65).
+type grpcFiles struct {
+	Certificate string `json:"certificate_file"`
+	Key         string `json:"private_key_file"`
+	Roots       string `json:"ca_certificate_file"`
+	Refresh     string `json:"refresh_interval"`
+}
+
+// grpcRefresh is how often the library looks at the files.
+const grpcRefresh = "10s"
 
 type grpcServer struct {
 	URI         string      `json:"server_uri"`
@@ -28,7 +47,8 @@ type grpcServer struct {
 }
 
 type grpcCreds struct {
-	Type string `json:"type"`
+	Type   string     `json:"type"`
+	Config *grpcFiles `json:"config,omitempty"`
 }
 
 // GRPC renders, in JSON, the bootstrap of a gRPC client or server of options of type
@@ -48,16 +68,26 @@ func GRPC(o Options) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("render the node: %w", err)
 	}
+	credentials := grpcCreds{Type: "insecure"}
+	var providers map[string]grpcProvider
+	if o.TLS {
+		files := grpcFiles{o.Certificate.Chain, o.Certificate.Key, o.serverRoots(), grpcRefresh}
+		credentials = grpcCreds{"tls", &files}
+		own := files
+		own.Roots = o.Certificate.Roots
+		providers = map[string]grpcProvider{"default": {"file_watcher", own}}
+	}
 	var servers []grpcServer
 	for _, address := range o.XDSAddresses {
 		servers = append(servers, grpcServer{
-			URI: grpcTarget(address), Credentials: []grpcCreds{{Type: "insecure"}}, Features: []string{"xds_v3"},
+			URI: grpcTarget(address), Credentials: []grpcCreds{credentials}, Features: []string{"xds_v3"},
 		})
 	}
 	out, err := json.MarshalIndent(grpcBootstrap{
 		Servers:        servers,
 		Node:           node,
 		ServerListener: envoy.GRPCServerListenerPrefix + "%s",
+		Providers:      providers,
 	}, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("render the bootstrap: %w", err)

@@ -78,6 +78,12 @@ type Options struct {
 	// Certificate is the proxy's own, in files of its machine that it reads and watches
 	// itself: all of them, by absolute paths, or none.
 	Certificate discovery.CertificateFiles
+	// TLS has the proxy connect to the control plane over TLS, with its Certificate. The server
+	// shows a certificate of the authorities in the file ServerRoots (those of Certificate
+	// where it is empty), for ServerName, or, where that is empty, for one of the hosts of
+	// XDSAddresses. An Envoy reads TLSFiles, which stand in the directory TLSDir.
+	TLS                             bool
+	ServerRoots, ServerName, TLSDir string
 	// SystemRoots is the file of the authorities that the proxy's machine trusts, by an
 	// absolute path; empty leaves it to the server.
 	SystemRoots string
@@ -153,6 +159,7 @@ func (o Options) validate(types ...discovery.ProxyType) error {
 			fault("%s %q: must be an absolute path, of the proxy's machine", file.option, file.path)
 		}
 	}
+	o.validateTLS(o.Type == discovery.Proxyless, fault)
 	if o.SystemRoots != "" && !path.IsAbs(o.SystemRoots) {
 		fault("system roots %q: must be an absolute path, of the proxy's machine", o.SystemRoots)
 	}
@@ -183,6 +190,11 @@ func orList(types []discovery.ProxyType) string {
 		words[i] = string(t)
 	}
 	return strings.Join(words, " or ")
+}
+
+func isIP(host string) bool {
+	_, err := netip.ParseAddr(host)
+	return err == nil
 }
 
 // nodePart checks a part of the node's id, whose parts "~" separates.

@@ -1,0 +1,155 @@
+package bootstrap
+
+import (
+	"fmt"
+	"path"
+	"slices"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/names"
+)
+
+// The files of TLSFiles, in Options.TLSDir, and the secrets in them.
+const (
+	CertificateFile, RootsFile   = "xds-certificate.yaml", "xds-roots.yaml"
+	certificateName, rootsSecret = "xds-certificate", "xds-roots"
+)
+
+// TLSFiles are the files that an Envoy with Options.TLS reads beside its bootstrap, by their
+// names: Envoy reads a certificate anew when it is replaced only if a file of secrets names it.
+// Their texts are empty without TLS.
+func TLSFiles(o Options) (map[string][]byte, error) {
+	if !o.TLS {
+		return nil, nil
+	}
+	file := func(path string) *corev3.DataSource {
+		return &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: path}}
+	}
+	watched := func(file string) *corev3.WatchedDirectory { return &corev3.WatchedDirectory{Path: path.Dir(file)} }
+	out := map[string][]byte{}
+	for name, secret := range map[string]*tlsv3.Secret{
+		CertificateFile: {Name: certificateName, Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{
+			CertificateChain: file(o.Certificate.Chain), PrivateKey: file(o.Certificate.Key), WatchedDirectory: watched(o.Certificate.Chain),
+		}}},
+		RootsFile: {Name: rootsSecret, Type: &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{
+			TrustedCa: file(o.serverRoots()), WatchedDirectory: watched(o.serverRoots()),
+		}}},
+	} {
+		text, err := secretsFile(secret)
+		if err != nil {
+			return nil, err
+		}
+		out[name] = text
+	}
+	return out, nil
+}
+
+// secretsFile is the file by which an Envoy is given a secret.
+func secretsFile(secret *tlsv3.Secret) ([]byte, error) {
+	packed, err := anypb.New(secret)
+	if err != nil {
+		return nil, fmt.Errorf("render a secret: %w", err)
+	}
+	raw, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(&discoveryv3.DiscoveryResponse{Resources: []*anypb.Any{packed}})
+	if err != nil {
+		return nil, fmt.Errorf("render a secret: %w", err)
+	}
+	return config.JSONToYAML(raw)
+}
+
+// serverRoots is the file of the authorities that sign the certificates of servers.
+func (o Options) serverRoots() string {
+	if o.ServerRoots != "" {
+		return o.ServerRoots
+	}
+	return o.Certificate.Roots
+}
+
+// serverNames are the names one of which the certificate of a server must have.
+func (o Options) serverNames() []string {
+	if o.ServerName != "" {
+		return []string{o.ServerName}
+	}
+	var out []string
+	for _, address := range o.XDSAddresses {
+		if host, _, err := hostPort(address); err == nil && !slices.Contains(out, host) {
+			out = append(out, host)
+		}
+	}
+	return out
+}
+
+// sni is the name by which servers are asked for: none, if it is an address.
+func (o Options) sni() string {
+	for _, name := range o.serverNames() {
+		if !isIP(name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// serverTLS is the transport of the connection to the control plane; nil without TLS.
+func (o Options) serverTLS() (*corev3.TransportSocket, error) {
+	if !o.TLS {
+		return nil, nil
+	}
+	from := func(name, file string) *tlsv3.SdsSecretConfig {
+		return &tlsv3.SdsSecretConfig{Name: name, SdsConfig: &corev3.ConfigSource{
+			ResourceApiVersion:    corev3.ApiVersion_V3,
+			ConfigSourceSpecifier: &corev3.ConfigSource_PathConfigSource{PathConfigSource: &corev3.PathConfigSource{Path: path.Join(o.TLSDir, file)}},
+		}}
+	}
+	// The names are judged as those of every socket are.
+	socket := envoy.UpstreamTLS(envoy.UpstreamTLSOptions{SNI: o.sni(), TLSOptions: envoy.TLSOptions{
+		ALPN: []string{"h2"}, MinVersion: envoy.TLSv1_2, MaxVersion: envoy.TLSv1_3, Certificates: []string{certificateName},
+		Peer: &envoy.PeerValidation{Roots: rootsSecret, SubjectAltNames: o.serverNames()},
+	}})
+	var context tlsv3.UpstreamTlsContext
+	if err := socket.GetTypedConfig().UnmarshalTo(&context); err != nil {
+		return nil, fmt.Errorf("the transport to the control plane: %w", err)
+	}
+	common := context.GetCommonTlsContext()
+	common.TlsCertificateSdsSecretConfigs = []*tlsv3.SdsSecretConfig{from(certificateName, CertificateFile)}
+	common.GetCombinedValidationContext().ValidationContextSdsSecretConfig = from(rootsSecret, RootsFile)
+	packed := &anypb.Any{}
+	if err := anypb.MarshalFrom(packed, &context, proto.MarshalOptions{Deterministic: true}); err != nil {
+		return nil, fmt.Errorf("the transport to the control plane: %w", err)
+	}
+	socket.ConfigType = &corev3.TransportSocket_TypedConfig{TypedConfig: packed}
+	return socket, nil
+}
+
+// validateTLS names what is wrong with the options of TLS.
+func (o Options) validateTLS(proxyless bool, fault func(format string, args ...any)) {
+	for _, file := range []struct{ option, path string }{{"out", o.TLSDir}, {"xds ca", o.ServerRoots}} {
+		if file.path != "" && !path.IsAbs(file.path) {
+			fault("%s %q: must be an absolute path, of the proxy's machine", file.option, file.path)
+		}
+	}
+	if !o.TLS {
+		if o.ServerRoots != "" || o.ServerName != "" {
+			fault("tls: is needed for --xds-ca and --xds-name, which are about TLS")
+		}
+		return
+	}
+	if o.Certificate.Chain == "" {
+		fault("tls: needs the proxy's certificate: name cert, key and ca")
+	}
+	if o.TLSDir == "" && !proxyless {
+		fault("tls: needs a directory for the files that Envoy watches: name it with --out")
+	}
+	for _, address := range o.XDSAddresses {
+		if names.IsUnix(address) {
+			fault("xds address %q: a unix socket has no TLS", address)
+		}
+	}
+}
