@@ -97,11 +97,16 @@ func (s *Server) apply(c *call) error {
 	return nil
 }
 
-// ofSources returns an error for each operation on an object of another source.
+// ofSources returns an error for each operation on an object of another source, or on one
+// that is for servers alone.
 func (b *batchCall) ofSources() error {
 	var found *multierror.Error
 	for i, op := range b.ops {
-		if err := b.server.allowed(op); err != nil {
+		err := b.server.allowed(op)
+		if err == nil {
+			err = b.server.unreserved(b.call.r, op)
+		}
+		if err != nil {
 			found = multierror.Append(found, &storage.OpError{Index: i, Err: err})
 		}
 	}

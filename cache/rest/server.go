@@ -106,6 +106,10 @@ type Options struct {
 	// Permit returns why the store may not be given an operation, nil if it may: the object
 	// is of another source of Cache. Nil permits all operations.
 	Permit func(op storage.Op) error
+	// Reserved returns why an operation is for servers alone, nil if it is not; stored is the
+	// object of the store, nil for none. A deletion is then done over Socket alone. Nil
+	// reserves nothing.
+	Reserved func(op storage.Op, stored *config.Config) error
 	// Place tells where the object of a key stands in the first source other than the
 	// store that has one, "" if that is not known; nil for never.
 	Place func(key config.Key) string
@@ -161,6 +165,7 @@ type Server struct {
 	previewer     Previewer
 	sealer        Sealer
 	permit        func(op storage.Op) error
+	reserved      func(op storage.Op, stored *config.Config) error
 	place         func(key config.Key) string
 	hosts         []string
 	certifies     func(host string) bool
@@ -214,7 +219,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		store: o.Store, cache: o.Cache, history: o.History, schemas: o.Store.Schemas(),
 		authenticator: o.Authenticator, authorizer: o.Authorizer, socket: o.Socket, id: uuid.NewString(),
-		advisor: o.Advisor, previewer: o.Previewer, sealer: o.Sealer, permit: o.Permit, place: o.Place, several: several, checks: o.Checks, version: o.Version, bookmarks: o.BookmarkInterval, logger: o.Logger,
+		advisor: o.Advisor, previewer: o.Previewer, sealer: o.Sealer, permit: o.Permit, reserved: o.Reserved, place: o.Place, several: several, checks: o.Checks, version: o.Version, bookmarks: o.BookmarkInterval, logger: o.Logger,
 		acceptUnserved: o.AcceptUnserved, certifies: o.Certifies,
 		mux: http.NewServeMux(), origin: http.NewCrossOriginProtection(), budget: newBudget(),
 	}

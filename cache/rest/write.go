@@ -127,6 +127,9 @@ func (s *Server) one(c *call, trial *rehearsal, op storage.Op) (string, error) {
 	if err := s.allowed(op); err != nil {
 		return "", err
 	}
+	if err := s.unreserved(c.r, op); err != nil {
+		return "", err
+	}
 	op, learnt := s.asStored(c.r.Context(), op)
 	op.KeepSpec = s.keepSpec(op)
 	op, err := s.sealed(c.r.Context(), op, trial != nil)

@@ -98,6 +98,18 @@ func columnsOf(kind config.GroupVersionKind) []column {
 			detail("WORKLOADS", func(s spec) string { return strconv.Itoa(len(s.Workloads)) }),
 			detail("USERS", func(s spec) string { return strconv.FormatBool(s.Users != nil) }),
 		}
+	case schema.RevokedIdentity:
+		type spec = *access.RevokedIdentity
+		return []column{
+			show("SERVICE-ACCOUNT", func(s spec, _ bool) string { return s.ServiceAccount }),
+			show("BEFORE", func(s spec, _ bool) string {
+				if s.Before == nil {
+					return "all"
+				}
+				return s.Before.UTC().Format(time.RFC3339)
+			}),
+			detail("REASON", func(s spec) string { return s.Reason }),
+		}
 	case schema.ProxyConfig, schema.Telemetry, schema.WasmPlugin:
 		return extensionColumns(kind)
 	}

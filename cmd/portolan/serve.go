@@ -22,6 +22,7 @@ type serveFlags struct {
 	apiSocket  string
 	meshConfig string
 	sealingKey string
+	authority  authorityFlags
 	embedded   embeddedStore
 	external   externalStore
 	consul     consulRegistry
@@ -76,6 +77,7 @@ A second signal ends the server at once.`,
 	f.StringVar(&o.apiSocket, "api-socket", "", "unix socket on which the config API listens too, for this user alone; snapshots of the store, and changes of it as such, are answered only there (default api.sock in --data-dir, and none with --etcd-endpoints)")
 	f.StringVar(&o.meshConfig, "mesh-config", "", "file with a MeshConfig in YAML; Istio's defaults without one")
 	f.StringVar(&o.sealingKey, "sealing-key", "", "file with the keys that seal secrets in the store, for this user alone; made when the first secret of the store comes (default sealing.key in --data-dir, and none with --etcd-endpoints: secrets are refused)")
+	o.authority.register(f)
 	o.embedded.register(f)
 	o.external.register(f)
 	o.consul.register(f)
@@ -114,6 +116,7 @@ func (o *serveFlags) validate(given func(flag string) bool) error {
 		o.external.exclude(given, add)
 	}
 	o.embedded.validate(given, add)
+	o.authority.validate(add)
 	o.backup.validate(given, add)
 	o.addresses.validate(add)
 	o.lifecycle.validate(add)
@@ -191,6 +194,7 @@ func (o *serveFlags) options(env *environment) (serve.Options, error) {
 	} else {
 		options.Embedded = o.embedded.embedded()
 	}
+	o.authority.apply(&options)
 	o.backup.apply(&options)
 	o.addresses.apply(&options)
 	o.consul.apply(&options)

@@ -34,10 +34,11 @@ var (
 	JoinToken             = config.GroupVersionKind{Group: portolanGroup, Version: "v1", Kind: "JoinToken"}
 	TokenIssuer           = config.GroupVersionKind{Group: portolanGroup, Version: "v1", Kind: "TokenIssuer"}
 	WasmPlugin            = config.GroupVersionKind{Group: extensionsGroup, Version: "v1alpha1", Kind: "WasmPlugin"}
+	RevokedIdentity       = config.GroupVersionKind{Group: portolanGroup, Version: "v1", Kind: "RevokedIdentity"}
 )
 
-// Pilot returns the kinds that configure the mesh, in the order of their groups
-// and names.
+// Pilot returns the kinds that configure the mesh and say who may come in, in the order of
+// their groups and names.
 func Pilot() Set {
 	return NewSet(
 		secretKind(),
@@ -45,7 +46,7 @@ func Pilot() Set {
 		virtualService(), workloadEntry(), workloadGroup(),
 		authorizationPolicy(), peerAuthentication(), requestAuthentication(),
 		telemetry(), wasmPlugin(),
-		joinToken(), tokenIssuer(),
+		joinToken(), tokenIssuer(), revokedIdentity(),
 	)
 }
 

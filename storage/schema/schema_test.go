@@ -41,6 +41,7 @@ func TestPilotServesTheNamesAndVersionsOfIstio(t *testing.T) {
 		{"extensions.istio.io", "WasmPlugin", "wasmplugins", "wasmplugin", "", "v1alpha1"},
 		{"portolan.io", "JoinToken", "jointokens", "jointoken", "", "v1"},
 		{"portolan.io", "TokenIssuer", "tokenissuers", "tokenissuer", "", "v1"},
+		{"portolan.io", "RevokedIdentity", "revokedidentities", "revokedidentity", "ri", "v1"},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("kinds (-want +got):\n%s", d)

@@ -13,6 +13,9 @@ import (
 const (
 	Opaque = "Opaque"
 	TLS    = "kubernetes.io/tls"
+	// CertificateAuthority is the type of the secret that has the keys of the mesh's
+	// certificate authority. Servers alone write it, and no proxy is given it.
+	CertificateAuthority = "portolan.io/certificate-authority"
 )
 
 // Spec is the content of a Secret. It stands at the top level of the document.
@@ -137,12 +140,12 @@ func (s *Spec) Revoked() (name string, ok bool) {
 	return "", false
 }
 
-// has says whether a sealed secret has an entry.
+// has says whether a sealed secret has an entry for proxies.
 func (s *Spec) has(name string) bool {
-	return s.Sealed != nil && slices.ContainsFunc(s.Sealed.Entries, func(e Entry) bool { return e.Name == name })
+	return s.Sealed != nil && s.Type != CertificateAuthority && slices.ContainsFunc(s.Sealed.Entries, func(e Entry) bool { return e.Name == name })
 }
 
-// certifies says whether an entry of a sealed secret has a certificate.
+// certifies says whether an entry of a sealed secret has a certificate for proxies.
 func (s *Spec) certifies(name string) bool {
-	return s.Sealed != nil && slices.ContainsFunc(s.Sealed.Certificates, func(c Certificate) bool { return c.Entry == name })
+	return s.Sealed != nil && s.Type != CertificateAuthority && slices.ContainsFunc(s.Sealed.Certificates, func(c Certificate) bool { return c.Entry == name })
 }

@@ -30,6 +30,8 @@ type Options struct {
 	Members      Members
 	// Sealing is nil for a server without secrets.
 	Sealing Sealing
+	// Authority is nil for a server without one.
+	Authority Authority
 }
 
 // Register adds the paths to a config API that does not serve yet. Paths that read the
@@ -52,6 +54,10 @@ func Register(api *rest.Server, o Options) {
 		endpoint(api, SealingKeysPath, methods{http.MethodGet: api.Private(o.sealingKeys), http.MethodPost: api.Private(o.addSealingKeys)})
 		endpoint(api, ResealPath, methods{http.MethodPost: api.Private(o.reseal)})
 		endpoint(api, SecretDataPath, methods{http.MethodGet: api.Private(o.secretData)})
+	}
+	if o.Authority != nil {
+		endpoint(api, AuthorityPath, methods{http.MethodGet: o.authorityStatus, http.MethodPost: api.Private(o.beginAuthority)})
+		endpoint(api, RotationPath, methods{http.MethodPost: api.Private(o.rotate)})
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 func (s *server) maintenance() maintenance.Options {
 	o := maintenance.Options{
 		Status: &reporter{s}, Snapshots: snapshots{s.store.client},
-		Quarantine: quarantine{s}, Format: formatter{s}, Sealing: s.secrets,
+		Quarantine: quarantine{s}, Format: formatter{s}, Sealing: s.secrets, Authority: s.certificates.authority,
 	}
 	if s.store.keeper != nil {
 		o.Compactor, o.Defragmenter = caretaker{s.store.keeper}, caretaker{s.store.keeper}

@@ -9,6 +9,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/mcp"
 	"github.com/portolan-mesh/portolan/discovery/consul"
 	"github.com/portolan-mesh/portolan/discovery/filesd"
+	"github.com/portolan-mesh/portolan/discovery/identity/authority"
 	"github.com/portolan-mesh/portolan/storage/address"
 	"github.com/portolan-mesh/portolan/storage/etcd/backup"
 	"github.com/portolan-mesh/portolan/storage/etcd/dial"
@@ -66,6 +67,12 @@ type Options struct {
 	// yet. Empty stands for sealing.key in the directory of an embedded store, and for none
 	// with another store.
 	SealingKey string
+
+	// Authority are the files of an operator's certificate authority; nil for one whose keys
+	// are in the store. MaxCertificateLife bounds the certificates that it signs; 0 stands
+	// for authority.DefaultMaxLife.
+	Authority          *authority.Files
+	MaxCertificateLife time.Duration
 
 	// Consul is the registry of Consul; nil for none. The server fills in XDS, Worker,
 	// Memory, Registerer and Logger.

@@ -40,28 +40,29 @@ type server struct {
 	logger  *slog.Logger
 	metrics *prometheus.Registry
 
-	store       *openedStore
-	configs     *etcd.Store
-	secrets     secrets
-	tokens      *join.Tokens
-	keys        *jwks.Fetcher
-	issuers     *oidc.Verifier
-	proof       identity.Proof // of who asks for a first certificate
-	worker      *cache.Worker
-	mirror      *mirror.Cache
-	source      configCache    // what everything is served from
-	sources     *sources.Cache // likewise, where there are directories; else nil
-	statusCache *statuses.Cache
-	registry    *aggregate.Registry
-	xds         *xds.DiscoveryServer
-	proxies     *proxyPort
-	security    *security
-	verdicts    *verdict.Keeper
-	beside      *progress.Beside
-	reporter    *progress.Reporter
-	remember    *rememberer
-	jobs        *jobs
-	api         *rest.Server
+	store        *openedStore
+	configs      *etcd.Store
+	secrets      secrets
+	tokens       *join.Tokens
+	keys         *jwks.Fetcher
+	issuers      *oidc.Verifier
+	proof        identity.Proof // of who asks for a first certificate
+	certificates certificates   // by which workloads prove who they are
+	worker       *cache.Worker
+	mirror       *mirror.Cache
+	source       configCache    // what everything is served from
+	sources      *sources.Cache // likewise, where there are directories; else nil
+	statusCache  *statuses.Cache
+	registry     *aggregate.Registry
+	xds          *xds.DiscoveryServer
+	proxies      *proxyPort
+	security     *security
+	verdicts     *verdict.Keeper
+	beside       *progress.Beside
+	reporter     *progress.Reporter
+	remember     *rememberer
+	jobs         *jobs
+	api          *rest.Server
 
 	// What registries contribute: their readiness, their statuses.
 	checks   []rest.Check
@@ -75,7 +76,7 @@ func newServer(store *openedStore, proxies *proxyPort, security *security, o Opt
 		statuses: map[discovery.Provider]func() any{},
 	}
 	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), security)
-	for _, add := range []func() error{s.addStorage, s.addProofs, s.addCache, s.addXDS, s.addRegistries, s.addProgress, s.addJobs, s.addAPI} {
+	for _, add := range []func() error{s.addStorage, s.addProofs, s.addAuthority, s.addCache, s.addXDS, s.addRegistries, s.addProgress, s.addJobs, s.addAPI} {
 		if err := add(); err != nil {
 			return nil, err
 		}
@@ -165,7 +166,7 @@ func (s *server) addAPI() (err error) {
 	checks = append(checks, rest.Check{Name: "replicas", Degraded: s.beside.Degraded})
 	permit, place := s.besideStore()
 	s.api, err = rest.New(rest.Options{
-		Permit: permit, Place: place, Store: s.configs, Sealer: s.sealers(), Cache: s.statusCache, History: s.configs, Advisor: s.verdicts, Previewer: previewer{s}, Checks: append(checks, rest.Check{Name: "xds", Ready: s.xds.Ready}),
+		Permit: permit, Place: place, Reserved: s.reserved, Store: s.configs, Sealer: s.sealers(), Cache: s.statusCache, History: s.configs, Advisor: s.verdicts, Previewer: previewer{s}, Checks: append(checks, rest.Check{Name: "xds", Ready: s.xds.Ready}),
 		MaxWatches: s.o.MaxWatches, WatchMemory: s.o.WatchMemory, Socket: s.o.APISocket, Hosts: s.o.TLS.Names, Certifies: s.security.certifies,
 		Registry: s.metrics, Version: s.o.Version, Logger: s.logger,
 		AcceptUnserved: s.o.AcceptUnserved,
@@ -184,6 +185,7 @@ func (s *server) addAPI() (err error) {
 	s.api.Endpoint(SourceObjectsPath, s.serveSourceObjects)
 	maintenance.Register(s.api, s.maintenance())
 	s.tokens.Register(s.api)
+	s.certificates.issuer.Serve(s.api)
 	for provider, status := range s.statuses {
 		s.api.Handle(StatusPath(provider), serveStatus(status))
 	}
@@ -238,6 +240,7 @@ func (s *server) run(asked context.Context, api, private net.Listener) error {
 	group.Go(func() error { return s.jobs.run(ctx) })
 	group.Go(func() error { return s.keys.Run(ctx) })
 	group.Go(func() error { return s.reporter.Run(ctx) })
+	group.Go(func() error { return s.certificates.run(ctx) })
 	if s.sources != nil && s.o.Addresses.Enabled() {
 		group.Go(func() error { return newClaimer(s.configs, s.source, s.logger).run(ctx) })
 	}

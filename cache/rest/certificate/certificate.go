@@ -1,0 +1,46 @@
+// Package certificate has the shapes by which a workload gets a certificate over the config
+// API.
+package certificate
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Path takes a POST of a Request, and answers with a Certificate. Who sends it proves who it
+// is by a credential, "Authorization: Bearer CREDENTIAL", or by a client certificate that is
+// still valid, which is renewed.
+const Path = "/apis/portolan.io/v1/certificates"
+
+// The kinds of the shapes.
+const (
+	APIVersion  = "portolan.io/v1"
+	RequestKind = "CertificateRequest"
+	Kind        = "Certificate"
+)
+
+// Request asks for a certificate.
+type Request struct {
+	metav1.TypeMeta `json:",inline"`
+	// CSR is a certificate signing request in PEM. It names nobody, or the identity that
+	// its sender proves.
+	CSR string `json:"csr"`
+	// TTL is how long the certificate is to be valid, such as 24h; empty for the default of
+	// the server.
+	TTL string `json:"ttl,omitempty"`
+}
+
+// Certificate is the answer.
+type Certificate struct {
+	metav1.TypeMeta `json:",inline"`
+	// Identity is that of the certificate, spiffe://...
+	Identity string `json:"identity"`
+	Serial   string `json:"serial"`
+	// Chain is the certificate and what leads from it to a root, in PEM.
+	Chain string `json:"chain"`
+	// Roots are all roots to trust, in PEM. They change while a root is replaced.
+	Roots     string    `json:"roots"`
+	NotBefore time.Time `json:"notBefore"`
+	NotAfter  time.Time `json:"notAfter"`
+}

@@ -1,0 +1,36 @@
+package client
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
+)
+
+// AuthorityStatus returns what signs the certificates of the mesh, and which roots are
+// trusted.
+func (c *Client) AuthorityStatus(ctx context.Context) (*maintenance.AuthorityStatus, error) {
+	out := &maintenance.AuthorityStatus{}
+	if err := c.JSON(ctx, maintenance.AuthorityPath, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// RotateAuthority does a step of a rotation of the root.
+func (c *Client) RotateAuthority(ctx context.Context, step string, force bool) (*maintenance.AuthorityStatus, error) {
+	out := &maintenance.AuthorityStatus{}
+	if _, err := c.do(ctx, request{method: http.MethodPost, path: maintenance.RotationPath, body: maintenance.RotationStep{Step: step, Force: force}}, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// BeginAuthority makes the root of a mesh that has none.
+func (c *Client) BeginAuthority(ctx context.Context) (*maintenance.AuthorityStatus, error) {
+	out := &maintenance.AuthorityStatus{}
+	if _, err := c.do(ctx, request{method: http.MethodPost, path: maintenance.AuthorityPath}, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}

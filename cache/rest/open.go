@@ -1,0 +1,21 @@
+package rest
+
+import (
+	"fmt"
+	"net/http"
+)
+
+// Open serves a further path as Endpoint does, for callers who prove who they are to the
+// endpoint itself: it asks neither Options.Authenticator nor Options.Authorizer. It answers
+// over TLS and to this machine alone.
+func (s *Server) Open(pattern string, answer EndpointFunc) {
+	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		s.serve(w, r, func(c *call) error {
+			if r.TLS == nil && !fromThisMachine(r) {
+				return forbidden(fmt.Sprintf("%s is answered over TLS alone", r.URL.Path))
+			}
+			c.is(Identity{})
+			return answer(c.w, c.r)
+		})
+	})
+}

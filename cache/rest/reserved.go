@@ -1,0 +1,24 @@
+package rest
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/portolan-mesh/portolan/storage"
+)
+
+// unreserved returns why a request may not do an operation that is for servers alone; nil if
+// the operation is not, or deletes an object for the user of the server.
+func (s *Server) unreserved(r *http.Request, op storage.Op) error {
+	if s.reserved == nil {
+		return nil
+	}
+	err := s.reserved(op, s.cache.Snapshot().Stored(op.Target()))
+	switch {
+	case err == nil, op.Verb == storage.Delete && overSocket(r):
+		return nil
+	case op.Verb == storage.Delete && s.socket != "":
+		return fmt.Errorf("%w: delete it on the unix socket %s alone, which the user who runs the server can open", err, s.socket)
+	}
+	return err
+}

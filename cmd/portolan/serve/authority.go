@@ -1,0 +1,75 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/discovery/identity"
+	"github.com/portolan-mesh/portolan/discovery/identity/authority"
+	"github.com/portolan-mesh/portolan/discovery/identity/issue"
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/secret"
+)
+
+// certificates is the certificate authority of the mesh, and who gives out what it signs.
+type certificates struct {
+	authority *authority.Authority
+	issuer    *issue.Issuer
+}
+
+// addAuthority makes the certificate authority.
+func (s *server) addAuthority() (err error) {
+	s.certificates.authority, err = authority.New(authority.Options{
+		TrustDomain: s.o.Mesh.GetTrustDomain(), RootNamespace: s.o.Mesh.GetRootNamespace(), Files: s.o.Authority,
+		Store: s.configs, Sealer: s.secrets.sealer, Snapshot: func() *cache.Snapshot { return s.mirror.Snapshot() },
+		MaxLife: s.o.MaxCertificateLife, Logger: s.logger,
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.metrics.Register(s.certificates.authority); err != nil {
+		return err
+	}
+	s.certificates.issuer, err = issue.New(issue.Options{
+		Authority: s.certificates.authority, Proofs: identity.Proofs{s.proof}, Notes: s.configs, Registerer: s.metrics, Logger: s.logger,
+	})
+	if err != nil {
+		return err
+	}
+	s.checks = append(s.checks, rest.Check{Name: "certificate authority", Degraded: s.certificates.authority.Degraded})
+	s.certificates.issuer.Register(s.proxies.grpc)
+	return nil
+}
+
+// run follows the authority's files, and writes the audit, until ctx ends.
+func (c certificates) run(ctx context.Context) error {
+	done := make(chan error, 1)
+	go func() { done <- c.authority.Run(ctx) }()
+	err := c.issuer.Run(ctx)
+	if failed := <-done; err == nil {
+		err = failed
+	}
+	return err
+}
+
+// reserved says that the keys of the authority are written by servers alone.
+func (s *server) reserved(op storage.Op, stored *config.Config) error {
+	if op.Target().Kind.Kind != schema.Secret.Kind || !isAuthority(op.Config) && !isAuthority(stored) &&
+		op.Target() != (config.Key{Kind: schema.Secret, Namespace: s.o.Mesh.GetRootNamespace(), Name: authority.SecretName}) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s has the keys of the mesh's certificate authority, which servers alone write: see portolan ca", storage.ErrReadOnly, op.Target())
+}
+
+// isAuthority says whether an object is a secret of the authority's type.
+func isAuthority(object *config.Config) bool {
+	if object == nil {
+		return false
+	}
+	spec, ok := object.Spec.(*secret.Spec)
+	return ok && spec.Type == secret.CertificateAuthority
+}

@@ -1,0 +1,332 @@
+package authority
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/discovery/identity"
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/sealing"
+	"github.com/portolan-mesh/portolan/storage/secret"
+)
+
+// SecretName is the name of the Secret of the authority, in the root namespace of the mesh.
+const SecretName = "portolan-ca"
+
+// The lives of certificates: Istio's default and its longest, and the shortest that is of
+// use.
+const (
+	DefaultLife    = 24 * time.Hour
+	DefaultMaxLife = 90 * 24 * time.Hour
+	ShortestLife   = 5 * time.Second
+)
+
+// Options configure an Authority. All fields are required but for those that say otherwise.
+type Options struct {
+	// TrustDomain is that of all identities, and RootNamespace has the Secret.
+	TrustDomain, RootNamespace string
+	// Files are the operator's; nil for the Secret of the store.
+	Files *Files
+	// Store and Sealer keep the Secret.
+	Store  storage.ConfigStore
+	Sealer *sealing.Sealer
+	// Snapshot is that of the store's objects, nil before it is read.
+	Snapshot func() *cache.Snapshot
+	// MaxLife bounds the lives of certificates; 0 stands for DefaultMaxLife.
+	MaxLife time.Duration
+	// Now is the clock; nil for that of the system.
+	Now func() time.Time
+	// Logger may be nil; nothing is logged then.
+	Logger *slog.Logger
+}
+
+// Authority signs certificates. It may be used by several goroutines.
+type Authority struct {
+	o Options
+
+	mu sync.Mutex
+	// written is what this server wrote, until the snapshot shows it or something newer.
+	written *config.Config
+	// read is what was read last.
+	read reading
+	// files are the contents of the operator's files, which were read last.
+	files     map[string][]byte
+	fromFiles *material
+	fileFault error
+}
+
+// reading is what was made of a Secret by a ring of sealing keys.
+type reading struct {
+	object   *config.Config
+	ring     any // a pointer that differs whenever the ring does
+	material *material
+	err      error
+}
+
+// New returns an authority. The operator's files must be in order; the Secret is made when
+// it is needed first.
+func New(o Options) (*Authority, error) {
+	if o.MaxLife == 0 {
+		o.MaxLife = DefaultMaxLife
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	a := &Authority{o: o}
+	if o.Files != nil {
+		if err := a.readFiles(); err != nil {
+			return nil, err
+		}
+	}
+	return a, nil
+}
+
+// key is the key of the Secret.
+func (a *Authority) key() config.Key {
+	return config.Key{Kind: schema.Secret, Namespace: a.o.RootNamespace, Name: SecretName}
+}
+
+// errNone says that the Secret is not made yet.
+var errNone = fmt.Errorf("%w: there is no certificate authority yet: the first certificate makes one, or portolan ca init", storage.ErrNotFound)
+
+// errUnread says that the server cannot know yet.
+var errUnread = fmt.Errorf("%w: the configuration is not read yet", storage.ErrUnavailable)
+
+// current returns what signs now.
+func (a *Authority) current() (*material, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.o.Files != nil {
+		return a.fromFiles, nil
+	}
+	snapshot := a.o.Snapshot()
+	if snapshot == nil && a.written == nil {
+		return nil, errUnread
+	}
+	object := a.written
+	if object == nil || versionOf(object) <= snapshot.Revision() {
+		object, a.written = snapshot.Stored(a.key()), nil
+	}
+	if object == nil {
+		return nil, errNone
+	}
+	ring := a.o.Sealer.Keys()
+	if a.read.object != object || a.read.ring != any(ring) {
+		m, err := a.open(object)
+		a.read = reading{object, ring, m, err}
+	}
+	return a.read.material, a.read.err
+}
+
+// versionOf is the revision at which an object was written.
+func versionOf(object *config.Config) int64 {
+	n, err := strconv.ParseInt(object.ResourceVersion, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// open reads the Secret.
+func (a *Authority) open(object *config.Config) (*material, error) {
+	spec, ok := object.Spec.(*secret.Spec)
+	if !ok || spec.Type != secret.CertificateAuthority {
+		return nil, fmt.Errorf("%w: %s is a secret of another type than %s: delete it", storage.ErrUnavailable, object.Key(), secret.CertificateAuthority)
+	}
+	entries, err := a.o.Sealer.Open(object)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the certificate authority cannot be opened: %w: see portolan secret status", storage.ErrUnavailable, err)
+	}
+	m, err := parse(entries, a.o.Now())
+	if err != nil {
+		return nil, fmt.Errorf("%w: the certificate authority in %s is damaged: %w", storage.ErrUnavailable, object.Key(), err)
+	}
+	return m, nil
+}
+
+// Ensure makes the Secret unless there is one. If several servers do it at once one wins,
+// and all have its keys.
+func (a *Authority) Ensure(ctx context.Context) error {
+	_, err := a.ensured(ctx)
+	return err
+}
+
+func (a *Authority) ensured(ctx context.Context) (*material, error) {
+	m, err := a.current()
+	if !errors.Is(err, errNone) {
+		return m, err
+	}
+	if m, err = begun(a.o.TrustDomain, DefaultLife, a.o.Now()); err != nil {
+		return nil, err
+	}
+	object, err := a.sealed(ctx, m, nil)
+	if err != nil {
+		return nil, err
+	}
+	version, err := a.o.Store.Create(asAuthority(ctx, "the first root of the mesh"), object)
+	switch {
+	case err == nil:
+		a.o.Logger.Info("made the root of the mesh's certificate authority", "secret", a.key().String(), "subject", m.cert.Subject.String(), "ends", m.cert.NotAfter)
+		object.ResourceVersion = version
+	case errors.Is(err, storage.ErrExists): // another server was faster, or the cache is behind
+		if object, err = a.o.Store.Get(ctx, schema.Secret, SecretName, a.o.RootNamespace); err != nil {
+			return nil, err
+		}
+	default:
+		return nil, err
+	}
+	a.wrote(object)
+	return a.current()
+}
+
+// Ready says why nothing can be signed; nil if it can. That there is no root yet is no
+// reason.
+func (a *Authority) Ready() error {
+	if _, err := a.current(); err != nil && !errors.Is(err, errNone) {
+		return err
+	}
+	return nil
+}
+
+// sealed is the Secret of some material, in place of a stored one.
+func (a *Authority) sealed(ctx context.Context, m *material, stored *config.Config) (*config.Config, error) {
+	entries, err := m.entries()
+	if err != nil {
+		return nil, err
+	}
+	object := &config.Config{Meta: config.Meta{GroupVersionKind: schema.Secret, Namespace: a.o.RootNamespace, Name: SecretName}}
+	if stored != nil {
+		object = stored.Clone()
+	}
+	object.Spec = &secret.Spec{Type: secret.CertificateAuthority, Data: entries}
+	return a.o.Sealer.Seal(ctx, object, stored, false)
+}
+
+// wrote notes what the snapshot may not show yet.
+func (a *Authority) wrote(object *config.Config) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.written == nil || versionOf(a.written) < versionOf(object) {
+		a.written = object
+	}
+}
+
+// asAuthority says in the history who changes the Secret, unless somebody asked for it.
+func asAuthority(ctx context.Context, why string) context.Context {
+	if storage.OriginOf(ctx).User != "" {
+		return ctx
+	}
+	return storage.WithOrigin(ctx, storage.Origin{User: "portolan", Tool: "certificate authority", Message: why})
+}
+
+// attempts bounds how often a change is tried while others make theirs.
+const attempts = 5
+
+// change replaces the material by what f makes of it; nil for no change.
+func (a *Authority) change(ctx context.Context, why string, f func(*material) (*material, error)) error {
+	for attempt := 1; ; attempt++ {
+		stored, err := a.o.Store.Get(ctx, schema.Secret, SecretName, a.o.RootNamespace)
+		if errors.Is(err, storage.ErrNotFound) {
+			return errNone
+		}
+		if err != nil {
+			return err
+		}
+		m, err := a.open(stored)
+		if err != nil {
+			return err
+		}
+		next, err := f(m)
+		if err != nil {
+			return err
+		}
+		if next == nil {
+			a.wrote(stored)
+			return nil
+		}
+		object, err := a.sealed(ctx, next, stored)
+		if err != nil {
+			return err
+		}
+		version, err := a.o.Store.Update(asAuthority(ctx, why), object)
+		if errors.Is(err, storage.ErrConflict) && attempt < attempts {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		object.ResourceVersion = version
+		a.wrote(object)
+		return nil
+	}
+}
+
+// Roots are the roots that everybody trusts. The pool is shared, and must not be changed.
+func (a *Authority) Roots() (*x509.CertPool, error) {
+	m, err := a.current()
+	if err != nil {
+		return nil, err
+	}
+	return m.pool, nil
+}
+
+// Bundle is Roots in PEM.
+func (a *Authority) Bundle() ([]byte, error) {
+	m, err := a.current()
+	if err != nil {
+		return nil, err
+	}
+	return inPEM(m.roots...), nil
+}
+
+// Identity returns an identity of the mesh's trust domain.
+func (a *Authority) Identity(namespace, serviceAccount string) (identity.Identity, error) {
+	return identity.New(a.o.TrustDomain, namespace, serviceAccount)
+}
+
+// soon is how long before the authority ends it is told.
+const soon = 30 * 24 * time.Hour
+
+// Degraded says why the authority cannot sign, or will end soon; nil if neither.
+func (a *Authority) Degraded() error {
+	m, err := a.current()
+	switch {
+	case errors.Is(err, errNone), errors.Is(err, errUnread):
+		return nil
+	case err != nil:
+		return err
+	}
+	a.mu.Lock()
+	fault := a.fileFault
+	a.mu.Unlock()
+	now := a.o.Now()
+	switch left := m.cert.NotAfter.Sub(now); {
+	case left <= 0:
+		return fmt.Errorf("the certificate authority ended on %s and signs nothing: %s", m.cert.NotAfter.Format(time.RFC3339), a.remedy())
+	case left < soon:
+		return fmt.Errorf("the certificate authority ends on %s: %s", m.cert.NotAfter.Format(time.RFC3339), a.remedy())
+	case now.Before(m.cert.NotBefore):
+		return fmt.Errorf("the certificate authority is not valid before %s: check the clock of this machine", m.cert.NotBefore.Format(time.RFC3339))
+	}
+	return fault
+}
+
+// remedy says what to do about an authority that ends.
+func (a *Authority) remedy() string {
+	if a.o.Files != nil {
+		return "renew the files of --ca-cert and --ca-root"
+	}
+	return "replace its root with portolan ca rotate start"
+}

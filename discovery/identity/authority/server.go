@@ -1,0 +1,90 @@
+package authority
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// ServerAccount is the service account of servers, in the root namespace of the mesh.
+const ServerAccount = "portolan"
+
+// ServerCertificate returns what a server shows to its clients, as the GetCertificate of a
+// tls.Config: a certificate for some DNS names and addresses, and for the identity of
+// servers. It is made when the first client comes, and anew at two thirds of its life and
+// when the authority changes. While that fails, the one before is shown as long as it is
+// valid.
+func (a *Authority) ServerCertificate(names ...string) func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	s := &shown{authority: a, names: slices.Clone(names)}
+	return func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		ctx := hello.Context()
+		if ctx == nil { // it is of no handshake
+			ctx = context.Background()
+		}
+		return s.get(ctx)
+	}
+}
+
+// shown is a certificate of a server.
+type shown struct {
+	authority *Authority
+	names     []string
+
+	mu   sync.Mutex
+	pair *tls.Certificate
+	by   *material // what signed it
+	anew time.Time // when it is time for the next
+}
+
+func (s *shown) get(ctx context.Context) (*tls.Certificate, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.authority.o.Now()
+	m, err := s.authority.current()
+	// A Secret that is sealed anew, or whose state alone has changed, signs as before.
+	same := err == nil && s.by != nil && s.by.cert.Equal(m.cert) && bytes.Equal(inPEM(s.by.chain...), inPEM(m.chain...))
+	if s.pair != nil && now.Before(s.anew) && (same || err != nil) {
+		return s.pair, nil
+	}
+	if err = s.make(ctx, now); err != nil {
+		if s.pair != nil && now.Before(s.pair.Leaf.NotAfter) {
+			return s.pair, nil
+		}
+		return nil, fmt.Errorf("this server has no certificate: %w", err)
+	}
+	return s.pair, nil
+}
+
+func (s *shown) make(ctx context.Context, now time.Time) error {
+	a := s.authority
+	who, err := a.Identity(a.o.RootNamespace, ServerAccount)
+	if err != nil {
+		return err
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	life, err := a.life(0)
+	if err != nil {
+		return err
+	}
+	signed, err := a.sign(ctx, key.Public(), named(who, s.names), life)
+	if err != nil {
+		return err
+	}
+	s.by = signed.by
+	pair := &tls.Certificate{PrivateKey: key, Leaf: signed.Leaf, Certificate: [][]byte{signed.Leaf.Raw}}
+	for _, c := range s.by.chain {
+		pair.Certificate = append(pair.Certificate, c.Raw)
+	}
+	s.pair, s.anew = pair, now.Add(signed.Leaf.NotAfter.Sub(now)*2/3)
+	return nil
+}

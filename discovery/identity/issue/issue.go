@@ -1,0 +1,208 @@
+package issue
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/portolan-mesh/portolan/discovery/identity"
+	"github.com/portolan-mesh/portolan/discovery/identity/authority"
+	"github.com/portolan-mesh/portolan/storage"
+)
+
+// Options configure an Issuer. Authority is required.
+type Options struct {
+	Authority *authority.Authority
+	// Proofs take the credentials of first certificates.
+	Proofs identity.Proofs
+	// Notes keeps what was issued; nil for nothing.
+	Notes Notes
+	// Registerer takes the metrics; nil for none.
+	Registerer prometheus.Registerer
+	// Logger may be nil; nothing is logged then.
+	Logger *slog.Logger
+}
+
+// Issuer gives certificates to those who prove who they are. It may be used by several
+// goroutines.
+type Issuer struct {
+	authority *authority.Authority
+	proofs    identity.Proofs
+	audit     *audit
+	logger    *slog.Logger
+	issued    *prometheus.CounterVec
+	refused   *prometheus.CounterVec
+}
+
+// New returns an issuer.
+func New(o Options) (*Issuer, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	i := &Issuer{
+		authority: o.Authority, proofs: o.Proofs, logger: o.Logger,
+		issued: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "portolan_certificates_issued_total",
+			Help: "Certificates that were issued to workloads, by what earned them: a credential, or the certificate before."}, []string{"proof"}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "portolan_certificates_refused_total",
+			Help: "Requests for certificates that were refused, by reason."}, []string{"reason"}),
+	}
+	i.audit = newAudit(o.Notes, o.Logger)
+	for _, proof := range []string{byCredential, byCertificate} {
+		i.issued.WithLabelValues(proof)
+	}
+	for _, reason := range reasons {
+		i.refused.WithLabelValues(string(reason))
+	}
+	if o.Registerer != nil {
+		for _, c := range []prometheus.Collector{i.issued, i.refused, i.audit.lost} {
+			if err := o.Registerer.Register(c); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return i, nil
+}
+
+// What earns a certificate.
+const byCredential, byCertificate = "credential", "certificate"
+
+// Reason says why a request is refused.
+type Reason string
+
+// The reasons.
+const (
+	Invalid     Reason = "invalid"     // the request is at fault
+	Unproven    Reason = "unproven"    // its sender has not proved who it is
+	Forbidden   Reason = "forbidden"   // the sender may not have a certificate, or not this one
+	Throttled   Reason = "throttled"   // too many attempts
+	Unavailable Reason = "unavailable" // the server cannot sign or decide at present
+)
+
+var reasons = []Reason{Invalid, Unproven, Forbidden, Throttled, Unavailable}
+
+// Refusal is the error of a request that is refused. Its text may be shown to the sender.
+type Refusal struct {
+	Reason Reason
+	Err    error
+}
+
+// Error implements error.
+func (r *Refusal) Error() string { return r.Err.Error() }
+
+// Unwrap returns the error.
+func (r *Refusal) Unwrap() error { return r.Err }
+
+// Request asks for a certificate.
+type Request struct {
+	// CSR is a certificate signing request in PEM, and Life how long the certificate is to
+	// be valid, 0 for the default.
+	CSR  []byte
+	Life time.Duration
+	// Credential is what a Proof takes; empty for none. It goes before Certificates.
+	Credential string
+	// Certificates are those that the sender has shown in the TLS handshake, the leaf first.
+	Certificates []*x509.Certificate
+	// From is the sender's address, the zero one if that is not known, and Tool its program.
+	From netip.Addr
+	Tool string
+}
+
+// Issue answers a request. The error is a *Refusal, or that of ctx.
+func (i *Issuer) Issue(ctx context.Context, r Request) (*authority.Certificate, identity.Identity, error) {
+	signed, who, proof, err := i.issue(ctx, r)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, who, ctx.Err()
+		}
+		refusal := asRefusal(err)
+		i.refused.WithLabelValues(string(refusal.Reason)).Inc()
+		i.logger.Info("certificate refused", "reason", string(refusal.Reason), "identity", who.String(), "from", address(r.From), "err", identity.Reason(err))
+		return nil, who, refusal
+	}
+	i.issued.WithLabelValues(proof).Inc()
+	i.logger.Info("certificate issued", "identity", who.String(), "serial", signed.Leaf.SerialNumber.Text(16), "ends", signed.Leaf.NotAfter, "proof", proof, "from", address(r.From))
+	i.audit.add(note{at: time.Now(), who: who, serial: signed.Leaf.SerialNumber.Text(16), ends: signed.Leaf.NotAfter, proof: proof, from: address(r.From), tool: r.Tool})
+	return signed, who, nil
+}
+
+func (i *Issuer) issue(ctx context.Context, r Request) (signed *authority.Certificate, who identity.Identity, proof string, err error) {
+	// All else is checked before a credential that may be used up.
+	request, err := authority.ParseRequest(r.CSR)
+	if err != nil {
+		return nil, who, "", &Refusal{Invalid, err}
+	}
+	if err := i.authority.CheckLife(r.Life); err != nil {
+		return nil, who, "", err
+	}
+	if err := i.authority.Ready(); err != nil {
+		return nil, who, "", err
+	}
+	var issued time.Time
+	switch {
+	case r.Credential != "":
+		proof = byCredential
+		if who, err = i.proofs.Prove(ctx, r.Credential, r.From); err != nil {
+			return nil, identity.Identity{}, proof, err
+		}
+	case len(r.Certificates) > 0:
+		proof = byCertificate
+		if who, err = i.authority.Verify(r.Certificates); err != nil {
+			return nil, identity.Identity{}, proof, unproven(err)
+		}
+		issued = authority.IssuedAt(r.Certificates[0])
+	default:
+		return nil, who, "", &Refusal{Unproven, errors.New("prove who you are: send a token (Authorization: Bearer TOKEN), or show a certificate of this mesh that is still valid")}
+	}
+	if err := i.authority.Revoked(who, issued); err != nil {
+		if errors.Is(err, authority.ErrRevoked) {
+			err = &Refusal{Forbidden, err}
+		}
+		return nil, who, proof, err
+	}
+	if err := request.For(who); err != nil {
+		return nil, who, proof, &Refusal{Forbidden, err}
+	}
+	signed, err = i.authority.Sign(ctx, request, who, r.Life)
+	return signed, who, proof, err
+}
+
+// unproven is the refusal of a certificate, unless the server cannot judge it.
+func unproven(err error) error {
+	if errors.Is(err, storage.ErrUnavailable) || errors.Is(err, storage.ErrNotFound) {
+		return err
+	}
+	return &Refusal{Unproven, err}
+}
+
+// asRefusal finds the reason of an error.
+func asRefusal(err error) *Refusal {
+	var refusal *Refusal
+	switch {
+	case errors.As(err, &refusal):
+		return refusal
+	case errors.Is(err, identity.ErrThrottled):
+		return &Refusal{Throttled, err}
+	case errors.Is(err, identity.ErrUnavailable):
+		return &Refusal{Unavailable, err}
+	case errors.Is(err, identity.ErrUnproven):
+		return &Refusal{Unproven, err}
+	case errors.Is(err, identity.ErrForeign): // as ErrUnproven, lest a guesser learns the sort
+		return &Refusal{Unproven, identity.ErrUnproven}
+	case errors.Is(err, storage.ErrInvalid):
+		return &Refusal{Invalid, err}
+	}
+	return &Refusal{Unavailable, fmt.Errorf("no certificate can be signed at present: %w", err)}
+}
+
+func address(from netip.Addr) string {
+	if !from.IsValid() {
+		return ""
+	}
+	return from.String()
+}

@@ -1,0 +1,381 @@
+package issue_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	istio "istio.io/api/security/v1alpha1"
+
+	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/cache/rest/certificate"
+	"github.com/portolan-mesh/portolan/discovery/identity"
+	"github.com/portolan-mesh/portolan/discovery/identity/authority"
+	"github.com/portolan-mesh/portolan/discovery/identity/authority/authoritytest"
+	"github.com/portolan-mesh/portolan/discovery/identity/issue"
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/access"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var web = authoritytest.Workload("shop", "web")
+
+// tokens is a Proof of known credentials, which counts its calls.
+type tokens struct {
+	mu    sync.Mutex
+	of    map[string]identity.Identity
+	asked int
+}
+
+func (p *tokens) Prove(_ context.Context, credential string, _ netip.Addr) (identity.Identity, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked++
+	switch credential {
+	case "throttled":
+		return identity.Identity{}, identity.ErrThrottled
+	case "away":
+		return identity.Identity{}, identity.ErrUnavailable
+	case "foreign":
+		return identity.Identity{}, identity.ErrForeign
+	}
+	if who, ok := p.of[credential]; ok {
+		return who, nil
+	}
+	return identity.Identity{}, &identity.RefusedError{Err: identity.ErrUnproven, Detail: "the token is of yesterday"}
+}
+
+// notes keeps records in memory; while down it takes none.
+type notes struct {
+	mu   sync.Mutex
+	down bool
+	got  []string
+}
+
+func (n *notes) Note(_ context.Context, _ time.Time, origin storage.Origin, made []config.Key) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.down {
+		n.down = false
+		return errors.New("the store is away")
+	}
+	n.got = append(n.got, fmt.Sprintf("%s %v: %s", origin.User, made, origin.Message))
+	return nil
+}
+
+// world is an issuer with what it needs.
+type world struct {
+	*authoritytest.Mesh
+	authority *authority.Authority
+	issuer    *issue.Issuer
+	tokens    *tokens
+	notes     *notes
+}
+
+func start(t *testing.T) *world {
+	t.Helper()
+	w := &world{Mesh: authoritytest.Start(t), tokens: &tokens{of: map[string]identity.Identity{"web-token": web}}, notes: &notes{}}
+	w.authority = w.Server(t)
+	var err error
+	if w.issuer, err = issue.New(issue.Options{Authority: w.authority, Proofs: identity.Proofs{w.tokens}, Notes: w.notes}); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// TestWhoGetsACertificate: the attacks, and the reason by which each fails.
+func TestWhoGetsACertificate(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	key := authoritytest.Key(t)
+	past := w.Server(t, func(o *authority.Options) { o.Now = func() time.Time { return time.Now().Add(-3 * time.Hour) } })
+	_, ended := authoritytest.Issue(t, past, web, time.Hour)
+	w.Await(t)
+	_, valid := authoritytest.Issue(t, w.authority, web, time.Hour)
+	_, mail := authoritytest.Issue(t, w.authority, authoritytest.Workload("shop", "mail"), time.Hour)
+	_, foreign := authoritytest.Issue(t, authoritytest.Start(t).Server(t), web, time.Hour)
+	w.Put(t, &config.Config{Meta: config.Meta{GroupVersionKind: schema.RevokedIdentity, Namespace: "shop", Name: "mail"}, Spec: &access.RevokedIdentity{ServiceAccount: "mail", Reason: "stolen"}})
+	certs := func(c *authority.Certificate) []*x509.Certificate { return []*x509.Certificate{c.Leaf} }
+	good, other := authoritytest.CSR(t, key), authoritytest.CSR(t, key, "spiffe://cluster.local/ns/shop/sa/admin")
+	for name, c := range map[string]struct {
+		request issue.Request
+		reason  issue.Reason
+		want    string
+	}{
+		"a token":            {issue.Request{CSR: good, Credential: "web-token"}, "", ""},
+		"a certificate":      {issue.Request{CSR: good, Certificates: certs(valid)}, "", ""},
+		"with its name":      {issue.Request{CSR: authoritytest.CSR(t, key, web.String()), Certificates: certs(valid)}, "", ""},
+		"nothing":            {issue.Request{CSR: good}, issue.Unproven, "prove who you are"},
+		"a wrong token":      {issue.Request{CSR: good, Credential: "guess"}, issue.Unproven, identity.ErrUnproven.Error()},
+		"a token of no sort": {issue.Request{CSR: good, Credential: "foreign"}, issue.Unproven, identity.ErrUnproven.Error()},
+		"a wrong token beside a good certificate": {issue.Request{CSR: good, Credential: "guess", Certificates: certs(valid)}, issue.Unproven, identity.ErrUnproven.Error()},
+		"too many guesses":                        {issue.Request{CSR: good, Credential: "throttled"}, issue.Throttled, "try again"},
+		"tokens that cannot be checked":           {issue.Request{CSR: good, Credential: "away"}, issue.Unavailable, "cannot be checked"},
+		"another identity, by a token":            {issue.Request{CSR: other, Credential: "web-token"}, issue.Forbidden, "is for"},
+		"another identity, by a certificate":      {issue.Request{CSR: other, Certificates: certs(valid)}, issue.Forbidden, "is for"},
+		"a certificate that has ended":            {issue.Request{CSR: good, Certificates: certs(ended)}, issue.Unproven, "ended on"},
+		"a certificate of another mesh":           {issue.Request{CSR: good, Certificates: certs(foreign)}, issue.Unproven, "not one for workloads"},
+		"a revoked identity":                      {issue.Request{CSR: good, Certificates: certs(mail)}, issue.Forbidden, "is revoked (revokedidentity/shop/mail): stolen"},
+		"for too long":                            {issue.Request{CSR: good, Credential: "web-token", Life: 91 * 24 * time.Hour}, issue.Invalid, "--max-certificate-ttl"},
+		"no request":                              {issue.Request{CSR: []byte("x"), Credential: "web-token"}, issue.Invalid, "no certificate request"},
+		"a megabyte":                              {issue.Request{CSR: make([]byte, 1<<20), Credential: "web-token"}, issue.Invalid, "may have 65536"},
+	} {
+		before := w.tokens.asked
+		signed, who, err := w.issuer.Issue(t.Context(), c.request)
+		var refusal *issue.Refusal
+		switch {
+		case c.reason == "":
+			if err != nil || who != web || signed.Leaf.URIs[0].String() != web.String() {
+				t.Errorf("%s: %v, %v", name, who, err)
+			}
+		case !errors.As(err, &refusal) || refusal.Reason != c.reason || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "yesterday"):
+			t.Errorf("%s: %v, want %s %q", name, err, c.reason, c.want)
+		}
+		if c.reason == issue.Invalid && w.tokens.asked != before {
+			t.Errorf("%s: a token was used up for a request that is at fault", name)
+		}
+	}
+}
+
+// TestTheAudit: each certificate is in the history, also when the store was away.
+func TestTheAudit(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.notes.down = true
+	csr := authoritytest.CSR(t, authoritytest.Key(t))
+	var serials []string
+	for range 3 {
+		signed, _, err := w.issuer.Issue(t.Context(), issue.Request{CSR: csr, Credential: "web-token", From: netip.MustParseAddr("10.0.0.7")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		serials = append(serials, signed.Leaf.SerialNumber.Text(16))
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.issuer.Run(ctx) }()
+	all := func() string {
+		w.notes.mu.Lock()
+		defer w.notes.mu.Unlock()
+		return strings.Join(w.notes.got, "\n")
+	}
+	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(all(), serials[2]); {
+		if time.Now().After(deadline) {
+			t.Fatalf("the history has %q", all())
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	for _, serial := range serials {
+		if strings.Count(all(), serial) != 1 {
+			t.Errorf("certificate %s is not once in %q", serial, all())
+		}
+	}
+	if strings.Contains(all(), "web-token") || !strings.Contains(all(), "10.0.0.7") {
+		t.Errorf("the history has %q", all())
+	}
+}
+
+// api is a config API with the issuer, over TLS and not; bare answers as if it were called
+// from another machine without TLS.
+func (w *world) api(t *testing.T) (secure, bare *httptest.Server) {
+	t.Helper()
+	api, err := rest.New(rest.Options{Store: w.Store, Cache: w.Cache, Authenticator: nobody{}, Hosts: []string{"portolan.example"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.issuer.Serve(api)
+	secure = httptest.NewUnstartedServer(api.Handler())
+	secure.Listener = tls.NewListener(secure.Listener, &tls.Config{ClientAuth: tls.RequestClientCert, GetCertificate: w.authority.ServerCertificate("127.0.0.1")})
+	secure.Start()
+	secure.URL = strings.Replace(secure.URL, "http:", "https:", 1)
+	bare = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		r.RemoteAddr = "192.0.2.1:1"
+		api.Handler().ServeHTTP(rw, r)
+	}))
+	t.Cleanup(func() {
+		secure.Close()
+		bare.Close()
+	})
+	return secure, bare
+}
+
+// nobody is an Authenticator that knows no user: the path does not ask it.
+type nobody struct{}
+
+func (nobody) Authenticate(*http.Request) (rest.Identity, error) {
+	return rest.Identity{}, errors.New("no user")
+}
+
+func TestOverHTTP(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	secure, bare := w.api(t)
+	key := authoritytest.Key(t)
+	body := func(csr []byte, ttl string) string {
+		text, err := json.Marshal(certificate.Request{CSR: string(csr), TTL: ttl})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	mine, _ := authoritytest.Issue(t, w.authority, web, time.Hour)
+	roots, err := w.authority.Roots()
+	if err != nil {
+		t.Fatal(err)
+	}
+	do := func(server *httptest.Server, method, body, bearer string, shown ...tls.Certificate) (int, string) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, server.URL+certificate.Path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		if bearer != "" {
+			r.Header.Set("Authorization", bearer)
+		}
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: shown}}
+		defer transport.CloseIdleConnections()
+		response, err := (&http.Client{Transport: transport}).Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = response.Body.Close() }()
+		var answer json.RawMessage
+		if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
+			t.Fatal(err)
+		}
+		return response.StatusCode, string(answer)
+	}
+	good := body(authoritytest.CSR(t, key), "")
+	for name, c := range map[string]struct {
+		server       *httptest.Server
+		method, body string
+		bearer       string
+		shown        []tls.Certificate
+		code         int
+		want         string
+	}{
+		"a token":               {secure, "POST", good, "Bearer web-token", nil, 201, `"identity":"` + web.String()},
+		"a certificate":         {secure, "POST", good, "", []tls.Certificate{mine}, 201, `"identity":"` + web.String()},
+		"for an hour":           {secure, "POST", body(authoritytest.CSR(t, key), "1h"), "Bearer web-token", nil, 201, `"kind":"Certificate"`},
+		"nothing":               {secure, "POST", good, "", nil, 401, "prove who you are"},
+		"a wrong token":         {secure, "POST", good, "Bearer guess", nil, 401, "proves no identity"},
+		"a password":            {secure, "POST", good, "Basic YTpi", nil, 400, "Bearer"},
+		"another identity":      {secure, "POST", body(authoritytest.CSR(t, key, "spiffe://cluster.local/ns/shop/sa/admin"), ""), "Bearer web-token", nil, 403, "is for"},
+		"no request":            {secure, "POST", body([]byte("x"), ""), "Bearer web-token", nil, 422, "no certificate request"},
+		"too many guesses":      {secure, "POST", good, "Bearer throttled", nil, 429, "try again"},
+		"an odd time":           {secure, "POST", body(authoritytest.CSR(t, key), "soon"), "Bearer web-token", nil, 400, "ttl"},
+		"fields of others":      {secure, "POST", `{"csr":"","identity":"x"}`, "Bearer web-token", nil, 400, "identity"},
+		"another kind":          {secure, "POST", `{"kind":"Pod","csr":""}`, "Bearer web-token", nil, 400, "CertificateRequest"},
+		"a megabyte":            {secure, "POST", body(make([]byte, 1<<20), ""), "Bearer web-token", nil, 413, "64 KiB"},
+		"a GET":                 {secure, "GET", "", "Bearer web-token", nil, 405, "POST"},
+		"without TLS from afar": {bare, "POST", good, "Bearer web-token", nil, 403, "over TLS alone"},
+	} {
+		if code, text := do(c.server, c.method, c.body, c.bearer, c.shown...); code != c.code || !strings.Contains(text, c.want) || strings.Contains(text, "web-token") {
+			t.Errorf("%s: %d %s; want %d %q", name, code, text, c.code, c.want)
+		}
+	}
+	_, text := do(secure, "POST", good, "Bearer web-token")
+	var got certificate.Certificate
+	if err := json.Unmarshal([]byte(text), &got); err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode([]byte(got.Chain))
+	leaf, err := x509.ParseCertificate(block.Bytes)
+	if err != nil || leaf.SerialNumber.Text(16) != got.Serial || !leaf.NotAfter.Equal(got.NotAfter) || !key.Public().(*ecdsa.PublicKey).Equal(leaf.PublicKey) {
+		t.Errorf("the answer does not fit its certificate: %+v, %v", got, err)
+	}
+}
+
+// TestIstiosService: a client of the shape of Istio's agent.
+func TestIstiosService(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	w.issuer.Register(server)
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(l) }()
+	t.Cleanup(func() {
+		server.Stop()
+		<-done
+	})
+	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	client := istio.NewIstioCertificateServiceClient(conn)
+	csr := string(authoritytest.CSR(t, authoritytest.Key(t), web.String()))
+	for name, c := range map[string]struct {
+		token   string
+		request *istio.IstioCertificateRequest
+		code    codes.Code
+	}{
+		"a token":                    {"Bearer web-token", &istio.IstioCertificateRequest{Csr: csr, ValidityDuration: 3600}, codes.OK},
+		"nothing":                    {"", &istio.IstioCertificateRequest{Csr: csr}, codes.Unauthenticated},
+		"a wrong token":              {"Bearer guess", &istio.IstioCertificateRequest{Csr: csr}, codes.Unauthenticated},
+		"no bearer":                  {"guess", &istio.IstioCertificateRequest{Csr: csr}, codes.InvalidArgument},
+		"no request":                 {"Bearer web-token", &istio.IstioCertificateRequest{}, codes.InvalidArgument},
+		"a negative time":            {"Bearer web-token", &istio.IstioCertificateRequest{Csr: csr, ValidityDuration: -1}, codes.InvalidArgument},
+		"an endless time":            {"Bearer web-token", &istio.IstioCertificateRequest{Csr: csr, ValidityDuration: 1 << 62}, codes.InvalidArgument},
+		"too long a time":            {"Bearer web-token", &istio.IstioCertificateRequest{Csr: csr, ValidityDuration: 91 * 24 * 3600}, codes.InvalidArgument},
+		"another identity":           {"Bearer web-token", &istio.IstioCertificateRequest{Csr: string(authoritytest.CSR(t, authoritytest.Key(t), "spiffe://cluster.local/ns/a/sa/b"))}, codes.PermissionDenied},
+		"too many guesses":           {"Bearer throttled", &istio.IstioCertificateRequest{Csr: csr}, codes.ResourceExhausted},
+		"a server that cannot judge": {"Bearer away", &istio.IstioCertificateRequest{Csr: csr}, codes.Unavailable},
+	} {
+		ctx := t.Context()
+		if c.token != "" {
+			ctx = metadata.AppendToOutgoingContext(ctx, "authorization", c.token)
+		}
+		answer, err := client.CreateCertificate(ctx, c.request)
+		if status.Code(err) != c.code {
+			t.Errorf("%s: %v, want %v", name, err, c.code)
+			continue
+		}
+		if err != nil {
+			continue
+		}
+		roots := x509.NewCertPool()
+		if n := len(answer.CertChain); n != 2 || !roots.AppendCertsFromPEM([]byte(answer.CertChain[n-1])) {
+			t.Fatalf("a chain of %d", n)
+		}
+		block, _ := pem.Decode([]byte(answer.CertChain[0]))
+		leaf, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil || time.Until(leaf.NotAfter) > time.Hour {
+			t.Errorf("%v, it ends %v", err, leaf.NotAfter)
+		}
+	}
+}
