@@ -20,7 +20,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// TestWhatIsAcceptedIsReadBack gives etcd specs of every kind with values that are
+// TestWhatIsAcceptedIsReadBack gives etcd specs of every kind of Istio with values that are
 // hard to write down. What the store takes the API gives back as it was; what it
 // refuses it calls invalid.
 func TestWhatIsAcceptedIsReadBack(t *testing.T) {
@@ -28,7 +28,10 @@ func TestWhatIsAcceptedIsReadBack(t *testing.T) {
 	s := onEtcd(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	accepted, refused := 0, 0
-	kinds := slices.DeleteFunc(slices.Clone(schema.Pilot().All()), func(k *schema.Schema) bool { return k.Codec.Veiled() })
+	kinds := slices.DeleteFunc(slices.Clone(schema.Pilot().All()), func(k *schema.Schema) bool {
+		_, message := k.Codec.New().(proto.Message)
+		return !message // a Go struct has no such values
+	})
 	for i := range 300 {
 		kind := kinds[i%len(kinds)]
 		object := &config.Config{Meta: config.Meta{GroupVersionKind: kind.GroupVersionKind, Namespace: "shop", Name: fmt.Sprintf("o%d", i)}, Spec: kind.Codec.New()}
