@@ -2,7 +2,11 @@ package integration
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"net/http"
@@ -76,12 +80,14 @@ func TestEnvoyGatewayTLS(t *testing.T) {
 				httpsServer(port, "elsewhere", "mode: MUTUAL, credentialName: door, caCertCredentialName: clients"),
 				httpsServer(port, "optional", "mode: OPTIONAL_MUTUAL, credentialName: clients"),
 				httpsServer(port, "named", "mode: MUTUAL, credentialName: clients, subjectAltNames: [client.shop.test]"),
+				httpsServer(port, "hashed", "mode: MUTUAL, credentialName: clients, verifyCertificateHash: ["+certificateHash(right)+"]"),
+				httpsServer(port, "pinned", "mode: MUTUAL, credentialName: clients, verifyCertificateSpki: ["+keyHash(right)+"]"),
 				httpsServer(port, "old", "mode: SIMPLE, credentialName: door, maxProtocolVersion: TLSV1_2, cipherSuites: [ECDHE-ECDSA-AES256-GCM-SHA384]"),
 				httpsServer(port, "new", "mode: SIMPLE, credentialName: door, minProtocolVersion: TLSV1_3"),
 				httpsServer(port, "closed", "mode: SIMPLE, credentialName: nowhere"),
 				fmt.Sprintf("\n  - {port: {number: %d, name: plain, protocol: HTTP}, bind: 127.0.0.1, hosts: ['*'], tls: {httpsRedirect: true}}", plain)),
 		}
-		names := []string{"simple", "second", "mutual", "elsewhere", "optional", "named", "old", "new", "closed"}
+		names := []string{"simple", "second", "mutual", "elsewhere", "optional", "named", "hashed", "pinned", "old", "new", "closed"}
 		for _, name := range names {
 			documents = append(documents, tlsAnswer("modes", name))
 		}
@@ -119,6 +125,8 @@ func TestEnvoyGatewayTLS(t *testing.T) {
 			{"none of a client that may", call("optional", nil), "optional"},
 			{"one of a client that may", call("optional", &right), "optional"},
 			{"the name of a client", call("named", &right), "named"},
+			{"the hash of a certificate", call("hashed", &right), "hashed"},
+			{"the hash of a key", call("pinned", &right), "pinned"},
 			{"TLS 1.2", bound(call("old", nil), tls.VersionTLS12, tls.VersionTLS13), "old"},
 			{"TLS 1.3", bound(call("new", nil), tls.VersionTLS12, tls.VersionTLS13), "new"},
 			{"no certificate", call("mutual", nil), "certificate required"},
@@ -129,6 +137,8 @@ func TestEnvoyGatewayTLS(t *testing.T) {
 			{"of another authority, of a client that may", call("optional", &wrong), "unknown certificate authority"},
 			{"expired, of a client that may", call("optional", &expired), "expired certificate"},
 			{"another name", call("named", &other), "remote error: tls: "},
+			{"another certificate than that of the hash", call("hashed", &other), "remote error: tls: "},
+			{"another key than that of the hash", call("pinned", &other), "remote error: tls: "},
 			{"too new", bound(call("old", nil), tls.VersionTLS13, tls.VersionTLS13), "protocol version not supported"},
 			{"too old", bound(call("new", nil), tls.VersionTLS12, tls.VersionTLS12), "protocol version not supported"},
 			{"no certificate of the server", call("closed", nil), "EOF|reset"},
@@ -172,6 +182,23 @@ func TestEnvoyGatewayTLS(t *testing.T) {
 		s.expectNothingRejected()
 		edge.expectNothingRejected()
 	})
+}
+
+// certificateHash is how Envoy is told a certificate: the SHA-256 of it, in hexadecimal.
+func certificateHash(p secrettest.Pair) string {
+	block, _ := pem.Decode(p.Cert)
+	return fmt.Sprintf("%x", sha256.Sum256(block.Bytes))
+}
+
+// keyHash is how Envoy is told a public key: the SHA-256 of it, in base64.
+func keyHash(p secrettest.Pair) string {
+	block, _ := pem.Decode(p.Cert)
+	leaf, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		panic(err) // it was just made
+	}
+	sum := sha256.Sum256(leaf.RawSubjectPublicKeyInfo)
+	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
 func containsAny(text string, parts []string) bool {
