@@ -138,7 +138,7 @@ func TestServeBadFlags(t *testing.T) {
 		code int
 		says []string
 	}{
-		{[]string{"--api-address", "0.0.0.0:15080"}, exitUsage, []string{"--api-address", "0.0.0.0:15080", "--tls-cert", "127.0.0.1"}},
+		{[]string{"--api-address", "0.0.0.0:15080", "--xds-address", "0.0.0.0:15010"}, exitUsage, []string{"--xds-address", "0.0.0.0:15010", "--secure-xds-address", "127.0.0.1"}},
 		{[]string{"--auto-address-ipv4", "10.0.0.0/31", "--auto-address-ipv6", "fd00::"}, exitUsage, []string{"2 faults:", "--auto-address-ipv4", "/30", "--auto-address-ipv6"}},
 		{[]string{"--xds-address", "192.0.2.1:1", "--log-level", "loud"}, exitUsage, []string{"2 faults:", "--xds-address", "--log-level"}},
 		{[]string{"--api-address", "here"}, exitUsage, []string{"HOST:PORT"}},

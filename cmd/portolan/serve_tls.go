@@ -21,10 +21,10 @@ type tlsFlags struct {
 
 func (o *tlsFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&o.secureXDS, "secure-xds-address", "", "where proxies of other machines connect (gRPC over TLS), each with a certificate of the mesh or a bearer token; port 0 picks a free one (default none)")
-	f.StringVar(&o.cert, "tls-cert", "", "file with the certificate of the server and its chain, for --secure-xds-address and for --api-address; it may be replaced at any time")
+	f.StringVar(&o.cert, "tls-cert", "", "file with the certificate of the server and its chain, for --secure-xds-address and for --api-address; it may be replaced at any time (default a certificate of the mesh's authority)")
 	f.StringVar(&o.key, "tls-key", "", "file with the key of --tls-cert")
-	f.StringVar(&o.clientCA, "client-ca", "", "file with the authorities that sign the certificates of proxies and users; it may be replaced at any time")
-	f.StringSliceVar(&o.names, "api-name", nil, "name or address by which clients call the config API, beside those in the certificate; may be repeated")
+	f.StringVar(&o.clientCA, "client-ca", "", "file with authorities that sign the certificates of proxies and users, beside that of the mesh; it may be replaced at any time")
+	f.StringSliceVar(&o.names, "api-name", nil, "name or address by which clients call the server, beside its own and those in --tls-cert; may be repeated")
 	f.BoolVar(&o.insecureXDS, "insecure-xds-anywhere", false, "let --xds-address be reached from other machines, without TLS: whoever reaches it reads the configuration of every proxy")
 	f.IntVar(&o.identityStreams, "max-streams-per-identity", xds.DefaultMaxIdentityStreams, "how many streams of xDS the proxies of one service account may have, which connect to --secure-xds-address")
 }
@@ -34,15 +34,12 @@ func (o *tlsFlags) validate(apiAddress, xdsAddress string, add addFault) {
 	if (o.cert == "") != (o.key == "") {
 		add("tls-cert", "name both --tls-cert and --tls-key, or neither")
 	}
-	o.validateAddress("api-address", apiAddress, o.cert != "", "name a certificate with --tls-cert and --tls-key, or use 127.0.0.1, [::1] or localhost", add)
+	o.validateAddress("api-address", apiAddress, true, "", add)
 	o.validateAddress("xds-address", xdsAddress, o.insecureXDS,
 		"use 127.0.0.1, [::1] or localhost here and --secure-xds-address beside it, or --insecure-xds-anywhere to let everybody read the configuration of every proxy", add)
 	if o.secureXDS != "" {
 		if _, _, err := net.SplitHostPort(o.secureXDS); err != nil {
 			add("secure-xds-address", "%q is not HOST:PORT", o.secureXDS)
-		}
-		if o.cert == "" {
-			add("secure-xds-address", "the server needs a certificate: name it with --tls-cert and --tls-key")
 		}
 	}
 	for _, name := range o.names {

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/portolan-mesh/portolan/cache"
@@ -42,6 +43,10 @@ func (s *server) addAuthority() (err error) {
 	}
 	s.checks = append(s.checks, rest.Check{Name: "certificate authority", Degraded: s.certificates.authority.Degraded})
 	s.certificates.issuer.Register(s.proxies.grpc)
+	s.security.use(s.certificates.authority)
+	if s.security.own != nil && s.o.Authority == nil && s.o.sealingKeys() == "" {
+		return errors.New("other machines reach the server, and it has no certificate: name one with --tls-cert and --tls-key, or a certificate authority with --ca-cert, or have it make one with --sealing-key")
+	}
 	return nil
 }
 

@@ -293,6 +293,7 @@ func (s *server) announce(ctx context.Context, api net.Listener) error {
 	if err := s.secrets.Degraded(); err != nil {
 		s.logger.Warn("the server does without some secrets", "err", err)
 	}
+	s.security.begin()
 	store := "etcd" // of somebody else
 	if s.o.Embedded != nil {
 		store = s.o.Embedded.DataDir

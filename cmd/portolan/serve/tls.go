@@ -12,6 +12,8 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
+	"slices"
 	"strings"
 	"sync"
 
@@ -26,6 +28,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/discovery/identity"
+	"github.com/portolan-mesh/portolan/discovery/identity/authority"
 	"github.com/portolan-mesh/portolan/discovery/identity/secure"
 	"github.com/portolan-mesh/portolan/xds"
 )
@@ -34,15 +37,16 @@ import (
 // machine alone.
 type TLS struct {
 	// Cert and Key are the files of the server's certificate, with its chain, and of its key.
-	// They may be replaced at any time.
+	// They may be replaced at any time. Without them the authority of the mesh makes the
+	// certificate.
 	Cert, Key string
-	// ClientCA is the file of the authorities that sign the certificates of clients; empty for
-	// none. It may be replaced at any time.
+	// ClientCA is the file of authorities that sign the certificates of clients, beside that of
+	// the mesh; empty for none. It may be replaced at any time.
 	ClientCA string
 	// SecureXDSAddress is HOST:PORT of xDS with TLS; empty for none.
 	SecureXDSAddress string
-	// Names are names and addresses by which clients call the config API, beside those in the
-	// certificate.
+	// Names are names and addresses by which clients call the server, beside those in the files
+	// of the certificate.
 	Names []string
 }
 
@@ -52,6 +56,13 @@ type security struct {
 	logger *slog.Logger
 	pair   *secure.Pair  // nil for none
 	roots  *secure.Roots // nil for none
+	// authority is that of the mesh. Where the server has no pair, and other machines reach it,
+	// own is its certificate, for ownNames.
+	authority *authority.Authority
+	own       func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	ownNames  []string
+	// apiAddress is HOST:PORT of the config API.
+	apiAddress string
 	// proofs take the bearer tokens of clients of xDS that have no certificate.
 	proofs []identity.Proof
 
@@ -65,7 +76,7 @@ type security struct {
 
 // newSecurity reads the files of the options.
 func newSecurity(o *Options) (*security, error) {
-	s := &security{tls: o.TLS, logger: o.Logger, exposed: !loopback(o.XDSAddress)}
+	s := &security{tls: o.TLS, logger: o.Logger, exposed: !loopback(o.XDSAddress), apiAddress: o.APIAddress}
 	var err error
 	if o.TLS.Cert != "" {
 		if s.pair, err = secure.LoadPair(o.TLS.Cert, o.TLS.Key); err != nil {
@@ -76,13 +87,6 @@ func newSecurity(o *Options) (*security, error) {
 		if s.roots, err = secure.LoadRoots(o.TLS.ClientCA); err != nil {
 			return nil, fmt.Errorf("--client-ca: %w", err)
 		}
-	}
-	switch {
-	case s.pair != nil:
-	case o.TLS.SecureXDSAddress != "":
-		return nil, errors.New("--secure-xds-address: the server has no certificate: name one with --tls-cert and --tls-key")
-	case !loopback(o.APIAddress):
-		return nil, errors.New("--api-address: other machines reach it, and the server has no certificate: name one with --tls-cert and --tls-key")
 	}
 	if s.exposed {
 		s.logger.Warn("xDS is served without TLS to other machines: whoever reaches the port reads the configuration of every proxy, and nobody is told apart; "+
@@ -101,21 +105,72 @@ func loopback(address string) bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
+// use has the authority of the mesh sign for the server, if other machines reach that and it
+// has no pair, and verify clients.
+func (s *security) use(a *authority.Authority) {
+	s.authority = a
+	if s.pair != nil || s.tls.SecureXDSAddress == "" && loopback(s.apiAddress) {
+		return
+	}
+	s.ownNames = ownNames(append([]string{hostOf(s.apiAddress), hostOf(s.tls.SecureXDSAddress)}, s.tls.Names...))
+	s.own = a.ServerCertificate(s.ownNames...)
+}
+
+// begin makes the certificate that the authority signs, before the first client comes.
+func (s *security) begin() {
+	if s.own == nil {
+		return
+	}
+	if _, err := s.own(&tls.ClientHelloInfo{}); err != nil {
+		s.logger.Error("clients of other machines cannot connect", "err", err)
+	}
+}
+
+// hostOf is the host of HOST:PORT, empty for that of any address.
+func hostOf(address string) string {
+	host, _, _ := net.SplitHostPort(address)
+	if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {
+		return ""
+	}
+	return host
+}
+
+// ownNames are some names and addresses, those of this machine, and localhost.
+func ownNames(more []string) []string {
+	out := append(more, "localhost", "127.0.0.1", "::1")
+	if name, err := os.Hostname(); err == nil {
+		out = append(out, strings.ToLower(name))
+	}
+	addresses, _ := net.InterfaceAddrs() // without them, names and --api-name remain
+	for _, a := range addresses {
+		if prefix, err := netip.ParsePrefix(a.String()); err == nil && prefix.Addr().IsGlobalUnicast() {
+			out = append(out, prefix.Addr().String())
+		}
+	}
+	out = slices.DeleteFunc(out, func(name string) bool { return name == "" })
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // certificate returns the certificate of the server.
 func (s *security) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if s.pair == nil {
+		return s.own(hello)
+	}
 	return s.pair.Certificate(hello)
 }
 
 // certifies says whether the certificate of the server is for a name or address.
 func (s *security) certifies(host string) bool {
-	return s.pair != nil && s.pair.Leaf().VerifyHostname(host) == nil
+	return s.pair != nil && s.pair.Leaf().VerifyHostname(host) == nil || slices.Contains(s.ownNames, host)
 }
 
-// clientRoots returns the authorities that sign the certificates of clients, nil for none.
+// clientRoots returns the authorities that sign the certificates of clients, nil for none:
+// that of the mesh, once there is one, and those of --client-ca.
 func (s *security) clientRoots() *x509.CertPool {
-	var bundle []byte
+	bundle, _ := s.authority.Bundle()
 	if s.roots != nil {
-		bundle = s.roots.PEM()
+		bundle = append(bundle, s.roots.PEM()...)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,9 +182,9 @@ func (s *security) clientRoots() *x509.CertPool {
 }
 
 // api makes the listener of the config API: with TLS, or without to clients of this machine.
-// A server without a certificate serves without TLS.
+// A server that no other machine reaches, and that has no certificate, serves without TLS.
 func (s *security) api(l net.Listener) net.Listener {
-	if s.pair == nil {
+	if s.pair == nil && s.own == nil {
 		return secure.Plain(l, "--api-address", s.logger)
 	}
 	refusal, _ := json.Marshal(metav1.Status{ // which always encodes
@@ -180,6 +235,12 @@ func (s *security) peerOf(ctx context.Context) (xds.Peer, error) {
 	who, err := identity.OfCertificate(certificate)
 	if err != nil {
 		return xds.Peer{}, status.Errorf(codes.PermissionDenied, "the certificate of %q is of no workload: %v", certificate.Subject, err)
+	}
+	switch err := s.authority.Revoked(who, authority.IssuedAt(certificate)); {
+	case errors.Is(err, authority.ErrRevoked):
+		return xds.Peer{}, status.Error(codes.PermissionDenied, err.Error())
+	case err != nil:
+		return xds.Peer{}, status.Error(codes.Unavailable, err.Error())
 	}
 	return xds.Peer{Identity: who, Until: certificate.NotAfter}, nil
 }
@@ -237,6 +298,12 @@ func (s *security) checks() (out []rest.Check) {
 			return errors.Join(s.pair.Degraded(), s.roots.Degraded())
 		}})
 	}
+	if s.own != nil {
+		out = append(out, rest.Check{Name: "certificate", Degraded: func() error {
+			_, err := s.own(&tls.ClientHelloInfo{})
+			return err
+		}})
+	}
 	if s.exposed {
 		out = append(out, rest.Check{Name: "plaintext xds", Remark: func() string {
 			return "xDS is served without TLS to other machines (--insecure-xds-anywhere): whoever reaches the port reads the configuration of every proxy"
@@ -253,7 +320,10 @@ var notAfter = prometheus.NewDesc("portolan_server_certificate_expiry_timestamp_
 
 // Collect implements prometheus.Collector.
 func (s *security) Collect(to chan<- prometheus.Metric) {
-	if s.pair != nil {
-		to <- prometheus.MustNewConstMetric(notAfter, prometheus.GaugeValue, float64(s.pair.Leaf().NotAfter.Unix()))
+	if s.pair == nil && s.own == nil {
+		return
+	}
+	if shown, err := s.certificate(&tls.ClientHelloInfo{}); err == nil {
+		to <- prometheus.MustNewConstMetric(notAfter, prometheus.GaugeValue, float64(shown.Leaf.NotAfter.Unix()))
 	}
 }
