@@ -119,6 +119,9 @@ func (c *Cache) complete(object *config.Config) (faults []string) {
 	if kind.Codec.Veiled() {
 		return []string{"is taken from the store alone, which seals it: portolan apply -f FILE"}
 	}
+	if kind.Internal {
+		return []string{"is taken from the store alone, which says who may come in: portolan apply -f FILE"}
+	}
 	_, err := kind.Validate(object)
 	for _, err := range config.Faults(err) {
 		faults = append(faults, err.Error())

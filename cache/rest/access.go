@@ -2,11 +2,16 @@ package rest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/portolan-mesh/portolan/cache/rest/batch"
 	"github.com/portolan-mesh/portolan/storage"
@@ -16,31 +21,75 @@ import (
 type Identity struct {
 	User   string
 	Groups []string
+	// Unproved says that nothing proves who it is but that the request comes from this
+	// machine. Private paths refuse it.
+	Unproved bool
+	// Until is when the proof ends, the zero time for never. Watches end then.
+	Until time.Time
 }
 
 // Access is one action that a request wants to take. Outside the config API only Verb,
-// the HTTP method in lower case, and Path are set.
+// the HTTP method in lower case, Path and Query are set.
 type Access struct {
-	// Verb is get, list, watch, create, update or delete.
+	// Verb is get, list, watch, create, update or delete; Administer for what is Private.
 	Verb string
 	// Group, Version and Resource (the plural) say which kind; Namespace and Name
 	// which objects, empty for all; Subresource is status where it is about nothing
 	// else of them.
 	Group, Version, Resource, Namespace, Name, Subresource string
-	// Path is the path of the URL.
-	Path string
+	// Path is the path of the URL, and Query its parameters, which are not set in the
+	// config API.
+	Path  string
+	Query url.Values
 }
 
+// Administer is the Verb of an Access to a Private path, which is asked for beside that of
+// the method.
+const Administer = "administer"
+
 // Authenticator finds out who sends a request. An error is shown to the client,
-// who is turned away with 401.
+// who is turned away with 401, or as the error says if it is one of Refuse.
 type Authenticator interface {
 	Authenticate(*http.Request) (Identity, error)
 }
 
 // Authorizer decides what an identity may do. An error is shown to the client,
-// who is turned away with 403.
+// who is turned away with 403, or as the error says if it is one of Refuse.
 type Authorizer interface {
 	Authorize(context.Context, Identity, Access) error
+}
+
+// Granter is an Authorizer that looks into what is written, too.
+type Granter interface {
+	// Grants returns why each operation of a batch gives somebody rights that the identity
+	// does not have, nil for those that do not. An operation that could not be read has
+	// neither a Config nor a Key.
+	Grants(context.Context, Identity, []storage.Op) []error
+}
+
+// Changing is an Authorizer whose answers change, and those of the Authenticator with them.
+// Watches end when the rights of their users do.
+type Changing interface {
+	// Rights returns a value that differs, by ==, from an earlier one if an answer may.
+	Rights() any
+}
+
+// A Refusal is an attempt that was turned away.
+type Refusal struct {
+	// User is who was turned away, empty if that could not be found out.
+	User, Address, Tool string
+	Access              Access
+	Reason              string
+}
+
+type callKey struct{}
+
+// IdentityOf returns who sends a request, of its context behind Handle or Endpoint.
+func IdentityOf(ctx context.Context) Identity {
+	if c, ok := ctx.Value(callKey{}).(*call); ok {
+		return c.identity
+	}
+	return Identity{}
 }
 
 // admit finds out who calls, and whether they may.
@@ -53,30 +102,82 @@ func (s *Server) admit(c *call) error {
 
 func (s *Server) authenticate(c *call) error {
 	if s.authenticator == nil {
-		if !fromThisMachine(c.r) {
-			return unauthorized("this server has no authentication configured and serves its own machine only")
+		if !FromThisMachine(c.r) {
+			return c.turnAway(unauthorized("this server has no authentication configured and serves its own machine only"))
 		}
 		c.is(Identity{User: "local"})
 		return nil
 	}
+	c.rights = s.rights()
 	identity, err := s.authenticator.Authenticate(c.r)
 	if err != nil {
-		return unauthorized(err.Error())
+		s.offerSocket(c)
+		return c.turnAway(asRefused(err, unauthorized))
 	}
 	c.is(identity)
 	return nil
 }
 
+// offerSocket names the socket of the server to a client on its machine that says nothing of
+// who it is: its user is let in there.
+func (s *Server) offerSocket(c *call) {
+	if s.socket != "" && !OverSocket(c.r) && FromThisMachine(c.r) && c.r.Header.Get("Authorization") == "" {
+		c.w.Header().Set(SocketHeader, url.PathEscape(s.socket))
+		c.w.Header().Set(ServerHeader, s.id)
+	}
+}
+
+// asRefused is an error of Refuse as it is, and another one as make makes it.
+func asRefused(err error, make func(string) *apierrors.StatusError) *apierrors.StatusError {
+	var status *apierrors.StatusError
+	if errors.As(err, &status) {
+		return status
+	}
+	return make(err.Error())
+}
+
+// turnAway notes why the caller is turned away, and returns it.
+func (c *call) turnAway(err *apierrors.StatusError) error {
+	if code := err.ErrStatus.Code; code == http.StatusUnauthorized || code == http.StatusForbidden {
+		c.refused = err.ErrStatus.Message
+	}
+	return err
+}
+
+// rights is that of Changing; nil where rights never change.
+func (s *Server) rights() any {
+	if changing, ok := s.authorizer.(Changing); ok {
+		return changing.Rights()
+	}
+	return nil
+}
+
+// still is nil as long as the caller has the right to the call.
+func (s *Server) still(c *call) error {
+	if s.rights() == c.rights {
+		return nil
+	}
+	again := *c
+	err := s.admit(&again)
+	c.rights, c.refused = again.rights, again.refused
+	return err
+}
+
 // is keeps the identity of the caller, also for the history of the changes.
 func (c *call) is(identity Identity) {
 	c.identity = identity
-	address := c.r.RemoteAddr
-	if overSocket(c.r) {
-		address = "unix socket"
-	}
-	c.r = c.r.WithContext(storage.WithOrigin(c.r.Context(), storage.Origin{
-		User: identity.User, Address: address, Tool: c.r.UserAgent(),
+	ctx := context.WithValue(c.r.Context(), callKey{}, c)
+	c.r = c.r.WithContext(storage.WithOrigin(ctx, storage.Origin{
+		User: identity.User, Address: addressOf(c.r), Tool: c.r.UserAgent(),
 	}))
+}
+
+// addressOf says where a request comes from.
+func addressOf(r *http.Request) string {
+	if OverSocket(r) {
+		return "unix socket"
+	}
+	return r.RemoteAddr
 }
 
 // say keeps the message of the client about its change, for the history.
@@ -98,7 +199,31 @@ func (s *Server) authorize(c *call, access Access) error {
 		return nil
 	}
 	if err := s.authorizer.Authorize(c.r.Context(), c.identity, access); err != nil {
-		return forbidden(err.Error())
+		return c.turnAway(asRefused(err, forbidden))
 	}
 	return nil
+}
+
+// granting returns why each of some operations gives rights that the caller does not have.
+// It has no entries if none does.
+func (s *Server) granting(c *call, ops []storage.Op) []error {
+	granter, ok := s.authorizer.(Granter)
+	if !ok {
+		return nil
+	}
+	errs := granter.Grants(c.r.Context(), c.identity, ops)
+	for _, err := range errs {
+		if err != nil {
+			_ = c.turnAway(asRefused(err, forbidden))
+		}
+	}
+	return errs
+}
+
+// tellRefusal tells of a call that was turned away.
+func (s *Server) tellRefusal(c *call) {
+	if s.onRefusal == nil || c.refused == "" || c.w.Header().Get(SocketHeader) != "" { // which is where to go instead
+		return
+	}
+	s.onRefusal(Refusal{User: c.identity.User, Address: addressOf(c.r), Tool: c.r.UserAgent(), Access: c.access(), Reason: c.refused})
 }

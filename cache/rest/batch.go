@@ -46,6 +46,11 @@ func (s *Server) apply(c *call) error {
 	if err != nil {
 		return err
 	}
+	if preview == batch.PreviewResources || preview == batch.PreviewBodies {
+		if err := s.authorize(c, Access{Verb: "get", Group: batch.Group, Version: batch.Version, Resource: "proxyconfig", Path: c.r.URL.Path}); err != nil {
+			return err
+		}
+	}
 	request, err := s.readBatch(c)
 	if err != nil {
 		return err
@@ -273,6 +278,11 @@ func (b *batchCall) readOperations(operations []batch.Operation) error {
 			b.validate(i, op)
 		}
 	}
+	for i, err := range b.server.granting(b.call, b.ops) {
+		if err != nil && len(b.denied) <= maxCauses {
+			b.denied = append(b.denied, metav1.StatusCause{Type: "Forbidden", Field: batch.Field(i, ""), Message: fmt.Sprintf("%s: %v", b.ops[i].Target(), err)})
+		}
+	}
 	if len(b.denied) > 0 {
 		err := forbidden("batch refused, nothing was written: " + sentence(b.denied))
 		err.ErrStatus.Details = &metav1.StatusDetails{Causes: b.denied}
@@ -356,6 +366,9 @@ func (b *batchCall) permitted(i int, op storage.Op) bool {
 	verbs := []string{op.Verb.String()}
 	if op.Verb == storage.Put || op.Verb == storage.Restore {
 		verbs = []string{"create", "update"}
+	}
+	if b.call.query.Has("preview") { // which shows what is stored
+		verbs = append(verbs, "get")
 	}
 	key := op.Target()
 	kind := b.server.schemas.Kind(key.Kind)

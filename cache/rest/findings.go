@@ -28,7 +28,10 @@ func (s *Server) findings(w http.ResponseWriter, r *http.Request) {
 			if err := s.authenticate(c); err != nil {
 				return err
 			}
-			var err error
+			err := s.authorize(c, Access{Verb: "get", Path: r.URL.Path, Query: c.query})
+			if err != nil {
+				return err
+			}
 			if ops, err = s.operationsOf(c); err != nil {
 				return err
 			}

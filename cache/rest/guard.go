@@ -11,12 +11,13 @@ import (
 // guard refuses requests that a web page could make a user's browser send: those for a
 // name that was pointed at this address (DNS rebinding), and those of a page of another
 // origin. readBody refuses the content types that a form can post.
-func (s *Server) guard(r *http.Request) error {
+func (s *Server) guard(c *call) error {
+	r := c.r
 	if !s.knownHost(r) {
-		return forbidden(fmt.Sprintf("host %q is not a name of this server: use its address, a name in its certificate, or one of serve --api-name", r.Host))
+		return c.turnAway(forbidden(fmt.Sprintf("host %q is not a name of this server: use its address, a name in its certificate, or one of serve --api-name", r.Host)))
 	}
 	if err := s.origin.Check(r); err != nil {
-		return forbidden(err.Error())
+		return c.turnAway(forbidden(err.Error()))
 	}
 	return nil
 }
@@ -51,15 +52,15 @@ func hostOnly(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// overSocket says whether a request came over a unix socket.
-func overSocket(r *http.Request) bool {
+// OverSocket says whether a request came over a unix socket.
+func OverSocket(r *http.Request) bool {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	return ok && local.Network() == "unix"
 }
 
-// fromThisMachine says whether the peer is on loopback or a unix socket.
-func fromThisMachine(r *http.Request) bool {
-	if overSocket(r) {
+// FromThisMachine says whether the peer is on loopback or a unix socket.
+func FromThisMachine(r *http.Request) bool {
+	if OverSocket(r) {
 		return true
 	}
 	ip := net.ParseIP(hostOnly(r.RemoteAddr))

@@ -11,7 +11,7 @@ import (
 func (s *Server) Open(pattern string, answer EndpointFunc) {
 	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		s.serve(w, r, func(c *call) error {
-			if r.TLS == nil && !fromThisMachine(r) {
+			if r.TLS == nil && !FromThisMachine(r) {
 				return forbidden(fmt.Sprintf("%s is answered over TLS alone", r.URL.Path))
 			}
 			c.is(Identity{})

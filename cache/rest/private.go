@@ -8,8 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A server that refuses a Private path over TCP names its socket in SocketHeader,
-// escaped as in a URL, and itself in ServerHeader. A client that calls the socket may
+// A server that refuses a Private path over TCP, or a client on its machine that has no
+// credential, names its socket in SocketHeader, escaped as in a URL, and itself in
+// ServerHeader. A client that calls the socket may
 // send ServerHeader back, and any other server refuses it.
 const (
 	SocketHeader = "Portolan-Socket"
@@ -17,13 +18,19 @@ const (
 )
 
 // Private restricts an endpoint to the user of the server. It answers over
-// Options.Socket or, with an Authenticator, to users that the Authorizer permits.
+// Options.Socket or, with an Authenticator, to users who have proved who they are, in both
+// cases if the Authorizer permits them to Administer.
 func (s *Server) Private(answer EndpointFunc) EndpointFunc {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if want := r.Header.Get(ServerHeader); want != "" && want != s.id {
 			return Refuse(http.StatusMisdirectedRequest, metav1.StatusReasonBadRequest, "another server listens on this socket than the one that was asked")
 		}
-		if s.authenticator != nil || overSocket(r) {
+		if s.authenticator != nil && !IdentityOf(r.Context()).Unproved || OverSocket(r) {
+			if c, ok := r.Context().Value(callKey{}).(*call); ok {
+				if err := s.authorize(c, Access{Verb: Administer, Path: r.URL.Path}); err != nil {
+					return err
+				}
+			}
 			return answer(w, r)
 		}
 		if s.socket == "" {

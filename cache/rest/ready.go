@@ -52,7 +52,7 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 // is somebody. Others, such as load balancers, learn what to do from the status.
 func (s *Server) mayKnow(r *http.Request) bool {
 	if s.authenticator == nil {
-		return fromThisMachine(r)
+		return FromThisMachine(r)
 	}
 	_, err := s.authenticator.Authenticate(r)
 	return err == nil

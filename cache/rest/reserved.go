@@ -15,7 +15,7 @@ func (s *Server) unreserved(r *http.Request, op storage.Op) error {
 	}
 	err := s.reserved(op, s.cache.Snapshot().Stored(op.Target()))
 	switch {
-	case err == nil, op.Verb == storage.Delete && overSocket(r):
+	case err == nil, op.Verb == storage.Delete && OverSocket(r):
 		return nil
 	case op.Verb == storage.Delete && s.socket != "":
 		return fmt.Errorf("%w: delete it on the unix socket %s alone, which the user who runs the server can open", err, s.socket)

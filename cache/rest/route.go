@@ -21,6 +21,8 @@ type call struct {
 
 	query    url.Values
 	identity Identity
+	rights   any    // those by which the caller was admitted, see Changing
+	refused  string // why the caller was turned away; empty if not
 
 	// The parts of the path. schema is nil outside the config API; namespace and name
 	// are empty if the path names all.
@@ -39,6 +41,8 @@ func (c *call) access() Access {
 	if c.schema != nil {
 		access.Group, access.Version, access.Resource = c.schema.Group, c.version, c.schema.Plural
 		access.Namespace, access.Name, access.Subresource = c.namespace, c.name, c.subresource
+	} else {
+		access.Query = c.query
 	}
 	return access
 }
@@ -90,7 +94,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, handle func(*call
 		}
 		s.metrics.observe(c, recorder.code, time.Since(start))
 	}()
-	err := s.guard(r)
+	err := s.guard(c)
 	if err == nil {
 		c.query, err = parseQuery(r)
 	}
@@ -100,6 +104,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, handle func(*call
 	if err != nil {
 		s.fail(c, err)
 	}
+	s.tellRefusal(c)
 }
 
 func parseQuery(r *http.Request) (url.Values, error) {

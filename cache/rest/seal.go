@@ -12,7 +12,9 @@ import (
 // Sealer makes of an object with a config.Veiled spec the one that is stored.
 type Sealer interface {
 	// Seal returns the object to store in place of another, nil for none. It does not
-	// change its arguments. In a trial it changes nothing, and seals nothing.
+	// change its arguments. In a trial it changes nothing, and seals nothing. If it sets a
+	// resource version the stored object must have that, as one that is not there must be
+	// storage.Absent.
 	Seal(ctx context.Context, object, stored *config.Config, trial bool) (*config.Config, error)
 }
 
@@ -39,6 +41,12 @@ func (s *Server) sealed(ctx context.Context, op storage.Op, trial bool) (storage
 	object, err := s.sealer.Seal(ctx, op.Config, s.cache.Snapshot().Stored(op.Config.Key()), trial)
 	if err != nil {
 		return op, fmt.Errorf("%s %s: %w", op.Verb, op.Config.Key(), err)
+	}
+	if object.ResourceVersion != op.Config.ResourceVersion {
+		op.Served = false // it is the version of the store
+		if op.Verb == storage.Create {
+			object.ResourceVersion = ""
+		}
 	}
 	op.Config = object
 	return op, nil

@@ -118,6 +118,9 @@ type Options struct {
 	Authenticator Authenticator
 	// Authorizer says what they may do; without one, everything.
 	Authorizer Authorizer
+	// OnRefusal is called for each request that was turned away, with 401 or 403; nil tells
+	// nobody.
+	OnRefusal func(Refusal)
 	// Socket is the path of a unix socket that serves the handler too. Only the user of
 	// the server can open it, so it answers Private paths.
 	Socket string
@@ -161,6 +164,7 @@ type Server struct {
 	schemas       schema.Set
 	authenticator Authenticator
 	authorizer    Authorizer
+	onRefusal     func(Refusal)
 	advisor       Advisor
 	previewer     Previewer
 	sealer        Sealer
@@ -218,7 +222,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		store: o.Store, cache: o.Cache, history: o.History, schemas: o.Store.Schemas(),
-		authenticator: o.Authenticator, authorizer: o.Authorizer, socket: o.Socket, id: uuid.NewString(),
+		authenticator: o.Authenticator, authorizer: o.Authorizer, onRefusal: o.OnRefusal, socket: o.Socket, id: uuid.NewString(),
 		advisor: o.Advisor, previewer: o.Previewer, sealer: o.Sealer, permit: o.Permit, reserved: o.Reserved, place: o.Place, several: several, checks: o.Checks, version: o.Version, bookmarks: o.BookmarkInterval, logger: o.Logger,
 		acceptUnserved: o.AcceptUnserved, certifies: o.Certifies,
 		mux: http.NewServeMux(), origin: http.NewCrossOriginProtection(), budget: newBudget(),

@@ -35,7 +35,11 @@ func (s *Server) watch(c *call) error {
 		ctx, cancel = context.WithTimeout(ctx, o.timeout)
 		defer cancel()
 	}
-	w := &watcher{call: c, cache: s.cache, frames: s.frames, origin: s.withOrigin, options: o, interval: s.bookmarks, outbox: outbox{w: c.w, cancel: cancel, slow: &s.watchers.slow}}
+	if until := c.identity.Until; !until.IsZero() {
+		ctx, cancel = context.WithDeadline(ctx, until)
+		defer cancel()
+	}
+	w := &watcher{call: c, still: func() error { return s.still(c) }, cache: s.cache, frames: s.frames, origin: s.withOrigin, options: o, interval: s.bookmarks, outbox: outbox{w: c.w, cancel: cancel, slow: &s.watchers.slow}}
 	remove, err := s.watchers.add(w)
 	if err != nil {
 		return err
@@ -128,6 +132,7 @@ const (
 type watcher struct {
 	outbox
 	call     *call
+	still    func() error // nil as long as the client may watch
 	cache    Source
 	frames   *frames
 	origin   func(*config.Config) *config.Config // the object as it is told of
@@ -163,6 +168,9 @@ func (w *watcher) run(ctx context.Context, at *cache.Snapshot, initial bool) err
 		case next == nil && err == nil:
 			continue
 		case err != nil:
+			return w.broken(err)
+		}
+		if err := w.still(); err != nil {
 			return w.broken(err)
 		}
 		advance := w.step

@@ -130,6 +130,11 @@ func (s *Server) one(c *call, trial *rehearsal, op storage.Op) (string, error) {
 	if err := s.unreserved(c.r, op); err != nil {
 		return "", err
 	}
+	for _, err := range s.granting(c, []storage.Op{op}) {
+		if err != nil {
+			return "", asRefused(err, forbidden)
+		}
+	}
 	op, learnt := s.asStored(c.r.Context(), op)
 	op.KeepSpec = s.keepSpec(op)
 	op, err := s.sealed(c.r.Context(), op, trial != nil)

@@ -38,6 +38,7 @@ type serveFlags struct {
 	statuses   bool
 	profiles   bool
 	unserved   bool
+	anonymous  bool
 }
 
 func newServeCommand(env *environment) *cobra.Command {
@@ -75,6 +76,7 @@ A second signal ends the server at once.`,
 	f.StringVar(&o.xdsAddress, "xds-address", "127.0.0.1:15010", "where proxies of this machine connect (gRPC); port 0 picks a free one")
 	f.StringVar(&o.apiAddress, "api-address", "127.0.0.1:15080", "where the config API listens: HTTP for this machine, HTTPS for others; port 0 picks a free one")
 	f.StringVar(&o.apiSocket, "api-socket", "", "unix socket on which the config API listens too, for this user alone; snapshots of the store, and changes of it as such, are answered only there (default api.sock in --data-dir, and none with --etcd-endpoints)")
+	f.BoolVar(&o.anonymous, "anonymous-loopback", false, "let in whoever calls the config API from this machine as its administrator, also when there are users; without it only until the first user exists")
 	f.StringVar(&o.meshConfig, "mesh-config", "", "file with a MeshConfig in YAML; Istio's defaults without one")
 	f.StringVar(&o.sealingKey, "sealing-key", "", "file with the keys that seal secrets in the store, for this user alone; made when the first secret of the store comes (default sealing.key in --data-dir, and none with --etcd-endpoints: secrets are refused)")
 	o.authority.register(f)
@@ -182,7 +184,7 @@ func (o *serveFlags) options(env *environment) (serve.Options, error) {
 	level, _ := parseLevel(o.logLevel)
 	options := serve.Options{
 		Version: version, APIAddress: o.apiAddress, XDSAddress: o.xdsAddress, APISocket: o.apiSocket, SealingKey: o.sealingKey,
-		ObjectStatus: o.statuses, Profiles: o.profiles, AcceptUnserved: o.unserved,
+		ObjectStatus: o.statuses, Profiles: o.profiles, AcceptUnserved: o.unserved, AnonymousLoopback: o.anonymous,
 		Logger: slog.New(slog.NewTextHandler(env.stderr, &slog.HandlerOptions{Level: level})),
 	}
 	var err error

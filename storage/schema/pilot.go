@@ -35,6 +35,11 @@ var (
 	TokenIssuer           = config.GroupVersionKind{Group: portolanGroup, Version: "v1", Kind: "TokenIssuer"}
 	WasmPlugin            = config.GroupVersionKind{Group: extensionsGroup, Version: "v1alpha1", Kind: "WasmPlugin"}
 	RevokedIdentity       = config.GroupVersionKind{Group: portolanGroup, Version: "v1", Kind: "RevokedIdentity"}
+
+	// Who may come in, and who may do what.
+	Role        = config.GroupVersionKind{Group: portolanGroup, Version: "v1", Kind: "Role"}
+	RoleBinding = config.GroupVersionKind{Group: portolanGroup, Version: "v1", Kind: "RoleBinding"}
+	User        = config.GroupVersionKind{Group: portolanGroup, Version: "v1", Kind: "User"}
 )
 
 // Pilot returns the kinds that configure the mesh and say who may come in, in the order of
@@ -47,6 +52,7 @@ func Pilot() Set {
 		authorizationPolicy(), peerAuthentication(), requestAuthentication(),
 		telemetry(), wasmPlugin(),
 		joinToken(), tokenIssuer(), revokedIdentity(),
+		roleKind(), roleBinding(), userKind(),
 	)
 }
 

@@ -42,6 +42,9 @@ func TestPilotServesTheNamesAndVersionsOfIstio(t *testing.T) {
 		{"portolan.io", "JoinToken", "jointokens", "jointoken", "", "v1"},
 		{"portolan.io", "TokenIssuer", "tokenissuers", "tokenissuer", "", "v1"},
 		{"portolan.io", "RevokedIdentity", "revokedidentities", "revokedidentity", "ri", "v1"},
+		{"portolan.io", "Role", "roles", "role", "", "v1"},
+		{"portolan.io", "RoleBinding", "rolebindings", "rolebinding", "", "v1"},
+		{"portolan.io", "User", "users", "user", "", "v1"},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("kinds (-want +got):\n%s", d)

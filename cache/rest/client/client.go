@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -27,6 +28,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest/batch"
 	"github.com/portolan-mesh/portolan/cache/rest/finding"
 	"github.com/portolan-mesh/portolan/cache/rest/record"
+	"github.com/portolan-mesh/portolan/cache/rest/socket"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
@@ -34,6 +36,9 @@ import (
 type Options struct {
 	// HTTP makes the calls; nil means one of the client's own with Go's defaults.
 	HTTP *http.Client
+	// Token is the bearer token of each call, empty for none. It is sent over TLS, over a
+	// socket, and to this machine alone.
+	Token string
 	// UserAgent names the program to the server.
 	UserAgent string
 	// Patience is how long a call waits for a server that refuses connections, as one
@@ -48,6 +53,7 @@ type Client struct {
 	server    *url.URL
 	http      *http.Client
 	userAgent string
+	token     string
 	freshness Freshness
 	patience  time.Duration
 	waiting   func()
@@ -84,9 +90,13 @@ func (f Freshness) add(query url.Values) url.Values {
 	return query
 }
 
-// New returns a client of the server at a URL such as http://127.0.0.1:15080.
-// Host and port alone mean http. It does not call the server.
+// New returns a client of the server at a URL such as http://127.0.0.1:15080, or at a socket
+// such as unix:/run/portolan/api.sock. Host and port alone mean http. It does not call the
+// server.
 func New(server string, o Options) (*Client, error) {
+	if path, ok := strings.CutPrefix(server, "unix:"); ok {
+		server, o.HTTP = "http://localhost", socket.Client(strings.TrimPrefix(path, "//"))
+	}
 	if !strings.Contains(server, "://") {
 		server = "http://" + server
 	}
@@ -96,6 +106,9 @@ func New(server string, o Options) (*Client, error) {
 	}
 	if (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" {
 		return nil, fmt.Errorf("server %q is not a URL such as http://127.0.0.1:15080", server)
+	}
+	if err := mayHave(base, o.Token); err != nil {
+		return nil, err
 	}
 	base.Path = strings.TrimSuffix(base.Path, "/")
 	if o.HTTP == nil {
@@ -107,7 +120,17 @@ func New(server string, o Options) (*Client, error) {
 	if o.Waiting == nil {
 		o.Waiting = func() {}
 	}
-	return &Client{server: base, http: o.HTTP, userAgent: o.UserAgent, patience: o.Patience, waiting: sync.OnceFunc(o.Waiting)}, nil
+	return &Client{server: base, http: o.HTTP, userAgent: o.UserAgent, token: o.Token, patience: o.Patience, waiting: sync.OnceFunc(o.Waiting)}, nil
+}
+
+// mayHave says why a token may not be sent to a server; nil if it may.
+func mayHave(server *url.URL, token string) error {
+	ip := net.ParseIP(server.Hostname())
+	switch {
+	case token == "" || server.Scheme == "https" || server.Hostname() == "localhost" || ip != nil && ip.IsLoopback():
+		return nil
+	}
+	return fmt.Errorf("a token is not sent in the clear to %s: use https", server.Host)
 }
 
 // Fresh returns a client of the same server whose Get and List are as new as f
@@ -213,6 +236,12 @@ func (c *Client) Try(ctx context.Context, b batch.Batch, what batch.Preview) (*b
 		return nil, err
 	}
 	return out, nil
+}
+
+// Send sends a value as JSON to a path by a method, and reads the answer into another value.
+func (c *Client) Send(ctx context.Context, method, path string, body, into any) error {
+	_, err := c.do(ctx, request{method: method, path: path, body: body}, into)
+	return err
 }
 
 // Delete removes an object; a resourceVersion that is not empty must be the
@@ -405,5 +434,8 @@ func (c *Client) request(ctx context.Context, in request) (*http.Request, error)
 	}
 	r.Header.Set("Accept", "application/json")
 	r.Header.Set("User-Agent", c.userAgent)
+	if c.token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.token)
+	}
 	return r, nil
 }

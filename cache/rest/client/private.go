@@ -24,7 +24,7 @@ func (e *privateError) Unwrap() error { return e.error }
 // asPrivate makes a refusal a privateError where the server names its socket.
 func asPrivate(response *http.Response, refused error) error {
 	path, err := url.PathUnescape(response.Header.Get(rest.SocketHeader))
-	if err != nil || path == "" || response.StatusCode != http.StatusForbidden {
+	if err != nil || path == "" || response.StatusCode != http.StatusForbidden && response.StatusCode != http.StatusUnauthorized {
 		return refused
 	}
 	return &privateError{refused, path, response.Header.Get(rest.ServerHeader)}

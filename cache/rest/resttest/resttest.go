@@ -92,6 +92,7 @@ func start(t testing.TB, schemas schema.Set, history int, configure func(*rest.O
 	if local.Listener, err = socket.Listen(path); err != nil {
 		t.Fatal(err)
 	}
+	local.Config.ConnContext = socket.WithPeer
 	local.Start()
 	t.Cleanup(func() {
 		api.EndWatches()

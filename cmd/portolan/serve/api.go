@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/portolan-mesh/portolan/cache/rest/socket"
 )
 
 const (
@@ -39,7 +41,7 @@ func serveAPI(ctx context.Context, api apiServer, logger *slog.Logger, listeners
 	unused := &unusedConns{}
 	h := &http.Server{
 		Handler: api.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeader,
-		BaseContext: func(net.Listener) context.Context { return requests }, ConnState: unused.note,
+		BaseContext: func(net.Listener) context.Context { return requests }, ConnState: unused.note, ConnContext: socket.WithPeer,
 		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 	}
 	h.RegisterOnShutdown(api.EndWatches)

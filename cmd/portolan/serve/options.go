@@ -37,6 +37,10 @@ type Options struct {
 	// stands for xds.DefaultMaxIdentityStreams.
 	MaxIdentityStreams int
 
+	// AnonymousLoopback lets in whoever calls the config API from this machine as its
+	// administrator, also when there are users.
+	AnonymousLoopback bool
+
 	// Mesh is the mesh configuration; nil stands for Istio's defaults.
 	Mesh *meshconfig.Config
 

@@ -58,7 +58,7 @@ func (s *server) issuersDegraded() error {
 
 // sealers are what seals the kinds that have something for servers alone.
 func (s *server) sealers() rest.Sealer {
-	return rest.Sealers{schema.Secret: s.secrets.sealer, schema.JoinToken: s.tokens}
+	return rest.Sealers{schema.Secret: s.secrets.sealer, schema.JoinToken: s.tokens, schema.User: s.keeper}
 }
 
 // cleanInterval is how often join tokens are removed that ended long ago.

@@ -17,6 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
 	"github.com/portolan-mesh/portolan/cache/statuses"
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/access"
 	"github.com/portolan-mesh/portolan/discovery/aggregate"
 	"github.com/portolan-mesh/portolan/discovery/identity"
 	"github.com/portolan-mesh/portolan/discovery/identity/join"
@@ -47,7 +48,8 @@ type server struct {
 	keys         *jwks.Fetcher
 	issuers      *oidc.Verifier
 	proof        identity.Proof // of who asks for a first certificate
-	certificates certificates   // by which workloads prove who they are
+	keeper       *access.Keeper
+	certificates certificates // by which workloads prove who they are
 	worker       *cache.Worker
 	mirror       *mirror.Cache
 	source       configCache    // what everything is served from
@@ -102,6 +104,7 @@ func (s *server) addStorage() (err error) {
 		snapshot: func() *cache.Snapshot { return s.mirror.Snapshot() },
 	}
 	s.metrics.MustRegister(s.secrets)
+	s.keeper = s.newKeeper()
 	return nil
 }
 
@@ -166,7 +169,7 @@ func (s *server) addAPI() (err error) {
 	checks = append(checks, rest.Check{Name: "replicas", Degraded: s.beside.Degraded})
 	permit, place := s.besideStore()
 	s.api, err = rest.New(rest.Options{
-		Permit: permit, Place: place, Reserved: s.reserved, Store: s.configs, Sealer: s.sealers(), Cache: s.statusCache, History: s.configs, Advisor: s.verdicts, Previewer: previewer{s}, Checks: append(checks, rest.Check{Name: "xds", Ready: s.xds.Ready}),
+		Permit: permit, Place: place, Reserved: s.reserved, Store: s.configs, Sealer: s.sealers(), Authenticator: s.keeper, Authorizer: s.keeper, Cache: s.statusCache, History: s.configs, Advisor: s.verdicts, Previewer: previewer{s}, Checks: append(checks, rest.Check{Name: "xds", Ready: s.xds.Ready}),
 		MaxWatches: s.o.MaxWatches, WatchMemory: s.o.WatchMemory, Socket: s.o.APISocket, Hosts: s.o.TLS.Names, Certifies: s.security.certifies,
 		Registry: s.metrics, Version: s.o.Version, Logger: s.logger,
 		AcceptUnserved: s.o.AcceptUnserved,
@@ -186,6 +189,7 @@ func (s *server) addAPI() (err error) {
 	maintenance.Register(s.api, s.maintenance())
 	s.tokens.Register(s.api)
 	s.certificates.issuer.Serve(s.api)
+	access.Register(s.api, s.keeper, s.configs)
 	for provider, status := range s.statuses {
 		s.api.Handle(StatusPath(provider), serveStatus(status))
 	}

@@ -1,0 +1,303 @@
+package access
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/cache/rest/socket"
+	"github.com/portolan-mesh/portolan/discovery/identity"
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/access"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// Options configure a Keeper. Snapshot, Schemas and Root are required.
+type Options struct {
+	// Snapshot returns the newest state of the store, nil before it is read.
+	Snapshot func() *cache.Snapshot
+	Schemas  schema.Set
+	// Root is the root namespace of the mesh.
+	Root string
+	// AnonymousLoopback lets in whoever calls from this machine as its administrator, also
+	// when there are users.
+	AnonymousLoopback bool
+	// Bearers tell by a bearer token that is none of a User who its bearer is. Each is asked
+	// until one knows.
+	Bearers []Bearer
+	// Now is the time; nil for that of the system.
+	Now func() time.Time
+}
+
+// Bearer is another way to prove who one is by a bearer token, such as a JWT.
+type Bearer interface {
+	// Bear returns who bears a token. The error says nothing that helps a guesser.
+	Bear(ctx context.Context, token string) (rest.Identity, error)
+}
+
+// Keeper authenticates and authorizes the requests to a config API. It follows the store
+// by itself. It may be used by several goroutines.
+type Keeper struct {
+	o Options
+
+	mu     sync.Mutex // guards the fields below
+	at     *cache.Snapshot
+	policy *policy
+}
+
+// NewKeeper returns a keeper.
+func NewKeeper(o Options) *Keeper {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Keeper{o: o}
+}
+
+// current is the policy of the newest snapshot, nil before there is one. Its cost follows
+// what has changed since it was last asked.
+func (k *Keeper) current() *policy {
+	snapshot := k.o.Snapshot()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case snapshot == nil || snapshot == k.at:
+		return k.policy
+	case k.at != nil && snapshot.Epoch() == k.at.Epoch() && snapshot.Revision() < k.at.Revision():
+		return k.policy // another goroutine has seen a newer one meanwhile
+	case k.policy == nil || touched(k.at, snapshot):
+		k.policy = newPolicy(objectsOf(snapshot), k.o.Root, k.o.Schemas)
+	}
+	k.at = snapshot
+	return k.policy
+}
+
+// touched says whether users, roles or bindings differ between two snapshots.
+func touched(from, to *cache.Snapshot) bool {
+	for change := range pmap.Diff(from.Configs(), to.Configs()) {
+		if change.Old != nil && concerned(change.Old.GroupVersionKind) || change.New != nil && concerned(change.New.GroupVersionKind) {
+			return true
+		}
+	}
+	return false
+}
+
+// Rights implements rest.Changing.
+func (k *Keeper) Rights() any { return k.current() }
+
+var errNotRead = rest.Unavailable("the server has not read yet who may come in: try again in a moment")
+
+// errToken is the same for each token that is not valid, so that it helps no guesser.
+var errToken = errors.New("the token is not valid: it is unknown, expired or revoked, or its user is disabled: portolan user token add makes another")
+
+// Authenticate implements rest.Authenticator.
+func (k *Keeper) Authenticate(r *http.Request) (rest.Identity, error) {
+	if values := r.Header.Values("Authorization"); len(values) > 0 {
+		scheme, token, ok := strings.Cut(values[0], " ")
+		if len(values) > 1 || !ok || !strings.EqualFold(scheme, "Bearer") || token == "" {
+			return rest.Identity{}, errors.New("the Authorization header is not one Bearer token: this server knows no other scheme")
+		}
+		return k.byToken(r.Context(), strings.TrimSpace(token))
+	}
+	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		return k.byCertificate(r.TLS.VerifiedChains[0][0])
+	}
+	if rest.OverSocket(r) {
+		return local(r)
+	}
+	p := k.current()
+	switch {
+	case !rest.FromThisMachine(r):
+		return rest.Identity{}, errors.New("nothing says who you are: give a token (--token, or PORTOLAN_TOKEN), or a client certificate")
+	case k.o.AnonymousLoopback || p != nil && len(p.users) == 0:
+		return rest.Identity{User: access.LocalUser, Unproved: true}, nil
+	case p == nil:
+		return rest.Identity{}, errNotRead
+	}
+	return rest.Identity{}, errors.New("this server has users, and nothing says who you are: give a token (--token, --token-file or PORTOLAN_TOKEN), or a client certificate; " +
+		"the user who runs the server is let in over its socket, and makes tokens: portolan user token add NAME")
+}
+
+// local is who calls over the socket: the user of the server, or root.
+func local(r *http.Request) (rest.Identity, error) {
+	peer, told := socket.PeerOf(r.Context())
+	switch {
+	case told && (peer.UID == os.Geteuid() || peer.UID == 0), !told && !socket.CanTellPeers: // then the mode of the socket decides
+		return rest.Identity{User: access.LocalUser}, nil
+	case !told:
+		return rest.Identity{}, errors.New("the system does not say who is at the other end of the socket")
+	}
+	return rest.Identity{}, fmt.Errorf("the socket is for the user who runs the server, and you are user %d: give a token", peer.UID)
+}
+
+func (k *Keeper) byToken(ctx context.Context, token string) (rest.Identity, error) {
+	if !strings.HasPrefix(token, TokenPrefix) {
+		for _, b := range k.o.Bearers {
+			if who, err := b.Bear(ctx, token); err == nil {
+				return k.proved(who)
+			}
+		}
+		return rest.Identity{}, errToken
+	}
+	p := k.current()
+	if p == nil {
+		return rest.Identity{}, errNotRead
+	}
+	found, ok := p.byToken(token, k.o.Now())
+	if !ok {
+		return rest.Identity{}, errToken
+	}
+	return k.proved(rest.Identity{User: found.user, Until: found.token.Expires})
+}
+
+// byCertificate is whom a verified certificate is of: a workload by its SPIFFE identity, else
+// the user of its common name, in the groups that its organizations are.
+func (k *Keeper) byCertificate(c *x509.Certificate) (rest.Identity, error) {
+	if len(c.URIs) > 0 {
+		workload, err := identity.OfCertificate(c)
+		if err != nil {
+			return rest.Identity{}, fmt.Errorf("the client certificate is not of a workload: %w", err)
+		}
+		return k.proved(rest.Identity{User: workload.String(), Groups: []string{access.Workloads}, Until: c.NotAfter})
+	}
+	if c.Subject.CommonName == "" {
+		return rest.Identity{}, errors.New("the client certificate has neither a SPIFFE identity nor a common name: it is nobody's")
+	}
+	return k.proved(rest.Identity{User: c.Subject.CommonName, Groups: c.Subject.Organization, Until: c.NotAfter})
+}
+
+// proved completes who somebody has proved to be, by what the store says of the user.
+func (k *Keeper) proved(who rest.Identity) (rest.Identity, error) {
+	p := k.current()
+	switch {
+	case p == nil:
+		return rest.Identity{}, errNotRead
+	case who.User == access.LocalUser || who.User == "":
+		return rest.Identity{}, fmt.Errorf("the credential is of %q, which is nobody's name", who.User)
+	case p.disabled(who.User):
+		return rest.Identity{}, errToken
+	case !who.Until.IsZero() && !k.o.Now().Before(who.Until):
+		return rest.Identity{}, errToken
+	}
+	who.Groups = slices.Concat(who.Groups, p.groups(who.User), []string{access.Authenticated})
+	if !strings.HasPrefix(who.User, "spiffe://") {
+		who.Groups = slices.DeleteFunc(who.Groups, func(g string) bool { return g == access.Workloads })
+	}
+	return who, nil
+}
+
+// Authorize implements rest.Authorizer.
+func (k *Keeper) Authorize(_ context.Context, who rest.Identity, a rest.Access) error {
+	want := actionOf(a, k.o.Root)
+	if who.User == access.LocalUser || want.open {
+		return nil
+	}
+	p := k.current()
+	if p == nil {
+		return errNotRead
+	}
+	if p.permits(who, want) {
+		return nil
+	}
+	return fmt.Errorf("user %q may not %s: no role that is bound to the user or to a group of the user permits it (portolan auth whoami)", who.User, want)
+}
+
+// May says whether an identity may do something with the objects of a kind, by its plural.
+func (k *Keeper) May(who rest.Identity, verb, kind, namespace, name string) bool {
+	p := k.current()
+	return p != nil && p.permits(who, action{verb: verb, kind: plural(kind, k.o.Schemas), namespace: namespace, name: name})
+}
+
+// Grants implements rest.Granter. The operations are looked at as the one change that they
+// are.
+func (k *Keeper) Grants(_ context.Context, who rest.Identity, ops []storage.Op) []error {
+	if !slices.ContainsFunc(ops, func(op storage.Op) bool { return concerned(op.Target().Kind) }) {
+		return nil
+	}
+	out := make([]error, len(ops))
+	before := k.current()
+	if before == nil {
+		for i := range out {
+			out[i] = errNotRead
+		}
+		return out
+	}
+	next := objects{}
+	for key, object := range before.objects {
+		next[key] = object
+	}
+	for _, op := range ops {
+		switch key := op.Target(); {
+		case !concerned(key.Kind):
+		case op.Config == nil:
+			delete(next, key)
+		default:
+			next[key] = op.Config
+		}
+	}
+	after := newPolicy(next, k.o.Root, k.o.Schemas)
+	for i, op := range ops {
+		if concerned(op.Target().Kind) {
+			out[i] = k.grants(who, op, before, after)
+		}
+	}
+	return out
+}
+
+// grants returns why an operation may not be, for what it gives to somebody.
+func (k *Keeper) grants(who rest.Identity, op storage.Op, before, after *policy) error {
+	key := op.Target()
+	if op.Config == nil {
+		if len(before.users) > 0 && len(after.users) == 0 && before.lacking(who, []Grant{everything}) != "" {
+			return errors.New("it is the last user, and without users everybody on the machine of the server may do everything: an administrator may delete it")
+		}
+		return nil
+	}
+	var given []Grant
+	switch spec := op.Config.Spec.(type) {
+	case *access.Role:
+		for _, rule := range after.normal(spec.Rules) {
+			given = append(given, Grant{Rule: rule, Scope: after.scope(key.Namespace)})
+		}
+	case *access.RoleBinding:
+		var ok bool
+		if given, ok = after.granted(key, spec); !ok {
+			return invalid("spec.role", "%q is neither a built-in role nor a Role of namespace %s or %s: make it first, or in the same batch", spec.Role, k.o.Root, key.Namespace)
+		}
+	case *access.User:
+		if key.Namespace != k.o.Root {
+			return invalid("metadata.namespace", "is %q, and users are in the root namespace of the mesh, %s", key.Namespace, k.o.Root)
+		}
+		given = after.of(rest.Identity{User: key.Name, Groups: append(slices.Clone(spec.Groups), access.Authenticated)})
+	}
+	if missing := before.lacking(who, given); missing != "" {
+		return fmt.Errorf("user %q may not give away the right to %s, which the user does not have", who.User, missing)
+	}
+	return nil
+}
+
+// invalid refuses an object that the schema could not.
+func invalid(field, format string, args ...any) error {
+	return rest.Refuse(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, field+": "+fmt.Sprintf(format, args...))
+}
+
+// Object is the stored user of a name, nil for none.
+func (k *Keeper) Object(name string) *config.Config {
+	p := k.current()
+	if p == nil {
+		return nil
+	}
+	return p.objects[config.Key{Kind: schema.User, Namespace: k.o.Root, Name: name}]
+}

@@ -1,0 +1,302 @@
+package access
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/storage/access"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// objects are the users, roles and bindings of a store, by their keys.
+type objects map[config.Key]*config.Config
+
+// concerned says whether a policy follows from objects of a kind.
+func concerned(kind config.GroupVersionKind) bool {
+	return kind.Group == access.Group && (kind.Kind == schema.User.Kind || kind.Kind == schema.Role.Kind || kind.Kind == schema.RoleBinding.Kind)
+}
+
+func objectsOf(snapshot *cache.Snapshot) objects {
+	out := objects{}
+	for _, kind := range []config.GroupVersionKind{schema.User, schema.Role, schema.RoleBinding} {
+		for object := range snapshot.List(kind, "") {
+			if object.Source == "" { // no other source says who may do what
+				out[object.Key()] = object
+			}
+		}
+	}
+	return out
+}
+
+// policy is who may do what, as of one state of the store. It is never modified.
+type policy struct {
+	objects objects
+	root    string
+	schemas schema.Set
+
+	users  map[string]*access.User
+	tokens map[[sha256.Size]byte]credential
+	// grants are what each subject has.
+	grants map[access.Subject][]Grant
+}
+
+// credential is a token of a user.
+type credential struct {
+	user  string
+	token access.Token
+}
+
+// Grant is a rule that somebody has.
+type Grant struct {
+	access.Rule
+	// Scope is the namespace that the rule is for, empty for the whole mesh.
+	Scope string
+	// Role and Binding say where it comes from.
+	Role, Binding string
+}
+
+// everything is what an administrator has.
+var everything = Grant{Rule: access.Rule{Verbs: []string{access.All}, Kinds: []string{access.All}}}
+
+func newPolicy(of objects, root string, schemas schema.Set) *policy {
+	p := &policy{
+		objects: of, root: root, schemas: schemas,
+		users: map[string]*access.User{}, tokens: map[[sha256.Size]byte]credential{}, grants: map[access.Subject][]Grant{},
+	}
+	keys := make([]config.Key, 0, len(of))
+	for key := range of {
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, func(a, b config.Key) int { return strings.Compare(a.Path(), b.Path()) })
+	for _, key := range keys {
+		switch spec := of[key].Spec.(type) {
+		case *access.User:
+			if key.Namespace == root {
+				p.addUser(key.Name, spec)
+			}
+		case *access.RoleBinding:
+			grants, _ := p.granted(key, spec)
+			for _, subject := range spec.Subjects {
+				p.grants[subject] = append(p.grants[subject], grants...)
+			}
+		}
+	}
+	return p
+}
+
+func (p *policy) addUser(name string, u *access.User) {
+	p.users[name] = u
+	for _, t := range u.Tokens {
+		if len(t.Hash) == sha256.Size {
+			p.tokens[[sha256.Size]byte(t.Hash)] = credential{name, t}
+		}
+	}
+}
+
+// granted are the grants of a binding; false if its role is none.
+func (p *policy) granted(key config.Key, b *access.RoleBinding) ([]Grant, bool) {
+	scope := p.scope(key.Namespace)
+	rules, own, ok := p.role(b.Role, key.Namespace)
+	if own {
+		scope = key.Namespace
+	}
+	out := make([]Grant, len(rules))
+	for i, rule := range rules {
+		out[i] = Grant{Rule: rule, Scope: scope, Role: b.Role, Binding: key.Namespace + "/" + key.Name}
+	}
+	return out, ok
+}
+
+// scope is what an object of a namespace is for: empty for the whole mesh.
+func (p *policy) scope(namespace string) string {
+	if namespace == p.root {
+		return ""
+	}
+	return namespace
+}
+
+// role finds a role by its name, for a binding of a namespace. own says that it is of that
+// namespace alone.
+func (p *policy) role(name, namespace string) (rules []access.Rule, own, ok bool) {
+	if rules, ok := builtIn(name, p.schemas); ok {
+		return rules, false, true
+	}
+	for _, place := range []string{p.root, namespace} {
+		object := p.objects[config.Key{Kind: schema.Role, Namespace: place, Name: name}]
+		if object == nil {
+			continue
+		}
+		if role, ok := object.Spec.(*access.Role); ok {
+			return p.normal(role.Rules), place != p.root, true
+		}
+	}
+	return nil, false, false
+}
+
+// normal are rules with the kinds by their plural names.
+func (p *policy) normal(rules []access.Rule) []access.Rule {
+	out := slices.Clone(rules)
+	for i := range out {
+		kinds := make([]string, len(out[i].Kinds))
+		for j, kind := range out[i].Kinds {
+			kinds[j] = plural(kind, p.schemas)
+		}
+		out[i].Kinds = kinds
+	}
+	return out
+}
+
+// plural is the plural of the name of a kind, and any other name as it is.
+func plural(name string, schemas schema.Set) string {
+	name, sub, _ := strings.Cut(name, "/")
+	if kind := schemas.Named(name); kind != nil {
+		name = kind.Plural
+	}
+	if sub != "" {
+		name += "/" + sub
+	}
+	return name
+}
+
+// byToken finds the user of a token; false if it is not valid now.
+func (p *policy) byToken(token string, now time.Time) (credential, bool) {
+	hash := access.HashOf(token)
+	found, ok := p.tokens[[sha256.Size]byte(hash)]
+	if !ok || subtle.ConstantTimeCompare(found.token.Hash, hash) != 1 {
+		return credential{}, false
+	}
+	if !found.token.Expires.IsZero() && !now.Before(found.token.Expires) {
+		return credential{}, false
+	}
+	return found, !p.disabled(found.user)
+}
+
+func (p *policy) disabled(user string) bool {
+	u := p.users[user]
+	return u != nil && u.Disabled
+}
+
+// groups are those that the store puts a user into.
+func (p *policy) groups(user string) []string {
+	if u := p.users[user]; u != nil {
+		return u.Groups
+	}
+	return nil
+}
+
+// of are the grants of an identity.
+func (p *policy) of(who rest.Identity) []Grant {
+	if who.User == access.LocalUser {
+		return []Grant{everything}
+	}
+	out := slices.Clone(p.grants[access.Subject{Kind: access.SubjectUser, Name: who.User}])
+	seen := map[string]bool{}
+	for _, group := range who.Groups {
+		if !seen[group] {
+			seen[group] = true
+			out = append(out, p.grants[access.Subject{Kind: access.SubjectGroup, Name: group}]...)
+		}
+	}
+	return out
+}
+
+// permits says whether an identity may do something.
+func (p *policy) permits(who rest.Identity, want action) bool {
+	if want.open {
+		return true
+	}
+	if who.User == access.LocalUser {
+		return true
+	}
+	return slices.ContainsFunc(p.of(who), func(g Grant) bool { return g.permits(want) })
+}
+
+func (g Grant) permits(want action) bool {
+	return has(g.Verbs, want.verb) && g.hasKind(want.kind) &&
+		(g.Scope == "" || g.Scope == want.namespace) &&
+		(len(g.Namespaces) == 0 || slices.Contains(g.Namespaces, want.namespace)) &&
+		(len(g.Names) == 0 || slices.Contains(g.Names, want.name))
+}
+
+// hasKind says whether a rule is about a kind. One about a kind is about its status, too.
+func (g Grant) hasKind(kind string) bool {
+	whole, _, _ := strings.Cut(kind, "/")
+	return has(g.Kinds, kind) || has(g.Kinds, whole)
+}
+
+func has(list []string, one string) bool {
+	return slices.Contains(list, access.All) || slices.Contains(list, one)
+}
+
+// lacking returns the first thing that grants give and an identity does not have; empty if it
+// has all.
+func (p *policy) lacking(who rest.Identity, grants []Grant) string {
+	mine := p.of(who)
+	for _, g := range grants {
+		for _, verb := range g.Verbs {
+			for _, kind := range g.Kinds {
+				for _, namespace := range orAll(g.namespaces()) {
+					for _, name := range orAll(g.Names) {
+						want := action{verb: verb, kind: kind, namespace: namespace, name: name}
+						if !slices.ContainsFunc(mine, func(g Grant) bool { return g.permits(want) }) {
+							return want.String()
+						}
+					}
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// namespaces are those that a grant is for, none for all.
+func (g Grant) namespaces() []string {
+	switch {
+	case g.Scope == "":
+		return g.Namespaces
+	case len(g.Namespaces) > 0 && !slices.Contains(g.Namespaces, g.Scope):
+		return nil // it permits nothing; what follows asks for more than it gives
+	}
+	return []string{g.Scope}
+}
+
+func orAll(list []string) []string {
+	if len(list) == 0 {
+		return []string{""}
+	}
+	return list
+}
+
+// action is what somebody wants to do. The verb, or the kind, access.All is each of them; no
+// namespace is all of them, and no name any object.
+type action struct {
+	verb, kind, namespace, name string
+	// open is what everybody may do who is let in.
+	open bool
+}
+
+// String is the action in words.
+func (a action) String() string {
+	verb, kind := a.verb, a.kind
+	if verb == access.All {
+		verb = "do everything with"
+	}
+	if kind == access.All {
+		kind = "all kinds"
+	}
+	text := verb + " " + kind
+	if a.name != "" {
+		text += fmt.Sprintf(" %q", a.name)
+	}
+	if a.namespace != "" {
+		return text + " in namespace " + a.namespace
+	}
+	return text + " in all namespaces"
+}

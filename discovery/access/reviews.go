@@ -1,0 +1,202 @@
+package access
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/storage/access"
+)
+
+const (
+	// SelfPath answers a GET with the Self of whoever asks.
+	SelfPath = ours + "selfaccess"
+	// AccessReviewPath takes a POST of a SelfSubjectAccessReview of Kubernetes.
+	AccessReviewPath = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+
+	rulesReviewPath   = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+	subjectReviewPath = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+)
+
+// Self is who somebody is to the server, and what that permits.
+type Self struct {
+	metav1.TypeMeta `json:",inline"`
+	User            string   `json:"user"`
+	Groups          []string `json:"groups,omitempty"`
+	// Unproved says that it is a guess: the request came from the machine of the server.
+	Unproved bool        `json:"unproved,omitempty"`
+	Until    time.Time   `json:"until,omitzero"`
+	Grants   []SelfGrant `json:"grants"`
+}
+
+// SelfGrant is a rule that somebody has, and where it is from.
+type SelfGrant struct {
+	access.Rule
+	// Namespace is the one that the rule is for, empty for the whole mesh.
+	Namespace string `json:"namespace,omitempty"`
+	Role      string `json:"role,omitempty"`
+	Binding   string `json:"binding,omitempty"`
+}
+
+// AccessReview is a SelfSubjectAccessReview of Kubernetes.
+type AccessReview struct {
+	metav1.TypeMeta `json:",inline"`
+	Metadata        json.RawMessage    `json:"metadata,omitempty"`
+	Spec            AccessReviewSpec   `json:"spec"`
+	Status          AccessReviewStatus `json:"status"`
+}
+
+// AccessReviewSpec is what is asked: one of the two.
+type AccessReviewSpec struct {
+	Resource *ResourceAttributes `json:"resourceAttributes,omitempty"`
+	Path     *PathAttributes     `json:"nonResourceAttributes,omitempty"`
+}
+
+// ResourceAttributes are an action on objects.
+type ResourceAttributes struct {
+	Namespace     string          `json:"namespace,omitempty"`
+	Verb          string          `json:"verb,omitempty"`
+	Group         string          `json:"group,omitempty"`
+	Version       string          `json:"version,omitempty"`
+	Resource      string          `json:"resource,omitempty"`
+	Subresource   string          `json:"subresource,omitempty"`
+	Name          string          `json:"name,omitempty"`
+	FieldSelector json.RawMessage `json:"fieldSelector,omitempty"`
+	LabelSelector json.RawMessage `json:"labelSelector,omitempty"`
+}
+
+// PathAttributes are an action on a path of the API.
+type PathAttributes struct {
+	Path string `json:"path,omitempty"`
+	Verb string `json:"verb,omitempty"`
+}
+
+// AccessReviewStatus is the answer.
+type AccessReviewStatus struct {
+	Allowed bool   `json:"allowed"`
+	Reason  string `json:"reason,omitempty"`
+}
+
+func (p *paths) reviews(api *rest.Server) {
+	api.Endpoint("GET "+SelfPath, p.self)
+	api.Endpoint("POST "+AccessReviewPath, p.accessReview)
+	api.Endpoint("POST "+rulesReviewPath, p.rulesReview)
+	api.Endpoint("POST "+subjectReviewPath, p.subjectReview)
+}
+
+// grants are what somebody has.
+func (p *paths) grants(who rest.Identity) []Grant {
+	if policy := p.keeper.current(); policy != nil {
+		return policy.of(who)
+	}
+	return nil
+}
+
+func (p *paths) self(w http.ResponseWriter, r *http.Request) error {
+	who := rest.IdentityOf(r.Context())
+	out := Self{
+		TypeMeta: metav1.TypeMeta{Kind: "SelfAccess", APIVersion: access.Group + "/v1"},
+		User:     who.User, Groups: who.Groups, Unproved: who.Unproved, Until: who.Until, Grants: []SelfGrant{},
+	}
+	for _, g := range p.grants(who) {
+		out.Grants = append(out.Grants, SelfGrant{Rule: g.Rule, Namespace: g.Scope, Role: g.Role, Binding: g.Binding})
+	}
+	rest.WriteJSON(w, http.StatusOK, out)
+	return nil
+}
+
+func (p *paths) accessReview(w http.ResponseWriter, r *http.Request) error {
+	var review AccessReview
+	if err := rest.ReadJSON(w, r, &review); err != nil {
+		return err
+	}
+	var asked rest.Access
+	switch of := review.Spec; {
+	case of.Resource != nil && of.Path == nil:
+		asked = rest.Access{
+			Verb: of.Resource.Verb, Group: of.Resource.Group, Version: of.Resource.Version, Resource: plural(of.Resource.Resource, p.keeper.o.Schemas),
+			Namespace: of.Resource.Namespace, Name: of.Resource.Name, Subresource: of.Resource.Subresource,
+		}
+	case of.Path != nil && of.Resource == nil:
+		asked = rest.Access{Verb: of.Path.Verb, Path: of.Path.Path}
+	default:
+		return rest.BadRequest("spec: name either resourceAttributes or nonResourceAttributes")
+	}
+	if err := p.keeper.Authorize(r.Context(), rest.IdentityOf(r.Context()), asked); err != nil {
+		review.Status = AccessReviewStatus{Reason: err.Error()}
+	} else {
+		review.Status = AccessReviewStatus{Allowed: true}
+	}
+	rest.WriteJSON(w, http.StatusCreated, review)
+	return nil
+}
+
+// resourceRule is a rule as Kubernetes has it.
+type resourceRule struct {
+	Verbs         []string `json:"verbs"`
+	APIGroups     []string `json:"apiGroups"`
+	Resources     []string `json:"resources"`
+	ResourceNames []string `json:"resourceNames,omitempty"`
+}
+
+func (p *paths) rulesReview(w http.ResponseWriter, r *http.Request) error {
+	var review struct {
+		metav1.TypeMeta `json:",inline"`
+		Metadata        json.RawMessage `json:"metadata,omitempty"`
+		Spec            struct {
+			Namespace string `json:"namespace,omitempty"`
+		} `json:"spec"`
+		Status struct {
+			ResourceRules    []resourceRule `json:"resourceRules"`
+			NonResourceRules []resourceRule `json:"nonResourceRules"`
+			Incomplete       bool           `json:"incomplete"`
+			EvaluationError  string         `json:"evaluationError,omitempty"`
+		} `json:"status"`
+	}
+	if err := rest.ReadJSON(w, r, &review); err != nil {
+		return err
+	}
+	review.Status.ResourceRules, review.Status.NonResourceRules = []resourceRule{}, []resourceRule{}
+	for _, g := range p.grants(rest.IdentityOf(r.Context())) {
+		namespaces := g.namespaces()
+		if len(namespaces) > 0 && !has(namespaces, review.Spec.Namespace) {
+			continue
+		}
+		rule := resourceRule{Verbs: g.Verbs, APIGroups: []string{access.All}, Resources: g.Kinds, ResourceNames: g.Names}
+		review.Status.ResourceRules = append(review.Status.ResourceRules, rule)
+	}
+	rest.WriteJSON(w, http.StatusCreated, review)
+	return nil
+}
+
+func (p *paths) subjectReview(w http.ResponseWriter, r *http.Request) error {
+	who := rest.IdentityOf(r.Context())
+	type userInfo struct {
+		Username string   `json:"username"`
+		Groups   []string `json:"groups,omitempty"`
+	}
+	type status struct {
+		UserInfo userInfo `json:"userInfo"`
+	}
+	rest.WriteJSON(w, http.StatusCreated, struct {
+		metav1.TypeMeta `json:",inline"`
+		Metadata        map[string]any `json:"metadata"`
+		Status          status         `json:"status"`
+	}{
+		metav1.TypeMeta{Kind: "SelfSubjectReview", APIVersion: "authentication.k8s.io/v1"}, map[string]any{"creationTimestamp": time.Now().UTC().Format(time.RFC3339)},
+		status{userInfo{who.User, who.Groups}},
+	})
+	return nil
+}
+
+// BuiltInRules are the rules of a built-in role.
+func (k *Keeper) BuiltInRules(name string) ([]access.Rule, error) {
+	if rules, ok := builtIn(name, k.o.Schemas); ok {
+		return rules, nil
+	}
+	return nil, fmt.Errorf("%q is no built-in role", name)
+}

@@ -1,0 +1,60 @@
+package schema_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/portolan-mesh/portolan/storage/access"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// TestRulesOfAccess: what users, roles and bindings may not be.
+func TestRulesOfAccess(t *testing.T) {
+	t.Parallel()
+	rule := func(verbs, kinds []string) *access.Role {
+		return &access.Role{Rules: []access.Rule{{Verbs: verbs, Kinds: kinds}}}
+	}
+	for name, c := range map[string]struct {
+		kind config.GroupVersionKind
+		name string
+		spec any
+		want string // in the faults; empty for none
+	}{
+		"a user":                    {schema.User, "alice", &access.User{Groups: []string{"operators"}}, ""},
+		"the local user":            {schema.User, "local", &access.User{}, "metadata.name: is \"local\""},
+		"a group twice":             {schema.User, "alice", &access.User{Groups: []string{"a", "a"}}, "spec.groups[1]"},
+		"an empty group":            {schema.User, "alice", &access.User{Groups: []string{""}}, "spec.groups[0]: is missing"},
+		"a group that is given":     {schema.User, "alice", &access.User{Groups: []string{"workloads"}}, "spec.groups[0]: is \"workloads\""},
+		"a token without id":        {schema.User, "alice", &access.User{Tokens: []access.Token{{Note: "x"}}}, "spec.tokens[0].id: is missing"},
+		"a role":                    {schema.Role, "releaser", rule([]string{"get", "*"}, []string{"virtualservices"}), ""},
+		"a built-in role":           {schema.Role, "admin", rule([]string{"get"}, []string{"*"}), "metadata.name: is \"admin\""},
+		"no verbs":                  {schema.Role, "releaser", rule(nil, []string{"*"}), "spec.rules[0].verbs: is missing"},
+		"no kinds":                  {schema.Role, "releaser", rule([]string{"get"}, nil), "spec.rules[0].kinds: is missing"},
+		"an unknown verb":           {schema.Role, "releaser", rule([]string{"patch"}, []string{"*"}), "spec.rules[0].verbs[0]: must be one of get"},
+		"a binding":                 {schema.RoleBinding, "b", &access.RoleBinding{Role: "viewer", Subjects: []access.Subject{{Kind: "User", Name: "spiffe://a/ns/b/sa/c"}}}, ""},
+		"a binding without a role":  {schema.RoleBinding, "b", &access.RoleBinding{Subjects: []access.Subject{{Kind: "User", Name: "a"}}}, "spec.role: is missing"},
+		"a subject of another kind": {schema.RoleBinding, "b", &access.RoleBinding{Role: "viewer", Subjects: []access.Subject{{Kind: "ServiceAccount", Name: "a"}}}, "spec.subjects[0].kind: must be one of User, Group"},
+		"a subject of no kind":      {schema.RoleBinding, "b", &access.RoleBinding{Role: "viewer", Subjects: []access.Subject{{Name: "a"}}}, "spec.subjects[0].kind: is missing"},
+	} {
+		object := &config.Config{Meta: config.Meta{GroupVersionKind: c.kind, Namespace: "istio-system", Name: c.name}, Spec: c.spec}
+		_, err := schema.Pilot().Kind(c.kind).Validate(object)
+		switch {
+		case c.want == "" && err != nil:
+			t.Errorf("%s: %v", name, err)
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%s: got %v, want %q", name, err, c.want)
+		}
+	}
+	stored := &access.User{Tokens: []access.Token{{ID: "a", Hash: access.HashOf("t")}}}
+	if err := stored.CheckStored(); err != nil {
+		t.Error(err)
+	}
+	shown := config.Shown(&config.Config{Spec: stored}).Spec.(*access.User)
+	if len(shown.Tokens) != 1 || shown.Tokens[0].ID != "a" || shown.Tokens[0].Hash != nil || len(stored.Tokens[0].Hash) != 32 {
+		t.Errorf("shown is %+v of %+v", shown, stored)
+	}
+	if err := shown.CheckStored(); err == nil {
+		t.Error("a token without a hash may be stored")
+	}
+}
