@@ -110,10 +110,45 @@ func columnsOf(kind config.GroupVersionKind) []column {
 			}),
 			detail("REASON", func(s spec) string { return s.Reason }),
 		}
+	case schema.User, schema.Role, schema.RoleBinding:
+		return accessColumns(kind)
 	case schema.ProxyConfig, schema.Telemetry, schema.WasmPlugin:
 		return extensionColumns(kind)
 	}
 	return nil
+}
+
+func accessColumns(kind config.GroupVersionKind) []column {
+	switch kind {
+	case schema.User:
+		type spec = *access.User
+		return []column{
+			show("GROUPS", func(s spec, wide bool) string { return items(s.Groups, wide) }),
+			show("TOKENS", func(s spec, _ bool) string { return strconv.Itoa(len(s.Tokens)) }),
+			show("DISABLED", func(s spec, _ bool) string { return strconv.FormatBool(s.Disabled) }),
+		}
+	case schema.Role:
+		return []column{show("RULES", func(s *access.Role, wide bool) string { return items(each(s.Rules, ruleText), wide) })}
+	}
+	type spec = *access.RoleBinding
+	return []column{
+		show("ROLE", func(s spec, _ bool) string { return s.Role }),
+		show("SUBJECTS", func(s spec, wide bool) string {
+			return items(each(s.Subjects, func(one access.Subject) string { return strings.ToLower(one.Kind) + ":" + one.Name }), wide)
+		}),
+	}
+}
+
+// ruleText is a rule in words, such as "get,list virtualservices".
+func ruleText(r access.Rule) string {
+	text := strings.Join(r.Verbs, ",") + " " + strings.Join(r.Kinds, ",")
+	if len(r.Names) > 0 {
+		text += " named " + strings.Join(r.Names, ",")
+	}
+	if len(r.Namespaces) > 0 {
+		text += " in " + strings.Join(r.Namespaces, ",")
+	}
+	return text
 }
 
 func virtualServiceColumns() []column {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/cache/rest/resttest"
+	"github.com/portolan-mesh/portolan/storage/access"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
@@ -58,7 +59,9 @@ func TestGetYAMLMayBeApplied(t *testing.T) {
 	a := startShop(t)
 	var kinds []string
 	for _, kind := range schema.Pilot().All() {
-		kinds = append(kinds, kind.Plural)
+		if kind.Group != access.Group { // the shop has none of these
+			kinds = append(kinds, kind.Plural)
+		}
 	}
 	every := strings.Join(kinds, ",")
 	before := a.Store.Version()

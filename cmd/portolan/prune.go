@@ -21,7 +21,7 @@ import (
 const pruneHelp = `
 
 --prune -l key=value deletes, in the same change, the stored objects that have these
-labels and are in no file. It looks at all kinds but secrets and tokens, or those of
+labels and are in no file. It looks at all kinds but secrets, users and tokens, or those of
 --prune-kinds, in the namespaces of the files and of -n. Every object of the files must have the labels,
 else the next run could not find it. An object that somebody changes meanwhile is not
 deleted: nothing is done then (exit code 75). On a terminal it first names what it

@@ -148,7 +148,7 @@ func (o *rollbackOptions) plan(ctx context.Context, c *client.Client, s scope) (
 	}
 	keys := s.keysOf(then, now)
 	if len(keys) == 0 && s.namespace != "" {
-		return change{}, fmt.Errorf("nothing was rolled back: %s has no objects now and had none at revision %d, secrets and tokens apart: is the name right?", s, o.revision)
+		return change{}, fmt.Errorf("nothing was rolled back: %s has no objects now and had none at revision %d, secrets, users and tokens apart: is the name right?", s, o.revision)
 	}
 	var all change
 	for _, key := range keys {

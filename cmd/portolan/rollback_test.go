@@ -139,7 +139,7 @@ func TestRollbackErrors(t *testing.T) {
 		{"-A --to-revision 2", exitUsage, "nothing was rolled back: the whole store may be many objects, and there is no terminal to ask on: add --yes"},
 		{"-n shop --to-revision 2", exitUsage, "nothing was rolled back: namespace shop may be many objects"},
 		{"se -n shop --to-revision 2", exitUsage, "add --yes"},
-		{"-n shpo --to-revision 2 --yes", exitFailure, "nothing was rolled back: namespace shpo has no objects now and had none at revision 2, secrets and tokens apart: is the name right?"},
+		{"-n shpo --to-revision 2 --yes", exitFailure, "nothing was rolled back: namespace shpo has no objects now and had none at revision 2, secrets, users and tokens apart: is the name right?"},
 		{"-A --to-revision 7 --yes", exitData, "nothing was rolled back: revision 7 is in the future: the store is at 6"},
 	} {
 		o := a.do(t, "", append([]string{"rollback"}, strings.Fields(test.args)...)...)
