@@ -32,9 +32,9 @@ func newAuditCommand(env *environment) *cobra.Command {
 		Long: `Show the changes of the store, newest first and a line for each: what was done at
 once is one. A kind, an object or a namespace shows those that concern it.
 
-WHO, by which --by chooses, is the user, "local" until authentication is served;
-FROM is what the client said of itself, and its address where it was another
-machine.`,
+WHO, by which --by chooses, is the user who has proved it, or "local" on the machine
+of the server; FROM is what the client said of itself, and its address where it was
+another machine.`,
 		Example: `  portolan audit --since 1h
   portolan audit -n shop --limit 0
   portolan audit vs/reviews -n shop -o json`,

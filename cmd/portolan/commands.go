@@ -18,7 +18,7 @@ func commands(env *environment) []*cobra.Command {
 		newServeCommand(env), newStoreCommand(env), newSourceCommand(env),
 		newApplyCommand(env), newDiffCommand(env), newGetCommand(env), newDescribeCommand(env), newAnalyzeCommand(env), newDeleteCommand(env), newWaitCommand(env), newAPIResourcesCommand(env),
 		newExportCommand(env), newImportCommand(env), newSecretCommand(env),
-		newCACommand(env), newTokenCommand(env),
+		newCACommand(env), newTokenCommand(env), newUserCommand(env), newAuthCommand(env),
 		newHistoryCommand(env), newAuditCommand(env), newRollbackCommand(env),
 		newProxyCommand(env), newExplainCommand(env), newBootstrapCommand(env),
 		newConfigCommand(env), newUpgradeCommand(env), newVersionCommand(env),
@@ -32,12 +32,17 @@ func (e *environment) call(ctx context.Context, do func(context.Context, *client
 
 // callFor is call within another time, 0 meaning without limit.
 func (e *environment) callFor(ctx context.Context, timeout time.Duration, do func(context.Context, *client.Client) error) error {
+	token, err := e.credentials.bearer()
+	if err != nil {
+		return err
+	}
 	by, err := e.files.client(e.server)
 	if err != nil {
 		return err
 	}
 	c, err := client.New(e.server, client.Options{
-		HTTP: by, UserAgent: agent(version, e.command, e.user), Patience: e.patience, Waiting: e.tellPatience,
+		HTTP: by, Token: token,
+		UserAgent: agent(version, e.command, e.user), Patience: e.patience, Waiting: e.tellPatience,
 	})
 	if err != nil {
 		return usageError{fmt.Errorf("--server: %w", err)}

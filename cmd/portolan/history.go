@@ -26,9 +26,10 @@ func newHistoryCommand(env *environment) *cobra.Command {
 		Long: `Show the changes of an object, newest first, also of one that was deleted.
 
 REV is the revision of the store, by which get --revision, diff --from and
-rollback --to-revision find the object as it was. WHO is the user, "local" until
-authentication is served; FROM is what the client said of itself, and its address
-where it was another machine. CHANGE is the first field that differs.`,
+rollback --to-revision find the object as it was. WHO is the user who
+has proved it, or "local" on the machine of the server; FROM is what the client said
+of itself, and its address where it was another machine. CHANGE is the first field
+that differs.`,
 		Example: `  portolan history vs/reviews -n shop
   portolan get vs/reviews -n shop --revision 812 -o yaml
   portolan diff vs/reviews -n shop --from 812`,

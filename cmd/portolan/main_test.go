@@ -22,6 +22,8 @@ func TestMain(m *testing.M) {
 	_ = os.Unsetenv("PORTOLAN_SERVER")
 	_ = os.Unsetenv("PORTOLAN_NAMESPACE")
 	_ = os.Unsetenv("PORTOLAN_CONTEXT")
+	_ = os.Unsetenv("PORTOLAN_TOKEN")
+	_ = os.Unsetenv("PORTOLAN_TOKEN_FILE")
 	_ = os.Setenv("PORTOLAN_CONFIG", os.DevNull+".none") // not the contexts of who runs the tests
 	goleak.VerifyTestMain(m)
 }

@@ -30,6 +30,7 @@ type environment struct {
 	files          clientFiles
 	namespace      string        // of objects and commands that name none
 	timeout        time.Duration // --request-timeout
+	credentials    credentials
 	patience       time.Duration // how long a command waits for a server that refuses connections
 }
 
@@ -43,7 +44,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	switch {
-	case err == nil, errors.Is(err, differences{}), errors.Is(err, findings{}):
+	case err == nil, errors.Is(err, differences{}), errors.Is(err, findings{}), errors.Is(err, denied{}):
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		fmt.Fprintln(stderr, "portolan: interrupted")
 	default:
@@ -95,9 +96,10 @@ Scripts can tell by the exit code what happened: portolan help exit-codes.`,
 	root.SetErr(env.stderr)
 	env.namespace = cmp.Or(os.Getenv("PORTOLAN_NAMESPACE"), "default")
 	server := cmp.Or(os.Getenv("PORTOLAN_SERVER"), "http://127.0.0.1:15080")
-	root.PersistentFlags().StringVar(&env.server, "server", server, "URL of the config API; the default is $PORTOLAN_SERVER where it is set")
+	root.PersistentFlags().StringVar(&env.server, "server", server, "URL of the config API, or unix:FILE for its socket; the default is $PORTOLAN_SERVER where it is set")
 	root.PersistentFlags().StringVar(&env.context, "context", "", "the context to use (portolan config); the default is $PORTOLAN_CONTEXT, or else the current one")
 	env.files.register(root.PersistentFlags())
+	env.credentials.register(root.PersistentFlags())
 	root.PersistentFlags().DurationVar(&env.timeout, "request-timeout", 30*time.Second, "how long a command waits for the server; 0 is without limit")
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(commands(env)...)
@@ -123,7 +125,7 @@ func (e dataError) Unwrap() error { return e.error }
 const exitCodes = `Exit codes of all commands:
 
    0  done
-   1  failure, or a problem was found (store status, upgrade check)
+   1  failure, a problem was found (store status, upgrade check), or no (auth can-i)
    2  differences were found (diff), or a wait was in vain
   64  the command line cannot be understood
   65  the input cannot be used, or the server refuses what it asks for

@@ -5,8 +5,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// builtIn returns the rules of a built-in role; false if there is none of that name.
-func builtIn(name string, schemas schema.Set) ([]access.Rule, bool) {
+// BuiltIn returns the rules of a built-in role; false if there is none of that name.
+func BuiltIn(name string, schemas schema.Set) ([]access.Rule, bool) {
 	read := []string{access.Get, access.List, access.Watch}
 	switch name {
 	case access.Viewer:

@@ -125,7 +125,7 @@ func (p *policy) scope(namespace string) string {
 // role finds a role by its name, for a binding of a namespace. own says that it is of that
 // namespace alone.
 func (p *policy) role(name, namespace string) (rules []access.Rule, own, ok bool) {
-	if rules, ok := builtIn(name, p.schemas); ok {
+	if rules, ok := BuiltIn(name, p.schemas); ok {
 		return rules, false, true
 	}
 	for _, place := range []string{p.root, namespace} {

@@ -2,7 +2,6 @@ package access
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -31,6 +30,8 @@ type Self struct {
 	Unproved bool        `json:"unproved,omitempty"`
 	Until    time.Time   `json:"until,omitzero"`
 	Grants   []SelfGrant `json:"grants"`
+	// Root is the root namespace of the mesh, which has the users.
+	Root string `json:"rootNamespace"`
 }
 
 // SelfGrant is a rule that somebody has, and where it is from.
@@ -48,6 +49,14 @@ type AccessReview struct {
 	Metadata        json.RawMessage    `json:"metadata,omitempty"`
 	Spec            AccessReviewSpec   `json:"spec"`
 	Status          AccessReviewStatus `json:"status"`
+}
+
+// NewReview asks about objects.
+func NewReview(of *ResourceAttributes) AccessReview {
+	return AccessReview{
+		TypeMeta: metav1.TypeMeta{Kind: "SelfSubjectAccessReview", APIVersion: "authorization.k8s.io/v1"},
+		Spec:     AccessReviewSpec{Resource: of},
+	}
 }
 
 // AccessReviewSpec is what is asked: one of the two.
@@ -100,7 +109,7 @@ func (p *paths) self(w http.ResponseWriter, r *http.Request) error {
 	who := rest.IdentityOf(r.Context())
 	out := Self{
 		TypeMeta: metav1.TypeMeta{Kind: "SelfAccess", APIVersion: access.Group + "/v1"},
-		User:     who.User, Groups: who.Groups, Unproved: who.Unproved, Until: who.Until, Grants: []SelfGrant{},
+		User:     who.User, Groups: who.Groups, Unproved: who.Unproved, Until: who.Until, Grants: []SelfGrant{}, Root: p.keeper.o.Root,
 	}
 	for _, g := range p.grants(who) {
 		out.Grants = append(out.Grants, SelfGrant{Rule: g.Rule, Namespace: g.Scope, Role: g.Role, Binding: g.Binding})
@@ -191,12 +200,4 @@ func (p *paths) subjectReview(w http.ResponseWriter, r *http.Request) error {
 		status{userInfo{who.User, who.Groups}},
 	})
 	return nil
-}
-
-// BuiltInRules are the rules of a built-in role.
-func (k *Keeper) BuiltInRules(name string) ([]access.Rule, error) {
-	if rules, ok := builtIn(name, k.o.Schemas); ok {
-		return rules, nil
-	}
-	return nil, fmt.Errorf("%q is no built-in role", name)
 }

@@ -238,9 +238,9 @@ func (c *Client) Try(ctx context.Context, b batch.Batch, what batch.Preview) (*b
 	return out, nil
 }
 
-// Send sends a value as JSON to a path by a method, and reads the answer into another value.
-func (c *Client) Send(ctx context.Context, method, path string, body, into any) error {
-	_, err := c.do(ctx, request{method: method, path: path, body: body}, into)
+// DeletePath sends a DELETE to an escaped path of the server.
+func (c *Client) DeletePath(ctx context.Context, path string) error {
+	_, err := c.do(ctx, request{method: http.MethodDelete, path: path}, nil)
 	return err
 }
 

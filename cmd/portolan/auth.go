@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/portolan-mesh/portolan/cache/rest/client"
+	"github.com/portolan-mesh/portolan/discovery/access"
+	spec "github.com/portolan-mesh/portolan/storage/access"
+)
+
+func newAuthCommand(env *environment) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "auth",
+		Short: "Ask who you are to the server, and what you may do",
+		Long: `Ask who you are to the server, and what you may do.
+
+Roles give rights, and bindings give roles to users and groups: portolan get roles,rolebindings -A.`,
+	}
+	c.AddCommand(newCanICommand(env), newWhoAmICommand(env), newRolesCommand(env))
+	return c
+}
+
+// denied is the answer no.
+type denied struct{}
+
+// Error implements error.
+func (denied) Error() string { return "no" }
+
+func newCanICommand(env *environment) *cobra.Command {
+	namespace, all := "", false
+	c := &cobra.Command{
+		Use:   "can-i VERB (KIND | KIND NAME | KIND/NAME)",
+		Short: "Ask whether you may do something",
+		Long: `Ask whether you may do something. The exit code is 0 for yes, and 1 for no.
+
+VERB is get, list, watch, create, update, delete, reveal (the data of secrets) or administer
+(the store and the server). KIND is one of portolan api-resources, or what else the server has, such as
+proxies, records, metrics or store.`,
+		Example: `  portolan auth can-i update vs/reviews -n shop
+  portolan auth can-i list virtualservices -A
+  portolan auth can-i reveal secrets -n shop`,
+		Args: cobra.RangeArgs(2, 3),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := oneOf("VERB", args[0], append(spec.Verbs(), spec.All)...); err != nil {
+				return err
+			}
+			kind, name, slashed := strings.Cut(args[1], "/")
+			if len(args) == 3 {
+				if slashed {
+					return usageError{fmt.Errorf("%s %s: name one object", args[1], args[2])}
+				}
+				name = args[2]
+			}
+			if all && c.Flags().Changed("namespace") {
+				return usageError{errors.New("-A is all namespaces, and -n is one: leave one of them out")}
+			}
+			asked := &access.ResourceAttributes{Verb: args[0], Resource: kind, Name: name, Namespace: namespace}
+			if found := env.schemas.Named(kind); found != nil {
+				asked.Group, asked.Version, asked.Resource = found.Group, found.Version, found.Plural
+			}
+			if all {
+				asked.Namespace = ""
+			}
+			var answer access.AccessReview
+			err := env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
+				return api.Post(ctx, access.AccessReviewPath, access.NewReview(asked), &answer)
+			})
+			if err != nil {
+				return err
+			}
+			if answer.Status.Allowed {
+				_, err := fmt.Fprintln(env.stdout, "yes")
+				return err
+			}
+			fmt.Fprintln(env.stdout, "no")
+			fmt.Fprintln(env.stderr, plain(answer.Status.Reason))
+			return denied{}
+		},
+	}
+	f := c.Flags()
+	f.StringVarP(&namespace, "namespace", "n", env.namespace, "namespace of the objects")
+	f.BoolVarP(&all, "all-namespaces", "A", false, "in all namespaces")
+	return c
+}
+
+// self asks the server who it takes the user for.
+func (e *environment) self(ctx context.Context, api *client.Client) (*access.Self, error) {
+	out := &access.Self{}
+	if err := api.JSON(ctx, access.SelfPath, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func newWhoAmICommand(env *environment) *cobra.Command {
+	output := ""
+	c := &cobra.Command{
+		Use:   "whoami",
+		Short: "Show who you are to the server, and which rights that gives",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := oneOf("-o", output, "", "json", "yaml"); err != nil {
+				return err
+			}
+			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
+				self, err := env.self(ctx, api)
+				if err != nil {
+					return err
+				}
+				if output != "" {
+					return writeDocument(env.stdout, output, self)
+				}
+				return env.showSelf(self)
+			})
+		},
+	}
+	c.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
+	completeOutput(c, "json", "yaml")
+	return c
+}
+
+func (e *environment) showSelf(self *access.Self) error {
+	fmt.Fprintf(e.stdout, "User:    %s\n", plain(self.User))
+	if len(self.Groups) > 0 {
+		fmt.Fprintf(e.stdout, "Groups:  %s\n", plain(strings.Join(self.Groups, ", ")))
+	}
+	if self.Unproved {
+		fmt.Fprintln(e.stdout, "Proof:   none: the server has no users yet, or was started with --anonymous-loopback, and lets in whoever is on its machine")
+	}
+	if !self.Until.IsZero() {
+		fmt.Fprintf(e.stdout, "Until:   %s\n", self.Until.Format(time.RFC3339))
+	}
+	if len(self.Grants) == 0 {
+		_, err := fmt.Fprintln(e.stdout, "Rights:  none: no role is bound to the user or to a group of the user")
+		return err
+	}
+	rows := [][]string{{"NAMESPACE", "ROLE", "BINDING", "RIGHTS"}}
+	for _, g := range self.Grants {
+		namespace := g.Namespace
+		if namespace == "" {
+			namespace = "(all)"
+		}
+		rows = append(rows, []string{namespace, g.Role, g.Binding, plain(ruleText(g.Rule))})
+	}
+	fmt.Fprintln(e.stdout)
+	return writeTable(e.stdout, rows)
+}
+
+func newRolesCommand(env *environment) *cobra.Command {
+	return &cobra.Command{
+		Use:   "roles",
+		Short: "Show the built-in roles",
+		Long: `Show the built-in roles. No object has them, and a binding names them as any other role.
+portolan get roles -A shows those that somebody wrote.`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			rows := [][]string{{"ROLE", "RIGHTS"}}
+			for _, name := range spec.BuiltIn() {
+				rules, _ := access.BuiltIn(name, env.schemas)
+				for _, rule := range rules {
+					rows = append(rows, []string{name, ruleText(rule)})
+				}
+			}
+			return writeTable(env.stdout, rows)
+		},
+	}
+}

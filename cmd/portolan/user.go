@@ -1,0 +1,372 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/portolan-mesh/portolan/cache/rest/batch"
+	"github.com/portolan-mesh/portolan/cache/rest/client"
+	"github.com/portolan-mesh/portolan/discovery/access"
+	spec "github.com/portolan-mesh/portolan/storage/access"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+func newUserCommand(env *environment) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "user",
+		Short: "Make the users of the config API, and their tokens",
+		Long: `Make the users of the config API, and their tokens.
+
+Until the first user exists, whoever is on the machine of the server may do everything. From then
+on nobody is let in without a token or a client certificate, but the user who runs the server over its
+socket.`,
+	}
+	c.AddCommand(newUserCreateCommand(env), newUserListCommand(env), newUserDisableCommand(env, true), newUserDisableCommand(env, false),
+		newUserDeleteCommand(env), newUserTokenCommand(env))
+	return c
+}
+
+// tokenFlags say what token is to be made.
+type tokenFlags struct {
+	ttl  time.Duration
+	note string
+}
+
+func (o *tokenFlags) register(c *cobra.Command) {
+	c.Flags().DurationVar(&o.ttl, "ttl", access.DefaultTTL, "how long the token is valid; 0 is without an end")
+	c.Flags().StringVar(&o.note, "note", "", "what the token is for")
+}
+
+func (o *tokenFlags) asked() (*access.NewToken, error) {
+	if o.ttl < 0 || o.ttl%time.Second != 0 {
+		return nil, usageError{fmt.Errorf("--ttl %s: give whole seconds, or 0 for a token without an end", o.ttl)}
+	}
+	return &access.NewToken{Note: o.note, TTL: int64(o.ttl / time.Second)}, nil
+}
+
+// showToken prints a token, this once.
+func (e *environment) showToken(made *access.UserToken) error {
+	if made.Token == "" {
+		return nil
+	}
+	until := "without an end"
+	if !made.Expires.IsZero() {
+		until = "until " + made.Expires.Format(time.RFC3339)
+	}
+	fmt.Fprintf(e.stderr, "Token %s of user %s is valid %s. It is not shown again.\n", made.ID, made.User, until)
+	_, err := fmt.Fprintln(e.stdout, made.Token)
+	return err
+}
+
+func newUserCreateCommand(env *environment) *cobra.Command {
+	var groups, roles []string
+	var token tokenFlags
+	namespace, without := "", false
+	c := &cobra.Command{
+		Use:   "create NAME [--group GROUP...] [--role ROLE... [-n NAMESPACE]]",
+		Short: "Make a user, and print a token this once",
+		Long: `Make a user, and print a token this once. --role binds roles to the user, for the whole
+mesh or for the namespace of -n: a built-in one (portolan auth roles), or one that somebody wrote.
+
+The first user must have the role admin for the whole mesh, unless the user who runs the server
+makes the first user over its socket.`,
+		Example: `  portolan user create alice --role admin > alice.token
+  portolan user create bob --role editor -n shop --ttl 720h
+  portolan user create ci --group deployers --note "the pipeline of shop"`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if namespace != "" && len(roles) == 0 {
+				return usageError{errors.New("-n is the namespace of --role, which is missing")}
+			}
+			asked := access.NewUser{Name: args[0], Groups: groups}
+			for _, role := range roles {
+				asked.Roles = append(asked.Roles, access.NewRole{Role: role, Namespace: namespace})
+			}
+			var err error
+			if asked.Token, err = token.asked(); err != nil {
+				return err
+			}
+			if without {
+				asked.Token = nil
+			}
+			var made access.UserToken
+			err = env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
+				return api.Post(ctx, access.UsersPath, asked, &made)
+			})
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(env.stderr, "user/%s/%s created\n", made.Namespace, made.User)
+			return env.showToken(&made)
+		},
+	}
+	f := c.Flags()
+	f.StringSliceVar(&groups, "group", nil, "group that the user is in; may be repeated")
+	f.StringSliceVar(&roles, "role", nil, "role to bind to the user; may be repeated")
+	f.StringVarP(&namespace, "namespace", "n", "", "namespace in which the user has the roles (default all)")
+	f.BoolVar(&without, "no-token", false, "make no token, for a user with a client certificate")
+	token.register(c)
+	return c
+}
+
+// users reads users as specs.
+func userSpec(item *unstructured.Unstructured) (*spec.User, error) {
+	out := &spec.User{}
+	return out, runtime.DefaultUnstructuredConverter.FromUnstructured(config.Content(item.Object), out)
+}
+
+func newUserListCommand(env *environment) *cobra.Command {
+	output := ""
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List users",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := oneOf("-o", output, "", "json", "yaml"); err != nil {
+				return err
+			}
+			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
+				self, err := env.self(ctx, api)
+				if err != nil {
+					return err
+				}
+				list, err := api.Fresh(client.Freshness{Consistent: true}).List(ctx, client.Resource(env.schemas.Kind(schema.User)), self.Root, client.Selection{})
+				if err != nil {
+					return err
+				}
+				if output != "" {
+					return writeDocument(env.stdout, output, list)
+				}
+				rows := [][]string{{"NAME", "GROUPS", "TOKENS", "STATE"}}
+				for i := range list.Items {
+					user, err := userSpec(&list.Items[i])
+					if err != nil {
+						return err
+					}
+					state := ""
+					if user.Disabled {
+						state = "DISABLED"
+					}
+					rows = append(rows, []string{list.Items[i].GetName(), items(user.Groups, false), fmt.Sprint(len(user.Tokens)), state})
+				}
+				if len(rows) == 1 {
+					_, err := fmt.Fprintln(env.stderr, "There are no users: whoever is on the machine of the server may do everything.")
+					return err
+				}
+				return writeTable(env.stdout, rows)
+			})
+		},
+	}
+	c.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
+	completeOutput(c, "json", "yaml")
+	return c
+}
+
+func newUserDisableCommand(env *environment, disable bool) *cobra.Command {
+	use, done, short := "enable", "enabled", "Let a disabled user in again"
+	if disable {
+		use, done, short = "disable", "disabled", "Turn a user away, whatever the credential, without deleting the user"
+	}
+	return &cobra.Command{
+		Use:   use + " NAME",
+		Short: short,
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
+				self, err := env.self(ctx, api)
+				if err != nil {
+					return err
+				}
+				item, err := api.Fresh(client.Freshness{Consistent: true}).Get(ctx, client.Resource(env.schemas.Kind(schema.User)), self.Root, args[0])
+				if err != nil {
+					return err
+				}
+				user, err := userSpec(item)
+				if err != nil {
+					return err
+				}
+				user.Disabled = disable
+				operation, err := batch.Write(batch.Update, &config.Config{Meta: config.Meta{
+					GroupVersionKind: schema.User, Namespace: self.Root, Name: args[0], ResourceVersion: item.GetResourceVersion(),
+					Labels: item.GetLabels(), Annotations: item.GetAnnotations(),
+				}, Spec: user})
+				if err != nil {
+					return err
+				}
+				if _, err := api.Apply(ctx, batch.New(operation)); err != nil {
+					return err
+				}
+				_, err = fmt.Fprintf(env.stdout, "user/%s/%s %s\n", self.Root, args[0], done)
+				return err
+			})
+		},
+	}
+}
+
+func newUserDeleteCommand(env *environment) *cobra.Command {
+	return &cobra.Command{
+		Use:   "delete NAME",
+		Short: "Delete a user, with the bindings that are for the user alone",
+		Long: `Delete a user, with the tokens, and with the bindings that are for the user alone. Bindings
+for others too stay as they are: a later user of the same name has their roles.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
+				self, err := env.self(ctx, api)
+				if err != nil {
+					return err
+				}
+				operations := []batch.Operation{batch.Remove(config.Key{Kind: schema.User, Namespace: self.Root, Name: args[0]}, "")}
+				own, err := env.bindingsOf(ctx, api, args[0])
+				if err != nil {
+					return err
+				}
+				for _, key := range own {
+					operations = append(operations, batch.Remove(key, ""))
+				}
+				result, err := api.Apply(ctx, batch.New(operations...))
+				if err != nil {
+					return err
+				}
+				for _, r := range result.Results {
+					fmt.Fprintf(env.stdout, "%s/%s/%s deleted\n", strings.ToLower(r.Kind), r.Namespace, r.Name)
+				}
+				return nil
+			})
+		},
+	}
+}
+
+// bindingsOf are the bindings that are for one user alone, as far as the caller may see them.
+func (e *environment) bindingsOf(ctx context.Context, api *client.Client, user string) ([]config.Key, error) {
+	list, err := api.Fresh(client.Freshness{Consistent: true}).List(ctx, client.Resource(e.schemas.Kind(schema.RoleBinding)), "", client.Selection{})
+	if apierrors.IsForbidden(err) {
+		fmt.Fprintln(e.stderr, "Warning: the bindings of the user stay, as you may not list them")
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var out []config.Key
+	for i := range list.Items {
+		binding := &spec.RoleBinding{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(config.Content(list.Items[i].Object), binding); err != nil {
+			return nil, err
+		}
+		if len(binding.Subjects) == 1 && binding.Subjects[0] == (spec.Subject{Kind: spec.SubjectUser, Name: user}) {
+			out = append(out, config.Key{Kind: schema.RoleBinding, Namespace: list.Items[i].GetNamespace(), Name: list.Items[i].GetName()})
+		}
+	}
+	return out, nil
+}
+
+func newUserTokenCommand(env *environment) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "token",
+		Short: "Make, list and revoke the tokens of a user",
+		Long: `Make, list and revoke the tokens of a user. The server keeps their hashes: what a token is,
+nobody is told again. Give each program a token of its own.`,
+	}
+	var token tokenFlags
+	add := &cobra.Command{
+		Use:     "add NAME",
+		Short:   "Make another token of a user, and print it this once",
+		Example: `  portolan user token add alice --ttl 24h --note laptop`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			asked, err := token.asked()
+			if err != nil {
+				return err
+			}
+			var made access.UserToken
+			err = env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
+				return api.Post(ctx, tokensPath(args[0]), asked, &made)
+			})
+			if err != nil {
+				return err
+			}
+			return env.showToken(&made)
+		},
+	}
+	token.register(add)
+	c.AddCommand(add, newUserTokenListCommand(env), newUserTokenRevokeCommand(env))
+	return c
+}
+
+// tokensPath is where the tokens of a user are made.
+func tokensPath(user string) string {
+	return strings.Replace(access.TokensPath, "{name}", url.PathEscape(user), 1)
+}
+
+func newUserTokenListCommand(env *environment) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list NAME",
+		Short: "List the tokens of a user",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
+				self, err := env.self(ctx, api)
+				if err != nil {
+					return err
+				}
+				item, err := api.Fresh(client.Freshness{Consistent: true}).Get(ctx, client.Resource(env.schemas.Kind(schema.User)), self.Root, args[0])
+				if err != nil {
+					return err
+				}
+				user, err := userSpec(item)
+				if err != nil {
+					return err
+				}
+				rows := [][]string{{"ID", "CREATED", "ENDS", "NOTE"}}
+				for _, t := range user.Tokens {
+					rows = append(rows, []string{t.ID, age(env.now(), t.Created) + " ago", tokenEnds(t, env.now()), plain(t.Note)})
+				}
+				return writeTable(env.stdout, rows)
+			})
+		},
+	}
+}
+
+// tokenEnds says when a token ends, or that it has.
+func tokenEnds(t spec.Token, now time.Time) string {
+	switch {
+	case t.Expires.IsZero():
+		return "never"
+	case !now.Before(t.Expires):
+		return "EXPIRED " + age(now, t.Expires) + " ago"
+	}
+	return "in " + age(t.Expires, now)
+}
+
+func newUserTokenRevokeCommand(env *environment) *cobra.Command {
+	return &cobra.Command{
+		Use:     "revoke NAME ID...",
+		Short:   "Revoke tokens of a user: nobody is let in by them any more",
+		Example: `  portolan user token revoke alice k5x2mq7a4t`,
+		Args:    cobra.MinimumNArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
+				for _, id := range args[1:] {
+					if strings.HasPrefix(id, access.TokenPrefix) {
+						return dataError{errors.New("give the id of the token, which portolan user token list shows, not the token")}
+					}
+					if err := api.DeletePath(ctx, tokensPath(args[0])+"/"+url.PathEscape(id)); err != nil {
+						return err
+					}
+					fmt.Fprintf(env.stdout, "token %s of user %s revoked\n", id, args[0])
+				}
+				return nil
+			})
+		},
+	}
+}

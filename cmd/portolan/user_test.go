@@ -1,0 +1,121 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/cache/rest/resttest"
+	"github.com/portolan-mesh/portolan/discovery/access"
+	"github.com/portolan-mesh/portolan/storage/memory"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// startUsers runs an API with users.
+func startUsers(t *testing.T) api {
+	t.Helper()
+	var keeper *access.Keeper
+	var store *memory.Store
+	return api{resttest.Start(t, 0, func(o *rest.Options) {
+		source := o.Cache
+		store = o.Store.(*memory.Store)
+		keeper = access.NewKeeper(access.Options{Snapshot: func() *cache.Snapshot { return source.Snapshot() }, Schemas: schema.Pilot(), Root: "istio-system"})
+		o.Authenticator, o.Authorizer, o.Sealer = keeper, keeper, rest.Sealers{schema.User: keeper}
+	}, func(s *rest.Server) { access.Register(s, keeper, store) })}
+}
+
+// TestUsers makes users and tokens, and uses them.
+func TestUsers(t *testing.T) {
+	t.Parallel()
+	a := startUsers(t)
+	if out := a.must(t, "", "auth", "whoami"); !strings.Contains(out, "local") || !strings.Contains(out, "no users yet") {
+		t.Errorf("whoami, before: %s", out)
+	}
+	if refused := a.do(t, "", "user", "create", "bob", "--role", "viewer"); refused.code != exitData || !strings.Contains(refused.err, "--role admin") {
+		t.Errorf("a first user who is no administrator: %+v", refused)
+	}
+	made := a.do(t, "", "user", "create", "alice", "--role", "admin")
+	alice := strings.TrimSpace(made.out)
+	if made.code != 0 || !strings.HasPrefix(alice, access.TokenPrefix) || !strings.Contains(made.err, "user/istio-system/alice created") || strings.Contains(made.err, alice) {
+		t.Fatalf("create: %+v", made)
+	}
+	file := filepath.Join(t.TempDir(), "alice.token")
+	if err := os.WriteFile(file, []byte(made.out), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	as := func(token string, args ...string) outcome { return a.do(t, "", append(args, "--token", token)...) }
+	mine := func(args ...string) string { return a.must(t, "", append(args, "--token-file", file)...) }
+	if wrong := as("put_wrong", "user", "list"); wrong.code != exitForbidden || !strings.Contains(wrong.err, "the token is not valid") {
+		t.Errorf("a wrong token: %+v", wrong)
+	}
+	if both := as("x", "user", "list", "--token-file", file); both.code != exitUsage {
+		t.Errorf("both: %+v", both)
+	}
+	if out := a.must(t, "", "auth", "whoami"); !strings.Contains(out, "local") || strings.Contains(out, "no users yet") {
+		t.Errorf("whoami over the socket, which the command finds: %s", out)
+	}
+	if out := mine("auth", "whoami"); !strings.Contains(out, "alice") || !strings.Contains(out, "istio-system/alice-admin") {
+		t.Errorf("whoami: %s", out)
+	}
+	bob := strings.TrimSpace(mine("user", "create", "bob", "--role", "editor", "-n", "shop", "--group", "shoppers", "--ttl", "1h", "--note", "laptop"))
+	for line, want := range map[string]outcome{
+		"auth can-i update vs/reviews -n shop":                 {code: 0, out: "yes\n"},
+		"auth can-i update vs reviews -n blog":                 {code: 1, out: "no\n", err: `user "bob" may not update virtualservices "reviews" in namespace blog`},
+		"auth can-i list virtualservices -A":                   {code: 1, out: "no\n"},
+		"auth can-i reveal secrets -n shop":                    {code: 1, out: "no\n"},
+		"auth can-i get records -n shop":                       {code: 0, out: "yes\n"},
+		"auth can-i patch vs":                                  {code: exitUsage},
+		"auth can-i get vs/a b":                                {code: exitUsage},
+		"user list":                                            {code: exitForbidden, err: `user "bob" may not list users in namespace istio-system`},
+		"user create eve --role viewer":                        {code: exitForbidden},
+		"get virtualservices -n blog":                          {code: exitForbidden},
+		"get virtualservices -n shop":                          {code: 0},
+		"audit -n shop":                                        {code: 0},
+		"audit":                                                {code: exitForbidden},
+		"user token add alice":                                 {code: exitForbidden},
+		"user delete alice":                                    {code: exitForbidden},
+		"user disable alice":                                   {code: exitForbidden},
+		"delete rolebinding alice-admin --yes -n istio-system": {code: exitForbidden},
+	} {
+		got := as(bob, strings.Fields(line)...)
+		if got.code != want.code || want.out != "" && got.out != want.out || !strings.Contains(got.err, want.err) {
+			t.Errorf("bob: %s: %+v", line, got)
+		}
+	}
+	if out := mine("user", "list"); !strings.Contains(out, "bob") || !strings.Contains(out, "shoppers") {
+		t.Errorf("list: %s", out)
+	}
+	tokens := mine("user", "token", "list", "bob")
+	if !strings.Contains(tokens, "laptop") || !strings.Contains(tokens, "in 59m") {
+		t.Errorf("tokens: %s", tokens)
+	}
+	second := strings.TrimSpace(mine("user", "token", "add", "bob", "--ttl", "0"))
+	if out := mine("user", "token", "list", "bob"); !strings.Contains(out, "never") {
+		t.Errorf("tokens: %s", out)
+	}
+	id := strings.Fields(strings.Split(tokens, "\n")[1])[0]
+	mine("user", "token", "revoke", "bob", id)
+	if code := as(bob, "auth", "whoami").code; code != exitForbidden {
+		t.Errorf("a revoked token: %d", code)
+	}
+	mine("user", "disable", "bob")
+	if code := as(second, "auth", "whoami").code; code != exitForbidden {
+		t.Errorf("a disabled user: %d", code)
+	}
+	mine("user", "enable", "bob")
+	if code := as(second, "auth", "whoami").code; code != 0 {
+		t.Errorf("an enabled user: %d", code)
+	}
+	if out := mine("user", "delete", "bob"); !strings.Contains(out, "user/istio-system/bob deleted") || !strings.Contains(out, "rolebinding/shop/bob-editor deleted") {
+		t.Errorf("delete: %s", out)
+	}
+	if out := mine("auth", "roles"); !strings.Contains(out, "secret-reader") || !strings.Contains(out, "reveal secrets") {
+		t.Errorf("roles: %s", out)
+	}
+	if out := mine("audit", "--by", "alice"); !strings.Contains(out, "alice") || strings.Contains(out, alice) {
+		t.Errorf("audit: %s", out)
+	}
+}
