@@ -92,7 +92,7 @@ A second signal ends the server at once.`,
 	o.lifecycle.register(f)
 	o.tls.register(f)
 	f.BoolVar(&o.statuses, "object-status", true, "write into the status of objects how far they have come, as conditions; each such write is a new resourceVersion of the object. All servers of a store should agree")
-	f.BoolVar(&o.unserved, "accept-unserved", false, "store security that is not served yet (authorization and authentication policies, TLS settings), without effect, as for a migration; refused otherwise")
+	f.BoolVar(&o.unserved, "accept-unserved", false, "store security that is not served yet (authorization and authentication policies), without effect, as for a migration; refused otherwise")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.BoolVar(&o.profiles, "pprof", false, "show profiles of the server at "+serve.ProfilesPath+" of the config API, for go tool pprof")
 	_ = c.MarkFlagDirname("data-dir")

@@ -15,11 +15,10 @@ type fields map[string]field
 
 // field is a served field. If fields is nil, everything in it is served. A refused
 // field must not be set, because ignoring it would be dangerous; refused is the message
-// to users. A field with security is not served; security says what is at risk while
-// it has no effect.
+// to users.
 type field struct {
-	fields            fields
-	refused, security string
+	fields  fields
+	refused string
 }
 
 // serve lists fields that are served with all they hold.
@@ -43,13 +42,6 @@ func (f fields) refuse(name, why string) fields {
 	return f
 }
 
-// secures adds a field of security that is not served, and says what is at risk while
-// it has no effect.
-func (f fields) secures(name, risk string) fields {
-	f[name] = field{security: risk}
-	return f
-}
-
 // unserved reports every field that is set in a message and not served.
 func (c checker) unserved(m protoreflect.Message, served fields) {
 	all := m.Descriptor().Fields()
@@ -64,8 +56,6 @@ func (c checker) unserved(m protoreflect.Message, served fields) {
 			at.notServed("is not served yet and has no effect")
 		case f.refused != "":
 			at.fail("%s", f.refused)
-		case f.security != "":
-			at.insecure("is not served yet: %s", f.security)
 		case f.fields != nil:
 			at.unservedOf(fd, m.Get(fd), f.fields)
 		}
@@ -102,8 +92,6 @@ func (c checker) unservedMembers(members map[string]any, served fields) {
 			at.notServed("is not served yet and has no effect")
 		case f.refused != "":
 			at.fail("%s", f.refused)
-		case f.security != "":
-			at.insecure("is not served yet: %s", f.security)
 		case f.fields != nil:
 			at.unservedValue(members[name], f.fields)
 		}
