@@ -174,12 +174,17 @@ func (k *Keeper) byCertificate(c *x509.Certificate) (rest.Identity, error) {
 		if err != nil {
 			return rest.Identity{}, fmt.Errorf("the client certificate is not of a workload: %w", err)
 		}
-		return k.proved(rest.Identity{User: workload.String(), Groups: []string{access.Workloads}, Until: c.NotAfter})
+		return k.Workload(workload, c.NotAfter)
 	}
 	if c.Subject.CommonName == "" {
 		return rest.Identity{}, errors.New("the client certificate has neither a SPIFFE identity nor a common name: it is nobody's")
 	}
 	return k.proved(rest.Identity{User: c.Subject.CommonName, Groups: c.Subject.Organization, Until: c.NotAfter})
+}
+
+// Workload is the user that a workload is, which proved its identity until some time.
+func (k *Keeper) Workload(who identity.Identity, until time.Time) (rest.Identity, error) {
+	return k.proved(rest.Identity{User: who.String(), Groups: []string{access.Workloads}, Until: until})
 }
 
 // proved completes who somebody has proved to be, by what the store says of the user.

@@ -1,8 +1,16 @@
 package serve
 
 import (
+	"context"
+	"fmt"
+	"time"
+
 	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/discovery/access"
+	"github.com/portolan-mesh/portolan/discovery/identity"
+	"github.com/portolan-mesh/portolan/discovery/identity/oidc"
+	rights "github.com/portolan-mesh/portolan/storage/access"
 )
 
 // newKeeper makes what authenticates and authorizes at the config API. It goes by the objects
@@ -11,5 +19,38 @@ func (s *server) newKeeper() *access.Keeper {
 	return access.NewKeeper(access.Options{
 		Snapshot: func() *cache.Snapshot { return s.mirror.Snapshot() },
 		Schemas:  s.configs.Schemas(), Root: s.o.Mesh.GetRootNamespace(), AnonymousLoopback: s.o.AnonymousLoopback,
+		Bearers: []access.Bearer{issuedUsers{s.issuers}},
 	})
+}
+
+// issuedUsers are the users that issuers of tokens vouch for.
+type issuedUsers struct{ issuers *oidc.Verifier }
+
+// Bear implements access.Bearer.
+func (u issuedUsers) Bear(ctx context.Context, token string) (rest.Identity, error) {
+	user, err := u.issuers.User(ctx, token)
+	if err != nil {
+		return rest.Identity{}, err
+	}
+	return rest.Identity{User: user.Name, Groups: user.Groups, Until: endOf(token)}, nil
+}
+
+// mayExport returns why a workload may not take the objects of the mesh: it needs the right to
+// watch all kinds that other control planes are given, in all namespaces.
+func (s *server) mayExport(_ context.Context, who identity.Identity) error {
+	as, err := s.keeper.Workload(who, time.Time{})
+	if err != nil {
+		return err
+	}
+	for _, kind := range s.configs.Schemas().All() {
+		if kind.Internal {
+			continue
+		}
+		for _, verb := range []string{rights.List, rights.Watch} {
+			if !s.keeper.May(as, verb, kind.Plural, "", "") {
+				return fmt.Errorf("user %q may not %s %s in all namespaces: bind a role such as viewer to it in the namespace %s", as.User, verb, kind.Plural, s.o.Mesh.GetRootNamespace())
+			}
+		}
+	}
+	return nil
 }

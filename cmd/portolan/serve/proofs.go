@@ -21,13 +21,14 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// addProofs makes what earns machines a first certificate.
+// addProofs makes what earns machines a first certificate, and what knows users.
 func (s *server) addProofs() error {
 	s.tokens = join.New(join.Options{Store: s.configs, TrustDomain: s.o.Mesh.TrustDomain})
 	s.keys = jwks.New(jwks.Options{Logger: s.logger})
 	s.issuers = oidc.New(oidc.Options{Issuers: s.tokenIssuers, Keys: s.keys, TrustDomain: s.o.Mesh.TrustDomain})
 	s.proof = identity.NewLimited(identity.Proofs{s.tokens, s.issuers}, nil)
 	s.security.proofs = []identity.Proof{identity.NewLimited(s.issuers, nil)} // no join token: a stream would use it up
+	s.keeper = s.newKeeper()
 	return nil
 }
 

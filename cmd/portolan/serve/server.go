@@ -104,7 +104,6 @@ func (s *server) addStorage() (err error) {
 		snapshot: func() *cache.Snapshot { return s.mirror.Snapshot() },
 	}
 	s.metrics.MustRegister(s.secrets)
-	s.keeper = s.newKeeper()
 	return nil
 }
 
@@ -128,7 +127,7 @@ func (s *server) addXDS() error {
 		WholeRoutes: s.o.WholeRoutes, MaxFirstSyncs: s.o.MaxFirstSyncs, StreamMemory: s.o.StreamMemory, StreamsMemory: s.o.StreamsMemory,
 		SealingKeys: s.secrets.sealer.Keys,
 		Registries:  func() discovery.Fork { return s.registry.Fork() }, Published: s.publishing(),
-		HangUp: s.proxies.hangUp, LastActivity: s.proxies.lastActivity, Peer: s.security.peerOf, MaxIdentityStreams: s.o.MaxIdentityStreams, Logger: s.logger, Registerer: s.metrics,
+		HangUp: s.proxies.hangUp, LastActivity: s.proxies.lastActivity, Peer: s.security.peerOf, MayExport: s.mayExport, MaxIdentityStreams: s.o.MaxIdentityStreams, Logger: s.logger, Registerer: s.metrics,
 	})
 	s.secrets.sealer.OnChange(func() { s.worker.Post("sealing keys", func() {}) }) // a commit follows
 	s.proxies.xds = s.xds
