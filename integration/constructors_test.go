@@ -143,7 +143,6 @@ func everyCluster() []*clusterv3.Cluster {
 	out := []*clusterv3.Cluster{
 		messages.BlackHoleCluster(time.Second), messages.PassthroughCluster(time.Second, &messages.Keepalive{Time: time.Minute}),
 		messages.InboundPassthroughCluster(time.Second, "127.0.0.6", "::6"),
-		messages.AllowAnyDynamicDNSCluster(time.Second, nil, messages.DNSv4Only),
 	}
 	for _, o := range options {
 		out = append(out, messages.Cluster(o))

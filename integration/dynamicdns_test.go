@@ -2,7 +2,10 @@ package integration
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
@@ -126,6 +129,34 @@ func TestEnvoyAllowAnyDynamicDNS(t *testing.T) {
 		client.awaitCluster("AllowAnyDynamicDNSCluster", false)
 		s.awaitSynced(s.remove(sidecarOf(`{egress: [{hosts: ["shop/*"]}], outboundTrafficPolicy: {mode: REGISTRY_ONLY}}`)), "client")
 		awaitAnswer(t, web, "http://"+elsewhere+"/", "other")
+		s.expectNothingRejected()
+		client.expectNothingRejected()
+	})
+}
+
+// TestEnvoyAllowAnyDynamicDNSWithTLS has a sidecar encrypt what goes to unknown hosts, and
+// send nothing where the certificate is for another.
+func TestEnvoyAllowAnyDynamicDNSWithTLS(t *testing.T) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
+		of, port := newAuthority(t, "authority"), freePort(t)
+		roots := write(t, "roots.pem", string(of.pair.Cert))
+		s := startServer(t, serverOptions{meshConfig: "outboundTrafficPolicy: {mode: ALLOW_ANY_DYNAMIC_DNS, tls: {mode: SIMPLE, caCertificates: " + roots + "}}"})
+		right := tlsUpstream(t, "right", serverOf(t, of.issue(time.Hour, "x.localhost")))
+		wrong := tlsUpstream(t, "wrong", serverOf(t, of.issue(time.Hour, "other.localhost")))
+		plain := startUpstream(t, "plain")
+		s.apply(httpEntry("known", port, startUpstream(t, "known").endpoint()))
+		client := s.startEnvoy(envoyOptions{kind: "sidecar", name: "client", variant: v})
+		awaitReply(t, request{port: port, host: fmt.Sprintf("x.localhost:%d", right)}, "right")
+		awaitReply(t, request{port: port, host: "known.shop.test"}, "known")
+		if got := send(t, request{port: port, host: fmt.Sprintf("x.localhost:%d", wrong)}); got.status != 503 {
+			t.Errorf("the certificate of another host: %+v", got)
+		}
+		if stats, err := client.stats(`AllowAnyDynamicDNSCluster.*ssl\.fail_verify_san`); err != nil || len(stats) != 1 || slices.Contains(slices.Collect(maps.Values(stats)), 0) {
+			t.Errorf("why it was refused: %v, %v", stats, err)
+		}
+		if got := send(t, request{port: port, host: fmt.Sprintf("x.localhost:%d", plain.port)}); got.status != 503 {
+			t.Errorf("a server without TLS: %+v", got)
+		}
 		s.expectNothingRejected()
 		client.expectNothingRejected()
 	})

@@ -161,15 +161,6 @@ func PassthroughCluster(connectTimeout time.Duration, keepalive *Keepalive) *clu
 	})
 }
 
-// AllowAnyDynamicDNSCluster makes the cluster of requests to hosts that no configuration is
-// about, which the proxy resolves; keepalive is nil for no probes.
-func AllowAnyDynamicDNSCluster(connectTimeout time.Duration, keepalive *Keepalive, family DNSFamily) *clusterv3.Cluster {
-	return Cluster(ClusterOptions{
-		Name: names.AllowAnyDynamicDNSCluster, Type: DynamicDNS, DNS: DNSOptions{Family: family}, ConnectTimeout: connectTimeout, Keepalive: keepalive,
-		HTTP: &UpstreamHTTP{Protocol: UseDownstream},
-	})
-}
-
 // InboundPassthroughCluster makes the cluster to which goes, unchanged, what comes
 // to a workload on a port that no configuration is about. Its connections come from
 // the source addresses, as those to names.InboundCluster do.

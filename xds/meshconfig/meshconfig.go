@@ -67,7 +67,6 @@ var (
 		"dns_refresh_rate": true, "inbound_cluster_stat_name": true, "outbound_cluster_stat_name": true,
 		"proxy_http_port": true, "tls_defaults": true,
 	}
-	servedOutboundPolicy  = map[protoreflect.Name]bool{"mode": true}
 	servedDefaultConfig   = map[protoreflect.Name]bool{"gateway_topology": true}
 	servedGatewayTopology = map[protoreflect.Name]bool{"num_trusted_proxies": true, "forward_client_cert_details": true, "proxy_protocol": true}
 )
@@ -109,7 +108,7 @@ func Parse(document []byte) (c *Config, warnings []string, err error) {
 	}
 	warnings = slices.Concat(
 		unserved("meshConfig", over, served),
-		unserved("meshConfig.outboundTrafficPolicy", over.GetOutboundTrafficPolicy(), servedOutboundPolicy),
+		idleTLS(over.GetOutboundTrafficPolicy()),
 		unserved("meshConfig.defaultConfig", over.GetDefaultConfig(), servedDefaultConfig),
 		unserved("meshConfig.defaultConfig.gatewayTopology", over.GetDefaultConfig().GetGatewayTopology(), servedGatewayTopology),
 		ruleExport(over.GetDefaultDestinationRuleExportTo()),
@@ -124,17 +123,33 @@ func Parse(document []byte) (c *Config, warnings []string, err error) {
 	return c, warnings, nil
 }
 
-// checkOutboundTrafficPolicy refuses a mode that this version does not know, and TLS that
-// would not be spoken. TLS is for the mode ALLOW_ANY_DYNAMIC_DNS alone.
+// checkOutboundTrafficPolicy refuses a mode that this version does not know, and TLS that no
+// proxy could begin with an unknown host. TLS is for the mode ALLOW_ANY_DYNAMIC_DNS alone.
 func checkOutboundTrafficPolicy(p *meshv1alpha1.MeshConfig_OutboundTrafficPolicy) error {
-	mode := p.GetMode()
+	const path = "meshConfig.outboundTrafficPolicy"
+	mode, tls := p.GetMode(), p.GetTls()
+	var faults *multierror.Error
 	if _, known := meshv1alpha1.MeshConfig_OutboundTrafficPolicy_Mode_name[int32(mode)]; !known {
-		return fmt.Errorf("meshConfig.outboundTrafficPolicy.mode: %s is unknown: use ALLOW_ANY, ALLOW_ANY_DYNAMIC_DNS or REGISTRY_ONLY", mode)
+		faults = multierror.Append(faults, fmt.Errorf("%s.mode: %s is unknown: use ALLOW_ANY, ALLOW_ANY_DYNAMIC_DNS or REGISTRY_ONLY", path, mode))
 	}
-	if mode == meshv1alpha1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY_DYNAMIC_DNS && p.GetTls() != nil && p.GetTls().GetMode() != networking.ClientTLSSettings_DISABLE {
-		return fmt.Errorf("meshConfig.outboundTrafficPolicy.tls: %s is not served yet, and requests would leave in plain text: leave tls out if that is meant", p.GetTls().GetMode())
+	if tls.GetMode() == networking.ClientTLSSettings_ISTIO_MUTUAL {
+		faults = multierror.Append(faults, fmt.Errorf("%s.tls.mode: ISTIO_MUTUAL is for workloads of the mesh, and unknown hosts are none: use SIMPLE or MUTUAL", path))
 	}
-	return nil
+	if tls.GetCredentialName() != "" {
+		faults = multierror.Append(faults, fmt.Errorf("%s.tls.credentialName: sidecars have no secret by the mesh configuration: name files of their machines instead", path))
+	}
+	if err := schema.CheckClientTLS(path+".tls", tls); err != nil {
+		faults = multierror.Append(faults, err)
+	}
+	return faults.ErrorOrNil()
+}
+
+// idleTLS warns of TLS beside a mode that it is not for.
+func idleTLS(p *meshv1alpha1.MeshConfig_OutboundTrafficPolicy) []string {
+	if p.GetTls() == nil || p.GetMode() == meshv1alpha1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY_DYNAMIC_DNS {
+		return nil
+	}
+	return []string{fmt.Sprintf("meshConfig.outboundTrafficPolicy.tls has no effect with the mode %s: it is for ALLOW_ANY_DYNAMIC_DNS", p.GetMode())}
 }
 
 // checkGatewayTopology refuses what this version does not know.

@@ -49,9 +49,11 @@ tlsDefaults: {minProtocolVersion: TLSV1_3, cipherSuites: [AES128-SHA, RC4], ecdh
 func TestParseNamesAllFaults(t *testing.T) {
 	t.Parallel()
 	for document, want := range map[string][]string{
-		"connectTimeout: 0s\noutboundTrafficPolicy: {mode: 2}":                      {"meshConfig.connectTimeout: must be at least 1ms", "meshConfig.outboundTrafficPolicy.mode"},
-		"outboundTrafficPolicy: {mode: ALLOW_ANY_DYNAMIC_DNS, tls: {mode: SIMPLE}}": {"meshConfig.outboundTrafficPolicy.tls: SIMPLE is not served yet, and requests would leave in plain text"},
-		"conectTimeout: 1s\naccessLogFile: [1]":                                     {"meshConfig.conectTimeout: unknown field", "meshConfig.accessLogFile: "},
+		"connectTimeout: 0s\noutboundTrafficPolicy: {mode: 2}":                                            {"meshConfig.connectTimeout: must be at least 1ms", "meshConfig.outboundTrafficPolicy.mode"},
+		"outboundTrafficPolicy: {mode: ALLOW_ANY_DYNAMIC_DNS, tls: {mode: MUTUAL, credentialName: mine}}": {"meshConfig.outboundTrafficPolicy.tls.credentialName: sidecars have no secret by the mesh configuration"},
+		"outboundTrafficPolicy: {mode: ALLOW_ANY_DYNAMIC_DNS, tls: {mode: MUTUAL}}":                       {"meshConfig.outboundTrafficPolicy.tls.clientCertificate: is missing", "meshConfig.outboundTrafficPolicy.tls.privateKey: is missing"},
+		"outboundTrafficPolicy: {mode: ALLOW_ANY_DYNAMIC_DNS, tls: {mode: ISTIO_MUTUAL}}":                 {"meshConfig.outboundTrafficPolicy.tls.mode: ISTIO_MUTUAL is for workloads of the mesh"},
+		"conectTimeout: 1s\naccessLogFile: [1]":                                                           {"meshConfig.conectTimeout: unknown field", "meshConfig.accessLogFile: "},
 		"defaultServiceExportTo: ['*', shop]\ndefaultVirtualServiceExportTo: [Shop]\ndefaultDestinationRuleExportTo: [a, a]": {
 			`meshConfig.defaultServiceExportTo[0]: "*" must stand alone`, `meshConfig.defaultVirtualServiceExportTo[0]: "Shop" has capital letters`,
 			`meshConfig.defaultDestinationRuleExportTo[1]: "a" is set twice`},
@@ -72,7 +74,7 @@ func TestParseNamesAllFaults(t *testing.T) {
 
 func TestOutboundTrafficPolicy(t *testing.T) {
 	t.Parallel()
-	const unserved = "meshConfig.outboundTrafficPolicy.tls is not served yet and has no effect"
+	const idle = "meshConfig.outboundTrafficPolicy.tls has no effect with the mode ALLOW_ANY: it is for ALLOW_ANY_DYNAMIC_DNS"
 	for document, want := range map[string]struct {
 		any, dynamic bool
 		warnings     []string
@@ -80,9 +82,10 @@ func TestOutboundTrafficPolicy(t *testing.T) {
 		"{mode: REGISTRY_ONLY}":                  {},
 		"{}":                                     {},
 		"{mode: ALLOW_ANY}":                      {any: true},
-		"{mode: ALLOW_ANY, tls: {mode: SIMPLE}}": {any: true, warnings: []string{unserved}},
+		"{mode: ALLOW_ANY, tls: {mode: SIMPLE}}": {any: true, warnings: []string{idle}},
 		"{mode: ALLOW_ANY_DYNAMIC_DNS}":          {any: true, dynamic: true},
-		"{mode: ALLOW_ANY_DYNAMIC_DNS, tls: {mode: DISABLE}}": {any: true, dynamic: true, warnings: []string{unserved}},
+		"{mode: ALLOW_ANY_DYNAMIC_DNS, tls: {mode: DISABLE}}": {any: true, dynamic: true},
+		"{mode: ALLOW_ANY_DYNAMIC_DNS, tls: {mode: SIMPLE}}":  {any: true, dynamic: true},
 	} {
 		c, warnings, err := meshconfig.Parse([]byte("outboundTrafficPolicy: " + document))
 		if err != nil || c.AllowAny() != want.any || c.AllowAnyDynamicDNS() != want.dynamic || !slices.Equal(warnings, want.warnings) {

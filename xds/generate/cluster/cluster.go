@@ -10,6 +10,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/filter"
+	"github.com/portolan-mesh/portolan/xds/generate/transport"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/resource"
@@ -57,12 +58,30 @@ func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 		if v.Shape().Type != discovery.Sidecar || !v.AllowAnyDynamicDNS() {
 			return nil, nil, nil
 		}
-		return envoy.AllowAnyDynamicDNSCluster(connectTimeout(v), keepalive(v, nil), filter.DNSFamily(v.Shape())), nil, nil
+		c, needs := anyHost(v)
+		return c, needs, nil
 	}
 	if o, ok := Find(v, name); ok {
 		return outbound(v, name, o)
 	}
 	return nil, nil, nil
+}
+
+// anyHost makes the cluster of requests to hosts that no configuration is about, which the
+// proxy resolves. Where the mesh has them encrypted and the proxy lacks what that takes, it
+// has no endpoints.
+func anyHost(v *mesh.View) (proto.Message, []resource.Need) {
+	options := envoy.ClusterOptions{
+		Name: names.AllowAnyDynamicDNSCluster, Type: envoy.DynamicDNS, DNS: envoy.DNSOptions{Family: filter.DNSFamily(v.Shape())},
+		ConnectTimeout: connectTimeout(v), Keepalive: keepalive(v, nil),
+		HTTP: &envoy.UpstreamHTTP{Protocol: envoy.UseDownstream},
+	}
+	socket, ok := transport.Client(v, v.Mesh(mesh.OutboundTrafficPolicy).GetOutboundTrafficPolicy().GetTls(), transport.ClientOptions{Resolves: true})
+	if !ok {
+		return withoutEndpoints(v, options), socket.Needs
+	}
+	options.Transport, options.HTTP.AutoSNI, options.HTTP.AutoSAN = socket.Transport, socket.AutoSNI, socket.AutoSAN
+	return envoy.Cluster(options), socket.Needs
 }
 
 // outbound makes the cluster of a service's port. A cluster that would hold its own
