@@ -18,7 +18,7 @@ func commands(env *environment) []*cobra.Command {
 		newServeCommand(env), newStoreCommand(env), newSourceCommand(env),
 		newApplyCommand(env), newDiffCommand(env), newGetCommand(env), newDescribeCommand(env), newAnalyzeCommand(env), newDeleteCommand(env), newWaitCommand(env), newAPIResourcesCommand(env),
 		newExportCommand(env), newImportCommand(env), newSecretCommand(env),
-		newCACommand(env), newTokenCommand(env), newUserCommand(env), newAuthCommand(env),
+		newCACommand(env), newTokenCommand(env), newCertificateCommand(env), newUserCommand(env), newAuthCommand(env),
 		newHistoryCommand(env), newAuditCommand(env), newRollbackCommand(env),
 		newProxyCommand(env), newExplainCommand(env), newBootstrapCommand(env),
 		newConfigCommand(env), newUpgradeCommand(env), newVersionCommand(env),

@@ -1,0 +1,179 @@
+package enroll
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/portolan-mesh/portolan/cache/rest/certificate"
+	"github.com/portolan-mesh/portolan/storage/retry"
+)
+
+// Options say how a machine keeps its certificate. Dir and Ask are required.
+type Options struct {
+	// Dir is the directory of its files, for the user of this program alone.
+	Dir string
+	// TTL is how long a certificate is to be valid; 0 leaves it to the server.
+	TTL time.Duration
+	// Ask sends a request to the server. own is the certificate that proves who asks; nil has
+	// a credential prove it.
+	Ask func(ctx context.Context, r certificate.Request, own *tls.Certificate) (certificate.Certificate, error)
+	// Replaced is called after the files were replaced; nil for nothing.
+	Replaced func(context.Context) error
+	// Now is the clock; nil for that of the system.
+	Now func() time.Time
+	// Logger may be nil; nothing is logged then.
+	Logger *slog.Logger
+}
+
+func (o Options) withDefaults() Options {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Replaced == nil {
+		o.Replaced = func(context.Context) error { return nil }
+	}
+	return o
+}
+
+// Request gets a first certificate by a credential.
+func Request(ctx context.Context, o Options) (certificate.Certificate, error) {
+	return o.withDefaults().replace(ctx, nil)
+}
+
+// Renew gets a certificate by the one that the directory has.
+func Renew(ctx context.Context, o Options) (certificate.Certificate, error) {
+	o = o.withDefaults()
+	held, err := Read(o.Dir)
+	if err != nil {
+		return certificate.Certificate{}, err
+	}
+	if !o.Now().Before(held.Pair.Leaf.NotAfter) {
+		return certificate.Certificate{}, expired(held)
+	}
+	return o.replace(ctx, &held.Pair)
+}
+
+// expired is the error about a certificate that proves nothing any more.
+func expired(held Held) error {
+	return fmt.Errorf("the certificate expired at %s: get another with a token (portolan certificate request)", held.Pair.Leaf.NotAfter.UTC().Format(time.RFC3339))
+}
+
+// replace asks for a certificate for a new key, and writes both.
+func (o Options) replace(ctx context.Context, own *tls.Certificate) (got certificate.Certificate, err error) {
+	if err := check(o.Dir); err != nil {
+		return got, err
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return got, err
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		return got, err
+	}
+	request := certificate.Request{
+		TypeMeta: metav1.TypeMeta{APIVersion: certificate.APIVersion, Kind: certificate.RequestKind},
+		CSR:      string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})),
+	}
+	if o.TTL > 0 {
+		request.TTL = o.TTL.String()
+	}
+	if got, err = o.Ask(ctx, request, own); err != nil {
+		return got, err
+	}
+	if err := write(o.Dir, key, got); err != nil {
+		return got, fmt.Errorf("the certificate was issued, and cannot be written: %w", err)
+	}
+	if err := o.Replaced(ctx); err != nil {
+		return got, &ReplacedError{err}
+	}
+	return got, nil
+}
+
+// ReplacedError says that the files were replaced, and that what was to follow failed.
+type ReplacedError struct{ Err error }
+
+// Error implements error.
+func (e *ReplacedError) Error() string {
+	return "the files are replaced, and what follows failed: " + e.Err.Error()
+}
+
+// Unwrap returns what failed.
+func (e *ReplacedError) Unwrap() error { return e.Err }
+
+// jitter is the part of a certificate's life by which machines spread their renewals.
+const jitter = 0.05
+
+// renewAt is when to renew: when two thirds of the life have passed, give or take.
+func renewAt(held Held) time.Time {
+	leaf, since := held.Pair.Leaf, held.Since
+	if since.Before(leaf.NotBefore) || since.After(leaf.NotAfter) { // it was written by another clock
+		since = leaf.NotBefore
+	}
+	life := leaf.NotAfter.Sub(since)
+	return since.Add(life*2/3 + time.Duration((mathrand.Float64()*2-1)*jitter*float64(life)))
+}
+
+// Watch renews the certificate of the directory at two thirds of each one's life, until ctx
+// ends; it returns nil then. It tries again while renewal fails, and returns an error once the
+// certificate has expired.
+func Watch(ctx context.Context, o Options) error {
+	o = o.withDefaults()
+	for {
+		held, err := Read(o.Dir)
+		if err != nil {
+			return err
+		}
+		at := renewAt(held)
+		o.Logger.Info("the certificate is valid", "until", held.Pair.Leaf.NotAfter.UTC().Format(time.RFC3339), "renewed", at.UTC().Format(time.RFC3339))
+		if retry.Sleep(ctx, at.Sub(o.Now())) != nil {
+			return nil
+		}
+		if err := o.renew(ctx, held); err != nil || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// renew renews a certificate until that is done, the certificate has expired, or ctx ends.
+func (o Options) renew(ctx context.Context, held Held) error {
+	leaf := held.Pair.Leaf
+	left := leaf.NotAfter.Sub(o.Now())
+	wait := retry.New(min(time.Second, left/16), min(time.Minute, max(left/8, time.Second)))
+	for {
+		got, err := o.replace(ctx, &held.Pair)
+		var after *ReplacedError
+		if err == nil || errors.As(err, &after) {
+			o.Logger.Info("the certificate is renewed", "identity", got.Identity, "serial", got.Serial)
+			if after != nil {
+				o.Logger.Error(after.Error())
+			}
+			return nil
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		o.Logger.Warn("the certificate cannot be renewed yet", "expires", leaf.NotAfter.UTC().Format(time.RFC3339), "err", err)
+		if wait.Wait(ctx) != nil {
+			return nil
+		}
+		if !o.Now().Before(leaf.NotAfter) {
+			return errors.Join(expired(held), err)
+		}
+	}
+}
