@@ -118,6 +118,10 @@ func TestACertificateHasTheIdentityAndNothingElse(t *testing.T) {
 	if _, err := a.Sign(t.Context(), request, foreign, 0); !errors.Is(err, storage.ErrInvalid) {
 		t.Errorf("an identity of another trust domain: %v", err)
 	}
+	servers := identity.Identity{TrustDomain: web.TrustDomain, Namespace: "istio-system", ServiceAccount: authority.ServerAccount}
+	if _, err := a.Sign(t.Context(), request, servers, 0); !errors.Is(err, storage.ErrInvalid) || !strings.Contains(err.Error(), "the identity of the servers") {
+		t.Errorf("the identity of the servers: %v", err)
+	}
 }
 
 // verifies says whether a chain is accepted by somebody who trusts some roots.

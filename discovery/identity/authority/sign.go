@@ -35,6 +35,9 @@ func (a *Authority) Sign(ctx context.Context, r *Request, who identity.Identity,
 	if who.TrustDomain != a.o.TrustDomain {
 		return nil, fmt.Errorf("%w: %s is of another trust domain than %s, for which this authority signs", storage.ErrInvalid, who, a.o.TrustDomain)
 	}
+	if who.Namespace == a.o.RootNamespace && who.ServiceAccount == ServerAccount {
+		return nil, fmt.Errorf("%w: %s is the identity of the servers, which no workload has: take another service account", storage.ErrInvalid, who)
+	}
 	if err := r.For(who); err != nil {
 		return nil, fmt.Errorf("%w: %w", storage.ErrInvalid, err)
 	}
