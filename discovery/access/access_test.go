@@ -346,7 +346,7 @@ func TestNobodyGivesWhatTheyDoNotHave(t *testing.T) {
 	lead := a.user(t, "lead", access.NewRole{Role: "admin", Namespace: "shop"})
 	is(t, "apply", a.Local().Do(t, "POST", batches, batchOf(t, batch.Apply,
 		// Somebody who may make users, roles and bindings, and little else.
-		role(root, "helper", spec.Rule{Verbs: []string{"*"}, Kinds: []string{"users", "roles", "rolebindings"}}, spec.Rule{Verbs: []string{"get"}, Kinds: []string{"serviceentries"}}),
+		role(root, "helper", spec.Rule{Verbs: []string{"*"}, Kinds: []string{"users", "roles", "rolebindings", "tokenissuers"}}, spec.Rule{Verbs: []string{"get"}, Kinds: []string{"serviceentries"}}),
 		binding(root, "operators", "admin", spec.Subject{Kind: spec.SubjectGroup, Name: "operators"}))), 200)
 	helper := a.user(t, "help", access.NewRole{Role: "helper"})
 	anything := spec.Rule{Verbs: []string{"*"}, Kinds: []string{"*"}}
@@ -354,18 +354,22 @@ func TestNobodyGivesWhatTheyDoNotHave(t *testing.T) {
 		return &config.Config{Meta: config.Meta{GroupVersionKind: schema.User, Namespace: root, Name: name}, Spec: &spec.User{Groups: groups}}
 	}
 	for what, objects := range map[string][]*config.Config{
-		"a role":                        {role(root, "mighty", anything)},
-		"one's own role":                {role(root, "helper", anything)},
-		"a binding":                     {binding(root, "me", "admin", named("help"))},
-		"a binding of a namespace":      {binding("shop", "me", "editor", named("help"))},
-		"a changed binding":             {binding(root, "operators", "admin", named("help"))},
-		"a role and its binding":        {role(root, "mighty", anything), binding(root, "me", "mighty", named("help"))},
-		"a binding before its role":     {binding(root, "me", "mighty", named("help")), role(root, "mighty", anything)},
-		"oneself in a group":            {user("help", "operators")},
-		"another in a group":            {user("carol", "operators")},
-		"somebody greater":              {user("alice")},
-		"a role of secrets":             {role(root, "reveal", spec.Rule{Verbs: []string{"reveal"}, Kinds: []string{"secrets"}})},
-		"a role of one more verb":       {role(root, "more", spec.Rule{Verbs: []string{"get", "list"}, Kinds: []string{"serviceentries"}})},
+		"a role":                    {role(root, "mighty", anything)},
+		"one's own role":            {role(root, "helper", anything)},
+		"a binding":                 {binding(root, "me", "admin", named("help"))},
+		"a binding of a namespace":  {binding("shop", "me", "editor", named("help"))},
+		"a changed binding":         {binding(root, "operators", "admin", named("help"))},
+		"a role and its binding":    {role(root, "mighty", anything), binding(root, "me", "mighty", named("help"))},
+		"a binding before its role": {binding(root, "me", "mighty", named("help")), role(root, "mighty", anything)},
+		"oneself in a group":        {user("help", "operators")},
+		"another in a group":        {user("carol", "operators")},
+		"somebody greater":          {user("alice")},
+		"a role of secrets":         {role(root, "reveal", spec.Rule{Verbs: []string{"reveal"}, Kinds: []string{"secrets"}})},
+		"a role of one more verb":   {role(root, "more", spec.Rule{Verbs: []string{"get", "list"}, Kinds: []string{"serviceentries"}})},
+		"an issuer of tokens": {{
+			Meta: config.Meta{GroupVersionKind: schema.TokenIssuer, Namespace: root, Name: "mine"},
+			Spec: &spec.TokenIssuer{Issuer: "https://issuer.example", Audiences: []string{"portolan"}, Users: &spec.UserClaims{}},
+		}},
 		"a binding behind a fine batch": {role(root, "fine", spec.Rule{Verbs: []string{"get"}, Kinds: []string{"se"}}), binding(root, "fine", "fine", named("help")), binding(root, "me", "viewer", named("help"))},
 	} {
 		for _, verb := range []batch.Verb{batch.Apply, batch.Restore} {

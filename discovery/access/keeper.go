@@ -235,7 +235,7 @@ func (k *Keeper) May(who rest.Identity, verb, kind, namespace, name string) bool
 // Grants implements rest.Granter. The operations are looked at as the one change that they
 // are.
 func (k *Keeper) Grants(_ context.Context, who rest.Identity, ops []storage.Op) []error {
-	if !slices.ContainsFunc(ops, func(op storage.Op) bool { return concerned(op.Target().Kind) }) {
+	if !slices.ContainsFunc(ops, func(op storage.Op) bool { return grants(op.Target().Kind) }) {
 		return nil
 	}
 	out := make([]error, len(ops))
@@ -261,12 +261,15 @@ func (k *Keeper) Grants(_ context.Context, who rest.Identity, ops []storage.Op) 
 	}
 	after := newPolicy(next, k.o.Root, k.o.Schemas)
 	for i, op := range ops {
-		if concerned(op.Target().Kind) {
+		if grants(op.Target().Kind) {
 			out[i] = k.grants(who, op, before, after)
 		}
 	}
 	return out
 }
+
+// grants says whether objects of a kind give somebody rights.
+func grants(kind config.GroupVersionKind) bool { return concerned(kind) || kind == schema.TokenIssuer }
 
 // grants returns why an operation may not be, for what it gives to somebody.
 func (k *Keeper) grants(who rest.Identity, op storage.Op, before, after *policy) error {
@@ -293,6 +296,8 @@ func (k *Keeper) grants(who rest.Identity, op storage.Op, before, after *policy)
 			return invalid("metadata.namespace", "is %q, and users are in the root namespace of the mesh, %s", key.Namespace, k.o.Root)
 		}
 		given = after.of(rest.Identity{User: key.Name, Groups: append(slices.Clone(spec.Groups), access.Authenticated)})
+	case *access.TokenIssuer: // who has its key is whom the issuer says
+		given = []Grant{everything}
 	}
 	if missing := before.lacking(who, given); missing != "" {
 		return fmt.Errorf("user %q may not give away the right to %s, which the user does not have", who.User, missing)
