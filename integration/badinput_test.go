@@ -122,7 +122,7 @@ func TestServeRefuses(t *testing.T) {
 		{"xDS port in use", []string{"--data-dir", other, "--xds-address", s.xds, "--api-address", "127.0.0.1:0"}, 1, []string{"--xds-address", s.xds}},
 		{"data directory in use", []string{"--data-dir", s.o.dataDir, "--xds-address", "127.0.0.1:0", "--api-address", "127.0.0.1:0"}, 1,
 			[]string{s.o.dataDir, fmt.Sprint("process ", s.process.pid())}},
-		{"beyond this machine", []string{"--data-dir", other, "--api-address", "0.0.0.0:0"}, 64, []string{"--api-address", "0.0.0.0"}},
+		{"plaintext beyond this machine", []string{"--data-dir", other, "--xds-address", "0.0.0.0:0"}, 64, []string{"--xds-address", "0.0.0.0"}},
 		{"mesh config", []string{"--data-dir", other, "--mesh-config", write(t, "mesh.yaml", "acessLogFile: x\n")}, 65, []string{"mesh.yaml", "acessLogFile"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
