@@ -69,7 +69,7 @@ func TestWait(t *testing.T) {
 	offline := taken(status.Count{Accepted: 1})
 	offline.Offline, offline.Gone = 1, []progress.Gone{{Node: "vm-9", Seen: time.Now().Add(-3 * time.Minute)}}
 	waiting := taken(status.Count{Accepted: 1, Waiting: 1})
-	waiting.Problems = []status.Problem{{Node: "vm-18", Type: "EDS", Revision: 812, Since: time.Now().Add(-41 * time.Second)}}
+	waiting.Problems = []status.Problem{{Node: "vm-18", Type: "EDS", Revision: 812, Since: time.Now().Add(-41 * time.Minute)}}
 
 	for name, c := range map[string]struct {
 		answers []progress.Distribution
@@ -90,7 +90,7 @@ func TestWait(t *testing.T) {
 		"enough":        {[]progress.Distribution{rejected}, []string{"--threshold", "97%"}, 0, []string{"rejected 1"}, ""},
 		"not enough":    {[]progress.Distribution{rejected}, []string{"--threshold", "98"}, 2, nil, "was refused"},
 		"gone":          {[]progress.Distribution{offline}, nil, 0, []string{"distributed  1/1 proxies", "offline 1", "offline  vm-9  last seen 3m ago"}, ""},
-		"too late":      {[]progress.Distribution{waiting}, []string{"--timeout", "50ms"}, 2, []string{"waiting 1", "waiting  vm-18  EDS  rev 812  for 41s"}, "revision 815 was not taken by 1 of 2 proxies within 50ms"},
+		"too late":      {[]progress.Distribution{waiting}, []string{"--timeout", "50ms"}, 2, []string{"waiting 1", "waiting  vm-18  EDS  rev 812  for 41m"}, "revision 815 was not taken by 1 of 2 proxies within 50ms"},
 		"not published": {[]progress.Distribution{behind}, []string{"--timeout", "50ms"}, 2, []string{"servers behind 1 (cp-2:7)", "behind  server cp-2:7"}, "not published by all servers within 50ms: cp-2:7 is behind, and the server at http://"},
 		"bad threshold": {nil, []string{"--threshold", "101"}, 64, nil, "give a percentage"},
 		"bad timeout":   {nil, []string{"--timeout", "0s"}, 64, nil, "give a time"},

@@ -248,7 +248,7 @@ func TestKeysOfAnIssuerThatIsGone(t *testing.T) {
 		Issuers: func() ([]oidc.Issuer, bool) { return b.all, true }, Keys: fetcher, TrustDomain: "cluster.local", Now: func() time.Time { return b.now },
 	})
 	b.issuer.Answer(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) })
-	if _, err := v.Prove(t.Context(), b.issuer.Sign(t, b.claims(nil)), netip.Addr{}); !errors.Is(err, identity.ErrUnavailable) || strings.Contains(err.Error(), "404") || !strings.Contains(identity.Reason(err), "404") {
+	if _, err := v.Prove(t.Context(), b.issuer.Sign(t, b.claims(nil)), netip.Addr{}); !errors.Is(err, identity.ErrUnavailable) || strings.Contains(err.Error(), "it answers 404") || !strings.Contains(identity.Reason(err), "it answers 404") {
 		t.Errorf("without keys: %v", err)
 	}
 	b.issuer.Answer(nil)
