@@ -240,6 +240,7 @@ type batchCall struct {
 	places   map[config.Key]int // of the objects met so far
 	faults   faults
 	denied   []metav1.StatusCause
+	unjudged error              // why nobody can say what the caller may do, at present
 	odd      [][]schema.Warning // of each operation, what its schema warns of
 	warnings []string
 	before   *cache.Snapshot
@@ -277,6 +278,9 @@ func (b *batchCall) readOperations(operations []batch.Operation) error {
 		if b.permitted(i, op) {
 			b.validate(i, op)
 		}
+	}
+	if b.unjudged != nil {
+		return unavailable("batch refused, nothing was written: " + b.unjudged.Error())
 	}
 	for i, err := range b.server.granting(b.call, b.ops) {
 		if err != nil && len(b.denied) <= maxCauses {
@@ -379,6 +383,10 @@ func (b *batchCall) permitted(i int, op storage.Op) bool {
 		})
 		if err != nil {
 			if len(b.denied) > maxCauses {
+				return false
+			}
+			if apierrors.IsServiceUnavailable(err) {
+				b.unjudged = err
 				return false
 			}
 			b.denied = append(b.denied, metav1.StatusCause{Type: "Forbidden", Field: batch.Field(i, ""), Message: fmt.Sprintf("%s: %v", key, err)})

@@ -38,6 +38,8 @@ type Options struct {
 	// Bearers tell by a bearer token that is none of a User who its bearer is. Each is asked
 	// until one knows.
 	Bearers []Bearer
+	// StoreFault says why the store cannot be read, nil where it can; nil if nobody knows.
+	StoreFault func() error
 	// Now is the time; nil for that of the system.
 	Now func() time.Time
 }
@@ -97,7 +99,16 @@ func touched(from, to *cache.Snapshot) bool {
 // Rights implements rest.Changing.
 func (k *Keeper) Rights() any { return k.current() }
 
-var errNotRead = rest.Unavailable("the server has not read yet who may come in: try again in a moment")
+// notRead is the error of who comes before the server has read who may.
+func (k *Keeper) notRead() error {
+	const text = "the server has not read yet who may come in: try again in a moment"
+	if k.o.StoreFault != nil {
+		if err := k.o.StoreFault(); err != nil {
+			return rest.Unavailable(text + ": " + err.Error())
+		}
+	}
+	return rest.Unavailable(text)
+}
 
 // unread is who calls from this machine before the server has read who its users are. It may
 // look at the state of the server and at its metrics. No user has such a name.
@@ -157,7 +168,7 @@ func (k *Keeper) byToken(ctx context.Context, token string) (rest.Identity, erro
 	}
 	p := k.current()
 	if p == nil {
-		return rest.Identity{}, errNotRead
+		return rest.Identity{}, k.notRead()
 	}
 	found, ok := p.byToken(token, k.o.Now())
 	if !ok {
@@ -192,7 +203,7 @@ func (k *Keeper) proved(who rest.Identity) (rest.Identity, error) {
 	p := k.current()
 	switch {
 	case p == nil:
-		return rest.Identity{}, errNotRead
+		return rest.Identity{}, k.notRead()
 	case who.User == access.LocalUser || who.User == "":
 		return rest.Identity{}, fmt.Errorf("the credential is of %q, which is nobody's name", who.User)
 	case p.disabled(who.User):
@@ -218,7 +229,7 @@ func (k *Keeper) Authorize(_ context.Context, who rest.Identity, a rest.Access) 
 		if who.User == unread && a.Resource == "" && want.verb == access.Get {
 			return nil
 		}
-		return errNotRead
+		return k.notRead()
 	}
 	if p.permits(who, want) {
 		return nil
@@ -242,7 +253,7 @@ func (k *Keeper) Grants(_ context.Context, who rest.Identity, ops []storage.Op) 
 	before := k.current()
 	if before == nil {
 		for i := range out {
-			out[i] = errNotRead
+			out[i] = k.notRead()
 		}
 		return out
 	}

@@ -19,7 +19,8 @@ func (s *server) newKeeper() *access.Keeper {
 	return access.NewKeeper(access.Options{
 		Snapshot: func() *cache.Snapshot { return s.mirror.Snapshot() },
 		Schemas:  s.configs.Schemas(), Root: s.o.Mesh.GetRootNamespace(), AnonymousLoopback: s.o.AnonymousLoopback,
-		Bearers: []access.Bearer{issuedUsers{s.issuers}},
+		StoreFault: s.store.healthy,
+		Bearers:    []access.Bearer{issuedUsers{s.issuers}},
 	})
 }
 
