@@ -118,12 +118,14 @@ func TestStoreRestoredBeneathServers(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			inBothVariants(t, func(t *testing.T, v protocol.Variant) { restoreBeneath(t, v, restore) })
 		})
 	}
 }
 
 func restoreBeneath(t *testing.T, v protocol.Variant, restore func(*testing.T, string) string) {
+	t.Parallel() // it is mostly waiting
 	address := local(freePort(t))
 	at := etcdtest.At(t, "http://"+address)
 	etcd := etcdtest.NewServer(t, at)
