@@ -34,13 +34,13 @@ func (o *tlsFlags) validate(apiAddress, xdsAddress string, add addFault) {
 	if (o.cert == "") != (o.key == "") {
 		add("tls-cert", "name both --tls-cert and --tls-key, or neither")
 	}
-	o.validateAddress("api-address", apiAddress, true, "", add)
-	o.validateAddress("xds-address", xdsAddress, o.insecureXDS,
-		"use 127.0.0.1, [::1] or localhost here and --secure-xds-address beside it, or --insecure-xds-anywhere to let everybody read the configuration of every proxy", add)
+	splitHost("api-address", apiAddress, add)
+	if host, ok := splitHost("xds-address", xdsAddress, add); ok && !o.insecureXDS && !isLoopback(host) {
+		add("xds-address", "%q is reached from other machines, and is served without TLS: use 127.0.0.1, [::1] or localhost here and --secure-xds-address beside it, "+
+			"or --insecure-xds-anywhere to let everybody read the configuration of every proxy", xdsAddress)
+	}
 	if o.secureXDS != "" {
-		if _, _, err := net.SplitHostPort(o.secureXDS); err != nil {
-			add("secure-xds-address", "%q is not HOST:PORT", o.secureXDS)
-		}
+		splitHost("secure-xds-address", o.secureXDS, add)
 	}
 	for _, name := range o.names {
 		if _, err := netip.ParseAddr(name); err != nil && !isHostName(name) {
@@ -52,17 +52,19 @@ func (o *tlsFlags) validate(apiAddress, xdsAddress string, add addFault) {
 	}
 }
 
-// validateAddress refuses an address that other machines could reach, unless they may.
-func (o *tlsFlags) validateAddress(flag, address string, anywhere bool, instead string, add addFault) {
+// splitHost is the host of an address. It refuses what is none.
+func splitHost(flag, address string, add addFault) (host string, ok bool) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		add(flag, "%q is not HOST:PORT", address)
-		return
 	}
-	if ip, err := netip.ParseAddr(host); host == "localhost" || err == nil && ip.IsLoopback() || anywhere {
-		return
-	}
-	add(flag, "%q is reached from other machines, and is served without TLS: %s", address, instead)
+	return host, err == nil
+}
+
+// isLoopback says whether a host is of this machine alone.
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // isHostName says whether a text could be the name of a host.

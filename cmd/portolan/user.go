@@ -119,7 +119,21 @@ makes the first user over its socket.`,
 	return c
 }
 
-// users reads users as specs.
+// storedUser reads a user as it is stored now, and its spec.
+func (e *environment) storedUser(ctx context.Context, api *client.Client, name string) (*unstructured.Unstructured, *spec.User, error) {
+	self, err := e.self(ctx, api)
+	if err != nil {
+		return nil, nil, err
+	}
+	item, err := api.Fresh(client.Freshness{Consistent: true}).Get(ctx, client.Resource(e.schemas.Kind(schema.User)), self.Root, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	user, err := userSpec(item)
+	return item, user, err
+}
+
+// userSpec is the spec of a user.
 func userSpec(item *unstructured.Unstructured) (*spec.User, error) {
 	out := &spec.User{}
 	return out, runtime.DefaultUnstructuredConverter.FromUnstructured(config.Content(item.Object), out)
@@ -183,21 +197,13 @@ func newUserDisableCommand(env *environment, disable bool) *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
-				self, err := env.self(ctx, api)
-				if err != nil {
-					return err
-				}
-				item, err := api.Fresh(client.Freshness{Consistent: true}).Get(ctx, client.Resource(env.schemas.Kind(schema.User)), self.Root, args[0])
-				if err != nil {
-					return err
-				}
-				user, err := userSpec(item)
+				item, user, err := env.storedUser(ctx, api, args[0])
 				if err != nil {
 					return err
 				}
 				user.Disabled = disable
 				operation, err := batch.Write(batch.Update, &config.Config{Meta: config.Meta{
-					GroupVersionKind: schema.User, Namespace: self.Root, Name: args[0], ResourceVersion: item.GetResourceVersion(),
+					GroupVersionKind: schema.User, Namespace: item.GetNamespace(), Name: args[0], ResourceVersion: item.GetResourceVersion(),
 					Labels: item.GetLabels(), Annotations: item.GetAnnotations(),
 				}, Spec: user})
 				if err != nil {
@@ -206,7 +212,7 @@ func newUserDisableCommand(env *environment, disable bool) *cobra.Command {
 				if _, err := api.Apply(ctx, batch.New(operation)); err != nil {
 					return err
 				}
-				_, err = fmt.Fprintf(env.stdout, "user/%s/%s %s\n", self.Root, args[0], done)
+				_, err = fmt.Fprintf(env.stdout, "user/%s/%s %s\n", item.GetNamespace(), args[0], done)
 				return err
 			})
 		},
@@ -315,15 +321,7 @@ func newUserTokenListCommand(env *environment) *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
-				self, err := env.self(ctx, api)
-				if err != nil {
-					return err
-				}
-				item, err := api.Fresh(client.Freshness{Consistent: true}).Get(ctx, client.Resource(env.schemas.Kind(schema.User)), self.Root, args[0])
-				if err != nil {
-					return err
-				}
-				user, err := userSpec(item)
+				_, user, err := env.storedUser(ctx, api, args[0])
 				if err != nil {
 					return err
 				}

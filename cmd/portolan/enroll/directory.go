@@ -85,15 +85,12 @@ func write(dir string, key *ecdsa.PrivateKey, got certificate.Certificate) (err 
 	return removeOthers(dir, filepath.Base(next))
 }
 
-// link makes a link unless it is there. A file in its place is refused: it is somebody else's.
+// link makes a link unless it is there.
 func link(to, at string) error {
-	switch was, err := os.Readlink(at); {
-	case err == nil && was == to:
+	if was, err := os.Readlink(at); err == nil && was == to {
 		return nil
-	case errors.Is(err, fs.ErrNotExist):
-		return os.Symlink(to, at)
 	}
-	return fmt.Errorf("%s is not of this directory's certificate: move it away", at)
+	return os.Symlink(to, at)
 }
 
 // removeOthers removes the versions before.

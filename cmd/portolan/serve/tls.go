@@ -64,7 +64,7 @@ type security struct {
 	// apiAddress is HOST:PORT of the config API.
 	apiAddress string
 	// proofs take the bearer tokens of clients of xDS that have no certificate.
-	proofs []identity.Proof
+	proofs identity.Proofs
 
 	// exposed says that --xds-address is plaintext that other machines reach.
 	exposed bool
@@ -259,21 +259,16 @@ func (s *security) prove(ctx context.Context, from net.Addr) (xds.Peer, error) {
 		address = tcp.AddrPort().Addr().Unmap()
 	}
 	token := given[0][len(bearer):]
-	for _, proof := range s.proofs {
-		who, err := proof.Prove(ctx, token, address)
-		switch {
-		case err == nil:
-			return xds.Peer{Identity: who, Until: endOf(token)}, nil
-		case errors.Is(err, identity.ErrForeign):
-			continue
-		case errors.Is(err, identity.ErrThrottled):
-			return xds.Peer{}, status.Error(codes.ResourceExhausted, err.Error())
-		case errors.Is(err, identity.ErrUnavailable):
-			return xds.Peer{}, status.Error(codes.Unavailable, err.Error())
-		}
-		return xds.Peer{}, status.Error(codes.Unauthenticated, err.Error())
+	who, err := s.proofs.Prove(ctx, token, address)
+	switch {
+	case err == nil:
+		return xds.Peer{Identity: who, Until: endOf(token)}, nil
+	case errors.Is(err, identity.ErrThrottled):
+		return xds.Peer{}, status.Error(codes.ResourceExhausted, err.Error())
+	case errors.Is(err, identity.ErrUnavailable):
+		return xds.Peer{}, status.Error(codes.Unavailable, err.Error())
 	}
-	return xds.Peer{}, status.Error(codes.Unauthenticated, identity.ErrForeign.Error())
+	return xds.Peer{}, status.Error(codes.Unauthenticated, err.Error())
 }
 
 // run follows the files until ctx ends.

@@ -138,7 +138,8 @@ func (v *Verifier) verify(ctx context.Context, token *jwt.JSONWebToken, candidat
 	return nil, refusals[0]
 }
 
-// claims are those of a token, if it is of an issuer and may be used now.
+// claims returns the claims of a token. The issuer must have signed it, and it must be valid
+// now.
 func (v *Verifier) claims(ctx context.Context, token *jwt.JSONWebToken, issuer *access.TokenIssuer) (map[string]any, error) {
 	header := token.Headers[0]
 	keys, err := v.o.Keys.Keys(ctx, SourceOf(issuer), header.KeyID)

@@ -41,8 +41,8 @@ type Options struct {
 	// Plain says whether a client may speak without TLS; nil allows none. Such a connection
 	// comes out of Accept as it is, when it has sent its first byte.
 	Plain func(net.Conn) bool
-	// Farewell is what a client is told that speaks without TLS and may not, by the bytes with
-	// which it began; nil tells nothing.
+	// Farewell returns the answer to a client that speaks without TLS and may not. began is
+	// what the client has sent. Nil answers nothing.
 	Farewell func(began []byte) []byte
 	// Logger is told of handshakes that failed; nil discards that. Limit what it writes: clients
 	// can bring it about as often as they like.
