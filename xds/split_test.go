@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,8 +34,21 @@ type split struct {
 type part struct {
 	name     string
 	feed     *cache.Feed
+	followed *followed
 	configs  pmap.Map[*config.Config]
 	revision int64
+}
+
+// followed is a source that knows which of its snapshots was merged last: the one whose
+// successor is asked for.
+type followed struct {
+	still
+	merged atomic.Pointer[cache.Snapshot]
+}
+
+func (f *followed) Next(ctx context.Context, after *cache.Snapshot) (*cache.Snapshot, error) {
+	f.merged.Store(after)
+	return f.still.Next(ctx, after)
 }
 
 // seen is what handlers were told of: the objects by path, and what was told wrongly.
@@ -68,11 +82,12 @@ func newSplit(t tb) *split {
 	o := aggregate.Options{Worker: s.worker}
 	for _, name := range []string{"first", "etcd", "last"} {
 		p := &part{name: name, feed: cache.NewFeed(cache.FeedOptions{Worker: cache.NewWorker(), Schemas: schema.Pilot()})}
+		p.followed = &followed{still: still{p.feed}}
 		s.parts = append(s.parts, p)
-		o.Sources = append(o.Sources, aggregate.Source{Name: name, Cache: still{p.feed}})
+		o.Sources = append(o.Sources, aggregate.Source{Name: name, Cache: p.followed})
 		s.on(p, func() { s.commit() })
 	}
-	o.Store = o.Sources[1].Cache.(still)
+	o.Store = s.parts[1].followed
 	var err error
 	if s.all, err = aggregate.MakeCache(o); err != nil {
 		t.Fatal(err)
@@ -115,27 +130,32 @@ func (s *split) wanted() map[string]*config.Config {
 // context.
 func (s *split) merge() {
 	s.t.Helper()
-	want := s.wanted()
-	for end := time.Now().Add(time.Minute); !s.has(want); time.Sleep(50 * time.Microsecond) {
+	for end := time.Now().Add(time.Minute); !s.merged(); time.Sleep(50 * time.Microsecond) {
 		if time.Now().After(end) {
-			s.t.Fatalf("the sources are not merged: %d objects, want %d", s.all.Handled().Configs().Len(), len(want))
+			s.t.Fatalf("the sources are not merged")
+		}
+	}
+	handled, want := s.all.Handled().Configs(), s.wanted()
+	if handled.Len() != len(want) {
+		s.t.Fatalf("%d objects were merged, want %d", handled.Len(), len(want))
+	}
+	for path, object := range want {
+		if got := handled.Value(path); got == nil || got.Spec != object.Spec {
+			s.t.Fatalf("%s is %v, want %v", path, got, object)
 		}
 	}
 	s.push()
 }
 
-// has says whether exactly these objects were handled.
-func (s *split) has(want map[string]*config.Config) bool {
-	handled := s.all.Handled()
-	if handled == nil || handled != s.all.Snapshot() || handled.Configs().Len() != len(want) || handled.Revision() != s.parts[1].revision {
-		return false
-	}
-	for path, object := range want {
-		if got := handled.Configs().Value(path); got == nil || got.Spec != object.Spec {
+// merged says whether the last snapshot of each source was merged, and handled.
+func (s *split) merged() bool {
+	for _, p := range s.parts {
+		if p.followed.merged.Load() != p.feed.Snapshot() {
 			return false
 		}
 	}
-	return true
+	handled := s.all.Handled()
+	return handled != nil && handled == s.all.Snapshot()
 }
 
 // told fails where handlers were not told of each change once.

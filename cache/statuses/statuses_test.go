@@ -206,7 +206,7 @@ func TestSinceBeforeItBegan(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Start(t)
 	first := start(t, client)
-	first.put("a", 1)
+	first.await(first.put("a", 1)) // from here on it knows each revision
 	first.say("a", "old")
 	at := first.put("b", 1)
 	first.say("b", "new")
