@@ -47,16 +47,26 @@ func NewLimited(proof Proof, now func() time.Time) *Limited {
 }
 
 // Prove implements Proof.
-func (l *Limited) Prove(ctx context.Context, credential string, from netip.Addr) (Identity, error) {
+func (l *Limited) Prove(ctx context.Context, credential string, from netip.Addr) (who Identity, err error) {
+	err = l.Try(from, func() error {
+		who, err = l.proof.Prove(ctx, credential, from)
+		return err
+	})
+	return who, err
+}
+
+// Try runs a proof by another method than Prove, for a credential from an address, and
+// returns its error. One that is a refusal counts.
+func (l *Limited) Try(from netip.Addr, prove func() error) error {
 	left := l.of(from)
 	if left.TokensAt(l.now()) < 1 {
-		return Identity{}, ErrThrottled
+		return ErrThrottled
 	}
-	who, err := l.proof.Prove(ctx, credential, from)
+	err := prove()
 	if now := l.now(); (errors.Is(err, ErrUnproven) || errors.Is(err, ErrForeign)) && left.TokensAt(now) > -failureBurst {
 		left.ReserveN(now, 1) // also below none
 	}
-	return who, err
+	return err
 }
 
 // of is the limiter of the source that an address belongs to.

@@ -33,7 +33,7 @@ func (u issuedUsers) Bear(ctx context.Context, token string) (rest.Identity, err
 	if err != nil {
 		return rest.Identity{}, err
 	}
-	return rest.Identity{User: user.Name, Groups: user.Groups, Until: endOf(token)}, nil
+	return rest.Identity{User: user.Name, Groups: user.Groups, Until: user.Until}, nil
 }
 
 // mayExport returns why a workload may not take the objects of the mesh: it needs the right to

@@ -1,28 +1,27 @@
 package serve
 
 import (
-	"encoding/base64"
-	"encoding/json"
-	"strings"
+	"context"
+	"net/netip"
 	"time"
+
+	"github.com/portolan-mesh/portolan/discovery/identity"
+	"github.com/portolan-mesh/portolan/discovery/identity/oidc"
 )
 
-// endOf returns when a JWT that was verified expires; the zero time for a token that does not
-// say so.
-func endOf(token string) time.Time {
-	parts := strings.Split(token, ".")
-	if len(parts) != 3 {
-		return time.Time{}
-	}
-	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil {
-		return time.Time{}
-	}
-	var claims struct {
-		End float64 `json:"exp"`
-	}
-	if json.Unmarshal(payload, &claims) != nil || claims.End <= 0 {
-		return time.Time{}
-	}
-	return time.Unix(int64(claims.End), 0)
+// bearers are workloads that prove with each stream who they are, by the token of an issuer. A
+// join token does not: the stream would use it up.
+type bearers struct {
+	issuers *oidc.Verifier
+	limit   *identity.Limited
+}
+
+// prove returns who the bearer of a token is, and when the token expires. The errors are those
+// of identity.Proof.
+func (b bearers) prove(ctx context.Context, token string, from netip.Addr) (who identity.Identity, until time.Time, err error) {
+	err = b.limit.Try(from, func() error {
+		who, until, err = b.issuers.Workload(ctx, token)
+		return err
+	})
+	return who, until, err
 }

@@ -27,7 +27,7 @@ func (s *server) addProofs() error {
 	s.keys = jwks.New(jwks.Options{Logger: s.logger})
 	s.issuers = oidc.New(oidc.Options{Issuers: s.tokenIssuers, Keys: s.keys, TrustDomain: s.o.Mesh.TrustDomain})
 	s.proof = identity.NewLimited(identity.Proofs{s.tokens, s.issuers}, nil)
-	s.security.proofs = identity.Proofs{identity.NewLimited(s.issuers, nil)} // no join token: a stream would use it up
+	s.security.bearers = bearers{s.issuers, identity.NewLimited(s.issuers, nil)}
 	s.keeper = s.newKeeper()
 	return nil
 }

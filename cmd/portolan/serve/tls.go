@@ -63,8 +63,8 @@ type security struct {
 	ownNames  []string
 	// apiAddress is HOST:PORT of the config API.
 	apiAddress string
-	// proofs take the bearer tokens of clients of xDS that have no certificate.
-	proofs identity.Proofs
+	// bearers are the clients of xDS that have a token and no certificate.
+	bearers bearers
 
 	// exposed says that --xds-address is plaintext that other machines reach.
 	exposed bool
@@ -251,18 +251,17 @@ const bearer = "Bearer "
 // prove returns who a client without a certificate is, by its token.
 func (s *security) prove(ctx context.Context, from net.Addr) (xds.Peer, error) {
 	given := metadata.ValueFromIncomingContext(ctx, "authorization")
-	if len(given) != 1 || len(given[0]) <= len(bearer) || !strings.EqualFold(given[0][:len(bearer)], bearer) || len(s.proofs) == 0 {
+	if len(given) != 1 || len(given[0]) <= len(bearer) || !strings.EqualFold(given[0][:len(bearer)], bearer) {
 		return xds.Peer{}, errNobody
 	}
 	var address netip.Addr
 	if tcp, ok := from.(*net.TCPAddr); ok {
 		address = tcp.AddrPort().Addr().Unmap()
 	}
-	token := given[0][len(bearer):]
-	who, err := s.proofs.Prove(ctx, token, address)
+	who, until, err := s.bearers.prove(ctx, given[0][len(bearer):], address)
 	switch {
 	case err == nil:
-		return xds.Peer{Identity: who, Until: endOf(token)}, nil
+		return xds.Peer{Identity: who, Until: until}, nil
 	case errors.Is(err, identity.ErrThrottled):
 		return xds.Peer{}, status.Error(codes.ResourceExhausted, err.Error())
 	case errors.Is(err, identity.ErrUnavailable):

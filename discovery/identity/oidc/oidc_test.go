@@ -93,8 +93,8 @@ func TestAWorkloadIsWhatTheFirstRuleSays(t *testing.T) {
 		"no part of an identity":                     k8s("../bank", "till"),
 		"service account":                            k8s("bank", "a/sa/b"),
 	} {
-		who, err := b.Prove(t.Context(), b.issuer.Sign(t, b.claims(claims)), netip.Addr{})
-		if strings.HasPrefix(want, "spiffe:") && (err != nil || who.String() != want) {
+		who, until, err := b.Workload(t.Context(), b.issuer.Sign(t, b.claims(claims)))
+		if strings.HasPrefix(want, "spiffe:") && (err != nil || who.String() != want || !until.Equal(b.now.Add(10*time.Minute))) {
 			t.Errorf("got %v, %v; want %s", who, err, want)
 		}
 		if !strings.HasPrefix(want, "spiffe:") && (!errors.Is(err, identity.ErrUnproven) || !strings.Contains(err.Error(), want)) {
@@ -107,7 +107,7 @@ func TestAUserIsOfItsIssuer(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	user, err := b.User(t.Context(), b.issuer.Sign(t, b.claims(map[string]any{"groups": []any{"dev", 7, "o\nps"}})))
-	if err != nil || user.Name != "ci:ann@example.com" || !slices.Equal(user.Groups, []string{"ci:dev"}) {
+	if err != nil || user.Name != "ci:ann@example.com" || !slices.Equal(user.Groups, []string{"ci:dev"}) || !user.Until.Equal(b.now.Add(10*time.Minute)) {
 		t.Errorf("%+v, %v", user, err)
 	}
 	for _, email := range []any{nil, "", 7, "a\nb", strings.Repeat("a", 300)} {

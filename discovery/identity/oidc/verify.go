@@ -70,6 +70,8 @@ type Verified struct {
 	// Issuers are the trusted ones whose token it is, of its audience.
 	Issuers []Issuer
 	Claims  map[string]any
+	// Expires is when the token does.
+	Expires time.Time
 }
 
 // Verify verifies a token. It is identity.ErrForeign for what is no JWT.
@@ -120,12 +122,12 @@ func (v *Verifier) verify(ctx context.Context, token *jwt.JSONWebToken, candidat
 	var refusals []error
 	out := &Verified{}
 	for _, one := range candidates {
-		claims, err := v.claims(ctx, token, one.Spec)
+		claims, expires, err := v.claims(ctx, token, one.Spec)
 		if err != nil {
 			refusals = append(refusals, err)
 			continue
 		}
-		out.Issuers, out.Claims = append(out.Issuers, one), claims
+		out.Issuers, out.Claims, out.Expires = append(out.Issuers, one), claims, expires
 	}
 	if len(out.Issuers) > 0 {
 		return out, nil
@@ -138,23 +140,23 @@ func (v *Verifier) verify(ctx context.Context, token *jwt.JSONWebToken, candidat
 	return nil, refusals[0]
 }
 
-// claims returns the claims of a token. The issuer must have signed it, and it must be valid
-// now.
-func (v *Verifier) claims(ctx context.Context, token *jwt.JSONWebToken, issuer *access.TokenIssuer) (map[string]any, error) {
+// claims returns the claims of a token, and when it expires. The issuer must have signed it,
+// and it must be valid now.
+func (v *Verifier) claims(ctx context.Context, token *jwt.JSONWebToken, issuer *access.TokenIssuer) (map[string]any, time.Time, error) {
 	header := token.Headers[0]
 	keys, err := v.o.Keys.Keys(ctx, SourceOf(issuer), header.KeyID)
 	if err != nil {
-		return nil, &identity.RefusedError{Err: fmt.Errorf("%w: the keys of %s are not known: try again", identity.ErrUnavailable, issuer.Issuer), Detail: err.Error()}
+		return nil, time.Time{}, &identity.RefusedError{Err: fmt.Errorf("%w: the keys of %s are not known: try again", identity.ErrUnavailable, issuer.Issuer), Detail: err.Error()}
 	}
 	var standard jwt.Claims
 	all := map[string]any{}
 	if !signed(token, keys.Find(header.KeyID, header.Algorithm), &standard, &all) {
-		return nil, &identity.RefusedError{Err: ErrUntrusted, Detail: fmt.Sprintf("no key of %s with the id %.100q has signed it", issuer.Issuer, header.KeyID)}
+		return nil, time.Time{}, &identity.RefusedError{Err: ErrUntrusted, Detail: fmt.Sprintf("no key of %s with the id %.100q has signed it", issuer.Issuer, header.KeyID)}
 	}
 	if why := v.refusal(&standard, issuer); why != "" {
-		return nil, fmt.Errorf("%w: the token of %s %s", identity.ErrUnproven, issuer.Issuer, why)
+		return nil, time.Time{}, fmt.Errorf("%w: the token of %s %s", identity.ErrUnproven, issuer.Issuer, why)
 	}
-	return all, nil
+	return all, standard.Expiry.Time(), nil
 }
 
 // signed says whether a key has signed a token, and reads its claims.

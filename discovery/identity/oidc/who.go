@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/portolan-mesh/portolan/discovery/identity"
@@ -18,9 +19,16 @@ const maxName = 256
 
 // Prove implements identity.Proof: the workload that the holder of a token is.
 func (v *Verifier) Prove(ctx context.Context, credential string, _ netip.Addr) (identity.Identity, error) {
-	verified, err := v.Verify(ctx, credential)
+	who, _, err := v.Workload(ctx, credential)
+	return who, err
+}
+
+// Workload returns the workload that the holder of a token is, and when the token expires.
+// Errors are those of Prove.
+func (v *Verifier) Workload(ctx context.Context, token string) (identity.Identity, time.Time, error) {
+	verified, err := v.Verify(ctx, token)
 	if err != nil {
-		return identity.Identity{}, err
+		return identity.Identity{}, time.Time{}, err
 	}
 	for _, issuer := range verified.Issuers {
 		for _, rule := range issuer.Spec.Workloads {
@@ -30,12 +38,12 @@ func (v *Verifier) Prove(ctx context.Context, credential string, _ netip.Addr) (
 			}
 			who, err := identity.New(v.o.TrustDomain, namespace, account)
 			if err != nil {
-				return identity.Identity{}, fmt.Errorf("%w: a claim of the token is no part of an identity: %w", identity.ErrUnproven, err)
+				return identity.Identity{}, time.Time{}, fmt.Errorf("%w: a claim of the token is no part of an identity: %w", identity.ErrUnproven, err)
 			}
-			return who, nil
+			return who, verified.Expires, nil
 		}
 	}
-	return identity.Identity{}, fmt.Errorf("%w: the token is genuine, and no rule of %s says which workload its holder is", identity.ErrUnproven, names(verified.Issuers))
+	return identity.Identity{}, time.Time{}, fmt.Errorf("%w: the token is genuine, and no rule of %s says which workload its holder is", identity.ErrUnproven, names(verified.Issuers))
 }
 
 // A User is a user of the API that an issuer vouches for.
@@ -43,6 +51,8 @@ type User struct {
 	// Name and Groups begin with the name of the TokenIssuer and a colon.
 	Name   string
 	Groups []string
+	// Until is when the token expires.
+	Until time.Time
 }
 
 // User returns the user that the holder of a token is. Errors are those of Prove.
@@ -61,7 +71,7 @@ func (v *Verifier) User(ctx context.Context, token string) (User, error) {
 		if !ok || !isName(name) {
 			return User{}, fmt.Errorf("%w: the token has no name in the claim %s, by which users are known", identity.ErrUnproven, at)
 		}
-		user := User{Name: issuer.Name + ":" + name}
+		user := User{Name: issuer.Name + ":" + name, Until: verified.Expires}
 		if claims.Groups == "" {
 			return user, nil
 		}
