@@ -15,6 +15,7 @@ import (
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/anypb"
 
@@ -39,6 +40,8 @@ type ClientOptions struct {
 	// Node is sent with the first request; NewNode makes one.
 	Node    *corev3.Node
 	Variant protocol.Variant
+	// Credentials are those of the connection; nil connects without TLS.
+	Credentials credentials.TransportCredentials
 	// Secrets opens a stream of the service of secrets, instead of the aggregated one.
 	Secrets bool
 	// Manual leaves every answer to Ack and Nack of the test. Otherwise a client
@@ -144,7 +147,10 @@ func Dial(tb testing.TB, target string, o ClientOptions) *Client {
 // stream.
 func Open(tb testing.TB, target string, o ClientOptions) (*Client, error) {
 	tb.Helper()
-	connection, err := grpc.NewClient(target, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	if o.Credentials == nil {
+		o.Credentials = insecure.NewCredentials()
+	}
+	connection, err := grpc.NewClient(target, grpc.WithTransportCredentials(o.Credentials),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponse)))
 	if err != nil {
 		return nil, fmt.Errorf("xDS client: %w", err)
