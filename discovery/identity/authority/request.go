@@ -118,6 +118,9 @@ func (r *Request) For(who identity.Identity) error {
 	return nil
 }
 
+// Names says whether the request asks for an identity by its name.
+func (r *Request) Names(who identity.Identity) bool { return r.uri == who.String() }
+
 // weak says why no certificate of a key is signed; empty if it is.
 func weak(key crypto.PublicKey) string {
 	switch k := key.(type) {

@@ -104,7 +104,8 @@ type Request struct {
 	// be valid, 0 for the default.
 	CSR  []byte
 	Life time.Duration
-	// Credential is what a Proof takes; empty for none. It goes before Certificates.
+	// Credential is what a Proof takes; empty for none. It goes before Certificates, unless
+	// they renew what the CSR names: agents send both, long after the credential has ended.
 	Credential string
 	// Certificates are those that the sender has shown in the TLS handshake, the leaf first.
 	Certificates []*x509.Certificate
@@ -145,7 +146,7 @@ func (i *Issuer) issue(ctx context.Context, r Request) (signed *authority.Certif
 	}
 	var issued time.Time
 	switch {
-	case r.Credential != "":
+	case r.Credential != "" && !i.renews(request, r.Certificates):
 		proof = byCredential
 		if who, err = i.proofs.Prove(ctx, r.Credential, r.From); err != nil {
 			return nil, identity.Identity{}, proof, err
@@ -170,6 +171,16 @@ func (i *Issuer) issue(ctx context.Context, r Request) (signed *authority.Certif
 	}
 	signed, err = i.authority.Sign(ctx, request, who, r.Life)
 	return signed, who, proof, err
+}
+
+// renews says whether certificates are good for another one of the identity that a request
+// names.
+func (i *Issuer) renews(request *authority.Request, shown []*x509.Certificate) bool {
+	if len(shown) == 0 {
+		return false
+	}
+	who, err := i.authority.Verify(shown)
+	return err == nil && request.Names(who) && i.authority.Revoked(who, authority.IssuedAt(shown[0])) == nil
 }
 
 // unproven is the refusal of a certificate, unless the server cannot judge it.

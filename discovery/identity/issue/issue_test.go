@@ -118,6 +118,7 @@ func TestWhoGetsACertificate(t *testing.T) {
 	_, foreign := authoritytest.Issue(t, authoritytest.Start(t).Server(t), web, time.Hour)
 	w.Put(t, &config.Config{Meta: config.Meta{GroupVersionKind: schema.RevokedIdentity, Namespace: "shop", Name: "mail"}, Spec: &access.RevokedIdentity{ServiceAccount: "mail", Reason: "stolen"}})
 	certs := func(c *authority.Certificate) []*x509.Certificate { return []*x509.Certificate{c.Leaf} }
+	named, mails := authoritytest.CSR(t, key, web.String()), authoritytest.CSR(t, key, "spiffe://cluster.local/ns/shop/sa/mail")
 	good, other := authoritytest.CSR(t, key), authoritytest.CSR(t, key, "spiffe://cluster.local/ns/shop/sa/admin")
 	for name, c := range map[string]struct {
 		request issue.Request
@@ -130,17 +131,23 @@ func TestWhoGetsACertificate(t *testing.T) {
 		"nothing":            {issue.Request{CSR: good}, issue.Unproven, "prove who you are"},
 		"a wrong token":      {issue.Request{CSR: good, Credential: "guess"}, issue.Unproven, identity.ErrUnproven.Error()},
 		"a token of no sort": {issue.Request{CSR: good, Credential: "foreign"}, issue.Unproven, identity.ErrUnproven.Error()},
-		"a wrong token beside a good certificate": {issue.Request{CSR: good, Credential: "guess", Certificates: certs(valid)}, issue.Unproven, identity.ErrUnproven.Error()},
-		"too many guesses":                        {issue.Request{CSR: good, Credential: "throttled"}, issue.Throttled, "try again"},
-		"tokens that cannot be checked":           {issue.Request{CSR: good, Credential: "away"}, issue.Unavailable, "cannot be checked"},
-		"another identity, by a token":            {issue.Request{CSR: other, Credential: "web-token"}, issue.Forbidden, "is for"},
-		"another identity, by a certificate":      {issue.Request{CSR: other, Certificates: certs(valid)}, issue.Forbidden, "is for"},
-		"a certificate that has ended":            {issue.Request{CSR: good, Certificates: certs(ended)}, issue.Unproven, "ended on"},
-		"a certificate of another mesh":           {issue.Request{CSR: good, Certificates: certs(foreign)}, issue.Unproven, "not one for workloads"},
-		"a revoked identity":                      {issue.Request{CSR: good, Certificates: certs(mail)}, issue.Forbidden, "is revoked (revokedidentity/shop/mail): stolen"},
-		"for too long":                            {issue.Request{CSR: good, Credential: "web-token", Life: 91 * 24 * time.Hour}, issue.Invalid, "--max-certificate-ttl"},
-		"no request":                              {issue.Request{CSR: []byte("x"), Credential: "web-token"}, issue.Invalid, "no certificate request"},
-		"a megabyte":                              {issue.Request{CSR: make([]byte, 1<<20), Credential: "web-token"}, issue.Invalid, "may have 65536"},
+		"a wrong token beside a good certificate":                        {issue.Request{CSR: good, Credential: "guess", Certificates: certs(valid)}, issue.Unproven, identity.ErrUnproven.Error()},
+		"a wrong token beside the certificate of what is asked for":      {issue.Request{CSR: named, Credential: "guess", Certificates: certs(valid)}, "", ""},
+		"a good token beside a certificate that has ended":               {issue.Request{CSR: named, Credential: "web-token", Certificates: certs(ended)}, "", ""},
+		"a good token beside the certificate of another":                 {issue.Request{CSR: named, Credential: "web-token", Certificates: certs(mail)}, "", ""},
+		"a wrong token beside the certificate of a revoked identity":     {issue.Request{CSR: mails, Credential: "guess", Certificates: certs(mail)}, issue.Unproven, identity.ErrUnproven.Error()},
+		"a wrong token beside a certificate of another mesh":             {issue.Request{CSR: named, Credential: "guess", Certificates: certs(foreign)}, issue.Unproven, identity.ErrUnproven.Error()},
+		"a wrong token beside a certificate of another than it asks for": {issue.Request{CSR: other, Credential: "guess", Certificates: certs(valid)}, issue.Unproven, identity.ErrUnproven.Error()},
+		"too many guesses":                   {issue.Request{CSR: good, Credential: "throttled"}, issue.Throttled, "try again"},
+		"tokens that cannot be checked":      {issue.Request{CSR: good, Credential: "away"}, issue.Unavailable, "cannot be checked"},
+		"another identity, by a token":       {issue.Request{CSR: other, Credential: "web-token"}, issue.Forbidden, "is for"},
+		"another identity, by a certificate": {issue.Request{CSR: other, Certificates: certs(valid)}, issue.Forbidden, "is for"},
+		"a certificate that has ended":       {issue.Request{CSR: good, Certificates: certs(ended)}, issue.Unproven, "ended on"},
+		"a certificate of another mesh":      {issue.Request{CSR: good, Certificates: certs(foreign)}, issue.Unproven, "not one for workloads"},
+		"a revoked identity":                 {issue.Request{CSR: good, Certificates: certs(mail)}, issue.Forbidden, "is revoked (revokedidentity/shop/mail): stolen"},
+		"for too long":                       {issue.Request{CSR: good, Credential: "web-token", Life: 91 * 24 * time.Hour}, issue.Invalid, "--max-certificate-ttl"},
+		"no request":                         {issue.Request{CSR: []byte("x"), Credential: "web-token"}, issue.Invalid, "no certificate request"},
+		"a megabyte":                         {issue.Request{CSR: make([]byte, 1<<20), Credential: "web-token"}, issue.Invalid, "may have 65536"},
 	} {
 		before := w.tokens.asked
 		signed, who, err := w.issuer.Issue(t.Context(), c.request)
