@@ -48,11 +48,11 @@ type grpcClient struct {
 }
 
 // startGRPCClient runs a client until the test ends, from the bootstrap that the
-// command line makes for these addresses.
-func (s *server) startGRPCClient(language, ip, xds string) *grpcClient {
+// command line makes for these addresses and further flags.
+func (s *server) startGRPCClient(language, ip, xds string, flags ...string) *grpcClient {
 	s.t.Helper()
 	c := &grpcClient{name: language, port: freePort(s.t)}
-	o := processtest.Options{Name: "grpc-" + language, Env: []string{s.grpcBootstrap(language, ip, xds)}}
+	o := processtest.Options{Name: "grpc-" + language, Env: []string{s.grpcBootstrap(language, ip, xds, flags...)}}
 	switch language {
 	case "python":
 		o.Path, o.Args = needTool(s.t, grpcPython, "grpc-clients"), []string{"testdata/grpc/front.py", local(c.port)}
@@ -73,9 +73,9 @@ func (s *server) startGRPCClient(language, ip, xds string) *grpcClient {
 }
 
 // grpcBootstrap writes a bootstrap, and returns the variable that names it.
-func (s *server) grpcBootstrap(name, ip, xds string) string {
+func (s *server) grpcBootstrap(name, ip, xds string, flags ...string) string {
 	s.t.Helper()
-	text := s.must("", "bootstrap", "--type", "grpc", "--name", name, "--namespace", "shop", "--ip", ip, "--xds-address", xds)
+	text := s.must("", append([]string{"bootstrap", "--type", "grpc", "--name", name, "--namespace", "shop", "--ip", ip, "--xds-address", xds}, flags...)...)
 	return "GRPC_XDS_BOOTSTRAP=" + write(s.t, name+".json", text)
 }
 

@@ -213,7 +213,7 @@ func TestIstioAgent(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if life := first.NotAfter.Sub(time.Now()); life < 50*time.Minute || life > time.Hour {
+			if life := time.Until(first.NotAfter); life < 50*time.Minute || life > time.Hour {
 				t.Errorf("the certificate lasts for %s", life)
 			}
 			second, err := a.sign(webIdentity, 0)

@@ -24,26 +24,9 @@ import (
 // page of another site can make a browser post neither of them, or guard refuses it for
 // its origin.
 func (b *budget) readBody(c *call) (body []byte, isYAML bool, err error) {
-	if encoding := c.r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
-		return nil, false, refuse(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
-			fmt.Sprintf("Content-Encoding %q is not accepted: send the body as it is", encoding))
-	}
-	body, err = b.readAll(c)
-	var tooLarge *http.MaxBytesError
-	var known *apierrors.StatusError
-	switch {
-	case errors.As(err, &tooLarge):
-		return nil, false, refuse(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,
-			fmt.Sprintf("the request body is larger than %d KiB: send the objects in several requests", tooLarge.Limit>>10))
-	case errors.As(err, &known):
+	body, err = b.readRaw(c)
+	if err != nil || len(body) == 0 && c.r.Method == http.MethodDelete {
 		return nil, false, err
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, false, refuse(http.StatusRequestTimeout, metav1.StatusReasonTimeout,
-			fmt.Sprintf("the request body came too slowly: send at least %d KiB a second", bodyRate>>10))
-	case err != nil:
-		return nil, false, badRequest(fmt.Sprintf("the request body cannot be read: %v", err))
-	case len(body) == 0 && c.r.Method == http.MethodDelete:
-		return nil, false, nil
 	}
 	contentType := c.r.Header.Get("Content-Type")
 	switch media, _, _ := mime.ParseMediaType(contentType); {
@@ -55,6 +38,30 @@ func (b *budget) readBody(c *call) (body []byte, isYAML bool, err error) {
 			fmt.Sprintf("Content-Type %q is not accepted: send application/json or application/yaml", contentType))
 	}
 	return body, isYAML, b.decode(c, body, isYAML)
+}
+
+// readRaw reads a body of any type.
+func (b *budget) readRaw(c *call) (body []byte, err error) {
+	if encoding := c.r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
+		return nil, refuse(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
+			fmt.Sprintf("Content-Encoding %q is not accepted: send the body as it is", encoding))
+	}
+	body, err = b.readAll(c)
+	var tooLarge *http.MaxBytesError
+	var known *apierrors.StatusError
+	switch {
+	case errors.As(err, &tooLarge):
+		return nil, refuse(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,
+			fmt.Sprintf("the request body is larger than %d KiB: send the objects in several requests", tooLarge.Limit>>10))
+	case errors.As(err, &known):
+		return nil, err
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, refuse(http.StatusRequestTimeout, metav1.StatusReasonTimeout,
+			fmt.Sprintf("the request body came too slowly: send at least %d KiB a second", bodyRate>>10))
+	case err != nil:
+		return nil, badRequest(fmt.Sprintf("the request body cannot be read: %v", err))
+	}
+	return body, nil
 }
 
 // readJSON reads a body that is no object of the mesh, as JSON.

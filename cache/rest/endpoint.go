@@ -7,11 +7,13 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"mime"
 	"net/http"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/portolan-mesh/portolan/storage/config"
 )
@@ -30,9 +32,18 @@ func (s *Server) Endpoint(pattern string, answer EndpointFunc) {
 			if err := s.admit(c); err != nil {
 				return err
 			}
-			return answer(c.w, c.r)
+			return c.noted(answer(c.w, c.r))
 		})
 	})
+}
+
+// noted is an error of an endpoint, which may turn the caller away.
+func (c *call) noted(err error) error {
+	var status *apierrors.StatusError
+	if errors.As(err, &status) {
+		_ = c.turnAway(status)
+	}
+	return err
 }
 
 // EndpointFor is Endpoint for a path about objects of a kind, which the server must serve:
@@ -57,7 +68,7 @@ func (s *Server) EndpointFor(kind config.GroupVersionKind, verb, pattern string,
 			if err := found.error("the parameters of the URL cannot be read", metav1.StatusDetails{}); err != nil {
 				return err
 			}
-			return answer(c.w, c.r)
+			return c.noted(answer(c.w, c.r))
 		})
 	})
 }
@@ -96,6 +107,38 @@ func ReadJSON(w http.ResponseWriter, r *http.Request, into any) error {
 		return err
 	}
 	if err := decodeStrict(body, into); err != nil {
+		return badRequest("the body cannot be read: " + err.Error())
+	}
+	return nil
+}
+
+// ReadReview reads the body of a request as ReadJSON does, or the message that a client of
+// Kubernetes sends in its place, as kubectl does of kinds that are Kubernetes' own. The message
+// is read into a value of that kind, and its fields in JSON into a value.
+func ReadReview(w http.ResponseWriter, r *http.Request, message interface{ Unmarshal([]byte) error }, into any) error {
+	if media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); media != runtime.ContentTypeProtobuf {
+		return ReadJSON(w, r, into)
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxEndpointBody)
+	body, err := newBudget().readRaw(&call{w: w, r: r})
+	if err != nil {
+		return err
+	}
+	var envelope runtime.Unknown
+	wrapped, ok := bytes.CutPrefix(body, []byte("k8s\x00"))
+	if !ok {
+		return badRequest("the body cannot be read: it is no message of Kubernetes")
+	}
+	if err = envelope.Unmarshal(wrapped); err == nil {
+		err = message.Unmarshal(envelope.Raw)
+	}
+	if err == nil {
+		body, err = json.Marshal(message)
+	}
+	if err == nil {
+		err = json.Unmarshal(body, into)
+	}
+	if err != nil {
 		return badRequest("the body cannot be read: " + err.Error())
 	}
 	return nil

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	networking "istio.io/api/networking/v1alpha3"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cache/rest"
@@ -18,6 +20,8 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
 	"github.com/portolan-mesh/portolan/cache/rest/resttest"
 	"github.com/portolan-mesh/portolan/discovery/access"
+	"github.com/portolan-mesh/portolan/discovery/identity"
+	"github.com/portolan-mesh/portolan/discovery/identity/join"
 	spec "github.com/portolan-mesh/portolan/storage/access"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/memory"
@@ -59,6 +63,9 @@ func start(t *testing.T, configure ...func(*rest.Options, *access.Options)) *api
 		o.Authenticator, o.Authorizer, o.Sealer = out.keeper, out.keeper, rest.Sealers{schema.User: out.keeper, schema.Secret: o.Sealer}
 	}, func(server *rest.Server) {
 		access.Register(server, out.keeper, store)
+		join.New(join.Options{Store: store, TrustDomain: "cluster.local", May: func(ctx context.Context, who identity.Identity) error {
+			return out.keeper.MayLend(rest.IdentityOf(ctx), who)
+		}}).Register(server)
 		maintenance.Register(server, maintenance.Options{Snapshots: noSnapshots{}, Sealing: noSealing{}})
 	})
 	return out
@@ -395,6 +402,97 @@ func TestNobodyGivesWhatTheyDoNotHave(t *testing.T) {
 		role("shop", "own", anything), binding("shop", "carol", "own", named("carol")))), 200)
 	is(t, "what it gave", a.keeperSays("carol", "delete", "shop"), 200)
 	is(t, "and no more", a.keeperSays("carol", "delete", "blog"), 403)
+}
+
+// TestTokensOfAccountsWithRights: who makes a join token for an account has what the account
+// has, by its name and as a workload.
+func TestTokensOfAccountsWithRights(t *testing.T) {
+	t.Parallel()
+	refused := make(chan string, 100)
+	a := start(t, func(o *rest.Options, _ *access.Options) {
+		o.OnRefusal = func(r rest.Refusal) { refused <- r.User + ": " + r.Reason }
+	})
+	a.user(t, "alice", access.NewRole{Role: "admin"})
+	issuer := a.user(t, "iss", access.NewRole{Role: "token-issuer"})
+	lead := a.user(t, "lead", access.NewRole{Role: "admin", Namespace: "shop"})
+	ask := func(token, namespace, account string) resttest.Answer {
+		return a.as(t, token, "POST", join.Path(namespace), `{"serviceAccount":"`+account+`"}`)
+	}
+	is(t, "an account without rights", ask(issuer, "shop", "web"), 201)
+	is(t, "apply", a.Local().Do(t, "POST", batches, batchOf(t, batch.Apply,
+		binding("shop", "ci", "editor", named("spiffe://cluster.local/ns/shop/sa/ci")),
+		binding(root, "peers", "viewer", named("spiffe://cluster.local/ns/shop/sa/peer")),
+	)), 200)
+	for _, c := range []struct {
+		who, token, account string
+		code                int
+		words               string
+	}{
+		{"an issuer, without rights", issuer, "web", 201, ""},
+		{"an issuer", issuer, "ci", 403, `user \"iss\" may not make a token of spiffe://cluster.local/ns/shop/sa/ci: whoever uses it would have the right to get all kinds in namespace shop, which the user does not have`},
+		{"an issuer, for the mesh", issuer, "peer", 403, "in all namespaces"},
+		{"a lead of the namespace", lead, "ci", 201, ""},
+		{"a lead, for the mesh", lead, "peer", 403, "in all namespaces"},
+	} {
+		is(t, c.who, ask(c.token, "shop", c.account), c.code, c.words)
+	}
+	for _, account := range []string{"web", "ci", "peer"} {
+		is(t, "an administrator, for "+account, a.Local().Do(t, "POST", join.Path("shop"), `{"serviceAccount":"`+account+`"}`), 201)
+	}
+	for range 3 { // told of after the answer
+		if told := <-refused; !strings.Contains(told, "may not make a token of") {
+			t.Errorf("what is told of a refusal: %s", told)
+		}
+	}
+	// What all workloads have, the holder of any token would.
+	is(t, "apply", a.Local().Do(t, "POST", batches, batchOf(t, batch.Apply, binding("shop", "all", "viewer", spec.Subject{Kind: spec.SubjectGroup, Name: spec.Workloads}))), 200)
+	is(t, "an account like any", ask(issuer, "shop", "web"), 403, "in namespace shop")
+}
+
+// TestReviewsOfKubernetes: kubectl asks in messages of Kubernetes what clients ask in JSON.
+func TestReviewsOfKubernetes(t *testing.T) {
+	t.Parallel()
+	a := start(t)
+	a.user(t, "alice", access.NewRole{Role: "admin"})
+	ed := a.user(t, "ed", access.NewRole{Role: "editor", Namespace: "shop"})
+	message := func(of interface{ Marshal() ([]byte, error) }) string {
+		raw, err := of.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		wrapped, err := (&runtime.Unknown{Raw: raw}).Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return "k8s\x00" + string(wrapped)
+	}
+	review := func(namespace string) string {
+		return message(&authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "create", Group: "networking.istio.io", Resource: "serviceentries"},
+		}})
+	}
+	const rules = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+	for _, c := range []struct {
+		what, path, body string
+		code             int
+		words            string
+	}{
+		{"what one may", access.AccessReviewPath, review("shop"), 201, `"allowed":true`},
+		{"what one may not", access.AccessReviewPath, review("blog"), 201, `"allowed":false,"reason":"user \"ed\" may not create serviceentries in namespace blog`},
+		{"its kind", access.AccessReviewPath, review("shop"), 201, `"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1"`},
+		{"all that one may", rules, message(&authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "shop"}}), 201, `"serviceentries"`},
+		{"nothing", access.AccessReviewPath, message(&authorizationv1.SelfSubjectAccessReview{}), 400, "name either"},
+		{"no message", access.AccessReviewPath, "k8s", 400, "no message of Kubernetes"},
+		{"half a message", access.AccessReviewPath, review("shop")[:20], 400, "cannot be read"},
+		{"a message that is none", access.AccessReviewPath, "k8s\x00\xff\xff\xff", 400, "cannot be read"},
+		{"a message that is too long", access.AccessReviewPath, "k8s\x00" + strings.Repeat("\x00", 1<<17), 413, ""},
+	} {
+		answer := a.Do(t, "POST", c.path, c.body, func(r *http.Request) {
+			r.Header.Set("Authorization", "Bearer "+ed)
+			r.Header.Set("Content-Type", "application/vnd.kubernetes.protobuf")
+		})
+		is(t, c.what, answer, c.code, c.words)
+	}
 }
 
 // TestTheLastUser: without users everybody on the machine may do everything, so nobody lesser

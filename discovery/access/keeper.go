@@ -198,6 +198,21 @@ func (k *Keeper) Workload(who identity.Identity, until time.Time) (rest.Identity
 	return k.proved(rest.Identity{User: who.String(), Groups: []string{access.Workloads}, Until: until})
 }
 
+// MayLend returns why somebody may not make a credential of a workload: its holder would have
+// rights that they do not have.
+func (k *Keeper) MayLend(who rest.Identity, workload identity.Identity) error {
+	p := k.current()
+	if p == nil {
+		return k.notRead()
+	}
+	name := workload.String()
+	groups := append(slices.Clone(p.groups(name)), access.Workloads, access.Authenticated)
+	if missing := p.lacking(who, p.of(rest.Identity{User: name, Groups: groups})); missing != "" {
+		return forbidden(fmt.Errorf("user %q may not make a token of %s: whoever uses it would have the right to %s, which the user does not have", who.User, name, missing))
+	}
+	return nil
+}
+
 // proved completes who somebody has proved to be, by what the store says of the user.
 func (k *Keeper) proved(who rest.Identity) (rest.Identity, error) {
 	p := k.current()

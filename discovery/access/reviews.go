@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/portolan-mesh/portolan/cache/rest"
@@ -120,9 +121,11 @@ func (p *paths) self(w http.ResponseWriter, r *http.Request) error {
 
 func (p *paths) accessReview(w http.ResponseWriter, r *http.Request) error {
 	var review AccessReview
-	if err := rest.ReadJSON(w, r, &review); err != nil {
+	var message authorizationv1.SelfSubjectAccessReview
+	if err := rest.ReadReview(w, r, &message, &review); err != nil {
 		return err
 	}
+	review.TypeMeta = NewReview(nil).TypeMeta // which a message has beside it
 	var asked rest.Access
 	switch of := review.Spec; {
 	case of.Resource != nil && of.Path == nil:
@@ -166,9 +169,11 @@ func (p *paths) rulesReview(w http.ResponseWriter, r *http.Request) error {
 			EvaluationError  string         `json:"evaluationError,omitempty"`
 		} `json:"status"`
 	}
-	if err := rest.ReadJSON(w, r, &review); err != nil {
+	var message authorizationv1.SelfSubjectRulesReview
+	if err := rest.ReadReview(w, r, &message, &review); err != nil {
 		return err
 	}
+	review.TypeMeta = metav1.TypeMeta{Kind: "SelfSubjectRulesReview", APIVersion: "authorization.k8s.io/v1"}
 	review.Status.ResourceRules, review.Status.NonResourceRules = []resourceRule{}, []resourceRule{}
 	for _, g := range p.grants(rest.IdentityOf(r.Context())) {
 		namespaces := g.namespaces()

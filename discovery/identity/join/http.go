@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/discovery/identity"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -43,7 +44,7 @@ type Order struct {
 }
 
 // Register has a config API that does not serve yet make tokens. Callers need the right to
-// create JoinTokens in the namespace.
+// create JoinTokens in the namespace, and what Options.May asks for.
 func (t *Tokens) Register(api *rest.Server) {
 	api.EndpointFor(schema.JoinToken, "create", "POST "+pathPattern, func(w http.ResponseWriter, r *http.Request) error {
 		return t.order(api, w, r)
@@ -65,6 +66,11 @@ func (t *Tokens) order(api *rest.Server, w http.ResponseWriter, r *http.Request)
 			return rest.BadRequest(fmt.Sprintf("ttl: %q is no duration such as 1h", order.TTL))
 		}
 		ask.TTL = ttl
+	}
+	if who, err := identity.New(t.o.TrustDomain, ask.Namespace, ask.ServiceAccount); err == nil { // else Create says it
+		if err := t.o.May(r.Context(), who); err != nil {
+			return err
+		}
 	}
 	made, err := t.Create(r.Context(), ask)
 	if err != nil {

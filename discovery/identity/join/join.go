@@ -41,6 +41,9 @@ type Store interface {
 type Options struct {
 	Store       Store
 	TrustDomain string
+	// May says why who sent a request to the config API may not make a token for an identity;
+	// nil if whoever may make tokens may make all.
+	May func(context.Context, identity.Identity) error
 	// Now is the clock; nil stands for time.Now.
 	Now func() time.Time
 }
@@ -52,6 +55,9 @@ type Tokens struct{ o Options }
 func New(o Options) *Tokens {
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.May == nil {
+		o.May = func(context.Context, identity.Identity) error { return nil }
 	}
 	return &Tokens{o}
 }
@@ -77,7 +83,7 @@ type Made struct {
 	Revision string
 }
 
-// Create makes a token. It returns errors of package storage, ErrInvalid for a request that
+// Create makes a token, whoever asks. It returns errors of package storage, ErrInvalid for a request that
 // cannot be met.
 func (t *Tokens) Create(ctx context.Context, r Request) (*Made, error) {
 	spec, err := t.spec(r)
