@@ -57,13 +57,16 @@ test: tools ## unit tests, traffic simulation, a smoke test on real Envoy
 	$(call gotest,test,-parallel $(PARALLEL) -timeout 12m,$(UNIT))
 	$(call gotest,smoke,-timeout 3m -run 'Layers|Smoke',./integration)
 
-# Tests with Costs in their names count allocations, and have nothing for the detector.
+# Tests with these in their names count allocations or bytes, and have nothing for the
+# detector, which makes both another matter.
+COUNTING = Costs|TheCostOf|IsSmall|^TestBounded$$
+
 race: ## the unit tests under the race detector, with many random histories; lint vets them
 	@command -v '$(CC)' >/dev/null || { echo 'make race: the race detector needs a C compiler: install $(CC), or set CC'; exit 1; }
-	CGO_ENABLED=1 PORTOLAN_HISTORIES=$(HISTORIES) $(call gotest,race,-race -vet=off -skip Costs -timeout 30m,$(UNIT))
+	CGO_ENABLED=1 PORTOLAN_HISTORIES=$(HISTORIES) $(call gotest,race,-race -vet=off -skip '$(COUNTING)' -timeout 30m,$(UNIT))
 
-integration: tools consul kubectl grpc-clients ## everything against the real things, one test at a time
-	$(call gotest,integration,-v -count=1 -p 1 -timeout 25m -run '^$(AREA)',./integration/...)
+integration: tools consul kubectl grpc-clients ## everything against the real things; what only waits, side by side
+	$(call gotest,integration,-v -count=1 -p 2 -parallel 4 -timeout 25m -run '^$(AREA)',./integration/...)
 
 reliability: ## histories under harm, judged; SEED= SEEDS= DURATION= TOPOLOGY= select, MUTANTS=1 tests the judges
 	$(GO) test -v -count=1 -timeout 8h -run '^Test$(if $(MUTANTS),Mutants,Reliability)$$' ./integration/reliability $(strip \

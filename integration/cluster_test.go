@@ -200,6 +200,7 @@ func (s *server) has(names ...string) {
 // after another. Writes go on through each that lives, also through one whose
 // own member is dead.
 func TestClusterOutlivesOneMember(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, "cp-1", "cp-2", "cp-3")
 	for i, s := range f.servers {
 		s.apply(entry(fmt.Sprintf("before-%d", i), 80))

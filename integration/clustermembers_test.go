@@ -62,6 +62,7 @@ func (f *fleet) addMember(through *server, m memberAt) *server {
 // TestClusterGrowsFromOne makes a store of one one of three, with all that is in
 // it, and takes the first server away.
 func TestClusterGrowsFromOne(t *testing.T) {
+	t.Parallel()
 	f := &fleet{t: t, authority: etcdtest.NewAuthority(t)}
 	one := startServer(t, serverOptions{})
 	f.servers = []*server{one}

@@ -170,6 +170,7 @@ spec:
 // TestConsulLosesEverything has a Consul come back empty: what it had is served
 // on, and what is registered again goes by what Consul says.
 func TestConsulLosesEverything(t *testing.T) {
+	t.Parallel()
 	for name, node := range map[string]string{"another server": "", "a server of the same id": "7d0f2a54-6bb5-4d0b-9a53-1c1f2f3a4b5c"} {
 		t.Run(name, func(t *testing.T) { losesEverything(t, consulOptions{node: node}) })
 	}

@@ -85,6 +85,7 @@ func (a *awayScene) everything(name string) {
 // TestConsulAwayAtStart: a server that starts while Consul is down, or hangs, serves
 // new proxies what was last known of it, and goes on with it where it comes back.
 func TestConsulAwayAtStart(t *testing.T) {
+	t.Parallel()
 	a := startAwayScene(t)
 	a.restart(a.agent.process.kill)
 	a.everything("down")
@@ -113,6 +114,7 @@ func TestConsulAwayAtStart(t *testing.T) {
 // TestConsulIsSavedAtTheStop: a server that is told to end saves what Consul had last,
 // however soon after the save before, and the next one serves that and says so.
 func TestConsulIsSavedAtTheStop(t *testing.T) {
+	t.Parallel()
 	a := startAwayScene(t)
 	a.agent.register("shop", "four", a.three, a.port)
 	eventually(t, "the server knows the third instance", func() error {
@@ -137,6 +139,7 @@ func TestConsulIsSavedAtTheStop(t *testing.T) {
 // TestConsulHangs: a Consul that accepts requests and answers none is known to
 // within ten seconds, and takes nothing away.
 func TestConsulHangs(t *testing.T) {
+	t.Parallel()
 	a := startAwayScene(t)
 	a.envoy = a.startEnvoy(envoyOptions{kind: "sidecar", name: "client", variant: protocol.Delta})
 	a.answered("before", "one", "two")
@@ -160,6 +163,7 @@ func TestConsulHangs(t *testing.T) {
 // TestConsulEmptyAtStart: a server that starts on a Consul which has lost its data
 // serves what was last known for a time, and then believes Consul.
 func TestConsulEmptyAtStart(t *testing.T) {
+	t.Parallel()
 	a := startAwayScene(t, "--consul-reset-hold", "10s")
 	a.restart(func() {
 		a.agent.process.kill()

@@ -25,6 +25,7 @@ const crashRounds = 100
 // TestAcknowledgedWritesSurviveKill kills the server, its store process, or
 // both, while writers write. What was acknowledged is there afterwards.
 func TestAcknowledgedWritesSurviveKill(t *testing.T) {
+	t.Parallel()
 	rounds := crashRounds
 	if testing.Short() {
 		rounds = 6

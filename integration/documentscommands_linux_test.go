@@ -32,7 +32,10 @@ func newShell(t *testing.T) *shell {
 	envoy := needEnvoy(t)
 	needNetworks(t, "ip")
 	s := &shell{t: t, n: newNamespace(t, "document"), tmp: t.TempDir(), dir: ".."}
-	s.env = []string{"PATH=" + filepath.Dir(binary) + ":" + filepath.Dir(envoy) + ":" + os.Getenv("PATH")}
+	s.env = []string{
+		"PATH=" + filepath.Dir(binary) + ":" + filepath.Dir(envoy) + ":" + os.Getenv("PATH"),
+		"PORTOLAN_CONFIG=" + filepath.Join(s.tmp, "contexts.yaml"),
+	}
 	t.Cleanup(s.end)
 	return s
 }
@@ -176,6 +179,7 @@ func TestTaskPages(t *testing.T) {
 			continue
 		}
 		t.Run(strings.TrimSuffix(filepath.Base(page), ".md"), func(t *testing.T) {
+			t.Parallel()
 			if bytes.Contains(text, []byte("\nopenssl ")) {
 				needTools(t, "openssl")
 			}

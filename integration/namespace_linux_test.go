@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -62,11 +63,14 @@ func needTools(t testing.TB, tools ...string) {
 	t.Skipf("SKIPPED, AND NOTHING WAS TESTED: tools are missing: %s", strings.Join(missing, ", "))
 }
 
+// namespaces counts those that were made, for names that differ.
+var namespaces atomic.Int32
+
 // newNamespace makes a network namespace with a loopback interface that is up, for
 // as long as the test runs.
 func newNamespace(t testing.TB, short string) *namespace {
 	t.Helper()
-	n := &namespace{t, fmt.Sprintf("portolan-%s-%d", short, os.Getpid())}
+	n := &namespace{t, fmt.Sprintf("portolan-%s-%d-%d", short, os.Getpid(), namespaces.Add(1))}
 	if err := run0("ip", "netns", "add", n.name); err != nil {
 		if os.Getenv("CI") == "true" {
 			t.Fatal(err)

@@ -97,6 +97,7 @@ spec:
 // refuse it, are not concerned, are gone, and do not answer; and what the status of
 // the objects says then.
 func TestWaitTellsTheTruth(t *testing.T) {
+	t.Parallel()
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)
 		s.apply(x.all(100, 0))
@@ -290,6 +291,7 @@ func TestInformerSeesConditions(t *testing.T) {
 // proxies, and both are counted; when the one that writes statuses is killed the
 // other goes on.
 func TestAnotherServerWritesConditions(t *testing.T) {
+	t.Parallel()
 	etcd := startEtcd(t)
 	one, two := startServer(t, serverOptions{etcd: etcd}), startServer(t, serverOptions{etcd: etcd})
 	x := newShop(t)

@@ -155,6 +155,7 @@ func TestServersWithOneDirectoryServeTheSame(t *testing.T) {
 // TestServersWithOtherDirectories: what servers of one store do not have alike is told on
 // each of them, by name, until they have it alike.
 func TestServersWithOtherDirectories(t *testing.T) {
+	t.Parallel()
 	at := startEtcd(t)
 	file := func(name string) string { return fill(addressed, "$name", name, "$port", 5432, "$target", 1) }
 	dir := newConfigDir(t, map[string]string{"red.yaml": file("red"), "blue.yaml": file("blue")})

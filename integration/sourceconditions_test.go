@@ -13,6 +13,7 @@ import (
 // they say of one of the store: whether proxies have it as it stands in the file, what is
 // odd about it, and nothing any more when it is gone.
 func TestObjectsOfFilesHaveConditions(t *testing.T) {
+	t.Parallel()
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		x := newShop(t)
 		dir := newConfigDir(t, map[string]string{

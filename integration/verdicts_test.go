@@ -40,6 +40,7 @@ spec:
 // apply, by the object as long as it is there, and by analyze, and is gone when its
 // cause is.
 func TestMistakesAreTold(t *testing.T) {
+	t.Parallel()
 	s := startServer(t, serverOptions{})
 	s.apply(sound)
 	if out := s.try("", "analyze"); out.code != 0 || out.stdout != "" {

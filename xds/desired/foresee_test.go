@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/longtest"
 	"github.com/portolan-mesh/portolan/xds/desired"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
@@ -19,6 +20,7 @@ import (
 // contexts is what one finds that builds all resources of each proxy in both. Some of the
 // groups are behind, and nothing of them changes.
 func TestForeseenEqualsAComparison(t *testing.T) {
+	longtest.OneGoroutine(t)
 	t.Parallel()
 	nodes := []xdstest.Node{
 		{Type: discovery.Sidecar, Namespace: "shop", IP: "10.0.0.1", Labels: map[string]string{"v": "x"}},

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/longtest"
 	"github.com/portolan-mesh/portolan/storage/secret"
 	"github.com/portolan-mesh/portolan/storage/secret/secrettest"
 	"github.com/portolan-mesh/portolan/xds/generate"
@@ -181,6 +182,7 @@ func (h *history) step(w *xdstest.World) {
 // which share groups and one memo, change classes and reconnect as they go. Some differ
 // in their localities alone, so a group begins as another is.
 func TestAffectedEqualsAWalk(t *testing.T) {
+	longtest.OneGoroutine(t)
 	t.Parallel()
 	nodes := []xdstest.Node{
 		{Type: discovery.Sidecar, Namespace: "shop", IP: "10.0.0.1", Labels: map[string]string{"v": "x"}},

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/longtest"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
@@ -50,6 +51,7 @@ func (h workloads) object() (name, document string) {
 // TestWhatIsAWorkloadsOwnFollowsEveryChange: step by step, each of one change, what
 // is a workload's own is what is made anew.
 func TestWhatIsAWorkloadsOwnFollowsEveryChange(t *testing.T) {
+	longtest.OneGoroutine(t)
 	t.Parallel()
 	nodes := []xdstest.Node{
 		{Type: discovery.Sidecar, Namespace: "shop", IP: "10.0.0.1", Interception: discovery.InterceptionRedirect},

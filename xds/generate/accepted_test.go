@@ -9,6 +9,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/longtest"
 	"github.com/portolan-mesh/portolan/storage/schema/schematest"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
@@ -19,6 +20,7 @@ import (
 // TestSoakWhatIsAcceptedIsBuilt: whatever validation accepts is built without an
 // error, a panic or a breach of the API's rules, for proxies of all sorts.
 func TestSoakWhatIsAcceptedIsBuilt(t *testing.T) {
+	longtest.OneGoroutine(t)
 	t.Parallel()
 	seed, end := uint64(1), time.Now()
 	if long := os.Getenv("PORTOLAN_SOAK"); long != "" {

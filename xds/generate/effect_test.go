@@ -13,6 +13,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/longtest"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/storage/secret"
 	"github.com/portolan-mesh/portolan/xds/generate"
@@ -34,6 +35,7 @@ func noEffect() map[string]string {
 // TestEveryServedFieldHasAnEffect takes each field that the examples of served fields set
 // away, one at a time: some proxy then gets other resources, or the object is refused.
 func TestEveryServedFieldHasAnEffect(t *testing.T) {
+	longtest.OneGoroutine(t)
 	t.Parallel()
 	w, objects := xdstest.NewWorld(t), served(t)
 	put := func(some ...*config.Config) {

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/longtest"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
@@ -208,6 +209,7 @@ func variants() map[string][]string {
 // Whatever the history, what follows the changes is what a walk over everything
 // arrives at.
 func TestAffectedEqualsWalk(t *testing.T) {
+	longtest.OneGoroutine(t)
 	t.Parallel()
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -253,6 +255,7 @@ func TestAffectedEqualsWalk(t *testing.T) {
 // A change of one row looks at the same number of resources however large the
 // mesh is.
 func TestLookedAtFollowsTheChange(t *testing.T) {
+	longtest.OneGoroutine(t)
 	t.Parallel()
 	const format = `
 apiVersion: networking.istio.io/v1
@@ -296,6 +299,7 @@ spec:
 // A Sidecar that imports other services than before has as much looked at as it sees,
 // however large the mesh is.
 func TestASidecarLooksAtWhatItSees(t *testing.T) {
+	longtest.OneGoroutine(t)
 	t.Parallel()
 	looked := func(size int) []int {
 		documents := []string{sidecarOf(0)}

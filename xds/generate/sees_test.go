@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/longtest"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
@@ -196,6 +197,7 @@ func given(t *rapid.T, g generate.Generator, v *mesh.View, names []string) []str
 // names that a generator finds where all is looked at are those of which it makes
 // something out of all there can be, whether it thinks of them or not.
 func TestWhereAllIsLookedAtNothingIsPassedOver(t *testing.T) {
+	longtest.OneGoroutine(t)
 	t.Parallel()
 	every := everyName()
 	rapid.Check(t, func(rt *rapid.T) {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/portolan-mesh/portolan/storage/longtest"
 	"github.com/portolan-mesh/portolan/xds/delivery/nameset"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocoltest"
@@ -22,6 +23,7 @@ import (
 // that may name anything. What a session says of its client has to be true at any
 // time, and in the end the client has what it should, and refuses only what is bad.
 func TestAnyClientConverges(t *testing.T) {
+	longtest.OneGoroutine(t)
 	t.Parallel()
 	hosts := protocol.Type{URL: "hosts", Full: true, Scoped: true, Shared: protocol.NewShared()}
 	kinds := protocol.Type{URL: "kinds", Full: true, AlwaysAnswered: true, Shared: protocol.NewShared()}

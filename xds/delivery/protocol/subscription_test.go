@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	"pgregory.net/rapid"
 
+	"github.com/portolan-mesh/portolan/storage/longtest"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocoltest"
 	"github.com/portolan-mesh/portolan/xds/resource"
@@ -322,6 +323,7 @@ func (c *client) apply(r *protocol.Response) {
 // TestClientConverges drives a session through random offers, subscriptions,
 // rejections and reconnects, and holds a model client against what was offered.
 func TestClientConverges(t *testing.T) {
+	longtest.OneGoroutine(t)
 	t.Parallel()
 	all := []string{"a", "b", "c", "d"}
 	for _, v := range []protocol.Variant{protocol.Delta, protocol.StateOfTheWorld} {
