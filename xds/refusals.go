@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/portolan-mesh/portolan/xds/progress"
@@ -91,5 +92,8 @@ func (s *DiscoveryServer) refuse(remote net.Addr, peer Peer, node string, err er
 	}
 	s.metrics.refusedClients.Inc()
 	s.refusals.add(r)
+	if s.options.OnRefusal != nil && status.Code(err) != codes.Unavailable {
+		s.options.OnRefusal(r)
+	}
 	s.logger.Warn("refusing a proxy", "proxy", r.Node, "identity", r.Identity, "client", r.Address, "err", r.Reason)
 }

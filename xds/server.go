@@ -43,6 +43,9 @@ type Options struct {
 	// Peer returns who the client of a stream has proved to be, or why it is not served, as a
 	// status of gRPC. Nil takes everybody as having proved nothing.
 	Peer func(context.Context) (Peer, error)
+	// OnRefusal is told of each client that was not served for who it is or says that it is;
+	// nil tells nobody. It must not block.
+	OnRefusal func(Refusal)
 	// MayExport returns why an identity may not take the objects of the mesh, nil where it
 	// may. Without it none may; a client that has proved nothing is not asked about.
 	MayExport func(context.Context, identity.Identity) error

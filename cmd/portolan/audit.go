@@ -22,6 +22,7 @@ type auditOptions struct {
 	since     time.Duration
 	limit     int
 	output    string
+	refused   bool
 }
 
 func newAuditCommand(env *environment) *cobra.Command {
@@ -32,11 +33,16 @@ func newAuditCommand(env *environment) *cobra.Command {
 		Long: `Show the changes of the store, newest first and a line for each: what was done at
 once is one. A kind, an object or a namespace shows those that concern it.
 
+Certificates that were issued are among them, and attempts that were refused for who
+made them; --refused shows these alone. Many of them from one source are one line, with
+their number.
+
 WHO, by which --by chooses, is the user who has proved it, or "local" on the machine
 of the server; FROM is what the client said of itself, and its address where it was
 another machine.`,
 		Example: `  portolan audit --since 1h
   portolan audit -n shop --limit 0
+  portolan audit --refused --since 24h
   portolan audit vs/reviews -n shop -o json`,
 		Args:              cobra.MaximumNArgs(2),
 		ValidArgsFunction: completeObjects(env),
@@ -53,6 +59,7 @@ another machine.`,
 	f.BoolVarP(&o.all, "all-namespaces", "A", false, "changes in all namespaces, as without -n")
 	f.StringVar(&o.by, "by", "", "only changes of this user")
 	f.DurationVar(&o.since, "since", 0, "only changes of so long ago and later, such as 90m or 24h")
+	f.BoolVar(&o.refused, "refused", false, "only attempts that were refused")
 	f.IntVar(&o.limit, "limit", 50, "how many changes to show, the newest; 0 is all")
 	f.StringVarP(&o.output, "output", "o", "table", "form of the output: "+alternatives(recordOutputs))
 	completeOutput(c, recordOutputs...)
@@ -73,6 +80,9 @@ func (o *auditOptions) query(env *environment, args []string) (record.Query, err
 	if len(args) == 0 {
 		return q, nil
 	}
+	if o.refused {
+		return q, usageError{errors.New("--refused is about no object: leave " + strings.Join(args, " ") + " out")}
+	}
 	selected, err := selectObjects(env, args, o.namespace)
 	if err != nil {
 		return q, err
@@ -91,7 +101,7 @@ func (o *auditOptions) query(env *environment, args []string) (record.Query, err
 }
 
 func (o *auditOptions) run(ctx context.Context, env *environment, q record.Query) error {
-	want := reading{limit: o.limit, by: o.by}
+	want := reading{limit: o.limit, by: o.by, refused: o.refused}
 	if o.since > 0 {
 		want.since = env.now().Add(-o.since)
 	}
@@ -116,6 +126,9 @@ func (o *auditOptions) run(ctx context.Context, env *environment, q record.Query
 
 // changesOf says what a record did: to its object, or to how many.
 func changesOf(r record.Record) string {
+	if wasRefused(r) {
+		return "refused"
+	}
 	if len(r.Changes) == 1 {
 		c := r.Changes[0]
 		key := config.Key{Kind: config.GroupVersionKind{Kind: c.Kind}, Namespace: c.Namespace, Name: c.Name}

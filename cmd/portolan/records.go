@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -23,12 +24,19 @@ type reading struct {
 	// are any.
 	by    string
 	since time.Time
+	// refused leaves out all but refused attempts.
+	refused bool
+}
+
+// wasRefused says whether a record is about attempts that were refused.
+func wasRefused(r record.Record) bool {
+	return len(r.Changes) == 1 && r.Changes[0].Kind == record.RefusalKind
 }
 
 // of reads records of a query, newest first, and whether there are more of them.
 func (want reading) of(ctx context.Context, c *client.Client, q record.Query) (records []record.Record, more bool, err error) {
 	q.Limit = record.MaxLimit
-	if want.limit > 0 && want.by == "" {
+	if want.limit > 0 && want.by == "" && !want.refused {
 		q.Limit = min(want.limit+1, record.MaxLimit) // one more tells that there are more
 	}
 	records = []record.Record{}
@@ -41,7 +49,7 @@ func (want reading) of(ctx context.Context, c *client.Client, q record.Query) (r
 			switch {
 			case r.Time.Before(want.since):
 				return records, false, nil
-			case want.by != "" && r.User != want.by:
+			case want.by != "" && r.User != want.by, want.refused && !wasRefused(r):
 			case want.limit > 0 && len(records) == want.limit:
 				return records, true, nil
 			default:
@@ -73,7 +81,7 @@ func (e *environment) recordTable(header string, records []record.Record, more b
 		if when != "" {
 			when += " ago"
 		}
-		rows = append(rows, []string{r.Revision, when, plain(r.User), origin(r), did(r)})
+		rows = append(rows, []string{r.Revision, when, cmp.Or(plain(r.User), "-"), origin(r), did(r)})
 	}
 	if messages {
 		rows[0] = append(rows[0], "MESSAGE")

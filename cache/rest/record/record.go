@@ -19,6 +19,9 @@ const (
 	Path     = "/apis/" + batch.APIVersion + "/" + Resource
 )
 
+// RefusalKind is the kind of what a record of refused attempts is about. It is no object.
+const RefusalKind = "Refusal"
+
 // How many records an answer has at most, and how many where limit is not set.
 const (
 	MaxLimit     = 1000

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -36,7 +35,7 @@ func (s *server) addAuthority() (err error) {
 		return err
 	}
 	s.certificates.issuer, err = issue.New(issue.Options{
-		Authority: s.certificates.authority, Proofs: identity.Proofs{s.proof}, Notes: s.configs, Registerer: s.metrics, Logger: s.logger,
+		Authority: s.certificates.authority, Proofs: identity.Proofs{s.proof}, OnRefusal: s.certificateRefused, Registerer: s.metrics, Logger: s.logger,
 	})
 	if err != nil {
 		return err
@@ -48,17 +47,6 @@ func (s *server) addAuthority() (err error) {
 		return errors.New("other machines reach the server, and it has no certificate: name one with --tls-cert and --tls-key, or a certificate authority with --ca-cert, or have it make one with --sealing-key")
 	}
 	return nil
-}
-
-// run follows the authority's files, and writes the audit, until ctx ends.
-func (c certificates) run(ctx context.Context) error {
-	done := make(chan error, 1)
-	go func() { done <- c.authority.Run(ctx) }()
-	err := c.issuer.Run(ctx)
-	if failed := <-done; err == nil {
-		err = failed
-	}
-	return err
 }
 
 // reserved says that the keys of the authority are written by servers alone.

@@ -21,6 +21,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/aggregate"
 	"github.com/portolan-mesh/portolan/discovery/identity"
 	"github.com/portolan-mesh/portolan/discovery/identity/join"
+	"github.com/portolan-mesh/portolan/discovery/identity/journal"
 	"github.com/portolan-mesh/portolan/discovery/identity/jwks"
 	"github.com/portolan-mesh/portolan/discovery/identity/oidc"
 	"github.com/portolan-mesh/portolan/storage/etcd"
@@ -50,6 +51,7 @@ type server struct {
 	proof        identity.Proof // of who asks for a first certificate
 	keeper       *access.Keeper
 	certificates certificates // by which workloads prove who they are
+	refused      *journal.Refusals
 	worker       *cache.Worker
 	mirror       *mirror.Cache
 	source       configCache    // what everything is served from
@@ -75,9 +77,9 @@ type server struct {
 func newServer(store *openedStore, proxies *proxyPort, security *security, o Options) (*server, error) {
 	s := &server{
 		o: o, logger: o.Logger, metrics: prometheus.NewRegistry(), store: store, proxies: proxies, security: security, worker: cache.NewWorker(),
-		statuses: map[discovery.Provider]func() any{},
+		statuses: map[discovery.Provider]func() any{}, refused: security.refused,
 	}
-	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), security)
+	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), security, s.refused)
 	for _, add := range []func() error{s.addStorage, s.addProofs, s.addAuthority, s.addCache, s.addXDS, s.addRegistries, s.addProgress, s.addJobs, s.addAPI} {
 		if err := add(); err != nil {
 			return nil, err
@@ -127,7 +129,7 @@ func (s *server) addXDS() error {
 		WholeRoutes: s.o.WholeRoutes, MaxFirstSyncs: s.o.MaxFirstSyncs, StreamMemory: s.o.StreamMemory, StreamsMemory: s.o.StreamsMemory,
 		SealingKeys: s.secrets.sealer.Keys,
 		Registries:  func() discovery.Fork { return s.registry.Fork() }, Published: s.publishing(),
-		HangUp: s.proxies.hangUp, LastActivity: s.proxies.lastActivity, Peer: s.security.peerOf, MayExport: s.mayExport, MaxIdentityStreams: s.o.MaxIdentityStreams, Logger: s.logger, Registerer: s.metrics,
+		HangUp: s.proxies.hangUp, LastActivity: s.proxies.lastActivity, Peer: s.security.peerOf, MayExport: s.mayExport, OnRefusal: s.proxyRefused, MaxIdentityStreams: s.o.MaxIdentityStreams, Logger: s.logger, Registerer: s.metrics,
 	})
 	s.secrets.sealer.OnChange(func() { s.worker.Post("sealing keys", func() {}) }) // a commit follows
 	s.proxies.xds = s.xds
@@ -168,7 +170,7 @@ func (s *server) addAPI() (err error) {
 	checks = append(checks, rest.Check{Name: "replicas", Degraded: s.beside.Degraded})
 	permit, place := s.besideStore()
 	s.api, err = rest.New(rest.Options{
-		Permit: permit, Place: place, Reserved: s.reserved, Store: s.configs, Sealer: s.sealers(), Authenticator: s.keeper, Authorizer: s.keeper, Cache: s.statusCache, History: s.configs, Advisor: s.verdicts, Previewer: previewer{s}, Checks: append(checks, rest.Check{Name: "xds", Ready: s.xds.Ready}),
+		Permit: permit, Place: place, Reserved: s.reserved, Store: s.configs, Sealer: s.sealers(), Authenticator: s.keeper, Authorizer: s.keeper, OnRefusal: s.requestRefused, Cache: s.statusCache, History: s.configs, Advisor: s.verdicts, Previewer: previewer{s}, Checks: append(checks, rest.Check{Name: "xds", Ready: s.xds.Ready}),
 		MaxWatches: s.o.MaxWatches, WatchMemory: s.o.WatchMemory, Socket: s.o.APISocket, Hosts: s.o.TLS.Names, Certifies: s.security.certifies,
 		Registry: s.metrics, Version: s.o.Version, Logger: s.logger,
 		AcceptUnserved: s.o.AcceptUnserved,
@@ -243,7 +245,10 @@ func (s *server) run(asked context.Context, api, private net.Listener) error {
 	group.Go(func() error { return s.jobs.run(ctx) })
 	group.Go(func() error { return s.keys.Run(ctx) })
 	group.Go(func() error { return s.reporter.Run(ctx) })
-	group.Go(func() error { return s.certificates.run(ctx) })
+	group.Go(func() error { return s.certificates.authority.Run(ctx) })
+	group.Go(func() error {
+		return journal.New(s.configs, s.logger, s.certificates.issuer.Issued(), s.refused).Run(ctx)
+	})
 	if s.sources != nil && s.o.Addresses.Enabled() {
 		group.Go(func() error { return newClaimer(s.configs, s.source, s.logger).run(ctx) })
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/discovery/identity"
 	"github.com/portolan-mesh/portolan/discovery/identity/authority"
+	"github.com/portolan-mesh/portolan/discovery/identity/journal"
 	"github.com/portolan-mesh/portolan/discovery/identity/secure"
 	"github.com/portolan-mesh/portolan/xds"
 )
@@ -66,6 +67,9 @@ type security struct {
 	// bearers are the clients of xDS that have a token and no certificate.
 	bearers bearers
 
+	// refused takes the certificates that are turned away.
+	refused *journal.Refusals
+
 	// exposed says that --xds-address is plaintext that other machines reach.
 	exposed bool
 
@@ -76,7 +80,7 @@ type security struct {
 
 // newSecurity reads the files of the options.
 func newSecurity(o *Options) (*security, error) {
-	s := &security{tls: o.TLS, logger: o.Logger, exposed: !loopback(o.XDSAddress), apiAddress: o.APIAddress}
+	s := &security{tls: o.TLS, logger: o.Logger, exposed: !loopback(o.XDSAddress), apiAddress: o.APIAddress, refused: journal.NewRefusals()}
 	var err error
 	if o.TLS.Cert != "" {
 		if s.pair, err = secure.LoadPair(o.TLS.Cert, o.TLS.Key); err != nil {
@@ -192,7 +196,7 @@ func (s *security) api(l net.Listener) net.Listener {
 		Message: "this port serves other machines over TLS alone: use https://",
 	})
 	return secure.Listen(l, secure.Options{
-		Name: "--api-address", Certificate: s.certificate, Roots: s.clientRoots, Protocols: []string{"h2", "http/1.1"}, Logger: s.logger,
+		Name: "--api-address", Certificate: s.certificate, Roots: s.clientRoots, Protocols: []string{"h2", "http/1.1"}, OnRefusal: s.certificateRefused("config API"), Logger: s.logger,
 		Plain: withinThisMachine, Farewell: secure.HTTPFarewell("application/json", string(refusal)),
 	})
 }
@@ -210,7 +214,7 @@ func isLoopback(a net.Addr) bool {
 // xds makes the listener of xDS with TLS.
 func (s *security) xds(l net.Listener) net.Listener {
 	return secure.Listen(l, secure.Options{
-		Name: "--secure-xds-address", Certificate: s.certificate, Roots: s.clientRoots, Protocols: []string{secure.Protocol}, Logger: s.logger,
+		Name: "--secure-xds-address", Certificate: s.certificate, Roots: s.clientRoots, Protocols: []string{secure.Protocol}, OnRefusal: s.certificateRefused("xDS"), Logger: s.logger,
 		Farewell: secure.GRPCFarewell("this port serves xDS over TLS alone: portolan bootstrap --tls makes a proxy connect with its certificate"),
 	})
 }

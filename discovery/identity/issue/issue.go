@@ -21,8 +21,9 @@ type Options struct {
 	Authority *authority.Authority
 	// Proofs take the credentials of first certificates.
 	Proofs identity.Proofs
-	// Notes keeps what was issued; nil for nothing.
-	Notes Notes
+	// OnRefusal is told of each request that was refused for who sent it or what it asks for;
+	// nil tells nobody. It must not block.
+	OnRefusal func(Attempt)
 	// Registerer takes the metrics; nil for none.
 	Registerer prometheus.Registerer
 	// Logger may be nil; nothing is logged then.
@@ -35,6 +36,7 @@ type Issuer struct {
 	authority *authority.Authority
 	proofs    identity.Proofs
 	audit     *audit
+	onRefusal func(Attempt)
 	logger    *slog.Logger
 	issued    *prometheus.CounterVec
 	refused   *prometheus.CounterVec
@@ -46,13 +48,12 @@ func New(o Options) (*Issuer, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	i := &Issuer{
-		authority: o.Authority, proofs: o.Proofs, logger: o.Logger,
+		authority: o.Authority, proofs: o.Proofs, logger: o.Logger, audit: newAudit(), onRefusal: o.OnRefusal,
 		issued: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "portolan_certificates_issued_total",
 			Help: "Certificates that were issued to workloads, by what earned them: a credential, or the certificate before."}, []string{"proof"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "portolan_certificates_refused_total",
 			Help: "Requests for certificates that were refused, by reason."}, []string{"reason"}),
 	}
-	i.audit = newAudit(o.Notes, o.Logger)
 	for _, proof := range []string{byCredential, byCertificate} {
 		i.issued.WithLabelValues(proof)
 	}
@@ -114,6 +115,18 @@ type Request struct {
 	Tool string
 }
 
+// Attempt is a request that was refused.
+type Attempt struct {
+	// Identity is who sent it, the zero one if that was not proved.
+	Identity identity.Identity
+	// From and Tool are those of the Request.
+	From netip.Addr
+	Tool string
+	// Reason is for operators, and Why for programs.
+	Reason string
+	Why    Reason
+}
+
 // Issue answers a request. The error is a *Refusal, or that of ctx.
 func (i *Issuer) Issue(ctx context.Context, r Request) (*authority.Certificate, identity.Identity, error) {
 	signed, who, proof, err := i.issue(ctx, r)
@@ -124,6 +137,9 @@ func (i *Issuer) Issue(ctx context.Context, r Request) (*authority.Certificate, 
 		refusal := asRefusal(err)
 		i.refused.WithLabelValues(string(refusal.Reason)).Inc()
 		i.logger.Info("certificate refused", "reason", string(refusal.Reason), "identity", who.String(), "from", address(r.From), "err", identity.Reason(err))
+		if i.onRefusal != nil && refusal.Reason != Unavailable {
+			i.onRefusal(Attempt{Identity: who, From: r.From, Tool: r.Tool, Reason: identity.Reason(err), Why: refusal.Reason})
+		}
 		return nil, who, refusal
 	}
 	i.issued.WithLabelValues(proof).Inc()

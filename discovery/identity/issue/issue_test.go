@@ -32,6 +32,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/identity/authority"
 	"github.com/portolan-mesh/portolan/discovery/identity/authority/authoritytest"
 	"github.com/portolan-mesh/portolan/discovery/identity/issue"
+	"github.com/portolan-mesh/portolan/discovery/identity/journal"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/access"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -99,7 +100,7 @@ func start(t *testing.T) *world {
 	w := &world{Mesh: authoritytest.Start(t), tokens: &tokens{of: map[string]identity.Identity{"web-token": web}}, notes: &notes{}}
 	w.authority = w.Server(t)
 	var err error
-	if w.issuer, err = issue.New(issue.Options{Authority: w.authority, Proofs: identity.Proofs{w.tokens}, Notes: w.notes}); err != nil {
+	if w.issuer, err = issue.New(issue.Options{Authority: w.authority, Proofs: identity.Proofs{w.tokens}}); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -182,7 +183,7 @@ func TestTheAudit(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- w.issuer.Run(ctx) }()
+	go func() { done <- journal.New(w.notes, nil, w.issuer.Issued()).Run(ctx) }()
 	all := func() string {
 		w.notes.mu.Lock()
 		defer w.notes.mu.Unlock()

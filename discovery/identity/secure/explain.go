@@ -11,11 +11,12 @@ import (
 // explain returns an error that says what is wrong with the certificate of a client; other
 // errors of handshakes as they are.
 func explain(err error, now time.Time) error {
-	var verification *tls.CertificateVerificationError
-	if !errors.As(err, &verification) || len(verification.UnverifiedCertificates) == 0 {
+	leaf := presented(err)
+	if leaf == nil {
 		return err
 	}
-	leaf := verification.UnverifiedCertificates[0]
+	var verification *tls.CertificateVerificationError
+	errors.As(err, &verification) // as presented has found
 	var invalid x509.CertificateInvalidError
 	var unknown x509.UnknownAuthorityError
 	switch {
@@ -32,6 +33,16 @@ func explain(err error, now time.Time) error {
 		return fmt.Errorf("the certificate of %s is not for clients: its extended key usage lacks clientAuth", nameOf(leaf))
 	}
 	return fmt.Errorf("the certificate of %s: %w", nameOf(leaf), verification.Err)
+}
+
+// presented is the certificate of a client for which its handshake failed, nil if it failed
+// for something else.
+func presented(err error) *x509.Certificate {
+	var verification *tls.CertificateVerificationError
+	if !errors.As(err, &verification) || len(verification.UnverifiedCertificates) == 0 {
+		return nil
+	}
+	return verification.UnverifiedCertificates[0]
 }
 
 // validity says how a certificate is out of its time. A clock that is off is told apart by

@@ -44,6 +44,9 @@ type Options struct {
 	// Farewell returns the answer to a client that speaks without TLS and may not. began is
 	// what the client has sent. Nil answers nothing.
 	Farewell func(began []byte) []byte
+	// OnRefusal is told of each client that was turned away for its certificate, and whose
+	// that says it is; nil tells nobody. It must not block.
+	OnRefusal func(client net.Addr, holder string, err error)
 	// Logger is told of handshakes that failed; nil discards that. Limit what it writes: clients
 	// can bring it about as often as they like.
 	Logger *slog.Logger
@@ -170,7 +173,11 @@ func (l *Listener) welcome(c net.Conn) {
 		l.o.Logger.Warn("closing a connection whose TLS handshake takes too long, as too many do", "port", l.o.Name, "client", c.RemoteAddr().String())
 	case errors.Is(err, io.EOF): // it came to see whether somebody listens
 	default:
-		l.o.Logger.Warn("refusing a connection", "port", l.o.Name, "client", c.RemoteAddr().String(), "err", explain(err, l.o.Now()))
+		explained := explain(err, l.o.Now())
+		l.o.Logger.Warn("refusing a connection", "port", l.o.Name, "client", c.RemoteAddr().String(), "err", explained)
+		if leaf := presented(err); leaf != nil && l.o.OnRefusal != nil {
+			l.o.OnRefusal(c.RemoteAddr(), nameOf(leaf), explained)
+		}
 	}
 	_ = c.Close()
 }

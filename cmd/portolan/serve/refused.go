@@ -1,0 +1,54 @@
+package serve
+
+import (
+	"net"
+	"strings"
+
+	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/discovery/identity/issue"
+	"github.com/portolan-mesh/portolan/discovery/identity/journal"
+	"github.com/portolan-mesh/portolan/xds"
+)
+
+// requestRefused notes a request to the config API that was turned away.
+func (s *server) requestRefused(r rest.Refusal) {
+	wanted := r.Access.Verb + " " + r.Access.Path
+	if a := r.Access; a.Resource != "" {
+		wanted = a.Verb + " " + a.Resource
+		if a.Subresource != "" {
+			wanted += "/" + a.Subresource
+		}
+		if a.Name != "" {
+			wanted += " " + a.Name
+		}
+		if a.Namespace != "" {
+			wanted += " in " + a.Namespace
+		}
+	}
+	s.refused.Add(journal.Refusal{Port: "config API", User: r.User, Address: r.Address, Tool: r.Tool, Wanted: wanted, Reason: r.Reason})
+}
+
+// certificateRefused notes a request for a certificate that was refused.
+func (s *server) certificateRefused(a issue.Attempt) {
+	r := journal.Refusal{Port: "certificates", User: a.Identity.String(), Tool: a.Tool, Reason: a.Reason}
+	if a.From.IsValid() {
+		r.Address = a.From.String()
+	}
+	s.refused.Add(r)
+}
+
+// proxyRefused notes a client of xDS that was not served.
+func (s *server) proxyRefused(r xds.Refusal) {
+	wanted := r.Node
+	if strings.Contains(r.Reason, wanted) {
+		wanted = ""
+	}
+	s.refused.Add(journal.Refusal{Port: "xDS", User: r.Identity, Address: r.Address, Wanted: wanted, Reason: r.Reason})
+}
+
+// certificateRefused returns what notes a client whose certificate a port does not take.
+func (s *security) certificateRefused(port string) func(net.Addr, string, error) {
+	return func(client net.Addr, holder string, err error) {
+		s.refused.Add(journal.Refusal{Port: port, Address: client.String(), Wanted: "connect as " + holder, Reason: err.Error()})
+	}
+}
