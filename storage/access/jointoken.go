@@ -7,7 +7,8 @@ import (
 )
 
 // JoinToken is a token that earns its holder a certificate of a service account of its
-// namespace. Servers make it, and change it with each use.
+// namespace, or, with Member, a place in the store. Servers make it, and change it with each
+// use.
 type JoinToken struct {
 	ServiceAccount string `json:"serviceAccount,omitempty"`
 	// Expires is when the token ends.
@@ -20,6 +21,19 @@ type JoinToken struct {
 	Sources []string `json:"sources,omitempty"`
 	// Hash is the SHA-256 of the token. Documents lack it.
 	Hash []byte `json:"hash,omitempty"`
+	// Member is the member of the store that the token is for; nil for a workload's.
+	Member *StoreMember `json:"member,omitempty"`
+}
+
+// StoreMember is a member of the store that is to come.
+type StoreMember struct {
+	// Name, PeerURL and ClientURL are its name, and where the other members and the other
+	// servers reach it.
+	Name      string `json:"name,omitempty"`
+	PeerURL   string `json:"peerUrl,omitempty"`
+	ClientURL string `json:"clientUrl,omitempty"`
+	// Key is the SHA-256 of the public key of the machine that has used the token.
+	Key []byte `json:"key,omitempty"`
 }
 
 // Shown implements config.Veiled: it is the spec without the hash.

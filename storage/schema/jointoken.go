@@ -13,7 +13,7 @@ func joinToken() *Schema {
 	s := definition[*access.JoinToken]{
 		kind: JoinToken, plural: "jointokens",
 		codec:  config.JSON[access.JoinToken](),
-		served: serve("serviceAccount", "expires", "uses", "used", "sources", "hash"),
+		served: serve("serviceAccount", "expires", "uses", "used", "sources", "hash").with("member", serve("name", "peerUrl", "clientUrl", "key")),
 		check:  checkJoinToken,
 	}.schema()
 	s.Internal = true
@@ -21,7 +21,9 @@ func joinToken() *Schema {
 }
 
 func checkJoinToken(c checker, t *access.JoinToken) {
-	if c.at("serviceAccount").given(t.ServiceAccount); t.ServiceAccount != "" && spiffeid.ValidatePathSegment(t.ServiceAccount) != nil {
+	if t.Member != nil {
+		checkStoreMember(c.at("member"), t)
+	} else if c.at("serviceAccount").given(t.ServiceAccount); t.ServiceAccount != "" && spiffeid.ValidatePathSegment(t.ServiceAccount) != nil {
 		c.at("serviceAccount").fail("%q is not letters, digits, dots, dashes and underscores", t.ServiceAccount)
 	}
 	if t.Expires.IsZero() {
@@ -38,4 +40,14 @@ func checkJoinToken(c checker, t *access.JoinToken) {
 			c.at("sources").index(i).fail("%q is no range of addresses such as 10.0.0.0/8", source)
 		}
 	}
+}
+
+// checkStoreMember checks a token of a member of the store.
+func checkStoreMember(c checker, t *access.JoinToken) {
+	if t.ServiceAccount != "" {
+		c.fail("is of a token for the store, which is for no service account")
+	}
+	c.at("name").given(t.Member.Name)
+	c.at("peerUrl").given(t.Member.PeerURL)
+	c.at("clientUrl").given(t.Member.ClientURL)
 }

@@ -83,6 +83,13 @@ func (s *Sealer) OnChange(f func()) { s.changed = f }
 // yet.
 func (s *Sealer) Ready() error { return s.fault }
 
+// Ensure makes the first key of a store that has none. Otherwise it is nil if the server has the
+// key that seals.
+func (s *Sealer) Ensure(ctx context.Context) error {
+	_, err := s.current(ctx, false)
+	return err
+}
+
 // checkText is what the check of a Record has.
 var checkText, checkContext = []byte("portolan"), []byte("portolan sealing check")
 

@@ -95,7 +95,7 @@ func (v *View) mayAdd(name, peerURL string) error {
 		m := &v.Members[i]
 		switch {
 		case slices.ContainsFunc(m.ClientURLs, func(u string) bool { return strings.HasPrefix(u, "unix") }):
-			return errors.New("the store is a cluster of one that no other machine can reach: restart its server with --store-name, --store-peer-url and --store-client-url, and with --store-cert, --store-key and --store-ca")
+			return errors.New("the store is a cluster of one that no other machine can reach: restart its server with --store-name and --store-peer-url")
 		case m.Name == name:
 			return fmt.Errorf("there is a member %s at %s: choose another name, or remove that one first with portolan store member remove %s",
 				name, strings.Join(m.PeerURLs, ","), name)
