@@ -110,6 +110,9 @@ func onlyURI(der []byte) (string, error) {
 	return string(names[0].Bytes), nil
 }
 
+// Key is the public key of the request.
+func (r *Request) Key() crypto.PublicKey { return r.key }
+
 // For returns an error unless the request asks for no identity or for the given one.
 func (r *Request) For(who identity.Identity) error {
 	if r.uri != "" && r.uri != who.String() {

@@ -11,6 +11,9 @@
 //	...
 //	who, err := tokens.Prove(ctx, made.Token, from)
 //
+// Invite makes a token of another sort, by which a server joins the store, and Admit uses it
+// up.
+//
 // The history of the object says who made a token, and who used it from where. Register adds
 // the making to the config API. Clean removes what has ended.
 package join

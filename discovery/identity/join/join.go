@@ -90,7 +90,7 @@ func (t *Tokens) Create(ctx context.Context, r Request) (*Made, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", storage.ErrInvalid, err)
 	}
-	token, name := newToken(r.Namespace)
+	token, name := newToken(Prefix, r.Namespace)
 	spec.Hash = hash(token)
 	object := &config.Config{Meta: config.Meta{GroupVersionKind: schema.JoinToken, Namespace: r.Namespace, Name: name}, Spec: spec}
 	revision, err := t.o.Store.Create(ctx, object)

@@ -68,7 +68,7 @@ func unread(namespace, name string, err error) error {
 // storage.ErrConflict if the object has changed since.
 func (t *Tokens) use(ctx context.Context, object *config.Config, sum []byte, from netip.Addr) (identity.Identity, error) {
 	spec, ok := object.Spec.(*access.JoinToken)
-	if !ok || subtle.ConstantTimeCompare(sum, spec.Hash) != 1 {
+	if !ok || spec.Member != nil || subtle.ConstantTimeCompare(sum, spec.Hash) != 1 {
 		return identity.Identity{}, &identity.RefusedError{Err: ErrUnknown, Detail: fmt.Sprintf("%s has another secret", object.Key())}
 	}
 	if err := t.refusal(object, spec, from); err != nil {

@@ -26,11 +26,11 @@ var (
 )
 
 // newToken makes a token of a namespace: its text, and the name of its object.
-func newToken(namespace string) (token, name string) {
+func newToken(prefix, namespace string) (token, name string) {
 	random := make([]byte, nameBytes+secretBytes)
 	_, _ = rand.Read(random) // never fails
 	name = encoding.EncodeToString(random[:nameBytes])
-	return Prefix + namespace + "_" + name + "_" + encoding.EncodeToString(random[nameBytes:]), name
+	return prefix + namespace + "_" + name + "_" + encoding.EncodeToString(random[nameBytes:]), name
 }
 
 // hash is what is stored of a token.
