@@ -320,7 +320,7 @@ func TestClusterFlags(t *testing.T) {
 			[]string{"--store-peer-url", "needs TLS: use https"},
 		},
 		"no certificate": {
-			[]string{"--store-name", "cp-1", "--store-peer-url", "https://10.0.0.1:2380"},
+			[]string{"--store-name", "cp-1", "--store-peer-url", "https://10.0.0.1:2380", "--store-initial-cluster", "cp-1=https://10.0.0.1:2380,cp-2=https://10.0.0.2:2380"},
 			[]string{"give --store-cert, --store-key and --store-ca"},
 		},
 		"all at once": {
@@ -338,6 +338,10 @@ func TestClusterFlags(t *testing.T) {
 		"no file": {
 			[]string{"--store-name", "cp-1", "--store-peer-url", "https://10.0.0.1:2380", "--store-cert", "/no/cert", "--store-ca", a.File},
 			[]string{"/no/cert", "--store-key: is missing"},
+		},
+		"what a token has": {
+			[]string{"--join", "http://10.0.0.1:15080", "--store-name", "cp-1"},
+			[]string{"--store-name: is in the token", "--join: \"http://10.0.0.1:15080\" is not the URL"},
 		},
 		"another's store": {
 			[]string{"--store-name", "cp-1", "--store-peer-url", "http://127.0.0.1:2380", "--etcd-endpoints", "127.0.0.1:2379"},

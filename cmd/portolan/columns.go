@@ -85,7 +85,7 @@ func columnsOf(kind config.GroupVersionKind) []column {
 	case schema.JoinToken:
 		type spec = *access.JoinToken
 		return []column{
-			show("SERVICE-ACCOUNT", func(s spec, _ bool) string { return s.ServiceAccount }),
+			show("SERVICE-ACCOUNT", func(s spec, _ bool) string { return holder(s) }),
 			show("USED", func(s spec, _ bool) string { return uses(s) }),
 			show("EXPIRES", func(s spec, _ bool) string { return s.Expires.Format(time.RFC3339) }),
 			detail("FROM", func(s spec) string { return items(s.Sources, true) }),

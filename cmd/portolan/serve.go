@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"net/netip"
 	"net/url"
 	"os"
+	"path/filepath"
 
 	"github.com/hashicorp/go-multierror"
 	"github.com/spf13/cobra"
@@ -172,6 +174,12 @@ func readMeshConfig(file string, logger *slog.Logger) (*meshconfig.Config, error
 
 // runServer runs a server as the flags, which are valid, say, until ctx ends.
 func runServer(ctx context.Context, o *serveFlags, env *environment) error {
+	if err := o.joinStore(ctx, env); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
 	options, err := o.options(env)
 	if err != nil {
 		return err
@@ -179,13 +187,34 @@ func runServer(ctx context.Context, o *serveFlags, env *environment) error {
 	return serve.Run(ctx, options)
 }
 
+// joinStore has the server join a store, if it is to and has not yet.
+func (o *serveFlags) joinStore(ctx context.Context, env *environment) error {
+	if o.embedded.cluster.joinServer == "" || o.embedded.cluster.place != nil {
+		return nil
+	}
+	j := &storeJoin{
+		server: o.embedded.cluster.joinServer, dataDir: o.embedded.dataDir,
+		sealingKey: cmp.Or(o.sealingKey, filepath.Join(o.embedded.dataDir, serve.SealingFile)),
+		token:      env.credentials.bearer, ca: env.files.ca, agent: agent(version, env.command, env.user), logger: o.logger(env),
+	}
+	if err := j.join(ctx); err != nil {
+		return err
+	}
+	return o.embedded.cluster.adopt(o.embedded.dataDir)
+}
+
+// logger logs for an operator, as the flags, which are valid, say.
+func (o *serveFlags) logger(env *environment) *slog.Logger {
+	level, _ := parseLevel(o.logLevel)
+	return slog.New(slog.NewTextHandler(env.stderr, &slog.HandlerOptions{Level: level}))
+}
+
 // options converts valid flags.
 func (o *serveFlags) options(env *environment) (serve.Options, error) {
-	level, _ := parseLevel(o.logLevel)
 	options := serve.Options{
 		Version: version, APIAddress: o.apiAddress, XDSAddress: o.xdsAddress, APISocket: o.apiSocket, SealingKey: o.sealingKey,
 		ObjectStatus: o.statuses, Profiles: o.profiles, AcceptUnserved: o.unserved, AnonymousLoopback: o.anonymous,
-		Logger: slog.New(slog.NewTextHandler(env.stderr, &slog.HandlerOptions{Level: level})),
+		Logger: o.logger(env),
 	}
 	var err error
 	if options.Mesh, err = readMeshConfig(o.meshConfig, options.Logger); err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -12,9 +13,11 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/serve"
 	"github.com/portolan-mesh/portolan/storage/etcd/cluster"
 	"github.com/portolan-mesh/portolan/storage/etcd/dial"
 	"github.com/portolan-mesh/portolan/storage/etcd/member"
+	"github.com/portolan-mesh/portolan/storage/etcd/peercert"
 )
 
 // storeCluster are the flags of an embedded store that is one of several.
@@ -25,24 +28,26 @@ type storeCluster struct {
 	initial   []string
 	join      []string
 	files     dial.Files
+	// joinServer is the config API of a server of the store to join, and place what that has
+	// given this server; nil before.
+	joinServer string
+	place      *peercert.Place
 }
-
-// defaultClientPort is the port of --store-client-url if it names none.
-const defaultClientPort = "2379"
 
 // clusterFlags are all of them; the first two make the store one of several.
 var clusterFlags = []string{
 	"store-name", "store-peer-url", "store-client-url", "store-initial-cluster", "store-join",
-	"store-cert", "store-key", "store-ca",
+	"store-cert", "store-key", "store-ca", "join",
 }
 
 func (o *storeCluster) register(f *pflag.FlagSet) {
 	f.StringVar(&o.name, "store-name", "", "name of this server's member of a store of several, such as cp-1")
 	f.StringVar(&o.peerURL, "store-peer-url", "", "where the other members of the store reach this one, such as https://10.0.0.1:2380; makes the store one of several")
-	f.StringVar(&o.clientURL, "store-client-url", "", "where the other servers reach this member; the host of --store-peer-url with port "+defaultClientPort+" unless given")
+	f.StringVar(&o.clientURL, "store-client-url", "", "where the other servers reach this member; the host of --store-peer-url with port "+serve.DefaultClientPort+" unless given")
 	f.StringSliceVar(&o.initial, "store-initial-cluster", nil, "members of a new store, as NAME=PEER-URL, this one among them; for the first start")
 	f.StringSliceVar(&o.join, "store-join", nil, "client URLs of members of the store that this one was added to (portolan store member add); for the first start")
-	f.StringVar(&o.files.Cert, "store-cert", "", "file with the certificate of this member, PEM, for servers and clients, with the hosts of its URLs in it; it may be replaced while the server runs")
+	f.StringVar(&o.joinServer, "join", "", "URL of the config API of a server whose store this one is to join, such as https://10.0.0.1:15080, with the token of portolan store member invite in --token-file; for the first start")
+	f.StringVar(&o.files.Cert, "store-cert", "", "file with the certificate of this member, PEM, for servers and clients, with the hosts of its URLs in it; it may be replaced while the server runs. Without one the server has an authority of its own for the store")
 	f.StringVar(&o.files.Key, "store-key", "", "file with the key of --store-cert, PEM")
 	f.StringVar(&o.files.CA, "store-ca", "", "file with the authority that signs the certificates of all members, PEM")
 }
@@ -66,9 +71,51 @@ func (o *storeCluster) cluster() *member.Cluster {
 
 func (o *storeCluster) secured() bool { return o.files.Cert+o.files.Key+o.files.CA != "" }
 
+// adopt takes what the server was given when it joined the store, as far as no flag says
+// otherwise.
+func (o *storeCluster) adopt(dataDir string) (err error) {
+	if o.place, err = peercert.In(dataDir).Place(); err != nil || o.place == nil {
+		return err
+	}
+	o.name, o.peerURL = cmp.Or(o.name, o.place.Name), cmp.Or(o.peerURL, o.place.PeerURL)
+	if o.clientURL == "" && o.peerURL == o.place.PeerURL {
+		o.clientURL = o.place.ClientURL
+	}
+	if len(o.join) == 0 {
+		o.join = o.place.Join
+	}
+	return nil
+}
+
+// validateJoin reports the faults of --join.
+func (o *storeCluster) validateJoin(given func(flag string) bool, dataDir string, inProcess bool, add addFault) {
+	if u, err := url.Parse(o.joinServer); err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !local(o.joinServer)) {
+		add("join", "%q is not the URL of the config API of another server, such as https://10.0.0.1:15080", o.joinServer)
+	}
+	for _, flag := range clusterFlags {
+		if flag != "join" && given(flag) {
+			add(flag, "is in the token, or comes with the place in the store: leave it out with --join")
+		}
+	}
+	if inProcess {
+		add("store-in-process", "is for a store of one: leave it out with --join")
+	}
+	if hasStore(dataDir) {
+		add("join", "%s has a store already: name an empty directory with --data-dir", dataDir)
+	}
+}
+
 // validate reports the faults of the flags, and fills in what was left out.
-func (o *storeCluster) validate(given func(flag string) bool, inProcess bool, add addFault) {
-	if !slices.ContainsFunc(clusterFlags, given) {
+func (o *storeCluster) validate(given func(flag string) bool, dataDir string, inProcess bool, add addFault) {
+	if err := o.adopt(dataDir); err != nil {
+		add("data-dir", "%v", err)
+		return
+	}
+	if o.joinServer != "" && o.place == nil {
+		o.validateJoin(given, dataDir, inProcess, add)
+		return
+	}
+	if !slices.ContainsFunc(clusterFlags, given) && o.place == nil {
 		return
 	}
 	if inProcess {
@@ -100,7 +147,7 @@ func (o *storeCluster) checkURLs(add addFault) {
 	}
 	fine := o.checkURL("store-peer-url", o.peerURL, add)
 	if u, err := url.Parse(o.peerURL); fine && err == nil && o.clientURL == "" {
-		o.clientURL = u.Scheme + "://" + net.JoinHostPort(u.Hostname(), defaultClientPort)
+		o.clientURL = u.Scheme + "://" + net.JoinHostPort(u.Hostname(), serve.DefaultClientPort)
 	}
 	if o.clientURL != "" {
 		o.checkURL("store-client-url", o.clientURL, add)
@@ -117,8 +164,8 @@ func (o *storeCluster) checkURL(flag, text string, add addFault) (fine bool) {
 		return false
 	}
 	switch encrypted := strings.HasPrefix(text, "https:"); {
-	case encrypted && !o.secured():
-		add(flag, "%s needs TLS: give --store-cert, --store-key and --store-ca", text)
+	case encrypted && !o.secured() && len(o.initial)+len(o.join) > 0 && o.place == nil:
+		add(flag, "%s needs TLS: give --store-cert, --store-key and --store-ca; or begin with one server, and have the others join it with --join", text)
 		return false
 	case !encrypted && o.secured():
 		add(flag, "%s is plaintext, and there is a certificate: use https", text)

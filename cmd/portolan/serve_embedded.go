@@ -44,7 +44,7 @@ func (o *embeddedStore) exclude(given func(flag string) bool, add addFault) {
 }
 
 func (o *embeddedStore) validate(given func(flag string) bool, add addFault) {
-	o.cluster.validate(given, o.inProcess, add)
+	o.cluster.validate(given, o.dataDir, o.inProcess, add)
 	if o.retention < upkeep.MinRetention {
 		add("store-retention", "%s is too short: those who watch need the recent past: keep at least %s", o.retention, upkeep.MinRetention)
 	}

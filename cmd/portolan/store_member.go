@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/portolan-mesh/portolan/cache/rest/client"
 	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
+	"github.com/portolan-mesh/portolan/cmd/portolan/serve"
+	"github.com/portolan-mesh/portolan/discovery/identity/join"
 )
 
 func newStoreMemberCommand(env *environment) *cobra.Command {
@@ -24,7 +27,7 @@ and as the user who runs it.
 To replace a member whose data is lost: remove it, add it, start its server on an
 empty directory with the command that add prints, and promote it.`,
 	}
-	c.AddCommand(newMemberListCommand(env), newMemberAddCommand(env), newMemberPromoteCommand(env), newMemberRemoveCommand(env))
+	c.AddCommand(newMemberListCommand(env), newMemberInviteCommand(env), newMemberAddCommand(env), newMemberPromoteCommand(env), newMemberRemoveCommand(env))
 	return c
 }
 
@@ -86,12 +89,60 @@ func (e *environment) printMembers(members []maintenance.Member) error {
 	return errors.Join(writeTable(e.stdout, rows), writeTable(e.stdout, reasons))
 }
 
+func newMemberInviteCommand(env *environment) *cobra.Command {
+	var in maintenance.Invitation
+	ttl := time.Duration(0)
+	c := &cobra.Command{
+		Use:   "invite NAME --peer-url URL",
+		Short: "Make a token by which a server joins the store, and print it this once",
+		Long: `Make a token by which a server joins the store, and print it this once. It is good for
+one machine, which becomes a member of the given name and URLs:
+
+  portolan serve --join https://FIRST-SERVER:15080 --token-file FILE
+
+The machine gets the certificate of the member and the keys of all secrets, so whoever
+has the token can get all that the store has, until it is used. Only administrators of
+the whole mesh make one. portolan token revoke takes it back.`,
+		Example: `  portolan store member invite cp-2 --peer-url https://10.0.0.2:2380 > cp-2.token`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			switch {
+			case in.PeerURL == "":
+				return usageError{errors.New("--peer-url is missing: it is the address at which the others reach the new member, such as https://10.0.0.3:2380")}
+			case ttl <= 0:
+				return usageError{fmt.Errorf("--ttl %s: give a time such as 1h", ttl)}
+			}
+			in.Name, in.TTL = args[0], ttl.String()
+			return env.call(c.Context(), func(ctx context.Context, c *client.Client) error {
+				made, err := c.InviteStoreMember(ctx, in)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(env.stderr, "%s may join as %s, until %s, by this token. It is not shown again. On its machine:\n\n  portolan serve --join URL --token-file FILE\n\nwhere URL is that of the config API of a server of this store, such as https://10.0.0.1:15080.\n",
+					made.Name, made.PeerURL, made.Expires.Format(time.RFC3339))
+				if made.Roots == "" {
+					fmt.Fprintln(env.stderr, "The certificate of this server is of files: name its authority there with --ca, unless the system trusts it.")
+				}
+				_, err = fmt.Fprintln(env.stdout, pinned(made.Token, made.Roots))
+				return err
+			})
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&in.PeerURL, "peer-url", "", "where the other members will reach it")
+	f.StringVar(&in.ClientURL, "client-url", "", "where the other servers will reach it; the host of --peer-url with port "+serve.DefaultClientPort+" unless given")
+	f.DurationVar(&ttl, "ttl", join.DefaultTTL, "for how long the token can be used, 24h at most")
+	f.StringSliceVar(&in.Sources, "cidr", nil, "range of addresses from which it can be used, such as 10.0.0.0/8; may be repeated (default all)")
+	return c
+}
+
 func newMemberAddCommand(env *environment) *cobra.Command {
 	var peerURL string
 	c := &cobra.Command{
 		Use:   "add NAME --peer-url URL",
-		Short: "Make a place for a new member, and print how to start it",
-		Long: `Make a place for a new member in the store. It begins as a learner, which has no
+		Short: "Make a place for a new member with a certificate of yours, and print how to start it",
+		Long: `Make a place for a new member in the store, where the certificates of its members are of
+an authority of yours; else invite one. It begins as a learner, which has no
 vote, so that a member that never comes costs nothing; there is one learner at a
 time. The command to start it with is printed.`,
 		Example: `  portolan store member add cp-3 --peer-url https://10.0.0.3:2380`,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -109,7 +110,7 @@ its history: portolan history jointoken/NAME. A day after a token has expired it
 					if err := runtime.DefaultUnstructuredConverter.FromUnstructured(config.Content(item.Object), spec); err != nil {
 						return err
 					}
-					rows = append(rows, []string{item.GetNamespace(), item.GetName(), spec.ServiceAccount, uses(spec), ends(spec, env.now()), items(spec.Sources, false)})
+					rows = append(rows, []string{item.GetNamespace(), item.GetName(), holder(spec), uses(spec), ends(spec, env.now()), items(spec.Sources, false)})
 				}
 				if len(rows) == 1 {
 					_, err := fmt.Fprintln(env.stderr, "There are no join tokens.")
@@ -125,6 +126,14 @@ its history: portolan history jointoken/NAME. A day after a token has expired it
 	f.StringVarP(&output, "output", "o", "", "json or yaml")
 	completeOutput(c, "json", "yaml")
 	return c
+}
+
+// holder is who somebody becomes by a token.
+func holder(t *access.JoinToken) string {
+	if t.Member != nil {
+		return "store member " + t.Member.Name
+	}
+	return t.ServiceAccount
 }
 
 // uses are those of a token, done and in all.
@@ -155,9 +164,10 @@ portolan token list, or the token itself. Certificates that they have earned sta
 			return env.call(c.Context(), func(ctx context.Context, api *client.Client) error {
 				for _, name := range args {
 					at := namespace
-					if join.Is(name) {
+					if join.Is(name) || strings.HasPrefix(name, join.MemberPrefix) {
 						var ok bool
-						if at, name, ok = join.Parse(name); !ok {
+						name, _, _ = strings.Cut(name, pinMark)
+						if at, name, ok = join.Parse(strings.Replace(name, join.MemberPrefix, join.Prefix, 1)); !ok {
 							return dataError{errors.New("this is no join token: a part of it is missing, or too much")}
 						}
 					}

@@ -35,6 +35,14 @@ func (c *Client) RemoveStoreMember(ctx context.Context, name string) (*maintenan
 	return c.changeMember(ctx, request{method: http.MethodDelete, path: maintenance.MembersPath + "/" + url.PathEscape(name)})
 }
 
+// InviteStoreMember makes a token by which a server joins the store.
+func (c *Client) InviteStoreMember(ctx context.Context, in maintenance.Invitation) (*maintenance.Invitation, error) {
+	in.TypeMeta = storeType("StoreInvitation")
+	out := &maintenance.Invitation{}
+	_, err := c.do(ctx, request{method: http.MethodPost, path: maintenance.InvitationsPath, body: in}, out)
+	return out, err
+}
+
 func (c *Client) changeMember(ctx context.Context, in request) (*maintenance.MemberChange, error) {
 	out := &maintenance.MemberChange{}
 	if _, err := c.do(ctx, in, out); err != nil {

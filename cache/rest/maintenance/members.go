@@ -82,7 +82,7 @@ func (o Options) membership(answer func(w http.ResponseWriter, r *http.Request) 
 		}
 		value, err := answer(w, r)
 		if err != nil {
-			return memberError(err)
+			return MemberError(err)
 		}
 		rest.WriteJSON(w, http.StatusOK, value)
 		return nil
@@ -140,9 +140,9 @@ func shape(m *cluster.Member) Member {
 	return out
 }
 
-// memberError translates an error for the client. An unknown error means that the
+// MemberError translates an error about members for the client. An unknown one means that the
 // cluster did not answer.
-func memberError(err error) error {
+func MemberError(err error) error {
 	var known interface{ Status() metav1.Status }
 	switch {
 	case errors.As(err, &known):

@@ -22,13 +22,13 @@ import (
 	"github.com/portolan-mesh/portolan/storage/secret"
 )
 
-// sealingFile is the file of the sealing keys in the directory of an embedded store.
-const sealingFile = "sealing.key"
+// SealingFile is the file of the sealing keys in the directory of an embedded store.
+const SealingFile = "sealing.key"
 
 // sealingKeys is the file of the server's sealing keys, empty for none.
 func (o *Options) sealingKeys() string {
 	if o.SealingKey == "" && o.Embedded != nil {
-		return filepath.Join(o.Embedded.DataDir, sealingFile)
+		return filepath.Join(o.Embedded.DataDir, SealingFile)
 	}
 	return o.SealingKey
 }

@@ -167,6 +167,9 @@ func (s *server) addAPI() (err error) {
 	}
 	checks = append(checks, s.checks...)
 	checks = append(checks, s.security.checks()...)
+	if s.store.papers != nil {
+		checks = append(checks, rest.Check{Name: "store certificate", Degraded: s.store.papers.Degraded})
+	}
 	checks = append(checks, rest.Check{Name: "replicas", Degraded: s.beside.Degraded})
 	permit, place := s.besideStore()
 	s.api, err = rest.New(rest.Options{
@@ -189,6 +192,7 @@ func (s *server) addAPI() (err error) {
 	s.api.Endpoint(SourceObjectsPath, s.serveSourceObjects)
 	maintenance.Register(s.api, s.maintenance())
 	s.tokens.Register(s.api)
+	(&joining{s, identity.NewLimited(nil, nil)}).register()
 	s.certificates.issuer.Serve(s.api)
 	access.Register(s.api, s.keeper, s.configs)
 	for provider, status := range s.statuses {
@@ -249,6 +253,7 @@ func (s *server) run(asked context.Context, api, private net.Listener) error {
 	group.Go(func() error {
 		return journal.New(s.configs, s.logger, s.certificates.issuer.Issued(), s.refused).Run(ctx)
 	})
+	group.Go(func() error { return s.keepMember(ctx) })
 	if s.sources != nil && s.o.Addresses.Enabled() {
 		group.Go(func() error { return newClaimer(s.configs, s.source, s.logger).run(ctx) })
 	}

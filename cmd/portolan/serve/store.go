@@ -10,6 +10,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/etcd/backup"
 	"github.com/portolan-mesh/portolan/storage/etcd/cluster"
+	"github.com/portolan-mesh/portolan/storage/etcd/peercert"
 	"github.com/portolan-mesh/portolan/storage/etcd/upkeep"
 )
 
@@ -29,6 +30,10 @@ type openedStore struct {
 	backups *backup.Scheduler
 	// members are the members of the embedded store; nil in process, and for another's.
 	members *cluster.Roster
+	// papers keeps the certificate of the embedded member, and place is how it has joined the
+	// store; each is nil for none.
+	papers *peercert.Keeper
+	place  *peercert.Place
 	// hangUp ends what the client still has under way, before run is to end: etcd waits
 	// for its clients. It may be called more than once.
 	hangUp func()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/etcd/member"
+	"github.com/portolan-mesh/portolan/storage/etcd/peercert"
 	"github.com/portolan-mesh/portolan/storage/etcd/upkeep"
 )
 
@@ -38,9 +39,17 @@ func (o *Embedded) openInProcess(ctx context.Context, logger *slog.Logger) (*ope
 }
 
 func (o *Embedded) openChild(ctx context.Context, logger *slog.Logger) (*openedStore, error) {
+	cluster, papers, err := o.certified()
+	if err != nil {
+		return nil, err
+	}
+	place, err := peercert.In(o.DataDir).Place()
+	if err != nil {
+		return nil, err
+	}
 	child, err := member.NewChild(member.ChildOptions{
 		DataDir: o.DataDir, Args: o.Args, Quota: o.Quota, NewStore: o.NewStore,
-		Cluster: o.Cluster, Upkeep: o.upkeep(), Logger: logger, UserRuntimeDir: o.UserRuntimeDir,
+		Cluster: cluster, Upkeep: o.upkeep(), Logger: logger, UserRuntimeDir: o.UserRuntimeDir,
 	})
 	if err != nil {
 		return nil, err
@@ -56,8 +65,26 @@ func (o *Embedded) openChild(ctx context.Context, logger *slog.Logger) (*openedS
 	return &openedStore{
 		client: client, limits: embeddedLimits(), run: child.Run, hangUp: func() { _ = hangUp() },
 		healthy: whole(degraded(child.Ready), child.Whole), metrics: child, members: child.Roster(), keeper: child.Keeper(),
-		close: func() error { return errors.Join(hangUp(), child.Close()) },
+		papers: papers, place: place, close: func() error { return errors.Join(hangUp(), child.Close()) },
 	}, nil
+}
+
+// certified is the cluster with the certificate that this server keeps itself, where URLs are
+// of TLS and no files are named. Otherwise papers is nil.
+func (o *Embedded) certified() (c *member.Cluster, papers *peercert.Keeper, err error) {
+	if o.Cluster == nil || o.Cluster.TLS != nil {
+		return o.Cluster, nil, nil
+	}
+	hosts, secure := urlHosts(o.Cluster.PeerURL, o.Cluster.ClientURL)
+	if !secure {
+		return o.Cluster, nil, nil
+	}
+	if papers, err = peercert.In(o.DataDir).Open(hosts...); err != nil {
+		return nil, nil, err
+	}
+	with, files := *o.Cluster, papers.Files()
+	with.TLS = &files
+	return &with, papers, nil
 }
 
 // upkeep is how the embedded store is to be kept.

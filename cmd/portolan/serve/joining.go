@@ -1,0 +1,336 @@
+package serve
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
+	"github.com/portolan-mesh/portolan/discovery/identity"
+	"github.com/portolan-mesh/portolan/discovery/identity/authority"
+	"github.com/portolan-mesh/portolan/discovery/identity/join"
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/access"
+	"github.com/portolan-mesh/portolan/storage/etcd/cluster"
+	"github.com/portolan-mesh/portolan/storage/retry"
+)
+
+// DefaultClientPort is the port of the client URL of a member whose flags name none.
+const DefaultClientPort = "2379"
+
+// joining lets servers join the store by a token.
+type joining struct {
+	*server
+	limits *identity.Limited
+}
+
+func (j *joining) register() {
+	j.api.Endpoint(maintenance.InvitationsPath, onlyPost(j.api.Private(j.invite)))
+	j.api.Open(maintenance.JoinPath, func(w http.ResponseWriter, r *http.Request) error {
+		if r.Method == http.MethodGet {
+			rest.WriteJSON(w, http.StatusOK, maintenance.JoinRoots{TypeMeta: storeShape("StoreJoinRoots"), Roots: j.roots()})
+			return nil
+		}
+		return onlyPost(j.join)(w, r)
+	})
+}
+
+func onlyPost(answer rest.EndpointFunc) rest.EndpointFunc {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if r.Method != http.MethodPost {
+			w.Header().Set("Allow", http.MethodPost)
+			return rest.Refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, fmt.Sprintf("method %s is not allowed on %s: it takes POST", r.Method, r.URL.Path))
+		}
+		return answer(w, r)
+	}
+}
+
+func storeShape(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{Kind: kind, APIVersion: maintenance.APIVersion}
+}
+
+// roots are those of the server's certificate, empty where that is of files.
+func (j *joining) roots() string {
+	if j.security.own == nil {
+		return ""
+	}
+	bundle, _ := j.certificates.authority.Bundle() // none while it cannot be read
+	return string(bundle)
+}
+
+// ready returns why no server can join here; nil if one can.
+func (j *joining) ready(ctx context.Context) error {
+	switch {
+	case j.store.members == nil:
+		return refused("the store of this server is not one that others join: have the new server use the same etcd (--etcd-endpoints)")
+	case j.o.Embedded.Cluster == nil:
+		return refused("the store is a cluster of one that no other machine can reach: restart its server with --store-name and --store-peer-url")
+	case j.store.papers == nil:
+		return refused("the certificates of the store's members are of an authority of your own (--store-ca), or there are none: make one for the new member, and use portolan store member add")
+	}
+	if err := j.secrets.sealer.Ensure(ctx); err != nil {
+		return fmt.Errorf("a server that joins needs the sealing keys: %w", err)
+	}
+	return nil
+}
+
+func refused(message string) error {
+	return rest.Refuse(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, message)
+}
+
+// invite makes a token. Who joins has the keys of all secrets, so only those who may do
+// everything invite.
+func (j *joining) invite(w http.ResponseWriter, r *http.Request) error {
+	who := rest.IdentityOf(r.Context())
+	if !j.keeper.May(who, access.All, access.All, "", "") {
+		return rest.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden,
+			fmt.Sprintf("user %q may not do everything: a server that joins has the store and the keys of all secrets, so only administrators of the whole mesh invite one", who.User))
+	}
+	var in maintenance.Invitation
+	if err := rest.ReadJSON(w, r, &in); err != nil {
+		return err
+	}
+	if in.Token != "" || in.TokenName != "" || in.Namespace != "" || in.Roots != "" || !in.Expires.IsZero() {
+		return rest.BadRequest("token, tokenName, namespace, roots and expires are of the answer: leave them out")
+	}
+	if err := j.ready(r.Context()); err != nil {
+		return err
+	}
+	place, err := placeOf(in)
+	if err != nil {
+		return refused(err.Error())
+	}
+	ask := join.Invitation{Namespace: j.o.Mesh.GetRootNamespace(), Member: place, Sources: in.Sources}
+	if in.TTL != "" {
+		if ask.TTL, err = time.ParseDuration(in.TTL); err != nil || ask.TTL <= 0 {
+			return rest.BadRequest(fmt.Sprintf("ttl: %.40q is no duration such as 1h", in.TTL))
+		}
+	}
+	made, err := j.tokens.Invite(r.Context(), ask)
+	if err != nil {
+		return err
+	}
+	j.api.Await(r.Context(), made.Revision)
+	w.Header().Set("Cache-Control", "no-store")
+	rest.WriteJSON(w, http.StatusCreated, maintenance.Invitation{
+		TypeMeta: storeShape("StoreInvitation"), Name: place.Name, PeerURL: place.PeerURL, ClientURL: place.ClientURL, Sources: made.Spec.Sources,
+		Token: made.Token, TokenName: made.Name, Namespace: made.Namespace, Expires: made.Spec.Expires, Roots: j.roots(),
+	})
+	return nil
+}
+
+// placeOf is the member that an invitation is for.
+func placeOf(in maintenance.Invitation) (access.StoreMember, error) {
+	out := access.StoreMember{Name: in.Name, PeerURL: strings.TrimSuffix(in.PeerURL, "/"), ClientURL: strings.TrimSuffix(in.ClientURL, "/")}
+	if err := errors.Join(cluster.CheckName(out.Name), cluster.CheckURL(out.PeerURL)); err != nil {
+		return out, err
+	}
+	if u, err := url.Parse(out.PeerURL); err == nil && out.ClientURL == "" {
+		out.ClientURL = u.Scheme + "://" + net.JoinHostPort(u.Hostname(), DefaultClientPort)
+	}
+	if err := cluster.CheckURL(out.ClientURL); err != nil {
+		return out, err
+	}
+	for _, u := range []string{out.PeerURL, out.ClientURL} {
+		if !strings.HasPrefix(u, "https:") {
+			return out, fmt.Errorf("%s is plaintext, and the members of this store reach each other by TLS: use https", u)
+		}
+	}
+	if out.PeerURL == out.ClientURL {
+		return out, fmt.Errorf("%s is the peer URL and the client URL: give them two ports", out.PeerURL)
+	}
+	return out, nil
+}
+
+// join admits a server.
+func (j *joining) join(w http.ResponseWriter, r *http.Request) error {
+	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), bearer)
+	if !ok || token == "" {
+		return rest.Refuse(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "nothing says that this server may join: send a token of portolan store member invite (serve --join --token-file)")
+	}
+	var in maintenance.JoinRequest
+	if err := rest.ReadJSON(w, r, &in); err != nil {
+		return err
+	}
+	// All else is checked before the token, which is used up.
+	request, err := nameless(in.CSR)
+	if err != nil {
+		return refused(err.Error())
+	}
+	if err := j.ready(r.Context()); err != nil {
+		return err
+	}
+	public, err := x509.MarshalPKIXPublicKey(request.Key())
+	if err != nil {
+		return refused("the certificate request has a key that cannot be used")
+	}
+	key := sha256.Sum256(public)
+	var from netip.Addr
+	if at, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
+		from = at.Addr().Unmap()
+	}
+	var member *access.StoreMember
+	err = j.limits.Try(from, func() (err error) {
+		member, err = j.tokens.Admit(r.Context(), token, key[:], from)
+		return err
+	})
+	if err != nil {
+		j.logger.Warn("a server may not join the store", "from", from, "err", identity.Reason(err))
+		return unadmitted(err)
+	}
+	admission, err := j.admit(r.Context(), member, request)
+	if err != nil {
+		return err
+	}
+	j.logger.Info("a server joins the store", "member", member.Name, "peerURL", member.PeerURL, "from", from)
+	w.Header().Set("Cache-Control", "no-store")
+	rest.WriteJSON(w, http.StatusOK, admission)
+	return nil
+}
+
+// nameless reads a certificate request that asks for no names: a member has those of its
+// token.
+func nameless(text string) (*authority.Request, error) {
+	if len(text) <= authority.MaxRequest {
+		if block, _ := pem.Decode([]byte(text)); block != nil {
+			csr, err := x509.ParseCertificateRequest(block.Bytes)
+			if err == nil && (csr.Subject.CommonName != "" || len(csr.DNSNames)+len(csr.IPAddresses)+len(csr.URIs)+len(csr.EmailAddresses) > 0) {
+				return nil, errors.New("the certificate request asks for names: a member of the store has those of its token, so leave them out")
+			}
+		}
+	}
+	return authority.ParseRequest([]byte(text))
+}
+
+// unadmitted is the answer to a token that is refused.
+func unadmitted(err error) error {
+	switch {
+	case errors.Is(err, identity.ErrThrottled):
+		return rest.Refuse(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, err.Error())
+	case errors.Is(err, identity.ErrUnproven), errors.Is(err, identity.ErrForeign):
+		return rest.Refuse(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, err.Error())
+	case errors.Is(err, identity.ErrUnavailable):
+		return rest.Unavailable(err.Error())
+	}
+	return err
+}
+
+// admit makes the place of a member, unless there is one, and what it needs to take it.
+func (j *joining) admit(ctx context.Context, member *access.StoreMember, request *authority.Request) (*maintenance.Admission, error) {
+	view, err := j.store.members.Look(ctx)
+	if err != nil {
+		return nil, maintenance.MemberError(err)
+	}
+	var voters []string
+	placed := slices.ContainsFunc(view.Members, func(m cluster.Member) bool {
+		return slices.Contains(m.PeerURLs, member.PeerURL) && (m.Name == "" || m.Name == member.Name)
+	})
+	if placed { // by an attempt whose answer was lost
+		for _, m := range view.Voters() {
+			voters = append(voters, m.ClientURLs...)
+		}
+	} else {
+		change, err := j.store.members.Add(ctx, member.Name, member.PeerURL)
+		if errors.Is(err, cluster.ErrRefused) { // which passes, or an operator sees to it
+			return nil, rest.Refuse(http.StatusConflict, metav1.StatusReasonConflict, err.Error())
+		}
+		if err != nil {
+			return nil, maintenance.MemberError(err)
+		}
+		voters = change.Join
+	}
+	hosts, _ := urlHosts(member.PeerURL, member.ClientURL)
+	signed, err := j.store.papers.Sign(request.Key(), hosts...)
+	if err != nil {
+		return nil, err
+	}
+	ca, caKey, err := j.store.papers.Authority()
+	if err != nil {
+		return nil, fmt.Errorf("%w: the authority of the store's members cannot be read: %w", storage.ErrUnavailable, err)
+	}
+	return &maintenance.Admission{
+		TypeMeta: storeShape("StoreAdmission"), Name: member.Name, PeerURL: member.PeerURL, ClientURL: member.ClientURL, Join: voters,
+		Certificate: string(signed), Authority: string(ca), AuthorityKey: string(caKey), SealingKeys: j.secrets.SealingKeys(),
+	}, nil
+}
+
+// urlHosts are the hosts of URLs, each once; secure says that the first is of TLS.
+func urlHosts(urls ...string) (hosts []string, secure bool) {
+	for i, text := range urls {
+		u, err := url.Parse(text)
+		if err != nil {
+			continue
+		}
+		if host := u.Hostname(); !slices.Contains(hosts, host) {
+			hosts = append(hosts, host)
+		}
+		secure = secure || i == 0 && u.Scheme == "https"
+	}
+	return hosts, secure
+}
+
+// keepMember renews the certificate of the member, and gives a member that has joined a vote,
+// until ctx ends.
+func (s *server) keepMember(ctx context.Context) error {
+	if s.store.papers == nil {
+		return nil
+	}
+	if s.store.place != nil {
+		s.vote(ctx, cmp.Or(s.o.Embedded.Cluster.Name, s.store.place.Name))
+	}
+	return s.store.papers.Run(ctx, s.logger)
+}
+
+// promoteWait is how long an attempt to give a member a vote lasts.
+const promoteWait = 20 * time.Second
+
+// vote gives the member of this server a vote, once it has caught up.
+func (s *server) vote(ctx context.Context, name string) {
+	wait, last := retry.New(time.Second, 10*time.Second), ""
+	for {
+		done, err := s.promote(ctx, name)
+		if done || ctx.Err() != nil {
+			return
+		}
+		if text := err.Error(); text != last {
+			last = text
+			s.logger.Info("the member of this server has no vote yet, it will be tried again", "member", name, "err", err)
+		}
+		if wait.Wait(ctx) != nil {
+			return
+		}
+	}
+}
+
+// promote tries once.
+func (s *server) promote(ctx context.Context, name string) (done bool, err error) {
+	limited, cancel := context.WithTimeout(ctx, promoteWait)
+	defer cancel()
+	view, err := s.store.members.Look(limited)
+	if err != nil {
+		return false, err
+	}
+	m, err := view.Find(name)
+	if err != nil || !m.Learner {
+		return err == nil, err
+	}
+	if _, err = s.store.members.Promote(limited, name); err != nil {
+		return false, err
+	}
+	s.logger.Info("the member of this server has a vote", "member", name)
+	return true, nil
+}

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base32"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/portolan-mesh/portolan/cache/rest/client"
+	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
+	"github.com/portolan-mesh/portolan/storage/etcd/dial"
+	"github.com/portolan-mesh/portolan/storage/etcd/peercert"
+	"github.com/portolan-mesh/portolan/storage/retry"
+	"github.com/portolan-mesh/portolan/storage/seal"
+)
+
+// pinMark goes before the pin in a token of a member: what the roots of the server are.
+const pinMark = "_roots-"
+
+var pinEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// pinned is a token with the pin of roots, if there are any.
+func pinned(token, roots string) string {
+	if roots == "" {
+		return token
+	}
+	return token + pinMark + pinOf([]byte(roots))
+}
+
+// pinOf is the hash of certificates in PEM, however they are written.
+func pinOf(roots []byte) string {
+	sum := sha256.New()
+	for block, rest := pem.Decode(roots); block != nil; block, rest = pem.Decode(rest) {
+		one := sha256.Sum256(block.Bytes)
+		sum.Write(one[:])
+	}
+	return pinEncoding.EncodeToString(sum.Sum(nil))
+}
+
+// storeJoin is how a server comes to a store that others have.
+type storeJoin struct {
+	server, dataDir, sealingKey string
+	token                       func() (string, error)
+	// ca is the file of the authorities of the server's certificate; empty for those that the
+	// token pins, or of the system.
+	ca     string
+	agent  string
+	logger *slog.Logger
+
+	transport  *http.Transport // of the request under way
+	distrusted bool
+}
+
+// join gets the place of this server, and keeps it in the data directory. It asks again while
+// the server cannot answer. It may be stopped at any point, and called again.
+func (j *storeJoin) join(ctx context.Context) error {
+	token, err := j.token()
+	if err != nil {
+		return err
+	}
+	if token == "" {
+		return usageError{errors.New("--join: nothing says that this server may join: give the token of portolan store member invite by --token-file")}
+	}
+	if err := os.MkdirAll(j.dataDir, 0o700); err != nil {
+		return fmt.Errorf("--data-dir: %w", err)
+	}
+	dir := peercert.In(j.dataDir)
+	key, err := dir.Key()
+	if err != nil {
+		return err
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		return err
+	}
+	in := maintenance.JoinRequest{CSR: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))}
+	token, pin, _ := strings.Cut(token, pinMark)
+	wait, last := retry.New(time.Second, 15*time.Second), ""
+	for {
+		got, err := j.ask(ctx, token, pin, in)
+		if err == nil {
+			return j.keep(dir, got)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if code := exitCode(err); code != exitUnreachable && code != exitConflict {
+			return dataError{fmt.Errorf("join the store of %s: %w", j.server, err)}
+		}
+		if text := err.Error(); text != last {
+			last = text
+			j.logger.Warn("this server cannot join the store yet, it will be tried again", "server", j.server, "err", err)
+		}
+		if err := wait.Wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// ask asks for the place once.
+func (j *storeJoin) ask(ctx context.Context, token, pin string, in maintenance.JoinRequest) (*maintenance.Admission, error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	config, err := j.trust(ctx, pin)
+	if err != nil {
+		return nil, err
+	}
+	api, err := j.client(config, token)
+	if err != nil {
+		return nil, err
+	}
+	defer api.Close()
+	out := &maintenance.Admission{}
+	err = api.Post(ctx, maintenance.JoinPath, in, out)
+	if j.distrusted {
+		err = dataError{err} // it stays so
+	}
+	return out, err
+}
+
+// RoundTrip implements http.RoundTripper. It notes that the certificate of the server is none
+// to trust.
+func (j *storeJoin) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := j.transport.RoundTrip(r)
+	var untrusted *tls.CertificateVerificationError
+	j.distrusted = errors.As(err, &untrusted)
+	return response, err
+}
+
+// CloseIdleConnections ends the connections that no request uses.
+func (j *storeJoin) CloseIdleConnections() { j.transport.CloseIdleConnections() }
+
+func (j *storeJoin) client(config *tls.Config, token string) (*client.Client, error) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = config
+	j.transport = transport
+	return client.New(j.server, client.Options{HTTP: &http.Client{Transport: j}, Token: token, UserAgent: j.agent})
+}
+
+// trust is whom the token goes to: who has a certificate of --ca, else of the roots that the
+// token pins, else of those of the system.
+func (j *storeJoin) trust(ctx context.Context, pin string) (*tls.Config, error) {
+	if j.ca != "" || pin == "" || !strings.HasPrefix(j.server, "https://") {
+		config, err := dial.Files{CA: j.ca}.Config()
+		if err != nil {
+			return nil, dataError{fmt.Errorf("--ca: %w", err)}
+		}
+		return config, nil
+	}
+	// The roots are of no secret, and the pin says whether they are the right ones. Nothing is
+	// sent by this connection.
+	api, err := j.client(&tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}, "")
+	if err != nil {
+		return nil, err
+	}
+	defer api.Close()
+	told := &maintenance.JoinRoots{}
+	if err := api.JSON(ctx, maintenance.JoinPath, told); err != nil {
+		return nil, err
+	}
+	if pinOf([]byte(told.Roots)) != pin {
+		return nil, dataError{errors.New("the roots of the server are not those that the token names: it is a server of another mesh, somebody is in between, or the root has been replaced since; nothing was sent to it: make another token, or name the roots with --ca")}
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(told.Roots))
+	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, nil
+}
+
+// keep writes what the server was given: the sealing keys before the place, which says that
+// the rest is there.
+func (j *storeJoin) keep(dir peercert.Dir, got *maintenance.Admission) error {
+	if got.SealingKeys != "" {
+		if err := addSealingKeys(j.sealingKey, []byte(got.SealingKeys)); err != nil {
+			return fmt.Errorf("keep the sealing keys of the store: %w", err)
+		}
+	}
+	place := peercert.Place{Name: got.Name, PeerURL: got.PeerURL, ClientURL: got.ClientURL, Join: got.Join}
+	if err := dir.Join(place, []byte(got.Certificate), []byte(got.Authority), []byte(got.AuthorityKey)); err != nil {
+		return fmt.Errorf("keep the certificate of this member of the store: %w", err)
+	}
+	j.logger.Info("this server joins a store", "server", j.server, "member", got.Name, "peerURL", got.PeerURL)
+	return nil
+}
+
+// addSealingKeys adds keys to a file.
+func addSealingKeys(file string, text []byte) error {
+	more, err := seal.Parse(text)
+	if err != nil {
+		return err
+	}
+	ring, err := seal.Read(file)
+	if err != nil && !seal.IsMissing(err) {
+		return err
+	}
+	if with := ring.With(more); !bytes.Equal(with.Text(), ring.Text()) {
+		return with.Write(file)
+	}
+	return nil
+}
+
+// hasStore says whether a data directory has a store.
+func hasStore(dataDir string) bool {
+	_, err := os.Stat(filepath.Join(dataDir, "etcd", "member"))
+	return err == nil
+}
