@@ -172,6 +172,11 @@ func (e *environment) askCertificate(ctx context.Context, o *certificateFlags, r
 	if err != nil {
 		return got, err
 	}
+	if own != nil {
+		if err := trustToo(by, filepath.Join(o.out, enroll.RootsFile)); err != nil {
+			return got, err
+		}
+	}
 	if by == nil {
 		by = &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}
 	}
@@ -183,6 +188,18 @@ func (e *environment) askCertificate(ctx context.Context, o *certificateFlags, r
 	}
 	defer api.Close()
 	return got, api.Post(ctx, certificate.Path, r, &got)
+}
+
+// trustToo has a client trust the authorities of a file beside its own. Those that came with the
+// last certificate are the newest: a root that is replaced is in no file that somebody has put on
+// the machine for its first certificate.
+func trustToo(by *http.Client, file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	by.Transport.(*http.Transport).TLSClientConfig.RootCAs.AppendCertsFromPEM(text)
+	return nil
 }
 
 // runHook runs the command of --hook.
