@@ -76,7 +76,11 @@ again, it goes on with the certificate that it finds, and needs no token.`,
 				return err
 			}
 			held, err := enroll.Read(o.out)
-			if !o.watch || err != nil || !env.now().Before(held.Pair.Leaf.NotAfter) {
+			has := o.watch && err == nil
+			if has && !env.now().Before(held.Pair.Leaf.NotAfter) { // by a clock that may be wrong: the server says
+				has = env.enroll(c.Context(), &o, enroll.Renew) == nil
+			}
+			if !has {
 				if err := env.enroll(c.Context(), &o, enroll.Request); err != nil {
 					return err
 				}
@@ -187,7 +191,8 @@ func (e *environment) askCertificate(ctx context.Context, o *certificateFlags, r
 		return got, usageError{fmt.Errorf("--server: %w", err)}
 	}
 	defer api.Close()
-	return got, api.Post(ctx, certificate.Path, r, &got)
+	err = api.Post(ctx, certificate.Path, r, &got)
+	return got, e.compareClocks(ctx, files, err)
 }
 
 // trustToo has a client trust the authorities of a file beside its own. Those that came with the

@@ -21,14 +21,24 @@ func explainTLS(err error) error {
 	case errors.As(err, &name):
 		return fmt.Errorf("%w: call it by a name in its certificate", name)
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && invalid.Cert != nil:
-		return fmt.Errorf("its certificate is valid from %s to %s, and it is %s here: it was not renewed in time, or a clock is off",
-			stamp(invalid.Cert.NotBefore), stamp(invalid.Cert.NotAfter), stamp(time.Now()))
+		return outOfTime(invalid.Cert, time.Now())
 	case strings.Contains(err.Error(), lostAlert):
 		return errors.New("it closed the connection" + whyRefused)
 	case errors.As(err, &remote) && remote.Op == "remote error":
 		return fmt.Errorf("it refuses the connection (%w)"+whyRefused, remote.Err)
 	}
 	return nil
+}
+
+// outOfTime says how a certificate of the server is out of its time. A clock that is off is told
+// apart by the two times.
+func outOfTime(c *x509.Certificate, now time.Time) error {
+	if now.Before(c.NotBefore) {
+		return fmt.Errorf("its certificate is not valid before %s, and it is %s here: the clock of this machine is behind that of the server, by %s or more: set the one that is wrong",
+			stamp(c.NotBefore), stamp(now), c.NotBefore.Sub(now).Round(time.Second))
+	}
+	return fmt.Errorf("its certificate expired at %s, %s ago, and it is %s here: it was not renewed in time, or a clock is off",
+		stamp(c.NotAfter), now.Sub(c.NotAfter).Round(time.Second), stamp(now))
 }
 
 // whyRefused is what can be known of a refusal.

@@ -55,17 +55,20 @@ func Request(ctx context.Context, o Options) (certificate.Certificate, error) {
 	return o.withDefaults().replace(ctx, nil)
 }
 
-// Renew gets a certificate by the one that the directory has.
+// Renew gets a certificate by the one that the directory has. Whether that is still valid, the
+// server decides: the clock of this machine may be wrong.
 func Renew(ctx context.Context, o Options) (certificate.Certificate, error) {
 	o = o.withDefaults()
 	held, err := Read(o.Dir)
 	if err != nil {
 		return certificate.Certificate{}, err
 	}
-	if !o.Now().Before(held.Pair.Leaf.NotAfter) {
-		return certificate.Certificate{}, expired(held)
+	got, err := o.replace(ctx, &held.Pair)
+	var after *ReplacedError
+	if err != nil && !errors.As(err, &after) && !o.Now().Before(held.Pair.Leaf.NotAfter) {
+		return got, errors.Join(expired(held), err)
 	}
-	return o.replace(ctx, &held.Pair)
+	return got, err
 }
 
 // expired is the error about a certificate that proves nothing any more.
@@ -99,10 +102,29 @@ func (o Options) replace(ctx context.Context, own *tls.Certificate) (got certifi
 	if err := write(o.Dir, key, got); err != nil {
 		return got, fmt.Errorf("the certificate was issued, and cannot be written: %w", err)
 	}
+	if held, err := Read(o.Dir); err == nil {
+		o.checkClock(held.Pair.Leaf)
+	}
 	if err := o.Replaced(ctx); err != nil {
 		return got, &ReplacedError{err}
 	}
 	return got, nil
+}
+
+// checkClock warns where a certificate that was just signed is not valid here: nobody on this
+// machine could use it.
+func (o Options) checkClock(leaf *x509.Certificate) {
+	now, off, which := o.Now(), time.Duration(0), ""
+	switch {
+	case now.Before(leaf.NotBefore):
+		off, which = leaf.NotBefore.Sub(now), "behind"
+	case !now.Before(leaf.NotAfter):
+		off, which = now.Sub(leaf.NotAfter), "ahead of"
+	default:
+		return
+	}
+	o.Logger.Warn(fmt.Sprintf("the certificate was signed now, and is not valid by the clock of this machine, which is %s that of the server by %s or more: set the one that is wrong", which, off.Round(time.Second)),
+		"from", leaf.NotBefore.UTC().Format(time.RFC3339), "until", leaf.NotAfter.UTC().Format(time.RFC3339), "here", now.UTC().Format(time.RFC3339))
 }
 
 // ReplacedError says that the files were replaced, and that what was to follow failed.
@@ -131,15 +153,22 @@ func renewAt(held Held) time.Time {
 
 // Watch renews the certificate of the directory at two thirds of each one's life, until ctx
 // ends; it returns nil then. It tries again while renewal fails, and returns an error once the
-// certificate has expired.
+// certificate has expired. While the clock of this machine is wrong it goes by the time that
+// passes.
 func Watch(ctx context.Context, o Options) error {
 	o = o.withDefaults()
+	var last time.Time // when it was renewed here
 	for {
 		held, err := Read(o.Dir)
 		if err != nil {
 			return err
 		}
-		at := renewAt(held)
+		at, leaf := renewAt(held), held.Pair.Leaf
+		if now := o.Now(); now.Before(leaf.NotBefore) || !now.Before(leaf.NotAfter) {
+			if at = now; !last.IsZero() {
+				at = last.Add(leaf.NotAfter.Sub(leaf.NotBefore) / 6) // it was dated back
+			}
+		}
 		o.Logger.Info("the certificate is valid", "until", held.Pair.Leaf.NotAfter.UTC().Format(time.RFC3339), "renewed", at.UTC().Format(time.RFC3339))
 		if retry.Sleep(ctx, at.Sub(o.Now())) != nil {
 			return nil
@@ -147,6 +176,7 @@ func Watch(ctx context.Context, o Options) error {
 		if err := o.renew(ctx, held); err != nil || ctx.Err() != nil {
 			return err
 		}
+		last = o.Now()
 	}
 }
 

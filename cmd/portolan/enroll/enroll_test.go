@@ -1,6 +1,7 @@
 package enroll_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -10,6 +11,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -132,6 +134,40 @@ func TestFilesOfOthersAreLeftAlone(t *testing.T) {
 // TestWatchRenews until nobody does it any more: then it tries until the certificate has
 // expired.
 func TestWatchRenews(t *testing.T) { synctest.Test(t, testWatchRenews) }
+
+// TestAWrongClockIsTold: what was signed a moment ago is not valid here. It is said, and renewed
+// as time passes, not again and again.
+func TestAWrongClockIsTold(t *testing.T) {
+	for off, want := range map[time.Duration]string{
+		48 * time.Hour:  "is ahead of that of the server by 24h0m0s or more: set the one that is wrong",
+		-48 * time.Hour: "is behind that of the server by 24h0m0s or more: set the one that is wrong",
+	} {
+		t.Run(off.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				i := newIssuer(t, 24*time.Hour)
+				var log bytes.Buffer
+				o := enroll.Options{
+					Dir: t.TempDir(), Ask: i.ask, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+					Now: func() time.Time { return time.Now().Add(off) },
+				}
+				if _, err := enroll.Request(t.Context(), o); err != nil {
+					t.Fatal(err)
+				}
+				if !strings.Contains(log.String(), want) {
+					t.Errorf("it does not say %q:\n%s", want, log.String())
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 23*time.Hour)
+				defer cancel()
+				if err := enroll.Watch(ctx, o); err != nil {
+					t.Error(err)
+				}
+				if n := len(i.asked); n < 3 || n > 5 { // first, at once, and each 8 hours
+					t.Errorf("it asks %d times in a day", n)
+				}
+			})
+		})
+	}
+}
 
 func testWatchRenews(t *testing.T) {
 	i := newIssuer(t, 24*time.Hour)

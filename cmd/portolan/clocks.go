@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// noticedSkew is how far two clocks are apart before somebody is told. The server states whole
+// seconds, and the answer takes some time.
+const noticedSkew = 5 * time.Second
+
+// compareClocks adds to an error that the clock of the server, and that of this machine, are
+// apart, if they are: then what is expired or not yet valid here is not so there. files are those
+// by which the server is known; no certificate of this machine is shown.
+func (e *environment) compareClocks(ctx context.Context, files clientFiles, err error) error {
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	there, here, ok := e.clocks(ctx, files)
+	if skew := there.Sub(here).Round(time.Second); ok && skew.Abs() >= noticedSkew {
+		side := "ahead of"
+		if skew < 0 {
+			side = "behind"
+		}
+		return fmt.Errorf("%w: the clock of the server is %s %s that of this machine (there it is %s, and here %s): set the one that is wrong",
+			err, skew.Abs(), side, there.UTC().Format(time.RFC3339), here.UTC().Format(time.RFC3339))
+	}
+	return err
+}
+
+// clockPatience is how long a comparison of clocks may take.
+const clockPatience = 5 * time.Second
+
+// clocks are the time of the server, and that of this machine then; false where the server does
+// not say.
+func (e *environment) clocks(ctx context.Context, files clientFiles) (there, here time.Time, ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, clockPatience)
+	defer cancel()
+	files.cert, files.key = "", ""
+	by, err := files.client(e.server)
+	if err != nil {
+		return there, here, false
+	}
+	if by == nil {
+		by = &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}
+	}
+	defer by.CloseIdleConnections()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(e.server, "/")+"/healthz", nil)
+	if err != nil {
+		return there, here, false
+	}
+	response, err := by.Do(r)
+	if err != nil {
+		return there, here, false
+	}
+	here = e.now()
+	_ = response.Body.Close()
+	there, err = http.ParseTime(response.Header.Get("Date"))
+	return there, here, err == nil
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/enroll"
+	"github.com/portolan-mesh/portolan/discovery/identity/secure/securetest"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// doAt runs a command line on a machine whose clock is off.
+func doAt(t *testing.T, off time.Duration, args ...string) outcome {
+	t.Helper()
+	var out, stderr bytes.Buffer
+	root := newRootCommand(&environment{stdin: strings.NewReader(""), stdout: &out, stderr: &stderr, now: func() time.Time { return time.Now().Add(off) }, schemas: schema.Pilot()})
+	root.SetArgs(args)
+	err := root.ExecuteContext(t.Context())
+	if err != nil {
+		stderr.WriteString(err.Error())
+	}
+	return outcome{exitCode(err), out.String(), stderr.String()}
+}
+
+// TestAClockThatIsOffIsTold: of two machines whose clocks are ten minutes apart the one is told
+// which is ahead, and a certificate that is out of its time is another thing.
+func TestAClockThatIsOffIsTold(t *testing.T) {
+	t.Parallel()
+	signer := securetest.New(t, "an authority")
+	own := signer.Write(t, t.TempDir(), signer.Issue(t, securetest.Leaf{}))
+	server, log, _ := serveIn(t, t.TempDir(), "--secure-xds-address", "127.0.0.1:0", "--client-ca", own.CA)
+	https := strings.Replace(server, "http:", "https:", 1)
+	root := do(t, "", "ca", "root", "--server", server)
+	roots := write(t, map[string]string{"roots.pem": root.out}) + "/roots.pem"
+	now := time.Now()
+	for name, c := range map[string]struct {
+		off         time.Duration // of the machine
+		from, until time.Time
+		says        []string
+		not         string
+	}{
+		"the server is ahead": {
+			off: -10 * time.Minute, from: now.Add(-time.Hour), until: now.Add(-5 * time.Minute),
+			says: []string{"the clock of the server is ", "ahead of that of this machine", "set the one that is wrong"}, not: "the certificate expired at",
+		},
+		"the server is behind": {
+			off: 10 * time.Minute, from: now.Add(5 * time.Minute), until: now.Add(time.Hour),
+			says: []string{"the clock of the server is ", "behind that of this machine", "set the one that is wrong"}, not: "the certificate expired at",
+		},
+		"it has expired": {
+			from: now.Add(-time.Hour), until: now.Add(-5 * time.Minute),
+			says: []string{"the certificate expired at", "get another with a token"}, not: "the clock of the server",
+		},
+	} {
+		dir := t.TempDir()
+		pair := signer.Issue(t, securetest.Leaf{Identity: "spiffe://cluster.local/ns/shop/sa/web", From: c.from, Until: c.until})
+		hold(t, dir, map[string][]byte{enroll.ChainFile: pair.Cert, enroll.KeyFile: pair.Key, enroll.RootsFile: []byte(root.out)})
+		o := doAt(t, c.off, "certificate", "renew", "--out", dir, "--server", https)
+		for _, words := range c.says {
+			if o.code == exitOK || !strings.Contains(o.err, words) {
+				t.Errorf("%s: want %q: %+v", name, words, o)
+			}
+		}
+		if strings.Contains(o.err, c.not) {
+			t.Errorf("%s: %q is not so: %+v", name, c.not, o)
+		}
+	}
+	for _, words := range []string{"expired at", "is not valid before", "a clock is off by "} {
+		if !strings.Contains(log.String(), words) {
+			t.Errorf("the server does not log %q:\n%s", words, log)
+		}
+	}
+
+	// A machine whose clock is wrong gets its certificates all the same, and is told.
+	token := write(t, map[string]string{"token": do(t, "", "token", "create", "-n", "shop", "--service-account", "web", "--server", server).out}) + "/token"
+	dir := filepath.Join(t.TempDir(), "web")
+	for _, args := range [][]string{{"request", "--token-file", token, "--ca", roots}, {"renew"}} {
+		o := doAt(t, 10*time.Minute, append([]string{"certificate", args[0], "--ttl", "5m", "--out", dir, "--server", https}, args[1:]...)...)
+		if o.code != exitOK || !strings.Contains(o.err, "is not valid by the clock of this machine, which is ahead of that of the server by 5m") {
+			t.Errorf("%s ten minutes ahead: %+v", args[0], o)
+		}
+	}
+	// A difference of a minute is nothing: certificates are dated back.
+	if o := doAt(t, -time.Minute, "certificate", "renew", "--out", dir, "--server", https); o.code != exitOK || o.err != "" {
+		t.Errorf("a minute behind: %+v", o)
+	}
+}
+
+// hold makes a directory as package enroll does.
+func hold(t *testing.T, dir string, files map[string][]byte) {
+	t.Helper()
+	const version = "..certificate-0"
+	err := os.Mkdir(filepath.Join(dir, version), 0o700)
+	if err == nil {
+		err = os.Symlink(version, filepath.Join(dir, "..data"))
+	}
+	for name, content := range files {
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, version, name), content, 0o600)
+		}
+		if err == nil {
+			err = os.Symlink(filepath.Join("..data", name), filepath.Join(dir, name))
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
