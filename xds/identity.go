@@ -70,6 +70,19 @@ func (c *Connection) outrank(ctx context.Context, proxy *discovery.Proxy) error 
 	return nil
 }
 
+// stillMay returns why a control plane is given nothing more: its right to the objects of the
+// mesh has ended.
+func (c *Connection) stillMay(ctx context.Context) error {
+	if c.proxy.Type != discovery.ConfigClient || c.peer.Identity == (identity.Identity{}) {
+		return nil
+	}
+	err := c.server.mayExport(ctx, c.peer.Identity)
+	if err != nil {
+		c.logger.Info("closing the stream of a control plane that may not read the objects of the mesh any more", "proxy", c.note.Node(), "identity", c.peer.Identity.String(), "reason", err)
+	}
+	return err
+}
+
 // mayExport returns why an identity may not take the objects of the mesh.
 func (s *DiscoveryServer) mayExport(ctx context.Context, who identity.Identity) error {
 	if s.options.MayExport == nil {

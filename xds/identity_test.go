@@ -88,6 +88,37 @@ func TestIdentitiesOutrankNodes(t *testing.T) {
 	}
 }
 
+// TestARightThatEnds: a control plane that may not read the objects of the mesh any more is
+// given nothing that changes from then on.
+func TestARightThatEnds(t *testing.T) {
+	t.Parallel()
+	variants(t, func(t *testing.T, v protocol.Variant) {
+		var ended atomic.Bool
+		s := xdstest.NewServer(t, catalogue.Types(), proving(shopWeb, time.Time{}), func(o *xds.Options) {
+			o.MayExport = func(context.Context, identity.Identity) error {
+				if ended.Load() {
+					return errors.New("no more")
+				}
+				return nil
+			}
+		})
+		node := xdstest.NewNode("sidecar", "10.0.0.1", "web", "shop", nil)
+		node.Metadata.Fields["GENERATOR"] = structpb.NewStringValue("api")
+		client := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: node, Variant: v})
+		const entries = "networking.istio.io/v1/ServiceEntry"
+		client.Subscribe(entries)
+		client.AwaitAnswer(entries, 0)
+		ended.Store(true)
+		s.Apply(service("reviews", 9080, "10.1.0.1"))
+		if err := client.AwaitEnd(); status.Code(err) != codes.PermissionDenied || !strings.Contains(status.Convert(err).Message(), "no more") {
+			t.Errorf("the stream ended with %v", err)
+		}
+		if n := len(client.Answers(entries)); n != 1 {
+			t.Errorf("%d answers", n)
+		}
+	})
+}
+
 // TestRefusalsAreBounded, and one that is served afterwards is forgotten.
 func TestRefusalsAreBounded(t *testing.T) {
 	t.Parallel()

@@ -14,6 +14,9 @@ func (c *Connection) push(ctx context.Context) error {
 	if c.proxy == nil {
 		return nil // the first request advances it
 	}
+	if err := c.stillMay(ctx); err != nil {
+		return err
+	}
 	if err := c.advance(ctx); err != nil {
 		return err
 	}

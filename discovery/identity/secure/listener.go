@@ -23,6 +23,8 @@ const (
 	// farewell is how long a client that does not speak TLS may take to read why it is
 	// turned away.
 	farewell = time.Second
+	// farewellBytes bounds what is read of such a client.
+	farewellBytes = 64 << 10
 )
 
 // Options say how a Listener serves. Certificate is required.
@@ -41,9 +43,8 @@ type Options struct {
 	// Plain says whether a client may speak without TLS; nil allows none. Such a connection
 	// comes out of Accept as it is, when it has sent its first byte.
 	Plain func(net.Conn) bool
-	// Farewell returns the answer to a client that speaks without TLS and may not. began is
-	// what the client has sent. Nil answers nothing.
-	Farewell func(began []byte) []byte
+	// Farewell answers a client that speaks without TLS and may not; nil answers nothing.
+	Farewell Farewell
 	// OnRefusal is told of each client that was turned away for its certificate, and whose
 	// that says it is; nil tells nobody. It must not block.
 	OnRefusal func(client net.Addr, holder string, err error)
@@ -224,18 +225,18 @@ var errSilent = errors.New("the client did not complete the handshake within " +
 // bidFarewell tells a client without TLS what this port serves. It reads a little of what the
 // client sends: a connection that is closed with bytes unread is reset, and the words are lost.
 func (l *Listener) bidFarewell(c net.Conn, first []byte) {
-	if l.o.Farewell == nil || c.SetDeadline(time.Now().Add(farewell)) != nil {
+	begun := time.Now()
+	if l.o.Farewell == nil || c.SetReadDeadline(begun.Add(farewell/2)) != nil || c.SetWriteDeadline(begun.Add(farewell)) != nil {
 		return
 	}
 	began := make([]byte, 4<<10)
 	n, _ := c.Read(began) // there may be nothing more
-	if _, err := c.Write(l.o.Farewell(append(first, began[:n]...))); err != nil {
-		return
-	}
+	l.o.Farewell(c, append(first, began[:n]...))
 	if half, ok := c.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite()
 	}
-	_, _ = io.CopyN(io.Discard, c, 64<<10)
+	_ = c.SetReadDeadline(begun.Add(farewell))
+	_, _ = io.CopyN(io.Discard, c, farewellBytes)
 }
 
 // begunConn is a connection of which the first bytes were read.

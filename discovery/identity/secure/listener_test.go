@@ -16,6 +16,11 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/portolan-mesh/portolan/discovery/identity/secure"
 	"github.com/portolan-mesh/portolan/discovery/identity/secure/securetest"
@@ -271,9 +276,19 @@ func TestPlainClients(t *testing.T) {
 	}
 	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
 	if answer, err := io.ReadAll(c); err != nil || !strings.HasSuffix(string(answer), "use https") {
-		t.Errorf("HTTP/2: %q %v", answer, err)
+		t.Errorf("HTTP/2 without a call: %q %v", answer, err)
 	}
 	p.awaitLog(t, "speaks without TLS")
+
+	conn, err := grpc.NewClient(p.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	err = conn.Invoke(t.Context(), "/any.Service/Method", &emptypb.Empty{}, &emptypb.Empty{})
+	if status.Code(err) != codes.Unauthenticated || status.Convert(err).Message() != "use https" {
+		t.Errorf("gRPC: %v", err)
+	}
 }
 
 // TestPlainWhereAllowed: one port serves those who may with and without TLS.

@@ -7,8 +7,11 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"strconv"
 
 	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc/codes"
 )
 
 // Plain wraps a listener without TLS: clients that speak TLS are logged, with the name of the
@@ -55,24 +58,60 @@ func (c *plainConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// HTTPFarewell is an Options.Farewell in HTTP/1.1: 400, with a body of a content type.
-func HTTPFarewell(contentType, body string) func([]byte) []byte {
-	return func([]byte) []byte {
-		return fmt.Appendf(nil, "HTTP/1.1 400 Bad Request\r\nContent-Type: %s\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s\n", contentType, len(body)+1, body)
+// A Farewell answers a client that speaks without TLS and may not. It reads from the client
+// and writes to it, for a second at most. began is what the client has
+// sent by then.
+type Farewell func(c io.ReadWriter, began []byte)
+
+// HTTPFarewell answers in HTTP/1.1: 400, with a body of a content type.
+func HTTPFarewell(contentType, body string) Farewell {
+	return func(c io.ReadWriter, _ []byte) {
+		_, _ = fmt.Fprintf(c, "HTTP/1.1 400 Bad Request\r\nContent-Type: %s\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s\n", contentType, len(body)+1, body)
 	}
 }
 
-// GRPCFarewell is an Options.Farewell in HTTP/2, which libraries of gRPC show: the connection
-// ends for INADEQUATE_SECURITY, with the words. Clients of HTTP/1 get HTTPFarewell.
-func GRPCFarewell(words string) func([]byte) []byte {
-	return func(began []byte) []byte {
+// GRPCFarewell answers in HTTP/2: the first call ends with Unauthenticated and the words, and
+// the connection for INADEQUATE_SECURITY. A connection that ends before a call would have
+// libraries of gRPC connect again at once, for ever. Clients of HTTP/1 get HTTPFarewell.
+func GRPCFarewell(words string) Farewell {
+	return func(c io.ReadWriter, began []byte) {
 		if !bytes.HasPrefix(began, []byte("PRI ")) {
-			return HTTPFarewell("text/plain; charset=utf-8", words)(began)
+			HTTPFarewell("text/plain; charset=utf-8", words)(c, began)
+			return
 		}
-		var out bytes.Buffer
-		frames := http2.NewFramer(&out, io.LimitReader(nil, 0))
-		_ = frames.WriteSettings() // a buffer takes everything
-		_ = frames.WriteGoAway(0, http2.ErrCodeInadequateSecurity, []byte(words))
-		return out.Bytes()
+		sent := io.MultiReader(bytes.NewReader(began), io.LimitReader(c, farewellBytes))
+		frames := http2.NewFramer(c, sent)
+		if _, err := io.CopyN(io.Discard, sent, int64(len(http2.ClientPreface))); err != nil || frames.WriteSettings() != nil {
+			return
+		}
+		call := firstCall(frames)
+		if call != 0 {
+			var block bytes.Buffer
+			fields := hpack.NewEncoder(&block)
+			for _, f := range []hpack.HeaderField{
+				{Name: ":status", Value: "200"}, {Name: "content-type", Value: "application/grpc"},
+				{Name: "grpc-status", Value: strconv.Itoa(int(codes.Unauthenticated))}, {Name: "grpc-message", Value: words},
+			} {
+				_ = fields.WriteField(f) // a buffer takes everything
+			}
+			if frames.WriteHeaders(http2.HeadersFrameParam{StreamID: call, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: true}) != nil {
+				return
+			}
+		}
+		_ = frames.WriteGoAway(call, http2.ErrCodeInadequateSecurity, []byte(words))
+	}
+}
+
+// firstCall reads frames until one begins a stream, and returns its number; 0 if none does.
+func firstCall(frames *http2.Framer) uint32 {
+	for {
+		switch f, err := frames.ReadFrame(); f := f.(type) {
+		case *http2.HeadersFrame:
+			return f.StreamID
+		default:
+			if err != nil {
+				return 0
+			}
+		}
 	}
 }
