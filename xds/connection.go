@@ -48,6 +48,7 @@ type Connection struct {
 	peer   Peer     // who the client has proved to be
 
 	wakes          chan struct{}                 // holds a token while run has something to do; see wake
+	exports        atomic.Bool                   // the client takes the objects of the mesh, by the right of its peer
 	dirty          atomic.Bool                   // a push is due; see mark
 	waitsForClient atomic.Bool                   // the connection has no proxy yet, or its client has yet to take a response
 	identified     atomic.Bool                   // the proxy is known, so publish marks the connection
@@ -98,6 +99,7 @@ func (s *DiscoveryServer) serve(variant protocol.Variant, typeURL only, g grpc.S
 	if p, ok := peer.FromContext(ctx); ok {
 		c.remote = p.Addr
 	}
+	checks := s.checks.Load()
 	who, leave, err := s.meet(ctx)
 	if err != nil {
 		s.refuse(c.remote, who, "", err)
@@ -112,6 +114,9 @@ func (s *DiscoveryServer) serve(variant protocol.Variant, typeURL only, g grpc.S
 	defer s.remove(c)
 	defer leave()
 	defer c.expire()()
+	if s.checks.Load() != checks { // by one that may not have seen this stream
+		c.checkPeer(ctx)
+	}
 	select {
 	case err = <-ended:
 	case <-ctx.Done():

@@ -19,6 +19,9 @@ type Peer struct {
 	// and the connection under it: a client that has renewed its certificate connects with
 	// the new one.
 	Until time.Time
+	// Still returns why the proof is none any more, as a status of gRPC, nil while it is one;
+	// Unavailable where that is not known. Without it the proof holds until Until.
+	Still func(context.Context) error
 }
 
 // errExpired ends a stream whose proof has ended.
@@ -31,7 +34,7 @@ func (s *DiscoveryServer) meet(ctx context.Context) (peer Peer, leave func(), er
 		return Peer{}, func() {}, nil
 	}
 	if peer, err = s.options.Peer(ctx); err != nil {
-		return Peer{}, nil, err
+		return peer, nil, err
 	}
 	who := peer.Identity
 	if who == (identity.Identity{}) {
@@ -55,6 +58,7 @@ func (c *Connection) outrank(ctx context.Context, proxy *discovery.Proxy) error 
 		return nil
 	}
 	if proxy.Type == discovery.ConfigClient {
+		c.exports.Store(true) // before it is asked: see CheckPeers
 		if err := c.server.mayExport(ctx, who); err != nil {
 			return err
 		}
@@ -93,6 +97,37 @@ func (s *DiscoveryServer) mayExport(ctx context.Context, who identity.Identity) 
 	}
 	return nil
 }
+
+// CheckPeers ends the streams whose clients have lost what they came in by: their identities
+// were revoked, or they may not take the objects of the mesh any more. Call it when such a
+// thing has changed; streams that begin meanwhile are looked at, too.
+func (s *DiscoveryServer) CheckPeers(ctx context.Context) {
+	s.checks.Add(1) // before the streams are listed: see serve
+	for _, c := range s.all() {
+		c.checkPeer(ctx)
+	}
+}
+
+// checkPeer ends the stream if its client has lost what it came in by.
+func (c *Connection) checkPeer(ctx context.Context) {
+	var err error
+	if c.peer.Still != nil {
+		err = c.peer.Still(ctx)
+	}
+	if err == nil && c.exports.Load() {
+		err = c.server.mayExport(ctx, c.peer.Identity)
+	}
+	if err == nil || status.Code(err) == codes.Unavailable || ctx.Err() != nil {
+		return
+	}
+	c.server.refuse(c.remote, c.peer, c.note.Node(), err)
+	c.cancel(err)
+	time.AfterFunc(farewell, func() { c.server.hangUp(c, err) })
+}
+
+// farewell is how long a connection stays open whose client is told why its stream ends. It is
+// closed then: a client that has got another certificate shows it with the next connection.
+const farewell = time.Second
 
 // expire ends the stream when the proof of its client ends. The returned function stops that.
 func (c *Connection) expire() (stop func()) {

@@ -235,3 +235,88 @@ func TestNamesOfAnIdentity(t *testing.T) {
 		t.Errorf("it ended with %v", refused)
 	}
 }
+
+// TestProofsThatAreTakenBack end the streams of their clients, with the reason, and no others;
+// where it is not known whether they stand, nobody's.
+func TestProofsThatAreTakenBack(t *testing.T) {
+	t.Parallel()
+	variants(t, func(t *testing.T, v protocol.Variant) {
+		var fault atomic.Pointer[error]
+		var web atomic.Bool
+		var told atomic.Int64
+		web.Store(true)
+		s := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) {
+			o.OnRefusal = func(r xds.Refusal) {
+				if r.Identity == shopWeb.String() {
+					told.Add(1)
+				}
+			}
+			o.Peer = func(context.Context) (xds.Peer, error) {
+				if !web.Load() {
+					return xds.Peer{Identity: identity.Identity{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "db"}}, nil
+				}
+				return xds.Peer{Identity: shopWeb, Still: func(context.Context) error {
+					if err := fault.Load(); err != nil {
+						return *err
+					}
+					return nil
+				}}, nil
+			}
+		})
+		open := func() *xdstest.Client {
+			c := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: node("10.0.0.1"), Variant: v})
+			c.Subscribe(xdstest.ClusterType)
+			c.AwaitAnswer(xdstest.ClusterType, 0)
+			return c
+		}
+		of := open()
+		web.Store(false)
+		other := open()
+		for _, err := range []error{nil, status.Error(codes.Unavailable, "not read"), status.Error(codes.PermissionDenied, "it is revoked")} {
+			if err != nil {
+				fault.Store(&err)
+			}
+			s.XDS.CheckPeers(t.Context())
+			if status.Code(err) != codes.PermissionDenied && s.XDS.Connections() != 2 {
+				t.Errorf("%v has ended streams", err)
+			}
+		}
+		if err := of.AwaitEnd(); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "it is revoked") {
+			t.Errorf("it ended with %v", err)
+		}
+		xdstest.Eventually(t, "the other goes on alone", func() bool { return s.XDS.Connections() == 1 })
+		select {
+		case <-other.Done():
+			t.Error("another stream has ended")
+		default:
+		}
+		if told.Load() != 1 {
+			t.Errorf("told of %d refusals", told.Load())
+		}
+	})
+}
+
+// TestARightThatIsTakenBack ends the streams of control planes.
+func TestARightThatIsTakenBack(t *testing.T) {
+	t.Parallel()
+	var gone atomic.Bool
+	s := xdstest.NewServer(t, catalogue.Types(), proving(shopWeb, time.Time{}), func(o *xds.Options) {
+		o.MayExport = func(context.Context, identity.Identity) error {
+			if gone.Load() {
+				return errors.New("no role")
+			}
+			return nil
+		}
+	})
+	peer := xdstest.NewNode("sidecar", "10.0.0.1", "web", "shop", nil)
+	peer.Metadata.Fields["GENERATOR"] = structpb.NewStringValue("api")
+	c := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: peer, Variant: protocol.StateOfTheWorld})
+	c.Subscribe(xdstest.ClusterType)
+	c.AwaitAnswer(xdstest.ClusterType, 0)
+	s.XDS.CheckPeers(t.Context())
+	gone.Store(true)
+	s.XDS.CheckPeers(t.Context())
+	if err := c.AwaitEnd(); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "no role") {
+		t.Errorf("it ended with %v", err)
+	}
+}

@@ -137,6 +137,7 @@ type DiscoveryServer struct {
 	queue       *pushQueue
 	generations *generations
 
+	checks    atomic.Int64 // how often CheckPeers was called
 	changes   progress.Changes
 	admission *admission
 	budget    *budget

@@ -38,6 +38,9 @@ type Options struct {
 	// Bearers tell by a bearer token that is none of a User who its bearer is. Each is asked
 	// until one knows.
 	Bearers []Bearer
+	// Revoked returns why the certificate of a workload is good no more, nil if it is; nil
+	// takes all that TLS has verified.
+	Revoked func(identity.Identity, *x509.Certificate) error
 	// StoreFault says why the store cannot be read, nil where it can; nil if nobody knows.
 	StoreFault func() error
 	// Now is the time; nil for that of the system.
@@ -86,10 +89,15 @@ func (k *Keeper) current() *policy {
 	return k.policy
 }
 
-// touched says whether users, roles or bindings differ between two snapshots.
+// touched says whether users, roles or bindings differ between two snapshots, or what takes
+// credentials away.
 func touched(from, to *cache.Snapshot) bool {
 	for change := range pmap.Diff(from.Configs(), to.Configs()) {
-		if change.Old != nil && concerned(change.Old.GroupVersionKind) || change.New != nil && concerned(change.New.GroupVersionKind) {
+		object := change.New
+		if object == nil {
+			object = change.Old
+		}
+		if kind := object.GroupVersionKind; concerned(kind) || kind == schema.TokenIssuer || kind == schema.RevokedIdentity {
 			return true
 		}
 	}
@@ -184,6 +192,11 @@ func (k *Keeper) byCertificate(c *x509.Certificate) (rest.Identity, error) {
 		workload, err := identity.OfCertificate(c)
 		if err != nil {
 			return rest.Identity{}, fmt.Errorf("the client certificate is not of a workload: %w", err)
+		}
+		if k.o.Revoked != nil {
+			if err := k.o.Revoked(workload, c); err != nil {
+				return rest.Identity{}, err
+			}
 		}
 		return k.Workload(workload, c.NotAfter)
 	}

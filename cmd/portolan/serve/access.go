@@ -2,6 +2,8 @@ package serve
 
 import (
 	"context"
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"time"
 
@@ -9,7 +11,9 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/discovery/access"
 	"github.com/portolan-mesh/portolan/discovery/identity"
+	"github.com/portolan-mesh/portolan/discovery/identity/authority"
 	"github.com/portolan-mesh/portolan/discovery/identity/oidc"
+	"github.com/portolan-mesh/portolan/storage"
 	rights "github.com/portolan-mesh/portolan/storage/access"
 )
 
@@ -19,8 +23,8 @@ func (s *server) newKeeper() *access.Keeper {
 	return access.NewKeeper(access.Options{
 		Snapshot: func() *cache.Snapshot { return s.mirror.Snapshot() },
 		Schemas:  s.configs.Schemas(), Root: s.o.Mesh.GetRootNamespace(), AnonymousLoopback: s.o.AnonymousLoopback,
-		StoreFault: s.store.healthy,
-		Bearers:    []access.Bearer{issuedUsers{s.issuers}},
+		StoreFault: s.store.healthy, Revoked: s.security.revoked,
+		Bearers: []access.Bearer{issuedUsers{s.issuers}},
 	})
 }
 
@@ -34,6 +38,33 @@ func (u issuedUsers) Bear(ctx context.Context, token string) (rest.Identity, err
 		return rest.Identity{}, err
 	}
 	return rest.Identity{User: user.Name, Groups: user.Groups, Until: user.Until}, nil
+}
+
+// revoked returns why the certificate of a workload does not prove its identity any more.
+func (s *security) revoked(who identity.Identity, certificate *x509.Certificate) error {
+	switch err := s.authority.Revoked(who, authority.IssuedAt(certificate)); {
+	case err == nil || errors.Is(err, authority.ErrRevoked):
+		return err
+	default:
+		return rest.Unavailable(err.Error())
+	}
+}
+
+// endRevoked ends the streams of clients that have lost what they came in by, whenever that
+// may be, until ctx ends.
+func (s *server) endRevoked(ctx context.Context) error {
+	var rights any
+	at, err := s.mirror.Await(ctx, 0)
+	for err == nil {
+		if now := s.keeper.Rights(); now != rights {
+			rights = now
+			s.xds.CheckPeers(ctx)
+		}
+		if at, err = s.mirror.Next(ctx, at); errors.Is(err, storage.ErrCompacted) {
+			at, err = s.mirror.Snapshot(), nil // the store was read anew
+		}
+	}
+	return nil // ctx has ended
 }
 
 // mayExport returns why a workload may not take the objects of the mesh: it needs the right to

@@ -249,6 +249,7 @@ func (s *server) run(asked context.Context, api, private net.Listener) error {
 	group.Go(func() error { return s.jobs.run(ctx) })
 	group.Go(func() error { return s.keys.Run(ctx) })
 	group.Go(func() error { return s.reporter.Run(ctx) })
+	group.Go(func() error { return s.endRevoked(ctx) })
 	group.Go(func() error { return s.certificates.authority.Run(ctx) })
 	group.Go(func() error {
 		return journal.New(s.configs, s.logger, s.certificates.issuer.Issued(), s.refused).Run(ctx)

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
@@ -240,13 +241,20 @@ func (s *security) peerOf(ctx context.Context) (xds.Peer, error) {
 	if err != nil {
 		return xds.Peer{}, status.Errorf(codes.PermissionDenied, "the certificate of %q is of no workload: %v", certificate.Subject, err)
 	}
-	switch err := s.authority.Revoked(who, authority.IssuedAt(certificate)); {
+	still := func(context.Context) error { return s.standing(who, authority.IssuedAt(certificate)) }
+	return xds.Peer{Identity: who, Until: certificate.NotAfter, Still: still}, still(ctx)
+}
+
+// standing returns why an identity that was proved at a time, the zero one for now, is not
+// served: it is revoked.
+func (s *security) standing(who identity.Identity, proved time.Time) error {
+	switch err := s.authority.Revoked(who, proved); {
 	case errors.Is(err, authority.ErrRevoked):
-		return xds.Peer{}, status.Error(codes.PermissionDenied, err.Error())
+		return status.Error(codes.PermissionDenied, err.Error())
 	case err != nil:
-		return xds.Peer{}, status.Error(codes.Unavailable, err.Error())
+		return status.Error(codes.Unavailable, err.Error())
 	}
-	return xds.Peer{Identity: who, Until: certificate.NotAfter}, nil
+	return nil
 }
 
 // bearer begins the value of the header that has a token.
@@ -262,16 +270,33 @@ func (s *security) prove(ctx context.Context, from net.Addr) (xds.Peer, error) {
 	if tcp, ok := from.(*net.TCPAddr); ok {
 		address = tcp.AddrPort().Addr().Unmap()
 	}
-	who, until, err := s.bearers.prove(ctx, given[0][len(bearer):], address)
-	switch {
-	case err == nil:
-		return xds.Peer{Identity: who, Until: until}, nil
-	case errors.Is(err, identity.ErrThrottled):
-		return xds.Peer{}, status.Error(codes.ResourceExhausted, err.Error())
-	case errors.Is(err, identity.ErrUnavailable):
-		return xds.Peer{}, status.Error(codes.Unavailable, err.Error())
+	token := given[0][len(bearer):]
+	who, until, err := s.bearers.prove(ctx, token, address)
+	if err != nil {
+		return xds.Peer{}, unproved(err)
 	}
-	return xds.Peer{}, status.Error(codes.Unauthenticated, err.Error())
+	still := func(ctx context.Context) error {
+		now, _, err := s.bearers.issuers.Workload(ctx, token)
+		switch {
+		case err != nil:
+			return unproved(err)
+		case now != who:
+			return status.Errorf(codes.Unauthenticated, "the rules of its issuer say by now that the bearer of the token is %s, and not %s: connect anew", now, who)
+		}
+		return s.standing(who, time.Time{})
+	}
+	return xds.Peer{Identity: who, Until: until, Still: still}, s.standing(who, time.Time{})
+}
+
+// unproved is the status of a client whose token proves nothing.
+func unproved(err error) error {
+	switch {
+	case errors.Is(err, identity.ErrThrottled):
+		return status.Error(codes.ResourceExhausted, err.Error())
+	case errors.Is(err, identity.ErrUnavailable):
+		return status.Error(codes.Unavailable, err.Error())
+	}
+	return status.Error(codes.Unauthenticated, err.Error())
 }
 
 // run follows the files until ctx ends.
