@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/gob"
 	"errors"
 	"fmt"
@@ -23,7 +24,7 @@ func (m *run) besideFloor(ctx context.Context, dir string) (err error) {
 	if !m.cell.floor || m.floor.Responses == nil {
 		return nil
 	}
-	f, err := startFloor(ctx, dir, m.floor)
+	f, err := startFloor(ctx, dir, m.floor, m.mutual)
 	if err != nil {
 		return err
 	}
@@ -62,7 +63,7 @@ type floorServer struct {
 
 var listening = regexp.MustCompile(`^listening on (\S+)`)
 
-func startFloor(ctx context.Context, dir string, r floor.Recording) (*floorServer, error) {
+func startFloor(ctx context.Context, dir string, r floor.Recording, over *mutual) (*floorServer, error) {
 	file := filepath.Join(dir, "recording")
 	if err := writeRecording(file, r); err != nil {
 		return nil, err
@@ -71,7 +72,11 @@ func startFloor(ctx context.Context, dir string, r floor.Recording) (*floorServe
 	if err != nil {
 		return nil, err
 	}
-	c := exec.Command(own, floorArg, file)
+	certificates := "" // none
+	if over != nil {
+		certificates = over.dir
+	}
+	c := exec.Command(own, floorArg, file, certificates)
 	in, err := c.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -108,11 +113,17 @@ func readRecording(file string) (r floor.Recording, err error) {
 }
 
 // beFloor is the process of a server that only sends: each line that it reads is
-// a change to send.
-func beFloor(ctx context.Context, file string) error {
+// a change to send. It speaks mutual TLS where certificates is a directory.
+func beFloor(ctx context.Context, file, certificates string) error {
 	r, err := readRecording(file)
 	if err != nil {
 		return err
+	}
+	var over *tls.Config
+	if certificates != "" {
+		if over, err = serverTLS(certificates); err != nil {
+			return err
+		}
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -124,7 +135,7 @@ func beFloor(ctx context.Context, file string) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	ended := make(chan error, 1)
-	running.Go(func() { ended <- s.Serve(ctx, l) })
+	running.Go(func() { ended <- s.Serve(ctx, l, over) })
 	fmt.Fprintf(os.Stderr, "listening on %s\n", l.Addr())
 	lines := make(chan string)
 	go func() { // it ends with its process

@@ -30,7 +30,9 @@ type cell struct {
 	// state what they have.
 	reconnect bool
 	// files has the same changes made by files of a directory, on a second server.
-	files   bool
+	files bool
+	// mutual has all proxies connect over mutual TLS, to the floor as well.
+	mutual  bool
 	targets func(*results) []target
 }
 
@@ -67,6 +69,8 @@ func grid() []cell {
 		{name: "1000:50/world", mesh: thousand, proxies: 50, variant: protocol.StateOfTheWorld, changes: everyChange},
 		{name: "1000:50/mesh-wide", mesh: refmesh.Mesh{Services: 1000, MeshWide: 50}, proxies: 50, variant: protocol.Delta, changes: imported},
 		{name: "1000:200", mesh: thousand, proxies: 200, variant: protocol.Delta, changes: everyChange, floor: true, targets: firstSync},
+		{name: "1000:50/mtls", mesh: thousand, proxies: 50, variant: protocol.Delta, mutual: true, changes: everyChange, targets: besidePlaintext("1000:50")},
+		{name: "1000:200/mtls", mesh: thousand, proxies: 200, variant: protocol.Delta, mutual: true, changes: everyChange, floor: true, targets: besidePlaintext("1000:200")},
 		{name: "1000:200/tls", mesh: refmesh.Mesh{Services: 1000, Originate: true}, proxies: 200, variant: protocol.Delta, changes: everyChange, targets: beside("1000:200", 1.3)},
 		{name: "1000:200/whole", mesh: thousand, proxies: 200, variant: protocol.Delta, whole: true, changes: []string{"routes"}, floor: true},
 		{name: "1000:200/spread", mesh: spread, proxies: 200, variant: protocol.Delta, spread: true, changes: everyChange, targets: beside("1000:200", 2)},
@@ -199,6 +203,28 @@ func beside(name string, times float64) func(*results) []target {
 			other, measured := r.of(name, figure.name)
 			if measured && figure.unit != count {
 				out = append(out, target{figure.name, times * other, fmt.Sprintf("%gx %s", times, name)})
+			}
+		}
+		return out
+	}
+}
+
+// besidePlaintext has a change over mutual TLS take little more than the same change in
+// another cell, in plaintext, and a first sync, where there is a floor, at most twice what
+// it takes to send it over TLS. With few proxies most of a first sync is to build what they
+// get. As for a thousand proxies, the median of the p99 of the repetitions is judged.
+func besidePlaintext(name string) func(*results) []target {
+	const times, ofFloor = 1.3, 2
+	return func(r *results) []target {
+		out := r.nothingElse()
+		if r.cell.floor {
+			out = append(out, r.ofFloor(syncTime, ofFloor))
+		}
+		for _, change := range r.cell.changes {
+			for _, figure := range []string{usual(change), changeCPU(change)} {
+				if plain, measured := r.of(name, figure); measured {
+					out = append(out, target{figure, times * plain, fmt.Sprintf("%gx %s", times, name)})
+				}
 			}
 		}
 		return out

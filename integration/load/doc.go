@@ -8,7 +8,8 @@
 // the first sync of all proxies, then single changes, from when a write is sent
 // to the API until the proxies have received it. Beside some cells runs a server that
 // only sends the same bytes (floor), and what Istio took for the same is known
-// (istio.go); targets are made of both (cell.go).
+// (istio.go); targets are made of both (cell.go). Some cells run over mutual TLS
+// (mutual.go), their floor too.
 //
 // With -address it simulates proxies of the mesh against any server of ADS, and
 // tells what they were sent; -change runs a command that changes something.

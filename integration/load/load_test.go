@@ -16,7 +16,7 @@ import (
 
 // TestMain lets this program be the server that only sends, as the tool's own is.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 3 && os.Args[1] == floorArg {
+	if len(os.Args) == 4 && os.Args[1] == floorArg {
 		main()
 		return
 	}
@@ -52,6 +52,24 @@ func TestACellIsMeasured(t *testing.T) {
 			t.Fatalf("%s: %v", v, err)
 		}
 		checkCell(t, r)
+	}
+}
+
+// TestACellIsMeasuredOverMutualTLS: the same over mutual TLS.
+func TestACellIsMeasuredOverMutualTLS(t *testing.T) {
+	o, mesh, dir := small(t)
+	o.changes = regexp.MustCompile("^(endpoint|routes)$")
+	r := &results{floors: map[string]float64{}, report: &report{}, cell: cell{
+		name: "20:4/mtls", mesh: mesh, proxies: 4, variant: protocol.Delta, mutual: true,
+		changes: []string{"endpoint", "routes"}, floor: true, targets: besidePlaintext("20:4"),
+	}}
+	if err := measureCell(t.Context(), o, dir, r); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range r.figures {
+		if floor, measured := r.floors[f.name]; strings.HasSuffix(f.name, ": bytes per proxy") && (!measured || math.Abs(f.value-floor) > 4) { // of nonces
+			t.Errorf("%s is %v, and of the server that only sends %v", f.name, f.value, floor)
+		}
 	}
 }
 

@@ -37,8 +37,8 @@ type options struct {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if len(os.Args) == 3 && os.Args[1] == floorArg {
-		exit(beFloor(ctx, os.Args[2]))
+	if len(os.Args) == 4 && os.Args[1] == floorArg {
+		exit(beFloor(ctx, os.Args[2], os.Args[3]))
 		return
 	}
 	o := parse()

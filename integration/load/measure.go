@@ -3,8 +3,10 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -30,6 +32,7 @@ type run struct {
 	options
 	*results
 	server *server
+	mutual *mutual // nil in plaintext
 	fleet  *fleet.Fleet
 	record *recorder // of what the first proxy is sent
 	floor  floor.Recording
@@ -38,11 +41,15 @@ type run struct {
 
 // measureCell runs a server on a directory and measures.
 func measureCell(ctx context.Context, o options, dir string, r *results) (err error) {
-	s, err := startServer(ctx, o.binary, dir, r.cell.flags()...)
-	if err != nil {
+	m := &run{options: o, results: r, record: &recorder{}, marks: map[string]refmesh.Change{}}
+	if r.cell.mutual {
+		if m.mutual, err = newMutual(filepath.Join(dir, "mutual")); err != nil {
+			return err
+		}
+	}
+	if m.server, err = startServer(ctx, o.binary, dir, m.flags()...); err != nil {
 		return err
 	}
-	m := &run{options: o, results: r, server: s, record: &recorder{}, marks: map[string]refmesh.Change{}}
 	m.floor = floor.Recording{Variant: r.cell.variant, Changes: map[string][][]byte{}}
 	defer func() { err = errors.Join(err, m.server.stop()) }()
 	if err := wait(ctx, settle); err != nil {
@@ -57,6 +64,22 @@ func measureCell(ctx context.Context, o options, dir string, r *results) (err er
 		return m.files(ctx, dir)
 	}
 	return errors.Join(m.changes(ctx), m.besideFloor(ctx, dir))
+}
+
+// flags are those of the server.
+func (m *run) flags() []string {
+	if m.mutual == nil {
+		return m.cell.flags()
+	}
+	return append(m.cell.flags(), m.mutual.flags()...)
+}
+
+// over is how proxies connect, the first of them being that of the cell of this number.
+func (m *run) over(first, proxies int) (func(int) *tls.Config, error) {
+	if m.mutual == nil {
+		return nil, nil
+	}
+	return m.mutual.proxies(proxies, m.node(m.cell, first))
 }
 
 func wait(ctx context.Context, d time.Duration) error {
@@ -125,17 +148,20 @@ type adding func(name string, u unit, v float64)
 func (m *run) firstSync(ctx context.Context, p meter.Process, address string, record func(string, []byte), add adding) (*fleet.Fleet, func(), error) {
 	limit, cancel := context.WithTimeout(ctx, m.timeout)
 	defer cancel()
-	before, err := usage(p)
-	if err != nil {
+	over, err := m.over(0, m.cell.proxies)
+	before, err2 := usage(p)
+	own, err3 := self.CPU()
+	if err := errors.Join(err, err2, err3); err != nil {
 		return nil, nil, err
 	}
 	began := time.Now()
 	f, stop := follow(ctx, fleet.Options{
-		Address: address, Proxies: m.cell.proxies, Variant: m.cell.variant, Node: m.node(m.cell, 0), Record: record, States: m.cell.reconnect,
+		Address: address, TLS: over, Proxies: m.cell.proxies, Variant: m.cell.variant, Node: m.node(m.cell, 0), Record: record, States: m.cell.reconnect,
 	})
 	got, err := f.AwaitSync(limit, m.silence)
 	used, err2 := usage(p)
-	if err := errors.Join(err, err2); err != nil {
+	ownAfter, err3 := self.CPU()
+	if err := errors.Join(err, err2, err3); err != nil {
 		stop()
 		return nil, nil, err
 	}
@@ -147,11 +173,20 @@ func (m *run) firstSync(ctx context.Context, p meter.Process, address string, re
 	}
 	add(syncBytes, bytes, m.perProxy(all.Bytes))
 	add(syncMessages, count, m.perProxy(all.Messages))
+	from := "the server"
+	if address != m.server.xds {
+		from = "the floor"
+	}
+	m.note("first sync from %s: the simulated proxies took %s of CPU besides", from, seconds.text((ownAfter - own).Seconds()))
 	if got.Reconnects > 0 {
 		m.note("%d streams were opened again during the first sync: %v", got.Reconnects, got.Reason)
 	}
 	return f, stop, nil
 }
+
+// self is this process, in which proxies are simulated. What it takes is told apart from
+// what a server takes.
+var self = meter.Process(os.Getpid())
 
 // unmeasured is no process: only what its clients see is known of a server.
 const unmeasured meter.Process = 0
@@ -215,6 +250,7 @@ type changed struct {
 	p99s   []time.Duration // of each repetition
 	cpu    time.Duration   // of all
 	later  time.Duration   // with what followed before the next
+	own    time.Duration   // of this process, whose proxies took them
 	counts fleet.Counts    // of all
 	reps   int
 }
@@ -247,7 +283,8 @@ func (m *run) change(ctx context.Context, kind string) error {
 		m.marks[kind], m.floor.Changes[kind] = change, m.record.all()
 	}
 	m.addChange(kind, all, m.add)
-	m.note("%s: %s of CPU with all that follows within %s", kind, seconds.text(all.later.Seconds()/float64(all.reps)), cleaned+m.rest)
+	each := func(d time.Duration) string { return seconds.text(d.Seconds() / float64(all.reps)) }
+	m.note("%s: %s of CPU with all that follows within %s, and %s of the simulated proxies", kind, each(all.later), cleaned+m.rest, each(all.own))
 	return profiled()
 }
 
@@ -258,7 +295,8 @@ func (m *run) once(ctx context.Context, f *fleet.Fleet, p meter.Process, kind st
 	receipt := f.Expect(expect...)
 	counts := f.Counts()
 	before, err := p.CPU()
-	if err != nil {
+	own, err2 := self.CPU()
+	if err := errors.Join(err, err2); err != nil {
 		return err
 	}
 	began := time.Now()
@@ -272,6 +310,11 @@ func (m *run) once(ctx context.Context, f *fleet.Fleet, p meter.Process, kind st
 	if err := f.AwaitSilence(ctx, pause); err != nil {
 		return err
 	}
+	ownAfter, err := self.CPU()
+	if err != nil {
+		return err
+	}
+	to.own += ownAfter - own
 	runtime.GC() // of this process
 	if err := wait(ctx, cleaned); err != nil {
 		return err
@@ -340,12 +383,16 @@ func (m *run) connections(ctx context.Context) error {
 	few := max(m.cell.proxies/4, 1)
 	var held [2]int64
 	for i, part := range []struct{ first, proxies int }{{0, few}, {few, m.cell.proxies - few}} {
+		over, err := m.over(part.first, part.proxies)
+		if err != nil {
+			return err
+		}
 		f, stop := follow(ctx, fleet.Options{
-			Address: m.server.xds, Proxies: part.proxies, Variant: m.cell.variant, Node: m.node(m.cell, part.first),
+			Address: m.server.xds, TLS: over, Proxies: part.proxies, Variant: m.cell.variant, Node: m.node(m.cell, part.first),
 		})
 		defer stop()
 		limit, cancel := context.WithTimeout(ctx, m.timeout)
-		_, err := f.AwaitSync(limit, m.silence)
+		_, err = f.AwaitSync(limit, m.silence)
 		cancel()
 		if err != nil {
 			return err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,11 +92,11 @@ func startChild(ctx context.Context, c *exec.Cmd, log string, ready *regexp.Rege
 // server is a `portolan serve`.
 type server struct {
 	child
-	api, xds string
+	api, xds string // xds with TLS, where it was told to serve that
 	client   *client.Client
 }
 
-var announced = regexp.MustCompile(`msg=ready api=(\S+) xds=(\S+)`)
+var announced = regexp.MustCompile(`msg=ready api=(\S+) xds=(\S+)(?: secure-xds=(\S+))?`)
 
 // startServer runs a server on a data directory and waits until it is ready.
 func startServer(ctx context.Context, binary, dir string, args ...string) (*server, error) {
@@ -106,7 +107,7 @@ func startServer(ctx context.Context, binary, dir string, args ...string) (*serv
 	if err != nil {
 		return nil, err
 	}
-	s := &server{child: c, api: m[1], xds: m[2]}
+	s := &server{child: c, api: m[1], xds: cmp.Or(m[3], m[2])}
 	if s.client, err = client.New(s.api, client.Options{UserAgent: "load"}); err != nil {
 		return nil, errors.Join(err, c.stop())
 	}

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"sync"
@@ -15,9 +16,11 @@ import (
 
 // Options say who is simulated.
 type Options struct {
-	// Address is where the server listens, host:port, in plaintext, until the fleet
-	// is moved.
+	// Address is where the server listens, host:port, until the fleet is moved.
 	Address string
+	// TLS is how each proxy connects, with the certificate that it shows; nil is
+	// plaintext.
+	TLS     func(proxy int) *tls.Config
 	Proxies int
 	Variant protocol.Variant
 	// Node is what each proxy says of itself.

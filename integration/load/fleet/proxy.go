@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"crypto/tls"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -86,7 +87,11 @@ func (p *proxy) run(ctx context.Context) {
 
 // stream opens one and follows it to its end.
 func (p *proxy) stream(ctx context.Context) error {
-	s, err := raw.Open(ctx, *p.fleet.address.Load(), methods[p.fleet.o.Variant])
+	var over *tls.Config
+	if p.fleet.o.TLS != nil {
+		over = p.fleet.o.TLS(p.index)
+	}
+	s, err := raw.OpenTLS(ctx, *p.fleet.address.Load(), methods[p.fleet.o.Variant], over)
 	if err != nil {
 		return err
 	}

@@ -6,12 +6,14 @@ package floor
 
 import (
 	"context"
+	"crypto/tls"
 	"maps"
 	"net"
 	"slices"
 	"sync"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/portolan-mesh/portolan/integration/load/raw"
@@ -58,9 +60,13 @@ func frames(of map[string][][]byte) map[string][]*raw.Frame {
 	return out
 }
 
-// Serve listens until ctx ends.
-func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	g := grpc.NewServer(grpc.ForceServerCodecV2(raw.Codec{}), grpc.MaxRecvMsgSize(1<<30))
+// Serve listens until ctx ends, over TLS where it is told how.
+func (s *Server) Serve(ctx context.Context, l net.Listener, over *tls.Config) error {
+	options := []grpc.ServerOption{grpc.ForceServerCodecV2(raw.Codec{}), grpc.MaxRecvMsgSize(1 << 30)}
+	if over != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(over)))
+	}
+	g := grpc.NewServer(options...)
 	handler := func(_ any, stream grpc.ServerStream) error { return s.follow(stream) }
 	g.RegisterService(&grpc.ServiceDesc{
 		ServiceName: "envoy.service.discovery.v3.AggregatedDiscoveryService", HandlerType: (*any)(nil),

@@ -3,7 +3,9 @@ package raw
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -31,8 +33,8 @@ const (
 	readAhead = 32 << 10
 )
 
-// Stream is a client's side of one gRPC stream, on a connection of its own, in
-// plaintext. It belongs to one goroutine.
+// Stream is a client's side of one gRPC stream, on a connection of its own. It belongs
+// to one goroutine.
 type Stream struct {
 	// Heard is called when a part of a message begins to come in; nil for nothing.
 	Heard func()
@@ -56,25 +58,50 @@ type Stream struct {
 	padding int               // what follows it
 }
 
-// Open connects to host:port and opens a stream of a method, such as
+// Open connects to host:port in plaintext and opens a stream of a method, such as
 // "/package.Service/Method". It ends with ctx.
 func Open(ctx context.Context, address, method string) (*Stream, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	return OpenTLS(ctx, address, method, nil)
+}
+
+// OpenTLS is Open over TLS, as the configuration says; nil is plaintext. Unless it names
+// the server, that is the host of the address.
+func OpenTLS(ctx context.Context, address, method string, over *tls.Config) (*Stream, error) {
+	plain, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
+	}
+	conn := plain
+	if over != nil {
+		if conn, err = secure(ctx, plain, address, over); err != nil {
+			_ = plain.Close()
+			return nil, err
+		}
 	}
 	s := &Stream{
 		conn: conn, in: bufio.NewReaderSize(conn, readAhead), said: map[string]string{},
 		first: firstWindow, stream: firstWindow, whole: firstWindow,
 	}
 	s.decoder = hpack.NewDecoder(4096, func(h hpack.HeaderField) { s.said[h.Name] = h.Value })
-	s.stop = context.AfterFunc(ctx, func() { _ = conn.Close() })
-	s.begin(address, method)
+	s.stop = context.AfterFunc(ctx, func() { _ = plain.Close() })
+	s.begin(address, method, over != nil)
 	if err := s.Flush(); err != nil {
 		s.Close()
 		return nil, err
 	}
 	return s, nil
+}
+
+// secure ends the handshake of HTTP/2 over TLS.
+func secure(ctx context.Context, plain net.Conn, address string, over *tls.Config) (net.Conn, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	c := over.Clone()
+	c.NextProtos, c.ServerName = []string{"h2"}, cmp.Or(c.ServerName, host)
+	conn := tls.Client(plain, c)
+	return conn, conn.HandshakeContext(ctx)
 }
 
 // Close ends the stream.
@@ -92,7 +119,11 @@ func (s *Stream) free() {
 }
 
 // begin says what a client says first.
-func (s *Stream) begin(address, method string) {
+func (s *Stream) begin(address, method string, secured bool) {
+	scheme := "http"
+	if secured {
+		scheme = "https"
+	}
 	s.out.WriteString(http2.ClientPreface)
 	settings := binary.BigEndian.AppendUint16(nil, uint16(http2.SettingEnablePush))
 	settings = binary.BigEndian.AppendUint32(settings, 0)
@@ -104,7 +135,7 @@ func (s *Stream) begin(address, method string) {
 	var block bytes.Buffer
 	encoder := hpack.NewEncoder(&block)
 	for _, h := range [][2]string{
-		{":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", address},
+		{":method", "POST"}, {":scheme", scheme}, {":path", method}, {":authority", address},
 		{"content-type", "application/grpc"}, {"te", "trailers"},
 	} {
 		_ = encoder.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}) // a buffer takes all

@@ -3,6 +3,8 @@ package raw_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"io"
 	"net"
 	"strings"
@@ -13,8 +15,10 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
+	"github.com/portolan-mesh/portolan/discovery/identity/secure/securetest"
 	"github.com/portolan-mesh/portolan/integration/load/raw"
 )
 
@@ -22,13 +26,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // echo is a server that sends every message back, and ends a stream with the words
 // of one that begins with "end".
-func echo(t *testing.T) (address string) {
+func echo(t *testing.T, options ...grpc.ServerOption) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := grpc.NewServer(grpc.ForceServerCodecV2(raw.Codec{}), grpc.MaxRecvMsgSize(64<<20))
+	g := grpc.NewServer(append(options, grpc.ForceServerCodecV2(raw.Codec{}), grpc.MaxRecvMsgSize(64<<20))...)
 	g.RegisterService(&grpc.ServiceDesc{ServiceName: "test.Echo", HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{{
 		StreamName: "Follow", ServerStreams: true, ClientStreams: true,
 		Handler: func(_ any, s grpc.ServerStream) error {
@@ -69,7 +73,43 @@ func open(t *testing.T, address, method string) *raw.Stream {
 // either side too, and many before the first is taken.
 func TestMessagesOfAnySize(t *testing.T) {
 	t.Parallel()
-	s := open(t, echo(t), "/test.Echo/Follow")
+	goBothWays(t, open(t, echo(t), "/test.Echo/Follow"))
+}
+
+// TestMessagesOverMutualTLS go both ways likewise, for clients with a certificate alone.
+func TestMessagesOverMutualTLS(t *testing.T) {
+	t.Parallel()
+	authority := securetest.New(t, "raw")
+	pair := func() []tls.Certificate {
+		return []tls.Certificate{*securetest.TLS(authority.Issue(t, securetest.Leaf{IPs: []string{"127.0.0.1"}}))}
+	}
+	address := echo(t, grpc.Creds(credentials.NewTLS(&tls.Config{
+		Certificates: pair(), ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authority.Pool(),
+	})))
+	const method = "/test.Echo/Follow"
+	s, err := raw.OpenTLS(t.Context(), address, method, &tls.Config{Certificates: pair(), RootCAs: authority.Pool()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	goBothWays(t, s)
+
+	// A client of TLS 1.3 has ended its handshake before the server refuses it.
+	nobody, err := raw.OpenTLS(t.Context(), address, method, &tls.Config{RootCAs: authority.Pool()})
+	if err == nil {
+		_, err = nobody.Receive()
+		nobody.Close()
+	}
+	if err == nil {
+		t.Error("a client without a certificate is served")
+	}
+	if _, err := raw.OpenTLS(t.Context(), address, method, &tls.Config{Certificates: pair(), RootCAs: x509.NewCertPool()}); err == nil {
+		t.Error("a server of an authority that is not trusted is believed")
+	}
+}
+
+func goBothWays(t *testing.T, s *raw.Stream) {
+	t.Helper()
 	var sent [][]byte
 	for _, size := range []int{1, 0, 100, 16 << 10, 65535, 1 << 20, 40 << 20, 3} {
 		message := bytes.Repeat([]byte{byte(size), byte(size >> 8), 7}, size/3+1)[:size]
