@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -224,3 +225,34 @@ func TestServerURL(t *testing.T) {
 		}
 	}
 }
+
+// TestACutConnectionOverTLS may be a certificate that is refused, and that is said.
+func TestACutConnectionOverTLS(t *testing.T) {
+	for _, cause := range []error{syscall.EPIPE, syscall.ECONNRESET} {
+		transport := &http.Transport{DialTLSContext: func(context.Context, string, string) (net.Conn, error) {
+			one, other := net.Pipe()
+			_ = other.Close()
+			return cutConn{one, cause}, nil
+		}}
+		c, err := client.New("https://mesh.example", client.Options{HTTP: &http.Client{Transport: transport}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = c.Post(t.Context(), "/", struct{}{}, &struct{}{})
+		var unreachable *client.UnreachableError
+		if !errors.As(err, &unreachable) || !strings.Contains(err.Error(), "the certificate of --cert may have expired") || !errors.Is(err, cause) {
+			t.Errorf("%v: %v", cause, err)
+		}
+		c.Close()
+	}
+}
+
+// cutConn is a connection that the other end has closed.
+type cutConn struct {
+	net.Conn
+	err error
+}
+
+func (c cutConn) Write([]byte) (int, error) { return 0, c.err }
+
+func (c cutConn) Read([]byte) (int, error) { return 0, c.err }

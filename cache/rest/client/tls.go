@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -39,6 +40,12 @@ func outOfTime(c *x509.Certificate, now time.Time) error {
 	}
 	return fmt.Errorf("its certificate expired at %s, %s ago, and it is %s here: it was not renewed in time, or a clock is off",
 		stamp(c.NotAfter), now.Sub(c.NotAfter).Round(time.Second), stamp(now))
+}
+
+// cut says whether the server ended the connection while the client spoke. One that refuses a
+// certificate does, and what it said of it may be lost then.
+func cut(err error) bool {
+	return errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
 }
 
 // whyRefused is what can be known of a refusal.

@@ -20,9 +20,6 @@ type Format struct {
 	Store           StoreFormat  `json:"store"`
 	// Problems need an operator's attention; there are none if all is well.
 	Problems []string `json:"problems,omitempty"`
-	// Notes say what holds of this server and may be another in the next version, or by other
-	// flags.
-	Notes []string `json:"notes,omitempty"`
 }
 
 // ServerFormat is the format that a server's binary writes, and the lowest format that
@@ -31,9 +28,6 @@ type ServerFormat struct {
 	Version       string `json:"version"`
 	StorageFormat int64  `json:"storageFormat"`
 	MinReader     int64  `json:"minReader"`
-	// Kinds are the names of the kinds that the server knows, in order; none of a server that
-	// does not tell.
-	Kinds []string `json:"kinds,omitempty"`
 }
 
 // StoreFormat is the format of a store's content, as the server sees it.
