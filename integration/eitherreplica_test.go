@@ -16,6 +16,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/enroll"
 	"github.com/portolan-mesh/portolan/discovery/identity/jwks/jwkstest"
 	"github.com/portolan-mesh/portolan/storage/seal"
+	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
@@ -207,6 +208,10 @@ spec: {serviceAccount: $name, reason: stolen}
 		client := other.proxy(name+"-r", dir)
 		if err := client.AwaitEnd(); err == nil || !strings.Contains(err.Error(), "PermissionDenied") || !strings.Contains(err.Error(), "is revoked") {
 			t.Errorf("its stream: %v", err)
+		}
+		var list admin.ProxyList
+		if _, err := other.get(admin.ProxiesPath, &list); err != nil || len(list.Refused) == 0 || list.Refused[0].Identity != "spiffe://cluster.local/ns/shop/sa/"+name {
+			t.Errorf("the refused ones are %+v, %v", list.Refused, err)
 		}
 		other.remove(revocation)
 		permitted(t, "it is renewed again", func() outcome { return at.machine(dir, "renew") })

@@ -41,7 +41,8 @@ type Options struct {
 	// SealingKeys returns the keys that open secrets; without it no secret is served.
 	SealingKeys func() *seal.Ring
 	// Peer returns who the client of a stream has proved to be, or why it is not served, as a
-	// status of gRPC. Nil takes everybody as having proved nothing.
+	// status of gRPC, with the identity that is refused if there is one. Nil takes everybody as
+	// having proved nothing.
 	Peer func(context.Context) (Peer, error)
 	// OnRefusal is told of each client that was not served for who it is or says that it is;
 	// nil tells nobody. It must not block.

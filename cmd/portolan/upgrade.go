@@ -4,15 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/portolan-mesh/portolan/cache/rest/client"
 	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
 	"github.com/portolan-mesh/portolan/storage/etcd"
-	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
 func newUpgradeCommand(env *environment) *cobra.Command {
@@ -27,8 +24,7 @@ func newUpgradeCheckCommand(env *environment) *cobra.Command {
 		Use:   "check",
 		Short: "See whether a server, its store and this program fit together",
 		Long: `See whether a server, its store and this program fit together. Everything in the
-store is read for it. The exit code is 1 where there is something to see to. Lines
-that begin with - say who is let in, and what either of the two does not know.
+store is read for it. The exit code is 1 where there is something to see to.
 
 A store has a storage format: the highest of any server that has written to it. A
 server never writes to a store above its own format, so that it cannot damage what
@@ -45,7 +41,6 @@ an upgrade, and again after it.`,
 					return err
 				}
 				format.Problems = append(format.Problems, ownProblems(format)...)
-				format.Notes = append(format.Notes, ownNotes(format, env.schemas)...)
 				if output != "" {
 					err = writeDocument(env.stdout, output, format)
 				} else {
@@ -81,28 +76,6 @@ func ownProblems(f *maintenance.Format) (problems []string) {
 	return problems
 }
 
-// ownNotes say which kinds either of this program and a server does not know.
-func ownNotes(f *maintenance.Format, own schema.Set) (notes []string) {
-	var names []string
-	for _, kind := range own.All() {
-		names = append(names, kind.Plural)
-	}
-	without := func(list, other []string) string {
-		return strings.Join(slices.DeleteFunc(slices.Sorted(slices.Values(list)), func(name string) bool { return slices.Contains(other, name) }), ", ")
-	}
-	if len(f.Server.Kinds) == 0 {
-		return []string{"the server is of a version before users, roles and certificates of the mesh: it lets in whoever is on its machine, also when there are users. " +
-			"Upgrade all servers of the store, then make the first user"}
-	}
-	if more := without(names, f.Server.Kinds); more != "" {
-		notes = append(notes, fmt.Sprintf("the server does not know %s: such objects, which a server of this program's version takes, have no effect there. Upgrade all servers of the store before you write any", more))
-	}
-	if more := without(f.Server.Kinds, names); more != "" {
-		notes = append(notes, fmt.Sprintf("this program does not know %s: such objects would have no effect at a server of its version, which keeps them in quarantine", more))
-	}
-	return notes
-}
-
 func writeFormat(out io.Writer, f *maintenance.Format) error {
 	store := "nobody has written to it yet"
 	if f.Store.StorageFormat > 0 {
@@ -123,9 +96,6 @@ func writeFormat(out io.Writer, f *maintenance.Format) error {
 	}
 	if len(f.Problems) == 0 {
 		fmt.Fprintln(out, "All is well.")
-	}
-	for _, n := range f.Notes {
-		fmt.Fprintf(out, "- %s\n", n)
 	}
 	return nil
 }

@@ -349,15 +349,6 @@ func invalid(field, format string, args ...any) error {
 	return rest.Refuse(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, field+": "+fmt.Sprintf(format, args...))
 }
 
-// Users returns how many users there are; false before the store is read.
-func (k *Keeper) Users() (n int, known bool) {
-	p := k.current()
-	if p == nil {
-		return 0, false
-	}
-	return len(p.users), true
-}
-
 // Object is the stored user of a name, nil for none.
 func (k *Keeper) Object(name string) *config.Config {
 	p := k.current()

@@ -3,7 +3,6 @@ package serve
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
 	"github.com/portolan-mesh/portolan/storage/etcd"
@@ -19,7 +18,7 @@ func (f formatter) StoreFormat(ctx context.Context) (maintenance.Format, error) 
 		return maintenance.Format{}, err
 	}
 	out := maintenance.Format{
-		Server: maintenance.ServerFormat{Version: f.server.o.Version, StorageFormat: etcd.StorageFormat, MinReader: etcd.MinReader, Kinds: f.kinds()},
+		Server: maintenance.ServerFormat{Version: f.server.o.Version, StorageFormat: etcd.StorageFormat, MinReader: etcd.MinReader},
 		Store: maintenance.StoreFormat{
 			StorageFormat: found.Format.StorageFormat, MinReader: found.Format.MinReader,
 			Objects: found.Objects, UnknownFields: found.UnknownFields,
@@ -42,36 +41,5 @@ func (f formatter) StoreFormat(ctx context.Context) (maintenance.Format, error) 
 	if n := out.Store.Unreadable; n > 0 {
 		add("%d keys cannot be read: see portolan store quarantine list", n)
 	}
-	out.Notes = f.notes()
 	return out, nil
-}
-
-// kinds are the names of the kinds that the server knows.
-func (f formatter) kinds() (names []string) {
-	for _, kind := range f.server.configs.Schemas().All() {
-		names = append(names, kind.Plural)
-	}
-	slices.Sort(names)
-	return names
-}
-
-// notes say who is let in.
-func (f formatter) notes() (notes []string) {
-	switch users, known := f.server.keeper.Users(); {
-	case !known:
-	case users == 0:
-		notes = append(notes, "there is no user yet: everybody on the machine of the server may do everything over the config API. "+
-			"The first user ends that, on all servers of the store: portolan user create NAME --role admin")
-	case f.server.o.AnonymousLoopback:
-		notes = append(notes, "there are users, and everybody on the machine of the server may do everything over the config API all the same (--anonymous-loopback)")
-	default:
-		notes = append(notes, fmt.Sprintf("there are users (%d): the config API lets nobody in without a credential, scripts on the machine of the server neither; its owner comes in over the socket", users))
-	}
-	if f.server.o.TLS.SecureXDSAddress == "" {
-		notes = append(notes, "proxies of other machines cannot connect but through a tunnel: --secure-xds-address serves them over TLS")
-	}
-	if f.server.security.exposed {
-		notes = append(notes, "xDS is served without TLS to other machines (--insecure-xds-anywhere): whoever reaches it reads the configuration of every proxy")
-	}
-	return notes
 }
