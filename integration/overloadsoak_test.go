@@ -9,6 +9,7 @@ import (
 	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/protobuf/proto"
 
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
@@ -39,11 +40,17 @@ const healthyCluster = "outbound|80||healthy.shop.example"
 
 func startHealthy(t *testing.T, s *server, n int) *healthyFleet {
 	t.Helper()
+	return startHealthyAt(t, s, n, s.xds, nil)
+}
+
+// startHealthyAt is startHealthy at an address, by some credentials.
+func startHealthyAt(t *testing.T, s *server, n int, address string, by credentials.TransportCredentials) *healthyFleet {
+	t.Helper()
 	f := &healthyFleet{s: s}
 	f.put(t)
 	for i := range n {
 		node := xdstest.NewNode("sidecar", fmt.Sprintf("10.7.0.%d", i+1), fmt.Sprintf("healthy-%d", i), "shop", nil)
-		c := xdstest.Dial(t, s.xds, xdstest.ClientOptions{Node: node, Variant: protocol.Delta})
+		c := xdstest.Dial(t, address, xdstest.ClientOptions{Node: node, Variant: protocol.Delta, Credentials: by})
 		c.Subscribe(xdstest.ClusterType)
 		c.Subscribe(xdstest.EndpointType, healthyCluster)
 		c.Subscribe(xdstest.ListenerType)

@@ -48,7 +48,6 @@ type Connection struct {
 	peer   Peer     // who the client has proved to be
 
 	wakes          chan struct{}                 // holds a token while run has something to do; see wake
-	exports        atomic.Bool                   // the client takes the objects of the mesh, by the right of its peer
 	dirty          atomic.Bool                   // a push is due; see mark
 	waitsForClient atomic.Bool                   // the connection has no proxy yet, or its client has yet to take a response
 	identified     atomic.Bool                   // the proxy is known, so publish marks the connection

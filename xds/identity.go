@@ -58,7 +58,6 @@ func (c *Connection) outrank(ctx context.Context, proxy *discovery.Proxy) error 
 		return nil
 	}
 	if proxy.Type == discovery.ConfigClient {
-		c.exports.Store(true) // before it is asked: see CheckPeers
 		if err := c.server.mayExport(ctx, who); err != nil {
 			return err
 		}
@@ -98,9 +97,9 @@ func (s *DiscoveryServer) mayExport(ctx context.Context, who identity.Identity) 
 	return nil
 }
 
-// CheckPeers ends the streams whose clients have lost what they came in by: their identities
-// were revoked, or they may not take the objects of the mesh any more. Call it when such a
-// thing has changed; streams that begin meanwhile are looked at, too.
+// CheckPeers ends the streams whose clients have lost what they came in by, such as an identity
+// that was revoked. Call it when such a thing has changed; streams that begin meanwhile are
+// looked at, too.
 func (s *DiscoveryServer) CheckPeers(ctx context.Context) {
 	s.checks.Add(1) // before the streams are listed: see serve
 	for _, c := range s.all() {
@@ -110,13 +109,10 @@ func (s *DiscoveryServer) CheckPeers(ctx context.Context) {
 
 // checkPeer ends the stream if its client has lost what it came in by.
 func (c *Connection) checkPeer(ctx context.Context) {
-	var err error
-	if c.peer.Still != nil {
-		err = c.peer.Still(ctx)
+	if c.peer.Still == nil {
+		return
 	}
-	if err == nil && c.exports.Load() {
-		err = c.server.mayExport(ctx, c.peer.Identity)
-	}
+	err := c.peer.Still(ctx)
 	if err == nil || status.Code(err) == codes.Unavailable || ctx.Err() != nil {
 		return
 	}

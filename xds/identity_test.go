@@ -295,28 +295,3 @@ func TestProofsThatAreTakenBack(t *testing.T) {
 		}
 	})
 }
-
-// TestARightThatIsTakenBack ends the streams of control planes.
-func TestARightThatIsTakenBack(t *testing.T) {
-	t.Parallel()
-	var gone atomic.Bool
-	s := xdstest.NewServer(t, catalogue.Types(), proving(shopWeb, time.Time{}), func(o *xds.Options) {
-		o.MayExport = func(context.Context, identity.Identity) error {
-			if gone.Load() {
-				return errors.New("no role")
-			}
-			return nil
-		}
-	})
-	peer := xdstest.NewNode("sidecar", "10.0.0.1", "web", "shop", nil)
-	peer.Metadata.Fields["GENERATOR"] = structpb.NewStringValue("api")
-	c := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: peer, Variant: protocol.StateOfTheWorld})
-	c.Subscribe(xdstest.ClusterType)
-	c.AwaitAnswer(xdstest.ClusterType, 0)
-	s.XDS.CheckPeers(t.Context())
-	gone.Store(true)
-	s.XDS.CheckPeers(t.Context())
-	if err := c.AwaitEnd(); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "no role") {
-		t.Errorf("it ended with %v", err)
-	}
-}

@@ -33,7 +33,7 @@ func (o *Options) grpcOptions() []grpc.ServerOption {
 	if o.MaxConnectionAge > 0 {
 		parameters.MaxConnectionAge, parameters.MaxConnectionAgeGrace = o.MaxConnectionAge, min(ageGrace, o.MaxConnectionAge)
 	}
-	return append(xds.ServerOptions(), grpc.Creds(secure.Credentials()),
+	return append(xds.ServerOptions(), grpc.Creds(secure.Credentials()), grpc.ConnectionTimeout(secure.HandshakeTimeout),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(parameters), grpc.MaxConcurrentStreams(o.MaxStreamsPerConnection),
 	)
