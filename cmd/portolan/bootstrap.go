@@ -93,6 +93,14 @@ func printBootstrap(env *environment, flags bootstrapFlags, o bootstrap.Options,
 			return dataError{fmt.Errorf("--out: %w", err)}
 		}
 		o.TLSDir = out
+		for _, file := range []*string{&o.Certificate.Chain, &o.Certificate.Key, &o.Certificate.Roots, &o.ServerRoots} {
+			if *file == "" {
+				continue
+			}
+			if *file, err = filepath.Abs(*file); err != nil { // --out is of this machine, so they are
+				return dataError{err}
+			}
+		}
 	}
 	text, err := render(o)
 	for _, fault := range config.Faults(err) {

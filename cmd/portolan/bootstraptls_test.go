@@ -46,7 +46,7 @@ func TestBootstrapWithTLSRefuses(t *testing.T) {
 		"--tls: needs the proxy's certificate":          {"--tls", "--out", t.TempDir()},
 		"--tls: needs a directory":                      append([]string{"--tls"}, files...),
 		"--tls: is needed for --xds-ca and --xds-name":  {"--xds-name", "a.example"},
-		"--xds-ca \"ca.pem\": must be an absolute path": append([]string{"--tls", "--out", t.TempDir(), "--xds-ca", "ca.pem"}, files...),
+		"--xds-ca \"ca.pem\": must be an absolute path": append([]string{"--type", "grpc", "--tls", "--xds-ca", "ca.pem"}, files...),
 		"a unix socket has no TLS":                      append([]string{"--tls", "--out", t.TempDir(), "--xds-address", "unix:///run/xds.sock"}, files...),
 		"--xds-name is about an Envoy":                  append([]string{"--type", "grpc", "--tls", "--xds-name", "a.example"}, files...),
 	} {

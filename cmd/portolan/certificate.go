@@ -19,6 +19,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest/certificate"
 	"github.com/portolan-mesh/portolan/cache/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/enroll"
+	"github.com/portolan-mesh/portolan/discovery/identity/join"
 )
 
 func newCertificateCommand(env *environment) *cobra.Command {
@@ -155,12 +156,12 @@ func (e *environment) enrollment(o *certificateFlags) enroll.Options {
 }
 
 func (e *environment) askCertificate(ctx context.Context, o *certificateFlags, r certificate.Request, own *tls.Certificate) (got certificate.Certificate, err error) {
-	files, token := clientFiles{ca: e.files.ca}, ""
+	files, token, pin := clientFiles{ca: e.files.ca}, "", ""
 	if own == nil {
 		if token, err = e.credentials.bearer(); err != nil {
 			return got, err
 		}
-		if token == "" {
+		if token, pin = join.Unpin(token); token == "" {
 			return got, usageError{errors.New("nothing says who this machine is: give a join token (portolan token create), or a JWT, by --token-file")}
 		}
 	} else {
@@ -183,6 +184,13 @@ func (e *environment) askCertificate(ctx context.Context, o *certificateFlags, r
 	}
 	if by == nil {
 		by = &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}
+	}
+	if pin != "" && files.ca == "" && strings.HasPrefix(e.server, "https://") {
+		config, err := pinnedTrust(ctx, e.server, pin, agent(version, e.command, e.user))
+		if err != nil {
+			return got, err
+		}
+		by.Transport.(*http.Transport).TLSClientConfig = config
 	}
 	api, err := client.New(e.server, client.Options{
 		HTTP: by, Token: token, UserAgent: agent(version, e.command, e.user), Patience: e.patience, Waiting: e.tellPatience,

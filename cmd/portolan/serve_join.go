@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/base32"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -20,34 +18,12 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache/rest/client"
 	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
+	"github.com/portolan-mesh/portolan/discovery/identity/join"
 	"github.com/portolan-mesh/portolan/storage/etcd/dial"
 	"github.com/portolan-mesh/portolan/storage/etcd/peercert"
 	"github.com/portolan-mesh/portolan/storage/retry"
 	"github.com/portolan-mesh/portolan/storage/seal"
 )
-
-// pinMark goes before the pin in a token of a member: what the roots of the server are.
-const pinMark = "_roots-"
-
-var pinEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
-
-// pinned is a token with the pin of roots, if there are any.
-func pinned(token, roots string) string {
-	if roots == "" {
-		return token
-	}
-	return token + pinMark + pinOf([]byte(roots))
-}
-
-// pinOf is the hash of certificates in PEM, however they are written.
-func pinOf(roots []byte) string {
-	sum := sha256.New()
-	for block, rest := pem.Decode(roots); block != nil; block, rest = pem.Decode(rest) {
-		one := sha256.Sum256(block.Bytes)
-		sum.Write(one[:])
-	}
-	return pinEncoding.EncodeToString(sum.Sum(nil))
-}
 
 // storeJoin is how a server comes to a store that others have.
 type storeJoin struct {
@@ -86,7 +62,7 @@ func (j *storeJoin) join(ctx context.Context) error {
 		return err
 	}
 	in := maintenance.JoinRequest{CSR: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))}
-	token, pin, _ := strings.Cut(token, pinMark)
+	token, pin := join.Unpin(token)
 	wait, last := retry.New(time.Second, 15*time.Second), ""
 	for {
 		got, err := j.ask(ctx, token, pin, in)
@@ -159,18 +135,25 @@ func (j *storeJoin) trust(ctx context.Context, pin string) (*tls.Config, error) 
 		}
 		return config, nil
 	}
-	// The roots are of no secret, and the pin says whether they are the right ones. Nothing is
+	return pinnedTrust(ctx, j.server, pin, j.agent)
+}
+
+// pinnedTrust trusts the roots that a token pins, if those of the server are.
+func pinnedTrust(ctx context.Context, server, pin, agent string) (*tls.Config, error) {
+	// The roots are no secret, and the pin says whether they are the right ones. Nothing is
 	// sent by this connection.
-	api, err := j.client(&tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}, "")
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}
+	api, err := client.New(server, client.Options{HTTP: &http.Client{Transport: transport}, UserAgent: agent})
 	if err != nil {
 		return nil, err
 	}
 	defer api.Close()
-	told := &maintenance.JoinRoots{}
-	if err := api.JSON(ctx, maintenance.JoinPath, told); err != nil {
+	told := &maintenance.Roots{}
+	if err := api.JSON(ctx, maintenance.RootsPath, told); err != nil {
 		return nil, err
 	}
-	if pinOf([]byte(told.Roots)) != pin {
+	if join.Pin(told.Roots) != pin {
 		return nil, dataError{errors.New("the roots of the server are not those that the token names: it is a server of another mesh, somebody is in between, or the root has been replaced since; nothing was sent to it: make another token, or name the roots with --ca")}
 	}
 	roots := x509.NewCertPool()

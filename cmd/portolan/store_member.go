@@ -123,7 +123,7 @@ the whole mesh make one. portolan token revoke takes it back.`,
 				if made.Roots == "" {
 					fmt.Fprintln(env.stderr, "The certificate of this server is of files: name its authority there with --ca, unless the system trusts it.")
 				}
-				_, err = fmt.Fprintln(env.stdout, pinned(made.Token, made.Roots))
+				_, err = fmt.Fprintln(env.stdout, join.Pinned(made.Token, made.Roots))
 				return err
 			})
 		},

@@ -65,7 +65,7 @@ service account, so often and until then. --cidr bounds from where.`,
 				}
 				fmt.Fprintf(env.stderr, "jointoken/%s/%s is good for %s as %s/%s, until %s. It is not shown again.\n",
 					made.Namespace, made.Name, counted(made.Uses, "use"), made.Namespace, made.ServiceAccount, made.Expires.Format(time.RFC3339))
-				_, err := fmt.Fprintln(env.stdout, made.Token)
+				_, err := fmt.Fprintln(env.stdout, join.Pinned(made.Token, made.Roots))
 				return err
 			})
 		},
@@ -166,7 +166,6 @@ portolan token list, or the token itself. Certificates that they have earned sta
 					at := namespace
 					if join.Is(name) || strings.HasPrefix(name, join.MemberPrefix) {
 						var ok bool
-						name, _, _ = strings.Cut(name, pinMark)
 						if at, name, ok = join.Parse(strings.Replace(name, join.MemberPrefix, join.Prefix, 1)); !ok {
 							return dataError{errors.New("this is no join token: a part of it is missing, or too much")}
 						}

@@ -10,8 +10,10 @@ const (
 	// InvitationsPath takes a POST of an Invitation, and answers it with the token.
 	InvitationsPath = Path + "/invitations"
 	// JoinPath takes a POST of a JoinRequest with such a token as bearer, and answers an
-	// Admission. A GET answers JoinRoots. It asks for no right.
+	// Admission.
 	JoinPath = Path + "/join"
+	// RootsPath answers a GET with Roots. It asks for no right.
+	RootsPath = "/apis/portolan.io/v1/roots"
 )
 
 // An Invitation asks for a token by which a server joins the store as one member.
@@ -36,9 +38,9 @@ type Invitation struct {
 	Roots string `json:"roots,omitempty"`
 }
 
-// JoinRoots are the roots of the certificate of a server, in PEM; none where it has one of
+// Roots are the roots of the certificate of a server, in PEM; none where it has one of
 // files. Who asks verifies them by a token.
-type JoinRoots struct {
+type Roots struct {
 	metav1.TypeMeta `json:",inline"`
 	Roots           string `json:"roots,omitempty"`
 }

@@ -40,12 +40,14 @@ type joining struct {
 
 func (j *joining) register() {
 	j.api.Endpoint(maintenance.InvitationsPath, onlyPost(j.api.Private(j.invite)))
-	j.api.Open(maintenance.JoinPath, func(w http.ResponseWriter, r *http.Request) error {
-		if r.Method == http.MethodGet {
-			rest.WriteJSON(w, http.StatusOK, maintenance.JoinRoots{TypeMeta: storeShape("StoreJoinRoots"), Roots: j.roots()})
-			return nil
+	j.api.Open(maintenance.JoinPath, onlyPost(j.join))
+	j.api.Open(maintenance.RootsPath, func(w http.ResponseWriter, r *http.Request) error {
+		if r.Method != http.MethodGet {
+			w.Header().Set("Allow", http.MethodGet)
+			return rest.Refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, fmt.Sprintf("method %s is not allowed on %s: it takes GET", r.Method, r.URL.Path))
 		}
-		return onlyPost(j.join)(w, r)
+		rest.WriteJSON(w, http.StatusOK, maintenance.Roots{TypeMeta: storeShape("Roots"), Roots: j.roots()})
+		return nil
 	})
 }
 
@@ -64,11 +66,11 @@ func storeShape(kind string) metav1.TypeMeta {
 }
 
 // roots are those of the server's certificate, empty where that is of files.
-func (j *joining) roots() string {
-	if j.security.own == nil {
+func (s *server) roots() string {
+	if s.security.own == nil {
 		return ""
 	}
-	bundle, _ := j.certificates.authority.Bundle() // none while it cannot be read
+	bundle, _ := s.certificates.authority.Bundle() // none while it cannot be read
 	return string(bundle)
 }
 

@@ -23,7 +23,7 @@ import (
 
 // addProofs makes what earns machines a first certificate, and what knows users.
 func (s *server) addProofs() error {
-	s.tokens = join.New(join.Options{Store: s.configs, TrustDomain: s.o.Mesh.TrustDomain, May: func(ctx context.Context, who identity.Identity) error {
+	s.tokens = join.New(join.Options{Store: s.configs, TrustDomain: s.o.Mesh.TrustDomain, Roots: s.roots, May: func(ctx context.Context, who identity.Identity) error {
 		return s.keeper.MayLend(rest.IdentityOf(ctx), who)
 	}})
 	s.keys = jwks.New(jwks.Options{Logger: s.logger})

@@ -41,6 +41,9 @@ type Order struct {
 	Name      string    `json:"name,omitempty"`
 	Token     string    `json:"token,omitempty"`
 	Expires   time.Time `json:"expires,omitzero"`
+	// Roots are the authorities of the server's certificate, in PEM; empty where others know
+	// it by files.
+	Roots string `json:"roots,omitempty"`
 }
 
 // Register has a config API that does not serve yet make tokens. Callers need the right to
@@ -56,8 +59,8 @@ func (t *Tokens) order(api *rest.Server, w http.ResponseWriter, r *http.Request)
 	if err := rest.ReadJSON(w, r, &order); err != nil {
 		return err
 	}
-	if order.Token != "" || order.Name != "" || !order.Expires.IsZero() || order.Namespace != "" {
-		return rest.BadRequest("namespace, name, token and expires are of the answer: leave them out")
+	if order.Token != "" || order.Name != "" || !order.Expires.IsZero() || order.Namespace != "" || order.Roots != "" {
+		return rest.BadRequest("namespace, name, token, expires and roots are of the answer: leave them out")
 	}
 	ask := Request{Namespace: r.PathValue("namespace"), ServiceAccount: order.ServiceAccount, Uses: order.Uses, Sources: order.Sources}
 	if order.TTL != "" {
@@ -80,7 +83,7 @@ func (t *Tokens) order(api *rest.Server, w http.ResponseWriter, r *http.Request)
 	rest.WriteJSON(w, http.StatusCreated, Order{
 		TypeMeta:       metav1.TypeMeta{APIVersion: apiVersion, Kind: "JoinTokenRequest"},
 		ServiceAccount: made.Spec.ServiceAccount, Uses: made.Spec.Uses, Sources: made.Spec.Sources,
-		Namespace: made.Namespace, Name: made.Name, Token: made.Token, Expires: made.Spec.Expires,
+		Namespace: made.Namespace, Name: made.Name, Token: made.Token, Expires: made.Spec.Expires, Roots: t.roots(),
 	})
 	return nil
 }

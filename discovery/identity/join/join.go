@@ -44,6 +44,9 @@ type Options struct {
 	// May says why who sent a request to the config API may not make a token for an identity;
 	// nil if whoever may make tokens may make all.
 	May func(context.Context, identity.Identity) error
+	// Roots returns the authorities of the server's certificate, in PEM, for who gets a
+	// token; nil for none.
+	Roots func() string
 	// Now is the clock; nil stands for time.Now.
 	Now func() time.Time
 }
@@ -60,6 +63,13 @@ func New(o Options) *Tokens {
 		o.May = func(context.Context, identity.Identity) error { return nil }
 	}
 	return &Tokens{o}
+}
+
+func (t *Tokens) roots() string {
+	if t.o.Roots == nil {
+		return ""
+	}
+	return t.o.Roots()
 }
 
 // A Request says what a token is to be.

@@ -65,6 +65,7 @@ func (t *Tokens) Invite(ctx context.Context, i Invitation) (*Made, error) {
 // member. The same machine may use it again until it expires, as an answer may have been
 // lost; no other machine may. key is the SHA-256 of the key.
 func (t *Tokens) Admit(ctx context.Context, token string, key []byte, from netip.Addr) (*access.StoreMember, error) {
+	token, _ = Unpin(token)
 	rest, ok := strings.CutPrefix(token, MemberPrefix)
 	if !ok {
 		return nil, fmt.Errorf("%w: a server joins the store by a token of portolan store member invite, and by no other", identity.ErrForeign)

@@ -120,3 +120,28 @@ func TestMachinesRaceForOneToken(t *testing.T) {
 		t.Errorf("%d machines won", won.Load())
 	}
 }
+
+// TestATokenMayHaveAPin: who uses a token knows the server by its pin, and servers take it
+// with and without.
+func TestATokenMayHaveAPin(t *testing.T) {
+	t.Parallel()
+	b := newBench()
+	roots := "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+	made := b.make(t, join.Request{Namespace: "shop", ServiceAccount: "web", Uses: 2})
+	pinned := join.Pinned(made.Token, roots)
+	if token, pin := join.Unpin(pinned); token != made.Token || pin != join.Pin("a comment\n"+roots) || pin == join.Pin(roots+roots) {
+		t.Errorf("%q has the pin %q", pinned, pin)
+	}
+	if join.Pinned(made.Token, "") != made.Token {
+		t.Error("no roots have a pin")
+	}
+	for _, token := range []string{pinned, made.Token} {
+		if who, err := b.Prove(t.Context(), token, here); err != nil || who != web {
+			t.Errorf("%s: %v, %v", token, who, err)
+		}
+	}
+	member := b.invite(t)
+	if _, err := b.Admit(t.Context(), join.Pinned(member.Token, roots), machine(1), here); err != nil {
+		t.Error(err)
+	}
+}

@@ -35,6 +35,7 @@ func (t *Tokens) Prove(ctx context.Context, credential string, from netip.Addr) 
 	if !Is(credential) {
 		return identity.Identity{}, identity.ErrForeign
 	}
+	credential, _ = Unpin(credential)
 	namespace, name, ok := Parse(credential)
 	if !ok {
 		return identity.Identity{}, &identity.RefusedError{Err: ErrUnknown, Detail: "it does not have the form of one"}

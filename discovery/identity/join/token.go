@@ -42,9 +42,10 @@ func hash(token string) []byte {
 // Is says whether a text is meant as a join token.
 func Is(text string) bool { return strings.HasPrefix(text, Prefix) }
 
-// Parse returns the namespace and the name of the object of a token. It is false for what
-// cannot be a token.
+// Parse returns the namespace and the name of the object of a token, which may have a pin. It
+// is false for what cannot be a token.
 func Parse(token string) (namespace, name string, ok bool) {
+	token, _ = Unpin(token)
 	rest, ok := strings.CutPrefix(token, Prefix)
 	if !ok || len(token) > maxToken {
 		return "", "", false
