@@ -95,6 +95,7 @@ const (
 	CertificateEnds    Code = "PTL0352"
 	HostUncertified    Code = "PTL0353"
 	IssuerElsewhere    Code = "PTL0411"
+	RoleMissing        Code = "PTL0421"
 )
 
 // Kind is what there is to know of a Code.
@@ -177,6 +178,7 @@ var kinds = []Kind{
 	{CertificateEnds, "", Warning, status.PartlyServed, "a certificate in a secret has ended, ends within 30 days, or is not valid yet", "peers refuse it once it has ended, and before it is valid"},
 	{HostUncertified, "", Warning, status.ResolvedRefs, "a host of a server of a Gateway is none of the names of the server's certificate", "clients that verify the certificate refuse the connection"},
 	{IssuerElsewhere, "", Warning, status.ResolvedRefs, "a TokenIssuer is outside the root namespace of the mesh", "its tokens prove nothing"},
+	{RoleMissing, "", Error, status.ResolvedRefs, "a RoleBinding names a role that is not there", "its subjects get no rights by it"},
 }
 
 // Kinds iterates over the table of all codes, in their order.

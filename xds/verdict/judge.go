@@ -25,6 +25,7 @@ var judges = map[string]func(*judge, *config.Config){
 	schema.WorkloadEntry.Kind:   (*judge).workloadEntry,
 	schema.Secret.Kind:          (*judge).secret,
 	schema.TokenIssuer.Kind:     (*judge).tokenIssuer,
+	schema.RoleBinding.Kind:     (*judge).roleBinding,
 }
 
 // judge judges one object. It records the rows that it reads, absent ones too.
