@@ -18,7 +18,7 @@ func commands(env *environment) []*cobra.Command {
 		newServeCommand(env), newStoreCommand(env), newSourceCommand(env),
 		newApplyCommand(env), newDiffCommand(env), newGetCommand(env), newDescribeCommand(env), newAnalyzeCommand(env), newDeleteCommand(env), newWaitCommand(env), newAPIResourcesCommand(env),
 		newExportCommand(env), newImportCommand(env), newSecretCommand(env),
-		newCACommand(env), newTokenCommand(env), newCertificateCommand(env), newUserCommand(env), newAuthCommand(env),
+		newCACommand(env), newTokenCommand(env), newCertificateCommand(env), newUserCommand(env), newAuthCommand(env), newLoginCommand(env), newLogoutCommand(env),
 		newHistoryCommand(env), newAuditCommand(env), newRollbackCommand(env),
 		newProxyCommand(env), newExplainCommand(env), newBootstrapCommand(env),
 		newConfigCommand(env), newUpgradeCommand(env), newVersionCommand(env),
@@ -41,7 +41,7 @@ func (e *environment) callFor(ctx context.Context, timeout time.Duration, do fun
 		return err
 	}
 	c, err := client.New(e.server, client.Options{
-		HTTP: by, Token: token,
+		HTTP: by, Token: token, Tokens: e.credentials.source(),
 		UserAgent: agent(version, e.command, e.user), Patience: e.patience, Waiting: e.tellPatience,
 	})
 	if err != nil {
@@ -53,7 +53,7 @@ func (e *environment) callFor(ctx context.Context, timeout time.Duration, do fun
 		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
-	return e.explainTimeout(do(ctx, c))
+	return e.explainCredentials(e.explainTimeout(do(ctx, c)))
 }
 
 // tellPatience says that a command waits for a server that may be starting.

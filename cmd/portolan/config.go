@@ -2,8 +2,10 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -27,7 +29,7 @@ func newConfigCommand(env *environment) *cobra.Command {
 
 The file is $PORTOLAN_CONFIG, or portolan/config.yaml in your configuration directory.
 Only you may read it. A flag goes before a PORTOLAN_ variable, and that before the
-context. Where --server or PORTOLAN_SERVER names another server than the context, the
+context. portolan login keeps in it who you are. Where --server or PORTOLAN_SERVER names another server than the context, the
 context's token and certificate are not sent there.`,
 	}
 	c.AddCommand(newGetContextsCommand(env), newCurrentContextCommand(env), newUseContextCommand(env), newSetContextCommand(env), newDeleteContextCommand(env))
@@ -66,6 +68,9 @@ func authenticationOf(c contexts.Context) string {
 	if c.TokenFile != "" {
 		out = append(out, "token in "+c.TokenFile)
 	}
+	if c.Login != nil {
+		out = append(out, "login with "+c.Login.Issuer)
+	}
 	if c.Cert != "" {
 		out = append(out, "certificate "+c.Cert)
 	}
@@ -97,8 +102,8 @@ func newUseContextCommand(env *environment) *cobra.Command {
 		Short:             "Have commands that name no context use this one",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: env.completeContexts,
-		RunE: func(_ *cobra.Command, args []string) error {
-			return env.editContexts(func(file contexts.File) (contexts.File, error) {
+		RunE: func(c *cobra.Command, args []string) error {
+			return env.editContexts(c.Context(), func(file contexts.File) (contexts.File, error) {
 				_, err := findContext(file, args[0])
 				file.Current = args[0]
 				return file, err
@@ -113,8 +118,8 @@ func newDeleteContextCommand(env *environment) *cobra.Command {
 		Short:             "Forget a context",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: env.completeContexts,
-		RunE: func(_ *cobra.Command, args []string) error {
-			return env.editContexts(func(file contexts.File) (contexts.File, error) {
+		RunE: func(c *cobra.Command, args []string) error {
+			return env.editContexts(c.Context(), func(file contexts.File) (contexts.File, error) {
 				_, err := findContext(file, args[0])
 				return file.Without(args[0]), err
 			}, "%s is forgotten.", args[0])
@@ -128,24 +133,31 @@ func newSetContextCommand(env *environment) *cobra.Command {
 		Use:   "set-context NAME",
 		Short: "Make a context, or change it",
 		Long: `Make a context, or change it: what flags say is kept, and what they leave out
-stays as it is. An empty value takes a setting away. The first context is the current one.`,
+stays as it is. An empty value takes a setting away. The first context is the current one.
+A token, or a login, that was for another server is not kept.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: env.completeContexts,
 		RunE: func(c *cobra.Command, args []string) error {
-			return env.editContexts(func(file contexts.File) (contexts.File, error) {
+			return env.editContexts(c.Context(), func(file contexts.File) (contexts.File, error) {
 				one, _ := file.Find(args[0])
 				one.Name = args[0]
+				before := one
 				for flag, field := range settings(&one) {
 					f := c.Flags().Lookup(flag)
 					if f == nil || !f.Changed {
 						continue
 					}
 					*field = f.Value.String()
-					if isFile(flag) && *field != "" {
+					if isFile(flag) {
 						var err error
-						if *field, err = filepath.Abs(*field); err != nil {
+						if *field, err = absolute(*field); err != nil {
 							return file, err
 						}
+					}
+				}
+				if before.Server != "" && !sameServer(before.Server, one.Server) { // which is not told what the other was
+					if one.Login = nil; one.Token == before.Token {
+						one.Token = ""
 					}
 				}
 				if len(file.Contexts) == 0 {
@@ -164,6 +176,14 @@ func settings(c *contexts.Context) map[string]*string {
 	return map[string]*string{
 		"server": &c.Server, "namespace": &c.Namespace, "ca": &c.CA, "cert": &c.Cert, "key": &c.Key, "token": &c.Token, "token-file": &c.TokenFile,
 	}
+}
+
+// absolute is the path of a file from anywhere; empty for none.
+func absolute(file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	return filepath.Abs(file)
 }
 
 func isFile(flag string) bool {
@@ -188,19 +208,24 @@ func (e *environment) contexts() (contexts.File, error) {
 }
 
 // editContexts replaces the file of contexts, and prints a message.
-func (e *environment) editContexts(edit func(contexts.File) (contexts.File, error), message string, args ...any) error {
-	file, err := e.contexts()
+func (e *environment) editContexts(ctx context.Context, edit func(contexts.File) (contexts.File, error), message string, args ...any) error {
+	err := contexts.Update(ctx, contextsFile(), func(file contexts.File) (contexts.File, bool, error) {
+		file, err := edit(file)
+		return file, true, err
+	})
 	if err != nil {
-		return err
-	}
-	if file, err = edit(file); err != nil {
-		return err
-	}
-	if err := file.Write(contextsFile()); err != nil {
-		return err
+		return asData(err)
 	}
 	fmt.Fprintf(e.stdout, message+"\n", args...)
 	return nil
+}
+
+// asData is an error of the file of contexts, which is input.
+func asData(err error) error {
+	if errors.As(err, new(usageError)) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return dataError{err}
 }
 
 func findContext(file contexts.File, name string) (contexts.Context, error) {
@@ -214,7 +239,7 @@ func findContext(file contexts.File, name string) (contexts.Context, error) {
 // callsNoServer says whether a command does without a context, a broken one too.
 func callsNoServer(command string) bool {
 	first, _, _ := strings.Cut(command, " ")
-	return command == "store run" || slices.Contains([]string{"", "serve", "config", "version", "help", "completion", "exit-codes"}, first)
+	return command == "store run" || slices.Contains([]string{"", "serve", "config", "login", "version", "help", "completion", "exit-codes"}, first)
 }
 
 // useContext gives flags that were not given, and that no variable stands for, the settings
@@ -243,6 +268,9 @@ func (e *environment) useContext(c *cobra.Command) error {
 			return err
 		}
 	}
+	if credentials && one.Login != nil && sameServer(one.Login.Server, e.server) {
+		e.credentials.session = newSession(e, one.Name)
+	}
 	if one.Namespace == "" || os.Getenv(variable("namespace")) != "" {
 		return nil
 	}
@@ -255,11 +283,32 @@ func (e *environment) useContext(c *cobra.Command) error {
 	return nil
 }
 
-// sameServer says whether two addresses of servers are of one scheme and host.
+// sameServer says whether two addresses are of one server: of one socket, or of one scheme,
+// host and port.
 func sameServer(a, b string) bool {
-	u, err := url.Parse(a)
-	v, err2 := url.Parse(b)
-	return err == nil && err2 == nil && u.Scheme == v.Scheme && u.Host == v.Host
+	at, ok := endpointOf(a)
+	other, ok2 := endpointOf(b)
+	return ok && ok2 && at == other
+}
+
+// endpointOf is where a server is called by an address, in one form for each; false for what
+// is no address.
+func endpointOf(server string) (string, bool) {
+	if path, ok := strings.CutPrefix(server, "unix:"); ok {
+		return "unix:" + strings.TrimPrefix(path, "//"), true
+	}
+	if !strings.Contains(server, "://") {
+		server = "http://" + server
+	}
+	u, err := url.Parse(server)
+	if err != nil || u.Hostname() == "" {
+		return "", false
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port), true
 }
 
 // completeContexts offers the names of contexts.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +14,8 @@ import (
 type credentials struct {
 	token, tokenFile string
 	flags            *pflag.FlagSet
+	session          *session // of the context, nil for none
+	once             string   // a token to be tried in place of all that
 }
 
 // register adds the flags. Their values are not shown as defaults of the help.
@@ -26,7 +29,7 @@ func (o *credentials) register(f *pflag.FlagSet) {
 // of the context.
 func (o *credentials) bearer() (string, error) {
 	if o.flags == nil {
-		return "", nil
+		return o.once, nil
 	}
 	byFlag, byFile := o.flags.Changed("token"), o.flags.Changed("token-file")
 	if byFlag && byFile {
@@ -48,6 +51,15 @@ func (o *credentials) bearer() (string, error) {
 		}
 	}
 	return "", nil
+}
+
+// source returns what has the token of each call where that changes: the login of the
+// context, if nothing else says who the user is. It is nil if nothing changes.
+func (o *credentials) source() func(context.Context) (string, error) {
+	if o.session == nil || o.token != "" || o.tokenFile != "" || os.Getenv("PORTOLAN_TOKEN") != "" || os.Getenv("PORTOLAN_TOKEN_FILE") != "" {
+		return nil
+	}
+	return o.session.token
 }
 
 // readToken is a token, or that of a file.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache/rest/batch"
 	"github.com/portolan-mesh/portolan/cache/rest/client"
+	"github.com/portolan-mesh/portolan/cmd/portolan/login"
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
@@ -20,11 +21,11 @@ import (
 func clientExitCode(err error) int {
 	var unreachable *client.UnreachableError
 	switch {
-	case errors.As(err, &unreachable), apierrors.IsServiceUnavailable(err), client.NotYet(err):
+	case errors.As(err, &unreachable), errors.Is(err, login.ErrAway), apierrors.IsServiceUnavailable(err), client.NotYet(err):
 		return exitUnreachable
 	case apierrors.IsConflict(err):
 		return exitConflict
-	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), errors.Is(err, login.ErrEnded):
 		return exitForbidden
 	case apierrors.IsBadRequest(err), apierrors.IsInvalid(err), apierrors.IsRequestEntityTooLargeError(err), apierrors.IsResourceExpired(err):
 		return exitData

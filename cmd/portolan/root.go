@@ -31,6 +31,7 @@ type environment struct {
 	namespace      string        // of objects and commands that name none
 	timeout        time.Duration // --request-timeout
 	credentials    credentials
+	hidden         []string      // global flags that the command has flags of its own in place of
 	patience       time.Duration // how long a command waits for a server that refuses connections
 }
 
@@ -80,6 +81,7 @@ keep servers and namespaces by name: portolan config.
 Scripts can tell by the exit code what happened: portolan help exit-codes.`,
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
 			_, env.command, _ = strings.Cut(c.CommandPath(), " ")
+			env.hidden = hiddenFlags(c)
 			if callsNoServer(env.command) {
 				return nil
 			}

@@ -117,7 +117,11 @@ authorities that sign the certificates of clients, --crl what they have revoked.
 
 A pair that does not match, a key with a passphrase and what is no certificate are
 refused. The secret is replaced as a whole: leave out --ca or --crl, and what it had of
-them is gone.` + waitHelp,
+them is gone.
+
+These flags are about the secret. Your own certificate and the authority of the server
+come from PORTOLAN_CERT, PORTOLAN_KEY and PORTOLAN_CA here, or from a context (portolan
+config).` + waitHelp,
 		Example: `  portolan secret tls shop-cert -n ingress --cert fullchain.pem --key privkey.pem
   portolan secret tls shop-cert -n ingress --cert fullchain.pem --key privkey.pem --ca clients.pem`,
 		Args: cobra.ExactArgs(1),

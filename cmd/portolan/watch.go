@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/portolan-mesh/portolan/cache/rest/client"
+	"github.com/portolan-mesh/portolan/cmd/portolan/login"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/retry"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -148,6 +149,7 @@ type follower struct {
 	revision string                                // up to which changes were printed; empty when it is to be asked
 	known    map[string]*unstructured.Unstructured // as printed last, by namespace and name
 	away     bool                                  // the server does not answer, and the user knows
+	again    bool                                  // the server did not take the token, and the next is tried
 }
 
 // run watches until ctx ends or the server refuses for good.
@@ -165,6 +167,8 @@ func (f *follower) run(ctx context.Context, c *client.Client) error {
 				f.page.say("The watch goes on from revision %s as soon as it can: %v\n", f.revision, err)
 			}
 			f.away = true
+		case apierrors.IsUnauthorized(err) && !f.again && f.page.env.credentials.source() != nil:
+			f.again = true // the token may have ended on its way
 		default:
 			return err
 		}
@@ -176,7 +180,7 @@ func (f *follower) run(ctx context.Context, c *client.Client) error {
 // passing says whether an error may go by itself.
 func passing(err error) bool {
 	var unreachable *client.UnreachableError
-	return errors.As(err, &unreachable) || client.NotYet(err) || apierrors.IsServiceUnavailable(err) ||
+	return errors.As(err, &unreachable) || errors.Is(err, login.ErrAway) || client.NotYet(err) || apierrors.IsServiceUnavailable(err) ||
 		apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) || apierrors.IsInternalError(err)
 }
 
@@ -188,7 +192,7 @@ func (f *follower) once(ctx context.Context, c *client.Client, pause *retry.Back
 		}
 	}
 	return c.Watch(ctx, client.Resource(f.kind), f.namespace, f.which, f.revision, func(e client.Event) error {
-		f.away = false
+		f.away, f.again = false, false
 		pause.Reset()
 		f.revision = e.Object.GetResourceVersion()
 		return f.take(e)

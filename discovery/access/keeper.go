@@ -123,7 +123,7 @@ func (k *Keeper) notRead() error {
 const unread = "(unknown)"
 
 // errToken is the same for each token that is not valid, so that it helps no guesser.
-var errToken = errors.New("the token is not valid: it is unknown, expired or revoked, or its user is disabled: portolan user token add makes another")
+var errToken = errors.New("the token is not valid: it is unknown, expired or revoked, or its user is disabled: log in again (portolan login), or have another made (portolan user token add)")
 
 // Authenticate implements rest.Authenticator.
 func (k *Keeper) Authenticate(r *http.Request) (rest.Identity, error) {
@@ -143,13 +143,13 @@ func (k *Keeper) Authenticate(r *http.Request) (rest.Identity, error) {
 	p := k.current()
 	switch {
 	case !rest.FromThisMachine(r):
-		return rest.Identity{}, errors.New("nothing says who you are: give a token (--token, or PORTOLAN_TOKEN), or a client certificate")
+		return rest.Identity{}, errors.New("nothing says who you are: log in (portolan login), or give a token (--token, or PORTOLAN_TOKEN) or a client certificate")
 	case k.o.AnonymousLoopback || p != nil && len(p.users) == 0:
 		return rest.Identity{User: access.LocalUser, Unproved: true}, nil
 	case p == nil:
 		return rest.Identity{User: unread, Unproved: true}, nil
 	}
-	return rest.Identity{}, errors.New("this server has users, and nothing says who you are: give a token (--token, --token-file or PORTOLAN_TOKEN), or a client certificate; " +
+	return rest.Identity{}, errors.New("this server has users, and nothing says who you are: log in (portolan login), or give a token (--token, --token-file or PORTOLAN_TOKEN) or a client certificate; " +
 		"the user who runs the server is let in over its socket, and makes tokens: portolan user token add NAME")
 }
 

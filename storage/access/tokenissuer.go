@@ -46,4 +46,17 @@ type UserClaims struct {
 	Username string `json:"username,omitempty"`
 	// Groups is the claim with the groups; empty for none.
 	Groups string `json:"groups,omitempty"`
+	// Login is how the command line logs users in with the issuer; nil if it does not.
+	Login *Login `json:"login,omitempty"`
+}
+
+// Login is the client of an issuer by which users log in, with the device flow (RFC 8628).
+// The client has no secret.
+type Login struct {
+	// ClientID is the client at the issuer. ID tokens are for it, so it is one of the
+	// audiences.
+	ClientID string `json:"clientId,omitempty"`
+	// Scopes are those to ask for, beside openid; none stands for what the issuer has of
+	// profile, email, groups and offline_access.
+	Scopes []string `json:"scopes,omitempty"`
 }

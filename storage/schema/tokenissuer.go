@@ -3,6 +3,7 @@ package schema
 import (
 	"crypto/x509"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
@@ -17,7 +18,7 @@ func tokenIssuer() *Schema {
 		codec: config.JSON[access.TokenIssuer](),
 		served: serve("issuer", "audiences", "jwksUri", "ca").
 			with("workloads", serve("namespace", "namespaceClaim", "serviceAccount", "serviceAccountClaim").with("match", serve("claim", "values"))).
-			with("users", serve("username", "groups")),
+			with("users", serve("username", "groups").with("login", serve("clientId", "scopes"))),
 		check: checkTokenIssuer,
 	}.schema()
 	s.Internal = true
@@ -42,6 +43,25 @@ func checkTokenIssuer(c checker, t *access.TokenIssuer) {
 		c.fail("says of nobody who they are: give workloads, users or both")
 	}
 	each(c.at("workloads"), t.Workloads, checkWorkloadRule)
+	if t.Users != nil && t.Users.Login != nil {
+		checkLogin(c.at("users").at("login"), t.Users.Login, t.Audiences)
+	}
+}
+
+func checkLogin(c checker, l *access.Login, audiences []string) {
+	switch {
+	case l.ClientID == "":
+		c.at("clientId").fail("is missing: register a client without a secret at the issuer, which may use the device flow")
+	case strings.ContainsFunc(l.ClientID, func(r rune) bool { return r < ' ' || r > '~' }):
+		c.at("clientId").fail("%q is not printable ASCII", l.ClientID)
+	case !slices.Contains(audiences, l.ClientID):
+		c.at("clientId").fail("%q is none of the audiences: the tokens of users who log in are for it, and would be refused. Add it to audiences", l.ClientID)
+	}
+	for i, scope := range l.Scopes {
+		if scope == "" || strings.ContainsFunc(scope, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' }) {
+			c.at("scopes").index(i).fail("%q is no scope: it is one word of ASCII, such as groups", scope)
+		}
+	}
 }
 
 // keysURL checks where keys come from: by TLS, or from this machine.

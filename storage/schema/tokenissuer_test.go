@@ -31,6 +31,22 @@ func TestRulesOfTokenIssuers(t *testing.T) {
 		"loopback": {with(func(i *access.TokenIssuer) { i.JWKSURI = "http://127.0.0.1:8080/keys" }), nil},
 		"rule":     {rule(access.WorkloadRule{Match: match, Namespace: "shop", ServiceAccount: "web"}), nil},
 		"claims":   {rule(access.WorkloadRule{NamespaceClaim: []string{"kubernetes.io", "namespace"}, ServiceAccountClaim: []string{"a"}}), nil},
+		"login": {with(func(i *access.TokenIssuer) {
+			i.Users = &access.UserClaims{Login: &access.Login{ClientID: "portolan", Scopes: []string{"groups"}}}
+		}), nil},
+		"login of another audience": {with(func(i *access.TokenIssuer) { i.Users = &access.UserClaims{Login: &access.Login{ClientID: "cli"}} }), []string{
+			`spec.users.login.clientId: "cli" is none of the audiences: the tokens of users who log in are for it, and would be refused. Add it to audiences`,
+		}},
+		"login without a client": {with(func(i *access.TokenIssuer) {
+			i.Users = &access.UserClaims{Login: &access.Login{Scopes: []string{"a b", ""}}}
+		}), []string{
+			"spec.users.login.clientId: is missing: register a client without a secret at the issuer, which may use the device flow",
+			`spec.users.login.scopes[0]: "a b" is no scope: it is one word of ASCII, such as groups`,
+			`spec.users.login.scopes[1]: "" is no scope: it is one word of ASCII, such as groups`,
+		}},
+		"login with a client that is no text": {with(func(i *access.TokenIssuer) {
+			i.Audiences, i.Users = append(i.Audiences, "a\nb"), &access.UserClaims{Login: &access.Login{ClientID: "a\nb"}}
+		}), []string{`spec.users.login.clientId: "a\nb" is not printable ASCII`}},
 		"empty": {access.TokenIssuer{}, []string{
 			"spec.issuer: is missing", "spec.audiences: is missing: tokens that the issuer makes for others would be taken too",
 			"spec: says of nobody who they are: give workloads, users or both",

@@ -39,6 +39,9 @@ type Options struct {
 	// Token is the bearer token of each call, empty for none. It is sent over TLS, over a
 	// socket, and to this machine alone.
 	Token string
+	// Tokens returns the bearer token of a call, in place of Token; nil for that. An error of
+	// it is that of the call. Several goroutines may call it.
+	Tokens func(context.Context) (string, error)
 	// UserAgent names the program to the server.
 	UserAgent string
 	// Patience is how long a call waits for a server that refuses connections, as one
@@ -53,7 +56,7 @@ type Client struct {
 	server    *url.URL
 	http      *http.Client
 	userAgent string
-	token     string
+	tokens    func(context.Context) (string, error)
 	freshness Freshness
 	patience  time.Duration
 	waiting   func()
@@ -107,8 +110,13 @@ func New(server string, o Options) (*Client, error) {
 	if (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" {
 		return nil, fmt.Errorf("server %q is not a URL such as http://127.0.0.1:15080", server)
 	}
-	if err := mayHave(base, o.Token); err != nil {
-		return nil, err
+	if o.Token != "" || o.Tokens != nil {
+		if err := mayHaveToken(base); err != nil {
+			return nil, err
+		}
+	}
+	if o.Tokens == nil {
+		o.Tokens = func(context.Context) (string, error) { return o.Token, nil }
 	}
 	base.Path = strings.TrimSuffix(base.Path, "/")
 	if o.HTTP == nil {
@@ -120,14 +128,14 @@ func New(server string, o Options) (*Client, error) {
 	if o.Waiting == nil {
 		o.Waiting = func() {}
 	}
-	return &Client{server: base, http: o.HTTP, userAgent: o.UserAgent, token: o.Token, patience: o.Patience, waiting: sync.OnceFunc(o.Waiting)}, nil
+	return &Client{server: base, http: o.HTTP, userAgent: o.UserAgent, tokens: o.Tokens, patience: o.Patience, waiting: sync.OnceFunc(o.Waiting)}, nil
 }
 
-// mayHave says why a token may not be sent to a server; nil if it may.
-func mayHave(server *url.URL, token string) error {
+// mayHaveToken says why a token may not be sent to a server; nil if it may.
+func mayHaveToken(server *url.URL) error {
 	ip := net.ParseIP(server.Hostname())
 	switch {
-	case token == "" || server.Scheme == "https" || server.Hostname() == "localhost" || ip != nil && ip.IsLoopback():
+	case server.Scheme == "https" || server.Hostname() == "localhost" || ip != nil && ip.IsLoopback():
 		return nil
 	}
 	return fmt.Errorf("a token is not sent in the clear to %s: use https", server.Host)
@@ -434,8 +442,12 @@ func (c *Client) request(ctx context.Context, in request) (*http.Request, error)
 	}
 	r.Header.Set("Accept", "application/json")
 	r.Header.Set("User-Agent", c.userAgent)
-	if c.token != "" {
-		r.Header.Set("Authorization", "Bearer "+c.token)
+	token, err := c.tokens(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
 	}
 	return r, nil
 }

@@ -10,6 +10,13 @@ import (
 	"time"
 )
 
+// errUntrusted is the error of a server that nobody who is trusted vouches for.
+var errUntrusted = errors.New("its certificate is of no authority that is trusted here: name that of the mesh with --ca or PORTOLAN_CA")
+
+// Untrusted says whether a call failed because the certificate of the server is of no authority
+// that is trusted.
+func Untrusted(err error) bool { return errors.Is(err, errUntrusted) }
+
 // explainTLS says what to do about an error of TLS; nil for other errors.
 func explainTLS(err error) error {
 	var unknown x509.UnknownAuthorityError
@@ -18,7 +25,7 @@ func explainTLS(err error) error {
 	var remote *net.OpError // with the alert of the server
 	switch {
 	case errors.As(err, &unknown):
-		return errors.New("its certificate is of no authority that is trusted here: name that of the mesh with --ca or PORTOLAN_CA")
+		return errUntrusted
 	case errors.As(err, &name):
 		return fmt.Errorf("%w: call it by a name in its certificate", name)
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && invalid.Cert != nil:

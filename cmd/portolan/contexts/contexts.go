@@ -26,6 +26,22 @@ type Context struct {
 	TokenFile string `json:"tokenFile,omitempty"`
 	// Token is secret.
 	Token string `json:"token,omitempty"`
+	// Login is what a login with a provider came to; nil without one.
+	Login *Login `json:"login,omitempty"`
+}
+
+// Login is a user who is logged in with an OpenID Connect provider.
+type Login struct {
+	// Server is the one that the user logged in at. No other has the tokens.
+	Server string `json:"server,omitempty"`
+	// Issuer, ClientID and CA, in PEM, are by what the provider is asked for the next token.
+	Issuer   string `json:"issuer,omitempty"`
+	ClientID string `json:"clientId,omitempty"`
+	CA       string `json:"ca,omitempty"`
+	// IDToken is what the server is shown, and RefreshToken what earns the next one; empty
+	// if the provider gives none. Both are secret.
+	IDToken      string `json:"idToken,omitempty"`
+	RefreshToken string `json:"refreshToken,omitempty"`
 }
 
 // File is what the file of contexts has. The zero File is that of a user without one.
@@ -74,10 +90,13 @@ func Read(file string) (File, error) {
 	return f, nil
 }
 
+// errNowhere is the error of a file without a name.
+var errNowhere = errors.New("there is no directory for a user's configuration: name a file in $PORTOLAN_CONFIG")
+
 // Write writes a file whole, for its owner alone, and makes its directory if need be.
 func (f File) Write(file string) error {
 	if file == "" {
-		return errors.New("there is no directory for a user's configuration: name a file in $PORTOLAN_CONFIG")
+		return errNowhere
 	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err

@@ -193,6 +193,7 @@ func (s *server) addAPI() (err error) {
 	maintenance.Register(s.api, s.maintenance())
 	s.tokens.Register(s.api)
 	(&joining{s, identity.NewLimited(nil, nil)}).register()
+	s.issuers.Register(s.api)
 	s.certificates.issuer.Serve(s.api)
 	access.Register(s.api, s.keeper, s.configs)
 	for provider, status := range s.statuses {

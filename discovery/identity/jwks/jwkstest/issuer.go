@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"encoding/pem"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -28,6 +29,7 @@ type Issuer struct {
 	key    crypto.Signer
 	id     string
 	answer http.HandlerFunc
+	device *Device
 }
 
 // New starts an issuer, which ends with the test.
@@ -37,7 +39,11 @@ func New(t testing.TB) *Issuer {
 	i.Rotate(t, "first")
 	mux := http.NewServeMux()
 	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(w).Encode(map[string]string{"issuer": i.URL, "jwks_uri": i.URL + "/keys"})
+		document := map[string]string{"issuer": i.URL, "jwks_uri": i.URL + "/keys"}
+		if d := i.flow(); d != nil {
+			maps.Copy(document, d.endpoints())
+		}
+		_ = json.NewEncoder(w).Encode(document)
 	})
 	mux.HandleFunc("/keys", func(w http.ResponseWriter, r *http.Request) {
 		i.Fetches.Add(1)
@@ -50,12 +56,25 @@ func New(t testing.TB) *Issuer {
 		}
 		_, _ = w.Write(i.Set())
 	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		if d := i.flow(); d != nil {
+			d.serve(w, r)
+			return
+		}
+		http.NotFound(w, r)
+	})
 	server := httptest.NewTLSServer(mux)
 	server.Config.ErrorLog = nil
 	t.Cleanup(server.Close)
 	i.URL = server.URL
 	i.CA = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 	return i
+}
+
+func (i *Issuer) flow() *Device {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.device
 }
 
 // Answer has the keys answered by a handler; nil has them served again.

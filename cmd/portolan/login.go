@@ -1,0 +1,261 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/portolan-mesh/portolan/cache/rest/client"
+	"github.com/portolan-mesh/portolan/cmd/portolan/contexts"
+	"github.com/portolan-mesh/portolan/cmd/portolan/login"
+	"github.com/portolan-mesh/portolan/discovery/access"
+	"github.com/portolan-mesh/portolan/discovery/identity/oidc"
+)
+
+func newLoginCommand(env *environment) *cobra.Command {
+	provider := ""
+	c := &cobra.Command{
+		Use:   "login [--provider NAME | --token-file FILE]",
+		Short: "Log in to the server, with a provider that it names or with a token",
+		Long: `Log in to the server, with a provider that it names or with a token. Log in only to a
+server that you know.
+
+The server names its providers, which are TokenIssuers with users.login. You are shown a
+URL and a code, to be opened in a browser on any machine. Where there are several
+providers, --provider names one. With --token or --token-file nobody is asked: the token
+is tried, and kept.
+
+The context in use keeps who you are, in a file that only you may read: the one of
+--context, which is made if there is none of that name, or else the current one. If there
+is none, it is made by the name of the server. A login is renewed by itself until the
+provider ends it. portolan logout forgets it.`,
+		Example: `  portolan login
+  portolan login --context prod --server https://mesh.example:15080 --ca mesh.pem
+  portolan login --token-file alice.token`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			for _, name := range []string{"token", "token-file"} {
+				if os.Getenv(variable(name)) != "" {
+					return usageError{fmt.Errorf("%s is set, and goes before what a context keeps: unset it first", variable(name))}
+				}
+			}
+			target, err := env.loginContext(c)
+			if err != nil {
+				return err
+			}
+			if env.credentials.given() {
+				if provider != "" {
+					return usageError{errors.New("--provider is with whom to log in, and a token needs nobody: leave one of them out")}
+				}
+				return env.loginByToken(c.Context(), target)
+			}
+			return env.loginWith(c.Context(), target, provider)
+		},
+	}
+	c.Flags().StringVar(&provider, "provider", "", "TokenIssuer with which to log in, where the server has several")
+	return c
+}
+
+// given says whether the command line has a token.
+func (o *credentials) given() bool {
+	return o.flags != nil && (o.flags.Changed("token") || o.flags.Changed("token-file"))
+}
+
+// loginContext is the context that is to keep a login, whose settings are used. It may not be
+// there yet.
+func (e *environment) loginContext(c *cobra.Command) (string, error) {
+	file, err := e.contexts()
+	if err != nil {
+		return "", err
+	}
+	name := cmp.Or(e.context, os.Getenv("PORTOLAN_CONTEXT"))
+	one, known := file.Find(cmp.Or(name, file.Current))
+	if known {
+		if err := e.useContext(c); err != nil {
+			return "", err
+		}
+		if name == "" && one.Server != "" && !sameServer(one.Server, e.server) {
+			return "", usageError{fmt.Errorf("the current context %s is of another server, %s: name one for %s with --context, which is made if there is none of that name", one.Name, one.Server, e.server)}
+		}
+		return one.Name, nil
+	}
+	if name == "" {
+		_, host, _ := strings.Cut(e.server, "://")
+		name = cmp.Or(strings.TrimRight(host, "/"), e.server)
+	}
+	return name, nil
+}
+
+// loginByToken keeps a token that the server takes.
+func (e *environment) loginByToken(ctx context.Context, target string) error {
+	token, err := e.credentials.bearer()
+	if err != nil {
+		return err
+	}
+	return e.keepLogin(ctx, target, token, nil)
+}
+
+// loginWith logs in with a provider that the server names.
+func (e *environment) loginWith(ctx context.Context, target, name string) error {
+	e.credentials = credentials{} // nobody is asked for them here, and another login replaces them
+	var known oidc.Logins
+	if err := e.call(ctx, func(ctx context.Context, api *client.Client) error { return api.JSON(ctx, oidc.LoginPath, &known) }); err != nil {
+		if apierrors.IsNotFound(err) {
+			return fmt.Errorf("the server at %s does not say how to log in: it is older than this command; give a token (--token-file)", e.server)
+		}
+		return err
+	}
+	provider, err := choose(known.Providers, name, e.server)
+	if err != nil {
+		return err
+	}
+	by := login.Client{Issuer: provider.Issuer, ID: provider.ClientID, CA: provider.CA, Scopes: provider.Scopes}
+	device, err := login.Start(ctx, by)
+	if err != nil {
+		return err
+	}
+	defer device.Close()
+	e.showDevice(device, provider.Issuer)
+	tokens, err := device.Wait(ctx, func(err error) { fmt.Fprintf(e.stderr, "%v, which happens by itself until the code ends.\n", err) })
+	if err != nil {
+		return err
+	}
+	return e.keepLogin(ctx, target, tokens.ID, &contexts.Login{
+		Server: e.server, Issuer: by.Issuer, ClientID: by.ID, CA: by.CA, IDToken: tokens.ID, RefreshToken: tokens.Refresh,
+	})
+}
+
+// choose returns the provider of a name, or the only one.
+func choose(known []oidc.Provider, name, server string) (oidc.Provider, error) {
+	names := make([]string, len(known))
+	for i, one := range known {
+		if one.Name == name || name == "" && len(known) == 1 {
+			return one, nil
+		}
+		names[i] = plain(one.Name)
+	}
+	switch {
+	case len(known) == 0:
+		return oidc.Provider{}, dataError{fmt.Errorf("no provider logs users in at %s: an administrator can give a TokenIssuer users.login; or log in with a token (--token-file)", server)}
+	case name == "":
+		return oidc.Provider{}, usageError{fmt.Errorf("the server has several providers: name one of %s with --provider", strings.Join(names, ", "))}
+	}
+	return oidc.Provider{}, usageError{fmt.Errorf("--provider %s: the server has %s", name, strings.Join(names, ", "))}
+}
+
+// showDevice tells the user where to go. It is no output of the command.
+func (e *environment) showDevice(d *login.Device, issuer string) {
+	how := "and enter the code"
+	if d.Complete {
+		how = "and see that it shows the code"
+	}
+	fmt.Fprintf(e.stderr, "To log in to %s with %s, open\n\n    %s\n\nin a browser %s\n\n    %s\n\nIt is good until %s. Waiting for you.\n",
+		e.server, plain(issuer), d.URL, how, d.Code, d.Until.Local().Format(time.TimeOnly))
+}
+
+// keepLogin has a context keep a token, or a login, that the server takes.
+func (e *environment) keepLogin(ctx context.Context, target, token string, l *contexts.Login) error {
+	mine := *e
+	mine.credentials = credentials{once: token}
+	var self *access.Self
+	err := mine.call(ctx, func(ctx context.Context, api *client.Client) (err error) {
+		self, err = mine.self(ctx, api)
+		return err
+	})
+	switch {
+	case apierrors.IsUnauthorized(err) && l != nil:
+		return fmt.Errorf("%s has let you in, and the server at %s does not (its log says why): %w", plain(l.Issuer), e.server, err)
+	case err != nil:
+		return err
+	}
+	authorities, err := absolute(e.files.ca)
+	if err != nil {
+		return err
+	}
+	err = contexts.Update(ctx, contextsFile(), func(file contexts.File) (contexts.File, bool, error) {
+		one, _ := file.Find(target)
+		if one.Server != "" && !sameServer(one.Server, e.server) {
+			one = contexts.Context{Namespace: one.Namespace} // the rest was for that server
+		}
+		one.Name, one.Server, one.CA, one.Login, one.Token, one.TokenFile = target, e.server, authorities, l, token, ""
+		if l != nil {
+			one.Token = ""
+		}
+		if file.Current == "" {
+			file.Current = target
+		}
+		return file.With(one), true, nil
+	})
+	if err != nil {
+		return asData(err)
+	}
+	fmt.Fprintf(e.stdout, "You are %s at %s, by the context %s.\n", plain(self.User), e.server, target)
+	if len(self.Grants) == 0 {
+		fmt.Fprintln(e.stderr, "You have no rights yet: no role is bound to you or to a group of yours. See portolan auth whoami.")
+	}
+	return nil
+}
+
+func newLogoutCommand(env *environment) *cobra.Command {
+	return &cobra.Command{
+		Use:   "logout",
+		Short: "Forget who you are to the server",
+		Long: `Forget who you are to the server: the login or the token that the context in use keeps. The
+provider is told that the login is over, if it takes that. A token of the server itself stays
+valid until it ends or is revoked (portolan user token revoke).`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			file, err := env.contexts()
+			if err != nil {
+				return err
+			}
+			name := cmp.Or(env.context, os.Getenv("PORTOLAN_CONTEXT"), file.Current)
+			if name == "" {
+				return dataError{errors.New("no context is in use, which would keep a login: name one with --context")}
+			}
+			var was contexts.Context
+			err = contexts.Update(c.Context(), contextsFile(), func(file contexts.File) (contexts.File, bool, error) {
+				if was, err = findContext(file, name); err != nil {
+					return file, false, err
+				}
+				next := was
+				next.Login, next.Token, next.TokenFile = nil, "", ""
+				return file.With(next), next != was, nil
+			})
+			if err != nil {
+				return asData(err)
+			}
+			if was.Login == nil && was.Token == "" && was.TokenFile == "" {
+				_, err := fmt.Fprintf(env.stdout, "The context %s keeps no login.\n", name)
+				return err
+			}
+			fmt.Fprintf(env.stdout, "The context %s has forgotten who you are.\n", name)
+			switch {
+			case was.Login != nil:
+				env.revokeLogin(c.Context(), was.Login)
+			case strings.HasPrefix(was.Token, access.TokenPrefix), was.TokenFile != "":
+				fmt.Fprintln(env.stderr, "The token itself stays valid: portolan user token revoke ends it.")
+			}
+			return nil
+		},
+	}
+}
+
+// revokeLogin tells the provider that a login is over.
+func (e *environment) revokeLogin(ctx context.Context, l *contexts.Login) {
+	if l.RefreshToken == "" {
+		return
+	}
+	if told, err := login.Revoke(ctx, clientOf(l), l.RefreshToken); err != nil {
+		fmt.Fprintf(e.stderr, "The provider was not told that the login is over, and ends it in its own time: %v\n", err)
+	} else if !told {
+		fmt.Fprintf(e.stderr, "The provider %s cannot be told that the login is over, and ends it in its own time.\n", plain(l.Issuer))
+	}
+}

@@ -1,0 +1,92 @@
+package login
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"unicode"
+
+	"golang.org/x/oauth2"
+)
+
+var (
+	// ErrAway is an error that may pass: the provider does not answer, or not now.
+	ErrAway = errors.New("try again")
+	// ErrEnded is the error of a login that is over: the user has to log in again.
+	ErrEnded = errors.New("log in again: portolan login")
+	// errLate is the error of a code that nobody used.
+	errLate = errors.New("the code was not used in time: portolan login shows another")
+)
+
+// fault is an error of a request in the words of a user. Those of a provider that may be
+// secret are in none.
+func (s *session) fault(ctx context.Context, err error, secrets ...string) error {
+	var told *oauth2.RetrieveError
+	var sent *url.Error
+	switch {
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return s.says("did not answer in time: %w", ctx.Err())
+	case errors.As(err, &told):
+		return s.refused(told, secrets)
+	case !errors.As(err, &sent):
+		return s.says("cannot be understood: %w", errUnreadable)
+	}
+	var unknown x509.UnknownAuthorityError
+	if errors.As(err, &unknown) {
+		return s.says("has a certificate of no authority that is trusted: the ca of its TokenIssuer names it")
+	}
+	return s.says("does not answer (%s): %w", printable(sent.Err.Error()), ErrAway)
+}
+
+// refused is what a provider refuses, with what to do.
+func (s *session) refused(told *oauth2.RetrieveError, secrets []string) error {
+	what := told.ErrorCode
+	if told.ErrorDescription != "" {
+		what += ", " + told.ErrorDescription
+	}
+	if what == "" {
+		what = told.Response.Status
+	}
+	for _, secret := range secrets {
+		if secret != "" && strings.Contains(what, secret) {
+			what = told.Response.Status
+		}
+	}
+	what = printable(what)
+	switch code := told.ErrorCode; {
+	case code == "access_denied":
+		return s.says("denies the login (%s)", what)
+	case code == "expired_token":
+		return errLate
+	case code == "invalid_client", code == "unauthorized_client", code == "unsupported_grant_type":
+		return s.says("does not let the client %q log users in with the device flow (%s): allow it that there, as a client without a secret, or correct users.login.clientId of the TokenIssuer", s.ID, what)
+	case code == "invalid_scope":
+		return s.says("does not give the scopes %s (%s): set users.login.scopes of the TokenIssuer", strings.Join(s.scopes(), ", "), what)
+	case code == "invalid_grant":
+		return s.says("has ended the login (%s): %w", what, ErrEnded)
+	case code == "temporarily_unavailable", code == "server_error", told.Response.StatusCode >= http.StatusInternalServerError, told.Response.StatusCode == http.StatusTooManyRequests:
+		return s.says("cannot answer now (%s): %w", what, ErrAway)
+	}
+	return s.says("refuses the request: %s", what)
+}
+
+// maxShown bounds the characters of a text that a provider has chosen.
+const maxShown = 300
+
+// printable is a text that others have chosen, as a terminal may have it.
+func printable(text string) string {
+	out := strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, text)
+	if runes := []rune(out); len(runes) > maxShown {
+		return fmt.Sprintf("%s...", string(runes[:maxShown]))
+	}
+	return out
+}

@@ -1,0 +1,143 @@
+package login
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+	"time"
+
+	"golang.org/x/oauth2"
+)
+
+// The pauses between two questions whether the user is done, in seconds, and how long a code
+// is good at most.
+const (
+	usualInterval = 5
+	maxInterval   = 60
+	maxLife       = time.Hour
+)
+
+// Device is a login that waits for its user.
+type Device struct {
+	// URL is where the user says so, and Code what is to be entered there, or compared where
+	// Complete is set: the URL has the code then. The texts are printable.
+	URL, Code string
+	Complete  bool
+	// Until is when the code ends.
+	Until time.Time
+
+	session *session
+	auth    oauth2.DeviceAuthResponse
+}
+
+// Start begins a login. Close it.
+func Start(ctx context.Context, c Client) (*Device, error) {
+	s, err := c.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d, err := s.start(ctx)
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	return d, nil
+}
+
+func (s *session) start(ctx context.Context) (*Device, error) {
+	if s.provider.DeviceURL == "" {
+		return nil, s.says("has no device flow (device_authorization_endpoint): have it allowed there, or log in with a token (--token-file)")
+	}
+	d := &Device{session: s}
+	form := url.Values{"client_id": {s.ID}, "scope": {strings.Join(s.scopes(), " ")}}
+	if err := s.post(ctx, s.provider.DeviceURL, form, &d.auth); err != nil {
+		return nil, s.fault(ctx, err)
+	}
+	if d.auth.DeviceCode == "" || d.auth.UserCode == "" || d.auth.VerificationURI == "" {
+		return nil, s.says("cannot be understood: %w", errUnreadable)
+	}
+	d.bound(time.Now())
+	return d, nil
+}
+
+// bound keeps what a provider says within limits.
+func (d *Device) bound(now time.Time) {
+	if d.auth.Expiry.IsZero() || d.auth.Expiry.After(now.Add(maxLife)) {
+		d.auth.Expiry = now.Add(maxLife)
+	}
+	if d.auth.Interval <= 0 {
+		d.auth.Interval = usualInterval
+	}
+	d.auth.Interval = min(d.auth.Interval, maxInterval)
+	d.Code, d.Until = printable(d.auth.UserCode), d.auth.Expiry
+	d.URL, d.Complete = printable(d.auth.VerificationURI), d.auth.VerificationURIComplete != ""
+	if d.Complete {
+		d.URL = printable(d.auth.VerificationURIComplete)
+	}
+}
+
+// Close gives up the connections of the login.
+func (d *Device) Close() { d.session.close() }
+
+// Wait waits until the user has said so, and returns the tokens. While the provider does not
+// answer it asks on, and calls away the first time.
+func (d *Device) Wait(ctx context.Context, away func(error)) (Tokens, error) {
+	s := d.session
+	for within, told := s.withHTTP(ctx), false; ; {
+		token, err := s.config().DeviceAccessToken(within, &d.auth)
+		if err == nil {
+			return s.tokens(token)
+		}
+		if ctx.Err() != nil {
+			return Tokens{}, ctx.Err()
+		}
+		if err == context.DeadlineExceeded || !time.Now().Before(d.auth.Expiry) {
+			return Tokens{}, errLate
+		}
+		err = s.fault(ctx, err, d.auth.DeviceCode)
+		switch {
+		case errors.Is(err, ErrEnded): // of a code that the provider does not know any more
+			return Tokens{}, errLate
+		case !errors.Is(err, ErrAway):
+			return Tokens{}, err
+		case !told:
+			told = true
+			away(err)
+		}
+		d.auth.Interval = min(2*d.auth.Interval, maxInterval)
+	}
+}
+
+// Refresh earns the next tokens with a refresh token, which may be good this once: keep what it
+// returns. The error is ErrAway if it may succeed later, and ErrEnded if it will not.
+func Refresh(ctx context.Context, c Client, refresh string) (Tokens, error) {
+	s, err := c.open(ctx)
+	if err != nil {
+		return Tokens{}, err
+	}
+	defer s.close()
+	token, err := s.config().TokenSource(s.withHTTP(ctx), &oauth2.Token{RefreshToken: refresh}).Token()
+	if err != nil {
+		return Tokens{}, s.fault(ctx, err, refresh)
+	}
+	return s.tokens(token)
+}
+
+// Revoke tells the provider that a refresh token is not used any more. It is false if the
+// provider does not take that.
+func Revoke(ctx context.Context, c Client, refresh string) (bool, error) {
+	s, err := c.open(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer s.close()
+	if s.provider.RevokeURL == "" {
+		return false, nil
+	}
+	form := url.Values{"client_id": {s.ID}, "token": {refresh}, "token_type_hint": {"refresh_token"}}
+	if err := s.post(ctx, s.provider.RevokeURL, form, nil); err != nil {
+		return false, s.fault(ctx, err, refresh)
+	}
+	return true, nil
+}

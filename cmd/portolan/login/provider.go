@@ -1,0 +1,203 @@
+package login
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/oauth2"
+
+	"github.com/portolan-mesh/portolan/discovery/identity/jwks"
+)
+
+const (
+	// answerTime bounds each request to a provider.
+	answerTime = 10 * time.Second
+	// maxAnswer bounds the bytes of an answer.
+	maxAnswer = 1 << 20
+)
+
+// Client is how a program is known to a provider.
+type Client struct {
+	// Issuer is the URL of the provider, and ID the client there, which has no secret.
+	Issuer, ID string
+	// CA is the certificates, in PEM, of the authorities that the provider is verified by;
+	// empty stands for those of the system.
+	CA string
+	// Scopes are those to ask for, beside openid; none stands for what the provider has of
+	// profile, email, groups and offline_access.
+	Scopes []string
+	// Transport carries the requests; nil stands for one that verifies by CA.
+	Transport http.RoundTripper
+}
+
+// usual are the scopes that are asked for where nobody says.
+var usual = []string{"profile", "email", "groups", "offline_access"}
+
+// document is what a provider says of itself.
+type document struct {
+	Issuer    string   `json:"issuer"`
+	DeviceURL string   `json:"device_authorization_endpoint"`
+	TokenURL  string   `json:"token_endpoint"`
+	RevokeURL string   `json:"revocation_endpoint"`
+	Scopes    []string `json:"scopes_supported"`
+}
+
+// session is a Client with what its provider says of itself.
+type session struct {
+	Client
+	http     *http.Client
+	provider document
+}
+
+func (c Client) open(ctx context.Context) (*session, error) {
+	by := c.Transport
+	if by == nil {
+		config := &tls.Config{MinVersion: tls.VersionTLS12}
+		if c.CA != "" {
+			config.RootCAs = x509.NewCertPool()
+			if !config.RootCAs.AppendCertsFromPEM([]byte(c.CA)) {
+				return nil, c.says("cannot be verified: the ca of its TokenIssuer has no certificate")
+			}
+		}
+		by = &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: 64 << 10}
+	}
+	s := &session{Client: c, http: &http.Client{
+		Transport: by, Timeout: answerTime,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // what is sent is for nobody else
+	}}
+	if err := s.discover(ctx); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *session) close() { s.http.CloseIdleConnections() }
+
+// discover asks the provider for its document.
+func (s *session) discover(ctx context.Context) error {
+	at := strings.TrimSuffix(s.Issuer, "/") + "/.well-known/openid-configuration"
+	if err := jwks.CheckURL(at); err != nil {
+		return s.says("has no URL to log in at: %w", err)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+	if err != nil {
+		return s.says("has no URL to log in at: %w", err)
+	}
+	if err := s.do(request, &s.provider); err != nil {
+		return s.fault(ctx, err)
+	}
+	return s.provider.check(s.Client)
+}
+
+// check says why a document is of no use to a client.
+func (d *document) check(c Client) error {
+	if d.Issuer != c.Issuer {
+		return c.says("says that it is %s: correct the issuer of the TokenIssuer", printable(d.Issuer))
+	}
+	if d.TokenURL == "" {
+		return c.says("has no token_endpoint: nobody can log in with it")
+	}
+	for _, one := range []struct{ what, url string }{{"token_endpoint", d.TokenURL}, {"device_authorization_endpoint", d.DeviceURL}, {"revocation_endpoint", d.RevokeURL}} {
+		if one.url == "" {
+			continue
+		}
+		if err := jwks.CheckURL(one.url); err != nil {
+			return c.says("has a %s that nothing is sent to: %s", one.what, printable(err.Error()))
+		}
+	}
+	return nil
+}
+
+// config is the client as package oauth2 knows it.
+func (s *session) config() *oauth2.Config {
+	return &oauth2.Config{
+		ClientID: s.ID, Scopes: s.scopes(),
+		Endpoint: oauth2.Endpoint{DeviceAuthURL: s.provider.DeviceURL, TokenURL: s.provider.TokenURL, AuthStyle: oauth2.AuthStyleInParams},
+	}
+}
+
+// scopes are those to ask for.
+func (s *session) scopes() []string {
+	out := []string{"openid"}
+	wanted := s.Scopes
+	if len(wanted) == 0 {
+		wanted = slices.DeleteFunc(slices.Clone(usual), func(scope string) bool { return !slices.Contains(s.provider.Scopes, scope) })
+	}
+	for _, scope := range wanted {
+		if !slices.Contains(out, scope) {
+			out = append(out, scope)
+		}
+	}
+	return out
+}
+
+// withHTTP has package oauth2 use the client's connections.
+func (s *session) withHTTP(ctx context.Context) context.Context {
+	return context.WithValue(ctx, oauth2.HTTPClient, s.http)
+}
+
+// post sends a form, and reads the answer.
+func (s *session) post(ctx context.Context, to string, form url.Values, into any) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, to, strings.NewReader(form.Encode()))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	return s.do(request, into)
+}
+
+// do sends a request, and reads the answer, which is bounded; nil reads none.
+func (s *session) do(request *http.Request, into any) error {
+	request.Header.Set("Accept", "application/json")
+	response, err := s.http.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusOK {
+		return refusalOf(response, text)
+	}
+	if into == nil {
+		return nil
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return errUnreadable
+	}
+	return nil
+}
+
+// errUnreadable is an answer that cannot be read. It may have tokens, so nobody is shown it.
+var errUnreadable = errors.New("what it answers is not what a provider of OpenID Connect does")
+
+// refusalOf is an answer without success.
+func refusalOf(response *http.Response, text []byte) *oauth2.RetrieveError {
+	out := &oauth2.RetrieveError{Response: response}
+	var told struct {
+		Code        string `json:"error"`
+		Description string `json:"error_description"`
+	}
+	if json.Unmarshal(text, &told) == nil {
+		out.ErrorCode, out.ErrorDescription = told.Code, told.Description
+	}
+	return out
+}
+
+// says is an error of the provider.
+func (c Client) says(format string, args ...any) error {
+	return fmt.Errorf("the provider %s %w", printable(c.Issuer), fmt.Errorf(format, args...))
+}

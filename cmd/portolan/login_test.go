@@ -1,0 +1,295 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/cache/rest/resttest"
+	"github.com/portolan-mesh/portolan/cmd/portolan/contexts"
+	"github.com/portolan-mesh/portolan/discovery/access"
+	"github.com/portolan-mesh/portolan/discovery/identity/jwks"
+	"github.com/portolan-mesh/portolan/discovery/identity/jwks/jwkstest"
+	"github.com/portolan-mesh/portolan/discovery/identity/oidc"
+	spec "github.com/portolan-mesh/portolan/storage/access"
+	"github.com/portolan-mesh/portolan/storage/memory"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// logins is an API with users, whose issuers are those of the test.
+type logins struct {
+	api
+	file string // of contexts
+	mu   sync.Mutex
+	all  []oidc.Issuer // guarded by mu
+	keys map[string]*jwkstest.Issuer
+}
+
+// Keys implements oidc.Keys.
+func (l *logins) Keys(_ context.Context, source jwks.Source, _ string) (*jwks.Keys, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return jwks.Parse(l.keys[source.URL].Set())
+}
+
+// add has an issuer log users in.
+func (l *logins) add(name string, issuer *jwkstest.Issuer, client string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.keys[issuer.URL] = issuer
+	l.all = append(l.all, oidc.Issuer{Name: name, Spec: &spec.TokenIssuer{
+		Issuer: issuer.URL, CA: issuer.CA, Audiences: []string{client},
+		Users: &spec.UserClaims{Groups: "groups", Login: &spec.Login{ClientID: client}},
+	}})
+}
+
+// issued implements access.Bearer.
+type issued struct{ *oidc.Verifier }
+
+func (i issued) Bear(ctx context.Context, token string) (rest.Identity, error) {
+	user, err := i.User(ctx, token)
+	return rest.Identity{User: user.Name, Groups: user.Groups}, err
+}
+
+func startLogins(t *testing.T) *logins {
+	t.Helper()
+	l := &logins{keys: map[string]*jwkstest.Issuer{}, file: filepath.Join(t.TempDir(), "contexts.yaml")}
+	t.Setenv("PORTOLAN_CONFIG", l.file)
+	verifier := oidc.New(oidc.Options{Keys: l, TrustDomain: "cluster.local", Issuers: func() ([]oidc.Issuer, bool) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return append([]oidc.Issuer(nil), l.all...), true
+	}})
+	var keeper *access.Keeper
+	var store *memory.Store
+	l.api = api{resttest.Start(t, 0, func(o *rest.Options) {
+		source := o.Cache
+		store = o.Store.(*memory.Store)
+		keeper = access.NewKeeper(access.Options{
+			Snapshot: func() *cache.Snapshot { return source.Snapshot() }, Schemas: schema.Pilot(), Root: "istio-system", Bearers: []access.Bearer{issued{verifier}},
+		})
+		o.Authenticator, o.Authorizer, o.Sealer = keeper, keeper, rest.Sealers{schema.User: keeper}
+	}, func(s *rest.Server) { access.Register(s, keeper, store); verifier.Register(s) })}
+	return l
+}
+
+// kept is what the file of contexts has.
+func (l *logins) kept(t *testing.T, name string) contexts.Context {
+	t.Helper()
+	file, err := contexts.Read(l.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, _ := file.Find(name)
+	return one
+}
+
+func clean(t *testing.T, what string, o outcome, secrets []string) {
+	t.Helper()
+	for _, secret := range secrets {
+		if strings.Contains(o.out+o.err, secret) {
+			t.Errorf("%s shows a secret: %+v", what, o)
+		}
+	}
+}
+
+// TestLogin logs in with a provider, has the login renewed, and logs out.
+func TestLogin(t *testing.T) {
+	l := startLogins(t)
+	if o := l.do(t, "", "login"); o.code != exitData || !strings.Contains(o.err, "no provider logs users in at "+l.URL) {
+		t.Errorf("without providers: %+v", o)
+	}
+	issuer := jwkstest.New(t)
+	device := issuer.Device(t, "cli", time.Hour, map[string]any{"sub": "ann", "groups": []string{"dev"}})
+	l.add("corp", issuer, "cli")
+	device.Answer("access_denied")
+	if o := l.do(t, "", "login"); o.code != exitFailure || !strings.Contains(o.err, "denies the login (access_denied)") {
+		t.Errorf("denied: %+v", o)
+	}
+	device.Answer("")
+	in := l.do(t, "", "login", "--context", "work")
+	clean(t, "login", in, device.Secrets())
+	if in.code != 0 || in.out != "You are corp:ann at "+l.URL+", by the context work.\n" || !strings.Contains(in.err, issuer.URL+"/go?code=WDJB-MJHT\n") || !strings.Contains(in.err, "You have no rights yet") {
+		t.Fatalf("login: %+v", in)
+	}
+	before := l.kept(t, "work")
+	if info, err := os.Stat(l.file); err != nil || info.Mode().Perm() != 0o600 || before.Login == nil || before.Server != l.URL || before.Token != "" {
+		t.Fatalf("kept: %+v, %v", before, err)
+	}
+	me := func(want string, args ...string) {
+		t.Helper()
+		if o := do(t, "", append([]string{"auth", "whoami"}, args...)...); o.code != 0 || !strings.Contains(o.out, want) {
+			t.Errorf("whoami: %+v, want %s", o, want)
+		}
+	}
+	me("corp:dev")
+	if out := do(t, "", "config", "get-contexts").out; !strings.Contains(out, "login with "+issuer.URL) {
+		t.Errorf("contexts: %s", out)
+	}
+	if device.Refreshes() != 0 {
+		t.Error("a token that is good was replaced")
+	}
+
+	// Another server is not told, nor one that takes the place of this.
+	me("local", "--server", strings.Replace(l.URL, "127.0.0.1", "localhost", 1))
+	do(t, "", "config", "set-context", "copy", "--server", l.URL)
+	edit(t, l.file, func(f contexts.File) contexts.File {
+		one, _ := f.Find("copy")
+		other := *before.Login
+		other.Server = "http://127.0.0.1:1"
+		one.Login = &other
+		return f.With(one)
+	})
+	me("local", "--context", "copy")
+	do(t, "", "config", "set-context", "copy", "--server", l.URL+"/", "--namespace", "shop")
+	if l.kept(t, "copy").Login == nil {
+		t.Error("the login of the same server is gone")
+	}
+	do(t, "", "config", "set-context", "copy", "--server", "http://127.0.0.1:1")
+	if l.kept(t, "copy").Login != nil {
+		t.Error("a login is kept for another server")
+	}
+
+	// Tokens that are due are replaced once, by however many commands.
+	expire := func(context string) {
+		edit(t, l.file, func(f contexts.File) contexts.File {
+			one, _ := f.Find(context)
+			changed := *one.Login
+			changed.IDToken = issuer.Sign(t, map[string]any{"iss": issuer.URL, "aud": "cli", "sub": "ann", "exp": time.Now().Add(-time.Hour).Unix()})
+			one.Login = &changed
+			return f.With(one)
+		})
+	}
+	expire("work")
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() { me("corp:ann") })
+	}
+	group.Wait()
+	after := l.kept(t, "work")
+	if device.Refreshes() != 1 || after.Login.RefreshToken == before.Login.RefreshToken || after.Login.IDToken == before.Login.IDToken {
+		t.Errorf("%d refreshes", device.Refreshes())
+	}
+
+	// A provider that is away does no harm as long as the token is good.
+	device.Answer("temporarily_unavailable")
+	expire("work")
+	if o := do(t, "", "auth", "whoami"); o.code != exitUnreachable || !strings.Contains(o.err, "cannot answer now (temporarily_unavailable): try again") {
+		t.Errorf("away: %+v", o)
+	}
+	edit(t, l.file, func(f contexts.File) contexts.File {
+		one, _ := f.Find("work")
+		due := *one.Login
+		due.IDToken = issuer.Sign(t, map[string]any{"iss": issuer.URL, "aud": "cli", "sub": "ann", "exp": time.Now().Add(20 * time.Second).Unix()})
+		one.Login = &due
+		return f.With(one)
+	})
+	me("corp:ann")
+	device.Answer("invalid_grant")
+	expire("work")
+	ended := do(t, "", "auth", "whoami")
+	clean(t, "whoami", ended, device.Secrets())
+	if ended.code != exitForbidden || !strings.Contains(ended.err, "has ended the login (invalid_grant): log in again: portolan login") {
+		t.Errorf("ended: %+v", ended)
+	}
+	device.Answer("")
+
+	if o := do(t, "", "logout"); o.code != 0 || o.out != "The context work has forgotten who you are.\n" || o.err != "" || device.LoggedIn() {
+		t.Errorf("logout: %+v, goes on: %v", o, device.LoggedIn())
+	}
+	if text, err := os.ReadFile(l.file); err != nil || strings.Contains(string(text), "Token") || strings.Contains(string(text), "oken:") {
+		t.Errorf("%v: %s", err, text)
+	}
+	if o := do(t, "", "logout"); o.code != 0 || o.out != "The context work keeps no login.\n" {
+		t.Errorf("logout: %+v", o)
+	}
+
+	other := jwkstest.New(t)
+	l.add("lab", other, "cli")
+	if o := do(t, "", "login"); o.code != exitUsage || !strings.Contains(o.err, "name one of corp, lab with --provider") {
+		t.Errorf("several: %+v", o)
+	}
+	if o := do(t, "", "login", "--provider", "labs"); o.code != exitUsage || !strings.Contains(o.err, "--provider labs: the server has corp, lab") {
+		t.Errorf("unknown: %+v", o)
+	}
+	if o := do(t, "", "login", "--provider", "lab"); o.code != exitFailure || !strings.Contains(o.err, "has no token_endpoint") {
+		t.Errorf("without the flow: %+v", o)
+	}
+}
+
+// edit changes the file of contexts.
+func edit(t *testing.T, file string, change func(contexts.File) contexts.File) {
+	t.Helper()
+	err := contexts.Update(t.Context(), file, func(f contexts.File) (contexts.File, bool, error) { return change(f), true, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLoginByToken: a token that the server takes is kept, for this server alone.
+func TestLoginByToken(t *testing.T) {
+	l := startLogins(t)
+	alice := strings.TrimSpace(l.must(t, "", "user", "create", "alice", "--role", "admin"))
+	file := filepath.Join(t.TempDir(), "alice.token")
+	if err := os.WriteFile(file, []byte(alice+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if o := l.do(t, "", "login", "--token", "put_wrong"); o.code != exitForbidden || !strings.Contains(o.err, "the token is not valid") || l.kept(t, "work").Name != "" {
+		t.Errorf("a wrong token: %+v", o)
+	}
+	if o := l.do(t, "", "login", "--token-file", file, "--provider", "x"); o.code != exitUsage {
+		t.Errorf("both: %+v", o)
+	}
+	host := strings.TrimPrefix(l.URL, "http://")
+	if o := l.do(t, "", "login", "--token-file", file); o.code != 0 || o.out != "You are alice at "+l.URL+", by the context "+host+".\n" || o.err != "" {
+		t.Fatalf("login: %+v", o)
+	}
+	if o := do(t, "", "auth", "whoami"); o.code != 0 || !strings.Contains(o.out, "alice") {
+		t.Errorf("whoami: %+v", o)
+	}
+	if o := do(t, "", "login", "--token-file", file, "--server", "http://127.0.0.1:1"); o.code != exitUsage || !strings.Contains(o.err, "the current context "+host+" is of another server") {
+		t.Errorf("another server: %+v", o)
+	}
+	t.Setenv("PORTOLAN_TOKEN", "x")
+	if o := do(t, "", "login"); o.code != exitUsage || !strings.Contains(o.err, "PORTOLAN_TOKEN is set") {
+		t.Errorf("with a variable: %+v", o)
+	}
+	t.Setenv("PORTOLAN_TOKEN", "")
+	if o := do(t, "", "logout"); o.code != 0 || !strings.Contains(o.err, "portolan user token revoke") || l.kept(t, host).Token != "" {
+		t.Errorf("logout: %+v", o)
+	}
+	if o := do(t, "", "logout", "--context", "none"); o.code != exitData || !strings.Contains(o.err, `no context "none"`) {
+		t.Errorf("logout of nothing: %+v", o)
+	}
+	if o := do(t, "", "login", "--server", "http://192.0.2.1:1", "--token-file", file, "--context", "far"); o.code != exitUsage || !strings.Contains(o.err, "a token is not sent in the clear to 192.0.2.1:1") {
+		t.Errorf("in the clear: %+v", o)
+	}
+}
+
+func TestSameServer(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		a, b string
+		want bool
+	}{
+		{"https://mesh.example", "https://Mesh.example:443/", true},
+		{"127.0.0.1:15080", "http://127.0.0.1:15080", true},
+		{"unix:/run/a.sock", "unix:///run/a.sock", true},
+		{"unix:/run/a.sock", "unix:/run/b.sock", false},
+		{"localhost:1", "localhost:2", false},
+		{"https://mesh.example:1", "http://mesh.example:1", false},
+		{"https://mesh.example", "https://mesh.example.evil", false},
+		{"https://mesh.example@evil", "https://mesh.example", false},
+		{"", "", false}, {"https://", "https://", false}, {"http://%", "http://%", false},
+	} {
+		if got := sameServer(c.a, c.b); got != c.want {
+			t.Errorf("%q and %q: %v", c.a, c.b, got)
+		}
+	}
+}

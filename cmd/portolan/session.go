@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/contexts"
+	"github.com/portolan-mesh/portolan/cmd/portolan/login"
+)
+
+// session is the login of a context. Its token is replaced shortly before it ends, for all
+// programs that use the context.
+type session struct {
+	context, server string
+	now             func() time.Time
+
+	mu sync.Mutex
+	id string // the newest ID token; guarded by mu
+}
+
+func newSession(e *environment, name string) *session {
+	return &session{context: name, server: e.server, now: e.now}
+}
+
+// token is an ID token that is good now.
+func (s *session) token(ctx context.Context) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fresh(s.id) {
+		return s.id, nil
+	}
+	file, err := contexts.Read(contextsFile())
+	if err != nil {
+		return "", dataError{err}
+	}
+	if one, err := s.of(file); err != nil || s.fresh(one.IDToken) {
+		s.id = one.IDToken
+		return s.id, err
+	}
+	err = contexts.Update(ctx, contextsFile(), func(file contexts.File) (contexts.File, bool, error) { return s.renew(ctx, file) })
+	return s.id, err
+}
+
+// renew replaces the token of the context, unless another program has done so meanwhile.
+func (s *session) renew(ctx context.Context, file contexts.File) (contexts.File, bool, error) {
+	one, err := s.of(file)
+	if err != nil || s.fresh(one.IDToken) {
+		s.id = one.IDToken
+		return file, false, err
+	}
+	_, until := login.Due(one.IDToken)
+	good := s.now().Before(until)
+	switch {
+	case one.RefreshToken == "" && good:
+		s.id = one.IDToken
+		return file, false, nil
+	case one.RefreshToken == "":
+		return file, false, fmt.Errorf("the login of the context %s ended at %s: %w", s.context, until.Format(time.RFC3339), login.ErrEnded)
+	}
+	tokens, err := login.Refresh(ctx, clientOf(one), one.RefreshToken)
+	switch {
+	case errors.Is(err, login.ErrAway) && good:
+		s.id = one.IDToken
+		return file, false, nil
+	case err != nil:
+		return file, false, fmt.Errorf("the login of the context %s cannot be renewed: %w", s.context, err)
+	}
+	next := *one
+	next.IDToken, next.RefreshToken = tokens.ID, tokens.Refresh
+	kept, _ := file.Find(s.context)
+	kept.Login = &next
+	s.id = next.IDToken
+	return file.With(kept), true, nil
+}
+
+// of is the login as a file of contexts has it.
+func (s *session) of(file contexts.File) (*contexts.Login, error) {
+	one, _ := file.Find(s.context)
+	if one.Login == nil || !sameServer(one.Login.Server, s.server) {
+		return &contexts.Login{}, fmt.Errorf("the context %s is logged out: %w", s.context, login.ErrEnded)
+	}
+	return one.Login, nil
+}
+
+func (s *session) fresh(id string) bool {
+	due, _ := login.Due(id)
+	return s.now().Before(due)
+}
+
+// clientOf is the client of a login at its provider.
+func clientOf(l *contexts.Login) login.Client {
+	return login.Client{Issuer: l.Issuer, ID: l.ClientID, CA: l.CA}
+}

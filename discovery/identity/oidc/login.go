@@ -1,0 +1,51 @@
+package oidc
+
+import (
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/storage/access"
+)
+
+// LoginPath answers a GET with the Logins, over TLS and to this machine. Nobody has to prove
+// anything for that.
+const LoginPath = "/apis/" + access.Group + "/v1/login"
+
+// Logins says with whom users can log in.
+type Logins struct {
+	metav1.TypeMeta `json:",inline"`
+	Providers       []Provider `json:"providers"`
+}
+
+// A Provider is an issuer with which users can log in. Its ID tokens are what the server takes.
+type Provider struct {
+	// Name is that of the TokenIssuer.
+	Name   string `json:"name"`
+	Issuer string `json:"issuer"`
+	// CA is the certificates, in PEM, of the authorities that the issuer is verified by;
+	// empty stands for those of the system.
+	CA       string `json:"ca,omitempty"`
+	ClientID string `json:"clientId"`
+	// Scopes are those to ask for, beside openid; none leaves it to the client.
+	Scopes []string `json:"scopes,omitempty"`
+}
+
+// Register has a config API that does not serve yet say how users log in.
+func (v *Verifier) Register(api *rest.Server) { api.Open("GET "+LoginPath, v.logins) }
+
+func (v *Verifier) logins(w http.ResponseWriter, _ *http.Request) error {
+	issuers, known := v.o.Issuers()
+	if !known {
+		return rest.Unavailable("the server has not read yet how users log in: try again in a moment")
+	}
+	out := Logins{TypeMeta: metav1.TypeMeta{Kind: "Logins", APIVersion: access.Group + "/v1"}, Providers: []Provider{}}
+	for _, one := range issuers {
+		if users := one.Spec.Users; users != nil && users.Login != nil {
+			out.Providers = append(out.Providers, Provider{one.Name, one.Spec.Issuer, one.Spec.CA, users.Login.ClientID, users.Login.Scopes})
+		}
+	}
+	rest.WriteJSON(w, http.StatusOK, out)
+	return nil
+}

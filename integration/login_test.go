@@ -1,0 +1,150 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/portolan-mesh/portolan/discovery/identity/jwks/jwkstest"
+)
+
+// loginIssuer is a TokenIssuer with which users log in.
+func loginIssuer(issuer *jwkstest.Issuer) string {
+	return fill(`
+apiVersion: portolan.io/v1
+kind: TokenIssuer
+metadata: {name: corp, namespace: istio-system}
+spec:
+  issuer: $issuer
+  audiences: [portolan-cli]
+  ca: |
+    $ca
+  users: {username: email, groups: groups, login: {clientId: portolan-cli, scopes: [email, groups, offline_access]}}
+---
+apiVersion: portolan.io/v1
+kind: RoleBinding
+metadata: {name: developers, namespace: istio-system}
+spec:
+  role: editor
+  subjects: [{kind: Group, name: "corp:dev"}]
+`, "$issuer", issuer.URL, "$ca", strings.ReplaceAll(strings.TrimSpace(issuer.CA), "\n", "\n    "))
+}
+
+// TestPeopleLogIn: a user logs in with a provider that the server names, over TLS, and goes on
+// through the ends of tokens, in a watch too. Nothing that is secret is shown or logged.
+func TestPeopleLogIn(t *testing.T) {
+	t.Parallel()
+	s := startSecureServer(t, serverOptions{args: []string{"--log-level", "debug"}})
+	issuer := jwkstest.New(t)
+	device := issuer.Device(t, "portolan-cli", time.Hour, map[string]any{"sub": "1", "email": "ann@corp.example", "groups": []string{"dev"}})
+	s.apply(loginIssuer(issuer))
+	contexts := filepath.Join(t.TempDir(), "contexts.yaml")
+	portolan := func(ctx context.Context, args ...string) (*exec.Cmd, *lockedBuffer) {
+		c, out := exec.CommandContext(ctx, binary, args...), &lockedBuffer{}
+		c.Env = append(os.Environ(), "PORTOLAN_CONFIG="+contexts)
+		c.Stdout, c.Stderr = out, out
+		return c, out
+	}
+	shown := ""
+	run := func(args ...string) (string, error) {
+		c, out := portolan(t.Context(), args...)
+		err := c.Run()
+		shown += out.String()
+		return out.String(), err
+	}
+	https := "https://" + s.api
+	eventually(t, "the server says how to log in, and logs in", func() error {
+		out, err := run("login", "--context", "prod", "--server", https, "--ca", s.files.CA)
+		if err != nil || !strings.Contains(out, "You are corp:ann@corp.example at "+https+", by the context prod.") {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+	if out, err := run("auth", "whoami"); err != nil || !strings.Contains(out, "corp:dev") || !strings.Contains(out, "istio-system/developers") {
+		t.Errorf("whoami: %v: %s", err, out)
+	}
+
+	// The next tokens live for some seconds: a watch goes on through their ends.
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	device.Live(6 * time.Second)
+	if out, err := run("logout"); err != nil || device.LoggedIn() {
+		t.Fatalf("logout: %v: %s", err, out)
+	}
+	eventually(t, "another login", func() error {
+		if out, err := run("login"); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+	watch, seen := portolan(ctx, "get", "serviceentries", "-n", "shop", "-w")
+	if err := watch.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- watch.Wait() }()
+	eventually(t, "the watch outlives tokens", func() error {
+		if n := device.Refreshes(); n < 1 {
+			return fmt.Errorf("%d refreshes: %s", n, seen)
+		}
+		return nil
+	})
+	s.apply(plainEntry("late"))
+	eventually(t, "the watch goes on", func() error {
+		if !strings.Contains(seen.String(), "late") {
+			return fmt.Errorf("seen: %s", seen)
+		}
+		return nil
+	})
+	select {
+	case err := <-done:
+		t.Errorf("the watch ended: %v: %s", err, seen)
+	default:
+	}
+	cancel()
+	<-done
+	shown += seen.String()
+
+	device.Answer("invalid_grant")
+	eventually(t, "a login that the provider ends is over", func() error {
+		out, err := run("get", "serviceentries", "-n", "shop")
+		if err == nil || !strings.Contains(out, "log in again: portolan login") {
+			return fmt.Errorf("%v: %s", err, out)
+		}
+		return nil
+	})
+	if strings.Contains(seen.String(), "portolan login") {
+		t.Errorf("the watch asked for a login: %s", seen)
+	}
+	shown += s.process.output()
+	for _, secret := range device.Secrets() {
+		if strings.Contains(shown, secret) {
+			t.Errorf("a secret is shown: %s", secret)
+		}
+	}
+}
+
+// lockedBuffer takes the output of a process that runs.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
