@@ -55,7 +55,7 @@ func (o *credentials) bearer() (string, error) {
 
 // source returns what has the token of each call where that changes: the login of the
 // context, if nothing else says who the user is. It is nil if nothing changes.
-func (o *credentials) source() func(context.Context) (string, error) {
+func (o *credentials) source() func(ctx context.Context, refused string) (string, error) {
 	if o.session == nil || o.token != "" || o.tokenFile != "" || os.Getenv("PORTOLAN_TOKEN") != "" || os.Getenv("PORTOLAN_TOKEN_FILE") != "" {
 		return nil
 	}

@@ -177,6 +177,18 @@ func TestLogin(t *testing.T) {
 		t.Errorf("%d refreshes", device.Refreshes())
 	}
 
+	// What the server refuses is replaced although it seems good, as where a clock is off.
+	edit(t, l.file, func(f contexts.File) contexts.File {
+		one, _ := f.Find("work")
+		wrong := *one.Login
+		wrong.IDToken = jwkstest.New(t).Sign(t, map[string]any{"iss": issuer.URL, "aud": "cli", "sub": "ann", "exp": time.Now().Add(time.Hour).Unix()})
+		one.Login = &wrong
+		return f.With(one)
+	})
+	if me("corp:ann"); device.Refreshes() != 2 {
+		t.Errorf("%d refreshes", device.Refreshes())
+	}
+
 	// A provider that is away does no harm as long as the token is good.
 	device.Answer("temporarily_unavailable")
 	expire("work")

@@ -17,18 +17,20 @@ type session struct {
 	context, server string
 	now             func() time.Time
 
-	mu sync.Mutex
-	id string // the newest ID token; guarded by mu
+	mu          sync.Mutex
+	id, refused string // the newest ID token, and the one that is not to be used; guarded by mu
 }
 
 func newSession(e *environment, name string) *session {
 	return &session{context: name, server: e.server, now: e.now}
 }
 
-// token is an ID token that is good now.
-func (s *session) token(ctx context.Context) (string, error) {
+// token is an ID token that is good now, and another than the one that the server has refused,
+// if the provider gives one.
+func (s *session) token(ctx context.Context, refused string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.refused = refused
 	if s.fresh(s.id) {
 		return s.id, nil
 	}
@@ -85,9 +87,11 @@ func (s *session) of(file contexts.File) (*contexts.Login, error) {
 	return one.Login, nil
 }
 
+// fresh says whether an ID token is to be used. The clock of this machine may be wrong: what
+// the server refuses is not.
 func (s *session) fresh(id string) bool {
 	due, _ := login.Due(id)
-	return s.now().Before(due)
+	return id != s.refused && s.now().Before(due)
 }
 
 // clientOf is the client of a login at its provider.

@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,8 +41,10 @@ type Options struct {
 	// socket, and to this machine alone.
 	Token string
 	// Tokens returns the bearer token of a call, in place of Token; nil for that. An error of
-	// it is that of the call. Several goroutines may call it.
-	Tokens func(context.Context) (string, error)
+	// it is that of the call. Where the server does not take one, Tokens is asked once more,
+	// with that token; a call is made again if it returns another. Several goroutines may
+	// call it.
+	Tokens func(ctx context.Context, refused string) (string, error)
 	// UserAgent names the program to the server.
 	UserAgent string
 	// Patience is how long a call waits for a server that refuses connections, as one
@@ -56,7 +59,7 @@ type Client struct {
 	server    *url.URL
 	http      *http.Client
 	userAgent string
-	tokens    func(context.Context) (string, error)
+	tokens    func(ctx context.Context, refused string) (string, error)
 	freshness Freshness
 	patience  time.Duration
 	waiting   func()
@@ -116,7 +119,7 @@ func New(server string, o Options) (*Client, error) {
 		}
 	}
 	if o.Tokens == nil {
-		o.Tokens = func(context.Context) (string, error) { return o.Token, nil }
+		o.Tokens = func(context.Context, string) (string, error) { return o.Token, nil }
 	}
 	base.Path = strings.TrimSuffix(base.Path, "/")
 	if o.HTTP == nil {
@@ -396,11 +399,31 @@ func (c *Client) sendPatiently(ctx context.Context, in request) (*http.Response,
 
 // sendBy sends over a client of HTTP, to the server with an id where there is one.
 func (c *Client) sendBy(ctx context.Context, by *http.Client, in request, id string) (*http.Response, error) {
+	token, err := c.tokens(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	response, err := c.sendAs(ctx, by, in, id, token)
+	if !apierrors.IsUnauthorized(err) || token == "" {
+		return response, err
+	}
+	another, failed := c.tokens(ctx, token)
+	if failed != nil || another == token {
+		return response, cmp.Or(failed, err)
+	}
+	return c.sendAs(ctx, by, in, id, another)
+}
+
+// sendAs is sendBy with a token, empty for none.
+func (c *Client) sendAs(ctx context.Context, by *http.Client, in request, id, token string) (*http.Response, error) {
 	var sent atomic.Bool
 	trace := &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }}
 	r, err := c.request(httptrace.WithClientTrace(ctx, trace), in)
 	if err != nil {
 		return nil, err
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
 	}
 	if id != "" {
 		r.Header.Set(rest.ServerHeader, id)
@@ -442,12 +465,5 @@ func (c *Client) request(ctx context.Context, in request) (*http.Request, error)
 	}
 	r.Header.Set("Accept", "application/json")
 	r.Header.Set("User-Agent", c.userAgent)
-	token, err := c.tokens(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if token != "" {
-		r.Header.Set("Authorization", "Bearer "+token)
-	}
 	return r, nil
 }
