@@ -57,8 +57,10 @@ func TestInProcess(t *testing.T) {
 	if m.Healthy() {
 		t.Error("healthy after its end")
 	}
-	if log.Len() > 0 {
-		t.Errorf("a common start and stop is not worth a word at Info, got:\n%s", &log)
+	for line := range strings.Lines(log.String()) {
+		if !strings.Contains(line, "little free space") { // which depends on the machine
+			t.Errorf("a common start and stop is not worth a word at Info, got:\n%s", line)
+		}
 	}
 	again := startMember(t, member.Options{DataDir: dir})
 	if v := get(t, again.Client(), "k"); v != "v" {
