@@ -14,7 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/secret/secrettest"
 )
 
-// scanner finds private keys in any text, in the forms in which they could stand somewhere.
+// scanner finds private keys and tokens in any text, in the forms in which they could stand somewhere.
 // It reads a text once, however many keys there are.
 type scanner struct {
 	begin [1 << 16]bool            // by the first two bytes of a pattern
@@ -27,7 +27,25 @@ type keyPattern struct{ what, text string }
 // add has the scanner find a key.
 func (s *scanner) add(t *testing.T, name string, of secrettest.Pair) {
 	t.Helper()
-	for form, texts := range formsOf(t, of) {
+	s.addForms(name, formsOf(t, of))
+}
+
+// addText has the scanner find a token or a password, of twelve bytes at least: as it is, in
+// hex, and in base64 at any offset.
+func (s *scanner) addText(name, text string) {
+	forms := map[string][]string{"raw": {text}, "hex": {hex.EncodeToString([]byte(text))}}
+	for offset := range 3 {
+		padded := append(make([]byte, offset), text...)
+		for _, encoded := range []string{base64.StdEncoding.EncodeToString(padded), base64.RawURLEncoding.EncodeToString(padded)} {
+			forms["base64"] = append(forms["base64"], encoded[4:len(encoded)-4])
+		}
+	}
+	s.addForms(name, forms)
+}
+
+// addForms has the scanner find the forms of something.
+func (s *scanner) addForms(name string, forms map[string][]string) {
+	for form, texts := range forms {
 		for _, text := range texts {
 			head := [8]byte([]byte(text))
 			if s.at == nil {

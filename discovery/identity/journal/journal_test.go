@@ -183,11 +183,11 @@ func TestTheLastOnes(t *testing.T) {
 func TestNoCredentials(t *testing.T) {
 	t.Parallel()
 	within(t, func(t *testing.T, s *store, r *journal.Refusals) {
-		for i, secret := range []string{"put_abcdefghijklmnop", "pjt_shop_abcdefgh_ijklmnopqrstuvwxyz", "eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJ3ZWIifQ.c2lnbmF0dXJl"} {
+		for i, secret := range []string{"put_abcdefghijklmnop", "pjt_shop_abcdefgh_ijklmnopqrstuvwxyz", "pst_cp-1_abcdefgh_ijklmnopqrstuvwxyz", "eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJ3ZWIifQ.c2lnbmF0dXJl"} {
 			r.Add(journal.Refusal{Port: fmt.Sprint(i), User: secret, Address: secret, Tool: "x " + secret, Wanted: "get /" + secret, Reason: "no\n" + secret + "\x00" + strings.Repeat(secret, 100)})
 		}
 		after(3 * time.Second)
-		if got := s.text(); strings.Count(got, "\n") != 3 || strings.Contains(got, "abcdefgh") || strings.Contains(got, "c2lnbm") || strings.Contains(got, "\x00") {
+		if got := s.text(); strings.Count(got, "\n") != 4 || strings.Contains(got, "abcdefgh") || strings.Contains(got, "c2lnbm") || strings.Contains(got, "\x00") {
 			t.Errorf("%s", got)
 		}
 	})

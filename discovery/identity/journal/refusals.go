@@ -95,8 +95,8 @@ func (r *Refusals) Collect(to chan<- prometheus.Metric) { r.refused.Collect(to) 
 
 // credential is what looks like a token, by one of prefixes: clients put them in wrong places.
 var (
-	credential = regexp.MustCompile(`\b(put_|pjt_|eyJ)[A-Za-z0-9_.=-]{8,}`)
-	prefixes   = []string{"put_", "pjt_", "eyJ"}
+	credential = regexp.MustCompile(`\b(put_|pjt_|pst_|eyJ)[A-Za-z0-9_.=-]{8,}`)
+	prefixes   = []string{"put_", "pjt_", "pst_", "eyJ"}
 )
 
 // clean is the words of a client on one line, so many bytes at most, without credentials.
