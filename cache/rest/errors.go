@@ -132,6 +132,18 @@ func unavailable(message string) *apierrors.StatusError {
 	return err
 }
 
+// CauseStarting is the cause in the answer of a server that is starting. It has done nothing
+// of what was asked for, and can soon.
+const CauseStarting metav1.CauseType = "Starting"
+
+// Starting is the Refuse of a server that cannot answer yet because it has just started. A
+// client with patience tries again.
+func Starting(message string) *apierrors.StatusError {
+	err := unavailable(message)
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: CauseStarting, Message: "the server is starting"}}
+	return err
+}
+
 func methodNotAllowed(c *call) *apierrors.StatusError {
 	message := fmt.Sprintf("method %s is not allowed on %s: it takes %s", c.r.Method, c.r.URL.Path, c.w.Header().Get("Allow"))
 	if c.r.Method == http.MethodPatch {

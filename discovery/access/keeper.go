@@ -115,7 +115,7 @@ func (k *Keeper) notRead() error {
 			return rest.Unavailable(text + ": " + err.Error())
 		}
 	}
-	return rest.Unavailable(text)
+	return rest.Starting(text)
 }
 
 // unread is who calls from this machine before the server has read who its users are. It may

@@ -47,8 +47,8 @@ type Options struct {
 	Tokens func(ctx context.Context, refused string) (string, error)
 	// UserAgent names the program to the server.
 	UserAgent string
-	// Patience is how long a call waits for a server that refuses connections, as one
-	// that is starting does. The call has sent nothing then.
+	// Patience is how long a call waits for a server that is starting: it refuses connections,
+	// or says that it has not read its store yet. It has done nothing then.
 	Patience time.Duration
 	// Waiting is called once, when the first call begins to wait; nil tells nobody.
 	Waiting func()
@@ -376,7 +376,8 @@ func (c *Client) send(ctx context.Context, in request) (*http.Response, error) {
 const askAgain = 100 * time.Millisecond
 
 // sendPatiently sends to a server that may still be starting: if it refuses the
-// connection, sendPatiently tries again until the client's patience or ctx ends.
+// connection, or answers that it has not read its store yet, sendPatiently tries again
+// until the client's patience or ctx ends.
 func (c *Client) sendPatiently(ctx context.Context, in request) (*http.Response, error) {
 	var refused error // so far, which says more than that time is up
 	for began := time.Now(); ; {
@@ -384,11 +385,14 @@ func (c *Client) sendPatiently(ctx context.Context, in request) (*http.Response,
 		if refused != nil && endedBefore(err) {
 			return nil, refused
 		}
-		if !errors.Is(err, syscall.ECONNREFUSED) || time.Since(began) >= c.patience {
+		silent := errors.Is(err, syscall.ECONNREFUSED)
+		if !silent && !apierrors.HasStatusCause(err, rest.CauseStarting) || time.Since(began) >= c.patience {
 			return response, err
 		}
 		refused = err
-		c.waiting()
+		if silent {
+			c.waiting()
+		}
 		select {
 		case <-ctx.Done():
 			return nil, refused

@@ -35,6 +35,9 @@ func (e *UnreachableError) Error() string {
 	if errors.Is(e.Err, context.DeadlineExceeded) {
 		return fmt.Sprintf("no answer from the server at %s: %v", e.Server, e.Err)
 	}
+	if errors.Is(e.Err, errUntrusted) {
+		return fmt.Sprintf("cannot reach the server at %s: %v", e.Server, e.Err)
+	}
 	return fmt.Sprintf("cannot reach the server at %s: %v: is it running (portolan serve)? Name another one with --server or PORTOLAN_SERVER", e.Server, e.Err)
 }
 
@@ -97,9 +100,15 @@ func (c *Client) foreign(in request, response *http.Response, body []byte) error
 	if len(text) > 200 {
 		text = text[:200] + "..."
 	}
+	switch {
+	case strings.HasPrefix(response.Header.Get("Content-Type"), "application/grpc"):
+		text = ": is this where proxies connect (serve --secure-xds-address), and not its --api-address?"
+	case text != "":
+		text = ": " + text
+	}
 	return &UnreachableError{
 		Server: c.server.String(), Unknown: in.writes() && (response.StatusCode < 300 || response.StatusCode >= http.StatusInternalServerError),
-		Err: fmt.Errorf("the answer is %s, and not from a Portolan server: %s", response.Status, text),
+		Err: fmt.Errorf("the answer is %s, and not from a Portolan server%s", response.Status, text),
 	}
 }
 

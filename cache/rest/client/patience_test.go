@@ -5,11 +5,15 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/cache/rest/client"
 )
 
@@ -34,5 +38,36 @@ func TestTimeIsUpWhileTheServerRefuses(t *testing.T) {
 	err = c.JSON(ctx, "/", nil)
 	if !errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the error is %v", err)
+	}
+}
+
+// TestStarting: a call waits for a server that has not read its store yet, and for no other
+// that is not available.
+func TestStarting(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int32
+	answer := func(refusal *apierrors.StatusError, times int32) *client.Client {
+		calls.Store(0)
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if calls.Add(1) > times {
+				rest.WriteJSON(w, http.StatusOK, map[string]string{})
+				return
+			}
+			status := refusal.ErrStatus
+			status.Kind = "Status"
+			rest.WriteJSON(w, int(status.Code), status)
+		}))
+		t.Cleanup(server.Close)
+		c, err := client.New(server.URL, client.Options{Patience: time.Hour, Waiting: func() { t.Error("told that nobody listens") }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	if err := answer(rest.Starting("not read yet"), 2).Post(t.Context(), "/", map[string]string{}, nil); err != nil || calls.Load() != 3 {
+		t.Errorf("%d calls: %v", calls.Load(), err)
+	}
+	if err := answer(rest.Unavailable("no store"), 2).JSON(t.Context(), "/", nil); !apierrors.IsServiceUnavailable(err) || calls.Load() != 1 {
+		t.Errorf("%d calls: %v", calls.Load(), err)
 	}
 }
