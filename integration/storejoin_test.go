@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bytes"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -197,7 +198,7 @@ func TestStoreRefusesStrangers(t *testing.T) {
 }
 
 // csr is a certificate request in PEM.
-func csr(t testing.TB, key *ecdsa.PrivateKey, of *x509.CertificateRequest) string {
+func csr(t testing.TB, key crypto.Signer, of *x509.CertificateRequest) string {
 	t.Helper()
 	der, err := x509.CreateCertificateRequest(rand.Reader, of, key)
 	if err != nil {
