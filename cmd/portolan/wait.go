@@ -17,6 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest/client"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/admin"
 )
 
@@ -127,7 +128,24 @@ func (e *environment) waitForBatch(ctx context.Context, result *batch.Result, o 
 			query = url.Values{"change": {result.Revision}}
 		}
 	}
-	return e.wait(ctx, query, o)
+	err := e.wait(ctx, query, o)
+	if key, ok := inBatch(e.schemas, result); ok && apierrors.IsForbidden(err) {
+		// The user may not ask about the whole store: the object says as much.
+		return e.wait(ctx, changeOf(key), o)
+	}
+	return err
+}
+
+// inBatch is an object that a batch left there, changed if there is one; false for none.
+func inBatch(schemas schema.Set, result *batch.Result) (key config.Key, ok bool) {
+	for _, r := range result.Results {
+		kind := schemas.Named(r.Kind)
+		if kind == nil || r.Outcome == string(storage.Deleted) || ok && r.Outcome == string(storage.Unchanged) {
+			continue
+		}
+		key, ok = config.Key{Kind: kind.GroupVersionKind, Namespace: r.Namespace, Name: r.Name}, true
+	}
+	return key, ok
 }
 
 // The pauses between two questions, and between two lines about progress where there

@@ -7,11 +7,16 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/cache/rest/batch"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/admin"
@@ -158,5 +163,36 @@ func TestWaitForPrograms(t *testing.T) {
 	}
 	if o, _ := waited(t, nil, "--revision", "815", "-o", "wide"); o.code != exitUsage {
 		t.Errorf("%+v", o)
+	}
+}
+
+// TestWaitForBatchOfAnEditor: a user who may not ask about the whole store waits for an object
+// of the batch.
+func TestWaitForBatchOfAnEditor(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.URL.RawQuery)
+		if r.URL.Query().Has("change") {
+			refusal := rest.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "all namespaces").ErrStatus
+			refusal.Kind = "Status"
+			rest.WriteJSON(w, http.StatusForbidden, refusal)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(admin.Propagation{Distribution: progress.Distribution{Revision: 9, Count: status.Count{Accepted: 1}}})
+	}))
+	defer server.Close()
+	var out bytes.Buffer
+	env := &environment{stdin: strings.NewReader(""), stdout: &out, stderr: &out, now: time.Now, schemas: schema.Pilot(), server: server.URL}
+	err := env.waitForBatch(t.Context(), &batch.Result{Revision: "9", Results: []batch.Outcome{
+		{Kind: "gateway", Namespace: "shop", Name: "edge", Outcome: "unchanged"},
+		{Kind: "virtualservice", Namespace: "shop", Name: "web", Outcome: "configured"},
+		{Kind: "sidecar", Namespace: "shop", Name: "web", Outcome: "unchanged"},
+	}}, waitFlags{timeout: time.Minute, threshold: "100"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"change=9", "group=networking.istio.io&kind=VirtualService&name=web&namespace=shop"}; !slices.Equal(asked, want) {
+		t.Errorf("asked %q", asked)
 	}
 }
