@@ -208,6 +208,9 @@ type Proxy struct {
 	Interception string
 	DNSCapture   bool
 	Locality     string
+	// Identity is what the proxy proved, in a form such as
+	// spiffe://cluster.local/ns/shop/sa/web; empty for none.
+	Identity string
 	// Replica is the server that it is connected to; empty for none.
 	Replica string
 	// Seen is when it connected, or was last seen.
@@ -216,10 +219,11 @@ type Proxy struct {
 	Revision int64
 }
 
-// Like says whether two proxies say the same of themselves.
+// Like says whether two proxies say and prove the same of themselves.
 func (p *Proxy) Like(o *Proxy) bool {
 	return p.Type == o.Type && p.Namespace == o.Namespace && slices.Equal(p.Addresses, o.Addresses) && maps.Equal(p.Labels, o.Labels) &&
-		p.SelfDiscovery == o.SelfDiscovery && p.Interception == o.Interception && p.DNSCapture == o.DNSCapture && p.Locality == o.Locality
+		p.SelfDiscovery == o.SelfDiscovery && p.Interception == o.Interception && p.DNSCapture == o.DNSCapture && p.Locality == o.Locality &&
+		p.Identity == o.Identity
 }
 
 // Took counts how the server's proxies took the change of one revision; false if the

@@ -296,7 +296,7 @@ func (r *Reporter) present(p Proxy) *status.Proxy {
 	return &status.Proxy{
 		Node: p.ID, Replica: r.ID, Seen: p.Since,
 		Type: string(p.Type), Namespace: p.Namespace, Addresses: p.IPAddresses, Labels: p.Labels(nil), SelfDiscovery: p.SelfDiscovery,
-		Interception: string(p.InterceptionMode), DNSCapture: p.DNSCapture, Locality: p.Locality,
+		Interception: string(p.InterceptionMode), DNSCapture: p.DNSCapture, Locality: p.Locality, Identity: p.Identity,
 	}
 }
 

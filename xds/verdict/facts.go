@@ -178,7 +178,7 @@ func proxyOf(p *status.Proxy) *discovery.Proxy {
 	}
 	return &discovery.Proxy{
 		ID: p.Node, Type: discovery.ProxyType(p.Type), Namespace: p.Namespace, IPAddresses: p.Addresses,
-		StaticLabels: labels.Instance(p.Labels), InterceptionMode: discovery.InterceptionMode(p.Interception), DNSCapture: p.DNSCapture, Locality: p.Locality,
+		StaticLabels: labels.Instance(p.Labels), InterceptionMode: discovery.InterceptionMode(p.Interception), DNSCapture: p.DNSCapture, Locality: p.Locality, Identity: p.Identity,
 	}
 }
 

@@ -657,6 +657,23 @@ func TestACauseThatGoesTakesItsVerdictsAlong(t *testing.T) {
 	expect("edge PTL0116 spec.selector")
 	now = proxies(router(map[string]string{"app": "edge"}))
 	expect()
+	// An endpoint at the gateway's address tells the labels of a gateway that has proved nothing.
+	w.Apply(`
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: beside, namespace: default}
+spec:
+  hosts: [beside.example.com]
+  resolution: STATIC
+  ports: [{number: 80, name: http, protocol: HTTP}]
+  endpoints: [{address: 10.1.0.1, labels: {app: web}}]
+`)
+	expect("edge PTL0116 spec.selector")
+	proved := router(map[string]string{"app": "edge"})
+	proved.Identity = "spiffe://cluster.local/ns/default/sa/edge"
+	now = proxies(proved)
+	expect()
+	w.Delete("serviceentry/default/beside")
 	w.Delete("gateway/default/edge")
 	expect("v PTL0103 spec.gateways[0]")
 	w.Delete("virtualservice/default/v")
