@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/portolan-mesh/portolan/cache/rest/batch"
@@ -193,30 +194,20 @@ them and when they end. The data is not shown.`,
 				if all {
 					namespace = ""
 				}
-				list, err := api.List(ctx, client.Resource(env.schemas.Kind(schema.Secret)), namespace, client.Selection{})
-				if err != nil {
-					return err
+				where := "."
+				if namespace != "" {
+					where = fmt.Sprintf(" in namespace %s; -A looks in all.", namespace)
 				}
-				if output != "" {
-					return writeDocument(env.stdout, output, list)
-				}
-				rows := [][]string{{"NAMESPACE", "NAME", "TYPE", "ENTRY", "SUBJECT", "NAMES", "ISSUER", "ENDS"}}
-				for i := range list.Items {
-					spec := &secret.Spec{}
-					if err := runtime.DefaultUnstructuredConverter.FromUnstructured(config.Content(list.Items[i].Object), spec); err != nil {
-						return err
-					}
-					rows = append(rows, secretRows(env, list.Items[i].GetNamespace(), list.Items[i].GetName(), spec)...)
-				}
-				if len(rows) == 1 {
-					where := "."
-					if namespace != "" {
-						where = fmt.Sprintf(" in namespace %s; -A looks in all.", namespace)
-					}
-					_, err := fmt.Fprintf(env.stderr, "No secrets found%s\n", where)
-					return err
-				}
-				return writeTable(env.stdout, rows)
+				return env.list(ctx, api, namespace, output, listing{
+					kind: schema.Secret, head: []string{"NAMESPACE", "NAME", "TYPE", "ENTRY", "SUBJECT", "NAMES", "ISSUER", "ENDS"}, none: "No secrets found" + where,
+					rows: func(item *unstructured.Unstructured) ([][]string, error) {
+						spec := &secret.Spec{}
+						if err := runtime.DefaultUnstructuredConverter.FromUnstructured(config.Content(item.Object), spec); err != nil {
+							return nil, err
+						}
+						return secretRows(env, item.GetNamespace(), item.GetName(), spec), nil
+					},
+				})
 			})
 		},
 	}

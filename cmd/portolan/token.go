@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/portolan-mesh/portolan/cache/rest/client"
@@ -97,26 +98,16 @@ its history: portolan history jointoken/NAME. A day after a token has expired it
 				if all {
 					namespace = ""
 				}
-				list, err := api.Fresh(client.Freshness{Consistent: true}).List(ctx, client.Resource(env.schemas.Kind(schema.JoinToken)), namespace, client.Selection{})
-				if err != nil {
-					return err
-				}
-				if output != "" {
-					return writeDocument(env.stdout, output, list)
-				}
-				rows := [][]string{{"NAMESPACE", "NAME", "SERVICE-ACCOUNT", "USED", "ENDS", "FROM"}}
-				for i := range list.Items {
-					item, spec := &list.Items[i], &access.JoinToken{}
-					if err := runtime.DefaultUnstructuredConverter.FromUnstructured(config.Content(item.Object), spec); err != nil {
-						return err
-					}
-					rows = append(rows, []string{item.GetNamespace(), item.GetName(), holder(spec), uses(spec), ends(spec, env.now()), items(spec.Sources, false)})
-				}
-				if len(rows) == 1 {
-					_, err := fmt.Fprintln(env.stderr, "There are no join tokens.")
-					return err
-				}
-				return writeTable(env.stdout, rows)
+				return env.list(ctx, api.Fresh(client.Freshness{Consistent: true}), namespace, output, listing{
+					kind: schema.JoinToken, head: []string{"NAMESPACE", "NAME", "SERVICE-ACCOUNT", "USED", "ENDS", "FROM"}, none: "There are no join tokens.",
+					rows: func(item *unstructured.Unstructured) ([][]string, error) {
+						spec := &access.JoinToken{}
+						if err := runtime.DefaultUnstructuredConverter.FromUnstructured(config.Content(item.Object), spec); err != nil {
+							return nil, err
+						}
+						return [][]string{{item.GetNamespace(), item.GetName(), holder(spec), uses(spec), ends(spec, env.now()), items(spec.Sources, false)}}, nil
+					},
+				})
 			})
 		},
 	}

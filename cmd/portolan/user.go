@@ -154,30 +154,20 @@ func newUserListCommand(env *environment) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				list, err := api.Fresh(client.Freshness{Consistent: true}).List(ctx, client.Resource(env.schemas.Kind(schema.User)), self.Root, client.Selection{})
-				if err != nil {
-					return err
-				}
-				if output != "" {
-					return writeDocument(env.stdout, output, list)
-				}
-				rows := [][]string{{"NAME", "GROUPS", "TOKENS", "STATE"}}
-				for i := range list.Items {
-					user, err := userSpec(&list.Items[i])
-					if err != nil {
-						return err
-					}
-					state := ""
-					if user.Disabled {
-						state = "DISABLED"
-					}
-					rows = append(rows, []string{list.Items[i].GetName(), items(user.Groups, false), fmt.Sprint(len(user.Tokens)), state})
-				}
-				if len(rows) == 1 {
-					_, err := fmt.Fprintln(env.stderr, "There are no users: whoever is on the machine of the server may do everything.")
-					return err
-				}
-				return writeTable(env.stdout, rows)
+				return env.list(ctx, api.Fresh(client.Freshness{Consistent: true}), self.Root, output, listing{
+					kind: schema.User, head: []string{"NAME", "GROUPS", "TOKENS", "STATE"}, none: "There are no users: whoever is on the machine of the server may do everything.",
+					rows: func(item *unstructured.Unstructured) ([][]string, error) {
+						user, err := userSpec(item)
+						if err != nil {
+							return nil, err
+						}
+						state := ""
+						if user.Disabled {
+							state = "DISABLED"
+						}
+						return [][]string{{item.GetName(), items(user.Groups, false), fmt.Sprint(len(user.Tokens)), state}}, nil
+					},
+				})
 			})
 		},
 	}
