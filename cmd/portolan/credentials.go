@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/portolan-mesh/portolan/discovery/identity/join"
 )
 
 // credentials are what a command proves to the server who its user is with.
@@ -53,6 +55,23 @@ func (o *credentials) bearer() (string, error) {
 	return "", nil
 }
 
+// explain adds to the error of a server that takes no token what the token is, or where it is
+// from, if its user may not know.
+func (o *credentials) explain(err error) error {
+	token, failed := o.bearer()
+	switch {
+	case failed != nil || token == "":
+		return err
+	case strings.HasPrefix(token, join.Prefix):
+		return fmt.Errorf("%w (this is a join token, which is for portolan certificate request)", err)
+	case o.flags == nil || o.flags.Changed("token") || o.flags.Changed("token-file"):
+		return err
+	case os.Getenv("PORTOLAN_TOKEN") != "" || os.Getenv("PORTOLAN_TOKEN_FILE") != "":
+		return fmt.Errorf("%w (it is that of PORTOLAN_TOKEN or PORTOLAN_TOKEN_FILE; on the machine of the server, its user needs none)", err)
+	}
+	return fmt.Errorf("%w (it is that of the context; portolan logout forgets it: on the machine of the server, its user needs none)", err)
+}
+
 // source returns what has the token of each call where that changes: the login of the
 // context, if nothing else says who the user is. It is nil if nothing changes.
 func (o *credentials) source() func(ctx context.Context, refused string) (string, error) {
@@ -73,7 +92,11 @@ func readToken(token, file string) (string, error) {
 	}
 	token = strings.TrimSpace(token)
 	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", dataError{errors.New("the token is empty, or not one word of text: take what portolan user token add printed")}
+		where := "the token"
+		if file != "" {
+			where = "--token-file: " + file
+		}
+		return "", dataError{fmt.Errorf("%s is empty, or not one word of text: take what portolan user create or user token add printed", where)}
 	}
 	return token, nil
 }

@@ -24,6 +24,9 @@ func hiddenFlags(c *cobra.Command) (out []string) {
 // explainCredentials says where a command takes the credentials of its user from, where its
 // flags are about something else and the server does not let the user in, or is not trusted.
 func (e *environment) explainCredentials(err error) error {
+	if apierrors.IsUnauthorized(err) {
+		err = e.credentials.explain(err)
+	}
 	if len(e.hidden) == 0 || !apierrors.IsUnauthorized(err) && !client.Untrusted(err) {
 		return err
 	}
