@@ -50,3 +50,16 @@ func TestJoinTokensAreNowhereInTheClear(t *testing.T) {
 		t.Errorf("list:\n%s", listed)
 	}
 }
+
+// TestNoTokenIsForTheServers: no machine can pose as a server of the mesh.
+func TestNoTokenIsForTheServers(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, serverOptions{})
+	out := s.try("", "token", "create", "-n", "istio-system", "--service-account", "portolan")
+	if want := "spiffe://cluster.local/ns/istio-system/sa/portolan is the identity of the servers, which no machine gets"; out.code == 0 || !strings.Contains(out.stderr, want) {
+		t.Errorf("exit code %d, want the refusal %q:\n%s", out.code, want, out.stderr)
+	}
+	if listed := s.must("", "get", "jointokens", "-A"); strings.Contains(listed, "istio-system") {
+		t.Errorf("a token is there:\n%s", listed)
+	}
+}

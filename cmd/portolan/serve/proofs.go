@@ -5,12 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/discovery/identity"
+	"github.com/portolan-mesh/portolan/discovery/identity/authority"
 	"github.com/portolan-mesh/portolan/discovery/identity/join"
 	"github.com/portolan-mesh/portolan/discovery/identity/jwks"
 	"github.com/portolan-mesh/portolan/discovery/identity/oidc"
@@ -23,15 +27,22 @@ import (
 
 // addProofs makes what earns machines a first certificate, and what knows users.
 func (s *server) addProofs() error {
-	s.tokens = join.New(join.Options{Store: s.configs, TrustDomain: s.o.Mesh.TrustDomain, Roots: s.roots, May: func(ctx context.Context, who identity.Identity) error {
-		return s.keeper.MayLend(rest.IdentityOf(ctx), who)
-	}})
+	s.tokens = join.New(join.Options{Store: s.configs, TrustDomain: s.o.Mesh.TrustDomain, Roots: s.roots, May: s.mayMakeToken})
 	s.keys = jwks.New(jwks.Options{Logger: s.logger})
 	s.issuers = oidc.New(oidc.Options{Issuers: s.tokenIssuers, Keys: s.keys, TrustDomain: s.o.Mesh.TrustDomain})
 	s.proof = identity.NewLimited(identity.Proofs{s.tokens, s.issuers}, nil)
 	s.security.bearers = bearers{s.issuers, identity.NewLimited(s.issuers, nil)}
 	s.keeper = s.newKeeper()
 	return nil
+}
+
+// mayMakeToken returns why who sent a request may not make a join token for an identity.
+func (s *server) mayMakeToken(ctx context.Context, who identity.Identity) error {
+	if who.Namespace == s.o.Mesh.GetRootNamespace() && who.ServiceAccount == authority.ServerAccount {
+		return rest.Refuse(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid,
+			fmt.Sprintf("serviceAccount: %s is the identity of the servers, which no machine gets: name another account (a server joins the store by portolan store member invite)", who))
+	}
+	return s.keeper.MayLend(rest.IdentityOf(ctx), who)
 }
 
 // tokenIssuers are those of the root namespace of the store; false before it is read.
