@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -169,6 +170,7 @@ func TestSoakFloods(t *testing.T) {
 	usual := healthy.measure(t, changes)
 	before := s.resident()
 	t.Logf("a change takes %s to 99 in 100, resident memory is %.0f MiB", usual, before/(1<<20))
+	times := map[string][]time.Duration{} // of a change, in each round
 	for round := 0; round == 0 || time.Now().Before(until); round++ {
 		for _, one := range attacks {
 			f := &flood{attack: newAttack(t)}
@@ -183,9 +185,7 @@ func TestSoakFloods(t *testing.T) {
 			resident, open := s.resident(), s.gauge("process_open_fds")
 			t.Logf("%s: a change takes %s, resident memory is %.0f MiB, %.0f open files, %d of %d connections were ended",
 				one.name, under, resident/(1<<20), open, f.ended.Load(), f.opened.Load())
-			if long > 0 && under > 3*usual+20*time.Millisecond {
-				t.Errorf("%s: a change takes %s to 99 in 100: it took %s", one.name, under, usual)
-			}
+			times[one.name] = append(times[one.name], under)
 			if resident > memory || open > files {
 				t.Errorf("%s: resident memory is %.0f MiB, and %.0f files are open", one.name, resident/(1<<20), open)
 			}
@@ -194,6 +194,14 @@ func TestSoakFloods(t *testing.T) {
 			newcomer.AwaitAnswer(xdstest.ClusterType, 0)
 			newcomer.Close()
 			f.end()
+		}
+	}
+	// The median counts, and 20 ms more: the attackers take the same cores.
+	for _, one := range attacks {
+		took := times[one.name]
+		slices.Sort(took)
+		if median := took[len(took)/2]; long > 0 && median > 3*usual+20*time.Millisecond {
+			t.Errorf("%s: a change takes %s to 99 in 100, the median of %d rounds: it took %s", one.name, median, len(took), usual)
 		}
 	}
 	if !s.process.running() {
