@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,8 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest/client"
 	"github.com/portolan-mesh/portolan/discovery/access"
 	spec "github.com/portolan-mesh/portolan/storage/access"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/spelling"
 )
 
 func newAuthCommand(env *environment) *cobra.Command {
@@ -40,8 +43,8 @@ func newCanICommand(env *environment) *cobra.Command {
 		Long: `Ask whether you may do something. The exit code is 0 for yes, and 1 for no.
 
 VERB is get, list, watch, create, update, delete, reveal (the data of secrets) or administer
-(the store and the server). KIND is one of portolan api-resources, or what else the server has, such as
-proxies, records, metrics or store.`,
+(the store and the server). KIND is one of portolan api-resources, * for all, or what else the server has:
+` + folded(access.Views()) + `.`,
 		Example: `  portolan auth can-i update vs/reviews -n shop
   portolan auth can-i list virtualservices -A
   portolan auth can-i reveal secrets -n shop`,
@@ -61,8 +64,8 @@ proxies, records, metrics or store.`,
 				return usageError{errors.New("-A is all namespaces, and -n is one: leave one of them out")}
 			}
 			asked := &access.ResourceAttributes{Verb: args[0], Resource: kind, Name: name, Namespace: namespace}
-			if found := env.schemas.Named(kind); found != nil {
-				asked.Group, asked.Version, asked.Resource = found.Group, found.Version, found.Plural
+			if err := nameResource(env.schemas, asked); err != nil {
+				return usageError{err}
 			}
 			if all {
 				asked.Namespace = ""
@@ -87,6 +90,34 @@ proxies, records, metrics or store.`,
 	f.StringVarP(&namespace, "namespace", "n", env.namespace, "namespace of the objects")
 	f.BoolVarP(&all, "all-namespaces", "A", false, "in all namespaces")
 	return c
+}
+
+// folded is a list of words for a help text.
+func folded(words []string) string {
+	half := len(words) / 2
+	return strings.Join(words[:half], ", ") + ",\n" + strings.Join(words[half:], ", ")
+}
+
+// nameResource replaces the name of a kind by those that rules go by. It refuses what is no
+// kind, and nothing else that rules may name.
+func nameResource(schemas schema.Set, asked *access.ResourceAttributes) error {
+	kind, err := kindNamed(schemas, asked.Resource)
+	switch {
+	case err == nil:
+		asked.Group, asked.Version, asked.Resource = kind.Group, kind.Version, kind.Plural
+	case asked.Resource == spec.All, slices.Contains(access.Views(), asked.Resource):
+	default:
+		names := access.Views()
+		for _, kind := range schemas.All() {
+			names = append(names, kind.Plural, kind.Singular)
+		}
+		var meant []string
+		if nearest := spelling.Nearest(asked.Resource, names); nearest != "" {
+			meant = []string{nearest}
+		}
+		return fmt.Errorf("the server has no kind %q, so that nobody can be asked about it: see portolan api-resources for the kinds%s", asked.Resource, orMeant(meant))
+	}
+	return nil
 }
 
 // self asks the server who it takes the user for.

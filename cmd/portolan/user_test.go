@@ -69,6 +69,12 @@ func TestUsers(t *testing.T) {
 		"auth can-i get records -n shop":                       {code: 0, out: "yes\n"},
 		"auth can-i patch vs":                                  {code: exitUsage},
 		"auth can-i get vs/a b":                                {code: exitUsage},
+		"auth can-i get frobs":                                 {code: exitUsage, err: `the server has no kind "frobs", so that nobody can be asked about it: see portolan api-resources for the kinds`},
+		"auth can-i get virtalservices -n shop":                {code: exitUsage, err: "did you mean virtualservices?"},
+		"auth can-i get proxie -n shop":                        {code: exitUsage, err: "did you mean proxies?"},
+		"auth can-i get vs.networking.k8s.io":                  {code: exitUsage},
+		"auth can-i get vs.networking.istio.io -n shop":        {code: 0, out: "yes\n"},
+		"auth can-i get * -n shop":                             {code: 0, out: "yes\n"},
 		"user list":                                            {code: exitForbidden, err: `user "bob" may not list users in namespace istio-system`},
 		"user create eve --role viewer":                        {code: exitForbidden},
 		"get virtualservices -n blog":                          {code: exitForbidden},
@@ -84,6 +90,10 @@ func TestUsers(t *testing.T) {
 		if got.code != want.code || want.out != "" && got.out != want.out || !strings.Contains(got.err, want.err) {
 			t.Errorf("bob: %s: %+v", line, got)
 		}
+	}
+	again := a.do(t, "", "user", "create", "bob", "--role", "editor", "-n", "shop", "--token-file", file)
+	if again.code != exitData || again.err != "portolan: user bob is there already: portolan user token add bob makes another token, and a RoleBinding gives a role\n" {
+		t.Errorf("a user who is there: %+v", again)
 	}
 	if out := mine("user", "list"); !strings.Contains(out, "bob") || !strings.Contains(out, "shoppers") {
 		t.Errorf("list: %s", out)
@@ -111,6 +121,12 @@ func TestUsers(t *testing.T) {
 	}
 	if out := mine("user", "delete", "bob"); !strings.Contains(out, "user/istio-system/bob deleted") || !strings.Contains(out, "rolebinding/shop/bob-editor deleted") {
 		t.Errorf("delete: %s", out)
+	}
+	mine("user", "create", "eve", "--role", "viewer", "-n", "shop", "--no-token")
+	mine("delete", "user", "eve", "-n", "istio-system", "--yes")
+	left := a.do(t, "", "user", "create", "eve", "--role", "viewer", "-n", "shop", "--token-file", file)
+	if left.code != exitData || left.err != "portolan: there is no user eve, and a binding of an earlier one is left: portolan delete rolebinding/eve-viewer -n shop, and make the user then\n" {
+		t.Errorf("a user whose binding is there: %+v", left)
 	}
 	if out := mine("auth", "roles"); !strings.Contains(out, "secret-reader") || !strings.Contains(out, "reveal secrets") {
 		t.Errorf("roles: %s", out)

@@ -11,6 +11,15 @@ import (
 // ours is the root of the paths of our own group.
 const ours = "/apis/" + access.Group + "/v1/"
 
+// Views are what rules name beside kinds, in order: what the server shows and does at paths of
+// its own. Some servers lack some of them.
+func Views() []string {
+	return []string{
+		"certificate-authority", "consul", "explain", "file", "findings", "metrics", "namespaces", "paths", "profiles", "propagation",
+		"proxies", "proxyconfig", "records", "references", "sealing", "services", "sources", "store",
+	}
+}
+
 // actionOf is what an access is, in the words of rules, in a mesh of a root namespace.
 func actionOf(a rest.Access, root string) action {
 	if a.Resource != "" {

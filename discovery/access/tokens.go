@@ -1,6 +1,7 @@
 package access
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -134,12 +135,41 @@ func (p *paths) create(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	revision, _, err := p.store.Apply(r.Context(), ops)
+	if errors.Is(err, storage.ErrExists) {
+		return p.taken(r.Context(), ops, err)
+	}
 	if err != nil {
 		return err
 	}
 	p.api.Await(r.Context(), revision)
 	rest.WriteJSON(w, http.StatusCreated, p.answer(asked.Name, text, token))
 	return nil
+}
+
+// taken says which of the objects of a new user are there already. err is what the store says.
+func (p *paths) taken(ctx context.Context, ops []storage.Op, err error) error {
+	var bindings []config.Key
+	for i, op := range ops {
+		key := op.Target()
+		switch _, failed := p.store.Get(ctx, key.Kind, key.Name, key.Namespace); {
+		case errors.Is(failed, storage.ErrNotFound):
+		case failed != nil:
+			return err
+		case i == 0:
+			return exists("user %s is there already: portolan user token add %[1]s makes another token, and a RoleBinding gives a role", key.Name)
+		default:
+			bindings = append(bindings, key)
+		}
+	}
+	if len(bindings) == 0 {
+		return err // they have gone meanwhile
+	}
+	return exists("there is no user %s, and a binding of an earlier one is left: portolan delete %s -n %s, and make the user then", ops[0].Target().Name,
+		"rolebinding/"+bindings[0].Name, bindings[0].Namespace)
+}
+
+func exists(format string, args ...any) error {
+	return rest.Refuse(http.StatusConflict, metav1.StatusReasonAlreadyExists, fmt.Sprintf(format, args...))
 }
 
 // mayCreate says why a user may not be made with its bindings; nil if it may.

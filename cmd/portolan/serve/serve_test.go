@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/access"
 	"github.com/portolan-mesh/portolan/storage/address"
 	"github.com/portolan-mesh/portolan/storage/etcd/member"
 )
@@ -70,7 +72,8 @@ func TestRun(t *testing.T) {
 		}
 	}
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	for path, want := range map[string]int{"/readyz": http.StatusOK, ProfilesPath: http.StatusOK, StatusPath("Consul"): http.StatusNotFound} {
+	paths := map[string]int{"/readyz": http.StatusOK, ProfilesPath: http.StatusOK, StatusPath("Consul"): http.StatusNotFound, StatusPath("frobs"): http.StatusNotFound}
+	for path, want := range paths {
 		answer, err := client.Get(ready[1] + path)
 		if err != nil {
 			t.Fatal(err)
@@ -78,6 +81,26 @@ func TestRun(t *testing.T) {
 		_ = answer.Body.Close()
 		if answer.StatusCode != want {
 			t.Errorf("%s: %s, want %d", path, answer.Status, want)
+		}
+	}
+	for _, view := range access.Views() {
+		switch view {
+		case "consul", "file": // which this server lacks
+			continue
+		case "metrics", "namespaces", "paths", "profiles", "store": // at other paths
+			continue
+		}
+		request, err := http.NewRequestWithContext(ctx, http.MethodDelete, ready[1]+StatusPath(discovery.Provider(view)), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := client.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode == http.StatusNotFound {
+			t.Errorf("rules name %s, which the server does not have", view)
 		}
 	}
 	c, err := net.Dial("tcp", ready[2])
