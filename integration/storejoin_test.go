@@ -131,8 +131,20 @@ func TestStoreRefusesStrangers(t *testing.T) {
 	refusedWith("a token with the roots of another mesh", bare+"_roots-"+strings.Repeat("a", len(pin)), "the roots of the server are not those that the token names", "nothing was sent to it")
 	refusedWith("a token without roots", bare, "certificate is of no authority that is trusted here")
 	refusedWith("the token of a workload", strings.TrimSpace(one.must("", "token", "create", "-n", "shop", "--service-account", "web")),
-		"a server joins the store by a token of portolan store member invite, and by no other")
-	refusedWith("the token of a user", "put_abc_roots-"+pin, "a server joins the store by a token of portolan store member invite, and by no other")
+		"a server joins the store by a token of portolan store member invite, and by no other: this is the join token of a machine")
+	refusedWith("the token of a user", "put_abc_roots-"+pin, "a server joins the store by a token of portolan store member invite, and by no other: this is the token of a user")
+	eventually(t, "the audit has who was refused", func() error {
+		out := one.must("", "audit", "--refused", "-o", "json")
+		for _, words := range []string{"store: join the store: the credential proves no identity: no such token", "this is the join token of a machine"} {
+			if !strings.Contains(out, words) {
+				return fmt.Errorf("not %q: %s", words, out)
+			}
+		}
+		if strings.Contains(out, bare) {
+			t.Error("the audit has a token")
+		}
+		return nil
+	})
 
 	// A request that asks for more than its token is for uses nothing up.
 	key := func() *ecdsa.PrivateKey {

@@ -64,6 +64,8 @@ func (o *credentials) explain(err error) error {
 		return err
 	case strings.HasPrefix(token, join.Prefix):
 		return fmt.Errorf("%w (this is a join token, which is for portolan certificate request)", err)
+	case strings.HasPrefix(token, join.MemberPrefix):
+		return fmt.Errorf("%w (this is the token of a server that joins the store, which is for serve --join)", err)
 	case o.flags == nil || o.flags.Changed("token") || o.flags.Changed("token-file"):
 		return err
 	case os.Getenv("PORTOLAN_TOKEN") != "" || os.Getenv("PORTOLAN_TOKEN_FILE") != "":

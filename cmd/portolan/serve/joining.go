@@ -46,8 +46,11 @@ func (j *joining) register() {
 			w.Header().Set("Allow", http.MethodGet)
 			return rest.Refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, fmt.Sprintf("method %s is not allowed on %s: it takes GET", r.Method, r.URL.Path))
 		}
-		rest.WriteJSON(w, http.StatusOK, maintenance.Roots{TypeMeta: storeShape("Roots"), Roots: j.roots()})
-		return nil
+		roots, err := j.roots(r.Context())
+		if err == nil {
+			rest.WriteJSON(w, http.StatusOK, maintenance.Roots{TypeMeta: storeShape("Roots"), Roots: roots})
+		}
+		return err
 	})
 }
 
@@ -65,13 +68,21 @@ func storeShape(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{Kind: kind, APIVersion: maintenance.APIVersion}
 }
 
-// roots are those of the server's certificate, empty where that is of files.
-func (s *server) roots() string {
+// roots are those of the server's certificate, empty where that is of files. Those of a new
+// mesh are made.
+func (s *server) roots(ctx context.Context) (string, error) {
 	if s.security.own == nil {
-		return ""
+		return "", nil
 	}
-	bundle, _ := s.certificates.authority.Bundle() // none while it cannot be read
-	return string(bundle)
+	if s.mirror.Snapshot() == nil {
+		return "", rest.Starting("the server has not read the roots of its certificate yet: try again in a moment")
+	}
+	a := s.certificates.authority
+	if err := a.Ensure(ctx); err != nil {
+		return "", rest.Unavailable("the server does not know the roots of its certificate, by which others know it: " + err.Error())
+	}
+	bundle, err := a.Bundle()
+	return string(bundle), err
 }
 
 // ready returns why no server can join here; nil if one can.
@@ -122,6 +133,10 @@ func (j *joining) invite(w http.ResponseWriter, r *http.Request) error {
 			return rest.BadRequest(fmt.Sprintf("ttl: %.40q is no duration such as 1h", in.TTL))
 		}
 	}
+	roots, err := j.roots(r.Context())
+	if err != nil {
+		return err
+	}
 	made, err := j.tokens.Invite(r.Context(), ask)
 	if err != nil {
 		return err
@@ -130,7 +145,7 @@ func (j *joining) invite(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Cache-Control", "no-store")
 	rest.WriteJSON(w, http.StatusCreated, maintenance.Invitation{
 		TypeMeta: storeShape("StoreInvitation"), Name: place.Name, PeerURL: place.PeerURL, ClientURL: place.ClientURL, Sources: made.Spec.Sources,
-		Token: made.Token, TokenName: made.Name, Namespace: made.Namespace, Expires: made.Spec.Expires, Roots: j.roots(),
+		Token: made.Token, TokenName: made.Name, Namespace: made.Namespace, Expires: made.Spec.Expires, Roots: roots,
 	})
 	return nil
 }
@@ -162,7 +177,9 @@ func placeOf(in maintenance.Invitation) (access.StoreMember, error) {
 func (j *joining) join(w http.ResponseWriter, r *http.Request) error {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), bearer)
 	if !ok || token == "" {
-		return rest.Refuse(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "nothing says that this server may join: send a token of portolan store member invite (serve --join --token-file)")
+		const reason = "nothing says that this server may join: send a token of portolan store member invite (serve --join --token-file)"
+		j.joinRefused(r, reason)
+		return rest.Refuse(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, reason)
 	}
 	var in maintenance.JoinRequest
 	if err := rest.ReadJSON(w, r, &in); err != nil {
@@ -191,7 +208,13 @@ func (j *joining) join(w http.ResponseWriter, r *http.Request) error {
 		return err
 	})
 	if err != nil {
+		if sort := sortOf(token); errors.Is(err, identity.ErrForeign) && sort != "" {
+			err = fmt.Errorf("%w: this is %s", err, sort)
+		}
 		j.logger.Warn("a server may not join the store", "from", from, "err", identity.Reason(err))
+		if !errors.Is(err, identity.ErrUnavailable) {
+			j.joinRefused(r, identity.Reason(err))
+		}
 		return unadmitted(err)
 	}
 	admission, err := j.admit(r.Context(), member, request)

@@ -30,7 +30,7 @@ func (s *server) addProofs() error {
 	s.tokens = join.New(join.Options{Store: s.configs, TrustDomain: s.o.Mesh.TrustDomain, Roots: s.roots, May: s.mayMakeToken})
 	s.keys = jwks.New(jwks.Options{Logger: s.logger})
 	s.issuers = oidc.New(oidc.Options{Issuers: s.tokenIssuers, Keys: s.keys, TrustDomain: s.o.Mesh.TrustDomain})
-	s.proof = identity.NewLimited(identity.Proofs{s.tokens, s.issuers}, nil)
+	s.proof = identity.NewLimited(identity.Proofs{s.tokens, s.issuers, wrongSorts{}}, nil)
 	s.security.bearers = bearers{s.issuers, identity.NewLimited(s.issuers, nil)}
 	s.keeper = s.newKeeper()
 	return nil

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"net"
+	"net/http"
 	"strings"
 
 	"github.com/portolan-mesh/portolan/cache/rest"
@@ -35,6 +36,11 @@ func (s *server) certificateRefused(a issue.Attempt) {
 		r.Address = a.From.String()
 	}
 	s.refused.Add(r)
+}
+
+// joinRefused notes a server that may not join the store.
+func (s *server) joinRefused(r *http.Request, reason string) {
+	s.refused.Add(journal.Refusal{Port: "store", Address: r.RemoteAddr, Tool: r.UserAgent(), Wanted: "join the store", Reason: reason})
 }
 
 // proxyRefused notes a client of xDS that was not served.

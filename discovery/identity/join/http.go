@@ -75,6 +75,10 @@ func (t *Tokens) order(api *rest.Server, w http.ResponseWriter, r *http.Request)
 			return err
 		}
 	}
+	roots, err := t.roots(r.Context())
+	if err != nil {
+		return err
+	}
 	made, err := t.Create(r.Context(), ask)
 	if err != nil {
 		return err
@@ -83,7 +87,7 @@ func (t *Tokens) order(api *rest.Server, w http.ResponseWriter, r *http.Request)
 	rest.WriteJSON(w, http.StatusCreated, Order{
 		TypeMeta:       metav1.TypeMeta{APIVersion: apiVersion, Kind: "JoinTokenRequest"},
 		ServiceAccount: made.Spec.ServiceAccount, Uses: made.Spec.Uses, Sources: made.Spec.Sources,
-		Namespace: made.Namespace, Name: made.Name, Token: made.Token, Expires: made.Spec.Expires, Roots: t.roots(),
+		Namespace: made.Namespace, Name: made.Name, Token: made.Token, Expires: made.Spec.Expires, Roots: roots,
 	})
 	return nil
 }

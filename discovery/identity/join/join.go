@@ -45,8 +45,8 @@ type Options struct {
 	// nil if whoever may make tokens may make all.
 	May func(context.Context, identity.Identity) error
 	// Roots returns the authorities of the server's certificate, in PEM, for who gets a
-	// token; nil for none.
-	Roots func() string
+	// token; nil for none. With its error no token is made.
+	Roots func(context.Context) (string, error)
 	// Now is the clock; nil stands for time.Now.
 	Now func() time.Time
 }
@@ -65,11 +65,11 @@ func New(o Options) *Tokens {
 	return &Tokens{o}
 }
 
-func (t *Tokens) roots() string {
+func (t *Tokens) roots(ctx context.Context) (string, error) {
 	if t.o.Roots == nil {
-		return ""
+		return "", nil
 	}
-	return t.o.Roots()
+	return t.o.Roots(ctx)
 }
 
 // A Request says what a token is to be.
