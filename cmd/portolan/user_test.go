@@ -92,7 +92,7 @@ func TestUsers(t *testing.T) {
 		}
 	}
 	again := a.do(t, "", "user", "create", "bob", "--role", "editor", "-n", "shop", "--token-file", file)
-	if again.code != exitData || again.err != "portolan: user bob is there already: portolan user token add bob makes another token, and a RoleBinding gives a role\n" {
+	if again.code != exitFailure || again.err != "portolan: user bob is there already: portolan user token add bob makes another token, and a RoleBinding gives a role\n" {
 		t.Errorf("a user who is there: %+v", again)
 	}
 	if out := mine("user", "list"); !strings.Contains(out, "bob") || !strings.Contains(out, "shoppers") {
@@ -125,7 +125,7 @@ func TestUsers(t *testing.T) {
 	mine("user", "create", "eve", "--role", "viewer", "-n", "shop", "--no-token")
 	mine("delete", "user", "eve", "-n", "istio-system", "--yes")
 	left := a.do(t, "", "user", "create", "eve", "--role", "viewer", "-n", "shop", "--token-file", file)
-	if left.code != exitData || left.err != "portolan: there is no user eve, and a binding of an earlier one is left: portolan delete rolebinding/eve-viewer -n shop, and make the user then\n" {
+	if left.code != exitFailure || left.err != "portolan: there is no user eve, and a binding of an earlier one is left: portolan delete rolebinding/eve-viewer -n shop, and make the user then\n" {
 		t.Errorf("a user whose binding is there: %+v", left)
 	}
 	if out := mine("auth", "roles"); !strings.Contains(out, "secret-reader") || !strings.Contains(out, "reveal secrets") {
