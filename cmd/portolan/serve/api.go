@@ -35,13 +35,13 @@ type apiServer interface {
 
 // serveAPI answers requests on some listeners, nil ones apart, until ctx ends. It
 // returns when none is under way any more, within drain and cancelGrace.
-func serveAPI(ctx context.Context, api apiServer, logger *slog.Logger, listeners ...net.Listener) error {
+func serveAPI(ctx context.Context, api apiServer, excess excess, logger *slog.Logger, listeners ...net.Listener) error {
 	requests, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	unused := &unusedConns{}
 	h := &http.Server{
-		Handler: api.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeader,
-		BaseContext: func(net.Listener) context.Context { return requests }, ConnState: unused.note, ConnContext: socket.WithPeer,
+		Handler: excess.countResets(api.Handler()), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeader,
+		BaseContext: func(net.Listener) context.Context { return requests }, ConnState: unused.note, ConnContext: func(ctx context.Context, c net.Conn) context.Context { return withResets(socket.WithPeer(ctx, c), c) },
 		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 	}
 	h.RegisterOnShutdown(api.EndWatches)

@@ -26,7 +26,8 @@ func serveAsked(t *testing.T, answer http.HandlerFunc) (address string, stop fun
 	var log strings.Builder
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- serveAPI(ctx, asked{answer}, slog.New(slog.NewTextHandler(&log, nil)), l) }()
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	go func() { ended <- serveAPI(ctx, asked{answer}, newExcess(logger), logger, l) }()
 	return l.Addr().String(), func() string {
 		cancel()
 		if err := <-ended; err != nil {

@@ -27,13 +27,14 @@ const (
 	maxIdle = time.Minute
 )
 
-// grpcOptions are the options of the gRPC server for proxies.
-func (o *Options) grpcOptions() []grpc.ServerOption {
+// grpcOptions are the options of the gRPC server for proxies, whose clients open streams within
+// bounds.
+func (o *Options) grpcOptions(bounds secure.Streams) []grpc.ServerOption {
 	parameters := keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second, MaxConnectionIdle: maxIdle}
 	if o.MaxConnectionAge > 0 {
 		parameters.MaxConnectionAge, parameters.MaxConnectionAgeGrace = o.MaxConnectionAge, min(ageGrace, o.MaxConnectionAge)
 	}
-	return append(xds.ServerOptions(), grpc.Creds(secure.Credentials()), grpc.ConnectionTimeout(secure.HandshakeTimeout),
+	return append(xds.ServerOptions(), grpc.Creds(secure.Credentials(bounds)), grpc.ConnectionTimeout(secure.HandshakeTimeout),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(parameters), grpc.MaxConcurrentStreams(o.MaxStreamsPerConnection),
 	)
@@ -46,6 +47,7 @@ type proxyPort struct {
 	secured  *xds.Conns   // of the port with TLS; nil for none
 	listener net.Listener // of secured
 	grpc     *grpc.Server
+	excess   excess
 	replicas replicas
 	logger   *slog.Logger
 
@@ -55,8 +57,9 @@ type proxyPort struct {
 // newProxyPort makes the port on listeners, for a server that is still to be
 // made and hangs up on clients by it.
 func newProxyPort(on listeners, o *Options) *proxyPort {
+	excess := newExcess(o.Logger)
 	p := &proxyPort{
-		conns: xds.NewConns(on.xds), grpc: grpc.NewServer(o.grpcOptions()...), logger: o.Logger,
+		conns: xds.NewConns(on.xds), grpc: grpc.NewServer(o.grpcOptions(excess.bounds(o.MaxStreamsPerConnection))...), excess: excess, logger: o.Logger,
 		drainTime: o.DrainTime, balanceInterval: o.BalanceInterval,
 	}
 	if on.secureXDS != nil {

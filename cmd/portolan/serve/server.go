@@ -79,7 +79,7 @@ func newServer(store *openedStore, proxies *proxyPort, security *security, o Opt
 		o: o, logger: o.Logger, metrics: prometheus.NewRegistry(), store: store, proxies: proxies, security: security, worker: cache.NewWorker(),
 		statuses: map[discovery.Provider]func() any{}, refused: security.refused,
 	}
-	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), security, s.refused)
+	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), security, s.refused, proxies.excess)
 	for _, add := range []func() error{s.addStorage, s.addProofs, s.addAuthority, s.addCache, s.addXDS, s.addRegistries, s.addProgress, s.addJobs, s.addAPI} {
 		if err := add(); err != nil {
 			return nil, err
@@ -243,7 +243,7 @@ func (s *server) run(asked context.Context, api, private net.Listener) error {
 	group.Go(func() error { return s.proxies.balance(ctx) })
 	group.Go(func() error {
 		defer close(answered)
-		return serveAPI(taking, s.api, s.logger, s.security.api(&apiListener{Listener: api, limit: s.o.MaxAPIConnections, logger: s.logger}), private)
+		return serveAPI(taking, s.api, s.proxies.excess, s.logger, s.security.api(&apiListener{Listener: api, limit: s.o.MaxAPIConnections, logger: s.logger}), private)
 	})
 	group.Go(func() error { return s.security.run(ctx) })
 	group.Go(func() error { return s.announce(ctx, api) })

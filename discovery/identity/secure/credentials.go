@@ -15,21 +15,22 @@ const Protocol = "h2"
 
 // Credentials returns the credentials of a gRPC server for the connections of a Listener, and
 // of listeners without TLS beside it. The AuthInfo of a connection with TLS is a
-// credentials.TLSInfo.
-func Credentials() credentials.TransportCredentials {
-	return transport{insecure.NewCredentials()}
+// credentials.TLSInfo. Connections end whose clients exceed the bounds.
+func Credentials(bounds Streams) credentials.TransportCredentials {
+	return transport{insecure.NewCredentials(), bounds}
 }
 
 // transport takes the handshakes that a Listener has completed.
 type transport struct {
-	plain credentials.TransportCredentials
+	plain  credentials.TransportCredentials
+	bounds Streams
 }
 
 // ServerHandshake implements credentials.TransportCredentials.
 func (t transport) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	secured, ok := c.(*tls.Conn)
 	if !ok {
-		return t.plain.ServerHandshake(c)
+		return t.plain.ServerHandshake(t.bounds.of(c))
 	}
 	state := secured.ConnectionState()
 	if state.NegotiatedProtocol != Protocol {
@@ -40,7 +41,7 @@ func (t transport) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, 
 	if peer := Peer(&state); peer != nil && len(peer.URIs) == 1 {
 		info.SPIFFEID = peer.URIs[0]
 	}
-	return secured, info, nil
+	return t.bounds.of(secured), info, nil
 }
 
 // ClientHandshake implements credentials.TransportCredentials. A server has none.
@@ -54,7 +55,9 @@ func (t transport) Info() credentials.ProtocolInfo {
 }
 
 // Clone implements credentials.TransportCredentials.
-func (t transport) Clone() credentials.TransportCredentials { return transport{t.plain.Clone()} }
+func (t transport) Clone() credentials.TransportCredentials {
+	return transport{t.plain.Clone(), t.bounds}
+}
 
 // OverrideServerName implements credentials.TransportCredentials. A server has no use for it.
 func (t transport) OverrideServerName(string) error { return nil }
