@@ -90,9 +90,13 @@ func completeProxies(env *environment) cobra.CompletionFunc {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
+		namespace := ""
+		if c.Flags().Changed("namespace") {
+			namespace, _ = c.Flags().GetString("namespace")
+		}
 		env.offer(c.Context(), func(ctx context.Context, c *client.Client) error {
 			var list admin.ProxyList
-			if err := c.JSON(ctx, admin.ProxiesPath, &list); err != nil {
+			if err := c.JSON(ctx, proxiesPath(namespace), &list); err != nil {
 				return err
 			}
 			for _, p := range list.Items {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,6 +32,7 @@ func newProxyStatusCommand(env *environment) *cobra.Command {
 	var output string
 	var only []string
 	var all bool
+	var where proxyScope
 	c := &cobra.Command{
 		Use:     "status [NODE]",
 		Aliases: []string{"list"}, SuggestFor: []string{"proxy-status", "ps"},
@@ -56,6 +58,7 @@ begin with the revision.
 Control planes that take the objects of the mesh have a table of their own. No wait and
 no condition is about them.`,
 		Example: `  portolan proxy status
+  portolan proxy status -n shop
   portolan proxy status --only rejected,stale
   portolan proxy status vm-12 -o wide`,
 		Args:              cobra.MaximumNArgs(1),
@@ -70,27 +73,43 @@ no condition is about them.`,
 					return err
 				}
 			}
-			list, err := env.proxies(c.Context(), node)
+			if err := where.check(); err != nil {
+				return err
+			}
+			list, err := env.proxies(c.Context(), node, where.namespace)
 			if err != nil {
 				return err
 			}
 			list.Items = inState(list.Items, only)
-			return env.printProxies(list, described(node, only), output, all || node != "")
+			return env.printProxies(list, described(node, where.namespace, only), output, all || node != "")
 		},
 	}
 	c.Flags().StringVarP(&output, "output", "o", "table", "form of the output: "+alternatives(outputs))
 	completeOutput(c, outputs...)
+	where.register(c)
 	c.Flags().BoolVar(&all, "all", false, "name all proxies that are offline, however long and many")
 	c.Flags().StringSliceVar(&only, "only", nil, "only proxies with a type that is rejected, stale or either: rejected,stale")
 	return c
 }
 
-// proxies returns the proxies whose node id contains a text.
-func (e *environment) proxies(ctx context.Context, node string) (admin.ProxyList, error) {
+// proxiesPath is the path of the proxies of a namespace, or of all if that is empty.
+func proxiesPath(namespace string) string {
+	if namespace == "" {
+		return admin.ProxiesPath
+	}
+	return admin.ProxiesPath + "?" + url.Values{"namespace": {namespace}}.Encode()
+}
+
+// proxies returns the proxies of a namespace, or of all if that is empty, whose node id
+// contains a text.
+func (e *environment) proxies(ctx context.Context, node, namespace string) (admin.ProxyList, error) {
 	var list admin.ProxyList
 	err := e.call(ctx, func(ctx context.Context, c *client.Client) error {
-		return c.JSON(ctx, admin.ProxiesPath, &list)
+		return c.JSON(ctx, proxiesPath(namespace), &list)
 	})
+	if err = narrower(err, namespace); err != nil {
+		return list, err
+	}
 	shown := []progress.ProxyStatus{}
 	for _, p := range list.Items {
 		if strings.Contains(p.Node, node) {
@@ -103,7 +122,7 @@ func (e *environment) proxies(ctx context.Context, node string) (admin.ProxyList
 	}
 	list.Refused = slices.DeleteFunc(list.Refused, func(r xds.Refusal) bool { return !strings.Contains(r.Node, node) })
 	list.Gone = slices.DeleteFunc(list.Gone, func(g progress.Gone) bool { return !strings.Contains(g.Node, node) })
-	return list, err
+	return list, nil
 }
 
 // inState are the proxies with a type in one of some states, such as rejected; all
@@ -117,9 +136,12 @@ func inState(proxies []progress.ProxyStatus, only []string) []progress.ProxyStat
 }
 
 // described says which proxies were asked for: "" is all.
-func described(node string, only []string) (which string) {
+func described(node, namespace string, only []string) (which string) {
+	if namespace != "" {
+		which = " of namespace " + namespace
+	}
 	if node != "" {
-		which = fmt.Sprintf(" whose node id contains %q", node)
+		which += fmt.Sprintf(" whose node id contains %q", node)
 	}
 	if len(only) > 0 {
 		which += " with a type that is " + alternatives(each(only, strings.ToUpper))

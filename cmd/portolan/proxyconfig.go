@@ -79,6 +79,7 @@ type proxyView struct {
 func newProxyConfigTypeCommand(env *environment, view proxyView) *cobra.Command {
 	outputs := []string{"short", "json", "yaml"}
 	var output string
+	var where proxyScope
 	c := &cobra.Command{
 		Use: view.use + " NODE", Aliases: view.aliases,
 		Short: "Show the " + view.what + " of a proxy, and the objects behind them",
@@ -96,7 +97,10 @@ portolan proxy diff shows what. -o json and -o yaml show the messages of Envoy's
 					return err
 				}
 			}
-			config, err := env.proxyConfig(c.Context(), args[0], url.Values{"type": view.types})
+			if err := where.check(); err != nil {
+				return err
+			}
+			config, err := env.proxyConfig(c.Context(), args[0], where.namespace, url.Values{"type": view.types})
 			if err != nil {
 				return err
 			}
@@ -114,6 +118,7 @@ portolan proxy diff shows what. -o json and -o yaml show the messages of Envoy's
 	}
 	c.Flags().StringVarP(&output, "output", "o", "short", "form of the output: "+alternatives(outputs))
 	completeOutput(c, outputs...)
+	where.register(c)
 	if view.filter != nil {
 		view.filter.register(c)
 	}
@@ -122,16 +127,20 @@ portolan proxy diff shows what. -o json and -o yaml show the messages of Envoy's
 
 // proxyConfig asks for the configuration of a proxy. If another server has the proxy, it
 // asks that server. It returns the first server's answer, which says where to go, if the
-// other cannot be reached from here.
-func (e *environment) proxyConfig(ctx context.Context, node string, query url.Values) (*admin.ProxyConfig, error) {
+// other cannot be reached from here. Only the proxies of a namespace count, unless that is
+// empty.
+func (e *environment) proxyConfig(ctx context.Context, node, namespace string, query url.Values) (*admin.ProxyConfig, error) {
 	query.Set("node", node)
+	if namespace != "" {
+		query.Set("namespace", namespace)
+	}
 	out := &admin.ProxyConfig{}
 	err := e.call(ctx, func(ctx context.Context, c *client.Client) error {
 		return c.JSON(ctx, admin.ProxyConfigPath+"?"+query.Encode(), out)
 	})
 	path, server, ok := admin.ConnectedElsewhere(err, query)
 	if !ok {
-		return out, err
+		return out, narrower(err, namespace)
 	}
 	there := *e
 	there.server, there.patience = server, 0

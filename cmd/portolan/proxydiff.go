@@ -19,6 +19,7 @@ import (
 
 func newProxyDiffCommand(env *environment) *cobra.Command {
 	var dump string
+	var where proxyScope
 	c := &cobra.Command{
 		Use:   "diff NODE",
 		Short: "Show what a proxy should have otherwise than it has",
@@ -38,20 +39,24 @@ after an error.` + nodeHelp,
   curl -s 'http://127.0.0.1:15000/config_dump?include_eds' | portolan proxy diff vm-12 --dump -`,
 		Args: cobra.ExactArgs(1), ValidArgsFunction: completeProxies(env),
 		RunE: func(c *cobra.Command, args []string) error {
-			if c.Flags().Changed("dump") {
-				return env.diffDump(c.Context(), args[0], dump)
+			if err := where.check(); err != nil {
+				return err
 			}
-			return env.diffProxy(c.Context(), args[0])
+			if c.Flags().Changed("dump") {
+				return env.diffDump(c.Context(), args[0], where.namespace, dump)
+			}
+			return env.diffProxy(c.Context(), args[0], where.namespace)
 		},
 	}
+	where.register(c)
 	c.Flags().StringVar(&dump, "dump", "", "file with the config dump of the Envoy, or - for stdin")
 	_ = c.MarkFlagFilename("dump", "json")
 	return c
 }
 
 // diffProxy compares what a proxy should have with what it acknowledged.
-func (e *environment) diffProxy(ctx context.Context, node string) error {
-	c, err := e.proxyConfig(ctx, node, url.Values{"differing": {"true"}})
+func (e *environment) diffProxy(ctx context.Context, node, namespace string) error {
+	c, err := e.proxyConfig(ctx, node, namespace, url.Values{"differing": {"true"}})
 	if err != nil {
 		return err
 	}
@@ -105,12 +110,12 @@ func whyDifferent(r *admin.ProxyResource) string {
 }
 
 // diffDump compares what a proxy should have with the config dump in a file.
-func (e *environment) diffDump(ctx context.Context, node, file string) error {
+func (e *environment) diffDump(ctx context.Context, node, namespace, file string) error {
 	dump, err := e.readDump(file)
 	if err != nil {
 		return dataError{fmt.Errorf("--dump %s: %w", file, err)}
 	}
-	c, err := e.proxyConfig(ctx, node, url.Values{})
+	c, err := e.proxyConfig(ctx, node, namespace, url.Values{})
 	if err != nil {
 		return err
 	}

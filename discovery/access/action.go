@@ -89,7 +89,7 @@ func verbOf(method string) string {
 func narrowed(view string, a rest.Access) string {
 	q := a.Query
 	switch view {
-	case "findings", "references":
+	case "findings", "references", "proxies", "proxyconfig":
 		return q.Get("namespace")
 	case "propagation":
 		if q.Get("kind") != "" && q.Get("revision") == "" && q.Get("change") == "" {

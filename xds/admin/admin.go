@@ -1,8 +1,10 @@
 package admin
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -10,7 +12,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/progress"
 )
 
-// ProxiesPath is the path of the ProxyList.
+// ProxiesPath is the path of the ProxyList. Its parameter namespace narrows it to the proxies
+// of one.
 const ProxiesPath = "/apis/portolan.io/v1/proxies"
 
 // ProxyList is the proxies that are connected to a server, by node id. Its JSON
@@ -28,6 +31,22 @@ type ProxyList struct {
 	Gone []progress.Gone `json:"gone,omitempty"`
 }
 
+// narrow keeps what is of one namespace. Places are those of the known proxies.
+func (l *ProxyList) narrow(namespace string, places []progress.Place) {
+	l.Items = slices.DeleteFunc(l.Items, func(p progress.ProxyStatus) bool { return p.Namespace != namespace })
+	l.Refused = slices.DeleteFunc(l.Refused, func(r xds.Refusal) bool { return namespaceOf("", r.Node) != namespace })
+	l.Gone = slices.DeleteFunc(l.Gone, func(g progress.Gone) bool { return namespaceOf(g.Namespace, g.Node) != namespace })
+	l.Elsewhere = map[string]int{}
+	for _, p := range places {
+		if p.Server != "" && namespaceOf(p.Namespace, p.Node) == namespace {
+			l.Elsewhere[p.Server]++
+		}
+	}
+}
+
+// namespaceOf is the namespace of a proxy: the known one, else that of its node id.
+func namespaceOf(known, node string) string { return cmp.Or(known, proxyOf(node).Namespace) }
+
 // Proxies serves the status of the proxies that are connected to a server. The view adds
 // how many other servers have, and which are offline; it may be nil.
 func Proxies(server *xds.DiscoveryServer, view *progress.View) http.Handler {
@@ -40,11 +59,15 @@ func Proxies(server *xds.DiscoveryServer, view *progress.View) http.Handler {
 		list := ProxyList{
 			TypeMeta: metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "ProxyList"},
 			Items:    append([]progress.ProxyStatus{}, server.Proxies()...),
-			Refused:  server.Refusals(),
+			Refused:  slices.Clone(server.Refusals()),
 		}
+		var places []progress.Place
 		if view != nil {
-			list.Server = view.ID
+			list.Server, places = view.ID, view.Elsewhere()
 			list.Elsewhere, list.Gone = view.Others()
+		}
+		if namespace := r.URL.Query().Get("namespace"); namespace != "" {
+			list.narrow(namespace, places)
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(list) // the client is gone

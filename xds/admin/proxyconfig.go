@@ -27,7 +27,7 @@ import (
 
 // ProxyConfigPath is the path of a ProxyConfig. Its parameters are node, a node id or a
 // part of one that names one proxy; type, such as CDS, several times or never for all
-// types; differing=true for only what the proxy has otherwise than it should; and server,
+// types; namespace, to look only at the proxies of one; differing=true for only what the proxy has otherwise than it should; and server,
 // the id of the server that is meant to answer.
 const ProxyConfigPath = "/apis/portolan.io/v1/proxyconfig"
 
@@ -136,7 +136,7 @@ func ServeProxyConfig(server Holder, others Others, id string) rest.EndpointFunc
 		if query.Get("node") == "" {
 			return rest.BadRequest("say of which proxy: " + ProxyConfigPath + "?node=NODE")
 		}
-		node, err := findNode(query.Get("node"), server.Clients(), others.Elsewhere())
+		node, err := findNode(query.Get("node"), query.Get("namespace"), server.Clients(), others.Elsewhere())
 		if err != nil {
 			return err
 		}
@@ -254,8 +254,14 @@ func shown(r *resource.Resource) (string, json.RawMessage) {
 
 // findNode returns the node id of the proxy of this server that a text names: by its
 // whole node id, else by its name, namespace/name or address, else by a part of its node
-// id.
-func findNode(text string, here []*discovery.Proxy, elsewhere []progress.Place) (string, error) {
+// id. Only those of a namespace count, unless that is empty.
+func findNode(text, namespace string, here []*discovery.Proxy, elsewhere []progress.Place) (string, error) {
+	where := ""
+	if namespace != "" {
+		where = " in namespace " + namespace
+		here = slices.DeleteFunc(slices.Clone(here), func(p *discovery.Proxy) bool { return p.Namespace != namespace })
+		elsewhere = slices.DeleteFunc(slices.Clone(elsewhere), func(p progress.Place) bool { return namespaceOf(p.Namespace, p.Node) != namespace })
+	}
 	found, gone := candidates(text, here, elsewhere)
 	switch {
 	case len(found) == 0 && len(gone) > 0:
@@ -263,7 +269,7 @@ func findNode(text string, here []*discovery.Proxy, elsewhere []progress.Place) 
 			"proxy %s is connected to no server; it was last seen at %s", gone[0].Node, gone[0].Seen.UTC().Format("2006-01-02 15:04:05 UTC")))
 	case len(found) == 0:
 		return "", rest.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf(
-			"no proxy is called %s, and no node id contains that: see portolan proxy status", text))
+			"no proxy%s is called %s, and no node id contains that: see portolan proxy status", where, text))
 	case len(found) > 1:
 		return "", rest.BadRequest(fmt.Sprintf("%d proxies are meant by %s, such as %s and %s: give more of the node id", len(found), text, found[0].Node, found[1].Node))
 	case found[0].Server != "":

@@ -231,6 +231,26 @@ func TestProxyConfigFindsTheProxy(t *testing.T) {
 	}
 }
 
+// TestProxyConfigOfANamespace: only the proxies of the namespace count, wherever they are.
+func TestProxyConfigOfANamespace(t *testing.T) {
+	t.Parallel()
+	h := someHolder(t)
+	there := others{{Node: "sidecar~10.2.0.1~vm-2.shop~shop.svc.cluster.local", Namespace: "edge", Server: "cp-2:8/b", API: "127.0.0.1:15081"}}
+	for _, c := range []struct{ node, namespace, want string }{
+		{"10.1.0.8", "shop", ""},
+		{"10.1.0.8", "edge", "no proxy in namespace edge is called 10.1.0.8"},
+		{"10.1.0", "shop", ""}, // which that of edge has, too
+		{"edge-1", "shop", "no proxy in namespace shop is called edge-1"},
+		{"vm-2", "edge", "is connected to another server"},
+		{"vm-2", "shop", "no proxy in namespace shop is called vm-2"},
+	} {
+		_, err := proxyConfig(t, h, there, url.Values{"node": {c.node}, "namespace": {c.namespace}})
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s in %s: %v", c.node, c.namespace, err)
+		}
+	}
+}
+
 // TestProxyConfigOfAnotherServer: an error that names another server leads to a query
 // that only that server answers.
 func TestProxyConfigOfAnotherServer(t *testing.T) {

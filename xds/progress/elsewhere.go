@@ -10,6 +10,8 @@ import (
 // Place says where a known proxy is connected, if not to this server.
 type Place struct {
 	Node string
+	// Namespace is that of the proxy, empty where a server of an older version met it.
+	Namespace string
 	// Server is the id of the other server, empty for none, and API the address of its
 	// config API, empty if that is unknown.
 	Server, API string
@@ -31,7 +33,7 @@ func (v *View) Elsewhere() []Place {
 func elsewhere(id string, facts *statuses.Facts) []Place {
 	var out []Place
 	for proxy := range facts.Proxies.Values() {
-		place := Place{Node: proxy.Node, Seen: proxy.Seen}
+		place := Place{Node: proxy.Node, Namespace: proxy.Namespace, Seen: proxy.Seen}
 		if proxy.Replica != id && alive(facts, proxy.Replica) {
 			replica := facts.Replicas.Value(etcd.ReplicaKey(proxy.Replica)[len(etcd.ReplicaPrefix):])
 			place.Server, place.API = replica.ID, replica.API

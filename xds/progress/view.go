@@ -41,8 +41,10 @@ type Distribution struct {
 
 // Gone is a known proxy that is not connected.
 type Gone struct {
-	Node string    `json:"node"`
-	Seen time.Time `json:"seen"`
+	Node string `json:"node"`
+	// Namespace is that of the proxy, empty where a server of an older version met it.
+	Namespace string    `json:"namespace,omitempty"`
+	Seen      time.Time `json:"seen"`
 }
 
 // Of returns how far the change of one revision has come. If all is set, it returns how
@@ -132,7 +134,7 @@ func (v *View) gone(p *Snapshot, facts *statuses.Facts) []Gone {
 	for proxy := range facts.Proxies.Values() {
 		elsewhere := proxy.Replica != v.ID && alive(facts, proxy.Replica)
 		if !elsewhere && !here[proxy.Node] {
-			out = append(out, Gone{proxy.Node, proxy.Seen})
+			out = append(out, Gone{Node: proxy.Node, Namespace: proxy.Namespace, Seen: proxy.Seen})
 		}
 	}
 	slices.SortFunc(out, func(a, b Gone) int {
