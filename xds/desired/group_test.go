@@ -66,6 +66,7 @@ func (h *history) serviceEntry() string {
 	source := h.one("endpoints",
 		"resolution: STATIC, endpoints: [{address: 10.1.0.1, labels: {v: x}}, {address: 10.1.0.2, labels: {v: z}, locality: r/z}, {address: 10.1.0.3, locality: r/y}]",
 		"resolution: STATIC, workloadSelector: {labels: {app: w}}",
+		"resolution: STATIC, endpoints: [{address: 10.0.0.3, ports: {p: 81}}, {address: 10.0.0.4, ports: {p: 8}}]",
 		"resolution: STATIC, endpoints: [{address: 'unix:///a.sock'}, {address: 10.1.0.3, weight: 2, ports: {p: 7}, locality: r/y}]",
 		"resolution: DNS_ROUND_ROBIN, endpoints: [{address: one.example}]",
 		"resolution: DNS, endpoints: [{address: one.example}, {address: two.example, labels: {v: x}}]",

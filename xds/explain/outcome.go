@@ -145,7 +145,11 @@ func (e *explainer) unheard() (outcome, reason string) {
 	case e.proxy.Type == discovery.Sidecar && err == nil:
 		return Passed, "the proxy captures nothing and does not listen there: the connection does not come to it"
 	}
-	return Fails, fmt.Sprintf("the proxy does not listen on port %d: %s", e.port, e.whyNoListener())
+	port := e.port
+	if e.proxy.Type == discovery.Router {
+		port = e.listeningPort()
+	}
+	return Fails, fmt.Sprintf("the proxy does not listen on port %d: %s", port, e.whyNoListener())
 }
 
 func (e *explainer) whyNoListener() string {
@@ -196,7 +200,7 @@ func (e *explainer) notCarried() string {
 }
 
 func (e *explainer) whyNoRoute(request simulate.Request, result simulate.Result) string {
-	if result.VirtualHost == names.BlackHoleVirtualHost(uint32(e.serverPort())) {
+	if route.IsBlackHole(result.VirtualHost) {
 		return fmt.Sprintf("no VirtualService of the Gateway has a route on port %d", e.port)
 	}
 	return fmt.Sprintf("no route of the VirtualServices for %s matches %s %s", request.Host, cmp.Or(request.Method, http.MethodGet), cmp.Or(request.Path, "/"))

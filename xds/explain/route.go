@@ -105,17 +105,23 @@ func (e *explainer) virtualService(route *routev3.Route) *routing.VirtualService
 
 // placeOf finds where a VirtualService has a route.
 func (e *explainer) placeOf(vs *routing.VirtualService, route *routev3.Route) (virtualhost.Place, bool) {
-	gateways := []string{mesh.MeshGateway}
+	type from struct {
+		gateway string
+		port    int
+	}
+	places := []from{{mesh.MeshGateway, e.port}}
 	if e.proxy.Type == discovery.Router {
-		gateways = nil
+		places = nil
 		for _, l := range e.asked() {
-			for _, g := range l.Gateways {
-				gateways = append(gateways, g.Name())
+			for _, s := range l.Servers {
+				if p := (from{s.Gateway.Name(), s.Port()}); !slices.Contains(places, p) {
+					places = append(places, p)
+				}
 			}
 		}
 	}
-	for _, gateway := range gateways {
-		for place, options := range virtualhost.Places(e.view(), gateway, e.serverPort(), e.tls, vs) {
+	for _, p := range places {
+		for place, options := range virtualhost.Places(e.view(), p.gateway, p.port, e.tls, vs) {
 			if slices.ContainsFunc(e.rendered(options), func(r *routev3.Route) bool { return proto.Equal(r, route) }) {
 				return place, true
 			}

@@ -63,7 +63,8 @@ func (e *explainer) request(p *simulate.Proxy) (r simulate.Request, known bool) 
 	case e.via != "":
 		r = e.through(p, r)
 	case e.proxy.Type == discovery.Router:
-		r.Address = listeningAt(p, e.port, cmp.Or(addressText(ip), loopback(shape)))
+		r.Port = e.listeningPort()
+		r.Address = listeningAt(p, r.Port, cmp.Or(addressText(ip), loopback(shape)))
 	case ip.IsValid():
 		r.Address = addressText(ip)
 	case shape.Captures():

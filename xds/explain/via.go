@@ -49,6 +49,15 @@ func (e *explainer) serverPort() int {
 	return e.port
 }
 
+// listeningPort is the port on which a gateway has the request: that of its servers, unless
+// the service of the gateway leads clients from there to another.
+func (e *explainer) listeningPort() int {
+	if listeners := e.asked(); len(listeners) > 0 {
+		return listeners[0].Port
+	}
+	return e.port
+}
+
 // socket is the egress listener of the socket through which the request comes; false where
 // it does not.
 func (e *explainer) socket() (mesh.EgressListener, bool) {

@@ -38,6 +38,9 @@ type Class struct {
 	Sidecar string
 	// Gateways are the paths of the Gateways that select a router, in order.
 	Gateways string
+	// Ports are the ports on which a router listens in place of those of the servers of its
+	// Gateways, as routing.TargetPorts writes them.
+	Ports string
 	// Passed are the hosts of the services that a router passes TLS on to by the names of
 	// their clusters: those of the servers of its Gateways with AUTO_PASSTHROUGH, in order.
 	Passed string
@@ -69,7 +72,7 @@ func (p *PushContext) ClassAfter(from *PushContext, proxy *discovery.Proxy, prev
 	if from == nil || from.mesh != p.mesh || proxy.Type == discovery.Router && gatewayRows.of(from) != gatewayRows.of(p) ||
 		sidecarRows.of(from) != sidecarRows.of(p) || selectorRows.of(from) != selectorRows.of(p) || traitRows.of(from) != traitRows.of(p) ||
 		clientSelectorRows.of(from).Value(proxy.Namespace) != clientSelectorRows.of(p).Value(proxy.Namespace) ||
-		p.moved(from, proxy.IPAddresses) {
+		p.moved(from, proxy.IPAddresses) || proxy.Type == discovery.Router && p.servesAnew(from, proxy) {
 		return p.ClassOf(proxy)
 	}
 	return prev
@@ -97,6 +100,7 @@ func (p *PushContext) ClassOf(proxy *discovery.Proxy) Class {
 	c.Traits = p.traitsAt(place)
 	if proxy.Type == discovery.Router {
 		c.Gateways = p.selectedGateways(workload)
+		c.Ports = p.gatewayPorts(proxy, c.Gateways)
 		c.Passed = p.passedHosts(c.Gateways)
 	} else if s := p.selectSidecar(proxy.Namespace, workload); s != nil {
 		c.Sidecar = s.Config.Key().Path()

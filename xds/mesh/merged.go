@@ -9,7 +9,7 @@ import (
 )
 
 // merged has the merged gateways of routers, each merged once for all classes of routers that
-// run the same Gateways. Contexts with the same Gateways share it. It is safe for concurrent
+// run the same Gateways on the same ports. Contexts with the same Gateways share it. It is safe for concurrent
 // use.
 type merged struct {
 	mu     sync.Mutex // guards the fields below
@@ -20,7 +20,7 @@ type merged struct {
 }
 
 // what is what a merged gateway follows from, beside the Gateways themselves.
-type what struct{ gateways, wildcard string }
+type what struct{ gateways, wildcard, ports string }
 
 // next is for a context with other Gateways. It does not keep earlier ones alive.
 func (m *merged) next() *merged {
@@ -40,13 +40,13 @@ func (m *merged) next() *merged {
 
 // of is the merged gateway of a router's view.
 func (m *merged) of(v *View) *routing.MergedGateway {
-	w := what{v.class.Gateways, v.class.Shape.Wildcard()}
+	w := what{v.class.Gateways, v.class.Shape.Wildcard(), v.class.Ports}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := m.byWhat[w]
 	if out == nil {
 		gateways := slices.DeleteFunc(v.gateways(), func(g *routing.Gateway) bool { return g == nil })
-		out = routing.MergeGateways(gateways, w.wildcard).Indexed(m.before[w])
+		out = routing.MergeGateways(gateways, w.wildcard, routing.ParseTargetPorts(w.ports)).Indexed(m.before[w])
 		m.byWhat[w] = out
 	}
 	return out

@@ -48,6 +48,7 @@ func (j *judge) gateway(object *config.Config) {
 		}
 		j.uncovered(object, i, s)
 	}
+	j.targetPorts(object, g, losers)
 }
 
 // serverConflict is that a server of a Gateway has no listener.
@@ -132,7 +133,7 @@ func (j *judge) lost(object *config.Config, g *routing.Gateway) map[*routing.Ser
 			continue
 		}
 		seen[port] = true
-		for _, lost := range routing.MergeGateways(append(j.before(object, port), g), discovery.UnspecifiedIP).Lost {
+		for _, lost := range routing.MergeGateways(append(j.before(object, port), g), discovery.UnspecifiedIP, nil).Lost {
 			if s := lost.Server; s.Gateway == g && s.Spec.GetPort().GetNumber() == port {
 				out[s] = &lost
 			}

@@ -271,6 +271,20 @@ func TestVerdicts(t *testing.T) {
 			want: []string{"other PTL0119 spec.servers[0].port beside edge"},
 		},
 		{
+			name: "servers that meet on the target port of the service of a gateway", proxies: proxies(router(map[string]string{"app": "edge"})),
+			objects: []string{entry, xdstest.Object("ServiceEntry", "edge", "{hosts: [edge.example.com], resolution: STATIC, ports: [{number: 80, name: a, protocol: HTTP}, {number: 81, name: b, protocol: TCP}], endpoints: [{address: 10.1.0.1, ports: {a: 8080, b: 8080}}]}"),
+				gateway("edge", edge), gateway("other", `{selector: {app: edge}, servers: [{port: {number: 81, name: b, protocol: TCP}, hosts: ["*"]}, {port: {number: 8080, name: c, protocol: HTTP}, hosts: ["*"]}, {port: {number: 8080, name: d, protocol: TCP}, hosts: ["*"]}]}`),
+				routes("v", viaWeb), routes("w", `{hosts: [tcp.example.com], gateways: [other], tcp: [{match: [{port: 81}], route: [{destination: {host: web.example.com}}]}]}`)},
+			want: []string{"other PTL0119 spec.servers[0].port beside edge", "other PTL0119 spec.servers[2].port"},
+		},
+		{
+			name: "the same servers where no gateway is of the service",
+			objects: []string{entry, xdstest.Object("ServiceEntry", "edge", "{hosts: [edge.example.com], resolution: STATIC, ports: [{number: 80, name: a, protocol: HTTP}, {number: 81, name: b, protocol: TCP}], endpoints: [{address: 10.1.0.2, ports: {a: 8080, b: 8080}}]}"),
+				gateway("edge", edge), gateway("other", `{selector: {app: edge}, servers: [{port: {number: 81, name: b, protocol: TCP}, hosts: ["*"]}]}`),
+				routes("v", viaWeb), routes("w", `{hosts: [tcp.example.com], gateways: [other], tcp: [{match: [{port: 81}], route: [{destination: {host: web.example.com}}]}]}`)},
+			want: []string{},
+		},
+		{
 			name: "routes for a Gateway without a server of their kind",
 			objects: []string{entry, gateway("edge", edge), gateway("bytes", `{selector: {app: edge}, servers: [{port: {number: 9000, name: a, protocol: TCP}, hosts: ["*"]}]}`),
 				routes("a", `{hosts: [web.example.com], gateways: [bytes], http: [{route: [{destination: {host: web.example.com}}]}], tcp: [{route: [{destination: {host: web.example.com}}]}]}`),

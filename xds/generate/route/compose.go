@@ -91,7 +91,7 @@ func cutFrame(b []byte) (frame, error) {
 			if err != nil {
 				return frame{}, err
 			}
-			if isBlackHole(string(name)) {
+			if IsBlackHole(string(name)) {
 				f.hole = field
 			} else {
 				f.own = append(f.own, field...)

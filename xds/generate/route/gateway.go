@@ -1,6 +1,7 @@
 package route
 
 import (
+	"slices"
 	"strings"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -19,14 +20,20 @@ func GatewayListeners(v *mesh.View) []*routing.Listener {
 	return nil
 }
 
-// GatewayListenersAt returns the listeners of a port. Those of Unix domain sockets have
-// port 0.
+// GatewayListenersAt returns the listeners of the servers of a port, which may listen on
+// another, else those that listen on the port. Those of Unix domain sockets have port 0.
 func GatewayListenersAt(v *mesh.View, port int) []*routing.Listener {
-	var out []*routing.Listener
+	var out, on []*routing.Listener
 	for _, l := range GatewayListeners(v) {
-		if l.Port == port {
+		if slices.ContainsFunc(l.Servers, func(s *routing.Server) bool { return s.Port() == port }) {
 			out = append(out, l)
 		}
+		if l.Port == port {
+			on = append(on, l)
+		}
+	}
+	if len(out) == 0 {
+		return on
 	}
 	return out
 }
@@ -54,7 +61,7 @@ func blackHole(port int) *routev3.VirtualHost {
 	})
 }
 
-// isBlackHole knows it by its name.
-func isBlackHole(name string) bool { return strings.HasPrefix(name, blackHolePrefix) }
+// IsBlackHole says whether a virtual host of a gateway stands for none, by its name.
+func IsBlackHole(name string) bool { return strings.HasPrefix(name, blackHolePrefix) }
 
 var blackHolePrefix = strings.TrimSuffix(names.BlackHoleVirtualHost(0), "0")

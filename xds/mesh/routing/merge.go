@@ -47,7 +47,8 @@ type Routes struct {
 	Servers []*Server
 }
 
-// Port is the port that virtual hosts are named for.
+// Port is the port that virtual hosts are named for, and that clients know: that of the
+// first server.
 func (r *Routes) Port() int { return r.Servers[0].Port() }
 
 // Listener is the servers that have an address and a port: one for bytes in plaintext,
@@ -56,6 +57,7 @@ func (r *Routes) Port() int { return r.Servers[0].Port() }
 type Listener struct {
 	// Bind is the address, or a Unix domain socket, whose Port is 0.
 	Bind string
+	// Port is where the proxy listens. Servers may have another, as TargetPorts say.
 	Port int
 	// Servers are in precedence. There is at least one.
 	Servers []*Server
@@ -75,9 +77,9 @@ type Lost struct {
 }
 
 // MergeGateways puts gateways together, on proxies that take wildcard for the address of a
-// server that names none. Of servers that cannot share a listener the first has it, and the
+// server that names none, and listen on other ports than those of some servers. Of servers that cannot share a listener the first has it, and the
 // other has nothing, even where only one of its hosts is in the way.
-func MergeGateways(gateways []*Gateway, wildcard string) *MergedGateway {
+func MergeGateways(gateways []*Gateway, wildcard string, ports TargetPorts) *MergedGateway {
 	m := &MergedGateway{Gateways: gateways}
 	slices.SortFunc(m.Gateways, func(a, b *Gateway) int { return config.Compare(a.Config, b.Config) })
 	type place struct {
@@ -90,7 +92,7 @@ func MergeGateways(gateways []*Gateway, wildcard string) *MergedGateway {
 			if s.Kind() == NotServed {
 				continue
 			}
-			at := place{cmp.Or(s.Spec.GetBind(), wildcard), s.Port()}
+			at := place{cmp.Or(s.Spec.GetBind(), wildcard), ports.Of(s.Port())}
 			l := listeners[at]
 			if l == nil {
 				l = &Listener{Bind: at.bind, Port: at.port}

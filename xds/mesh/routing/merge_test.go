@@ -92,11 +92,51 @@ func TestMergeGateways(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			got := merged(routing.MergeGateways(gateways(t, c.gateways), "0.0.0.0"))
+			got := merged(routing.MergeGateways(gateways(t, c.gateways), "0.0.0.0", nil))
 			if diff := cmp.Diff(strings.Join(c.want, "\n"), got); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestTargetPorts: servers share the port on which the gateway listens, whatever theirs are.
+func TestTargetPorts(t *testing.T) {
+	t.Parallel()
+	server := func(port int, protocol, name, hosts, more string) string {
+		return fmt.Sprintf("{port: {number: %d, name: %s, protocol: %s}, hosts: [%s]%s}", port, name, protocol, hosts, more)
+	}
+	const simple = ", tls: {mode: SIMPLE, credentialName: c}"
+	for _, c := range []struct {
+		name, ports string
+		gateways    []string
+		want        []string
+	}{
+		{"each has another", "80=8080 443=8443", []string{server(80, "HTTP", "h", "'*'", ""), server(443, "HTTPS", "s", "'*'", simple)}, []string{"0.0.0.0_8080: a.h", "0.0.0.0_8443: b.s"}},
+		{"at an address", "80=8080", []string{server(80, "HTTP", "h", "'*'", ", bind: 10.0.0.9")}, []string{"10.0.0.9_8080: a.h"}},
+		{"a socket has none", "80=8080", []string{server(0, "HTTP", "h", "'*'", ", bind: 'unix:///s'")}, []string{"unix:///s_0: a.h"}},
+		{"two of HTTP meet", "80=8080", []string{server(80, "HTTP", "h", "a.test", ""), server(8080, "HTTP", "i", "b.test", "")}, []string{"0.0.0.0_8080: a.h b.i"}},
+		{"two change places", "80=8080 8080=80", []string{server(80, "HTTP", "h", "a.test", ""), server(8080, "TCP", "t", "b.test", "")}, []string{"0.0.0.0_8080: a.h", "0.0.0.0_80: b.t"}},
+		{"bytes meet HTTP", "80=8080 81=8080", []string{server(80, "HTTP", "h", "a.test", ""), server(81, "TCP", "t", "b.test", "")}, []string{"0.0.0.0_8080: a.h", "b.t loses to a.h"}},
+		{"a host meets itself", "443=8443 444=8443", []string{server(443, "HTTPS", "s", "a.test", simple), server(444, "HTTPS", "t", "b.test, a.test", simple)}, []string{"0.0.0.0_8443: a.s", "b.t loses to a.s a.test"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			ports := routing.ParseTargetPorts(c.ports)
+			if got := ports.String(); got != c.ports {
+				t.Errorf("the ports are %s, want %s", got, c.ports)
+			}
+			got := merged(routing.MergeGateways(gateways(t, c.gateways), "0.0.0.0", ports))
+			if diff := cmp.Diff(strings.Join(c.want, "\n"), got); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+	ports := routing.ParseTargetPorts("80=8080 81=8080 90=8090 443=443")
+	for port, want := range map[int][]int{80: {81, 8080}, 81: {80, 8080}, 8080: {80, 81}, 90: {8090}, 8090: {90}, 443: nil, 70: nil} {
+		if got := ports.Meeting(port); !slices.Equal(got, want) {
+			t.Errorf("%d meets %v, want %v", port, got, want)
+		}
 	}
 }
 
@@ -135,7 +175,7 @@ func TestMergedGatewaysShareWhatIsEqual(t *testing.T) {
 	}
 	all := gateways(t, []string{server(443, "a"), server(443, "b"), server(8443, "c"), "{port: {number: 80, name: h, protocol: HTTP}, hosts: ['*']}"})
 	merge := func(g []*routing.Gateway, before *routing.MergedGateway) *routing.MergedGateway {
-		return routing.MergeGateways(slices.Clone(g), "0.0.0.0").Indexed(before)
+		return routing.MergeGateways(slices.Clone(g), "0.0.0.0", nil).Indexed(before)
 	}
 	first := merge(all, nil)
 	again := merge(all, first)
