@@ -252,9 +252,8 @@ func (s *server) run(asked context.Context, api, private net.Listener) error {
 	group.Go(func() error { return s.reporter.Run(ctx) })
 	group.Go(func() error { return s.endRevoked(ctx) })
 	group.Go(func() error { return s.certificates.authority.Run(ctx) })
-	group.Go(func() error {
-		return journal.New(s.configs, s.logger, s.certificates.issuer.Issued(), s.refused).Run(ctx)
-	})
+	group.Go(func() error { return journal.New(s.configs, s.logger, s.certificates.issuer.Issued()).Run(ctx) })
+	group.Go(func() error { return journal.New(s.configs, s.logger, s.refused).Run(ctx) })
 	group.Go(func() error { return s.keepMember(ctx) })
 	if s.sources != nil && s.o.Addresses.Enabled() {
 		group.Go(func() error { return newClaimer(s.configs, s.source, s.logger).run(ctx) })

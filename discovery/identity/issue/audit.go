@@ -1,6 +1,7 @@
 package issue
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -19,6 +20,10 @@ import (
 // store that is away.
 const mostInRecord, mostWaiting = 100, 10_000
 
+// auditPatience is how long a certificate waits until the history has it: longer than a store
+// takes that is there. Known workloads get certificates also while it is away.
+const auditPatience = 2 * time.Second
+
 // note is one certificate that was issued.
 type note struct {
 	at         time.Time
@@ -27,12 +32,14 @@ type note struct {
 	ends       time.Time
 	proof      string
 	from, tool string
+	written    chan struct{} // closed when the history has it
 }
 
-// audit gathers what was issued for the history: to wait for the store with each certificate
-// would make it the bound of a mesh that joins at once. The log has each certificate as well.
+// audit gathers what was issued for the history: a record for each certificate would make the
+// store the bound of a mesh that joins at once. The log has each certificate as well.
 type audit struct {
 	lost prometheus.Counter
+	wake chan struct{} // has a value when something waits
 
 	mu      sync.Mutex
 	waiting []note
@@ -40,24 +47,54 @@ type audit struct {
 
 func newAudit() *audit {
 	return &audit{
+		wake: make(chan struct{}, 1),
 		lost: prometheus.NewCounter(prometheus.CounterOpts{Name: "portolan_certificates_unrecorded_total",
 			Help: "Certificates that were issued and are in the log, but not in the history: the store was away for too long."}),
 	}
 }
 
-func (a *audit) add(n note) {
+// add has the history get a certificate. It returns what is closed when the history has it,
+// and nil where that will not be.
+func (a *audit) add(n note) <-chan struct{} {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.waiting) == mostWaiting {
 		a.lost.Inc()
-		return
+		return nil
 	}
+	n.written = make(chan struct{})
 	a.waiting = append(a.waiting, n)
+	select {
+	case a.wake <- struct{}{}:
+	default: // it has one
+	}
+	return n.written
 }
 
-// Issued is what was issued and is not in the history yet. The issuer keeps a bounded number
-// of certificates for it.
+// await waits until the history has a certificate, for a while; false if it has it not by
+// then. The error is that of ctx.
+func (a *audit) await(ctx context.Context, written <-chan struct{}) (bool, error) {
+	if written == nil {
+		return false, nil
+	}
+	limit := time.NewTimer(auditPatience)
+	defer limit.Stop()
+	select {
+	case <-written:
+		return true, nil
+	case <-limit.C:
+		return false, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
+
+// Issued is what was issued and is not in the history yet: have a journal write it, for which
+// the issuer waits with each certificate. It keeps a bounded number of them.
 func (i *Issuer) Issued() journal.Source { return i.audit }
+
+// Wake implements journal.Source.
+func (a *audit) Wake() <-chan struct{} { return a.wake }
 
 // Next implements journal.Source: what was issued since the last time is one record.
 func (a *audit) Next(time.Time, bool) (journal.Record, bool) {
@@ -69,7 +106,11 @@ func (a *audit) Next(time.Time, bool) (journal.Record, bool) {
 		return journal.Record{}, false
 	}
 	origin, made := recordOf(batch)
-	return journal.Record{At: batch[len(batch)-1].at, Origin: origin, About: made}, true
+	return journal.Record{At: batch[len(batch)-1].at, Origin: origin, About: made, Written: func() {
+		for _, n := range batch {
+			close(n.written)
+		}
+	}}, true
 }
 
 // recordOf is the record of some certificates.

@@ -127,7 +127,8 @@ type Attempt struct {
 	Why    Reason
 }
 
-// Issue answers a request. The error is a *Refusal, or that of ctx.
+// Issue answers a request, once the history has the certificate, or the store has not taken it
+// for a while. The error is a *Refusal, or that of ctx.
 func (i *Issuer) Issue(ctx context.Context, r Request) (*authority.Certificate, identity.Identity, error) {
 	signed, who, proof, err := i.issue(ctx, r)
 	if err != nil {
@@ -144,7 +145,14 @@ func (i *Issuer) Issue(ctx context.Context, r Request) (*authority.Certificate, 
 	}
 	i.issued.WithLabelValues(proof).Inc()
 	i.logger.Info("certificate issued", "identity", who.String(), "serial", signed.Leaf.SerialNumber.Text(16), "ends", signed.Leaf.NotAfter, "proof", proof, "from", address(r.From))
-	i.audit.add(note{at: time.Now(), who: who, serial: signed.Leaf.SerialNumber.Text(16), ends: signed.Leaf.NotAfter, proof: proof, from: address(r.From), tool: r.Tool})
+	written := i.audit.add(note{at: time.Now(), who: who, serial: signed.Leaf.SerialNumber.Text(16), ends: signed.Leaf.NotAfter, proof: proof, from: address(r.From), tool: r.Tool})
+	recorded, err := i.audit.await(ctx, written)
+	if err != nil {
+		return nil, who, err
+	}
+	if !recorded {
+		i.logger.Warn("certificates are given out that the history has not got yet: the store does not take it", "identity", who.String(), "serial", signed.Leaf.SerialNumber.Text(16))
+	}
 	return signed, who, nil
 }
 

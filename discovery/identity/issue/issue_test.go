@@ -79,11 +79,23 @@ func (n *notes) Note(_ context.Context, _ time.Time, origin storage.Origin, made
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.down {
-		n.down = false
 		return errors.New("the store is away")
 	}
 	n.got = append(n.got, fmt.Sprintf("%s %v: %s", origin.User, made, origin.Message))
 	return nil
+}
+
+func (n *notes) set(down bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.down = down
+}
+
+// text is the records, each on a line.
+func (n *notes) text() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return strings.Join(n.got, "\n")
 }
 
 // world is an issuer with what it needs.
@@ -103,6 +115,15 @@ func start(t *testing.T) *world {
 	if w.issuer, err = issue.New(issue.Options{Authority: w.authority, Proofs: identity.Proofs{w.tokens}}); err != nil {
 		t.Fatal(err)
 	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- journal.New(w.notes, nil, w.issuer.Issued()).Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 	return w
 }
 
@@ -167,45 +188,70 @@ func TestWhoGetsACertificate(t *testing.T) {
 	}
 }
 
-// TestTheAudit: each certificate is in the history, also when the store was away.
+// one issues a certificate by a token, and returns its serial number.
+func (w *world) one(t *testing.T, csr []byte) string {
+	signed, _, err := w.issuer.Issue(t.Context(), issue.Request{CSR: csr, Credential: "web-token", From: netip.MustParseAddr("10.0.0.7")})
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	return signed.Leaf.SerialNumber.Text(16)
+}
+
+// TestTheAudit: each certificate is in the history before its holder has it, and many share a
+// record.
 func TestTheAudit(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	w.notes.down = true
 	csr := authoritytest.CSR(t, authoritytest.Key(t))
-	var serials []string
-	for range 3 {
-		signed, _, err := w.issuer.Issue(t.Context(), issue.Request{CSR: csr, Credential: "web-token", From: netip.MustParseAddr("10.0.0.7")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		serials = append(serials, signed.Leaf.SerialNumber.Text(16))
+	const many = 200
+	serials := make([]string, many)
+	var all sync.WaitGroup
+	for i := range serials {
+		all.Go(func() {
+			serials[i] = w.one(t, csr)
+			if strings.Count(w.notes.text(), serials[i]) != 1 {
+				t.Errorf("certificate %s is given out before the history has it", serials[i])
+			}
+		})
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- journal.New(w.notes, nil, w.issuer.Issued()).Run(ctx) }()
-	all := func() string {
-		w.notes.mu.Lock()
-		defer w.notes.mu.Unlock()
-		return strings.Join(w.notes.got, "\n")
-	}
-	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(all(), serials[2]); {
-		if time.Now().After(deadline) {
-			t.Fatalf("the history has %q", all())
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	stop()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	all.Wait()
+	history := w.notes.text()
 	for _, serial := range serials {
-		if strings.Count(all(), serial) != 1 {
-			t.Errorf("certificate %s is not once in %q", serial, all())
+		if strings.Count(history, serial) != 1 {
+			t.Errorf("certificate %s is not once in %q", serial, history)
 		}
 	}
-	if strings.Contains(all(), "web-token") || !strings.Contains(all(), "10.0.0.7") {
-		t.Errorf("the history has %q", all())
+	if n := strings.Count(history, "\n") + 1; n > many/2 {
+		t.Errorf("%d certificates are %d records", many, n)
+	}
+	if strings.Contains(history, "web-token") || !strings.Contains(history, "10.0.0.7") {
+		t.Errorf("the history has %q", history)
+	}
+}
+
+// TestTheAuditWithoutAStore: certificates are given out after a while, and are in the history
+// when the store is back. Whoever does not wait for one is not held up.
+func TestTheAuditWithoutAStore(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	csr := authoritytest.CSR(t, authoritytest.Key(t))
+	w.notes.set(true)
+	began := time.Now()
+	serial := w.one(t, csr)
+	if took := time.Since(began); took < time.Second {
+		t.Errorf("the certificate is given out after %s", took)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := w.issuer.Issue(ctx, issue.Request{CSR: csr, Credential: "web-token"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("a caller who has gone is told %v", err)
+	}
+	w.notes.set(false)
+	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(w.notes.text(), serial); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the history has %q", w.notes.text())
+		}
 	}
 }
 

@@ -161,6 +161,9 @@ func (r *Refusals) Add(a Refusal) {
 	l.times++
 }
 
+// Wake implements Source: nobody waits.
+func (r *Refusals) Wake() <-chan struct{} { return nil }
+
 // Next implements Source. Each line is a record as long as few are written; else all are one.
 func (r *Refusals) Next(now time.Time, last bool) (Record, bool) {
 	r.mu.Lock()
