@@ -1,13 +1,10 @@
 package progress
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"sync"
 	"time"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/storage/address"
@@ -31,11 +28,6 @@ type Beside struct {
 	whole       map[string]bool    // the sources that were complete at the last look
 	since       map[pair]time.Time // since when there is what differs
 	differences []Difference       // those that last
-
-	// Of the goroutine of a Reporter: what was written under a lease.
-	lease   clientv3.LeaseID
-	told    *status.Sources
-	written map[string]*status.Content
 }
 
 // besideSource is the published objects of a source.
@@ -115,7 +107,7 @@ func (b *Beside) put(object *config.Config) {
 // besideReport is all that a server says of its sources.
 type besideReport struct {
 	states   []status.SourceState
-	contents map[string]*status.Content // by etcd.ContentPath
+	contents map[string]*status.Content // by etcd.ContentKey
 }
 
 // look returns what is to be reported now. Equal parts of two reports are the same.
@@ -137,7 +129,7 @@ func (b *Beside) look(replica string) besideReport {
 			state.Objects, state.Digest = source.objects, source.digest
 			for i := range source.parts {
 				if content := source.parts[i].made(replica, state.Name, i); content != nil {
-					out.contents[etcd.ContentPath(replica, state.Name, i)] = content
+					out.contents[etcd.ContentKey(replica, state.Name, i)] = content
 				}
 			}
 		}
@@ -160,68 +152,4 @@ func (p *besidePart) made(replica, source string, part int) *status.Content {
 		p.content = out
 	}
 	return p.content
-}
-
-// write writes what of a report differs from what was written under the lease of a
-// Reporter. The contents go first: a source is said to be complete with what there is.
-func (b *Beside) write(ctx context.Context, r *Reporter, due besideReport) error {
-	if b == nil || r.lease == 0 {
-		return nil
-	}
-	if b.lease != r.lease {
-		b.lease, b.told, b.written = r.lease, nil, map[string]*status.Content{}
-	}
-	var paths []string
-	for path, content := range due.contents {
-		if b.written[path] != content {
-			paths = append(paths, path)
-		}
-	}
-	for path := range b.written {
-		if due.contents[path] == nil {
-			paths = append(paths, path)
-		}
-	}
-	slices.Sort(paths)
-	for some := range slices.Chunk(paths, partsBatch) {
-		writes := make([]etcd.SideWrite, len(some))
-		for i, path := range some {
-			writes[i] = etcd.SideWrite{Key: etcd.ContentPrefix + path, Lease: r.lease, Revision: etcd.Any}
-			if content := due.contents[path]; content != nil {
-				value, err := etcd.EncodeContent(content)
-				if err != nil {
-					return err
-				}
-				writes[i].Value = value
-			}
-		}
-		if _, err := r.Store.WriteSide(ctx, writes); err != nil {
-			return err
-		}
-		for _, path := range some {
-			if content := due.contents[path]; content != nil {
-				b.written[path] = content
-			} else {
-				delete(b.written, path)
-			}
-		}
-	}
-	own := &status.Sources{Replica: r.ID, States: due.states}
-	if b.told != nil && slices.EqualFunc(b.told.States, own.States, sameState) {
-		return nil
-	}
-	value, err := etcd.EncodeSources(own)
-	if err != nil {
-		return err
-	}
-	if _, err := r.Store.WriteSide(ctx, []etcd.SideWrite{{Key: etcd.SourcesKey(r.ID), Value: value, Lease: r.lease, Revision: etcd.Any}}); err != nil {
-		return err
-	}
-	b.told = own
-	return nil
-}
-
-func sameState(a, b status.SourceState) bool {
-	return a.Name == b.Name && a.Complete == b.Complete && a.Problem == b.Problem && a.Objects == b.Objects && a.Digest == b.Digest &&
-		slices.Equal(a.Differing, b.Differing)
 }

@@ -140,7 +140,7 @@ func TestSourcesAreReported(t *testing.T) {
 		at = directoryOf(at.Revision()+1, objects...)
 		b.Follow(at)
 		due := b.look(r.ID)
-		if err := b.write(t.Context(), r, due); err != nil {
+		if err := r.writeSources(t.Context(), due); err != nil {
 			t.Fatal(err)
 		}
 		answer, err := client.Get(t.Context(), etcd.ContentPrefix, clientv3.WithPrefix())
@@ -153,7 +153,7 @@ func TestSourcesAreReported(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got[string(kv.Key[len(etcd.ContentPrefix):])] = content
+			got[string(kv.Key)] = content
 		}
 		if d := cmp.Diff(due.contents, got); d != "" {
 			t.Errorf("contents (-want +got):\n%s", d)
@@ -176,9 +176,9 @@ func TestSourcesAreReported(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.lease = granted.ID
+		r.lease, r.written = granted.ID, map[string]any{}
 	}
-	if err := b.write(t.Context(), r, b.look(r.ID)); err != nil || r.Store.Version() != "" && r.Store.Version() != "0" {
+	if err := r.writeSources(t.Context(), b.look(r.ID)); err != nil || r.Store.Version() != "" && r.Store.Version() != "0" {
 		t.Errorf("something was written without a lease: %v", err)
 	}
 	lease()

@@ -118,7 +118,7 @@ func (b *Beside) compare(own string, report besideReport, facts *statuses.Facts)
 				out = append(out, Difference{here.Name, other.Replica, nameOf(other) + " has no such source", false})
 			case here.Digest != there.Digest || here.Objects != there.Objects:
 				d := compareContents(func(part int) *status.Content {
-					return report.contents[etcd.ContentPath(own, here.Name, part)]
+					return report.contents[etcd.ContentKey(own, here.Name, part)]
 				}, func(part int) *status.Content {
 					return facts.Contents.Value(etcd.ContentPath(other.Replica, there.Name, part))
 				})

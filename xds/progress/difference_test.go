@@ -13,6 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cache/statuses"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/status"
 )
 
@@ -28,8 +29,8 @@ func (p *peer) look() []Difference {
 	report := p.Beside.look(p.id)
 	out := p.compare(p.id, report, p.facts)
 	p.facts.Sources = p.facts.Sources.Set(p.id, &status.Sources{Replica: p.id, States: report.states})
-	for path, content := range report.contents {
-		p.facts.Contents = p.facts.Contents.Set(path, content)
+	for key, content := range report.contents {
+		p.facts.Contents = p.facts.Contents.Set(strings.TrimPrefix(key, etcd.ContentPrefix), content)
 	}
 	return out
 }

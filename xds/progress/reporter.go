@@ -1,12 +1,12 @@
 package progress
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -59,13 +59,11 @@ type Reporter struct {
 
 	lease     clientv3.LeaseID
 	keepAlive <-chan *clientv3.LeaseKeepAliveResponse // closed when the lease is lost
-	written   []byte                                  // the last report written under this lease
-	used      [status.UseParts][]uint64               // the objects in use written under this lease
+	written   map[string]any                          // what was written under this lease, by key
 
 	lastCount     int64                   // ChangeCount at the last report
 	proxiesStored bool                    // whether the known proxies were up to date then
-	lastNodes     []string                // the connected proxies at the last encounters
-	lastKnown     pmap.Map[*status.Proxy] // the known proxies at the last encounters
+	lastKnown     pmap.Map[*status.Proxy] // the known proxies when they were
 }
 
 // Run reports until ctx ends, then withdraws the report and returns nil. It retries
@@ -81,7 +79,7 @@ func (r *Reporter) Run(ctx context.Context) error {
 		r.compare(sources)
 		err := r.report(ctx)
 		if err == nil {
-			err = r.Beside.write(ctx, r, sources)
+			err = r.writeSources(ctx, sources)
 		}
 		if ctx.Err() != nil {
 			return nil
@@ -127,7 +125,7 @@ func (r *Reporter) waitForQuiet(ctx context.Context) {
 // report writes what has changed since the last report.
 func (r *Reporter) report(ctx context.Context) error {
 	count := r.Server.ChangeCount() // read before the progress that it counts
-	if r.written != nil && r.proxiesStored && count == r.lastCount && r.proxiesUnchanged() {
+	if r.written[etcd.ReplicaKey(r.ID)] != nil && r.proxiesStored && count == r.lastCount && r.proxiesUnchanged() {
 		return r.keepLease(ctx)
 	}
 	p := r.Server.Progress()
@@ -136,10 +134,6 @@ func (r *Reporter) report(ctx context.Context) error {
 	}
 	own := p.Report(r.ID, maxProblems)
 	own.API = r.API
-	value, err := etcd.EncodeReplica(own)
-	if err != nil {
-		return err
-	}
 	if err := r.keepLease(ctx); err != nil {
 		return err
 	}
@@ -148,41 +142,90 @@ func (r *Reporter) report(ctx context.Context) error {
 	if err := r.writeUsed(ctx, r.Server.UsedObjects()); err != nil {
 		return err
 	}
-	if !bytes.Equal(value, r.written) {
-		if _, err := r.Store.WriteSide(ctx, []etcd.SideWrite{{Key: etcd.ReplicaKey(r.ID), Value: value, Lease: r.lease, Revision: etcd.Any}}); err != nil {
-			return err
-		}
-		r.written = value
+	value, err := etcd.EncodeReplica(own)
+	if err != nil {
+		return err
+	}
+	if err := write(ctx, r, map[string]string{etcd.ReplicaKey(r.ID): string(value)}, asItIs, etcd.ReplicaPrefix); err != nil {
+		return err
 	}
 	r.lastCount = count
 	r.proxiesStored, err = r.storeProxies(ctx, p)
 	return err
 }
 
-// writeUsed writes the parts of the objects in use that differ from what was written.
+// writeUsed writes the objects in use.
 func (r *Reporter) writeUsed(ctx context.Context, used [status.UseParts][]uint64) error {
-	var writes []etcd.SideWrite
+	parts := map[string]string{}
 	for part, ids := range used {
-		if slices.Equal(ids, r.used[part]) {
-			continue
-		}
-		w := etcd.SideWrite{Key: etcd.UseKey(r.ID, part), Lease: r.lease, Revision: etcd.Any}
 		if len(ids) > 0 {
 			value, err := etcd.EncodeUse(&status.Use{Replica: r.ID, Part: part, Objects: ids})
 			if err != nil {
 				return err
 			}
-			w.Value = value
-		}
-		writes = append(writes, w)
-	}
-	for batch := range slices.Chunk(writes, partsBatch) {
-		if _, err := r.Store.WriteSide(ctx, batch); err != nil {
-			return err // all parts that differ are written again
+			parts[etcd.UseKey(r.ID, part)] = string(value)
 		}
 	}
-	r.used = used
+	return write(ctx, r, parts, asItIs, etcd.UsePrefix)
+}
+
+// write makes the values under a prefix those that are given, by key, as far as they differ
+// from what was written under the lease. Equal values are encoded equally.
+func write[V comparable](ctx context.Context, r *Reporter, values map[string]V, encode func(V) ([]byte, error), prefix string) error {
+	var keys []string
+	for key, value := range values {
+		if r.written[key] != any(value) {
+			keys = append(keys, key)
+		}
+	}
+	for key := range r.written {
+		if _, stays := values[key]; !stays && strings.HasPrefix(key, prefix) {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	for some := range slices.Chunk(keys, partsBatch) {
+		writes := make([]etcd.SideWrite, len(some))
+		for i, key := range some {
+			writes[i] = etcd.SideWrite{Key: key, Lease: r.lease, Revision: etcd.Any} // deletes
+			if value, stays := values[key]; stays {
+				var err error
+				if writes[i].Value, err = encode(value); err != nil {
+					return err
+				}
+			}
+		}
+		if _, err := r.Store.WriteSide(ctx, writes); err != nil {
+			return err
+		}
+		for _, key := range some {
+			if value, stays := values[key]; stays {
+				r.written[key] = value
+			} else {
+				delete(r.written, key)
+			}
+		}
+	}
 	return nil
+}
+
+// asItIs is the encoding of what is encoded already.
+func asItIs(value string) ([]byte, error) { return []byte(value), nil }
+
+// writeSources writes a report of sources other than the store. The contents go first: a
+// source is said to be complete with what there is.
+func (r *Reporter) writeSources(ctx context.Context, due besideReport) error {
+	if r.Beside == nil || r.lease == 0 {
+		return nil
+	}
+	if err := write(ctx, r, due.contents, etcd.EncodeContent, etcd.ContentPrefix); err != nil {
+		return err
+	}
+	value, err := etcd.EncodeSources(&status.Sources{Replica: r.ID, States: due.states})
+	if err != nil {
+		return err
+	}
+	return write(ctx, r, map[string]string{etcd.SourcesKey(r.ID): string(value)}, asItIs, etcd.SourcesPrefix)
 }
 
 // proxiesUnchanged says whether the known proxies are the same as at the last look.
@@ -199,7 +242,7 @@ func (r *Reporter) keepLease(ctx context.Context) error {
 			if ok {
 				continue
 			}
-			r.keepAlive, r.written = nil, nil
+			r.keepAlive, r.written = nil, map[string]any{}
 		default:
 			return nil
 		}
@@ -213,7 +256,7 @@ func (r *Reporter) keepLease(ctx context.Context) error {
 	if r.keepAlive, err = r.Client.KeepAlive(ctx, granted.ID); err != nil {
 		return fmt.Errorf("keep a lease: %w", err)
 	}
-	r.lease, r.written, r.used = granted.ID, nil, [status.UseParts][]uint64{}
+	r.lease, r.written = granted.ID, map[string]any{}
 	return nil
 }
 
@@ -235,13 +278,6 @@ func (r *Reporter) storeProxies(ctx context.Context, p *Snapshot) (bool, error) 
 	if facts == nil {
 		return false, nil
 	}
-	var nodes []string
-	for node := range p.Nodes() {
-		nodes = append(nodes, node)
-	}
-	if slices.Equal(nodes, r.lastNodes) && facts.Proxies == r.lastKnown {
-		return true, nil
-	}
 	writes, err := r.proxyWrites(p, facts)
 	if err != nil {
 		return false, err
@@ -257,7 +293,7 @@ func (r *Reporter) storeProxies(ctx context.Context, p *Snapshot) (bool, error) 
 			return false, err
 		}
 	}
-	r.lastNodes, r.lastKnown = nodes, facts.Proxies
+	r.lastKnown = facts.Proxies
 	return true, nil
 }
 
@@ -277,9 +313,8 @@ func (r *Reporter) proxyWrites(p *Snapshot, facts *statuses.Facts) ([]etcd.SideW
 		switch known := knownProxy(facts, node); {
 		case known == nil:
 			put(r.present(proxy), 0)
-		case known.Replica != r.ID && (!alive(facts, known.Replica) || proxy.Since.After(known.Seen)):
-			put(r.present(proxy), known.Revision)
-		case known.Replica == r.ID && !known.Like(r.present(proxy)): // it came back with others
+		case known.Replica == r.ID && (known.Seen.Equal(proxy.Since) || known.Like(r.present(proxy))): // it is known as it is
+		case known.Replica == r.ID, !alive(facts, known.Replica), proxy.Since.After(known.Seen):
 			put(r.present(proxy), known.Revision)
 		}
 	}
