@@ -72,6 +72,19 @@ func GroupOfPath(part string) string {
 	return part
 }
 
+// KeyOfPath is the inverse of Key.Path. It returns false for a text of another form.
+func KeyOfPath(path string) (Key, bool) {
+	parts := strings.Split(path, "/")
+	if len(parts) != 4 {
+		return Key{}, false
+	}
+	key := Key{Kind: GroupVersionKind{Group: GroupOfPath(parts[0]), Kind: parts[1]}, Namespace: parts[2], Name: parts[3]}
+	if key.Namespace == scope("") {
+		key.Namespace = ""
+	}
+	return key, true
+}
+
 // NamespacePath is the prefix of the Paths of all objects of a kind in a
 // namespace.
 func NamespacePath(kind GroupVersionKind, namespace string) string {

@@ -142,14 +142,10 @@ func (s *Store) discarded(kv *mvccpb.KeyValue, origin storage.Origin) *envelope.
 func looseKey(key string) config.Key {
 	path, object := strings.CutPrefix(key, ConfigPrefix)
 	path = strings.ToValidUTF8(strings.TrimPrefix(path, MeshPrefix), "\uFFFD")
-	parts := strings.Split(path, "/")
-	if !object || len(parts) != 4 {
-		return config.Key{Name: path}
+	if key, ok := config.KeyOfPath(path); object && ok {
+		return key
 	}
-	if parts[2] == clusterScope {
-		parts[2] = ""
-	}
-	return config.Key{Kind: config.GroupVersionKind{Group: config.GroupOfPath(parts[0]), Kind: parts[1]}, Namespace: parts[2], Name: parts[3]}
+	return config.Key{Name: path}
 }
 
 // pairOf returns the pair that the i-th read of a transaction found, nil for none.

@@ -41,16 +41,18 @@ func makeReport(object *config.Config, said *status.Report, e evidence, now time
 	behind, took := 0, "proxies concerned have acknowledged it"
 	if object.Source != "" {
 		report.Version = object.ResourceVersion
-		count, behind = tallyNow(facts, object)
+		count, behind = tally(facts, func(r *status.Replica) (status.Count, bool) { return r.Now, hasContent(facts, r.ID, object) })
+		// What proxies refuse counts where they name the object.
+		count.Accepted, count.Rejected = count.Accepted+count.Rejected, 0
 		took = "connected proxies have all that is made of it"
 	} else {
 		revision, _ = object.Revision()
 		report.Object, seen = revision, status.Seen(revision)
-		count, behind = tally(facts, revision)
+		count, behind = tally(facts, func(r *status.Replica) (status.Count, bool) { return r.Took(revision) })
 	}
-	refusals, notBuilt := rejectionsOf(facts, report.Key.Path(), revision)
+	refusals, notBuilt, others := rejectionsOf(facts, report.Key.Path(), revision)
 	settled = behind == 0 && count.Waiting == 0 && count.Rejected == 0 && len(refusals) == 0
-	others := min(rejectingOthers(facts, report.Key.Path(), revision), count.Rejected)
+	others = min(others, count.Rejected)
 	count.Rejected, count.Accepted = count.Rejected-others, count.Accepted+others
 	if len(refusals) > len(notBuilt) && count.Rejected == 0 {
 		count.Rejected = 1 // a proxy rejects it that is counted otherwise
@@ -147,25 +149,15 @@ var verdictConditions = []string{status.ResolvedRefs, status.Conflicted, status.
 
 func isOfVerdicts(c status.Condition) bool { return slices.Contains(verdictConditions, c.Type) }
 
-// quoteSome joins the first of some texts.
-func quoteSome(texts []string) string {
-	out := strings.Join(texts[:min(len(texts), maxQuoted)], "; ")
-	if more := len(texts) - maxQuoted; more > 0 {
-		out += fmt.Sprintf("; and %d more", more)
-	}
-	return out
-}
-
-// tally counts how the proxies of all servers took the change of a revision, and how
-// many servers have yet to publish it.
-func tally(facts *statuses.Facts, revision int64) (count status.Count, behind int) {
+// tally adds up how the proxies of each server took something, false for a server that has
+// yet to publish it, and counts these servers.
+func tally(facts *statuses.Facts, took func(*status.Replica) (status.Count, bool)) (count status.Count, behind int) {
 	for replica := range facts.Replicas.Values() {
-		c, ok := replica.Took(revision)
-		if !ok {
+		if c, ok := took(replica); ok {
+			count = count.Plus(c)
+		} else {
 			behind++
-			continue
 		}
-		count = count.Plus(c)
 	}
 	if facts.Replicas.Len() == 0 {
 		behind = 1 // the server that runs this has not reported yet
@@ -208,63 +200,61 @@ func programmed(c status.Count, behind int, used bool, took string) status.Condi
 // rejectionsOf returns the rejections that concern an object. A rejection concerns the
 // objects that it names. If it names none, it concerns those whose last change came
 // with the rejected response. notBuilt are the resources that servers could not build;
-// all begins with them.
-func rejectionsOf(facts *statuses.Facts, path string, revision int64) (all, notBuilt []status.Problem) {
-	var out []status.Problem
+// all begins with them. others counts the proxies that have taken the object, and reject
+// others of the same revision.
+func rejectionsOf(facts *statuses.Facts, path string, revision int64) (all, notBuilt []status.Problem, others int) {
+	concerns := map[string]bool{} // by proxy that rejects the revision: whether it may be for this object
 	for replica := range facts.Replicas.Values() {
 		for _, t := range replica.Problems {
-			named := slices.Contains(t.Objects, path)
-			carried := len(t.Objects) == 0 && t.Revision < revision && revision <= t.RejectedRevision
-			if count, ok := replica.Took(revision); t.Rejected && (named || carried && ok && count.Rejected > 0) {
-				if t.Node == "" && !slices.ContainsFunc(notBuilt, func(o status.Problem) bool { return o.Type == t.Type && o.Message == t.Message }) {
-					notBuilt = append(notBuilt, t)
-				} else if t.Node != "" {
-					out = append(out, t)
-				}
+			if !t.Rejected {
+				continue
+			}
+			named, unknown := slices.Contains(t.Objects, path), len(t.Objects) == 0
+			carried := t.Revision < revision && revision <= t.RejectedRevision
+			if carried && t.Node != "" {
+				concerns[t.Node] = concerns[t.Node] || named || unknown
+			}
+			count, ok := replica.Took(revision)
+			switch carried = carried && unknown && ok && count.Rejected > 0; {
+			case !named && !carried:
+			case t.Node != "":
+				all = append(all, t)
+			case !slices.ContainsFunc(notBuilt, func(o status.Problem) bool { return o.Type == t.Type && o.Message == t.Message }):
+				notBuilt = append(notBuilt, t)
 			}
 		}
 	}
-	return slices.Concat(notBuilt, out), notBuilt
-}
-
-// rejectingOthers counts the proxies that have taken this object, and reject others of the
-// same revision.
-func rejectingOthers(facts *statuses.Facts, path string, revision int64) int {
-	about := map[string]bool{} // by proxy: whether it rejects this object, or an unknown one
-	for replica := range facts.Replicas.Values() {
-		for _, t := range replica.Problems {
-			if t.Node != "" && t.Rejected && t.Revision < revision && revision <= t.RejectedRevision {
-				about[t.Node] = about[t.Node] || len(t.Objects) == 0 || slices.Contains(t.Objects, path)
-			}
+	for _, it := range concerns {
+		if !it {
+			others++
 		}
 	}
-	n := 0
-	for _, is := range about {
-		if !is {
-			n++
-		}
-	}
-	return n
+	return slices.Concat(notBuilt, all), notBuilt, others
 }
 
-// maxQuoted bounds the rejections that a condition quotes.
+// maxQuoted bounds the rejections and the verdicts that a condition quotes.
 const maxQuoted = 3
 
 // quote quotes the messages of proxies and servers.
 func quote(refusals []status.Problem) string {
-	var parts []string
-	for _, t := range refusals[:min(len(refusals), maxQuoted)] {
+	var texts []string
+	for _, t := range refusals {
 		if t.Node == "" {
-			parts = append(parts, fmt.Sprintf("not built, proxies keep its last good form: %s %s (%s)", t.Type, t.Message, verdict.NotBuilt))
-			continue
+			texts = append(texts, fmt.Sprintf("not built, proxies keep its last good form: %s %s (%s)", t.Type, t.Message, verdict.NotBuilt))
+		} else {
+			texts = append(texts, fmt.Sprintf("%s %s: %s", t.Node, strings.TrimSpace(t.Type+" "+t.Resource), t.Message))
 		}
-		what := strings.TrimSpace(t.Type + " " + t.Resource)
-		parts = append(parts, fmt.Sprintf("%s %s: %s", t.Node, what, t.Message))
 	}
-	if more := len(refusals) - maxQuoted; more > 0 {
-		parts = append(parts, fmt.Sprintf("and %d more", more))
+	return quoteSome(texts)
+}
+
+// quoteSome joins the first of some texts.
+func quoteSome(texts []string) string {
+	out := strings.Join(texts[:min(len(texts), maxQuoted)], "; ")
+	if more := len(texts) - maxQuoted; more > 0 {
+		out += fmt.Sprintf("; and %d more", more)
 	}
-	return strings.Join(parts, "; ")
+	return out
 }
 
 // setSince sets since when each condition has its status.

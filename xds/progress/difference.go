@@ -173,7 +173,7 @@ func (b *Beside) message(source string, d differing, there *status.SourceState) 
 	add("only here", Names(b.keysOf(source, d.here)), len(d.here))
 	var theirs []config.Key
 	for _, path := range there.Differing {
-		if key, ok := keyOfPath(path); ok && slices.Contains(d.there, status.ObjectID(key)) {
+		if key, ok := config.KeyOfPath(path); ok && slices.Contains(d.there, status.ObjectID(key)) {
 			theirs = append(theirs, key)
 		}
 	}
@@ -186,19 +186,6 @@ func (b *Beside) message(source string, d differing, there *status.SourceState) 
 		text += "; it cannot read them: " + there.Problem
 	}
 	return text
-}
-
-// keyOfPath returns the key of a Path.
-func keyOfPath(path string) (config.Key, bool) {
-	parts := strings.Split(path, "/")
-	if len(parts) != 4 {
-		return config.Key{}, false
-	}
-	key := config.Key{Kind: config.GroupVersionKind{Group: config.GroupOfPath(parts[0]), Kind: parts[1]}, Namespace: parts[2], Name: parts[3]}
-	if key.Namespace == "_" {
-		key.Namespace = ""
-	}
-	return key, key.Path() == path
 }
 
 // keysOf are the published objects of a source that have some ids, in order.

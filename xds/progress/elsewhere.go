@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/portolan-mesh/portolan/cache/statuses"
-	"github.com/portolan-mesh/portolan/storage/etcd"
 )
 
 // Place says where a known proxy is connected, if not to this server.
@@ -21,21 +20,14 @@ type Place struct {
 
 // Elsewhere returns where the known proxies are connected, by node id. What it says of
 // the proxies of this server means nothing, and the rest is about a second old.
-func (v *View) Elsewhere() []Place {
-	facts, _ := v.Statuses.Facts()
-	if facts == nil {
-		return nil
-	}
-	return elsewhere(v.ID, facts)
-}
+func (v *View) Elsewhere() []Place { return elsewhere(v.ID, v.facts()) }
 
 // elsewhere returns the places of the known proxies, as a server with an id sees them.
 func elsewhere(id string, facts *statuses.Facts) []Place {
 	var out []Place
 	for proxy := range facts.Proxies.Values() {
 		place := Place{Node: proxy.Node, Namespace: proxy.Namespace, Seen: proxy.Seen}
-		if proxy.Replica != id && alive(facts, proxy.Replica) {
-			replica := facts.Replicas.Value(etcd.ReplicaKey(proxy.Replica)[len(etcd.ReplicaPrefix):])
+		if replica := liveServer(facts, proxy.Replica); replica != nil && replica.ID != id {
 			place.Server, place.API = replica.ID, replica.API
 		}
 		out = append(out, place)

@@ -16,18 +16,8 @@ import (
 
 // Now counts how the proxies took all that is published, whatever its revision: who lacks
 // nothing is Accepted, who rejects something Rejected.
-func (s *Snapshot) Now() (c status.Count) {
-	for i := range s.proxies {
-		switch s.proxies[i].now(s.generation) {
-		case waiting:
-			c.Waiting++
-		case rejected:
-			c.Rejected++
-		default:
-			c.Accepted++
-		}
-	}
-	return c
+func (s *Snapshot) Now() status.Count {
+	return s.count(func(p *Proxy) outcome { return p.now(s.generation) })
 }
 
 // now returns how the proxy took all up to a push.
@@ -86,66 +76,6 @@ func mayHave(facts *statuses.Facts, key config.Key) bool {
 		}
 	}
 	return facts.Replicas.Len() == 0
-}
-
-// tallyNow counts how the proxies of all servers took the content of an object of another
-// source than the store, and how many servers do not have it so. What proxies refuse counts
-// where they name the object, which is not known here.
-func tallyNow(facts *statuses.Facts, object *config.Config) (count status.Count, behind int) {
-	for replica := range facts.Replicas.Values() {
-		if !hasContent(facts, replica.ID, object) {
-			behind++
-			continue
-		}
-		count = count.Plus(replica.Now)
-	}
-	if facts.Replicas.Len() == 0 {
-		behind = 1 // the server that runs this has not reported yet
-	}
-	count.Accepted, count.Rejected = count.Accepted+count.Rejected, 0
-	return count, behind
-}
-
-// OfObject returns how far the content of an object of another source than the store has
-// come. A server that does not have it so is behind.
-func (v *View) OfObject(object *config.Config) Distribution {
-	facts, _ := v.Statuses.Facts()
-	published := v.Beside.has(object) // before the progress that it is part of
-	p := v.Server.Progress()
-	path := object.Key().Path()
-	out := Distribution{Revision: p.Published, Published: p.Published, Problems: p.Problems(maxNamed)}
-	if published {
-		out.Count = p.Now()
-	} else {
-		out.Behind = append(out.Behind, v.ID)
-	}
-	if facts != nil {
-		for replica := range facts.Replicas.Values() {
-			switch {
-			case replica.ID == v.ID:
-			case hasContent(facts, replica.ID, object):
-				out.Count = out.Plus(replica.Now)
-				out.Problems = append(out.Problems, replica.Problems...)
-			default:
-				out.Behind = append(out.Behind, replica.ID)
-			}
-		}
-		out.Gone = v.gone(p, facts)
-		out.Offline = len(out.Gone)
-		out.Gone = out.Gone[:min(len(out.Gone), maxNamed)]
-	}
-	refusing := map[string]bool{}
-	out.Problems = slices.DeleteFunc(out.Problems, func(t status.Problem) bool {
-		named := slices.Contains(t.Objects, path)
-		if t.Rejected && named && t.Node != "" {
-			refusing[t.Node] = true
-		}
-		return t.Rejected && !named
-	})
-	out.Problems = relevant(out.Problems, p.Published+1, true)
-	others := out.Rejected - min(out.Rejected, len(refusing))
-	out.Accepted, out.Rejected = out.Accepted+others, out.Rejected-others
-	return out
 }
 
 // has says whether an object of another source than the store is published as it is.

@@ -314,7 +314,7 @@ func (r *Reporter) proxyWrites(p *Snapshot, facts *statuses.Facts) ([]etcd.SideW
 		case known == nil:
 			put(r.present(proxy), 0)
 		case known.Replica == r.ID && (known.Seen.Equal(proxy.Since) || known.Like(r.present(proxy))): // it is known as it is
-		case known.Replica == r.ID, !alive(facts, known.Replica), proxy.Since.After(known.Seen):
+		case known.Replica == r.ID, liveServer(facts, known.Replica) == nil, proxy.Since.After(known.Seen):
 			put(r.present(proxy), known.Revision)
 		}
 	}
@@ -346,8 +346,7 @@ func knownProxy(facts *statuses.Facts, node string) *status.Proxy {
 	return facts.Proxies.Value(etcd.ProxyKey(node)[len(etcd.ProxyPrefix):])
 }
 
-// alive says whether a server has a report.
-func alive(facts *statuses.Facts, replica string) bool {
-	_, ok := facts.Replicas.Get(etcd.ReplicaKey(replica)[len(etcd.ReplicaPrefix):])
-	return ok && replica != ""
+// liveServer returns the report of a server, nil for one that does not run.
+func liveServer(facts *statuses.Facts, id string) *status.Replica {
+	return facts.Replicas.Value(etcd.ReplicaKey(id)[len(etcd.ReplicaPrefix):])
 }

@@ -95,29 +95,21 @@ func (c *Changes) Last() []Range {
 
 // Alone counts how the proxies took the change of one revision.
 func (s *Snapshot) Alone(revision int64) status.Count {
-	return s.count(revision, (*Type).alone)
+	return s.count(func(p *Proxy) outcome { return p.judge((*Type).alone, revision) })
 }
 
 // All counts how the proxies took all changes up to a revision. A proxy that has them
 // all is counted as concerned if the revision itself changed something for it.
 func (s *Snapshot) All(revision int64) status.Count {
-	return s.count(revision, (*Type).all)
+	return s.count(func(p *Proxy) outcome { return p.judge((*Type).all, revision) })
 }
 
-func (s *Snapshot) count(revision int64, of func(*Type, int64) outcome) (c status.Count) {
+func (s *Snapshot) count(took func(*Proxy) outcome) status.Count {
+	var n [rejected + 1]int
 	for i := range s.proxies {
-		switch s.proxies[i].judge(of, revision) {
-		case notConcerned:
-			c.NotConcerned++
-		case accepted:
-			c.Accepted++
-		case waiting:
-			c.Waiting++
-		case rejected:
-			c.Rejected++
-		}
+		n[took(&s.proxies[i])]++
 	}
-	return c
+	return status.Count{Accepted: n[accepted], NotConcerned: n[notConcerned], Rejected: n[rejected], Waiting: n[waiting]}
 }
 
 // LastChange returns the newest revision, up to the given one, that changed the
@@ -170,13 +162,7 @@ func (s *Snapshot) Problems(limit int) []status.Problem {
 		}
 	}
 	slices.SortStableFunc(out, func(a, b ranked) int {
-		if a.Rejected != b.Rejected {
-			if a.Rejected {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Or(cmp.Compare(a.rank, b.rank), a.Since.Compare(b.Since), strings.Compare(a.Node, b.Node))
+		return cmp.Or(rejectedFirst(a.Problem, b.Problem), cmp.Compare(a.rank, b.rank), a.Since.Compare(b.Since), strings.Compare(a.Node, b.Node))
 	})
 	problems := slices.Clone(s.failures[:min(len(s.failures), limit)])
 	for _, r := range out[:min(len(out), limit)] {
@@ -189,6 +175,17 @@ func (s *Snapshot) Problems(limit int) []status.Problem {
 type ranked struct {
 	status.Problem
 	rank int
+}
+
+// rejectedFirst compares two problems: rejections come first.
+func rejectedFirst(a, b status.Problem) int {
+	switch {
+	case a.Rejected == b.Rejected:
+		return 0
+	case a.Rejected:
+		return -1
+	}
+	return 1
 }
 
 // Shorten cuts a text to a number of bytes.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/portolan-mesh/portolan/cache/statuses"
+	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/status"
 )
 
@@ -47,43 +48,74 @@ type Gone struct {
 	Seen      time.Time `json:"seen"`
 }
 
+// facts returns what the servers report, nothing before this server has read it.
+func (v *View) facts() *statuses.Facts {
+	if facts, _ := v.Statuses.Facts(); facts != nil {
+		return facts
+	}
+	return &statuses.Facts{}
+}
+
 // Of returns how far the change of one revision has come. If all is set, it returns how
 // far all changes up to it have come.
 func (v *View) Of(revision int64, all bool) Distribution {
 	p := v.Server.Progress()
-	out := Distribution{Revision: revision, Published: p.Published}
-	took := (*status.Replica).Took
+	here, there := p.Alone, (*status.Replica).Took
 	if all {
-		out.Count, took = p.All(revision), (*status.Replica).TookAll
-	} else {
-		out.Count = p.Alone(revision)
-	}
-	if p.Published < revision {
-		out.Behind, out.Count = append(out.Behind, v.ID), status.Count{}
-	}
-	out.Problems = p.Problems(maxNamed)
-	facts, _ := v.Statuses.Facts()
-	if facts == nil {
-		return out
+		here, there = p.All, (*status.Replica).TookAll
 	}
 	last := p.LastChange(revision)
+	out := v.distribution(p, v.facts(), here(revision), p.Published >= revision, func(r *status.Replica) (status.Count, bool) {
+		if last == 0 { // nothing has changed yet
+			return status.Count{NotConcerned: r.Proxies}, true
+		}
+		return there(r, last)
+	})
+	out.Revision, out.Problems = revision, relevant(out.Problems, revision, all)
+	return out
+}
+
+// OfObject returns how far the content of an object of another source than the store has
+// come. A server that does not have it so is behind.
+func (v *View) OfObject(object *config.Config) Distribution {
+	published := v.Beside.has(object) // before the progress that it is part of
+	p, facts := v.Server.Progress(), v.facts()
+	out := v.distribution(p, facts, p.Now(), published, func(r *status.Replica) (status.Count, bool) {
+		return r.Now, hasContent(facts, r.ID, object)
+	})
+	path, refusing := object.Key().Path(), map[string]bool{}
+	out.Problems = slices.DeleteFunc(out.Problems, func(t status.Problem) bool {
+		named := slices.Contains(t.Objects, path)
+		if t.Rejected && named && t.Node != "" {
+			refusing[t.Node] = true
+		}
+		return t.Rejected && !named
+	})
+	out.Revision, out.Problems = p.Published, relevant(out.Problems, p.Published+1, true)
+	others := out.Rejected - min(out.Rejected, len(refusing))
+	out.Accepted, out.Rejected = out.Accepted+others, out.Rejected-others
+	return out
+}
+
+// distribution joins how the proxies of this server took something with how those of each
+// other one did, false for a server that has yet to publish it. It has all problems.
+func (v *View) distribution(p *Snapshot, facts *statuses.Facts, here status.Count, published bool, there func(*status.Replica) (status.Count, bool)) Distribution {
+	out := Distribution{Published: p.Published, Problems: p.Problems(maxNamed), Gone: v.gone(p, facts)}
+	if published {
+		out.Count = here
+	} else {
+		out.Behind = append(out.Behind, v.ID)
+	}
 	for replica := range facts.Replicas.Values() {
 		if replica.ID == v.ID {
 			continue
 		}
-		count, ok := took(replica, last)
-		if last == 0 { // nothing has changed yet
-			count, ok = status.Count{NotConcerned: replica.Proxies}, true
-		}
-		if !ok {
+		if count, ok := there(replica); ok {
+			out.Count, out.Problems = out.Plus(count), append(out.Problems, replica.Problems...)
+		} else {
 			out.Behind = append(out.Behind, replica.ID)
-			continue
 		}
-		out.Count = out.Plus(count)
-		out.Problems = append(out.Problems, replica.Problems...)
 	}
-	out.Problems = relevant(out.Problems, revision, all)
-	out.Gone = v.gone(p, facts)
 	out.Offline = len(out.Gone)
 	out.Gone = out.Gone[:min(len(out.Gone), maxNamed)]
 	return out
@@ -92,10 +124,7 @@ func (v *View) Of(revision int64, all bool) Distribution {
 // Others returns the proxies that are not connected to this server: how many each other
 // server has, by its id, and those that are gone, the one that was seen last first.
 func (v *View) Others() (elsewhere map[string]int, gone []Gone) {
-	facts, _ := v.Statuses.Facts()
-	if facts == nil {
-		return nil, nil
-	}
+	facts := v.facts()
 	elsewhere = map[string]int{}
 	for replica := range facts.Replicas.Values() {
 		if replica.ID != v.ID {
@@ -111,15 +140,7 @@ func relevant(problems []status.Problem, revision int64, all bool) []status.Prob
 	problems = slices.DeleteFunc(problems, func(t status.Problem) bool {
 		return t.Revision >= revision || t.Rejected && !all && t.RejectedRevision < revision
 	})
-	slices.SortStableFunc(problems, func(a, b status.Problem) int {
-		switch {
-		case a.Rejected && !b.Rejected:
-			return -1
-		case b.Rejected && !a.Rejected:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(problems, rejectedFirst)
 	return problems[:min(len(problems), maxNamed)]
 }
 
@@ -131,10 +152,9 @@ func (v *View) gone(p *Snapshot, facts *statuses.Facts) []Gone {
 	for node := range p.Nodes() {
 		here[node] = true
 	}
-	for proxy := range facts.Proxies.Values() {
-		elsewhere := proxy.Replica != v.ID && alive(facts, proxy.Replica)
-		if !elsewhere && !here[proxy.Node] {
-			out = append(out, Gone{Node: proxy.Node, Namespace: proxy.Namespace, Seen: proxy.Seen})
+	for _, place := range elsewhere(v.ID, facts) {
+		if place.Server == "" && !here[place.Node] {
+			out = append(out, Gone{Node: place.Node, Namespace: place.Namespace, Seen: place.Seen})
 		}
 	}
 	slices.SortFunc(out, func(a, b Gone) int {

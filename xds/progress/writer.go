@@ -102,7 +102,7 @@ func expireProxies(facts *statuses.Facts, now time.Time) []etcd.SideWrite {
 	gone := map[string]bool{} // by server
 	for p := range facts.Proxies.Values() {
 		if _, asked := gone[p.Replica]; !asked {
-			gone[p.Replica] = p.Replica != "" && !alive(facts, p.Replica)
+			gone[p.Replica] = p.Replica != "" && liveServer(facts, p.Replica) == nil
 		}
 		var value []byte
 		switch {
