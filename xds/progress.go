@@ -109,7 +109,7 @@ func (s *DiscoveryServer) UsedObjects() [status.UseParts][]uint64 {
 // Progress returns how far revisions have come among the connected proxies.
 func (s *DiscoveryServer) Progress() *progress.Snapshot {
 	changes, published, generation := s.changes.Last(), s.Context().Revision(), s.generations.number.Load() // read first: the streams may be newer, never older
-	return progress.NewSnapshot(published, changes, s.streamsOfProxies(), unbuilt(s.desired.Failures(), published)).At(generation)
+	return progress.NewSnapshot(published, generation, changes, s.streamsOfProxies(), unbuilt(s.desired.Failures(), published))
 }
 
 // unbuilt returns a problem for each resource that could not be built. It names no

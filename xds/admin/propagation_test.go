@@ -34,10 +34,10 @@ func (pushed) Progress() *progress.Snapshot {
 	proxy := func(id string, generation uint64, state protocol.State) progress.Proxy {
 		return progress.Proxy{Proxy: &discovery.Proxy{ID: id}, Generation: generation, Types: []progress.Type{{Name: "CDS", Status: protocol.Status{State: state}}}}
 	}
-	return progress.NewSnapshot(7, nil, []progress.Proxy{
+	return progress.NewSnapshot(7, 2, nil, []progress.Proxy{
 		proxy("has it", 2, protocol.Synced), proxy("has not got to it", 1, protocol.Synced), proxy("has not answered", 2, protocol.Stale),
 		proxy("refuses another", 2, protocol.Rejected),
-	}, nil).At(2)
+	}, nil)
 }
 
 func (pushed) UsedObjects() (none [status.UseParts][]uint64) { return none }

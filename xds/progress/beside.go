@@ -104,6 +104,14 @@ func (b *Beside) put(object *config.Config) {
 	source.digest += one.Digest()
 }
 
+// find returns a published object of a source by its id. mu is held.
+func (b *Beside) find(source string, id uint64) (one besideObject, ok bool) {
+	if of := b.sources[source]; of != nil {
+		one, ok = of.parts[status.UsePart(id)].objects[id]
+	}
+	return one, ok
+}
+
 // besideReport is all that a server says of its sources.
 type besideReport struct {
 	states   []status.SourceState
@@ -112,7 +120,7 @@ type besideReport struct {
 
 // look returns what is to be reported now. Equal parts of two reports are the same.
 func (b *Beside) look(replica string) besideReport {
-	if b == nil || b.States == nil {
+	if b.States == nil {
 		return besideReport{}
 	}
 	// How the sources are is read before what of them was published.

@@ -267,7 +267,7 @@ func setSince(report, said *status.Report, now time.Time) {
 		}
 		for _, before := range said.Conditions {
 			// A condition that a new write makes Unknown again begins anew.
-			judged := c.Type != status.Programmed || said.Object == report.Object && said.Version == report.Version
+			judged := c.Type != status.Programmed || sameWrite(report, said)
 			if before.Type == c.Type && before.Status == c.Status && judged {
 				c.Since = before.Since
 			}
@@ -275,21 +275,22 @@ func setSince(report, said *status.Report, now time.Time) {
 	}
 }
 
+// sameWrite says whether two reports are about the same write of an object.
+func sameWrite(report, said *status.Report) bool {
+	return said.Of(report.UID) && said.Object == report.Object && said.Version == report.Version
+}
+
 // sameContent says whether a report has the content of the stored one.
 func sameContent(report, said *status.Report) bool {
-	return said.Of(report.UID) && said.Object == report.Object && said.Version == report.Version && said.Generation == report.Generation &&
-		slices.Equal(report.Conditions, said.Conditions)
+	return sameWrite(report, said) && said.Generation == report.Generation && slices.Equal(report.Conditions, said.Conditions)
 }
 
 // isJudgedAnew says whether a report differs from the stored one in its verdicts alone.
 func isJudgedAnew(report, said *status.Report) bool {
-	if !said.Of(report.UID) || said.Object != report.Object || said.Version != report.Version {
-		return false
-	}
 	others := func(r *status.Report) []status.Condition {
 		return slices.DeleteFunc(slices.Clone(r.Conditions), isOfVerdicts)
 	}
-	return slices.Equal(others(report), others(said))
+	return sameWrite(report, said) && slices.Equal(others(report), others(said))
 }
 
 func isRejected(report *status.Report) bool {

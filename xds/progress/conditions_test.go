@@ -246,7 +246,7 @@ func TestAStormIsFewWrites(t *testing.T) {
 	for look := 1; ; look++ {
 		at := m.snapshot()
 		tracked.follow(at, noon)
-		tracked.addUsed(at, facts, noon)
+		tracked.addReported(at, facts, noon)
 		writes, err := tracked.due(at, facts, noon)
 		if err != nil {
 			t.Fatal(err)
@@ -287,10 +287,14 @@ func TestAStormIsFewWrites(t *testing.T) {
 	m.configs = m.configs.Delete(object("o0000", 0).Key().Path())
 	next := newStatusQueue()
 	next.follow(m.snapshot(), noon)
-	next.addUsed(m.snapshot(), facts, noon)
+	next.addReported(m.snapshot(), facts, noon)
 	writes, err := next.due(m.snapshot(), facts, noon)
-	if err != nil || len(writes) != 1 || writes[0].Value != nil || !strings.HasSuffix(writes[0].Key, "/o0000") || len(next.pending) != 0 {
+	if err != nil || len(writes) != 1 || writes[0].Value != nil || !strings.HasSuffix(writes[0].Key, "/o0000") || len(next.pending) != 1 {
 		t.Errorf("a new leader: %v, %d pending, %v", writes, len(next.pending), err)
+	}
+	m.land(t, writes, nil)
+	if writes, err := next.due(m.snapshot(), facts, noon); err != nil || len(writes) != 0 || len(next.pending) != 0 {
+		t.Errorf("after the status is gone: %v, %d pending, %v", writes, len(next.pending), err)
 	}
 }
 

@@ -194,10 +194,8 @@ func (b *Beside) keysOf(source string, ids []uint64) []config.Key {
 	defer b.mu.Unlock()
 	var keys []config.Key
 	for _, id := range ids {
-		if of := b.sources[source]; of != nil {
-			if one, ok := of.parts[status.UsePart(id)].objects[id]; ok {
-				keys = append(keys, one.key)
-			}
+		if one, ok := b.find(source, id); ok {
+			keys = append(keys, one.key)
 		}
 	}
 	slices.SortFunc(keys, func(a, b config.Key) int { return cmp.Compare(a.Path(), b.Path()) })

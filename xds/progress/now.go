@@ -80,16 +80,8 @@ func mayHave(facts *statuses.Facts, key config.Key) bool {
 
 // has says whether an object of another source than the store is published as it is.
 func (b *Beside) has(object *config.Config) bool {
-	if b == nil {
-		return false
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	id := status.ObjectID(object.Key())
-	source := b.sources[object.Source]
-	if source == nil {
-		return false
-	}
-	one, ok := source.parts[status.UsePart(id)].objects[id]
+	one, ok := b.find(object.Source, status.ObjectID(object.Key()))
 	return ok && one.Hash == status.VersionHash(object.ResourceVersion)
 }

@@ -61,9 +61,9 @@ type Reporter struct {
 	keepAlive <-chan *clientv3.LeaseKeepAliveResponse // closed when the lease is lost
 	written   map[string]any                          // what was written under this lease, by key
 
-	lastCount     int64                   // ChangeCount at the last report
-	proxiesStored bool                    // whether the known proxies were up to date then
-	lastKnown     pmap.Map[*status.Proxy] // the known proxies when they were
+	// ChangeCount and the known proxies when the known proxies were last up to date.
+	lastCount int64
+	lastKnown pmap.Map[*status.Proxy]
 }
 
 // Run reports until ctx ends, then withdraws the report and returns nil. It retries
@@ -76,7 +76,8 @@ func (r *Reporter) Run(ctx context.Context) error {
 		// The content of sources is read before the progress, and written after it: whoever
 		// reads that a server has an object, finds what its proxies did since.
 		sources := r.Beside.look(r.ID)
-		r.compare(sources)
+		facts, _ := r.Statuses.Facts()
+		r.Beside.lasting(r.Beside.compare(r.ID, sources, facts), time.Now(), r.Logger)
 		err := r.report(ctx)
 		if err == nil {
 			err = r.writeSources(ctx, sources)
@@ -100,14 +101,6 @@ func (r *Reporter) Run(ctx context.Context) error {
 	}
 }
 
-// compare tells what the other servers have otherwise in their sources.
-func (r *Reporter) compare(sources besideReport) {
-	if r.Beside != nil {
-		facts, _ := r.Statuses.Facts()
-		r.Beside.lasting(r.Beside.compare(r.ID, sources, facts), time.Now(), r.Logger)
-	}
-}
-
 // waitForQuiet waits until a change under way has passed, for at most interval.
 func (r *Reporter) waitForQuiet(ctx context.Context) {
 	for count, end := r.lastCount, time.Now().Add(interval); ctx.Err() == nil && time.Now().Before(end); {
@@ -125,7 +118,7 @@ func (r *Reporter) waitForQuiet(ctx context.Context) {
 // report writes what has changed since the last report.
 func (r *Reporter) report(ctx context.Context) error {
 	count := r.Server.ChangeCount() // read before the progress that it counts
-	if r.written[etcd.ReplicaKey(r.ID)] != nil && r.proxiesStored && count == r.lastCount && r.proxiesUnchanged() {
+	if r.written[etcd.ReplicaKey(r.ID)] != nil && count == r.lastCount && r.proxiesUnchanged() {
 		return r.keepLease(ctx)
 	}
 	p := r.Server.Progress()
@@ -149,9 +142,11 @@ func (r *Reporter) report(ctx context.Context) error {
 	if err := write(ctx, r, map[string]string{etcd.ReplicaKey(r.ID): string(value)}, asItIs, etcd.ReplicaPrefix); err != nil {
 		return err
 	}
+	if done, err := r.storeProxies(ctx, p); err != nil || !done {
+		return err
+	}
 	r.lastCount = count
-	r.proxiesStored, err = r.storeProxies(ctx, p)
-	return err
+	return nil
 }
 
 // writeUsed writes the objects in use.
@@ -215,7 +210,7 @@ func asItIs(value string) ([]byte, error) { return []byte(value), nil }
 // writeSources writes a report of sources other than the store. The contents go first: a
 // source is said to be complete with what there is.
 func (r *Reporter) writeSources(ctx context.Context, due besideReport) error {
-	if r.Beside == nil || r.lease == 0 {
+	if r.lease == 0 {
 		return nil
 	}
 	if err := write(ctx, r, due.contents, etcd.EncodeContent, etcd.ContentPrefix); err != nil {

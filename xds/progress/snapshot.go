@@ -21,14 +21,14 @@ type Snapshot struct {
 	changes  []Range // of the configuration
 	proxies  []Proxy
 	failures []status.Problem
-	// generation is the number of the newest push.
+	// generation is the number of the newest push, by which Now counts.
 	generation uint64
 }
 
-// NewSnapshot makes a Snapshot of the streams of a server, and reorders them. changes
-// are the last changes of the configuration, and failures the resources that the server
-// could not build.
-func NewSnapshot(published int64, changes []Range, streams []Proxy, failures []status.Problem) *Snapshot {
+// NewSnapshot makes a Snapshot of the streams of a server, and reorders them. generation
+// is the number of the newest push, changes are the last changes of the configuration, and
+// failures the resources that the server could not build.
+func NewSnapshot(published int64, generation uint64, changes []Range, streams []Proxy, failures []status.Problem) *Snapshot {
 	slices.SortFunc(streams, func(a, b Proxy) int {
 		return cmp.Or(strings.Compare(a.ID, b.ID), a.Since.Compare(b.Since))
 	})
@@ -40,13 +40,7 @@ func NewSnapshot(published int64, changes []Range, streams []Proxy, failures []s
 			proxies = append(proxies, one)
 		}
 	}
-	return &Snapshot{Published: published, changes: changes, proxies: proxies, failures: failures}
-}
-
-// At returns the snapshot with the number of the newest push, by which Now counts.
-func (s *Snapshot) At(generation uint64) *Snapshot {
-	s.generation = generation
-	return s
+	return &Snapshot{Published: published, generation: generation, changes: changes, proxies: proxies, failures: failures}
 }
 
 // Changes remembers the last published changes of the configuration. It is safe for

@@ -48,11 +48,11 @@ func (u *usage) hasID(id uint64) bool {
 
 // changedSince returns the ids of the objects that are in use in one of two usages alone.
 // It returns false if it is not known which.
-func (u *usage) changedSince(last *usage) (ids map[uint64]struct{}, known bool) {
+func (u *usage) changedSince(last *usage) (ids map[uint64]bool, known bool) {
+	ids = map[uint64]bool{}
 	if last == nil || u.all != last.all {
-		return nil, false
+		return ids, false
 	}
-	ids = map[uint64]struct{}{}
 	for c := range pmap.Diff(last.uses, u.uses) {
 		for _, side := range []*status.Use{c.Old, c.New} {
 			if side == nil {
@@ -60,7 +60,7 @@ func (u *usage) changedSince(last *usage) (ids map[uint64]struct{}, known bool) 
 			}
 			for _, id := range side.Objects {
 				if u.hasID(id) != last.hasID(id) {
-					ids[id] = struct{}{}
+					ids[id] = true
 				}
 			}
 		}

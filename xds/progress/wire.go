@@ -1,8 +1,8 @@
 package progress
 
 import (
-	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/portolan-mesh/portolan/discovery"
@@ -121,17 +121,12 @@ func (t *Type) wire() TypeStatus {
 
 // objectsOf returns the objects of some rejections, ordered by path.
 func objectsOf(rejections []Rejected) []config.Key {
-	found := map[string]config.Key{}
-	for _, r := range rejections {
-		for _, key := range r.Objects {
-			found[key.Path()] = key
-		}
-	}
 	var keys []config.Key
-	for _, path := range slices.Sorted(maps.Keys(found)) {
-		keys = append(keys, found[path])
+	for _, r := range rejections {
+		keys = append(keys, r.Objects...)
 	}
-	return keys
+	slices.SortFunc(keys, func(a, b config.Key) int { return strings.Compare(a.Path(), b.Path()) })
+	return slices.Compact(keys)
 }
 
 // Names returns the short names of objects.

@@ -80,8 +80,7 @@ func (w *Writer) writeDue(ctx context.Context, store *etcd.Store, t *statusQueue
 	t.follow(snapshot, now)
 	t.addRejected(snapshot, facts, now)
 	t.addJudged(snapshot, verdicts, now)
-	t.addUsed(snapshot, facts, now)
-	t.addContents(snapshot, facts, now)
+	t.addReported(snapshot, facts, now)
 	writes, err := t.due(snapshot, facts, now)
 	if err != nil {
 		return err
@@ -126,9 +125,8 @@ func expireProxies(facts *statuses.Facts, now time.Time) []etcd.SideWrite {
 // statusQueue knows the objects whose status may need a write. It lasts for one term of the
 // leader.
 type statusQueue struct {
-	followed *cache.Snapshot // the snapshot that was followed last
-	pending  map[string]*pending
-	deleted  []string // paths of deleted objects whose status still exists
+	followed *cache.Snapshot     // the snapshot that was followed last
+	pending  map[string]*pending // by path
 	verdicts *verdict.Index
 	usage    *usage                    // nil before the first look
 	contents pmap.Map[*status.Content] // of the last look
@@ -152,7 +150,8 @@ type dueInput struct {
 	contents pmap.Map[*status.Content]
 }
 
-// pending is an object whose last change has yet to settle.
+// pending is an object whose last change has yet to settle, or a deleted one whose status
+// still exists.
 type pending struct {
 	path   string
 	since  time.Time // when the change was seen
@@ -161,26 +160,22 @@ type pending struct {
 	unused time.Time // since when no proxy uses it; zero if one does
 }
 
-// follow adds the objects that changed since the last look, and drops the deleted ones.
-// The first look adds all objects whose status is not final.
+// follow adds the objects that changed since the last look, and the deleted ones. The first
+// look adds all objects whose status is not final, and the statuses without an object.
 func (t *statusQueue) follow(to *cache.Snapshot, now time.Time) {
 	from := t.followed
 	if from.Epoch() != to.Epoch() {
 		from, t.pending = nil, map[string]*pending{}
 	}
 	for change := range pmap.Diff(from.Configs(), to.Configs()) {
-		switch {
-		case !change.HasNew:
-			delete(t.pending, change.Key)
-			t.deleted = append(t.deleted, change.Key)
-		case from != nil || !isFinal(change.New, to.Statuses().Value(change.Key)):
+		if from != nil || !isFinal(change.New, to.Statuses().Value(change.Key)) {
 			t.pending[change.Key] = &pending{path: change.Key, since: now}
 		}
 	}
 	if from == nil {
 		for path := range to.Statuses().All() {
 			if _, exists := to.Configs().Get(path); !exists {
-				t.deleted = append(t.deleted, path)
+				t.pending[path] = &pending{path: path, since: now}
 			}
 		}
 	}
@@ -236,45 +231,28 @@ func (t *statusQueue) addJudged(to *cache.Snapshot, verdicts *verdict.Index, now
 	maps.DeleteFunc(t.judged, func(_ string, at time.Time) bool { return now.Sub(at) >= calmTime })
 }
 
-// addUsed adds the objects that proxies use and did not, and those that they do not use any
-// more. The first look adds those whose status says otherwise.
-func (t *statusQueue) addUsed(to *cache.Snapshot, facts *statuses.Facts, now time.Time) {
-	last := t.usage
-	t.usage = usageOf(facts, last)
-	if t.usage == last {
-		return
+// addReported adds the objects that proxies use and did not, those that they do not use any
+// more, and those of other sources than the store that servers have come to have otherwise.
+// The first look adds those whose status says otherwise.
+func (t *statusQueue) addReported(to *cache.Snapshot, facts *statuses.Facts, now time.Time) {
+	lastUsage, lastContents := t.usage, t.contents
+	t.usage, t.contents = usageOf(facts, lastUsage), facts.Contents
+	ids, known := t.usage.changedSince(lastUsage)
+	for change := range pmap.Diff(lastContents, t.contents) {
+		for _, one := range slices.Concat(objectsIn(change.Old), objectsIn(change.New)) {
+			ids[one.ID] = true
+		}
 	}
-	ids, known := t.usage.changedSince(last)
 	if known && len(ids) == 0 {
 		return
 	}
 	for path, object := range to.Configs().All() {
 		id := status.ObjectID(object.Key())
-		_, changed := ids[id]
+		changed := ids[id]
 		if said := to.Statuses().Value(path); !known && isFinal(object, said) {
-			changed = t.usage.hasID(id) != (programmedBefore(said, object).Status == status.True)
+			changed = changed || t.usage.hasID(id) != (programmedBefore(said, object).Status == status.True)
 		}
 		if changed {
-			t.add(to, path, now)
-		}
-	}
-}
-
-// addContents adds the objects of other sources than the store that servers have come to
-// have otherwise.
-func (t *statusQueue) addContents(to *cache.Snapshot, facts *statuses.Facts, now time.Time) {
-	last := t.contents
-	if t.contents = facts.Contents; t.contents == last {
-		return
-	}
-	ids := map[uint64]bool{}
-	for change := range pmap.Diff(last, t.contents) {
-		for _, one := range slices.Concat(objectsIn(change.Old), objectsIn(change.New)) {
-			ids[one.ID] = true
-		}
-	}
-	for path, object := range to.Configs().All() {
-		if object.Source != "" && ids[status.ObjectID(object.Key())] {
 			t.add(to, path, now)
 		}
 	}
@@ -288,22 +266,20 @@ func (t *statusQueue) due(at *cache.Snapshot, facts *statuses.Facts, now time.Ti
 	}
 	t.lastInput, t.idle = looked, true
 	var writes []etcd.SideWrite
-	kept := t.deleted[:0]
-	for _, path := range t.deleted {
-		switch said := at.Statuses().Value(path); {
-		case said == nil || at.Configs().Value(path) != nil:
-		case len(writes) >= maxWrites, said.Version != "" && mayHave(facts, said.Key):
-			kept = append(kept, path) // for the next look, or another server has the object
-		default:
-			writes = append(writes, etcd.SideWrite{Key: etcd.ObjectStatusPrefix + path, Revision: etcd.Any})
-		}
-	}
-	t.deleted = kept
 	for _, p := range t.inOrder() {
 		if len(writes) >= maxWrites {
 			break
 		}
 		object, said := at.Configs().Value(p.path), at.Statuses().Value(p.path)
+		if object == nil {
+			switch {
+			case said == nil:
+				delete(t.pending, p.path)
+			case said.Version == "" || !mayHave(facts, said.Key): // else another server has the object
+				writes = append(writes, etcd.SideWrite{Key: etcd.ObjectStatusPrefix + p.path, Revision: etcd.Any})
+			}
+			continue
+		}
 		used, left := t.uses(p, object, said, now)
 		report, settled := makeReport(object, said, evidence{facts, t.verdicts.Of(object.Key()), used || left}, now)
 		judged := isJudgedAnew(report, said)
@@ -345,10 +321,7 @@ func (t *statusQueue) uses(p *pending, object *config.Config, said *status.Repor
 }
 
 func (t *statusQueue) inOrder() []*pending {
-	out := make([]*pending, 0, len(t.pending))
-	for _, p := range t.pending {
-		out = append(out, p)
-	}
+	out := slices.Collect(maps.Values(t.pending))
 	slices.SortFunc(out, func(a, b *pending) int {
 		return cmp.Or(a.since.Compare(b.since), strings.Compare(a.path, b.path))
 	})

@@ -46,8 +46,7 @@ func (l *looker) look(facts *statuses.Facts) int {
 	l.queue.follow(at, l.now)
 	l.queue.addRejected(at, facts, l.now)
 	l.queue.addJudged(at, l.judged, l.now)
-	l.queue.addUsed(at, facts, l.now)
-	l.queue.addContents(at, facts, l.now)
+	l.queue.addReported(at, facts, l.now)
 	writes, err := l.queue.due(at, facts, l.now)
 	if err != nil {
 		l.t.Fatal(err)
@@ -273,7 +272,7 @@ func TestUsage(t *testing.T) {
 		t.Error("the same facts are taken for others")
 	}
 	ids, known := usageOf(using(b), one).changedSince(one)
-	if _, hasA := ids[status.ObjectID(a.Key())]; !known || len(ids) != 2 || !hasA {
+	if !known || len(ids) != 2 || !ids[status.ObjectID(a.Key())] {
 		t.Errorf("%v, %v", ids, known)
 	}
 	elsewhere := using(a)
