@@ -89,7 +89,6 @@ func (s *Subscription) answered(q Request) Answer {
 			s.mustRespond = true // whatever it has from before stays until it takes a whole state
 		}
 		s.endSearch()
-		s.findLastNACK()
 		return Answer{NACK: r}
 	}
 	s.accept(f)
@@ -97,10 +96,8 @@ func (s *Subscription) answered(q Request) Answer {
 	s.endSearch()
 	s.ackedIgnoringRejected = max(s.ackedIgnoringRejected, s.pendingRevision)
 	if s.rejected.Len() == 0 {
-		s.lastNACK = nil
 		s.ackedRevision = max(s.ackedRevision, s.pendingRevision)
 	}
-	s.findLastNACK()
 	return Answer{ACK: &f.ResponseID}
 }
 

@@ -114,7 +114,7 @@ func (s *Subscription) forgetRejected(scope string) {
 	for name := range namesWithin(s.rejected, scope) {
 		s.clearRejected(name)
 	}
-	s.dropHealedRejection()
+	s.endSearch()
 }
 
 // namesWithin iterates over the names of a scope.

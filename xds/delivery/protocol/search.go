@@ -87,14 +87,18 @@ func (s *Subscription) reject(f *inFlight, r *Rejection) {
 }
 
 // rejectOmissions processes the NACK of a response without changes: the client rejected
-// what it left out, so the response is not sent again.
+// what it left out, so the response is not sent again. The rejection has no name if it
+// left out nothing; it stands until the next ACK. None stands of what the client has
+// unsubscribed from meanwhile.
 func (s *Subscription) rejectOmissions(f *inFlight, r *Rejection) {
 	for c := range resource.Diff(s.acked, f.acked) {
 		if s.subscribes(c.Key) && !c.HasNew {
 			s.markRejected(c.Key, nothing, r)
 		}
 	}
-	s.lastNACK = r
+	if s.rejected.Len() == 0 && !f.dropped {
+		s.markRejected("", nothing, r)
+	}
 }
 
 // rejectOne processes the NACK of one change. The same version is not sent again. The
@@ -248,6 +252,7 @@ func (s *Subscription) accept(f *inFlight) {
 	for _, name := range f.unknown {
 		s.clearRejected(name)
 	}
+	s.clearRejected("")
 	if s.search == nil {
 		return
 	}
@@ -324,11 +329,10 @@ func (s *Subscription) Searching() bool {
 	return s.inflight != nil && s.inflight.trial
 }
 
-// findLastNACK sets lastNACK to the newest rejection that stands, once a search is
-// over.
-func (s *Subscription) findLastNACK() {
-	if s.rejected.Len() == 0 || s.judged == s.rejected || s.Searching() {
-		return
+// newestRejection returns the newest rejection that stands; nil for none.
+func (s *Subscription) newestRejection() *Rejection {
+	if s.judged == s.rejected {
+		return s.lastNACK
 	}
 	s.judged, s.lastNACK = s.rejected, nil
 	for name := range s.rejected.Keys() {
@@ -336,4 +340,5 @@ func (s *Subscription) findLastNACK() {
 			s.lastNACK = r
 		}
 	}
+	return s.lastNACK
 }

@@ -34,7 +34,7 @@ type Status struct {
 	Desired, Changed int64
 	Widened          int
 	// LastACK is the last response it acknowledged. LastNACK is the newest rejection
-	// that stands; nil if there is none, or while a search is to find what is rejected.
+	// that stands; nil if there is none.
 	// Sent is the response in flight; its nonce is empty if there is none.
 	LastACK  ResponseID
 	LastNACK *Rejection
@@ -43,14 +43,14 @@ type Status struct {
 
 // Status returns the progress of the client.
 func (s *Subscription) Status() Status {
-	st := Status{LastACK: s.lastACK, LastNACK: s.lastNACK, AckedRevision: s.ackedRevision, AckedIgnoringRejected: s.ackedIgnoringRejected, Desired: s.revision, Changed: s.changedAt, Widened: s.widened}
+	st := Status{LastACK: s.lastACK, LastNACK: s.newestRejection(), AckedRevision: s.ackedRevision, AckedIgnoringRejected: s.ackedIgnoringRejected, Desired: s.revision, Changed: s.changedAt, Widened: s.widened}
 	if s.inflight != nil {
 		st.Sent = s.inflight.ResponseID
 	}
 	switch {
 	case !s.started:
 		st.State = NotSent
-	case s.lastNACK != nil && s.inflight == nil && !s.Searching():
+	case s.rejected.Len() > 0 && s.inflight == nil && !s.Searching():
 		st.State = Rejected
 		if !s.Pending() {
 			st.AckedIgnoringRejected = s.revision
@@ -67,7 +67,7 @@ func (s *Subscription) Status() Status {
 // of it. While a type is idle the client has the desired resources, at whatever
 // revision. The client may not have requested the type yet.
 func (s *Subscription) Idle() bool {
-	return s.inflight == nil && s.acked == s.desired && !s.mustRespond && s.lastNACK == nil && s.search == nil &&
+	return s.inflight == nil && s.acked == s.desired && !s.mustRespond && s.search == nil &&
 		s.mustAnswer.Len()+s.rejected.Len()+s.resend.Len() == 0 || !s.started && s.resend.Len() == 0
 }
 

@@ -70,3 +70,37 @@ func refused(s *protocol.Subscription) (names []string) {
 	}
 	return names
 }
+
+// TestTheRefusalOfNothingStands until the next ACK, though no resource is to blame.
+func TestTheRefusalOfNothingStands(t *testing.T) {
+	s := protocol.New(clusters, protocol.StateOfTheWorld)
+	s.SetDesired(set(t, nil), 1)
+	s.Request(protocol.Request{})
+	refused, _ := s.Next(protocol.Allow{})
+	s.Request(protocol.Request{Nonce: refused.Nonce, Rejected: true, Message: "no"})
+	if st := s.Status(); st.State != protocol.Rejected || st.LastNACK == nil || st.LastNACK.Message != "no" {
+		t.Errorf("the status is %+v", st)
+	}
+	s.SetDesired(set(t, map[string]string{"a": "1"}), 2)
+	taken, _ := s.Next(protocol.Allow{})
+	s.Request(protocol.Request{Nonce: taken.Nonce})
+	if st := s.Status(); st.State != protocol.Synced || st.LastNACK != nil {
+		t.Errorf("the status is %+v", st)
+	}
+}
+
+// TestTheRefusalOfWhatIsUnsubscribedFrom meanwhile does not stand.
+func TestTheRefusalOfWhatIsUnsubscribedFrom(t *testing.T) {
+	s := protocol.New(secrets, protocol.Delta)
+	s.SetDesired(set(t, map[string]string{"a": "1", "b": "1"}), 1)
+	s.Request(protocol.Request{Subscribe: protocoltest.NameSet("a", "b")})
+	s.Next(protocol.Allow{Add: func(name string) bool { return name == "a" }})
+	taken := s.Status().Sent
+	s.Request(protocol.Request{Nonce: taken.Nonce})
+	refused, _ := s.Next(protocol.Allow{})
+	s.Request(protocol.Request{Unsubscribe: protocoltest.NameSet("b")})
+	s.Request(protocol.Request{Nonce: refused.Nonce, Rejected: true, Message: "no"})
+	if st := s.Status(); st.State != protocol.Synced || st.LastNACK != nil {
+		t.Errorf("the status is %+v", st)
+	}
+}

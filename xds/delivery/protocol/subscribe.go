@@ -112,7 +112,7 @@ func (s *Subscription) forgetUnwanted() {
 			s.clearRejected(name)
 		}
 	}
-	s.dropHealedRejection()
+	s.endSearch()
 }
 
 // setNames takes the names of a later request in state of the world, which lists all

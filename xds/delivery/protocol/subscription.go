@@ -90,7 +90,7 @@ type Subscription struct {
 
 	// What was sent, and how it was answered. rejected holds what the client rejected
 	// alone and was not sent since: while it is desired it is not sent again. lastNACK
-	// is the newest rejection that stands; it was found when rejected was judged.
+	// is the newest rejection of judged.
 	count    int
 	nonce    string // of the last response
 	inflight *inFlight
@@ -140,7 +140,7 @@ func New(typ Type, variant Variant) *Subscription { return &Subscription{typ: ty
 // The cost follows the difference to the last call.
 func (s *Subscription) SetDesired(to resource.Set, revision int64) {
 	if s.started && !s.Pending() {
-		if s.ackedIgnoringRejected = s.revision; s.lastNACK == nil {
+		if s.ackedIgnoringRejected = s.revision; s.rejected.Len() == 0 {
 			s.ackedRevision = s.revision
 		}
 	}
@@ -177,16 +177,7 @@ func (s *Subscription) desiredChanged(from resource.Set) {
 	s.mustAnswer = s.typ.Names.With(s.mustAnswer, unsent...)
 	s.resend = s.typ.Names.Without(s.resend, gone...)
 	s.retry(repaired)
-	s.dropHealedRejection()
-}
-
-// dropHealedRejection forgets lastNACK if no rejection is left.
-func (s *Subscription) dropHealedRejection() {
 	s.endSearch()
-	if s.lastNACK != nil && s.rejected.Len() == 0 && !s.Pending() {
-		s.lastNACK = nil
-	}
-	s.findLastNACK()
 }
 
 // Resend makes named resources due again although they did not change: a resource that
@@ -228,7 +219,7 @@ func (s *Subscription) Forget(names []string) []string {
 			s.updateAcked(func(has resource.Set) resource.Set { return has.Delete(name) })
 		}
 	}
-	s.dropHealedRejection()
+	s.endSearch()
 	return out
 }
 
