@@ -121,7 +121,7 @@ func (s *Sequencer) additions(t *typeState, now time.Time) protocol.Allow {
 		return protocol.Additions()
 	}
 	allow := protocol.Allow{Add: func(name string) bool {
-		if s.mayStateScopes(t, name, now) {
+		if t.mayStateEmptied(name) {
 			return false
 		}
 		missing, waits := t.scopeToEmpty(name)
@@ -146,7 +146,7 @@ func (s *Sequencer) mayHold(t *typeState) bool {
 			return true
 		}
 	}
-	return !t.statedAt.IsZero()
+	return t.mayStateScopes()
 }
 
 // missing returns a target that the client cannot use, and to which the resource of a

@@ -28,7 +28,7 @@ func (s *Sequencer) markIdle() {
 
 // nothingHeld says whether nothing of a type is awaited or held back.
 func (t *typeState) nothingHeld() bool {
-	return !t.retains && t.awaited.until.IsZero() && t.statedAt.IsZero() && t.held.allSince.IsZero() &&
+	return !t.retains && t.awaited.until.IsZero() && t.held.allSince.IsZero() &&
 		len(t.keptSince) == 0 && len(t.held.since) == 0
 }
 

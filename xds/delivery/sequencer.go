@@ -107,9 +107,6 @@ type typeState struct {
 	keptSince map[string]time.Time
 	// stated says that the client began with resources of an earlier stream.
 	stated bool
-	// statedAt, of an outer type, is when the client stated what it has; zero once it
-	// has stated that of the inner type too.
-	statedAt time.Time
 	// rejectedOuter, of an outer type, are the resources that the client rejected, alone
 	// or with others, and has not acknowledged since.
 	rejectedOuter map[string]struct{}
@@ -211,7 +208,6 @@ func (s *Sequencer) Request(typeURL string, q protocol.Request, now time.Time) p
 	t.rescope(q, answer.First)
 	if answer.First {
 		s.lastFirstRequest, t.stated = now, len(q.Initial) > 0 || q.Version != ""
-		t.noteStated(q, now)
 	}
 	return answer
 }
@@ -377,9 +373,6 @@ func (s *Sequencer) Wake() time.Time {
 			continue
 		}
 		soonest(t.awaited.until)
-		if !t.statedAt.IsZero() {
-			soonest(t.statedAt.Add(s.limits.Ask))
-		}
 		if t.sub.InFlight() {
 			continue // nothing is sent before the client has answered
 		}
@@ -394,7 +387,7 @@ func (s *Sequencer) Wake() time.Time {
 				soonest(since.Add(s.limits.Withdraw))
 			}
 		}
-		if len(t.keptSince)+len(t.held.since) > 0 {
+		if len(t.keptSince)+len(t.held.since) > 0 || t.mayStateScopes() {
 			soonest(s.lastFirstRequest.Add(s.limits.Ask))
 		}
 	}

@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,31 +50,21 @@ func (t *typeState) rescope(q protocol.Request, first bool) {
 	}
 }
 
-// noteStated notes the first request for a type. A client makes several, one after the
-// other.
-func (t *typeState) noteStated(q protocol.Request, now time.Time) {
-	if t.outer != nil {
-		t.outer.statedAt = time.Time{}
-	}
+// mayStateScopes says whether a client that has stated outer resources may be about to
+// state what it has within them.
+func (t *typeState) mayStateScopes() bool {
 	for inner := range t.scopedTypes {
-		if !inner.sub.Started() && len(q.Initial) > 0 {
-			t.statedAt = now
-		}
-	}
-}
-
-// mayStateScopes says whether the client may be about to state what it has in an
-// emptied scope. The removal of that must be sent before the outer resource is.
-func (s *Sequencer) mayStateScopes(t *typeState, name string, now time.Time) bool {
-	if !now.Before(t.statedAt.Add(s.limits.Ask)) || !t.sub.Has(name) {
-		return false
-	}
-	for inner := range t.scopedTypes {
-		if inner.sub.ScopeIsEmpty(name) {
+		if t.stated && !inner.sub.Started() && t.sequencer.mayAskForMore() {
 			return true
 		}
 	}
 	return false
+}
+
+// mayStateEmptied says whether the client may be about to state what it has in an
+// emptied scope. The removal of that must be sent before the outer resource is.
+func (t *typeState) mayStateEmptied(name string) bool {
+	return t.mayStateScopes() && t.sub.Has(name) && slices.ContainsFunc(t.inner, func(inner *typeState) bool { return inner.sub.ScopeIsEmpty(name) })
 }
 
 // openAckedScopes opens the scopes of outer resources that the client has acknowledged.

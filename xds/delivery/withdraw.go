@@ -67,7 +67,7 @@ func (s *Sequencer) removals(t *typeState, now time.Time) (protocol.Allow, bool)
 		if mayHave(name) && !overdue && (since.IsZero() || needed(name)) {
 			return false
 		}
-		return !t.scopeInFlight(name) && !s.mayStateScopes(t, name, now)
+		return !t.scopeInFlight(name) && !t.mayStateEmptied(name)
 	}}, true
 }
 
