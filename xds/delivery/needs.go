@@ -16,10 +16,6 @@ type need struct {
 	by, of *typeState
 	kind   resource.NeedKind
 
-	// sentEarly are resources of by that were sent before the client requested the other
-	// type.
-	sentEarly resource.Set
-
 	// The fields below are used if by is the target. Their names are names of needed
 	// resources.
 	//
@@ -91,14 +87,8 @@ func (n *need) follow(r *protocol.Response) {
 		n.resendNew(r)
 		return
 	}
-	if !n.of.sub.Started() {
-		n.noteSentEarly(r)
-		return
-	}
-	for _, one := range r.Changed {
-		for name := range n.names(one) {
-			n.of.active().Resend(name)
-		}
+	if again := n.namesOf(slices.Values(r.Changed)); len(again) > 0 {
+		n.of.active().Resend(again...)
 	}
 	if len(n.of.sub.Removals()) == 0 {
 		return
@@ -131,32 +121,6 @@ func (n *need) resendNew(r *protocol.Response) {
 	}
 	if len(again) > 0 {
 		n.of.active().Resend(again...)
-	}
-}
-
-// noteSentEarly notes which resources were sent to a client that has not requested the
-// other type yet.
-func (n *need) noteSentEarly(r *protocol.Response) {
-	if n.sentEarly.Len() == 0 && r.All.Len() > 0 {
-		n.sentEarly = r.All
-		return
-	}
-	for _, changed := range r.Changed {
-		n.sentEarly = n.sentEarly.Set(changed.Name, changed)
-	}
-	for name := range r.Withdrawn {
-		n.sentEarly = n.sentEarly.Delete(name)
-	}
-}
-
-// resendToLateSubscriber makes due what resources of sentEarly need, once the client
-// requests the type and states what it has.
-func (t *typeState) resendToLateSubscriber(q protocol.Request) {
-	for _, n := range t.neededBy {
-		if len(q.Initial) > 0 && n.sentEarly.Len() > 0 {
-			t.active().Resend(n.namesOf(n.sentEarly.Values())...)
-		}
-		n.sentEarly = resource.Set{}
 	}
 }
 

@@ -187,7 +187,6 @@ func (s *Sequencer) SetDesired(sets func(typeURL string) resource.Set, revision 
 // Request processes a request for a type of the sequencer.
 func (s *Sequencer) Request(typeURL string, q protocol.Request, now time.Time) protocol.Answer {
 	t := s.typeState(typeURL)
-	t.resendToLateSubscriber(q)
 	firstSync := t.isTargetOrNeeded() && t.sub.FirstSync()
 	answer := t.active().Request(q)
 	if answer.ACK != nil || answer.NACK != nil {
