@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/portolan-mesh/portolan/xds/delivery/nameset"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
@@ -15,14 +14,6 @@ import (
 type need struct {
 	by, of *typeState
 	kind   resource.NeedKind
-
-	// The fields below are used if by is the target. Their names are names of needed
-	// resources.
-	//
-	// Acknowledged targets wait for the names in waiting. The client acknowledged the
-	// names in early while targets that need them were in flight. inFlight are the names
-	// in the response in flight, which one of these may turn out to be.
-	waiting, early, inFlight nameset.Set
 }
 
 // resends says whether a needed resource is sent again with the one that needs it.

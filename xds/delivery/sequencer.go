@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/portolan-mesh/portolan/xds/delivery/nameset"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
@@ -214,21 +213,18 @@ func (s *Sequencer) Request(typeURL string, q protocol.Request, now time.Time) p
 // acknowledged notes that the client has acknowledged the response in flight.
 func (s *Sequencer) acknowledged(t *typeState, now time.Time) {
 	if t == s.target {
-		t.acknowledgedTargets(now.Add(s.limits.Resolve))
-	}
-	for _, n := range t.neededBy {
-		n.acknowledged()
+		t.resolve(now.Add(s.limits.Resolve))
 	}
 	t.openAckedScopes()
 	t.expectSubscriptions(now.Add(s.limits.Ready))
 	t.clearFlight()
+	if t.isTargetOrNeeded() {
+		s.target.dropWarm()
+	}
 }
 
 // rejected notes that the client has rejected the response in flight.
 func (s *Sequencer) rejected(t *typeState) {
-	if t == s.target {
-		t.rejectedTargets()
-	}
 	t.noteRejectedOuter()
 	t.clearFlight()
 }
@@ -236,9 +232,6 @@ func (s *Sequencer) rejected(t *typeState) {
 // clearFlight forgets what was in flight.
 func (t *typeState) clearFlight() {
 	t.flightChanged, t.flightNew = sentResources{}, resource.Set{}
-	for _, n := range t.neededBy {
-		n.inFlight = nameset.Set{}
-	}
 }
 
 // Responses iterates over the responses to send now. Additions go type by type in their
@@ -306,9 +299,6 @@ func (s *Sequencer) next(t *typeState, allow protocol.Allow) (*protocol.Response
 	}
 	if t == s.target {
 		t.sentTargets(r)
-	}
-	for _, n := range t.neededBy {
-		n.sent(r)
 	}
 	for _, n := range t.needs {
 		n.follow(r)

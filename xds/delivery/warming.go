@@ -9,12 +9,12 @@ import (
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
-// warming tracks targets that are new to the client, and that it cannot use yet; the
-// needs have the names that they wait for. Normally there are none. In a first sync
-// they are all, so clients that are sent the same share the sets.
+// warming tracks targets that were new to the client when they were sent, and that it
+// cannot use yet. Normally there are none. In a first sync they are all, so clients that
+// are sent the same share the set.
 type warming struct {
-	// sent are targets in flight, or rejected.
-	sent resource.Set
+	// cold are targets in flight, rejected, or without what they need.
+	cold resource.Set
 	// graces are acknowledged targets whose host names the client resolves, in the order
 	// in which they become usable.
 	graces []grace
@@ -31,34 +31,45 @@ func (w *warming) resolving(name string) bool {
 }
 
 // allWarm says whether the client can use all targets that it was sent.
-func (t *typeState) allWarm() bool {
-	return t.warming.sent.Len() == 0 && len(t.warming.graces) == 0 &&
-		!slices.ContainsFunc(t.needs, func(n *need) bool { return n.waiting.Len() > 0 })
-}
+func (w *warming) allWarm() bool { return w.cold.Len() == 0 && len(w.graces) == 0 }
 
 // isWarming says whether the client has a target, or is being sent it, and cannot use
 // it yet.
 func (t *typeState) isWarming(name string) bool {
-	if t.warming.sent.Value(name) != nil || t.warming.resolving(name) {
+	return t.warming.cold.Value(name) != nil && t.isCold(name) || t.warming.resolving(name)
+}
+
+// isCold says whether the client has yet to acknowledge a target, or what that needs.
+func (t *typeState) isCold(name string) bool {
+	has := t.sub.Acked(name)
+	if has == nil || t.flightNew.Value(name) != nil {
 		return true
 	}
-	var r *resource.Resource
 	for _, n := range t.needs {
-		if n.waiting.Len() == 0 {
-			continue
-		}
-		if r == nil {
-			if r = t.sub.Acked(name); r == nil { // it was rejected, and may be taken even so
-				r = t.sub.Desired(name)
-			}
-		}
-		for needed := range n.names(r) {
-			if n.waiting.Has(needed) {
+		for needed := range n.names(has) {
+			if !n.arrived(needed) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// dropWarm drops the targets that the client can use by now.
+func (t *typeState) dropWarm() {
+	var warm []string
+	for name := range t.warming.cold.Keys() {
+		if !t.isCold(name) {
+			warm = append(warm, name)
+		}
+	}
+	if len(warm) == t.warming.cold.Len() {
+		t.warming.cold = resource.Set{}
+		return
+	}
+	for _, name := range warm {
+		t.warming.cold = t.warming.cold.Delete(name)
+	}
 }
 
 // inUse says whether the client keeps using its present form of a target until it can
@@ -73,10 +84,10 @@ func (t *typeState) inUse(next *resource.Resource) bool {
 // sentTargets notes a response in flight. A removed target is not usable until the
 // client has it again.
 func (t *typeState) sentTargets(r *protocol.Response) {
-	for name, was := range r.Withdrawn {
-		t.stopWarming(name, was)
-	}
 	w := &t.warming
+	for name := range r.Withdrawn {
+		w.cold = w.cold.Delete(name)
+	}
 	if t.flightNew.Len() < len(r.Changed) {
 		for _, one := range r.Changed {
 			if !t.inUse(one) {
@@ -84,146 +95,40 @@ func (t *typeState) sentTargets(r *protocol.Response) {
 			}
 		}
 	}
-	if t.allWarm() {
-		w.sent = t.flightNew
-	} else {
-		for name, one := range t.flightNew.All() {
-			t.stopWarming(name, t.sub.Acked(name))
-			w.sent = w.sent.Set(name, one)
-		}
-		t.forgetEarly()
+	if w.cold.Len() == 0 {
+		w.cold = t.flightNew
+		return
 	}
-	for _, n := range t.needs { // what is in flight of the other type is not of these
-		if n.inFlight.Len() > 0 {
-			n.inFlight = t.Names.Without(n.inFlight, n.namesOf(t.flightNew.Values())...)
-		}
+	for name, one := range t.flightNew.All() {
+		w.cold = w.cold.Set(name, one)
 	}
 }
 
-// acknowledgedTargets notes that the client has acknowledged the targets in flight, and
-// what they wait for now.
-func (t *typeState) acknowledgedTargets(resolvedAt time.Time) {
-	w := &t.warming
-	for _, n := range t.needs {
-		var waiting []string
-		for r := range t.flightNew.Values() {
-			for needed := range n.names(r) {
-				if n.waits(needed) {
-					waiting = append(waiting, needed)
-				}
-			}
-		}
-		n.waiting = t.Names.With(n.waiting, waiting...)
-	}
+// resolve gives the client time for the host names of the targets that it has
+// acknowledged.
+func (t *typeState) resolve(until time.Time) {
 	var resolving []string
 	for name, r := range t.flightNew.All() {
 		if r.Resolves() {
 			resolving = append(resolving, name)
 		}
 	}
-	w.sent = without(w.sent, t.flightNew)
 	if len(resolving) > 0 {
-		w.graces = append(w.graces, grace{until: resolvedAt, names: t.Names.Of(resolving)})
-	}
-	t.forgetEarly()
-}
-
-// rejectedTargets notes that the client rejected the targets in flight. It may have
-// taken some of them: it then requests what they need.
-func (t *typeState) rejectedTargets() {
-	w := &t.warming
-	left := without(w.sent, t.flightNew)
-	for name, r := range t.flightNew.All() {
-		shows := false
-		for _, n := range t.needs {
-			if !n.resends() {
-				continue
-			}
-			for needed := range n.names(r) {
-				if shows = true; !n.early.Has(needed) {
-					n.waiting = t.Names.With(n.waiting, needed)
-				}
-			}
-		}
-		if !shows {
-			left = left.Set(name, r)
-		}
-	}
-	w.sent = left
-	t.forgetEarly()
-}
-
-// forgetEarly drops names from early: the targets that need them are sent only now, or
-// are not in flight any more.
-func (t *typeState) forgetEarly() {
-	for _, n := range t.needs {
-		switch {
-		case t.warming.sent.Len() == 0:
-			n.early = nameset.Set{}
-		case n.early.Len() > 0:
-			n.early = t.Names.Without(n.early, n.namesOf(t.flightNew.Values())...)
-		}
+		t.warming.graces = append(t.warming.graces, grace{until: until, names: t.Names.Of(resolving)})
 	}
 }
 
-// waits says whether an acknowledged target waits for a needed name. Endpoints are sent
-// again with it, so it waits for the next ones, if the client requests any. It waits
-// for a secret that the client does not have.
-func (n *need) waits(name string) bool {
+// arrived says whether the client has a needed name, or is waited for no longer, given
+// that it has acknowledged a target that was new to it. Endpoints are sent again with
+// their target.
+func (n *need) arrived(name string) bool {
 	switch {
 	case n.of.Optional:
-		return false
+		return true
 	case n.resends():
-		return n.of.sub.Started() && !n.early.Has(name)
+		return !n.of.sub.Started() || n.of.sub.Settled(name) && !n.of.sub.Rejects(name)
 	}
-	return !n.of.sub.Settled(name)
-}
-
-// sent notes a response of the needed type: the names in it, while targets wait for any.
-func (n *need) sent(r *protocol.Response) {
-	if n.by != n.by.sequencer.target || !n.resends() || n.waiting.Len() == 0 && n.by.warming.sent.Len() == 0 {
-		n.inFlight = nameset.Set{}
-		return
-	}
-	names := make([]string, 0, len(r.Resources)+len(r.Removed))
-	for _, one := range r.Resources {
-		names = append(names, one.Name)
-	}
-	names = append(names, r.Removed...)
-	n.inFlight = n.by.Names.Of(names)
-}
-
-// acknowledged notes that the client has acknowledged the needed resources in flight.
-func (n *need) acknowledged() {
-	names := n.by.Names
-	if !n.resends() { // it may have been sent before the targets that wait for it
-		var there []string
-		for name := range n.waiting.All() {
-			if n.of.sub.Settled(name) {
-				there = append(there, name)
-			}
-		}
-		n.waiting = names.Without(n.waiting, there...)
-		return
-	}
-	if n.inFlight.Len() == 0 {
-		return
-	}
-	n.waiting = names.Minus(n.waiting, n.inFlight)
-	if n.by.warming.sent.Len() > 0 {
-		n.early = names.Plus(n.early, n.inFlight)
-	}
-}
-
-// without returns a set without the resources of another.
-func without(set, other resource.Set) resource.Set {
-	if set == other {
-		return resource.Set{}
-	}
-	for name := range other.Keys() {
-		set = set.Delete(name)
-	}
-	return set
+	return n.of.sub.Settled(name)
 }
 
 // pass ends the graces that have passed.
@@ -231,60 +136,22 @@ func (w *warming) pass(now time.Time) {
 	w.graces = slices.DeleteFunc(w.graces, func(g grace) bool { return !now.Before(g.until) })
 }
 
-// stopWarming drops a target that is to be removed, or is sent again. was is the
-// client's form of it; nil if unknown.
-func (t *typeState) stopWarming(name string, was *resource.Resource) {
-	if t.allWarm() {
-		return
-	}
-	w := &t.warming
-	if was == nil {
-		was = w.sent.Value(name)
-	}
-	w.sent = w.sent.Delete(name)
-	if w.resolving(name) {
-		for i := range w.graces {
-			w.graces[i].names = t.Names.Without(w.graces[i].names, name)
-		}
-		w.graces = slices.DeleteFunc(w.graces, func(g grace) bool { return g.names.Len() == 0 })
-	}
-	for _, n := range t.needs {
-		for needed := range n.names(was) {
-			if (n.waiting.Has(needed) || n.early.Has(needed)) && !n.neededByOther(name, needed) {
-				n.waiting = t.Names.Without(n.waiting, needed)
-				n.early = t.Names.Without(n.early, needed)
-			}
-		}
-	}
-}
-
-// neededByOther says whether another target needs a name. It is called only for targets
-// that are removed while they warm.
-func (n *need) neededByOther(target, name string) bool {
-	for other, r := range n.by.sub.DesiredSet().All() {
-		if other != target && n.needs(r, name) {
-			return true
-		}
-	}
-	return false
-}
-
 // forgetUndesired drops targets that are no longer desired, and that need no removal. A
 // target that needs one is dropped when it is removed.
 func (t *typeState) forgetUndesired(before resource.Set) {
-	if t.allWarm() {
+	if t.warming.cold.Len() == 0 {
 		return
 	}
 	for c := range t.sub.ChangesSince(before) {
 		if !c.HasNew && !t.sub.Removing(c.Key) {
-			t.stopWarming(c.Key, c.Old)
+			t.warming.cold = t.warming.cold.Delete(c.Key)
 		}
 	}
 }
 
 // settled says whether the client can use all targets: nothing has to wait for them.
 func (t *typeState) settled() bool {
-	if !t.allWarm() || t.sub.HasAdditions() {
+	if !t.warming.allWarm() || t.sub.HasAdditions() {
 		return false
 	}
 	for _, n := range t.needs {
@@ -305,8 +172,8 @@ func (t *typeState) firstSync() bool {
 	if t.sub.DesiredSet().Len() == 0 {
 		return false
 	}
-	return t.sub.FirstSync() || slices.ContainsFunc(t.needs, func(n *need) bool {
-		return n.waiting.Len() > 0 && (n.of.sub.FirstSync() || !n.of.sub.Started())
+	return t.sub.FirstSync() || t.warming.cold.Len() > 0 && slices.ContainsFunc(t.needs, func(n *need) bool {
+		return n.of.sub.FirstSync() || !n.resends() && !n.of.sub.Started() && !n.of.awaited.until.IsZero()
 	})
 }
 
