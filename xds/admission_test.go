@@ -3,7 +3,6 @@ package xds_test
 import (
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -34,7 +33,7 @@ func TestFirstSyncsAreRationed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			variants(t, func(t *testing.T, v protocol.Variant) {
-				s := crowded(t, 10)
+				s := crowded(t, 10, time.Hour)
 				first := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: node("10.0.0.1"), Variant: v, Manual: true})
 				first.Subscribe(xdstest.ClusterType)
 				first.AwaitAnswer(xdstest.ClusterType, 0)
@@ -56,7 +55,7 @@ func TestFirstSyncsAreRationed(t *testing.T) {
 func TestACrowdIsTurnedAway(t *testing.T) {
 	t.Parallel()
 	variants(t, func(t *testing.T, v protocol.Variant) {
-		s := crowded(t, 0)
+		s := crowded(t, -1, time.Hour)
 		first := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: node("10.0.0.1"), Variant: v, Manual: true})
 		first.Subscribe(xdstest.ClusterType)
 		first.AwaitAnswer(xdstest.ClusterType, 0)
@@ -82,8 +81,7 @@ func TestASilentProxyHoldsUpNobody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			variants(t, func(t *testing.T, v protocol.Variant) {
-				s := crowded(t, 10)
-				s.XDS.LimitFirstSyncs(50*time.Millisecond, time.Hour, 10)
+				s := crowded(t, 10, 50*time.Millisecond)
 				silent := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: node("10.0.0.1"), Variant: v, Manual: true})
 				xdstest.Eventually(t, "the first stream", func() bool { return s.XDS.Connections() == 1 })
 				say(silent)
@@ -97,66 +95,13 @@ func TestASilentProxyHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// TestTurnsAreInOrder: those who wait have their turns in the order in which they
-// came, so that nobody waits for one that came later; silence ends a turn after
-// a second, and a client that owes an answer holds one for three at most. Where turns
-// are lost so, those who come next have less time: the last of a long row waits no
-// longer than two of the first ones would take.
-func TestTurnsAreInOrder(t *testing.T) {
-	t.Parallel()
-	for owes, each := range map[bool]time.Duration{false: time.Second, true: 3 * time.Second} {
-		synctest.Test(t, func(t *testing.T) {
-			const size, clients = 3, 99
-			a := xds.NewTestAdmission(size, clients)
-			began := time.Now()
-			entered := make(chan int, clients)
-			for i := range clients {
-				go func() {
-					if err := a.Enter(t.Context(), owes, began); err != nil {
-						t.Errorf("client %d: %v", i, err)
-					}
-					entered <- i
-				}()
-				synctest.Wait() // it waits, or has its turn
-			}
-			for want := range clients {
-				if got := <-entered; got/size != want/size && (want < size || got <= want-size || got >= want+size) {
-					t.Errorf("client %d has its turn as number %d", got, want)
-				}
-				if waited := time.Since(began); want < size && waited != 0 || want >= size && waited < each || waited > 2*each {
-					t.Errorf("client %d, of which each %d have a turn for %s at first, has waited %s", want, size, each, waited)
-				}
-			}
-			time.Sleep(each) // for the timers to end
-		})
-	}
-}
-
-// TestAPartOfAMessageIsHeard: a client that is in the middle of saying much is not
-// silent.
-func TestAPartOfAMessageIsHeard(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		a := xds.NewTestAdmission(1, 1)
-		began := time.Now()
-		if err := a.Enter(t.Context(), false, began.Add(1500*time.Millisecond)); err != nil {
-			t.Fatal(err)
-		}
-		if err := a.Enter(t.Context(), false, began); err != nil {
-			t.Fatal(err)
-		}
-		if waited := time.Since(began); waited != 2500*time.Millisecond {
-			t.Errorf("the next has its turn after %s", waited)
-		}
-		time.Sleep(10 * time.Second) // for the timers to end
-	})
-}
-
-// crowded is a server that brings up one proxy at a time, and lets so many wait.
-func crowded(t *testing.T, room int) *xdstest.Server {
+// crowded is a server that brings up one proxy at a time, lets so many wait, and takes the turn
+// of one that is silent for so long.
+func crowded(t *testing.T, room int, silence time.Duration) *xdstest.Server {
 	t.Helper()
-	s := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) { o.MaxFirstSyncs = 1 })
-	s.XDS.LimitFirstSyncs(time.Hour, time.Hour, room)
+	s := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) {
+		o.MaxFirstSyncs, o.MaxWaiting, o.SyncSilence, o.SyncLimit = 1, room, silence, time.Hour
+	})
 	revision := s.Apply(service("reviews", 9080, "10.1.0.1"))
 	xdstest.Eventually(t, "all to be published", func() bool { return s.XDS.Context().Revision() >= revision })
 	return s
@@ -166,7 +111,7 @@ func crowded(t *testing.T, room int) *xdstest.Server {
 // of all that it has, stays with it.
 func TestWhoWaitsIsNotRead(t *testing.T) {
 	t.Parallel()
-	s := crowded(t, 10)
+	s := crowded(t, 10, time.Hour)
 	first := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: node("10.0.0.1"), Manual: true})
 	first.Subscribe(xdstest.ClusterType)
 	first.AwaitAnswer(xdstest.ClusterType, 0)

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds/admission"
 	"github.com/portolan-mesh/portolan/xds/delivery"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/desired"
@@ -44,8 +45,8 @@ type Connection struct {
 	logger *slog.Logger
 	cancel context.CancelCauseFunc
 	since  time.Time
-	remote net.Addr // nil if unknown
-	peer   Peer     // who the client has proved to be
+	// admitted is what the client was let in as, and what it costs.
+	admitted *admission.Stream
 
 	wakes          chan struct{}                 // holds a token while run has something to do; see wake
 	dirty          atomic.Bool                   // a push is due; see mark
@@ -60,7 +61,6 @@ type Connection struct {
 
 	mu         sync.Mutex // guards the fields below, and is held while a response is written
 	ended      bool
-	slot       *slot        // the first-sync slot; nil once the first sync is over
 	generation uint64       // the generation of the last push
 	types      []*typeState // by type: first the served ones in their order, then the unknown
 	nameBytes  int64        // the size of the names that the proxy subscribes to
@@ -94,28 +94,23 @@ func (s *DiscoveryServer) serve(variant protocol.Variant, typeURL only, g grpc.S
 	}
 	ctx, cancel := context.WithCancelCause(g.Context())
 	defer cancel(nil)
-	c := s.newConnection(variant, typeURL, from, g, cancel)
+	var remote net.Addr
 	if p, ok := peer.FromContext(ctx); ok {
-		c.remote = p.Addr
+		remote = p.Addr
 	}
-	checks := s.checks.Load()
-	who, leave, err := s.meet(ctx)
-	if err != nil {
-		s.refuse(c.remote, who, "", err)
+	admitted := s.Gate.NewStream(remote, cancel)
+	if err := admitted.Open(ctx); err != nil {
 		return err
 	}
-	c.peer = who
+	c := s.newConnection(admitted, variant, typeURL, from, g, cancel)
 	ended := make(chan error, 2)
 	if !s.add(c, func() { ended <- c.receive(ctx) }, func() { ended <- c.run(ctx) }) {
-		leave()
+		admitted.Leave()
 		return errShutdown
 	}
 	defer s.remove(c)
-	defer leave()
-	defer c.expire()()
-	if s.checks.Load() != checks { // by one that may not have seen this stream
-		c.checkPeer(ctx)
-	}
+	defer admitted.Leave()
+	var err error
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
@@ -128,9 +123,9 @@ func (s *DiscoveryServer) serve(variant protocol.Variant, typeURL only, g grpc.S
 	return err
 }
 
-func (s *DiscoveryServer) newConnection(variant protocol.Variant, typeURL only, from transport, g grpc.ServerStream, cancel context.CancelCauseFunc) *Connection {
+func (s *DiscoveryServer) newConnection(admitted *admission.Stream, variant protocol.Variant, typeURL only, from transport, g grpc.ServerStream, cancel context.CancelCauseFunc) *Connection {
 	c := &Connection{
-		server: s, cancel: cancel, logger: s.logger, since: time.Now(),
+		server: s, admitted: admitted, cancel: cancel, logger: s.logger, since: time.Now(),
 		wakes: make(chan struct{}, 1), generation: s.generations.number.Load(),
 	}
 	c.sending = stopped(func() {
@@ -165,13 +160,8 @@ func (c *Connection) receive(ctx context.Context) error {
 		}
 		if first {
 			c.receiving.Stop()
-			slot, err := c.server.admission.enter(ctx, c.wire.lastHeard)
-			if err != nil {
+			if err := c.admitted.BeginSync(ctx, c.wire.lastHeard); err != nil {
 				return err
-			}
-			if !c.admit(slot) {
-				slot.end()
-				return nil
 			}
 		}
 		m, err := c.wire.receive()
@@ -191,14 +181,6 @@ func (c *Connection) broken(err error) error {
 	}
 	c.cancel(err)
 	return err
-}
-
-// admit stores the first-sync slot; false if the connection has ended.
-func (c *Connection) admit(slot *slot) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.slot = slot
-	return !c.ended
 }
 
 // wake makes run look for work. It never blocks; any goroutine may call it.
@@ -237,9 +219,7 @@ func (c *Connection) turn(ctx context.Context, m *message) error {
 	if c.ended || ctx.Err() != nil {
 		return nil
 	}
-	if c.slot != nil {
-		c.slot.stopClocks()
-	}
+	c.admitted.StopClocks()
 	var err error
 	switch {
 	case m != nil:
@@ -261,6 +241,30 @@ func (c *Connection) turn(ctx context.Context, m *message) error {
 	c.updateNote()
 	c.server.changeCount.Add(1)
 	return nil
+}
+
+// finishFirstSync ends the connection's first sync once its client has acknowledged listeners:
+// an Envoy asks for these when it has clusters and endpoints. On a stream of one type
+// the client must acknowledge that type. A control plane that takes objects must have
+// acknowledged all that it has requested.
+func (c *Connection) finishFirstSync() {
+	if !c.admitted.Syncing() {
+		return
+	}
+	inFlight, pending, done := false, false, false
+	if c.sequencer != nil {
+		for typeURL, sub := range c.sequencer.Subscriptions() {
+			last := typeURL == string(c.wire.only) || c.served.nameOf(typeURL) == "LDS" || c.member == nil
+			done = done || last && sub.Started() && !sub.Pending()
+			pending = pending || sub.Started() && sub.Pending()
+			inFlight = inFlight || sub.InFlight()
+		}
+	}
+	if done && (c.member != nil || !pending) {
+		c.admitted.Synced()
+		return
+	}
+	c.admitted.StartClocks(inFlight)
 }
 
 // setAlarm makes run look again when something may be due though nothing has happened.
@@ -313,9 +317,7 @@ func (c *Connection) end() {
 	c.releaseNames()
 	c.waitsForClient.Store(true) // no later push waits for it
 	c.server.generations.done(c)
-	if c.slot != nil {
-		c.slot.end()
-	}
+	c.admitted.Release()
 	if c.desired != nil {
 		c.desired.Close()
 		c.logger.Info("proxy disconnected", "proxy", c.note.Node())
@@ -418,12 +420,10 @@ func (c *Connection) identify(ctx context.Context, node *corev3.Node) error {
 	if proxy.Type == discovery.ConfigClient && c.server.options.Export == nil {
 		return errNoExport
 	}
-	proxy.RouteDelta, proxy.Local = c.takesRouteDelta(node), isLocal(c.remote)
-	if err := c.outrank(ctx, proxy); err != nil {
-		c.server.refuse(c.remote, c.peer, proxy.ID, err)
+	proxy.RouteDelta, proxy.Local = c.takesRouteDelta(node), isLocal(c.admitted.Remote())
+	if err := c.admitted.Admit(ctx, proxy); err != nil {
 		return err
 	}
-	c.server.refusals.served(proxy.ID)
 	c.proxy, c.agent = proxy, node.GetUserAgentName()
 	c.note.Identify(proxy)
 	c.join(proxy)

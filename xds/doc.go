@@ -4,7 +4,8 @@
 // PushContext, and marks every connection for a push (server.go). Pushes take turns
 // (queue.go). A push takes the proxy's desired resources to the new context (package
 // desired), and hands them to the connection's Sequencer (push.go, package delivery). The
-// client's requests come in through connection.go.
+// client's requests come in through connection.go, once package admission has let its stream
+// in.
 //
 //	rows -> commit -> wake -> publish -> push -> Sequencer.SetDesired -> wire -> Sequencer.Request
 package xds

@@ -23,7 +23,7 @@ func (s *DiscoveryServer) Drain(ctx context.Context, over time.Duration) {
 		if !sleep(ctx, time.Until(began.Add(over*time.Duration(i+1)/time.Duration(len(connections))))) {
 			return
 		}
-		s.hangUp(c, errShutdown)
+		c.admitted.HangUp(errShutdown)
 	}
 }
 
@@ -33,7 +33,7 @@ func (s *DiscoveryServer) Move(n int) int {
 	connections := s.shuffled()
 	connections = connections[:min(max(n, 0), len(connections))]
 	for _, c := range connections {
-		s.hangUp(c, errMoved)
+		c.admitted.HangUp(errMoved)
 	}
 	return len(connections)
 }
@@ -50,15 +50,6 @@ func (s *DiscoveryServer) Connections() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.connections)
-}
-
-// hangUp ends a stream and the connection under it. A client that only loses its stream
-// would open the next one on the same connection.
-func (s *DiscoveryServer) hangUp(c *Connection, why error) {
-	c.cancel(why)
-	if s.options.HangUp != nil && c.remote != nil {
-		s.options.HangUp(c.remote)
-	}
 }
 
 // sleep waits; false if ctx ends first.

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/admission"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
@@ -106,7 +107,7 @@ func TestConnsHangUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := xds.NewConns(inner)
+	l := admission.NewConns(inner)
 	defer l.Close()
 	clients, accepted := make([]net.Conn, 2), make([]net.Conn, 2)
 	for i := range clients {
@@ -140,7 +141,7 @@ func TestConnsTellWhenAClientMoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := xds.NewConns(inner)
+	l := admission.NewConns(inner)
 	defer l.Close()
 	client, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {

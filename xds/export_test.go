@@ -29,7 +29,7 @@ func (s *DiscoveryServer) Inputs() mesh.Inputs { return *s.inputs.Load() }
 // ReportAllocations is what it takes to report a connection of a proxy in which
 // nothing has changed since it was reported.
 func (s *DiscoveryServer) ReportAllocations(proxy *discovery.Proxy) float64 {
-	c := s.newConnection(protocol.Delta, "", nil, nil, nil)
+	c := s.newConnection(s.Gate.NewStream(nil, nil), protocol.Delta, "", nil, nil, nil)
 	c.proxy = proxy
 	c.sequencer = c.newSequencer()
 	for typeURL, session := range c.sequencer.Subscriptions() {
@@ -39,33 +39,6 @@ func (s *DiscoveryServer) ReportAllocations(proxy *discovery.Proxy) float64 {
 	}
 	c.updateNote()
 	return testing.AllocsPerRun(10, c.updateNote)
-}
-
-// LimitFirstSyncs has turns end in another time, and streams refused when so many
-// wait. It is called before there are streams.
-func (s *DiscoveryServer) LimitFirstSyncs(silence, limit time.Duration, room int) {
-	s.admission.silence, s.admission.limit, s.admission.maxWaiting = silence, limit, int64(room)
-}
-
-// TestAdmission is admission whose turns a test takes.
-type TestAdmission struct{ *admission }
-
-// NewTestAdmission is admission of so many at a time, with room for so many to wait.
-func NewTestAdmission(size, room int) TestAdmission {
-	a := newAdmission(size)
-	a.maxWaiting = int64(room)
-	return TestAdmission{a}
-}
-
-// Enter waits for a turn, in which the client is heard last at some time, and owes an
-// answer or not.
-func (a TestAdmission) Enter(ctx context.Context, owes bool, heard time.Time) error {
-	s, err := a.enter(ctx, func() time.Time { return heard })
-	if err == nil {
-		s.stopClocks()
-		s.startClocks(owes)
-	}
-	return err
 }
 
 // Built is how many built resources the server holds.
@@ -108,7 +81,7 @@ func (s *DiscoveryServer) Connect(tb testing.TB, at *mesh.PushContext, node *cor
 	s.context.Store(at)
 	_, cancel := context.WithCancelCause(tb.Context())
 	c := TestConnection{client: &client{}}
-	c.c = s.newConnection(protocol.Delta, "", c.client, c.client, cancel)
+	c.c = s.newConnection(s.Gate.NewStream(nil, cancel), protocol.Delta, "", c.client, c.client, cancel)
 	for _, t := range s.options.Types {
 		request := protocol.Request{}
 		var names []string

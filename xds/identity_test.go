@@ -17,6 +17,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery/identity"
 	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/admission"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
@@ -27,7 +28,7 @@ var shopWeb = identity.Identity{TrustDomain: "cluster.local", Namespace: "shop",
 // proving has all clients prove an identity.
 func proving(who identity.Identity, until time.Time) func(*xds.Options) {
 	return func(o *xds.Options) {
-		o.Peer = func(context.Context) (xds.Peer, error) { return xds.Peer{Identity: who, Until: until}, nil }
+		o.Peer = func(context.Context) (admission.Peer, error) { return admission.Peer{Identity: who, Until: until}, nil }
 	}
 }
 
@@ -70,7 +71,7 @@ func TestIdentitiesOutrankNodes(t *testing.T) {
 				client.Subscribe(xdstest.ClusterType)
 				if c.refused == "" {
 					client.AwaitAnswer(xdstest.ClusterType, 0)
-					if all := s.XDS.Refusals(); len(all) > 0 {
+					if all := s.XDS.Gate.Refusals(); len(all) > 0 {
 						t.Errorf("it is said to have been refused: %v", all)
 					}
 					return
@@ -79,7 +80,7 @@ func TestIdentitiesOutrankNodes(t *testing.T) {
 				if status.Code(err) != codes.PermissionDenied || !strings.Contains(status.Convert(err).Message(), c.refused) {
 					t.Errorf("the stream ended with %v", err)
 				}
-				all := s.XDS.Refusals()
+				all := s.XDS.Gate.Refusals()
 				if len(all) != 1 || all[0].Times != 1 || all[0].Reason != status.Convert(err).Message() || all[0].Identity != c.who.String() || !strings.HasPrefix(all[0].Address, "127.0.0.1:") {
 					t.Errorf("remembered are %+v", all)
 				}
@@ -133,12 +134,12 @@ func TestRefusalsAreBounded(t *testing.T) {
 		refused(fmt.Sprint("proxy-", i), "bank")
 	}
 	refused("proxy-109", "bank")
-	all := s.XDS.Refusals()
+	all := s.XDS.Gate.Refusals()
 	if len(all) != 100 || all[0].Times != 2 || !strings.Contains(all[0].Node, "proxy-109") {
 		t.Errorf("%d are remembered, the first %+v", len(all), all[0])
 	}
 	refused(strings.Repeat("x", 100_000), "bank")
-	if got := s.XDS.Refusals()[0]; len(got.Node) > 1000 || len(got.Reason) > 10_000 {
+	if got := s.XDS.Gate.Refusals()[0]; len(got.Node) > 1000 || len(got.Reason) > 10_000 {
 		t.Errorf("of a long node %d and %d bytes are kept", len(got.Node), len(got.Reason))
 	}
 }
@@ -171,12 +172,12 @@ func TestStreamsOfAnIdentity(t *testing.T) {
 	var another atomic.Bool
 	s := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) {
 		o.MaxIdentityStreams = most
-		o.Peer = func(context.Context) (xds.Peer, error) {
+		o.Peer = func(context.Context) (admission.Peer, error) {
 			who := shopWeb
 			if another.Load() {
 				who.ServiceAccount = "db"
 			}
-			return xds.Peer{Identity: who}, nil
+			return admission.Peer{Identity: who}, nil
 		}
 	})
 	open := func() *xdstest.Client {
@@ -246,16 +247,16 @@ func TestProofsThatAreTakenBack(t *testing.T) {
 		var told atomic.Int64
 		web.Store(true)
 		s := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) {
-			o.OnRefusal = func(r xds.Refusal) {
+			o.OnRefusal = func(r admission.Refusal) {
 				if r.Identity == shopWeb.String() {
 					told.Add(1)
 				}
 			}
-			o.Peer = func(context.Context) (xds.Peer, error) {
+			o.Peer = func(context.Context) (admission.Peer, error) {
 				if !web.Load() {
-					return xds.Peer{Identity: identity.Identity{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "db"}}, nil
+					return admission.Peer{Identity: identity.Identity{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "db"}}, nil
 				}
-				return xds.Peer{Identity: shopWeb, Still: func(context.Context) error {
+				return admission.Peer{Identity: shopWeb, Still: func(context.Context) error {
 					if err := fault.Load(); err != nil {
 						return *err
 					}
@@ -276,7 +277,7 @@ func TestProofsThatAreTakenBack(t *testing.T) {
 			if err != nil {
 				fault.Store(&err)
 			}
-			s.XDS.CheckPeers(t.Context())
+			s.XDS.Gate.CheckPeers(t.Context())
 			if status.Code(err) != codes.PermissionDenied && s.XDS.Connections() != 2 {
 				t.Errorf("%v has ended streams", err)
 			}

@@ -57,12 +57,12 @@ func (i *incoming) lastHeard() time.Time { return time.Unix(0, i.heardAt.Load())
 // readMessage reads and decodes the request whose header begin has read. The client must keep
 // sending pieces of it.
 func (i *incoming) readMessage(into *encode.Request) error {
-	budget := i.c.server.budget
+	stream, limit := i.c.admitted, i.c.server.Gate.StreamMemory()
 	size := int(binary.BigEndian.Uint32(i.head[1:]))
-	if int64(size) > budget.each {
-		return budget.refuse(fmt.Sprintf("a request of %d bytes", size))
+	if int64(size) > limit {
+		return stream.TooMuch(fmt.Sprintf("a request of %d bytes", size))
 	}
-	defer budget.drop(i.c, i)
+	defer stream.Drop(i)
 	var data mem.BufferSlice
 	defer func() { data.Free() }()
 	for read := 0; read < size; {
@@ -80,7 +80,7 @@ func (i *incoming) readMessage(into *encode.Request) error {
 			data = append(data, piece...)
 		}
 		if read += n; read > requestPiece {
-			budget.hold(i.c, i, 2*int64(read)) // the pieces, and one copy of them to decode
+			stream.Hold(i, 2*int64(read)) // the pieces, and one copy of them to decode
 		}
 	}
 	if i.head[0] != 0 {
@@ -90,12 +90,12 @@ func (i *incoming) readMessage(into *encode.Request) error {
 		}
 		data.Free()
 		data = plain
-		budget.hold(i.c, i, 2*int64(data.Len()))
+		stream.Hold(i, 2*int64(data.Len()))
 	}
-	into.Limit = budget.each
+	into.Limit = limit
 	if err := encode.Codec().Unmarshal(data, into); err != nil {
 		if tooMuch := (*encode.TooMuchError)(nil); errors.As(err, &tooMuch) {
-			return budget.refuse(tooMuch.Error())
+			return stream.TooMuch(tooMuch.Error())
 		}
 		return status.Error(codes.Internal, err.Error())
 	}
@@ -115,7 +115,7 @@ func (i *incoming) inflate(data mem.BufferSlice) (mem.BufferSlice, error) {
 	if err != nil {
 		return nil, status.Errorf(codes.Internal, "a request cannot be decompressed: %v", err)
 	}
-	limit := i.c.server.budget.each
+	limit := i.c.server.Gate.StreamMemory()
 	plain, err := mem.ReadAll(io.LimitReader(reader, limit+1), mem.DefaultBufferPool())
 	if err == nil && int64(plain.Len()) <= limit {
 		return plain, nil
@@ -124,7 +124,7 @@ func (i *incoming) inflate(data mem.BufferSlice) (mem.BufferSlice, error) {
 	if err != nil {
 		return nil, status.Errorf(codes.Internal, "a request cannot be decompressed: %v", err)
 	}
-	return nil, i.c.server.budget.refuse("a compressed request")
+	return nil, i.c.admitted.TooMuch("a compressed request")
 }
 
 // unfinished returns the error of a request that ended early.

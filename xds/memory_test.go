@@ -212,8 +212,9 @@ func beWaitingClient(ctx context.Context, connection *grpc.ClientConn, _ string)
 // less than 192 KiB, with what it has said already, whatever it is to say.
 func TestAProxyThatWaitsIsSmall(t *testing.T) {
 	const waiting, limit = 300, 192 << 10
-	s := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) { o.MaxFirstSyncs = 1 })
-	s.XDS.LimitFirstSyncs(time.Hour, time.Hour, waiting)
+	s := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) {
+		o.MaxFirstSyncs, o.MaxWaiting, o.SyncSilence, o.SyncLimit = 1, waiting, time.Hour, time.Hour
+	})
 	revision := s.Apply(service("reviews", 9080, "10.1.0.1"))
 	xdstest.Eventually(t, "the service is published", func() bool { return s.XDS.Context().Revision() >= revision })
 	first := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: node("10.0.0.1"), Manual: true})

@@ -2,7 +2,6 @@ package xds
 
 import (
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -13,16 +12,15 @@ import (
 
 // metrics are the metrics of the DiscoveryServer, each named after a question.
 type metrics struct {
-	pushes         *prometheus.CounterVec
-	responses      *prometheus.CounterVec
-	resources      *prometheus.CounterVec
-	rejections     *prometheus.CounterVec
-	lates          *prometheus.CounterVec
-	refused        prometheus.Counter
-	refusedClients prometheus.Counter
-	buildTime      prometheus.Histogram
-	ackTime        prometheus.Histogram
-	begun          *lru.Cache[int64, time.Time] // when a revision woke the pusher
+	pushes     *prometheus.CounterVec
+	responses  *prometheus.CounterVec
+	resources  *prometheus.CounterVec
+	rejections *prometheus.CounterVec
+	lates      *prometheus.CounterVec
+	refused    prometheus.Counter
+	buildTime  prometheus.Histogram
+	ackTime    prometheus.Histogram
+	begun      *lru.Cache[int64, time.Time] // when a revision woke the pusher
 }
 
 // keptRevisions bounds how many revisions are timed at one time.
@@ -31,34 +29,24 @@ const keptRevisions = 1024
 func newMetrics(r prometheus.Registerer, s *DiscoveryServer) *metrics {
 	buckets := prometheus.ExponentialBuckets(0.0005, 2, 16)
 	m := &metrics{
-		pushes:         prometheus.NewCounterVec(prometheus.CounterOpts{Name: "portolan_pushes_total", Help: "Contexts published, by whether more than endpoints changed."}, []string{"full"}),
-		responses:      prometheus.NewCounterVec(prometheus.CounterOpts{Name: "portolan_xds_responses_total", Help: "Responses sent, by type."}, []string{"type"}),
-		resources:      prometheus.NewCounterVec(prometheus.CounterOpts{Name: "portolan_xds_resources_sent_total", Help: "Resources sent, by type."}, []string{"type"}),
-		rejections:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "portolan_xds_rejections_total", Help: "Responses that a proxy rejected, by type."}, []string{"type"}),
-		lates:          prometheus.NewCounterVec(prometheus.CounterOpts{Name: "portolan_xds_late_clusters_total", Help: "Changes sent before the proxy had the clusters that they lead to, by type."}, []string{"type"}),
-		refused:        prometheus.NewCounter(prometheus.CounterOpts{Name: "portolan_xds_refused_secrets_total", Help: "Secrets that proxies requested and were not given: none of their clusters and listeners needs them, or they are not stored."}),
-		refusedClients: prometheus.NewCounter(prometheus.CounterOpts{Name: "portolan_xds_refused_identities_total", Help: "Streams that were refused for who their client is, or says that it is."}),
-		buildTime:      prometheus.NewHistogram(prometheus.HistogramOpts{Name: "portolan_xds_build_seconds", Help: "Time to bring the resources of one proxy up to date.", Buckets: buckets}),
-		ackTime:        prometheus.NewHistogram(prometheus.HistogramOpts{Name: "portolan_apply_to_ack_seconds", Help: "Time from the commit of a revision to its acknowledgement by a proxy.", Buckets: buckets}),
+		pushes:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "portolan_pushes_total", Help: "Contexts published, by whether more than endpoints changed."}, []string{"full"}),
+		responses:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "portolan_xds_responses_total", Help: "Responses sent, by type."}, []string{"type"}),
+		resources:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "portolan_xds_resources_sent_total", Help: "Resources sent, by type."}, []string{"type"}),
+		rejections: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "portolan_xds_rejections_total", Help: "Responses that a proxy rejected, by type."}, []string{"type"}),
+		lates:      prometheus.NewCounterVec(prometheus.CounterOpts{Name: "portolan_xds_late_clusters_total", Help: "Changes sent before the proxy had the clusters that they lead to, by type."}, []string{"type"}),
+		refused:    prometheus.NewCounter(prometheus.CounterOpts{Name: "portolan_xds_refused_secrets_total", Help: "Secrets that proxies requested and were not given: none of their clusters and listeners needs them, or they are not stored."}),
+		buildTime:  prometheus.NewHistogram(prometheus.HistogramOpts{Name: "portolan_xds_build_seconds", Help: "Time to bring the resources of one proxy up to date.", Buckets: buckets}),
+		ackTime:    prometheus.NewHistogram(prometheus.HistogramOpts{Name: "portolan_apply_to_ack_seconds", Help: "Time from the commit of a revision to its acknowledgement by a proxy.", Buckets: buckets}),
 	}
 	m.begun, _ = lru.New[int64, time.Time](keptRevisions) // fails for a size below 1 only
 	if r == nil {
 		return m
 	}
-	r.MustRegister(m.pushes, m.responses, m.resources, m.rejections, m.lates, m.refused, m.refusedClients, m.buildTime, m.ackTime)
+	r.MustRegister(m.pushes, m.responses, m.resources, m.rejections, m.lates, m.refused, m.buildTime, m.ackTime)
 	gauge := func(name, help string, value func() float64) {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
 	}
-	counter := func(name, help string, value *atomic.Int64) {
-		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(value.Load()) }))
-	}
 	gauge("portolan_connected_proxies", "Streams that are open.", func() float64 { return float64(s.Connections()) })
-	gauge("portolan_first_syncs", "Proxies that are being brought up from nothing.", func() float64 { return float64(s.admission.running()) })
-	gauge("portolan_waiting_proxies", "Proxies that wait for their turn to be brought up.", func() float64 { return float64(s.admission.waiting.Load()) })
-	counter("portolan_refused_proxies_total", "Streams that were refused, as too many proxies waited.", &s.admission.refused)
-	counter("portolan_lost_turns_total", "Proxies that lost their turn to be brought up, as they made no progress.", &s.admission.lost)
-	gauge("portolan_streams_memory_bytes", "Memory for the subscriptions of all streams, which --streams-memory bounds.", func() float64 { return float64(s.budget.inUse()) })
-	counter("portolan_greedy_streams_total", "Streams that were ended, because their subscriptions took too much memory.", &s.budget.ended)
 	gauge("portolan_xds_failed_resources", "Resources that cannot be built. Proxies keep their last good form.", func() float64 { return float64(len(s.desired.Failures())) })
 	gauge("portolan_memo_resources", "Built resources that are held.", func() float64 { return float64(s.desired.Built()) })
 	return m

@@ -14,7 +14,7 @@ func (c *Connection) push(ctx context.Context) error {
 	if c.proxy == nil {
 		return nil // the first request advances it
 	}
-	if err := c.stillMay(ctx); err != nil {
+	if err := c.admitted.StillMay(ctx); err != nil {
 		return err
 	}
 	if err := c.advance(ctx); err != nil {
@@ -61,10 +61,11 @@ func (c *Connection) flush() error {
 // lastActivity returns when the client last sent something, and when it last took
 // something; both zero if unknown.
 func (c *Connection) lastActivity() (read, written time.Time) {
-	if c.server.options.LastActivity == nil || c.remote == nil {
+	remote := c.admitted.Remote()
+	if c.server.options.LastActivity == nil || remote == nil {
 		return time.Time{}, time.Time{}
 	}
-	return c.server.options.LastActivity(c.remote)
+	return c.server.options.LastActivity(remote)
 }
 
 // reportLate reports resources that were sent before their clusters. It logs the first of
@@ -95,10 +96,8 @@ func (c *Connection) send(typeURL string, r *protocol.Response) error {
 	message := c.wire.encode(typeURL, r) // a blocked send holds shared bytes, and no list of resources
 	c.sending.Reset(c.server.options.StallTimeout)
 	defer c.sending.Stop()
-	if c.slot != nil {
-		c.slot.startClocks(true)
-		defer c.slot.stopClocks()
-	}
+	c.admitted.StartClocks(true)
+	defer c.admitted.StopClocks()
 	if err := c.wire.send(message); err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/secret"
 	"github.com/portolan-mesh/portolan/storage/secret/secrettest"
 	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/admission"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
@@ -137,12 +138,12 @@ func TestSecretsAreForTheirOwnersOnly(t *testing.T) {
 			t.Run(what+" "+variant.String(), func(t *testing.T) {
 				t.Parallel()
 				s := xdstest.NewServer(t, needyTypes(), func(o *xds.Options) {
-					o.Peer = func(context.Context) (xds.Peer, error) {
+					o.Peer = func(context.Context) (admission.Peer, error) {
 						if c.identity == "" {
-							return xds.Peer{}, nil
+							return admission.Peer{}, nil
 						}
 						who, err := identity.Parse(c.identity)
-						return xds.Peer{Identity: who}, err
+						return admission.Peer{Identity: who}, err
 					}
 				})
 				s.Apply(service("a.secrets", 80, "10.1.0.1"), pairSecret(t, "shop/a"), pairSecret(t, "shop/b"))

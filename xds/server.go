@@ -18,8 +18,8 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/discovery"
-	"github.com/portolan-mesh/portolan/discovery/identity"
 	"github.com/portolan-mesh/portolan/storage/seal"
+	"github.com/portolan-mesh/portolan/xds/admission"
 	"github.com/portolan-mesh/portolan/xds/delivery/nameset"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/desired"
@@ -34,25 +34,14 @@ import (
 
 // Options configure a DiscoveryServer.
 type Options struct {
+	// Options say who may have a stream, and what clients may cost.
+	admission.Options
 	// Configs is the cache whose handled snapshot the server serves.
 	Configs cache.ConfigStoreCache
 	// Mesh is the mesh configuration; nil for the defaults.
 	Mesh *meshconfig.Config
 	// SealingKeys returns the keys that open secrets; without it no secret is served.
 	SealingKeys func() *seal.Ring
-	// Peer returns who the client of a stream has proved to be, or why it is not served, as a
-	// status of gRPC, with the identity that is refused if there is one. Nil takes everybody as
-	// having proved nothing.
-	Peer func(context.Context) (Peer, error)
-	// OnRefusal is told of each client that was not served for who it is or says that it is;
-	// nil tells nobody. It must not block.
-	OnRefusal func(Refusal)
-	// MayExport returns why an identity may not take the objects of the mesh, nil where it
-	// may. Without it none may; a client that has proved nothing is not asked about.
-	MayExport func(context.Context, identity.Identity) error
-	// MaxIdentityStreams is how many streams the clients of one identity may have; 0 stands
-	// for DefaultMaxIdentityStreams. They may take a quarter of StreamsMemory.
-	MaxIdentityStreams int
 	// Types are the resource types served, in the order in which they are sent.
 	Types []generate.ResourceType
 	// Export has the objects that other control planes may take. Nil refuses these.
@@ -86,18 +75,8 @@ type Options struct {
 	// virtual hosts by delta.
 	WholeRoutes bool
 
-	// MaxFirstSyncs is how many proxies have their first sync at one time; 0 stands for
-	// 100. Up to a hundred times as many wait, first come first served. The server
-	// refuses streams beyond that.
-	MaxFirstSyncs int
-	// StreamMemory bounds the bytes that the server keeps for the subscriptions of one
-	// stream, and StreamsMemory those of all streams; 0 stands for 64 MiB and 1 GiB.
-	StreamMemory, StreamsMemory int64
-	// HangUp closes the connection to a client, so that the client may choose another
-	// server; nil ends only its stream.
-	HangUp func(remote net.Addr)
 	// LastActivity returns when a client last sent something, and when it last took something,
-	// parts of messages included. Conns implements it; without it both times are
+	// parts of messages included. admission.Conns implements it; without it both times are
 	// unknown.
 	LastActivity func(remote net.Addr) (read, written time.Time)
 
@@ -109,14 +88,14 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// DefaultMaxIdentityStreams is the default of Options.MaxIdentityStreams.
-const DefaultMaxIdentityStreams = 2000
-
 // DiscoveryServer serves the mesh over xDS. Registries hand it their rows: it
 // implements discovery.XDSUpdater.
 type DiscoveryServer struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 	updater // worker only
+
+	// Gate lets streams in.
+	Gate *admission.Gate
 
 	options Options
 	logger  *slog.Logger
@@ -138,13 +117,7 @@ type DiscoveryServer struct {
 	queue       *pushQueue
 	generations *generations
 
-	checks    atomic.Int64 // how often CheckPeers was called
-	changes   progress.Changes
-	admission *admission
-	budget    *budget
-
-	identities *identities
-	refusals   refusals
+	changes progress.Changes
 
 	mu          sync.Mutex // guards the fields below
 	reasons     map[string]int
@@ -165,10 +138,6 @@ func New(o Options) *DiscoveryServer {
 	o.MaxDebounce = cmp.Or(o.MaxDebounce, time.Second)
 	o.MaxPushes = cmp.Or(o.MaxPushes, 2*runtime.GOMAXPROCS(0))
 	o.StallTimeout = cmp.Or(o.StallTimeout, 2*time.Minute)
-	o.MaxFirstSyncs = cmp.Or(o.MaxFirstSyncs, 100)
-	o.StreamMemory = cmp.Or(o.StreamMemory, 64<<20)
-	o.StreamsMemory = cmp.Or(o.StreamsMemory, 1<<30)
-	o.MaxIdentityStreams = cmp.Or(o.MaxIdentityStreams, DefaultMaxIdentityStreams)
 	o.ReadyLimit = cmp.Or(o.ReadyLimit, 5*time.Second)
 	o.ResolveGrace = cmp.Or(o.ResolveGrace, 200*time.Millisecond)
 	o.WithdrawLimit = cmp.Or(o.WithdrawLimit, 10*time.Second)
@@ -176,6 +145,7 @@ func New(o Options) *DiscoveryServer {
 		o.Synced = o.Configs.HasSynced
 	}
 	s := &DiscoveryServer{
+		Gate:    admission.New(o.Options, o.Mesh, o.Logger, o.Registerer),
 		options: o, logger: o.Logger, encoded: encode.New(encode.Options{ControlPlane: "portolan"}), names: nameset.NewTable(),
 		shared: protocol.NewShared(),
 		wakes:  make(chan struct{}, 1), ready: make(chan struct{}), queue: newPushQueue(o.MaxPushes), generations: newGenerations(),
@@ -184,9 +154,6 @@ func New(o Options) *DiscoveryServer {
 	s.updater.count = s.countReason
 	s.proxyTypes, s.objectTypes = typesOfProxies(o.Types), typesOfObjects(o.Export)
 	s.desired = desired.New(o.Types, o.Logger, func() { s.changeCount.Add(1) })
-	s.admission = newAdmission(o.MaxFirstSyncs)
-	s.budget = newBudget(o.StreamMemory, o.StreamsMemory)
-	s.identities = newIdentities(o.MaxIdentityStreams)
 	s.metrics = newMetrics(o.Registerer, s)
 	return s
 }

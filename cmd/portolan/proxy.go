@@ -15,8 +15,8 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache/rest/client"
 	"github.com/portolan-mesh/portolan/discovery"
-	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/admin"
+	"github.com/portolan-mesh/portolan/xds/admission"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/progress"
 )
@@ -120,7 +120,7 @@ func (e *environment) proxies(ctx context.Context, node, namespace string) (admi
 	if node != "" {
 		list.Elsewhere = nil // it is not known who they are
 	}
-	list.Refused = slices.DeleteFunc(list.Refused, func(r xds.Refusal) bool { return !strings.Contains(r.Node, node) })
+	list.Refused = slices.DeleteFunc(list.Refused, func(r admission.Refusal) bool { return !strings.Contains(r.Node, node) })
 	list.Gone = slices.DeleteFunc(list.Gone, func(g progress.Gone) bool { return !strings.Contains(g.Node, node) })
 	return list, nil
 }
@@ -211,7 +211,7 @@ func others(list admin.ProxyList, now time.Time, all bool) [][]string {
 }
 
 // refusedRows are those of clients that were not served for who they are.
-func refusedRows(refused []xds.Refusal, now time.Time, all bool) (rows [][]string) {
+func refusedRows(refused []admission.Refusal, now time.Time, all bool) (rows [][]string) {
 	for i, r := range refused {
 		if !all && i == maxOffline {
 			return append(rows, []string{"  refused", proxyCount(len(refused)-i) + " more", "see portolan proxy status --all"})

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/serve"
-	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/admission"
 )
 
 // tlsFlags say how other machines are served.
@@ -26,7 +26,7 @@ func (o *tlsFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&o.clientCA, "client-ca", "", "file with authorities that sign the certificates of proxies and users, beside that of the mesh; it may be replaced at any time")
 	f.StringSliceVar(&o.names, "api-name", nil, "name or address by which clients call the server, beside its own and those in --tls-cert; may be repeated")
 	f.BoolVar(&o.insecureXDS, "insecure-xds-anywhere", false, "let --xds-address be reached from other machines, without TLS: whoever reaches it reads the configuration of every proxy")
-	f.IntVar(&o.identityStreams, "max-streams-per-identity", xds.DefaultMaxIdentityStreams, "how many streams of xDS the proxies of one service account may have, which connect to --secure-xds-address")
+	f.IntVar(&o.identityStreams, "max-streams-per-identity", admission.DefaultMaxIdentityStreams, "how many streams of xDS the proxies of one service account may have, which connect to --secure-xds-address")
 }
 
 // validate reports what is wrong with the flags, and with the addresses beside them.

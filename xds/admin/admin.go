@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/admission"
 	"github.com/portolan-mesh/portolan/xds/progress"
 )
 
@@ -26,7 +27,7 @@ type ProxyList struct {
 	Items     []progress.ProxyStatus `json:"items"`
 	// Refused are clients that were not served within the last hour for who they are, or say
 	// that they are: the latest first.
-	Refused []xds.Refusal `json:"refused,omitempty"`
+	Refused []admission.Refusal `json:"refused,omitempty"`
 	// Gone are proxies that are known and connected to no server.
 	Gone []progress.Gone `json:"gone,omitempty"`
 }
@@ -34,7 +35,7 @@ type ProxyList struct {
 // narrow keeps what is of one namespace. Places are those of the known proxies.
 func (l *ProxyList) narrow(namespace string, places []progress.Place) {
 	l.Items = slices.DeleteFunc(l.Items, func(p progress.ProxyStatus) bool { return p.Namespace != namespace })
-	l.Refused = slices.DeleteFunc(l.Refused, func(r xds.Refusal) bool { return namespaceOf("", r.Node) != namespace })
+	l.Refused = slices.DeleteFunc(l.Refused, func(r admission.Refusal) bool { return namespaceOf("", r.Node) != namespace })
 	l.Gone = slices.DeleteFunc(l.Gone, func(g progress.Gone) bool { return namespaceOf(g.Namespace, g.Node) != namespace })
 	l.Elsewhere = map[string]int{}
 	for _, p := range places {
@@ -59,7 +60,7 @@ func Proxies(server *xds.DiscoveryServer, view *progress.View) http.Handler {
 		list := ProxyList{
 			TypeMeta: metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "ProxyList"},
 			Items:    append([]progress.ProxyStatus{}, server.Proxies()...),
-			Refused:  slices.Clone(server.Refusals()),
+			Refused:  server.Gate.Refusals(),
 		}
 		var places []progress.Place
 		if view != nil {

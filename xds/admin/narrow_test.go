@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/admission"
 	"github.com/portolan-mesh/portolan/xds/progress"
 )
 
@@ -17,14 +17,14 @@ func TestProxiesOfANamespace(t *testing.T) {
 	l := ProxyList{
 		Elsewhere: map[string]int{"cp-1": 2, "cp-2": 1},
 		Items:     []progress.ProxyStatus{{Node: shop, Namespace: "shop"}, {Node: bank, Namespace: "bank"}, {Node: shop, Namespace: "moved"}},
-		Refused:   []xds.Refusal{{Node: shop}, {Node: bank}, {Address: "10.0.0.3"}},
+		Refused:   []admission.Refusal{{Node: shop}, {Node: bank}, {Address: "10.0.0.3"}},
 		Gone:      []progress.Gone{{Node: shop}, {Node: bank}, {Node: bank, Namespace: "shop"}},
 	}
 	l.narrow("shop", []progress.Place{{Node: shop, Server: "cp-1"}, {Node: bank, Server: "cp-1"}, {Node: bank, Namespace: "shop", Server: "cp-2"}, {Node: shop}})
 	want := ProxyList{
 		Elsewhere: map[string]int{"cp-1": 1, "cp-2": 1},
 		Items:     []progress.ProxyStatus{{Node: shop, Namespace: "shop"}},
-		Refused:   []xds.Refusal{{Node: shop}},
+		Refused:   []admission.Refusal{{Node: shop}},
 		Gone:      []progress.Gone{{Node: shop}, {Node: bank, Namespace: "shop"}},
 	}
 	if diff := cmp.Diff(want, l); diff != "" {

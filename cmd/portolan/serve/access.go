@@ -58,7 +58,7 @@ func (s *server) endRevoked(ctx context.Context) error {
 	for err == nil {
 		if now := s.keeper.Rights(); now != rights {
 			rights = now
-			s.xds.CheckPeers(ctx)
+			s.xds.Gate.CheckPeers(ctx)
 		}
 		if at, err = s.mirror.Next(ctx, at); errors.Is(err, storage.ErrCompacted) {
 			at, err = s.mirror.Snapshot(), nil // the store was read anew

@@ -34,7 +34,7 @@ type Options struct {
 	// TLS is how other machines are served.
 	TLS TLS
 	// MaxIdentityStreams is how many streams of xDS the clients of one identity may have; 0
-	// stands for xds.DefaultMaxIdentityStreams.
+	// stands for admission.DefaultMaxIdentityStreams.
 	MaxIdentityStreams int
 
 	// AnonymousLoopback lets in whoever calls the config API from this machine as its

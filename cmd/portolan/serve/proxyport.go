@@ -15,6 +15,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery/identity/secure"
 	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/admission"
 )
 
 const (
@@ -43,9 +44,9 @@ func (o *Options) grpcOptions(bounds secure.Streams) []grpc.ServerOption {
 // proxyPort is the port that proxies connect to.
 type proxyPort struct {
 	xds      *xds.DiscoveryServer
-	conns    *xds.Conns
-	secured  *xds.Conns   // of the port with TLS; nil for none
-	listener net.Listener // of secured
+	conns    *admission.Conns
+	secured  *admission.Conns // of the port with TLS; nil for none
+	listener net.Listener     // of secured
 	grpc     *grpc.Server
 	excess   excess
 	replicas replicas
@@ -59,11 +60,11 @@ type proxyPort struct {
 func newProxyPort(on listeners, o *Options) *proxyPort {
 	excess := newExcess(o.Logger)
 	p := &proxyPort{
-		conns: xds.NewConns(on.xds), grpc: grpc.NewServer(o.grpcOptions(excess.bounds(o.MaxStreamsPerConnection))...), excess: excess, logger: o.Logger,
+		conns: admission.NewConns(on.xds), grpc: grpc.NewServer(o.grpcOptions(excess.bounds(o.MaxStreamsPerConnection))...), excess: excess, logger: o.Logger,
 		drainTime: o.DrainTime, balanceInterval: o.BalanceInterval,
 	}
 	if on.secureXDS != nil {
-		p.secured = xds.NewConns(on.secureXDS)
+		p.secured = admission.NewConns(on.secureXDS)
 		p.listener = on.security.xds(p.secured)
 	}
 	return p

@@ -8,7 +8,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/discovery/identity/issue"
 	"github.com/portolan-mesh/portolan/discovery/identity/journal"
-	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/admission"
 )
 
 // requestRefused notes a request to the config API that was turned away.
@@ -44,7 +44,7 @@ func (s *server) joinRefused(r *http.Request, reason string) {
 }
 
 // proxyRefused notes a client of xDS that was not served.
-func (s *server) proxyRefused(r xds.Refusal) {
+func (s *server) proxyRefused(r admission.Refusal) {
 	wanted := r.Node
 	if strings.Contains(r.Reason, wanted) {
 		wanted = ""

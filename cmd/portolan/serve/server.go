@@ -29,6 +29,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/sealing"
 	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/admin"
+	"github.com/portolan-mesh/portolan/xds/admission"
 	"github.com/portolan-mesh/portolan/xds/explain"
 	"github.com/portolan-mesh/portolan/xds/export"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
@@ -126,10 +127,14 @@ func (s *server) addXDS() error {
 	s.xds = xds.New(xds.Options{
 		Configs: s.source, Mesh: s.o.Mesh, Types: catalogue.Types(), Synced: s.synced,
 		Export:      export.New(export.Options{Schemas: s.configs.Schemas(), AllSources: s.o.ExportSources, Logger: s.logger}),
-		WholeRoutes: s.o.WholeRoutes, MaxFirstSyncs: s.o.MaxFirstSyncs, StreamMemory: s.o.StreamMemory, StreamsMemory: s.o.StreamsMemory,
+		WholeRoutes: s.o.WholeRoutes,
+		Options: admission.Options{
+			Peer: s.security.peerOf, MayExport: s.mayExport, OnRefusal: s.proxyRefused, HangUp: s.proxies.hangUp,
+			MaxFirstSyncs: s.o.MaxFirstSyncs, MaxIdentityStreams: s.o.MaxIdentityStreams, StreamMemory: s.o.StreamMemory, StreamsMemory: s.o.StreamsMemory,
+		},
 		SealingKeys: s.secrets.sealer.Keys,
 		Registries:  func() discovery.Fork { return s.registry.Fork() }, Published: s.publishing(),
-		HangUp: s.proxies.hangUp, LastActivity: s.proxies.lastActivity, Peer: s.security.peerOf, MayExport: s.mayExport, OnRefusal: s.proxyRefused, MaxIdentityStreams: s.o.MaxIdentityStreams, Logger: s.logger, Registerer: s.metrics,
+		LastActivity: s.proxies.lastActivity, Logger: s.logger, Registerer: s.metrics,
 	})
 	s.secrets.sealer.OnChange(func() { s.worker.Post("sealing keys", func() {}) }) // a commit follows
 	s.proxies.xds = s.xds

@@ -32,7 +32,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/identity/authority"
 	"github.com/portolan-mesh/portolan/discovery/identity/journal"
 	"github.com/portolan-mesh/portolan/discovery/identity/secure"
-	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/admission"
 )
 
 // TLS says how the server shows who it is, and whom it trusts. The zero TLS serves this
@@ -224,14 +224,14 @@ func (s *security) xds(l net.Listener) net.Listener {
 var errNobody = status.Error(codes.Unauthenticated, "this port serves clients that show who they are: have the proxy connect with a certificate of the mesh (portolan bootstrap --tls), or with a bearer token of an issuer that the mesh trusts")
 
 // peerOf returns who the client of a stream is. One that came without TLS has proved nothing.
-func (s *security) peerOf(ctx context.Context) (xds.Peer, error) {
+func (s *security) peerOf(ctx context.Context) (admission.Peer, error) {
 	p, ok := grpcpeer.FromContext(ctx)
 	if !ok {
-		return xds.Peer{}, status.Error(codes.Internal, "the client of the stream is not known")
+		return admission.Peer{}, status.Error(codes.Internal, "the client of the stream is not known")
 	}
 	info, ok := p.AuthInfo.(credentials.TLSInfo)
 	if !ok {
-		return xds.Peer{}, nil
+		return admission.Peer{}, nil
 	}
 	certificate := secure.Peer(&info.State)
 	if certificate == nil {
@@ -239,10 +239,10 @@ func (s *security) peerOf(ctx context.Context) (xds.Peer, error) {
 	}
 	who, err := identity.OfCertificate(certificate)
 	if err != nil {
-		return xds.Peer{}, status.Errorf(codes.PermissionDenied, "the certificate of %q is of no workload: %v", certificate.Subject, err)
+		return admission.Peer{}, status.Errorf(codes.PermissionDenied, "the certificate of %q is of no workload: %v", certificate.Subject, err)
 	}
 	still := func(context.Context) error { return s.standing(who, authority.IssuedAt(certificate)) }
-	return xds.Peer{Identity: who, Until: certificate.NotAfter, Still: still}, still(ctx)
+	return admission.Peer{Identity: who, Until: certificate.NotAfter, Still: still}, still(ctx)
 }
 
 // standing returns why an identity that was proved at a time, the zero one for now, is not
@@ -261,10 +261,10 @@ func (s *security) standing(who identity.Identity, proved time.Time) error {
 const bearer = "Bearer "
 
 // prove returns who a client without a certificate is, by its token.
-func (s *security) prove(ctx context.Context, from net.Addr) (xds.Peer, error) {
+func (s *security) prove(ctx context.Context, from net.Addr) (admission.Peer, error) {
 	given := metadata.ValueFromIncomingContext(ctx, "authorization")
 	if len(given) != 1 || len(given[0]) <= len(bearer) || !strings.EqualFold(given[0][:len(bearer)], bearer) {
-		return xds.Peer{}, errNobody
+		return admission.Peer{}, errNobody
 	}
 	var address netip.Addr
 	if tcp, ok := from.(*net.TCPAddr); ok {
@@ -273,7 +273,7 @@ func (s *security) prove(ctx context.Context, from net.Addr) (xds.Peer, error) {
 	token := given[0][len(bearer):]
 	who, until, err := s.bearers.prove(ctx, token, address)
 	if err != nil {
-		return xds.Peer{}, unproved(err)
+		return admission.Peer{}, unproved(err)
 	}
 	still := func(ctx context.Context) error {
 		now, _, err := s.bearers.issuers.Workload(ctx, token)
@@ -285,7 +285,7 @@ func (s *security) prove(ctx context.Context, from net.Addr) (xds.Peer, error) {
 		}
 		return s.standing(who, time.Time{})
 	}
-	return xds.Peer{Identity: who, Until: until, Still: still}, s.standing(who, time.Time{})
+	return admission.Peer{Identity: who, Until: until, Still: still}, s.standing(who, time.Time{})
 }
 
 // unproved is the status of a client whose token proves nothing.

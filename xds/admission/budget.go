@@ -1,7 +1,6 @@
-package xds
+package admission
 
 import (
-	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -9,8 +8,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/portolan-mesh/portolan/discovery/identity"
-	"github.com/portolan-mesh/portolan/xds/delivery/nameset"
-	"github.com/portolan-mesh/portolan/xds/encode"
 )
 
 // budget bounds the memory for the subscriptions of clients: of one stream, of all streams
@@ -30,9 +27,9 @@ type budget struct {
 // holding is one item of memory.
 type holding struct {
 	bytes   int64
-	streams map[*Connection]struct{}
-	by      map[identity.Identity]map[*Connection]struct{} // the streams of an identity that keep it
-	ended   bool                                           // its streams were ended: it is not counted any more
+	streams map[*Stream]struct{}
+	by      map[identity.Identity]map[*Stream]struct{} // the streams of an identity that keep it
+	ended   bool                                       // its streams were ended: it is not counted any more
 }
 
 // share returns how many bytes each of the streams accounts for.
@@ -42,38 +39,41 @@ func newBudget(each, all int64) *budget {
 	return &budget{each: each, all: all, perIdentity: all / 4, held: map[any]*holding{}, by: map[identity.Identity]int64{}}
 }
 
-// refuse returns the error for a stream that subscribes to too much.
-func (b *budget) refuse(what string) error {
+// TooMuch returns the error for a stream that subscribes to too much.
+func (s *Stream) TooMuch(what string) error {
+	b := s.gate.budget
 	b.ended.Add(1)
 	return status.Errorf(codes.ResourceExhausted,
 		"%s: the subscriptions of a stream may take %d bytes of memory: have the proxy subscribe to less, or raise --stream-memory", what, b.each)
 }
 
-// hold notes that a connection holds an item, and the size of the item now.
-func (b *budget) hold(c *Connection, what any, bytes int64) {
+// Hold notes that the stream holds an item for a moment, and the size of the item now. What
+// several streams hold is to be charged by one key.
+func (s *Stream) Hold(what any, bytes int64) {
+	b := s.gate.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.add(c, what, bytes)
+	b.add(s, what, bytes)
 }
 
-// holdLong is hold for what a connection keeps. It fails if the streams of its identity keep
-// too much.
-func (b *budget) holdLong(c *Connection, what any, bytes int64) error {
+// Keep is Hold for what stays. It fails if the streams of the identity keep too much.
+func (s *Stream) Keep(what any, bytes int64) error {
+	b := s.gate.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	h := b.add(c, what, bytes)
-	who := c.peer.Identity
-	if who == (identity.Identity{}) {
+	h := b.add(s, what, bytes)
+	who := s.peer.Identity
+	if !s.peer.proved() {
 		return nil
 	}
 	if h.by[who] == nil {
 		if h.by == nil {
-			h.by = map[identity.Identity]map[*Connection]struct{}{}
+			h.by = map[identity.Identity]map[*Stream]struct{}{}
 		}
-		h.by[who] = map[*Connection]struct{}{}
+		h.by[who] = map[*Stream]struct{}{}
 		b.by[who] += h.bytes
 	}
-	h.by[who][c] = struct{}{}
+	h.by[who][s] = struct{}{}
 	if b.by[who] > b.perIdentity {
 		b.ended.Add(1)
 		return status.Errorf(codes.ResourceExhausted,
@@ -82,14 +82,14 @@ func (b *budget) holdLong(c *Connection, what any, bytes int64) error {
 	return nil
 }
 
-// add notes that a connection holds an item, and ends streams if all is too much.
-func (b *budget) add(c *Connection, what any, bytes int64) *holding {
+// add notes that a stream holds an item, and ends streams if all is too much.
+func (b *budget) add(s *Stream, what any, bytes int64) *holding {
 	h := b.held[what]
 	if h == nil {
-		h = &holding{streams: map[*Connection]struct{}{}}
+		h = &holding{streams: map[*Stream]struct{}{}}
 		b.held[what] = h
 	}
-	h.streams[c] = struct{}{}
+	h.streams[s] = struct{}{}
 	if !h.ended {
 		b.total += bytes - h.bytes
 	}
@@ -116,25 +116,26 @@ func (b *budget) endLargest() bool {
 	}
 	largest.ended = true
 	b.total -= largest.bytes
-	for c := range largest.streams {
+	for s := range largest.streams {
 		b.ended.Add(1)
-		c.cancel(status.Errorf(codes.ResourceExhausted,
+		s.cancel(status.Errorf(codes.ResourceExhausted,
 			"the subscriptions of all streams take more than %d bytes of memory, and this stream has the largest share: have the proxy subscribe to less, or raise --streams-memory", b.all))
 	}
 	return true
 }
 
-// drop notes that a connection does not hold an item any more.
-func (b *budget) drop(c *Connection, what any) {
+// Drop notes that the stream does not hold an item any more.
+func (s *Stream) Drop(what any) {
+	b := s.gate.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	h := b.held[what]
 	if h == nil {
 		return
 	}
-	delete(h.streams, c)
-	if who := c.peer.Identity; h.by[who] != nil {
-		if delete(h.by[who], c); len(h.by[who]) == 0 {
+	delete(h.streams, s)
+	if who := s.peer.Identity; h.by[who] != nil {
+		if delete(h.by[who], s); len(h.by[who]) == 0 {
 			delete(h.by, who)
 			if b.by[who] -= h.bytes; b.by[who] == 0 {
 				delete(b.by, who)
@@ -155,50 +156,4 @@ func (b *budget) inUse() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.total
-}
-
-// requestedNames is the key of the requested names of one type. Streams that request the same
-// names share them.
-type requestedNames struct {
-	typeURL string
-	names   nameset.Set
-}
-
-// chargeNames charges the client's subscription to a type to the budget; it fails if that is
-// too much.
-func (c *Connection) chargeNames(t *typeState) error {
-	b, names := c.server.budget, t.subscription.Names()
-	if n := t.subscription.Unanswered(); n != t.unanswered {
-		if t.unanswered = n; n > 0 {
-			if err := b.holdLong(c, t, encode.PerName*int64(n)); err != nil {
-				return err
-			}
-		} else {
-			b.drop(c, t)
-		}
-	}
-	if names == t.names {
-		return nil
-	}
-	had := t.names
-	t.names = names
-	if c.nameBytes += names.Bytes() - had.Bytes(); c.nameBytes > b.each {
-		return b.refuse(fmt.Sprintf("%d names of type %s", names.Len(), t.url))
-	}
-	var err error
-	if names.Len() > 0 {
-		err = b.holdLong(c, requestedNames{t.url, names}, names.Bytes())
-	}
-	if had.Len() > 0 {
-		b.drop(c, requestedNames{t.url, had})
-	}
-	return err
-}
-
-// releaseNames releases all subscriptions of the client.
-func (c *Connection) releaseNames() {
-	for _, t := range c.types {
-		c.server.budget.drop(c, t)
-		c.server.budget.drop(c, requestedNames{t.url, t.names})
-	}
 }

@@ -1,4 +1,4 @@
-package xds
+package admission
 
 import (
 	"cmp"
@@ -29,8 +29,8 @@ type Refusal struct {
 const (
 	// keptRefusals bounds the refusals that are remembered, and keptRefusal is for how long.
 	keptRefusals, keptRefusal = 100, time.Hour
-	// maxNodeKept bounds what a client can have remembered of its words.
-	maxNodeKept = 512
+	// maxNodeKept and maxReasonKept bound what a client can have remembered of its words.
+	maxNodeKept, maxReasonKept = 512, 4 << 10
 )
 
 // refusals remembers who was refused, the latest of each.
@@ -82,18 +82,19 @@ func (r *refusals) list(now time.Time) []Refusal {
 
 // Refusals returns the clients that were refused within the last hour for who they are or say
 // that they are, the latest first, a hundred at most.
-func (s *DiscoveryServer) Refusals() []Refusal { return s.refusals.list(time.Now()) }
+func (g *Gate) Refusals() []Refusal { return g.refusals.list(time.Now()) }
 
 // refuse notes that a client is not served, and why.
-func (s *DiscoveryServer) refuse(remote net.Addr, peer Peer, node string, err error) {
-	r := Refusal{Node: progress.Shorten(node, maxNodeKept), Identity: peer.Identity.String(), Reason: progress.Shorten(status.Convert(err).Message(), maxLogged), Last: time.Now(), Times: 1}
-	if remote != nil {
-		r.Address = remote.String()
+func (s *Stream) refuse(node string, err error) {
+	r := Refusal{Node: progress.Shorten(node, maxNodeKept), Identity: s.peer.Identity.String(), Reason: progress.Shorten(status.Convert(err).Message(), maxReasonKept), Last: time.Now(), Times: 1}
+	if s.remote != nil {
+		r.Address = s.remote.String()
 	}
-	s.metrics.refusedClients.Inc()
-	s.refusals.add(r)
-	if s.options.OnRefusal != nil && status.Code(err) != codes.Unavailable {
-		s.options.OnRefusal(r)
+	g := s.gate
+	g.refused.Inc()
+	g.refusals.add(r)
+	if g.options.OnRefusal != nil && status.Code(err) != codes.Unavailable {
+		g.options.OnRefusal(r)
 	}
-	s.logger.Warn("refusing a proxy", "proxy", r.Node, "identity", r.Identity, "client", r.Address, "err", r.Reason)
+	g.logger.Warn("refusing a proxy", "proxy", r.Node, "identity", r.Identity, "client", r.Address, "err", r.Reason)
 }

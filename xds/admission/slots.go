@@ -1,4 +1,4 @@
-package xds
+package admission
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// admission limits how many proxies have their first sync at one time. A whole fleet
+// slots limit how many proxies have their first sync at one time. A whole fleet
 // that reconnects must not take the memory and the time that connected proxies need.
 // The others wait in the order in which they came, for as long as it takes. Only a
 // client that has begun its first request waits.
@@ -20,8 +20,8 @@ import (
 // Each first sync that completes doubles them again, as does each client that finds a
 // free slot. So clients that stall cannot hold up those behind them for longer than one
 // of them could.
-type admission struct {
-	slots      chan struct{} // holds a token for each first sync
+type slots struct {
+	taken      chan struct{} // holds a token for each first sync
 	waiting    atomic.Int64
 	refused    atomic.Int64
 	lost       atomic.Int64 // slots lost by clients that kept the server waiting
@@ -37,12 +37,8 @@ type admission struct {
 // seconds.
 const maxHalvings = 7
 
-// newAdmission admits size first syncs at a time. A hundred times as many may wait.
-func newAdmission(size int) *admission {
-	return &admission{
-		slots: make(chan struct{}, size), maxWaiting: 100 * int64(size),
-		silence: time.Second, limit: 3 * time.Second, // an Envoy needs less of either
-	}
+func newSlots(o Options) *slots {
+	return &slots{taken: make(chan struct{}, o.MaxFirstSyncs), maxWaiting: int64(o.MaxWaiting), silence: o.SyncSilence, limit: o.SyncLimit}
 }
 
 // errCrowded ends a stream when too many wait. Clients try again, here or at another
@@ -52,8 +48,8 @@ var errCrowded = status.Error(codes.Unavailable, "too many proxies are being bro
 // slot is the first-sync slot of one client, until its sync ends or the slot is lost.
 // Its clocks run while the server waits for the client, and stand still while it works.
 type slot struct {
-	admission *admission
-	heard     func() time.Time
+	of    *slots
+	heard func() time.Time
 
 	mu            sync.Mutex // guards the fields below
 	released      bool
@@ -64,9 +60,9 @@ type slot struct {
 }
 
 // enter waits for a slot. heard returns when the client last sent something.
-func (a *admission) enter(ctx context.Context, heard func() time.Time) (*slot, error) {
+func (a *slots) enter(ctx context.Context, heard func() time.Time) (*slot, error) {
 	select {
-	case a.slots <- struct{}{}: // nobody waits
+	case a.taken <- struct{}{}: // nobody waits
 		a.adjust(-1)
 	default:
 		if err := a.wait(ctx); err != nil {
@@ -74,7 +70,7 @@ func (a *admission) enter(ctx context.Context, heard func() time.Time) (*slot, e
 		}
 	}
 	hurry := a.halvings.Load()
-	s := &slot{admission: a, heard: heard, silence: a.silence >> hurry, left: a.limit >> hurry, since: time.Now()}
+	s := &slot{of: a, heard: heard, silence: a.silence >> hurry, left: a.limit >> hurry, since: time.Now()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.timer = time.AfterFunc(s.patience(), s.check)
@@ -82,7 +78,7 @@ func (a *admission) enter(ctx context.Context, heard func() time.Time) (*slot, e
 }
 
 // adjust halves the time of later slots (+1), or doubles it (-1).
-func (a *admission) adjust(by int64) {
+func (a *slots) adjust(by int64) {
 	for {
 		hurry := a.halvings.Load()
 		if next := min(max(hurry+by, 0), maxHalvings); a.halvings.CompareAndSwap(hurry, next) {
@@ -91,22 +87,19 @@ func (a *admission) adjust(by int64) {
 	}
 }
 
-func (a *admission) wait(ctx context.Context) error {
+func (a *slots) wait(ctx context.Context) error {
 	defer a.waiting.Add(-1)
 	if a.waiting.Add(1) > a.maxWaiting {
 		a.refused.Add(1)
 		return errCrowded
 	}
 	select {
-	case a.slots <- struct{}{}: // a channel serves its senders in order
+	case a.taken <- struct{}{}: // a channel serves its senders in order
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
-
-// running returns how many first syncs are under way.
-func (a *admission) running() int { return len(a.slots) }
 
 // end releases the slot. It may be called more than once.
 func (s *slot) end() {
@@ -119,7 +112,7 @@ func (s *slot) end() {
 // synced releases the slot of a client that has completed its first sync.
 func (s *slot) synced() {
 	s.end()
-	s.admission.adjust(-1)
+	s.of.adjust(-1)
 }
 
 // stopClocks stops the clocks: the server works for the client.
@@ -166,8 +159,8 @@ func (s *slot) check() {
 	if rest := s.patience(); rest > 0 {
 		s.timer.Reset(rest)
 	} else if s.release() {
-		s.admission.lost.Add(1)
-		s.admission.adjust(+1)
+		s.of.lost.Add(1)
+		s.of.adjust(+1)
 	}
 }
 
@@ -177,31 +170,6 @@ func (s *slot) release() bool {
 		return false
 	}
 	s.released = true
-	<-s.admission.slots
+	<-s.of.taken
 	return true
-}
-
-// finishFirstSync releases the connection's slot once its client has acknowledged listeners:
-// an Envoy asks for these when it has clusters and endpoints. On a stream of one type
-// the client must acknowledge that type. A control plane that takes objects must have
-// acknowledged all that it has requested.
-func (c *Connection) finishFirstSync() {
-	if c.slot == nil {
-		return
-	}
-	inFlight, pending, done := false, false, false
-	if c.sequencer != nil {
-		for typeURL, sub := range c.sequencer.Subscriptions() {
-			last := typeURL == string(c.wire.only) || c.served.nameOf(typeURL) == "LDS" || c.member == nil
-			done = done || last && sub.Started() && !sub.Pending()
-			pending = pending || sub.Started() && sub.Pending()
-			inFlight = inFlight || sub.InFlight()
-		}
-	}
-	if done && (c.member != nil || !pending) {
-		c.slot.synced()
-		c.slot = nil
-		return
-	}
-	c.slot.startClocks(inFlight)
 }

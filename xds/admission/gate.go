@@ -1,0 +1,147 @@
+package admission
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/portolan-mesh/portolan/discovery/identity"
+	"github.com/portolan-mesh/portolan/xds/meshconfig"
+)
+
+// Options say who is let in, and what clients may cost.
+type Options struct {
+	// Peer returns who the client of a stream has proved to be, or why it is not served, as a
+	// status of gRPC, with the identity that is refused if there is one. Nil takes everybody as
+	// having proved nothing.
+	Peer func(context.Context) (Peer, error)
+	// OnRefusal is told of each client that was not served for who it is or says that it is;
+	// nil tells nobody. It must not block.
+	OnRefusal func(Refusal)
+	// MayExport returns why an identity may not take the objects of the mesh, nil where it
+	// may. Without it none may; a client that has proved nothing is not asked about.
+	MayExport func(context.Context, identity.Identity) error
+	// MaxIdentityStreams is how many streams the clients of one identity may have; 0 stands
+	// for DefaultMaxIdentityStreams. They may take a quarter of StreamsMemory.
+	MaxIdentityStreams int
+
+	// MaxFirstSyncs is how many proxies have their first sync at one time; 0 stands for
+	// 100.
+	MaxFirstSyncs int
+	// MaxWaiting is how many more wait for theirs, first come first served; 0 stands for a
+	// hundred times MaxFirstSyncs, and a negative number for none. Streams beyond that are
+	// refused.
+	MaxWaiting int
+	// SyncSilence is how long a client may send nothing during its first sync while it owes
+	// no answer, not even a part of a message; 0 stands for a second. SyncLimit is how long
+	// the server waits for it in all; 0 stands for three. An Envoy needs less of either.
+	SyncSilence, SyncLimit time.Duration
+
+	// StreamMemory bounds the bytes that the server keeps for the subscriptions of one
+	// stream, and StreamsMemory those of all streams; 0 stands for 64 MiB and 1 GiB.
+	StreamMemory, StreamsMemory int64
+
+	// HangUp closes the connection to a client, so that the client may choose another
+	// server; nil ends only its stream. Conns implements it.
+	HangUp func(remote net.Addr)
+}
+
+// DefaultMaxIdentityStreams is the default of Options.MaxIdentityStreams.
+const DefaultMaxIdentityStreams = 2000
+
+// Gate lets streams in. It is safe for concurrent use.
+type Gate struct {
+	options Options
+	mesh    *meshconfig.Config
+	logger  *slog.Logger
+
+	slots      *slots
+	budget     *budget
+	identities *identities
+	refusals   refusals
+	refused    prometheus.Counter
+
+	mu     sync.Mutex           // guards the fields below
+	proved map[*Stream]struct{} // the streams whose proof may be taken back
+	checks int                  // how often CheckPeers was called
+}
+
+// New makes the gate of a mesh. It registers its metrics, nil registers none.
+func New(o Options, mesh *meshconfig.Config, logger *slog.Logger, r prometheus.Registerer) *Gate {
+	o.MaxIdentityStreams = cmp.Or(o.MaxIdentityStreams, DefaultMaxIdentityStreams)
+	o.MaxFirstSyncs = cmp.Or(o.MaxFirstSyncs, 100)
+	o.MaxWaiting = cmp.Or(o.MaxWaiting, 100*o.MaxFirstSyncs)
+	o.SyncSilence = cmp.Or(o.SyncSilence, time.Second)
+	o.SyncLimit = cmp.Or(o.SyncLimit, 3*time.Second)
+	o.StreamMemory = cmp.Or(o.StreamMemory, 64<<20)
+	o.StreamsMemory = cmp.Or(o.StreamsMemory, 1<<30)
+	g := &Gate{
+		options: o, mesh: mesh, logger: logger, proved: map[*Stream]struct{}{},
+		slots: newSlots(o), budget: newBudget(o.StreamMemory, o.StreamsMemory), identities: newIdentities(o.MaxIdentityStreams),
+		refused: prometheus.NewCounter(prometheus.CounterOpts{Name: "portolan_xds_refused_identities_total", Help: "Streams that were refused for who their client is, or says that it is."}),
+	}
+	if r != nil {
+		g.register(r)
+	}
+	return g
+}
+
+func (g *Gate) register(r prometheus.Registerer) {
+	gauge := func(name, help string, value func() float64) {
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
+	}
+	counter := func(name, help string, value *atomic.Int64) {
+		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(value.Load()) }))
+	}
+	r.MustRegister(g.refused)
+	gauge("portolan_first_syncs", "Proxies that are being brought up from nothing.", func() float64 { return float64(len(g.slots.taken)) })
+	gauge("portolan_waiting_proxies", "Proxies that wait for their turn to be brought up.", func() float64 { return float64(g.slots.waiting.Load()) })
+	counter("portolan_refused_proxies_total", "Streams that were refused, as too many proxies waited.", &g.slots.refused)
+	counter("portolan_lost_turns_total", "Proxies that lost their turn to be brought up, as they made no progress.", &g.slots.lost)
+	gauge("portolan_streams_memory_bytes", "Memory for the subscriptions of all streams, which --streams-memory bounds.", func() float64 { return float64(g.budget.inUse()) })
+	counter("portolan_greedy_streams_total", "Streams that were ended, because their subscriptions took too much memory.", &g.budget.ended)
+}
+
+// StreamMemory is how many bytes the server keeps for the subscriptions of one stream at most.
+func (g *Gate) StreamMemory() int64 { return g.options.StreamMemory }
+
+// CheckPeers ends the streams whose clients have lost what they came in by, such as an identity
+// that was revoked. Call it when such a thing has changed; streams that begin meanwhile are
+// looked at, too.
+func (g *Gate) CheckPeers(ctx context.Context) {
+	g.mu.Lock()
+	g.checks++
+	proved := make([]*Stream, 0, len(g.proved))
+	for s := range g.proved {
+		proved = append(proved, s)
+	}
+	g.mu.Unlock()
+	for _, s := range proved {
+		s.check(ctx)
+	}
+}
+
+// mayExport returns why an identity may not take the objects of the mesh.
+func (g *Gate) mayExport(ctx context.Context, who identity.Identity) error {
+	if g.options.MayExport == nil {
+		return status.Errorf(codes.PermissionDenied, "%s may not read the objects of the mesh (GENERATOR: api): this server gives that right to nobody over this port", who)
+	}
+	if err := g.options.MayExport(ctx, who); err != nil {
+		return status.Errorf(codes.PermissionDenied, "%s may not read the objects of the mesh (GENERATOR: api): %v", who, err)
+	}
+	return nil
+}
+
+// ofMesh says whether a trust domain is one of this mesh.
+func (g *Gate) ofMesh(domain string) bool {
+	return domain == g.mesh.GetTrustDomain() || slices.Contains(g.mesh.GetTrustDomainAliases(), domain)
+}

@@ -1,0 +1,266 @@
+package admission
+
+import (
+	"context"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/identity"
+)
+
+// Peer is who the client of a stream has proved to be. The zero Peer has proved nothing.
+type Peer struct {
+	Identity identity.Identity
+	// Until is when the proof ends; the zero time is never. The server then ends the stream
+	// and the connection under it: a client that has renewed its certificate connects with
+	// the new one.
+	Until time.Time
+	// Still returns why the proof is none any more, as a status of gRPC, nil while it is one;
+	// Unavailable where that is not known. Without it the proof holds until Until.
+	Still func(context.Context) error
+}
+
+// proved says whether the client has proved an identity.
+func (p Peer) proved() bool { return p.Identity != identity.Identity{} }
+
+// errExpired ends a stream whose proof has ended.
+var errExpired = status.Error(codes.Unauthenticated, "the certificate or token of this connection has expired: connect anew with a renewed one")
+
+// Stream is one stream and its client, as the gate knows them.
+type Stream struct {
+	gate   *Gate
+	remote net.Addr // nil if unknown
+	cancel func(error)
+	peer   Peer
+	expiry *time.Timer // nil if the proof does not end by time
+
+	mu       sync.Mutex // guards the fields below
+	node     string     // what the client says that it is; empty before Admit
+	exports  bool       // it takes the objects of the mesh
+	slot     *slot      // nil before and after the first sync
+	released bool
+}
+
+// NewStream returns a stream that cancel ends. It has nothing before Open.
+func (g *Gate) NewStream(remote net.Addr, cancel func(error)) *Stream {
+	return &Stream{gate: g, remote: remote, cancel: cancel}
+}
+
+// Remote is the address of the client, nil if unknown.
+func (s *Stream) Remote() net.Addr { return s.remote }
+
+// Open lets the stream in, or returns why not. A stream that is in must Leave.
+func (s *Stream) Open(ctx context.Context) error {
+	g := s.gate
+	g.mu.Lock()
+	checks := g.checks
+	g.mu.Unlock()
+	if err := s.meet(ctx); err != nil {
+		s.refuse("", err)
+		return err
+	}
+	if !s.peer.Until.IsZero() {
+		s.expiry = time.AfterFunc(time.Until(s.peer.Until), s.expire)
+	}
+	if s.peer.Still == nil {
+		return nil
+	}
+	g.mu.Lock()
+	g.proved[s] = struct{}{}
+	missed := g.checks != checks
+	g.mu.Unlock()
+	if missed {
+		s.check(ctx)
+	}
+	return nil
+}
+
+// meet learns who the client is, and counts its stream.
+func (s *Stream) meet(ctx context.Context) (err error) {
+	g := s.gate
+	if g.options.Peer == nil {
+		return nil
+	}
+	if s.peer, err = g.options.Peer(ctx); err != nil || !s.peer.proved() {
+		return err
+	}
+	if who := s.peer.Identity; !g.ofMesh(who.TrustDomain) {
+		return status.Errorf(codes.PermissionDenied, "%s is of the trust domain %q, and this mesh is %q: get a certificate of this mesh, or name the other in trustDomainAliases of its MeshConfig",
+			who, who.TrustDomain, g.mesh.GetTrustDomain())
+	}
+	return g.identities.enter(s.peer.Identity)
+}
+
+// Leave counts the stream out.
+func (s *Stream) Leave() {
+	if s.expiry != nil {
+		s.expiry.Stop()
+	}
+	s.gate.mu.Lock()
+	delete(s.gate.proved, s)
+	s.gate.mu.Unlock()
+	if s.peer.proved() {
+		s.gate.identities.leave(s.peer.Identity)
+	}
+}
+
+// Admit has the identity of the client decide who its proxy is. It returns why the proxy is
+// refused: it says that it is another.
+func (s *Stream) Admit(ctx context.Context, proxy *discovery.Proxy) error {
+	exports := proxy.Type == discovery.ConfigClient
+	if err := s.outrank(ctx, proxy, exports); err != nil {
+		s.refuse(proxy.ID, err)
+		return err
+	}
+	s.gate.refusals.served(proxy.ID)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.node, s.exports = proxy.ID, exports
+	return nil
+}
+
+func (s *Stream) outrank(ctx context.Context, proxy *discovery.Proxy, exports bool) error {
+	who := s.peer.Identity
+	if !s.peer.proved() {
+		return nil
+	}
+	if exports {
+		if err := s.gate.mayExport(ctx, who); err != nil {
+			return err
+		}
+	} else if proxy.Namespace != who.Namespace {
+		return status.Errorf(codes.PermissionDenied, "node %q says that it is of the namespace %q, and its identity is %s: have it start with the namespace %q, or get a certificate for %[2]q",
+			proxy.ID, proxy.Namespace, who, who.Namespace)
+	}
+	if proxy.ServiceAccount != "" && proxy.ServiceAccount != who.ServiceAccount {
+		return status.Errorf(codes.PermissionDenied, "node %q says that its service account is %q, and its identity is %s: have it start with the account %q, or get a certificate for %[2]q",
+			proxy.ID, proxy.ServiceAccount, who, who.ServiceAccount)
+	}
+	proxy.Identity, proxy.ServiceAccount = who.String(), who.ServiceAccount
+	return nil
+}
+
+// StillMay returns why the client is given nothing more: it is a control plane whose right to
+// the objects of the mesh has ended.
+func (s *Stream) StillMay(ctx context.Context) error {
+	node, exports := s.client()
+	if !exports || !s.peer.proved() {
+		return nil
+	}
+	err := s.gate.mayExport(ctx, s.peer.Identity)
+	if err != nil {
+		s.gate.logger.Info("closing the stream of a control plane that may not read the objects of the mesh any more", "proxy", node, "identity", s.peer.Identity.String(), "reason", err)
+	}
+	return err
+}
+
+func (s *Stream) client() (node string, exports bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.node, s.exports
+}
+
+// check ends the stream if its client has lost what it came in by.
+func (s *Stream) check(ctx context.Context) {
+	err := s.peer.Still(ctx)
+	if err == nil || status.Code(err) == codes.Unavailable || ctx.Err() != nil {
+		return
+	}
+	node, _ := s.client()
+	s.refuse(node, err)
+	s.cancel(err)
+	time.AfterFunc(farewell, func() { s.HangUp(err) })
+}
+
+// farewell is how long a connection stays open whose client is told why its stream ends. It is
+// closed then: a client that has got another certificate shows it with the next connection.
+const farewell = time.Second
+
+// expire ends the stream: the proof of its client has ended.
+func (s *Stream) expire() {
+	node, _ := s.client()
+	s.gate.logger.Info("closing a connection whose certificate or token has expired", "proxy", node, "identity", s.peer.Identity.String())
+	s.HangUp(errExpired)
+}
+
+// HangUp ends the stream and the connection under it. A client that only loses its stream
+// would open the next one on the same connection.
+func (s *Stream) HangUp(why error) {
+	s.cancel(why)
+	if hangUp := s.gate.options.HangUp; hangUp != nil && s.remote != nil {
+		hangUp(s.remote)
+	}
+}
+
+// BeginSync waits for a slot of the first sync. heard returns when the client last sent
+// something.
+func (s *Stream) BeginSync(ctx context.Context, heard func() time.Time) error {
+	slot, err := s.gate.slots.enter(ctx, heard)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.released {
+		slot.end()
+	} else {
+		s.slot = slot
+	}
+	return nil
+}
+
+// Syncing says whether the first sync is under way.
+func (s *Stream) Syncing() bool { return s.firstSync() != nil }
+
+// StopClocks says that the server works for the client, which has its first sync, if any.
+func (s *Stream) StopClocks() {
+	if slot := s.firstSync(); slot != nil {
+		slot.stopClocks()
+	}
+}
+
+// StartClocks says that the server waits for the client, which owes an answer or has to send
+// something soon. A client that it waits for too long loses its slot.
+func (s *Stream) StartClocks(owes bool) {
+	if slot := s.firstSync(); slot != nil {
+		slot.startClocks(owes)
+	}
+}
+
+// Synced says that the client has completed its first sync.
+func (s *Stream) Synced() {
+	if slot := s.takeSlot(); slot != nil {
+		slot.synced()
+	}
+}
+
+func (s *Stream) firstSync() *slot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.slot
+}
+
+// takeSlot returns the slot, which is the caller's to end.
+func (s *Stream) takeSlot() *slot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	slot := s.slot
+	s.slot = nil
+	return slot
+}
+
+// Release gives up the slot, also one that the stream still waits for. What is kept for the
+// client is to be dropped besides.
+func (s *Stream) Release() {
+	s.mu.Lock()
+	s.released = true
+	s.mu.Unlock()
+	if slot := s.takeSlot(); slot != nil {
+		slot.end()
+	}
+}
