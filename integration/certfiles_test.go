@@ -79,6 +79,45 @@ func TestEnvoyGatewayCertificateFiles(t *testing.T) {
 	})
 }
 
+// TestEnvoyCertificateFilesComeLater: a server whose files are missing is closed, and the
+// proxy refuses the secret. Moved into their directory, they open it: the proxy looks by
+// itself. Where the directory came later too, another path to it does.
+func TestEnvoyCertificateFilesComeLater(t *testing.T) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
+		s, port, of := startServer(t, serverOptions{}), freePort(t), newAuthority(t, "authority")
+		pair, dir := of.issue(time.Hour, "*.shop.test"), t.TempDir()
+		s.startEnvoy(envoyOptions{kind: "router", name: "edge", labels: "app=edge", variant: v})
+		in := func(name, dir string) string {
+			return httpsServer(port, name, fmt.Sprintf("mode: SIMPLE, serverCertificate: %[1]s/cert.pem, privateKey: %[1]s/key.pem", dir))
+		}
+		s.apply(tlsGateway("files", in("near", dir), in("far", dir+"/new")), tlsAnswer("files", "near"), tlsAnswer("files", "far"))
+		eventually(t, "the proxy refuses the secrets", func() error {
+			if out := s.try("", "proxy", "status").stdout; !strings.Contains(out, "REJECTED") {
+				return errors.New(out)
+			}
+			return nil
+		})
+		near, far := newTLSClient(port, "near.shop.test", of.pair), newTLSClient(port, "far.shop.test", of.pair)
+		for _, client := range []tlsClient{near, far} {
+			if c, err := client.dial(t.Context()); err == nil {
+				_ = c.Close()
+				t.Errorf("%s is open without its files", client.host)
+			}
+		}
+		files := &certificateFiles{chain: filepath.Join(dir, "cert.pem"), key: filepath.Join(dir, "key.pem")}
+		files.replace(t, pair)
+		near.awaitCertificate(t, pair)
+
+		if err := os.Mkdir(filepath.Join(dir, "new"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		files = &certificateFiles{chain: filepath.Join(dir, "new", "cert.pem"), key: filepath.Join(dir, "new", "key.pem")}
+		files.replace(t, pair)
+		s.apply(tlsGateway("files", in("near", dir), in("far", dir+"/./new")))
+		far.awaitCertificate(t, pair)
+	})
+}
+
 // innerEntry is a service of the mesh behind a Gateway that its clients reach with their own
 // certificate.
 func innerEntry(service, port int) string {
