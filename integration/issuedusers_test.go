@@ -3,6 +3,8 @@ package integration
 import (
 	"crypto/tls"
 	"fmt"
+	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +47,27 @@ spec:
   role: editor
   subjects: [{kind: Group, name: "ci:releasers"}]
 `, "$issuer", issuer.URL, "$ca", strings.ReplaceAll(strings.TrimSpace(issuer.CA), "\n", "\n    ")))
+	// The condition of an issuer whose keys cannot be fetched says so, for as long as it is so.
+	dead := jwkstest.New(t)
+	dead.Answer(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusInternalServerError) })
+	deadIssuer := fill("{apiVersion: portolan.io/v1, kind: TokenIssuer, metadata: {name: dead, namespace: istio-system}, spec: {issuer: $issuer, jwksUri: $issuer/keys, audiences: [portolan], ca: $ca, users: {}}}",
+		"$issuer", dead.URL, "$ca", strconv.Quote(dead.CA))
+	s.apply(deadIssuer)
+	condition := func(want bool) func() error {
+		return func() error {
+			out := s.must("", "get", "tokenissuer", "dead", "-n", "istio-system", "-o", "yaml")
+			if told := strings.Contains(out, "PTL0424") && strings.Contains(out, "cannot fetch its keys"); told != want {
+				return fmt.Errorf("told: %t\n%s", told, out)
+			}
+			return nil
+		}
+	}
+	eventually(t, "a condition says that the keys cannot be fetched", condition(true))
+	if out := s.must("", "get", "tokenissuer", "ci", "-n", "istio-system", "-o", "yaml"); strings.Contains(out, "PTL0424") {
+		t.Errorf("the issuer whose keys are there: %s", out)
+	}
+	s.apply(strings.ReplaceAll(strings.ReplaceAll(deadIssuer, strconv.Quote(dead.CA), strconv.Quote(issuer.CA)), dead.URL+"/keys", issuer.URL+"/keys"))
+	eventually(t, "the condition is gone with its cause", condition(false))
 	claims := func(subject string) map[string]any {
 		return map[string]any{"iss": issuer.URL, "aud": "portolan", "sub": subject, "groups": []string{"releasers"}, "exp": time.Now().Add(time.Hour).Unix()}
 	}

@@ -81,6 +81,47 @@ func (s sources) routing() event {
 	}}
 }
 
+// access changes who may come in, and who may do what.
+func (s sources) access() event {
+	kind, namespace := s.one("kind", "Role", "RoleBinding", "User", "TokenIssuer"), s.one("namespace", "shop", "istio-system")
+	spec := ""
+	switch kind {
+	case "Role":
+		spec = "{rules: [{verbs: [get], kinds: [gateways]}]}"
+	case "RoleBinding":
+		spec = fmt.Sprintf("{role: %s, subjects: [{kind: User, name: a}]}", s.one("role", "a", "b", "viewer"))
+	case "User":
+		spec = fmt.Sprintf("{disabled: %s, tokens: [%s]}", s.one("disabled", "true", "false"), s.one("tokens", "", "{id: x}", "{id: x, expires: '1970-01-01T00:01:00Z'}"))
+	case "TokenIssuer":
+		spec = fmt.Sprintf("{issuer: 'https://%s.example', audiences: [a], users: {}}", s.one("issuer", "a", "b"))
+	}
+	document := fmt.Sprintf("{apiVersion: portolan.io/v1, kind: %s, metadata: {name: %s, namespace: %s}, spec: %s}", kind, s.one("name", "a", "b"), namespace, spec)
+	documents, err := config.Decode(kind, []byte(document), schema.Pilot().Type)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	object, remove := documents[0].Config, s.removal()
+	return event{"access", fmt.Sprint(object.Key(), remove, spec), func(r *replica) {
+		if remove {
+			r.remove(object)
+		} else {
+			r.set(object)
+		}
+		r.commit()
+	}}
+}
+
+// keyFaults draws whose keys cannot be fetched.
+func (s sources) keyFaults() pmap.Map[string] {
+	var out pmap.Map[string]
+	for _, name := range []string{"a", "b"} {
+		if why := s.one("keys", "", "", "refused", "slow"); why != "" {
+			out = out.Set(config.Key{Kind: schema.TokenIssuer, Namespace: "istio-system", Name: name}.Path(), why)
+		}
+	}
+	return out
+}
+
 // secrets changes a secret.
 func (s sources) secrets() event {
 	object := &config.Config{Meta: config.Meta{
@@ -121,10 +162,10 @@ func (s sources) proxies() pmap.Map[*status.Proxy] {
 }
 
 func (s sources) verdictEvents(least, most int) []event {
-	draw := map[string]func() event{"config": s.configs, "routing": s.routing, "health": s.health, "pods": s.pods, "memory": s.memory, "secrets": s.secrets}
+	draw := map[string]func() event{"config": s.configs, "routing": s.routing, "health": s.health, "pods": s.pods, "memory": s.memory, "secrets": s.secrets, "access": s.access}
 	var events []event
 	for range rapid.IntRange(least, most).Draw(s.t, "events") {
-		events = append(events, draw[s.one("source", "config", "routing", "routing", "health", "pods", "memory", "secrets")]())
+		events = append(events, draw[s.one("source", "config", "routing", "routing", "health", "pods", "memory", "secrets", "access")]())
 	}
 	return events
 }
@@ -163,6 +204,7 @@ func TestVerdictsFollowTheMesh(t *testing.T) {
 			r.run(t, some)
 			r.settle()
 			facts := r.facts(s.proxies())
+			facts.KeyFaults = s.keyFaults()
 			facts.Minute = rapid.SampledFrom([]int64{0, 1, 2, soonest, soonest + 1}).Draw(t, "minute")
 			x = x.Next(facts)
 			if diff := cmp.Diff(verdictsOf((*verdict.Index)(nil).Next(facts)), verdictsOf(x)); diff != "" {
@@ -217,6 +259,8 @@ func TestVerdictsOfWhatWouldBe(t *testing.T) {
 		change := s.routing()
 		if rapid.Bool().Draw(t, "entries") {
 			change = s.configs()
+		} else if rapid.Bool().Draw(t, "access") {
+			change = s.access()
 		}
 		draft := &replica{configs: r.configs, feed: cache.NewFeed(cache.FeedOptions{Worker: cache.NewWorker(), Schemas: schema.Pilot()})}
 		change.do(draft)

@@ -96,6 +96,9 @@ const (
 	HostUncertified    Code = "PTL0353"
 	IssuerElsewhere    Code = "PTL0411"
 	RoleMissing        Code = "PTL0421"
+	UserUnproved       Code = "PTL0422"
+	RoleUnbound        Code = "PTL0423"
+	IssuerKeys         Code = "PTL0424"
 )
 
 // Kind is what there is to know of a Code.
@@ -179,7 +182,14 @@ var kinds = []Kind{
 	{HostUncertified, "", Warning, status.ResolvedRefs, "a host of a server of a Gateway is none of the names of the server's certificate", "clients that verify the certificate refuse the connection"},
 	{IssuerElsewhere, "", Warning, status.ResolvedRefs, "a TokenIssuer is outside the root namespace of the mesh", "its tokens prove nothing"},
 	{RoleMissing, "", Error, status.ResolvedRefs, "a RoleBinding names a role that is not there", "its subjects get no rights by it"},
+	{UserUnproved, "", Info, status.PartlyServed, "a User has no token that is valid", "nobody is let in as the user without a client certificate of that name"},
+	{RoleUnbound, "", Info, status.PartlyServed, "no RoleBinding names a Role", "the Role gives nobody any right until one does"},
+	{IssuerKeys, "", Warning, status.ResolvedRefs, "the leading server cannot fetch the keys of a TokenIssuer", "its tokens prove nothing, but those that are signed with keys which were fetched before"},
 }
+
+// follows says whether what a verdict misses comes after the object as a rule, so that nobody
+// is warned of it who writes the object.
+func (c Code) follows() bool { return c == UserUnproved || c == RoleUnbound }
 
 // Kinds iterates over the table of all codes, in their order.
 func Kinds() iter.Seq[Kind] { return slices.Values(kinds) }

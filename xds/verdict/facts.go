@@ -25,6 +25,8 @@ type Facts struct {
 	Proxies pmap.Map[*status.Proxy]
 	// Replicas are the reports of the servers, by id: what each could not build.
 	Replicas pmap.Map[*status.Replica]
+	// KeyFaults say why the keys of a TokenIssuer cannot be fetched, by its path.
+	KeyFaults pmap.Map[string]
 	// Minute is the time, in minutes since 1970; 0 where it is not known, and nothing ends.
 	Minute int64
 }
@@ -58,6 +60,10 @@ const (
 
 	secretRow row = "t" // whether a secret can be opened, and in which stage its certificates are, by its path
 
+	userRow    row = "k" // whether a token of a user is valid, by the user's path
+	bindersRow row = "b" // the RoleBindings of a role, by its name
+	issuerRow  row = "i" // why the keys of an issuer cannot be fetched, by its path
+
 	delegatorsRow row = "d" // the VirtualServices that delegate to an object, by its path
 )
 
@@ -68,7 +74,7 @@ func rowOf(key mesh.RowKey) row { return row(string(rune('A'+key.Table)) + key.K
 // configuration must be the same in both.
 func changedRows(from, to Facts) iter.Seq[row] {
 	return func(yield func(row) bool) {
-		_ = changedObjects(from, to, yield) && changedMesh(from, to, yield) && changedProxies(from, to, yield) && changedSecrets(from, to, yield)
+		_ = changedObjects(from, to, yield) && changedMesh(from, to, yield) && changedProxies(from, to, yield) && changedSecrets(from, to, yield) && changedUsers(from, to, yield) && changedKeys(from, to, yield)
 	}
 }
 
@@ -78,6 +84,9 @@ func changedObjects(from, to Facts, yield func(row) bool) bool {
 			return false
 		}
 		for _, object := range []*config.Config{c.Old, c.New} {
+			if role := boundBy(object); role != "" && !yield(bindersRow+row(role)) {
+				return false
+			}
 			for port := range serverPorts(object) {
 				if !yield(portRow + row(port)) {
 					return false

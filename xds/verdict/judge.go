@@ -26,6 +26,8 @@ var judges = map[string]func(*judge, *config.Config){
 	schema.Secret.Kind:          (*judge).secret,
 	schema.TokenIssuer.Kind:     (*judge).tokenIssuer,
 	schema.RoleBinding.Kind:     (*judge).roleBinding,
+	schema.Role.Kind:            (*judge).role,
+	schema.User.Kind:            (*judge).user,
 }
 
 // judge judges one object. It records the rows that it reads, absent ones too.

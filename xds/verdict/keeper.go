@@ -99,7 +99,7 @@ func (k *Keeper) Advise(ops []storage.Op) [][]rest.Advice {
 			continue
 		}
 		for _, v := range would.Of(key) {
-			if !v.alone {
+			if !v.alone && !v.Code.follows() {
 				out[i] = append(out[i], rest.Advice{Text: v.String()})
 			}
 		}
@@ -114,7 +114,7 @@ func (k *Keeper) Advise(ops []storage.Op) [][]rest.Advice {
 			continue
 		}
 		for _, v := range c.New.Verdicts {
-			if slices.ContainsFunc(c.Old.all(), v.same) {
+			if v.Code.follows() || slices.ContainsFunc(c.Old.all(), v.same) {
 				continue
 			}
 			i := cause(ops, own, v)

@@ -35,3 +35,39 @@ func (j *judge) roleBinding(object *config.Config) {
 		Remedy:  "apply the Role, or delete the binding",
 	})
 }
+
+// boundBy is the role of a RoleBinding, empty for another object.
+func boundBy(object *config.Config) string {
+	if object == nil {
+		return ""
+	}
+	spec, ok := object.Spec.(*access.RoleBinding)
+	if !ok {
+		return ""
+	}
+	return spec.Role
+}
+
+// role judges whether a binding gives a Role to somebody: one of its namespace, or of any for
+// a Role of the whole mesh, which goes before those of its name in namespaces.
+func (j *judge) role(object *config.Config) {
+	root := j.mesh().Inputs().Mesh.GetRootNamespace()
+	ofAll := object.Namespace == root
+	if ofAll || j.object(config.Key{Kind: schema.Role, Namespace: root, Name: object.Name}) == nil {
+		j.read(bindersRow, object.Name)
+		for binding := range j.mesh().Inputs().Configs.List(schema.RoleBinding, "") {
+			if boundBy(binding) == object.Name && (ofAll || binding.Namespace == object.Namespace) {
+				return
+			}
+		}
+	}
+	where := "namespace " + object.Namespace
+	if ofAll {
+		where = "any namespace"
+	}
+	j.add(Verdict{
+		Code:    RoleUnbound,
+		Message: fmt.Sprintf("no RoleBinding of %s gives it to anybody", where),
+		Remedy:  "apply a RoleBinding with this role, or delete the Role",
+	})
+}

@@ -138,7 +138,7 @@ func (s *server) addXDS() error {
 	})
 	s.secrets.sealer.OnChange(func() { s.worker.Post("sealing keys", func() {}) }) // a commit follows
 	s.proxies.xds = s.xds
-	s.verdicts = verdict.NewKeeper(verdictSource{s.xds, s.statusCache, s.worker})
+	s.verdicts = verdict.NewKeeper(verdictSource{s.xds, s.statusCache, s.worker, &keyFaults{root: s.o.Mesh.GetRootNamespace(), keys: s.keys}})
 	return s.metrics.Register(s.verdicts)
 }
 

@@ -17,6 +17,7 @@ type verdictSource struct {
 	xds    *xds.DiscoveryServer
 	side   *statuses.Cache
 	worker *cache.Worker
+	keys   *keyFaults
 }
 
 // Facts implements verdict.Source.
@@ -33,6 +34,9 @@ func (s verdictSource) WouldBe(ops []storage.Op) (is, would verdict.Facts, known
 
 func (s verdictSource) with(w xds.World) verdict.Facts {
 	out := verdict.Facts{Mesh: w.Context, Registries: w.Registries, Minute: time.Now().Unix() / 60}
+	if w.Context != nil {
+		out.KeyFaults = s.keys.of(w.Context.Inputs().Configs)
+	}
 	if facts, _ := s.side.Facts(); facts != nil {
 		out.Proxies, out.Replicas = facts.Proxies, facts.Replicas
 	}

@@ -176,6 +176,18 @@ func (f *Fetcher) fetched(e *entry, keys *Keys, err error) {
 	e.under = nil
 }
 
+// Follow has the keys of a source fetched, and kept, whether or not somebody asks for them. It
+// never waits. Call it again and again; a source is fetched once in Options.Pause at most.
+func (f *Fetcher) Follow(source Source) {
+	f.mu.Lock()
+	e := f.sources[source]
+	waits := e != nil && !e.begun.IsZero() && f.o.Now().Sub(e.begun) < f.o.Pause
+	f.mu.Unlock()
+	if !waits {
+		f.ask(source, "")
+	}
+}
+
 // Problem is why the last fetch of a source failed; nil if it did not, or there was none.
 func (f *Fetcher) Problem(source Source) error {
 	f.mu.Lock()

@@ -90,6 +90,39 @@ func TestKeysAreFetchedOnceAndKept(t *testing.T) {
 
 // TestAnUnknownKeyIsAskedForOnceAMinute: a rotated key is found, and who invents key ids
 // makes no load.
+// TestASourceIsFollowed: nobody has asked for its keys, and what is wrong with them is known; it
+// is asked once a minute.
+func TestASourceIsFollowed(t *testing.T) {
+	t.Parallel()
+	issuer := jwkstest.New(t)
+	issuer.Answer(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusInternalServerError) })
+	f, clock := start(t)
+	source := jwks.Source{URL: issuer.URL + "/keys", CA: issuer.CA}
+	follow := func(is func(error) bool) {
+		t.Helper()
+		for ctx := within(t); !is(f.Problem(source)); {
+			f.Follow(source)
+			if ctx.Err() != nil {
+				t.Fatalf("the problem is %v", f.Problem(source))
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	follow(func(err error) bool { return err != nil })
+	issuer.Answer(nil)
+	for range 100 {
+		f.Follow(source)
+	}
+	if f.Problem(source) == nil {
+		t.Error("it is asked again at once")
+	}
+	clock.pass(2 * time.Minute)
+	follow(func(err error) bool { return err == nil })
+	if keys, err := f.Keys(within(t), source, ""); err != nil || keys == nil {
+		t.Errorf("its keys: %v", err)
+	}
+}
+
 func TestAnUnknownKeyIsAskedForOnceAMinute(t *testing.T) {
 	t.Parallel()
 	issuer := jwkstest.New(t)
