@@ -88,6 +88,13 @@ func BadRequest(message string) *apierrors.StatusError { return badRequest(messa
 // Unavailable is the Refuse of what may succeed if it is tried again.
 func Unavailable(message string) *apierrors.StatusError { return unavailable(message) }
 
+// TooMany is the Refuse of a client that may try again in some seconds.
+func TooMany(message string, seconds int) *apierrors.StatusError {
+	err := refuse(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, message)
+	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: int32(seconds)}
+	return err
+}
+
 // WriteJSON answers with a value of a type that always encodes.
 func WriteJSON(w http.ResponseWriter, code int, value any) { writeJSON(w, code, value) }
 

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // slowAfter is how long a watch may take to send something before it may be ended
@@ -81,9 +80,7 @@ func (w *watchers) endSlowest() bool {
 
 // tooMany is the refusal of a client for which there is no room.
 func tooMany(message string) *apierrors.StatusError {
-	err := refuse(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, message)
-	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
-	return err
+	return TooMany(message, 1)
 }
 
 // outbox writes to the client of a watch, which another goroutine may end.

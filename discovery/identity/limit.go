@@ -24,7 +24,9 @@ const (
 )
 
 // Limited is a Proof that refuses sources whose credentials proved nothing too often: an
-// address, or the network of an IPv6 address. It remembers a bounded number of sources, and forgets first who has not come for longest.
+// address, or the network of an IPv6 address. Credentials that memory alone knows to be good
+// are let in from there, too: who has one has not guessed it. It remembers a bounded number of
+// sources, and forgets first who has not come for longest.
 type Limited struct {
 	proof Proof
 	now   func() time.Time
@@ -48,7 +50,7 @@ func NewLimited(proof Proof, now func() time.Time) *Limited {
 
 // Prove implements Proof.
 func (l *Limited) Prove(ctx context.Context, credential string, from netip.Addr) (who Identity, err error) {
-	err = l.Try(from, func() error {
+	err = l.Try(from, func() bool { return knows(l.proof, credential, from) }, func() error {
 		who, err = l.proof.Prove(ctx, credential, from)
 		return err
 	})
@@ -56,11 +58,12 @@ func (l *Limited) Prove(ctx context.Context, credential string, from netip.Addr)
 }
 
 // Try runs a proof by another method than Prove, for a credential from an address, and
-// returns its error. One that is a refusal counts.
-func (l *Limited) Try(from netip.Addr, prove func() error) error {
+// returns its error. One that is a refusal counts. known is asked where the source is refused,
+// as Knower.Knows.
+func (l *Limited) Try(from netip.Addr, known func() bool, prove func() error) error {
 	left := l.of(from)
-	if left.TokensAt(l.now()) < 1 {
-		return ErrThrottled
+	if tokens := left.TokensAt(l.now()); tokens < 1 && !known() {
+		return &ThrottledError{After: time.Duration((1 - tokens) * float64(failureInterval))}
 	}
 	err := prove()
 	if now := l.now(); (errors.Is(err, ErrUnproven) || errors.Is(err, ErrForeign)) && left.TokensAt(now) > -failureBurst {

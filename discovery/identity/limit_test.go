@@ -4,28 +4,37 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/portolan-mesh/portolan/discovery/identity"
 )
 
-// TestLimitedRefusesWhoGuesses: after twenty failures a source waits, also with what is
-// right; others do not.
+// knowing is a Proof that knows one credential from memory.
+type knowing struct {
+	proofFunc
+	known string
+}
+
+func (k knowing) Knows(credential string, _ netip.Addr) bool { return credential == k.known }
+
+// TestLimitedRefusesWhoGuesses: after twenty failures a source waits, also with what is right
+// and is not known from memory; others do not.
 func TestLimitedRefusesWhoGuesses(t *testing.T) {
 	web := identity.Identity{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "web"}
 	asked := 0
 	now := time.Unix(1_000_000, 0)
-	limited := identity.NewLimited(proofFunc(func(credential string) (identity.Identity, error) {
+	limited := identity.NewLimited(identity.Proofs{knowing{known: "known", proofFunc: func(credential string) (identity.Identity, error) {
 		asked++
 		switch credential {
-		case "right":
+		case "right", "known":
 			return web, nil
 		case "away":
 			return identity.Identity{}, identity.ErrUnavailable
 		}
 		return identity.Identity{}, fmt.Errorf("%w: %s", identity.ErrUnproven, credential)
-	}), func() time.Time { return now })
+	}}}, func() time.Time { return now })
 	prove := func(credential, from string) error {
 		_, err := limited.Prove(t.Context(), credential, netip.MustParseAddr(from))
 		return err
@@ -42,13 +51,24 @@ func TestLimitedRefusesWhoGuesses(t *testing.T) {
 	}
 	before := asked
 	for _, credential := range []string{"wrong", "right"} {
-		if err := prove(credential, "10.0.0.1"); !errors.Is(err, identity.ErrThrottled) {
+		err := prove(credential, "10.0.0.1")
+		if !errors.Is(err, identity.ErrThrottled) || identity.RetryAfter(err) != 3 || !strings.HasSuffix(err.Error(), "try again in 3 s") {
 			t.Errorf("%s after twenty guesses: %v", credential, err)
 		}
 	}
 	if asked != before {
 		t.Error("a throttled source is asked about")
 	}
+	for range 50 {
+		if err := prove("known", "10.0.0.1"); err != nil {
+			t.Fatalf("what is known from memory: %v", err)
+		}
+	}
+	now = now.Add(2500 * time.Millisecond)
+	if err := prove("right", "10.0.0.1"); identity.RetryAfter(err) != 1 {
+		t.Errorf("half a second before: %v", err)
+	}
+	now = now.Add(-2500 * time.Millisecond)
 	if err := prove("right", "10.0.0.2"); err != nil {
 		t.Errorf("another source: %v", err)
 	}
@@ -64,6 +84,15 @@ func TestLimitedRefusesWhoGuesses(t *testing.T) {
 	}
 	if err := prove("right", "2001:db8:0:1::1"); err != nil {
 		t.Errorf("another network: %v", err)
+	}
+}
+
+// TestRetryAfter is a minute where nothing says it.
+func TestRetryAfter(t *testing.T) {
+	for want, err := range map[int]error{60: identity.ErrThrottled, 7: fmt.Errorf("no: %w", &identity.ThrottledError{After: 6100 * time.Millisecond})} {
+		if got := identity.RetryAfter(err); got != want {
+			t.Errorf("%v: %d s, want %d", err, got, want)
+		}
 	}
 }
 

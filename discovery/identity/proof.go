@@ -3,7 +3,11 @@ package identity
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"net/netip"
+	"slices"
+	"time"
 )
 
 // A Proof makes of a credential the identity that it proves, so that its holder gets a first
@@ -26,7 +30,7 @@ var (
 	// Servers answer it as ErrUnproven.
 	ErrForeign = errors.New("no credential of a known sort")
 	// ErrThrottled: too many credentials from this address proved nothing. Servers answer
-	// ResourceExhausted, 429.
+	// ResourceExhausted, 429, and RetryAfter where they can.
 	ErrThrottled = errors.New("too many credentials from this address proved nothing: try again in a minute")
 	// ErrUnavailable: what decides cannot be reached, and the same credential may prove
 	// an identity later. Servers answer Unavailable, 503.
@@ -55,6 +59,38 @@ func Reason(err error) string {
 	return err.Error()
 }
 
+// ThrottledError is an ErrThrottled that passes.
+type ThrottledError struct {
+	// After is when: the address may try again then.
+	After time.Duration
+}
+
+// Error implements error.
+func (e *ThrottledError) Error() string {
+	return fmt.Sprintf("too many credentials from this address proved nothing: try again in %d s", e.seconds())
+}
+
+// Unwrap returns ErrThrottled.
+func (e *ThrottledError) Unwrap() error { return ErrThrottled }
+
+func (e *ThrottledError) seconds() int { return int(math.Ceil(e.After.Seconds())) }
+
+// RetryAfter is in how many seconds one who is refused may try again, for the header of that
+// name; a minute where the error does not say.
+func RetryAfter(err error) int {
+	if throttled := (*ThrottledError)(nil); errors.As(err, &throttled) {
+		return throttled.seconds()
+	}
+	return 60
+}
+
+// A Knower is a Proof that can tell from memory alone that a credential proves something.
+type Knower interface {
+	// Knows says whether a credential is known to prove an identity now. It waits for nothing
+	// and uses nothing up; false says that Prove may find more, or less.
+	Knows(credential string, from netip.Addr) bool
+}
+
 // Proofs is the first of several that takes a credential.
 type Proofs []Proof
 
@@ -66,4 +102,15 @@ func (p Proofs) Prove(ctx context.Context, credential string, from netip.Addr) (
 		}
 	}
 	return Identity{}, ErrForeign
+}
+
+// Knows implements Knower.
+func (p Proofs) Knows(credential string, from netip.Addr) bool {
+	return slices.ContainsFunc(p, func(one Proof) bool { return knows(one, credential, from) })
+}
+
+// knows says whether a Proof is a Knower that knows a credential.
+func knows(p Proof, credential string, from netip.Addr) bool {
+	knower, ok := p.(Knower)
+	return ok && knower.Knows(credential, from)
 }

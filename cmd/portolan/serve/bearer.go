@@ -19,7 +19,7 @@ type bearers struct {
 // prove returns who the bearer of a token is, and when the token expires. The errors are those
 // of identity.Proof.
 func (b bearers) prove(ctx context.Context, token string, from netip.Addr) (who identity.Identity, until time.Time, err error) {
-	err = b.limit.Try(from, func() error {
+	err = b.limit.Try(from, func() bool { return b.issuers.Knows(token, from) }, func() error {
 		who, until, err = b.issuers.Workload(ctx, token)
 		return err
 	})

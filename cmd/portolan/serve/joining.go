@@ -203,7 +203,7 @@ func (j *joining) join(w http.ResponseWriter, r *http.Request) error {
 		from = at.Addr().Unmap()
 	}
 	var member *access.StoreMember
-	err = j.limits.Try(from, func() (err error) {
+	err = j.limits.Try(from, func() bool { return j.tokens.KnowsMember(token, key[:], from) }, func() (err error) {
 		member, err = j.tokens.Admit(r.Context(), token, key[:], from)
 		return err
 	})
@@ -245,7 +245,7 @@ func nameless(text string) (*authority.Request, error) {
 func unadmitted(err error) error {
 	switch {
 	case errors.Is(err, identity.ErrThrottled):
-		return rest.Refuse(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, err.Error())
+		return rest.TooMany(err.Error(), identity.RetryAfter(err))
 	case errors.Is(err, identity.ErrUnproven), errors.Is(err, identity.ErrForeign):
 		return rest.Refuse(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, err.Error())
 	case errors.Is(err, identity.ErrUnavailable):

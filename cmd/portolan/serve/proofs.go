@@ -20,6 +20,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/identity/oidc"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/access"
+	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/etcd/election"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -27,13 +28,22 @@ import (
 
 // addProofs makes what earns machines a first certificate, and what knows users.
 func (s *server) addProofs() error {
-	s.tokens = join.New(join.Options{Store: s.configs, TrustDomain: s.o.Mesh.TrustDomain, Roots: s.roots, May: s.mayMakeToken})
+	s.tokens = join.New(join.Options{Store: s.configs, TrustDomain: s.o.Mesh.TrustDomain, Held: s.heldToken, Roots: s.roots, May: s.mayMakeToken})
 	s.keys = jwks.New(jwks.Options{Logger: s.logger})
 	s.issuers = oidc.New(oidc.Options{Issuers: s.tokenIssuers, Keys: s.keys, TrustDomain: s.o.Mesh.TrustDomain})
 	s.proof = identity.NewLimited(identity.Proofs{s.tokens, s.issuers, wrongSorts{}}, nil)
 	s.security.bearers = bearers{s.issuers, identity.NewLimited(s.issuers, nil)}
 	s.keeper = s.newKeeper()
 	return nil
+}
+
+// heldToken is the object of a join token as the cache has it, nil for none.
+func (s *server) heldToken(key config.Key) *config.Config {
+	snapshot := s.mirror.Snapshot()
+	if snapshot == nil {
+		return nil
+	}
+	return snapshot.Get(key)
 }
 
 // mayMakeToken returns why who sent a request may not make a join token for an identity.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/cache/rest/certificate"
+	"github.com/portolan-mesh/portolan/discovery/identity"
 )
 
 // Serve adds certificate.Path to a config API that does not serve yet.
@@ -70,7 +71,7 @@ func asHTTP(err error) error {
 	case Forbidden:
 		return rest.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, refusal.Error())
 	case Throttled:
-		return rest.Refuse(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, refusal.Error())
+		return rest.TooMany(refusal.Error(), identity.RetryAfter(refusal))
 	case Unavailable:
 		return rest.Unavailable(refusal.Error())
 	}

@@ -343,7 +343,7 @@ func TestOverHTTP(t *testing.T) {
 		"a password":            {secure, "POST", good, "Basic YTpi", nil, 400, "Bearer"},
 		"another identity":      {secure, "POST", body(authoritytest.CSR(t, key, "spiffe://cluster.local/ns/shop/sa/admin"), ""), "Bearer web-token", nil, 403, "is for"},
 		"no request":            {secure, "POST", body([]byte("x"), ""), "Bearer web-token", nil, 422, "no certificate request"},
-		"too many guesses":      {secure, "POST", good, "Bearer throttled", nil, 429, "try again"},
+		"too many guesses":      {secure, "POST", good, "Bearer throttled", nil, 429, `"retryAfterSeconds":60`},
 		"an odd time":           {secure, "POST", body(authoritytest.CSR(t, key), "soon"), "Bearer web-token", nil, 400, "ttl"},
 		"fields of others":      {secure, "POST", `{"csr":"","identity":"x"}`, "Bearer web-token", nil, 400, "identity"},
 		"another kind":          {secure, "POST", `{"kind":"Pod","csr":""}`, "Bearer web-token", nil, 400, "CertificateRequest"},

@@ -44,6 +44,9 @@ type Options struct {
 	// May says why who sent a request to the config API may not make a token for an identity;
 	// nil if whoever may make tokens may make all.
 	May func(context.Context, identity.Identity) error
+	// Held returns the object of a token as memory has it, nil for none; where Held is nil, no
+	// token is known from memory.
+	Held func(config.Key) *config.Config
 	// Roots returns the authorities of the server's certificate, in PEM, for who gets a
 	// token; nil for none. With its error no token is made.
 	Roots func(context.Context) (string, error)

@@ -30,7 +30,13 @@ type bench struct {
 
 func newBench() *bench {
 	b := &bench{store: memory.New(schema.Pilot(), memory.Options{}), now: time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)}
-	b.Tokens = join.New(join.Options{Store: b.store, TrustDomain: "cluster.local", Now: func() time.Time { return b.now }})
+	b.Tokens = join.New(join.Options{Store: b.store, TrustDomain: "cluster.local", Now: func() time.Time { return b.now }, Held: func(key config.Key) *config.Config {
+		object, err := b.store.Get(context.Background(), key.Kind, key.Name, key.Namespace)
+		if err != nil {
+			return nil
+		}
+		return object
+	}})
 	return b
 }
 
@@ -97,6 +103,44 @@ func TestATokenIsGoodForItsUses(t *testing.T) {
 
 // TestTokensThatProveNothing has the exact refusals. Who has no genuine token is told the
 // same whatever is wrong with it.
+// TestWhatIsKnown: a token is known from memory as long as it proves something, and is not used
+// up by that.
+func TestWhatIsKnown(t *testing.T) {
+	t.Parallel()
+	b := newBench()
+	made := b.make(t, join.Request{Namespace: "shop", ServiceAccount: "web", Sources: []string{"10.0.0.0/8"}})
+	guess := made.Token[:len(made.Token)-8] + "aaaaaaaa"
+	gone := b.make(t, join.Request{Namespace: "shop", ServiceAccount: "web"})
+	if _, err := b.store.Delete(t.Context(), schema.JoinToken, gone.Name, gone.Namespace, ""); err != nil {
+		t.Fatal(err)
+	}
+	member := b.invite(t)
+	for range 3 {
+		if !b.Knows(made.Token, here) || !b.Knows(made.Token+"_roots-"+strings.Repeat("a", 52), here) || !b.KnowsMember(member.Token, machine(1), here) {
+			t.Fatal("a good token is not known")
+		}
+	}
+	if b.Knows(made.Token, there) || b.Knows(guess, here) || b.Knows(gone.Token, here) || b.Knows(member.Token, here) || b.Knows("", here) || b.KnowsMember(made.Token, machine(1), here) {
+		t.Error("what proves nothing is known")
+	}
+	if join.New(join.Options{Store: b.store, TrustDomain: "cluster.local"}).Knows(made.Token, here) {
+		t.Error("without a memory a token is known")
+	}
+	if _, err := b.Prove(t.Context(), made.Token, here); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Admit(t.Context(), member.Token, machine(1), here); err != nil {
+		t.Fatal(err)
+	}
+	if b.Knows(made.Token, here) || b.KnowsMember(member.Token, machine(2), here) || !b.KnowsMember(member.Token, machine(1), here) {
+		t.Error("a token that is used up is known, or one that its machine may use again is not")
+	}
+	b.now = b.now.Add(join.MaxMemberTTL)
+	if b.KnowsMember(member.Token, machine(1), here) {
+		t.Error("a token that has expired is known")
+	}
+}
+
 func TestTokensThatProveNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench()

@@ -94,6 +94,21 @@ func (t *Tokens) Admit(ctx context.Context, token string, key []byte, from netip
 	}
 }
 
+// KnowsMember is Knows, of a token of a member and a machine.
+func (t *Tokens) KnowsMember(token string, key []byte, from netip.Addr) bool {
+	token, _ = Unpin(token)
+	rest, ok := strings.CutPrefix(token, MemberPrefix)
+	if !ok {
+		return false
+	}
+	object := t.held(Prefix + rest)
+	if object == nil {
+		return false
+	}
+	_, _, err := t.checkMember(object, hash(token), key, from)
+	return err == nil
+}
+
 // noMember is the refusal where the object of a token could not be read.
 func noMember(namespace, name string, err error) error {
 	if errors.Is(err, storage.ErrNotFound) {
@@ -102,14 +117,14 @@ func noMember(namespace, name string, err error) error {
 	return &identity.RefusedError{Err: fmt.Errorf("%w: the store cannot be read: try again", identity.ErrUnavailable), Detail: err.Error()}
 }
 
-// admit checks a token against its object and notes who uses it. The error is a
-// storage.ErrConflict if the object has changed since.
-func (t *Tokens) admit(ctx context.Context, object *config.Config, sum, key []byte, from netip.Addr) (*access.StoreMember, error) {
+// checkMember returns the token of a member, by its object, and whether the machine uses it
+// again.
+func (t *Tokens) checkMember(object *config.Config, sum, key []byte, from netip.Addr) (spec *access.JoinToken, again bool, err error) {
 	spec, ok := object.Spec.(*access.JoinToken)
 	if !ok || spec.Member == nil || subtle.ConstantTimeCompare(sum, spec.Hash) != 1 {
-		return nil, &identity.RefusedError{Err: ErrNoMember, Detail: fmt.Sprintf("%s has another secret", object.Key())}
+		return nil, false, &identity.RefusedError{Err: ErrNoMember, Detail: fmt.Sprintf("%s has another secret", object.Key())}
 	}
-	again := spec.Used > 0 && bytes.Equal(key, spec.Member.Key)
+	again = spec.Used > 0 && bytes.Equal(key, spec.Member.Key)
 	why := ""
 	switch {
 	case !t.o.Now().Before(spec.Expires):
@@ -120,7 +135,17 @@ func (t *Tokens) admit(ctx context.Context, object *config.Config, sum, key []by
 		why = fmt.Sprintf("may not be used from %s: it is for %s", address(from), strings.Join(spec.Sources, ", "))
 	}
 	if why != "" {
-		return nil, fmt.Errorf("%w: %s %s: make another with portolan store member invite", identity.ErrUnproven, object.Key(), why)
+		return nil, false, fmt.Errorf("%w: %s %s: make another with portolan store member invite", identity.ErrUnproven, object.Key(), why)
+	}
+	return spec, again, nil
+}
+
+// admit checks a token against its object and notes who uses it. The error is a
+// storage.ErrConflict if the object has changed since.
+func (t *Tokens) admit(ctx context.Context, object *config.Config, sum, key []byte, from netip.Addr) (*access.StoreMember, error) {
+	spec, again, err := t.checkMember(object, sum, key, from)
+	if err != nil {
+		return nil, err
 	}
 	if again {
 		return spec.Member, nil

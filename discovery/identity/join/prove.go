@@ -65,19 +65,48 @@ func unread(namespace, name string, err error) error {
 	return &identity.RefusedError{Err: fmt.Errorf("%w: the store cannot be read: try again", identity.ErrUnavailable), Detail: err.Error()}
 }
 
+// Knows implements identity.Knower.
+func (t *Tokens) Knows(credential string, from netip.Addr) bool {
+	credential, _ = Unpin(credential)
+	object := t.held(credential)
+	if object == nil {
+		return false
+	}
+	_, _, err := t.check(object, hash(credential), from)
+	return err == nil
+}
+
+// held is the object of a join token, or of that of a member in the form of one, as memory has
+// it; nil for none.
+func (t *Tokens) held(token string) *config.Config {
+	namespace, name, ok := Parse(token)
+	if !ok || t.o.Held == nil {
+		return nil
+	}
+	return t.o.Held(config.Key{Kind: schema.JoinToken, Namespace: namespace, Name: name})
+}
+
+// check returns whom a token makes its holder, by its object.
+func (t *Tokens) check(object *config.Config, sum []byte, from netip.Addr) (spec *access.JoinToken, who identity.Identity, err error) {
+	spec, ok := object.Spec.(*access.JoinToken)
+	if !ok || spec.Member != nil || subtle.ConstantTimeCompare(sum, spec.Hash) != 1 {
+		return nil, identity.Identity{}, &identity.RefusedError{Err: ErrUnknown, Detail: fmt.Sprintf("%s has another secret", object.Key())}
+	}
+	if err := t.refusal(object, spec, from); err != nil {
+		return nil, identity.Identity{}, err
+	}
+	if who, err = identity.New(t.o.TrustDomain, object.Namespace, spec.ServiceAccount); err != nil {
+		return nil, identity.Identity{}, fmt.Errorf("%w: %s: %w", identity.ErrUnproven, object.Key(), err)
+	}
+	return spec, who, nil
+}
+
 // use checks a token against its object and counts the use. The error is a
 // storage.ErrConflict if the object has changed since.
 func (t *Tokens) use(ctx context.Context, object *config.Config, sum []byte, from netip.Addr) (identity.Identity, error) {
-	spec, ok := object.Spec.(*access.JoinToken)
-	if !ok || spec.Member != nil || subtle.ConstantTimeCompare(sum, spec.Hash) != 1 {
-		return identity.Identity{}, &identity.RefusedError{Err: ErrUnknown, Detail: fmt.Sprintf("%s has another secret", object.Key())}
-	}
-	if err := t.refusal(object, spec, from); err != nil {
-		return identity.Identity{}, err
-	}
-	who, err := identity.New(t.o.TrustDomain, object.Namespace, spec.ServiceAccount)
+	spec, who, err := t.check(object, sum, from)
 	if err != nil {
-		return identity.Identity{}, fmt.Errorf("%w: %s: %w", identity.ErrUnproven, object.Key(), err)
+		return identity.Identity{}, err
 	}
 	used, counted := *object, *spec
 	counted.Used++

@@ -103,6 +103,31 @@ func TestAWorkloadIsWhatTheFirstRuleSays(t *testing.T) {
 	}
 }
 
+// TestWhatIsKnown: a token is known by keys that were fetched, and no others are waited for.
+func TestWhatIsKnown(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	good := b.issuer.Sign(t, b.claims(nil))
+	if !b.Knows(good, netip.Addr{}) {
+		t.Error("a good token is not known")
+	}
+	for name, token := range map[string]string{
+		"forged":  jwkstest.New(t).Sign(t, b.claims(nil)),
+		"expired": b.issuer.Sign(t, b.claims(map[string]any{"exp": b.now.Add(-time.Hour).Unix()})),
+		"nobody":  b.issuer.Sign(t, b.claims(map[string]any{"sub": "exactly"})),
+		"nothing": "",
+	} {
+		if b.Knows(token, netip.Addr{}) {
+			t.Errorf("%s: it is known", name)
+		}
+	}
+	// A fetcher that does not run would be waited for.
+	fetching := oidc.New(oidc.Options{Issuers: func() ([]oidc.Issuer, bool) { return b.all, true }, Keys: jwks.New(jwks.Options{}), TrustDomain: "cluster.local", Now: func() time.Time { return b.now }})
+	if fetching.Knows(good, netip.Addr{}) {
+		t.Error("a token is known by keys that were not fetched")
+	}
+}
+
 func TestAUserIsOfItsIssuer(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

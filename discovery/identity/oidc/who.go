@@ -23,6 +23,14 @@ func (v *Verifier) Prove(ctx context.Context, credential string, _ netip.Addr) (
 	return who, err
 }
 
+// Knows implements identity.Knower, by the keys of issuers that were fetched.
+func (v *Verifier) Knows(credential string, _ netip.Addr) bool {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel() // so that nothing is waited for
+	_, _, err := v.Workload(ctx, credential)
+	return err == nil
+}
+
 // Workload returns the workload that the holder of a token is, and when the token expires.
 // Errors are those of Prove.
 func (v *Verifier) Workload(ctx context.Context, token string) (identity.Identity, time.Time, error) {
