@@ -425,7 +425,7 @@ func TestHoldingsOfAControlPlane(t *testing.T) {
 		})
 		got := map[string][]string{}
 		for _, of := range h.Types[0].Resources {
-			got[of.Name] = progress.Names(of.Objects)
+			got[of.Name] = config.Names(of.Objects)
 		}
 		want := map[string][]string{"shop/ratings": {"serviceentry/shop/ratings"}, "shop/reviews": {"serviceentry/shop/reviews"}}
 		if d := cmp.Diff(want, got); d != "" || !h.Types[0].Requested || h.Types[1].Requested {

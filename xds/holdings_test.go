@@ -11,10 +11,10 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
-	"github.com/portolan-mesh/portolan/xds/progress"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -79,7 +79,7 @@ func TestHoldingsNameTheObjects(t *testing.T) {
 	got := map[string]string{}
 	for _, typ := range holdings(t, s, func(name string) bool { return name != "EDS" }).Types {
 		for _, one := range typ.Resources {
-			got[typ.Name+" "+one.Name] = strings.Join(progress.Names(one.Objects), " ")
+			got[typ.Name+" "+one.Name] = strings.Join(config.Names(one.Objects), " ")
 		}
 	}
 	for name, want := range map[string]string{
@@ -135,7 +135,7 @@ func TestHoldingsOfARefusal(t *testing.T) {
 			if h.InSync() || h.Rejected == nil || h.Rejected.Message != "no" || limit(h.Desired.Body) != 7 || h.Acked == nil || limit(h.Acked.Body) == 7 {
 				t.Errorf("%+v", h.Holding)
 			}
-			if got := strings.Join(progress.Names(h.Objects), " "); got != "destinationrule/shop/reviews serviceentry/shop/reviews" {
+			if got := strings.Join(config.Names(h.Objects), " "); got != "destinationrule/shop/reviews serviceentry/shop/reviews" {
 				t.Errorf("it is of %s", got)
 			}
 		}

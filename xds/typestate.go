@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/xds/delivery/nameset"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/progress"
@@ -82,7 +83,7 @@ func (c *Connection) logRejections(t *typeState) {
 		}
 		said++
 		c.logger.Warn("proxy refuses a resource, and goes on with what it had", "proxy", c.note.Node(), "type", t.Name, "resource", r.Name,
-			"objects", progress.Names(r.Objects), "revision", r.Revision, "err", progress.Shorten(r.Message, maxLogged))
+			"objects", config.Names(r.Objects), "revision", r.Revision, "err", progress.Shorten(r.Message, maxLogged))
 	}
 	if more > 0 {
 		c.logger.Warn("proxy refuses more resources", "proxy", c.note.Node(), "type", t.Name, "more", more)

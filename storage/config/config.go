@@ -53,6 +53,15 @@ func (k Key) String() string {
 	return kind + "/" + k.Namespace + "/" + k.Name
 }
 
+// Names returns the keys as users write them.
+func Names(keys []Key) []string {
+	var out []string
+	for _, key := range keys {
+		out = append(out, key.String())
+	}
+	return out
+}
+
 // KindPath is the prefix of the Paths of all objects of a kind.
 func KindPath(kind GroupVersionKind) string {
 	if kind.Group == "" {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/cache/beside"
 	"github.com/portolan-mesh/portolan/cache/statuses"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -49,7 +50,7 @@ func (pushed) ChangeCount() int64 { return 0 }
 func TestHowFarAnObjectOfAFileHasCome(t *testing.T) {
 	t.Parallel()
 	of := one{&config.Config{Meta: config.Meta{GroupVersionKind: schema.VirtualService, Namespace: "shop", Name: "pay", Source: "conf", ResourceVersion: "f1"}}}
-	view := &progress.View{ID: "a", Server: pushed{}, Statuses: statuses.New(nil, statuses.Options{}), Beside: &progress.Beside{}}
+	view := &progress.View{ID: "a", Server: pushed{}, Statuses: statuses.New(nil, statuses.Options{}), Beside: &beside.Sources{}}
 	ask := func() (out admin.Propagation) {
 		t.Helper()
 		w := httptest.NewRecorder()

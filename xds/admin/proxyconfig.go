@@ -19,6 +19,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/progress"
@@ -220,7 +221,7 @@ var secretTypes = []string{resource.SecretType}
 
 func proxyResource(typeURL string, h xds.Holding) ProxyResource {
 	out := ProxyResource{
-		Name: h.Name, State: protocol.Stale, Unknown: h.Unknown, InFlight: h.InFlight, Objects: progress.Names(h.Objects),
+		Name: h.Name, State: protocol.Stale, Unknown: h.Unknown, InFlight: h.InFlight, Objects: config.Names(h.Objects),
 	}
 	switch {
 	case h.Rejected != nil:

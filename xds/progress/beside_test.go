@@ -1,9 +1,7 @@
 package progress
 
 import (
-	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,6 +9,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/cache/beside"
 	"github.com/portolan-mesh/portolan/cache/statuses"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/etcd"
@@ -37,84 +36,11 @@ func directoryOf(revision int64, objects ...*config.Config) *cache.Snapshot {
 	return cache.NewSnapshot(revision, configs)
 }
 
-// follower is a Beside of one source, and what is published of it.
-func follower(state *status.SourceState, newest **cache.Snapshot) *Beside {
-	return &Beside{
+// follower is the sources of a server with one source, and what is published of it.
+func follower(state *status.SourceState, newest **cache.Snapshot) *beside.Sources {
+	return &beside.Sources{
 		States: func() []status.SourceState { return []status.SourceState{*state} },
 		Newest: func() *cache.Snapshot { return *newest },
-	}
-}
-
-// TestSourcesAreFollowed: what a random history leaves is what a server that starts at its
-// end has. The parts that stay are the same.
-func TestSourcesAreFollowed(t *testing.T) {
-	t.Parallel()
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
-	state, at := &status.SourceState{Name: "dir", Complete: true}, directoryOf(1)
-	b := follower(state, &at)
-	b.Follow(at)
-	for round := range int64(200) {
-		configs := at.Configs()
-		object := inFile(fmt.Sprint(random.IntN(100)), fmt.Sprintf("f%d", round))
-		if path := object.Key().Path(); random.IntN(3) == 0 {
-			configs = configs.Delete(path)
-		} else {
-			configs = configs.Set(path, object)
-		}
-		before := b.look("a")
-		at = at.Next(round+2, cache.Content{Configs: configs})
-		b.Follow(at)
-		after, differ := b.look("a"), 0
-		for path, content := range after.contents {
-			if before.contents[path] != content {
-				differ++
-			}
-		}
-		if differ > 1 {
-			t.Errorf("round %d: one object makes %d parts", round, differ)
-		}
-	}
-	anew := follower(state, &at)
-	anew.Follow(at)
-	got, want := b.look("a"), anew.look("a")
-	if d := cmp.Diff(want.states, got.states); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
-	if d := cmp.Diff(want.contents, got.contents); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
-}
-
-// TestASourceIsCompleteOnceItIsPublished: what was read and not published yet is not said
-// to be without the objects that come with it.
-func TestASourceIsCompleteOnceItIsPublished(t *testing.T) {
-	t.Parallel()
-	state, newest := &status.SourceState{Name: "dir", Complete: true}, directoryOf(1, inFile("a", "f1"))
-	b := follower(state, &newest)
-	b.Follow(directoryOf(1))
-	if b.look("x").states[0].Complete {
-		t.Error("it is complete before it is published")
-	}
-	b.Follow(newest)
-	if !b.look("x").states[0].Complete {
-		t.Error("it is not complete when it is published")
-	}
-	newest = directoryOf(2, inFile("a", "f2")) // on its way
-	if !b.look("x").states[0].Complete {
-		t.Error("it is not complete any more while a change is on its way")
-	}
-	state.Complete = false
-	if b.look("x").states[0].Complete {
-		t.Error("it is complete and cannot be read")
-	}
-	state.Complete = true
-	if b.look("x").states[0].Complete {
-		t.Error("it is complete before the change is published")
-	}
-	if none := (&Beside{}).look("x"); len(none.states) > 0 {
-		t.Errorf("a server without sources has %v", none.states)
 	}
 }
 
@@ -139,7 +65,7 @@ func TestSourcesAreReported(t *testing.T) {
 		t.Helper()
 		at = directoryOf(at.Revision()+1, objects...)
 		b.Follow(at)
-		due := b.look(r.ID)
+		due := b.Report(r.ID)
 		if err := r.writeSources(t.Context(), due); err != nil {
 			t.Fatal(err)
 		}
@@ -155,7 +81,7 @@ func TestSourcesAreReported(t *testing.T) {
 			}
 			got[string(kv.Key)] = content
 		}
-		if d := cmp.Diff(due.contents, got); d != "" {
+		if d := cmp.Diff(due.Contents, got); d != "" {
 			t.Errorf("contents (-want +got):\n%s", d)
 		}
 		one, err := client.Get(t.Context(), etcd.SourcesKey(r.ID))
@@ -166,7 +92,7 @@ func TestSourcesAreReported(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := cmp.Diff(&status.Sources{Replica: r.ID, States: due.states}, sources); d != "" {
+		if d := cmp.Diff(&status.Sources{Replica: r.ID, States: due.States}, sources); d != "" {
 			t.Errorf("sources (-want +got):\n%s", d)
 		}
 		return one.Header.Revision
@@ -178,7 +104,7 @@ func TestSourcesAreReported(t *testing.T) {
 		}
 		r.lease, r.written = granted.ID, map[string]any{}
 	}
-	if err := r.writeSources(t.Context(), b.look(r.ID)); err != nil || r.Store.Version() != "" && r.Store.Version() != "0" {
+	if err := r.writeSources(t.Context(), b.Report(r.ID)); err != nil || r.Store.Version() != "" && r.Store.Version() != "0" {
 		t.Errorf("something was written without a lease: %v", err)
 	}
 	lease()

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/portolan-mesh/portolan/cache/beside"
 	"github.com/portolan-mesh/portolan/cache/statuses"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/status"
@@ -41,7 +42,7 @@ func makeReport(object *config.Config, said *status.Report, e evidence, now time
 	behind, took := 0, "proxies concerned have acknowledged it"
 	if object.Source != "" {
 		report.Version = object.ResourceVersion
-		count, behind = tally(facts, func(r *status.Replica) (status.Count, bool) { return r.Now, hasContent(facts, r.ID, object) })
+		count, behind = tally(facts, func(r *status.Replica) (status.Count, bool) { return r.Now, beside.Has(facts, r.ID, object) })
 		// What proxies refuse counts where they name the object.
 		count.Accepted, count.Rejected = count.Accepted+count.Rejected, 0
 		took = "connected proxies have all that is made of it"

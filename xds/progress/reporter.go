@@ -11,6 +11,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/portolan-mesh/portolan/cache/beside"
 	"github.com/portolan-mesh/portolan/cache/statuses"
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/pmap"
@@ -54,7 +55,7 @@ type Reporter struct {
 	Statuses *statuses.Cache
 	Server   Server
 	// Beside reports the sources other than the store.
-	Beside *Beside
+	Beside *beside.Sources
 	Logger *slog.Logger
 
 	lease     clientv3.LeaseID
@@ -75,9 +76,9 @@ func (r *Reporter) Run(ctx context.Context) error {
 	for failed := ""; ; {
 		// The content of sources is read before the progress, and written after it: whoever
 		// reads that a server has an object, finds what its proxies did since.
-		sources := r.Beside.look(r.ID)
+		sources := r.Beside.Report(r.ID)
 		facts, _ := r.Statuses.Facts()
-		r.Beside.lasting(r.Beside.compare(r.ID, sources, facts), time.Now(), r.Logger)
+		r.Beside.Compare(r.ID, sources, facts, time.Now(), r.Logger)
 		err := r.report(ctx)
 		if err == nil {
 			err = r.writeSources(ctx, sources)
@@ -209,14 +210,14 @@ func asItIs(value string) ([]byte, error) { return []byte(value), nil }
 
 // writeSources writes a report of sources other than the store. The contents go first: a
 // source is said to be complete with what there is.
-func (r *Reporter) writeSources(ctx context.Context, due besideReport) error {
+func (r *Reporter) writeSources(ctx context.Context, due beside.Report) error {
 	if r.lease == 0 {
 		return nil
 	}
-	if err := write(ctx, r, due.contents, etcd.EncodeContent, etcd.ContentPrefix); err != nil {
+	if err := write(ctx, r, due.Contents, etcd.EncodeContent, etcd.ContentPrefix); err != nil {
 		return err
 	}
-	value, err := etcd.EncodeSources(&status.Sources{Replica: r.ID, States: due.states})
+	value, err := etcd.EncodeSources(&status.Sources{Replica: r.ID, States: due.States})
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/portolan-mesh/portolan/cache/beside"
 	"github.com/portolan-mesh/portolan/cache/statuses"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/status"
@@ -17,7 +18,7 @@ type View struct {
 	ID       string // the id of this server
 	Server   Server
 	Statuses *statuses.Cache
-	Beside   *Beside // what this server has of other sources than the store
+	Beside   *beside.Sources // what this server has of other sources than the store
 }
 
 // maxNamed bounds the proxies that a Distribution names in each of its lists.
@@ -78,10 +79,10 @@ func (v *View) Of(revision int64, all bool) Distribution {
 // OfObject returns how far the content of an object of another source than the store has
 // come. A server that does not have it so is behind.
 func (v *View) OfObject(object *config.Config) Distribution {
-	published := v.Beside.has(object) // before the progress that it is part of
+	published := v.Beside.Has(object) // before the progress that it is part of
 	p, facts := v.Server.Progress(), v.facts()
 	out := v.distribution(p, facts, p.Now(), published, func(r *status.Replica) (status.Count, bool) {
-		return r.Now, hasContent(facts, r.ID, object)
+		return r.Now, beside.Has(facts, r.ID, object)
 	})
 	path, refusing := object.Key().Path(), map[string]bool{}
 	out.Problems = slices.DeleteFunc(out.Problems, func(t status.Problem) bool {

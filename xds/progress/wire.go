@@ -112,9 +112,9 @@ func (t *Type) wire() TypeStatus {
 		return out
 	}
 	out.Message, out.RejectedRevision, out.RejectedNonce = t.LastNACK.Message, t.LastNACK.Revision, t.LastNACK.Nonce
-	out.Objects = Names(objectsOf(t.Rejections))
+	out.Objects = config.Names(objectsOf(t.Rejections))
 	for _, r := range t.Rejections[:min(len(t.Rejections), maxShown)] {
-		out.Refused = append(out.Refused, RefusedResource{Name: r.Name, Revision: r.Revision, Message: r.Message, Objects: Names(r.Objects)})
+		out.Refused = append(out.Refused, RefusedResource{Name: r.Name, Revision: r.Revision, Message: r.Message, Objects: config.Names(r.Objects)})
 	}
 	return out
 }
@@ -127,13 +127,4 @@ func objectsOf(rejections []Rejected) []config.Key {
 	}
 	slices.SortFunc(keys, func(a, b config.Key) int { return strings.Compare(a.Path(), b.Path()) })
 	return slices.Compact(keys)
-}
-
-// Names returns the short names of objects.
-func Names(keys []config.Key) []string {
-	var out []string
-	for _, key := range keys {
-		out = append(out, key.String())
-	}
-	return out
 }

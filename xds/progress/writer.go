@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/cache/beside"
 	"github.com/portolan-mesh/portolan/cache/statuses"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/etcd"
@@ -239,8 +240,13 @@ func (t *statusQueue) addReported(to *cache.Snapshot, facts *statuses.Facts, now
 	t.usage, t.contents = usageOf(facts, lastUsage), facts.Contents
 	ids, known := t.usage.changedSince(lastUsage)
 	for change := range pmap.Diff(lastContents, t.contents) {
-		for _, one := range slices.Concat(objectsIn(change.Old), objectsIn(change.New)) {
-			ids[one.ID] = true
+		for _, side := range []*status.Content{change.Old, change.New} {
+			if side == nil {
+				continue
+			}
+			for _, one := range side.Objects {
+				ids[one.ID] = true
+			}
 		}
 	}
 	if known && len(ids) == 0 {
@@ -275,7 +281,7 @@ func (t *statusQueue) due(at *cache.Snapshot, facts *statuses.Facts, now time.Ti
 			switch {
 			case said == nil:
 				delete(t.pending, p.path)
-			case said.Version == "" || !mayHave(facts, said.Key): // else another server has the object
+			case said.Version == "" || !beside.MayHave(facts, said.Key): // else another server has the object
 				writes = append(writes, etcd.SideWrite{Key: etcd.ObjectStatusPrefix + p.path, Revision: etcd.Any})
 			}
 			continue

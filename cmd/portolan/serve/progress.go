@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/cache/beside"
 	"github.com/portolan-mesh/portolan/cache/statuses"
 	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/progress"
@@ -33,7 +34,7 @@ func (s *server) addProgress() error {
 // published. It returns what the server of proxies calls, nil where there are no such
 // sources.
 func (s *server) publishing() func(*cache.Snapshot) {
-	s.beside = &progress.Beside{}
+	s.beside = &beside.Sources{}
 	if s.sources == nil {
 		return nil
 	}

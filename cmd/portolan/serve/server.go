@@ -12,6 +12,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache"
 	sources "github.com/portolan-mesh/portolan/cache/aggregate"
+	"github.com/portolan-mesh/portolan/cache/beside"
 	"github.com/portolan-mesh/portolan/cache/mirror"
 	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
@@ -63,7 +64,7 @@ type server struct {
 	proxies      *proxyPort
 	security     *security
 	verdicts     *verdict.Keeper
-	beside       *progress.Beside
+	beside       *beside.Sources
 	reporter     *progress.Reporter
 	remember     *rememberer
 	jobs         *jobs

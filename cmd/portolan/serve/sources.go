@@ -9,13 +9,13 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cache/aggregate"
+	"github.com/portolan-mesh/portolan/cache/beside"
 	"github.com/portolan-mesh/portolan/cache/file"
 	"github.com/portolan-mesh/portolan/cache/mirror"
 	"github.com/portolan-mesh/portolan/cache/rest"
 	"github.com/portolan-mesh/portolan/cache/statuses"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
-	"github.com/portolan-mesh/portolan/xds/progress"
 )
 
 // storeSource is the name of the store among the sources of configuration.
@@ -177,7 +177,7 @@ func (s *server) sourceStatuses() any {
 }
 
 // differ adds what other servers have otherwise.
-func (l *SourceList) differ(all []progress.Difference) {
+func (l *SourceList) differ(all []beside.Difference) {
 	for _, d := range all {
 		at := slices.IndexFunc(l.Items, func(s SourceStatus) bool { return s.Name == d.Source && s.Absent == d.Lacking })
 		if at < 0 {

@@ -1,4 +1,4 @@
-package progress
+package beside
 
 import (
 	"bytes"
@@ -20,16 +20,16 @@ import (
 // peer is a server in a test of what differs.
 type peer struct {
 	id string
-	*Beside
+	*Sources
 	facts *statuses.Facts // shared
 }
 
 // look has the peer look at the others, and report; it returns what differs.
 func (p *peer) look() []Difference {
-	report := p.Beside.look(p.id)
+	report := p.Sources.Report(p.id)
 	out := p.compare(p.id, report, p.facts)
-	p.facts.Sources = p.facts.Sources.Set(p.id, &status.Sources{Replica: p.id, States: report.states})
-	for key, content := range report.contents {
+	p.facts.Sources = p.facts.Sources.Set(p.id, &status.Sources{Replica: p.id, States: report.States})
+	for key, content := range report.Contents {
 		p.facts.Contents = p.facts.Contents.Set(strings.TrimPrefix(key, etcd.ContentPrefix), content)
 	}
 	return out
@@ -37,7 +37,7 @@ func (p *peer) look() []Difference {
 
 // newPeer makes a server with directories, each with its objects.
 func newPeer(facts *statuses.Facts, id string, dirs map[string][]*config.Config, problems map[string]string, names ...string) *peer {
-	b := &Beside{}
+	b := &Sources{}
 	at := directoryOf(1)
 	content := at.Content()
 	var states []status.SourceState
@@ -124,7 +124,7 @@ func TestWhatDiffersIsNamed(t *testing.T) {
 func TestADifferenceIsToldOnceItLasts(t *testing.T) {
 	t.Parallel()
 	var lines bytes.Buffer
-	log, b, at := slog.New(slog.NewTextHandler(&lines, nil)), &Beside{}, time.Now()
+	log, b, at := slog.New(slog.NewTextHandler(&lines, nil)), &Sources{}, time.Now()
 	differs := []Difference{{Source: "/etc", Server: "two:2/y", Message: "the server two:2 has other objects, only here: a"}}
 	told := func(after time.Duration, now []Difference, want bool) {
 		t.Helper()

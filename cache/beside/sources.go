@@ -1,4 +1,4 @@
-package progress
+package beside
 
 import (
 	"maps"
@@ -13,10 +13,9 @@ import (
 	"github.com/portolan-mesh/portolan/storage/status"
 )
 
-// Beside knows what this server has of sources other than the store, reports it, and tells
-// what other servers have otherwise. The
-// zero Beside is of a server without such sources.
-type Beside struct {
+// Sources are what this server has of sources other than the store, and what other servers
+// have otherwise. The zero Sources are of a server without such sources.
+type Sources struct {
 	// States tells how the sources are, in their order: their names, whether all that they
 	// have was read, and what is wrong with them. Newest is the newest configuration.
 	States func() []status.SourceState
@@ -24,26 +23,26 @@ type Beside struct {
 
 	mu          sync.Mutex // guards the fields below
 	published   *cache.Snapshot
-	sources     map[string]*besideSource
+	sources     map[string]*sourceObjects
 	whole       map[string]bool    // the sources that were complete at the last look
 	since       map[pair]time.Time // since when there is what differs
 	differences []Difference       // those that last
 }
 
-// besideSource is the published objects of a source.
-type besideSource struct {
-	parts   [status.UseParts]besidePart
+// sourceObjects is the published objects of a source.
+type sourceObjects struct {
+	parts   [status.UseParts]sourcePart
 	objects int
 	digest  uint64
 }
 
-// besidePart is a part of them, by their ids.
-type besidePart struct {
-	objects map[uint64]besideObject
+// sourcePart is a part of them, by their ids.
+type sourcePart struct {
+	objects map[uint64]sourceObject
 	content *status.Content // nil if it is to be made anew
 }
 
-type besideObject struct {
+type sourceObject struct {
 	status.ContentObject
 	key   config.Key
 	hosts []uint64
@@ -51,27 +50,27 @@ type besideObject struct {
 
 // Follow takes a snapshot that was published. Its cost follows what differs from
 // the one before.
-func (b *Beside) Follow(to *cache.Snapshot) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for change := range cache.ChangedBeside(b.published, to) {
+func (s *Sources) Follow(to *cache.Snapshot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for change := range cache.ChangedBeside(s.published, to) {
 		for _, object := range change.Old {
 			if !slices.Contains(change.New, object) {
-				b.drop(object)
+				s.drop(object)
 			}
 		}
 		for _, object := range change.New {
 			if !slices.Contains(change.Old, object) {
-				b.put(object)
+				s.put(object)
 			}
 		}
 	}
-	b.published = to
+	s.published = to
 }
 
 // drop takes an object out.
-func (b *Beside) drop(object *config.Config) {
-	source, id := b.sources[object.Source], status.ObjectID(object.Key())
+func (s *Sources) drop(object *config.Config) {
+	source, id := s.sources[object.Source], status.ObjectID(object.Key())
 	part := &source.parts[status.UsePart(id)]
 	source.objects--
 	source.digest -= part.objects[id].Digest()
@@ -80,16 +79,16 @@ func (b *Beside) drop(object *config.Config) {
 }
 
 // put adds an object.
-func (b *Beside) put(object *config.Config) {
-	if b.sources == nil {
-		b.sources = map[string]*besideSource{}
+func (s *Sources) put(object *config.Config) {
+	if s.sources == nil {
+		s.sources = map[string]*sourceObjects{}
 	}
-	source := b.sources[object.Source]
+	source := s.sources[object.Source]
 	if source == nil {
-		source = &besideSource{}
-		b.sources[object.Source] = source
+		source = &sourceObjects{}
+		s.sources[object.Source] = source
 	}
-	one := besideObject{key: object.Key(), ContentObject: status.ContentObject{
+	one := sourceObject{key: object.Key(), ContentObject: status.ContentObject{
 		ID: status.ObjectID(object.Key()), Hash: status.VersionHash(object.ResourceVersion),
 	}}
 	for _, host := range address.Hosts(object) {
@@ -97,7 +96,7 @@ func (b *Beside) put(object *config.Config) {
 	}
 	part := &source.parts[status.UsePart(one.ID)]
 	if part.objects == nil {
-		part.objects = map[uint64]besideObject{}
+		part.objects = map[uint64]sourceObject{}
 	}
 	part.objects[one.ID], part.content = one, nil
 	source.objects++
@@ -105,50 +104,50 @@ func (b *Beside) put(object *config.Config) {
 }
 
 // find returns a published object of a source by its id. mu is held.
-func (b *Beside) find(source string, id uint64) (one besideObject, ok bool) {
-	if of := b.sources[source]; of != nil {
+func (s *Sources) find(source string, id uint64) (one sourceObject, ok bool) {
+	if of := s.sources[source]; of != nil {
 		one, ok = of.parts[status.UsePart(id)].objects[id]
 	}
 	return one, ok
 }
 
-// besideReport is all that a server says of its sources.
-type besideReport struct {
-	states   []status.SourceState
-	contents map[string]*status.Content // by etcd.ContentKey
+// Report is all that a server says of its sources.
+type Report struct {
+	States   []status.SourceState
+	Contents map[string]*status.Content // by etcd.ContentKey
 }
 
-// look returns what is to be reported now. Equal parts of two reports are the same.
-func (b *Beside) look(replica string) besideReport {
-	if b.States == nil {
-		return besideReport{}
+// Report returns what is to be reported now. Equal parts of two reports are the same.
+func (s *Sources) Report(replica string) Report {
+	if s.States == nil {
+		return Report{}
 	}
 	// How the sources are is read before what of them was published.
-	states, newest := b.States(), b.Newest()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	caughtUp := newest != nil && b.published != nil && newest.Content().Configs == b.published.Content().Configs &&
-		newest.Content().Shadows == b.published.Content().Shadows
-	out, whole := besideReport{contents: map[string]*status.Content{}}, map[string]bool{}
+	states, newest := s.States(), s.Newest()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	caughtUp := newest != nil && s.published != nil && newest.Content().Configs == s.published.Content().Configs &&
+		newest.Content().Shadows == s.published.Content().Shadows
+	out, whole := Report{Contents: map[string]*status.Content{}}, map[string]bool{}
 	for _, state := range states {
-		state.Complete = state.Complete && (caughtUp || b.whole[state.Name])
+		state.Complete = state.Complete && (caughtUp || s.whole[state.Name])
 		whole[state.Name] = state.Complete
-		if source := b.sources[state.Name]; source != nil {
+		if source := s.sources[state.Name]; source != nil {
 			state.Objects, state.Digest = source.objects, source.digest
 			for i := range source.parts {
 				if content := source.parts[i].made(replica, state.Name, i); content != nil {
-					out.contents[etcd.ContentKey(replica, state.Name, i)] = content
+					out.Contents[etcd.ContentKey(replica, state.Name, i)] = content
 				}
 			}
 		}
-		out.states = append(out.states, state)
+		out.States = append(out.States, state)
 	}
-	b.whole = whole
+	s.whole = whole
 	return out
 }
 
 // made returns the content of a part, nil where it is empty.
-func (p *besidePart) made(replica, source string, part int) *status.Content {
+func (p *sourcePart) made(replica, source string, part int) *status.Content {
 	if p.content == nil && len(p.objects) > 0 {
 		out := &status.Content{Replica: replica, Source: source, Part: part}
 		for _, id := range slices.Sorted(maps.Keys(p.objects)) {
@@ -160,4 +159,12 @@ func (p *besidePart) made(replica, source string, part int) *status.Content {
 		p.content = out
 	}
 	return p.content
+}
+
+// Has says whether an object of another source than the store is published as it is.
+func (s *Sources) Has(object *config.Config) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one, ok := s.find(object.Source, status.ObjectID(object.Key()))
+	return ok && one.Hash == status.VersionHash(object.ResourceVersion)
 }

@@ -1,4 +1,4 @@
-package progress
+package beside
 
 import (
 	"cmp"
@@ -23,6 +23,8 @@ const (
 	differLimit = 3 * time.Second
 	// maxDiffering bounds the objects that a server names as different.
 	maxDiffering = 16
+	// maxNamed bounds the objects, and the differences, that a message names.
+	maxNamed = 3
 )
 
 // Difference is what this server has of its sources, and another server has otherwise. Its
@@ -97,9 +99,15 @@ func pairs(here, there []status.SourceState) (out [][2]*status.SourceState) {
 	return out
 }
 
+// Compare finds out what differs between this server and the others, logs what lasts, and
+// notes in the report of this server which of its objects the others do not have so.
+func (s *Sources) Compare(own string, report Report, facts *statuses.Facts, at time.Time, log *slog.Logger) {
+	s.lasting(s.compare(own, report, facts), at, log)
+}
+
 // compare returns what differs between this server and the others, and notes in a report
 // which of its objects the others do not have so.
-func (b *Beside) compare(own string, report besideReport, facts *statuses.Facts) []Difference {
+func (s *Sources) compare(own string, report Report, facts *statuses.Facts) []Difference {
 	if facts == nil {
 		return nil
 	}
@@ -109,7 +117,7 @@ func (b *Beside) compare(own string, report besideReport, facts *statuses.Facts)
 		if other.Replica == own {
 			continue
 		}
-		for _, pair := range pairs(report.states, other.States) {
+		for _, pair := range pairs(report.States, other.States) {
 			here, there := pair[0], pair[1]
 			switch {
 			case here == nil:
@@ -118,12 +126,12 @@ func (b *Beside) compare(own string, report besideReport, facts *statuses.Facts)
 				out = append(out, Difference{here.Name, other.Replica, nameOf(other) + " has no such source", false})
 			case here.Digest != there.Digest || here.Objects != there.Objects:
 				d := compareContents(func(part int) *status.Content {
-					return report.contents[etcd.ContentKey(own, here.Name, part)]
+					return report.Contents[etcd.ContentKey(own, here.Name, part)]
 				}, func(part int) *status.Content {
 					return facts.Contents.Value(etcd.ContentPath(other.Replica, there.Name, part))
 				})
 				tell[here.Name] = slices.Concat(tell[here.Name], d.here, d.changed)
-				if message := b.message(here.Name, d, there); message != "" {
+				if message := s.message(here.Name, d, there); message != "" {
 					out = append(out, Difference{here.Name, other.Replica, nameOf(other) + " " + message, false})
 				}
 			case there.Problem != "":
@@ -131,11 +139,11 @@ func (b *Beside) compare(own string, report besideReport, facts *statuses.Facts)
 			}
 		}
 	}
-	for i := range report.states {
-		state := &report.states[i]
+	for i := range report.States {
+		state := &report.States[i]
 		ids := tell[state.Name]
 		slices.Sort(ids)
-		for _, key := range b.keysOf(state.Name, slices.Compact(ids)) {
+		for _, key := range s.keysOf(state.Name, slices.Compact(ids)) {
 			if len(state.Differing) < maxDiffering {
 				state.Differing = append(state.Differing, key.Path())
 			}
@@ -154,13 +162,13 @@ func nameOf(s *status.Sources) string {
 }
 
 // message says how the objects of a source differ, empty where they do not.
-func (b *Beside) message(source string, d differing, there *status.SourceState) string {
+func (s *Sources) message(source string, d differing, there *status.SourceState) string {
 	var parts []string
 	add := func(what string, names []string, count int) {
 		if count == 0 {
 			return
 		}
-		names = names[:min(len(names), maxQuoted)]
+		names = names[:min(len(names), maxNamed)]
 		text := fmt.Sprintf("%s: %s", what, strings.Join(names, ", "))
 		if more := count - len(names); len(names) == 0 {
 			text = fmt.Sprintf("%s: %d", what, more)
@@ -169,15 +177,15 @@ func (b *Beside) message(source string, d differing, there *status.SourceState) 
 		}
 		parts = append(parts, text)
 	}
-	add("different there", Names(b.keysOf(source, d.changed)), len(d.changed))
-	add("only here", Names(b.keysOf(source, d.here)), len(d.here))
+	add("different there", config.Names(s.keysOf(source, d.changed)), len(d.changed))
+	add("only here", config.Names(s.keysOf(source, d.here)), len(d.here))
 	var theirs []config.Key
 	for _, path := range there.Differing {
 		if key, ok := config.KeyOfPath(path); ok && slices.Contains(d.there, status.ObjectID(key)) {
 			theirs = append(theirs, key)
 		}
 	}
-	add("only there", Names(theirs), len(d.there))
+	add("only there", config.Names(theirs), len(d.there))
 	if len(parts) == 0 {
 		return ""
 	}
@@ -189,12 +197,12 @@ func (b *Beside) message(source string, d differing, there *status.SourceState) 
 }
 
 // keysOf are the published objects of a source that have some ids, in order.
-func (b *Beside) keysOf(source string, ids []uint64) []config.Key {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (s *Sources) keysOf(source string, ids []uint64) []config.Key {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var keys []config.Key
 	for _, id := range ids {
-		if one, ok := b.find(source, id); ok {
+		if one, ok := s.find(source, id); ok {
 			keys = append(keys, one.key)
 		}
 	}
@@ -207,17 +215,17 @@ type pair struct{ source, server string }
 
 // lasting keeps of the differences of now those that have lasted, and logs each that is
 // new among them, and each that is over.
-func (b *Beside) lasting(now []Difference, at time.Time, log *slog.Logger) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (s *Sources) lasting(now []Difference, at time.Time, log *slog.Logger) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	since, before := map[pair]time.Time{}, map[pair]bool{}
-	for _, d := range b.differences {
+	for _, d := range s.differences {
 		before[pair{d.Source, d.Server}] = true
 	}
-	b.differences = nil
+	s.differences = nil
 	for _, d := range now {
 		between := pair{d.Source, d.Server}
-		begun, known := b.since[between]
+		begun, known := s.since[between]
 		if !known {
 			begun = at
 		}
@@ -225,7 +233,7 @@ func (b *Beside) lasting(now []Difference, at time.Time, log *slog.Logger) {
 		if at.Sub(begun) < differLimit {
 			continue
 		}
-		b.differences = append(b.differences, d)
+		s.differences = append(s.differences, d)
 		if !before[between] {
 			log.Warn("servers of one store have different objects in a source", "source", d.Source, "differs", d.Message)
 		}
@@ -234,21 +242,21 @@ func (b *Beside) lasting(now []Difference, at time.Time, log *slog.Logger) {
 	for between := range before {
 		log.Info("a source is the same on both servers again, or the other has ended", "source", between.source, "server", between.server)
 	}
-	b.since = since
+	s.since = since
 }
 
 // Differences returns what other servers have had otherwise for some seconds, in order.
-func (b *Beside) Differences() []Difference {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.differences
+func (s *Sources) Differences() []Difference {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.differences
 }
 
 // Degraded says what other servers have otherwise, nil for nothing.
-func (b *Beside) Degraded() error {
+func (s *Sources) Degraded() error {
 	var texts []string
-	all := b.Differences()
-	for _, d := range all[:min(len(all), maxQuoted)] {
+	all := s.Differences()
+	for _, d := range all[:min(len(all), maxNamed)] {
 		texts = append(texts, fmt.Sprintf("source %s: %s", d.Source, d.Message))
 	}
 	if len(all) == 0 {
@@ -261,17 +269,17 @@ var differsDesc = prometheus.NewDesc("portolan_source_differing_servers",
 	"Servers of the store that have other objects in a source of configuration than this one.", []string{"source"}, nil)
 
 // Describe implements prometheus.Collector.
-func (b *Beside) Describe(out chan<- *prometheus.Desc) { out <- differsDesc }
+func (s *Sources) Describe(out chan<- *prometheus.Desc) { out <- differsDesc }
 
 // Collect implements prometheus.Collector.
-func (b *Beside) Collect(out chan<- prometheus.Metric) {
+func (s *Sources) Collect(out chan<- prometheus.Metric) {
 	counts := map[string]int{}
-	if b.States != nil {
-		for _, state := range b.States() {
+	if s.States != nil {
+		for _, state := range s.States() {
 			counts[state.Name] = 0
 		}
 	}
-	for _, d := range b.Differences() {
+	for _, d := range s.Differences() {
 		counts[d.Source]++
 	}
 	for source, n := range counts {

@@ -1,0 +1,114 @@
+package beside
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/status"
+)
+
+// inFile is a ServiceEntry of a directory.
+func inFile(name, version string) *config.Config {
+	return &config.Config{
+		Meta: config.Meta{GroupVersionKind: schema.ServiceEntry, Namespace: "shop", Name: name, Source: "dir", ResourceVersion: version, UID: "of " + name, Generation: 1},
+		Spec: &networking.ServiceEntry{Hosts: []string{name + ".example"}, Resolution: networking.ServiceEntry_STATIC},
+	}
+}
+
+// directoryOf is a snapshot of objects of a directory.
+func directoryOf(revision int64, objects ...*config.Config) *cache.Snapshot {
+	var configs pmap.Map[*config.Config]
+	for _, object := range objects {
+		configs = configs.Set(object.Key().Path(), object)
+	}
+	return cache.NewSnapshot(revision, configs)
+}
+
+// follower is Sources of one source, and what is published of it.
+func follower(state *status.SourceState, newest **cache.Snapshot) *Sources {
+	return &Sources{
+		States: func() []status.SourceState { return []status.SourceState{*state} },
+		Newest: func() *cache.Snapshot { return *newest },
+	}
+}
+
+// TestSourcesAreFollowed: what a random history leaves is what a server that starts at its
+// end has. The parts that stay are the same.
+func TestSourcesAreFollowed(t *testing.T) {
+	t.Parallel()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	state, at := &status.SourceState{Name: "dir", Complete: true}, directoryOf(1)
+	b := follower(state, &at)
+	b.Follow(at)
+	for round := range int64(200) {
+		configs := at.Configs()
+		object := inFile(fmt.Sprint(random.IntN(100)), fmt.Sprintf("f%d", round))
+		if path := object.Key().Path(); random.IntN(3) == 0 {
+			configs = configs.Delete(path)
+		} else {
+			configs = configs.Set(path, object)
+		}
+		before := b.Report("a")
+		at = at.Next(round+2, cache.Content{Configs: configs})
+		b.Follow(at)
+		after, differ := b.Report("a"), 0
+		for path, content := range after.Contents {
+			if before.Contents[path] != content {
+				differ++
+			}
+		}
+		if differ > 1 {
+			t.Errorf("round %d: one object makes %d parts", round, differ)
+		}
+	}
+	anew := follower(state, &at)
+	anew.Follow(at)
+	got, want := b.Report("a"), anew.Report("a")
+	if d := cmp.Diff(want.States, got.States); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	if d := cmp.Diff(want.Contents, got.Contents); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// TestASourceIsCompleteOnceItIsPublished: what was read and not published yet is not said
+// to be without the objects that come with it.
+func TestASourceIsCompleteOnceItIsPublished(t *testing.T) {
+	t.Parallel()
+	state, newest := &status.SourceState{Name: "dir", Complete: true}, directoryOf(1, inFile("a", "f1"))
+	b := follower(state, &newest)
+	b.Follow(directoryOf(1))
+	if b.Report("x").States[0].Complete {
+		t.Error("it is complete before it is published")
+	}
+	b.Follow(newest)
+	if !b.Report("x").States[0].Complete {
+		t.Error("it is not complete when it is published")
+	}
+	newest = directoryOf(2, inFile("a", "f2")) // on its way
+	if !b.Report("x").States[0].Complete {
+		t.Error("it is not complete any more while a change is on its way")
+	}
+	state.Complete = false
+	if b.Report("x").States[0].Complete {
+		t.Error("it is complete and cannot be read")
+	}
+	state.Complete = true
+	if b.Report("x").States[0].Complete {
+		t.Error("it is complete before the change is published")
+	}
+	if none := (&Sources{}).Report("x"); len(none.States) > 0 {
+		t.Errorf("a server without sources has %v", none.States)
+	}
+}
