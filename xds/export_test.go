@@ -24,7 +24,7 @@ import (
 func (s *DiscoveryServer) SetContext(to *mesh.PushContext) { s.context.Store(to) }
 
 // Inputs are what the server committed last.
-func (s *DiscoveryServer) Inputs() mesh.Inputs { return *s.inputs.Load() }
+func (s *DiscoveryServer) Inputs() mesh.Inputs { return s.committed.Load().inputs }
 
 // ReportAllocations is what it takes to report a connection of a proxy in which
 // nothing has changed since it was reported.

@@ -10,11 +10,11 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
-// committed is one commit, as WouldBe needs it.
+// committed is one commit.
 type committed struct {
 	inputs     mesh.Inputs
 	rows       rows.Table
-	registries discovery.Fork
+	registries discovery.Fork // nil without Options.Registries
 
 	once    sync.Once
 	context *mesh.PushContext // of the inputs, once somebody has asked
@@ -31,7 +31,7 @@ type World struct {
 // the first, and without Options.Registries.
 func (s *DiscoveryServer) World() (World, bool) {
 	c := s.committed.Load()
-	if c == nil {
+	if c == nil || c.registries == nil {
 		return World{}, false
 	}
 	return s.worldOf(c), true
@@ -54,7 +54,7 @@ func (s *DiscoveryServer) worldOf(c *committed) World {
 // what differs.
 func (s *DiscoveryServer) WouldBe(ops []storage.Op) (is, would World, known bool) {
 	c := s.committed.Load()
-	if c == nil {
+	if c == nil || c.registries == nil {
 		return World{}, World{}, false
 	}
 	fork := updater{c.rows, func(string) {}}
@@ -116,16 +116,16 @@ func (s *DiscoveryServer) Commit() {
 	if s.options.SealingKeys != nil {
 		in.SealingKeys = s.options.SealingKeys()
 	}
-	if s.options.Registries != nil { // a registry may learn something without changing a row
-		s.committed.Store(&committed{inputs: in, rows: s.rows, registries: s.options.Registries()})
+	last, now := s.committed.Load(), &committed{inputs: in, rows: s.rows}
+	if s.options.Registries != nil {
+		now.registries = s.options.Registries()
 	}
-	last := s.inputs.Load()
-	if last != nil && *last == in {
+	s.committed.Store(now) // a registry may have learnt something without changing a row
+	if last != nil && last.inputs == in {
 		return
 	}
-	if last == nil || last.Configs != in.Configs {
+	if last == nil || last.inputs.Configs != in.Configs {
 		s.countReason(discovery.ReasonConfig)
 	}
-	s.inputs.Store(&in)
 	s.wake()
 }

@@ -14,7 +14,9 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/longtest"
 	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/desired"
+	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -91,12 +93,12 @@ func TestPreview(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := batch.Effect{Proxies: 3, Nodes: nodes(test.nodes), Concerned: len(strings.Fields(test.nodes))}
-			got, known := r.server.Preview([]storage.Op{test.op}, batch.PreviewProxies)
+			got, known := admin.Preview(r.server, catalogue.Types(), []storage.Op{test.op}, batch.PreviewProxies)
 			if diff := cmp.Diff(want, got); !known || diff != "" {
 				t.Errorf("known %v, proxies (-want +got)\n%s", known, diff)
 			}
 			for _, what := range []batch.Preview{batch.PreviewResources, batch.PreviewBodies} {
-				got, _ = r.server.Preview([]storage.Op{test.op}, what)
+				got, _ = admin.Preview(r.server, catalogue.Types(), []storage.Op{test.op}, what)
 				var resources []string
 				for _, c := range got.Resources {
 					resources = append(resources, fmt.Sprint(c.Type, " ", c.Name, " ", c.Change, " ", c.Proxies))

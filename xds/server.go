@@ -107,9 +107,7 @@ type DiscoveryServer struct {
 
 	proxyTypes, objectTypes servedTypes
 
-	committed atomic.Pointer[committed]
-	inputs    atomic.Pointer[mesh.Inputs]
-
+	committed   atomic.Pointer[committed] // the last commit; nil before the first
 	context     atomic.Pointer[mesh.PushContext]
 	changeCount atomic.Int64  // the result of ChangeCount
 	ready       chan struct{} // closed once the first context is published
@@ -249,11 +247,11 @@ func (s *DiscoveryServer) wake() {
 // for a push. A push finds nothing to do if the change does not concern its proxy.
 // publish returns false if nothing was committed since the last call.
 func (s *DiscoveryServer) publish(at time.Time) bool {
-	in, from := s.inputs.Load(), s.context.Load()
-	if from != nil && from.Inputs() == *in {
+	in, from := s.committed.Load().inputs, s.context.Load()
+	if from != nil && from.Inputs() == in {
 		return false
 	}
-	to := from.Next(*in)
+	to := from.Next(in)
 	request := mesh.Diff(from, to).Request()
 	s.mu.Lock()
 	request.Reason, request.Start = s.reasons, s.firstWake

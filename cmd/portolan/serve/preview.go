@@ -3,6 +3,8 @@ package serve
 import (
 	"github.com/portolan-mesh/portolan/cache/rest/batch"
 	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/xds/admin"
+	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
 )
 
 // previewer says what operations would change for the proxies of a server, and how many
@@ -11,7 +13,7 @@ type previewer struct{ server *server }
 
 // Preview implements rest.Previewer.
 func (p previewer) Preview(ops []storage.Op, what batch.Preview) (batch.Effect, bool) {
-	effect, known := p.server.xds.Preview(ops, what)
+	effect, known := admin.Preview(p.server.xds, catalogue.Types(), ops, what)
 	facts, _ := p.server.statusCache.Facts()
 	if facts == nil {
 		return effect, known

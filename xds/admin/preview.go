@@ -1,4 +1,4 @@
-package xds
+package admin
 
 import (
 	"cmp"
@@ -9,54 +9,29 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/portolan-mesh/portolan/cache/rest/batch"
-	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/desired"
+	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
 // Preview says what operations on the configuration would change for the connected
-// proxies. It is false as WouldBe is. The cost follows what differs, and the number of
-// proxies.
-func (s *DiscoveryServer) Preview(ops []storage.Op, what batch.Preview) (batch.Effect, bool) {
-	is, would, known := s.WouldBe(ops)
+// proxies, which are served some types. It is false as WouldBe is. The cost follows what
+// differs, and the number of proxies.
+func Preview(server *xds.DiscoveryServer, types []generate.ResourceType, ops []storage.Op, what batch.Preview) (batch.Effect, bool) {
+	foreseen, known := server.Foresee(ops)
 	if !known {
 		return batch.Effect{}, false
 	}
-	var viewers []desired.Viewer
-	var connections []*Connection
-	for _, c := range s.all() {
-		if p, ok := c.note.Read(); ok && isProxy(p.Proxy) {
-			viewers, connections = append(viewers, desired.Viewer{Proxy: p.Proxy, Reads: c.reads.Load()}), append(connections, c)
-		}
-	}
 	e := effect{what: what, order: map[string]int{}, proxies: map[string]bool{}, resources: map[twoVersions]*changedResource{}}
-	for i, t := range s.options.Types {
+	for i, t := range types {
 		e.order[t.Name] = i
 	}
-	for i, differences := range s.desired.Foresee(is.Context, would.Context, viewers) {
-		if viewers[i].Proxy.Type == discovery.Proxyless {
-			differences = connections[i].requested(differences)
-		}
-		e.add(viewers[i].Proxy.ID, differences)
+	for _, stream := range foreseen {
+		e.add(stream.Node, stream.Differences)
 	}
 	return e.result(), true
-}
-
-// requested returns the differences in resources that the client has requested. A gRPC
-// client requests those of the services that it calls. If the connection is busy, it
-// returns all.
-func (c *Connection) requested(differences []desired.Difference) (out []desired.Difference) {
-	if len(differences) == 0 || !c.mu.TryLock() {
-		return differences
-	}
-	defer c.mu.Unlock()
-	for _, d := range differences {
-		if t := c.typeState(d.TypeURL); t != nil && t.subscription.Wants(d.Name) {
-			out = append(out, d)
-		}
-	}
-	return out
 }
 
 // effect gathers the differences of proxies.
@@ -134,14 +109,14 @@ func (e *effect) change(r *changedResource) batch.ResourceChange {
 		out.Change = batch.Removed
 	}
 	if e.what == batch.PreviewBodies {
-		out.Before, out.After = messageOf(r.Before), messageOf(r.After)
+		out.Before, out.After = jsonOf(r.Before), jsonOf(r.After)
 	}
 	return out
 }
 
-// messageOf is the message of a resource as JSON; nothing for nil, or for a message of a
+// jsonOf is the message of a resource as JSON; nothing for nil, or for a message of a
 // type that is not linked in.
-func messageOf(r *resource.Resource) json.RawMessage {
+func jsonOf(r *resource.Resource) json.RawMessage {
 	if r == nil {
 		return nil
 	}
