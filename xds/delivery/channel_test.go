@@ -52,7 +52,7 @@ func (c *channel) offer(m sets, revision int64) { c.sequencer.SetDesired(m.of, r
 func (c *channel) flush() {
 	for typeURL, r := range c.sequencer.Responses(c.now) {
 		c.t.Logf("server: %s +%v -%v", typeURL, names(r.Changed), slices.Sorted(maps.Keys(r.Withdrawn)))
-		c.wire = append(c.wire, sent{typeURL, r})
+		c.wire = append(c.wire, sent{typeURL: typeURL, response: r})
 	}
 }
 

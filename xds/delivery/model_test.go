@@ -54,14 +54,17 @@ type proxy struct {
 	// may be in each other's way.
 	refused bool
 	offered sets
-	late    bool            // it is waited for what it refuses, until all limits have passed
-	given   map[string]bool // clusters whose endpoints it waits for no longer
-	led     map[string]bool // clusters that it may have been led to without having them, as it refused them
+	late    bool                       // it is waited for what it refuses, until all limits have passed
+	given   map[string]bool            // clusters whose endpoints it waits for no longer
+	gaveUp  map[string]bool            // secrets that it refused, and waits for no longer
+	ledBy   map[string]map[string]bool // clusters that it refused when what leads there was sent
+	led     map[string]bool            // clusters that it may have been led to without having them, as it refused them
 }
 
 type sent struct {
 	typeURL  string
 	response *protocol.Response
+	refuses  map[string]bool // clusters of which the proxy refused a part when it was sent
 }
 
 func newProxy(t *rapid.T, v protocol.Variant) *proxy {
@@ -69,7 +72,7 @@ func newProxy(t *rapid.T, v protocol.Variant) *proxy {
 		t: t, variant: v, now: time.Unix(1000, 0), eager: rapid.Bool().Draw(t, "eager"), drains: rapid.Bool().Draw(t, "drains"), parts: rapid.Bool().Draw(t, "parts"),
 		holds: map[string]map[string]*resource.Resource{}, asked: map[string]map[string]bool{},
 		versions: map[string]map[string]string{}, hosts: map[string]map[string]*resource.Resource{},
-		given: map[string]bool{}, led: map[string]bool{}, cold: map[string]map[string]bool{}, coldBefore: map[string]bool{}, resolved: map[string]time.Time{},
+		given: map[string]bool{}, gaveUp: map[string]bool{}, ledBy: map[string]map[string]bool{}, led: map[string]bool{}, cold: map[string]map[string]bool{}, coldBefore: map[string]bool{}, resolved: map[string]time.Time{},
 	}
 	for _, typ := range types() {
 		p.holds[typ.URL], p.asked[typ.URL] = map[string]*resource.Resource{}, map[string]bool{}
@@ -124,7 +127,7 @@ func (p *proxy) names(typeURL string) []string { return slices.Sorted(maps.Keys(
 func (p *proxy) flush() {
 	for typeURL, r := range p.sequencer.Responses(p.now) {
 		p.t.Logf("server: %s +%v -%v", typeURL, names(r.Changed), slices.Sorted(maps.Keys(r.Withdrawn)))
-		p.wire = append(p.wire, sent{typeURL, r})
+		p.wire = append(p.wire, sent{typeURL, r, p.refusedParts()})
 	}
 }
 
@@ -142,6 +145,9 @@ func (p *proxy) receive() bool {
 	if p.refusing[s.typeURL] && (s.typeURL == eds || s.typeURL == sds) {
 		for cluster := range p.cold {
 			p.given[cluster] = true
+		}
+		for _, r := range s.response.Resources {
+			p.gaveUp[r.Name] = p.gaveUp[r.Name] || s.typeURL == sds && bad(r)
 		}
 	}
 	p.t.Logf("client: has %s, refuses it: %v", s.typeURL, p.refusing[s.typeURL])
@@ -234,6 +240,7 @@ func (p *proxy) apply(typeURL string, r *protocol.Response) {
 				p.resolved[res.Name] = p.now.Add(limits.Resolve)
 			}
 		case eds, sds:
+			delete(p.gaveUp, res.Name)
 			for cluster, waits := range p.cold {
 				if delete(waits, typeURL+" "+res.Name); len(waits) == 0 {
 					p.warmed(cluster)
@@ -268,7 +275,7 @@ func (p *proxy) warm(cluster *resource.Resource, isNew bool) {
 			waits[at] = isNew || before[at]
 		case resource.Secret:
 			waits[at] = p.holds[sds][need.Name] == nil
-			p.given[cluster.Name] = p.given[cluster.Name] || waits[at] && p.lacks(sds, need.Name)
+			p.given[cluster.Name] = p.given[cluster.Name] || waits[at] && (p.lacks(sds, need.Name) || p.gaveUp[need.Name])
 		}
 	}
 	maps.DeleteFunc(waits, func(_ string, waits bool) bool { return !waits })
@@ -347,6 +354,7 @@ func (p *proxy) followType(needed string) {
 			fewer = append(fewer, name)
 			delete(p.holds[needed], name)
 			delete(p.versions[needed], name)
+			delete(p.gaveUp, name)
 			delete(p.hosts, name)
 		}
 	}
@@ -420,9 +428,12 @@ func (p *proxy) awaits() bool {
 // check fails where something that the proxy uses leads to a cluster which it
 // cannot use.
 func (p *proxy) check(after sent) {
+	for _, r := range after.response.Changed {
+		p.ledBy[r.Name] = after.refuses
+	}
 	lead := func(r *resource.Resource) {
 		for cluster := range r.EachRef {
-			if p.refusesPart(cluster) || p.led[cluster] || p.late && p.offered[cds].Value(cluster) == nil {
+			if p.refusesPart(cluster) || p.led[cluster] || p.ledBy[r.Name][cluster] || p.late && p.offered[cds].Value(cluster) == nil {
 				continue // what leads there waits for it, and not for ever
 			}
 			if p.holds[cds][cluster] == nil || p.cold[cluster] != nil && !p.coldBefore[cluster] || p.now.Before(p.resolved[cluster]) {
@@ -456,6 +467,17 @@ func (p *proxy) refusesPart(cluster string) bool {
 	r := p.offered[cds].Value(cluster)
 	return p.lacks(cds, cluster) || p.lacks(eds, cluster) ||
 		r != nil && slices.ContainsFunc(r.Needs, func(n resource.Need) bool { return n.Kind == resource.Secret && p.lacks(sds, n.Name) })
+}
+
+// refusedParts returns the clusters of which it refuses a part.
+func (p *proxy) refusedParts() map[string]bool {
+	out := map[string]bool{}
+	for name := range p.offered[cds].Keys() {
+		if p.refusesPart(name) {
+			out[name] = true
+		}
+	}
+	return out
 }
 
 // checkDomains fails where two virtual hosts of the same routes have a domain: an

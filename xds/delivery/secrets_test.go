@@ -113,3 +113,38 @@ func TestANeedThatIsNotServedIsNotWaitedFor(t *testing.T) {
 	p.ack(cds)
 	p.sends("the traffic", "LDS +l")
 }
+
+// TestAStatedClusterMayNotBeInUse: the endpoints that it lacks are not those of its next
+// form alone.
+func TestAStatedClusterMayNotBeInUse(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t, protocol.Delta)
+	was := []string{"CDS a: >a", "EDS a: 1"}
+	p.offer(was...)
+	p.sequencer.Request(cds, request(map[string]string{"a": world(t, was...)[cds].Value("a").Version}), p.now)
+	p.ask(eds, "a")
+	p.ask(lds)
+	p.offer("CDS a: >a $s", "EDS a: 1", "SDS s: 1")
+	p.sends("the next form, and what it lacks", "CDS +a", "EDS +a")
+	p.ack(eds)
+	p.offer("CDS a: >a", "EDS a: 1", "LDS l: @a")
+	p.sends("no traffic before the next form is in use", "EDS +a")
+}
+
+// TestNothingLeadsToAClusterWhoseSecretWasRejected, while one is due that needs another.
+func TestNothingLeadsToAClusterWhoseSecretWasRejected(t *testing.T) {
+	t.Parallel()
+	inVariants(t, func(t *testing.T, p *play) {
+		p.settled("CDS a: 1", "SDS other: 1", "LDS l: @a")
+		p.offer("CDS a: 1", "CDS b: $s", "SDS s: 1", "SDS other: 1", "LDS l: @a")
+		p.sends("the cluster", "CDS +b")
+		p.ask(sds, "s")
+		p.sends("its secret", "SDS +s")
+		p.nack(sds)
+		p.ack(cds)
+		p.offer("CDS a: 1", "CDS b: 2", "SDS other: 1", "LDS l: @b")
+		p.sends("a form without the secret", "CDS +b")
+		p.ack(cds)
+		p.sends("the traffic, and that the secret is gone", "LDS +l", "SDS")
+	})
+}

@@ -73,12 +73,28 @@ func (t *typeState) dropWarm() {
 }
 
 // inUse says whether the client keeps using its present form of a target until it can
-// use the next. A target that it stated in an unknown form may not be in use.
+// use the next. A target that it stated may not be in use: in an unknown form, or
+// without what it needs.
 func (t *typeState) inUse(next *resource.Resource) bool {
-	if t.isWarming(next.Name) {
+	if t.isWarming(next.Name) || !t.hasNeeds(next.Name) {
 		return false
 	}
 	return t.sub.Acked(next.Name) != nil || !slices.ContainsFunc(next.Needs, func(n resource.Need) bool { return n.Kind == resource.Secret })
+}
+
+// hasNeeds says whether the client has, of all that it requests, what a target needs in
+// each form that the client has or may have.
+func (t *typeState) hasNeeds(target string) bool {
+	for r := range t.sub.Forms(target) {
+		for _, n := range t.needs {
+			for needed := range n.names(r) {
+				if n.of.sub.Wants(needed) && !n.of.sub.Has(needed) {
+					return false
+				}
+			}
+		}
+	}
+	return true
 }
 
 // sentTargets notes a response in flight. A removed target is not usable until the
@@ -178,7 +194,8 @@ func (t *typeState) firstSync() bool {
 }
 
 // ready says whether a resource that sends traffic to a target may be sent: the client
-// can use the target, or does not request it, or there is none.
+// can use the target, or does not request it, or there is none. Nothing waits for what
+// the client has rejected, unless a target is due that does without it.
 func (t *typeState) ready(name string) bool {
 	desired := t.sub.Desired(name)
 	if desired == nil {
@@ -190,7 +207,8 @@ func (t *typeState) ready(name string) bool {
 	if t.isWarming(name) {
 		return false
 	}
-	return t.needsReady(desired) && (t.sub.Acked(name) == desired || t.needsReady(t.sub.Acked(name)))
+	has := t.sub.Acked(name)
+	return t.needsReady(desired) && (has == desired || t.needsReady(has) && (t.sub.Rejects(name) || t.hasNeeds(name)))
 }
 
 // needsReady says whether the client has all that a form of a target needs.
@@ -218,7 +236,7 @@ func (n *need) ready(name string) bool {
 	case !s.Wants(name):
 		return !n.mayAsk()
 	}
-	return s.Settled(name)
+	return s.Answered(name)
 }
 
 // mayAsk says whether a client that has stated targets may be about to request their

@@ -28,6 +28,21 @@ func (s *Subscription) MayHave(name string) bool {
 	return s.Has(name) || s.search != nil && len(s.search.maybe[name]) > 0
 }
 
+// Forms iterates over the forms of a name that the client has or, of responses that it
+// rejected, may have.
+func (s *Subscription) Forms(name string) iter.Seq[*resource.Resource] {
+	return func(yield func(*resource.Resource) bool) {
+		if has := s.Acked(name); has != nil && !yield(has) || s.search == nil {
+			return
+		}
+		for _, r := range s.search.maybe[name] {
+			if !yield(r) {
+				return
+			}
+		}
+	}
+}
+
 // Acked returns the resource that the client has of a name, as far as is known; nil for
 // none.
 func (s *Subscription) Acked(name string) *resource.Resource { return known(s.acked.Value(name)) }
