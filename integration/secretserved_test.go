@@ -34,12 +34,19 @@ func TestKeysAreInNoDump(t *testing.T) {
 	}
 	seen := map[string][]byte{}
 	for _, args := range [][]string{
-		{"proxy", "config", "all", "edge", "-o", "json"}, {"proxy", "config", "all", "edge"}, {"proxy", "status", "-o", "json"}, {"proxy", "diff", "edge"},
+		{"proxy", "config", "all", "edge", "-o", "json"}, {"proxy", "config", "all", "edge"}, {"proxy", "config", "secret", "edge"}, {"proxy", "status", "-o", "json"}, {"proxy", "diff", "edge"},
 		{"describe", "gateway/secure", "-n", "shop", "-o", "json"}, {"describe", "secret/door", "-n", "shop"}, {"get", "gateways", "-n", "shop", "-o", "yaml"},
 		{"explain", "gateway/shop/secure", "door.shop.test"}, {"analyze", "-o", "json"},
 	} {
 		out := s.try("", args...)
 		seen["portolan "+strings.Join(args, " ")] = []byte(out.stdout + out.stderr)
+	}
+	for _, pair := range all {
+		for _, form := range []string{"portolan proxy config secret edge", "portolan proxy config all edge -o json"} {
+			if serial := pair.Parsed.SerialNumber.Text(16); !strings.Contains(string(seen[form]), serial) {
+				t.Errorf("%s lacks the serial %s:\n%s", form, serial, seen[form])
+			}
+		}
 	}
 	for _, path := range []string{"/metrics", "/debug/pprof/heap?debug=1", "/debug/pprof/goroutine?debug=2", "/readyz?verbose"} {
 		text, err := s.get(path, nil)

@@ -57,6 +57,10 @@ func newProxyConfigCommand(env *environment) *cobra.Command {
 			tables: []proxyTable{endpoints.rows}, example: "--status unhealthy",
 		}),
 		newProxyConfigTypeCommand(env, proxyView{
+			use: "secret", aliases: []string{"secrets", "s"}, what: "secrets", types: []string{"SDS"},
+			tables: []proxyTable{env.secretTable}, example: "-o json",
+		}),
+		newProxyConfigTypeCommand(env, proxyView{
 			use: "all", aliases: []string{"a"}, what: "configuration of all types", example: "-o json",
 			tables: []proxyTable{clusterRows, listenerRows, routeRows, (&endpointFilter{}).rows},
 		}),
@@ -85,7 +89,8 @@ func newProxyConfigTypeCommand(env *environment, view proxyView) *cobra.Command 
 		Short: "Show the " + view.what + " of a proxy, and the objects behind them",
 		Long: "Show the " + view.what + ` of a connected proxy, as it acknowledged them, and the
 objects from which they were made. Where it should have something else,
-portolan proxy diff shows what. -o json and -o yaml show the messages of Envoy's API.` + nodeHelp,
+portolan proxy diff shows what. -o json and -o yaml show the messages of Envoy's API,
+but those of secrets: of these there are the certificates, and never a key.` + nodeHelp,
 		Example: "  portolan proxy config " + view.use + " vm-12\n  portolan proxy config " + view.use + " vm-12 " + view.example,
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: completeProxies(env),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -25,6 +26,7 @@ import (
 	mcp "istio.io/api/mcp/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/portolan-mesh/portolan/storage/secret"
 	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/envoy"
@@ -254,12 +256,34 @@ func TestProxyConfigRefuses(t *testing.T) {
 		"config listener a --type UDP":    "use HTTP, TCP, HTTP+TCP or UNKNOWN",
 		"config endpoint a --status ill":  "use healthy",
 		"config route a -o wide":          "use short, json or yaml",
-		"config secret a":                 "unknown command",
+		"config secrets a -o wide":        "use short, json or yaml",
 	} {
 		if o := do(t, "", append([]string{"proxy"}, strings.Fields(args)...)...); o.code != exitUsage || !strings.Contains(o.err, want) {
 			t.Errorf("%s: exit code %d: %s", args, o.code, o.err)
 		}
 	}
+}
+
+// TestProxyConfigSecrets: a row for each certificate, and for each secret without one.
+func TestProxyConfigSecrets(t *testing.T) {
+	t.Parallel()
+	certificate := func(name, serial string, year int) secret.Certificate {
+		return secret.Certificate{Subject: "CN=" + name, Serial: serial, Names: []string{name}, NotBefore: time.Date(2000, 1, 2, 3, 4, 5, 0, time.UTC), NotAfter: time.Date(year, 1, 2, 3, 4, 5, 0, time.UTC)}
+	}
+	c := admin.ProxyConfig{
+		Proxy: admin.ConnectedProxy{Node: someNode, Type: "router", Name: "edge", Namespace: "shop"},
+		Types: []admin.ProxyType{{Name: "SDS", TypeURL: resource.SecretType, Requested: true, Resources: []admin.ProxyResource{
+			{Name: "file-cert:/a~/b", State: protocol.Synced, Secret: &admin.ProxySecret{Kind: admin.KindCertificate, File: "/a"}},
+			{Name: "kubernetes://late", State: protocol.Rejected},
+			{Name: "kubernetes://www", State: protocol.Synced, Secret: &admin.ProxySecret{Kind: admin.KindCertificate, Certificates: []secret.Certificate{certificate("www.shop", "a1", 2001), certificate("ca.shop", "b2", 3001)}}},
+			{Name: "kubernetes://www-cacert", State: protocol.Synced, Secret: &admin.ProxySecret{Kind: admin.KindAuthorities, Certificates: []secret.Certificate{certificate("new.shop", "c3", 3001)}}},
+		}}},
+	}
+	o, err := serving(t, func(r *http.Request) any { return asTyped(c, r) }, "proxy", "config", "secret", "edge")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden.Assert(t, o.out, "proxy-config-secret.txt")
 }
 
 // misdirecting is a server that says that another has the proxy, at an address.

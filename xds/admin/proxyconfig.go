@@ -85,6 +85,8 @@ type ProxyResource struct {
 	// RejectedRevision and Message are the proxy's rejection of Intended.
 	RejectedRevision int64  `json:"rejectedRevision,omitempty"`
 	Message          string `json:"message,omitempty"`
+	// Secret is what the proxy has acknowledged of a secret, in place of Config.
+	Secret *ProxySecret `json:"secret,omitempty"`
 	// Objects are the objects from which the resource was made.
 	Objects []string `json:"objects,omitempty"`
 }
@@ -216,7 +218,7 @@ func writeList[E any](w io.Writer, value any, elements []E, write func(E) error)
 	return err
 }
 
-// secretTypes are the types of which only names are shown.
+// secretTypes are the types whose messages are not shown.
 var secretTypes = []string{resource.SecretType}
 
 func proxyResource(typeURL string, h xds.Holding) ProxyResource {
@@ -231,6 +233,7 @@ func proxyResource(typeURL string, h xds.Holding) ProxyResource {
 	}
 	if slices.Contains(secretTypes, typeURL) {
 		out.Message = "" // it may quote the secret
+		out.Secret = proxySecret(h.Acked)
 		return out
 	}
 	out.Version, out.Config = shown(h.Acked)

@@ -2,8 +2,12 @@ package admin_test
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -20,9 +24,11 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/secret/secrettest"
 	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/progress"
 	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
@@ -175,7 +181,54 @@ func TestProxyConfigShowsBothForms(t *testing.T) {
 	}
 }
 
-// TestProxyConfigKeepsSecrets: of secrets there are names and states, and nothing else.
+// TestProxyConfigShowsCertificates: of a secret that the proxy has there are its certificates
+// or their file, and neither a key nor the message.
+func TestProxyConfigShowsCertificates(t *testing.T) {
+	t.Parallel()
+	pair := secrettest.New(t, time.Hour, "www.shop.example")
+	both := append(slices.Clone(pair.Key), pair.Cert...) // some keep both in one entry
+	h := someHolder(t)
+	var resources []xds.Holding
+	for _, m := range []*tlsv3.Secret{
+		envoy.CertificateSecret("kubernetes://www", both, pair.Key), envoy.RootsSecret("kubernetes://www-cacert", pair.Cert, nil),
+		envoy.CertificateFileSecret("file-cert:/a~/b", "/a", "/b"), envoy.RootsFileSecret("file-root:/c", "/c", ""),
+	} {
+		r := built(t, m.GetName(), m)
+		resources = append(resources, xds.Holding{Holding: protocol.Holding{Name: m.GetName(), Acked: r, Desired: r}})
+	}
+	h.types = []xds.TypeHoldings{{Name: "SDS", TypeURL: secretType, Requested: true, Resources: resources}}
+	text, err := proxyConfig(t, h, nil, url.Values{"node": {h.nodes[0].ID}, "type": {"SDS"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode(pair.Key)
+	for _, form := range []string{string(pair.Key), base64.StdEncoding.EncodeToString(block.Bytes)[:60], base64.StdEncoding.EncodeToString(pair.Key)[:60], hex.EncodeToString(block.Bytes)[:60], "PRIVATE"} {
+		if strings.Contains(text, form) {
+			t.Errorf("the key is shown as %q", form)
+		}
+	}
+	var c admin.ProxyConfig
+	if err := json.Unmarshal([]byte(text), &c); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range c.Types[0].Resources {
+		line := fmt.Sprint(r.Name, " ", r.Secret.Kind, " ", r.Secret.File, len(r.Config))
+		for _, one := range r.Secret.Certificates {
+			line += fmt.Sprint(" ", one.Names, one.Serial == pair.Parsed.SerialNumber.Text(16), one.NotAfter.Equal(pair.Parsed.NotAfter))
+		}
+		got = append(got, line)
+	}
+	want := []string{
+		"kubernetes://www certificate 0 [www.shop.example] true true", "kubernetes://www-cacert authorities 0 [www.shop.example] true true",
+		"file-cert:/a~/b certificate /a0", "file-root:/c authorities /c0",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestProxyConfigKeepsSecrets: of a secret without a certificate there are name and state.
 func TestProxyConfigKeepsSecrets(t *testing.T) {
 	t.Parallel()
 	h := someHolder(t)

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"time"
+
+	"github.com/portolan-mesh/portolan/xds/admin"
+)
+
+// secretTable is a row for each certificate of the secrets that a proxy should have, and one
+// for a secret of which none is known.
+func (e *environment) secretTable(config *admin.ProxyConfig) ([][]string, error) {
+	rows := [][]string{{"NAME", "KIND", "STATE", "VALID", "SERIAL", "NOT AFTER", "NOT BEFORE", "SUBJECT", "NAMES"}}
+	t := typeOf(config, "SDS")
+	if t == nil {
+		return rows, nil
+	}
+	for _, r := range t.Resources {
+		row := []string{r.Name, "", string(r.State), "", "", "", "", "", ""}
+		s := r.Secret
+		if s == nil {
+			rows = append(rows, row)
+			continue
+		}
+		row[1] = s.Kind
+		if len(s.Certificates) == 0 {
+			row[3] = "unknown" // of a file, the server knows the name
+			rows = append(rows, row)
+			continue
+		}
+		for _, c := range s.Certificates {
+			valid, now := "true", e.now()
+			if now.Before(c.NotBefore) || !now.Before(c.NotAfter) {
+				valid = "false"
+			}
+			rows = append(rows, []string{
+				r.Name, s.Kind, string(r.State), valid, c.Serial, c.NotAfter.UTC().Format(time.RFC3339), c.NotBefore.UTC().Format(time.RFC3339), c.Subject, items(c.Names, false),
+			})
+		}
+	}
+	return rows, nil
+}
