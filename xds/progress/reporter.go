@@ -304,9 +304,9 @@ func (r *Reporter) proxyWrites(p *Snapshot, facts *statuses.Facts) ([]etcd.SideW
 		writes = append(writes, etcd.SideWrite{Key: etcd.ProxyKey(proxy.Node), Value: value, Revision: revision})
 	}
 	here := map[string]bool{}
-	for node, proxy := range p.Nodes() {
-		here[node] = true
-		switch known := knownProxy(facts, node); {
+	for _, proxy := range p.proxies {
+		here[proxy.ID] = true
+		switch known := knownProxy(facts, proxy.ID); {
 		case known == nil:
 			put(r.present(proxy), 0)
 		case known.Replica == r.ID && (known.Seen.Equal(proxy.Since) || known.Like(r.present(proxy))): // it is known as it is

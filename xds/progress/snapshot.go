@@ -2,7 +2,6 @@ package progress
 
 import (
 	"cmp"
-	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -116,17 +115,6 @@ func (s *Snapshot) LastChange(revision int64) int64 {
 		}
 	}
 	return last
-}
-
-// Nodes iterates over the proxies by id, in order.
-func (s *Snapshot) Nodes() iter.Seq2[string, Proxy] {
-	return func(yield func(string, Proxy) bool) {
-		for _, proxy := range s.proxies {
-			if !yield(proxy.ID, proxy) {
-				return
-			}
-		}
-	}
 }
 
 // MaxMessage bounds the bytes of a proxy's message that are passed on.

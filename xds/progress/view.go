@@ -150,8 +150,8 @@ func relevant(problems []status.Problem, revision int64, all bool) []status.Prob
 func (v *View) gone(p *Snapshot, facts *statuses.Facts) []Gone {
 	var out []Gone
 	here := map[string]bool{}
-	for node := range p.Nodes() {
-		here[node] = true
+	for i := range p.proxies {
+		here[p.proxies[i].ID] = true
 	}
 	for _, place := range elsewhere(v.ID, facts) {
 		if place.Server == "" && !here[place.Node] {
