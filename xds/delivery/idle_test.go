@@ -53,7 +53,7 @@ func (w *twins) Request(typeURL string, q protocol.Request, now time.Time) proto
 
 func (w *twins) Responses(now time.Time) iter.Seq2[string, *protocol.Response] {
 	say := func(typeURL string, r *protocol.Response) string {
-		return fmt.Sprint(typeURL, r.ResponseID, names(r.Resources), r.Removed, names(r.Changed), names(r.New), slices.Sorted(maps.Keys(r.Withdrawn)))
+		return fmt.Sprint(typeURL, r.ResponseID, names(r.Resources), r.Removed, names(r.Changed), slices.Sorted(maps.Keys(r.Withdrawn)))
 	}
 	return func(yield func(string, *protocol.Response) bool) {
 		w.wake()

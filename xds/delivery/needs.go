@@ -195,14 +195,14 @@ type neededBy struct {
 	resource *resource.Resource
 }
 
-// expectSubscriptions notes that the client has acknowledged the response in flight,
-// and will request what its resources need.
-func (t *typeState) expectSubscriptions(until time.Time) {
+// expectSubscriptions notes that the client has acknowledged a response, and will request
+// what its resources need.
+func (t *typeState) expectSubscriptions(flight protocol.Flight, until time.Time) {
 	for _, n := range t.needs {
 		if n.of.Optional {
 			continue // it is not asked for at all
 		}
-		for r := range t.flightChanged.each {
+		for r := range flight.Changed {
 			if !n.lacksSubscription(r) {
 				continue
 			}

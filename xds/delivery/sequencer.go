@@ -89,11 +89,6 @@ type typeState struct {
 	// sendsTraffic says that resources of the type may need targets.
 	sendsTraffic bool
 
-	// flightChanged are the resources in flight that the client lacks; flightNew are
-	// those among them that are new to it.
-	flightChanged sentResources
-	flightNew     resource.Set
-
 	awaited awaitedSubscription
 	held    held
 	// digestTime is the extra time that the client gets to answer the first response of
@@ -187,6 +182,7 @@ func (s *Sequencer) SetDesired(sets func(typeURL string) resource.Set, revision 
 func (s *Sequencer) Request(typeURL string, q protocol.Request, now time.Time) protocol.Answer {
 	t := s.typeState(typeURL)
 	firstSync := t.isTargetOrNeeded() && t.sub.FirstSync()
+	flight := t.sub.Flight()
 	answer := t.active().Request(q)
 	if answer.ACK != nil || answer.NACK != nil {
 		t.digestTime = 0
@@ -196,9 +192,9 @@ func (s *Sequencer) Request(typeURL string, q protocol.Request, now time.Time) p
 	}
 	switch {
 	case answer.ACK != nil:
-		s.acknowledged(t, now)
+		s.acknowledged(t, flight, now)
 	case answer.NACK != nil:
-		s.rejected(t)
+		t.noteRejectedOuter(flight)
 	}
 	if answer.ACK != nil || answer.NACK != nil {
 		t.releaseRetained()
@@ -210,28 +206,16 @@ func (s *Sequencer) Request(typeURL string, q protocol.Request, now time.Time) p
 	return answer
 }
 
-// acknowledged notes that the client has acknowledged the response in flight.
-func (s *Sequencer) acknowledged(t *typeState, now time.Time) {
+// acknowledged notes that the client has acknowledged a response.
+func (s *Sequencer) acknowledged(t *typeState, flight protocol.Flight, now time.Time) {
 	if t == s.target {
-		t.resolve(now.Add(s.limits.Resolve))
+		t.resolve(flight, now.Add(s.limits.Resolve))
 	}
-	t.openAckedScopes()
-	t.expectSubscriptions(now.Add(s.limits.Ready))
-	t.clearFlight()
+	t.openAckedScopes(flight)
+	t.expectSubscriptions(flight, now.Add(s.limits.Ready))
 	if t.isTargetOrNeeded() {
 		s.target.dropWarm()
 	}
-}
-
-// rejected notes that the client has rejected the response in flight.
-func (s *Sequencer) rejected(t *typeState) {
-	t.noteRejectedOuter()
-	t.clearFlight()
-}
-
-// clearFlight forgets what was in flight.
-func (t *typeState) clearFlight() {
-	t.flightChanged, t.flightNew = sentResources{}, resource.Set{}
 }
 
 // Responses iterates over the responses to send now. Additions go type by type in their
@@ -294,9 +278,6 @@ func (s *Sequencer) next(t *typeState, allow protocol.Allow) (*protocol.Response
 		return nil, false
 	}
 	s.late = append(s.late, t.held.takeLate()...)
-	if t == s.target || len(t.needs)+len(t.inner) > 0 {
-		t.flightChanged, t.flightNew = sentOf(r)
-	}
 	if t == s.target {
 		t.sentTargets(r)
 	}
@@ -307,45 +288,6 @@ func (s *Sequencer) next(t *typeState, allow protocol.Allow) (*protocol.Response
 		inner.closeWithdrawn(r)
 	}
 	return r, true
-}
-
-// sentResources are resources of a response: the whole set, or some.
-type sentResources struct {
-	all  resource.Set
-	some []*resource.Resource
-}
-
-func (l sentResources) each(yield func(*resource.Resource) bool) {
-	for r := range l.all.Values() {
-		if !yield(r) {
-			return
-		}
-	}
-	for _, r := range l.some {
-		if !yield(r) {
-			return
-		}
-	}
-}
-
-// sentOf returns the resources of a response that the client lacks, and those new to
-// it.
-func sentOf(r *protocol.Response) (changed sentResources, isNew resource.Set) {
-	if r.All.Len() > 0 {
-		return sentResources{all: r.All}, r.All
-	}
-	return sentResources{some: r.Changed}, setOf(r.New)
-}
-
-// setOf returns the set of some resources, which are in the order of their names.
-func setOf(resources []*resource.Resource) resource.Set {
-	return resource.FromSorted(func(yield func(string, *resource.Resource) bool) {
-		for _, r := range resources {
-			if !yield(r.Name, r) {
-				return
-			}
-		}
-	})
 }
 
 // Wake returns when Responses may return more although nothing has happened; zero for

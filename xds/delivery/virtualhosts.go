@@ -70,11 +70,11 @@ func (t *typeState) mayStateEmptied(name string) bool {
 // openAckedScopes opens the scopes of outer resources that the client has acknowledged.
 // In a resource that is new to it, or of which it rejected an earlier version, it may
 // lack whatever it has acknowledged.
-func (t *typeState) openAckedScopes() {
+func (t *typeState) openAckedScopes(flight protocol.Flight) {
 	for inner := range t.scopedTypes {
-		for name := range t.flightNew.Keys() {
-			if t.sub.Wants(name) {
-				inner.active().OpenScope(name, true)
+		for r, isNew := range flight.Changed {
+			if isNew && t.sub.Wants(r.Name) {
+				inner.active().OpenScope(r.Name, true)
 			}
 		}
 		for name := range t.rejectedOuter {
@@ -93,9 +93,9 @@ func (t *typeState) notAcked(name string) bool {
 }
 
 // noteRejectedOuter notes that the client has rejected outer resources.
-func (t *typeState) noteRejectedOuter() {
+func (t *typeState) noteRejectedOuter(flight protocol.Flight) {
 	for range t.scopedTypes {
-		for r := range t.flightChanged.each {
+		for r := range flight.Changed {
 			if t.rejectedOuter == nil {
 				t.rejectedOuter = map[string]struct{}{}
 			}

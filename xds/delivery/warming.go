@@ -42,7 +42,7 @@ func (t *typeState) isWarming(name string) bool {
 // isCold says whether the client has yet to acknowledge a target, or what that needs.
 func (t *typeState) isCold(name string) bool {
 	has := t.sub.Acked(name)
-	if has == nil || t.flightNew.Value(name) != nil {
+	if has == nil || t.sub.Delivering(name) {
 		return true
 	}
 	for _, n := range t.needs {
@@ -55,20 +55,24 @@ func (t *typeState) isCold(name string) bool {
 	return false
 }
 
-// dropWarm drops the targets that the client can use by now.
+// dropWarm drops the targets that the client can use by now, once nothing that they need
+// is on its way: until then isCold says it of each.
 func (t *typeState) dropWarm() {
-	var warm []string
-	for name := range t.warming.cold.Keys() {
-		if !t.isCold(name) {
-			warm = append(warm, name)
+	whole := !t.sub.Pending() && t.sub.RejectedSet().Len() == 0
+	for _, n := range t.needs {
+		if n.of.sub.Pending() {
+			return
 		}
+		whole = whole && n.of.sub.RejectedSet().Len() == 0 && n.of.awaited.until.IsZero()
 	}
-	if len(warm) == t.warming.cold.Len() {
+	if whole {
 		t.warming.cold = resource.Set{}
 		return
 	}
-	for _, name := range warm {
-		t.warming.cold = t.warming.cold.Delete(name)
+	for name := range t.warming.cold.Keys() {
+		if !t.isCold(name) {
+			t.warming.cold = t.warming.cold.Delete(name)
+		}
 	}
 }
 
@@ -104,28 +108,24 @@ func (t *typeState) sentTargets(r *protocol.Response) {
 	for name := range r.Withdrawn {
 		w.cold = w.cold.Delete(name)
 	}
-	if t.flightNew.Len() < len(r.Changed) {
-		for _, one := range r.Changed {
-			if !t.inUse(one) {
-				t.flightNew = t.flightNew.Set(one.Name, one)
-			}
-		}
-	}
-	if w.cold.Len() == 0 {
-		w.cold = t.flightNew
+	flight := t.sub.Flight()
+	if _, all := t.sub.Subscribed(); all && w.cold.Len()+flight.From.Len() == 0 {
+		w.cold = flight.To
 		return
 	}
-	for name, one := range t.flightNew.All() {
-		w.cold = w.cold.Set(name, one)
+	for one, isNew := range flight.Changed {
+		if isNew || !t.inUse(one) {
+			w.cold = w.cold.Set(one.Name, one)
+		}
 	}
 }
 
-// resolve gives the client time for the host names of the targets that it has
+// resolve gives the client time for the host names of the new targets that it has
 // acknowledged.
-func (t *typeState) resolve(until time.Time) {
+func (t *typeState) resolve(flight protocol.Flight, until time.Time) {
 	var resolving []string
-	for name, r := range t.flightNew.All() {
-		if r.Resolves() {
+	for name, r := range t.warming.cold.All() {
+		if r.Resolves() && flight.To.Value(name) == r && flight.From.Value(name) != r {
 			resolving = append(resolving, name)
 		}
 	}

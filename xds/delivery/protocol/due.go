@@ -30,22 +30,41 @@ func isKnown(r *resource.Resource) bool { return !strings.HasPrefix(r.Version, u
 
 func differs(c change) bool { return c.HasOld != c.HasNew || c.Old.Version != c.New.Version }
 
-// differences iterates, in order, over the requested names that differ between a set of
-// the client and the desired set.
-func (s *Subscription) differences(has resource.Set) iter.Seq[change] {
+// differences iterates, in order, over the requested names that differ between two sets.
+func (s *Subscription) differences(from, to resource.Set) iter.Seq[change] {
 	return func(yield func(change) bool) {
-		if has.Len() == 0 && !s.wildcard {
-			for name, r := range nameset.In(s.names, s.desired) {
+		if from.Len() == 0 && !s.wildcard {
+			for name, r := range nameset.In(s.names, to) {
 				if r != nil && !yield(change{Key: name, New: r, HasNew: true}) {
 					return
 				}
 			}
 			return
 		}
-		for c := range s.ChangesSince(has) {
+		for c := range s.typ.Shared.each(from, to) {
 			if differs(c) && s.subscribes(c.Key) && !yield(c) {
 				return
 			}
+		}
+	}
+}
+
+// Flight is what the response in flight changes for the client: nothing if there is none.
+type Flight struct {
+	sub *Subscription
+	// From is what the client has, and To what it has once it acknowledges the response.
+	From, To resource.Set
+}
+
+// Flight returns what the response in flight changes for the client.
+func (s *Subscription) Flight() Flight { return Flight{s, s.acked, s.ackedAfterFlight()} }
+
+// Changed iterates, in order, over the resources that the client lacks, and says of each
+// whether the client has no known version of it.
+func (f Flight) Changed(yield func(r *resource.Resource, isNew bool) bool) {
+	for c := range f.sub.differences(f.From, f.To) {
+		if c.HasNew && !yield(c.New, f.sub.isNew(c.Old)) {
+			return
 		}
 	}
 }
@@ -57,7 +76,7 @@ func (s *Subscription) due() iter.Seq[change] {
 		if !s.started {
 			return // it asks for nothing yet
 		}
-		for c := range s.differences(s.ackedAfterFlight()) {
+		for c := range s.differences(s.ackedAfterFlight(), s.desired) {
 			if c, ok := s.sendable(c); ok && !yield(c) {
 				return
 			}

@@ -68,7 +68,7 @@ func (s *Subscription) heldNames(desired resource.Set) []string {
 }
 
 func (s *Subscription) holding(name string, desired resource.Set) Holding {
-	h := Holding{Name: name, InFlight: s.inflight != nil && s.delivering(name)}
+	h := Holding{Name: name, InFlight: s.Delivering(name)}
 	if s.wants(name) {
 		h.Desired = desired.Value(name)
 	}

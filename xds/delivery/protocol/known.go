@@ -91,18 +91,7 @@ func (s *Subscription) DesiredSet() resource.Set { return s.desired }
 
 // ChangesSince iterates, in order, over the differences between a Set and DesiredSet.
 func (s *Subscription) ChangesSince(before resource.Set) iter.Seq[resource.Change] {
-	return func(yield func(change) bool) {
-		changes, few := s.typ.Shared.changes(before, s.desired)
-		if !few {
-			resource.Diff(before, s.desired)(yield)
-			return
-		}
-		for _, c := range changes {
-			if !yield(c) {
-				return
-			}
-		}
-	}
+	return s.typ.Shared.each(before, s.desired)
 }
 
 // Wants says whether the client requests a name and can use it.
@@ -193,7 +182,7 @@ func (s *Subscription) NotInSync() iter.Seq2[string, *resource.Resource] {
 		if !s.started {
 			return
 		}
-		for c := range s.differences(s.acked) {
+		for c := range s.differences(s.acked, s.desired) {
 			if s.mayHave(c.Old) && !yield(c.Key, known(c.Old)) {
 				return
 			}
@@ -201,10 +190,7 @@ func (s *Subscription) NotInSync() iter.Seq2[string, *resource.Resource] {
 		if s.search != nil && !s.search.eachMaybe(yield) || s.inflight == nil {
 			return
 		}
-		for c := range resource.Diff(s.acked, s.inflight.acked) {
-			if !differs(c) || !s.subscribes(c.Key) {
-				continue
-			}
+		for c := range s.differences(s.acked, s.inflight.acked) {
 			if s.mayHave(c.Old) && !yield(c.Key, known(c.Old)) || c.HasNew && !yield(c.Key, known(c.New)) {
 				return
 			}

@@ -17,11 +17,6 @@ type Response struct {
 	// Changed are the Resources that the client lacks. In delta that is all of them; in
 	// state of the world a response may have to repeat others.
 	Changed []*resource.Resource
-	// New are the Changed resources of which the client has no known version.
-	New []*resource.Resource
-	// All is the desired Set if the response is the first and New holds all of that;
-	// else it is empty.
-	All resource.Set
 	// Withdrawn are the removed resources, in the form that the client has; nil if that
 	// is unknown.
 	Withdrawn map[string]*resource.Resource
@@ -31,7 +26,6 @@ type Response struct {
 type plan struct {
 	add             []*resource.Resource
 	interim         []*resource.Resource // those of add that are not the desired form
-	older           bool                 // the client has some of add in another form
 	repeat          []string             // those of add that the client has already
 	unknown         []string             // requested names without a resource
 	removed         []change             // what the client must remove
@@ -114,7 +108,7 @@ func (s *Subscription) plan(allow Allow, trial bool) plan {
 		p.add = make([]*resource.Resource, 0, s.Size())
 	}
 	var leaving []change
-	for c := range s.differences(s.acked) {
+	for c := range s.differences(s.acked, s.desired) {
 		seen, ok := s.sendable(c)
 		asked := s.mustAnswer.Has(c.Key)
 		switch {
@@ -132,7 +126,6 @@ func (s *Subscription) plan(allow Allow, trial bool) plan {
 			} else {
 				p.interim = append(p.interim, seen.New)
 			}
-			p.older = p.older || !s.isNew(c.Old)
 		case seen.HasNew:
 			p.hold(c)
 			p.heldBack = true
@@ -194,7 +187,7 @@ func (s *Subscription) planAsked(p *plan, allow Allow, trial bool) {
 		case s.scope(name) != open || !allow.adds(name):
 			wait(name)
 		case asIs:
-			p.add, p.older = append(p.add, r), true
+			p.add = append(p.add, r)
 			p.repeat = append(p.repeat, name)
 		}
 	}
@@ -261,18 +254,7 @@ func (s *Subscription) response(p *plan, to resource.Set) *Response {
 	if len(r.Resources) > len(p.add) {
 		slices.SortFunc(r.Resources, byName)
 	}
-	r.Changed, r.New = r.Resources, r.Resources
-	if p.older {
-		r.New = nil
-		for _, added := range r.Changed {
-			if s.isNew(s.acked.Value(added.Name)) {
-				r.New = append(r.New, added)
-			}
-		}
-	}
-	if !p.older && len(p.add) == s.desired.Len() && len(r.New) == len(p.add) && len(p.interim) == 0 {
-		r.All = s.desired
-	}
+	r.Changed = r.Resources
 	if len(p.removed) > 0 {
 		r.Withdrawn = make(map[string]*resource.Resource, len(p.removed))
 	}

@@ -150,7 +150,7 @@ func (s *Subscription) settle() {
 		return
 	}
 	var held []change
-	for c := range s.differences(s.acked) {
+	for c := range s.differences(s.acked, s.desired) {
 		held = append(held, c)
 	}
 	if s.ignoreUnopened(held) {

@@ -52,10 +52,9 @@ func (s *Subscription) turn(name string, trial bool, said int) bool {
 // that do not exist. What a response with the whole state leaves out is not among them.
 func (s *Subscription) contents(f *inFlight) []change {
 	var out []change
-	for c := range resource.Diff(s.acked, f.acked) {
+	for c := range s.differences(s.acked, f.acked) {
 		_, unknown := slices.BinarySearch(f.unknown, c.Key)
-		unsaid := !c.HasNew && (s.sendsWholeState() || unknown)
-		if differs(c) && s.subscribes(c.Key) && !unsaid {
+		if c.HasNew || !s.sendsWholeState() && !unknown {
 			out = append(out, c)
 		}
 	}
@@ -91,8 +90,8 @@ func (s *Subscription) reject(f *inFlight, r *Rejection) {
 // left out nothing; it stands until the next ACK. None stands of what the client has
 // unsubscribed from meanwhile.
 func (s *Subscription) rejectOmissions(f *inFlight, r *Rejection) {
-	for c := range resource.Diff(s.acked, f.acked) {
-		if s.subscribes(c.Key) && !c.HasNew {
+	for c := range s.differences(s.acked, f.acked) {
+		if !c.HasNew {
 			s.markRejected(c.Key, nothing, r)
 		}
 	}

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"iter"
 	"strings"
 	"sync"
 	"time"
@@ -39,6 +40,22 @@ const (
 	// maxDiff is the largest difference that counts as few changes.
 	maxDiff = 32
 )
+
+// each iterates, in order, over the differences of two Sets.
+func (s *Shared) each(from, to resource.Set) iter.Seq[change] {
+	return func(yield func(change) bool) {
+		changes, few := s.changes(from, to)
+		if !few {
+			resource.Diff(from, to)(yield)
+			return
+		}
+		for _, c := range changes {
+			if !yield(c) {
+				return
+			}
+		}
+	}
+}
 
 // changes returns, in order, the differences of two Sets, if they are few.
 func (s *Shared) changes(from, to resource.Set) (changes []change, few bool) {

@@ -94,6 +94,9 @@ func (s *Subscription) unsubscribe(names nameset.Set) {
 	}
 }
 
+// Delivering says whether the response in flight has something of a name.
+func (s *Subscription) Delivering(name string) bool { return s.inflight != nil && s.delivering(name) }
+
 // delivering says whether the response in flight has something of a name, or of any
 // name for the wildcard.
 func (s *Subscription) delivering(name string) bool {

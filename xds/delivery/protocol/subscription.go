@@ -213,7 +213,7 @@ func (s *Subscription) Forget(names []string) []string {
 	for _, name := range names {
 		if leaving && s.Removing(name) {
 			out = append(out, name)
-			if s.inflight != nil && s.delivering(name) {
+			if s.Delivering(name) {
 				s.inflight.dropped = true
 			}
 			s.updateAcked(func(has resource.Set) resource.Set { return has.Delete(name) })

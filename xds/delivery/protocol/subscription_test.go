@@ -427,18 +427,23 @@ func converge(t *rapid.T, v protocol.Variant, typ protocol.Type, all []string) {
 	}
 }
 
-// TestWhatIsChangedAndUnknownIsNotAllThereIs: a response with a resource of which the
-// client has another version, and an answer to a name that is unknown, is no first one
-// with all there is.
-func TestWhatIsChangedAndUnknownIsNotAllThereIs(t *testing.T) {
+// TestWhatIsInFlight: a resource of which the client has another version is not new to
+// it, and the answer to a name that is unknown is no resource.
+func TestWhatIsInFlight(t *testing.T) {
 	t.Parallel()
 	s := protocol.New(endpoints, protocol.Delta)
-	s.SetDesired(set(t, map[string]string{"a": "2"}), 1)
-	s.Request(protocol.Request{Subscribe: protocoltest.NameSet("a", "unknown"), Initial: protocoltest.Versions(map[string]string{"a": "another"})})
+	s.SetDesired(set(t, map[string]string{"a": "2", "b": "1", "c": "1"}), 1)
+	s.Request(protocol.Request{Subscribe: protocoltest.NameSet("a", "b", "unknown"), Initial: protocoltest.Versions(map[string]string{"a": "another"})})
 	r, ok := s.Next(protocoltest.Everything())
-	expect(t, "the response", names(r, ok), "+a", "+unknown")
-	if r.All.Len() > 0 || len(r.New) != 1 || r.New[0].Name != "unknown" {
-		t.Errorf("new are %v of %v, all are %d", r.New, r.Changed, r.All.Len())
+	expect(t, "the response", names(r, ok), "+a", "+b", "+unknown")
+	var got []string
+	for r, isNew := range s.Flight().Changed {
+		got = append(got, fmt.Sprint(r.Name, " ", isNew))
+	}
+	expect(t, "what it changes", got, "a false", "b true")
+	s.Request(protocol.Request{Nonce: r.Nonce})
+	for r := range s.Flight().Changed {
+		t.Errorf("%s is in flight, which was acknowledged", r.Name)
 	}
 }
 

@@ -59,7 +59,7 @@ func (s *Subscription) stated(versions Versions) resource.Set {
 			}
 		})
 	} else if known < s.Size() {
-		for c := range s.differences(resource.Set{}) {
+		for c := range s.differences(resource.Set{}, s.desired) {
 			if !versions.Has(c.Key) {
 				has = has.Delete(c.Key)
 			}
