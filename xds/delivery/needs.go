@@ -209,7 +209,6 @@ func (t *typeState) expectSubscriptions(flight protocol.Flight, until time.Time)
 			n.of.active()
 			n.of.awaited.until = until
 			if !n.of.sub.Started() {
-				n.of.awaited.by = nil
 				break
 			}
 			n.of.awaited.by = append(n.of.awaited.by, neededBy{n, r})
@@ -237,13 +236,10 @@ func (s *Sequencer) ExpectsSubscription(typeURL string, now time.Time) bool {
 		return false
 	}
 	awaited := &t.awaited
-	started := t.sub.Started()
-	if started {
-		awaited.by = slices.DeleteFunc(awaited.by, func(o neededBy) bool {
-			return !o.need.lacksSubscription(o.resource) || o.need.by.sub.Desired(o.resource.Name) != o.resource
-		})
+	lacks := func(o neededBy) bool {
+		return o.need.lacksSubscription(o.resource) && o.need.by.sub.Desired(o.resource.Name) == o.resource
 	}
-	if started && len(awaited.by) == 0 || !now.Before(awaited.until) {
+	if t.sub.Started() && !slices.ContainsFunc(awaited.by, lacks) || !now.Before(awaited.until) {
 		*awaited = awaitedSubscription{}
 		return false
 	}

@@ -57,9 +57,7 @@ func (s *Subscription) Next(allow Allow) (*Response, bool) {
 	}
 	if p.says() == 0 && (!s.mustRespond || p.heldBack) {
 		s.dropSettledSuspects()
-		if s.ignoreUnopened(p.held) {
-			s.acked = s.desired // they differ in what it does not ask for
-		}
+		s.settle()
 		return nil, false
 	}
 	if s.sendsWholeState() && p.heldBackUnknown {
@@ -209,7 +207,7 @@ func (s *Subscription) sendsWholeState() bool { return s.typ.Full && s.variant =
 // ackedAfter returns what the client has once it acknowledges a response. If the
 // response leaves nothing, that is the desired set, which clients share.
 func (s *Subscription) ackedAfter(p *plan) resource.Set {
-	if said := len(p.add) + len(p.unknown) + len(p.removed); said < len(p.held) && !s.sendsWholeState() {
+	if p.says() < len(p.held) && !s.sendsWholeState() {
 		return s.ackedAfterSaid(p)
 	}
 	to := s.desired

@@ -19,7 +19,7 @@ type scopeState int
 
 const (
 	unseen  scopeState = iota // never open: what the client has stated stays
-	ignored                   // never open, and the client has nothing in it; see ignoreUnopened
+	ignored                   // never open, and the client has nothing in it; see settle
 	shut                      // it was open: the client must remove what it has there
 	open
 )
@@ -31,16 +31,13 @@ func (s *Subscription) scope(name string) scopeState {
 	return s.scopes[ScopeOf(name)]
 }
 
-// setScope changes the state of a scope, and returns the former one.
-func (s *Subscription) setScope(scope string, to scopeState) scopeState {
-	was := s.scopes[scope]
+func (s *Subscription) setScope(scope string, to scopeState) {
 	if s.scopes == nil {
 		s.scopes = map[string]scopeState{}
 	}
 	if s.scopes[scope] = to; to != ignored { // which makes nothing due
 		s.scopeChanges++
 	}
-	return was
 }
 
 // ScopeOpen says whether a scope is open.
@@ -72,11 +69,13 @@ func (s *Subscription) ClientHasScope(scope string) bool {
 // in the desired version. If the scope is new to the client it has lost what it stated,
 // so all are due.
 func (s *Subscription) OpenScope(scope string, isNew bool) {
-	if s.scopes[scope] == open && !isNew {
+	was := s.scopes[scope]
+	if was == open && !isNew {
 		return
 	}
 	s.widened++
-	if was := s.setScope(scope, open); !isNew && was != ignored {
+	s.setScope(scope, open)
+	if !isNew && was != ignored {
 		return
 	}
 	if s.inflight != nil { // it may arrive before the scope, and be lost, or after it
@@ -144,32 +143,24 @@ func withoutScope(set resource.Set, scope string) resource.Set {
 }
 
 // settle sets acked to the desired set if no difference between them concerns the
-// client, so that later looks find none.
+// client, so that later looks find none. Differences in scopes that were never open, and
+// in which the client has stated nothing, do not: the client counts as in sync with them,
+// like with names that it does not request. So scopes that no listener refers to cost
+// nothing with each change.
 func (s *Subscription) settle() {
 	if !s.started || s.inflight != nil || s.acked == s.desired || s.Pending() {
 		return
 	}
-	var held []change
+	var unopened []string
 	for c := range s.differences(s.acked, s.desired) {
-		held = append(held, c)
-	}
-	if s.ignoreUnopened(held) {
-		s.acked = s.desired
-	}
-}
-
-// ignoreUnopened says whether all unsent changes are in scopes that were never open,
-// and in which the client has stated nothing. The client then counts as in sync with
-// them, like with names that it does not request. So scopes that no listener refers to
-// cost nothing with each change.
-func (s *Subscription) ignoreUnopened(held []change) bool {
-	for _, c := range held {
-		if state := s.scope(c.Key); state > ignored || state == unseen && hasWithin(s.acked, ScopeOf(c.Key)) {
-			return false
+		scope := ScopeOf(c.Key)
+		if state := s.scope(c.Key); state > ignored || state == unseen && hasWithin(s.acked, scope) {
+			return
 		}
+		unopened = append(unopened, scope)
 	}
-	for _, c := range held {
-		s.setScope(ScopeOf(c.Key), ignored)
+	for _, scope := range unopened {
+		s.setScope(scope, ignored)
 	}
-	return true
+	s.acked = s.desired
 }
