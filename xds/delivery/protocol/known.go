@@ -187,7 +187,16 @@ func (s *Subscription) NotInSync() iter.Seq2[string, *resource.Resource] {
 				return
 			}
 		}
-		if s.search != nil && !s.search.eachMaybe(yield) || s.inflight == nil {
+		if s.search != nil {
+			for name, forms := range s.search.maybe {
+				for _, r := range forms {
+					if !yield(name, r) {
+						return
+					}
+				}
+			}
+		}
+		if s.inflight == nil {
 			return
 		}
 		for c := range s.differences(s.acked, s.inflight.acked) {

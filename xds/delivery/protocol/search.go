@@ -147,9 +147,6 @@ func (s *Subscription) rejectSeveral(f *inFlight, said []change, r *Rejection) {
 	for _, c := range suspects {
 		s.suspect(c.Key, r.Since)
 	}
-	if s.acked.Len() == 0 {
-		s.acked = notHad(said)
-	}
 	for _, c := range said {
 		s.resendAnyway(c)
 		if c.HasNew && !slices.Contains(search.maybe[c.Key], c.New) {
@@ -161,14 +158,10 @@ func (s *Subscription) rejectSeveral(f *inFlight, said []change, r *Rejection) {
 
 // suspect makes a name a suspect, which is sent apart from others.
 func (s *Subscription) suspect(name string, since int64) {
-	if search := s.startSearch(); !search.suspected(name) {
+	search := s.startSearch()
+	if _, suspected := search.suspects[name]; !suspected {
 		search.suspects[name] = since
 	}
-}
-
-func (s *search) suspected(name string) bool {
-	_, is := s.suspects[name]
-	return is
 }
 
 // resendAnyway makes a change due again, whatever the client has taken of it.
@@ -181,30 +174,6 @@ func (s *Subscription) resendAnyway(c change) {
 			return has.Set(c.Key, replaceable(r))
 		}
 		return has
-	})
-}
-
-// eachMaybe iterates, in no order, over the rejected forms that the client may have
-// taken; false if the caller stops.
-func (s *search) eachMaybe(yield func(string, *resource.Resource) bool) bool {
-	for name, forms := range s.maybe {
-		for _, r := range forms {
-			if !yield(name, r) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// notHad returns the acked set of a client that had nothing, and rejected some changes.
-func notHad(said []change) resource.Set {
-	return resource.FromSorted(func(yield func(string, *resource.Resource) bool) {
-		for _, c := range said {
-			if c.HasNew && !yield(c.Key, &resource.Resource{Name: c.Key, Version: rejectedVersion}) {
-				return
-			}
-		}
 	})
 }
 
@@ -308,8 +277,7 @@ func (s *Subscription) dropSettledSuspects() {
 	}
 	for name := range s.search.suspects {
 		if _, due := s.dueChange(name); !due && !s.mustAnswer.Has(name) {
-			delete(s.search.suspects, name)
-			delete(s.search.maybe, name)
+			s.clearSuspect(name)
 		}
 	}
 	s.endSearch()
