@@ -130,22 +130,17 @@ func (f *foresight) has(c *compared) *snapshot {
 	if !c.sameScope {
 		return nil
 	}
-	s := f.groups.newest(c.before.Class())
+	f.groups.mu.Lock()
+	g := f.groups.byClass[c.before.Class()]
+	f.groups.mu.Unlock()
+	if g == nil {
+		return nil
+	}
+	s := g.newest.Load()
 	if s == nil || !c.after.SameScope(s.view) {
 		return nil
 	}
 	return s
-}
-
-// newest is what the group of a class has, nil for none.
-func (gs *Groups) newest(class mesh.Class) *snapshot {
-	gs.mu.Lock()
-	g := gs.byClass[class]
-	gs.mu.Unlock()
-	if g == nil {
-		return nil
-	}
-	return g.newest.Load()
 }
 
 // build makes a resource, or finds it with those that the groups have.

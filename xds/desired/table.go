@@ -63,18 +63,6 @@ func (t *table) mend(among map[string]failure, name string) {
 	}
 }
 
-// put sets the resource of a name, nil for none. It keeps a present one of the same
-// version, and returns the resources before and after.
-func (t *table) put(name string, r *resource.Resource) (before, after *resource.Resource) {
-	before = t.set.Value(name)
-	if r = unless(before, r); r == nil {
-		t.set = t.set.Delete(name)
-	} else {
-		t.set = t.set.Set(name, r)
-	}
-	return before, r
-}
-
 // unless returns r, or the present resource if both have one version.
 func unless(there, r *resource.Resource) *resource.Resource {
 	if r != nil && there != nil && there.Version == r.Version {

@@ -53,6 +53,16 @@ func (w *workload) follow(view *mesh.View, context *mesh.PushContext) {
 	}
 }
 
+// put sets the resource of a name, nil for none. It keeps a present one of the same
+// version.
+func (w *workload) put(name string, r *resource.Resource) {
+	if r == nil {
+		w.set = w.set.Delete(name)
+	} else {
+		w.set = w.set.Set(name, unless(w.set.Value(name), r))
+	}
+}
+
 // need names the workload's own resources.
 func (w *workload) need(names []string) {
 	w.given = true
