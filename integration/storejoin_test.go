@@ -123,6 +123,15 @@ func TestStoreRefusesStrangers(t *testing.T) {
 			}
 		}
 	}
+	if out := one.try("", "store", "status"); !strings.Contains(out.stdout, "of the member until ") || !strings.Contains(out.stdout, "of the authority until ") {
+		t.Errorf("when the certificates of the store end: %s", out.stdout)
+	}
+	text, err := one.get("/metrics", nil)
+	for _, of := range []string{"member", "authority"} {
+		if err != nil || !strings.Contains(string(text), `portolan_store_certificate_expiry_seconds{certificate="`+of+`"}`) {
+			t.Errorf("no metric says when that of the %s ends: %v", of, err)
+		}
+	}
 	good, revoked := one.invite(m), one.invite(m)
 	one.must("", "token", "revoke", revoked)
 	const none = "no such token: it is mistyped, was revoked, or expired long ago: make one with portolan store member invite"

@@ -80,6 +80,9 @@ func writeStatus(out io.Writer, s *maintenance.Status, now time.Time) error {
 		rows = append(rows, []string{"job", job.Name + ": " + orNone(job.Leader)})
 	}
 	rows = append(rows, []string{"quarantine", fmt.Sprintf("%d keys", s.Quarantined)})
+	if c := s.Certificates; c != nil {
+		rows = append(rows, []string{"certificates", fmt.Sprintf("of the member until %s, of the authority until %s", c.Member.Format(time.RFC3339), c.Authority.Format(time.RFC3339))})
+	}
 	if s.Backup != nil {
 		rows = append(rows, []string{"backup", backupLine(s.Backup, now)})
 	}

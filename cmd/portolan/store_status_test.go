@@ -42,8 +42,9 @@ func TestStoreStatus(t *testing.T) {
 			{Name: "ServiceEntry", State: "live", Services: 3},
 			{Name: "Consul/dc1", State: "lastKnown", AsOf: time.Now().Add(-3 * time.Hour), Services: 1}, {Name: "Consul/dc2", State: "syncing"},
 		},
-		Jobs:   []maintenance.JobStatus{{Name: "pruner", Leader: "cp-1"}},
-		Backup: &maintenance.BackupStatus{Time: time.Now().Add(-2 * time.Hour), File: "/b/x.snapshot", Revision: 800},
+		Jobs:         []maintenance.JobStatus{{Name: "pruner", Leader: "cp-1"}},
+		Certificates: &maintenance.CertificatesStatus{Member: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC), Authority: time.Date(2046, 1, 2, 3, 4, 5, 0, time.UTC)},
+		Backup:       &maintenance.BackupStatus{Time: time.Now().Add(-2 * time.Hour), File: "/b/x.snapshot", Revision: 800},
 	}
 	good := startReporting(t, status)
 	out := good.must(t, "", "store", "status")

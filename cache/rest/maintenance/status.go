@@ -36,6 +36,9 @@ type Status struct {
 	Quarantined int `json:"quarantined"`
 	// Backup is the last automatic backup of the server; nil if it makes none.
 	Backup *BackupStatus `json:"backup,omitempty"`
+	// Certificates says when the certificates end by which the members of the store know each
+	// other; nil where they have none, or others look after the store.
+	Certificates *CertificatesStatus `json:"certificates,omitempty"`
 	// Problems need an operator's attention; there are none if all is well.
 	Problems []string `json:"problems,omitempty"`
 }
@@ -121,6 +124,13 @@ type BackupStatus struct {
 	Revision int64     `json:"revision,omitempty"`
 	// Error is why there is none newer.
 	Error string `json:"error,omitempty"`
+}
+
+// CertificatesStatus is when the certificate of the server's member ends, and the first of the
+// authorities by which it knows others.
+type CertificatesStatus struct {
+	Member    time.Time `json:"memberEnds"`
+	Authority time.Time `json:"authorityEnds"`
 }
 
 // Reporter tells how a store is. It answers also where the store does not,

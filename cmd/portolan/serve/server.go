@@ -26,6 +26,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/identity/jwks"
 	"github.com/portolan-mesh/portolan/discovery/identity/oidc"
 	"github.com/portolan-mesh/portolan/storage/etcd"
+	"github.com/portolan-mesh/portolan/storage/etcd/peercert"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/storage/sealing"
 	"github.com/portolan-mesh/portolan/xds"
@@ -97,6 +98,9 @@ func (s *server) addStorage() (err error) {
 	}
 	if s.store.backups != nil {
 		s.metrics.MustRegister(s.store.backups)
+	}
+	if s.store.certificate != nil {
+		s.metrics.MustRegister(*s.store.certificate)
 	}
 	options := s.store.limits
 	options.Schemas, options.Domain, options.Addresses, options.Log = schema.Pilot(), s.o.Mesh.Domain, s.o.Addresses, s.logger
@@ -173,8 +177,8 @@ func (s *server) addAPI() (err error) {
 	}
 	checks = append(checks, s.checks...)
 	checks = append(checks, s.security.checks()...)
-	if s.store.papers != nil {
-		checks = append(checks, rest.Check{Name: "store certificate", Degraded: s.store.papers.Degraded})
+	if s.store.certificate != nil {
+		checks = append(checks, rest.Check{Name: "store certificate", Degraded: s.store.certified})
 	}
 	checks = append(checks, rest.Check{Name: "replicas", Degraded: s.beside.Degraded})
 	permit, place := s.besideStore()
@@ -261,6 +265,9 @@ func (s *server) run(asked context.Context, api, private net.Listener) error {
 	group.Go(func() error { return journal.New(s.configs, s.logger, s.certificates.issuer.Issued()).Run(ctx) })
 	group.Go(func() error { return journal.New(s.configs, s.logger, s.refused).Run(ctx) })
 	group.Go(func() error { return s.keepMember(ctx) })
+	if s.store.certificate != nil {
+		group.Go(func() error { return peercert.Watch(ctx, s.store.certified, s.logger) })
+	}
 	if s.sources != nil && s.o.Addresses.Enabled() {
 		group.Go(func() error { return newClaimer(s.configs, s.source, s.logger).run(ctx) })
 	}

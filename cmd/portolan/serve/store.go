@@ -34,6 +34,9 @@ type openedStore struct {
 	// store; each is nil for none.
 	papers *peercert.Keeper
 	place  *peercert.Place
+	// certificate is the files of the member's certificate, those of papers or others; nil for
+	// a member without TLS.
+	certificate *peercert.Files
 	// hangUp ends what the client still has under way, before run is to end: etcd waits
 	// for its clients. It may be called more than once.
 	hangUp func()
@@ -46,6 +49,14 @@ func openStore(ctx context.Context, o *Options) (*openedStore, error) {
 		return o.Etcd.open(ctx, o.Logger)
 	}
 	return o.Embedded.open(ctx, o.Logger)
+}
+
+// certified is why the certificate of the member needs care; nil where it does not.
+func (s *openedStore) certified() error {
+	if s.papers != nil {
+		return s.papers.Degraded()
+	}
+	return s.certificate.Degraded()
 }
 
 // whole says what is missing of a store that can be used all the same.

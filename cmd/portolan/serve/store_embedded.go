@@ -62,8 +62,13 @@ func (o *Embedded) openChild(ctx context.Context, logger *slog.Logger) (*openedS
 		return nil, errors.Join(err, child.Close())
 	}
 	hangUp := sync.OnceValue(client.Close)
+	var certificate *peercert.Files
+	if cluster != nil && cluster.TLS != nil {
+		files := peercert.Files(*cluster.TLS)
+		certificate = &files
+	}
 	return &openedStore{
-		client: client, limits: embeddedLimits(), run: child.Run, hangUp: func() { _ = hangUp() },
+		client: client, limits: embeddedLimits(), certificate: certificate, run: child.Run, hangUp: func() { _ = hangUp() },
 		healthy: whole(degraded(child.Ready), child.Whole), metrics: child, members: child.Roster(), keeper: child.Keeper(),
 		papers: papers, place: place, close: func() error { return errors.Join(hangUp(), child.Close()) },
 	}, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/portolan-mesh/portolan/cache/rest/maintenance"
@@ -36,9 +37,26 @@ func (r *reporter) StoreStatus(ctx context.Context) maintenance.Status {
 	} else {
 		status.Jobs = r.jobs(ctx)
 	}
-	status.Backup = r.backup()
+	status.Backup, status.Certificates = r.backup(), r.certificates()
 	status.Problems = append(status.Problems, problems(status)...)
+	if r.server.store.certificate != nil {
+		if err := r.server.store.certified(); err != nil {
+			status.Problems = append(status.Problems, strings.ReplaceAll(err.Error(), "\n", "; "))
+		}
+	}
 	return status
+}
+
+// certificates says when the certificates of the member end, as far as they can be read.
+func (r *reporter) certificates() *maintenance.CertificatesStatus {
+	if r.server.store.certificate == nil {
+		return nil
+	}
+	e, err := r.server.store.certificate.Expiry()
+	if err != nil {
+		return nil
+	}
+	return &maintenance.CertificatesStatus{Member: e.Certificate.UTC(), Authority: e.Authority.UTC()}
 }
 
 // backup describes the last scheduled backup.

@@ -191,8 +191,5 @@ func (k *Keeper) Degraded() error {
 	if k.fault != nil {
 		return fmt.Errorf("the certificate of this member cannot be renewed: %w", k.fault)
 	}
-	if time.Until(k.authority.NotAfter) < warning {
-		return fmt.Errorf("the authority of the store's members ends on %s: form the store anew from a snapshot before", k.authority.NotAfter.Format(time.DateOnly))
-	}
-	return nil
+	return ending(time.Now(), k.authority.NotAfter, warning, "the authority of the store's members", "form the store anew from a snapshot before")
 }
