@@ -21,6 +21,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/verdict"
+	"github.com/portolan-mesh/portolan/xds/verdict/index"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 	"github.com/portolan-mesh/portolan/xds/xdstest/refmesh"
 )
@@ -34,7 +35,7 @@ type reference struct {
 	members  []xdstest.Member
 	held     []map[string]resource.Set // what each proxy has, by type
 	changes  int                       // made so far
-	verdicts *verdict.Index
+	verdicts *index.Index
 }
 
 // newReference makes a mesh of so many services and proxies, which are spread over

@@ -17,6 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/secret"
 	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/verdict"
+	"github.com/portolan-mesh/portolan/xds/verdict/index"
 )
 
 // routing are changes of what routes to services, a revision each.
@@ -179,7 +180,7 @@ func (r *replica) facts(proxies pmap.Map[*status.Proxy]) verdict.Facts {
 }
 
 // verdictsOf are the verdicts of all objects, by path.
-func verdictsOf(x *verdict.Index) map[string][]string {
+func verdictsOf(x *index.Index) map[string][]string {
 	out := map[string][]string{}
 	for l := range x.Lists() {
 		for _, v := range l.Verdicts {
@@ -196,7 +197,7 @@ func TestVerdictsFollowTheMesh(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := sources{t}
 		r := newReplica(t, serviceentry.Switches{})
-		var x *verdict.Index
+		var x *index.Index
 		var events []event
 		for range rapid.IntRange(1, 6).Draw(t, "steps") {
 			some := s.verdictEvents(0, 4)
@@ -207,7 +208,7 @@ func TestVerdictsFollowTheMesh(t *testing.T) {
 			facts.KeyFaults = s.keyFaults()
 			facts.Minute = rapid.SampledFrom([]int64{0, 1, 2, soonest, soonest + 1}).Draw(t, "minute")
 			x = x.Next(facts)
-			if diff := cmp.Diff(verdictsOf((*verdict.Index)(nil).Next(facts)), verdictsOf(x)); diff != "" {
+			if diff := cmp.Diff(verdictsOf((*index.Index)(nil).Next(facts)), verdictsOf(x)); diff != "" {
 				t.Fatalf("verdicts (-from nothing +by increments)\n%s\n%s", diff, written(events))
 			}
 		}
@@ -221,7 +222,7 @@ func TestReplicasDeriveTheSameVerdicts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := sources{t}
 		one, two := newReplica(t, serviceentry.Switches{}), newReplica(t, serviceentry.Switches{})
-		var first, second *verdict.Index
+		var first, second *index.Index
 		var events []event
 		for range rapid.IntRange(1, 6).Draw(t, "steps") {
 			some := s.verdictEvents(0, 4)
@@ -254,7 +255,7 @@ func TestVerdictsOfWhatWouldBe(t *testing.T) {
 		r.run(t, events)
 		r.settle()
 		known := s.proxies()
-		x := (*verdict.Index)(nil).Next(r.facts(known))
+		x := (*index.Index)(nil).Next(r.facts(known))
 
 		change := s.routing()
 		if rapid.Bool().Draw(t, "entries") {

@@ -19,7 +19,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/pulse"
 	"github.com/portolan-mesh/portolan/storage/status"
-	"github.com/portolan-mesh/portolan/xds/verdict"
+	"github.com/portolan-mesh/portolan/xds/verdict/index"
 )
 
 const (
@@ -44,7 +44,7 @@ type Writer struct {
 	Store    *etcd.Store
 	Statuses *statuses.Cache
 	// Verdicts returns the verdicts of now, nil as long as there are none.
-	Verdicts func() *verdict.Index
+	Verdicts func() *index.Index
 	Logger   *slog.Logger
 }
 
@@ -128,7 +128,7 @@ func expireProxies(facts *statuses.Facts, now time.Time) []etcd.SideWrite {
 type statusQueue struct {
 	followed *cache.Snapshot     // the snapshot that was followed last
 	pending  map[string]*pending // by path
-	verdicts *verdict.Index
+	verdicts *index.Index
 	usage    *usage                    // nil before the first look
 	contents pmap.Map[*status.Content] // of the last look
 	judged   map[string]time.Time      // when new verdicts of an object were last written, for calmTime
@@ -145,7 +145,7 @@ func newStatusQueue() *statusQueue {
 type dueInput struct {
 	content  cache.Content
 	replicas pmap.Map[*status.Replica]
-	verdicts *verdict.Index
+	verdicts *index.Index
 	usage    *usage
 	sources  pmap.Map[*status.Sources]
 	contents pmap.Map[*status.Content]
@@ -215,8 +215,8 @@ func (t *statusQueue) addRejected(to *cache.Snapshot, facts *statuses.Facts, now
 
 // addJudged adds the objects whose verdicts changed since the last look. The first look
 // also adds those whose status tells of verdicts.
-func (t *statusQueue) addJudged(to *cache.Snapshot, verdicts *verdict.Index, now time.Time) {
-	for change := range verdict.Changed(t.verdicts, verdicts) {
+func (t *statusQueue) addJudged(to *cache.Snapshot, verdicts *index.Index, now time.Time) {
+	for change := range index.Changed(t.verdicts, verdicts) {
 		if p := t.add(to, change.Key, now); p != nil {
 			p.judged = now
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/verdict"
+	"github.com/portolan-mesh/portolan/xds/verdict/index"
 )
 
 // looker lets a Writer's queue look at a store, a second after the other, and counts what
@@ -27,7 +28,7 @@ type looker struct {
 	stored stored
 	queue  *statusQueue
 	mesh   *mesh.PushContext
-	judged *verdict.Index
+	judged *index.Index
 	now    time.Time
 	writes int // of all looks
 }

@@ -187,9 +187,9 @@ var kinds = []Kind{
 	{IssuerKeys, "", Warning, status.ResolvedRefs, "the leading server cannot fetch the keys of a TokenIssuer", "its tokens prove nothing, but those that are signed with keys which were fetched before"},
 }
 
-// follows says whether what a verdict misses comes after the object as a rule, so that nobody
+// Follows says whether what a verdict misses comes after the object as a rule, so that nobody
 // is warned of it who writes the object.
-func (c Code) follows() bool { return c == UserUnproved || c == RoleUnbound }
+func (c Code) Follows() bool { return c == UserUnproved || c == RoleUnbound }
 
 // Kinds iterates over the table of all codes, in their order.
 func Kinds() iter.Seq[Kind] { return slices.Values(kinds) }

@@ -6,12 +6,13 @@ import (
 
 	"github.com/portolan-mesh/portolan/storage/longtest"
 	"github.com/portolan-mesh/portolan/xds/verdict"
+	"github.com/portolan-mesh/portolan/xds/verdict/index"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
 // large is a mesh of services with a rule and routes each, and a Gateway and a Sidecar for
 // ten of them: its index, and the facts with one object changed.
-func large(tb testing.TB, services int, change string) (*verdict.Index, verdict.Facts) {
+func large(tb testing.TB, services int, change string) (*index.Index, verdict.Facts) {
 	var documents []string
 	for i := range services {
 		h := fmt.Sprintf("s%d.example.com", i)
@@ -26,7 +27,7 @@ func large(tb testing.TB, services int, change string) (*verdict.Index, verdict.
 		}
 	}
 	w := xdstest.NewWorld(tb, documents...)
-	var x *verdict.Index
+	var x *index.Index
 	x = x.Next(verdict.Facts{Mesh: w.Context()})
 	w.Apply(change)
 	return x, verdict.Facts{Mesh: w.Context()}

@@ -11,6 +11,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/secret"
 	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/verdict"
+	"github.com/portolan-mesh/portolan/xds/verdict/index"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -51,7 +52,7 @@ func TestEncryption(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := xdstest.NewWorld(t, test.objects...)
-			before := (*verdict.Index)(nil).Next(verdict.Facts{Mesh: w.Context(), Proxies: test.proxies})
+			before := (*index.Index)(nil).Next(verdict.Facts{Mesh: w.Context(), Proxies: test.proxies})
 			if len(test.secrets) > 0 {
 				w.PutSecret("key", test.secrets...)
 			}

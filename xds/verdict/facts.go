@@ -31,64 +31,64 @@ type Facts struct {
 	Minute int64
 }
 
-// configs are the objects of the facts, by path.
-func (f Facts) configs() pmap.Map[*config.Config] { return f.Mesh.Inputs().Configs.Configs() }
+// Configs are the objects of the facts, by path.
+func (f Facts) Configs() pmap.Map[*config.Config] { return f.Mesh.Inputs().Configs.Configs() }
 
-// shadows are the keys that several sources have, by path.
-func (f Facts) shadows() pmap.Map[*cache.Shadow] { return f.Mesh.Inputs().Configs.Shadows() }
+// Shadows are the keys that several sources have, by path.
+func (f Facts) Shadows() pmap.Map[*cache.Shadow] { return f.Mesh.Inputs().Configs.Shadows() }
 
 // A row is something that a judgement may depend on: the letter of its table, and a
 // key.
-type row string
+type Row string
 
 // The tables that only verdicts need.
 const (
-	objectRow   row = "o" // an object by path
-	objectsRow  row = "n" // the objects of a kind in a namespace, by config.NamespacePath
-	hostsRow    row = "h" // the services that a name or a pattern covers
-	rulesRow    row = "r" // the DestinationRules of a name or a pattern
-	portRow     row = "g" // the Gateways with a server at a port
-	routersRow  row = "p" // the gateway proxies; no key
-	sidecarsRow row = "s" // the sidecars of a namespace
-	addressRow  row = "a" // the proxies at an address
-	clientsRow  row = "c" // the gRPC clients without a proxy; no key
-	zonesRow    row = "z" // the proxies that know the endpoints of their own service; no key
+	ObjectRow   Row = "o" // an object by path
+	ObjectsRow  Row = "n" // the objects of a kind in a namespace, by config.NamespacePath
+	HostsRow    Row = "h" // the services that a name or a pattern covers
+	RulesRow    Row = "r" // the DestinationRules of a name or a pattern
+	portRow     Row = "g" // the Gateways with a server at a port
+	RoutersRow  Row = "p" // the gateway proxies; no key
+	SidecarsRow Row = "s" // the sidecars of a namespace
+	AddressRow  Row = "a" // the proxies at an address
+	ClientsRow  Row = "c" // the gRPC clients without a proxy; no key
+	ZonesRow    Row = "z" // the proxies that know the endpoints of their own service; no key
 
-	bystandersRow row = "u" // the sidecars that stand for no address; no key
-	placedRow     row = "l" // the proxies that may have said where they run, of a namespace, or of all
-	unplacedRow   row = "m" // the other proxies, of a namespace, or of all
+	BystandersRow Row = "u" // the sidecars that stand for no address; no key
+	PlacedRow     Row = "l" // the proxies that may have said where they run, of a namespace, or of all
+	UnplacedRow   Row = "m" // the other proxies, of a namespace, or of all
 
-	secretRow row = "t" // whether a secret can be opened, and in which stage its certificates are, by its path
+	SecretRow Row = "t" // whether a secret can be opened, and in which stage its certificates are, by its path
 
-	userRow    row = "k" // whether a token of a user is valid, by the user's path
-	bindersRow row = "b" // the RoleBindings of a role, by its name
-	issuerRow  row = "i" // why the keys of an issuer cannot be fetched, by its path
+	UserRow    Row = "k" // whether a token of a user is valid, by the user's path
+	BindersRow Row = "b" // the RoleBindings of a role, by its name
+	IssuerRow  Row = "i" // why the keys of an issuer cannot be fetched, by its path
 
-	delegatorsRow row = "d" // the VirtualServices that delegate to an object, by its path
+	DelegatorsRow Row = "d" // the VirtualServices that delegate to an object, by its path
 )
 
 // rowOf names a row of package mesh. Its tables have the letters before those in lower case.
-func rowOf(key mesh.RowKey) row { return row(string(rune('A'+key.Table)) + key.Key) }
+func rowOf(key mesh.RowKey) Row { return Row(string(rune('A'+key.Table)) + key.Key) }
 
-// changedRows iterates over the rows in which facts differ, some maybe twice. The mesh
+// ChangedRows iterates over the rows in which facts differ, some maybe twice. The mesh
 // configuration must be the same in both.
-func changedRows(from, to Facts) iter.Seq[row] {
-	return func(yield func(row) bool) {
+func ChangedRows(from, to Facts) iter.Seq[Row] {
+	return func(yield func(Row) bool) {
 		_ = changedObjects(from, to, yield) && changedMesh(from, to, yield) && changedProxies(from, to, yield) && changedSecrets(from, to, yield) && changedUsers(from, to, yield) && changedKeys(from, to, yield)
 	}
 }
 
-func changedObjects(from, to Facts, yield func(row) bool) bool {
-	for c := range pmap.Diff(from.configs(), to.configs()) {
-		if !yield(objectRow+row(c.Key)) || !yield(objectsRow+row(c.Key[:strings.LastIndexByte(c.Key, '/')+1])) {
+func changedObjects(from, to Facts, yield func(Row) bool) bool {
+	for c := range pmap.Diff(from.Configs(), to.Configs()) {
+		if !yield(ObjectRow+Row(c.Key)) || !yield(ObjectsRow+Row(c.Key[:strings.LastIndexByte(c.Key, '/')+1])) {
 			return false
 		}
 		for _, object := range []*config.Config{c.Old, c.New} {
-			if role := boundBy(object); role != "" && !yield(bindersRow+row(role)) {
+			if role := BoundBy(object); role != "" && !yield(BindersRow+Row(role)) {
 				return false
 			}
 			for port := range serverPorts(object) {
-				if !yield(portRow + row(port)) {
+				if !yield(portRow + Row(port)) {
 					return false
 				}
 			}
@@ -97,7 +97,7 @@ func changedObjects(from, to Facts, yield func(row) bool) bool {
 	return true
 }
 
-func changedMesh(from, to Facts, yield func(row) bool) bool {
+func changedMesh(from, to Facts, yield func(Row) bool) bool {
 	delta := mesh.Diff(from.Mesh, to.Mesh)
 	for _, key := range delta.Rows() {
 		if !yield(rowOf(key)) {
@@ -106,25 +106,25 @@ func changedMesh(from, to Facts, yield func(row) bool) bool {
 	}
 	for c := range delta.Hosts() {
 		for name := range host.Name(c.Key).Covers() {
-			if !yield(hostsRow + row(name)) {
+			if !yield(HostsRow + Row(name)) {
 				return false
 			}
 		}
 	}
 	for c := range delta.Rules() {
-		if !yield(rulesRow + row(c.Key)) {
+		if !yield(RulesRow + Row(c.Key)) {
 			return false
 		}
 	}
 	for path := range delta.Delegates() {
-		if !yield(delegatorsRow + row(path)) {
+		if !yield(DelegatorsRow + Row(path)) {
 			return false
 		}
 	}
 	return true
 }
 
-func changedProxies(from, to Facts, yield func(row) bool) bool {
+func changedProxies(from, to Facts, yield func(Row) bool) bool {
 	for c := range pmap.Diff(from.Proxies, to.Proxies) {
 		same := c.HasOld && c.HasNew && c.Old.Like(c.New)
 		stays := c.HasOld && c.HasNew && c.Old.Type == c.New.Type && c.Old.Namespace == c.New.Namespace && c.Old.SelfDiscovery == c.New.SelfDiscovery
@@ -134,7 +134,7 @@ func changedProxies(from, to Facts, yield func(row) bool) bool {
 			}
 			for _, key := range proxyRows(p) {
 				// Whether a client is connected makes no difference, nor where a proxy is.
-				if (key != clientsRow && key != zonesRow || !stays) && (!same || !key.ofNature()) && !yield(key) {
+				if (key != ClientsRow && key != ZonesRow || !stays) && (!same || !key.ofNature()) && !yield(key) {
 					return false
 				}
 			}
@@ -144,44 +144,44 @@ func changedProxies(from, to Facts, yield func(row) bool) bool {
 }
 
 // ofNature says whether a row has proxies by what they say of themselves.
-func (r row) ofNature() bool {
+func (r Row) ofNature() bool {
 	table := r[:1]
-	return table == bystandersRow || table == placedRow || table == unplacedRow
+	return table == BystandersRow || table == PlacedRow || table == UnplacedRow
 }
 
 // proxyRows are the rows that a proxy is in.
-func proxyRows(p *status.Proxy) []row {
-	proxy := proxyOf(p)
+func proxyRows(p *status.Proxy) []Row {
+	proxy := ProxyOf(p)
 	if proxy == nil {
 		return nil
 	}
-	out := []row{routersRow}
+	out := []Row{RoutersRow}
 	if proxy.Type != discovery.Router {
-		out[0] = sidecarsRow + row(proxy.Namespace)
+		out[0] = SidecarsRow + Row(proxy.Namespace)
 	}
 	if proxy.Type == discovery.Proxyless {
-		out = append(out, clientsRow)
+		out = append(out, ClientsRow)
 	}
 	if p.SelfDiscovery {
-		out = append(out, zonesRow)
+		out = append(out, ZonesRow)
 	}
 	if proxy.Type == discovery.Sidecar && proxy.InterceptionMode == discovery.InterceptionNone && !proxy.DNSCapture {
-		out = append(out, bystandersRow)
+		out = append(out, BystandersRow)
 	}
-	where := unplacedRow
+	where := UnplacedRow
 	if p.Interception == "" || proxy.Place(proxy.Labels(nil), "").Locality != "" {
-		where = placedRow
+		where = PlacedRow
 	}
-	out = append(out, where, where+row(proxy.Namespace))
+	out = append(out, where, where+Row(proxy.Namespace))
 	for _, address := range proxy.IPAddresses {
-		out = append(out, addressRow+row(address))
+		out = append(out, AddressRow+Row(address))
 	}
 	return out
 }
 
-// proxyOf is a known proxy as a discovery.Proxy, nil where a server of an older version
+// ProxyOf is a known proxy as a discovery.Proxy, nil where a server of an older version
 // met it, which did not tell.
-func proxyOf(p *status.Proxy) *discovery.Proxy {
+func ProxyOf(p *status.Proxy) *discovery.Proxy {
 	if p.Type == "" {
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/secret"
 	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/verdict"
+	"github.com/portolan-mesh/portolan/xds/verdict/index"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -57,7 +58,7 @@ func TestServersOfTLS(t *testing.T) {
 			if routers == nil {
 				routers = []*status.Proxy{of("default")}
 			}
-			judged := func(x *verdict.Index) *verdict.Index {
+			judged := func(x *index.Index) *index.Index {
 				return x.Next(verdict.Facts{Mesh: w.Context(), Proxies: proxies(routers...)})
 			}
 			x := judged(nil)

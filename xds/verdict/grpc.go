@@ -8,13 +8,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	networking "istio.io/api/networking/v1alpha3"
 
+	"iter"
+
 	"github.com/portolan-mesh/portolan/discovery"
-	"github.com/portolan-mesh/portolan/storage/config"
-	"github.com/portolan-mesh/portolan/storage/pmap"
-	"github.com/portolan-mesh/portolan/storage/status"
-	"github.com/portolan-mesh/portolan/xds/mesh"
-	"github.com/portolan-mesh/portolan/xds/mesh/destination"
-	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 )
 
 // NotForGRPC returns the fields of an HTTP route at a path that gRPC clients without a
@@ -55,10 +51,10 @@ func RuleNotForGRPC(spec *networking.DestinationRule) []string {
 			out = append(out, path+".loadBalancer.simple")
 		}
 	}
-	for path, policy := range policiesOf(spec) {
+	for path, policy := range PoliciesOf(spec) {
 		blocks(policy, path)
 		for i, port := range policy.GetPortLevelSettings() {
-			blocks(port, at(path+".portLevelSettings", i))
+			blocks(port, At(path+".portLevelSettings", i))
 		}
 	}
 	return out
@@ -72,36 +68,12 @@ type trafficPolicy interface {
 	GetTls() *networking.ClientTLSSettings
 }
 
-// ruleOfClients tells of fields that gRPC clients do not take, if one of the services speaks
-// gRPC and the rule is for clients that are known.
-func (j *judge) ruleOfClients(object *config.Config, spec *networking.DestinationRule, services []*mesh.ServiceRow) {
-	fields := RuleNotForGRPC(spec)
-	if len(fields) == 0 || !slices.ContainsFunc(services, speaksGRPC) {
-		return
-	}
-	rules := j.mesh().RulesNamed(destination.HostOf(object))
-	at := slices.IndexFunc(rules, func(r *destination.Rule) bool { return slices.Contains(r.Configs, object) })
-	if at < 0 {
-		return
-	}
-	for p := range j.known(clientsRow, "").Values() {
-		if !rules[at].ExportTo.VisibleTo(p.Namespace) ||
-			rules[at].Selector != nil && !j.selects(rules[at].Selector.GetMatchLabels(), pmap.Map[*status.Proxy]{}.Set(p.Node, p)) {
-			continue
-		}
-		for _, field := range fields {
-			j.add(notForClients(field, p.Namespace))
-		}
-		return
-	}
-}
-
 // SidecarNotForGRPC returns the fields of a Sidecar that gRPC clients without a proxy do
 // not take. They listen nowhere.
 func SidecarNotForGRPC(spec *networking.Sidecar) []string {
 	out := SetFields(spec, "spec", "ingress", "inboundConnectionPool", "outboundTrafficPolicy")
 	for i, l := range spec.GetEgress() {
-		path := at("spec.egress", i)
+		path := At("spec.egress", i)
 		out = append(out, SetFields(l, path, "bind", "captureMode")...)
 		if discovery.ParseProtocol(l.GetPort().GetProtocol()) == discovery.HTTPProxy {
 			out = append(out, path+".port.protocol")
@@ -110,25 +82,8 @@ func SidecarNotForGRPC(spec *networking.Sidecar) []string {
 	return out
 }
 
-// sidecarOfClients tells of fields that gRPC clients do not take, if the Sidecar is for
-// some that are known in its namespace.
-func (j *judge) sidecarOfClients(object *config.Config, spec *networking.Sidecar) {
-	fields := SidecarNotForGRPC(spec)
-	if len(fields) == 0 {
-		return
-	}
-	for p := range j.known(clientsRow, "").Values() {
-		if p.Namespace != object.Namespace || !j.selects(spec.GetWorkloadSelector().GetLabels(), pmap.Map[*status.Proxy]{}.Set(p.Node, p)) {
-			continue
-		}
-		for _, field := range fields {
-			j.add(notForClients(field, p.Namespace))
-		}
-		return
-	}
-}
-
-func notForClients(field, namespace string) Verdict {
+// NotTaken is the verdict on a field that gRPC clients of a namespace do not take.
+func NotTaken(field, namespace string) Verdict {
 	return Verdict{
 		Code: NotForClients, Field: field,
 		Message: fmt.Sprintf("gRPC clients without a proxy do not take it, and there are some in namespace %s", namespace),
@@ -150,40 +105,17 @@ func SetFields(m proto.Message, path string, names ...string) []string {
 	return out
 }
 
-// grpcClients tells of the fields of routes that gRPC clients do not take. It does so if
-// clients see the VirtualService and may call a service of one of its hosts.
-func (j *judge) grpcClients(vs *routing.VirtualService, routes []*networking.HTTPRoute) {
-	var fields []string
-	for i, http := range routes {
-		fields = append(fields, NotForGRPC(http, at("spec.http", i))...)
-	}
-	fields = append(fields, SetFields(vs.Spec, "spec", "tcp", "tls")...)
-	if len(fields) == 0 || !slices.Contains(vs.Gateways, mesh.MeshGateway) || !j.callable(vs) {
-		return
-	}
-	for p := range j.known(clientsRow, "").Values() {
-		if !vs.ExportTo.VisibleTo(p.Namespace) {
-			continue
+// PoliciesOf iterates over the traffic policies of a rule and of its subsets, with their
+// paths.
+func PoliciesOf(spec *networking.DestinationRule) iter.Seq2[string, *networking.TrafficPolicy] {
+	return func(yield func(string, *networking.TrafficPolicy) bool) {
+		if p := spec.GetTrafficPolicy(); p != nil && !yield("spec.trafficPolicy", p) {
+			return
 		}
-		for _, field := range fields {
-			j.add(notForClients(field, p.Namespace))
-		}
-		return
-	}
-}
-
-// callable says whether a host of a VirtualService is of a service that speaks gRPC.
-func (j *judge) callable(vs *routing.VirtualService) bool {
-	for _, h := range vs.Hosts {
-		for s := range j.services(h) {
-			if speaksGRPC(s) {
-				return true
+		for i, s := range spec.GetSubsets() {
+			if p := s.GetTrafficPolicy(); p != nil && !yield(At("spec.subsets", i)+".trafficPolicy", p) {
+				return
 			}
 		}
 	}
-	return false
-}
-
-func speaksGRPC(s *mesh.ServiceRow) bool {
-	return slices.ContainsFunc(s.Ports(), func(p discovery.Port) bool { return p.Protocol == discovery.GRPC })
 }

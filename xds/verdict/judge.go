@@ -10,93 +10,81 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/pmap"
-	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
-// judges has the function that judges the objects of a kind, by the kind.
-var judges = map[string]func(*judge, *config.Config){
-	schema.VirtualService.Kind:  (*judge).virtualService,
-	schema.DestinationRule.Kind: (*judge).destinationRule,
-	schema.Gateway.Kind:         (*judge).gateway,
-	schema.Sidecar.Kind:         (*judge).sidecar,
-	schema.ServiceEntry.Kind:    (*judge).serviceEntry,
-	schema.WorkloadEntry.Kind:   (*judge).workloadEntry,
-	schema.Secret.Kind:          (*judge).secret,
-	schema.TokenIssuer.Kind:     (*judge).tokenIssuer,
-	schema.RoleBinding.Kind:     (*judge).roleBinding,
-	schema.Role.Kind:            (*judge).role,
-	schema.User.Kind:            (*judge).user,
-}
-
-// judge judges one object. It records the rows that it reads, absent ones too.
-type judge struct {
-	index *Index
-	rows  map[row]struct{}
+// Judge is how those who judge one object look at the others, and say what they find. It
+// records the rows that are read, absent ones too.
+type Judge struct {
+	of    *World
+	rows  map[Row]struct{}
 	views map[mesh.Class]*mesh.View
 	found []Verdict
 }
 
-// judgeObject returns the verdicts of an object, and the rows that they depend on, in
-// order; nothing for nil. alone are the verdicts of its schema.
-func judgeObject(x *Index, object *config.Config, alone []Verdict) ([]row, []Verdict) {
-	if object == nil {
-		return nil, nil
-	}
-	j := &judge{index: x, rows: map[row]struct{}{}, views: map[mesh.Class]*mesh.View{}, found: slices.Clone(alone)}
-	if f := judges[object.Kind]; f != nil {
-		f(j, object)
-	}
-	j.shadowing(object)
-	j.advised(object)
-	j.unbuilt(object)
+// NewJudge returns a Judge of an object of which some verdicts are found already.
+func NewJudge(of *World, found []Verdict) *Judge {
+	return &Judge{of: of, rows: map[Row]struct{}{}, views: map[mesh.Class]*mesh.View{}, found: slices.Clone(found)}
+}
+
+// Outcome returns the verdicts, and the rows that they depend on, in order.
+func (j *Judge) Outcome() ([]Row, []Verdict) {
 	for _, v := range j.views {
 		for _, d := range v.Dependencies() {
-			j.rows[rowOf(d.Query.Row)] = struct{}{}
+			j.ReadMesh(d.Query.Row)
 		}
 	}
 	slices.SortFunc(j.found, compare)
 	return slices.Sorted(maps.Keys(j.rows)), slices.Compact(j.found)
 }
 
-func (j *judge) add(v Verdict) { j.found = append(j.found, v) }
+// Facts are those that the object is judged by.
+func (j *Judge) Facts() Facts { return j.of.Facts }
 
-func (j *judge) read(table row, key string) { j.rows[table+row(key)] = struct{}{} }
+// Add says what is odd about the object.
+func (j *Judge) Add(v Verdict) { j.found = append(j.found, v) }
 
-func (j *judge) mesh() *mesh.PushContext { return j.index.facts.Mesh }
+// Read records a row of a table.
+func (j *Judge) Read(table Row, key string) { j.rows[table+Row(key)] = struct{}{} }
 
-// view is the mesh as the proxies of a namespace see it that no Sidecar restricts.
-func (j *judge) view(namespace string) *mesh.View { return j.viewOf(mesh.Class{Namespace: namespace}) }
+// ReadMesh records a row of package mesh.
+func (j *Judge) ReadMesh(key mesh.RowKey) { j.rows[rowOf(key)] = struct{}{} }
 
-// viewOf is the mesh as proxies of a class see it.
-func (j *judge) viewOf(class mesh.Class) *mesh.View {
+// Mesh is the mesh of the facts.
+func (j *Judge) Mesh() *mesh.PushContext { return j.of.Mesh }
+
+// View is the mesh as the proxies of a namespace see it that no Sidecar restricts.
+func (j *Judge) View(namespace string) *mesh.View { return j.ViewOf(mesh.Class{Namespace: namespace}) }
+
+// ViewOf is the mesh as proxies of a class see it.
+func (j *Judge) ViewOf(class mesh.Class) *mesh.View {
 	v := j.views[class]
 	if v == nil {
-		v = mesh.NewView(j.mesh(), class).Recording()
+		v = mesh.NewView(j.Mesh(), class).Recording()
 		j.views[class] = v
 	}
 	return v
 }
 
-// object is the object of a key, nil where there is none.
-func (j *judge) object(key config.Key) *config.Config {
+// Object is the object of a key, nil where there is none.
+func (j *Judge) Object(key config.Key) *config.Config {
 	path := key.Path()
-	j.read(objectRow, path)
-	return j.index.facts.configs().Value(path)
+	j.Read(ObjectRow, path)
+	return j.of.Configs().Value(path)
 }
 
-// objects iterates over the objects of a kind in a namespace.
-func (j *judge) objects(kind config.GroupVersionKind, namespace string) iter.Seq[*config.Config] {
-	j.read(objectsRow, config.NamespacePath(kind, namespace))
-	return j.mesh().Inputs().Configs.List(kind, namespace)
+// Objects iterates over the objects of a kind in a namespace.
+func (j *Judge) Objects(kind config.GroupVersionKind, namespace string) iter.Seq[*config.Config] {
+	j.Read(ObjectsRow, config.NamespacePath(kind, namespace))
+	return j.Mesh().Inputs().Configs.List(kind, namespace)
 }
 
-// services iterates over the services of the hosts that a name or a pattern covers.
-func (j *judge) services(pattern host.Name) iter.Seq[*mesh.ServiceRow] {
-	j.read(hostsRow, string(pattern))
+// Services iterates over the services of the hosts that a name or a pattern covers.
+func (j *Judge) Services(pattern host.Name) iter.Seq[*mesh.ServiceRow] {
+	j.Read(HostsRow, string(pattern))
 	return func(yield func(*mesh.ServiceRow) bool) {
-		for row := range j.mesh().HostsMatching(pattern) {
+		for row := range j.Mesh().HostsMatching(pattern) {
 			for _, s := range row.Services {
 				if !yield(s) {
 					return
@@ -106,38 +94,38 @@ func (j *judge) services(pattern host.Name) iter.Seq[*mesh.ServiceRow] {
 	}
 }
 
-// serviceOf is the service of a host as proxies of a namespace see it, nil for none.
-func (j *judge) serviceOf(h host.Name, namespace string) *mesh.ServiceRow {
-	return j.view(namespace).Service(h)
+// ServiceOf is the service of a host as proxies of a namespace see it, nil for none.
+func (j *Judge) ServiceOf(h host.Name, namespace string) *mesh.ServiceRow {
+	return j.View(namespace).Service(h)
 }
 
-// endpoints are those of a service.
-func (j *judge) endpoints(s *mesh.ServiceRow) []*discovery.Endpoint {
+// Endpoints are those of a service.
+func (j *Judge) Endpoints(s *mesh.ServiceRow) []*discovery.Endpoint {
 	if s.Service().Resolution.IsDNS() {
 		return s.DNSEndpoints
 	}
-	return j.view(s.Namespace).Endpoints(s).All()
+	return j.View(s.Namespace).Endpoints(s).All()
 }
 
-// known are the proxies of a row.
-func (j *judge) known(table row, key string) pmap.Map[*status.Proxy] {
-	j.read(table, key)
-	return j.index.proxies.Value(string(table) + key)
+// Known are the proxies of a row.
+func (j *Judge) Known(table Row, key string) pmap.Map[*status.Proxy] {
+	j.Read(table, key)
+	return j.of.proxies.Value(string(table) + key)
 }
 
-// selects says whether labels select a known proxy.
-func (j *judge) selects(selector map[string]string, some pmap.Map[*status.Proxy]) bool {
+// Selects says whether labels select a known proxy.
+func (j *Judge) Selects(selector map[string]string, some pmap.Map[*status.Proxy]) bool {
 	for p := range some.Values() {
-		proxy := proxyOf(p)
+		proxy := ProxyOf(p)
 		for _, address := range proxy.IPAddresses {
-			j.rows[rowOf(mesh.InstancesKey(address))] = struct{}{}
+			j.ReadMesh(mesh.InstancesKey(address))
 		}
-		if j.mesh().Selects(selector, proxy) {
+		if j.Mesh().Selects(selector, proxy) {
 			return true
 		}
 	}
 	return false
 }
 
-// at is the path of an element of a list.
-func at(path string, index int) string { return fmt.Sprintf("%s[%d]", path, index) }
+// At is the path of an element of a list.
+func At(path string, index int) string { return fmt.Sprintf("%s[%d]", path, index) }

@@ -9,6 +9,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/verdict"
+	"github.com/portolan-mesh/portolan/xds/verdict/index"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -70,7 +71,7 @@ func TestDanglingAdvice(t *testing.T) {
 				ops = append(ops, storage.Op{Verb: storage.Delete, Key: config.Key{Kind: schema.Pilot().Named(parts[0]).GroupVersionKind, Namespace: parts[1], Name: parts[2]}})
 			}
 			d.would = verdict.Facts{Mesh: w.Context()}
-			for i, advice := range verdict.NewKeeper(d).Advise(ops) {
+			for i, advice := range index.NewKeeper(d).Advise(ops) {
 				if test.says[i] == "" {
 					if len(advice) > 0 {
 						t.Errorf("%s: %+v", test.delete[i], advice)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/portolan-mesh/portolan/xds/verdict"
+	"github.com/portolan-mesh/portolan/xds/verdict/index"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -30,7 +31,7 @@ func TestBindingsWithoutARole(t *testing.T) {
 	} {
 		before := xdstest.NewWorld(t, documents...)
 		after := xdstest.NewWorld(t, slices.Concat(documents, c.roles)...)
-		var x *verdict.Index
+		var x *index.Index
 		for _, facts := range []verdict.Facts{{Mesh: before.Context()}, {Mesh: after.Context()}} {
 			x = x.Next(facts)
 		}

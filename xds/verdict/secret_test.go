@@ -13,6 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/secret"
 	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/verdict"
+	"github.com/portolan-mesh/portolan/xds/verdict/index"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -36,7 +37,7 @@ func TestCertificatesEnd(t *testing.T) {
 	start := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	end := start.Add(90 * 24 * time.Hour)
 	w := xdstest.NewWorld(t, sealed("door", "a.example.com", start, end), sealed("window", "b.example.com", start, end.Add(365*24*time.Hour)))
-	var x *verdict.Index
+	var x *index.Index
 	for _, step := range []struct {
 		at   time.Time
 		want string
@@ -67,7 +68,7 @@ func TestCertificatesEnd(t *testing.T) {
 		if got := strings.Join(got, "; "); !strings.HasPrefix(got, step.want) || (got == "") != (step.want == "") {
 			t.Errorf("on %s: %s", step.at, got)
 		}
-		if diff := cmp.Diff(said((*verdict.Index)(nil).Next(facts)), said(x)); diff != "" {
+		if diff := cmp.Diff(said((*index.Index)(nil).Next(facts)), said(x)); diff != "" {
 			t.Errorf("on %s (-from nothing +by increments)\n%s", step.at, diff)
 		}
 	}
@@ -92,7 +93,7 @@ func TestSecretsThatCannotBeOpened(t *testing.T) {
 	if object.Key().Path() != path || object.GroupVersionKind != schema.Secret {
 		t.Fatal(object.Key().Path())
 	}
-	var x *verdict.Index
+	var x *index.Index
 	context := w.Context()
 	for i, step := range []struct {
 		ring *seal.Ring
@@ -106,7 +107,7 @@ func TestSecretsThatCannotBeOpened(t *testing.T) {
 		if diff := cmp.Diff(step.want, said(x)); diff != "" {
 			t.Errorf("step %d (-want +got)\n%s", i, diff)
 		}
-		if diff := cmp.Diff(said((*verdict.Index)(nil).Next(facts)), said(x)); diff != "" {
+		if diff := cmp.Diff(said((*index.Index)(nil).Next(facts)), said(x)); diff != "" {
 			t.Errorf("step %d (-from nothing +by increments)\n%s", i, diff)
 		}
 	}
@@ -149,7 +150,7 @@ func TestHostsThatCertificatesAreNotFor(t *testing.T) {
 			if routers == nil {
 				routers = []*status.Proxy{router(map[string]string{"app": "edge"})}
 			}
-			x := (*verdict.Index)(nil).Next(verdict.Facts{Mesh: xdstest.NewWorld(t, objects...).Context(), Proxies: proxies(routers...)})
+			x := (*index.Index)(nil).Next(verdict.Facts{Mesh: xdstest.NewWorld(t, objects...).Context(), Proxies: proxies(routers...)})
 			var got []string
 			for l := range x.Lists() {
 				for _, v := range l.Verdicts {

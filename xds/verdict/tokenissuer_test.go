@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/portolan-mesh/portolan/xds/verdict"
+	"github.com/portolan-mesh/portolan/xds/verdict/index"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -15,7 +16,7 @@ func TestIssuersOutsideTheRootNamespace(t *testing.T) {
 		return "{apiVersion: portolan.io/v1, kind: TokenIssuer, metadata: {name: ci, namespace: " + namespace + "}, spec: {issuer: 'https://ci.example', audiences: [a], users: {}}}"
 	}
 	w := xdstest.NewWorld(t, issuer("istio-system"), issuer("shop"))
-	var x *verdict.Index
+	var x *index.Index
 	x = x.Next(verdict.Facts{Mesh: w.Context()})
 	var told []string
 	for l := range x.Lists() {

@@ -14,15 +14,16 @@ import (
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/verdict"
+	"github.com/portolan-mesh/portolan/xds/verdict/index"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
 // told are the verdicts of a code, "namespace/name message", by an increment; they must be
 // those of an index from nothing.
-func told(t *testing.T, x *verdict.Index, facts verdict.Facts, code verdict.Code) (*verdict.Index, []string) {
+func told(t *testing.T, x *index.Index, facts verdict.Facts, code verdict.Code) (*index.Index, []string) {
 	t.Helper()
 	next := x.Next(facts)
-	of := func(x *verdict.Index) (out []string) {
+	of := func(x *index.Index) (out []string) {
 		for l := range x.Lists() {
 			for _, v := range l.Verdicts {
 				if v.Code == code {
@@ -34,7 +35,7 @@ func told(t *testing.T, x *verdict.Index, facts verdict.Facts, code verdict.Code
 		return out
 	}
 	got := of(next)
-	if diff := cmp.Diff(of((*verdict.Index)(nil).Next(facts)), got); diff != "" {
+	if diff := cmp.Diff(of((*index.Index)(nil).Next(facts)), got); diff != "" {
 		t.Errorf("by increments (-from nothing +so)\n%s", diff)
 	}
 	return next, got
@@ -57,7 +58,7 @@ func TestUsersWhoNobodyCanBe(t *testing.T) {
 		user("certified", "groups: [ops]"), user("eve", "disabled: true"), user("ci", "tokens: ["+token("a", end.Add(-time.Hour))+", "+token("b", time.Time{})+"]"))
 	const tail = ": nobody is let in as this user without a client certificate of that name"
 	none := "istio-system/certified has no token" + tail
-	var x *verdict.Index
+	var x *index.Index
 	for _, step := range []struct {
 		at   time.Time
 		want []string
@@ -86,7 +87,7 @@ func TestRolesThatNobodyHas(t *testing.T) {
 		return "{apiVersion: portolan.io/v1, kind: RoleBinding, metadata: {name: " + role + ", namespace: " + namespace + "}, spec: {role: " + role + ", subjects: [{kind: User, name: ann}]}}"
 	}
 	shop, all := "shop/releaser no RoleBinding of namespace shop gives it to anybody", "istio-system/releaser no RoleBinding of any namespace gives it to anybody"
-	var x *verdict.Index
+	var x *index.Index
 	for _, step := range []struct {
 		documents []string
 		want      []string
@@ -114,7 +115,7 @@ func TestIssuersWithoutKeys(t *testing.T) {
 	w := xdstest.NewWorld(t, "{apiVersion: portolan.io/v1, kind: TokenIssuer, metadata: {name: ci, namespace: istio-system}, spec: {issuer: 'https://ci.example', audiences: [a], users: {}}}")
 	path := config.Key{Kind: schema.TokenIssuer, Namespace: "istio-system", Name: "ci"}.Path()
 	var faults pmap.Map[string]
-	var x *verdict.Index
+	var x *index.Index
 	for _, step := range []struct {
 		fault string
 		want  []string
@@ -142,7 +143,7 @@ func TestNobodyIsWarnedOfWhatFollows(t *testing.T) {
 	before, after := xdstest.NewWorld(t), xdstest.NewWorld(t,
 		"{apiVersion: portolan.io/v1, kind: User, metadata: {name: ann, namespace: istio-system}, spec: {}}",
 		"{apiVersion: portolan.io/v1, kind: Role, metadata: {name: releaser, namespace: shop}, spec: {rules: [{verbs: [get], kinds: [gateways]}]}}")
-	k := verdict.NewKeeper(deletions{verdict.Facts{Mesh: before.Context()}, verdict.Facts{Mesh: after.Context()}})
+	k := index.NewKeeper(deletions{verdict.Facts{Mesh: before.Context()}, verdict.Facts{Mesh: after.Context()}})
 	user := &config.Config{Meta: config.Meta{GroupVersionKind: schema.User, Namespace: "istio-system", Name: "ann"}, Spec: &access.User{}}
 	for _, advice := range k.Advise([]storage.Op{{Verb: storage.Create, Config: user}}) {
 		if len(advice) > 0 {

@@ -20,8 +20,8 @@ type Verdict struct {
 	// Other is the other object concerned, the zero Key for none.
 	Other config.Key
 
-	// alone says that the object's schema warns of it, which looks at nothing else.
-	alone bool
+	// Alone says that the object's schema warns of it, which looks at nothing else.
+	Alone bool
 }
 
 // String is the verdict in one line, with its codes.

@@ -16,6 +16,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/verdict"
+	"github.com/portolan-mesh/portolan/xds/verdict/index"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -133,7 +134,7 @@ var odd = routes("v", `{hosts: [web.example.com], http: [
 	{redirect: {uri: /x}}]}`)
 
 // said are the verdicts of an index, each behind the name of its object.
-func said(x *verdict.Index) []string {
+func said(x *index.Index) []string {
 	out := []string{}
 	for l := range x.Lists() {
 		for _, v := range l.Verdicts {
@@ -630,7 +631,7 @@ func TestVerdicts(t *testing.T) {
 			if tc.proxies.Len() > 0 {
 				facts.Proxies = tc.proxies
 			}
-			var x *verdict.Index
+			var x *index.Index
 			if diff := cmp.Diff(append([]string{}, tc.want...), said(x.Next(facts))); diff != "" {
 				t.Errorf("verdicts (-want +got)\n%s", diff)
 			}
@@ -642,7 +643,7 @@ func TestVerdicts(t *testing.T) {
 func TestACauseThatGoesTakesItsVerdictsAlong(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t)
-	var x *verdict.Index
+	var x *index.Index
 	now := proxies()
 	expect := func(want ...string) {
 		t.Helper()
@@ -710,7 +711,7 @@ func TestWhatSeveralSourcesHave(t *testing.T) {
 		content.Shadows = content.Shadows.Set(path, &cache.Shadow{Objects: objects})
 		return in.Configs.Next(in.Configs.Revision(), content)
 	}
-	var x *verdict.Index
+	var x *index.Index
 	for i, step := range []struct {
 		configs *cache.Snapshot
 		says    string
@@ -736,7 +737,7 @@ func TestWhatSeveralSourcesHave(t *testing.T) {
 				t.Errorf("step %d: %s", i, v.Message)
 			}
 		}
-		if diff := cmp.Diff(said((*verdict.Index)(nil).Next(facts)), said(x)); diff != "" {
+		if diff := cmp.Diff(said((*index.Index)(nil).Next(facts)), said(x)); diff != "" {
 			t.Errorf("step %d (-from nothing +by increments)\n%s", i, diff)
 		}
 	}
@@ -754,7 +755,7 @@ func TestWhatServersCannotBuild(t *testing.T) {
 	}
 	broken := status.Problem{Type: "RDS", Rejected: true, Message: "too long", Objects: []string{path}}
 	refused := status.Problem{Type: "RDS", Rejected: true, Message: "no", Objects: []string{path}, Node: "p"}
-	var x *verdict.Index
+	var x *index.Index
 	for i, step := range []struct {
 		replicas pmap.Map[*status.Replica]
 		want     []string
@@ -766,7 +767,7 @@ func TestWhatServersCannotBuild(t *testing.T) {
 		if diff := cmp.Diff(step.want, said(x)); diff != "" {
 			t.Errorf("step %d (-want +got)\n%s", i, diff)
 		}
-		if diff := cmp.Diff(said((*verdict.Index)(nil).Next(facts)), said(x)); diff != "" {
+		if diff := cmp.Diff(said((*index.Index)(nil).Next(facts)), said(x)); diff != "" {
 			t.Errorf("step %d (-from nothing +by increments)\n%s", i, diff)
 		}
 	}
@@ -778,10 +779,10 @@ func TestAnObjectIsValidatedOnce(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t, xdstest.Object("Gateway", "edge", "{servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*']}]}"),
 		routes("v", `{hosts: [web.example.com], gateways: [edge], http: [{match: [{headers: {"@request.auth.claims.sub": {exact: a}}}], route: [{destination: {host: web.example.com}}]}]}`))
-	first := (*verdict.Index)(nil).Next(verdict.Facts{Mesh: w.Context()})
+	first := (*index.Index)(nil).Next(verdict.Facts{Mesh: w.Context()})
 	w.Apply(entry)
 	then := first.Next(verdict.Facts{Mesh: w.Context()})
-	warning := func(x *verdict.Index) *byte {
+	warning := func(x *index.Index) *byte {
 		for l := range x.Lists() {
 			for _, v := range l.Verdicts {
 				if v.Code == verdict.FieldNotServed {

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/portolan-mesh/portolan/xds/verdict"
+	"github.com/portolan-mesh/portolan/xds/verdict/index"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -59,7 +60,7 @@ func TestWordsOfVerdicts(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			w := xdstest.NewWorld(t, tc.objects...)
-			x := (*verdict.Index)(nil).Next(verdict.Facts{Mesh: w.Context(), Proxies: proxies(router(map[string]string{"app": "edge"}))})
+			x := (*index.Index)(nil).Next(verdict.Facts{Mesh: w.Context(), Proxies: proxies(router(map[string]string{"app": "edge"}))})
 			var got []string
 			for l := range x.Lists() {
 				for i, v := range l.Verdicts {

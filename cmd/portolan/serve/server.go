@@ -36,7 +36,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/export"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
 	"github.com/portolan-mesh/portolan/xds/progress"
-	"github.com/portolan-mesh/portolan/xds/verdict"
+	"github.com/portolan-mesh/portolan/xds/verdict/index"
 )
 
 // server has the wired parts that Run runs.
@@ -64,7 +64,7 @@ type server struct {
 	xds          *xds.DiscoveryServer
 	proxies      *proxyPort
 	security     *security
-	verdicts     *verdict.Keeper
+	verdicts     *index.Keeper
 	beside       *beside.Sources
 	reporter     *progress.Reporter
 	remember     *rememberer
@@ -143,7 +143,7 @@ func (s *server) addXDS() error {
 	})
 	s.secrets.sealer.OnChange(func() { s.worker.Post("sealing keys", func() {}) }) // a commit follows
 	s.proxies.xds = s.xds
-	s.verdicts = verdict.NewKeeper(verdictSource{s.xds, s.statusCache, s.worker, &keyFaults{root: s.o.Mesh.GetRootNamespace(), keys: s.keys}})
+	s.verdicts = index.NewKeeper(verdictSource{s.xds, s.statusCache, s.worker, &keyFaults{root: s.o.Mesh.GetRootNamespace(), keys: s.keys}})
 	return s.metrics.Register(s.verdicts)
 }
 

@@ -20,13 +20,13 @@ type verdictSource struct {
 	keys   *keyFaults
 }
 
-// Facts implements verdict.Source.
+// Facts implements index.Source.
 func (s verdictSource) Facts() (verdict.Facts, bool) {
 	w, known := s.xds.World()
 	return s.with(w), known
 }
 
-// WouldBe implements verdict.Source.
+// WouldBe implements index.Source.
 func (s verdictSource) WouldBe(ops []storage.Op) (is, would verdict.Facts, known bool) {
 	now, then, known := s.xds.WouldBe(ops)
 	return s.with(now), s.with(then), known
@@ -43,7 +43,7 @@ func (s verdictSource) with(w xds.World) verdict.Facts {
 	return out
 }
 
-// Handled implements verdict.Source: it returns when the worker has done all tasks that
+// Handled implements index.Source: it returns when the worker has done all tasks that
 // waited.
 func (s verdictSource) Handled(ctx context.Context) error {
 	done := make(chan struct{})

@@ -1,0 +1,173 @@
+// Package index has the verdicts of all objects, as of some facts, and keeps the newest.
+package index
+
+import (
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/xds/verdict"
+)
+
+// List is the verdicts of one object, the worst first. It is never modified and has at
+// least one.
+type List struct {
+	// Of is the object.
+	Of       *config.Config
+	Verdicts []verdict.Verdict
+}
+
+// Index has the verdicts of all objects as of some facts. It is never modified; the
+// next one shares with it all that did not change. The nil Index is that of the empty
+// mesh.
+type Index struct {
+	world   verdict.World
+	reads   pmap.Map[*reads]         // by the path of the object that was judged
+	readers pmap.Map[pmap.Map[bool]] // paths, by row
+	found   pmap.Map[*List]          // by path
+	counts  pmap.Map[int]            // the number of verdicts by code
+	unbuilt unbuilt
+}
+
+// reads are the rows that a judgement has read.
+type reads struct{ rows []verdict.Row }
+
+// Next derives the index of other facts, later ones or such as would be. It equals what
+// it derives from nothing; the cost follows what differs.
+func (x *Index) Next(to verdict.Facts) *Index {
+	next := &Index{}
+	if x != nil && x.world.Mesh != nil && x.world.Mesh.Inputs().Mesh == to.Mesh.Inputs().Mesh {
+		*next = *x
+	}
+	from, before := next.world.Facts, next.unbuilt
+	due := map[string]struct{}{}
+	for c := range pmap.Diff(from.Configs(), to.Configs()) {
+		due[c.Key] = struct{}{}
+	}
+	for c := range pmap.Diff(from.Shadows(), to.Shadows()) {
+		due[c.Key] = struct{}{}
+	}
+	if from.Mesh != nil {
+		for r := range verdict.ChangedRows(from, to) {
+			for path := range next.readers.Value(string(r)).Keys() {
+				due[path] = struct{}{}
+			}
+		}
+	}
+	for key := range advisedAnew(from, to) {
+		due[key.Path()] = struct{}{}
+	}
+	next.unbuilt = followUnbuilt(next.unbuilt, from, to)
+	for path := range builtAnew(before, next.unbuilt) {
+		due[path] = struct{}{}
+	}
+	next.world = next.world.Next(to)
+	judged := from.Configs()
+	for _, path := range slices.Sorted(maps.Keys(due)) {
+		next.replace(path, judged.Value(path))
+	}
+	return next
+}
+
+// replace judges one object anew; was is the object as it was judged before, nil where
+// it was not.
+func (x *Index) replace(path string, was *config.Config) {
+	object, old := x.world.Configs().Value(path), x.found.Value(path)
+	var alone []verdict.Verdict
+	switch {
+	case object == nil:
+	case object == was:
+		alone = slices.DeleteFunc(slices.Clone(old.all()), func(v verdict.Verdict) bool { return !v.Alone })
+	default:
+		alone = served(object)
+	}
+	rows, verdicts := x.judgeObject(object, alone)
+	x.record(path, rows)
+	for _, v := range old.all() {
+		x.count(v.Code, -1)
+	}
+	for _, v := range verdicts {
+		x.count(v.Code, 1)
+	}
+	switch {
+	case len(verdicts) == 0:
+		x.found = x.found.Delete(path)
+	case old == nil || old.Of != object || !slices.Equal(old.Verdicts, verdicts):
+		x.found = x.found.Set(path, &List{object, verdicts})
+	}
+}
+
+func (x *Index) count(code verdict.Code, by int) {
+	if n := x.counts.Value(string(code)) + by; n > 0 {
+		x.counts = x.counts.Set(string(code), n)
+	} else {
+		x.counts = x.counts.Delete(string(code))
+	}
+}
+
+// record replaces the rows that the judgement of an object has read, in order.
+func (x *Index) record(path string, rows []verdict.Row) {
+	old := x.reads.Value(path)
+	if old != nil && slices.Equal(old.rows, rows) {
+		return
+	}
+	if old != nil {
+		for _, r := range old.rows {
+			x.readers = pmap.Remove(x.readers, string(r), path)
+		}
+	}
+	if len(rows) == 0 {
+		x.reads = x.reads.Delete(path)
+		return
+	}
+	for _, r := range rows {
+		x.readers = pmap.Put(x.readers, string(r), path, true)
+	}
+	x.reads = x.reads.Set(path, &reads{rows})
+}
+
+// Of are the verdicts of an object, none where nothing is odd about it.
+func (x *Index) Of(key config.Key) []verdict.Verdict {
+	if x == nil {
+		return nil
+	}
+	return x.found.Value(key.Path()).all()
+}
+
+// Lists iterates over the objects that have verdicts, by path.
+func (x *Index) Lists() iter.Seq[*List] {
+	if x == nil {
+		return func(func(*List) bool) {}
+	}
+	return x.found.Values()
+}
+
+// Changed iterates over the objects whose verdicts differ between two indexes, by path.
+// An object that was replaced is one of them if it has verdicts.
+func Changed(from, to *Index) iter.Seq[pmap.Change[*List]] {
+	return pmap.Diff(from.lists(), to.lists())
+}
+
+func (x *Index) lists() pmap.Map[*List] {
+	if x == nil {
+		return pmap.Map[*List]{}
+	}
+	return x.found
+}
+
+// Count is the number of verdicts of a code.
+func (x *Index) Count(code verdict.Code) int {
+	if x == nil {
+		return 0
+	}
+	return x.counts.Value(string(code))
+}
+
+func (l *List) all() []verdict.Verdict {
+	if l == nil {
+		return nil
+	}
+	return l.Verdicts
+}

@@ -1,0 +1,42 @@
+package index
+
+import (
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/verdict"
+	"github.com/portolan-mesh/portolan/xds/verdict/destination"
+	"github.com/portolan-mesh/portolan/xds/verdict/routing"
+	"github.com/portolan-mesh/portolan/xds/verdict/security"
+	"github.com/portolan-mesh/portolan/xds/verdict/workload"
+)
+
+// judges has the function that judges the objects of a kind, by the kind.
+var judges = map[string]func(*verdict.Judge, *config.Config){
+	schema.VirtualService.Kind:  routing.VirtualService,
+	schema.DestinationRule.Kind: destination.DestinationRule,
+	schema.Gateway.Kind:         routing.Gateway,
+	schema.Sidecar.Kind:         workload.Sidecar,
+	schema.ServiceEntry.Kind:    workload.ServiceEntry,
+	schema.WorkloadEntry.Kind:   workload.WorkloadEntry,
+	schema.Secret.Kind:          security.Secret,
+	schema.TokenIssuer.Kind:     security.TokenIssuer,
+	schema.RoleBinding.Kind:     security.RoleBinding,
+	schema.Role.Kind:            security.Role,
+	schema.User.Kind:            security.User,
+}
+
+// judgeObject returns the verdicts of an object, and the rows that they depend on, in
+// order; nothing for nil. alone are the verdicts of its schema.
+func (x *Index) judgeObject(object *config.Config, alone []verdict.Verdict) ([]verdict.Row, []verdict.Verdict) {
+	if object == nil {
+		return nil, nil
+	}
+	j := verdict.NewJudge(&x.world, alone)
+	if f := judges[object.Kind]; f != nil {
+		f(j, object)
+	}
+	shadowing(j, object)
+	advised(j, object)
+	x.unbuilt.tell(j, object)
+	return j.Outcome()
+}

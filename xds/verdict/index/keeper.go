@@ -1,0 +1,192 @@
+package index
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/portolan-mesh/portolan/cache/rest"
+	"github.com/portolan-mesh/portolan/cache/rest/finding"
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/status"
+	"github.com/portolan-mesh/portolan/xds/verdict"
+)
+
+// Source has the facts of now, and those of what would be.
+type Source interface {
+	// Facts are those of the last commit; false before the first.
+	Facts() (verdict.Facts, bool)
+	// WouldBe returns the facts of the last commit, and those that it would have made
+	// after some operations; false before the first commit.
+	WouldBe(ops []storage.Op) (is, would verdict.Facts, known bool)
+	// Handled returns when all that the source was told before has been handled, or with
+	// the error of ctx.
+	Handled(ctx context.Context) error
+}
+
+// Keeper keeps the newest Index of a source. Its methods may be called from any
+// goroutine.
+type Keeper struct {
+	source Source
+
+	mu     sync.Mutex
+	newest *Index // guarded by mu
+}
+
+// NewKeeper returns a Keeper that has derived nothing yet.
+func NewKeeper(source Source) *Keeper { return &Keeper{source: source} }
+
+// Index has the verdicts of now; nil before the first commit. Its cost follows what has
+// changed since it was last asked.
+func (k *Keeper) Index() *Index {
+	facts, known := k.source.Facts()
+	if !known {
+		return nil
+	}
+	return k.at(facts)
+}
+
+// Await implements rest.Advisor.
+func (k *Keeper) Await(ctx context.Context, revision int64) error {
+	for {
+		if facts, known := k.source.Facts(); known && facts.Mesh.Revision() >= revision {
+			return nil
+		}
+		if err := k.source.Handled(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// at derives the index of facts from the newest, which it becomes.
+func (k *Keeper) at(facts verdict.Facts) *Index {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.newest == nil || k.newest.world.Facts != facts {
+		k.newest = k.newest.Next(facts)
+	}
+	return k.newest
+}
+
+// WouldBe has the verdicts of now, and those after some operations, applied as one; nil
+// before the first commit.
+func (k *Keeper) WouldBe(ops []storage.Op) (is, would *Index) {
+	from, to, known := k.source.WouldBe(ops)
+	if !known {
+		return nil, nil
+	}
+	is = k.at(from)
+	return is, is.Next(withoutReports(to))
+}
+
+// maxAdvised bounds the warnings about other objects that one batch brings about.
+const maxAdvised = 20
+
+// Advise returns the warnings of each operation of a batch: what will be odd about its
+// object beside others, and what it makes odd about others that was not before.
+func (k *Keeper) Advise(ops []storage.Op) [][]rest.Advice {
+	out := make([][]rest.Advice, len(ops))
+	is, would := k.WouldBe(ops)
+	if is == nil {
+		return out
+	}
+	own := map[config.Key]int{}
+	for i, op := range ops {
+		key := op.Target()
+		own[key] = i
+		if op.Config == nil {
+			continue
+		}
+		for _, v := range would.Of(key) {
+			if !v.Alone && !v.Code.Follows() {
+				out[i] = append(out[i], rest.Advice{Text: v.String()})
+			}
+		}
+	}
+	more, dangling := 0, false
+	for c := range Changed(is, would) {
+		if !c.HasNew {
+			continue
+		}
+		key := c.New.Of.Key()
+		if _, written := own[key]; written {
+			continue
+		}
+		for _, v := range c.New.Verdicts {
+			if v.Code.Follows() || slices.ContainsFunc(c.Old.all(), func(o verdict.Verdict) bool { return same(v, o) }) {
+				continue
+			}
+			i := cause(ops, own, v)
+			advice := rest.Advice{Text: fmt.Sprintf("%s: %s", key, v), Dangling: ops[i].Config == nil && dangles(v)}
+			if more++; more > maxAdvised {
+				dangling = dangling || advice.Dangling
+				continue
+			}
+			out[i] = append(out[i], advice)
+		}
+	}
+	if more > maxAdvised {
+		out[0] = append(out[0], rest.Advice{
+			Text: fmt.Sprintf("%d more objects are concerned: see portolan analyze", more-maxAdvised), Dangling: dangling,
+		})
+	}
+	return out
+}
+
+// Findings implements rest.Advisor: the verdicts after some operations, none for now.
+func (k *Keeper) Findings(ops []storage.Op) (finding.List, bool) {
+	is := k.Index()
+	if is == nil {
+		return finding.List{}, false
+	}
+	would := is
+	if len(ops) > 0 {
+		is, would = k.WouldBe(ops)
+	}
+	list := finding.List{Revision: is.world.Mesh.Revision(), Items: []finding.Finding{}}
+	for l := range would.Lists() {
+		for _, v := range l.Verdicts {
+			list.Items = append(list.Items, found(l.Of.Key(), v))
+		}
+	}
+	return list, true
+}
+
+func found(key config.Key, v verdict.Verdict) finding.Finding {
+	kind := v.Code.Kind()
+	out := finding.Finding{
+		Code: string(v.Code), Istio: kind.Istio, Severity: kind.Severity.String(), Object: objectOf(key),
+		Field: v.Field, Message: v.Message, Remedy: v.Remedy,
+	}
+	if v.Other != (config.Key{}) {
+		other := objectOf(v.Other)
+		out.Other = &other
+	}
+	return out
+}
+
+func objectOf(key config.Key) finding.Object {
+	return finding.Object{APIVersion: key.Kind.APIVersion(), Kind: key.Kind.Kind, Namespace: key.Namespace, Name: key.Name}
+}
+
+// cause is the operation that brings a verdict about another object about: the one on
+// the object that the verdict names, else the first deletion, else the first.
+func cause(ops []storage.Op, own map[config.Key]int, v verdict.Verdict) int {
+	if i, named := own[v.Other]; named {
+		return i
+	}
+	return max(0, slices.IndexFunc(ops, func(op storage.Op) bool { return op.Config == nil }))
+}
+
+// dangles says whether the verdict is that something is not there which the object refers
+// to, and that its going has an effect. A service that selects no workload is usual before
+// the first one comes, and no service any more after the last one went.
+func dangles(v verdict.Verdict) bool {
+	kind := v.Code.Kind()
+	return kind.Condition == status.ResolvedRefs && (kind.Severity <= verdict.Warning || v.Code == verdict.SelectorEmpty)
+}
+
+// same says whether two verdicts on one object are about the same.
+func same(a, b verdict.Verdict) bool { return a.Code == b.Code && a.Field == b.Field }

@@ -1,0 +1,35 @@
+package index
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/xds/verdict"
+)
+
+// shadowing tells of the objects of the same key that other sources have. They are rows
+// of the object itself: Index.Next judges it anew where they differ.
+func shadowing(j *verdict.Judge, object *config.Config) {
+	s := j.Facts().Shadows().Value(object.Key().Path())
+	if s == nil {
+		return
+	}
+	var others []string
+	for _, o := range s.Objects[1:] {
+		others = append(others, source(o))
+	}
+	j.Add(verdict.Verdict{
+		Code:    verdict.SourceShadowed,
+		Message: fmt.Sprintf("%s and %s have an object of this kind, namespace and name: that of %s is used alone", source(s.Objects[0]), strings.Join(others, " and "), source(s.Objects[0])),
+		Remedy:  "delete it in all sources but one, or rename one",
+	})
+}
+
+// source names the source of an object.
+func source(of *config.Config) string {
+	if of.Source == "" {
+		return "the store"
+	}
+	return "the source " + of.Source
+}

@@ -1,0 +1,145 @@
+package routing
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/secret"
+	"github.com/portolan-mesh/portolan/storage/status"
+	"github.com/portolan-mesh/portolan/xds/mesh/routing"
+	"github.com/portolan-mesh/portolan/xds/names"
+	"github.com/portolan-mesh/portolan/xds/verdict"
+)
+
+// uncovered judges whether the certificates of a server are for its hosts, in each namespace
+// where proxies run the Gateway. A client that verifies names refuses any other.
+func (j *judge) uncovered(object *config.Config, index int, s *routing.Server) {
+	field := verdict.At("spec.servers", index)
+	for _, namespace := range j.gatewayNamespaces(object) {
+		leaves, of := j.serverCertificates(s.Spec.GetTls(), namespace)
+		if len(leaves) == 0 {
+			continue
+		}
+		for i, h := range s.Hosts {
+			if h.Name == "*" || certified(leaves, h.Name) {
+				continue
+			}
+			j.Add(verdict.Verdict{
+				Code: verdict.HostUncertified, Field: verdict.At(field+".hosts", i), Other: of.Key(),
+				Message: fmt.Sprintf("%s is none of the names of the certificate in %s, which are %s: clients that verify it refuse the connection", h.Name, of.Key(), namesOf(leaves)),
+				Remedy:  "store a certificate for the host, or name another secret",
+			})
+		}
+	}
+}
+
+// gatewayNamespaces are those of the known proxies that a Gateway selects, in order; its own
+// where there is none yet.
+func (j *judge) gatewayNamespaces(object *config.Config) []string {
+	selector := object.Spec.(*networking.Gateway).GetSelector()
+	found := map[string]pmap.Map[*status.Proxy]{}
+	for p := range j.Known(verdict.RoutersRow, "").Values() {
+		found[p.Namespace] = found[p.Namespace].Set(p.Node, p)
+	}
+	var out []string
+	for _, namespace := range slices.Sorted(maps.Keys(found)) {
+		if j.Selects(selector, found[namespace]) {
+			out = append(out, namespace)
+		}
+	}
+	if len(out) == 0 {
+		out = []string{object.Namespace}
+	}
+	return out
+}
+
+// serverCertificates are the certificates that a server has of secrets of a namespace, and
+// the first of the secrets; none where one of them is not there.
+func (j *judge) serverCertificates(tls *networking.ServerTLSSettings, namespace string) (leaves []secret.Certificate, first *config.Config) {
+	switch tls.GetMode() {
+	case networking.ServerTLSSettings_SIMPLE, networking.ServerTLSSettings_MUTUAL, networking.ServerTLSSettings_OPTIONAL_MUTUAL:
+	default:
+		return nil, nil
+	}
+	credentials := tls.GetCredentialNames()
+	if tls.GetCredentialName() != "" {
+		credentials = []string{tls.GetCredentialName()}
+	}
+	for _, name := range credentials {
+		name = strings.TrimPrefix(strings.TrimPrefix(name, names.CredentialPrefix), namespace+"/")
+		object := j.Object(config.Key{Kind: schema.Secret, Namespace: namespace, Name: name})
+		if object == nil {
+			return nil, nil
+		}
+		leaf, ok := leafOf(object)
+		if !ok {
+			return nil, nil
+		}
+		if leaves = append(leaves, leaf); first == nil {
+			first = object
+		}
+	}
+	return leaves, first
+}
+
+// leafOf is the certificate that proxies present of a secret; false where it has none.
+func leafOf(object *config.Config) (secret.Certificate, bool) {
+	spec, ok := object.Spec.(*secret.Spec)
+	if !ok {
+		return secret.Certificate{}, false
+	}
+	entry, _, ok := spec.Pair()
+	if !ok {
+		return secret.Certificate{}, false
+	}
+	for _, c := range spec.Sealed.Certificates {
+		if c.Entry == entry {
+			return c, true
+		}
+	}
+	return secret.Certificate{}, false
+}
+
+// certified says whether one of some certificates is for a host, or for some host that a
+// pattern covers.
+func certified(leaves []secret.Certificate, h host.Name) bool {
+	for _, c := range leaves {
+		for _, text := range c.Names {
+			name := host.Name(strings.ToLower(text))
+			if name == h || name.SubsetOf(h) {
+				return true
+			}
+			// The wildcard of a certificate stands for one label.
+			if rest, ok := strings.CutPrefix(string(name), "*."); ok {
+				if label, parent, dotted := strings.Cut(string(h), "."); dotted && label != "*" && parent == rest {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// namesOf are the names of some certificates, for users.
+func namesOf(leaves []secret.Certificate) string {
+	const most = 5
+	var all []string
+	for _, c := range leaves {
+		all = append(all, c.Names...)
+	}
+	switch {
+	case len(all) == 0:
+		return "none"
+	case len(all) > most:
+		return fmt.Sprintf("%s and %d more", strings.Join(all[:most], ", "), len(all)-most)
+	}
+	return strings.Join(all, ", ")
+}

@@ -1,0 +1,161 @@
+package routing
+
+import (
+	"fmt"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/labels"
+	"github.com/portolan-mesh/portolan/xds/generate/transport"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/routing"
+	"github.com/portolan-mesh/portolan/xds/names"
+	"github.com/portolan-mesh/portolan/xds/verdict"
+)
+
+// Gateway judges a Gateway.
+func Gateway(j *verdict.Judge, object *config.Config) { (&judge{j}).gateway(object) }
+
+// gateway judges whom a Gateway selects, and its servers beside those of others that
+// one proxy may run.
+func (j *judge) gateway(object *config.Config) {
+	spec := object.Spec.(*networking.Gateway)
+	if routers := j.Known(verdict.RoutersRow, ""); !j.Selects(spec.GetSelector(), routers) {
+		unused := verdict.Verdict{
+			Code: verdict.GatewayUnused, Field: "spec.selector",
+			Message: fmt.Sprintf("selects no gateway proxy: nobody listens on its ports until one has the labels %s", labels.Instance(spec.GetSelector())),
+			Remedy:  "start a gateway with these labels, or mend the selector",
+		}
+		if routers.Len() == 0 {
+			unused.Remedy = "start a gateway with these labels: no gateway is known yet"
+		}
+		j.Add(unused)
+	}
+	g := j.Mesh().Gateway(object.Key().Path())
+	losers := j.lost(object, g)
+	for i, s := range g.Servers {
+		switch lost := losers[s]; {
+		case lost != nil:
+			j.Add(serverConflict(object, i, lost))
+		default:
+			if s.RoutesTCP() || s.PassesTLS() {
+				j.unrouted(object, i, s)
+			}
+			if s.Kind().EndsTLS() {
+				j.uncertified(object, i, s)
+			}
+		}
+		j.uncovered(object, i, s)
+	}
+	j.targetPorts(object, g, losers)
+}
+
+// serverConflict is that a server of a Gateway has no listener.
+func serverConflict(object *config.Config, i int, lost *routing.Lost) verdict.Verdict {
+	of, port := lost.To.Gateway.Config, placeOf(lost.Server)
+	v := verdict.Verdict{
+		Code: verdict.ServerConflict, Field: verdict.At("spec.servers", i) + ".port", Other: of.Key(),
+		Message: fmt.Sprintf("%s is of %s too, which is older and does not share it: this server has no listener", port, of.Key()),
+		Remedy:  "use another port; only servers of HTTP share one, and those of TLS",
+	}
+	other := of.Key().String()
+	if of == object {
+		v.Other, other = config.Key{}, "an earlier server"
+		v.Message = fmt.Sprintf("%s is of an earlier server too, which does not share it: this one has no listener", port)
+	}
+	if lost.Name != "" {
+		v.Field = verdict.At("spec.servers", i) + ".hosts"
+		v.Message = fmt.Sprintf("%s at %s is a host of %s too, with tls.mode %s: this server has no listener, also for its other hosts",
+			lost.Name, port, other, lost.To.Mode())
+		v.Remedy = "take the host out of one of them, or give one another port or bind"
+	}
+	return v
+}
+
+// placeOf is where a server listens, in words.
+func placeOf(s *routing.Server) string {
+	if names.IsUnix(s.Spec.GetBind()) {
+		return s.Spec.GetBind()
+	}
+	return fmt.Sprintf("port %d", s.Port())
+}
+
+// uncertified judges whether the proxies of a Gateway have what a server needs to end TLS.
+// Proxies have the secrets of their own namespace. Where no proxy is known, the namespace of
+// the Gateway stands for theirs. Whether they have a certificate of the mesh is not known.
+func (j *judge) uncertified(object *config.Config, i int, s *routing.Server) {
+	o := transport.ServerOptions{Bytes: s.Kind() == routing.TLSBytes}
+	for _, namespace := range j.gatewayNamespaces(object) {
+		view := j.ViewOf(mesh.Class{Namespace: namespace, Certified: true})
+		for _, lack := range transport.ServerLacks(view, s.Spec.GetTls(), o) {
+			v := verdict.Verdict{
+				Code: verdict.CertificateMissing, Field: verdict.At("spec.servers", i) + ".tls." + lack.Field,
+				Message: fmt.Sprintf("%s, %s: nobody answers for the hosts of this server there", lack, namespace),
+				Remedy:  "name a secret of that namespace",
+			}
+			if lack.Secret != "" {
+				v.Remedy = fmt.Sprintf("store it, as with portolan secret tls %s -n %s --cert FILE --key FILE, and --ca FILE to verify clients: the server opens by itself", lack.Secret, namespace)
+			}
+			j.Add(v)
+		}
+	}
+}
+
+// unrouted judges whether a tcp or tls route is for a server that passes connections on.
+func (j *judge) unrouted(object *config.Config, i int, s *routing.Server) {
+	kind, effect := "tcp", "no proxy listens there"
+	if s.PassesTLS() {
+		for range j.View(object.Namespace).GatewayNames(s) {
+			return
+		}
+		kind = "tls"
+	} else if vs, _ := j.View(object.Namespace).GatewayTCPRoute(s); vs != nil {
+		return
+	}
+	if s.Kind().IsTLS() {
+		effect = "proxies close it"
+	}
+	j.Add(verdict.Verdict{
+		Code: verdict.ServerUnrouted, Field: verdict.At("spec.servers", i),
+		Message: fmt.Sprintf("passes on what comes to %s, and no %s route is for it: %s", placeOf(s), kind, effect),
+		Remedy:  fmt.Sprintf("add a VirtualService that names the Gateway and a host of the server, with a %s route, or mend the gateways, hosts and ports of one", kind),
+	})
+}
+
+// lost says why servers of a Gateway have no listener beside those of Gateways that come
+// before it. A proxy may run all of them.
+func (j *judge) lost(object *config.Config, g *routing.Gateway) map[*routing.Server]*routing.Lost {
+	out, seen := map[*routing.Server]*routing.Lost{}, map[uint32]bool{}
+	for _, s := range g.Servers {
+		port := s.Spec.GetPort().GetNumber()
+		if seen[port] {
+			continue
+		}
+		seen[port] = true
+		for _, lost := range routing.MergeGateways(append(j.before(object, port), g), discovery.UnspecifiedIP, nil).Lost {
+			if s := lost.Server; s.Gateway == g && s.Spec.GetPort().GetNumber() == port {
+				out[s] = &lost
+			}
+		}
+	}
+	return out
+}
+
+// before are the Gateways with a server at a port that come before one and that proxies may
+// run beside it.
+func (j *judge) before(object *config.Config, port uint32) (out []*routing.Gateway) {
+	selector := labels.Instance(object.Spec.(*networking.Gateway).GetSelector())
+	looked := 0
+	for o := range j.GatewaysAt(port) {
+		if looked++; looked > verdict.MaxLooked {
+			break
+		}
+		theirs := labels.Instance(o.Spec.(*networking.Gateway).GetSelector())
+		if config.Compare(o, object) < 0 && (selector.SubsetOf(theirs) || theirs.SubsetOf(selector)) {
+			out = append(out, j.Mesh().Gateway(o.Key().Path()))
+		}
+	}
+	return out
+}

@@ -1,0 +1,161 @@
+package routing
+
+import (
+	"fmt"
+	"slices"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/routing"
+	"github.com/portolan-mesh/portolan/xds/verdict"
+)
+
+// streams judges the tcp and tls routes of a VirtualService.
+func (j *judge) streams(vs *routing.VirtualService, written *networking.VirtualService) {
+	for i, r := range vs.Spec.GetTcp() {
+		j.streamDestinations(vs, verdict.At("spec.tcp", i), r.GetRoute(), written.GetTcp()[i].GetRoute())
+		for k, d := range r.GetRoute() {
+			j.unnamed(vs, d.GetDestination(), verdict.At(verdict.At("spec.tcp", i)+".route", k)+".destination")
+		}
+	}
+	for i, r := range vs.Spec.GetTls() {
+		j.streamDestinations(vs, verdict.At("spec.tls", i), r.GetRoute(), written.GetTls()[i].GetRoute())
+	}
+	if !slices.Contains(vs.Gateways, mesh.MeshGateway) {
+		return
+	}
+	j.streamPorts(vs)
+	j.streamsBefore(vs)
+}
+
+func (j *judge) streamDestinations(vs *routing.VirtualService, field string, route, written []*networking.RouteDestination) {
+	for k, d := range route {
+		j.destination(vs, d.GetDestination(), written[k].GetDestination().GetHost(), verdict.At(field+".route", k)+".destination", closed)
+	}
+}
+
+// streamPorts judges whether the services of the hosts have a port whose connections the
+// routes are for. Without any service, sidecarHosts tells.
+func (j *judge) streamPorts(vs *routing.VirtualService) {
+	tcp, tls, some := false, false, false
+	for _, h := range vs.Hosts {
+		looked := 0
+		for s := range j.Services(h) {
+			if some, looked = true, looked+1; looked > verdict.MaxLooked {
+				return
+			}
+			for _, p := range s.Ports() {
+				tls = tls || p.Protocol.IsTLS()
+				tcp = tcp || p.Protocol.IsServed() && !p.Protocol.IsHTTP() && !p.Protocol.IsTLS()
+			}
+		}
+	}
+	if !some {
+		return
+	}
+	if len(vs.Spec.GetTcp()) > 0 && !tcp {
+		j.Add(verdict.Verdict{
+			Code: verdict.StreamUnused, Field: "spec.tcp", Message: "no service of the hosts has a port for TCP, which is for neither HTTP nor TLS: the routes have no effect",
+			Remedy: "use tls for ports of TLS and http for those of HTTP, or mend the protocol of the port",
+		})
+	}
+	if len(vs.Spec.GetTls()) > 0 && !tls {
+		j.Add(verdict.Verdict{
+			Code: verdict.StreamUnused, Field: "spec.tls", Message: fmt.Sprintf("no service of the hosts has a port for %s or %s: the routes have no effect", discovery.TLS, discovery.HTTPS),
+			Remedy: "use tcp or http for other ports, or mend the protocol of the port",
+		})
+	}
+}
+
+// streamsBefore judges what of the routes stands behind those of another VirtualService,
+// or of its own. It tells of one service for each host.
+func (j *judge) streamsBefore(vs *routing.VirtualService) {
+	view := j.View(viewpoints(vs, mesh.MeshGateway))
+	told := map[string]bool{}
+	j.sniTwice(vs, vs, told)
+	for i, h := range vs.Hosts {
+		looked, shadowed := 0, false
+		for s := range j.Services(h) {
+			if looked++; looked > verdict.MaxLooked {
+				break
+			}
+			for _, other := range view.Streams(view.Egress()[0], s.Hostname) {
+				if other == vs {
+					break
+				}
+				if len(vs.Spec.GetTcp()) > 0 && takesAllStreams(other) && !shadowed {
+					shadowed = true
+					j.Add(verdict.Verdict{
+						Code: verdict.StreamShadowed, Field: verdict.At("spec.hosts", i), Other: other.Config.Key(),
+						Message: fmt.Sprintf("%s takes all connections to %s, and comes first: its tcp routes are used alone", other.Config.Key(), s.Hostname),
+						Remedy:  "put the routes of both into one VirtualService",
+					})
+				}
+				j.sniTwice(vs, other, told)
+			}
+		}
+	}
+}
+
+// takesAllStreams says whether a tcp route of a VirtualService takes every connection of
+// every sidecar.
+func takesAllStreams(vs *routing.VirtualService) bool {
+	return slices.ContainsFunc(vs.Spec.GetTcp(), func(r *networking.TCPRoute) bool {
+		return len(r.GetMatch()) == 0 || slices.ContainsFunc(r.GetMatch(), func(m *networking.L4MatchAttributes) bool {
+			return len(m.GetDestinationSubnets()) == 0 && everySidecar(m) && m.GetPort() == 0
+		})
+	})
+}
+
+// everySidecar says whether a match is for all sidecars.
+func everySidecar(m interface {
+	GetGateways() []string
+	GetSourceLabels() map[string]string
+	GetSourceNamespace() string
+}) bool {
+	return len(m.GetSourceLabels()) == 0 && m.GetSourceNamespace() == "" && (len(m.GetGateways()) == 0 || slices.Contains(m.GetGateways(), mesh.MeshGateway))
+}
+
+// sniTwice judges which names of the tls routes an earlier match has, for the same
+// addresses and for all sidecars, in another VirtualService that comes first or in this
+// one. It tells of a name once.
+func (j *judge) sniTwice(vs, other *routing.VirtualService, told map[string]bool) {
+	for i, r := range vs.Spec.GetTls() {
+		for k, m := range r.GetMatch() {
+			for n, name := range m.GetSniHosts() {
+				field := verdict.At(verdict.At(verdict.At("spec.tls", i)+".match", k)+".sniHosts", n)
+				before, found := sniBefore(other, m, name, func(block, match int) bool {
+					return vs != other || block < i || block == i && match < k
+				})
+				if !found || told[field] {
+					continue
+				}
+				told[field] = true
+				v := verdict.Verdict{
+					Code: verdict.SNITaken, Field: field, Message: fmt.Sprintf("%q has a route already, %s, which comes first: this one is not used for the name", name, before),
+					Remedy: "name it once, or tell the routes apart by destinationSubnets",
+				}
+				if vs != other {
+					v.Other = other.Config.Key()
+					v.Message = fmt.Sprintf("%q has a route already, %s of %s, which comes first: this one is not used for the name", name, before, v.Other)
+				}
+				j.Add(v)
+			}
+		}
+	}
+}
+
+// sniBefore finds a match of a VirtualService that has a name, of those that count.
+func sniBefore(vs *routing.VirtualService, m *networking.TLSMatchAttributes, name string, counts func(block, match int) bool) (field string, found bool) {
+	for i, r := range vs.Spec.GetTls() {
+		for k, o := range r.GetMatch() {
+			if counts(i, k) && everySidecar(o) && (o.GetPort() == 0 || o.GetPort() == m.GetPort()) &&
+				slices.Contains(o.GetSniHosts(), name) && slices.Equal(o.GetDestinationSubnets(), m.GetDestinationSubnets()) {
+				return verdict.At(verdict.At("spec.tls", i)+".match", k), true
+			}
+		}
+	}
+	return "", false
+}

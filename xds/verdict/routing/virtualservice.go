@@ -1,0 +1,206 @@
+package routing
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/routing"
+	"github.com/portolan-mesh/portolan/xds/verdict"
+)
+
+// VirtualService judges a VirtualService.
+func VirtualService(j *verdict.Judge, object *config.Config) { (&judge{j}).virtualService(object) }
+
+// virtualService judges the gateways, hosts and routes of a VirtualService.
+func (j *judge) virtualService(object *config.Config) {
+	vs := j.Mesh().VirtualService(object.Key().Path())
+	if vs == nil {
+		return
+	}
+	written := object.Spec.(*networking.VirtualService)
+	for i, name := range vs.Gateways {
+		if name == mesh.MeshGateway {
+			j.sidecarHosts(vs, written)
+		} else {
+			j.gatewayHosts(vs, written, i, name)
+		}
+	}
+	if vs.IsDelegate() {
+		j.delegate(vs, written)
+		return
+	}
+	for i, http := range vs.Written.GetHttp() {
+		j.delegates(vs, http, i)
+		j.httpRoute(vs, http, written.GetHttp()[i], verdict.At("spec.http", i))
+	}
+	j.behindDelegates(vs)
+	j.matches(vs, written)
+	j.streams(vs, written)
+	j.gatewayRoutes(vs)
+	j.grpcClients(vs, vs.Written.GetHttp())
+}
+
+// httpRoute judges where a route at a path leads, which VirtualService has it, or its
+// delegate.
+func (j *judge) httpRoute(vs *routing.VirtualService, http, written *networking.HTTPRoute, path string) {
+	weights := 0
+	for k, d := range http.GetRoute() {
+		weights += int(d.GetWeight())
+		field := verdict.At(path+".route", k) + ".destination"
+		j.destination(vs, d.GetDestination(), written.GetRoute()[k].GetDestination().GetHost(), field, fails)
+		j.unresolved(vs, http, d.GetDestination(), field)
+	}
+	j.mirrors(vs, http, written, path)
+	if len(http.GetRoute()) > 1 && weights == 0 {
+		j.Add(verdict.Verdict{
+			Code: verdict.NeverRouted, Field: path + ".route", Message: "has no destination with a weight",
+			Remedy: "give one a weight above 0",
+		})
+	}
+}
+
+// sidecarHosts judges the hosts of a VirtualService of the mesh gateway.
+func (j *judge) sidecarHosts(vs *routing.VirtualService, written *networking.VirtualService) {
+	namespace := viewpoints(vs, mesh.MeshGateway)
+	for i, h := range vs.Hosts {
+		if all := j.View(namespace).VirtualServices(mesh.MeshGateway, h); len(all) > 0 && all[0] != vs && slices.Contains(all, vs) {
+			j.Add(verdict.Verdict{
+				Code: verdict.HostShadowed, Field: verdict.At("spec.hosts", i), Other: all[0].Config.Key(),
+				Message: fmt.Sprintf("%q is a host of %s too, which comes first: sidecars use that one alone for the host", h, all[0].Config.Key()),
+				Remedy:  "put the routes of both into one VirtualService",
+			})
+		}
+		some := false
+		for range j.Services(h) {
+			some = true
+			break
+		}
+		if !some {
+			j.Add(verdict.Verdict{
+				Code: verdict.HostWithoutService, Field: verdict.At("spec.hosts", i),
+				Message: fmt.Sprintf("%s is of no service: no sidecar has a route for it", verdict.Named(written.GetHosts()[i], h)),
+				Remedy:  "add a ServiceEntry with the host, or mend the name",
+			})
+		}
+	}
+}
+
+// gatewayHosts judges the reference to a Gateway, and which of the hosts it serves.
+func (j *judge) gatewayHosts(vs *routing.VirtualService, written *networking.VirtualService, index int, name string) {
+	namespace, short, _ := strings.Cut(name, "/")
+	key := config.Key{Kind: schema.Gateway, Namespace: namespace, Name: short}
+	if j.Object(key) == nil {
+		j.Add(verdict.Verdict{
+			Code: verdict.GatewayUnknown, Field: verdict.At("spec.gateways", index),
+			Message: fmt.Sprintf("%q stands for %s, which is not there: no proxy has these routes for it", written.GetGateways()[index], key),
+			Remedy:  "add the Gateway, or mend the name (namespace/name)",
+		})
+		return
+	}
+	servers := j.Mesh().Gateway(key.Path()).Servers
+	for i, h := range vs.Hosts {
+		if slices.ContainsFunc(servers, func(s *routing.Server) bool { return s.Serves(vs, h) }) {
+			continue
+		}
+		j.Add(verdict.Verdict{
+			Code: verdict.HostOutsideGateway, Field: verdict.At("spec.hosts", i), Other: key,
+			Message: fmt.Sprintf("%q is no host that %s serves for namespace %s: the gateway has no route for it", h, key, vs.Config.Namespace),
+			Remedy:  "add it to the hosts of a server of the Gateway: " + hostsOf(servers),
+		})
+	}
+}
+
+// hostsOf are the first hosts of some servers, in words.
+func hostsOf(servers []*routing.Server) string {
+	const most = 5
+	var out []string
+	for _, s := range servers {
+		out = append(out, s.Spec.GetHosts()...)
+	}
+	if len(out) > most {
+		out = append(out[:most], "...")
+	}
+	return "it serves " + strings.Join(out, ", ")
+}
+
+// What comes of a destination that is not there.
+const (
+	fails      = "requests that take the route are answered with 503"
+	copiesLost = "the copies of requests are lost"
+	closed     = "connections that take the route are closed"
+)
+
+// mirrors judges where copies of the requests of a route go.
+func (j *judge) mirrors(vs *routing.VirtualService, http, written *networking.HTTPRoute, at string) {
+	if len(http.GetRoute()) == 0 && http.GetDelegate() == nil {
+		return
+	}
+	if d := http.GetMirror(); d != nil {
+		j.destination(vs, d, written.GetMirror().GetHost(), at+".mirror", copiesLost)
+	}
+	for i, m := range http.GetMirrors() {
+		field := fmt.Sprintf("%s.mirrors[%d].destination", at, i)
+		j.destination(vs, m.GetDestination(), written.GetMirrors()[i].GetDestination().GetHost(), field, copiesLost)
+	}
+}
+
+// destination judges where a route leads, from the namespaces of all proxies that
+// have the route. effect is what comes of one that is not there.
+func (j *judge) destination(vs *routing.VirtualService, d *networking.Destination, written, field, effect string) {
+	h := host.Name(d.GetHost())
+	for _, gateway := range vs.Gateways {
+		namespace := viewpoints(vs, gateway)
+		s := j.ServiceOf(h, namespace)
+		switch {
+		case s == nil && j.Mesh().Host(h) == nil:
+			j.Add(verdict.Verdict{
+				Code: verdict.HostUnknown, Field: field + ".host",
+				Message: fmt.Sprintf("%s is of no service: %s", verdict.Named(written, h), effect),
+				Remedy:  j.remedyFor(h, namespace),
+			})
+		case s == nil:
+			j.Add(verdict.Verdict{
+				Code: verdict.HostNotVisible, Field: field + ".host",
+				Message: fmt.Sprintf("%s is of a service that is not exported to namespace %s: %s", verdict.Named(written, h), namespace, effect),
+				Remedy:  "add the namespace to exportTo of the service",
+			})
+		default:
+			j.PortAndSubset(s, d, namespace, field, effect)
+			continue
+		}
+		return // of the other namespaces as well
+	}
+}
+
+// remedyFor is what to do about a destination that is no host of a service: a wildcard that
+// covers it can be the destination.
+func (j *judge) remedyFor(h host.Name, namespace string) string {
+	for pattern := range h.Covers() {
+		if pattern != h && j.ServiceOf(pattern, namespace) != nil {
+			return fmt.Sprintf("%s covers it: name that as the host, or add a ServiceEntry for this one", pattern)
+		}
+	}
+	return "add a ServiceEntry with the host, or mend the name"
+}
+
+// viewpoints is the namespace of the proxies that have the routes of a VirtualService
+// for one of its gateways: that of the Gateway, and for sidecars that of the
+// VirtualService, or the first that it is exported to.
+func viewpoints(vs *routing.VirtualService, gateway string) string {
+	if gateway != mesh.MeshGateway {
+		namespace, _, _ := strings.Cut(gateway, "/")
+		return namespace
+	}
+	own := vs.Config.Namespace
+	if vs.ExportTo.VisibleTo(own) {
+		return own
+	}
+	return vs.ExportTo[0]
+}

@@ -1,0 +1,68 @@
+package verdict
+
+import (
+	"slices"
+	"time"
+
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/sealing"
+	"github.com/portolan-mesh/portolan/storage/secret"
+)
+
+// soon is how long before its end a certificate is warned of.
+const soon = 30 * 24 * time.Hour
+
+// Stage is where in its time a certificate is.
+type Stage byte
+
+// The stages. Early is before its time, and Ending at most 30 days before its end.
+const (
+	Valid Stage = iota
+	Early
+	Ending
+	Ended
+)
+
+// StageOf is that at a minute since 1970; a certificate is valid where the minute is not
+// known.
+func StageOf(c secret.Certificate, minute int64) Stage {
+	now := time.Unix(minute*60, 0)
+	switch left := c.NotAfter.Sub(now); {
+	case minute == 0:
+		return Valid
+	case left <= 0:
+		return Ended
+	case left < soon:
+		return Ending
+	case c.NotBefore.Sub(now) >= time.Minute:
+		return Early
+	}
+	return Valid
+}
+
+// Unopened says whether the server lacks the key of a secret.
+func Unopened(spec *secret.Spec, f Facts) bool {
+	ring := f.Mesh.Inputs().SealingKeys
+	return spec.Sealed.Box != nil && ring != nil && !sealing.Opens(*ring, spec)
+}
+
+// changedSecrets iterates over the rows of secrets that can be opened as of one of two facts
+// alone, or have a certificate that got to another stage.
+func changedSecrets(from, to Facts, yield func(Row) bool) bool {
+	if from.Minute == to.Minute && from.Mesh.Inputs().SealingKeys == to.Mesh.Inputs().SealingKeys {
+		return true
+	}
+	for object := range to.Mesh.Inputs().Configs.List(schema.Secret, "") {
+		spec, ok := object.Spec.(*secret.Spec)
+		if !ok || spec.Sealed == nil {
+			continue
+		}
+		differs := Unopened(spec, from) != Unopened(spec, to) || slices.ContainsFunc(spec.Sealed.Certificates, func(c secret.Certificate) bool {
+			return StageOf(c, from.Minute) != StageOf(c, to.Minute)
+		})
+		if differs && !yield(SecretRow+Row(object.Key().Path())) {
+			return false
+		}
+	}
+	return true
+}

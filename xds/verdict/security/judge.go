@@ -1,0 +1,7 @@
+// Package security judges secrets, and the objects that say who may come in.
+package security
+
+import "github.com/portolan-mesh/portolan/xds/verdict"
+
+// judge judges one object.
+type judge struct{ *verdict.Judge }

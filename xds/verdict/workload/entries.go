@@ -1,0 +1,55 @@
+package workload
+
+import (
+	"fmt"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/xds/verdict"
+)
+
+// ServiceEntry judges a ServiceEntry.
+func ServiceEntry(j *verdict.Judge, object *config.Config) { (&judge{j}).serviceEntry(object) }
+
+// serviceEntry judges the endpoints of a ServiceEntry, and who can call it.
+func (j *judge) serviceEntry(object *config.Config) {
+	spec := object.Spec.(*networking.ServiceEntry)
+	for i, e := range spec.GetEndpoints() {
+		j.offline(verdict.At("spec.endpoints", i)+".address", e.GetAddress())
+	}
+	j.dynamicOfClients(object.Namespace, spec)
+	j.uncaptured(object, spec)
+}
+
+// WorkloadEntry judges a WorkloadEntry.
+func WorkloadEntry(j *verdict.Judge, object *config.Config) { (&judge{j}).workloadEntry(object) }
+
+// workloadEntry judges the address of a WorkloadEntry.
+func (j *judge) workloadEntry(object *config.Config) {
+	j.offline("spec.address", object.Spec.(*networking.WorkloadEntry).GetAddress())
+}
+
+// offline judges whether the sidecars at the address of an endpoint are all gone. Gateways
+// at the address stand beside no endpoint.
+func (j *judge) offline(field, address string) {
+	gone := ""
+	for p := range j.Known(verdict.AddressRow, address).Values() {
+		if discovery.ProxyType(p.Type) != discovery.Sidecar {
+			continue
+		}
+		if p.Replica != "" {
+			return
+		}
+		gone = p.Node
+	}
+	if gone == "" {
+		return
+	}
+	j.Add(verdict.Verdict{
+		Code: verdict.ProxyOffline, Field: field,
+		Message: fmt.Sprintf("%s has a proxy, %s, that is connected to no server", address, gone),
+		Remedy:  "start the proxy, or remove the endpoint; a proxy that is gone for a day is forgotten",
+	})
+}

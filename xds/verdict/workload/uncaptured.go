@@ -1,0 +1,144 @@
+package workload
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/verdict"
+)
+
+// uncaptured judges what sidecars that capture no traffic cannot tell of a ServiceEntry:
+// which service a connection is for, and where the client was going.
+func (j *judge) uncaptured(object *config.Config, spec *networking.ServiceEntry) {
+	for i, h := range spec.GetHosts() {
+		s := j.serviceIn(host.Name(strings.ToLower(h)), object.Namespace)
+		switch {
+		case s == nil || verdict.IsDynamic(s):
+		case s.Service().Resolution == discovery.Passthrough:
+			if j.unreached(s) {
+				return
+			}
+		case entryOf(s) == object.Key():
+			j.uncapturedPorts(verdict.At("spec.hosts", i), s)
+		}
+	}
+}
+
+// serviceIn is the service of a host in a namespace, nil for none.
+func (j *judge) serviceIn(h host.Name, namespace string) *mesh.ServiceRow {
+	j.Read(verdict.HostsRow, string(h))
+	if row := j.Mesh().Host(h); row != nil {
+		for _, s := range row.Services {
+			if s.Namespace == namespace {
+				return s
+			}
+		}
+	}
+	return nil
+}
+
+// unreached tells that a sidecar that captures nothing sees a service which is wherever
+// the client was going, if one does.
+func (j *judge) unreached(s *mesh.ServiceRow) bool {
+	for namespace, v := range j.bystanders() {
+		if v.Service(s.Hostname) != s {
+			continue
+		}
+		j.Add(verdict.Verdict{
+			Code: verdict.NoneUncaptured, Field: "spec.resolution",
+			Message: fmt.Sprintf("NONE passes connections on to the address that the client meant, and there are sidecars in namespace %s that capture no traffic and do not know it: calls through these fail", namespace),
+			Remedy:  "have these sidecars capture traffic, or use resolution STATIC or DNS with endpoints",
+		})
+		return true
+	}
+	return false
+}
+
+// uncapturedPorts tells of the first port on which connections to a service go to an older
+// one, from a sidecar that captures nothing.
+func (j *judge) uncapturedPorts(field string, s *mesh.ServiceRow) {
+	ports := slices.DeleteFunc(slices.Clone(s.Ports()), func(p discovery.Port) bool { return p.Protocol.IsHTTP() || !p.Protocol.IsServed() })
+	if len(ports) == 0 {
+		return
+	}
+	for namespace, v := range j.bystanders() {
+		if v.Service(s.Hostname) != s {
+			continue
+		}
+		for _, p := range ports {
+			o := holder(v, s, p)
+			if o == nil {
+				continue
+			}
+			j.Add(verdict.Verdict{
+				Code: verdict.PortUncaptured, Field: field, Other: entryOf(o),
+				Message: fmt.Sprintf("%s shares port %d with %s, which is older, and there are sidecars in namespace %s that capture no traffic: from these, all connections on the port are those of %s", s.Hostname, p.Number, o.Hostname, namespace, o.Hostname),
+				Remedy:  "use another port, or have these sidecars capture traffic",
+			})
+			return
+		}
+	}
+}
+
+// holder is the service that gets the connections on a port of another one at each
+// listener that carries this; nil where it gets them itself at one, or none carries it.
+// Where both speak TLS, the name that clients ask for tells them apart.
+func holder(v *mesh.View, s *mesh.ServiceRow, p discovery.Port) *mesh.ServiceRow {
+	var found *mesh.ServiceRow
+	for _, l := range v.Egress() {
+		if l.Socket != "" || l.Port != 0 && l.Port != p.Number || l.Protocol.IsHTTP() || l.IsHTTPProxy() || v.ServiceAt(l, s.Hostname) != s {
+			continue
+		}
+		for o := range v.ServicesOnPort(l, mesh.PortTCP, p.Number) {
+			theirs, _ := o.Port(p.Number)
+			if o == s || p.Protocol.IsTLS() && theirs.Protocol.IsTLS() {
+				return nil
+			}
+			if verdict.IsDynamic(o) {
+				continue
+			}
+			found = o
+			break
+		}
+	}
+	return found
+}
+
+// bystanders iterates over the mesh as those known sidecars see it whose listeners stand
+// for no address: they capture nothing, and listen at no address that services were given.
+// It yields one view for each namespace and Sidecar.
+func (j *judge) bystanders() iter.Seq2[string, *mesh.View] {
+	return func(yield func(string, *mesh.View) bool) {
+		seen := map[mesh.Class]bool{}
+		looked := 0
+		for p := range j.Known(verdict.BystandersRow, "").Values() {
+			if looked++; looked > verdict.MaxLooked {
+				return
+			}
+			proxy := verdict.ProxyOf(p)
+			for _, address := range proxy.IPAddresses {
+				j.ReadMesh(mesh.InstancesKey(address))
+			}
+			for _, namespace := range []string{proxy.Namespace, j.Mesh().Inputs().Mesh.GetRootNamespace()} {
+				j.Read(verdict.ObjectsRow, config.NamespacePath(schema.Sidecar, namespace))
+			}
+			of := j.Mesh().ClassOf(proxy)
+			class := mesh.Class{Namespace: of.Namespace, Sidecar: of.Sidecar, Shape: of.Shape}
+			if seen[class] {
+				continue
+			}
+			if seen[class] = true; !yield(proxy.Namespace, j.ViewOf(class)) {
+				return
+			}
+		}
+	}
+}
