@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -93,33 +94,41 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
+// counter counts the lines that say what needs care.
+type counter struct{ n atomic.Int64 }
+
+func (c *counter) Write(line []byte) (int, error) {
+	if strings.Contains(string(line), "need care") {
+		c.n.Add(1)
+	}
+	return len(line), nil
+}
+
 // TestWatch: what is degraded is logged when it begins, and once a day.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		var log strings.Builder
-		var fault error
+		var lines counter
+		var fault atomic.Pointer[error]
+		fault.Store(new(error))
 		done := make(chan error, 1)
 		go func() {
-			done <- Watch(ctx, func() error { return fault }, slog.New(slog.NewTextHandler(&log, nil)))
+			done <- Watch(ctx, func() error { return *fault.Load() }, slog.New(slog.NewTextHandler(&lines, nil)))
 		}()
-		lines := func() int {
-			synctest.Wait()
-			return strings.Count(log.String(), "need care")
-		}
 		for _, step := range []struct {
 			fault error
 			after time.Duration
-			want  int
+			want  int64
 		}{
 			{nil, 0, 0}, {errors.New("it ends"), interval + time.Minute, 1}, {errors.New("it ends"), 20 * time.Hour, 1}, {errors.New("it ends"), 6 * time.Hour, 2},
 			{nil, 2 * interval, 2}, {errors.New("it ends"), 2 * interval, 3},
 		} {
 			synctest.Wait()
-			fault = step.fault
+			fault.Store(&step.fault)
 			time.Sleep(step.after)
-			if got := lines(); got != step.want {
+			synctest.Wait()
+			if got := lines.n.Load(); got != step.want {
 				t.Errorf("%v after %s: %d lines, want %d", step.fault, step.after, got, step.want)
 			}
 		}
