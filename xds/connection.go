@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,7 +12,6 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -63,7 +61,6 @@ type Connection struct {
 	ended      bool
 	generation uint64       // the generation of the last push
 	types      []*typeState // by type: first the served ones in their order, then the unknown
-	nameBytes  int64        // the size of the names that the proxy subscribes to
 
 	// Nil before the first request.
 	proxy     *discovery.Proxy
@@ -94,23 +91,17 @@ func (s *DiscoveryServer) serve(variant protocol.Variant, typeURL only, g grpc.S
 	}
 	ctx, cancel := context.WithCancelCause(g.Context())
 	defer cancel(nil)
-	var remote net.Addr
-	if p, ok := peer.FromContext(ctx); ok {
-		remote = p.Addr
-	}
-	admitted := s.Gate.NewStream(remote, cancel)
-	if err := admitted.Open(ctx); err != nil {
+	admitted, err := s.Gate.Open(ctx, cancel)
+	if err != nil {
 		return err
 	}
-	c := s.newConnection(admitted, variant, typeURL, from, g, cancel)
+	c := s.newConnection(admitted, &wire{variant: variant, only: typeURL, from: from, stream: g}, cancel)
+	defer s.remove(c)
+	defer admitted.Release()
 	ended := make(chan error, 2)
 	if !s.add(c, func() { ended <- c.receive(ctx) }, func() { ended <- c.run(ctx) }) {
-		admitted.Leave()
 		return errShutdown
 	}
-	defer s.remove(c)
-	defer admitted.Leave()
-	var err error
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
@@ -123,18 +114,18 @@ func (s *DiscoveryServer) serve(variant protocol.Variant, typeURL only, g grpc.S
 	return err
 }
 
-func (s *DiscoveryServer) newConnection(admitted *admission.Stream, variant protocol.Variant, typeURL only, from transport, g grpc.ServerStream, cancel context.CancelCauseFunc) *Connection {
+func (s *DiscoveryServer) newConnection(admitted *admission.Stream, w *wire, cancel context.CancelCauseFunc) *Connection {
 	c := &Connection{
-		server: s, admitted: admitted, cancel: cancel, logger: s.logger, since: time.Now(),
+		server: s, wire: w, admitted: admitted, cancel: cancel, logger: s.logger, since: time.Now(),
 		wakes: make(chan struct{}, 1), generation: s.generations.number.Load(),
 	}
+	w.c = c
 	c.sending = stopped(func() {
 		c.logger.Warn("closing a stream whose client takes nothing", "proxy", c.note.Node())
 		c.cancel(errStalled)
 	})
 	c.receiving = stopped(func() { c.cancel(errMute) })
 	c.alarm = stopped(c.wake)
-	c.wire = &wire{only: typeURL, incoming: incoming{from: from, c: c}, variant: variant, stream: g}
 	c.waitsForClient.Store(true)
 	return c
 }
@@ -314,10 +305,8 @@ func (c *Connection) end() {
 	c.alarm.Stop()
 	c.sending.Stop()
 	c.receiving.Stop()
-	c.releaseNames()
 	c.waitsForClient.Store(true) // no later push waits for it
 	c.server.generations.done(c)
-	c.admitted.Release()
 	if c.desired != nil {
 		c.desired.Close()
 		c.logger.Info("proxy disconnected", "proxy", c.note.Node())
@@ -341,7 +330,7 @@ func (c *Connection) handle(ctx context.Context, m *message) error {
 			return err
 		}
 	}
-	before, searching := sub.LastACK().Revision, sub.Searching()
+	before := sub.LastACK().Revision
 	answer := c.sequencer.Request(m.typeURL, m.request, time.Now())
 	if err := c.chargeNames(t); err != nil {
 		return err
@@ -357,14 +346,7 @@ func (c *Connection) handle(ctx context.Context, m *message) error {
 		}
 	case answer.NACK != nil:
 		t.AnsweredAt = time.Now()
-		c.server.metrics.rejected(t.Name)
-		// logRejections logs rejected resources; the metric counts repeated rejections
-		// too.
-		if !searching && sub.Searching() && answer.NACK.Message != t.message {
-			t.message = answer.NACK.Message
-			c.logger.Warn("proxy rejected a response, which is sent again in parts", "proxy", c.note.Node(), "type", m.typeURL,
-				"version", answer.NACK.Version, "err", progress.Shorten(answer.NACK.Message, maxLogged))
-		}
+		t.counts.rejections.Inc() // also if it is a repeated one, which logRejections does not log
 	}
 	return c.flush()
 }

@@ -13,7 +13,7 @@ import (
 func TestARoundDoesNotWaitForWhoHasEnded(t *testing.T) {
 	t.Parallel()
 	s := &DiscoveryServer{logger: slog.New(slog.DiscardHandler), generations: newGenerations(), options: Options{StallTimeout: time.Minute}}
-	c := s.newConnection(s.Gate.NewStream(nil, nil), protocol.Delta, "", nil, nil, func(error) {})
+	c := s.newConnection(nil, &wire{variant: protocol.Delta}, func(error) {})
 	c.waitsForClient.Store(false) // it has a proxy, and does not wait for its client
 	c.end()
 	s.generations.begin(time.Now(), []*Connection{c})

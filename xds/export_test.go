@@ -29,7 +29,7 @@ func (s *DiscoveryServer) Inputs() mesh.Inputs { return s.committed.Load().input
 // ReportAllocations is what it takes to report a connection of a proxy in which
 // nothing has changed since it was reported.
 func (s *DiscoveryServer) ReportAllocations(proxy *discovery.Proxy) float64 {
-	c := s.newConnection(s.Gate.NewStream(nil, nil), protocol.Delta, "", nil, nil, nil)
+	c := s.newConnection(nil, &wire{variant: protocol.Delta}, nil)
 	c.proxy = proxy
 	c.sequencer = c.newSequencer()
 	for typeURL, session := range c.sequencer.Subscriptions() {
@@ -71,17 +71,19 @@ func (c *client) Read(n int) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(c.says[:n])}, nil
 }
 
-// RecvCompress implements transport.
-func (*client) RecvCompress() string { return "" }
-
 // Connect makes the connection of a proxy that asks for all there is, and takes it.
 // The server serves a context, and does not run.
 func (s *DiscoveryServer) Connect(tb testing.TB, at *mesh.PushContext, node *corev3.Node) TestConnection {
 	tb.Helper()
 	s.context.Store(at)
-	_, cancel := context.WithCancelCause(tb.Context())
+	ctx, cancel := context.WithCancelCause(tb.Context())
+	admitted, err := s.Gate.Open(ctx, cancel)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(admitted.Release)
 	c := TestConnection{client: &client{}}
-	c.c = s.newConnection(s.Gate.NewStream(nil, cancel), protocol.Delta, "", c.client, c.client, cancel)
+	c.c = s.newConnection(admitted, &wire{variant: protocol.Delta, from: c.client, stream: c.client}, cancel)
 	for _, t := range s.options.Types {
 		request := protocol.Request{}
 		var names []string

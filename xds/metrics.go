@@ -1,13 +1,11 @@
 package xds
 
 import (
-	"strconv"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // metrics are the metrics of the DiscoveryServer, each named after a question.
@@ -27,48 +25,31 @@ type metrics struct {
 const keptRevisions = 1024
 
 func newMetrics(r prometheus.Registerer, s *DiscoveryServer) *metrics {
-	buckets := prometheus.ExponentialBuckets(0.0005, 2, 16)
-	m := &metrics{
-		pushes:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "portolan_pushes_total", Help: "Contexts published, by whether more than endpoints changed."}, []string{"full"}),
-		responses:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "portolan_xds_responses_total", Help: "Responses sent, by type."}, []string{"type"}),
-		resources:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "portolan_xds_resources_sent_total", Help: "Resources sent, by type."}, []string{"type"}),
-		rejections: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "portolan_xds_rejections_total", Help: "Responses that a proxy rejected, by type."}, []string{"type"}),
-		lates:      prometheus.NewCounterVec(prometheus.CounterOpts{Name: "portolan_xds_late_clusters_total", Help: "Changes sent before the proxy had the clusters that they lead to, by type."}, []string{"type"}),
-		refused:    prometheus.NewCounter(prometheus.CounterOpts{Name: "portolan_xds_refused_secrets_total", Help: "Secrets that proxies requested and were not given: none of their clusters and listeners needs them, or they are not stored."}),
-		buildTime:  prometheus.NewHistogram(prometheus.HistogramOpts{Name: "portolan_xds_build_seconds", Help: "Time to bring the resources of one proxy up to date.", Buckets: buckets}),
-		ackTime:    prometheus.NewHistogram(prometheus.HistogramOpts{Name: "portolan_apply_to_ack_seconds", Help: "Time from the commit of a revision to its acknowledgement by a proxy.", Buckets: buckets}),
+	registered := promauto.With(r)
+	counter := func(name, help, label string) *prometheus.CounterVec {
+		return registered.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
 	}
-	m.begun, _ = lru.New[int64, time.Time](keptRevisions) // fails for a size below 1 only
-	if r == nil {
-		return m
+	histogram := func(name, help string) prometheus.Histogram {
+		return registered.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16)})
 	}
-	r.MustRegister(m.pushes, m.responses, m.resources, m.rejections, m.lates, m.refused, m.buildTime, m.ackTime)
-	gauge := func(name, help string, value func() float64) {
-		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
+	gauge := func(name, help string, value func() int) {
+		registered.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) })
 	}
-	gauge("portolan_connected_proxies", "Streams that are open.", func() float64 { return float64(s.Connections()) })
-	gauge("portolan_xds_failed_resources", "Resources that cannot be built. Proxies keep their last good form.", func() float64 { return float64(len(s.desired.Failures())) })
-	gauge("portolan_memo_resources", "Built resources that are held.", func() float64 { return float64(s.desired.Built()) })
-	return m
-}
-
-func (m *metrics) publishing(request *discovery.PushRequest, revision int64) {
-	m.pushes.WithLabelValues(strconv.FormatBool(request.Full)).Inc()
-	m.begun.ContainsOrAdd(revision, request.Start)
-}
-
-func (m *metrics) built(took time.Duration) { m.buildTime.Observe(took.Seconds()) }
-
-// sentCounters are the counters of what is sent, for one type.
-type sentCounters struct{ responses, resources prometheus.Counter }
-
-func (m *metrics) countersOf(typeName string) sentCounters {
-	return sentCounters{m.responses.WithLabelValues(typeName), m.resources.WithLabelValues(typeName)}
-}
-
-func (s sentCounters) sent(resources int) {
-	s.responses.Inc()
-	s.resources.Add(float64(resources))
+	gauge("portolan_connected_proxies", "Streams that are open.", s.Connections)
+	gauge("portolan_xds_failed_resources", "Resources that cannot be built. Proxies keep their last good form.", func() int { return len(s.desired.Failures()) })
+	gauge("portolan_memo_resources", "Built resources that are held.", s.desired.Built)
+	begun, _ := lru.New[int64, time.Time](keptRevisions) // fails for a size below 1 only
+	return &metrics{
+		pushes:     counter("portolan_pushes_total", "Contexts published, by whether more than endpoints changed.", "full"),
+		responses:  counter("portolan_xds_responses_total", "Responses sent, by type.", "type"),
+		resources:  counter("portolan_xds_resources_sent_total", "Resources sent, by type.", "type"),
+		rejections: counter("portolan_xds_rejections_total", "Responses that a proxy rejected, by type.", "type"),
+		lates:      counter("portolan_xds_late_clusters_total", "Changes sent before the proxy had the clusters that they lead to, by type.", "type"),
+		refused:    registered.NewCounter(prometheus.CounterOpts{Name: "portolan_xds_refused_secrets_total", Help: "Secrets that proxies requested and were not given: none of their clusters and listeners needs them, or they are not stored."}),
+		buildTime:  histogram("portolan_xds_build_seconds", "Time to bring the resources of one proxy up to date."),
+		ackTime:    histogram("portolan_apply_to_ack_seconds", "Time from the commit of a revision to its acknowledgement by a proxy."),
+		begun:      begun,
+	}
 }
 
 // acked times a revision, if the proxy was connected when the revision came.
@@ -79,6 +60,12 @@ func (m *metrics) acked(revision int64, connected time.Time) {
 	}
 }
 
-func (m *metrics) rejected(typeName string) { m.rejections.WithLabelValues(typeName).Inc() }
+// counters count what happens with one type.
+type counters struct{ responses, resources, rejections, lates prometheus.Counter }
 
-func (m *metrics) late(typeName string, n int) { m.lates.WithLabelValues(typeName).Add(float64(n)) }
+func (m *metrics) countersOf(typeName string) counters {
+	return counters{
+		m.responses.WithLabelValues(typeName), m.resources.WithLabelValues(typeName),
+		m.rejections.WithLabelValues(typeName), m.lates.WithLabelValues(typeName),
+	}
+}

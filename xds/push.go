@@ -40,7 +40,7 @@ func (c *Connection) advance(ctx context.Context) error {
 	}
 	revision := c.desired.Context().Revision()
 	c.sequencer.SetDesired(c.desired.Resources, revision)
-	c.server.metrics.built(time.Since(began))
+	c.server.metrics.buildTime.Observe(time.Since(began).Seconds())
 	return nil
 }
 
@@ -79,7 +79,7 @@ func (c *Connection) reportLate(all []delivery.Late) {
 		all = all[n:]
 		t := c.typeState(first.TypeURL)
 		t.Late += n
-		c.server.metrics.late(t.Name, n)
+		t.counts.lates.Add(float64(n))
 		c.logger.Warn("sent without the clusters that they lead to, which were awaited for too long: see why the proxy has not taken them",
 			"proxy", c.note.Node(), "type", t.url, "resources", n, "first", first.Name, "missing", first.Missing, "waited", c.server.options.ReadyLimit)
 	}
@@ -101,6 +101,7 @@ func (c *Connection) send(typeURL string, r *protocol.Response) error {
 	if err := c.wire.send(message); err != nil {
 		return err
 	}
-	t.counts.sent(resources)
+	t.counts.responses.Inc()
+	t.counts.resources.Add(float64(resources))
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -267,7 +268,8 @@ func (s *DiscoveryServer) publish(at time.Time) bool {
 	s.mu.Unlock()
 	connections = slices.DeleteFunc(connections, func(c *Connection) bool { return !c.identified.Load() })
 
-	s.metrics.publishing(request, to.Revision())
+	s.metrics.pushes.WithLabelValues(strconv.FormatBool(request.Full)).Inc()
+	s.metrics.begun.ContainsOrAdd(to.Revision(), request.Start)
 	s.logger.Debug("publishing", "revision", to.Revision(), "full", request.Full,
 		"configs", len(request.ConfigsUpdated), "proxies", len(connections))
 	s.generations.begin(at, connections)

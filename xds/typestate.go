@@ -14,10 +14,9 @@ type typeState struct {
 	subscription *protocol.Subscription
 	names        nameset.Set // the names last charged to the budget
 	unanswered   int         // the count of unanswered names last charged to the budget
-	counts       sentCounters
-	message      string // the message of the last rejection that handle logged
-	logged       logged
-	refused      int // how many requested secrets the proxy was not given at the last look
+	counts       counters
+	logged       map[string]string // the messages of logged rejections, by the name of the resource
+	refused      int               // how many requested secrets the proxy was not given at the last look
 	progress.Tracker
 }
 
@@ -42,50 +41,30 @@ func (c *Connection) typeState(typeURL string) *typeState {
 // maxRejections bounds the rejections that are logged at one time.
 const maxRejections = 16
 
-// logged remembers logged rejections by the name of the resource. A resource that is
-// rejected again, or another version of it with the same message, is not logged again.
-type logged struct {
-	rejected map[string]rejectedForm
-	until    int64              // the newest revision of a logged rejection
-	last     *progress.Rejected // the first of the rejections at the last look
-}
-
-// rejectedForm is a rejected version of a resource, and the proxy's message.
-type rejectedForm struct{ version, message string }
-
-// logRejections logs each new rejection of a type. It logs a resource again only after
-// the proxy has acknowledged all of a later revision.
+// logRejections logs each new rejection of a type. It logs the same words about a resource
+// again only after the proxy has acknowledged all.
 func (c *Connection) logRejections(t *typeState) {
 	if len(t.Rejections) == 0 {
-		if t.State == protocol.Synced && t.AckedRevision > t.logged.until {
-			t.logged = logged{}
+		if t.State == protocol.Synced {
+			t.logged = nil
 		}
 		return
 	}
-	if t.logged.last == &t.Rejections[0] {
-		return // nothing is new
+	if t.logged == nil {
+		t.logged = map[string]string{}
 	}
-	t.logged.last = &t.Rejections[0]
-	said, more := 0, 0
+	fresh := 0
 	for _, r := range t.Rejections {
-		last, known := t.logged.rejected[r.Name]
-		if t.logged.rejected == nil {
-			t.logged.rejected = map[string]rejectedForm{}
-		}
-		t.logged.rejected[r.Name] = rejectedForm{r.Version, r.Message}
-		if known && (last.version == r.Version || last.message == r.Message) {
+		if message, known := t.logged[r.Name]; known && message == r.Message {
 			continue
 		}
-		t.logged.until = max(t.logged.until, r.Revision)
-		if said == maxRejections {
-			more++
-			continue
+		t.logged[r.Name] = r.Message
+		if fresh++; fresh <= maxRejections {
+			c.logger.Warn("proxy refuses a resource, and goes on with what it had", "proxy", c.note.Node(), "type", t.Name, "resource", r.Name,
+				"objects", config.Names(r.Objects), "revision", r.Revision, "err", progress.Shorten(r.Message, maxLogged))
 		}
-		said++
-		c.logger.Warn("proxy refuses a resource, and goes on with what it had", "proxy", c.note.Node(), "type", t.Name, "resource", r.Name,
-			"objects", config.Names(r.Objects), "revision", r.Revision, "err", progress.Shorten(r.Message, maxLogged))
 	}
-	if more > 0 {
+	if more := fresh - maxRejections; more > 0 {
 		c.logger.Warn("proxy refuses more resources", "proxy", c.note.Node(), "type", t.Name, "more", more)
 	}
 }

@@ -1,6 +1,8 @@
 package xds
 
 import (
+	"sync/atomic"
+
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
@@ -14,12 +16,16 @@ import (
 	"github.com/portolan-mesh/portolan/xds/progress"
 )
 
-// wire receives and sends the messages of a stream, in one variant of the protocol.
+// wire receives and sends the messages of a stream, in one variant of the protocol. One
+// goroutine receives.
 type wire struct {
 	only
-	incoming
 	variant protocol.Variant
+	from    transport
 	stream  grpc.ServerStream
+	c       *Connection
+	head    [5]byte      // header of the current request: whether it is compressed, and its size
+	heardAt atomic.Int64 // when the last piece of a request came, in Unix nanoseconds
 	// What the last request was decoded into, which the next one is decoded into too.
 	last  message
 	sotw  discoveryv3.DiscoveryRequest
@@ -63,7 +69,7 @@ func (w *wire) receive() (*message, error) {
 		q = &w.sotw
 	}
 	w.last = message{}
-	w.lists = encode.Request{Variant: w.variant, Into: q, Table: w.c.server.names}
+	w.lists = encode.Request{Variant: w.variant, Into: q, Table: w.c.server.names, Limit: w.c.server.Gate.StreamMemory()}
 	if err := w.readMessage(&w.lists); err != nil {
 		return nil, err
 	}

@@ -1,42 +1,80 @@
 package admission
 
 import (
+	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/portolan-mesh/portolan/discovery/identity"
 )
 
-// budget bounds the memory for the subscriptions of clients: of one stream, of all streams
-// of one identity, and of all. What several streams share counts once. If all streams hold
-// too much, budget ends those with the largest share.
+// budget bounds what clients cost: the memory for the subscriptions of one stream, of all
+// streams of one identity, and of all, and how many streams an identity has. One machine that
+// was taken over, or has run wild, must not take the server from all others. What several
+// streams share counts once. If all streams hold too much, budget ends those with the largest
+// share.
 type budget struct {
-	each, all   int64
-	perIdentity int64
-	ended       atomic.Int64 // counts the streams that were ended
+	each, all, perIdentity int64
+	streams                int          // of one identity
+	ended                  atomic.Int64 // counts the streams that were ended
 
-	mu    sync.Mutex // guards the fields below
-	total int64
-	held  map[any]*holding
-	by    map[identity.Identity]int64 // what the streams of an identity hold
+	mu       sync.Mutex // guards the fields below
+	total    int64
+	held     map[any]*item
+	accounts map[identity.Identity]*account // never forgotten: the authorities of the mesh bound them
 }
 
-// holding is one item of memory.
-type holding struct {
+// account is what the clients have that have proved one identity.
+type account struct {
+	who     identity.Identity
+	streams int
+	opened  *rate.Limiter
+	bytes   int64 // what its streams keep
+}
+
+// reopen is the time in which all streams of an identity may be opened anew.
+const reopen = time.Minute
+
+// item is one item of memory.
+type item struct {
 	bytes   int64
 	streams map[*Stream]struct{}
-	by      map[identity.Identity]map[*Stream]struct{} // the streams of an identity that keep it
-	ended   bool                                       // its streams were ended: it is not counted any more
+	kept    map[*account]int // how many streams of an account keep it
+	ended   bool             // its streams were ended: it is not counted any more
 }
 
 // share returns how many bytes each of the streams accounts for.
-func (h *holding) share() int64 { return h.bytes / int64(len(h.streams)) }
+func (i *item) share() int64 { return i.bytes / int64(len(i.streams)) }
 
-func newBudget(each, all int64) *budget {
-	return &budget{each: each, all: all, perIdentity: all / 4, held: map[any]*holding{}, by: map[identity.Identity]int64{}}
+func newBudget(o Options) *budget {
+	return &budget{
+		each: o.StreamMemory, all: o.StreamsMemory, perIdentity: o.StreamsMemory / 4, streams: o.MaxIdentityStreams,
+		held: map[any]*item{}, accounts: map[identity.Identity]*account{},
+	}
+}
+
+// enter counts a stream of an identity, or returns why it is one too many.
+func (b *budget) enter(who identity.Identity) (*account, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	a := b.accounts[who]
+	if a == nil {
+		a = &account{who: who, opened: rate.NewLimiter(rate.Limit(float64(b.streams)/reopen.Seconds()), 2*b.streams)}
+		b.accounts[who] = a
+	}
+	switch {
+	case a.streams >= b.streams:
+		return nil, status.Errorf(codes.ResourceExhausted, "%s has %d streams, and may have %d: give other workloads accounts of their own, or raise --max-streams-per-identity", who, a.streams, b.streams)
+	case !a.opened.Allow():
+		return nil, status.Errorf(codes.ResourceExhausted, "%s opens streams too fast: it may open %d in %s; try again", who, b.streams, reopen)
+	}
+	a.streams++
+	return a, nil
 }
 
 // TooMuch returns the error for a stream that subscribes to too much.
@@ -48,7 +86,7 @@ func (s *Stream) TooMuch(what string) error {
 }
 
 // Hold notes that the stream holds an item for a moment, and the size of the item now. What
-// several streams hold is to be charged by one key.
+// several streams hold is to be charged by one key. It is the caller's to drop.
 func (s *Stream) Hold(what any, bytes int64) {
 	b := s.gate.budget
 	b.mu.Lock()
@@ -56,59 +94,67 @@ func (s *Stream) Hold(what any, bytes int64) {
 	b.add(s, what, bytes)
 }
 
-// Keep is Hold for what stays. It fails if the streams of the identity keep too much.
+// Keep is Hold for what stays; Release drops it. It fails if the stream, or the streams of its
+// identity, keep too much.
 func (s *Stream) Keep(what any, bytes int64) error {
 	b := s.gate.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	h := b.add(s, what, bytes)
-	who := s.peer.Identity
-	if !s.peer.proved() {
-		return nil
+	if s.kept == nil {
+		return nil // it is released
 	}
-	if h.by[who] == nil {
-		if h.by == nil {
-			h.by = map[identity.Identity]map[*Stream]struct{}{}
+	i := b.add(s, what, bytes)
+	a := s.account
+	if _, had := s.kept[what]; a != nil && !had {
+		if i.kept == nil {
+			i.kept = map[*account]int{}
 		}
-		h.by[who] = map[*Stream]struct{}{}
-		b.by[who] += h.bytes
+		if i.kept[a]++; i.kept[a] == 1 {
+			a.bytes += bytes
+		}
 	}
-	h.by[who][s] = struct{}{}
-	if b.by[who] > b.perIdentity {
+	s.kept[what] = bytes
+	var sum int64
+	for _, n := range s.kept {
+		sum += n
+	}
+	switch {
+	case sum > b.each:
+		return s.TooMuch(fmt.Sprintf("names that take %d bytes", sum))
+	case a != nil && a.bytes > b.perIdentity:
 		b.ended.Add(1)
 		return status.Errorf(codes.ResourceExhausted,
-			"the subscriptions of all streams of %s may take %d bytes of memory, a quarter of --streams-memory: have its proxies subscribe to less, or raise that", who, b.perIdentity)
+			"the subscriptions of all streams of %s may take %d bytes of memory, a quarter of --streams-memory: have its proxies subscribe to less, or raise that", a.who, b.perIdentity)
 	}
 	return nil
 }
 
 // add notes that a stream holds an item, and ends streams if all is too much.
-func (b *budget) add(s *Stream, what any, bytes int64) *holding {
-	h := b.held[what]
-	if h == nil {
-		h = &holding{streams: map[*Stream]struct{}{}}
-		b.held[what] = h
+func (b *budget) add(s *Stream, what any, bytes int64) *item {
+	i := b.held[what]
+	if i == nil {
+		i = &item{streams: map[*Stream]struct{}{}}
+		b.held[what] = i
 	}
-	h.streams[s] = struct{}{}
-	if !h.ended {
-		b.total += bytes - h.bytes
+	i.streams[s] = struct{}{}
+	if !i.ended {
+		b.total += bytes - i.bytes
 	}
-	for who := range h.by {
-		b.by[who] += bytes - h.bytes
+	for a := range i.kept {
+		a.bytes += bytes - i.bytes
 	}
-	h.bytes = bytes
+	i.bytes = bytes
 	for b.total > b.all && b.endLargest() {
 	}
-	return h
+	return i
 }
 
-// endLargest ends the streams of the holding with the largest share; false if none is
-// left.
+// endLargest ends the streams of the item with the largest share; false if none is left.
 func (b *budget) endLargest() bool {
-	var largest *holding
-	for _, h := range b.held {
-		if !h.ended && (largest == nil || h.share() > largest.share()) {
-			largest = h
+	var largest *item
+	for _, i := range b.held {
+		if !i.ended && (largest == nil || i.share() > largest.share()) {
+			largest = i
 		}
 	}
 	if largest == nil {
@@ -129,25 +175,43 @@ func (s *Stream) Drop(what any) {
 	b := s.gate.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	h := b.held[what]
-	if h == nil {
+	b.drop(s, what)
+}
+
+func (b *budget) drop(s *Stream, what any) {
+	i := b.held[what]
+	if i == nil {
 		return
 	}
-	delete(h.streams, s)
-	if who := s.peer.Identity; h.by[who] != nil {
-		if delete(h.by[who], s); len(h.by[who]) == 0 {
-			delete(h.by, who)
-			if b.by[who] -= h.bytes; b.by[who] == 0 {
-				delete(b.by, who)
+	delete(i.streams, s)
+	if _, kept := s.kept[what]; kept {
+		delete(s.kept, what)
+		if a := s.account; a != nil {
+			if i.kept[a]--; i.kept[a] == 0 {
+				delete(i.kept, a)
+				a.bytes -= i.bytes
 			}
 		}
 	}
-	if len(h.streams) > 0 {
+	if len(i.streams) > 0 {
 		return
 	}
 	delete(b.held, what)
-	if !h.ended {
-		b.total -= h.bytes
+	if !i.ended {
+		b.total -= i.bytes
+	}
+}
+
+// leave counts a stream out, with all that it keeps.
+func (b *budget) leave(s *Stream) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for what := range s.kept {
+		b.drop(s, what)
+	}
+	s.kept = nil
+	if s.account != nil {
+		s.account.streams--
 	}
 }
 

@@ -5,12 +5,12 @@ import (
 	"context"
 	"log/slog"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -64,11 +64,10 @@ type Gate struct {
 	mesh    *meshconfig.Config
 	logger  *slog.Logger
 
-	slots      *slots
-	budget     *budget
-	identities *identities
-	refusals   refusals
-	refused    prometheus.Counter
+	slots    *slots
+	budget   *budget
+	refusals refusals
+	refused  prometheus.Counter
 
 	mu     sync.Mutex           // guards the fields below
 	proved map[*Stream]struct{} // the streams whose proof may be taken back
@@ -84,31 +83,24 @@ func New(o Options, mesh *meshconfig.Config, logger *slog.Logger, r prometheus.R
 	o.SyncLimit = cmp.Or(o.SyncLimit, 3*time.Second)
 	o.StreamMemory = cmp.Or(o.StreamMemory, 64<<20)
 	o.StreamsMemory = cmp.Or(o.StreamsMemory, 1<<30)
+	metrics := promauto.With(r)
 	g := &Gate{
-		options: o, mesh: mesh, logger: logger, proved: map[*Stream]struct{}{},
-		slots: newSlots(o), budget: newBudget(o.StreamMemory, o.StreamsMemory), identities: newIdentities(o.MaxIdentityStreams),
-		refused: prometheus.NewCounter(prometheus.CounterOpts{Name: "portolan_xds_refused_identities_total", Help: "Streams that were refused for who their client is, or says that it is."}),
+		options: o, mesh: mesh, logger: logger, slots: newSlots(o), budget: newBudget(o), proved: map[*Stream]struct{}{},
+		refused: metrics.NewCounter(prometheus.CounterOpts{Name: "portolan_xds_refused_identities_total", Help: "Streams that were refused for who their client is, or says that it is."}),
 	}
-	if r != nil {
-		g.register(r)
-	}
-	return g
-}
-
-func (g *Gate) register(r prometheus.Registerer) {
-	gauge := func(name, help string, value func() float64) {
-		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
+	gauge := func(name, help string, value func() int64) {
+		metrics.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) })
 	}
 	counter := func(name, help string, value *atomic.Int64) {
-		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(value.Load()) }))
+		metrics.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(value.Load()) })
 	}
-	r.MustRegister(g.refused)
-	gauge("portolan_first_syncs", "Proxies that are being brought up from nothing.", func() float64 { return float64(len(g.slots.taken)) })
-	gauge("portolan_waiting_proxies", "Proxies that wait for their turn to be brought up.", func() float64 { return float64(g.slots.waiting.Load()) })
+	gauge("portolan_first_syncs", "Proxies that are being brought up from nothing.", func() int64 { return int64(len(g.slots.taken)) })
+	gauge("portolan_waiting_proxies", "Proxies that wait for their turn to be brought up.", g.slots.waiting.Load)
 	counter("portolan_refused_proxies_total", "Streams that were refused, as too many proxies waited.", &g.slots.refused)
 	counter("portolan_lost_turns_total", "Proxies that lost their turn to be brought up, as they made no progress.", &g.slots.lost)
-	gauge("portolan_streams_memory_bytes", "Memory for the subscriptions of all streams, which --streams-memory bounds.", func() float64 { return float64(g.budget.inUse()) })
+	gauge("portolan_streams_memory_bytes", "Memory for the subscriptions of all streams, which --streams-memory bounds.", g.budget.inUse)
 	counter("portolan_greedy_streams_total", "Streams that were ended, because their subscriptions took too much memory.", &g.budget.ended)
+	return g
 }
 
 // StreamMemory is how many bytes the server keeps for the subscriptions of one stream at most.
@@ -139,9 +131,4 @@ func (g *Gate) mayExport(ctx context.Context, who identity.Identity) error {
 		return status.Errorf(codes.PermissionDenied, "%s may not read the objects of the mesh (GENERATOR: api): %v", who, err)
 	}
 	return nil
-}
-
-// ofMesh says whether a trust domain is one of this mesh.
-func (g *Gate) ofMesh(domain string) bool {
-	return domain == g.mesh.GetTrustDomain() || slices.Contains(g.mesh.GetTrustDomainAliases(), domain)
 }

@@ -2,7 +2,6 @@ package admission
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -45,49 +44,14 @@ func newSlots(o Options) *slots {
 // server.
 var errCrowded = status.Error(codes.Unavailable, "too many proxies are being brought up at this time: try again")
 
-// slot is the first-sync slot of one client, until its sync ends or the slot is lost.
-// Its clocks run while the server waits for the client, and stand still while it works.
-type slot struct {
-	of    *slots
-	heard func() time.Time
-
-	mu            sync.Mutex // guards the fields below
-	released      bool
-	silence, left time.Duration
-	since         time.Time   // when the server began to wait for the client; zero while it does not
-	owes          bool        // the client owes an answer
-	timer         *time.Timer // runs while the server waits
-}
-
-// enter waits for a slot. heard returns when the client last sent something.
-func (a *slots) enter(ctx context.Context, heard func() time.Time) (*slot, error) {
+// enter waits for a slot.
+func (a *slots) enter(ctx context.Context) error {
 	select {
 	case a.taken <- struct{}{}: // nobody waits
 		a.adjust(-1)
+		return nil
 	default:
-		if err := a.wait(ctx); err != nil {
-			return nil, err
-		}
 	}
-	hurry := a.halvings.Load()
-	s := &slot{of: a, heard: heard, silence: a.silence >> hurry, left: a.limit >> hurry, since: time.Now()}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.timer = time.AfterFunc(s.patience(), s.check)
-	return s, nil
-}
-
-// adjust halves the time of later slots (+1), or doubles it (-1).
-func (a *slots) adjust(by int64) {
-	for {
-		hurry := a.halvings.Load()
-		if next := min(max(hurry+by, 0), maxHalvings); a.halvings.CompareAndSwap(hurry, next) {
-			return
-		}
-	}
-}
-
-func (a *slots) wait(ctx context.Context) error {
 	defer a.waiting.Add(-1)
 	if a.waiting.Add(1) > a.maxWaiting {
 		a.refused.Add(1)
@@ -101,75 +65,129 @@ func (a *slots) wait(ctx context.Context) error {
 	}
 }
 
-// end releases the slot. It may be called more than once.
-func (s *slot) end() {
-	s.stopClocks()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.release()
-}
-
-// synced releases the slot of a client that has completed its first sync.
-func (s *slot) synced() {
-	s.end()
-	s.of.adjust(-1)
-}
-
-// stopClocks stops the clocks: the server works for the client.
-func (s *slot) stopClocks() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.timer.Stop()
-	if !s.since.IsZero() {
-		s.left -= time.Since(s.since)
-		s.since = time.Time{}
+// adjust halves the time of later slots (+1), or doubles it (-1).
+func (a *slots) adjust(by int64) {
+	for {
+		hurry := a.halvings.Load()
+		if next := min(max(hurry+by, 0), maxHalvings); a.halvings.CompareAndSwap(hurry, next) {
+			return
+		}
 	}
 }
 
-// startClocks starts the clocks: the server waits for the client. A client that owes no
-// answer has to send something soon.
-func (s *slot) startClocks(inFlight bool) {
+// firstSync is the first sync of one client. Its clocks run while the server waits for the
+// client, and stand still while it works. The lock of the stream guards it.
+type firstSync struct {
+	lost          bool // the client has lost its slot
+	heard         func() time.Time
+	silence, left time.Duration
+	since         time.Time   // when the server began to wait for the client; zero while it does not
+	owes          bool        // the client owes an answer
+	timer         *time.Timer // runs while the server waits
+}
+
+// BeginSync waits for a slot of the first sync. heard returns when the client last sent
+// something.
+func (s *Stream) BeginSync(ctx context.Context, heard func() time.Time) error {
+	a := s.gate.slots
+	if err := a.enter(ctx); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.since, s.owes = time.Now(), inFlight
-	s.timer.Reset(s.patience())
+	if s.released {
+		<-a.taken
+		return nil
+	}
+	hurry := a.halvings.Load()
+	s.sync = &firstSync{heard: heard, silence: a.silence >> hurry, left: a.limit >> hurry, since: time.Now()}
+	s.sync.timer = time.AfterFunc(s.sync.patience(), s.checkSlot)
+	return nil
+}
+
+// Syncing says whether the first sync is under way.
+func (s *Stream) Syncing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sync != nil
+}
+
+// StopClocks says that the server works for the client, which has its first sync, if any.
+func (s *Stream) StopClocks() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sync != nil {
+		s.sync.stop()
+	}
+}
+
+// StartClocks says that the server waits for the client, which owes an answer or has to send
+// something soon. A client that it waits for too long loses its slot.
+func (s *Stream) StartClocks(owes bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f := s.sync; f != nil {
+		f.since, f.owes = time.Now(), owes
+		f.timer.Reset(f.patience())
+	}
+}
+
+// Synced says that the client has completed its first sync.
+func (s *Stream) Synced() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sync != nil {
+		s.endSync()
+		s.gate.slots.adjust(-1)
+	}
+}
+
+// endSync gives up the slot of the first sync. The caller holds the lock.
+func (s *Stream) endSync() {
+	s.sync.stop()
+	if !s.sync.lost {
+		<-s.gate.slots.taken
+	}
+	s.sync = nil
+}
+
+// checkSlot takes the slot of a client that the server has waited for too long. If a part of
+// a message has come meanwhile, it looks again later.
+func (s *Stream) checkSlot() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.sync
+	if f == nil || f.lost || f.since.IsZero() {
+		return
+	}
+	if rest := f.patience(); rest > 0 {
+		f.timer.Reset(rest)
+		return
+	}
+	f.lost = true
+	<-s.gate.slots.taken
+	s.gate.slots.lost.Add(1)
+	s.gate.slots.adjust(+1)
+}
+
+// stop stops the clocks.
+func (f *firstSync) stop() {
+	f.timer.Stop()
+	if !f.since.IsZero() {
+		f.left -= time.Since(f.since)
+		f.since = time.Time{}
+	}
 }
 
 // patience returns how long the server still waits for the client.
-func (s *slot) patience() time.Duration {
-	left := s.left - time.Since(s.since)
-	if s.owes {
+func (f *firstSync) patience() time.Duration {
+	left := f.left - time.Since(f.since)
+	if f.owes {
 		return left
 	}
-	last := s.since
-	if heard := s.heard(); heard.After(last) {
+	last := f.since
+	if heard := f.heard(); heard.After(last) {
 		last = heard
 	}
-	return min(left, s.silence-time.Since(last))
-}
-
-// check takes the slot of a client that the server has waited for too long. If a part of
-// a message has come meanwhile, it looks again later.
-func (s *slot) check() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.since.IsZero() {
-		return
-	}
-	if rest := s.patience(); rest > 0 {
-		s.timer.Reset(rest)
-	} else if s.release() {
-		s.of.lost.Add(1)
-		s.of.adjust(+1)
-	}
-}
-
-// release hands the slot to the next client; false if it was released before.
-func (s *slot) release() bool {
-	if s.released {
-		return false
-	}
-	s.released = true
-	<-s.of.taken
-	return true
+	return min(left, f.silence-time.Since(last))
 }

@@ -16,8 +16,11 @@ func gate(size, room int) *admission.Gate {
 // enter waits for a turn, in which the client is heard last at some time, and owes an
 // answer or not.
 func enter(t *testing.T, g *admission.Gate, owes bool, heard time.Time) error {
-	s := g.NewStream(nil, nil)
-	err := s.BeginSync(t.Context(), func() time.Time { return heard })
+	s, err := g.Open(t.Context(), nil)
+	if err != nil {
+		return err
+	}
+	err = s.BeginSync(t.Context(), func() time.Time { return heard })
 	s.StopClocks()
 	s.StartClocks(owes)
 	return err

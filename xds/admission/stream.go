@@ -3,10 +3,12 @@ package admission
 import (
 	"context"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/portolan-mesh/portolan/discovery"
@@ -31,44 +33,43 @@ func (p Peer) proved() bool { return p.Identity != identity.Identity{} }
 // errExpired ends a stream whose proof has ended.
 var errExpired = status.Error(codes.Unauthenticated, "the certificate or token of this connection has expired: connect anew with a renewed one")
 
-// Stream is one stream and its client, as the gate knows them.
+// Stream is one stream and its client, as the gate knows them. It is safe for concurrent use.
 type Stream struct {
-	gate   *Gate
-	remote net.Addr // nil if unknown
-	cancel func(error)
-	peer   Peer
-	expiry *time.Timer // nil if the proof does not end by time
+	gate    *Gate
+	remote  net.Addr // nil if unknown
+	cancel  func(error)
+	peer    Peer
+	account *account    // nil if the client has proved nothing
+	expiry  *time.Timer // nil if the proof does not end by time
+
+	kept map[any]int64 // the bytes of what it keeps; nil once it is released. The budget guards it
 
 	mu       sync.Mutex // guards the fields below
 	node     string     // what the client says that it is; empty before Admit
 	exports  bool       // it takes the objects of the mesh
-	slot     *slot      // nil before and after the first sync
+	sync     *firstSync // nil before and after the first sync
 	released bool
 }
 
-// NewStream returns a stream that cancel ends. It has nothing before Open.
-func (g *Gate) NewStream(remote net.Addr, cancel func(error)) *Stream {
-	return &Stream{gate: g, remote: remote, cancel: cancel}
-}
-
-// Remote is the address of the client, nil if unknown.
-func (s *Stream) Remote() net.Addr { return s.remote }
-
-// Open lets the stream in, or returns why not. A stream that is in must Leave.
-func (s *Stream) Open(ctx context.Context) error {
-	g := s.gate
+// Open lets the stream of a call in, or returns why not. cancel ends it. A stream that is in is
+// to be released.
+func (g *Gate) Open(ctx context.Context, cancel func(error)) (*Stream, error) {
+	s := &Stream{gate: g, cancel: cancel, kept: map[any]int64{}}
+	if p, ok := peer.FromContext(ctx); ok {
+		s.remote = p.Addr
+	}
 	g.mu.Lock()
 	checks := g.checks
 	g.mu.Unlock()
 	if err := s.meet(ctx); err != nil {
 		s.refuse("", err)
-		return err
+		return nil, err
 	}
 	if !s.peer.Until.IsZero() {
 		s.expiry = time.AfterFunc(time.Until(s.peer.Until), s.expire)
 	}
 	if s.peer.Still == nil {
-		return nil
+		return s, nil
 	}
 	g.mu.Lock()
 	g.proved[s] = struct{}{}
@@ -77,7 +78,7 @@ func (s *Stream) Open(ctx context.Context) error {
 	if missed {
 		s.check(ctx)
 	}
-	return nil
+	return s, nil
 }
 
 // meet learns who the client is, and counts its stream.
@@ -89,25 +90,36 @@ func (s *Stream) meet(ctx context.Context) (err error) {
 	if s.peer, err = g.options.Peer(ctx); err != nil || !s.peer.proved() {
 		return err
 	}
-	if who := s.peer.Identity; !g.ofMesh(who.TrustDomain) {
+	who := s.peer.Identity
+	if domain := g.mesh.GetTrustDomain(); who.TrustDomain != domain && !slices.Contains(g.mesh.GetTrustDomainAliases(), who.TrustDomain) {
 		return status.Errorf(codes.PermissionDenied, "%s is of the trust domain %q, and this mesh is %q: get a certificate of this mesh, or name the other in trustDomainAliases of its MeshConfig",
-			who, who.TrustDomain, g.mesh.GetTrustDomain())
+			who, who.TrustDomain, domain)
 	}
-	return g.identities.enter(s.peer.Identity)
+	s.account, err = g.budget.enter(who)
+	return err
 }
 
-// Leave counts the stream out.
-func (s *Stream) Leave() {
+// Release counts the stream out. It gives up the slot, also one that the stream still waits
+// for, and all that is kept for the client.
+func (s *Stream) Release() {
 	if s.expiry != nil {
 		s.expiry.Stop()
 	}
-	s.gate.mu.Lock()
-	delete(s.gate.proved, s)
-	s.gate.mu.Unlock()
-	if s.peer.proved() {
-		s.gate.identities.leave(s.peer.Identity)
+	g := s.gate
+	g.mu.Lock()
+	delete(g.proved, s)
+	g.mu.Unlock()
+	g.budget.leave(s)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.released = true
+	if s.sync != nil {
+		s.endSync()
 	}
 }
+
+// Remote is the address of the client, nil if unknown.
+func (s *Stream) Remote() net.Addr { return s.remote }
 
 // Admit has the identity of the client decide who its proxy is. It returns why the proxy is
 // refused: it says that it is another.
@@ -194,73 +206,5 @@ func (s *Stream) HangUp(why error) {
 	s.cancel(why)
 	if hangUp := s.gate.options.HangUp; hangUp != nil && s.remote != nil {
 		hangUp(s.remote)
-	}
-}
-
-// BeginSync waits for a slot of the first sync. heard returns when the client last sent
-// something.
-func (s *Stream) BeginSync(ctx context.Context, heard func() time.Time) error {
-	slot, err := s.gate.slots.enter(ctx, heard)
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.released {
-		slot.end()
-	} else {
-		s.slot = slot
-	}
-	return nil
-}
-
-// Syncing says whether the first sync is under way.
-func (s *Stream) Syncing() bool { return s.firstSync() != nil }
-
-// StopClocks says that the server works for the client, which has its first sync, if any.
-func (s *Stream) StopClocks() {
-	if slot := s.firstSync(); slot != nil {
-		slot.stopClocks()
-	}
-}
-
-// StartClocks says that the server waits for the client, which owes an answer or has to send
-// something soon. A client that it waits for too long loses its slot.
-func (s *Stream) StartClocks(owes bool) {
-	if slot := s.firstSync(); slot != nil {
-		slot.startClocks(owes)
-	}
-}
-
-// Synced says that the client has completed its first sync.
-func (s *Stream) Synced() {
-	if slot := s.takeSlot(); slot != nil {
-		slot.synced()
-	}
-}
-
-func (s *Stream) firstSync() *slot {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.slot
-}
-
-// takeSlot returns the slot, which is the caller's to end.
-func (s *Stream) takeSlot() *slot {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	slot := s.slot
-	s.slot = nil
-	return slot
-}
-
-// Release gives up the slot, also one that the stream still waits for. What is kept for the
-// client is to be dropped besides.
-func (s *Stream) Release() {
-	s.mu.Lock()
-	s.released = true
-	s.mu.Unlock()
-	if slot := s.takeSlot(); slot != nil {
-		slot.end()
 	}
 }
