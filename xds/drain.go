@@ -2,6 +2,7 @@ package xds
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 )
@@ -10,9 +11,7 @@ import (
 // time, so that their proxies do not all reconnect at once. It returns when the last
 // stream has ended, or when ctx ends. From its start Ready returns an error.
 func (s *DiscoveryServer) Drain(ctx context.Context, over time.Duration) {
-	s.mu.Lock()
-	s.draining = true
-	s.mu.Unlock()
+	s.refuse(errors.New("it is being drained"))
 	connections := s.shuffled()
 	if len(connections) == 0 {
 		return
@@ -20,10 +19,12 @@ func (s *DiscoveryServer) Drain(ctx context.Context, over time.Duration) {
 	s.logger.Info("draining", "proxies", len(connections), "over", over)
 	began := time.Now()
 	for i, c := range connections {
-		if !sleep(ctx, time.Until(began.Add(over*time.Duration(i+1)/time.Duration(len(connections))))) {
+		select {
+		case <-ctx.Done():
 			return
+		case <-time.After(time.Until(began.Add(over * time.Duration(i+1) / time.Duration(len(connections))))):
+			c.admitted.HangUp(errShutdown)
 		}
-		c.admitted.HangUp(errShutdown)
 	}
 }
 
@@ -50,16 +51,4 @@ func (s *DiscoveryServer) Connections() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.connections)
-}
-
-// sleep waits; false if ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }

@@ -4,14 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"time"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
-	"github.com/portolan-mesh/portolan/xds/generate"
 )
 
 // The errors of DiscoveryServer.Holdings.
@@ -116,34 +114,19 @@ func (c *Connection) holdings(ctx context.Context, out *Holdings, types func(nam
 
 // objectsBehind returns the objects from which a resource was built, its parts included.
 // Of another form than the desired one, only those are known that its metadata name.
-func (c *Connection) objectsBehind(typeURL string, h protocol.Holding) []config.Key {
-	found, paths := map[string]config.Key{}, map[string]struct{}{}
-	add := func(keys []config.Key) {
-		for _, key := range keys {
-			found[key.Path()] = key
-		}
-	}
+func (c *Connection) objectsBehind(typeURL string, h protocol.Holding) (keys []config.Key) {
 	if h.Desired != nil || c.member == nil { // a resource of a control plane is its object
-		add(c.originsOf(typeURL, h.Name))
+		keys = c.originsOf(typeURL, h.Name)
 	}
 	if h.Desired != nil {
 		for _, part := range h.Desired.Parts {
-			add(c.originsOf(part.Body.GetTypeUrl(), part.Name))
+			keys = append(keys, c.originsOf(part.Body.GetTypeUrl(), part.Name)...)
 		}
 	}
 	if h.Acked != nil && !h.InSync() {
-		addOrigins(h.Acked, paths)
+		keys = append(keys, namedIn(h.Acked)...)
 	}
-	for path := range paths {
-		if key, ok := generate.KeyOfPath(path); ok {
-			found[key.Path()] = key
-		}
-	}
-	var out []config.Key
-	for _, path := range slices.Sorted(maps.Keys(found)) {
-		out = append(out, found[path])
-	}
-	return out
+	return inOrder(keys)
 }
 
 // originsOf returns the objects from which a desired resource was built.
@@ -152,5 +135,5 @@ func (c *Connection) originsOf(typeURL, name string) []config.Key {
 	if i < 0 {
 		return nil
 	}
-	return c.desired.Origins(i, name)
+	return slices.Clone(c.desired.Origins(i, name))
 }

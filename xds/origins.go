@@ -1,7 +1,6 @@
 package xds
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
@@ -27,25 +26,34 @@ type origins struct {
 // with the delegates of VirtualServices, else those that it was built from. Of a resource
 // with parts only those parts count that the client does not have already.
 func (o origins) objectsOf(refused, held *resource.Resource) []config.Key {
-	paths := map[string]struct{}{}
-	if len(refused.Parts) == 0 {
-		addOrigins(refused, paths)
-	}
-	for _, part := range changedParts(refused, held) {
-		addOrigins(part, paths)
-	}
-	var keys []config.Key
-	for _, path := range slices.Sorted(maps.Keys(paths)) {
-		if key, ok := generate.KeyOfPath(path); ok {
-			keys = append(append(keys, key), o.delegates(key)...)
+	has := map[string]string{}
+	if held != nil {
+		for _, part := range held.Parts {
+			has[part.Name] = part.Version
 		}
 	}
-	slices.SortFunc(keys, func(a, b config.Key) int { return strings.Compare(a.Path(), b.Path()) })
-	keys = slices.Compact(keys)
-	if len(keys) == 0 && o.desired != nil {
-		keys = o.desired.Origins(o.index, refused.Name)
+	var keys []config.Key
+	if len(refused.Parts) == 0 {
+		keys = namedIn(refused)
 	}
-	return keys
+	for _, part := range refused.Parts {
+		if has[part.Name] != part.Version {
+			keys = append(keys, namedIn(part)...)
+		}
+	}
+	for _, key := range keys {
+		keys = append(keys, o.delegates(key)...)
+	}
+	if len(keys) == 0 && o.desired != nil {
+		return o.desired.Origins(o.index, refused.Name)
+	}
+	return inOrder(keys)
+}
+
+// inOrder sorts objects by their paths, and keeps each once.
+func inOrder(keys []config.Key) []config.Key {
+	slices.SortFunc(keys, func(a, b config.Key) int { return strings.Compare(a.Path(), b.Path()) })
+	return slices.Compact(keys)
 }
 
 // delegates are those of a VirtualService, none for another object.
@@ -61,41 +69,26 @@ func (o origins) delegates(key config.Key) (keys []config.Key) {
 	return keys
 }
 
-// changedParts returns the parts of r that other lacks, or has in another version.
-func changedParts(r, other *resource.Resource) []*resource.Resource {
-	has := map[string]string{}
-	if other != nil {
-		for _, part := range other.Parts {
-			has[part.Name] = part.Version
-		}
-	}
-	var out []*resource.Resource
-	for _, part := range r.Parts {
-		if has[part.Name] != part.Version {
-			out = append(out, part)
-		}
-	}
-	return out
-}
-
-// addOrigins adds the config paths that the metadata of a resource names.
-func addOrigins(r *resource.Resource, paths map[string]struct{}) {
+// namedIn returns the objects that the metadata of a resource names. A resource that cannot be
+// decoded names none.
+func namedIn(r *resource.Resource) (keys []config.Key) {
 	body, err := r.Body.UnmarshalNew()
 	if err != nil {
-		return
+		return nil
 	}
-	metadata := (&corev3.Metadata{}).ProtoReflect().Descriptor().FullName()
-	// A resource that cannot be decoded names no objects.
 	_ = protorange.Range(body.ProtoReflect(), func(at protopath.Values) error {
 		m, ok := at.Index(-1).Value.Interface().(protoreflect.Message)
-		if !ok || m.Descriptor().FullName() != metadata {
+		if !ok {
 			return nil
 		}
-		if found, ok := m.Interface().(*corev3.Metadata); ok {
-			if path := envoy.ConfigOf(found); path != "" {
-				paths[path] = struct{}{}
-			}
+		metadata, ok := m.Interface().(*corev3.Metadata)
+		if !ok {
+			return nil
+		}
+		if key, ok := generate.KeyOfPath(envoy.ConfigOf(metadata)); ok && !slices.Contains(keys, key) {
+			keys = append(keys, key)
 		}
 		return protorange.Break
 	})
+	return keys
 }

@@ -28,7 +28,9 @@ func (c *Connection) updateNote() {
 		}
 		turn := progress.Turn{Now: now, Expecting: aggregated && c.sequencer.ExpectsSubscription(t.url, now), Stuck: c.sequencer.OnlyKeptRemovals(t.url)}
 		for _, needing := range c.served[i].needing {
-			turn.Cause = later(turn.Cause, c.typeState(needing).Latest())
+			if latest := c.typeState(needing).Latest(); latest.To > turn.Cause.To {
+				turn.Cause = latest
+			}
 		}
 		t.Follow(t.subscription, turn, origins{c.desired, i}.objectsOf)
 		t.Held, t.Kept = c.sequencer.Waiting(t.url)
@@ -37,14 +39,6 @@ func (c *Connection) updateNote() {
 	c.note.Write(c.sequencer.Revision(), c.generation, len(c.served), func(place int) (*progress.Type, int) {
 		return &c.types[place].Type, c.sequencer.Idle(place)
 	})
-}
-
-// later returns the range that ends later.
-func later(a, b progress.Range) progress.Range {
-	if b.To > a.To {
-		return b
-	}
-	return a
 }
 
 // Proxies returns the status of each stream of a connected proxy, or of a control plane
@@ -59,9 +53,6 @@ func (s *DiscoveryServer) Proxies() []progress.ProxyStatus {
 	})
 	return out
 }
-
-// streamsOfProxies returns the progress of the proxy of each stream.
-func (s *DiscoveryServer) streamsOfProxies() []progress.Proxy { return s.streamsOf(isProxy) }
 
 func isProxy(p *discovery.Proxy) bool { return p.Type != discovery.ConfigClient }
 
@@ -109,7 +100,7 @@ func (s *DiscoveryServer) UsedObjects() [status.UseParts][]uint64 {
 // Progress returns how far revisions have come among the connected proxies.
 func (s *DiscoveryServer) Progress() *progress.Snapshot {
 	changes, published, generation := s.changes.Last(), s.Context().Revision(), s.generations.number.Load() // read first: the streams may be newer, never older
-	return progress.NewSnapshot(published, generation, changes, s.streamsOfProxies(), unbuilt(s.desired.Failures(), published))
+	return progress.NewSnapshot(published, generation, changes, s.streamsOf(isProxy), unbuilt(s.desired.Failures(), published))
 }
 
 // unbuilt returns a problem for each resource that could not be built. It names no

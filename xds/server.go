@@ -122,8 +122,7 @@ type DiscoveryServer struct {
 	reasons     map[string]int
 	firstWake   time.Time // when the first wake-up since the last push came
 	connections map[*Connection]struct{}
-	stopped     bool
-	draining    bool
+	refusing    error          // why it takes no more streams; nil while it does
 	streams     sync.WaitGroup // the goroutines of connections
 	request     *discovery.PushRequest
 }
@@ -211,17 +210,18 @@ func (s *DiscoveryServer) Published() <-chan struct{} { return s.ready }
 // It returns nil when it serves.
 func (s *DiscoveryServer) Ready() error {
 	s.mu.Lock()
-	draining := s.draining
-	s.mu.Unlock()
-	if draining {
-		return errors.New("it is being drained")
-	}
-	select {
-	case <-s.ready:
-		return nil
-	default:
+	defer s.mu.Unlock()
+	if s.refusing == nil && s.Context() == nil {
 		return errors.New("the first configuration is not published yet")
 	}
+	return s.refusing
+}
+
+// refuse ends no stream, and has the server take no more.
+func (s *DiscoveryServer) refuse(why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refusing = why
 }
 
 // countReason counts a reason for the next push.
@@ -310,7 +310,7 @@ func (s *DiscoveryServer) Context() *mesh.PushContext { return s.context.Load() 
 func (s *DiscoveryServer) add(c *Connection, goroutines ...func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopped || s.draining {
+	if s.refusing != nil {
 		return false
 	}
 	s.connections[c] = struct{}{}
@@ -330,10 +330,8 @@ func (s *DiscoveryServer) remove(c *Connection) {
 
 // closeAll ends all streams, and refuses new ones.
 func (s *DiscoveryServer) closeAll() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stopped = true
-	for c := range s.connections {
+	s.refuse(errors.New("it is stopping"))
+	for _, c := range s.all() {
 		c.cancel(errShutdown)
 	}
 }
