@@ -330,7 +330,7 @@ func (c *Connection) handle(ctx context.Context, m *message) error {
 			return err
 		}
 	}
-	before := sub.LastACK().Revision
+	before, searching := sub.LastACK().Revision, sub.Searching()
 	answer := c.sequencer.Request(m.typeURL, m.request, time.Now())
 	if err := c.chargeNames(t); err != nil {
 		return err
@@ -346,7 +346,11 @@ func (c *Connection) handle(ctx context.Context, m *message) error {
 		}
 	case answer.NACK != nil:
 		t.AnsweredAt = time.Now()
-		t.counts.rejections.Inc() // also if it is a repeated one, which logRejections does not log
+		t.counts.rejections.Inc() // repeated ones, too, which are not logged
+		if !searching && sub.Searching() && t.isNews("", answer.NACK.Message) {
+			c.logger.Warn("proxy rejected a response, which is sent again in parts", "proxy", c.note.Node(), "type", m.typeURL,
+				"version", answer.NACK.Version, "err", progress.Shorten(answer.NACK.Message, maxLogged))
+		}
 	}
 	return c.flush()
 }

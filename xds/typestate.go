@@ -15,7 +15,7 @@ type typeState struct {
 	names        nameset.Set // the names last charged to the budget
 	unanswered   int         // the count of unanswered names last charged to the budget
 	counts       counters
-	logged       map[string]string // the messages of logged rejections, by the name of the resource
+	logged       map[string]string // the last logged message of a rejection, by the name of the resource
 	refused      int               // how many requested secrets the proxy was not given at the last look
 	progress.Tracker
 }
@@ -38,6 +38,19 @@ func (c *Connection) typeState(typeURL string) *typeState {
 	return nil
 }
 
+// isNews says whether a rejection of a resource, of a response for no name, is to be logged: its
+// message is not the last one that was.
+func (t *typeState) isNews(name, message string) bool {
+	if last, known := t.logged[name]; known && last == message {
+		return false
+	}
+	if t.logged == nil {
+		t.logged = map[string]string{}
+	}
+	t.logged[name] = message
+	return true
+}
+
 // maxRejections bounds the rejections that are logged at one time.
 const maxRejections = 16
 
@@ -50,15 +63,11 @@ func (c *Connection) logRejections(t *typeState) {
 		}
 		return
 	}
-	if t.logged == nil {
-		t.logged = map[string]string{}
-	}
 	fresh := 0
 	for _, r := range t.Rejections {
-		if message, known := t.logged[r.Name]; known && message == r.Message {
+		if !t.isNews(r.Name, r.Message) {
 			continue
 		}
-		t.logged[r.Name] = r.Message
 		if fresh++; fresh <= maxRejections {
 			c.logger.Warn("proxy refuses a resource, and goes on with what it had", "proxy", c.note.Node(), "type", t.Name, "resource", r.Name,
 				"objects", config.Names(r.Objects), "revision", r.Revision, "err", progress.Shorten(r.Message, maxLogged))

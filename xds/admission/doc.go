@@ -5,5 +5,5 @@
 // as. It waits for the slot of its first sync, and the memory for its subscriptions is charged
 // to it. The gate ends streams whose proof has ended, and those that take too much.
 //
-//	Gate.NewStream -> Stream.Open -> BeginSync -> Admit -> Keep, Drop ... -> Synced ... -> Release
+//	Gate.Open -> Stream.BeginSync -> Admit -> Keep, Drop ... -> Synced ... -> Release
 package admission
