@@ -3,7 +3,6 @@ package xds_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"sync"
 	"testing"
@@ -13,7 +12,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/portolan-mesh/portolan/xds"
-	"github.com/portolan-mesh/portolan/xds/admission"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
@@ -97,86 +95,5 @@ func TestMoveHangsUp(t *testing.T) {
 	mu.Unlock()
 	if n := s.XDS.Move(5); n != 1 {
 		t.Errorf("Move(5) of one has moved %d", n)
-	}
-}
-
-// TestConnsHangUp closes the connection of one client, and of that one only.
-func TestConnsHangUp(t *testing.T) {
-	t.Parallel()
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := admission.NewConns(inner)
-	defer l.Close()
-	clients, accepted := make([]net.Conn, 2), make([]net.Conn, 2)
-	for i := range clients {
-		if clients[i], err = net.Dial("tcp", l.Addr().String()); err != nil {
-			t.Fatal(err)
-		}
-		defer clients[i].Close()
-		if accepted[i], err = l.Accept(); err != nil {
-			t.Fatal(err)
-		}
-		defer accepted[i].Close()
-	}
-	l.HangUp(clients[0].LocalAddr())
-	l.HangUp(clients[0].LocalAddr()) // is nothing any more
-	if _, err := clients[0].Read(make([]byte, 1)); err != io.EOF {
-		t.Errorf("the client that was hung up on reads %v", err)
-	}
-	if _, err := accepted[1].Write([]byte("x")); err != nil {
-		t.Error(err)
-	}
-	if n, err := clients[1].Read(make([]byte, 1)); n != 1 || err != nil {
-		t.Errorf("the other client reads %d bytes and %v", n, err)
-	}
-}
-
-// TestConnsTellWhenAClientMoved: when it was heard, and when it took something, each
-// by itself; and nothing of one that is not there.
-func TestConnsTellWhenAClientMoved(t *testing.T) {
-	t.Parallel()
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := admission.NewConns(inner)
-	defer l.Close()
-	client, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	server, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	remote := client.LocalAddr()
-	said, took := l.LastActivity(remote)
-	if said.IsZero() || took.IsZero() {
-		t.Errorf("a client that has just come was heard at %s and took at %s", said, took)
-	}
-	if _, err := server.Write([]byte("x")); err != nil {
-		t.Fatal(err)
-	}
-	saidNow, tookNow := l.LastActivity(remote)
-	if !saidNow.Equal(said) || !tookNow.After(took) {
-		t.Errorf("with a byte taken it was heard %s later and took %s later", saidNow.Sub(said), tookNow.Sub(took))
-	}
-	if _, err := client.Write([]byte("x")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := server.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
-	if now, _ := l.LastActivity(remote); !now.After(said) {
-		t.Error("with a byte said it was not heard")
-	}
-	if err := server.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if said, took := l.LastActivity(remote); !said.IsZero() || !took.IsZero() {
-		t.Error("a client that is gone moves")
 	}
 }

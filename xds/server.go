@@ -77,7 +77,7 @@ type Options struct {
 	WholeRoutes bool
 
 	// LastActivity returns when a client last sent something, and when it last took something,
-	// parts of messages included. admission.Conns implements it; without it both times are
+	// parts of messages included. secure.Conns implements it; without it both times are
 	// unknown.
 	LastActivity func(remote net.Addr) (read, written time.Time)
 

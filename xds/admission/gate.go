@@ -51,7 +51,7 @@ type Options struct {
 	StreamMemory, StreamsMemory int64
 
 	// HangUp closes the connection to a client, so that the client may choose another
-	// server; nil ends only its stream. Conns implements it.
+	// server; nil ends only its stream. secure.Conns implements it.
 	HangUp func(remote net.Addr)
 }
 

@@ -15,7 +15,6 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery/identity/secure"
 	"github.com/portolan-mesh/portolan/xds"
-	"github.com/portolan-mesh/portolan/xds/admission"
 )
 
 const (
@@ -44,9 +43,9 @@ func (o *Options) grpcOptions(bounds secure.Streams) []grpc.ServerOption {
 // proxyPort is the port that proxies connect to.
 type proxyPort struct {
 	xds      *xds.DiscoveryServer
-	conns    *admission.Conns
-	secured  *admission.Conns // of the port with TLS; nil for none
-	listener net.Listener     // of secured
+	conns    secure.Conns // of both ports
+	plain    net.Listener
+	secured  net.Listener // with TLS; nil for none
 	grpc     *grpc.Server
 	excess   excess
 	replicas replicas
@@ -60,30 +59,14 @@ type proxyPort struct {
 func newProxyPort(on listeners, o *Options) *proxyPort {
 	excess := newExcess(o.Logger)
 	p := &proxyPort{
-		conns: admission.NewConns(on.xds), grpc: grpc.NewServer(o.grpcOptions(excess.bounds(o.MaxStreamsPerConnection))...), excess: excess, logger: o.Logger,
+		grpc: grpc.NewServer(o.grpcOptions(excess.bounds(o.MaxStreamsPerConnection))...), excess: excess, logger: o.Logger,
 		drainTime: o.DrainTime, balanceInterval: o.BalanceInterval,
 	}
+	p.plain = secure.Plain(p.conns.Track(on.xds), "--xds-address", o.Logger)
 	if on.secureXDS != nil {
-		p.secured = admission.NewConns(on.secureXDS)
-		p.listener = on.security.xds(p.secured)
+		p.secured = on.security.xds(p.conns.Track(on.secureXDS))
 	}
 	return p
-}
-
-// hangUp closes the connection of a client.
-func (p *proxyPort) hangUp(remote net.Addr) {
-	p.conns.HangUp(remote)
-	if p.secured != nil {
-		p.secured.HangUp(remote)
-	}
-}
-
-// lastActivity returns when a client last sent something, and when it last took something.
-func (p *proxyPort) lastActivity(remote net.Addr) (read, written time.Time) {
-	if read, written = p.conns.LastActivity(remote); read.IsZero() && p.secured != nil {
-		return p.secured.LastActivity(remote)
-	}
-	return read, written
 }
 
 // serve serves until ctx ends.
@@ -105,9 +88,9 @@ func (p *proxyPort) serve(ctx context.Context) error {
 			return nil
 		})
 	}
-	serve(secure.Plain(p.conns, "--xds-address", p.logger))
-	if p.listener != nil {
-		serve(p.listener)
+	serve(p.plain)
+	if p.secured != nil {
+		serve(p.secured)
 	}
 	if err := serving.Wait(); err != nil {
 		return err

@@ -134,12 +134,12 @@ func (s *server) addXDS() error {
 		Export:      export.New(export.Options{Schemas: s.configs.Schemas(), AllSources: s.o.ExportSources, Logger: s.logger}),
 		WholeRoutes: s.o.WholeRoutes,
 		Options: admission.Options{
-			Peer: s.security.peerOf, MayExport: s.mayExport, OnRefusal: s.proxyRefused, HangUp: s.proxies.hangUp,
+			Peer: s.security.peerOf, MayExport: s.mayExport, OnRefusal: s.proxyRefused, HangUp: s.proxies.conns.HangUp,
 			MaxFirstSyncs: s.o.MaxFirstSyncs, MaxIdentityStreams: s.o.MaxIdentityStreams, StreamMemory: s.o.StreamMemory, StreamsMemory: s.o.StreamsMemory,
 		},
 		SealingKeys: s.secrets.sealer.Keys,
 		Registries:  func() discovery.Fork { return s.registry.Fork() }, Published: s.publishing(),
-		LastActivity: s.proxies.lastActivity, Logger: s.logger, Registerer: s.metrics,
+		LastActivity: s.proxies.conns.LastActivity, Logger: s.logger, Registerer: s.metrics,
 	})
 	s.secrets.sealer.OnChange(func() { s.worker.Post("sealing keys", func() {}) }) // a commit follows
 	s.proxies.xds = s.xds
@@ -329,7 +329,7 @@ func (s *server) announce(ctx context.Context, api net.Listener) error {
 	if !loopback(api.Addr().String()) {
 		scheme = "https://"
 	}
-	ports := []any{"api", scheme + api.Addr().String(), "xds", s.proxies.conns.Addr().String()}
+	ports := []any{"api", scheme + api.Addr().String(), "xds", s.proxies.plain.Addr().String()}
 	if s.proxies.secured != nil {
 		ports = append(ports, "secure-xds", s.proxies.secured.Addr().String())
 	}

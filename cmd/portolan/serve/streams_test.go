@@ -31,7 +31,7 @@ func TestRapidResets(t *testing.T) {
 	o := Options{Logger: slog.New(slog.NewTextHandler(log, nil)), MaxStreamsPerConnection: 10}
 	port := newProxyPort(listeners{xds: l}, &o)
 	served := make(chan error, 1)
-	go func() { served <- port.grpc.Serve(port.conns) }()
+	go func() { served <- port.grpc.Serve(port.plain) }()
 	defer func() {
 		port.grpc.Stop()
 		if err := <-served; err != nil {

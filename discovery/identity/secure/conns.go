@@ -1,4 +1,4 @@
-package admission
+package secure
 
 import (
 	"net"
@@ -7,30 +7,37 @@ import (
 	"time"
 )
 
-// Conns is a listener that finds its accepted connections by the address of the client.
+// Conns finds open connections of one or more listeners by the address of the client. The zero
+// Conns has none.
 type Conns struct {
-	net.Listener
-
 	mu   sync.Mutex // guards open
 	open map[string]*trackedConn
 }
 
-// NewConns wraps a listener.
-func NewConns(l net.Listener) *Conns { return &Conns{Listener: l, open: map[string]*trackedConn{}} }
+// Track returns a listener whose connections are found.
+func (l *Conns) Track(inner net.Listener) net.Listener { return tracking{inner, l} }
+
+type tracking struct {
+	net.Listener
+	conns *Conns
+}
 
 // Accept implements net.Listener.
-func (l *Conns) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
+func (t tracking) Accept() (net.Conn, error) {
+	c, err := t.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	tracked := &trackedConn{Conn: c, listener: l}
+	tracked := &trackedConn{Conn: c, conns: t.conns}
 	now := time.Now().UnixNano()
 	tracked.lastRead.Store(now)
 	tracked.lastWrite.Store(now)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.open[c.RemoteAddr().String()] = tracked
+	t.conns.mu.Lock()
+	defer t.conns.mu.Unlock()
+	if t.conns.open == nil {
+		t.conns.open = map[string]*trackedConn{}
+	}
+	t.conns.open[c.RemoteAddr().String()] = tracked
 	return tracked, nil
 }
 
@@ -61,7 +68,7 @@ func (l *Conns) LastActivity(remote net.Addr) (read, written time.Time) {
 // trackedConn is a connection that Conns knows.
 type trackedConn struct {
 	net.Conn
-	listener            *Conns
+	conns               *Conns
 	lastRead, lastWrite atomic.Int64 // Unix nanoseconds of the last read and write
 }
 
@@ -81,10 +88,10 @@ func (c *trackedConn) Write(b []byte) (int, error) {
 
 // Close implements net.Conn.
 func (c *trackedConn) Close() error {
-	c.listener.mu.Lock()
-	if key := c.RemoteAddr().String(); c.listener.open[key] == c {
-		delete(c.listener.open, key)
+	c.conns.mu.Lock()
+	if key := c.RemoteAddr().String(); c.conns.open[key] == c {
+		delete(c.conns.open, key)
 	}
-	c.listener.mu.Unlock()
+	c.conns.mu.Unlock()
 	return c.Conn.Close()
 }
