@@ -2,6 +2,7 @@ package xds
 
 import (
 	"context"
+	"slices"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc/codes"
@@ -43,7 +44,7 @@ func (c *Connection) takesRemovals() bool {
 
 // firstRouteDelta is the oldest version of Envoy that is known to take virtual hosts by
 // delta (VHDS) as this server sends them: 1.40.
-var firstRouteDelta = [2]uint32{1, 40}
+var firstRouteDelta = []uint32{1, 40}
 
 // takesRouteDelta says whether the client takes virtual hosts as resources of their
 // own. An Envoy of a known version does so over an aggregated delta stream: its route
@@ -54,10 +55,7 @@ func (c *Connection) takesRouteDelta(node *corev3.Node) bool {
 		return false
 	}
 	v := node.GetUserAgentBuildVersion().GetVersion()
-	if v.GetMajorNumber() != firstRouteDelta[0] {
-		return v.GetMajorNumber() > firstRouteDelta[0]
-	}
-	return v.GetMinorNumber() >= firstRouteDelta[1]
+	return slices.Compare([]uint32{v.GetMajorNumber(), v.GetMinorNumber()}, firstRouteDelta) >= 0
 }
 
 // hasWholeRoutes says whether the first request for a composed type lists whole resources,

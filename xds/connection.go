@@ -57,6 +57,8 @@ type Connection struct {
 	group          atomic.Pointer[desired.Group] // the proxy's group at the last push; nil before
 	reads          atomic.Pointer[mesh.Rows]     // the desired.Member's Reads at the last push; nil before
 
+	awaited uint64 // the generation that waits for the connection; the lock of generations guards it
+
 	mu         sync.Mutex // guards the fields below, and is held while a response is written
 	ended      bool
 	generation uint64       // the generation of the last push
@@ -81,7 +83,7 @@ type message struct {
 // serve runs a stream until the client ends it, the server stops, or the client stalls.
 // Receiving and sending block in goroutines of their own. They end once serve has
 // returned and gRPC has ended the stream; Run waits for them.
-func (s *DiscoveryServer) serve(variant protocol.Variant, typeURL only, g grpc.ServerStream) error {
+func (s *DiscoveryServer) serve(variant protocol.Variant, typeURL string, g grpc.ServerStream) error {
 	from, ok := grpc.ServerTransportStreamFromContext(g.Context()).(transport)
 	if !ok {
 		return status.Error(codes.Internal, "the requests of this kind of stream cannot be read")
@@ -245,7 +247,7 @@ func (c *Connection) finishFirstSync() {
 	inFlight, pending, done := false, false, false
 	if c.sequencer != nil {
 		for typeURL, sub := range c.sequencer.Subscriptions() {
-			last := typeURL == string(c.wire.only) || c.served.nameOf(typeURL) == "LDS" || c.member == nil
+			last := typeURL == c.wire.only || c.served.nameOf(typeURL) == "LDS" || c.member == nil
 			done = done || last && sub.Started() && !sub.Pending()
 			pending = pending || sub.Started() && sub.Pending()
 			inFlight = inFlight || sub.InFlight()
@@ -426,21 +428,29 @@ const askLimit = time.Second
 
 // newSequencer makes the Sequencer of the types that are served to the proxy.
 func (c *Connection) newSequencer() *delivery.Sequencer {
-	o := c.server.options
+	o, exports, removals := c.server.options, c.proxy.Type == discovery.ConfigClient, c.takesRemovals()
 	types := make([]delivery.Type, len(c.served))
 	for i := range c.served {
-		t := &c.served[i]
-		types[i] = delivery.Type{Type: streamType(t, c.proxy.Type, c.takesRemovals()), Needs: t.Needs}
-		types[i].Names, types[i].Shared = c.server.names, c.server.shared
-		types[i].Together = c.proxy.Type == discovery.ConfigClient
-		if a, ok := generate.As[generate.Announcer](t.For(c.proxy.Type)); ok && c.wire.only == "" {
-			types[i].Preannounce = func(has *resource.Resource, clusters []string) (*resource.Resource, error) {
+		t, generator := &c.served[i], c.served[i].For(c.proxy.Type)
+		out := &types[i]
+		*out = delivery.Type{
+			Type: protocol.Type{
+				URL: t.url, Full: t.Full, Scoped: t.Scoped, ByName: t.Needed, AlwaysAnswered: exports, Names: c.server.names, Shared: c.server.shared,
+			},
+			Needs: t.Needs, Together: exports,
+			Optional: t.Scoped && !c.proxy.RouteDelta || c.wire.only != "" && c.wire.only != t.url,
+		}
+		// Clients that take removals get those for unknown names, all others an empty resource.
+		if e, ok := generate.As[generate.Emptier](generator); ok && !removals {
+			out.Empty = func(name string) (*resource.Resource, error) { return generate.Empty(e, name) }
+		}
+		if a, ok := generate.As[generate.Announcer](generator); ok && c.wire.only == "" {
+			out.Preannounce = func(has *resource.Resource, clusters []string) (*resource.Resource, error) {
 				return generate.Announce(a, has, clusters)
 			}
 		}
-		types[i].Optional = t.Scoped && !c.proxy.RouteDelta || c.wire.only != "" && string(c.wire.only) != types[i].URL
 		if c.wire.variant == protocol.Delta && c.wire.only != "" {
-			types[i].Scoped = false // the parents are on another stream
+			out.Scoped = false // the parents are on another stream
 		}
 	}
 	sequencer := delivery.New(types, c.wire.variant, delivery.Limits{

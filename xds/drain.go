@@ -47,8 +47,4 @@ func (s *DiscoveryServer) shuffled() []*Connection {
 }
 
 // Connections returns the number of open streams.
-func (s *DiscoveryServer) Connections() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.connections)
-}
+func (s *DiscoveryServer) Connections() int { return len(s.all()) }

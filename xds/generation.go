@@ -16,12 +16,10 @@ type generations struct {
 
 	mu      sync.Mutex // guards the fields below
 	began   time.Time
-	pending map[*Connection]struct{}
+	pending int // how many connections have yet to advance to it
 }
 
-func newGenerations() *generations {
-	return &generations{durations: make(chan time.Duration, 1), pending: map[*Connection]struct{}{}}
-}
+func newGenerations() *generations { return &generations{durations: make(chan time.Duration, 1)} }
 
 // begin begins a push to connections that are not marked yet. It abandons the
 // measurement of the last push if that has not ended.
@@ -32,12 +30,12 @@ func (r *generations) begin(at time.Time, connections []*Connection) {
 	case <-r.durations:
 	default:
 	}
-	r.number.Add(1)
-	r.began = at
-	clear(r.pending)
+	number := r.number.Add(1)
+	r.began, r.pending = at, 0
 	for _, c := range connections {
 		if !c.waitsForClient.Load() {
-			r.pending[c] = struct{}{}
+			c.awaited = number
+			r.pending++
 		}
 	}
 	r.end()
@@ -47,17 +45,17 @@ func (r *generations) begin(at time.Time, connections []*Connection) {
 func (r *generations) done(c *Connection) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, pending := r.pending[c]; !pending {
-		return
+	if c.awaited == r.number.Load() {
+		c.awaited = 0
+		r.pending--
+		r.end()
 	}
-	delete(r.pending, c)
-	r.end()
 }
 
 // end sends the duration of the push if no connection is pending. The caller holds the
 // lock.
 func (r *generations) end() {
-	if len(r.pending) == 0 {
+	if r.pending == 0 {
 		r.durations <- time.Since(r.began) // at most one value per push, and begin has made room
 	}
 }

@@ -57,7 +57,7 @@ func (s *DiscoveryServer) WouldBe(ops []storage.Op) (is, would World, known bool
 	if c == nil || c.registries == nil {
 		return World{}, World{}, false
 	}
-	fork := updater{c.rows, func(string) {}}
+	fork := updater{c.rows, func(string, int) {}}
 	in := c.inputs
 	in.Configs = c.inputs.Configs.After(ops, s.options.Mesh.Domain)
 	registries := c.registries.Apply(c.inputs.Configs, in.Configs, &fork)
@@ -72,19 +72,19 @@ var _ discovery.XDSUpdater = (*DiscoveryServer)(nil)
 // push. It implements discovery.XDSUpdater.
 type updater struct {
 	rows  rows.Table
-	count func(reason string)
+	count func(reason string, n int)
 }
 
 // SvcUpdate implements discovery.XDSUpdater.
 func (u *updater) SvcUpdate(shard discovery.ShardKey, hostname host.Name, namespace string, services []*discovery.Service) {
 	u.rows.SetServices(shard, hostname, namespace, services)
-	u.count(discovery.ReasonService)
+	u.count(discovery.ReasonService, 1)
 }
 
 // EDSUpdate implements discovery.XDSUpdater.
 func (u *updater) EDSUpdate(shard discovery.ShardKey, hostname host.Name, namespace string, endpoints []*discovery.Endpoint) {
 	u.EDSCacheUpdate(shard, hostname, namespace, endpoints)
-	u.count(discovery.ReasonEndpoint)
+	u.count(discovery.ReasonEndpoint, 1)
 }
 
 // EDSCacheUpdate implements discovery.XDSUpdater.
@@ -96,15 +96,13 @@ func (u *updater) EDSCacheUpdate(shard discovery.ShardKey, hostname host.Name, n
 // the pusher.
 func (u *updater) ConfigUpdate(r *discovery.PushRequest) {
 	for reason, n := range r.Reason {
-		for range n {
-			u.count(reason)
-		}
+		u.count(reason, n)
 	}
 }
 
 // ProxyUpdate implements discovery.XDSUpdater. It only counts a reason: the rows of
 // instances say what changed for the proxy.
-func (u *updater) ProxyUpdate(_, _ string) { u.count(discovery.ReasonProxy) }
+func (u *updater) ProxyUpdate(_, _ string) { u.count(discovery.ReasonProxy, 1) }
 
 // Commit makes one Inputs of everything that a task of the worker changed, and wakes
 // the pusher if something did. It is the last hook of the worker.
@@ -125,7 +123,7 @@ func (s *DiscoveryServer) Commit() {
 		return
 	}
 	if last == nil || last.inputs.Configs != in.Configs {
-		s.countReason(discovery.ReasonConfig)
+		s.countReason(discovery.ReasonConfig, 1)
 	}
 	s.wake()
 }

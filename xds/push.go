@@ -14,8 +14,11 @@ func (c *Connection) push(ctx context.Context) error {
 	if c.proxy == nil {
 		return nil // the first request advances it
 	}
-	if err := c.admitted.StillMay(ctx); err != nil {
-		return err
+	if c.member == nil { // a control plane, whose right may have ended
+		if err := c.admitted.MayExport(ctx); err != nil {
+			c.logger.Info("closing the stream of a control plane that may not read the objects of the mesh any more", "proxy", c.note.Node(), "reason", err)
+			return err
+		}
 	}
 	if err := c.advance(ctx); err != nil {
 		return err

@@ -29,22 +29,17 @@ const namedInLog = 3
 func (c *Connection) noteRefusedSecrets(t *typeState) {
 	given := c.desired.Resources(t.url)
 	requested, _ := t.subscription.Subscribed()
-	refused := 0
-	var first []string
+	var refused []string
 	for name := range requested {
-		if given.Value(name) != nil || t.subscription.MayHave(name) { // what was taken back is no refusal
-			continue
-		}
-		refused++
-		if len(first) < namedInLog {
-			first = append(first, progress.Shorten(name, maxLogged))
+		if given.Value(name) == nil && !t.subscription.MayHave(name) { // what was taken back is no refusal
+			refused = append(refused, progress.Shorten(name, maxLogged))
 		}
 	}
-	if more := refused - t.refused; more > 0 {
+	if more := len(refused) - t.refused; more > 0 {
 		c.server.metrics.refused.Add(float64(more))
-		slices.Sort(first)
+		slices.Sort(refused)
 		c.logger.Warn("proxy requests secrets that it is not given", "proxy", c.note.Node(), "namespace", c.proxy.Namespace,
-			"secrets", refused, "first", strings.Join(first, " "))
+			"secrets", len(refused), "first", strings.Join(refused[:min(len(refused), namedInLog)], " "))
 	}
-	t.refused = refused
+	t.refused = len(refused)
 }

@@ -30,7 +30,6 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/meshconfig"
 	"github.com/portolan-mesh/portolan/xds/progress"
-	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
 // Options configure a DiscoveryServer.
@@ -225,10 +224,10 @@ func (s *DiscoveryServer) refuse(why error) {
 }
 
 // countReason counts a reason for the next push.
-func (s *DiscoveryServer) countReason(reason string) {
+func (s *DiscoveryServer) countReason(reason string, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.reasons[reason]++
+	s.reasons[reason] += n
 }
 
 // wake tells Run that the inputs have changed.
@@ -341,14 +340,4 @@ func (s *DiscoveryServer) all() []*Connection {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.AppendSeq(make([]*Connection, 0, len(s.connections)), maps.Keys(s.connections))
-}
-
-// streamType describes a type to package protocol, for proxies of one type. Clients
-// that take removals get those for unknown names, all others an empty resource.
-func streamType(t *servedType, kind discovery.ProxyType, removals bool) protocol.Type {
-	st := protocol.Type{URL: t.url, Full: t.Full, Scoped: t.Scoped, ByName: t.Needed, AlwaysAnswered: kind == discovery.ConfigClient}
-	if e, ok := generate.As[generate.Emptier](t.For(kind)); ok && !removals {
-		st.Empty = func(name string) (*resource.Resource, error) { return generate.Empty(e, name) }
-	}
-	return st
 }

@@ -42,7 +42,7 @@ func ServerOptions() []grpc.ServerOption {
 // API.
 func (s *DiscoveryServer) Register(g grpc.ServiceRegistrar) {
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(g, s)
-	for typeURL, service := range map[only]*grpc.ServiceDesc{
+	for typeURL, service := range map[string]*grpc.ServiceDesc{
 		resource.ClusterType:     &clusterservice.ClusterDiscoveryService_ServiceDesc,
 		resource.EndpointType:    &endpointservice.EndpointDiscoveryService_ServiceDesc,
 		resource.ListenerType:    &listenerservice.ListenerDiscoveryService_ServiceDesc,
@@ -56,7 +56,7 @@ func (s *DiscoveryServer) Register(g grpc.ServiceRegistrar) {
 
 // describe returns the description of the service of one type, whose streams the server
 // serves. Its method Fetch, if the API has one, is not implemented.
-func (s *DiscoveryServer) describe(typeURL only, service *grpc.ServiceDesc) *grpc.ServiceDesc {
+func (s *DiscoveryServer) describe(typeURL string, service *grpc.ServiceDesc) *grpc.ServiceDesc {
 	out := &grpc.ServiceDesc{ServiceName: service.ServiceName, HandlerType: (*any)(nil), Metadata: service.Metadata}
 	for _, stream := range service.Streams {
 		variant := protocol.StateOfTheWorld

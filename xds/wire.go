@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"cmp"
 	"sync/atomic"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -19,7 +20,7 @@ import (
 // wire receives and sends the messages of a stream, in one variant of the protocol. One
 // goroutine receives.
 type wire struct {
-	only
+	only    string // the type of a stream of one type, and empty for an aggregated stream
 	variant protocol.Variant
 	from    transport
 	stream  grpc.ServerStream
@@ -31,21 +32,6 @@ type wire struct {
 	sotw  discoveryv3.DiscoveryRequest
 	delta discoveryv3.DeltaDiscoveryRequest
 	lists encode.Request
-}
-
-// only is the type of a stream of one type, and empty for an aggregated stream.
-type only string
-
-// of returns the type of a request. A request on a stream of one type need not state
-// it.
-func (o only) of(typeURL string) (string, error) {
-	switch {
-	case o == "" || typeURL == string(o):
-		return typeURL, nil
-	case typeURL == "":
-		return string(o), nil
-	}
-	return "", status.Errorf(codes.InvalidArgument, "this stream serves type %s, and a request on it names type %s", o, typeURL)
 }
 
 // request is what the requests of both variants have.
@@ -73,9 +59,9 @@ func (w *wire) receive() (*message, error) {
 	if err := w.readMessage(&w.lists); err != nil {
 		return nil, err
 	}
-	typeURL, err := w.of(q.GetTypeUrl())
-	if err != nil {
-		return nil, err
+	typeURL := cmp.Or(q.GetTypeUrl(), w.only) // a request on a stream of one type need not state it
+	if w.only != "" && typeURL != w.only {
+		return nil, status.Errorf(codes.InvalidArgument, "this stream serves type %s, and a request on it names type %s", w.only, typeURL)
 	}
 	w.last = message{node: q.GetNode(), typeURL: typeURL, request: protocol.Request{
 		Nonce: q.GetResponseNonce(), Rejected: q.GetErrorDetail() != nil,

@@ -11,8 +11,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/portolan-mesh/portolan/discovery/identity"
 	"github.com/portolan-mesh/portolan/xds/meshconfig"
@@ -120,15 +118,4 @@ func (g *Gate) CheckPeers(ctx context.Context) {
 	for _, s := range proved {
 		s.check(ctx)
 	}
-}
-
-// mayExport returns why an identity may not take the objects of the mesh.
-func (g *Gate) mayExport(ctx context.Context, who identity.Identity) error {
-	if g.options.MayExport == nil {
-		return status.Errorf(codes.PermissionDenied, "%s may not read the objects of the mesh (GENERATOR: api): this server gives that right to nobody over this port", who)
-	}
-	if err := g.options.MayExport(ctx, who); err != nil {
-		return status.Errorf(codes.PermissionDenied, "%s may not read the objects of the mesh (GENERATOR: api): %v", who, err)
-	}
-	return nil
 }

@@ -46,7 +46,6 @@ type Stream struct {
 
 	mu       sync.Mutex // guards the fields below
 	node     string     // what the client says that it is; empty before Admit
-	exports  bool       // it takes the objects of the mesh
 	sync     *firstSync // nil before and after the first sync
 	released bool
 }
@@ -124,25 +123,24 @@ func (s *Stream) Remote() net.Addr { return s.remote }
 // Admit has the identity of the client decide who its proxy is. It returns why the proxy is
 // refused: it says that it is another.
 func (s *Stream) Admit(ctx context.Context, proxy *discovery.Proxy) error {
-	exports := proxy.Type == discovery.ConfigClient
-	if err := s.outrank(ctx, proxy, exports); err != nil {
+	if err := s.outrank(ctx, proxy); err != nil {
 		s.refuse(proxy.ID, err)
 		return err
 	}
 	s.gate.refusals.served(proxy.ID)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.node, s.exports = proxy.ID, exports
+	s.node = proxy.ID
 	return nil
 }
 
-func (s *Stream) outrank(ctx context.Context, proxy *discovery.Proxy, exports bool) error {
+func (s *Stream) outrank(ctx context.Context, proxy *discovery.Proxy) error {
 	who := s.peer.Identity
 	if !s.peer.proved() {
 		return nil
 	}
-	if exports {
-		if err := s.gate.mayExport(ctx, who); err != nil {
+	if proxy.Type == discovery.ConfigClient {
+		if err := s.MayExport(ctx); err != nil {
 			return err
 		}
 	} else if proxy.Namespace != who.Namespace {
@@ -157,24 +155,27 @@ func (s *Stream) outrank(ctx context.Context, proxy *discovery.Proxy, exports bo
 	return nil
 }
 
-// StillMay returns why the client is given nothing more: it is a control plane whose right to
-// the objects of the mesh has ended.
-func (s *Stream) StillMay(ctx context.Context) error {
-	node, exports := s.client()
-	if !exports || !s.peer.proved() {
+// MayExport returns why the client may not take the objects of the mesh, nil where it may. A
+// client that has proved nothing may.
+func (s *Stream) MayExport(ctx context.Context) error {
+	who, may := s.peer.Identity, s.gate.options.MayExport
+	if !s.peer.proved() {
 		return nil
 	}
-	err := s.gate.mayExport(ctx, s.peer.Identity)
-	if err != nil {
-		s.gate.logger.Info("closing the stream of a control plane that may not read the objects of the mesh any more", "proxy", node, "identity", s.peer.Identity.String(), "reason", err)
+	if may == nil {
+		return status.Errorf(codes.PermissionDenied, "%s may not read the objects of the mesh (GENERATOR: api): this server gives that right to nobody over this port", who)
 	}
-	return err
+	if err := may(ctx, who); err != nil {
+		return status.Errorf(codes.PermissionDenied, "%s may not read the objects of the mesh (GENERATOR: api): %v", who, err)
+	}
+	return nil
 }
 
-func (s *Stream) client() (node string, exports bool) {
+// says returns what the client says that it is.
+func (s *Stream) says() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.node, s.exports
+	return s.node
 }
 
 // check ends the stream if its client has lost what it came in by.
@@ -183,8 +184,7 @@ func (s *Stream) check(ctx context.Context) {
 	if err == nil || status.Code(err) == codes.Unavailable || ctx.Err() != nil {
 		return
 	}
-	node, _ := s.client()
-	s.refuse(node, err)
+	s.refuse(s.says(), err)
 	s.cancel(err)
 	time.AfterFunc(farewell, func() { s.HangUp(err) })
 }
@@ -195,8 +195,7 @@ const farewell = time.Second
 
 // expire ends the stream: the proof of its client has ended.
 func (s *Stream) expire() {
-	node, _ := s.client()
-	s.gate.logger.Info("closing a connection whose certificate or token has expired", "proxy", node, "identity", s.peer.Identity.String())
+	s.gate.logger.Info("closing a connection whose certificate or token has expired", "proxy", s.says(), "identity", s.peer.Identity.String())
 	s.HangUp(errExpired)
 }
 
