@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,7 +39,6 @@ var (
 type Connection struct {
 	server *DiscoveryServer
 	wire   *wire
-	logger *slog.Logger
 	cancel context.CancelCauseFunc
 	since  time.Time
 	// admitted is what the client was let in as, and what it costs.
@@ -118,12 +116,12 @@ func (s *DiscoveryServer) serve(variant protocol.Variant, typeURL string, g grpc
 
 func (s *DiscoveryServer) newConnection(admitted *admission.Stream, w *wire, cancel context.CancelCauseFunc) *Connection {
 	c := &Connection{
-		server: s, wire: w, admitted: admitted, cancel: cancel, logger: s.logger, since: time.Now(),
+		server: s, wire: w, admitted: admitted, cancel: cancel, since: time.Now(),
 		wakes: make(chan struct{}, 1), generation: s.generations.number.Load(),
 	}
 	w.c = c
 	c.sending = stopped(func() {
-		c.logger.Warn("closing a stream whose client takes nothing", "proxy", c.note.Node())
+		c.server.logger.Warn("closing a stream whose client takes nothing", "proxy", c.note.Node())
 		c.cancel(errStalled)
 	})
 	c.receiving = stopped(func() { c.cancel(errMute) })
@@ -144,31 +142,21 @@ func stopped(f func()) *time.Timer {
 // thousands of clients reconnect at once, each with the versions of all its resources,
 // they wait at their own cost.
 func (c *Connection) receive(ctx context.Context) error {
-	for first := true; ; first = false {
-		if first {
-			c.receiving.Reset(requestTimeout)
+	c.receiving.Reset(requestTimeout)
+	err := c.wire.begin()
+	c.receiving.Stop()
+	if err == nil {
+		err = c.admitted.BeginSync(ctx, c.wire.lastHeard)
+	}
+	for err == nil {
+		var m *message
+		if m, err = c.wire.receive(); err == nil {
+			err = c.turn(ctx, m)
 		}
-		if err := c.wire.begin(); err != nil {
-			return c.broken(err)
-		}
-		if first {
-			c.receiving.Stop()
-			if err := c.admitted.BeginSync(ctx, c.wire.lastHeard); err != nil {
-				return err
-			}
-		}
-		m, err := c.wire.receive()
-		if err != nil {
-			return c.broken(err)
-		}
-		if err := c.turn(ctx, m); err != nil {
-			return err
+		if err == nil {
+			err = c.wire.begin()
 		}
 	}
-}
-
-// broken cancels a stream that cannot be read any more, and returns the reason.
-func (c *Connection) broken(err error) error {
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
@@ -293,7 +281,7 @@ func (c *Connection) stallsAt() time.Time {
 // sendDue sends what has become due by time alone, and ends a stream whose client stalls.
 func (c *Connection) sendDue() error {
 	if at := c.stallsAt(); !at.IsZero() && !time.Now().Before(at) {
-		c.logger.Warn("closing a stream whose client answers nothing", "proxy", c.note.Node())
+		c.server.logger.Warn("closing a stream whose client answers nothing", "proxy", c.note.Node())
 		return errSilent
 	}
 	return c.flush()
@@ -311,7 +299,7 @@ func (c *Connection) end() {
 	c.server.generations.done(c)
 	if c.desired != nil {
 		c.desired.Close()
-		c.logger.Info("proxy disconnected", "proxy", c.note.Node())
+		c.server.logger.Info("proxy disconnected", "proxy", c.note.Node())
 	}
 }
 
@@ -350,7 +338,7 @@ func (c *Connection) handle(ctx context.Context, m *message) error {
 		t.AnsweredAt = time.Now()
 		t.counts.rejections.Inc() // repeated ones, too, which are not logged
 		if !searching && sub.Searching() && t.isNews("", answer.NACK.Message) {
-			c.logger.Warn("proxy rejected a response, which is sent again in parts", "proxy", c.note.Node(), "type", m.typeURL,
+			c.server.logger.Warn("proxy rejected a response, which is sent again in parts", "proxy", c.note.Node(), "type", m.typeURL,
 				"version", answer.NACK.Version, "err", progress.Shorten(answer.NACK.Message, maxLogged))
 		}
 	}
@@ -386,7 +374,7 @@ func (c *Connection) serveType(typeURL string) (*typeState, error) {
 	unknown := protocol.Type{URL: typeURL, Names: c.server.names}
 	if c.proxy.Type == discovery.ConfigClient {
 		unknown.Full, unknown.AlwaysAnswered = true, true // it waits for an answer for each kind that it knows
-		c.logger.Info("a control plane asks for a kind that is not exported, and is told that there is none", "proxy", c.note.Node(), "type", typeURL)
+		c.server.logger.Info("a control plane asks for a kind that is not exported, and is told that there is none", "proxy", c.note.Node(), "type", typeURL)
 	}
 	t = c.newTypeState(typeURL, c.sequencer.Add(unknown))
 	c.types = append(c.types, t)
@@ -416,7 +404,7 @@ func (c *Connection) identify(ctx context.Context, node *corev3.Node) error {
 	c.note.Identify(proxy)
 	c.join(proxy)
 	c.sequencer = c.newSequencer()
-	c.logger.Info("proxy connected", "type", string(proxy.Type), "proxy", proxy.ID, "identity", proxy.Identity, "variant", c.wire.variant.String(), "envoy", proxy.EnvoyVersion)
+	c.server.logger.Info("proxy connected", "type", string(proxy.Type), "proxy", proxy.ID, "identity", proxy.Identity, "variant", c.wire.variant.String(), "envoy", proxy.EnvoyVersion)
 	c.waitsForClient.Store(false)
 	c.identified.Store(true) // before advance reads the published context: later ones are pushed
 	return c.advance(ctx)
@@ -453,9 +441,11 @@ func (c *Connection) newSequencer() *delivery.Sequencer {
 			out.Scoped = false // the parents are on another stream
 		}
 	}
-	sequencer := delivery.New(types, c.wire.variant, delivery.Limits{
-		Ready: o.ReadyLimit, Resolve: o.ResolveGrace, Ask: askLimit, Withdraw: o.WithdrawLimit, LastActivity: c.lastActivity,
-	})
+	limits := delivery.Limits{Ready: o.ReadyLimit, Resolve: o.ResolveGrace, Ask: askLimit, Withdraw: o.WithdrawLimit}
+	if o.LastActivity != nil {
+		limits.LastActivity = func() (read, written time.Time) { return o.LastActivity(c.admitted.Remote()) }
+	}
+	sequencer := delivery.New(types, c.wire.variant, limits)
 	for typeURL, sub := range sequencer.Subscriptions() {
 		c.types = append(c.types, c.newTypeState(typeURL, sub))
 	}

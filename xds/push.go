@@ -16,7 +16,7 @@ func (c *Connection) push(ctx context.Context) error {
 	}
 	if c.member == nil { // a control plane, whose right may have ended
 		if err := c.admitted.MayExport(ctx); err != nil {
-			c.logger.Info("closing the stream of a control plane that may not read the objects of the mesh any more", "proxy", c.note.Node(), "reason", err)
+			c.server.logger.Info("closing the stream of a control plane that may not read the objects of the mesh any more", "proxy", c.note.Node(), "reason", err)
 			return err
 		}
 	}
@@ -61,16 +61,6 @@ func (c *Connection) flush() error {
 	return nil
 }
 
-// lastActivity returns when the client last sent something, and when it last took
-// something; both zero if unknown.
-func (c *Connection) lastActivity() (read, written time.Time) {
-	remote := c.admitted.Remote()
-	if c.server.options.LastActivity == nil || remote == nil {
-		return time.Time{}, time.Time{}
-	}
-	return c.server.options.LastActivity(remote)
-}
-
 // reportLate reports resources that were sent before their clusters. It logs the first of
 // each type.
 func (c *Connection) reportLate(all []delivery.Late) {
@@ -83,7 +73,7 @@ func (c *Connection) reportLate(all []delivery.Late) {
 		t := c.typeState(first.TypeURL)
 		t.Late += n
 		t.counts.lates.Add(float64(n))
-		c.logger.Warn("sent without the clusters that they lead to, which were awaited for too long: see why the proxy has not taken them",
+		c.server.logger.Warn("sent without the clusters that they lead to, which were awaited for too long: see why the proxy has not taken them",
 			"proxy", c.note.Node(), "type", t.url, "resources", n, "first", first.Name, "missing", first.Missing, "waited", c.server.options.ReadyLimit)
 	}
 }

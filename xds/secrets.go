@@ -38,7 +38,7 @@ func (c *Connection) noteRefusedSecrets(t *typeState) {
 	if more := len(refused) - t.refused; more > 0 {
 		c.server.metrics.refused.Add(float64(more))
 		slices.Sort(refused)
-		c.logger.Warn("proxy requests secrets that it is not given", "proxy", c.note.Node(), "namespace", c.proxy.Namespace,
+		c.server.logger.Warn("proxy requests secrets that it is not given", "proxy", c.note.Node(), "namespace", c.proxy.Namespace,
 			"secrets", len(refused), "first", strings.Join(refused[:min(len(refused), namedInLog)], " "))
 	}
 	t.refused = len(refused)

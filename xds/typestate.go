@@ -4,6 +4,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/xds/delivery/nameset"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/encode"
 	"github.com/portolan-mesh/portolan/xds/progress"
 )
 
@@ -38,6 +39,31 @@ func (c *Connection) typeState(typeURL string) *typeState {
 	return nil
 }
 
+// requestedNames is the key of the requested names of one type. Streams that request the same
+// names share them.
+type requestedNames struct {
+	typeURL string
+	names   nameset.Set
+}
+
+// chargeNames charges the client's subscription to a type to its stream; it fails if that is
+// too much.
+func (c *Connection) chargeNames(t *typeState) error {
+	if n := t.subscription.Unanswered(); n != t.unanswered {
+		t.unanswered = n
+		if err := c.admitted.Keep(t, encode.PerName*int64(n)); err != nil {
+			return err
+		}
+	}
+	names := t.subscription.Names()
+	if names == t.names {
+		return nil
+	}
+	c.admitted.Drop(requestedNames{t.url, t.names})
+	t.names = names
+	return c.admitted.Keep(requestedNames{t.url, names}, names.Bytes())
+}
+
 // isNews says whether a rejection of a resource, of a response for no name, is to be logged: its
 // message is not the last one that was.
 func (t *typeState) isNews(name, message string) bool {
@@ -69,11 +95,11 @@ func (c *Connection) logRejections(t *typeState) {
 			continue
 		}
 		if fresh++; fresh <= maxRejections {
-			c.logger.Warn("proxy refuses a resource, and goes on with what it had", "proxy", c.note.Node(), "type", t.Name, "resource", r.Name,
+			c.server.logger.Warn("proxy refuses a resource, and goes on with what it had", "proxy", c.note.Node(), "type", t.Name, "resource", r.Name,
 				"objects", config.Names(r.Objects), "revision", r.Revision, "err", progress.Shorten(r.Message, maxLogged))
 		}
 	}
 	if more := fresh - maxRejections; more > 0 {
-		c.logger.Warn("proxy refuses more resources", "proxy", c.note.Node(), "type", t.Name, "more", more)
+		c.server.logger.Warn("proxy refuses more resources", "proxy", c.note.Node(), "type", t.Name, "more", more)
 	}
 }
