@@ -55,52 +55,25 @@ func makeReport(object *config.Config, said *status.Report, e evidence, now time
 	settled = behind == 0 && count.Waiting == 0 && count.Rejected == 0 && len(refusals) == 0
 	others = min(others, count.Rejected)
 	count.Rejected, count.Accepted = count.Rejected-others, count.Accepted+others
-	if len(refusals) > len(notBuilt) && count.Rejected == 0 {
+	if len(refusals) > notBuilt && count.Rejected == 0 {
 		count.Rejected = 1 // a proxy rejects it that is counted otherwise
 		count.Accepted = max(0, count.Accepted-1)
 	}
-	report.Conditions = []status.Condition{
-		seen,
-		programmed(count, behind, e.used, took),
+	programmed, words := programmed(count, behind, e.used, took), quote(refusals)
+	if notBuilt > 0 {
+		programmed.Status, programmed.Reason = status.False, reasonNotBuilt
 	}
-	if len(notBuilt) > 0 {
-		report.Conditions[1].Status, report.Conditions[1].Reason = status.False, reasonNotBuilt
-	}
+	report.Conditions = []status.Condition{seen, programmed}
 	if len(refusals) > 0 {
 		reason := reasonRefused
-		if len(notBuilt) == len(refusals) {
+		if notBuilt == len(refusals) {
 			reason = reasonNotBuilt
 		}
-		report.Conditions = append(report.Conditions, status.Condition{
-			Type: status.Rejected, Status: status.True, Reason: reason, Message: quote(refusals),
-		})
+		report.Conditions = append(report.Conditions, status.Condition{Type: status.Rejected, Status: status.True, Reason: reason, Message: words})
 	}
-	keepWords(&report.Conditions[1], programmedBefore(said, object))
-	report.Conditions = append(report.Conditions, ofVerdicts(e.verdicts)...)
-	report.Conditions = append(report.Conditions, underWay(report.Conditions[1], quote(refusals))...)
-	setSince(report, said, now)
+	report.Conditions = slices.Concat(report.Conditions, ofVerdicts(e.verdicts), underWay(programmed, words))
+	carryOver(report, said, now)
 	return report, settled
-}
-
-// keepWords keeps the reason and the message of a condition that has not changed. Proxies
-// that come and go change the counts, and are no reason to write.
-func keepWords(c *status.Condition, before status.Condition) {
-	if c.Status == before.Status && c.Status != status.False {
-		c.Reason, c.Message = before.Reason, before.Message
-	}
-}
-
-// programmedBefore returns the condition Programmed of a stored report that is about the
-// same write of an object; the zero Condition for none.
-func programmedBefore(said *status.Report, object *config.Config) status.Condition {
-	if said.About(object) {
-		for _, c := range said.Conditions {
-			if c.Type == status.Programmed {
-				return c
-			}
-		}
-	}
-	return status.Condition{}
 }
 
 // underWay makes the conditions that tools which read kstatus go by: Stalled where an
@@ -198,14 +171,14 @@ func programmed(c status.Count, behind int, used bool, took string) status.Condi
 	return out
 }
 
-// rejectionsOf returns the rejections that concern an object. A rejection concerns the
-// objects that it names. If it names none, it concerns those whose last change came
-// with the rejected response. notBuilt are the resources that servers could not build;
-// all begins with them. others counts the proxies that have taken the object, and reject
-// others of the same revision.
-func rejectionsOf(facts *statuses.Facts, path string, revision int64) (all, notBuilt []status.Problem, others int) {
-	concerns := map[string]bool{} // by proxy that rejects the revision: whether it may be for this object
+// rejectionsOf returns the rejections that concern an object: those that name it, and those
+// that name none whose response carried its last change. The first are of resources that
+// servers could not build, notBuilt in number. others counts the proxies that reject other
+// objects of the same revision, and not this one.
+func rejectionsOf(facts *statuses.Facts, path string, revision int64) (all []status.Problem, notBuilt, others int) {
+	concerned := map[string]bool{} // by proxy that rejects the revision: whether it may be for this object
 	for replica := range facts.Replicas.Values() {
+		count, published := replica.Took(revision)
 		for _, t := range replica.Problems {
 			if !t.Rejected {
 				continue
@@ -213,24 +186,24 @@ func rejectionsOf(facts *statuses.Facts, path string, revision int64) (all, notB
 			named, unknown := slices.Contains(t.Objects, path), len(t.Objects) == 0
 			carried := t.Revision < revision && revision <= t.RejectedRevision
 			if carried && t.Node != "" {
-				concerns[t.Node] = concerns[t.Node] || named || unknown
+				concerned[t.Node] = concerned[t.Node] || named || unknown
 			}
-			count, ok := replica.Took(revision)
-			switch carried = carried && unknown && ok && count.Rejected > 0; {
-			case !named && !carried:
+			switch {
+			case !named && !(unknown && carried && published && count.Rejected > 0):
 			case t.Node != "":
 				all = append(all, t)
-			case !slices.ContainsFunc(notBuilt, func(o status.Problem) bool { return o.Type == t.Type && o.Message == t.Message }):
-				notBuilt = append(notBuilt, t)
+			case !slices.ContainsFunc(all[:notBuilt], func(o status.Problem) bool { return o.Type == t.Type && o.Message == t.Message }):
+				all = slices.Insert(all, notBuilt, t)
+				notBuilt++
 			}
 		}
 	}
-	for _, it := range concerns {
-		if !it {
+	for _, mayBe := range concerned {
+		if !mayBe {
 			others++
 		}
 	}
-	return slices.Concat(notBuilt, all), notBuilt, others
+	return all, notBuilt, others
 }
 
 // maxQuoted bounds the rejections and the verdicts that a condition quotes.
@@ -258,19 +231,22 @@ func quoteSome(texts []string) string {
 	return out
 }
 
-// setSince sets since when each condition has its status.
-func setSince(report, said *status.Report, now time.Time) {
+// carryOver keeps of the stored report since when conditions have their status. Of Programmed
+// it keeps the words too, unless it is False: proxies that come and go change the counts,
+// and are no reason to write.
+func carryOver(report, said *status.Report, now time.Time) {
 	for i := range report.Conditions {
 		c := &report.Conditions[i]
 		c.Since = now.UTC()
-		if !said.Of(report.UID) {
-			continue
-		}
-		for _, before := range said.Conditions {
-			// A condition that a new write makes Unknown again begins anew.
-			judged := c.Type != status.Programmed || sameWrite(report, said)
-			if before.Type == c.Type && before.Status == c.Status && judged {
-				c.Since = before.Since
+		before := conditionOf(said, c.Type)
+		switch {
+		case !said.Of(report.UID) || before.Status != c.Status:
+		case c.Type != status.Programmed:
+			c.Since = before.Since
+		case sameWrite(report, said): // a new write makes it Unknown, and it begins anew
+			c.Since = before.Since
+			if c.Status != status.False {
+				c.Reason, c.Message = before.Reason, before.Message
 			}
 		}
 	}
@@ -294,6 +270,23 @@ func isJudgedAnew(report, said *status.Report) bool {
 	return sameWrite(report, said) && slices.Equal(others(report), others(said))
 }
 
-func isRejected(report *status.Report) bool {
-	return slices.ContainsFunc(report.Conditions, func(c status.Condition) bool { return c.Type == status.Rejected })
+// programmedBefore returns the condition Programmed of a stored report that is about the
+// same write of an object; the zero Condition for none.
+func programmedBefore(said *status.Report, object *config.Config) status.Condition {
+	if !said.About(object) {
+		return status.Condition{}
+	}
+	return conditionOf(said, status.Programmed)
+}
+
+// conditionOf returns a condition of a report; the zero Condition for none.
+func conditionOf(report *status.Report, typ string) status.Condition {
+	if report != nil {
+		for _, c := range report.Conditions {
+			if c.Type == typ {
+				return c
+			}
+		}
+	}
+	return status.Condition{}
 }

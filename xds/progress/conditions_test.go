@@ -239,15 +239,13 @@ func TestAStormIsFewWrites(t *testing.T) {
 		for i := range objects {
 			m.put(object(fmt.Sprintf("o%04d", i), int64(1+i+round)))
 		}
-		tracked.follow(m.snapshot(), noon)
+		tracked.follow(inputsOf(m.snapshot(), factsOf(), nil), noon)
 	}
 	facts := factsOf(&status.Replica{ID: "a", Proxies: 1, Changes: []status.Change{change(0, 1e6, status.Count{Accepted: 1})}})
 	total := 0
 	for look := 1; ; look++ {
-		at := m.snapshot()
-		tracked.follow(at, noon)
-		tracked.addReported(at, facts, noon)
-		writes, err := tracked.due(at, facts, noon)
+		tracked.follow(inputsOf(m.snapshot(), facts, nil), noon)
+		writes, err := tracked.due(noon)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -270,14 +268,13 @@ func TestAStormIsFewWrites(t *testing.T) {
 
 	// What is under way is told of when it takes long, and not again for a while.
 	m.put(object("slow", 2e6))
-	at := m.snapshot()
-	waiting := factsOf(&status.Replica{ID: "a", Changes: []status.Change{change(0, 3e6, status.Count{Waiting: 1})}})
-	tracked.follow(at, noon)
+	waiting := factsOf(&status.Replica{ID: "a", Proxies: 1, Changes: []status.Change{change(0, 3e6, status.Count{Waiting: 1})}})
+	tracked.follow(inputsOf(m.snapshot(), waiting, nil), noon)
 	for _, c := range []struct {
 		after time.Duration
 		want  int
 	}{{0, 0}, {settleTime - 1, 0}, {settleTime, 1}, {settleTime + repeatInterval - 1, 0}, {settleTime + repeatInterval, 1}} {
-		if writes, _ := tracked.due(at, waiting, noon.Add(c.after)); len(writes) != c.want {
+		if writes, _ := tracked.due(noon.Add(c.after)); len(writes) != c.want {
 			t.Errorf("after %s: %d writes, want %d", c.after, len(writes), c.want)
 		}
 	}
@@ -286,14 +283,14 @@ func TestAStormIsFewWrites(t *testing.T) {
 	m.configs = m.configs.Delete(object("slow", 0).Key().Path())
 	m.configs = m.configs.Delete(object("o0000", 0).Key().Path())
 	next := newStatusQueue()
-	next.follow(m.snapshot(), noon)
-	next.addReported(m.snapshot(), facts, noon)
-	writes, err := next.due(m.snapshot(), facts, noon)
+	next.follow(inputsOf(m.snapshot(), facts, nil), noon)
+	writes, err := next.due(noon)
 	if err != nil || len(writes) != 1 || writes[0].Value != nil || !strings.HasSuffix(writes[0].Key, "/o0000") || len(next.pending) != 1 {
 		t.Errorf("a new leader: %v, %d pending, %v", writes, len(next.pending), err)
 	}
 	m.land(t, writes, nil)
-	if writes, err := next.due(m.snapshot(), facts, noon); err != nil || len(writes) != 0 || len(next.pending) != 0 {
+	next.follow(inputsOf(m.snapshot(), facts, nil), noon)
+	if writes, err := next.due(noon); err != nil || len(writes) != 0 || len(next.pending) != 0 {
 		t.Errorf("after the status is gone: %v, %d pending, %v", writes, len(next.pending), err)
 	}
 }

@@ -44,11 +44,8 @@ func (l *looker) look(facts *statuses.Facts) int {
 	at := l.stored.snapshot()
 	l.mesh = l.mesh.Next(mesh.Inputs{Configs: at})
 	l.judged = l.judged.Next(verdict.Facts{Mesh: l.mesh})
-	l.queue.follow(at, l.now)
-	l.queue.addRejected(at, facts, l.now)
-	l.queue.addJudged(at, l.judged, l.now)
-	l.queue.addReported(at, facts, l.now)
-	writes, err := l.queue.due(at, facts, l.now)
+	l.queue.follow(inputsOf(at, facts, l.judged), l.now)
+	writes, err := l.queue.due(l.now)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -257,31 +254,30 @@ func TestAStormOfVerdictsIsFewWrites(t *testing.T) {
 	}
 }
 
-// TestUsage: what is in use is so on any server, and two usages tell which objects differ.
+// TestUsage: what is in use is so on any server, and two looks tell which objects differ.
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	a, b := object("a", 1), object("b", 2)
-	one := usageOf(using(a), nil)
-	if !one.has(a.Key()) || one.has(b.Key()) || (*usage)(nil).has(a.Key()) {
-		t.Errorf("%+v", one)
+	of := func(facts *statuses.Facts) *inputs { return inputsOf(nil, facts, nil) }
+	one := of(using(a))
+	if !one.usage.has(status.ObjectID(a.Key())) || one.usage.has(status.ObjectID(b.Key())) || (&usage{}).has(status.ObjectID(a.Key())) {
+		t.Errorf("%+v", one.usage)
 	}
-	if usageOf(using(a), one) == one {
+	if one.same(of(using(a))) {
 		t.Error("other facts are taken for the same")
 	}
-	facts := using(a)
-	if first := usageOf(facts, nil); usageOf(facts, first) != first {
+	if !one.same(of(one.facts)) {
 		t.Error("the same facts are taken for others")
 	}
-	ids, known := usageOf(using(b), one).changedSince(one)
-	if !known || len(ids) != 2 || !ids[status.ObjectID(a.Key())] {
-		t.Errorf("%v, %v", ids, known)
+	if ids := of(using(b)).reportedSince(one); len(ids) != 2 || !ids[status.ObjectID(a.Key())] {
+		t.Errorf("%v", ids)
 	}
 	elsewhere := using(a)
 	elsewhere.Uses = pmap.Map[*status.Use]{}
 	for use := range using(a).Uses.Values() {
 		elsewhere.Uses = elsewhere.Uses.Set("b/0", &status.Use{Replica: "b", Part: use.Part, Objects: use.Objects})
 	}
-	if ids, known := usageOf(elsewhere, one).changedSince(one); !known || len(ids) > 0 {
-		t.Errorf("used on another server instead: %v, %v", ids, known)
+	if ids := of(elsewhere).reportedSince(one); len(ids) > 0 {
+		t.Errorf("used on another server instead: %v", ids)
 	}
 }

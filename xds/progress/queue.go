@@ -1,0 +1,249 @@
+package progress
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/cache/beside"
+	"github.com/portolan-mesh/portolan/cache/statuses"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/etcd"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/status"
+	"github.com/portolan-mesh/portolan/xds/verdict/index"
+)
+
+// inputs are what statuses of objects are made of at one time.
+type inputs struct {
+	*cache.Snapshot
+	facts    *statuses.Facts
+	verdicts *index.Index
+	usage    usage
+}
+
+func inputsOf(at *cache.Snapshot, facts *statuses.Facts, verdicts *index.Index) *inputs {
+	return &inputs{at, facts, verdicts, usageOf(facts)}
+}
+
+// same says whether all statuses are the same by other inputs.
+func (in *inputs) same(o *inputs) bool {
+	return in.Content() == o.Content() && in.verdicts == o.verdicts && in.facts.Replicas == o.facts.Replicas &&
+		in.facts.Uses == o.facts.Uses && in.facts.Sources == o.facts.Sources && in.facts.Contents == o.facts.Contents
+}
+
+// statusQueue knows the objects whose status may need a write. It lasts for one term of the
+// leader.
+type statusQueue struct {
+	last    *inputs              // that were followed; nil before
+	pending map[string]*pending  // by path
+	judged  map[string]time.Time // when new verdicts of an object were last written, for calmTime
+	idle    bool                 // nothing was left to do by the last inputs
+}
+
+func newStatusQueue() *statusQueue {
+	return &statusQueue{pending: map[string]*pending{}, judged: map[string]time.Time{}}
+}
+
+// pending is an object whose last change has yet to settle, or a deleted one whose status
+// still exists.
+type pending struct {
+	path   string
+	since  time.Time // when the change was seen
+	wrote  time.Time // when its status was last written
+	judged time.Time // when its verdicts last changed
+	unused time.Time // since when no proxy uses it; zero if one does
+}
+
+// follow adds the objects whose status may be another than by the last inputs, and those
+// that proxies reject. The first time it goes by the statuses that are stored.
+func (t *statusQueue) follow(in *inputs, now time.Time) {
+	last := t.last
+	if last == nil || last.Epoch() != in.Epoch() {
+		*t = *newStatusQueue()
+		last = &inputs{facts: &statuses.Facts{}}
+		for path := range in.Statuses().All() {
+			if _, exists := in.Configs().Get(path); !exists {
+				t.pending[path] = &pending{path: path, since: now}
+			}
+		}
+	} else {
+		for change := range pmap.Diff(last.Configs(), in.Configs()) {
+			t.pending[change.Key] = &pending{path: change.Key, since: now}
+		}
+	}
+	t.idle = t.idle && in.same(last)
+	t.last = in
+	for replica := range in.facts.Replicas.Values() {
+		for _, problem := range replica.Problems {
+			for _, path := range problem.Objects {
+				t.add(path, now)
+			}
+		}
+	}
+	for change := range index.Changed(last.verdicts, in.verdicts) {
+		if p := t.add(change.Key, now); p != nil {
+			p.judged = now
+		}
+	}
+	maps.DeleteFunc(t.judged, func(_ string, at time.Time) bool { return now.Sub(at) >= calmTime })
+
+	ids := in.reportedSince(last)
+	known := last.Snapshot != nil && last.usage.all == in.usage.all // that only the use of these may have changed
+	if known && len(ids) == 0 {
+		return
+	}
+	for path, object := range in.Configs().All() {
+		id := status.ObjectID(object.Key())
+		if ids[id] || !known && !mayStand(in.Statuses().Value(path), object, in.usage.has(id)) {
+			t.add(path, now)
+		}
+	}
+}
+
+// add adds an object, if there is one, unless it is pending already.
+func (t *statusQueue) add(path string, now time.Time) *pending {
+	if _, exists := t.last.Configs().Get(path); !exists {
+		return nil
+	}
+	p := t.pending[path]
+	if p == nil {
+		p = &pending{path: path, since: now}
+		t.pending[path] = p
+	}
+	return p
+}
+
+// reportedSince returns the ids of the objects that only one of two inputs has in use, and
+// of those whose content servers may have come to have otherwise.
+func (in *inputs) reportedSince(last *inputs) map[uint64]bool {
+	ids := map[uint64]bool{}
+	for change := range pmap.Diff(last.facts.Uses, in.facts.Uses) {
+		for _, side := range []*status.Use{change.Old, change.New} {
+			if side == nil {
+				continue
+			}
+			for _, id := range side.Objects {
+				if in.usage.has(id) != last.usage.has(id) {
+					ids[id] = true
+				}
+			}
+		}
+	}
+	for change := range pmap.Diff(last.facts.Contents, in.facts.Contents) {
+		for _, side := range []*status.Content{change.Old, change.New} {
+			if side == nil {
+				continue
+			}
+			for _, one := range side.Objects {
+				ids[one.ID] = true
+			}
+		}
+	}
+	return ids
+}
+
+// mayStand says whether a stored status may be what is true of an object that has no
+// verdicts: it is final, goes by whether the object is used, and tells of no verdicts.
+func mayStand(said *status.Report, object *config.Config, used bool) bool {
+	before := programmedBefore(said, object)
+	final := before.Status == status.True || before.Reason == reasonNoProxies
+	return final && used == (before.Status == status.True) && !slices.ContainsFunc(said.Conditions, isOfVerdicts)
+}
+
+// due returns the writes that are due now, at most maxWrites, oldest change first.
+func (t *statusQueue) due(now time.Time) ([]etcd.SideWrite, error) {
+	if t.idle {
+		return nil, nil
+	}
+	in, idle := t.last, true
+	var writes []etcd.SideWrite
+	for _, p := range t.inOrder() {
+		if len(writes) >= maxWrites {
+			break
+		}
+		object, said := in.Configs().Value(p.path), in.Statuses().Value(p.path)
+		if object == nil {
+			switch {
+			case said == nil:
+				delete(t.pending, p.path)
+			case said.Version == "" || !beside.MayHave(in.facts, said.Key): // else another server has the object
+				writes = append(writes, etcd.SideWrite{Key: etcd.ObjectStatusPrefix + p.path, Revision: etcd.Any})
+			}
+			continue
+		}
+		used, left := t.uses(p, object, said, now)
+		report, settled := makeReport(object, said, evidence{in.facts, in.verdicts.Of(object.Key()), used || left}, now)
+		judged := isJudgedAnew(report, said)
+		switch {
+		case sameContent(report, said):
+			if settled && !left {
+				delete(t.pending, p.path)
+			}
+			idle = idle && !left
+			continue
+		case !settled && (now.Sub(p.wrote) < repeatInterval || now.Sub(p.since) < settleTime && conditionOf(report, status.Rejected) == (status.Condition{})),
+			judged && now.Sub(p.judged) < settleTime && now.Sub(t.judged[p.path]) < calmTime:
+			idle = false // until it has settled, or its time is up
+			continue
+		}
+		value, err := etcd.EncodeStatus(report)
+		if err != nil {
+			return nil, err
+		}
+		writes = append(writes, etcd.SideWrite{Key: etcd.ObjectStatusKey(report.Key), Value: value, Revision: etcd.Any})
+		if p.wrote = now; judged {
+			t.judged[p.path] = now
+		}
+	}
+	t.idle = idle && len(writes) == 0
+	return writes, nil
+}
+
+// uses says whether a proxy uses an object, or else has left it a moment ago.
+func (t *statusQueue) uses(p *pending, object *config.Config, said *status.Report, now time.Time) (used, left bool) {
+	if used = t.last.usage.has(status.ObjectID(object.Key())); used {
+		p.unused = time.Time{}
+		return true, false
+	}
+	if p.unused.IsZero() {
+		p.unused = now
+	}
+	return false, now.Sub(p.unused) < leaveTime && programmedBefore(said, object).Status == status.True
+}
+
+func (t *statusQueue) inOrder() []*pending {
+	return slices.SortedFunc(maps.Values(t.pending), func(a, b *pending) int {
+		return cmp.Or(a.since.Compare(b.since), strings.Compare(a.path, b.path))
+	})
+}
+
+// usage knows the objects in use on any server.
+type usage struct {
+	parts [status.UseParts][][]uint64 // of all servers
+	// all says that a server has proxies and does not report what they use: any object may
+	// be in use.
+	all bool
+}
+
+// usageOf returns what is in use by some facts.
+func usageOf(facts *statuses.Facts) (u usage) {
+	for r := range facts.Replicas.Values() {
+		u.all = u.all || r.Proxies > 0 && !r.ReportsUse
+	}
+	for use := range facts.Uses.Values() {
+		u.parts[use.Part] = append(u.parts[use.Part], use.Objects)
+	}
+	return u
+}
+
+// has says whether the object of an id is in use.
+func (u *usage) has(id uint64) bool {
+	return u.all || slices.ContainsFunc(u.parts[status.UsePart(id)], func(ids []uint64) bool {
+		_, found := slices.BinarySearch(ids, id)
+		return found
+	})
+}
