@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -30,8 +30,8 @@ const (
 	leaseTTL = 15
 	// maxProblems bounds the proxies that a report names.
 	maxProblems = 16
-	// maxBatches bounds the transactions of one look.
-	maxBatches = 10
+	// maxProxies bounds the known proxies that one look writes.
+	maxProxies = 10 * etcd.SideBatch
 	// partsBatch is how many parts of the objects in use one transaction writes. With
 	// 100,000 objects these are 200 KB.
 	partsBatch = 8
@@ -60,11 +60,25 @@ type Reporter struct {
 
 	lease     clientv3.LeaseID
 	keepAlive <-chan *clientv3.LeaseKeepAliveResponse // closed when the lease is lost
-	written   map[string]any                          // what was written under this lease, by key
+	written   map[string]any                          // the values that were written under this lease, by key
 
+	rows []row // of the progress at the last look; nil before
 	// ChangeCount and the known proxies when the known proxies were last up to date.
 	lastCount int64
 	lastKnown pmap.Map[*status.Proxy]
+}
+
+// row is what stands in etcd while the server runs.
+type row struct {
+	key   string
+	value any // a string or a *status.Content; nil to delete the key
+}
+
+func (r row) encode() ([]byte, error) {
+	if content, ok := r.value.(*status.Content); ok {
+		return etcd.EncodeContent(content)
+	}
+	return []byte(r.value.(string)), nil
 }
 
 // Run reports until ctx ends, then withdraws the report and returns nil. It retries
@@ -74,15 +88,7 @@ func (r *Reporter) Run(ctx context.Context) error {
 	defer timer.Stop()
 	defer r.withdraw(ctx)
 	for failed := ""; ; {
-		// The content of sources is read before the progress, and written after it: whoever
-		// reads that a server has an object, finds what its proxies did since.
-		sources := r.Beside.Report(r.ID)
-		facts, _ := r.Statuses.Facts()
-		r.Beside.Compare(r.ID, sources, facts, time.Now(), r.Logger)
 		err := r.report(ctx)
-		if err == nil {
-			err = r.writeSources(ctx, sources)
-		}
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -118,116 +124,109 @@ func (r *Reporter) waitForQuiet(ctx context.Context) {
 
 // report writes what has changed since the last report.
 func (r *Reporter) report(ctx context.Context) error {
-	count := r.Server.ChangeCount() // read before the progress that it counts
-	if r.written[etcd.ReplicaKey(r.ID)] != nil && count == r.lastCount && r.proxiesUnchanged() {
-		return r.keepLease(ctx)
-	}
-	p := r.Server.Progress()
-	if p.Published == 0 {
-		return nil
-	}
-	own := p.Report(r.ID, maxProblems)
-	own.API = r.API
-	if err := r.keepLease(ctx); err != nil {
-		return err
-	}
-	// The objects in use go first, and are read after the progress: whoever reads that all
-	// proxies have a change, knows what they use with it.
-	if err := r.writeUsed(ctx, r.Server.UsedObjects()); err != nil {
-		return err
-	}
-	value, err := etcd.EncodeReplica(own)
+	// The content of sources is read before the progress, and written after it: whoever
+	// reads that a server has an object, finds what its proxies did since.
+	sources := r.Beside.Report(r.ID)
+	facts, _ := r.Statuses.Facts()
+	r.Beside.Compare(r.ID, sources, facts, time.Now(), r.Logger)
+	others, err := sourceRows(r.ID, sources)
 	if err != nil {
 		return err
 	}
-	if err := write(ctx, r, map[string]string{etcd.ReplicaKey(r.ID): string(value)}, asItIs, etcd.ReplicaPrefix); err != nil {
+	var p *Snapshot
+	count := r.Server.ChangeCount() // read before the progress that it counts
+	if r.rows == nil || count != r.lastCount || facts == nil || facts.Proxies != r.lastKnown {
+		if p = r.Server.Progress(); p.Published == 0 {
+			return nil
+		}
+		if r.rows, err = r.progressRows(p); err != nil {
+			return err
+		}
+	}
+	if err := r.keepLease(ctx); err != nil {
 		return err
 	}
-	if done, err := r.storeProxies(ctx, p); err != nil || !done {
+	if err := r.write(ctx, slices.Concat(r.rows, others)); err != nil || p == nil || facts == nil {
 		return err
 	}
-	r.lastCount = count
+	if done, err := r.storeProxies(ctx, p, facts); err != nil || !done {
+		return err
+	}
+	r.lastCount, r.lastKnown = count, facts.Proxies
 	return nil
 }
 
-// writeUsed writes the objects in use.
-func (r *Reporter) writeUsed(ctx context.Context, used [status.UseParts][]uint64) error {
-	parts := map[string]string{}
-	for part, ids := range used {
+// progressRows are the objects in use and the report. The objects in use go first, and are
+// read after the progress: whoever reads that all proxies have a change, knows what they
+// use with it.
+func (r *Reporter) progressRows(p *Snapshot) ([]row, error) {
+	own := p.Report(r.ID, maxProblems)
+	own.API = r.API
+	var rows []row
+	for part, ids := range r.Server.UsedObjects() {
 		if len(ids) > 0 {
 			value, err := etcd.EncodeUse(&status.Use{Replica: r.ID, Part: part, Objects: ids})
 			if err != nil {
-				return err
+				return nil, err
 			}
-			parts[etcd.UseKey(r.ID, part)] = string(value)
+			rows = append(rows, row{etcd.UseKey(r.ID, part), string(value)})
 		}
 	}
-	return write(ctx, r, parts, asItIs, etcd.UsePrefix)
+	value, err := etcd.EncodeReplica(own)
+	return append(rows, row{etcd.ReplicaKey(r.ID), string(value)}), err
 }
 
-// write makes the values under a prefix those that are given, by key, as far as they differ
-// from what was written under the lease. Equal values are encoded equally.
-func write[V comparable](ctx context.Context, r *Reporter, values map[string]V, encode func(V) ([]byte, error), prefix string) error {
-	var keys []string
-	for key, value := range values {
-		if r.written[key] != any(value) {
-			keys = append(keys, key)
+// sourceRows are a report of sources other than the store. The contents go first: a source
+// is said to be complete with what there is.
+func sourceRows(id string, report beside.Report) ([]row, error) {
+	var rows []row
+	for _, key := range slices.Sorted(maps.Keys(report.Contents)) {
+		rows = append(rows, row{key, report.Contents[key]})
+	}
+	value, err := etcd.EncodeSources(&status.Sources{Replica: id, States: report.States})
+	return append(rows, row{etcd.SourcesKey(id), string(value)}), err
+}
+
+// write makes the rows what stands under the lease, as far as they differ from what was
+// written: it deletes the others, and writes these in their order.
+func (r *Reporter) write(ctx context.Context, rows []row) error {
+	gone := maps.Clone(r.written)
+	for _, one := range rows {
+		delete(gone, one.key)
+	}
+	var changed []row
+	for _, key := range slices.Sorted(maps.Keys(gone)) {
+		changed = append(changed, row{key: key})
+	}
+	for _, one := range rows {
+		if r.written[one.key] != one.value {
+			changed = append(changed, one)
 		}
 	}
-	for key := range r.written {
-		if _, stays := values[key]; !stays && strings.HasPrefix(key, prefix) {
-			keys = append(keys, key)
-		}
-	}
-	slices.Sort(keys)
-	for some := range slices.Chunk(keys, partsBatch) {
+	for some := range slices.Chunk(changed, partsBatch) {
 		writes := make([]etcd.SideWrite, len(some))
-		for i, key := range some {
-			writes[i] = etcd.SideWrite{Key: key, Lease: r.lease, Revision: etcd.Any} // deletes
-			if value, stays := values[key]; stays {
+		for i, one := range some {
+			writes[i] = etcd.SideWrite{Key: one.key, Lease: r.lease, Revision: etcd.Any}
+			if one.value != nil {
 				var err error
-				if writes[i].Value, err = encode(value); err != nil {
+				if writes[i].Value, err = one.encode(); err != nil {
 					return err
 				}
 			}
 		}
-		if _, err := r.Store.WriteSide(ctx, writes); err != nil {
+		switch done, err := r.Store.WriteSide(ctx, writes); {
+		case err != nil:
 			return err
+		case !done:
+			return errors.New("the storage format has just changed")
 		}
-		for _, key := range some {
-			if value, stays := values[key]; stays {
-				r.written[key] = value
-			} else {
-				delete(r.written, key)
+		for _, one := range some {
+			if r.written[one.key] = one.value; one.value == nil {
+				delete(r.written, one.key)
 			}
 		}
 	}
 	return nil
-}
-
-// asItIs is the encoding of what is encoded already.
-func asItIs(value string) ([]byte, error) { return []byte(value), nil }
-
-// writeSources writes a report of sources other than the store. The contents go first: a
-// source is said to be complete with what there is.
-func (r *Reporter) writeSources(ctx context.Context, due beside.Report) error {
-	if r.lease == 0 {
-		return nil
-	}
-	if err := write(ctx, r, due.Contents, etcd.EncodeContent, etcd.ContentPrefix); err != nil {
-		return err
-	}
-	value, err := etcd.EncodeSources(&status.Sources{Replica: r.ID, States: due.States})
-	if err != nil {
-		return err
-	}
-	return write(ctx, r, map[string]string{etcd.SourcesKey(r.ID): string(value)}, asItIs, etcd.SourcesPrefix)
-}
-
-// proxiesUnchanged says whether the known proxies are the same as at the last look.
-func (r *Reporter) proxiesUnchanged() bool {
-	facts, _ := r.Statuses.Facts()
-	return facts != nil && facts.Proxies == r.lastKnown
 }
 
 // keepLease makes sure that there is a lease.
@@ -269,28 +268,20 @@ func (r *Reporter) withdraw(ctx context.Context) {
 }
 
 // storeProxies stores which proxies came and went; false if some are left for the next look.
-func (r *Reporter) storeProxies(ctx context.Context, p *Snapshot) (bool, error) {
-	facts, _ := r.Statuses.Facts()
-	if facts == nil {
-		return false, nil
-	}
+func (r *Reporter) storeProxies(ctx context.Context, p *Snapshot, facts *statuses.Facts) (done bool, err error) {
 	writes, err := r.proxyWrites(p, facts)
 	if err != nil {
 		return false, err
 	}
-	batches := 0
-	for batch := range slices.Chunk(writes, etcd.SideBatch) {
-		if batches++; batches > maxBatches {
-			return false, nil // the rest at the next look
-		}
+	now := writes[:min(len(writes), maxProxies)]
+	for batch := range slices.Chunk(now, etcd.SideBatch) {
 		// If another server was faster, nothing is written, and the next look sees its
 		// write.
 		if _, err := r.Store.WriteSide(ctx, batch); err != nil {
 			return false, err
 		}
 	}
-	r.lastKnown = facts.Proxies
-	return true, nil
+	return len(now) == len(writes), nil
 }
 
 // proxyWrites returns the writes that update the known proxies: those that are connected
