@@ -23,7 +23,7 @@ func describedObject(r *http.Request) any {
 		return admin.Propagation{Distribution: progress.Distribution{
 			Revision: 815, Published: 817, Count: status.Count{Accepted: 40, NotConcerned: 3, Rejected: 1}, Offline: 1,
 			Problems: []status.Problem{{Node: "sidecar~10.0.0.17~vm-17.shop~d", Type: "RDS", Revision: 812, Rejected: true, RejectedRevision: 815, Message: `no "v3"`}},
-			Gone:     []progress.Gone{{Node: "sidecar~10.0.0.9~vm-9.shop~d", Seen: noon.Add(-3 * time.Minute)}},
+			Gone:     []progress.Place{{Node: "sidecar~10.0.0.9~vm-9.shop~d", Seen: noon.Add(-3 * time.Minute)}},
 		}}
 	case finding.Path:
 		of := func(name string) finding.Object {

@@ -121,7 +121,7 @@ func (e *environment) proxies(ctx context.Context, node, namespace string) (admi
 		list.Elsewhere = nil // it is not known who they are
 	}
 	list.Refused = slices.DeleteFunc(list.Refused, func(r admission.Refusal) bool { return !strings.Contains(r.Node, node) })
-	list.Gone = slices.DeleteFunc(list.Gone, func(g progress.Gone) bool { return !strings.Contains(g.Node, node) })
+	list.Gone = slices.DeleteFunc(list.Gone, func(g progress.Place) bool { return !strings.Contains(g.Node, node) })
 	return list, nil
 }
 
@@ -241,7 +241,7 @@ const (
 // offline returns rows for the proxies that are connected to no server; gone has count
 // of them, the last seen first. If all is set it names all of gone. Else it names those
 // whose absence is news, and counts the others.
-func offline(gone []progress.Gone, count int, now time.Time, all bool) (rows [][]string) {
+func offline(gone []progress.Place, count int, now time.Time, all bool) (rows [][]string) {
 	for _, g := range gone {
 		if !all && (len(rows) == maxOffline || now.Sub(g.Seen) > offlineLong) {
 			break

@@ -27,7 +27,7 @@ func someProxies() admin.ProxyList {
 	}
 	return admin.ProxyList{TypeMeta: metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "ProxyList"}, Server: "cp-2:7/0a1b2c3d",
 		Elsewhere: map[string]int{"cp-1:7/44556677": 40},
-		Gone:      []progress.Gone{{Node: "sidecar~10.0.0.9~vm-9.shop~shop.svc.cluster.local", Seen: noon.Add(-3 * time.Minute)}},
+		Gone:      []progress.Place{{Node: "sidecar~10.0.0.9~vm-9.shop~shop.svc.cluster.local", Seen: noon.Add(-3 * time.Minute)}},
 		Items: []progress.ProxyStatus{
 			{Node: "router~10.0.0.2~edge-1.edge~edge.svc.cluster.local", Name: "edge-1", Type: "router", Namespace: "edge", Variant: "delta", Envoy: "1.40.0", Revision: 814,
 				Types: []progress.TypeStatus{
@@ -122,12 +122,12 @@ func TestProxyStatusOfControlPlanes(t *testing.T) {
 // many others, is counted.
 func TestProxiesOffline(t *testing.T) {
 	t.Parallel()
-	gone := func(recent, long int) (all []progress.Gone) {
+	gone := func(recent, long int) (all []progress.Place) {
 		for i := range recent {
-			all = append(all, progress.Gone{Node: fmt.Sprintf("sidecar~10.0.0.9~vm-%d.shop~d", i), Seen: noon.Add(-time.Duration(i) * time.Minute)})
+			all = append(all, progress.Place{Node: fmt.Sprintf("sidecar~10.0.0.9~vm-%d.shop~d", i), Seen: noon.Add(-time.Duration(i) * time.Minute)})
 		}
 		for i := range long {
-			all = append(all, progress.Gone{Node: fmt.Sprintf("sidecar~10.0.0.9~old-%d.shop~d", i), Seen: noon.Add(-2 * time.Hour)})
+			all = append(all, progress.Place{Node: fmt.Sprintf("sidecar~10.0.0.9~old-%d.shop~d", i), Seen: noon.Add(-2 * time.Hour)})
 		}
 		return all
 	}

@@ -72,7 +72,7 @@ func TestWait(t *testing.T) {
 		{Node: "sidecar~10.0.0.18~vm-18.shop~d", Type: "EDS", Revision: 812},
 	}
 	offline := taken(status.Count{Accepted: 1})
-	offline.Offline, offline.Gone = 1, []progress.Gone{{Node: "vm-9", Seen: time.Now().Add(-3 * time.Minute)}}
+	offline.Offline, offline.Gone = 1, []progress.Place{{Node: "vm-9", Seen: time.Now().Add(-3 * time.Minute)}}
 	waiting := taken(status.Count{Accepted: 1, Waiting: 1})
 	waiting.Problems = []status.Problem{{Node: "vm-18", Type: "EDS", Revision: 812, Since: time.Now().Add(-41 * time.Minute)}}
 

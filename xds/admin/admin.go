@@ -29,14 +29,14 @@ type ProxyList struct {
 	// that they are: the latest first.
 	Refused []admission.Refusal `json:"refused,omitempty"`
 	// Gone are proxies that are known and connected to no server.
-	Gone []progress.Gone `json:"gone,omitempty"`
+	Gone []progress.Place `json:"gone,omitempty"`
 }
 
 // narrow keeps what is of one namespace. Places are those of the known proxies.
 func (l *ProxyList) narrow(namespace string, places []progress.Place) {
 	l.Items = slices.DeleteFunc(l.Items, func(p progress.ProxyStatus) bool { return p.Namespace != namespace })
 	l.Refused = slices.DeleteFunc(l.Refused, func(r admission.Refusal) bool { return namespaceOf("", r.Node) != namespace })
-	l.Gone = slices.DeleteFunc(l.Gone, func(g progress.Gone) bool { return namespaceOf(g.Namespace, g.Node) != namespace })
+	l.Gone = slices.DeleteFunc(l.Gone, func(g progress.Place) bool { return namespaceOf(g.Namespace, g.Node) != namespace })
 	l.Elsewhere = map[string]int{}
 	for _, p := range places {
 		if p.Server != "" && namespaceOf(p.Namespace, p.Node) == namespace {

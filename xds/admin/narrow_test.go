@@ -18,14 +18,14 @@ func TestProxiesOfANamespace(t *testing.T) {
 		Elsewhere: map[string]int{"cp-1": 2, "cp-2": 1},
 		Items:     []progress.ProxyStatus{{Node: shop, Namespace: "shop"}, {Node: bank, Namespace: "bank"}, {Node: shop, Namespace: "moved"}},
 		Refused:   []admission.Refusal{{Node: shop}, {Node: bank}, {Address: "10.0.0.3"}},
-		Gone:      []progress.Gone{{Node: shop}, {Node: bank}, {Node: bank, Namespace: "shop"}},
+		Gone:      []progress.Place{{Node: shop}, {Node: bank}, {Node: bank, Namespace: "shop"}},
 	}
 	l.narrow("shop", []progress.Place{{Node: shop, Server: "cp-1"}, {Node: bank, Server: "cp-1"}, {Node: bank, Namespace: "shop", Server: "cp-2"}, {Node: shop}})
 	want := ProxyList{
 		Elsewhere: map[string]int{"cp-1": 1, "cp-2": 1},
 		Items:     []progress.ProxyStatus{{Node: shop, Namespace: "shop"}},
 		Refused:   []admission.Refusal{{Node: shop}},
-		Gone:      []progress.Gone{{Node: shop}, {Node: bank, Namespace: "shop"}},
+		Gone:      []progress.Place{{Node: shop}, {Node: bank, Namespace: "shop"}},
 	}
 	if diff := cmp.Diff(want, l); diff != "" {
 		t.Error(diff)

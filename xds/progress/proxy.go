@@ -43,6 +43,23 @@ func (p *Proxy) judge(of func(*Type, int64) outcome, revision int64) outcome {
 	return v
 }
 
+// now returns how the proxy took all up to a push.
+func (p *Proxy) now(generation uint64) outcome {
+	out := accepted
+	if p.Generation < generation {
+		return waiting
+	}
+	for i := range p.Types {
+		switch p.Types[i].State {
+		case protocol.Stale:
+			return waiting
+		case protocol.Rejected:
+			out = rejected
+		}
+	}
+	return out
+}
+
 // Note is how far the proxy of one connection had come after its last turn. The
 // connection writes it; any goroutine may read it.
 type Note struct {

@@ -17,7 +17,7 @@ type Snapshot struct {
 	// Published is the newest revision that proxies were offered.
 	Published int64
 
-	changes  []Range // of the configuration
+	changes  Ranges // of the configuration
 	proxies  []Proxy
 	failures []status.Problem
 	// generation is the number of the newest push, by which Now counts.
@@ -27,7 +27,7 @@ type Snapshot struct {
 // NewSnapshot makes a Snapshot of the streams of a server, and reorders them. generation
 // is the number of the newest push, changes are the last changes of the configuration, and
 // failures the resources that the server could not build.
-func NewSnapshot(published int64, generation uint64, changes []Range, streams []Proxy, failures []status.Problem) *Snapshot {
+func NewSnapshot(published int64, generation uint64, changes Ranges, streams []Proxy, failures []status.Problem) *Snapshot {
 	slices.SortFunc(streams, func(a, b Proxy) int {
 		return cmp.Or(strings.Compare(a.ID, b.ID), a.Since.Compare(b.Since))
 	})
@@ -46,7 +46,7 @@ func NewSnapshot(published int64, generation uint64, changes []Range, streams []
 // concurrent use; the zero Changes is empty.
 type Changes struct {
 	mu     sync.Mutex // guards ranges
-	ranges []Range
+	ranges Ranges
 }
 
 // maxChanges bounds the changes that are remembered.
@@ -80,7 +80,7 @@ func (c *Changes) Follow(from, to *mesh.PushContext) {
 }
 
 // Last returns the remembered changes, oldest first.
-func (c *Changes) Last() []Range {
+func (c *Changes) Last() Ranges {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.ranges
@@ -97,6 +97,13 @@ func (s *Snapshot) All(revision int64) status.Count {
 	return s.count(func(p *Proxy) outcome { return p.judge((*Type).all, revision) })
 }
 
+// Now counts how the proxies took all that is published, whatever its revision: who lacks
+// nothing is Accepted, who rejects something Rejected. An object of another source than the
+// store is judged by that: it has no revision by which it could be said who has it.
+func (s *Snapshot) Now() status.Count {
+	return s.count(func(p *Proxy) outcome { return p.now(s.generation) })
+}
+
 func (s *Snapshot) count(took func(*Proxy) outcome) status.Count {
 	var n [rejected + 1]int
 	for i := range s.proxies {
@@ -107,15 +114,7 @@ func (s *Snapshot) count(took func(*Proxy) outcome) status.Count {
 
 // LastChange returns the newest revision, up to the given one, that changed the
 // configuration; 0 if none did. Within the range of a change every revision counts.
-func (s *Snapshot) LastChange(revision int64) int64 {
-	var last int64
-	for _, c := range s.changes {
-		if c.From < revision {
-			last = min(c.To, revision)
-		}
-	}
-	return last
-}
+func (s *Snapshot) LastChange(revision int64) int64 { return s.changes.upTo(revision) }
 
 // MaxMessage bounds the bytes of a proxy's message that are passed on.
 const MaxMessage = 512

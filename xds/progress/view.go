@@ -38,15 +38,21 @@ type Distribution struct {
 	// Problems names proxies that reject or lack something, rejections first. Gone names
 	// those that are offline, the one that was seen last first. Both are bounded.
 	Problems []status.Problem `json:"troubles,omitempty"`
-	Gone     []Gone           `json:"gone,omitempty"`
+	Gone     []Place          `json:"gone,omitempty"`
 }
 
-// Gone is a known proxy that is not connected.
-type Gone struct {
+// Place says where a known proxy is connected, if not to this server. Its JSON form is an
+// API, for one that is connected to none.
+type Place struct {
 	Node string `json:"node"`
 	// Namespace is that of the proxy, empty where a server of an older version met it.
-	Namespace string    `json:"namespace,omitempty"`
-	Seen      time.Time `json:"seen"`
+	Namespace string `json:"namespace,omitempty"`
+	// Server is the id of the other server, empty for none, and API the address of its
+	// config API, empty if that is unknown.
+	Server string `json:"-"`
+	API    string `json:"-"`
+	// Seen is when the proxy connected, or was last seen.
+	Seen time.Time `json:"seen"`
 }
 
 // facts returns what the servers report, nothing before this server has read it.
@@ -124,7 +130,7 @@ func (v *View) distribution(p *Snapshot, facts *statuses.Facts, here status.Coun
 
 // Others returns the proxies that are not connected to this server: how many each other
 // server has, by its id, and those that are gone, the one that was seen last first.
-func (v *View) Others() (elsewhere map[string]int, gone []Gone) {
+func (v *View) Others() (elsewhere map[string]int, gone []Place) {
 	facts := v.facts()
 	elsewhere = map[string]int{}
 	for replica := range facts.Replicas.Values() {
@@ -145,20 +151,32 @@ func relevant(problems []status.Problem, revision int64, all bool) []status.Prob
 	return problems[:min(len(problems), maxNamed)]
 }
 
+// Elsewhere returns where the known proxies are connected, by node id. What it says of
+// the proxies of this server means nothing, and the rest is about a second old.
+func (v *View) Elsewhere() []Place { return elsewhere(v.ID, v.facts()) }
+
+// elsewhere returns the places of the known proxies, as a server with an id sees them.
+func elsewhere(id string, facts *statuses.Facts) []Place {
+	var out []Place
+	for proxy := range facts.Proxies.Values() {
+		place := Place{Node: proxy.Node, Namespace: proxy.Namespace, Seen: proxy.Seen}
+		if replica := liveServer(facts, proxy.Replica); replica != nil && replica.ID != id {
+			place.Server, place.API = replica.ID, replica.API
+		}
+		out = append(out, place)
+	}
+	return out
+}
+
 // gone returns the known proxies that are not connected, the one that was seen last
 // first.
-func (v *View) gone(p *Snapshot, facts *statuses.Facts) []Gone {
-	var out []Gone
+func (v *View) gone(p *Snapshot, facts *statuses.Facts) []Place {
 	here := map[string]bool{}
-	for i := range p.proxies {
-		here[p.proxies[i].ID] = true
+	for _, proxy := range p.proxies {
+		here[proxy.ID] = true
 	}
-	for _, place := range elsewhere(v.ID, facts) {
-		if place.Server == "" && !here[place.Node] {
-			out = append(out, Gone{Node: place.Node, Namespace: place.Namespace, Seen: place.Seen})
-		}
-	}
-	slices.SortFunc(out, func(a, b Gone) int {
+	out := slices.DeleteFunc(elsewhere(v.ID, facts), func(place Place) bool { return place.Server != "" || here[place.Node] })
+	slices.SortFunc(out, func(a, b Place) int {
 		return cmp.Or(b.Seen.Compare(a.Seen), strings.Compare(a.Node, b.Node))
 	})
 	return out
