@@ -61,6 +61,7 @@ type Connection struct {
 	ended      bool
 	generation uint64       // the generation of the last push
 	types      []*typeState // by type: first the served ones in their order, then the unknown
+	nameBytes  int64        // the size of the names that the client subscribes to
 
 	// Nil before the first request.
 	proxy     *discovery.Proxy

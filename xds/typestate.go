@@ -1,6 +1,8 @@
 package xds
 
 import (
+	"fmt"
+
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/xds/delivery/nameset"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
@@ -59,8 +61,12 @@ func (c *Connection) chargeNames(t *typeState) error {
 	if names == t.names {
 		return nil
 	}
-	c.admitted.Drop(requestedNames{t.url, t.names})
+	had := t.names
 	t.names = names
+	c.admitted.Drop(requestedNames{t.url, had})
+	if c.nameBytes += names.Bytes() - had.Bytes(); c.nameBytes > c.server.Gate.StreamMemory() {
+		return c.admitted.TooMuch(fmt.Sprintf("%d names of type %s", names.Len(), t.url))
+	}
 	return c.admitted.Keep(requestedNames{t.url, names}, names.Bytes())
 }
 

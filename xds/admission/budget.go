@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -94,8 +93,8 @@ func (s *Stream) Hold(what any, bytes int64) {
 	b.add(s, what, bytes)
 }
 
-// Keep is Hold for what stays; Release drops it. It fails if the stream, or the streams of its
-// identity, keep too much.
+// Keep is Hold for what stays; Release drops it. It fails if the streams of the identity keep
+// too much.
 func (s *Stream) Keep(what any, bytes int64) error {
 	b := s.gate.budget
 	b.mu.Lock()
@@ -113,15 +112,8 @@ func (s *Stream) Keep(what any, bytes int64) error {
 			a.bytes += bytes
 		}
 	}
-	s.kept[what] = bytes
-	var sum int64
-	for _, n := range s.kept {
-		sum += n
-	}
-	switch {
-	case sum > b.each:
-		return s.TooMuch(fmt.Sprintf("names that take %d bytes", sum))
-	case a != nil && a.bytes > b.perIdentity:
+	s.kept[what] = struct{}{}
+	if a != nil && a.bytes > b.perIdentity {
 		b.ended.Add(1)
 		return status.Errorf(codes.ResourceExhausted,
 			"the subscriptions of all streams of %s may take %d bytes of memory, a quarter of --streams-memory: have its proxies subscribe to less, or raise that", a.who, b.perIdentity)

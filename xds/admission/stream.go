@@ -42,7 +42,7 @@ type Stream struct {
 	account *account    // nil if the client has proved nothing
 	expiry  *time.Timer // nil if the proof does not end by time
 
-	kept map[any]int64 // the bytes of what it keeps; nil once it is released. The budget guards it
+	kept map[any]struct{} // nil once it is released; the budget guards it
 
 	mu       sync.Mutex // guards the fields below
 	node     string     // what the client says that it is; empty before Admit
@@ -53,7 +53,7 @@ type Stream struct {
 // Open lets the stream of a call in, or returns why not. cancel ends it. A stream that is in is
 // to be released.
 func (g *Gate) Open(ctx context.Context, cancel func(error)) (*Stream, error) {
-	s := &Stream{gate: g, cancel: cancel, kept: map[any]int64{}}
+	s := &Stream{gate: g, cancel: cancel, kept: map[any]struct{}{}}
 	if p, ok := peer.FromContext(ctx); ok {
 		s.remote = p.Addr
 	}
