@@ -44,16 +44,15 @@ type Connection struct {
 	// admitted is what the client was let in as, and what it costs.
 	admitted *admission.Stream
 
-	wakes          chan struct{}                 // holds a token while run has something to do; see wake
-	dirty          atomic.Bool                   // a push is due; see mark
-	waitsForClient atomic.Bool                   // the connection has no proxy yet, or its client has yet to take a response
-	identified     atomic.Bool                   // the proxy is known, so publish marks the connection
-	sending        *time.Timer                   // limits how long a response is written
-	receiving      *time.Timer                   // limits how long a request is read, and the wait for the first
-	alarm          *time.Timer                   // wakes the connection though nothing happens
-	note           progress.Note                 // the progress of the proxy, for other goroutines
-	group          atomic.Pointer[desired.Group] // the proxy's group at the last push; nil before
-	reads          atomic.Pointer[mesh.Rows]     // the desired.Member's Reads at the last push; nil before
+	wakes          chan struct{}             // holds a token while run has something to do; see wake
+	dirty          atomic.Bool               // a push is due; see mark
+	waitsForClient atomic.Bool               // the connection has no proxy yet, or its client has yet to take a response
+	identified     atomic.Bool               // the proxy is known, so publish marks the connection
+	sending        *time.Timer               // limits how long a response is written
+	receiving      *time.Timer               // limits how long a request is read, and the wait for the first
+	alarm          *time.Timer               // wakes the connection though nothing happens
+	note           progress.Note             // the progress of the proxy, for other goroutines
+	reads          atomic.Pointer[mesh.Rows] // the desired.Member's Reads at the last push; nil before
 
 	awaited uint64 // the generation that waits for the connection; the lock of generations guards it
 

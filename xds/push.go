@@ -38,7 +38,6 @@ func (c *Connection) advance(ctx context.Context) error {
 	c.generation = c.server.generations.number.Load()
 	c.desired.Advance(c.server.context.Load)
 	if c.member != nil {
-		c.group.Store(c.member.Group())
 		c.reads.Store(c.member.Reads())
 	}
 	revision := c.desired.Context().Revision()

@@ -275,23 +275,10 @@ func (s *DiscoveryServer) publish(at time.Time) bool {
 	if s.options.Published != nil { // after the push has its number, by which it is judged
 		s.options.Published(to.Inputs().Configs)
 	}
-	buildersFirst(connections)
 	for _, c := range connections {
 		c.mark()
 	}
 	return true
-}
-
-// buildersFirst moves one connection of each group to the front. It builds for its
-// whole group; the others of the group would only wait for it.
-func buildersFirst(connections []*Connection) {
-	seen := map[*desired.Group]bool{}
-	for i, c := range connections {
-		if group := c.group.Load(); !seen[group] {
-			connections[i], connections[len(seen)] = connections[len(seen)], c
-			seen[group] = true
-		}
-	}
 }
 
 // LastRequest describes the last push; nil before the first.

@@ -136,9 +136,6 @@ func (m *Member) move(class mesh.Class) {
 	}
 }
 
-// Group is the group that the proxy is in, nil before the first Advance.
-func (m *Member) Group() *Group { return m.group }
-
 // Context is the context that the proxy's resources are of; nil before the first Advance.
 func (m *Member) Context() *mesh.PushContext {
 	if m.at == nil {
