@@ -19,14 +19,14 @@ func (c *Connection) updateNote() {
 	}
 	now, aggregated := time.Now(), c.wire.only == ""
 	for i := range c.served { // a type after those that cause its requests
-		if c.note.Unchanged(i, c.sequencer.Idle(i)) {
+		t, idle := c.types[i], c.sequencer.Idle(i)
+		if t.Unchanged(idle) {
 			continue
 		}
-		t := c.types[i]
-		if until, idled := c.note.IdleAt(i); idled {
-			t.Idled(until)
+		turn := progress.Turn{
+			Now: now, Idle: idle, LastRevision: c.note.Revision(),
+			Expecting: aggregated && c.sequencer.ExpectsSubscription(t.url, now), Stuck: c.sequencer.OnlyKeptRemovals(t.url),
 		}
-		turn := progress.Turn{Now: now, Expecting: aggregated && c.sequencer.ExpectsSubscription(t.url, now), Stuck: c.sequencer.OnlyKeptRemovals(t.url)}
 		for _, needing := range c.served[i].needing {
 			if latest := c.typeState(needing).Latest(); latest.To > turn.Cause.To {
 				turn.Cause = latest
@@ -36,9 +36,7 @@ func (c *Connection) updateNote() {
 		t.Held, t.Kept = c.sequencer.Waiting(t.url)
 		c.logRejections(t)
 	}
-	c.note.Write(c.sequencer.Revision(), c.generation, len(c.served), func(place int) (*progress.Type, int) {
-		return &c.types[place].Type, c.sequencer.Idle(place)
-	})
+	c.note.Write(c.sequencer.Revision(), c.generation, len(c.served), func(place int) *progress.Type { return &c.types[place].Type })
 }
 
 // Proxies returns the status of each stream of a connected proxy, or of a control plane

@@ -59,11 +59,11 @@ func makeReport(object *config.Config, said *status.Report, e evidence, now time
 		count.Rejected = 1 // a proxy rejects it that is counted otherwise
 		count.Accepted = max(0, count.Accepted-1)
 	}
-	programmed, words := programmed(count, behind, e.used, took), quote(refusals)
+	taken, words := programmed(count, behind, e.used, took), quote(refusals)
 	if notBuilt > 0 {
-		programmed.Status, programmed.Reason = status.False, reasonNotBuilt
+		taken.Status, taken.Reason = status.False, reasonNotBuilt
 	}
-	report.Conditions = []status.Condition{seen, programmed}
+	report.Conditions = []status.Condition{seen, taken}
 	if len(refusals) > 0 {
 		reason := reasonRefused
 		if notBuilt == len(refusals) {
@@ -71,7 +71,7 @@ func makeReport(object *config.Config, said *status.Report, e evidence, now time
 		}
 		report.Conditions = append(report.Conditions, status.Condition{Type: status.Rejected, Status: status.True, Reason: reason, Message: words})
 	}
-	report.Conditions = slices.Concat(report.Conditions, ofVerdicts(e.verdicts), underWay(programmed, words))
+	report.Conditions = slices.Concat(report.Conditions, ofVerdicts(e.verdicts), underWay(taken, words))
 	carryOver(report, said, now)
 	return report, settled
 }

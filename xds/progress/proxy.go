@@ -66,9 +66,7 @@ type Note struct {
 	mu    sync.Mutex // guards the fields below
 	proxy *discovery.Proxy
 	types []Type // in the order of the server; nil before the first turn has ended
-	// idle are the numbers that Write was given for the types; 0 for a type that is not
-	// idle. An idle type does not change, except for its revisions.
-	idle       []int
+	// revision and generation are those of the last turn.
 	revision   int64
 	generation uint64
 }
@@ -90,31 +88,20 @@ func (n *Note) Node() string {
 	return n.proxy.ID
 }
 
-// Unchanged says whether a type, by its index, has been idle since the last Write. idle
-// is 0 for a type that is not idle, and another number each time that it becomes idle.
-// Only the connection may call it.
-func (n *Note) Unchanged(place, idle int) bool {
-	return idle != 0 && n.types != nil && n.idle[place] == idle
-}
+// Revision returns the revision of the last Write. Only the connection may call it.
+func (n *Note) Revision() int64 { return n.revision }
 
-// IdleAt returns the revision of the last Write if a type, by its index, was idle then;
-// else false. Only the connection may call it.
-func (n *Note) IdleAt(place int) (int64, bool) {
-	return n.revision, n.types != nil && n.idle[place] != 0
-}
-
-// Write updates all types at a revision and a push. of returns a type by its index, and its number
-// as for Unchanged.
-func (n *Note) Write(revision int64, generation uint64, types int, of func(place int) (t *Type, idle int)) {
+// Write updates all types at a revision and a push. of returns a type by its index.
+func (n *Note) Write(revision int64, generation uint64, types int, of func(place int) *Type) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.types == nil {
-		n.types, n.idle = make([]Type, types), make([]int, types)
+		n.types = make([]Type, types)
 	}
 	n.revision, n.generation = revision, generation
 	for i := range n.types {
-		if t, idle := of(i); idle == 0 || n.idle[i] != idle {
-			n.types[i], n.idle[i] = *t, idle
+		if t := of(i); t.idle == 0 || n.types[i].idle != t.idle {
+			n.types[i] = *t
 		}
 	}
 }
@@ -128,7 +115,7 @@ func (n *Note) Read() (Proxy, bool) {
 	}
 	p := Proxy{Proxy: n.proxy, Generation: n.generation, Types: slices.Clone(n.types)}
 	for i := range p.Types {
-		if t := &p.Types[i]; n.idle[i] != 0 && t.State == protocol.Synced {
+		if t := &p.Types[i]; t.idle != 0 && t.State == protocol.Synced {
 			t.AckedRevision, t.AckedIgnoringRejected, t.Desired = n.revision, n.revision, n.revision
 		}
 	}

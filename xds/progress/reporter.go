@@ -16,6 +16,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/pulse"
+	"github.com/portolan-mesh/portolan/storage/retry"
 	"github.com/portolan-mesh/portolan/storage/status"
 )
 
@@ -84,8 +85,6 @@ func (r row) encode() ([]byte, error) {
 // Run reports until ctx ends, then withdraws the report and returns nil. It retries
 // after errors.
 func (r *Reporter) Run(ctx context.Context) error {
-	timer := time.NewTimer(pulse.Until(interval))
-	defer timer.Stop()
 	defer r.withdraw(ctx)
 	for failed := ""; ; {
 		err := r.report(ctx)
@@ -98,11 +97,8 @@ func (r *Reporter) Run(ctx context.Context) error {
 		if failed = ""; err != nil {
 			failed = err.Error()
 		}
-		select {
-		case <-ctx.Done():
+		if retry.Sleep(ctx, pulse.Until(interval)) != nil {
 			return nil
-		case <-timer.C:
-			timer.Reset(pulse.Until(interval))
 		}
 		r.waitForQuiet(ctx)
 	}
@@ -110,15 +106,13 @@ func (r *Reporter) Run(ctx context.Context) error {
 
 // waitForQuiet waits until a change under way has passed, for at most interval.
 func (r *Reporter) waitForQuiet(ctx context.Context) {
-	for count, end := r.lastCount, time.Now().Add(interval); ctx.Err() == nil && time.Now().Before(end); {
-		last := count
-		if count = r.Server.ChangeCount(); count == last {
+	last, end := r.lastCount, time.Now().Add(interval)
+	for time.Now().Before(end) {
+		count := r.Server.ChangeCount()
+		if count == last || retry.Sleep(ctx, pause) != nil {
 			return
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
+		last = count
 	}
 }
 

@@ -13,10 +13,7 @@ import (
 type Tracker struct {
 	Type
 
-	// lastDesired and grown are the Desired and the Widened of the subscription at the last
-	// Follow.
-	lastDesired int64
-	lastWidened int
+	lastDesired int64 // the Desired of the subscription at the last Follow after its request
 	latest      Range // the newest change
 
 	// A follow-up: the proxy requests more of this type because of a change of another
@@ -32,6 +29,9 @@ type Tracker struct {
 // Turn is what a Tracker must know of a turn beside the subscription.
 type Turn struct {
 	Now time.Time
+	// Idle is as for Unchanged. LastRevision is the revision of the last turn.
+	Idle         int
+	LastRevision int64
 	// Expecting: the proxy took a change of another type, and is about to request more of
 	// this type because of it.
 	Expecting bool
@@ -50,14 +50,21 @@ type Origins func(rejected, held *resource.Resource) []config.Key
 // Latest returns the range of the newest change of the type.
 func (t *Tracker) Latest() Range { return t.latest }
 
+// Unchanged says whether the type has been idle since the last Follow: it needs no other.
+// idle is 0 for a type that is not idle, and another number each time that it becomes idle.
+func (t *Tracker) Unchanged(idle int) bool { return idle != 0 && t.idle == idle }
+
 // Follow updates the Type from a subscription.
 func (t *Tracker) Follow(sub *protocol.Subscription, turn Turn, origins Origins) {
+	if t.idle != 0 && t.State == protocol.Synced { // it was idle, and had all
+		t.lastDesired, t.settled = turn.LastRevision, turn.LastRevision
+	}
+	t.idle = turn.Idle
 	st := sub.Status()
 	t.noteChange(st)
-	if turn.Expecting || st.Widened != t.lastWidened {
+	if turn.Expecting || st.Widened != t.Widened {
 		t.noteFollowUp(turn.Cause)
 	}
-	t.lastWidened = st.Widened
 	st = t.withFollowUps(st, turn)
 	switch lacks := st.State == protocol.Stale || st.State == protocol.Rejected; {
 	case !lacks:
@@ -88,13 +95,6 @@ func (t *Tracker) noteChange(st protocol.Status) {
 		t.Changes = t.Changes.with(t.latest)
 	}
 	t.lastDesired = st.Desired
-}
-
-// Idled notes that the type was idle until a revision: a Synced proxy had all up to it.
-func (t *Tracker) Idled(until int64) {
-	if t.State == protocol.Synced {
-		t.lastDesired, t.settled = until, until
-	}
 }
 
 // noteFollowUp notes that the proxy requests more of the type because of a change of

@@ -31,6 +31,10 @@ type Type struct {
 	// because something still refers to the resource. Late is how many changes were sent
 	// without what they need, because they had waited too long.
 	Held, Kept, Late int
+
+	// idle is 0 while the type is not idle, and another number each time that it becomes so.
+	// An idle type does not change, except for its revisions.
+	idle int
 }
 
 // Rejected is a resource that a proxy rejects. Its content came with the revisions of

@@ -11,6 +11,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/etcd/election"
 	"github.com/portolan-mesh/portolan/storage/pulse"
+	"github.com/portolan-mesh/portolan/storage/retry"
 	"github.com/portolan-mesh/portolan/xds/verdict/index"
 )
 
@@ -44,8 +45,6 @@ type Writer struct {
 func (w *Writer) Run(ctx context.Context, leader *election.Leader) error {
 	store := w.Store.Fenced(leader.Client())
 	t := newStatusQueue()
-	timer := time.NewTimer(pulse.Until(interval))
-	defer timer.Stop()
 	for {
 		if err := w.writeDue(ctx, store, t); err != nil {
 			if ctx.Err() != nil || errors.Is(err, election.ErrNotLeader) {
@@ -53,11 +52,8 @@ func (w *Writer) Run(ctx context.Context, leader *election.Leader) error {
 			}
 			w.Logger.Warn("statuses of objects were not written, it will be tried again", "err", err)
 		}
-		select {
-		case <-ctx.Done():
+		if retry.Sleep(ctx, pulse.Until(interval)) != nil {
 			return nil
-		case <-timer.C:
-			timer.Reset(pulse.Until(interval))
 		}
 	}
 }
@@ -88,26 +84,25 @@ func (w *Writer) writeDue(ctx context.Context, store *etcd.Store, t *statusQueue
 // mark the proxies of a stopped server as gone.
 func expireProxies(facts *statuses.Facts, now time.Time) []etcd.SideWrite {
 	var writes []etcd.SideWrite
-	gone := map[string]bool{} // by server
+	live := map[string]bool{"": true} // by server; a proxy without one needs none
+	for replica := range facts.Replicas.Values() {
+		live[replica.ID] = true
+	}
 	for p := range facts.Proxies.Values() {
-		if _, asked := gone[p.Replica]; !asked {
-			gone[p.Replica] = p.Replica != "" && liveServer(facts, p.Replica) == nil
+		if len(writes) == etcd.SideBatch {
+			break // the rest at the next look
 		}
 		var value []byte
 		switch {
-		case p.Replica == "" && now.Sub(p.Seen) > forgetAfter:
-		case gone[p.Replica]:
+		case !live[p.Replica]:
 			var err error
 			if value, err = etcd.EncodeProxy(parted(p, now)); err != nil {
 				continue // a node id that cannot be encoded was never stored
 			}
-		default:
+		case p.Replica != "" || now.Sub(p.Seen) <= forgetAfter:
 			continue
 		}
-		write := etcd.SideWrite{Key: etcd.ProxyKey(p.Node), Value: value, Revision: p.Revision}
-		if writes = append(writes, write); len(writes) == etcd.SideBatch {
-			break // the rest at the next look
-		}
+		writes = append(writes, etcd.SideWrite{Key: etcd.ProxyKey(p.Node), Value: value, Revision: p.Revision})
 	}
 	return writes
 }
