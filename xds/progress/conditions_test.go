@@ -207,12 +207,13 @@ type stored struct {
 	configs  pmap.Map[*config.Config]
 	statuses pmap.Map[*status.Report]
 	revision int64
+	epoch    int64
 }
 
 func (m *stored) put(o *config.Config) { m.configs = m.configs.Set(o.Key().Path(), o); m.revision++ }
 
 func (m *stored) snapshot() *cache.Snapshot {
-	return (*cache.Snapshot)(nil).Next(m.revision, cache.Content{Configs: m.configs, Statuses: m.statuses})
+	return (*cache.Snapshot)(nil).Next(m.revision, cache.Content{Configs: m.configs, Statuses: m.statuses}).InEpoch(m.epoch)
 }
 
 // land takes in what was written, as the watch would.

@@ -281,3 +281,23 @@ func TestUsage(t *testing.T) {
 		t.Errorf("used on another server instead: %v", ids)
 	}
 }
+
+// TestAnotherStoreIsLookedAtAnew: where the store is another one, such as an older state of
+// itself, its statuses are judged though no object differs.
+func TestAnotherStoreIsLookedAtAnew(t *testing.T) {
+	t.Parallel()
+	l := newLooker(t)
+	o := object("reviews", 10)
+	l.stored.put(o)
+	l.looks(2, using())
+	older, used := l.stored.statuses, using(o)
+	l.looks(2, used)
+	if got := l.says(o, status.Programmed); got != "True Acknowledged" {
+		t.Fatalf("a proxy uses it: %q", got)
+	}
+	l.stored.epoch, l.stored.statuses = 1, older
+	l.looks(2, used)
+	if got := l.says(o, status.Programmed); got != "True Acknowledged" {
+		t.Errorf("the store has the older status again: %q", got)
+	}
+}
