@@ -6,8 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/status"
 
 	"github.com/portolan-mesh/portolan/xds"
@@ -75,6 +79,27 @@ func TestTypesOfAStreamAreBounded(t *testing.T) {
 			t.Errorf("the stream ended with %v", err)
 		}
 	})
+}
+
+// TestCompressedRequestsAreRefused, with the reason: what they grow to would have to be bounded, too.
+func TestCompressedRequestsAreRefused(t *testing.T) {
+	t.Parallel()
+	s := xdstest.NewServer(t, catalogue.Types())
+	connection, err := grpc.NewClient(s.Address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.UseCompressor(gzip.Name)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = connection.Close() }()
+	ads, err := discoveryv3.NewAggregatedDiscoveryServiceClient(connection).DeltaAggregatedResources(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ads.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node("10.0.0.1"), TypeUrl: xdstest.ClusterType}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ads.Recv(); status.Code(err) != codes.Unimplemented || !strings.Contains(err.Error(), "compressed") {
+		t.Errorf("the stream ended with %v", err)
+	}
 }
 
 // TestProxiesAreInOrder: by node, and the streams of one node by age.
