@@ -6,8 +6,8 @@ import "slices"
 // empty.
 type Range struct{ From, To int64 }
 
-// Has says whether the range holds a revision.
-func (r Range) Has(revision int64) bool { return r.From < revision && revision <= r.To }
+// has says whether the range holds a revision.
+func (r Range) has(revision int64) bool { return r.From < revision && revision <= r.To }
 
 // Ranges are the revisions, in order, at which something changed for a proxy. They are
 // never modified. There are at most maxRanges: the oldest are merged.
@@ -46,7 +46,7 @@ func (s Ranges) contain(one Range) bool {
 
 // has says whether something changed at a revision.
 func (s Ranges) has(revision int64) bool {
-	return slices.ContainsFunc(s, func(one Range) bool { return one.Has(revision) })
+	return slices.ContainsFunc(s, func(one Range) bool { return one.has(revision) })
 }
 
 // upTo returns the revision that a proxy must acknowledge to have all changes up to

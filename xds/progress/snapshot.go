@@ -20,7 +20,7 @@ type Snapshot struct {
 	changes  Ranges // of the configuration
 	proxies  []Proxy
 	failures []status.Problem
-	// generation is the number of the newest push, by which Now counts.
+	// generation is the number of the newest push, by which now counts.
 	generation uint64
 }
 
@@ -97,10 +97,10 @@ func (s *Snapshot) All(revision int64) status.Count {
 	return s.count(func(p *Proxy) outcome { return p.judge((*Type).all, revision) })
 }
 
-// Now counts how the proxies took all that is published, whatever its revision: who lacks
+// now counts how the proxies took all that is published, whatever its revision: who lacks
 // nothing is Accepted, who rejects something Rejected. An object of another source than the
 // store is judged by that: it has no revision by which it could be said who has it.
-func (s *Snapshot) Now() status.Count {
+func (s *Snapshot) now() status.Count {
 	return s.count(func(p *Proxy) outcome { return p.now(s.generation) })
 }
 
@@ -112,9 +112,9 @@ func (s *Snapshot) count(took func(*Proxy) outcome) status.Count {
 	return status.Count{Accepted: n[accepted], NotConcerned: n[notConcerned], Rejected: n[rejected], Waiting: n[waiting]}
 }
 
-// LastChange returns the newest revision, up to the given one, that changed the
+// lastChange returns the newest revision, up to the given one, that changed the
 // configuration; 0 if none did. Within the range of a change every revision counts.
-func (s *Snapshot) LastChange(revision int64) int64 { return s.changes.upTo(revision) }
+func (s *Snapshot) lastChange(revision int64) int64 { return s.changes.upTo(revision) }
 
 // MaxMessage bounds the bytes of a proxy's message that are passed on.
 const MaxMessage = 512
@@ -179,7 +179,7 @@ func Shorten(text string, limit int) string {
 
 // Report returns what the server reports to the others.
 func (s *Snapshot) Report(id string, problems int) *status.Replica {
-	out := &status.Replica{ID: id, Proxies: len(s.proxies), ReportsUse: true, Now: s.Now(), Problems: s.Problems(problems)}
+	out := &status.Replica{ID: id, Proxies: len(s.proxies), ReportsUse: true, Now: s.now(), Problems: s.Problems(problems)}
 	for _, c := range s.changes {
 		out.Changes = append(out.Changes, status.Change{From: c.From, To: c.To, Alone: s.Alone(c.To), All: s.All(c.To)})
 	}

@@ -68,7 +68,7 @@ func (t *Type) alone(revision int64) outcome {
 		return notConcerned
 	case t.AckedRevision >= revision:
 		return accepted
-	case t.rejects(func(r Rejected) bool { return r.Has(revision) }):
+	case t.rejects(func(r Rejected) bool { return r.has(revision) }):
 		return rejected
 	case t.AckedIgnoringRejected >= revision: // an older rejection does not keep it from this change
 		return accepted
@@ -97,7 +97,7 @@ func (t *Type) took(revision int64) outcome {
 	case t.AckedRevision >= revision:
 		return accepted
 	case t.rejects(func(r Rejected) bool {
-		return r.Has(revision) || r.From < revision && t.AckedIgnoringRejected >= revision
+		return r.has(revision) || r.From < revision && t.AckedIgnoringRejected >= revision
 	}):
 		return rejected
 	}

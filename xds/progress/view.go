@@ -71,7 +71,7 @@ func (v *View) Of(revision int64, all bool) Distribution {
 	if all {
 		here, there = p.All, (*status.Replica).TookAll
 	}
-	last := p.LastChange(revision)
+	last := p.lastChange(revision)
 	out := v.distribution(p, v.facts(), here(revision), p.Published >= revision, func(r *status.Replica) (status.Count, bool) {
 		if last == 0 { // nothing has changed yet
 			return status.Count{NotConcerned: r.Proxies}, true
@@ -87,7 +87,7 @@ func (v *View) Of(revision int64, all bool) Distribution {
 func (v *View) OfObject(object *config.Config) Distribution {
 	published := v.Beside.Has(object) // before the progress that it is part of
 	p, facts := v.Server.Progress(), v.facts()
-	out := v.distribution(p, facts, p.Now(), published, func(r *status.Replica) (status.Count, bool) {
+	out := v.distribution(p, facts, p.now(), published, func(r *status.Replica) (status.Count, bool) {
 		return r.Now, beside.Has(facts, r.ID, object)
 	})
 	path, refusing := object.Key().Path(), map[string]bool{}

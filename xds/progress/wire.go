@@ -2,7 +2,6 @@ package progress
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/portolan-mesh/portolan/discovery"
@@ -112,19 +111,14 @@ func (t *Type) wire() TypeStatus {
 		return out
 	}
 	out.Message, out.RejectedRevision, out.RejectedNonce = t.LastNACK.Message, t.LastNACK.Revision, t.LastNACK.Nonce
-	out.Objects = config.Names(objectsOf(t.Rejections))
-	for _, r := range t.Rejections[:min(len(t.Rejections), maxShown)] {
-		out.Refused = append(out.Refused, RefusedResource{Name: r.Name, Revision: r.Revision, Message: r.Message, Objects: config.Names(r.Objects)})
+	for i, r := range t.Rejections {
+		objects := config.Names(r.Objects)
+		out.Objects = append(out.Objects, objects...)
+		if i < maxShown {
+			out.Refused = append(out.Refused, RefusedResource{Name: r.Name, Revision: r.Revision, Message: r.Message, Objects: objects})
+		}
 	}
+	slices.Sort(out.Objects)
+	out.Objects = slices.Compact(out.Objects)
 	return out
-}
-
-// objectsOf returns the objects of some rejections, ordered by path.
-func objectsOf(rejections []Rejected) []config.Key {
-	var keys []config.Key
-	for _, r := range rejections {
-		keys = append(keys, r.Objects...)
-	}
-	slices.SortFunc(keys, func(a, b config.Key) int { return strings.Compare(a.Path(), b.Path()) })
-	return slices.Compact(keys)
 }
