@@ -19,6 +19,8 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/xds/bootstrap"
+	"github.com/portolan-mesh/portolan/xds/envoy/accesslog"
+	"github.com/portolan-mesh/portolan/xds/envoy/socket"
 	"github.com/portolan-mesh/portolan/xds/names"
 
 	// The name envoy is taken by the process.
@@ -131,11 +133,11 @@ func everyCluster() []*clusterv3.Cluster {
 		{Name: "http2", Type: messages.Static, HTTP: &messages.UpstreamHTTP{
 			Protocol: messages.HTTP2, MaxConcurrentStreams: 7, PingInterval: time.Minute, PingTimeout: time.Second,
 		}},
-		{Name: "outliers", Type: messages.Static, ProxyProtocol: messages.ProxyProtocolV1, Outliers: &messages.OutlierDetection{
+		{Name: "outliers", Type: messages.Static, ProxyProtocol: socket.ProxyProtocolV1, Outliers: &messages.OutlierDetection{
 			Consecutive5xx: new(uint32), ConsecutiveGateway: &failures, SplitLocalOrigin: true, ConsecutiveLocalOrigin: 3,
 			Interval: time.Millisecond, BaseEjectionTime: time.Hour, MaxEjectionPercent: 100, ErrorCodes: []uint32{429, 503},
 		}},
-		{Name: "outliers by default", Type: messages.Static, ProxyProtocol: messages.ProxyProtocolV2, Outliers: &messages.OutlierDetection{ErrorCodes: []uint32{429}}},
+		{Name: "outliers by default", Type: messages.Static, ProxyProtocol: socket.ProxyProtocolV2, Outliers: &messages.OutlierDetection{ErrorCodes: []uint32{429}}},
 		{Name: "checked", Type: messages.Static, Check: &messages.HealthCheck{Host: "a.example.com", Path: "/healthz", Interval: time.Second, HTTP2: true},
 			Endpoints: []messages.Endpoints{{Endpoints: []messages.Endpoint{{Host: "10.0.0.1", Port: 80}, {Host: "10.0.0.2", Port: 80, Unchecked: true}}}}},
 		{Name: "downstream", Type: messages.Static, HTTP: &messages.UpstreamHTTP{Protocol: messages.UseDownstream}},
@@ -152,7 +154,7 @@ func everyCluster() []*clusterv3.Cluster {
 
 func everyListener() []*listenerv3.Listener {
 	filters := []*hcmv3.HttpFilter{messages.FaultFilter(), messages.CORSFilter(), messages.DynamicDNSFilter(messages.DNSv4Only), messages.RouterFilter()}
-	logs := []*accesslogv3.AccessLog{messages.AccessLog(messages.AccessLogOptions{Path: "/dev/null"})}
+	logs := []*accesslogv3.AccessLog{accesslog.New(accesslog.Options{Path: "/dev/null"})}
 	chain := func(name string, o messages.FilterChainOptions, f ...*listenerv3.Filter) *listenerv3.FilterChain {
 		o.Name, o.Filters = name, f
 		return messages.FilterChain(o)
@@ -162,7 +164,7 @@ func everyListener() []*listenerv3.Listener {
 		messages.Listener(messages.ListenerOptions{
 			Name: names.Listener("127.0.0.1", 10080), Host: "127.0.0.1", Port: 10080, Direction: corev3.TrafficDirection_OUTBOUND,
 			HTTPInspector: true, TLSInspector: true, DetectionTimeout: time.Second,
-			AccessLogs: []*accesslogv3.AccessLog{messages.AccessLog(messages.AccessLogOptions{Path: "/dev/null", NoRoute: true})},
+			AccessLogs: []*accesslogv3.AccessLog{accesslog.New(accesslog.Options{Path: "/dev/null", NoRoute: true})},
 			FilterChains: []*listenerv3.FilterChain{
 				chain("inline", messages.FilterChainOptions{
 					TransportProtocol: messages.TransportRaw, ApplicationProtocols: messages.PlaintextHTTP(),
@@ -192,8 +194,8 @@ func everyListener() []*listenerv3.Listener {
 			Name: names.QUICListener("127.0.0.1", 10084), Host: "127.0.0.1", Port: 10084, QUIC: true, Direction: corev3.TrafficDirection_OUTBOUND,
 			FilterChains: []*listenerv3.FilterChain{chain("", messages.FilterChainOptions{
 				ServerNames: []string{"web.example.com"},
-				Transport: messages.DownstreamTLS(messages.DownstreamTLSOptions{
-					QUIC: true, TLSOptions: messages.TLSOptions{Certificates: []string{"default"}, ALPN: []string{"h3"}},
+				Transport: socket.DownstreamTLS(socket.DownstreamTLSOptions{
+					QUIC: true, TLSOptions: socket.TLSOptions{Certificates: []string{"default"}, ALPN: []string{"h3"}},
 				}),
 			}, messages.HTTPConnectionManager(messages.HTTPOptions{StatPrefix: "q", RouteConfigName: "443", HTTP3: true, Edge: true, Filters: filters}))},
 		}),

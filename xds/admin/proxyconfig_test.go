@@ -28,7 +28,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
-	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/envoy/socket"
 	"github.com/portolan-mesh/portolan/xds/progress"
 	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
@@ -190,8 +190,8 @@ func TestProxyConfigShowsCertificates(t *testing.T) {
 	h := someHolder(t)
 	var resources []xds.Holding
 	for _, m := range []*tlsv3.Secret{
-		envoy.CertificateSecret("kubernetes://www", both, pair.Key), envoy.RootsSecret("kubernetes://www-cacert", pair.Cert, nil),
-		envoy.CertificateFileSecret("file-cert:/a~/b", "/a", "/b"), envoy.RootsFileSecret("file-root:/c", "/c", ""),
+		socket.CertificateSecret("kubernetes://www", both, pair.Key), socket.RootsSecret("kubernetes://www-cacert", pair.Cert, nil),
+		socket.CertificateFileSecret("file-cert:/a~/b", "/a", "/b"), socket.RootsFileSecret("file-root:/c", "/c", ""),
 	} {
 		r := built(t, m.GetName(), m)
 		resources = append(resources, xds.Holding{Holding: protocol.Holding{Name: m.GetName(), Acked: r, Desired: r}})

@@ -17,6 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/envoy/message"
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
@@ -54,8 +55,8 @@ func Build(o Options) (*bootstrapv3.Bootstrap, error) {
 		StaticResources: &bootstrapv3.Bootstrap_StaticResources{Clusters: []*clusterv3.Cluster{o.xdsCluster(transport)}},
 		DynamicResources: &bootstrapv3.Bootstrap_DynamicResources{
 			AdsConfig: o.adsConfig(),
-			CdsConfig: envoy.ADS(),
-			LdsConfig: envoy.ADS(),
+			CdsConfig: message.ADS(),
+			LdsConfig: message.ADS(),
 		},
 		StatsConfig: statsConfig(),
 		LayeredRuntime: &bootstrapv3.LayeredRuntime{Layers: []*bootstrapv3.RuntimeLayer{{

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/portolan-mesh/portolan/storage/config"
-	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/envoy/socket"
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
@@ -109,9 +109,9 @@ func (o Options) serverTLS() (*corev3.TransportSocket, error) {
 		}}
 	}
 	// The names are judged as those of every socket are.
-	socket := envoy.UpstreamTLS(envoy.UpstreamTLSOptions{SNI: o.sni(), TLSOptions: envoy.TLSOptions{
-		ALPN: []string{"h2"}, MinVersion: envoy.TLSv1_2, MaxVersion: envoy.TLSv1_3, Certificates: []string{certificateName},
-		Peer: &envoy.PeerValidation{Roots: rootsSecret, SubjectAltNames: o.serverNames()},
+	socket := socket.UpstreamTLS(socket.UpstreamTLSOptions{SNI: o.sni(), TLSOptions: socket.TLSOptions{
+		ALPN: []string{"h2"}, MinVersion: socket.TLSv1_2, MaxVersion: socket.TLSv1_3, Certificates: []string{certificateName},
+		Peer: &socket.PeerValidation{Roots: rootsSecret, SubjectAltNames: o.serverNames()},
 	}})
 	var context tlsv3.UpstreamTlsContext
 	if err := socket.GetTypedConfig().UnmarshalTo(&context); err != nil {

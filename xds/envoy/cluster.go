@@ -12,6 +12,8 @@ import (
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/portolan-mesh/portolan/xds/envoy/message"
+	"github.com/portolan-mesh/portolan/xds/envoy/socket"
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
@@ -76,7 +78,7 @@ type ClusterOptions struct {
 	Check *HealthCheck
 	// ProxyProtocol tells endpoints the client's address, in this version of the PROXY
 	// protocol; 0 does not.
-	ProxyProtocol ProxyProtocolVersion
+	ProxyProtocol socket.ProxyProtocolVersion
 	// Transport encrypts connections, after that header; nil for plaintext.
 	Transport *corev3.TransportSocket
 	// Keepalive sends TCP keep-alive probes; nil for none.
@@ -119,7 +121,7 @@ func Cluster(o ClusterOptions) *clusterv3.Cluster {
 	c := &clusterv3.Cluster{
 		Name:            o.Name,
 		AltStatName:     cmp.Or(o.AltStatName, names.AltStat(o.Name)),
-		ConnectTimeout:  seconds(o.ConnectTimeout),
+		ConnectTimeout:  message.Seconds(o.ConnectTimeout),
 		CircuitBreakers: o.CircuitBreakers.message(),
 		Metadata:        o.Metadata.Message(),
 	}
@@ -128,7 +130,7 @@ func Cluster(o ClusterOptions) *clusterv3.Cluster {
 	c.UpstreamBindConfig = bindConfig(o.SourceAddresses)
 	c.OutlierDetection = o.Outliers.message()
 	o.Check.apply(c)
-	c.TransportSocket = o.ProxyProtocol.socket(o.Transport)
+	c.TransportSocket = o.ProxyProtocol.Wrap(o.Transport)
 	if matcher := o.Outliers.errorMatcher(); o.HTTP != nil || matcher != nil || o.Type == DynamicDNS {
 		http := *cmp.Or(o.HTTP, &UpstreamHTTP{})
 		if o.Type == DynamicDNS && o.Transport == nil {
@@ -138,9 +140,9 @@ func Cluster(o ClusterOptions) *clusterv3.Cluster {
 	}
 	if k := o.Keepalive; k != nil {
 		c.UpstreamConnectionOptions = &clusterv3.UpstreamConnectionOptions{TcpKeepalive: &corev3.TcpKeepalive{
-			KeepaliveProbes:   count(k.Probes),
-			KeepaliveTime:     count(wholeSeconds(k.Time)),
-			KeepaliveInterval: count(wholeSeconds(k.Interval)),
+			KeepaliveProbes:   message.Count(k.Probes),
+			KeepaliveTime:     message.Count(wholeSeconds(k.Time)),
+			KeepaliveInterval: message.Count(wholeSeconds(k.Interval)),
 		}}
 	}
 	return c
@@ -189,15 +191,15 @@ func (o ClusterOptions) applyType(c *clusterv3.Cluster) {
 	switch o.Type {
 	case EDS:
 		c.ClusterDiscoveryType = builtin(clusterv3.Cluster_EDS)
-		c.EdsClusterConfig = &clusterv3.Cluster_EdsClusterConfig{EdsConfig: ADS(), ServiceName: o.Name}
+		c.EdsClusterConfig = &clusterv3.Cluster_EdsClusterConfig{EdsConfig: message.ADS(), ServiceName: o.Name}
 	case Static:
 		c.ClusterDiscoveryType = builtin(clusterv3.Cluster_STATIC)
 	case StrictDNS, LogicalDNS:
 		// The message of its own replaces fields of Cluster that are deprecated.
 		c.ClusterDiscoveryType = &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
 			Name: dnsClusterType,
-			TypedConfig: pack(&dnsv3.DnsCluster{
-				DnsRefreshRate:               seconds(o.DNS.RefreshRate),
+			TypedConfig: message.Pack(&dnsv3.DnsCluster{
+				DnsRefreshRate:               message.Seconds(o.DNS.RefreshRate),
 				RespectDnsTtl:                true,
 				DnsLookupFamily:              o.DNS.Family,
 				AllAddressesInSingleEndpoint: o.Type == LogicalDNS,
@@ -240,7 +242,7 @@ func (b *RetryBudget) message() *clusterv3.CircuitBreakers_Thresholds_RetryBudge
 		return nil
 	}
 	return &clusterv3.CircuitBreakers_Thresholds_RetryBudget{
-		BudgetPercent: &typev3.Percent{Value: b.Percent}, BudgetInterval: seconds(b.Interval),
+		BudgetPercent: &typev3.Percent{Value: b.Percent}, BudgetInterval: message.Seconds(b.Interval),
 		MinRetryConcurrency: wrapperspb.UInt32(b.MinConcurrency),
 	}
 }
@@ -357,7 +359,7 @@ func (w *WarmUp) message() *clusterv3.Cluster_SlowStartConfig {
 		return nil
 	}
 	return &clusterv3.Cluster_SlowStartConfig{
-		SlowStartWindow:  seconds(w.Window),
+		SlowStartWindow:  message.Seconds(w.Window),
 		Aggression:       &corev3.RuntimeDouble{DefaultValue: w.Aggression, RuntimeKey: "slow_start.aggression"},
 		MinWeightPercent: &typev3.Percent{Value: w.MinPercent},
 	}

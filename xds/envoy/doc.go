@@ -1,8 +1,9 @@
 // Package envoy makes Envoy messages. Small constructors turn a plain Options struct
-// into a cluster, a load assignment, a route configuration, a listener or a filter. Only
-// this package spells out the protocol buffers of Envoy, so that the generators can
-// describe their purpose. It knows nothing of services, configuration or the mesh, and
-// imports nothing of Portolan but package names.
+// into a cluster, a load assignment, a route configuration, a listener or a filter;
+// packages socket and accesslog beside it make transport sockets and access logs. Only
+// these packages spell out the protocol buffers of Envoy, so that the generators can
+// describe their purpose. They know nothing of services, configuration or the mesh, and
+// import nothing of Portolan but package names.
 //
 // A constructor is a pure function: equal options make messages of equal bytes (maps
 // are sorted). A stock Envoy 1.40 accepts every message without a warning about

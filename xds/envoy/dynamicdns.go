@@ -11,6 +11,8 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	snidynamicv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/sni_dynamic_forward_proxy/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/portolan-mesh/portolan/xds/envoy/message"
 )
 
 // DynamicDNSFilterName is the HTTP filter that resolves the hosts of requests, and
@@ -42,7 +44,7 @@ func dnsCache(family DNSFamily) *dynamicdnsv3.DnsCacheConfig {
 		name, of = "dynamic_dns_all", clusterv3.Cluster_ALL
 	}
 	return &dynamicdnsv3.DnsCacheConfig{
-		Name: name, DnsLookupFamily: of, DnsRefreshRate: seconds(dnsCacheRefreshRate),
+		Name: name, DnsLookupFamily: of, DnsRefreshRate: message.Seconds(dnsCacheRefreshRate),
 		MaxHosts: wrapperspb.UInt32(dnsCacheHosts), DisableDnsRefreshOnFailure: true,
 	}
 }
@@ -69,7 +71,7 @@ func SNIDynamicDNSFilter(family DNSFamily, port uint32) *listenerv3.Filter {
 func dynamicDNS(family DNSFamily, unverified bool) *clusterv3.Cluster_ClusterType {
 	return &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
 		Name: dynamicDNSClusterType,
-		TypedConfig: pack(&dynamicclusterv3.ClusterConfig{
+		TypedConfig: message.Pack(&dynamicclusterv3.ClusterConfig{
 			ClusterImplementationSpecifier: &dynamicclusterv3.ClusterConfig_DnsCacheConfig{DnsCacheConfig: dnsCache(family)},
 			AllowInsecureClusterOptions:    unverified,
 		}),

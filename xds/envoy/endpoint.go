@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/portolan-mesh/portolan/xds/envoy/message"
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
@@ -118,11 +119,11 @@ func EncodeLocality(l Endpoints) (EncodedLocality, error) {
 	}
 	sum := sumOf(l.Endpoints)
 	endpoints, weight := lbEndpoints(l.Endpoints, sum.divisor())
-	message := &endpointv3.LocalityLbEndpoints{Locality: Locality(l.Locality), LbEndpoints: endpoints}
-	if err := Check(message); err != nil {
+	out := &endpointv3.LocalityLbEndpoints{Locality: Locality(l.Locality), LbEndpoints: endpoints}
+	if err := message.Check(out); err != nil {
 		return EncodedLocality{}, err
 	}
-	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(message)
+	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(out)
 	return EncodedLocality{body, sum, cmp.Or(l.Weight, weight), l.Priority}, err
 }
 

@@ -10,6 +10,8 @@ import (
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/portolan-mesh/portolan/xds/envoy/message"
 )
 
 // Fault describes the faults that a route injects. A request may be delayed and
@@ -55,7 +57,7 @@ func (f *Fault) perRoute() map[string]*anypb.Any {
 			out.Abort.ErrorType = &faultv3.FaultAbort_GrpcStatus{GrpcStatus: a.GRPCStatus}
 		}
 	}
-	return map[string]*anypb.Any{FaultName: pack(out)}
+	return map[string]*anypb.Any{FaultName: message.Pack(out)}
 }
 
 func fractionalPercent(percentage float64) *typev3.FractionalPercent {

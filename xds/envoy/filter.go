@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/portolan-mesh/portolan/xds/envoy/message"
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
@@ -74,7 +75,7 @@ func HTTPConnectionManager(o HTTPOptions) *listenerv3.Filter {
 		manager.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: o.RouteConfig}
 	} else {
 		manager.RouteSpecifier = &hcmv3.HttpConnectionManager_Rds{
-			Rds: &hcmv3.Rds{ConfigSource: ADS(), RouteConfigName: o.RouteConfigName},
+			Rds: &hcmv3.Rds{ConfigSource: message.ADS(), RouteConfigName: o.RouteConfigName},
 		}
 	}
 	return networkFilter(HTTPConnectionManagerName, manager)
@@ -84,11 +85,11 @@ func HTTPConnectionManager(o HTTPOptions) *listenerv3.Filter {
 func RouterFilter() *hcmv3.HttpFilter { return httpFilter(RouterName, &routerv3.Router{}) }
 
 func httpFilter(name string, config proto.Message) *hcmv3.HttpFilter {
-	return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: pack(config)}}
+	return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: message.Pack(config)}}
 }
 
 func networkFilter(name string, config proto.Message) *listenerv3.Filter {
-	return &listenerv3.Filter{Name: name, ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: pack(config)}}
+	return &listenerv3.Filter{Name: name, ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: message.Pack(config)}}
 }
 
 // TCPProxyOptions describe a TCP proxy.

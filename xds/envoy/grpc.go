@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/portolan-mesh/portolan/xds/envoy/message"
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
@@ -28,7 +29,7 @@ func GRPCClientListener(name, routeConfig string, filters []*hcmv3.HttpFilter) *
 	return grpcClientListener(name, &hcmv3.HttpConnectionManager{
 		HttpFilters: filters,
 		RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{
-			Rds: &hcmv3.Rds{ConfigSource: ADS(), RouteConfigName: routeConfig},
+			Rds: &hcmv3.Rds{ConfigSource: message.ADS(), RouteConfigName: routeConfig},
 		},
 	})
 }
@@ -44,7 +45,7 @@ func EmptyGRPCClientListener(name string) *listenerv3.Listener {
 
 func grpcClientListener(name string, manager *hcmv3.HttpConnectionManager) *listenerv3.Listener {
 	manager.StatPrefix = names.HTTPStatPrefix(names.Outbound, name)
-	return &listenerv3.Listener{Name: name, ApiListener: &listenerv3.ApiListener{ApiListener: pack(manager)}}
+	return &listenerv3.Listener{Name: name, ApiListener: &listenerv3.ApiListener{ApiListener: message.Pack(manager)}}
 }
 
 // GRPCServerListener makes the listener of a gRPC server at an address, which
@@ -130,6 +131,6 @@ func lbPolicies(policies ...*clusterv3.LoadBalancingPolicy_Policy) *clusterv3.Lo
 
 func lbPolicy(name string, config proto.Message) *clusterv3.LoadBalancingPolicy_Policy {
 	return &clusterv3.LoadBalancingPolicy_Policy{
-		TypedExtensionConfig: &corev3.TypedExtensionConfig{Name: name, TypedConfig: pack(config)},
+		TypedExtensionConfig: &corev3.TypedExtensionConfig{Name: name, TypedConfig: message.Pack(config)},
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/portolan-mesh/portolan/xds/envoy/message"
 )
 
 // Names of filters, as EnvoyFilters match them.
@@ -29,7 +31,6 @@ const (
 	FaultName                 = "envoy.filters.http.fault"
 	CORSName                  = "envoy.filters.http.cors"
 	RouterName                = "envoy.filters.http.router"
-	FileAccessLogName         = "envoy.access_loggers.file"
 )
 
 // OriginalSourceMark is the mark on the packets of connections that keep the
@@ -183,7 +184,7 @@ func anyPort(ports []uint32) *listenerv3.ListenerFilterChainMatchPredicate {
 
 func listenerFilter(name string, config proto.Message) *listenerv3.ListenerFilter {
 	return &listenerv3.ListenerFilter{
-		Name: name, ConfigType: &listenerv3.ListenerFilter_TypedConfig{TypedConfig: pack(config)},
+		Name: name, ConfigType: &listenerv3.ListenerFilter_TypedConfig{TypedConfig: message.Pack(config)},
 	}
 }
 
@@ -230,10 +231,14 @@ type CIDR struct {
 	Bits    uint32
 }
 
+// handshakeTimeout closes a connection that has not shaken hands. (Istio:
+// defaultGatewayTransportSocketConnectTimeout.)
+const handshakeTimeout = 15 * time.Second
+
 // FilterChain makes a filter chain.
 func FilterChain(o FilterChainOptions) *listenerv3.FilterChain {
 	match := &listenerv3.FilterChainMatch{
-		DestinationPort:      count(o.DestinationPort),
+		DestinationPort:      message.Count(o.DestinationPort),
 		TransportProtocol:    o.TransportProtocol,
 		ApplicationProtocols: o.ApplicationProtocols,
 		ServerNames:          o.ServerNames,

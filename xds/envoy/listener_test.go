@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/envoy/accesslog"
 	"github.com/portolan-mesh/portolan/xds/envoy/envoytest"
 )
 
@@ -141,15 +142,15 @@ func TestAccessLog(t *testing.T) {
 		}
 		return file.GetLogFormat().GetTextFormatSource().GetInlineString()
 	}
-	log := envoy.AccessLog(envoy.AccessLogOptions{Path: "/dev/stdout", NoRoute: true})
-	if got := format(log); got != envoy.TextLogFormat || strings.Count(got, "\n") != 1 || !strings.HasPrefix(got, "[%START_TIME%] \"") {
+	log := accesslog.New(accesslog.Options{Path: "/dev/stdout", NoRoute: true})
+	if got := format(log); got != accesslog.TextFormat || strings.Count(got, "\n") != 1 || !strings.HasPrefix(got, "[%START_TIME%] \"") {
 		t.Errorf("by default: %q", got)
 	}
 	if got := log.GetFilter().GetResponseFlagFilter().GetFlags(); len(got) != 1 || got[0] != "NR" {
 		t.Errorf("flags %v", got)
 	}
 	for _, in := range []string{"%PROTOCOL%", "%PROTOCOL%\n"} {
-		if got := format(envoy.AccessLog(envoy.AccessLogOptions{Path: "/dev/stdout", Format: in})); got != "%PROTOCOL%\n" {
+		if got := format(accesslog.New(accesslog.Options{Path: "/dev/stdout", Format: in})); got != "%PROTOCOL%\n" {
 			t.Errorf("%q became %q", in, got)
 		}
 	}

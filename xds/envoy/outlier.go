@@ -10,6 +10,8 @@ import (
 	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/portolan-mesh/portolan/xds/envoy/message"
 )
 
 // OutlierDetection has a cluster eject endpoints that fail several times in a row. What
@@ -36,9 +38,9 @@ func (o *OutlierDetection) message() *clusterv3.OutlierDetection {
 	}
 	out := &clusterv3.OutlierDetection{
 		EnforcingSuccessRate: wrapperspb.UInt32(0),
-		Interval:             seconds(o.Interval),
-		BaseEjectionTime:     seconds(o.BaseEjectionTime),
-		MaxEjectionPercent:   count(o.MaxEjectionPercent),
+		Interval:             message.Seconds(o.Interval),
+		BaseEjectionTime:     message.Seconds(o.BaseEjectionTime),
+		MaxEjectionPercent:   message.Count(o.MaxEjectionPercent),
 	}
 	out.Consecutive_5Xx, out.EnforcingConsecutive_5Xx = enforced(o.Consecutive5xx)
 	out.ConsecutiveGatewayFailure, out.EnforcingConsecutiveGatewayFailure = enforced(o.ConsecutiveGateway)

@@ -10,6 +10,8 @@ import (
 	previoushostsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/host/previous_hosts/v3"
 	previousprioritiesv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/priority/previous_priorities/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/portolan-mesh/portolan/xds/envoy/message"
 )
 
 const (
@@ -67,7 +69,7 @@ func (o *RetryOptions) policy() *routev3.RetryPolicy {
 		NumRetries:                    wrapperspb.UInt32(uint32(attempts)),
 		RetryOn:                       defaultRetryOn,
 		HostSelectionRetryMaxAttempts: hostSelectionAttempts,
-		PerTryTimeout:                 seconds(o.PerTryTimeout),
+		PerTryTimeout:                 message.Seconds(o.PerTryTimeout),
 	}
 	if o.SameHost {
 		out.HostSelectionRetryMaxAttempts = 0
@@ -76,13 +78,13 @@ func (o *RetryOptions) policy() *routev3.RetryPolicy {
 		out.RetryOn, out.RetriableStatusCodes = parseRetryOn(o.On)
 	}
 	if o.Backoff > 0 {
-		out.RetryBackOff = &routev3.RetryPolicy_RetryBackOff{BaseInterval: seconds(o.Backoff)}
+		out.RetryBackOff = &routev3.RetryPolicy_RetryBackOff{BaseInterval: message.Seconds(o.Backoff)}
 	}
 	if o.RemoteLocalities {
 		out.RetryPriority = &routev3.RetryPolicy_RetryPriority{
 			Name: "envoy.retry_priorities.previous_priorities",
 			ConfigType: &routev3.RetryPolicy_RetryPriority_TypedConfig{
-				TypedConfig: pack(&previousprioritiesv3.PreviousPrioritiesConfig{UpdateFrequency: previousPrioritiesUpdate}),
+				TypedConfig: message.Pack(&previousprioritiesv3.PreviousPrioritiesConfig{UpdateFrequency: previousPrioritiesUpdate}),
 			},
 		}
 	}
@@ -94,7 +96,7 @@ func (o *RetryOptions) policy() *routev3.RetryPolicy {
 		out.RetryHostPredicate = []*routev3.RetryPolicy_RetryHostPredicate{{
 			Name: "envoy.retry_host_predicates.previous_hosts",
 			ConfigType: &routev3.RetryPolicy_RetryHostPredicate_TypedConfig{
-				TypedConfig: pack(&previoushostsv3.PreviousHostsPredicate{}),
+				TypedConfig: message.Pack(&previoushostsv3.PreviousHostsPredicate{}),
 			},
 		}}
 	}

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/portolan-mesh/portolan/xds/envoy/message"
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
@@ -46,7 +47,7 @@ func RouteConfig(o RouteConfigOptions) *routev3.RouteConfiguration {
 		VirtualHosts:                   o.VirtualHosts,
 		ValidateClusters:               wrapperspb.Bool(false),
 		IgnorePortInHostMatching:       !o.MatchPort,
-		MaxDirectResponseBodySizeBytes: count(o.MaxDirectResponseBody),
+		MaxDirectResponseBodySizeBytes: message.Count(o.MaxDirectResponseBody),
 	}
 	if o.HTTP3Port != 0 { // for a day, as Istio has it (buildHTTP3AltSvcHeader)
 		out.ResponseHeadersToAdd = []*corev3.HeaderValueOption{{
@@ -55,7 +56,7 @@ func RouteConfig(o RouteConfigOptions) *routev3.RouteConfiguration {
 		}}
 	}
 	if o.HostsByDelta {
-		source := ADS()
+		source := message.ADS()
 		source.InitialFetchTimeout = durationpb.New(hostsTimeout)
 		out.Vhds = &routev3.Vhds{ConfigSource: source}
 	}
@@ -222,7 +223,7 @@ func (o RouteOptions) perFilter() map[string]*anypb.Any {
 		if out == nil {
 			out = map[string]*anypb.Any{}
 		}
-		out[CORSName] = pack(o.CORS.policy())
+		out[CORSName] = message.Pack(o.CORS.policy())
 	}
 	return out
 }

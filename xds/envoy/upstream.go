@@ -8,6 +8,8 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/portolan-mesh/portolan/xds/envoy/message"
 )
 
 // UpstreamProtocol is the version of HTTP that a cluster's endpoints are spoken
@@ -69,7 +71,7 @@ func (h UpstreamHTTP) extension(errors *httpv3.HttpProtocolOptions_OutlierDetect
 			},
 		}
 	}
-	return map[string]*anypb.Any{httpProtocolOptionsName: pack(out)}
+	return map[string]*anypb.Any{httpProtocolOptionsName: message.Pack(out)}
 }
 
 func explicit(c *httpv3.HttpProtocolOptions_ExplicitHttpConfig) *httpv3.HttpProtocolOptions_ExplicitHttpConfig_ {
@@ -96,7 +98,7 @@ func (h UpstreamHTTP) common() *corev3.HttpProtocolOptions {
 	}
 	return &corev3.HttpProtocolOptions{
 		IdleTimeout:              h.IdleTimeout,
-		MaxConnectionDuration:    seconds(h.MaxConnectionDuration),
-		MaxRequestsPerConnection: count(h.MaxRequestsPerConnection),
+		MaxConnectionDuration:    message.Seconds(h.MaxConnectionDuration),
+		MaxRequestsPerConnection: message.Count(h.MaxRequestsPerConnection),
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/envoy/message"
 )
 
 // Resource is one built resource. It is never modified.
@@ -82,22 +82,22 @@ func (e Encoded) Decode() (proto.Message, error) {
 
 // New marshals a message, deterministically. A message that breaks a rule of the API is
 // an error, since no client would accept it.
-func New(name string, message proto.Message, needs ...Need) (*Resource, error) {
-	encoded, isEncoded := message.(Encoded)
+func New(name string, m proto.Message, needs ...Need) (*Resource, error) {
+	encoded, isEncoded := m.(Encoded)
 	if isEncoded {
-		message = encoded.Message
+		m = encoded.Message
 	}
-	if err := envoy.Check(message); err != nil {
+	if err := message.Check(m); err != nil {
 		return nil, fmt.Errorf("%s breaks the rules of its API: %w", name, err)
 	}
 	value := encoded.Body
 	if !isEncoded {
 		var err error
-		if value, err = (proto.MarshalOptions{Deterministic: true}).Marshal(message); err != nil {
+		if value, err = (proto.MarshalOptions{Deterministic: true}).Marshal(m); err != nil {
 			return nil, fmt.Errorf("marshal %s: %w", name, err)
 		}
 	}
-	return &Resource{Name: name, Body: &anypb.Any{TypeUrl: typeOf(message), Value: value}, Version: hash(value), Needs: needs}, nil
+	return &Resource{Name: name, Body: &anypb.Any{TypeUrl: typeOf(m), Value: value}, Version: hash(value), Needs: needs}, nil
 }
 
 // typeOf is the type URL of a message, one string for all of a type that is served.

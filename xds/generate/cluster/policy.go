@@ -6,6 +6,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/envoy/socket"
 )
 
 // apply turns the traffic policy of a port, nil for none, into options; upgrade has HTTP/2
@@ -72,14 +73,14 @@ func number(n *wrapperspb.UInt32Value) *uint32 {
 	return &n.Value
 }
 
-func proxyProtocol(p *networking.TrafficPolicy_ProxyProtocol) envoy.ProxyProtocolVersion {
+func proxyProtocol(p *networking.TrafficPolicy_ProxyProtocol) socket.ProxyProtocolVersion {
 	switch {
 	case p == nil:
 		return 0
 	case p.GetVersion() == networking.TrafficPolicy_ProxyProtocol_V2:
-		return envoy.ProxyProtocolV2
+		return socket.ProxyProtocolV2
 	}
-	return envoy.ProxyProtocolV1
+	return socket.ProxyProtocolV1
 }
 
 // limit reads a limit; a number that is not positive is none.

@@ -4,7 +4,7 @@ import (
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
-	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/envoy/accesslog"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
@@ -20,12 +20,12 @@ func accessLogs(v *mesh.View, noRoute bool) []*accesslogv3.AccessLog {
 	if path == "" {
 		return nil
 	}
-	options := envoy.AccessLogOptions{Path: path, NoRoute: noRoute}
+	options := accesslog.Options{Path: path, NoRoute: noRoute}
 	format := v.Mesh(mesh.AccessLogFormat).GetAccessLogFormat()
 	if v.Mesh(mesh.AccessLogEncoding).GetAccessLogEncoding() == meshv1alpha1.MeshConfig_JSON {
-		options.JSON = envoy.JSONLogFormat(format)
+		options.JSON = accesslog.JSONFormat(format)
 	} else {
 		options.Format = format
 	}
-	return []*accesslogv3.AccessLog{envoy.AccessLog(options)}
+	return []*accesslogv3.AccessLog{accesslog.New(options)}
 }

@@ -7,7 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/envoy/socket"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/names"
@@ -35,13 +35,13 @@ func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 
 func build(v *mesh.View, name string) (proto.Message, error) {
 	if chain, key, ok := names.ParseFileCert(name); ok {
-		return envoy.CertificateFileSecret(name, chain, key), nil
+		return socket.CertificateFileSecret(name, chain, key), nil
 	}
 	if roots, revoked, ok := names.ParseFileRoots(name); ok {
 		if roots == names.SystemFile {
 			roots = cmp.Or(v.SystemRoots(), SystemRoots)
 		}
-		return envoy.RootsFileSecret(name, roots, revoked), nil
+		return socket.RootsFileSecret(name, roots, revoked), nil
 	}
 	if credential, ok := strings.CutPrefix(name, names.CredentialPrefix); ok {
 		return stored(v, name, credential)
@@ -49,9 +49,9 @@ func build(v *mesh.View, name string) (proto.Message, error) {
 	own := v.CertificateFiles()
 	switch {
 	case name == names.WorkloadCertificate && own.Chain != "":
-		return envoy.CertificateFileSecret(name, own.Chain, own.Key), nil
+		return socket.CertificateFileSecret(name, own.Chain, own.Key), nil
 	case name == names.WorkloadRoots && own.Roots != "":
-		return envoy.RootsFileSecret(name, own.Roots, ""), nil
+		return socket.RootsFileSecret(name, own.Roots, ""), nil
 	}
 	return nil, nil
 }
@@ -79,7 +79,7 @@ func stored(v *mesh.View, name, credential string) (proto.Message, error) {
 		return nil, err
 	}
 	chain, key, _ := spec.Pair()
-	return envoy.CertificateSecret(name, data[chain], data[key]), nil
+	return socket.CertificateSecret(name, data[chain], data[key]), nil
 }
 
 func roots(v *mesh.View, name, from string) (proto.Message, error) {
@@ -92,7 +92,7 @@ func roots(v *mesh.View, name, from string) (proto.Message, error) {
 	if list, ok := spec.Revoked(); ok {
 		revoked = data[list]
 	}
-	return envoy.RootsSecret(name, data[entry], revoked), nil
+	return socket.RootsSecret(name, data[entry], revoked), nil
 }
 
 // RootsOf names the secret of the proxy's namespace that has the authorities of a

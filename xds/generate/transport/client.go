@@ -5,7 +5,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/discovery"
-	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/envoy/socket"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/names"
 )
@@ -56,23 +56,23 @@ func client(v *mesh.View, tls *networking.ClientTLSSettings, o ClientOptions) (S
 
 // parameters bound the versions of what a proxy opens. (Istio:
 // defaultUpstreamCommonTLSContext.)
-func parameters() envoy.TLSOptions {
-	return envoy.TLSOptions{MinVersion: envoy.TLSv1_2, MaxVersion: envoy.TLSv1_3}
+func parameters() socket.TLSOptions {
+	return socket.TLSOptions{MinVersion: socket.TLSv1_2, MaxVersion: socket.TLSv1_3}
 }
 
 // meshClient is the socket towards a workload of the mesh.
 func (m *maker) meshClient(tls *networking.ClientTLSSettings, o ClientOptions) (Socket, []Lack) {
 	m.meshHas("mode")
-	out := envoy.UpstreamTLSOptions{TLSOptions: parameters(), SNI: tls.GetSni()}
+	out := socket.UpstreamTLSOptions{TLSOptions: parameters(), SNI: tls.GetSni()}
 	if out.SNI == "" {
 		out.SNI = o.ServerName
 	}
 	out.Certificates = []string{m.need(names.WorkloadCertificate)}
-	out.Peer = &envoy.PeerValidation{Roots: m.need(names.WorkloadRoots), SubjectAltNames: peerNames(tls, o)}
+	out.Peer = &socket.PeerValidation{Roots: m.need(names.WorkloadRoots), SubjectAltNames: peerNames(tls, o)}
 	if out.ALPN = alpnMesh; o.HTTP2 {
 		out.ALPN = alpnMeshH2
 	}
-	return m.made(func() *corev3.TransportSocket { return envoy.UpstreamTLS(out) })
+	return m.made(func() *corev3.TransportSocket { return socket.UpstreamTLS(out) })
 }
 
 // peerNames are the names of which a server must have one.
@@ -85,7 +85,7 @@ func peerNames(tls *networking.ClientTLSSettings, o ClientOptions) []string {
 
 // origination is the socket towards a server of any sort. (Istio: constructUpstreamTLS.)
 func (m *maker) origination(tls *networking.ClientTLSSettings, o ClientOptions) (Socket, []Lack) {
-	out := envoy.UpstreamTLSOptions{TLSOptions: parameters(), SNI: tls.GetSni()}
+	out := socket.UpstreamTLSOptions{TLSOptions: parameters(), SNI: tls.GetSni()}
 	defaults(m.view, &out.TLSOptions)
 	if o.HTTP2 {
 		out.ALPN = alpnH2
@@ -108,7 +108,7 @@ func (m *maker) origination(tls *networking.ClientTLSSettings, o ClientOptions) 
 	if !skips {
 		out.Peer = m.serverValidation(tls, o)
 	}
-	s, lacks := m.made(func() *corev3.TransportSocket { return envoy.UpstreamTLS(out) })
+	s, lacks := m.made(func() *corev3.TransportSocket { return socket.UpstreamTLS(out) })
 	s.AutoSNI = tls.GetSni() == ""
 	s.AutoSAN = !skips && (s.AutoSNI && len(tls.GetSubjectAltNames()) == 0 || o.Resolves)
 	return s, lacks
@@ -116,8 +116,8 @@ func (m *maker) origination(tls *networking.ClientTLSSettings, o ClientOptions) 
 
 // serverValidation verifies certificates of servers: by the authorities of the credential,
 // of a file, or those that the machine trusts.
-func (m *maker) serverValidation(tls *networking.ClientTLSSettings, o ClientOptions) *envoy.PeerValidation {
-	out := &envoy.PeerValidation{SubjectAltNames: peerNames(tls, o)}
+func (m *maker) serverValidation(tls *networking.ClientTLSSettings, o ClientOptions) *socket.PeerValidation {
+	out := &socket.PeerValidation{SubjectAltNames: peerNames(tls, o)}
 	switch {
 	case tls.GetCredentialName() != "":
 		out.Roots = m.roots("credentialName", tls.GetCredentialName())

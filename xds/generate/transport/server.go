@@ -6,7 +6,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/storage/schema"
-	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/envoy/socket"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/names"
 )
@@ -36,7 +36,7 @@ func ServerLacks(v *mesh.View, tls *networking.ServerTLSSettings, o ServerOption
 func server(v *mesh.View, tls *networking.ServerTLSSettings, o ServerOptions) (Socket, []Lack) {
 	m := &maker{view: v}
 	mode := tls.GetMode()
-	out := envoy.DownstreamTLSOptions{QUIC: o.QUIC, TLSOptions: envoy.TLSOptions{ALPN: alpnHTTP}}
+	out := socket.DownstreamTLSOptions{QUIC: o.QUIC, TLSOptions: socket.TLSOptions{ALPN: alpnHTTP}}
 	verifies := mode == networking.ServerTLSSettings_OPTIONAL_MUTUAL
 	switch mode {
 	case networking.ServerTLSSettings_MUTUAL, networking.ServerTLSSettings_ISTIO_MUTUAL:
@@ -64,11 +64,11 @@ func server(v *mesh.View, tls *networking.ServerTLSSettings, o ServerOptions) (S
 	if mode != networking.ServerTLSSettings_ISTIO_MUTUAL {
 		serverParameters(v, tls, &out.TLSOptions)
 	}
-	return m.made(func() *corev3.TransportSocket { return envoy.DownstreamTLS(out) })
+	return m.made(func() *corev3.TransportSocket { return socket.DownstreamTLS(out) })
 }
 
 // serverCertificates are those of the mesh, of secrets, or of files.
-func (m *maker) serverCertificates(tls *networking.ServerTLSSettings, out *envoy.DownstreamTLSOptions) {
+func (m *maker) serverCertificates(tls *networking.ServerTLSSettings, out *socket.DownstreamTLSOptions) {
 	add := func(name string) { out.Certificates = append(out.Certificates, name) }
 	switch {
 	case tls.GetMode() == networking.ServerTLSSettings_ISTIO_MUTUAL:
@@ -92,8 +92,8 @@ func (m *maker) serverCertificates(tls *networking.ServerTLSSettings, out *envoy
 }
 
 // clientValidation verifies certificates of clients.
-func (m *maker) clientValidation(tls *networking.ServerTLSSettings) *envoy.PeerValidation {
-	out := &envoy.PeerValidation{
+func (m *maker) clientValidation(tls *networking.ServerTLSSettings) *socket.PeerValidation {
+	out := &socket.PeerValidation{
 		SubjectAltNames: tls.GetSubjectAltNames(),
 		PublicKeys:      tls.GetVerifyCertificateSpki(), Certificates: tls.GetVerifyCertificateHash(),
 		AcceptUntrusted: tls.GetInsecureSkipVerify().GetValue(),
@@ -116,36 +116,36 @@ func (m *maker) clientValidation(tls *networking.ServerTLSSettings) *envoy.PeerV
 }
 
 // serverParameters are those of the settings, else of the mesh.
-func serverParameters(v *mesh.View, tls *networking.ServerTLSSettings, o *envoy.TLSOptions) {
+func serverParameters(v *mesh.View, tls *networking.ServerTLSSettings, o *socket.TLSOptions) {
 	defaults(v, o)
 	switch v.Mesh(mesh.TLSDefaults).GetTlsDefaults().GetMinProtocolVersion() {
 	case meshv1alpha1.MeshConfig_TLSConfig_TLSV1_2:
-		o.MinVersion = envoy.TLSv1_2
+		o.MinVersion = socket.TLSv1_2
 	case meshv1alpha1.MeshConfig_TLSConfig_TLSV1_3:
-		o.MinVersion = envoy.TLSv1_3
+		o.MinVersion = socket.TLSv1_3
 	}
 	if own, _ := schema.CipherSuites(tls.GetCipherSuites()); len(own) > 0 {
 		o.CipherSuites = own
 	}
-	if least := version(tls.GetMinProtocolVersion()); least != envoy.TLSAuto {
+	if least := version(tls.GetMinProtocolVersion()); least != socket.TLSAuto {
 		o.MinVersion = least
 	}
 	o.MaxVersion = version(tls.GetMaxProtocolVersion())
-	if o.MaxVersion != envoy.TLSAuto && o.MinVersion > o.MaxVersion {
+	if o.MaxVersion != socket.TLSAuto && o.MinVersion > o.MaxVersion {
 		o.MinVersion = o.MaxVersion // of the mesh: the server's own setting goes first
 	}
 }
 
-func version(p networking.ServerTLSSettings_TLSProtocol) envoy.TLSVersion {
+func version(p networking.ServerTLSSettings_TLSProtocol) socket.TLSVersion {
 	switch p {
 	case networking.ServerTLSSettings_TLSV1_0:
-		return envoy.TLSv1_0
+		return socket.TLSv1_0
 	case networking.ServerTLSSettings_TLSV1_1:
-		return envoy.TLSv1_1
+		return socket.TLSv1_1
 	case networking.ServerTLSSettings_TLSV1_2:
-		return envoy.TLSv1_2
+		return socket.TLSv1_2
 	case networking.ServerTLSSettings_TLSV1_3:
-		return envoy.TLSv1_3
+		return socket.TLSv1_3
 	}
-	return envoy.TLSAuto
+	return socket.TLSAuto
 }

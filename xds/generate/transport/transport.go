@@ -8,7 +8,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
 	"github.com/portolan-mesh/portolan/storage/schema"
-	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/envoy/socket"
 	"github.com/portolan-mesh/portolan/xds/generate/secret"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/names"
@@ -140,7 +140,7 @@ func (m *maker) made(transport func() *corev3.TransportSocket) (Socket, []Lack) 
 }
 
 // defaults are the cipher suites and curves of the mesh, but those that no Envoy knows.
-func defaults(v *mesh.View, o *envoy.TLSOptions) {
+func defaults(v *mesh.View, o *socket.TLSOptions) {
 	d := v.Mesh(mesh.TLSDefaults).GetTlsDefaults()
 	o.CipherSuites, _ = schema.CipherSuites(d.GetCipherSuites())
 	o.Curves, _ = schema.Curves(d.GetEcdhCurves())

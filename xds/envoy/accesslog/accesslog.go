@@ -1,4 +1,5 @@
-package envoy
+// Package accesslog makes the access logs of listeners and filters.
+package accesslog
 
 import (
 	"strings"
@@ -8,10 +9,12 @@ import (
 	fileaccesslogv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/file/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/portolan-mesh/portolan/xds/envoy/message"
 )
 
-// TextLogFormat is Istio's format of access logs, one line a request.
-const TextLogFormat = `[%START_TIME%] "%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:PATH)% ` +
+// TextFormat is Istio's format of access logs, one line a request.
+const TextFormat = `[%START_TIME%] "%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:PATH)% ` +
 	`%PROTOCOL%" %RESPONSE_CODE% %RESPONSE_FLAGS% ` +
 	`%RESPONSE_CODE_DETAILS% %CONNECTION_TERMINATION_DETAILS% ` +
 	`"%UPSTREAM_TRANSPORT_FAILURE_REASON%" %BYTES_RECEIVED% %BYTES_SENT% ` +
@@ -20,10 +23,10 @@ const TextLogFormat = `[%START_TIME%] "%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH
 	`%UPSTREAM_CLUSTER_RAW% %UPSTREAM_LOCAL_ADDRESS% %DOWNSTREAM_LOCAL_ADDRESS% ` +
 	`%DOWNSTREAM_REMOTE_ADDRESS% %REQUESTED_SERVER_NAME% %ROUTE_NAME%` + "\n"
 
-// AccessLogOptions describe an access log.
-type AccessLogOptions struct {
+// Options describe an access log.
+type Options struct {
 	Path string // a file; /dev/stdout for the process's output
-	// Format is TextLogFormat where it is empty. It gets the newline it lacks.
+	// Format is TextFormat where it is empty. It gets the newline it lacks.
 	Format string
 	// JSON logs objects of these fields instead.
 	JSON *structpb.Struct
@@ -32,11 +35,11 @@ type AccessLogOptions struct {
 	NoRoute bool
 }
 
-// AccessLog makes an access log to a file.
-func AccessLog(o AccessLogOptions) *accesslogv3.AccessLog {
+// New makes an access log to a file.
+func New(o Options) *accesslogv3.AccessLog {
 	out := &accesslogv3.AccessLog{
-		Name: FileAccessLogName,
-		ConfigType: &accesslogv3.AccessLog_TypedConfig{TypedConfig: pack(&fileaccesslogv3.FileAccessLog{
+		Name: "envoy.access_loggers.file",
+		ConfigType: &accesslogv3.AccessLog_TypedConfig{TypedConfig: message.Pack(&fileaccesslogv3.FileAccessLog{
 			Path:            o.Path,
 			AccessLogFormat: &fileaccesslogv3.FileAccessLog_LogFormat{LogFormat: o.format()},
 		})},
@@ -49,13 +52,13 @@ func AccessLog(o AccessLogOptions) *accesslogv3.AccessLog {
 	return out
 }
 
-func (o AccessLogOptions) format() *corev3.SubstitutionFormatString {
+func (o Options) format() *corev3.SubstitutionFormatString {
 	if o.JSON != nil {
 		return &corev3.SubstitutionFormatString{Format: &corev3.SubstitutionFormatString_JsonFormat{JsonFormat: o.JSON}}
 	}
 	format := o.Format
 	if format == "" {
-		format = TextLogFormat
+		format = TextFormat
 	}
 	if !strings.HasSuffix(format, "\n") {
 		format += "\n"
@@ -67,9 +70,9 @@ func (o AccessLogOptions) format() *corev3.SubstitutionFormatString {
 	}
 }
 
-// JSONLogFormat reads the fields of a JSON log from the text of an object.
+// JSONFormat reads the fields of a JSON log from the text of an object.
 // Without text, or where it is none, they are Istio's.
-func JSONLogFormat(text string) *structpb.Struct {
+func JSONFormat(text string) *structpb.Struct {
 	fields := &structpb.Struct{}
 	if text != "" && protojson.Unmarshal([]byte(text), fields) == nil {
 		return fields

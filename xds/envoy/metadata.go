@@ -1,111 +1,13 @@
 package envoy
 
 import (
-	"fmt"
 	"maps"
-	"math"
 	"slices"
-	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/anypb"
-	"google.golang.org/protobuf/types/known/durationpb"
+
 	"google.golang.org/protobuf/types/known/structpb"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 )
-
-// pack wraps m, always in the same bytes. Generators pack messages that follow from
-// validated objects. So a message that breaks the API's rules, or does not marshal, is
-// a programming error, and a panic; generate.Build recovers from it.
-func pack(m proto.Message) *anypb.Any {
-	if err := Check(m); err != nil {
-		panic(fmt.Errorf("%s: %w", m.ProtoReflect().Descriptor().FullName(), err))
-	}
-	out := &anypb.Any{}
-	if err := anypb.MarshalFrom(out, m, proto.MarshalOptions{Deterministic: true}); err != nil {
-		panic(fmt.Errorf("marshal %s: %w", m.ProtoReflect().Descriptor().FullName(), err))
-	}
-	return out
-}
-
-// Check returns the first rule of the API that a message breaks: an Envoy would refuse
-// it. It does not look into packed messages, which were checked when they were packed.
-func Check(m proto.Message) error {
-	ruled, ok := m.(interface {
-		Validate() error
-		ValidateAll() error
-	})
-	if !ok || ruled.Validate() == nil {
-		return nil
-	}
-	return ruled.ValidateAll()
-}
-
-// seconds is d, or nothing where d is 0: for fields in which an explicit 0
-// means something else than leaving them out.
-func seconds(d time.Duration) *durationpb.Duration {
-	if d == 0 {
-		return nil
-	}
-	return durationpb.New(d)
-}
-
-// count is n, or nothing where n is 0.
-func count(n uint32) *wrapperspb.UInt32Value {
-	if n == 0 {
-		return nil
-	}
-	return wrapperspb.UInt32(n)
-}
-
-// ADS is the source of resources that come over the stream that the bootstrap
-// opens. Envoy waits for them without limit: the server answers every name.
-func ADS() *corev3.ConfigSource {
-	return &corev3.ConfigSource{
-		ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}},
-		InitialFetchTimeout:   durationpb.New(0),
-		ResourceApiVersion:    corev3.ApiVersion_V3,
-	}
-}
-
-// weightSum is a sum of weights; a weight of 0 counts as 1.
-type weightSum struct {
-	sum uint64
-	n   int
-}
-
-func (s weightSum) with(weight uint32) weightSum {
-	return weightSum{s.sum + uint64(max(weight, 1)), s.n + 1}
-}
-
-func (s weightSum) plus(o weightSum) weightSum { return weightSum{s.sum + o.sum, s.n + o.n} }
-
-// divisor scales the weights down. Envoy accepts a sum of 32 bits.
-func (s weightSum) divisor() uint64 {
-	if s.sum <= math.MaxUint32 {
-		return 1
-	}
-	// Rounding a weight up to 1 adds less than one for each, hence the margin.
-	return s.sum/(math.MaxUint32-uint64(s.n)) + 1
-}
-
-// divided is a weight divided, and never 0.
-func divided(weight uint32, divisor uint64) uint32 { return uint32(max(uint64(weight)/divisor, 1)) }
-
-// fitWeights returns weights without 0 and with a sum that Envoy accepts: if it is
-// beyond 32 bits all are scaled down alike.
-func fitWeights(weights []uint32) []uint32 {
-	var sum weightSum
-	for _, w := range weights {
-		sum = sum.with(w)
-	}
-	out := make([]uint32, len(weights))
-	for i, w := range weights {
-		out[i] = divided(w, sum.divisor())
-	}
-	return out
-}
 
 // The namespaces of metadata.
 const (

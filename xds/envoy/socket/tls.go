@@ -1,23 +1,21 @@
-package envoy
+package socket
 
 import (
 	"net/netip"
 	"strings"
-	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	quicv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/quic/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/portolan-mesh/portolan/xds/envoy/message"
 )
 
 const (
 	tlsSocket  = "envoy.transport_sockets.tls"
 	quicSocket = "envoy.transport_sockets.quic"
-	// handshakeTimeout closes a connection that has not shaken hands. (Istio:
-	// defaultGatewayTransportSocketConnectTimeout.)
-	handshakeTimeout = 15 * time.Second
 )
 
 // TLSVersion is a version of TLS, 0 for what Envoy chooses.
@@ -81,7 +79,7 @@ type DownstreamTLSOptions struct {
 
 // UpstreamTLS makes the socket of connections that a proxy opens.
 func UpstreamTLS(o UpstreamTLSOptions) *corev3.TransportSocket {
-	return socket(tlsSocket, &corev3.TransportSocket_TypedConfig{TypedConfig: pack(&tlsv3.UpstreamTlsContext{
+	return socket(tlsSocket, &corev3.TransportSocket_TypedConfig{TypedConfig: message.Pack(&tlsv3.UpstreamTlsContext{
 		CommonTlsContext: o.message(), Sni: o.SNI,
 	})})
 }
@@ -97,9 +95,9 @@ func DownstreamTLS(o DownstreamTLSOptions) *corev3.TransportSocket {
 		DisableStatefulSessionResumption: o.Peer != nil,
 	}
 	if o.QUIC {
-		return socket(quicSocket, &corev3.TransportSocket_TypedConfig{TypedConfig: pack(&quicv3.QuicDownstreamTransport{DownstreamTlsContext: context})})
+		return socket(quicSocket, &corev3.TransportSocket_TypedConfig{TypedConfig: message.Pack(&quicv3.QuicDownstreamTransport{DownstreamTlsContext: context})})
 	}
-	return socket(tlsSocket, &corev3.TransportSocket_TypedConfig{TypedConfig: pack(context)})
+	return socket(tlsSocket, &corev3.TransportSocket_TypedConfig{TypedConfig: message.Pack(context)})
 }
 
 func socket(name string, config *corev3.TransportSocket_TypedConfig) *corev3.TransportSocket {
@@ -158,5 +156,5 @@ func kindOfName(name string) tlsv3.SubjectAltNameMatcher_SanType {
 // secret names a secret that comes over ADS. Envoy knows secrets by name and by the bytes of
 // their source together: one whose source changes never comes. So there is one source.
 func secret(name string) *tlsv3.SdsSecretConfig {
-	return &tlsv3.SdsSecretConfig{Name: name, SdsConfig: ADS()}
+	return &tlsv3.SdsSecretConfig{Name: name, SdsConfig: message.ADS()}
 }

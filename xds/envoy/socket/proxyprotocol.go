@@ -1,9 +1,11 @@
-package envoy
+package socket
 
 import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	proxyprotocolv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/proxy_protocol/v3"
 	rawbufferv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/raw_buffer/v3"
+
+	"github.com/portolan-mesh/portolan/xds/envoy/message"
 )
 
 // ProxyProtocolVersion is a version of the PROXY protocol, 0 for none.
@@ -20,9 +22,9 @@ const (
 	rawBufferSocket     = "envoy.transport_sockets.raw_buffer"
 )
 
-// socket begins each connection in plaintext with the header of the PROXY protocol, and
+// Wrap begins each connection in plaintext with the header of the PROXY protocol, and
 // goes on with a socket, nil for plaintext. Without a header it is that socket.
-func (v ProxyProtocolVersion) socket(inner *corev3.TransportSocket) *corev3.TransportSocket {
+func (v ProxyProtocolVersion) Wrap(inner *corev3.TransportSocket) *corev3.TransportSocket {
 	var version corev3.ProxyProtocolConfig_Version
 	switch v {
 	case ProxyProtocolV1:
@@ -33,11 +35,11 @@ func (v ProxyProtocolVersion) socket(inner *corev3.TransportSocket) *corev3.Tran
 		return inner
 	}
 	if inner == nil {
-		inner = socket(rawBufferSocket, &corev3.TransportSocket_TypedConfig{TypedConfig: pack(&rawbufferv3.RawBuffer{})})
+		inner = socket(rawBufferSocket, &corev3.TransportSocket_TypedConfig{TypedConfig: message.Pack(&rawbufferv3.RawBuffer{})})
 	}
 	return &corev3.TransportSocket{
 		Name: proxyProtocolSocket,
-		ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: pack(&proxyprotocolv3.ProxyProtocolUpstreamTransport{
+		ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: message.Pack(&proxyprotocolv3.ProxyProtocolUpstreamTransport{
 			Config:          &corev3.ProxyProtocolConfig{Version: version},
 			TransportSocket: inner,
 		})},
