@@ -12,9 +12,8 @@ import (
 type held struct {
 	// since says when each waiting name began to wait; for an inner type, each scope.
 	since map[string]time.Time
-	// allSince is when the whole type began to wait at once; zero once names wait one by
-	// one.
-	allSince time.Time
+	// whole says that the whole type waits at once, and not names one by one.
+	whole bool
 	// late are the resources that were allowed although they should wait.
 	late []Late
 }
@@ -32,15 +31,8 @@ func (s *Sequencer) holdsAll(t *typeState, now time.Time) bool {
 	if !t.sendsTraffic || t.Scoped || t.sub.InFlight() || !t.sub.FirstSync() || !s.target.firstSync() {
 		return false
 	}
-	if t.held.allSince.IsZero() {
-		t.held.allSince = now
-		for _, since := range t.held.since {
-			if since.Before(t.held.allSince) {
-				t.held.allSince = since
-			}
-		}
-	}
-	return now.Before(s.lateFrom(t.held.allSince))
+	t.held.whole = true
+	return now.Before(s.lateFrom())
 }
 
 // noteProgress notes that a client in its first sync has requested a type, is sent its
@@ -52,13 +44,13 @@ func (s *Sequencer) noteProgress(t *typeState, now time.Time) {
 	}
 }
 
-// lateFrom returns when resources that began to wait together stop waiting.
-func (s *Sequencer) lateFrom(since time.Time) time.Time {
+// lateFrom returns when types that wait as a whole stop waiting.
+func (s *Sequencer) lateFrom() time.Time {
 	limit := s.limits.Ready
 	for _, t := range s.types {
 		limit += t.digestTime
 	}
-	return latest(since, s.lastProgress).Add(limit)
+	return s.lastProgress.Add(limit)
 }
 
 // perSecond is how many bytes of a first response give a client one more second: an
@@ -84,7 +76,7 @@ func (s *Sequencer) noteActivity() {
 	}
 	holdsAll, keeps, silent := false, false, false
 	for _, t := range s.types {
-		holdsAll = holdsAll || !t.held.allSince.IsZero()
+		holdsAll = holdsAll || t.held.whole
 		keeps = keeps || len(t.keptSince) > 0
 		silent = silent || !t.Optional && !t.sub.Started()
 	}
@@ -172,8 +164,8 @@ func (s *Sequencer) hold(t *typeState, name, missing string, before map[string]t
 	since, waited := before[name]
 	switch {
 	case waited:
-	case !t.held.allSince.IsZero():
-		since = latest(t.held.allSince, s.lastProgress)
+	case t.held.whole:
+		since = s.lastProgress
 	default:
 		since = now
 	}

@@ -1,51 +1,38 @@
 package delivery
 
-import (
-	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
-	"github.com/portolan-mesh/portolan/xds/resource"
-)
+import "github.com/portolan-mesh/portolan/xds/delivery/protocol"
 
-// idleType says whether a type is idle: the client has what is desired, and nothing is
-// due, awaited or held. An idle type costs nothing: SetDesired skips it while its set
-// stays the same. All idleTypes of a sequencer lie together in memory, so the check is
-// cheap.
-type idleType struct {
-	url   string
+// idleness says whether a type is idle: the client has what is desired, and nothing is
+// due, awaited or held. An idle type costs next to nothing: SetDesired skips it while its
+// set stays the same.
+type idleness struct {
 	idle  bool
-	set   resource.Set // the desired set when the type became idle
-	count int          // how often the type became idle
+	count int // how often the type became idle
 }
 
 // markIdle makes all types idle that can be.
 func (s *Sequencer) markIdle() {
-	for i, t := range s.types {
-		if idle := &s.idle[i]; !idle.idle && t.nothingHeld() && t.sub.Idle() {
-			idle.idle, idle.set = true, t.sub.DesiredSet()
-			idle.count++
+	for _, t := range s.types {
+		if !t.idle && t.nothingHeld() && t.sub.Idle() {
+			t.idle = true
+			t.count++
 		}
 	}
 }
 
 // nothingHeld says whether nothing of a type is awaited or held back.
 func (t *typeState) nothingHeld() bool {
-	return !t.retains && t.awaited.until.IsZero() && t.held.allSince.IsZero() &&
-		len(t.keptSince) == 0 && len(t.held.since) == 0
+	return !t.retains() && t.awaited.until.IsZero() && !t.held.whole && len(t.keptSince) == 0 && len(t.held.since) == 0
 }
 
-// wakeType ends the idleness of a type, and brings its subscription to the present
-// revision.
-func (s *Sequencer) wakeType(index int) {
-	if idle := &s.idle[index]; idle.idle {
-		idle.idle = false
-		sub := s.types[index].sub
-		sub.SetDesired(idle.set, s.revision)
-		sub.SetDesired(idle.set, s.revision) // notes that the client has all of this revision
-	}
-}
-
-// active wakes a type, and returns its subscription.
+// active wakes a type, and returns its subscription, which is at the present revision
+// then.
 func (t *typeState) active() *protocol.Subscription {
-	t.sequencer.wakeType(t.index)
+	if t.idle {
+		t.idle = false
+		t.sub.SetDesired(t.given, t.sequencer.revision)
+		t.sub.SetDesired(t.given, t.sequencer.revision) // notes that the client has all of this revision
+	}
 	return t.sub
 }
 
@@ -55,8 +42,8 @@ func (t *typeState) active() *protocol.Subscription {
 // OnlyKeptRemovals are then false, and Waiting is 0. The subscription has the status of
 // when the type became idle, until Subscription wakes it.
 func (s *Sequencer) Idle(index int) int {
-	if idle := &s.idle[index]; idle.idle {
-		return idle.count
+	if t := s.types[index]; t.idle {
+		return t.count
 	}
 	return 0
 }

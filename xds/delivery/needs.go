@@ -119,17 +119,20 @@ func (n *need) resendNew(r *protocol.Response) {
 // client was sent resources that need them, and uses these only once it has the
 // secrets. An Envoy that lacks one would not even answer.
 func (t *typeState) retain(to resource.Set) resource.Set {
-	t.given, t.retains = to, false
+	t.given = to
 	if !slices.ContainsFunc(t.neededBy, func(n *need) bool { return n.kind == resource.Secret }) {
 		return to
 	}
 	for c := range resource.Diff(t.sub.DesiredSet(), to) {
 		if !c.HasNew && t.neededOnTheWay(c.Key) {
-			to, t.retains = to.Set(c.Key, c.Old), true
+			to = to.Set(c.Key, c.Old)
 		}
 	}
 	return to
 }
+
+// retains says whether the subscription has secrets that the owner gives no more.
+func (t *typeState) retains() bool { return t.given != t.sub.DesiredSet() }
 
 // neededOnTheWay says whether the client has, or is being sent, a resource that needs a
 // secret and is not the desired one.
@@ -151,7 +154,7 @@ func (t *typeState) neededOnTheWay(name string) bool {
 // more.
 func (t *typeState) releaseRetained() {
 	for _, n := range t.needs {
-		if n.of.retains {
+		if n.of.retains() {
 			n.of.active().SetDesired(n.of.retain(n.of.given), t.sequencer.revision)
 		}
 	}

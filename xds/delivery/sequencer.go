@@ -57,7 +57,6 @@ type Sequencer struct {
 	variant protocol.Variant
 	limits  Limits
 	types   []*typeState // in the order of sending
-	idle    []idleType   // of the types, in their order
 	// target is the type that needs of kind Traffic name: clusters. Nil for none.
 	target   *typeState
 	late     []Late
@@ -72,16 +71,15 @@ type Sequencer struct {
 type typeState struct {
 	Type
 	sequencer *Sequencer
-	index     int                    // among the types
 	sub       *protocol.Subscription // changed only through active
+	idleness
 
 	// needs are the types that resources of this one wait for; neededBy are the needs
 	// for this one.
 	needs, neededBy []*need
-	// given is the desired set of the owner. If retains is set, the subscription's set
-	// has more.
-	given   resource.Set
-	retains bool
+	// given is the desired set of the owner. The subscription's set may have more, see
+	// retain.
+	given resource.Set
 	// inner are the types whose resources live within those of this one. outer is the
 	// type within whose resources those of this one live; nil for none.
 	inner []*typeState
@@ -110,7 +108,7 @@ type typeState struct {
 // the order of sending: a type comes before the types that it waits for, and after the
 // types to which it sends traffic.
 func New(types []Type, variant protocol.Variant, limits Limits) *Sequencer {
-	s := &Sequencer{variant: variant, limits: limits, types: make([]*typeState, 0, len(types)), idle: make([]idleType, 0, len(types))}
+	s := &Sequencer{variant: variant, limits: limits, types: make([]*typeState, 0, len(types))}
 	for _, t := range types {
 		s.add(t)
 	}
@@ -122,17 +120,17 @@ func New(types []Type, variant protocol.Variant, limits Limits) *Sequencer {
 
 // typeState returns the state of a type, nil if there is none. There are few types.
 func (s *Sequencer) typeState(typeURL string) *typeState {
-	for i := range s.idle {
-		if s.idle[i].url == typeURL {
-			return s.types[i]
+	for _, t := range s.types {
+		if t.URL == typeURL {
+			return t
 		}
 	}
 	return nil
 }
 
 func (s *Sequencer) add(t Type) *typeState {
-	state := &typeState{Type: t, sequencer: s, index: len(s.types), sub: protocol.New(t.Type, s.variant)}
-	s.types, s.idle = append(s.types, state), append(s.idle, idleType{url: t.URL})
+	state := &typeState{Type: t, sequencer: s, sub: protocol.New(t.Type, s.variant)}
+	s.types = append(s.types, state)
 	return state
 }
 
@@ -162,13 +160,11 @@ func (s *Sequencer) MakeOptional(typeURL string) {
 // of the store.
 func (s *Sequencer) SetDesired(sets func(typeURL string) resource.Set, revision int64) {
 	back := revision < s.revision // the store is another one
-	for i := range s.idle {
-		idle := &s.idle[i]
-		to := sets(idle.url)
-		if idle.idle && idle.set == to && !back {
+	for _, t := range s.types {
+		to := sets(t.URL)
+		if t.idle && t.given == to && !back {
 			continue
 		}
-		t := s.types[i]
 		before := t.sub.DesiredSet()
 		t.active().SetDesired(t.retain(to), revision)
 		if t == s.target {
@@ -227,8 +223,8 @@ func (s *Sequencer) Responses(now time.Time) iter.Seq2[string, *protocol.Respons
 		if s.target != nil {
 			s.target.warming.pass(now)
 		}
-		for i, t := range s.types {
-			if s.idle[i].idle || t.skipIfSettled() {
+		for _, t := range s.types {
+			if t.idle || t.skipIfSettled() {
 				continue
 			}
 			if t.overdue(now, s.limits.Withdraw) && !s.withdraw(t, now, yield) {
@@ -241,8 +237,8 @@ func (s *Sequencer) Responses(now time.Time) iter.Seq2[string, *protocol.Respons
 				return
 			}
 		}
-		for i, t := range slices.Backward(s.types) {
-			if !s.idle[i].idle && !t.skipIfSettled() && !s.withdraw(t, now, yield) {
+		for _, t := range slices.Backward(s.types) {
+			if !t.idle && !t.skipIfSettled() && !s.withdraw(t, now, yield) {
 				return
 			}
 		}
@@ -258,7 +254,7 @@ func (s *Sequencer) addTo(t *typeState, now time.Time) (*protocol.Response, bool
 		t.digestTime = digestTime(r)
 		s.noteProgress(t, now)
 	}
-	t.held.allSince = time.Time{}
+	t.held.whole = false
 	return r, ok
 }
 
@@ -267,7 +263,7 @@ func (t *typeState) skipIfSettled() bool {
 	if t.sub.Pending() {
 		return false
 	}
-	t.held.since, t.held.allSince, t.keptSince = nil, time.Time{}, nil
+	t.held.since, t.held.whole, t.keptSince = nil, false, nil
 	return true
 }
 
@@ -299,16 +295,16 @@ func (s *Sequencer) Wake() time.Time {
 			at = t
 		}
 	}
-	for i, t := range s.types {
-		if s.idle[i].idle {
+	for _, t := range s.types {
+		if t.idle {
 			continue
 		}
 		soonest(t.awaited.until)
 		if t.sub.InFlight() {
 			continue // nothing is sent before the client has answered
 		}
-		if since := t.held.allSince; !since.IsZero() {
-			soonest(s.lateFrom(since))
+		if t.held.whole {
+			soonest(s.lateFrom())
 		}
 		for _, since := range t.held.since {
 			soonest(since.Add(s.limits.Ready))
@@ -362,7 +358,7 @@ func (s *Sequencer) Waiting(typeURL string) (additions, removals int) {
 	if t == nil {
 		return 0, 0
 	}
-	if !t.held.allSince.IsZero() {
+	if t.held.whole {
 		return t.sub.Size(), len(t.keptSince)
 	}
 	return len(t.held.since), len(t.keptSince)
