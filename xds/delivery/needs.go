@@ -141,7 +141,7 @@ func (t *typeState) neededOnTheWay(name string) bool {
 		if n.kind != resource.Secret {
 			continue
 		}
-		for _, r := range n.by.sub.NotInSync() {
+		for r := range n.by.sub.NotInSync() {
 			if n.needs(r, name) {
 				return true
 			}

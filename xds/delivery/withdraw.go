@@ -82,11 +82,20 @@ func (n someNames) has(name string) bool {
 	return ok || n.all
 }
 
+func (n *someNames) add(names iter.Seq[string]) {
+	for name := range names {
+		if n.names == nil {
+			n.names = map[string]struct{}{}
+		}
+		n.names[name] = struct{}{}
+	}
+}
+
 // goesWithOthers returns the removals that the client carries out by itself: another
 // resource that is to be removed needs them, and they go with it, not before. A resource
 // of unknown form may need anything.
 func (t *typeState) goesWithOthers() someNames {
-	out := someNames{names: map[string]struct{}{}}
+	var out someNames
 	for _, n := range t.neededBy {
 		if !n.resends() {
 			continue
@@ -94,9 +103,7 @@ func (t *typeState) goesWithOthers() someNames {
 		for _, name := range n.by.sub.Removals() {
 			r := n.by.sub.Acked(name)
 			out.all = out.all || r == nil && n.kind == resource.Covered
-			for needed := range n.names(r) {
-				out.names[needed] = struct{}{}
-			}
+			out.add(n.names(r))
 		}
 	}
 	return out
@@ -136,7 +143,7 @@ func (s *Sequencer) mayBeNeeded(t *typeState) func(name string) bool {
 // any other client all count as used.
 func (s *Sequencer) usedTargets(t *typeState) someNames {
 	_, all := t.sub.Subscribed()
-	out := someNames{names: map[string]struct{}{}, all: all || t != s.target}
+	out := someNames{all: all || t != s.target}
 	if out.all {
 		return out
 	}
@@ -145,9 +152,7 @@ func (s *Sequencer) usedTargets(t *typeState) someNames {
 		out.all = out.all || all
 		for name := range subscribed {
 			if r := other.sub.Desired(name); r != nil {
-				for target := range names(r) {
-					out.names[target] = struct{}{}
-				}
+				out.add(names(r))
 			}
 		}
 	}
@@ -155,19 +160,15 @@ func (s *Sequencer) usedTargets(t *typeState) someNames {
 }
 
 // neededRemovals returns the removals of a type that some resources of other types need.
-func (s *Sequencer) neededRemovals(t *typeState, of func(*protocol.Subscription) iter.Seq2[string, *resource.Resource]) someNames {
-	out := someNames{names: map[string]struct{}{}}
+func (s *Sequencer) neededRemovals(t *typeState, of func(*protocol.Subscription) iter.Seq[*resource.Resource]) someNames {
+	var out someNames
 	for other, names := range s.needing(t) {
-		for _, r := range of(other.sub) {
+		for r := range of(other.sub) {
 			if r == nil {
 				out.all = true
 				continue
 			}
-			for name := range names(r) {
-				if t.sub.Removing(name) {
-					out.names[name] = struct{}{}
-				}
-			}
+			out.add(names(r))
 		}
 	}
 	return out

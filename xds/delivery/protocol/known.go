@@ -160,13 +160,13 @@ func (s *Subscription) Removals() []string {
 	return out
 }
 
-// KeptOnRejection iterates, in order, over the resources that the client keeps because
-// it rejected others in their place. A nil resource is an unknown form.
-func (s *Subscription) KeptOnRejection() iter.Seq2[string, *resource.Resource] {
-	return func(yield func(string, *resource.Resource) bool) {
+// KeptOnRejection iterates over the resources that the client keeps because it rejected
+// others in their place. A nil resource is an unknown form.
+func (s *Subscription) KeptOnRejection() iter.Seq[*resource.Resource] {
+	return func(yield func(*resource.Resource) bool) {
 		for name := range s.rejected.Keys() {
 			has := s.acked.Value(name)
-			if s.subscribes(name) && s.mayHave(has) && !yield(name, known(has)) {
+			if s.subscribes(name) && s.mayHave(has) && !yield(known(has)) {
 				return
 			}
 		}
@@ -177,20 +177,20 @@ func (s *Subscription) KeptOnRejection() iter.Seq2[string, *resource.Resource] {
 // to have, and that differ from the desired ones. Those are to be replaced or removed,
 // in flight, kept because of a rejection, or possibly taken from a rejected response. A
 // nil resource is an unknown form. The client has the desired version of all others.
-func (s *Subscription) NotInSync() iter.Seq2[string, *resource.Resource] {
-	return func(yield func(string, *resource.Resource) bool) {
+func (s *Subscription) NotInSync() iter.Seq[*resource.Resource] {
+	return func(yield func(*resource.Resource) bool) {
 		if !s.started {
 			return
 		}
 		for c := range s.differences(s.acked, s.desired) {
-			if s.mayHave(c.Old) && !yield(c.Key, known(c.Old)) {
+			if s.mayHave(c.Old) && !yield(known(c.Old)) {
 				return
 			}
 		}
 		if s.search != nil {
-			for name, forms := range s.search.maybe {
+			for _, forms := range s.search.maybe {
 				for _, r := range forms {
-					if !yield(name, r) {
+					if !yield(r) {
 						return
 					}
 				}
@@ -200,7 +200,7 @@ func (s *Subscription) NotInSync() iter.Seq2[string, *resource.Resource] {
 			return
 		}
 		for c := range s.differences(s.acked, s.inflight.acked) {
-			if s.mayHave(c.Old) && !yield(c.Key, known(c.Old)) || c.HasNew && !yield(c.Key, known(c.New)) {
+			if s.mayHave(c.Old) && !yield(known(c.Old)) || c.HasNew && !yield(known(c.New)) {
 				return
 			}
 		}

@@ -298,14 +298,11 @@ func (s *Subscription) Searching() bool {
 
 // newestRejection returns the newest rejection that stands; nil for none.
 func (s *Subscription) newestRejection() *Rejection {
-	if s.judged == s.rejected {
-		return s.lastNACK
-	}
-	s.judged, s.lastNACK = s.rejected, nil
-	for name := range s.rejected.Keys() {
-		if r := s.nacks[name]; s.lastNACK == nil || r.after(s.lastNACK.ResponseID) {
-			s.lastNACK = r
+	var newest *Rejection
+	for _, r := range s.nacks {
+		if newest == nil || r.after(newest.ResponseID) {
+			newest = r
 		}
 	}
-	return s.lastNACK
+	return newest
 }

@@ -89,16 +89,14 @@ type Subscription struct {
 	resend       nameset.Set // to be sent whatever version the first request states
 
 	// What was sent, and how it was answered. rejected holds what the client rejected
-	// alone and was not sent since: while it is desired it is not sent again. lastNACK
-	// is the newest rejection of judged.
+	// alone and was not sent since: while it is desired it is not sent again. nacks are
+	// the rejections of these.
 	count    int
 	nonce    string // of the last response
 	inflight *inFlight
 	lastACK  ResponseID
-	lastNACK *Rejection
 	rejected resource.Set
 	nacks    map[string]*Rejection
-	judged   resource.Set
 	search   *search // nil for none
 	// The client has all that it should have had at ackedRevision, and will at
 	// pendingRevision once it acknowledges the response in flight. ackedIgnoringRejected
