@@ -18,8 +18,9 @@ type typeState struct {
 	names        nameset.Set // the names last charged to the budget
 	unanswered   int         // the count of unanswered names last charged to the budget
 	counts       counters
-	logged       map[string]string // the last logged message of a rejection, by the name of the resource
-	refused      int               // how many requested secrets the proxy was not given at the last look
+	logged       map[string]loggedRejection // the last logged one, by the name of the resource
+	loggedUntil  int64                      // the newest revision of these
+	refused      int                        // how many requested secrets the proxy was not given at the last look
 	progress.Tracker
 }
 
@@ -70,16 +71,19 @@ func (c *Connection) chargeNames(t *typeState) error {
 	return c.admitted.Keep(requestedNames{t.url, names}, names.Bytes())
 }
 
-// isNews says whether a rejection of a resource, of a response for no name, is to be logged: its
-// message is not the last one that was.
-func (t *typeState) isNews(name, message string) bool {
-	if last, known := t.logged[name]; known && last == message {
+// loggedRejection is a rejected version of a resource, and the proxy's message.
+type loggedRejection struct{ version, message string }
+
+// isNews says whether a rejection of a resource, of a response for no name, is to be logged:
+// the last one that was is of another version, and has another message.
+func (t *typeState) isNews(name, version, message string) bool {
+	if last, known := t.logged[name]; known && (last.version == version || last.message == message) {
 		return false
 	}
 	if t.logged == nil {
-		t.logged = map[string]string{}
+		t.logged = map[string]loggedRejection{}
 	}
-	t.logged[name] = message
+	t.logged[name] = loggedRejection{version, message}
 	return true
 }
 
@@ -87,19 +91,20 @@ func (t *typeState) isNews(name, message string) bool {
 const maxRejections = 16
 
 // logRejections logs each new rejection of a type. It logs the same words about a resource
-// again only after the proxy has acknowledged all.
+// again only after the proxy has acknowledged all of a later revision.
 func (c *Connection) logRejections(t *typeState) {
 	if len(t.Rejections) == 0 {
-		if t.State == protocol.Synced {
+		if t.State == protocol.Synced && t.AckedRevision > t.loggedUntil {
 			t.logged = nil
 		}
 		return
 	}
 	fresh := 0
 	for _, r := range t.Rejections {
-		if !t.isNews(r.Name, r.Message) {
+		if !t.isNews(r.Name, r.Version, r.Message) {
 			continue
 		}
+		t.loggedUntil = max(t.loggedUntil, r.Revision)
 		if fresh++; fresh <= maxRejections {
 			c.server.logger.Warn("proxy refuses a resource, and goes on with what it had", "proxy", c.note.Node(), "type", t.Name, "resource", r.Name,
 				"objects", config.Names(r.Objects), "revision", r.Revision, "err", progress.Shorten(r.Message, maxLogged))
