@@ -14,6 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/desired/memo"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/origins"
 )
 
 // failure is why a resource cannot be built; the zero one is none.
@@ -51,7 +52,7 @@ func (f *failures) failed(before failure, typeName, name string, err error, read
 	if known := (*memo.Failure)(nil); errors.As(err, &known) {
 		reads = known.Reads
 	}
-	objects := mesh.Origins(reads)
+	objects := origins.Of(reads)
 	f.mu.Lock()
 	now := f.all[is]
 	first := now == nil

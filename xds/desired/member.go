@@ -6,6 +6,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/origins"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
@@ -160,9 +161,9 @@ func (m *Member) Origins(typ int, name string) []config.Key {
 		return nil
 	}
 	if own := m.workload[typ].built[name]; own != nil && own.Resource != nil {
-		return mesh.Origins(own.Reads())
+		return origins.Of(own.Reads())
 	}
-	return mesh.Origins(m.group.reads(typ, name))
+	return origins.Of(m.group.reads(typ, name))
 }
 
 // Close gives up what the member holds.

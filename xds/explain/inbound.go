@@ -13,6 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/workload"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/origins"
 	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/simulate"
@@ -95,7 +96,7 @@ func (e *explainer) inboundOf(proxy *discovery.Proxy, r simulate.Request) Inboun
 			out.Objects = originsOf(listeners, resource.ListenerType, result.Listener, schema.Sidecar)
 		}
 		for _, s := range port.Services {
-			out.Objects = append(out.Objects, namesOf(mesh.Origins([]mesh.Dependency{{Answer: s}}), schema.ServiceEntry)...)
+			out.Objects = append(out.Objects, namesOf(origins.Of([]mesh.Dependency{{Answer: s}}), schema.ServiceEntry)...)
 		}
 	}
 	concludeInbound(&out, proxy.ID == e.proxy.ID, r, result)

@@ -17,6 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/origins"
 	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/simulate"
@@ -293,7 +294,7 @@ func (e *explainer) objects(typeURL, name string, kinds ...config.GroupVersionKi
 func originsOf(built []generate.Built, typeURL, name string, kinds ...config.GroupVersionKind) []string {
 	for _, b := range built {
 		if b.Name == name && b.Body.GetTypeUrl() == typeURL {
-			return namesOf(mesh.Origins(b.Reads), kinds...)
+			return namesOf(origins.Of(b.Reads), kinds...)
 		}
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/origins"
 	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
@@ -52,8 +53,8 @@ func TestBuilder(t *testing.T) {
 		t.Errorf("clusters %v, %v; want %v", names, err, want)
 	}
 	one, err := b.One(resource.ClusterType, "outbound|80||a.test")
-	if origins := mesh.Origins(one.Reads); err != nil || len(origins) != 1 || origins[0].Kind != schema.ServiceEntry || origins[0].Name != "a" {
-		t.Errorf("the cluster is of %v, %v", origins, err)
+	if of := origins.Of(one.Reads); err != nil || len(of) != 1 || of[0].Kind != schema.ServiceEntry || of[0].Name != "a" {
+		t.Errorf("the cluster is of %v, %v", of, err)
 	}
 	if none, err := b.One(resource.ClusterType, "outbound|80||c.test"); err != nil || none.Resource != nil {
 		t.Errorf("a cluster of nothing: %v, %v", none, err)

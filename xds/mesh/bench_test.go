@@ -14,6 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/service"
 	"github.com/portolan-mesh/portolan/xds/meshconfig"
 )
 
@@ -143,7 +144,7 @@ func BenchmarkView(b *testing.B) {
 		v.Endpoints(s)
 		v.Rule(s)
 		v.VirtualServiceAt(l, name(500))
-		v.PortUsed(l, mesh.PortHTTP, 80)
+		v.PortUsed(l, service.PortHTTP, 80)
 		v.RouteDelta()
 		if !slices.Contains(slices.Collect(v.HostsAt("10.1.1.244")), string(name(500))) {
 			b.Fatal("not found")

@@ -3,21 +3,9 @@ package mesh
 import (
 	networking "istio.io/api/networking/v1alpha3"
 
-	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds/mesh/service"
 	"github.com/portolan-mesh/portolan/xds/mesh/sidecar"
 )
-
-// Captures says whether the traffic of the workload is redirected to the proxy,
-// so that its listeners stand for the addresses that clients mean.
-func (s Shape) Captures() bool {
-	return s.Type == discovery.Sidecar && s.Interception != discovery.InterceptionNone
-}
-
-// RoutesHTTP says whether requests to a port are routed by HTTP: the port declares HTTP,
-// or declares nothing and the proxy captures traffic, which it then inspects.
-func (s Shape) RoutesHTTP(p discovery.Protocol) bool {
-	return p.IsHTTP() || p == discovery.Unsupported && s.Captures()
-}
 
 // CarriesHTTP says whether an egress listener routes requests by HTTP on a port,
 // whatever their address. It does if the listener is for HTTP and sees a service that
@@ -30,12 +18,12 @@ func (v *View) CarriesHTTP(l EgressListener, port int) bool {
 	case l.Port != 0:
 		return l.Protocol.IsHTTP() && v.Carries(l, port)
 	}
-	return v.PortUsed(l, PortHTTP, port) || v.Shape().Captures() && v.PortUsed(l, PortUndeclared, port)
+	return v.PortUsed(l, service.PortHTTP, port) || v.Shape().Captures() && v.PortUsed(l, service.PortUndeclared, port)
 }
 
 // Carries says whether an egress listener sees a service that has a port.
 func (v *View) Carries(l EgressListener, port int) bool {
-	return v.PortUsed(l, PortHTTP, port) || v.PortUsed(l, PortTCP, port)
+	return v.PortUsed(l, service.PortHTTP, port) || v.PortUsed(l, service.PortTCP, port)
 }
 
 // InboundConnectionPool limits the connections to the workload's application, as

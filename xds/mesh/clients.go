@@ -8,6 +8,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/xds/mesh/class"
 )
 
 // clientSelectorTable counts, by namespace, the DestinationRules that have a selector of
@@ -41,19 +42,13 @@ func (t clientSelectorTable) follow(from, to *PushContext) {
 }
 
 // clientSelectorsOf are the selectors of a namespace's DestinationRules that a proxy there
-// matches, each followed by a separator, in order.
+// matches, each followed by a class.Separator, in order.
 func (p *PushContext) clientSelectorsOf(namespace string, workload labels.Instance) string {
 	var out strings.Builder
 	for selector := range clientSelectorRows.of(p).Value(namespace).Keys() {
 		if labels.Parse(selector).SubsetOf(workload) {
-			out.WriteString(selector + separator)
+			out.WriteString(selector + class.Separator)
 		}
 	}
 	return out.String()
-}
-
-// calls says whether a DestinationRule of the class's namespace that has a selector is
-// for the class.
-func (c Class) calls(selector labels.Instance) bool {
-	return strings.Contains(separator+c.Clients, separator+selector.String()+separator)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/longtest"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/origins"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -93,7 +94,7 @@ func TestADelegateConcernsItsRoots(t *testing.T) {
 	recording := view.Recording()
 	recording.VirtualServiceAt(recording.Egress()[0], "a.example")
 	var names []string
-	for _, key := range mesh.Origins(recording.Dependencies()) {
+	for _, key := range origins.Of(recording.Dependencies()) {
 		names = append(names, key.String())
 	}
 	if want := []string{"sidecar/shop/narrow", "virtualservice/shop/a", "virtualservice/team/one"}; !slices.Equal(names, want) {

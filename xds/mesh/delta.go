@@ -8,6 +8,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
 // Tracked says whether changes of the table's rows stand in a Delta.
@@ -118,10 +119,5 @@ func (d Delta) Request() *discovery.PushRequest {
 // serviceEntryKey is the dependency key of a service row.
 func serviceEntryKey(key string) config.Key {
 	h, namespace := rows.SplitKey(key)
-	return serviceEntry(namespace, string(h))
-}
-
-func serviceEntry(namespace, name string) config.Key {
-	kind := config.GroupVersionKind{Group: networkingGroup, Version: "v1", Kind: "ServiceEntry"}
-	return config.Key{Kind: kind, Namespace: namespace, Name: name}
+	return config.Key{Kind: schema.ServiceEntry, Namespace: namespace, Name: string(h)}
 }

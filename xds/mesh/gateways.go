@@ -6,6 +6,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/xds/mesh/class"
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 )
 
@@ -33,5 +34,5 @@ func (p *PushContext) selectedGateways(workload labels.Instance) string {
 			out = append(out, path)
 		}
 	}
-	return strings.Join(out, separator)
+	return strings.Join(out, class.Separator)
 }

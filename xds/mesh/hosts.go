@@ -8,18 +8,11 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/rows"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/xds/mesh/service"
 )
 
-// HostRow is all services of one name, one per namespace, in the order in which
-// they were created.
-type HostRow struct {
-	Hostname host.Name
-	Services []*ServiceRow
-}
-
-func (r *HostRow) equal(o *HostRow) bool {
-	return r != nil && o != nil && slices.Equal(r.Services, o.Services)
-}
+// HostRow is all services of one name.
+type HostRow = service.Host
 
 // hosts has the services by host.
 type hosts struct{ tableOf[*HostRow] }
@@ -49,33 +42,9 @@ func (t hosts) change(p *PushContext, h host.Name, changes []pmap.Change[*Servic
 	if len(changes) == 0 {
 		return
 	}
-	row := t.of(p).Value(string(h)).with(h, changes)
+	row := t.of(p).Value(string(h)).With(h, changes)
 	t.put(p, string(h), row, row != nil)
 	reversedRows.put(p, reverse(string(h)), row, row != nil)
-}
-
-// with returns the row after changes to the services of its host, nil where
-// none is left.
-func (r *HostRow) with(h host.Name, changes []pmap.Change[*ServiceRow]) *HostRow {
-	var services []*ServiceRow
-	if r != nil {
-		services = slices.Clone(r.Services)
-	}
-	for _, c := range changes {
-		services = slices.DeleteFunc(services, func(s *ServiceRow) bool { return s == c.Old })
-		if c.HasNew {
-			services = append(services, c.New)
-		}
-	}
-	if len(services) == 0 {
-		return nil
-	}
-	slices.SortFunc(services, rows.Compare)
-	row := &HostRow{Hostname: h, Services: services}
-	if row.equal(r) {
-		return r
-	}
-	return row
 }
 
 func (t hosts) answer(v *View, key, listener string) any { return v.service(host.Name(key), listener) }

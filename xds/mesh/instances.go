@@ -2,13 +2,12 @@ package mesh
 
 import (
 	"iter"
-	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/rows"
 	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/xds/mesh/service"
 )
 
 // InstanceRow is the endpoints of one service at one address.
@@ -41,17 +40,6 @@ func (p *PushContext) placeOf(proxy *discovery.Proxy) discovery.Place {
 	return proxy.Place(proxy.Labels(nil), "")
 }
 
-// addressKey returns the one spelling of an address.
-func addressKey(address string) string {
-	if !strings.Contains(address, ":") {
-		return address
-	}
-	if ip, err := netip.ParseAddr(address); err == nil {
-		return ip.Unmap().String()
-	}
-	return address
-}
-
 // instances has the endpoints by address.
 type instances struct{ groups[*InstanceRow] }
 
@@ -59,8 +47,8 @@ var instanceRows = instances{groupsOf[*InstanceRow](Instances)}
 
 func (t instances) follow(from, to *PushContext) {
 	for c := range pmap.Diff(from.inputs.Endpoints, to.inputs.Endpoints) {
-		touched := touchedAddresses(c.Old.All(), c.New.All())
-		before, after := byAddress(c.Old.All(), touched), byAddress(c.New.All(), touched)
+		touched := service.TouchedAddresses(c.Old.All(), c.New.All())
+		before, after := service.ByAddress(c.Old.All(), touched), service.ByAddress(c.New.All(), touched)
 		for address := range before {
 			if _, still := after[address]; !still {
 				t.remove(to, address, c.Key)
@@ -72,32 +60,4 @@ func (t instances) follow(from, to *PushContext) {
 			}
 		}
 	}
-}
-
-// touchedAddresses returns the addresses of the endpoints that differ. It looks only
-// between the first and the last difference, since a change leaves other endpoints in
-// place.
-func touchedAddresses(old, curr []*discovery.Endpoint) map[string]bool {
-	for len(old) > 0 && len(curr) > 0 && old[0].Equal(curr[0]) {
-		old, curr = old[1:], curr[1:]
-	}
-	for len(old) > 0 && len(curr) > 0 && old[len(old)-1].Equal(curr[len(curr)-1]) {
-		old, curr = old[:len(old)-1], curr[:len(curr)-1]
-	}
-	out := map[string]bool{}
-	for _, e := range slices.Concat(old, curr) {
-		out[addressKey(e.Address)] = true
-	}
-	return out
-}
-
-// byAddress are endpoints by those addresses that are touched.
-func byAddress(endpoints []*discovery.Endpoint, touched map[string]bool) map[string][]*discovery.Endpoint {
-	out := map[string][]*discovery.Endpoint{}
-	for _, e := range endpoints {
-		if key := addressKey(e.Address); touched[key] {
-			out[key] = append(out[key], e)
-		}
-	}
-	return out
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/xds/mesh/destination"
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
+	"github.com/portolan-mesh/portolan/xds/mesh/service"
 )
 
 // Queries of operators, which look at a context without a proxy. A generator queries a
@@ -86,4 +87,4 @@ func (p *PushContext) Selects(selector labels.Instance, proxy *discovery.Proxy) 
 func (p *PushContext) PlaceOf(proxy *discovery.Proxy) discovery.Place { return p.placeOf(proxy) }
 
 // InstancesKey names the row of the endpoints at an address.
-func InstancesKey(address string) RowKey { return RowKey{Instances, addressKey(address)} }
+func InstancesKey(address string) RowKey { return RowKey{Instances, service.AddressKey(address)} }

@@ -290,7 +290,7 @@ func dump(p *PushContext) map[string]string {
 	}
 	for k, r := range importRows.of(p).All() {
 		var list []string
-		for _, i := range r.importers {
+		for _, i := range r.List {
 			list = append(list, fmt.Sprint(*i))
 		}
 		put("imports", k, fmt.Sprint(list))

@@ -8,6 +8,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/xds/mesh/class"
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 )
 
@@ -73,7 +74,7 @@ func passable(s *ServiceRow) bool {
 // passedHosts are the hosts of the servers with AUTO_PASSTHROUGH of some Gateways, in order.
 func (p *PushContext) passedHosts(paths string) string {
 	var out []string
-	for path := range strings.SplitSeq(paths, separator) {
+	for path := range strings.SplitSeq(paths, class.Separator) {
 		g := gatewayRows.of(p).Value(path)
 		if g == nil {
 			continue
@@ -87,15 +88,5 @@ func (p *PushContext) passedHosts(paths string) string {
 		}
 	}
 	slices.Sort(out)
-	return strings.Join(slices.Compact(out), separator)
-}
-
-// passes says whether a host is under one of those that the class passes TLS on to.
-func (c Class) passes(h host.Name) bool {
-	for name := range strings.SplitSeq(c.Passed, separator) {
-		if name != "" && h.SubsetOf(host.Name(name)) {
-			return true
-		}
-	}
-	return false
+	return strings.Join(slices.Compact(out), class.Separator)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/service"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -31,16 +32,16 @@ func TestClaims(t *testing.T) {
 	)
 	w.Assign("shop", "given.example", "240.240.0.9")
 	for _, tc := range []struct {
-		claim     mesh.PortUse
+		claim     service.PortUse
 		namespace string
 		want      []string
 	}{
-		{mesh.PortHTTP, "shop", []string{"web"}},
-		{mesh.PortTCP, "shop", []string{"z-old", "own", "a-young", "vip", "given", "range"}},
-		{mesh.PortTCP, "edge", []string{"z-old", "a-young", "vip", "given", "range"}},
-		{mesh.PortOpen, "shop", []string{"z-old", "own", "a-young"}},
-		{mesh.PortUndeclared, "shop", []string{"a-young"}},
-		{mesh.PortRange, "shop", []string{"range"}},
+		{service.PortHTTP, "shop", []string{"web"}},
+		{service.PortTCP, "shop", []string{"z-old", "own", "a-young", "vip", "given", "range"}},
+		{service.PortTCP, "edge", []string{"z-old", "a-young", "vip", "given", "range"}},
+		{service.PortOpen, "shop", []string{"z-old", "own", "a-young"}},
+		{service.PortUndeclared, "shop", []string{"a-young"}},
+		{service.PortRange, "shop", []string{"range"}},
 	} {
 		v := w.View(xdstest.Node{Namespace: tc.namespace})
 		var got []string
@@ -57,7 +58,7 @@ func TestClaims(t *testing.T) {
 }
 
 // TestOneServiceOnAPortIsEnough: who needs to know that a port is claimed depends on one
-// portUser, whoever else comes and goes; who needs to know that it is not depends
+// service.PortUser, whoever else comes and goes; who needs to know that it is not depends
 // on all that come.
 func TestOneServiceOnAPortIsEnough(t *testing.T) {
 	t.Parallel()
@@ -70,7 +71,7 @@ func TestOneServiceOnAPortIsEnough(t *testing.T) {
 	node := xdstest.Node{Namespace: "edge"}
 	ask := func(port int) (bool, []mesh.Dependency) {
 		v := w.View(node).Recording()
-		claimed := v.PortUsed(w.View(node).Egress()[0], mesh.PortHTTP, port)
+		claimed := v.PortUsed(w.View(node).Egress()[0], service.PortHTTP, port)
 		return claimed, v.Dependencies()
 	}
 	holds := func(reads []mesh.Dependency) bool {

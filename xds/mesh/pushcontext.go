@@ -1,6 +1,9 @@
 package mesh
 
-import "github.com/portolan-mesh/portolan/xds/meshconfig"
+import (
+	"github.com/portolan-mesh/portolan/xds/mesh/service"
+	"github.com/portolan-mesh/portolan/xds/meshconfig"
+)
 
 // PushContext is the mesh as one push sees it. It is never modified; the next context
 // shares all unchanged parts. The nil PushContext is the empty mesh.
@@ -68,5 +71,5 @@ func (p *PushContext) Inputs() Inputs {
 
 // Instances are the endpoints at an address.
 func (p *PushContext) Instances(address string) InstancesAt {
-	return instanceRows.of(p).Value(addressKey(address))
+	return instanceRows.of(p).Value(service.AddressKey(address))
 }

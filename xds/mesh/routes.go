@@ -2,9 +2,7 @@ package mesh
 
 import (
 	"slices"
-	"strings"
 
-	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 )
 
@@ -22,24 +20,15 @@ var (
 	routePatternRows = tableOf[bool]{routePatterns}
 )
 
-// RouteKey is the key of a host of a gateway in the table of routes.
-func RouteKey(gateway string, h host.Name) string { return gateway + "|" + string(h) }
-
-// SplitRouteKey is the inverse of RouteKey.
-func SplitRouteKey(key string) (gateway string, h host.Name) {
-	g, name, _ := strings.Cut(key, "|")
-	return g, host.Name(name)
-}
-
 func (t routes) follow(from, to *PushContext) {
 	for c := range virtualServiceRows.diff(from, to) {
-		keys := routeKeys(c.New)
+		keys := c.New.RouteKeys()
 		slices.Sort(keys)
-		for _, key := range unionKeys(routeKeys(c.Old), keys) {
+		for _, key := range unionKeys(c.Old.RouteKeys(), keys) {
 			_, belongs := slices.BinarySearch(keys, key)
 			row := t.of(to).Value(key).Replace(c.Old, c.New, belongs)
 			t.put(to, key, row, row != nil)
-			if gateway, h := SplitRouteKey(key); gateway == MeshGateway && h.IsWildcard() {
+			if gateway, h := routing.SplitRouteKey(key); gateway == MeshGateway && h.IsWildcard() {
 				routePatternRows.put(to, key, true, row != nil)
 			}
 		}
@@ -50,9 +39,9 @@ func (t routes) follow(from, to *PushContext) {
 func (t routes) changed(from, to *PushContext, keys []RowKey) []RowKey {
 	for c := range t.diff(from, to) {
 		keys = append(keys, RowKey{Routes, c.Key})
-		if gateway, h := SplitRouteKey(c.Key); gateway == MeshGateway && h.IsWildcard() {
+		if gateway, h := routing.SplitRouteKey(c.Key); gateway == MeshGateway && h.IsWildcard() {
 			for row := range to.hostsMatching(h) {
-				keys = append(keys, RowKey{Routes, RouteKey(MeshGateway, row.Hostname)})
+				keys = append(keys, RowKey{Routes, routing.RouteKey(MeshGateway, row.Hostname)})
 			}
 		}
 	}
@@ -60,19 +49,6 @@ func (t routes) changed(from, to *PushContext, keys []RowKey) []RowKey {
 }
 
 func (t routes) answer(v *View, key, args string) any { return v.route(key, args) }
-
-func routeKeys(vs *routing.VirtualService) []string {
-	if vs == nil || len(vs.Spec.GetHttp()) == 0 {
-		return nil
-	}
-	var out []string
-	for _, g := range vs.Gateways {
-		for _, h := range vs.Hosts {
-			out = append(out, RouteKey(g, h))
-		}
-	}
-	return out
-}
 
 func unionKeys(a, b []string) []string {
 	out := slices.Concat(a, b)

@@ -1,7 +1,6 @@
 package mesh
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 
@@ -9,15 +8,12 @@ import (
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/xds/mesh/class"
 	"github.com/portolan-mesh/portolan/xds/mesh/destination"
 )
 
-// RuleRow is the rules of one host name or pattern, one per namespace and
-// exportTo, the oldest first.
-type RuleRow struct {
-	Rules   []*destination.Rule
-	sources []*config.Config
-}
+// RuleRow is the rules of one host name or pattern.
+type RuleRow = destination.Row
 
 // rules has the DestinationRules by host or pattern.
 type rules struct{ tableOf[*RuleRow] }
@@ -52,41 +48,29 @@ func (t rules) answer(v *View, key, args string) any { return v.ruleOrPart(host.
 
 // change replaces one source of a row.
 func (t rules) change(p *PushContext, key string, remove, add *config.Config) {
-	var sources []*config.Config
-	if row := t.of(p).Value(key); row != nil {
-		sources = slices.DeleteFunc(slices.Clone(row.sources), func(c *config.Config) bool { return c == remove })
-	}
-	if add != nil {
-		sources = append(sources, add)
-	}
+	row := t.of(p).Value(key).Replace(host.Name(key), remove, add, p.mesh.GetDefaultDestinationRuleExportTo())
 	if host.Name(key).IsWildcard() {
-		rulePatternRows.put(p, key, true, len(sources) > 0)
+		rulePatternRows.put(p, key, true, row != nil)
 	}
-	if len(sources) == 0 {
-		t.put(p, key, nil, false)
-		return
-	}
-	slices.SortFunc(sources, destination.Compare)
-	rules := destination.Merge(host.Name(key), sources, p.mesh.GetDefaultDestinationRuleExportTo())
-	t.put(p, key, &RuleRow{rules, sources}, true)
+	t.put(p, key, row, row != nil)
 }
 
 // rulePart returns the rule of a service if it sets a part for a port and subset, else nil.
 // Readers that need only the part ignore other rules.
 func (v *View) rulePart(part destination.Part, s *ServiceRow, subset string, port int) *destination.Rule {
-	args := strings.Join([]string{s.Namespace, string(part), subset, strconv.Itoa(port)}, separator)
+	args := strings.Join([]string{s.Namespace, string(part), subset, strconv.Itoa(port)}, class.Separator)
 	return v.ask(Rules, string(s.Hostname), args).(*destination.Rule)
 }
 
 // forServer ends the args of a question for the rule of a service as the workload sees it
 // that serves it.
-const forServer = separator + "server"
+const forServer = class.Separator + "server"
 
 // ruleOrPart is the answer to Rule and ServerRule, and to a question for a part.
 func (v *View) ruleOrPart(h host.Name, args string) *destination.Rule {
 	serviceNamespace, server := strings.CutSuffix(args, forServer)
-	asked := strings.Split(serviceNamespace, separator)
-	selects := v.class.calls
+	asked := strings.Split(serviceNamespace, class.Separator)
+	selects := v.class.Calls
 	if server {
 		selects = nil
 	}
@@ -107,20 +91,13 @@ func (v *View) rule(h host.Name, serviceNamespace string, selects func(labels.In
 		Selects: selects,
 	}
 	if rulePatternRows.of(v.context).Len() == 0 {
-		return client.Choose(all.Value(string(h)).all()).Best()
+		return client.Choose(all.Value(string(h)).All()).Best()
 	}
 	var best destination.Choice
 	for name := range h.Covers() {
-		if best = best.Or(client.Choose(all.Value(string(name)).all())); best.Own != nil {
+		if best = best.Or(client.Choose(all.Value(string(name)).All())); best.Own != nil {
 			break
 		}
 	}
 	return best.Best()
-}
-
-func (r *RuleRow) all() []*destination.Rule {
-	if r == nil {
-		return nil
-	}
-	return r.Rules
 }

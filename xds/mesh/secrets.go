@@ -29,6 +29,9 @@ type SecretRow struct {
 	object *config.Config
 }
 
+// Key is that of the object.
+func (r *SecretRow) Key() config.Key { return r.object.Key() }
+
 // secrets has the secrets that this server can open, by SecretKey.
 type secrets struct{ tableOf[*SecretRow] }
 

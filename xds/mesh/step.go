@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"hash/maphash"
 	"slices"
+
+	"github.com/portolan-mesh/portolan/xds/mesh/service"
 )
 
 // step holds the rows in which a context differs from its predecessor. It is computed
@@ -105,7 +107,7 @@ func (p *PushContext) moved(from *PushContext, addresses []string) bool {
 	}
 	return slices.ContainsFunc(addresses, func(address string) bool {
 		if known && len(changed) <= fewAddresses {
-			return slices.Contains(changed, RowKey{Instances, addressKey(address)})
+			return slices.Contains(changed, RowKey{Instances, service.AddressKey(address)})
 		}
 		return from.Instances(address) != p.Instances(address)
 	})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/rows"
+	"github.com/portolan-mesh/portolan/xds/mesh/class"
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 )
 
@@ -74,7 +75,7 @@ func (p *PushContext) gatewayPorts(proxy *discovery.Proxy, paths string) string 
 		return ""
 	}
 	out := routing.TargetPorts{}
-	for path := range strings.SplitSeq(paths, separator) {
+	for path := range strings.SplitSeq(paths, class.Separator) {
 		for _, s := range gatewayRows.of(p).Value(path).Servers {
 			if target := all.Of(s.Port()); target != s.Port() {
 				out[s.Port()] = target

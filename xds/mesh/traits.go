@@ -9,6 +9,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/xds/mesh/class"
 	"github.com/portolan-mesh/portolan/xds/mesh/destination"
 )
 
@@ -62,24 +63,8 @@ func (p *PushContext) traitsAt(place discovery.Place) string {
 			out = append(out, trait+"="+value)
 		}
 	}
-	return strings.Join(out, separator)
-}
-
-// WithoutTraits returns the class that has no traits and is equal otherwise.
-func (c Class) WithoutTraits() Class {
-	c.Traits = ""
-	return c
+	return strings.Join(out, class.Separator)
 }
 
 // OfTrait says whether the query was for a trait of the class.
 func (d Dependency) OfTrait() bool { return d.Query.Row == RowKey{Self, selfTrait} }
-
-// trait returns the value of a trait, empty where it is not set or nothing asks for it.
-func (c Class) trait(name string) string {
-	for one := range strings.SplitSeq(c.Traits, separator) {
-		if value, ok := strings.CutPrefix(one, name+"="); ok {
-			return value
-		}
-	}
-	return ""
-}

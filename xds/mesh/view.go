@@ -12,6 +12,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/rows"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/labels"
+	"github.com/portolan-mesh/portolan/xds/mesh/class"
 	"github.com/portolan-mesh/portolan/xds/mesh/destination"
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 	"github.com/portolan-mesh/portolan/xds/mesh/sidecar"
@@ -64,7 +65,7 @@ func (v *View) gateways() []*routing.Gateway {
 		return nil
 	}
 	var out []*routing.Gateway
-	for path := range strings.SplitSeq(v.class.Gateways, separator) {
+	for path := range strings.SplitSeq(v.class.Gateways, class.Separator) {
 		out = append(out, gatewayRows.of(v.context).Value(path))
 	}
 	return out
@@ -178,13 +179,13 @@ func (selfTable) answer(v *View, key, args string) any {
 	case selfRoutes:
 		return v.Gateway().RoutesNamed(args)
 	case selfPassed:
-		return v.class.passes(host.Name(args))
+		return v.class.Passes(host.Name(args))
 	case selfSidecar:
 		return v.scope.Sidecar
 	case selfNamespace:
 		return v.class.Namespace == args
 	case selfTrait:
-		return v.class.trait(args)
+		return v.class.Trait(args)
 	case selfIPs:
 		return v.ips()
 	case selfRegion:
@@ -213,7 +214,7 @@ func (selfTable) answer(v *View, key, args string) any {
 	case selfShortNames:
 		return host.FormatShortNames(v.class.Domain, args)
 	default:
-		return v.class.has(args)
+		return v.class.Has(args)
 	}
 }
 
@@ -353,19 +354,19 @@ func (v *View) Endpoints(s *ServiceRow) *EndpointRow {
 // VirtualServices are the visible VirtualServices that name exactly this host on a
 // gateway, in precedence.
 func (v *View) VirtualServices(gateway string, h host.Name) []*routing.VirtualService {
-	return v.ask(Routes, RouteKey(gateway, h), "").(routing.Visible).List()
+	return v.ask(Routes, routing.RouteKey(gateway, h), "").(routing.Visible).List()
 }
 
 // VirtualServiceAt returns the VirtualService that applies to the host of a service on
 // an egress listener of a sidecar: of the most specific name, the first that is visible
 // and imported.
 func (v *View) VirtualServiceAt(listener EgressListener, h host.Name) *routing.VirtualService {
-	return v.ask(Routes, RouteKey(MeshGateway, h), strconv.Itoa(listener.Index)).(*routing.VirtualService)
+	return v.ask(Routes, routing.RouteKey(MeshGateway, h), strconv.Itoa(listener.Index)).(*routing.VirtualService)
 }
 
 // VirtualServiceNamed is like VirtualServiceAt for exactly one name or pattern.
 func (v *View) VirtualServiceNamed(listener EgressListener, name host.Name) *routing.VirtualService {
-	return v.ask(Routes, RouteKey(MeshGateway, name), viaExactly+strconv.Itoa(listener.Index)).(*routing.VirtualService)
+	return v.ask(Routes, routing.RouteKey(MeshGateway, name), viaExactly+strconv.Itoa(listener.Index)).(*routing.VirtualService)
 }
 
 // Rule returns the merged DestinationRule that applies when the proxy calls a service;

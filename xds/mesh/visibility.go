@@ -42,39 +42,15 @@ func (v *View) service(h host.Name, listener string) *ServiceRow {
 	}
 	scope := v.scope
 	if !scope.Restricted() {
-		return row.pick(scope, nil)
+		return row.Pick(scope, nil)
 	}
-	if s := row.pick(scope, func(r *ServiceRow) sidecar.Rank { return v.importRank(listener, h, r.Namespace) }); s != nil {
+	if s := row.Pick(scope, func(r *ServiceRow) sidecar.Rank { return v.importRank(listener, h, r.Namespace) }); s != nil {
 		return s
 	}
 	if listener == viaAny && (scope.Sidecar.EgressProxy.Is(h) || v.imported(importRows.of(v.context).Value(string(h)))) {
-		return row.pick(scope, nil)
+		return row.Pick(scope, nil)
 	}
 	return nil
-}
-
-// pick is the service of a host that is exported to the scope's namespace and has the
-// highest rank, the oldest of these; nil for none. That namespace's own comes first.
-// Without ranks all are imported alike.
-func (r *HostRow) pick(scope sidecar.Scope, rank func(*ServiceRow) sidecar.Rank) *ServiceRow {
-	var first *ServiceRow
-	best := sidecar.NotImported
-	for _, s := range r.Services {
-		if !s.Service().Attributes.ExportTo.VisibleTo(scope.Namespace) {
-			continue
-		}
-		its := sidecar.OfAny
-		if rank != nil {
-			its = rank(s)
-		}
-		if its != sidecar.NotImported && s.Namespace == scope.Namespace {
-			return s
-		}
-		if its > best {
-			first, best = s, its
-		}
-	}
-	return first
 }
 
 // importRank is the highest rank by which a listener, or one of all, imports a service.
@@ -127,9 +103,9 @@ func (v *View) route(key, args string) any {
 	if exactly || routePatternRows.of(v.context).Len() == 0 {
 		return v.firstRoute(all.Value(key), listener)
 	}
-	gateway, h := SplitRouteKey(key)
+	gateway, h := routing.SplitRouteKey(key)
 	for name := range h.Covers() {
-		if vs := v.firstRoute(all.Value(RouteKey(gateway, name)), listener); vs != nil {
+		if vs := v.firstRoute(all.Value(routing.RouteKey(gateway, name)), listener); vs != nil {
 			return vs
 		}
 	}

@@ -3,8 +3,8 @@ package mesh
 import (
 	"iter"
 
-	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/xds/mesh/service"
 )
 
 // wildcards has the hosts that may be routed by HTTP on a port, by each pattern that
@@ -14,11 +14,13 @@ type wildcards struct{ groups[bool] }
 var wildcardRows = wildcards{groupsOf[bool](Wildcards)}
 
 // WildcardKey is the key of a port and a pattern in the wildcard index.
-func WildcardKey(port int, pattern host.Name) string { return portKey(port) + "|" + string(pattern) }
+func WildcardKey(port int, pattern host.Name) string {
+	return service.PortKey(port) + "|" + string(pattern)
+}
 
 func (t wildcards) follow(from, to *PushContext) {
 	for c := range hostRows.diff(from, to) {
-		before, after := c.Old.routable(), c.New.routable()
+		before, after := c.Old.Routable(), c.New.Routable()
 		for port := range before {
 			if !after[port] {
 				eachWildcard(c.Key, port, func(key string) { t.remove(to, key, c.Key) })
@@ -39,25 +41,6 @@ func eachWildcard(h string, port int, f func(key string)) {
 			f(WildcardKey(port, pattern))
 		}
 	}
-}
-
-// routable are the ports of a host, over its namespaces, on which requests may be
-// routed by HTTP: by some proxies also those that declare no protocol.
-func (r *HostRow) routable() map[int]bool {
-	if r == nil {
-		return nil
-	}
-	out := map[int]bool{}
-	for _, row := range r.Services {
-		for _, s := range row.Services {
-			for _, p := range s.Ports {
-				if p.Protocol.IsHTTP() || p.Protocol == discovery.Unsupported {
-					out[p.Number] = true
-				}
-			}
-		}
-	}
-	return out
 }
 
 // HTTPHostsUnder returns the hosts under a pattern that may be routed by HTTP on a

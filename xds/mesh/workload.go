@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds/mesh/service"
 )
 
 // Queries for one workload. Only generators of inbound resources use them: their
@@ -67,7 +68,7 @@ func (v *View) InboundServices() []InboundService {
 	var out []InboundService
 	at := map[string]int{} // the place of a service by its key
 	for _, ip := range v.IPs() {
-		for key, row := range v.ask(Instances, addressKey(ip), "").(InstancesAt).All() {
+		for key, row := range v.ask(Instances, service.AddressKey(ip), "").(InstancesAt).All() {
 			for _, e := range row.Endpoints {
 				if !self.Serves(e) {
 					continue

@@ -7,7 +7,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/status"
-	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/origins"
 )
 
 // Uses knows the objects that the resources in use were made of. It is safe for
@@ -41,7 +41,7 @@ func (u *Uses) count(b *Built, by int) {
 	if b == nil || b.Resource == nil {
 		return
 	}
-	mesh.EachOrigin(b.reads, func(key config.Key) {
+	origins.Each(b.reads, func(key config.Key) {
 		id := status.ObjectID(key)
 		part := &u.parts[status.UsePart(id)]
 		if part.mentions == nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate/filter"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/service"
 	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
@@ -88,14 +89,14 @@ func everywhere(v *mesh.View, name string, l mesh.EgressListener, port int) (pro
 	}
 	c := chains{view: v, egress: l, name: name, port: port, whole: l.IsHTTPProxy()}
 	if l.Port == 0 || takesTCP(l) {
-		for s := range v.ServicesOnPort(l, mesh.PortRange, port) {
+		for s := range v.ServicesOnPort(l, service.PortRange, port) {
 			c.ranges(s)
 		}
 	}
 	if v.CarriesHTTP(l, port) {
 		c.detectHTTP(c.shared(), nil)
 	}
-	c.named(mesh.PortOpenTLS)
+	c.named(service.PortOpenTLS)
 	if s := oldestOpen(v, l, port); s != nil {
 		c.bytes(s)
 	}
@@ -176,7 +177,7 @@ func detected(l mesh.EgressListener, s *mesh.ServiceRow, port int) bool {
 func oldestOpen(v *mesh.View, l mesh.EgressListener, port int) *mesh.ServiceRow {
 	var oldest *mesh.ServiceRow
 	if l.Port == 0 || takesTCP(l) {
-		for s := range v.ServicesOnPort(l, mesh.PortOpen, port) {
+		for s := range v.ServicesOnPort(l, service.PortOpen, port) {
 			if !speaksTLS(l, s, port) && takesBytes(l, s, port) {
 				oldest = s
 				break
@@ -186,7 +187,7 @@ func oldestOpen(v *mesh.View, l mesh.EgressListener, port int) *mesh.ServiceRow 
 	if l.Port == 0 || !takesTCP(l) || l.Protocol.IsTLS() {
 		return oldest
 	}
-	for s := range v.ServicesOnPort(l, mesh.PortHTTP, port) {
+	for s := range v.ServicesOnPort(l, service.PortHTTP, port) {
 		if s.Open() && takesBytes(l, s, port) {
 			return older(oldest, s)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate/filter"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/service"
 	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
@@ -59,7 +60,7 @@ func (c *chains) http(routes string, match envoy.FilterChainOptions) {
 // dynamicPort is the port of the services that requests may want.
 func (c *chains) dynamicPort() int {
 	if c.whole {
-		return mesh.AnyPort
+		return service.AnyPort
 	}
 	return c.port
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
+	"github.com/portolan-mesh/portolan/xds/mesh/service"
 	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
@@ -135,7 +136,7 @@ func (e *edge) plaintext() string {
 func (e *edge) routes(s *routing.Server, o envoy.FilterChainOptions, statPrefix string) {
 	routes := e.of.RoutesOf(s)
 	o.Filters = []*listenerv3.Filter{filter.Manager(e.view, filter.Gateway, filter.Options{
-		StatPrefix: statPrefix, RouteConfigName: routes, HTTP3: e.quic, DynamicDNS: e.view.PortDynamic(mesh.AnyPort),
+		StatPrefix: statPrefix, RouteConfigName: routes, HTTP3: e.quic, DynamicDNS: e.view.PortDynamic(service.AnyPort),
 	})}
 	e.list = append(e.list, envoy.FilterChain(o))
 	e.children = append(e.children, routes)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/service"
 	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
@@ -67,9 +68,9 @@ func outbound(v *mesh.View, name string, l mesh.EgressListener, port int) (proto
 func (c *chains) alone(s *mesh.ServiceRow) {
 	ip, err := netip.ParseAddr(bindOf(c.view, c.egress))
 	if (isDynamic(s) || err == nil && ip.IsUnspecified()) && speaksTLS(c.egress, s, c.port) {
-		c.named(mesh.PortTLS)
+		c.named(service.PortTLS)
 	} else if c.bytes(s); speaksTLS(c.egress, s, c.port) {
-		c.named(mesh.PortTLS)
+		c.named(service.PortTLS)
 	}
 	c.orPass()
 }
@@ -80,7 +81,7 @@ func (c *chains) alone(s *mesh.ServiceRow) {
 // those count that speak HTTP there, too.
 func tcpService(v *mesh.View, l mesh.EgressListener, port int) *mesh.ServiceRow {
 	var oldest *mesh.ServiceRow
-	for s := range v.ServicesOnPort(l, mesh.PortTCP, port) {
+	for s := range v.ServicesOnPort(l, service.PortTCP, port) {
 		if takesBytes(l, s, port) {
 			oldest = s
 			break
@@ -89,7 +90,7 @@ func tcpService(v *mesh.View, l mesh.EgressListener, port int) *mesh.ServiceRow 
 	if l.Port == 0 {
 		return oldest
 	}
-	for s := range v.ServicesOnPort(l, mesh.PortHTTP, port) {
+	for s := range v.ServicesOnPort(l, service.PortHTTP, port) {
 		if takesBytes(l, s, port) {
 			return older(oldest, s)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
+	"github.com/portolan-mesh/portolan/xds/mesh/service"
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
@@ -316,7 +317,7 @@ func (c *chains) bytes(s *mesh.ServiceRow) { c.connections(s, nil, false, "") }
 
 // named adds the services that share the listener's address and speak TLS, by their
 // names.
-func (c *chains) named(use mesh.PortUse) {
+func (c *chains) named(use service.PortUse) {
 	l := c.egress
 	switch {
 	case l.Port == 0:
@@ -324,9 +325,9 @@ func (c *chains) named(use mesh.PortUse) {
 			c.connections(s, nil, true, "")
 		}
 	case l.Protocol.IsTLS():
-		for _, of := range []mesh.PortUse{mesh.PortTCP, mesh.PortHTTP} {
+		for _, of := range []service.PortUse{service.PortTCP, service.PortHTTP} {
 			for s := range c.view.ServicesOnPort(l, of, c.port) {
-				if use != mesh.PortOpenTLS || s.Open() {
+				if use != service.PortOpenTLS || s.Open() {
 					c.connections(s, nil, true, "")
 				}
 			}

@@ -18,7 +18,7 @@ import (
 func gatewayNames(v *mesh.View, d mesh.Delta, yield func(string) bool) {
 	changed := map[string]*routed{}
 	for c := range d.Routes() {
-		gateway, name := mesh.SplitRouteKey(c.Key)
+		gateway, name := routing.SplitRouteKey(c.Key)
 		if gateway == mesh.MeshGateway {
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
@@ -33,7 +34,7 @@ func sidecarNames(v *mesh.View, d mesh.Delta, yield func(string) bool) {
 		}
 	}
 	for c := range d.Routes() {
-		h, ok := strings.CutPrefix(c.Key, mesh.RouteKey(mesh.MeshGateway, ""))
+		h, ok := strings.CutPrefix(c.Key, routing.RouteKey(mesh.MeshGateway, ""))
 		if !ok || d.Whole && !v.SeesRoutes(c.New) {
 			continue
 		}

@@ -2,8 +2,12 @@ package routing
 
 import (
 	"slices"
+	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/host"
 )
 
 // Imports are the hosts that a VirtualService of the mesh gateway makes known to sidecars:
@@ -58,4 +62,63 @@ func sourceNamespaces[M interface{ GetSourceNamespace() string }](matches []M, c
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// Importer is a VirtualService of the mesh gateway that makes the hosts it routes to
+// visible to sidecars which do not import these themselves. Routes lead there, and no
+// egress listener carries these hosts. It has the fields that this depends on. It is
+// never modified.
+type Importer struct {
+	Namespace string
+	Hosts     []host.Name
+	path      string
+	exportTo  discovery.Visibility
+	// from are the namespaces of the sidecars for which a route leads to the host, nil for
+	// all.
+	from []string
+}
+
+// NewImporter is the importer of a host, given the Imports of a VirtualService; nil where
+// it makes none of it.
+func NewImporter(vs *VirtualService, h string, from map[string][]string) *Importer {
+	its, imports := from[h]
+	if !imports {
+		return nil
+	}
+	return &Importer{
+		path: vs.Config.Key().Path(), Namespace: vs.Config.Namespace, Hosts: vs.Hosts, exportTo: vs.ExportTo, from: its,
+	}
+}
+
+// Equal says whether two importers differ in nothing that a sidecar depends on.
+func (i *Importer) Equal(o *Importer) bool {
+	return i.path == o.path && slices.Equal(i.Hosts, o.Hosts) && slices.Equal(i.exportTo, o.exportTo) && slices.Equal(i.from, o.from)
+}
+
+// Importers is the importers of a host, by path.
+type Importers struct {
+	List []*Importer
+}
+
+// Any says whether a test holds for an importer by which sidecars of a namespace see the
+// host; false for nil.
+func (r *Importers) Any(namespace string, test func(*Importer) bool) bool {
+	return r != nil && slices.ContainsFunc(r.List, func(i *Importer) bool {
+		return i.exportTo.VisibleTo(namespace) && (i.from == nil || slices.Contains(i.from, namespace)) && test(i)
+	})
+}
+
+// Without returns the row without the importer of a path; nil is an empty row.
+func (r *Importers) Without(path string) *Importers {
+	if r == nil {
+		return &Importers{}
+	}
+	return &Importers{slices.DeleteFunc(slices.Clone(r.List), func(i *Importer) bool { return i.path == path })}
+}
+
+// With returns the row with another importer.
+func (r *Importers) With(i *Importer) *Importers {
+	list := append(slices.Clip(r.List), i)
+	slices.SortFunc(list, func(a, b *Importer) int { return strings.Compare(a.path, b.path) })
+	return &Importers{list}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/service"
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
 
@@ -128,9 +129,9 @@ func (j *judge) unusedListener(own *mesh.View, l mesh.EgressListener) {
 }
 
 // onPort iterates over the services that a view sees on a port.
-func onPort(v *mesh.View, port int) iter.Seq2[*mesh.ServiceRow, mesh.PortUse] {
-	return func(yield func(*mesh.ServiceRow, mesh.PortUse) bool) {
-		for _, use := range []mesh.PortUse{mesh.PortHTTP, mesh.PortTCP} {
+func onPort(v *mesh.View, port int) iter.Seq2[*mesh.ServiceRow, service.PortUse] {
+	return func(yield func(*mesh.ServiceRow, service.PortUse) bool) {
+		for _, use := range []service.PortUse{service.PortHTTP, service.PortTCP} {
 			for s := range v.ServicesOnPort(v.Egress()[0], use, port) {
 				if !yield(s, use) {
 					return
@@ -142,7 +143,7 @@ func onPort(v *mesh.View, port int) iter.Seq2[*mesh.ServiceRow, mesh.PortUse] {
 
 // takenPort says whether proxies see a service and cannot call it on the port of an
 // egress listener.
-func (j *judge) takenPort(v *mesh.View, l mesh.EgressListener, s *mesh.ServiceRow, use mesh.PortUse) bool {
+func (j *judge) takenPort(v *mesh.View, l mesh.EgressListener, s *mesh.ServiceRow, use service.PortUse) bool {
 	verdict := verdict.Verdict{Code: verdict.ListenerTaken, Field: verdict.At("spec.egress", l.Index) + ".port", Other: entryOf(s)}
 	switch {
 	case v.Service(s.Hostname) != s:
@@ -153,7 +154,7 @@ func (j *judge) takenPort(v *mesh.View, l mesh.EgressListener, s *mesh.ServiceRo
 	case v.ServiceAt(l, s.Hostname) != s:
 		verdict.Message = fmt.Sprintf("%d is a port of %s too, which this listener does not import: the proxies cannot call it on the port", l.Port, s.Hostname)
 		verdict.Remedy = "add the host to the hosts of this listener, or use another port"
-	case l.Protocol.IsHTTP() && use == mesh.PortTCP:
+	case l.Protocol.IsHTTP() && use == service.PortTCP:
 		verdict.Message = fmt.Sprintf("%d speaks HTTP here and not at %s: the proxies cannot call that on the port", l.Port, s.Hostname)
 		verdict.Remedy = "use the protocol of the service, or another port"
 	default:

@@ -13,6 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/service"
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
 
@@ -98,7 +99,7 @@ func holder(v *mesh.View, s *mesh.ServiceRow, p discovery.Port) *mesh.ServiceRow
 		if l.Socket != "" || l.Port != 0 && l.Port != p.Number || l.Protocol.IsHTTP() || l.IsHTTPProxy() || v.ServiceAt(l, s.Hostname) != s {
 			continue
 		}
-		for o := range v.ServicesOnPort(l, mesh.PortTCP, p.Number) {
+		for o := range v.ServicesOnPort(l, service.PortTCP, p.Number) {
 			theirs, _ := o.Port(p.Number)
 			if o == s || p.Protocol.IsTLS() && theirs.Protocol.IsTLS() {
 				return nil

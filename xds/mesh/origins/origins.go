@@ -1,4 +1,6 @@
-package mesh
+// Package origins finds the objects that resources were made of, by what their generators
+// read.
+package origins
 
 import (
 	"slices"
@@ -6,19 +8,19 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/destination"
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 	"github.com/portolan-mesh/portolan/xds/mesh/sidecar"
 )
 
-const workloadEntryKind = "WorkloadEntry"
-
-// Origins are the objects that recorded answers tell of, each once, in the order of
+// Of are the objects that recorded answers tell of, each once, in the order of
 // their paths: what a resource was made of.
-func Origins(reads []Dependency) []config.Key {
+func Of(reads []mesh.Dependency) []config.Key {
 	var out []config.Key
-	EachOrigin(reads, func(key config.Key) {
-		if key.Kind.Kind != workloadEntryKind {
+	Each(reads, func(key config.Key) {
+		if key.Kind != schema.WorkloadEntry {
 			out = append(out, key)
 		}
 	})
@@ -26,16 +28,16 @@ func Origins(reads []Dependency) []config.Key {
 	return slices.Compact(out)
 }
 
-// EachOrigin calls do with the objects that recorded answers tell of, WorkloadEntries
+// Each calls do with the objects that recorded answers tell of, WorkloadEntries
 // too, in no order and some several times. It allocates nothing.
-func EachOrigin(reads []Dependency, do func(config.Key)) {
+func Each(reads []mesh.Dependency, do func(config.Key)) {
 	for _, r := range reads {
 		switch a := r.Answer.(type) {
-		case *ServiceRow:
+		case *mesh.ServiceRow:
 			eachService(a, do)
-		case *EndpointRow:
+		case *mesh.EndpointRow:
 			eachWorkload(a.All(), do)
-		case InstancesAt:
+		case mesh.InstancesAt:
 			for _, row := range a.All() {
 				eachWorkload(row.Endpoints, do)
 			}
@@ -51,9 +53,9 @@ func EachOrigin(reads []Dependency, do func(config.Key)) {
 					do(s.Gateway.Config.Key())
 				}
 			}
-		case *SecretRow:
+		case *mesh.SecretRow:
 			if a != nil {
-				do(a.object.Key())
+				do(a.Key())
 			}
 		case *sidecar.Sidecar:
 			if a != nil {
@@ -87,13 +89,13 @@ func eachRoute(vs *routing.VirtualService, do func(config.Key)) {
 
 // eachService calls do with the ServiceEntries of the services, and the WorkloadEntries
 // that they resolve by DNS. What comes from another registry has no object.
-func eachService(r *ServiceRow, do func(config.Key)) {
+func eachService(r *mesh.ServiceRow, do func(config.Key)) {
 	if r == nil {
 		return
 	}
 	for _, s := range r.Services {
 		if a := s.Attributes; a.Provider == discovery.External {
-			do(serviceEntry(a.Namespace, a.Name))
+			do(config.Key{Kind: schema.ServiceEntry, Namespace: a.Namespace, Name: a.Name})
 		}
 	}
 	eachWorkload(r.DNSEndpoints, do)
@@ -104,8 +106,7 @@ func eachService(r *ServiceRow, do func(config.Key)) {
 func eachWorkload(endpoints []*discovery.Endpoint, do func(config.Key)) {
 	for _, e := range endpoints {
 		if e.WorkloadName != "" {
-			kind := config.GroupVersionKind{Group: networkingGroup, Version: "v1", Kind: workloadEntryKind}
-			do(config.Key{Kind: kind, Namespace: e.Namespace, Name: e.WorkloadName})
+			do(config.Key{Kind: schema.WorkloadEntry, Namespace: e.Namespace, Name: e.WorkloadName})
 		}
 	}
 }

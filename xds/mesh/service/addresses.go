@@ -1,0 +1,67 @@
+package service
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/xds/mesh/class"
+)
+
+// anyFamily is the shape of proxies that use addresses of both families.
+var anyFamily = class.Shape{IPv4: true, IPv6: true}
+
+// Addresses are the keys of all addresses of a host, over its namespaces.
+func (r *Host) Addresses() []string {
+	if r == nil {
+		return nil
+	}
+	var out []string
+	for _, row := range r.Services {
+		for _, address := range anyFamily.Addresses(row) {
+			out = append(out, AddressKey(address))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// AddressKey returns the one spelling of an address.
+func AddressKey(address string) string {
+	if !strings.Contains(address, ":") {
+		return address
+	}
+	if ip, err := netip.ParseAddr(address); err == nil {
+		return ip.Unmap().String()
+	}
+	return address
+}
+
+// TouchedAddresses returns the addresses of the endpoints that differ. It looks only
+// between the first and the last difference, since a change leaves other endpoints in
+// place.
+func TouchedAddresses(old, curr []*discovery.Endpoint) map[string]bool {
+	for len(old) > 0 && len(curr) > 0 && old[0].Equal(curr[0]) {
+		old, curr = old[1:], curr[1:]
+	}
+	for len(old) > 0 && len(curr) > 0 && old[len(old)-1].Equal(curr[len(curr)-1]) {
+		old, curr = old[:len(old)-1], curr[:len(curr)-1]
+	}
+	out := map[string]bool{}
+	for _, e := range slices.Concat(old, curr) {
+		out[AddressKey(e.Address)] = true
+	}
+	return out
+}
+
+// ByAddress are endpoints by those addresses that are touched.
+func ByAddress(endpoints []*discovery.Endpoint, touched map[string]bool) map[string][]*discovery.Endpoint {
+	out := map[string][]*discovery.Endpoint{}
+	for _, e := range endpoints {
+		if key := AddressKey(e.Address); touched[key] {
+			out[key] = append(out[key], e)
+		}
+	}
+	return out
+}

@@ -1,0 +1,70 @@
+package service
+
+import (
+	"slices"
+
+	"github.com/portolan-mesh/portolan/discovery/rows"
+	"github.com/portolan-mesh/portolan/storage/host"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/xds/mesh/sidecar"
+)
+
+// Host is all services of one name, one per namespace, in the order in which
+// they were created.
+type Host struct {
+	Hostname host.Name
+	Services []*rows.Service
+}
+
+// Equal says whether two hosts have the same services; false for nil.
+func (r *Host) Equal(o *Host) bool {
+	return r != nil && o != nil && slices.Equal(r.Services, o.Services)
+}
+
+// With returns the row after changes to the services of its host, nil where
+// none is left.
+func (r *Host) With(h host.Name, changes []pmap.Change[*rows.Service]) *Host {
+	var services []*rows.Service
+	if r != nil {
+		services = slices.Clone(r.Services)
+	}
+	for _, c := range changes {
+		services = slices.DeleteFunc(services, func(s *rows.Service) bool { return s == c.Old })
+		if c.HasNew {
+			services = append(services, c.New)
+		}
+	}
+	if len(services) == 0 {
+		return nil
+	}
+	slices.SortFunc(services, rows.Compare)
+	row := &Host{Hostname: h, Services: services}
+	if row.Equal(r) {
+		return r
+	}
+	return row
+}
+
+// Pick is the service of a host that is exported to the scope's namespace and has the
+// highest rank, the oldest of these; nil for none. That namespace's own comes first.
+// Without ranks all are imported alike.
+func (r *Host) Pick(scope sidecar.Scope, rank func(*rows.Service) sidecar.Rank) *rows.Service {
+	var first *rows.Service
+	best := sidecar.NotImported
+	for _, s := range r.Services {
+		if !s.Service().Attributes.ExportTo.VisibleTo(scope.Namespace) {
+			continue
+		}
+		its := sidecar.OfAny
+		if rank != nil {
+			its = rank(s)
+		}
+		if its != sidecar.NotImported && s.Namespace == scope.Namespace {
+			return s
+		}
+		if its > best {
+			first, best = s, its
+		}
+	}
+	return first
+}
