@@ -196,11 +196,11 @@ func TestSoakFloods(t *testing.T) {
 			f.end()
 		}
 	}
-	// The median counts, and 20 ms more: the attackers take the same cores.
+	// The median counts: the attackers take the same cores, and the collector of garbage.
 	for _, one := range attacks {
 		took := times[one.name]
 		slices.Sort(took)
-		if median := took[len(took)/2]; long > 0 && median > 3*usual+20*time.Millisecond {
+		if median := took[len(took)/2]; long > 0 && median > 3*usual {
 			t.Errorf("%s: a change takes %s to 99 in 100, the median of %d rounds: it took %s", one.name, median, len(took), usual)
 		}
 	}
