@@ -1,6 +1,7 @@
 package memo
 
 import (
+	"hash/maphash"
 	"iter"
 	"maps"
 	"slices"
@@ -20,6 +21,10 @@ type Memo struct {
 	mu       sync.Mutex
 	families map[familyKey]*family
 	composed map[composedID]*Composed
+
+	// A name is built under one of these locks, so that others who want it find the result.
+	building [64]sync.Mutex
+	seed     maphash.Seed
 }
 
 // familyKey names the resources of one type for proxies of one shape: only these can
@@ -31,9 +36,7 @@ type familyKey struct {
 
 // family is the resources of one type and shape. Its fields are guarded by Memo.mu.
 type family struct {
-	key      familyKey
-	built    map[string][]*Built // by name: those in use, the newest last
-	building map[string]chan struct{}
+	built map[string][]*Built // by name: those in use, the newest last
 	// readers has, for a row, the names that were built from it, and by how many
 	// reads.
 	readers map[mesh.RowKey]map[string]int
@@ -51,7 +54,7 @@ const maxUnder = 4
 
 // New returns an empty memo.
 func New() *Memo {
-	return &Memo{families: map[familyKey]*family{}, composed: map[composedID]*Composed{}}
+	return &Memo{families: map[familyKey]*family{}, composed: map[composedID]*Composed{}, seed: maphash.MakeSeed()}
 }
 
 // Build returns a resource as a view has it: a present one that holds in this view, or
@@ -59,71 +62,45 @@ func New() *Memo {
 // the others look at its result. The caller holds the resource until Release. The error
 // is a *Failure.
 func (m *Memo) Build(v *mesh.View, g generate.Generator, name string) (*Built, error) {
-	key := familyKey{g.TypeURL(), v.Shape()}
-	for {
-		b, f, wait := m.find(v, key, name)
-		switch {
-		case b != nil:
-			return b, nil
-		case wait != nil:
-			<-wait
-		default:
-			return m.build(v, g, f, name)
-		}
+	f := m.family(familyKey{g.TypeURL(), v.Shape()})
+	if b := m.find(v, f, name); b != nil {
+		return b, nil
 	}
-}
-
-// build makes a resource, while others of the name wait.
-func (m *Memo) build(v *mesh.View, g generate.Generator, f *family, name string) (*Built, error) {
-	var b *Built
-	defer func() { m.add(f, name, b) }()
+	building := &m.building[maphash.String(m.seed, name)%uint64(len(m.building))]
+	building.Lock()
+	defer building.Unlock()
+	if b := m.find(v, f, name); b != nil {
+		return b, nil // another caller has built it
+	}
 	b, err := Alone(v, g, name)
 	if err != nil {
 		return nil, err
 	}
 	b.family, b.name, b.users = f, name, 1
+	m.add(b)
 	return b, nil
 }
 
-// find returns a resource that holds in the view, and counts its use. If there is none,
-// the caller builds one, or waits if another caller builds.
-func (m *Memo) find(v *mesh.View, key familyKey, name string) (b *Built, f *family, wait <-chan struct{}) {
+// find returns a resource that holds in the view, and counts its use; nil if there is none.
+func (m *Memo) find(v *mesh.View, f *family, name string) *Built {
 	m.mu.Lock()
-	f = m.family(key)
 	candidates := f.built[name]
 	m.mu.Unlock()
 	for _, b := range slices.Backward(candidates) {
 		if b.Holds(v) && m.use(b) {
-			return b, f, nil
+			return b
 		}
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if another := f.building[name]; another != nil {
-		return nil, f, another
-	}
-	if len(f.built[name]) > 0 && !slices.Equal(f.built[name], candidates) {
-		return nil, f, closed // one was added meanwhile
-	}
-	f.building[name] = make(chan struct{})
-	return nil, f, nil
+	return nil
 }
 
-// closed is waited for in vain.
-var closed = func() chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
-}()
-
-// family finds or makes a family. The caller holds the lock.
+// family finds or makes a family.
 func (m *Memo) family(key familyKey) *family {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	f := m.families[key]
 	if f == nil {
-		f = &family{
-			key: key, built: map[string][]*Built{}, building: map[string]chan struct{}{},
-			readers: map[mesh.RowKey]map[string]int{},
-		}
+		f = &family{built: map[string][]*Built{}, readers: map[mesh.RowKey]map[string]int{}}
 		m.families[key] = f
 	}
 	return f
@@ -140,23 +117,19 @@ func (m *Memo) use(b *Built) bool {
 	return true
 }
 
-// add takes a resource in, nil where building failed, and lets those go on that wait
-// for it. Lists are replaced, never modified: find reads them without the lock.
-func (m *Memo) add(f *family, name string, b *Built) {
+// add takes a resource in. Lists are replaced, never modified: find reads them without the
+// lock.
+func (m *Memo) add(b *Built) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	close(f.building[name])
-	delete(f.building, name)
-	if b == nil {
-		return
-	}
 	m.Uses.Replace(nil, b)
-	f.built[name] = append(slices.Clip(f.built[name]), b)
+	f := b.family
+	f.built[b.name] = append(slices.Clip(f.built[b.name]), b)
 	for row := range b.rows() {
 		if f.readers[row] == nil {
 			f.readers[row] = map[string]int{}
 		}
-		f.readers[row][name]++
+		f.readers[row][b.name]++
 	}
 }
 
